@@ -1,0 +1,37 @@
+#pragma once
+// Checked CUDA calls. Every runtime call and every launch goes through one of these three.
+
+#include <cuda_runtime.h>
+
+namespace lenslet::cuda {
+
+/// Throws Error(device): "EXPRESSION: cudaErrorName (words) at file.cu:12". Clears the runtime's last error.
+[[noreturn]] void throw_cuda_error(cudaError_t status, const char* expression, const char* file, int line);
+/// The same as one line on stderr, for destructors; keeps quiet when the process is already shutting the driver down.
+void log_cuda_error(cudaError_t status, const char* expression, const char* file, int line) noexcept;
+
+}  // namespace lenslet::cuda
+
+/// Evaluates a runtime call; throws Error(device) unless it returns cudaSuccess.
+#define CUDA_CHECK(call)                                                               \
+  do {                                                                                 \
+    const cudaError_t cuda_check_status = (call);                                      \
+    if (cuda_check_status != cudaSuccess)                                              \
+      ::lenslet::cuda::throw_cuda_error(cuda_check_status, #call, __FILE__, __LINE__); \
+  } while (false)
+
+/// The same where throwing is not allowed: reports and goes on.
+#define CUDA_LOG(call)                                                                                               \
+  do {                                                                                                               \
+    const cudaError_t cuda_log_status = (call);                                                                      \
+    if (cuda_log_status != cudaSuccess) ::lenslet::cuda::log_cuda_error(cuda_log_status, #call, __FILE__, __LINE__); \
+  } while (false)
+
+/// After each kernel launch: reports a launch that was refused. Faults inside the kernel surface at the next
+/// synchronisation.
+#define KERNEL_CHECK(kernel)                                                                            \
+  do {                                                                                                  \
+    const cudaError_t kernel_check_status = cudaGetLastError();                                         \
+    if (kernel_check_status != cudaSuccess)                                                             \
+      ::lenslet::cuda::throw_cuda_error(kernel_check_status, "launch of " #kernel, __FILE__, __LINE__); \
+  } while (false)

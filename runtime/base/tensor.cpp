@@ -1,0 +1,240 @@
+#include "lenslet/tensor.h"
+
+#include <cassert>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "lenslet/error.h"
+
+namespace lenslet {
+
+namespace {
+
+// Whole cache lines, and enough for AVX-512 loads.
+constexpr std::align_val_t tensor_alignment{64};
+
+std::shared_ptr<void> allocate(std::size_t bytes) {
+  // The form that returns null: the one that throws ends a sanitized process instead.
+  void* const memory = ::operator new(bytes, tensor_alignment, std::nothrow);
+  if (memory == nullptr) throw Error(ErrorKind::limit, "no memory for a tensor of " + std::to_string(bytes) + " bytes");
+  return {memory, [](void* p) { ::operator delete(p, tensor_alignment); }};
+}
+
+// dst[i] over the 4-D index in the other layout; the loops read as the definition, since only weights and test data
+// come this way (the LayoutConvert op does the same at speed).
+template <typename T>
+void permute_layout(const T* from, T* to, const Shape& shape, Layout to_layout) {
+  const std::int64_t n_count = shape[0], c_count = shape[1], h_count = shape[2], w_count = shape[3];
+  for (std::int64_t n = 0; n < n_count; ++n)
+    for (std::int64_t c = 0; c < c_count; ++c)
+      for (std::int64_t h = 0; h < h_count; ++h)
+        for (std::int64_t w = 0; w < w_count; ++w) {
+          const std::int64_t nchw = ((n * c_count + c) * h_count + h) * w_count + w;
+          const std::int64_t nhwc = ((n * h_count + h) * w_count + w) * c_count + c;
+          if (to_layout == Layout::nhwc)
+            to[nhwc] = from[nchw];
+          else
+            to[nchw] = from[nhwc];
+        }
+}
+
+}  // namespace
+
+std::size_t dtype_bytes(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::f64:
+    case DType::i64:
+      return 8;
+    case DType::f32:
+    case DType::i32:
+      return 4;
+    case DType::f16:
+    case DType::bf16:
+    case DType::i16:
+    case DType::u16:
+      return 2;
+    case DType::i8:
+    case DType::u8:
+    case DType::boolean:
+      return 1;
+  }
+  return 1;
+}
+
+std::string_view to_string(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::f32:
+      return "float32";
+    case DType::f64:
+      return "float64";
+    case DType::f16:
+      return "float16";
+    case DType::bf16:
+      return "bfloat16";
+    case DType::i8:
+      return "int8";
+    case DType::u8:
+      return "uint8";
+    case DType::i16:
+      return "int16";
+    case DType::u16:
+      return "uint16";
+    case DType::i32:
+      return "int32";
+    case DType::i64:
+      return "int64";
+    case DType::boolean:
+      return "bool";
+  }
+  return "?";
+}
+
+std::string_view to_string(Layout layout) noexcept { return layout == Layout::nchw ? "nchw" : "nhwc"; }
+
+Shape::Shape(std::initializer_list<std::int64_t> dims)
+    : Shape(std::span<const std::int64_t>(dims.begin(), dims.size())) {}
+
+Shape::Shape(std::span<const std::int64_t> dims) {
+  if (dims.size() > static_cast<std::size_t>(max_rank))
+    throw Error(ErrorKind::limit, "a tensor of rank " + std::to_string(dims.size()) + "; at most " +
+                                      std::to_string(max_rank) + " is supported");
+  for (const std::int64_t dim : dims) {
+    if (dim < 0) throw Error(ErrorKind::invalid_argument, "a negative dimension: " + std::to_string(dim));
+    dims_[static_cast<std::size_t>(rank_++)] = dim;
+  }
+}
+
+Shape Shape::with(int axis, std::int64_t dim) const {
+  assert(axis >= 0 && axis < rank_);
+  Shape result = *this;
+  result.dims_[static_cast<std::size_t>(axis)] = dim;
+  return result;
+}
+
+std::int64_t Shape::elems() const {
+  constexpr std::int64_t most = std::int64_t{1} << 40;
+  std::int64_t product = 1;
+  bool none = false;
+  for (const std::int64_t dim : dims()) {
+    if (dim == 0) {
+      none = true;
+      continue;
+    }
+    if (product > most / dim)
+      throw Error(ErrorKind::limit, "a tensor of shape " + str() + " has more than 2^40 elements");
+    product *= dim;
+  }
+  return none ? 0 : product;
+}
+
+std::string Shape::str() const {
+  std::string text = "[";
+  for (int i = 0; i < rank_; ++i) {
+    if (i > 0) text += ',';
+    text += std::to_string((*this)[i]);
+  }
+  return text + "]";
+}
+
+Tensor::Tensor(DType dtype, Shape shape, Layout layout)
+    : elems_(shape.elems()), shape_(shape), dtype_(dtype), layout_(layout), allocated_(true) {
+  auto memory = allocate(bytes());
+  data_ = memory.get();
+  owner_ = std::move(memory);
+}
+
+Tensor Tensor::view(DType dtype, Shape shape, void* data, Layout layout) {
+  Tensor tensor;
+  tensor.elems_ = shape.elems();
+  tensor.shape_ = shape;
+  tensor.dtype_ = dtype;
+  tensor.layout_ = layout;
+  tensor.data_ = data;
+  tensor.allocated_ = true;
+  return tensor;
+}
+
+Tensor Tensor::share(DType dtype, Shape shape, std::shared_ptr<const void> owner, const void* data, Layout layout) {
+  // Constants are read through `const Tensor&`; nothing writes to shared memory.
+  Tensor tensor = view(dtype, shape, const_cast<void*>(data), layout);
+  tensor.owner_ = std::move(owner);
+  return tensor;
+}
+
+template <typename T>
+Tensor Tensor::of(Shape shape, std::span<const T> values) {
+  Tensor tensor(dtype_of<T>::value, shape);
+  if (static_cast<std::size_t>(tensor.elems()) != values.size())
+    throw Error(ErrorKind::invalid_argument,
+                std::to_string(values.size()) + " values for a tensor of shape " + shape.str());
+  if (!values.empty()) std::memcpy(tensor.data_, values.data(), tensor.bytes());
+  return tensor;
+}
+
+template Tensor Tensor::of<float>(Shape, std::span<const float>);
+template Tensor Tensor::of<double>(Shape, std::span<const double>);
+template Tensor Tensor::of<std::int32_t>(Shape, std::span<const std::int32_t>);
+template Tensor Tensor::of<std::int64_t>(Shape, std::span<const std::int64_t>);
+template Tensor Tensor::of<std::uint8_t>(Shape, std::span<const std::uint8_t>);
+
+void Tensor::check_dtype(DType wanted) const {
+  if (wanted != dtype_)
+    throw Error(ErrorKind::invalid_argument,
+                "a " + std::string(to_string(dtype_)) + " tensor was read as " + std::string(to_string(wanted)));
+}
+
+Tensor Tensor::reshaped(Shape shape) const {
+  if (shape.elems() != elems_)
+    throw Error(ErrorKind::invalid_argument, "cannot reshape " + shape_.str() + " to " + shape.str());
+  Tensor result = *this;
+  result.shape_ = shape;
+  result.layout_ = Layout::nchw;
+  return result;
+}
+
+Tensor Tensor::relabelled(Layout layout) const {
+  Tensor result = *this;
+  result.layout_ = layout;
+  return result;
+}
+
+Tensor Tensor::clone() const {
+  if (empty()) return {};
+  Tensor result(dtype_, shape_, layout_);
+  if (bytes() > 0) std::memcpy(result.data_, data_, bytes());
+  return result;
+}
+
+Tensor Tensor::to_layout(Layout layout) const {
+  if (empty() || layout == layout_ || same_bytes_in_any_layout(shape_)) {
+    Tensor result = clone();
+    result.layout_ = layout;
+    return result;
+  }
+  Tensor result(dtype_, shape_, layout);
+  switch (dtype_bytes(dtype_)) {
+    case 1:
+      permute_layout(static_cast<const std::uint8_t*>(data_), static_cast<std::uint8_t*>(result.data_), shape_, layout);
+      break;
+    case 2:
+      permute_layout(static_cast<const std::uint16_t*>(data_), static_cast<std::uint16_t*>(result.data_), shape_,
+                     layout);
+      break;
+    case 4:
+      permute_layout(static_cast<const std::uint32_t*>(data_), static_cast<std::uint32_t*>(result.data_), shape_,
+                     layout);
+      break;
+    default:
+      permute_layout(static_cast<const std::uint64_t*>(data_), static_cast<std::uint64_t*>(result.data_), shape_,
+                     layout);
+      break;
+  }
+  return result;
+}
+
+bool same_bytes_in_any_layout(const Shape& shape) noexcept {
+  return shape.rank() != 4 || shape[1] == 1 || (shape[2] == 1 && shape[3] == 1);
+}
+
+}  // namespace lenslet

@@ -1,0 +1,89 @@
+#include "runtime/exec/lower.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/base/thread_pool.h"
+#include "runtime/graph/infer_shapes.h"
+#include "runtime/graph/passes/passes.h"
+
+namespace lenslet {
+
+namespace {
+
+constexpr int most_threads = 1024;
+
+void check_disabled(const std::vector<std::string>& disabled) {
+  for (const std::string& name : disabled) {
+    const auto all = passes();
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Pass& pass) { return pass.name == name; });
+    if (found == all.end()) throw Error(ErrorKind::invalid_argument, fmt::format("there is no graph pass '{}'", name));
+    if (!found->optional)
+      throw Error(ErrorKind::invalid_argument, fmt::format("graph pass '{}' cannot be left out", name));
+  }
+}
+
+// Here once, where each convolution would say the same, and a network without any would say nothing.
+void check_algorithm(DeviceKind device, const std::string& name) {
+  if (name.empty() || find_conv_algorithm(device, name) != nullptr) return;
+  std::string known;
+  for (const ConvAlgorithm* algorithm : conv_algorithms(device))
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", algorithm->name());
+  throw Error(ErrorKind::invalid_argument,
+              fmt::format("no convolution algorithm is called '{}'; there are: {}", name, known));
+}
+
+void check_stage(const std::string& stage) {
+  if (stage.empty() || stage == "load" || stage == "infer" || stage == "plan") return;
+  std::string known = "load, infer";
+  for (const Pass& pass : passes()) {
+    if (pass.name == stage) return;
+    known += fmt::format(", {}", pass.name);
+  }
+  throw Error(ErrorKind::invalid_argument, fmt::format("there is no stage '{}'; stages: {}, plan", stage, known));
+}
+
+}  // namespace
+
+DeviceKind parse_device(const std::string& device) {
+  if (device.empty() || device == "auto" || device == "cpu") return DeviceKind::cpu;
+  if (device == "cuda" || device.starts_with("cuda:"))
+    throw Error(ErrorKind::device, fmt::format("device '{}': this release runs networks on the CPU only", device));
+  throw Error(ErrorKind::invalid_argument,
+              fmt::format("unknown device '{}'; known: auto, cpu, cuda, cuda:INDEX", device));
+}
+
+int resolve_threads(int threads) {
+  if (threads < 0 || threads > most_threads)
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("{} threads; 0 (all cores) to {} are allowed", threads, most_threads));
+  return threads == 0 ? available_cores() : threads;
+}
+
+Graph lower(const Graph& source, const PlanOptions& options, const std::string& stage) {
+  check_disabled(options.disabled_passes);
+  check_stage(stage);
+  PassContext context;
+  context.device = parse_device(options.device);
+  check_algorithm(context.device, options.conv_algorithm);
+  context.rates = cpu_rates(resolve_threads(options.threads));
+  context.forced_algorithm = options.conv_algorithm;
+  context.forced_where_accepted = options.conv_algorithm_where_accepted;
+
+  Graph graph = source;
+  if (stage == "load") return graph;
+  bind_inputs(graph, options.batch, options.input_shapes, options.input_values);
+  infer_shapes(graph);
+  if (stage == "infer") return graph;
+  for (const Pass& pass : passes()) {
+    const bool off = std::find(options.disabled_passes.begin(), options.disabled_passes.end(), pass.name) !=
+                     options.disabled_passes.end();
+    if (!off) pass.run(graph, context);
+    if (pass.name == stage) return graph;
+  }
+  graph.check();
+  return graph;
+}
+
+}  // namespace lenslet

@@ -1,0 +1,154 @@
+#include "lenslet/model.h"
+
+#include <fmt/format.h>
+
+#include "ops/conv/choose.h"
+#include "runtime/exec/lower.h"
+#include "runtime/exec/model_impl.h"
+#include "runtime/exec/plan.h"
+#include "runtime/graph/infer_shapes.h"
+#include "runtime/graph/passes/passes.h"
+
+namespace lenslet {
+
+namespace {
+
+// A port whose only free dimension is the batch can be checked before anybody says how the model will be run.
+bool known_but_for_batch(const PortInfo& port) {
+  for (std::size_t i = 1; i < port.dims.size(); ++i)
+    if (port.dims[i] < 0) return false;
+  return true;
+}
+
+// A copy of `graph` with `batch` images where the batch is free, and shapes as declared otherwise.
+Graph bound_copy(const Graph& graph, std::int64_t batch) {
+  std::vector<std::pair<std::string, Shape>> shapes;
+  for (const PortInfo& port : graph.input_ports) {
+    if (port.dims.empty() || port.dims[0] >= 0) continue;
+    std::vector<std::int64_t> dims = port.dims;
+    dims[0] = batch;
+    shapes.emplace_back(port.name, Shape(std::span<const std::int64_t>(dims)));
+  }
+  Graph copy = graph;
+  bind_inputs(copy, 1, shapes);
+  return copy;
+}
+
+bool is_undeclared(const PortInfo& port, std::size_t axis) {
+  return port.dims[axis] < 0 && (axis >= port.dim_names.size() || port.dim_names[axis].empty());
+}
+
+// Whether the declaration says no less than what was inferred.
+bool is_complete(const PortInfo& port, const Value& inferred) {
+  if (!inferred.typed) return true;
+  if (port.dtype != inferred.dtype || port.dims.size() != static_cast<std::size_t>(inferred.shape.rank())) return false;
+  for (std::size_t axis = 0; axis < port.dims.size(); ++axis)
+    if (is_undeclared(port, axis)) return false;
+  return true;
+}
+
+// `graph` with inferred shapes; values that cannot be inferred before a plan is made are not `typed`.
+Graph inferred_copy(const Graph& graph, std::int64_t batch) {
+  Graph copy = bound_copy(graph, batch);
+  try {
+    infer_shapes(copy);
+    return copy;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::unsupported) throw;
+  }
+  // What lists of sizes or axes hold may decide shapes (PlanOptions::input_values): what follows from them is checked
+  // when a plan is made, and the rest again now.
+  copy = bound_copy(graph, batch);
+  for (const ValueId id : copy.inputs)
+    if (copy.value(id).shape.rank() <= 1) copy.value(id).typed = false;
+  infer_shapes(copy);
+  return copy;
+}
+
+// Exporters may leave out the types and shapes of outputs. A dimension is known when it is the same for 1 and 2 images;
+// `one` is inferred for 1.
+void complete_outputs(Graph& graph, const Graph& one) {
+  bool complete = true;
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i)
+    complete = complete && is_complete(graph.output_ports[i], one.value(one.outputs[i]));
+  if (complete) return;
+  Graph two;
+  try {
+    two = inferred_copy(graph, 2);
+  } catch (const Error&) {
+    return;  // the batch is declared free, but only 1 works
+  }
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    PortInfo& port = graph.output_ports[i];
+    const Value &first = one.value(one.outputs[i]), &second = two.value(two.outputs[i]);
+    if (!first.typed || !second.typed || first.shape.rank() != second.shape.rank()) continue;
+    port.dtype = first.dtype;
+    const auto rank = static_cast<std::size_t>(first.shape.rank());
+    if (port.dims.size() != rank) {
+      port.dims.assign(rank, -1);
+      port.dim_names.clear();
+    }
+    port.dim_names.resize(rank);
+    for (std::size_t axis = 0; axis < rank; ++axis) {
+      const int a = static_cast<int>(axis);
+      if (is_undeclared(port, axis) && first.shape[a] == second.shape[a]) port.dims[axis] = first.shape[a];
+    }
+  }
+}
+
+}  // namespace
+
+Model make_model(Graph graph) {
+  graph.check();
+  bool checkable = true;
+  for (const PortInfo& port : graph.input_ports) checkable = checkable && known_but_for_batch(port);
+  if (checkable) {
+    try {
+      complete_outputs(graph, inferred_copy(graph, 1));
+    } catch (const Error& error) {
+      throw error.within(graph.name);
+    }
+  }
+  return Model(std::make_shared<ModelImpl>(std::move(graph)));
+}
+
+const std::string& Model::name() const { return impl_->source.name; }
+const std::vector<PortInfo>& Model::inputs() const { return impl_->source.input_ports; }
+const std::vector<PortInfo>& Model::outputs() const { return impl_->source.output_ports; }
+
+std::int64_t Model::parameter_elems() const {
+  std::int64_t elems = 0;
+  for (const Value& value : impl_->source.values)
+    if (value.is_constant() && value.dtype != DType::i64) elems += value.constant.elems();
+  return elems;
+}
+
+PlanInfo Model::plan(const PlanOptions& options) const { return make_plan(*impl_, options)->info; }
+
+MemoryReport Model::memory(std::int64_t batch) const {
+  PlanOptions options;
+  options.batch = batch;
+  return plan(options).memory;
+}
+
+std::string Model::dump(const std::string& stage, const PlanOptions& options) const {
+  try {
+    return lower(impl_->source, options, stage).dump();
+  } catch (const Error& error) {
+    throw error.within(impl_->source.name);
+  }
+}
+
+std::vector<std::string> pass_names() {
+  std::vector<std::string> names;
+  for (const Pass& pass : passes()) names.emplace_back(pass.name);
+  return names;
+}
+
+std::vector<std::string> conv_algorithm_names(const std::string& device) {
+  std::vector<std::string> names;
+  for (const ConvAlgorithm* algorithm : conv_algorithms(parse_device(device))) names.emplace_back(algorithm->name());
+  return names;
+}
+
+}  // namespace lenslet

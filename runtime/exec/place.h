@@ -1,0 +1,29 @@
+#pragma once
+// Which values share bytes, how long each lives, and where it lies in the arena.
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "runtime/graph/graph.h"
+#include "runtime/graph/memory_plan.h"
+
+namespace lenslet {
+
+struct Placement {
+  std::vector<bool> runs;                      ///< by node: false where the output renames the input's bytes
+  std::vector<ValueId> root;                   ///< by value: the value whose block it lies in
+  std::vector<std::size_t> offsets;            ///< by value; npos for values backed by a constant
+  std::vector<std::size_t> workspace_offsets;  ///< by node
+  std::vector<int> first, last;                ///< by root value: steps it is alive; -1 when not in the arena
+  std::size_t arena_bytes = 0;
+  std::size_t lower_bound_bytes = 0;
+  std::size_t activation_bytes = 0;  ///< the plan without workspaces
+  std::size_t activation_sum_bytes = 0;
+  static constexpr std::size_t npos = static_cast<std::size_t>(-1);
+};
+
+/// `workspace_bytes` by node. With `keep_all` no block is reused or overwritten, and renamings still share bytes.
+Placement place_values(const Graph& graph, std::span<const std::size_t> workspace_bytes, bool keep_all);
+
+}  // namespace lenslet

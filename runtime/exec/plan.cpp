@@ -1,0 +1,249 @@
+#include "runtime/exec/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_set>
+
+#include "ops/conv/conv.h"
+#include "runtime/exec/lower.h"
+#include "runtime/exec/place.h"
+
+namespace lenslet {
+
+namespace {
+
+// Constants the passes derive (folded scales, biases) are new objects in every plan; up to this size their bytes are
+// part of the key, so that plans still share what was prepared from them.
+constexpr std::size_t inline_key_bytes = 64 << 10;
+
+// A node's view of its inputs and outputs, kept alive while a PlanContext refers to it.
+struct NodeContext {
+  NodeContext(const Graph& graph, const Node& node, int threads)
+      : inputs(graph.input_infos(node)), outputs(graph.output_types(node)) {
+    for (const ValueId input : node.inputs)
+      input_layouts.push_back(input == no_id ? Layout::nchw : graph.value(input).layout);
+    Layout layout = Layout::nchw;
+    if (!node.outputs.empty() && node.outputs[0] != no_id) layout = graph.value(node.outputs[0]).layout;
+    context.emplace(PlanContext{inputs, input_layouts, outputs, layout, threads});
+  }
+  NodeContext(const NodeContext&) = delete;
+  NodeContext& operator=(const NodeContext&) = delete;
+
+  std::vector<InputInfo> inputs;
+  std::vector<TensorType> outputs;
+  std::vector<Layout> input_layouts;
+  std::optional<PlanContext> context;
+};
+
+// What distinguishes the constant inputs of a node. Memory of the loaded graph lives as long as the Model, so its
+// address identifies it; anything else is told by its bytes, or, when large, kept alive by the cache entry.
+std::string constants_key(const NodeContext& node, const std::unordered_set<const void*>& source_memory,
+                          std::vector<Tensor>& keep_alive) {
+  std::string key;
+  for (const InputInfo& input : node.inputs) {
+    if (!input.present || input.constant == nullptr) {
+      key += "|-";
+      continue;
+    }
+    const Tensor& constant = *input.constant;
+    key += fmt::format("|{}{}{}", to_string(constant.dtype()), constant.shape().str(), to_string(constant.layout()));
+    if (!source_memory.contains(constant.data()) && constant.bytes() <= inline_key_bytes) {
+      key += ':';
+      key.append(static_cast<const char*>(constant.data()), constant.bytes());
+    } else {
+      key += fmt::format("@{}", constant.data());
+      keep_alive.push_back(constant);
+    }
+  }
+  return key;
+}
+
+struct PreparedHolder {
+  std::shared_ptr<const void> data;
+  std::vector<Tensor> keep_alive;
+};
+
+class PlanBuilder {
+ public:
+  PlanBuilder(ModelImpl& model, const PlanOptions& options) : model_(model), options_(options) {
+    // The plan outlives the caller's tensors.
+    for (auto& [name, value] : options_.input_values)
+      if (!value.empty()) value = value.clone();
+  }
+
+  std::shared_ptr<const Plan> build() {
+    plan_->info.threads = resolve_threads(options_.threads);
+    plan_->info.device = parse_device(options_.device) == DeviceKind::cpu ? "cpu" : "cuda";
+    plan_->graph = lower(model_.source, options_);
+    name_unwanted_outputs();
+    prepare();
+    place();
+    describe();
+    return std::move(plan_);
+  }
+
+ private:
+  Graph& graph() { return plan_->graph; }
+
+  // A kernel writes all its outputs: those nobody reads get a place too.
+  void name_unwanted_outputs() {
+    for (std::size_t n = 0; n < graph().nodes.size(); ++n) {
+      const Node& node = graph().nodes[n];
+      if (std::find(node.outputs.begin(), node.outputs.end(), no_id) == node.outputs.end()) continue;
+      const std::vector<TensorType> types = node.op->infer(graph().input_infos(node));
+      for (std::size_t i = 0; i < graph().nodes[n].outputs.size(); ++i) {
+        if (graph().nodes[n].outputs[i] != no_id) continue;
+        const ValueId id = graph().add_value(fmt::format("{}:unused{}", graph().nodes[n].name, i));
+        Value& value = graph().value(id);
+        value.dtype = types.at(i).dtype;
+        value.shape = types.at(i).shape;
+        value.typed = true;
+        graph().nodes[n].outputs[i] = id;
+      }
+    }
+  }
+
+  void prepare() {
+    std::unordered_set<const void*> source_memory;
+    for (const Value& value : model_.source.values)
+      if (value.is_constant()) source_memory.insert(value.constant.data());
+
+    std::unordered_set<const void*> counted;
+    for (std::size_t n = 0; n < graph().nodes.size(); ++n) {
+      const Node& node = graph().nodes[n];
+      const NodeContext context(graph(), node, plan_->info.threads);
+      PlanStep step;
+      step.node = static_cast<NodeId>(n);
+      try {
+        step.workspace_bytes = node.op->workspace_bytes(*context.context);
+        std::string key = node.op->prepare_key(*context.context);
+        if (!key.empty()) {
+          std::vector<Tensor> keep_alive;
+          key = fmt::format("{}|{}{}", node.type(), key, constants_key(context, source_memory, keep_alive));
+          const PreparedWeights weights = model_.prepared(key, [&] {
+            PreparedWeights made;
+            auto holder = std::make_shared<PreparedHolder>();
+            holder->data = node.op->prepare(*context.context, made.bytes);
+            holder->keep_alive = std::move(keep_alive);
+            made.data = std::shared_ptr<const void>(holder, holder->data.get());
+            return made;
+          });
+          step.prepared = weights.data;
+          if (counted.insert(weights.data.get()).second) plan_->info.memory.prepared_bytes += weights.bytes;
+        }
+      } catch (const Error& error) {
+        throw error.within(node.label());
+      }
+      plan_->steps.push_back(std::move(step));
+    }
+  }
+
+  void place() {
+    std::vector<std::size_t> workspaces;
+    for (const PlanStep& step : plan_->steps) workspaces.push_back(step.workspace_bytes);
+    const Placement placement = place_values(graph(), workspaces, options_.keep_all_values);
+
+    MemoryReport& memory = plan_->info.memory;
+    for (std::size_t n = 0; n < plan_->steps.size(); ++n) {
+      plan_->steps[n].runs = placement.runs[n];
+      plan_->steps[n].workspace_offset = placement.workspace_offsets[n];
+      memory.workspace_bytes = std::max(memory.workspace_bytes, workspaces[n]);
+    }
+    plan_->offsets = placement.offsets;
+    plan_->arena_bytes = placement.arena_bytes;
+    plan_->constants.assign(graph().values.size(), nullptr);
+    for (std::size_t v = 0; v < graph().values.size(); ++v) {
+      const Value& root = graph().value(placement.root[v]);
+      if (root.is_constant()) plan_->constants[v] = &root.constant;
+      if (placement.root[v] == static_cast<ValueId>(v) && placement.first[v] >= 0)
+        plan_->info.placements.push_back(
+            {root.name, placement.offsets[v], root.bytes(), placement.first[v], placement.last[v]});
+    }
+    std::unordered_set<const void*> counted;
+    for (const Value& value : graph().values)
+      if (value.is_constant() && counted.insert(value.constant.data()).second)
+        memory.weight_bytes += value.constant.bytes();
+    memory.activation_bytes = placement.activation_bytes;
+    memory.activation_sum_bytes = placement.activation_sum_bytes;
+    memory.lower_bound_bytes = placement.lower_bound_bytes;
+    memory.peak_bytes = placement.arena_bytes;
+  }
+
+  void describe() {
+    PlanInfo& info = plan_->info;
+    for (const ValueId id : graph().inputs) {
+      info.inputs.emplace_back(graph().value(id).name, graph().value(id).shape);
+      Tensor& fixed = plan_->input_values.emplace_back();
+      for (const auto& [name, value] : options_.input_values)
+        if (name == graph().value(id).name) fixed = value;
+    }
+    for (const ValueId id : graph().outputs) info.outputs.emplace_back(graph().value(id).name, graph().value(id).shape);
+    for (const PlanStep& step : plan_->steps) {
+      const Node& node = graph().node(step.node);
+      StepInfo row;
+      row.name = node.name;
+      row.op = node.type();
+      row.attributes = node.op->attributes();
+      for (const ValueId input : node.inputs) {
+        row.inputs.push_back(input == no_id ? "" : graph().value(input).name);
+        if (input != no_id) row.bytes += graph().value(input).bytes();
+      }
+      for (const ValueId output : node.outputs) {
+        row.outputs.push_back(graph().value(output).name);
+        row.output_shapes.push_back(graph().value(output).shape);
+        row.output_layouts.push_back(graph().value(output).layout);
+        row.bytes += graph().value(output).bytes();
+      }
+      row.flops = node.op->flops(graph().input_infos(node), graph().output_types(node));
+      row.workspace_bytes = step.workspace_bytes;
+      row.no_op = !step.runs;
+      row.tolerance = node.op->tolerance(graph().input_infos(node));
+      if (row.op == "LayoutConvert" && step.runs) ++info.layout_conversions;
+      if (const auto* conv = dynamic_cast<const ConvOp*>(node.op.get())) describe_conv(*conv, node, row);
+      info.steps.push_back(std::move(row));
+    }
+  }
+
+  void describe_conv(const ConvOp& conv, const Node& node, StepInfo& row) {
+    // Without a choice (1-D, computed filters) the operator runs plainly.
+    const ConvAlgorithm& algorithm = conv.effective_algorithm(graph().input_infos(node));
+    const ConvProblem problem = conv.algorithm != nullptr ? conv.chosen_for : conv.problem(graph().input_infos(node));
+    row.problem = problem.str();
+    row.algorithm = algorithm.name();
+    row.reason = conv.algorithm != nullptr ? conv.algorithm_reason : "1-D, or its filters are computed by the network";
+    row.tolerance = algorithm.tolerance(problem);
+    if (conv.algorithm == nullptr) return;
+    const MachineRates rates = cpu_rates(plan_->info.threads);
+    for (const ConvAlgorithm* other : conv_algorithms(DeviceKind::cpu)) {
+      ConvCandidate candidate;
+      candidate.algorithm = other->name();
+      if (const auto refusal = other->refuse(problem)) {
+        candidate.refusal = *refusal;
+      } else {
+        const ConvProblem seen = other->wants_padded() ? problem.with_explicit_padding() : problem;
+        candidate.estimated_us = other->estimate_us(problem, rates);
+        candidate.workspace_bytes = other->workspace_bytes(seen, plan_->info.threads);
+        candidate.tolerance = other->tolerance(problem);
+      }
+      row.candidates.push_back(std::move(candidate));
+    }
+  }
+
+  ModelImpl& model_;
+  PlanOptions options_;
+  std::shared_ptr<Plan> plan_ = std::make_shared<Plan>();
+};
+
+}  // namespace
+
+std::shared_ptr<const Plan> make_plan(ModelImpl& model, const PlanOptions& options) {
+  try {
+    return PlanBuilder(model, options).build();
+  } catch (const Error& error) {
+    throw error.within(model.source.name);
+  }
+}
+
+}  // namespace lenslet

@@ -1,0 +1,34 @@
+#pragma once
+// Everything decided before the first run: the final graph, prepared weights, and a place in the arena for each value.
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "lenslet/model.h"
+#include "runtime/exec/model_impl.h"
+#include "runtime/graph/graph.h"
+
+namespace lenslet {
+
+struct PlanStep {
+  NodeId node = no_id;
+  bool runs = true;  ///< false: the output only renames its input's bytes
+  std::shared_ptr<const void> prepared;
+  std::size_t workspace_offset = 0, workspace_bytes = 0;
+};
+
+struct Plan {
+  Graph graph;                           ///< final: after all passes
+  std::vector<PlanStep> steps;           ///< one a node, same order
+  std::vector<std::size_t> offsets;      ///< by ValueId; Placement::npos for constants
+  std::vector<const Tensor*> constants;  ///< by ValueId: the constant behind it (through renamings), or null
+  std::vector<Tensor> input_values;      ///< by input: PlanOptions::input_values, owned; empty() where it is free
+  std::size_t arena_bytes = 0;
+  PlanInfo info;
+};
+
+/// Kinds: invalid_argument, invalid_model, unsupported. Thread-safe for one `model`.
+std::shared_ptr<const Plan> make_plan(ModelImpl& model, const PlanOptions& options);
+
+}  // namespace lenslet

@@ -1,0 +1,191 @@
+#include "runtime/graph/free_batch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/graph/images_apart.h"
+#include "runtime/graph/infer_node.h"
+#include "runtime/graph/infer_shapes.h"
+
+namespace lenslet {
+namespace {
+
+constexpr std::size_t listed_faults = 100;
+
+/// Runs shape inference twice side by side, for one image as declared and for the batch, and compares.
+class BatchTracer {
+ public:
+  BatchTracer(Graph& graph, std::span<const FreedInput> freed, std::int64_t batch)
+      : graph_(graph), batch_(batch), one_(graph), many_(graph), batched_(graph.values.size(), false) {
+    for (const FreedInput& input : freed) {
+      one_.value(input.id).shape = input.declared;
+      batched_[at(input.id)] = true;
+    }
+  }
+
+  void run() {
+    // As infer_shapes does: shapes must be evaluated alike.
+    NodeInference infer_one(one_, inference_node_bytes);
+    NodeInference infer_many(many_, inference_node_bytes);
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      if (!typed(one_, one_.nodes[n]) || !typed(many_, many_.nodes[n])) continue;  // after a node already at fault
+      try {
+        infer_one.infer(one_.nodes[n]);
+      } catch (const Error&) {
+        broken_ = true;  // without any batch
+        continue;
+      }
+      const bool known = infer_one.evaluate(one_.nodes[n]);
+      std::string why = trace(n, known, infer_many);
+      if (why.empty()) continue;
+      faults_.push_back(fmt::format("{}: bakes in batch 1: {}", graph_.nodes[n].label(), why));
+      for (const ValueId id : graph_.nodes[n].outputs)
+        if (id != no_id) many_.value(id).typed = false;
+    }
+    if (broken_) return;  // infer_shapes says better what is wrong
+    report();
+  }
+
+ private:
+  static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
+  static bool typed(const Graph& graph, const Node& node) {
+    for (const ValueId id : node.inputs)
+      if (id != no_id && !graph.value(id).typed) return false;
+    return true;
+  }
+
+  /// Follows the batch through node `n`; returns why it cannot.
+  std::string trace(std::size_t n, bool known_for_one, NodeInference& infer_many) {
+    const Node& node = graph_.nodes[n];
+    const bool batched = any_batched(node);
+    // What is computed from shapes alone was asked for, not baked in.
+    if (batched && !known_for_one && !reads_only_shape(node.type())) {
+      if (std::string why = mixes_images(*node.op, batch_inputs(node), one_.output_types(node)[0]); !why.empty())
+        return why;
+    }
+    std::string failure;
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      failure.clear();
+      try {
+        infer_many.infer(many_.nodes[n]);
+      } catch (const Error& error) {
+        failure = error.what();
+      }
+      if (failure.empty() && shapes_agree(node, batched && !reads_only_shape(node.type()))) {
+        infer_many.evaluate(many_.nodes[n]);
+        return {};
+      }
+      if (attempt == 1 || !batched || !rewrite(n)) break;
+    }
+    if (!failure.empty()) return failure;
+    const Value& got = many_.value(first_output(node));
+    return fmt::format("the result would be {} for {} images, {} for one", got.shape.str(), batch_,
+                       one_.value(first_output(node)).shape.str());
+  }
+
+  ValueId first_output(const Node& node) const {
+    for (const ValueId id : node.outputs)
+      if (id != no_id) return id;
+    return node.outputs.at(0);
+  }
+
+  bool any_batched(const Node& node) const {
+    for (const ValueId id : node.inputs)
+      if (id != no_id && batched_[at(id)]) return true;
+    return false;
+  }
+
+  std::vector<BatchInput> batch_inputs(const Node& node) const {
+    std::vector<BatchInput> inputs;
+    const std::vector<InputInfo> infos = one_.input_infos(node);
+    for (std::size_t i = 0; i < infos.size(); ++i)
+      inputs.push_back({infos[i], node.inputs[i] != no_id && batched_[at(node.inputs[i])]});
+    return inputs;
+  }
+
+  /// Outputs either have the images in dimension 0 or, of a node that sees none of them, do not depend on the batch.
+  /// Constants made from the batch's shape (zeros to concatenate) hold images too.
+  bool shapes_agree(const Node& node, bool must_scale) {
+    for (const ValueId id : node.outputs) {
+      if (id == no_id) continue;
+      const Shape &one = one_.value(id).shape, &many = many_.value(id).shape;
+      const bool scaled = one.rank() > 0 && many == one.with(0, one[0] * batch_);
+      if (!scaled && (must_scale || !(one == many))) return false;
+      batched_[at(id)] = must_scale || !(one == many);
+    }
+    return true;
+  }
+
+  /// Constant `tensor` [1,...] once for each image.
+  Tensor repeated(const Tensor& tensor) const {
+    Tensor all(tensor.dtype(), tensor.shape().with(0, batch_));
+    for (std::int64_t image = 0; image < batch_; ++image)
+      std::memcpy(static_cast<std::byte*>(all.data()) + static_cast<std::size_t>(image) * tensor.bytes(), tensor.data(),
+                  tensor.bytes());
+    return all;
+  }
+
+  /// Input `i` of node `n` becomes `constant`, in the graph and in its copy for the batch.
+  void replace_input(std::size_t n, std::size_t i, const Tensor& constant) {
+    for (Graph* graph : {&graph_, &one_, &many_}) {
+      const ValueId id = graph->add_constant(fmt::format("{}:batch{}", graph_.nodes[n].name, batch_), constant);
+      if (graph != &one_) graph->nodes[n].inputs[i] = id;
+    }
+    assert(graph_.values.size() == many_.values.size() && graph_.values.size() == one_.values.size());
+    batched_.push_back(false);
+  }
+
+  bool repeat_constants(std::size_t n) {
+    bool any = false;
+    for (std::size_t i = 0; i < graph_.nodes[n].inputs.size(); ++i) {
+      const ValueId id = graph_.nodes[n].inputs[i];
+      const Value& input = one_.value(id);
+      if (batched_[at(id)] || !input.is_constant() || input.shape.rank() == 0 || input.shape[0] != 1) continue;
+      replace_input(n, i, repeated(Tensor(input.constant)));
+      any = true;
+    }
+    return any;
+  }
+
+  /// Gives node `n` a literal for `batch_` where it has one for 1 image; false when it has no such literal.
+  bool rewrite(std::size_t n) {
+    const Node& node = graph_.nodes[n];
+    const Value& result = one_.value(first_output(node));
+    if (node.type() == "Concat") return repeat_constants(n);
+    constexpr std::size_t literal = 1;  // the input with the shape
+    if (node.type() != "Reshape" || result.shape.rank() == 0) return false;
+    const Shape wanted = result.shape.with(0, result.shape[0] * batch_);
+    replace_input(n, literal, Tensor::of<std::int64_t>(Shape{wanted.rank()}, wanted.dims()));
+    return true;
+  }
+
+  void report() const {
+    if (faults_.empty()) return;
+    if (faults_.size() == 1) throw Error(ErrorKind::unsupported, faults_[0]);
+    std::string message = fmt::format("{} nodes cannot run with {} images:", faults_.size(), batch_);
+    for (std::size_t i = 0; i < std::min(faults_.size(), listed_faults); ++i) message += "\n  " + faults_[i];
+    if (faults_.size() > listed_faults) message += fmt::format("\n  and {} more", faults_.size() - listed_faults);
+    throw Error(ErrorKind::unsupported, message);
+  }
+
+  Graph& graph_;
+  std::int64_t batch_;
+  Graph one_, many_;           ///< the graph for one image and for the batch; node ids and value ids as in graph_
+  std::vector<bool> batched_;  ///< by value: dimension 0 holds the images, outermost
+  std::vector<std::string> faults_;
+  bool broken_ = false;
+};
+
+}  // namespace
+
+void free_batch(Graph& graph, std::span<const FreedInput> freed, std::int64_t batch) {
+  BatchTracer(graph, freed, batch).run();
+}
+
+}  // namespace lenslet

@@ -1,0 +1,77 @@
+#pragma once
+// The network as flat arrays addressed by index.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lenslet/model.h"
+#include "ops/op.h"
+
+namespace lenslet {
+
+using ValueId = std::int32_t;
+using NodeId = std::int32_t;
+inline constexpr std::int32_t no_id = -1;
+
+struct Value {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape;  ///< meaningful once `typed`
+  bool typed = false;
+  Layout layout = Layout::nchw;
+  Tensor constant;  ///< not empty(): the value is known (then it has no producer)
+
+  bool is_constant() const { return !constant.empty(); }
+  /// Of its elements; once `typed`.
+  std::size_t bytes() const { return static_cast<std::size_t>(shape.elems()) * dtype_bytes(dtype); }
+};
+
+struct Node {
+  std::string name;  ///< never empty: the loader makes one up ("Conv_12")
+  std::shared_ptr<const Op> op;
+  std::vector<ValueId> inputs;   ///< no_id for an omitted optional input
+  std::vector<ValueId> outputs;  ///< no_id for an output nobody wants
+
+  std::string_view type() const { return op->type(); }
+  /// "node conv1 (Conv)", for Error contexts.
+  std::string label() const;
+};
+
+/// Nodes are in topological order, always. Copying a graph shares operators and constant data.
+struct Graph {
+  std::string name;
+  std::vector<Value> values;
+  std::vector<Node> nodes;
+  std::vector<ValueId> inputs, outputs;
+  std::vector<PortInfo> input_ports, output_ports;  ///< as declared, same order
+
+  ValueId add_value(std::string value_name);
+  ValueId add_constant(std::string value_name, Tensor tensor);
+  const Value& value(ValueId id) const { return values[static_cast<std::size_t>(id)]; }
+  Value& value(ValueId id) { return values[static_cast<std::size_t>(id)]; }
+  const Node& node(NodeId id) const { return nodes[static_cast<std::size_t>(id)]; }
+  Node& node(NodeId id) { return nodes[static_cast<std::size_t>(id)]; }
+
+  /// Index of the node that makes `id`, or no_id. Linear; passes that ask often build `producers()` once.
+  std::vector<NodeId> producers() const;
+  /// For each value the nodes that read it, in order; a node that reads it twice stands twice.
+  std::vector<std::vector<NodeId>> readers() const;
+  bool is_output(ValueId id) const;
+  bool is_input(ValueId id) const;
+
+  /// All readers and graph outputs of `from` use `to` instead.
+  void replace_uses(ValueId from, ValueId to);
+  /// Input infos of a node for Op::infer and friends; pointers into this graph.
+  std::vector<InputInfo> input_infos(const Node& node) const;
+  std::vector<TensorType> output_types(const Node& node) const;
+
+  /// Readable text, one line a node: outputs with type and layout = op(inputs) attributes.
+  std::string dump() const;
+  /// Aborts by Error(internal) when an invariant is broken (order, ids, one producer a value).
+  void check() const;
+};
+
+}  // namespace lenslet

@@ -1,0 +1,48 @@
+#pragma once
+// Shape inference of one node: the step that infer_shapes and free_batch share.
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/thread_pool.h"
+#include "runtime/graph/graph.h"
+
+namespace lenslet {
+
+/// Ops whose result depends on the shape of their input alone: known before the run, whatever the input holds.
+bool reads_only_shape(std::string_view op_type);
+
+/// Bytes of results that are computed before the run: of one node during shape inference (shape arithmetic is a few
+/// bytes, a weight that an exporter writes as Constant + Transpose a few MiB), of one node in the pass fold_constants
+/// (VGG-19's first fully connected layer, written as ConstantOfShape by onnx-light, has 392 MiB), and of all nodes.
+/// What exceeds them is left to the run. docs/limits.md publishes them.
+inline constexpr std::size_t inference_node_bytes = std::size_t{64} << 20;
+inline constexpr std::size_t folding_node_bytes = std::size_t{512} << 20;
+inline constexpr std::size_t evaluated_total_bytes = std::size_t{4} << 30;
+
+class NodeInference {
+ public:
+  /// Constants are evaluated up to `node_limit_bytes` of results a node, and evaluated_total_bytes in all; a node whose
+  /// results are at most `growth` times as large as its constant inputs (a reshaped, transposed, cast or dequantised
+  /// weight) is not held to the first.
+  NodeInference(Graph& graph, std::size_t node_limit_bytes)
+      : graph_(graph), pool_(1), node_limit_bytes_(node_limit_bytes) {}
+  static constexpr std::size_t growth = 4;
+
+  /// Types the outputs of `node`, whose inputs are typed. Throws what the op throws.
+  void infer(const Node& node);
+  /// After infer: computes the outputs when they can be known now and stores them as constants. The caller removes the
+  /// node when this returns true.
+  bool evaluate(const Node& node);
+
+ private:
+  bool fits(const Node& node, std::size_t result_bytes) const;
+
+  Graph& graph_;
+  ThreadPool pool_;
+  std::size_t node_limit_bytes_;
+  std::size_t evaluated_bytes_ = 0;
+};
+
+}  // namespace lenslet

@@ -1,0 +1,24 @@
+#pragma once
+// Concrete shapes for every value, and the values that are known because their inputs are.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/graph/graph.h"
+
+namespace lenslet {
+
+/// Binds the declared inputs to concrete shapes: `batch` for dimension 0 where it is free or a declared 1 that may be
+/// freed, `input_shapes` by name otherwise. Symbolic names are solved consistently. Error(invalid_argument) says which
+/// input still has free dimensions, contradicts its declaration, or does not exist.
+/// An input in `input_values` has that value from then on: its readers read a constant instead, which shares the given
+/// tensor's memory. The input itself stays, unread.
+void bind_inputs(Graph& graph, std::int64_t batch, const std::vector<std::pair<std::string, Shape>>& input_shapes,
+                 const std::vector<std::pair<std::string, Tensor>>& input_values = {});
+
+/// Walks the nodes: infers output types, and evaluates nodes whose inputs are all constant and small shape arithmetic
+/// (Shape of a value whose type is known counts as constant). One Error lists every node at fault.
+void infer_shapes(Graph& graph);
+
+}  // namespace lenslet

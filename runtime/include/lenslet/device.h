@@ -1,0 +1,40 @@
+#pragma once
+// Which processors this machine has, and whether this build can use them.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lenslet/export.h"
+
+namespace lenslet {
+
+struct DeviceInfo {
+  std::string id;                  ///< as PlanOptions::device spells it: "cpu", "cuda:0"
+  std::string name;                ///< as the maker calls it; empty when unknown
+  std::string architecture;        ///< CPU: the instruction set kernels are chosen for ("AVX2"); CUDA: "sm_90"
+  int cores = 0;                   ///< CPU: cores this process may use; CUDA: multiprocessors
+  std::uint64_t memory_bytes = 0;  ///< of the machine, or of the card
+  bool usable = false;             ///< our kernels run on it
+  std::string reason;              ///< why not, in words; empty when usable
+};
+
+/// What is known of CUDA on this machine as a whole.
+struct CudaInfo {
+  bool built = false;    ///< this build has the CUDA half
+  std::string runtime;   ///< version of the CUDA runtime built in, "13.0"; empty when not built
+  std::string driver;    ///< newest CUDA version the driver supports, "13.0"; empty without a driver
+  std::string compiled;  ///< architectures built for, "90a-real 80-virtual"; empty when not built
+  std::string reason;    ///< why there is no usable CUDA device; empty when there is one
+};
+
+struct DeviceReport {
+  std::vector<DeviceInfo> devices;  ///< the CPU first, then CUDA devices in the driver's order
+  CudaInfo cuda;
+};
+
+/// Looks now; a missing driver or a device that fails is reported, not thrown. Makes a context on every CUDA device (a
+/// fraction of a second each) and leaves the calling thread's current device as it was.
+LENSLET_API DeviceReport query_devices();
+
+}  // namespace lenslet

@@ -1,0 +1,47 @@
+#pragma once
+// The one exception type of lenslet.
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "lenslet/export.h"
+
+namespace lenslet {
+
+/// What went wrong, coarse enough to act on. `lenslet` maps each kind to an exit code.
+enum class ErrorKind {
+  invalid_argument,  ///< the caller asked for something that makes no sense
+  invalid_model,     ///< a model file that is damaged or contradicts itself
+  unsupported,       ///< well-formed, but lenslet does not do it
+  invalid_image,     ///< an image file that is damaged or of a refused kind
+  io,                ///< a file that cannot be opened, read or written
+  limit,             ///< a published limit (docs/limits.md) was exceeded
+  device,            ///< an accelerator, its driver or its library failed
+  internal,          ///< a broken invariant of ours: please report it
+};
+
+/// The kind as a lower-case phrase, for messages ("invalid model").
+LENSLET_API std::string_view to_string(ErrorKind kind) noexcept;
+
+/// Thrown by everything in lenslet that fails. `what()` is one line, "CONTEXT: MESSAGE", the context naming file and
+/// node as far as they are known; when several nodes are at fault, an indented line for each follows.
+class LENSLET_API Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, std::string message, std::string context = {});
+
+  ErrorKind kind() const noexcept { return kind_; }
+  /// Where it happened: "resnet18.onnx: node conv1 (Conv)"; empty when nothing is known.
+  const std::string& context() const noexcept { return context_; }
+  /// What happened, without the context.
+  const std::string& message() const noexcept { return message_; }
+  /// The same error with `outer` put before the context ("outer: context").
+  Error within(std::string_view outer) const;
+
+ private:
+  ErrorKind kind_;
+  std::string message_;
+  std::string context_;
+};
+
+}  // namespace lenslet

@@ -1,0 +1,154 @@
+#pragma once
+// A loaded network: immutable, shared by threads.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lenslet/attributes.h"
+#include "lenslet/error.h"
+#include "lenslet/export.h"
+#include "lenslet/tensor.h"
+
+namespace lenslet {
+
+/// A graph input or output as the model declares it. A dimension that is free is -1 and has its name in `dim_names`
+/// ("N"; empty when the file gives none); a fixed one has an empty name.
+struct LENSLET_API PortInfo {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> dims;
+  std::vector<std::string> dim_names;
+  /// "[N,3,224,224]"
+  std::string str() const;
+};
+
+struct LoadOptions {
+  /// Folder external weight files are relative to; empty: the model file's own folder (none for load_bytes).
+  std::filesystem::path external_data_dir;
+};
+
+/// How a model is to be run. Equal options on an equal model give an equal plan.
+struct PlanOptions {
+  /// Images at once: replaces dimension 0 of every 4-D (or free-batch) input. >= 1.
+  std::int64_t batch = 1;
+  /// Concrete shapes by input name, for models with free dimensions besides the batch; they override `batch`.
+  std::vector<std::pair<std::string, Shape>> input_shapes;
+  /// Whole inputs by name, for models whose shapes depend on what an input holds (the target of a Reshape, the axes of
+  /// a reduction): the plan is made for these values. A Runner still takes each such input in its place, and refuses
+  /// any other value. They set the input's shape too.
+  std::vector<std::pair<std::string, Tensor>> input_values;
+  /// Threads a Runner works with, the caller's included. 0: the number of cores this process may use.
+  int threads = 0;
+  /// "cpu", "cuda", "cuda:1" or "auto".
+  std::string device = "auto";
+  /// Force one convolution algorithm by name for every convolution: Error(unsupported) names each layer that refuses
+  /// and why. "" lets the rule choose. With `conv_algorithm_where_accepted`, layers that refuse keep the rule's choice.
+  std::string conv_algorithm;
+  bool conv_algorithm_where_accepted = false;
+  /// Names of graph passes to leave out (see pass_names()); Error(invalid_argument) for an unknown one.
+  std::vector<std::string> disabled_passes;
+  /// Keep every value in memory of its own to the end of the run: for observers that look back at a node's inputs.
+  bool keep_all_values = false;
+};
+
+/// Bytes a Runner needs, known before the first run.
+struct MemoryReport {
+  std::size_t weight_bytes = 0;          ///< constants as loaded
+  std::size_t prepared_bytes = 0;        ///< weights transformed for the chosen algorithms
+  std::size_t activation_bytes = 0;      ///< arena for values, after reuse
+  std::size_t activation_sum_bytes = 0;  ///< the same without reuse
+  std::size_t lower_bound_bytes = 0;     ///< most bytes alive at one step: no plan can be smaller
+  std::size_t workspace_bytes = 0;       ///< scratch of the greediest step
+  std::size_t peak_bytes = 0;            ///< activations + workspace, one arena
+};
+
+/// One candidate for a convolution: refused with a reason, or accepted at an estimated cost.
+struct ConvCandidate {
+  std::string algorithm;
+  std::string refusal;      ///< empty: accepted
+  double estimated_us = 0;  ///< by the rule's cost model, for the plan's thread count
+  std::size_t workspace_bytes = 0;
+  double tolerance = 0;  ///< stated max |error| relative to the output's rms
+};
+
+/// One step of a plan, in execution order.
+struct StepInfo {
+  std::string name;       ///< node name
+  std::string op;         ///< "Conv", "LayoutConvert" ...
+  std::string algorithm;  ///< chosen algorithm of a convolution, else empty
+  std::string reason;     ///< why that algorithm
+  AttributeList attributes;
+  std::vector<std::string> inputs, outputs;  ///< value names; "" for an omitted optional input
+  std::vector<Shape> output_shapes;
+  std::vector<Layout> output_layouts;
+  double flops = 0;                       ///< multiply and add counted apart
+  std::size_t bytes = 0;                  ///< inputs + weights + outputs, each once
+  std::vector<ConvCandidate> candidates;  ///< of a convolution, in the rule's order
+  std::string problem;                    ///< of a convolution, in words
+  std::size_t workspace_bytes = 0;
+  double tolerance = 0;  ///< stated max |error| relative to the output's rms
+  bool no_op = false;    ///< only renames bytes; costs nothing
+};
+
+/// A value's place in the arena.
+struct PlacementInfo {
+  std::string value;
+  std::size_t offset = 0, bytes = 0;
+  int first_step = 0, last_step = 0;
+};
+
+struct PlanInfo {
+  std::string device;
+  int threads = 1;
+  std::vector<std::pair<std::string, Shape>> inputs, outputs;
+  std::vector<StepInfo> steps;
+  std::vector<PlacementInfo> placements;
+  MemoryReport memory;
+  int layout_conversions = 0;  ///< that move bytes
+};
+
+/// Names of the graph passes in the order they run.
+LENSLET_API std::vector<std::string> pass_names();
+/// Names of a device's convolution algorithms, in candidate order. Errors as of PlanOptions::device.
+LENSLET_API std::vector<std::string> conv_algorithm_names(const std::string& device);
+/// The table of supported operators as Markdown: op, domain, versions, CPU, CUDA, notes. docs/ops.md holds it.
+LENSLET_API std::string op_support_table();
+
+class ModelImpl;
+
+/// Cheap to copy; copies share the network. All members may be called from several threads at once.
+class LENSLET_API Model {
+ public:
+  /// Reads and checks an ONNX file (IR >= 3, opset 7 to 22), wholly, before returning. One Error lists every node that
+  /// cannot run. Limits: docs/limits.md. Kinds: io, invalid_model, unsupported, limit.
+  static Model load(const std::filesystem::path& file, const LoadOptions& options = {});
+  /// The same from memory. What is kept is copied: `bytes` may go afterwards. `name` is used in messages.
+  static Model load_bytes(std::span<const std::byte> bytes, const LoadOptions& options = {},
+                          const std::string& name = "model");
+
+  const std::string& name() const;
+  const std::vector<PortInfo>& inputs() const;
+  /// What the file leaves undeclared is filled in where it follows from the inputs; else -1, and float32 for a type.
+  const std::vector<PortInfo>& outputs() const;
+  std::int64_t parameter_elems() const;  ///< of all constants but int64 ones, which hold shapes
+
+  /// What a Runner with these options will do and need. Kinds: invalid_argument (shapes), invalid_model, unsupported.
+  PlanInfo plan(const PlanOptions& options = {}) const;
+  MemoryReport memory(std::int64_t batch = 1) const;
+  /// The graph as text after `stage`: "load", "infer", or a name out of pass_names(); "plan" for the final steps.
+  std::string dump(const std::string& stage, const PlanOptions& options = {}) const;
+
+  explicit Model(std::shared_ptr<ModelImpl> impl) : impl_(std::move(impl)) {}
+  const std::shared_ptr<ModelImpl>& impl() const { return impl_; }
+
+ private:
+  std::shared_ptr<ModelImpl> impl_;
+};
+
+}  // namespace lenslet

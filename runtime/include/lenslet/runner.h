@@ -1,0 +1,51 @@
+#pragma once
+// Runs a model: one Runner per thread, as many as wanted per Model.
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lenslet/export.h"
+#include "lenslet/model.h"
+
+namespace lenslet {
+
+/// What the observer sees after each step. Everything referred to is valid during the call only. Without
+/// PlanOptions::keep_all_values an input may already share its memory with the output (in-place steps).
+struct LayerEvent {
+  int step = 0;
+  const StepInfo* info = nullptr;
+  std::span<const Tensor> inputs;  ///< in node order; empty() for an omitted optional input
+  std::span<const Tensor> outputs;
+  double ms = 0;  ///< wall time of the step
+};
+using Observer = std::function<void(const LayerEvent&)>;
+
+class RunnerImpl;
+
+/// Plans on construction: algorithms chosen, weights transformed (shared between Runners of one Model), memory laid
+/// out and allocated. `run` chooses nothing and allocates nothing. Not thread-safe: one thread at a time per Runner.
+class LENSLET_API Runner {
+ public:
+  explicit Runner(const Model& model, const PlanOptions& options = {});
+  ~Runner();
+  Runner(Runner&&) noexcept;
+  Runner& operator=(Runner&&) noexcept;
+
+  /// Inputs in the order of Model::inputs(), layout nchw, dtype and shape as planned (Error(invalid_argument)
+  /// otherwise; nothing has run then). The outputs, layout nchw, stay valid until the next run or the end of the
+  /// Runner.
+  std::span<const Tensor> run(std::span<const Tensor> inputs);
+  std::span<const Tensor> run(const Tensor& input) { return run({&input, 1}); }
+
+  const PlanInfo& plan() const;
+  /// Called after each step from then on; an empty function switches it off.
+  void set_observer(Observer observer);
+
+ private:
+  std::unique_ptr<RunnerImpl> impl_;
+};
+
+}  // namespace lenslet

@@ -1,0 +1,164 @@
+#pragma once
+// Shapes, element types, layouts and the tensor that carries them.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lenslet/export.h"
+
+namespace lenslet {
+
+/// Element types. Arithmetic is done in f32; the others are carried, converted by Cast, or used for shapes.
+enum class DType : std::uint8_t { f32, f64, f16, bf16, i8, u8, i16, u16, i32, i64, boolean };
+
+/// Bytes of one element.
+LENSLET_API std::size_t dtype_bytes(DType dtype) noexcept;
+/// ONNX's spelling: "float32", "int64", "bool" ...
+LENSLET_API std::string_view to_string(DType dtype) noexcept;
+
+/// The DType of a C++ type; float -> f32, bool -> boolean ... (f16 and bf16 have no C++ type here).
+template <typename T>
+struct dtype_of;
+template <>
+struct dtype_of<float> : std::integral_constant<DType, DType::f32> {};
+template <>
+struct dtype_of<double> : std::integral_constant<DType, DType::f64> {};
+template <>
+struct dtype_of<std::int8_t> : std::integral_constant<DType, DType::i8> {};
+template <>
+struct dtype_of<std::uint8_t> : std::integral_constant<DType, DType::u8> {};
+template <>
+struct dtype_of<std::int16_t> : std::integral_constant<DType, DType::i16> {};
+template <>
+struct dtype_of<std::uint16_t> : std::integral_constant<DType, DType::u16> {};
+template <>
+struct dtype_of<std::int32_t> : std::integral_constant<DType, DType::i32> {};
+template <>
+struct dtype_of<std::int64_t> : std::integral_constant<DType, DType::i64> {};
+template <>
+struct dtype_of<bool> : std::integral_constant<DType, DType::boolean> {};
+
+/// How the elements of a 4-D tensor lie in memory. Shapes are ALWAYS written in N C H W order, whatever the
+/// layout: the layout says only where element (n,c,h,w) is stored. Tensors of another rank are `nchw`, which
+/// there means row-major in the order of their shape.
+enum class Layout : std::uint8_t { nchw, nhwc };
+LENSLET_API std::string_view to_string(Layout layout) noexcept;
+
+/// Dimensions of a tensor, outermost first; at most `max_rank`, each >= 0; rank 0 is a scalar.
+class LENSLET_API Shape {
+ public:
+  static constexpr int max_rank = 8;
+
+  Shape() = default;
+  /// Error(limit) above max_rank, Error(invalid_argument) on a negative dimension.
+  Shape(std::initializer_list<std::int64_t> dims);
+  explicit Shape(std::span<const std::int64_t> dims);
+
+  int rank() const noexcept { return rank_; }
+  /// `axis` in [0, rank).
+  std::int64_t operator[](int axis) const noexcept { return dims_[static_cast<std::size_t>(axis)]; }
+  std::span<const std::int64_t> dims() const noexcept { return {dims_.data(), static_cast<std::size_t>(rank_)}; }
+  /// A copy with one dimension replaced.
+  Shape with(int axis, std::int64_t dim) const;
+  /// Product of the dimensions (1 for a scalar). Error(limit) when those other than 0 make more than 2^40 elements.
+  std::int64_t elems() const;
+  /// "[1,3,224,224]"
+  std::string str() const;
+
+  friend bool operator==(const Shape& a, const Shape& b) noexcept {
+    if (a.rank_ != b.rank_) return false;
+    for (int i = 0; i < a.rank_; ++i)
+      if (a[i] != b[i]) return false;
+    return true;
+  }
+
+ private:
+  std::array<std::int64_t, max_rank> dims_{};
+  int rank_ = 0;
+};
+
+/// Host memory with a type, a shape and a layout. Copying a Tensor shares the memory (reference-counted when owned);
+/// `clone` copies the elements. A view refers to memory owned elsewhere, which must outlive it.
+class LENSLET_API Tensor {
+ public:
+  /// No tensor: `empty()` is true.
+  Tensor() = default;
+  /// Owning, 64-byte aligned, elements NOT initialised. Error(limit) for too many elements or when memory is short.
+  Tensor(DType dtype, Shape shape, Layout layout = Layout::nchw);
+
+  /// Non-owning view of `data`, which holds shape.elems() elements.
+  static Tensor view(DType dtype, Shape shape, void* data, Layout layout = Layout::nchw);
+  /// Read-only memory kept alive by `owner` (a mapped file, another tensor's storage).
+  static Tensor share(DType dtype, Shape shape, std::shared_ptr<const void> owner, const void* data,
+                      Layout layout = Layout::nchw);
+  /// Owning copy of `values`; Error(invalid_argument) when the count does not fit the shape.
+  template <typename T>
+  static Tensor of(Shape shape, std::span<const T> values);
+  template <typename T>
+  static Tensor of(Shape shape, std::initializer_list<T> values) {
+    return of<T>(shape, std::span<const T>(values.begin(), values.size()));
+  }
+
+  bool empty() const noexcept { return data_ == nullptr && !allocated_; }
+  DType dtype() const noexcept { return dtype_; }
+  const Shape& shape() const noexcept { return shape_; }
+  Layout layout() const noexcept { return layout_; }
+  std::int64_t elems() const noexcept { return elems_; }
+  std::size_t bytes() const noexcept { return static_cast<std::size_t>(elems_) * dtype_bytes(dtype_); }
+
+  void* data() noexcept { return data_; }
+  const void* data() const noexcept { return data_; }
+  /// Typed elements in memory order; Error(invalid_argument) when T is not the element type.
+  template <typename T>
+  std::span<T> values();
+  template <typename T>
+  std::span<const T> values() const;
+
+  /// The same memory under another shape of equally many elements. Only meaningful for layout nchw.
+  Tensor reshaped(Shape shape) const;
+  /// The same memory labelled with another layout (the caller knows that the bytes agree).
+  Tensor relabelled(Layout layout) const;
+  /// Owning deep copy.
+  Tensor clone() const;
+  /// Owning copy with the elements in `layout` order (any dtype); a plain clone when nothing moves.
+  Tensor to_layout(Layout layout) const;
+
+ private:
+  void check_dtype(DType wanted) const;
+
+  std::shared_ptr<const void> owner_;
+  void* data_ = nullptr;
+  std::int64_t elems_ = 0;
+  Shape shape_;
+  DType dtype_ = DType::f32;
+  Layout layout_ = Layout::nchw;
+  bool allocated_ = false;
+};
+
+/// True where both layouts store `shape` in the same order: rank other than 4, C == 1 or H*W == 1.
+LENSLET_API bool same_bytes_in_any_layout(const Shape& shape) noexcept;
+
+extern template LENSLET_API Tensor Tensor::of<float>(Shape, std::span<const float>);
+extern template LENSLET_API Tensor Tensor::of<double>(Shape, std::span<const double>);
+extern template LENSLET_API Tensor Tensor::of<std::int32_t>(Shape, std::span<const std::int32_t>);
+extern template LENSLET_API Tensor Tensor::of<std::int64_t>(Shape, std::span<const std::int64_t>);
+extern template LENSLET_API Tensor Tensor::of<std::uint8_t>(Shape, std::span<const std::uint8_t>);
+
+template <typename T>
+std::span<T> Tensor::values() {
+  check_dtype(dtype_of<T>::value);
+  return {static_cast<T*>(data_), static_cast<std::size_t>(elems_)};
+}
+template <typename T>
+std::span<const T> Tensor::values() const {
+  check_dtype(dtype_of<T>::value);
+  return {static_cast<const T*>(data_), static_cast<std::size_t>(elems_)};
+}
+
+}  // namespace lenslet
