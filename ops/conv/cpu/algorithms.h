@@ -1,0 +1,25 @@
+#pragma once
+// The CPU convolution algorithms, one file each beside this one. Their order as candidates is in ops/conv/choose.cpp.
+
+#include "ops/conv/algorithm.h"
+
+namespace lenslet {
+
+const ConvAlgorithm& conv_direct();         ///< direct.cpp: "direct", NCHW, takes everything
+const ConvAlgorithm& conv_direct_packed();  ///< direct_packed.cpp: "direct_packed", NHWC, few input channels
+const ConvAlgorithm& conv_depthwise();      ///< depthwise.cpp: "depthwise", NHWC, groups == C
+const ConvAlgorithm& conv_im2col();         ///< im2col.cpp: "im2col", NHWC, columns (or the input itself) times filters
+const ConvAlgorithm& conv_winograd_f2();    ///< winograd.cpp: "winograd_f2", NHWC, 3x3 stride 1 by F(2x2,3x3)
+const ConvAlgorithm& conv_winograd_f4();    ///< the same by F(4x4,3x3)
+const ConvAlgorithm& conv_winograd_f6();    ///< the same by F(6x6,3x3)
+
+/// Filters that are not known before the run, as `direct` takes them: nothing is copied or allocated.
+struct DirectFilter final : PreparedFilter {
+  const float* w = nullptr;              ///< [K][C/groups][R][S]
+  const float* scale = nullptr;          ///< [K] or null: factor of the sum, before bias and residual
+  std::shared_ptr<const float[]> owned;  ///< what `w` points to, when it is ours
+  std::size_t owned_bytes = 0;
+  std::size_t bytes() const override { return owned_bytes; }
+};
+
+}  // namespace lenslet

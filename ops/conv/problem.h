@@ -1,0 +1,63 @@
+#pragma once
+// A convolution in numbers. ONNX Conv is cross-correlation:
+//   y[n,k,p,q] = sum over c,r,s of x[n, c, p*stride_h - pad_top + r*dilation_h, q*stride_w - pad_left + s*dilation_w]
+//                * w[k,c,r,s],  zero outside the image, c within the filter's group.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "lenslet/tensor.h"
+#include "ops/activation.h"
+
+namespace lenslet {
+
+/// Pads resolved and output size computed; everything in elements.
+struct ConvProblem {
+  std::int64_t n = 1, c = 1, h = 1, w = 1;  ///< input [n,c,h,w]
+  std::int64_t k = 1, r = 1, s = 1;         ///< filters [k, c/groups, r, s]
+  std::int64_t p = 1, q = 1;                ///< output [n,k,p,q]
+  std::int64_t stride_h = 1, stride_w = 1;
+  std::int64_t dilation_h = 1, dilation_w = 1;
+  std::int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
+  std::int64_t groups = 1;
+  bool bias = false;      ///< [k], added first
+  bool residual = false;  ///< [n,k,p,q] in the output's layout, added before the activation
+  Activation activation;
+
+  std::int64_t group_c() const { return c / groups; }
+  std::int64_t group_k() const { return k / groups; }
+  bool padded() const { return pad_top != 0 || pad_left != 0 || pad_bottom != 0 || pad_right != 0; }
+  double flops() const;  ///< 2*n*k*p*q*(c/groups)*r*s
+  double bytes() const;  ///< input + filters + output (+ residual), each once, fp32
+  /// "1x64x56x56 -> 64, 3x3 s1 p1 g1 +bias +relu"
+  std::string str() const;
+  /// The same problem on an input that already contains the pads.
+  ConvProblem with_explicit_padding() const;
+
+  friend bool operator==(const ConvProblem&, const ConvProblem&) = default;
+};
+
+/// ONNX's auto_pad, of convolutions and pooling alike.
+enum class AutoPad { notset, same_upper, same_lower, valid };
+/// "NOTSET", "SAME_UPPER" ...
+std::string_view to_string(AutoPad auto_pad) noexcept;
+/// The reverse; "" is NOTSET. Error(invalid_model) for anything else.
+AutoPad parse_auto_pad(std::string_view text);
+
+/// Attributes of Conv as ONNX has them, before the input size is known; lists of spatial rank 1 or 2 (1-D: the w ones).
+struct ConvGeometry {
+  std::array<std::int64_t, 2> stride{1, 1}, dilation{1, 1};  ///< h, w
+  std::array<std::int64_t, 4> pads{0, 0, 0, 0};              ///< top, left, bottom, right
+  AutoPad auto_pad = AutoPad::notset;
+  std::int64_t groups = 1;
+};
+
+/// The one function that resolves pads and computes P and Q. `x` [N,C,H,W], `filter` [K,C/groups,R,S], or without H and
+/// R (1-D). Error(invalid_model) says which sizes contradict each other; negative pads are Error(unsupported), sizes
+/// beyond counting Error(limit). Strides beyond the padded input and dilations of a single tap are cut to what means
+/// the same.
+ConvProblem resolve_conv(const Shape& x, const Shape& filter, const ConvGeometry& geometry);
+
+}  // namespace lenslet

@@ -1,0 +1,92 @@
+// Expand (broadcast to a shape) and Tile (repeat along each axis).
+
+#include <fmt/format.h>
+
+#include "ops/broadcast.h"
+#include "ops/makers.h"
+#include "ops/shape_args.h"
+#include "ops/strided_copy.h"
+#include "ops/type_check.h"
+
+namespace lenslet {
+
+namespace {
+
+class Expand final : public Op {
+ public:
+  std::string_view type() const override { return "Expand"; }
+
+  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
+    const TensorType& data = required_input(inputs, 0, "input");
+    const AxisInts dims = required_axis_ints(inputs, 1, "shape");
+    for (const std::int64_t dim : dims.span())
+      if (dim < 0) throw Error(ErrorKind::invalid_model, fmt::format("shape has the dimension {}", dim));
+    return {{data.dtype, broadcast_shapes(data.shape, Shape(dims.span()))}};
+  }
+  double tolerance(std::span<const InputInfo>) const override { return 0; }
+
+  void run_cpu(const RunContext& context) const override {
+    const Tensor& from = context.inputs[0];
+    Tensor& to = context.outputs[0];
+    const int added = to.shape().rank() - from.shape().rank();
+    const auto from_strides = element_strides(from.shape(), Layout::nchw);
+    const auto to_strides = element_strides(to.shape(), Layout::nchw);
+    StridedLoops loops;
+    for (int i = 0; i < to.shape().rank(); ++i) {
+      const bool repeated = i < added || from.shape()[i - added] == 1;
+      loops.add(to.shape()[i], repeated ? 0 : from_strides[static_cast<std::size_t>(i - added)],
+                to_strides[static_cast<std::size_t>(i)]);
+    }
+    strided_copy(dtype_bytes(to.dtype()), loops, from.data(), to.data(), context.pool);
+  }
+};
+
+class Tile final : public Op {
+ public:
+  std::string_view type() const override { return "Tile"; }
+
+  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
+    TensorType type = required_input(inputs, 0, "input");
+    const AxisInts repeats = required_axis_ints(inputs, 1, "repeats");
+    if (repeats.size != type.shape.rank())
+      throw Error(ErrorKind::invalid_model,
+                  fmt::format("repeats has {} elements for an input of shape {}", repeats.size, type.shape.str()));
+    for (int i = 0; i < repeats.size; ++i) {
+      if (repeats[i] < 0) throw Error(ErrorKind::invalid_model, fmt::format("repeats has the element {}", repeats[i]));
+      type.shape = type.shape.with(i, multiply_dims(type.shape[i], repeats[i]));
+    }
+    return {type};
+  }
+  double tolerance(std::span<const InputInfo>) const override { return 0; }
+
+  void run_cpu(const RunContext& context) const override {
+    const Tensor& from = context.inputs[0];
+    Tensor& to = context.outputs[0];
+    if (to.elems() == 0) return;
+    const auto from_strides = element_strides(from.shape(), Layout::nchw);
+    const auto to_strides = element_strides(to.shape(), Layout::nchw);
+    // Two loops an axis: the repetition, which stands still in the input, and the axis itself.
+    StridedLoops loops;
+    for (int i = 0; i < from.shape().rank(); ++i) {
+      const auto axis = static_cast<std::size_t>(i);
+      const std::int64_t dim = from.shape()[i];
+      loops.add(to.shape()[i] / dim, 0, dim * to_strides[axis]);
+      loops.add(dim, from_strides[axis], to_strides[axis]);
+    }
+    strided_copy(dtype_bytes(to.dtype()), loops, from.data(), to.data(), context.pool);
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<const Op> make_expand(const NodeSpec& spec) {
+  AttributeReader(spec.attributes).finish();
+  return std::make_shared<Expand>();
+}
+
+std::shared_ptr<const Op> make_tile(const NodeSpec& spec) {
+  AttributeReader(spec.attributes).finish();
+  return std::make_shared<Tile>();
+}
+
+}  // namespace lenslet

@@ -1,0 +1,70 @@
+#pragma once
+// fp32 matrix product with a prepacked right side and a fused epilogue: what im2col, direct_packed, Winograd, Gemm and
+// MatMul stand on. Why our own and not a BLAS: docs/cpu-choices.md.
+
+#include <cstdint>
+
+#include "ops/activation.h"
+#include "runtime/base/thread_pool.h"
+
+namespace lenslet {
+
+/// Floats that pack_b writes for B [k,n]; depends on the CPU's vector width.
+std::int64_t packed_b_floats(std::int64_t k, std::int64_t n);
+
+/// Brings B [k,n], element (i,j) at b[i*row_stride + j*col_stride], into the order the kernels read: panels of two
+/// vectors' columns (the last one or two), each [k][columns], zero-padded. `packed` should be 64-byte aligned. Packed
+/// data is for this process only: another CPU may want other panels.
+void pack_b(const float* b, std::int64_t row_stride, std::int64_t col_stride, std::int64_t k, std::int64_t n,
+            float* packed);
+
+/// Where the rows of A lie: row i = (image*height + line)*width + pixel starts at
+///   base + image*image_stride + line*line_stride + pixel*stride        (strides in floats).
+/// A plain row-major matrix has one line: only `base` and `stride` (lda) are set.
+/// A row may be cut into segments: k = segment_count*segment_length, and its elements [s*segment_length,
+/// (s+1)*segment_length) lie at row start + segments[s]. That is how a convolution reads its filter's window in place.
+struct GemmRows {
+  const float* base = nullptr;
+  std::int64_t stride = 0;
+  std::int64_t width = 0;  ///< 0: all rows in one line
+  std::int64_t line_stride = 0;
+  std::int64_t height = 0;  ///< 0: all lines in one image
+  std::int64_t image_stride = 0;
+  const std::int64_t* segments = nullptr;  ///< null: one segment of length k at 0
+  std::int64_t segment_count = 1;
+};
+
+/// C[m,n] = activation(A[m,k] B[k,n] + bias + residual), or C += A B. C's rows do not overlap A.
+struct Gemm {
+  std::int64_t m = 0, n = 0, k = 0;
+  GemmRows a;
+  const float* b = nullptr;  ///< by pack_b
+  float* c = nullptr;
+  std::int64_t ldc = 0;
+  bool accumulate = false;  ///< C += A B; then no residual
+  /// Terms that are summed by themselves before they are added to the rest: shorter sums round less, and cost some 10 %
+  /// of the time at 32. 0: about 256.
+  std::int64_t partial_length = 0;
+  const float* bias = nullptr;      ///< [n] or null
+  const float* residual = nullptr;  ///< [m,n] with row stride ldc, or null; may be c itself
+  Activation activation;
+};
+
+/// Spread over the pool, in blocks of rows and columns. An element's bits depend on its row of A, its column of B, k,
+/// the segments and partial_length, and on the instruction set: never on m, n, its place, or the number of threads. k =
+/// 0 gives the epilogue of zeros. Allocates nothing.
+void gemm(const Gemm& call, ThreadPool& pool);
+
+/// The same in the calling thread: also from inside a parallel_for piece.
+void gemm_serial(const Gemm& call);
+
+/// Rows that one micro-kernel call computes on this CPU (m in multiples of it wastes nothing).
+std::int64_t gemm_tile_rows();
+/// Columns of a full panel.
+std::int64_t gemm_tile_cols();
+
+/// Multiply-adds the kernels really issue for [m,n,k], in flops (2 each): whole vectors of columns, and tiles of few
+/// rows, which wait for B, counted as the rows they cost. For cost models.
+double gemm_issued_flops(std::int64_t m, std::int64_t n, std::int64_t k);
+
+}  // namespace lenslet

@@ -1,0 +1,324 @@
+// Blocking, packing and the split over threads.
+//
+// One block: up to max_block_rows rows of A against a group of panels of B. For each block of k, for each panel: the
+// panel (block_k x 2 vectors, 16 KiB with AVX2) stays in L1 while the block's rows of A (240 KiB) stream past it out of
+// L2. A is not packed: rows are read in place, which is what lets a convolution hand in its input.
+#include "ops/gemm/gemm.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "ops/simd/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/gemm/gemm_cpu.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+// After foreach_target.h:
+#include <hwy/highway.h>
+
+#include "ops/gemm/gemm_kernel-inl.h"
+#include "ops/simd/activation-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lenslet::HWY_NAMESPACE {
+namespace {
+
+// Rows of A at a time: 240 KiB with block_k. A multiple of every tile_rows.
+constexpr std::int64_t max_block_rows = 240;
+// Sums are cut into blocks of k so that a panel fits L1 beside the rows it meets.
+constexpr std::int64_t block_k = 256;
+
+std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>())); }
+std::int64_t panel_cols() { return tile_vectors * lanes(); }
+
+/// Columns that the panel starting at column `j` has in packed B.
+std::int64_t packed_cols(std::int64_t n, std::int64_t j) { return n - j <= lanes() ? lanes() : panel_cols(); }
+
+/// Starts of rows [first, first + count) of A.
+void row_starts(const GemmRows& a, std::int64_t first, std::int64_t count, const float** rows) {
+  if (a.width == 0) {
+    for (std::int64_t i = 0; i < count; ++i) rows[i] = a.base + (first + i) * a.stride;
+    return;
+  }
+  std::int64_t pixel = first % a.width, line = first / a.width, image = 0;
+  if (a.height > 0) {
+    image = line / a.height;
+    line %= a.height;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    rows[i] = a.base + image * a.image_stride + line * a.line_stride + pixel * a.stride;
+    if (++pixel < a.width) continue;
+    pixel = 0;
+    if (++line < a.height || a.height == 0) continue;
+    line = 0;
+    ++image;
+  }
+}
+
+/// Activations that are no clamp: over the tile just stored, which is still in L1.
+void activate_tile(const Activation& activation, float* c, std::int64_t stride, std::int64_t rows,
+                   std::int64_t vectors) {
+  const hn::ScalableTag<float> d;
+  with_activation(activation, [&](auto act) HWY_ATTR {
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t v = 0; v < vectors; ++v) {
+        float* const at = c + i * stride + v * lanes();
+        hn::StoreU(act(d, hn::LoadU(d, at)), d, at);
+      }
+  });
+}
+
+struct Clamp {
+  float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
+};
+
+/// True when the activation is a clamp, which the kernel applies in registers.
+bool as_clamp(const Activation& activation, Clamp& clamp) {
+  switch (activation.kind) {
+    case Activation::Kind::none:
+      return true;
+    case Activation::Kind::relu:
+      clamp.low = 0;
+      return true;
+    case Activation::Kind::clip:
+      clamp.low = activation.alpha;
+      clamp.high = activation.beta;
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// A tile whose last columns are no whole vector: computed in a buffer, so that nothing beside C, the residual and the
+/// bias is touched.
+void compute_edge_tile(TileFunction compute, Tile tile, std::int64_t rows, std::int64_t cols, std::int64_t packed,
+                       const Activation* activation) {
+  constexpr std::size_t max_cols = tile_vectors * hn::MaxLanes(hn::ScalableTag<float>());
+  HWY_ALIGN float buffer[max_tile_rows * max_cols];
+  HWY_ALIGN float bias[max_cols] = {};
+  float* const c = tile.c;
+  const std::int64_t c_stride = tile.c_stride;
+  const std::size_t bytes = static_cast<std::size_t>(cols) * sizeof(float);
+  if (tile.init != nullptr) {
+    std::fill(buffer, buffer + rows * packed, 0.0f);
+    for (std::int64_t i = 0; i < rows; ++i) std::memcpy(buffer + i * packed, tile.init + i * tile.init_stride, bytes);
+    tile.init = buffer;
+    tile.init_stride = packed;
+  }
+  if (tile.bias != nullptr) {
+    std::memcpy(bias, tile.bias, bytes);
+    tile.bias = bias;
+  }
+  tile.c = buffer;
+  tile.c_stride = packed;
+  compute(tile);
+  if (activation != nullptr) activate_tile(*activation, buffer, packed, rows, packed / lanes());
+  for (std::int64_t i = 0; i < rows; ++i) std::memcpy(c + i * c_stride, buffer + i * packed, bytes);
+}
+
+/// The part of k that one pass over the block adds: segments [segment, segment + count), of each the elements
+/// [skip, skip + length).
+struct KBlock {
+  std::int64_t segment = 0, count = 0, skip = 0, length = 0;
+  std::int64_t start = 0;  ///< row of B
+  bool first = false, last = false;
+};
+
+void multiply_k_block(const Gemm& g, const KBlock& kb, const float* const* rows, std::int64_t m0, std::int64_t m1,
+                      std::int64_t n0, std::int64_t n1) {
+  static constexpr std::int64_t whole_row = 0;
+  const std::int64_t* const segments = g.a.segments == nullptr ? &whole_row : g.a.segments;
+  Clamp clamp;
+  const bool clamps = as_clamp(g.activation, clamp);
+  if (!kb.last) clamp = {};
+  const Activation* const activation = kb.last && !clamps ? &g.activation : nullptr;
+
+  Tile tile;
+  tile.segments = segments + kb.segment;
+  tile.segment_count = kb.count;
+  tile.segment_length = kb.length;
+  tile.partial_length = g.partial_length > 0 ? g.partial_length : kb.length;
+  tile.init_stride = tile.c_stride = g.ldc;
+  tile.low = clamp.low;
+  tile.high = clamp.high;
+  const float* const init = !kb.first || g.accumulate ? g.c : g.residual;
+  const std::int64_t m = m1 - m0, few_panels = panels_at_once(m) * panel_cols();
+  for (std::int64_t j = n0, step = 0; j < n1; j += step) {
+    const bool few = few_panels > panel_cols() && j + few_panels <= n1;
+    step = few ? few_panels : panel_cols();
+    const std::int64_t cols = std::min(step, g.n - j);
+    const std::int64_t packed = few ? step : packed_cols(g.n, j);
+    const bool narrow = packed == lanes();
+    tile.b = g.b + j * g.k + kb.start * std::min(packed, panel_cols());
+    tile.b_stride = g.k * panel_cols();
+    tile.bias = kb.first && g.bias != nullptr ? g.bias + j : nullptr;
+    const auto tiles = [&](std::int64_t begin, std::int64_t end, std::int64_t count) {
+      if (begin == end) return;
+      const TileFunction compute = few ? few_rows_function(count) : tile_function(static_cast<int>(count), narrow);
+      tile.rows = rows + (begin - m0);
+      tile.init = init == nullptr ? nullptr : init + begin * g.ldc + j;
+      tile.c = g.c + begin * g.ldc + j;
+      for (std::int64_t i = begin; i < end; i += count) {
+        if (cols == packed) {
+          compute(tile);
+          if (activation != nullptr) activate_tile(*activation, tile.c, g.ldc, count, packed / lanes());
+        } else {
+          compute_edge_tile(compute, tile, count, cols, packed, activation);
+        }
+        tile.rows += count;
+        if (init != nullptr) tile.init += count * g.ldc;
+        tile.c += count * g.ldc;
+      }
+    };
+    // The last full tile shares its rows with what is over: a tile of few rows has too few accumulators.
+    const std::int64_t full = narrow ? narrow_rows : tile_rows;
+    const std::int64_t over = m % full == 0 ? 0 : (m < full ? m : full + m % full);
+    const std::int64_t half = over <= full ? over : (over + 1) / 2;
+    tiles(m0, m1 - over, full);
+    tiles(m1 - over, m1 - over + half, half);
+    tiles(m1 - over + half, m1, over - half);
+  }
+}
+
+/// C[m0..m1, n0..n1); n0 at a panel's start, `starts` those of the rows of A.
+void multiply_columns(const Gemm& g, const float* const* starts, std::int64_t m0, std::int64_t m1, std::int64_t n0,
+                      std::int64_t n1) {
+  const std::int64_t segments = g.a.segments == nullptr ? 1 : g.a.segment_count;
+  const std::int64_t length = g.k / segments;
+  // Either several whole segments at a time, or equal parts of one.
+  const std::int64_t parts = (length + block_k - 1) / block_k;
+  if (parts <= 1) {
+    const std::int64_t at_once = std::max<std::int64_t>(1, length == 0 ? segments : block_k / length);
+    for (std::int64_t s = 0; s < segments; s += at_once) {
+      const std::int64_t count = std::min(at_once, segments - s);
+      multiply_k_block(g, {s, count, 0, length, s * length, s == 0, s + count == segments}, starts, m0, m1, n0, n1);
+    }
+    return;
+  }
+  const float* rows[max_block_rows];
+  for (std::int64_t s = 0; s < segments; ++s) {
+    for (std::int64_t part = 0; part < parts; ++part) {
+      const std::int64_t skip = length * part / parts, end = length * (part + 1) / parts;
+      for (std::int64_t i = 0; i < m1 - m0; ++i) rows[i] = starts[i] + skip;
+      multiply_k_block(
+          g, {s, 1, skip, end - skip, s * length + skip, s == 0 && part == 0, s == segments - 1 && part == parts - 1},
+          rows, m0, m1, n0, n1);
+    }
+  }
+}
+
+/// C[m0..m1, n0..n1): at most max_block_rows rows; n0 at a panel's start.
+void multiply_block(const Gemm& g, std::int64_t m0, std::int64_t m1, std::int64_t n0, std::int64_t n1) {
+  assert(m1 - m0 <= max_block_rows);
+  const float* starts[max_block_rows];
+  row_starts(g.a, m0, m1 - m0, starts);
+  // With few rows nothing of B is used twice: its panels are read to their ends, one group after another.
+  const std::int64_t at_once = panels_at_once(m1 - m0);
+  const std::int64_t step = at_once == 1 ? std::max<std::int64_t>(n1 - n0, 1) : at_once * panel_cols();
+  for (std::int64_t n = n0; n < n1; n += step) multiply_columns(g, starts, m0, m1, n, std::min(n + step, n1));
+}
+
+std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+/// Rows of equal blocks that make up `m`.
+std::int64_t rows_of_blocks(std::int64_t m) {
+  const std::int64_t blocks = std::max<std::int64_t>(1, (m + max_block_rows - 1) / max_block_rows);
+  return round_up(std::max<std::int64_t>(1, (m + blocks - 1) / blocks), tile_rows);
+}
+
+void serial(const Gemm& g) {
+  const std::int64_t rows = rows_of_blocks(g.m);
+  for (std::int64_t m = 0; m < g.m; m += rows) multiply_block(g, m, std::min(m + rows, g.m), 0, g.n);
+}
+
+void parallel(const Gemm& g, ThreadPool& pool) {
+  // Pieces: enough of them that the slower thread finds less to do, each worth its hand-over (about 10 us of one core).
+  constexpr double flops_per_piece = 5e5;
+  constexpr std::int64_t pieces_per_thread = 4;
+  const double flops = 2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
+  const auto worth = static_cast<std::int64_t>(std::min(flops / flops_per_piece, 1e9));
+  const std::int64_t wanted = std::min(pool.threads() * pieces_per_thread, worth);
+  if (pool.threads() == 1 || wanted <= 1) return serial(g);
+
+  // Blocks of rows first: they share B, which is the larger side when there are few rows. Then groups of panels. Then,
+  // when there are few panels as well, fewer rows.
+  std::int64_t rows = rows_of_blocks(g.m);
+  const std::int64_t panels = (g.n + panel_cols() - 1) / panel_cols();
+  std::int64_t row_blocks = (g.m + rows - 1) / rows;
+  std::int64_t groups = std::min(panels, (wanted + row_blocks - 1) / row_blocks);
+  if (row_blocks * groups < wanted) {
+    const std::int64_t more = (wanted + groups - 1) / groups;
+    rows = std::max<std::int64_t>(tile_rows, round_up((g.m + more - 1) / more, tile_rows));
+    rows = std::min(rows, max_block_rows);
+    row_blocks = (g.m + rows - 1) / rows;
+  }
+  const std::int64_t group_cols = (panels + groups - 1) / groups * panel_cols();
+  groups = (g.n + group_cols - 1) / group_cols;
+  // Many blocks of few flops (a tall, thin product): several to a piece.
+  const std::int64_t grain = std::max<std::int64_t>(1, row_blocks * groups / (2 * wanted));
+  pool.parallel_for(row_blocks * groups, grain, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t piece = begin; piece < end; ++piece) {
+      const std::int64_t m = piece % row_blocks * rows, n = piece / row_blocks * group_cols;
+      multiply_block(g, m, std::min(m + rows, g.m), n, std::min(n + group_cols, g.n));
+    }
+  });
+}
+
+void pack(const float* b, std::int64_t row_stride, std::int64_t col_stride, std::int64_t k, std::int64_t n,
+          float* packed) {
+  for (std::int64_t j = 0; j < n; j += panel_cols()) {
+    const std::int64_t width = packed_cols(n, j), cols = std::min(width, n - j);
+    for (std::int64_t i = 0; i < k; ++i, packed += width) {
+      const float* const from = b + i * row_stride + j * col_stride;
+      if (col_stride == 1)
+        std::memcpy(packed, from, static_cast<std::size_t>(cols) * sizeof(float));
+      else
+        for (std::int64_t c = 0; c < cols; ++c) packed[c] = from[c * col_stride];
+      std::fill(packed + cols, packed + width, 0.0f);
+    }
+  }
+}
+
+std::int64_t packed_floats(std::int64_t k, std::int64_t n) { return k * round_up(n, lanes()); }
+std::int64_t kernel_rows() { return tile_rows; }
+
+double issued_flops(std::int64_t m, std::int64_t n, std::int64_t k) {
+  // A tile of one row waits for the loads of B as long as a tile of two multiplies.
+  const std::int64_t rest = m % tile_rows;
+  const std::int64_t rows = m - rest + (rest == 0 ? 0 : std::max<std::int64_t>(rest, 2));
+  return 2.0 * static_cast<double>(rows) * static_cast<double>(round_up(n, lanes())) * static_cast<double>(k);
+}
+
+}  // namespace
+}  // namespace lenslet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lenslet {
+HWY_EXPORT(serial);
+HWY_EXPORT(parallel);
+HWY_EXPORT(pack);
+HWY_EXPORT(packed_floats);
+HWY_EXPORT(kernel_rows);
+HWY_EXPORT(panel_cols);
+HWY_EXPORT(issued_flops);
+
+std::int64_t packed_b_floats(std::int64_t k, std::int64_t n) { return HWY_DYNAMIC_DISPATCH(packed_floats)(k, n); }
+
+void pack_b(const float* b, std::int64_t row_stride, std::int64_t col_stride, std::int64_t k, std::int64_t n,
+            float* packed) {
+  HWY_DYNAMIC_DISPATCH(pack)(b, row_stride, col_stride, k, n, packed);
+}
+
+void gemm(const Gemm& call, ThreadPool& pool) { HWY_DYNAMIC_DISPATCH(parallel)(call, pool); }
+void gemm_serial(const Gemm& call) { HWY_DYNAMIC_DISPATCH(serial)(call); }
+std::int64_t gemm_tile_rows() { return HWY_DYNAMIC_DISPATCH(kernel_rows)(); }
+std::int64_t gemm_tile_cols() { return HWY_DYNAMIC_DISPATCH(panel_cols)(); }
+double gemm_issued_flops(std::int64_t m, std::int64_t n, std::int64_t k) {
+  return HWY_DYNAMIC_DISPATCH(issued_flops)(m, n, k);
+}
+
+}  // namespace lenslet
+#endif

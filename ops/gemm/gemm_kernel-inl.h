@@ -1,0 +1,174 @@
+// The micro-kernel of gemm_cpu.cpp: one tile of C in registers, compiled once per instruction set.
+#if defined(LENSLET_OPS_GEMM_GEMM_KERNEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LENSLET_OPS_GEMM_GEMM_KERNEL_INL_H_
+#undef LENSLET_OPS_GEMM_GEMM_KERNEL_INL_H_
+#else
+#define LENSLET_OPS_GEMM_GEMM_KERNEL_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+HWY_BEFORE_NAMESPACE();
+namespace lenslet::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Tile of C: tile_rows x tile_vectors accumulators + tile_vectors of B + 1 element of A, in registers. 6x2 fills 15 of
+// the 16 registers of SSE and AVX2, 12x2 fills 27 of the 32 of AVX-512 and NEON. Two vectors of columns need one
+// broadcast of A per two multiply-adds, so that loads do not limit. Multiply-adds take 4 cycles on 2 units: 8
+// accumulators keep them busy, hence 8 rows where a panel has one vector (narrow_rows), and several panels at once
+// where there are only 1 to 3 rows (panels_at_once).
+//
+// Every element of C is summed over k in the same order, whatever tile it falls into: its bits depend on its row of A
+// and its column of B alone.
+constexpr int tile_vectors = 2;
+#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+#define LENSLET_FEW_REGISTERS 1
+constexpr int tile_rows = 6;
+constexpr int narrow_rows = 8;
+#else
+#define LENSLET_FEW_REGISTERS 0
+constexpr int tile_rows = 12;
+constexpr int narrow_rows = 12;
+#endif
+constexpr int max_tile_rows = tile_rows > narrow_rows ? tile_rows : narrow_rows;
+
+/// One tile's work over one block of k.
+struct Tile {
+  const float* const* rows = nullptr;      ///< starts of the rows of A, as many as the kernel's Rows
+  const std::int64_t* segments = nullptr;  ///< offsets from a row's start
+  std::int64_t segment_count = 0;
+  std::int64_t segment_length = 0;
+  std::int64_t partial_length = 0;  ///< terms of a segment that are summed before they are added to the rest
+  const float* b = nullptr;         ///< [segment_count*segment_length][Vectors*lanes]
+  std::int64_t b_stride = 0;        ///< floats from a panel to the next, for kernels of several
+  const float* init = nullptr;      ///< added to the product: C itself, the residual, or null
+  std::int64_t init_stride = 0;
+  const float* bias = nullptr;  ///< or null
+  float* c = nullptr;
+  std::int64_t c_stride = 0;
+  float low = 0, high = 0;  ///< the result is clamped to [low, high]; NaN passes
+};
+
+/// Rows x (Panels panels of Vectors vectors) of C.
+template <int Rows, int Vectors, int Panels = 1>
+void compute_tile(const Tile& t) {
+  const hn::ScalableTag<float> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr int Columns = Vectors * Panels;  // vectors
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  V acc[Rows][Columns];
+  HWY_UNROLL(16)
+  for (int i = 0; i < Rows; ++i) {
+    HWY_UNROLL(16)
+    for (int v = 0; v < Columns; ++v) acc[i][v] = hn::Zero(d);
+  }
+
+  // Partial sums of t.partial_length terms, set aside.
+  constexpr int max_lanes = static_cast<int>(hn::MaxLanes(hn::ScalableTag<float>()));
+  HWY_ALIGN float sums[Rows * Columns * max_lanes];
+  bool partial = false;
+
+  const float* HWY_RESTRICT b = t.b;
+  for (std::int64_t s = 0; s < t.segment_count; ++s) {
+    const float* a[Rows];
+    HWY_UNROLL(16)
+    for (int i = 0; i < Rows; ++i) a[i] = t.rows[i] + t.segments[s];
+    for (std::int64_t k = 0;;) {
+      const std::int64_t end = t.segment_length - k > t.partial_length ? k + t.partial_length : t.segment_length;
+      for (; k < end; ++k) {
+        V bv[Columns];
+        HWY_UNROLL(16)
+        for (int v = 0; v < Columns; ++v) bv[v] = hn::LoadU(d, b + v / Vectors * t.b_stride + v % Vectors * lanes);
+        HWY_UNROLL(16)
+        for (int i = 0; i < Rows; ++i) {
+          const V av = hn::Set(d, a[i][k]);
+          HWY_UNROLL(16)
+          for (int v = 0; v < Columns; ++v) acc[i][v] = hn::MulAdd(av, bv[v], acc[i][v]);
+        }
+        b += Vectors * lanes;
+      }
+      if (k == t.segment_length) break;
+      HWY_UNROLL(16)
+      for (int i = 0; i < Rows; ++i) {
+        HWY_UNROLL(16)
+        for (int v = 0; v < Columns; ++v) {
+          float* const at = sums + (i * Columns + v) * max_lanes;
+          hn::Store(partial ? hn::Add(hn::Load(d, at), acc[i][v]) : acc[i][v], d, at);
+          acc[i][v] = hn::Zero(d);
+        }
+      }
+      partial = true;
+    }
+  }
+  if (partial) {
+    HWY_UNROLL(16)
+    for (int i = 0; i < Rows; ++i) {
+      HWY_UNROLL(16)
+      for (int v = 0; v < Columns; ++v)
+        acc[i][v] = hn::Add(hn::Load(d, sums + (i * Columns + v) * max_lanes), acc[i][v]);
+    }
+  }
+
+  const V low = hn::Set(d, t.low), high = hn::Set(d, t.high);
+  HWY_UNROLL(16)
+  for (int i = 0; i < Rows; ++i) {
+    HWY_UNROLL(16)
+    for (int v = 0; v < Columns; ++v) {
+      V sum = acc[i][v];
+      if (t.bias != nullptr) sum = hn::Add(sum, hn::LoadU(d, t.bias + v * lanes));
+      if (t.init != nullptr) sum = hn::Add(sum, hn::LoadU(d, t.init + i * t.init_stride + v * lanes));
+      // Highway's min and max return the second operand when one is NaN (x86): NaN passes.
+      hn::StoreU(hn::Min(high, hn::Max(low, sum)), d, t.c + i * t.c_stride + v * lanes);
+    }
+  }
+}
+
+using TileFunction = void (*)(const Tile&);
+
+/// compute_tile for one panel and 1..tile_rows rows, or with `narrow`, one vector of columns, 1..narrow_rows.
+inline TileFunction tile_function(int rows, bool narrow) {
+#define LENSLET_TILE(r) \
+  case r:               \
+    return narrow ? &compute_tile<r, 1> : &compute_tile<r, tile_vectors>
+  switch (rows) {
+    LENSLET_TILE(1);
+    LENSLET_TILE(2);
+    LENSLET_TILE(3);
+    LENSLET_TILE(4);
+    LENSLET_TILE(5);
+#if LENSLET_FEW_REGISTERS
+    case 6:
+      return narrow ? &compute_tile<6, 1> : &compute_tile<tile_rows, tile_vectors>;
+    case 7:
+      return &compute_tile<7, 1>;
+#else
+    LENSLET_TILE(6);
+    LENSLET_TILE(7);
+    LENSLET_TILE(8);
+    LENSLET_TILE(9);
+    LENSLET_TILE(10);
+    LENSLET_TILE(11);
+#endif
+    default:
+      return narrow ? &compute_tile<narrow_rows, 1> : &compute_tile<tile_rows, tile_vectors>;
+  }
+#undef LENSLET_TILE
+#undef LENSLET_FEW_REGISTERS
+}
+
+/// Full panels that a product of so few rows takes at once, for enough accumulators; 1: enough with one.
+inline int panels_at_once(std::int64_t rows) { return rows == 1 ? 4 : (rows <= 3 ? 2 : 1); }
+
+/// compute_tile for panels_at_once(rows) full panels, rows 1..3.
+inline TileFunction few_rows_function(std::int64_t rows) {
+  if (rows == 1) return &compute_tile<1, tile_vectors, 4>;
+  if (rows == 2) return &compute_tile<2, tile_vectors, 2>;
+  return &compute_tile<3, tile_vectors, 2>;
+}
+
+}  // namespace lenslet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

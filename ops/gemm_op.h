@@ -1,0 +1,34 @@
+#pragma once
+// Gemm: y = activation(alpha * A' * B' * weight_scale + beta * C), A' [M,K] and B' [K,N] transposed where asked.
+
+#include <vector>
+
+#include "ops/activation.h"
+#include "ops/op.h"
+
+namespace lenslet {
+
+/// Inputs: A, B, C (optional, broadcast to [M,N]); float32. A constant B is packed once by prepare().
+class GemmOp final : public Op {
+ public:
+  bool trans_a = false, trans_b = false;
+  float alpha = 1, beta = 1;
+  Activation activation;
+  std::vector<float>
+      weight_scale;  ///< N factors, one a column of B', folded from a BatchNormalization or Mul; empty: 1
+
+  std::string_view type() const override { return "Gemm"; }
+  AttributeList attributes() const override;
+  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override;
+  double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const override;
+  std::size_t workspace_bytes(const PlanContext& context) const override;
+  std::string prepare_key(const PlanContext& context) const override;
+  std::shared_ptr<const void> prepare(const PlanContext& context, std::size_t& bytes) const override;
+  void run_cpu(const RunContext& context) const override;
+
+ private:
+  void pack(const float* b, std::int64_t k, std::int64_t n, float* scaled, float* packed) const;
+  bool scales() const { return alpha != 1 || !weight_scale.empty(); }
+};
+
+}  // namespace lenslet

@@ -1,0 +1,19 @@
+#pragma once
+// Operators whose output is the input's bytes under another shape.
+
+#include "ops/copy.h"
+#include "ops/op.h"
+
+namespace lenslet {
+
+/// Runs in nchw only: another layout stores the elements in another order, which a new shape would show.
+class ViewOp : public Op {
+ public:
+  int alias_input() const override { return 0; }
+  double tolerance(std::span<const InputInfo>) const override { return 0; }
+  void run_cpu(const RunContext& context) const override {
+    copy_bytes(context.inputs[0], context.outputs[0], context.pool);
+  }
+};
+
+}  // namespace lenslet
