@@ -1,0 +1,102 @@
+#include "models/external_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <system_error>
+
+#include "lenslet/error.h"
+#include "models/limits.h"
+
+namespace lenslet {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::uint64_t parse_count(std::string_view key, std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    throw Error(ErrorKind::invalid_model, fmt::format("external data: {} '{}' is not a byte count", key, text));
+  return value;
+}
+
+// The rules on the text alone; symlinks are looked at when the file is opened.
+void check_location(const std::string& location) {
+  const auto refuse = [&location](std::string_view why) {
+    throw Error(ErrorKind::invalid_model, fmt::format("external data location '{}' {}", location, why));
+  };
+  if (location.empty()) refuse("is empty");
+  if (location.size() > limits::external_location_bytes)
+    throw Error(ErrorKind::limit, fmt::format("an external data location of {} bytes; at most {} are allowed",
+                                              location.size(), limits::external_location_bytes));
+  // Refused on every system: models travel, and '\' and "C:" mean something elsewhere.
+  if (location.find('\\') != std::string::npos) refuse("holds a backslash");
+  if (location.size() > 1 && location[1] == ':') refuse("has a drive letter");
+  const fs::path path(location);
+  if (path.is_absolute()) refuse("is absolute; it must be relative to the model's folder");
+  if (std::any_of(path.begin(), path.end(), [](const fs::path& part) { return part == ".."; }))
+    refuse("climbs out of the model's folder with '..'");
+}
+
+// Both canonical.
+bool lies_in(const fs::path& file, const fs::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first == folder.end();
+}
+
+}  // namespace
+
+const MappedFile& ExternalData::open(const std::string& location) {
+  if (const auto found = files_.find(location); found != files_.end()) return found->second;
+  check_location(location);
+  if (folder_.empty())
+    throw Error(ErrorKind::io, fmt::format("external data '{}': the model has no folder; set "
+                                           "LoadOptions::external_data_dir",
+                                           location));
+  if (files_.size() == limits::external_files)
+    throw Error(ErrorKind::limit, fmt::format("more than {} external data files", limits::external_files));
+  std::error_code error;
+  const fs::path folder = fs::canonical(folder_, error);
+  if (error) throw Error(ErrorKind::io, fmt::format("external data folder: {}", error.message()), folder_.string());
+  const fs::path file = fs::canonical(folder / location, error);
+  if (error) throw Error(ErrorKind::io, fmt::format("external data '{}': {}", location, error.message()));
+  if (!lies_in(file, folder))
+    throw Error(ErrorKind::invalid_model,
+                fmt::format("external data location '{}' leads out of the model's folder through a symlink", location));
+  return files_.emplace(location, map_file(file, limits::external_file_bytes)).first->second;
+}
+
+MappedFile ExternalData::read(const OnnxTensor& tensor, std::uint64_t bytes) {
+  std::optional<std::string_view> location, offset_text, length_text;
+  const auto take = [](std::optional<std::string_view>& slot, std::string_view key, std::string_view value) {
+    if (slot) throw Error(ErrorKind::invalid_model, fmt::format("external data: a second {}", key));
+    slot = value;
+  };
+  for (const auto& [key, value] : tensor.external_data) {
+    if (key == "location") take(location, key, value);
+    if (key == "offset") take(offset_text, key, value);
+    if (key == "length") take(length_text, key, value);
+    // Others (checksum, basepath of old exporters) do not say where the data lies.
+  }
+  if (!location) throw Error(ErrorKind::invalid_model, "external data without a location");
+  const MappedFile& file = open(std::string(*location));
+  const std::uint64_t offset = offset_text ? parse_count("offset", *offset_text) : 0;
+  const std::uint64_t size = file.bytes.size();
+  if (offset > size)
+    throw Error(ErrorKind::invalid_model,
+                fmt::format("external data '{}': offset {} lies behind the file's {} bytes", *location, offset, size));
+  const std::uint64_t length = length_text ? parse_count("length", *length_text) : bytes;
+  if (length != bytes)
+    throw Error(ErrorKind::invalid_model,
+                fmt::format("external data '{}': length {} where the tensor needs {} bytes", *location, length, bytes));
+  if (length > size - offset)
+    throw Error(ErrorKind::invalid_model,
+                fmt::format("external data '{}': offset {} and length {} reach beyond the file's {} bytes", *location,
+                            offset, length, size));
+  return {file.bytes.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(length)), file.owner};
+}
+
+}  // namespace lenslet

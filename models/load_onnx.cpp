@@ -1,0 +1,281 @@
+#include "models/load_onnx.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "models/external_data.h"
+#include "models/graph_names.h"
+#include "models/limits.h"
+#include "models/onnx_attribute.h"
+#include "models/onnx_reader.h"
+#include "models/onnx_tensor.h"
+#include "models/opset.h"
+#include "models/problems.h"
+#include "ops/constant.h"
+
+namespace lenslet {
+
+namespace {
+
+/// Builds the Graph of one file; lives for one call of load_onnx.
+class GraphBuilder {
+ public:
+  GraphBuilder(const OnnxModel& model, TensorSource source, const std::string& name)
+      : onnx_(*model.graph), opsets_(model), source_(std::move(source)), names_(onnx_, problems_) {
+    graph_.name = name;
+    for (const auto& [domain, function] : model.functions) functions_.emplace(canonical_domain(domain), function);
+  }
+
+  Graph build() {
+    for (const std::string_view name : onnx_.sparse_initializers)
+      problems_.add(ErrorKind::unsupported, fmt::format("initializer '{}'", name), "sparse tensors are not supported");
+    add_inputs();
+    for (const std::size_t n : names_.order(problems_)) add_node(n);
+    add_outputs();
+    problems_.throw_if_any();
+    return std::move(graph_);
+  }
+
+ private:
+  void add_inputs();
+  void add_outputs();
+  void add_node(std::size_t index);
+  std::shared_ptr<const Op> make_op(const OnnxNode& node, AttributeList attributes, std::int64_t opset) const;
+  ValueId find_value(std::string_view name);
+  void add_cast(std::string node_name, ValueId from, ValueId to, DType dtype);
+  bool describe_port(const OnnxValueInfo& info, std::string_view direction, PortInfo& port);
+
+  const OnnxGraph& onnx_;
+  Problems problems_;
+  Opsets opsets_;
+  TensorSource source_;
+  GraphNames names_;
+  Graph graph_;
+  std::set<std::pair<std::string_view, std::string_view>> functions_;  // domain, name
+  std::unordered_map<std::string_view, ValueId> values_;               // of the names resolved so far
+};
+
+// Inside the graph all floats are f32, so what asks for another float type by attribute asks for f32.
+void widen_type_attributes(std::string_view op_type, AttributeList& attributes) {
+  for (auto& [name, value] : attributes) {
+    if (name != "dtype" && !(op_type == "Cast" && name == "to")) continue;
+    auto* number = std::get_if<std::int64_t>(&value);
+    if (number == nullptr) continue;
+    const auto dtype = dtype_of_onnx(static_cast<OnnxType>(*number));
+    if (dtype) *number = static_cast<std::int64_t>(onnx_type_of(widened(*dtype)));
+  }
+}
+
+std::size_t without_trailing_empty(const std::vector<std::string_view>& names) {
+  std::size_t count = names.size();
+  while (count > 0 && names[count - 1].empty()) --count;
+  return count;
+}
+
+void check_count(std::string_view what, std::size_t count, int least, int most) {
+  if (count < static_cast<std::size_t>(least) || (most >= 0 && count > static_cast<std::size_t>(most))) {
+    const std::string range = most < 0        ? fmt::format("at least {}", least)
+                              : least == most ? fmt::format("{}", least)
+                                              : fmt::format("{} to {}", least, most);
+    throw Error(ErrorKind::invalid_model, fmt::format("has {} {}; the operator takes {}", count, what, range));
+  }
+}
+
+// Fills `port` from a declaration; false when values of that type cannot be carried (then it is a problem already).
+bool GraphBuilder::describe_port(const OnnxValueInfo& info, std::string_view direction, PortInfo& port) {
+  const std::string where = fmt::format("{} '{}'", direction, info.name);
+  port.name = info.name;
+  if (info.kind != OnnxValueInfo::Kind::tensor && info.kind != OnnxValueInfo::Kind::none) {
+    problems_.add(ErrorKind::unsupported, where, "is not a tensor; sequences, maps and optionals are not supported");
+    return false;
+  }
+  if (info.type != OnnxType::undefined) {
+    const auto dtype = dtype_of_onnx(info.type);
+    if (!dtype) {
+      problems_.add(ErrorKind::unsupported, where,
+                    fmt::format("tensors of {} are not supported", onnx_type_name(info.type)));
+      return false;
+    }
+    port.dtype = *dtype;
+  }
+  for (const OnnxDimension& dim : info.dims) {
+    const bool fixed = dim.value && *dim.value >= 0;
+    port.dims.push_back(fixed ? *dim.value : -1);
+    port.dim_names.emplace_back(fixed ? std::string_view() : dim.name);
+  }
+  return true;
+}
+
+void GraphBuilder::add_inputs() {
+  for (const OnnxValueInfo& info : onnx_.inputs) {
+    const Origin* origin = names_.find(info.name);
+    if (origin == nullptr || origin->kind != Origin::Kind::input) continue;  // has an initializer, or no name
+    if (&onnx_.inputs[origin->index] != &info) continue;                     // doubled, a problem already
+    PortInfo port;
+    if (!describe_port(info, "input", port)) continue;
+    if (info.type == OnnxType::undefined || !info.has_shape) {
+      problems_.add(ErrorKind::unsupported, fmt::format("input '{}'", info.name),
+                    info.has_shape ? "declares no element type" : "declares no shape: its rank is unknown");
+      continue;
+    }
+    const ValueId id = graph_.add_value(port.name);
+    graph_.value(id).dtype = port.dtype;
+    graph_.inputs.push_back(id);
+    graph_.input_ports.push_back(port);
+    values_[info.name] = id;
+    if (widened(port.dtype) != port.dtype) {
+      const ValueId inside = graph_.add_value(port.name + ":float32");
+      add_cast(port.name + ":to_float32", id, inside, DType::f32);
+      values_[info.name] = inside;
+    }
+  }
+}
+
+void GraphBuilder::add_cast(std::string node_name, ValueId from, ValueId to, DType dtype) {
+  const AttributeList attributes{{"to", static_cast<std::int64_t>(onnx_type_of(dtype))}};
+  const OpRow* row = find_op("Cast", "");
+  if (row == nullptr) throw Error(ErrorKind::internal, "the op table has no Cast");
+  Node cast;
+  cast.name = std::move(node_name);
+  cast.op = row->make({.attributes = attributes, .opset = limits::max_opset, .inputs = 1, .outputs = 1});
+  cast.inputs = {from};
+  cast.outputs = {to};
+  graph_.nodes.push_back(std::move(cast));
+}
+
+// The value of that name; initializers are read when they are first asked for. no_id when it is a problem already.
+ValueId GraphBuilder::find_value(std::string_view name) {
+  if (const auto found = values_.find(name); found != values_.end()) return found->second;
+  ValueId id = no_id;
+  const Origin* origin = names_.find(name);
+  if (origin != nullptr && origin->kind == Origin::Kind::initializer) {
+    try {
+      id = graph_.add_constant(std::string(name), to_tensor(onnx_.initializers[origin->index], source_));
+    } catch (const Error& error) {
+      problems_.add(error.kind(), fmt::format("initializer '{}'", name), error.what());
+    }
+  } else if (origin != nullptr && origin->kind == Origin::Kind::node) {
+    id = graph_.add_value(std::string(name));
+  }
+  values_[name] = id;
+  return id;
+}
+
+std::shared_ptr<const Op> GraphBuilder::make_op(const OnnxNode& node, AttributeList attributes,
+                                                std::int64_t opset) const {
+  const std::string_view domain = canonical_domain(node.domain);
+  const OpRow* row = domain == "lenslet" ? nullptr : find_op(node.op_type, domain);
+  if (row == nullptr) throw Error(ErrorKind::unsupported, "the operator is not supported");
+  if (domain.empty() && opset < limits::min_opset) {
+    upgrade_from_opset_6(node.op_type, attributes);
+    opset = limits::min_opset;
+  }
+  if (opset < row->min_opset)
+    throw Error(ErrorKind::unsupported, fmt::format("the operator is supported from opset {} on", row->min_opset));
+  const std::size_t inputs = without_trailing_empty(node.inputs), outputs = without_trailing_empty(node.outputs);
+  check_count("inputs", inputs, row->min_inputs, row->max_inputs);
+  check_count("outputs", outputs, row->min_outputs, row->max_outputs);
+  if (domain.empty()) widen_type_attributes(node.op_type, attributes);
+  return row->make({.attributes = attributes, .opset = opset, .inputs = inputs, .outputs = outputs});
+}
+
+void GraphBuilder::add_node(std::size_t index) {
+  const OnnxNode& node = onnx_.nodes[index];
+  const std::string_view domain = canonical_domain(node.domain);
+  std::string where = fmt::format("node {} ({}, {})", names_.node_name(index), node.op_type, domain_name(domain));
+  try {
+    if (functions_.contains({domain, node.op_type}))
+      throw Error(ErrorKind::unsupported, "calls a function of the model file, which is not supported");
+    const std::int64_t opset = opsets_.version(domain, node.op_type);
+    where.back() = ' ';
+    where += fmt::format("opset {})", opset);
+    AttributeList attributes = to_attributes(node, source_);
+    if (node.op_type == "Constant" && domain.empty()) {
+      check_count("inputs", without_trailing_empty(node.inputs), 0, 0);
+      check_count("outputs", without_trailing_empty(node.outputs), 1, 1);
+      const std::string_view output = node.outputs.front();
+      values_[output] = graph_.add_constant(std::string(output), constant_value(attributes));
+      return;
+    }
+    Node made;
+    made.name = names_.node_name(index);
+    made.op = make_op(node, std::move(attributes), opset);
+    for (std::size_t i = 0; i < without_trailing_empty(node.inputs); ++i)
+      made.inputs.push_back(node.inputs[i].empty() ? no_id : find_value(node.inputs[i]));
+    for (std::size_t i = 0; i < without_trailing_empty(node.outputs); ++i)
+      made.outputs.push_back(node.outputs[i].empty() ? no_id : find_value(node.outputs[i]));
+    graph_.nodes.push_back(std::move(made));
+  } catch (const Error& error) {
+    problems_.add(error.kind(), std::move(where), error.what());
+  }
+}
+
+void GraphBuilder::add_outputs() {
+  std::unordered_set<std::string_view> seen;
+  if (onnx_.outputs.empty()) problems_.add(ErrorKind::invalid_model, {}, "the graph has no outputs");
+  for (const OnnxValueInfo& info : onnx_.outputs) {
+    const auto fail = [&](std::string reason) {
+      problems_.add(ErrorKind::invalid_model, fmt::format("output '{}'", info.name), std::move(reason));
+    };
+    PortInfo port;
+    if (!describe_port(info, "output", port)) continue;
+    if (!seen.insert(info.name).second) {
+      fail("stands twice");
+      continue;
+    }
+    if (names_.find(info.name) == nullptr) {
+      fail("is produced by no node");
+      continue;
+    }
+    ValueId id = find_value(info.name);
+    if (id == no_id) continue;  // its producer is a problem already
+    if (widened(port.dtype) != port.dtype) {
+      Value& inside = graph_.value(id);
+      if (!graph_.is_input(id)) inside.name = port.name + ":float32";
+      const ValueId outside = graph_.add_value(port.name);
+      add_cast(port.name + ":from_float32", id, outside, port.dtype);
+      id = outside;
+    }
+    graph_.outputs.push_back(id);
+    graph_.output_ports.push_back(std::move(port));
+  }
+}
+
+void check_header(const OnnxModel& model) {
+  if (!model.graph) throw Error(ErrorKind::invalid_model, "not an ONNX model: there is no graph in it");
+  if (model.ir_version < limits::min_ir_version || model.ir_version > limits::max_ir_version)
+    throw Error(model.ir_version < 1 ? ErrorKind::invalid_model : ErrorKind::unsupported,
+                fmt::format("IR version {}; supported are {} to {}", model.ir_version, limits::min_ir_version,
+                            limits::max_ir_version));
+}
+
+// Files that are mistaken for models often enough to be told apart.
+void check_magic(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (text.empty()) throw Error(ErrorKind::invalid_model, "the file is empty");
+  if (text.starts_with("version https://git-lfs"))
+    throw Error(ErrorKind::invalid_model,
+                "this is a Git LFS pointer, not the model: fetch the file with 'git lfs pull'");
+}
+
+}  // namespace
+
+Graph load_onnx(std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner, const LoadOptions& options,
+                const std::string& name) {
+  if (bytes.size() > limits::model_file_bytes)
+    throw Error(ErrorKind::limit,
+                fmt::format("the model has {} bytes; at most {} are allowed", bytes.size(), limits::model_file_bytes));
+  check_magic(bytes);
+  const OnnxModel model = read_onnx_model(bytes);
+  check_header(model);
+  ExternalData external(options.external_data_dir);
+  return GraphBuilder(model, {.owner = owner, .external = &external, .widen = true}, name).build();
+}
+
+}  // namespace lenslet

@@ -1,0 +1,113 @@
+#include "models/onnx_attribute.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "lenslet/error.h"
+
+namespace lenslet {
+
+namespace {
+
+using Type = OnnxAttributeType;
+
+std::string_view type_name(Type type) {
+  switch (type) {
+    case Type::undefined:
+      return "nothing";
+    case Type::real:
+      return "a float";
+    case Type::integer:
+      return "an integer";
+    case Type::text:
+      return "a string";
+    case Type::tensor:
+      return "a tensor";
+    case Type::graph:
+      return "a subgraph";
+    case Type::reals:
+      return "a list of floats";
+    case Type::integers:
+      return "a list of integers";
+    case Type::texts:
+      return "a list of strings";
+    case Type::tensors:
+      return "a list of tensors";
+    case Type::graphs:
+      return "a list of subgraphs";
+    case Type::sparse_tensor:
+      return "a sparse tensor";
+    case Type::sparse_tensors:
+      return "a list of sparse tensors";
+    case Type::type_proto:
+      return "a type";
+    case Type::type_protos:
+      return "a list of types";
+  }
+  return "of an unknown kind";
+}
+
+// Old exporters leave the type out; then the one field that is there decides. Zero-valued scalars and empty lists may
+// be absent although the type is declared.
+Type type_of(const OnnxAttribute& attribute) {
+  const bool declared = attribute.type != Type::undefined;
+  if (std::popcount(attribute.present) > 1)
+    throw Error(ErrorKind::invalid_model, fmt::format("attribute '{}' holds values of several kinds", attribute.name));
+  const auto present =
+      attribute.present == 0 ? Type::undefined : static_cast<Type>(std::countr_zero(attribute.present));
+  if (!declared && present == Type::undefined)
+    throw Error(ErrorKind::invalid_model, fmt::format("attribute '{}' holds no value", attribute.name));
+  if (declared && present != Type::undefined && present != attribute.type)
+    throw Error(ErrorKind::invalid_model, fmt::format("attribute '{}' is declared {} and holds {}", attribute.name,
+                                                      type_name(attribute.type), type_name(present)));
+  return declared ? attribute.type : present;
+}
+
+AttributeValue value_of(const OnnxAttribute& attribute, const TensorSource& source) {
+  if (!attribute.reference.empty())
+    throw Error(ErrorKind::unsupported,
+                fmt::format("attribute '{}' refers to an attribute of a function", attribute.name));
+  const Type type = type_of(attribute);
+  switch (type) {
+    case Type::real:
+      return static_cast<double>(attribute.real);
+    case Type::integer:
+      return attribute.integer;
+    case Type::text:
+      return std::string(attribute.text);
+    case Type::reals:
+      return attribute.reals;
+    case Type::integers:
+      return attribute.integers;
+    case Type::texts:
+      return std::vector<std::string>(attribute.texts.begin(), attribute.texts.end());
+    case Type::tensor:
+      if (!attribute.tensor)
+        throw Error(ErrorKind::invalid_model, fmt::format("attribute '{}' holds no tensor", attribute.name));
+      try {
+        return to_tensor(*attribute.tensor, source);
+      } catch (const Error& error) {
+        throw Error(error.kind(), fmt::format("attribute '{}': {}", attribute.name, error.what()));
+      }
+    default:
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("attribute '{}' is {}, which is not supported", attribute.name, type_name(type)));
+  }
+}
+
+}  // namespace
+
+AttributeList to_attributes(const OnnxNode& node, const TensorSource& source) {
+  AttributeList list;
+  for (const OnnxAttribute& attribute : node.attributes) {
+    if (std::any_of(list.begin(), list.end(), [&](const auto& entry) { return entry.first == attribute.name; }))
+      throw Error(ErrorKind::invalid_model, fmt::format("attribute '{}' stands twice", attribute.name));
+    list.emplace_back(attribute.name, value_of(attribute, source));
+  }
+  return list;
+}
+
+}  // namespace lenslet

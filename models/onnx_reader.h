@@ -1,0 +1,124 @@
+#pragma once
+// An ONNX file as plain structs: the wire format taken apart, nothing interpreted. Everything is a view into the file's
+// bytes, which must outlive the structs. Field numbers: models/onnx.proto.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lenslet {
+
+/// TensorProto.DataType, as far as messages name it.
+enum class OnnxType : std::int32_t {
+  undefined = 0,
+  float32 = 1,
+  uint8 = 2,
+  int8 = 3,
+  uint16 = 4,
+  int16 = 5,
+  int32 = 6,
+  int64 = 7,
+  string = 8,
+  boolean = 9,
+  float16 = 10,
+  float64 = 11,
+  uint32 = 12,
+  uint64 = 13,
+  complex64 = 14,
+  complex128 = 15,
+  bfloat16 = 16,
+};
+
+struct OnnxTensor {
+  std::string_view name;
+  std::vector<std::int64_t> dims;  ///< at most limits::rank + 1 are kept
+  OnnxType type = OnnxType::undefined;
+  std::span<const std::byte> message;  ///< the whole TensorProto: typed data is decoded from it when wanted
+  std::span<const std::byte> raw_data;
+  bool has_raw_data = false;
+  std::uint32_t typed_fields = 0;  ///< bit f: field f of the typed data fields (4, 5, 6, 7, 10, 11) is there
+  bool segmented = false;
+  bool external = false;                                                     ///< data_location EXTERNAL
+  std::vector<std::pair<std::string_view, std::string_view>> external_data;  ///< key, value
+};
+
+/// AttributeProto.AttributeType
+enum class OnnxAttributeType : std::int32_t {
+  undefined = 0,
+  real = 1,
+  integer = 2,
+  text = 3,
+  tensor = 4,
+  graph = 5,
+  reals = 6,
+  integers = 7,
+  texts = 8,
+  tensors = 9,
+  graphs = 10,
+  sparse_tensor = 11,
+  sparse_tensors = 12,
+  type_proto = 13,
+  type_protos = 14,
+};
+
+struct OnnxAttribute {
+  std::string_view name;
+  OnnxAttributeType type = OnnxAttributeType::undefined;  ///< as declared
+  std::uint32_t present = 0;                              ///< bit t: a field of OnnxAttributeType t is there
+  float real = 0;
+  std::int64_t integer = 0;
+  std::string_view text;
+  std::optional<OnnxTensor> tensor;
+  std::vector<double> reals;
+  std::vector<std::int64_t> integers;
+  std::vector<std::string_view> texts;
+  std::string_view reference;  ///< ref_attr_name
+};
+
+struct OnnxNode {
+  std::string_view name, op_type, domain;
+  std::vector<std::string_view> inputs, outputs;
+  std::vector<OnnxAttribute> attributes;
+};
+
+struct OnnxDimension {
+  std::optional<std::int64_t> value;
+  std::string_view name;
+};
+
+struct OnnxValueInfo {
+  /// Which member of TypeProto's oneof is there.
+  enum class Kind { none, tensor, sequence, map, sparse_tensor, optional, unknown };
+  std::string_view name;
+  Kind kind = Kind::none;
+  OnnxType type = OnnxType::undefined;
+  bool has_shape = false;
+  std::vector<OnnxDimension> dims;
+};
+
+struct OnnxGraph {
+  std::string_view name;
+  std::vector<OnnxNode> nodes;
+  std::vector<OnnxTensor> initializers;
+  std::vector<std::string_view> sparse_initializers;  ///< names only: refused
+  std::vector<OnnxValueInfo> inputs, outputs;
+};
+
+struct OnnxModel {
+  std::int64_t ir_version = 0;
+  std::vector<std::pair<std::string_view, std::int64_t>> opset_imports;  ///< domain, version
+  std::vector<std::pair<std::string_view, std::string_view>> functions;  ///< domain, name
+  std::optional<OnnxGraph> graph;
+};
+
+/// Takes `bytes` apart. Error(invalid_model) for damage, Error(limit) for more than limits.h allows. Memory used stays
+/// within a fixed multiple of the file's size.
+OnnxModel read_onnx_model(std::span<const std::byte> bytes);
+/// A TensorProto by itself (the .pb files of the ONNX backend tests).
+OnnxTensor read_onnx_tensor(std::span<const std::byte> bytes);
+
+}  // namespace lenslet

@@ -1,0 +1,227 @@
+#include "models/onnx_tensor.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "lenslet/error.h"
+#include "models/limits.h"
+#include "models/widen.h"
+#include "models/wire.h"
+
+namespace lenslet {
+
+namespace {
+
+using protozero::pbf_wire_type;
+
+static_assert(std::endian::native == std::endian::little, "raw_data and .npy are read as little-endian");
+
+struct TypeRow {
+  OnnxType onnx;
+  std::string_view name;
+  std::optional<DType> dtype;
+  std::uint32_t field;  // of TensorProto that holds its elements when raw_data does not
+};
+
+constexpr TypeRow type_rows[] = {
+    {OnnxType::float32, "float32", DType::f32, 4},
+    {OnnxType::uint8, "uint8", DType::u8, 5},
+    {OnnxType::int8, "int8", DType::i8, 5},
+    {OnnxType::uint16, "uint16", DType::u16, 5},
+    {OnnxType::int16, "int16", DType::i16, 5},
+    {OnnxType::int32, "int32", DType::i32, 5},
+    {OnnxType::int64, "int64", DType::i64, 7},
+    {OnnxType::string, "string", std::nullopt, 6},
+    {OnnxType::boolean, "bool", DType::boolean, 5},
+    {OnnxType::float16, "float16", DType::f16, 5},
+    {OnnxType::float64, "float64", DType::f64, 10},
+    {OnnxType::uint32, "uint32", std::nullopt, 11},
+    {OnnxType::uint64, "uint64", std::nullopt, 11},
+    {OnnxType::complex64, "complex64", std::nullopt, 4},
+    {OnnxType::complex128, "complex128", std::nullopt, 10},
+    {OnnxType::bfloat16, "bfloat16", DType::bf16, 5},
+};
+
+const TypeRow* find_type(OnnxType type) noexcept {
+  for (const TypeRow& row : type_rows)
+    if (row.onnx == type) return &row;
+  return nullptr;
+}
+
+Shape checked_shape(const OnnxTensor& tensor) {
+  if (tensor.dims.size() > static_cast<std::size_t>(limits::rank))
+    throw Error(ErrorKind::limit, fmt::format("a tensor of rank above {}", limits::rank));
+  for (const std::int64_t dim : tensor.dims)
+    if (dim < 0) throw Error(ErrorKind::invalid_model, fmt::format("a tensor with dimension {}", dim));
+  const Shape shape{std::span<const std::int64_t>(tensor.dims)};
+  const std::int64_t elems = shape.elems();
+  if (elems > limits::tensor_elems)
+    throw Error(ErrorKind::limit, fmt::format("a tensor of shape {} has more elements than the {} allowed", shape.str(),
+                                              limits::tensor_elems));
+  return shape;
+}
+
+// Calls visit(chunk) for the packed bytes of each occurrence of `field`.
+template <typename Visit>
+void for_each_chunk(const OnnxTensor& tensor, std::uint32_t field, pbf_wire_type element, Visit&& visit) {
+  WireMessage in(tensor.message, "TensorProto");
+  while (in.next()) {
+    if (in.field() == field)
+      visit(in.numbers(element));
+    else
+      in.skip();
+  }
+}
+
+[[noreturn]] void fail_count(std::uint64_t found, const Shape& shape) {
+  throw Error(ErrorKind::invalid_model, fmt::format("a tensor of shape {} needs {} elements, its data has {}",
+                                                    shape.str(), shape.elems(), found));
+}
+
+// float_data, double_data: elements lie as they are.
+Tensor decode_fixed(const OnnxTensor& tensor, const TypeRow& row, const Shape& shape) {
+  const std::size_t element_bytes = dtype_bytes(*row.dtype);
+  const auto wire = element_bytes == 4 ? pbf_wire_type::fixed32 : pbf_wire_type::fixed64;
+  std::uint64_t bytes = 0;
+  for_each_chunk(tensor, row.field, wire, [&](std::span<const std::byte> chunk) {
+    if (chunk.size() % element_bytes != 0)
+      throw Error(ErrorKind::invalid_model, "not a readable ONNX file: numbers cut off in TensorProto");
+    bytes += chunk.size();
+  });
+  if (bytes != static_cast<std::uint64_t>(shape.elems()) * element_bytes) fail_count(bytes / element_bytes, shape);
+  Tensor result(*row.dtype, shape);
+  auto* to = static_cast<std::byte*>(result.data());
+  for_each_chunk(tensor, row.field, wire, [&to](std::span<const std::byte> chunk) {
+    if (!chunk.empty()) std::memcpy(to, chunk.data(), chunk.size());
+    to += chunk.size();
+  });
+  return result;
+}
+
+template <typename T>
+void decode_varints_as(const OnnxTensor& tensor, std::uint32_t field, T* to) {
+  for_each_chunk(tensor, field, pbf_wire_type::varint, [&to](std::span<const std::byte> chunk) {
+    for_each_varint(chunk, [&to](std::uint64_t bits) {
+      const auto value = static_cast<std::int64_t>(bits);
+      if (value < static_cast<std::int64_t>(std::numeric_limits<T>::min()) ||
+          value > static_cast<std::int64_t>(std::numeric_limits<T>::max()))
+        throw Error(ErrorKind::invalid_model, fmt::format("element {} does not fit the tensor's type", value));
+      *to++ = static_cast<T>(value);
+    });
+  });
+}
+
+// int32_data and int64_data: varints, of which there must be exactly as many as elements.
+Tensor decode_varints(const OnnxTensor& tensor, const TypeRow& row, const Shape& shape) {
+  std::uint64_t count = 0;
+  for_each_chunk(tensor, row.field, pbf_wire_type::varint,
+                 [&count](std::span<const std::byte> chunk) { count += count_varints(chunk); });
+  if (count != static_cast<std::uint64_t>(shape.elems())) fail_count(count, shape);
+  Tensor result(*row.dtype, shape);
+  void* const to = result.data();
+  switch (*row.dtype) {
+    case DType::i8:
+      decode_varints_as(tensor, row.field, static_cast<std::int8_t*>(to));
+      break;
+    case DType::u8:
+      decode_varints_as(tensor, row.field, static_cast<std::uint8_t*>(to));
+      break;
+    case DType::boolean:  // the value range is checked with raw data's
+      decode_varints_as(tensor, row.field, static_cast<std::uint8_t*>(to));
+      break;
+    case DType::i16:
+      decode_varints_as(tensor, row.field, static_cast<std::int16_t*>(to));
+      break;
+    case DType::u16:
+    case DType::f16:
+    case DType::bf16:
+      decode_varints_as(tensor, row.field, static_cast<std::uint16_t*>(to));
+      break;
+    case DType::i32:
+      decode_varints_as(tensor, row.field, static_cast<std::int32_t*>(to));
+      break;
+    default:
+      decode_varints_as(tensor, row.field, static_cast<std::int64_t*>(to));
+      break;
+  }
+  return result;
+}
+
+// Shared when its bytes live on and are aligned for its elements, else copied.
+Tensor from_bytes(DType dtype, const Shape& shape, std::span<const std::byte> bytes,
+                  const std::shared_ptr<const void>& owner) {
+  const bool aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % dtype_bytes(dtype) == 0;
+  if (owner && aligned && !bytes.empty()) return Tensor::share(dtype, shape, owner, bytes.data());
+  Tensor result(dtype, shape);
+  if (!bytes.empty()) std::memcpy(result.data(), bytes.data(), bytes.size());
+  return result;
+}
+
+void check_booleans(const Tensor& tensor) {
+  const auto* bytes = static_cast<const std::uint8_t*>(tensor.data());
+  for (std::int64_t i = 0; i < tensor.elems(); ++i)
+    if (bytes[i] > 1) throw Error(ErrorKind::invalid_model, fmt::format("a bool tensor holds the byte {}", bytes[i]));
+}
+
+Tensor read_elements(const OnnxTensor& tensor, const TypeRow& row, const Shape& shape, const TensorSource& source) {
+  const std::uint64_t bytes = static_cast<std::uint64_t>(shape.elems()) * dtype_bytes(*row.dtype);
+  if (tensor.external) {
+    if (tensor.has_raw_data || tensor.typed_fields != 0)
+      throw Error(ErrorKind::invalid_model, "a tensor with both external data and data of its own");
+    if (source.external == nullptr) throw Error(ErrorKind::unsupported, "external data is not read here");
+    const MappedFile part = source.external->read(tensor, bytes);
+    return from_bytes(*row.dtype, shape, part.bytes, part.owner);
+  }
+  if (tensor.has_raw_data) {
+    if (tensor.typed_fields != 0) throw Error(ErrorKind::invalid_model, "a tensor with both raw_data and typed data");
+    if (tensor.raw_data.size() != bytes)
+      throw Error(ErrorKind::invalid_model, fmt::format("a {} tensor of shape {} needs {} bytes, raw_data has {}",
+                                                        row.name, shape.str(), bytes, tensor.raw_data.size()));
+    return from_bytes(*row.dtype, shape, tensor.raw_data, source.owner);
+  }
+  if ((tensor.typed_fields & ~(1U << row.field)) != 0)
+    throw Error(ErrorKind::invalid_model,
+                fmt::format("a {} tensor whose data sits in a field of another type", row.name));
+  if (row.field == 4 || row.field == 10) return decode_fixed(tensor, row, shape);
+  return decode_varints(tensor, row, shape);
+}
+
+}  // namespace
+
+std::optional<DType> dtype_of_onnx(OnnxType type) noexcept {
+  const TypeRow* row = find_type(type);
+  return row == nullptr ? std::nullopt : row->dtype;
+}
+
+OnnxType onnx_type_of(DType dtype) noexcept {
+  for (const TypeRow& row : type_rows)
+    if (row.dtype == dtype) return row.onnx;
+  return OnnxType::undefined;
+}
+
+std::string onnx_type_name(OnnxType type) {
+  const TypeRow* row = find_type(type);
+  if (row != nullptr) return std::string(row->name);
+  return type == OnnxType::undefined ? "no type" : fmt::format("type {}", static_cast<std::int32_t>(type));
+}
+
+DType widened(DType declared) noexcept {
+  return declared == DType::f16 || declared == DType::bf16 || declared == DType::f64 ? DType::f32 : declared;
+}
+
+Tensor to_tensor(const OnnxTensor& tensor, const TensorSource& source) {
+  const TypeRow* row = find_type(tensor.type);
+  if (tensor.type == OnnxType::undefined) throw Error(ErrorKind::invalid_model, "a tensor without an element type");
+  if (row == nullptr || !row->dtype)
+    throw Error(ErrorKind::unsupported, fmt::format("tensors of {} are not supported", onnx_type_name(tensor.type)));
+  if (tensor.segmented) throw Error(ErrorKind::unsupported, "tensors in segments are not supported");
+  const Shape shape = checked_shape(tensor);
+  Tensor result = read_elements(tensor, *row, shape, source);
+  if (result.dtype() == DType::boolean) check_booleans(result);
+  return source.widen ? widen_to_f32(result) : result;
+}
+
+}  // namespace lenslet

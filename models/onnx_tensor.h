@@ -1,0 +1,35 @@
+#pragma once
+// A TensorProto's elements, from whichever field they sit in, as a Tensor.
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lenslet/tensor.h"
+#include "models/external_data.h"
+#include "models/onnx_reader.h"
+
+namespace lenslet {
+
+/// The element type, or nothing when lenslet has none for it.
+std::optional<DType> dtype_of_onnx(OnnxType type) noexcept;
+/// ONNX's number for it.
+OnnxType onnx_type_of(DType dtype) noexcept;
+/// "float16", "string", "type 23" ...
+std::string onnx_type_name(OnnxType type);
+
+/// The type that values of `declared` have inside the graph: arithmetic is in f32, so all floats become f32.
+DType widened(DType declared) noexcept;
+
+struct TensorSource {
+  /// Keeps the file's bytes alive: raw data that is aligned for its type is then shared, not copied. Null: always
+  /// copied.
+  std::shared_ptr<const void> owner;
+  ExternalData* external = nullptr;  ///< null: external data is refused
+  bool widen = false;                ///< f16, bf16 and f64 become f32
+};
+
+/// Error(invalid_model | unsupported | limit | io), without a context: the caller knows what the tensor is for.
+Tensor to_tensor(const OnnxTensor& tensor, const TensorSource& source);
+
+}  // namespace lenslet

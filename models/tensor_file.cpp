@@ -1,0 +1,107 @@
+#include "lenslet/tensor_file.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+#include <fstream>
+
+#include "lenslet/error.h"
+#include "models/limits.h"
+#include "models/mapped_file.h"
+#include "models/npy_header.h"
+#include "models/onnx_reader.h"
+#include "models/onnx_tensor.h"
+
+namespace lenslet {
+
+namespace {
+
+// Elements whose first index runs fastest, into row-major order.
+void from_fortran_order(const std::byte* from, Tensor& tensor) {
+  const Shape& shape = tensor.shape();
+  const std::size_t element = dtype_bytes(tensor.dtype());
+  auto* to = static_cast<std::byte*>(tensor.data());
+  std::array<std::int64_t, Shape::max_rank> index{}, stride{};
+  std::int64_t step = 1;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    stride[static_cast<std::size_t>(axis)] = step;
+    step *= shape[axis];
+  }
+  std::int64_t at = 0;
+  for (std::int64_t i = 0; i < tensor.elems(); ++i, to += element) {
+    std::memcpy(to, from + static_cast<std::size_t>(at) * element, element);
+    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+      const auto a = static_cast<std::size_t>(axis);
+      at += stride[a];
+      if (++index[a] < shape[axis]) break;
+      at -= stride[a] * shape[axis];
+      index[a] = 0;
+    }
+  }
+}
+
+Tensor parse_npy(std::span<const std::byte> file) {
+  const NpyHeader header = parse_npy_header(file);
+  const std::int64_t elems = header.shape.elems();
+  if (elems > limits::tensor_elems)
+    throw Error(ErrorKind::limit, fmt::format("a tensor of shape {} has more elements than the {} allowed",
+                                              header.shape.str(), limits::tensor_elems));
+  const std::span<const std::byte> data = file.subspan(header.data_offset);
+  const std::uint64_t needed = static_cast<std::uint64_t>(elems) * dtype_bytes(header.dtype);
+  if (data.size() != needed)
+    throw Error(ErrorKind::io, fmt::format("not a readable .npy file: {} elements of shape {} need {} bytes, it has {}",
+                                           to_string(header.dtype), header.shape.str(), needed, data.size()));
+  if (header.dtype == DType::boolean)
+    for (const std::byte b : data)
+      if (b > std::byte{1}) throw Error(ErrorKind::io, "not a readable .npy file: a bool that is neither 0 nor 1");
+  Tensor tensor(header.dtype, header.shape);
+  if (data.empty()) return tensor;
+  if (header.fortran_order)
+    from_fortran_order(data.data(), tensor);
+  else
+    std::memcpy(tensor.data(), data.data(), data.size());
+  return tensor;
+}
+
+}  // namespace
+
+Tensor read_npy(const std::filesystem::path& file) {
+  const MappedFile mapped = map_file(file, limits::tensor_file_bytes);
+  try {
+    return parse_npy(mapped.bytes);
+  } catch (const Error& error) {
+    throw error.within(file.string());
+  }
+}
+
+void write_npy(const std::filesystem::path& file, const Tensor& tensor) {
+  const std::string name = file.string();
+  std::string header;
+  try {
+    header = npy_header(tensor.dtype(), tensor.shape());
+  } catch (const Error& error) {
+    throw error.within(name);
+  }
+  const Tensor row_major = tensor.layout() == Layout::nchw ? tensor : tensor.to_layout(Layout::nchw);
+  std::ofstream out(file, std::ios::binary | std::ios::trunc);
+  if (!out) throw Error(ErrorKind::io, "cannot be written", name);
+  out.write(header.data(), static_cast<std::streamsize>(header.size()));
+  if (row_major.bytes() > 0)
+    out.write(static_cast<const char*>(row_major.data()), static_cast<std::streamsize>(row_major.bytes()));
+  out.close();
+  if (!out) throw Error(ErrorKind::io, "cannot be written to the end", name);
+}
+
+Tensor read_tensor_pb(const std::filesystem::path& file, std::string* name) {
+  const MappedFile mapped = map_file(file, limits::tensor_file_bytes);
+  try {
+    const OnnxTensor tensor = read_onnx_tensor(mapped.bytes);
+    if (name != nullptr) *name = std::string(tensor.name);
+    return to_tensor(tensor, {});
+  } catch (const Error& error) {
+    throw error.within(file.string());
+  }
+}
+
+}  // namespace lenslet
