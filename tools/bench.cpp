@@ -1,0 +1,219 @@
+// lenslet bench: how long a network takes, next to what the machine could do.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "lenslet/model.h"
+#include "lenslet/runner.h"
+#include "tools/common_options.h"
+#include "tools/machine_peak.h"
+#include "tools/model_inputs.h"
+#include "tools/verbs.h"
+
+namespace lenslet::tool {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Options {
+  std::string model;
+  std::vector<std::int64_t> batches{1};
+  std::vector<std::string> shapes;
+  double seconds = 1.0;
+  bool per_layer = false;
+  bool json = false;
+  PlanOptions plan;
+};
+
+struct Quantiles {
+  double median = 0, p10 = 0, p90 = 0;
+  std::size_t count = 0;
+};
+
+Quantiles quantiles(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  const std::size_t n = samples.size();
+  return {samples[n / 2], samples[n / 10], samples[std::min(n - 1, n * 9 / 10)], n};
+}
+
+// The least time the machine's rates allow: operations and bytes, whichever takes longer.
+struct Floor {
+  double ms = 0;
+  bool by_bytes = false;
+};
+
+Floor floor_of(double flops, double bytes, const MachinePeak& peak) {
+  const double compute = 1e3 * flops / peak.fma_flops_per_s, move = 1e3 * bytes / peak.bytes_per_s;
+  return {std::max(compute, move), move > compute};
+}
+
+struct LayerTime {
+  const StepInfo* step = nullptr;
+  std::vector<double> ms;
+};
+
+struct BatchResult {
+  std::int64_t batch = 1;
+  int threads = 1;
+  double flops = 0;
+  Quantiles ms;
+  double first_ms = 0;  ///< planning, weight transforms and the first run
+  std::vector<nlohmann::json> layers;
+};
+
+// At least 5 runs, until the time is used up.
+template <typename Run>
+void repeat(double seconds, const Run& run) {
+  const auto begin = Clock::now();
+  for (int i = 0; i < 5 || std::chrono::duration<double>(Clock::now() - begin).count() < seconds; ++i) run();
+}
+
+double ms_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+std::vector<nlohmann::json> layer_rows(Runner& runner, std::span<const Tensor> inputs, double seconds,
+                                       const MachinePeak& peak) {
+  std::vector<LayerTime> layers(runner.plan().steps.size());
+  runner.set_observer([&](const LayerEvent& event) {
+    LayerTime& layer = layers[static_cast<std::size_t>(event.step)];
+    layer.step = event.info;
+    layer.ms.push_back(event.ms);
+  });
+  repeat(seconds, [&] { runner.run(inputs); });
+  runner.set_observer({});
+
+  std::vector<nlohmann::json> rows;
+  for (const LayerTime& layer : layers) {
+    const StepInfo& step = *layer.step;
+    if (step.no_op) continue;
+    const Quantiles ms = quantiles(layer.ms);
+    const Floor floor = floor_of(step.flops, static_cast<double>(step.bytes), peak);
+    rows.push_back({{"name", step.name},
+                    {"op", step.op},
+                    {"algorithm", step.algorithm},
+                    {"shape", step.output_shapes.empty() ? "" : step.output_shapes[0].str()},
+                    {"ms", ms.median},
+                    {"gflops", ms.median > 0 ? step.flops / ms.median / 1e6 : 0.0},
+                    {"floor_ms", floor.ms},
+                    {"floor_by", floor.by_bytes ? "bytes" : "flops"},
+                    {"percent_of_floor", ms.median > 0 ? 100 * floor.ms / ms.median : 0.0}});
+  }
+  return rows;
+}
+
+BatchResult bench_batch(const Model& model, const Options& options, std::int64_t batch, const MachinePeak& peak) {
+  PlanOptions plan = options.plan;
+  plan.batch = batch;
+  plan.input_shapes = parse_shapes(options.shapes);
+  BatchResult result;
+  result.batch = batch;
+  const auto begin = Clock::now();
+  Runner runner(model, plan);
+  const std::vector<Tensor> inputs = random_inputs(model, runner.plan(), 1);
+  runner.run(inputs);
+  result.first_ms = ms_since(begin);
+  result.threads = runner.plan().threads;
+  for (const StepInfo& step : runner.plan().steps) result.flops += step.flops;
+
+  runner.run(inputs);  // caches and branch predictors are warm from here on
+  std::vector<double> samples;
+  repeat(options.seconds, [&] {
+    const auto start = Clock::now();
+    runner.run(inputs);
+    samples.push_back(ms_since(start));
+  });
+  result.ms = quantiles(std::move(samples));
+  if (options.per_layer) result.layers = layer_rows(runner, inputs, options.seconds, peak);
+  return result;
+}
+
+void print_layers(const BatchResult& result) {
+  fmt::print("\nlayers at batch {}\n{:<28} {:<18} {:<14} {:>9} {:>9} {:>9} {:>6}  {}\n", result.batch, "layer", "op",
+             "algorithm", "ms", "GFLOP/s", "floor ms", "%floor", "output");
+  for (const nlohmann::json& row : result.layers)
+    fmt::print("{:<28} {:<18} {:<14} {:>9.4f} {:>9.1f} {:>9.4f} {:>6.1f}  {}\n", row["name"].get<std::string>(),
+               row["op"].get<std::string>(), row["algorithm"].get<std::string>(), row["ms"].get<double>(),
+               row["gflops"].get<double>(), row["floor_ms"].get<double>(), row["percent_of_floor"].get<double>(),
+               row["shape"].get<std::string>());
+}
+
+void bench(const Options& options) {
+  const Model model = Model::load(options.model);
+  std::vector<BatchResult> results;
+  MachinePeak peak;
+  for (const std::int64_t batch : options.batches) {
+    if (batch < 1) throw Error(ErrorKind::invalid_argument, fmt::format("--batch {}: at least 1", batch));
+    if (results.empty()) {
+      PlanOptions plan = options.plan;
+      plan.batch = batch;
+      plan.input_shapes = parse_shapes(options.shapes);
+      peak = measure_machine_peak(model.plan(plan).threads);
+    }
+    results.push_back(bench_batch(model, options, batch, peak));
+  }
+  const auto gflops = [](const BatchResult& result) { return result.flops / result.ms.median / 1e6; };
+  const auto share = [&](const BatchResult& result) { return 100 * gflops(result) * 1e9 / peak.fma_flops_per_s; };
+  if (options.json) {
+    nlohmann::json rows = nlohmann::json::array();
+    for (const BatchResult& result : results)
+      rows.push_back({{"batch", result.batch},
+                      {"threads", result.threads},
+                      {"ms", {{"median", result.ms.median}, {"p10", result.ms.p10}, {"p90", result.ms.p90}}},
+                      {"runs", result.ms.count},
+                      {"first_ms", result.first_ms},
+                      {"gflops", gflops(result)},
+                      {"percent_of_fma_peak", share(result)},
+                      {"layers", result.layers}});
+    const nlohmann::json document = {
+        {"model", model.name()},
+        {"peak", {{"fma_gflops", peak.fma_flops_per_s / 1e9}, {"copy_gb_per_s", peak.bytes_per_s / 1e9}}},
+        {"results", rows}};
+    fmt::print("{}\n", document.dump(2));
+    return;
+  }
+  fmt::print("{}: measured limits with {} threads: FMA {:.1f} GFLOP/s, copy {:.1f} GB/s\n\n", model.name(),
+             results.empty() ? 0 : results[0].threads, peak.fma_flops_per_s / 1e9, peak.bytes_per_s / 1e9);
+  fmt::print("{:>6} {:>7} {:>10} {:>10} {:>10} {:>6} {:>10} {:>8} {:>10}\n", "batch", "threads", "median ms", "p10",
+             "p90", "runs", "GFLOP/s", "%peak", "first ms");
+  for (const BatchResult& result : results)
+    fmt::print("{:>6} {:>7} {:>10.3f} {:>10.3f} {:>10.3f} {:>6} {:>10.1f} {:>8.1f} {:>10.1f}\n", result.batch,
+               result.threads, result.ms.median, result.ms.p10, result.ms.p90, result.ms.count, gflops(result),
+               share(result), result.first_ms);
+  for (const BatchResult& result : results)
+    if (!result.layers.empty()) print_layers(result);
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, ExitCode& result) {
+  auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("bench", "Time a network, whole or layer by layer, against the machine's limits");
+  verb->add_option("model", options->model, "ONNX file")->required();
+  verb->add_option("--batch", options->batches, "Batch sizes, separated by commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  verb->add_option("--seconds", options->seconds, "Time to spend on each measurement")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  verb->add_flag("--per-layer", options->per_layer, "Also time every layer");
+  add_shape_option(*verb, options->shapes);
+  add_plan_options(*verb, options->plan);
+  add_json_option(*verb, options->json);
+  add_examples(*verb,
+               "lenslet bench resnet50.onnx --threads 2\n"
+               "lenslet bench resnet50.onnx --batch 1,8 --per-layer\n"
+               "lenslet bench resnet50.onnx --conv-algorithm im2col --json");
+  verb->callback([options, &result] {
+    bench(*options);
+    result = exit_ok;
+  });
+}
+
+}  // namespace lenslet::tool

@@ -1,0 +1,18 @@
+#pragma once
+// Options that several verbs share, so that they are spelled and explained alike.
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "lenslet/model.h"
+
+namespace lenslet::tool {
+
+/// --threads, --conv-algorithm, --device: into `options`.
+void add_plan_options(CLI::App& verb, PlanOptions& options);
+/// --json
+void add_json_option(CLI::App& verb, bool& json);
+/// Examples shown at the end of the verb's --help, one a line, without indentation.
+void add_examples(CLI::App& verb, const std::string& examples);
+
+}  // namespace lenslet::tool

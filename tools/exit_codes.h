@@ -1,0 +1,56 @@
+#pragma once
+// What the exit status of `lenslet` means. `lenslet --help` prints this table.
+
+#include <array>
+#include <string_view>
+
+#include "lenslet/error.h"
+
+namespace lenslet::tool {
+
+enum ExitCode : int {
+  exit_ok = 0,
+  exit_failed = 1,
+  exit_usage = 2,
+  exit_model = 3,
+  exit_io = 4,
+  exit_device = 5,
+  exit_internal = 6,
+};
+
+struct ExitCodeMeaning {
+  ExitCode code;
+  std::string_view meaning;
+};
+
+inline constexpr std::array<ExitCodeMeaning, 7> exit_code_meanings{{
+    {exit_ok, "everything was done"},
+    {exit_failed, "some inputs failed (bad photos), or a check did not hold"},
+    {exit_usage, "the command line makes no sense"},
+    {exit_model, "the model was refused: damaged, unsupported or over a published limit"},
+    {exit_io, "a file cannot be opened, read or written"},
+    {exit_device, "the accelerator, its driver or its library failed"},
+    {exit_internal, "lenslet broke one of its own rules: please report it"},
+}};
+
+constexpr ExitCode exit_code(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::invalid_argument:
+      return exit_usage;
+    case ErrorKind::invalid_model:
+    case ErrorKind::unsupported:
+    case ErrorKind::limit:
+      return exit_model;
+    case ErrorKind::invalid_image:
+      return exit_failed;
+    case ErrorKind::io:
+      return exit_io;
+    case ErrorKind::device:
+      return exit_device;
+    case ErrorKind::internal:
+      return exit_internal;
+  }
+  return exit_internal;
+}
+
+}  // namespace lenslet::tool

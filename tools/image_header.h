@@ -1,0 +1,29 @@
+#pragma once
+// What a photo file says about itself, read without decoding it; and whether the file is whole, which the decoder does
+// not check.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+
+namespace lenslet::tool {
+
+/// The file is damaged or of a refused kind; what() says how, without naming the file.
+struct BadImage : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct ImageHeader {
+  std::int64_t height = 0, width = 0;
+  int orientation = 1;  ///< EXIF, 1 to 8
+  bool gray = false;    ///< one channel of colour, with or without alpha
+};
+
+/// Each walks the whole file of its format and throws BadImage when it is damaged, cut short or of a kind that the
+/// decoder would show wrongly. The sizes are what the file claims: the caller compares them with the limits.
+ImageHeader read_jpeg_header(std::span<const std::byte> file);
+ImageHeader read_png_header(std::span<const std::byte> file);
+ImageHeader read_bmp_header(std::span<const std::byte> file);
+
+}  // namespace lenslet::tool

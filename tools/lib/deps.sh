@@ -1,0 +1,79 @@
+# What the scripts need from Debian, and how to get what is missing. Sourced, not run.
+# shellcheck shell=bash
+
+lenslet_build_packages=(
+  g++ cmake ninja-build pkg-config
+  libprotozero-dev        # reads ONNX's wire format; header only
+  libfmt-dev libhwy-dev
+  libcli11-dev nlohmann-json3-dev libstb-dev
+)
+lenslet_test_packages=(
+  doctest-dev
+  protobuf-compiler libprotobuf-dev  # the tests cross-check our reader against Google's
+  libonnx-testdata                   # ONNX's own backend tests
+  python3
+)
+lenslet_sanitize_packages=(clang llvm libclang-rt-14-dev)  # llvm: llvm-symbolizer, for readable reports
+lenslet_fetch_packages=(python3 python3-venv ca-certificates)
+
+# say WORDS...: what a script is about to do.
+say() { printf '\n== %s\n' "$*"; }
+
+# die WORDS...: the one clear line a script fails with.
+die() {
+  printf '\n%s: error: %s\n' "$(basename "$0")" "$*" >&2
+  exit 1
+}
+
+# install_missing PACKAGE...: installs those that dpkg does not know as installed; as root or through sudo. With nothing
+# missing it needs neither root nor a network.
+install_missing() {
+  command -v dpkg-query >/dev/null || die "this is no Debian: install by hand what provides: $*"
+  local package missing=()
+  for package in "$@"; do
+    [ "$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null)" = "install ok installed" ] || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  say "installing ${missing[*]}"
+  local as_root=()
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || die "missing packages, and neither root nor sudo to install them: ${missing[*]}"
+    as_root=(sudo)
+  fi
+  local log
+  log=$(mktemp)
+  if ! { "${as_root[@]}" apt-get -q update && "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+         apt-get -qy install --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 </dev/null; then
+    tail -n 15 "$log" >&2
+    rm -f "$log"
+    die "apt-get could not install: ${missing[*]}"
+  fi
+  rm -f "$log"
+}
+
+# jobs_here: how many compilers at once: one a core, but no more than one for each 1.5 GiB of memory.
+jobs_here() {
+  local cores memory_kib
+  cores=$(nproc)
+  memory_kib=$(awk '/^MemAvailable:/ {print $2}' /proc/meminfo)
+  local by_memory=$((memory_kib / 1572864))
+  [ "$by_memory" -ge 1 ] || by_memory=1
+  echo $((cores < by_memory ? cores : by_memory))
+}
+
+# configure FOLDER OPTIONS...: cmake with ninja, through ccache where there is one.
+configure() {
+  local folder=$1
+  shift
+  if command -v ccache >/dev/null; then
+    export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
+  fi
+  cmake -G Ninja -S . -B "$folder" "$@" || die "cmake could not configure $folder"
+}
+
+# build FOLDER [--target NAME...]
+build() {
+  local folder=$1
+  shift
+  cmake --build "$folder" -j "$(jobs_here)" "$@" || die "building $folder failed"
+}

@@ -1,0 +1,23 @@
+#pragma once
+// How inputs are given to the verbs that look at a model rather than at a photo.
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lenslet/model.h"
+
+namespace lenslet::tool {
+
+/// --shape NAME=1x3x48x192 (repeatable): into `texts`; parse_shapes() reads them.
+void add_shape_option(CLI::App& verb, std::vector<std::string>& texts);
+
+/// Error(invalid_argument) for what is not NAME=AxBxC.
+std::vector<std::pair<std::string, Shape>> parse_shapes(const std::vector<std::string>& texts);
+
+/// Fresh pseudo-random tensors for the planned inputs: floats uniform in [-1, 1), bytes in [0, 255], other integers 0
+/// or 1. The same `seed` gives the same values on every machine.
+std::vector<Tensor> random_inputs(const Model& model, const PlanInfo& plan, std::uint64_t seed);
+
+}  // namespace lenslet::tool

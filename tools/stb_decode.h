@@ -1,0 +1,21 @@
+#pragma once
+// stb_image behind one function: JPEG, PNG and BMP.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace lenslet::tool {
+
+struct DecodedPixels {
+  std::unique_ptr<std::uint8_t[], void (*)(void*)> pixels{nullptr, nullptr};  ///< empty when refused
+  int height = 0, width = 0;
+  const char* error = nullptr;  ///< stb's reason
+};
+
+/// The pixels, H x W x channels (1 or 3). No single allocation grows beyond `max_bytes`, whatever the compressed data
+/// expands to.
+DecodedPixels stb_decode(std::span<const std::byte> file, int channels, std::size_t max_bytes);
+
+}  // namespace lenslet::tool

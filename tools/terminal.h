@@ -1,0 +1,33 @@
+#pragma once
+// What depends on who is looking: bars, progress, and text that cannot steer a terminal.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace lenslet::tool {
+
+/// The locale of the environment (LC_ALL, LC_CTYPE, LANG) is a UTF-8 one.
+bool locale_is_utf8();
+/// `fraction` (clamped to 0..1) of `width` columns: eighths of blocks in UTF-8, '#' in ASCII; padded to the width.
+std::string bar(double fraction, std::size_t width, bool utf8);
+/// Control characters replaced by '?', for names that come from outside.
+std::string printable(std::string_view text);
+
+/// A bar on stderr while `total` things are done; silent unless stderr is a terminal and there are more than a few.
+class Progress {
+ public:
+  explicit Progress(std::size_t total);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void update(std::size_t done);
+  /// Takes the bar off the line, so that something else can be printed.
+  void clear();
+
+ private:
+  std::size_t total_;
+  bool shown_ = false, active_, utf8_;
+};
+
+}  // namespace lenslet::tool

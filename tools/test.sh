@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds into build/test, and runs all tests. May be run twice; the second run only rebuilds
+# what changed.
+#
+# usage: tools/test.sh [--sanitize] [-- CTEST_OPTIONS...]
+#   --sanitize   afterwards also the whole suite under AddressSanitizer + UndefinedBehaviorSanitizer (build/asan) and
+#                the tests of the layers that use threads (base, ops, exec) under ThreadSanitizer (build/tsan)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. tools/lib/deps.sh
+trap 'die "stopped at line $LINENO"' ERR
+
+sanitize=0
+while [ $# -gt 0 ]; do
+  case $1 in
+    --sanitize) sanitize=1; shift ;;
+    --) shift; break ;;
+    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) die "unknown option '$1'; see --help" ;;
+  esac
+done
+
+install_missing "${lenslet_build_packages[@]}" "${lenslet_test_packages[@]}"
+[ -d ../shared/data ] || say "no ../shared/data: the tests over the shared models and photos will report as skipped"
+
+# run_tests FOLDER CTEST_OPTIONS...
+run_tests() {
+  local folder=$1
+  shift
+  ctest --test-dir "$folder" --output-on-failure --timeout 1200 --no-tests=error -j "$(nproc)" "$@" |
+    tee "$folder/ctest.log" || die "tests failed in $folder (log: $folder/ctest.log)"
+}
+
+if [ $sanitize = 1 ]; then
+  install_missing "${lenslet_sanitize_packages[@]}"
+  # Memory that is not to be had is an Error of ours, tested as such, not the end of the process.
+  export ASAN_OPTIONS=allocator_may_return_null=1 TSAN_OPTIONS=allocator_may_return_null=1
+  say "building with AddressSanitizer and UndefinedBehaviorSanitizer: build/asan"
+  configure build/asan --preset asan
+  build build/asan
+  say "testing under AddressSanitizer and UndefinedBehaviorSanitizer"
+  run_tests build/asan -LE install "$@"
+  say "building with ThreadSanitizer: build/tsan"
+  configure build/tsan --preset tsan
+  build build/tsan --target lenslet-test-base lenslet-test-ops lenslet-test-exec
+  say "testing threads under ThreadSanitizer"
+  # By label, not by name: nearly every test of an op or a convolution runs on several threads too.
+  run_tests build/tsan -L '^(base|ops|exec)$' "$@"
+fi
+
+say "building: build/test"
+configure build/test -DCMAKE_BUILD_TYPE=Release
+build build/test
+say "testing"
+run_tests build/test "$@"
+grep '% tests passed' build/test/ctest.log # once more, below CTest's lists of labels and skipped tests
