@@ -1,0 +1,63 @@
+#include "lenslet/device.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "lenslet/error.h"
+#include "runtime/base/cuda/check.h"
+#include "tests/cuda/skip.h"
+
+namespace lenslet {
+namespace {
+
+TEST_CASE("cuda/query/agrees_with_itself") {
+  const DeviceReport report = query_devices();
+  REQUIRE(!report.devices.empty());
+  CHECK(report.devices.front().id == "cpu");
+  CHECK(report.devices.front().usable);
+  CHECK(report.cuda.built);
+  CHECK(!report.cuda.runtime.empty());
+  const bool any_usable = std::any_of(report.devices.begin(), report.devices.end(), [](const DeviceInfo& device) {
+    return device.id.starts_with("cuda:") && device.usable;
+  });
+  CHECK(any_usable == report.cuda.reason.empty());
+  for (const DeviceInfo& device : report.devices) CHECK(device.usable == device.reason.empty());
+}
+
+TEST_CASE("cuda/check/failure_names_file_and_call") {
+  try {
+    CUDA_CHECK(cudaSetDevice(-1));  // refused with and without a driver
+    FAIL("device -1 was accepted");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::device);
+    const std::string text = error.what();
+    CHECK(text.find("device_test.cpp:") != std::string::npos);
+    CHECK(text.find("cudaSetDevice(-1): cudaError") != std::string::npos);
+    CHECK(text.find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("cuda/check/failure_is_reported_once") {
+  if (!test::have_device("cuda/check/failure_is_reported_once")) return;
+  CHECK_THROWS_AS(CUDA_CHECK(cudaSetDevice(-1)), Error);
+  CHECK(cudaPeekAtLastError() == cudaSuccess);
+}
+
+TEST_CASE("cuda/query/first_device") {
+  if (!test::have_device("cuda/query/first_device")) return;
+  const DeviceReport report = query_devices();
+  REQUIRE(report.devices.size() > 1);
+  const DeviceInfo& device = report.devices[1];
+  MESSAGE(device.id << ": " << device.name << ", " << device.architecture << ", " << device.cores
+                    << " multiprocessors, " << (device.memory_bytes >> 20) << " MiB, driver " << report.cuda.driver
+                    << ", runtime " << report.cuda.runtime << ", built for " << report.cuda.compiled);
+  CHECK(device.architecture.starts_with("sm_"));
+  CHECK(device.cores > 0);
+  CHECK(device.memory_bytes > 0);
+  CHECK(!device.name.empty());
+}
+
+}  // namespace
+}  // namespace lenslet

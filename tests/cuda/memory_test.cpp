@@ -1,0 +1,107 @@
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <numeric>
+#include <stdexcept>
+#include <utility>
+
+#include "lenslet/error.h"
+#include "runtime/base/cuda/buffer.h"
+#include "runtime/base/cuda/stream.h"
+#include "tests/cuda/skip.h"
+
+namespace lenslet {
+namespace {
+
+std::size_t free_device_bytes() {
+  std::size_t free_bytes = 0, total_bytes = 0;
+  CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+  return free_bytes;
+}
+
+TEST_CASE("cuda/buffer/round_trip") {
+  if (!test::have_device("cuda/buffer/round_trip")) return;
+  constexpr std::size_t count = 100'003;
+  const cuda::Stream stream;
+  cuda::PinnedBuffer<int> sent(count), received(count);
+  cuda::DeviceBuffer<int> device(count);
+  std::iota(sent.data(), sent.data() + count, -7);
+  CUDA_CHECK(cudaMemsetAsync(device.data(), 0xff, device.bytes(), stream.get()));
+  CUDA_CHECK(cudaMemcpyAsync(device.data(), sent.data(), sent.bytes(), cudaMemcpyHostToDevice, stream.get()));
+  CUDA_CHECK(cudaMemcpyAsync(received.data(), device.data(), sent.bytes(), cudaMemcpyDeviceToHost, stream.get()));
+  stream.synchronize();
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < count; ++i) wrong += received.data()[i] != sent.data()[i];
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("cuda/buffer/move_and_free") {
+  if (!test::have_device("cuda/buffer/move_and_free")) return;
+  constexpr std::size_t bytes = std::size_t{256} << 20;
+  const std::size_t before = free_device_bytes();
+  {
+    cuda::DeviceBuffer<std::uint8_t> a(bytes);
+    const std::size_t during = free_device_bytes();
+    CHECK(during + bytes <= before);
+    const std::uint8_t* data = a.data();
+    cuda::DeviceBuffer<std::uint8_t> b(std::move(a));
+    CHECK(b.data() == data);
+    CHECK(b.size() == bytes);
+    cuda::DeviceBuffer<std::uint8_t> c;
+    CHECK(c.data() == nullptr);
+    c = std::move(b);
+    CHECK(c.data() == data);
+    CHECK(reinterpret_cast<std::uintptr_t>(data) % 256 == 0);
+  }
+  // Not equality: compute-sanitizer's initcheck takes device memory of its own meanwhile (32 MiB, H200, 2026-11-21).
+  CHECK(free_device_bytes() + bytes / 2 > before);
+}
+
+TEST_CASE("cuda/buffer/too_large_is_an_error") {
+  if (!test::have_device("cuda/buffer/too_large_is_an_error")) return;
+  try {
+    const cuda::DeviceBuffer<std::uint8_t> buffer(std::size_t{1} << 50);
+    FAIL("a pebibyte was allocated");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::device);
+  }
+  CHECK_THROWS_AS(cuda::DeviceBuffer<double>(static_cast<std::size_t>(-1) / 4), std::bad_array_new_length);
+  const cuda::DeviceBuffer<float> empty(0);
+  CHECK(empty.data() == nullptr);
+  const cuda::DeviceBuffer<float> after(1024);  // the failure left the device usable
+  CHECK(after.data() != nullptr);
+}
+
+TEST_CASE("cuda/stream/event_and_graph") {
+  if (!test::have_device("cuda/stream/event_and_graph")) return;
+  constexpr std::size_t count = 1 << 20;
+  const cuda::Stream stream;
+  cuda::DeviceBuffer<std::uint8_t> device(count);
+  cuda::PinnedBuffer<std::uint8_t> host(count);
+  CUDA_CHECK(cudaMemsetAsync(device.data(), 1, count, stream.get()));
+  const cuda::GraphExec graph(stream, [&] {
+    CUDA_CHECK(cudaMemsetAsync(device.data(), 42, count, stream.get()));
+    CUDA_CHECK(cudaMemcpyAsync(host.data(), device.data(), count, cudaMemcpyDeviceToHost, stream.get()));
+  });
+  stream.synchronize();
+  cuda::Event start, stop;
+  start.record(stream);
+  graph.launch(stream);
+  stop.record(stream);
+  stop.synchronize();
+  CHECK(stop.ms_since(start) > 0);
+  CHECK(host.data()[0] == 42);
+  CHECK(host.data()[count - 1] == 42);
+}
+
+TEST_CASE("cuda/stream/failed_capture_leaves_stream_usable") {
+  if (!test::have_device("cuda/stream/failed_capture_leaves_stream_usable")) return;
+  const cuda::Stream stream;
+  CHECK_THROWS_AS(cuda::GraphExec(stream, [] { throw std::runtime_error("while capturing"); }), std::runtime_error);
+  cuda::DeviceBuffer<std::uint8_t> device(64);
+  CUDA_CHECK(cudaMemsetAsync(device.data(), 0, 64, stream.get()));
+  stream.synchronize();
+}
+
+}  // namespace
+}  // namespace lenslet

@@ -1,0 +1,195 @@
+// What a Runner promises: the same bits however it is planned, clear refusals.
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "lenslet/runner.h"
+#include "runtime/exec/model_impl.h"
+#include "small_net.h"
+
+namespace lenslet::test {
+namespace {
+
+PlanOptions options(std::int64_t batch, int threads) {
+  PlanOptions plan;
+  plan.batch = batch;
+  plan.threads = threads;
+  return plan;
+}
+
+std::vector<float> bits(const Tensor& tensor) {
+  const auto values = tensor.values<float>();
+  return {values.begin(), values.end()};
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+TEST_CASE("exec/runner/repeats_bit_for_bit") {
+  const Model model = make_model(small_net());
+  const Tensor x = random_tensor({2, 3, 17, 19}, 42);
+  Runner first(model, options(2, 1));
+  const std::vector<float> expected = bits(first.run(x)[0]);
+  REQUIRE(expected.size() == 10);
+  CHECK(same_bits(bits(first.run(x)[0]), expected));
+  for (const int threads : {1, 2, 3}) {
+    CAPTURE(threads);
+    // Equal options, equal plan, equal bits; the threads change who computes, not what.
+    Runner runner(model, options(2, threads));
+    CHECK(same_bits(bits(runner.run(x)[0]), bits(runner.run(x)[0])));
+    Runner again(model, options(2, threads));
+    CHECK(same_bits(bits(runner.run(x)[0]), bits(again.run(x)[0])));
+  }
+}
+
+TEST_CASE("exec/runner/keeping_all_values_changes_no_bit") {
+  const Model model = make_model(small_net());
+  const Tensor x = random_tensor({3, 3, 17, 19}, 7);
+  PlanOptions kept = options(3, 1);
+  kept.keep_all_values = true;
+  Runner reuse(model, options(3, 1)), keep(model, kept);
+  CHECK(same_bits(bits(reuse.run(x)[0]), bits(keep.run(x)[0])));
+  CHECK(reuse.plan().memory.peak_bytes <= keep.plan().memory.peak_bytes);
+}
+
+TEST_CASE("exec/runner/images_of_a_batch_do_not_touch_each_other") {
+  const Model model = make_model(small_net());
+  const Tensor x = random_tensor({4, 3, 17, 19}, 11);
+  // To the bit: no kernel's order of summation depends on where in the batch an image stands. The algorithm is forced,
+  // since another batch may get another one.
+  for (const std::string& name : conv_algorithm_names("cpu")) {
+    CAPTURE(name);
+    PlanOptions of_four = options(4, 2), of_one = options(1, 2);
+    for (PlanOptions* plan : {&of_four, &of_one}) {
+      plan->conv_algorithm = name;
+      plan->conv_algorithm_where_accepted = true;
+    }
+    Runner four(model, of_four), one(model, of_one);
+    const std::vector<float> together = bits(four.run(x)[0]);
+    const std::size_t image = 3 * 17 * 19;
+    for (std::size_t n = 0; n < 4; ++n) {
+      Tensor single(DType::f32, {1, 3, 17, 19});
+      std::memcpy(single.data(), x.values<float>().data() + n * image, image * sizeof(float));
+      const std::vector<float> alone = bits(one.run(single)[0]);
+      if (name == "depthwise") {  // refuses both convolutions: whatever the rule chooses for each batch
+        for (std::size_t k = 0; k < 5; ++k) CHECK(together[n * 5 + k] == doctest::Approx(alone[k]).epsilon(1e-4));
+      } else {
+        for (std::size_t k = 0; k < 5; ++k) CHECK(together[n * 5 + k] == alone[k]);
+      }
+    }
+  }
+}
+
+TEST_CASE("exec/threads/many_runners_share_one_model") {
+  const Model model = make_model(small_net());
+  const Tensor x = random_tensor({1, 3, 17, 19}, 3);
+  Runner reference(model, options(1, 1));
+  const std::vector<float> expected = bits(reference.run(x)[0]);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 6; ++t)
+    threads.emplace_back([&, t] {
+      // Plans are made concurrently too: they share the prepared weights. Odd ones have workers of their own.
+      Runner runner(model, options(1, 1 + t % 2));
+      const std::vector<float> mine = bits(runner.run(x)[0]);
+      for (int round = 0; round < 20; ++round)
+        if (!same_bits(bits(runner.run(x)[0]), mine)) ++wrong;
+      if (t % 2 == 0 && !same_bits(mine, expected)) ++wrong;
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong.load() == 0);
+}
+
+TEST_CASE("exec/runner/observer_sees_every_step_in_order") {
+  const Model model = make_model(small_net());
+  Runner runner(model, options(1, 1));
+  std::vector<std::string> names;
+  runner.set_observer([&](const LayerEvent& event) {
+    CHECK(event.step == static_cast<int>(names.size()));
+    CHECK(event.inputs.size() == event.info->inputs.size());
+    CHECK(event.outputs.size() == event.info->outputs.size());
+    CHECK(event.ms >= 0);
+    names.push_back(event.info->name);
+  });
+  const Tensor x = random_tensor({1, 3, 17, 19}, 3);
+  runner.run(x);
+  CHECK(names.size() == runner.plan().steps.size());
+  runner.set_observer({});
+  runner.run(x);
+  CHECK(names.size() == runner.plan().steps.size());
+}
+
+TEST_CASE("exec/runner/refuses_inputs_that_were_not_planned") {
+  const Model model = make_model(small_net());
+  Runner runner(model, options(2, 1));
+  const auto kind_of = [&](std::span<const Tensor> inputs) { return error_of([&] { runner.run(inputs); }).kind(); };
+  const Tensor good = random_tensor({2, 3, 17, 19}, 1);
+  CHECK(kind_of({}) == ErrorKind::invalid_argument);
+  CHECK(kind_of(std::vector<Tensor>{good, good}) == ErrorKind::invalid_argument);
+  CHECK(kind_of(std::vector<Tensor>{Tensor()}) == ErrorKind::invalid_argument);
+  CHECK(kind_of(std::vector<Tensor>{random_tensor({1, 3, 17, 19}, 1)}) == ErrorKind::invalid_argument);
+  CHECK(kind_of(std::vector<Tensor>{Tensor(DType::f64, {2, 3, 17, 19})}) == ErrorKind::invalid_argument);
+  CHECK(kind_of(std::vector<Tensor>{good.to_layout(Layout::nhwc)}) == ErrorKind::invalid_argument);
+  const std::string message = error_of([&] { runner.run(random_tensor({1, 3, 17, 19}, 1)); }).what();
+  CHECK(message.find("'x'") != std::string::npos);
+  CHECK(message.find("[2,3,17,19]") != std::string::npos);
+  CHECK_NOTHROW(runner.run(good));
+}
+
+TEST_CASE("exec/plan/refuses_options_that_make_no_sense") {
+  const Model model = make_model(small_net());
+  const auto kind_with = [&](auto&& change) {
+    PlanOptions plan;
+    change(plan);
+    return error_of([&] { (void)model.plan(plan); }).kind();
+  };
+  CHECK(kind_with([](PlanOptions& o) { o.device = "tpu"; }) == ErrorKind::invalid_argument);
+  CHECK(kind_with([](PlanOptions& o) { o.device = "cuda"; }) == ErrorKind::device);
+  CHECK(kind_with([](PlanOptions& o) { o.threads = -1; }) == ErrorKind::invalid_argument);
+  CHECK(kind_with([](PlanOptions& o) { o.threads = 100000; }) == ErrorKind::invalid_argument);
+  CHECK(kind_with([](PlanOptions& o) { o.batch = 0; }) == ErrorKind::invalid_argument);
+  CHECK(kind_with([](PlanOptions& o) { o.disabled_passes = {"fold_everything"}; }) == ErrorKind::invalid_argument);
+  CHECK(kind_with([](PlanOptions& o) { o.disabled_passes = {"assign_layout"}; }) == ErrorKind::invalid_argument);
+  CHECK(kind_with([](PlanOptions& o) { o.conv_algorithm = "magic"; }) == ErrorKind::invalid_argument);
+  CHECK(kind_with([](PlanOptions& o) { o.input_shapes = {{"y", Shape{1}}}; }) == ErrorKind::invalid_argument);
+  CHECK(error_of([&] { (void)model.dump("after_lunch"); }).kind() == ErrorKind::invalid_argument);
+}
+
+TEST_CASE("exec/plan/every_algorithm_and_every_pass_left_out_agrees") {
+  const Model model = make_model(small_net());
+  const Tensor x = random_tensor({2, 3, 17, 19}, 21);
+  Runner reference(model, options(2, 1));
+  const std::vector<float> expected = bits(reference.run(x)[0]);
+  const auto agrees = [&](const PlanOptions& plan) {
+    Runner runner(model, plan);
+    const std::vector<float> got = bits(runner.run(x)[0]);
+    for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == doctest::Approx(expected[i]).epsilon(1e-4));
+  };
+  for (const std::string& algorithm : conv_algorithm_names("cpu")) {
+    CAPTURE(algorithm);
+    PlanOptions plan = options(2, 2);
+    plan.conv_algorithm = algorithm;
+    plan.conv_algorithm_where_accepted = true;
+    agrees(plan);
+  }
+  for (const std::string& pass : pass_names()) {
+    CAPTURE(pass);
+    PlanOptions plan = options(2, 1);
+    plan.disabled_passes = {pass};
+    try {
+      (void)model.plan(plan);
+    } catch (const Error& error) {
+      CHECK(std::string(error.what()).find("cannot be left out") != std::string::npos);
+      continue;
+    }
+    agrees(plan);
+  }
+}
+
+}  // namespace
+}  // namespace lenslet::test

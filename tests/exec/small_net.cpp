@@ -1,0 +1,82 @@
+#include "small_net.h"
+
+#include <random>
+
+namespace lenslet::test {
+
+ValueId add_node(Graph& graph, std::shared_ptr<const Op> op, const std::string& name, std::vector<ValueId> inputs) {
+  Node node;
+  node.name = name;
+  node.op = std::move(op);
+  node.inputs = std::move(inputs);
+  const ValueId output = graph.add_value(name + ":0");
+  node.outputs = {output};
+  graph.nodes.push_back(std::move(node));
+  return output;
+}
+
+ValueId add_node(Graph& graph, const std::string& op, std::vector<ValueId> inputs, const AttributeList& attributes) {
+  const OpRow* row = find_op(op, "");
+  if (row == nullptr) throw Error(ErrorKind::internal, "no op " + op);
+  const NodeSpec spec{attributes, 13, inputs.size(), 1};
+  return add_node(graph, row->make(spec), op + "_" + std::to_string(graph.nodes.size()), std::move(inputs));
+}
+
+Tensor random_tensor(Shape shape, std::uint64_t seed) {
+  std::mt19937_64 engine(seed);
+  Tensor tensor(DType::f32, shape);
+  for (float& value : tensor.values<float>())
+    value = static_cast<float>(static_cast<double>(engine() >> 11) * 0x1p-52 - 1.0);
+  return tensor;
+}
+
+ValueId add_weights(Graph& graph, const std::string& name, Shape shape, float scale, std::uint64_t seed) {
+  Tensor tensor = random_tensor(shape, seed);
+  for (float& value : tensor.values<float>()) value *= scale;
+  return graph.add_constant(name, std::move(tensor));
+}
+
+ValueId add_input(Graph& graph, std::initializer_list<std::int64_t> dims) {
+  PortInfo port;
+  port.name = "x";
+  port.dims = {-1};
+  port.dim_names = {"N"};
+  for (const std::int64_t dim : dims) {
+    port.dims.push_back(dim);
+    port.dim_names.emplace_back();
+  }
+  const ValueId value = graph.add_value("x");
+  graph.inputs.push_back(value);
+  graph.input_ports.push_back(port);
+  return value;
+}
+
+void add_output(Graph& graph, ValueId value) {
+  PortInfo port;
+  port.name = graph.value(value).name;
+  graph.outputs.push_back(value);
+  graph.output_ports.push_back(port);
+}
+
+Graph small_net() {
+  using Integers = std::vector<std::int64_t>;
+  Graph graph;
+  graph.name = "small";
+  const ValueId x = add_input(graph, {3, 17, 19});
+  const ValueId w1 = add_weights(graph, "w1", {8, 3, 3, 3}, 0.3F, 1);
+  const ValueId b1 = add_weights(graph, "b1", {8}, 0.1F, 2);
+  const ValueId w2 = add_weights(graph, "w2", {8, 8, 3, 3}, 0.2F, 3);
+  const ValueId fc = add_weights(graph, "fc", {5, 8}, 0.5F, 4);
+  const ValueId first =
+      add_node(graph, "Conv", {x, w1, b1}, {{"strides", Integers{2, 2}}, {"pads", Integers{1, 1, 1, 1}}});
+  const ValueId relu = add_node(graph, "Relu", {first});
+  const ValueId second = add_node(graph, "Conv", {relu, w2}, {{"pads", Integers{1, 1, 1, 1}}});
+  const ValueId sum = add_node(graph, "Add", {second, relu});
+  const ValueId active = add_node(graph, "Relu", {sum});
+  const ValueId pooled = add_node(graph, "GlobalAveragePool", {active});
+  const ValueId flat = add_node(graph, "Flatten", {pooled});
+  add_output(graph, add_node(graph, "Gemm", {flat, fc}, {{"transB", std::int64_t{1}}}));
+  return graph;
+}
+
+}  // namespace lenslet::test

@@ -1,0 +1,45 @@
+#pragma once
+// A small residual network built in code: what the executor's tests run.
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lenslet/error.h"
+#include "lenslet/model.h"
+#include "runtime/graph/graph.h"
+
+namespace lenslet::test {
+
+/// Adds a node made through the op table (opset 13) and returns its first output.
+ValueId add_node(Graph& graph, const std::string& op, std::vector<ValueId> inputs,
+                 const AttributeList& attributes = {});
+ValueId add_node(Graph& graph, std::shared_ptr<const Op> op, const std::string& name, std::vector<ValueId> inputs);
+
+/// A constant of pseudo-random values in [-scale, scale).
+ValueId add_weights(Graph& graph, const std::string& name, Shape shape, float scale, std::uint64_t seed);
+
+/// Declares "x" with a free batch: [N, dims...].
+ValueId add_input(Graph& graph, std::initializer_list<std::int64_t> dims);
+void add_output(Graph& graph, ValueId value);
+
+/// x[N,3,17,19] -> Conv 3x3 s2 -> Relu -> Conv 3x3 -> Add -> Relu -> GlobalAveragePool -> Flatten -> Gemm -> [N,5]
+Graph small_net();
+
+/// Pseudo-random values in [-1, 1).
+Tensor random_tensor(Shape shape, std::uint64_t seed);
+
+/// What `f` throws; an internal error that says so when it throws nothing.
+template <typename F>
+Error error_of(const F& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error;
+  }
+  return {ErrorKind::internal, "nothing was thrown"};
+}
+
+}  // namespace lenslet::test

@@ -1,0 +1,108 @@
+// fold_constants, drop_identity, drop_dead, and the graph's own invariants.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "graph_builder.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+using Ints = std::vector<std::int64_t>;
+}
+
+TEST_CASE("drop_identity/goes") {
+  GraphBuilder b;
+  ValueId x = b.input("x", {2, 3, 4, 1});
+  x = b.node("Identity", {b.node("Relu", {x})});
+  x = b.node("Dropout", {x});
+  x = b.node("Reshape", {x, b.int64s({2, 3, 4, 1})});
+  x = b.node("Cast", {x}, {{"to", std::int64_t{1}}});
+  x = b.node("Pad", {x, b.int64s({0, 0, 0, 0, 0, 0, 0, 0})});
+  x = b.node("Transpose", {x}, {{"perm", Ints{0, 1, 2, 3}}});
+  x = b.node("Concat", {x}, {{"axis", std::int64_t{1}}});
+  b.output(x);
+  const Graph before = b.build(), clean = after(before, "drop_identity");
+  INFO(clean.dump());
+  CHECK(clean.nodes.size() == 1);
+  CHECK(clean.value(clean.outputs[0]).name == before.value(before.outputs[0]).name);
+  CHECK(worst_difference(before, clean) == 0);
+}
+
+TEST_CASE("drop_identity/stays") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {2, 3, 4, 4});
+  SUBCASE("square transpose") { b.output(b.node("Transpose", {x}, {{"perm", Ints{0, 1, 3, 2}}})); }
+  SUBCASE("pad that shifts") { b.output(b.node("Pad", {x, b.int64s({0, 0, 1, 0, 0, 0, -1, 0})})); }
+  SUBCASE("output of an input") { b.output(b.node("Identity", {x})); }
+  const Graph before = b.build(), clean = after(before, "drop_identity");
+  CHECK(clean.nodes.size() == 1);
+  CHECK(worst_difference(before, clean) == 0);
+}
+
+TEST_CASE("drop_identity/two_outputs_stay_apart") {
+  GraphBuilder b;
+  const ValueId y = b.node("Relu", {b.input("x", {2, 3})});
+  b.output(y);
+  b.output(b.node("Identity", {y}));
+  const Graph before = b.build(), clean = after(before, "drop_identity");
+  CHECK(clean.outputs[0] != clean.outputs[1]);
+  CHECK(worst_difference(before, clean) == 0);
+}
+
+TEST_CASE("fold_constants/weights_computed_from_weights") {
+  GraphBuilder b;
+  const ValueId w = b.node("Mul", {b.weights({5, 4}), b.scalar(2)});
+  const ValueId t = b.node("Transpose", {w}, {{"perm", Ints{1, 0}}});
+  b.output(b.node("Gemm", {b.input("x", {3, 4}), t}));
+  const Graph graph = b.build();
+  CHECK(graph.nodes.size() == 1);  // infer_shapes did it
+  CHECK(graph.value(graph.nodes[0].inputs[1]).is_constant());
+}
+
+TEST_CASE("fold_constants/large_fill") {
+  // 80 MiB out of 16 bytes: not for shape inference, but for the pass.
+  GraphBuilder b;
+  const ValueId w = b.node("ConstantOfShape", {b.int64s({4, 5 << 20})});
+  b.output(b.node("ReduceSum", {b.node("Add", {b.input("x", {4, 1}), w})}));
+  const Graph before = b.build();
+  CHECK(count(before, "ConstantOfShape") == 1);
+  CHECK(count(after(before, "fold_constants"), "ConstantOfShape") == 0);
+}
+
+TEST_CASE("drop_dead/unread_nodes_and_constants") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 4, 6, 6});
+  b.conv(b.node("Relu", {x}), 4, 4, 3);
+  b.output(b.node("Sigmoid", {x}));
+  const Graph before = b.build(), clean = after(before, "drop_dead");
+  CHECK(clean.nodes.size() == 1);
+  for (const Value& value : clean.values) CHECK(!value.is_constant());
+  CHECK(worst_difference(before, clean) == 0);
+}
+
+TEST_CASE("graph/check_finds_broken_invariants") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 2});
+  b.output(b.node("Sigmoid", {b.node("Relu", {x})}));
+  const Graph good = b.build();
+  Graph graph = good;
+  SUBCASE("order") { std::swap(graph.nodes[0], graph.nodes[1]); }
+  SUBCASE("two producers") { graph.nodes[1].outputs = graph.nodes[0].outputs; }
+  SUBCASE("id out of range") { graph.nodes[0].inputs[0] = 99; }
+  SUBCASE("output never made") { graph.outputs[0] = graph.add_value("z"); }
+  SUBCASE("no operator") { graph.nodes[0].op = nullptr; }
+  SUBCASE("layout of rank 2") { graph.value(graph.outputs[0]).layout = Layout::nhwc; }
+  CHECK_THROWS_AS(graph.check(), Error);
+}
+
+TEST_CASE("graph/dump") {
+  GraphBuilder b;
+  b.output(b.node("Reshape", {b.input("x", {1, 2, 2, 2}), b.int64s({1, -1})}));
+  const std::string text = b.build().dump();
+  INFO(text);
+  CHECK(text.find("input x: float32 [1,2,2,2]") != std::string::npos);
+  CHECK(text.find("{1,-1}") != std::string::npos);
+  CHECK(text.find("float32 [1,8] = Reshape(x, ") != std::string::npos);
+}

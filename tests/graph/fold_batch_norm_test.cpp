@@ -1,0 +1,108 @@
+#include <doctest/doctest.h>
+
+#include "graph_builder.h"
+#include "ops/conv/conv.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+TEST_CASE("fold_batch_norm/after_conv") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {2, 4, 7, 9});
+  b.output(b.batch_norm(b.conv(x, 4, 6, 3, 1), 6));
+  const Graph before = b.build(), folded = after(before, "fold_batch_norm");
+  CHECK(count(folded, "BatchNormalization") == 0);
+  CHECK(dynamic_cast<const ConvOp&>(*only(folded, "Conv").op).weight_scale.size() == 6);
+  CHECK(worst_difference(before, folded) < 1e-5);
+}
+
+TEST_CASE("fold_batch_norm/after_conv_without_bias") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 4, 7, 9});
+  b.output(b.batch_norm(b.node("Conv", {x, b.weights({6, 4, 3, 3})}), 6));
+  const Graph before = b.build(), folded = after(before, "fold_batch_norm");
+  CHECK(only(folded, "Conv").inputs.size() == 3);
+  CHECK(worst_difference(before, folded) < 1e-5);
+}
+
+TEST_CASE("fold_batch_norm/after_gemm") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {3, 5});
+  const ValueId y = b.node("Gemm", {x, b.weights({7, 5}), b.weights({7})},
+                           {{"transB", std::int64_t{1}}, {"alpha", 0.5}, {"beta", 2.0}});
+  b.output(b.batch_norm(y, 7));
+  const Graph before = b.build(), folded = after(before, "fold_batch_norm");
+  CHECK(folded.nodes.size() == 1);
+  CHECK(worst_difference(before, folded) < 1e-5);
+}
+
+TEST_CASE("fold_batch_norm/twice") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 4, 7, 9});
+  b.output(b.batch_norm(b.batch_norm(b.conv(x, 4, 6, 3), 6), 6));
+  const Graph before = b.build(), folded = after(before, "fold_batch_norm");
+  CHECK(folded.nodes.size() == 1);
+  CHECK(worst_difference(before, folded) < 1e-5);
+}
+
+TEST_CASE("fold_batch_norm/shared_weights_two_bns") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 4, 6, 6}), w = b.weights({5, 4, 3, 3});
+  const ValueId left = b.batch_norm(b.node("Conv", {x, w}), 5), right = b.batch_norm(b.node("Conv", {x, w}), 5);
+  b.output(b.node("Concat", {left, right}, {{"axis", std::int64_t{1}}}));
+  const Graph before = b.build(), folded = after(before, "fold_batch_norm");
+  CHECK(count(folded, "BatchNormalization") == 0);
+  CHECK(worst_difference(before, folded) < 1e-5);
+}
+
+TEST_CASE("fold_batch_norm/stays_where_others_look") {
+  SUBCASE("two readers") {
+    GraphBuilder b;
+    const ValueId y = b.conv(b.input("x", {1, 4, 6, 6}), 4, 4, 1);
+    b.output(b.node("Add", {y, b.batch_norm(y, 4)}));
+    const Graph before = b.build(), folded = after(before, "fold_batch_norm");
+    CHECK(count(folded, "BatchNormalization") == 1);
+    CHECK(worst_difference(before, folded) == 0);
+  }
+  SUBCASE("graph output") {
+    GraphBuilder b;
+    const ValueId y = b.conv(b.input("x", {1, 4, 6, 6}), 4, 4, 1);
+    b.output(b.batch_norm(y, 4));
+    b.output(y);
+    const Graph before = b.build(), folded = after(before, "fold_batch_norm");
+    CHECK(count(folded, "BatchNormalization") == 1);
+    CHECK(worst_difference(before, folded) == 0);
+  }
+  SUBCASE("before a padded convolution") {
+    GraphBuilder b;
+    b.output(b.conv(b.batch_norm(b.input("x", {1, 4, 7, 7}), 4), 4, 6, 3, 1));
+    const Graph before = b.build(), folded = after(before, "fold_batch_norm");
+    CHECK(count(folded, "BatchNormalization") == 1);
+    CHECK(worst_difference(before, folded) == 0);
+  }
+  SUBCASE("after an activation") {
+    GraphBuilder b;
+    b.output(b.batch_norm(b.node("Relu", {b.conv(b.input("x", {1, 4, 7, 7}), 4, 6, 3, 1)}), 6));
+    const Graph before = b.build();
+    const Graph fused = after(before, "fuse_activation"), folded = after(fused, "fold_batch_norm");
+    CHECK(count(folded, "BatchNormalization") == 1);
+    CHECK(worst_difference(before, folded) == 0);
+  }
+  SUBCASE("filters computed by the network") {
+    GraphBuilder b;
+    const ValueId x = b.input("x", {1, 4, 7, 7}), w = b.input("w", {6, 4, 3, 3});
+    b.output(b.batch_norm(b.node("Conv", {x, w}), 6));
+    const Graph before = b.build(), folded = after(before, "fold_batch_norm");
+    CHECK(count(folded, "BatchNormalization") == 1);
+    CHECK(worst_difference(before, folded) == 0);
+  }
+}
+
+TEST_CASE("fold_batch_norm/not_finite_stays") {
+  GraphBuilder b;
+  const ValueId y = b.conv(b.input("x", {1, 2, 3, 3}), 2, 2, 1);
+  const ValueId one = b.constant(Tensor::of<float>(Shape{2}, {1, 1}));
+  const ValueId below = b.constant(Tensor::of<float>(Shape{2}, {1, -9}));  // sqrt of a negative variance
+  b.output(b.node("BatchNormalization", {y, one, one, one, below}));
+  CHECK(count(after(b.build(), "fold_batch_norm"), "BatchNormalization") == 1);
+}

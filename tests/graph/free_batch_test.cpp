@@ -1,0 +1,220 @@
+// bind_inputs and free_batch: which shapes a model gets, and what of a baked-in batch can be undone.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "graph_builder.h"
+#include "runtime/graph/infer_shapes.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+/// Runs a model with a declared batch of 1 at batch 5 and image by image: both must give the same.
+void check_freed(const GraphBuilder& model) {
+  constexpr std::int64_t batch = 5;
+  GraphBuilder builder = model;
+  const Graph one = builder.build(1), many = builder.build(batch);
+  const std::vector<Tensor> inputs = random_inputs(many, 3);
+  const std::vector<Tensor> together = interpret(many, inputs);
+  for (std::int64_t image = 0; image < batch; ++image) {
+    std::vector<Tensor> single;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      Tensor part(DType::f32, one.value(one.inputs[i]).shape);
+      std::copy_n(inputs[i].values<float>().begin() + image * part.elems(), part.elems(), part.values<float>().begin());
+      single.push_back(std::move(part));
+    }
+    const std::vector<Tensor> alone = interpret(one, single);
+    for (std::size_t i = 0; i < alone.size(); ++i) {
+      REQUIRE(together[i].shape() == alone[i].shape().with(0, alone[i].shape()[0] * batch));
+      Tensor part(DType::f32, alone[i].shape());
+      std::copy_n(together[i].values<float>().begin() + image * part.elems(), part.elems(),
+                  part.values<float>().begin());
+      CHECK(relative_error(alone[i], part) < 1e-5);
+    }
+  }
+}
+
+/// The message with which a model is refused at batch 5; it must run at batch 1.
+std::string refusal(GraphBuilder model) {
+  CHECK_NOTHROW(model.build(1));
+  try {
+    model.build(5);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::unsupported);
+    return error.what();
+  }
+  return "not refused";
+}
+
+bool mentions(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("free_batch/reshape_with_literal_one") {
+  // As mnist-cntk: [1,8,4,4] -> [1,128], then a product with a reshaped constant.
+  GraphBuilder b;
+  const ValueId y = b.conv(b.input("x", {1, 3, 4, 4}), 3, 8, 3, 1);
+  const ValueId flat = b.node("Reshape", {y, b.int64s({1, 128})});
+  const ValueId w = b.node("Reshape", {b.weights({8, 4, 4, 10}), b.int64s({128, 10})});
+  b.output(b.node("Add", {b.node("MatMul", {flat, w}), b.weights({1, 10})}));
+  check_freed(b);
+}
+
+TEST_CASE("free_batch/reshape_with_minus_one") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 3, 4, 4});
+  b.output(b.node("Gemm", {b.node("Reshape", {x, b.int64s({1, -1})}), b.weights({48, 5})}));
+  check_freed(b);
+}
+
+TEST_CASE("free_batch/reshape_that_needs_nothing") {
+  GraphBuilder b;
+  b.output(b.node("Reshape", {b.input("x", {1, 3, 4, 4}), b.int64s({0, -1})}));
+  const Graph graph = b.build(5);
+  CHECK(graph.value(graph.outputs[0]).shape == Shape{5, 48});
+  check_freed(b);
+}
+
+TEST_CASE("free_batch/shuffle_and_rows") {
+  // ShuffleNet's channel shuffle, then rows of images as a detection head makes them.
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 6, 4, 5});
+  const ValueId groups = b.node("Reshape", {x, b.int64s({1, 2, 3, 4, 5})});
+  const ValueId mixed = b.node("Transpose", {groups}, {{"perm", Ints{0, 2, 1, 3, 4}}});
+  const ValueId back = b.node("Reshape", {mixed, b.int64s({1, -1, 4, 5})});
+  const ValueId last = b.node("Transpose", {back}, {{"perm", Ints{0, 2, 3, 1}}});
+  const ValueId rows = b.node("Reshape", {last, b.int64s({-1, 6})});
+  const ValueId scores = b.node("Softmax", {rows}, {{"axis", std::int64_t{1}}});
+  b.output(b.node("Reshape", {scores, b.int64s({1, 20, 6})}));
+  check_freed(b);
+}
+
+TEST_CASE("free_batch/shape_arithmetic") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 3, 4, 4});
+  const ValueId n = b.node("Gather", {b.node("Shape", {x}), b.int64s({0})}, {{"axis", std::int64_t{0}}});
+  const ValueId target = b.node("Concat", {n, b.int64s({-1})}, {{"axis", std::int64_t{0}}});
+  b.output(b.node("Reshape", {x, target}));
+  check_freed(b);
+}
+
+TEST_CASE("free_batch/zeros_made_from_the_shape") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 3, 4, 4});
+  const ValueId zeros = b.node("ConstantOfShape", {b.node("Shape", {x})});
+  b.output(b.node("Concat", {x, zeros}, {{"axis", std::int64_t{1}}}));
+  check_freed(b);
+}
+
+TEST_CASE("free_batch/constant_joined_to_each_image") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 3, 4, 4});
+  b.output(b.node("Concat", {b.weights({1, 2, 4, 4}), x}, {{"axis", std::int64_t{1}}}));
+  check_freed(b);
+}
+
+TEST_CASE("free_batch/refused_by_name") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 3, 4, 4});
+  SUBCASE("softmax over images") {
+    b.output(b.node("Softmax", {x}, {{"axis", std::int64_t{0}}}));
+    CHECK(mentions(refusal(b), "(Softmax): bakes in batch 1"));
+  }
+  SUBCASE("flatten of all") {
+    b.output(b.node("Flatten", {x}, {{"axis", std::int64_t{0}}}));
+    CHECK(mentions(refusal(b), "(Flatten): bakes in batch 1"));
+  }
+  SUBCASE("transpose of images") {
+    b.output(b.node("Transpose", {x}, {{"perm", Ints{1, 0, 2, 3}}}));
+    CHECK(mentions(refusal(b), "(Transpose): bakes in batch 1"));
+  }
+  SUBCASE("concat along images") {
+    b.output(b.node("Concat", {x, x}, {{"axis", std::int64_t{0}}}));
+    CHECK(mentions(refusal(b), "(Concat): bakes in batch 1"));
+  }
+  SUBCASE("mean over images") {
+    b.output(b.node("ReduceMean", {x}, {{"axes", Ints{0, 2}}}));
+    CHECK(mentions(refusal(b), "(ReduceMean): bakes in batch 1"));
+  }
+  SUBCASE("gather of an image") {
+    b.output(b.node("Gather", {x, b.int64s({0})}, {{"axis", std::int64_t{0}}}));
+    CHECK(mentions(refusal(b), "(Gather): bakes in batch 1"));
+  }
+  SUBCASE("gemm with transA") {
+    const ValueId rows = b.node("Reshape", {x, b.int64s({1, 48})});
+    b.output(b.node("Gemm", {rows, b.weights({1, 5})}, {{"transA", std::int64_t{1}}}));
+    CHECK(mentions(refusal(b), "(Gemm): bakes in batch 1"));
+  }
+  SUBCASE("product of images") {
+    const ValueId rows = b.node("Reshape", {x, b.int64s({1, 48})}), columns = b.node("Reshape", {x, b.int64s({48, 1})});
+    b.output(b.node("MatMul", {rows, columns}));
+    CHECK(mentions(refusal(b), "(MatMul): bakes in batch 1"));
+  }
+  SUBCASE("all at once, downstream not repeated") {
+    b.output(b.node("Relu", {b.node("Softmax", {x}, {{"axis", std::int64_t{0}}})}));
+    b.output(b.node("Flatten", {x}, {{"axis", std::int64_t{0}}}));
+    const std::string message = refusal(b);
+    CHECK(mentions(message, "2 nodes"));
+    CHECK(mentions(message, "(Softmax): "));
+    CHECK(mentions(message, "(Flatten): "));
+    CHECK(!mentions(message, "Relu"));
+  }
+}
+
+TEST_CASE("bind_inputs/symbols") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {-1, 3, -2, -3}), y = b.input("y", {-1, 3, -2, -3});
+  b.output(b.node("Add", {x, y}));
+  Graph graph = b.source();
+  CHECK_THROWS_WITH_AS(bind_inputs(graph, 2, {}), doctest::Contains("x [N,3,H,W]"), Error);
+  bind_inputs(graph, 1, {{"x", Shape{4, 3, 5, 6}}});
+  CHECK(graph.value(y).shape == Shape{4, 3, 5, 6});
+  Graph other = b.source();
+  CHECK_THROWS_AS(bind_inputs(other, 1, {{"x", Shape{4, 3, 5, 6}}, {"y", Shape{4, 3, 5, 7}}}), Error);
+  CHECK_THROWS_AS(bind_inputs(other, 1, {{"x", Shape{4, 2, 5, 6}}}), Error);
+  CHECK_THROWS_AS(bind_inputs(other, 1, {{"x", Shape{4, 3, 5}}}), Error);
+  CHECK_THROWS_WITH_AS(bind_inputs(other, 1, {{"z", Shape{1}}}), doctest::Contains("inputs: x, y"), Error);
+  CHECK_THROWS_AS(bind_inputs(other, 0, {}), Error);
+}
+
+TEST_CASE("bind_inputs/fixed_batch") {
+  GraphBuilder b;
+  b.output(b.node("Relu", {b.input("x", {3, 2, 4, 4})}));
+  CHECK(b.build(1).value(0).shape == Shape{3, 2, 4, 4});
+  CHECK(b.build(3).value(0).shape == Shape{3, 2, 4, 4});
+  CHECK_THROWS_WITH_AS(b.build(2), doctest::Contains("fixed batch of 3"), Error);
+}
+
+TEST_CASE("infer_shapes/lists_every_fault_once") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 3, 4, 4});
+  const ValueId bad = b.node("Reshape", {x, b.int64s({5, 5})});
+  b.output(b.node("Relu", {bad}));
+  b.output(b.node("MatMul", {x, b.weights({7, 2})}));
+  try {
+    b.build();
+    FAIL("accepted");
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    CHECK(mentions(message, "2 nodes"));
+    CHECK(mentions(message, "(Reshape): "));
+    CHECK(mentions(message, "(MatMul): "));
+    CHECK(!mentions(message, "Relu"));
+  }
+}
+
+TEST_CASE("infer_shapes/shape_arithmetic_is_known") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {-1, 3, 4, 4});
+  const ValueId n = b.node("Gather", {b.node("Shape", {x}), b.int64s({0})}, {{"axis", std::int64_t{0}}});
+  const ValueId target = b.node("Concat", {n, b.int64s({-1})}, {{"axis", std::int64_t{0}}});
+  b.output(b.node("Reshape", {x, target}));
+  const Graph graph = b.build(2);
+  CHECK(graph.nodes.size() == 1);
+  CHECK(graph.value(graph.outputs[0]).shape == Shape{2, 48});
+}

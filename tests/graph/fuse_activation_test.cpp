@@ -1,0 +1,156 @@
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <string>
+
+#include "graph_builder.h"
+#include "ops/conv/conv.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+using Kind = Activation::Kind;
+using Spelling = std::function<ValueId(GraphBuilder&, ValueId)>;
+
+/// Clip(x + 3, 0, 6).
+ValueId relu6_plus_three(GraphBuilder& b, ValueId x) {
+  return b.node("Clip", {b.node("Add", {x, b.scalar(3)}), b.scalar(0), b.scalar(6)});
+}
+
+struct Case {
+  std::string name;
+  Kind kind;
+  Spelling spell;
+};
+
+const Case cases[] = {
+    {"Relu", Kind::relu, [](auto& b, auto x) { return b.node("Relu", {x}); }},
+    {"Clip", Kind::clip,
+     [](auto& b, auto x) {
+       return b.node("Clip", {x, b.scalar(0), b.scalar(6)});
+     }},
+    {"Clip opset 6", Kind::clip,
+     [](auto& b, auto x) {
+       return b.node("Clip", {x}, {{"min", -1.0}, {"max", 1.0}}, 6);
+     }},
+    {"LeakyRelu", Kind::leaky_relu,
+     [](auto& b, auto x) {
+       return b.node("LeakyRelu", {x}, {{"alpha", 0.1}});
+     }},
+    {"Sigmoid", Kind::sigmoid, [](auto& b, auto x) { return b.node("Sigmoid", {x}); }},
+    {"HardSigmoid", Kind::hard_sigmoid,
+     [](auto& b, auto x) {
+       return b.node("HardSigmoid", {x}, {{"alpha", 0.25}});
+     }},
+    {"HardSwish", Kind::hard_swish, [](auto& b, auto x) { return b.node("HardSwish", {x}, {}, 14); }},
+    {"x * Sigmoid(x)", Kind::silu,
+     [](auto& b, auto x) {
+       return b.node("Mul", {x, b.node("Sigmoid", {x})});
+     }},
+    {"Sigmoid(x) * x", Kind::silu,
+     [](auto& b, auto x) {
+       return b.node("Mul", {b.node("Sigmoid", {x}), x});
+     }},
+    {"x * HardSigmoid(x)", Kind::hard_swish,
+     [](auto& b, auto x) {
+       return b.node("Mul", {x, b.node("HardSigmoid", {x}, {{"alpha", 1.0 / 6}, {"beta", 0.5}})});
+     }},
+    {"x * (Clip / 6)", Kind::hard_swish,
+     [](auto& b, auto x) {
+       return b.node("Mul", {x, b.node("Div", {relu6_plus_three(b, x), b.scalar(6)})});
+     }},
+    {"(x * Clip) / 6", Kind::hard_swish,
+     [](auto& b, auto x) {
+       return b.node("Div", {b.node("Mul", {x, relu6_plus_three(b, x)}), b.scalar(6)});
+     }},
+    {"(x * Clip) * (1/6)", Kind::hard_swish,
+     [](auto& b, auto x) {
+       return b.node("Mul", {b.node("Mul", {relu6_plus_three(b, x), x}), b.scalar(0.16666667F)});
+     }},
+    {"(x / 6) * Clip", Kind::hard_swish,
+     [](auto& b, auto x) {
+       return b.node("Mul", {b.node("Div", {x, b.scalar(6)}), relu6_plus_three(b, x)});
+     }},
+    {"Clip / 6", Kind::hard_sigmoid,
+     [](auto& b, auto x) {
+       return b.node("Div", {relu6_plus_three(b, x), b.scalar(6)});
+     }},
+};
+
+}  // namespace
+
+TEST_CASE("fuse_activation/into_conv") {
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    GraphBuilder b;
+    b.output(c.spell(b, b.conv(b.input("x", {2, 4, 5, 7}), 4, 6, 3, 1)));
+    const Graph before = b.build(), fused = after(before, "fuse_activation");
+    CHECK(fused.nodes.size() == 1);
+    CHECK(dynamic_cast<const ConvOp&>(*only(fused, "Conv").op).activation.kind == c.kind);
+    CHECK(worst_difference(before, fused) < 1e-5);
+  }
+}
+
+TEST_CASE("fuse_activation/into_gemm") {
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    GraphBuilder b;
+    b.output(c.spell(b, b.node("Gemm", {b.input("x", {3, 5}), b.weights({5, 7}), b.weights({7})})));
+    const Graph before = b.build(), fused = after(before, "fuse_activation");
+    CHECK(fused.nodes.size() == 1);
+    CHECK(worst_difference(before, fused) < 1e-5);
+  }
+}
+
+TEST_CASE("fuse_activation/standalone_groups_become_one_node") {
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    GraphBuilder b;
+    b.output(c.spell(b, b.input("x", {2, 4, 5, 7})));
+    const Graph before = b.build(), fused = after(before, "fuse_activation");
+    CHECK(fused.nodes.size() == 1);
+    CHECK(worst_difference(before, fused) < 1e-5);
+  }
+}
+
+TEST_CASE("fuse_activation/stays") {
+  GraphBuilder b;
+  const ValueId y = b.conv(b.input("x", {1, 4, 6, 6}), 4, 4, 3, 1);
+  SUBCASE("the sum is a graph output") {
+    b.output(y);
+    b.output(b.node("Relu", {y}));
+  }
+  SUBCASE("two readers") {
+    b.output(b.node("Relu", {y}));
+    b.output(b.node("Sigmoid", {y}));
+  }
+  SUBCASE("bounds computed by the network") {
+    b.output(b.node("Clip", {y, b.node("Neg", {b.input("bound", {})}), no_id}));
+  }
+  const Graph before = b.build(), fused = after(before, "fuse_activation");
+  CHECK(fused.nodes.size() == before.nodes.size());
+  CHECK(worst_difference(before, fused) == 0);
+}
+
+TEST_CASE("fuse_activation/near_misses_keep_their_value") {
+  GraphBuilder b;
+  const ValueId y = b.conv(b.input("x", {1, 4, 6, 6}), 4, 4, 3, 1);
+  const ValueId other = b.input("z", {1, 4, 6, 6});
+  const auto clip = [&](ValueId x, float add, float high) {
+    return b.node("Clip", {b.node("Add", {x, b.scalar(add)}), b.scalar(0), b.scalar(high)});
+  };
+  SUBCASE("sigmoid of another") { b.output(b.node("Mul", {y, b.node("Sigmoid", {other})})); }
+  SUBCASE("plus four") { b.output(b.node("Mul", {y, b.node("Div", {clip(y, 4, 6), b.scalar(6)})})); }
+  SUBCASE("up to five") { b.output(b.node("Mul", {y, b.node("Div", {clip(y, 3, 5), b.scalar(6)})})); }
+  SUBCASE("over five") { b.output(b.node("Mul", {y, b.node("Div", {clip(y, 3, 6), b.scalar(5)})})); }
+  SUBCASE("six over clip") { b.output(b.node("Div", {b.scalar(6), b.node("Add", {clip(y, 3, 6), b.scalar(1)})})); }
+  SUBCASE("inside is a graph output") {
+    const ValueId s = b.node("Sigmoid", {y});
+    b.output(s);
+    b.output(b.node("Mul", {y, s}));
+  }
+  const Graph before = b.build(), fused = after(before, "fuse_activation");
+  CHECK(worst_difference(before, fused) < 1e-5);
+}

@@ -1,0 +1,69 @@
+#include <doctest/doctest.h>
+
+#include "graph_builder.h"
+#include "ops/conv/conv.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+TEST_CASE("fuse_residual/block_with_relu") {
+  for (const bool conv_first : {true, false}) {
+    GraphBuilder b;
+    const ValueId x = b.input("x", {2, 8, 7, 5});
+    const ValueId y = b.conv(b.node("Relu", {b.conv(x, 8, 8, 3, 1)}), 8, 8, 3, 1);
+    b.output(b.node("Relu", {conv_first ? b.node("Add", {y, x}) : b.node("Add", {x, y})}));
+    const Graph before = b.build(), fused = after(after(before, "fuse_activation"), "fuse_residual");
+    CHECK(fused.nodes.size() == 2);
+    CHECK(fused.nodes[1].inputs.size() == 4);
+    CHECK(dynamic_cast<const ConvOp&>(*fused.nodes[1].op).activation.kind == Activation::Kind::relu);
+    CHECK(worst_difference(before, fused) < 1e-5);
+  }
+}
+
+TEST_CASE("fuse_residual/the_later_of_two_convolutions") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 8, 8, 8});
+  const ValueId main = b.conv(b.conv(x, 8, 16, 3, 1, 2), 16, 16, 3, 1), shortcut = b.conv(x, 8, 16, 1, 0, 2);
+  b.output(b.node("Relu", {b.node("Add", {main, shortcut})}));
+  const Graph before = b.build(), fused = after(before, "fuse_residual");
+  CHECK(fused.nodes.size() == 3);
+  CHECK(fused.nodes[2].inputs[3] == main);
+  CHECK(worst_difference(before, fused) < 1e-5);
+}
+
+TEST_CASE("fuse_residual/operand_made_after_the_convolution") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 4, 6, 6}), y = b.conv(x, 4, 4, 3, 1), z = b.node("Sigmoid", {x});
+  b.output(b.node("Add", {y, z}));
+  const Graph before = b.build(), fused = after(before, "fuse_residual");
+  CHECK(fused.nodes.size() == 2);
+  CHECK(worst_difference(before, fused) < 1e-5);
+}
+
+TEST_CASE("fuse_residual/stays") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 4, 6, 6}), y = b.conv(x, 4, 4, 3, 1);
+  SUBCASE("broadcast") { b.output(b.node("Add", {y, b.input("z", {1, 4, 1, 1})})); }
+  SUBCASE("convolution broadcast") { b.output(b.node("Add", {y, b.input("z", {2, 4, 6, 6})})); }
+  SUBCASE("used elsewhere") {
+    b.output(b.node("Add", {y, x}));
+    b.output(b.node("Sigmoid", {y}));
+  }
+  SUBCASE("graph output") {
+    b.output(b.node("Add", {y, x}));
+    b.output(y);
+  }
+  SUBCASE("twice itself") { b.output(b.node("Add", {y, y})); }
+  const Graph before = b.build(), fused = after(before, "fuse_residual");
+  CHECK(fused.nodes.size() == before.nodes.size());
+  CHECK(worst_difference(before, fused) == 0);
+}
+
+TEST_CASE("fuse_residual/not_after_an_activation") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 4, 6, 6});
+  b.output(b.node("Add", {b.node("Relu", {b.conv(x, 4, 4, 3, 1)}), x}));
+  const Graph before = b.build(), fused = after(after(before, "fuse_activation"), "fuse_residual");
+  CHECK(fused.nodes.size() == 2);
+  CHECK(worst_difference(before, fused) < 1e-5);
+}

@@ -1,0 +1,214 @@
+#include "graph_builder.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <random>
+#include <utility>
+
+#include "runtime/graph/infer_shapes.h"
+
+namespace lenslet::test {
+
+Tensor random_f32(const Shape& shape, unsigned seed, double mean, double deviation) {
+  Tensor tensor(DType::f32, shape);
+  std::mt19937 engine(seed);
+  std::normal_distribution<double> normal(mean, deviation);
+  for (float& value : tensor.values<float>()) value = static_cast<float>(normal(engine));
+  return tensor;
+}
+
+ValueId GraphBuilder::input(std::string name, std::vector<std::int64_t> dims, DType dtype) {
+  const ValueId id = graph_.add_value(name);
+  PortInfo port{.name = std::move(name), .dtype = dtype, .dims = {}, .dim_names = {}};
+  for (const std::int64_t dim : dims) {
+    port.dims.push_back(std::max<std::int64_t>(dim, -1));
+    port.dim_names.emplace_back(dim == -1 ? "N" : dim == -2 ? "H" : dim == -3 ? "W" : "");
+  }
+  graph_.inputs.push_back(id);
+  graph_.input_ports.push_back(std::move(port));
+  return id;
+}
+
+ValueId GraphBuilder::constant(Tensor tensor) {
+  return graph_.add_constant(fmt::format("c{}", count_++), std::move(tensor));
+}
+
+ValueId GraphBuilder::weights(Shape shape, double mean, double deviation) {
+  return constant(random_f32(shape, seed_++, mean, deviation));
+}
+
+ValueId GraphBuilder::int64s(std::initializer_list<std::int64_t> values) {
+  return constant(Tensor::of<std::int64_t>(Shape{static_cast<std::int64_t>(values.size())}, values));
+}
+
+ValueId GraphBuilder::node(std::string_view op, std::vector<ValueId> inputs, AttributeList attributes,
+                           std::int64_t opset, std::size_t outputs, std::string_view domain) {
+  const OpRow* row = find_op(op, domain);
+  REQUIRE_MESSAGE(row != nullptr, std::string(op));
+  Node node;
+  node.name = fmt::format("{}_{}", op, count_++);
+  node.op = row->make(NodeSpec{.attributes = attributes, .opset = opset, .inputs = inputs.size(), .outputs = outputs});
+  node.inputs = std::move(inputs);
+  for (std::size_t i = 0; i < outputs; ++i)
+    node.outputs.push_back(graph_.add_value(i == 0 ? node.name + ":0" : fmt::format("{}:{}", node.name, i)));
+  graph_.nodes.push_back(node);
+  return node.outputs[0];
+}
+
+ValueId GraphBuilder::conv(ValueId x, std::int64_t c, std::int64_t k, std::int64_t kernel, std::int64_t pad,
+                           std::int64_t stride) {
+  // Scaled so that values keep their size through layers, as in trained networks.
+  const double deviation = 1 / std::sqrt(static_cast<double>(c * kernel * kernel));
+  const ValueId w = weights({k, c, kernel, kernel}, 0, deviation), b = weights({k});
+  return node("Conv", {x, w, b},
+              {{"pads", std::vector<std::int64_t>(4, pad)}, {"strides", std::vector<std::int64_t>(2, stride)}});
+}
+
+ValueId GraphBuilder::batch_norm(ValueId x, std::int64_t c) {
+  const ValueId scale = weights({c}, 1, 0.3), b = weights({c}), mean = weights({c}), var = weights({c}, 4, 0.5);
+  return node("BatchNormalization", {x, scale, b, mean, var}, {{"epsilon", 1e-3}});
+}
+
+void GraphBuilder::output(ValueId id) {
+  graph_.outputs.push_back(id);
+  graph_.output_ports.push_back({.name = graph_.value(id).name, .dtype = DType::f32, .dims = {}, .dim_names = {}});
+}
+
+Graph GraphBuilder::build(std::int64_t batch) {
+  graph_.name = "test";
+  Graph graph = graph_;
+  graph.check();
+  bind_inputs(graph, batch, {});
+  infer_shapes(graph);
+  graph.check();
+  return graph;
+}
+
+std::vector<Tensor> interpret(const Graph& graph, const std::vector<Tensor>& inputs) {
+  graph.check();
+  ThreadPool pool(1);
+  std::vector<Tensor> values(graph.values.size());
+  for (std::size_t i = 0; i < graph.inputs.size(); ++i)
+    values[static_cast<std::size_t>(graph.inputs[i])] = inputs.at(i);
+  for (std::size_t id = 0; id < values.size(); ++id)
+    if (graph.values[id].is_constant()) values[id] = graph.values[id].constant;
+
+  for (const Node& node : graph.nodes) {
+    const std::vector<InputInfo> infos = graph.input_infos(node);
+    std::vector<TensorType> types = node.op->infer(infos);
+    std::vector<Tensor> ins, outs;
+    std::vector<Layout> layouts;
+    for (const ValueId id : node.inputs) {
+      ins.push_back(id == no_id ? Tensor() : values[static_cast<std::size_t>(id)]);
+      layouts.push_back(id == no_id ? Layout::nchw : graph.value(id).layout);
+      if (id != no_id) REQUIRE(ins.back().layout() == graph.value(id).layout);
+    }
+    Layout layout = Layout::nchw;
+    for (std::size_t i = 0; i < types.size(); ++i) {
+      const ValueId id = i < node.outputs.size() ? node.outputs[i] : no_id;
+      if (id != no_id) {
+        INFO(node.label());
+        REQUIRE(graph.value(id).typed);
+        REQUIRE(types[i] == TensorType{graph.value(id).dtype, graph.value(id).shape});
+        if (i == 0) layout = graph.value(id).layout;
+      }
+      outs.emplace_back(types[i].dtype, types[i].shape, id == no_id ? Layout::nchw : graph.value(id).layout);
+      std::fill_n(static_cast<unsigned char*>(outs.back().data()), outs.back().bytes(), 0xFF);
+    }
+    const PlanContext plan{
+        .inputs = infos, .input_layouts = layouts, .outputs = types, .layout = layout, .threads = pool.threads()};
+    std::size_t prepared_bytes = 0;
+    std::shared_ptr<const void> prepared;
+    if (!node.op->prepare_key(plan).empty()) prepared = node.op->prepare(plan, prepared_bytes);
+    Tensor workspace(DType::u8, Shape{static_cast<std::int64_t>(node.op->workspace_bytes(plan))});
+    std::fill_n(static_cast<unsigned char*>(workspace.data()), workspace.bytes(), 0xFF);
+    node.op->run_cpu({.inputs = ins,
+                      .outputs = outs,
+                      .workspace = {static_cast<std::byte*>(workspace.data()), workspace.bytes()},
+                      .prepared = prepared.get(),
+                      .pool = pool});
+    for (std::size_t i = 0; i < node.outputs.size(); ++i)
+      if (node.outputs[i] != no_id) values[static_cast<std::size_t>(node.outputs[i])] = outs[i];
+  }
+  std::vector<Tensor> results;
+  for (const ValueId id : graph.outputs) results.push_back(values[static_cast<std::size_t>(id)]);
+  return results;
+}
+
+std::vector<Tensor> random_inputs(const Graph& graph, unsigned seed) {
+  std::vector<Tensor> inputs;
+  for (const ValueId id : graph.inputs) inputs.push_back(random_f32(graph.value(id).shape, seed++));
+  return inputs;
+}
+
+double relative_error(const Tensor& a, const Tensor& b) {
+  REQUIRE(a.shape() == b.shape());
+  REQUIRE(a.dtype() == DType::f32);
+  REQUIRE(a.layout() == Layout::nchw);
+  REQUIRE(b.layout() == Layout::nchw);
+  double worst = 0, squares = 0;
+  const auto as = a.values<float>(), bs = b.values<float>();
+  for (std::size_t i = 0; i < as.size(); ++i) {
+    const double difference = std::abs(double{as[i]} - double{bs[i]});
+    worst = std::isnan(difference) ? std::numeric_limits<double>::infinity() : std::max(worst, difference);
+    squares += double{as[i]} * double{as[i]};
+  }
+  if (worst == 0) return 0;
+  return worst / std::sqrt(squares / static_cast<double>(as.size()));
+}
+
+PassContext pass_context() {
+  PassContext context;
+  context.rates = cpu_rates(1);
+  return context;
+}
+
+Graph after(const Graph& graph, std::string_view pass) {
+  Graph changed = graph;
+  for (const Pass& candidate : passes()) {
+    if (candidate.name != pass) continue;
+    candidate.run(changed, pass_context());
+    changed.check();
+    return changed;
+  }
+  FAIL("no pass ", std::string(pass));
+  return changed;
+}
+
+Graph after_all(const Graph& graph, const std::vector<std::string>& disabled) {
+  Graph changed = graph;
+  for (const Pass& pass : passes()) {
+    if (std::find(disabled.begin(), disabled.end(), pass.name) != disabled.end()) continue;
+    pass.run(changed, pass_context());
+    INFO(std::string(pass.name));
+    changed.check();
+  }
+  return changed;
+}
+
+double worst_difference(const Graph& before, const Graph& after, unsigned seed) {
+  const std::vector<Tensor> inputs = random_inputs(before, seed);
+  const std::vector<Tensor> a = interpret(before, inputs), b = interpret(after, inputs);
+  REQUIRE(a.size() == b.size());
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) worst = std::max(worst, relative_error(a[i], b[i]));
+  return worst;
+}
+
+int count(const Graph& graph, std::string_view op) {
+  return static_cast<int>(
+      std::count_if(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) { return node.type() == op; }));
+}
+
+const Node& only(const Graph& graph, std::string_view op) {
+  INFO(graph.dump());
+  REQUIRE(count(graph, op) == 1);
+  return *std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) { return node.type() == op; });
+}
+
+}  // namespace lenslet::test

@@ -1,0 +1,65 @@
+#pragma once
+// Small graphs in code, run plainly: what the pass tests compare before and after.
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/graph/graph.h"
+#include "runtime/graph/passes/passes.h"
+
+namespace lenslet::test {
+
+/// Builds a graph node by node as a loader would: operators out of the table, names made up. Constants are random with
+/// a fixed seed unless given.
+class GraphBuilder {
+ public:
+  /// Dimensions below 0 are free; their name is "N" for -1, "H" for -2, "W" for -3.
+  ValueId input(std::string name, std::vector<std::int64_t> dims, DType dtype = DType::f32);
+  ValueId constant(Tensor tensor);
+  /// Normal random around `mean`.
+  ValueId weights(Shape shape, double mean = 0, double deviation = 1);
+  ValueId scalar(float value) { return constant(Tensor::of<float>(Shape{}, {value})); }
+  ValueId int64s(std::initializer_list<std::int64_t> values);
+  /// Output 0 of a new node; `inputs` may hold no_id.
+  ValueId node(std::string_view op, std::vector<ValueId> inputs, AttributeList attributes = {}, std::int64_t opset = 13,
+               std::size_t outputs = 1, std::string_view domain = "");
+  ValueId conv(ValueId x, std::int64_t c, std::int64_t k, std::int64_t kernel, std::int64_t pad = 0,
+               std::int64_t stride = 1);
+  ValueId batch_norm(ValueId x, std::int64_t c);
+  void output(ValueId id);
+  /// Bound to `batch` images and inferred.
+  Graph build(std::int64_t batch = 1);
+  /// As built, without shapes.
+  Graph source() const { return graph_; }
+
+ private:
+  Graph graph_;
+  unsigned seed_ = 1;
+  int count_ = 0;
+};
+
+Tensor random_f32(const Shape& shape, unsigned seed, double mean = 0, double deviation = 1);
+
+/// Runs the nodes in order, each with its own preparation, outputs first filled with NaN.
+std::vector<Tensor> interpret(const Graph& graph, const std::vector<Tensor>& inputs);
+/// Random inputs of the graph's shapes.
+std::vector<Tensor> random_inputs(const Graph& graph, unsigned seed);
+
+/// max |a - b| over the rms of a, which must be of equal shape; NaN counts as infinite.
+double relative_error(const Tensor& a, const Tensor& b);
+
+/// The graph after one pass, or after all; checked. Options as a plan would have them for one CPU thread.
+Graph after(const Graph& graph, std::string_view pass);
+Graph after_all(const Graph& graph, const std::vector<std::string>& disabled = {});
+PassContext pass_context();
+
+/// Runs both on the same random inputs; the worst relative error over all outputs.
+double worst_difference(const Graph& before, const Graph& after, unsigned seed = 7);
+
+int count(const Graph& graph, std::string_view op);
+/// The only node of that op; fails the test when there are none or several.
+const Node& only(const Graph& graph, std::string_view op);
+
+}  // namespace lenslet::test

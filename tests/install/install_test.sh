@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# install_test.sh PART SOURCE BUILD: one part of the install tests; `prefix` comes first, the others use what it left.
+set -euo pipefail
+part=$1 source=$2 build=$3
+work=$build/tests/install/work
+prefix=$work/stage/opt/lenslet # installed as /opt/lenslet with DESTDIR=stage, so nothing may depend on the final place
+lib=$prefix/lib
+fail() { echo "install_test $part: $*" >&2; exit 1; }
+
+# expect_top1 LABEL COMMAND...: the command prints LABEL first, with nearly all probability.
+expect_top1() {
+  local label=$1 output
+  shift
+  output=$("$@") || fail "failed: $*"
+  echo "$output"
+  [[ $(head -n 1 <<<"$output") =~ ^\ *(9[5-9]|100)\.[0-9]%\ +$label$ ]] || fail "expected '$label' first"
+}
+
+# configure_and_build APP FOLDER OPTIONS...: an app of its own against the installed package.
+configure_and_build() {
+  local app=$1 folder=$work/$2
+  shift 2
+  rm -rf "$folder"
+  cmake -G Ninja -S "$app" -B "$folder" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release "$@"
+  cmake --build "$folder"
+}
+
+run_embed() {
+  expect_top1 red "$1" "$work/rgb.onnx" "$work/red.ppm" "$work/rgb.txt"
+  expect_top1 blue "$1" "$work/rgb.onnx" "$work/blue.ppm" "$work/rgb.txt"
+  if "$1" "$work/rgb.txt" "$work/red.ppm" 2>"$work/error.txt"; then fail "a text file was accepted as a model"; fi
+  grep -q "rgb.txt" "$work/error.txt" || fail "the error does not name the file: $(cat "$work/error.txt")"
+}
+
+case $part in
+  prefix)
+    rm -rf "$work"
+    mkdir -p "$work"
+    DESTDIR=$work/stage cmake --install "$build" --prefix /opt/lenslet
+    if [ ! -d "$lib/cmake/lenslet" ]; then # Debian's lib/x86_64-linux-gnu when configured for /usr
+      deep=$(dirname "$(find "$prefix/lib" -name liblenslet.a)")
+      [ -d "$deep/cmake/lenslet" ] || fail "no package files under $prefix/lib"
+      fail "libraries are under $deep: configure with CMAKE_INSTALL_LIBDIR=lib"
+    fi
+    for file in include/lenslet/model.h include/lenslet/export.h lib/liblenslet.a lib/liblenslet.so \
+      lib/cmake/lenslet/lensletConfig.cmake lib/pkgconfig/lenslet.pc; do
+      [ -e "$prefix/$file" ] || fail "$file was not installed"
+    done
+    # The public headers name no third-party type and include nothing of ours that is not installed.
+    if grep -rnE '#include *[<"](google|protozero|cuda|fmt|hwy|nlohmann|CLI|runtime/|ops/|models/)' \
+      "$prefix/include"; then fail "a public header includes what is not installed"; fi
+    if grep -rlF "$source" "$prefix/lib/cmake" "$prefix/lib/pkgconfig"; then
+      fail "package files point into the source tree"
+    fi
+    python3 "$source/tests/install/tiny_model.py" "$work"
+    ;;
+  exports)
+    # Defined dynamic symbols: ours only.
+    others=$(nm -D --defined-only "$lib/liblenslet.so" | awk '{print $3}' |
+      grep -vE '^_Z(N|NK|TI|TS|TV|NKR)?[0-9]*N?K?7lenslet' || true)
+    [ -z "$others" ] || fail "liblenslet.so exports symbols that are not ours: $(head -n 5 <<<"$others")"
+    count=$(nm -D --defined-only "$lib/liblenslet.so" | grep -c lenslet)
+    [ "$count" -ge 20 ] || fail "liblenslet.so exports only $count symbols of lenslet"
+    if nm -DC "$lib/liblenslet.so" | grep 'google::protobuf'; then fail "protobuf symbols in liblenslet.so"; fi
+    if nm -C "$lib/liblenslet.a" | grep 'google::protobuf'; then fail "protobuf symbols in liblenslet.a"; fi
+    if readelf -d "$lib/liblenslet.so" | grep -E 'NEEDED.*(protobuf|cuda|nvrtc)'; then
+      fail "liblenslet.so needs a library it must not need"
+    fi
+    echo "$count symbols exported"
+    ;;
+  embed_shared)
+    configure_and_build "$source/samples/embed" embed_shared
+    readelf -d "$work/embed_shared/embed" | grep -q 'NEEDED.*liblenslet\.so' || fail "embed is not linked to the .so"
+    run_embed "$work/embed_shared/embed"
+    ;;
+  embed_static)
+    configure_and_build "$source/samples/embed" embed_static -DEMBED_STATIC=ON
+    ! readelf -d "$work/embed_static/embed" | grep -q 'NEEDED.*liblenslet' || fail "embed needs liblenslet.so"
+    run_embed "$work/embed_static/embed"
+    ;;
+  embed_pkg_config)
+    export PKG_CONFIG_PATH=$lib/pkgconfig
+    stb=$(dirname "$(find /usr/include /usr/local/include -name stb_image.h | head -n 1)")
+    mkdir -p "$work/pkg_config"
+    # shellcheck disable=SC2046  # the flags are words
+    "$CXX" -std=c++20 -O2 "$source/samples/embed/main.cpp" -isystem "$stb" $(pkg-config --cflags --libs lenslet) \
+      -o "$work/pkg_config/embed"
+    LD_LIBRARY_PATH=$lib run_embed "$work/pkg_config/embed"
+    # shellcheck disable=SC2046
+    "$CXX" -std=c++20 -O2 "$source/samples/embed/main.cpp" -isystem "$stb" $(pkg-config --cflags lenslet) \
+      "$lib/liblenslet.a" $(pkg-config --static --libs lenslet | sed 's/-llenslet//') -o "$work/pkg_config/embed_static"
+    run_embed "$work/pkg_config/embed_static"
+    ;;
+  per_layer)
+    configure_and_build "$source/samples/per_layer" per_layer
+    output=$("$work/per_layer/per_layer" "$work/rgb.onnx")
+    echo "$output"
+    grep -q '^layer .*rms$' <<<"$output" || fail "no heading"
+    grep -qE ' Gemm .*\[1,3\]' <<<"$output" || fail "no line for the Gemm with its [1,3] output"
+    ;;
+  other_protobuf_shared | other_protobuf_static)
+    static=OFF
+    [ "$part" = other_protobuf_shared ] || static=ON
+    configure_and_build "$source/tests/install/protobuf_app" "$part" -DAPP_STATIC=$static
+    "$work/$part/app" "$work/rgb.onnx" | tee "$work/$part.txt"
+    grep -qx "a note of 3 lines; model rgb.onnx with 1 input" "$work/$part.txt" || fail "wrong answer"
+    ;;
+  *) fail "no such part" ;;
+esac

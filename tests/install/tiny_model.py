@@ -1,0 +1,67 @@
+"""tiny_model.py FOLDER: writes rgb.onnx, which names the main colour of a photo, its labels, and two photos.
+
+rgb.onnx is GlobalAveragePool -> Flatten -> Gemm(10 * identity) over [N,3,224,224]. It is written field by field in
+protobuf's wire format, so that the install tests need neither the onnx package nor anything downloaded.
+"""
+
+import pathlib
+import struct
+import sys
+
+
+def varint(number):
+    data = bytearray()
+    while number >= 0x80:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    data.append(number)
+    return bytes(data)
+
+
+def field(number, value):
+    """One field: an int as varint, text, bytes or a nested message as length-delimited."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    if isinstance(value, str):
+        value = value.encode()
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def value_info(name, dims):
+    shape = b"".join(field(1, field(2, dim) if isinstance(dim, str) else field(1, dim)) for dim in dims)
+    tensor_type = field(1, 1) + field(2, shape)  # elem_type float
+    return field(1, name) + field(2, field(1, tensor_type))
+
+
+def initializer(name, dims, values):
+    raw = struct.pack(f"<{len(values)}f", *values)
+    return b"".join(field(1, dim) for dim in dims) + field(2, 1) + field(8, name) + field(9, raw)
+
+
+def node(op, inputs, output):
+    return b"".join(field(1, name) for name in inputs) + field(2, output) + field(3, op.lower()) + field(4, op)
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    weights = [10.0 if row == column else 0.0 for row in range(3) for column in range(3)]
+    graph = (
+        field(1, node("GlobalAveragePool", ["image"], "pooled"))
+        + field(1, node("Flatten", ["pooled"], "flat"))
+        + field(1, node("Gemm", ["flat", "weights", "bias"], "scores"))
+        + field(2, "rgb")
+        + field(5, initializer("weights", [3, 3], weights))
+        + field(5, initializer("bias", [3], [0.0, 0.0, 0.0]))
+        + field(11, value_info("image", ["N", 3, 224, 224]))
+        + field(12, value_info("scores", ["N", 3]))
+    )
+    model = field(1, 8) + field(7, graph) + field(8, field(2, 13))  # IR 8, opset 13
+    (folder / "rgb.onnx").write_bytes(model)
+    (folder / "rgb.txt").write_text("red\ngreen\nblue\n")
+    for name, pixel in (("red", (250, 20, 30)), ("blue", (10, 40, 240))):
+        width, height = 300, 260
+        (folder / f"{name}.ppm").write_bytes(b"P6 %d %d 255\n" % (width, height) + bytes(pixel) * (width * height))
+
+
+if __name__ == "__main__":
+    main()

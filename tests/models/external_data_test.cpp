@@ -1,0 +1,143 @@
+// Where external weights may lie, and where not.
+
+#include "models/external_data.h"
+
+#include <doctest/doctest.h>
+
+#include "models/limits.h"
+#include "models/load_onnx.h"
+#include "tests/models/expect_error.h"
+#include "tests/models/onnx_writer.h"
+#include "tests/models/temp_dir.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Entries = std::vector<std::pair<std::string, std::string>>;
+
+// Adds a weight of four floats, which the entries locate, to x.
+std::string external_model(const Entries& entries) {
+  ModelText model = relu_model();
+  model.nodes = {node("Add", {"x", "w"}, {"y"}, "add")};
+  model.initializers = {tensor("w", f32, {4}, [&](pbf_writer& writer) {
+    for (const auto& pair : entries)  // clang 14 captures no structured bindings
+      writer.add_message(13, message([&](pbf_writer& entry) {
+                           entry.add_string(1, pair.first);
+                           entry.add_string(2, pair.second);
+                         }));
+    writer.add_enum(14, 1);
+  })};
+  return model.bytes();
+}
+
+std::string floats(std::initializer_list<float> values) {
+  return {reinterpret_cast<const char*>(values.begin()), values.size() * sizeof(float)};
+}
+
+std::vector<float> weight(const fs::path& folder, const Entries& entries) {
+  const std::string data = external_model(entries);
+  const Graph graph = load_onnx(bytes_of(data), nullptr, {.external_data_dir = folder}, "test");
+  for (const Value& value : graph.values)
+    if (value.name == "w") {
+      const auto span = value.constant.values<float>();
+      return {span.begin(), span.end()};
+    }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("external_data/read") {
+  const TempDir folder;
+  folder.write("w.bin", floats({1, 2, 3, 4}));
+  fs::create_directory(folder / "sub");
+  folder.write("sub/w.bin", "abc" + floats({5, 6, 7, 8}) + "tail");
+  const std::vector<float> first{1, 2, 3, 4}, second{5, 6, 7, 8};
+  CHECK(weight(folder.path(), {{"location", "w.bin"}}) == first);
+  CHECK(weight(folder.path(), {{"location", "./w.bin"}, {"offset", "0"}, {"length", "16"}, {"checksum", "?"}}) ==
+        first);
+  // Offset 3: unaligned in the mapped file, so the weight is copied.
+  CHECK(weight(folder.path(), {{"location", "sub/w.bin"}, {"offset", "3"}, {"length", "16"}}) == second);
+  fs::create_symlink(folder / "w.bin", folder / "inside.bin");
+  CHECK(weight(folder.path(), {{"location", "inside.bin"}}) == first);
+}
+
+TEST_CASE("external_data/stays_in_the_folder") {
+  const TempDir outer;
+  outer.write("secret.bin", floats({9, 9, 9, 9}));
+  const fs::path folder = outer / "model";
+  fs::create_directory(folder);
+  fs::create_directory(outer / "model2");
+  outer.write("model2/secret.bin", floats({9, 9, 9, 9}));
+  fs::create_symlink(outer / "secret.bin", folder / "link.bin");
+  fs::create_symlink("../model2", folder / "linked_folder");
+  for (const std::string location : {"../secret.bin", "sub/../../secret.bin", "..", "a/.."})
+    CHECK_ERROR(weight(folder, {{"location", location}}), invalid_model, "'..'");
+  CHECK_ERROR(weight(folder, {{"location", (outer / "secret.bin").string()}}), invalid_model, "absolute");
+  CHECK_ERROR(weight(folder, {{"location", "link.bin"}}), invalid_model, "symlink");
+  CHECK_ERROR(weight(folder, {{"location", "linked_folder/secret.bin"}}), invalid_model, "symlink");
+  CHECK_ERROR(weight(folder, {{"location", "..\\secret.bin"}}), invalid_model, "backslash");
+  CHECK_ERROR(weight(folder, {{"location", "C:secret.bin"}}), invalid_model, "drive letter");
+  CHECK_ERROR(weight(folder, {{"location", ""}}), invalid_model, "empty");
+  CHECK_ERROR(weight(folder, {{"location", std::string("a\0b", 3)}}), invalid_model, "control character");
+}
+
+TEST_CASE("external_data/offsets_and_lengths") {
+  const TempDir folder;
+  folder.write("w.bin", floats({1, 2, 3, 4}));
+  const auto read = [&](Entries more) {
+    more.emplace_back("location", "w.bin");
+    return weight(folder.path(), more);
+  };
+  CHECK_ERROR(read({{"offset", "4"}}), invalid_model, "beyond the file's 16 bytes");
+  CHECK_ERROR(read({{"offset", "17"}}), invalid_model, "behind the file's 16 bytes");
+  // 2^64 - 8 + 16 wraps to 8.
+  CHECK_ERROR(read({{"offset", "18446744073709551608"}}), invalid_model, "behind");
+  CHECK_ERROR(read({{"offset", "18446744073709551616"}}), invalid_model, "not a byte count");
+  CHECK_ERROR(read({{"length", "12"}}), invalid_model, "needs 16 bytes");
+  CHECK_ERROR(read({{"length", "18446744073709551615"}}), invalid_model, "needs 16 bytes");
+  for (const std::string bad : {"-4", "4x", "", " 4", "0x4", "1e1"})
+    CHECK_ERROR(read({{"offset", bad}}), invalid_model, "not a byte count");
+  CHECK_ERROR(read({{"location", "other.bin"}}), invalid_model, "second location");
+}
+
+TEST_CASE("external_data/what_is_there") {
+  const TempDir folder;
+  CHECK_ERROR(weight(folder.path(), {{"location", "missing.bin"}}), io, "missing.bin");
+  fs::create_directory(folder / "sub");
+  CHECK_ERROR(weight(folder.path(), {{"location", "sub"}}), io, "folder");
+  CHECK_ERROR(weight(folder.path(), {}), invalid_model, "without a location");
+  CHECK_ERROR(weight({}, {{"location", "w.bin"}}), io, "external_data_dir");
+  folder.write("empty.bin", "");
+  CHECK_ERROR(weight(folder.path(), {{"location", "empty.bin"}}), invalid_model, "beyond");
+}
+
+TEST_CASE("external_data/limits") {
+  const TempDir folder;
+  folder.write("w.bin", floats({1, 2, 3, 4}));
+  ExternalData data(folder.path());
+  const auto read = [&](const std::string& location) {
+    OnnxTensor tensor;
+    tensor.external_data = {{"location", location}};
+    return data.read(tensor, 16);
+  };
+  // Each path counts, wherever it leads.
+  for (std::size_t i = 0; i < limits::external_files; ++i) {
+    const std::string name = std::to_string(i);
+    fs::create_symlink("w.bin", folder / name);
+    REQUIRE(read(name).bytes.size() == 16);
+  }
+  CHECK_ERROR(read("w.bin"), limit, "more than 4096 external data files");
+  CHECK_NOTHROW(read("0"));  // one of those that are open
+
+  // Sparse: no room is taken on the disk.
+  const auto file = folder.write("large.bin", "");
+  fs::resize_file(file, limits::external_file_bytes);
+  const Entries last{{"location", "large.bin"}, {"offset", std::to_string(limits::external_file_bytes - 16)}};
+  CHECK(weight(folder.path(), last) == std::vector<float>(4, 0.0F));
+  fs::resize_file(file, limits::external_file_bytes + 1);
+  CHECK_ERROR(weight(folder.path(), last), limit, "large.bin");
+}

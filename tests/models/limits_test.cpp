@@ -1,0 +1,186 @@
+// Every published limit (docs/limits.md), just inside and just outside.
+
+#include "models/limits.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lenslet/model.h"
+#include "lenslet/tensor_file.h"
+#include "models/load_onnx.h"
+#include "models/names.h"
+#include "tests/models/expect_error.h"
+#include "tests/models/onnx_writer.h"
+#include "tests/models/temp_dir.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+Graph load(const ModelText& model) {
+  const std::string data = model.bytes();
+  return load_onnx(bytes_of(data), nullptr, {}, "test");
+}
+
+// A file of that size that takes no room on the disk.
+std::filesystem::path sparse_file(const TempDir& folder, const std::string& name, std::uint64_t bytes) {
+  const auto path = folder.write(name, "");
+  std::filesystem::resize_file(path, bytes);
+  return path;
+}
+
+// relu -> relu -> ... `count` times.
+ModelText chain(std::size_t count) {
+  ModelText model = relu_model();
+  model.nodes.clear();
+  for (std::size_t i = 0; i < count; ++i)
+    model.nodes.push_back(
+        node("Relu", {i == 0 ? "x" : fmt::format("v{}", i - 1)}, {i + 1 == count ? "y" : fmt::format("v{}", i)}));
+  return model;
+}
+
+ModelText with_attribute(int field, std::size_t elems) {
+  ModelText model = relu_model();
+  model.nodes = {node("Relu", {"x"}, {"y"}, "relu", [&](pbf_writer& n) {
+    attribute(n, "list", 0, [&](pbf_writer& a) {
+      if (field == 8) {
+        const std::vector<std::int64_t> list(elems, 1);
+        a.add_packed_int64(8, list.begin(), list.end());
+      } else if (field == 7) {
+        const std::vector<float> list(elems, 1);
+        a.add_packed_float(7, list.begin(), list.end());
+      } else {
+        for (std::size_t i = 0; i < elems; ++i) a.add_bytes(9, "");
+      }
+    });
+  })};
+  return model;
+}
+
+}  // namespace
+
+TEST_CASE("limits/file_sizes") {
+  const TempDir folder;
+  CHECK_ERROR(Model::load(sparse_file(folder, "big.onnx", limits::model_file_bytes + 1)), limit, "at most 2147483647");
+  CHECK_ERROR(read_npy(sparse_file(folder, "big.npy", limits::tensor_file_bytes + 1)), limit, "big.npy");
+  CHECK_ERROR(read_tensor_pb(sparse_file(folder, "big.pb", limits::tensor_file_bytes + 1)), limit, "big.pb");
+}
+
+TEST_CASE("limits/not_a_regular_file") {
+  const TempDir folder;
+  REQUIRE(::mkfifo((folder / "fifo.onnx").c_str(), 0600) == 0);
+  CHECK_ERROR(Model::load(folder / "fifo.onnx"), io, "not a regular file");
+  CHECK_ERROR(Model::load(folder.path()), io, "folder");
+  CHECK_ERROR(Model::load(folder / "missing.onnx"), io, "cannot be opened");
+}
+
+TEST_CASE("limits/nodes") {
+  CHECK(load(chain(limits::nodes)).nodes.size() == limits::nodes);
+  CHECK_ERROR(load(chain(limits::nodes + 1)), limit, "nodes");
+}
+
+TEST_CASE("limits/values_and_references") {
+  ModelText model = relu_model();
+  model.initializers.assign(limits::values, tensor("w", f32, {}));
+  CHECK_ERROR(load(model), limit, "values");
+  model = relu_model();
+  model.nodes = {node("Concat", std::vector<std::string>(limits::values + 1, "x"), {"y"}, "c")};
+  CHECK_ERROR(load(model), limit, "node inputs");
+}
+
+TEST_CASE("limits/names") {
+  ModelText model = relu_model();
+  model.nodes = {node("Relu", {"x"}, {"y"}, std::string(limits::name_bytes, 'n'))};
+  CHECK_NOTHROW(load(model));
+  model.nodes = {node("Relu", {"x"}, {"y"}, std::string(limits::name_bytes + 1, 'n'))};
+  CHECK_ERROR(load(model), limit, "4097 bytes");
+}
+
+TEST_CASE("limits/attributes") {
+  for (const int field : {7, 8, 9}) {
+    CAPTURE(field);
+    // Inside the limit it is the operator that refuses the attribute.
+    CHECK_ERROR(load(with_attribute(field, limits::attribute_elems)), unsupported, "'list'");
+    CHECK_ERROR(load(with_attribute(field, limits::attribute_elems + 1)), limit, "65536 elements");
+  }
+  const auto many = [](std::size_t count) {
+    ModelText model = relu_model();
+    model.nodes = {node("Relu", {"x"}, {"y"}, "relu", [&](pbf_writer& n) {
+      for (std::size_t i = 0; i < count; ++i)
+        attribute(n, fmt::format("a{}", i), 2, [](pbf_writer& a) { a.add_int64(3, 1); });
+    })};
+    return load(model);
+  };
+  CHECK_ERROR(many(limits::attributes_per_node), unsupported, "'a0'");
+  CHECK_ERROR(many(limits::attributes_per_node + 1), limit, "128 attributes");
+  ModelText model = relu_model();
+  model.nodes = {node("Relu", {"x"}, {"y"}, "relu", [](pbf_writer& n) {
+    attribute(n, "text", 3, [](pbf_writer& a) { a.add_bytes(4, std::string(limits::attribute_text_bytes + 1, 't')); });
+  })};
+  CHECK_ERROR(load(model), limit, "text of more than");
+}
+
+TEST_CASE("limits/tensors") {
+  const auto weight = [](const std::vector<std::int64_t>& dims) {
+    ModelText model = relu_model();
+    model.nodes = {node("Add", {"x", "w"}, {"y"}, "add")};
+    model.initializers = {tensor("w", f32, dims)};
+    return load(model);
+  };
+  CHECK_ERROR(weight({limits::tensor_elems + 1}), limit, "initializer 'w'");
+  CHECK_ERROR(weight({1LL << 40, 3, 3, 3}), limit, "initializer 'w'");
+  CHECK_ERROR(weight({1LL << 62, 1LL << 62, 4}), limit, "initializer 'w'");
+  // As many as allowed, but without data: refused for that, and nothing is allocated.
+  CHECK_ERROR(weight({limits::tensor_elems}), invalid_model, "its data has 0");
+  CHECK_ERROR(weight(std::vector<std::int64_t>(limits::rank + 1, 1)), limit, "rank above 8");
+  CHECK_ERROR(weight(std::vector<std::int64_t>(100'000, 1)), limit, "rank above 8");
+  ModelText model = relu_model();
+  model.inputs = {port("x", f32, std::vector<std::int64_t>(limits::rank + 1, 1))};
+  CHECK_ERROR(load(model), limit, "rank above 8");
+}
+
+TEST_CASE("limits/inputs_that_no_memory_holds") {
+  constexpr std::int64_t huge = std::int64_t{1} << 62;
+  // The last one is empty, but the distances between its elements could not be counted.
+  for (const auto& dims : std::vector<std::vector<std::int64_t>>{{huge}, {1 << 30, 1 << 30}, {0, huge, huge}}) {
+    ModelText model = relu_model();
+    model.inputs = {port("x", f32, dims)};
+    model.outputs = {port("y", f32, dims)};
+    const std::string data = model.bytes();
+    CHECK_ERROR(Model::load_bytes(bytes_of(data)), limit, "input x");
+  }
+}
+
+// Each node is looked up among the functions: as a search it took minutes for a file of a few megabytes.
+TEST_CASE("limits/many_functions_beside_many_nodes") {
+  ModelText model = chain(limits::nodes);
+  for (int i = 0; i < 50'000; ++i) model.functions.emplace_back("com.acme", fmt::format("f{}", i));
+  CHECK(load(model).nodes.size() == limits::nodes);
+  model.functions.emplace_back("", "Relu");
+  CHECK_ERROR(load(model), unsupported, "function of the model file");
+}
+
+TEST_CASE("limits/imports_and_external_entries") {
+  ModelText model = relu_model();
+  for (std::size_t i = 0; i < limits::opset_imports; ++i) model.opsets.emplace_back(fmt::format("d{}", i), 1);
+  CHECK_ERROR(load(model), limit, "opset imports");
+  const auto entries = [](std::size_t count, const std::string& location) {
+    ModelText text = relu_model();
+    text.nodes = {node("Add", {"x", "w"}, {"y"}, "add")};
+    text.initializers = {tensor("w", f32, {1}, [&](pbf_writer& writer) {
+      for (std::size_t i = 0; i < count; ++i)
+        writer.add_message(13, message([&](pbf_writer& entry) {
+                             entry.add_string(1, i == 0 ? "location" : fmt::format("k{}", i));
+                             entry.add_string(2, location);
+                           }));
+      writer.add_enum(14, 1);
+    })};
+    return load(text);
+  };
+  CHECK_ERROR(entries(limits::external_entries + 1, "w"), limit, "external_data entries");
+  CHECK_ERROR(entries(1, std::string(limits::external_location_bytes + 1, 'w')), limit, "1025 bytes");
+}

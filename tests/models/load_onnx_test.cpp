@@ -1,0 +1,269 @@
+// From bytes to a Graph, and every reason why not.
+
+#include "models/load_onnx.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "tests/models/expect_error.h"
+#include "tests/models/onnx_writer.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+Graph load(const ModelText& model) {
+  const std::string data = model.bytes();
+  Graph graph = load_onnx(bytes_of(data), nullptr, {}, "test");
+  graph.check();
+  return graph;
+}
+
+const Value& value_of(const Graph& graph, const std::string& name) {
+  const auto found =
+      std::find_if(graph.values.begin(), graph.values.end(), [&](const Value& value) { return value.name == name; });
+  REQUIRE(found != graph.values.end());
+  return *found;
+}
+
+std::vector<std::string> node_names(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const Node& node : graph.nodes) names.push_back(node.name);
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("load_onnx/ports") {
+  ModelText model = relu_model();
+  model.inputs = {port("x", f32, {-1, 3, 0, 5})};
+  const Graph graph = load(model);
+  REQUIRE(graph.input_ports.size() == 1);
+  const PortInfo& port = graph.input_ports.front();
+  CHECK(port.name == "x");
+  CHECK(port.dims == std::vector<std::int64_t>{-1, 3, 0, 5});
+  CHECK(port.dim_names == Names{"N", "", "", ""});
+  CHECK(graph.value(graph.inputs[0]).name == "x");
+  CHECK(graph.value(graph.outputs[0]).name == "y");
+  CHECK(graph.name == "test");
+}
+
+TEST_CASE("load_onnx/initializers_listed_as_inputs_are_not_inputs") {
+  ModelText model = relu_model();
+  model.ir_version = 3;
+  model.nodes = {node("Add", {"x", "w"}, {"y"}, "add")};
+  model.inputs = {port("w", f32, {3}), port("x", f32, {2, 3})};
+  model.initializers = {raw_tensor<float>("w", f32, {3}, {1, 2, 3}), raw_tensor<float>("unused", f32, {1}, {1})};
+  const Graph graph = load(model);
+  REQUIRE(graph.inputs.size() == 1);
+  CHECK(graph.input_ports[0].name == "x");
+  CHECK(value_of(graph, "w").constant.values<float>()[2] == 3);
+  CHECK(std::none_of(graph.values.begin(), graph.values.end(), [](const Value& v) { return v.name == "unused"; }));
+}
+
+TEST_CASE("load_onnx/constants_in_all_forms") {
+  const auto constant = [](const std::string& name, int type, const std::function<void(pbf_writer&)>& value) {
+    ModelText model = relu_model();
+    model.nodes = {node("Constant", {}, {"c"}, "c", [&](pbf_writer& n) { attribute(n, name, type, value); }),
+                   node("Identity", {"c"}, {"y"}, "id")};
+    return value_of(load(model), "c").constant;
+  };
+  const Tensor tensor = constant("value", 4, [](pbf_writer& a) {
+    a.add_message(5, raw_tensor<float>("", f32, {1, 2}, {1, 2}));
+  });
+  CHECK(tensor.shape() == Shape{1, 2});
+  CHECK(tensor.values<float>()[1] == 2);
+  const Tensor half =
+      constant("value", 4, [](pbf_writer& a) { a.add_message(5, raw_tensor<std::uint16_t>("", f16, {1}, {0x4000})); });
+  CHECK(half.values<float>()[0] == 2);
+  const Tensor real = constant("value_float", 1, [](pbf_writer& a) { a.add_float(2, 0.5F); });
+  CHECK(real.shape().rank() == 0);
+  CHECK(real.values<float>()[0] == 0.5F);
+  const Tensor integer = constant("value_int", 2, [](pbf_writer& a) { a.add_int64(3, -7); });
+  CHECK(integer.shape().rank() == 0);
+  CHECK(integer.values<std::int64_t>()[0] == -7);
+  const std::vector<std::int64_t> two{4, 5};
+  const Tensor integers =
+      constant("value_ints", 7, [&](pbf_writer& a) { a.add_packed_int64(8, two.begin(), two.end()); });
+  CHECK(integers.shape() == Shape{2});
+  CHECK(integers.values<std::int64_t>()[1] == 5);
+  const Tensor reals = constant("value_floats", 6, [](pbf_writer& a) {
+    a.add_float(7, 1);
+    a.add_float(7, 2);
+  });
+  CHECK(reals.values<float>()[1] == 2);
+  CHECK(constant("value_ints", 7, [](pbf_writer&) {}).elems() == 0);
+  // No declared type: the field that is there decides.
+  CHECK(constant("value_int", 0, [](pbf_writer& a) { a.add_int64(3, 3); }).values<std::int64_t>()[0] == 3);
+
+  CHECK_ERROR(constant("value_string", 3, [](pbf_writer& a) { a.add_bytes(4, "s"); }), unsupported, "strings");
+  CHECK_ERROR(constant("sparse_value", 11, [](pbf_writer& a) { a.add_message(22, std::string("")); }), unsupported,
+              "sparse");
+  CHECK_ERROR(constant("value_int", 2, [](pbf_writer& a) { a.add_float(2, 1); }), invalid_model, "declared an integer");
+  CHECK_ERROR(constant("other", 2, [](pbf_writer& a) { a.add_int64(3, 1); }), invalid_model, "'other'");
+}
+
+TEST_CASE("load_onnx/optional_inputs_and_outputs") {
+  ModelText model = relu_model();
+  model.nodes = {node("Clip", {"x", "", "high"}, {"y", ""}, "clip")};
+  model.initializers = {raw_tensor<float>("high", f32, {}, {6})};
+  const Graph graph = load(model);
+  REQUIRE(graph.nodes.size() == 1);
+  CHECK(graph.nodes[0].inputs.size() == 3);
+  CHECK(graph.nodes[0].inputs[1] == no_id);
+  CHECK(graph.nodes[0].outputs.size() == 1);
+  model.nodes = {node("Clip", {"x", "", ""}, {"y"}, "clip")};
+  CHECK(load(model).nodes[0].inputs.size() == 1);
+}
+
+TEST_CASE("load_onnx/order_and_names") {
+  ModelText model = relu_model();
+  model.nodes = {node("Relu", {"b"}, {"y"}, "last"), node("Relu", {"x"}, {"a"}), node("Relu", {"a"}, {"b"}, "last")};
+  const Graph graph = load(model);
+  CHECK(node_names(graph) == Names{"Relu_1", "last_2", "last"});
+}
+
+TEST_CASE("load_onnx/half_precision_ports_get_casts") {
+  ModelText model = relu_model();
+  model.nodes = {node("Mul", {"x", "w"}, {"y"}, "mul")};
+  model.inputs = {port("x", f16, {2, 3})};
+  model.outputs = {port("y", f16, {2, 3})};
+  model.initializers = {raw_tensor<std::uint16_t>("w", f16, {1}, {0x4000})};
+  const Graph graph = load(model);
+  CHECK(graph.input_ports[0].dtype == DType::f16);
+  CHECK(graph.output_ports[0].dtype == DType::f16);
+  REQUIRE(graph.nodes.size() == 3);
+  CHECK(graph.nodes[0].type() == "Cast");
+  CHECK(graph.nodes[1].type() == "Mul");
+  CHECK(graph.nodes[2].type() == "Cast");
+  CHECK(graph.value(graph.inputs[0]).name == "x");
+  CHECK(graph.value(graph.outputs[0]).name == "y");
+  CHECK(value_of(graph, "w").dtype == DType::f32);
+}
+
+TEST_CASE("load_onnx/one_error_lists_every_node_that_cannot_run") {
+  ModelText model = relu_model();
+  model.opsets.emplace_back("com.acme", 2);
+  model.nodes = {
+      node("Frobnicate", {"x"}, {"a"}, "first"),
+      node("Relu", {"a"}, {"b"}, "fine"),
+      node("Relu", {"b"}, {"c"}, "foreign", [](pbf_writer& n) { n.add_string(7, "com.acme"); }),
+      node("Relu", {"c", "c"}, {"d"}, "crowded"),
+      node("Relu", {"d"}, {"e"}, "decorated",
+           [](pbf_writer& n) { attribute(n, "colour", 2, [](pbf_writer& a) { a.add_int64(3, 1); }); }),
+      node("Loop", {"nowhere"}, {"y"}, "",
+           [](pbf_writer& n) { attribute(n, "body", 5, [](pbf_writer& a) { a.add_message(6, std::string("")); }); }),
+  };
+  const Error error = error_of([&] { load(model); });
+  const std::string text = error.what();
+  CAPTURE(text);
+  CHECK(error.kind() == ErrorKind::invalid_model);
+  for (const char* part : {"node first (Frobnicate, ai.onnx opset 13): the operator is not supported",
+                           "node foreign (Relu, com.acme opset 2): the operator is not supported",
+                           "node crowded (Relu, ai.onnx opset 13)", "has 2 inputs", "node decorated", "'colour'",
+                           "node Loop_5", "subgraph", "reads 'nowhere', which nothing defines"})
+    CHECK_MESSAGE(contains(text, part), part);
+  CHECK(!contains(text, "node fine"));
+  // The first line is complete by itself; a line for each problem follows.
+  CHECK(contains(text.substr(0, text.find('\n')), "6 reasons"));
+  CHECK(std::count(text.begin(), text.end(), '\n') == 6);
+  // With one problem there is one line.
+  model.nodes = {node("Frobnicate", {"x"}, {"y"}, "first")};
+  CHECK_ERROR(load(model), unsupported, "node first (Frobnicate, ai.onnx opset 13): the operator is not supported");
+}
+
+TEST_CASE("load_onnx/damaged_graphs") {
+  const auto with = [](auto change) {
+    ModelText model = relu_model();
+    change(model);
+    return load(model);
+  };
+  CHECK_ERROR(with([](ModelText& m) { m.nodes.push_back(node("Relu", {"x"}, {"y"}, "twin")); }), invalid_model,
+              "'y': is defined twice, by node relu (Relu) and by node twin (Relu)");
+  CHECK_ERROR(with([](ModelText& m) { m.nodes.push_back(node("Relu", {"y"}, {"x"}, "back")); }), invalid_model,
+              "'x': is defined twice");
+  CHECK_ERROR(with([](ModelText& m) { m.inputs.push_back(m.inputs[0]); }), invalid_model, "defined twice");
+  CHECK_ERROR(with([](ModelText& m) { m.outputs.push_back(m.outputs[0]); }), invalid_model, "output 'y': stands twice");
+  CHECK_ERROR(with([](ModelText& m) { m.outputs = {port("z", f32, {1})}; }), invalid_model, "is produced by no node");
+  CHECK_ERROR(with([](ModelText& m) { m.outputs.clear(); }), invalid_model, "no outputs");
+  CHECK_ERROR(with([](ModelText& m) {
+                m.nodes = {node("Add", {"x", "w"}, {"y"}, "add")};
+              }),
+              invalid_model, "node add (Add): reads 'w', which nothing defines");
+  CHECK_ERROR(with([](ModelText& m) { m.initializers = {raw_tensor<float>("", f32, {1}, {1})}; }), invalid_model,
+              "an initializer: has no name");
+  CHECK_ERROR(with([](ModelText& m) {
+                m.nodes = {node("Add", {"x", "q"}, {"p"}, "one"), node("Relu", {"p"}, {"q"}, "two"),
+                           node("Relu", {"q"}, {"y"}, "behind")};
+              }),
+              invalid_model, "node two (Relu) -> node one (Add) -> node two (Relu)");
+  CHECK_ERROR(with([](ModelText& m) { m.inputs = {port("x", text, {1})}; }), unsupported, "input 'x'");
+  CHECK_ERROR(with([](ModelText& m) {
+                m.inputs = {message([](pbf_writer& w) {
+                  w.add_string(1, "x");
+                  w.add_message(2, message([](pbf_writer& type) { type.add_message(4, std::string("")); }));
+                })};
+              }),
+              unsupported, "sequences");
+  CHECK_ERROR(with([](ModelText& m) {
+                m.inputs = {message([](pbf_writer& w) {
+                  w.add_string(1, "x");
+                  w.add_message(2, message([](pbf_writer& type) { type.add_message(1, std::string("\x08\x01")); }));
+                })};
+              }),
+              unsupported, "declares no shape");
+  CHECK_ERROR(with([](ModelText& m) {
+                m.nodes = {node("Relu", {"x"}, {"y"}, "relu", [](pbf_writer& n) {
+                  for (int i = 0; i < 2; ++i) attribute(n, "a", 2, [](pbf_writer& a) { a.add_int64(3, 1); });
+                })};
+              }),
+              invalid_model, "'a' stands twice");
+  CHECK_ERROR(with([](ModelText& m) { m.functions = {{"", "Relu"}}; }), unsupported, "function of the model file");
+  CHECK_NOTHROW(with([](ModelText& m) { m.functions = {{"com.acme", "Relu"}}; }));
+}
+
+TEST_CASE("load_onnx/versions") {
+  const auto with = [](auto change) {
+    ModelText model = relu_model();
+    change(model);
+    return load(model);
+  };
+  CHECK_ERROR(with([](ModelText& m) { m.ir_version = 0; }), invalid_model, "IR version 0");
+  CHECK_ERROR(with([](ModelText& m) { m.ir_version = 2; }), unsupported, "IR version 2");
+  CHECK_ERROR(with([](ModelText& m) { m.ir_version = 99; }), unsupported, "IR version 99");
+  CHECK_NOTHROW(with([](ModelText& m) { m.ir_version = 3; }));
+  for (const std::int64_t opset : {7, 13, 22}) CHECK_NOTHROW(with([&](ModelText& m) { m.opsets = {{"", opset}}; }));
+  CHECK_ERROR(with([](ModelText& m) {
+                m.opsets = {{"", 5}};
+              }),
+              unsupported, "opset 5 of ai.onnx; supported are 7 to 22");
+  CHECK_ERROR(with([](ModelText& m) { m.opsets = {{"", 23}}; }), unsupported, "opset 23");
+  CHECK_ERROR(with([](ModelText& m) { m.opsets = {}; }), invalid_model, "imports no opset of ai.onnx");
+  CHECK_ERROR(with([](ModelText& m) { m.opsets = {{"", 12}, {"ai.onnx", 13}}; }), invalid_model, "versions 12 and 13");
+  CHECK_NOTHROW(with([](ModelText& m) { m.opsets = {{"ai.onnx", 13}, {"", 13}, {"com.microsoft", 1}}; }));
+  CHECK_ERROR(with([](ModelText& m) {
+                m.nodes = {node("Relu", {"x"}, {"y"}, "r", [](pbf_writer& n) { n.add_string(7, "lenslet"); })};
+                m.opsets.emplace_back("lenslet", 1);
+              }),
+              unsupported, "not supported");
+}
+
+TEST_CASE("load_onnx/opset_6_is_read_as_opset_7_where_that_means_the_same") {
+  const auto add = [](const std::vector<std::pair<std::string, std::int64_t>>& attributes) {
+    ModelText model = relu_model();
+    model.opsets = {{"", 6}};
+    model.initializers = {raw_tensor<float>("w", f32, {3}, {1, 2, 3})};
+    model.nodes = {node("Add", {"x", "w"}, {"y"}, "add", [&](pbf_writer& n) {
+      for (const auto& [name, value] : attributes)
+        attribute(n, name, 2, [&v = value](pbf_writer& a) { a.add_int64(3, v); });
+    })};
+    return load(model);
+  };
+  CHECK_NOTHROW(add({}));
+  CHECK_NOTHROW(add({{"broadcast", 1}}));
+  CHECK_ERROR(add({{"broadcast", 1}, {"axis", 0}}), unsupported, "'axis'");
+}

@@ -1,0 +1,148 @@
+// Initializers: every element type from every field it may sit in.
+
+#include "models/onnx_tensor.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "models/onnx_reader.h"
+#include "tests/models/expect_error.h"
+#include "tests/models/onnx_writer.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+Tensor read(const std::string& data, bool widen = false) {
+  return to_tensor(read_onnx_tensor(bytes_of(data)), {.owner = nullptr, .external = nullptr, .widen = widen});
+}
+
+// Through int32_data, packed or element by element.
+std::string int32_tensor(int type, const std::vector<std::int32_t>& values, bool packed) {
+  return tensor("t", type, {static_cast<std::int64_t>(values.size())}, [&](pbf_writer& writer) {
+    if (packed)
+      writer.add_packed_int32(5, values.begin(), values.end());
+    else
+      for (const std::int32_t value : values) writer.add_int32(5, value);
+  });
+}
+
+template <typename T>
+void check_values(const Tensor& read_back, std::initializer_list<T> expected) {
+  REQUIRE(read_back.elems() == static_cast<std::int64_t>(expected.size()));
+  std::int64_t i = 0;
+  for (const T value : expected) CHECK(static_cast<const T*>(read_back.data())[i++] == value);
+}
+
+}  // namespace
+
+TEST_CASE("onnx_tensor/raw_data") {
+  check_values<float>(read(raw_tensor<float>("t", f32, {2}, {1.5F, -2})), {1.5F, -2});
+  check_values<double>(read(raw_tensor<double>("t", f64, {1}, {0.1})), {0.1});
+  check_values<std::int8_t>(read(raw_tensor<std::int8_t>("t", i8, {2}, {-128, 127})), {-128, 127});
+  check_values<std::uint8_t>(read(raw_tensor<std::uint8_t>("t", u8, {1}, {255})), {255});
+  check_values<std::int16_t>(read(raw_tensor<std::int16_t>("t", i16, {1}, {-300})), {-300});
+  check_values<std::uint16_t>(read(raw_tensor<std::uint16_t>("t", u16, {1}, {65535})), {65535});
+  check_values<std::int32_t>(read(raw_tensor<std::int32_t>("t", i32, {1}, {-70000})), {-70000});
+  check_values<std::int64_t>(read(raw_tensor<std::int64_t>("t", i64, {1}, {1LL << 40})), {1LL << 40});
+  check_values<std::uint8_t>(read(raw_tensor<std::uint8_t>("t", boolean, {2}, {0, 1})), {0, 1});
+  check_values<std::uint16_t>(read(raw_tensor<std::uint16_t>("t", f16, {1}, {0x3C00})), {0x3C00});
+  check_values<std::uint16_t>(read(raw_tensor<std::uint16_t>("t", bf16, {1}, {0x3F80})), {0x3F80});
+  const Tensor scalar = read(raw_tensor<float>("t", f32, {}, {7}));
+  CHECK(scalar.shape().rank() == 0);
+  CHECK(read(tensor("t", f32, {0, 3})).elems() == 0);
+}
+
+TEST_CASE("onnx_tensor/typed_fields") {
+  for (const bool packed : {true, false}) {
+    CAPTURE(packed);
+    check_values<std::int8_t>(read(int32_tensor(i8, {-128, 127}, packed)), {-128, 127});
+    check_values<std::uint8_t>(read(int32_tensor(u8, {0, 255}, packed)), {0, 255});
+    check_values<std::int16_t>(read(int32_tensor(i16, {-32768, 32767}, packed)), {-32768, 32767});
+    check_values<std::uint16_t>(read(int32_tensor(u16, {0, 65535}, packed)), {0, 65535});
+    check_values<std::int32_t>(read(int32_tensor(i32, {-2147483647, 5}, packed)), {-2147483647, 5});
+    check_values<std::uint8_t>(read(int32_tensor(boolean, {1, 0}, packed)), {1, 0});
+    check_values<std::uint16_t>(read(int32_tensor(f16, {0xFC00}, packed)), {0xFC00});
+    check_values<std::uint16_t>(read(int32_tensor(bf16, {0xFF80}, packed)), {0xFF80});
+  }
+  const std::vector<float> floats{1, 2};
+  // A packed part and a single element after it belong to one list.
+  check_values<float>(read(tensor("t", f32, {3},
+                                  [&](pbf_writer& writer) {
+                                    writer.add_packed_float(4, floats.begin(), floats.end());
+                                    writer.add_float(4, 3);
+                                  })),
+                      {1, 2, 3});
+  const std::vector<double> doubles{1e300};
+  check_values<double>(
+      read(tensor("t", f64, {1},
+                  [&](pbf_writer& writer) { writer.add_packed_double(10, doubles.begin(), doubles.end()); })),
+      {1e300});
+  const std::vector<std::int64_t> longs{-1, 1LL << 50};
+  check_values<std::int64_t>(
+      read(tensor("t", i64, {2}, [&](pbf_writer& writer) { writer.add_packed_int64(7, longs.begin(), longs.end()); })),
+      {-1, 1LL << 50});
+}
+
+TEST_CASE("onnx_tensor/widening") {
+  const Tensor half =
+      read(raw_tensor<std::uint16_t>("t", f16, {6}, {0x3C00, 0xC000, 0x0001, 0x7C00, 0x8000, 0x7BFF}), true);
+  CHECK(half.dtype() == DType::f32);
+  check_values<float>(half, {1, -2, std::ldexp(1.0F, -24), std::numeric_limits<float>::infinity(), -0.0F, 65504});
+  CHECK(std::signbit(half.values<float>()[4]));
+  CHECK(std::isnan(read(raw_tensor<std::uint16_t>("t", f16, {1}, {0x7E01}), true).values<float>()[0]));
+  check_values<float>(read(int32_tensor(bf16, {0x4049, 0xBF80}, true), true), {3.140625F, -1});
+  check_values<float>(read(raw_tensor<double>("t", f64, {1}, {0.1}), true), {0.1F});
+  CHECK(read(raw_tensor<std::int64_t>("t", i64, {1}, {3}), true).dtype() == DType::i64);
+}
+
+TEST_CASE("onnx_tensor/alignment_and_sharing") {
+  // The same bytes at every offset: shared where aligned for float, copied elsewhere, equal everywhere.
+  const auto storage = std::make_shared<std::vector<std::byte>>(64);
+  for (std::size_t offset = 0; offset < 8; ++offset) {
+    const float values[2] = {3, 4};
+    std::memcpy(storage->data() + offset, values, sizeof values);
+    OnnxTensor wanted;
+    wanted.type = OnnxType::float32;
+    wanted.dims = {2};
+    wanted.has_raw_data = true;
+    wanted.raw_data = std::span<const std::byte>(*storage).subspan(offset, sizeof values);
+    const Tensor result = to_tensor(wanted, {.owner = storage, .external = nullptr, .widen = false});
+    CHECK((result.data() == storage->data() + offset) == (offset % alignof(float) == 0));
+    CHECK(reinterpret_cast<std::uintptr_t>(result.data()) % alignof(float) == 0);
+    check_values<float>(result, {3, 4});
+    CHECK(to_tensor(wanted, {}).data() != wanted.raw_data.data());
+  }
+}
+
+TEST_CASE("onnx_tensor/refused") {
+  CHECK_ERROR(read(raw_tensor<float>("t", f32, {3}, {1, 2})), invalid_model, "needs 12 bytes, raw_data has 8");
+  CHECK_ERROR(read(raw_tensor<float>("t", f32, {1}, {1, 2})), invalid_model, "needs 4 bytes, raw_data has 8");
+  CHECK_ERROR(read(tensor("t", f32, {2})), invalid_model, "needs 2 elements, its data has 0");
+  CHECK_ERROR(read(int32_tensor(i8, {128}, true)), invalid_model, "128 does not fit");
+  CHECK_ERROR(read(int32_tensor(u8, {-1}, true)), invalid_model, "-1 does not fit");
+  CHECK_ERROR(read(int32_tensor(f16, {65536}, false)), invalid_model, "65536 does not fit");
+  CHECK_ERROR(read(int32_tensor(boolean, {2}, true)), invalid_model, "bool");
+  CHECK_ERROR(read(int32_tensor(f32, {1}, true)), invalid_model, "field of another type");
+  CHECK_ERROR(read(int32_tensor(i64, {1}, true)), invalid_model, "field of another type");
+  CHECK_ERROR(read(tensor("t", text, {1}, [](pbf_writer& writer) { writer.add_bytes(6, "a"); })), unsupported,
+              "string");
+  CHECK_ERROR(read(raw_tensor<std::uint32_t>("t", u32, {1}, {1})), unsupported, "uint32");
+  CHECK_ERROR(read(raw_tensor<std::uint8_t>("t", 23, {1}, {1})), unsupported, "type 23");
+  CHECK_ERROR(read(tensor("t", 0, {1})), invalid_model, "element type");
+  CHECK_ERROR(read(tensor("t", f32, {-1})), invalid_model, "dimension -1");
+  CHECK_ERROR(read(tensor("t", f32, {1}, [](pbf_writer& writer) { writer.add_message(3, std::string("\x08\x01")); })),
+              unsupported, "segments");
+  CHECK_ERROR(read(raw_tensor<float>("t", f32, {1}, {1}) + message([](pbf_writer& writer) { writer.add_float(4, 1); })),
+              invalid_model, "both raw_data and typed data");
+  // A list cut off inside a number.
+  const std::string cut("\x80", 1);
+  CHECK_ERROR(read(tensor("t", i64, {1}, [&](pbf_writer& writer) { writer.add_bytes(7, cut); })), invalid_model,
+              "damaged number");
+  CHECK_ERROR(read(tensor("t", f32, {1}, [&](pbf_writer& writer) { writer.add_bytes(4, "abc"); })), invalid_model,
+              "cut off");
+}

@@ -1,0 +1,147 @@
+// .npy and .pb files, sound and damaged.
+
+#include "lenslet/tensor_file.h"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <random>
+
+#include "models/npy_header.h"
+#include "tests/models/expect_error.h"
+#include "tests/models/onnx_writer.h"
+#include "tests/models/temp_dir.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+std::string npy(const std::string& dict, const std::string& data, char major = 1) {
+  std::string file = "\x93NUMPY";
+  file += {major, '\0', static_cast<char>(dict.size() & 0xFF), static_cast<char>(dict.size() >> 8)};
+  if (major == 2) file += std::string(2, '\0');
+  return file + dict + data;
+}
+
+Tensor read(const TempDir& folder, const std::string& content) { return read_npy(folder.write("t.npy", content)); }
+
+}  // namespace
+
+TEST_CASE("tensor_file/npy_round_trip") {
+  const TempDir folder;
+  std::mt19937 random(3);
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::i8, DType::u8, DType::i16, DType::u16,
+                            DType::i32, DType::i64, DType::boolean})
+    for (const Shape& shape : {Shape{}, Shape{5}, Shape{0, 3}, Shape{2, 3, 5}, Shape{1, 2, 1, 2, 1, 2, 1, 3}}) {
+      CAPTURE(std::string(to_string(dtype)));
+      CAPTURE(shape.str());
+      Tensor tensor(dtype, shape);
+      auto* bytes = static_cast<unsigned char*>(tensor.data());
+      for (std::size_t i = 0; i < tensor.bytes(); ++i)
+        bytes[i] = static_cast<unsigned char>(dtype == DType::boolean ? random() % 2 : random());
+      write_npy(folder / "t.npy", tensor);
+      CHECK((std::filesystem::file_size(folder / "t.npy") - tensor.bytes()) % 64 == 0);
+      const Tensor back = read_npy(folder / "t.npy");
+      CHECK(back.dtype() == dtype);
+      CHECK(back.shape() == shape);
+      CHECK((tensor.bytes() == 0 || std::memcmp(back.data(), tensor.data(), tensor.bytes()) == 0));
+    }
+}
+
+TEST_CASE("tensor_file/npy_as_numpy_writes_it") {
+  // The header that NumPy 1.24 writes for a [2,3] float32 array.
+  CHECK(npy_header(DType::f32, Shape{2, 3}).substr(10, 60) ==
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } ");
+  CHECK(contains(npy_header(DType::u8, Shape{4}), "'|u1'"));
+  CHECK(contains(npy_header(DType::u8, Shape{4}), "(4,)"));
+  CHECK(contains(npy_header(DType::i64, Shape{}), "()"));
+  CHECK_ERROR(npy_header(DType::bf16, Shape{1}), unsupported, "bfloat16");
+}
+
+TEST_CASE("tensor_file/npy_layouts") {
+  const TempDir folder;
+  // [2,3] in Fortran order: columns first.
+  const float columns[6] = {0, 10, 1, 11, 2, 12};
+  const std::string data(reinterpret_cast<const char*>(columns), sizeof columns);
+  const Tensor tensor = read(folder, npy("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }", data));
+  const float rows[6] = {0, 1, 2, 10, 11, 12};
+  CHECK(std::memcmp(tensor.data(), rows, sizeof rows) == 0);
+  // Version 2, other quotes, order of keys and spaces.
+  const Tensor again = read(folder, npy("{\"shape\":(6),\"fortran_order\" : False , \"descr\":\"<f4\"}\n", data, 2));
+  CHECK(again.shape() == Shape{6});
+  // An nhwc tensor is written in NCHW order.
+  Tensor nhwc = Tensor::of<float>(Shape{1, 2, 1, 3}, {0, 1, 2, 3, 4, 5}).to_layout(Layout::nhwc);
+  write_npy(folder / "n.npy", nhwc);
+  const Tensor nchw = read_npy(folder / "n.npy");
+  for (int i = 0; i < 6; ++i) CHECK(nchw.values<float>()[static_cast<std::size_t>(i)] == static_cast<float>(i));
+}
+
+TEST_CASE("tensor_file/npy_refused") {
+  const TempDir folder;
+  const std::string four(4, '\0');
+  const auto header = [&](const std::string& dict) { return read(folder, npy(dict, four)); };
+  CHECK_NOTHROW(header("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }"));
+  CHECK_ERROR(read(folder, ""), io, "first bytes");
+  CHECK_ERROR(read(folder, "not a numpy file"), io, "first bytes");
+  CHECK_ERROR(read(folder, npy("{}", "", 3)), unsupported, "version 3");
+  CHECK_ERROR(read(folder, std::string("\x93NUMPY\x01\x00\xff\x7f{", 11)), io, "ends in its header");
+  CHECK_ERROR(header("{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }"), unsupported, "'>f4'");
+  CHECK_ERROR(header("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }"), unsupported, "'<c8'");
+  CHECK_ERROR(header("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"), unsupported, "'|O'");
+  CHECK_ERROR(header("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }"), unsupported, "records");
+  CHECK_ERROR(header("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }"), io, "need 8 bytes, it has 4");
+  CHECK_ERROR(header("{'descr': '<f4', 'fortran_order': False, 'shape': (), } x"), io, "behind its header");
+  CHECK_ERROR(header("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }"), io, "dimension");
+  CHECK_ERROR(header("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }"), io, "dimension");
+  CHECK_ERROR(header("{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776, 1099511627776), }"), limit, "");
+  CHECK_ERROR(header("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1), }"), limit,
+              "rank above 8");
+  CHECK_ERROR(header("{'descr': '<f4', 'fortran_order': 0, 'shape': (1,), }"), io, "True or False");
+  CHECK_ERROR(header("{'descr': '<f4', 'fortran_order': False, }"), io, "lacks");
+  CHECK_ERROR(header("{'descr': '<f4', 'descr': '<f4', 'shape': (1,), }"), io, "doubled");
+  CHECK_ERROR(header("{'descr': '<f4"), io, "string without end");
+  CHECK_ERROR(header("['descr']"), io, "'{' expected");
+  CHECK_ERROR(read(folder, npy("{'descr': '|b1', 'fortran_order': False, 'shape': (1,), }", "\x02")), io, "bool");
+  const Error error = error_of([&] { read(folder, "x"); });
+  CHECK(contains(error.context(), "t.npy"));
+  CHECK_ERROR(read_npy(folder / "missing.npy"), io, "missing.npy");
+  CHECK_ERROR(write_npy(folder / "no/such/t.npy", Tensor(DType::f32, Shape{1})), io, "cannot be written");
+}
+
+TEST_CASE("tensor_file/npy_random_damage_is_an_error_or_a_tensor") {
+  const TempDir folder;
+  const std::string whole = npy("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 1), }", std::string(8, '\0'));
+  std::mt19937 random(11);
+  for (int round = 0; round < 2000; ++round) {
+    std::string damaged = whole;
+    damaged[random() % damaged.size()] = static_cast<char>(random());
+    if (random() % 4 == 0) damaged.resize(random() % damaged.size());
+    try {
+      const Tensor tensor = read(folder, damaged);  // outside CHECK, which would catch the Error itself
+      CHECK(tensor.elems() <= 8);
+    } catch (const Error& error) {
+      CHECK(error.kind() != ErrorKind::internal);
+    }
+  }
+}
+
+TEST_CASE("tensor_file/pb") {
+  const TempDir folder;
+  std::string name;
+  const Tensor tensor =
+      read_tensor_pb(folder.write("t.pb", raw_tensor<std::uint16_t>("weights", f16, {2}, {0x3C00, 0x4000})), &name);
+  CHECK(name == "weights");
+  CHECK(tensor.dtype() == DType::f16);  // test data keeps its type; only models are widened
+  CHECK(tensor.shape() == Shape{2});
+  CHECK_ERROR(read_tensor_pb(folder.write("bad.pb", "\xff")), invalid_model, "bad.pb");
+  CHECK_ERROR(read_tensor_pb(folder.write("s.pb", "")), invalid_model, "element type");
+  const std::string outside = ::lenslet::test::tensor("w", f32, {1}, [](pbf_writer& writer) {
+    writer.add_message(13, message([](pbf_writer& entry) {
+                         entry.add_string(1, "location");
+                         entry.add_string(2, "t.pb");
+                       }));
+    writer.add_enum(14, 1);
+  });
+  CHECK_ERROR(read_tensor_pb(folder.write("e.pb", outside)), unsupported, "external data");
+}

@@ -1,0 +1,123 @@
+// Hostile bytes: each must be an Error, none a huge allocation or a read beyond the end.
+
+#include <doctest/doctest.h>
+
+#include <random>
+
+#include "models/load_onnx.h"
+#include "models/names.h"
+#include "models/onnx_reader.h"
+#include "tests/models/expect_error.h"
+#include "tests/models/onnx_writer.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+Graph load(const std::string& data) { return load_onnx(bytes_of(data), nullptr, {}, "test"); }
+
+std::string chars(std::initializer_list<int> values) {
+  std::string text;
+  for (const int value : values) text += static_cast<char>(value);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("wire/damage") {
+  CHECK_ERROR(load(""), invalid_model, "empty");
+  CHECK_ERROR(load("version https://git-lfs.github.com/spec/v1\n"), invalid_model, "Git LFS");
+  CHECK_ERROR(load(chars({0xFF, 0xD8, 0xFF, 0xE0})), invalid_model, "ONNX");
+  // A tag of eleven bytes, a tag beyond 32 bits, tag 0, and the wire types of groups.
+  CHECK_ERROR(load(std::string(11, '\xFF')), invalid_model, "over-long field tag");
+  CHECK_ERROR(load(chars({0x8A, 0x80, 0x80, 0x80, 0x10, 0x00})), invalid_model, "over-long field tag");
+  CHECK_ERROR(load(chars({0x00, 0x01})), invalid_model, "impossible field tag");
+  CHECK_ERROR(load(chars({0x0B, 0x0C})), invalid_model, "impossible field tag");
+  // Cut off in a tag, a number and a length; a length of 2^32 + 1 must not be taken for 1.
+  CHECK_ERROR(load(chars({0x88})), invalid_model, "cut off");
+  CHECK_ERROR(load(chars({0x08})), invalid_model, "damaged number");
+  CHECK_ERROR(load(chars({0x3A, 0x80})), invalid_model, "damaged length");
+  CHECK_ERROR(load(chars({0x3A, 0x81, 0x80, 0x80, 0x80, 0x10, 0x00})), invalid_model, "claims 4294967297 bytes");
+  CHECK_ERROR(load(chars({0x3A, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01})), invalid_model, "claims");
+  // The graph as a number instead of a message.
+  CHECK_ERROR(load(chars({0x38, 0x01})), invalid_model, "wire type");
+}
+
+TEST_CASE("wire/every_truncation_of_a_model_is_an_error") {
+  ModelText model = relu_model();
+  model.initializers = {raw_tensor<float>("w", f32, {2, 2}, {1, 2, 3, 4})};
+  const std::string whole = model.bytes();
+  CHECK(load(whole).nodes.size() == 1);
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    CAPTURE(length);
+    // Cut where a field of the model ends, the rest may still be a model without opset imports: an Error as well.
+    CHECK_THROWS_AS(load(whole.substr(0, length)), Error);
+  }
+}
+
+TEST_CASE("wire/random_damage_is_an_error_or_a_graph") {
+  ModelText text = relu_model();
+  text.nodes.push_back(node("Constant", {}, {"c"}, "c", [](pbf_writer& writer) {
+    attribute(writer, "value", 4, [](pbf_writer& value) {
+      value.add_message(5, raw_tensor<std::int64_t>("", i64, {2}, {1, 2}));
+    });
+  }));
+  const std::string whole = text.bytes();
+  std::mt19937 random(20240611);
+  int refused = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::string damaged = whole;
+    for (unsigned change = 0; change <= random() % 3; ++change)
+      damaged[random() % damaged.size()] = static_cast<char>(random());
+    try {
+      load(damaged).check();
+    } catch (const Error& error) {
+      CHECK(error.kind() != ErrorKind::internal);
+      ++refused;
+    }
+  }
+  CHECK(refused > 1000);
+}
+
+TEST_CASE("wire/doubled_parts_are_refused") {
+  const std::string whole = relu_model().bytes();
+  CHECK_ERROR(load(whole + whole), invalid_model, "second graph");
+}
+
+TEST_CASE("wire/unknown_fields_are_skipped") {
+  ModelText model = relu_model();
+  model.more = message([](pbf_writer& writer) {
+    writer.add_string(1000, "from the future");
+    writer.add_fixed64(1001, 1);
+    writer.add_fixed32(1002, 1);
+    writer.add_uint64(1003, 1);
+  });
+  CHECK(load(model.bytes()).nodes.size() == 1);
+}
+
+TEST_CASE("wire/deeply_nested_subgraphs_are_not_entered") {
+  // Graphs in attributes of nodes of graphs ... 20000 deep: refused at the first, nothing recurses.
+  std::string inner;
+  for (int depth = 0; depth < 20000; ++depth) {
+    const std::string attribute_text = message([&](pbf_writer& writer) { writer.add_message(6, inner); });
+    const std::string node_text = message([&](pbf_writer& writer) { writer.add_message(5, attribute_text); });
+    inner = message([&](pbf_writer& writer) { writer.add_message(1, node_text); });
+    if (inner.size() > 200'000) break;
+  }
+  ModelText model = relu_model();
+  model.nodes.push_back(node("If", {"x"}, {"z"}, "branch", [&](pbf_writer& writer) {
+    attribute(writer, "then_branch", 5, [&](pbf_writer& value) { value.add_message(6, inner); });
+  }));
+  CHECK_ERROR(load(model.bytes()), unsupported, "node branch (If");
+}
+
+TEST_CASE("names/what_may_be_a_name") {
+  CHECK(checked_name("conv1/Conv:0", "a node") == "conv1/Conv:0");
+  CHECK(checked_name("\xE5\x90\x8D", "a node") == "\xE5\x90\x8D");
+  CHECK_ERROR(checked_name("a\nb", "a node"), invalid_model, "control character");
+  CHECK_ERROR(checked_name(std::string_view("a\0b", 3), "a node"), invalid_model, "control character");
+  CHECK_ERROR(checked_name("\x7f", "a node"), invalid_model, "control character");
+  for (const char* bad : {"\xff", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe5\x90", "\x80"})
+    CHECK_ERROR(checked_name(bad, "a node"), invalid_model, "UTF-8");
+}

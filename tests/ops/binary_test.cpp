@@ -1,0 +1,184 @@
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <string_view>
+
+#include "ops/broadcast.h"
+#include "tests/ops/op_harness.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+struct Shapes {
+  Shape a, b;
+};
+
+// Same, scalar, per channel, per image and channel, per row, lower rank, both sides repeated, more than 4 dimensions,
+// long enough for two threads, empty.
+const Shapes shapes[] = {
+    {{2, 3, 5, 7}, {2, 3, 5, 7}},
+    {{2, 3, 5, 7}, {}},
+    {{}, {2, 3, 5, 7}},
+    {{2, 9, 5, 7}, {1, 9, 1, 1}},
+    {{2, 17, 3, 7}, {17, 1, 1}},
+    {{3, 16, 5, 7}, {3, 16, 1, 1}},
+    {{2, 3, 5, 7}, {7}},
+    {{2, 3, 5, 7}, {5, 1}},
+    {{2, 3, 1, 7}, {1, 3, 5, 1}},
+    {{1, 4, 1, 1}, {2, 1, 3, 3}},
+    {{5}, {3, 1, 1, 5}},
+    {{2, 1, 3, 4, 5}, {6, 1, 4, 1}},
+    {{1, 31, 37, 29}, {31, 1, 1}},
+    {{40000}, {40000}},
+    {{0, 3}, {1, 3}},
+    {{2, 3, 5, 7}, {2, 1, 5, 7}},
+    {{1}, {1}},
+    {{1, 8, 1, 1}, {8, 1, 1}},
+};
+
+}  // namespace
+
+TEST_CASE("binary/broadcasting") {
+  unsigned seed = 100;
+  for (const char* op : {"Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "Mean"})
+    for (const Shapes& s : shapes) {
+      const Tensor a = random_f32(s.a, seed++), b = random_of(DType::f32, s.b, seed++, 0.5, 3);
+      // One operation is the exact result rounded once; Mean rounds twice.
+      const double tolerance = std::string_view(op) == "Mean" ? 3e-7 : 0;
+      check_op({.op = op, .inputs = {a, b}, .maybe_constant = {1}, .tolerance = tolerance});
+      check_op({.op = op, .inputs = {a, b}, .constant = {0}, .tolerance = tolerance});
+    }
+}
+
+TEST_CASE("binary/variadic") {
+  unsigned seed = 1;
+  for (const char* op : {"Sum", "Mean", "Max", "Min"}) {
+    check_op({.op = op, .inputs = {random_f32({2, 3, 5, 7}, seed++)}, .maybe_constant = {0}});
+    check_op({.op = op,
+              .inputs = {random_f32({2, 1, 5, 7}, seed++), random_f32({3, 1, 1}, seed++), random_f32({7}, seed++),
+                         random_f32({2, 3, 5, 7}, seed++)},
+              .maybe_constant = {1, 2},
+              .tolerance = 3e-7});
+  }
+}
+
+TEST_CASE("binary/integers_and_doubles") {
+  unsigned seed = 1;
+  for (const DType dtype : {DType::i8, DType::u8, DType::i16, DType::u16, DType::i32, DType::i64, DType::f64})
+    for (const char* op : {"Add", "Sub", "Mul", "Div", "Max", "Min"})
+      for (const Shapes& s : {Shapes{{2, 3, 5, 7}, {3, 1, 1}}, Shapes{{13}, {13}}}) {
+        const Tensor a = random_of(dtype, s.a, seed++, 6, 12), b = random_of(dtype, s.b, seed++, 1, 6);
+        check_op({.op = op, .opset = 14, .inputs = {a, b}, .maybe_constant = {1}, .tolerance = 1e-15});
+      }
+  const auto divide = [](std::int64_t a, std::int64_t b) {
+    return run_op({.op = "Div", .inputs = {int64s({a}), int64s({b})}})[0].values<std::int64_t>()[0];
+  };
+  CHECK(divide(-7, 2) == -3);
+  CHECK(divide(7, -2) == -3);
+  constexpr std::int64_t least = std::numeric_limits<std::int64_t>::min();
+  CHECK(divide(least, -1) == least);
+  CHECK_THROWS_WITH_AS(divide(1, 0), doctest::Contains("division by zero"), Error);
+  CHECK_THROWS_WITH_AS(infer_op({.op = "Div", .inputs = {int64s({4, 4}), int64s({1, 0})}, .constant = {1}}),
+                       doctest::Contains("division by zero"), Error);
+  const Tensor big = int64s({std::numeric_limits<std::int64_t>::max()});
+  CHECK(run_op({.op = "Add", .inputs = {big, int64s({1})}})[0].values<std::int64_t>()[0] == least);
+  CHECK(run_op({.op = "Mul", .inputs = {big, int64s({2})}})[0].values<std::int64_t>()[0] == -2);
+}
+
+TEST_CASE("binary/pow") {
+  unsigned seed = 9;
+  const Tensor x = random_of(DType::f32, {2, 3, 5, 7}, seed++, 0.1, 4);
+  for (const float exponent : {2.0f, 0.5f, -1.0f, 3.0f, 1.7f, 0.0f})
+    check_op(
+        {.op = "Pow", .inputs = {x, Tensor::of<float>(Shape{}, {exponent})}, .maybe_constant = {1}, .tolerance = 3e-7});
+  check_op({.op = "Pow", .inputs = {x, random_f32({3, 1, 1}, seed++)}, .tolerance = 6e-7});
+  for (const DType base : {DType::f32, DType::f64, DType::i32, DType::i64})
+    for (const DType exponent : {DType::f32, DType::f64, DType::i32, DType::i64})
+      check_op({.op = "Pow",
+                .inputs = {random_of(base, {4, 5}, seed++, 1, 7), random_of(exponent, {5}, seed++, 0, 4)},
+                .tolerance = base == DType::f64 ? 1e-15 : 3e-7});
+  const auto power = [](std::int64_t a, std::int64_t b) {
+    return run_op({.op = "Pow", .inputs = {int64s({a}), int64s({b})}})[0].values<std::int64_t>()[0];
+  };
+  CHECK(power(-1, -3) == -1);
+  CHECK(power(2, -1) == 0);
+  CHECK(power(3, 39) == 4052555153018976267);
+  CHECK_THROWS_AS(power(0, -1), Error);
+}
+
+TEST_CASE("binary/nan_propagates_through_max_and_min") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const char* op : {"Max", "Min"}) {
+    const Tensor mixed = Tensor::of<float>({9}, {1, nan, 3, nan, 5, 6, 7, 8, nan});
+    check_op({.op = op, .inputs = {mixed, random_f32({9}, 3)}});
+    check_op({.op = op, .inputs = {random_f32({9}, 3), mixed}});
+  }
+}
+
+TEST_CASE("binary/refusals") {
+  const Tensor x(DType::f32, {2, 3});
+  CHECK_THROWS_WITH_AS(infer_op({.op = "Add", .inputs = {x, Tensor(DType::f32, {2, 4})}}),
+                       doctest::Contains("[2,3] and [2,4]"), Error);
+  CHECK_THROWS_WITH_AS(infer_op({.op = "Add", .inputs = {x, Tensor(DType::i64, {2, 3})}}), doctest::Contains("int64"),
+                       Error);
+  CHECK_THROWS_WITH_AS(
+      make_op({.op = "Add", .opset = 7, .attributes = {{"broadcast", std::int64_t{1}}}, .inputs = {x, x}}),
+      doctest::Contains("'broadcast'"), Error);
+  CHECK_THROWS_AS(infer_op({.op = "Add", .inputs = {Tensor(DType::boolean, {2}), Tensor(DType::boolean, {2})}}), Error);
+  CHECK_THROWS_AS(infer_op({.op = "Sum", .inputs = {Tensor(DType::i32, {2}), Tensor(DType::i32, {2})}}), Error);
+}
+
+TEST_CASE("binary/loops_are_merged") {
+  const Shape image{2, 16, 5, 7}, channel{1, 16, 1, 1};
+  const auto rank = [&](Layout layout, const Shape& b, Layout b_layout) {
+    const BroadcastLoops::Operand operands[] = {{&image, layout}, {&b, b_layout}};
+    return BroadcastLoops(image, layout, operands).rank;
+  };
+  CHECK(rank(Layout::nchw, image, Layout::nchw) == 1);
+  CHECK(rank(Layout::nhwc, image, Layout::nhwc) == 1);
+  CHECK(rank(Layout::nchw, Shape{}, Layout::nchw) == 1);
+  CHECK(rank(Layout::nhwc, channel, Layout::nchw) == 2);
+  CHECK(rank(Layout::nchw, channel, Layout::nchw) == 3);
+}
+
+TEST_CASE("prelu/slopes") {
+  unsigned seed = 50;
+  for (const Shape& slope : {Shape{1}, Shape{9, 1, 1}, Shape{1, 9, 1, 1}, Shape{2, 9, 5, 7}, Shape{}, Shape{7}})
+    check_op({.op = "PRelu",
+              .inputs = {random_f32({2, 9, 5, 7}, seed++), random_f32(slope, seed++)},
+              .maybe_constant = {1},
+              .tolerance = 2e-7});
+  CHECK_THROWS_AS(infer_op({.op = "PRelu", .inputs = {Tensor(DType::f32, {1, 9}), Tensor(DType::f32, {4, 9})}}), Error);
+}
+
+TEST_CASE("logic/comparisons_and_booleans") {
+  unsigned seed = 70;
+  for (const char* op : {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
+    for (const DType dtype : {DType::f32, DType::f64, DType::i8, DType::u8, DType::i32, DType::i64})
+      for (const Shapes& s : {Shapes{{2, 3, 5, 7}, {3, 1, 1}}, Shapes{{5, 1}, {7}}})
+        check_op({.op = op,
+                  .opset = 16,
+                  .inputs = {random_of(dtype, s.a, seed++, 0, 3), random_of(dtype, s.b, seed++, 0, 3)},
+                  .maybe_constant = {1}});
+  for (const char* op : {"And", "Or", "Xor"})
+    check_op({.op = op,
+              .inputs = {random_of(DType::boolean, {2, 3, 5, 7}, seed++, 0, 2),
+                         random_of(DType::boolean, {5, 1}, seed++, 0, 2)}});
+  check_op({.op = "Not", .inputs = {random_of(DType::boolean, {2, 3, 5, 7}, seed++, 0, 2)}});
+  CHECK_THROWS_AS(infer_op({.op = "And", .inputs = {Tensor(DType::f32, {2}), Tensor(DType::f32, {2})}}), Error);
+}
+
+TEST_CASE("logic/where") {
+  unsigned seed = 90;
+  for (const DType dtype : {DType::f32, DType::i64, DType::u8, DType::i16}) {
+    check_op({.op = "Where",
+              .inputs = {random_of(DType::boolean, {3, 1, 7}, seed++, 0, 2),
+                         random_of(dtype, {2, 3, 5, 7}, seed++, 0, 9), random_of(dtype, {5, 1}, seed++, 0, 9)},
+              .maybe_constant = {0, 2}});
+  }
+  CHECK_THROWS_AS(
+      infer_op({.op = "Where", .inputs = {Tensor(DType::f32, {2}), Tensor(DType::f32, {2}), Tensor(DType::f32, {2})}}),
+      Error);
+}

@@ -1,0 +1,290 @@
+#pragma once
+// Awkward convolution problems, as data: for the test of all algorithms and for benches.
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ops/conv/problem.h"
+
+namespace lenslet::test {
+
+struct ConvCase {
+  std::string name;  ///< unique: "3x3_pad1_c64_k64_13x13"
+  ConvProblem problem;
+};
+
+/// What a row of the table says; everything else has the defaults.
+struct ConvRow {
+  std::int64_t n = 1, c = 1, h = 1, w = 1, k = 1, r = 1, s = 1;
+  std::array<std::int64_t, 2> stride{1, 1}, dilation{1, 1};
+  std::array<std::int64_t, 4> pads{0, 0, 0, 0};  ///< top, left, bottom, right
+  std::int64_t groups = 1;
+  bool bias = false, residual = false;
+  Activation activation = {};
+};
+
+inline std::string conv_case_name(const ConvProblem& p) {
+  const auto pair = [](std::int64_t a, std::int64_t b) {
+    return a == b ? fmt::format("{}", a) : fmt::format("{}x{}", a, b);
+  };
+  std::string name = fmt::format("{}x{}", p.r, p.s);
+  if (p.stride_h != 1 || p.stride_w != 1) name += fmt::format("_s{}", pair(p.stride_h, p.stride_w));
+  if (p.dilation_h != 1 || p.dilation_w != 1) name += fmt::format("_d{}", pair(p.dilation_h, p.dilation_w));
+  if (p.padded()) {
+    name += fmt::format("_pad{}", pair(p.pad_top, p.pad_left));
+    if (p.pad_top != p.pad_bottom || p.pad_left != p.pad_right)
+      name += fmt::format("_{}", pair(p.pad_bottom, p.pad_right));
+  }
+  name += fmt::format("_c{}_k{}", p.c, p.k);
+  if (p.groups != 1) name += fmt::format("_g{}", p.groups);
+  name += fmt::format("_{}x{}", p.h, p.w);
+  if (p.n != 1) name += fmt::format("_n{}", p.n);
+  if (p.bias) name += "_bias";
+  if (p.residual) name += "_residual";
+  if (p.activation.kind != Activation::Kind::none) name += fmt::format("_{}", to_string(p.activation.kind));
+  return name;
+}
+
+inline std::vector<ConvCase> conv_cases() {
+  using Kind = Activation::Kind;
+  const Activation relu{Kind::relu, 0, 0}, relu6{Kind::clip, 0, 6}, silu{Kind::silu, 0, 0};
+  const Activation hard_swish{Kind::hard_swish, 1.0F / 6, 0.5F};
+  const std::array<std::int64_t, 4> pad1{1, 1, 1, 1}, pad2{2, 2, 2, 2}, pad3{3, 3, 3, 3};
+
+  std::vector<ConvRow> rows = {
+      // 1x1: images down to one pixel, every channel count, strides.
+      {.n = 1, .c = 1, .h = 1, .w = 1, .k = 1},
+      {.n = 1, .c = 3, .h = 1, .w = 1, .k = 7, .bias = true},
+      {.n = 8, .c = 64, .h = 1, .w = 1, .k = 64, .bias = true, .activation = relu},
+      {.n = 1, .c = 64, .h = 13, .w = 13, .k = 17, .bias = true, .residual = true, .activation = relu},
+      {.n = 3, .c = 15, .h = 7, .w = 9, .k = 16, .residual = true},
+      {.n = 2, .c = 16, .h = 14, .w = 14, .k = 15, .bias = true, .activation = silu},
+      {.n = 1, .c = 17, .h = 61, .w = 67, .k = 13, .activation = relu6},
+      {.n = 2, .c = 64, .h = 14, .w = 13, .k = 64, .stride = {2, 2}, .bias = true},
+      {.n = 1, .c = 7, .h = 9, .w = 11, .k = 3, .stride = {3, 4}},
+      {.n = 1, .c = 13, .h = 5, .w = 6, .k = 7, .pads = pad1, .bias = true, .activation = relu},
+      {.n = 1, .c = 256, .h = 7, .w = 7, .k = 64, .bias = true, .activation = hard_swish},
+
+      // 2x2: even filters, one-sided pads.
+      {.n = 1, .c = 3, .h = 8, .w = 7, .k = 16, .r = 2, .s = 2, .pads = {0, 0, 1, 1}},
+      {.n = 3, .c = 16, .h = 9, .w = 8, .k = 17, .r = 2, .s = 2, .stride = {2, 2}, .bias = true},
+
+      // 3x3 stride 1: what Winograd takes, with partial tiles of every kind.
+      {.n = 1, .c = 1, .h = 1, .w = 1, .k = 1, .r = 3, .s = 3, .pads = pad1},
+      {.n = 1, .c = 1, .h = 3, .w = 3, .k = 1, .r = 3, .s = 3},
+      {.n = 1, .c = 3, .h = 9, .w = 7, .k = 7, .r = 3, .s = 3, .pads = pad1, .bias = true},
+      {.n = 2, .c = 7, .h = 7, .w = 9, .k = 13, .r = 3, .s = 3, .pads = pad1, .residual = true, .activation = relu},
+      {.n = 3, .c = 13, .h = 8, .w = 8, .k = 15, .r = 3, .s = 3, .bias = true, .activation = relu6},
+      {.n = 1, .c = 15, .h = 13, .w = 15, .k = 17, .r = 3, .s = 3, .pads = {0, 1, 2, 1}, .bias = true},
+      {.n = 1, .c = 16, .h = 16, .w = 17, .k = 16, .r = 3, .s = 3, .pads = {2, 0, 0, 1}, .activation = silu},
+      {.n = 8, .c = 17, .h = 4, .w = 4, .k = 64, .r = 3, .s = 3, .pads = pad1, .bias = true, .residual = true},
+      {.n = 1, .c = 64, .h = 7, .w = 7, .k = 64, .r = 3, .s = 3, .pads = pad1, .bias = true, .activation = relu},
+      {.n = 2, .c = 64, .h = 13, .w = 14, .k = 64, .r = 3, .s = 3, .pads = pad1, .residual = true, .activation = relu},
+      {.n = 1,
+       .c = 16,
+       .h = 61,
+       .w = 67,
+       .k = 17,
+       .r = 3,
+       .s = 3,
+       .pads = pad1,
+       .bias = true,
+       .activation = hard_swish},
+      {.n = 1, .c = 256, .h = 12, .w = 12, .k = 32, .r = 3, .s = 3, .pads = pad1, .bias = true},
+      {.n = 1, .c = 16, .h = 5, .w = 6, .k = 16, .r = 3, .s = 3, .pads = {3, 4, 5, 2}},
+      {.n = 1, .c = 4, .h = 2, .w = 31, .k = 8, .r = 3, .s = 3, .pads = pad1},
+
+      // 3x3 with strides and dilation.
+      {.n = 1,
+       .c = 3,
+       .h = 61,
+       .w = 67,
+       .k = 16,
+       .r = 3,
+       .s = 3,
+       .stride = {2, 2},
+       .pads = pad1,
+       .bias = true,
+       .activation = relu},
+      {.n = 2,
+       .c = 3,
+       .h = 32,
+       .w = 32,
+       .k = 33,
+       .r = 3,
+       .s = 3,
+       .stride = {2, 2},
+       .pads = {0, 0, 1, 1},
+       .activation = relu6},
+      {.n = 1, .c = 16, .h = 15, .w = 13, .k = 17, .r = 3, .s = 3, .stride = {1, 2}, .pads = pad1},
+      {.n = 1, .c = 13, .h = 17, .w = 19, .k = 7, .r = 3, .s = 3, .stride = {3, 1}, .pads = {1, 0, 0, 2}},
+      {.n = 2, .c = 7, .h = 21, .w = 20, .k = 16, .r = 3, .s = 3, .stride = {4, 3}, .bias = true},
+      {.n = 1, .c = 16, .h = 15, .w = 16, .k = 15, .r = 3, .s = 3, .dilation = {2, 2}, .pads = pad2, .bias = true},
+      {.n = 1,
+       .c = 3,
+       .h = 19,
+       .w = 17,
+       .k = 7,
+       .r = 3,
+       .s = 3,
+       .stride = {2, 1},
+       .dilation = {3, 2},
+       .pads = {3, 1, 2, 2}},
+
+      // Larger and flat filters.
+      {.n = 1, .c = 3, .h = 14, .w = 15, .k = 13, .r = 5, .s = 5, .pads = pad2, .bias = true, .activation = relu},
+      {.n = 2, .c = 16, .h = 9, .w = 9, .k = 16, .r = 5, .s = 5, .stride = {2, 2}, .pads = {1, 2, 2, 1}},
+      {.n = 1, .c = 1, .h = 28, .w = 28, .k = 8, .r = 5, .s = 5, .pads = pad2, .bias = true, .activation = relu},
+      {.n = 1, .c = 7, .h = 6, .w = 6, .k = 5, .r = 6, .s = 6, .bias = true},
+      {.n = 1,
+       .c = 3,
+       .h = 61,
+       .w = 67,
+       .k = 64,
+       .r = 7,
+       .s = 7,
+       .stride = {2, 2},
+       .pads = pad3,
+       .bias = true,
+       .activation = relu},
+      {.n = 1, .c = 1, .h = 7, .w = 7, .k = 3, .r = 7, .s = 7},
+      {.n = 1, .c = 3, .h = 35, .w = 31, .k = 16, .r = 11, .s = 11, .stride = {4, 4}, .pads = pad2, .bias = true},
+      {.n = 1, .c = 16, .h = 12, .w = 17, .k = 16, .r = 1, .s = 7, .pads = {0, 3, 0, 3}, .activation = relu},
+      {.n = 1, .c = 15, .h = 17, .w = 12, .k = 16, .r = 7, .s = 1, .pads = {3, 0, 3, 0}, .bias = true},
+      {.n = 1, .c = 16, .h = 9, .w = 9, .k = 7, .r = 1, .s = 3, .pads = {0, 1, 0, 1}},
+      {.n = 1, .c = 7, .h = 2, .w = 3, .k = 4, .r = 11, .s = 7, .pads = {5, 3, 5, 3}},
+
+      // Groups.
+      {.n = 1, .c = 64, .h = 9, .w = 7, .k = 64, .r = 3, .s = 3, .pads = pad1, .groups = 4, .bias = true},
+      {.n = 2, .c = 6, .h = 7, .w = 9, .k = 15, .r = 3, .s = 3, .stride = {2, 2}, .pads = pad1, .groups = 3},
+      {.n = 1, .c = 32, .h = 6, .w = 7, .k = 16, .groups = 2, .bias = true, .activation = relu},
+      {.n = 1, .c = 26, .h = 5, .w = 5, .k = 4, .r = 5, .s = 5, .pads = pad2, .groups = 2, .residual = true},
+
+      // Depthwise: one to three filters a channel.
+      {.n = 1, .c = 1, .h = 5, .w = 5, .k = 3, .r = 3, .s = 3, .pads = pad1, .groups = 1, .bias = true},
+      {.n = 1, .c = 16, .h = 1, .w = 1, .k = 16, .r = 3, .s = 3, .pads = pad1, .groups = 16, .bias = true},
+      {.n = 1, .c = 7, .h = 9, .w = 7, .k = 7, .r = 3, .s = 3, .pads = pad1, .groups = 7, .bias = true},
+      {.n = 3,
+       .c = 13,
+       .h = 13,
+       .w = 15,
+       .k = 13,
+       .r = 3,
+       .s = 3,
+       .stride = {2, 2},
+       .pads = pad1,
+       .groups = 13,
+       .activation = relu6},
+      {.n = 1,
+       .c = 64,
+       .h = 7,
+       .w = 7,
+       .k = 64,
+       .r = 3,
+       .s = 3,
+       .pads = pad1,
+       .groups = 64,
+       .bias = true,
+       .residual = true,
+       .activation = relu},
+      {.n = 2,
+       .c = 17,
+       .h = 14,
+       .w = 14,
+       .k = 17,
+       .r = 3,
+       .s = 3,
+       .stride = {2, 2},
+       .pads = {0, 0, 1, 1},
+       .groups = 17,
+       .bias = true,
+       .activation = silu},
+      {.n = 1, .c = 15, .h = 61, .w = 67, .k = 15, .r = 3, .s = 3, .pads = pad1, .groups = 15, .bias = true},
+      {.n = 1,
+       .c = 64,
+       .h = 14,
+       .w = 15,
+       .k = 64,
+       .r = 5,
+       .s = 5,
+       .pads = pad2,
+       .groups = 64,
+       .bias = true,
+       .activation = hard_swish},
+      {.n = 8, .c = 16, .h = 7, .w = 7, .k = 16, .r = 5, .s = 5, .pads = pad2, .groups = 16, .residual = true},
+      {.n = 1,
+       .c = 17,
+       .h = 28,
+       .w = 27,
+       .k = 17,
+       .r = 5,
+       .s = 5,
+       .stride = {2, 2},
+       .pads = {1, 2, 2, 1},
+       .groups = 17,
+       .bias = true,
+       .activation = silu},
+      {.n = 1, .c = 16, .h = 4, .w = 3, .k = 16, .r = 5, .s = 5, .stride = {2, 2}, .pads = pad2, .groups = 16},
+      {.n = 1, .c = 13, .h = 19, .w = 17, .k = 13, .r = 3, .s = 3, .dilation = {2, 2}, .pads = pad2, .groups = 13},
+      {.n = 1, .c = 16, .h = 12, .w = 13, .k = 16, .r = 3, .s = 3, .stride = {1, 2}, .pads = pad1, .groups = 16},
+      {.n = 1, .c = 24, .h = 9, .w = 11, .k = 24, .r = 7, .s = 7, .pads = pad3, .groups = 24, .bias = true},
+      {.n = 1, .c = 8, .h = 12, .w = 9, .k = 8, .r = 1, .s = 7, .pads = {0, 3, 0, 3}, .groups = 8},
+      {.n = 1, .c = 8, .h = 9, .w = 12, .k = 8, .r = 7, .s = 1, .stride = {4, 1}, .groups = 8, .activation = relu},
+      {.n = 2, .c = 7, .h = 9, .w = 8, .k = 14, .r = 3, .s = 3, .pads = pad1, .groups = 7, .bias = true},
+      {.n = 1,
+       .c = 16,
+       .h = 11,
+       .w = 10,
+       .k = 48,
+       .r = 5,
+       .s = 5,
+       .stride = {2, 2},
+       .pads = pad2,
+       .groups = 16,
+       .bias = true,
+       .residual = true,
+       .activation = relu},
+      {.n = 1, .c = 12, .h = 7, .w = 7, .k = 12, .r = 7, .s = 7, .groups = 12},
+  };
+
+  // Every activation, on a problem for the dense algorithms and one for depthwise.
+  const Activation activations[] = {
+      relu,       {Kind::clip, -0.5F, 0.75F},      {Kind::leaky_relu, 0.1F, 0}, {Kind::sigmoid, 0, 0}, silu,
+      hard_swish, {Kind::hard_sigmoid, 0.2F, 0.5F}};
+  for (const Activation& activation : activations)
+    for (const std::int64_t groups : {1, 19})
+      rows.push_back({.n = 2,
+                      .c = 19,
+                      .h = 9,
+                      .w = 10,
+                      .k = 19,
+                      .r = 3,
+                      .s = 3,
+                      .pads = pad1,
+                      .groups = groups,
+                      .bias = true,
+                      .residual = true,
+                      .activation = activation});
+
+  std::vector<ConvCase> cases;
+  for (const ConvRow& row : rows) {
+    ConvGeometry geometry;
+    geometry.stride = row.stride;
+    geometry.dilation = row.dilation;
+    geometry.pads = row.pads;
+    geometry.groups = row.groups;
+    ConvProblem problem =
+        resolve_conv({row.n, row.c, row.h, row.w}, {row.k, row.c / row.groups, row.r, row.s}, geometry);
+    problem.bias = row.bias;
+    problem.residual = row.residual;
+    problem.activation = row.activation;
+    cases.push_back({conv_case_name(problem), problem});
+  }
+  return cases;
+}
+
+}  // namespace lenslet::test

@@ -1,0 +1,299 @@
+// Operators that copy elements to other places.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "tests/ops/op_harness.h"
+
+namespace lenslet::test {
+
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+constexpr DType every_size[] = {DType::u8, DType::f16, DType::f32, DType::i64};
+constexpr std::int64_t far = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t near = std::numeric_limits<std::int64_t>::min();
+
+ErrorKind infer_error(const OpCase& c) {
+  try {
+    infer_op(c);
+  } catch (const Error& error) {
+    return error.kind();
+  }
+  FAIL("nothing was refused: " << c.op);
+  return ErrorKind::internal;
+}
+
+}  // namespace
+
+TEST_CASE("transpose/every_permutation_of_4_axes") {
+  Ints perm{0, 1, 2, 3};
+  do {
+    check_op({.op = "Transpose", .attributes = {{"perm", perm}}, .inputs = {random_f32({2, 17, 5, 19}, 1)}});
+  } while (std::next_permutation(perm.begin(), perm.end()));
+}
+
+TEST_CASE("transpose/every_element_size") {
+  for (const DType dtype : every_size) {
+    check_op({.op = "Transpose",
+              .attributes = {{"perm", Ints{0, 2, 3, 1}}},
+              .inputs = {random_of(dtype, {3, 7, 13, 33}, 2, 0, 100)}});
+    check_op({.op = "Transpose", .inputs = {random_of(dtype, {5, 1, 3, 2, 4}, 2, 0, 100)}});
+  }
+}
+
+TEST_CASE("transpose/other_ranks") {
+  check_op({.op = "Transpose", .inputs = {random_f32({}, 3)}});
+  check_op({.op = "Transpose", .inputs = {random_f32({7}, 3)}});
+  check_op({.op = "Transpose", .inputs = {random_f32({100, 37}, 3)}});
+  check_op({.op = "Transpose", .inputs = {random_f32({300, 500}, 3)}});
+  check_op({.op = "Transpose", .inputs = {random_f32({3, 0, 2}, 3)}});
+  check_op({.op = "Transpose",
+            .attributes = {{"perm", Ints{6, 4, 2, 0, 1, 3, 5, 7}}},
+            .inputs = {random_f32({2, 3, 1, 2, 3, 2, 1, 2}, 3)}});
+  // The channel shuffle of ShuffleNet.
+  check_op(
+      {.op = "Transpose", .attributes = {{"perm", Ints{0, 2, 1, 3, 4}}}, .inputs = {random_f32({2, 2, 29, 7, 7}, 3)}});
+}
+
+TEST_CASE("transpose/refusals") {
+  const Tensor x = random_f32({2, 3}, 1);
+  CHECK(infer_error({.op = "Transpose", .attributes = {{"perm", Ints{0, 1, 2}}}, .inputs = {x}}) ==
+        ErrorKind::invalid_model);
+  for (const Ints& perm : {Ints{0, 0}, Ints{0, 2}, Ints{-1, 0}})
+    CHECK_THROWS_AS(make_op({.op = "Transpose", .attributes = {{"perm", perm}}, .inputs = {x}}), Error);
+}
+
+TEST_CASE("concat/each_axis_in_both_layouts") {
+  for (std::int64_t axis = -4; axis < 4; ++axis) {
+    std::vector<Tensor> inputs;
+    for (const std::int64_t dim : {1, 7, 16}) {
+      Shape shape{2, 3, 5, 6};
+      shape = shape.with(static_cast<int>(axis < 0 ? axis + 4 : axis), dim);
+      inputs.push_back(random_f32(shape, static_cast<unsigned>(dim)));
+    }
+    check_op({.op = "Concat", .attributes = {{"axis", axis}}, .inputs = inputs, .maybe_constant = {1}});
+  }
+}
+
+TEST_CASE("concat/other_types_and_ranks") {
+  for (const DType dtype : every_size)
+    check_op({.op = "Concat",
+              .attributes = {{"axis", std::int64_t{1}}},
+              .inputs = {random_of(dtype, {3, 5}, 1, 0, 9), random_of(dtype, {3, 0}, 2, 0, 9),
+                         random_of(dtype, {3, 2}, 3, 0, 9)}});
+  check_op({.op = "Concat", .attributes = {{"axis", std::int64_t{0}}}, .inputs = {int64s({1, 2}), int64s({-1})}});
+  check_op({.op = "Concat",
+            .attributes = {{"axis", std::int64_t{1}}},
+            .inputs = {random_f32({1, 64, 55, 55}, 1), random_f32({1, 64, 55, 55}, 2)}});
+}
+
+TEST_CASE("concat/refusals") {
+  const AttributeList axis{{"axis", std::int64_t{1}}};
+  CHECK(infer_error({.op = "Concat", .attributes = axis, .inputs = {random_f32({2, 3}, 1), random_f32({3, 3}, 1)}}) ==
+        ErrorKind::invalid_model);
+  CHECK(
+      infer_error({.op = "Concat", .attributes = axis, .inputs = {random_f32({2, 3}, 1), random_f32({2, 3, 1}, 1)}}) ==
+      ErrorKind::invalid_model);
+  CHECK(infer_error({.op = "Concat",
+                     .attributes = axis,
+                     .inputs = {random_f32({2, 3}, 1), random_of(DType::i64, {2, 3}, 1, 0, 9)}}) ==
+        ErrorKind::invalid_model);
+  CHECK(infer_error({.op = "Concat", .attributes = axis, .inputs = {random_f32({2}, 1)}}) == ErrorKind::invalid_model);
+  CHECK_THROWS_AS(make_op({.op = "Concat", .inputs = {random_f32({2}, 1)}}), Error);
+}
+
+TEST_CASE("split/forms") {
+  const Tensor x = random_f32({2, 12, 5, 3}, 1);
+  for (const std::int64_t axis : {1, -3})
+    check_op({.op = "Split",
+              .opset = 11,
+              .attributes = {{"axis", axis}, {"split", Ints{3, 0, 9}}},
+              .inputs = {x},
+              .outputs = 3});
+  check_op({.op = "Split", .opset = 2, .attributes = {{"axis", std::int64_t{1}}}, .inputs = {x}, .outputs = 4});
+  check_op({.op = "Split", .opset = 13, .inputs = {x, int64s({1, 1})}, .outputs = 2, .constant = {1}});
+  check_op({.op = "Split",
+            .opset = 13,
+            .attributes = {{"axis", std::int64_t{2}}},
+            .inputs = {x, int64s({4, 1})},
+            .outputs = 2,
+            .constant = {1}});
+  for (const std::int64_t parts : {1, 3, 5})
+    check_op({.op = "Split",
+              .opset = 18,
+              .attributes = {{"axis", std::int64_t{1}}, {"num_outputs", parts}},
+              .inputs = {x},
+              .outputs = static_cast<std::size_t>(parts)});
+  for (const DType dtype : every_size)
+    check_op({.op = "Split", .inputs = {random_of(dtype, {9}, 1, 0, 9)}, .outputs = 3});
+  // More parts than a tensor has axes.
+  check_op({.op = "Split", .inputs = {random_f32({20, 3}, 1)}, .outputs = 20});
+}
+
+TEST_CASE("split/refusals") {
+  const Tensor x = random_f32({7}, 1);
+  CHECK(infer_error({.op = "Split", .inputs = {x}, .outputs = 2}) == ErrorKind::invalid_model);
+  CHECK(infer_error({.op = "Split", .opset = 11, .attributes = {{"split", Ints{3, 3}}}, .inputs = {x}, .outputs = 2}) ==
+        ErrorKind::invalid_model);
+  CHECK(
+      infer_error({.op = "Split", .opset = 11, .attributes = {{"split", Ints{8, -1}}}, .inputs = {x}, .outputs = 2}) ==
+      ErrorKind::invalid_model);
+  CHECK(infer_error({.op = "Split", .opset = 11, .attributes = {{"split", Ints{7}}}, .inputs = {x}, .outputs = 2}) ==
+        ErrorKind::invalid_model);
+  CHECK(infer_error({.op = "Split", .inputs = {x, int64s({far, far})}, .outputs = 2, .constant = {1}}) ==
+        ErrorKind::limit);
+  // ceil(7/5) = 2 leaves nothing below zero for the fifth part.
+  CHECK(infer_error({.op = "Split",
+                     .opset = 18,
+                     .attributes = {{"num_outputs", std::int64_t{5}}},
+                     .inputs = {x},
+                     .outputs = 5}) == ErrorKind::invalid_model);
+  CHECK_THROWS_AS(
+      make_op(
+          {.op = "Split", .opset = 18, .attributes = {{"num_outputs", std::int64_t{3}}}, .inputs = {x}, .outputs = 2}),
+      Error);
+}
+
+TEST_CASE("slice/attribute_form") {
+  const Tensor x = random_f32({3, 10, 5, 4}, 1);
+  check_op(
+      {.op = "Slice", .opset = 7, .attributes = {{"starts", Ints{1, -4}}, {"ends", Ints{1000, -1}}}, .inputs = {x}});
+  check_op({.op = "Slice",
+            .opset = 9,
+            .attributes = {{"starts", Ints{1}}, {"ends", Ints{far}}, {"axes", Ints{-3}}},
+            .inputs = {x}});
+}
+
+TEST_CASE("slice/ranges") {
+  const Tensor x = random_f32({2, 10, 5, 4}, 1);
+  const std::int64_t positions[] = {near, -11, -10, -3, -1, 0, 1, 4, 9, 10, far};
+  for (const std::int64_t step : {near, std::int64_t{-3}, std::int64_t{-1}, std::int64_t{1}, std::int64_t{4}, far})
+    for (const std::int64_t start : positions)
+      for (const std::int64_t end : positions)
+        check_op({.op = "Slice",
+                  .inputs = {random_f32({10}, 1), int64s({start}), int64s({end}), int64s({0}), int64s({step})},
+                  .constant = {1, 2, 3, 4}});
+}
+
+TEST_CASE("slice/several_axes_in_both_layouts") {
+  const Tensor x = random_f32({3, 10, 7, 6}, 1);
+  check_op({.op = "Slice",
+            .inputs = {x, int64s({8, 1, -1}), int64s({0, 7, near}), int64s({1, 2, -1}), int64s({-2, 3, -1})},
+            .constant = {1, 2, 3, 4}});
+  check_op({.op = "Slice", .inputs = {x, int64s({1, 2}), int64s({3, 9})}, .constant = {1, 2}});
+  check_op({.op = "Slice", .inputs = {x, int64s({1}), int64s({3}), Tensor(), int64s({2})}, .constant = {1, 2, 4}});
+  for (const DType dtype : every_size)
+    check_op({.op = "Slice",
+              .inputs = {random_of(dtype, {4, 9}, 2, 0, 9), int64s({-1}), int64s({0}), int64s({1}), int64s({-2})},
+              .constant = {1, 2, 3, 4}});
+  const Tensor starts = Tensor::of<std::int32_t>(Shape{1}, {1}), ends = Tensor::of<std::int32_t>(Shape{1}, {2});
+  check_op({.op = "Slice", .inputs = {x, starts, ends}, .constant = {1, 2}});
+}
+
+TEST_CASE("slice/refusals") {
+  const Tensor x = random_f32({3, 4}, 1);
+  const std::vector<int> all{1, 2, 3, 4};
+  CHECK(infer_error(
+            {.op = "Slice", .inputs = {x, int64s({0}), int64s({1}), int64s({0}), int64s({0})}, .constant = all}) ==
+        ErrorKind::invalid_model);
+  CHECK(infer_error({.op = "Slice", .inputs = {x, int64s({0}), int64s({1, 2})}, .constant = all}) ==
+        ErrorKind::invalid_model);
+  CHECK(infer_error({.op = "Slice", .inputs = {x, int64s({0, 0}), int64s({1, 2}), int64s({0, -2})}, .constant = all}) ==
+        ErrorKind::invalid_model);
+  CHECK(infer_error({.op = "Slice", .inputs = {x, int64s({0, 0, 0}), int64s({1, 2, 3})}, .constant = all}) ==
+        ErrorKind::invalid_model);
+  CHECK(infer_error({.op = "Slice", .inputs = {x, int64s({0}), int64s({1}), int64s({2})}, .constant = all}) ==
+        ErrorKind::invalid_model);
+  CHECK(infer_error({.op = "Slice", .inputs = {x, int64s({0}), int64s({1})}}) == ErrorKind::unsupported);
+}
+
+TEST_CASE("gather/axes_and_indices") {
+  const Tensor x = random_f32({3, 5, 4, 6}, 1);
+  for (std::int64_t axis = -4; axis < 4; ++axis) {
+    check_op(
+        {.op = "Gather", .attributes = {{"axis", axis}}, .inputs = {x, int64s({2, 0, -3, 2})}, .maybe_constant = {1}});
+    check_op({.op = "Gather", .attributes = {{"axis", axis}}, .inputs = {x, int64_scalar(-1)}, .maybe_constant = {1}});
+  }
+  check_op({.op = "Gather", .inputs = {x, Tensor::of<std::int32_t>(Shape{2, 2}, {0, 1, -1, -2})}});
+  check_op({.op = "Gather", .inputs = {int64s({4, 5, 6}), int64_scalar(1)}, .constant = {0, 1}});
+  for (const DType dtype : every_size)
+    check_op({.op = "Gather", .inputs = {random_of(dtype, {4, 3}, 2, 0, 9), int64s({3, 3, 0})}});
+}
+
+TEST_CASE("gather/refusals") {
+  const Tensor x = random_f32({3, 5}, 1);
+  CHECK_THROWS_AS(run_op({.op = "Gather", .inputs = {x, int64s({3})}}), Error);
+  CHECK_THROWS_AS(run_op({.op = "Gather", .inputs = {x, int64s({0, -4})}}), Error);
+  CHECK_THROWS_AS(run_op({.op = "Gather", .inputs = {x, int64s({near})}}), Error);
+  CHECK(infer_error({.op = "Gather", .inputs = {x, random_f32({1}, 1)}}) == ErrorKind::unsupported);
+  CHECK(infer_error({.op = "Gather", .inputs = {random_f32({}, 1), int64s({0})}}) == ErrorKind::invalid_model);
+}
+
+TEST_CASE("expand") {
+  for (const DType dtype : every_size) {
+    check_op({.op = "Expand", .inputs = {random_of(dtype, {3, 1}, 1, 0, 9), int64s({2, 1, 6})}, .constant = {1}});
+    check_op({.op = "Expand", .inputs = {random_of(dtype, {3, 4}, 1, 0, 9), int64s({1})}, .constant = {1}});
+    check_op({.op = "Expand", .inputs = {random_of(dtype, {}, 1, 0, 9), int64s({3, 4})}, .constant = {1}});
+  }
+  check_op({.op = "Expand", .inputs = {random_f32({1, 16, 1, 1}, 1), int64s({2, 16, 5, 7})}, .constant = {1}});
+  CHECK(infer_error({.op = "Expand", .inputs = {random_f32({3}, 1), int64s({2})}, .constant = {1}}) ==
+        ErrorKind::invalid_model);
+  CHECK(infer_error({.op = "Expand", .inputs = {random_f32({1}, 1), int64s({-1})}, .constant = {1}}) ==
+        ErrorKind::invalid_model);
+}
+
+TEST_CASE("tile") {
+  for (const DType dtype : every_size)
+    check_op({.op = "Tile", .inputs = {random_of(dtype, {2, 3}, 1, 0, 9), int64s({3, 2})}, .constant = {1}});
+  check_op({.op = "Tile", .inputs = {random_f32({2, 1, 3, 4}, 1), int64s({1, 5, 2, 3})}, .constant = {1}});
+  check_op({.op = "Tile", .inputs = {random_f32({2, 1, 3}, 1), int64s({1, 0, 2})}, .constant = {1}});
+  check_op({.op = "Tile",
+            .inputs = {random_f32({2, 3, 2, 2, 2, 2, 2, 2}, 1), int64s({1, 2, 2, 1, 2, 2, 1, 2})},
+            .constant = {1}});
+  CHECK(infer_error({.op = "Tile", .inputs = {random_f32({2}, 1), int64s({1, 2})}, .constant = {1}}) ==
+        ErrorKind::invalid_model);
+  CHECK(infer_error({.op = "Tile", .inputs = {random_f32({2}, 1), int64s({-1})}, .constant = {1}}) ==
+        ErrorKind::invalid_model);
+  CHECK(infer_error({.op = "Tile", .inputs = {random_f32({4}, 1), int64s({far})}, .constant = {1}}) ==
+        ErrorKind::limit);
+}
+
+TEST_CASE("depth_to_space/both_modes_and_back") {
+  for (const std::int64_t block : {1, 2, 3})
+    for (const char* mode : {"DCR", "CRD"})
+      check_op({.op = "DepthToSpace",
+                .attributes = {{"blocksize", block}, {"mode", std::string(mode)}},
+                .inputs = {random_f32({2, 5 * block * block, 3, 7}, 1)}});
+  for (const std::int64_t block : {1, 2, 3})
+    check_op({.op = "SpaceToDepth",
+              .attributes = {{"blocksize", block}},
+              .inputs = {random_f32({2, 5, 3 * block, 7 * block}, 1)}});
+  for (const DType dtype : every_size) {
+    check_op({.op = "DepthToSpace",
+              .attributes = {{"blocksize", std::int64_t{2}}},
+              .inputs = {random_of(dtype, {1, 8, 2, 3}, 1, 0, 9)}});
+    check_op({.op = "SpaceToDepth",
+              .attributes = {{"blocksize", std::int64_t{2}}},
+              .inputs = {random_of(dtype, {1, 3, 2, 6}, 1, 0, 9)}});
+  }
+  CHECK(infer_error({.op = "DepthToSpace",
+                     .attributes = {{"blocksize", std::int64_t{2}}},
+                     .inputs = {random_f32({1, 6, 2, 2}, 1)}}) == ErrorKind::invalid_model);
+  CHECK(infer_error({.op = "SpaceToDepth",
+                     .attributes = {{"blocksize", std::int64_t{2}}},
+                     .inputs = {random_f32({1, 6, 3, 2}, 1)}}) == ErrorKind::invalid_model);
+  for (const std::int64_t block : {std::int64_t{0}, std::int64_t{-1}, far})
+    CHECK_THROWS_AS(
+        make_op({.op = "DepthToSpace", .attributes = {{"blocksize", block}}, .inputs = {random_f32({1, 4, 2, 2}, 1)}}),
+        Error);
+  CHECK_THROWS_AS(make_op({.op = "DepthToSpace",
+                           .attributes = {{"blocksize", std::int64_t{2}}, {"mode", std::string("XYZ")}},
+                           .inputs = {random_f32({1, 4, 2, 2}, 1)}}),
+                  Error);
+}
+
+}  // namespace lenslet::test

@@ -1,0 +1,29 @@
+#pragma once
+// Runs a check under every instruction set this CPU has and the kernels were compiled for.
+
+#include <doctest/doctest.h>
+#include <hwy/targets.h>
+
+#include <cstdint>
+#include <string>
+
+namespace lenslet::test {
+
+/// f() once for each of `compiled` (HWY_TARGETS) that the CPU supports. The choice is process-wide: nothing else may
+/// run kernels meanwhile.
+template <typename F>
+void for_each_target(std::int64_t compiled, const F& f) {
+  for (std::int64_t left = hwy::SupportedTargets() & compiled; left != 0; left &= left - 1) {
+    const std::int64_t target = left & -left;
+    hwy::SetSupportedTargetsForTest(target);
+    const std::string instruction_set = hwy::TargetName(target);
+    CAPTURE(instruction_set);
+    f();
+  }
+  hwy::SetSupportedTargetsForTest(0);
+}
+
+/// Plain C++ in the place of vectors, for CPUs older than SSE4: its min and max drop NaN.
+inline bool emulated() { return (hwy::SupportedTargets() & ~(HWY_EMU128 | HWY_SCALAR)) == 0; }
+
+}  // namespace lenslet::test

@@ -1,0 +1,90 @@
+#include "ops/gemm_op.h"
+
+#include <doctest/doctest.h>
+
+#include <array>
+
+#include "tests/ops/op_harness.h"
+#include "tools/oracle/oracle.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+TEST_CASE("gemm/transposes_and_c") {
+  unsigned seed = 1;
+  for (const std::int64_t trans_a : {0, 1})
+    for (const std::int64_t trans_b : {0, 1})
+      for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{3, 5, 7}, {1, 17, 64}, {13, 1, 33}, {33, 70, 129}}) {
+        const Tensor a = random_f32(trans_a ? Shape{k, m} : Shape{m, k}, seed++);
+        const Tensor b = random_f32(trans_b ? Shape{n, k} : Shape{k, n}, seed++);
+        for (const Shape& c : {Shape{}, Shape{1}, Shape{n}, Shape{1, n}, Shape{m, 1}, Shape{m, n}})
+          check_op({.op = "Gemm",
+                    .attributes = {{"transA", trans_a}, {"transB", trans_b}, {"alpha", 0.5}, {"beta", 2.0}},
+                    .inputs = {a, b, random_f32(c, seed++)},
+                    .maybe_constant = {1, 2},
+                    .tolerance = 5e-6});
+        check_op({.op = "Gemm",
+                  .opset = 11,
+                  .attributes = {{"transA", trans_a}, {"transB", trans_b}},
+                  .inputs = {a, b},
+                  .maybe_constant = {1},
+                  .tolerance = 5e-6});
+      }
+}
+
+TEST_CASE("gemm/fused_activation_and_weight_scale") {
+  GemmOp op;
+  op.trans_b = true;
+  op.alpha = 0.75f;
+  op.activation = {Activation::Kind::leaky_relu, 0.1f, 0};
+  const Tensor a = random_f32({5, 31}, 1), b = random_f32({19, 31}, 2), c = random_f32({19}, 3);
+  const Tensor scale = random_f32({19}, 4);
+  op.weight_scale.assign(scale.values<float>().begin(), scale.values<float>().end());
+  const std::vector<Tensor> inputs{a, b, c};
+  std::vector<oracle::Array> arrays;
+  for (const Tensor& input : inputs) arrays.push_back(oracle::from_tensor(input));
+  const auto exact = (*oracle::run("Gemm", op.attributes(), arrays))[0];
+  for (const bool constant : {true, false}) {
+    std::vector<InputInfo> infos;
+    for (const Tensor& input : inputs)
+      infos.push_back({true, {DType::f32, input.shape()}, constant ? &input : nullptr});
+    infos[0].constant = nullptr;
+    const std::vector<Layout> layouts(3, Layout::nchw);
+    const std::vector<TensorType> types = op.infer(infos);
+    const PlanContext plan{infos, layouts, types, Layout::nchw, 1};
+    std::size_t bytes = 0;
+    const auto prepared = constant ? op.prepare(plan, bytes) : nullptr;
+    Tensor workspace(DType::u8, Shape{static_cast<std::int64_t>(op.workspace_bytes(plan)) + 1});
+    std::vector<Tensor> outputs{Tensor(DType::f32, types[0].shape)};
+    ThreadPool pool(1);
+    op.run_cpu({inputs, outputs, {static_cast<std::byte*>(workspace.data()), workspace.bytes()}, prepared.get(), pool});
+    for (std::size_t i = 0; i < exact.values.size(); ++i)
+      CHECK(static_cast<double>(outputs[0].values<float>()[i]) == doctest::Approx(exact.values[i]).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("gemm/refusals") {
+  const auto f32 = [](Shape shape) { return Tensor(DType::f32, shape); };
+  CHECK_THROWS_WITH_AS(infer_op({.op = "Gemm", .inputs = {f32({2, 3}), f32({4, 5})}}), doctest::Contains("[4,5]"),
+                       Error);
+  CHECK_THROWS_AS(infer_op({.op = "Gemm", .inputs = {f32({2, 3}), f32({3, 5}), f32({2, 2})}}), Error);
+  CHECK_THROWS_AS(infer_op({.op = "Gemm", .inputs = {f32({1, 2, 3}), f32({3, 5})}}), Error);
+  CHECK_THROWS_AS(infer_op({.op = "MatMul", .inputs = {f32({2, 3}), f32({4, 5})}}), Error);
+  CHECK_THROWS_AS(infer_op({.op = "MatMul", .inputs = {f32({}), f32({4, 5})}}), Error);
+  CHECK_THROWS_AS(infer_op({.op = "MatMul", .inputs = {f32({2, 1, 3}), f32({3, 3, 5})}}), Error);
+}
+
+TEST_CASE("matmul/numpy_semantics") {
+  unsigned seed = 1;
+  struct Shapes {
+    Shape a, b;
+  };
+  for (const Shapes& s : {Shapes{{3, 5}, {5, 7}}, Shapes{{5}, {5, 7}}, Shapes{{3, 5}, {5}}, Shapes{{5}, {5}},
+                          Shapes{{2, 3, 5}, {5, 7}}, Shapes{{2, 3, 5}, {2, 5, 7}}, Shapes{{3, 5}, {4, 5, 7}},
+                          Shapes{{2, 1, 3, 5}, {4, 5, 7}}, Shapes{{2, 4, 3, 5}, {2, 1, 5, 7}}, Shapes{{5}, {4, 5, 7}},
+                          Shapes{{4, 3, 5}, {5}}, Shapes{{65, 130}, {130, 70}}, Shapes{{0, 5}, {5, 7}}})
+    check_op({.op = "MatMul",
+              .inputs = {random_f32(s.a, seed++), random_f32(s.b, seed++)},
+              .maybe_constant = {1},
+              .tolerance = 5e-6});
+}

@@ -1,0 +1,51 @@
+#pragma once
+// Builds an operator through the op table as the loader does and compares its kernel with the double-precision oracle
+// in every way a plan may call it.
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/op.h"
+
+namespace lenslet::test {
+
+struct OpCase {
+  std::string op = {};
+  std::string domain = {};
+  std::int64_t opset = 13;
+  AttributeList attributes = {};
+  std::vector<Tensor> inputs = {};  ///< layout nchw; an empty Tensor is an optional input that is left out
+  std::size_t outputs = 1;
+  std::vector<int> constant = {};        ///< inputs that the operator needs as constants (a shape, axes)
+  std::vector<int> maybe_constant = {};  ///< inputs tried both as constants and as run-time values (weights)
+  /// Floating-point outputs: max |y - exact| <= tolerance * rms(exact). 0: exactly the oracle's value, rounded once.
+  double tolerance = 0;
+};
+
+/// The operator of a case. Throws what the maker throws; Error(unsupported) when no row fits (name, opset, counts).
+std::shared_ptr<const Op> make_op(const OpCase& c);
+
+/// Output types with the inputs named in `constant` known.
+std::vector<TensorType> infer_op(const OpCase& c);
+
+/// Runs once, plainly (layout nchw, one thread): for tests with hand-written expectations.
+std::vector<Tensor> run_op(const OpCase& c);
+
+/// Runs in nchw, and in nhwc where the operator agrees; with 1 and 2 threads; with `maybe_constant` inputs constant and
+/// not; into fresh memory and over each input it may overwrite. Outputs and workspace are poisoned and surrounded by
+/// guard bytes. Each result is compared with the oracle's; a failure says case, variant, worst index and both values.
+void check_op(const OpCase& c);
+
+/// Normal random f32 in a fixed order for a seed: 1.0 standard deviation around `mean`.
+Tensor random_f32(Shape shape, unsigned seed, double mean = 0, double deviation = 1);
+/// Uniform random values of any type in [low, high], converted to `dtype`.
+Tensor random_of(DType dtype, Shape shape, unsigned seed, double low, double high);
+/// 1-D int64, as shapes and axes are given.
+Tensor int64s(std::initializer_list<std::int64_t> values);
+Tensor int64_scalar(std::int64_t value);
+
+}  // namespace lenslet::test

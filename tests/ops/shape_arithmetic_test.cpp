@@ -1,0 +1,142 @@
+// Shape, Size, Constant, ConstantOfShape, Range and Cast.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "ops/onnx_types.h"
+#include "tests/ops/op_harness.h"
+
+namespace lenslet::test {
+
+namespace {
+
+constexpr DType all_types[] = {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8,     DType::u8,
+                               DType::i16, DType::u16, DType::i32, DType::i64,  DType::boolean};
+
+std::string refusal(const OpCase& c) {
+  try {
+    infer_op(c);
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("shape/ranges_of_axes") {
+  const Tensor x = random_f32({2, 3, 4, 5}, 1);
+  check_op({.op = "Shape", .opset = 13, .inputs = {x}});
+  check_op({.op = "Shape", .inputs = {random_f32({}, 1)}});
+  for (std::int64_t start = -6; start <= 6; ++start)
+    for (std::int64_t end = -6; end <= 6; ++end)
+      check_op({.op = "Shape", .opset = 15, .attributes = {{"start", start}, {"end", end}}, .inputs = {x}});
+  check_op({.op = "Size", .inputs = {x}});
+  check_op({.op = "Size", .inputs = {random_f32({}, 1)}});
+}
+
+TEST_CASE("constant/forms") {
+  check_op({.op = "Constant", .attributes = {{"value", random_f32({2, 3}, 2)}}});
+  const auto only = [](const std::string& name, AttributeValue value) {
+    return run_op({.op = "Constant", .attributes = {{name, std::move(value)}}})[0];
+  };
+  CHECK(only("value_float", 1.5).values<float>()[0] == 1.5F);
+  CHECK(only("value_float", 1.5).shape() == Shape{});
+  CHECK(only("value_floats", std::vector<double>{1, 2}).shape() == Shape{2});
+  CHECK(only("value_int", std::int64_t{-7}).values<std::int64_t>()[0] == -7);
+  CHECK(only("value_ints", std::vector<std::int64_t>{4, 5, 6}).values<std::int64_t>()[2] == 6);
+  for (const char* name : {"sparse_value", "value_string", "value_strings"})
+    CHECK(refusal({.op = "Constant", .attributes = {{name, std::string("x")}}}) ==
+          "attribute '" + std::string(name) + "': strings and sparse tensors are not supported");
+  CHECK_FALSE(refusal({.op = "Constant"}).empty());
+}
+
+TEST_CASE("constant_of_shape") {
+  check_op({.op = "ConstantOfShape", .inputs = {int64s({2, 3})}, .constant = {0}});
+  check_op({.op = "ConstantOfShape",
+            .attributes = {{"value", Tensor::of<std::int64_t>(Shape{1}, {7})}},
+            .inputs = {int64s({5})},
+            .constant = {0}});
+  check_op({.op = "ConstantOfShape", .inputs = {Tensor::of<std::int64_t>(Shape{0}, {})}, .constant = {0}});
+  check_op({.op = "ConstantOfShape", .inputs = {int64s({0, 3})}, .constant = {0}});
+  const std::int64_t huge = std::int64_t{1} << 40;
+  CHECK_FALSE(refusal({.op = "ConstantOfShape", .inputs = {int64s({huge, huge})}, .constant = {0}}).empty());
+  CHECK_FALSE(refusal({.op = "ConstantOfShape", .inputs = {int64s({-1})}, .constant = {0}}).empty());
+  CHECK_FALSE(refusal({.op = "ConstantOfShape", .inputs = {int64s({3})}}).empty());
+}
+
+TEST_CASE("range") {
+  const auto range = [](Tensor start, Tensor limit, Tensor delta, double tolerance = 0) {
+    return OpCase{.op = "Range",
+                  .inputs = {std::move(start), std::move(limit), std::move(delta)},
+                  .constant = {0, 1, 2},
+                  .tolerance = tolerance};
+  };
+  const auto real = [](float value) { return Tensor::of<float>(Shape{}, {value}); };
+  check_op(range(int64_scalar(3), int64_scalar(20), int64_scalar(4)));
+  check_op(range(int64_scalar(3), int64_scalar(-20), int64_scalar(-4)));
+  check_op(range(int64_scalar(3), int64_scalar(3), int64_scalar(1)));
+  check_op(range(int64_scalar(3), int64_scalar(9), int64_scalar(-1)));
+  check_op(range(real(0.5F), real(7.1F), real(0.3F), 1e-7));
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  CHECK_FALSE(refusal(range(int64_scalar(-most), int64_scalar(most), int64_scalar(1))).empty());
+  CHECK_FALSE(refusal(range(int64_scalar(0), int64_scalar(5), int64_scalar(0))).empty());
+  CHECK_FALSE(refusal(range(real(0), real(std::nanf("")), real(1))).empty());
+  CHECK_FALSE(refusal(range(real(0), real(1), real(1e-30F))).empty());
+  CHECK_FALSE(refusal(range(int64s({1, 2}), int64_scalar(5), int64_scalar(1))).empty());
+}
+
+TEST_CASE("cast/every_pair_of_types") {
+  for (const DType from : all_types)
+    for (const DType to : all_types) {
+      const AttributeList attributes{{"to", dtype_to_onnx(to)}};
+      const bool is_unsigned = from == DType::u8 || from == DType::u16 || from == DType::boolean;
+      const double top = from == DType::boolean ? 2 : from == DType::i8 ? 127 : from == DType::u8 ? 255 : 300;
+      check_op({.op = "Cast",
+                .attributes = attributes,
+                .inputs = {random_of(from, {3, 5, 7, 2}, 9, is_unsigned ? 0 : -top, top)}});
+    }
+}
+
+TEST_CASE("cast/wide_values") {
+  for (const DType from : {DType::f32, DType::f64, DType::i64, DType::i32})
+    for (const DType to : all_types)
+      for (const double scale : {1e-6, 1e3, 1e5, 1e9})
+        check_op({.op = "Cast",
+                  .attributes = {{"to", dtype_to_onnx(to)}},
+                  .inputs = {random_of(from, {997}, 10, -scale, scale)}});
+  for (const DType to : all_types)
+    check_op({.op = "Cast",
+              .attributes = {{"to", dtype_to_onnx(to)}},
+              .inputs = {random_of(DType::f64, {997}, 10, -1e39, 1e39)}});
+}
+
+TEST_CASE("cast/special_values") {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  const Tensor x = Tensor::of<double>(
+      Shape{12}, {0.0, -0.0, inf, -inf, std::nan(""), 65504, 65519.999, 65520, 5.9e-8, 2.9e-8, 0.5, -0.9});
+  for (const DType to : all_types)
+    check_op({.op = "Cast",
+              .opset = 19,
+              .attributes = {{"to", dtype_to_onnx(to)}, {"saturate", std::int64_t{1}}},
+              .inputs = {x}});
+  // One rounding, not two: to float this is 1 + 2^-11, a tie that would go to even, down.
+  const Tensor tie = Tensor::of<double>(Shape{1}, {1 + 0x1p-11 + 0x1p-40});
+  check_op({.op = "Cast", .attributes = {{"to", std::int64_t{10}}}, .inputs = {tie}});
+}
+
+TEST_CASE("cast/refusals") {
+  const Tensor x = random_f32({3}, 1);
+  const auto to = [&x](std::int64_t type) {
+    return refusal({.op = "Cast", .attributes = {{"to", type}}, .inputs = {x}});
+  };
+  CHECK(to(8) == "element type string is not supported");
+  CHECK(to(17) == "element type float8e4m3fn is not supported");
+  CHECK(to(0) == "0 is not an ONNX element type");
+  CHECK(to(99) == "99 is not an ONNX element type");
+  CHECK(refusal({.op = "Cast", .inputs = {x}}) == "attribute 'to' is missing");
+}
+
+}  // namespace lenslet::test

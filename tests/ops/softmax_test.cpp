@@ -1,0 +1,71 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "tests/ops/op_harness.h"
+#include "tools/oracle/oracle.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+// No error above 5e-7 of the greatest output: a probability near 1 among thousands near 0 says little about the rms.
+void check_peak(OpCase c) {
+  const auto op = make_op(c);
+  const std::vector<oracle::Array> inputs{oracle::from_tensor(c.inputs[0])};
+  double peak = 0, squares = 0;
+  const auto exact = (*oracle::run(c.op, op->attributes(), inputs))[0];
+  for (const double value : exact.values) {
+    peak = std::max(peak, std::abs(value));
+    squares += value * value;
+  }
+  c.tolerance = 5e-7 * peak / std::sqrt(squares / static_cast<double>(exact.values.size()));
+  check_op(c);
+}
+
+}  // namespace
+
+TEST_CASE("softmax/every_axis_of_both_definitions") {
+  unsigned seed = 1;
+  for (const char* op : {"Softmax", "LogSoftmax"})
+    for (const std::int64_t opset : {7, 11, 13})
+      for (const Shape& shape :
+           {Shape{2, 5, 3, 7}, Shape{3, 1000}, Shape{1, 21, 9, 70}, Shape{9}, Shape{2, 3, 4, 5, 6}})
+        for (std::int64_t axis = -shape.rank(); axis < shape.rank(); ++axis)
+          check_peak(
+              {.op = op, .opset = opset, .attributes = {{"axis", axis}}, .inputs = {random_f32(shape, seed++, 0, 3)}});
+}
+
+TEST_CASE("softmax/defaults_by_opset") {
+  const Tensor x = random_f32({2, 5, 3, 7}, 1);
+  check_op({.op = "Softmax", .opset = 11, .inputs = {x}, .tolerance = 2e-6});
+  check_op({.op = "Softmax", .opset = 13, .inputs = {x}, .tolerance = 2e-6});
+  const auto of = [&](std::int64_t opset, AttributeList attributes) {
+    return run_op({.op = "Softmax", .opset = opset, .attributes = std::move(attributes), .inputs = {x}})[0];
+  };
+  const auto same = [](const Tensor& a, const Tensor& b) {
+    return std::equal(a.values<float>().begin(), a.values<float>().end(), b.values<float>().begin());
+  };
+  CHECK(same(of(11, {}), of(11, {{"axis", std::int64_t{1}}})));
+  CHECK(same(of(13, {}), of(13, {{"axis", std::int64_t{3}}})));
+  CHECK_FALSE(same(of(11, {}), of(13, {{"axis", std::int64_t{1}}})));
+}
+
+TEST_CASE("softmax/large_values") {
+  for (const char* op : {"Softmax", "LogSoftmax"})
+    for (const std::int64_t axis : {0, 1})
+      check_op({.op = op,
+                .attributes = {{"axis", axis}},
+                .inputs = {Tensor::of<float>({2, 4}, {0, 1, 2, 3, 10000, 10001, 10002, -3e38f})},
+                .tolerance = 2e-6});
+}
+
+TEST_CASE("softmax/refusals") {
+  CHECK_THROWS_WITH_AS(
+      infer_op({.op = "Softmax", .attributes = {{"axis", std::int64_t{2}}}, .inputs = {Tensor(DType::f32, {2, 3})}}),
+      doctest::Contains("axis 2"), Error);
+  CHECK_THROWS_AS(infer_op({.op = "Softmax", .inputs = {Tensor(DType::i32, {2, 3})}}), Error);
+}

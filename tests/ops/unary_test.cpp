@@ -1,0 +1,159 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "ops/unary.h"
+#include "tests/ops/op_harness.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+struct Function {
+  const char* op;
+  std::int64_t opset;
+  AttributeList attributes;
+  double tolerance;
+  double low, high;  // of the inputs
+};
+
+const Function functions[] = {
+    {"Relu", 13, {}, 0, -4, 4},
+    {"LeakyRelu", 13, {}, 1e-7, -4, 4},
+    {"LeakyRelu", 6, {{"alpha", 0.1}}, 1e-7, -4, 4},
+    {"Clip", 6, {{"min", -0.5}, {"max", 0.75}}, 0, -4, 4},
+    {"Sigmoid", 13, {}, 3e-7, -20, 20},
+    {"Tanh", 13, {}, 3e-7, -12, 12},
+    {"HardSigmoid", 6, {}, 3e-7, -6, 6},
+    {"HardSigmoid", 6, {{"alpha", 0.5}, {"beta", 0.25}}, 3e-7, -6, 6},
+    {"HardSwish", 14, {}, 3e-7, -6, 6},
+    {"Elu", 6, {{"alpha", 1.5}}, 3e-7, -9, 5},
+    {"Selu", 6, {}, 3e-7, -9, 5},
+    {"Selu", 6, {{"alpha", 2.0}, {"gamma", 3.0}}, 3e-7, -9, 5},
+    {"Softplus", 1, {}, 3e-7, -30, 30},
+    {"Mish", 18, {}, 4e-7, -20, 30},
+    {"Abs", 13, {}, 0, -4, 4},
+    {"Neg", 13, {}, 0, -4, 4},
+    {"Exp", 13, {}, 3e-7, -3, 3},
+    {"Log", 13, {}, 2e-7, 0.01, 9},
+    {"Sqrt", 13, {}, 0, 0, 9},
+    {"Reciprocal", 13, {}, 0, 0.1, 9},
+    {"Floor", 13, {}, 0, -5, 5},
+    {"Ceil", 13, {}, 0, -5, 5},
+    {"Erf", 13, {}, 1e-7, -4, 4},
+};
+
+// Lengths around the vector widths, two of them above the grain of one thread, layouts that differ.
+const Shape shapes[] = {{}, {1}, {7}, {3, 5}, {2, 3, 5, 7}, {1, 16, 13, 9}, {17, 1025}, {0, 4}};
+
+float scalar(const char* op, std::int64_t opset, float x) {
+  return run_op({.op = op, .opset = opset, .inputs = {Tensor::of<float>({1}, {x})}})[0].values<float>()[0];
+}
+
+}  // namespace
+
+TEST_CASE("unary/functions_awkward_shapes") {
+  unsigned seed = 1;
+  for (const Function& f : functions)
+    for (const Shape& shape : shapes)
+      check_op({.op = f.op,
+                .opset = f.opset,
+                .attributes = f.attributes,
+                .inputs = {random_of(DType::f32, shape, seed++, f.low, f.high)},
+                .tolerance = f.tolerance});
+  check_op({.op = "SiLU", .domain = "lenslet", .inputs = {random_f32({2, 5, 7, 3}, 77, 0, 4)}, .tolerance = 3e-7});
+}
+
+TEST_CASE("unary/special_values") {
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  CHECK(scalar("Sigmoid", 13, 1000) == 1.0f);
+  CHECK(scalar("Sigmoid", 13, -1000) == 0.0f);
+  CHECK(scalar("Sigmoid", 13, -80) == doctest::Approx(1.8048513878454153e-35).epsilon(1e-6));
+  CHECK(scalar("Tanh", 13, 1e30f) == 1.0f);
+  CHECK(scalar("Tanh", 13, -inf) == -1.0f);
+  CHECK(scalar("Exp", 13, 89) == inf);
+  CHECK(scalar("Exp", 13, inf) == inf);
+  CHECK(scalar("Exp", 13, -inf) == 0.0f);
+  CHECK(scalar("Exp", 13, 88) == doctest::Approx(1.6516362549940018e38).epsilon(1e-6));
+  CHECK(scalar("Log", 13, 0) == -inf);
+  CHECK(std::isnan(scalar("Log", 13, -1)));
+  CHECK(scalar("Softplus", 1, 200) == 200.0f);
+  CHECK(scalar("Softplus", 1, -50) == doctest::Approx(1.9287498479639178e-22).epsilon(1e-5));
+  CHECK(scalar("Mish", 18, 1e6f) == 1e6f);
+  CHECK(scalar("Mish", 18, -1000) == 0.0f);
+  CHECK(scalar("Elu", 6, -1000) == -1.0f);
+  CHECK(scalar("Elu", 6, -1e-6f) == doctest::Approx(-9.999995e-7).epsilon(1e-6));
+  CHECK(scalar("Elu", 6, 1e30f) == 1e30f);
+  CHECK(scalar("Reciprocal", 13, 0) == inf);
+  for (const char* op : {"Relu", "Sigmoid", "Tanh", "Exp", "Log", "Elu", "Selu", "Softplus", "LeakyRelu", "HardSigmoid",
+                         "Clip", "Abs", "Sqrt", "Floor", "Erf"})
+    CHECK_MESSAGE(std::isnan(scalar(op, 10, nan)), op);
+}
+
+TEST_CASE("unary/integers_and_doubles") {
+  for (const DType dtype : {DType::i8, DType::i16, DType::i32, DType::i64, DType::f64})
+    for (const char* op : {"Abs", "Neg", "Relu"})
+      check_op({.op = op, .opset = 14, .inputs = {random_of(dtype, {3, 7}, 5, -99, 99)}});
+  constexpr std::int64_t least = std::numeric_limits<std::int64_t>::min();
+  CHECK(run_op({.op = "Neg", .inputs = {int64s({least})}})[0].values<std::int64_t>()[0] == least);
+}
+
+TEST_CASE("unary/refusals") {
+  const auto message = [](const char* op, DType dtype) {
+    try {
+      infer_op({.op = op, .inputs = {Tensor(dtype, {2})}});
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::unsupported);
+      return error.message();
+    }
+    return std::string();
+  };
+  CHECK(message("Sigmoid", DType::i32) == "input X has element type int32 (supported: float32)");
+  CHECK(message("Neg", DType::u8).find("uint8") != std::string::npos);
+  CHECK(message("Clip", DType::boolean).find("bool") != std::string::npos);
+  CHECK_THROWS_WITH_AS(make_op({.op = "Relu", .attributes = {{"surprise", std::int64_t{1}}}, .inputs = {Tensor()}}),
+                       doctest::Contains("surprise"), Error);
+}
+
+TEST_CASE("clip/bounds_as_inputs") {
+  for (const DType dtype :
+       {DType::f32, DType::f64, DType::i8, DType::u8, DType::i16, DType::u16, DType::i32, DType::i64}) {
+    const Tensor x = random_of(dtype, {2, 3, 5, 7}, 3, 0, 99);
+    const Tensor low = random_of(dtype, {}, 4, 20, 30), high = random_of(dtype, {}, 5, 60, 80);
+    for (const std::vector<Tensor>& inputs :
+         {std::vector<Tensor>{x, low, high}, {x, Tensor(), high}, {x, low}, {x}, {x, high, low}})
+      check_op({.op = "Clip", .inputs = inputs, .maybe_constant = {1, 2}});
+  }
+  check_op({.op = "Clip", .inputs = {random_f32({5}, 1), Tensor::of<float>({1}, {0.5f})}});
+  CHECK_THROWS_WITH_AS(infer_op({.op = "Clip", .inputs = {Tensor(DType::f32, {5}), Tensor(DType::f32, {2})}}),
+                       doctest::Contains("expected a scalar"), Error);
+  CHECK_THROWS_WITH_AS(infer_op({.op = "Clip", .inputs = {Tensor(DType::f32, {5}), Tensor(DType::i64, Shape{})}}),
+                       doctest::Contains("int64"), Error);
+  CHECK_THROWS_AS(make_op({.op = "Clip", .opset = 10, .inputs = {Tensor(), Tensor()}}), Error);
+}
+
+TEST_CASE("unary/as_activation") {
+  const Tensor low = Tensor::of<float>(Shape{}, {0.0f}), high = Tensor::of<float>(Shape{}, {6.0f});
+  const TensorType f32{DType::f32, {2}}, bound{DType::f32, {}};
+  const std::vector<InputInfo> one{{true, f32, nullptr}};
+  const auto clip = make_op({.op = "Clip", .inputs = {Tensor(), Tensor(), Tensor()}});
+  using Kind = Activation::Kind;
+  CHECK(as_activation(*clip, std::vector<InputInfo>{one[0], {true, bound, &low}, {true, bound, &high}}) ==
+        Activation{Kind::clip, 0, 6});
+  CHECK(as_activation(*clip, std::vector<InputInfo>{one[0], {true, bound, &low}}) == Activation{Kind::relu, 0, 0});
+  CHECK_FALSE(as_activation(*clip, std::vector<InputInfo>{one[0], {true, bound, nullptr}}).has_value());
+  const auto of = [&](const char* op, std::int64_t opset) {
+    return as_activation(*make_op({.op = op, .opset = opset, .inputs = {Tensor()}}), one);
+  };
+  CHECK(of("Relu", 13) == Activation{Kind::relu, 0, 0});
+  CHECK(of("LeakyRelu", 13) == Activation{Kind::leaky_relu, 0.01f, 0});
+  CHECK(of("HardSwish", 14) == Activation{Kind::hard_swish, 1.0f / 6.0f, 0.5f});
+  CHECK(of("HardSigmoid", 13) == Activation{Kind::hard_sigmoid, 0.2f, 0.5f});
+  CHECK(of("Sigmoid", 13) == Activation{Kind::sigmoid, 0, 0});
+  CHECK_FALSE(of("Exp", 13).has_value());
+  const auto relu = make_op({.op = "Relu", .opset = 14, .inputs = {Tensor()}});
+  CHECK_FALSE(as_activation(*relu, std::vector<InputInfo>{{true, {DType::i32, {2}}, nullptr}}).has_value());
+}

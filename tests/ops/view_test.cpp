@@ -1,0 +1,131 @@
+// Operators that only rename bytes.
+
+#include <doctest/doctest.h>
+
+#include <limits>
+
+#include "tests/ops/op_harness.h"
+
+namespace lenslet::test {
+
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+// The error that inference ends with.
+ErrorKind infer_error(const OpCase& c) {
+  try {
+    infer_op(c);
+  } catch (const Error& error) {
+    return error.kind();
+  }
+  FAIL("nothing was refused: " << c.op);
+  return ErrorKind::internal;
+}
+
+Shape inferred(const OpCase& c) { return infer_op(c)[0].shape; }
+
+OpCase reshape(Shape from, Tensor shape, std::int64_t allow_zero = 0) {
+  return {.op = "Reshape",
+          .opset = 14,
+          .attributes = {{"allowzero", allow_zero}},
+          .inputs = {random_f32(from, 3), std::move(shape)},
+          .constant = {1}};
+}
+
+}  // namespace
+
+TEST_CASE("view/reshape") {
+  check_op(reshape({2, 3, 4, 5}, int64s({2, 60})));
+  check_op(reshape({2, 3, 4, 5}, int64s({0, -1})));
+  check_op(reshape({2, 3, 4, 5}, int64s({-1})));
+  check_op(reshape({2, 3, 4, 5}, int64s({5, 1, 0, -1, 1, 2})));
+  check_op(reshape({1, 1}, Tensor::of<std::int64_t>(Shape{0}, {})));  // to a scalar
+  check_op(reshape({0, 3}, int64s({3, 0}), 1));
+  check_op(reshape({0, 3}, int64s({0, 7}), 0));  // copies the 0, and 0 * 7 is 0 too
+  check_op(
+      {.op = "Reshape", .opset = 5, .inputs = {random_of(DType::i64, {6}, 1, -9, 9), int64s({2, 3})}, .constant = {1}});
+}
+
+TEST_CASE("view/reshape_refusals") {
+  CHECK(infer_error(reshape({2, 3}, int64s({4, 2}))) == ErrorKind::invalid_model);
+  CHECK(infer_error(reshape({2, 3}, int64s({-1, -1}))) == ErrorKind::invalid_model);
+  CHECK(infer_error(reshape({2, 3}, int64s({-1, 4}))) == ErrorKind::invalid_model);
+  CHECK(infer_error(reshape({2, 3}, int64s({-2, 3}))) == ErrorKind::invalid_model);
+  CHECK(infer_error(reshape({2, 3}, int64s({2, 3, 0}))) == ErrorKind::invalid_model);
+  CHECK(infer_error(reshape({0, 3}, int64s({0, -1}), 1)) == ErrorKind::invalid_model);
+  CHECK(infer_error(reshape({2, 3}, int64s({1, 1, 1, 1, 1, 1, 1, 1, 6}))) == ErrorKind::limit);
+  CHECK(infer_error(reshape({2, 3}, int64s({std::int64_t{1} << 62, std::int64_t{1} << 62, 4}))) == ErrorKind::limit);
+  CHECK(infer_error(reshape({2, 3}, random_f32({2}, 1))) == ErrorKind::invalid_model);
+  OpCase computed = reshape({2, 3}, int64s({3, 2}));
+  computed.constant = {};
+  CHECK(infer_error(computed) == ErrorKind::unsupported);
+}
+
+TEST_CASE("view/flatten") {
+  for (const std::int64_t axis : {-3, -1, 0, 1, 2, 4})
+    check_op({.op = "Flatten", .attributes = {{"axis", axis}}, .inputs = {random_f32({2, 3, 4, 5}, 5)}});
+  check_op({.op = "Flatten", .inputs = {random_f32({7}, 5)}});
+  CHECK(inferred({.op = "Flatten", .attributes = {{"axis", std::int64_t{0}}}, .inputs = {random_f32({}, 5)}}) ==
+        Shape{1, 1});
+  CHECK(infer_error({.op = "Flatten", .attributes = {{"axis", std::int64_t{5}}}, .inputs = {random_f32({2, 3}, 5)}}) ==
+        ErrorKind::invalid_model);
+}
+
+TEST_CASE("view/squeeze") {
+  check_op(
+      {.op = "Squeeze", .opset = 11, .attributes = {{"axes", Ints{1, -1}}}, .inputs = {random_f32({2, 1, 3, 1}, 6)}});
+  check_op({.op = "Squeeze", .opset = 11, .inputs = {random_f32({2, 1, 3, 1}, 6)}});
+  check_op({.op = "Squeeze", .inputs = {random_f32({1, 7, 1, 1}, 6)}});
+  check_op({.op = "Squeeze", .inputs = {random_f32({1, 7, 1, 1}, 6), int64s({-2})}, .constant = {1}});
+  check_op({.op = "Squeeze", .inputs = {random_of(DType::i64, {1}, 6, -9, 9)}});
+  CHECK(infer_error({.op = "Squeeze", .inputs = {random_f32({1, 7}, 6), int64s({1})}, .constant = {1}}) ==
+        ErrorKind::invalid_model);
+  CHECK(infer_error({.op = "Squeeze", .inputs = {random_f32({1, 7}, 6), int64s({0, -2})}, .constant = {1}}) ==
+        ErrorKind::invalid_model);
+  CHECK(infer_error({.op = "Squeeze", .inputs = {random_f32({1, 7}, 6), int64s({2})}, .constant = {1}}) ==
+        ErrorKind::invalid_model);
+}
+
+TEST_CASE("view/unsqueeze") {
+  check_op({.op = "Unsqueeze", .opset = 11, .attributes = {{"axes", Ints{0, 3}}}, .inputs = {random_f32({2, 3}, 7)}});
+  check_op({.op = "Unsqueeze", .inputs = {random_f32({3, 4, 5}, 7), int64s({4, -5, 2})}, .constant = {1}});
+  check_op({.op = "Unsqueeze", .inputs = {int64_scalar(5), int64_scalar(0)}, .constant = {1}});
+  CHECK(infer_error({.op = "Unsqueeze", .inputs = {random_f32({3}, 7), int64s({1, 1})}, .constant = {1}}) ==
+        ErrorKind::invalid_model);
+  CHECK(infer_error(
+            {.op = "Unsqueeze", .inputs = {random_f32({3}, 7), int64s({0, 1, 2, 3, 4, 5, 6, 7})}, .constant = {1}}) ==
+        ErrorKind::limit);
+  CHECK_THROWS_AS(make_op({.op = "Unsqueeze", .opset = 11, .inputs = {random_f32({3}, 7)}}), Error);
+}
+
+TEST_CASE("view/identity_and_dropout") {
+  check_op({.op = "Identity", .inputs = {random_f32({2, 3, 5, 7}, 1)}});
+  check_op({.op = "Identity", .inputs = {random_of(DType::i64, {3}, 2, -9, 9)}});
+  for (const std::int64_t opset : {7, 10, 12, 13, 22})
+    for (const std::size_t outputs : {1U, 2U}) {
+      AttributeList attributes;
+      if (opset < 12) attributes.emplace_back("ratio", 0.25);
+      check_op({.op = "Dropout",
+                .opset = opset,
+                .attributes = attributes,
+                .inputs = {random_f32({2, 3, 4, 5}, 8)},
+                .outputs = outputs});
+    }
+  check_op({.op = "Dropout", .opset = 7, .inputs = {random_of(DType::f16, {7}, 8, -1, 1)}, .outputs = 2});
+  Tensor training(DType::boolean, Shape{});
+  *training.values<bool>().begin() = false;
+  const Tensor ratio = Tensor::of<float>(Shape{}, {0.5F});
+  const OpCase quiet{.op = "Dropout", .inputs = {random_f32({3}, 8), ratio, training}, .constant = {1, 2}};
+  check_op(quiet);
+  *training.values<bool>().begin() = true;
+  CHECK(infer_error(quiet) == ErrorKind::unsupported);
+}
+
+TEST_CASE("view/aliases_name_their_input") {
+  CHECK(make_op(reshape({6}, int64s({6})))->alias_input() == 0);
+  CHECK(make_op({.op = "Dropout", .inputs = {random_f32({3}, 8)}})->alias_input() == 0);
+  CHECK(make_op({.op = "Dropout", .inputs = {random_f32({3}, 8)}, .outputs = 2})->alias_input() == -1);
+}
+
+}  // namespace lenslet::test

@@ -1,0 +1,169 @@
+#include "tools/card.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "lenslet/error.h"
+
+namespace lenslet::tool {
+namespace {
+
+const char* whole_card = R"({
+  "name": "Net", "model": "net.onnx", "labels": "net.txt",
+  "input": {"name": "x", "layout": "NHWC", "channels": "BGR", "size": [96, 128]},
+  "resize": {"mode": "shorter_side", "size": 144, "filter": "bicubic", "antialias": false},
+  "crop": "center",
+  "normalize": {"scale": 0.5, "mean": [1, 2, 3], "std": [4, 5, 6]},
+  "output": {"name": "y", "softmax": true, "class_offset": 1}
+})";
+
+Card parse(const nlohmann::json& json) { return parse_card(json.dump(), "folder/net.card.json"); }
+
+std::string refusal(const nlohmann::json& json) {
+  try {
+    (void)parse(json);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::invalid_argument);
+    CHECK(error.context() == "folder/net.card.json");
+    return error.message();
+  }
+  return "accepted";
+}
+
+TEST_CASE("card/every field") {
+  const Card card = parse_card(whole_card, "folder/net.card.json");
+  CHECK(card.name == "Net");
+  CHECK(card.model == "net.onnx");
+  CHECK(card.labels == std::filesystem::path("folder/net.txt"));
+  CHECK(card.input == "x");
+  CHECK(card.spec.nhwc);
+  CHECK(card.spec.channels == ImageSpec::Channels::bgr);
+  CHECK(card.spec.height == 96);
+  CHECK(card.spec.width == 128);
+  CHECK(card.spec.resize == ImageSpec::Resize::shorter_side);
+  CHECK(card.spec.resize_size == 144);
+  CHECK(card.spec.filter == ImageSpec::Filter::bicubic);
+  CHECK(!card.spec.antialias);
+  CHECK(card.spec.crop == ImageSpec::Crop::center);
+  CHECK(card.spec.scale == 0.5);
+  CHECK(card.spec.mean == std::vector<double>{1, 2, 3});
+  CHECK(card.spec.std == std::vector<double>{4, 5, 6});
+  CHECK(card.output == "y");
+  CHECK(card.softmax == true);
+  CHECK(card.class_offset == 1);
+}
+
+TEST_CASE("card/what may be left out") {
+  const Card card = parse({{"input", {{"size", {28, 28}}, {"channels", "gray"}}}});
+  CHECK(card.spec.resize == ImageSpec::Resize::none);
+  CHECK(card.spec.crop == ImageSpec::Crop::center);
+  CHECK(card.spec.mean == std::vector<double>{0});
+  CHECK(card.spec.scale == 1);
+  CHECK(card.softmax == false);
+  CHECK(!card.labels);
+  const Card stretch = parse({{"input", {{"size", {8, 9}}}}, {"resize", {{"mode", "stretch"}}}});
+  CHECK(stretch.spec.crop == ImageSpec::Crop::none);
+}
+
+TEST_CASE("card/unknown fields, wrong types and contradictions name the field") {
+  const nlohmann::json good = nlohmann::json::parse(whole_card);
+  struct Case {
+    const char* pointer;
+    nlohmann::json value;
+    const char* field;
+  };
+  const Case cases[] = {
+      {"/colour", 1, "colour is no field"},
+      {"/input/shape", {1, 3}, "input.shape is no field"},
+      {"/resize/interpolation", "x", "resize.interpolation is no field"},
+      {"/normalize/variance", 1, "normalize.variance is no field"},
+      {"/output/classes", 5, "output.classes is no field"},
+      {"/name", 5, "name has to be"},
+      {"/input", {1, 2}, "input has to be"},
+      {"/input/layout", "CHW", "input.layout is 'CHW'"},
+      {"/input/channels", "rgb", "input.channels is 'rgb'"},
+      {"/input/size", {224}, "input.size"},
+      {"/input/size", {0, 224}, "input.size"},
+      {"/input/size", {1.5, 224}, "input.size"},
+      {"/input/size", {1000000, 224}, "input.size"},
+      {"/resize/mode", "longer_side", "resize.mode is"},
+      {"/resize/size", 127, "resize.size is 127, which contradicts input.size"},
+      {"/resize/size", "144", "resize.size has to be"},
+      {"/resize/size", 144.5, "resize.size has to be"},
+      {"/resize/filter", "lanczos", "resize.filter is"},
+      {"/resize/antialias", 1, "resize.antialias has to be"},
+      {"/resize/mode", "stretch", "resize.size is 144, which contradicts resize.mode"},
+      {"/crop", "none", "crop is none, which contradicts resize.mode"},
+      {"/crop", "top", "crop is 'top'"},
+      {"/normalize/mean", {1, 2}, "normalize.mean has 2 values"},
+      {"/normalize/std", {1, 0, 2}, "normalize.std holds a 0"},
+      {"/normalize/mean", {1, "2", 3}, "normalize.mean has to be"},
+      {"/normalize/scale", 0, "normalize.scale is 0"},
+      {"/input/channels", "gray", "normalize.mean has 3 values"},
+      {"/output/softmax", "yes", "output.softmax has to be"},
+      {"/output/class_offset", 0.5, "output.class_offset has to be"},
+  };
+  for (const Case& c : cases) {
+    nlohmann::json card = good;
+    card[nlohmann::json::json_pointer(c.pointer)] = c.value;
+    const std::string message = refusal(card);
+    CAPTURE(message);
+    CHECK(message.find(c.field) == 0);
+  }
+  CHECK(refusal(nlohmann::json::array()).find("the card has to be") == 0);
+  CHECK(refusal({{"name", "x"}}).find("input is missing") == 0);
+  CHECK_THROWS_AS(parse_card("{\"input\":", "x"), Error);
+  CHECK_THROWS_AS(read_card("/nowhere/x.card.json"), Error);
+}
+
+TEST_CASE("card/the cards of models/cards are right") {
+  int seen = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(LENSLET_SOURCE_DIR) + "/models/cards")) {
+    const std::string name = entry.path().filename().string();
+    CAPTURE(name);
+    if (name.find(".card.json") == std::string::npos) continue;
+    const Card card = read_card(entry.path());
+    CHECK(find_card(entry.path().parent_path() / card.model) == entry.path());
+    if (card.labels) CHECK(read_labels(*card.labels, 10).size() == 10);
+    ++seen;
+  }
+  CHECK(seen >= 8);
+}
+
+TEST_CASE("card/labels are counted") {
+  const auto file = std::filesystem::temp_directory_path() / ("lenslet-labels-" + std::to_string(getpid()) + ".txt");
+  std::ofstream(file, std::ios::binary) << "tench\r\ngreat\twhite\x1b shark\nlast";
+  CHECK(read_labels(file, 3) == std::vector<std::string>{"tench", "great white  shark", "last"});
+  CHECK(read_labels(file, -1).size() == 3);
+  CHECK_THROWS_WITH_AS(read_labels(file, 4), doctest::Contains("3 lines for 4 classes"), Error);
+  std::filesystem::remove(file);
+  CHECK_THROWS_AS(read_labels(file, 3), Error);
+}
+
+TEST_CASE("card/sizes over the limits are refused") {
+  const auto file = std::filesystem::temp_directory_path() / ("lenslet_card_limits_" + std::to_string(::getpid()));
+  const auto refuses = [&](auto read) {
+    try {
+      read();
+    } catch (const Error& error) {
+      return error.kind() == ErrorKind::limit;
+    }
+    return false;
+  };
+  std::ofstream(file) << "{}";
+  std::filesystem::resize_file(file, (1 << 20) + 1);
+  CHECK(refuses([&] { (void)read_card(file); }));
+  std::filesystem::resize_file(file, (16 << 20) + 1);
+  CHECK(refuses([&] { (void)read_labels(file, -1); }));
+  std::filesystem::resize_file(file, 1 << 20);
+  CHECK_FALSE(refuses([&] { (void)read_card(file); }));  // no JSON, but looked at
+  std::filesystem::remove(file);
+}
+
+}  // namespace
+}  // namespace lenslet::tool

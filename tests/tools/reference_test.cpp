@@ -1,0 +1,247 @@
+// Raw outputs of the shared models against stored ones (onnxruntime, PyTorch): under every convolution algorithm,
+// batches, threads, and with each graph pass left out.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lenslet/runner.h"
+#include "lenslet/tensor_file.h"
+#include "tests/shared_data.h"
+#include "tools/compare.h"
+#include "tools/default_model.h"
+#include "tools/dtype_convert.h"
+
+namespace lenslet::tool {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Expected {
+  std::string name;
+  Tensor tensor;
+  double noise = 0;  ///< max |difference| of the reference runtime's own two runs
+};
+
+struct Reference {
+  fs::path model;
+  Tensor input;  ///< one image
+  std::vector<Expected> outputs;
+  std::optional<Expected> presoftmax;
+};
+
+/// reference/NAME/meta.json and the files it names; nothing, with a message, when they or the model are not here.
+std::optional<Reference> find_reference(const std::string& name) {
+  const auto meta = test::shared_data("reference/" + name + "/meta.json");
+  const fs::path cached = cache_folder() / (name + ".onnx");
+  const auto shared = test::shared_data("models/" + name + ".onnx");
+  std::error_code ignored;
+  if (!meta || (!shared && !fs::exists(cached, ignored))) {
+    MESSAGE("skipped: shared/data/reference/" << name << " or its model is not on this machine");
+    return std::nullopt;
+  }
+  const fs::path root = meta->parent_path().parent_path().parent_path();
+  std::ifstream stream(*meta);
+  const nlohmann::json document = nlohmann::json::parse(stream);
+  Reference reference;
+  reference.model = shared ? *shared : cached;
+  const Model model = Model::load(reference.model);
+  reference.input =
+      convert_float(read_npy(root / document["input"]["file"].get<std::string>()), model.inputs().at(0).dtype);
+  for (const auto& output : document["outputs"]) {
+    const fs::path file = root / output["file"].get<std::string>();
+    Expected expected{output["tensor"], read_npy(file), output.value("noise", 0.0)};
+    if (file.filename() == "presoftmax.npy")
+      reference.presoftmax = std::move(expected);
+    else
+      reference.outputs.push_back(std::move(expected));
+  }
+  REQUIRE(reference.outputs.size() == model.outputs().size());
+  return reference;
+}
+
+/// rtol 1e-3 and atol 1e-5 of the rms. Where the reference holds halves, which onnxruntime rounds after every layer,
+/// its own noise takes the place of atol.
+Tolerance tolerance_for(const Expected& expected) {
+  Tolerance tolerance;
+  if (expected.tensor.dtype() != DType::f16) return tolerance;
+  double squares = 0;
+  for (std::int64_t i = 0; i < expected.tensor.elems(); ++i)
+    squares += std::pow(element(expected.tensor, i), 2) / static_cast<double>(expected.tensor.elems());
+  tolerance.atol = expected.noise / std::sqrt(squares);
+  return tolerance;
+}
+
+/// Image `slot` of a batch of outputs.
+Tensor slot_of(const Tensor& all, const Tensor& one, std::int64_t slot) {
+  const auto* bytes = static_cast<const std::byte*>(all.data()) + static_cast<std::size_t>(slot) * one.bytes();
+  return Tensor::share(all.dtype(), one.shape(), nullptr, bytes);
+}
+
+/// The reference image in the even slots; in the others its values in reverse order: noise of the same distribution.
+Tensor batch_of(const Tensor& image, std::int64_t batch) {
+  Tensor all(image.dtype(), image.shape().with(0, batch));
+  const std::size_t width = dtype_bytes(image.dtype()), elems = static_cast<std::size_t>(image.elems());
+  const auto* from = static_cast<const std::byte*>(image.data());
+  auto* to = static_cast<std::byte*>(all.data());
+  for (std::int64_t slot = 0; slot < batch; ++slot, to += image.bytes())
+    for (std::size_t i = 0; i < elems; ++i)
+      std::memcpy(to + i * width, from + (slot % 2 == 0 ? i : elems - 1 - i) * width, width);
+  return all;
+}
+
+PlanOptions options_for(const Model& model, const Reference& reference, std::int64_t batch, int threads) {
+  PlanOptions options;
+  options.device = "cpu";
+  options.threads = threads;
+  options.input_shapes = {{model.inputs()[0].name, reference.input.shape().with(0, batch)}};
+  return options;
+}
+
+/// Runs a batch and judges every slot that holds the reference image. Each run loads the model anew, so that weights
+/// prepared for one plan do not pile up behind the next. Returns how many convolutions ran with options.conv_algorithm.
+int check_outputs(const Reference& reference, std::int64_t batch, int threads, const PlanOptions& more = {}) {
+  const Model model = Model::load(reference.model);
+  PlanOptions options = options_for(model, reference, batch, threads);
+  options.conv_algorithm = more.conv_algorithm;
+  options.conv_algorithm_where_accepted = true;
+  options.disabled_passes = more.disabled_passes;
+  CAPTURE(batch);
+  CAPTURE(threads);
+  CAPTURE(options.conv_algorithm);
+  Runner runner(model, options);
+  const auto outputs = runner.run(batch_of(reference.input, batch));
+  for (const Expected& expected : reference.outputs) {
+    CAPTURE(expected.name);
+    const auto port = std::find_if(model.outputs().begin(), model.outputs().end(),
+                                   [&](const PortInfo& p) { return p.name == expected.name; });
+    REQUIRE(port != model.outputs().end());
+    const Tensor& all = outputs[static_cast<std::size_t>(port - model.outputs().begin())];
+    REQUIRE(all.shape() == expected.tensor.shape().with(0, expected.tensor.shape()[0] * batch));
+    for (std::int64_t slot = 0; slot < batch; slot += 2) {
+      CAPTURE(slot);
+      CHECK(difference(slot_of(all, expected.tensor, slot), expected.tensor, tolerance_for(expected)) == "");
+    }
+  }
+  return static_cast<int>(std::count_if(
+      runner.plan().steps.begin(), runner.plan().steps.end(),
+      [&](const StepInfo& step) { return step.op == "Conv" && step.algorithm == options.conv_algorithm; }));
+}
+
+PlanOptions with_algorithm(const std::string& name) {
+  PlanOptions options;
+  options.conv_algorithm = name;
+  return options;
+}
+
+/// What enters the final Softmax: probabilities hide errors of large negative scores.
+void check_presoftmax(const Reference& reference, const std::string& algorithm) {
+  if (!reference.presoftmax) return;
+  const Model model = Model::load(reference.model);
+  PlanOptions options = options_for(model, reference, 1, 2);
+  options.conv_algorithm = algorithm;
+  options.conv_algorithm_where_accepted = true;
+  options.keep_all_values = true;  // Softmax works in place otherwise
+  Runner runner(model, options);
+  int seen = 0;
+  // The network computes in float32 and rounds at its ports alone.
+  Expected expected = *reference.presoftmax;
+  const Tolerance tolerance = tolerance_for(expected);
+  expected.tensor = convert_float(expected.tensor, DType::f32);
+  runner.set_observer([&](const LayerEvent& event) {
+    if (event.info->op != "Softmax") return;
+    ++seen;
+    CAPTURE(algorithm);
+    CHECK(difference(event.inputs[0].relabelled(Layout::nchw), expected.tensor, tolerance) == "");
+  });
+  runner.run(reference.input);
+  CHECK(seen == 1);
+}
+
+int convolutions(const Reference& reference) {
+  const Model model = Model::load(reference.model);
+  const PlanInfo plan = model.plan(options_for(model, reference, 1, 1));
+  return static_cast<int>(
+      std::count_if(plan.steps.begin(), plan.steps.end(), [](const StepInfo& step) { return step.op == "Conv"; }));
+}
+
+void check_algorithms(const std::string& name) {
+  const auto reference = find_reference(name);
+  if (!reference) return;
+  // On ResNet-50 the plain and the less fitting algorithms take seconds: once each.
+  const bool large = name == "resnet50";
+  for (const std::string& algorithm : conv_algorithm_names("cpu")) {
+    const bool slow = algorithm == "direct" || algorithm == "winograd_f2" || algorithm == "winograd_f6";
+    const int used = check_outputs(*reference, 1, 2, with_algorithm(algorithm));
+    MESSAGE(name << ": " << used << " convolutions ran with " << algorithm);
+    if (algorithm == "direct") CHECK(used == convolutions(*reference));
+    CHECK((used > 0 || algorithm == "depthwise" || algorithm.starts_with("winograd")));
+    if (large && slow) continue;
+    check_outputs(*reference, 5, 1, with_algorithm(algorithm));
+    check_presoftmax(*reference, algorithm);
+  }
+}
+
+void check_batches_and_threads(const std::string& name, std::vector<std::int64_t> batches) {
+  const auto reference = find_reference(name);
+  if (!reference) return;
+  for (const std::int64_t batch : batches)
+    for (const int threads : {1, 2}) check_outputs(*reference, batch, threads);
+  check_presoftmax(*reference, "");
+  // The judge is not blind: another image's outputs are not these.
+  Reference wrong = *reference;
+  wrong.input = slot_of(batch_of(reference->input, 2), reference->input, 1).clone();
+  const Model model = Model::load(wrong.model);
+  Runner runner(model, options_for(model, wrong, 1, 2));
+  CHECK(difference(runner.run(wrong.input)[0], wrong.outputs[0].tensor, tolerance_for(wrong.outputs[0])) != "");
+}
+
+void check_passes(const std::string& name) {
+  const auto reference = find_reference(name);
+  if (!reference) return;
+  int optional = 0;
+  for (const std::string& pass : pass_names()) {
+    PlanOptions options;
+    options.disabled_passes = {pass};
+    CAPTURE(pass);
+    try {
+      check_outputs(*reference, 1, 2, options);
+    } catch (const Error& error) {
+      REQUIRE(std::string(error.what()).find("cannot be left out") != std::string::npos);
+      continue;
+    }
+    ++optional;
+  }
+  CHECK(optional >= 9);
+}
+
+#define LENSLET_CLASSIFIER(name)                                                             \
+  TEST_CASE("reference/" name "/algorithms") { check_algorithms(name); }                     \
+  TEST_CASE("reference/" name "/batch_threads") { check_batches_and_threads(name, {1, 5}); } \
+  TEST_CASE("reference/" name "/passes") { check_passes(name); }
+
+LENSLET_CLASSIFIER("squeezenet1.1")
+LENSLET_CLASSIFIER("squeezenet1.1-fp16")
+LENSLET_CLASSIFIER("resnet50")
+LENSLET_CLASSIFIER("mobilenetv2-nhwc")
+LENSLET_CLASSIFIER("mnist-cntk")
+LENSLET_CLASSIFIER("cifar10-cnn4")
+LENSLET_CLASSIFIER("cifar10-resnet20")
+LENSLET_CLASSIFIER("efficientnet-lite0")
+
+TEST_CASE("reference/ultraface-rfb-320") { check_batches_and_threads("ultraface-rfb-320", {1, 2}); }
+TEST_CASE("reference/blazeface-front-128") { check_batches_and_threads("blazeface-front-128", {1, 2}); }
+TEST_CASE("reference/waifu2x-vgg7") { check_batches_and_threads("waifu2x-vgg7", {1, 2}); }
+TEST_CASE("reference/super-resolution-x3") { check_batches_and_threads("super-resolution-x3", {1, 2}); }
+TEST_CASE("reference/ppocr-cls-mobilenetv3") { check_batches_and_threads("ppocr-cls-mobilenetv3", {1, 2}); }
+
+}  // namespace
+}  // namespace lenslet::tool

@@ -1,0 +1,42 @@
+#include "tools/terminal.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "lenslet/error.h"
+#include "tools/photo_list.h"
+
+namespace lenslet::tool {
+namespace {
+
+TEST_CASE("terminal/bar") {
+  CHECK(bar(0, 4, false) == "    ");
+  CHECK(bar(0.5, 4, false) == "##  ");
+  CHECK(bar(7, 4, false) == "####");
+  CHECK(bar(-1, 4, false) == "    ");
+  CHECK(bar(std::nan(""), 2, true) == "  ");
+  CHECK(bar(1, 2, true) == "\u2588\u2588");
+  CHECK(bar(9.0 / 16, 2, true) == "\u2588\u258F");
+}
+
+TEST_CASE("terminal/printable") { CHECK(printable("a\x1b[2Jb\n\x7f\u00e9") == "a?[2Jb??\u00e9"); }
+
+TEST_CASE("photo_list/folders, order, what is not there") {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() / ("lenslet-photos-" + std::to_string(getpid()));
+  fs::create_directories(folder / "empty");
+  fs::create_directories(folder / "sub.jpg");
+  for (const char* name : {"b.JPG", "a.png", "notes.txt", "c.ppm"}) std::ofstream(folder / name) << "x";
+  const std::string base = folder.string();
+  CHECK(list_photos({"missing.jpg", base}) ==
+        std::vector<std::string>{"missing.jpg", base + "/a.png", base + "/b.JPG", base + "/c.ppm"});
+  CHECK_THROWS_AS(list_photos({base + "/empty"}), Error);
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace lenslet::tool
