@@ -15,9 +15,14 @@
 #include "lenslet/attributes.h"
 #include "lenslet/error.h"
 #include "lenslet/tensor.h"
+#include "ops/device_kind.h"
 #include "runtime/base/thread_pool.h"
 
 namespace lenslet {
+
+namespace cuda {
+struct Context;  // runtime/base/cuda/context.h
+}
 
 struct TensorType {
   DType dtype = DType::f32;
@@ -73,6 +78,19 @@ struct RunContext {
   ThreadPool& pool;
 };
 
+/// The same on CUDA. `inputs` and `outputs` say shape, type and layout; their data() are device addresses, 256-byte
+/// aligned but for views into constants: launchers take them, the host never reads them. Work is queued on
+/// context.stream and nothing waits; a launch may be recorded into a graph and repeated, so that nothing on the host
+/// may depend on the moment.
+struct CudaRun {
+  std::span<const Tensor> inputs;  ///< empty() for omitted optional inputs
+  std::span<Tensor> outputs;
+  std::span<const Tensor> host_inputs;  ///< of constant inputs: the same on the host; else empty()
+  std::span<std::byte> workspace;  ///< device memory, workspace_bytes() of it, 256-byte aligned, contents arbitrary
+  const void* prepared = nullptr;  ///< what prepare() returned for a CUDA plan
+  const cuda::Context& context;
+};
+
 /// What prepare() and workspace_bytes() get: final types and layouts, constants in their memory layout.
 struct PlanContext {
   std::span<const InputInfo> inputs;
@@ -80,6 +98,7 @@ struct PlanContext {
   std::span<const TensorType> outputs;
   Layout layout = Layout::nchw;  ///< of the outputs
   int threads = 1;
+  DeviceKind device = DeviceKind::cpu;  ///< cuda: the plan's device is current
 };
 
 /// Immutable after construction; shared by graphs, plans and threads.
@@ -126,15 +145,29 @@ class Op {
   /// Identifies what prepare() makes besides the constant inputs: equal keys and equal constants give equal results, so
   /// that plans share them. Empty: prepare() is not called.
   virtual std::string prepare_key(const PlanContext&) const { return {}; }
-  /// Weights transformed once per Model; `bytes` receives their size.
+  /// Weights transformed once per Model (and CUDA device: then what it holds lies there); `bytes` receives their size.
   virtual std::shared_ptr<const void> prepare(const PlanContext&, std::size_t& bytes) const {
     bytes = 0;
     return nullptr;
   }
 
   virtual void run_cpu(const RunContext& context) const = 0;
-  /// No CUDA kernel yet: such a node is refused at load on CUDA, by name.
-  virtual bool has_cuda() const { return false; }
+
+  /// Why a node with these inputs cannot run on CUDA (a type or form without a kernel), or nothing: run_cuda does it.
+  /// Answers alike in builds without CUDA. Nodes without a kernel are refused by name when a plan is made.
+  virtual std::optional<std::string> refuse_cuda(std::span<const InputInfo> inputs) const {
+    (void)inputs;
+    return "there is no CUDA kernel for it";
+  }
+  /// Does run_cuda read this constant input on the device? No: prepare() took over what it needs of it, or only
+  /// host_inputs are read. Saves the upload.
+  virtual bool reads_on_cuda(int input, const PlanContext& context) const {
+    (void)input;
+    (void)context;
+    return true;
+  }
+  /// Queues the work. Overrides wrap their calls of CUDA launchers in `if constexpr (cuda_built)`.
+  virtual void run_cuda(const CudaRun& run) const;
 };
 
 /// One row of the op table.
@@ -146,6 +179,7 @@ struct OpRow {
   int min_outputs = 1, max_outputs = 1;
   std::shared_ptr<const Op> (*make)(const NodeSpec&) = nullptr;
   std::string_view notes;  ///< limits of our support, for the table in docs/ops.md
+  bool cuda = false;       ///< there is a CUDA kernel (or none is needed); Op::refuse_cuda knows the forms it takes
 };
 
 /// All rows, in the order of the support matrix.

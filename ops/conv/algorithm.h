@@ -15,6 +15,10 @@
 
 namespace lenslet {
 
+namespace cuda {
+struct Context;  // runtime/base/cuda/context.h
+}
+
 /// The filters as loaded, [K][C/groups][R][S] row-major, not owned. `scale` (may be null) holds K factors, one a
 /// filter: the effective weight is w * scale[k] (a folded BatchNormalization), applied in double during preparation.
 struct ConvFilter {
@@ -22,14 +26,15 @@ struct ConvFilter {
   const float* scale = nullptr;
 };
 
-/// What prepare() makes of the filters; the algorithm knows its own kind.
+/// What prepare() makes of the filters; the algorithm knows its own kind. For CUDA algorithms it holds memory of the
+/// device that was current.
 struct PreparedFilter {
   virtual ~PreparedFilter() = default;
   virtual std::size_t bytes() const = 0;
 };
 
-/// One call. Pointers are 64-byte aligned arena memory except as noted; x, residual and y are in the algorithm's
-/// layout.
+/// One call. Pointers are 64-byte aligned arena memory (CUDA: 256-byte aligned, on the device) except as noted; x,
+/// residual and y are in the algorithm's layout.
 struct ConvRun {
   const ConvProblem& problem;  ///< with wants_padded(): the problem after with_explicit_padding()
   const float* x = nullptr;
@@ -37,16 +42,19 @@ struct ConvRun {
   const float* bias = nullptr;      ///< [K]; null when !problem.bias
   const float* residual = nullptr;  ///< like y; null when !problem.residual; may be y itself (in place)
   float* y = nullptr;
-  std::span<std::byte> workspace;  ///< workspace_bytes(problem, pool.threads())
-  ThreadPool* pool = nullptr;
+  std::span<std::byte> workspace;       ///< workspace_bytes(problem, pool.threads())
+  ThreadPool* pool = nullptr;           ///< CPU algorithms
+  const cuda::Context* cuda = nullptr;  ///< CUDA algorithms: queue the work on its stream and return
 };
 
-/// What the cost model knows of the machine; measured once per process for the CPU.
+/// What the cost model knows of the machine. On CUDA `threads` counts multiprocessors, l2_bytes is the whole L2, and
+/// launch_us is what a kernel costs that has nothing to do.
 struct MachineRates {
   double flops_per_us = 50e3;   ///< fp32 multiply + add, all planned threads together
   double bytes_per_us = 10e3;   ///< streaming from memory, all planned threads together
   double l2_bytes = 512 << 10;  ///< per core
   int threads = 1;
+  double launch_us = 0;
 };
 
 /// Stateless; one static instance each.
@@ -63,7 +71,7 @@ class ConvAlgorithm {
   /// Stated bound on max |y - exact| / rms(exact) for random data of one scale.
   virtual double tolerance(const ConvProblem& problem) const = 0;
   virtual double estimate_us(const ConvProblem& problem, const MachineRates& rates) const = 0;
-  virtual std::size_t workspace_bytes(const ConvProblem& problem, int threads) const = 0;
+  virtual std::size_t workspace_bytes(const ConvProblem& problem, int threads) const = 0;  ///< CUDA: threads is 1
   virtual std::unique_ptr<PreparedFilter> prepare(const ConvProblem& problem, const ConvFilter& filter) const = 0;
   virtual void run(const ConvRun& run) const = 0;
 };

@@ -8,6 +8,7 @@
 
 #include "lenslet/error.h"
 #include "ops/conv/cpu/algorithms.h"
+#include "ops/conv/cuda/algorithms.h"
 #include "ops/gemm/gemm.h"
 
 namespace lenslet {
@@ -25,6 +26,12 @@ std::span<const ConvAlgorithm* const> conv_algorithms(DeviceKind device) {
       &conv_direct(),         //
   };
   if (device == DeviceKind::cpu) return cpu;
+  if constexpr (cuda_built) {
+    // In this order: depthwise, winograd_f4, winograd_f2, implicit_gemm, implicit_gemm_nchw, im2col_gemm, direct_tile,
+    // direct_tile_padded, direct_pixel, direct_block, direct.
+    static const std::vector<const ConvAlgorithm*> cuda = {};
+    return cuda;
+  }
   return {};
 }
 
@@ -92,6 +99,17 @@ MachineRates cpu_rates(int threads) {
   // One core of the measured machine streams 15 GB/s out of L3 and memory; from four on they share what there is.
   rates.bytes_per_us = 15e3 * std::min(rates.threads, 4);
   rates.l2_bytes = 512 << 10;
+  return rates;
+}
+
+MachineRates cuda_rates(int multiprocessors) {
+  // Per multiprocessor, from an H200 with 132 of them: fp32 51 TFLOP/s in a large GEMM, 4.3 TB/s in a large copy.
+  MachineRates rates;
+  rates.threads = std::max(multiprocessors, 1);
+  rates.flops_per_us = 51e6 / 132 * rates.threads;
+  rates.bytes_per_us = 4.3e6 / 132 * rates.threads;
+  rates.l2_bytes = 50 << 20;
+  rates.launch_us = 1.0;
   return rates;
 }
 

@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "ops/conv/algorithm.h"
+#include "ops/device_kind.h"
 
 namespace lenslet {
-
-enum class DeviceKind { cpu, cuda };
 
 /// All algorithms of a device, in candidate order: the only list.
 std::span<const ConvAlgorithm* const> conv_algorithms(DeviceKind device);
@@ -36,5 +35,7 @@ ConvChoice choose_conv(const ConvProblem& problem, DeviceKind device, const Mach
 
 /// Fixed rates for planning, from the CPU's vector width and `threads`: no timing, so that plans repeat exactly.
 MachineRates cpu_rates(int threads);
+/// The same for a CUDA device with so many multiprocessors, at the rates measured on an H200 (docs/conv-choice.md).
+MachineRates cuda_rates(int multiprocessors);
 
 }  // namespace lenslet

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <string>
 #include <utility>
 
 #include "ops/conv/choose.h"
 #include "ops/conv/cpu/algorithms.h"
+#include "ops/conv/cuda/algorithms.h"
 #include "ops/type_check.h"
 
 namespace lenslet {
@@ -118,14 +120,16 @@ std::vector<TensorType> ConvOp::infer(std::span<const InputInfo> inputs) const {
   return {{DType::f32, y}};
 }
 
-const ConvAlgorithm& ConvOp::effective_algorithm(std::span<const InputInfo> inputs) const {
+const ConvAlgorithm& ConvOp::effective_algorithm(std::span<const InputInfo> inputs,
+                                                 [[maybe_unused]] DeviceKind device) const {
   const bool plain =
       algorithm == nullptr || inputs[kFilter].constant == nullptr || inputs[kInput].type.shape.rank() != 4;
-  return plain ? conv_direct() : *algorithm;
+  if (!plain) return *algorithm;
+  return conv_direct();
 }
 
 bool ConvOp::runs_in(Layout layout, std::span<const InputInfo> inputs) const {
-  return effective_algorithm(inputs).layout() == layout;
+  return effective_algorithm(inputs, DeviceKind::cpu).layout() == layout;
 }
 
 bool ConvOp::may_overwrite(int input) const { return input == static_cast<int>(kResidual); }
@@ -135,7 +139,8 @@ double ConvOp::flops(std::span<const InputInfo> inputs, std::span<const TensorTy
 }
 
 std::size_t ConvOp::workspace_bytes(const PlanContext& context) const {
-  return effective_algorithm(context.inputs).workspace_bytes(problem(context.inputs), context.threads);
+  const ConvAlgorithm& chosen = effective_algorithm(context.inputs, context.device);
+  return chosen.workspace_bytes(problem(context.inputs), context.device == DeviceKind::cpu ? context.threads : 1);
 }
 
 std::string ConvOp::prepare_key(const PlanContext& context) const {
@@ -143,7 +148,7 @@ std::string ConvOp::prepare_key(const PlanContext& context) const {
   // The batch does not enter: plans for other batches share the filters. The scales are no input, so they are in here.
   ConvProblem problem = this->problem(context.inputs);
   problem.n = 1;
-  std::string key = fmt::format("{} {}", effective_algorithm(context.inputs).name(), problem.str());
+  std::string key = fmt::format("{} {}", effective_algorithm(context.inputs, context.device).name(), problem.str());
   key.append(reinterpret_cast<const char*>(weight_scale.data()), weight_scale.size() * sizeof(float));
   return key;
 }
@@ -152,37 +157,71 @@ std::shared_ptr<const void> ConvOp::prepare(const PlanContext& context, std::siz
   const ConvFilter filter{context.inputs[kFilter].constant->values<float>().data(),
                           weight_scale.empty() ? nullptr : weight_scale.data()};
   std::shared_ptr<const PreparedFilter> prepared =
-      effective_algorithm(context.inputs).prepare(problem(context.inputs), filter);
+      effective_algorithm(context.inputs, context.device).prepare(problem(context.inputs), filter);
   bytes = prepared->bytes();
   return prepared;
 }
 
-void ConvOp::run_cpu(const RunContext& context) const {
-  InputInfo infos[4];
-  for (std::size_t i = 0; i < 4; ++i) {
-    if (!present(context.inputs, i)) continue;
-    infos[i].present = true;
-    infos[i].type = {DType::f32, context.inputs[i].shape()};
-  }
-  DirectFilter unprepared;  // filters that an earlier node computes
-  unprepared.w = context.inputs[kFilter].values<float>().data();
-  unprepared.scale = weight_scale.empty() ? nullptr : weight_scale.data();
-  const auto* prepared = static_cast<const PreparedFilter*>(context.prepared);
-  if (prepared != nullptr) infos[kFilter].constant = &context.inputs[kFilter];
+namespace {
 
-  const ConvProblem problem = this->problem(infos);
+/// The tensors of a run as what the problem is resolved from.
+std::array<InputInfo, 4> infos_of(std::span<const Tensor> inputs, const void* prepared) {
+  std::array<InputInfo, 4> infos;
+  for (std::size_t i = 0; i < infos.size(); ++i) {
+    if (!present(inputs, i)) continue;
+    infos[i].present = true;
+    infos[i].type = {DType::f32, inputs[i].shape()};
+  }
+  if (prepared != nullptr) infos[kFilter].constant = &inputs[kFilter];
+  return infos;
+}
+
+/// A call with everything but what the device brings. `unprepared` serves filters that an earlier node computes.
+ConvRun call_of(const ConvProblem& problem, std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                const void* prepared, DirectFilter& unprepared) {
   const auto input = [&](std::size_t i) {
-    return present(context.inputs, i) ? context.inputs[i].values<float>().data() : nullptr;
+    return present(inputs, i) ? static_cast<const float*>(inputs[i].data()) : nullptr;
   };
-  const ConvRun run{.problem = problem,
-                    .x = input(kInput),
-                    .filter = prepared != nullptr ? prepared : &unprepared,
-                    .bias = input(kBias),
-                    .residual = input(kResidual),
-                    .y = context.outputs[0].values<float>().data(),
-                    .workspace = context.workspace,
-                    .pool = &context.pool};
-  effective_algorithm(infos).run(run);
+  unprepared.w = input(kFilter);
+  return {.problem = problem,
+          .x = input(kInput),
+          .filter = prepared != nullptr ? static_cast<const PreparedFilter*>(prepared) : &unprepared,
+          .bias = input(kBias),
+          .residual = input(kResidual),
+          .y = static_cast<float*>(outputs[0].data())};
+}
+
+}  // namespace
+
+void ConvOp::run_cpu(const RunContext& context) const {
+  const auto infos = infos_of(context.inputs, context.prepared);
+  const ConvProblem problem = this->problem(infos);
+  DirectFilter unprepared;
+  unprepared.scale = weight_scale.empty() ? nullptr : weight_scale.data();
+  ConvRun run = call_of(problem, context.inputs, context.outputs, context.prepared, unprepared);
+  run.workspace = context.workspace;
+  run.pool = &context.pool;
+  effective_algorithm(infos, DeviceKind::cpu).run(run);
+}
+
+std::optional<std::string> ConvOp::refuse_cuda(std::span<const InputInfo> inputs) const {
+  if (inputs[kFilter].constant == nullptr && !weight_scale.empty())
+    return "its filters are computed by the network and scaled";
+  return std::nullopt;
+}
+
+bool ConvOp::reads_on_cuda(int input, const PlanContext& context) const {
+  return input != static_cast<int>(kFilter) || context.inputs[kFilter].constant == nullptr;
+}
+
+void ConvOp::run_cuda(const CudaRun& run) const {
+  const auto infos = infos_of(run.inputs, run.prepared);
+  const ConvProblem problem = this->problem(infos);
+  DirectFilter unprepared;
+  ConvRun call = call_of(problem, run.inputs, run.outputs, run.prepared, unprepared);
+  call.workspace = run.workspace;
+  call.cuda = &run.context;
+  effective_algorithm(infos, DeviceKind::cuda).run(call);
 }
 
 }  // namespace lenslet

@@ -2,6 +2,8 @@
 // The Conv operator: geometry, fused bias + residual + activation, and the algorithm chosen for it. No arithmetic.
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "ops/conv/algorithm.h"
@@ -34,10 +36,13 @@ class ConvOp final : public Op {
   std::string prepare_key(const PlanContext& context) const override;
   std::shared_ptr<const void> prepare(const PlanContext& context, std::size_t& bytes) const override;
   void run_cpu(const RunContext& context) const override;
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo> inputs) const override;
+  bool reads_on_cuda(int input, const PlanContext& context) const override;  ///< not prepared filters
+  void run_cuda(const CudaRun& run) const override;
 
-  /// `algorithm`, but `direct` where it is null, where the filters are no constant (nothing can be prepared) and for
-  /// 1-D inputs (rank 3 has no other layout than row-major).
-  const ConvAlgorithm& effective_algorithm(std::span<const InputInfo> inputs) const;
+  /// `algorithm`, but the device's `direct` where it is null, where the filters are no constant (nothing can be
+  /// prepared) and for 1-D inputs (rank 3 has no other layout than row-major). Both directs run in nchw.
+  const ConvAlgorithm& effective_algorithm(std::span<const InputInfo> inputs, DeviceKind device) const;
 
   /// The problem these inputs pose, fused parts included; pads implicit unless they were made explicit.
   ConvProblem problem(std::span<const InputInfo> inputs) const;

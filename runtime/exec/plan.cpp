@@ -208,7 +208,7 @@ class PlanBuilder {
 
   void describe_conv(const ConvOp& conv, const Node& node, StepInfo& row) {
     // Without a choice (1-D, computed filters) the operator runs plainly.
-    const ConvAlgorithm& algorithm = conv.effective_algorithm(graph().input_infos(node));
+    const ConvAlgorithm& algorithm = conv.effective_algorithm(graph().input_infos(node), parse_device(options_.device));
     const ConvProblem problem = conv.algorithm != nullptr ? conv.chosen_for : conv.problem(graph().input_infos(node));
     row.problem = problem.str();
     row.algorithm = algorithm.name();

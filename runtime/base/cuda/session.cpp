@@ -1,0 +1,32 @@
+#include "runtime/base/cuda/session.h"
+
+namespace lenslet::cuda {
+namespace {
+
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device));
+  return value;
+}
+
+}  // namespace
+
+CurrentDevice::CurrentDevice(int device) {
+  CUDA_CHECK(cudaGetDevice(&previous_));
+  CUDA_CHECK(cudaSetDevice(device));
+}
+
+CurrentDevice::~CurrentDevice() { CUDA_LOG(cudaSetDevice(previous_)); }
+
+Session::Session(int device, Precision precision) {
+  context_.stream = stream_.get();
+  context_.device = device;
+  context_.multiprocessors = attribute(cudaDevAttrMultiProcessorCount, device);
+  context_.compute_capability =
+      10 * attribute(cudaDevAttrComputeCapabilityMajor, device) + attribute(cudaDevAttrComputeCapabilityMinor, device);
+  // PTX made for an older architecture has no griddepcontrol: a kernel from it would not wait.
+  context_.overlap_launches = false;
+  context_.precision = precision;
+}
+
+}  // namespace lenslet::cuda
