@@ -42,7 +42,7 @@ struct ConvRun {
   const float* bias = nullptr;      ///< [K]; null when !problem.bias
   const float* residual = nullptr;  ///< like y; null when !problem.residual; may be y itself (in place)
   float* y = nullptr;
-  std::span<std::byte> workspace;       ///< workspace_bytes(problem, pool.threads())
+  std::span<std::byte> workspace = {};  ///< workspace_bytes(problem, pool.threads())
   ThreadPool* pool = nullptr;           ///< CPU algorithms
   const cuda::Context* cuda = nullptr;  ///< CUDA algorithms: queue the work on its stream and return
 };
