@@ -5,66 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <optional>
-#include <span>
 
+#include "tests/ops/op_runner.h"
 #include "tools/oracle/oracle.h"
 
 namespace lenslet::test {
 
 namespace {
-
-constexpr std::size_t guard_bytes = 64;
-constexpr auto guard = std::byte{0xA5};
-constexpr auto poison = std::byte{0xFF};  // NaN in every floating-point type
-
-/// Poisoned memory, 64-byte aligned, between two guards.
-class GuardedBlock {
- public:
-  explicit GuardedBlock(std::size_t bytes)
-      : bytes_(bytes), memory_(DType::u8, Shape{static_cast<std::int64_t>(bytes + 2 * guard_bytes)}) {
-    std::memset(begin(), static_cast<int>(guard), guard_bytes);
-    std::memset(data(), static_cast<int>(poison), bytes_);
-    std::memset(data() + bytes_, static_cast<int>(guard), guard_bytes);
-  }
-  std::byte* data() { return begin() + guard_bytes; }
-  std::size_t bytes() const { return bytes_; }
-  bool intact() {
-    const auto ok = [](const std::byte* p) {
-      return std::all_of(p, p + guard_bytes, [](std::byte b) { return b == guard; });
-    };
-    return ok(begin()) && ok(data() + bytes_);
-  }
-
- private:
-  std::byte* begin() { return static_cast<std::byte*>(memory_.data()); }
-  std::size_t bytes_;
-  Tensor memory_;
-};
-
-struct Variant {
-  Layout layout = Layout::nchw;
-  int threads = 1;
-  std::vector<int> constant;
-  int in_place = -1;  ///< the input that output 0 is written over
-  std::string str() const {
-    return fmt::format("{} threads={} constants={} in_place={}", to_string(layout), threads, constant.size(), in_place);
-  }
-};
-
-bool contains(const std::vector<int>& list, std::size_t value) {
-  return std::find(list.begin(), list.end(), static_cast<int>(value)) != list.end();
-}
-
-std::vector<InputInfo> infos_of(const std::vector<Tensor>& inputs, const std::vector<int>& constant) {
-  std::vector<InputInfo> infos;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const Tensor& input = inputs[i];
-    infos.push_back({!input.empty(), {input.dtype(), input.shape()}, contains(constant, i) ? &input : nullptr});
-  }
-  return infos;
-}
 
 bool is_floating(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::f16 || dtype == DType::bf16;
@@ -110,56 +58,6 @@ void compare(const Tensor& output, const oracle::Array& exact, double tolerance,
                            worst, allowed));
 }
 
-std::vector<Tensor> run_variant(const Op& op, const OpCase& c, const Variant& variant, const std::string& where) {
-  // Run-time inputs come in the variant's layout; constants stay as the file has them. Each input is a copy of its own
-  // so that a kernel that writes to its input is found out.
-  std::vector<Tensor> inputs;
-  for (std::size_t i = 0; i < c.inputs.size(); ++i) {
-    const Tensor& input = c.inputs[i];
-    const bool moves = !input.empty() && input.shape().rank() == 4 && !contains(variant.constant, i);
-    inputs.push_back(moves ? input.to_layout(variant.layout) : input.clone());
-  }
-  std::vector<InputInfo> infos = infos_of(inputs, variant.constant);
-  std::vector<Layout> layouts;
-  for (const Tensor& input : inputs) layouts.push_back(input.layout());
-  const std::vector<TensorType> types = op.infer(infos);
-  REQUIRE_MESSAGE(types.size() >= c.outputs, where);
-
-  const PlanContext plan{infos, layouts, types, variant.layout, variant.threads};
-  std::size_t prepared_bytes = 0;
-  std::shared_ptr<const void> prepared;
-  if (!op.prepare_key(plan).empty()) prepared = op.prepare(plan, prepared_bytes);
-
-  std::vector<GuardedBlock> blocks;
-  std::vector<Tensor> outputs;
-  for (std::size_t i = 0; i < c.outputs; ++i) {
-    const Layout layout = types[i].shape.rank() == 4 ? variant.layout : Layout::nchw;
-    const auto bytes = static_cast<std::size_t>(types[i].shape.elems()) * dtype_bytes(types[i].dtype);
-    outputs.push_back(Tensor::view(types[i].dtype, types[i].shape, blocks.emplace_back(bytes).data(), layout));
-  }
-  if (variant.in_place >= 0) {
-    Tensor& overwritten = inputs[static_cast<std::size_t>(variant.in_place)];
-    if (overwritten.bytes() > 0) std::memcpy(outputs[0].data(), overwritten.data(), overwritten.bytes());
-    overwritten = Tensor::view(overwritten.dtype(), overwritten.shape(), outputs[0].data(), overwritten.layout());
-  }
-  GuardedBlock workspace(op.workspace_bytes(plan));
-
-  std::vector<Tensor> before;
-  for (const Tensor& input : inputs) before.push_back(input.clone());
-  ThreadPool pool(variant.threads);
-  op.run_cpu({inputs, outputs, {workspace.data(), workspace.bytes()}, prepared.get(), pool});
-
-  for (GuardedBlock& block : blocks) CHECK_MESSAGE(block.intact(), where, ": bytes around an output were written");
-  CHECK_MESSAGE(workspace.intact(), where, ": bytes around the workspace were written");
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (static_cast<int>(i) != variant.in_place && before[i].bytes() > 0)
-      CHECK_MESSAGE(std::memcmp(inputs[i].data(), before[i].data(), before[i].bytes()) == 0, where, ": input ", i,
-                    " was written");
-  std::vector<Tensor> results;
-  for (const Tensor& output : outputs) results.push_back(output.clone());
-  return results;
-}
-
 // nhwc says something only when a 4-D run-time input has its bytes in another order there.
 bool has_layout(const OpCase& c, const std::vector<int>& constant) {
   for (std::size_t i = 0; i < c.inputs.size(); ++i)
@@ -168,6 +66,33 @@ bool has_layout(const OpCase& c, const std::vector<int>& constant) {
 }
 
 }  // namespace
+
+std::string Variant::str() const {
+  return fmt::format("{} threads={} constants={} in_place={}", to_string(layout), threads, constant.size(), in_place);
+}
+
+bool contains(const std::vector<int>& list, std::size_t value) {
+  return std::find(list.begin(), list.end(), static_cast<int>(value)) != list.end();
+}
+
+std::vector<InputInfo> infos_of(const std::vector<Tensor>& inputs, const std::vector<int>& constant) {
+  std::vector<InputInfo> infos;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& input = inputs[i];
+    infos.push_back({!input.empty(), {input.dtype(), input.shape()}, contains(constant, i) ? &input : nullptr});
+  }
+  return infos;
+}
+
+std::vector<Tensor> inputs_of(const OpCase& c, const Variant& variant) {
+  std::vector<Tensor> inputs;
+  for (std::size_t i = 0; i < c.inputs.size(); ++i) {
+    const Tensor& input = c.inputs[i];
+    const bool moves = !input.empty() && input.shape().rank() == 4 && !contains(variant.constant, i);
+    inputs.push_back(moves ? input.to_layout(variant.layout) : input.clone());
+  }
+  return inputs;
+}
 
 std::shared_ptr<const Op> make_op(const OpCase& c) {
   const OpRow* row = find_op(c.op, c.domain);
@@ -183,7 +108,13 @@ std::shared_ptr<const Op> make_op(const OpCase& c) {
 std::vector<TensorType> infer_op(const OpCase& c) { return make_op(c)->infer(infos_of(c.inputs, c.constant)); }
 
 std::vector<Tensor> run_op(const OpCase& c) {
-  return run_variant(*make_op(c), c, {Layout::nchw, 1, c.constant, -1}, c.op);
+  const std::shared_ptr<const Op> op = make_op(c);
+  const OpRunner* runner = &op_runner();
+  if (const auto why = runner->refuse(*op, infos_of(c.inputs, c.constant))) {
+    MESSAGE(c.op, ": refused here, run on the CPU: ", *why);
+    runner = &cpu_op_runner();
+  }
+  return runner->run(*op, c, {Layout::nchw, 1, c.constant, -1}, c.op);
 }
 
 void check_op(const OpCase& c) {
@@ -206,6 +137,11 @@ void check_op(const OpCase& c) {
   for (const std::vector<int>& constant : constant_sets) {
     const std::vector<InputInfo> infos = infos_of(c.inputs, constant);
     const std::vector<TensorType> types = op->infer(infos);
+    if (const auto why = op_runner().refuse(*op, infos)) {
+      CHECK_MESSAGE(!why->empty(), name, " is refused without a reason");
+      MESSAGE(name, ": refused: ", *why);
+      continue;
+    }
     std::vector<int> overwritten{-1};
     for (std::size_t i = 0; i < c.inputs.size(); ++i)
       if (infos[i].present && infos[i].constant == nullptr && op->may_overwrite(static_cast<int>(i)) &&
@@ -214,10 +150,10 @@ void check_op(const OpCase& c) {
     for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
       if (layout == Layout::nhwc && !(has_layout(c, constant) && op->runs_in(layout, infos))) continue;
       for (const int in_place : overwritten)
-        for (const int threads : {1, 2}) {
+        for (const int threads : op_runner().thread_counts()) {
           const Variant variant{layout, threads, constant, in_place};
           const std::string where = name + " (" + variant.str() + ")";
-          const std::vector<Tensor> outputs = run_variant(*op, c, variant, where);
+          const std::vector<Tensor> outputs = op_runner().run(*op, c, variant, where);
           for (std::size_t i = 0; i < outputs.size(); ++i)
             compare(outputs[i], (*exact)[i], c.tolerance, fmt::format("{}, output {}", where, i));
         }
