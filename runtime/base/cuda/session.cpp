@@ -27,6 +27,9 @@ Session::Session(int device, Precision precision) {
   // PTX made for an older architecture has no griddepcontrol: a kernel from it would not wait.
   context_.overlap_launches = false;
   context_.precision = precision;
+  if (cublas_unavailable_reason().empty())
+    cublas_ = std::make_unique<Cublas>(stream_.get(), cublas_workspace_bytes(context_.compute_capability), precision);
+  context_.cublas = cublas_.get();
 }
 
 }  // namespace lenslet::cuda

@@ -1,7 +1,10 @@
 #pragma once
 // A device with a stream of its own: what a Runner, a test or a benchmark works with.
 
+#include <memory>
+
 #include "runtime/base/cuda/context.h"
+#include "runtime/base/cuda/cublas.h"
 #include "runtime/base/cuda/stream.h"
 
 namespace lenslet::cuda {
@@ -20,13 +23,15 @@ class CurrentDevice {
 
 class Session {
  public:
-  /// On an existing, usable device, which must be current. Error(device) when a call fails.
+  /// On an existing, usable device, which must be current. Has a Cublas when the library can be loaded. Error(device)
+  /// when a call fails.
   explicit Session(int device, Precision precision = Precision::fp32);
   const Context& context() const noexcept { return context_; }
   const Stream& stream() const noexcept { return stream_; }
 
  private:
   Stream stream_;
+  std::unique_ptr<Cublas> cublas_;
   Context context_;
 };
 
