@@ -29,7 +29,9 @@ std::span<const ConvAlgorithm* const> conv_algorithms(DeviceKind device) {
   if constexpr (cuda_built) {
     // In this order: depthwise, winograd_f4, winograd_f2, implicit_gemm, implicit_gemm_nchw, im2col_gemm, direct_tile,
     // direct_tile_padded, direct_pixel, direct_block, direct.
-    static const std::vector<const ConvAlgorithm*> cuda = {};
+    static const std::vector<const ConvAlgorithm*> cuda = {
+        &cuda::conv_direct(),  //
+    };
     return cuda;
   }
   return {};

@@ -125,6 +125,8 @@ const ConvAlgorithm& ConvOp::effective_algorithm(std::span<const InputInfo> inpu
   const bool plain =
       algorithm == nullptr || inputs[kFilter].constant == nullptr || inputs[kInput].type.shape.rank() != 4;
   if (!plain) return *algorithm;
+  if constexpr (cuda_built)
+    if (device == DeviceKind::cuda) return cuda::conv_direct();
   return conv_direct();
 }
 

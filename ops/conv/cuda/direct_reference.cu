@@ -1,0 +1,146 @@
+// The convolution as its definition reads, NCHW, a thread an output: the fallback for every problem that a faster
+// algorithm refuses, and the only one for filters that the network computes.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ops/conv/cpu/algorithms.h"
+#include "ops/conv/cpu/packed_filter.h"
+#include "ops/conv/cuda/algorithms.h"
+#include "ops/conv/cuda/device_filter.h"
+#include "ops/cuda/activation.cuh"
+#include "runtime/base/cuda/launch.h"
+
+namespace lenslet::cuda {
+namespace {
+
+constexpr int threads = 256;
+
+/// ConvRun and ConvProblem with indices of one type.
+template <typename Index>
+struct DirectCall {
+  const float *x, *w, *scale, *bias, *residual;  // scale, bias and residual may be null
+  float* y;
+  Index group_c, group_k, height, width, k, r, s, p, q;
+  Index stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
+  Index channels, outputs;
+  DeviceActivation activation;
+};
+
+// Indices of 32 bits where all of them fit: 64-bit ones take the kernel twice the instructions.
+template <typename Index>
+__global__ void __launch_bounds__(threads) direct(const __grid_constant__ DirectCall<Index> call) {
+  wait_for_previous();
+  const std::int64_t item = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
+  if (item >= call.outputs) return;
+  const auto at = static_cast<Index>(item);
+  const Index q = at % call.q;
+  const Index p = at / call.q % call.p;
+  const Index k = at / call.q / call.p % call.k;
+  const Index n = at / call.q / call.p / call.k;
+
+  const Index left = q * call.stride_w - call.pad_left, top = p * call.stride_h - call.pad_top;
+  const Index plane = call.height * call.width;
+  const float* x = call.x + (n * call.channels + k / call.group_k * call.group_c) * plane;
+  const float* w = call.w + k * (call.group_c * call.r * call.s);
+  float sum = 0;
+  for (Index c = 0; c < call.group_c; ++c, x += plane)
+    for (Index r = 0; r < call.r; ++r) {
+      const Index row = top + r * call.dilation_h;
+      for (Index s = 0; s < call.s; ++s, ++w) {
+        const Index column = left + s * call.dilation_w;
+        if (row < 0 || row >= call.height || column < 0 || column >= call.width) continue;
+        sum = fmaf(x[row * call.width + column], *w, sum);
+      }
+    }
+  if (call.scale != nullptr) sum *= call.scale[k];
+  if (call.bias != nullptr) sum += call.bias[k];
+  if (call.residual != nullptr) sum += call.residual[at];
+  call.y[at] = call.activation(sum);
+}
+
+template <typename Index>
+void launch_direct(const ConvRun& run, const DirectFilter& filter) {
+  const ConvProblem& p = run.problem;
+  const auto index = [](std::int64_t value) { return static_cast<Index>(value); };
+  const std::int64_t outputs = p.n * p.k * p.p * p.q;
+  const DirectCall<Index> call{.x = run.x,
+                               .w = filter.w,
+                               .scale = filter.scale,
+                               .bias = run.bias,
+                               .residual = run.residual,
+                               .y = run.y,
+                               .group_c = index(p.group_c()),
+                               .group_k = index(p.group_k()),
+                               .height = index(p.h),
+                               .width = index(p.w),
+                               .k = index(p.k),
+                               .r = index(p.r),
+                               .s = index(p.s),
+                               .p = index(p.p),
+                               .q = index(p.q),
+                               .stride_h = index(p.stride_h),
+                               .stride_w = index(p.stride_w),
+                               .dilation_h = index(p.dilation_h),
+                               .dilation_w = index(p.dilation_w),
+                               .pad_top = index(p.pad_top),
+                               .pad_left = index(p.pad_left),
+                               .channels = index(p.c),
+                               .outputs = index(outputs),
+                               .activation = DeviceActivation(p.activation)};
+  launch(*run.cuda, direct<Index>, blocks_for(outputs, threads), threads, 0, call);
+}
+
+class Direct final : public ConvAlgorithm {
+ public:
+  std::string_view name() const override { return "direct"; }
+  std::optional<std::string> refuse(const ConvProblem&) const override { return std::nullopt; }
+  Layout layout() const override { return Layout::nchw; }
+  double tolerance(const ConvProblem& problem) const override { return packed_tolerance(problem); }
+
+  /// Each multiplication loads its two factors from the L1 cache, and one thread's follow one another.
+  double estimate_us(const ConvProblem& p, const MachineRates& rates) const override {
+    constexpr double share_of_peak = 0.06, us_a_term = 0.02;
+    const double serial = us_a_term * static_cast<double>(p.group_c() * p.r * p.s);
+    return rates.launch_us + std::max(serial, p.flops() / (share_of_peak * rates.flops_per_us)) +
+           p.bytes() / rates.bytes_per_us;
+  }
+
+  std::size_t workspace_bytes(const ConvProblem&, int) const override { return 0; }
+
+  /// The form in which filters arrive that the network computes, so that run() knows only one.
+  std::unique_ptr<PreparedFilter> prepare(const ConvProblem& problem, const ConvFilter& filter) const override {
+    const auto terms = static_cast<std::size_t>(problem.group_c() * problem.r * problem.s);
+    std::vector<float> w(static_cast<std::size_t>(problem.k) * terms);
+    for (std::size_t i = 0; i < w.size(); ++i) w[i] = scaled_weight(filter, i / terms, i % terms, terms);
+    const auto uploaded = std::make_shared<const DeviceBuffer<float>>(upload(w));
+    auto prepared = std::make_unique<DirectFilter>();
+    prepared->w = uploaded->data();
+    prepared->owned = std::shared_ptr<const float[]>(uploaded, uploaded->data());
+    prepared->owned_bytes = uploaded->bytes();
+    return prepared;
+  }
+
+  void run(const ConvRun& run) const override {
+    const ConvProblem& p = run.problem;
+    const auto& filter = static_cast<const DirectFilter&>(*run.filter);
+    // Coordinates reach over the padded image.
+    const ConvProblem padded = p.with_explicit_padding();
+    const std::int64_t largest =
+        std::max({p.n * p.c * p.h * p.w, p.k * p.group_c() * p.r * p.s, p.n * p.k * p.p * p.q, padded.h, padded.w});
+    if (largest <= std::numeric_limits<std::int32_t>::max())
+      launch_direct<std::int32_t>(run, filter);
+    else
+      launch_direct<std::int64_t>(run, filter);
+  }
+};
+
+}  // namespace
+
+const ConvAlgorithm& conv_direct() {
+  static const Direct algorithm;
+  return algorithm;
+}
+
+}  // namespace lenslet::cuda
