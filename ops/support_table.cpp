@@ -11,8 +11,8 @@ std::string op_support_table() {
   std::string text = "| operator | domain | read from version | CPU | CUDA | notes |\n|---|---|---|---|---|---|\n";
   for (const OpRow& row : op_table()) {
     if (row.domain == "lenslet") continue;  // steps of our own; no file holds them
-    text += fmt::format("| {} | {} | {} | yes | no | {} |\n", row.name, row.domain.empty() ? "ai.onnx" : row.domain,
-                        row.min_opset, row.notes);
+    text += fmt::format("| {} | {} | {} | yes | {} | {} |\n", row.name, row.domain.empty() ? "ai.onnx" : row.domain,
+                        row.min_opset, row.cuda ? "yes" : "no", row.notes);
   }
   return text;
 }

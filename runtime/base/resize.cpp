@@ -9,11 +9,8 @@ namespace lenslet {
 
 namespace {
 
-// Pillow's fixed point: weights of 22 fractional bits leave 8 bits for the pixel and 2 for the overshoot of bicubic.
-constexpr int precision_bits = 32 - 8 - 2;
-
 std::uint8_t to_pixel(std::int32_t sum) {
-  return static_cast<std::uint8_t>(std::clamp<std::int32_t>(sum >> precision_bits, 0, 255));
+  return static_cast<std::uint8_t>(std::clamp<std::int32_t>(sum >> tap_bits, 0, 255));
 }
 
 double triangle(double x) {
@@ -30,15 +27,8 @@ double cubic(double x) {
   return 0.0;
 }
 
-/// Result pixel i is the sum over t of weights[i * taps + t] * source[first[i] + t], t < count[i].
-struct Taps {
-  std::int64_t taps = 0;
-  std::vector<std::int64_t> first, count;
-  std::vector<std::int32_t> weights;
-};
-
-Taps make_taps(std::int64_t old_size, std::int64_t new_size, std::int64_t begin, std::int64_t size,
-               ImageSpec::Filter filter, bool antialias) {
+Taps filter_taps(std::int64_t old_size, std::int64_t new_size, std::int64_t begin, std::int64_t size,
+                 ImageSpec::Filter filter, bool antialias) {
   const auto kernel = filter == ImageSpec::Filter::bicubic ? cubic : triangle;
   const double scale = static_cast<double>(old_size) / static_cast<double>(new_size);
   const double filter_scale = antialias ? std::max(scale, 1.0) : 1.0;
@@ -63,7 +53,7 @@ Taps make_taps(std::int64_t old_size, std::int64_t new_size, std::int64_t begin,
     }
     std::int32_t* weights = &result.weights[static_cast<std::size_t>(i * result.taps)];
     for (std::size_t t = 0; t < count; ++t) {
-      const double weight = (total != 0.0 ? exact[t] / total : exact[t]) * (1 << precision_bits);
+      const double weight = (total != 0.0 ? exact[t] / total : exact[t]) * (1 << tap_bits);
       weights[t] = static_cast<std::int32_t>(weight + (weight < 0 ? -0.5 : 0.5));
     }
     result.first[static_cast<std::size_t>(i)] = low;
@@ -79,7 +69,7 @@ void resize_row(const std::uint8_t* source, const Taps& taps, std::uint8_t* targ
     const std::int32_t* weights = &taps.weights[i * static_cast<std::size_t>(taps.taps)];
     const std::uint8_t* pixel = source + taps.first[i] * C;
     std::int32_t sums[C];
-    for (int c = 0; c < C; ++c) sums[c] = 1 << (precision_bits - 1);
+    for (int c = 0; c < C; ++c) sums[c] = 1 << (tap_bits - 1);
     for (std::int64_t t = 0; t < taps.count[i]; ++t, pixel += C)
       for (int c = 0; c < C; ++c) sums[c] += pixel[c] * weights[t];
     for (int c = 0; c < C; ++c) *target++ = to_pixel(sums[c]);
@@ -88,8 +78,8 @@ void resize_row(const std::uint8_t* source, const Taps& taps, std::uint8_t* targ
 
 std::vector<std::uint8_t> resample(const ImageView& image, std::int64_t new_height, std::int64_t new_width,
                                    const Window& window, ImageSpec::Filter filter, bool antialias) {
-  const Taps rows = make_taps(image.height, new_height, window.top, window.height, filter, antialias);
-  const Taps columns = make_taps(image.width, new_width, window.left, window.width, filter, antialias);
+  const Taps rows = filter_taps(image.height, new_height, window.top, window.height, filter, antialias);
+  const Taps columns = filter_taps(image.width, new_width, window.left, window.width, filter, antialias);
   const std::int64_t row_elems = window.width * image.channels;
 
   // Horizontal pass over the source rows that the vertical pass reads, rounded to 8 bits between the two.
@@ -109,7 +99,7 @@ std::vector<std::uint8_t> resample(const ImageView& image, std::int64_t new_heig
   std::vector<std::int32_t> sums(static_cast<std::size_t>(row_elems));
   for (std::int64_t y = 0; y < window.height; ++y) {
     const auto i = static_cast<std::size_t>(y);
-    std::fill(sums.begin(), sums.end(), 1 << (precision_bits - 1));
+    std::fill(sums.begin(), sums.end(), 1 << (tap_bits - 1));
     for (std::int64_t t = 0; t < rows.count[i]; ++t) {
       const std::int32_t weight = rows.weights[static_cast<std::size_t>(y * rows.taps + t)];
       const std::uint8_t* source = narrow.data() + (rows.first[i] - low + t) * row_elems;
@@ -149,6 +139,18 @@ std::vector<std::uint8_t> pick_nearest(const ImageView& image, std::int64_t new_
 }
 
 }  // namespace
+
+Taps resize_taps(std::int64_t old_size, std::int64_t new_size, std::int64_t begin, std::int64_t size,
+                 ImageSpec::Filter filter, bool antialias, bool same_size) {
+  if (!same_size && filter != ImageSpec::Filter::nearest)
+    return filter_taps(old_size, new_size, begin, size, filter, antialias);
+  Taps taps;
+  taps.taps = 1;
+  taps.first = nearest_indices(old_size, new_size, begin, size);
+  taps.count.assign(taps.first.size(), 1);
+  taps.weights.assign(taps.first.size(), 1 << tap_bits);
+  return taps;
+}
 
 std::vector<std::uint8_t> resize_window(const ImageView& image, std::int64_t new_height, std::int64_t new_width,
                                         const Window& window, ImageSpec::Filter filter, bool antialias) {

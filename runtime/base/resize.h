@@ -13,6 +13,23 @@ struct Window {
   std::int64_t top = 0, left = 0, height = 0, width = 0;
 };
 
+/// Fractional bits of Taps::weights, Pillow's: 22 leave 8 bits for the pixel and 2 for the overshoot of bicubic.
+inline constexpr int tap_bits = 32 - 8 - 2;
+
+/// One direction of a resize: result pixel i is the sum over t < count[i] of weights[i * taps + t] * source[first[i] +
+/// t] plus one half, shifted right by tap_bits and clamped to 0..255. Sums fit 32 bits.
+struct Taps {
+  std::int64_t taps = 0;
+  std::vector<std::int64_t> first, count;
+  std::vector<std::int32_t> weights;
+};
+
+/// Of the result pixels [begin, begin + size) when old_size pixels become new_size. `same_size`: neither direction
+/// changes, and pixels are taken over. resize_window() computes the same bits as these taps applied to the columns
+/// first, rounded, then to the rows.
+Taps resize_taps(std::int64_t old_size, std::int64_t new_size, std::int64_t begin, std::int64_t size,
+                 ImageSpec::Filter filter, bool antialias, bool same_size);
+
 /// The reference is Pillow 9.4: columns first, then rows. (Pillow 13 takes the rows first in some odd shapes, which
 /// moves single pixels by a rounding.)
 ///

@@ -1,0 +1,108 @@
+// Photos to inputs on the device: the same bits as to_input() on the CPU.
+
+#include "runtime/base/cuda/image_input.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "lenslet/error.h"
+#include "runtime/base/cuda/session.h"
+#include "tests/cuda/device_block.h"
+#include "tests/cuda/skip.h"
+
+namespace lenslet {
+namespace {
+
+std::vector<std::uint8_t> random_pixels(const ImageView& size, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(size.height * size.width * size.channels));
+  for (std::uint8_t& pixel : pixels) pixel = static_cast<std::uint8_t>(random());
+  return pixels;
+}
+
+void check_same(const cuda::Session& session, cuda::ImageInput& loader, ImageView image, const ImageSpec& spec,
+                bool nhwc_layout, unsigned seed) {
+  const std::vector<std::uint8_t> pixels = random_pixels(image, seed);
+  image.pixels = pixels.data();
+  const std::int64_t channels = spec.channels == ImageSpec::Channels::gray ? 1 : 3;
+  const Shape shape =
+      spec.nhwc ? Shape{2, spec.height, spec.width, channels} : Shape{2, channels, spec.height, spec.width};
+  Tensor expected(DType::f32, shape, nhwc_layout ? Layout::nhwc : Layout::nchw);
+  std::memset(expected.data(), 0xFF, expected.bytes());
+  test::DeviceBlock block(expected.bytes());
+  const Tensor input = Tensor::view(DType::f32, shape, block.data(), expected.layout());
+  to_input(image, spec, expected, 1);
+  loader.queue(session.context(), image, spec, input, 1);
+  session.stream().synchronize();
+  CHECK(block.intact());
+  // Slot 0 was not asked for: poison in both.
+  CHECK_MESSAGE(std::memcmp(block.read().data(), expected.data(), expected.bytes()) == 0, image.height, "x",
+                image.width, "x", image.channels, " to ", shape.str(), nhwc_layout ? " nhwc" : " nchw", " filter ",
+                static_cast<int>(spec.filter), " antialias ", spec.antialias, " resize ",
+                static_cast<int>(spec.resize));
+}
+
+TEST_CASE("cuda/image_input/same_bits_as_cpu") {
+  if (!test::have_device("cuda/image_input/same_bits_as_cpu")) return;
+  const cuda::Session session(0);
+  cuda::ImageInput loader;
+  unsigned seed = 1;
+  const ImageView sizes[] = {{nullptr, 224, 224, 3}, {nullptr, 300, 401, 3}, {nullptr, 37, 61, 3},
+                             {nullptr, 61, 37, 1},   {nullptr, 1, 1, 3},     {nullptr, 5, 3000, 3},
+                             {nullptr, 1999, 7, 1},  {nullptr, 768, 1023, 3}};
+  for (const ImageView& image : sizes)
+    for (const auto filter : {ImageSpec::Filter::nearest, ImageSpec::Filter::bilinear, ImageSpec::Filter::bicubic})
+      for (const bool antialias : {true, false})
+        for (const auto channels : {ImageSpec::Channels::rgb, ImageSpec::Channels::bgr, ImageSpec::Channels::gray}) {
+          ImageSpec spec;
+          spec.height = 61;
+          spec.width = 45;
+          spec.resize_size = 70;
+          spec.filter = filter;
+          spec.antialias = antialias;
+          spec.channels = channels;
+          spec.scale = 1.0 / 255;
+          spec.mean = {0.485};
+          spec.std = {0.229};
+          for (const auto resize : {ImageSpec::Resize::shorter_side, ImageSpec::Resize::stretch}) {
+            spec.resize = resize;
+            spec.nhwc = seed % 3 == 0;
+            check_same(session, loader, image, spec, !spec.nhwc && seed % 3 == 1, seed);
+            ++seed;
+          }
+        }
+}
+
+TEST_CASE("cuda/image_input/whole_picture_unresized") {
+  if (!test::have_device("cuda/image_input/whole_picture_unresized")) return;
+  const cuda::Session session(0);
+  cuda::ImageInput loader;
+  ImageSpec spec;
+  spec.height = 33;
+  spec.width = 65;
+  spec.resize = ImageSpec::Resize::none;
+  spec.mean = {1, 2, 3};
+  spec.std = {4, 5, 6};
+  check_same(session, loader, {nullptr, 33, 65, 3}, spec, false, 5);
+  check_same(session, loader, {nullptr, 133, 165, 3}, spec, true, 6);
+}
+
+TEST_CASE("cuda/image_input/wrong_sizes_are_errors") {
+  if (!test::have_device("cuda/image_input/wrong_sizes_are_errors")) return;
+  const cuda::Session session(0);
+  cuda::ImageInput loader;
+  const std::vector<std::uint8_t> pixels(30 * 30 * 3);
+  ImageSpec spec;
+  spec.resize = ImageSpec::Resize::none;
+  test::DeviceBlock block(224 * 224 * 3 * 4);
+  const Tensor input = Tensor::view(DType::f32, {1, 3, 224, 224}, block.data());
+  CHECK_THROWS_AS(loader.queue(session.context(), {pixels.data(), 30, 30, 3}, spec, input, 0), Error);
+  CHECK_THROWS_AS(loader.queue(session.context(), {pixels.data(), 30, 30, 3}, spec, input, 1), Error);
+}
+
+}  // namespace
+}  // namespace lenslet
