@@ -1,26 +1,36 @@
 #!/usr/bin/env bash
-# Runs everything that needs a GPU, from a build folder, on the machine that has one: the device tests, the same tests
-# under compute-sanitizer (memcheck, racecheck, initcheck), and last the elementwise kernel's share of copy bandwidth.
+# Runs everything that needs a GPU, from a build folder, on the machine that has one: the device tests, the shared models
+# layer by layer, compute-sanitizer, and the benchmarks. A step that fails does not stop the others; a table of all steps
+# comes last, and the exit status is 1 when one failed.
 # The build folder may come from another machine: configure it with `cmake --preset cuda` there; --pack copies what is
-# needed out of it, some 20 MiB.
+# needed out of it.
 #
-# usage: tools/gpu_check.sh [--cpu] [BUILD_FOLDER]       default build/cuda; logs go to results/gpu-check/ ($OUT overrides)
+# usage: tools/gpu_check.sh [--only PARTS] [--shared FOLDER] [BUILD_FOLDER]
+#                                    default build/cuda; logs go to results/gpu-check/ ($OUT overrides)
 #        tools/gpu_check.sh --pack FOLDER [BUILD_FOLDER]
-#   --cpu   first also the CPU tests of the layers: this machine's CPU may have instructions (AVX-512) that the machine
-#           the build comes from lacks, and the kernels for them have then run nowhere yet
-#   --pack  writes to FOLDER the executables, without symbols, and the shared libraries that they bring along
+#   --only PARTS     of tests,models,sanitize,bench,cpu, comma-separated; default all but cpu:
+#                      tests     device, operator, convolution and runner tests
+#                      models    shared models: reference outputs, verify, check, classify against the CPU
+#                      sanitize  memcheck, racecheck and initcheck over the tests at reduced size
+#                      bench     data movement, convolutions, networks
+#                      cpu       the CPU tests of the layers: this machine's CPU may have instructions (AVX-512) that
+#                                the machine the build comes from lacks, and their kernels have then run nowhere yet
+#   --shared FOLDER  where the shared models lie; default ../shared/data. Without it that part is skipped, by name
+#   --pack FOLDER    writes to FOLDER the executables, without symbols, and the shared libraries that they bring along
 set -euo pipefail
 cd "$(dirname "$0")/.."
 fail() { echo "gpu_check: $*" >&2; exit 1; }
 
 layers=(base ops graph exec)
-with_cpu=0
+parts=tests,models,sanitize,bench
+shared=../shared/data
 pack=
 while [ $# -gt 0 ]; do
   case $1 in
-    --cpu) with_cpu=1; shift ;;
+    --only) [ $# -ge 2 ] || fail "--only needs a list"; parts=$2; shift 2 ;;
+    --shared) [ $# -ge 2 ] || fail "--shared needs a folder"; shared=$2; shift 2 ;;
     --pack) [ $# -ge 2 ] || fail "--pack needs a folder"; pack=$2; shift 2 ;;
-    -h | --help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,23s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) fail "unknown option '$1'; see --help" ;;
     *) break ;;
   esac
@@ -28,19 +38,22 @@ done
 build=${1:-build/cuda}
 out=${OUT:-results/gpu-check}
 
+lenslet=$build/tools/lenslet
 tests=$build/tests/cuda/lenslet-test-cuda
+op_tests=$build/tests/cuda/lenslet-test-cuda-ops
+tool_tests=$build/tests/tools/lenslet-test-tools
 bench=$build/tests/cuda/lenslet-bench-cuda
-for program in "$tests" "$bench"; do
+for program in "$lenslet" "$tests" "$op_tests" "$tool_tests" "$bench"; do
   [ -x "$program" ] || fail "$program is not there: build with 'cmake --preset cuda && cmake --build --preset cuda'"
 done
 
 if [ -n "$pack" ]; then
   [ -d "$build/portable" ] || fail "$build/portable is not there: configure with LENSLET_PORTABLE=ON (preset cuda)"
-  programs=(tools/lenslet tests/cuda/lenslet-test-cuda tests/cuda/lenslet-bench-cuda)
-  for layer in "${layers[@]}"; do programs+=("tests/$layer/lenslet-test-$layer"); done
+  programs=("$lenslet" "$tests" "$op_tests" "$tool_tests" "$bench")
+  for layer in "${layers[@]}"; do programs+=("$build/tests/$layer/lenslet-test-$layer"); done
   for program in "${programs[@]}"; do
-    mkdir -p "$pack/$(dirname "$program")"
-    strip -o "$pack/$program" "$build/$program" || fail "$build/$program could not be copied"
+    mkdir -p "$pack/$(dirname "${program#"$build"/}")"
+    strip -o "$pack/${program#"$build"/}" "$program" || fail "$program could not be copied"
   done
   cp -r "$build/portable" "$pack/"
   du -sh "$pack"
@@ -48,32 +61,92 @@ if [ -n "$pack" ]; then
 fi
 
 mkdir -p "$out"
-# run NAME COMMAND...: output to the terminal and to NAME.log; the first failure ends the script.
-run() {
-  local name=$1
+: >"$out/summary.txt"
+failed=0
+wants() { case ,$parts, in *,"$1",*) true ;; *) false ;; esac; }
+# note STATE NAME WORDS...: a line of the table.
+note() { printf '%-8s %-34s %s\n' "$1" "$2" "${*:3}" >>"$out/summary.txt"; }
+# step NAME COMMAND...: output to NAME.log and its end to the terminal.
+step() {
+  local name=$1 begin=$SECONDS state=passed
   shift
   echo "== $name: $*"
-  "$@" 2>&1 | tee "$out/$name.log" || fail "$name failed (log: $out/$name.log)"
+  if ! "$@" >"$out/$name.log" 2>&1; then
+    state=FAILED
+    failed=1
+    grep -E "ERROR|error|FAILED|Error" "$out/$name.log" | head -n 12 || true
+  fi
+  if grep -q "skipped, no usable CUDA device\|skipped: no usable CUDA device" "$out/$name.log"; then
+    state=FAILED # it was asked for, and did not run
+    failed=1
+  fi
+  tail -n 4 "$out/$name.log"
+  note $state "$name" "$((SECONDS - begin)) s: $(grep -E '[^[:space:]]' "$out/$name.log" | tail -n 1 | cut -c 1-90)"
 }
 
-[ ! -x "$build/tools/lenslet" ] || run devices "$build/tools/lenslet" devices
-if [ $with_cpu = 1 ]; then
+step devices "$lenslet" devices
+
+if wants cpu; then
   for layer in "${layers[@]}"; do
-    program=$build/tests/$layer/lenslet-test-$layer
-    [ -x "$program" ] || fail "$program is not there"
     # docs/ops.md is looked for where the sources lay when this was built.
-    run "cpu-$layer" "$program" --test-case-exclude=op_table/docs_are_up_to_date
+    step "cpu-$layer" "$build/tests/$layer/lenslet-test-$layer" --test-case-exclude=op_table/docs_are_up_to_date
   done
 fi
 
-sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
-[ -n "$sanitizer" ] || fail "compute-sanitizer is not installed (it comes with the CUDA toolkit)"
-run device-tests "$tests"
-! grep -q "skipped, no usable CUDA device" "$out/device-tests.log" || fail "the tests were skipped: no usable device"
-for tool in memcheck racecheck initcheck; do
-  options=(--tool "$tool" --error-exitcode 9)
-  [ "$tool" != memcheck ] || options+=(--leak-check full)
-  # Calls that tests make fail on purpose are not errors of ours; faults inside kernels are.
-  run "$tool" "$sanitizer" "${options[@]}" --report-api-errors no "$tests"
-done
-run bench-elementwise "$bench"
+if wants tests; then
+  step device-tests "$tests"
+  step op-tests "$op_tests"
+fi
+
+models=(squeezenet1.1 resnet50 mobilenetv2-nhwc mnist-cntk cifar10-cnn4 cifar10-resnet20 ultraface-rfb-320
+  blazeface-front-128 waifu2x-vgg7 super-resolution-x3 ppocr-cls-mobilenetv3)
+if wants models; then
+  if [ -d "$shared" ]; then
+    step reference-outputs "$tool_tests" --test-case='reference/cuda/*'
+    for model in "${models[@]}"; do
+      file=$shared/models/$model.onnx
+      if [ ! -f "$file" ]; then note skipped "verify-$model" "no $file"; continue; fi
+      step "verify-$model" "$lenslet" verify "$file" --device cuda --conv-algorithm all
+    done
+    for cases in generated-ops onnxjs-ops onnx-light; do
+      if [ -d "$shared/$cases" ]; then
+        step "check-$cases" "$lenslet" check "$shared/$cases" --device cuda
+      else
+        note skipped "check-$cases" "no $shared/$cases"
+      fi
+    done
+    for model in squeezenet1.1 resnet50 mobilenetv2-nhwc; do
+      file=$shared/models/$model.onnx
+      [ -f "$file" ] && [ -d "$shared/images/photos" ] || continue
+      step "classify-$model" python3 tools/same_classes.py "$lenslet" "$file" "$shared/images/photos"
+    done
+  else
+    note skipped models "no $shared"
+  fi
+fi
+
+if wants sanitize; then
+  sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
+  [ -n "$sanitizer" ] || fail "compute-sanitizer is not installed (it comes with the CUDA toolkit)"
+  export LENSLET_TEST_REDUCED=1 # every seventh convolution problem
+  for tool in memcheck racecheck initcheck; do
+    options=(--tool "$tool" --error-exitcode 9)
+    [ "$tool" != memcheck ] || options+=(--leak-check full)
+    # Calls that tests make fail on purpose are not errors of ours; faults inside kernels are.
+    step "$tool-device" "$sanitizer" "${options[@]}" --report-api-errors no "$tests"
+    step "$tool-ops" "$sanitizer" "${options[@]}" --report-api-errors no "$op_tests"
+  done
+  unset LENSLET_TEST_REDUCED
+fi
+
+if wants bench; then
+  step bench-movement "$bench"
+  for set in seeds resnet50 vgg16 mobilenet_v2 squeezenet; do
+    step "bench-conv-$set" "$lenslet" bench conv --set "$set" --batch 1 --all-algorithms --device cuda
+  done
+fi
+
+echo
+echo "== gpu_check: $out/summary.txt"
+cat "$out/summary.txt"
+exit $failed

@@ -1,5 +1,5 @@
 // Raw outputs of the shared models against stored ones (onnxruntime, PyTorch): under every convolution algorithm,
-// batches, threads, and with each graph pass left out.
+// batches, threads, with each graph pass left out, and all of it but the threads on a CUDA device too.
 
 #include <doctest/doctest.h>
 
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "lenslet/device.h"
 #include "lenslet/runner.h"
 #include "lenslet/tensor_file.h"
 #include "tests/shared_data.h"
@@ -98,9 +99,20 @@ Tensor batch_of(const Tensor& image, std::int64_t batch) {
   return all;
 }
 
-PlanOptions options_for(const Model& model, const Reference& reference, std::int64_t batch, int threads) {
+/// False, with a message that CTest takes for a skipped case, when `device` is not here.
+bool have(const std::string& device) {
+  if (device == "cpu") return true;
+  const DeviceReport report = query_devices();
+  for (const DeviceInfo& info : report.devices)
+    if (info.id == "cuda:0" && info.usable) return true;
+  MESSAGE("skipped: no usable CUDA device: " << report.cuda.reason);
+  return false;
+}
+
+PlanOptions options_for(const Model& model, const Reference& reference, const std::string& device, std::int64_t batch,
+                        int threads) {
   PlanOptions options;
-  options.device = "cpu";
+  options.device = device;
   options.threads = threads;
   options.input_shapes = {{model.inputs()[0].name, reference.input.shape().with(0, batch)}};
   return options;
@@ -108,9 +120,10 @@ PlanOptions options_for(const Model& model, const Reference& reference, std::int
 
 /// Runs a batch and judges every slot that holds the reference image. Each run loads the model anew, so that weights
 /// prepared for one plan do not pile up behind the next. Returns how many convolutions ran with options.conv_algorithm.
-int check_outputs(const Reference& reference, std::int64_t batch, int threads, const PlanOptions& more = {}) {
+int check_outputs(const Reference& reference, const std::string& device, std::int64_t batch, int threads,
+                  const PlanOptions& more = {}) {
   const Model model = Model::load(reference.model);
-  PlanOptions options = options_for(model, reference, batch, threads);
+  PlanOptions options = options_for(model, reference, device, batch, threads);
   options.conv_algorithm = more.conv_algorithm;
   options.conv_algorithm_where_accepted = true;
   options.disabled_passes = more.disabled_passes;
@@ -143,10 +156,10 @@ PlanOptions with_algorithm(const std::string& name) {
 }
 
 /// What enters the final Softmax: probabilities hide errors of large negative scores.
-void check_presoftmax(const Reference& reference, const std::string& algorithm) {
+void check_presoftmax(const Reference& reference, const std::string& device, const std::string& algorithm) {
   if (!reference.presoftmax) return;
   const Model model = Model::load(reference.model);
-  PlanOptions options = options_for(model, reference, 1, 2);
+  PlanOptions options = options_for(model, reference, device, 1, 2);
   options.conv_algorithm = algorithm;
   options.conv_algorithm_where_accepted = true;
   options.keep_all_values = true;  // Softmax works in place otherwise
@@ -168,52 +181,55 @@ void check_presoftmax(const Reference& reference, const std::string& algorithm) 
 
 int convolutions(const Reference& reference) {
   const Model model = Model::load(reference.model);
-  const PlanInfo plan = model.plan(options_for(model, reference, 1, 1));
+  const PlanInfo plan = model.plan(options_for(model, reference, "cpu", 1, 1));
   return static_cast<int>(
       std::count_if(plan.steps.begin(), plan.steps.end(), [](const StepInfo& step) { return step.op == "Conv"; }));
 }
 
-void check_algorithms(const std::string& name) {
+void check_algorithms(const std::string& name, const std::string& device) {
   const auto reference = find_reference(name);
-  if (!reference) return;
+  if (!reference || !have(device)) return;
   // On ResNet-50 the plain and the less fitting algorithms take seconds: once each.
   const bool large = name == "resnet50";
-  for (const std::string& algorithm : conv_algorithm_names("cpu")) {
-    const bool slow = algorithm == "direct" || algorithm == "winograd_f2" || algorithm == "winograd_f6";
-    const int used = check_outputs(*reference, 1, 2, with_algorithm(algorithm));
+  for (const std::string& algorithm : conv_algorithm_names(device)) {
+    const bool slow =
+        device == "cpu" && (algorithm == "direct" || algorithm == "winograd_f2" || algorithm == "winograd_f6");
+    const int used = check_outputs(*reference, device, 1, 2, with_algorithm(algorithm));
     MESSAGE(name << ": " << used << " convolutions ran with " << algorithm);
     if (algorithm == "direct") CHECK(used == convolutions(*reference));
-    CHECK((used > 0 || algorithm == "depthwise" || algorithm.starts_with("winograd")));
+    CHECK((used > 0 || algorithm == "depthwise" || algorithm.starts_with("winograd") ||
+           algorithm.starts_with("direct_")));
     if (large && slow) continue;
-    check_outputs(*reference, 5, 1, with_algorithm(algorithm));
-    check_presoftmax(*reference, algorithm);
+    check_outputs(*reference, device, device == "cpu" ? 5 : 3, 1, with_algorithm(algorithm));
+    check_presoftmax(*reference, device, algorithm);
   }
 }
 
-void check_batches_and_threads(const std::string& name, std::vector<std::int64_t> batches) {
+void check_batches_and_threads(const std::string& name, const std::string& device, std::vector<std::int64_t> batches) {
   const auto reference = find_reference(name);
-  if (!reference) return;
+  if (!reference || !have(device)) return;
+  const std::vector<int> thread_counts = device == "cpu" ? std::vector<int>{1, 2} : std::vector<int>{1};
   for (const std::int64_t batch : batches)
-    for (const int threads : {1, 2}) check_outputs(*reference, batch, threads);
-  check_presoftmax(*reference, "");
+    for (const int threads : thread_counts) check_outputs(*reference, device, batch, threads);
+  check_presoftmax(*reference, device, "");
   // The judge is not blind: another image's outputs are not these.
   Reference wrong = *reference;
   wrong.input = slot_of(batch_of(reference->input, 2), reference->input, 1).clone();
   const Model model = Model::load(wrong.model);
-  Runner runner(model, options_for(model, wrong, 1, 2));
+  Runner runner(model, options_for(model, wrong, device, 1, 2));
   CHECK(difference(runner.run(wrong.input)[0], wrong.outputs[0].tensor, tolerance_for(wrong.outputs[0])) != "");
 }
 
-void check_passes(const std::string& name) {
+void check_passes(const std::string& name, const std::string& device) {
   const auto reference = find_reference(name);
-  if (!reference) return;
+  if (!reference || !have(device)) return;
   int optional = 0;
   for (const std::string& pass : pass_names()) {
     PlanOptions options;
     options.disabled_passes = {pass};
     CAPTURE(pass);
     try {
-      check_outputs(*reference, 1, 2, options);
+      check_outputs(*reference, device, 1, 2, options);
     } catch (const Error& error) {
       REQUIRE(std::string(error.what()).find("cannot be left out") != std::string::npos);
       continue;
@@ -223,10 +239,17 @@ void check_passes(const std::string& name) {
   CHECK(optional >= 9);
 }
 
-#define LENSLET_CLASSIFIER(name)                                                             \
-  TEST_CASE("reference/" name "/algorithms") { check_algorithms(name); }                     \
-  TEST_CASE("reference/" name "/batch_threads") { check_batches_and_threads(name, {1, 5}); } \
-  TEST_CASE("reference/" name "/passes") { check_passes(name); }
+#define LENSLET_CLASSIFIER(name)                                                                     \
+  TEST_CASE("reference/" name "/algorithms") { check_algorithms(name, "cpu"); }                      \
+  TEST_CASE("reference/" name "/batch_threads") { check_batches_and_threads(name, "cpu", {1, 5}); }  \
+  TEST_CASE("reference/" name "/passes") { check_passes(name, "cpu"); }                              \
+  TEST_CASE("reference/cuda/" name "/algorithms") { check_algorithms(name, "cuda"); }                \
+  TEST_CASE("reference/cuda/" name "/batch") { check_batches_and_threads(name, "cuda", {1, 3, 8}); } \
+  TEST_CASE("reference/cuda/" name "/passes") { check_passes(name, "cuda"); }
+
+#define LENSLET_OTHER_MODEL(name)                                                  \
+  TEST_CASE("reference/" name) { check_batches_and_threads(name, "cpu", {1, 2}); } \
+  TEST_CASE("reference/cuda/" name) { check_batches_and_threads(name, "cuda", {1, 3, 8}); }
 
 LENSLET_CLASSIFIER("squeezenet1.1")
 LENSLET_CLASSIFIER("squeezenet1.1-fp16")
@@ -237,11 +260,11 @@ LENSLET_CLASSIFIER("cifar10-cnn4")
 LENSLET_CLASSIFIER("cifar10-resnet20")
 LENSLET_CLASSIFIER("efficientnet-lite0")
 
-TEST_CASE("reference/ultraface-rfb-320") { check_batches_and_threads("ultraface-rfb-320", {1, 2}); }
-TEST_CASE("reference/blazeface-front-128") { check_batches_and_threads("blazeface-front-128", {1, 2}); }
-TEST_CASE("reference/waifu2x-vgg7") { check_batches_and_threads("waifu2x-vgg7", {1, 2}); }
-TEST_CASE("reference/super-resolution-x3") { check_batches_and_threads("super-resolution-x3", {1, 2}); }
-TEST_CASE("reference/ppocr-cls-mobilenetv3") { check_batches_and_threads("ppocr-cls-mobilenetv3", {1, 2}); }
+LENSLET_OTHER_MODEL("ultraface-rfb-320")
+LENSLET_OTHER_MODEL("blazeface-front-128")
+LENSLET_OTHER_MODEL("waifu2x-vgg7")
+LENSLET_OTHER_MODEL("super-resolution-x3")
+LENSLET_OTHER_MODEL("ppocr-cls-mobilenetv3")
 
 }  // namespace
 }  // namespace lenslet::tool
