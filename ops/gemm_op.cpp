@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ops/broadcast.h"
+#include "ops/cuda/gemm.h"
 #include "ops/gemm/gemm.h"
 #include "ops/makers.h"
 #include "ops/type_check.h"
@@ -79,6 +80,7 @@ double GemmOp::flops(std::span<const InputInfo> inputs, std::span<const TensorTy
 }
 
 std::size_t GemmOp::workspace_bytes(const PlanContext& context) const {
+  if (context.device == DeviceKind::cuda) return 0;
   const Shape& y = context.outputs[0].shape;
   const std::int64_t n = y[1], k = context.inputs[0].type.shape[trans_a ? 0 : 1];
   std::size_t bytes = padded_bytes(n);
@@ -90,22 +92,25 @@ std::size_t GemmOp::workspace_bytes(const PlanContext& context) const {
   return bytes;
 }
 
-// B' * alpha * weight_scale in packed order; `scaled` (k * n floats) is used where anything is to be scaled.
-void GemmOp::pack(const float* b, std::int64_t k, std::int64_t n, float* scaled, float* packed) const {
+float GemmOp::scaled(float value, std::int64_t column) const {
+  const double factor = weight_scale.empty() ? 1.0 : double{weight_scale[static_cast<std::size_t>(column)]};
+  return static_cast<float>(double{value} * double{alpha} * factor);
+}
+
+// B' * alpha * weight_scale in packed order; `scratch` (k * n floats) is used where anything is to be scaled.
+void GemmOp::pack(const float* b, std::int64_t k, std::int64_t n, float* scratch, float* packed) const {
   const std::int64_t row = trans_b ? 1 : n, col = trans_b ? k : 1;
   if (!scales()) return pack_b(b, row, col, k, n, packed);
   for (std::int64_t i = 0; i < k; ++i)
-    for (std::int64_t j = 0; j < n; ++j) {
-      const double factor = weight_scale.empty() ? 1.0 : static_cast<double>(weight_scale[static_cast<std::size_t>(j)]);
-      scaled[i * n + j] =
-          static_cast<float>(static_cast<double>(b[i * row + j * col]) * static_cast<double>(alpha) * factor);
-    }
-  pack_b(scaled, n, 1, k, n, packed);
+    for (std::int64_t j = 0; j < n; ++j) scratch[i * n + j] = scaled(b[i * row + j * col], j);
+  pack_b(scratch, n, 1, k, n, packed);
 }
 
 std::string GemmOp::prepare_key(const PlanContext& context) const {
   if (context.inputs[1].constant == nullptr) return {};
-  std::string key = fmt::format("gemm transB={} alpha={}", trans_b, alpha);
+  const bool cuda = context.device == DeviceKind::cuda;
+  if (cuda && trans_b && !scales()) return {};  // is [N,K] already
+  std::string key = fmt::format("gemm{} transB={} alpha={}", cuda ? " cuda" : "", trans_b, alpha);
   for (const float scale : weight_scale) key += fmt::format(" {}", scale);
   return key;
 }
@@ -113,9 +118,21 @@ std::string GemmOp::prepare_key(const PlanContext& context) const {
 std::shared_ptr<const void> GemmOp::prepare(const PlanContext& context, std::size_t& bytes) const {
   const Tensor& b = *context.inputs[1].constant;
   const std::int64_t k = b.shape()[trans_b ? 1 : 0], n = b.shape()[trans_b ? 0 : 1];
+  const float* b0 = b.values<float>().data();
+  if constexpr (cuda_built) {
+    if (context.device == DeviceKind::cuda) {
+      const std::int64_t row = trans_b ? 1 : n, col = trans_b ? k : 1;
+      std::vector<float> by_column(static_cast<std::size_t>(k * n));
+      for (std::int64_t j = 0; j < n; ++j)
+        for (std::int64_t i = 0; i < k; ++i)
+          by_column[static_cast<std::size_t>(j * k + i)] = scaled(b0[i * row + j * col], j);
+      bytes = by_column.size() * sizeof(float);
+      return cuda::upload_weights(by_column);
+    }
+  }
   auto packed = std::make_shared<Tensor>(DType::f32, Shape{packed_b_floats(k, n)});
-  std::vector<float> scaled(scales() ? static_cast<std::size_t>(k * n) : 0);
-  pack(b.values<float>().data(), k, n, scaled.data(), packed->values<float>().data());
+  std::vector<float> scratch(scales() ? static_cast<std::size_t>(k * n) : 0);
+  pack(b0, k, n, scratch.data(), packed->values<float>().data());
   bytes = packed->bytes();
   return packed;
 }
@@ -163,11 +180,54 @@ void GemmOp::run_cpu(const RunContext& context) const {
     call.b = static_cast<const Tensor*>(context.prepared)->values<float>().data();
   } else {
     float* packed = pieces.take(packed_b_floats(s.k, s.n));
-    float* scaled = scales() ? pieces.take(s.k * s.n) : nullptr;
-    pack(b.values<float>().data(), s.k, s.n, scaled, packed);
+    float* scratch = scales() ? pieces.take(s.k * s.n) : nullptr;
+    pack(b.values<float>().data(), s.k, s.n, scratch, packed);
     call.b = packed;
   }
   gemm(call, context.pool);
+}
+
+std::optional<std::string> GemmOp::refuse_cuda(std::span<const InputInfo> inputs) const {
+  const Shape &a = inputs[0].type.shape, &b = inputs[1].type.shape;
+  if (!cuda::gemm_fits(a[trans_a ? 1 : 0], b[trans_b ? 0 : 1], a[trans_a ? 0 : 1]))
+    return fmt::format("the product of {} and {} is too large for 32-bit sizes", a.str(), b.str());
+  // fold_batch_norm and fold_scale make these for constant B only.
+  if (!weight_scale.empty() && inputs[1].constant == nullptr) return "weight_scale on a B that is computed";
+  return std::nullopt;
+}
+
+bool GemmOp::reads_on_cuda(int input, const PlanContext& context) const {
+  return input != 1 || prepare_key(context).empty();
+}
+
+void GemmOp::run_cuda([[maybe_unused]] const CudaRun& run) const {
+  if constexpr (cuda_built) {
+    const Tensor &a = run.inputs[0], &b = run.inputs[1];
+    const Shape& y = run.outputs[0].shape();
+    const auto device = [](const Tensor& tensor) { return static_cast<const float*>(tensor.data()); };
+    cuda::GemmCall call;
+    call.m = y[0];
+    call.n = y[1];
+    call.k = a.shape()[trans_a ? 0 : 1];
+    call.a = {device(a), a.shape()[1], trans_a};
+    if (run.prepared != nullptr) {
+      call.b = {static_cast<const float*>(run.prepared), call.k, true};
+    } else {
+      call.b = {device(b), trans_b ? call.k : call.n, trans_b};
+      call.alpha = alpha;
+    }
+    if (present(run.inputs, 2)) {
+      const Tensor& c = run.inputs[2];
+      const int rank = c.shape().rank();
+      call.c = device(c);
+      call.beta = beta;
+      call.c_col = rank > 0 && c.shape()[rank - 1] != 1 ? 1 : 0;
+      call.c_row = rank == 2 && c.shape()[0] != 1 ? c.shape()[1] : 0;
+    }
+    call.activation = activation;
+    call.y = static_cast<float*>(run.outputs[0].data());
+    cuda::gemm(run.context, call);
+  }
 }
 
 std::shared_ptr<const Op> make_gemm(const NodeSpec& spec) {

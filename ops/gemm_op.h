@@ -8,7 +8,8 @@
 
 namespace lenslet {
 
-/// Inputs: A, B, C (optional, broadcast to [M,N]); float32. A constant B is packed once by prepare().
+/// Inputs: A, B, C (optional, broadcast to [M,N]); float32. A constant B is packed once by prepare(); for CUDA it
+/// becomes [N,K] on the device, unless it is that already.
 class GemmOp final : public Op {
  public:
   bool trans_a = false, trans_b = false;
@@ -25,9 +26,13 @@ class GemmOp final : public Op {
   std::string prepare_key(const PlanContext& context) const override;
   std::shared_ptr<const void> prepare(const PlanContext& context, std::size_t& bytes) const override;
   void run_cpu(const RunContext& context) const override;
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo> inputs) const override;
+  bool reads_on_cuda(int input, const PlanContext& context) const override;
+  void run_cuda(const CudaRun& run) const override;
 
  private:
-  void pack(const float* b, std::int64_t k, std::int64_t n, float* scaled, float* packed) const;
+  void pack(const float* b, std::int64_t k, std::int64_t n, float* scratch, float* packed) const;
+  float scaled(float value, std::int64_t column) const;
   bool scales() const { return alpha != 1 || !weight_scale.empty(); }
 };
 

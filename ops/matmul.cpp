@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/broadcast.h"
+#include "ops/cuda/gemm.h"
 #include "ops/gemm/gemm.h"
 #include "ops/makers.h"
 #include "ops/type_check.h"
@@ -61,20 +62,34 @@ class MatMulOp final : public Op {
   }
 
   std::size_t workspace_bytes(const PlanContext& context) const override {
-    if (context.inputs[1].constant != nullptr) return 0;
+    if (context.device == DeviceKind::cuda || context.inputs[1].constant != nullptr) return 0;
     const Product p = resolve(context.inputs[0].type.shape, context.inputs[1].type.shape);
     return static_cast<std::size_t>(packed_b_floats(p.k, p.n)) * sizeof(float);
   }
 
   std::string prepare_key(const PlanContext& context) const override {
-    return context.inputs[1].constant == nullptr ? std::string() : "matmul";
+    if (context.inputs[1].constant == nullptr) return {};
+    if (context.device == DeviceKind::cpu) return "matmul";
+    const Product p = resolve(context.inputs[0].type.shape, context.inputs[1].type.shape);
+    return p.batch_b.elems() == 1 && p.n != 1 ? "matmul cuda" : "";
   }
 
-  // All matrices of B, packed one after another.
+  // All matrices of B, packed one after another; on CUDA the one matrix as [N,K].
   std::shared_ptr<const void> prepare(const PlanContext& context, std::size_t& bytes) const override {
     const Tensor& b = *context.inputs[1].constant;
     const Product p = resolve(context.inputs[0].type.shape, b.shape());
     const std::int64_t size = packed_b_floats(p.k, p.n), count = p.batch_b.elems();
+    if constexpr (cuda_built) {
+      if (context.device == DeviceKind::cuda) {
+        const std::span<const float> values = b.values<float>();
+        std::vector<float> by_column(values.size());
+        for (std::int64_t i = 0; i < p.k; ++i)
+          for (std::int64_t j = 0; j < p.n; ++j)
+            by_column[static_cast<std::size_t>(j * p.k + i)] = values[static_cast<std::size_t>(i * p.n + j)];
+        bytes = values.size_bytes();
+        return cuda::upload_weights(by_column);
+      }
+    }
     auto packed = std::make_shared<Tensor>(DType::f32, Shape{count * size});
     for (std::int64_t i = 0; i < count; ++i)
       pack_b(b.values<float>().data() + i * p.k * p.n, p.n, 1, p.k, p.n, packed->values<float>().data() + i * size);
@@ -117,6 +132,64 @@ class MatMulOp final : public Op {
       call.a.base = a0 + ia * p.m * p.k;
       call.c = y0 + i * p.m * p.n;
       gemm(call, context.pool);
+    }
+  }
+
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo> inputs) const override {
+    const Product p = resolve(inputs[0].type.shape, inputs[1].type.shape);
+    const std::int64_t rows = p.batch_b.elems() == 1 ? p.m * p.batch.elems() : p.m;
+    if (cuda::gemm_fits(rows, p.n, p.k)) return std::nullopt;
+    return fmt::format("the product of {} and {} is too large for 32-bit sizes", inputs[0].type.shape.str(),
+                       inputs[1].type.shape.str());
+  }
+
+  bool reads_on_cuda(int input, const PlanContext& context) const override {
+    return input != 1 || prepare_key(context).empty();
+  }
+
+  void run_cuda([[maybe_unused]] const CudaRun& run) const override {
+    if constexpr (cuda_built) {
+      if (run.outputs[0].elems() == 0) return;
+      const Product p = resolve(run.inputs[0].shape(), run.inputs[1].shape());
+      const auto* a0 = static_cast<const float*>(run.inputs[0].data());
+      const auto* b0 = static_cast<const float*>(run.inputs[1].data());
+      cuda::GemmCall call;
+      call.m = p.m;
+      call.n = p.n;
+      call.k = p.k;
+      call.a = {a0, p.k};
+      // A column lies as a row does: as [N,K] it may go the fast way of a fully connected layer.
+      call.b = p.n == 1 ? cuda::MatrixOperand{b0, p.k, true} : cuda::MatrixOperand{b0, p.n};
+      call.y = static_cast<float*>(run.outputs[0].data());
+      if (p.batch_b.elems() == 1) {  // its batches are further rows
+        if (run.prepared != nullptr) call.b = {static_cast<const float*>(run.prepared), p.k, true};
+        call.m *= p.batch.elems();
+        return cuda::gemm(run.context, call);
+      }
+      // Broadcasting skips or repeats matrices: as many as lie evenly apart in both operands go into one call.
+      const std::int64_t total = p.batch.elems();
+      std::int64_t next = 0;
+      for (std::int64_t i = 0; i < total; i = next) {
+        const std::int64_t ia = matrix_of(p.batch, p.batch_a, i), ib = matrix_of(p.batch, p.batch_b, i);
+        std::int64_t a_step = 0, b_step = 0;
+        for (next = i + 1; next < total; ++next) {
+          const std::int64_t a_next = matrix_of(p.batch, p.batch_a, next), b_next = matrix_of(p.batch, p.batch_b, next);
+          if (next == i + 1) {
+            a_step = a_next - ia;
+            b_step = b_next - ib;
+            if (a_step < 0 || b_step < 0) break;
+          } else if (a_next != ia + (next - i) * a_step || b_next != ib + (next - i) * b_step) {
+            break;
+          }
+        }
+        call.batch = next - i;
+        call.a.data = a0 + ia * p.m * p.k;
+        call.a.stride = a_step * p.m * p.k;
+        call.b.data = b0 + ib * p.k * p.n;
+        call.b.stride = b_step * p.k * p.n;
+        call.y = static_cast<float*>(run.outputs[0].data()) + i * p.m * p.n;
+        cuda::gemm(run.context, call);
+      }
     }
   }
 

@@ -78,8 +78,8 @@ constexpr OpRow rows[] = {
     {"LRN", "", 1, 1, 1, 1, 1, make_lrn, "float32"},
 
     // ---- Gemm and MatMul ----
-    {"Gemm", "", 7, 2, 3, 1, 1, make_gemm, "float32"},
-    {"MatMul", "", 1, 2, 2, 1, 1, make_matmul, "float32"},
+    {"Gemm", "", 7, 2, 3, 1, 1, make_gemm, "float32", true},
+    {"MatMul", "", 1, 2, 2, 1, 1, make_matmul, "float32", true},
 
     // ---- Shapes and copies: views of the same bytes ----
     {"Reshape", "", 5, 2, 2, 1, 1, make_reshape, "shape known before the run"},

@@ -9,6 +9,7 @@
 
 #include "runtime/base/cuda/buffer.h"
 #include "runtime/base/cuda/context.h"
+#include "runtime/base/cuda/matrix_operand.h"
 
 struct cublasContext;
 
@@ -21,15 +22,6 @@ const std::string& cublas_unavailable_reason();
 constexpr std::size_t cublas_workspace_bytes(int compute_capability) {
   return std::size_t{compute_capability >= 90 ? 32u : 4u} << 20;
 }
-
-/// An operand as it lies in device memory: row-major, rows `ld` floats apart. `transposed`: what lies there is the
-/// transpose of the operand.
-struct MatrixOperand {
-  const float* data = nullptr;
-  std::int64_t ld = 0;
-  bool transposed = false;
-  std::int64_t stride = 0;  ///< floats from one matrix of a batch to the next; 0: the same for all
-};
 
 /// A cuBLAS handle for one stream, with a workspace of its own, so that calls allocate nothing, may be captured into a
 /// graph, and repeat to the bit (cuBLAS documentation, "Results reproducibility"). Use from one thread at a time.
