@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""lenslet beside PyTorch + cuDNN on one GPU: whole torchvision networks, strict fp32, the same weights, in one run.
+
+PyTorch runs as a CUDA graph with cuDNN's exhaustive search (cudnn.benchmark), in NCHW and in channels_last, of which the
+faster counts. Our time is `lenslet bench --device cuda`: the network on the device, without the copies of input and
+output, as PyTorch's is. Rounds alternate (ours, theirs, ours, theirs ...); the table shows medians, the spread of the
+rounds, the ratio ours / theirs (below 1: we are faster), and how far our outputs are from PyTorch's in double.
+
+usage: bench_gpu_peers.py LENSLET [--networks resnet50,...] [--batch 1,8] [--rounds 3] [--json FILE]
+Needs PyTorch with CUDA, torchvision, onnx and numpy.
+"""
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy
+import torch
+import torchvision
+
+NETWORKS = "resnet50,mobilenet_v2,squeezenet1_1,vgg16,resnet18"
+
+
+def calibrate(network):
+    """Statistics of the BatchNormalizations from data: without them random weights let activations grow without end."""
+    generator = torch.Generator().manual_seed(3)
+    for module in network.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.momentum = None
+            module.reset_running_stats()
+    network.train()
+    with torch.no_grad():
+        for module in network.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.eval()
+        network(torch.randn(16, 3, 224, 224, generator=generator).to(next(network.parameters()).device))
+    return network.eval()
+
+
+def graph_of(network, image):
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side), torch.inference_mode():
+        for _ in range(4):
+            network(image)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph), torch.inference_mode():
+        network(image)
+    return graph
+
+
+def time_graph(graph, samples=20, replays=10):
+    for _ in range(5):
+        graph.replay()
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(samples):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        for _ in range(replays):
+            graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) / replays)
+    return statistics.median(times)
+
+
+def our_round(lenslet, model, batch):
+    done = subprocess.run([lenslet, "bench", str(model), "--device", "cuda", "--batch", str(batch), "--json"],
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(done.stderr.strip())
+    return json.loads(done.stdout)["results"][0]["device_ms"]["median"]
+
+
+def our_error(lenslet, model, image, exact, folder):
+    numpy.save(folder / "x.npy", image.cpu().numpy())
+    done = subprocess.run([lenslet, "run", str(model), "--device", "cuda", "--input", str(folder / "x.npy"),
+                           "--output-dir", str(folder)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(done.stderr.strip())
+    got = numpy.load(folder / "output.npy").astype(numpy.float64)
+    return float(numpy.abs(got - exact).max() / numpy.sqrt((exact ** 2).mean()))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("lenslet")
+    parser.add_argument("--networks", default=NETWORKS)
+    parser.add_argument("--batch", default="1")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = False
+    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, strict fp32")
+    print(f"{'network':18} {'batch':>5} {'ours ms':>18} {'PyTorch graph ms':>20} {'ratio':>6} {'max error / rms':>16}")
+    rows = []
+    for name in options.networks.split(","):
+        torch.manual_seed(1)
+        network = calibrate(torchvision.models.get_model(name, weights=None).cuda())
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary)
+            model = folder / f"{name}.onnx"
+            network.cpu()
+            torch.onnx.export(network, (torch.randn(1, 3, 224, 224),), str(model), dynamo=False, opset_version=13,
+                              input_names=["input"], output_names=["output"],
+                              dynamic_axes={"input": {0: "N"}, "output": {0: "N"}})
+            image = torch.randn(1, 3, 224, 224)
+            with torch.inference_mode():
+                exact = network.double()(image.double()).numpy()
+            network.float().cuda()
+            error = our_error(options.lenslet, model, image, exact, folder)
+            for batch in map(int, options.batch.split(",")):
+                graphs = []
+                for memory_format in (torch.contiguous_format, torch.channels_last):
+                    images = torch.randn(batch, 3, 224, 224, device="cuda").contiguous(memory_format=memory_format)
+                    graphs.append((graph_of(network.to(memory_format=memory_format), images), images))
+                ours, theirs = [], []
+                for _ in range(options.rounds):
+                    ours.append(our_round(options.lenslet, model, batch))
+                    theirs.append(min(time_graph(graph) for graph, _ in graphs))
+                row = {"network": name, "batch": batch, "ours_ms": ours, "pytorch_ms": theirs,
+                       "ratio": statistics.median(ours) / statistics.median(theirs), "error": error}
+                rows.append(row)
+                spread = [f"{statistics.median(t):.3f} ({min(t):.3f}-{max(t):.3f})" for t in (ours, theirs)]
+                print(f"{name:18} {batch:5} {spread[0]:>18} {spread[1]:>20} {row['ratio']:6.2f} {error:16.2e}", flush=True)
+                del graphs
+        del network
+        torch.cuda.empty_cache()
+    if options.json:
+        Path(options.json).write_text(json.dumps(rows, indent=1))
+    return 0
+
+
+sys.exit(main())
