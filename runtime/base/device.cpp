@@ -49,7 +49,13 @@ DeviceInfo describe_cpu() {
 DeviceReport query_devices() {
   DeviceReport report;
   report.devices.push_back(describe_cpu());
-  cuda::query(report);
+  const int count = cuda::query_driver(report.cuda);
+  bool any_usable = false;
+  for (int index = 0; index < count; ++index) {
+    report.devices.push_back(cuda::query_device(index));
+    any_usable |= report.devices.back().usable;
+  }
+  if (count > 0 && !any_usable) report.cuda.reason = report.devices.back().reason;
   return report;
 }
 

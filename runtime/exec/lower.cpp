@@ -46,14 +46,6 @@ void check_stage(const std::string& stage) {
 
 }  // namespace
 
-DeviceKind parse_device(const std::string& device) {
-  if (device.empty() || device == "auto" || device == "cpu") return DeviceKind::cpu;
-  if (device == "cuda" || device.starts_with("cuda:"))
-    throw Error(ErrorKind::device, fmt::format("device '{}': this release runs networks on the CPU only", device));
-  throw Error(ErrorKind::invalid_argument,
-              fmt::format("unknown device '{}'; known: auto, cpu, cuda, cuda:INDEX", device));
-}
-
 int resolve_threads(int threads) {
   if (threads < 0 || threads > most_threads)
     throw Error(ErrorKind::invalid_argument,
@@ -61,13 +53,17 @@ int resolve_threads(int threads) {
   return threads == 0 ? available_cores() : threads;
 }
 
-Graph lower(const Graph& source, const PlanOptions& options, const std::string& stage) {
+MachineRates rates_of(const DeviceChoice& device, const PlanOptions& options) {
+  return device.is_cuda() ? cuda_rates(device.multiprocessors) : cpu_rates(resolve_threads(options.threads));
+}
+
+Graph lower(const Graph& source, const PlanOptions& options, const DeviceChoice& device, const std::string& stage) {
   check_disabled(options.disabled_passes);
   check_stage(stage);
   PassContext context;
-  context.device = parse_device(options.device);
+  context.device = device_kind(device);
   check_algorithm(context.device, options.conv_algorithm);
-  context.rates = cpu_rates(resolve_threads(options.threads));
+  context.rates = rates_of(device, options);
   context.forced_algorithm = options.conv_algorithm;
   context.forced_where_accepted = options.conv_algorithm_where_accepted;
 

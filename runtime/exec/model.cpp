@@ -133,7 +133,7 @@ MemoryReport Model::memory(std::int64_t batch) const {
 
 std::string Model::dump(const std::string& stage, const PlanOptions& options) const {
   try {
-    return lower(impl_->source, options, stage).dump();
+    return lower(impl_->source, options, choose_device(options.device), stage).dump();
   } catch (const Error& error) {
     throw error.within(impl_->source.name);
   }
@@ -146,8 +146,11 @@ std::vector<std::string> pass_names() {
 }
 
 std::vector<std::string> conv_algorithm_names(const std::string& device) {
+  // The names of CUDA's can be asked for without a device.
+  const bool of_cuda = device == "cuda" || device.starts_with("cuda:") || choose_device(device).is_cuda();
   std::vector<std::string> names;
-  for (const ConvAlgorithm* algorithm : conv_algorithms(parse_device(device))) names.emplace_back(algorithm->name());
+  for (const ConvAlgorithm* algorithm : conv_algorithms(of_cuda ? DeviceKind::cuda : DeviceKind::cpu))
+    names.emplace_back(algorithm->name());
   return names;
 }
 

@@ -11,7 +11,7 @@ std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 class Placer {
  public:
-  Placer(const Graph& graph, bool keep_all) : graph_(graph), keep_all_(keep_all) {
+  Placer(const Graph& graph, const PlacementOptions& options) : graph_(graph), options_(options) {
     const std::size_t count = graph.values.size();
     result_.root.resize(count);
     for (std::size_t v = 0; v < count; ++v) result_.root[v] = static_cast<ValueId>(v);
@@ -24,8 +24,8 @@ class Placer {
   Placement run(std::span<const std::size_t> workspace_bytes) {
     share_renamed();
     find_lifetimes();
-    if (!keep_all_) overwrite_in_place();
-    if (keep_all_) live_to_the_end();
+    if (!options_.keep_all) overwrite_in_place();
+    if (options_.keep_all) live_to_the_end();
     lay_out(workspace_bytes);
     return std::move(result_);
   }
@@ -50,7 +50,12 @@ class Placer {
 
   void find_lifetimes() {
     const int steps = static_cast<int>(graph_.nodes.size());
-    for (const ValueId input : graph_.inputs) touch(input, 0);
+    for (const ValueId input : graph_.inputs) {
+      touch(input, 0);
+      if (!options_.keep_inputs) continue;
+      touch(input, steps);
+      pinned_[index(root(input))] = true;
+    }
     for (int step = 0; step < steps; ++step) {
       const Node& node = graph_.node(step);
       for (const ValueId output : node.outputs) touch(output, step);
@@ -126,13 +131,13 @@ class Placer {
       requests.push_back({graph_.values[v].bytes(), result_.first[v], result_.last[v]});
       owners.push_back(value);
     }
-    const MemoryPlan values_only = plan_memory(requests);
+    const MemoryPlan values_only = plan_memory(requests, options_.alignment);
     result_.activation_bytes = values_only.arena_bytes;
     result_.activation_sum_bytes = values_only.sum_bytes;
 
     for (std::size_t n = 0; n < workspace_bytes.size(); ++n)
       requests.push_back({workspace_bytes[n], static_cast<int>(n), static_cast<int>(n)});
-    const MemoryPlan all = plan_memory(requests);
+    const MemoryPlan all = plan_memory(requests, options_.alignment);
     result_.arena_bytes = all.arena_bytes;
     result_.lower_bound_bytes = all.lower_bound_bytes;
 
@@ -148,15 +153,16 @@ class Placer {
   }
 
   const Graph& graph_;
-  const bool keep_all_;
+  const PlacementOptions options_;
   Placement result_;
-  std::vector<bool> pinned_;  // by root: a graph output, never overwritten
+  std::vector<bool> pinned_;  // by root: never overwritten (graph outputs; inputs that are kept)
 };
 
 }  // namespace
 
-Placement place_values(const Graph& graph, std::span<const std::size_t> workspace_bytes, bool keep_all) {
-  return Placer(graph, keep_all).run(workspace_bytes);
+Placement place_values(const Graph& graph, std::span<const std::size_t> workspace_bytes,
+                       const PlacementOptions& options) {
+  return Placer(graph, options).run(workspace_bytes);
 }
 
 }  // namespace lenslet

@@ -23,7 +23,17 @@ struct Placement {
   static constexpr std::size_t npos = static_cast<std::size_t>(-1);
 };
 
-/// `workspace_bytes` by node. With `keep_all` no block is reused or overwritten, and renamings still share bytes.
-Placement place_values(const Graph& graph, std::span<const std::size_t> workspace_bytes, bool keep_all);
+struct PlacementOptions {
+  bool keep_all = false;     ///< no block is reused or overwritten; renamings still share bytes
+  bool keep_inputs = false;  ///< the same of the graph's inputs alone, so that a run can be repeated on them
+  std::size_t alignment = arena_alignment;
+};
+
+/// cudaMalloc's own: whole sectors and cache lines, and the widest loads anywhere.
+inline constexpr std::size_t cuda_arena_alignment = 256;
+
+/// `workspace_bytes` by node.
+Placement place_values(const Graph& graph, std::span<const std::size_t> workspace_bytes,
+                       const PlacementOptions& options);
 
 }  // namespace lenslet

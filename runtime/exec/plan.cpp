@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "ops/conv/conv.h"
+#include "runtime/exec/cuda/device_memory.h"
 #include "runtime/exec/lower.h"
 #include "runtime/exec/place.h"
 
@@ -20,13 +21,13 @@ constexpr std::size_t inline_key_bytes = 64 << 10;
 
 // A node's view of its inputs and outputs, kept alive while a PlanContext refers to it.
 struct NodeContext {
-  NodeContext(const Graph& graph, const Node& node, int threads)
+  NodeContext(const Graph& graph, const Node& node, int threads, DeviceKind device)
       : inputs(graph.input_infos(node)), outputs(graph.output_types(node)) {
     for (const ValueId input : node.inputs)
       input_layouts.push_back(input == no_id ? Layout::nchw : graph.value(input).layout);
     Layout layout = Layout::nchw;
     if (!node.outputs.empty() && node.outputs[0] != no_id) layout = graph.value(node.outputs[0]).layout;
-    context.emplace(PlanContext{inputs, input_layouts, outputs, layout, threads});
+    context.emplace(PlanContext{inputs, input_layouts, outputs, layout, threads, device});
   }
   NodeContext(const NodeContext&) = delete;
   NodeContext& operator=(const NodeContext&) = delete;
@@ -37,33 +38,55 @@ struct NodeContext {
   std::optional<PlanContext> context;
 };
 
-// What distinguishes the constant inputs of a node. Memory of the loaded graph lives as long as the Model, so its
-// address identifies it; anything else is told by its bytes, or, when large, kept alive by the cache entry.
-std::string constants_key(const NodeContext& node, const std::unordered_set<const void*>& source_memory,
-                          std::vector<Tensor>& keep_alive) {
-  std::string key;
-  for (const InputInfo& input : node.inputs) {
-    if (!input.present || input.constant == nullptr) {
-      key += "|-";
-      continue;
-    }
-    const Tensor& constant = *input.constant;
-    key += fmt::format("|{}{}{}", to_string(constant.dtype()), constant.shape().str(), to_string(constant.layout()));
-    if (!source_memory.contains(constant.data()) && constant.bytes() <= inline_key_bytes) {
-      key += ':';
-      key.append(static_cast<const char*>(constant.data()), constant.bytes());
-    } else {
-      key += fmt::format("@{}", constant.data());
-      keep_alive.push_back(constant);
-    }
+// What distinguishes a constant. Memory of the loaded graph lives as long as the Model, so its address identifies it;
+// anything else is told by its bytes, or, when large, kept alive by the cache entry.
+std::string constant_key(const Tensor& constant, const std::unordered_set<const void*>& source_memory,
+                         std::vector<Tensor>& keep_alive) {
+  std::string key =
+      fmt::format("|{}{}{}", to_string(constant.dtype()), constant.shape().str(), to_string(constant.layout()));
+  if (!source_memory.contains(constant.data()) && constant.bytes() <= inline_key_bytes) {
+    key += ':';
+    key.append(static_cast<const char*>(constant.data()), constant.bytes());
+  } else {
+    key += fmt::format("@{}", constant.data());
+    keep_alive.push_back(constant);
   }
   return key;
 }
 
+// The same of all inputs of a node.
+std::string constants_key(const NodeContext& node, const std::unordered_set<const void*>& source_memory,
+                          std::vector<Tensor>& keep_alive) {
+  std::string key;
+  for (const InputInfo& input : node.inputs)
+    key += input.present && input.constant != nullptr ? constant_key(*input.constant, source_memory, keep_alive) : "|-";
+  return key;
+}
+
+// An entry of the Model's cache. What lies on a CUDA device is freed with that device current.
 struct PreparedHolder {
   std::shared_ptr<const void> data;
   std::vector<Tensor> keep_alive;
+  int cuda_index = -1;
+
+  PreparedHolder() = default;
+  PreparedHolder(const PreparedHolder&) = delete;
+  PreparedHolder& operator=(const PreparedHolder&) = delete;
+  ~PreparedHolder() {
+    if constexpr (cuda_built)
+      if (cuda_index >= 0) cuda::release(cuda_index, data);
+  }
 };
+
+PreparedWeights hold(std::shared_ptr<const void> data, std::size_t bytes, std::vector<Tensor> keep_alive,
+                     int cuda_index) {
+  auto holder = std::make_shared<PreparedHolder>();
+  holder->data = std::move(data);
+  holder->keep_alive = std::move(keep_alive);
+  holder->cuda_index = cuda_index;
+  const void* const address = holder->data.get();
+  return {std::shared_ptr<const void>(std::move(holder), address), bytes};
+}
 
 class PlanBuilder {
  public:
@@ -75,17 +98,61 @@ class PlanBuilder {
 
   std::shared_ptr<const Plan> build() {
     plan_->info.threads = resolve_threads(options_.threads);
-    plan_->info.device = parse_device(options_.device) == DeviceKind::cpu ? "cpu" : "cuda";
-    plan_->graph = lower(model_.source, options_);
+    choose();
+    plan_->graph = lower(model_.source, options_, device());
     name_unwanted_outputs();
-    prepare();
-    place();
+    if (device().is_cuda()) {
+      refuse();
+      if constexpr (cuda_built)
+        cuda::with_device(device().cuda_index, [&] {
+          prepare();
+          place();
+          upload();
+        });
+    } else {
+      prepare();
+      place();
+    }
     describe();
     return std::move(plan_);
   }
 
  private:
   Graph& graph() { return plan_->graph; }
+  const DeviceChoice& device() const { return plan_->device; }
+
+  void choose() {
+    if (options_.precision != "fp32" && options_.precision != "tf32")
+      throw Error(ErrorKind::invalid_argument,
+                  fmt::format("unknown precision '{}'; known: fp32, tf32", options_.precision));
+    plan_->device = choose_device(options_.device);
+    plan_->tf32 = options_.precision == "tf32";
+    if (plan_->tf32 && !device().is_cuda())
+      throw Error(ErrorKind::unsupported, fmt::format("precision tf32 is CUDA's; the CPU computes in fp32{}{}",
+                                                      device().note.empty() ? "" : "; ", device().note));
+    plan_->sync_each_step = options_.sync_each_step;
+    plan_->info.device = device().id;
+    plan_->info.device_note = device().note;
+    plan_->info.precision = options_.precision;
+  }
+
+  // Every node that would have to run on CUDA and cannot, at once.
+  void refuse() {
+    std::string refusals;
+    for (const Node& node : graph().nodes) {
+      if (node.op->alias_input() >= 0) continue;
+      if (const auto reason = node.op->refuse_cuda(graph().input_infos(node)))
+        refusals += fmt::format("\n  {}: {}", node.label(), *reason);
+    }
+    if (!refusals.empty())
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("cannot run on {}, and nothing is moved to the CPU:{}", device().id, refusals));
+  }
+
+  // Of what lies on the device: other devices have their own. The CPU's keys have no such prefix.
+  std::string on_device(std::string key) const {
+    return device().is_cuda() ? fmt::format("{}|{}", device().id, key) : std::move(key);
+  }
 
   // A kernel writes all its outputs: those nobody reads get a place too.
   void name_unwanted_outputs() {
@@ -106,14 +173,13 @@ class PlanBuilder {
   }
 
   void prepare() {
-    std::unordered_set<const void*> source_memory;
     for (const Value& value : model_.source.values)
-      if (value.is_constant()) source_memory.insert(value.constant.data());
+      if (value.is_constant()) source_memory_.insert(value.constant.data());
 
     std::unordered_set<const void*> counted;
     for (std::size_t n = 0; n < graph().nodes.size(); ++n) {
       const Node& node = graph().nodes[n];
-      const NodeContext context(graph(), node, plan_->info.threads);
+      const NodeContext context(graph(), node, plan_->info.threads, device_kind(device()));
       PlanStep step;
       step.node = static_cast<NodeId>(n);
       try {
@@ -121,18 +187,18 @@ class PlanBuilder {
         std::string key = node.op->prepare_key(*context.context);
         if (!key.empty()) {
           std::vector<Tensor> keep_alive;
-          key = fmt::format("{}|{}{}", node.type(), key, constants_key(context, source_memory, keep_alive));
-          const PreparedWeights weights = model_.prepared(key, [&] {
-            PreparedWeights made;
-            auto holder = std::make_shared<PreparedHolder>();
-            holder->data = node.op->prepare(*context.context, made.bytes);
-            holder->keep_alive = std::move(keep_alive);
-            made.data = std::shared_ptr<const void>(holder, holder->data.get());
-            return made;
+          key = fmt::format("{}|{}{}", node.type(), key, constants_key(context, source_memory_, keep_alive));
+          const PreparedWeights weights = model_.prepared(on_device(std::move(key)), [&] {
+            std::size_t bytes = 0;
+            std::shared_ptr<const void> data = node.op->prepare(*context.context, bytes);
+            return hold(std::move(data), bytes, std::move(keep_alive), device().cuda_index);
           });
           step.prepared = weights.data;
           if (counted.insert(weights.data.get()).second) plan_->info.memory.prepared_bytes += weights.bytes;
         }
+        if (device().is_cuda())
+          for (std::size_t i = 0; i < node.inputs.size(); ++i)
+            step.reads_on_cuda.push_back(node.op->reads_on_cuda(static_cast<int>(i), *context.context));
       } catch (const Error& error) {
         throw error.within(node.label());
       }
@@ -143,7 +209,12 @@ class PlanBuilder {
   void place() {
     std::vector<std::size_t> workspaces;
     for (const PlanStep& step : plan_->steps) workspaces.push_back(step.workspace_bytes);
-    const Placement placement = place_values(graph(), workspaces, options_.keep_all_values);
+    // time_device() repeats the network on the inputs of the last run.
+    const bool on_cuda = device().is_cuda();
+    const Placement placement = place_values(graph(), workspaces,
+                                             {.keep_all = options_.keep_all_values,
+                                              .keep_inputs = on_cuda,
+                                              .alignment = on_cuda ? cuda_arena_alignment : arena_alignment});
 
     MemoryReport& memory = plan_->info.memory;
     for (std::size_t n = 0; n < plan_->steps.size(); ++n) {
@@ -169,6 +240,31 @@ class PlanBuilder {
     memory.activation_sum_bytes = placement.activation_sum_bytes;
     memory.lower_bound_bytes = placement.lower_bound_bytes;
     memory.peak_bytes = placement.arena_bytes;
+  }
+
+  // Constants that kernels read, to the device, once a Model.
+  void upload() {
+    plan_->device_constants.resize(graph().values.size());
+    std::unordered_set<const void*> counted;
+    for (const PlanStep& step : plan_->steps) {
+      if (!step.runs) continue;
+      const std::vector<ValueId>& inputs = graph().node(step.node).inputs;
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        if (inputs[i] == no_id || !step.reads_on_cuda[i]) continue;
+        const auto v = static_cast<std::size_t>(inputs[i]);
+        const Tensor* constant = plan_->constants[v];
+        if (constant == nullptr || plan_->device_constants[v] != nullptr) continue;
+        std::vector<Tensor> keep_alive;
+        const std::string key = "constant" + constant_key(*constant, source_memory_, keep_alive);
+        const PreparedWeights uploaded = model_.prepared(on_device(key), [&] {
+          if constexpr (cuda_built)
+            return hold(cuda::upload(*constant), constant->bytes(), std::move(keep_alive), device().cuda_index);
+          return PreparedWeights();
+        });
+        plan_->device_constants[v] = uploaded.data;
+        if (counted.insert(uploaded.data.get()).second) plan_->info.memory.uploaded_bytes += uploaded.bytes;
+      }
+    }
   }
 
   void describe() {
@@ -208,15 +304,16 @@ class PlanBuilder {
 
   void describe_conv(const ConvOp& conv, const Node& node, StepInfo& row) {
     // Without a choice (1-D, computed filters) the operator runs plainly.
-    const ConvAlgorithm& algorithm = conv.effective_algorithm(graph().input_infos(node), parse_device(options_.device));
+    const ConvAlgorithm& algorithm = conv.effective_algorithm(graph().input_infos(node), device_kind(device()));
     const ConvProblem problem = conv.algorithm != nullptr ? conv.chosen_for : conv.problem(graph().input_infos(node));
     row.problem = problem.str();
     row.algorithm = algorithm.name();
     row.reason = conv.algorithm != nullptr ? conv.algorithm_reason : "1-D, or its filters are computed by the network";
     row.tolerance = algorithm.tolerance(problem);
     if (conv.algorithm == nullptr) return;
-    const MachineRates rates = cpu_rates(plan_->info.threads);
-    for (const ConvAlgorithm* other : conv_algorithms(DeviceKind::cpu)) {
+    const MachineRates rates = rates_of(device(), options_);
+    const int threads = device().is_cuda() ? 1 : plan_->info.threads;
+    for (const ConvAlgorithm* other : conv_algorithms(device_kind(device()))) {
       ConvCandidate candidate;
       candidate.algorithm = other->name();
       if (const auto refusal = other->refuse(problem)) {
@@ -224,7 +321,7 @@ class PlanBuilder {
       } else {
         const ConvProblem seen = other->wants_padded() ? problem.with_explicit_padding() : problem;
         candidate.estimated_us = other->estimate_us(problem, rates);
-        candidate.workspace_bytes = other->workspace_bytes(seen, plan_->info.threads);
+        candidate.workspace_bytes = other->workspace_bytes(seen, threads);
         candidate.tolerance = other->tolerance(problem);
       }
       row.candidates.push_back(std::move(candidate));
@@ -233,6 +330,7 @@ class PlanBuilder {
 
   ModelImpl& model_;
   PlanOptions options_;
+  std::unordered_set<const void*> source_memory_;  // of the loaded graph's constants
   std::shared_ptr<Plan> plan_ = std::make_shared<Plan>();
 };
 

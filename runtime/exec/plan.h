@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "lenslet/device.h"
 #include "lenslet/model.h"
 #include "runtime/exec/model_impl.h"
 #include "runtime/graph/graph.h"
@@ -15,6 +16,7 @@ struct PlanStep {
   NodeId node = no_id;
   bool runs = true;  ///< false: the output only renames its input's bytes
   std::shared_ptr<const void> prepared;
+  std::vector<bool> reads_on_cuda;  ///< by input, of a CUDA plan: constants that run_cuda reads on the device
   std::size_t workspace_offset = 0, workspace_bytes = 0;
 };
 
@@ -24,11 +26,15 @@ struct Plan {
   std::vector<std::size_t> offsets;      ///< by ValueId; Placement::npos for constants
   std::vector<const Tensor*> constants;  ///< by ValueId: the constant behind it (through renamings), or null
   std::vector<Tensor> input_values;      ///< by input: PlanOptions::input_values, owned; empty() where it is free
+  /// Of a CUDA plan, by ValueId: device address of the constant behind it. Null where no step reads it there.
+  std::vector<std::shared_ptr<const void>> device_constants;
+  DeviceChoice device;
+  bool tf32 = false, sync_each_step = false;
   std::size_t arena_bytes = 0;
   PlanInfo info;
 };
 
-/// Kinds: invalid_argument, invalid_model, unsupported. Thread-safe for one `model`.
+/// Kinds: invalid_argument, invalid_model, unsupported, device. Thread-safe for one `model`.
 std::shared_ptr<const Plan> make_plan(ModelImpl& model, const PlanOptions& options);
 
 }  // namespace lenslet

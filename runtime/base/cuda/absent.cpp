@@ -4,9 +4,12 @@
 
 namespace lenslet::cuda {
 
-void query(DeviceReport& report) {
-  report.cuda.built = false;
-  report.cuda.reason = "this build has no CUDA half (LENSLET_CUDA=OFF, or nvcc was not found)";
+int query_driver(CudaInfo& cuda) {
+  cuda.built = false;
+  cuda.reason = "this build has no CUDA half (LENSLET_CUDA=OFF, or nvcc was not found)";
+  return 0;
 }
+
+DeviceInfo query_device(int) { return {}; }
 
 }  // namespace lenslet::cuda

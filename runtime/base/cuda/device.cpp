@@ -20,7 +20,26 @@ std::string words(cudaError_t status) {
   return fmt::format("{} ({})", cudaGetErrorString(status), cudaGetErrorName(status));
 }
 
-DeviceInfo describe(int index) {
+}  // namespace
+
+int query_driver(CudaInfo& cuda) {
+  cuda.built = true;
+  cuda.runtime = version(CUDART_VERSION);
+  cuda.compiled = LENSLET_CUDA_ARCHITECTURES;
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0) cuda.driver = version(driver);
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) {
+    const std::string why = words(status);
+    cuda.reason = cuda.driver.empty() ? "no NVIDIA driver on this machine" : why;
+    return 0;
+  }
+  if (count == 0) cuda.reason = "the driver shows no device";
+  return count;
+}
+
+DeviceInfo query_device(int index) {
   DeviceInfo info;
   info.id = fmt::format("cuda:{}", index);
   cudaDeviceProp properties{};
@@ -33,44 +52,18 @@ DeviceInfo describe(int index) {
   info.architecture = fmt::format("sm_{}{}", properties.major, properties.minor);
   info.cores = properties.multiProcessorCount;
   info.memory_bytes = properties.totalGlobalMem;
+  int current = 0;
+  const bool has_current = cudaGetDevice(&current) == cudaSuccess;
   status = cudaSetDevice(index);
   if (status == cudaSuccess) status = load_probe_kernel();
   info.usable = status == cudaSuccess;
-  if (status == cudaErrorNoKernelImageForDevice)
-    info.reason = fmt::format("built for {}, not for {}", LENSLET_CUDA_ARCHITECTURES, info.architecture);
-  else if (status != cudaSuccess)
+  if (!info.usable) {
     info.reason = words(status);
+    if (status == cudaErrorNoKernelImageForDevice)
+      info.reason = fmt::format("built for {}, not for {}", LENSLET_CUDA_ARCHITECTURES, info.architecture);
+  }
+  if (has_current && current != index) CUDA_LOG(cudaSetDevice(current));
   return info;
-}
-
-}  // namespace
-
-void query(DeviceReport& report) {
-  CudaInfo& cuda = report.cuda;
-  cuda.built = true;
-  cuda.runtime = version(CUDART_VERSION);
-  cuda.compiled = LENSLET_CUDA_ARCHITECTURES;
-  int driver = 0;
-  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0) cuda.driver = version(driver);
-  int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status != cudaSuccess) {
-    cuda.reason = cuda.driver.empty() ? "no NVIDIA driver on this machine" : words(status);
-    static_cast<void>(cudaGetLastError());
-    return;
-  }
-  int current = 0;
-  const bool has_current = cudaGetDevice(&current) == cudaSuccess;
-  bool any_usable = false;
-  for (int index = 0; index < count; ++index) {
-    report.devices.push_back(describe(index));
-    any_usable |= report.devices.back().usable;
-  }
-  if (has_current && count > 0) CUDA_LOG(cudaSetDevice(current));
-  if (count == 0)
-    cuda.reason = "the driver shows no device";
-  else if (!any_usable)
-    cuda.reason = report.devices.back().reason;
 }
 
 }  // namespace lenslet::cuda

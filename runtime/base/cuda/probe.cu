@@ -1,5 +1,7 @@
 #include "runtime/base/cuda/probe.h"
 
+#include "runtime/base/cuda/check.h"
+
 namespace lenslet::cuda {
 namespace {
 
@@ -11,6 +13,13 @@ __global__ void probe() {}
 cudaError_t load_probe_kernel() noexcept {
   cudaFuncAttributes attributes{};
   return cudaFuncGetAttributes(&attributes, probe);
+}
+
+bool kernels_wait_for_previous() {
+  cudaFuncAttributes attributes{};
+  CUDA_CHECK(cudaFuncGetAttributes(&attributes, probe));
+  // __CUDA_ARCH__ was ptxVersion * 10, whatever machine code became of it.
+  return attributes.ptxVersion >= 90 && attributes.binaryVersion >= 90;
 }
 
 }  // namespace lenslet::cuda

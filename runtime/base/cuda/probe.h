@@ -8,4 +8,8 @@ namespace lenslet::cuda {
 /// code for it nor PTX that its driver can compile. Creates the device's context.
 cudaError_t load_probe_kernel() noexcept;
 
+/// Were the kernels that run on the current device compiled for sm_90 or newer, so that wait_for_previous() waits? Not
+/// those which a driver compiles for such a device from PTX of an older architecture. Throws Error(device).
+bool kernels_wait_for_previous();
+
 }  // namespace lenslet::cuda

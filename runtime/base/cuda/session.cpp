@@ -1,5 +1,7 @@
 #include "runtime/base/cuda/session.h"
 
+#include "runtime/base/cuda/probe.h"
+
 namespace lenslet::cuda {
 namespace {
 
@@ -25,7 +27,7 @@ Session::Session(int device, Precision precision) {
   context_.compute_capability =
       10 * attribute(cudaDevAttrComputeCapabilityMajor, device) + attribute(cudaDevAttrComputeCapabilityMinor, device);
   // PTX made for an older architecture has no griddepcontrol: a kernel from it would not wait.
-  context_.overlap_launches = false;
+  context_.overlap_launches = kernels_wait_for_previous();
   context_.precision = precision;
   if (cublas_unavailable_reason().empty())
     cublas_ = std::make_unique<Cublas>(stream_.get(), cublas_workspace_bytes(context_.compute_capability), precision);

@@ -37,4 +37,21 @@ struct DeviceReport {
 /// fraction of a second each) and leaves the calling thread's current device as it was.
 LENSLET_API DeviceReport query_devices();
 
+/// What a device name stands for on this machine.
+struct DeviceChoice {
+  std::string id = "cpu";   ///< "cpu" or "cuda:0"
+  int cuda_index = -1;      ///< -1: the CPU
+  int multiprocessors = 0;  ///< of the CUDA device
+  /// One line when "auto" fell back: the CPU is used, and why. Empty otherwise, and in builds without the CUDA half,
+  /// which have nothing to fall back from.
+  std::string note;
+  bool is_cuda() const { return cuda_index >= 0; }
+};
+
+/// "cpu"; "cuda:1"; "cuda" is "cuda:0"; "auto" is "cuda:0" where that is usable, else "cpu". Looks at no device but the
+/// one named, once in a process (the first look makes its context); at none for "cpu". Error(invalid_argument) for
+/// another name; Error(device) when a CUDA device is named that cannot be used, with the reason: no CUDA half in this
+/// build, no driver, no such device, or no code for its architecture.
+LENSLET_API DeviceChoice choose_device(const std::string& name);
+
 }  // namespace lenslet

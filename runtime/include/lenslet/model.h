@@ -45,8 +45,12 @@ struct PlanOptions {
   std::vector<std::pair<std::string, Tensor>> input_values;
   /// Threads a Runner works with, the caller's included. 0: the number of cores this process may use.
   int threads = 0;
-  /// "cpu", "cuda", "cuda:1" or "auto".
+  /// "cpu", "cuda", "cuda:1" or "auto", as choose_device() reads them. On CUDA, Error(unsupported) lists every node
+  /// that has no kernel there: nothing is moved to the CPU.
   std::string device = "auto";
+  /// Arithmetic of matrix products on CUDA. "fp32": IEEE single precision. "tf32": cuBLAS may round operands to 10
+  /// mantissa bits; the tolerances that steps state do not hold then. Error(unsupported) for "tf32" on the CPU.
+  std::string precision = "fp32";
   /// Force one convolution algorithm by name for every convolution: Error(unsupported) names each layer that refuses
   /// and why. "" lets the rule choose. With `conv_algorithm_where_accepted`, layers that refuse keep the rule's choice.
   std::string conv_algorithm;
@@ -55,11 +59,15 @@ struct PlanOptions {
   std::vector<std::string> disabled_passes;
   /// Keep every value in memory of its own to the end of the run: for observers that look back at a node's inputs.
   bool keep_all_values = false;
+  /// CUDA: launch kernel by kernel and wait after each step, so that an error names the node whose kernel failed. Slow;
+  /// the results are the same.
+  bool sync_each_step = false;
 };
 
 /// Bytes a Runner needs, known before the first run.
 struct MemoryReport {
-  std::size_t weight_bytes = 0;          ///< constants as loaded
+  std::size_t weight_bytes = 0;          ///< constants as loaded, on the host
+  std::size_t uploaded_bytes = 0;        ///< of these, what was copied to the CUDA device
   std::size_t prepared_bytes = 0;        ///< weights transformed for the chosen algorithms
   std::size_t activation_bytes = 0;      ///< arena for values, after reuse
   std::size_t activation_sum_bytes = 0;  ///< the same without reuse
@@ -104,8 +112,10 @@ struct PlacementInfo {
 };
 
 struct PlanInfo {
-  std::string device;
-  int threads = 1;
+  std::string device;       ///< "cpu", "cuda:0"
+  std::string device_note;  ///< DeviceChoice::note: why "auto" fell back to the CPU, or empty
+  std::string precision;    ///< "fp32", "tf32"
+  int threads = 1;          ///< on the CPU; a CUDA plan computes nothing there
   std::vector<std::pair<std::string, Shape>> inputs, outputs;
   std::vector<StepInfo> steps;
   std::vector<PlacementInfo> placements;
@@ -115,7 +125,8 @@ struct PlanInfo {
 
 /// Names of the graph passes in the order they run.
 LENSLET_API std::vector<std::string> pass_names();
-/// Names of a device's convolution algorithms, in candidate order. Errors as of PlanOptions::device.
+/// Names of a device's convolution algorithms, in candidate order. Those of "cuda" can be asked for without a device;
+/// a build without the CUDA half has none. Else errors as of PlanOptions::device.
 LENSLET_API std::vector<std::string> conv_algorithm_names(const std::string& device);
 /// The table of supported operators as Markdown: op, domain, versions, CPU, CUDA, notes. docs/ops.md holds it.
 LENSLET_API std::string op_support_table();
@@ -138,7 +149,8 @@ class LENSLET_API Model {
   const std::vector<PortInfo>& outputs() const;
   std::int64_t parameter_elems() const;  ///< of all constants but int64 ones, which hold shapes
 
-  /// What a Runner with these options will do and need. Kinds: invalid_argument (shapes), invalid_model, unsupported.
+  /// What a Runner with these options will do and need. Kinds: invalid_argument (shapes), invalid_model, unsupported,
+  /// device.
   PlanInfo plan(const PlanOptions& options = {}) const;
   MemoryReport memory(std::int64_t batch = 1) const;
   /// The graph as text after `stage`: "load", "infer", or a name out of pass_names(); "plan" for the final steps.

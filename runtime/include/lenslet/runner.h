@@ -19,7 +19,7 @@ struct LayerEvent {
   const StepInfo* info = nullptr;
   std::span<const Tensor> inputs;  ///< in node order; empty() for an omitted optional input
   std::span<const Tensor> outputs;
-  double ms = 0;  ///< wall time of the step
+  double ms = 0;  ///< of the step alone: wall time on the CPU, the device's own time on CUDA
 };
 using Observer = std::function<void(const LayerEvent&)>;
 
@@ -27,6 +27,8 @@ class RunnerImpl;
 
 /// Plans on construction: algorithms chosen, weights transformed (shared between Runners of one Model), memory laid
 /// out and allocated. `run` chooses nothing and allocates nothing. Not thread-safe: one thread at a time per Runner.
+/// On CUDA each Runner has a stream of its own, and the whole network is one recorded graph; it was run once, on zeros,
+/// before it was recorded. A device that has failed stays failed: Error(device) from then on.
 class LENSLET_API Runner {
  public:
   explicit Runner(const Model& model, const PlanOptions& options = {});
@@ -41,8 +43,14 @@ class LENSLET_API Runner {
   std::span<const Tensor> run(const Tensor& input) { return run({&input, 1}); }
 
   const PlanInfo& plan() const;
-  /// Called after each step from then on; an empty function switches it off.
+  /// Called after each step from then on; an empty function switches it off. On CUDA the values are copied to the host
+  /// for it, as they were when they were made (in-place steps included), and a run takes each step twice: all at once
+  /// for the times, then one by one.
   void set_observer(Observer observer);
+  /// CUDA: `repeats` (>= 1) samples of the milliseconds that the device takes for the whole network, on the inputs of
+  /// the last run, without copies to and from the host. A sample is the mean over replays back to back, as many as make
+  /// it longer than 2 ms. The CPU: empty.
+  std::vector<double> time_device(int repeats);
 
  private:
   std::unique_ptr<RunnerImpl> impl_;

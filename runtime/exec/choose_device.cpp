@@ -1,0 +1,89 @@
+// Device names resolved: choose_device().
+#include <fmt/format.h>
+
+#include <charconv>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string_view>
+
+#include "lenslet/device.h"
+#include "lenslet/error.h"
+#include "runtime/base/cuda/device.h"
+
+namespace lenslet {
+
+namespace {
+
+// The driver and the devices asked for so far. A device that appears or fails later is not noticed: a process that
+// changes its mind between two plans would be worse.
+class Seen {
+ public:
+  Seen() : count_(cuda::query_driver(driver_)) {}
+  const CudaInfo& driver() const { return driver_; }
+  int count() const { return count_; }
+  /// Copies: the map may grow meanwhile. `index` in [0, count).
+  DeviceInfo device(int index) {
+    const std::lock_guard lock(mutex_);
+    auto [it, added] = devices_.try_emplace(index);
+    if (added) it->second = cuda::query_device(index);
+    return it->second;
+  }
+
+ private:
+  CudaInfo driver_;
+  int count_;
+  std::mutex mutex_;
+  std::map<int, DeviceInfo> devices_;
+};
+
+Seen& seen() {
+  static Seen once;
+  return once;
+}
+
+// Why `index` cannot be used; fills `choice` when it can.
+std::optional<std::string> refuse(int index, DeviceChoice& choice) {
+  if (seen().count() == 0) return seen().driver().reason;
+  if (index >= seen().count())
+    return fmt::format("no such device: the driver shows {}, cuda:0{}", seen().count(),
+                       seen().count() == 1 ? "" : fmt::format(" to cuda:{}", seen().count() - 1));
+  const DeviceInfo info = seen().device(index);
+  if (!info.usable) return info.reason;
+  choice.id = info.id;
+  choice.cuda_index = index;
+  choice.multiprocessors = info.cores;
+  return std::nullopt;
+}
+
+// "cuda", "cuda:1"; nothing for anything else.
+std::optional<int> parse_index(std::string_view name) {
+  if (name == "cuda") return 0;
+  if (!name.starts_with("cuda:")) return std::nullopt;
+  name.remove_prefix(5);
+  int index = -1;
+  const auto [end, status] = std::from_chars(name.data(), name.data() + name.size(), index);
+  if (status != std::errc() || end != name.data() + name.size() || index < 0) return std::nullopt;
+  return index;
+}
+
+}  // namespace
+
+DeviceChoice choose_device(const std::string& name) {
+  DeviceChoice choice;
+  if (name == "cpu") return choice;
+  if (name.empty() || name == "auto") {
+    const auto refusal = refuse(0, choice);
+    if (refusal && seen().driver().built) choice.note = fmt::format("device auto: using the CPU: {}", *refusal);
+    return choice;
+  }
+  const std::optional<int> index = parse_index(name);
+  if (!index)
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("unknown device '{}'; known: auto, cpu, cuda, cuda:INDEX", name));
+  if (const auto refusal = refuse(*index, choice))
+    throw Error(ErrorKind::device, fmt::format("device '{}': {}", name, *refusal));
+  return choice;
+}
+
+}  // namespace lenslet

@@ -1,0 +1,23 @@
+#pragma once
+// What planning needs of a CUDA device. Plain C++: included where there is no CUDA, too.
+
+#include <functional>
+#include <memory>
+
+#include "lenslet/tensor.h"
+
+namespace lenslet::cuda {
+
+/// Runs `work` with `device` current on this thread, then waits until what it copied with cudaMemcpy has arrived: out
+/// of pageable memory that may return earlier, and the streams of Sessions do not wait for the stream it uses.
+/// Error(device) when a call fails.
+void with_device(int device, const std::function<void()>& work);
+
+/// A copy of the tensor's bytes in memory of the current device; get() is the device address, null for no bytes.
+/// Queued like a cudaMemcpy: call within with_device(). Error(device) when memory is short.
+std::shared_ptr<const void> upload(const Tensor& tensor);
+
+/// Lets go of `data`, which lies on `device`, with that device current.
+void release(int device, std::shared_ptr<const void>& data) noexcept;
+
+}  // namespace lenslet::cuda

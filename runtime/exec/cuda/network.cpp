@@ -1,0 +1,236 @@
+#include "runtime/exec/cuda/network.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "runtime/exec/cuda/observation.h"
+#include "runtime/exec/place.h"
+
+namespace lenslet::cuda {
+
+namespace {
+
+std::size_t round_up(std::size_t bytes) {
+  return (bytes + cuda_arena_alignment - 1) / cuda_arena_alignment * cuda_arena_alignment;
+}
+
+// Memory for graph inputs and outputs, each on a boundary of its own. Constant outputs need none.
+std::size_t staging_bytes(const Plan& plan) {
+  std::size_t bytes = cuda_arena_alignment;
+  for (const ValueId id : plan.graph.inputs) bytes += round_up(plan.graph.value(id).bytes());
+  for (const ValueId id : plan.graph.outputs) bytes += round_up(plan.graph.value(id).bytes());
+  return bytes;
+}
+
+void copy(Tensor& to, const Tensor& from, cudaMemcpyKind direction, const Stream& stream) {
+  if (from.bytes() > 0) CUDA_CHECK(cudaMemcpyAsync(to.data(), from.data(), from.bytes(), direction, stream.get()));
+}
+
+}  // namespace
+
+Network::Network(const Plan& plan)
+    : plan_(plan),
+      session_(plan.device.cuda_index, plan.tf32 ? Precision::tf32 : Precision::fp32),
+      // At least one line: offsets of empty tensors are valid addresses.
+      arena_(std::max(plan.arena_bytes, cuda_arena_alignment)),
+      staging_(staging_bytes(plan)) {
+  bind_steps();
+  bind_ports();
+  // Once plainly: a kernel that is not loaded yet cannot be recorded (modules load lazily), and one that fails should
+  // fail here. On zeros, since what cudaMalloc returns may hold any index.
+  CUDA_CHECK(cudaMemsetAsync(arena_.data(), 0, arena_.bytes(), session_.stream().get()));
+  if (plan_.sync_each_step)
+    launch_each_and_wait();
+  else
+    launch_all();
+  wait();
+  const bool any = std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.plan->runs; });
+  if (any) recorded_.emplace(session_.stream(), [this] { launch_all(); });
+}
+
+Network::~Network() = default;
+
+Tensor Network::bind(ValueId id) {
+  const Value& value = plan_.graph.value(id);
+  const auto v = static_cast<std::size_t>(id);
+  if (plan_.constants[v] != nullptr)
+    return Tensor::share(value.dtype, value.shape, nullptr, plan_.device_constants[v].get(), value.layout);
+  return Tensor::view(value.dtype, value.shape, arena_.data() + plan_.offsets[v], value.layout);
+}
+
+void Network::bind_steps() {
+  for (const PlanStep& planned : plan_.steps) {
+    Step step;
+    step.plan = &planned;
+    step.node = &plan_.graph.node(planned.node);
+    for (const ValueId id : step.node->inputs) {
+      step.inputs.push_back(id == no_id ? Tensor() : bind(id));
+      const Tensor* constant = id == no_id ? nullptr : plan_.constants[static_cast<std::size_t>(id)];
+      step.host_inputs.push_back(constant == nullptr
+                                     ? Tensor()
+                                     : Tensor::share(step.inputs.back().dtype(), step.inputs.back().shape(), nullptr,
+                                                     constant->data(), step.inputs.back().layout()));
+    }
+    for (const ValueId id : step.node->outputs) step.outputs.push_back(bind(id));
+    step.workspace = {arena_.data() + planned.workspace_offset, planned.workspace_bytes};
+    steps_.push_back(std::move(step));
+  }
+}
+
+void Network::bind_ports() {
+  std::byte* next = staging_.data();
+  const auto pinned = [&](ValueId id) {
+    const Value& value = plan_.graph.value(id);
+    std::byte* const data = std::exchange(next, next + round_up(value.bytes()));
+    return Tensor::view(value.dtype, value.shape, data, value.layout);
+  };
+  for (const ValueId id : plan_.graph.inputs) inputs_.push_back({bind(id), pinned(id)});
+  for (const ValueId id : plan_.graph.outputs) {
+    if (const Tensor* constant = plan_.constants[static_cast<std::size_t>(id)]) {
+      const Value& value = plan_.graph.value(id);
+      host_outputs_.push_back(Tensor::share(value.dtype, value.shape, nullptr, constant->data(), value.layout));
+      continue;
+    }
+    outputs_.push_back({bind(id), pinned(id)});
+    host_outputs_.push_back(outputs_.back().host);
+  }
+}
+
+void Network::launch(Step& step) {
+  try {
+    step.node->op->run_cuda({.inputs = step.inputs,
+                             .outputs = step.outputs,
+                             .host_inputs = step.host_inputs,
+                             .workspace = step.workspace,
+                             .prepared = step.plan->prepared.get(),
+                             .context = session_.context()});
+  } catch (const Error& error) {
+    throw error.within(step.node->label());
+  }
+}
+
+void Network::launch_all() {
+  for (Step& step : steps_)
+    if (step.plan->runs) launch(step);
+}
+
+void Network::launch_each_and_wait() {
+  for (Step& step : steps_) {
+    if (!step.plan->runs) continue;
+    launch(step);
+    try {
+      session_.stream().synchronize();
+    } catch (const Error& error) {
+      throw error.within(step.node->label());
+    }
+  }
+}
+
+void Network::wait() const {
+  try {
+    session_.stream().synchronize();
+  } catch (const Error& error) {
+    throw Error(error.kind(), error.message() + "; PlanOptions::sync_each_step (--sync-each-step) names the node",
+                error.context());
+  }
+}
+
+std::span<const Tensor> Network::run(std::span<const Tensor> inputs) {
+  const Stream& stream = session_.stream();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].bytes() > 0) std::memcpy(inputs_[i].host.data(), inputs[i].data(), inputs[i].bytes());
+    copy(inputs_[i].device, inputs_[i].host, cudaMemcpyHostToDevice, stream);
+  }
+  if (observation_ != nullptr)
+    run_observed(inputs);
+  else if (plan_.sync_each_step)
+    launch_each_and_wait();
+  else if (recorded_)
+    recorded_->launch(stream);
+  for (Port& output : outputs_) copy(output.host, output.device, cudaMemcpyDeviceToHost, stream);
+  wait();
+  return host_outputs_;
+}
+
+void Network::observe(Observer observer) {
+  observation_.reset();
+  if (!observer) return;
+  auto made = std::make_unique<Observation>(plan_, std::move(observer));
+  if (recorded_ && !plan_.sync_each_step) {
+    const auto mark = [&](std::size_t i) {
+      CUDA_CHECK(cudaEventRecordWithFlags(made->boundaries[i].get(), session_.stream().get(), cudaEventRecordExternal));
+    };
+    made->timed.emplace(session_.stream(), [&] {
+      for (std::size_t i = 0; i < steps_.size(); ++i) {
+        mark(i);
+        if (steps_[i].plan->runs) launch(steps_[i]);
+      }
+      mark(steps_.size());
+    });
+  }
+  observation_ = std::move(made);
+}
+
+void Network::run_observed(std::span<const Tensor> inputs) {
+  Observation& seen = *observation_;
+  const Stream& stream = session_.stream();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Tensor& value = seen.values[static_cast<std::size_t>(plan_.graph.inputs[i])];
+    if (inputs[i].bytes() > 0) std::memcpy(value.data(), inputs[i].data(), inputs[i].bytes());
+  }
+  // The times come from the network as a whole: launched one by one, small kernels would be timed waiting for the host.
+  if (seen.timed) {
+    seen.timed->launch(stream);
+    wait();
+  }
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    Step& step = steps_[i];
+    LayerEvent event;
+    event.step = static_cast<int>(i);
+    event.info = &plan_.info.steps[i];
+    event.inputs = seen.steps[i].inputs;
+    event.outputs = seen.steps[i].outputs;
+    if (step.plan->runs) {
+      if (seen.timed) event.ms = static_cast<double>(seen.boundaries[i + 1].ms_since(seen.boundaries[i]));
+      if (!seen.timed) seen.boundaries[0].record(stream);
+      launch(step);
+      if (!seen.timed) seen.boundaries[1].record(stream);
+      for (std::size_t o = 0; o < step.outputs.size(); ++o)
+        copy(seen.steps[i].outputs[o], step.outputs[o], cudaMemcpyDeviceToHost, stream);
+      try {
+        stream.synchronize();
+      } catch (const Error& error) {
+        throw error.within(step.node->label());
+      }
+      if (!seen.timed) event.ms = static_cast<double>(seen.boundaries[1].ms_since(seen.boundaries[0]));
+    }
+    seen.observer(event);
+  }
+}
+
+std::vector<double> Network::time(int repeats) {
+  if (!recorded_) return std::vector<double>(static_cast<std::size_t>(repeats), 0.0);
+  const Stream& stream = session_.stream();
+  Event start, stop;
+  const auto replay = [&](int replays) {
+    start.record(stream);
+    for (int i = 0; i < replays; ++i) recorded_->launch(stream);
+    stop.record(stream);
+    stop.synchronize();
+    return static_cast<double>(stop.ms_since(start)) / replays;
+  };
+  // Clocks rise and caches fill during the first ones; an event's resolution is half a microsecond.
+  constexpr double sample_ms = 2;
+  constexpr int most_replays = 1000;
+  replay(3);
+  const double once = std::max(replay(3), 1e-3);
+  const int replays = std::clamp(static_cast<int>(std::ceil(sample_ms / once)), 1, most_replays);
+  std::vector<double> samples;
+  samples.reserve(static_cast<std::size_t>(repeats));
+  for (int i = 0; i < repeats; ++i) samples.push_back(replay(replays));
+  return samples;
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,119 @@
+// Runs a plan on the CPU: every pointer is resolved beforehand, a run walks the steps.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "runtime/base/thread_pool.h"
+#include "runtime/exec/runner_impl.h"
+#include "runtime/graph/memory_plan.h"
+
+namespace lenslet {
+
+namespace {
+
+struct ArenaDelete {
+  void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{arena_alignment}); }
+};
+using Arena = std::unique_ptr<std::byte, ArenaDelete>;
+
+Arena allocate_arena(std::size_t bytes) {
+  // At least one line: offsets of empty tensors are valid pointers.
+  const std::size_t size = bytes < arena_alignment ? arena_alignment : bytes;
+  void* const memory = ::operator new (size, std::align_val_t{arena_alignment}, std::nothrow);
+  if (memory == nullptr) throw Error(ErrorKind::limit, fmt::format("no memory for an arena of {} bytes", size));
+  return Arena(static_cast<std::byte*>(memory));
+}
+
+// A step with every pointer resolved.
+struct BoundStep {
+  const Op* op = nullptr;
+  const PlanStep* plan = nullptr;
+  std::vector<Tensor> inputs, outputs;
+  std::span<std::byte> workspace;
+};
+
+class CpuRunner final : public RunnerImpl {
+ public:
+  CpuRunner(Model model, std::shared_ptr<const Plan> plan_made)
+      : RunnerImpl(std::move(model), std::move(plan_made)),
+        pool_(plan().info.threads),
+        arena_(allocate_arena(plan().arena_bytes)) {
+    for (const PlanStep& step : plan().steps) {
+      const Node& node = plan().graph.node(step.node);
+      BoundStep bound;
+      bound.op = node.op.get();
+      bound.plan = &step;
+      for (const ValueId input : node.inputs) bound.inputs.push_back(input == no_id ? Tensor() : bind(input));
+      for (const ValueId output : node.outputs) bound.outputs.push_back(bind(output));
+      bound.workspace = {arena_.get() + step.workspace_offset, step.workspace_bytes};
+      steps_.push_back(std::move(bound));
+    }
+    for (const ValueId input : plan().graph.inputs) inputs_.push_back(bind(input));
+    for (const ValueId output : plan().graph.outputs) outputs_.push_back(bind(output));
+  }
+
+  void set_observer(Observer observer) override { observer_ = std::move(observer); }
+  std::vector<double> time_device(int) override { return {}; }
+
+ private:
+  std::span<const Tensor> run_checked(std::span<const Tensor> inputs) override {
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i].bytes() > 0) std::memcpy(inputs_[i].data(), inputs[i].data(), inputs[i].bytes());
+    if (observer_)
+      run_observed();
+    else
+      for (BoundStep& step : steps_) run_step(step);
+    return outputs_;
+  }
+
+  Tensor bind(ValueId id) {
+    const Value& value = plan().graph.value(id);
+    const auto v = static_cast<std::size_t>(id);
+    // Renamed bytes of a constant keep its storage; only shape and layout differ.
+    if (const Tensor* constant = plan().constants[v])
+      return Tensor::share(value.dtype, value.shape, nullptr, constant->data(), value.layout);
+    return Tensor::view(value.dtype, value.shape, arena_.get() + plan().offsets[v], value.layout);
+  }
+
+  void run_step(BoundStep& step) {
+    if (!step.plan->runs) return;
+    try {
+      step.op->run_cpu({step.inputs, step.outputs, step.workspace, step.plan->prepared.get(), pool_});
+    } catch (const Error& error) {
+      throw error.within(model().name() + ": " + plan().graph.node(step.plan->node).label());
+    }
+  }
+
+  void run_observed() {
+    using Clock = std::chrono::steady_clock;
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      const auto begin = Clock::now();
+      run_step(steps_[i]);
+      const std::chrono::duration<double, std::milli> elapsed = Clock::now() - begin;
+      LayerEvent event;
+      event.step = static_cast<int>(i);
+      event.info = &plan().info.steps[i];
+      event.inputs = steps_[i].inputs;
+      event.outputs = steps_[i].outputs;
+      event.ms = elapsed.count();
+      observer_(event);
+    }
+  }
+
+  ThreadPool pool_;
+  Arena arena_;
+  std::vector<BoundStep> steps_;
+  std::vector<Tensor> inputs_, outputs_;
+  Observer observer_;
+};
+
+}  // namespace
+
+std::unique_ptr<RunnerImpl> make_cpu_runner(Model model, std::shared_ptr<const Plan> plan) {
+  return std::make_unique<CpuRunner>(std::move(model), std::move(plan));
+}
+
+}  // namespace lenslet
