@@ -30,8 +30,11 @@ std::span<const ConvAlgorithm* const> conv_algorithms(DeviceKind device) {
     // In this order: depthwise, winograd_f4, winograd_f2, implicit_gemm, implicit_gemm_nchw, im2col_gemm, direct_tile,
     // direct_tile_padded, direct_pixel, direct_block, direct.
     static const std::vector<const ConvAlgorithm*> cuda = {
-        &cuda::conv_depthwise(),  //
-        &cuda::conv_direct(),     //
+        &cuda::conv_depthwise(),           //
+        &cuda::conv_implicit_gemm(),       //
+        &cuda::conv_implicit_gemm_nchw(),  //
+        &cuda::conv_im2col_gemm(),         //
+        &cuda::conv_direct(),              //
     };
     return cuda;
   }

@@ -1,0 +1,104 @@
+#pragma once
+// The multiplying part of a tiled fp32 matrix product, C[m,n] += A[m,k] * B[k,n], on FFMA: shapes of tiles, their
+// places in shared memory, and one step of gemm_step terms. Who fills shared memory is up to the caller.
+//
+// A warp owns [8*rows x 4*cols] of the block's tile as 8 x 4 lanes. A thread's rows are 8 apart, its columns come in
+// fours, 16 apart: then a warp's 16-byte reads of A fall on 8 rows side by side, which a row pitch of 20 floats spreads
+// over all banks, and those of B on 64 adjacent bytes.
+
+#include <cuda_runtime.h>
+
+#include "ops/conv/cuda/implicit_gemm_plan.h"
+#include "runtime/base/cuda/launch.h"
+
+namespace lenslet::cuda {
+
+template <GemmTile tile, int thread_rows, int thread_cols>
+struct TileTraits {
+  static constexpr GemmTileShape shape = shape_of(tile);
+  static constexpr int m = shape.m, n = shape.n, threads = shape.threads;
+  static constexpr int rows = thread_rows, cols = thread_cols;
+  static constexpr int warps_m = m / (8 * rows);
+  static_assert(warps_m * (n / (4 * cols)) * 32 == threads);
+
+  static constexpr int stages = 4;  ///< steps in shared memory: one multiplied, three under way
+  static constexpr int a_pitch = gemm_step + 4;
+  static constexpr int a_floats = m * a_pitch;    ///< A of a step: [m][a_pitch]
+  static constexpr int b_floats = gemm_step * n;  ///< B of a step: [gemm_step][n]
+  static constexpr int stage_floats = a_floats + b_floats;
+};
+
+/// A thread's place in the tile.
+template <typename Tile>
+struct ThreadPlace {
+  int row;  ///< first of its rows, the others follow 8 apart
+  int col;  ///< first of its columns: fours, 16 apart
+  __device__ ThreadPlace() {
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+    // Neighbours read the same row of A, and lanes two apart the same columns of B: the hardware then serves a 16-byte
+    // read of a half warp at once.
+    row = warp % Tile::warps_m * 8 * Tile::rows + (lane >> 1) % 8;
+    col = warp / Tile::warps_m * 4 * Tile::cols + 4 * ((lane & 1) + (lane >> 4) * 2);
+  }
+};
+
+__device__ inline void read_vector(float (&to)[4], const float* from) {
+  const float4 v = *reinterpret_cast<const float4*>(from);
+  to[0] = v.x;
+  to[1] = v.y;
+  to[2] = v.z;
+  to[3] = v.w;
+}
+__device__ inline void read_vector(float (&to)[1], const float* from) { to[0] = *from; }
+__device__ inline void read_vector(float (&to)[2], const float* from) {
+  const float2 v = *reinterpret_cast<const float2*>(from);
+  to[0] = v.x;
+  to[1] = v.y;
+}
+
+/// sum[i][j] += the products of one step at `a` and `b` in shared memory.
+template <typename Tile>
+__device__ inline void multiply_step(const float* a, const float* b, const ThreadPlace<Tile>& place,
+                                     float (&sum)[Tile::rows][Tile::cols]) {
+  a += place.row * Tile::a_pitch;
+  b += place.col;
+  // A is read in pieces of this many terms. Beside 64 sums, four of each row would not fit 128 registers.
+  constexpr int piece = Tile::threads > 128 ? 2 : 4;
+#pragma unroll
+  for (int first = 0; first < gemm_step; first += piece) {
+    float left[Tile::rows][piece];
+#pragma unroll
+    for (int i = 0; i < Tile::rows; ++i) read_vector(left[i], a + 8 * i * Tile::a_pitch + first);
+#pragma unroll
+    for (int k = 0; k < piece; ++k) {
+      float right[Tile::cols / 4][4];
+#pragma unroll
+      for (int j = 0; j < Tile::cols / 4; ++j) read_vector(right[j], b + (first + k) * Tile::n + 16 * j);
+#pragma unroll
+      for (int i = 0; i < Tile::rows; ++i)
+#pragma unroll
+        for (int j = 0; j < Tile::cols; ++j) sum[i][j] = fmaf(left[i][k], right[j / 4][j % 4], sum[i][j]);
+    }
+  }
+}
+
+/// Starts the copy of `floats` (1 or 4) floats from global to shared memory, both aligned to their size; zeros instead
+/// unless `valid`. `from` must be an address that could be read even then.
+template <int floats>
+__device__ inline void copy_async(float* to, const float* from, bool valid) {
+  const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  const int bytes = valid ? 4 * floats : 0;
+  if constexpr (floats == 4)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
+}
+/// Ends a group of copies.
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// Waits until no more than `pending` of this thread's groups are under way.
+template <int pending>
+__device__ inline void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,267 @@
+#pragma once
+// The implicit_gemm kernel, for the layouts' .cu files. The matrix A of windows is never made: each block fetches its
+// tile of A, [pixels][terms], from the input while it multiplies.
+//
+// Terms are ordered r, s, c with the channels innermost. A thread fetches one and the same column of every step, so it
+// walks channels and taps by additions; what a pixel brings is decoded once per block.
+
+#include <climits>
+
+#include "ops/conv/cuda/gemm_tile.cuh"
+#include "ops/cuda/activation.cuh"
+
+namespace lenslet::cuda {
+
+/// What the kernel takes, by value. Sizes in elements.
+struct ImplicitGemm {
+  const float *x, *filters;      ///< filters [groups][terms][filter_pitch]
+  const float *bias, *residual;  ///< may be null
+  float* y;
+  float* partial;  ///< [slices][elements of y]; null: finished values go to y
+  int terms, steps_a_slice, tiles_n;
+  int pixels;  ///< N*P*Q
+  int group_c, group_k, filter_pitch;
+  int h, w, q, pq, s;
+  int stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
+  int window_h, window_w;  ///< R*dilation_h, S*dilation_w
+  int x_c, x_h, x_w;       ///< steps in x from a channel, line, column to the next
+  long long x_image;       ///< and from an image
+  int k;                   ///< K
+  long long elems;         ///< N*K*P*Q
+  bool store_vectors;      ///< NHWC, groups of four output channels are 16-byte aligned
+  DeviceActivation activation;
+};
+
+/// Where a pixel's window begins: `offset` in x of its first tap, which may lie outside of the image at (h, w).
+struct alignas(16) PixelOrigin {
+  long long offset;
+  int h, w;
+};
+
+template <typename Tile>
+constexpr std::size_t implicit_gemm_shared_bytes() {
+  return Tile::stages * Tile::stage_floats * sizeof(float) + Tile::m * sizeof(PixelOrigin);
+}
+
+__device__ inline PixelOrigin pixel_origin(const ImplicitGemm& g, int pixel, int group) {
+  if (pixel >= g.pixels) return {0, INT_MIN / 2, 0};  // no tap is inside
+  const int image = pixel / g.pq, place = pixel % g.pq;
+  const int h = place / g.q * g.stride_h - g.pad_top, w = place % g.q * g.stride_w - g.pad_left;
+  const long long offset = image * g.x_image + static_cast<long long>(h) * g.x_h + static_cast<long long>(w) * g.x_w +
+                           static_cast<long long>(group) * g.group_c * g.x_c;
+  return {offset, h, w};
+}
+
+/// Fills A: walks one column of every step through channels and taps, and down the block's pixels.
+template <typename Tile, GemmAccess access>
+class InputLoader {
+  static constexpr int vector = access == GemmAccess::nhwc_vectors ? 4 : 1;
+  static constexpr int columns = gemm_step / vector;
+  static constexpr int loads = Tile::m * columns / Tile::threads;
+  static_assert(Tile::threads % columns == 0 && Tile::m * columns % Tile::threads == 0);
+  static_assert(access != GemmAccess::nchw || Tile::threads % (8 * columns) == 0);
+
+ public:
+  __device__ InputLoader(const ImplicitGemm& g, int first_term) {
+    const int thread = static_cast<int>(threadIdx.x);
+    // NCHW: eight lanes take pixels side by side, a whole sector; NHWC: lanes take channels side by side.
+    column_ = access == GemmAccess::nchw ? thread / 8 % columns : thread % columns;
+    row_ = access == GemmAccess::nchw ? thread / (8 * columns) * 8 + thread % 8 : thread / columns;
+    const int term = first_term + column_ * vector;
+    channel_ = term % g.group_c;
+    const int tap = term / g.group_c;
+    tap_h_ = tap / g.s * g.dilation_h;
+    tap_w_ = tap % g.s * g.dilation_w;
+  }
+
+  /// Starts the copies of the next step into `a`.
+  __device__ void load(const ImplicitGemm& g, const PixelOrigin* origins, float* a) {
+    const int tap_offset = tap_h_ * g.x_h + tap_w_ * g.x_w + channel_ * g.x_c;
+    const bool tap_exists = tap_h_ < g.window_h;
+#pragma unroll
+    for (int i = 0; i < loads; ++i) {
+      const int row = row_ + i * (Tile::threads / columns);
+      const PixelOrigin origin = origins[row];
+      // All of it unconditionally: one read of 16 bytes instead of branches that wait for parts.
+      const bool inside = tap_exists & (static_cast<unsigned>(origin.h + tap_h_) < static_cast<unsigned>(g.h)) &
+                          (static_cast<unsigned>(origin.w + tap_w_) < static_cast<unsigned>(g.w));
+      copy_async<vector>(a + row * Tile::a_pitch + column_ * vector, g.x + (inside ? origin.offset + tap_offset : 0),
+                         inside);
+    }
+    channel_ += gemm_step;
+    while (channel_ >= g.group_c) {
+      channel_ -= g.group_c;
+      tap_w_ += g.dilation_w;
+      if (tap_w_ == g.window_w) {
+        tap_w_ = 0;
+        tap_h_ += g.dilation_h;
+      }
+    }
+  }
+
+ private:
+  int column_, row_;
+  int channel_, tap_h_, tap_w_;  ///< of this thread's column in the next step
+};
+
+/// Fills B: rows of filters, as they lie.
+template <typename Tile>
+class FilterLoader {
+  static constexpr int row_vectors = Tile::n / 4;
+  static constexpr int rows_a_pass = Tile::threads / row_vectors;
+  static_assert(Tile::threads % row_vectors == 0 && gemm_step % rows_a_pass == 0);
+
+ public:
+  __device__ FilterLoader(const ImplicitGemm& g, int group, int first_k, int first_term) {
+    const int thread = static_cast<int>(threadIdx.x);
+    row_ = thread / row_vectors;
+    column_ = thread % row_vectors * 4;
+    rows_left_ = first_k + column_ < g.filter_pitch ? g.terms - first_term - row_ : 0;
+    const long long row = static_cast<long long>(group) * g.terms + first_term + row_;
+    from_ = rows_left_ > 0 ? g.filters + row * g.filter_pitch + first_k + column_ : g.filters;
+  }
+
+  __device__ void load(const ImplicitGemm& g, float* b) {
+#pragma unroll
+    for (int i = 0; i < gemm_step; i += rows_a_pass) {
+      const bool inside = i < rows_left_;
+      copy_async<4>(b + (row_ + i) * Tile::n + column_,
+                    inside ? from_ + static_cast<long long>(i) * g.filter_pitch : g.filters, inside);
+    }
+    rows_left_ -= gemm_step;
+    from_ += static_cast<long long>(gemm_step) * g.filter_pitch;
+  }
+
+ private:
+  int row_, column_;
+  int rows_left_;      ///< from this thread's first row of the next step to the end of the filters
+  const float* from_;  ///< that row
+};
+
+/// A tile's pitch in shared memory on its way out, for reads along filters (NHWC) or pixels (NCHW).
+template <typename Tile, GemmAccess access>
+inline constexpr int sums_pitch = Tile::n + (access == GemmAccess::nchw ? 1 : 4);
+
+/// Finishes and writes the tile `sums`, [m][sums_pitch] in shared memory, `width` (1 or 4) adjacent outputs at a time.
+template <typename Tile, GemmAccess access, int width>
+__device__ inline void store_tile(const ImplicitGemm& g, const float* sums, int first_pixel, int first_k, int group) {
+  constexpr bool nchw = access == GemmAccess::nchw;
+  constexpr int row_items = Tile::n / width, items = Tile::m * row_items;
+  constexpr int batch = 4;  // so that reads of the residual overlap
+  static_assert(items % (batch * Tile::threads) == 0);
+  const bool finish = g.partial == nullptr;
+  float* const to = finish ? g.y : g.partial + static_cast<long long>(blockIdx.y) * g.elems;
+#pragma unroll 1
+  for (int first = static_cast<int>(threadIdx.x); first < items; first += batch * Tile::threads) {
+    float value[batch][width];
+    long long at[batch];
+#pragma unroll
+    for (int i = 0; i < batch; ++i) {
+      const int item = first + i * Tile::threads;
+      // Lanes follow what is adjacent in y.
+      const int row = nchw ? item % Tile::m : item / row_items;
+      const int col = nchw ? item / Tile::m : item % row_items * width;
+      const int pixel = first_pixel + row, in_group = first_k + col, k = group * g.group_k + in_group;
+      at[i] = -1;
+      if (pixel >= g.pixels || in_group >= g.group_k) continue;
+      if constexpr (nchw)
+        at[i] = (static_cast<long long>(pixel / g.pq) * g.k + k) * g.pq + pixel % g.pq;
+      else
+        at[i] = static_cast<long long>(pixel) * g.k + k;
+      read_vector(value[i], sums + row * sums_pitch<Tile, access> + col);
+      if (!finish) continue;
+      if (g.bias != nullptr)
+        for (int e = 0; e < width; ++e) value[i][e] += g.bias[k + e];
+      if (g.residual != nullptr) {
+        float residual[width];
+        read_vector(residual, g.residual + at[i]);
+        for (int e = 0; e < width; ++e) value[i][e] += residual[e];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < batch; ++i) {
+      if (at[i] < 0) continue;
+      if constexpr (width == 4) {
+        float4 v{value[i][0], value[i][1], value[i][2], value[i][3]};
+        if (finish) v = g.activation(v);
+        *reinterpret_cast<float4*>(to + at[i]) = v;
+      } else {
+        to[at[i]] = finish ? g.activation(value[i][0]) : value[i][0];
+      }
+    }
+  }
+}
+
+/// Lays a thread's sums down in shared memory, as store_tile() wants them.
+template <typename Tile, GemmAccess access>
+__device__ inline void lay_down(const ThreadPlace<Tile>& place, const float (&sum)[Tile::rows][Tile::cols],
+                                float* sums) {
+#pragma unroll
+  for (int i = 0; i < Tile::rows; ++i)
+#pragma unroll
+    for (int j = 0; j < Tile::cols; j += 4) {
+      float* const to = sums + (place.row + 8 * i) * sums_pitch<Tile, access> + place.col + 4 * j;
+      if constexpr (access != GemmAccess::nchw)
+        *reinterpret_cast<float4*>(to) = {sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]};
+      else
+        for (int e = 0; e < 4; ++e) to[e] = sum[i][j + e];
+    }
+}
+
+/// Grid: x the tiles, those of one row of pixels together; y the slices; z the groups.
+template <typename Tile, GemmAccess access>
+__global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
+    implicit_gemm_kernel(const __grid_constant__ ImplicitGemm g) {
+  wait_for_previous();
+  extern __shared__ float4 shared[];
+  float* const stage = reinterpret_cast<float*>(shared);
+  auto* const origins = reinterpret_cast<PixelOrigin*>(stage + Tile::stages * Tile::stage_floats);
+
+  const int group = static_cast<int>(blockIdx.z);
+  const int first_pixel = static_cast<int>(blockIdx.x / static_cast<unsigned>(g.tiles_n)) * Tile::m;
+  const int first_k = static_cast<int>(blockIdx.x % static_cast<unsigned>(g.tiles_n)) * Tile::n;
+  const int first_term = static_cast<int>(blockIdx.y) * g.steps_a_slice * gemm_step;
+  const int steps = min(g.steps_a_slice, (g.terms - first_term + gemm_step - 1) / gemm_step);
+
+  for (int row = static_cast<int>(threadIdx.x); row < Tile::m; row += Tile::threads)
+    origins[row] = pixel_origin(g, first_pixel + row, group);
+  InputLoader<Tile, access> input(g, first_term);
+  FilterLoader<Tile> filter(g, group, first_k, first_term);
+  const ThreadPlace<Tile> place;
+  __syncthreads();
+
+  const auto load = [&](int slot) {
+    float* const a = stage + slot * Tile::stage_floats;
+    input.load(g, origins, a);
+    filter.load(g, a + Tile::a_floats);
+  };
+  // One group of copies a step, empty past the last, so that waiting counts steps.
+#pragma unroll
+  for (int ahead = 0; ahead < Tile::stages - 1; ++ahead) {
+    if (ahead < steps) load(ahead);
+    commit_copies();
+  }
+  float sum[Tile::rows][Tile::cols] = {};
+  int slot = 0, load_slot = Tile::stages - 1;
+  for (int step = 0; step < steps; ++step) {
+    wait_for_copies<Tile::stages - 2>();
+    // Also: everyone is done with the slot multiplied last, which is filled next.
+    __syncthreads();
+    if (step + Tile::stages - 1 < steps) load(load_slot);
+    commit_copies();
+    const float* const a = stage + slot * Tile::stage_floats;
+    multiply_step<Tile>(a, a + Tile::a_floats, place, sum);
+    slot = slot + 1 == Tile::stages ? 0 : slot + 1;
+    load_slot = load_slot + 1 == Tile::stages ? 0 : load_slot + 1;
+  }
+  static_assert(Tile::m * sums_pitch<Tile, access> <= Tile::stages * Tile::stage_floats);
+  // Out through shared memory: whole lines are written, and the code of the epilogue exists once, not for each sum.
+  __syncthreads();
+  lay_down<Tile, access>(place, sum, stage);
+  __syncthreads();
+  if constexpr (access != GemmAccess::nchw)
+    if (g.store_vectors) return store_tile<Tile, access, 4>(g, stage, first_pixel, first_k, group);
+  store_tile<Tile, access, 1>(g, stage, first_pixel, first_k, group);
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,72 @@
+#pragma once
+// How a convolution is cut into blocks by implicit_gemm. Plain C++, so that it is tested without a device.
+//
+// The convolution is a matrix product of each group: gemm_m = N*P*Q output pixels, gemm_n = K/groups filters, gemm_k =
+// R*S*C/groups terms. A block computes one tile of [tile_m x tile_n] outputs over one slice of the terms. Few slices
+// suffice when the tiles alone fill the multiprocessors; where they do not (7x7 images at batch 1), slices do, and a
+// second kernel sums them in a fixed order.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ops/conv/algorithm.h"
+
+namespace lenslet::cuda {
+
+/// Terms that a block loads and multiplies at a time.
+inline constexpr int gemm_step = 16;
+
+/// Tile shapes there are kernels for, in the order of `gemm_tiles`.
+enum class GemmTile { t128x128, t128x64, t64x64, t64x32, t32x64 };
+
+struct GemmTileShape {
+  int m = 0, n = 0;
+  int threads = 0;
+  int blocks = 0;         ///< that fit a multiprocessor together (registers, shared memory), at least
+  double efficiency = 0;  ///< share of the peak with a full multiprocessor: shared memory reads per multiplication
+};
+
+inline constexpr std::array<GemmTileShape, 5> gemm_tiles{{
+    {128, 128, 256, 2, 0.95},
+    {128, 64, 128, 3, 0.92},
+    {64, 64, 128, 4, 0.82},
+    {64, 32, 64, 6, 0.78},
+    {32, 64, 64, 6, 0.78},
+}};
+
+constexpr const GemmTileShape& shape_of(GemmTile tile) { return gemm_tiles[static_cast<std::size_t>(tile)]; }
+
+/// How a block reads the input.
+enum class GemmAccess {
+  nhwc_vectors,  ///< NHWC, four channels at a time: C/groups is a multiple of 4
+  nhwc_scalars,  ///< NHWC, any C
+  nchw,          ///< NCHW, eight pixels side by side
+};
+GemmAccess gemm_access(const ConvProblem& problem, Layout layout);
+/// The tile shapes compiled for it.
+std::span<const GemmTile> gemm_tiles_for(GemmAccess access);
+
+struct ImplicitGemmPlan {
+  GemmTile tile = GemmTile::t64x64;
+  std::int64_t tiles_m = 0, tiles_n = 0;  ///< of each group
+  std::int64_t steps = 0;                 ///< of gemm_step terms, the last may be partial
+  std::int64_t steps_a_slice = 0;         ///< the last slice may have fewer, none has 0
+  std::int64_t slices = 0;                ///< 1: tiles go straight to y
+  /// Partial sums, [slices] times the output in its layout; 0 with one slice.
+  std::size_t workspace_bytes = 0;
+};
+
+/// `slices` is an upper bound: as many as are not empty are made.
+ImplicitGemmPlan cut_gemm(const ConvProblem& problem, GemmTile tile, std::int64_t slices);
+
+/// Time in us of a plan, launches included.
+double gemm_plan_us(const ConvProblem& problem, GemmAccess access, const ImplicitGemmPlan& plan,
+                    const MachineRates& rates);
+
+/// The fastest by gemm_plan_us() on a reference device of 132 multiprocessors, whatever the device at hand: the order
+/// of summation, and so every bit of the result, depends on the problem alone.
+ImplicitGemmPlan plan_implicit_gemm(const ConvProblem& problem, GemmAccess access);
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,120 @@
+// How implicit_gemm cuts problems into blocks: plain arithmetic, no device needed.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "ops/conv/choose.h"
+#include "ops/conv/cuda/implicit_gemm_plan.h"
+#include "tests/ops/conv_cases.h"
+
+namespace lenslet::test {
+namespace {
+
+using namespace lenslet::cuda;
+
+constexpr GemmAccess accesses[] = {GemmAccess::nhwc_vectors, GemmAccess::nhwc_scalars, GemmAccess::nchw};
+constexpr std::int64_t workspace_limit = 64 << 20;
+
+ConvProblem square(std::int64_t n, std::int64_t c, std::int64_t size, std::int64_t k, std::int64_t filter) {
+  ConvGeometry geometry;
+  geometry.pads.fill(filter / 2);
+  return resolve_conv({n, c, size, size}, {k, c, filter, filter}, geometry);
+}
+
+std::int64_t blocks(const ConvProblem& p, const ImplicitGemmPlan& plan) {
+  return plan.tiles_m * plan.tiles_n * plan.slices * p.groups;
+}
+
+void check_cut(const ConvProblem& p, GemmTile tile, std::int64_t slices) {
+  CAPTURE(p.str());
+  CAPTURE(slices);
+  const GemmTileShape& shape = shape_of(tile);
+  const ImplicitGemmPlan plan = cut_gemm(p, tile, slices);
+  CHECK(plan.tile == tile);
+  const auto covers = [](std::int64_t parts, std::int64_t size, std::int64_t whole) {
+    return parts >= 1 && parts * size >= whole && (parts - 1) * size < whole;
+  };
+  CHECK(covers(plan.tiles_m, shape.m, p.n * p.p * p.q));
+  CHECK(covers(plan.tiles_n, shape.n, p.group_k()));
+  CHECK(covers(plan.steps, gemm_step, p.r * p.s * p.group_c()));
+  CHECK(covers(plan.slices, plan.steps_a_slice, plan.steps));
+  CHECK(plan.slices <= slices);
+  const std::int64_t sums = plan.slices > 1 ? plan.slices * p.n * p.k * p.p * p.q : 0;
+  CHECK(plan.workspace_bytes == static_cast<std::size_t>(sums) * sizeof(float));
+}
+
+}  // namespace
+
+TEST_CASE("conv/implicit_gemm_plan/cuts_cover_everything_once") {
+  for (const ConvCase& c : conv_cases())
+    for (std::size_t tile = 0; tile < gemm_tiles.size(); ++tile)
+      for (const std::int64_t slices : {1, 2, 3, 7, 64}) check_cut(c.problem, static_cast<GemmTile>(tile), slices);
+}
+
+TEST_CASE("conv/implicit_gemm_plan/slices_divide_the_steps") {
+  // 9 steps in at most 4 slices: 3 of 3, no empty fourth.
+  const ImplicitGemmPlan plan = cut_gemm(square(1, 16, 7, 64, 3), GemmTile::t64x64, 4);
+  CHECK(plan.steps == 9);
+  CHECK(plan.steps_a_slice == 3);
+  CHECK(plan.slices == 3);
+  CHECK(plan.workspace_bytes == 3 * 7 * 7 * 64 * sizeof(float));
+}
+
+TEST_CASE("conv/implicit_gemm_plan/takes_a_tile_that_is_compiled") {
+  for (const ConvCase& c : conv_cases())
+    for (const GemmAccess access : accesses) {
+      CAPTURE(c.name);
+      const ImplicitGemmPlan plan = plan_implicit_gemm(c.problem, access);
+      const auto tiles = gemm_tiles_for(access);
+      CHECK(std::find(tiles.begin(), tiles.end(), plan.tile) != tiles.end());
+      check_cut(c.problem, plan.tile, plan.slices);
+    }
+}
+
+TEST_CASE("conv/implicit_gemm_plan/workspace_is_limited") {
+  for (const std::int64_t n : {1, 8, 64})
+    for (const std::int64_t k : {64, 512, 4096}) {
+      const ConvProblem p = square(n, 2048, 28, k, 3);
+      CHECK(plan_implicit_gemm(p, GemmAccess::nhwc_vectors).workspace_bytes <= workspace_limit);
+    }
+}
+
+TEST_CASE("conv/implicit_gemm_plan/slices_only_where_tiles_are_few") {
+  // The last stage of ResNet-50 at batch 1: 49 pixels are one tile high.
+  for (const ConvProblem& p : {square(1, 512, 7, 512, 3), square(1, 2048, 7, 512, 1)}) {
+    const ImplicitGemmPlan plan = plan_implicit_gemm(p, GemmAccess::nhwc_vectors);
+    CAPTURE(p.str());
+    CHECK(plan.slices > 1);
+    CHECK(blocks(p, plan) >= 66);  // at least every other of 132 multiprocessors
+  }
+  const ConvProblem large = square(64, 64, 56, 64, 3);
+  CHECK(plan_implicit_gemm(large, GemmAccess::nhwc_vectors).slices == 1);
+}
+
+TEST_CASE("conv/implicit_gemm_plan/access") {
+  CHECK(gemm_access(square(1, 64, 7, 10, 3), Layout::nhwc) == GemmAccess::nhwc_vectors);
+  CHECK(gemm_access(square(1, 3, 7, 64, 3), Layout::nhwc) == GemmAccess::nhwc_scalars);
+  CHECK(gemm_access(square(1, 64, 7, 64, 3), Layout::nchw) == GemmAccess::nchw);
+  // What counts is where a group's channels begin.
+  const ConvProblem grouped = resolve_conv({1, 12, 9, 9}, {8, 6, 3, 3}, {.groups = 2});
+  CHECK(gemm_access(grouped, Layout::nhwc) == GemmAccess::nhwc_scalars);
+}
+
+TEST_CASE("conv/implicit_gemm_plan/estimate") {
+  const MachineRates rates = cuda_rates(132);
+  const auto us = [&](const ConvProblem& p) {
+    return gemm_plan_us(p, GemmAccess::nhwc_vectors, plan_implicit_gemm(p, GemmAccess::nhwc_vectors), rates);
+  };
+  // Never below what the device's arithmetic and memory allow, and not far above it when there is work for all.
+  for (const ConvProblem& p : {square(1, 512, 7, 512, 3), square(8, 64, 56, 64, 3), square(64, 256, 14, 256, 3)}) {
+    CAPTURE(p.str());
+    CHECK(us(p) >= p.flops() / rates.flops_per_us);
+    CHECK(us(p) >= p.bytes() / rates.bytes_per_us);
+  }
+  const ConvProblem large = square(64, 256, 28, 256, 3);
+  CHECK(us(large) <= 1.5 * large.flops() / rates.flops_per_us);
+  CHECK(us(square(8, 256, 28, 256, 3)) < us(large));
+}
+
+}  // namespace lenslet::test
