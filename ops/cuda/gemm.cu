@@ -233,8 +233,12 @@ void gemm(const Context& context, const GemmCall& call) {
 
 std::shared_ptr<const void> upload_weights(std::span<const float> values) {
   auto buffer = std::make_shared<DeviceBuffer<float>>(values.size());
-  if (!values.empty())
+  if (!values.empty()) {
     CUDA_CHECK(cudaMemcpy(buffer->data(), values.data(), values.size_bytes(), cudaMemcpyHostToDevice));
+    // From pageable memory cudaMemcpy may return before the last piece has arrived, and the streams that read the
+    // weights do not wait for this one.
+    CUDA_CHECK(cudaStreamSynchronize(nullptr));
+  }
   return {buffer, buffer->data()};
 }
 

@@ -28,6 +28,7 @@ std::vector<float> random_values(std::size_t count, unsigned seed) {
 cuda::DeviceBuffer<float> upload(const std::vector<float>& values) {
   cuda::DeviceBuffer<float> buffer(values.size());
   CUDA_CHECK(cudaMemcpy(buffer.data(), values.data(), buffer.bytes(), cudaMemcpyHostToDevice));
+  CUDA_CHECK(cudaDeviceSynchronize());  // the session's stream does not wait for the one that copies
   return buffer;
 }
 

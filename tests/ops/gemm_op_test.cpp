@@ -74,6 +74,23 @@ TEST_CASE("gemm/refusals") {
   CHECK_THROWS_AS(infer_op({.op = "MatMul", .inputs = {f32({2, 1, 3}), f32({3, 3, 5})}}), Error);
 }
 
+TEST_CASE("gemm/cuda_refusals") {
+  GemmOp op;
+  const Tensor b(DType::f32, {4, 3});
+  const auto refusal = [&](Shape a, Shape of_b, const Tensor* constant) {
+    const InputInfo infos[] = {{true, {DType::f32, a}, nullptr}, {true, {DType::f32, of_b}, constant}};
+    return op.refuse_cuda(infos);
+  };
+  CHECK_FALSE(refusal({2, 4}, {4, 3}, nullptr));
+  const auto large = refusal({std::int64_t{1} << 31, 1}, {1, 1}, nullptr);
+  REQUIRE(large);
+  CHECK(large->find("[2147483648,1]") != std::string::npos);
+  CHECK(refusal({1 << 30, 4}, {4, 1 << 20}, nullptr));  // every size fits, the number of tiles does not
+  op.weight_scale = {1, 2, 3};
+  CHECK_FALSE(refusal({2, 4}, {4, 3}, &b));
+  CHECK(refusal({2, 4}, {4, 3}, nullptr));
+}
+
 TEST_CASE("matmul/numpy_semantics") {
   unsigned seed = 1;
   struct Shapes {

@@ -1,0 +1,169 @@
+// cuda::gemm against sums in double: its three ways (few rows, cuBLAS, tiles), at sizes that leave tails.
+// What Gemm and MatMul make of it is in tests/ops/gemm_op_test.cpp, which runs on the device, too.
+
+#include "ops/cuda/gemm.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "ops/gemm_op.h"
+#include "runtime/base/cuda/buffer.h"
+#include "runtime/base/cuda/session.h"
+
+namespace lenslet {
+namespace {
+
+std::vector<float> random_values(std::int64_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& value : values) value = uniform(generator);
+  return values;
+}
+
+struct Case {
+  std::int64_t m, n, k;
+  bool trans_a = false, trans_b = true;
+  std::int64_t batch = 1;
+  bool row_of_c = false, full_c = false;
+  float alpha = 1, beta = 1;
+  Activation activation = {};
+  std::int64_t shift = 0;  ///< floats that the operands lie behind a 16-byte boundary
+};
+
+void check(const cuda::Context& context, const Case& t) {
+  const std::vector<float> a = random_values(t.batch * t.m * t.k, 1), b = random_values(t.batch * t.k * t.n, 2);
+  const std::vector<float> c = random_values(t.m * t.n, 3);
+  constexpr std::int64_t guard = 64;
+  const std::int64_t y_elems = t.batch * t.m * t.n;
+  cuda::DeviceBuffer<float> device_a(a.size() + 4), device_b(b.size() + 4), device_c(c.size());
+  cuda::DeviceBuffer<float> device_y(static_cast<std::size_t>(y_elems + guard));
+  const auto upload = [](float* to, const std::vector<float>& from) {
+    if (!from.empty()) CUDA_CHECK(cudaMemcpy(to, from.data(), from.size() * sizeof(float), cudaMemcpyHostToDevice));
+  };
+  upload(device_a.data() + t.shift, a);
+  upload(device_b.data() + t.shift, b);
+  upload(device_c.data(), c);
+  CUDA_CHECK(cudaMemset(device_y.data(), 0x7f, device_y.bytes()));
+  CUDA_CHECK(cudaDeviceSynchronize());  // the session's stream does not wait for the one that copies
+
+  cuda::GemmCall call;
+  call.m = t.m;
+  call.n = t.n;
+  call.k = t.k;
+  call.a = {device_a.data() + t.shift, t.trans_a ? t.m : t.k, t.trans_a, t.m * t.k};
+  call.b = {device_b.data() + t.shift, t.trans_b ? t.k : t.n, t.trans_b, t.k * t.n};
+  call.y = device_y.data();
+  call.batch = t.batch;
+  call.alpha = t.alpha;
+  call.beta = t.beta;
+  if (t.row_of_c || t.full_c) call.c = device_c.data();
+  call.c_row = t.full_c ? t.n : 0;
+  call.c_col = 1;
+  call.activation = t.activation;
+  cuda::gemm(context, call);
+  CUDA_CHECK(cudaStreamSynchronize(context.stream));
+
+  std::vector<float> y(device_y.size());
+  CUDA_CHECK(cudaMemcpy(y.data(), device_y.data(), device_y.bytes(), cudaMemcpyDeviceToHost));
+  double worst = 0;
+  for (std::int64_t at = 0; at < y_elems; ++at) {
+    const std::int64_t product = at / (t.m * t.n), i = at / t.n % t.m, j = at % t.n;
+    double exact = 0;
+    for (std::int64_t l = 0; l < t.k; ++l) {
+      const std::int64_t ia = product * t.m * t.k + (t.trans_a ? l * t.m + i : i * t.k + l);
+      const std::int64_t ib = product * t.k * t.n + (t.trans_b ? j * t.k + l : l * t.n + j);
+      exact += double{a[static_cast<std::size_t>(ia)]} * double{b[static_cast<std::size_t>(ib)]};
+    }
+    exact *= double{t.alpha};
+    if (call.c != nullptr) exact += double{t.beta} * double{c[static_cast<std::size_t>(i * call.c_row + j)]};
+    exact = apply(t.activation, exact);
+    worst = std::max(worst, std::abs(double{y[static_cast<std::size_t>(at)]} - exact));
+  }
+  const double size = std::sqrt(static_cast<double>(t.k) + 1);
+  CHECK_MESSAGE(worst <= 1e-6 * size, fmt::format("{}x{}x{} batch {}: off by {} of terms that sum to {}", t.m, t.n, t.k,
+                                                  t.batch, worst, size));
+  for (std::size_t at = static_cast<std::size_t>(y_elems); at < y.size(); ++at)
+    CHECK_MESSAGE(y[at] == y.back(), "wrote behind y");
+}
+
+std::vector<Case> cases() {
+  const Activation relu{Activation::Kind::relu, 0, 0}, silu{Activation::Kind::silu, 0, 0};
+  std::vector<Case> list;
+  for (std::int64_t m = 1; m <= 9; ++m) {
+    list.push_back({.m = m, .n = 1000, .k = 2048, .row_of_c = true, .activation = relu});
+    list.push_back({.m = m, .n = 37, .k = 133, .full_c = true, .alpha = 0.5F, .beta = -2, .activation = silu});
+    list.push_back({.m = m, .n = 3, .k = 64, .shift = 1});
+    list.push_back({.m = m, .n = 5, .k = 1});
+    list.push_back({.m = m, .n = 6, .k = 0, .row_of_c = true});
+  }
+  list.push_back({.m = 1, .n = 4096, .k = 1028, .row_of_c = true});  // warps share the sum less than 8 ways
+  list.push_back({.m = 2, .n = 9000, .k = 100});
+  list.push_back({.m = 65, .n = 67, .k = 130, .trans_b = false, .row_of_c = true, .activation = relu});
+  list.push_back({.m = 64, .n = 64, .k = 16, .trans_a = true, .trans_b = false});
+  list.push_back({.m = 130, .n = 5, .k = 17, .trans_a = true, .full_c = true, .beta = 0.25F});
+  list.push_back({.m = 3, .n = 7, .k = 11, .trans_b = false, .batch = 70'000});
+  list.push_back({.m = 20, .n = 30, .k = 40, .batch = 3, .row_of_c = true, .alpha = 2});
+  list.push_back({.m = 0, .n = 30, .k = 40});
+  return list;
+}
+
+TEST_CASE("cuda/gemm/few_rows_and_cublas") {
+  const cuda::Session session(0);
+  REQUIRE_MESSAGE(session.context().cublas != nullptr, cuda::cublas_unavailable_reason());
+  for (const Case& t : cases()) check(session.context(), t);
+}
+
+TEST_CASE("cuda/gemm/without_cublas") {
+  const cuda::Session session(0);
+  cuda::Context context = session.context();
+  context.cublas = nullptr;
+  for (const Case& t : cases()) check(context, t);
+}
+
+// The plan of a network keeps B as [N,K] with its scales multiplied in.
+TEST_CASE("cuda/gemm/weight_scale_is_prepared") {
+  const cuda::Session session(0);
+  for (const bool trans_b : {false, true}) {
+    GemmOp op;
+    op.trans_b = trans_b;
+    op.alpha = 0.75F;
+    op.activation = {Activation::Kind::leaky_relu, 0.1F, 0};
+    op.weight_scale = {2, -1, 0.5F};
+    const Tensor a = Tensor::of<float>({2, 2}, {1, 2, 3, 4});
+    const Tensor b =
+        trans_b ? Tensor::of<float>({3, 2}, {1, 4, 2, 5, 3, 6}) : Tensor::of<float>({2, 3}, {1, 2, 3, 4, 5, 6});
+    const InputInfo infos[] = {{true, {DType::f32, a.shape()}, nullptr}, {true, {DType::f32, b.shape()}, &b}};
+    const Layout layouts[] = {Layout::nchw, Layout::nchw};
+    const std::vector<TensorType> types = op.infer(infos);
+    const PlanContext plan{infos, layouts, types, Layout::nchw, 1, DeviceKind::cuda};
+    CHECK_FALSE(op.refuse_cuda(infos));
+    CHECK_FALSE(op.reads_on_cuda(1, plan));
+    CHECK(op.workspace_bytes(plan) == 0);
+    std::size_t bytes = 0;
+    const auto prepared = op.prepare(plan, bytes);
+    CHECK(bytes == 6 * sizeof(float));
+    cuda::DeviceBuffer<float> device_a(4), device_y(6);
+    CUDA_CHECK(cudaMemcpy(device_a.data(), a.data(), device_a.bytes(), cudaMemcpyHostToDevice));
+    CUDA_CHECK(cudaDeviceSynchronize());
+    // B's own values are not on the device: prepare() took them over.
+    const Tensor inputs[] = {Tensor::view(DType::f32, a.shape(), device_a.data()),
+                             Tensor::view(DType::f32, b.shape(), device_a.data())};
+    Tensor outputs[] = {Tensor::view(DType::f32, {2, 3}, device_y.data())};
+    op.run_cuda({inputs, outputs, {}, {}, prepared.get(), session.context()});
+    session.stream().synchronize();
+    float y[6];
+    CUDA_CHECK(cudaMemcpy(y, device_y.data(), sizeof y, cudaMemcpyDeviceToHost));
+    // 0.75 * A * B = {6.75, 9, 11.25; 14.25, 19.5, 24.75}; times {2, -1, 0.5}; negative ones times 0.1.
+    const float exact[] = {13.5F, -0.9F, 5.625F, 28.5F, -1.95F, 12.375F};
+    for (int i = 0; i < 6; ++i) CHECK(double{y[i]} == doctest::Approx(double{exact[i]}).epsilon(1e-6));
+  }
+}
+
+}  // namespace
+}  // namespace lenslet
