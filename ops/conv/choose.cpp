@@ -31,6 +31,8 @@ std::span<const ConvAlgorithm* const> conv_algorithms(DeviceKind device) {
     // direct_tile_padded, direct_pixel, direct_block, direct.
     static const std::vector<const ConvAlgorithm*> cuda = {
         &cuda::conv_depthwise(),           //
+        &cuda::conv_winograd_f4(),         //
+        &cuda::conv_winograd_f2(),         //
         &cuda::conv_implicit_gemm(),       //
         &cuda::conv_implicit_gemm_nchw(),  //
         &cuda::conv_im2col_gemm(),         //

@@ -1,0 +1,46 @@
+#pragma once
+// How a 3x3 convolution is cut into Winograd tiles on CUDA, and what that costs. Plain C++: built and tested where
+// there is no CUDA, too.
+//
+// A tile is m x m outputs of one image, from (m+2) x (m+2) inputs; alpha^2 = (m+2)^2. With T tiles at a time:
+//   V [alpha^2][T][c]   the transformed input, from x in NHWC
+//   U [alpha^2][c][k]   the transformed filters
+//   M [alpha^2][T][k]   = V U, the products, transformed to y in NHWC
+// c and k are the problem's C and K rounded up to what batched_gemm() takes; the rest is zeros.
+
+#include <optional>
+#include <string>
+
+#include "ops/conv/cuda/batched_gemm.h"
+
+namespace lenslet::cuda {
+
+struct WinogradPlan {
+  int m = 0, alpha2 = 0;
+  int down = 0, across = 0;  ///< tiles of an image
+  int count = 0;             ///< of all images
+  int chunk = 0;             ///< tiles at a time: V and M of so many are the workspace
+  int c = 0, k = 0;          ///< row lengths of V and M
+
+  std::size_t u_floats() const { return floats_of(c) * static_cast<std::size_t>(k); }
+  std::size_t v_floats() const { return floats_of(c) * static_cast<std::size_t>(chunk); }
+  std::size_t product_floats() const { return floats_of(k) * static_cast<std::size_t>(chunk); }
+  /// Of V and M of `tiles` tiles (<= chunk), without the pointers.
+  BatchedGemm gemm(int tiles) const { return {nullptr, nullptr, nullptr, tiles, k, c, alpha2}; }
+
+ private:
+  std::size_t floats_of(int channels) const {
+    return static_cast<std::size_t>(alpha2) * static_cast<std::size_t>(channels);
+  }
+};
+
+/// Why F(m x m, 3 x 3) cannot do the problem, or nothing. m is 2 or 4.
+std::optional<std::string> refuse_winograd(const ConvProblem& problem, int m);
+
+/// Of a problem that is not refused.
+WinogradPlan plan_winograd(const ConvProblem& problem, int m);
+
+/// Microseconds of all launches.
+double estimate_winograd_us(const ConvProblem& problem, int m, const MachineRates& rates);
+
+}  // namespace lenslet::cuda
