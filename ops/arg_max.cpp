@@ -4,6 +4,8 @@
 #include <functional>
 
 #include "ops/broadcast.h"
+#include "ops/cuda/arg_reduce.h"
+#include "ops/cuda/reduce.h"
 #include "ops/grain.h"
 #include "ops/makers.h"
 #include "ops/reduce_kernels.h"
@@ -53,7 +55,52 @@ class ArgExtreme final : public Op {
     }
   }
 
+  std::size_t workspace_bytes(const PlanContext& context) const override {
+    if constexpr (cuda_built)
+      if (context.device == DeviceKind::cuda)
+        return cuda::reduce_workspace_bytes(
+            loops(context.inputs[0].type.shape, context.input_layouts[0], context.outputs[0].shape, context.layout));
+    return 0;
+  }
+
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+
+  void run_cuda(const CudaRun& run) const override {
+    if constexpr (cuda_built) {
+      const Tensor& x = run.inputs[0];
+      Tensor& y = run.outputs[0];
+      cuda::arg_extreme(run.context, largest_, last_, x.dtype(), loops(x.shape(), x.layout(), y.shape(), y.layout()),
+                        x.data(), static_cast<std::int64_t*>(y.data()), run.workspace.data());
+    }
+  }
+
  private:
+  std::int64_t axis_stride(const Shape& from, Layout layout) const {
+    return element_strides(from, layout)[static_cast<std::size_t>(resolve_axis(axis_, from.rank()))];
+  }
+
+  StridedLoops kept_loops(const Shape& from, Layout from_layout, const Shape& to, Layout to_layout) const {
+    const int rank = from.rank(), axis = resolve_axis(axis_, rank);
+    const auto from_strides = element_strides(from, from_layout);
+    const auto to_strides = element_strides(to, to_layout);
+    const auto order = memory_order(rank, from_layout);
+    StridedLoops kept;
+    for (int i = 0; i < rank; ++i) {
+      const int a = order[static_cast<std::size_t>(i)];
+      if (a == axis) continue;
+      const int to_axis = keep_dims_ || a < axis ? a : a - 1;
+      kept.add(from[a], from_strides[static_cast<std::size_t>(a)], to_strides[static_cast<std::size_t>(to_axis)]);
+    }
+    return kept;
+  }
+
+  reduce::Loops loops(const Shape& from, Layout from_layout, const Shape& to, Layout to_layout) const {
+    reduce::Loops both;
+    both.kept = kept_loops(from, from_layout, to, to_layout);
+    both.reduced.add(from[resolve_axis(axis_, from.rank())], axis_stride(from, from_layout), 0);
+    return both;
+  }
+
   template <typename T>
   void run(const RunContext& context) const {
     if (largest_ && last_) return search<T>(context, std::greater_equal<T>());
@@ -67,22 +114,12 @@ class ArgExtreme final : public Op {
   void search(const RunContext& context, Better better) const {
     const Tensor& input = context.inputs[0];
     Tensor& output = context.outputs[0];
-    const int rank = input.shape().rank(), axis = resolve_axis(axis_, rank);
-    const auto from_strides = element_strides(input.shape(), input.layout());
-    const auto to_strides = element_strides(output.shape(), output.layout());
-    const auto order = memory_order(rank, input.layout());
-    StridedLoops kept;
-    for (int i = 0; i < rank; ++i) {
-      const int a = order[static_cast<std::size_t>(i)];
-      if (a == axis) continue;
-      const int to_axis = keep_dims_ || a < axis ? a : a - 1;
-      kept.add(input.shape()[a], from_strides[static_cast<std::size_t>(a)],
-               to_strides[static_cast<std::size_t>(to_axis)]);
-    }
+    const int axis = resolve_axis(axis_, input.shape().rank());
+    StridedLoops kept = kept_loops(input.shape(), input.layout(), output.shape(), output.layout());
     if (kept.count() == 0) return;
     const int contiguous = reduce::contiguous_loop(kept);
     const StridedLoops::Loop lane = contiguous >= 0 ? kept.take(contiguous) : StridedLoops::Loop{1, 1, 1};
-    const std::int64_t dim = input.shape()[axis], stride = from_strides[static_cast<std::size_t>(axis)];
+    const std::int64_t dim = input.shape()[axis], stride = axis_stride(input.shape(), input.layout());
     const std::int64_t blocks = (lane.dim + reduce::lanes - 1) / reduce::lanes;
     const auto* from = static_cast<const T*>(input.data());
     auto* to = static_cast<std::int64_t*>(output.data());

@@ -6,6 +6,7 @@
 
 #include "ops/binary_kernels.h"
 #include "ops/broadcast.h"
+#include "ops/cuda/batch_norm.h"
 #include "ops/grain.h"
 #include "ops/makers.h"
 #include "ops/type_check.h"
@@ -79,6 +80,19 @@ void BatchNormOp::run_cpu(const RunContext& context) const {
   for_each_run(loops, context.pool, elementwise_grain, [&](const auto& at, std::int64_t n) {
     apply_scale_shift(x0 + at[1], factor + at[2], offset + at[2], loops.inner_stride(2), y0 + at[0], n);
   });
+}
+
+void BatchNormOp::run_cuda(const CudaRun& run) const {
+  if constexpr (cuda_built) {
+    const Tensor& x = run.inputs[0];
+    if (x.elems() == 0) return;
+    const auto address = [&](std::size_t i) { return static_cast<const float*>(run.inputs[i].data()); };
+    const std::int64_t channels = x.shape()[1], rest = x.elems() / channels, images = x.shape()[0];
+    const bool nhwc = x.layout() == Layout::nhwc && x.shape().rank() == 4;
+    cuda::batch_norm(run.context, {address(1), address(2), address(3), address(4), epsilon}, nhwc ? rest : images,
+                     channels, nhwc ? 1 : rest / images, address(0), static_cast<float*>(run.outputs[0].data()),
+                     reinterpret_cast<float*>(run.workspace.data()));
+  }
 }
 
 std::shared_ptr<const Op> make_batch_norm(const NodeSpec& spec) {

@@ -21,6 +21,8 @@ class BatchNormOp final : public Op {
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const override;
   std::size_t workspace_bytes(const PlanContext& context) const override;
   void run_cpu(const RunContext& context) const override;
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  void run_cuda(const CudaRun& run) const override;
 };
 
 /// The same function as y = x * factor[c] + offset[c], computed in double: what the kernel does, and what

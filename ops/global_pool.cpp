@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/cuda/reduce.h"
 #include "ops/grain.h"
 #include "ops/makers.h"
+#include "ops/reduce_kernels.h"
 #include "ops/type_check.h"
 
 namespace lenslet {
@@ -40,8 +42,12 @@ class GlobalPoolOp final : public Op {
   }
 
   std::size_t workspace_bytes(const PlanContext& context) const override {
-    if (context.input_layouts[0] != Layout::nhwc) return 0;
     const Shape& x = context.inputs[0].type.shape;
+    if (context.device == DeviceKind::cuda) {
+      if constexpr (cuda_built) return cuda::reduce_workspace_bytes(plane_loops(x, context.input_layouts[0]));
+      return 0;
+    }
+    if (context.input_layouts[0] != Layout::nhwc) return 0;
     return static_cast<std::size_t>(x[0] * x[1]) * sizeof(double);
   }
 
@@ -61,7 +67,23 @@ class GlobalPoolOp final : public Op {
                                 });
   }
 
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+
+  void run_cuda(const CudaRun& run) const override {
+    if constexpr (cuda_built) {
+      const Tensor& x = run.inputs[0];
+      cuda::reduce(run.context, max_ ? ReduceKind::max : ReduceKind::mean, DType::f32,
+                   plane_loops(x.shape(), x.layout()), x.data(), run.outputs[0].data(), run.workspace.data());
+    }
+  }
+
  private:
+  static reduce::Loops plane_loops(const Shape& x, Layout layout) {
+    std::int64_t area = 1;
+    for (int d = 2; d < x.rank(); ++d) area *= x[d];
+    return reduce::plane_loops(x[0], x[1], area, layout == Layout::nhwc && x.rank() == 4);
+  }
+
   // Four sums side by side: one would wait for its own last addition each time.
   float plane(const float* x, std::int64_t area) const {
     if (max_) return *std::max_element(x, x + area);

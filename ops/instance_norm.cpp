@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/cuda/instance_norm.h"
 #include "ops/grain.h"
 #include "ops/makers.h"
 #include "ops/type_check.h"
@@ -54,6 +55,29 @@ class InstanceNormOp final : public Op {
           for (std::int64_t plane = begin; plane < end; ++plane)
             normalize(x0 + plane * area, scale[plane % channels], bias[plane % channels], y0 + plane * area, area);
         });
+  }
+
+  std::size_t workspace_bytes(const PlanContext& context) const override {
+    if constexpr (cuda_built) {
+      const Shape& x = context.inputs[0].type.shape;
+      const std::int64_t planes = x[0] * x[1];
+      if (context.device == DeviceKind::cuda && planes > 0)
+        return cuda::instance_norm_workspace_bytes(planes, x.elems() / planes);
+    }
+    return 0;
+  }
+
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+
+  void run_cuda(const CudaRun& run) const override {
+    if constexpr (cuda_built) {
+      const Tensor& x = run.inputs[0];
+      if (x.elems() == 0) return;
+      const auto address = [&](std::size_t i) { return static_cast<const float*>(run.inputs[i].data()); };
+      const std::int64_t channels = x.shape()[1], planes = x.shape()[0] * channels;
+      cuda::instance_norm(run.context, epsilon_, planes, channels, x.elems() / planes, address(1), address(2),
+                          address(0), static_cast<float*>(run.outputs[0].data()), run.workspace.data());
+    }
   }
 
  private:

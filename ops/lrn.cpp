@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ops/broadcast.h"
+#include "ops/cuda/lrn.h"
 #include "ops/makers.h"
 #include "ops/type_check.h"
 
@@ -65,6 +66,22 @@ class LrnOp final : public Op {
                                     line(from, to, row % channels, channels, area);
                                 }
                               });
+  }
+
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+
+  void run_cuda(const CudaRun& run) const override {
+    if constexpr (cuda_built) {
+      const Tensor& x = run.inputs[0];
+      if (x.elems() == 0) return;
+      const std::int64_t images = x.shape()[0], channels = x.shape()[1], area = x.elems() / images / channels;
+      cuda::LrnProblem problem{images, channels, area, before(), after(), alpha / static_cast<float>(size), beta, bias};
+      if (x.layout() == Layout::nhwc && x.shape().rank() == 4) {
+        problem.outer = images * area;
+        problem.inner = 1;
+      }
+      cuda::lrn(run.context, problem, static_cast<const float*>(x.data()), static_cast<float*>(run.outputs[0].data()));
+    }
   }
 
  private:

@@ -18,7 +18,7 @@ constexpr std::string_view own = "lenslet";  // steps that the passes insert
 // name, domain, first opset read, inputs min..max, outputs min..max, maker, notes
 constexpr OpRow rows[] = {
     // ---- Convolution, padding, layout ----
-    {"Conv", "", 1, 2, 3, 1, 1, make_conv, "1-D and 2-D, float32"},
+    {"Conv", "", 1, 2, 3, 1, 1, make_conv, "1-D and 2-D, float32", true},
     {"Pad", "", 2, 1, 4, 1, 1, make_pad, "pads known before the run; any type"},
     {"LayoutConvert", own, 1, 1, 1, 1, 1, make_layout_convert, "4-D, any type"},
     {"Relabel", own, 1, 1, 1, 1, 1, make_relabel, "4-D, no bytes move"},
@@ -67,15 +67,15 @@ constexpr OpRow rows[] = {
     {"Where", "", 9, 3, 3, 1, 1, make_where, "any element type"},
 
     // ---- Pooling, normalization, softmax ----
-    {"BatchNormalization", "", 7, 5, 5, 1, 5, make_batch_norm, "float32, inference"},
-    {"InstanceNormalization", "", 6, 3, 3, 1, 1, make_instance_norm, "float32"},
-    {"Softmax", "", 1, 1, 1, 1, 1, make_softmax, "float32; before opset 13 the dimensions from the axis on are one"},
-    {"LogSoftmax", "", 1, 1, 1, 1, 1, make_log_softmax, "float32; as Softmax"},
-    {"MaxPool", "", 1, 1, 1, 1, 2, make_max_pool, "1-D to 3-D; float32, int8, uint8; indices row-major only"},
-    {"AveragePool", "", 7, 1, 1, 1, 1, make_average_pool, "1-D to 3-D; float32"},
-    {"GlobalAveragePool", "", 1, 1, 1, 1, 1, make_global_average_pool, "float32"},
-    {"GlobalMaxPool", "", 1, 1, 1, 1, 1, make_global_max_pool, "float32"},
-    {"LRN", "", 1, 1, 1, 1, 1, make_lrn, "float32"},
+    {"BatchNormalization", "", 7, 5, 5, 1, 5, make_batch_norm, "float32, inference", true},
+    {"InstanceNormalization", "", 6, 3, 3, 1, 1, make_instance_norm, "float32", true},
+    {"Softmax", "", 1, 1, 1, 1, 1, make_softmax, "float32; before opset 13 the dimensions from the axis on are one", true},
+    {"LogSoftmax", "", 1, 1, 1, 1, 1, make_log_softmax, "float32; as Softmax", true},
+    {"MaxPool", "", 1, 1, 1, 1, 2, make_max_pool, "1-D to 3-D; float32, int8, uint8; indices row-major only", true},
+    {"AveragePool", "", 7, 1, 1, 1, 1, make_average_pool, "1-D to 3-D; float32", true},
+    {"GlobalAveragePool", "", 1, 1, 1, 1, 1, make_global_average_pool, "float32", true},
+    {"GlobalMaxPool", "", 1, 1, 1, 1, 1, make_global_max_pool, "float32", true},
+    {"LRN", "", 1, 1, 1, 1, 1, make_lrn, "float32", true},
 
     // ---- Gemm and MatMul ----
     {"Gemm", "", 7, 2, 3, 1, 1, make_gemm, "float32", true},
@@ -109,18 +109,18 @@ constexpr OpRow rows[] = {
     {"Range", "", 11, 3, 3, 1, 1, make_range, "float32, float64, int32, int64, known before the run"},
 
     // ---- Reductions ----
-    {"ReduceMean", "", 1, 1, 2, 1, 1, make_reduce_mean, "float32, int32, int64"},
-    {"ReduceSum", "", 1, 1, 2, 1, 1, make_reduce_sum, "float32, int32, int64"},
-    {"ReduceMax", "", 1, 1, 2, 1, 1, make_reduce_max, "float32, int32, int64"},
-    {"ReduceMin", "", 1, 1, 2, 1, 1, make_reduce_min, "float32, int32, int64"},
-    {"ReduceProd", "", 1, 1, 2, 1, 1, make_reduce_prod, "float32, int32, int64"},
-    {"ReduceSumSquare", "", 1, 1, 2, 1, 1, make_reduce_sum_square, "float32, int32, int64"},
-    {"ReduceL1", "", 1, 1, 2, 1, 1, make_reduce_l1, "float32, int32, int64"},
-    {"ReduceL2", "", 1, 1, 2, 1, 1, make_reduce_l2, "float32"},
-    {"ReduceLogSum", "", 1, 1, 2, 1, 1, make_reduce_log_sum, "float32"},
-    {"ReduceLogSumExp", "", 1, 1, 2, 1, 1, make_reduce_log_sum_exp, "float32"},
-    {"ArgMax", "", 1, 1, 1, 1, 1, make_arg_max, "float32, int8, uint8, int32, int64"},
-    {"ArgMin", "", 1, 1, 1, 1, 1, make_arg_min, "float32, int8, uint8, int32, int64"},
+    {"ReduceMean", "", 1, 1, 2, 1, 1, make_reduce_mean, "float32, int32, int64", true},
+    {"ReduceSum", "", 1, 1, 2, 1, 1, make_reduce_sum, "float32, int32, int64", true},
+    {"ReduceMax", "", 1, 1, 2, 1, 1, make_reduce_max, "float32, int32, int64", true},
+    {"ReduceMin", "", 1, 1, 2, 1, 1, make_reduce_min, "float32, int32, int64", true},
+    {"ReduceProd", "", 1, 1, 2, 1, 1, make_reduce_prod, "float32, int32, int64", true},
+    {"ReduceSumSquare", "", 1, 1, 2, 1, 1, make_reduce_sum_square, "float32, int32, int64", true},
+    {"ReduceL1", "", 1, 1, 2, 1, 1, make_reduce_l1, "float32, int32, int64", true},
+    {"ReduceL2", "", 1, 1, 2, 1, 1, make_reduce_l2, "float32", true},
+    {"ReduceLogSum", "", 1, 1, 2, 1, 1, make_reduce_log_sum, "float32", true},
+    {"ReduceLogSumExp", "", 1, 1, 2, 1, 1, make_reduce_log_sum_exp, "float32", true},
+    {"ArgMax", "", 1, 1, 1, 1, 1, make_arg_max, "float32, int8, uint8, int32, int64", true},
+    {"ArgMin", "", 1, 1, 1, 1, 1, make_arg_min, "float32, int8, uint8, int32, int64", true},
 };
 // clang-format on
 

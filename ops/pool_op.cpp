@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/cuda/pool.h"
+#include "ops/cuda/reduce.h"
 #include "ops/grain.h"
 #include "ops/makers.h"
 #include "ops/pool_kernels.h"
@@ -64,6 +66,14 @@ class PoolOp final : public Op {
 
   std::size_t workspace_bytes(const PlanContext& context) const override {
     const Shape& x = context.inputs[0].type.shape;
+    if (context.device == DeviceKind::cuda) {
+      if constexpr (cuda_built) {
+        const PoolProblem p = resolve_pool(x, geometry);
+        if (is_plane_mean(p))
+          return cuda::reduce_workspace_bytes(plane_loops(p, lies_nhwc(x, context.input_layouts[0], context.layout)));
+      }
+      return 0;
+    }
     if (x.rank() == 5 || lies_nhwc(x, context.input_layouts[0], context.layout)) return 0;
     return static_cast<std::size_t>(context.threads) * scratch_floats(x[x.rank() - 1]) * sizeof(float);
   }
@@ -77,7 +87,38 @@ class PoolOp final : public Op {
     run_lines(context);
   }
 
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+
+  void run_cuda(const CudaRun& run) const override {
+    if constexpr (cuda_built) {
+      const Tensor& x = run.inputs[0];
+      Tensor& y = run.outputs[0];
+      const PoolProblem p = resolve_pool(x.shape(), geometry);
+      const bool nhwc = x.dtype() == DType::f32 && outputs == 1 && lies_nhwc(x.shape(), x.layout(), y.layout());
+      if (is_plane_mean(p))
+        return cuda::reduce(run.context, ReduceKind::mean, DType::f32, plane_loops(p, nhwc), x.data(), y.data(),
+                            run.workspace.data());
+      auto* indices = outputs > 1 ? static_cast<std::int64_t*>(run.outputs[1].data()) : nullptr;
+      cuda::pool(run.context, kind, p, x.dtype(), nhwc, x.data(), y.data(), indices);
+    }
+  }
+
  private:
+  // An average over the whole image, as many classifiers end with: one thread would sum it up alone.
+  bool is_plane_mean(const PoolProblem& p) const {
+    if (kind == PoolKind::max) return false;
+    for (int d = 0; d < 3; ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      const PoolTaps taps = pool_taps(p, d, 0);
+      if (p.out[i] != 1 || taps.count != p.in[i] || (kind == PoolKind::average_with_pads && taps.padded != taps.count))
+        return false;
+    }
+    return true;
+  }
+  static reduce::Loops plane_loops(const PoolProblem& p, bool nhwc) {
+    return reduce::plane_loops(p.n, p.c, p.in[0] * p.in[1] * p.in[2], nhwc);
+  }
+
   // Where one of x and y has the same bytes in any layout, its label does not count.
   static bool lies_nhwc(const Shape& x, Layout of_x, Layout of_y) {
     return x.rank() == 4 && (of_x == Layout::nhwc || of_y == Layout::nhwc);

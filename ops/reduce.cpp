@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include "ops/broadcast.h"
+#include "ops/cuda/reduce.h"
 #include "ops/makers.h"
+#include "ops/reduce_kind.h"
 #include "ops/shape_args.h"
 #include "ops/type_check.h"
 
@@ -13,7 +15,7 @@ namespace lenslet {
 
 namespace {
 
-enum class Kind { sum, mean, max, min, prod, sum_square, l1, l2, log_sum, log_sum_exp };
+using Kind = ReduceKind;
 
 std::string_view name_of(Kind kind) {
   switch (kind) {
@@ -86,6 +88,28 @@ class Reduce final : public Op {
     }
   }
 
+  std::size_t workspace_bytes(const PlanContext& context) const override {
+    if constexpr (cuda_built)
+      if (context.device == DeviceKind::cuda)
+        return cuda::reduce_workspace_bytes(loops({context.inputs[0].type.shape, context.input_layouts[0]},
+                                                  {context.outputs[0].shape, context.layout},
+                                                  context.inputs.size() > 1 ? context.inputs[1].constant : nullptr));
+    return 0;
+  }
+
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  // The axes, known before the run, are read on the host.
+  bool reads_on_cuda(int input, const PlanContext&) const override { return input == 0; }
+
+  void run_cuda(const CudaRun& run) const override {
+    if constexpr (cuda_built) {
+      const Tensor& from = run.inputs[0];
+      Tensor& to = run.outputs[0];
+      cuda::reduce(run.context, kind_, from.dtype(), loops(from, to, run.host_inputs), from.data(), to.data(),
+                   run.workspace.data());
+    }
+  }
+
  private:
   std::array<bool, Shape::max_rank> mask(int rank, const std::optional<AxisInts>& axes) const {
     if (axes && axes->size > 0) return axis_mask(axes->span(), rank);
@@ -94,24 +118,28 @@ class Reduce final : public Op {
     return all;
   }
 
-  reduce::Loops loops(const RunContext& context) const {
-    const Tensor& from = context.inputs[0];
-    const Tensor& to = context.outputs[0];
-    const int rank = from.shape().rank();
-    const bool input_axes = !axes_ && present(context.inputs, 1);
-    const auto reduced = mask(rank, input_axes ? axis_ints(context.inputs[1], "axes") : axes_);
+  struct Operand {
+    const Shape& shape;
+    Layout layout;
+  };
+
+  /// `axes`: the input of that name, on the host; null or empty when left out.
+  reduce::Loops loops(const Operand& from, const Operand& to, const Tensor* axes) const {
+    const int rank = from.shape.rank();
+    const bool input_axes = !axes_ && axes != nullptr && !axes->empty();
+    const auto reduced = mask(rank, input_axes ? axis_ints(*axes, "axes") : axes_);
     std::array<int, Shape::max_rank> to_axis{};
     for (int i = 0, next = 0; i < rank; ++i) {
       to_axis[static_cast<std::size_t>(i)] = next;
       if (keep_dims_ || !reduced[static_cast<std::size_t>(i)]) ++next;
     }
-    const auto from_strides = element_strides(from.shape(), from.layout());
-    const auto to_strides = element_strides(to.shape(), to.layout());
-    const auto order = memory_order(rank, from.layout());
+    const auto from_strides = element_strides(from.shape, from.layout);
+    const auto to_strides = element_strides(to.shape, to.layout);
+    const auto order = memory_order(rank, from.layout);
     reduce::Loops loops;
     for (int i = 0; i < rank; ++i) {
       const auto axis = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
-      const std::int64_t dim = from.shape()[static_cast<int>(axis)];
+      const std::int64_t dim = from.shape[static_cast<int>(axis)];
       if (reduced[axis])
         loops.reduced.add(dim, from_strides[axis], 0);
       else
@@ -120,11 +148,16 @@ class Reduce final : public Op {
     return loops;
   }
 
+  static Operand operand(const Tensor& tensor) { return {tensor.shape(), tensor.layout()}; }
+  reduce::Loops loops(const Tensor& from, const Tensor& to, std::span<const Tensor> host_inputs) const {
+    return loops(operand(from), operand(to), host_inputs.size() > 1 ? &host_inputs[1] : nullptr);
+  }
+
   template <typename T>
   void run(const RunContext& context) const {
     const auto* from = static_cast<const T*>(context.inputs[0].data());
     auto* to = static_cast<T*>(context.outputs[0].data());
-    const reduce::Loops l = loops(context);
+    const reduce::Loops l = loops(context.inputs[0], context.outputs[0], context.inputs);
     ThreadPool& pool = context.pool;
     switch (kind_) {
       case Kind::sum:

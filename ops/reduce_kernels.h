@@ -110,6 +110,15 @@ struct Loops {
   StridedLoops kept, reduced;
 };
 
+/// Loops that reduce each plane of x [n,c,area] (nhwc: stored [n,area,c]) to one value of y [n,c].
+inline Loops plane_loops(std::int64_t n, std::int64_t c, std::int64_t area, bool nhwc) {
+  Loops loops;
+  loops.kept.add(n, c * area, c);
+  loops.kept.add(c, nhwc ? 1 : area, 1);
+  loops.reduced.add(area, nhwc ? c : 1, 0);
+  return loops;
+}
+
 // Neighbouring outputs accumulated together; 32 doubles stay in vector registers or close.
 inline constexpr std::int64_t lanes = 32;
 

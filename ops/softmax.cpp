@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/cuda/softmax.h"
 #include "ops/makers.h"
 #include "ops/softmax_kernels.h"
 #include "ops/type_check.h"
@@ -40,16 +41,8 @@ class SoftmaxOp final : public Op {
 
   void run_cpu(const RunContext& context) const override {
     const Tensor& x = context.inputs[0];
-    const Shape& shape = x.shape();
-    const int axis = first_axis(shape);
-    // x as [outer, length, inner]: the sum runs along the middle.
-    std::int64_t outer = 1, length = 1, inner = 1;
-    for (int d = 0; d < axis; ++d) outer *= shape[d];
-    for (int d = axis; d < shape.rank(); ++d) (flatten_ || d == axis ? length : inner) *= shape[d];
-    if (shape.rank() == 4 && x.layout() == Layout::nhwc && !flatten_) {
-      outer *= inner;
-      inner = 1;
-    }
+    const Extents extents = split(x);
+    const std::int64_t outer = extents.outer, length = extents.length, inner = extents.inner;
     if (x.elems() == 0) return;
     const float* x0 = x.values<float>().data();
     float* y0 = context.outputs[0].values<float>().data();
@@ -73,7 +66,35 @@ class SoftmaxOp final : public Op {
         });
   }
 
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+
+  void run_cuda(const CudaRun& run) const override {
+    if constexpr (cuda_built) {
+      const Tensor& x = run.inputs[0];
+      const Extents e = split(x);
+      cuda::softmax(run.context, static_cast<const float*>(x.data()), static_cast<float*>(run.outputs[0].data()),
+                    e.outer, e.length, e.inner, log_);
+    }
+  }
+
  private:
+  /// x as [outer, length, inner]: the sum runs along the middle.
+  struct Extents {
+    std::int64_t outer = 1, length = 1, inner = 1;
+  };
+  Extents split(const Tensor& x) const {
+    const Shape& shape = x.shape();
+    const int axis = first_axis(shape);
+    Extents e;
+    for (int d = 0; d < axis; ++d) e.outer *= shape[d];
+    for (int d = axis; d < shape.rank(); ++d) (flatten_ || d == axis ? e.length : e.inner) *= shape[d];
+    if (shape.rank() == 4 && x.layout() == Layout::nhwc && !flatten_) {
+      e.outer *= e.inner;
+      e.inner = 1;
+    }
+    return e;
+  }
+
   int first_axis(const Shape& shape) const {
     // Flattening may put the cut behind the last dimension or, for a scalar, before nothing.
     if (flatten_ && axis_ == shape.rank()) return shape.rank();
