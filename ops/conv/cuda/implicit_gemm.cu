@@ -10,6 +10,7 @@
 #include "ops/conv/cpu/packed_filter.h"
 #include "ops/conv/cuda/algorithms.h"
 #include "ops/conv/cuda/device_filter.h"
+#include "ops/conv/cuda/implicit_gemm.h"
 #include "ops/conv/cuda/sum_slices.h"
 
 namespace lenslet::cuda {
@@ -54,6 +55,73 @@ void launch_plan(const Context& context, const ImplicitGemm& arguments, const Im
   throw Error(ErrorKind::internal, "implicit_gemm: there is no kernel for the planned tile");
 }
 
+}  // namespace
+
+void run_implicit_gemm(const ConvRun& run, Layout layout, const ImplicitGemmPlan& plan) {
+  const ConvProblem& p = run.problem;
+  const bool nhwc = layout == Layout::nhwc, sliced = plan.slices > 1;
+  auto* const partial = sliced ? reinterpret_cast<float*>(run.workspace.data()) : nullptr;
+  const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
+  const auto aligned = [](const float* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; };
+  const ImplicitGemm arguments{.x = run.x,
+                               .filters = static_cast<const DeviceFilter&>(*run.filter).w.data(),
+                               .bias = run.bias,
+                               .residual = run.residual,
+                               .y = run.y,
+                               .partial = partial,
+                               .terms = narrow(p.r * p.s * p.group_c()),
+                               .steps_a_slice = narrow(plan.steps_a_slice),
+                               .tiles_n = narrow(plan.tiles_n),
+                               .pixels = narrow(p.n * p.p * p.q),
+                               .group_c = narrow(p.group_c()),
+                               .group_k = narrow(p.group_k()),
+                               .filter_pitch = narrow(filter_pitch(p)),
+                               .h = narrow(p.h),
+                               .w = narrow(p.w),
+                               .q = narrow(p.q),
+                               .pq = narrow(p.p * p.q),
+                               .s = narrow(p.s),
+                               .stride_h = narrow(p.stride_h),
+                               .stride_w = narrow(p.stride_w),
+                               .pad_top = narrow(p.pad_top),
+                               .pad_left = narrow(p.pad_left),
+                               .dilation_h = narrow(p.dilation_h),
+                               .dilation_w = narrow(p.dilation_w),
+                               .window_h = narrow(p.r * p.dilation_h),
+                               .window_w = narrow(p.s * p.dilation_w),
+                               .x_c = narrow(nhwc ? 1 : p.h * p.w),
+                               .x_h = narrow(nhwc ? p.w * p.c : p.w),
+                               .x_w = narrow(nhwc ? p.c : 1),
+                               .x_image = p.c * p.h * p.w,
+                               .k = narrow(p.k),
+                               .elems = p.n * p.k * p.p * p.q,
+                               .store_vectors = nhwc && p.group_k() % 4 == 0 && aligned(run.y) && aligned(run.residual),
+                               .activation = DeviceActivation(p.activation)};
+  switch (gemm_access(p, layout)) {
+    case GemmAccess::nhwc_vectors:
+      launch_plan<GemmAccess::nhwc_vectors>(*run.cuda, arguments, plan, p.groups);
+      break;
+    case GemmAccess::nhwc_scalars:
+      launch_plan<GemmAccess::nhwc_scalars>(*run.cuda, arguments, plan, p.groups);
+      break;
+    case GemmAccess::nchw:
+      launch_plan<GemmAccess::nchw>(*run.cuda, arguments, plan, p.groups);
+      break;
+  }
+  if (sliced)
+    sum_slices(*run.cuda, {.partial = partial,
+                           .slices = narrow(plan.slices),
+                           .elems = arguments.elems,
+                           .plane = nhwc ? 1 : p.p * p.q,
+                           .k = p.k,
+                           .bias = run.bias,
+                           .residual = run.residual,
+                           .y = run.y,
+                           .activation = p.activation});
+}
+
+namespace {
+
 class ImplicitGemmConv final : public ConvAlgorithm {
  public:
   explicit ImplicitGemmConv(Layout layout) : layout_(layout) {}
@@ -69,6 +137,8 @@ class ImplicitGemmConv final : public ConvAlgorithm {
     const std::int64_t window_h = (p.r + gemm_step) * p.dilation_h, window_w = (p.s + gemm_step) * p.dilation_w;
     if (p.c > limit / p.h / p.w || p.k > limit / p.p / p.q || window_h > limit / p.w / p.c || window_w > limit / p.c)
       return "an image or a window has more than 2^30 elements";
+    if (p.h + p.pad_top + p.pad_bottom > limit || p.w + p.pad_left + p.pad_right > limit)
+      return "a padded image has more than 2^30 lines or columns";
     if (p.n > limit / p.p / p.q) return "more than 2^30 output pixels";
     if (p.group_c() > limit / p.r / p.s / filter_pitch(p)) return "more than 2^30 weights in a group";
     return std::nullopt;
@@ -102,70 +172,7 @@ class ImplicitGemmConv final : public ConvAlgorithm {
     return std::make_unique<DeviceFilter>(rows);
   }
 
-  void run(const ConvRun& run) const override {
-    const ConvProblem& p = run.problem;
-    const ImplicitGemmPlan cut = plan(p);
-    const bool nhwc = layout_ == Layout::nhwc, sliced = cut.slices > 1;
-    auto* const partial = sliced ? reinterpret_cast<float*>(run.workspace.data()) : nullptr;
-    const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
-    const auto aligned = [](const float* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; };
-    const ImplicitGemm arguments{
-        .x = run.x,
-        .filters = static_cast<const DeviceFilter&>(*run.filter).w.data(),
-        .bias = run.bias,
-        .residual = run.residual,
-        .y = run.y,
-        .partial = partial,
-        .terms = narrow(p.r * p.s * p.group_c()),
-        .steps_a_slice = narrow(cut.steps_a_slice),
-        .tiles_n = narrow(cut.tiles_n),
-        .pixels = narrow(p.n * p.p * p.q),
-        .group_c = narrow(p.group_c()),
-        .group_k = narrow(p.group_k()),
-        .filter_pitch = narrow(filter_pitch(p)),
-        .h = narrow(p.h),
-        .w = narrow(p.w),
-        .q = narrow(p.q),
-        .pq = narrow(p.p * p.q),
-        .s = narrow(p.s),
-        .stride_h = narrow(p.stride_h),
-        .stride_w = narrow(p.stride_w),
-        .pad_top = narrow(p.pad_top),
-        .pad_left = narrow(p.pad_left),
-        .dilation_h = narrow(p.dilation_h),
-        .dilation_w = narrow(p.dilation_w),
-        .window_h = narrow(p.r * p.dilation_h),
-        .window_w = narrow(p.s * p.dilation_w),
-        .x_c = narrow(nhwc ? 1 : p.h * p.w),
-        .x_h = narrow(nhwc ? p.w * p.c : p.w),
-        .x_w = narrow(nhwc ? p.c : 1),
-        .x_image = p.c * p.h * p.w,
-        .k = narrow(p.k),
-        .elems = p.n * p.k * p.p * p.q,
-        .store_vectors = nhwc && p.group_k() % 4 == 0 && aligned(run.y) && aligned(run.residual),
-        .activation = DeviceActivation(p.activation)};
-    switch (access(p)) {
-      case GemmAccess::nhwc_vectors:
-        launch_plan<GemmAccess::nhwc_vectors>(*run.cuda, arguments, cut, p.groups);
-        break;
-      case GemmAccess::nhwc_scalars:
-        launch_plan<GemmAccess::nhwc_scalars>(*run.cuda, arguments, cut, p.groups);
-        break;
-      case GemmAccess::nchw:
-        launch_plan<GemmAccess::nchw>(*run.cuda, arguments, cut, p.groups);
-        break;
-    }
-    if (sliced)
-      sum_slices(*run.cuda, {.partial = partial,
-                             .slices = narrow(cut.slices),
-                             .elems = arguments.elems,
-                             .plane = nhwc ? 1 : p.p * p.q,
-                             .k = p.k,
-                             .bias = run.bias,
-                             .residual = run.residual,
-                             .y = run.y,
-                             .activation = p.activation});
-  }
+  void run(const ConvRun& run) const override { run_implicit_gemm(run, layout_, plan(run.problem)); }
 
  private:
   GemmAccess access(const ConvProblem& p) const { return gemm_access(p, layout_); }

@@ -1,0 +1,126 @@
+// lenslet-bench-implicit-gemm: every cut of implicit_gemm on problems of known networks, as CSV: what the constants in
+// ops/conv/cuda/implicit_gemm_plan.cpp are fitted to. Each cut is a CUDA graph of many runs on the same memory, so
+// weights up to the size of L2 come from there. A row that starts with * is what the planner takes.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "ops/conv/choose.h"
+#include "ops/conv/cuda/algorithms.h"
+#include "ops/conv/cuda/implicit_gemm.h"
+#include "runtime/base/cuda/buffer.h"
+#include "runtime/base/cuda/session.h"
+
+namespace lenslet {
+namespace {
+
+using namespace cuda;
+
+constexpr int runs_a_graph = 20;
+constexpr int replays = 5;
+
+struct Row {
+  std::int64_t n, c, size, k, filter, stride;
+};
+
+// ResNet-50 and the first layers' kin, VGG-16, MobileNetV2, SqueezeNet; a few at larger batch.
+constexpr Row rows[] = {
+    {1, 3, 224, 64, 7, 2},    {1, 64, 56, 64, 1, 1},    {1, 64, 56, 64, 3, 1},    {1, 64, 56, 256, 1, 1},
+    {1, 256, 56, 64, 1, 1},   {1, 256, 56, 128, 1, 1},  {1, 128, 56, 128, 3, 2},  {1, 128, 28, 512, 1, 1},
+    {1, 256, 56, 512, 1, 2},  {1, 512, 28, 128, 1, 1},  {1, 128, 28, 128, 3, 1},  {1, 512, 28, 256, 1, 1},
+    {1, 256, 28, 256, 3, 2},  {1, 256, 14, 1024, 1, 1}, {1, 1024, 14, 256, 1, 1}, {1, 256, 14, 256, 3, 1},
+    {1, 1024, 14, 512, 1, 1}, {1, 512, 14, 512, 3, 2},  {1, 512, 7, 2048, 1, 1},  {1, 2048, 7, 512, 1, 1},
+    {1, 512, 7, 512, 3, 1},   {1, 3, 224, 64, 3, 1},    {1, 64, 224, 64, 3, 1},   {1, 128, 112, 128, 3, 1},
+    {1, 256, 56, 256, 3, 1},  {1, 512, 28, 512, 3, 1},  {1, 512, 14, 512, 3, 1},  {1, 16, 112, 96, 1, 1},
+    {1, 144, 56, 24, 1, 1},   {1, 384, 14, 64, 1, 1},   {1, 320, 7, 1280, 1, 1},  {1, 32, 27, 128, 3, 1},
+    {1, 512, 13, 1000, 1, 1}, {8, 256, 14, 256, 3, 1},  {8, 2048, 7, 512, 1, 1},  {64, 64, 56, 64, 3, 1},
+};
+
+/// Median time of one run in us.
+double measure_us(const Session& session, const ConvRun& run, Layout layout, const ImplicitGemmPlan& plan) {
+  const GraphExec graph(session.stream(), [&] {
+    for (int i = 0; i < runs_a_graph; ++i) run_implicit_gemm(run, layout, plan);
+  });
+  std::vector<double> us;
+  for (int i = 0; i < replays + 1; ++i) {
+    Event start, stop;
+    start.record(session.stream());
+    graph.launch(session.stream());
+    stop.record(session.stream());
+    stop.synchronize();
+    if (i > 0) us.push_back(1e3 * static_cast<double>(stop.ms_since(start)) / runs_a_graph);
+  }
+  std::nth_element(us.begin(), us.begin() + replays / 2, us.end());
+  return us[replays / 2];
+}
+
+void measure(const Session& session, const ConvAlgorithm& algorithm, const Row& row) {
+  ConvGeometry geometry;
+  geometry.pads.fill(row.filter / 2);
+  geometry.stride = {row.stride, row.stride};
+  ConvProblem p = resolve_conv({row.n, row.c, row.size, row.size}, {row.k, row.c, row.filter, row.filter}, geometry);
+  p.bias = true;
+  p.activation.kind = Activation::Kind::relu;
+  const Layout layout = algorithm.layout();
+  const GemmAccess access = gemm_access(p, layout);
+  const MachineRates rates = cuda_rates(session.context().multiprocessors);
+
+  const std::vector<float> weights(static_cast<std::size_t>(p.k * p.c * p.r * p.s), 0.01F);
+  const auto filter = algorithm.prepare(p, {weights.data()});
+  const auto floats = [](std::int64_t count) { return DeviceBuffer<float>(static_cast<std::size_t>(count)); };
+  DeviceBuffer<float> x = floats(p.n * p.c * p.h * p.w), y = floats(p.n * p.k * p.p * p.q), bias = floats(p.k);
+  DeviceBuffer<std::byte> workspace(std::size_t{64} << 20);
+  for (DeviceBuffer<float>* buffer : {&x, &bias}) CUDA_CHECK(cudaMemset(buffer->data(), 0, buffer->bytes()));
+  CUDA_CHECK(cudaDeviceSynchronize());
+  const ConvRun run{.problem = p,
+                    .x = x.data(),
+                    .filter = filter.get(),
+                    .bias = bias.data(),
+                    .y = y.data(),
+                    .workspace = {workspace.data(), workspace.bytes()},
+                    .cuda = &session.context()};
+
+  const ImplicitGemmPlan planned = plan_implicit_gemm(p, access);
+  for (const GemmTile tile : gemm_tiles_for(access)) {
+    std::int64_t last = 0;
+    std::vector<std::int64_t> counts{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+    if (tile == planned.tile) counts.push_back(planned.slices);
+    std::sort(counts.begin(), counts.end());
+    for (const std::int64_t slices : counts) {
+      const ImplicitGemmPlan plan = cut_gemm(p, tile, slices);
+      if (plan.slices == last || plan.workspace_bytes > workspace.bytes()) continue;
+      last = plan.slices;
+      const bool taken = tile == planned.tile && plan.slices == planned.slices;
+      fmt::print("{}{},{},{}x{},{},{},{},{:.2f},{:.2f},{:.2f},{:.2f}\n", taken ? "*" : "", algorithm.name(), p.str(),
+                 shape_of(tile).m, shape_of(tile).n, plan.slices, plan.steps_a_slice,
+                 plan.tiles_m * plan.tiles_n * plan.slices, measure_us(session, run, layout, plan),
+                 gemm_plan_us(p, access, plan, rates), p.flops() / rates.flops_per_us, p.bytes() / rates.bytes_per_us);
+    }
+  }
+}
+
+int main() {
+  const Session session(0);
+  fmt::print("algorithm,problem,tile,slices,steps_a_slice,blocks,us,estimated_us,flops_us,bytes_us\n");
+  for (const Row& row : rows) measure(session, conv_implicit_gemm(), row);
+  for (const Row& row : rows)
+    if (row.filter == 3 && row.n == 1) measure(session, conv_implicit_gemm_nchw(), row);
+  return 0;
+}
+
+}  // namespace
+}  // namespace lenslet
+
+int main() {
+  try {
+    return lenslet::main();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "lenslet-bench-implicit-gemm: %s\n", error.what());
+    return 1;
+  }
+}
