@@ -8,6 +8,7 @@
 
 #include "ops/conv/conv.h"
 #include "runtime/exec/cuda/device_memory.h"
+#include "runtime/exec/cuda_support.h"
 #include "runtime/exec/lower.h"
 #include "runtime/exec/place.h"
 
@@ -102,7 +103,7 @@ class PlanBuilder {
     plan_->graph = lower(model_.source, options_, device());
     name_unwanted_outputs();
     if (device().is_cuda()) {
-      refuse();
+      require_cuda_kernels(graph(), device().id);
       if constexpr (cuda_built)
         cuda::with_device(device().cuda_index, [&] {
           prepare();
@@ -134,19 +135,6 @@ class PlanBuilder {
     plan_->info.device = device().id;
     plan_->info.device_note = device().note;
     plan_->info.precision = options_.precision;
-  }
-
-  // Every node that would have to run on CUDA and cannot, at once.
-  void refuse() {
-    std::string refusals;
-    for (const Node& node : graph().nodes) {
-      if (node.op->alias_input() >= 0) continue;
-      if (const auto reason = node.op->refuse_cuda(graph().input_infos(node)))
-        refusals += fmt::format("\n  {}: {}", node.label(), *reason);
-    }
-    if (!refusals.empty())
-      throw Error(ErrorKind::unsupported,
-                  fmt::format("cannot run on {}, and nothing is moved to the CPU:{}", device().id, refusals));
   }
 
   // Of what lies on the device: other devices have their own. The CPU's keys have no such prefix.

@@ -46,10 +46,7 @@ TEST_CASE("exec/runner/run_allocates_nothing") {
   const Tensor x = random_tensor({2, 3, 17, 19}, 5);
   for (const int threads : {1, 2}) {
     CAPTURE(threads);
-    PlanOptions options;
-    options.batch = 2;
-    options.threads = threads;
-    Runner runner(model, options);
+    Runner runner(model, on_cpu(2, threads));
     runner.run(x);
     allocations = 0;
     counting = true;

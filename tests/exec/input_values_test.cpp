@@ -37,8 +37,7 @@ Tensor dims(std::initializer_list<std::int64_t> values) {
 }
 
 PlanOptions fixed(Tensor shape) {
-  PlanOptions options;
-  options.threads = 1;
+  PlanOptions options = on_cpu(1, 1);
   options.input_values = {{"shape", std::move(shape)}};
   return options;
 }
@@ -76,7 +75,7 @@ TEST_CASE("exec/input_values/are_copied_at_planning") {
 TEST_CASE("exec/input_values/refusals") {
   const Model model = make_model(reshape_net());
   // Loading left the Reshape to planning, and planning needs the value.
-  const Error without = error_of([&] { Runner(model, {}); });
+  const Error without = error_of([&] { Runner(model, on_cpu()); });
   CHECK(without.kind() == ErrorKind::unsupported);
   CHECK(mentions(without, "Reshape"));
   const auto refuses = [&](const PlanOptions& options, const std::string& text) {

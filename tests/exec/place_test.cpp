@@ -4,7 +4,9 @@
 
 #include <atomic>
 
+#include "lenslet/device.h"
 #include "lenslet/runner.h"
+#include "runtime/exec/lower.h"
 #include "runtime/exec/model_impl.h"
 #include "runtime/exec/place.h"
 #include "small_net.h"
@@ -29,14 +31,12 @@ void check_no_overlap(const PlanInfo& plan) {
 TEST_CASE("exec/place/no_overlap_and_no_less_than_the_bound") {
   const Model model = make_model(small_net());
   for (const std::int64_t batch : {1, 2, 7}) {
-    PlanOptions options;
-    options.batch = batch;
-    const PlanInfo plan = model.plan(options);
+    const PlanInfo plan = model.plan(on_cpu(batch));
     check_no_overlap(plan);
     CHECK(plan.memory.peak_bytes >= plan.memory.lower_bound_bytes);
     CHECK(plan.memory.activation_bytes <= plan.memory.activation_sum_bytes);
   }
-  CHECK(model.memory(7).activation_bytes > model.memory(1).activation_bytes);
+  CHECK(model.plan(on_cpu(7)).memory.activation_bytes > model.plan(on_cpu(1)).memory.activation_bytes);
 }
 
 TEST_CASE("exec/place/a_chain_of_elementwise_ops_runs_in_place") {
@@ -46,7 +46,36 @@ TEST_CASE("exec/place/a_chain_of_elementwise_ops_runs_in_place") {
   for (int i = 0; i < 5; ++i) value = add_node(graph, "Abs", {value});
   add_output(graph, value);
   const Model model = make_model(std::move(graph));
-  CHECK(model.memory(1).activation_bytes == 4 * 4 * 4 * sizeof(float));
+  CHECK(model.plan(on_cpu()).memory.activation_bytes == 4 * 4 * 4 * sizeof(float));
+}
+
+TEST_CASE("exec/place/kept_inputs_are_neither_overwritten_nor_reused") {
+  Graph graph;
+  graph.name = "chain";
+  ValueId value = add_input(graph, {4, 4, 4});
+  for (int i = 0; i < 5; ++i) value = add_node(graph, "Abs", {value});
+  add_output(graph, value);
+  const Graph lowered = lower(graph, on_cpu(), choose_device("cpu"));
+  const std::vector<std::size_t> workspaces(lowered.nodes.size(), 0);
+  const auto input = static_cast<std::size_t>(lowered.inputs[0]), output = static_cast<std::size_t>(lowered.outputs[0]);
+  const Placement reused = place_values(lowered, workspaces, {});
+  CHECK(reused.root[output] == static_cast<ValueId>(input));
+  const Placement kept = place_values(lowered, workspaces, {.keep_inputs = true});
+  CHECK(kept.root[input] == static_cast<ValueId>(input));
+  CHECK(kept.root[output] != kept.root[input]);
+  CHECK(kept.arena_bytes == 2 * reused.arena_bytes);
+}
+
+TEST_CASE("exec/place/blocks_and_workspaces_stand_on_the_alignment") {
+  Graph graph = small_net();
+  const Graph lowered = lower(graph, on_cpu(3), choose_device("cpu"));
+  std::vector<std::size_t> workspaces(lowered.nodes.size());
+  for (std::size_t n = 0; n < workspaces.size(); ++n) workspaces[n] = 36 * n;
+  const Placement placement = place_values(lowered, workspaces, {.alignment = cuda_arena_alignment});
+  for (const std::size_t offset : placement.offsets)
+    if (offset != Placement::npos) CHECK(offset % 256 == 0);
+  for (const std::size_t offset : placement.workspace_offsets) CHECK(offset % 256 == 0);
+  CHECK(placement.arena_bytes % 256 == 0);
 }
 
 TEST_CASE("exec/place/a_value_read_again_is_not_overwritten") {
@@ -57,7 +86,7 @@ TEST_CASE("exec/place/a_value_read_again_is_not_overwritten") {
   const ValueId negative = add_node(graph, "Neg", {abs});
   add_output(graph, add_node(graph, "Sub", {abs, negative}));
   const Model model = make_model(std::move(graph));
-  Runner runner(model);
+  Runner runner(model, on_cpu());
   const Tensor input = random_tensor({1, 4, 4, 4}, 9);
   const Tensor output = runner.run(input)[0].clone();
   for (std::size_t i = 0; i < 64; ++i) {
@@ -74,7 +103,7 @@ TEST_CASE("exec/place/a_graph_output_that_is_read_on_survives") {
   add_output(graph, abs);
   add_output(graph, add_node(graph, "Neg", {abs}));
   const Model model = make_model(std::move(graph));
-  Runner runner(model);
+  Runner runner(model, on_cpu());
   const Tensor input = random_tensor({1, 4, 4, 4}, 9);
   const auto outputs = runner.run(input);
   for (std::size_t i = 0; i < 64; ++i) {
@@ -114,9 +143,7 @@ TEST_CASE("exec/plan/weights_are_prepared_once_for_all_runners") {
   const Model model = make_model(std::move(graph));
   preparations = 0;
   for (const std::int64_t batch : {1, 2, 5}) {
-    PlanOptions options;
-    options.batch = batch;
-    Runner runner(model, options);
+    Runner runner(model, on_cpu(batch));
     Tensor input = random_tensor({batch, 4}, 1);
     CHECK(runner.run(input)[0].values<float>()[0] == 6.0F * input.values<float>()[0]);
   }
@@ -130,7 +157,7 @@ TEST_CASE("exec/runner/an_error_in_a_kernel_names_model_and_node") {
   const ValueId w = graph.add_constant("w", Tensor::of<float>({1}, {1e9F}));
   add_output(graph, add_node(graph, std::make_shared<CountingOp>(), "guilty", {x, w}));
   const Model model = make_model(std::move(graph));
-  Runner runner(model);
+  Runner runner(model, on_cpu());
   try {
     runner.run(random_tensor({1, 4}, 1));
     FAIL("nothing was thrown");

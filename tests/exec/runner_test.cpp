@@ -14,12 +14,7 @@
 namespace lenslet::test {
 namespace {
 
-PlanOptions options(std::int64_t batch, int threads) {
-  PlanOptions plan;
-  plan.batch = batch;
-  plan.threads = threads;
-  return plan;
-}
+PlanOptions options(std::int64_t batch, int threads) { return on_cpu(batch, threads); }
 
 std::vector<float> bits(const Tensor& tensor) {
   const auto values = tensor.values<float>();
@@ -141,15 +136,40 @@ TEST_CASE("exec/runner/refuses_inputs_that_were_not_planned") {
   CHECK_NOTHROW(runner.run(good));
 }
 
+TEST_CASE("exec/runner/outputs_that_no_kernel_makes") {
+  Runner runner(make_model(ports_net()), options(2, 1));
+  for (const std::uint64_t seed : {1, 2}) {
+    const Tensor given = random_tensor({2, 2, 3, 5}, seed);
+    const auto outputs = runner.run(given);
+    REQUIRE(outputs.size() == 4);
+    CHECK(same_bits(bits(outputs[0]), bits(given)));
+    CHECK(outputs[1].shape() == Shape{2, 30});
+    CHECK(same_bits(bits(outputs[1]), bits(given)));
+    CHECK(bits(outputs[2]) == std::vector<float>{1, 2, 3});
+    for (std::size_t i = 0; i < 60; ++i)
+      CHECK(outputs[3].values<float>()[i] == std::max(0.0F, given.values<float>()[i]));
+  }
+  Runner renames(make_model(renaming_net()), options(4, 1));
+  CHECK(renames.run(Tensor(DType::f32, {4, 0, 3}))[0].shape() == Shape{4, 0});
+}
+
+TEST_CASE("exec/runner/the_cpu_has_no_device_time") {
+  Runner runner(make_model(small_net()), options(1, 1));
+  CHECK(runner.time_device(3).empty());
+  CHECK(error_of([&] { runner.time_device(0); }).kind() == ErrorKind::invalid_argument);
+}
+
 TEST_CASE("exec/plan/refuses_options_that_make_no_sense") {
   const Model model = make_model(small_net());
   const auto kind_with = [&](auto&& change) {
-    PlanOptions plan;
+    PlanOptions plan = on_cpu();
     change(plan);
     return error_of([&] { (void)model.plan(plan); }).kind();
   };
   CHECK(kind_with([](PlanOptions& o) { o.device = "tpu"; }) == ErrorKind::invalid_argument);
-  CHECK(kind_with([](PlanOptions& o) { o.device = "cuda"; }) == ErrorKind::device);
+  CHECK(kind_with([](PlanOptions& o) { o.device = "cuda:99999"; }) == ErrorKind::device);
+  CHECK(kind_with([](PlanOptions& o) { o.precision = "fp8"; }) == ErrorKind::invalid_argument);
+  CHECK(kind_with([](PlanOptions& o) { o.precision = "tf32"; }) == ErrorKind::unsupported);
   CHECK(kind_with([](PlanOptions& o) { o.threads = -1; }) == ErrorKind::invalid_argument);
   CHECK(kind_with([](PlanOptions& o) { o.threads = 100000; }) == ErrorKind::invalid_argument);
   CHECK(kind_with([](PlanOptions& o) { o.batch = 0; }) == ErrorKind::invalid_argument);

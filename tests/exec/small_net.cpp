@@ -58,6 +58,32 @@ void add_output(Graph& graph, ValueId value) {
   graph.output_ports.push_back(port);
 }
 
+Graph ports_net() {
+  Graph graph;
+  graph.name = "ports";
+  const ValueId x = add_input(graph, {2, 3, 5});
+  add_output(graph, x);
+  add_output(graph, add_node(graph, "Flatten", {x}));
+  add_output(graph, graph.add_constant("c", Tensor::of<float>({3}, {1, 2, 3})));
+  add_output(graph, add_node(graph, "Relu", {x}));
+  return graph;
+}
+
+Graph renaming_net() {
+  Graph graph;
+  graph.name = "renames";
+  add_output(graph, add_node(graph, "Flatten", {add_input(graph, {0, 3})}));
+  return graph;
+}
+
+PlanOptions on_cpu(std::int64_t batch, int threads) {
+  PlanOptions options;
+  options.batch = batch;
+  options.threads = threads;
+  options.device = "cpu";
+  return options;
+}
+
 Graph small_net() {
   using Integers = std::vector<std::int64_t>;
   Graph graph;

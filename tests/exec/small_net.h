@@ -28,6 +28,14 @@ void add_output(Graph& graph, ValueId value);
 /// x[N,3,17,19] -> Conv 3x3 s2 -> Relu -> Conv 3x3 -> Add -> Relu -> GlobalAveragePool -> Flatten -> Gemm -> [N,5]
 Graph small_net();
 
+/// Outputs that need no kernel, and one that does: x[N,2,3,5] itself, Flatten(x), the constant c = [1,2,3], Relu(x).
+Graph ports_net();
+/// Nothing to compute and no bytes: Flatten(x[N,0,3]).
+Graph renaming_net();
+
+/// For the CPU whatever the machine has.
+PlanOptions on_cpu(std::int64_t batch = 1, int threads = 0);
+
 /// Pseudo-random values in [-1, 1).
 Tensor random_tensor(Shape shape, std::uint64_t seed);
 

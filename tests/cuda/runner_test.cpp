@@ -1,0 +1,359 @@
+// Runners on a CUDA device: the same answers as on the CPU, the same bits however they are launched, clean ends.
+
+#include "lenslet/runner.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lenslet/device.h"
+#include "ops/op.h"
+#include "runtime/base/cuda/check.h"
+#include "runtime/base/cuda/context.h"
+#include "runtime/exec/model_impl.h"
+#include "tests/cuda/skip.h"
+#include "tests/exec/small_net.h"
+
+namespace lenslet::test {
+namespace {
+
+PlanOptions on_cuda(std::int64_t batch = 1, const std::string& device = "cuda") {
+  PlanOptions options;
+  options.batch = batch;
+  options.device = device;
+  return options;
+}
+
+std::vector<float> bits(const Tensor& tensor) {
+  const auto values = tensor.values<float>();
+  return {values.begin(), values.end()};
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+// Largest difference over the rms of `expected`; infinite for a NaN or another size.
+double difference(const std::vector<float>& got, const std::vector<float>& expected) {
+  if (got.size() != expected.size()) return INFINITY;
+  double worst = 0, squares = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double d = std::fabs(static_cast<double>(got[i]) - static_cast<double>(expected[i]));
+    if (!std::isfinite(d)) return INFINITY;
+    worst = std::max(worst, d);
+    squares += static_cast<double>(expected[i]) * static_cast<double>(expected[i]);
+  }
+  return worst / std::sqrt(squares / static_cast<double>(got.size()));
+}
+
+std::size_t free_device_bytes() {
+  std::size_t free_bytes = 0, total_bytes = 0;
+  CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+  return free_bytes;
+}
+
+TEST_CASE("cuda/runner/agrees_with_the_cpu") {
+  if (!have_device("cuda/runner/agrees_with_the_cpu")) return;
+  const Model model = make_model(small_net());
+  for (const std::int64_t batch : {1, 3, 8}) {
+    CAPTURE(batch);
+    Runner cpu(model, on_cpu(batch)), cuda(model, on_cuda(batch));
+    CHECK(cuda.plan().device == "cuda:0");
+    for (const std::uint64_t seed : {1, 2}) {
+      const Tensor x = random_tensor({batch, 3, 17, 19}, seed);
+      CHECK(difference(bits(cuda.run(x)[0]), bits(cpu.run(x)[0])) < 1e-4);
+    }
+  }
+}
+
+TEST_CASE("cuda/runner/every_convolution_algorithm_agrees") {
+  if (!have_device("cuda/runner/every_convolution_algorithm_agrees")) return;
+  const Model model = make_model(small_net());
+  const Tensor x = random_tensor({2, 3, 17, 19}, 21);
+  Runner cpu(model, on_cpu(2));
+  const std::vector<float> expected = bits(cpu.run(x)[0]);
+  for (const std::string& name : conv_algorithm_names("cuda")) {
+    CAPTURE(name);
+    PlanOptions options = on_cuda(2);
+    options.conv_algorithm = name;
+    options.conv_algorithm_where_accepted = true;
+    Runner cuda(model, options);
+    CHECK(difference(bits(cuda.run(x)[0]), expected) < 1e-4);
+  }
+}
+
+TEST_CASE("cuda/runner/graph_and_plain_launches_agree_to_the_bit") {
+  if (!have_device("cuda/runner/graph_and_plain_launches_agree_to_the_bit")) return;
+  const Model model = make_model(small_net());
+  PlanOptions plain_options = on_cuda(2);
+  plain_options.sync_each_step = true;
+  Runner recorded(model, on_cuda(2)), again(model, on_cuda(2)), plain(model, plain_options);
+  const Tensor x = random_tensor({2, 3, 17, 19}, 42), other = random_tensor({2, 3, 17, 19}, 43);
+  const std::vector<float> expected = bits(recorded.run(x)[0]);
+  CHECK(same_bits(bits(plain.run(x)[0]), expected));
+  CHECK(same_bits(bits(again.run(x)[0]), expected));
+  CHECK(!same_bits(bits(recorded.run(other)[0]), expected));  // nothing of the first run was kept
+  CHECK(same_bits(bits(recorded.run(x)[0]), expected));
+}
+
+TEST_CASE("cuda/runner/keeping_all_values_changes_no_bit") {
+  if (!have_device("cuda/runner/keeping_all_values_changes_no_bit")) return;
+  const Model model = make_model(small_net());
+  PlanOptions kept = on_cuda(3);
+  kept.keep_all_values = true;
+  Runner reuse(model, on_cuda(3)), keep(model, kept);
+  const Tensor x = random_tensor({3, 3, 17, 19}, 7);
+  CHECK(same_bits(bits(reuse.run(x)[0]), bits(keep.run(x)[0])));
+  for (const PlacementInfo& place : reuse.plan().placements) CHECK(place.offset % 256 == 0);
+}
+
+TEST_CASE("cuda/runner/observer_sees_every_step_and_what_it_made") {
+  if (!have_device("cuda/runner/observer_sees_every_step_and_what_it_made")) return;
+  const Model model = make_model(small_net());
+  const Tensor x = random_tensor({2, 3, 17, 19}, 3);
+  for (const bool sync_each_step : {false, true}) {
+    CAPTURE(sync_each_step);
+    PlanOptions options = on_cuda(2);
+    options.sync_each_step = sync_each_step;
+    Runner runner(model, options);
+    const std::vector<float> expected = bits(runner.run(x)[0]);
+    int steps = 0;
+    double conv_ms = 0;
+    std::map<std::string, std::vector<float>> made;  // by value name
+    runner.set_observer([&](const LayerEvent& event) {
+      CHECK(event.step == steps++);
+      REQUIRE(event.inputs.size() == event.info->inputs.size());
+      REQUIRE(event.outputs.size() == event.info->outputs.size());
+      if (event.info->op == "Conv") conv_ms += event.ms;
+      for (std::size_t i = 0; i < event.inputs.size(); ++i) {
+        const auto found = made.find(event.info->inputs[i]);
+        if (found != made.end()) CHECK(same_bits(bits(event.inputs[i]), found->second));
+        if (event.info->inputs[i] == "x") CHECK(same_bits(bits(event.inputs[i]), bits(x)));
+      }
+      for (std::size_t i = 0; i < event.outputs.size(); ++i) {
+        CHECK(event.outputs[i].shape() == event.info->output_shapes[i]);
+        made[event.info->outputs[i]] = bits(event.outputs[i]);
+      }
+    });
+    for (int round = 0; round < 2; ++round) {
+      steps = 0;
+      conv_ms = 0;
+      made.clear();
+      CHECK(same_bits(bits(runner.run(x)[0]), expected));
+      CHECK(steps == static_cast<int>(runner.plan().steps.size()));
+      CHECK(conv_ms > 0);
+      CHECK(conv_ms < 1000);
+      CHECK(same_bits(made.at(runner.plan().outputs[0].first), expected));
+    }
+    runner.set_observer({});
+    steps = 0;
+    CHECK(same_bits(bits(runner.run(x)[0]), expected));
+    CHECK(steps == 0);
+  }
+}
+
+TEST_CASE("cuda/runner/threads_with_runners_of_their_own") {
+  if (!have_device("cuda/runner/threads_with_runners_of_their_own")) return;
+  const Model model = make_model(small_net());
+  std::map<std::int64_t, std::vector<float>> expected;
+  for (const std::int64_t batch : {1, 2, 3}) {
+    Runner runner(model, on_cuda(batch));
+    expected[batch] = bits(runner.run(random_tensor({batch, 3, 17, 19}, 5))[0]);
+  }
+  const Model fresh = make_model(small_net());  // its weights are prepared by whoever comes first
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 6; ++t)
+    threads.emplace_back([&, t] {
+      try {
+        const std::int64_t batch = 1 + t % 3;
+        const Tensor x = random_tensor({batch, 3, 17, 19}, 5);
+        for (int planned = 0; planned < 3; ++planned) {
+          Runner runner(fresh, on_cuda(batch));
+          for (int round = 0; round < 20; ++round)
+            if (!same_bits(bits(runner.run(x)[0]), expected.at(batch))) ++wrong;
+        }
+      } catch (const std::exception& error) {
+        fmt::print("thread {}: {}\n", t, error.what());
+        ++wrong;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong.load() == 0);
+}
+
+TEST_CASE("cuda/runner/two_devices_at_once") {
+  if (!have_device("cuda/runner/two_devices_at_once")) return;
+  int devices = 0;
+  CUDA_CHECK(cudaGetDeviceCount(&devices));
+  if (devices < 2) {
+    fmt::print("cuda/runner/two_devices_at_once: skipped, no usable CUDA device: there is no second one\n");
+    return;
+  }
+  const Model model = make_model(small_net());
+  const Tensor x = random_tensor({2, 3, 17, 19}, 6);
+  Runner reference(model, on_cuda(2));
+  const std::vector<float> expected = bits(reference.run(x)[0]);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      try {
+        Runner runner(model, on_cuda(2, fmt::format("cuda:{}", t % 2)));
+        for (int round = 0; round < 50; ++round)
+          if (difference(bits(runner.run(x)[0]), expected) > 1e-5) ++wrong;
+        int current = -1;
+        CUDA_CHECK(cudaGetDevice(&current));
+        if (current != 0) ++wrong;  // the thread's own device is as it was
+      } catch (const std::exception& error) {
+        fmt::print("thread {}: {}\n", t, error.what());
+        ++wrong;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong.load() == 0);
+}
+
+TEST_CASE("cuda/runner/outputs_that_no_kernel_makes") {
+  if (!have_device("cuda/runner/outputs_that_no_kernel_makes")) return;
+  const Model model = make_model(ports_net());
+  Runner runner(model, on_cuda(2));
+  for (const std::uint64_t seed : {1, 2}) {
+    const Tensor given = random_tensor({2, 2, 3, 5}, seed);
+    const auto outputs = runner.run(given);
+    REQUIRE(outputs.size() == 4);
+    CHECK(same_bits(bits(outputs[0]), bits(given)));
+    CHECK(outputs[1].shape() == Shape{2, 30});
+    CHECK(same_bits(bits(outputs[1]), bits(given)));
+    CHECK(bits(outputs[2]) == std::vector<float>{1, 2, 3});
+    for (std::size_t i = 0; i < 60; ++i)
+      CHECK(outputs[3].values<float>()[i] == std::max(0.0F, given.values<float>()[i]));
+  }
+}
+
+TEST_CASE("cuda/runner/a_network_without_any_kernel") {
+  if (!have_device("cuda/runner/a_network_without_any_kernel")) return;
+  const Model model = make_model(renaming_net());
+  Runner runner(model, on_cuda(4));
+  const Tensor& output = runner.run(Tensor(DType::f32, {4, 0, 3}))[0];
+  CHECK(output.shape() == Shape{4, 0});
+  CHECK(runner.time_device(2) == std::vector<double>{0, 0});
+}
+
+TEST_CASE("cuda/runner/device_time") {
+  if (!have_device("cuda/runner/device_time")) return;
+  const Model model = make_model(small_net());
+  Runner runner(model, on_cuda(2));
+  const Tensor x = random_tensor({2, 3, 17, 19}, 8);
+  const std::vector<float> expected = bits(runner.run(x)[0]);
+  const std::vector<double> samples = runner.time_device(5);
+  REQUIRE(samples.size() == 5);
+  for (const double ms : samples) {
+    CHECK(ms > 0);
+    CHECK(ms < 100);
+  }
+  CHECK(error_of([&] { runner.time_device(0); }).kind() == ErrorKind::invalid_argument);
+  CHECK(same_bits(bits(runner.run(x)[0]), expected));
+}
+
+TEST_CASE("cuda/runner/run_takes_no_memory_and_the_end_returns_all") {
+  if (!have_device("cuda/runner/run_takes_no_memory_and_the_end_returns_all")) return;
+  const auto network = [] {  // x + c, c of 64 MiB
+    Graph graph;
+    graph.name = "large";
+    const ValueId x = add_input(graph, {4096, 4096});
+    const ValueId c = graph.add_constant("c", random_tensor({4096, 4096}, 1));
+    add_output(graph, add_node(graph, "Add", {x, c}));
+    return make_model(std::move(graph));
+  };
+  constexpr std::size_t weights = std::size_t{64} << 20, slack = std::size_t{16} << 20;
+  {
+    const Model model = network();
+    Runner(model, on_cuda()).run(random_tensor({1, 4096, 4096}, 2));  // modules and libraries are loaded now
+  }
+  const std::size_t before = free_device_bytes();
+  {
+    const Model model = network();
+    Runner first(model, on_cuda());
+    CHECK(first.plan().memory.uploaded_bytes == weights);
+    const std::size_t with_one = free_device_bytes();
+    Runner second(model, on_cuda());
+    const std::size_t with_two = free_device_bytes();
+    // The second has an arena of its own and shares the weights.
+    CHECK(before - with_one > (with_one - with_two) + weights - slack);
+    const Tensor x = random_tensor({1, 4096, 4096}, 2);
+    first.run(x);
+    second.run(x);
+    CHECK(free_device_bytes() == with_two);
+  }
+  CHECK(free_device_bytes() + slack > before);
+}
+
+class NoKernelOp final : public Op {
+ public:
+  std::string_view type() const override { return "NoKernel"; }
+  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override { return {inputs[0].type}; }
+  void run_cpu(const RunContext&) const override {}
+};
+
+TEST_CASE("cuda/plan/refuses_nodes_without_a_kernel") {
+  if (!have_device("cuda/plan/refuses_nodes_without_a_kernel")) return;
+  Graph graph;
+  graph.name = "elsewhere";
+  const ValueId first = add_node(graph, std::make_shared<NoKernelOp>(), "first", {add_input(graph, {4})});
+  add_output(graph, add_node(graph, std::make_shared<NoKernelOp>(), "second", {first}));
+  const Model model = make_model(std::move(graph));
+  const Error error = error_of([&] { Runner(model, on_cuda()); });
+  CHECK(error.kind() == ErrorKind::unsupported);
+  const std::string text = error.what();
+  CHECK(text.find("node first (NoKernel): there is no CUDA kernel for it") != std::string::npos);
+  CHECK(text.find("node second (NoKernel)") != std::string::npos);
+}
+
+// Its launch fails, as one with a bad configuration does: at once, and the device stays usable.
+class FailingOp final : public Op {
+ public:
+  std::string_view type() const override { return "Failing"; }
+  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override { return {inputs[0].type}; }
+  void run_cpu(const RunContext&) const override {}
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  void run_cuda(const CudaRun& run) const override { CUDA_CHECK(cudaMemsetAsync(nullptr, 0, 16, run.context.stream)); }
+};
+
+TEST_CASE("cuda/runner/an_error_in_a_step_names_model_and_node") {
+  if (!have_device("cuda/runner/an_error_in_a_step_names_model_and_node")) return;
+  Graph graph;
+  graph.name = "failing";
+  add_output(graph, add_node(graph, std::make_shared<FailingOp>(), "guilty", {add_input(graph, {4})}));
+  const Model model = make_model(std::move(graph));
+  const Error error = error_of([&] { Runner(model, on_cuda()); });
+  CHECK(error.kind() == ErrorKind::device);
+  CHECK(std::string(error.what()).starts_with("failing: node guilty (Failing): cudaMemsetAsync"));
+  const Model sound = make_model(small_net());
+  Runner runner(sound, on_cuda());
+  CHECK_NOTHROW(runner.run(random_tensor({1, 3, 17, 19}, 1)));
+}
+
+TEST_CASE("cuda/plan/tf32_is_near_fp32") {
+  if (!have_device("cuda/plan/tf32_is_near_fp32")) return;
+  const Model model = make_model(small_net());
+  PlanOptions options = on_cuda(2);
+  options.precision = "tf32";
+  Runner exact(model, on_cuda(2)), rounded(model, options);
+  CHECK(exact.plan().precision == "fp32");
+  CHECK(rounded.plan().precision == "tf32");
+  const Tensor x = random_tensor({2, 3, 17, 19}, 9);
+  CHECK(difference(bits(rounded.run(x)[0]), bits(exact.run(x)[0])) < 1e-2);
+}
+
+}  // namespace
+}  // namespace lenslet::test
