@@ -36,6 +36,10 @@ std::span<const ConvAlgorithm* const> conv_algorithms(DeviceKind device) {
         &cuda::conv_implicit_gemm(),       //
         &cuda::conv_implicit_gemm_nchw(),  //
         &cuda::conv_im2col_gemm(),         //
+        &cuda::conv_direct_tile(),         //
+        &cuda::conv_direct_tile_padded(),  //
+        &cuda::conv_direct_pixel(),        //
+        &cuda::conv_direct_block(),        //
         &cuda::conv_direct(),              //
     };
     return cuda;

@@ -9,9 +9,8 @@ namespace lenslet::cuda {
 /// direct_reference.cu: "direct", NCHW, one thread an output, reads as the definition, takes everything, filters that
 /// are computed by the network too (they arrive as lenslet::DirectFilter with device pointers).
 const ConvAlgorithm& conv_direct();
-/// direct.cu: the three thread mappings, NHWC, few input channels or odd kernels, up to 11x11.
-const ConvAlgorithm&
-conv_direct_tile();  ///< "direct_tile": a block a spatial tile, input tile with halo in shared memory
+/// direct_tile.cu, direct_pixel.cu: the three thread mappings, NHWC, few input channels or odd kernels, up to 11x11.
+const ConvAlgorithm& conv_direct_tile();  ///< "direct_tile": a block a spatial tile, input with halo in shared memory
 const ConvAlgorithm& conv_direct_tile_padded();  ///< "direct_tile_padded": the same on explicitly padded input
 const ConvAlgorithm& conv_direct_pixel();        ///< "direct_pixel": a thread an output pixel
 const ConvAlgorithm& conv_direct_block();        ///< "direct_block": a thread a pixel and a block of output channels

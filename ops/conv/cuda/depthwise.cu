@@ -3,7 +3,7 @@
 // else goes an output at a time.
 
 #include <cmath>
-#include <iterator>
+#include <span>
 
 #include "ops/conv/cpu/packed_filter.h"
 #include "ops/conv/cuda/algorithms.h"
@@ -186,13 +186,13 @@ struct Variant {
   int lanes, tile_p, tile_q;
 };
 
-/// Largest tile first.
-template <int size, int stride>
-constexpr Variant tiles[] = {
-    {depthwise_tile < size, stride, size == 3 ? 2 : 1, 4 >, 4, size == 3 ? 2 : 1, 4},
-    {depthwise_tile < size, stride, 1, size == 3 ? 4 : 2 >, 4, 1, size == 3 ? 4 : 2},
-    {depthwise_tile<size, stride, 1, 1>, 4, 1, 1},
-};
+template <int size, int stride, int tile_p, int tile_q>
+constexpr Variant tile{depthwise_tile<size, stride, tile_p, tile_q>, 4, tile_p, tile_q};
+/// Largest first; of 5x5 with stride 2 a wider one would no longer fit into the registers.
+constexpr Variant tiles_3_1[] = {tile<3, 1, 2, 4>, tile<3, 1, 1, 4>, tile<3, 1, 1, 1>};
+constexpr Variant tiles_3_2[] = {tile<3, 2, 2, 4>, tile<3, 2, 1, 4>, tile<3, 2, 1, 1>};
+constexpr Variant tiles_5_1[] = {tile<5, 1, 1, 4>, tile<5, 1, 1, 2>, tile<5, 1, 1, 1>};
+constexpr Variant tiles_5_2[] = {tile<5, 2, 1, 2>, tile<5, 2, 1, 1>};
 constexpr Variant any4{depthwise_any<float4>, 4, 1, 1}, any1{depthwise_any<float>, 1, 1, 1};
 
 double item_count(const ConvProblem& p, const Variant& variant) {
@@ -222,10 +222,10 @@ const Variant& choose_variant(const ConvRun& run) {
       p.c == p.k && p.c % 4 == 0 && aligned(run.x) && aligned(run.y) && aligned(run.residual);  // null is aligned
   if (!vectors) return any1;
   if (!tiled(p)) return any4;
-  const bool halved = p.stride_h == 2;
-  const int multiprocessors = run.cuda->multiprocessors;
-  if (p.r == 3) return largest_filling(halved ? tiles<3, 2> : tiles<3, 1>, p, multiprocessors);
-  return largest_filling(halved ? tiles<5, 2> : tiles<5, 1>, p, multiprocessors);
+  const auto choose = [&](std::span<const Variant> unit, std::span<const Variant> halving) -> const Variant& {
+    return largest_filling(p.stride_h == 1 ? unit : halving, p, run.cuda->multiprocessors);
+  };
+  return p.r == 3 ? choose(tiles_3_1, tiles_3_2) : choose(tiles_5_1, tiles_5_2);
 }
 
 class Depthwise final : public ConvAlgorithm {
