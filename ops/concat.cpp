@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ops/broadcast.h"
+#include "ops/cuda/strided_copy.h"
 #include "ops/makers.h"
 #include "ops/shape_args.h"
 #include "ops/strided_copy.h"
@@ -39,26 +40,42 @@ class Concat final : public Op {
   double tolerance(std::span<const InputInfo>) const override { return 0; }
 
   void run_cpu(const RunContext& context) const override {
-    Tensor& to = context.outputs[0];
+    for_each_input(context.inputs, context.outputs[0], [&](const StridedLoops& loops, const void* from, void* to) {
+      strided_copy(dtype_bytes(context.outputs[0].dtype()), loops, from, to, context.pool);
+    });
+  }
+
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  void run_cuda(const CudaRun& run) const override {
+    if constexpr (cuda_built) {
+      cuda::CopyBatch batch(run.context, dtype_bytes(run.outputs[0].dtype()));
+      for_each_input(run.inputs, run.outputs[0],
+                     [&](const StridedLoops& loops, const void* from, void* to) { batch.add(loops, from, to); });
+      batch.flush();
+    }
+  }
+
+ private:
+  /// Calls copy(loops, from, to) for each input: the loops over its elements and where both sides begin.
+  template <typename Copy>
+  void for_each_input(std::span<const Tensor> inputs, Tensor& to, const Copy& copy) const {
     const int rank = to.shape().rank();
     const int axis = resolve_axis(axis_, rank);
     const auto to_strides = element_strides(to.shape(), to.layout());
     const auto order = memory_order(rank, to.layout());
     std::int64_t start = 0;
-    for (const Tensor& from : context.inputs) {
+    for (const Tensor& from : inputs) {
       const auto from_strides = element_strides(from.shape(), from.layout());
       StridedLoops loops;
       for (int i = 0; i < rank; ++i) {
         const int a = order[static_cast<std::size_t>(i)];
         loops.add(from.shape()[a], from_strides[static_cast<std::size_t>(a)], to_strides[static_cast<std::size_t>(a)]);
       }
-      strided_copy(dtype_bytes(to.dtype()), loops, from.data(),
-                   element_at(to, start * to_strides[static_cast<std::size_t>(axis)]), context.pool);
+      copy(loops, from.data(), element_at(to, start * to_strides[static_cast<std::size_t>(axis)]));
       start += from.shape()[axis];
     }
   }
 
- private:
   std::int64_t axis_;
 };
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "ops/copy.h"
+#include "ops/cuda/fill.h"
 #include "ops/makers.h"
 #include "ops/shape_args.h"
 #include "ops/strided_copy.h"
@@ -27,6 +28,9 @@ class Constant final : public Op {
   }
   double tolerance(std::span<const InputInfo>) const override { return 0; }
   void run_cpu(const RunContext& context) const override { copy_bytes(value_, context.outputs[0], context.pool); }
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override {
+    return "its value should have become a constant of the graph when the model was loaded";
+  }
 
  private:
   Tensor value_;
@@ -52,6 +56,17 @@ class ConstantOfShape final : public Op {
     StridedLoops loops;
     loops.add(to.elems(), 0, 1);
     strided_copy(dtype_bytes(to.dtype()), loops, value_.data(), to.data(), context.pool);
+  }
+
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  bool reads_on_cuda(int, const PlanContext&) const override { return false; }
+  void run_cuda(const CudaRun& run) const override {
+    if constexpr (cuda_built) {
+      Tensor& to = run.outputs[0];
+      std::uint64_t bits = 0;
+      std::memcpy(&bits, value_.data(), value_.bytes());
+      cuda::fill(run.context, dtype_bytes(to.dtype()), to.elems(), bits, to.data());
+    }
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "ops/broadcast.h"
+#include "ops/cuda/strided_copy.h"
 #include "ops/makers.h"
 #include "ops/shape_args.h"
 #include "ops/strided_copy.h"
@@ -50,8 +51,8 @@ BlockStrides of_depth(const Tensor& depth, std::int64_t block, std::int64_t c_co
 }
 
 // Loops in the memory order of the output, so that it is written straight through.
-void copy(const Tensor& from, const BlockStrides& f, Tensor& to, const BlockStrides& t, const Shape& depth,
-          std::int64_t block, std::int64_t c_count, bool to_image, ThreadPool& pool) {
+StridedLoops block_loops(const BlockStrides& f, const Tensor& to, const BlockStrides& t, const Shape& depth,
+                         std::int64_t block, std::int64_t c_count, bool to_image) {
   const std::int64_t n = depth[0], h = depth[2], w = depth[3];
   StridedLoops loops;
   loops.add(n, f.n, t.n);
@@ -80,10 +81,32 @@ void copy(const Tensor& from, const BlockStrides& f, Tensor& to, const BlockStri
       add_channels();
     }
   }
-  strided_copy(dtype_bytes(to.dtype()), loops, from.data(), to.data(), pool);
+  return loops;
 }
 
-class DepthToSpace final : public Op {
+/// Both ways: one strided copy in any layout.
+class BlockOp : public Op {
+ public:
+  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  double tolerance(std::span<const InputInfo>) const override { return 0; }
+  void run_cpu(const RunContext& context) const override {
+    const Tensor& from = context.inputs[0];
+    Tensor& to = context.outputs[0];
+    strided_copy(dtype_bytes(to.dtype()), loops(from, to), from.data(), to.data(), context.pool);
+  }
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  void run_cuda(const CudaRun& run) const override {
+    const Tensor& from = run.inputs[0];
+    Tensor& to = run.outputs[0];
+    if constexpr (cuda_built)
+      cuda::strided_copy(run.context, dtype_bytes(to.dtype()), loops(from, to), from.data(), to.data());
+  }
+
+ private:
+  virtual StridedLoops loops(const Tensor& from, const Tensor& to) const = 0;
+};
+
+class DepthToSpace final : public BlockOp {
  public:
   DepthToSpace(std::int64_t block, Mode mode) : block_(block), mode_(mode) {}
 
@@ -100,22 +123,19 @@ class DepthToSpace final : public Op {
     return {
         {data.dtype, Shape{s[0], s[1] / (block_ * block_), multiply_dims(s[2], block_), multiply_dims(s[3], block_)}}};
   }
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
-  double tolerance(std::span<const InputInfo>) const override { return 0; }
-  void run_cpu(const RunContext& context) const override {
-    const Tensor& from = context.inputs[0];
-    Tensor& to = context.outputs[0];
-    const std::int64_t c_count = to.shape()[1];
-    copy(from, of_depth(from, block_, c_count, mode_), to, of_image(to, block_), from.shape(), block_, c_count, true,
-         context.pool);
-  }
 
  private:
+  StridedLoops loops(const Tensor& from, const Tensor& to) const override {
+    const std::int64_t c_count = to.shape()[1];
+    return block_loops(of_depth(from, block_, c_count, mode_), to, of_image(to, block_), from.shape(), block_, c_count,
+                       true);
+  }
+
   std::int64_t block_;
   Mode mode_;
 };
 
-class SpaceToDepth final : public Op {
+class SpaceToDepth final : public BlockOp {
  public:
   explicit SpaceToDepth(std::int64_t block) : block_(block) {}
 
@@ -129,17 +149,14 @@ class SpaceToDepth final : public Op {
                   fmt::format("{} x {} pixels do not divide into blocks of {}", s[2], s[3], block_));
     return {{data.dtype, Shape{s[0], multiply_dims(s[1], block_ * block_), s[2] / block_, s[3] / block_}}};
   }
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
-  double tolerance(std::span<const InputInfo>) const override { return 0; }
-  void run_cpu(const RunContext& context) const override {
-    const Tensor& from = context.inputs[0];
-    Tensor& to = context.outputs[0];
-    const std::int64_t c_count = from.shape()[1];
-    copy(from, of_image(from, block_), to, of_depth(to, block_, c_count, Mode::depth_column_row), to.shape(), block_,
-         c_count, false, context.pool);
-  }
 
  private:
+  StridedLoops loops(const Tensor& from, const Tensor& to) const override {
+    const std::int64_t c_count = from.shape()[1];
+    return block_loops(of_image(from, block_), to, of_depth(to, block_, c_count, Mode::depth_column_row), to.shape(),
+                       block_, c_count, false);
+  }
+
   std::int64_t block_;
 };
 

@@ -1,8 +1,11 @@
 // Dropout during inference: the data unchanged, and a mask that keeps everything.
 
+#include <bit>
 #include <cstring>
 
 #include "ops/copy.h"
+#include "ops/cuda/fill.h"
+#include "ops/cuda/strided_copy.h"
 #include "ops/makers.h"
 #include "ops/type_check.h"
 #include "runtime/base/half.h"
@@ -39,6 +42,16 @@ class Dropout final : public Op {
     if (context.outputs.size() > 1 && !context.outputs[1].empty()) fill_ones(context.outputs[1]);
   }
 
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  void run_cuda(const CudaRun& run) const override {
+    if constexpr (cuda_built) {
+      cuda::copy_bytes(run.context, run.inputs[0].bytes(), run.inputs[0].data(), run.outputs[0].data());
+      if (run.outputs.size() < 2 || run.outputs[1].empty()) return;
+      Tensor& mask = run.outputs[1];
+      cuda::fill(run.context, dtype_bytes(mask.dtype()), mask.elems(), one_bits(mask.dtype()), mask.data());
+    }
+  }
+
  private:
   static void check_not_training(const InputInfo& mode) {
     if (mode.type.dtype != DType::boolean) throw Error(ErrorKind::invalid_model, "training_mode must be a bool");
@@ -46,16 +59,29 @@ class Dropout final : public Op {
     if (!off) throw Error(ErrorKind::unsupported, "training_mode must be a constant false");
   }
 
+  /// 1 as an element of a mask.
+  static std::uint32_t one_bits(DType dtype) {
+    switch (dtype) {
+      case DType::f32:
+        return std::bit_cast<std::uint32_t>(1.0F);
+      case DType::f16:
+        return f16_from_f32(1.0F);
+      case DType::bf16:
+        return bf16_from_f32(1.0F);
+      default:
+        return 1;  // bool
+    }
+  }
+
   static void fill_ones(Tensor& mask) {
     const auto count = static_cast<std::size_t>(mask.elems());
-    if (mask.dtype() == DType::boolean) {
-      std::memset(mask.data(), 1, count);
-    } else if (mask.dtype() == DType::f32) {
-      std::fill_n(static_cast<float*>(mask.data()), count, 1.0F);
-    } else {
-      const std::uint16_t one = mask.dtype() == DType::f16 ? f16_from_f32(1.0F) : bf16_from_f32(1.0F);
-      std::fill_n(static_cast<std::uint16_t*>(mask.data()), count, one);
-    }
+    const std::uint32_t one = one_bits(mask.dtype());
+    if (dtype_bytes(mask.dtype()) == 1)
+      std::memset(mask.data(), static_cast<int>(one), count);
+    else if (dtype_bytes(mask.dtype()) == 2)
+      std::fill_n(static_cast<std::uint16_t*>(mask.data()), count, static_cast<std::uint16_t>(one));
+    else
+      std::fill_n(static_cast<std::uint32_t*>(mask.data()), count, one);
   }
 
   bool boolean_mask_;

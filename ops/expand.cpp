@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ops/broadcast.h"
+#include "ops/cuda/strided_copy.h"
 #include "ops/makers.h"
 #include "ops/shape_args.h"
 #include "ops/strided_copy.h"
@@ -28,16 +29,33 @@ class Expand final : public Op {
   void run_cpu(const RunContext& context) const override {
     const Tensor& from = context.inputs[0];
     Tensor& to = context.outputs[0];
-    const int added = to.shape().rank() - from.shape().rank();
-    const auto from_strides = element_strides(from.shape(), Layout::nchw);
-    const auto to_strides = element_strides(to.shape(), Layout::nchw);
+    if (to.elems() > 0)
+      strided_copy(dtype_bytes(to.dtype()), loops(from.shape(), to.shape()), from.data(), to.data(), context.pool);
+  }
+
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  bool reads_on_cuda(int input, const PlanContext&) const override { return input == 0; }
+  void run_cuda(const CudaRun& run) const override {
+    const Tensor& from = run.inputs[0];
+    Tensor& to = run.outputs[0];
+    if constexpr (cuda_built)
+      if (to.elems() > 0)
+        cuda::strided_copy(run.context, dtype_bytes(to.dtype()), loops(from.shape(), to.shape()), from.data(),
+                           to.data());
+  }
+
+ private:
+  static StridedLoops loops(const Shape& from, const Shape& to) {
+    const int added = to.rank() - from.rank();
+    const auto from_strides = element_strides(from, Layout::nchw);
+    const auto to_strides = element_strides(to, Layout::nchw);
     StridedLoops loops;
-    for (int i = 0; i < to.shape().rank(); ++i) {
-      const bool repeated = i < added || from.shape()[i - added] == 1;
-      loops.add(to.shape()[i], repeated ? 0 : from_strides[static_cast<std::size_t>(i - added)],
+    for (int i = 0; i < to.rank(); ++i) {
+      const bool repeated = i < added || from[i - added] == 1;
+      loops.add(to[i], repeated ? 0 : from_strides[static_cast<std::size_t>(i - added)],
                 to_strides[static_cast<std::size_t>(i)]);
     }
-    strided_copy(dtype_bytes(to.dtype()), loops, from.data(), to.data(), context.pool);
+    return loops;
   }
 };
 
@@ -62,18 +80,34 @@ class Tile final : public Op {
   void run_cpu(const RunContext& context) const override {
     const Tensor& from = context.inputs[0];
     Tensor& to = context.outputs[0];
-    if (to.elems() == 0) return;
-    const auto from_strides = element_strides(from.shape(), Layout::nchw);
-    const auto to_strides = element_strides(to.shape(), Layout::nchw);
+    if (to.elems() > 0)
+      strided_copy(dtype_bytes(to.dtype()), loops(from.shape(), to.shape()), from.data(), to.data(), context.pool);
+  }
+
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  bool reads_on_cuda(int input, const PlanContext&) const override { return input == 0; }
+  void run_cuda(const CudaRun& run) const override {
+    const Tensor& from = run.inputs[0];
+    Tensor& to = run.outputs[0];
+    if constexpr (cuda_built)
+      if (to.elems() > 0)
+        cuda::strided_copy(run.context, dtype_bytes(to.dtype()), loops(from.shape(), to.shape()), from.data(),
+                           to.data());
+  }
+
+ private:
+  static StridedLoops loops(const Shape& from, const Shape& to) {
+    const auto from_strides = element_strides(from, Layout::nchw);
+    const auto to_strides = element_strides(to, Layout::nchw);
     // Two loops an axis: the repetition, which stands still in the input, and the axis itself.
     StridedLoops loops;
-    for (int i = 0; i < from.shape().rank(); ++i) {
+    for (int i = 0; i < from.rank(); ++i) {
       const auto axis = static_cast<std::size_t>(i);
-      const std::int64_t dim = from.shape()[i];
-      loops.add(to.shape()[i] / dim, 0, dim * to_strides[axis]);
+      const std::int64_t dim = from[i];
+      loops.add(to[i] / dim, 0, dim * to_strides[axis]);
       loops.add(dim, from_strides[axis], to_strides[axis]);
     }
-    strided_copy(dtype_bytes(to.dtype()), loops, from.data(), to.data(), context.pool);
+    return loops;
   }
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ops/cuda/gather.h"
 #include "ops/grain.h"
 #include "ops/makers.h"
 #include "ops/shape_args.h"
@@ -45,7 +46,40 @@ class Gather final : public Op {
       run<std::int32_t>(context);
   }
 
+  // Indices that a run computes would have to be checked on the device, which cannot throw: a plan must not be able to
+  // read past its data. Constant ones are checked here.
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo> inputs) const override {
+    const Tensor* indices = inputs[1].constant;
+    if (indices == nullptr) return "the indices are computed by the run, where nothing can report one out of range";
+    const int axis = resolve_axis(axis_, inputs[0].type.shape.rank());
+    const auto wrong = indices->dtype() == DType::i64 ? outside<std::int64_t>(*indices, inputs[0].type.shape[axis])
+                                                      : outside<std::int32_t>(*indices, inputs[0].type.shape[axis]);
+    if (wrong) return fmt::format("index {} is outside axis {} of {}", *wrong, axis, inputs[0].type.shape.str());
+    return std::nullopt;
+  }
+  void run_cuda(const CudaRun& run) const override {
+    if constexpr (cuda_built) {
+      const Tensor &data = run.inputs[0], &indices = run.inputs[1];
+      const int axis = resolve_axis(axis_, data.shape().rank());
+      cuda::GatherShape shape;
+      for (int i = 0; i < axis; ++i) shape.outer *= data.shape()[i];
+      for (int i = axis + 1; i < data.shape().rank(); ++i) shape.inner *= data.shape()[i];
+      shape.dim = data.shape()[axis];
+      shape.count = indices.elems();
+      cuda::gather(run.context, dtype_bytes(data.dtype()), shape, data.data(), indices.data(),
+                   indices.dtype() == DType::i64, run.outputs[0].data());
+    }
+  }
+
  private:
+  /// The first index that is not in [-dim, dim).
+  template <typename Index>
+  static std::optional<std::int64_t> outside(const Tensor& indices, std::int64_t dim) {
+    for (const Index index : indices.values<Index>())
+      if (index < -dim || index >= dim) return index;
+    return std::nullopt;
+  }
+
   template <typename Index>
   void run(const RunContext& context) const {
     const Tensor& data = context.inputs[0];
@@ -55,10 +89,9 @@ class Gather final : public Op {
     std::int64_t outer = 1, inner = 1;
     for (int i = 0; i < axis; ++i) outer *= data.shape()[i];
     for (int i = axis + 1; i < data.shape().rank(); ++i) inner *= data.shape()[i];
-    for (const Index index : indices)
-      if (index < -dim || index >= dim)
-        throw Error(ErrorKind::invalid_argument,
-                    fmt::format("index {} is outside axis {} of {}", index, axis, data.shape().str()));
+    if (const auto wrong = outside<Index>(context.inputs[1], dim))
+      throw Error(ErrorKind::invalid_argument,
+                  fmt::format("index {} is outside axis {} of {}", *wrong, axis, data.shape().str()));
 
     const std::int64_t row_bytes = inner * static_cast<std::int64_t>(dtype_bytes(data.dtype()));
     const auto count = static_cast<std::int64_t>(indices.size());

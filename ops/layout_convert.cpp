@@ -1,6 +1,7 @@
 #include "ops/layout_convert.h"
 
 #include "ops/copy.h"
+#include "ops/cuda/layout_convert.h"
 #include "ops/transpose_planes.h"
 
 namespace lenslet {
@@ -25,6 +26,14 @@ class LayoutConvert final : public Op {
     const bool to_nhwc = y.layout() == Layout::nhwc;
     transpose_planes(x.data(), y.data(), dtype_bytes(x.dtype()), x.shape()[0], to_nhwc ? channels : pixels,
                      to_nhwc ? pixels : channels, context.pool);
+  }
+
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  void run_cuda(const CudaRun& run) const override {
+    const Tensor& x = run.inputs[0];
+    Tensor& y = run.outputs[0];
+    if constexpr (cuda_built)
+      cuda::convert_layout(run.context, dtype_bytes(x.dtype()), x.shape(), x.layout(), y.layout(), x.data(), y.data());
   }
 };
 

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <span>
 
+#include "ops/cuda/pad.h"
 #include "ops/grain.h"
 #include "ops/shape_args.h"
+#include "ops/strided_copy.h"
 #include "ops/type_check.h"
 
 namespace lenslet {
@@ -53,54 +56,39 @@ AxisPads resolve(const PadOp& op, std::span<const InputInfo> inputs) {
   return pads;
 }
 
-/// One axis: what remains of the input after cropping, and what the mode puts around it.
-struct AxisMap {
-  std::int64_t out = 1, first = 0, kept = 1, before = 0;
-
-  /// Where output index `o` comes from; -1: the constant.
-  std::int64_t source(std::int64_t o, PadMode mode) const {
-    std::int64_t i = o - before;
-    if (i >= 0 && i < kept) return first + i;
-    switch (mode) {
-      case PadMode::constant:
-        return -1;
-      case PadMode::edge:
-        return first + (i < 0 ? 0 : kept - 1);
-      case PadMode::wrap:
-        i %= kept;
-        return first + (i < 0 ? i + kept : i);
-      case PadMode::reflect:
-        break;
-    }
-    // A mirror at the first and at the last element: period 2 (kept - 1).
-    if (kept == 1) return first;
-    const std::int64_t period = 2 * (kept - 1);
-    i %= period;
-    if (i < 0) i += period;
-    return first + std::min(i, period - i);
-  }
+/// All axes in the order in which `layout` stores them, outermost first.
+struct MemoryAxes {
+  std::array<PadAxis, Shape::max_rank> axes;
+  std::size_t rank = 0;
 };
 
-/// An axis of `dim` elements with pads; sizes were checked when shapes were inferred.
-AxisMap axis_map(std::int64_t dim, std::int64_t before, std::int64_t after) {
-  AxisMap map;
-  map.first = std::max<std::int64_t>(-before, 0);
-  map.kept = dim - map.first - std::max<std::int64_t>(-after, 0);
-  map.before = std::max<std::int64_t>(before, 0);
-  map.out = map.before + map.kept + std::max<std::int64_t>(after, 0);
-  return map;
+/// `x` is the padded tensor; pads and axes that are inputs are read from host_inputs.
+MemoryAxes memory_axes(const PadOp& op, const Tensor& x, std::span<const Tensor> host_inputs, Layout layout) {
+  std::array<InputInfo, 4> infos;
+  for (std::size_t i = kPads; i < std::min(infos.size(), host_inputs.size()); ++i)
+    if (!host_inputs[i].empty()) infos[i] = {true, {host_inputs[i].dtype(), host_inputs[i].shape()}, &host_inputs[i]};
+  infos[kData] = {true, {x.dtype(), x.shape()}, nullptr};
+  const AxisPads pads = resolve(op, infos);
+  MemoryAxes memory;
+  memory.rank = static_cast<std::size_t>(x.shape().rank());
+  const auto order = memory_order(x.shape().rank(), layout);
+  for (std::size_t i = 0; i < memory.rank; ++i) {
+    const auto axis = static_cast<std::size_t>(order[i]);
+    memory.axes[i] = PadAxis::of(x.shape()[order[i]], pads.before[axis], pads.after[axis]);
+  }
+  return memory;
 }
 
 // The fill value as the data's type has it; `bytes` long enough for every type.
 using ValueBytes = std::array<std::byte, 8>;
 
-ValueBytes value_bytes(const PadOp& op, const RunContext& context) {
+ValueBytes value_bytes(const PadOp& op, DType dtype, std::span<const Tensor> host_inputs) {
   ValueBytes bytes{};
-  if (present(context.inputs, kValue)) {
-    std::memcpy(bytes.data(), context.inputs[kValue].data(), dtype_bytes(context.inputs[kValue].dtype()));
+  if (present(host_inputs, kValue)) {
+    std::memcpy(bytes.data(), host_inputs[kValue].data(), dtype_bytes(dtype));
   } else if (op.attribute_value != 0) {
     const auto value = static_cast<float>(op.attribute_value);
-    if (context.inputs[kData].dtype() == DType::f64)
+    if (dtype == DType::f64)
       std::memcpy(bytes.data(), &op.attribute_value, sizeof(double));
     else
       std::memcpy(bytes.data(), &value, sizeof(float));
@@ -183,7 +171,7 @@ std::vector<TensorType> PadOp::infer(std::span<const InputInfo> inputs) const {
     if (cut_away)
       throw Error(ErrorKind::invalid_model, fmt::format("Pad: pads {},{} cut more than axis {} of {} has", before,
                                                         after, axis, data.shape.str()));
-    const AxisMap map = axis_map(dim, before, after);
+    const PadAxis map = PadAxis::of(dim, before, after);
     if (map.kept == 0 && map.out > 0 && mode != PadMode::constant)
       throw Error(ErrorKind::invalid_model,
                   fmt::format("Pad: nothing to {} along axis {} of {}", mode_name(mode), axis, data.shape.str()));
@@ -198,42 +186,20 @@ bool PadOp::runs_in(Layout, std::span<const InputInfo>) const { return true; }
 void PadOp::run_cpu(const RunContext& context) const {
   const Tensor& x = context.inputs[kData];
   Tensor& y = context.outputs[0];
-  std::array<InputInfo, 4> infos;
-  for (std::size_t i = 0; i < std::min(infos.size(), context.inputs.size()); ++i)
-    if (!context.inputs[i].empty())
-      infos[i] = {true, {context.inputs[i].dtype(), context.inputs[i].shape()}, &context.inputs[i]};
-  const AxisPads pads = resolve(*this, infos);
-
-  // Axes in memory order.
-  const int rank = x.shape().rank();
-  const bool channels_last = rank == 4 && y.layout() == Layout::nhwc;
-  constexpr std::array<std::size_t, 4> nhwc{0, 2, 3, 1};
-  std::array<AxisMap, Shape::max_rank> maps;
-  std::array<std::int64_t, Shape::max_rank> dims{};
-  for (std::size_t i = 0; i < static_cast<std::size_t>(rank); ++i) {
-    const std::size_t axis = channels_last ? nhwc[i] : i;
-    dims[i] = x.shape()[static_cast<int>(axis)];
-    maps[i] = axis_map(dims[i], pads.before[axis], pads.after[axis]);
-  }
+  const auto [axes, rank] = memory_axes(*this, x, context.inputs, y.layout());
   // Whatever lies inside of the last axis that changes is copied whole; that axis is cut into what is before, kept and
   // after; the axes around it are walked.
   const auto elem_bytes = static_cast<std::int64_t>(dtype_bytes(x.dtype()));
-  int last = rank - 1;
+  std::size_t changed = std::max<std::size_t>(rank, 1) - 1;
   std::int64_t inner = elem_bytes;
-  for (; last > 0; --last) {
-    const AxisMap& map = maps[static_cast<std::size_t>(last)];
-    if (map.before != 0 || map.first != 0 || map.out != map.kept) break;
-    inner *= map.out;
-  }
-  const std::size_t changed = static_cast<std::size_t>(std::max(last, 0));
-  const AxisMap line = rank == 0 ? AxisMap{} : maps[changed];
-  const std::int64_t line_in = rank == 0 ? 1 : dims[changed];
+  for (; changed > 0 && axes[changed].unchanged(); --changed) inner *= axes[changed].out;
+  const PadAxis& line = axes[changed];  // of a scalar: one element, unchanged
   std::int64_t lines = 1;
-  for (std::size_t i = 0; i < changed; ++i) lines *= maps[i].out;
+  for (std::size_t i = 0; i < changed; ++i) lines *= axes[i].out;
 
   const auto* from = static_cast<const std::byte*>(x.data());
   auto* to = static_cast<std::byte*>(y.data());
-  const ValueBytes value = value_bytes(*this, context);
+  const ValueBytes value = value_bytes(*this, x.dtype(), context.inputs);
   const std::int64_t line_bytes = line.out * inner;
   const std::int64_t grain = std::max<std::int64_t>(1, copy_grain_bytes / std::max<std::int64_t>(line_bytes, 1));
 
@@ -242,16 +208,16 @@ void PadOp::run_cpu(const RunContext& context) const {
       std::byte* out = to + l * line_bytes;
       std::int64_t source = 0, rest = l, step = 1;  // line of x that line l of y comes from
       for (std::size_t i = changed; i-- > 0;) {
-        const std::int64_t index = maps[i].source(rest % maps[i].out, mode);
+        const std::int64_t index = axes[i].source(rest % axes[i].out, mode);
         source = index < 0 || source < 0 ? -1 : source + index * step;
-        rest /= maps[i].out;
-        step *= dims[i];
+        rest /= axes[i].out;
+        step *= axes[i].dim;
       }
       if (source < 0) {
         fill(out, line_bytes, value, static_cast<std::size_t>(elem_bytes));
         continue;
       }
-      const std::byte* in = from + source * line_in * inner;
+      const std::byte* in = from + source * line.dim * inner;
       const auto pad_range = [&](std::int64_t first, std::int64_t count) {
         if (mode == PadMode::constant) {
           fill(out + first * inner, count * inner, value, static_cast<std::size_t>(elem_bytes));
@@ -265,6 +231,21 @@ void PadOp::run_cpu(const RunContext& context) const {
       pad_range(line.before + line.kept, line.out - line.before - line.kept);
     }
   });
+}
+
+std::optional<std::string> PadOp::refuse_cuda(std::span<const InputInfo> inputs) const {
+  if (present(inputs, kValue) && inputs[kValue].constant == nullptr) return "the constant value is computed by the run";
+  return std::nullopt;
+}
+
+void PadOp::run_cuda(const CudaRun& run) const {
+  if constexpr (cuda_built) {
+    const Tensor& x = run.inputs[kData];
+    Tensor& y = run.outputs[0];
+    const auto [axes, rank] = memory_axes(*this, x, run.host_inputs, y.layout());
+    const auto value = std::bit_cast<std::uint64_t>(value_bytes(*this, x.dtype(), run.host_inputs));
+    cuda::pad(run.context, dtype_bytes(x.dtype()), mode, std::span(axes).first(rank), value, x.data(), y.data());
+  }
 }
 
 std::shared_ptr<const Op> make_pad(const NodeSpec& spec) {

@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "ops/op.h"
+#include "ops/pad_axis.h"
 
 namespace lenslet {
-
-enum class PadMode { constant, reflect, edge, wrap };
 
 /// Inputs: data; from opset 11 on also pads (int64, known before the run), constant value (one element, optional) and
 /// from opset 18 on axes (optional). attributes(): mode, and where they are no inputs pads and value.
@@ -26,6 +25,9 @@ class PadOp final : public Op {
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override;
   bool runs_in(Layout layout, std::span<const InputInfo> inputs) const override;
   void run_cpu(const RunContext& context) const override;
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo> inputs) const override;
+  bool reads_on_cuda(int input, const PlanContext&) const override { return input == 0; }
+  void run_cuda(const CudaRun& run) const override;
 
   /// Begins of all axes of the data, then ends; negative: elements cut off. Error(unsupported) when not known.
   std::vector<std::int64_t> pads(std::span<const InputInfo> inputs) const;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "ops/cuda/fill.h"
 #include "ops/makers.h"
 #include "ops/type_check.h"
 
@@ -73,7 +74,28 @@ class Range final : public Op {
     }
   }
 
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  bool reads_on_cuda(int, const PlanContext&) const override { return false; }
+  void run_cuda(const CudaRun& run) const override {
+    switch (run.outputs[0].dtype()) {
+      case DType::f32:
+        return fill_on_device<float>(run);
+      case DType::f64:
+        return fill_on_device<double>(run);
+      case DType::i32:
+        return fill_on_device<std::int32_t>(run);
+      default:
+        return fill_on_device<std::int64_t>(run);
+    }
+  }
+
  private:
+  template <typename T>
+  static void fill_on_device(const CudaRun& run) {
+    if constexpr (cuda_built)
+      cuda::fill_range(run.context, run.outputs[0].elems(), scalar<T>(run.host_inputs[0], "start"),
+                       scalar<T>(run.host_inputs[2], "delta"), static_cast<T*>(run.outputs[0].data()));
+  }
   template <typename T>
   static std::int64_t length_of(std::span<const InputInfo> inputs) {
     return count(scalar<T>(*inputs[0].constant, "start"), scalar<T>(*inputs[1].constant, "limit"),

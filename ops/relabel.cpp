@@ -4,8 +4,6 @@
 
 #include <string>
 
-#include "ops/copy.h"
-
 namespace lenslet {
 namespace {
 
@@ -36,10 +34,6 @@ bool RelabelOp::runs_in(Layout layout, std::span<const InputInfo>) const {
   // Said of the output, as the two sides differ.
   if (kind == Kind::layout) return true;
   return layout == (kind == Kind::channels_first ? Layout::nhwc : Layout::nchw);
-}
-
-void RelabelOp::run_cpu(const RunContext& context) const {
-  copy_bytes(context.inputs[0], context.outputs[0], context.pool);
 }
 
 std::shared_ptr<const Op> make_relabel(const NodeSpec& spec) {

@@ -3,12 +3,12 @@
 
 #include <memory>
 
-#include "ops/op.h"
+#include "ops/view_op.h"
 
 namespace lenslet {
 
 /// A 4-D tensor seen differently. Its input and output layouts are fixed by the kind, and the bytes are shared.
-class RelabelOp final : public Op {
+class RelabelOp final : public ViewOp {
  public:
   enum class Kind {
     channels_first,  ///< [N,H,W,C] in nchw (row-major) is [N,C,H,W] in nhwc: Transpose 0,3,1,2
@@ -23,9 +23,6 @@ class RelabelOp final : public Op {
   AttributeList attributes() const override;
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override;
   bool runs_in(Layout layout, std::span<const InputInfo> inputs) const override;
-  int alias_input() const override { return 0; }
-  double tolerance(std::span<const InputInfo>) const override { return 0; }
-  void run_cpu(const RunContext& context) const override;
 };
 
 /// Row of the op table; attribute kind: "channels_first", "channels_last" or "layout".

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/cuda/fill.h"
 #include "ops/makers.h"
 #include "ops/type_check.h"
 
@@ -31,6 +32,16 @@ class ShapeOp final : public Op {
     for (std::int64_t i = start(shape); i < end(shape); ++i) *to++ = shape[static_cast<int>(i)];
   }
 
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  bool reads_on_cuda(int, const PlanContext&) const override { return false; }
+  void run_cuda(const CudaRun& run) const override {
+    const Shape& shape = run.inputs[0].shape();
+    const auto first = static_cast<std::size_t>(start(shape)), last = static_cast<std::size_t>(end(shape));
+    if constexpr (cuda_built)
+      cuda::store(run.context, shape.dims().subspan(first, last - first),
+                  static_cast<std::int64_t*>(run.outputs[0].data()));
+  }
+
  private:
   static std::int64_t clamp(std::int64_t axis, std::int64_t rank) {
     return std::clamp<std::int64_t>(axis < 0 ? axis + rank : axis, 0, rank);
@@ -55,6 +66,13 @@ class Size final : public Op {
   double tolerance(std::span<const InputInfo>) const override { return 0; }
   void run_cpu(const RunContext& context) const override {
     *static_cast<std::int64_t*>(context.outputs[0].data()) = context.inputs[0].shape().elems();
+  }
+
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  bool reads_on_cuda(int, const PlanContext&) const override { return false; }
+  void run_cuda(const CudaRun& run) const override {
+    const std::int64_t elems = run.inputs[0].shape().elems();
+    if constexpr (cuda_built) cuda::store(run.context, {&elems, 1}, static_cast<std::int64_t*>(run.outputs[0].data()));
   }
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ops/broadcast.h"
+#include "ops/cuda/strided_copy.h"
 #include "ops/makers.h"
 #include "ops/shape_args.h"
 #include "ops/strided_copy.h"
@@ -100,21 +101,44 @@ class Slice final : public Op {
   void run_cpu(const RunContext& context) const override {
     const Tensor& from = context.inputs[0];
     Tensor& to = context.outputs[0];
-    const auto ranges = resolve(from.shape(), arguments_ ? *arguments_ : read(context.inputs));
-    const auto from_strides = element_strides(from.shape(), from.layout());
-    const auto to_strides = element_strides(to.shape(), to.layout());
-    const auto order = memory_order(to.shape().rank(), to.layout());
-    StridedLoops loops;
-    std::int64_t start = 0;
-    for (int i = 0; i < to.shape().rank(); ++i) {
-      const auto axis = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
-      start += ranges[axis].start * from_strides[axis];
-      loops.add(ranges[axis].count, ranges[axis].step * from_strides[axis], to_strides[axis]);
+    if (to.elems() == 0) return;
+    const Source source = source_of(context.inputs, from, to);
+    strided_copy(dtype_bytes(to.dtype()), source.loops, element_at(from, source.start), to.data(), context.pool);
+  }
+
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  bool reads_on_cuda(int input, const PlanContext&) const override { return input == 0; }
+  void run_cuda(const CudaRun& run) const override {
+    if constexpr (cuda_built) {
+      const Tensor& from = run.inputs[0];
+      Tensor& to = run.outputs[0];
+      if (to.elems() == 0) return;
+      const Source source = source_of(run.host_inputs, from, to);
+      cuda::strided_copy(run.context, dtype_bytes(to.dtype()), source.loops, element_at(from, source.start), to.data());
     }
-    if (to.elems() > 0) strided_copy(dtype_bytes(to.dtype()), loops, element_at(from, start), to.data(), context.pool);
   }
 
  private:
+  struct Source {
+    StridedLoops loops;      ///< over the output
+    std::int64_t start = 0;  ///< element of the input that is the output's first
+  };
+
+  /// The arguments that are inputs are read from host_inputs.
+  Source source_of(std::span<const Tensor> host_inputs, const Tensor& from, const Tensor& to) const {
+    const auto ranges = resolve(from.shape(), arguments_ ? *arguments_ : read(host_inputs));
+    const auto from_strides = element_strides(from.shape(), from.layout());
+    const auto to_strides = element_strides(to.shape(), to.layout());
+    const auto order = memory_order(to.shape().rank(), to.layout());
+    Source source;
+    for (int i = 0; i < to.shape().rank(); ++i) {
+      const auto axis = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
+      source.start += ranges[axis].start * from_strides[axis];
+      source.loops.add(ranges[axis].count, ranges[axis].step * from_strides[axis], to_strides[axis]);
+    }
+    return source;
+  }
+
   static Arguments read(std::span<const Tensor> inputs) {
     Arguments arguments{axis_ints(inputs[1], "starts"), axis_ints(inputs[2], "ends"), {}, {}};
     if (present(inputs, 3)) arguments.axes = axis_ints(inputs[3], "axes");

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ops/broadcast.h"
+#include "ops/cuda/strided_copy.h"
 #include "ops/makers.h"
 #include "ops/shape_args.h"
 #include "ops/strided_copy.h"
@@ -61,15 +62,38 @@ class Split final : public Op {
   double tolerance(std::span<const InputInfo>) const override { return 0; }
 
   void run_cpu(const RunContext& context) const override {
-    const Tensor& from = context.inputs[0];
+    for_each_part(context.inputs, context.inputs, context.outputs,
+                  [&](const StridedLoops& loops, const void* from, void* to) {
+                    strided_copy(dtype_bytes(context.inputs[0].dtype()), loops, from, to, context.pool);
+                  });
+  }
+
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  bool reads_on_cuda(int input, const PlanContext&) const override { return input == 0; }
+  void run_cuda(const CudaRun& run) const override {
+    if constexpr (cuda_built) {
+      cuda::CopyBatch batch(run.context, dtype_bytes(run.inputs[0].dtype()));
+      for_each_part(run.inputs, run.host_inputs, run.outputs,
+                    [&](const StridedLoops& loops, const void* from, void* to) { batch.add(loops, from, to); });
+      batch.flush();
+    }
+  }
+
+ private:
+  /// Calls copy(loops, from, to) for each output that has memory: the loops over its elements and where both sides
+  /// begin. The sizes are read from host_inputs, where they are an input.
+  template <typename Copy>
+  void for_each_part(std::span<const Tensor> inputs, std::span<const Tensor> host_inputs, std::span<Tensor> outputs,
+                     const Copy& copy) const {
+    const Tensor& from = inputs[0];
     const int rank = from.shape().rank();
     const int axis = resolve_axis(axis_, rank);
     const auto from_strides = element_strides(from.shape(), from.layout());
     std::int64_t start = 0;
-    for (std::size_t part = 0; part < context.outputs.size(); ++part) {
-      Tensor& to = context.outputs[part];
+    for (std::size_t part = 0; part < outputs.size(); ++part) {
+      Tensor& to = outputs[part];
       const std::int64_t first = start;
-      start += part_size(context, part, from.shape()[axis]);
+      start += part_size(host_inputs, part, from.shape()[axis]);
       if (to.empty()) continue;
       const auto to_strides = element_strides(to.shape(), to.layout());
       const auto order = memory_order(rank, to.layout());
@@ -78,17 +102,15 @@ class Split final : public Op {
         const int a = order[static_cast<std::size_t>(i)];
         loops.add(to.shape()[a], from_strides[static_cast<std::size_t>(a)], to_strides[static_cast<std::size_t>(a)]);
       }
-      strided_copy(dtype_bytes(to.dtype()), loops,
-                   element_at(from, first * from_strides[static_cast<std::size_t>(axis)]), to.data(), context.pool);
+      copy(loops, element_at(from, first * from_strides[static_cast<std::size_t>(axis)]), to.data());
     }
   }
 
- private:
   // Known even for an output that nobody reads and that has no memory.
-  std::int64_t part_size(const RunContext& context, std::size_t part, std::int64_t dim) const {
+  std::int64_t part_size(std::span<const Tensor> inputs, std::size_t part, std::int64_t dim) const {
     if (sizes_) return (*sizes_)[part];
-    if (present(context.inputs, 1)) {
-      const Tensor& sizes = context.inputs[1];
+    if (present(inputs, 1)) {
+      const Tensor& sizes = inputs[1];
       return sizes.dtype() == DType::i64 ? sizes.values<std::int64_t>()[part] : sizes.values<std::int32_t>()[part];
     }
     const auto parts = static_cast<std::int64_t>(parts_), index = static_cast<std::int64_t>(part);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ops/broadcast.h"
+#include "ops/cuda/strided_copy.h"
 #include "ops/makers.h"
 #include "ops/shape_args.h"
 #include "ops/strided_copy.h"
@@ -40,17 +41,31 @@ class Transpose final : public Op {
   void run_cpu(const RunContext& context) const override {
     const Tensor& from = context.inputs[0];
     Tensor& to = context.outputs[0];
-    const int rank = from.shape().rank();
-    const auto from_strides = element_strides(from.shape(), Layout::nchw);
-    const auto to_strides = element_strides(to.shape(), Layout::nchw);
-    StridedLoops loops;
-    for (int i = 0; i < rank; ++i)
-      loops.add(to.shape()[i], from_strides[static_cast<std::size_t>(source_axis(i, rank))],
-                to_strides[static_cast<std::size_t>(i)]);
-    strided_copy(dtype_bytes(from.dtype()), loops, from.data(), to.data(), context.pool);
+    strided_copy(dtype_bytes(from.dtype()), loops(from.shape(), to.shape()), from.data(), to.data(), context.pool);
+  }
+
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  void run_cuda(const CudaRun& run) const override {
+    const Tensor& from = run.inputs[0];
+    Tensor& to = run.outputs[0];
+    if constexpr (cuda_built)
+      cuda::strided_copy(run.context, dtype_bytes(from.dtype()), loops(from.shape(), to.shape()), from.data(),
+                         to.data());
   }
 
  private:
+  /// Over the output `to` of an input `from`.
+  StridedLoops loops(const Shape& from, const Shape& to) const {
+    const int rank = from.rank();
+    const auto from_strides = element_strides(from, Layout::nchw);
+    const auto to_strides = element_strides(to, Layout::nchw);
+    StridedLoops loops;
+    for (int i = 0; i < rank; ++i)
+      loops.add(to[i], from_strides[static_cast<std::size_t>(source_axis(i, rank))],
+                to_strides[static_cast<std::size_t>(i)]);
+    return loops;
+  }
+
   int source_axis(int axis, int rank) const {
     return perm_.empty() ? rank - 1 - axis : static_cast<int>(perm_[static_cast<std::size_t>(axis)]);
   }
