@@ -1,6 +1,8 @@
 #pragma once
 // Taking an index apart into coordinates, with 32-bit arithmetic where the index fits.
 
+#include <cuda_runtime.h>
+
 #include <cstdint>
 
 #include "ops/cuda/fast_divider.h"

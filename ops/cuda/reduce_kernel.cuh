@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(reduce_threads)
   using In = typename Fold::In;
   using Loop = ReduceGeometry::Loop;
   wait_for_previous();
-  __shared__ alignas(16) unsigned char shared_bytes[reduce_threads * sizeof(Fold)];
+  alignas(16) __shared__ unsigned char shared_bytes[reduce_threads * sizeof(Fold)];
   auto* shared = reinterpret_cast<Fold*>(shared_bytes);
   const int thread = static_cast<int>(threadIdx.x);
   const int lanes = 1 << g.lane_bits, depth = 1 << g.depth_bits;

@@ -1,6 +1,8 @@
 #pragma once
 // Four floats at once: 16-byte loads and stores, arithmetic element by element.
 
+#include <cuda_runtime.h>
+
 #include <cstdint>
 
 namespace lenslet::cuda {

@@ -1,6 +1,8 @@
 #pragma once
 // Exchange between the threads of a warp.
 
+#include <cuda_runtime.h>
+
 #include <cstring>
 #include <type_traits>
 
