@@ -98,14 +98,14 @@ void Network::bind_ports() {
   }
 }
 
-void Network::launch(Step& step) {
+void Network::launch(Step& step, const Context& context) {
   try {
     step.node->op->run_cuda({.inputs = step.inputs,
                              .outputs = step.outputs,
                              .host_inputs = step.host_inputs,
                              .workspace = step.workspace,
                              .prepared = step.plan->prepared.get(),
-                             .context = session_.context()});
+                             .context = context});
   } catch (const Error& error) {
     throw error.within(step.node->label());
   }
@@ -113,13 +113,13 @@ void Network::launch(Step& step) {
 
 void Network::launch_all() {
   for (Step& step : steps_)
-    if (step.plan->runs) launch(step);
+    if (step.plan->runs) launch(step, session_.context());
 }
 
 void Network::launch_each_and_wait() {
   for (Step& step : steps_) {
     if (!step.plan->runs) continue;
-    launch(step);
+    launch(step, session_.context());
     try {
       session_.stream().synchronize();
     } catch (const Error& error) {
@@ -159,13 +159,16 @@ void Network::observe(Observer observer) {
   if (!observer) return;
   auto made = std::make_unique<Observation>(plan_, std::move(observer));
   if (recorded_ && !plan_.sync_each_step) {
+    // With an event between any two steps, no kernel can start before the one before it has ended.
+    Context apart = session_.context();
+    apart.overlap_launches = false;
     const auto mark = [&](std::size_t i) {
       CUDA_CHECK(cudaEventRecordWithFlags(made->boundaries[i].get(), session_.stream().get(), cudaEventRecordExternal));
     };
     made->timed.emplace(session_.stream(), [&] {
       for (std::size_t i = 0; i < steps_.size(); ++i) {
         mark(i);
-        if (steps_[i].plan->runs) launch(steps_[i]);
+        if (steps_[i].plan->runs) launch(steps_[i], apart);
       }
       mark(steps_.size());
     });
@@ -195,7 +198,7 @@ void Network::run_observed(std::span<const Tensor> inputs) {
     if (step.plan->runs) {
       if (seen.timed) event.ms = static_cast<double>(seen.boundaries[i + 1].ms_since(seen.boundaries[i]));
       if (!seen.timed) seen.boundaries[0].record(stream);
-      launch(step);
+      launch(step, session_.context());
       if (!seen.timed) seen.boundaries[1].record(stream);
       for (std::size_t o = 0; o < step.outputs.size(); ++o)
         copy(seen.steps[i].outputs[o], step.outputs[o], cudaMemcpyDeviceToHost, stream);

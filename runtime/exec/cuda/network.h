@@ -50,7 +50,7 @@ class Network {
   Tensor bind(ValueId id);
   void bind_steps();
   void bind_ports();
-  void launch(Step& step);
+  void launch(Step& step, const Context& context);
   void launch_all();
   void launch_each_and_wait();
   /// Waits for the stream. What failed is a kernel of some step.
