@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 
 #include "ops/broadcast.h"
+#include "ops/cuda/binary.h"
 #include "ops/grain.h"
 #include "ops/makers.h"
 #include "ops/saturate.h"
@@ -145,6 +147,22 @@ void run_pow(const RunContext& context) {
   }
 }
 
+// An exponent known to be the number 2 as a float.
+bool is_two(const Tensor& exponent) {
+  return !exponent.empty() && exponent.dtype() == DType::f32 && exponent.elems() == 1 &&
+         exponent.values<float>()[0] == 2;
+}
+
+// Are these known integers, none of them below 0?
+bool never_negative(const Tensor* exponents) {
+  const auto all = []<typename T>(std::span<const T> values) {
+    return std::all_of(values.begin(), values.end(), [](T value) { return value >= 0; });
+  };
+  if (exponents == nullptr) return false;
+  return exponents->dtype() == DType::i32 ? all(exponents->values<std::int32_t>())
+                                          : all(exponents->values<std::int64_t>());
+}
+
 bool whole(DType dtype) { return dtype != DType::f32 && dtype != DType::f64; }
 
 std::shared_ptr<const Op> make(std::string_view type, BinaryKind kind, const NodeSpec& spec) {
@@ -229,6 +247,35 @@ void BinaryOp::run_cpu(const RunContext& context) const {
       return run_fold<std::int64_t>(context, kind, false);
     default:
       return run_fold<float>(context, kind, mean());
+  }
+}
+
+std::optional<std::string> BinaryOp::refuse_cuda(std::span<const InputInfo> inputs) const {
+  if (!whole(inputs[0].type.dtype)) return std::nullopt;
+  if (kind == BinaryKind::div && inputs[1].constant == nullptr)
+    return "an integer divisor that is computed might be 0, which only the CPU reports";
+  if (kind == BinaryKind::pow && whole(inputs[1].type.dtype) && !never_negative(inputs[1].constant))
+    return "an integer exponent that is not a constant of 0 and more divides, perhaps by 0, which only the CPU reports";
+  return std::nullopt;
+}
+
+void BinaryOp::run_cuda(const CudaRun& run) const {
+  const std::span<const Tensor> x = run.inputs;
+  Tensor& y = run.outputs[0];
+  // Nearly all powers are squares.
+  const bool square = kind == BinaryKind::pow && is_two(run.host_inputs[1]);
+  if constexpr (cuda_built) {
+    // One input: the larger of it and itself is a copy in the output's layout.
+    if (x.size() == 1) return cuda::binary(run.context, BinaryKind::max, x[0], x[0], y);
+    if (square) return cuda::binary(run.context, BinaryKind::mul, x[0], x[0], y);
+    if (kind == BinaryKind::pow) return cuda::pow(run.context, x[0], x[1], y);
+    for (std::size_t i = 1; i < x.size(); ++i) {
+      const Tensor& sum = i == 1 ? x[0] : y;
+      if (mean() && i + 1 == x.size())
+        cuda::add_and_divide(run.context, sum, x[i], static_cast<int>(x.size()), y);
+      else
+        cuda::binary(run.context, kind, sum, x[i], y);
+    }
   }
 }
 

@@ -28,6 +28,9 @@ class BinaryOp final : public Op {
   bool may_overwrite(int input) const override { return inputs_ <= 2 && input < 2; }
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const override;
   void run_cpu(const RunContext& context) const override;
+  /// Integers may be divided on CUDA by constants only: what could be 0 is reported, and the CPU alone can do that.
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo> inputs) const override;
+  void run_cuda(const CudaRun& run) const override;
 
  private:
   std::string_view type_;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "ops/cuda/cast.h"
 #include "ops/grain.h"
 #include "ops/makers.h"
 #include "ops/onnx_types.h"
@@ -112,6 +113,10 @@ class Cast final : public Op {
         cast<decltype(from_type), decltype(to_type)>(from.data(), to.data(), from.elems(), context.pool);
       });
     });
+  }
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  void run_cuda(const CudaRun& run) const override {
+    if constexpr (cuda_built) cuda::cast(run.context, run.inputs[0], run.outputs[0]);
   }
 
  private:

@@ -1,8 +1,11 @@
 // Comparisons, boolean operators and Where: broadcast, one element at a time (masks and shape arithmetic).
 
+#include "ops/logic.h"
+
 #include <fmt/format.h>
 
 #include "ops/broadcast.h"
+#include "ops/cuda/logic.h"
 #include "ops/grain.h"
 #include "ops/makers.h"
 #include "ops/type_check.h"
@@ -10,8 +13,6 @@
 namespace lenslet {
 
 namespace {
-
-enum class LogicKind { equal, less, less_or_equal, greater, greater_or_equal, land, lor, lxor, lnot };
 
 template <typename T>
 bool compute(LogicKind kind, T a, T b) {
@@ -83,6 +84,11 @@ class LogicOp final : public Op {
     }
   }
 
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  void run_cuda(const CudaRun& run) const override {
+    if constexpr (cuda_built) cuda::logic(run.context, kind_, run.inputs.front(), run.inputs.back(), run.outputs[0]);
+  }
+
  private:
   template <typename T>
   void run(const RunContext& context) const {
@@ -135,6 +141,11 @@ class WhereOp final : public Op {
       default:
         return run<std::uint64_t>(context);
     }
+  }
+
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  void run_cuda(const CudaRun& run) const override {
+    if constexpr (cuda_built) cuda::where(run.context, run.inputs[0], run.inputs[1], run.inputs[2], run.outputs[0]);
   }
 
  private:

@@ -4,6 +4,7 @@
 
 #include "ops/binary_kernels.h"
 #include "ops/broadcast.h"
+#include "ops/cuda/binary.h"
 #include "ops/grain.h"
 #include "ops/makers.h"
 #include "ops/type_check.h"
@@ -47,6 +48,12 @@ class PReluOp final : public Op {
       apply_binary(BinaryKind::prelu, x0 + at[1], loops.inner_stride(1), slope0 + at[2], loops.inner_stride(2),
                    y0 + at[0], n);
     });
+  }
+
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  void run_cuda(const CudaRun& run) const override {
+    if constexpr (cuda_built)
+      cuda::binary(run.context, BinaryKind::prelu, run.inputs[0], run.inputs[1], run.outputs[0]);
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "ops/cuda/unary.h"
 #include "ops/grain.h"
 #include "ops/makers.h"
 #include "ops/type_check.h"
@@ -135,6 +136,10 @@ void UnaryOp::run_cpu(const RunContext& context) const {
   }
 }
 
+void UnaryOp::run_cuda(const CudaRun& run) const {
+  if constexpr (cuda_built) cuda::unary(run.context, function, run.inputs[0], run.outputs[0]);
+}
+
 AttributeList ClipOp::attributes() const {
   AttributeList list;
   if (min) list.emplace_back("min", static_cast<double>(*min));
@@ -183,6 +188,18 @@ void ClipOp::run_cpu(const RunContext& context) const {
     default:
       return transform_f32(context, {UnaryKind::clip, bound(context.inputs, 1, min.value_or(-infinity)),
                                      bound(context.inputs, 2, max.value_or(infinity))});
+  }
+}
+
+void ClipOp::run_cuda(const CudaRun& run) const {
+  if constexpr (cuda_built) {
+    const Tensor none;
+    const auto at = [&](std::span<const Tensor> tensors, std::size_t i) -> const Tensor& {
+      return i < tensors.size() ? tensors[i] : none;
+    };
+    const cuda::ClipBounds bounds{
+        at(run.inputs, 1), at(run.inputs, 2), at(run.host_inputs, 1), at(run.host_inputs, 2), min, max};
+    cuda::clip(run.context, bounds, run.inputs[0], run.outputs[0]);
   }
 }
 

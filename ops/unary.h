@@ -26,6 +26,8 @@ class UnaryOp final : public Op {
   bool may_overwrite(int input) const override { return input == 0; }
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const override;
   void run_cpu(const RunContext& context) const override;
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  void run_cuda(const CudaRun& run) const override;
 
  private:
   std::string_view type_;
@@ -44,6 +46,10 @@ class ClipOp final : public Op {
   bool may_overwrite(int input) const override { return input == 0; }
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const override;
   void run_cpu(const RunContext& context) const override;
+  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
+  /// Constant bounds are read on the host.
+  bool reads_on_cuda(int input, const PlanContext&) const override { return input == 0; }
+  void run_cuda(const CudaRun& run) const override;
 };
 
 /// "SiLU", domain lenslet: x * sigmoid(x) as one step. A pass makes it where no convolution takes the activation up.
