@@ -45,6 +45,17 @@ TEST_CASE("transpose/every_element_size") {
   }
 }
 
+TEST_CASE("transpose/whole_vectors_and_partial_tiles") {
+  for (const DType dtype : every_size) {
+    for (const Shape& shape : {Shape{144, 80}, Shape{16, 272}, Shape{145, 80}, Shape{20, 131}})
+      check_op({.op = "Transpose", .inputs = {random_of(dtype, shape, 2, 0, 100)}});
+    for (const Ints& perm : {Ints{0, 3, 2, 1}, Ints{3, 1, 0, 2}, Ints{2, 1, 3, 0}})
+      check_op({.op = "Transpose",
+                .attributes = {{"perm", perm}},
+                .inputs = {random_of(dtype, {48, 3, 32, 80}, 2, 0, 100)}});
+  }
+}
+
 TEST_CASE("transpose/other_ranks") {
   check_op({.op = "Transpose", .inputs = {random_f32({}, 3)}});
   check_op({.op = "Transpose", .inputs = {random_f32({7}, 3)}});
@@ -89,6 +100,14 @@ TEST_CASE("concat/other_types_and_ranks") {
   check_op({.op = "Concat",
             .attributes = {{"axis", std::int64_t{1}}},
             .inputs = {random_f32({1, 64, 55, 55}, 1), random_f32({1, 64, 55, 55}, 2)}});
+}
+
+TEST_CASE("concat/many_inputs") {
+  for (const std::int64_t axis : {1, 3}) {
+    std::vector<Tensor> inputs;
+    for (unsigned i = 0; i < 19; ++i) inputs.push_back(random_f32({3, 8, 4, 8}, i));
+    check_op({.op = "Concat", .attributes = {{"axis", axis}}, .inputs = inputs});
+  }
 }
 
 TEST_CASE("concat/refusals") {
@@ -218,10 +237,11 @@ TEST_CASE("gather/axes_and_indices") {
         {.op = "Gather", .attributes = {{"axis", axis}}, .inputs = {x, int64s({2, 0, -3, 2})}, .maybe_constant = {1}});
     check_op({.op = "Gather", .attributes = {{"axis", axis}}, .inputs = {x, int64_scalar(-1)}, .maybe_constant = {1}});
   }
-  check_op({.op = "Gather", .inputs = {x, Tensor::of<std::int32_t>(Shape{2, 2}, {0, 1, -1, -2})}});
+  check_op(
+      {.op = "Gather", .inputs = {x, Tensor::of<std::int32_t>(Shape{2, 2}, {0, 1, -1, -2})}, .maybe_constant = {1}});
   check_op({.op = "Gather", .inputs = {int64s({4, 5, 6}), int64_scalar(1)}, .constant = {0, 1}});
   for (const DType dtype : every_size)
-    check_op({.op = "Gather", .inputs = {random_of(dtype, {4, 3}, 2, 0, 9), int64s({3, 3, 0})}});
+    check_op({.op = "Gather", .inputs = {random_of(dtype, {4, 3}, 2, 0, 9), int64s({3, 3, 0})}, .maybe_constant = {1}});
 }
 
 TEST_CASE("gather/refusals") {
@@ -231,6 +251,18 @@ TEST_CASE("gather/refusals") {
   CHECK_THROWS_AS(run_op({.op = "Gather", .inputs = {x, int64s({near})}}), Error);
   CHECK(infer_error({.op = "Gather", .inputs = {x, random_f32({1}, 1)}}) == ErrorKind::unsupported);
   CHECK(infer_error({.op = "Gather", .inputs = {random_f32({}, 1), int64s({0})}}) == ErrorKind::invalid_model);
+}
+
+TEST_CASE("gather/refused_on_cuda") {
+  const Tensor inside = int64s({2, -3}), outside = int64s({0, 3});
+  const auto refusal = [](const Tensor& indices, bool constant) {
+    const std::vector<InputInfo> infos{{true, {DType::f32, {3, 5}}, nullptr},
+                                       {true, {indices.dtype(), indices.shape()}, constant ? &indices : nullptr}};
+    return make_op({.op = "Gather", .inputs = {random_f32({3, 5}, 1), indices}})->refuse_cuda(infos);
+  };
+  CHECK_FALSE(refusal(inside, true).has_value());
+  CHECK(refusal(inside, false).value_or("").find("computed by the run") != std::string::npos);
+  CHECK(refusal(outside, true) == "index 3 is outside axis 0 of [3,5]");
 }
 
 TEST_CASE("expand") {

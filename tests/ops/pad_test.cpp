@@ -90,6 +90,15 @@ TEST_CASE("pad/element_types") {
                       Tensor::of<std::int64_t>({1}, {-7})));
 }
 
+TEST_CASE("pad/whole_vectors") {
+  for (const DType dtype : {DType::u8, DType::f16, DType::f32, DType::i64})
+    for (const char* mode : {"constant", "reflect", "edge"}) {
+      const Tensor x = random_of(dtype, {2, 32, 6, 5}, 13, 0, 100);
+      check_op(input_form(x, int64s({0, 0, 1, 2, 0, 0, 3, 1}), mode));
+      check_op(input_form(x, int64s({1, 16, 1, 0, 0, -16, 3, 0}), mode));
+    }
+}
+
 TEST_CASE("pad/large_enough_for_several_pieces") {
   check_op(input_form(random_f32({2, 24, 56, 57}, 10), int64s({0, 0, 1, 1, 0, 0, 2, 2}), "constant"));
 }
@@ -118,6 +127,16 @@ TEST_CASE("pad/refusals") {
   check_error(ErrorKind::invalid_model, "mode", input_form(x, int64s({0, 0, 1, 1, 0, 0, 1, 1}), "mirror"));
   OpCase value = input_form(x, int64s({0, 0, 1, 1, 0, 0, 1, 1}), "constant", Tensor::of<float>({2}, {1, 2}));
   check_error(ErrorKind::invalid_model, "one element", value);
+}
+
+TEST_CASE("pad/refused_on_cuda") {
+  const Tensor x = random_f32({3, 4}, 12), pads = int64s({1, 0, 0, 2}), value = Tensor::of<float>({}, {2});
+  const auto op = make_op(input_form(x, pads, "constant", value));
+  std::vector<InputInfo> infos;
+  for (const Tensor* input : {&x, &pads, &value}) infos.push_back({true, {input->dtype(), input->shape()}, input});
+  CHECK_FALSE(op->refuse_cuda(infos).has_value());
+  infos[2].constant = nullptr;
+  CHECK(op->refuse_cuda(infos) == "the constant value is computed by the run");
 }
 
 }  // namespace lenslet::test

@@ -1,0 +1,34 @@
+#pragma once
+// lenslet-bench-cuda: kernels that are bound by memory against the device's own copy of as many bytes.
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/cuda/session.h"
+
+namespace lenslet::bench {
+
+struct Row {
+  std::string what;
+  double megabytes = 0;  ///< read + written by one call
+  double microseconds = 0;
+  double copy_gbs = 0, kernel_gbs = 0;
+};
+
+/// Queues one call that reads `from` and writes `to`, device addresses aligned to 256 bytes.
+using Queue = std::function<void(const std::byte* from, std::byte* to)>;
+
+/// Times `queue`, which reads from_bytes and writes to_bytes, in turn with a copy that moves as much. Each is captured
+/// into a CUDA graph of many calls that go round several buffers, so that neither launch time nor a working set left in
+/// L2 flatters it; medians of the replays. With `few_bytes` one pair of buffers is used again and again instead: what a
+/// small network sees.
+Row measure(const cuda::Session& session, const std::string& what, std::size_t from_bytes, std::size_t to_bytes,
+            const Queue& queue, bool few_bytes = false);
+
+/// One a source file.
+std::vector<Row> elementwise(const cuda::Session& session);
+std::vector<Row> movement(const cuda::Session& session);
+
+}  // namespace lenslet::bench
