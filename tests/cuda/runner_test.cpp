@@ -68,7 +68,7 @@ TEST_CASE("cuda/runner/agrees_with_the_cpu") {
     CAPTURE(batch);
     Runner cpu(model, on_cpu(batch)), cuda(model, on_cuda(batch));
     CHECK(cuda.plan().device == "cuda:0");
-    for (const std::uint64_t seed : {1, 2}) {
+    for (const std::uint64_t seed : {1U, 2U}) {
       const Tensor x = random_tensor({batch, 3, 17, 19}, seed);
       CHECK(difference(bits(cuda.run(x)[0]), bits(cpu.run(x)[0])) < 1e-4);
     }
@@ -227,7 +227,7 @@ TEST_CASE("cuda/runner/outputs_that_no_kernel_makes") {
   if (!have_device("cuda/runner/outputs_that_no_kernel_makes")) return;
   const Model model = make_model(ports_net());
   Runner runner(model, on_cuda(2));
-  for (const std::uint64_t seed : {1, 2}) {
+  for (const std::uint64_t seed : {1U, 2U}) {
     const Tensor given = random_tensor({2, 2, 3, 5}, seed);
     const auto outputs = runner.run(given);
     REQUIRE(outputs.size() == 4);

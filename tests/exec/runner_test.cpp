@@ -138,7 +138,7 @@ TEST_CASE("exec/runner/refuses_inputs_that_were_not_planned") {
 
 TEST_CASE("exec/runner/outputs_that_no_kernel_makes") {
   Runner runner(make_model(ports_net()), options(2, 1));
-  for (const std::uint64_t seed : {1, 2}) {
+  for (const std::uint64_t seed : {1U, 2U}) {
     const Tensor given = random_tensor({2, 2, 3, 5}, seed);
     const auto outputs = runner.run(given);
     REQUIRE(outputs.size() == 4);
