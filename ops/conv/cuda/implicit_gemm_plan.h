@@ -24,16 +24,16 @@ enum class GemmTile { t128x128, t128x64, t64x64, t64x32, t32x64 };
 struct GemmTileShape {
   int m = 0, n = 0;
   int threads = 0;
-  int blocks = 0;         ///< that fit a multiprocessor together (registers, shared memory), at least
+  int blocks = 0;         ///< that fit a multiprocessor of sm_90 together (registers, shared memory)
   double efficiency = 0;  ///< share of the peak with a full multiprocessor: shared memory reads per multiplication
 };
 
 inline constexpr std::array<GemmTileShape, 5> gemm_tiles{{
     {128, 128, 256, 2, 0.95},
     {128, 64, 128, 3, 0.92},
-    {64, 64, 128, 4, 0.82},
-    {64, 32, 64, 6, 0.78},
-    {32, 64, 64, 6, 0.78},
+    {64, 64, 128, 5, 0.82},
+    {64, 32, 64, 7, 0.78},
+    {32, 64, 64, 8, 0.78},
 }};
 
 constexpr const GemmTileShape& shape_of(GemmTile tile) { return gemm_tiles[static_cast<std::size_t>(tile)]; }
