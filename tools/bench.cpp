@@ -6,10 +6,12 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "lenslet/model.h"
 #include "lenslet/runner.h"
+#include "tools/bench_conv.h"
 #include "tools/common_options.h"
 #include "tools/machine_peak.h"
 #include "tools/model_inputs.h"
@@ -42,7 +44,7 @@ Quantiles quantiles(std::vector<double> samples) {
   return {samples[n / 2], samples[n / 10], samples[std::min(n - 1, n * 9 / 10)], n};
 }
 
-// The least time the machine's rates allow: operations and bytes, whichever takes longer.
+// The least time the CPU's rates allow: operations and bytes, whichever takes longer.
 struct Floor {
   double ms = 0;
   bool by_bytes = false;
@@ -60,9 +62,11 @@ struct LayerTime {
 
 struct BatchResult {
   std::int64_t batch = 1;
+  std::string device;
   int threads = 1;
   double flops = 0;
-  Quantiles ms;
+  Quantiles ms;         ///< of a run as its caller sees it
+  Quantiles device_ms;  ///< CUDA: of the network on the device, without copies of inputs and outputs
   double first_ms = 0;  ///< planning, weight transforms and the first run
   std::vector<nlohmann::json> layers;
 };
@@ -79,7 +83,7 @@ double ms_since(Clock::time_point begin) {
 }
 
 std::vector<nlohmann::json> layer_rows(Runner& runner, std::span<const Tensor> inputs, double seconds,
-                                       const MachinePeak& peak) {
+                                       const std::optional<MachinePeak>& peak) {
   std::vector<LayerTime> layers(runner.plan().steps.size());
   runner.set_observer([&](const LayerEvent& event) {
     LayerTime& layer = layers[static_cast<std::size_t>(event.step)];
@@ -94,21 +98,32 @@ std::vector<nlohmann::json> layer_rows(Runner& runner, std::span<const Tensor> i
     const StepInfo& step = *layer.step;
     if (step.no_op) continue;
     const Quantiles ms = quantiles(layer.ms);
-    const Floor floor = floor_of(step.flops, static_cast<double>(step.bytes), peak);
-    rows.push_back({{"name", step.name},
-                    {"op", step.op},
-                    {"algorithm", step.algorithm},
-                    {"shape", step.output_shapes.empty() ? "" : step.output_shapes[0].str()},
-                    {"ms", ms.median},
-                    {"gflops", ms.median > 0 ? step.flops / ms.median / 1e6 : 0.0},
-                    {"floor_ms", floor.ms},
-                    {"floor_by", floor.by_bytes ? "bytes" : "flops"},
-                    {"percent_of_floor", ms.median > 0 ? 100 * floor.ms / ms.median : 0.0}});
+    nlohmann::json row = {{"name", step.name},
+                          {"op", step.op},
+                          {"algorithm", step.algorithm},
+                          {"shape", step.output_shapes.empty() ? "" : step.output_shapes[0].str()},
+                          {"ms", ms.median},
+                          {"gflops", ms.median > 0 ? step.flops / ms.median / 1e6 : 0.0}};
+    if (peak) {
+      const Floor floor = floor_of(step.flops, static_cast<double>(step.bytes), *peak);
+      row["floor_ms"] = floor.ms;
+      row["floor_by"] = floor.by_bytes ? "bytes" : "flops";
+      row["percent_of_floor"] = ms.median > 0 ? 100 * floor.ms / ms.median : 0.0;
+    }
+    rows.push_back(std::move(row));
   }
   return rows;
 }
 
-BatchResult bench_batch(const Model& model, const Options& options, std::int64_t batch, const MachinePeak& peak) {
+// Half a second's worth, at most 200 samples.
+Quantiles device_quantiles(Runner& runner) {
+  const double once = runner.time_device(1).at(0);
+  const int samples = static_cast<int>(std::clamp(500.0 / std::max(once, 2.0), 11.0, 200.0));
+  return quantiles(runner.time_device(samples));
+}
+
+BatchResult bench_batch(const Model& model, const Options& options, std::int64_t batch,
+                        const std::optional<MachinePeak>& peak) {
   PlanOptions plan = options.plan;
   plan.batch = batch;
   plan.input_shapes = parse_shapes(options.shapes);
@@ -119,6 +134,7 @@ BatchResult bench_batch(const Model& model, const Options& options, std::int64_t
   const std::vector<Tensor> inputs = random_inputs(model, runner.plan(), 1);
   runner.run(inputs);
   result.first_ms = ms_since(begin);
+  result.device = runner.plan().device;
   result.threads = runner.plan().threads;
   for (const StepInfo& step : runner.plan().steps) result.flops += step.flops;
 
@@ -130,62 +146,92 @@ BatchResult bench_batch(const Model& model, const Options& options, std::int64_t
     samples.push_back(ms_since(start));
   });
   result.ms = quantiles(std::move(samples));
+  if (result.device != "cpu") result.device_ms = device_quantiles(runner);
   if (options.per_layer) result.layers = layer_rows(runner, inputs, options.seconds, peak);
   return result;
 }
 
 void print_layers(const BatchResult& result) {
-  fmt::print("\nlayers at batch {}\n{:<28} {:<18} {:<14} {:>9} {:>9} {:>9} {:>6}  {}\n", result.batch, "layer", "op",
-             "algorithm", "ms", "GFLOP/s", "floor ms", "%floor", "output");
-  for (const nlohmann::json& row : result.layers)
-    fmt::print("{:<28} {:<18} {:<14} {:>9.4f} {:>9.1f} {:>9.4f} {:>6.1f}  {}\n", row["name"].get<std::string>(),
-               row["op"].get<std::string>(), row["algorithm"].get<std::string>(), row["ms"].get<double>(),
-               row["gflops"].get<double>(), row["floor_ms"].get<double>(), row["percent_of_floor"].get<double>(),
-               row["shape"].get<std::string>());
+  const bool floors = result.device == "cpu";
+  fmt::print("\nlayers at batch {}\n{:<28} {:<18} {:<18} {:>9} {:>9}", result.batch, "layer", "op", "algorithm", "ms",
+             "GFLOP/s");
+  if (floors) fmt::print(" {:>9} {:>6}", "floor ms", "%floor");
+  fmt::print("  output\n");
+  for (const nlohmann::json& row : result.layers) {
+    fmt::print("{:<28} {:<18} {:<18} {:>9.4f} {:>9.1f}", row["name"].get<std::string>(), row["op"].get<std::string>(),
+               row["algorithm"].get<std::string>(), row["ms"].get<double>(), row["gflops"].get<double>());
+    if (floors) fmt::print(" {:>9.4f} {:>6.1f}", row["floor_ms"].get<double>(), row["percent_of_floor"].get<double>());
+    fmt::print("  {}\n", row["shape"].get<std::string>());
+  }
+}
+
+nlohmann::json to_json(const Quantiles& ms) { return {{"median", ms.median}, {"p10", ms.p10}, {"p90", ms.p90}}; }
+
+double gflops(const BatchResult& result) {
+  return result.flops / (result.device == "cpu" ? result.ms : result.device_ms).median / 1e6;
+}
+
+void print_cpu_table(const std::vector<BatchResult>& results, const MachinePeak& peak) {
+  fmt::print("{:>6} {:>7} {:>10} {:>10} {:>10} {:>6} {:>10} {:>8} {:>10}\n", "batch", "threads", "median ms", "p10",
+             "p90", "runs", "GFLOP/s", "%peak", "first ms");
+  for (const BatchResult& result : results)
+    fmt::print("{:>6} {:>7} {:>10.3f} {:>10.3f} {:>10.3f} {:>6} {:>10.1f} {:>8.1f} {:>10.1f}\n", result.batch,
+               result.threads, result.ms.median, result.ms.p10, result.ms.p90, result.ms.count, gflops(result),
+               1e11 * gflops(result) / peak.fma_flops_per_s, result.first_ms);
+}
+
+void print_cuda_table(const std::vector<BatchResult>& results) {
+  fmt::print("device ms: the network alone; run ms: with inputs and outputs copied, as the caller waits for it\n\n");
+  fmt::print("{:>6} {:>10} {:>9} {:>9} {:>10} {:>9} {:>9} {:>9} {:>9}\n", "batch", "device ms", "p10", "p90", "run ms",
+             "p10", "p90", "GFLOP/s", "first ms");
+  for (const BatchResult& result : results)
+    fmt::print("{:>6} {:>10.4f} {:>9.4f} {:>9.4f} {:>10.4f} {:>9.4f} {:>9.4f} {:>9.0f} {:>9.1f}\n", result.batch,
+               result.device_ms.median, result.device_ms.p10, result.device_ms.p90, result.ms.median, result.ms.p10,
+               result.ms.p90, gflops(result), result.first_ms);
 }
 
 void bench(const Options& options) {
   const Model model = Model::load(options.model);
   std::vector<BatchResult> results;
-  MachinePeak peak;
+  std::optional<MachinePeak> peak;  // of the CPU
   for (const std::int64_t batch : options.batches) {
     if (batch < 1) throw Error(ErrorKind::invalid_argument, fmt::format("--batch {}: at least 1", batch));
     if (results.empty()) {
       PlanOptions plan = options.plan;
       plan.batch = batch;
       plan.input_shapes = parse_shapes(options.shapes);
-      peak = measure_machine_peak(model.plan(plan).threads);
+      const PlanInfo info = model.plan(plan);
+      print_device_note(info.device_note);
+      if (info.device == "cpu") peak = measure_machine_peak(info.threads);
     }
     results.push_back(bench_batch(model, options, batch, peak));
   }
-  const auto gflops = [](const BatchResult& result) { return result.flops / result.ms.median / 1e6; };
-  const auto share = [&](const BatchResult& result) { return 100 * gflops(result) * 1e9 / peak.fma_flops_per_s; };
   if (options.json) {
     nlohmann::json rows = nlohmann::json::array();
-    for (const BatchResult& result : results)
-      rows.push_back({{"batch", result.batch},
-                      {"threads", result.threads},
-                      {"ms", {{"median", result.ms.median}, {"p10", result.ms.p10}, {"p90", result.ms.p90}}},
-                      {"runs", result.ms.count},
-                      {"first_ms", result.first_ms},
-                      {"gflops", gflops(result)},
-                      {"percent_of_fma_peak", share(result)},
-                      {"layers", result.layers}});
-    const nlohmann::json document = {
-        {"model", model.name()},
-        {"peak", {{"fma_gflops", peak.fma_flops_per_s / 1e9}, {"copy_gb_per_s", peak.bytes_per_s / 1e9}}},
-        {"results", rows}};
+    for (const BatchResult& result : results) {
+      nlohmann::json row = {{"batch", result.batch},   {"threads", result.threads},   {"ms", to_json(result.ms)},
+                            {"runs", result.ms.count}, {"first_ms", result.first_ms}, {"gflops", gflops(result)},
+                            {"layers", result.layers}};
+      if (peak)
+        row["percent_of_fma_peak"] = 1e11 * gflops(result) / peak->fma_flops_per_s;
+      else
+        row["device_ms"] = to_json(result.device_ms);
+      rows.push_back(std::move(row));
+    }
+    nlohmann::json document = {{"model", model.name()}, {"device", results.at(0).device}, {"results", rows}};
+    if (peak)
+      document["peak"] = {{"fma_gflops", peak->fma_flops_per_s / 1e9}, {"copy_gb_per_s", peak->bytes_per_s / 1e9}};
     fmt::print("{}\n", document.dump(2));
     return;
   }
-  fmt::print("{}: measured limits with {} threads: FMA {:.1f} GFLOP/s, copy {:.1f} GB/s\n\n", model.name(),
-             results.empty() ? 0 : results[0].threads, peak.fma_flops_per_s / 1e9, peak.bytes_per_s / 1e9);
-  fmt::print("{:>6} {:>7} {:>10} {:>10} {:>10} {:>6} {:>10} {:>8} {:>10}\n", "batch", "threads", "median ms", "p10",
-             "p90", "runs", "GFLOP/s", "%peak", "first ms");
-  for (const BatchResult& result : results)
-    fmt::print("{:>6} {:>7} {:>10.3f} {:>10.3f} {:>10.3f} {:>6} {:>10.1f} {:>8.1f} {:>10.1f}\n", result.batch,
-               result.threads, result.ms.median, result.ms.p10, result.ms.p90, result.ms.count, gflops(result),
-               share(result), result.first_ms);
+  if (peak) {
+    fmt::print("{}: measured limits with {} threads: FMA {:.1f} GFLOP/s, copy {:.1f} GB/s\n\n", model.name(),
+               results.at(0).threads, peak->fma_flops_per_s / 1e9, peak->bytes_per_s / 1e9);
+    print_cpu_table(results, *peak);
+  } else {
+    fmt::print("{} on {}, {}\n", model.name(), results.at(0).device, options.plan.precision);
+    print_cuda_table(results);
+  }
   for (const BatchResult& result : results)
     if (!result.layers.empty()) print_layers(result);
 }
@@ -195,7 +241,7 @@ void bench(const Options& options) {
 void add_bench(CLI::App& app, ExitCode& result) {
   auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("bench", "Time a network, whole or layer by layer, against the machine's limits");
-  verb->add_option("model", options->model, "ONNX file")->required();
+  verb->add_option("model", options->model, "ONNX file (one called conv: ./conv)");
   verb->add_option("--batch", options->batches, "Batch sizes, separated by commas")
       ->delimiter(',')
       ->capture_default_str();
@@ -210,7 +256,10 @@ void add_bench(CLI::App& app, ExitCode& result) {
                "lenslet bench resnet50.onnx --threads 2\n"
                "lenslet bench resnet50.onnx --batch 1,8 --per-layer\n"
                "lenslet bench resnet50.onnx --conv-algorithm im2col --json");
-  verb->callback([options, &result] {
+  add_bench_conv(*verb, result);
+  verb->callback([verb, options, &result] {
+    if (verb->got_subcommand("conv")) return;
+    if (options->model.empty()) throw CLI::RequiredError("model");
     bench(*options);
     result = exit_ok;
   });

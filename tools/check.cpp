@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lenslet/device.h"
 #include "lenslet/error.h"
 #include "tools/common_options.h"
 #include "tools/test_cases.h"
@@ -26,6 +27,9 @@ struct Options {
 };
 
 ExitCode check(const Options& options) {
+  // Before any case: a device that cannot be used is no failed case.
+  const DeviceChoice device = choose_device(options.plan.device);
+  print_device_note(device.note);
   std::vector<std::filesystem::path> cases;
   for (const std::string& folder : options.folders) {
     const auto found = find_cases(folder);
@@ -49,7 +53,7 @@ ExitCode check(const Options& options) {
   const auto [passed, failed, unsupported] = counts;
   if (options.json) {
     const nlohmann::json document{
-        {"cases", listed}, {"passed", passed}, {"failed", failed}, {"unsupported", unsupported}};
+        {"device", device.id}, {"cases", listed}, {"passed", passed}, {"failed", failed}, {"unsupported", unsupported}};
     fmt::print("{}\n", document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
     fmt::print("{} passed, {} failed, {} unsupported\n", passed, failed, unsupported);

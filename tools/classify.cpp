@@ -138,7 +138,7 @@ void print_json(const std::string& model, const std::string& device, const std::
   fmt::print("{}\n", document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-void print_table(const std::vector<PhotoResult>& results) {
+void print_table(const std::string& device, const std::vector<PhotoResult>& results) {
   const bool utf8 = locale_is_utf8();
   std::size_t good = 0;
   double decode = 0, preprocess = 0, inference = 0;
@@ -157,8 +157,8 @@ void print_table(const std::vector<PhotoResult>& results) {
   }
   if (good < 2) return;
   const auto count = static_cast<double>(good);
-  fmt::print("{} photos, each: decode {:.1f} ms, preprocess {:.1f} ms, inference {:.1f} ms\n", good, decode / count,
-             preprocess / count, inference / count);
+  fmt::print("{} photos on {}, each: decode {:.1f} ms, preprocess {:.1f} ms, inference {:.1f} ms\n", good, device,
+             decode / count, preprocess / count, inference / count);
 }
 
 ExitCode classify(const Options& options) {
@@ -176,6 +176,7 @@ ExitCode classify(const Options& options) {
   std::optional<std::filesystem::path> labels;
   if (!options.labels.empty()) labels = options.labels;
   Classifier classifier(model, setup.card, labels, plan);
+  print_device_note(classifier.plan().device_note);
 
   std::vector<PhotoResult> results(photos.size());
   Run run(classifier, options.top);
@@ -197,7 +198,7 @@ ExitCode classify(const Options& options) {
   if (options.json)
     print_json(setup.model_file.string(), classifier.plan().device, results);
   else
-    print_table(results);
+    print_table(classifier.plan().device, results);
   return failed ? exit_failed : exit_ok;
 }
 

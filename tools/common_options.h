@@ -8,8 +8,11 @@
 
 namespace lenslet::tool {
 
-/// --threads, --conv-algorithm, --device: into `options`.
+/// --threads, --conv-algorithm, --device (or the variable LENSLET_DEVICE), --precision, --sync-each-step: into
+/// `options`.
 void add_plan_options(CLI::App& verb, PlanOptions& options);
+/// One line on stderr when device "auto" fell back to the CPU: that it did, and why. `note` is PlanInfo::device_note.
+void print_device_note(const std::string& note);
 /// --json
 void add_json_option(CLI::App& verb, bool& json);
 /// Examples shown at the end of the verb's --help, one a line, without indentation.

@@ -14,9 +14,6 @@ namespace lenslet::tool {
 
 namespace {
 
-constexpr const char* cuda_note =
-    "Models run on the CPU in this release; a CUDA device is queried and tested, not yet used by Runner.";
-
 void print_text(const DeviceReport& report) {
   for (const DeviceInfo& device : report.devices)
     fmt::print("{:<8} {:<8} {}, {}, {} {}, {:.1f} GiB\n", device.id, device.usable ? "usable" : "unusable",
@@ -29,10 +26,7 @@ void print_text(const DeviceReport& report) {
   if (cuda.built)
     fmt::print("CUDA     runtime {}, driver {}, built for {}\n", cuda.runtime,
                cuda.driver.empty() ? "none" : cuda.driver, cuda.compiled);
-  if (cuda.reason.empty())
-    fmt::print("{}\n", cuda_note);
-  else
-    fmt::print("CUDA     not usable: {}\n", cuda.reason);
+  if (!cuda.reason.empty()) fmt::print("CUDA     not usable: {}\n", cuda.reason);
 }
 
 void print_json(const DeviceReport& report) {
@@ -44,7 +38,7 @@ void print_json(const DeviceReport& report) {
                                    {"cores", device.cores},
                                    {"memory_bytes", device.memory_bytes},
                                    {"usable", device.usable},
-                                   {"runs_models", device.id == "cpu"},
+                                   {"runs_models", device.usable},
                                    {"reason", device.reason}});
   const CudaInfo& cuda = report.cuda;
   document["cuda"] = {{"built", cuda.built},

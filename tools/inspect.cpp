@@ -69,6 +69,7 @@ void print_memory(const PlanInfo& plan, bool with_map) {
   const MemoryReport& memory = plan.memory;
   fmt::print("\nmemory in bytes\n");
   fmt::print("  weights as loaded   {:>12}\n", memory.weight_bytes);
+  if (plan.device != "cpu") fmt::print("  of these uploaded   {:>12}\n", memory.uploaded_bytes);
   fmt::print("  weights prepared    {:>12}\n", memory.prepared_bytes);
   fmt::print("  activations         {:>12}  ({} without reuse)\n", memory.activation_bytes,
              memory.activation_sum_bytes);
@@ -87,8 +88,10 @@ void print_memory(const PlanInfo& plan, bool with_map) {
 }
 
 void print_text(const Model& model, const PlanInfo& plan, bool memory_map) {
-  fmt::print("{}: {} parameters, {:.1f} MFLOP at this shape, {} steps on {} with {} threads\n\n", model.name(),
-             model.parameter_elems(), mega(total_flops(plan)), plan.steps.size(), plan.device, plan.threads);
+  const std::string how =
+      plan.device == "cpu" ? fmt::format("with {} threads", plan.threads) : fmt::format("in {}", plan.precision);
+  fmt::print("{}: {} parameters, {:.1f} MFLOP at this shape, {} steps on {} {}\n\n", model.name(),
+             model.parameter_elems(), mega(total_flops(plan)), plan.steps.size(), plan.device, how);
   print_ports("inputs", model.inputs(), plan.inputs);
   print_ports("outputs", model.outputs(), plan.outputs);
   fmt::print("\nsteps by op:");
@@ -111,6 +114,7 @@ void inspect(const Options& options) {
     return;
   }
   const PlanInfo plan = model.plan(plan_options);
+  print_device_note(plan.device_note);
   if (!options.json) return print_text(model, plan, options.memory_map);
   nlohmann::json document = {{"model", model.name()},
                              {"parameters", model.parameter_elems()},

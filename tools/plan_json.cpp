@@ -43,6 +43,7 @@ Json to_json(const PortInfo& port) {
 
 Json to_json(const MemoryReport& memory) {
   return {{"weight_bytes", memory.weight_bytes},
+          {"uploaded_bytes", memory.uploaded_bytes},
           {"prepared_bytes", memory.prepared_bytes},
           {"activation_bytes", memory.activation_bytes},
           {"activation_sum_bytes", memory.activation_sum_bytes},
@@ -93,6 +94,7 @@ Json to_json(const PlanInfo& plan) {
                           {"first_step", place.first_step},
                           {"last_step", place.last_step}});
   return {{"device", plan.device},
+          {"precision", plan.precision},
           {"threads", plan.threads},
           {"inputs", named_shapes(plan.inputs)},
           {"outputs", named_shapes(plan.outputs)},

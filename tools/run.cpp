@@ -64,6 +64,7 @@ ExitCode run(const Options& options) {
   const Model model = Model::load(options.model);
   const std::vector<Tensor> inputs = read_named_inputs(model, options.inputs);
   Runner runner = runner_for(model, inputs, options.plan);
+  print_device_note(runner.plan().device_note);
   const auto outputs = runner.run(inputs);
 
   std::error_code error;

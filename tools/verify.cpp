@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "lenslet/device.h"
 #include "lenslet/model.h"
 #include "lenslet/runner.h"
 #include "tools/common_options.h"
@@ -39,6 +40,7 @@ struct LayerCheck {
 };
 
 struct Report {
+  std::string device;
   std::string algorithm;  ///< forced where accepted; "" for the rule's choice
   std::vector<LayerCheck> layers;
 };
@@ -150,7 +152,7 @@ Report verify_with(const Subject& subject, const std::string& algorithm, bool wh
   Runner runner(subject.model, plan);
   const std::vector<Tensor> inputs =
       subject.inputs.empty() ? random_inputs(subject.model, runner.plan(), subject.seed) : subject.inputs;
-  Report report{algorithm, {}};
+  Report report{runner.plan().device, algorithm, {}};
   runner.set_observer([&](const LayerEvent& event) { report.layers.push_back(check_layer(event)); });
   runner.run(inputs);
   return report;
@@ -162,7 +164,7 @@ std::vector<Report> verify_all(const Subject& subject) {
     reports.push_back(verify_with(subject, subject.plan.conv_algorithm, false));
     return reports;
   }
-  for (const std::string& name : conv_algorithm_names("cpu")) {
+  for (const std::string& name : conv_algorithm_names(subject.plan.device)) {
     Report report = verify_with(subject, name, true);
     // Layers that refused it ran with another algorithm, which has its own turn.
     std::erase_if(report.layers, [&](const LayerCheck& layer) { return layer.algorithm != name; });
@@ -206,7 +208,9 @@ bool verify(const Options& options) {
   if (!options.inputs.empty()) subject.inputs = read_named_inputs(model, options.inputs);
   for (std::size_t i = 0; i < subject.inputs.size(); ++i)
     subject.plan.input_shapes.emplace_back(model.inputs()[i].name, subject.inputs[i].shape());
+  print_device_note(choose_device(options.plan.device).note);
   const std::vector<Report> reports = verify_all(subject);
+  const std::string& device = reports.at(0).device;
 
   std::size_t checked = 0, exceeded = 0, skipped = 0;
   nlohmann::json rows = nlohmann::json::array();
@@ -219,14 +223,12 @@ bool verify(const Options& options) {
     if (!options.json && !report.layers.empty()) print_report(report);
   }
   if (options.json) {
-    const nlohmann::json document = {{"model", model.name()},
-                                     {"layers", rows},
-                                     {"checked", checked},
-                                     {"exceeded", exceeded},
-                                     {"unchecked", skipped}};
+    const nlohmann::json document = {{"model", model.name()}, {"device", device},     {"layers", rows},
+                                     {"checked", checked},    {"exceeded", exceeded}, {"unchecked", skipped}};
     fmt::print("{}\n", document.dump(2));
   } else {
-    fmt::print("{} layers checked, {} exceeded their tolerance, {} without a reference\n", checked, exceeded, skipped);
+    fmt::print("{} layers checked on {}, {} exceeded their tolerance, {} without a reference\n", checked, device,
+               exceeded, skipped);
   }
   return exceeded == 0;
 }

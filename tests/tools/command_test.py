@@ -27,7 +27,9 @@ FLOAT, INT64 = 1, 7
 ADDRESS_SPACE = None if os.environ.get("LENSLET_SANITIZE") else 2 << 30
 
 
-def lenslet(*arguments, limited=False, timeout=300):
+def lenslet(*arguments, limited=False, timeout=300, device="cpu"):
+    """On the CPU, so that machines with a GPU see the same; `device`: what "--device" falls back to."""
+
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
 
@@ -37,6 +39,7 @@ def lenslet(*arguments, limited=False, timeout=300):
         text=True,
         timeout=timeout,
         stdin=subprocess.DEVNULL,
+        env={**os.environ, "LENSLET_DEVICE": device},
         preexec_fn=limit if limited and ADDRESS_SPACE else None,
     )
 
@@ -170,6 +173,27 @@ class CommandLine(Verb):
         self.assertTrue(done.stderr.startswith("lenslet: error: "))
         for op in ("Wibble", "Wobble"):
             self.assertIn(op, done.stderr)
+
+    def test_choice_of_device(self):
+        x = self.write("x.npy", b"")
+        write_npy(x, (1, 3, 12, 10), [0.5] * 360)
+        for verb in (["inspect", self.net], ["bench", self.net], ["verify", self.net], ["run", self.net, "--input", x]):
+            self.fails(5, "cuda:99999", *verb, "--device", "cuda:99999")
+            self.fails(2, "unknown device 'tpu'", *verb, "--device", "tpu")
+            self.fails(2, "precision", *verb, "--precision", "fp8")
+            self.fails(3, "tf32", *verb, "--precision", "tf32")
+        self.fails(5, "cuda:99999", "check", self.folder, "--device", "cuda:99999")
+        self.fails(5, "cuda:99999", "inspect", self.net, device="cuda:99999")
+        # "auto": one line where a build that knows CUDA has no use for it, none otherwise.
+        document = self.json_of("devices")
+        usable = any(entry["usable"] for entry in document["devices"][1:])
+        done = lenslet("inspect", self.net, "--json", device="auto")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["plan"]["device"], "cuda:0" if usable else "cpu")
+        if usable or not document["cuda"]["built"]:
+            self.assertEqual(done.stderr, "")
+        else:
+            self.assertRegex(done.stderr, r"^lenslet: device auto: using the CPU: .+\n$")
 
     def test_devices(self):
         document = self.json_of("devices")
