@@ -1,0 +1,133 @@
+// How Winograd on CUDA cuts problems into tiles, chunks and products: plain arithmetic, no device needed.
+
+#include <doctest/doctest.h>
+
+#include "ops/conv/choose.h"
+#include "ops/conv/cuda/winograd_plan.h"
+#include "tests/ops/conv_cases.h"
+
+namespace lenslet::test {
+namespace {
+
+using namespace lenslet::cuda;
+
+constexpr std::size_t workspace_limit = 256 << 20;
+
+ConvProblem square(std::int64_t n, std::int64_t c, std::int64_t size, std::int64_t k) {
+  ConvGeometry geometry;
+  geometry.pads.fill(1);
+  return resolve_conv({n, c, size, size}, {k, c, 3, 3}, geometry);
+}
+
+std::size_t workspace_bytes(const WinogradPlan& plan) {
+  return (plan.v_floats() + plan.product_floats()) * sizeof(float);
+}
+
+/// What the kernels rely on.
+void check_plan(const ConvProblem& p, int m) {
+  CAPTURE(p.str());
+  CAPTURE(m);
+  const WinogradPlan plan = plan_winograd(p, m);
+  const auto covers = [](std::int64_t parts, std::int64_t size, std::int64_t whole) {
+    return parts * size >= whole && (parts - 1) * size < whole;
+  };
+  CHECK(plan.alpha2 == (m + 2) * (m + 2));
+  CHECK(covers(plan.down, m, p.p));
+  CHECK(covers(plan.across, m, p.q));
+  CHECK(plan.count == p.n * plan.down * plan.across);
+  CHECK(covers(plan.c / gemm_step, gemm_step, p.c));
+  CHECK(plan.c % gemm_step == 0);
+  CHECK(covers(plan.k / 4, 4, p.k));
+  CHECK(plan.k % 4 == 0);
+  CHECK(plan.chunk >= 1);
+  CHECK(plan.chunk <= plan.count);
+  CHECK(workspace_bytes(plan) <= workspace_limit);
+  // The kernels count within V and M in 32 bits.
+  CHECK(std::max(plan.v_floats(), plan.product_floats()) < std::size_t{1} << 31);
+}
+
+}  // namespace
+
+TEST_CASE("conv/winograd_plan/covers_every_output") {
+  int accepted = 0;
+  for (const ConvCase& c : conv_cases())
+    for (const int m : {2, 4}) {
+      if (refuse_winograd(c.problem, m)) continue;
+      ++accepted;
+      check_plan(c.problem, m);
+    }
+  CHECK(accepted >= 40);
+}
+
+TEST_CASE("conv/winograd_plan/chunks_keep_the_workspace_under_the_cap") {
+  for (const int m : {2, 4}) {
+    const ConvProblem p = square(64, 64, 224, 64);
+    check_plan(p, m);
+    const WinogradPlan plan = plan_winograd(p, m);
+    const std::int64_t chunks = (plan.count + plan.chunk - 1) / plan.chunk;
+    CHECK(chunks > 1);
+    // Alike in size, and no more of them than the cap asks for.
+    CHECK(plan.count - (chunks - 1) * plan.chunk > plan.chunk - chunks);
+    const std::size_t all =
+        workspace_bytes(plan) / static_cast<std::size_t>(plan.chunk) * static_cast<std::size_t>(plan.count);
+    CHECK(chunks <= static_cast<std::int64_t>(all / workspace_limit) + 1);
+  }
+  // What fits is done at once.
+  CHECK(plan_winograd(square(1, 64, 224, 64), 4).chunk == 56 * 56);
+}
+
+TEST_CASE("conv/winograd_plan/refusals") {
+  ConvGeometry geometry;
+  const auto reason = [&](const Shape& x, const Shape& filter) {
+    return refuse_winograd(resolve_conv(x, filter, geometry), 4).value_or("");
+  };
+  CHECK(reason({1, 8, 9, 9}, {8, 8, 3, 3}).empty());
+  CHECK(reason({1, 8, 9, 9}, {8, 8, 3, 1}) == "filter is not 3x3");
+  geometry.stride = {1, 2};
+  CHECK(reason({1, 8, 9, 9}, {8, 8, 3, 3}) == "stride is not 1");
+  geometry = {};
+  geometry.dilation = {2, 1};
+  CHECK(reason({1, 8, 9, 9}, {8, 8, 3, 3}) == "dilation is not 1");
+  geometry = {};
+  geometry.groups = 2;
+  CHECK(reason({1, 8, 9, 9}, {8, 4, 3, 3}) == "groups are not 1");
+  geometry = {};
+  // 32 tiles of 36 * (50000 + 20000) floats are 323 MB; of F(2), with 16, 143 MB.
+  CHECK(reason({1, 50000, 9, 9}, {20000, 50000, 3, 3}) == "workspace would exceed 256 MiB");
+  CHECK(!refuse_winograd(resolve_conv({1, 50000, 9, 9}, {20000, 50000, 3, 3}, geometry), 2));
+  CHECK(reason({1, 16, 3, 1 << 27}, {16, 16, 3, 3}) == "sizes exceed 32-bit indices");
+}
+
+TEST_CASE("conv/winograd_plan/tile_follows_the_product") {
+  const MachineRates rates = cuda_rates(132);
+  const auto tile = [&](int m, int n, int k, int batches) {
+    return choose_batched_gemm_tile({nullptr, nullptr, nullptr, m, n, k, batches}, rates);
+  };
+  // Enough work for all multiprocessors: the tile that reads shared memory least. 16 or 49 rows: no tile of 128.
+  CHECK(tile(4096, 512, 512, 36) == GemmTile::t128x128);
+  CHECK(tile(4096, 64, 64, 36) == GemmTile::t128x64);
+  CHECK(shape_of(tile(16, 512, 512, 36)).m == 32);
+  CHECK(shape_of(tile(49, 512, 512, 36)).m <= 64);
+  // The work of a product never takes less time than the peak allows.
+  for (std::size_t i = 0; i < gemm_tiles.size(); ++i) {
+    const BatchedGemm gemm{nullptr, nullptr, nullptr, 100, 60, 48, 16};
+    CHECK(batched_gemm_us(gemm, static_cast<GemmTile>(i), rates) > 2.0 * 100 * 60 * 48 * 16 / rates.flops_per_us);
+  }
+}
+
+TEST_CASE("conv/winograd_plan/estimates_follow_the_work") {
+  const MachineRates rates = cuda_rates(132);
+  // F(4) multiplies 4 times less than the definition, F(2) 2.25 times: F(4) wins where tiles are many. A 7x7 image has
+  // 4 tiles of it, which leave most rows of its 36 products' blocks empty.
+  CHECK(estimate_winograd_us(square(8, 256, 56, 256), 4, rates) <
+        estimate_winograd_us(square(8, 256, 56, 256), 2, rates));
+  CHECK(estimate_winograd_us(square(1, 512, 7, 512), 2, rates) <
+        estimate_winograd_us(square(1, 512, 7, 512), 4, rates));
+  // Never below the bytes of input, filters and output.
+  for (const std::int64_t size : {7, 56, 224}) {
+    const ConvProblem p = square(1, 64, size, 64);
+    CHECK(estimate_winograd_us(p, 4, rates) > p.bytes() / rates.bytes_per_us);
+  }
+}
+
+}  // namespace lenslet::test
