@@ -1,0 +1,29 @@
+#pragma once
+// The convolutions that `lenslet bench conv` knows by name: layers of common networks, each distinct one once.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/conv/problem.h"
+
+namespace lenslet::tool {
+
+struct NamedConv {
+  std::string name;
+  ConvProblem problem;
+};
+
+/// "resnet50", "vgg16" ...
+std::vector<std::string> conv_set_names();
+
+/// The set's layers for each batch size, without bias and activation. Layer names are those of the peers' tables
+/// ("r50.2.3x3"), so that rows join by name and N. Error(invalid_argument) for an unknown set.
+std::vector<NamedConv> conv_set(std::string_view set, const std::vector<std::int64_t>& batches);
+
+/// "N,C,H,W,K,R,S[,stride[,pad[,dilation[,groups]]]]", one stride, pad and dilation for all sides, named by the text.
+/// Error(invalid_argument | invalid_model) for anything else.
+NamedConv parse_conv(const std::string& text);
+
+}  // namespace lenslet::tool
