@@ -35,7 +35,9 @@ class CudaConvTimer final : public ConvTimer {
     if (session_.context().cublas == nullptr)
       throw Error(ErrorKind::device, cuda::cublas_unavailable_reason() + "; it measures the arithmetic ceiling");
     // Drawn values: zeros let the device run at a higher clock.
-    const ConvOperands operands(ConvProblem{.h = size, .w = size});
+    ConvProblem matrix;
+    matrix.h = matrix.w = size;
+    const ConvOperands operands(matrix);
     const cuda::DeviceBuffer<float> a = upload(operands.x);
     const double gemm_us = least_us([&] {
       session_.context().cublas->gemm(size, size, size, {a.data(), size}, {a.data(), size},
