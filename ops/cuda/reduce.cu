@@ -154,7 +154,7 @@ int log2_floor(std::int64_t value) {
 }
 int log2_ceil(std::int64_t value) { return value <= 1 ? 0 : log2_floor(value - 1) + 1; }
 
-// Eight blocks of 256 threads on each of an H200's 132 multiprocessors: all the threads they hold.
+// Eight blocks of 256 threads for each of an H200's 132 multiprocessors: five run at once, the others even out the end.
 constexpr std::int64_t blocks_wanted = 1056;
 
 }  // namespace

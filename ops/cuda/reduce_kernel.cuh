@@ -54,9 +54,9 @@ __device__ std::int64_t offset_at(const ReduceGeometry::Loops& loops, std::int64
   return offset + index * (loops.loop[0].*stride);
 }
 
-/// Grid: (outputs / lanes, splits).
+/// Grid: (outputs / lanes, splits). Five blocks a multiprocessor, 48 registers: the most without spills in float.
 template <typename Fold>
-__global__ void __launch_bounds__(reduce_threads)
+__global__ void __launch_bounds__(reduce_threads, 5)
     reduce_blocks(const typename Fold::In* x, typename Fold::Out* y, Fold* partials,
                   const __grid_constant__ ReduceGeometry g, typename Fold::Rule rule) {
   using In = typename Fold::In;
