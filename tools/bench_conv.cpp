@@ -96,7 +96,7 @@ void print_head(const DevicePeak& peak, bool all) {
   fmt::print("the same buffers each time, so that what fits the caches is found there; %floor can then exceed 100\n");
   fmt::print("error: largest of up to 2048 drawn outputs against sums in double, by their rms, over what is allowed\n");
   if (all) fmt::print("*: what the rule chooses\n");
-  fmt::print("\n{:<20} {:<28} {:<20} {:>10} {:>9} {:>9} {:>9} {:>6} {:>8} {:>10} {:>9} {:>6}\n", "layer", "problem",
+  fmt::print("\n{:<24} {:<28} {:<20} {:>10} {:>9} {:>9} {:>9} {:>6} {:>8} {:>10} {:>9} {:>6}\n", "layer", "problem",
              "algorithm", "median us", "p10", "p90", "floor us", "by", "%floor", "estimate", "error", "of tol");
 }
 
@@ -107,10 +107,10 @@ void print(const Result& result) {
   for (const Row& row : result.rows) {
     const std::string name = row.algorithm + (row.chosen ? " *" : "");
     if (!row.refusal.empty()) {
-      fmt::print("{:<20} {:<28} {:<20} refused: {}\n", result.conv.name, shape, name, row.refusal);
+      fmt::print("{:<24} {:<28} {:<20} refused: {}\n", result.conv.name, shape, name, row.refusal);
       continue;
     }
-    fmt::print("{:<20} {:<28} {:<20} {:>10.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>6} {:>8.1f} {:>10.2f} {:>9.1e} {:>6.2f}\n",
+    fmt::print("{:<24} {:<28} {:<20} {:>10.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>6} {:>8.1f} {:>10.2f} {:>9.1e} {:>6.2f}\n",
                result.conv.name, shape, name, row.time.median_us, row.time.p10_us, row.time.p90_us, result.floor_us,
                result.by_bytes ? "bytes" : "flops", 100 * result.floor_us / row.time.median_us, row.estimated_us,
                row.time.error, row.time.error / row.tolerance);
@@ -187,7 +187,9 @@ void add_bench_conv(CLI::App& bench, ExitCode& result) {
   verb->add_option("--problem", options->problems, "N,C,H,W,K,R,S[,stride[,pad[,dilation[,groups]]]]; may be repeated")
       ->type_name("NUMBERS")
       ->expected(1, -1);
-  verb->add_option("--set", options->sets, "Layers of a network")->check(CLI::IsMember(conv_set_names()));
+  verb->add_option("--set", options->sets, "Layers of networks, separated by commas")
+      ->delimiter(',')
+      ->check(CLI::IsMember(conv_set_names()));
   verb->add_option("--batch", options->batches, "Batch sizes of --set, separated by commas")
       ->delimiter(',')
       ->capture_default_str();

@@ -25,7 +25,8 @@ struct ConvOperands {
 class ConvReference {
  public:
   ConvReference(const ConvProblem& problem, const ConvOperands& operands);
-  /// Largest |y - exact| over those places, by the rms of exact. `y` is the whole output in `layout`.
+  /// Largest |y - exact| over those places, by the rms of exact; NaN is infinitely far. `y` is the whole output in
+  /// `layout`.
   double error(const float* y, Layout layout) const;
   std::size_t places() const { return places_.size(); }
 
