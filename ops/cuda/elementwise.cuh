@@ -43,15 +43,18 @@ struct Packs {
   Pack<X> at[count];
 };
 
-/// One branch an operand, outside the loop over packs: the loads of a loop are all in flight together.
+/// One branch an operand, outside the loop over packs: the loads of a loop are all in flight together. first < packs.
 template <bool flat, int count, typename X>
 __device__ Packs<X, count> load(const Operand& x, std::uint32_t first, std::uint32_t packs) {
   Packs<X, count> values;
   const X* const data = static_cast<const X*>(x.data);
+  // Beyond the end a thread reads its first pack again: loads without branches can all be issued before any is used.
   const auto each_pack = [&](const auto& fetch) {
 #pragma unroll
-    for (int u = 0; u < count; ++u)
-      if (first + u * elementwise_threads < packs) values.at[u] = fetch(first + u * elementwise_threads);
+    for (int u = 0; u < count; ++u) {
+      const std::uint32_t pack = first + u * elementwise_threads;
+      values.at[u] = fetch(pack < packs ? pack : first);
+    }
   };
   const auto splat = [](X value) { return Pack<X>{value, value, value, value}; };
   const Walk& walk = x.walk;
@@ -99,7 +102,7 @@ __device__ void compute_and_store(const F& f, Y* y, bool packs_aligned, std::uin
   }
 }
 
-/// `flat`: every operand is a single loop. More packs a thread then: nothing else needs registers. `elems` < 2^31.
+/// `flat`: every operand is a single loop of step 0 or 1. More packs a thread then: nothing else needs registers. `elems` < 2^31.
 template <bool flat, typename F, typename Y, typename... X>
 __global__ void __launch_bounds__(elementwise_threads)
     elementwise_kernel(const F f, Y* y, bool packs_aligned, std::uint32_t elems,
@@ -110,7 +113,8 @@ __global__ void __launch_bounds__(elementwise_threads)
   const std::uint32_t first = blockIdx.x * (count * elementwise_threads) + threadIdx.x;
   const std::uint32_t rest = packs * pack_elems + threadIdx.x;  // the last elems % 4
   [&]<std::size_t... i>(std::index_sequence<i...>) {
-    compute_and_store<count>(f, y, packs_aligned, first, packs, load<flat, count, X>(x.at[i], first, packs)...);
+    if (first < packs)
+      compute_and_store<count>(f, y, packs_aligned, first, packs, load<flat, count, X>(x.at[i], first, packs)...);
     if (blockIdx.x == gridDim.x - 1 && rest < elems)
       y[rest] = f(static_cast<const X*>(x.at[i].data)[x.at[i].walk.offset(rest)]...);
   }
@@ -158,7 +162,7 @@ void elementwise(const Context& context, const F& f, Out<Y> y, In<X>... x) {
              aligned_as_pack(to), static_cast<std::uint32_t>(piece.elems), operands);
     };
     bool flat = true;
-    for (const Operand& each : operands.at) flat = flat && each.walk.rank == 1;
+    for (const Operand& each : operands.at) flat = flat && each.walk.rank == 1 && each.walk.strides[0] <= 1;
     assert(flat || kernels != Kernels::flat);
     if constexpr (kernels != Kernels::any)
       if (flat) return run(elementwise_kernel<true, F, Y, X...>, 4);

@@ -1,0 +1,151 @@
+// What tests/ops cannot ask of elementwise kernels: every length of the last pack and every alignment of the operands.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "ops/cuda/binary.h"
+#include "ops/cuda/unary.h"
+#include "runtime/base/cuda/session.h"
+#include "tests/cuda/device_block.h"
+#include "tests/cuda/skip.h"
+
+namespace lenslet::test {
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr std::int64_t counts[] = {1, 2, 3, 4, 5, 7, 8, 511, 512, 2047, 2048, 2051, 4099, (1 << 20) + 3};
+constexpr std::int64_t slack = 4;  // floats of a block that are not the tensor's
+
+std::vector<float> random_values(std::int64_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal(0, 4);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& value : values) value = normal(generator);
+  return values;
+}
+
+/// `count` floats that begin `offset` floats behind a 256-byte boundary; the rest of the block stays poisoned.
+class Floats {
+ public:
+  Floats(std::int64_t count, std::int64_t offset)
+      : count_(count), offset_(offset), block_(static_cast<std::size_t>(count + slack) * sizeof(float)) {}
+  Floats(const std::vector<float>& values, std::int64_t offset)
+      : Floats(static_cast<std::int64_t>(values.size()), offset) {
+    write(values);
+  }
+
+  void write(const std::vector<float>& values) {
+    CUDA_CHECK(cudaMemcpy(data(), values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice));
+  }
+  Tensor tensor() { return Tensor::view(DType::f32, {count_}, data()); }
+
+  /// The first index that does not hold `expected`, bit for bit; -1 when all do and nothing around them was written.
+  std::int64_t first_wrong(const std::vector<float>& expected) {
+    const std::vector<std::byte> bytes = block_.read();
+    const auto begin = static_cast<std::size_t>(offset_) * sizeof(float);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      if (std::memcmp(bytes.data() + begin + i * sizeof(float), &expected[i], sizeof(float)) != 0)
+        return static_cast<std::int64_t>(i);
+    const std::size_t end = begin + expected.size() * sizeof(float);
+    bool kept = block_.intact();
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      if (i < begin || i >= end) kept = kept && bytes[i] == std::byte{0xFF};
+    return kept ? -1 : count_;
+  }
+
+ private:
+  float* data() { return reinterpret_cast<float*>(block_.data()) + offset_; }
+
+  std::int64_t count_, offset_;
+  DeviceBlock block_;
+};
+
+TEST_CASE("cuda/elementwise/one_operand_lengths_and_alignments") {
+  if (!have_device("cuda/elementwise/one_operand_lengths_and_alignments")) return;
+  const cuda::Session session(0);
+  const UnaryFunction clip{UnaryKind::clip, -1, 1.5F};
+  unsigned seed = 1;
+  for (const std::int64_t count : counts)
+    for (std::int64_t x_offset = 0; x_offset < 4; ++x_offset)
+      for (std::int64_t y_offset = 0; y_offset < 4; ++y_offset) {
+        const std::vector<float> values = random_values(count, seed++);
+        std::vector<float> expected;
+        for (const float value : values) expected.push_back(std::fmin(std::fmax(value, -1.0F), 1.5F));
+        Floats x(values, x_offset), y(count, y_offset);
+        Tensor to = y.tensor();
+        cuda::unary(session.context(), clip, x.tensor(), to);
+        CAPTURE(count);
+        CAPTURE(x_offset);
+        CAPTURE(y_offset);
+        session.stream().synchronize();
+        CHECK(y.first_wrong(expected) == -1);
+        if (x_offset != y_offset) continue;
+        y.write(values);
+        cuda::unary(session.context(), clip, to, to);
+        session.stream().synchronize();
+        CHECK(y.first_wrong(expected) == -1);
+      }
+}
+
+TEST_CASE("cuda/elementwise/two_operands_lengths_and_alignments") {
+  if (!have_device("cuda/elementwise/two_operands_lengths_and_alignments")) return;
+  const cuda::Session session(0);
+  unsigned seed = 1000;
+  for (const std::int64_t count : counts)
+    for (const std::int64_t a_offset : {0, 1})
+      for (const std::int64_t b_offset : {0, 2})
+        for (const std::int64_t y_offset : {0, 3})
+          for (const bool scalar : {false, true}) {
+            const std::vector<float> a = random_values(count, seed++), b = random_values(scalar ? 1 : count, seed++);
+            std::vector<float> expected;
+            for (std::size_t i = 0; i < a.size(); ++i) expected.push_back(a[i] - b[scalar ? 0 : i]);
+            Floats from_a(a, a_offset), from_b(b, b_offset), y(count, y_offset);
+            Tensor to = y.tensor();
+            cuda::binary(session.context(), BinaryKind::sub, from_a.tensor(), from_b.tensor(), to);
+            session.stream().synchronize();
+            CAPTURE(count);
+            CAPTURE(a_offset);
+            CAPTURE(b_offset);
+            CAPTURE(y_offset);
+            CAPTURE(scalar);
+            CHECK(y.first_wrong(expected) == -1);
+          }
+}
+
+TEST_CASE("cuda/elementwise/special_values") {
+  if (!have_device("cuda/elementwise/special_values")) return;
+  const cuda::Session session(0);
+  const std::vector<float> x{std::nanf(""), infinity, -infinity, -0.0F, 1e-42F, -1e-42F, 3.0e38F, 5};
+  const auto run = [&](UnaryFunction f) {
+    DeviceBlock block(x.data(), x.size() * sizeof(float));
+    Tensor tensor = Tensor::view(DType::f32, {static_cast<std::int64_t>(x.size())}, block.data());
+    cuda::unary(session.context(), f, tensor, tensor);
+    session.stream().synchronize();
+    const std::vector<std::byte> bytes = block.read();
+    std::vector<float> y(x.size());
+    std::memcpy(y.data(), bytes.data(), bytes.size());
+    return y;
+  };
+  const std::vector<float> clipped = run({UnaryKind::clip, 0, 6});
+  CHECK(std::isnan(clipped[0]));
+  CHECK(std::vector<float>(clipped.begin() + 1, clipped.end()) ==
+        std::vector<float>{6, 0, 0, 1e-42F, 0, 6, 5});  // subnormal numbers are kept
+  const std::vector<float> silu = run({UnaryKind::silu, 0, 0});
+  CHECK(std::isnan(silu[0]));
+  CHECK(silu[1] == infinity);
+  CHECK(silu[2] == 0);
+  CHECK(silu[6] == 3.0e38F);
+  for (int kind = 0; kind <= static_cast<int>(UnaryKind::erf); ++kind) {
+    CAPTURE(kind);
+    CHECK(std::isnan(run({static_cast<UnaryKind>(kind), 0.5F, 0.25F})[0]));
+  }
+}
+
+}  // namespace
+}  // namespace lenslet::test
