@@ -81,18 +81,27 @@ __global__ void __launch_bounds__(32 * warps)
 
   float sums[rows][columns] = {};
   const int count = k / Lanes<Vector>::count, step = 32 * over_k;
-#pragma unroll(rows <= 2 ? 4 : 1)
-  for (int e = warp % over_k * 32 + lane; e < count; e += step) {
-    Vector weights[columns];
+  // All loads of b stand before the first use: left to itself, the compiler puts a branch between the steps of an
+  // unrolled loop, and only one step's loads are under way at a time.
+  const auto add = [&]<int steps>(int at) {
+    Vector weights[steps][columns];
 #pragma unroll
-    for (int j = 0; j < columns; ++j) weights[j] = __ldcs(b_rows[j] + e);
+    for (int t = 0; t < steps; ++t)
 #pragma unroll
-    for (int i = 0; i < rows; ++i) {
-      const Vector values = a_rows[i][e];
+      for (int j = 0; j < columns; ++j) weights[t][j] = __ldcs(b_rows[j] + at + t * step);
 #pragma unroll
-      for (int j = 0; j < columns; ++j) sums[i][j] = Lanes<Vector>::fma(values, weights[j], sums[i][j]);
-    }
-  }
+    for (int t = 0; t < steps; ++t)
+#pragma unroll
+      for (int i = 0; i < rows; ++i) {
+        const Vector values = a_rows[i][at + t * step];
+#pragma unroll
+        for (int j = 0; j < columns; ++j) sums[i][j] = Lanes<Vector>::fma(values, weights[t][j], sums[i][j]);
+      }
+  };
+  constexpr int ahead = rows <= 2 ? 2 : 1;
+  int e = warp % over_k * 32 + lane;
+  for (; e + (ahead - 1) * step < count; e += ahead * step) add.template operator()<ahead>(e);
+  if (ahead > 1 && e < count) add.template operator()<1>(e);
 
 #pragma unroll
   for (int i = 0; i < rows; ++i)
