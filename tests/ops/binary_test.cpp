@@ -5,6 +5,7 @@
 
 #include "ops/broadcast.h"
 #include "tests/ops/op_harness.h"
+#include "tests/ops/op_runner.h"
 
 using namespace lenslet;
 using namespace lenslet::test;
@@ -128,6 +129,26 @@ TEST_CASE("binary/refusals") {
       doctest::Contains("'broadcast'"), Error);
   CHECK_THROWS_AS(infer_op({.op = "Add", .inputs = {Tensor(DType::boolean, {2}), Tensor(DType::boolean, {2})}}), Error);
   CHECK_THROWS_AS(infer_op({.op = "Sum", .inputs = {Tensor(DType::i32, {2}), Tensor(DType::i32, {2})}}), Error);
+}
+
+// What could divide by zero is refused on CUDA, which cannot report it.
+TEST_CASE("binary/refused_on_cuda") {
+  const auto refusal = [](const char* op, const Tensor& a, const Tensor& b, bool constant) {
+    const OpCase c{.op = op, .inputs = {a, b}};
+    return make_op(c)
+        ->refuse_cuda(infos_of(c.inputs, constant ? std::vector<int>{1} : std::vector<int>{}))
+        .value_or("");
+  };
+  const Tensor whole = int64s({1, 2, 3}), negative = int64s({1, -2, 3}), real = random_f32({3}, 1);
+  CHECK(refusal("Div", whole, whole, false).find("might be 0") != std::string::npos);
+  CHECK(refusal("Div", whole, whole, true).empty());
+  CHECK(refusal("Div", real, real, false).empty());
+  CHECK(refusal("Mul", whole, whole, false).empty());
+  CHECK(refusal("Pow", whole, whole, false).find("exponent") != std::string::npos);
+  CHECK(refusal("Pow", whole, negative, true).find("exponent") != std::string::npos);
+  CHECK(refusal("Pow", whole, whole, true).empty());
+  CHECK(refusal("Pow", whole, real, false).empty());
+  CHECK(refusal("Pow", real, whole, false).empty());
 }
 
 TEST_CASE("binary/loops_are_merged") {
