@@ -12,11 +12,12 @@ inline std::string ops_doc() {
          "Written from the op table (ops/op_table.cpp) by `ninja update-ops-doc`; a test fails when it is out of "
          "date.\n\n"
          "Models of opset 7 to 22 are read. \"read from version\" is the first version of the operator whose "
-         "attributes "
-         "and\ninputs are understood; later versions up to opset 22 are understood too, except as the notes say. An "
-         "attribute or type\nthat is not supported is refused at load, by name. Arithmetic is in float32; other "
-         "element "
-         "types are carried,\nconverted by Cast, and used for shapes.\n\n" +
+         "attributes and\ninputs are understood; later versions up to opset 22 are understood too, except as the notes "
+         "say. An attribute or type\nthat is not supported is refused at load, by name. Arithmetic is in float32; "
+         "other "
+         "element types are carried,\nconverted by Cast, and used for shapes. The few forms that only the CPU takes "
+         "are "
+         "in [limits.md](limits.md).\n\n" +
          op_support_table();
 }
 
