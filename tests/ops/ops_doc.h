@@ -8,17 +8,16 @@
 namespace lenslet::test {
 
 inline std::string ops_doc() {
-  return "# Operators\n\n"
-         "Written from the op table (ops/op_table.cpp) by `ninja update-ops-doc`; a test fails when it is out of "
-         "date.\n\n"
-         "Models of opset 7 to 22 are read. \"read from version\" is the first version of the operator whose "
-         "attributes and\ninputs are understood; later versions up to opset 22 are understood too, except as the notes "
-         "say. An attribute or type\nthat is not supported is refused at load, by name. Arithmetic is in float32; "
-         "other "
-         "element types are carried,\nconverted by Cast, and used for shapes. The few forms that only the CPU takes "
-         "are "
-         "in [limits.md](limits.md).\n\n" +
-         op_support_table();
+  return R"(# Operators
+
+Written from the op table (ops/op_table.cpp) by `ninja update-ops-doc`; a test fails when it is out of date.
+
+Models of opset 7 to 22 are read. "read from version" is the first version of the operator whose attributes and
+inputs are understood; later versions up to opset 22 are understood too, except as the notes say. An attribute or type
+that is not supported is refused at load, by name. Arithmetic is in float32; other element types are carried,
+converted by Cast, and used for shapes. The few forms that only the CPU takes are in [limits.md](limits.md).
+
+)" + op_support_table();
 }
 
 }  // namespace lenslet::test
