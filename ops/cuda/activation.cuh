@@ -18,7 +18,8 @@ __device__ inline float clip(float x, float low, float high) {
   return raised > high ? high : raised;
 }
 
-/// 1 / (1 + e^-x), within 3 ulp.
+/// 1 / (1 + e^-x), within 3 ulp. exp_f32 would make that 2 and takes 29 instructions where expf takes 10: too many
+/// for the epilogue of a short sum.
 __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 /// The activation of one value. `alpha` and `beta` as in Activation.

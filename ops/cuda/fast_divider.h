@@ -5,11 +5,7 @@
 #include <bit>
 #include <cstdint>
 
-#if defined(__CUDACC__)
-#define LENSLET_HOST_DEVICE __host__ __device__
-#else
-#define LENSLET_HOST_DEVICE
-#endif
+#include "ops/cuda/host_device.h"
 
 namespace lenslet::cuda {
 

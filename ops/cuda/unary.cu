@@ -6,6 +6,7 @@
 
 #include "ops/cuda/activation.cuh"
 #include "ops/cuda/elementwise.cuh"
+#include "ops/cuda/exp.h"
 
 namespace lenslet::cuda {
 
@@ -40,10 +41,10 @@ struct UnaryF32 {
       case UnaryKind::selu:
         return beta * (x < 0 ? alpha * expm1f(x) : x);
       case UnaryKind::softplus:
-        return fmaxf(x, 0) + log1pf(expf(-fabsf(x)));  // the second term is NaN when x is
+        return fmaxf(x, 0) + log1pf(exp_f32(-fabsf(x)));  // the second term is NaN when x is
       case UnaryKind::mish: {
         // tanh(log(1 + w)) = (w^2 + 2w) / (w^2 + 2w + 2) with w = exp(x); beyond 20 the quotient is 1 in float.
-        const float w = expf(fminf(x, 20));
+        const float w = exp_f32(fminf(x, 20));
         const float t = w * (w + 2);
         return x * (t / (t + 2));
       }
@@ -52,7 +53,7 @@ struct UnaryF32 {
       case UnaryKind::neg:
         return -x;
       case UnaryKind::exp:
-        return expf(x);
+        return exp_f32(x);
       case UnaryKind::log:
         return logf(x);
       case UnaryKind::sqrt:
