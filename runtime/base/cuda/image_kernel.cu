@@ -20,9 +20,6 @@ __device__ int luma(const std::uint8_t* rgb) {
   return static_cast<int>((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
 }
 
-/// The threads of one row group meet; each group has a hardware barrier of its own.
-__device__ void sync_group(int group, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "r"(threads)); }
-
 template <int channels>  // that are resized: 1 or 3
 __global__ void __launch_bounds__(tile_columns* channels* groups) resize_normalise(const ImageJob job) {
   wait_for_previous();
@@ -52,14 +49,16 @@ __global__ void __launch_bounds__(tile_columns* channels* groups) resize_normali
   const int piece_pixels = piece_bytes / job.source_channels;
 
   int sums[tile_rows] = {};
-  for (int row = row_begin + group; row < row_end; row += groups) {
+  // All groups take as many turns, of which the last may be empty: every thread meets every barrier.
+  for (int turn = row_begin; turn < row_end; turn += groups) {
+    const int row = turn + group;
     int sum = rounding;
     const std::uint8_t* const source = job.source + row * job.row_bytes;
     for (int x = x_begin; x < x_end; x += piece_pixels) {
-      const int pixels = min(piece_pixels, x_end - x);
+      const int pixels = row < row_end ? min(piece_pixels, x_end - x) : 0;
       const std::uint8_t* const from = source + static_cast<std::int64_t>(x) * job.source_channels;
       const int bytes = pixels * job.source_channels;
-      sync_group(group, group_threads);  // the piece before has been read
+      __syncthreads();  // the piece before has been read
       // Words where the source allows it: a photo's rows start at any byte.
       const int lead = static_cast<int>((4 - reinterpret_cast<std::uintptr_t>(from) % 4) % 4);
       const int words = bytes > lead ? (bytes - lead) / 4 : 0;
@@ -73,7 +72,7 @@ __global__ void __launch_bounds__(tile_columns* channels* groups) resize_normali
       }
       if (thread < min(lead, bytes)) piece[group][thread] = from[thread];
       for (int i = lead + 4 * words + thread; i < bytes; i += group_threads) piece[group][i] = from[i];
-      sync_group(group, group_threads);
+      __syncthreads();
       const int begin = max(first, x), end = min(first + count, x + pixels);
       for (int source_x = begin; source_x < end; ++source_x) {
         const std::uint8_t* const pixel = piece[group] + (source_x - x) * job.source_channels;
