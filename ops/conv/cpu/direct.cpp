@@ -29,8 +29,14 @@ void add_scaled(float* __restrict sum, const float* __restrict x, float w, std::
   for (std::int64_t q = 0; q < count; ++q) sum[q] += w * x[unit_stride ? q : q * stride];
 }
 
-/// sum[q] = sum over c, r, s of x * w for output row p; `x` and `w` of one image, group and filter.
-void sum_row(const ConvProblem& problem, const float* x, const float* w, std::int64_t p, float* sum) {
+// Channels summed in one run. On inputs whose mean is not zero rounding errors of a long run drift: over 256 channels
+// of a trained ResNet-50 they reached 4e-5 of the output's rms.
+constexpr std::int64_t channels_a_run = 64;
+
+/// sum[q] = sum over r, s and c in [c_begin, c_end) of x * w for output row p; `x` and `w` of one image, group and
+/// filter.
+void sum_channels(const ConvProblem& problem, const float* x, const float* w, std::int64_t p, std::int64_t c_begin,
+                  std::int64_t c_end, float* sum) {
   std::fill(sum, sum + problem.q, 0.0F);
   const std::int64_t taps = problem.r * problem.s;
   for (std::int64_t s = 0; s < problem.s; ++s) {
@@ -43,7 +49,7 @@ void sum_row(const ConvProblem& problem, const float* x, const float* w, std::in
       if (row < 0 || row >= problem.h) continue;
       const float* x_tap = x + row * problem.w + column;
       const float* w_tap = w + r * problem.s + s;
-      for (std::int64_t c = 0; c < problem.group_c(); ++c) {
+      for (std::int64_t c = c_begin; c < c_end; ++c) {
         const float* x_plane = x_tap + c * problem.h * problem.w;
         if (problem.stride_w == 1)
           add_scaled<true>(sum + range.begin, x_plane, w_tap[c * taps], count, 1);
@@ -51,6 +57,16 @@ void sum_row(const ConvProblem& problem, const float* x, const float* w, std::in
           add_scaled<false>(sum + range.begin, x_plane, w_tap[c * taps], count, problem.stride_w);
       }
     }
+  }
+}
+
+/// sum[q] = sum over c, r, s; `part` is scratch of the same length.
+void sum_row(const ConvProblem& problem, const float* x, const float* w, std::int64_t p, float* sum, float* part) {
+  const std::int64_t channels = problem.group_c();
+  sum_channels(problem, x, w, p, 0, std::min(channels_a_run, channels), sum);
+  for (std::int64_t c = channels_a_run; c < channels; c += channels_a_run) {
+    sum_channels(problem, x, w, p, c, std::min(c + channels_a_run, channels), part);
+    for (std::int64_t q = 0; q < problem.q; ++q) sum[q] += part[q];
   }
 }
 
@@ -98,7 +114,7 @@ class Direct final : public ConvAlgorithm {
   }
 
   std::size_t workspace_bytes(const ConvProblem& problem, int threads) const override {
-    return static_cast<std::size_t>(threads) * static_cast<std::size_t>(row_stride(problem)) * sizeof(float);
+    return static_cast<std::size_t>(2 * threads) * static_cast<std::size_t>(row_stride(problem)) * sizeof(float);
   }
 
   std::unique_ptr<PreparedFilter> prepare(const ConvProblem& problem, const ConvFilter& filter) const override {
@@ -127,14 +143,15 @@ class Direct final : public ConvAlgorithm {
     auto* scratch = reinterpret_cast<float*>(run.workspace.data());
 
     run.pool->parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
-      float* sum = scratch + worker * row_stride(problem);
+      float* sum = scratch + 2 * worker * row_stride(problem);
+      float* part = sum + row_stride(problem);
       for (std::int64_t row = begin; row < end; ++row) {
         const std::int64_t p = row % problem.p;
         const std::int64_t k = row / problem.p % problem.k;
         const std::int64_t n = row / problem.p / problem.k;
         const std::int64_t first_c = k / problem.group_k() * problem.group_c();
         const float* x = run.x + (n * problem.c + first_c) * problem.h * problem.w;
-        sum_row(problem, x, filter.w + k * terms, p, sum);
+        sum_row(problem, x, filter.w + k * terms, p, sum, part);
 
         const float scale = filter.scale == nullptr ? 1.0F : filter.scale[k];
         const float bias = run.bias == nullptr ? 0.0F : run.bias[k];

@@ -84,11 +84,12 @@ class Winograd final : public ConvAlgorithm {
   }
 
   /// Errors of the transforms and of sums over C, which grow like sqrt(C). Worst of 1500 runs of the tests and of 26x26
-  /// images with C = 64, 256, 512 on rectified Gaussian input: 0.31 (F2), 0.38 (F4) and 0.47 (F6) of what is stated; at
-  /// C = 256 3.5e-6, 1.4e-5 and 1.1e-4 of the output's rms.
+  /// images with C = 64, 256, 512 on rectified Gaussian input: 0.16 (F2), 0.38 (F4) and 0.47 (F6) of what is stated; at
+  /// C = 256 3.5e-6, 1.4e-5 and 1.1e-4 of the output's rms. In trained networks the terms cancel more: F2
+  /// reached 1.9e-5 in ResNet-50 (C = 256), 0.7 of what is stated.
   double tolerance(const ConvProblem& p) const override {
     const double c = std::sqrt(static_cast<double>(p.c));
-    if (m_ == 2) return 4e-6 + 6e-7 * c;
+    if (m_ == 2) return 8e-6 + 1.2e-6 * c;
     if (m_ == 4) return 1e-5 + 2e-6 * c;
     return 6e-5 + 2e-6 * c;
   }
