@@ -6,9 +6,10 @@
 #include <span>
 
 #include "lenslet/tensor.h"
-#include "runtime/base/cuda/context.h"
 
 namespace lenslet::cuda {
+
+struct Context;
 
 /// `count` elements of 1, 2, 4 or 8 bytes with the low bytes of `bits`; `to` is aligned to 16 bytes.
 void fill(const Context& context, std::size_t element_bytes, std::int64_t count, std::uint64_t bits, void* to);

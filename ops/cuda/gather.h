@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/base/cuda/context.h"
-
 namespace lenslet::cuda {
+
+struct Context;
 
 /// Sizes of a Gather: data [outer, dim, inner], `count` indices, result [outer, count, inner].
 struct GatherShape {

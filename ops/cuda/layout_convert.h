@@ -4,9 +4,10 @@
 #include <cstddef>
 
 #include "lenslet/tensor.h"
-#include "runtime/base/cuda/context.h"
 
 namespace lenslet::cuda {
+
+struct Context;
 
 /// The elements (1, 2, 4 or 8 bytes) of a tensor of `shape` [N,C,H,W] from one layout to another one. Device addresses
 /// that do not overlap.

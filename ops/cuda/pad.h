@@ -6,9 +6,10 @@
 #include <span>
 
 #include "ops/pad_axis.h"
-#include "runtime/base/cuda/context.h"
 
 namespace lenslet::cuda {
+
+struct Context;
 
 /// Pads or crops as `axes` say, one each dimension in memory order, outermost first. Elements of 1, 2, 4 or 8 bytes,
 /// the constant in the low bytes of `value`. Device addresses that do not overlap.

@@ -6,9 +6,10 @@
 #include <cstddef>
 
 #include "ops/strided_copy.h"
-#include "runtime/base/cuda/context.h"
 
 namespace lenslet::cuda {
+
+struct Context;
 
 /// Independent copies gathered into as few launches as possible: one costs about a microsecond, which is more than the
 /// copies of a small network take. Nothing of what is added is certain to be queued before flush().

@@ -4,9 +4,10 @@
 #include <cstddef>
 
 #include "ops/strided_copy.h"
-#include "runtime/base/cuda/context.h"
 
 namespace lenslet::cuda {
+
+struct Context;
 
 /// Below this many rows or columns most of a tile's threads would idle: other ways of copying are faster.
 inline constexpr std::int64_t least_transposed_dim = 16;
