@@ -49,14 +49,16 @@ std::vector<std::uint8_t> resize_and_crop(const ImageView& image, const ImageSpe
 void to_input(const ImageView& image, const ImageSpec& spec, Tensor& input, std::int64_t index) {
   check_image_input(spec, input, index);
   const std::int64_t channels = image_channels(spec);
-
+  std::vector<std::array<float, 256>> tables;
+  for (std::int64_t c = 0; c < channels; ++c) tables.push_back(normalisation_table(spec, c));
   const std::vector<std::uint8_t> pixels = resize_and_crop(image, spec);
+  // From here on nothing fails: an image that is refused leaves the input as it was.
   const bool interleaved = spec.nhwc || input.layout() == Layout::nhwc;
   const auto area = static_cast<std::size_t>(spec.height * spec.width);
   const auto stride = static_cast<std::size_t>(channels);
   float* target = input.values<float>().data() + static_cast<std::size_t>(index) * area * stride;
   for (std::size_t c = 0; c < stride; ++c) {
-    const std::array<float, 256> table = normalisation_table(spec, static_cast<std::int64_t>(c));
+    const std::array<float, 256>& table = tables[c];
     const std::size_t source_channel = spec.channels == ImageSpec::Channels::bgr ? stride - 1 - c : c;
     const std::uint8_t* source = pixels.data() + source_channel;
     float* plane = interleaved ? target + c : target + c * area;

@@ -44,12 +44,54 @@ void RunnerImpl::check_inputs(std::span<const Tensor> inputs) const {
   }
 }
 
+std::span<const Tensor> RunnerImpl::run(std::span<const Tensor> inputs) {
+  check_inputs(inputs);
+  for (std::vector<bool>& images : loaded_) images.clear();
+  for (std::size_t i = 0; i < inputs.size(); ++i) write_input(i, inputs[i]);
+  return run_steps();
+}
+
+void RunnerImpl::load_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index) {
+  if (input >= loaded_.size())
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("there is no input {}, the model takes {}", input, loaded_.size()), model_.name());
+  if (!plan_->input_values[input].empty())
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("input '{}' was planned for one value, an image cannot be loaded into it",
+                            plan_->info.inputs[input].first),
+                model_.name());
+  write_image(input, image, spec, index);
+  std::vector<bool>& images = loaded_[input];
+  images.resize(static_cast<std::size_t>(plan_->info.inputs[input].second[0]));
+  images[static_cast<std::size_t>(index)] = true;
+}
+
+std::span<const Tensor> RunnerImpl::run_loaded() {
+  for (std::size_t i = 0; i < loaded_.size(); ++i)
+    if (loaded_[i].empty() && plan_->input_values[i].empty())
+      throw Error(ErrorKind::invalid_argument,
+                  fmt::format("no image was loaded into input '{}' since the last run", plan_->info.inputs[i].first),
+                  model_.name());
+  for (std::size_t i = 0; i < loaded_.size(); ++i) {
+    std::vector<bool>& images = loaded_[i];
+    for (std::size_t n = 0; n < images.size(); ++n)
+      if (!images[n]) write_blank(i, static_cast<std::int64_t>(n));
+    images.clear();
+    if (const Tensor& fixed = plan_->input_values[i]; !fixed.empty()) write_input(i, fixed);
+  }
+  return run_steps();
+}
+
 Runner::Runner(const Model& model, const PlanOptions& options) : impl_(make_runner(model, options)) {}
 Runner::~Runner() = default;
 Runner::Runner(Runner&&) noexcept = default;
 Runner& Runner::operator=(Runner&&) noexcept = default;
 
 std::span<const Tensor> Runner::run(std::span<const Tensor> inputs) { return impl_->run(inputs); }
+void Runner::load_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index) {
+  impl_->load_image(input, image, spec, index);
+}
+std::span<const Tensor> Runner::run_loaded() { return impl_->run_loaded(); }
 const PlanInfo& Runner::plan() const { return impl_->info(); }
 void Runner::set_observer(Observer observer) { impl_->set_observer(std::move(observer)); }
 

@@ -59,9 +59,21 @@ class CpuRunner final : public RunnerImpl {
   std::vector<double> time_device(int) override { return {}; }
 
  private:
-  std::span<const Tensor> run_checked(std::span<const Tensor> inputs) override {
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (inputs[i].bytes() > 0) std::memcpy(inputs_[i].data(), inputs[i].data(), inputs[i].bytes());
+  void write_input(std::size_t input, const Tensor& value) override {
+    if (value.bytes() > 0) std::memcpy(inputs_[input].data(), value.data(), value.bytes());
+  }
+
+  void write_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index) override {
+    to_input(image, spec, inputs_[input], index);
+  }
+
+  void write_blank(std::size_t input, std::int64_t index) override {
+    Tensor& batch = inputs_[input];
+    const std::size_t bytes = batch.bytes() / static_cast<std::size_t>(batch.shape()[0]);
+    std::memset(static_cast<std::byte*>(batch.data()) + static_cast<std::size_t>(index) * bytes, 0, bytes);
+  }
+
+  std::span<const Tensor> run_steps() override {
     if (observer_)
       run_observed();
     else

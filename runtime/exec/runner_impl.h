@@ -1,8 +1,11 @@
 #pragma once
-// What every Runner does, whatever the device: checks its inputs, then lets the device's half run.
+// What every Runner does, whatever the device: checks its inputs, then lets the device's half write them and run.
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "lenslet/runner.h"
@@ -16,17 +19,25 @@ class RunnerImpl {
   RunnerImpl(const RunnerImpl&) = delete;
   RunnerImpl& operator=(const RunnerImpl&) = delete;
 
-  std::span<const Tensor> run(std::span<const Tensor> inputs) {
-    check_inputs(inputs);
-    return run_checked(inputs);
-  }
+  std::span<const Tensor> run(std::span<const Tensor> inputs);
+  void load_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index);
+  std::span<const Tensor> run_loaded();
   virtual void set_observer(Observer observer) = 0;
   virtual std::vector<double> time_device(int repeats) = 0;
   const PlanInfo& info() const { return plan().info; }
 
  protected:
-  RunnerImpl(Model model, std::shared_ptr<const Plan> plan) : model_(std::move(model)), plan_(std::move(plan)) {}
-  virtual std::span<const Tensor> run_checked(std::span<const Tensor> inputs) = 0;
+  RunnerImpl(Model model, std::shared_ptr<const Plan> plan)
+      : model_(std::move(model)), plan_(std::move(plan)), loaded_(plan_->graph.inputs.size()) {}
+
+  // The device's half: into the memory of input number `input`, which exists, then the steps on what is there. The
+  // steps may write over the inputs.
+  virtual void write_input(std::size_t input, const Tensor& value) = 0;
+  /// Errors as of to_input(), before anything is written.
+  virtual void write_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index) = 0;
+  /// Zeros for one image.
+  virtual void write_blank(std::size_t input, std::int64_t index) = 0;
+  virtual std::span<const Tensor> run_steps() = 0;
 
   const Model& model() const { return model_; }
   const Plan& plan() const { return *plan_; }
@@ -36,6 +47,7 @@ class RunnerImpl {
 
   Model model_;  // keeps the constants alive
   std::shared_ptr<const Plan> plan_;
+  std::vector<std::vector<bool>> loaded_;  // by input and image, since the last run; no images: none was
 };
 
 /// Error(limit) when memory for the arena is short.

@@ -30,6 +30,8 @@ Row measure(const cuda::Session& session, const std::string& what, std::size_t f
 /// One a source file.
 std::vector<Row> elementwise(const cuda::Session& session);
 std::vector<Row> movement(const cuda::Session& session);
+/// Loaded ones: by the host's clock, and against uploads out of pinned memory.
+std::vector<Row> photos(const cuda::Session& session);
 std::vector<Row> reduction(const cuda::Session& session);
 
 }  // namespace lenslet::bench

@@ -55,6 +55,7 @@ int main() {
       device->name, device->architecture, report.cuda.driver, report.cuda.runtime, replays);
   print("elementwise", elementwise(session));
   print("movement", movement(session));
+  print("photos (loaded: host's clock, against pinned uploads)", photos(session));
   print("pooling, softmax, reductions", reduction(session));
   return 0;
 }

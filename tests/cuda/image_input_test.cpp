@@ -5,8 +5,10 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstring>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "lenslet/error.h"
@@ -89,6 +91,35 @@ TEST_CASE("cuda/image_input/whole_picture_unresized") {
   spec.std = {4, 5, 6};
   check_same(session, loader, {nullptr, 33, 65, 3}, spec, false, 5);
   check_same(session, loader, {nullptr, 133, 165, 3}, spec, true, 6);
+}
+
+void CUDART_CB sleep_a_little(void*) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }
+
+TEST_CASE("cuda/image_input/photos_in_a_row") {
+  if (!test::have_device("cuda/image_input/photos_in_a_row")) return;
+  const cuda::Session session(0);
+  cuda::ImageInput loader;
+  ImageSpec spec;
+  spec.height = spec.width = 32;
+  spec.resize_size = 32;
+  const Shape shape{4, 3, 32, 32};
+  Tensor expected(DType::f32, shape);
+  test::DeviceBlock block(expected.bytes());
+  const Tensor input = Tensor::view(DType::f32, shape, block.data());
+  // The device is held up in front of each copy: one that took the next photo's bytes would show. The third photo
+  // makes the staging memory grow, the fourth is smaller.
+  const std::int64_t heights[] = {60, 60, 300, 40};
+  for (std::int64_t slot = 0; slot < 4; ++slot) {
+    ImageView image{nullptr, heights[slot], 50, 3};
+    const std::vector<std::uint8_t> pixels = random_pixels(image, 20 + static_cast<unsigned>(slot));
+    image.pixels = pixels.data();
+    to_input(image, spec, expected, slot);
+    CUDA_CHECK(cudaLaunchHostFunc(session.stream().get(), sleep_a_little, nullptr));
+    loader.queue(session.context(), image, spec, input, slot);
+  }
+  session.stream().synchronize();
+  CHECK(block.intact());
+  CHECK(std::memcmp(block.read().data(), expected.data(), expected.bytes()) == 0);
 }
 
 TEST_CASE("cuda/image_input/wrong_sizes_are_errors") {

@@ -21,6 +21,7 @@
 #include "runtime/base/cuda/context.h"
 #include "runtime/exec/model_impl.h"
 #include "tests/cuda/skip.h"
+#include "tests/exec/load_image_cases.h"
 #include "tests/exec/small_net.h"
 
 namespace lenslet::test {
@@ -247,6 +248,18 @@ TEST_CASE("cuda/runner/a_network_without_any_kernel") {
   const Tensor& output = runner.run(Tensor(DType::f32, {4, 0, 3}))[0];
   CHECK(output.shape() == Shape{4, 0});
   CHECK(runner.time_device(2) == std::vector<double>{0, 0});
+}
+
+TEST_CASE("cuda/runner/loaded_photos") {
+  if (have_device("cuda/runner/loaded_photos")) check_loaded_photos("cuda");
+}
+
+TEST_CASE("cuda/runner/partly_loaded_batches") {
+  if (have_device("cuda/runner/partly_loaded_batches")) check_partly_loaded_batches("cuda");
+}
+
+TEST_CASE("cuda/runner/refused_loads") {
+  if (have_device("cuda/runner/refused_loads")) check_refused_loads("cuda");
 }
 
 TEST_CASE("cuda/runner/device_time") {

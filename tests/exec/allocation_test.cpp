@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 
@@ -53,6 +55,23 @@ TEST_CASE("exec/runner/run_allocates_nothing") {
     runner.run(x);
     counting = false;
     CHECK(allocations.load() == 0);
+  }
+}
+
+TEST_CASE("exec/runner/run_loaded_allocates_nothing") {
+  Runner runner(make_model(small_net()), on_cpu(2, 1));
+  const std::array<std::uint8_t, 30 * 40 * 3> pixels{};
+  ImageSpec spec;
+  spec.height = 17;
+  spec.width = 19;
+  spec.resize_size = 20;
+  for (int round = 0; round < 2; ++round) {
+    runner.load_image(0, {pixels.data(), 30, 40, 3}, spec, 1);
+    allocations = 0;
+    counting = true;
+    runner.run_loaded();
+    counting = false;
+    if (round > 0) CHECK(allocations.load() == 0);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "lenslet/runner.h"
 #include "runtime/exec/model_impl.h"
 #include "small_net.h"
+#include "tests/exec/load_image_cases.h"
 
 namespace lenslet::test {
 namespace {
@@ -152,6 +153,10 @@ TEST_CASE("exec/runner/outputs_that_no_kernel_makes") {
   Runner renames(make_model(renaming_net()), options(4, 1));
   CHECK(renames.run(Tensor(DType::f32, {4, 0, 3}))[0].shape() == Shape{4, 0});
 }
+
+TEST_CASE("exec/runner/loaded_photos") { check_loaded_photos("cpu"); }
+TEST_CASE("exec/runner/partly_loaded_batches") { check_partly_loaded_batches("cpu"); }
+TEST_CASE("exec/runner/refused_loads") { check_refused_loads("cpu"); }
 
 TEST_CASE("exec/runner/the_cpu_has_no_device_time") {
   Runner runner(make_model(small_net()), options(1, 1));

@@ -75,7 +75,8 @@ void ImageInput::queue(const Context& context, const ImageView& image, const Ima
   const std::size_t source_at = pieces.reserve<std::uint8_t>(source_bytes);
   const TapsPieces rows_at(pieces, rows), columns_at(pieces, columns);
   const std::size_t table_at = pieces.reserve<float>(static_cast<std::size_t>(channels) * 256);
-  if (host_.bytes() < pieces.bytes()) {
+  copied_.synchronize();
+  if (device_.bytes() < pieces.bytes()) {  // it grows last: should memory be short, the next call tries again
     host_ = PinnedBuffer<std::byte>(pieces.bytes());
     device_ = DeviceBuffer<std::byte>(pieces.bytes());
   }
@@ -88,6 +89,7 @@ void ImageInput::queue(const Context& context, const ImageView& image, const Ima
     std::memcpy(host + table_at + static_cast<std::size_t>(c) * sizeof(table), table.data(), sizeof(table));
   }
   CUDA_CHECK(cudaMemcpyAsync(device_.data(), host, pieces.bytes(), cudaMemcpyHostToDevice, context.stream));
+  CUDA_CHECK(cudaEventRecord(copied_.get(), context.stream));
 
   const std::byte* const device = device_.data();
   ImageJob job;

@@ -6,23 +6,26 @@
 #include "lenslet/image.h"
 #include "runtime/base/cuda/buffer.h"
 #include "runtime/base/cuda/context.h"
+#include "runtime/base/cuda/stream.h"
 
 namespace lenslet::cuda {
 
 /// The device side of to_input(). The arithmetic is the CPU's own, in integers (columns first, rounded to 8 bits, then
 /// rows, rounded again) and a table of 256 normalised values a channel: the results are the same bits.
-/// Not thread-safe. Staging memory grows with the largest image so far.
+/// The device of the calls must be current when it is made and when it ends. Not thread-safe. Staging memory grows with
+/// the largest image so far.
 class ImageInput {
  public:
-  /// Queues copy and kernel on context.stream and returns when `image` may go. `input` describes the network's input
-  /// as to_input() wants it, with its data on the device. The previous queue() has to have run: its staging memory is
-  /// reused. Errors as of to_input(), and Error(device).
+  /// Queues copy and kernel on context.stream, the same one in every call, and returns when `image` may go. Waits until
+  /// the copy of the call before is done. `input` describes the network's input as to_input() wants it, with its data
+  /// on the device. Errors as of to_input(), before anything is queued, and Error(device).
   void queue(const Context& context, const ImageView& image, const ImageSpec& spec, const Tensor& input,
              std::int64_t index);
 
  private:
   PinnedBuffer<std::byte> host_;
-  DeviceBuffer<std::byte> device_;
+  DeviceBuffer<std::byte> device_;  // its readers run before the next copy into it: they share a stream
+  Event copied_;                    // host_ to device_
 };
 
 }  // namespace lenslet::cuda

@@ -137,14 +137,27 @@ void Network::wait() const {
   }
 }
 
-std::span<const Tensor> Network::run(std::span<const Tensor> inputs) {
+void Network::write_input(std::size_t input, const Tensor& value) {
+  Port& port = inputs_[input];
+  if (value.bytes() > 0) std::memcpy(port.host.data(), value.data(), value.bytes());
+  copy(port.device, port.host, cudaMemcpyHostToDevice, session_.stream());
+}
+
+void Network::write_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index) {
+  images_.queue(session_.context(), image, spec, inputs_[input].device, index);
+}
+
+void Network::write_blank(std::size_t input, std::int64_t index) {
+  Tensor& batch = inputs_[input].device;
+  const std::size_t bytes = batch.bytes() / static_cast<std::size_t>(batch.shape()[0]);
+  CUDA_CHECK(cudaMemsetAsync(static_cast<std::byte*>(batch.data()) + static_cast<std::size_t>(index) * bytes, 0, bytes,
+                             session_.stream().get()));
+}
+
+std::span<const Tensor> Network::run() {
   const Stream& stream = session_.stream();
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].bytes() > 0) std::memcpy(inputs_[i].host.data(), inputs[i].data(), inputs[i].bytes());
-    copy(inputs_[i].device, inputs_[i].host, cudaMemcpyHostToDevice, stream);
-  }
   if (observation_ != nullptr)
-    run_observed(inputs);
+    run_observed();
   else if (plan_.sync_each_step)
     launch_each_and_wait();
   else if (recorded_)
@@ -176,18 +189,15 @@ void Network::observe(Observer observer) {
   observation_ = std::move(made);
 }
 
-void Network::run_observed(std::span<const Tensor> inputs) {
+void Network::run_observed() {
   Observation& seen = *observation_;
   const Stream& stream = session_.stream();
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    Tensor& value = seen.values[static_cast<std::size_t>(plan_.graph.inputs[i])];
-    if (inputs[i].bytes() > 0) std::memcpy(value.data(), inputs[i].data(), inputs[i].bytes());
-  }
+  for (std::size_t i = 0; i < inputs_.size(); ++i)
+    copy(seen.values[static_cast<std::size_t>(plan_.graph.inputs[i])], inputs_[i].device, cudaMemcpyDeviceToHost,
+         stream);
   // The times come from the network as a whole: launched one by one, small kernels would be timed waiting for the host.
-  if (seen.timed) {
-    seen.timed->launch(stream);
-    wait();
-  }
+  if (seen.timed) seen.timed->launch(stream);
+  wait();
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     Step& step = steps_[i];
     LayerEvent event;

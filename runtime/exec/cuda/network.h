@@ -2,6 +2,7 @@
 // A plan on one CUDA device: its arena, its stream, and the whole network recorded as a graph.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -9,6 +10,7 @@
 
 #include "lenslet/runner.h"
 #include "runtime/base/cuda/buffer.h"
+#include "runtime/base/cuda/image_input.h"
 #include "runtime/base/cuda/session.h"
 #include "runtime/exec/plan.h"
 
@@ -26,8 +28,15 @@ class Network {
   Network& operator=(const Network&) = delete;
   ~Network();
 
-  /// Inputs are as planned. The outputs are on the host, valid until the next run.
-  std::span<const Tensor> run(std::span<const Tensor> inputs);
+  /// Queues the copy of a value, as planned, into an input's memory, where it stays until it is written again. A
+  /// second value before the next run has to find the first one copied: staging memory is reused.
+  void write_input(std::size_t input, const Tensor& value);
+  /// Queues what Runner::load_image describes. Errors as of to_input(), and Error(device).
+  void write_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index);
+  /// Queues zeros for one image of the batch.
+  void write_blank(std::size_t input, std::int64_t index);
+  /// Runs on what the inputs hold. The outputs are on the host, valid until the next run.
+  std::span<const Tensor> run();
   /// As Runner::set_observer: here memory for the host's copies is taken.
   void observe(Observer observer);
   /// As Runner::time_device.
@@ -55,10 +64,11 @@ class Network {
   void launch_each_and_wait();
   /// Waits for the stream. What failed is a kernel of some step.
   void wait() const;
-  void run_observed(std::span<const Tensor> inputs);
+  void run_observed();
 
   const Plan& plan_;
   Session session_;
+  ImageInput images_;
   DeviceBuffer<std::byte> arena_;
   PinnedBuffer<std::byte> staging_;  // what Port::host points into
   std::vector<Step> steps_;

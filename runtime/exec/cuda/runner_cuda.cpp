@@ -34,9 +34,23 @@ class CudaRunner final : public RunnerImpl {
   }
 
  private:
-  std::span<const Tensor> run_checked(std::span<const Tensor> inputs) override {
+  void write_input(std::size_t input, const Tensor& value) override {
+    on_device([&] { network_->write_input(input, value); });
+  }
+
+  void write_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index) override {
+    // Not within the model's name: what is wrong is mostly the image, and the CPU's Errors are the same.
+    const CurrentDevice current(plan().device.cuda_index);
+    network_->write_image(input, image, spec, index);
+  }
+
+  void write_blank(std::size_t input, std::int64_t index) override {
+    on_device([&] { network_->write_blank(input, index); });
+  }
+
+  std::span<const Tensor> run_steps() override {
     std::span<const Tensor> outputs;
-    on_device([&] { outputs = network_->run(inputs); });
+    on_device([&] { outputs = network_->run(); });
     return outputs;
   }
 

@@ -39,6 +39,7 @@ struct ImageSpec {
 LENSLET_API std::vector<std::uint8_t> resize_and_crop(const ImageView& image, const ImageSpec& spec);
 
 /// Writes one image into batch slot `index` of `input` (f32, [N,C,H,W], or [N,H,W,C] with spec.nhwc), normalised.
+/// Error(invalid_argument) when image, spec and input do not go together; `input` is as it was then.
 LENSLET_API void to_input(const ImageView& image, const ImageSpec& spec, Tensor& input, std::int64_t index = 0);
 
 struct ClassScore {

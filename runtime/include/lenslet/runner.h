@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lenslet/export.h"
+#include "lenslet/image.h"
 #include "lenslet/model.h"
 
 namespace lenslet {
@@ -37,10 +38,21 @@ class LENSLET_API Runner {
   Runner& operator=(Runner&&) noexcept;
 
   /// Inputs in the order of Model::inputs(), layout nchw, dtype and shape as planned (Error(invalid_argument)
-  /// otherwise; nothing has run then). The outputs, layout nchw, stay valid until the next run or the end of the
-  /// Runner.
+  /// otherwise; nothing has run then). The outputs, layout nchw, stay valid until the next run or load_image or the
+  /// end of the Runner.
   std::span<const Tensor> run(std::span<const Tensor> inputs);
   std::span<const Tensor> run(const Tensor& input) { return run({&input, 1}); }
+
+  /// to_input() straight into the memory that the network reads: image `index` of the batch of an f32 input, counted as
+  /// in Model::inputs(). On CUDA the 8-bit pixels are uploaded and the GPU does the rest, to the same bits; the call
+  /// returns when `image` may go, often before the GPU is done. May allocate: staging memory grows with the largest
+  /// image. Ends the outputs of the last run. Errors as of to_input(), Error(invalid_argument) for an input that does
+  /// not exist or has a value in PlanOptions::input_values, and Error(device); what was loaded before stays.
+  void load_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index = 0);
+  /// `run` on what was loaded since the last run of either kind; images of a batch that were not are zeros, and inputs
+  /// with a value in PlanOptions::input_values have that one. Error(invalid_argument) when nothing was loaded into some
+  /// other input; nothing has run then.
+  std::span<const Tensor> run_loaded();
 
   const PlanInfo& plan() const;
   /// Called after each step from then on; an empty function switches it off. On CUDA the values are copied to the host

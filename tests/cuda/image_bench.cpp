@@ -1,0 +1,135 @@
+// Photos on their way into a network: the kernel alone, and the whole of ImageInput, which is what load_image does.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lenslet/image.h"
+#include "runtime/base/cuda/image_input.h"
+#include "runtime/base/cuda/image_kernel.h"
+#include "runtime/base/resize.h"
+#include "tests/cuda/bench.h"
+
+namespace lenslet::bench {
+namespace {
+
+constexpr std::int64_t height = 1080, width = 1920, side = 224;
+constexpr std::size_t photo_bytes = height * width * 3;
+constexpr std::size_t input_elems = side * side * 3;
+
+// The whole photo, so that every byte of it counts.
+ImageSpec stretched(ImageSpec::Filter filter) {
+  ImageSpec spec;
+  spec.height = spec.width = side;
+  spec.resize = ImageSpec::Resize::stretch;
+  spec.filter = filter;
+  return spec;
+}
+
+class DeviceResize {
+ public:
+  DeviceResize(std::int64_t old_size, ImageSpec::Filter filter)
+      : taps_(resize_taps(old_size, side, 0, side, filter, true, false)), memory_(2 * side + taps_.weights.size()) {
+    std::vector<std::int32_t> values(taps_.first.begin(), taps_.first.end());
+    values.insert(values.end(), taps_.count.begin(), taps_.count.end());
+    values.insert(values.end(), taps_.weights.begin(), taps_.weights.end());
+    CUDA_CHECK(cudaMemcpy(memory_.data(), values.data(), memory_.bytes(), cudaMemcpyHostToDevice));
+  }
+  cuda::DeviceTaps taps() const {
+    return {memory_.data(), memory_.data() + side, memory_.data() + 2 * side, static_cast<std::int32_t>(taps_.taps)};
+  }
+
+ private:
+  Taps taps_;
+  cuda::DeviceBuffer<std::int32_t> memory_;  // first, count, weights
+};
+
+Row measure_kernel(const cuda::Session& session, const std::string& name, ImageSpec::Filter filter) {
+  const DeviceResize rows(height, filter), columns(width, filter);
+  cuda::DeviceBuffer<float> table(3 * 256);
+  CUDA_CHECK(cudaMemset(table.data(), 0, table.bytes()));
+  cuda::ImageJob job;
+  job.row_bytes = width * 3;
+  job.height = job.width = side;
+  job.rows = rows.taps();
+  job.columns = columns.taps();
+  job.table = table.data();
+  job.c_stride = side * side;
+  job.pixel_stride = 1;
+  CUDA_CHECK(cudaDeviceSynchronize());  // the session's stream does not wait for the copies
+  return measure(session, fmt::format("{}x{} {} to {}x{}, kernel", width, height, name, side, side), photo_bytes,
+                 input_elems * sizeof(float), [&](const std::byte* from, std::byte* to) {
+                   job.source = reinterpret_cast<const std::uint8_t*>(from);
+                   job.y = reinterpret_cast<float*>(to);
+                   cuda::image_to_input(job, session.context());
+                 });
+}
+
+/// Median seconds from the call of `queue` to the end of what it queued, by the host's clock.
+template <typename Queue>
+double seconds_to_finish(const cuda::Session& session, const Queue& queue) {
+  constexpr int warm_up = 3, repeats = 21;
+  std::vector<double> seconds;
+  for (int i = 0; i < warm_up + repeats; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    queue();
+    session.stream().synchronize();
+    if (i >= warm_up)
+      seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + repeats / 2, seconds.end());
+  return seconds[repeats / 2];
+}
+
+/// From pageable pixels to the input, against the upload of as many pinned bytes; a photo's bytes and time.
+Row measure_load(const cuda::Session& session, const std::string& name, ImageSpec::Filter filter, std::int64_t batch) {
+  std::mt19937 random(1);
+  std::vector<std::uint8_t> pixels(photo_bytes);
+  for (std::uint8_t& pixel : pixels) pixel = static_cast<std::uint8_t>(random());
+  const ImageView photo{pixels.data(), height, width, 3};
+  const ImageSpec spec = stretched(filter);
+  cuda::DeviceBuffer<float> memory(static_cast<std::size_t>(batch) * input_elems);
+  const Tensor input = Tensor::view(DType::f32, {batch, 3, side, side}, memory.data());
+  cuda::ImageInput loader;
+  const auto photos = static_cast<double>(batch);
+  const double load = seconds_to_finish(session,
+                                        [&] {
+                                          for (std::int64_t i = 0; i < batch; ++i)
+                                            loader.queue(session.context(), photo, spec, input, i);
+                                        }) /
+                      photos;
+  cuda::PinnedBuffer<std::byte> host(photo_bytes);
+  cuda::DeviceBuffer<std::byte> device(photo_bytes);
+  std::copy_n(reinterpret_cast<const std::byte*>(pixels.data()), photo_bytes, host.data());
+  const double upload =
+      seconds_to_finish(session,
+                        [&] {
+                          for (std::int64_t i = 0; i < batch; ++i)
+                            CUDA_CHECK(cudaMemcpyAsync(device.data(), host.data(), photo_bytes, cudaMemcpyHostToDevice,
+                                                       session.stream().get()));
+                        }) /
+      photos;
+  constexpr auto bytes = static_cast<double>(photo_bytes);
+  return {fmt::format("{}x{} {} to {}x{}, loaded, batch of {}", width, height, name, side, side, batch), bytes * 1e-6,
+          load * 1e6, bytes / upload * 1e-9, bytes / load * 1e-9};
+}
+
+}  // namespace
+
+std::vector<Row> photos(const cuda::Session& session) {
+  std::vector<Row> rows;
+  for (const auto& [name, filter] :
+       {std::pair{"bilinear", ImageSpec::Filter::bilinear}, {"bicubic", ImageSpec::Filter::bicubic}}) {
+    rows.push_back(measure_kernel(session, name, filter));
+    for (const std::int64_t batch : {1, 32}) rows.push_back(measure_load(session, name, filter, batch));
+  }
+  return rows;
+}
+
+}  // namespace lenslet::bench

@@ -1,0 +1,204 @@
+#include "tests/exec/load_image_cases.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "lenslet/image.h"
+#include "lenslet/runner.h"
+#include "runtime/exec/model_impl.h"
+#include "tests/exec/small_net.h"
+
+namespace lenslet::test {
+namespace {
+
+struct Photo {
+  std::vector<std::uint8_t> pixels;
+  std::int64_t height, width, channels;
+  ImageView view() const { return {pixels.data(), height, width, channels}; }
+};
+
+Photo random_photo(std::int64_t height, std::int64_t width, std::int64_t channels, unsigned seed) {
+  std::mt19937 random(seed);
+  Photo photo{std::vector<std::uint8_t>(static_cast<std::size_t>(height * width * channels)), height, width, channels};
+  for (std::uint8_t& pixel : photo.pixels) pixel = static_cast<std::uint8_t>(random());
+  return photo;
+}
+
+// Of small_net() and nhwc_net().
+ImageSpec spec_for(bool nhwc) {
+  ImageSpec spec;
+  spec.height = 17;
+  spec.width = 19;
+  spec.nhwc = nhwc;
+  spec.resize_size = 24;
+  spec.scale = 1.0 / 255;
+  spec.mean = {0.485, 0.456, 0.406};
+  spec.std = {0.229, 0.224, 0.225};
+  return spec;
+}
+
+// x[N,17,19,3] -> Transpose -> Conv -> Relu
+Graph nhwc_net() {
+  using Integers = std::vector<std::int64_t>;
+  Graph graph;
+  graph.name = "nhwc";
+  const ValueId x = add_input(graph, {17, 19, 3});
+  const ValueId planes = add_node(graph, "Transpose", {x}, {{"perm", Integers{0, 3, 1, 2}}});
+  const ValueId weights = add_weights(graph, "w", {8, 3, 3, 3}, 0.3F, 1);
+  add_output(graph, add_node(graph, "Relu", {add_node(graph, "Conv", {planes, weights})}));
+  return graph;
+}
+
+PlanOptions on(const std::string& device, std::int64_t batch) {
+  PlanOptions options;
+  options.device = device;
+  options.batch = batch;
+  options.threads = 1;
+  return options;
+}
+
+Tensor zeros(Shape shape) {
+  Tensor tensor(DType::f32, shape);
+  std::memset(tensor.data(), 0, tensor.bytes());
+  return tensor;
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
+}
+
+}  // namespace
+
+void check_loaded_photos(const std::string& device) {
+  // Large ones before small ones: staging memory is larger than it needs to be, and grows again.
+  const std::pair<std::int64_t, std::int64_t> sizes[] = {{600, 811}, {17, 19}, {40, 1000}, {31, 29}, {900, 700}};
+  for (const bool nhwc : {false, true})
+    for (const std::int64_t batch : {1, 3, 8}) {
+      CAPTURE(nhwc);
+      CAPTURE(batch);
+      const Model model = make_model(nhwc ? nhwc_net() : small_net());
+      Runner reference(model, on(device, batch)), loaded(model, on(device, batch));
+      for (unsigned round = 0; round < 4; ++round) {
+        CAPTURE(round);
+        ImageSpec spec = spec_for(nhwc);
+        spec.filter = round % 2 == 0 ? ImageSpec::Filter::bilinear : ImageSpec::Filter::bicubic;
+        spec.channels = round == 1 ? ImageSpec::Channels::bgr : ImageSpec::Channels::rgb;
+        spec.resize = round == 2 ? ImageSpec::Resize::stretch : ImageSpec::Resize::shorter_side;
+        Tensor input(DType::f32, loaded.plan().inputs[0].second);
+        for (std::int64_t i = 0; i < batch; ++i) {
+          const std::int64_t slot = batch - 1 - i;
+          const auto& [height, width] = sizes[(round + static_cast<std::size_t>(i)) % std::size(sizes)];
+          Photo photo = random_photo(height, width, i % 3 == 2 ? 1 : 3, 100 * round + static_cast<unsigned>(i));
+          to_input(photo.view(), spec, input, slot);
+          loaded.load_image(0, photo.view(), spec, slot);
+          std::fill(photo.pixels.begin(), photo.pixels.end(), std::uint8_t{0});  // load_image has done with it
+        }
+        if (round == 3) {
+          int seen = 0;
+          loaded.set_observer([&](const LayerEvent& event) {
+            for (std::size_t i = 0; i < event.inputs.size(); ++i)
+              if (event.info->inputs[i] == "x") {
+                ++seen;
+                CHECK(same_bits(event.inputs[i], input));
+              }
+          });
+          CHECK(same_bits(loaded.run_loaded()[0], reference.run(input)[0]));
+          CHECK(seen > 0);
+          continue;
+        }
+        CHECK(same_bits(loaded.run_loaded()[0], reference.run(input)[0]));
+        CHECK(same_bits(loaded.run(input)[0], reference.run(input)[0]));
+      }
+    }
+}
+
+void check_partly_loaded_batches(const std::string& device) {
+  const Model model = make_model(small_net());
+  Runner reference(model, on(device, 3)), loaded(model, on(device, 3));
+  const ImageSpec spec = spec_for(false);
+  const Photo first = random_photo(50, 60, 3, 1), second = random_photo(200, 300, 3, 2);
+  for (std::int64_t slot = 0; slot < 3; ++slot) loaded.load_image(0, second.view(), spec, slot);
+  loaded.run_loaded();
+
+  // The others are zeros, not what the batch before held; an image that is loaded again replaces the first.
+  Tensor input = zeros({3, 3, 17, 19});
+  to_input(first.view(), spec, input, 1);
+  loaded.load_image(0, second.view(), spec, 1);
+  loaded.load_image(0, first.view(), spec, 1);
+  const Tensor expected = reference.run(input)[0].clone();
+  CHECK(same_bits(loaded.run_loaded()[0], expected));
+
+  // A refused image leaves the one that is there.
+  loaded.load_image(0, first.view(), spec, 1);
+  ImageSpec wrong = spec;
+  wrong.mean = {0, 1};
+  CHECK(error_of([&] { loaded.load_image(0, second.view(), wrong, 1); }).kind() == ErrorKind::invalid_argument);
+  wrong = spec;
+  wrong.resize_size = 10;
+  CHECK(error_of([&] { loaded.load_image(0, second.view(), wrong, 1); }).kind() == ErrorKind::invalid_argument);
+  CHECK(same_bits(loaded.run_loaded()[0], expected));
+}
+
+void check_refused_loads(const std::string& device) {
+  const Model model = make_model(small_net());
+  Runner runner(model, on(device, 2));
+  const ImageSpec spec = spec_for(false);
+  const Photo photo = random_photo(40, 50, 3, 1);
+  const auto refuses = [](const auto& call, const std::string& text) {
+    const Error error = error_of(call);
+    CAPTURE(error.what());
+    CHECK(error.kind() == ErrorKind::invalid_argument);
+    CHECK(std::string(error.what()).find(text) != std::string::npos);
+  };
+  const auto load = [&](std::size_t input, const ImageView& image, const ImageSpec& as, std::int64_t index) {
+    return [&runner, input, image, as, index] { runner.load_image(input, image, as, index); };
+  };
+  const auto run_loaded = [&] { runner.run_loaded(); };
+  refuses(run_loaded, "input 'x'");
+  refuses(load(1, photo.view(), spec, 0), "no input 1");
+  refuses(load(0, photo.view(), spec, 2), "no image 2");
+  refuses(load(0, photo.view(), spec, -1), "no image -1");
+  refuses(load(0, {}, spec, 0), "no pixels");
+  refuses(load(0, photo.view(), spec_for(true), 0), "the input is [2,3,17,19]");
+  ImageSpec unresized = spec;
+  unresized.resize = ImageSpec::Resize::none;
+  refuses(load(0, random_photo(5, 5, 3, 1).view(), unresized, 0), "5 x 5");
+  refuses(run_loaded, "input 'x'");  // nothing of these was loaded
+
+  // Every run uses up what was loaded.
+  runner.load_image(0, photo.view(), spec, 0);
+  CHECK_NOTHROW(runner.run_loaded());
+  refuses(run_loaded, "input 'x'");
+  runner.load_image(0, photo.view(), spec, 0);
+  CHECK_NOTHROW(runner.run(zeros({2, 3, 17, 19})));
+  refuses(run_loaded, "input 'x'");
+
+  // Beside an input that was planned for one value, which is no place for an image.
+  Graph graph;
+  graph.name = "reshape";
+  const ValueId x = add_input(graph, {3, 17, 19});
+  const ValueId shape = graph.add_value("shape");
+  graph.value(shape).dtype = DType::i64;
+  graph.inputs.push_back(shape);
+  graph.input_ports.push_back({"shape", DType::i64, {2}, {""}});
+  add_output(graph, add_node(graph, "Relu", {add_node(graph, "Reshape", {x, shape})}));
+  const Model reshape = make_model(std::move(graph));
+  PlanOptions options = on(device, 1);
+  options.input_values = {{"shape", Tensor::of<std::int64_t>({2}, {3, 17 * 19})}};
+  Runner both(reshape, options);
+  refuses([&] { both.load_image(1, photo.view(), spec); }, "input 'shape'");
+  refuses([&] { both.run_loaded(); }, "input 'x'");
+  Tensor input(DType::f32, {1, 3, 17, 19});
+  to_input(photo.view(), spec, input);
+  both.load_image(0, photo.view(), spec);
+  const Tensor output = both.run_loaded()[0].clone();
+  const Tensor inputs[] = {input, options.input_values[0].second};
+  CHECK(same_bits(output, both.run(inputs)[0]));
+}
+
+}  // namespace lenslet::test
