@@ -33,11 +33,12 @@ class Classifier {
 
   std::int64_t batch() const { return batch_; }
   const PlanInfo& plan() const { return runner_.plan(); }
-  /// Resizes, crops and normalises into `slot` of the next batch, 0 <= slot < batch().
+  /// Resizes, crops and normalises into `slot` of the next batch, 0 <= slot < batch(). On CUDA this is queued for the
+  /// GPU where the model's input is f32, and waited for by run().
   void prepare(const Picture& picture, std::int64_t slot);
-  /// Runs the batch; slots that were not prepared since hold old pictures, whose results mean nothing.
+  /// Runs the batch, in which at least one slot was prepared; the results of the others mean nothing.
   void run();
-  /// The `count` best classes of a slot, best first.
+  /// The `count` best classes of a slot, best first. As remark(), between run() and the next prepare().
   std::vector<ClassResult> top(std::int64_t slot, std::size_t count) const;
   /// What is odd about the output of a slot, given the card's output.softmax; "" when nothing is.
   std::string remark(std::int64_t slot) const;
@@ -50,7 +51,7 @@ class Classifier {
   std::int64_t batch_;
   DType input_dtype_;
   Runner runner_;
-  Tensor input_, output_;          // input as f32, whatever the model's port is
+  Tensor input_, output_;          // input: f32 for a model whose own is of another type; else the Runner's is used
   std::int64_t output_elems_ = 0;  // of one photo
   std::vector<std::string> labels_;
 };

@@ -90,6 +90,7 @@ class Run {
       classifier_.prepare(picture, static_cast<std::int64_t>(slots_.size()));
       photo.preprocess_ms = preparing.ms();
     } catch (const Error& error) {
+      if (error.kind() == ErrorKind::device) throw;  // no photo's fault
       photo.error = error.context() == photo.file ? error.message() : error.what();
       return;
     }
