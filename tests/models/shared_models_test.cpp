@@ -11,6 +11,7 @@
 #include "lenslet/tensor_file.h"
 #include "tests/models/expect_error.h"
 #include "tests/shared_data.h"
+#include "tests/usable_device.h"
 
 using namespace lenslet;
 
@@ -56,8 +57,11 @@ TEST_CASE("shared/bad_models_say_where") {
 }
 
 // The ONNX project's architecture files: constant weights, input i/n, one output file each.
-TEST_CASE("shared/onnx_light") {
+void check_onnx_light(const std::string& device) {
   LENSLET_REQUIRE_SHARED(folder, "onnx-light");
+  if (!test::device_is_here(device)) return;
+  PlanOptions options;
+  options.device = device;
   for (const std::string name : {"bvlc_alexnet", "inception_v1", "resnet50", "squeezenet", "vgg19"}) {
     CAPTURE(name);
     const Model model = Model::load(folder / ("light_" + name + ".onnx"));
@@ -68,7 +72,7 @@ TEST_CASE("shared/onnx_light") {
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = static_cast<float>(i) / static_cast<float>(values.size());
     const Tensor expected = read_tensor_pb(folder / ("light_" + name + "_output_0.pb"));
-    Runner runner(model);
+    Runner runner(model, options);
     const Tensor& output = runner.run(input).front();
     REQUIRE(output.shape() == expected.shape());
     double worst = 0, square = 0;
@@ -82,3 +86,6 @@ TEST_CASE("shared/onnx_light") {
     CHECK(worst <= 1e-5 * std::sqrt(square / static_cast<double>(expected.elems())));
   }
 }
+
+TEST_CASE("shared/onnx_light") { check_onnx_light("cpu"); }
+TEST_CASE("shared/cuda/onnx_light") { check_onnx_light("cuda"); }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "tests/shared_data.h"
+#include "tests/usable_device.h"
 #include "tools/classifier.h"
 #include "tools/default_model.h"
 
@@ -46,9 +47,11 @@ fs::path model_file(const std::string& model) {
 
 /// Classifies the pictures in batches, `prepared` ones without resizing; results in their order, all classes, best
 /// first.
-std::vector<std::vector<ClassResult>> classify_all(const std::string& model, const std::vector<fs::path>& files,
-                                                   std::int64_t batch, bool prepared = false) {
+std::vector<std::vector<ClassResult>> classify_all(const std::string& model, const std::string& device,
+                                                   const std::vector<fs::path>& files, std::int64_t batch,
+                                                   bool prepared = false) {
   PlanOptions plan;
+  plan.device = device;
   plan.batch = batch;
   Card card = read_card(card_file(model));
   if (prepared) card.spec.resize = ImageSpec::Resize::none;
@@ -74,8 +77,9 @@ double prob_of(const std::vector<ClassResult>& all, std::int64_t index) {
   return 0;
 }
 
-void check_imagenet(const std::string& model) {
+void check_imagenet(const std::string& model, const std::string& device) {
   LENSLET_REQUIRE_SHARED(data, "expected");
+  if (!test::device_is_here(device)) return;
   if (model_file(model).empty()) {
     MESSAGE("skipped: " << model << " is not on this machine");
     return;
@@ -100,7 +104,7 @@ void check_imagenet(const std::string& model) {
 
   // Exactly the reference's pixels: 1e-3 on each stored probability.
   double worst = 0;
-  const auto crops = classify_all(model, prepared, 3, true);
+  const auto crops = classify_all(model, device, prepared, 3, true);
   for (std::size_t i = 0; i < prepared.size(); ++i)
     for (const json& top : prepared_expected[i]["top5"])
       worst = std::max(worst, std::abs(prob_of(crops[i], top["index"]) - top["prob"].get<double>()));
@@ -109,7 +113,7 @@ void check_imagenet(const std::string& model) {
 
   // Our own decoder and resizer: the same best class wherever the reference calls it robust.
   int robust = 0;
-  const auto whole = classify_all(model, photos, 4);
+  const auto whole = classify_all(model, device, photos, 4);
   for (std::size_t i = 0; i < photos.size(); ++i) {
     if (!photo_expected[i]["top1_robust"].get<bool>()) continue;
     ++robust;
@@ -121,13 +125,14 @@ void check_imagenet(const std::string& model) {
   CHECK(robust > 20);
 }
 
-void check_logits(const std::string& model, std::size_t correct) {
+void check_logits(const std::string& model, const std::string& device, std::size_t correct) {
   LENSLET_REQUIRE_SHARED(data, "expected");
+  if (!test::device_is_here(device)) return;
   const json images = read_json(data / (model + ".json"))["images"];
   std::vector<fs::path> files;
   for (const auto& [path, expected] : images.items()) files.push_back(data.parent_path() / path);
   REQUIRE(files.size() == 30);
-  const auto results = classify_all(model, files, 7);
+  const auto results = classify_all(model, device, files, 7);
   std::size_t right = 0, i = 0;
   for (const auto& item : images.items()) {  // no structured binding: clang 14 cannot capture one
     const std::string& path = item.key();
@@ -145,13 +150,17 @@ void check_logits(const std::string& model, std::size_t correct) {
   CHECK(right == correct);
 }
 
-TEST_CASE("classify/models/squeezenet1.1") { check_imagenet("squeezenet1.1"); }
-TEST_CASE("classify/models/resnet50") { check_imagenet("resnet50"); }
-TEST_CASE("classify/models/mobilenetv2-nhwc") { check_imagenet("mobilenetv2-nhwc"); }
-TEST_CASE("classify/models/efficientnet-lite0") { check_imagenet("efficientnet-lite0"); }
-TEST_CASE("classify/models/cifar10-cnn4") { check_logits("cifar10-cnn4", 19); }
-TEST_CASE("classify/models/cifar10-resnet20") { check_logits("cifar10-resnet20", 28); }
-TEST_CASE("classify/models/mnist-cntk") { check_logits("mnist-cntk", 30); }
+#define LENSLET_CLASSIFY(model, check, ...)                                               \
+  TEST_CASE("classify/models/" model) { check(model, "cpu" __VA_OPT__(, ) __VA_ARGS__); } \
+  TEST_CASE("classify/cuda/" model) { check(model, "cuda" __VA_OPT__(, ) __VA_ARGS__); }
+
+LENSLET_CLASSIFY("squeezenet1.1", check_imagenet)
+LENSLET_CLASSIFY("resnet50", check_imagenet)
+LENSLET_CLASSIFY("mobilenetv2-nhwc", check_imagenet)
+LENSLET_CLASSIFY("efficientnet-lite0", check_imagenet)
+LENSLET_CLASSIFY("cifar10-cnn4", check_logits, 19)
+LENSLET_CLASSIFY("cifar10-resnet20", check_logits, 28)
+LENSLET_CLASSIFY("mnist-cntk", check_logits, 30)
 
 // ---- the command ----
 
@@ -162,10 +171,12 @@ struct Outcome {
 
 std::string quoted(const std::string& text) { return "'" + text + "'"; }
 
+/// On the CPU, so that machines with a GPU see the same.
 Outcome lenslet(const std::string& arguments) {
   Outcome outcome;
   const fs::path errors = fs::temp_directory_path() / ("lenslet-stderr-" + std::to_string(getpid()));
-  const std::string command = quoted(LENSLET_COMMAND) + " " + arguments + " 2>" + quoted(errors.string());
+  const std::string command =
+      "LENSLET_DEVICE=cpu " + quoted(LENSLET_COMMAND) + " " + arguments + " 2>" + quoted(errors.string());
   FILE* pipe = popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
   std::array<char, 4096> buffer;

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "lenslet/device.h"
 #include "lenslet/runner.h"
 #include "lenslet/tensor_file.h"
 #include "tests/shared_data.h"
+#include "tests/usable_device.h"
 #include "tools/compare.h"
 #include "tools/default_model.h"
 #include "tools/dtype_convert.h"
@@ -99,16 +99,6 @@ Tensor batch_of(const Tensor& image, std::int64_t batch) {
   return all;
 }
 
-/// False, with a message that CTest takes for a skipped case, when `device` is not here.
-bool have(const std::string& device) {
-  if (device == "cpu") return true;
-  const DeviceReport report = query_devices();
-  for (const DeviceInfo& info : report.devices)
-    if (info.id == "cuda:0" && info.usable) return true;
-  MESSAGE("skipped: no usable CUDA device: " << report.cuda.reason);
-  return false;
-}
-
 PlanOptions options_for(const Model& model, const Reference& reference, const std::string& device, std::int64_t batch,
                         int threads) {
   PlanOptions options;
@@ -188,7 +178,7 @@ int convolutions(const Reference& reference) {
 
 void check_algorithms(const std::string& name, const std::string& device) {
   const auto reference = find_reference(name);
-  if (!reference || !have(device)) return;
+  if (!reference || !test::device_is_here(device)) return;
   // On ResNet-50 the plain and the less fitting algorithms take seconds: once each.
   const bool large = name == "resnet50";
   for (const std::string& algorithm : conv_algorithm_names(device)) {
@@ -207,7 +197,7 @@ void check_algorithms(const std::string& name, const std::string& device) {
 
 void check_batches_and_threads(const std::string& name, const std::string& device, std::vector<std::int64_t> batches) {
   const auto reference = find_reference(name);
-  if (!reference || !have(device)) return;
+  if (!reference || !test::device_is_here(device)) return;
   const std::vector<int> thread_counts = device == "cpu" ? std::vector<int>{1, 2} : std::vector<int>{1};
   for (const std::int64_t batch : batches)
     for (const int threads : thread_counts) check_outputs(*reference, device, batch, threads);
@@ -222,7 +212,7 @@ void check_batches_and_threads(const std::string& name, const std::string& devic
 
 void check_passes(const std::string& name, const std::string& device) {
   const auto reference = find_reference(name);
-  if (!reference || !have(device)) return;
+  if (!reference || !test::device_is_here(device)) return;
   int optional = 0;
   for (const std::string& pass : pass_names()) {
     PlanOptions options;
