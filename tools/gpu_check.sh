@@ -100,6 +100,7 @@ models=(squeezenet1.1 resnet50 mobilenetv2-nhwc mnist-cntk cifar10-cnn4 cifar10-
 if wants models; then
   if [ -d "$shared" ]; then
     step reference-outputs "$tool_tests" --test-case='reference/cuda/*'
+    step stored-classes "$tool_tests" --test-case='classify/cuda/*'
     for model in "${models[@]}"; do
       file=$shared/models/$model.onnx
       if [ ! -f "$file" ]; then note skipped "verify-$model" "no $file"; continue; fi
