@@ -8,6 +8,7 @@
 #include "ops/cuda/gemm.h"
 #include "ops/gemm/gemm.h"
 #include "ops/makers.h"
+#include "ops/sum_tolerance.h"
 #include "ops/type_check.h"
 
 namespace lenslet {
@@ -77,6 +78,10 @@ std::vector<TensorType> GemmOp::infer(std::span<const InputInfo> inputs) const {
 double GemmOp::flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const {
   return 2.0 * static_cast<double>(outputs[0].shape.elems()) *
          static_cast<double>(inputs[0].type.shape[trans_a ? 0 : 1]);
+}
+
+double GemmOp::tolerance(std::span<const InputInfo> inputs) const {
+  return sum_tolerance(inputs[0].type.shape[trans_a ? 0 : 1]);
 }
 
 std::size_t GemmOp::workspace_bytes(const PlanContext& context) const {

@@ -22,6 +22,8 @@ class GemmOp final : public Op {
   AttributeList attributes() const override;
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override;
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const override;
+  /// sum_tolerance of K products.
+  double tolerance(std::span<const InputInfo> inputs) const override;
   std::size_t workspace_bytes(const PlanContext& context) const override;
   std::string prepare_key(const PlanContext& context) const override;
   std::shared_ptr<const void> prepare(const PlanContext& context, std::size_t& bytes) const override;

@@ -9,6 +9,7 @@
 #include "ops/cuda/gemm.h"
 #include "ops/gemm/gemm.h"
 #include "ops/makers.h"
+#include "ops/sum_tolerance.h"
 #include "ops/type_check.h"
 
 namespace lenslet {
@@ -59,6 +60,11 @@ class MatMulOp final : public Op {
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const override {
     const Shape& a = inputs[0].type.shape;
     return 2.0 * static_cast<double>(outputs[0].shape.elems()) * static_cast<double>(a[a.rank() - 1]);
+  }
+
+  double tolerance(std::span<const InputInfo> inputs) const override {
+    const Shape& a = inputs[0].type.shape;
+    return sum_tolerance(a[a.rank() - 1]);
   }
 
   std::size_t workspace_bytes(const PlanContext& context) const override {

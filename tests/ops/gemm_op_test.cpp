@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "ops/sum_tolerance.h"
 #include "tests/ops/op_harness.h"
 #include "tools/oracle/oracle.h"
 
@@ -104,4 +105,21 @@ TEST_CASE("matmul/numpy_semantics") {
               .inputs = {random_f32(s.a, seed++), random_f32(s.b, seed++)},
               .maybe_constant = {1},
               .tolerance = 5e-6});
+}
+
+TEST_CASE("gemm/long_sums_stay_within_what_is_stated") {
+  double shorter = 0;
+  for (const std::int64_t k : {300, 2048, 9216}) {
+    const Tensor a = random_f32({9, k}, 1), b = random_f32({k, 70}, 2);
+    const std::vector<InputInfo> infos{{true, {DType::f32, a.shape()}, nullptr},
+                                       {true, {DType::f32, b.shape()}, nullptr}};
+    for (const char* op : {"Gemm", "MatMul"}) {
+      OpCase c{.op = op, .inputs = {a, b}, .maybe_constant = {1}};
+      c.tolerance = make_op(c)->tolerance(infos);
+      CHECK(c.tolerance > shorter);
+      CHECK(c.tolerance < 6e-5);
+      check_op(c);
+    }
+    shorter = sum_tolerance(k);
+  }
 }

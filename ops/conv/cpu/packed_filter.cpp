@@ -1,8 +1,9 @@
 #include "ops/conv/cpu/packed_filter.h"
 
 #include <algorithm>
-#include <cmath>
 #include <new>
+
+#include "ops/sum_tolerance.h"
 
 namespace lenslet {
 namespace {
@@ -61,10 +62,7 @@ Gemm group_product(const ConvRun& run, const PackedFilter& filter, std::int64_t 
   return g;
 }
 
-double packed_tolerance(const ConvProblem& p) {
-  const auto terms = static_cast<double>(p.group_c() * p.r * p.s);
-  return std::ldexp(8 * (std::sqrt(terms) + 2), -24);
-}
+double packed_tolerance(const ConvProblem& p) { return sum_tolerance(p.group_c() * p.r * p.s); }
 
 double gemm_estimate_us(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t segments, std::int64_t groups,
                         const MachineRates& rates) {

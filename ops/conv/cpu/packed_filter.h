@@ -31,10 +31,7 @@ class PackedFilter final : public PreparedFilter {
 Gemm group_product(const ConvRun& run, const PackedFilter& filter, std::int64_t group, std::int64_t first,
                    std::int64_t rows);
 
-/// Bound for a sum of C/groups*R*S fp32 products, in whatever order: each rounding is about 2^-24 of a partial sum that
-/// grows to the output's rms, and roundings are independent, so the error's rms is about 2^-24 * sqrt(terms) / 2 of it;
-/// the worst of up to 1e7 outputs lies 5.3 deviations out, and an output of small rms (residual or bias cancel) or an
-/// activation steeper than 1 costs a factor. Factor 8 in all, beside 16 roundings for bias, residual and activation.
+/// sum_tolerance of C/groups*R*S products.
 double packed_tolerance(const ConvProblem& problem);
 
 /// Time of gemm() in us for `groups` products [m,k]x[k,n], fitted to measurements (docs/conv-choice.md); `segments`:
