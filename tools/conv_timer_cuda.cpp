@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "lenslet/error.h"
-#include "runtime/base/cuda/buffer.h"
 #include "runtime/base/cuda/session.h"
+#include "runtime/base/cuda/upload.h"
 #include "tools/conv_timer.h"
 
 namespace lenslet::tool {
@@ -38,7 +38,7 @@ class CudaConvTimer final : public ConvTimer {
     ConvProblem matrix;
     matrix.h = matrix.w = size;
     const ConvOperands operands(matrix);
-    const cuda::DeviceBuffer<float> a = upload(operands.x);
+    const cuda::DeviceBuffer<float> a = cuda::upload(operands.x.values<float>());
     const double gemm_us = least_us([&] {
       session_.context().cublas->gemm(size, size, size, {a.data(), size}, {a.data(), size},
                                       reinterpret_cast<float*>(to.data()), size);
@@ -52,7 +52,8 @@ class CudaConvTimer final : public ConvTimer {
                 const ConvReference& reference, double seconds) override {
     const ConvProblem seen = algorithm.wants_padded() ? problem.with_explicit_padding() : problem;
     const auto elems = static_cast<std::size_t>(problem.n * problem.k * problem.p * problem.q);
-    const cuda::DeviceBuffer<float> x = upload(operands.x_for(algorithm, problem)), bias = upload(operands.bias);
+    const cuda::DeviceBuffer<float> x = cuda::upload(operands.x_for(algorithm, problem).values<float>()),
+                                    bias = cuda::upload(operands.bias.values<float>());
     cuda::DeviceBuffer<float> y(elems);
     cuda::DeviceBuffer<std::byte> workspace(algorithm.workspace_bytes(seen, 1));
     const auto filter = algorithm.prepare(seen, {operands.w.values<float>().data(), nullptr});
@@ -85,12 +86,6 @@ class CudaConvTimer final : public ConvTimer {
   }
 
  private:
-  static cuda::DeviceBuffer<float> upload(const Tensor& tensor) {
-    cuda::DeviceBuffer<float> buffer(static_cast<std::size_t>(tensor.elems()));
-    CUDA_CHECK(cudaMemcpy(buffer.data(), tensor.data(), buffer.bytes(), cudaMemcpyHostToDevice));
-    return buffer;
-  }
-
   template <typename Work>
   double device_us(const Work& work) {
     start_.record(session_.stream());

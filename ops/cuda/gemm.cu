@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "ops/cuda/activation.cuh"
-#include "runtime/base/cuda/buffer.h"
 #include "runtime/base/cuda/cublas.h"
 #include "runtime/base/cuda/launch.h"
+#include "runtime/base/cuda/upload.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -241,13 +241,7 @@ void gemm(const Context& context, const GemmCall& call) {
 }
 
 std::shared_ptr<const void> upload_weights(std::span<const float> values) {
-  auto buffer = std::make_shared<DeviceBuffer<float>>(values.size());
-  if (!values.empty()) {
-    CUDA_CHECK(cudaMemcpy(buffer->data(), values.data(), values.size_bytes(), cudaMemcpyHostToDevice));
-    // From pageable memory cudaMemcpy may return before the last piece has arrived, and the streams that read the
-    // weights do not wait for this one.
-    CUDA_CHECK(cudaStreamSynchronize(nullptr));
-  }
+  const auto buffer = std::make_shared<DeviceBuffer<float>>(upload(values));
   return {buffer, buffer->data()};
 }
 

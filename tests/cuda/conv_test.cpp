@@ -13,6 +13,7 @@
 
 #include "ops/conv/choose.h"
 #include "runtime/base/cuda/session.h"
+#include "runtime/base/cuda/upload.h"
 #include "tests/cuda/device_block.h"
 #include "tests/ops/conv_cases.h"
 #include "tests/ops/conv_data.h"
@@ -47,7 +48,7 @@ void check(const cuda::Session& session, const ConvAlgorithm& algorithm, const C
                                           in_place ? ", in place" : "", data.scale.empty() ? "" : ", scaled");
     DeviceBlock added = upload(residual);
     DeviceBlock y(bytes);
-    if (in_place) CUDA_CHECK(cudaMemcpy(y.data(), residual.data(), bytes, cudaMemcpyHostToDevice));
+    if (in_place) cuda::copy_to_device(y.data(), residual.data(), bytes);
     DeviceBlock workspace(algorithm.workspace_bytes(seen, 1));
     const auto floats = [](DeviceBlock& block) { return reinterpret_cast<float*>(block.data()); };
     const float* residual_data = nullptr;

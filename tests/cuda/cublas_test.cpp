@@ -12,6 +12,7 @@
 #include "lenslet/error.h"
 #include "runtime/base/cuda/cublas_library.h"
 #include "runtime/base/cuda/session.h"
+#include "runtime/base/cuda/upload.h"
 #include "tests/cuda/skip.h"
 
 namespace lenslet {
@@ -23,13 +24,6 @@ std::vector<float> random_values(std::size_t count, unsigned seed) {
   std::vector<float> values(count);
   for (float& value : values) value = uniform(generator);
   return values;
-}
-
-cuda::DeviceBuffer<float> upload(const std::vector<float>& values) {
-  cuda::DeviceBuffer<float> buffer(values.size());
-  CUDA_CHECK(cudaMemcpy(buffer.data(), values.data(), buffer.bytes(), cudaMemcpyHostToDevice));
-  CUDA_CHECK(cudaDeviceSynchronize());  // the session's stream does not wait for the one that copies
-  return buffer;
 }
 
 std::vector<float> download(const cuda::DeviceBuffer<float>& buffer) {
@@ -57,8 +51,8 @@ double error_of(const cuda::Session& session, const Case& t) {
   const auto a = random_values(static_cast<std::size_t>(a_stride * t.batch), 1);
   const auto b = random_values(static_cast<std::size_t>(std::int64_t{b_rows} * ldb * (t.one_b ? 1 : t.batch)), 2);
   const auto c = random_values(static_cast<std::size_t>(c_stride * t.batch), 3);
-  const auto device_a = upload(a), device_b = upload(b);
-  auto device_c = upload(c);
+  const auto device_a = cuda::upload(a), device_b = cuda::upload(b);
+  auto device_c = cuda::upload(c);
   session.context().cublas->gemm(t.m, t.n, t.k, {device_a.data(), lda, t.trans_a, a_stride},
                                  {device_b.data(), ldb, t.trans_b, b_stride}, device_c.data(), ldc, t.beta, t.batch,
                                  c_stride);
@@ -121,7 +115,7 @@ TEST_CASE("cuda/cublas/repeats_to_the_bit_in_a_graph") {
   REQUIRE_MESSAGE(cuda::cublas_unavailable_reason().empty(), cuda::cublas_unavailable_reason());
   const cuda::Session session(0);
   constexpr int m = 64, n = 49, k = 4608;  // few tiles and a long sum: where cuBLAS splits it
-  const auto a = upload(random_values(m * k, 1)), b = upload(random_values(k * n, 2));
+  const auto a = cuda::upload(random_values(m * k, 1)), b = cuda::upload(random_values(k * n, 2));
   cuda::DeviceBuffer<float> c(m * n);
   const auto multiply = [&] { session.context().cublas->gemm(m, n, k, {a.data(), k}, {b.data(), n}, c.data(), n); };
   multiply();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/base/cuda/upload.h"
+
 namespace lenslet::test {
 namespace {
 
@@ -16,7 +18,7 @@ DeviceBlock::DeviceBlock(std::size_t bytes) : bytes_(bytes), memory_(bytes + 2 *
 }
 
 DeviceBlock::DeviceBlock(const void* host, std::size_t bytes) : DeviceBlock(bytes) {
-  if (bytes > 0) CUDA_CHECK(cudaMemcpy(data(), host, bytes, cudaMemcpyHostToDevice));
+  cuda::copy_to_device(data(), host, bytes);
 }
 
 std::vector<std::byte> DeviceBlock::read() {

@@ -12,6 +12,7 @@
 #include "ops/cuda/binary.h"
 #include "ops/cuda/unary.h"
 #include "runtime/base/cuda/session.h"
+#include "runtime/base/cuda/upload.h"
 #include "tests/cuda/device_block.h"
 #include "tests/cuda/skip.h"
 
@@ -41,7 +42,7 @@ class Floats {
   }
 
   void write(const std::vector<float>& values) {
-    CUDA_CHECK(cudaMemcpy(data(), values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice));
+    cuda::copy_to_device(data(), values.data(), values.size() * sizeof(float));
   }
   Tensor tensor() { return Tensor::view(DType::f32, {count_}, data()); }
 

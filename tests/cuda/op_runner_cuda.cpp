@@ -6,6 +6,7 @@
 #include <deque>
 
 #include "runtime/base/cuda/session.h"
+#include "runtime/base/cuda/upload.h"
 #include "tests/cuda/device_block.h"
 #include "tests/ops/op_runner.h"
 
@@ -60,7 +61,7 @@ class CudaOpRunner final : public OpRunner {
       std::byte* data = nullptr;
       if (variant.in_place == static_cast<int>(i)) {
         data = output_blocks[0]->data();
-        if (host[i].bytes() > 0) CUDA_CHECK(cudaMemcpy(data, host[i].data(), host[i].bytes(), cudaMemcpyHostToDevice));
+        cuda::copy_to_device(data, host[i].data(), host[i].bytes());
       } else if (infos[i].constant == nullptr || op.reads_on_cuda(static_cast<int>(i), plan)) {
         input_blocks[i] = &memory.emplace_back(host[i].data(), host[i].bytes());
         data = input_blocks[i]->data();

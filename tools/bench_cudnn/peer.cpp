@@ -6,10 +6,12 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "lenslet/error.h"
+#include "runtime/base/cuda/upload.h"
 
 namespace lenslet::bench {
 namespace {
@@ -70,9 +72,7 @@ cuda::DeviceBuffer<std::byte> drawn(std::int64_t elems, bool half) {
     // fp32 in [2^-7, 2^-6); fp16 in [2^-7, 2^-6), two a word.
     word = half ? 0x20002000U | (state >> 6 & 0x03ff0000U) | (state >> 20 & 0x03ffU) : 0x3c000000U | state >> 9;
   }
-  cuda::DeviceBuffer<std::byte> buffer(words.size() * 4);
-  CUDA_CHECK(cudaMemcpy(buffer.data(), words.data(), buffer.bytes(), cudaMemcpyHostToDevice));
-  return buffer;
+  return cuda::upload(std::as_bytes(std::span(words)));
 }
 
 int to_int(std::int64_t value) { return static_cast<int>(value); }

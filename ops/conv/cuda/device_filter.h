@@ -4,16 +4,9 @@
 #include <vector>
 
 #include "ops/conv/algorithm.h"
-#include "runtime/base/cuda/buffer.h"
+#include "runtime/base/cuda/upload.h"
 
 namespace lenslet::cuda {
-
-/// A copy of `host` on the current device. Error(device) when there is not enough memory.
-inline DeviceBuffer<float> upload(const std::vector<float>& host) {
-  DeviceBuffer<float> buffer(host.size());
-  CUDA_CHECK(cudaMemcpy(buffer.data(), host.data(), buffer.bytes(), cudaMemcpyHostToDevice));
-  return buffer;
-}
 
 /// Filters in the order their algorithm reads them.
 struct DeviceFilter final : PreparedFilter {

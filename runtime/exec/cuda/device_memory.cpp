@@ -1,24 +1,22 @@
 #include "runtime/exec/cuda/device_memory.h"
 
 #include <exception>
-#include <utility>
+#include <span>
 
-#include "runtime/base/cuda/buffer.h"
 #include "runtime/base/cuda/session.h"
+#include "runtime/base/cuda/upload.h"
 
 namespace lenslet::cuda {
 
 void with_device(int device, const std::function<void()>& work) {
   const CurrentDevice current(device);
   work();
-  CUDA_CHECK(cudaStreamSynchronize(cudaStreamLegacy));
 }
 
 std::shared_ptr<const void> upload(const Tensor& tensor) {
-  auto buffer = std::make_shared<DeviceBuffer<std::byte>>(tensor.bytes());
-  if (tensor.bytes() > 0) CUDA_CHECK(cudaMemcpy(buffer->data(), tensor.data(), tensor.bytes(), cudaMemcpyHostToDevice));
-  const void* const address = buffer->data();
-  return {std::move(buffer), address};
+  const std::span bytes(static_cast<const std::byte*>(tensor.data()), tensor.bytes());
+  const auto buffer = std::make_shared<DeviceBuffer<std::byte>>(upload(bytes));
+  return {buffer, buffer->data()};
 }
 
 void release(int device, std::shared_ptr<const void>& data) noexcept {

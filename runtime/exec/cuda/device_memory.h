@@ -8,13 +8,11 @@
 
 namespace lenslet::cuda {
 
-/// Runs `work` with `device` current on this thread, then waits until what it copied with cudaMemcpy has arrived: out
-/// of pageable memory that may return earlier, and the streams of Sessions do not wait for the stream it uses.
-/// Error(device) when a call fails.
+/// Runs `work` with `device` current on this thread. Error(device) when a call fails.
 void with_device(int device, const std::function<void()>& work);
 
 /// A copy of the tensor's bytes in memory of the current device; get() is the device address, null for no bytes.
-/// Queued like a cudaMemcpy: call within with_device(). Error(device) when memory is short.
+/// Any stream may read it. Call within with_device(). Error(device) when memory is short.
 std::shared_ptr<const void> upload(const Tensor& tensor);
 
 /// Lets go of `data`, which lies on `device`, with that device current.
