@@ -1,6 +1,7 @@
 // lenslet-bench-implicit-gemm: every cut of implicit_gemm on problems of known networks, as CSV: what the constants in
 // ops/conv/cuda/implicit_gemm_plan.cpp are fitted to. Each cut is a CUDA graph of many runs on the same memory, so
-// weights up to the size of L2 come from there. A row that starts with * is what the planner takes.
+// weights up to the size of L2 come from there. A row that starts with * is what the planner takes. Cuts into slices
+// are measured in both forms: with clusters (what the estimate is of), and as on devices without.
 
 #include <fmt/format.h>
 
@@ -42,7 +43,9 @@ constexpr Row rows[] = {
 };
 
 /// Median time of one run in us.
-double measure_us(const Session& session, const ConvRun& run, Layout layout, const ImplicitGemmPlan& plan) {
+double measure_us(const Session& session, const Context& context, ConvRun run, Layout layout,
+                  const ImplicitGemmPlan& plan) {
+  run.cuda = &context;
   const GraphExec graph(session.stream(), [&] {
     for (int i = 0; i < runs_a_graph; ++i) run_implicit_gemm(run, layout, plan);
   });
@@ -82,8 +85,9 @@ void measure(const Session& session, const ConvAlgorithm& algorithm, const Row& 
                     .filter = filter.get(),
                     .bias = bias.data(),
                     .y = y.data(),
-                    .workspace = {workspace.data(), workspace.bytes()},
-                    .cuda = &session.context()};
+                    .workspace = {workspace.data(), workspace.bytes()}};
+  std::vector<Context> contexts(session.context().clusters ? 2 : 1, session.context());
+  contexts.back().clusters = false;
 
   const ImplicitGemmPlan planned = plan_implicit_gemm(p, access);
   for (const GemmTile tile : gemm_tiles_for(access)) {
@@ -96,17 +100,23 @@ void measure(const Session& session, const ConvAlgorithm& algorithm, const Row& 
       if (plan.slices == last || plan.workspace_bytes > workspace.bytes()) continue;
       last = plan.slices;
       const bool taken = tile == planned.tile && plan.slices == planned.slices;
-      fmt::print("{}{},{},{}x{},{},{},{},{:.2f},{:.2f},{:.2f},{:.2f}\n", taken ? "*" : "", algorithm.name(), p.str(),
-                 shape_of(tile).m, shape_of(tile).n, plan.slices, plan.steps_a_slice,
-                 plan.tiles_m * plan.tiles_n * plan.slices, measure_us(session, run, layout, plan),
-                 gemm_plan_us(p, access, plan, rates), p.flops() / rates.flops_per_us, p.bytes() / rates.bytes_per_us);
+      for (const Context& context : contexts) {
+        if (plan.slices == 1 && &context != contexts.data()) continue;  // the same
+        const bool star = taken && &context == contexts.data();
+        const std::int64_t cluster = context.clusters ? plan.cluster : 1;
+        fmt::print("{}{},{},{}x{},{},{},{},{},{:.2f},{:.2f},{:.2f},{:.2f}\n", star ? "*" : "", algorithm.name(),
+                   p.str(), shape_of(tile).m, shape_of(tile).n, plan.slices, cluster, plan.steps_a_slice,
+                   plan.tiles_m * plan.tiles_n * plan.slices, measure_us(session, context, run, layout, plan),
+                   gemm_plan_us(p, access, plan, rates), p.flops() / rates.flops_per_us,
+                   p.bytes() / rates.bytes_per_us);
+      }
     }
   }
 }
 
 int main() {
   const Session session(0);
-  fmt::print("algorithm,problem,tile,slices,steps_a_slice,blocks,us,estimated_us,flops_us,bytes_us\n");
+  fmt::print("algorithm,problem,tile,slices,cluster,steps_a_slice,blocks,us,estimated_us,flops_us,bytes_us\n");
   for (const Row& row : rows) measure(session, conv_implicit_gemm(), row);
   for (const Row& row : rows)
     if (row.filter == 3 && row.n == 1) measure(session, conv_implicit_gemm_nchw(), row);

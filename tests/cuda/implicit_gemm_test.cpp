@@ -31,25 +31,33 @@ void check_cuts(const Session& session, const ConvAlgorithm& algorithm, const Co
       algorithm.prepare(p, {data.w.values<float>().data(), data.scale.empty() ? nullptr : data.scale.data()});
   const auto floats = [](DeviceBlock& block) { return reinterpret_cast<float*>(block.data()); };
   for (const GemmTile tile : gemm_tiles_for(gemm_access(p, layout)))
-    for (const std::int64_t slices : {1, 2, 5, 1000}) {
+    for (const std::int64_t slices : {1, 2, 5, 8, 13, 1000}) {
       const ImplicitGemmPlan plan = cut_gemm(p, tile, slices);
       const std::string where = fmt::format("{} on {} (seed {}, tile {}x{}, {} slices)", algorithm.name(), p.str(),
                                             seed, shape_of(tile).m, shape_of(tile).n, plan.slices);
-      DeviceBlock y(static_cast<std::size_t>(p.n * p.k * p.p * p.q) * sizeof(float));
-      DeviceBlock workspace(plan.workspace_bytes);
-      run_implicit_gemm({.problem = p,
-                         .x = floats(x),
-                         .filter = filter.get(),
-                         .bias = p.bias ? floats(bias) : nullptr,
-                         .residual = p.residual ? floats(residual) : nullptr,
-                         .y = floats(y),
-                         .workspace = {workspace.data(), workspace.bytes()},
-                         .cuda = &session.context()},
-                        layout, plan);
-      std::vector<std::byte> got = y.read();
+      const auto run_on = [&](const Context& context) {
+        DeviceBlock y(static_cast<std::size_t>(p.n * p.k * p.p * p.q) * sizeof(float));
+        DeviceBlock workspace(plan.workspace_bytes);
+        run_implicit_gemm({.problem = p,
+                           .x = floats(x),
+                           .filter = filter.get(),
+                           .bias = p.bias ? floats(bias) : nullptr,
+                           .residual = p.residual ? floats(residual) : nullptr,
+                           .y = floats(y),
+                           .workspace = {workspace.data(), workspace.bytes()},
+                           .cuda = &context},
+                          layout, plan);
+        std::vector<std::byte> got = y.read();
+        CHECK_MESSAGE(y.intact(), where, ": wrote outside of y");
+        CHECK_MESSAGE(workspace.intact(), where, ": wrote outside of the workspace");
+        return got;
+      };
+      Context without_clusters = session.context();
+      without_clusters.clusters = false;
+      std::vector<std::byte> got = run_on(without_clusters);
       compare(algorithm, p, data, reinterpret_cast<float*>(got.data()), where);
-      CHECK_MESSAGE(y.intact(), where, ": wrote outside of y");
-      CHECK_MESSAGE(workspace.intact(), where, ": wrote outside of the workspace");
+      if (session.context().clusters)
+        CHECK_MESSAGE(run_on(session.context()) == got, where, ": with clusters other bits than without");
     }
 }
 

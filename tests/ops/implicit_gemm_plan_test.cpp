@@ -40,6 +40,10 @@ void check_cut(const ConvProblem& p, GemmTile tile, std::int64_t slices) {
   CHECK(covers(plan.steps, gemm_step, p.r * p.s * p.group_c()));
   CHECK(covers(plan.slices, plan.steps_a_slice, plan.steps));
   CHECK(plan.slices <= slices);
+  // No more clusters than there must be, none of them empty.
+  CHECK(plan.cluster <= max_cluster);
+  const std::int64_t clusters = (plan.slices + max_cluster - 1) / max_cluster;
+  CHECK(covers(clusters, plan.cluster, plan.slices));
   const std::int64_t sums = plan.slices > 1 ? plan.slices * p.n * p.k * p.p * p.q : 0;
   CHECK(plan.workspace_bytes == static_cast<std::size_t>(sums) * sizeof(float));
 }

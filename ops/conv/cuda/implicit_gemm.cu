@@ -24,9 +24,11 @@ void launch_tile(const Context& context, const ImplicitGemm& arguments, const Im
                  std::int64_t groups) {
   constexpr std::size_t shared_bytes = implicit_gemm_shared_bytes<Tile>();
   allow_shared_bytes(implicit_gemm_kernel<Tile, access>, shared_bytes);
-  const dim3 grid(static_cast<unsigned>(plan.tiles_m * plan.tiles_n), static_cast<unsigned>(plan.slices),
+  const auto cluster = static_cast<unsigned>(arguments.cluster);
+  const dim3 grid(static_cast<unsigned>(plan.tiles_m * plan.tiles_n), blocks_for(plan.slices, cluster) * cluster,
                   static_cast<unsigned>(groups));
-  launch(context, implicit_gemm_kernel<Tile, access>, grid, Tile::threads, shared_bytes, arguments);
+  launch_clusters(context, implicit_gemm_kernel<Tile, access>, grid, Tile::threads, dim3(1, cluster), shared_bytes,
+                  arguments);
 }
 
 /// The kernels there are; gemm_tiles_for() lists the same.
@@ -59,8 +61,11 @@ void launch_plan(const Context& context, const ImplicitGemm& arguments, const Im
 
 void run_implicit_gemm(const ConvRun& run, Layout layout, const ImplicitGemmPlan& plan) {
   const ConvProblem& p = run.problem;
-  const bool nhwc = layout == Layout::nhwc, sliced = plan.slices > 1;
-  auto* const partial = sliced ? reinterpret_cast<float*>(run.workspace.data()) : nullptr;
+  const bool nhwc = layout == Layout::nhwc;
+  // Clusters add up slices without a trip to memory. Without them sum_slices() adds in the same order.
+  const std::int64_t cluster = run.cuda->clusters ? plan.cluster : 1;
+  const std::int64_t partials = (plan.slices + cluster - 1) / cluster;
+  auto* const partial = partials > 1 ? reinterpret_cast<float*>(run.workspace.data()) : nullptr;
   const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
   const auto aligned = [](const float* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; };
   const ImplicitGemm arguments{.x = run.x,
@@ -72,6 +77,7 @@ void run_implicit_gemm(const ConvRun& run, Layout layout, const ImplicitGemmPlan
                                .terms = narrow(p.r * p.s * p.group_c()),
                                .steps_a_slice = narrow(plan.steps_a_slice),
                                .tiles_n = narrow(plan.tiles_n),
+                               .cluster = narrow(cluster),
                                .pixels = narrow(p.n * p.p * p.q),
                                .group_c = narrow(p.group_c()),
                                .group_k = narrow(p.group_k()),
@@ -108,9 +114,10 @@ void run_implicit_gemm(const ConvRun& run, Layout layout, const ImplicitGemmPlan
       launch_plan<GemmAccess::nchw>(*run.cuda, arguments, plan, p.groups);
       break;
   }
-  if (sliced)
+  if (partials > 1)
     sum_slices(*run.cuda, {.partial = partial,
-                           .slices = narrow(plan.slices),
+                           .slices = narrow(partials),
+                           .adjacent = narrow(plan.cluster / cluster),
                            .elems = arguments.elems,
                            .plane = nhwc ? 1 : p.p * p.q,
                            .k = p.k,

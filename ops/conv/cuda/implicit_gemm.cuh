@@ -7,6 +7,7 @@
 
 #include <climits>
 
+#include "ops/conv/cuda/cluster.cuh"
 #include "ops/conv/cuda/gemm_tile.cuh"
 #include "ops/cuda/activation.cuh"
 
@@ -17,9 +18,10 @@ struct ImplicitGemm {
   const float *x, *filters;      ///< filters [groups][terms][filter_pitch]
   const float *bias, *residual;  ///< may be null
   float* y;
-  float* partial;  ///< [slices][elements of y]; null: finished values go to y
+  float* partial;  ///< [slices / cluster][elements of y]; null: finished values go to y
   int terms, steps_a_slice, tiles_n;
-  int pixels;  ///< N*P*Q
+  int cluster;  ///< this many adjacent slices of a tile are a cluster and add up their sums; 1: none are
+  int pixels;   ///< N*P*Q
   int group_c, group_k, filter_pitch;
   int h, w, q, pq, s;
   int stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
@@ -142,7 +144,22 @@ class FilterLoader {
 template <typename Tile, GemmAccess access>
 inline constexpr int sums_pitch = Tile::n + (access == GemmAccess::nchw ? 1 : 4);
 
+/// value = what the cluster's blocks have at `mine`, added up in their order.
+template <int width>
+__device__ inline void sum_cluster(const float* mine, int cluster, float (&value)[width]) {
+  float theirs[max_cluster][width];  // all under way at once
+#pragma unroll
+  for (int rank = 0; rank < max_cluster; ++rank)
+    if (rank < cluster) read_vector(theirs[rank], in_block(rank, mine));
+  for (int e = 0; e < width; ++e) value[e] = 0;
+#pragma unroll
+  for (int rank = 0; rank < max_cluster; ++rank)
+    if (rank < cluster)
+      for (int e = 0; e < width; ++e) value[e] += theirs[rank][e];
+}
+
 /// Finishes and writes the tile `sums`, [m][sums_pitch] in shared memory, `width` (1 or 4) adjacent outputs at a time.
+/// In a cluster, the sum of its blocks' tiles: each block writes a part.
 template <typename Tile, GemmAccess access, int width>
 __device__ inline void store_tile(const ImplicitGemm& g, const float* sums, int first_pixel, int first_k, int group) {
   constexpr bool nchw = access == GemmAccess::nchw;
@@ -150,25 +167,31 @@ __device__ inline void store_tile(const ImplicitGemm& g, const float* sums, int 
   constexpr int batch = 4;  // so that reads of the residual overlap
   static_assert(items % (batch * Tile::threads) == 0);
   const bool finish = g.partial == nullptr;
-  float* const to = finish ? g.y : g.partial + static_cast<long long>(blockIdx.y) * g.elems;
+  const int slice = static_cast<int>(blockIdx.y), rank = slice % g.cluster;
+  float* const to = finish ? g.y : g.partial + slice / g.cluster * g.elems;
+  const int stride = g.cluster * Tile::threads;
 #pragma unroll 1
-  for (int first = static_cast<int>(threadIdx.x); first < items; first += batch * Tile::threads) {
+  for (int first = rank * Tile::threads + static_cast<int>(threadIdx.x); first < items; first += batch * stride) {
     float value[batch][width];
     long long at[batch];
 #pragma unroll
     for (int i = 0; i < batch; ++i) {
-      const int item = first + i * Tile::threads;
+      const int item = first + i * stride;
       // Lanes follow what is adjacent in y.
       const int row = nchw ? item % Tile::m : item / row_items;
       const int col = nchw ? item / Tile::m : item % row_items * width;
       const int pixel = first_pixel + row, in_group = first_k + col, k = group * g.group_k + in_group;
       at[i] = -1;
-      if (pixel >= g.pixels || in_group >= g.group_k) continue;
+      if (item >= items || pixel >= g.pixels || in_group >= g.group_k) continue;
       if constexpr (nchw)
         at[i] = (static_cast<long long>(pixel / g.pq) * g.k + k) * g.pq + pixel % g.pq;
       else
         at[i] = static_cast<long long>(pixel) * g.k + k;
-      read_vector(value[i], sums + row * sums_pitch<Tile, access> + col);
+      const float* const from = sums + row * sums_pitch<Tile, access> + col;
+      if (g.cluster > 1)
+        sum_cluster(from, g.cluster, value[i]);
+      else
+        read_vector(value[i], from);
       if (!finish) continue;
       if (g.bias != nullptr)
         for (int e = 0; e < width; ++e) value[i][e] += g.bias[k + e];
@@ -208,11 +231,11 @@ __device__ inline void lay_down(const ThreadPlace<Tile>& place, const float (&su
     }
 }
 
-/// Grid: x the tiles, those of one row of pixels together; y the slices; z the groups.
+/// Grid: x the tiles, those of one row of pixels together; y the slices, rounded up to whole clusters, which lie along
+/// y; z the groups.
 template <typename Tile, GemmAccess access>
 __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
     implicit_gemm_kernel(const __grid_constant__ ImplicitGemm g) {
-  wait_for_previous();
   extern __shared__ float4 shared[];
   float* const stage = reinterpret_cast<float*>(shared);
   auto* const origins = reinterpret_cast<PixelOrigin*>(stage + Tile::stages * Tile::stage_floats);
@@ -221,6 +244,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
   const int first_pixel = static_cast<int>(blockIdx.x / static_cast<unsigned>(g.tiles_n)) * Tile::m;
   const int first_k = static_cast<int>(blockIdx.x % static_cast<unsigned>(g.tiles_n)) * Tile::n;
   const int first_term = static_cast<int>(blockIdx.y) * g.steps_a_slice * gemm_step;
+  // None in a slice that only fills up its cluster.
   const int steps = min(g.steps_a_slice, (g.terms - first_term + gemm_step - 1) / gemm_step);
 
   for (int row = static_cast<int>(threadIdx.x); row < Tile::m; row += Tile::threads)
@@ -228,17 +252,20 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
   InputLoader<Tile, access> input(g, first_term);
   FilterLoader<Tile> filter(g, group, first_k, first_term);
   const ThreadPlace<Tile> place;
-  __syncthreads();
+  const auto load_filter = [&](int slot) { filter.load(g, stage + slot * Tile::stage_floats + Tile::a_floats); };
+  const auto load_input = [&](int slot) { input.load(g, origins, stage + slot * Tile::stage_floats); };
 
-  const auto load = [&](int slot) {
-    float* const a = stage + slot * Tile::stage_floats;
-    input.load(g, origins, a);
-    filter.load(g, a + Tile::a_floats);
-  };
-  // One group of copies a step, empty past the last, so that waiting counts steps.
+  // Filters do not come from the previous kernel.
+#pragma unroll
+  for (int ahead = 0; ahead < Tile::stages - 1; ++ahead)
+    if (ahead < steps) load_filter(ahead);
+  __syncthreads();
+  wait_for_previous();
+  let_next_start();
+  // One group of copies a step, empty past the last, so that waiting counts steps; these filters belong to the first.
 #pragma unroll
   for (int ahead = 0; ahead < Tile::stages - 1; ++ahead) {
-    if (ahead < steps) load(ahead);
+    if (ahead < steps) load_input(ahead);
     commit_copies();
   }
   float sum[Tile::rows][Tile::cols] = {};
@@ -247,7 +274,10 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
     wait_for_copies<Tile::stages - 2>();
     // Also: everyone is done with the slot multiplied last, which is filled next.
     __syncthreads();
-    if (step + Tile::stages - 1 < steps) load(load_slot);
+    if (step + Tile::stages - 1 < steps) {
+      load_input(load_slot);
+      load_filter(load_slot);
+    }
     commit_copies();
     const float* const a = stage + slot * Tile::stage_floats;
     multiply_step<Tile>(a, a + Tile::a_floats, place, sum);
@@ -258,10 +288,19 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
   // Out through shared memory: whole lines are written, and the code of the epilogue exists once, not for each sum.
   __syncthreads();
   lay_down<Tile, access>(place, sum, stage);
-  __syncthreads();
-  if constexpr (access != GemmAccess::nchw)
-    if (g.store_vectors) return store_tile<Tile, access, 4>(g, stage, first_pixel, first_k, group);
-  store_tile<Tile, access, 1>(g, stage, first_pixel, first_k, group);
+  if (g.cluster > 1)
+    sync_cluster();
+  else
+    __syncthreads();
+  if (access != GemmAccess::nchw && g.store_vectors)
+    store_tile<Tile, access, access == GemmAccess::nchw ? 1 : 4>(g, stage, first_pixel, first_k, group);
+  else
+    store_tile<Tile, access, 1>(g, stage, first_pixel, first_k, group);
+  if (g.cluster > 1) {
+    // Others may still be reading this block's shared memory, which ends with it.
+    leave_cluster();
+    wait_for_cluster();
+  }
 }
 
 }  // namespace lenslet::cuda

@@ -68,6 +68,7 @@ ImplicitGemmPlan cut_gemm(const ConvProblem& p, GemmTile tile, std::int64_t slic
   plan.steps = ceil_div(p.r * p.s * p.group_c(), gemm_step);
   plan.steps_a_slice = ceil_div(plan.steps, std::clamp<std::int64_t>(slices, 1, plan.steps));
   plan.slices = ceil_div(plan.steps, plan.steps_a_slice);
+  plan.cluster = ceil_div(plan.slices, ceil_div(plan.slices, max_cluster));
   if (plan.slices > 1) plan.workspace_bytes = static_cast<std::size_t>(plan.slices * output_elems(p)) * sizeof(float);
   return plan;
 }

@@ -3,8 +3,8 @@
 //
 // The convolution is a matrix product of each group: gemm_m = N*P*Q output pixels, gemm_n = K/groups filters, gemm_k =
 // R*S*C/groups terms. A block computes one tile of [tile_m x tile_n] outputs over one slice of the terms. Few slices
-// suffice when the tiles alone fill the multiprocessors; where they do not (7x7 images at batch 1), slices do, and a
-// second kernel sums them in a fixed order.
+// suffice when the tiles alone fill the multiprocessors; where they do not (7x7 images at batch 1), slices do. Up to
+// eight slices are added up by a cluster of blocks where the device has clusters (sm_90), the rest by a second kernel.
 
 #include <array>
 #include <cstddef>
@@ -17,6 +17,9 @@ namespace lenslet::cuda {
 
 /// Terms that a block loads and multiplies at a time.
 inline constexpr int gemm_step = 16;
+
+/// Slices of a tile that a cluster of blocks adds up: what every device with clusters can place.
+inline constexpr std::int64_t max_cluster = 8;
 
 /// Tile shapes there are kernels for, in the order of `gemm_tiles`.
 enum class GemmTile { t128x128, t128x64, t64x64, t64x32, t32x64 };
@@ -54,7 +57,10 @@ struct ImplicitGemmPlan {
   std::int64_t steps = 0;                 ///< of gemm_step terms, the last may be partial
   std::int64_t steps_a_slice = 0;         ///< the last slice may have fewer, none has 0
   std::int64_t slices = 0;                ///< 1: tiles go straight to y
-  /// Partial sums, [slices] times the output in its layout; 0 with one slice.
+  /// Adjacent slices that are added up first, 8 at most: by a cluster where there are clusters. The sums of clusters,
+  /// the last of which may have fewer slices, then go through the workspace when there are several.
+  std::int64_t cluster = 1;
+  /// Partial sums, [slices] times the output in its layout, as without clusters; 0 with one slice.
   std::size_t workspace_bytes = 0;
 };
 

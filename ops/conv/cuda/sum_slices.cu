@@ -9,8 +9,8 @@
 namespace lenslet::cuda {
 namespace {
 
-/// Elements, or fours of them, that a block makes; its rows of threads share the slices between them, because few
-/// outputs with many slices would otherwise leave one thread waiting for one load after another.
+/// Elements, or fours of them, that a block makes; its rows of threads share the groups of adjacent slices between
+/// them, because few outputs with many slices would otherwise leave one thread waiting for one load after another.
 constexpr int columns = 32;
 constexpr int most_rows = 8;
 
@@ -19,7 +19,7 @@ struct SumSlicesCall {
   float* y;
   unsigned items, plane, k;  // items: of `width` elements each
   long long elems;
-  int slices;
+  int slices, adjacent;
   DeviceActivation activation;
 };
 
@@ -40,15 +40,22 @@ __device__ inline void add_bias(float4& value, const SumSlicesCall& call, unsign
 template <typename Item>
 __global__ void __launch_bounds__(columns* most_rows) sum_slices_kernel(const __grid_constant__ SumSlicesCall call) {
   wait_for_previous();
+  let_next_start();
   constexpr unsigned width = sizeof(Item) / sizeof(float);
   __shared__ Item sums[most_rows][columns];
   const unsigned item = blockIdx.x * columns + threadIdx.x;
   const long long at = static_cast<long long>(item) * width;
   if (item < call.items) {
     Item sum{};
-#pragma unroll 4
-    for (int slice = static_cast<int>(threadIdx.y); slice < call.slices; slice += static_cast<int>(blockDim.y))
-      sum = add(sum, *reinterpret_cast<const Item*>(call.partial + slice * call.elems + at));
+    for (int first = static_cast<int>(threadIdx.y) * call.adjacent; first < call.slices;
+         first += static_cast<int>(blockDim.y) * call.adjacent) {
+      Item group{};
+      const int end = min(first + call.adjacent, call.slices);
+#pragma unroll 8
+      for (int slice = first; slice < end; ++slice)
+        group = add(group, *reinterpret_cast<const Item*>(call.partial + slice * call.elems + at));
+      sum = add(sum, group);
+    }
     sums[threadIdx.y][threadIdx.x] = sum;
   }
   __syncthreads();
@@ -72,9 +79,10 @@ void launch_sum(const Context& context, const SumSlices& call) {
                                 .k = static_cast<unsigned>(call.k),
                                 .elems = call.elems,
                                 .slices = call.slices,
+                                .adjacent = call.adjacent,
                                 .activation = DeviceActivation(call.activation)};
-  unsigned rows = 1;
-  while (rows < most_rows && 2 * rows <= static_cast<unsigned>(call.slices)) rows *= 2;
+  const unsigned groups = blocks_for(call.slices, call.adjacent);
+  const unsigned rows = std::min<unsigned>(groups, most_rows);
   launch(context, sum_slices_kernel<Item>, blocks_for(arguments.items, columns), dim3(columns, rows), 0, arguments);
 }
 

@@ -14,6 +14,7 @@ struct Context;
 struct SumSlices {
   const float* partial = nullptr;  ///< [slices][elems]
   int slices = 1;
+  int adjacent = 1;        ///< this many slices, side by side, are added up first, then those sums
   std::int64_t elems = 0;  ///< below 2^31
   std::int64_t plane = 1, k = 1;
   const float* bias = nullptr;      ///< [k] or null
@@ -22,7 +23,7 @@ struct SumSlices {
   Activation activation;
 };
 
-/// Queues it. Slices are added in a fixed order.
+/// Queues it. Slices are added in an order that depends on `slices` and `adjacent` alone.
 void sum_slices(const Context& context, const SumSlices& call);
 
 }  // namespace lenslet::cuda

@@ -17,6 +17,7 @@ struct Context {
   int multiprocessors = 1;
   int compute_capability = 80;    ///< 10 * major + minor
   bool overlap_launches = false;  ///< launch() may start a kernel while the one before it drains (sm_90 and newer)
+  bool clusters = false;          ///< launch_clusters() may make clusters (sm_90 and newer)
   Precision precision = Precision::fp32;
   const Cublas* cublas = nullptr;  ///< bound to `stream`, workspace given; null: cuBLAS could not be loaded
 };

@@ -26,8 +26,8 @@ Session::Session(int device, Precision precision) {
   context_.multiprocessors = attribute(cudaDevAttrMultiProcessorCount, device);
   context_.compute_capability =
       10 * attribute(cudaDevAttrComputeCapabilityMajor, device) + attribute(cudaDevAttrComputeCapabilityMinor, device);
-  // PTX made for an older architecture has no griddepcontrol: a kernel from it would not wait.
-  context_.overlap_launches = kernels_wait_for_previous();
+  // PTX made for an older architecture has no griddepcontrol: a kernel from it would not wait. Nor has it clusters.
+  context_.overlap_launches = context_.clusters = kernels_wait_for_previous();
   context_.precision = precision;
   if (cublas_unavailable_reason().empty())
     cublas_ = std::make_unique<Cublas>(stream_.get(), cublas_workspace_bytes(context_.compute_capability), precision);

@@ -1,0 +1,43 @@
+#pragma once
+// The blocks of a thread-block cluster: they run at the same time and read each other's shared memory (CUDA Programming
+// Guide, "Thread Block Clusters"; sm_90 and newer). Kernels compiled for older devices are not launched in clusters.
+
+#include <cuda_runtime.h>
+
+#include "runtime/base/cuda/launch.h"
+
+namespace lenslet::cuda {
+
+/// Every thread of every block of the cluster comes here before one leaves. What they wrote to shared memory before is
+/// visible after. Holds for the block's own threads too, as __syncthreads().
+__device__ inline void sync_cluster() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+
+/// The two halves of a barrier that orders nothing but time: a block that ends after wait_for_cluster() ends after what
+/// the others did before leave_cluster(). Loads count as done once their values were used.
+__device__ inline void leave_cluster() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#endif
+}
+__device__ inline void wait_for_cluster() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+#endif
+}
+
+/// Where block `rank` of the cluster has what this block has at `mine` in its shared memory.
+__device__ inline const float* in_block(int rank, const float* mine) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const float* theirs;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(theirs) : "l"(mine), "r"(rank));
+  return theirs;
+#else
+  return mine;
+#endif
+}
+
+}  // namespace lenslet::cuda
