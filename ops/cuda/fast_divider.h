@@ -13,7 +13,8 @@ namespace lenslet::cuda {
 class FastDivider {
  public:
   FastDivider() = default;
-  explicit FastDivider(std::uint32_t by) : divisor_(by) {
+  explicit FastDivider(std::int64_t divisor) : divisor_(static_cast<std::uint32_t>(divisor)) {
+    const std::uint32_t by = divisor_;
     if (by == 1) return;
     // With l = ceil(log2 by) and m = ceil(2^(31+l) / by): m * by exceeds 2^(31+l) by less than 2^l, so that
     // n * m / 2^(31+l) exceeds n / by by less than 2^-31 * n / by < 1 / by, too little to reach the next integer.
@@ -25,6 +26,13 @@ class FastDivider {
   LENSLET_HOST_DEVICE std::uint32_t divide(std::uint32_t n) const {
     const auto high = static_cast<std::uint32_t>((std::uint64_t{n} * multiplier_) >> 32);
     return divisor_ == 1 ? n : high >> shift_;
+  }
+  /// n becomes n / divisor; returns n % divisor. n >= 0.
+  LENSLET_HOST_DEVICE int split(int& n) const {
+    const auto whole = static_cast<int>(divide(static_cast<std::uint32_t>(n)));
+    const int rest = n - whole * static_cast<int>(divisor_);
+    n = whole;
+    return rest;
   }
   LENSLET_HOST_DEVICE std::uint32_t divisor() const { return divisor_; }
 

@@ -146,7 +146,11 @@ TEST_CASE("cuda_walk/fast_divider") {
   std::size_t wrong = 0;
   for (const std::uint32_t by : divisors) {
     const FastDivider divider(by);
-    const auto check = [&](std::uint32_t n) { wrong += divider.divide(n) != n / by; };
+    const auto check = [&](std::uint32_t n) {
+      auto quotient = static_cast<std::int32_t>(n);
+      const auto rest = static_cast<std::uint32_t>(divider.split(quotient));
+      wrong += divider.divide(n) != n / by || static_cast<std::uint32_t>(quotient) != n / by || rest != n % by;
+    };
     for (std::uint32_t n = 0; n < 100; ++n) {
       check(n);
       check(most - n);

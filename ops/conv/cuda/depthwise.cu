@@ -10,7 +10,7 @@
 #include "ops/conv/cuda/device_filter.h"
 #include "ops/conv/cuda/index_range.h"
 #include "ops/cuda/activation.cuh"
-#include "ops/cuda/fast_divide.cuh"
+#include "ops/cuda/fast_divider.h"
 #include "runtime/base/cuda/launch.h"
 
 namespace lenslet::cuda {
@@ -26,7 +26,7 @@ struct DepthwiseCall {
   int c, height, width, k, p, q;
   int r, s, stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
   int items;
-  FastDivide channel_groups, tiles_q, tiles_p, multiplier;
+  FastDivider channel_groups, tiles_q, tiles_p, multiplier;
   DeviceActivation activation;
 };
 
@@ -34,9 +34,9 @@ struct DepthwiseCall {
 struct Place {
   int channel, q, p, image;
   __device__ Place(const DepthwiseCall& call, int item, int lanes, int tile_p, int tile_q) {
-    channel = call.channel_groups.divide(item) * lanes;
-    q = call.tiles_q.divide(item) * tile_q;
-    p = call.tiles_p.divide(item) * tile_p;
+    channel = call.channel_groups.split(item) * lanes;
+    q = call.tiles_q.split(item) * tile_q;
+    p = call.tiles_p.split(item) * tile_p;
     image = item;
   }
 };
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(max_threads) depthwise_any(const __grid_consta
   const Place place(call, item, sizeof(Vector) / sizeof(float), 1, 1);
   const int top = place.p * call.stride_h - call.pad_top, left = place.q * call.stride_w - call.pad_left;
   const float* x = call.x + static_cast<std::int64_t>(place.image) * call.height * call.width * call.c +
-                   call.multiplier.quotient(place.channel);
+                   static_cast<int>(call.multiplier.divide(static_cast<unsigned>(place.channel)));
   const float* w = call.w + place.channel;
   Vector sum;
   start(sum, call.bias, place.channel);
@@ -288,10 +288,10 @@ class Depthwise final : public ConvAlgorithm {
                              .pad_top = integer(p.pad_top),
                              .pad_left = integer(p.pad_left),
                              .items = items,
-                             .channel_groups = FastDivide(p.k / variant.lanes),
-                             .tiles_q = FastDivide((p.q + variant.tile_q - 1) / variant.tile_q),
-                             .tiles_p = FastDivide((p.p + variant.tile_p - 1) / variant.tile_p),
-                             .multiplier = FastDivide(p.k / p.c),
+                             .channel_groups = FastDivider(p.k / variant.lanes),
+                             .tiles_q = FastDivider((p.q + variant.tile_q - 1) / variant.tile_q),
+                             .tiles_p = FastDivider((p.p + variant.tile_p - 1) / variant.tile_p),
+                             .multiplier = FastDivider(p.k / p.c),
                              .activation = DeviceActivation(p.activation)};
     // Small problems in small blocks, so that every multiprocessor gets one.
     const unsigned threads = items < max_threads * run.cuda->multiprocessors ? max_threads / 2 : max_threads;

@@ -9,7 +9,7 @@
 #include "ops/conv/cuda/filter_groups.h"
 #include "ops/conv/cuda/index_range.h"
 #include "ops/cuda/activation.cuh"
-#include "ops/cuda/fast_divide.cuh"
+#include "ops/cuda/fast_divider.h"
 #include "runtime/base/cuda/launch.h"
 
 namespace lenslet::cuda {
@@ -26,7 +26,7 @@ struct PixelCall {
   int stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
   int pixels;  ///< N * p * q
   int groups, groups_a_thread;
-  FastDivide p, q;
+  FastDivider p, q;
   DeviceActivation activation;
 };
 
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(threads) direct_pixel(const __grid_constant__ 
   const int pixel = static_cast<int>(blockIdx.x * threads + threadIdx.x);
   if (pixel >= call.pixels) return;
   int image = pixel;
-  const int q = call.q.divide(image), p = call.p.divide(image);
+  const int q = call.q.split(image), p = call.p.split(image);
   const int top = p * call.stride_h - call.pad_top, left = q * call.stride_w - call.pad_left;
   const float* x = call.x + static_cast<std::int64_t>(image) * call.height * call.width * call.c;
   const int w_tap = call.groups * group_floats, w_channel = call.r * call.s * w_tap;
@@ -148,8 +148,8 @@ class DirectPixel final : public ConvAlgorithm {
                          .pixels = integer(p.n * p.p * p.q),
                          .groups = groups,
                          .groups_a_thread = groups_a_thread,
-                         .p = FastDivide(p.p),
-                         .q = FastDivide(p.q),
+                         .p = FastDivider(p.p),
+                         .q = FastDivider(p.q),
                          .activation = DeviceActivation(p.activation)};
     const bool quads = p.c % 4 == 0 && reinterpret_cast<std::uintptr_t>(run.x) % 16 == 0;
     const dim3 grid(blocks_for(call.pixels, threads), static_cast<unsigned>(groups / groups_a_thread));

@@ -14,7 +14,7 @@
 #include "ops/conv/cuda/filter_groups.h"
 #include "ops/conv/cuda/index_range.h"
 #include "ops/cuda/activation.cuh"
-#include "ops/cuda/fast_divide.cuh"
+#include "ops/cuda/fast_divider.h"
 #include "runtime/base/cuda/launch.h"
 
 namespace lenslet::cuda {
@@ -51,7 +51,7 @@ struct TileCall {
   int groups;  ///< of filters, in all
   int warps_p, warps_k, chunk, rows, columns, phase_pitch, pitch, x_floats, w_floats, output_pitch;
   int tap[max_kernel];  ///< where column s of a filter's window lies in a row, from the output's column on
-  FastDivide tiles_q, tiles_p, quads_a_tap, vectors_a_pixel;
+  FastDivider tiles_q, tiles_p, quads_a_tap, vectors_a_pixel;
   bool vectors;  ///< y and residual can be accessed by vectors
   DeviceActivation activation;
 };
@@ -100,7 +100,7 @@ __device__ void stage_filters(const TileCall& call, float* to, int first, int ch
   const int quads = channels * taps * call.warps_k * (group_floats / 4);
   for (int i = static_cast<int>(threadIdx.x); i < quads; i += static_cast<int>(blockDim.x)) {
     int tap = i;
-    const int quad = call.quads_a_tap.divide(tap);
+    const int quad = call.quads_a_tap.split(tap);
     const bool inside = first_group + quad / 2 < call.groups;
     const int from = ((first * taps + tap) * call.groups + first_group) * group_floats + quad * 4;
     copy_async<16>(to + i * 4, call.w + (inside ? from : 0), inside);
@@ -203,8 +203,8 @@ __global__ void __launch_bounds__(max_threads, 2) direct_tile(const __grid_const
   auto* shared = reinterpret_cast<float*>(shared_quads);
 
   int image = static_cast<int>(blockIdx.x);
-  const int first_q = call.tiles_q.divide(image) * warp_columns;
-  const int first_p = call.tiles_p.divide(image) * warp_rows * call.warps_p;
+  const int first_q = call.tiles_q.split(image) * warp_columns;
+  const int first_p = call.tiles_p.split(image) * warp_rows * call.warps_p;
   const int first_group = static_cast<int>(blockIdx.y) * call.warps_k;
   const int top = first_p * call.stride_h - call.pad_top, left = first_q * call.stride_w - call.pad_left;
   const float* x = call.x + static_cast<std::int64_t>(image) * call.height * call.width * call.c;
@@ -266,7 +266,7 @@ __global__ void __launch_bounds__(max_threads, 2) direct_tile(const __grid_const
   const int vectors = call.warps_p * warp_rows * warp_columns * call.warps_k * (filters / vector);
   for (int i = static_cast<int>(threadIdx.x); i < vectors; i += static_cast<int>(blockDim.x)) {
     int pixel = i;
-    const int k_in_block = call.vectors_a_pixel.divide(pixel) * vector, k = first_group * filters + k_in_block;
+    const int k_in_block = call.vectors_a_pixel.split(pixel) * vector, k = first_group * filters + k_in_block;
     const int column = pixel % warp_columns, line = pixel / warp_columns;
     const int p = first_p + line, q = first_q + column;
     if (p >= call.p || q >= call.q || k >= call.k) continue;
@@ -448,10 +448,10 @@ class DirectTile final : public ConvAlgorithm {
                   .w_floats = integer(t.w_floats),
                   .output_pitch = t.output_pitch,
                   .tap = {},
-                  .tiles_q = FastDivide(group_count(p.q, warp_columns)),
-                  .tiles_p = FastDivide(group_count(p.p, t.warps_p * warp_rows)),
-                  .quads_a_tap = FastDivide(t.warps_k * (group_floats / 4)),
-                  .vectors_a_pixel = FastDivide(t.warps_k * t.filters_a_group / vector),
+                  .tiles_q = FastDivider(group_count(p.q, warp_columns)),
+                  .tiles_p = FastDivider(group_count(p.p, t.warps_p * warp_rows)),
+                  .quads_a_tap = FastDivider(t.warps_k * (group_floats / 4)),
+                  .vectors_a_pixel = FastDivider(t.warps_k * t.filters_a_group / vector),
                   .vectors = p.k % vector == 0 && !misaligned(run.y) && !misaligned(run.residual),
                   .activation = DeviceActivation(p.activation)};
     for (std::int64_t s = 0; s < p.s; ++s) {
