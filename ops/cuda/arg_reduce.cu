@@ -1,5 +1,7 @@
 #include "ops/cuda/arg_reduce.h"
 
+#include <limits>
+
 #include "ops/cuda/reduce_kernel.cuh"
 
 namespace lenslet::cuda {
@@ -15,8 +17,9 @@ struct ArgFold {
   using In = T;
   using Out = std::int64_t;
   using Rule = ArgRule;
+  static constexpr T neutral = std::numeric_limits<T>::quiet_NaN();
   std::int64_t where = -1;  ///< -1: nothing yet
-  T best{};
+  T best = neutral;
 
   __device__ explicit ArgFold(Rule) {}
   __device__ void add(T x, std::int64_t i, Rule rule) {

@@ -20,6 +20,7 @@ struct SumFold {
   using In = float;
   using Out = float;
   using Rule = Finish;
+  static constexpr float neutral = 0;
   double sum = 0;
 
   __device__ explicit SumFold(Rule) {}
@@ -41,6 +42,7 @@ struct ProductFold {
   using In = float;
   using Out = float;
   using Rule = NoRule;
+  static constexpr float neutral = 1;
   double product = 1;
 
   __device__ explicit ProductFold(Rule) {}
@@ -55,9 +57,10 @@ struct ExtremeFold {
   using In = float;
   using Out = float;
   using Rule = NoRule;
-  float best;
+  static constexpr float neutral = largest ? -infinity : infinity;
+  float best = neutral;
 
-  __device__ explicit ExtremeFold(Rule) : best(largest ? -infinity : infinity) {}
+  __device__ explicit ExtremeFold(Rule) {}
   __device__ void add(float x, std::int64_t, Rule) {
     if ((largest ? x > best : x < best) || x != x) best = x;
   }
@@ -70,6 +73,7 @@ struct LogSumExpFold {
   using In = float;
   using Out = float;
   using Rule = NoRule;
+  static constexpr float neutral = -infinity;
   double sum = 0;
   float largest = -infinity;
 
@@ -191,9 +195,64 @@ ReduceGeometry reduce_geometry(const reduce::Loops& loops) {
   return g;
 }
 
+DenseReduction dense_reduction(const reduce::Loops& loops) {
+  const StridedLoops &kept = loops.kept, &reduced = loops.reduced;
+  const DenseReduction other;
+  if (reduced.rank() != 1 || kept.rank() > 2 || kept.count() == 0) return other;
+  DenseReduction dense;
+  dense.count = reduced[0].dim;
+  dense.inner = reduced[0].from;
+  const bool has_inner = dense.inner > 1;
+  if (dense.inner < 1 || kept.rank() < (has_inner ? 1 : 0) || kept.rank() > (has_inner ? 2 : 1)) return other;
+  if (has_inner) {
+    const StridedLoops::Loop& inner = kept[kept.rank() - 1];
+    if (inner.dim != dense.inner || inner.from != 1 || inner.to != 1) return other;
+  }
+  if (kept.rank() == (has_inner ? 2 : 1)) {
+    dense.outer = kept[0].dim;
+    if (kept[0].from != dense.count * dense.inner || kept[0].to != dense.inner) return other;
+  }
+  return dense;
+}
+
+ColumnGeometry column_geometry(const DenseReduction& dense) {
+  ColumnGeometry g;
+  const std::int64_t columns = dense.outer * dense.inner / 4;
+  if (dense.inner % 4 != 0 || dense.count == 0 || columns >= Radix::narrow_end) return g;
+  g.columns = columns;
+  g.stride = dense.inner / 4;
+  g.count = g.chunk = dense.count;
+  g.inner = FastDivider(static_cast<std::uint32_t>(g.stride));
+  constexpr std::int64_t threads_of_a_device = 132 * 1024;  // an H200's, at 64 registers
+  if (columns >= threads_of_a_device && dense.count < 64) {
+    g.lane_bits = 8;
+    return g;
+  }
+  constexpr std::int64_t enough_blocks = 512, least_to_split = 2048;
+  const auto blocks = [&] { return (columns + (1 << g.lane_bits) - 1) >> g.lane_bits; };
+  g.lane_bits = 5;
+  while (g.lane_bits > 3 && blocks() < enough_blocks) --g.lane_bits;
+  if (dense.count >= least_to_split) {
+    // Eight loads a thread at least, to be worth a second kernel.
+    const std::int64_t steps = dense_unroll * (column_threads >> g.lane_bits);
+    const std::int64_t splits =
+        std::clamp<std::int64_t>(dense.count / steps, 1, (enough_blocks + blocks() - 1) / blocks());
+    g.chunk = (dense.count + splits - 1) / splits;
+    g.splits = static_cast<int>((dense.count + g.chunk - 1) / g.chunk);
+  } else {
+    // Down to a sector of 32 bytes, while there are elements for the threads that this sets free.
+    while (g.lane_bits > 1 && blocks() < enough_blocks && column_threads >> g.lane_bits < dense.count) --g.lane_bits;
+  }
+  return g;
+}
+
 std::size_t reduce_workspace_bytes(const reduce::Loops& loops) {
+  // The addresses decide between the two, and are not known yet.
   const ReduceGeometry g = reduce_geometry(loops);
-  return g.splits == 1 ? 0 : static_cast<std::size_t>(g.splits * g.kept.count) * fold_bytes;
+  const ColumnGeometry columns = column_geometry(dense_reduction(loops));
+  const std::int64_t partials = std::max(g.splits == 1 ? 0 : g.splits * g.kept.count,
+                                         columns.splits == 1 ? 0 : columns.splits * columns.columns * 4);
+  return static_cast<std::size_t>(partials) * fold_bytes;
 }
 
 void reduce(const Context& context, ReduceKind kind, DType dtype, const reduce::Loops& loops, const void* from,

@@ -1,5 +1,6 @@
 #pragma once
-// The kernels behind every reduction: any kept and reduced axes, any fold, always in the same order.
+// The kernels behind every reduction: any kept and reduced axes, any fold, always in the same order. reduce_dense.cuh
+// has faster ones for the usual axes.
 //
 // A block of 256 threads makes `lanes` outputs, `depth` threads each. Where neighbours in memory belong to different
 // outputs (`across`: columns, channels of nhwc) neighbouring threads make different outputs, else they share one; both
@@ -8,8 +9,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "ops/cuda/radix.cuh"
+#include "ops/cuda/reduce_dense.cuh"
 #include "ops/cuda/warp.cuh"
 #include "ops/reduce_kernels.h"
 #include "runtime/base/cuda/launch.h"
@@ -87,7 +90,7 @@ __global__ void __launch_bounds__(reduce_threads, 5)
     }
   }
   const int mask_end = !g.across && depth < warp_threads ? depth : warp_threads;
-  for (int mask = g.across ? lanes : 1; mask < mask_end; mask *= 2) fold.merge(shuffle_xor(fold, mask), rule);
+  merge_lanes(fold, g.across ? lanes : 1, mask_end, rule);
   // What is left: one value a warp and output; with more lanes than a warp has, one a thread.
   const int merged = g.across ? (lanes < warp_threads ? warp_threads / lanes : 1) : mask_end;
   const int rows = depth / merged;
@@ -116,15 +119,19 @@ __global__ void __launch_bounds__(reduce_threads)
   if (output >= g.kept.count) return;  // whole warps
   Fold fold(rule);
   for (int split = lane; split < g.splits; split += warp_threads) fold.merge(partials[output * g.splits + split], rule);
-  for (int mask = 1; mask < warp_threads; mask *= 2) fold.merge(shuffle_xor(fold, mask), rule);
+  merge_lanes(fold, 1, warp_threads, rule);
   if (lane == 0) y[offset_at<&ReduceGeometry::Loop::to>(g.kept, output)] = fold.result(g.reduced.count, rule);
 }
 
-/// Queues both kernels; `workspace` has reduce_workspace_bytes(loops).
+/// Queues the kernels; `workspace` has reduce_workspace_bytes(loops).
 template <typename Fold>
 void reduce_by(const Context& context, const reduce::Loops& loops, typename Fold::Rule rule, const void* x, void* y,
                void* workspace) {
   static_assert(sizeof(Fold) <= fold_bytes);
+  if constexpr (std::is_same_v<typename Fold::In, float>)
+    if (reduce_dense<Fold>(context, dense_reduction(loops), rule, static_cast<const float*>(x),
+                           static_cast<typename Fold::Out*>(y), workspace))
+      return;
   const ReduceGeometry g = reduce_geometry(loops);
   if (g.kept.count == 0) return;
   auto* partials = static_cast<Fold*>(workspace);
