@@ -186,11 +186,12 @@ bool PadOp::runs_in(Layout, std::span<const InputInfo>) const { return true; }
 void PadOp::run_cpu(const RunContext& context) const {
   const Tensor& x = context.inputs[kData];
   Tensor& y = context.outputs[0];
-  const auto [axes, rank] = memory_axes(*this, x, context.inputs, y.layout());
+  const MemoryAxes memory = memory_axes(*this, x, context.inputs, y.layout());
+  const auto& axes = memory.axes;
   // Whatever lies inside of the last axis that changes is copied whole; that axis is cut into what is before, kept and
   // after; the axes around it are walked.
   const auto elem_bytes = static_cast<std::int64_t>(dtype_bytes(x.dtype()));
-  std::size_t changed = std::max<std::size_t>(rank, 1) - 1;
+  std::size_t changed = std::max<std::size_t>(memory.rank, 1) - 1;
   std::int64_t inner = elem_bytes;
   for (; changed > 0 && axes[changed].unchanged(); --changed) inner *= axes[changed].out;
   const PadAxis& line = axes[changed];  // of a scalar: one element, unchanged
