@@ -60,6 +60,7 @@ if [ -n "$pack" ]; then
   exit 0
 fi
 
+"$lenslet" devices | grep -Eq '^cuda:[0-9]+ +usable' || fail "no usable CUDA device here; '$lenslet devices' says why"
 mkdir -p "$out"
 : >"$out/summary.txt"
 failed=0
@@ -147,6 +148,10 @@ if wants bench; then
   step bench-movement "$bench"
   for set in seeds resnet50 vgg16 mobilenet_v2 squeezenet; do
     step "bench-conv-$set" "$lenslet" bench conv --set "$set" --batch 1 --all-algorithms --device cuda
+  done
+  for model in squeezenet1.1 resnet50 mobilenetv2-nhwc; do
+    [ ! -f "$shared/models/$model.onnx" ] ||
+      step "bench-$model" "$lenslet" bench "$shared/models/$model.onnx" --device cuda --batch 1,8
   done
 fi
 
