@@ -263,6 +263,100 @@ __global__ void __launch_bounds__(threads)
   total.mean(fmax(1.0, count), y[output]);
 }
 
+/// Tall 2-D windows that overlap: the lines of a tile are pooled once, into shared memory, and windows from those: R +
+/// S loads an output and not R * S. A block makes a tile of depth * columns = 64 values times tile_lines lines.
+constexpr int tile_values = 64, tile_lines = 16, tile_bytes_most = 40 << 10;
+
+struct TileProblem {
+  WindowProblem window;
+  int depth_bits = 0;        ///< log2 of the depth of a tile
+  int lines_in = 0;          ///< of a tile
+  FastDivider across, down;  ///< tiles along the line with those along the depth, and along the lines
+  FastDivider deep;          ///< tiles along the depth
+};
+
+template <typename Fold>
+__global__ void __launch_bounds__(threads) pool_tile(const typename Fold::Value* x, typename Fold::Value* y,
+                                                     const __grid_constant__ TileProblem p, PoolKind kind) {
+  using Value = typename Fold::Value;
+  wait_for_previous();
+  extern __shared__ float4 pool_tile_shared[];
+  auto* pooled = reinterpret_cast<Value*>(pool_tile_shared);
+  const Axis &high = p.window.axes[1], &wide = p.window.axes[2];
+  const std::int64_t depth = p.window.outputs.depth.value;
+  const std::int64_t out_lines = p.window.outputs.lines.value, out_columns = p.window.outputs.line.value;
+  const std::uint32_t flat = p.across.divide(blockIdx.x), image = p.down.divide(flat);
+  const std::uint32_t along = blockIdx.x - flat * p.across.divisor(), column_tile = p.deep.divide(along);
+  const int value = static_cast<int>(threadIdx.x) % tile_values, row = static_cast<int>(threadIdx.x) / tile_values;
+  const std::int64_t channel =
+      (std::int64_t{along - column_tile * p.deep.divisor()} << p.depth_bits) + (value & ((1 << p.depth_bits) - 1));
+  const std::int64_t column = std::int64_t{column_tile} * (tile_values >> p.depth_bits) + (value >> p.depth_bits);
+  const std::int64_t first_line = std::int64_t{flat - image * p.down.divisor()} * tile_lines;
+  const std::int64_t top = first_line * high.stride - high.pad_begin;
+  const bool inside = channel < depth && column < out_columns;
+  PoolTaps columns;
+  if (inside) {
+    columns = taps_of(wide, column);
+    const Value* from = x + (image * high.in * wide.in + columns.first) * depth + channel;
+    for (int line = row; line < p.lines_in; line += threads / tile_values) {
+      Value partial = Fold::start();
+      if (top + line >= 0 && top + line < high.in) {
+        const Value* at = from + (top + line) * wide.in * depth;
+        const auto count = static_cast<int>(columns.count);
+#pragma unroll 4
+        for (int s = 0; s < count; ++s) partial = Fold::join(partial, at[s * wide.dilation * depth]);
+      }
+      pooled[line * tile_values + value] = partial;
+    }
+  }
+  __syncthreads();
+  if (!inside) return;
+  for (int line = row; line < tile_lines && first_line + line < out_lines; line += threads / tile_values) {
+    const PoolTaps lines = taps_of(high, first_line + line);
+    const auto skipped = static_cast<int>(lines.first - top), step = static_cast<int>(high.dilation);
+    const Value* at = pooled + skipped * tile_values + value;
+    Value* to = y + ((image * out_lines + first_line + line) * out_columns + column) * depth + channel;
+    const auto count = static_cast<int>(lines.count);
+    if constexpr (std::is_same_v<Fold, SumFold<Value>>) {
+      Total total;
+      for (int r = 0; r < count; ++r) total.add(at[r * step * tile_values]);
+      const double taps = kind == PoolKind::average
+                              ? static_cast<double>(lines.count) * static_cast<double>(columns.count)
+                              : static_cast<double>(lines.padded) * static_cast<double>(columns.padded);
+      total.mean(fmax(1.0, taps), *to);
+    } else {
+      Value best = Fold::start();
+#pragma unroll 4
+      for (int r = 0; r < count; ++r) best = Fold::join(best, at[r * step * tile_values]);
+      *to = best;
+    }
+  }
+}
+
+/// Queues pool_tile; false: not for this problem.
+template <typename Fold>
+bool launch_tile(const Context& context, PoolKind kind, const PoolProblem& p, std::int64_t images,
+                 const WindowProblem& window, const void* x, void* y) {
+  using Value = typename Fold::Value;
+  const std::int64_t lines_in = (tile_lines - 1) * p.stride[1] + (p.kernel[1] - 1) * p.dilation[1] + 1;
+  const std::int64_t bytes = lines_in * tile_values * static_cast<std::int64_t>(sizeof(Value));
+  if (p.in[0] != 1 || p.kernel[0] != 1 || p.out[0] != 1 || p.kernel[1] < 2 * p.stride[1] || bytes > tile_bytes_most)
+    return false;
+  TileProblem tile{window, 0, static_cast<int>(lines_in), {}, {}, {}};
+  const std::int64_t depth = window.outputs.depth.value;
+  while (tile.depth_bits < 3 && 1 << tile.depth_bits < depth) ++tile.depth_bits;  // 128 bytes of float4
+  const std::int64_t deep = (depth + (1 << tile.depth_bits) - 1) >> tile.depth_bits;
+  const std::int64_t columns = tile_values >> tile.depth_bits, across = deep * ((p.out[2] + columns - 1) / columns);
+  const std::int64_t down = (p.out[1] + tile_lines - 1) / tile_lines, blocks = images * across * down;
+  if (blocks >= Radix::narrow_end) return false;
+  tile.across = FastDivider(static_cast<std::uint32_t>(across));
+  tile.down = FastDivider(static_cast<std::uint32_t>(down));
+  tile.deep = FastDivider(static_cast<std::uint32_t>(deep));
+  launch(context, pool_tile<Fold>, dim3(static_cast<unsigned>(blocks)), dim3(threads), static_cast<std::size_t>(bytes),
+         static_cast<const Value*>(x), static_cast<Value*>(y), tile, kind);
+  return true;
+}
+
 Outputs outputs_of(const PoolProblem& p, std::int64_t images, std::int64_t depth) {
   Outputs outputs;
   outputs.depth = Radix(depth);
@@ -325,6 +419,9 @@ void pool_values(const Context& context, PoolKind kind, const PoolProblem& p, st
       return max ? launch_square<MaxFold<Value>, 3>(context, kind, p, outputs, x, y)
                  : launch_square<SumFold<Value>, 3>(context, kind, p, outputs, x, y);
     }
+    if (kind == PoolKind::max ? launch_tile<MaxFold<Value>>(context, kind, p, images, window, x, y)
+                              : launch_tile<SumFold<Value>>(context, kind, p, images, window, x, y))
+      return;
     if (kind != PoolKind::max) return launch(context, pool_average<Value>, grid, block, 0, from, to, window, kind);
   }
   launch(context, pool_max<MaxFold<Value>>, grid, block, 0, from, to, window);
