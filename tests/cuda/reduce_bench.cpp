@@ -71,6 +71,7 @@ std::vector<Row> reduction(const cuda::Session& session) {
          {Shape{1, 2048, 7, 7}, Shape{1, 1280, 7, 7}, Shape{1, 512, 13, 13}, Shape{1, 96, 112, 112}})
       add_small("GlobalAveragePool", {}, shape, layout);
     add_small("MaxPool", three, {1, 64, 112, 112}, layout);
+    add_small("MaxPool", five, {1, 256, 20, 20}, layout);  // YOLOv5's pyramid
   }
   add("Softmax", last, {4096, 1000}, nchw);
   add("Softmax", last, {262144, 1000}, nchw);
