@@ -241,14 +241,15 @@ class Depthwise final : public ConvAlgorithm {
 
   double tolerance(const ConvProblem& problem) const override { return packed_tolerance(problem); }
 
-  /// Each tensor once, from L2 when it was just written there; `any` loads every tap of every output.
+  /// Each tensor once at the rate of memory, which L2 does not exceed for so few bytes; `any` loads every tap of every
+  /// output. Of MobileNetV2's layers on an H200, batch 1 and 8, within 25 %: 2.4 us (2.3 by this) for 32x112x112.
   double estimate_us(const ConvProblem& p, const MachineRates& rates) const override {
-    constexpr double start_us = 1.0, l2_over_memory = 1.5, any_us_a_tap = 0.02, any_loads = 0.25;
-    const double rate = rates.bytes_per_us * (p.bytes() < rates.l2_bytes / 2 ? l2_over_memory : 1);
-    double us = rates.launch_us + start_us + p.bytes() / rate;
+    constexpr double start_us = 0.5, any_us_a_tap = 0.02, any_loads = 0.25;
+    const double memory = p.bytes() / rates.bytes_per_us;
+    double us = rates.launch_us + start_us + memory;
     if (!tiled(p)) {
       const auto taps = static_cast<double>(p.r * p.s);
-      us += any_us_a_tap * taps + any_loads * taps * p.bytes() / rate;
+      us += any_us_a_tap * taps + any_loads * taps * memory;
     }
     return us;
   }

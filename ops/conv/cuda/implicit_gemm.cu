@@ -11,6 +11,7 @@
 #include "ops/conv/cuda/algorithms.h"
 #include "ops/conv/cuda/device_filter.h"
 #include "ops/conv/cuda/implicit_gemm.h"
+#include "ops/conv/cuda/layout_cost.h"
 #include "ops/conv/cuda/sum_slices.h"
 
 namespace lenslet::cuda {
@@ -156,11 +157,7 @@ class ImplicitGemmConv final : public ConvAlgorithm {
 
   double estimate_us(const ConvProblem& p, const MachineRates& rates) const override {
     const double us = gemm_plan_us(p, access(p), plan(p), rates);
-    if (layout_ == Layout::nhwc) return us;
-    // The rule looks at one convolution and does not see that its neighbours run in NHWC: what comes in and what goes
-    // out are converted, read and written once each.
-    const auto floats = static_cast<double>(p.n) * static_cast<double>(p.c * p.h * p.w + p.k * p.p * p.q);
-    return us + 2 * rates.launch_us + 2 * 4.0 * floats / rates.bytes_per_us;
+    return layout_ == Layout::nhwc ? us : us + nchw_conversions_us(p, rates);
   }
 
   std::size_t workspace_bytes(const ConvProblem& p, int) const override { return plan(p).workspace_bytes; }

@@ -9,21 +9,26 @@
 namespace lenslet::cuda {
 namespace {
 
-// The constants of the cost model, for an H200. To be fitted to measurements; gemm_tiles holds those of the tiles.
+// The constants of the cost model, fitted to 1785 cuts of 50 problems on an H200 (lenslet-bench-implicit-gemm, 21
+// November 2026), which it meets to 6 %; gemm_tiles holds those of the tiles. docs/conv-choice.md says how well it
+// cuts.
 
-/// A multiprocessor with w warps a scheduler issues w / (w + this) of what it could: a lone warp waits for its own
-/// loads from shared memory.
-constexpr double idle_warps = 0.7;
-/// A step of 16 terms takes no less than this: barrier, address arithmetic, first loads from shared memory.
-constexpr double least_step_us = 0.15;
-/// From a block's start to its first product, plus the epilogue: two trips to memory one after the other.
-constexpr double block_us = 1.6;
-/// Reading four channels at a time costs nothing beside the products; single floats, four times the instructions.
-constexpr double scalar_efficiency = 0.7;
-/// What all multiprocessors together read from L2, as a multiple of what memory delivers.
-constexpr double l2_speed = 1.3;
-/// The second kernel, beside its launch and bytes: a trip to L2, the sum over slices, the write.
-constexpr double sum_us = 1.2;
+/// A scheduler with w warps takes as long for a step as for w + this without latencies: a lone warp waits for its own
+/// loads from shared memory. One warp: 0.52 us a step of 64x64, two 0.92, three 1.37, four 1.8 measured.
+constexpr double idle_warps = 0.4;
+/// From a block's start to its first product, and the epilogue: first loads on their way from memory, and more of them
+/// the larger the tile is, here for m + n = 128.
+constexpr double block_us = 0.75, tile_us = 1.2;
+/// Single floats take four times the instructions to load; eight pixels side by side must be turned, and the first of
+/// them keep the products waiting for long.
+constexpr double scalar_efficiency = 0.7, nchw_efficiency = 0.8, nchw_tile_us = 7.2;
+/// Sums leave at the end of a block, when nothing is left to hide them: as a share of what memory takes.
+constexpr double store_speed = 0.6;
+/// The second kernel beside its launch: a trip to L2, the sum over slices, the write.
+constexpr double sum_us = 0.6;
+
+/// Two waits of a cluster's blocks for each other. Not yet measured: the fit above is to cuts without clusters.
+constexpr double cluster_us = 0.6;
 
 constexpr std::int64_t max_workspace_bytes = 64 << 20;
 constexpr std::int64_t max_slices = 64;
@@ -33,12 +38,14 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b 
 
 std::int64_t output_elems(const ConvProblem& p) { return p.n * p.k * p.p * p.q; }
 
-/// Time for `blocks` blocks that share a multiprocessor, each `steps` long.
-double round_us(const GemmTileShape& tile, double efficiency, double blocks, double steps, double flops_per_us) {
-  const double warps = blocks * tile.threads / 128.0;  // a scheduler
-  const double share = efficiency * warps / (warps + idle_warps);
-  const double step = blocks * 2.0 * tile.m * tile.n * gemm_step / (flops_per_us * share);
-  return steps * std::max(step, least_step_us) + block_us;
+/// How a block reads its input, in the terms of the model.
+struct AccessSpeed {
+  double efficiency, tile_us;
+};
+AccessSpeed speed_of(GemmAccess access) {
+  if (access == GemmAccess::nhwc_vectors) return {1, tile_us};
+  if (access == GemmAccess::nhwc_scalars) return {scalar_efficiency, tile_us};
+  return {nchw_efficiency, nchw_tile_us};
 }
 
 }  // namespace
@@ -73,31 +80,36 @@ ImplicitGemmPlan cut_gemm(const ConvProblem& p, GemmTile tile, std::int64_t slic
   return plan;
 }
 
-double gemm_plan_us(const ConvProblem& p, GemmAccess access, const ImplicitGemmPlan& plan, const MachineRates& rates) {
-  const GemmTileShape& shape = shape_of(plan.tile);
-  const double efficiency = shape.efficiency * (access == GemmAccess::nhwc_vectors ? 1.0 : scalar_efficiency);
-  const auto steps = static_cast<double>(plan.steps_a_slice);
-  const std::int64_t blocks = plan.tiles_m * plan.tiles_n * p.groups * plan.slices;
-
+double gemm_blocks_us(GemmTile tile, std::int64_t blocks, std::int64_t steps, double efficiency, double start_us,
+                      const MachineRates& rates) {
+  const GemmTileShape& shape = shape_of(tile);
+  const std::int64_t warps_a_block = shape.threads / 32;
+  const double flops_a_warp = 2.0 * shape.m * shape.n * gemm_step / static_cast<double>(warps_a_block);
+  const double scheduler_rate = shape.efficiency * efficiency * rates.flops_per_us / rates.threads / 4;
+  // Blocks that share a multiprocessor, by its scheduler with the most warps.
+  const auto round_us = [&](std::int64_t together) {
+    const auto warps = static_cast<double>(ceil_div(together * warps_a_block, 4));
+    return static_cast<double>(steps) * (warps + idle_warps) * flops_a_warp / scheduler_rate + start_us;
+  };
   // The fullest multiprocessor: rounds of as many blocks as fit, then the rest.
   const std::int64_t share = ceil_div(blocks, rates.threads);
-  const double flops_per_us = rates.flops_per_us / rates.threads;
-  double compute =
-      static_cast<double>(share / shape.blocks) * round_us(shape, efficiency, shape.blocks, steps, flops_per_us);
-  if (share % shape.blocks != 0)
-    compute += round_us(shape, efficiency, static_cast<double>(share % shape.blocks), steps, flops_per_us);
+  double us = static_cast<double>(share / shape.blocks) * round_us(shape.blocks);
+  if (share % shape.blocks != 0) us += round_us(share % shape.blocks);
+  return us;
+}
 
-  // Each operand comes from memory once, and from L2 as often as tiles need it.
-  const double memory = p.bytes() / rates.bytes_per_us;
-  const double tile_bytes = 4.0 * (shape.m + shape.n) * gemm_step * steps * static_cast<double>(blocks);
-  const double l2 = tile_bytes / (l2_speed * rates.bytes_per_us);
-  double us = rates.launch_us + std::max({compute, memory + block_us, l2 + block_us});
-
-  if (plan.slices > 1) {
-    // Partial sums are written and read, mostly within L2.
-    const double bytes = 2.0 * static_cast<double>(plan.workspace_bytes);
-    us += rates.launch_us + sum_us + bytes / (l2_speed * rates.bytes_per_us);
-  }
+double gemm_plan_us(const ConvProblem& p, GemmAccess access, const ImplicitGemmPlan& plan, const MachineRates& rates) {
+  const GemmTileShape& shape = shape_of(plan.tile);
+  const AccessSpeed speed = speed_of(access);
+  const double start = block_us + speed.tile_us * (shape.m + shape.n) / 128.0;
+  const std::int64_t blocks = plan.tiles_m * plan.tiles_n * p.groups * plan.slices;
+  const double sums = 4.0 * static_cast<double>(plan.slices) * static_cast<double>(output_elems(p));
+  const double compute = gemm_blocks_us(plan.tile, blocks, plan.steps_a_slice, speed.efficiency, start, rates) +
+                         sums / (store_speed * rates.bytes_per_us);
+  // That a tile is read anew by every block that needs it does not show: L2 delivers it in time.
+  double us = rates.launch_us + std::max(compute, p.bytes() / rates.bytes_per_us + start);
+  if (plan.cluster > 1) us += cluster_us;
+  if (plan.slices > plan.cluster) us += rates.launch_us + sum_us;
   return us;
 }
 

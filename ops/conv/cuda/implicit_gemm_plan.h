@@ -33,10 +33,10 @@ struct GemmTileShape {
 
 inline constexpr std::array<GemmTileShape, 5> gemm_tiles{{
     {128, 128, 256, 2, 0.95},
-    {128, 64, 128, 3, 0.92},
-    {64, 64, 128, 5, 0.82},
-    {64, 32, 64, 7, 0.78},
-    {32, 64, 64, 8, 0.78},
+    {128, 64, 128, 3, 0.95},
+    {64, 64, 128, 5, 0.86},
+    {64, 32, 64, 7, 0.80},
+    {32, 64, 64, 8, 0.84},
 }};
 
 constexpr const GemmTileShape& shape_of(GemmTile tile) { return gemm_tiles[static_cast<std::size_t>(tile)]; }
@@ -67,7 +67,12 @@ struct ImplicitGemmPlan {
 /// `slices` is an upper bound: as many as are not empty are made.
 ImplicitGemmPlan cut_gemm(const ConvProblem& problem, GemmTile tile, std::int64_t slices);
 
-/// Time in us of a plan, launches included.
+/// Time in us until the last of `blocks` blocks has multiplied its `steps` steps; each spends `start_us` on what is not
+/// multiplying. `efficiency` scales that of the tile.
+double gemm_blocks_us(GemmTile tile, std::int64_t blocks, std::int64_t steps, double efficiency, double start_us,
+                      const MachineRates& rates);
+
+/// Time in us of a plan, launches included, on a device with clusters.
 double gemm_plan_us(const ConvProblem& problem, GemmAccess access, const ImplicitGemmPlan& plan,
                     const MachineRates& rates);
 
