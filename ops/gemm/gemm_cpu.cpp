@@ -9,8 +9,8 @@
 #include <cassert>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
+#include "ops/fused_clamp.h"
 #include "ops/simd/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/gemm/gemm_cpu.cpp"
@@ -70,27 +70,6 @@ void activate_tile(const Activation& activation, float* c, std::int64_t stride, 
   });
 }
 
-struct Clamp {
-  float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
-};
-
-/// True when the activation is a clamp, which the kernel applies in registers.
-bool as_clamp(const Activation& activation, Clamp& clamp) {
-  switch (activation.kind) {
-    case Activation::Kind::none:
-      return true;
-    case Activation::Kind::relu:
-      clamp.low = 0;
-      return true;
-    case Activation::Kind::clip:
-      clamp.low = activation.alpha;
-      clamp.high = activation.beta;
-      return true;
-    default:
-      return false;
-  }
-}
-
 /// A tile whose last columns are no whole vector: computed in a buffer, so that nothing beside C, the residual and the
 /// bias is touched.
 void compute_edge_tile(TileFunction compute, Tile tile, std::int64_t rows, std::int64_t cols, std::int64_t packed,
@@ -130,10 +109,8 @@ void multiply_k_block(const Gemm& g, const KBlock& kb, const float* const* rows,
                       std::int64_t n0, std::int64_t n1) {
   static constexpr std::int64_t whole_row = 0;
   const std::int64_t* const segments = g.a.segments == nullptr ? &whole_row : g.a.segments;
-  Clamp clamp;
-  const bool clamps = as_clamp(g.activation, clamp);
-  if (!kb.last) clamp = {};
-  const Activation* const activation = kb.last && !clamps ? &g.activation : nullptr;
+  const FusedClamp clamp(kb.last ? g.activation : Activation{});
+  const Activation* const activation = clamp.after ? &g.activation : nullptr;
 
   Tile tile;
   tile.segments = segments + kb.segment;

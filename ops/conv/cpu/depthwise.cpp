@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ops/conv/cpu/algorithms.h"
-#include "ops/conv/cpu/epilogue.h"
+#include "ops/fused_clamp.h"
 #include "ops/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE

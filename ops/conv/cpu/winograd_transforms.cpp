@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
-#include "ops/conv/cpu/epilogue.h"
 #include "ops/conv/winograd_matrices.h"
+#include "ops/fused_clamp.h"
 #include "ops/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
