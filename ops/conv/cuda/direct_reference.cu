@@ -105,7 +105,8 @@ class Direct final : public ConvAlgorithm {
   double tolerance(const ConvProblem& problem) const override { return packed_tolerance(problem); }
 
   /// A term is two loads from the L1 cache and one thread's terms follow one another; a channel costs as much as 1.8
-  /// terms more, since nothing of it is in the cache yet. Within 25 % on 50 of 52 layers measured on an H200, 3 us to 2 ms.
+  /// terms more, since nothing of it is in the cache yet. Within 25 % on 50 of 52 layers measured on an H200, 3 us to 2
+  /// ms.
   double estimate_us(const ConvProblem& p, const MachineRates& rates) const override {
     constexpr double share_of_peak = 0.046, us_a_term = 0.12, terms_a_channel = 1.8, start_us = 1.2;
     const double terms = static_cast<double>(p.group_c()) * (static_cast<double>(p.r * p.s) + terms_a_channel);
