@@ -95,9 +95,13 @@ std::vector<Row> movement(const cuda::Session& session) {
   transpose({0, 2, 1, 3}, {64, 197, 12, 64}, DType::f32);
   transpose({0, 2, 1, 3, 4}, {64, 4, 29, 28, 28}, DType::f32);  // ShuffleNet's channels
   const auto to_space = op_of("DepthToSpace", {{"blocksize", std::int64_t{2}}}, 13, 1);
-  for (const Layout layout : {nchw, nhwc})
+  const auto to_depth = op_of("SpaceToDepth", {{"blocksize", std::int64_t{2}}}, 13, 1);
+  for (const Layout layout : {nchw, nhwc}) {
     rows.push_back(measure_op(session, fmt::format("DepthToSpace 2 {}", to_string(layout)), *to_space, DType::f32,
                               images, layout, layout));
+    rows.push_back(measure_op(session, fmt::format("SpaceToDepth 2 {}", to_string(layout)), *to_depth, DType::f32,
+                              images, layout, layout));
+  }
   return rows;
 }
 
