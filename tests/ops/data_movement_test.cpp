@@ -17,16 +17,6 @@ constexpr DType every_size[] = {DType::u8, DType::f16, DType::f32, DType::i64};
 constexpr std::int64_t far = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t near = std::numeric_limits<std::int64_t>::min();
 
-ErrorKind infer_error(const OpCase& c) {
-  try {
-    infer_op(c);
-  } catch (const Error& error) {
-    return error.kind();
-  }
-  FAIL("nothing was refused: " << c.op);
-  return ErrorKind::internal;
-}
-
 }  // namespace
 
 TEST_CASE("transpose/every_permutation_of_4_axes") {

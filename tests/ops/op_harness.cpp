@@ -107,6 +107,16 @@ std::shared_ptr<const Op> make_op(const OpCase& c) {
 
 std::vector<TensorType> infer_op(const OpCase& c) { return make_op(c)->infer(infos_of(c.inputs, c.constant)); }
 
+ErrorKind infer_error(const OpCase& c) {
+  try {
+    infer_op(c);
+  } catch (const Error& error) {
+    return error.kind();
+  }
+  FAIL("nothing was refused: " << c.op);
+  return ErrorKind::internal;
+}
+
 std::vector<Tensor> run_op(const OpCase& c) {
   const std::shared_ptr<const Op> op = make_op(c);
   const OpRunner* runner = &op_runner();

@@ -12,17 +12,6 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-// The error that inference ends with.
-ErrorKind infer_error(const OpCase& c) {
-  try {
-    infer_op(c);
-  } catch (const Error& error) {
-    return error.kind();
-  }
-  FAIL("nothing was refused: " << c.op);
-  return ErrorKind::internal;
-}
-
 Shape inferred(const OpCase& c) { return infer_op(c)[0].shape; }
 
 OpCase reshape(Shape from, Tensor shape, std::int64_t allow_zero = 0) {
