@@ -13,6 +13,7 @@
 #include "lenslet/image.h"
 #include "runtime/base/cuda/image_input.h"
 #include "runtime/base/cuda/image_kernel.h"
+#include "runtime/base/cuda/upload.h"
 #include "runtime/base/resize.h"
 #include "tests/cuda/bench.h"
 
@@ -39,7 +40,7 @@ class DeviceResize {
     std::vector<std::int32_t> values(taps_.first.begin(), taps_.first.end());
     values.insert(values.end(), taps_.count.begin(), taps_.count.end());
     values.insert(values.end(), taps_.weights.begin(), taps_.weights.end());
-    CUDA_CHECK(cudaMemcpy(memory_.data(), values.data(), memory_.bytes(), cudaMemcpyHostToDevice));
+    cuda::copy_to_device(memory_.data(), values.data(), memory_.bytes());
   }
   cuda::DeviceTaps taps() const {
     return {memory_.data(), memory_.data() + side, memory_.data() + 2 * side, static_cast<std::int32_t>(taps_.taps)};
