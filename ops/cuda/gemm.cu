@@ -63,8 +63,8 @@ struct Lanes<float> {
 /// `rows`: at least m. Vector float4: k, lda and ldb are multiples of 4 and both pointers aligned to 16 bytes.
 template <int rows, typename Vector>
 __global__ void __launch_bounds__(32 * warps)
-    few_rows_kernel(const float* __restrict__ a, std::int64_t lda, const float* __restrict__ b, std::int64_t ldb,
-                    float* __restrict__ y, int m, int n, int k, int over_k, Epilogue epilogue) {
+    few_rows_kernel(const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* y, int m, int n, int k,
+                    int over_k, Epilogue epilogue) {
   wait_for_previous();
   __shared__ float parts[warps][rows * columns];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -166,8 +166,8 @@ struct Strides {
 };
 
 __global__ void __launch_bounds__(256)
-    tiled_kernel(const float* __restrict__ a, Strides a_at, const float* __restrict__ b, Strides b_at,
-                 float* __restrict__ y, int m, int n, int k, int column_tiles, Epilogue epilogue) {
+    tiled_kernel(const float* a, Strides a_at, const float* b, Strides b_at, float* y, int m, int n, int k,
+                 int column_tiles, Epilogue epilogue) {
   wait_for_previous();
   __shared__ float a_tile[depth][tile + 1], b_tile[depth][tile + 1];  // + 1: stores of a transposed operand spread
   const int row0 = static_cast<int>(blockIdx.x) / column_tiles * tile;

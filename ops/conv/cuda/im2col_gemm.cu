@@ -57,8 +57,8 @@ __global__ void __launch_bounds__(threads) unfold(const __grid_constant__ Unfold
   if (item >= u.items) return;
   const int pixel = item % u.pixels, plane = item / u.pixels;  // plane: image * C + channel
   const int top = (u.first_row + pixel / u.q) * u.stride_h - u.pad_top, left = pixel % u.q * u.stride_w - u.pad_left;
-  const float* __restrict__ x = u.x + static_cast<std::int64_t>(plane) * u.height * u.width;
-  float* __restrict__ to = u.columns + static_cast<std::int64_t>(plane) * u.r * u.s * u.pixels + pixel;
+  const float* x = u.x + static_cast<std::int64_t>(plane) * u.height * u.width;
+  float* to = u.columns + static_cast<std::int64_t>(plane) * u.r * u.s * u.pixels + pixel;
   for (int r = 0; r < u.r; ++r) {
     const int row = top + r * u.dilation_h;
     const bool inside = row >= 0 && row < u.height;
@@ -72,9 +72,8 @@ __global__ void __launch_bounds__(threads) unfold(const __grid_constant__ Unfold
 
 /// y = activation(y + bias + residual) in place. Four elements of one channel a thread where P*Q allows it.
 template <typename Vector, typename Index>
-__global__ void __launch_bounds__(threads)
-    finish(float* y, const float* __restrict__ bias, const float* residual, Index plane, Index channels, Index items,
-           DeviceActivation activation) {
+__global__ void __launch_bounds__(threads) finish(float* y, const float* bias, const float* residual, Index plane,
+                                                  Index channels, Index items, DeviceActivation activation) {
   wait_for_previous();
   const Index item = static_cast<Index>(blockIdx.x) * threads + threadIdx.x;
   if (item >= items) return;
