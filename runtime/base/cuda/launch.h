@@ -18,6 +18,10 @@ namespace lenslet::cuda {
 /// network ran (prepared filters), nothing else, and write its own shared memory only. With programmatic dependent
 /// launch (CUDA Programming Guide, "Programmatic Dependent Launch and Synchronization") the launch itself then overlaps
 /// that kernel's end, which takes the cost of an empty kernel in a graph on an H200 from 0.75 to 0.5 us.
+///
+/// What earlier kernels wrote must not be read through `const __restrict__` pointers or __ldg: these become
+/// ld.global.nc, which promises that nobody writes during the kernel, and the kernel may have begun while the one
+/// before still writes. Seen: one first run in fifty gave what had been in the arena before.
 __device__ inline void wait_for_previous() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
