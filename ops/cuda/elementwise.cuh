@@ -102,7 +102,8 @@ __device__ void compute_and_store(const F& f, Y* y, bool packs_aligned, std::uin
   }
 }
 
-/// `flat`: every operand is a single loop of step 0 or 1. More packs a thread then: nothing else needs registers. `elems` < 2^31.
+/// `flat`: every operand is a single loop of step 0 or 1. More packs a thread then: nothing else needs registers.
+/// `elems` < 2^31.
 template <bool flat, typename F, typename Y, typename... X>
 __global__ void __launch_bounds__(elementwise_threads)
     elementwise_kernel(const F f, Y* y, bool packs_aligned, std::uint32_t elems,
