@@ -6,9 +6,9 @@
 #include <cstring>
 #include <unordered_set>
 
-#include "ops/conv/conv.h"
 #include "runtime/exec/cuda/device_memory.h"
 #include "runtime/exec/cuda_support.h"
+#include "runtime/exec/describe_step.h"
 #include "runtime/exec/lower.h"
 #include "runtime/exec/place.h"
 
@@ -264,55 +264,10 @@ class PlanBuilder {
         if (name == graph().value(id).name) fixed = value;
     }
     for (const ValueId id : graph().outputs) info.outputs.emplace_back(graph().value(id).name, graph().value(id).shape);
+    const ConvView view{device_kind(device()), rates_of(device(), options_), info.threads};
     for (const PlanStep& step : plan_->steps) {
-      const Node& node = graph().node(step.node);
-      StepInfo row;
-      row.name = node.name;
-      row.op = node.type();
-      row.attributes = node.op->attributes();
-      for (const ValueId input : node.inputs) {
-        row.inputs.push_back(input == no_id ? "" : graph().value(input).name);
-        if (input != no_id) row.bytes += graph().value(input).bytes();
-      }
-      for (const ValueId output : node.outputs) {
-        row.outputs.push_back(graph().value(output).name);
-        row.output_shapes.push_back(graph().value(output).shape);
-        row.output_layouts.push_back(graph().value(output).layout);
-        row.bytes += graph().value(output).bytes();
-      }
-      row.flops = node.op->flops(graph().input_infos(node), graph().output_types(node));
-      row.workspace_bytes = step.workspace_bytes;
-      row.no_op = !step.runs;
-      row.tolerance = node.op->tolerance(graph().input_infos(node));
-      if (row.op == "LayoutConvert" && step.runs) ++info.layout_conversions;
-      if (const auto* conv = dynamic_cast<const ConvOp*>(node.op.get())) describe_conv(*conv, node, row);
-      info.steps.push_back(std::move(row));
-    }
-  }
-
-  void describe_conv(const ConvOp& conv, const Node& node, StepInfo& row) {
-    // Without a choice (1-D, computed filters) the operator runs plainly.
-    const ConvAlgorithm& algorithm = conv.effective_algorithm(graph().input_infos(node), device_kind(device()));
-    const ConvProblem problem = conv.algorithm != nullptr ? conv.chosen_for : conv.problem(graph().input_infos(node));
-    row.problem = problem.str();
-    row.algorithm = algorithm.name();
-    row.reason = conv.algorithm != nullptr ? conv.algorithm_reason : "1-D, or its filters are computed by the network";
-    row.tolerance = algorithm.tolerance(problem);
-    if (conv.algorithm == nullptr) return;
-    const MachineRates rates = rates_of(device(), options_);
-    const int threads = device().is_cuda() ? 1 : plan_->info.threads;
-    for (const ConvAlgorithm* other : conv_algorithms(device_kind(device()))) {
-      ConvCandidate candidate;
-      candidate.algorithm = other->name();
-      if (const auto refusal = other->refuse(problem)) {
-        candidate.refusal = *refusal;
-      } else {
-        const ConvProblem seen = other->wants_padded() ? problem.with_explicit_padding() : problem;
-        candidate.estimated_us = other->estimate_us(problem, rates);
-        candidate.workspace_bytes = other->workspace_bytes(seen, threads);
-        candidate.tolerance = other->tolerance(problem);
-      }
-      row.candidates.push_back(std::move(candidate));
+      info.steps.push_back(describe_step(graph(), step, view));
+      if (info.steps.back().op == "LayoutConvert" && step.runs) ++info.layout_conversions;
     }
   }
 
