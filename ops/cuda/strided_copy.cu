@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "ops/cuda/fast_divider.h"
+#include "ops/cuda/interleave.h"
 #include "ops/cuda/transpose.h"
 #include "ops/cuda/vector_bits.cuh"
 #include "runtime/base/cuda/launch.h"
@@ -189,8 +190,10 @@ void CopyBatch::add_part(const StridedLoops& loops, const void* from, void* to) 
   StridedLoops rest = loops;
   if (const int crossing = crossing_loop(loops); crossing >= 0) {
     const Loop rows = rest.take(rest.rank() - 1), columns = rest.take(crossing);
+    const Transposition matrix{rows.dim, columns.dim, rows.from, columns.to, rest};
     if (std::min(rows.dim, columns.dim) >= least_transposed_dim)
-      return transpose(context_, element_bytes_, {rows.dim, columns.dim, rows.from, columns.to, rest}, from, to);
+      return transpose(context_, element_bytes_, matrix, from, to);
+    if (interleaves(element_bytes_, matrix, from, to)) return interleave(context_, element_bytes_, matrix, from, to);
     // Few columns: going through them innermost reads every sector once and writes few runs, all of which L2 collects.
     // Few rows: the order of `to` does the same the other way round.
     if (columns.dim < rows.dim) {

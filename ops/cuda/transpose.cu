@@ -28,12 +28,12 @@ struct Place {
   std::int64_t from, to;
 };
 
-__device__ Place place_of_block(const Tiles& tiles, int side) {
+__device__ Place place_of_block(const Tiles& tiles, int tile_rows, int tile_columns) {
   std::uint32_t rest = blockIdx.x;
   Place place{};
-  place.row = static_cast<int>(rest % tiles.row_tiles) * side;
+  place.row = static_cast<int>(rest % tiles.row_tiles) * tile_rows;
   rest /= tiles.row_tiles;
-  place.column = static_cast<int>(rest % tiles.column_tiles) * side;
+  place.column = static_cast<int>(rest % tiles.column_tiles) * tile_columns;
   rest /= tiles.column_tiles;
   for (int i = tiles.rank - 1; i >= 0; --i) {
     const std::uint32_t index = rest % tiles.dims[i];
@@ -50,32 +50,33 @@ template <typename T>
 using Word = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
 // Measures of a tile that is loaded and stored with 16-byte accesses, four of each per thread. 8 lanes side by side and
-// 4 above each other make the warp's accesses whole 128-byte lines on both sides.
-template <typename T>
+// 4 above each other make the warp's accesses whole 128-byte lines on both sides. The tile is `row_lines` such lines of
+// rows by `column_lines` lines of columns.
+template <typename T, int row_lines, int column_lines>
 struct VectorTile {
   static constexpr int elem_bytes = sizeof(T);
-  static constexpr int side = elem_bytes == 1 ? 128 : elem_bytes == 8 ? 32 : 64;
   static constexpr int per_vector = 16 / elem_bytes;
+  static constexpr int rows = row_lines * 8 * per_vector, columns = column_lines * 8 * per_vector;
   static constexpr int rows_per_word = elem_bytes < 4 ? 4 / elem_bytes : 1;
   static constexpr int words_per_vector = 16 / static_cast<int>(sizeof(Word<T>));
-  static constexpr int threads = side * side * elem_bytes / 64;
+  static constexpr int threads = rows * columns * elem_bytes / 64;
   static constexpr int warps = threads / 32;
-  static constexpr int lane_blocks = side / per_vector / 8;  ///< groups of 8 vectors in a row or column
   // No bank conflicts. Loading, the lanes (x, y) of a warp store to banks per_vector*x + pitch*y: with an odd pitch and
   // every 32 columns shifted by another 4 these are all different for 4, 8 and 16 elements a vector. Storing, they read
-  // banks words_per_vector*pitch*x + y: the same. (64-bit words: by half-warps, in units of two banks.)
-  static constexpr int pitch = side + 4 * (side / 32 - 1) + 1;
+  // banks words_per_vector*pitch*x + y: the same. (64-bit words: by half-warps, in units of two banks.) Any odd pitch
+  // will do, so any number of lines.
+  static constexpr int pitch = columns + 4 * (columns / 32 - 1) + 1;
   static __device__ constexpr int at(int word_row, int column) { return word_row * pitch + column + column / 32 * 4; }
 };
 
 /// Rows, columns, strides and addresses are whole 16-byte vectors.
-template <typename T>
-__global__ void __launch_bounds__(VectorTile<T>::threads)
+template <typename T, int row_lines, int column_lines>
+__global__ void __launch_bounds__(VectorTile<T, row_lines, column_lines>::threads)
     transpose_vectors(const T* from, T* to, const __grid_constant__ Tiles tiles) {
   wait_for_previous();
-  using Tile = VectorTile<T>;
-  __shared__ Word<T> tile[Tile::side / Tile::rows_per_word * Tile::pitch];
-  const Place place = place_of_block(tiles, Tile::side);
+  using Tile = VectorTile<T, row_lines, column_lines>;
+  __shared__ Word<T> tile[Tile::rows / Tile::rows_per_word * Tile::pitch];
+  const Place place = place_of_block(tiles, Tile::rows, Tile::columns);
   const int x = static_cast<int>(threadIdx.x) % 8, y = static_cast<int>(threadIdx.x) / 8 % 4;
   const int warp = static_cast<int>(threadIdx.x) / 32;
 
@@ -84,8 +85,8 @@ __global__ void __launch_bounds__(VectorTile<T>::threads)
 #pragma unroll
   for (int i = 0; i < groups; ++i) {
     const int unit = warp + i * Tile::warps;
-    const int word_row = unit / Tile::lane_blocks * 4 + y;
-    const int column = place.column + (unit % Tile::lane_blocks * 8 + x) * Tile::per_vector;
+    const int word_row = unit / column_lines * 4 + y;
+    const int column = place.column + (unit % column_lines * 8 + x) * Tile::per_vector;
 #pragma unroll
     for (int r = 0; r < Tile::rows_per_word; ++r) {
       const int row = place.row + word_row * Tile::rows_per_word + r;
@@ -97,8 +98,8 @@ __global__ void __launch_bounds__(VectorTile<T>::threads)
 #pragma unroll
   for (int i = 0; i < groups; ++i) {
     const int unit = warp + i * Tile::warps;
-    const int word_row = unit / Tile::lane_blocks * 4 + y;
-    const int column = (unit % Tile::lane_blocks * 8 + x) * Tile::per_vector;
+    const int word_row = unit / column_lines * 4 + y;
+    const int column = (unit % column_lines * 8 + x) * Tile::per_vector;
 #pragma unroll
     for (int k = 0; k < Tile::per_vector; ++k) {
       Word<T> word = 0;
@@ -112,8 +113,8 @@ __global__ void __launch_bounds__(VectorTile<T>::threads)
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int unit = warp + i * Tile::warps;
-    const int vector = unit % Tile::lane_blocks * 8 + x;
-    const int column = unit / Tile::lane_blocks * 4 + y;
+    const int vector = unit % row_lines * 8 + x;
+    const int column = unit / row_lines * 4 + y;
     const int row = place.row + vector * Tile::per_vector;
     if (row < tiles.rows && place.column + column < tiles.columns)
       *reinterpret_cast<uint4*>(to + place.to + (place.column + column) * tiles.to_stride + row) =
@@ -132,7 +133,7 @@ __global__ void __launch_bounds__(element_threads)
   wait_for_previous();
   constexpr int pitch = element_side + 1, warps = element_threads / 32, steps = element_side / warps;
   __shared__ Word<T> tile[element_side * pitch];
-  const Place place = place_of_block(tiles, element_side);
+  const Place place = place_of_block(tiles, element_side, element_side);
   const int x = static_cast<int>(threadIdx.x) % 32, y = static_cast<int>(threadIdx.x) / 32;
 #pragma unroll
   for (int half = 0; half < element_side; half += 32) {
@@ -168,32 +169,63 @@ bool whole_vectors(const Transposition& t, std::size_t element_bytes, const void
   return (static_cast<std::uint64_t>(all) * element_bytes | addresses) % 16 == 0;
 }
 
+/// The kernel that loads and stores tiles of tile_rows x tile_columns, and how many of those `t` takes.
+template <typename T>
+struct Tiling {
+  void (*kernel)(const T*, T*, Tiles);
+  int threads, tile_rows, tile_columns;
+  std::int64_t blocks;
+};
+
+template <typename T>
+Tiling<T> tiling_by_elements(const Transposition& t) {
+  return {transpose_elements<T>, element_threads, element_side, element_side,
+          std::int64_t{blocks_for(t.rows, element_side)} * blocks_for(t.columns, element_side) * t.outer.count()};
+}
+
+template <typename T, int row_lines, int column_lines>
+Tiling<T> tiling_by_lines(const Transposition& t) {
+  using Tile = VectorTile<T, row_lines, column_lines>;
+  return {transpose_vectors<T, row_lines, column_lines>, Tile::threads, Tile::rows, Tile::columns,
+          std::int64_t{blocks_for(t.rows, Tile::rows)} * blocks_for(t.columns, Tile::columns) * t.outer.count()};
+}
+
+template <typename T>
+Tiling<T> tiling_by_vectors(const Context& context, const Transposition& t) {
+  if constexpr (sizeof(T) == 8) {
+    return tiling_by_lines<T, 2, 2>(t);
+  } else if constexpr (sizeof(T) == 4) {
+    // As many elements each: the fewest tiles are the fullest. 24 channels leave 5/8 of a 64 x 64 tile empty.
+    Tiling<T> best = tiling_by_lines<T, 2, 2>(t);
+    for (const Tiling<T>& other : {tiling_by_lines<T, 1, 4>(t), tiling_by_lines<T, 4, 1>(t)})
+      if (other.blocks < best.blocks) best = other;
+    return best.blocks < context.multiprocessors ? tiling_by_lines<T, 1, 1>(t) : best;
+  } else {
+    return tiling_by_lines<T, 1, 1>(t);
+  }
+}
+
 template <typename T>
 void launch_tiles(const Context& context, const Transposition& t, const void* from_bytes, void* to_bytes) {
   const auto* from = static_cast<const T*>(from_bytes);
   auto* to = static_cast<T*>(to_bytes);
-  const bool vectors = whole_vectors(t, sizeof(T), from, to);
-  const int side = vectors ? VectorTile<T>::side : element_side;
+  const Tiling<T> tiling =
+      whole_vectors(t, sizeof(T), from, to) ? tiling_by_vectors<T>(context, t) : tiling_by_elements<T>(t);
   Tiles tiles{};
   tiles.rows = static_cast<int>(t.rows);
   tiles.columns = static_cast<int>(t.columns);
   tiles.from_stride = t.from_stride;
   tiles.to_stride = t.to_stride;
-  tiles.row_tiles = blocks_for(t.rows, side);
-  tiles.column_tiles = blocks_for(t.columns, side);
+  tiles.row_tiles = blocks_for(t.rows, tiling.tile_rows);
+  tiles.column_tiles = blocks_for(t.columns, tiling.tile_columns);
   tiles.rank = t.outer.rank();
   for (int i = 0; i < tiles.rank; ++i) {
     tiles.dims[i] = static_cast<std::uint32_t>(t.outer[i].dim);
     tiles.from_strides[i] = t.outer[i].from;
     tiles.to_strides[i] = t.outer[i].to;
   }
-  const std::int64_t blocks = std::int64_t{tiles.row_tiles} * tiles.column_tiles * t.outer.count();
-  assert(blocks < std::int64_t{1} << 31);
-  const dim3 grid(static_cast<unsigned>(blocks));
-  if (vectors)
-    launch(context, transpose_vectors<T>, grid, VectorTile<T>::threads, 0, from, to, tiles);
-  else
-    launch(context, transpose_elements<T>, grid, element_threads, 0, from, to, tiles);
+  assert(tiling.blocks < std::int64_t{1} << 31);
+  launch(context, tiling.kernel, dim3(static_cast<unsigned>(tiling.blocks)), tiling.threads, 0, from, to, tiles);
 }
 
 }  // namespace

@@ -302,6 +302,20 @@ TEST_CASE("depth_to_space/both_modes_and_back") {
               .attributes = {{"blocksize", std::int64_t{2}}},
               .inputs = {random_of(dtype, {1, 3, 2, 6}, 1, 0, 9)}});
   }
+  // Rows of whole vectors, which the device interleaves; the last one is much for it.
+  for (const DType dtype : every_size)
+    for (const std::int64_t block : {2, 4}) {
+      for (const char* mode : {"DCR", "CRD"})
+        check_op({.op = "DepthToSpace",
+                  .attributes = {{"blocksize", block}, {"mode", std::string(mode)}},
+                  .inputs = {random_of(dtype, {2, 3 * block * block, 5, 48}, 1, 0, 9)}});
+      check_op({.op = "SpaceToDepth",
+                .attributes = {{"blocksize", block}},
+                .inputs = {random_of(dtype, {2, 3, 5 * block, 48 * block}, 1, 0, 9)}});
+    }
+  check_op({.op = "DepthToSpace",
+            .attributes = {{"blocksize", std::int64_t{2}}},
+            .inputs = {random_f32({1, 8, 384, 384}, 1)}});
   CHECK(infer_error({.op = "DepthToSpace",
                      .attributes = {{"blocksize", std::int64_t{2}}},
                      .inputs = {random_f32({1, 6, 2, 2}, 1)}}) == ErrorKind::invalid_model);
