@@ -4,9 +4,10 @@
 //
 //   elementwise<Kernels::both>(context, Sum{}, Out<float>{y}, In<float>{a}, In<float>{b});
 //
-// A thread handles packs of four neighbouring elements of the output and has several packs of every operand in flight
-// before it stores the first, so that y may be any operand that has y's shape and layout. Operands are found by a Walk
-// each; equal shapes and scalars cost nothing, a repeated vector a multiplication and shift a pack and loop.
+// A thread handles packs of neighbouring elements of the output (four, or two 8-byte ones) and has several packs of
+// every operand in flight before it stores the first, so that y may be any operand that has y's shape and layout.
+// Operands are found by a Walk each; equal shapes and scalars cost nothing, a repeated vector a multiplication and
+// shift a pack and loop.
 
 #include <cuda_runtime.h>
 
@@ -22,10 +23,16 @@ namespace lenslet::cuda {
 
 inline constexpr int elementwise_threads = 128;
 
-template <typename T>
-struct alignas(sizeof(T) * pack_elems < 16 ? sizeof(T) * pack_elems : 16) Pack {
-  T at[pack_elems];
+template <typename T, int elems = pack_elems>
+struct alignas(sizeof(T) * elems < 16 ? sizeof(T) * elems : 16) Pack {
+  T at[elems];
 };
+
+/// The pack of the flat kernels: of 8-byte elements only two, or each store of a warp would fill every other 16 bytes.
+template <typename... T>
+inline constexpr int flat_pack_elems = ((sizeof(T) == 8) || ...) ? 2 : pack_elems;
+/// Elements of the output that one thread of the flat kernels handles, and of the others.
+inline constexpr int flat_thread_elems = 16, any_thread_elems = 8;
 
 struct Operand {
   const void* data;
@@ -38,15 +45,15 @@ struct Operands {
 };
 
 /// The packs that one thread handles: `first`, first + elementwise_threads ...
-template <typename X, int count>
+template <typename X, int elems, int count>
 struct Packs {
-  Pack<X> at[count];
+  Pack<X, elems> at[count];
 };
 
 /// One branch an operand, outside the loop over packs: the loads of a loop are all in flight together. first < packs.
-template <bool flat, int count, typename X>
-__device__ Packs<X, count> load(const Operand& x, std::uint32_t first, std::uint32_t packs) {
-  Packs<X, count> values;
+template <bool flat, int elems, int count, typename X>
+__device__ Packs<X, elems, count> load(const Operand& x, std::uint32_t first, std::uint32_t packs) {
+  Packs<X, elems, count> values;
   const X* const data = static_cast<const X*>(x.data);
   // Beyond the end a thread reads its first pack again: loads without branches can all be issued before any is used.
   const auto each_pack = [&](const auto& fetch) {
@@ -56,48 +63,50 @@ __device__ Packs<X, count> load(const Operand& x, std::uint32_t first, std::uint
       values.at[u] = fetch(pack < packs ? pack : first);
     }
   };
-  const auto splat = [](X value) { return Pack<X>{value, value, value, value}; };
+  const auto gather = [](const auto& fetch) {
+    Pack<X, elems> pack;
+#pragma unroll
+    for (int k = 0; k < elems; ++k) pack.at[k] = fetch(k);
+    return pack;
+  };
+  const auto splat = [&](X value) { return gather([&](int) { return value; }); };
   const Walk& walk = x.walk;
   if (walk.form == Walk::Form::single) {
     const X value = *data;
     each_pack([&](std::uint32_t) { return splat(value); });
   } else if (walk.form == Walk::Form::whole) {
-    each_pack([&](std::uint32_t pack) { return reinterpret_cast<const Pack<X>*>(data)[pack]; });
+    each_pack([&](std::uint32_t pack) { return reinterpret_cast<const Pack<X, elems>*>(data)[pack]; });
   } else if (flat) {  // whole, but for the alignment
     each_pack([&](std::uint32_t pack) {
-      const X* from = data + std::uint64_t{pack} * pack_elems;
-      return Pack<X>{from[0], from[1], from[2], from[3]};
+      const X* from = data + std::uint64_t{pack} * elems;
+      return gather([&](int k) { return from[k]; });
     });
   } else if (walk.form == Walk::Form::packs) {
     each_pack(
-        [&](std::uint32_t pack) { return *reinterpret_cast<const Pack<X>*>(data + walk.offset(pack * pack_elems)); });
+        [&](std::uint32_t pack) { return *reinterpret_cast<const Pack<X, elems>*>(data + walk.offset(pack * elems)); });
   } else if (walk.form == Walk::Form::splats) {
-    each_pack([&](std::uint32_t pack) { return splat(data[walk.offset(pack * pack_elems)]); });
+    each_pack([&](std::uint32_t pack) { return splat(data[walk.offset(pack * elems)]); });
   } else {
-    each_pack([&](std::uint32_t pack) {
-      const std::uint32_t at = pack * pack_elems;
-      return Pack<X>{data[walk.offset(at)], data[walk.offset(at + 1)], data[walk.offset(at + 2)],
-                     data[walk.offset(at + 3)]};
-    });
+    each_pack([&](std::uint32_t pack) { return gather([&](int k) { return data[walk.offset(pack * elems + k)]; }); });
   }
   return values;
 }
 
-template <int count, typename F, typename Y, typename... X>
+template <int elems, int count, typename F, typename Y, typename... X>
 __device__ void compute_and_store(const F& f, Y* y, bool packs_aligned, std::uint32_t first, std::uint32_t packs,
-                                  const Packs<X, count>&... x) {
+                                  const Packs<X, elems, count>&... x) {
 #pragma unroll
   for (int u = 0; u < count; ++u) {
     const std::uint32_t index = first + u * elementwise_threads;
     if (index >= packs) return;
-    Pack<Y> result;
+    Pack<Y, elems> result;
 #pragma unroll
-    for (int k = 0; k < pack_elems; ++k) result.at[k] = f(x.at[u].at[k]...);
+    for (int k = 0; k < elems; ++k) result.at[k] = f(x.at[u].at[k]...);
     if (packs_aligned) {
-      reinterpret_cast<Pack<Y>*>(y)[index] = result;
+      reinterpret_cast<Pack<Y, elems>*>(y)[index] = result;
     } else {
 #pragma unroll
-      for (int k = 0; k < pack_elems; ++k) y[std::uint64_t{index} * pack_elems + k] = result.at[k];
+      for (int k = 0; k < elems; ++k) y[std::uint64_t{index} * elems + k] = result.at[k];
     }
   }
 }
@@ -109,13 +118,15 @@ __global__ void __launch_bounds__(elementwise_threads)
     elementwise_kernel(const F f, Y* y, bool packs_aligned, std::uint32_t elems,
                        const __grid_constant__ Operands<sizeof...(X)> x) {
   wait_for_previous();
-  constexpr int count = flat ? 4 : 2;
-  const std::uint32_t packs = elems / pack_elems;
+  constexpr int per_pack = flat ? flat_pack_elems<Y, X...> : pack_elems;
+  constexpr int count = (flat ? flat_thread_elems : any_thread_elems) / per_pack;
+  const std::uint32_t packs = elems / per_pack;
   const std::uint32_t first = blockIdx.x * (count * elementwise_threads) + threadIdx.x;
-  const std::uint32_t rest = packs * pack_elems + threadIdx.x;  // the last elems % 4
+  const std::uint32_t rest = packs * per_pack + threadIdx.x;  // the last elems % per_pack
   [&]<std::size_t... i>(std::index_sequence<i...>) {
     if (first < packs)
-      compute_and_store<count>(f, y, packs_aligned, first, packs, load<flat, count, X>(x.at[i], first, packs)...);
+      compute_and_store<per_pack, count>(f, y, packs_aligned, first, packs,
+                                         load<flat, per_pack, count, X>(x.at[i], first, packs)...);
     if (blockIdx.x == gridDim.x - 1 && rest < elems)
       y[rest] = f(static_cast<const X*>(x.at[i].data)[x.at[i].walk.offset(rest)]...);
   }
@@ -157,17 +168,16 @@ void elementwise(const Context& context, const F& f, Out<Y> y, In<X>... x) {
     };
     const Operands<sizeof...(X)> operands{{operand(x)...}};  // in braces: in this order
     Y* to = static_cast<Y*>(y.tensor.data()) + piece.offsets[0];
-    const auto run = [&](Kernel* kernel, int packs_per_thread) {
-      const std::int64_t packs = piece.elems < pack_elems ? 1 : piece.elems / pack_elems;
-      launch(context, kernel, blocks_for(packs, packs_per_thread * elementwise_threads), elementwise_threads, 0, f, to,
-             aligned_as_pack(to), static_cast<std::uint32_t>(piece.elems), operands);
+    const auto run = [&](Kernel* kernel, int elems_per_thread) {
+      launch(context, kernel, blocks_for(piece.elems, elems_per_thread * elementwise_threads), elementwise_threads, 0,
+             f, to, aligned_as_pack(to), static_cast<std::uint32_t>(piece.elems), operands);
     };
     bool flat = true;
     for (const Operand& each : operands.at) flat = flat && each.walk.rank == 1 && each.walk.strides[0] <= 1;
     assert(flat || kernels != Kernels::flat);
     if constexpr (kernels != Kernels::any)
-      if (flat) return run(elementwise_kernel<true, F, Y, X...>, 4);
-    if constexpr (kernels != Kernels::flat) run(elementwise_kernel<false, F, Y, X...>, 2);
+      if (flat) return run(elementwise_kernel<true, F, Y, X...>, flat_thread_elems);
+    if constexpr (kernels != Kernels::flat) run(elementwise_kernel<false, F, Y, X...>, any_thread_elems);
   });
 }
 
