@@ -1,7 +1,7 @@
 // lenslet-bench-implicit-gemm: every cut of implicit_gemm on problems of known networks, as CSV: what the constants in
 // ops/conv/cuda/implicit_gemm_plan.cpp are fitted to. Each cut is a CUDA graph of many runs on the same memory, so
 // weights up to the size of L2 come from there. A row that starts with * is what the planner takes. Cuts into slices
-// are measured in both forms: with clusters (what the estimate is of), and as on devices without.
+// that a cluster can add up are measured in both forms: with clusters, and added up by a second kernel.
 
 #include <fmt/format.h>
 
@@ -96,16 +96,16 @@ void measure(const Session& session, const ConvAlgorithm& algorithm, const Row& 
     if (tile == planned.tile) counts.push_back(planned.slices);
     std::sort(counts.begin(), counts.end());
     for (const std::int64_t slices : counts) {
-      const ImplicitGemmPlan plan = cut_gemm(p, tile, slices);
+      ImplicitGemmPlan plan = cut_gemm(p, tile, slices);
       if (plan.slices == last || plan.workspace_bytes > workspace.bytes()) continue;
       last = plan.slices;
-      const bool taken = tile == planned.tile && plan.slices == planned.slices;
+      const bool single_form = plan.cluster == 1;
       for (const Context& context : contexts) {
-        if (plan.slices == 1 && &context != contexts.data()) continue;  // the same
-        const bool star = taken && &context == contexts.data();
-        const std::int64_t cluster = context.clusters ? plan.cluster : 1;
+        if (single_form && &context != contexts.data()) continue;  // the same
+        if (!context.clusters) plan.cluster = 1;
+        const bool star = tile == planned.tile && plan.slices == planned.slices && plan.cluster == planned.cluster;
         fmt::print("{}{},{},{}x{},{},{},{},{},{:.2f},{:.2f},{:.2f},{:.2f}\n", star ? "*" : "", algorithm.name(),
-                   p.str(), shape_of(tile).m, shape_of(tile).n, plan.slices, cluster, plan.steps_a_slice,
+                   p.str(), shape_of(tile).m, shape_of(tile).n, plan.slices, plan.cluster, plan.steps_a_slice,
                    plan.tiles_m * plan.tiles_n * plan.slices, measure_us(session, context, run, layout, plan),
                    gemm_plan_us(p, access, plan, rates), p.flops() / rates.flops_per_us,
                    p.bytes() / rates.bytes_per_us);

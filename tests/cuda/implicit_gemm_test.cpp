@@ -73,7 +73,7 @@ TEST_CASE("cuda/implicit_gemm/every_cut") {
   const Session session(0);
   const unsigned seed = std::random_device{}();
   // Several tiles both ways, none of them full at the end; terms that end within a step, channels that wrap within one,
-  // two images, strides, dilations, pads of different width, groups; 13 slices, which leave two clusters of 7 a gap.
+  // two images, strides, dilations, pads of different width, groups; 13 slices, which are too many for a cluster.
   const ConvProblem problems[] = {
       fused(resolve_conv({2, 20, 13, 12}, {136, 20, 3, 3}, {.stride = {1, 2}, .pads = {1, 0, 2, 1}})),
       fused(resolve_conv({1, 12, 17, 19}, {70, 12, 3, 2}, {.dilation = {2, 3}, .pads = {2, 1, 1, 3}})),

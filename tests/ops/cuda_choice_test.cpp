@@ -1,6 +1,6 @@
 // How well the rule chooses on CUDA, against times measured on an H200: data/h200_conv_batch1.csv, every algorithm on
-// 52 layers of known networks at batch 1 with bias and ReLU, by `lenslet bench conv`, 21 November 2026. No device
-// needed.
+// 52 layers of known networks at batch 1 with bias and ReLU, by `lenslet bench conv`, 21 November 2026. The times of
+// implicit_gemm are of the cuts it takes now, where lenslet-bench-implicit-gemm measured them. No device needed.
 
 #include <doctest/doctest.h>
 
@@ -131,7 +131,7 @@ TEST_CASE("conv/cuda_choice/estimates_are_near_what_was_measured") {
       ++counted;
     }
   }
-  CHECK(counted >= 80);
+  CHECK(counted >= 70);
   CHECK(std::sqrt(squares / counted) <= 0.15);
 }
 

@@ -40,10 +40,7 @@ void check_cut(const ConvProblem& p, GemmTile tile, std::int64_t slices) {
   CHECK(covers(plan.steps, gemm_step, p.r * p.s * p.group_c()));
   CHECK(covers(plan.slices, plan.steps_a_slice, plan.steps));
   CHECK(plan.slices <= slices);
-  // No more clusters than there must be, none of them empty.
-  CHECK(plan.cluster <= max_cluster);
-  const std::int64_t clusters = (plan.slices + max_cluster - 1) / max_cluster;
-  CHECK(covers(clusters, plan.cluster, plan.slices));
+  CHECK(plan.cluster == (plan.slices <= max_cluster ? plan.slices : 1));
   const std::int64_t sums = plan.slices > 1 ? plan.slices * p.n * p.k * p.p * p.q : 0;
   CHECK(plan.workspace_bytes == static_cast<std::size_t>(sums) * sizeof(float));
 }
@@ -94,6 +91,22 @@ TEST_CASE("conv/implicit_gemm_plan/slices_only_where_tiles_are_few") {
   }
   const ConvProblem large = square(64, 64, 56, 64, 3);
   CHECK(plan_implicit_gemm(large, GemmAccess::nhwc_vectors).slices == 1);
+}
+
+TEST_CASE("conv/implicit_gemm_plan/clusters_where_they_were_measured_to_pay") {
+  const auto cluster = [](const ConvProblem& p, GemmAccess access = GemmAccess::nhwc_vectors) {
+    const ImplicitGemmPlan plan = plan_implicit_gemm(p, access);
+    CAPTURE(p.str());
+    CHECK((plan.cluster == 1 || plan.cluster == plan.slices));
+    return plan.cluster;
+  };
+  for (const ConvProblem& p : {square(1, 1024, 14, 256, 1), square(1, 384, 14, 64, 1), square(1, 256, 14, 1024, 1)}) {
+    CHECK(cluster(p) > 1);
+    CHECK(cluster(p, GemmAccess::nchw) == 1);
+  }
+  // More than eight slices are needed; or the clusters' uneven spread costs more than the second kernel.
+  for (const ConvProblem& p : {square(1, 512, 7, 512, 3), square(1, 256, 56, 256, 3), square(8, 2048, 7, 512, 1)})
+    CHECK(cluster(p) == 1);
 }
 
 TEST_CASE("conv/implicit_gemm_plan/access") {

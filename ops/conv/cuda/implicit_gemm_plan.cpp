@@ -1,6 +1,7 @@
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -9,9 +10,9 @@
 namespace lenslet::cuda {
 namespace {
 
-// The constants of the cost model, fitted to 1785 cuts of 50 problems on an H200 (lenslet-bench-implicit-gemm, 21
-// November 2026), which it meets to 6 %; gemm_tiles holds those of the tiles. docs/conv-choice.md says how well it
-// cuts.
+// The constants of the cost model, fitted to all cuts of 50 problems on an H200, with and without clusters
+// (lenslet-bench-implicit-gemm, 21 November 2026), of which it meets those near the best to 7 %; gemm_tiles holds those
+// of the tiles. docs/conv-choice.md says how well it cuts.
 
 /// A scheduler with w warps takes as long for a step as for w + this without latencies: a lone warp waits for its own
 /// loads from shared memory. One warp: 0.52 us a step of 64x64, two 0.92, three 1.37, four 1.8 measured.
@@ -21,14 +22,19 @@ constexpr double idle_warps = 0.4;
 constexpr double block_us = 0.75, tile_us = 1.2;
 /// Single floats take four times the instructions to load; eight pixels side by side must be turned, and the first of
 /// them keep the products waiting for long.
-constexpr double scalar_efficiency = 0.7, nchw_efficiency = 0.8, nchw_tile_us = 7.2;
+constexpr double scalar_efficiency = 0.75, nchw_efficiency = 0.8, nchw_tile_us = 7.2;
 /// Sums leave at the end of a block, when nothing is left to hide them: as a share of what memory takes.
-constexpr double store_speed = 0.6;
-/// The second kernel beside its launch: a trip to L2, the sum over slices, the write.
-constexpr double sum_us = 0.6;
+constexpr double store_speed = 0.9;
+/// The second kernel beside its launch: a trip to L2 and, as a share of what memory takes, reading slices and writing.
+constexpr double sum_us = 0.6, sum_speed = 1.67;
+/// A cluster's blocks read each other's sums: as a share of what memory takes, waits for each other included.
+constexpr double cluster_speed = 0.85;
 
-/// Two waits of a cluster's blocks for each other. Not yet measured: the fit above is to cuts without clusters.
-constexpr double cluster_us = 0.6;
+/// Multiprocessors, of 132, that clusters of so many blocks fill: a cluster stays within a GPC, and what a GPC has left
+/// over stays idle. With 128 blocks in clusters of 8, and also of 4, some multiprocessors get two: 128x128 tiles take
+/// 58.5 us for 33.5 (8x2048x7x7 -> 512, 1x1). Of 7 few were measured: a low guess.
+constexpr std::array<std::int64_t, max_cluster + 1> cluster_multiprocessors{132, 132, 132, 120, 120,
+                                                                            110, 120, 105, 112};
 
 constexpr std::int64_t max_workspace_bytes = 64 << 20;
 constexpr std::int64_t max_slices = 64;
@@ -75,13 +81,15 @@ ImplicitGemmPlan cut_gemm(const ConvProblem& p, GemmTile tile, std::int64_t slic
   plan.steps = ceil_div(p.r * p.s * p.group_c(), gemm_step);
   plan.steps_a_slice = ceil_div(plan.steps, std::clamp<std::int64_t>(slices, 1, plan.steps));
   plan.slices = ceil_div(plan.steps, plan.steps_a_slice);
-  plan.cluster = ceil_div(plan.slices, ceil_div(plan.slices, max_cluster));
+  // Several clusters and then the second kernel lose what both cost: 32 slices of 2048x7x7 -> 512, 1x1, took 10.4 us
+  // for 8.7 without clusters.
+  plan.cluster = plan.slices <= max_cluster ? plan.slices : 1;
   if (plan.slices > 1) plan.workspace_bytes = static_cast<std::size_t>(plan.slices * output_elems(p)) * sizeof(float);
   return plan;
 }
 
 double gemm_blocks_us(GemmTile tile, std::int64_t blocks, std::int64_t steps, double efficiency, double start_us,
-                      const MachineRates& rates) {
+                      const MachineRates& rates, std::int64_t cluster) {
   const GemmTileShape& shape = shape_of(tile);
   const std::int64_t warps_a_block = shape.threads / 32;
   const double flops_a_warp = 2.0 * shape.m * shape.n * gemm_step / static_cast<double>(warps_a_block);
@@ -92,9 +100,14 @@ double gemm_blocks_us(GemmTile tile, std::int64_t blocks, std::int64_t steps, do
     return static_cast<double>(steps) * (warps + idle_warps) * flops_a_warp / scheduler_rate + start_us;
   };
   // The fullest multiprocessor: rounds of as many blocks as fit, then the rest.
-  const std::int64_t share = ceil_div(blocks, rates.threads);
-  double us = static_cast<double>(share / shape.blocks) * round_us(shape.blocks);
-  if (share % shape.blocks != 0) us += round_us(share % shape.blocks);
+  const auto usable = cluster_multiprocessors[static_cast<std::size_t>(cluster)];
+  const std::int64_t multiprocessors = std::max<std::int64_t>(1, rates.threads * usable / reference_multiprocessors);
+  const std::int64_t round_blocks = multiprocessors * shape.blocks, rest = blocks % round_blocks;
+  double us = static_cast<double>(blocks / round_blocks) * round_us(shape.blocks);
+  // Clusters spread evenly up to half of what fits, then some multiprocessors get all they hold: 64x64 tiles in 196
+  // clusters of 2 put five blocks where three would do and take 160 us for 102 (256x56x56 -> 256, 3x3).
+  if (cluster > 1 && 2 * rest > round_blocks) return us + round_us(shape.blocks);
+  if (rest > 0) us += round_us(ceil_div(rest, multiprocessors));
   return us;
 }
 
@@ -104,12 +117,16 @@ double gemm_plan_us(const ConvProblem& p, GemmAccess access, const ImplicitGemmP
   const double start = block_us + speed.tile_us * (shape.m + shape.n) / 128.0;
   const std::int64_t blocks = plan.tiles_m * plan.tiles_n * p.groups * plan.slices;
   const double sums = 4.0 * static_cast<double>(plan.slices) * static_cast<double>(output_elems(p));
-  const double compute = gemm_blocks_us(plan.tile, blocks, plan.steps_a_slice, speed.efficiency, start, rates) +
-                         sums / (store_speed * rates.bytes_per_us);
+  const bool clusters = plan.cluster > 1;
+  const double compute =
+      gemm_blocks_us(plan.tile, blocks, plan.steps_a_slice, speed.efficiency, start, rates, plan.cluster) +
+      sums / ((clusters ? cluster_speed : store_speed) * rates.bytes_per_us);
   // That a tile is read anew by every block that needs it does not show: L2 delivers it in time.
   double us = rates.launch_us + std::max(compute, p.bytes() / rates.bytes_per_us + start);
-  if (plan.cluster > 1) us += cluster_us;
-  if (plan.slices > plan.cluster) us += rates.launch_us + sum_us;
+  if (plan.slices > 1 && !clusters) {
+    const double outputs = 4.0 * static_cast<double>(output_elems(p));
+    us += rates.launch_us + sum_us + (sums + outputs) / (sum_speed * rates.bytes_per_us);
+  }
   return us;
 }
 
@@ -120,14 +137,22 @@ ImplicitGemmPlan plan_implicit_gemm(const ConvProblem& p, GemmAccess access) {
   for (const GemmTile tile : gemm_tiles_for(access)) {
     std::int64_t last = 0;
     for (std::int64_t slices = 1; slices <= max_slices; ++slices) {
-      const ImplicitGemmPlan plan = cut_gemm(p, tile, slices);
+      ImplicitGemmPlan plan = cut_gemm(p, tile, slices);
       if (plan.slices == last) continue;  // as before
       last = plan.slices;
       if (plan.workspace_bytes > static_cast<std::size_t>(max_workspace_bytes)) break;
-      const double us = gemm_plan_us(p, access, plan, rates);
-      if (us >= best_us) continue;
-      best_us = us;
-      best = plan;
+      const auto consider = [&] {
+        const double us = gemm_plan_us(p, access, plan, rates);
+        if (us >= best_us) return;
+        best_us = us;
+        best = plan;
+      };
+      // Clusters of the other kernels lose more than the model knows: 3x224x224 -> 64, 3x3, takes 18.9 us for 13.0,
+      // 64x56x56 -> 64, 3x3 of NCHW 48.2 for 20.4.
+      if (plan.cluster == 1 || access == GemmAccess::nhwc_vectors) consider();
+      if (plan.cluster == 1) continue;
+      plan.cluster = 1;
+      consider();
     }
   }
   return best;

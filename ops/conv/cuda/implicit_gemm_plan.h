@@ -3,8 +3,9 @@
 //
 // The convolution is a matrix product of each group: gemm_m = N*P*Q output pixels, gemm_n = K/groups filters, gemm_k =
 // R*S*C/groups terms. A block computes one tile of [tile_m x tile_n] outputs over one slice of the terms. Few slices
-// suffice when the tiles alone fill the multiprocessors; where they do not (7x7 images at batch 1), slices do. Up to
-// eight slices are added up by a cluster of blocks where the device has clusters (sm_90), the rest by a second kernel.
+// suffice when the tiles alone fill the multiprocessors; where they do not (7x7 images at batch 1), slices do. A
+// cluster of blocks adds them up where the device has clusters (sm_90), they are eight at most and it is faster;
+// otherwise a second kernel does.
 
 #include <array>
 #include <cstddef>
@@ -57,20 +58,20 @@ struct ImplicitGemmPlan {
   std::int64_t steps = 0;                 ///< of gemm_step terms, the last may be partial
   std::int64_t steps_a_slice = 0;         ///< the last slice may have fewer, none has 0
   std::int64_t slices = 0;                ///< 1: tiles go straight to y
-  /// Adjacent slices that are added up first, 8 at most: by a cluster where there are clusters. The sums of clusters,
-  /// the last of which may have fewer slices, then go through the workspace when there are several.
+  /// `slices`, max_cluster at most: a cluster adds them up where there are clusters, in the order of sum_slices() with
+  /// as many `adjacent`. 1: a second kernel adds them up, on every device.
   std::int64_t cluster = 1;
   /// Partial sums, [slices] times the output in its layout, as without clusters; 0 with one slice.
   std::size_t workspace_bytes = 0;
 };
 
-/// `slices` is an upper bound: as many as are not empty are made.
+/// `slices` is an upper bound: as many as are not empty are made, a cluster of them if they are few enough.
 ImplicitGemmPlan cut_gemm(const ConvProblem& problem, GemmTile tile, std::int64_t slices);
 
 /// Time in us until the last of `blocks` blocks has multiplied its `steps` steps; each spends `start_us` on what is not
-/// multiplying. `efficiency` scales that of the tile.
+/// multiplying. `efficiency` scales that of the tile. Blocks come in clusters of `cluster`.
 double gemm_blocks_us(GemmTile tile, std::int64_t blocks, std::int64_t steps, double efficiency, double start_us,
-                      const MachineRates& rates);
+                      const MachineRates& rates, std::int64_t cluster = 1);
 
 /// Time in us of a plan, launches included, on a device with clusters.
 double gemm_plan_us(const ConvProblem& problem, GemmAccess access, const ImplicitGemmPlan& plan,
