@@ -8,6 +8,7 @@
 
 #include "lenslet/error.h"
 #include "runtime/base/cuda/cublas_library.h"
+#include "runtime/base/cuda/exclusive.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -32,6 +33,7 @@ const std::string& cublas_unavailable_reason() { return cublas_library().reason;
 Cublas::Cublas(cudaStream_t stream, std::size_t workspace_bytes, Precision precision) : precision_(precision) {
   const CublasLibrary& library = cublas_library();
   if (!library.reason.empty()) throw Error(ErrorKind::device, library.reason);
+  const std::lock_guard lock(exclusive());
   workspace_ = DeviceBuffer<std::byte>(workspace_bytes);
   check(library.create(&handle_), "cublasCreate");
   try {
@@ -46,6 +48,7 @@ Cublas::Cublas(cudaStream_t stream, std::size_t workspace_bytes, Precision preci
 }
 
 Cublas::~Cublas() {
+  const std::lock_guard lock(exclusive());  // waits for the whole device, which a capture under way does not survive
   if (const cublasStatus_t status = cublas_library().destroy(handle_); status != CUBLAS_STATUS_SUCCESS)
     std::fprintf(stderr, "lenslet: cublasDestroy: %s\n", cublas_library().status_name(status));
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/base/cuda/check.h"
+#include "runtime/base/cuda/exclusive.h"
 
 namespace lenslet::cuda {
 
@@ -19,7 +20,9 @@ class Owned {
     return *this;
   }
   ~Owned() {
-    if (handle_ != nullptr) CUDA_LOG(destroy(handle_));
+    if (handle_ == nullptr) return;
+    const std::lock_guard lock(exclusive());
+    CUDA_LOG(destroy(handle_));
   }
   Handle get() const noexcept { return handle_; }
 
@@ -73,6 +76,7 @@ class GraphExec {
   /// Captures what `record` queues on `stream`. When it throws, the capture is ended and the stream usable again.
   template <typename Record>
   GraphExec(const Stream& stream, Record&& record) {
+    const std::lock_guard lock(exclusive());
     CUDA_CHECK(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
     cudaGraph_t captured = nullptr;
     try {
