@@ -107,9 +107,9 @@ if wants models; then
       if [ ! -f "$file" ]; then note skipped "verify-$model" "no $file"; continue; fi
       free=() # models that leave their size free
       case $model in
-        waifu2x-vgg7) free=(--shape input=1,3,60,52) ;;
-        super-resolution-x3) free=(--shape input=1,1,60,52) ;;
-        ppocr-cls-mobilenetv3) free=(--shape x=1,3,48,192) ;;
+        waifu2x-vgg7) free=(--shape input=1x3x60x52) ;;
+        super-resolution-x3) free=(--shape input=1x1x60x52) ;;
+        ppocr-cls-mobilenetv3) free=(--shape x=1x3x48x192) ;;
       esac
       step "verify-$model" "$lenslet" verify "$file" --device cuda --conv-algorithm all "${free[@]}"
     done
