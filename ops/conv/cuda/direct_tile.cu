@@ -382,7 +382,9 @@ class DirectTile final : public ConvAlgorithm {
     return std::nullopt;
   }
 
-  double tolerance(const ConvProblem& problem) const override { return packed_tolerance(problem); }
+  /// One accumulator takes all terms, and its rounding errors drift on inputs whose mean is not zero: up to 1.6e-5 of
+  /// the output's rms in waifu2x (64 channels, 3x3), where products that add up in parts stay below 9e-6.
+  double tolerance(const ConvProblem& problem) const override { return 2 * packed_tolerance(problem); }
 
   double estimate_us(const ConvProblem& p, const MachineRates& rates) const override {
     // Share of the peak with the multiprocessors full, the warps that fill one, the copies that such a one starts in a
