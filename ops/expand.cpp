@@ -13,17 +13,10 @@ namespace lenslet {
 
 namespace {
 
-class Expand final : public Op {
+/// Every element of the input at one or more places of the output; the second input says how and is known before the
+/// run.
+class RepeatOp : public Op {
  public:
-  std::string_view type() const override { return "Expand"; }
-
-  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
-    const TensorType& data = required_input(inputs, 0, "input");
-    const AxisInts dims = required_axis_ints(inputs, 1, "shape");
-    for (const std::int64_t dim : dims.span())
-      if (dim < 0) throw Error(ErrorKind::invalid_model, fmt::format("shape has the dimension {}", dim));
-    return {{data.dtype, broadcast_shapes(data.shape, Shape(dims.span()))}};
-  }
   double tolerance(std::span<const InputInfo>) const override { return 0; }
 
   void run_cpu(const RunContext& context) const override {
@@ -45,7 +38,24 @@ class Expand final : public Op {
   }
 
  private:
-  static StridedLoops loops(const Shape& from, const Shape& to) {
+  /// From input to output, both row-major.
+  virtual StridedLoops loops(const Shape& from, const Shape& to) const = 0;
+};
+
+class Expand final : public RepeatOp {
+ public:
+  std::string_view type() const override { return "Expand"; }
+
+  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
+    const TensorType& data = required_input(inputs, 0, "input");
+    const AxisInts dims = required_axis_ints(inputs, 1, "shape");
+    for (const std::int64_t dim : dims.span())
+      if (dim < 0) throw Error(ErrorKind::invalid_model, fmt::format("shape has the dimension {}", dim));
+    return {{data.dtype, broadcast_shapes(data.shape, Shape(dims.span()))}};
+  }
+
+ private:
+  StridedLoops loops(const Shape& from, const Shape& to) const override {
     const int added = to.rank() - from.rank();
     const auto from_strides = element_strides(from, Layout::nchw);
     const auto to_strides = element_strides(to, Layout::nchw);
@@ -59,7 +69,7 @@ class Expand final : public Op {
   }
 };
 
-class Tile final : public Op {
+class Tile final : public RepeatOp {
  public:
   std::string_view type() const override { return "Tile"; }
 
@@ -75,28 +85,9 @@ class Tile final : public Op {
     }
     return {type};
   }
-  double tolerance(std::span<const InputInfo>) const override { return 0; }
-
-  void run_cpu(const RunContext& context) const override {
-    const Tensor& from = context.inputs[0];
-    Tensor& to = context.outputs[0];
-    if (to.elems() > 0)
-      strided_copy(dtype_bytes(to.dtype()), loops(from.shape(), to.shape()), from.data(), to.data(), context.pool);
-  }
-
-  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
-  bool reads_on_cuda(int input, const PlanContext&) const override { return input == 0; }
-  void run_cuda(const CudaRun& run) const override {
-    const Tensor& from = run.inputs[0];
-    Tensor& to = run.outputs[0];
-    if constexpr (cuda_built)
-      if (to.elems() > 0)
-        cuda::strided_copy(run.context, dtype_bytes(to.dtype()), loops(from.shape(), to.shape()), from.data(),
-                           to.data());
-  }
 
  private:
-  static StridedLoops loops(const Shape& from, const Shape& to) {
+  StridedLoops loops(const Shape& from, const Shape& to) const override {
     const auto from_strides = element_strides(from, Layout::nchw);
     const auto to_strides = element_strides(to, Layout::nchw);
     // Two loops an axis: the repetition, which stands still in the input, and the axis itself.

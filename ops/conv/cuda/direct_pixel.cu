@@ -4,10 +4,9 @@
 
 #include <algorithm>
 
-#include "ops/conv/cpu/packed_filter.h"
 #include "ops/conv/cuda/algorithms.h"
+#include "ops/conv/cuda/direct_limits.h"
 #include "ops/conv/cuda/filter_groups.h"
-#include "ops/conv/cuda/index_range.h"
 #include "ops/cuda/activation.cuh"
 #include "ops/cuda/fast_divider.h"
 #include "runtime/base/cuda/launch.h"
@@ -16,7 +15,6 @@ namespace lenslet::cuda {
 namespace {
 
 constexpr int threads = 128;
-constexpr int max_kernel = 11, max_channels = 64;
 
 /// x [N][height][width][C], w as prepare_groups() makes it, y and residual [pixels][K]; bias and residual may be null.
 struct PixelCall {
@@ -94,17 +92,8 @@ class DirectPixel final : public ConvAlgorithm {
   std::string_view name() const override { return name_; }
   Layout layout() const override { return Layout::nhwc; }
 
-  std::optional<std::string> refuse(const ConvProblem& p) const override {
-    if (p.groups != 1) return "grouped filters";
-    if (p.r > max_kernel || p.s > max_kernel) return "a filter larger than 11x11";
-    if (p.c > max_channels) return "more than 64 input channels: a matrix product reuses them better";
-    if (!fits_32_bits(p) || p.k > 0xffff || p.n * p.p * p.q > 0x7fffff00) return "a tensor beyond 32-bit offsets";
-    return std::nullopt;
-  }
-
-  /// One accumulator takes all terms, and its rounding errors drift on inputs whose mean is not zero: up to 1.6e-5 of
-  /// the output's rms in waifu2x (64 channels, 3x3), where products that add up in parts stay below 9e-6.
-  double tolerance(const ConvProblem& problem) const override { return 2 * packed_tolerance(problem); }
+  std::optional<std::string> refuse(const ConvProblem& p) const override { return refuse_direct(p); }
+  double tolerance(const ConvProblem& problem) const override { return direct_tolerance(problem); }
 
   double estimate_us(const ConvProblem& p, const MachineRates& rates) const override {
     // Share of the peak, what follows one another in a thread, and the wait for the first inputs: 13.9 us measured on

@@ -9,10 +9,9 @@
 #include <cmath>
 #include <string>
 
-#include "ops/conv/cpu/packed_filter.h"
 #include "ops/conv/cuda/algorithms.h"
+#include "ops/conv/cuda/direct_limits.h"
 #include "ops/conv/cuda/filter_groups.h"
-#include "ops/conv/cuda/index_range.h"
 #include "ops/cuda/activation.cuh"
 #include "ops/cuda/fast_divider.h"
 #include "runtime/base/cuda/launch.h"
@@ -20,7 +19,6 @@
 namespace lenslet::cuda {
 namespace {
 
-constexpr int max_kernel = 11, max_channels = 64;
 constexpr int warp_rows = 4, warp_columns = 32;  ///< outputs of one filter that a warp computes
 constexpr int thread_columns = 4;
 constexpr int max_warps = 8, max_threads = 32 * max_warps;
@@ -374,17 +372,12 @@ class DirectTile final : public ConvAlgorithm {
 
   std::optional<std::string> refuse(const ConvProblem& p) const override {
     if (padded_ && !p.padded()) return "no pads: the same as direct_tile";
-    if (p.groups != 1) return "grouped filters";
-    if (p.r > max_kernel || p.s > max_kernel) return "a filter larger than 11x11";
-    if (p.c > max_channels) return "more than 64 input channels: a matrix product reuses them better";
-    if (!fits_32_bits(p) || p.k > 0xffff || p.n * p.p * p.q > 0x7fffff00) return "a tensor beyond 32-bit offsets";
+    if (auto reason = refuse_direct(p)) return reason;
     if (!tiling_of(p, 1)) return "one channel of an input tile does not fit into shared memory";
     return std::nullopt;
   }
 
-  /// One accumulator takes all terms, and its rounding errors drift on inputs whose mean is not zero: up to 1.6e-5 of
-  /// the output's rms in waifu2x (64 channels, 3x3), where products that add up in parts stay below 9e-6.
-  double tolerance(const ConvProblem& problem) const override { return 2 * packed_tolerance(problem); }
+  double tolerance(const ConvProblem& problem) const override { return direct_tolerance(problem); }
 
   double estimate_us(const ConvProblem& p, const MachineRates& rates) const override {
     // Share of the peak with the multiprocessors full, the warps that fill one, the copies that such a one starts in a
