@@ -12,7 +12,7 @@ endif()
 # Asserts are inner invariants: kept in Debug, gone in Release.
 
 add_library(lenslet_options INTERFACE)
-target_include_directories(lenslet_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/runtime/include)
+target_include_directories(lenslet_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
 target_compile_options(lenslet_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wnon-virtual-dtor>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${LENSLET_WERROR}>>:-Werror>
@@ -24,11 +24,58 @@ if(LENSLET_SANITIZE)
   target_link_options(lenslet_options INTERFACE ${_sanitize})
 endif()
 
-# lenslet_layer(NAME SOURCES... ): one layer of the runtime as an object library lenslet_NAME.
-# What a layer may use is what its target links: the arrows base <- ops <- graph <- exec <- models.
+# lenslet_arrows(FOLDER [USES FOLDER...] [EXCEPT FOLDER...] [HEADERS FILE...]): what files below FOLDER may include by
+# "path": their own folder, those of USES, the public headers, and single HEADERS. Checked whenever one of them changed,
+# before anything of the layer is compiled; sets LENSLET_STAMP to the file that says so.
+function(lenslet_arrows folder)
+  cmake_parse_arguments(arg "" "" "USES;EXCEPT;HEADERS" ${ARGN})
+  string(REPLACE "/" "_" name ${folder})
+  set(stamp ${PROJECT_BINARY_DIR}/arrows/${name})
+  set(files)
+  foreach(ending h cuh cpp cu)
+    file(GLOB_RECURSE found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.${ending})
+    list(APPEND files ${found})
+  endforeach()
+  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/arrows)
+  add_custom_command(OUTPUT ${stamp}
+    COMMAND ${CMAKE_COMMAND} "-DFOLDER=${folder}" "-DUSES=${arg_USES}" "-DEXCEPT=${arg_EXCEPT}" "-DHEADERS=${arg_HEADERS}"
+            "-DSTAMP=${stamp}" -P ${PROJECT_SOURCE_DIR}/cmake/check_arrows.cmake
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} VERBATIM
+    DEPENDS ${files} ${PROJECT_SOURCE_DIR}/cmake/check_arrows.cmake
+    COMMENT "Checking what ${folder} includes")
+  set(LENSLET_STAMP ${stamp} PARENT_SCOPE)
+endfunction()
+
+# lenslet_layer(NAME [USES FOLDER...] [CUDA PATTERN...] [NO_CUDA PATTERN...] [LIBRARIES...]): one layer of the runtime as
+# an object library lenslet_NAME, out of all sources below the folder that says so: a new file needs no line in a list.
+# What matches CUDA (and every .cu) is compiled in builds with CUDA only, what matches NO_CUDA in the others. The layer may
+# include what lies below its own folder and the folders it USES; anything else fails the build (lenslet_arrows). A layer
+# whose folders have arrows of their own declares them first and gives their stamps as ARROWS instead.
 function(lenslet_layer name)
-  cmake_parse_arguments(arg "" "" "SOURCES;USES" ${ARGN})
-  add_library(lenslet_${name} OBJECT ${arg_SOURCES})
-  target_link_libraries(lenslet_${name} PUBLIC lenslet_options Threads::Threads fmt::fmt PkgConfig::hwy ${arg_USES})
+  cmake_parse_arguments(arg "" "" "USES;CUDA;NO_CUDA;ARROWS" ${ARGN})
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  file(GLOB_RECURSE plain CONFIGURE_DEPENDS *.cpp)
+  file(GLOB_RECURSE kernels CONFIGURE_DEPENDS *.cu)
+  foreach(kind CUDA NO_CUDA)
+    set(${kind})
+    if(arg_${kind})
+      file(GLOB_RECURSE ${kind} CONFIGURE_DEPENDS ${arg_${kind}})
+    endif()
+  endforeach()
+  if(LENSLET_HAVE_CUDA)
+    list(REMOVE_ITEM plain ${NO_CUDA} "")
+    list(APPEND plain ${kernels})
+  else()
+    list(REMOVE_ITEM plain ${CUDA} "")
+  endif()
+  if(NOT arg_ARROWS)
+    lenslet_arrows(${folder} USES ${arg_USES})
+    set(arg_ARROWS ${LENSLET_STAMP})
+  endif()
+  add_library(lenslet_${name} OBJECT ${plain} ${arg_ARROWS})
+  target_link_libraries(lenslet_${name} PUBLIC lenslet_options Threads::Threads fmt::fmt PkgConfig::hwy)
+  if(LENSLET_HAVE_CUDA)
+    target_link_libraries(lenslet_${name} PUBLIC lenslet_cuda_options)
+  endif()
   set_property(GLOBAL APPEND PROPERTY LENSLET_LAYERS lenslet_${name})
 endfunction()

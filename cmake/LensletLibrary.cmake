@@ -34,7 +34,7 @@ set_target_properties(lenslet_shared PROPERTIES
 
 # Two export sets: an app that uses the shared library needs none of our dependencies' development files.
 set(_package ${CMAKE_INSTALL_LIBDIR}/cmake/lenslet)
-install(DIRECTORY runtime/include/lenslet DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY include/lenslet DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(TARGETS lenslet_shared EXPORT lensletSharedTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS lenslet EXPORT lensletStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

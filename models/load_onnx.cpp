@@ -17,7 +17,7 @@
 #include "models/onnx_tensor.h"
 #include "models/opset.h"
 #include "models/problems.h"
-#include "ops/constant.h"
+#include "ops/shape/constant.h"
 
 namespace lenslet {
 

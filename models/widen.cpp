@@ -1,6 +1,6 @@
 #include "models/widen.h"
 
-#include "runtime/base/half.h"
+#include "base/half.h"
 
 namespace lenslet {
 

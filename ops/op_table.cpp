@@ -1,11 +1,11 @@
 // The only list of operators: one row each. The table is also the support matrix (docs/ops.md).
 
 #include "ops/conv/conv.h"
-#include "ops/layout_convert.h"
-#include "ops/makers.h"
-#include "ops/op.h"
-#include "ops/pad.h"
-#include "ops/relabel.h"
+#include "ops/core/makers.h"
+#include "ops/core/op.h"
+#include "ops/movement/layout_convert.h"
+#include "ops/movement/pad.h"
+#include "ops/shape/relabel.h"
 
 namespace lenslet {
 

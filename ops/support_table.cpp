@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "lenslet/model.h"
-#include "ops/op.h"
+#include "ops/core/op.h"
 
 namespace lenslet {
 

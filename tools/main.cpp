@@ -8,9 +8,9 @@
 #include <string>
 
 #include "lenslet/error.h"
-#include "tools/common_options.h"
-#include "tools/exit_codes.h"
-#include "tools/verbs.h"
+#include "tools/verbs/common_options.h"
+#include "tools/verbs/exit_codes.h"
+#include "tools/verbs/verbs.h"
 
 namespace lenslet::tool {
 namespace {

@@ -7,7 +7,7 @@
 #                the tests of the layers that use threads (base, ops, exec) under ThreadSanitizer (build/tsan)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-. tools/lib/deps.sh
+. tools/scripts/deps.sh
 trap 'die "stopped at line $LINENO"' ERR
 
 sanitize=0

@@ -10,13 +10,13 @@
 #include <string>
 #include <string_view>
 
+#include "base/thread_pool.h"
 #include "ops/conv/problem.h"
-#include "runtime/base/thread_pool.h"
 
 namespace lenslet {
 
 namespace cuda {
-struct Context;  // runtime/base/cuda/context.h
+struct Context;  // base/cuda/context.h
 }
 
 /// The filters as loaded, [K][C/groups][R][S] row-major, not owned. `scale` (may be null) holds K factors, one a

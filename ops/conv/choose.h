@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ops/conv/algorithm.h"
-#include "ops/device_kind.h"
+#include "ops/core/device_kind.h"
 
 namespace lenslet {
 

@@ -9,7 +9,7 @@
 #include "ops/conv/choose.h"
 #include "ops/conv/cpu/algorithms.h"
 #include "ops/conv/cuda/algorithms.h"
-#include "ops/type_check.h"
+#include "ops/core/type_check.h"
 
 namespace lenslet {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ops/conv/algorithm.h"
-#include "ops/op.h"
+#include "ops/core/op.h"
 
 namespace lenslet {
 

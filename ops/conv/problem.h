@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "lenslet/tensor.h"
-#include "ops/activation.h"
+#include "ops/core/activation.h"
 
 namespace lenslet {
 

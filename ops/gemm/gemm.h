@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "ops/activation.h"
-#include "runtime/base/thread_pool.h"
+#include "base/thread_pool.h"
+#include "ops/core/activation.h"
 
 namespace lenslet {
 

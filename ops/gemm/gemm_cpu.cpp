@@ -10,16 +10,16 @@
 #include <cmath>
 #include <cstring>
 
-#include "ops/fused_clamp.h"
-#include "ops/simd/targets.h"
+#include "ops/core/fused_clamp.h"
+#include "ops/core/simd/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/gemm/gemm_cpu.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 // After foreach_target.h:
 #include <hwy/highway.h>
 
+#include "ops/core/simd/activation-inl.h"
 #include "ops/gemm/gemm_kernel-inl.h"
-#include "ops/simd/activation-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lenslet::HWY_NAMESPACE {

@@ -7,9 +7,9 @@
 #include <optional>
 #include <string_view>
 
+#include "base/cuda/device.h"
 #include "lenslet/device.h"
 #include "lenslet/error.h"
-#include "runtime/base/cuda/device.h"
 
 namespace lenslet {
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "runtime/base/thread_pool.h"
+#include "base/thread_pool.h"
 #include "runtime/graph/infer_shapes.h"
-#include "runtime/graph/passes/passes.h"
+#include "runtime/passes/passes.h"
 
 namespace lenslet {
 

@@ -7,7 +7,7 @@
 #include "runtime/exec/model_impl.h"
 #include "runtime/exec/plan.h"
 #include "runtime/graph/infer_shapes.h"
-#include "runtime/graph/passes/passes.h"
+#include "runtime/passes/passes.h"
 
 namespace lenslet {
 

@@ -6,7 +6,7 @@
 #include <new>
 #include <utility>
 
-#include "runtime/base/thread_pool.h"
+#include "base/thread_pool.h"
 #include "runtime/exec/runner_impl.h"
 #include "runtime/graph/memory_plan.h"
 

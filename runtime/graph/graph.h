@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lenslet/model.h"
-#include "ops/op.h"
+#include "ops/core/op.h"
 
 namespace lenslet {
 

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/graph/passes/edit.h"
 
 namespace lenslet {
 namespace {

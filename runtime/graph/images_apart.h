@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "ops/op.h"
+#include "ops/core/op.h"
 
 namespace lenslet {
 

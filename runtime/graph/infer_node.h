@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/base/thread_pool.h"
+#include "base/thread_pool.h"
 #include "runtime/graph/graph.h"
 
 namespace lenslet {

@@ -1,6 +1,6 @@
 // 16-bit floating point: every bit pattern, and rounding at every midpoint.
 
-#include "runtime/base/half.h"
+#include "base/half.h"
 
 #include <doctest/doctest.h>
 

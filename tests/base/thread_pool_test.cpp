@@ -1,4 +1,4 @@
-#include "runtime/base/thread_pool.h"
+#include "base/thread_pool.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/base/cgroup_quota.h"
+#include "base/cgroup_quota.h"
 
 namespace lenslet {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/cuda/session.h"
+#include "base/cuda/session.h"
 
 namespace lenslet::bench {
 

@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <exception>
 
+#include "base/cuda/buffer.h"
+#include "base/cuda/stream.h"
 #include "lenslet/device.h"
-#include "runtime/base/cuda/buffer.h"
-#include "runtime/base/cuda/stream.h"
 #include "tests/cuda/bench.h"
 
 namespace lenslet::bench {

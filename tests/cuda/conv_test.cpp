@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "base/cuda/session.h"
+#include "base/cuda/upload.h"
 #include "ops/conv/choose.h"
-#include "runtime/base/cuda/session.h"
-#include "runtime/base/cuda/upload.h"
 #include "tests/cuda/device_block.h"
 #include "tests/ops/conv_cases.h"
 #include "tests/ops/conv_data.h"

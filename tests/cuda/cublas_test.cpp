@@ -1,4 +1,4 @@
-#include "runtime/base/cuda/cublas.h"
+#include "base/cuda/cublas.h"
 
 #include <doctest/doctest.h>
 
@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "base/cuda/cublas_library.h"
+#include "base/cuda/session.h"
+#include "base/cuda/upload.h"
 #include "lenslet/error.h"
-#include "runtime/base/cuda/cublas_library.h"
-#include "runtime/base/cuda/session.h"
-#include "runtime/base/cuda/upload.h"
 #include "tests/cuda/skip.h"
 
 namespace lenslet {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/base/cuda/upload.h"
+#include "base/cuda/upload.h"
 
 namespace lenslet::test {
 namespace {

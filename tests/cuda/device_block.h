@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "runtime/base/cuda/buffer.h"
+#include "base/cuda/buffer.h"
 
 namespace lenslet::test {
 

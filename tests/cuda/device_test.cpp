@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/cuda/check.h"
 #include "lenslet/error.h"
-#include "runtime/base/cuda/check.h"
 #include "tests/cuda/skip.h"
 
 namespace lenslet {

@@ -6,10 +6,10 @@
 #include <span>
 #include <string_view>
 
-#include "ops/cuda/binary.h"
-#include "ops/cuda/cast.h"
-#include "ops/cuda/logic.h"
-#include "ops/cuda/unary.h"
+#include "ops/elementwise/binary_cuda.h"
+#include "ops/elementwise/cast_cuda.h"
+#include "ops/elementwise/logic_cuda.h"
+#include "ops/elementwise/unary_cuda.h"
 #include "tests/cuda/bench.h"
 
 namespace lenslet::bench {

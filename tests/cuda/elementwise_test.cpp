@@ -9,10 +9,10 @@
 #include <random>
 #include <vector>
 
-#include "ops/cuda/binary.h"
-#include "ops/cuda/unary.h"
-#include "runtime/base/cuda/session.h"
-#include "runtime/base/cuda/upload.h"
+#include "base/cuda/session.h"
+#include "base/cuda/upload.h"
+#include "ops/elementwise/binary_cuda.h"
+#include "ops/elementwise/unary_cuda.h"
 #include "tests/cuda/device_block.h"
 #include "tests/cuda/skip.h"
 

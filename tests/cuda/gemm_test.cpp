@@ -1,7 +1,7 @@
 // cuda::gemm against sums in double: its three ways (few rows, cuBLAS, tiles), at sizes that leave tails.
 // What Gemm and MatMul make of it is in tests/ops/gemm_op_test.cpp, which runs on the device, too.
 
-#include "ops/cuda/gemm.h"
+#include "ops/gemm/gemm_cuda.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -11,10 +11,10 @@
 #include <random>
 #include <vector>
 
-#include "ops/gemm_op.h"
-#include "ops/sum_tolerance.h"
-#include "runtime/base/cuda/session.h"
-#include "runtime/base/cuda/upload.h"
+#include "base/cuda/session.h"
+#include "base/cuda/upload.h"
+#include "ops/core/sum_tolerance.h"
+#include "ops/gemm/gemm_op.h"
 
 namespace lenslet {
 namespace {

@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/cuda/image_input.h"
+#include "base/cuda/image_kernel.h"
+#include "base/cuda/upload.h"
+#include "base/resize.h"
 #include "lenslet/image.h"
-#include "runtime/base/cuda/image_input.h"
-#include "runtime/base/cuda/image_kernel.h"
-#include "runtime/base/cuda/upload.h"
-#include "runtime/base/resize.h"
 #include "tests/cuda/bench.h"
 
 namespace lenslet::bench {

@@ -1,6 +1,6 @@
 // Photos to inputs on the device: the same bits as to_input() on the CPU.
 
-#include "runtime/base/cuda/image_input.h"
+#include "base/cuda/image_input.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/cuda/session.h"
 #include "lenslet/error.h"
-#include "runtime/base/cuda/session.h"
 #include "tests/cuda/device_block.h"
 #include "tests/cuda/skip.h"
 

@@ -11,11 +11,11 @@
 #include <memory>
 #include <vector>
 
+#include "base/cuda/buffer.h"
+#include "base/cuda/session.h"
 #include "ops/conv/choose.h"
 #include "ops/conv/cuda/algorithms.h"
 #include "ops/conv/cuda/implicit_gemm.h"
-#include "runtime/base/cuda/buffer.h"
-#include "runtime/base/cuda/session.h"
 
 namespace lenslet {
 namespace {

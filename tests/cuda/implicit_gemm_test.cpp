@@ -7,9 +7,9 @@
 #include <random>
 #include <vector>
 
+#include "base/cuda/session.h"
 #include "ops/conv/cuda/algorithms.h"
 #include "ops/conv/cuda/implicit_gemm.h"
-#include "runtime/base/cuda/session.h"
 #include "tests/cuda/device_block.h"
 #include "tests/ops/conv_data.h"
 

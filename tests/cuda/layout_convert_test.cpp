@@ -1,6 +1,6 @@
 // LayoutConvert on the device: shapes around the edges of every kernel behind it, against the host's conversion.
 
-#include "ops/layout_convert.h"
+#include "ops/movement/layout_convert.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 #include <random>
 #include <string>
 
-#include "runtime/base/cuda/session.h"
+#include "base/cuda/session.h"
 #include "tests/cuda/device_block.h"
 #include "tests/cuda/skip.h"
 

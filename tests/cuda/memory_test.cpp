@@ -5,9 +5,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/cuda/buffer.h"
+#include "base/cuda/stream.h"
 #include "lenslet/error.h"
-#include "runtime/base/cuda/buffer.h"
-#include "runtime/base/cuda/stream.h"
 #include "tests/cuda/skip.h"
 
 namespace lenslet {

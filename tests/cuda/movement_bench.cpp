@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "ops/layout_convert.h"
-#include "ops/op.h"
+#include "ops/core/op.h"
+#include "ops/movement/layout_convert.h"
 #include "tests/cuda/bench.h"
 
 namespace lenslet::bench {

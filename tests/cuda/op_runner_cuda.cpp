@@ -5,8 +5,8 @@
 #include <cstring>
 #include <deque>
 
-#include "runtime/base/cuda/session.h"
-#include "runtime/base/cuda/upload.h"
+#include "base/cuda/session.h"
+#include "base/cuda/upload.h"
 #include "tests/cuda/device_block.h"
 #include "tests/ops/op_runner.h"
 

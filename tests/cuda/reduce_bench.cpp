@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "ops/op.h"
-#include "runtime/base/cuda/buffer.h"
+#include "base/cuda/buffer.h"
+#include "ops/core/op.h"
 #include "tests/cuda/bench.h"
 
 namespace lenslet::bench {

@@ -16,10 +16,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/cuda/check.h"
+#include "base/cuda/context.h"
 #include "lenslet/device.h"
-#include "ops/op.h"
-#include "runtime/base/cuda/check.h"
-#include "runtime/base/cuda/context.h"
+#include "ops/core/op.h"
 #include "runtime/exec/model_impl.h"
 #include "tests/cuda/skip.h"
 #include "tests/exec/load_image_cases.h"

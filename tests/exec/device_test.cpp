@@ -8,7 +8,7 @@
 #include <string>
 
 #include "lenslet/runner.h"
-#include "ops/device_kind.h"
+#include "ops/core/device_kind.h"
 #include "runtime/exec/cuda_support.h"
 #include "runtime/exec/lower.h"
 #include "runtime/exec/model_impl.h"

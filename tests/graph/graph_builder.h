@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/graph/graph.h"
-#include "runtime/graph/passes/passes.h"
+#include "runtime/passes/passes.h"
 
 namespace lenslet::test {
 

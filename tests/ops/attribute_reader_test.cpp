@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "ops/op.h"
+#include "ops/core/op.h"
 
 using namespace lenslet;
 

@@ -3,7 +3,7 @@
 #include <limits>
 #include <string_view>
 
-#include "ops/broadcast.h"
+#include "ops/core/broadcast.h"
 #include "tests/ops/op_harness.h"
 #include "tests/ops/op_runner.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ops/conv/algorithm.h"
-#include "tools/oracle/oracle.h"
+#include "oracle/oracle.h"
 
 namespace lenslet::test {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "ops/cuda/exp.h"
+#include "ops/core/exp_cuda.h"
 
 using lenslet::cuda::exp_f32;
 

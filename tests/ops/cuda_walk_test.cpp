@@ -1,6 +1,6 @@
 // How kernels find broadcast operands: decided on the host, tested without a device.
 
-#include "ops/cuda/walk.h"
+#include "ops/core/walk.h"
 
 #include <doctest/doctest.h>
 

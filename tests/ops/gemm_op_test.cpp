@@ -1,12 +1,12 @@
-#include "ops/gemm_op.h"
+#include "ops/gemm/gemm_op.h"
 
 #include <doctest/doctest.h>
 
 #include <array>
 
-#include "ops/sum_tolerance.h"
+#include "ops/core/sum_tolerance.h"
+#include "oracle/oracle.h"
 #include "tests/ops/op_harness.h"
-#include "tools/oracle/oracle.h"
 
 using namespace lenslet;
 using namespace lenslet::test;

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/simd/targets.h"
+#include "ops/core/simd/targets.h"
 // After targets.h:
 #include <hwy/highway.h>
 

@@ -1,6 +1,6 @@
 // LayoutConvert: every element size, both directions, sizes around the blocks of the kernel.
 
-#include "ops/layout_convert.h"
+#include "ops/movement/layout_convert.h"
 
 #include <doctest/doctest.h>
 

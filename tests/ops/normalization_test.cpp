@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "ops/batch_norm.h"
+#include "ops/normalization/batch_norm.h"
 #include "tests/ops/op_harness.h"
 
 using namespace lenslet;

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <optional>
 
+#include "oracle/oracle.h"
 #include "tests/ops/op_runner.h"
-#include "tools/oracle/oracle.h"
 
 namespace lenslet::test {
 

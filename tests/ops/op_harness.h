@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/op.h"
+#include "ops/core/op.h"
 
 namespace lenslet::test {
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "ops/op.h"
+#include "ops/core/op.h"
 #include "tests/ops/ops_doc.h"
 
 namespace lenslet::test {

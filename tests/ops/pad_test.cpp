@@ -1,6 +1,6 @@
 // Pad in both forms, every mode, cropping, both layouts and several element types, against the oracle.
 
-#include "ops/pad.h"
+#include "ops/movement/pad.h"
 
 #include <doctest/doctest.h>
 

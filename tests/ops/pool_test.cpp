@@ -1,4 +1,4 @@
-#include "ops/pool.h"
+#include "ops/pool/pool.h"
 
 #include <doctest/doctest.h>
 

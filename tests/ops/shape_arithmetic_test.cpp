@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/onnx_types.h"
+#include "ops/core/onnx_types.h"
 #include "tests/ops/op_harness.h"
 
 namespace lenslet::test {

@@ -5,15 +5,15 @@
 #include <random>
 #include <vector>
 
-#include "ops/activation.h"
-#include "ops/simd/targets.h"
+#include "ops/core/activation.h"
+#include "ops/core/simd/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/ops/simd_activation_test.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 // After foreach_target.h:
 #include <hwy/highway.h>
 
-#include "ops/simd/activation-inl.h"
+#include "ops/core/simd/activation-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lenslet::HWY_NAMESPACE {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "oracle/oracle.h"
 #include "tests/ops/op_harness.h"
-#include "tools/oracle/oracle.h"
 
 using namespace lenslet;
 using namespace lenslet::test;

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/unary.h"
+#include "ops/elementwise/unary.h"
 #include "tests/ops/op_harness.h"
 
 using namespace lenslet;

@@ -1,4 +1,4 @@
-#include "tools/card.h"
+#include "tools/cards/card.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>

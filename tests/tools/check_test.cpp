@@ -6,10 +6,10 @@
 #include <limits>
 
 #include "tests/shared_data.h"
-#include "tools/compare.h"
-#include "tools/dtype_convert.h"
-#include "tools/output_name.h"
-#include "tools/test_cases.h"
+#include "tools/verbs/compare.h"
+#include "tools/verbs/dtype_convert.h"
+#include "tools/verbs/output_name.h"
+#include "tools/verbs/test_cases.h"
 
 using namespace lenslet;
 using namespace lenslet::tool;

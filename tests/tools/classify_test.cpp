@@ -19,8 +19,8 @@
 
 #include "tests/shared_data.h"
 #include "tests/usable_device.h"
-#include "tools/classifier.h"
-#include "tools/default_model.h"
+#include "tools/cards/classifier.h"
+#include "tools/verbs/default_model.h"
 
 namespace lenslet::tool {
 namespace {

@@ -300,7 +300,11 @@ class Check(Verb):
         document = self.json_of("check", self.folder / "cases", code=1)
         self.assertEqual((document["passed"], document["failed"], document["unsupported"]), (1, 1, 1))
         by_case = {entry["case"]: entry for entry in document["cases"]}
-        self.assertEqual(by_case[str(good)], {"case": str(good), "status": "passed"})
+        self.assertEqual(by_case[str(good)]["status"], "passed")
+        # Equal bits, equal digests: of outputs, not of what was expected.
+        (digest,) = by_case[str(good)]["digests"]
+        self.assertRegex(digest, "^[0-9a-f]{16}$")
+        self.assertEqual(by_case[str(bad)]["digests"], [digest])
         self.assertEqual(by_case[str(bad)]["status"], "failed")
         self.assertIn("[1]: 2 where 2.0", by_case[str(bad)]["reason"])
         self.assertEqual(by_case[str(unknown)]["status"], "unsupported")

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "lenslet/error.h"
-#include "tools/conv_sets.h"
-#include "tools/conv_timer.h"
+#include "tools/measuring/conv_sets.h"
+#include "tools/measuring/conv_timer.h"
 
 namespace lenslet::tool {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/read_image.h"
+#include "tools/pictures/read_image.h"
 
 #include <doctest/doctest.h>
 
@@ -13,7 +13,7 @@
 #include "lenslet/error.h"
 #include "tests/shared_data.h"
 #include "tests/tools/make_png.h"
-#include "tools/exif.h"
+#include "tools/pictures/exif.h"
 
 namespace lenslet::tool {
 namespace {

@@ -17,9 +17,9 @@
 #include "lenslet/tensor_file.h"
 #include "tests/shared_data.h"
 #include "tests/usable_device.h"
-#include "tools/compare.h"
-#include "tools/default_model.h"
-#include "tools/dtype_convert.h"
+#include "tools/verbs/compare.h"
+#include "tools/verbs/default_model.h"
+#include "tools/verbs/dtype_convert.h"
 
 namespace lenslet::tool {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/terminal.h"
+#include "tools/verbs/terminal.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "lenslet/error.h"
-#include "tools/photo_list.h"
+#include "tools/pictures/photo_list.h"
 
 namespace lenslet::tool {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "ops/conv/cpu/algorithms.h"
-#include "ops/fused_clamp.h"
-#include "ops/simd/targets.h"
+#include "ops/core/fused_clamp.h"
+#include "ops/core/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/conv/cpu/depthwise.cpp"
@@ -16,8 +16,8 @@
 // clang-format off
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-#include "ops/simd/activation-inl.h"
-#include "ops/simd/over_channels-inl.h"
+#include "ops/core/simd/activation-inl.h"
+#include "ops/core/simd/over_channels-inl.h"
 // clang-format on
 
 #ifndef LENSLET_DEPTHWISE_SHARED

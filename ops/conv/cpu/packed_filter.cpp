@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <new>
 
-#include "ops/sum_tolerance.h"
+#include "ops/core/sum_tolerance.h"
 
 namespace lenslet {
 namespace {

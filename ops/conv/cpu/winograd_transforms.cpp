@@ -3,8 +3,8 @@
 #include <cstddef>
 
 #include "ops/conv/winograd_matrices.h"
-#include "ops/fused_clamp.h"
-#include "ops/simd/targets.h"
+#include "ops/core/fused_clamp.h"
+#include "ops/core/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/conv/cpu/winograd_transforms.cpp"
@@ -12,8 +12,8 @@
 // clang-format off
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-#include "ops/simd/activation-inl.h"
-#include "ops/simd/over_channels-inl.h"
+#include "ops/core/simd/activation-inl.h"
+#include "ops/core/simd/over_channels-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 
-#include "runtime/base/cuda/launch.h"
+#include "base/cuda/launch.h"
 
 namespace lenslet::cuda {
 

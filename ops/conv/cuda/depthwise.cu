@@ -5,13 +5,13 @@
 #include <cmath>
 #include <span>
 
+#include "base/cuda/fast_divider.h"
+#include "base/cuda/launch.h"
 #include "ops/conv/cpu/packed_filter.h"
 #include "ops/conv/cuda/algorithms.h"
 #include "ops/conv/cuda/device_filter.h"
 #include "ops/conv/cuda/index_range.h"
-#include "ops/cuda/activation.cuh"
-#include "ops/cuda/fast_divider.h"
-#include "runtime/base/cuda/launch.h"
+#include "ops/core/activation.cuh"
 
 namespace lenslet::cuda {
 namespace {

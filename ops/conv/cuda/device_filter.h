@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "base/cuda/upload.h"
 #include "ops/conv/algorithm.h"
-#include "runtime/base/cuda/upload.h"
 
 namespace lenslet::cuda {
 

@@ -9,12 +9,12 @@
 #include <cmath>
 #include <string>
 
+#include "base/cuda/fast_divider.h"
+#include "base/cuda/launch.h"
 #include "ops/conv/cuda/algorithms.h"
 #include "ops/conv/cuda/direct_limits.h"
 #include "ops/conv/cuda/filter_groups.h"
-#include "ops/cuda/activation.cuh"
-#include "ops/cuda/fast_divider.h"
-#include "runtime/base/cuda/launch.h"
+#include "ops/core/activation.cuh"
 
 namespace lenslet::cuda {
 namespace {

@@ -8,8 +8,8 @@
 
 #include <cuda_runtime.h>
 
+#include "base/cuda/launch.h"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
-#include "runtime/base/cuda/launch.h"
 
 namespace lenslet::cuda {
 

@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/cuda/cublas.h"
+#include "base/cuda/launch.h"
 #include "ops/conv/cpu/packed_filter.h"
 #include "ops/conv/cuda/algorithms.h"
 #include "ops/conv/cuda/device_filter.h"
 #include "ops/conv/cuda/layout_cost.h"
-#include "ops/cuda/activation.cuh"
-#include "runtime/base/cuda/cublas.h"
-#include "runtime/base/cuda/launch.h"
+#include "ops/core/activation.cuh"
 
 namespace lenslet::cuda {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "ops/conv/cuda/cluster.cuh"
 #include "ops/conv/cuda/gemm_tile.cuh"
-#include "ops/cuda/activation.cuh"
+#include "ops/core/activation.cuh"
 
 namespace lenslet::cuda {
 

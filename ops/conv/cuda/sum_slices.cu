@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "ops/cuda/activation.cuh"
-#include "runtime/base/cuda/launch.h"
+#include "base/cuda/launch.h"
+#include "ops/core/activation.cuh"
 
 namespace lenslet::cuda {
 namespace {

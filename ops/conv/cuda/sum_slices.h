@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ops/activation.h"
+#include "ops/core/activation.h"
 
 namespace lenslet::cuda {
 

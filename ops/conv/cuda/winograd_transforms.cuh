@@ -4,9 +4,9 @@
 
 #include <cuda_runtime.h>
 
+#include "base/cuda/launch.h"
 #include "ops/conv/winograd_matrices.h"
-#include "ops/cuda/activation.cuh"
-#include "runtime/base/cuda/launch.h"
+#include "ops/core/activation.cuh"
 
 namespace lenslet::cuda {
 

@@ -3,8 +3,8 @@
 #include <exception>
 #include <span>
 
-#include "runtime/base/cuda/session.h"
-#include "runtime/base/cuda/upload.h"
+#include "base/cuda/session.h"
+#include "base/cuda/upload.h"
 
 namespace lenslet::cuda {
 

@@ -8,10 +8,10 @@
 #include <span>
 #include <vector>
 
+#include "base/cuda/buffer.h"
+#include "base/cuda/image_input.h"
+#include "base/cuda/session.h"
 #include "lenslet/runner.h"
-#include "runtime/base/cuda/buffer.h"
-#include "runtime/base/cuda/image_input.h"
-#include "runtime/base/cuda/session.h"
 #include "runtime/exec/plan.h"
 
 namespace lenslet::cuda {

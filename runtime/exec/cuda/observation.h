@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "base/cuda/stream.h"
 #include "lenslet/runner.h"
-#include "runtime/base/cuda/stream.h"
 #include "runtime/exec/plan.h"
 
 namespace lenslet::cuda {

@@ -1,0 +1,74 @@
+#include "base/cgroup_quota.h"
+
+#include <fstream>
+#include <string>
+#include <string_view>
+
+namespace lenslet {
+namespace {
+
+double ratio(double quota, double period) { return quota > 0 && period > 0 ? quota / period : 0; }
+
+/// cpu.max of version 2.
+double quota_v2(const std::filesystem::path& folder) {
+  std::ifstream file(folder / "cpu.max");
+  double quota = 0, period = 0;
+  return file >> quota >> period ? ratio(quota, period) : 0;  // "max" does not read as a number
+}
+
+double quota_v1(const std::filesystem::path& folder) {
+  std::ifstream quota_file(folder / "cpu.cfs_quota_us"), period_file(folder / "cpu.cfs_period_us");
+  double quota = 0, period = 0;
+  return quota_file >> quota && period_file >> period ? ratio(quota, period) : 0;
+}
+
+/// The least limit on the way from `group` up to the root of the hierarchy. Inside a container the path that
+/// /proc/self/cgroup names is often not visible, while the container's own group is mounted at the root: so the way
+/// always ends there.
+template <typename Read>
+double least_limit(const std::filesystem::path& mount, std::string_view group, Read read) {
+  double least = 0;
+  std::filesystem::path inside = std::filesystem::path(group).relative_path().lexically_normal();
+  if (!inside.empty() && *inside.begin() == "..") inside.clear();  // outside what is mounted here
+  while (true) {
+    const double quota = read(mount / inside);
+    if (quota > 0 && (least == 0 || quota < least)) least = quota;
+    if (inside.empty()) return least;
+    inside = inside.parent_path();
+  }
+}
+
+bool names_cpu(std::string_view controllers) {
+  while (true) {
+    const std::size_t comma = controllers.find(',');
+    if (controllers.substr(0, comma) == "cpu") return true;
+    if (comma == std::string_view::npos) return false;
+    controllers.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace
+
+double cgroup_cpu_quota(const std::filesystem::path& root, std::istream& own) {
+  double least = 0;
+  const auto limit = [&least](double quota) {
+    if (quota > 0 && (least == 0 || quota < least)) least = quota;
+  };
+  for (std::string line; std::getline(own, line);) {
+    const std::size_t first = line.find(':');
+    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string_view text = line;
+    const std::string_view controllers = text.substr(first + 1, second - first - 1), group = text.substr(second + 1);
+    if (controllers.empty()) {
+      limit(least_limit(root, group, quota_v2));
+    } else if (names_cpu(controllers)) {
+      // The controllers "cpu,cpuacct" live in a folder of that name, to which "cpu" is a link.
+      limit(least_limit(root / controllers, group, quota_v1));
+      limit(least_limit(root / "cpu", group, quota_v1));
+    }
+  }
+  return least;
+}
+
+}  // namespace lenslet

@@ -1,0 +1,78 @@
+#include "base/cuda/cublas.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <limits>
+#include <string_view>
+
+#include "base/cuda/cublas_library.h"
+#include "base/cuda/exclusive.h"
+#include "lenslet/error.h"
+
+namespace lenslet::cuda {
+namespace {
+
+void check(cublasStatus_t status, std::string_view call) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw Error(ErrorKind::device, fmt::format("{}: {}", call, cublas_library().status_name(status)));
+}
+
+int to_int(std::int64_t size) {
+  if (size > std::numeric_limits<int>::max())
+    throw Error(ErrorKind::limit, fmt::format("a matrix product of size {}: cuBLAS takes up to 2^31 - 1", size));
+  return static_cast<int>(size);
+}
+
+cublasOperation_t operation(const MatrixOperand& operand) { return operand.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; }
+
+}  // namespace
+
+const std::string& cublas_unavailable_reason() { return cublas_library().reason; }
+
+Cublas::Cublas(cudaStream_t stream, std::size_t workspace_bytes, Precision precision) : precision_(precision) {
+  const CublasLibrary& library = cublas_library();
+  if (!library.reason.empty()) throw Error(ErrorKind::device, library.reason);
+  const std::lock_guard lock(exclusive());
+  workspace_ = DeviceBuffer<std::byte>(workspace_bytes);
+  check(library.create(&handle_), "cublasCreate");
+  try {
+    check(library.set_stream(handle_, stream), "cublasSetStream");
+    // After the stream: setting that puts cuBLAS's own workspace back.
+    check(library.set_workspace(handle_, workspace_.data(), workspace_.bytes()), "cublasSetWorkspace");
+    check(library.set_math_mode(handle_, CUBLAS_DEFAULT_MATH), "cublasSetMathMode");
+  } catch (...) {
+    library.destroy(handle_);
+    throw;
+  }
+}
+
+Cublas::~Cublas() {
+  const std::lock_guard lock(exclusive());  // waits for the whole device, which a capture under way does not survive
+  if (const cublasStatus_t status = cublas_library().destroy(handle_); status != CUBLAS_STATUS_SUCCESS)
+    std::fprintf(stderr, "lenslet: cublasDestroy: %s\n", cublas_library().status_name(status));
+}
+
+void Cublas::gemm(std::int64_t m, std::int64_t n, std::int64_t k, const MatrixOperand& a, const MatrixOperand& b,
+                  float* c, std::int64_t ldc, float beta, std::int64_t batch, std::int64_t c_stride) const {
+  const CublasLibrary& library = cublas_library();
+  const float alpha = 1;
+  // CUBLAS_COMPUTE_32F on fp32 operands does not use TF32 while the math mode is the default one. The pedantic variant
+  // would also forbid what changes no rounding rule, such as splitting the sum; NVIDIA calls it a debugging aid.
+  const cublasComputeType_t compute = precision_ == Precision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  // Row-major memory read column-major is the transpose: c' = b' * a', so the operands change places and each keeps
+  // its own flag.
+  const cublasStatus_t status =
+      batch == 1 ? library.gemm(handle_, operation(b), operation(a), to_int(n), to_int(m), to_int(k), &alpha, b.data,
+                                CUDA_R_32F, to_int(b.ld), a.data, CUDA_R_32F, to_int(a.ld), &beta, c, CUDA_R_32F,
+                                to_int(ldc), compute, CUBLAS_GEMM_DEFAULT)
+                 : library.gemm_strided_batched(handle_, operation(b), operation(a), to_int(n), to_int(m), to_int(k),
+                                                &alpha, b.data, CUDA_R_32F, to_int(b.ld), b.stride, a.data, CUDA_R_32F,
+                                                to_int(a.ld), a.stride, &beta, c, CUDA_R_32F, to_int(ldc), c_stride,
+                                                to_int(batch), compute, CUBLAS_GEMM_DEFAULT);
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw Error(ErrorKind::device, fmt::format("cuBLAS, product of m={} n={} k={} batch={}: {}", m, n, k, batch,
+                                               library.status_name(status)));
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,37 @@
+#include "base/cuda/session.h"
+
+#include "base/cuda/probe.h"
+
+namespace lenslet::cuda {
+namespace {
+
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device));
+  return value;
+}
+
+}  // namespace
+
+CurrentDevice::CurrentDevice(int device) {
+  CUDA_CHECK(cudaGetDevice(&previous_));
+  CUDA_CHECK(cudaSetDevice(device));
+}
+
+CurrentDevice::~CurrentDevice() { CUDA_LOG(cudaSetDevice(previous_)); }
+
+Session::Session(int device, Precision precision) {
+  context_.stream = stream_.get();
+  context_.device = device;
+  context_.multiprocessors = attribute(cudaDevAttrMultiProcessorCount, device);
+  context_.compute_capability =
+      10 * attribute(cudaDevAttrComputeCapabilityMajor, device) + attribute(cudaDevAttrComputeCapabilityMinor, device);
+  // PTX made for an older architecture has no griddepcontrol: a kernel from it would not wait. Nor has it clusters.
+  context_.overlap_launches = context_.clusters = kernels_wait_for_previous();
+  context_.precision = precision;
+  if (cublas_unavailable_reason().empty())
+    cublas_ = std::make_unique<Cublas>(stream_.get(), cublas_workspace_bytes(context_.compute_capability), precision);
+  context_.cublas = cublas_.get();
+}
+
+}  // namespace lenslet::cuda

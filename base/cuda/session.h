@@ -1,0 +1,38 @@
+#pragma once
+// A device with a stream of its own: what a Runner, a test or a benchmark works with.
+
+#include <memory>
+
+#include "base/cuda/context.h"
+#include "base/cuda/cublas.h"
+#include "base/cuda/stream.h"
+
+namespace lenslet::cuda {
+
+/// Makes `device` current for the calling thread, and puts the thread's device back at the end.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(int device);
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+  ~CurrentDevice();
+
+ private:
+  int previous_ = 0;
+};
+
+class Session {
+ public:
+  /// On an existing, usable device, which must be current. Has a Cublas when the library can be loaded. Error(device)
+  /// when a call fails.
+  explicit Session(int device, Precision precision = Precision::fp32);
+  const Context& context() const noexcept { return context_; }
+  const Stream& stream() const noexcept { return stream_; }
+
+ private:
+  Stream stream_;
+  std::unique_ptr<Cublas> cublas_;
+  Context context_;
+};
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,103 @@
+#pragma once
+// Streams, events and captured graphs that clean up after themselves.
+
+#include <utility>
+
+#include "base/cuda/check.h"
+#include "base/cuda/exclusive.h"
+
+namespace lenslet::cuda {
+
+/// A handle with the call that destroys it. Move-only.
+template <typename Handle, cudaError_t (*destroy)(Handle)>
+class Owned {
+ public:
+  Owned() = default;
+  explicit Owned(Handle handle) : handle_(handle) {}
+  Owned(Owned&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Owned& operator=(Owned&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Owned() {
+    if (handle_ == nullptr) return;
+    const std::lock_guard lock(exclusive());
+    CUDA_LOG(destroy(handle_));
+  }
+  Handle get() const noexcept { return handle_; }
+
+ private:
+  Handle handle_ = nullptr;
+};
+
+/// A queue of work on the current device that does not wait for the legacy default stream.
+class Stream {
+ public:
+  Stream() : stream_(create()) {}
+  cudaStream_t get() const noexcept { return stream_.get(); }
+  /// Waits for everything queued; throws what any of it failed with.
+  void synchronize() const { CUDA_CHECK(cudaStreamSynchronize(get())); }
+
+ private:
+  static cudaStream_t create() {
+    cudaStream_t stream = nullptr;
+    CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    return stream;
+  }
+  Owned<cudaStream_t, cudaStreamDestroy> stream_;
+};
+
+/// A point in a stream, with its time.
+class Event {
+ public:
+  Event() : event_(create()) {}
+  cudaEvent_t get() const noexcept { return event_.get(); }
+  void record(const Stream& stream) { CUDA_CHECK(cudaEventRecord(get(), stream.get())); }
+  void synchronize() const { CUDA_CHECK(cudaEventSynchronize(get())); }
+  /// Milliseconds from `start` to this event; both must have happened.
+  float ms_since(const Event& start) const {
+    float ms = 0;
+    CUDA_CHECK(cudaEventElapsedTime(&ms, start.get(), get()));
+    return ms;
+  }
+
+ private:
+  static cudaEvent_t create() {
+    cudaEvent_t event = nullptr;
+    CUDA_CHECK(cudaEventCreate(&event));
+    return event;
+  }
+  Owned<cudaEvent_t, cudaEventDestroy> event_;
+};
+
+/// Work recorded once and launched as a whole.
+class GraphExec {
+ public:
+  /// Captures what `record` queues on `stream`. When it throws, the capture is ended and the stream usable again.
+  template <typename Record>
+  GraphExec(const Stream& stream, Record&& record) {
+    const std::lock_guard lock(exclusive());
+    CUDA_CHECK(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
+    cudaGraph_t captured = nullptr;
+    try {
+      record();
+    } catch (...) {
+      // The capture may already be invalid; what counts is that it ends.
+      static_cast<void>(cudaStreamEndCapture(stream.get(), &captured));
+      if (captured != nullptr) CUDA_LOG(cudaGraphDestroy(captured));
+      static_cast<void>(cudaGetLastError());
+      throw;
+    }
+    CUDA_CHECK(cudaStreamEndCapture(stream.get(), &captured));
+    const Owned<cudaGraph_t, cudaGraphDestroy> graph(captured);
+    cudaGraphExec_t exec = nullptr;
+    CUDA_CHECK(cudaGraphInstantiate(&exec, graph.get(), 0));
+    exec_ = Owned<cudaGraphExec_t, cudaGraphExecDestroy>(exec);
+  }
+  void launch(const Stream& stream) const { CUDA_CHECK(cudaGraphLaunch(exec_.get(), stream.get())); }
+
+ private:
+  Owned<cudaGraphExec_t, cudaGraphExecDestroy> exec_;
+};
+
+}  // namespace lenslet::cuda

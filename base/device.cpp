@@ -1,0 +1,62 @@
+// The CPU's part of query_devices().
+
+#include "lenslet/device.h"
+
+#include <hwy/targets.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+#include "base/cuda/device.h"
+#include "base/thread_pool.h"
+
+namespace lenslet {
+namespace {
+
+/// "AMD EPYC 9B45", or empty where /proc/cpuinfo does not say (Arm).
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("model name")) continue;
+    const std::size_t colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return {};
+}
+
+/// The best target that was both compiled and is supported here: what HWY_DYNAMIC_DISPATCH picks.
+std::string chosen_isa() {
+  const std::int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
+  return hwy::TargetName(usable & -usable);  // Highway gives better targets lower bits
+}
+
+DeviceInfo describe_cpu() {
+  DeviceInfo info;
+  info.id = "cpu";
+  info.name = cpu_name();
+  info.architecture = chosen_isa();
+  info.cores = available_cores();
+  const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGE_SIZE);
+  if (pages > 0 && page_bytes > 0)
+    info.memory_bytes = static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page_bytes);
+  info.usable = true;
+  return info;
+}
+
+}  // namespace
+
+DeviceReport query_devices() {
+  DeviceReport report;
+  report.devices.push_back(describe_cpu());
+  const int count = cuda::query_driver(report.cuda);
+  bool any_usable = false;
+  for (int index = 0; index < count; ++index) {
+    report.devices.push_back(cuda::query_device(index));
+    any_usable |= report.devices.back().usable;
+  }
+  if (count > 0 && !any_usable) report.cuda.reason = report.devices.back().reason;
+  return report;
+}
+
+}  // namespace lenslet

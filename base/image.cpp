@@ -1,0 +1,100 @@
+#include "lenslet/image.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <numeric>
+
+#include "base/image_plan.h"
+#include "base/resize.h"
+
+namespace lenslet {
+
+namespace {
+
+/// ITU-R 601-2 luma in Pillow's fixed point.
+std::vector<std::uint8_t> to_gray(const ImageView& image) {
+  std::vector<std::uint8_t> result(static_cast<std::size_t>(image.height * image.width));
+  const std::uint8_t* pixel = image.pixels;
+  for (std::uint8_t& gray : result) {
+    gray = static_cast<std::uint8_t>((pixel[0] * 19595u + pixel[1] * 38470u + pixel[2] * 7471u + 0x8000u) >> 16);
+    pixel += 3;
+  }
+  return result;
+}
+
+std::vector<std::uint8_t> to_rgb(const std::vector<std::uint8_t>& gray) {
+  std::vector<std::uint8_t> result;
+  result.reserve(gray.size() * 3);
+  for (std::uint8_t value : gray) result.insert(result.end(), 3, value);
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::uint8_t> resize_and_crop(const ImageView& image, const ImageSpec& spec) {
+  const ResizePlan plan = plan_resize(image, spec);
+  const bool wants_gray = spec.channels == ImageSpec::Channels::gray;
+  ImageView source = image;
+  std::vector<std::uint8_t> gray;
+  if (wants_gray && image.channels == 3) {
+    gray = to_gray(image);
+    source = {gray.data(), image.height, image.width, 1};
+  }
+  auto pixels = resize_window(source, plan.height, plan.width, plan.window, spec.filter, spec.antialias);
+  return !wants_gray && image.channels == 1 ? to_rgb(pixels) : pixels;
+}
+
+void to_input(const ImageView& image, const ImageSpec& spec, Tensor& input, std::int64_t index) {
+  check_image_input(spec, input, index);
+  const std::int64_t channels = image_channels(spec);
+  std::vector<std::array<float, 256>> tables;
+  for (std::int64_t c = 0; c < channels; ++c) tables.push_back(normalisation_table(spec, c));
+  const std::vector<std::uint8_t> pixels = resize_and_crop(image, spec);
+  // From here on nothing fails: an image that is refused leaves the input as it was.
+  const bool interleaved = spec.nhwc || input.layout() == Layout::nhwc;
+  const auto area = static_cast<std::size_t>(spec.height * spec.width);
+  const auto stride = static_cast<std::size_t>(channels);
+  float* target = input.values<float>().data() + static_cast<std::size_t>(index) * area * stride;
+  for (std::size_t c = 0; c < stride; ++c) {
+    const std::array<float, 256>& table = tables[c];
+    const std::size_t source_channel = spec.channels == ImageSpec::Channels::bgr ? stride - 1 - c : c;
+    const std::uint8_t* source = pixels.data() + source_channel;
+    float* plane = interleaved ? target + c : target + c * area;
+    const std::size_t step = interleaved ? stride : 1;
+    for (std::size_t i = 0; i < area; ++i) plane[i * step] = table[source[i * stride]];
+  }
+}
+
+void softmax(std::span<float> scores) {
+  if (scores.empty()) return;
+  const double largest = static_cast<double>(*std::max_element(scores.begin(), scores.end()));
+  std::vector<double> powers;
+  powers.reserve(scores.size());
+  double total = 0;
+  for (float score : scores) {
+    powers.push_back(std::exp(static_cast<double>(score) - largest));
+    total += powers.back();
+  }
+  for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = static_cast<float>(powers[i] / total);
+}
+
+std::vector<ClassScore> top_k(std::span<const float> scores, std::size_t count) {
+  count = std::min(count, scores.size());
+  std::vector<std::int64_t> order(scores.size());
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  const auto better = [&](std::int64_t a, std::int64_t b) {
+    const float score_a = scores[static_cast<std::size_t>(a)], score_b = scores[static_cast<std::size_t>(b)];
+    if (std::isnan(score_a) != std::isnan(score_b)) return std::isnan(score_b);
+    if (!std::isnan(score_a) && score_a != score_b) return score_a > score_b;
+    return a < b;
+  };
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(), better);
+  std::vector<ClassScore> best;
+  best.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) best.push_back({order[i], scores[static_cast<std::size_t>(order[i])]});
+  return best;
+}
+
+}  // namespace lenslet

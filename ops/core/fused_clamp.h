@@ -1,0 +1,29 @@
+#pragma once
+// How kernels apply an activation while the result is in registers.
+
+#include <limits>
+
+#include "ops/core/activation.h"
+
+namespace lenslet {
+
+/// none, relu and clip are a clamp to [low, high], which kernels always do; the others follow as a pass of their own
+/// over the result while it is in the cache (`after`), so that kernels are not instantiated once per activation.
+struct FusedClamp {
+  float low = -std::numeric_limits<float>::infinity();
+  float high = std::numeric_limits<float>::infinity();
+  bool after = false;
+
+  explicit FusedClamp(const Activation& activation) {
+    if (activation.kind == Activation::Kind::relu) {
+      low = 0;
+    } else if (activation.kind == Activation::Kind::clip) {
+      low = activation.alpha;
+      high = activation.beta;
+    } else {
+      after = activation.kind != Activation::Kind::none;
+    }
+  }
+};
+
+}  // namespace lenslet

@@ -1,0 +1,64 @@
+#include "ops/core/onnx_types.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <optional>
+#include <string_view>
+
+#include "lenslet/error.h"
+
+namespace lenslet {
+
+namespace {
+
+struct OnnxType {
+  std::string_view name;
+  std::optional<DType> dtype;
+};
+
+// By number.
+constexpr std::array<OnnxType, 24> onnx_types{{
+    {"undefined", std::nullopt},
+    {"float32", DType::f32},
+    {"uint8", DType::u8},
+    {"int8", DType::i8},
+    {"uint16", DType::u16},
+    {"int16", DType::i16},
+    {"int32", DType::i32},
+    {"int64", DType::i64},
+    {"string", std::nullopt},
+    {"bool", DType::boolean},
+    {"float16", DType::f16},
+    {"float64", DType::f64},
+    {"uint32", std::nullopt},
+    {"uint64", std::nullopt},
+    {"complex64", std::nullopt},
+    {"complex128", std::nullopt},
+    {"bfloat16", DType::bf16},
+    {"float8e4m3fn", std::nullopt},
+    {"float8e4m3fnuz", std::nullopt},
+    {"float8e5m2", std::nullopt},
+    {"float8e5m2fnuz", std::nullopt},
+    {"uint4", std::nullopt},
+    {"int4", std::nullopt},
+    {"float4e2m1", std::nullopt},
+}};
+
+}  // namespace
+
+DType dtype_from_onnx(std::int64_t data_type) {
+  if (data_type <= 0 || data_type >= static_cast<std::int64_t>(onnx_types.size()))
+    throw Error(ErrorKind::invalid_model, fmt::format("{} is not an ONNX element type", data_type));
+  const OnnxType& type = onnx_types[static_cast<std::size_t>(data_type)];
+  if (!type.dtype) throw Error(ErrorKind::unsupported, fmt::format("element type {} is not supported", type.name));
+  return *type.dtype;
+}
+
+std::int64_t dtype_to_onnx(DType dtype) noexcept {
+  for (std::size_t i = 0; i < onnx_types.size(); ++i)
+    if (onnx_types[i].dtype == dtype) return static_cast<std::int64_t>(i);
+  return 0;
+}
+
+}  // namespace lenslet

@@ -1,0 +1,173 @@
+// Vector versions of every Activation, for the kernels that fuse one. Included by files that Highway compiles once per
+// instruction set (hwy/foreach_target.h): the guard toggles, so that each target sees it once.
+//
+//   with_activation(activation, [&](auto act) {      // one switch, outside the loops
+//     for (...) hn::StoreU(act(d, hn::LoadU(d, x + i)), d, y + i);
+//   });
+//
+// NaN passes through every activation (x86's min and max return their second operand when one is NaN: hence the order
+// of operands below).
+#if defined(LENSLET_OPS_SIMD_ACTIVATION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LENSLET_OPS_SIMD_ACTIVATION_INL_H_
+#undef LENSLET_OPS_SIMD_ACTIVATION_INL_H_
+#else
+#define LENSLET_OPS_SIMD_ACTIVATION_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ops/core/activation.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lenslet::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// e^x, f32. At most 1.3 ulp off for normal results (tested); gradual underflow below -87.3, 0 below
+/// -103.97, +inf above 88.72.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V exp_f32(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  // Beyond these bounds the result is 0 or inf anyhow, and 2^n below stays made of two normal factors.
+  x = hn::Min(hn::Set(d, 89.0f), hn::Max(hn::Set(d, -105.0f), x));
+  const V n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
+  // x - n ln 2 with ln 2 in two parts, the first with so few bits that n times it is exact.
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693115234375f), x);
+  r = hn::NegMulAdd(n, hn::Set(d, 3.19461833e-5f), r);
+  // e^r = 1 + r + r^2 q(r), |r| <= ln 2 / 2: q by Remez exchange on the relative error of e^r, 2.7e-8.
+  V q = hn::Set(d, 1.44686180583e-3f);
+  q = hn::MulAdd(q, r, hn::Set(d, 8.36242561318e-3f));
+  q = hn::MulAdd(q, r, hn::Set(d, 4.16587269206e-2f));
+  q = hn::MulAdd(q, r, hn::Set(d, 1.66666027409e-1f));
+  q = hn::MulAdd(q, r, hn::Set(d, 5.00000158056e-1f));
+  const V y = hn::Add(hn::MulAdd(hn::Mul(r, r), q, r), hn::Set(d, 1.0f));
+  // 2^n as 2^(n/2) * 2^(n - n/2): n reaches 128 and -152, which one factor cannot hold.
+  const auto exponent = hn::ConvertTo(di, n);
+  const auto half = hn::ShiftRight<1>(exponent);
+  const auto bias = hn::Set(di, 127);
+  const V first = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
+  const V second = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(exponent, half), bias)));
+  return hn::Mul(hn::Mul(y, first), second);
+}
+
+/// 1 / (1 + e^-x), f32.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V sigmoid_f32(D d, V x) {
+  const V one = hn::Set(d, 1.0f);
+  return hn::Div(one, hn::Add(one, exp_f32(d, hn::Neg(x))));
+}
+
+// One function object per Activation::Kind, made from the Activation, applied to vectors of any width.
+
+struct NoActivation {
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V operator()(D, V x) const {
+    return x;
+  }
+};
+
+struct ReluActivation {
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V operator()(D d, V x) const {
+    return hn::Max(hn::Zero(d), x);
+  }
+};
+
+struct ClipActivation {
+  float low, high;
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V operator()(D d, V x) const {
+    return hn::Min(hn::Set(d, high), hn::Max(hn::Set(d, low), x));
+  }
+};
+
+struct LeakyReluActivation {
+  float slope;
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V operator()(D d, V x) const {
+    return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Mul(x, hn::Set(d, slope)), x);
+  }
+};
+
+struct SigmoidActivation {
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V operator()(D d, V x) const {
+    return sigmoid_f32(d, x);
+  }
+};
+
+struct SiluActivation {
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V operator()(D d, V x) const {
+    return hn::Div(x, hn::Add(hn::Set(d, 1.0f), exp_f32(d, hn::Neg(x))));
+  }
+};
+
+struct HardSigmoidActivation {
+  float alpha, beta;
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V operator()(D d, V x) const {
+    const V line = hn::MulAdd(x, hn::Set(d, alpha), hn::Set(d, beta));
+    return hn::Min(hn::Set(d, 1.0f), hn::Max(hn::Zero(d), line));
+  }
+};
+
+struct HardSwishActivation {
+  float alpha, beta;
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V operator()(D d, V x) const {
+    return hn::Mul(x, HardSigmoidActivation{alpha, beta}(d, x));
+  }
+};
+
+/// Calls f(object) with the function object of `activation`. f's body must be compiled for the target as well: a lambda
+/// with HWY_ATTR after its parameters.
+template <class F>
+HWY_INLINE void with_activation(const Activation& activation, const F& f) {
+  switch (activation.kind) {
+    case Activation::Kind::none:
+      return f(NoActivation{});
+    case Activation::Kind::relu:
+      return f(ReluActivation{});
+    case Activation::Kind::clip:
+      return f(ClipActivation{activation.alpha, activation.beta});
+    case Activation::Kind::leaky_relu:
+      return f(LeakyReluActivation{activation.alpha});
+    case Activation::Kind::sigmoid:
+      return f(SigmoidActivation{});
+    case Activation::Kind::silu:
+      return f(SiluActivation{});
+    case Activation::Kind::hard_swish:
+      return f(HardSwishActivation{activation.alpha, activation.beta});
+    case Activation::Kind::hard_sigmoid:
+      return f(HardSigmoidActivation{activation.alpha, activation.beta});
+  }
+}
+
+/// y[i] = f(d, x[i]) for i in [0, count); x may be y. The remainder goes through a padded copy of one vector: nothing
+/// outside [0, count) is read or written.
+template <class D, class F>
+HWY_INLINE void map_f32(D d, const F& f, const float* x, float* y, std::int64_t count) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(f(d, hn::LoadU(d, x + i)), d, y + i);
+  if (i == count) return;
+  HWY_ALIGN float rest[hn::MaxLanes(d)] = {};
+  for (std::int64_t j = i; j < count; ++j) rest[j - i] = x[j];
+  hn::Store(f(d, hn::Load(d, rest)), d, rest);
+  for (std::int64_t j = i; j < count; ++j) y[j] = rest[j - i];
+}
+
+/// Applies `activation` to x[0, count) in place.
+HWY_INLINE void activate_f32(const Activation& activation, float* x, std::int64_t count) {
+  if (activation.kind == Activation::Kind::none) return;
+  const hn::ScalableTag<float> d;
+  with_activation(activation, [&](auto act) HWY_ATTR { map_f32(d, act, x, x, count); });
+}
+
+}  // namespace lenslet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

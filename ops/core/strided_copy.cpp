@@ -1,0 +1,169 @@
+#include "ops/core/strided_copy.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "ops/core/broadcast.h"
+#include "ops/core/grain.h"
+
+namespace lenslet {
+
+namespace {
+
+using Loop = StridedLoops::Loop;
+
+// Square blocks of a transposition: both sides stay in L1, whole cache lines of 4-byte elements on both.
+constexpr std::int64_t block = 16;
+
+template <typename T>
+void copy_row(const T* from, T* to, std::int64_t count, std::int64_t from_stride, std::int64_t to_stride) {
+  if (from_stride == 1 && to_stride == 1) {
+    std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(T));
+  } else if (from_stride == 0 && to_stride == 1) {
+    std::fill_n(to, count, *from);
+  } else if (to_stride == 1) {
+    for (std::int64_t i = 0; i < count; ++i) to[i] = from[i * from_stride];
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) to[i * to_stride] = from[i * from_stride];
+  }
+}
+
+/// Rows along the innermost loop; long ones are cut.
+template <typename T>
+void copy_rows(StridedLoops loops, const T* from, T* to, ThreadPool& pool) {
+  const Loop row = loops.take(loops.rank() - 1);
+  const std::int64_t cut = std::min(row.dim, elementwise_grain);
+  const std::int64_t cuts = (row.dim + cut - 1) / cut;
+  pool.parallel_for(loops.count() * cuts, std::max<std::int64_t>(1, elementwise_grain / cut),
+                    [&](std::int64_t begin, std::int64_t end, int) {
+                      LoopCursor at(loops, begin / cuts);
+                      std::int64_t piece = begin % cuts;
+                      for (std::int64_t unit = begin; unit < end; ++unit) {
+                        const std::int64_t first = piece * cut;
+                        copy_row(from + at.from + first * row.from, to + at.to + first * row.to,
+                                 std::min(cut, row.dim - first), row.from, row.to);
+                        if (++piece == cuts) {
+                          piece = 0;
+                          at.next();
+                        }
+                      }
+                    });
+}
+
+/// Loop `across` is contiguous in `from`, the innermost one in `to`: transposed block by block, so that each cache line
+/// is fetched once on either side.
+template <typename T>
+void transpose_blocks(StridedLoops loops, int across_index, const T* from, T* to, ThreadPool& pool) {
+  const Loop along = loops.take(loops.rank() - 1);
+  const Loop across = loops.take(across_index);
+  const std::int64_t strips = (across.dim + block - 1) / block;
+  const std::int64_t strip_elems = std::min(block, across.dim) * along.dim;
+  pool.parallel_for(loops.count() * strips, std::max<std::int64_t>(1, elementwise_grain / strip_elems),
+                    [&](std::int64_t begin, std::int64_t end, int) {
+                      LoopCursor at(loops, begin / strips);
+                      std::int64_t strip = begin % strips;
+                      for (std::int64_t unit = begin; unit < end; ++unit) {
+                        const std::int64_t i0 = strip * block, i1 = std::min(i0 + block, across.dim);
+                        for (std::int64_t j0 = 0; j0 < along.dim; j0 += block) {
+                          const std::int64_t width = std::min(block, along.dim - j0);
+                          const T* source = from + at.from + j0 * along.from;
+                          T* target = to + at.to + j0;
+                          for (std::int64_t i = i0; i < i1; ++i)
+                            for (std::int64_t j = 0; j < width; ++j)
+                              target[i * across.to + j] = source[i + j * along.from];
+                        }
+                        if (++strip == strips) {
+                          strip = 0;
+                          at.next();
+                        }
+                      }
+                    });
+}
+
+template <typename T>
+void copy_typed(const StridedLoops& loops, const void* from_bytes, void* to_bytes, ThreadPool& pool) {
+  const auto* from = static_cast<const T*>(from_bytes);
+  auto* to = static_cast<T*>(to_bytes);
+  const Loop inner = loops[loops.rank() - 1];
+  if (inner.to == 1 && inner.from != 1 && inner.from != 0)
+    for (int i = 0; i + 1 < loops.rank(); ++i)
+      if (loops[i].from == 1) return transpose_blocks(loops, i, from, to, pool);
+  copy_rows(loops, from, to, pool);
+}
+
+}  // namespace
+
+StridedLoops::StridedLoops(const Shape& shape, Layout from_layout, Layout to_layout) {
+  const auto from = element_strides(shape, from_layout), to = element_strides(shape, to_layout);
+  const auto order = memory_order(shape.rank(), to_layout);
+  for (int i = 0; i < shape.rank(); ++i) {
+    const int axis = order[static_cast<std::size_t>(i)];
+    add(shape[axis], from[static_cast<std::size_t>(axis)], to[static_cast<std::size_t>(axis)]);
+  }
+}
+
+void StridedLoops::add(std::int64_t dim, std::int64_t from_stride, std::int64_t to_stride) {
+  if (dim == 1) return;
+  if (rank_ > 0) {
+    Loop& outer = loops_[static_cast<std::size_t>(rank_ - 1)];
+    if (outer.from == from_stride * dim && outer.to == to_stride * dim) {
+      outer = {outer.dim * dim, from_stride, to_stride};
+      return;
+    }
+  }
+  assert(rank_ < max_rank);
+  loops_[static_cast<std::size_t>(rank_++)] = {dim, from_stride, to_stride};
+}
+
+Loop StridedLoops::take(int i) {
+  assert(i >= 0 && i < rank_);
+  const Loop taken = (*this)[i];
+  std::move(loops_.begin() + i + 1, loops_.begin() + rank_, loops_.begin() + i);
+  --rank_;
+  return taken;
+}
+
+std::int64_t StridedLoops::count() const {
+  std::int64_t product = 1;
+  for (int i = 0; i < rank_; ++i) product *= (*this)[i].dim;
+  return product;
+}
+
+LoopCursor::LoopCursor(const StridedLoops& loops, std::int64_t position) : loops_(loops) {
+  // Stops at position 0, which empty loops have too.
+  for (int i = loops.rank() - 1; i >= 0 && position > 0; --i) {
+    const auto axis = static_cast<std::size_t>(i);
+    index_[axis] = position % loops[i].dim;
+    position /= loops[i].dim;
+    from += index_[axis] * loops[i].from;
+    to += index_[axis] * loops[i].to;
+  }
+}
+
+void strided_copy(std::size_t element_bytes, const StridedLoops& loops, const void* from, void* to, ThreadPool& pool) {
+  if (loops.count() == 0) return;
+  if (loops.rank() == 0) {
+    std::memcpy(to, from, element_bytes);
+    return;
+  }
+  switch (element_bytes) {
+    case 1:
+      return copy_typed<std::uint8_t>(loops, from, to, pool);
+    case 2:
+      return copy_typed<std::uint16_t>(loops, from, to, pool);
+    case 4:
+      return copy_typed<std::uint32_t>(loops, from, to, pool);
+    default:
+      assert(element_bytes == 8);
+      return copy_typed<std::uint64_t>(loops, from, to, pool);
+  }
+}
+
+std::array<int, Shape::max_rank> memory_order(int rank, Layout layout) noexcept {
+  std::array<int, Shape::max_rank> order{0, 1, 2, 3, 4, 5, 6, 7};
+  if (rank == 4 && layout == Layout::nhwc) order = {0, 2, 3, 1};
+  return order;
+}
+
+}  // namespace lenslet

@@ -1,0 +1,81 @@
+#pragma once
+// The one kernel behind operators that only move elements: a loop nest with a stride of its own on each side.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/thread_pool.h"
+#include "lenslet/tensor.h"
+
+namespace lenslet {
+
+/// for all indices: to[sum index*to_stride] = from[sum index*from_stride]. Outermost loop first; strides in elements,
+/// 0 or negative allowed on the `from` side.
+class StridedLoops {
+ public:
+  static constexpr int max_rank = 2 * Shape::max_rank;
+
+  StridedLoops() = default;
+  /// Over all elements of `shape`: the loops in the memory order of `to_layout`, element strides of the two layouts.
+  StridedLoops(const Shape& shape, Layout from_layout, Layout to_layout);
+
+  /// Inside the loops added so far. Loops of length 1 vanish; a loop that continues the one before on both sides is
+  /// merged with it.
+  void add(std::int64_t dim, std::int64_t from_stride, std::int64_t to_stride);
+
+  struct Loop {
+    std::int64_t dim = 1, from = 0, to = 0;
+  };
+  int rank() const { return rank_; }
+  const Loop& operator[](int i) const { return loops_[static_cast<std::size_t>(i)]; }
+  /// Takes loop i out and returns it.
+  Loop take(int i);
+  std::int64_t count() const;  ///< product of all loops
+
+ private:
+  std::array<Loop, max_rank> loops_{};
+  int rank_ = 0;
+};
+
+/// Walks all index combinations in order, innermost loop fastest, and keeps both element offsets.
+class LoopCursor {
+ public:
+  /// At combination `position` of loops.count(), which must outlive the cursor.
+  explicit LoopCursor(const StridedLoops& loops, std::int64_t position = 0);
+  /// After the last combination: the first again.
+  void next() {
+    for (int i = loops_.rank() - 1; i >= 0; --i) {
+      auto& index = index_[static_cast<std::size_t>(i)];
+      if (++index < loops_[i].dim) {
+        from += loops_[i].from;
+        to += loops_[i].to;
+        return;
+      }
+      from -= (index - 1) * loops_[i].from;
+      to -= (index - 1) * loops_[i].to;
+      index = 0;
+    }
+  }
+  std::int64_t from = 0, to = 0;
+
+ private:
+  const StridedLoops& loops_;
+  std::array<std::int64_t, StridedLoops::max_rank> index_{};
+};
+
+/// `element_bytes` 1, 2, 4 or 8. `from` and `to` point at the elements of index 0 and do not overlap.
+void strided_copy(std::size_t element_bytes, const StridedLoops& loops, const void* from, void* to, ThreadPool& pool);
+
+/// Pointer to element `offset` of a tensor, whatever its type.
+inline const void* element_at(const Tensor& tensor, std::int64_t offset) {
+  return static_cast<const std::byte*>(tensor.data()) + offset * static_cast<std::int64_t>(dtype_bytes(tensor.dtype()));
+}
+inline void* element_at(Tensor& tensor, std::int64_t offset) {
+  return static_cast<std::byte*>(tensor.data()) + offset * static_cast<std::int64_t>(dtype_bytes(tensor.dtype()));
+}
+
+/// Axes of a tensor of this rank in memory order, outermost first: 0 2 3 1 for nhwc.
+std::array<int, Shape::max_rank> memory_order(int rank, Layout layout) noexcept;
+
+}  // namespace lenslet

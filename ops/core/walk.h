@@ -1,0 +1,85 @@
+#pragma once
+// How a kernel that goes through an output in memory order finds the elements of a broadcast operand. Plain C++:
+// decided on the host, passed to the kernel by value.
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "base/cuda/fast_divider.h"
+#include "lenslet/tensor.h"
+#include "ops/core/broadcast.h"
+
+namespace lenslet::cuda {
+
+/// Neighbouring elements of the output that one thread handles together: one 16-byte access of float.
+inline constexpr int pack_elems = 4;
+
+/// The way from an output of `rank` loops, innermost last and contiguous, to one operand.
+struct Walk {
+  enum class Form : std::uint8_t {
+    whole,   ///< element i belongs to the output's element i
+    single,  ///< one element for all
+    packs,   ///< a pack of the output needs four neighbours, aligned as a pack
+    splats,  ///< a pack of the output needs one element
+    each,    ///< every element has to be found by itself
+  };
+  Form form = Form::single;
+  int rank = 1;
+  FastDivider dims[Shape::max_rank];            // of the outermost loop: not needed
+  std::int64_t strides[Shape::max_rank] = {0};  // in elements
+
+  /// Where the operand's element for the output's element `index` < 2^31 lies.
+  LENSLET_HOST_DEVICE std::int64_t offset(std::uint32_t index) const {
+    std::int64_t at = 0;
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1
+#endif
+    for (int d = rank - 1; d > 0; --d) {
+      const std::uint32_t outer = dims[d].divide(index);
+      at += static_cast<std::int64_t>(index - outer * dims[d].divisor()) * strides[d];
+      index = outer;
+    }
+    return at + static_cast<std::int64_t>(index) * strides[0];
+  }
+};
+
+/// The walk of `operand` in `loops`, whose operand 0 is the output. `packs_aligned`: the operand's first element is
+/// aligned as a pack. At most 2^31 - 1 elements.
+Walk make_walk(const BroadcastLoops& loops, int operand, bool packs_aligned);
+
+/// A part of an output that one kernel can index with 32 bits. Contiguous in the output.
+struct Piece {
+  BroadcastLoops loops;
+  std::array<std::int64_t, BroadcastLoops::max_operands> offsets{};  ///< element of each operand where it begins
+  std::int64_t elems = 0;
+};
+
+/// Loops over the output `y` and operands, y first.
+BroadcastLoops loops_over(const Tensor& y, std::span<const Tensor* const> operands);
+
+/// Calls f(piece) for pieces of at most `max_elems` elements that make up `loops`; not at all when those are empty.
+template <typename F>
+void for_each_piece(const BroadcastLoops& loops, std::int64_t max_elems, const F& f) {
+  const std::int64_t elems = loops.rows() * loops.inner();
+  if (elems == 0) return;
+  const auto cut = [&](const auto& self, const Piece& piece) -> void {
+    if (piece.elems <= max_elems) return f(piece);
+    std::size_t d = 0;
+    while (piece.loops.dims[d] == 1) ++d;
+    // A multiple of 64 keeps every piece of a long row aligned like the first.
+    const std::int64_t dim = piece.loops.dims[d];
+    const std::int64_t first = dim > 128 ? dim / 2 / 64 * 64 : dim / 2;
+    Piece part = piece;
+    part.elems = piece.elems / dim * first;
+    part.loops.dims[d] = first;
+    self(self, part);
+    part.elems = piece.elems - part.elems;
+    part.loops.dims[d] = dim - first;
+    for (std::size_t o = 0; o < part.offsets.size(); ++o) part.offsets[o] += first * part.loops.strides[o][d];
+    self(self, part);
+  };
+  cut(cut, Piece{loops, {}, elems});
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,113 @@
+#include "ops/elementwise/binary_kernels.h"
+
+#include <cmath>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/elementwise/binary_kernels.cpp"
+// foreach_target.h must come before highway.h.
+// clang-format off
+#include "ops/core/simd/targets.h"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace lenslet {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+// f works on vectors; single elements go through a one-lane vector of the same function.
+template <class F>
+HWY_INLINE void run(const float* a, std::int64_t sa, const float* b, std::int64_t sb, float* y, std::int64_t n,
+                    const F& f) {
+  const D d;
+  const hn::CappedTag<float, 1> one;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  if (sa == 1 && sb == 1) {
+    for (; i + lanes <= n; i += lanes) hn::StoreU(f(hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, y + i);
+  } else if (sa == 1 && sb == 0) {
+    const V second = hn::Set(d, *b);
+    for (; i + lanes <= n; i += lanes) hn::StoreU(f(hn::LoadU(d, a + i), second), d, y + i);
+  } else if (sa == 0 && sb == 1) {
+    const V first = hn::Set(d, *a);
+    for (; i + lanes <= n; i += lanes) hn::StoreU(f(first, hn::LoadU(d, b + i)), d, y + i);
+  }
+  for (; i < n; ++i) hn::StoreU(f(hn::LoadU(one, a + i * sa), hn::LoadU(one, b + i * sb)), one, y + i);
+}
+
+void binary_kernel(BinaryKind kind, const float* a, std::int64_t sa, const float* b, std::int64_t sb, float* y,
+                   std::int64_t n) {
+  switch (kind) {
+    case BinaryKind::add:
+      return run(a, sa, b, sb, y, n, [](auto u, auto v) HWY_ATTR { return hn::Add(u, v); });
+    case BinaryKind::sub:
+      return run(a, sa, b, sb, y, n, [](auto u, auto v) HWY_ATTR { return hn::Sub(u, v); });
+    case BinaryKind::mul:
+      return run(a, sa, b, sb, y, n, [](auto u, auto v) HWY_ATTR { return hn::Mul(u, v); });
+    case BinaryKind::div:
+      return run(a, sa, b, sb, y, n, [](auto u, auto v) HWY_ATTR { return hn::Div(u, v); });
+    case BinaryKind::max:
+      // Which operand a vector maximum returns when one is NaN differs between machines.
+      return run(a, sa, b, sb, y, n, [](auto u, auto v) HWY_ATTR {
+        return hn::IfThenElse(hn::IsNaN(u), u, hn::IfThenElse(hn::IsNaN(v), v, hn::Max(u, v)));
+      });
+    case BinaryKind::min:
+      return run(a, sa, b, sb, y, n, [](auto u, auto v) HWY_ATTR {
+        return hn::IfThenElse(hn::IsNaN(u), u, hn::IfThenElse(hn::IsNaN(v), v, hn::Min(u, v)));
+      });
+    case BinaryKind::prelu:
+      return run(a, sa, b, sb, y, n,
+                 [](auto u, auto v) HWY_ATTR { return hn::IfThenElse(hn::Lt(u, hn::Sub(u, u)), hn::Mul(u, v), u); });
+    case BinaryKind::pow:
+      // Nearly always a square or a root with a constant exponent.
+      if (sb == 0 && *b == 2.0f) return run(a, sa, a, sa, y, n, [](auto u, auto v) HWY_ATTR { return hn::Mul(u, v); });
+      for (std::int64_t i = 0; i < n; ++i) y[i] = std::pow(a[i * sa], b[i * sb]);
+      return;
+  }
+}
+
+void scale_shift_kernel(const float* x, const float* scale, const float* shift, std::int64_t stride, float* y,
+                        std::int64_t n) {
+  const D d;
+  const hn::CappedTag<float, 1> one;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  if (stride == 1) {
+    for (; i + lanes <= n; i += lanes)
+      hn::StoreU(hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, scale + i), hn::LoadU(d, shift + i)), d, y + i);
+  } else {
+    const V s = hn::Set(d, *scale), t = hn::Set(d, *shift);
+    for (; i + lanes <= n; i += lanes) hn::StoreU(hn::MulAdd(hn::LoadU(d, x + i), s, t), d, y + i);
+  }
+  for (; i < n; ++i)
+    hn::StoreU(
+        hn::MulAdd(hn::LoadU(one, x + i), hn::LoadU(one, scale + i * stride), hn::LoadU(one, shift + i * stride)), one,
+        y + i);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lenslet
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lenslet {
+
+HWY_EXPORT(binary_kernel);
+HWY_EXPORT(scale_shift_kernel);
+
+void apply_binary(BinaryKind kind, const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride,
+                  float* y, std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(binary_kernel)(kind, a, a_stride, b, b_stride, y, n);
+}
+
+void apply_scale_shift(const float* x, const float* scale, const float* shift, std::int64_t stride, float* y,
+                       std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(scale_shift_kernel)(x, scale, shift, stride, y, n);
+}
+
+}  // namespace lenslet
+#endif

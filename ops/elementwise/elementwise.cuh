@@ -1,0 +1,184 @@
+#pragma once
+// y[i] = f(a[i], b[i] ...) with broadcasting, for any element types and function: what all elementwise kernels are made
+// of.
+//
+//   elementwise<Kernels::both>(context, Sum{}, Out<float>{y}, In<float>{a}, In<float>{b});
+//
+// A thread handles packs of neighbouring elements of the output (four, or two 8-byte ones) and has several packs of
+// every operand in flight before it stores the first, so that y may be any operand that has y's shape and layout.
+// Operands are found by a Walk each; equal shapes and scalars cost nothing, a repeated vector a multiplication and
+// shift a pack and loop.
+
+#include <cuda_runtime.h>
+
+#include <cassert>
+#include <cstdint>
+#include <utility>
+
+#include "base/cuda/launch.h"
+#include "lenslet/tensor.h"
+#include "ops/core/walk.h"
+
+namespace lenslet::cuda {
+
+inline constexpr int elementwise_threads = 128;
+
+template <typename T, int elems = pack_elems>
+struct alignas(sizeof(T) * elems < 16 ? sizeof(T) * elems : 16) Pack {
+  T at[elems];
+};
+
+/// The pack of the flat kernels: of 8-byte elements only two, or each store of a warp would fill every other 16 bytes.
+template <typename... T>
+inline constexpr int flat_pack_elems = ((sizeof(T) == 8) || ...) ? 2 : pack_elems;
+/// Elements of the output that one thread of the flat kernels handles, and of the others.
+inline constexpr int flat_thread_elems = 16, any_thread_elems = 8;
+
+struct Operand {
+  const void* data;
+  Walk walk;
+};
+
+template <int count>
+struct Operands {
+  Operand at[count];
+};
+
+/// The packs that one thread handles: `first`, first + elementwise_threads ...
+template <typename X, int elems, int count>
+struct Packs {
+  Pack<X, elems> at[count];
+};
+
+/// One branch an operand, outside the loop over packs: the loads of a loop are all in flight together. first < packs.
+template <bool flat, int elems, int count, typename X>
+__device__ Packs<X, elems, count> load(const Operand& x, std::uint32_t first, std::uint32_t packs) {
+  Packs<X, elems, count> values;
+  const X* const data = static_cast<const X*>(x.data);
+  // Beyond the end a thread reads its first pack again: loads without branches can all be issued before any is used.
+  const auto each_pack = [&](const auto& fetch) {
+#pragma unroll
+    for (int u = 0; u < count; ++u) {
+      const std::uint32_t pack = first + u * elementwise_threads;
+      values.at[u] = fetch(pack < packs ? pack : first);
+    }
+  };
+  const auto gather = [](const auto& fetch) {
+    Pack<X, elems> pack;
+#pragma unroll
+    for (int k = 0; k < elems; ++k) pack.at[k] = fetch(k);
+    return pack;
+  };
+  const auto splat = [&](X value) { return gather([&](int) { return value; }); };
+  const Walk& walk = x.walk;
+  if (walk.form == Walk::Form::single) {
+    const X value = *data;
+    each_pack([&](std::uint32_t) { return splat(value); });
+  } else if (walk.form == Walk::Form::whole) {
+    each_pack([&](std::uint32_t pack) { return reinterpret_cast<const Pack<X, elems>*>(data)[pack]; });
+  } else if (flat) {  // whole, but for the alignment
+    each_pack([&](std::uint32_t pack) {
+      const X* from = data + std::uint64_t{pack} * elems;
+      return gather([&](int k) { return from[k]; });
+    });
+  } else if (walk.form == Walk::Form::packs) {
+    each_pack(
+        [&](std::uint32_t pack) { return *reinterpret_cast<const Pack<X, elems>*>(data + walk.offset(pack * elems)); });
+  } else if (walk.form == Walk::Form::splats) {
+    each_pack([&](std::uint32_t pack) { return splat(data[walk.offset(pack * elems)]); });
+  } else {
+    each_pack([&](std::uint32_t pack) { return gather([&](int k) { return data[walk.offset(pack * elems + k)]; }); });
+  }
+  return values;
+}
+
+template <int elems, int count, typename F, typename Y, typename... X>
+__device__ void compute_and_store(const F& f, Y* y, bool packs_aligned, std::uint32_t first, std::uint32_t packs,
+                                  const Packs<X, elems, count>&... x) {
+#pragma unroll
+  for (int u = 0; u < count; ++u) {
+    const std::uint32_t index = first + u * elementwise_threads;
+    if (index >= packs) return;
+    Pack<Y, elems> result;
+#pragma unroll
+    for (int k = 0; k < elems; ++k) result.at[k] = f(x.at[u].at[k]...);
+    if (packs_aligned) {
+      reinterpret_cast<Pack<Y, elems>*>(y)[index] = result;
+    } else {
+#pragma unroll
+      for (int k = 0; k < elems; ++k) y[std::uint64_t{index} * elems + k] = result.at[k];
+    }
+  }
+}
+
+/// `flat`: every operand is a single loop of step 0 or 1. More packs a thread then: nothing else needs registers.
+/// `elems` < 2^31.
+template <bool flat, typename F, typename Y, typename... X>
+__global__ void __launch_bounds__(elementwise_threads)
+    elementwise_kernel(const F f, Y* y, bool packs_aligned, std::uint32_t elems,
+                       const __grid_constant__ Operands<sizeof...(X)> x) {
+  wait_for_previous();
+  constexpr int per_pack = flat ? flat_pack_elems<Y, X...> : pack_elems;
+  constexpr int count = (flat ? flat_thread_elems : any_thread_elems) / per_pack;
+  const std::uint32_t packs = elems / per_pack;
+  const std::uint32_t first = blockIdx.x * (count * elementwise_threads) + threadIdx.x;
+  const std::uint32_t rest = packs * per_pack + threadIdx.x;  // the last elems % per_pack
+  [&]<std::size_t... i>(std::index_sequence<i...>) {
+    if (first < packs)
+      compute_and_store<per_pack, count>(f, y, packs_aligned, first, packs,
+                                         load<flat, per_pack, count, X>(x.at[i], first, packs)...);
+    if (blockIdx.x == gridDim.x - 1 && rest < elems)
+      y[rest] = f(static_cast<const X*>(x.at[i].data)[x.at[i].walk.offset(rest)]...);
+  }
+  (std::index_sequence_for<X...>());
+}
+
+template <typename T>
+struct In {
+  const Tensor& tensor;
+};
+template <typename T>
+struct Out {
+  Tensor& tensor;
+};
+
+/// Which kernels are compiled for a function.
+enum class Kernels {
+  flat,  ///< operands have y's shape and layout, or one element
+  any,   ///< any operands, one kernel: where compile time counts more than the last 10% of bandwidth
+  both,  ///< any operands, and the flat kernel where it will do
+};
+
+template <typename T>
+bool aligned_as_pack(const T* data) {
+  return reinterpret_cast<std::uintptr_t>(data) % alignof(Pack<T>) == 0;
+}
+
+/// y[i] = f(x[i]...). f is copied to the device and called with elements of the types given, in broadcast order.
+template <Kernels kernels, typename F, typename Y, typename... X>
+void elementwise(const Context& context, const F& f, Out<Y> y, In<X>... x) {
+  using Kernel = void(F, Y*, bool, std::uint32_t, Operands<sizeof...(X)>);
+  const Tensor* const tensors[] = {&x.tensor...};
+  for_each_piece(loops_over(y.tensor, tensors), std::int64_t{1} << 30, [&](const Piece& piece) {
+    int index = 0;
+    const auto operand = [&]<typename T>(const In<T>& in) {
+      ++index;
+      const T* from = static_cast<const T*>(in.tensor.data()) + piece.offsets[static_cast<std::size_t>(index)];
+      return Operand{from, make_walk(piece.loops, index, aligned_as_pack(from))};
+    };
+    const Operands<sizeof...(X)> operands{{operand(x)...}};  // in braces: in this order
+    Y* to = static_cast<Y*>(y.tensor.data()) + piece.offsets[0];
+    const auto run = [&](Kernel* kernel, int elems_per_thread) {
+      launch(context, kernel, blocks_for(piece.elems, elems_per_thread * elementwise_threads), elementwise_threads, 0,
+             f, to, aligned_as_pack(to), static_cast<std::uint32_t>(piece.elems), operands);
+    };
+    bool flat = true;
+    for (const Operand& each : operands.at) flat = flat && each.walk.rank == 1 && each.walk.strides[0] <= 1;
+    assert(flat || kernels != Kernels::flat);
+    if constexpr (kernels != Kernels::any)
+      if (flat) return run(elementwise_kernel<true, F, Y, X...>, flat_thread_elems);
+    if constexpr (kernels != Kernels::flat) run(elementwise_kernel<false, F, Y, X...>, any_thread_elems);
+  });
+}
+
+}  // namespace lenslet::cuda

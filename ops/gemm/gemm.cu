@@ -1,0 +1,248 @@
+#include "ops/gemm/gemm_cuda.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "base/cuda/cublas.h"
+#include "base/cuda/launch.h"
+#include "base/cuda/upload.h"
+#include "ops/core/activation.cuh"
+
+namespace lenslet::cuda {
+namespace {
+
+/// What happens to a finished sum.
+struct Epilogue {
+  float alpha, beta;
+  const float* c;
+  std::int64_t c_row, c_col;
+  DeviceActivation activation;
+
+  explicit Epilogue(const GemmCall& call)
+      : alpha(call.alpha),
+        beta(call.beta),
+        c(call.c),
+        c_row(call.c_row),
+        c_col(call.c_col),
+        activation(call.activation) {}
+  bool none() const { return alpha == 1 && c == nullptr && activation.kind == Activation::Kind::none; }
+
+  __device__ float operator()(float sum, std::int64_t i, std::int64_t j) const {
+    float value = alpha * sum;
+    if (c != nullptr) value += beta * c[i * c_row + j * c_col];
+    return activation(value);
+  }
+};
+
+// ---- Few rows: y[i][j] = dot(a[i], b[j]), b [n][k]. Bound by reading b, so b is read once, as a stream that leaves
+// the L1 to the rows of A. A warp has `columns` rows of b (outputs j) at once, which gives it that many loads in flight
+// and spreads its reads of A over them. The warps of a block share the sum over k `over_k` ways: more when there are
+// too few columns for all multiprocessors.
+
+constexpr int warps = 8, columns = 4;
+
+template <typename Vector>
+struct Lanes;
+template <>
+struct Lanes<float4> {
+  static constexpr int count = 4;
+  __device__ static float fma(float4 x, float4 y, float sum) {
+    sum = fmaf(x.x, y.x, sum);
+    sum = fmaf(x.y, y.y, sum);
+    sum = fmaf(x.z, y.z, sum);
+    return fmaf(x.w, y.w, sum);
+  }
+};
+template <>
+struct Lanes<float> {
+  static constexpr int count = 1;
+  __device__ static float fma(float x, float y, float sum) { return fmaf(x, y, sum); }
+};
+
+/// `rows`: at least m. Vector float4: k, lda and ldb are multiples of 4 and both pointers aligned to 16 bytes.
+template <int rows, typename Vector>
+__global__ void __launch_bounds__(32 * warps)
+    few_rows_kernel(const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* y, int m, int n, int k,
+                    int over_k, Epilogue epilogue) {
+  wait_for_previous();
+  __shared__ float parts[warps][rows * columns];
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int column_groups = warps / over_k;
+  const int first = (static_cast<int>(blockIdx.x) * column_groups + warp / over_k) * columns;
+
+  // Past the end the last column (row of A) is computed again and not stored.
+  const Vector* b_rows[columns];
+  const Vector* a_rows[rows];
+#pragma unroll
+  for (int j = 0; j < columns; ++j) b_rows[j] = reinterpret_cast<const Vector*>(b + min(first + j, n - 1) * ldb);
+#pragma unroll
+  for (int i = 0; i < rows; ++i) a_rows[i] = reinterpret_cast<const Vector*>(a + min(i, m - 1) * lda);
+
+  float sums[rows][columns] = {};
+  const int count = k / Lanes<Vector>::count, step = 32 * over_k;
+  // All loads of b stand before the first use: left to itself, the compiler puts a branch between the steps of an
+  // unrolled loop, and only one step's loads are under way at a time.
+  const auto add = [&]<int steps>(int at) {
+    Vector weights[steps][columns];
+#pragma unroll
+    for (int t = 0; t < steps; ++t)
+#pragma unroll
+      for (int j = 0; j < columns; ++j) weights[t][j] = __ldcs(b_rows[j] + at + t * step);
+#pragma unroll
+    for (int t = 0; t < steps; ++t)
+#pragma unroll
+      for (int i = 0; i < rows; ++i) {
+        const Vector values = a_rows[i][at + t * step];
+#pragma unroll
+        for (int j = 0; j < columns; ++j) sums[i][j] = Lanes<Vector>::fma(values, weights[t][j], sums[i][j]);
+      }
+  };
+  constexpr int ahead = rows <= 2 ? 2 : 1;
+  int e = warp % over_k * 32 + lane;
+  for (; e + (ahead - 1) * step < count; e += ahead * step) add.template operator()<ahead>(e);
+  if (ahead > 1 && e < count) add.template operator()<1>(e);
+
+#pragma unroll
+  for (int i = 0; i < rows; ++i)
+#pragma unroll
+    for (int j = 0; j < columns; ++j) {
+      float sum = sums[i][j];
+#pragma unroll
+      for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffff, sum, distance);
+      if (lane == 0) parts[warp][i * columns + j] = sum;
+    }
+  __syncthreads();
+
+  const int at = static_cast<int>(threadIdx.x), group = at / (rows * columns), part = at % (rows * columns);
+  if (group >= column_groups) return;
+  float sum = 0;
+  for (int w = 0; w < over_k; ++w) sum += parts[group * over_k + w][part];
+  const int i = part / columns, j = (static_cast<int>(blockIdx.x) * column_groups + group) * columns + part % columns;
+  if (i < m && j < n) y[static_cast<std::int64_t>(i) * n + j] = epilogue(sum, i, j);
+}
+
+constexpr int most_few_rows = 8;
+
+bool is_few_rows(const GemmCall& call) {
+  return call.batch == 1 && call.m <= most_few_rows && call.b.transposed && !call.a.transposed;
+}
+
+bool aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
+
+template <int rows>
+void launch_few_rows(const Context& context, const GemmCall& call) {
+  // Two blocks for each multiprocessor, if sharing the sum can make as many.
+  int over_k = 1;
+  const auto blocks = [&] { return blocks_for(call.n, columns * (warps / over_k)); };
+  while (over_k < warps && blocks() < 2u * static_cast<unsigned>(context.multiprocessors)) over_k *= 2;
+  const bool vectors =
+      call.k % 4 == 0 && call.a.ld % 4 == 0 && call.b.ld % 4 == 0 && aligned(call.a.data) && aligned(call.b.data);
+  launch(context, vectors ? few_rows_kernel<rows, float4> : few_rows_kernel<rows, float>, dim3(blocks()),
+         dim3(32 * warps), 0, call.a.data, call.a.ld, call.b.data, call.b.ld, call.y, static_cast<int>(call.m),
+         static_cast<int>(call.n), static_cast<int>(call.k), over_k, Epilogue(call));
+}
+
+// ---- After cuBLAS: the epilogue in place, a thread an element.
+
+template <typename Index>
+__global__ void epilogue_kernel(float* y, Index n, Index elems, Index per_product, Epilogue epilogue) {
+  wait_for_previous();
+  const Index at = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (at >= elems) return;
+  const Index in_product = at % per_product;
+  y[at] = epilogue(y[at], in_product / n, in_product % n);
+}
+
+// ---- Without cuBLAS: 64x64 tiles through shared memory, 4x4 sums a thread. Right, not fast: about a third of what
+// cuBLAS reaches is to be expected of so plain a kernel.
+
+constexpr int tile = 64, depth = 16, per_thread = 4;
+
+struct Strides {
+  std::int64_t row, col, matrix;
+  explicit Strides(const MatrixOperand& operand)
+      : row(operand.transposed ? 1 : operand.ld), col(operand.transposed ? operand.ld : 1), matrix(operand.stride) {}
+};
+
+__global__ void __launch_bounds__(256)
+    tiled_kernel(const float* a, Strides a_at, const float* b, Strides b_at, float* y, int m, int n, int k,
+                 int column_tiles, Epilogue epilogue) {
+  wait_for_previous();
+  __shared__ float a_tile[depth][tile + 1], b_tile[depth][tile + 1];  // + 1: stores of a transposed operand spread
+  const int row0 = static_cast<int>(blockIdx.x) / column_tiles * tile;
+  const int col0 = static_cast<int>(blockIdx.x) % column_tiles * tile;
+  a += blockIdx.y * a_at.matrix;
+  b += blockIdx.y * b_at.matrix;
+  y += static_cast<std::int64_t>(blockIdx.y) * m * n;
+  const int thread = static_cast<int>(threadIdx.x), thread_row = thread / 16, thread_col = thread % 16;
+
+  float sums[per_thread][per_thread] = {};
+  for (int k0 = 0; k0 < k; k0 += depth) {
+    for (int e = thread; e < tile * depth; e += 256) {
+      const int a_row = e / depth, a_col = e % depth, b_row = e / tile, b_col = e % tile;
+      a_tile[a_col][a_row] =
+          row0 + a_row < m && k0 + a_col < k ? a[(row0 + a_row) * a_at.row + (k0 + a_col) * a_at.col] : 0.0f;
+      b_tile[b_row][b_col] =
+          k0 + b_row < k && col0 + b_col < n ? b[(k0 + b_row) * b_at.row + (col0 + b_col) * b_at.col] : 0.0f;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int l = 0; l < depth; ++l)
+#pragma unroll
+      for (int i = 0; i < per_thread; ++i)
+#pragma unroll
+        for (int j = 0; j < per_thread; ++j)
+          sums[i][j] = fmaf(a_tile[l][thread_row + 16 * i], b_tile[l][thread_col + 16 * j], sums[i][j]);
+    __syncthreads();
+  }
+#pragma unroll
+  for (int i = 0; i < per_thread; ++i)
+#pragma unroll
+    for (int j = 0; j < per_thread; ++j) {
+      const int row = row0 + thread_row + 16 * i, col = col0 + thread_col + 16 * j;
+      if (row < m && col < n) y[static_cast<std::int64_t>(row) * n + col] = epilogue(sums[i][j], row, col);
+    }
+}
+
+void launch_tiled(const Context& context, const GemmCall& call) {
+  const std::int64_t row_tiles = (call.m + tile - 1) / tile, column_tiles = (call.n + tile - 1) / tile;
+  constexpr std::int64_t most_products = 65535;  // of a launch: the grid's second dimension
+  for (std::int64_t first = 0; first < call.batch; first += most_products) {
+    const dim3 grid(static_cast<unsigned>(row_tiles * column_tiles),
+                    static_cast<unsigned>(std::min(most_products, call.batch - first)));
+    launch(context, tiled_kernel, grid, dim3(256), 0, call.a.data + first * call.a.stride, Strides(call.a),
+           call.b.data + first * call.b.stride, Strides(call.b), call.y + first * call.m * call.n,
+           static_cast<int>(call.m), static_cast<int>(call.n), static_cast<int>(call.k), static_cast<int>(column_tiles),
+           Epilogue(call));
+  }
+}
+
+}  // namespace
+
+void gemm(const Context& context, const GemmCall& call) {
+  if (call.m == 0 || call.n == 0 || call.batch == 0) return;
+  if (is_few_rows(call)) {
+    if (call.m == 1) return launch_few_rows<1>(context, call);
+    if (call.m == 2) return launch_few_rows<2>(context, call);
+    if (call.m <= 4) return launch_few_rows<4>(context, call);
+    return launch_few_rows<8>(context, call);
+  }
+  if (context.cublas == nullptr || call.k == 0) return launch_tiled(context, call);
+  const std::int64_t per_product = call.m * call.n, elems = per_product * call.batch;
+  context.cublas->gemm(call.m, call.n, call.k, call.a, call.b, call.y, call.n, 0, call.batch, per_product);
+  const Epilogue epilogue(call);
+  if (epilogue.none()) return;
+  const dim3 grid(blocks_for(elems, 256)), block(256);
+  if (elems <= std::numeric_limits<int>::max())  // + 255 still fits an unsigned
+    launch(context, epilogue_kernel<unsigned>, grid, block, 0, call.y, call.n, elems, per_product, epilogue);
+  else
+    launch(context, epilogue_kernel<std::uint64_t>, grid, block, 0, call.y, call.n, elems, per_product, epilogue);
+}
+
+std::shared_ptr<const void> upload_weights(std::span<const float> values) {
+  const auto buffer = std::make_shared<DeviceBuffer<float>>(upload(values));
+  return {buffer, buffer->data()};
+}
+
+}  // namespace lenslet::cuda

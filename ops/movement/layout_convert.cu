@@ -1,0 +1,136 @@
+#include "ops/movement/layout_convert_cuda.h"
+
+#include <cstdint>
+#include <limits>
+
+#include "base/cuda/fast_divider.h"
+#include "base/cuda/launch.h"
+#include "base/cuda/vector_bits.cuh"
+#include "ops/movement/strided_copy_cuda.h"
+
+namespace lenslet::cuda {
+namespace {
+
+constexpr int threads = 256;
+constexpr int warps = threads / 32;
+
+/// A warp's 32 * channels vectors on their way between the order in which lanes hold pixels and the order of memory.
+/// Both are free of bank conflicts: 8 lanes at a time access 8 vectors, which an odd number of channels spreads over
+/// all banks, and for an even one a vector of padding after each 8.
+template <int channels>
+struct Staging {
+  static __device__ constexpr int at(int vector) { return channels % 2 == 0 ? vector + vector / 8 : vector; }
+  uint4 vectors[32 * channels + (channels % 2 == 0 ? 4 * channels : 0)];
+};
+
+/// Images of 2 to 4 channels, T an unsigned integer as large as an element. Each thread turns a 16-byte vector of
+/// pixels of every channel into `channels` vectors of whole pixels or the other way round; a group is that much.
+/// planes: NCHW, pixels: NHWC, whatever the direction. group_count = N * H*W / (16 / sizeof(T)); groups_per_plane
+/// divides by H*W / (16 / sizeof(T)).
+template <typename T, int channels, bool to_pixels>
+__global__ void __launch_bounds__(threads)
+    interleave(const uint4* from, uint4* to, std::uint32_t group_count, FastDivider groups_per_plane) {
+  wait_for_previous();
+  __shared__ Staging<channels> staging[warps];
+  constexpr int per_vector = 16 / static_cast<int>(sizeof(T));
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  Staging<channels>& stage = staging[threadIdx.x / 32];
+  const std::uint32_t group = blockIdx.x * threads + threadIdx.x;
+  const std::uint32_t image = groups_per_plane.divide(group);
+  const std::int64_t plane = groups_per_plane.divisor();
+  // Vector c of the planes and vector j of the warp's run of pixels.
+  const std::int64_t in_planes = group + image * plane * (channels - 1);
+  const std::int64_t in_pixels = std::int64_t{group - lane} * channels + lane;
+  const std::int64_t pixel_vectors = std::int64_t{group_count} * channels;
+
+  uint4 in[channels], out[channels];
+  if constexpr (to_pixels) {
+#pragma unroll
+    for (int c = 0; c < channels; ++c) {
+      in[c] = make_uint4(0, 0, 0, 0);
+      if (group < group_count) in[c] = from[in_planes + c * plane];
+    }
+#pragma unroll
+    for (int j = 0; j < channels; ++j)
+      out[j] = vector_of<T>([&](int k) {
+        const int at = j * per_vector + k;  // of the thread's elements as pixels: all channels of the first, ...
+        return element<T>(in[at % channels], at / channels);
+      });
+#pragma unroll
+    for (int j = 0; j < channels; ++j) stage.vectors[Staging<channels>::at(lane * channels + j)] = out[j];
+    __syncwarp();
+#pragma unroll
+    for (int j = 0; j < channels; ++j)
+      if (in_pixels + j * 32 < pixel_vectors)
+        to[in_pixels + j * 32] = stage.vectors[Staging<channels>::at(j * 32 + lane)];
+  } else {
+#pragma unroll
+    for (int j = 0; j < channels; ++j) {
+      in[j] = make_uint4(0, 0, 0, 0);
+      if (in_pixels + j * 32 < pixel_vectors) in[j] = from[in_pixels + j * 32];
+    }
+#pragma unroll
+    for (int j = 0; j < channels; ++j) stage.vectors[Staging<channels>::at(j * 32 + lane)] = in[j];
+    __syncwarp();
+#pragma unroll
+    for (int j = 0; j < channels; ++j) in[j] = stage.vectors[Staging<channels>::at(lane * channels + j)];
+#pragma unroll
+    for (int c = 0; c < channels; ++c) {
+      out[c] = vector_of<T>([&](int k) {
+        const int at = k * channels + c;
+        return element<T>(in[at / per_vector], at % per_vector);
+      });
+      if (group < group_count) to[in_planes + c * plane] = out[c];
+    }
+  }
+}
+
+template <typename T, int channels>
+void launch_interleave(const Context& context, bool to_pixels, std::int64_t images, std::int64_t groups_per_plane,
+                       const void* from, void* to) {
+  const std::int64_t groups = images * groups_per_plane;
+  launch(context, to_pixels ? interleave<T, channels, true> : interleave<T, channels, false>,
+         blocks_for(groups, threads), threads, 0, static_cast<const uint4*>(from), static_cast<uint4*>(to),
+         static_cast<std::uint32_t>(groups), FastDivider(static_cast<std::uint32_t>(groups_per_plane)));
+}
+
+template <typename T>
+void interleave_channels(const Context& context, bool to_pixels, const Shape& shape, const void* from, void* to) {
+  const std::int64_t groups_per_plane = shape[2] * shape[3] * static_cast<std::int64_t>(sizeof(T)) / 16;
+  switch (shape[1]) {
+    case 2:
+      return launch_interleave<T, 2>(context, to_pixels, shape[0], groups_per_plane, from, to);
+    case 3:
+      return launch_interleave<T, 3>(context, to_pixels, shape[0], groups_per_plane, from, to);
+    default:
+      return launch_interleave<T, 4>(context, to_pixels, shape[0], groups_per_plane, from, to);
+  }
+}
+
+/// 2 to 4 channels of elements of at most 4 bytes, whole vectors throughout, few enough to count.
+bool interleaves(std::size_t element_bytes, const Shape& shape, const void* from, const void* to) {
+  const auto plane_bytes = static_cast<std::uint64_t>(shape[2] * shape[3]) * element_bytes;
+  const auto addresses = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to);
+  return shape[1] >= 2 && shape[1] <= 4 && element_bytes <= 4 && (plane_bytes | addresses) % 16 == 0 &&
+         static_cast<std::uint64_t>(shape[0]) * plane_bytes / 16 <= std::numeric_limits<std::int32_t>::max() - threads;
+}
+
+}  // namespace
+
+void convert_layout(const Context& context, std::size_t element_bytes, const Shape& shape, Layout from_layout,
+                    Layout to_layout, const void* from, void* to) {
+  if (shape.elems() == 0) return;
+  if (from_layout == to_layout || !interleaves(element_bytes, shape, from, to))
+    return strided_copy(context, element_bytes, StridedLoops(shape, from_layout, to_layout), from, to);
+  const bool to_pixels = to_layout == Layout::nhwc;
+  switch (element_bytes) {
+    case 1:
+      return interleave_channels<std::uint8_t>(context, to_pixels, shape, from, to);
+    case 2:
+      return interleave_channels<std::uint16_t>(context, to_pixels, shape, from, to);
+    default:
+      return interleave_channels<std::uint32_t>(context, to_pixels, shape, from, to);
+  }
+}
+
+}  // namespace lenslet::cuda

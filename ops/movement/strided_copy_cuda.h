@@ -1,0 +1,48 @@
+#pragma once
+// Copies between tensors on the device whose elements lie in different orders: the one kernel behind Concat, Split,
+// Slice, Expand, Tile, Transpose and their like.
+
+#include <array>
+#include <cstddef>
+
+#include "ops/core/strided_copy.h"
+
+namespace lenslet::cuda {
+
+struct Context;
+
+/// Independent copies gathered into as few launches as possible: one costs about a microsecond, which is more than the
+/// copies of a small network take. Nothing of what is added is certain to be queued before flush().
+class CopyBatch {
+ public:
+  /// Elements of 1, 2, 4 or 8 bytes.
+  CopyBatch(const Context& context, std::size_t element_bytes) : context_(context), element_bytes_(element_bytes) {}
+  /// to[sum index*to_stride] = from[sum index*from_stride] for all indices, as lenslet::strided_copy. Device addresses
+  /// of the elements of index 0; what is written must not overlap what is read, here or in the rest of the batch.
+  void add(const StridedLoops& loops, const void* from, void* to);
+  void flush();
+
+ private:
+  struct Copy {
+    StridedLoops loops;
+    const void* from = nullptr;
+    void* to = nullptr;
+  };
+  static constexpr std::size_t capacity = 8;
+
+  void add_part(const StridedLoops& loops, const void* from, void* to);
+
+  const Context& context_;
+  std::size_t element_bytes_;
+  std::array<Copy, capacity> copies_;
+  std::size_t count_ = 0;
+};
+
+/// A batch of one.
+void strided_copy(const Context& context, std::size_t element_bytes, const StridedLoops& loops, const void* from,
+                  void* to);
+
+/// `bytes` bytes; nothing happens when both are the same address.
+void copy_bytes(const Context& context, std::size_t bytes, const void* from, void* to);
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,27 @@
+#pragma once
+// Transposing matrices on the device through shared memory.
+
+#include <cstddef>
+
+#include "ops/core/strided_copy.h"
+
+namespace lenslet::cuda {
+
+struct Context;
+
+/// Below this many rows or columns most of a tile's threads would idle: other ways of copying are faster.
+inline constexpr std::int64_t least_transposed_dim = 16;
+
+/// to[j*to_stride + i] = from[i*from_stride + j] for i < rows, j < columns, at every place of the outer loops. Strides
+/// in elements. At most 2^31 - 1 elements in all.
+struct Transposition {
+  std::int64_t rows = 1, columns = 1;
+  std::int64_t from_stride = 1, to_stride = 1;
+  StridedLoops outer;
+};
+
+/// Elements of 1, 2, 4 or 8 bytes; device addresses of the elements of index 0, which must not overlap.
+void transpose(const Context& context, std::size_t element_bytes, const Transposition& transposition, const void* from,
+               void* to);
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,137 @@
+#include "ops/pool/pool_kernels.h"
+
+#include <algorithm>
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/pool/pool_kernels.cpp"
+// foreach_target.h must come before highway.h.
+// clang-format off
+#include "ops/core/simd/targets.h"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace lenslet {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::ScalableTag<float>;
+constexpr float lowest = -std::numeric_limits<float>::infinity();
+
+struct MaxFold {
+  static constexpr float start = lowest;
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Max(a, b);
+  }
+};
+struct SumFold {
+  static constexpr float start = 0;
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Add(a, b);
+  }
+};
+
+// What a window's fold is divided by; the average of a window without any tap is 0.
+HWY_INLINE float divisor(PoolKind kind, const PoolTaps& h, const PoolTaps& w) {
+  if (kind == PoolKind::max) return 1;
+  const std::int64_t count = kind == PoolKind::average ? h.count * w.count : h.padded * w.padded;
+  return count == 0 ? 1.0f : static_cast<float>(count);
+}
+
+template <class Tag, class Fold>
+HWY_INLINE void window_nhwc(Tag tag, const Fold& fold, const PoolProblem& p, const float* x, const PoolTaps& h,
+                            const PoolTaps& w, float divide, float* y) {
+  const std::int64_t line = p.in[2] * p.c * p.dilation[1], step = p.c * p.dilation[2];
+  auto total = hn::Set(tag, Fold::start);
+  for (std::int64_t r = 0; r < h.count; ++r) {
+    const float* at = x + r * line;
+    auto partial = hn::Set(tag, Fold::start);
+    for (std::int64_t s = 0; s < w.count; ++s) partial = fold(partial, hn::LoadU(tag, at + s * step));
+    total = fold(total, partial);
+  }
+  hn::StoreU(divide == 1.0f ? total : hn::Div(total, hn::Set(tag, divide)), tag, y);
+}
+
+template <class Fold>
+HWY_INLINE void line_nhwc(const Fold& fold, PoolKind kind, const PoolProblem& p, const float* x, std::int64_t line,
+                          float* y) {
+  const D d;
+  const hn::CappedTag<float, 1> one;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const PoolTaps h = pool_taps(p, 1, line);
+  for (std::int64_t q = 0; q < p.out[2]; ++q) {
+    const PoolTaps w = pool_taps(p, 2, q);
+    const float divide = divisor(kind, h, w);
+    // Without taps `first` may lie outside the image: nothing is read then.
+    const bool empty = h.count == 0 || w.count == 0;
+    const float* window = empty ? x : x + (h.first * p.in[2] + w.first) * p.c;
+    float* out = y + q * p.c;
+    std::int64_t c = 0;
+    for (; c + lanes <= p.c; c += lanes) window_nhwc(d, fold, p, window + c, h, w, divide, out + c);
+    for (; c < p.c; ++c) window_nhwc(one, fold, p, window + c, h, w, divide, out + c);
+  }
+}
+
+// First the lines of the window into one, along the vector; then the taps within it, one output at a time.
+template <class Fold>
+HWY_INLINE void line_nchw(const Fold& fold, PoolKind kind, const PoolProblem& p, const float* x, std::int64_t line,
+                          float* scratch, float* y) {
+  const D d;
+  const hn::CappedTag<float, 1> one;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t width = p.in[2];
+  const PoolTaps h = pool_taps(p, 1, line);
+  const auto column = [&](auto tag, std::int64_t j) HWY_ATTR {
+    auto total = hn::Set(tag, Fold::start);
+    for (std::int64_t r = 0; r < h.count; ++r)
+      total = fold(total, hn::LoadU(tag, x + (h.first + r * p.dilation[1]) * width + j));
+    hn::StoreU(total, tag, scratch + j);
+  };
+  std::int64_t j = 0;
+  for (; j + lanes <= width; j += lanes) column(d, j);
+  for (; j < width; ++j) column(one, j);
+  for (std::int64_t q = 0; q < p.out[2]; ++q) {
+    const PoolTaps w = pool_taps(p, 2, q);
+    auto total = hn::Set(one, Fold::start);
+    for (std::int64_t s = 0; s < w.count; ++s)
+      total = fold(total, hn::LoadU(one, scratch + w.first + s * p.dilation[2]));
+    y[q] = hn::GetLane(total) / divisor(kind, h, w);
+  }
+}
+
+void pool_nhwc_kernel(PoolKind kind, const PoolProblem& p, const float* x, std::int64_t line, float* y) {
+  if (kind == PoolKind::max) return line_nhwc(MaxFold{}, kind, p, x, line, y);
+  line_nhwc(SumFold{}, kind, p, x, line, y);
+}
+
+void pool_nchw_kernel(PoolKind kind, const PoolProblem& p, const float* x, std::int64_t line, float* scratch,
+                      float* y) {
+  if (kind == PoolKind::max) return line_nchw(MaxFold{}, kind, p, x, line, scratch, y);
+  line_nchw(SumFold{}, kind, p, x, line, scratch, y);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lenslet
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lenslet {
+
+HWY_EXPORT(pool_nhwc_kernel);
+HWY_EXPORT(pool_nchw_kernel);
+
+void pool_line_nhwc(PoolKind kind, const PoolProblem& problem, const float* x, std::int64_t line, float* y) {
+  HWY_DYNAMIC_DISPATCH(pool_nhwc_kernel)(kind, problem, x, line, y);
+}
+
+void pool_line_nchw(PoolKind kind, const PoolProblem& problem, const float* x, std::int64_t line, float* scratch,
+                    float* y) {
+  HWY_DYNAMIC_DISPATCH(pool_nchw_kernel)(kind, problem, x, line, scratch, y);
+}
+
+}  // namespace lenslet
+#endif

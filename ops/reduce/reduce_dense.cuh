@@ -1,0 +1,244 @@
+#pragma once
+// Reductions of x [outer][count][inner] without gaps in float32, which is what networks ask for: global pooling, means
+// over pixels, the class of each pixel. Few kernel arguments, 32-bit indices and eight loads of 16 bytes in flight a
+// thread, where the kernels for any loops (reduce_kernel.cuh) reach half of an H200's bandwidth.
+
+#include <cstdint>
+
+#include "base/cuda/fast_divider.h"
+#include "base/cuda/launch.h"
+#include "base/cuda/warp.cuh"
+#include "ops/reduce/reduce_kernels.h"
+#include "ops/reduce/staged_rows.cuh"
+
+namespace lenslet::cuda {
+
+/// x [outer][count][inner] to y [outer][inner]. count 0: the loops are of another form.
+struct DenseReduction {
+  std::int64_t outer = 1, count = 0, inner = 1;
+};
+DenseReduction dense_reduction(const reduce::Loops& loops);
+
+// A Fold (reduce_kernel.cuh) here also has `neutral`: adding it at a position above 0 changes nothing. It stands in for
+// elements past the end: with a condition around additions, too, the compiler makes each load wait for the addition
+// before it.
+
+/// Folds `fold` over the threads whose lanes differ in the bits from `first` up to `end`, powers of two.
+template <typename Fold>
+__device__ void merge_lanes(Fold& fold, int first, int end, typename Fold::Rule rule) {
+  for (int mask = first; mask < end; mask *= 2) fold.merge(shuffle_xor(fold, mask), rule);
+}
+
+template <int pack>
+struct alignas(sizeof(float) * pack) Pack {
+  float at[pack];
+};
+
+inline constexpr int dense_unroll = 8;
+inline constexpr int row_threads_most = 1024;
+
+/// x [rows][length], length below 2^30 and a multiple of `pack`: 1 << group_bits neighbouring threads share a row.
+template <typename Fold, int pack>
+__global__ void __launch_bounds__(row_threads_most, 1)
+    reduce_rows(const float* x, typename Fold::Out* y, std::int64_t rows, int length, int group_bits,
+                typename Fold::Rule rule) {
+  wait_for_previous();
+  alignas(16) __shared__ unsigned char shared_bytes[row_threads_most / warp_threads * sizeof(Fold)];
+  auto* shared = reinterpret_cast<Fold*>(shared_bytes);
+  const int thread = static_cast<int>(threadIdx.x), group = 1 << group_bits, member = thread & (group - 1);
+  const std::int64_t row =
+      ((static_cast<std::int64_t>(blockIdx.x) * static_cast<int>(blockDim.x)) >> group_bits) + (thread >> group_bits);
+  Fold fold(rule);
+  if (row < rows) {
+    const auto* from = reinterpret_cast<const Pack<pack>*>(x + row * length);
+    const int packs = length / pack;
+#pragma unroll 1
+    for (int i = member; i < packs; i += dense_unroll * group) {
+      Pack<pack> values[dense_unroll];
+#pragma unroll
+      for (int j = 0; j < dense_unroll; ++j) {
+#pragma unroll
+        for (int k = 0; k < pack; ++k) values[j].at[k] = Fold::neutral;
+        if (i + j * group < packs) values[j] = from[i + j * group];
+      }
+#pragma unroll
+      for (int j = 0; j < dense_unroll; ++j)
+#pragma unroll
+        for (int k = 0; k < pack; ++k) fold.add(values[j].at[k], (i + j * group) * pack + k, rule);
+    }
+  }
+  const int warps = group / warp_threads;
+  merge_lanes(fold, 1, warps > 0 ? warp_threads : group, rule);
+  if (warps > 1) {
+    if (thread % warp_threads == 0) shared[thread / warp_threads] = fold;
+    __syncthreads();
+    if (member >= warp_threads) return;  // whole warps
+    if (member < warps) fold = shared[thread / warp_threads + member];
+    merge_lanes(fold, 1, warps, rule);
+  }
+  if (member == 0 && row < rows) y[row] = fold.result(length, rule);
+}
+
+/// Rows that stage_rows() wants staged.
+template <typename Fold>
+__global__ void __launch_bounds__(staged_rows, 9)
+    reduce_staged_rows(const float* x, typename Fold::Out* y, std::int64_t rows, int length, typename Fold::Rule rule) {
+  wait_for_previous();
+  alignas(16) __shared__ float shared[staged_rows * staged_length];
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * staged_rows;
+  const int here = rows - first < staged_rows ? static_cast<int>(rows - first) : staged_rows;
+  stage(x + first * length, shared, here * length);
+  __syncthreads();
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread >= here) return;
+  Fold fold(rule);
+  for (int i = 0; i < length; ++i) fold.add(shared[thread * length + i], i, rule);
+  y[first + thread] = fold.result(length, rule);
+}
+
+inline constexpr int column_threads = 256;
+inline constexpr int column_warps = column_threads / warp_threads;
+
+struct ColumnGeometry {
+  std::int64_t columns = 0;  ///< of four elements each, in x and in y
+  std::int64_t stride = 0;   ///< between a column's elements, in float4
+  std::int64_t count = 0;    ///< elements of a column
+  std::int64_t chunk = 0;    ///< elements of a column that a block takes
+  FastDivider inner;         ///< columns of an outer index
+  int lane_bits = 0;         ///< log2 of the columns of a block: at most 5, or 8: a column a thread
+  int splits = 1;
+};
+/// A function of the shape alone, so that every device gives the same bits. For inner in whole float4.
+ColumnGeometry column_geometry(const DenseReduction& dense);
+
+template <typename Out>
+struct alignas(16) FourOuts {
+  Out at[4];
+};
+
+/// Grid: (columns, splits); a thread folds four neighbouring columns at once.
+template <typename Fold>
+__global__ void __launch_bounds__(column_threads, 3)
+    reduce_columns(const float* x, typename Fold::Out* y, Fold* partials, const __grid_constant__ ColumnGeometry g,
+                   typename Fold::Rule rule) {
+  wait_for_previous();
+  const int thread = static_cast<int>(threadIdx.x), lanes = 1 << g.lane_bits, depth = column_threads >> g.lane_bits;
+  const int lane = thread & (lanes - 1), member = thread >> g.lane_bits;
+  const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) << g.lane_bits;
+  const std::int64_t column = first_column + lane;
+  Fold folds[4] = {Fold(rule), Fold(rule), Fold(rule), Fold(rule)};
+  if (column < g.columns) {
+    const std::int64_t outer = g.inner.divide(static_cast<std::uint32_t>(column));
+    const auto* from = reinterpret_cast<const Pack<4>*>(x) + outer * (g.count - 1) * g.stride + column;
+    const std::int64_t start = static_cast<std::int64_t>(blockIdx.y) * g.chunk;
+    const std::int64_t end = start + g.chunk < g.count ? start + g.chunk : g.count;
+    const auto* at = from + (start + member) * g.stride;
+    const std::int64_t step = depth * g.stride;
+#pragma unroll 1
+    for (std::int64_t i = start + member; i < end; i += dense_unroll * depth, at += dense_unroll * step) {
+      Pack<4> values[dense_unroll];
+#pragma unroll
+      for (int j = 0; j < dense_unroll; ++j) {
+        values[j] = {Fold::neutral, Fold::neutral, Fold::neutral, Fold::neutral};
+        if (i + j * depth < end) values[j] = at[j * step];
+      }
+#pragma unroll
+      for (int j = 0; j < dense_unroll; ++j)
+#pragma unroll
+        for (int k = 0; k < 4; ++k) folds[k].add(values[j].at[k], i + j * depth, rule);
+    }
+  }
+  if (depth == 1) {
+    if (column >= g.columns) return;
+    FourOuts<typename Fold::Out> outs;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) outs.at[k] = folds[k].result(g.count, rule);
+    reinterpret_cast<FourOuts<typename Fold::Out>*>(y)[column] = outs;
+    return;
+  }
+  alignas(16) __shared__ unsigned char shared_bytes[column_threads * 4 * sizeof(Fold)];
+  auto* shared = reinterpret_cast<Fold*>(shared_bytes);
+#pragma unroll
+  for (int k = 0; k < 4; ++k) merge_lanes(folds[k], lanes, warp_threads, rule);
+  if (thread % warp_threads < lanes)
+#pragma unroll
+    for (int k = 0; k < 4; ++k) shared[(thread / warp_threads * lanes + lane) * 4 + k] = folds[k];
+  __syncthreads();
+  const std::int64_t output = first_column * 4 + thread;
+  if (thread >= 4 * lanes || output >= g.columns * 4) return;
+  Fold fold = shared[thread];
+#pragma unroll
+  for (int warp = 1; warp < column_warps; ++warp) fold.merge(shared[warp * 4 * lanes + thread], rule);
+  if (g.splits > 1)
+    partials[output * g.splits + blockIdx.y] = fold;
+  else
+    y[output] = fold.result(g.count, rule);
+}
+
+/// y[output] from partials [outputs][splits]; a warp an output.
+template <typename Fold>
+__global__ void __launch_bounds__(column_threads)
+    merge_columns(const Fold* partials, typename Fold::Out* y, std::int64_t outputs, int splits, std::int64_t count,
+                  typename Fold::Rule rule) {
+  wait_for_previous();
+  const int lane = static_cast<int>(threadIdx.x) % warp_threads;
+  const std::int64_t output =
+      static_cast<std::int64_t>(blockIdx.x) * column_warps + static_cast<int>(threadIdx.x) / warp_threads;
+  if (output >= outputs) return;  // whole warps
+  Fold fold(rule);
+  for (int split = lane; split < splits; split += warp_threads) fold.merge(partials[output * splits + split], rule);
+  merge_lanes(fold, 1, warp_threads, rule);
+  if (lane == 0) y[output] = fold.result(count, rule);
+}
+
+/// log2 of the threads that share a row of `packs` loads: about eight loads each in flight at once. With few rows more
+/// threads, since the time is then that of one.
+inline int row_group_bits(std::int64_t rows, std::int64_t packs) {
+  constexpr std::int64_t threads_wanted = 1 << 16;
+  int bits = 0;
+  while (bits < 5 && packs > (std::int64_t{bits < 3 ? 1 : dense_unroll} << bits)) ++bits;  // eight read whole sectors
+  while (bits < 10 && packs > (bits < 5 ? std::int64_t{1} : std::int64_t{4}) << bits && rows << bits < threads_wanted)
+    ++bits;
+  return bits;
+}
+
+/// Is `dense` better done by reduce_rows? A row goes to one block, so that few long ones would leave the device idle.
+inline bool rows_fit(const DenseReduction& dense) {
+  constexpr std::int64_t one_block = 16384, enough_rows = 64, longest = std::int64_t{1} << 30;
+  return dense.inner == 1 && dense.count < longest && (dense.outer >= enough_rows || dense.count <= one_block);
+}
+
+/// Queues the kernels; false: the shape or the addresses are not for them, nothing was queued. `workspace`: as for
+/// reduce_by().
+template <typename Fold>
+bool reduce_dense(const Context& context, const DenseReduction& dense, typename Fold::Rule rule, const float* x,
+                  typename Fold::Out* y, void* workspace) {
+  const auto aligned = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; };
+  if (dense.count == 0) return false;
+  if (dense.inner == 1) {
+    if (!rows_fit(dense)) return false;
+    const auto length = static_cast<int>(dense.count);
+    if (stage_rows(dense.outer, dense.count) && aligned(x)) {
+      launch(context, reduce_staged_rows<Fold>, dim3(blocks_for(dense.outer, staged_rows)), dim3(staged_rows), 0, x, y,
+             dense.outer, length, rule);
+      return true;
+    }
+    const bool quads = length % 4 == 0 && aligned(x);
+    const int bits = row_group_bits(dense.outer, quads ? length / 4 : length);
+    const int threads = bits > 8 ? 1 << bits : 256;
+    launch(context, quads ? reduce_rows<Fold, 4> : reduce_rows<Fold, 1>, dim3(blocks_for(dense.outer, threads >> bits)),
+           dim3(static_cast<unsigned>(threads)), 0, x, y, dense.outer, length, bits, rule);
+    return true;
+  }
+  const ColumnGeometry g = column_geometry(dense);
+  if (g.columns == 0 || !aligned(x) || !aligned(y)) return false;
+  auto* partials = static_cast<Fold*>(workspace);
+  launch(context, reduce_columns<Fold>, dim3(blocks_for(g.columns, 1 << g.lane_bits), static_cast<unsigned>(g.splits)),
+         dim3(column_threads), 0, x, y, partials, g, rule);
+  if (g.splits > 1)
+    launch(context, merge_columns<Fold>, dim3(blocks_for(g.columns * 4, column_warps)), dim3(column_threads), 0,
+           partials, y, g.columns * 4, g.splits, g.count, rule);
+  return true;
+}
+
+}  // namespace lenslet::cuda

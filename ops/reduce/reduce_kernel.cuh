@@ -1,0 +1,146 @@
+#pragma once
+// The kernels behind every reduction: any kept and reduced axes, any fold, always in the same order. reduce_dense.cuh
+// has faster ones for the usual axes.
+//
+// A block of 256 threads makes `lanes` outputs, `depth` threads each. Where neighbours in memory belong to different
+// outputs (`across`: columns, channels of nhwc) neighbouring threads make different outputs, else they share one; both
+// ways a warp reads neighbours. Threads of one output merge by shuffles, then warps through shared memory. With too few
+// outputs to fill the device, `splits` blocks share each and a second kernel merges what they left in the workspace.
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "base/cuda/launch.h"
+#include "base/cuda/warp.cuh"
+#include "ops/core/radix.cuh"
+#include "ops/reduce/reduce_dense.cuh"
+#include "ops/reduce/reduce_kernels.h"
+
+namespace lenslet::cuda {
+
+// A Fold has the types In (elements), Out (results) and Rule (what is only known at run time) and
+//   explicit Fold(rule)         of nothing
+//   add(x, i, rule)             element i of those reduced
+//   merge(other, rule)          what another thread has folded
+//   result(count, rule) -> Out  of `count` elements
+// It is trivially copyable and has at most fold_bytes.
+inline constexpr int fold_bytes = 16;
+inline constexpr int reduce_threads = 256;
+
+struct ReduceGeometry {
+  struct Loop {
+    Radix dim;
+    std::int64_t from = 0, to = 0;  ///< strides in elements
+  };
+  struct Loops {
+    Loop loop[Shape::max_rank];  ///< outermost first
+    int rank = 1;
+    bool narrow = true;  ///< count < 2^31
+    std::int64_t count = 1;
+  };
+  Loops kept, reduced;
+  bool across = false;
+  int lane_bits = 0, depth_bits = 0;  ///< log2 of lanes and depth; they add up to 8
+  int splits = 1;
+  std::int64_t chunk = 0;  ///< reduced elements a split takes
+};
+
+/// How `loops` are shared out: a function of the shape alone, so that every device gives the same bits.
+ReduceGeometry reduce_geometry(const reduce::Loops& loops);
+
+template <std::int64_t ReduceGeometry::Loop::*stride>
+__device__ std::int64_t offset_at(const ReduceGeometry::Loops& loops, std::int64_t index) {
+  std::int64_t offset = 0;
+  for (int i = loops.rank - 1; i > 0; --i)
+    offset += take_digit(index, loops.loop[i].dim, loops.narrow) * (loops.loop[i].*stride);
+  return offset + index * (loops.loop[0].*stride);
+}
+
+/// Grid: (outputs / lanes, splits). Five blocks a multiprocessor, 48 registers: the most without spills in float.
+template <typename Fold>
+__global__ void __launch_bounds__(reduce_threads, 5)
+    reduce_blocks(const typename Fold::In* x, typename Fold::Out* y, Fold* partials,
+                  const __grid_constant__ ReduceGeometry g, typename Fold::Rule rule) {
+  using In = typename Fold::In;
+  using Loop = ReduceGeometry::Loop;
+  wait_for_previous();
+  alignas(16) __shared__ unsigned char shared_bytes[reduce_threads * sizeof(Fold)];
+  auto* shared = reinterpret_cast<Fold*>(shared_bytes);
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lanes = 1 << g.lane_bits, depth = 1 << g.depth_bits;
+  const int lane = g.across ? thread & (lanes - 1) : thread >> g.depth_bits;
+  const int member = g.across ? thread >> g.lane_bits : thread & (depth - 1);
+  const std::int64_t output = static_cast<std::int64_t>(blockIdx.x) * lanes + lane;
+  const bool inside = output < g.kept.count;
+  Fold fold(rule);
+  if (inside) {
+    const In* from = x + offset_at<&Loop::from>(g.kept, output);
+    const std::int64_t first = static_cast<std::int64_t>(blockIdx.y) * g.chunk;
+    const std::int64_t end = first + g.chunk < g.reduced.count ? first + g.chunk : g.reduced.count;
+    constexpr int unroll = 4;  // loads in flight a thread
+    for (std::int64_t i = first + member; i < end; i += unroll * depth) {
+      In values[unroll]{};
+#pragma unroll
+      for (int j = 0; j < unroll; ++j)
+        if (i + j * depth < end) values[j] = from[offset_at<&Loop::from>(g.reduced, i + j * depth)];
+#pragma unroll
+      for (int j = 0; j < unroll; ++j)
+        if (i + j * depth < end) fold.add(values[j], i + j * depth, rule);
+    }
+  }
+  const int mask_end = !g.across && depth < warp_threads ? depth : warp_threads;
+  merge_lanes(fold, g.across ? lanes : 1, mask_end, rule);
+  // What is left: one value a warp and output; with more lanes than a warp has, one a thread.
+  const int merged = g.across ? (lanes < warp_threads ? warp_threads / lanes : 1) : mask_end;
+  const int rows = depth / merged;
+  if (rows > 1) {
+    if (member % merged == 0) shared[member / merged * lanes + lane] = fold;
+    __syncthreads();
+    if (member == 0)
+      for (int row = 1; row < rows; ++row) fold.merge(shared[row * lanes + lane], rule);
+  }
+  if (member != 0 || !inside) return;
+  if (g.splits > 1)
+    partials[output * g.splits + blockIdx.y] = fold;
+  else
+    y[offset_at<&Loop::to>(g.kept, output)] = fold.result(g.reduced.count, rule);
+}
+
+/// A warp an output.
+template <typename Fold>
+__global__ void __launch_bounds__(reduce_threads)
+    reduce_merge(const Fold* partials, typename Fold::Out* y, const __grid_constant__ ReduceGeometry g,
+                 typename Fold::Rule rule) {
+  wait_for_previous();
+  const int lane = static_cast<int>(threadIdx.x) % warp_threads;
+  const std::int64_t output =
+      (static_cast<std::int64_t>(blockIdx.x) * reduce_threads + static_cast<int>(threadIdx.x)) / warp_threads;
+  if (output >= g.kept.count) return;  // whole warps
+  Fold fold(rule);
+  for (int split = lane; split < g.splits; split += warp_threads) fold.merge(partials[output * g.splits + split], rule);
+  merge_lanes(fold, 1, warp_threads, rule);
+  if (lane == 0) y[offset_at<&ReduceGeometry::Loop::to>(g.kept, output)] = fold.result(g.reduced.count, rule);
+}
+
+/// Queues the kernels; `workspace` has reduce_workspace_bytes(loops).
+template <typename Fold>
+void reduce_by(const Context& context, const reduce::Loops& loops, typename Fold::Rule rule, const void* x, void* y,
+               void* workspace) {
+  static_assert(sizeof(Fold) <= fold_bytes);
+  if constexpr (std::is_same_v<typename Fold::In, float>)
+    if (reduce_dense<Fold>(context, dense_reduction(loops), rule, static_cast<const float*>(x),
+                           static_cast<typename Fold::Out*>(y), workspace))
+      return;
+  const ReduceGeometry g = reduce_geometry(loops);
+  if (g.kept.count == 0) return;
+  auto* partials = static_cast<Fold*>(workspace);
+  const dim3 grid(blocks_for(g.kept.count, 1 << g.lane_bits), static_cast<unsigned>(g.splits));
+  launch(context, reduce_blocks<Fold>, grid, dim3(reduce_threads), 0, static_cast<const typename Fold::In*>(x),
+         static_cast<typename Fold::Out*>(y), partials, g, rule);
+  if (g.splits > 1)
+    launch(context, reduce_merge<Fold>, dim3(blocks_for(g.kept.count, reduce_threads / warp_threads)),
+           dim3(reduce_threads), 0, partials, static_cast<typename Fold::Out*>(y), g, rule);
+}
+
+}  // namespace lenslet::cuda

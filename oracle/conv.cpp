@@ -1,0 +1,138 @@
+// Reference of Conv with its fused parts: zero-pad a copy, then multiply and add as the ONNX specification defines it.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "lenslet/error.h"
+#include "oracle/families.h"
+
+namespace lenslet::oracle {
+
+namespace {
+
+/// One spatial axis: output positions o read padded positions o * stride + tap * dilation.
+struct Axis {
+  std::int64_t in = 1, taps = 1, stride = 1, dilation = 1, before = 0, after = 0;
+  std::int64_t padded() const { return in + before + after; }
+  std::int64_t out() const { return (padded() - (taps - 1) * dilation - 1) / stride + 1; }
+};
+
+// The normalised lists have two entries; 1-D convolutions use the second.
+Axis axis_from(const AttributeList& attributes, std::size_t i, std::int64_t in, std::int64_t taps) {
+  Axis axis;
+  axis.in = in;
+  axis.taps = taps;
+  axis.stride = integers(attributes, "strides", {1, 1}).at(i);
+  axis.dilation = integers(attributes, "dilations", {1, 1}).at(i);
+  const std::string mode = text(attributes, "auto_pad", "NOTSET");
+  if (mode == "SAME_UPPER" || mode == "SAME_LOWER") {
+    const auto out = static_cast<std::int64_t>(std::ceil(static_cast<double>(in) / static_cast<double>(axis.stride)));
+    const std::int64_t total = std::max<std::int64_t>(0, (out - 1) * axis.stride + (taps - 1) * axis.dilation + 1 - in);
+    axis.before = mode == "SAME_UPPER" ? total / 2 : (total + 1) / 2;
+    axis.after = total - axis.before;
+  } else if (mode != "VALID") {
+    const std::vector<std::int64_t> pads = integers(attributes, "pads", {0, 0, 0, 0});
+    axis.before = pads.at(i);
+    axis.after = pads.at(i + 2);
+  }
+  if (axis.padded() < (taps - 1) * axis.dilation + 1)
+    throw Error(ErrorKind::invalid_argument, "oracle: Conv filter larger than the padded input");
+  return axis;
+}
+
+std::vector<double> scales(const AttributeList& attributes) {
+  for (const auto& [name, value] : attributes)
+    if (name == "weight_scale") return std::get<std::vector<double>>(value);
+  return {};
+}
+
+// [planes][h][w] -> [planes][padded h][padded w], zero around.
+std::vector<double> pad_planes(const std::vector<double>& x, std::int64_t planes, const Axis& rows,
+                               const Axis& columns) {
+  const std::int64_t height = rows.padded(), width = columns.padded();
+  std::vector<double> padded(static_cast<std::size_t>(planes * height * width), 0.0);
+  for (std::int64_t row = 0; row < planes * rows.in; ++row) {
+    const std::int64_t plane = row / rows.in, h = row % rows.in;
+    const auto from = x.begin() + row * columns.in;
+    std::copy(from, from + columns.in, padded.begin() + (plane * height + h + rows.before) * width + columns.before);
+  }
+  return padded;
+}
+
+std::vector<Array> conv(const AttributeList& attributes, Inputs inputs) {
+  const Array& x = at(inputs, 0);
+  const Array& w = at(inputs, 1);
+  const bool flat = x.shape.rank() == 3;
+  if (x.shape.rank() != w.shape.rank() || (x.shape.rank() != 4 && !flat))
+    throw Error(ErrorKind::invalid_argument, fmt::format("oracle: Conv of {} and {}", x.shape.str(), w.shape.str()));
+  const Axis rows = flat ? Axis{} : axis_from(attributes, 0, x.shape[2], w.shape[2]);
+  const Axis columns = axis_from(attributes, 1, x.shape[flat ? 2 : 3], w.shape[flat ? 2 : 3]);
+  const std::int64_t images = x.shape[0], channels = x.shape[1], filters = w.shape[0], group_channels = w.shape[1];
+  const std::int64_t groups = integer(attributes, "group", 1);
+  if (group_channels * groups != channels || filters % groups != 0)
+    throw Error(ErrorKind::invalid_argument, "oracle: Conv channels do not match its groups");
+
+  const std::int64_t p_count = rows.out(), q_count = columns.out();
+  Array y = zeros(flat ? Shape{images, filters, q_count} : Shape{images, filters, p_count, q_count}, DType::f32);
+  const std::vector<double> padded = pad_planes(x.values, images * channels, rows, columns);
+  const std::vector<double> scale = scales(attributes);
+  const std::function<double(double)> activation = fused_activation(attributes);
+
+  double* row = y.values.data();  // of y, in memory order
+  for (std::int64_t n = 0; n < images; ++n)
+    for (std::int64_t k = 0; k < filters; ++k)
+      for (std::int64_t p = 0; p < p_count; ++p, row += q_count) {
+        for (std::int64_t c = 0; c < group_channels; ++c)
+          for (std::int64_t r = 0; r < rows.taps; ++r)
+            for (std::int64_t s = 0; s < columns.taps; ++s) {
+              const std::int64_t plane = n * channels + k / (filters / groups) * group_channels + c;
+              const std::int64_t line = plane * rows.padded() + p * rows.stride + r * rows.dilation;
+              const double* tap = padded.data() + line * columns.padded() + s * columns.dilation;
+              const auto weight_at = ((k * group_channels + c) * rows.taps + r) * columns.taps + s;
+              const double weight = w.values[static_cast<std::size_t>(weight_at)];
+              for (std::int64_t q = 0; q < q_count; ++q) row[q] += weight * tap[q * columns.stride];
+            }
+        const auto filter = static_cast<std::size_t>(k);
+        for (std::int64_t q = 0; q < q_count; ++q) {
+          double value = row[q];
+          if (!scale.empty()) value *= scale.at(filter);
+          if (has(inputs, 2)) value += inputs[2].values.at(filter);
+          if (has(inputs, 3)) value += inputs[3].values.at(static_cast<std::size_t>(row - y.values.data() + q));
+          row[q] = activation(value);
+        }
+      }
+  return {y};
+}
+
+// Arrays are in N C H W order whatever the layout was.
+std::vector<Array> same_elements(const AttributeList&, Inputs inputs) { return {at(inputs, 0)}; }
+
+constexpr Entry entries[] = {
+    {"Conv", conv},
+    {"LayoutConvert", same_elements},
+};
+
+}  // namespace
+
+std::span<const Entry> conv_entries() { return entries; }
+
+std::function<double(double)> fused_activation(const AttributeList& attributes) {
+  const std::string kind = text(attributes, "activation", "none");
+  const double alpha = real(attributes, "activation_alpha", 0);
+  const double beta = real(attributes, "activation_beta", 0);
+  const auto between = [](double low, double v, double high) { return v < low ? low : v > high ? high : v; };
+  if (kind == "none") return [](double x) { return x; };
+  if (kind == "relu") return [](double x) { return x < 0 ? 0 : x; };
+  if (kind == "clip") return [=](double x) { return between(alpha, x, beta); };
+  if (kind == "leaky_relu") return [=](double x) { return x < 0 ? alpha * x : x; };
+  if (kind == "sigmoid") return [](double x) { return 1 / (1 + std::exp(-x)); };
+  if (kind == "silu") return [](double x) { return x / (1 + std::exp(-x)); };
+  if (kind == "hard_swish") return [=](double x) { return x * between(0, alpha * x + beta, 1); };
+  if (kind == "hard_sigmoid") return [=](double x) { return between(0, alpha * x + beta, 1); };
+  throw Error(ErrorKind::invalid_argument, fmt::format("oracle: activation '{}'", kind));
+}
+
+}  // namespace lenslet::oracle

@@ -1,0 +1,230 @@
+// References of elementwise operators: one value at a time, as the ONNX specification defines them.
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "lenslet/error.h"
+#include "oracle/families.h"
+
+namespace lenslet::oracle {
+
+namespace {
+
+bool is_integer(DType dtype) {
+  return dtype != DType::f32 && dtype != DType::f64 && dtype != DType::f16 && dtype != DType::bf16;
+}
+
+Array map(const Array& x, const std::function<double(double)>& f) {
+  Array y = x;
+  for (double& value : y.values) value = f(value);
+  return y;
+}
+
+template <double (*f)(double)>
+std::vector<Array> plain(const AttributeList&, Inputs inputs) {
+  return {map(at(inputs, 0), f)};
+}
+
+double relu_of(double x) { return x < 0 ? 0 : x; }
+double abs_of(double x) { return x < 0 ? -x : x; }
+double neg_of(double x) { return x == 0 ? -x : 0 - x; }
+double exp_of(double x) { return std::exp(x); }
+double log_of(double x) { return std::log(x); }
+double sqrt_of(double x) { return std::sqrt(x); }
+double reciprocal_of(double x) { return 1 / x; }
+double floor_of(double x) { return std::floor(x); }
+double ceil_of(double x) { return std::ceil(x); }
+double erf_of(double x) { return std::erf(x); }
+double tanh_of(double x) { return std::tanh(x); }
+double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
+double silu_of(double x) { return x * sigmoid_of(x); }
+double softplus_of(double x) { return x > 700 ? x : std::log1p(std::exp(x)); }
+double mish_of(double x) { return x * std::tanh(softplus_of(x)); }
+double unit(double x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
+double hard_swish_of(double x) { return x * unit(x / 6 + 0.5); }
+
+std::vector<Array> hard_sigmoid(const AttributeList& attributes, Inputs inputs) {
+  const double alpha = real(attributes, "alpha", 0.2), beta = real(attributes, "beta", 0.5);
+  return {map(at(inputs, 0), [=](double x) { return unit(alpha * x + beta); })};
+}
+
+std::vector<Array> leaky_relu(const AttributeList& attributes, Inputs inputs) {
+  const double alpha = real(attributes, "alpha", 0.01);
+  return {map(at(inputs, 0), [=](double x) { return x < 0 ? alpha * x : x; })};
+}
+
+std::vector<Array> elu(const AttributeList& attributes, Inputs inputs) {
+  const double alpha = real(attributes, "alpha", 1);
+  return {map(at(inputs, 0), [=](double x) { return x < 0 ? alpha * std::expm1(x) : x; })};
+}
+
+std::vector<Array> selu(const AttributeList& attributes, Inputs inputs) {
+  const double alpha = real(attributes, "alpha", 1.67326319217681884765625);
+  const double gamma = real(attributes, "gamma", 1.05070102214813232421875);
+  return {map(at(inputs, 0), [=](double x) { return gamma * (x <= 0 ? alpha * std::expm1(x) : x); })};
+}
+
+std::vector<Array> clip(const AttributeList& attributes, Inputs inputs) {
+  double low = real(attributes, "min", -std::numeric_limits<double>::infinity());
+  double high = real(attributes, "max", std::numeric_limits<double>::infinity());
+  if (has(inputs, 1)) low = at(inputs, 1).values.at(0);
+  if (has(inputs, 2)) high = at(inputs, 2).values.at(0);
+  return {map(at(inputs, 0), [=](double x) {
+    const double raised = x < low ? low : x;
+    return raised > high ? high : raised;
+  })};
+}
+
+// Element `index` (of the result) of an operand that is repeated along its dimensions of length 1.
+double repeated(const Array& array, const std::vector<std::int64_t>& index) {
+  const std::size_t skip = index.size() - static_cast<std::size_t>(array.shape.rank());
+  std::int64_t flat = 0;
+  for (int d = 0; d < array.shape.rank(); ++d)
+    flat = flat * array.shape[d] + (array.shape[d] == 1 ? 0 : index[skip + static_cast<std::size_t>(d)]);
+  return array.values[static_cast<std::size_t>(flat)];
+}
+
+Shape common_shape(Inputs inputs) {
+  std::vector<std::int64_t> dims;
+  for (const Array& array : inputs) {
+    const auto rank = static_cast<std::size_t>(array.shape.rank());
+    if (rank > dims.size()) dims.insert(dims.begin(), rank - dims.size(), 1);
+    for (std::size_t i = 0; i < rank; ++i) {
+      std::int64_t& dim = dims[dims.size() - rank + i];
+      const std::int64_t own = array.shape[static_cast<int>(i)];
+      if (dim != own && dim != 1 && own != 1)
+        throw Error(ErrorKind::invalid_argument, "oracle: shapes that do not broadcast");
+      if (dim == 1) dim = own;
+    }
+  }
+  return Shape(dims);
+}
+
+// The result at each index is f(one value of each input).
+Array combine(Inputs inputs, DType dtype, const std::function<double(const std::vector<double>&)>& f) {
+  Array y = zeros(common_shape(inputs), dtype);
+  std::vector<double> values(inputs.size());
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const std::vector<std::int64_t> index = index_of(y.shape, static_cast<std::int64_t>(i));
+    for (std::size_t k = 0; k < inputs.size(); ++k) values[k] = repeated(inputs[k], index);
+    y.values[i] = f(values);
+  }
+  return y;
+}
+
+template <double (*f)(double, double)>
+std::vector<Array> binary(const AttributeList&, Inputs inputs) {
+  const DType dtype = at(inputs, 0).dtype;
+  return {combine(inputs.first(2), dtype, [](const auto& v) { return f(v[0], v[1]); })};
+}
+
+double add_of(double a, double b) { return a + b; }
+double sub_of(double a, double b) { return a - b; }
+double mul_of(double a, double b) { return a * b; }
+
+std::vector<Array> div(const AttributeList&, Inputs inputs) {
+  const DType dtype = at(inputs, 0).dtype;
+  const bool whole = is_integer(dtype);
+  return {combine(inputs.first(2), dtype, [=](const auto& v) {
+    const double quotient = v[0] / v[1];
+    return whole ? std::trunc(quotient) : quotient;
+  })};
+}
+
+std::vector<Array> pow(const AttributeList&, Inputs inputs) {
+  const DType dtype = at(inputs, 0).dtype;
+  const bool whole = is_integer(dtype);
+  return {combine(inputs.first(2), dtype, [=](const auto& v) {
+    const double power = std::pow(v[0], v[1]);
+    return whole ? std::trunc(power) : power;
+  })};
+}
+
+enum class Fold { sum, mean, max, min };
+
+template <Fold fold>
+std::vector<Array> variadic(const AttributeList&, Inputs inputs) {
+  return {combine(inputs, at(inputs, 0).dtype, [](const std::vector<double>& v) {
+    double result = v[0];
+    for (std::size_t i = 1; i < v.size(); ++i) {
+      if (std::isnan(result)) break;
+      if (fold == Fold::sum || fold == Fold::mean)
+        result += v[i];
+      else if (std::isnan(v[i]) || (fold == Fold::max ? v[i] > result : v[i] < result))
+        result = v[i];
+    }
+    return fold == Fold::mean ? result / static_cast<double>(v.size()) : result;
+  })};
+}
+
+template <bool (*f)(double, double)>
+std::vector<Array> predicate(const AttributeList&, Inputs inputs) {
+  return {combine(inputs.first(2), DType::boolean, [](const auto& v) { return f(v[0], v[1]) ? 1.0 : 0.0; })};
+}
+
+bool equal_of(double a, double b) { return a == b; }
+bool less_of(double a, double b) { return a < b; }
+bool less_equal_of(double a, double b) { return a <= b; }
+bool greater_of(double a, double b) { return a > b; }
+bool greater_equal_of(double a, double b) { return a >= b; }
+bool and_of(double a, double b) { return a != 0 && b != 0; }
+bool or_of(double a, double b) { return a != 0 || b != 0; }
+bool xor_of(double a, double b) { return (a != 0) != (b != 0); }
+double not_of(double a) { return a == 0 ? 1 : 0; }
+
+std::vector<Array> where(const AttributeList&, Inputs inputs) {
+  return {combine(inputs.first(3), at(inputs, 1).dtype, [](const auto& v) { return v[0] != 0 ? v[1] : v[2]; })};
+}
+
+double prelu_of(double x, double slope) { return x < 0 ? slope * x : x; }
+
+constexpr Entry entries[] = {
+    {"Relu", plain<relu_of>},
+    {"LeakyRelu", leaky_relu},
+    {"PRelu", binary<prelu_of>},
+    {"Clip", clip},
+    {"Sigmoid", plain<sigmoid_of>},
+    {"SiLU", plain<silu_of>},
+    {"Tanh", plain<tanh_of>},
+    {"HardSigmoid", hard_sigmoid},
+    {"HardSwish", plain<hard_swish_of>},
+    {"Elu", elu},
+    {"Selu", selu},
+    {"Softplus", plain<softplus_of>},
+    {"Mish", plain<mish_of>},
+    {"Abs", plain<abs_of>},
+    {"Neg", plain<neg_of>},
+    {"Exp", plain<exp_of>},
+    {"Log", plain<log_of>},
+    {"Sqrt", plain<sqrt_of>},
+    {"Reciprocal", plain<reciprocal_of>},
+    {"Floor", plain<floor_of>},
+    {"Ceil", plain<ceil_of>},
+    {"Erf", plain<erf_of>},
+    {"Not", plain<not_of>},
+    {"Add", binary<add_of>},
+    {"Sub", binary<sub_of>},
+    {"Mul", binary<mul_of>},
+    {"Div", div},
+    {"Pow", pow},
+    {"Max", variadic<Fold::max>},
+    {"Min", variadic<Fold::min>},
+    {"Sum", variadic<Fold::sum>},
+    {"Mean", variadic<Fold::mean>},
+    {"Equal", predicate<equal_of>},
+    {"Less", predicate<less_of>},
+    {"LessOrEqual", predicate<less_equal_of>},
+    {"Greater", predicate<greater_of>},
+    {"GreaterOrEqual", predicate<greater_equal_of>},
+    {"And", predicate<and_of>},
+    {"Or", predicate<or_of>},
+    {"Xor", predicate<xor_of>},
+    {"Where", where},
+};
+
+}  // namespace
+
+std::span<const Entry> elementwise_entries() { return entries; }
+
+}  // namespace lenslet::oracle

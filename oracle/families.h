@@ -1,0 +1,61 @@
+#pragma once
+// What the files of this folder share: the table entries of each family, and access to attributes and inputs.
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "oracle/oracle.h"
+
+namespace lenslet::oracle {
+
+using Inputs = std::span<const Array>;
+using Reference = std::vector<Array> (*)(const AttributeList& attributes, Inputs inputs);
+
+struct Entry {
+  std::string_view op;
+  Reference run = nullptr;
+};
+
+// One table a family; oracle.cpp lists them. A new family: a file here, its declaration, a line in oracle.cpp.
+std::span<const Entry> elementwise_entries();    // elementwise.cpp
+std::span<const Entry> normalization_entries();  // normalization.cpp
+std::span<const Entry> pool_entries();           // pool.cpp
+std::span<const Entry> matmul_entries();         // matmul.cpp
+std::span<const Entry> shape_entries();          // shapes.cpp
+std::span<const Entry> reduction_entries();      // reductions.cpp
+std::span<const Entry> pad_entries();            // pad.cpp
+std::span<const Entry> conv_entries();           // conv.cpp
+
+/// The activation that the attributes activation, activation_alpha and activation_beta name; conv.cpp.
+std::function<double(double)> fused_activation(const AttributeList& attributes);
+
+/// A missing attribute gives the fallback; a wrong kind throws Error(invalid_argument).
+std::int64_t integer(const AttributeList& attributes, std::string_view name, std::int64_t fallback);
+double real(const AttributeList& attributes, std::string_view name, double fallback);
+std::string text(const AttributeList& attributes, std::string_view name, std::string_view fallback);
+std::vector<std::int64_t> integers(const AttributeList& attributes, std::string_view name,
+                                   std::vector<std::int64_t> fallback = {});
+bool has(const AttributeList& attributes, std::string_view name);
+
+/// Whether input i was given.
+bool has(Inputs inputs, std::size_t i);
+/// Input i; Error(invalid_argument) when it was left out.
+const Array& at(Inputs inputs, std::size_t i);
+/// The integers that an input holds, clamped to int64.
+std::vector<std::int64_t> as_integers(const Array& array);
+
+/// An array of zeros.
+Array zeros(const Shape& shape, DType dtype);
+/// Row-major strides in elements.
+std::vector<std::int64_t> strides_of(const Shape& shape);
+/// Multi-dimensional index of element `flat`.
+std::vector<std::int64_t> index_of(const Shape& shape, std::int64_t flat);
+std::int64_t flat_of(const Shape& shape, std::span<const std::int64_t> index);
+/// A negative axis counted from the end; Error(invalid_argument) outside [-rank, rank).
+int axis_of(std::int64_t axis, int rank);
+
+}  // namespace lenslet::oracle

@@ -1,0 +1,88 @@
+// References of matrix products.
+
+#include <algorithm>
+#include <functional>
+
+#include "lenslet/error.h"
+#include "oracle/families.h"
+
+namespace lenslet::oracle {
+
+namespace {
+
+std::vector<Array> gemm(const AttributeList& attributes, Inputs inputs) {
+  const Array &a = at(inputs, 0), &b = at(inputs, 1);
+  const bool trans_a = integer(attributes, "transA", 0) != 0, trans_b = integer(attributes, "transB", 0) != 0;
+  const double alpha = real(attributes, "alpha", 1), beta = real(attributes, "beta", 1);
+  const std::function<double(double)> activation = fused_activation(attributes);
+  const AttributeValue* scales = nullptr;
+  for (const auto& [name, value] : attributes)
+    if (name == "weight_scale") scales = &value;
+  const std::int64_t m = a.shape[trans_a ? 1 : 0], k = a.shape[trans_a ? 0 : 1], n = b.shape[trans_b ? 0 : 1];
+  if (b.shape[trans_b ? 1 : 0] != k) throw Error(ErrorKind::invalid_argument, "oracle: matrices that do not multiply");
+  Array y = zeros(Shape{m, n}, a.dtype);
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (std::int64_t l = 0; l < k; ++l)
+        sum += a.values[static_cast<std::size_t>(trans_a ? l * m + i : i * k + l)] *
+               b.values[static_cast<std::size_t>(trans_b ? j * k + l : l * n + j)];
+      sum *= alpha;
+      if (scales != nullptr) sum *= std::get<std::vector<double>>(*scales)[static_cast<std::size_t>(j)];
+      if (has(inputs, 2)) {
+        const Shape& c = inputs[2].shape;
+        const std::int64_t columns = c.rank() > 0 ? c[c.rank() - 1] : 1;
+        const std::int64_t row = c.rank() == 2 && c[0] != 1 ? i : 0, column = columns != 1 ? j : 0;
+        sum += beta * inputs[2].values[static_cast<std::size_t>(row * columns + column)];
+      }
+      y.values[static_cast<std::size_t>(i * n + j)] = activation(sum);
+    }
+  return {y};
+}
+
+// The dimensions of an operand with a 1 put where a vector has none.
+std::vector<std::int64_t> as_matrices(const Shape& shape, bool left) {
+  std::vector<std::int64_t> dims(shape.dims().begin(), shape.dims().end());
+  if (dims.size() == 1) dims.insert(left ? dims.begin() : dims.end(), 1);
+  return dims;
+}
+
+std::vector<Array> matmul(const AttributeList&, Inputs inputs) {
+  const Array &a = at(inputs, 0), &b = at(inputs, 1);
+  const std::vector<std::int64_t> da = as_matrices(a.shape, true), db = as_matrices(b.shape, false);
+  const std::size_t rank = std::max(da.size(), db.size());
+  const auto dim = [rank](const std::vector<std::int64_t>& dims, std::size_t d) {
+    return d < rank - dims.size() ? 1 : dims[d - (rank - dims.size())];
+  };
+  std::vector<std::int64_t> full;
+  for (std::size_t d = 0; d + 2 < rank; ++d) full.push_back(dim(da, d) == 1 ? dim(db, d) : dim(da, d));
+  const std::int64_t m = dim(da, rank - 2), k = dim(da, rank - 1), n = dim(db, rank - 1);
+  full.push_back(m);
+  full.push_back(n);
+  Array y = zeros(Shape(full), a.dtype);
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const std::vector<std::int64_t> index = index_of(y.shape, static_cast<std::int64_t>(i));
+    std::int64_t batch_a = 0, batch_b = 0;
+    for (std::size_t d = 0; d + 2 < rank; ++d) {
+      batch_a = batch_a * dim(da, d) + (dim(da, d) == 1 ? 0 : index[d]);
+      batch_b = batch_b * dim(db, d) + (dim(db, d) == 1 ? 0 : index[d]);
+    }
+    const std::int64_t row = index[rank - 2], column = index[rank - 1];
+    for (std::int64_t l = 0; l < k; ++l)
+      y.values[i] += a.values[static_cast<std::size_t>((batch_a * m + row) * k + l)] *
+                     b.values[static_cast<std::size_t>((batch_b * k + l) * n + column)];
+  }
+  // A vector's own dimension is not in the result.
+  if (b.shape.rank() == 1) full.pop_back();
+  if (a.shape.rank() == 1) full.erase(full.end() - (b.shape.rank() == 1 ? 1 : 2));
+  y.shape = Shape(full);
+  return {y};
+}
+
+constexpr Entry entries[] = {{"Gemm", gemm}, {"MatMul", matmul}};
+
+}  // namespace
+
+std::span<const Entry> matmul_entries() { return entries; }
+
+}  // namespace lenslet::oracle

@@ -1,0 +1,109 @@
+// References of normalizations and softmax.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "oracle/families.h"
+
+namespace lenslet::oracle {
+
+namespace {
+
+// Channel of element `flat` of [N, C, ...].
+std::size_t channel_of(const Shape& shape, std::size_t flat) {
+  return static_cast<std::size_t>(index_of(shape, static_cast<std::int64_t>(flat))[1]);
+}
+
+std::vector<Array> batch_norm(const AttributeList& attributes, Inputs inputs) {
+  const double epsilon = real(attributes, "epsilon", 1e-5);
+  const auto &scale = at(inputs, 1).values, &bias = at(inputs, 2).values, &mean = at(inputs, 3).values,
+             &var = at(inputs, 4).values;
+  Array y = at(inputs, 0);
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const std::size_t c = channel_of(y.shape, i);
+    y.values[i] = (y.values[i] - mean[c]) / std::sqrt(var[c] + epsilon) * scale[c] + bias[c];
+  }
+  return {y};
+}
+
+std::vector<Array> instance_norm(const AttributeList& attributes, Inputs inputs) {
+  const double epsilon = real(attributes, "epsilon", 1e-5);
+  Array y = at(inputs, 0);
+  const std::int64_t planes = y.shape[0] * y.shape[1];
+  const std::size_t area = planes == 0 ? 0 : y.values.size() / static_cast<std::size_t>(planes);
+  for (std::size_t first = 0; area > 0 && first < y.values.size(); first += area) {
+    double mean = 0, variance = 0;
+    for (std::size_t i = first; i < first + area; ++i) mean += y.values[i] / static_cast<double>(area);
+    for (std::size_t i = first; i < first + area; ++i)
+      variance += (y.values[i] - mean) * (y.values[i] - mean) / static_cast<double>(area);
+    const std::size_t c = channel_of(y.shape, first);
+    for (std::size_t i = first; i < first + area; ++i)
+      y.values[i] =
+          (y.values[i] - mean) / std::sqrt(variance + epsilon) * at(inputs, 1).values[c] + at(inputs, 2).values[c];
+  }
+  return {y};
+}
+
+// The elements that are summed up together: those that differ in `axis` only or, flattened, in any dimension from it
+// on.
+template <bool log>
+std::vector<Array> softmax(const AttributeList& attributes, Inputs inputs) {
+  const Array& x = at(inputs, 0);
+  const int rank = x.shape.rank();
+  const bool flatten = integer(attributes, "flatten", 0) != 0;
+  std::int64_t axis = integer(attributes, "axis", -1);
+  if (axis < 0) axis += rank;
+  std::vector<double> top(x.values.size(), -std::numeric_limits<double>::infinity()), sum(x.values.size(), 0.0);
+  const auto group = [&](std::size_t i) {
+    std::vector<std::int64_t> index = index_of(x.shape, static_cast<std::int64_t>(i));
+    for (int d = 0; d < rank; ++d)
+      if (d == axis || (flatten && d > axis)) index[static_cast<std::size_t>(d)] = 0;
+    return static_cast<std::size_t>(flat_of(x.shape, index));
+  };
+  for (std::size_t i = 0; i < x.values.size(); ++i) top[group(i)] = std::max(top[group(i)], x.values[i]);
+  for (std::size_t i = 0; i < x.values.size(); ++i) sum[group(i)] += std::exp(x.values[i] - top[group(i)]);
+  Array y = x;
+  for (std::size_t i = 0; i < x.values.size(); ++i) {
+    const std::size_t g = group(i);
+    const double value = x.values[i] - top[g];
+    y.values[i] = log ? value - std::log(sum[g]) : std::exp(value) / sum[g];
+  }
+  return {y};
+}
+
+std::vector<Array> lrn(const AttributeList& attributes, Inputs inputs) {
+  const Array& x = at(inputs, 0);
+  const std::int64_t size = integer(attributes, "size", 1), channels = x.shape[1];
+  const double alpha = real(attributes, "alpha", 1e-4), beta = real(attributes, "beta", 0.75);
+  const double bias = real(attributes, "bias", 1.0);
+  Array y = x;
+  for (std::size_t i = 0; i < x.values.size(); ++i) {
+    std::vector<std::int64_t> index = index_of(x.shape, static_cast<std::int64_t>(i));
+    const std::int64_t c = index[1];
+    double squares = 0;
+    // From c - floor((size-1)/2) to c + ceil((size-1)/2), as far as there are channels.
+    for (std::int64_t k = c - (size - 1) / 2; k <= c + size / 2; ++k) {
+      if (k < 0 || k >= channels) continue;
+      index[1] = k;
+      const double value = x.values[static_cast<std::size_t>(flat_of(x.shape, index))];
+      squares += value * value;
+    }
+    y.values[i] = x.values[i] / std::pow(bias + alpha / static_cast<double>(size) * squares, beta);
+  }
+  return {y};
+}
+
+constexpr Entry entries[] = {
+    {"BatchNormalization", batch_norm},
+    {"InstanceNormalization", instance_norm},
+    {"Softmax", softmax<false>},
+    {"LogSoftmax", softmax<true>},
+    {"LRN", lrn},
+};
+
+}  // namespace
+
+std::span<const Entry> normalization_entries() { return entries; }
+
+}  // namespace lenslet::oracle

@@ -1,0 +1,124 @@
+// References of poolings: every window tap by tap, any number of spatial dimensions.
+
+#include <algorithm>
+#include <limits>
+
+#include "lenslet/error.h"
+#include "oracle/families.h"
+
+namespace lenslet::oracle {
+
+namespace {
+
+struct Axis {
+  std::int64_t in, out, kernel, stride, dilation, begin, end;
+};
+
+Axis resolve(const AttributeList& attributes, std::size_t i, std::size_t dims, std::int64_t in) {
+  const auto list = [&](std::string_view name, std::size_t at, std::int64_t fallback) {
+    const std::vector<std::int64_t> values = integers(attributes, name);
+    return values.empty() ? fallback : values.at(at);
+  };
+  Axis a{in, 0, list("kernel_shape", i, 1), list("strides", i, 1), list("dilations", i, 1), 0, 0};
+  const std::int64_t extent = a.dilation * (a.kernel - 1) + 1;
+  const std::string mode = text(attributes, "auto_pad", "NOTSET");
+  if (mode == "SAME_UPPER" || mode == "SAME_LOWER") {
+    a.out = in / a.stride + (in % a.stride != 0 ? 1 : 0);
+    const std::int64_t total = std::max<std::int64_t>(0, (a.out - 1) * a.stride + extent - in);
+    const std::int64_t less = total / 2, more = total - less;
+    a.begin = mode == "SAME_UPPER" ? less : more;
+    a.end = mode == "SAME_UPPER" ? more : less;
+    return a;
+  }
+  if (mode == "NOTSET") {
+    a.begin = list("pads", i, 0);
+    a.end = list("pads", dims + i, 0);
+  }
+  const bool ceil = integer(attributes, "ceil_mode", 0) != 0;
+  // Count the windows one by one: each begins on the image or its leading pad; without ceil_mode each also ends inside.
+  for (std::int64_t at = -a.begin;; at += a.stride, ++a.out) {
+    if (at + extent <= in + a.end) continue;
+    // The first window that sticks out belongs to ceil_mode when the one before it did not end exactly at the border.
+    const bool exact = at - a.stride + extent == in + a.end;
+    if (ceil && !exact && at < in) ++a.out;
+    return a;
+  }
+}
+
+std::vector<Array> pool(const AttributeList& attributes, Inputs inputs, bool max) {
+  const Array& x = at(inputs, 0);
+  const int rank = x.shape.rank();
+  const auto dims = static_cast<std::size_t>(rank - 2);
+  const bool with_pads = integer(attributes, "count_include_pad", 0) != 0;
+  std::vector<Axis> axes;
+  Shape out = x.shape, window = x.shape;
+  for (std::size_t i = 0; i < dims; ++i) {
+    axes.push_back(resolve(attributes, i, dims, x.shape[static_cast<int>(2 + i)]));
+    out = out.with(static_cast<int>(2 + i), axes.back().out);
+    window = window.with(static_cast<int>(2 + i), axes.back().kernel);
+  }
+  window = window.with(0, 1).with(1, 1);
+  Array y = zeros(out, x.dtype), indices = zeros(out, DType::i64);
+  for (std::size_t o = 0; o < y.values.size(); ++o) {
+    const std::vector<std::int64_t> to = index_of(out, static_cast<std::int64_t>(o));
+    double best = -std::numeric_limits<double>::infinity(), sum = 0;
+    std::int64_t inside = 0, padded = 0;
+    for (std::int64_t t = 0; t < window.elems(); ++t) {
+      const std::vector<std::int64_t> tap = index_of(window, t);
+      std::vector<std::int64_t> from = to;
+      bool on_image = true, on_pads = true;
+      for (std::size_t i = 0; i < dims; ++i) {
+        const Axis& a = axes[i];
+        from[2 + i] = to[2 + i] * a.stride - a.begin + tap[2 + i] * a.dilation;
+        on_image = on_image && from[2 + i] >= 0 && from[2 + i] < a.in;
+        on_pads = on_pads && from[2 + i] >= -a.begin && from[2 + i] < a.in + a.end;
+      }
+      padded += on_pads ? 1 : 0;
+      if (!on_image) continue;
+      const std::int64_t flat = flat_of(x.shape, from);
+      const double value = x.values[static_cast<std::size_t>(flat)];
+      sum += value;
+      if (inside++ == 0 || value > best) {
+        best = value;
+        indices.values[o] = static_cast<double>(flat);
+      }
+    }
+    const std::int64_t count = with_pads ? padded : inside;
+    y.values[o] = max ? best : count == 0 ? 0 : sum / static_cast<double>(count);
+  }
+  return {y, indices};
+}
+
+std::vector<Array> max_pool(const AttributeList& attributes, Inputs inputs) { return pool(attributes, inputs, true); }
+std::vector<Array> average_pool(const AttributeList& attributes, Inputs inputs) {
+  return {pool(attributes, inputs, false)[0]};
+}
+
+template <bool max>
+std::vector<Array> global_pool(const AttributeList&, Inputs inputs) {
+  const Array& x = at(inputs, 0);
+  Shape out = x.shape;
+  for (int d = 2; d < x.shape.rank(); ++d) out = out.with(d, 1);
+  Array y = zeros(out, x.dtype);
+  const std::size_t area = y.values.empty() ? 0 : x.values.size() / y.values.size();
+  for (std::size_t o = 0; o < y.values.size(); ++o) {
+    double best = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (std::size_t i = o * area; i < (o + 1) * area; ++i) {
+      best = std::max(best, x.values[i]);
+      sum += x.values[i];
+    }
+    y.values[o] = max ? best : sum / static_cast<double>(area);
+  }
+  return {y};
+}
+
+constexpr Entry entries[] = {{"MaxPool", max_pool},
+                             {"AveragePool", average_pool},
+                             {"GlobalMaxPool", global_pool<true>},
+                             {"GlobalAveragePool", global_pool<false>}};
+
+}  // namespace
+
+std::span<const Entry> pool_entries() { return entries; }
+
+}  // namespace lenslet::oracle

@@ -1,0 +1,255 @@
+// References of reductions and of operators that compute shapes, constants and types.
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "lenslet/error.h"
+#include "oracle/families.h"
+
+namespace lenslet::oracle {
+
+namespace {
+
+using Index = std::vector<std::int64_t>;
+using Values = std::vector<double>;
+
+bool is_integer(DType dtype) {
+  return dtype != DType::f32 && dtype != DType::f64 && dtype != DType::f16 && dtype != DType::bf16;
+}
+
+// The elements that each output element is made of, in order of their index, handed to `f` as one list.
+std::vector<Array> over_axes(const Array& x, const std::vector<bool>& reduced, bool keep_dims, DType dtype,
+                             const std::function<double(const Values&)>& f) {
+  Index kept_dims, out_dims;
+  for (int i = 0; i < x.shape.rank(); ++i) {
+    const bool gone = reduced[static_cast<std::size_t>(i)];
+    kept_dims.push_back(gone ? 1 : x.shape[i]);
+    if (!gone || keep_dims) out_dims.push_back(kept_dims.back());
+  }
+  const Shape kept(kept_dims);
+  std::vector<Values> groups(static_cast<std::size_t>(kept.elems()));
+  for (std::int64_t i = 0; i < x.shape.elems(); ++i) {
+    Index index = index_of(x.shape, i);
+    for (std::size_t axis = 0; axis < index.size(); ++axis)
+      if (reduced[axis]) index[axis] = 0;
+    groups[static_cast<std::size_t>(flat_of(kept, index))].push_back(x.values[static_cast<std::size_t>(i)]);
+  }
+  Array y = zeros(Shape(out_dims), dtype);
+  std::ranges::transform(groups, y.values.begin(), f);
+  return {y};
+}
+
+template <double (*f)(const Values&)>
+std::vector<Array> reduce(const AttributeList& attributes, Inputs inputs) {
+  const Array& x = at(inputs, 0);
+  const auto rank = static_cast<std::size_t>(x.shape.rank());
+  std::vector<std::int64_t> axes = integers(attributes, "axes");
+  if (!has(attributes, "axes") && has(inputs, 1)) axes = as_integers(inputs[1]);
+  std::vector<bool> reduced(rank, axes.empty() && integer(attributes, "noop_with_empty_axes", 0) == 0);
+  for (const std::int64_t axis : axes) reduced[static_cast<std::size_t>(axis_of(axis, x.shape.rank()))] = true;
+  std::vector<Array> y = over_axes(x, reduced, integer(attributes, "keepdims", 1) != 0, x.dtype, f);
+  if (is_integer(x.dtype))
+    for (double& value : y.front().values) value = std::trunc(value);
+  return y;
+}
+
+double sum(const Values& values) {
+  double total = 0;
+  for (const double value : values) total += value;
+  return total;
+}
+double mean(const Values& values) { return sum(values) / static_cast<double>(values.size()); }
+double greatest(const Values& values) {
+  return values.empty() ? -std::numeric_limits<double>::infinity() : *std::ranges::max_element(values);
+}
+double least(const Values& values) {
+  return values.empty() ? std::numeric_limits<double>::infinity() : *std::ranges::min_element(values);
+}
+double product(const Values& values) {
+  double total = 1;
+  for (const double value : values) total *= value;
+  return total;
+}
+double sum_square(const Values& values) {
+  double total = 0;
+  for (const double value : values) total += value * value;
+  return total;
+}
+double l1(const Values& values) {
+  double total = 0;
+  for (const double value : values) total += std::abs(value);
+  return total;
+}
+double l2(const Values& values) { return std::sqrt(sum_square(values)); }
+double log_sum(const Values& values) { return std::log(sum(values)); }
+double log_sum_exp(const Values& values) {
+  const double most = greatest(values);
+  double total = 0;
+  for (const double value : values) total += std::exp(value - most);
+  return std::log(total) + most;
+}
+
+template <bool largest>
+std::vector<Array> arg_extreme(const AttributeList& attributes, Inputs inputs) {
+  const Array& x = at(inputs, 0);
+  std::vector<bool> reduced(static_cast<std::size_t>(x.shape.rank()), false);
+  reduced[static_cast<std::size_t>(axis_of(integer(attributes, "axis", 0), x.shape.rank()))] = true;
+  const bool last = integer(attributes, "select_last_index", 0) != 0;
+  return over_axes(x, reduced, integer(attributes, "keepdims", 1) != 0, DType::i64, [last](const Values& values) {
+    const double wanted = largest ? greatest(values) : least(values);
+    std::size_t where = values.size();
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (values[i] == wanted && (last || where == values.size())) where = i;
+    return static_cast<double>(where);
+  });
+}
+
+std::vector<Array> shape(const AttributeList& attributes, Inputs inputs) {
+  const Shape& s = at(inputs, 0).shape;
+  const auto position = [&s](std::int64_t axis) {
+    return std::clamp<std::int64_t>(axis < 0 ? axis + s.rank() : axis, 0, s.rank());
+  };
+  const std::int64_t start = position(integer(attributes, "start", 0));
+  const std::int64_t end = position(integer(attributes, "end", s.rank()));
+  Array y = zeros(Shape{std::max<std::int64_t>(0, end - start)}, DType::i64);
+  for (std::int64_t i = start; i < end; ++i)
+    y.values[static_cast<std::size_t>(i - start)] = static_cast<double>(s[static_cast<int>(i)]);
+  return {y};
+}
+
+std::vector<Array> size(const AttributeList&, Inputs inputs) {
+  Array y = zeros(Shape{}, DType::i64);
+  y.values[0] = static_cast<double>(at(inputs, 0).shape.elems());
+  return {y};
+}
+
+Array value_of(const AttributeList& attributes) {
+  for (const auto& [name, value] : attributes)
+    if (const auto* tensor = std::get_if<Tensor>(&value); tensor != nullptr && name == "value")
+      return from_tensor(*tensor);
+  throw Error(ErrorKind::invalid_argument, "oracle: no attribute 'value'");
+}
+
+std::vector<Array> constant(const AttributeList& attributes, Inputs) { return {value_of(attributes)}; }
+
+std::vector<Array> constant_of_shape(const AttributeList& attributes, Inputs inputs) {
+  const Array value = value_of(attributes);
+  Array y = zeros(Shape(as_integers(at(inputs, 0))), value.dtype);
+  std::ranges::fill(y.values, value.values.at(0));
+  return {y};
+}
+
+std::vector<Array> range(const AttributeList&, Inputs inputs) {
+  const double start = at(inputs, 0).values.at(0), limit = at(inputs, 1).values.at(0);
+  const double delta = at(inputs, 2).values.at(0);
+  const double count = std::max(0.0, std::ceil((limit - start) / delta));
+  Array y = zeros(Shape{static_cast<std::int64_t>(count)}, at(inputs, 0).dtype);
+  for (std::size_t i = 0; i < y.values.size(); ++i) y.values[i] = start + static_cast<double>(i) * delta;
+  return {y};
+}
+
+// Bits and sign of an integer type.
+struct IntegerType {
+  int bits = 0;
+  bool is_signed = false;
+};
+
+IntegerType integer_type(DType dtype) {
+  switch (dtype) {
+    case DType::i8:
+      return {8, true};
+    case DType::u8:
+      return {8, false};
+    case DType::i16:
+      return {16, true};
+    case DType::u16:
+      return {16, false};
+    case DType::i32:
+      return {32, true};
+    default:
+      return {64, true};
+  }
+}
+
+// ONNX's numbers of the element types (TensorProto.DataType).
+DType dtype_of_number(std::int64_t number) {
+  switch (number) {
+    case 1:
+      return DType::f32;
+    case 2:
+      return DType::u8;
+    case 3:
+      return DType::i8;
+    case 4:
+      return DType::u16;
+    case 5:
+      return DType::i16;
+    case 6:
+      return DType::i32;
+    case 7:
+      return DType::i64;
+    case 9:
+      return DType::boolean;
+    case 10:
+      return DType::f16;
+    case 11:
+      return DType::f64;
+    case 16:
+      return DType::bf16;
+    default:
+      throw Error(ErrorKind::invalid_argument, "oracle: Cast to an unknown type");
+  }
+}
+
+// Integers wrap modulo 2^bits; floats are cut towards zero and clamped; NaN becomes 0.
+double to_integer(double value, bool from_integer, IntegerType type) {
+  if (std::isnan(value)) return 0;
+  const double modulus = std::ldexp(1.0, type.bits);
+  const double low = type.is_signed ? -modulus / 2 : 0.0, high = low + modulus - 1;
+  if (!from_integer) return std::clamp(std::trunc(value), low, high);
+  double wrapped = std::fmod(value - low, modulus);
+  if (wrapped < 0) wrapped += modulus;
+  return type.bits == 64 ? value : wrapped + low;
+}
+
+std::vector<Array> cast(const AttributeList& attributes, Inputs inputs) {
+  const Array& x = at(inputs, 0);
+  Array y = x;
+  y.dtype = dtype_of_number(integer(attributes, "to", 0));
+  for (double& value : y.values) {
+    if (y.dtype == DType::boolean)
+      value = value != 0 ? 1 : 0;
+    else if (is_integer(y.dtype))
+      value = to_integer(value, is_integer(x.dtype), integer_type(y.dtype));
+  }
+  return {from_tensor(to_tensor(y))};
+}
+
+constexpr Entry entries[] = {
+    {"ReduceSum", reduce<sum>},
+    {"ReduceMean", reduce<mean>},
+    {"ReduceMax", reduce<greatest>},
+    {"ReduceMin", reduce<least>},
+    {"ReduceProd", reduce<product>},
+    {"ReduceSumSquare", reduce<sum_square>},
+    {"ReduceL1", reduce<l1>},
+    {"ReduceL2", reduce<l2>},
+    {"ReduceLogSum", reduce<log_sum>},
+    {"ReduceLogSumExp", reduce<log_sum_exp>},
+    {"ArgMax", arg_extreme<true>},
+    {"ArgMin", arg_extreme<false>},
+    {"Shape", shape},
+    {"Size", size},
+    {"Constant", constant},
+    {"ConstantOfShape", constant_of_shape},
+    {"Range", range},
+    {"Cast", cast},
+};
+
+}  // namespace
+
+std::span<const Entry> reduction_entries() { return entries; }
+
+}  // namespace lenslet::oracle

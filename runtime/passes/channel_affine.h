@@ -1,0 +1,25 @@
+#pragma once
+// y[k] = factor[k] * x[k] + offset[k] per output channel, taken up by the Conv or Gemm that makes x.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "runtime/passes/edit.h"
+
+namespace lenslet {
+
+struct ChannelAffine {
+  std::vector<double> factor, offset;  ///< one a channel
+};
+
+/// Output channels of the Conv or Gemm that makes `id`, when such a node can take up an affine: `id` has no other use,
+/// nothing is applied after the product yet, filters and bias are constant.
+std::optional<std::int64_t> affine_channels(const GraphEdit& edit, ValueId id);
+
+/// Merges `node`, which computes `affine` of its input `id`, with the producer of `id`, for which affine_channels()
+/// said a count. The merged node stands where `node` stood. Arithmetic in double, rounded once. False, and nothing
+/// changed, when a factor or the new bias is not finite in float.
+bool fold_affine(GraphEdit& edit, NodeId node, ValueId id, const ChannelAffine& affine);
+
+}  // namespace lenslet

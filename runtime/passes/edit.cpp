@@ -1,0 +1,104 @@
+#include "runtime/passes/edit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace lenslet {
+
+namespace {
+
+std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
+
+}  // namespace
+
+GraphEdit::GraphEdit(Graph& graph)
+    : graph_(graph), producers_(graph.producers()), uses_(graph.values.size(), 0), outputs_(graph.values.size()) {
+  for (const Node& node : graph.nodes)
+    for (const ValueId id : node.inputs)
+      if (id != no_id) ++uses_[at(id)];
+  for (const ValueId id : graph.outputs) {
+    ++uses_[at(id)];
+    outputs_[at(id)] = true;
+  }
+}
+
+const Node* GraphEdit::producer_node(ValueId id) const {
+  const NodeId made_by = producer(id);
+  return made_by == no_id ? nullptr : &graph_.node(made_by);
+}
+
+void GraphEdit::replace(NodeId node, std::shared_ptr<const Op> op, std::vector<ValueId> inputs) {
+  for (const ValueId id : inputs)
+    if (id != no_id) ++uses_[at(id)];
+  for (const ValueId id : graph_.node(node).inputs)
+    if (id != no_id) --uses_[at(id)];
+  graph_.node(node).op = std::move(op);
+  graph_.node(node).inputs = std::move(inputs);
+}
+
+void GraphEdit::erase(NodeId node) {
+  Node& erased = graph_.node(node);
+  for (const ValueId id : erased.inputs)
+    if (id != no_id) --uses_[at(id)];
+  for (const ValueId id : erased.outputs)
+    if (id != no_id && producers_[at(id)] == node) producers_[at(id)] = no_id;
+  erased.op = nullptr;
+  erased.inputs.clear();
+  erased.outputs.clear();
+}
+
+void GraphEdit::grow() {
+  producers_.resize(graph_.values.size(), no_id);
+  uses_.resize(graph_.values.size(), 0);
+  outputs_.resize(graph_.values.size(), false);
+}
+
+ValueId GraphEdit::add_constant(std::string name, Tensor tensor) {
+  const ValueId id = graph_.add_constant(std::move(name), std::move(tensor));
+  grow();
+  return id;
+}
+
+ValueId GraphEdit::add_value_like(std::string name, const Value& model) {
+  const TensorType type{model.dtype, model.shape};  // `model` may move when the value is added
+  const ValueId id = graph_.add_value(std::move(name));
+  graph_.value(id).dtype = type.dtype;
+  graph_.value(id).shape = type.shape;
+  graph_.value(id).typed = true;
+  grow();
+  return id;
+}
+
+void GraphEdit::finish() { remove_erased(graph_); }
+
+void remove_erased(Graph& graph) {
+  std::erase_if(graph.nodes, [](const Node& node) { return node.op == nullptr; });
+}
+
+std::shared_ptr<const Op> make_op(std::string_view name, std::string_view domain, const AttributeList& attributes,
+                                  std::size_t inputs, std::size_t outputs, std::int64_t opset) {
+  const OpRow* row = find_op(name, domain);
+  if (row == nullptr) throw Error(ErrorKind::internal, fmt::format("no operator {} in the table", name));
+  return row->make(NodeSpec{.attributes = attributes, .opset = opset, .inputs = inputs, .outputs = outputs});
+}
+
+std::optional<float> scalar_constant(const Graph& graph, ValueId id) {
+  if (id == no_id) return std::nullopt;
+  const Value& value = graph.value(id);
+  if (!value.is_constant() || value.dtype != DType::f32 || value.constant.elems() != 1) return std::nullopt;
+  return value.constant.values<float>()[0];
+}
+
+bool keeps_order(std::span<const std::int64_t> perm, const Shape& x) {
+  std::int64_t last = -1;
+  for (const std::int64_t axis : perm) {
+    if (x[static_cast<int>(axis)] == 1) continue;
+    if (axis < last) return false;
+    last = axis;
+  }
+  return true;
+}
+
+}  // namespace lenslet

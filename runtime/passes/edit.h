@@ -1,0 +1,64 @@
+#pragma once
+// What passes need to rewrite a graph node by node.
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "runtime/graph/graph.h"
+
+namespace lenslet {
+
+/// Producers and use counts of a graph that stay right while nodes are changed through it. Erased nodes keep their
+/// place (with no op) until finish(), so that node ids stay valid during a pass.
+class GraphEdit {
+ public:
+  explicit GraphEdit(Graph& graph);
+
+  Graph& graph() { return graph_; }
+  const Graph& graph() const { return graph_; }
+  /// no_id for graph inputs and constants.
+  NodeId producer(ValueId id) const { return producers_[static_cast<std::size_t>(id)]; }
+  /// The producer as a node, or null.
+  const Node* producer_node(ValueId id) const;
+  /// Reads by nodes (a node that reads twice counts twice) plus one if the value is a graph output.
+  int uses(ValueId id) const { return uses_[static_cast<std::size_t>(id)]; }
+  /// Made by a node, read exactly once, and no graph output: may be merged into its reader.
+  bool merges(ValueId id) const { return producer(id) != no_id && uses(id) == 1 && !outputs_[std::size_t(id)]; }
+  bool is_output(ValueId id) const { return outputs_[static_cast<std::size_t>(id)]; }
+  bool erased(NodeId node) const { return graph_.node(node).op == nullptr; }
+
+  /// Replaces op and inputs of a node; its outputs stay.
+  void replace(NodeId node, std::shared_ptr<const Op> op, std::vector<ValueId> inputs);
+  void erase(NodeId node);
+  ValueId add_constant(std::string name, Tensor tensor);
+  /// A value like `model` in type, without producer yet.
+  ValueId add_value_like(std::string name, const Value& model);
+  /// Removes the erased nodes.
+  void finish();
+
+ private:
+  void grow();
+  Graph& graph_;
+  std::vector<NodeId> producers_;
+  std::vector<int> uses_;
+  std::vector<bool> outputs_;
+};
+
+/// Removes nodes without op.
+void remove_erased(Graph& graph);
+
+/// An operator of the table, made as the loader makes it. Error(internal) when there is no such row.
+std::shared_ptr<const Op> make_op(std::string_view name, std::string_view domain, const AttributeList& attributes,
+                                  std::size_t inputs, std::size_t outputs = 1, std::int64_t opset = 13);
+
+/// The value of a constant f32 with a single element.
+std::optional<float> scalar_constant(const Graph& graph, ValueId id);
+
+/// Does a Transpose by `perm` leave the elements of an `x`-shaped tensor where they are (the dimensions larger than 1
+/// keep their order)?
+bool keeps_order(std::span<const std::int64_t> perm, const Shape& x);
+
+}  // namespace lenslet

@@ -1,0 +1,147 @@
+#include "runtime/passes/spelled_activations.h"
+
+#include <cmath>
+#include <utility>
+
+#include "ops/elementwise/unary.h"
+
+namespace lenslet {
+namespace {
+
+// HardSwish is x * min(max(x/6 + 1/2, 0), 1) = x * min(max(x + 3, 0), 6) / 6. Constants that differ from these in the
+// last bits, as 1/6 does between exporters, are meant to be these.
+constexpr double sixth = 1.0 / 6, closeness = 1e-6;
+bool is_close(double value, double wanted) { return std::abs(value - wanted) <= closeness * std::abs(wanted); }
+
+/// A group of nodes being recognised, from its last node upwards.
+class Matcher {
+ public:
+  explicit Matcher(const GraphEdit& edit) : edit_(edit) {}
+
+  const Node* made_by(ValueId id, std::string_view type) const {
+    if (id == no_id) return nullptr;
+    const Node* node = edit_.producer_node(id);
+    return node != nullptr && node->type() == type ? node : nullptr;
+  }
+  /// f(x, c) for a constant c: in either order when the operation commutes. The x, or no_id.
+  ValueId with_constant(const Node* node, double constant, bool commutes) const {
+    if (node == nullptr || node->inputs.size() != 2) return no_id;
+    for (const std::size_t side : {std::size_t{1}, std::size_t{0}}) {
+      if (side == 0 && !commutes) break;
+      const auto value = scalar_constant(edit_.graph(), node->inputs[side]);
+      const ValueId x = node->inputs[1 - side];
+      // A constant of higher rank would widen x.
+      if (value && is_close(double{*value}, constant) && x != no_id && same_type(x, node->outputs[0])) return x;
+    }
+    return no_id;
+  }
+  /// The x of `id` = x / 6 or x * (1/6).
+  ValueId divided_by_six(ValueId id) const {
+    if (const ValueId x = with_constant(made_by(id, "Div"), 6, false); x != no_id) return x;
+    return with_constant(made_by(id, "Mul"), sixth, true);
+  }
+  /// The x of `id` = Clip(x + 3, 0, 6).
+  ValueId clipped_plus_three(ValueId id) const {
+    const ValueId sum = activation_input(id, {Activation::Kind::clip, 0, 6});
+    return sum == no_id ? no_id : with_constant(made_by(sum, "Add"), 3, true);
+  }
+  /// The x of `id` = HardSigmoid(x) with HardSwish's constants, in either spelling.
+  ValueId hard_sigmoid(ValueId id) const {
+    const auto x = activation_input(id, {Activation::Kind::hard_sigmoid, float(sixth), 0.5F});
+    return x != no_id ? x : spelled_hard_sigmoid(id);
+  }
+  ValueId spelled_hard_sigmoid(ValueId id) const {
+    const ValueId clipped = divided_by_six(id);
+    return clipped == no_id ? no_id : clipped_plus_three(clipped);
+  }
+  ValueId sigmoid(ValueId id) const { return activation_input(id, {Activation::Kind::sigmoid, 0, 0}); }
+
+  /// The x of a product x * f(x), where `inner` finds the x of f(x); no_id when `id` is none.
+  template <typename Inner>
+  ValueId times_itself(const Node* product, Inner&& inner) const {
+    if (product == nullptr || product->type() != "Mul" || product->inputs.size() != 2) return no_id;
+    for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
+      const ValueId x = product->inputs[side], f = product->inputs[1 - side];
+      if (x != no_id && f != no_id && x != f && inner(f) == x) return x;
+    }
+    return no_id;
+  }
+
+ private:
+  bool same_type(ValueId a, ValueId b) const {
+    const Value &x = edit_.graph().value(a), &y = edit_.graph().value(b);
+    return x.dtype == y.dtype && x.shape == y.shape;
+  }
+  ValueId activation_input(ValueId id, const Activation& wanted) const {
+    if (id == no_id) return no_id;
+    const Node* node = edit_.producer_node(id);
+    if (node == nullptr || node->inputs.empty() || node->inputs[0] == no_id) return no_id;
+    const auto found = as_activation(*node->op, edit_.graph().input_infos(*node));
+    if (!found || found->kind != wanted.kind || !is_close(double{found->alpha}, double{wanted.alpha}) ||
+        !is_close(double{found->beta}, double{wanted.beta}))
+      return no_id;
+    return node->inputs[0];
+  }
+
+  const GraphEdit& edit_;
+};
+
+/// Nodes above `id` that nobody reads any more.
+void erase_unread(GraphEdit& edit, ValueId id) {
+  if (id == no_id || edit.uses(id) != 0) return;
+  const NodeId made_by = edit.producer(id);
+  if (made_by == no_id || edit.graph().node(made_by).outputs.size() != 1) return;
+  const std::vector<ValueId> inputs = edit.graph().node(made_by).inputs;
+  edit.erase(made_by);
+  for (const ValueId input : inputs) erase_unread(edit, input);
+}
+
+void become(GraphEdit& edit, NodeId node, std::shared_ptr<const Op> op, ValueId x) {
+  const std::vector<ValueId> old = edit.graph().node(node).inputs;
+  edit.replace(node, std::move(op), {x});
+  for (const ValueId id : old)
+    if (id != x) erase_unread(edit, id);
+}
+
+std::shared_ptr<const Op> make_hard_sigmoid() {
+  return make_op("HardSigmoid", "", {{"alpha", sixth}, {"beta", 0.5}}, 1);
+}
+std::shared_ptr<const Op> make_hard_swish() { return make_op("HardSwish", "", {}, 1, 1, 14); }
+
+}  // namespace
+
+bool join_spelled_activation(GraphEdit& edit, NodeId id) {
+  const Matcher match(edit);
+  const Node& node = edit.graph().node(id);
+  if ((node.type() != "Mul" && node.type() != "Div") || node.outputs.size() != 1) return false;
+  const ValueId result = node.outputs[0];
+  if (edit.graph().value(result).dtype != DType::f32) return false;
+
+  if (const ValueId x = match.times_itself(&node, [&](ValueId f) { return match.sigmoid(f); }); x != no_id) {
+    become(edit, id, make_silu(), x);
+    return true;
+  }
+  ValueId x = match.times_itself(&node, [&](ValueId f) { return match.hard_sigmoid(f); });
+  if (x == no_id) {  // (x * Clip(x + 3, 0, 6)) / 6
+    const ValueId product = match.divided_by_six(result);
+    if (product != no_id)
+      x = match.times_itself(edit.producer_node(product), [&](ValueId f) { return match.clipped_plus_three(f); });
+  }
+  if (x == no_id)  // (x / 6) * Clip(x + 3, 0, 6)
+    for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
+      if (node.type() != "Mul" || node.inputs.size() != 2) break;
+      const ValueId sixth_of = match.divided_by_six(node.inputs[side]);
+      if (sixth_of != no_id && match.clipped_plus_three(node.inputs[1 - side]) == sixth_of) x = sixth_of;
+    }
+  if (x != no_id) {
+    become(edit, id, make_hard_swish(), x);
+    return true;
+  }
+  if (x = match.spelled_hard_sigmoid(result); x != no_id) {
+    become(edit, id, make_hard_sigmoid(), x);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace lenslet

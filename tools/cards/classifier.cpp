@@ -1,0 +1,123 @@
+#include "tools/cards/classifier.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "lenslet/error.h"
+#include "tools/verbs/dtype_convert.h"
+
+namespace lenslet::tool {
+
+namespace {
+
+/// The plan for images of the card's size: a model that leaves height or width free gets them here.
+PlanOptions with_shape(const Model& model, const Card& card, const BoundCard& bound, PlanOptions plan) {
+  if (model.inputs().size() != 1)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("classify feeds one input, the model has {}", model.inputs().size()), model.name());
+  const PortInfo& port = model.inputs()[bound.input];
+  const std::int64_t channels = card.spec.channels == ImageSpec::Channels::gray ? 1 : 3;
+  const bool free_size = std::any_of(port.dims.begin() + 1, port.dims.end(), [](std::int64_t dim) { return dim < 0; });
+  if (free_size)
+    plan.input_shapes = {{port.name, card.spec.nhwc ? Shape{plan.batch, card.spec.height, card.spec.width, channels}
+                                                    : Shape{plan.batch, channels, card.spec.height, card.spec.width}}};
+  return plan;
+}
+
+/// Whole values clamped to 0..255, for models that take pixels.
+Tensor to_bytes(const Tensor& tensor) {
+  Tensor bytes(DType::u8, tensor.shape());
+  const auto source = tensor.values<float>();
+  std::transform(source.begin(), source.end(), bytes.values<std::uint8_t>().begin(), [](float value) {
+    return static_cast<std::uint8_t>(std::clamp(std::nearbyint(value), 0.0f, 255.0f));
+  });
+  return bytes;
+}
+
+}  // namespace
+
+bool are_probabilities(std::span<const float> scores) {
+  const bool inside = std::all_of(scores.begin(), scores.end(), [](float s) { return s >= 0.0f && s <= 1.0f; });
+  // 0.01: float16 outputs of a thousand classes miss 1 by some thousandths.
+  return inside && std::abs(std::accumulate(scores.begin(), scores.end(), 0.0) - 1.0) < 0.01;
+}
+
+Classifier::Classifier(const Model& model, const Card& card, const std::optional<std::filesystem::path>& labels,
+                       PlanOptions plan)
+    : card_(card),
+      bound_(bind_card(card, model)),
+      batch_(plan.batch),
+      input_dtype_(model.inputs()[bound_.input].dtype),
+      runner_(model, with_shape(model, card, bound_, std::move(plan))) {
+  const Shape& shape = runner_.plan().inputs.at(bound_.input).second;
+  const Shape& result = runner_.plan().outputs.at(bound_.output).second;
+  if (result.rank() < 1 || result[0] != batch_ || result.elems() < batch_)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("the output {} of a batch of {} holds no classes for each image", result.str(), batch_),
+                model.name());
+  if (!is_float(input_dtype_) && input_dtype_ != DType::u8)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("the input is {}; classify fills float and uint8 inputs", to_string(input_dtype_)),
+                model.name());
+  output_elems_ = result.elems() / batch_;
+  if (input_dtype_ != DType::f32) {
+    input_ = Tensor(DType::f32, shape);
+    for (float& value : input_.values<float>()) value = 0;
+  }
+  const auto& file = labels ? labels : card.labels;
+  if (file) labels_ = read_labels(*file, output_elems_ - card.class_offset);
+}
+
+void Classifier::prepare(const Picture& picture, std::int64_t slot) {
+  if (input_dtype_ == DType::f32)
+    runner_.load_image(bound_.input, picture.view(), card_.spec, slot);
+  else
+    to_input(picture.view(), card_.spec, input_, slot);
+}
+
+void Classifier::run() {
+  if (input_dtype_ == DType::f32) {
+    output_ = runner_.run_loaded()[bound_.output];
+    return;
+  }
+  const Tensor converted = input_dtype_ == DType::u8 ? to_bytes(input_) : convert_float(input_, input_dtype_);
+  output_ = runner_.run(converted)[bound_.output];
+}
+
+std::vector<float> Classifier::raw_scores(std::int64_t slot) const {
+  const Tensor scores = convert_float(output_, DType::f32);
+  const auto values = scores.values<float>().subspan(static_cast<std::size_t>(slot * output_elems_),
+                                                     static_cast<std::size_t>(output_elems_));
+  return {values.begin(), values.end()};
+}
+
+std::vector<ClassResult> Classifier::top(std::int64_t slot, std::size_t count) const {
+  std::vector<float> scores = raw_scores(slot);
+  // A second softmax would flatten probabilities to almost nothing; logits do not sum to 1 by chance. remark() tells.
+  if (card_.softmax.value_or(true) && !are_probabilities(scores)) softmax(scores);
+  // Outputs below the offset (a background class, as some exports have) are no classes of the labels.
+  const auto skipped = static_cast<std::size_t>(std::max<std::int64_t>(card_.class_offset, 0));
+  const std::int64_t shift = static_cast<std::int64_t>(skipped) - card_.class_offset;
+  std::vector<ClassResult> best;
+  for (const ClassScore& score : top_k(std::span(scores).subspan(skipped), count)) {
+    const std::int64_t index = score.index + shift;
+    const bool named = index < static_cast<std::int64_t>(labels_.size());
+    best.push_back({index, named ? labels_[static_cast<std::size_t>(index)] : std::string(), score.score});
+  }
+  return best;
+}
+
+std::string Classifier::remark(std::int64_t slot) const {
+  if (!card_.softmax) return {};
+  const std::vector<float> scores = raw_scores(slot);
+  if (*card_.softmax && are_probabilities(scores))
+    return "the card's output.softmax is true, but the output already is probabilities: they are left as they are";
+  if (!*card_.softmax && !are_probabilities(scores))
+    return "the card's output.softmax is false, but the output is no probabilities: scores are shown as they are";
+  return {};
+}
+
+}  // namespace lenslet::tool

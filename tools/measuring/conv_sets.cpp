@@ -1,0 +1,152 @@
+#include "tools/measuring/conv_sets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <span>
+
+#include "lenslet/error.h"
+
+namespace lenslet::tool {
+namespace {
+
+struct Layer {
+  std::string_view name;
+  std::int64_t c, h, w, k, r, s;
+  std::int64_t stride = 1, pad_h = 0, pad_w = 0, groups = 1;
+};
+
+constexpr Layer resnet50[] = {
+    {"r50.stem7x7", 3, 224, 224, 64, 7, 7, 2, 3, 3},
+    {"r50.2.a1", 64, 56, 56, 64, 1, 1},
+    {"r50.2.3x3", 64, 56, 56, 64, 3, 3, 1, 1, 1},
+    {"r50.2.c1", 64, 56, 56, 256, 1, 1},
+    {"r50.2.a1b", 256, 56, 56, 64, 1, 1},
+    {"r50.3.a1", 256, 56, 56, 128, 1, 1},
+    {"r50.3.3x3s2", 128, 56, 56, 128, 3, 3, 2, 1, 1},
+    {"r50.3.c1", 128, 28, 28, 512, 1, 1},
+    {"r50.3.ds", 256, 56, 56, 512, 1, 1, 2},
+    {"r50.3.a1b", 512, 28, 28, 128, 1, 1},
+    {"r50.3.3x3", 128, 28, 28, 128, 3, 3, 1, 1, 1},
+    {"r50.4.a1", 512, 28, 28, 256, 1, 1},
+    {"r50.4.3x3s2", 256, 28, 28, 256, 3, 3, 2, 1, 1},
+    {"r50.4.c1", 256, 14, 14, 1024, 1, 1},
+    {"r50.4.a1b", 1024, 14, 14, 256, 1, 1},
+    {"r50.4.3x3", 256, 14, 14, 256, 3, 3, 1, 1, 1},
+    {"r50.5.a1", 1024, 14, 14, 512, 1, 1},
+    {"r50.5.3x3s2", 512, 14, 14, 512, 3, 3, 2, 1, 1},
+    {"r50.5.c1", 512, 7, 7, 2048, 1, 1},
+    {"r50.5.a1b", 2048, 7, 7, 512, 1, 1},
+    {"r50.5.3x3", 512, 7, 7, 512, 3, 3, 1, 1, 1},
+};
+
+constexpr Layer vgg16[] = {
+    {"vgg.1_1", 3, 224, 224, 64, 3, 3, 1, 1, 1},   {"vgg.1_2", 64, 224, 224, 64, 3, 3, 1, 1, 1},
+    {"vgg.2_1", 64, 112, 112, 128, 3, 3, 1, 1, 1}, {"vgg.2_2", 128, 112, 112, 128, 3, 3, 1, 1, 1},
+    {"vgg.3_1", 128, 56, 56, 256, 3, 3, 1, 1, 1},  {"vgg.3_2", 256, 56, 56, 256, 3, 3, 1, 1, 1},
+    {"vgg.4_1", 256, 28, 28, 512, 3, 3, 1, 1, 1},  {"vgg.4_2", 512, 28, 28, 512, 3, 3, 1, 1, 1},
+    {"vgg.5_1", 512, 14, 14, 512, 3, 3, 1, 1, 1},
+};
+
+constexpr Layer mobilenet_v2[] = {
+    {"mbv2.dw1", 32, 112, 112, 32, 3, 3, 1, 1, 1, 32},
+    {"mbv2.dw2s2", 96, 112, 112, 96, 3, 3, 2, 1, 1, 96},
+    {"mbv2.dw3", 144, 56, 56, 144, 3, 3, 1, 1, 1, 144},
+    {"mbv2.dw6", 192, 28, 28, 192, 3, 3, 1, 1, 1, 192},
+    {"mbv2.dw384", 384, 14, 14, 384, 3, 3, 1, 1, 1, 384},
+    {"mbv2.dw576s2", 576, 14, 14, 576, 3, 3, 2, 1, 1, 576},
+    {"mbv2.dw960", 960, 7, 7, 960, 3, 3, 1, 1, 1, 960},
+    {"mbv2.pw16-96", 16, 112, 112, 96, 1, 1},
+    {"mbv2.pw24-144", 24, 56, 56, 144, 1, 1},
+    {"mbv2.pw144-24", 144, 56, 56, 24, 1, 1},
+    {"mbv2.pw64-384", 64, 14, 14, 384, 1, 1},
+    {"mbv2.pw384-64", 384, 14, 14, 64, 1, 1},
+    {"mbv2.pw320-1280", 320, 7, 7, 1280, 1, 1},
+};
+
+constexpr Layer squeezenet[] = {
+    {"sqz.conv1", 3, 224, 224, 64, 3, 3, 2},       {"sqz.f2.e3", 16, 55, 55, 64, 3, 3, 1, 1, 1},
+    {"sqz.f4.e3", 32, 27, 27, 128, 3, 3, 1, 1, 1}, {"sqz.f6.e3", 48, 13, 13, 192, 3, 3, 1, 1, 1},
+    {"sqz.f8.e3", 64, 13, 13, 256, 3, 3, 1, 1, 1}, {"sqz.conv10", 512, 13, 13, 1000, 1, 1},
+};
+
+// A known hand-written kernel's problem, and Inception's odd filters.
+constexpr Layer seeds[] = {
+    {"seed.conv2d_direct", 6, 768, 512, 6, 6, 6},
+    {"inc.5x5", 32, 28, 28, 96, 5, 5, 1, 2, 2},
+    {"inc.1x7", 192, 17, 17, 192, 1, 7, 1, 0, 3},
+};
+
+struct Set {
+  std::string_view name;
+  std::span<const Layer> layers;
+};
+
+constexpr Set sets[] = {
+    {"resnet50", resnet50},     {"vgg16", vgg16}, {"mobilenet_v2", mobilenet_v2},
+    {"squeezenet", squeezenet}, {"seeds", seeds},
+};
+
+}  // namespace
+
+std::vector<std::string> conv_set_names() {
+  std::vector<std::string> names;
+  for (const Set& set : sets) names.emplace_back(set.name);
+  return names;
+}
+
+std::vector<NamedConv> conv_set(std::string_view name, const std::vector<std::int64_t>& batches) {
+  const Set* set = std::ranges::find(sets, name, &Set::name);
+  if (set == std::end(sets))
+    throw Error(ErrorKind::invalid_argument, fmt::format("no set of convolutions is called \"{}\"; there are: {}", name,
+                                                         fmt::join(conv_set_names(), ", ")));
+  std::vector<NamedConv> list;
+  for (const Layer& layer : set->layers)
+    for (const std::int64_t n : batches) {
+      ConvGeometry geometry;
+      geometry.stride = {layer.stride, layer.stride};
+      geometry.pads = {layer.pad_h, layer.pad_w, layer.pad_h, layer.pad_w};
+      geometry.groups = layer.groups;
+      list.push_back(
+          {std::string(layer.name), resolve_conv({n, layer.c, layer.h, layer.w},
+                                                 {layer.k, layer.c / layer.groups, layer.r, layer.s}, geometry)});
+    }
+  return list;
+}
+
+NamedConv parse_conv(const std::string& text) {
+  std::vector<std::int64_t> numbers;
+  const char *at = text.data(), *const end = at + text.size();
+  while (true) {
+    std::int64_t number = 0;
+    const auto [next, error] = std::from_chars(at, end, number);
+    const bool last = next == end;
+    if (error != std::errc() || (!last && *next != ',')) {
+      numbers.clear();
+      break;
+    }
+    numbers.push_back(number);
+    if (last) break;
+    at = next + 1;
+  }
+  if (numbers.size() < 7 || numbers.size() > 11)
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("\"{}\" is no convolution: N,C,H,W,K,R,S[,stride[,pad[,dilation[,groups]]]]", text));
+  const auto optional = [&](std::size_t i, std::int64_t fallback) {
+    return i < numbers.size() ? numbers[i] : fallback;
+  };
+  const std::int64_t stride = optional(7, 1), pad = optional(8, 0), dilation = optional(9, 1), groups = optional(10, 1);
+  if (groups < 1 || numbers[1] % groups != 0)
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("\"{}\": {} groups do not divide {} channels", text, groups, numbers[1]));
+  ConvGeometry geometry;
+  geometry.stride = {stride, stride};
+  geometry.dilation = {dilation, dilation};
+  geometry.pads = {pad, pad, pad, pad};
+  geometry.groups = groups;
+  return {text, resolve_conv({numbers[0], numbers[1], numbers[2], numbers[3]},
+                             {numbers[4], numbers[1] / groups, numbers[5], numbers[6]}, geometry)};
+}
+
+}  // namespace lenslet::tool

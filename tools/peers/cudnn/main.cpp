@@ -1,0 +1,95 @@
+// bench-cudnn: our convolutions beside cuDNN's best ones, same problems, same process, same way of timing.
+// Each of ours is what the rule chooses, with bias and ReLU; cuDNN's is its fused entry, or, where that refuses, the
+// convolution alone, which flatters cuDNN.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "base/cuda/session.h"
+#include "tools/measuring/conv_sets.h"
+#include "tools/measuring/conv_timer.h"
+#include "tools/peers/cudnn/peer.h"
+
+namespace lenslet::bench {
+namespace {
+
+struct Options {
+  std::vector<std::string> problems, sets = tool::conv_set_names();
+  std::vector<std::int64_t> batches{1};
+  int device = 0;
+  double seconds = 0.05;
+};
+
+/// cuDNN pads both sides of an axis alike.
+bool comparable(const ConvProblem& p) { return p.pad_top == p.pad_bottom && p.pad_left == p.pad_right; }
+
+double entry(const PeerTime& time) { return time.fused_us > 0 ? time.fused_us : time.conv_us; }
+
+void compare(const Options& options) {
+  std::vector<tool::NamedConv> problems;
+  for (const std::string& text : options.problems) problems.push_back(tool::parse_conv(text));
+  for (const std::string& set : options.sets)
+    for (const tool::NamedConv& conv : tool::conv_set(set, options.batches)) problems.push_back(conv);
+
+  const cuda::CurrentDevice current(options.device);
+  const cuda::Stream stream;
+  Peer peer(stream);
+  const auto timer = tool::cuda_conv_timer(options.device, false);
+  const std::size_t version = cudnnGetVersion();
+  fmt::print("cuDNN {}.{}.{}, best of NCHW and NHWC, microseconds by graph replays on the same buffers\n",
+             version / 10000, version / 100 % 100, version % 100);
+  fmt::print("{:<20} {:>4} {:<20} {:>10} {:>10} {:>10} {:>7} {:>10} {:>10}  {}\n", "layer", "N", "ours", "us",
+             "cuDNN conv", "+bias+relu", "ours/it", "TF32", "fp16", "cuDNN's fp32");
+  double logs = 0;
+  int rows = 0;
+  for (tool::NamedConv& conv : problems) {
+    if (!comparable(conv.problem)) continue;
+    conv.problem.bias = true;
+    conv.problem.activation.kind = Activation::Kind::relu;
+    const tool::ConvOperands operands(conv.problem);
+    const tool::ConvReference reference(conv.problem, operands);
+    const ConvAlgorithm& ours = *choose_conv(conv.problem, DeviceKind::cuda, timer->rates()).algorithm;
+    const double us = timer->time(ours, conv.problem, operands, reference, options.seconds).median_us;
+    const PeerTime fp32 = peer.best(conv.problem, Arithmetic::fp32, options.seconds);
+    const PeerTime tf32 = peer.best(conv.problem, Arithmetic::tf32, options.seconds);
+    const PeerTime fp16 = peer.best(conv.problem, Arithmetic::fp16, options.seconds);
+    const double ratio = entry(fp32) > 0 ? us / entry(fp32) : 0;
+    if (ratio > 0) {
+      logs += std::log(ratio);
+      ++rows;
+    }
+    fmt::print("{:<20} {:>4} {:<20} {:>10.2f} {:>10.2f} {:>10.2f} {:>7.2f} {:>10.2f} {:>10.2f}  {}\n", conv.name,
+               conv.problem.n, ours.name(), us, fp32.conv_us, fp32.fused_us, ratio, entry(tf32), entry(fp16),
+               fp32.what);
+    std::fflush(stdout);
+  }
+  if (rows > 0)
+    fmt::print("our time over cuDNN's in fp32, geometric mean of {} problems: {:.3f}\n", rows, std::exp(logs / rows));
+}
+
+}  // namespace
+}  // namespace lenslet::bench
+
+int main(int argc, char** argv) {
+  lenslet::bench::Options options;
+  CLI::App app{"Our convolutions beside cuDNN's", "bench-cudnn"};
+  app.add_option("--problem", options.problems, "N,C,H,W,K,R,S[,stride[,pad[,dilation[,groups]]]]");
+  app.add_option("--set", options.sets, "Layers of networks; all sets unless named")->delimiter(',');
+  app.add_option("--batch", options.batches, "Batch sizes")->delimiter(',');
+  app.add_option("--device", options.device, "Index of the CUDA device");
+  app.add_option("--seconds", options.seconds, "Time to spend on each measurement");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    lenslet::bench::compare(options);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench-cudnn: error: {}\n", error.what());
+    return 1;
+  }
+  return 0;
+}

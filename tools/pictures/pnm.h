@@ -1,0 +1,14 @@
+#pragma once
+// Binary PNM: P5 (gray) and P6 (RGB), of 8 or 16 bits.
+
+#include <cstddef>
+#include <span>
+
+#include "tools/pictures/read_image.h"
+
+namespace lenslet::tool {
+
+/// Throws BadImage, and through `check_size(width, height)` whatever the caller's limits say before memory is taken.
+Picture decode_pnm(std::span<const std::byte> file, void (*check_size)(std::int64_t width, std::int64_t height));
+
+}  // namespace lenslet::tool

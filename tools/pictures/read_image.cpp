@@ -1,0 +1,124 @@
+#include "tools/pictures/read_image.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "lenslet/error.h"
+#include "tools/pictures/image_header.h"
+#include "tools/pictures/pnm.h"
+#include "tools/pictures/stb_decode.h"
+
+namespace lenslet::tool {
+
+namespace {
+
+void check_size(std::int64_t width, std::int64_t height) {
+  if (width < 1 || height < 1) throw BadImage(fmt::format("the picture is {} x {} pixels", width, height));
+  if (width > max_image_side || height > max_image_side || width * height > max_image_pixels)
+    throw Error(ErrorKind::limit, fmt::format("the picture is {} x {} pixels; at most {} a side and {} in all are read",
+                                              width, height, max_image_side, max_image_pixels));
+}
+
+/// Turns stored pixels upright. EXIF's value says where row 0 and column 0 of the stored picture belong.
+Picture turn_upright(Picture stored, int orientation) {
+  if (orientation == 1) return stored;
+  const bool transposed = orientation >= 5;
+  const bool mirror_x = orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7;
+  const bool mirror_y = orientation == 3 || orientation == 4 || orientation == 7 || orientation == 8;
+  Picture upright;
+  upright.height = transposed ? stored.width : stored.height;
+  upright.width = transposed ? stored.height : stored.width;
+  upright.channels = stored.channels;
+  upright.pixels.resize(stored.pixels.size());
+  std::uint8_t* target = upright.pixels.data();
+  for (std::int64_t y = 0; y < upright.height; ++y)
+    for (std::int64_t x = 0; x < upright.width; ++x) {
+      const std::int64_t from_y = mirror_y ? upright.height - 1 - y : y;
+      const std::int64_t from_x = mirror_x ? upright.width - 1 - x : x;
+      const std::int64_t pixel = transposed ? from_x * stored.width + from_y : from_y * stored.width + from_x;
+      for (std::int64_t c = 0; c < stored.channels; ++c)
+        *target++ = stored.pixels[static_cast<std::size_t>(pixel * stored.channels + c)];
+    }
+  return upright;
+}
+
+Picture decode(std::span<const std::byte> file, const ImageHeader& header) {
+  check_size(header.width, header.height);
+  Picture picture;
+  picture.channels = header.gray ? 1 : 3;
+  // 8 bytes a pixel are four channels of 16 bits; the decoder's buffers double, and interlaced rows have one byte more.
+  const auto max_bytes = static_cast<std::size_t>(header.width * header.height) * 8 * 4 + (std::size_t{1} << 20);
+  const DecodedPixels decoded = stb_decode(file, static_cast<int>(picture.channels), max_bytes);
+  if (decoded.pixels == nullptr)
+    throw BadImage(fmt::format("the picture cannot be decoded ({})", decoded.error ? decoded.error : "no reason"));
+  picture.height = decoded.height;
+  picture.width = decoded.width;
+  if (picture.height != header.height || picture.width != header.width)
+    throw BadImage("the file contradicts itself about the size of the picture");
+  const auto elems = static_cast<std::size_t>(picture.height * picture.width * picture.channels);
+  picture.pixels.assign(decoded.pixels.get(), decoded.pixels.get() + elems);
+  return turn_upright(std::move(picture), header.orientation);
+}
+
+bool has(std::span<const std::byte> file, std::size_t at, std::string_view text) {
+  return file.size() >= at + text.size() && std::memcmp(file.data() + at, text.data(), text.size()) == 0;
+}
+
+/// For the message only: what people have on their disks.
+const char* known_but_not_read(std::span<const std::byte> file) {
+  if (has(file, 0, "GIF8")) return "GIF";
+  if (has(file, 0, "RIFF") && has(file, 8, "WEBP")) return "WebP";
+  if (has(file, 0, "II*") || has(file, 0, "MM")) return "TIFF";
+  if (has(file, 4, "ftyp")) return "HEIF or AVIF";
+  if (has(file, 0, "8BPS")) return "PSD";
+  return nullptr;
+}
+
+Picture decode_any(std::span<const std::byte> file) {
+  if (file.empty()) throw BadImage("the file is empty");
+  if (has(file, 0, "\xFF\xD8\xFF")) return decode(file, read_jpeg_header(file));
+  if (has(file, 0, "\x89PNG\r\n\x1A\n")) return decode(file, read_png_header(file));
+  if (has(file, 0, "BM")) return decode(file, read_bmp_header(file));
+  if (file.size() > 2 && has(file, 0, "P") && file[1] >= std::byte{'1'} && file[1] <= std::byte{'7'})
+    return decode_pnm(file, check_size);
+  if (const char* name = known_but_not_read(file))
+    throw BadImage(fmt::format("{} is not read; JPEG, PNG, BMP and PNM are", name));
+  throw BadImage("this is no JPEG, PNG, BMP or PNM file");
+}
+
+}  // namespace
+
+Picture decode_image(std::span<const std::byte> bytes, std::string_view name) {
+  try {
+    if (bytes.size() > max_image_file_bytes)
+      throw Error(ErrorKind::limit, fmt::format("the file is larger than {} MiB", max_image_file_bytes >> 20));
+    return decode_any(bytes);
+  } catch (const BadImage& error) {
+    throw Error(ErrorKind::invalid_image, error.what(), std::string(name));
+  } catch (const Error& error) {
+    throw error.within(name);
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorKind::limit, "not enough memory for the picture", std::string(name));
+  }
+}
+
+Picture read_image(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status)) throw Error(ErrorKind::io, "there is no such file", path.string());
+  if (!std::filesystem::is_regular_file(status)) throw Error(ErrorKind::io, "this is no regular file", path.string());
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  if (!error && size > max_image_file_bytes)
+    throw Error(ErrorKind::limit, fmt::format("the file is larger than {} MiB", max_image_file_bytes >> 20),
+                path.string());
+  std::ifstream file(path, std::ios::binary);
+  std::vector<std::byte> bytes(error ? 0 : static_cast<std::size_t>(size));
+  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  if (error || !file) throw Error(ErrorKind::io, "the file cannot be read", path.string());
+  return decode_image(bytes, path.string());
+}
+
+}  // namespace lenslet::tool

@@ -1,0 +1,46 @@
+// The only file that sees stb_image; compiled without our warnings.
+#include "tools/pictures/stb_decode.h"
+
+#include <cstdlib>
+
+namespace {
+
+// A deflate stream of a megabyte may claim a gigabyte: stb asks for what comes out, so the limit sits in its allocator.
+thread_local std::size_t allocation_limit = 0;
+
+void* limited_malloc(std::size_t bytes) { return bytes > allocation_limit ? nullptr : std::malloc(bytes); }
+void* limited_realloc(void* memory, std::size_t bytes) {
+  return bytes > allocation_limit ? nullptr : std::realloc(memory, bytes);
+}
+
+}  // namespace
+
+#define STB_IMAGE_IMPLEMENTATION
+#define STB_IMAGE_STATIC
+#define STBI_ONLY_JPEG
+#define STBI_ONLY_PNG
+#define STBI_ONLY_BMP
+#define STBI_NO_STDIO
+#define STBI_MAX_DIMENSIONS 32768
+#define STBI_MALLOC(size) limited_malloc(size)
+#define STBI_REALLOC(memory, size) limited_realloc(memory, size)
+#define STBI_FREE(memory) std::free(memory)
+#include <stb/stb_image.h>
+
+namespace lenslet::tool {
+
+DecodedPixels stb_decode(std::span<const std::byte> file, int channels, std::size_t max_bytes) {
+  allocation_limit = max_bytes;
+  DecodedPixels result;
+  int in_file = 0;
+  auto* pixels = stbi_load_from_memory(reinterpret_cast<const stbi_uc*>(file.data()), static_cast<int>(file.size()),
+                                       &result.width, &result.height, &in_file, channels);
+  if (pixels == nullptr) {
+    result.error = stbi_failure_reason();
+    return result;
+  }
+  result.pixels = {pixels, stbi_image_free};
+  return result;
+}
+
+}  // namespace lenslet::tool

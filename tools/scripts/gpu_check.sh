@@ -1,0 +1,161 @@
+#!/usr/bin/env bash
+# Runs everything that needs a GPU, from a build folder, on the machine that has one: the device tests, the shared models
+# layer by layer, compute-sanitizer, and the benchmarks. A step that fails does not stop the others; a table of all steps
+# comes last, and the exit status is 1 when one failed.
+# The build folder may come from another machine: configure it with `cmake --preset cuda` there; --pack copies what is
+# needed out of it.
+#
+# usage: tools/scripts/gpu_check.sh [--only PARTS] [--shared FOLDER] [BUILD_FOLDER]
+#                                    default build/cuda; logs go to results/gpu-check/ ($OUT overrides)
+#        tools/scripts/gpu_check.sh --pack FOLDER [BUILD_FOLDER]
+#   --only PARTS     of tests,models,sanitize,bench,cpu, comma-separated; default all but cpu:
+#                      tests     device, operator, convolution and runner tests
+#                      models    shared models: reference outputs, verify, check, classify against the CPU
+#                      sanitize  memcheck, racecheck and initcheck over the tests at reduced size
+#                      bench     data movement, convolutions, networks
+#                      cpu       the CPU tests of the layers: this machine's CPU may have instructions (AVX-512) that
+#                                the machine the build comes from lacks, and their kernels have then run nowhere yet
+#   --shared FOLDER  where the shared models lie; default ../shared/data. Without it that part is skipped, by name
+#   --pack FOLDER    writes to FOLDER the executables, without symbols, and the shared libraries that they bring along
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+fail() { echo "gpu_check: $*" >&2; exit 1; }
+
+layers=(base ops graph exec)
+parts=tests,models,sanitize,bench
+shared=../shared/data
+pack=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --only) [ $# -ge 2 ] || fail "--only needs a list"; parts=$2; shift 2 ;;
+    --shared) [ $# -ge 2 ] || fail "--shared needs a folder"; shared=$2; shift 2 ;;
+    --pack) [ $# -ge 2 ] || fail "--pack needs a folder"; pack=$2; shift 2 ;;
+    -h | --help) sed -n '2,23s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -*) fail "unknown option '$1'; see --help" ;;
+    *) break ;;
+  esac
+done
+build=${1:-build/cuda}
+out=${OUT:-results/gpu-check}
+
+lenslet=$build/tools/lenslet
+tests=$build/tests/cuda/lenslet-test-cuda
+op_tests=$build/tests/cuda/lenslet-test-cuda-ops
+tool_tests=$build/tests/tools/lenslet-test-tools
+bench=$build/tests/cuda/lenslet-bench-cuda
+for program in "$lenslet" "$tests" "$op_tests" "$tool_tests" "$bench"; do
+  [ -x "$program" ] || fail "$program is not there: build with 'cmake --preset cuda && cmake --build --preset cuda'"
+done
+
+if [ -n "$pack" ]; then
+  [ -d "$build/portable" ] || fail "$build/portable is not there: configure with LENSLET_PORTABLE=ON (preset cuda)"
+  programs=("$lenslet" "$tests" "$op_tests" "$tool_tests" "$bench")
+  for layer in "${layers[@]}"; do programs+=("$build/tests/$layer/lenslet-test-$layer"); done
+  for program in "${programs[@]}"; do
+    mkdir -p "$pack/$(dirname "${program#"$build"/}")"
+    strip -o "$pack/${program#"$build"/}" "$program" || fail "$program could not be copied"
+  done
+  cp -r "$build/portable" "$pack/"
+  du -sh "$pack"
+  exit 0
+fi
+
+"$lenslet" devices | grep -Eq '^cuda:[0-9]+ +usable' || fail "no usable CUDA device here; '$lenslet devices' says why"
+mkdir -p "$out"
+: >"$out/summary.txt"
+failed=0
+wants() { case ,$parts, in *,"$1",*) true ;; *) false ;; esac; }
+# note STATE NAME WORDS...: a line of the table.
+note() { printf '%-8s %-34s %s\n' "$1" "$2" "${*:3}" >>"$out/summary.txt"; }
+# step NAME COMMAND...: output to NAME.log and its end to the terminal.
+step() {
+  local name=$1 begin=$SECONDS state=passed
+  shift
+  echo "== $name: $*"
+  if ! timeout 300 "$@" >"$out/$name.log" 2>&1; then # a kernel that never ends shall not cost the rest
+    state=FAILED
+    failed=1
+    grep -E "ERROR|error|FAILED|Error" "$out/$name.log" | head -n 12 || true
+  fi
+  grep -E "skipped[,:]" "$out/$name.log" | head -n 5 || true # with one device a test of two says so
+  tail -n 4 "$out/$name.log"
+  note $state "$name" "$((SECONDS - begin)) s: $(grep -E '[^[:space:]]' "$out/$name.log" | tail -n 1 | cut -c 1-90)"
+}
+
+step devices "$lenslet" devices
+
+if wants cpu; then
+  for layer in "${layers[@]}"; do
+    # docs/ops.md is looked for where the sources lay when this was built.
+    step "cpu-$layer" "$build/tests/$layer/lenslet-test-$layer" --test-case-exclude=op_table/docs_are_up_to_date
+  done
+fi
+
+if wants tests; then
+  step device-tests "$tests"
+  step op-tests "$op_tests"
+fi
+
+models=(squeezenet1.1 resnet50 mobilenetv2-nhwc mnist-cntk cifar10-cnn4 cifar10-resnet20 ultraface-rfb-320
+  blazeface-front-128 waifu2x-vgg7 super-resolution-x3 ppocr-cls-mobilenetv3)
+if wants models; then
+  if [ -d "$shared" ]; then
+    step reference-outputs "$tool_tests" --test-case='reference/cuda/*'
+    step stored-classes "$tool_tests" --test-case='classify/cuda/*'
+    for model in "${models[@]}"; do
+      file=$shared/models/$model.onnx
+      if [ ! -f "$file" ]; then note skipped "verify-$model" "no $file"; continue; fi
+      free=() # models that leave their size free
+      case $model in
+        waifu2x-vgg7) free=(--shape input=1x3x60x52) ;;
+        super-resolution-x3) free=(--shape input=1x1x60x52) ;;
+        ppocr-cls-mobilenetv3) free=(--shape x=1x3x48x192) ;;
+      esac
+      step "verify-$model" "$lenslet" verify "$file" --device cuda --conv-algorithm all "${free[@]}"
+    done
+    for cases in generated-ops onnxjs-ops; do
+      if [ -d "$shared/$cases" ]; then
+        step "check-$cases" "$lenslet" check "$shared/$cases" --device cuda
+      else
+        note skipped "check-$cases" "no $shared/$cases"
+      fi
+    done
+    for model in squeezenet1.1 resnet50 mobilenetv2-nhwc; do
+      file=$shared/models/$model.onnx
+      [ -f "$file" ] && [ -d "$shared/images/photos" ] || continue
+      step "classify-$model" python3 tools/scripts/same_classes.py "$lenslet" "$file" "$shared/images/photos"
+    done
+  else
+    note skipped models "no $shared"
+  fi
+fi
+
+if wants sanitize; then
+  sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
+  [ -n "$sanitizer" ] || fail "compute-sanitizer is not installed (it comes with the CUDA toolkit)"
+  export LENSLET_TEST_REDUCED=1 # every seventh convolution problem
+  for tool in memcheck racecheck initcheck; do
+    options=(--tool "$tool" --error-exitcode 9)
+    [ "$tool" != memcheck ] || options+=(--leak-check full)
+    # Calls that tests make fail on purpose are not errors of ours; faults inside kernels are.
+    step "$tool-device" "$sanitizer" "${options[@]}" --report-api-errors no "$tests"
+    step "$tool-ops" "$sanitizer" "${options[@]}" --report-api-errors no "$op_tests"
+  done
+  unset LENSLET_TEST_REDUCED
+fi
+
+if wants bench; then
+  step bench-movement "$bench"
+  for set in seeds resnet50 vgg16 mobilenet_v2 squeezenet; do
+    step "bench-conv-$set" "$lenslet" bench conv --set "$set" --batch 1 --all-algorithms --device cuda
+  done
+  for model in squeezenet1.1 resnet50 mobilenetv2-nhwc; do
+    [ ! -f "$shared/models/$model.onnx" ] ||
+      step "bench-$model" "$lenslet" bench "$shared/models/$model.onnx" --device cuda --batch 1,8
+  done
+fi
+
+echo
+echo "== gpu_check: $out/summary.txt"
+cat "$out/summary.txt"
+exit $failed

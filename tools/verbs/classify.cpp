@@ -1,0 +1,232 @@
+// lenslet classify: what is in these photos?
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lenslet/error.h"
+#include "tools/cards/card.h"
+#include "tools/cards/classifier.h"
+#include "tools/pictures/photo_list.h"
+#include "tools/pictures/read_image.h"
+#include "tools/verbs/common_options.h"
+#include "tools/verbs/default_model.h"
+#include "tools/verbs/terminal.h"
+#include "tools/verbs/verbs.h"
+
+namespace lenslet::tool {
+
+namespace {
+
+struct Options {
+  std::vector<std::string> photos;
+  std::string model, card, labels;
+  std::size_t top = 5;
+  bool json = false;
+  PlanOptions plan;
+};
+
+struct PhotoResult {
+  std::string file;
+  std::string error;  ///< empty: classified
+  std::vector<ClassResult> top;
+  double decode_ms = 0, preprocess_ms = 0, inference_ms = 0;
+};
+
+class Stopwatch {
+ public:
+  double ms() const {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+struct Setup {
+  std::filesystem::path model_file;
+  Card card;
+  bool has_card = false;
+};
+
+/// --model, else the model that --card names, else the default one; --card, else the one beside the model.
+Setup find_model_and_card(const Options& options) {
+  Setup setup;
+  if (!options.card.empty()) setup.card = read_card(options.card);
+  if (!options.model.empty())
+    setup.model_file = options.model;
+  else if (!setup.card.model.empty())
+    setup.model_file = std::filesystem::path(options.card).parent_path() / setup.card.model;
+  else
+    setup.model_file = default_model();
+  setup.has_card = !options.card.empty();
+  if (!setup.has_card)
+    if (const auto beside = find_card(setup.model_file)) {
+      setup.card = read_card(*beside);
+      setup.has_card = true;
+    }
+  return setup;
+}
+
+/// Fills batches in the order of the photos; a photo that fails is noted and takes no slot.
+class Run {
+ public:
+  Run(Classifier& classifier, std::size_t top) : classifier_(classifier), top_(top) {}
+
+  /// `photo` has to stay where it is until it is done.
+  void add(PhotoResult& photo) {
+    try {
+      const Stopwatch decoding;
+      const Picture picture = read_image(photo.file);
+      photo.decode_ms = decoding.ms();
+      const Stopwatch preparing;
+      classifier_.prepare(picture, static_cast<std::int64_t>(slots_.size()));
+      photo.preprocess_ms = preparing.ms();
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::device) throw;  // no photo's fault
+      photo.error = error.context() == photo.file ? error.message() : error.what();
+      return;
+    }
+    slots_.push_back(&photo);
+    if (static_cast<std::int64_t>(slots_.size()) == classifier_.batch()) flush();
+  }
+
+  void flush() {
+    if (slots_.empty()) return;
+    const Stopwatch running;
+    classifier_.run();
+    const double ms = running.ms() / static_cast<double>(slots_.size());
+    if (remark_.empty()) remark_ = classifier_.remark(0);
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+      slots_[slot]->inference_ms = ms;
+      slots_[slot]->top = classifier_.top(static_cast<std::int64_t>(slot), top_);
+    }
+    slots_.clear();
+  }
+
+  const std::string& remark() const { return remark_; }
+
+ private:
+  Classifier& classifier_;
+  std::size_t top_;
+  std::vector<PhotoResult*> slots_;
+  std::string remark_;
+};
+
+void print_json(const std::string& model, const std::string& device, const std::vector<PhotoResult>& results) {
+  nlohmann::ordered_json document{{"model", model}, {"device", device}, {"results", nlohmann::ordered_json::array()}};
+  for (const PhotoResult& result : results) {
+    nlohmann::ordered_json entry{{"file", result.file}};
+    if (!result.error.empty()) {
+      entry["error"] = result.error;
+    } else {
+      entry["top"] = nlohmann::ordered_json::array();
+      for (const ClassResult& best : result.top)
+        entry["top"].push_back({{"index", best.index}, {"label", best.label}, {"prob", best.prob}});
+      entry["ms"] = {
+          {"decode", result.decode_ms}, {"preprocess", result.preprocess_ms}, {"inference", result.inference_ms}};
+    }
+    document["results"].push_back(std::move(entry));
+  }
+  // A file name need not be UTF-8; JSON has to be.
+  fmt::print("{}\n", document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+void print_table(const std::string& device, const std::vector<PhotoResult>& results) {
+  const bool utf8 = locale_is_utf8();
+  std::size_t good = 0;
+  double decode = 0, preprocess = 0, inference = 0;
+  for (const PhotoResult& result : results) {
+    if (!result.error.empty()) continue;
+    fmt::print("{}  (decode {:.1f} ms, preprocess {:.1f} ms, inference {:.1f} ms)\n", printable(result.file),
+               result.decode_ms, result.preprocess_ms, result.inference_ms);
+    for (const ClassResult& best : result.top)
+      fmt::print("  {:>6.2f} %  {}  {:>4}  {}\n", 100.0 * static_cast<double>(best.prob),
+                 bar(static_cast<double>(best.prob), 20, utf8), best.index,
+                 best.label.empty() ? "(no label)" : best.label);
+    ++good;
+    decode += result.decode_ms;
+    preprocess += result.preprocess_ms;
+    inference += result.inference_ms;
+  }
+  if (good < 2) return;
+  const auto count = static_cast<double>(good);
+  fmt::print("{} photos on {}, each: decode {:.1f} ms, preprocess {:.1f} ms, inference {:.1f} ms\n", good, device,
+             decode / count, preprocess / count, inference / count);
+}
+
+ExitCode classify(const Options& options) {
+  const std::vector<std::string> photos = list_photos(options.photos);
+  Setup setup = find_model_and_card(options);
+  const Model model = Model::load(setup.model_file);
+  if (!setup.has_card) {
+    setup.card = assumed_card(model);
+    fmt::print(stderr, "lenslet: no card {} beside the model: assuming {}\n",
+               std::filesystem::path(setup.model_file).replace_extension(".card.json").filename().string(),
+               describe(setup.card.spec));
+  }
+  PlanOptions plan = options.plan;
+  plan.batch = std::min<std::int64_t>(plan.batch, static_cast<std::int64_t>(photos.size()));
+  std::optional<std::filesystem::path> labels;
+  if (!options.labels.empty()) labels = options.labels;
+  Classifier classifier(model, setup.card, labels, plan);
+  print_device_note(classifier.plan().device_note);
+
+  std::vector<PhotoResult> results(photos.size());
+  Run run(classifier, options.top);
+  bool failed = false;
+  {
+    Progress progress(photos.size());
+    for (std::size_t i = 0; i < photos.size(); ++i) {
+      progress.update(i);
+      results[i].file = photos[i];
+      run.add(results[i]);
+      if (results[i].error.empty()) continue;
+      failed = true;
+      progress.clear();
+      fmt::print(stderr, "lenslet: {}: {}\n", printable(photos[i]), printable(results[i].error));
+    }
+    run.flush();
+  }
+  if (!run.remark().empty()) fmt::print(stderr, "lenslet: {}\n", run.remark());
+  if (options.json)
+    print_json(setup.model_file.string(), classifier.plan().device, results);
+  else
+    print_table(classifier.plan().device, results);
+  return failed ? exit_failed : exit_ok;
+}
+
+}  // namespace
+
+void add_classify(CLI::App& app, ExitCode& result) {
+  auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("classify", "Say what is in photos (JPEG, PNG, BMP, PNM)");
+  verb->add_option("PHOTO", options->photos, "Photos, or folders of photos")->required();
+  verb->add_option("--model", options->model,
+                   "ONNX file; default: EfficientNet-Lite0 as tools/quickstart.sh fetches it");
+  verb->add_option("--card", options->card, "Model card (JSON); default: NAME.card.json beside the model");
+  verb->add_option("--labels", options->labels, "Class names, one a line; default: what the card names");
+  verb->add_option("--top", options->top, "How many classes to show")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  verb->add_option("--batch", options->plan.batch, "How many photos go through the model at once")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  add_plan_options(*verb, options->plan);
+  add_json_option(*verb, options->json);
+  add_examples(
+      *verb,
+      "lenslet classify cat.jpg\n"
+      "lenslet classify --top 3 --batch 8 --json holiday/\n"
+      "lenslet classify --model resnet50.onnx --card models/cards/resnet50.card.json --labels imagenet.txt a.png");
+  verb->callback([options, &result] { result = classify(*options); });
+}
+
+}  // namespace lenslet::tool

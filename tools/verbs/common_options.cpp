@@ -1,0 +1,56 @@
+#include "tools/verbs/common_options.h"
+
+#include <fmt/format.h>
+
+#include <sstream>
+
+namespace lenslet::tool {
+
+namespace {
+
+// "cpu: direct, im2col; cuda: ...", without devices that this build has no algorithms for.
+std::string known_algorithms() {
+  std::string text;
+  for (const char* device : {"cpu", "cuda"}) {
+    std::string names;
+    for (const std::string& name : conv_algorithm_names(device)) names += (names.empty() ? "" : ", ") + name;
+    if (!names.empty()) text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", device, names);
+  }
+  return text;
+}
+
+}  // namespace
+
+void add_plan_options(CLI::App& verb, PlanOptions& options) {
+  verb.add_option("--threads", options.threads, "Threads to work with; 0: all cores this process may use")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  verb.add_option("--device", options.device, "auto (cuda:0 where it can be used, else cpu), cpu, cuda or cuda:INDEX")
+      ->envname("LENSLET_DEVICE")
+      ->capture_default_str();
+  verb.add_option("--precision", options.precision,
+                  "Matrix products on CUDA: fp32 (IEEE), or tf32 where cuBLAS does them")
+      ->check(CLI::IsMember({"fp32", "tf32"}))
+      ->capture_default_str();
+  verb.add_flag("--sync-each-step", options.sync_each_step,
+                "CUDA: wait after each step, so that an error names its node; slow");
+  verb.add_option("--conv-algorithm", options.conv_algorithm,
+                  fmt::format("Force one convolution algorithm for every convolution ({})", known_algorithms()));
+  verb.add_flag("--where-accepted", options.conv_algorithm_where_accepted,
+                "Convolutions that refuse the forced algorithm keep the rule's choice");
+}
+
+void print_device_note(const std::string& note) {
+  if (!note.empty()) fmt::print(stderr, "lenslet: {}\n", note);
+}
+
+void add_json_option(CLI::App& verb, bool& json) { verb.add_flag("--json", json, "Print one JSON document instead"); }
+
+void add_examples(CLI::App& verb, const std::string& examples) {
+  std::string footer = "\nExamples:";
+  std::istringstream lines(examples);
+  for (std::string line; std::getline(lines, line);) footer += "\n  " + line;
+  verb.footer(footer);
+}
+
+}  // namespace lenslet::tool

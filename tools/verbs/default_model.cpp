@@ -1,0 +1,29 @@
+#include "tools/verbs/default_model.h"
+
+#include <cstdlib>
+
+#include "lenslet/error.h"
+
+namespace lenslet::tool {
+
+std::filesystem::path cache_folder() {
+  const auto variable = [](const char* name) -> std::filesystem::path {
+    const char* value = std::getenv(name);
+    return value == nullptr ? "" : value;
+  };
+  if (const auto cache = variable("LENSLET_CACHE"); !cache.empty()) return cache;
+  if (const auto cache = variable("XDG_CACHE_HOME"); !cache.empty()) return cache / "lenslet";
+  if (const auto home = variable("HOME"); !home.empty()) return home / ".cache" / "lenslet";
+  return {};
+}
+
+std::filesystem::path default_model() {
+  const auto file = cache_folder() / "efficientnet-lite0.onnx";
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(file, ignored))
+    throw Error(ErrorKind::io, "the default model is not there: run tools/quickstart.sh to fetch it, or give --model",
+                file.string());
+  return file;
+}
+
+}  // namespace lenslet::tool

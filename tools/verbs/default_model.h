@@ -1,0 +1,14 @@
+#pragma once
+// Where the default model lies: what tools/scripts/fetch_default_model.sh fills and `lenslet classify` uses without
+// --model.
+
+#include <filesystem>
+
+namespace lenslet::tool {
+
+/// $LENSLET_CACHE, else $XDG_CACHE_HOME/lenslet, else $HOME/.cache/lenslet; empty when none is set.
+std::filesystem::path cache_folder();
+/// efficientnet-lite0.onnx in there; Error(io) with the command that fetches it when it is absent.
+std::filesystem::path default_model();
+
+}  // namespace lenslet::tool

@@ -1,0 +1,154 @@
+// lenslet inspect: what a model is, what would run, why, and in how much memory.
+
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "lenslet/model.h"
+#include "tools/verbs/common_options.h"
+#include "tools/verbs/model_inputs.h"
+#include "tools/verbs/plan_json.h"
+#include "tools/verbs/verbs.h"
+
+namespace lenslet::tool {
+
+namespace {
+
+struct Options {
+  std::string model;
+  std::string after;
+  std::vector<std::string> shapes;
+  bool memory_map = false;
+  bool json = false;
+  PlanOptions plan;
+};
+
+double mega(double value) { return value / 1e6; }
+
+std::map<std::string, int> count_ops(const PlanInfo& plan) {
+  std::map<std::string, int> counts;
+  for (const StepInfo& step : plan.steps) ++counts[step.op];
+  return counts;
+}
+
+double total_flops(const PlanInfo& plan) {
+  double flops = 0;
+  for (const StepInfo& step : plan.steps) flops += step.flops;
+  return flops;
+}
+
+void print_ports(const char* title, const std::vector<PortInfo>& ports,
+                 const std::vector<std::pair<std::string, Shape>>& planned) {
+  fmt::print("{}\n", title);
+  for (std::size_t i = 0; i < ports.size(); ++i)
+    fmt::print("  {} {} {}, planned {}\n", ports[i].name, to_string(ports[i].dtype), ports[i].str(),
+               planned.at(i).second.str());
+}
+
+void print_convolutions(const PlanInfo& plan) {
+  fmt::print("\nconvolutions (candidates in the rule's order; * is chosen)\n");
+  for (const StepInfo& step : plan.steps) {
+    if (step.candidates.empty()) continue;
+    fmt::print("  {}: {}\n", step.name, step.problem);
+    for (const ConvCandidate& candidate : step.candidates) {
+      const char mark = candidate.algorithm == step.algorithm ? '*' : ' ';
+      if (candidate.refusal.empty())
+        fmt::print("  {} {:<14} {:>10.1f} us estimated, workspace {} bytes, tolerance {:.1e}\n", mark,
+                   candidate.algorithm, candidate.estimated_us, candidate.workspace_bytes, candidate.tolerance);
+      else
+        fmt::print("  {} {:<14} refuses: {}\n", mark, candidate.algorithm, candidate.refusal);
+    }
+    if (!step.reason.empty()) fmt::print("    because: {}\n", step.reason);
+  }
+}
+
+void print_memory(const PlanInfo& plan, bool with_map) {
+  const MemoryReport& memory = plan.memory;
+  fmt::print("\nmemory in bytes\n");
+  fmt::print("  weights as loaded   {:>12}\n", memory.weight_bytes);
+  if (plan.device != "cpu") fmt::print("  of these uploaded   {:>12}\n", memory.uploaded_bytes);
+  fmt::print("  weights prepared    {:>12}\n", memory.prepared_bytes);
+  fmt::print("  activations         {:>12}  ({} without reuse)\n", memory.activation_bytes,
+             memory.activation_sum_bytes);
+  fmt::print("  greediest workspace {:>12}\n", memory.workspace_bytes);
+  fmt::print(
+      "  arena               {:>12}  ({:.1f}% above the lower bound {})\n", memory.peak_bytes,
+      memory.lower_bound_bytes == 0
+          ? 0.0
+          : 100.0 * (static_cast<double>(memory.peak_bytes) / static_cast<double>(memory.lower_bound_bytes) - 1.0),
+      memory.lower_bound_bytes);
+  if (!with_map) return;
+  fmt::print("\n{:>12} {:>12}  steps        value\n", "offset", "bytes");
+  for (const PlacementInfo& place : plan.placements)
+    fmt::print("{:>12} {:>12}  {:>4} - {:<4}  {}\n", place.offset, place.bytes, place.first_step, place.last_step,
+               place.value);
+}
+
+void print_text(const Model& model, const PlanInfo& plan, bool memory_map) {
+  const std::string how =
+      plan.device == "cpu" ? fmt::format("with {} threads", plan.threads) : fmt::format("in {}", plan.precision);
+  fmt::print("{}: {} parameters, {:.1f} MFLOP at this shape, {} steps on {} {}\n\n", model.name(),
+             model.parameter_elems(), mega(total_flops(plan)), plan.steps.size(), plan.device, how);
+  print_ports("inputs", model.inputs(), plan.inputs);
+  print_ports("outputs", model.outputs(), plan.outputs);
+  fmt::print("\nsteps by op:");
+  for (const auto& [op, count] : count_ops(plan)) fmt::print(" {} {}", op, count);
+  fmt::print("\nlayout conversions that move bytes: {}\n", plan.layout_conversions);
+  print_convolutions(plan);
+  print_memory(plan, memory_map);
+}
+
+void inspect(const Options& options) {
+  PlanOptions plan_options = options.plan;
+  plan_options.input_shapes = parse_shapes(options.shapes);
+  const Model model = Model::load(options.model);
+  if (!options.after.empty()) {
+    const std::string dump = model.dump(options.after, plan_options);
+    if (options.json)
+      fmt::print("{}\n", nlohmann::json({{"model", model.name()}, {"stage", options.after}, {"dump", dump}}).dump(2));
+    else
+      fmt::print("{}", dump);
+    return;
+  }
+  const PlanInfo plan = model.plan(plan_options);
+  print_device_note(plan.device_note);
+  if (!options.json) return print_text(model, plan, options.memory_map);
+  nlohmann::json document = {{"model", model.name()},
+                             {"parameters", model.parameter_elems()},
+                             {"flops", total_flops(plan)},
+                             {"ops", count_ops(plan)},
+                             {"plan", to_json(plan)}};
+  for (const PortInfo& port : model.inputs()) document["inputs"].push_back(to_json(port));
+  for (const PortInfo& port : model.outputs()) document["outputs"].push_back(to_json(port));
+  fmt::print("{}\n", document.dump(2));
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, ExitCode& result) {
+  auto options = std::make_shared<Options>();
+  CLI::App* verb =
+      app.add_subcommand("inspect", "Show a model: ports, ops, FLOPs, every convolution's candidates, memory");
+  verb->add_option("model", options->model, "ONNX file")->required();
+  std::string stages = "load, infer";
+  for (const std::string& name : pass_names()) stages += ", " + name;
+  verb->add_option("--after", options->after, fmt::format("Print the graph after a stage instead: {}, plan", stages));
+  verb->add_option("--batch", options->plan.batch, "Images at once")->capture_default_str();
+  verb->add_flag("--memory-map", options->memory_map, "Also list every value's place in the arena");
+  add_shape_option(*verb, options->shapes);
+  add_plan_options(*verb, options->plan);
+  add_json_option(*verb, options->json);
+  add_examples(*verb,
+               "lenslet inspect resnet50.onnx\n"
+               "lenslet inspect resnet50.onnx --after fold_batch_norm\n"
+               "lenslet inspect ppocr.onnx --shape x=1x3x48x192 --json");
+  verb->callback([options, &result] {
+    inspect(*options);
+    result = exit_ok;
+  });
+}
+
+}  // namespace lenslet::tool

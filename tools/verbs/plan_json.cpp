@@ -1,0 +1,107 @@
+#include "tools/verbs/plan_json.h"
+
+namespace lenslet::tool {
+
+namespace {
+
+using Json = nlohmann::json;
+
+Json named_shapes(const std::vector<std::pair<std::string, Shape>>& ports) {
+  Json rows = Json::array();
+  for (const auto& [name, shape] : ports) rows.push_back({{"name", name}, {"shape", to_json(shape)}});
+  return rows;
+}
+
+struct AttributeJson {
+  template <typename T>
+  Json operator()(const T& value) const {
+    return value;
+  }
+  Json operator()(const Tensor& tensor) const {
+    return {{"dtype", to_string(tensor.dtype())}, {"shape", to_json(tensor.shape())}};
+  }
+};
+
+}  // namespace
+
+Json to_json(const Shape& shape) {
+  Json dims = Json::array();
+  for (const std::int64_t dim : shape.dims()) dims.push_back(dim);
+  return dims;
+}
+
+Json to_json(const PortInfo& port) {
+  Json dims = Json::array();
+  for (std::size_t i = 0; i < port.dims.size(); ++i) {
+    if (port.dims[i] >= 0)
+      dims.push_back(port.dims[i]);
+    else
+      dims.push_back(i < port.dim_names.size() ? port.dim_names[i] : "");
+  }
+  return {{"name", port.name}, {"dtype", to_string(port.dtype)}, {"dims", dims}};
+}
+
+Json to_json(const MemoryReport& memory) {
+  return {{"weight_bytes", memory.weight_bytes},
+          {"uploaded_bytes", memory.uploaded_bytes},
+          {"prepared_bytes", memory.prepared_bytes},
+          {"activation_bytes", memory.activation_bytes},
+          {"activation_sum_bytes", memory.activation_sum_bytes},
+          {"lower_bound_bytes", memory.lower_bound_bytes},
+          {"workspace_bytes", memory.workspace_bytes},
+          {"peak_bytes", memory.peak_bytes}};
+}
+
+Json to_json(const StepInfo& step) {
+  Json attributes = Json::object();
+  for (const auto& [name, value] : step.attributes) attributes[name] = std::visit(AttributeJson{}, value);
+  Json outputs = Json::array();
+  for (std::size_t i = 0; i < step.outputs.size(); ++i)
+    outputs.push_back({{"name", step.outputs[i]},
+                       {"shape", to_json(step.output_shapes[i])},
+                       {"layout", to_string(step.output_layouts[i])}});
+  Json row = {{"name", step.name},          {"op", step.op},       {"attributes", attributes},
+              {"inputs", step.inputs},      {"outputs", outputs},  {"flops", step.flops},
+              {"bytes", step.bytes},        {"no_op", step.no_op}, {"workspace_bytes", step.workspace_bytes},
+              {"tolerance", step.tolerance}};
+  if (!step.candidates.empty()) {
+    row["problem"] = step.problem;
+    row["algorithm"] = step.algorithm;
+    row["reason"] = step.reason;
+    Json candidates = Json::array();
+    for (const ConvCandidate& candidate : step.candidates) {
+      if (candidate.refusal.empty())
+        candidates.push_back({{"algorithm", candidate.algorithm},
+                              {"estimated_us", candidate.estimated_us},
+                              {"workspace_bytes", candidate.workspace_bytes},
+                              {"tolerance", candidate.tolerance}});
+      else
+        candidates.push_back({{"algorithm", candidate.algorithm}, {"refusal", candidate.refusal}});
+    }
+    row["candidates"] = candidates;
+  }
+  return row;
+}
+
+Json to_json(const PlanInfo& plan) {
+  Json steps = Json::array();
+  for (const StepInfo& step : plan.steps) steps.push_back(to_json(step));
+  Json placements = Json::array();
+  for (const PlacementInfo& place : plan.placements)
+    placements.push_back({{"value", place.value},
+                          {"offset", place.offset},
+                          {"bytes", place.bytes},
+                          {"first_step", place.first_step},
+                          {"last_step", place.last_step}});
+  return {{"device", plan.device},
+          {"precision", plan.precision},
+          {"threads", plan.threads},
+          {"inputs", named_shapes(plan.inputs)},
+          {"outputs", named_shapes(plan.outputs)},
+          {"steps", steps},
+          {"placements", placements},
+          {"memory", to_json(plan.memory)},
+          {"layout_conversions", plan.layout_conversions}};
+}
+
+}  // namespace lenslet::tool

@@ -1,0 +1,179 @@
+#include "tools/verbs/test_cases.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <system_error>
+
+#include "lenslet/error.h"
+#include "lenslet/runner.h"
+#include "lenslet/tensor_file.h"
+#include "tools/verbs/bound_run.h"
+
+namespace lenslet::tool {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+// PREFIX_0.pb, PREFIX_1.pb ... up to the first that is missing.
+std::vector<NamedTensor> read_tensors(const fs::path& folder, std::string_view prefix) {
+  std::vector<NamedTensor> tensors;
+  for (;;) {
+    const fs::path file = folder / fmt::format("{}_{}.pb", prefix, tensors.size());
+    if (!fs::exists(file)) return tensors;
+    NamedTensor& read = tensors.emplace_back();
+    read.tensor = read_tensor_pb(file, &read.name);
+  }
+}
+
+// Positions of `tensors` by the ports' names when they all fit, else in the order of the files: some suites leave names
+// out or write others.
+std::vector<std::size_t> match(const std::vector<PortInfo>& ports, const std::vector<NamedTensor>& tensors) {
+  std::vector<std::size_t> by_name, by_order;
+  for (std::size_t p = 0; p < ports.size(); ++p) {
+    by_order.push_back(p);
+    for (std::size_t t = 0; t < tensors.size(); ++t)
+      if (tensors[t].name == ports[p].name) {
+        by_name.push_back(t);
+        break;
+      }
+  }
+  return by_name.size() == ports.size() ? by_name : by_order;
+}
+
+std::vector<fs::path> data_sets(const fs::path& folder) {
+  std::vector<std::pair<long, fs::path>> found;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    constexpr std::string_view prefix = "test_data_set_";
+    const std::string name = entry.path().filename().string();
+    if (entry.is_directory() && name.starts_with(prefix))
+      found.emplace_back(std::strtol(name.c_str() + prefix.size(), nullptr, 10), entry.path());
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<fs::path> sets;
+  for (auto& [number, path] : found) sets.push_back(std::move(path));
+  return sets;
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// ONNX 1.12 and older write bfloat16 test data as the uint16 of its bits.
+Tensor as_declared(const Tensor& tensor, DType declared) {
+  if (declared != DType::bf16 || tensor.dtype() != DType::u16) return tensor;
+  Tensor bits(DType::bf16, tensor.shape());
+  if (tensor.bytes() > 0) std::memcpy(bits.data(), tensor.data(), tensor.bytes());
+  return bits;
+}
+
+// Some cases carry data that their own model does not admit.
+void refuse_contradiction(const PortInfo& port, const Tensor& tensor) {
+  const auto refuse = [&](std::string_view why) {
+    throw Error(ErrorKind::unsupported, fmt::format("input {}: {} {}", port.name, tensor.shape().str(), why));
+  };
+  if (static_cast<std::size_t>(tensor.shape().rank()) != port.dims.size())
+    refuse(fmt::format("contradicts the model's {}", port.str()));
+  for (int axis = 1; axis < tensor.shape().rank(); ++axis) {
+    const std::int64_t declared = port.dims[static_cast<std::size_t>(axis)];
+    if (declared >= 0 && declared != tensor.shape()[axis])
+      refuse(fmt::format("contradicts the model's {}", port.str()));
+  }
+  if (tensor.dtype() != DType::f64) return;
+  for (std::int64_t i = 0; i < tensor.elems(); ++i)
+    if (const double value = std::fabs(element(tensor, i));
+        std::isfinite(value) && value > static_cast<double>(std::numeric_limits<float>::max()))
+      refuse("holds values beyond float32, in which lenslet computes");
+}
+
+// Empty when the data set's outputs come out.
+std::string run_set(const Model& model, const fs::path& set, PlanOptions options, const Tolerance& tolerance,
+                    std::vector<std::string>& digests) {
+  const auto inputs = read_tensors(set, "input");
+  const auto expected = read_tensors(set, "output");
+  const std::string where = set.filename().string();
+  if (inputs.size() != model.inputs().size())
+    return fmt::format("{} has {} inputs, the model {}", where, inputs.size(), model.inputs().size());
+  if (expected.empty() || expected.size() > model.outputs().size())
+    return fmt::format("{} has {} outputs, the model {}", where, expected.size(), model.outputs().size());
+  std::vector<Tensor> ordered;
+  for (const std::size_t i : match(model.inputs(), inputs)) {
+    const PortInfo& port = model.inputs()[ordered.size()];
+    refuse_contradiction(port, inputs[i].tensor);
+    ordered.push_back(as_declared(inputs[i].tensor, port.dtype));
+  }
+  Runner runner = runner_for(model, ordered, options);
+  const auto outputs = runner.run(ordered);
+  for (const Tensor& output : outputs) digests.push_back(digest(output));
+  const auto positions =
+      expected.size() == outputs.size() ? match(model.outputs(), expected) : std::vector<std::size_t>();
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const NamedTensor& wanted = expected[positions.empty() ? i : positions[i]];
+    const std::string wrong = difference(outputs[i], as_declared(wanted.tensor, outputs[i].dtype()), tolerance);
+    if (!wrong.empty()) return fmt::format("{}: output {}: {}", where, model.outputs()[i].name, wrong);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string_view to_string(CaseResult::Status status) {
+  switch (status) {
+    case CaseResult::Status::passed:
+      return "passed";
+    case CaseResult::Status::failed:
+      return "failed";
+    case CaseResult::Status::unsupported:
+      return "unsupported";
+  }
+  return "?";
+}
+
+std::vector<fs::path> find_cases(const fs::path& root) {
+  if (!fs::is_directory(root)) throw Error(ErrorKind::io, "is not a folder", root.string());
+  std::vector<fs::path> cases;
+  if (fs::exists(root / "model.onnx")) cases.push_back(root);
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(root, fs::directory_options::skip_permission_denied, error), end;
+       !error && entry != end; entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->is_directory(ignored) && fs::exists(entry->path() / "model.onnx", ignored))
+      cases.push_back(entry->path());
+  }
+  if (error) throw Error(ErrorKind::io, fmt::format("cannot be searched: {}", error.message()), root.string());
+  std::sort(cases.begin(), cases.end());
+  return cases;
+}
+
+CaseResult run_case(const fs::path& folder, PlanOptions options, const Tolerance& tolerance) {
+  using Status = CaseResult::Status;
+  try {
+    const auto sets = data_sets(folder);
+    if (sets.empty()) return {Status::failed, "there is no test_data_set_0", {}};
+    const Model model = Model::load(folder / "model.onnx");
+    CaseResult result;
+    for (const fs::path& set : sets) {
+      result.reason = run_set(model, set, options, tolerance, result.digests);
+      if (result.reason.empty()) continue;
+      result.status = Status::failed;
+      break;
+    }
+    return result;
+  } catch (const Error& error) {
+    const bool refused = error.kind() == ErrorKind::unsupported || error.kind() == ErrorKind::limit;
+    return {refused ? Status::unsupported : Status::failed, first_line(error.what()), {}};
+  } catch (const fs::filesystem_error& error) {
+    return {Status::failed, error.what(), {}};
+  }
+}
+
+}  // namespace lenslet::tool

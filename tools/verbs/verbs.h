@@ -1,0 +1,21 @@
+#pragma once
+// The verbs of `lenslet`: one line here, one in the table of main.cpp, and a file each.
+//
+// A verb's `add_*` adds a subcommand with its options to `app`, and sets the callback that does the work. The callback
+// stores its exit code in `result` and lets Errors pass: main() prints them and chooses the exit code.
+
+#include <CLI/CLI.hpp>
+
+#include "tools/verbs/exit_codes.h"
+
+namespace lenslet::tool {
+
+void add_classify(CLI::App& app, ExitCode& result);
+void add_run(CLI::App& app, ExitCode& result);
+void add_check(CLI::App& app, ExitCode& result);
+void add_inspect(CLI::App& app, ExitCode& result);
+void add_verify(CLI::App& app, ExitCode& result);
+void add_bench(CLI::App& app, ExitCode& result);
+void add_devices(CLI::App& app, ExitCode& result);
+
+}  // namespace lenslet::tool
