@@ -53,7 +53,7 @@ void to_input(const ImageView& image, const ImageSpec& spec, Tensor& input, std:
   for (std::int64_t c = 0; c < channels; ++c) tables.push_back(normalisation_table(spec, c));
   const std::vector<std::uint8_t> pixels = resize_and_crop(image, spec);
   // From here on nothing fails: an image that is refused leaves the input as it was.
-  const bool interleaved = spec.nhwc || input.layout() == Layout::nhwc;
+  const bool interleaved = spec.nhwc || input.format() == formats::nhwc;
   const auto area = static_cast<std::size_t>(spec.height * spec.width);
   const auto stride = static_cast<std::size_t>(channels);
   float* target = input.values<float>().data() + static_cast<std::size_t>(index) * area * stride;

@@ -104,7 +104,7 @@ void check_image_input(const ImageSpec& spec, const Tensor& input, std::int64_t 
   if (input.empty() || shape.rank() != 4 || input.dtype() != DType::f32)
     fail(fmt::format("an image goes into a float32 tensor of 4 dimensions, not {} {}", to_string(input.dtype()),
                      shape.str()));
-  if (spec.nhwc && input.layout() != Layout::nchw) fail("the tensor of an [N,H,W,C] input has to have layout nchw");
+  if (spec.nhwc && input.format() != formats::nchw) fail("the tensor of an [N,H,W,C] input has to have layout nchw");
   const Shape wanted = spec.nhwc ? Shape{shape[0], spec.height, spec.width, channels}
                                  : Shape{shape[0], channels, spec.height, spec.width};
   if (shape != wanted) fail(fmt::format("the input is {}, the image gives {}", shape.str(), wanted.with(0, 1).str()));

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "base/format.h"
 #include "lenslet/error.h"
 
 namespace lenslet {
@@ -21,22 +22,14 @@ std::shared_ptr<void> allocate(std::size_t bytes) {
   return {memory, [](void* p) { ::operator delete(p, tensor_alignment); }};
 }
 
-// dst[i] over the 4-D index in the other layout; the loops read as the definition, since only weights and test data
-// come this way (the LayoutConvert op does the same at speed).
+// Element by element of the 4-D index, as the definition reads: only weights and test data come this way (the
+// LayoutConvert op does the same at speed).
 template <typename T>
-void permute_layout(const T* from, T* to, const Shape& shape, Layout to_layout) {
-  const std::int64_t n_count = shape[0], c_count = shape[1], h_count = shape[2], w_count = shape[3];
-  for (std::int64_t n = 0; n < n_count; ++n)
-    for (std::int64_t c = 0; c < c_count; ++c)
-      for (std::int64_t h = 0; h < h_count; ++h)
-        for (std::int64_t w = 0; w < w_count; ++w) {
-          const std::int64_t nchw = ((n * c_count + c) * h_count + h) * w_count + w;
-          const std::int64_t nhwc = ((n * h_count + h) * w_count + w) * c_count + c;
-          if (to_layout == Layout::nhwc)
-            to[nhwc] = from[nchw];
-          else
-            to[nchw] = from[nhwc];
-        }
+void copy_elements(const T* from, const Strides& of_from, T* to, const Strides& of_to, const Shape& shape) {
+  for (std::int64_t n = 0; n < shape[0]; ++n)
+    for (std::int64_t c = 0; c < shape[1]; ++c)
+      for (std::int64_t h = 0; h < shape[2]; ++h)
+        for (std::int64_t w = 0; w < shape[3]; ++w) to[of_to.at(n, c, h, w)] = from[of_from.at(n, c, h, w)];
 }
 
 }  // namespace
@@ -90,8 +83,6 @@ std::string_view to_string(DType dtype) noexcept {
   return "?";
 }
 
-std::string_view to_string(Layout layout) noexcept { return layout == Layout::nchw ? "nchw" : "nhwc"; }
-
 Shape::Shape(std::initializer_list<std::int64_t> dims)
     : Shape(std::span<const std::int64_t>(dims.begin(), dims.size())) {}
 
@@ -137,27 +128,34 @@ std::string Shape::str() const {
   return text + "]";
 }
 
-Tensor::Tensor(DType dtype, Shape shape, Layout layout)
-    : elems_(shape.elems()), shape_(shape), dtype_(dtype), layout_(layout), allocated_(true) {
+Tensor::Tensor(DType dtype, Shape shape, const Format& format)
+    : elems_(shape.elems()),
+      stored_(Strides(format, shape).stored),
+      shape_(shape),
+      dtype_(dtype),
+      format_(format),
+      allocated_(true) {
   auto memory = allocate(bytes());
   data_ = memory.get();
   owner_ = std::move(memory);
 }
 
-Tensor Tensor::view(DType dtype, Shape shape, void* data, Layout layout) {
+Tensor Tensor::view(DType dtype, Shape shape, void* data, const Format& format) {
   Tensor tensor;
   tensor.elems_ = shape.elems();
+  tensor.stored_ = Strides(format, shape).stored;
   tensor.shape_ = shape;
   tensor.dtype_ = dtype;
-  tensor.layout_ = layout;
+  tensor.format_ = format;
   tensor.data_ = data;
   tensor.allocated_ = true;
   return tensor;
 }
 
-Tensor Tensor::share(DType dtype, Shape shape, std::shared_ptr<const void> owner, const void* data, Layout layout) {
+Tensor Tensor::share(DType dtype, Shape shape, std::shared_ptr<const void> owner, const void* data,
+                     const Format& format) {
   // Constants are read through `const Tensor&`; nothing writes to shared memory.
-  Tensor tensor = view(dtype, shape, const_cast<void*>(data), layout);
+  Tensor tensor = view(dtype, shape, const_cast<void*>(data), format);
   tensor.owner_ = std::move(owner);
   return tensor;
 }
@@ -189,52 +187,46 @@ Tensor Tensor::reshaped(Shape shape) const {
     throw Error(ErrorKind::invalid_argument, "cannot reshape " + shape_.str() + " to " + shape.str());
   Tensor result = *this;
   result.shape_ = shape;
-  result.layout_ = Layout::nchw;
+  result.format_ = formats::nchw;
   return result;
 }
 
-Tensor Tensor::relabelled(Layout layout) const {
+Tensor Tensor::relabelled(const Format& format) const {
   Tensor result = *this;
-  result.layout_ = layout;
+  result.format_ = format;
   return result;
 }
 
 Tensor Tensor::clone() const {
   if (empty()) return {};
-  Tensor result(dtype_, shape_, layout_);
+  Tensor result(dtype_, shape_, format_);
   if (bytes() > 0) std::memcpy(result.data_, data_, bytes());
   return result;
 }
 
-Tensor Tensor::to_layout(Layout layout) const {
-  if (empty() || layout == layout_ || same_bytes_in_any_layout(shape_)) {
-    Tensor result = clone();
-    result.layout_ = layout;
-    return result;
-  }
-  Tensor result(dtype_, shape_, layout);
+Tensor Tensor::to_format(const Format& format) const {
+  if (empty() || same_bytes(format_, format, shape_)) return clone().relabelled(format);
+  Tensor result(dtype_, shape_, format);
+  std::memset(result.data_, 0, result.bytes());
+  const Strides of_from(format_, shape_), of_to(format, shape_);
+  const auto copy = [&]<typename T>(T) {
+    copy_elements(static_cast<const T*>(data_), of_from, static_cast<T*>(result.data_), of_to, shape_);
+  };
   switch (dtype_bytes(dtype_)) {
     case 1:
-      permute_layout(static_cast<const std::uint8_t*>(data_), static_cast<std::uint8_t*>(result.data_), shape_, layout);
+      copy(std::uint8_t{});
       break;
     case 2:
-      permute_layout(static_cast<const std::uint16_t*>(data_), static_cast<std::uint16_t*>(result.data_), shape_,
-                     layout);
+      copy(std::uint16_t{});
       break;
     case 4:
-      permute_layout(static_cast<const std::uint32_t*>(data_), static_cast<std::uint32_t*>(result.data_), shape_,
-                     layout);
+      copy(std::uint32_t{});
       break;
     default:
-      permute_layout(static_cast<const std::uint64_t*>(data_), static_cast<std::uint64_t*>(result.data_), shape_,
-                     layout);
+      copy(std::uint64_t{});
       break;
   }
   return result;
-}
-
-bool same_bytes_in_any_layout(const Shape& shape) noexcept {
-  return shape.rank() != 4 || shape[1] == 1 || (shape[2] == 1 && shape[3] == 1);
 }
 
 }  // namespace lenslet

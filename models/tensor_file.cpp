@@ -83,12 +83,11 @@ void write_npy(const std::filesystem::path& file, const Tensor& tensor) {
   } catch (const Error& error) {
     throw error.within(name);
   }
-  const Tensor row_major = tensor.layout() == Layout::nchw ? tensor : tensor.to_layout(Layout::nchw);
+  const Tensor plain = tensor.format() == formats::nchw ? tensor : tensor.to_format(formats::nchw);
   std::ofstream out(file, std::ios::binary | std::ios::trunc);
   if (!out) throw Error(ErrorKind::io, "cannot be written", name);
   out.write(header.data(), static_cast<std::streamsize>(header.size()));
-  if (row_major.bytes() > 0)
-    out.write(static_cast<const char*>(row_major.data()), static_cast<std::streamsize>(row_major.bytes()));
+  if (plain.bytes() > 0) out.write(static_cast<const char*>(plain.data()), static_cast<std::streamsize>(plain.bytes()));
   out.close();
   if (!out) throw Error(ErrorKind::io, "cannot be written to the end", name);
 }

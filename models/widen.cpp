@@ -8,7 +8,7 @@ namespace {
 
 template <typename From, typename Convert>
 Tensor convert(const Tensor& tensor, Convert to_f32) {
-  Tensor result(DType::f32, tensor.shape(), tensor.layout());
+  Tensor result(DType::f32, tensor.shape(), tensor.format());
   const auto* from = static_cast<const From*>(tensor.data());
   auto* to = static_cast<float*>(result.data());
   for (std::int64_t i = 0; i < tensor.elems(); ++i) to[i] = to_f32(from[i]);

@@ -109,7 +109,7 @@ Array from_tensor(const Tensor& tensor) {
   Array array;
   array.present = !tensor.empty();
   if (!array.present) return array;
-  const Tensor plain = tensor.to_layout(Layout::nchw);
+  const Tensor plain = tensor.to_format(formats::nchw);
   array.shape = plain.shape();
   array.dtype = plain.dtype();
   array.values.resize(static_cast<std::size_t>(plain.elems()));

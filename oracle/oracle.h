@@ -24,7 +24,7 @@ struct Array {
 
 /// Any layout and type (f16 and bf16 are decoded); an empty Tensor gives a left-out input.
 Array from_tensor(const Tensor& tensor);
-/// Layout nchw; floating-point values are rounded, integers must fit.
+/// Format nchw; floating-point values are rounded, integers must fit.
 Tensor to_tensor(const Array& array);
 
 /// The outputs of one operator, or nothing when there is no reference for it. `attributes` are normalised, as

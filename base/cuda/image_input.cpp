@@ -105,7 +105,7 @@ void ImageInput::queue(const Context& context, const ImageView& image, const Ima
   job.columns = on_device(columns, columns_at, device);
   job.table = reinterpret_cast<const float*>(device + table_at);
   const std::int64_t area = spec.height * spec.width;
-  const bool interleaved = spec.nhwc || input.layout() == Layout::nhwc;
+  const bool interleaved = spec.nhwc || input.format() == formats::nhwc;
   job.c_stride = interleaved ? 1 : area;
   job.pixel_stride = interleaved ? channels : 1;
   job.y = static_cast<float*>(const_cast<void*>(static_cast<const void*>(input.data()))) + index * area * channels;

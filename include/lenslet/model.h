@@ -94,7 +94,7 @@ struct StepInfo {
   AttributeList attributes;
   std::vector<std::string> inputs, outputs;  ///< value names; "" for an omitted optional input
   std::vector<Shape> output_shapes;
-  std::vector<Layout> output_layouts;
+  std::vector<Format> output_layouts;
   double flops = 0;                       ///< multiply and add counted apart
   std::size_t bytes = 0;                  ///< inputs + weights + outputs, each once
   std::vector<ConvCandidate> candidates;  ///< of a convolution, in the rule's order

@@ -1,5 +1,5 @@
 #pragma once
-// Shapes, element types, layouts and the tensor that carries them.
+// Shapes, element types, formats and the tensor that carries them.
 
 #include <array>
 #include <cstddef>
@@ -44,11 +44,35 @@ struct dtype_of<std::int64_t> : std::integral_constant<DType, DType::i64> {};
 template <>
 struct dtype_of<bool> : std::integral_constant<DType, DType::boolean> {};
 
-/// How the elements of a 4-D tensor lie in memory. Shapes are ALWAYS written in N C H W order, whatever the
-/// layout: the layout says only where element (n,c,h,w) is stored. Tensors of another rank are `nchw`, which
-/// there means row-major in the order of their shape.
-enum class Layout : std::uint8_t { nchw, nhwc };
-LENSLET_API std::string_view to_string(Layout layout) noexcept;
+/// How the elements of a 4-D tensor lie in memory. Shapes are ALWAYS written in N C H W order, whatever the format: it
+/// says only where element (n,c,h,w) is stored. Tensors that an app makes, and those a run gives back, are nchw;
+/// observers see others, which Tensor::to_format(formats::nchw) reads. Tensors of another rank are row-major in the
+/// order of their shape under every format.
+struct Format {
+  enum class Order : std::uint8_t {
+    row_major,      ///< the order of the shape
+    channels_last,  ///< N, H, W, C
+  };
+  /// Elements stored around each image, beside its own; the step that makes them says what they hold.
+  struct Halo {
+    std::int64_t top = 0, left = 0, bottom = 0, right = 0;
+    friend bool operator==(const Halo&, const Halo&) = default;
+  };
+  static constexpr std::int32_t max_channel_block = 1024;
+
+  Order order = Order::row_major;
+  /// Channels stored side by side as the innermost axis: nchw8c is [N][C/8][H][W][8], nhwc4c [N][H][W][C/4][4]. The
+  /// last block is padded to its full length.
+  std::int32_t channel_block = 1;
+  Halo halo{};
+
+  friend bool operator==(const Format&, const Format&) = default;
+};
+namespace formats {
+inline constexpr Format nchw{}, nhwc{.order = Format::Order::channels_last};
+}
+/// "nchw", "nhwc", "nchw8c", "nhwc+1,1,1,1" with a halo (top, left, bottom, right).
+LENSLET_API std::string to_string(const Format& format);
 
 /// Dimensions of a tensor, outermost first; at most `max_rank`, each >= 0; rank 0 is a scalar.
 class LENSLET_API Shape {
@@ -83,20 +107,20 @@ class LENSLET_API Shape {
   int rank_ = 0;
 };
 
-/// Host memory with a type, a shape and a layout. Copying a Tensor shares the memory (reference-counted when owned);
+/// Host memory with a type, a shape and a format. Copying a Tensor shares the memory (reference-counted when owned);
 /// `clone` copies the elements. A view refers to memory owned elsewhere, which must outlive it.
 class LENSLET_API Tensor {
  public:
   /// No tensor: `empty()` is true.
   Tensor() = default;
   /// Owning, 64-byte aligned, elements NOT initialised. Error(limit) for too many elements or when memory is short.
-  Tensor(DType dtype, Shape shape, Layout layout = Layout::nchw);
+  Tensor(DType dtype, Shape shape, const Format& format = formats::nchw);
 
   /// Non-owning view of `data`, which holds shape.elems() elements.
-  static Tensor view(DType dtype, Shape shape, void* data, Layout layout = Layout::nchw);
+  static Tensor view(DType dtype, Shape shape, void* data, const Format& format = formats::nchw);
   /// Read-only memory kept alive by `owner` (a mapped file, another tensor's storage).
   static Tensor share(DType dtype, Shape shape, std::shared_ptr<const void> owner, const void* data,
-                      Layout layout = Layout::nchw);
+                      const Format& format = formats::nchw);
   /// Owning copy of `values`; Error(invalid_argument) when the count does not fit the shape.
   template <typename T>
   static Tensor of(Shape shape, std::span<const T> values);
@@ -108,9 +132,10 @@ class LENSLET_API Tensor {
   bool empty() const noexcept { return data_ == nullptr && !allocated_; }
   DType dtype() const noexcept { return dtype_; }
   const Shape& shape() const noexcept { return shape_; }
-  Layout layout() const noexcept { return layout_; }
-  std::int64_t elems() const noexcept { return elems_; }
-  std::size_t bytes() const noexcept { return static_cast<std::size_t>(elems_) * dtype_bytes(dtype_); }
+  const Format& format() const noexcept { return format_; }
+  std::int64_t elems() const noexcept { return elems_; }  ///< of the shape
+  /// As stored: padded blocks and halo included.
+  std::size_t bytes() const noexcept { return static_cast<std::size_t>(stored_) * dtype_bytes(dtype_); }
 
   void* data() noexcept { return data_; }
   const void* data() const noexcept { return data_; }
@@ -120,29 +145,27 @@ class LENSLET_API Tensor {
   template <typename T>
   std::span<const T> values() const;
 
-  /// The same memory under another shape of equally many elements. Only meaningful for layout nchw.
+  /// The same memory under another shape of equally many elements. Only meaningful for nchw.
   Tensor reshaped(Shape shape) const;
-  /// The same memory labelled with another layout (the caller knows that the bytes agree).
-  Tensor relabelled(Layout layout) const;
+  /// The same memory labelled with another format (the caller knows that the bytes agree).
+  Tensor relabelled(const Format& format) const;
   /// Owning deep copy.
   Tensor clone() const;
-  /// Owning copy with the elements in `layout` order (any dtype); a plain clone when nothing moves.
-  Tensor to_layout(Layout layout) const;
+  /// Owning copy stored in `format` (any dtype); a plain clone when nothing moves. What a format stores beside the
+  /// elements (padded blocks, halo) is zero.
+  Tensor to_format(const Format& format) const;
 
  private:
   void check_dtype(DType wanted) const;
 
   std::shared_ptr<const void> owner_;
   void* data_ = nullptr;
-  std::int64_t elems_ = 0;
+  std::int64_t elems_ = 0, stored_ = 0;
   Shape shape_;
   DType dtype_ = DType::f32;
-  Layout layout_ = Layout::nchw;
+  Format format_;
   bool allocated_ = false;
 };
-
-/// True where both layouts store `shape` in the same order: rank other than 4, C == 1 or H*W == 1.
-LENSLET_API bool same_bytes_in_any_layout(const Shape& shape) noexcept;
 
 extern template LENSLET_API Tensor Tensor::of<float>(Shape, std::span<const float>);
 extern template LENSLET_API Tensor Tensor::of<double>(Shape, std::span<const double>);
@@ -153,12 +176,12 @@ extern template LENSLET_API Tensor Tensor::of<std::uint8_t>(Shape, std::span<con
 template <typename T>
 std::span<T> Tensor::values() {
   check_dtype(dtype_of<T>::value);
-  return {static_cast<T*>(data_), static_cast<std::size_t>(elems_)};
+  return {static_cast<T*>(data_), static_cast<std::size_t>(stored_)};
 }
 template <typename T>
 std::span<const T> Tensor::values() const {
   check_dtype(dtype_of<T>::value);
-  return {static_cast<const T*>(data_), static_cast<std::size_t>(elems_)};
+  return {static_cast<const T*>(data_), static_cast<std::size_t>(stored_)};
 }
 
 }  // namespace lenslet

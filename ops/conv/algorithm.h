@@ -65,7 +65,7 @@ class ConvAlgorithm {
   /// Why this problem cannot be done, or nothing. Gets the problem with implicit pads, always.
   virtual std::optional<std::string> refuse(const ConvProblem& problem) const = 0;
   /// Of x, residual and y.
-  virtual Layout layout() const = 0;
+  virtual Format format() const = 0;
   /// True: a Pad step runs before, and the problem has no pads left when workspace_bytes/prepare/run see it.
   virtual bool wants_padded() const { return false; }
   /// Stated bound on max |y - exact| / rms(exact) for random data of one scale.

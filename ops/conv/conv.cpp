@@ -130,8 +130,8 @@ const ConvAlgorithm& ConvOp::effective_algorithm(std::span<const InputInfo> inpu
   return conv_direct();
 }
 
-bool ConvOp::runs_in(Layout layout, std::span<const InputInfo> inputs) const {
-  return effective_algorithm(inputs, DeviceKind::cpu).layout() == layout;
+bool ConvOp::runs_in(Format layout, std::span<const InputInfo> inputs) const {
+  return effective_algorithm(inputs, DeviceKind::cpu).format() == layout;
 }
 
 bool ConvOp::may_overwrite(int input) const { return input == static_cast<int>(kResidual); }

@@ -29,7 +29,7 @@ class ConvOp final : public Op {
   std::string_view type() const override { return "Conv"; }
   AttributeList attributes() const override;
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override;
-  bool runs_in(Layout layout, std::span<const InputInfo> inputs) const override;
+  bool runs_in(Format layout, std::span<const InputInfo> inputs) const override;
   bool may_overwrite(int input) const override;  ///< only the residual
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const override;
   std::size_t workspace_bytes(const PlanContext& context) const override;

@@ -21,29 +21,11 @@ Shape broadcast_shapes(const Shape& a, const Shape& b) {
   return Shape(std::span<const std::int64_t>(dims.data(), static_cast<std::size_t>(rank)));
 }
 
-std::array<std::int64_t, Shape::max_rank> element_strides(const Shape& shape, Layout layout) noexcept {
-  std::array<std::int64_t, Shape::max_rank> strides{};
-  if (layout == Layout::nhwc && shape.rank() == 4) {
-    strides[1] = 1;
-    strides[3] = shape[1];
-    strides[2] = shape[1] * shape[3];
-    strides[0] = shape[1] * shape[3] * shape[2];
-    return strides;
-  }
-  std::int64_t step = 1;
-  for (int d = shape.rank() - 1; d >= 0; --d) {
-    strides[static_cast<std::size_t>(d)] = step;
-    step *= shape[d];
-  }
-  return strides;
-}
-
-BroadcastLoops::BroadcastLoops(const Shape& output, Layout output_layout, std::span<const Operand> ops)
+BroadcastLoops::BroadcastLoops(const Shape& output, Format output_layout, std::span<const Operand> ops)
     : operands(static_cast<int>(ops.size())) {
   assert(ops.size() <= max_operands);
   // Dimensions of the output from the outermost to the innermost in its memory.
-  std::array<int, Shape::max_rank> order{0, 1, 2, 3, 4, 5, 6, 7};
-  if (output.rank() == 4 && output_layout == Layout::nhwc) order = {0, 2, 3, 1};
+  const auto order = memory_order(output.rank(), output_layout);
   std::array<std::array<std::int64_t, Shape::max_rank>, max_operands> own{};
   for (std::size_t o = 0; o < ops.size(); ++o) own[o] = element_strides(*ops[o].shape, ops[o].layout);
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/format.h"
 #include "base/thread_pool.h"
 #include "lenslet/tensor.h"
 
@@ -13,9 +14,6 @@ namespace lenslet {
 
 /// The shape both broadcast to: aligned at the last dimension, equal or 1. Error(invalid_model) names both otherwise.
 Shape broadcast_shapes(const Shape& a, const Shape& b);
-
-/// Element strides of `shape` as stored in `layout`, one per logical dimension.
-std::array<std::int64_t, Shape::max_rank> element_strides(const Shape& shape, Layout layout) noexcept;
 
 /// A loop nest over an output, innermost loop last, with the operands' element strides (0 where one is repeated).
 /// Loops of length 1 are gone and neighbours that every operand steps through evenly are merged, so that equal shapes
@@ -27,9 +25,9 @@ struct BroadcastLoops {
   /// aligned at the last dimension and is row-major.
   struct Operand {
     const Shape* shape = nullptr;
-    Layout layout = Layout::nchw;
+    Format layout = formats::nchw;
   };
-  BroadcastLoops(const Shape& output, Layout output_layout, std::span<const Operand> operands);
+  BroadcastLoops(const Shape& output, Format output_layout, std::span<const Operand> operands);
 
   int rank = 0;  ///< >= 1
   int operands = 0;

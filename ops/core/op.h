@@ -94,9 +94,9 @@ struct CudaRun {
 /// What prepare() and workspace_bytes() get: final types and layouts, constants in their memory layout.
 struct PlanContext {
   std::span<const InputInfo> inputs;
-  std::span<const Layout> input_layouts;
+  std::span<const Format> input_layouts;
   std::span<const TensorType> outputs;
-  Layout layout = Layout::nchw;  ///< of the outputs
+  Format layout = formats::nchw;  ///< of the outputs
   int threads = 1;
   DeviceKind device = DeviceKind::cpu;  ///< cuda: the plan's device is current
 };
@@ -116,9 +116,9 @@ class Op {
 
   /// Can the node run with its 4-D inputs and outputs in `layout`? Every op runs in nchw. Inputs that are constant,
   /// of another rank, or have the same bytes in any layout are passed as they are.
-  virtual bool runs_in(Layout layout, std::span<const InputInfo> inputs) const {
+  virtual bool runs_in(Format layout, std::span<const InputInfo> inputs) const {
     (void)inputs;
-    return layout == Layout::nchw;
+    return layout == formats::nchw;
   }
   /// Output 0 holds exactly the bytes of this input (Reshape, Identity ...): no kernel needs to run. -1: no.
   virtual int alias_input() const { return -1; }

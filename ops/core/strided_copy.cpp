@@ -94,7 +94,7 @@ void copy_typed(const StridedLoops& loops, const void* from_bytes, void* to_byte
 
 }  // namespace
 
-StridedLoops::StridedLoops(const Shape& shape, Layout from_layout, Layout to_layout) {
+StridedLoops::StridedLoops(const Shape& shape, Format from_layout, Format to_layout) {
   const auto from = element_strides(shape, from_layout), to = element_strides(shape, to_layout);
   const auto order = memory_order(shape.rank(), to_layout);
   for (int i = 0; i < shape.rank(); ++i) {
@@ -158,12 +158,6 @@ void strided_copy(std::size_t element_bytes, const StridedLoops& loops, const vo
       assert(element_bytes == 8);
       return copy_typed<std::uint64_t>(loops, from, to, pool);
   }
-}
-
-std::array<int, Shape::max_rank> memory_order(int rank, Layout layout) noexcept {
-  std::array<int, Shape::max_rank> order{0, 1, 2, 3, 4, 5, 6, 7};
-  if (rank == 4 && layout == Layout::nhwc) order = {0, 2, 3, 1};
-  return order;
 }
 
 }  // namespace lenslet

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/format.h"
 #include "base/thread_pool.h"
 #include "lenslet/tensor.h"
 
@@ -18,7 +19,7 @@ class StridedLoops {
 
   StridedLoops() = default;
   /// Over all elements of `shape`: the loops in the memory order of `to_layout`, element strides of the two layouts.
-  StridedLoops(const Shape& shape, Layout from_layout, Layout to_layout);
+  StridedLoops(const Shape& shape, Format from_layout, Format to_layout);
 
   /// Inside the loops added so far. Loops of length 1 vanish; a loop that continues the one before on both sides is
   /// merged with it.
@@ -74,8 +75,5 @@ inline const void* element_at(const Tensor& tensor, std::int64_t offset) {
 inline void* element_at(Tensor& tensor, std::int64_t offset) {
   return static_cast<std::byte*>(tensor.data()) + offset * static_cast<std::int64_t>(dtype_bytes(tensor.dtype()));
 }
-
-/// Axes of a tensor of this rank in memory order, outermost first: 0 2 3 1 for nhwc.
-std::array<int, Shape::max_rank> memory_order(int rank, Layout layout) noexcept;
 
 }  // namespace lenslet

@@ -103,8 +103,8 @@ void apply_pow(const T* a, const E* b, T* y, const Run& run) {
 template <typename A, typename B, typename Y, typename F>
 void broadcast(const Tensor& a, const Tensor& b, Tensor& y, ThreadPool& pool, const F& f) {
   const BroadcastLoops::Operand operands[] = {
-      {&y.shape(), y.layout()}, {&a.shape(), a.layout()}, {&b.shape(), b.layout()}};
-  const BroadcastLoops loops(y.shape(), y.layout(), operands);
+      {&y.shape(), y.format()}, {&a.shape(), a.format()}, {&b.shape(), b.format()}};
+  const BroadcastLoops loops(y.shape(), y.format(), operands);
   const auto* a0 = static_cast<const A*>(a.data());
   const auto* b0 = static_cast<const B*>(b.data());
   auto* y0 = static_cast<Y*>(y.data());

@@ -23,7 +23,7 @@ class BinaryOp final : public Op {
 
   std::string_view type() const override { return type_; }
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override;
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
   /// Of more than two inputs none: the first step's result would be written over one that is still to be read.
   bool may_overwrite(int input) const override { return inputs_ <= 2 && input < 2; }
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const override;

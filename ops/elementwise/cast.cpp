@@ -102,7 +102,7 @@ class Cast final : public Op {
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     return {{to_, required_input(inputs, 0, "input").shape}};
   }
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
   bool may_overwrite(int input) const override { return input == 0; }
   double tolerance(std::span<const InputInfo>) const override { return 0; }
   void run_cpu(const RunContext& context) const override {

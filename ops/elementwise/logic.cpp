@@ -65,7 +65,7 @@ class LogicOp final : public Op {
     return {y};
   }
 
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
 
   void run_cpu(const RunContext& context) const override {
     switch (context.inputs[0].dtype()) {
@@ -96,8 +96,8 @@ class LogicOp final : public Op {
     const Tensor& b = kind_ == LogicKind::lnot ? a : context.inputs[1];
     Tensor& y = context.outputs[0];
     const BroadcastLoops::Operand operands[] = {
-        {&y.shape(), y.layout()}, {&a.shape(), a.layout()}, {&b.shape(), b.layout()}};
-    const BroadcastLoops loops(y.shape(), y.layout(), operands);
+        {&y.shape(), y.format()}, {&a.shape(), a.format()}, {&b.shape(), b.format()}};
+    const BroadcastLoops loops(y.shape(), y.format(), operands);
     const auto* a0 = static_cast<const T*>(a.data());
     const auto* b0 = static_cast<const T*>(b.data());
     auto* y0 = static_cast<std::uint8_t*>(y.data());
@@ -127,7 +127,7 @@ class WhereOp final : public Op {
     return {{x.dtype, broadcast_shapes(broadcast_shapes(condition.shape, x.shape), y.shape)}};
   }
 
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
 
   void run_cpu(const RunContext& context) const override {
     // Only the size of an element matters.
@@ -154,8 +154,8 @@ class WhereOp final : public Op {
     const Tensor &c = context.inputs[0], &a = context.inputs[1], &b = context.inputs[2];
     Tensor& y = context.outputs[0];
     const BroadcastLoops::Operand operands[] = {
-        {&y.shape(), y.layout()}, {&c.shape(), c.layout()}, {&a.shape(), a.layout()}, {&b.shape(), b.layout()}};
-    const BroadcastLoops loops(y.shape(), y.layout(), operands);
+        {&y.shape(), y.format()}, {&c.shape(), c.format()}, {&a.shape(), a.format()}, {&b.shape(), b.format()}};
+    const BroadcastLoops loops(y.shape(), y.format(), operands);
     const auto* c0 = static_cast<const std::uint8_t*>(c.data());
     const auto* a0 = static_cast<const T*>(a.data());
     const auto* b0 = static_cast<const T*>(b.data());

@@ -28,7 +28,7 @@ class PReluOp final : public Op {
     return {x};
   }
 
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
   bool may_overwrite(int input) const override { return input == 0; }
 
   double flops(std::span<const InputInfo>, std::span<const TensorType> outputs) const override {
@@ -39,8 +39,8 @@ class PReluOp final : public Op {
     const Tensor &x = context.inputs[0], &slope = context.inputs[1];
     Tensor& y = context.outputs[0];
     const BroadcastLoops::Operand operands[] = {
-        {&y.shape(), y.layout()}, {&x.shape(), x.layout()}, {&slope.shape(), slope.layout()}};
-    const BroadcastLoops loops(y.shape(), y.layout(), operands);
+        {&y.shape(), y.format()}, {&x.shape(), x.format()}, {&slope.shape(), slope.format()}};
+    const BroadcastLoops loops(y.shape(), y.format(), operands);
     const float* x0 = x.values<float>().data();
     const float* slope0 = slope.values<float>().data();
     float* y0 = y.values<float>().data();

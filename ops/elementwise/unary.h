@@ -22,7 +22,7 @@ class UnaryOp final : public Op {
   std::string_view type() const override { return type_; }
   AttributeList attributes() const override;
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override;
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
   bool may_overwrite(int input) const override { return input == 0; }
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const override;
   void run_cpu(const RunContext& context) const override;
@@ -42,7 +42,7 @@ class ClipOp final : public Op {
   std::string_view type() const override { return "Clip"; }
   AttributeList attributes() const override;
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override;
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
   bool may_overwrite(int input) const override { return input == 0; }
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const override;
   void run_cpu(const RunContext& context) const override;

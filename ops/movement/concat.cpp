@@ -36,7 +36,7 @@ class Concat final : public Op {
     }
     return {result};
   }
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
   double tolerance(std::span<const InputInfo>) const override { return 0; }
 
   void run_cpu(const RunContext& context) const override {
@@ -61,11 +61,11 @@ class Concat final : public Op {
   void for_each_input(std::span<const Tensor> inputs, Tensor& to, const Copy& copy) const {
     const int rank = to.shape().rank();
     const int axis = resolve_axis(axis_, rank);
-    const auto to_strides = element_strides(to.shape(), to.layout());
-    const auto order = memory_order(rank, to.layout());
+    const auto to_strides = element_strides(to.shape(), to.format());
+    const auto order = memory_order(rank, to.format());
     std::int64_t start = 0;
     for (const Tensor& from : inputs) {
-      const auto from_strides = element_strides(from.shape(), from.layout());
+      const auto from_strides = element_strides(from.shape(), from.format());
       StridedLoops loops;
       for (int i = 0; i < rank; ++i) {
         const int a = order[static_cast<std::size_t>(i)];

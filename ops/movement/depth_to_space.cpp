@@ -39,13 +39,13 @@ struct BlockStrides {
 };
 
 BlockStrides of_image(const Tensor& image, std::int64_t block) {
-  const auto s = element_strides(image.shape(), image.layout());
+  const auto s = element_strides(image.shape(), image.format());
   return {s[0], s[1], block * s[2], s[2], block * s[3], s[3]};
 }
 
 /// `c_count` channels of the image.
 BlockStrides of_depth(const Tensor& depth, std::int64_t block, std::int64_t c_count, Mode mode) {
-  const auto s = element_strides(depth.shape(), depth.layout());
+  const auto s = element_strides(depth.shape(), depth.format());
   if (mode == Mode::depth_column_row) return {s[0], s[1], s[2], block * c_count * s[1], s[3], c_count * s[1]};
   return {s[0], block * block * s[1], s[2], block * s[1], s[3], s[1]};
 }
@@ -61,22 +61,22 @@ StridedLoops block_loops(const BlockStrides& f, const Tensor& to, const BlockStr
     loops.add(block, f.i, t.i);
     loops.add(block, f.j, t.j);
   };
-  const bool channels_last = to.layout() == Layout::nhwc;
+  const bool last = to.format() == formats::nhwc;
   if (to_image) {
-    if (!channels_last) add_channels();
+    if (!last) add_channels();
     loops.add(h, f.h, t.h);
     loops.add(block, f.i, t.i);
     loops.add(w, f.w, t.w);
     loops.add(block, f.j, t.j);
-    if (channels_last) add_channels();
+    if (last) add_channels();
   } else {
-    if (!channels_last) {
+    if (!last) {
       add_block();
       add_channels();
     }
     loops.add(h, f.h, t.h);
     loops.add(w, f.w, t.w);
-    if (channels_last) {
+    if (last) {
       add_block();
       add_channels();
     }
@@ -87,7 +87,7 @@ StridedLoops block_loops(const BlockStrides& f, const Tensor& to, const BlockStr
 /// Both ways: one strided copy in any layout.
 class BlockOp : public Op {
  public:
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
   double tolerance(std::span<const InputInfo>) const override { return 0; }
   void run_cpu(const RunContext& context) const override {
     const Tensor& from = context.inputs[0];

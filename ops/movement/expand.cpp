@@ -57,8 +57,8 @@ class Expand final : public RepeatOp {
  private:
   StridedLoops loops(const Shape& from, const Shape& to) const override {
     const int added = to.rank() - from.rank();
-    const auto from_strides = element_strides(from, Layout::nchw);
-    const auto to_strides = element_strides(to, Layout::nchw);
+    const auto from_strides = element_strides(from, formats::nchw);
+    const auto to_strides = element_strides(to, formats::nchw);
     StridedLoops loops;
     for (int i = 0; i < to.rank(); ++i) {
       const bool repeated = i < added || from[i - added] == 1;
@@ -88,8 +88,8 @@ class Tile final : public RepeatOp {
 
  private:
   StridedLoops loops(const Shape& from, const Shape& to) const override {
-    const auto from_strides = element_strides(from, Layout::nchw);
-    const auto to_strides = element_strides(to, Layout::nchw);
+    const auto from_strides = element_strides(from, formats::nchw);
+    const auto to_strides = element_strides(to, formats::nchw);
     // Two loops an axis: the repetition, which stands still in the input, and the axis itself.
     StridedLoops loops;
     for (int i = 0; i < from.rank(); ++i) {

@@ -1,4 +1,5 @@
 #include "ops/movement/layout_convert.h"
+#include "base/format.h"
 
 #include "ops/core/copy.h"
 #include "ops/movement/layout_convert_cuda.h"
@@ -16,14 +17,15 @@ class LayoutConvert final : public Op {
     return {inputs[0].type};
   }
   // Input and output have each its own layout: the pass that inserts the node says which.
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
 
   void run_cpu(const RunContext& context) const override {
     const Tensor& x = context.inputs[0];
     Tensor& y = context.outputs[0];
-    if (x.layout() == y.layout() || same_bytes_in_any_layout(x.shape())) return copy_bytes(x, y, context.pool);
+    if (x.format() == y.format() || same_bytes(formats::nchw, formats::nhwc, x.shape()))
+      return copy_bytes(x, y, context.pool);
     const std::int64_t channels = x.shape()[1], pixels = x.shape()[2] * x.shape()[3];
-    const bool to_nhwc = y.layout() == Layout::nhwc;
+    const bool to_nhwc = y.format() == formats::nhwc;
     transpose_planes(x.data(), y.data(), dtype_bytes(x.dtype()), x.shape()[0], to_nhwc ? channels : pixels,
                      to_nhwc ? pixels : channels, context.pool);
   }
@@ -33,7 +35,7 @@ class LayoutConvert final : public Op {
     const Tensor& x = run.inputs[0];
     Tensor& y = run.outputs[0];
     if constexpr (cuda_built)
-      cuda::convert_layout(run.context, dtype_bytes(x.dtype()), x.shape(), x.layout(), y.layout(), x.data(), y.data());
+      cuda::convert_layout(run.context, dtype_bytes(x.dtype()), x.shape(), x.format(), y.format(), x.data(), y.data());
   }
 };
 

@@ -117,12 +117,12 @@ bool interleaves(std::size_t element_bytes, const Shape& shape, const void* from
 
 }  // namespace
 
-void convert_layout(const Context& context, std::size_t element_bytes, const Shape& shape, Layout from_layout,
-                    Layout to_layout, const void* from, void* to) {
+void convert_layout(const Context& context, std::size_t element_bytes, const Shape& shape, Format from_layout,
+                    Format to_layout, const void* from, void* to) {
   if (shape.elems() == 0) return;
   if (from_layout == to_layout || !interleaves(element_bytes, shape, from, to))
     return strided_copy(context, element_bytes, StridedLoops(shape, from_layout, to_layout), from, to);
-  const bool to_pixels = to_layout == Layout::nhwc;
+  const bool to_pixels = to_layout == formats::nhwc;
   switch (element_bytes) {
     case 1:
       return interleave_channels<std::uint8_t>(context, to_pixels, shape, from, to);

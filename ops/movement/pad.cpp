@@ -63,7 +63,7 @@ struct MemoryAxes {
 };
 
 /// `x` is the padded tensor; pads and axes that are inputs are read from host_inputs.
-MemoryAxes memory_axes(const PadOp& op, const Tensor& x, std::span<const Tensor> host_inputs, Layout layout) {
+MemoryAxes memory_axes(const PadOp& op, const Tensor& x, std::span<const Tensor> host_inputs, Format layout) {
   std::array<InputInfo, 4> infos;
   for (std::size_t i = kPads; i < std::min(infos.size(), host_inputs.size()); ++i)
     if (!host_inputs[i].empty()) infos[i] = {true, {host_inputs[i].dtype(), host_inputs[i].shape()}, &host_inputs[i]};
@@ -181,12 +181,12 @@ std::vector<TensorType> PadOp::infer(std::span<const InputInfo> inputs) const {
   return {{data.dtype, y}};
 }
 
-bool PadOp::runs_in(Layout, std::span<const InputInfo>) const { return true; }
+bool PadOp::runs_in(Format, std::span<const InputInfo>) const { return true; }
 
 void PadOp::run_cpu(const RunContext& context) const {
   const Tensor& x = context.inputs[kData];
   Tensor& y = context.outputs[0];
-  const MemoryAxes memory = memory_axes(*this, x, context.inputs, y.layout());
+  const MemoryAxes memory = memory_axes(*this, x, context.inputs, y.format());
   const auto& axes = memory.axes;
   // Whatever lies inside of the last axis that changes is copied whole; that axis is cut into what is before, kept and
   // after; the axes around it are walked.
@@ -243,7 +243,7 @@ void PadOp::run_cuda(const CudaRun& run) const {
   if constexpr (cuda_built) {
     const Tensor& x = run.inputs[kData];
     Tensor& y = run.outputs[0];
-    const auto [axes, rank] = memory_axes(*this, x, run.host_inputs, y.layout());
+    const auto [axes, rank] = memory_axes(*this, x, run.host_inputs, y.format());
     const auto value = std::bit_cast<std::uint64_t>(value_bytes(*this, x.dtype(), run.host_inputs));
     cuda::pad(run.context, dtype_bytes(x.dtype()), mode, std::span(axes).first(rank), value, x.data(), y.data());
   }

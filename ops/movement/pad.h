@@ -23,7 +23,7 @@ class PadOp final : public Op {
   std::string_view type() const override { return "Pad"; }
   AttributeList attributes() const override;
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override;
-  bool runs_in(Layout layout, std::span<const InputInfo> inputs) const override;
+  bool runs_in(Format layout, std::span<const InputInfo> inputs) const override;
   void run_cpu(const RunContext& context) const override;
   std::optional<std::string> refuse_cuda(std::span<const InputInfo> inputs) const override;
   bool reads_on_cuda(int input, const PlanContext&) const override { return input == 0; }

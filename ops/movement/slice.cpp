@@ -95,7 +95,7 @@ class Slice final : public Op {
       type.shape = type.shape.with(i, ranges[static_cast<std::size_t>(i)].count);
     return {type};
   }
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
   double tolerance(std::span<const InputInfo>) const override { return 0; }
 
   void run_cpu(const RunContext& context) const override {
@@ -127,9 +127,9 @@ class Slice final : public Op {
   /// The arguments that are inputs are read from host_inputs.
   Source source_of(std::span<const Tensor> host_inputs, const Tensor& from, const Tensor& to) const {
     const auto ranges = resolve(from.shape(), arguments_ ? *arguments_ : read(host_inputs));
-    const auto from_strides = element_strides(from.shape(), from.layout());
-    const auto to_strides = element_strides(to.shape(), to.layout());
-    const auto order = memory_order(to.shape().rank(), to.layout());
+    const auto from_strides = element_strides(from.shape(), from.format());
+    const auto to_strides = element_strides(to.shape(), to.format());
+    const auto order = memory_order(to.shape().rank(), to.format());
     Source source;
     for (int i = 0; i < to.shape().rank(); ++i) {
       const auto axis = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);

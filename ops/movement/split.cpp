@@ -58,7 +58,7 @@ class Split final : public Op {
                                                         axis, data.shape.str(), dim));
     return types;
   }
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
   double tolerance(std::span<const InputInfo>) const override { return 0; }
 
   void run_cpu(const RunContext& context) const override {
@@ -88,15 +88,15 @@ class Split final : public Op {
     const Tensor& from = inputs[0];
     const int rank = from.shape().rank();
     const int axis = resolve_axis(axis_, rank);
-    const auto from_strides = element_strides(from.shape(), from.layout());
+    const auto from_strides = element_strides(from.shape(), from.format());
     std::int64_t start = 0;
     for (std::size_t part = 0; part < outputs.size(); ++part) {
       Tensor& to = outputs[part];
       const std::int64_t first = start;
       start += part_size(host_inputs, part, from.shape()[axis]);
       if (to.empty()) continue;
-      const auto to_strides = element_strides(to.shape(), to.layout());
-      const auto order = memory_order(rank, to.layout());
+      const auto to_strides = element_strides(to.shape(), to.format());
+      const auto order = memory_order(rank, to.format());
       StridedLoops loops;
       for (int i = 0; i < rank; ++i) {
         const int a = order[static_cast<std::size_t>(i)];

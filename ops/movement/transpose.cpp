@@ -57,8 +57,8 @@ class Transpose final : public Op {
   /// Over the output `to` of an input `from`.
   StridedLoops loops(const Shape& from, const Shape& to) const {
     const int rank = from.rank();
-    const auto from_strides = element_strides(from, Layout::nchw);
-    const auto to_strides = element_strides(to, Layout::nchw);
+    const auto from_strides = element_strides(from, formats::nchw);
+    const auto to_strides = element_strides(to, formats::nchw);
     StridedLoops loops;
     for (int i = 0; i < rank; ++i)
       loops.add(to[i], from_strides[static_cast<std::size_t>(source_axis(i, rank))],

@@ -73,8 +73,8 @@ void BatchNormOp::run_cpu(const RunContext& context) const {
   Shape per_channel(std::span<const std::int64_t>(ones.data(), static_cast<std::size_t>(x.shape().rank())));
   per_channel = per_channel.with(1, channels);
   const BroadcastLoops::Operand operands[] = {
-      {&y.shape(), y.layout()}, {&x.shape(), x.layout()}, {&per_channel, Layout::nchw}};
-  const BroadcastLoops loops(y.shape(), y.layout(), operands);
+      {&y.shape(), y.format()}, {&x.shape(), x.format()}, {&per_channel, formats::nchw}};
+  const BroadcastLoops loops(y.shape(), y.format(), operands);
   const float* x0 = x.values<float>().data();
   float* y0 = y.values<float>().data();
   for_each_run(loops, context.pool, elementwise_grain, [&](const auto& at, std::int64_t n) {
@@ -88,7 +88,7 @@ void BatchNormOp::run_cuda(const CudaRun& run) const {
     if (x.elems() == 0) return;
     const auto address = [&](std::size_t i) { return static_cast<const float*>(run.inputs[i].data()); };
     const std::int64_t channels = x.shape()[1], rest = x.elems() / channels, images = x.shape()[0];
-    const bool nhwc = x.layout() == Layout::nhwc && x.shape().rank() == 4;
+    const bool nhwc = x.format() == formats::nhwc && x.shape().rank() == 4;
     cuda::batch_norm(run.context, {address(1), address(2), address(3), address(4), epsilon}, nhwc ? rest : images,
                      channels, nhwc ? 1 : rest / images, address(0), static_cast<float*>(run.outputs[0].data()),
                      reinterpret_cast<float*>(run.workspace.data()));

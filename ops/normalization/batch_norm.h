@@ -16,7 +16,7 @@ class BatchNormOp final : public Op {
   std::string_view type() const override { return "BatchNormalization"; }
   AttributeList attributes() const override;
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override;
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
   bool may_overwrite(int input) const override { return input == 0; }
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const override;
   std::size_t workspace_bytes(const PlanContext& context) const override;

@@ -37,7 +37,7 @@ class LrnOp final : public Op {
     return {x};
   }
 
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
 
   double flops(std::span<const InputInfo>, std::span<const TensorType> outputs) const override {
     return static_cast<double>(2 * size + 4) * static_cast<double>(outputs[0].shape.elems());
@@ -48,7 +48,7 @@ class LrnOp final : public Op {
     const Shape& shape = x.shape();
     if (x.elems() == 0) return;
     const std::int64_t channels = shape[1], area = x.elems() / shape[0] / channels;
-    const auto strides = element_strides(shape, x.layout());
+    const auto strides = element_strides(shape, x.format());
     // nhwc: a pixel's channels are neighbours. nchw: neighbouring pixels of one channel are handled side by side.
     const bool nhwc = strides[1] == 1 && area > 1;
     const float* x0 = x.values<float>().data();
@@ -76,7 +76,7 @@ class LrnOp final : public Op {
       if (x.elems() == 0) return;
       const std::int64_t images = x.shape()[0], channels = x.shape()[1], area = x.elems() / images / channels;
       cuda::LrnProblem problem{images, channels, area, before(), after(), alpha / static_cast<float>(size), beta, bias};
-      if (x.layout() == Layout::nhwc && x.shape().rank() == 4) {
+      if (x.format() == formats::nhwc && x.shape().rank() == 4) {
         problem.outer = images * area;
         problem.inner = 1;
       }

@@ -27,8 +27,8 @@ class SoftmaxOp final : public Op {
   }
 
   // In nhwc the elements along C lie side by side; flattened, their order does not matter when one image is summed up.
-  bool runs_in(Layout layout, std::span<const InputInfo> inputs) const override {
-    if (layout == Layout::nchw) return true;
+  bool runs_in(Format layout, std::span<const InputInfo> inputs) const override {
+    if (layout == formats::nchw) return true;
     const Shape& shape = inputs[0].type.shape;
     if (shape.rank() != 4) return false;
     return first_axis(shape) == 1;
@@ -38,7 +38,7 @@ class SoftmaxOp final : public Op {
   /// A peaked row holds one value near 1, good to a few of its last bits, and has an rms of 1 / sqrt(length).
   /// Logarithms are no smaller than log(length).
   double tolerance(std::span<const InputInfo> inputs) const override {
-    const double length = static_cast<double>(split(inputs[0].type.shape, Layout::nchw).length);
+    const double length = static_cast<double>(split(inputs[0].type.shape, formats::nchw).length);
     return log_ ? 2e-6 : std::max(2e-6, 3e-7 * std::sqrt(length));
   }
 
@@ -89,13 +89,13 @@ class SoftmaxOp final : public Op {
   struct Extents {
     std::int64_t outer = 1, length = 1, inner = 1;
   };
-  Extents split(const Tensor& x) const { return split(x.shape(), x.layout()); }
-  Extents split(const Shape& shape, Layout layout) const {
+  Extents split(const Tensor& x) const { return split(x.shape(), x.format()); }
+  Extents split(const Shape& shape, Format layout) const {
     const int axis = first_axis(shape);
     Extents e;
     for (int d = 0; d < axis; ++d) e.outer *= shape[d];
     for (int d = axis; d < shape.rank(); ++d) (flatten_ || d == axis ? e.length : e.inner) *= shape[d];
-    if (shape.rank() == 4 && layout == Layout::nhwc && !flatten_) {
+    if (shape.rank() == 4 && layout == formats::nhwc && !flatten_) {
       e.outer *= e.inner;
       e.inner = 1;
     }

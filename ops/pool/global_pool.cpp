@@ -35,7 +35,7 @@ class GlobalPoolOp final : public Op {
     return {y};
   }
 
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
 
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType>) const override {
     return static_cast<double>(inputs[0].type.shape.elems());
@@ -47,7 +47,7 @@ class GlobalPoolOp final : public Op {
       if constexpr (cuda_built) return cuda::reduce_workspace_bytes(plane_loops(x, context.input_layouts[0]));
       return 0;
     }
-    if (context.input_layouts[0] != Layout::nhwc) return 0;
+    if (context.input_layouts[0] != formats::nhwc) return 0;
     return static_cast<std::size_t>(x[0] * x[1]) * sizeof(double);
   }
 
@@ -58,7 +58,7 @@ class GlobalPoolOp final : public Op {
     const std::int64_t area = x.elems() / planes;
     const float* x0 = x.values<float>().data();
     float* y0 = context.outputs[0].values<float>().data();
-    if (x.layout() == Layout::nhwc && x.shape().rank() == 4)
+    if (x.format() == formats::nhwc && x.shape().rank() == 4)
       run_nhwc(context, x.shape()[0], x.shape()[1], area, x0, y0);
     else
       context.pool.parallel_for(planes, std::max<std::int64_t>(1, elementwise_grain / area),
@@ -73,15 +73,15 @@ class GlobalPoolOp final : public Op {
     if constexpr (cuda_built) {
       const Tensor& x = run.inputs[0];
       cuda::reduce(run.context, max_ ? ReduceKind::max : ReduceKind::mean, DType::f32,
-                   plane_loops(x.shape(), x.layout()), x.data(), run.outputs[0].data(), run.workspace.data());
+                   plane_loops(x.shape(), x.format()), x.data(), run.outputs[0].data(), run.workspace.data());
     }
   }
 
  private:
-  static reduce::Loops plane_loops(const Shape& x, Layout layout) {
+  static reduce::Loops plane_loops(const Shape& x, Format layout) {
     std::int64_t area = 1;
     for (int d = 2; d < x.rank(); ++d) area *= x[d];
-    return reduce::plane_loops(x[0], x[1], area, layout == Layout::nhwc && x.rank() == 4);
+    return reduce::plane_loops(x[0], x[1], area, layout == formats::nhwc && x.rank() == 4);
   }
 
   // Four sums side by side: one would wait for its own last addition each time.

@@ -53,8 +53,8 @@ class PoolOp final : public Op {
     return {y};
   }
 
-  bool runs_in(Layout layout, std::span<const InputInfo> inputs) const override {
-    return layout == Layout::nchw ||
+  bool runs_in(Format layout, std::span<const InputInfo> inputs) const override {
+    return layout == formats::nchw ||
            (inputs[0].type.shape.rank() == 4 && inputs[0].type.dtype == DType::f32 && outputs == 1);
   }
 
@@ -94,7 +94,7 @@ class PoolOp final : public Op {
       const Tensor& x = run.inputs[0];
       Tensor& y = run.outputs[0];
       const PoolProblem p = resolve_pool(x.shape(), geometry);
-      const bool nhwc = x.dtype() == DType::f32 && outputs == 1 && lies_nhwc(x.shape(), x.layout(), y.layout());
+      const bool nhwc = x.dtype() == DType::f32 && outputs == 1 && lies_nhwc(x.shape(), x.format(), y.format());
       if (is_plane_mean(p))
         return cuda::reduce(run.context, ReduceKind::mean, DType::f32, plane_loops(p, nhwc), x.data(), y.data(),
                             run.workspace.data());
@@ -120,8 +120,8 @@ class PoolOp final : public Op {
   }
 
   // Where one of x and y has the same bytes in any layout, its label does not count.
-  static bool lies_nhwc(const Shape& x, Layout of_x, Layout of_y) {
-    return x.rank() == 4 && (of_x == Layout::nhwc || of_y == Layout::nhwc);
+  static bool lies_nhwc(const Shape& x, Format of_x, Format of_y) {
+    return x.rank() == 4 && (of_x == formats::nhwc || of_y == formats::nhwc);
   }
   // Whole cache lines, so that threads do not share one.
   static std::size_t scratch_floats(std::int64_t width) { return (static_cast<std::size_t>(width) + 15) / 16 * 16; }
@@ -129,7 +129,7 @@ class PoolOp final : public Op {
   void run_lines(const RunContext& context) const {
     const Tensor& x = context.inputs[0];
     const PoolProblem p = resolve_pool(x.shape(), geometry);
-    const bool nhwc = lies_nhwc(x.shape(), x.layout(), context.outputs[0].layout());
+    const bool nhwc = lies_nhwc(x.shape(), x.format(), context.outputs[0].format());
     const float* x0 = x.values<float>().data();
     float* y0 = context.outputs[0].values<float>().data();
     auto* scratch = reinterpret_cast<float*>(context.workspace.data());

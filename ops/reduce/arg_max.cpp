@@ -37,7 +37,7 @@ class ArgExtreme final : public Op {
       if (keep_dims_ || i != axis) dims.values[static_cast<std::size_t>(dims.size++)] = i == axis ? 1 : data.shape[i];
     return {{DType::i64, Shape(dims.span())}};
   }
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
   double tolerance(std::span<const InputInfo>) const override { return 0; }
 
   void run_cpu(const RunContext& context) const override {
@@ -69,17 +69,17 @@ class ArgExtreme final : public Op {
     if constexpr (cuda_built) {
       const Tensor& x = run.inputs[0];
       Tensor& y = run.outputs[0];
-      cuda::arg_extreme(run.context, largest_, last_, x.dtype(), loops(x.shape(), x.layout(), y.shape(), y.layout()),
+      cuda::arg_extreme(run.context, largest_, last_, x.dtype(), loops(x.shape(), x.format(), y.shape(), y.format()),
                         x.data(), static_cast<std::int64_t*>(y.data()), run.workspace.data());
     }
   }
 
  private:
-  std::int64_t axis_stride(const Shape& from, Layout layout) const {
+  std::int64_t axis_stride(const Shape& from, Format layout) const {
     return element_strides(from, layout)[static_cast<std::size_t>(resolve_axis(axis_, from.rank()))];
   }
 
-  StridedLoops kept_loops(const Shape& from, Layout from_layout, const Shape& to, Layout to_layout) const {
+  StridedLoops kept_loops(const Shape& from, Format from_layout, const Shape& to, Format to_layout) const {
     const int rank = from.rank(), axis = resolve_axis(axis_, rank);
     const auto from_strides = element_strides(from, from_layout);
     const auto to_strides = element_strides(to, to_layout);
@@ -94,7 +94,7 @@ class ArgExtreme final : public Op {
     return kept;
   }
 
-  reduce::Loops loops(const Shape& from, Layout from_layout, const Shape& to, Layout to_layout) const {
+  reduce::Loops loops(const Shape& from, Format from_layout, const Shape& to, Format to_layout) const {
     reduce::Loops both;
     both.kept = kept_loops(from, from_layout, to, to_layout);
     both.reduced.add(from[resolve_axis(axis_, from.rank())], axis_stride(from, from_layout), 0);
@@ -115,11 +115,11 @@ class ArgExtreme final : public Op {
     const Tensor& input = context.inputs[0];
     Tensor& output = context.outputs[0];
     const int axis = resolve_axis(axis_, input.shape().rank());
-    StridedLoops kept = kept_loops(input.shape(), input.layout(), output.shape(), output.layout());
+    StridedLoops kept = kept_loops(input.shape(), input.format(), output.shape(), output.format());
     if (kept.count() == 0) return;
     const int contiguous = reduce::contiguous_loop(kept);
     const StridedLoops::Loop lane = contiguous >= 0 ? kept.take(contiguous) : StridedLoops::Loop{1, 1, 1};
-    const std::int64_t dim = input.shape()[axis], stride = axis_stride(input.shape(), input.layout());
+    const std::int64_t dim = input.shape()[axis], stride = axis_stride(input.shape(), input.format());
     const std::int64_t blocks = (lane.dim + reduce::lanes - 1) / reduce::lanes;
     const auto* from = static_cast<const T*>(input.data());
     auto* to = static_cast<std::int64_t*>(output.data());

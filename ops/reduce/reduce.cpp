@@ -72,7 +72,7 @@ class Reduce final : public Op {
     return {{data.dtype, Shape(dims.span())}};
   }
   // Without keepdims a 4-D input gives an output of lower rank, which is row-major, so any input layout will do.
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType>) const override {
     return static_cast<double>(inputs[0].type.shape.elems());
   }
@@ -120,7 +120,7 @@ class Reduce final : public Op {
 
   struct Operand {
     const Shape& shape;
-    Layout layout;
+    Format layout;
   };
 
   /// `axes`: the input of that name, on the host; null or empty when left out.
@@ -148,7 +148,7 @@ class Reduce final : public Op {
     return loops;
   }
 
-  static Operand operand(const Tensor& tensor) { return {tensor.shape(), tensor.layout()}; }
+  static Operand operand(const Tensor& tensor) { return {tensor.shape(), tensor.format()}; }
   reduce::Loops loops(const Tensor& from, const Tensor& to, std::span<const Tensor> host_inputs) const {
     return loops(operand(from), operand(to), host_inputs.size() > 1 ? &host_inputs[1] : nullptr);
   }

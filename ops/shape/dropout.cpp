@@ -31,7 +31,7 @@ class Dropout final : public Op {
     }
     return types;
   }
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
   // The mask has to be written, so with it there is a step to run.
   int alias_input() const override { return has_mask_ ? -1 : 0; }
   bool may_overwrite(int input) const override { return input == 0; }

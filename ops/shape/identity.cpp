@@ -14,7 +14,7 @@ class Identity final : public ViewOp {
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     return {required_input(inputs, 0, "input")};
   }
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
   bool may_overwrite(int input) const override { return input == 0; }
 };
 

@@ -1,4 +1,5 @@
 #include "ops/shape/relabel.h"
+#include "base/format.h"
 
 #include <fmt/format.h>
 
@@ -25,15 +26,15 @@ std::vector<TensorType> RelabelOp::infer(std::span<const InputInfo> inputs) cons
     case Kind::layout:
       break;
   }
-  if (!same_bytes_in_any_layout(x.shape))
+  if (!same_bytes(formats::nchw, formats::nhwc, x.shape))
     throw Error(ErrorKind::internal, fmt::format("Relabel of shape {}: its layouts differ in bytes", x.shape.str()));
   return {x};
 }
 
-bool RelabelOp::runs_in(Layout layout, std::span<const InputInfo>) const {
+bool RelabelOp::runs_in(Format layout, std::span<const InputInfo>) const {
   // Said of the output, as the two sides differ.
   if (kind == Kind::layout) return true;
-  return layout == (kind == Kind::channels_first ? Layout::nhwc : Layout::nchw);
+  return layout == (kind == Kind::channels_first ? formats::nhwc : formats::nchw);
 }
 
 std::shared_ptr<const Op> make_relabel(const NodeSpec& spec) {

@@ -13,7 +13,7 @@ class RelabelOp final : public ViewOp {
   enum class Kind {
     channels_first,  ///< [N,H,W,C] in nchw (row-major) is [N,C,H,W] in nhwc: Transpose 0,3,1,2
     channels_last,   ///< [N,C,H,W] in nhwc is [N,H,W,C] in nchw (row-major): Transpose 0,2,3,1
-    layout,          ///< the same shape in the other layout, where same_bytes_in_any_layout()
+    layout,          ///< the same shape in the other layout, where same_bytes(row_major, channels_last, )
   };
   explicit RelabelOp(Kind k) : kind(k) {}
 
@@ -22,7 +22,7 @@ class RelabelOp final : public ViewOp {
   std::string_view type() const override { return "Relabel"; }
   AttributeList attributes() const override;
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override;
-  bool runs_in(Layout layout, std::span<const InputInfo> inputs) const override;
+  bool runs_in(Format layout, std::span<const InputInfo> inputs) const override;
 };
 
 /// Row of the op table; attribute kind: "channels_first", "channels_last" or "layout".

@@ -24,7 +24,7 @@ class ShapeOp final : public Op {
     const Shape& shape = required_input(inputs, 0, "data").shape;
     return {{DType::i64, Shape{end(shape) - start(shape)}}};
   }
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
   double tolerance(std::span<const InputInfo>) const override { return 0; }
   void run_cpu(const RunContext& context) const override {
     const Shape& shape = context.inputs[0].shape();
@@ -62,7 +62,7 @@ class Size final : public Op {
     required_input(inputs, 0, "data");
     return {{DType::i64, Shape{}}};
   }
-  bool runs_in(Layout, std::span<const InputInfo>) const override { return true; }
+  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
   double tolerance(std::span<const InputInfo>) const override { return 0; }
   void run_cpu(const RunContext& context) const override {
     *static_cast<std::int64_t*>(context.outputs[0].data()) = context.inputs[0].shape().elems();

@@ -25,8 +25,8 @@ struct NodeContext {
   NodeContext(const Graph& graph, const Node& node, int threads, DeviceKind device)
       : inputs(graph.input_infos(node)), outputs(graph.output_types(node)) {
     for (const ValueId input : node.inputs)
-      input_layouts.push_back(input == no_id ? Layout::nchw : graph.value(input).layout);
-    Layout layout = Layout::nchw;
+      input_layouts.push_back(input == no_id ? formats::nchw : graph.value(input).layout);
+    Format layout = formats::nchw;
     if (!node.outputs.empty() && node.outputs[0] != no_id) layout = graph.value(node.outputs[0]).layout;
     context.emplace(PlanContext{inputs, input_layouts, outputs, layout, threads, device});
   }
@@ -35,7 +35,7 @@ struct NodeContext {
 
   std::vector<InputInfo> inputs;
   std::vector<TensorType> outputs;
-  std::vector<Layout> input_layouts;
+  std::vector<Format> input_layouts;
   std::optional<PlanContext> context;
 };
 
@@ -44,7 +44,7 @@ struct NodeContext {
 std::string constant_key(const Tensor& constant, const std::unordered_set<const void*>& source_memory,
                          std::vector<Tensor>& keep_alive) {
   std::string key =
-      fmt::format("|{}{}{}", to_string(constant.dtype()), constant.shape().str(), to_string(constant.layout()));
+      fmt::format("|{}{}{}", to_string(constant.dtype()), constant.shape().str(), to_string(constant.format()));
   if (!source_memory.contains(constant.data()) && constant.bytes() <= inline_key_bytes) {
     key += ':';
     key.append(static_cast<const char*>(constant.data()), constant.bytes());

@@ -1,4 +1,5 @@
 #include "lenslet/runner.h"
+#include "base/format.h"
 
 #include <fmt/format.h>
 
@@ -35,7 +36,7 @@ void RunnerImpl::check_inputs(std::span<const Tensor> inputs) const {
                               given.empty() ? "missing" : to_string(given.dtype()),
                               given.empty() ? "" : given.shape().str(), to_string(wanted.dtype), wanted.shape.str()),
                   model_.name());
-    if (given.layout() != Layout::nchw && !same_bytes_in_any_layout(given.shape()))
+    if (given.format() != formats::nchw && !same_bytes(formats::nchw, formats::nhwc, given.shape()))
       throw Error(ErrorKind::invalid_argument, fmt::format("input '{}' is not in layout nchw", name), model_.name());
     if (const Tensor& fixed = plan_->input_values[i];
         fixed.bytes() > 0 && std::memcmp(given.data(), fixed.data(), fixed.bytes()) != 0)

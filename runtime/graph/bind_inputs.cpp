@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/format.h"
 #include "runtime/graph/free_batch.h"
 #include "runtime/graph/infer_shapes.h"
 
@@ -77,7 +78,7 @@ void check_value(const PortInfo& port, const Tensor& value) {
   if (value.empty() || value.dtype() != port.dtype)
     refuse(fmt::format("input {}: its value is {}, the model wants {}", port.name,
                        value.empty() ? "missing" : to_string(value.dtype()), to_string(port.dtype)));
-  if (value.layout() != Layout::nchw && !same_bytes_in_any_layout(value.shape()))
+  if (value.format() != formats::nchw && !same_bytes(formats::nchw, formats::nhwc, value.shape()))
     refuse(fmt::format("input {}: its value is not in layout nchw", port.name));
 }
 
@@ -104,7 +105,7 @@ void bind_inputs(Graph& graph, std::int64_t batch, const std::vector<std::pair<s
                          value.shape().str()));
     check_given(graph.input_ports[i], value.shape(), symbols);
     bound[i] = value.shape();
-    graph.replace_uses(graph.inputs[i], graph.add_constant(name + ":value", value.relabelled(Layout::nchw)));
+    graph.replace_uses(graph.inputs[i], graph.add_constant(name + ":value", value.relabelled(formats::nchw)));
     fixed[i] = true;
   }
 

@@ -7,17 +7,17 @@ namespace lenslet {
 std::vector<Tensor> evaluate(const Op& op, std::span<const Tensor> inputs, std::span<const TensorType> types,
                              ThreadPool& pool) {
   std::vector<InputInfo> infos;
-  std::vector<Layout> layouts;
+  std::vector<Format> layouts;
   for (const Tensor& input : inputs) {
     const bool present = !input.empty();
     infos.push_back({present, {input.dtype(), input.shape()}, present ? &input : nullptr});
-    layouts.push_back(input.layout());
+    layouts.push_back(input.format());
   }
   std::vector<Tensor> outputs;
   for (const TensorType& type : types) outputs.emplace_back(type.dtype, type.shape);
 
   const PlanContext plan{
-      .inputs = infos, .input_layouts = layouts, .outputs = types, .layout = Layout::nchw, .threads = pool.threads()};
+      .inputs = infos, .input_layouts = layouts, .outputs = types, .layout = formats::nchw, .threads = pool.threads()};
   std::shared_ptr<const void> prepared;
   std::size_t prepared_bytes = 0;
   if (!op.prepare_key(plan).empty()) prepared = op.prepare(plan, prepared_bytes);

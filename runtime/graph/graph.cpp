@@ -38,7 +38,7 @@ std::string declaration(const Value& value) {
   std::string text = value.name + ":";
   if (!value.typed) return text + " ?";
   text += fmt::format(" {} {}", to_string(value.dtype), value.shape.str());
-  if (value.layout != Layout::nchw) text += fmt::format(" {}", to_string(value.layout));
+  if (value.layout != formats::nchw) text += fmt::format(" {}", to_string(value.layout));
   return text;
 }
 
@@ -62,7 +62,7 @@ ValueId Graph::add_constant(std::string value_name, Tensor tensor) {
   Value& added = value(id);
   added.dtype = tensor.dtype();
   added.shape = tensor.shape();
-  added.layout = tensor.layout();
+  added.layout = tensor.format();
   added.typed = true;
   added.constant = std::move(tensor);
   return id;
@@ -150,12 +150,12 @@ void Graph::check() const {
   std::vector<bool> defined(values.size(), false);
   for (std::size_t id = 0; id < values.size(); ++id) {
     const Value& checked = values[id];
-    if (checked.typed && checked.layout != Layout::nchw && checked.shape.rank() != 4)
+    if (checked.typed && checked.layout != formats::nchw && checked.shape.rank() != 4)
       broken(*this, fmt::format("value {} of rank {} has a layout", checked.name, checked.shape.rank()));
     if (!checked.is_constant()) continue;
     defined[id] = true;
     if (!checked.typed || checked.dtype != checked.constant.dtype() || !(checked.shape == checked.constant.shape()) ||
-        checked.layout != checked.constant.layout())
+        checked.layout != checked.constant.format())
       broken(*this, fmt::format("constant {} disagrees with its type", checked.name));
   }
   for (const ValueId id : inputs) {

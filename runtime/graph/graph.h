@@ -21,7 +21,7 @@ struct Value {
   DType dtype = DType::f32;
   Shape shape;  ///< meaningful once `typed`
   bool typed = false;
-  Layout layout = Layout::nchw;
+  Format layout = formats::nchw;
   Tensor constant;  ///< not empty(): the value is known (then it has no producer)
 
   bool is_constant() const { return !constant.empty(); }

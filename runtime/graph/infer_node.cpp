@@ -28,7 +28,7 @@ void NodeInference::infer(const Node& node) {
     Value& output = graph_.value(node.outputs[i]);
     output.dtype = types[i].dtype;
     output.shape = types[i].shape;
-    output.layout = Layout::nchw;
+    output.layout = formats::nchw;
     output.typed = true;
   }
 }
@@ -65,7 +65,7 @@ bool NodeInference::evaluate(const Node& node) {
 
   std::vector<Tensor> results;
   const int alias = node.op->alias_input();
-  if (alias >= 0 && types.size() == 1 && inputs[static_cast<std::size_t>(alias)].layout() == Layout::nchw &&
+  if (alias >= 0 && types.size() == 1 && inputs[static_cast<std::size_t>(alias)].format() == formats::nchw &&
       inputs[static_cast<std::size_t>(alias)].dtype() == types[0].dtype) {
     results.push_back(inputs[static_cast<std::size_t>(alias)].reshaped(types[0].shape));  // no new memory
   } else {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/format.h"
 #include "ops/movement/layout_convert.h"
 #include "ops/shape/relabel.h"
 #include "runtime/passes/edit.h"
@@ -42,13 +43,13 @@ class LayoutAssigner {
     if (node.type() != "Transpose" || !moves(node.inputs[0])) return false;
     const auto perm = integers_attribute(*node.op, "perm");
     if (perm == to_channels_first) {
-      node.inputs[0] = in_layout(node.inputs[0], Layout::nchw);
+      node.inputs[0] = in_layout(node.inputs[0], formats::nchw);
       node.op = std::make_shared<RelabelOp>(RelabelOp::Kind::channels_first);
-      graph_.value(node.outputs[0]).layout = Layout::nhwc;
+      graph_.value(node.outputs[0]).layout = formats::nhwc;
       return true;
     }
-    if (perm == to_channels_last && available(node.inputs[0], Layout::nhwc)) {
-      node.inputs[0] = in_layout(node.inputs[0], Layout::nhwc);
+    if (perm == to_channels_last && available(node.inputs[0], formats::nhwc)) {
+      node.inputs[0] = in_layout(node.inputs[0], formats::nhwc);
       node.op = std::make_shared<RelabelOp>(RelabelOp::Kind::channels_last);
       return true;
     }
@@ -56,27 +57,25 @@ class LayoutAssigner {
   }
 
   /// Is the value in that layout already, or converted to it for an earlier reader?
-  bool available(ValueId id, Layout layout) const {
+  bool available(ValueId id, Format layout) const {
     return graph_.value(id).layout == layout || twins_[static_cast<std::size_t>(id)] != no_id;
   }
 
-  Layout choose(const Node& node) const {
+  Format choose(const Node& node) const {
     const std::vector<InputInfo> infos = graph_.input_infos(node);
-    if (!node.op->runs_in(Layout::nhwc, infos)) return Layout::nchw;
-    if (!node.op->runs_in(Layout::nchw, infos)) return Layout::nhwc;
-    std::array<std::int64_t, 2> elems{0, 0};  // by layout
+    if (!node.op->runs_in(formats::nhwc, infos)) return formats::nchw;
+    if (!node.op->runs_in(formats::nchw, infos)) return formats::nhwc;
+    std::int64_t nchw = 0, nhwc = 0;  // elements that are there already
     for (const ValueId id : node.inputs) {
       if (!moves(id)) continue;
-      for (const Layout layout : {Layout::nchw, Layout::nhwc})
-        if (available(id, layout)) elems[static_cast<std::size_t>(layout)] += graph_.value(id).shape.elems();
+      if (available(id, formats::nchw)) nchw += graph_.value(id).shape.elems();
+      if (available(id, formats::nhwc)) nhwc += graph_.value(id).shape.elems();
     }
-    const std::int64_t nchw = elems[static_cast<std::size_t>(Layout::nchw)];
-    const std::int64_t nhwc = elems[static_cast<std::size_t>(Layout::nhwc)];
-    return nhwc > 0 && nhwc >= nchw ? Layout::nhwc : Layout::nchw;
+    return nhwc > 0 && nhwc >= nchw ? formats::nhwc : formats::nchw;
   }
 
   void assign(Node& node) {
-    const Layout layout = choose(node);
+    const Format layout = choose(node);
     for (ValueId& id : node.inputs)
       if (moves(id)) id = in_layout(id, layout);
     for (const ValueId id : node.outputs)
@@ -84,7 +83,7 @@ class LayoutAssigner {
   }
 
   /// `id`, or its twin in `layout`, converted before the node that comes next.
-  ValueId in_layout(ValueId id, Layout layout) {
+  ValueId in_layout(ValueId id, Format layout) {
     if (graph_.value(id).layout == layout) return id;
     if (const ValueId twin = twins_[static_cast<std::size_t>(id)]; twin != no_id) return twin;
     const Value original = graph_.value(id);
@@ -96,7 +95,7 @@ class LayoutAssigner {
     converted.layout = layout;
     Node node;
     node.name = name;
-    if (same_bytes_in_any_layout(original.shape))
+    if (same_bytes(formats::nchw, formats::nhwc, original.shape))
       node.op = std::make_shared<RelabelOp>(RelabelOp::Kind::layout);
     else
       node.op = make_layout_convert();
@@ -112,7 +111,7 @@ class LayoutAssigner {
   /// The value in nchw, under the name the graph gave its output.
   ValueId as_output(ValueId id) {
     const std::size_t before = graph_.nodes.size();
-    const ValueId out = in_layout(id, Layout::nchw);
+    const ValueId out = in_layout(id, formats::nchw);
     if (graph_.nodes.size() != before) std::swap(graph_.value(id).name, graph_.value(out).name);
     return out;
   }

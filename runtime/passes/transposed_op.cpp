@@ -25,7 +25,7 @@ Shape channels_first(const Shape& s) { return {s[0], s[3], s[1], s[2]}; }
 /// A constant that broadcasts against [N,H,W,C], as one that broadcasts against [N,C,H,W]; no_id when it cannot.
 ValueId transposed_constant(Graph& graph, ValueId id) {
   const Value& value = graph.value(id);
-  if (!value.is_constant() || value.layout != Layout::nchw || value.shape.rank() > 4) return no_id;
+  if (!value.is_constant() || value.layout != formats::nchw || value.shape.rank() > 4) return no_id;
   if (value.constant.elems() == 1 && value.shape.rank() <= 1) return id;
   Shape four{1, 1, 1, 1};
   for (int axis = 0; axis < value.shape.rank(); ++axis)

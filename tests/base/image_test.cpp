@@ -236,7 +236,7 @@ TEST_CASE("image/to_input/channel order, layout and slot") {
       spec.mean = {0.485, 0.456, 0.406};
       spec.std = {0.229, 0.224, 0.225};
       const Shape shape = spec.nhwc ? Shape{3, 4, 5, 3} : Shape{3, 3, 4, 5};
-      Tensor input(DType::f32, shape, layout == 1 ? Layout::nhwc : Layout::nchw);
+      Tensor input(DType::f32, shape, layout == 1 ? formats::nhwc : formats::nchw);
       for (float& value : input.values<float>()) value = -7;
       to_input(picture.view(), spec, input, 1);
       const auto values = input.values<float>();

@@ -1,6 +1,7 @@
 // Shape and Tensor: counting without overflow, sharing, views, layouts.
 
 #include "lenslet/tensor.h"
+#include "base/format.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
@@ -40,7 +41,7 @@ TEST_CASE("tensor/shape_counts_without_overflow") {
   // Empty, but its strides would overflow.
   check_error(ErrorKind::limit, [] { (void)Shape{0, huge, huge}.elems(); });
   check_error(ErrorKind::limit, [] { (void)Shape{huge, huge, 0}.elems(); });
-  CHECK_FALSE(same_bytes_in_any_layout(Shape{1, 2, huge, huge}));
+  CHECK_FALSE(same_bytes(formats::nchw, formats::nhwc, Shape{1, 2, huge, huge}));
 }
 
 TEST_CASE("tensor/shape_refusals") {
@@ -83,7 +84,7 @@ TEST_CASE("tensor/to_layout_moves_elements") {
   std::vector<float> values(static_cast<std::size_t>(shape.elems()));
   std::iota(values.begin(), values.end(), 0.0F);
   const Tensor nchw = Tensor::of<float>(shape, std::span<const float>(values));
-  const Tensor nhwc = nchw.to_layout(Layout::nhwc);
+  const Tensor nhwc = nchw.to_format(formats::nhwc);
   CHECK(nhwc.shape() == shape);
   for (std::int64_t n = 0, i = 0; n < 2; ++n)
     for (std::int64_t c = 0; c < 3; ++c)
@@ -91,7 +92,7 @@ TEST_CASE("tensor/to_layout_moves_elements") {
         for (std::int64_t w = 0; w < 5; ++w, ++i)
           CHECK(nhwc.values<float>()[static_cast<std::size_t>(((n * 4 + h) * 5 + w) * 3 + c)] ==
                 values[static_cast<std::size_t>(i)]);
-  const Tensor back = nhwc.to_layout(Layout::nchw);
+  const Tensor back = nhwc.to_format(formats::nchw);
   CHECK(std::equal(values.begin(), values.end(), back.values<float>().begin()));
 }
 

@@ -33,10 +33,10 @@ void check(const cuda::Session& session, const ConvAlgorithm& algorithm, const C
   const ConvData data = make_conv_data(p, random);
   const ConvProblem seen = algorithm.wants_padded() ? p.with_explicit_padding() : p;
   const std::vector<float> x_host =
-      in_layout(algorithm.wants_padded() ? zero_padded(data.x, p) : data.x, algorithm.layout());
-  const std::vector<float> residual = p.residual ? in_layout(data.residual, algorithm.layout()) : std::vector<float>{};
+      in_layout(algorithm.wants_padded() ? zero_padded(data.x, p) : data.x, algorithm.format());
+  const std::vector<float> residual = p.residual ? in_layout(data.residual, algorithm.format()) : std::vector<float>{};
   DeviceBlock x = upload(x_host);
-  DeviceBlock bias = upload(p.bias ? in_layout(data.bias, Layout::nchw) : std::vector<float>{});
+  DeviceBlock bias = upload(p.bias ? in_layout(data.bias, formats::nchw) : std::vector<float>{});
   const std::unique_ptr<PreparedFilter> filter =
       algorithm.prepare(seen, {data.w.values<float>().data(), data.scale.empty() ? nullptr : data.scale.data()});
   REQUIRE(filter != nullptr);

@@ -18,7 +18,7 @@ namespace {
 struct Operand {
   DType dtype;
   Shape shape;
-  Layout layout;
+  Format layout;
   std::size_t bytes() const { return static_cast<std::size_t>(shape.elems()) * dtype_bytes(dtype); }
 };
 
@@ -50,7 +50,7 @@ Row measure_call(const cuda::Session& session, std::string_view what, std::span<
 
 std::vector<Row> elementwise(const cuda::Session& session) {
   using Tensors = std::vector<Tensor>;
-  constexpr Layout nchw = Layout::nchw, nhwc = Layout::nhwc;
+  constexpr Format nchw = formats::nchw, nhwc = formats::nhwc;
   constexpr DType f32 = DType::f32;
   const cuda::Context& context = session.context();
   std::vector<Row> rows;
@@ -76,10 +76,10 @@ std::vector<Row> elementwise(const cuda::Session& session) {
         session, what, {{a, b}}, a, [&](const Tensors& in, Tensor& y) { cuda::binary(context, kind, in[0], in[1], y); },
         few_bytes));
   };
-  const auto images = [](std::int64_t n, std::int64_t c, std::int64_t size, Layout layout) {
+  const auto images = [](std::int64_t n, std::int64_t c, std::int64_t size, Format layout) {
     return Operand{f32, {n, c, size, size}, layout};
   };
-  for (const Layout layout : {nchw, nhwc}) {
+  for (const Format layout : {nchw, nhwc}) {
     const auto per_channel = [&](std::int64_t n, std::int64_t c, std::int64_t size, bool few_bytes = false) {
       binary(fmt::format("Mul per channel {}", to_string(layout)), BinaryKind::mul, images(n, c, size, layout),
              {f32, {c, 1, 1}, nchw}, few_bytes);

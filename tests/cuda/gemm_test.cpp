@@ -143,9 +143,9 @@ TEST_CASE("cuda/gemm/weight_scale_is_prepared") {
     const Tensor b =
         trans_b ? Tensor::of<float>({3, 2}, {1, 4, 2, 5, 3, 6}) : Tensor::of<float>({2, 3}, {1, 2, 3, 4, 5, 6});
     const InputInfo infos[] = {{true, {DType::f32, a.shape()}, nullptr}, {true, {DType::f32, b.shape()}, &b}};
-    const Layout layouts[] = {Layout::nchw, Layout::nchw};
+    const Format layouts[] = {formats::nchw, formats::nchw};
     const std::vector<TensorType> types = op.infer(infos);
-    const PlanContext plan{infos, layouts, types, Layout::nchw, 1, DeviceKind::cuda};
+    const PlanContext plan{infos, layouts, types, formats::nchw, 1, DeviceKind::cuda};
     CHECK_FALSE(op.refuse_cuda(infos));
     CHECK_FALSE(op.reads_on_cuda(1, plan));
     CHECK(op.workspace_bytes(plan) == 0);

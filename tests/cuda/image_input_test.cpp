@@ -33,10 +33,10 @@ void check_same(const cuda::Session& session, cuda::ImageInput& loader, ImageVie
   const std::int64_t channels = spec.channels == ImageSpec::Channels::gray ? 1 : 3;
   const Shape shape =
       spec.nhwc ? Shape{2, spec.height, spec.width, channels} : Shape{2, channels, spec.height, spec.width};
-  Tensor expected(DType::f32, shape, nhwc_layout ? Layout::nhwc : Layout::nchw);
+  Tensor expected(DType::f32, shape, nhwc_layout ? formats::nhwc : formats::nchw);
   std::memset(expected.data(), 0xFF, expected.bytes());
   test::DeviceBlock block(expected.bytes());
-  const Tensor input = Tensor::view(DType::f32, shape, block.data(), expected.layout());
+  const Tensor input = Tensor::view(DType::f32, shape, block.data(), expected.format());
   to_input(image, spec, expected, 1);
   loader.queue(session.context(), image, spec, input, 1);
   session.stream().synchronize();

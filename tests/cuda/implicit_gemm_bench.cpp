@@ -43,7 +43,7 @@ constexpr Row rows[] = {
 };
 
 /// Median time of one run in us.
-double measure_us(const Session& session, const Context& context, ConvRun run, Layout layout,
+double measure_us(const Session& session, const Context& context, ConvRun run, Format layout,
                   const ImplicitGemmPlan& plan) {
   run.cuda = &context;
   const GraphExec graph(session.stream(), [&] {
@@ -69,7 +69,7 @@ void measure(const Session& session, const ConvAlgorithm& algorithm, const Row& 
   ConvProblem p = resolve_conv({row.n, row.c, row.size, row.size}, {row.k, row.c, row.filter, row.filter}, geometry);
   p.bias = true;
   p.activation.kind = Activation::Kind::relu;
-  const Layout layout = algorithm.layout();
+  const Format layout = algorithm.format();
   const GemmAccess access = gemm_access(p, layout);
   const MachineRates rates = cuda_rates(session.context().multiprocessors);
 

@@ -21,11 +21,11 @@ using namespace lenslet::cuda;
 DeviceBlock upload(const std::vector<float>& values) { return {values.data(), values.size() * sizeof(float)}; }
 
 void check_cuts(const Session& session, const ConvAlgorithm& algorithm, const ConvProblem& p, unsigned seed) {
-  const Layout layout = algorithm.layout();
+  const Format layout = algorithm.format();
   std::mt19937 random(seed);
   const ConvData data = make_conv_data(p, random);
   DeviceBlock x = upload(in_layout(data.x, layout));
-  DeviceBlock bias = upload(p.bias ? in_layout(data.bias, Layout::nchw) : std::vector<float>{});
+  DeviceBlock bias = upload(p.bias ? in_layout(data.bias, formats::nchw) : std::vector<float>{});
   DeviceBlock residual = upload(p.residual ? in_layout(data.residual, layout) : std::vector<float>{});
   const auto filter =
       algorithm.prepare(p, {data.w.values<float>().data(), data.scale.empty() ? nullptr : data.scale.data()});

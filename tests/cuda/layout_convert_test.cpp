@@ -17,12 +17,12 @@
 namespace lenslet::test {
 namespace {
 
-void check(const cuda::Session& session, DType dtype, const Shape& shape, Layout to, std::mt19937& random) {
-  const Layout from = to == Layout::nhwc ? Layout::nchw : Layout::nhwc;
+void check(const cuda::Session& session, DType dtype, const Shape& shape, Format to, std::mt19937& random) {
+  const Format from = to == formats::nhwc ? formats::nchw : formats::nhwc;
   Tensor x(dtype, shape, from);
   auto* bytes = static_cast<unsigned char*>(x.data());
   for (std::size_t i = 0; i < x.bytes(); ++i) bytes[i] = static_cast<unsigned char>(random());
-  const Tensor wanted = x.to_layout(to);
+  const Tensor wanted = x.to_format(to);
 
   DeviceBlock input(x.data(), x.bytes()), output(x.bytes());
   const Tensor inputs[] = {Tensor::view(dtype, shape, input.data(), from)};
@@ -54,7 +54,7 @@ TEST_CASE("cuda/layout_convert/every_size") {
                                Shape{33, 31}, Shape{64, 66}})
       for (const std::int64_t n : {1, 3})
         for (const DType dtype : {DType::u8, DType::f16, DType::f32, DType::i64})
-          for (const Layout to : {Layout::nhwc, Layout::nchw})
+          for (const Format to : {formats::nhwc, formats::nchw})
             check(session, dtype, Shape{n, channels, image[0], image[1]}, to, random);
 }
 

@@ -26,7 +26,7 @@ std::shared_ptr<const Op> op_of(const char* name, const AttributeList& attribute
 
 /// One call of `op`: `inputs` equal inputs, one after the other in memory, give one output.
 Row measure_op(const cuda::Session& session, std::string what, const Op& op, DType dtype, const Shape& shape,
-               Layout from_layout, Layout to_layout, std::size_t inputs = 1, bool few_bytes = false) {
+               Format from_layout, Format to_layout, std::size_t inputs = 1, bool few_bytes = false) {
   const std::vector<InputInfo> infos(inputs, {true, {dtype, shape}, nullptr});
   const TensorType type = op.infer(infos)[0];
   const std::size_t input_bytes = static_cast<std::size_t>(shape.elems()) * dtype_bytes(dtype);
@@ -48,7 +48,7 @@ Row measure_op(const cuda::Session& session, std::string what, const Op& op, DTy
 }  // namespace
 
 std::vector<Row> movement(const cuda::Session& session) {
-  constexpr Layout nchw = Layout::nchw, nhwc = Layout::nhwc;
+  constexpr Format nchw = formats::nchw, nhwc = formats::nhwc;
   const Shape images{64, 64, 56, 56};
   std::vector<Row> rows;
 
@@ -69,7 +69,7 @@ std::vector<Row> movement(const cuda::Session& session) {
 
   for (const char* mode : {"constant", "reflect"}) {
     const auto pad = op_of("Pad", {{"mode", std::string(mode)}, {"pads", Ints{0, 0, 1, 1, 0, 0, 1, 1}}}, 2, 1);
-    for (const Layout layout : {nchw, nhwc})
+    for (const Format layout : {nchw, nhwc})
       for (const DType dtype : {DType::f32, DType::f16})
         rows.push_back(measure_op(session, fmt::format("Pad {} {}", mode, to_string(layout)), *pad, dtype, images,
                                   layout, layout));
@@ -78,7 +78,7 @@ std::vector<Row> movement(const cuda::Session& session) {
   }
 
   const auto concat = op_of("Concat", {{"axis", std::int64_t{1}}}, 13, 2);
-  for (const Layout layout : {nchw, nhwc}) {
+  for (const Format layout : {nchw, nhwc}) {
     const std::string what = fmt::format("Concat of 2 {}", to_string(layout));
     rows.push_back(measure_op(session, what, *concat, DType::f32, images, layout, layout, 2));
     rows.push_back(measure_op(session, what, *concat, DType::f32, {1, 64, 55, 55}, layout, layout, 2, true));
@@ -96,7 +96,7 @@ std::vector<Row> movement(const cuda::Session& session) {
   transpose({0, 2, 1, 3, 4}, {64, 4, 29, 28, 28}, DType::f32);  // ShuffleNet's channels
   const auto to_space = op_of("DepthToSpace", {{"blocksize", std::int64_t{2}}}, 13, 1);
   const auto to_depth = op_of("SpaceToDepth", {{"blocksize", std::int64_t{2}}}, 13, 1);
-  for (const Layout layout : {nchw, nhwc}) {
+  for (const Format layout : {nchw, nhwc}) {
     rows.push_back(measure_op(session, fmt::format("DepthToSpace 2 {}", to_string(layout)), *to_space, DType::f32,
                               images, layout, layout));
     rows.push_back(measure_op(session, fmt::format("SpaceToDepth 2 {}", to_string(layout)), *to_depth, DType::f32,

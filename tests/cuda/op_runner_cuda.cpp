@@ -32,8 +32,8 @@ class CudaOpRunner final : public OpRunner {
                           const std::string& where) const override {
     const std::vector<Tensor> host = inputs_of(c, variant);
     const std::vector<InputInfo> infos = infos_of(host, variant.constant);
-    std::vector<Layout> layouts;
-    for (const Tensor& input : host) layouts.push_back(input.layout());
+    std::vector<Format> layouts;
+    for (const Tensor& input : host) layouts.push_back(input.format());
     const std::vector<TensorType> types = op.infer(infos);
     REQUIRE_MESSAGE(types.size() >= c.outputs, where);
     const PlanContext plan{infos, layouts, types, variant.layout, variant.threads, DeviceKind::cuda};
@@ -46,7 +46,7 @@ class CudaOpRunner final : public OpRunner {
     std::vector<Tensor> inputs, host_inputs, outputs;
     std::vector<DeviceBlock*> input_blocks, output_blocks;
     for (std::size_t i = 0; i < c.outputs; ++i) {
-      const Layout layout = types[i].shape.rank() == 4 ? variant.layout : Layout::nchw;
+      const Format layout = types[i].shape.rank() == 4 ? variant.layout : formats::nchw;
       const auto bytes = static_cast<std::size_t>(types[i].shape.elems()) * dtype_bytes(types[i].dtype);
       output_blocks.push_back(&memory.emplace_back(bytes));
       outputs.push_back(Tensor::view(types[i].dtype, types[i].shape, output_blocks[i]->data(), layout));
@@ -66,7 +66,7 @@ class CudaOpRunner final : public OpRunner {
         input_blocks[i] = &memory.emplace_back(host[i].data(), host[i].bytes());
         data = input_blocks[i]->data();
       }
-      inputs.push_back(Tensor::view(host[i].dtype(), host[i].shape(), data, host[i].layout()));
+      inputs.push_back(Tensor::view(host[i].dtype(), host[i].shape(), data, host[i].format()));
     }
     DeviceBlock workspace(op.workspace_bytes(plan));
 
@@ -84,7 +84,7 @@ class CudaOpRunner final : public OpRunner {
                       ": input ", i, " was written");
     std::vector<Tensor> results;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      Tensor& result = results.emplace_back(outputs[i].dtype(), outputs[i].shape(), outputs[i].layout());
+      Tensor& result = results.emplace_back(outputs[i].dtype(), outputs[i].shape(), outputs[i].format());
       const std::vector<std::byte> bytes = output_blocks[i]->read();
       if (!bytes.empty()) std::memcpy(result.data(), bytes.data(), bytes.size());
     }

@@ -20,15 +20,15 @@ using Ints = std::vector<std::int64_t>;
 
 /// One call of the operator `name`, float32, one input, input and output 4-D ones in `layout`.
 Row measure_op(const cuda::Session& session, const char* name, const AttributeList& attributes, const Shape& shape,
-               Layout layout, bool few_bytes = false) {
+               Format layout, bool few_bytes = false) {
   const auto op = find_op(name, "")->make({attributes, 13, 1, 1});
   const std::vector<InputInfo> infos{{true, {DType::f32, shape}, nullptr}};
   const std::vector<TensorType> types = op->infer(infos);
   const auto bytes = [](const TensorType& of) {
     return static_cast<std::size_t>(of.shape.elems()) * dtype_bytes(of.dtype);
   };
-  const Layout to_layout = types[0].shape.rank() == 4 ? layout : Layout::nchw;
-  const std::vector<Layout> layouts{layout};
+  const Format to_layout = types[0].shape.rank() == 4 ? layout : formats::nchw;
+  const std::vector<Format> layouts{layout};
   cuda::DeviceBuffer<std::byte> workspace(op->workspace_bytes({infos, layouts, types, to_layout, 1, DeviceKind::cuda}));
   return measure(
       session, fmt::format("{} {} {}{}", name, shape.str(), to_string(layout), few_bytes ? ", in L2" : ""),
@@ -44,19 +44,19 @@ Row measure_op(const cuda::Session& session, const char* name, const AttributeLi
 }  // namespace
 
 std::vector<Row> reduction(const cuda::Session& session) {
-  constexpr Layout nchw = Layout::nchw, nhwc = Layout::nhwc;
+  constexpr Format nchw = formats::nchw, nhwc = formats::nhwc;
   const AttributeList three{{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}};
   const AttributeList five{{"kernel_shape", Ints{5, 5}}, {"pads", Ints{2, 2, 2, 2}}};
   const AttributeList pixels{{"axes", Ints{2, 3}}}, last{{"axis", std::int64_t{-1}}},
       channels{{"axis", std::int64_t{1}}};
   std::vector<Row> rows;
-  const auto add = [&](const char* name, const AttributeList& attributes, const Shape& shape, Layout layout) {
+  const auto add = [&](const char* name, const AttributeList& attributes, const Shape& shape, Format layout) {
     rows.push_back(measure_op(session, name, attributes, shape, layout));
   };
-  const auto add_small = [&](const char* name, const AttributeList& attributes, const Shape& shape, Layout layout) {
+  const auto add_small = [&](const char* name, const AttributeList& attributes, const Shape& shape, Format layout) {
     rows.push_back(measure_op(session, name, attributes, shape, layout, true));
   };
-  for (const Layout layout : {nhwc, nchw}) {
+  for (const Format layout : {nhwc, nchw}) {
     add("MaxPool", three, {64, 64, 112, 112}, layout);
     add("AveragePool", three, {64, 64, 112, 112}, layout);
     add("MaxPool", five, {64, 64, 56, 56}, layout);

@@ -130,7 +130,7 @@ TEST_CASE("exec/runner/refuses_inputs_that_were_not_planned") {
   CHECK(kind_of(std::vector<Tensor>{Tensor()}) == ErrorKind::invalid_argument);
   CHECK(kind_of(std::vector<Tensor>{random_tensor({1, 3, 17, 19}, 1)}) == ErrorKind::invalid_argument);
   CHECK(kind_of(std::vector<Tensor>{Tensor(DType::f64, {2, 3, 17, 19})}) == ErrorKind::invalid_argument);
-  CHECK(kind_of(std::vector<Tensor>{good.to_layout(Layout::nhwc)}) == ErrorKind::invalid_argument);
+  CHECK(kind_of(std::vector<Tensor>{good.to_format(formats::nhwc)}) == ErrorKind::invalid_argument);
   const std::string message = error_of([&] { runner.run(random_tensor({1, 3, 17, 19}, 1)); }).what();
   CHECK(message.find("'x'") != std::string::npos);
   CHECK(message.find("[2,3,17,19]") != std::string::npos);

@@ -102,13 +102,13 @@ std::vector<Tensor> interpret(const Graph& graph, const std::vector<Tensor>& inp
     const std::vector<InputInfo> infos = graph.input_infos(node);
     std::vector<TensorType> types = node.op->infer(infos);
     std::vector<Tensor> ins, outs;
-    std::vector<Layout> layouts;
+    std::vector<Format> layouts;
     for (const ValueId id : node.inputs) {
       ins.push_back(id == no_id ? Tensor() : values[static_cast<std::size_t>(id)]);
-      layouts.push_back(id == no_id ? Layout::nchw : graph.value(id).layout);
-      if (id != no_id) REQUIRE(ins.back().layout() == graph.value(id).layout);
+      layouts.push_back(id == no_id ? formats::nchw : graph.value(id).layout);
+      if (id != no_id) REQUIRE(ins.back().format() == graph.value(id).layout);
     }
-    Layout layout = Layout::nchw;
+    Format layout = formats::nchw;
     for (std::size_t i = 0; i < types.size(); ++i) {
       const ValueId id = i < node.outputs.size() ? node.outputs[i] : no_id;
       if (id != no_id) {
@@ -117,7 +117,7 @@ std::vector<Tensor> interpret(const Graph& graph, const std::vector<Tensor>& inp
         REQUIRE(types[i] == TensorType{graph.value(id).dtype, graph.value(id).shape});
         if (i == 0) layout = graph.value(id).layout;
       }
-      outs.emplace_back(types[i].dtype, types[i].shape, id == no_id ? Layout::nchw : graph.value(id).layout);
+      outs.emplace_back(types[i].dtype, types[i].shape, id == no_id ? formats::nchw : graph.value(id).layout);
       std::fill_n(static_cast<unsigned char*>(outs.back().data()), outs.back().bytes(), 0xFF);
     }
     const PlanContext plan{
@@ -149,8 +149,8 @@ std::vector<Tensor> random_inputs(const Graph& graph, unsigned seed) {
 double relative_error(const Tensor& a, const Tensor& b) {
   REQUIRE(a.shape() == b.shape());
   REQUIRE(a.dtype() == DType::f32);
-  REQUIRE(a.layout() == Layout::nchw);
-  REQUIRE(b.layout() == Layout::nchw);
+  REQUIRE(a.format() == formats::nchw);
+  REQUIRE(b.format() == formats::nchw);
   double worst = 0, squares = 0;
   const auto as = a.values<float>(), bs = b.values<float>();
   for (std::size_t i = 0; i < as.size(); ++i) {

@@ -86,7 +86,7 @@ TEST_CASE("assign_layout/one_conversion_at_each_end") {
   const Graph before = b.build(), all = after_all(before);
   INFO(all.dump());
   CHECK(moves(all) <= 2);
-  CHECK(all.value(all.outputs[0]).layout == Layout::nchw);
+  CHECK(all.value(all.outputs[0]).layout == formats::nchw);
   CHECK(worst_difference(before, all) < 1e-4);
 }
 
@@ -96,7 +96,7 @@ TEST_CASE("assign_layout/nhwc_input_costs_nothing") {
   b.output(y);
   const Graph before = b.build(), all = after_all(before);
   INFO(all.dump());
-  const bool conv_in_nhwc = dynamic_cast<const ConvOp&>(*only(all, "Conv").op).algorithm->layout() == Layout::nhwc;
+  const bool conv_in_nhwc = dynamic_cast<const ConvOp&>(*only(all, "Conv").op).algorithm->format() == formats::nhwc;
   if (conv_in_nhwc) {
     CHECK(moves(all) == 0);
     CHECK(count(all, "Relabel") == 2);

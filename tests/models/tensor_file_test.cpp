@@ -71,7 +71,7 @@ TEST_CASE("tensor_file/npy_layouts") {
   const Tensor again = read(folder, npy("{\"shape\":(6),\"fortran_order\" : False , \"descr\":\"<f4\"}\n", data, 2));
   CHECK(again.shape() == Shape{6});
   // An nhwc tensor is written in NCHW order.
-  Tensor nhwc = Tensor::of<float>(Shape{1, 2, 1, 3}, {0, 1, 2, 3, 4, 5}).to_layout(Layout::nhwc);
+  Tensor nhwc = Tensor::of<float>(Shape{1, 2, 1, 3}, {0, 1, 2, 3, 4, 5}).to_format(formats::nhwc);
   write_npy(folder / "n.npy", nhwc);
   const Tensor nchw = read_npy(folder / "n.npy");
   for (int i = 0; i < 6; ++i) CHECK(nchw.values<float>()[static_cast<std::size_t>(i)] == static_cast<float>(i));

@@ -153,15 +153,15 @@ TEST_CASE("binary/refused_on_cuda") {
 
 TEST_CASE("binary/loops_are_merged") {
   const Shape image{2, 16, 5, 7}, channel{1, 16, 1, 1};
-  const auto rank = [&](Layout layout, const Shape& b, Layout b_layout) {
+  const auto rank = [&](Format layout, const Shape& b, Format b_layout) {
     const BroadcastLoops::Operand operands[] = {{&image, layout}, {&b, b_layout}};
     return BroadcastLoops(image, layout, operands).rank;
   };
-  CHECK(rank(Layout::nchw, image, Layout::nchw) == 1);
-  CHECK(rank(Layout::nhwc, image, Layout::nhwc) == 1);
-  CHECK(rank(Layout::nchw, Shape{}, Layout::nchw) == 1);
-  CHECK(rank(Layout::nhwc, channel, Layout::nchw) == 2);
-  CHECK(rank(Layout::nchw, channel, Layout::nchw) == 3);
+  CHECK(rank(formats::nchw, image, formats::nchw) == 1);
+  CHECK(rank(formats::nhwc, image, formats::nhwc) == 1);
+  CHECK(rank(formats::nchw, Shape{}, formats::nchw) == 1);
+  CHECK(rank(formats::nhwc, channel, formats::nchw) == 2);
+  CHECK(rank(formats::nchw, channel, formats::nchw) == 3);
 }
 
 TEST_CASE("prelu/slopes") {

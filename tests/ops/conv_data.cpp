@@ -76,8 +76,8 @@ ConvData make_conv_data(const ConvProblem& p, std::mt19937& random) {
   return data;
 }
 
-std::vector<float> in_layout(const Tensor& tensor, Layout layout) {
-  const Tensor moved = tensor.to_layout(layout);
+std::vector<float> in_layout(const Tensor& tensor, Format layout) {
+  const Tensor moved = tensor.to_format(layout);
   const auto values = moved.values<float>();
   return {values.begin(), values.end()};
 }
@@ -99,7 +99,7 @@ Tensor zero_padded(const Tensor& x, const ConvProblem& p) {
 
 void compare(const ConvAlgorithm& algorithm, const ConvProblem& p, const ConvData& data, float* y,
              const std::string& where) {
-  Tensor output = Tensor::view(DType::f32, {p.n, p.k, p.p, p.q}, y, algorithm.layout()).to_layout(Layout::nchw);
+  Tensor output = Tensor::view(DType::f32, {p.n, p.k, p.p, p.q}, y, algorithm.format()).to_format(formats::nchw);
   const auto got = output.values<float>();
   const double allowed = algorithm.tolerance(p) * data.rms;
   double worst = -1;

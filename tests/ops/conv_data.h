@@ -21,7 +21,7 @@ struct ConvData {
 ConvData make_conv_data(const ConvProblem& problem, std::mt19937& random);
 
 /// The elements as they lie in memory in `layout`.
-std::vector<float> in_layout(const Tensor& tensor, Layout layout);
+std::vector<float> in_layout(const Tensor& tensor, Format layout);
 
 /// What the Pad step makes of x before algorithms with wants_padded().
 Tensor zero_padded(const Tensor& x, const ConvProblem& problem);

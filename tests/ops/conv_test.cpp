@@ -58,9 +58,9 @@ void check(const ConvAlgorithm& algorithm, const ConvProblem& p, unsigned seed) 
   std::mt19937 random(seed);
   const ConvData data = make_conv_data(p, random);
   const ConvProblem seen = algorithm.wants_padded() ? p.with_explicit_padding() : p;
-  Buffer x(in_layout(algorithm.wants_padded() ? zero_padded(data.x, p) : data.x, algorithm.layout()));
-  Buffer bias(p.bias ? in_layout(data.bias, Layout::nchw) : std::vector<float>{});
-  const std::vector<float> residual = p.residual ? in_layout(data.residual, algorithm.layout()) : std::vector<float>{};
+  Buffer x(in_layout(algorithm.wants_padded() ? zero_padded(data.x, p) : data.x, algorithm.format()));
+  Buffer bias(p.bias ? in_layout(data.bias, formats::nchw) : std::vector<float>{});
+  const std::vector<float> residual = p.residual ? in_layout(data.residual, algorithm.format()) : std::vector<float>{};
   const std::unique_ptr<PreparedFilter> filter =
       algorithm.prepare(seen, {data.w.values<float>().data(), data.scale.empty() ? nullptr : data.scale.data()});
   REQUIRE(filter != nullptr);

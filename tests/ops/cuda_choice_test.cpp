@@ -57,7 +57,7 @@ std::vector<Layer> read_layers() {
     const ConvAlgorithm* known = find_conv_algorithm(DeviceKind::cuda, algorithm);
     CAPTURE(line);
     REQUIRE(known != nullptr);
-    if (known->layout() == Layout::nchw) us += cuda::nchw_conversions_us(layers.back().problem, rates);
+    if (known->format() == formats::nchw) us += cuda::nchw_conversions_us(layers.back().problem, rates);
     layers.back().us[algorithm] = us;
   }
   return layers;

@@ -15,7 +15,7 @@ namespace {
 
 struct Stored {
   Shape shape;
-  Layout layout = Layout::nchw;
+  Format layout = formats::nchw;
   Tensor tensor() const { return Tensor::view(DType::f32, shape, nullptr, layout); }
 };
 
@@ -51,7 +51,7 @@ struct Case {
   Walk::Form form;
 };
 
-constexpr Layout nhwc = Layout::nhwc;
+constexpr Format nhwc = formats::nhwc;
 using Form = Walk::Form;
 
 const Case cases[] = {

@@ -50,9 +50,9 @@ TEST_CASE("gemm/fused_activation_and_weight_scale") {
     for (const Tensor& input : inputs)
       infos.push_back({true, {DType::f32, input.shape()}, constant ? &input : nullptr});
     infos[0].constant = nullptr;
-    const std::vector<Layout> layouts(3, Layout::nchw);
+    const std::vector<Format> layouts(3, formats::nchw);
     const std::vector<TensorType> types = op.infer(infos);
-    const PlanContext plan{infos, layouts, types, Layout::nchw, 1};
+    const PlanContext plan{infos, layouts, types, formats::nchw, 1};
     std::size_t bytes = 0;
     const auto prepared = constant ? op.prepare(plan, bytes) : nullptr;
     Tensor workspace(DType::u8, Shape{static_cast<std::int64_t>(op.workspace_bytes(plan)) + 1});

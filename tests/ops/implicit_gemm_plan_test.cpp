@@ -110,12 +110,12 @@ TEST_CASE("conv/implicit_gemm_plan/clusters_where_they_were_measured_to_pay") {
 }
 
 TEST_CASE("conv/implicit_gemm_plan/access") {
-  CHECK(gemm_access(square(1, 64, 7, 10, 3), Layout::nhwc) == GemmAccess::nhwc_vectors);
-  CHECK(gemm_access(square(1, 3, 7, 64, 3), Layout::nhwc) == GemmAccess::nhwc_scalars);
-  CHECK(gemm_access(square(1, 64, 7, 64, 3), Layout::nchw) == GemmAccess::nchw);
+  CHECK(gemm_access(square(1, 64, 7, 10, 3), formats::nhwc) == GemmAccess::nhwc_vectors);
+  CHECK(gemm_access(square(1, 3, 7, 64, 3), formats::nhwc) == GemmAccess::nhwc_scalars);
+  CHECK(gemm_access(square(1, 64, 7, 64, 3), formats::nchw) == GemmAccess::nchw);
   // What counts is where a group's channels begin.
   const ConvProblem grouped = resolve_conv({1, 12, 9, 9}, {8, 6, 3, 3}, {.groups = 2});
-  CHECK(gemm_access(grouped, Layout::nhwc) == GemmAccess::nhwc_scalars);
+  CHECK(gemm_access(grouped, formats::nhwc) == GemmAccess::nhwc_scalars);
 }
 
 TEST_CASE("conv/implicit_gemm_plan/estimate") {

@@ -16,8 +16,8 @@ void check_all(const Shape& shape, DType dtype, int threads, std::mt19937& rando
   const auto elems = static_cast<std::size_t>(shape.elems());
   constexpr std::size_t guard = 64;
   ThreadPool pool(threads);
-  for (const Layout to : {Layout::nhwc, Layout::nchw}) {
-    const Layout from = to == Layout::nhwc ? Layout::nchw : Layout::nhwc;
+  for (const Format to : {formats::nhwc, formats::nchw}) {
+    const Format from = to == formats::nhwc ? formats::nchw : formats::nhwc;
     Tensor x(dtype, shape, from);
     auto* in = static_cast<T*>(x.data());
     for (std::size_t i = 0; i < elems; ++i) in[i] = static_cast<T>(random());
@@ -32,7 +32,7 @@ void check_all(const Shape& shape, DType dtype, int threads, std::mt19937& rando
     for (std::size_t i = 0; i < elems; ++i) {
       const std::size_t n = i / (channels * pixels), c = i / pixels % channels, pixel = i % pixels;
       const std::size_t nhwc = (n * pixels + pixel) * channels + c;
-      if ((to == Layout::nhwc ? in[i] : in[nhwc]) != (to == Layout::nhwc ? out[nhwc] : out[i])) ++wrong;
+      if ((to == formats::nhwc ? in[i] : in[nhwc]) != (to == formats::nhwc ? out[nhwc] : out[i])) ++wrong;
     }
     CHECK_MESSAGE(wrong == 0, shape.str(), " ", std::string(to_string(dtype)), " to ", std::string(to_string(to)));
     for (std::size_t i = 0; i < guard; ++i) {

@@ -89,7 +89,7 @@ std::vector<Tensor> inputs_of(const OpCase& c, const Variant& variant) {
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
     const Tensor& input = c.inputs[i];
     const bool moves = !input.empty() && input.shape().rank() == 4 && !contains(variant.constant, i);
-    inputs.push_back(moves ? input.to_layout(variant.layout) : input.clone());
+    inputs.push_back(moves ? input.to_format(variant.layout) : input.clone());
   }
   return inputs;
 }
@@ -124,7 +124,7 @@ std::vector<Tensor> run_op(const OpCase& c) {
     MESSAGE(c.op, ": refused here, run on the CPU: ", *why);
     runner = &cpu_op_runner();
   }
-  return runner->run(*op, c, {Layout::nchw, 1, c.constant, -1}, c.op);
+  return runner->run(*op, c, {formats::nchw, 1, c.constant, -1}, c.op);
 }
 
 void check_op(const OpCase& c) {
@@ -157,8 +157,8 @@ void check_op(const OpCase& c) {
       if (infos[i].present && infos[i].constant == nullptr && op->may_overwrite(static_cast<int>(i)) &&
           infos[i].type == types[0])
         overwritten.push_back(static_cast<int>(i));
-    for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
-      if (layout == Layout::nhwc && !(has_layout(c, constant) && op->runs_in(layout, infos))) continue;
+    for (const Format layout : {formats::nchw, formats::nhwc}) {
+      if (layout == formats::nhwc && !(has_layout(c, constant) && op->runs_in(layout, infos))) continue;
       for (const int in_place : overwritten)
         for (const int threads : op_runner().thread_counts()) {
           const Variant variant{layout, threads, constant, in_place};

@@ -12,7 +12,7 @@ namespace lenslet::test {
 
 /// One way in which a plan may call an operator.
 struct Variant {
-  Layout layout = Layout::nchw;
+  Format layout = formats::nchw;
   int threads = 1;
   std::vector<int> constant = {};  ///< inputs known before the run
   int in_place = -1;               ///< the input that output 0 is written over

@@ -47,8 +47,8 @@ class CpuOpRunner final : public OpRunner {
     // Each input is a copy of its own so that a kernel that writes to its input is found out.
     std::vector<Tensor> inputs = inputs_of(c, variant);
     std::vector<InputInfo> infos = infos_of(inputs, variant.constant);
-    std::vector<Layout> layouts;
-    for (const Tensor& input : inputs) layouts.push_back(input.layout());
+    std::vector<Format> layouts;
+    for (const Tensor& input : inputs) layouts.push_back(input.format());
     const std::vector<TensorType> types = op.infer(infos);
     REQUIRE_MESSAGE(types.size() >= c.outputs, where);
 
@@ -60,14 +60,14 @@ class CpuOpRunner final : public OpRunner {
     std::vector<GuardedBlock> blocks;
     std::vector<Tensor> outputs;
     for (std::size_t i = 0; i < c.outputs; ++i) {
-      const Layout layout = types[i].shape.rank() == 4 ? variant.layout : Layout::nchw;
+      const Format layout = types[i].shape.rank() == 4 ? variant.layout : formats::nchw;
       const auto bytes = static_cast<std::size_t>(types[i].shape.elems()) * dtype_bytes(types[i].dtype);
       outputs.push_back(Tensor::view(types[i].dtype, types[i].shape, blocks.emplace_back(bytes).data(), layout));
     }
     if (variant.in_place >= 0) {
       Tensor& overwritten = inputs[static_cast<std::size_t>(variant.in_place)];
       if (overwritten.bytes() > 0) std::memcpy(outputs[0].data(), overwritten.data(), overwritten.bytes());
-      overwritten = Tensor::view(overwritten.dtype(), overwritten.shape(), outputs[0].data(), overwritten.layout());
+      overwritten = Tensor::view(overwritten.dtype(), overwritten.shape(), outputs[0].data(), overwritten.format());
     }
     GuardedBlock workspace(op.workspace_bytes(plan));
 

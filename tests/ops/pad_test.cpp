@@ -107,7 +107,7 @@ TEST_CASE("pad/explicit_step_before_a_convolution") {
   const auto op = make_explicit_pad(1, 2, 3, 4);
   const InputInfo x{true, {DType::f32, {2, 3, 5, 6}}, nullptr};
   CHECK(op->infer({&x, 1}).at(0).shape == Shape{2, 3, 9, 12});
-  CHECK(op->runs_in(Layout::nhwc, {&x, 1}));
+  CHECK(op->runs_in(formats::nhwc, {&x, 1}));
   CHECK(to_string(op->attributes()) == "mode=constant pads=[0,0,1,2,0,0,3,4] value=0");
 }
 

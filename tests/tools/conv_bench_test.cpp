@@ -61,9 +61,9 @@ TEST_CASE("tools/conv_timer/errors_are_seen") {
       CHECK(time.p10_us <= time.median_us);
     }
     std::vector<float> y(static_cast<std::size_t>(problem.n * problem.k * problem.p * problem.q), 0.0F);
-    CHECK(reference.error(y.data(), Layout::nchw) >= 1);
+    CHECK(reference.error(y.data(), formats::nchw) >= 1);
     y[0] = std::numeric_limits<float>::quiet_NaN();  // a corner is always judged
-    CHECK_FALSE(reference.error(y.data(), Layout::nchw) <= 1e30);
+    CHECK_FALSE(reference.error(y.data(), formats::nchw) <= 1e30);
   }
 }
 

@@ -163,7 +163,7 @@ void check_presoftmax(const Reference& reference, const std::string& device, con
     if (event.info->op != "Softmax") return;
     ++seen;
     CAPTURE(algorithm);
-    CHECK(difference(event.inputs[0].relabelled(Layout::nchw), expected.tensor, tolerance) == "");
+    CHECK(difference(event.inputs[0].relabelled(formats::nchw), expected.tensor, tolerance) == "");
   });
   runner.run(reference.input);
   CHECK(seen == 1);

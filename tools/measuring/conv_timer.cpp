@@ -51,7 +51,7 @@ class CpuConvTimer final : public ConvTimer {
     using Clock = std::chrono::steady_clock;
     const ConvProblem seen = algorithm.wants_padded() ? problem.with_explicit_padding() : problem;
     const Tensor x = operands.x_for(algorithm, problem);
-    Tensor y(DType::f32, {problem.n, problem.k, problem.p, problem.q}, algorithm.layout());
+    Tensor y(DType::f32, {problem.n, problem.k, problem.p, problem.q}, algorithm.format());
     Tensor workspace(DType::u8, {static_cast<std::int64_t>(algorithm.workspace_bytes(seen, pool_.threads()))});
     const auto filter = algorithm.prepare(seen, {operands.w.values<float>().data(), nullptr});
     const ConvRun run{.problem = seen,
@@ -62,7 +62,7 @@ class CpuConvTimer final : public ConvTimer {
                       .workspace = {static_cast<std::byte*>(workspace.data()), workspace.bytes()},
                       .pool = &pool_};
     algorithm.run(run);
-    const double error = reference.error(run.y, algorithm.layout());
+    const double error = reference.error(run.y, algorithm.format());
     std::vector<double> samples;
     for (const auto begin = Clock::now();
          samples.size() < 7 || std::chrono::duration<double>(Clock::now() - begin).count() < seconds;) {
@@ -91,9 +91,9 @@ ConvOperands::ConvOperands(const ConvProblem& p)
 
 Tensor ConvOperands::x_for(const ConvAlgorithm& algorithm, const ConvProblem& problem) const {
   const bool pads = algorithm.wants_padded() && problem.padded();
-  if (!pads && algorithm.layout() == Layout::nchw)
+  if (!pads && algorithm.format() == formats::nchw)
     return Tensor::view(DType::f32, x.shape(), const_cast<void*>(x.data()));
-  return (pads ? zero_padded(x, problem) : x).to_layout(algorithm.layout());
+  return (pads ? zero_padded(x, problem) : x).to_format(algorithm.format());
 }
 
 ConvReference::ConvReference(const ConvProblem& p, const ConvOperands& operands) : problem_(p) {
@@ -141,12 +141,12 @@ ConvReference::ConvReference(const ConvProblem& p, const ConvOperands& operands)
   rms_ = std::sqrt(rms_ / static_cast<double>(exact_.size()));
 }
 
-double ConvReference::error(const float* y, Layout layout) const {
+double ConvReference::error(const float* y, Format layout) const {
   const ConvProblem& p = problem_;
   double worst = 0;
   for (std::size_t i = 0; i < places_.size(); ++i) {
     const std::int64_t place = places_[i], pixel = place % (p.p * p.q), plane = place / (p.p * p.q);
-    const std::int64_t at = layout == Layout::nchw ? place : (plane / p.k * p.p * p.q + pixel) * p.k + plane % p.k;
+    const std::int64_t at = layout == formats::nchw ? place : (plane / p.k * p.p * p.q + pixel) * p.k + plane % p.k;
     const double off = std::abs(double{y[at]} - exact_[i]);
     worst = std::max(worst, std::isnan(off) ? std::numeric_limits<double>::infinity() : off);
   }

@@ -27,7 +27,7 @@ class ConvReference {
   ConvReference(const ConvProblem& problem, const ConvOperands& operands);
   /// Largest |y - exact| over those places, by the rms of exact; NaN is infinitely far. `y` is the whole output in
   /// `layout`.
-  double error(const float* y, Layout layout) const;
+  double error(const float* y, Format layout) const;
   std::size_t places() const { return places_.size(); }
 
  private:

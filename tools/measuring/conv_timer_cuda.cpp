@@ -81,7 +81,7 @@ class CudaConvTimer final : public ConvTimer {
          samples.size() < 7 || std::chrono::duration<double>(Clock::now() - begin).count() < seconds;)
       samples.push_back(device_us([&] { graph.launch(session_.stream()); }) / copies);
     ConvTime time = summarise(std::move(samples));
-    time.error = reference.error(result.data(), algorithm.layout());
+    time.error = reference.error(result.data(), algorithm.format());
     return time;
   }
 

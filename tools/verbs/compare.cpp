@@ -114,7 +114,7 @@ std::string difference(const Tensor& actual, const Tensor& expected, const Toler
 }
 
 std::string digest(const Tensor& tensor) {
-  const Tensor plain = tensor.to_layout(Layout::nchw);
+  const Tensor plain = tensor.to_format(formats::nchw);
   const auto* bytes = static_cast<const unsigned char*>(plain.data());
   std::uint64_t hash = 0xcbf29ce484222325;
   for (std::size_t i = 0; i < plain.bytes(); ++i) hash = (hash ^ bytes[i]) * 0x100000001b3;

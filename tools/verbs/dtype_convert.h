@@ -14,7 +14,7 @@ double half_to_double(std::uint16_t bits) noexcept;
 /// The nearest binary16, ties to even; infinite beyond 65520.
 std::uint16_t double_to_half(double value) noexcept;
 
-/// `tensor` as `dtype`, both float types, rounded to nearest even; anything else as it is. Layout nchw.
+/// `tensor` as `dtype`, both float types, rounded to nearest even; anything else as it is. Format nchw.
 Tensor convert_float(const Tensor& tensor, DType dtype);
 
 }  // namespace lenslet::tool

@@ -186,7 +186,7 @@ class Depthwise final : public ConvAlgorithm {
       return "the repeated rows of one output line exceed 64 MiB";
     return std::nullopt;
   }
-  Layout layout() const override { return Layout::nhwc; }
+  Format format() const override { return formats::nhwc; }
 
   /// As for direct sums of r * s terms.
   double tolerance(const ConvProblem& problem) const override {

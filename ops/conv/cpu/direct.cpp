@@ -97,7 +97,7 @@ class Direct final : public ConvAlgorithm {
  public:
   std::string_view name() const override { return "direct"; }
   std::optional<std::string> refuse(const ConvProblem&) const override { return std::nullopt; }
-  Layout layout() const override { return Layout::nchw; }
+  Format format() const override { return formats::nchw; }
 
   /// Sums run in order and rounding errors walk at random: measured worst 1.7e-5 of the output's rms for 4608 terms
   /// (C = 512, 3x3, rectified input, 3e4 outputs), half of what is stated.

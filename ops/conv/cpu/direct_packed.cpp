@@ -10,7 +10,7 @@ namespace {
 class DirectPacked final : public ConvAlgorithm {
  public:
   std::string_view name() const override { return "direct_packed"; }
-  Layout layout() const override { return Layout::nhwc; }
+  Format format() const override { return formats::nhwc; }
   bool wants_padded() const override { return true; }
 
   std::optional<std::string> refuse(const ConvProblem&) const override { return std::nullopt; }

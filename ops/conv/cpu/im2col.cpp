@@ -83,7 +83,7 @@ void fill_columns(const ConvProblem& p, const float* x, std::int64_t group, std:
 class Im2col final : public ConvAlgorithm {
  public:
   std::string_view name() const override { return "im2col"; }
-  Layout layout() const override { return Layout::nhwc; }
+  Format format() const override { return formats::nhwc; }
   std::optional<std::string> refuse(const ConvProblem& p) const override {
     const std::int64_t row_bytes = p.group_c() * p.r * p.s * static_cast<std::int64_t>(sizeof(float));
     if (!input_is_columns(p) && min_chunk_rows * row_bytes > max_workspace_a_thread)

@@ -70,7 +70,7 @@ class Winograd final : public ConvAlgorithm {
  public:
   Winograd(std::int64_t m, std::string_view name) : m_(m), name_(name) {}
   std::string_view name() const override { return name_; }
-  Layout layout() const override { return Layout::nhwc; }
+  Format format() const override { return formats::nhwc; }
 
   std::optional<std::string> refuse(const ConvProblem& p) const override {
     if (p.r != 3 || p.s != 3) return "filter is not 3x3";

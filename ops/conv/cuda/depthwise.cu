@@ -231,7 +231,7 @@ const Variant& choose_variant(const ConvRun& run) {
 class Depthwise final : public ConvAlgorithm {
  public:
   std::string_view name() const override { return "depthwise"; }
-  Layout layout() const override { return Layout::nhwc; }
+  Format format() const override { return formats::nhwc; }
 
   std::optional<std::string> refuse(const ConvProblem& problem) const override {
     if (problem.groups != problem.c) return "not depthwise: groups and input channels differ";

@@ -90,7 +90,7 @@ class DirectPixel final : public ConvAlgorithm {
  public:
   DirectPixel(std::string_view name, bool all_filters) : name_(name), all_filters_(all_filters) {}
   std::string_view name() const override { return name_; }
-  Layout layout() const override { return Layout::nhwc; }
+  Format format() const override { return formats::nhwc; }
 
   std::optional<std::string> refuse(const ConvProblem& p) const override { return refuse_direct(p); }
   double tolerance(const ConvProblem& problem) const override { return direct_tolerance(problem); }

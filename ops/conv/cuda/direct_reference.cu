@@ -101,7 +101,7 @@ class Direct final : public ConvAlgorithm {
  public:
   std::string_view name() const override { return "direct"; }
   std::optional<std::string> refuse(const ConvProblem&) const override { return std::nullopt; }
-  Layout layout() const override { return Layout::nchw; }
+  Format format() const override { return formats::nchw; }
   double tolerance(const ConvProblem& problem) const override { return packed_tolerance(problem); }
 
   /// A term is two loads from the L1 cache and one thread's terms follow one another; a channel costs as much as 1.8

@@ -367,7 +367,7 @@ class DirectTile final : public ConvAlgorithm {
  public:
   DirectTile(std::string_view name, bool padded) : name_(name), padded_(padded) {}
   std::string_view name() const override { return name_; }
-  Layout layout() const override { return Layout::nhwc; }
+  Format format() const override { return formats::nhwc; }
   bool wants_padded() const override { return padded_; }
 
   std::optional<std::string> refuse(const ConvProblem& p) const override {

@@ -111,7 +111,7 @@ void launch_finish(const ConvRun& run, const float* residual) {
 class Im2colGemm final : public ConvAlgorithm {
  public:
   std::string_view name() const override { return "im2col_gemm"; }
-  Layout layout() const override { return Layout::nchw; }
+  Format format() const override { return formats::nchw; }
 
   std::optional<std::string> refuse(const ConvProblem& p) const override {
     if (const std::string& reason = cublas_unavailable_reason(); !reason.empty()) return reason;

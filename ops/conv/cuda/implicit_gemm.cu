@@ -60,9 +60,9 @@ void launch_plan(const Context& context, const ImplicitGemm& arguments, const Im
 
 }  // namespace
 
-void run_implicit_gemm(const ConvRun& run, Layout layout, const ImplicitGemmPlan& plan) {
+void run_implicit_gemm(const ConvRun& run, Format layout, const ImplicitGemmPlan& plan) {
   const ConvProblem& p = run.problem;
-  const bool nhwc = layout == Layout::nhwc;
+  const bool nhwc = layout == formats::nhwc;
   // Clusters add up slices without a trip to memory. Without them sum_slices() adds in the same order.
   const std::int64_t cluster = run.cuda->clusters ? plan.cluster : 1;
   const std::int64_t partials = (plan.slices + cluster - 1) / cluster;
@@ -132,9 +132,9 @@ namespace {
 
 class ImplicitGemmConv final : public ConvAlgorithm {
  public:
-  explicit ImplicitGemmConv(Layout layout) : layout_(layout) {}
-  std::string_view name() const override { return layout_ == Layout::nhwc ? "implicit_gemm" : "implicit_gemm_nchw"; }
-  Layout layout() const override { return layout_; }
+  explicit ImplicitGemmConv(Format layout) : layout_(layout) {}
+  std::string_view name() const override { return layout_ == formats::nhwc ? "implicit_gemm" : "implicit_gemm_nchw"; }
+  Format format() const override { return layout_; }
 
   std::optional<std::string> refuse(const ConvProblem& p) const override {
     if (p.groups > 1 && (p.group_c() < 4 || p.group_k() < 4))
@@ -157,7 +157,7 @@ class ImplicitGemmConv final : public ConvAlgorithm {
 
   double estimate_us(const ConvProblem& p, const MachineRates& rates) const override {
     const double us = gemm_plan_us(p, access(p), plan(p), rates);
-    return layout_ == Layout::nhwc ? us : us + nchw_conversions_us(p, rates);
+    return layout_ == formats::nhwc ? us : us + nchw_conversions_us(p, rates);
   }
 
   std::size_t workspace_bytes(const ConvProblem& p, int) const override { return plan(p).workspace_bytes; }
@@ -182,18 +182,18 @@ class ImplicitGemmConv final : public ConvAlgorithm {
   GemmAccess access(const ConvProblem& p) const { return gemm_access(p, layout_); }
   ImplicitGemmPlan plan(const ConvProblem& p) const { return plan_implicit_gemm(p, access(p)); }
 
-  Layout layout_;
+  Format layout_;
 };
 
 }  // namespace
 
 const ConvAlgorithm& conv_implicit_gemm() {
-  static const ImplicitGemmConv algorithm(Layout::nhwc);
+  static const ImplicitGemmConv algorithm(formats::nhwc);
   return algorithm;
 }
 
 const ConvAlgorithm& conv_implicit_gemm_nchw() {
-  static const ImplicitGemmConv algorithm(Layout::nchw);
+  static const ImplicitGemmConv algorithm(formats::nchw);
   return algorithm;
 }
 

@@ -56,8 +56,8 @@ AccessSpeed speed_of(GemmAccess access) {
 
 }  // namespace
 
-GemmAccess gemm_access(const ConvProblem& problem, Layout layout) {
-  if (layout == Layout::nchw) return GemmAccess::nchw;
+GemmAccess gemm_access(const ConvProblem& problem, Format layout) {
+  if (layout == formats::nchw) return GemmAccess::nchw;
   return problem.group_c() % 4 == 0 ? GemmAccess::nhwc_vectors : GemmAccess::nhwc_scalars;
 }
 

@@ -48,7 +48,7 @@ enum class GemmAccess {
   nhwc_scalars,  ///< NHWC, any C
   nchw,          ///< NCHW, eight pixels side by side
 };
-GemmAccess gemm_access(const ConvProblem& problem, Layout layout);
+GemmAccess gemm_access(const ConvProblem& problem, Format layout);
 /// The tile shapes compiled for it.
 std::span<const GemmTile> gemm_tiles_for(GemmAccess access);
 

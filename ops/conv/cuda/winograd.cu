@@ -31,7 +31,7 @@ template <int M>
 class Winograd final : public ConvAlgorithm {
  public:
   std::string_view name() const override { return M == 2 ? "winograd_f2" : "winograd_f4"; }
-  Layout layout() const override { return Layout::nhwc; }
+  Format format() const override { return formats::nhwc; }
   std::optional<std::string> refuse(const ConvProblem& p) const override { return refuse_winograd(p, M); }
 
   /// As on the CPU (ops/conv/cpu/winograd.cpp): the same points, and sums over C in one run.

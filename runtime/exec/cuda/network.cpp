@@ -71,7 +71,7 @@ void Network::bind_steps() {
       step.host_inputs.push_back(constant == nullptr
                                      ? Tensor()
                                      : Tensor::share(step.inputs.back().dtype(), step.inputs.back().shape(), nullptr,
-                                                     constant->data(), step.inputs.back().layout()));
+                                                     constant->data(), step.inputs.back().format()));
     }
     for (const ValueId id : step.node->outputs) step.outputs.push_back(bind(id));
     step.workspace = {arena_.data() + planned.workspace_offset, planned.workspace_bytes};
