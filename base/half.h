@@ -7,6 +7,14 @@
 
 namespace lenslet {
 
+/// One element of such a tensor.
+struct Float16 {
+  std::uint16_t bits = 0;
+};
+struct BFloat16 {
+  std::uint16_t bits = 0;
+};
+
 /// Exact.
 constexpr float f32_from_f16(std::uint16_t half) noexcept {
   const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000U) << 16;

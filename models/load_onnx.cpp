@@ -48,7 +48,6 @@ class GraphBuilder {
   void add_node(std::size_t index);
   std::shared_ptr<const Op> make_op(const OnnxNode& node, AttributeList attributes, std::int64_t opset) const;
   ValueId find_value(std::string_view name);
-  void add_cast(std::string node_name, ValueId from, ValueId to, DType dtype);
   bool describe_port(const OnnxValueInfo& info, std::string_view direction, PortInfo& port);
 
   const OnnxGraph& onnx_;
@@ -60,17 +59,6 @@ class GraphBuilder {
   std::set<std::pair<std::string_view, std::string_view>> functions_;  // domain, name
   std::unordered_map<std::string_view, ValueId> values_;               // of the names resolved so far
 };
-
-// Inside the graph all floats are f32, so what asks for another float type by attribute asks for f32.
-void widen_type_attributes(std::string_view op_type, AttributeList& attributes) {
-  for (auto& [name, value] : attributes) {
-    if (name != "dtype" && !(op_type == "Cast" && name == "to")) continue;
-    auto* number = std::get_if<std::int64_t>(&value);
-    if (number == nullptr) continue;
-    const auto dtype = dtype_of_onnx(static_cast<OnnxType>(*number));
-    if (dtype) *number = static_cast<std::int64_t>(onnx_type_of(widened(*dtype)));
-  }
-}
 
 std::size_t without_trailing_empty(const std::vector<std::string_view>& names) {
   std::size_t count = names.size();
@@ -129,24 +117,7 @@ void GraphBuilder::add_inputs() {
     graph_.inputs.push_back(id);
     graph_.input_ports.push_back(port);
     values_[info.name] = id;
-    if (widened(port.dtype) != port.dtype) {
-      const ValueId inside = graph_.add_value(port.name + ":float32");
-      add_cast(port.name + ":to_float32", id, inside, DType::f32);
-      values_[info.name] = inside;
-    }
   }
-}
-
-void GraphBuilder::add_cast(std::string node_name, ValueId from, ValueId to, DType dtype) {
-  const AttributeList attributes{{"to", static_cast<std::int64_t>(onnx_type_of(dtype))}};
-  const OpRow* row = find_op("Cast", "");
-  if (row == nullptr) throw Error(ErrorKind::internal, "the op table has no Cast");
-  Node cast;
-  cast.name = std::move(node_name);
-  cast.op = row->make({.attributes = attributes, .opset = limits::max_opset, .inputs = 1, .outputs = 1});
-  cast.inputs = {from};
-  cast.outputs = {to};
-  graph_.nodes.push_back(std::move(cast));
 }
 
 // The value of that name; initializers are read when they are first asked for. no_id when it is a problem already.
@@ -181,8 +152,8 @@ std::shared_ptr<const Op> GraphBuilder::make_op(const OnnxNode& node, AttributeL
   const std::size_t inputs = without_trailing_empty(node.inputs), outputs = without_trailing_empty(node.outputs);
   check_count("inputs", inputs, row->min_inputs, row->max_inputs);
   check_count("outputs", outputs, row->min_outputs, row->max_outputs);
-  if (domain.empty()) widen_type_attributes(node.op_type, attributes);
-  return row->make({.attributes = attributes, .opset = opset, .inputs = inputs, .outputs = outputs});
+  return row->parts.make(
+      {.attributes = attributes, .opset = opset, .inputs = inputs, .outputs = outputs, .name = row->name});
 }
 
 void GraphBuilder::add_node(std::size_t index) {
@@ -233,15 +204,8 @@ void GraphBuilder::add_outputs() {
       fail("is produced by no node");
       continue;
     }
-    ValueId id = find_value(info.name);
+    const ValueId id = find_value(info.name);
     if (id == no_id) continue;  // its producer is a problem already
-    if (widened(port.dtype) != port.dtype) {
-      Value& inside = graph_.value(id);
-      if (!graph_.is_input(id)) inside.name = port.name + ":float32";
-      const ValueId outside = graph_.add_value(port.name);
-      add_cast(port.name + ":from_float32", id, outside, port.dtype);
-      id = outside;
-    }
     graph_.outputs.push_back(id);
     graph_.output_ports.push_back(std::move(port));
   }
@@ -275,7 +239,7 @@ Graph load_onnx(std::span<const std::byte> bytes, const std::shared_ptr<const vo
   const OnnxModel model = read_onnx_model(bytes);
   check_header(model);
   ExternalData external(options.external_data_dir);
-  return GraphBuilder(model, {.owner = owner, .external = &external, .widen = true}, name).build();
+  return GraphBuilder(model, {.owner = owner, .external = &external}, name).build();
 }
 
 }  // namespace lenslet

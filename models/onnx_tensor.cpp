@@ -8,7 +8,6 @@
 
 #include "lenslet/error.h"
 #include "models/limits.h"
-#include "models/widen.h"
 #include "models/wire.h"
 
 namespace lenslet {
@@ -208,10 +207,6 @@ std::string onnx_type_name(OnnxType type) {
   return type == OnnxType::undefined ? "no type" : fmt::format("type {}", static_cast<std::int32_t>(type));
 }
 
-DType widened(DType declared) noexcept {
-  return declared == DType::f16 || declared == DType::bf16 || declared == DType::f64 ? DType::f32 : declared;
-}
-
 Tensor to_tensor(const OnnxTensor& tensor, const TensorSource& source) {
   const TypeRow* row = find_type(tensor.type);
   if (tensor.type == OnnxType::undefined) throw Error(ErrorKind::invalid_model, "a tensor without an element type");
@@ -221,7 +216,7 @@ Tensor to_tensor(const OnnxTensor& tensor, const TensorSource& source) {
   const Shape shape = checked_shape(tensor);
   Tensor result = read_elements(tensor, *row, shape, source);
   if (result.dtype() == DType::boolean) check_booleans(result);
-  return source.widen ? widen_to_f32(result) : result;
+  return result;
 }
 
 }  // namespace lenslet

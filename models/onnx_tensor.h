@@ -18,15 +18,11 @@ OnnxType onnx_type_of(DType dtype) noexcept;
 /// "float16", "string", "type 23" ...
 std::string onnx_type_name(OnnxType type);
 
-/// The type that values of `declared` have inside the graph: arithmetic is in f32, so all floats become f32.
-DType widened(DType declared) noexcept;
-
 struct TensorSource {
   /// Keeps the file's bytes alive: raw data that is aligned for its type is then shared, not copied. Null: always
   /// copied.
   std::shared_ptr<const void> owner;
   ExternalData* external = nullptr;  ///< null: external data is refused
-  bool widen = false;                ///< f16, bf16 and f64 become f32
 };
 
 /// Error(invalid_model | unsupported | limit | io), without a context: the caller knows what the tensor is for.

@@ -3,16 +3,27 @@
 #include <fmt/format.h>
 
 #include "lenslet/model.h"
-#include "ops/core/op.h"
+#include "ops/core/kernel.h"
 
 namespace lenslet {
+namespace {
+
+/// What the kernels of a device take together: "float32, int64", "any type", or "-" where there is none.
+std::string types_on(DeviceKind device, std::string_view op) {
+  DTypeSet types;
+  for (const Kernel* kernel : kernels_of(op, device)) types = types.with(kernel->types());
+  return types.empty() ? "-" : types.str();
+}
+
+}  // namespace
 
 std::string op_support_table() {
   std::string text = "| operator | domain | read from version | CPU | CUDA | notes |\n|---|---|---|---|---|---|\n";
   for (const OpRow& row : op_table()) {
     if (row.domain == "lenslet") continue;  // steps of our own; no file holds them
-    text += fmt::format("| {} | {} | {} | yes | {} | {} |\n", row.name, row.domain.empty() ? "ai.onnx" : row.domain,
-                        row.min_opset, row.cuda ? "yes" : "no", row.notes);
+    text += fmt::format("| {} | {} | {} | {} | {} | {} |\n", row.name, row.domain.empty() ? "ai.onnx" : row.domain,
+                        row.min_opset, types_on(DeviceKind::cpu, row.name), types_on(DeviceKind::cuda, row.name),
+                        row.notes);
   }
   return text;
 }

@@ -3,13 +3,18 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <string>
+#include <system_error>
 
 #include "lenslet/error.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/exit_codes.h"
+#include "tools/verbs/terminal.h"
 #include "tools/verbs/verbs.h"
 
 namespace lenslet::tool {
@@ -35,12 +40,16 @@ std::string footer() {
   return text;
 }
 
-int fail(ExitCode code, const std::string& message) {
-  fmt::print(stderr, "lenslet: error: {}\n", message);
-  return code;
+struct Outcome {
+  ExitCode code = exit_ok;
+  std::string error = {};  ///< for the one line on stderr; empty: there is none
+};
+
+Outcome unwritable(const std::error_code& why) {
+  return {exit_io, "standard output cannot be written: " + why.message()};
 }
 
-int main(int argc, char** argv) {
+Outcome run(int argc, char** argv) {
   CLI::App app{"lenslet: runs convolutional networks from ONNX files", "lenslet"};
   app.set_help_all_flag("--help-all", "Help for all verbs");
   app.require_subcommand(1);
@@ -50,16 +59,32 @@ int main(int argc, char** argv) {
     for (auto* add : verbs) add(app, result);
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    return fail(exit_usage, error.what());
+    if (error.get_exit_code() != 0) return {exit_usage, error.what()};
+    app.exit(error);  // --help
   } catch (const Error& error) {
-    return fail(exit_code(error.kind()), error.what());
+    return {exit_code(error.kind()), error.what()};
   } catch (const std::bad_alloc&) {
-    return fail(exit_failed, "out of memory");
+    return {exit_code(ErrorKind::limit), "out of memory"};
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout) != 0) return unwritable(error.code());  // fmt::print
+    // Of std::thread: no memory for a stack, or the process's limit.
+    if (error.code() == std::errc::resource_unavailable_try_again)
+      return {exit_code(ErrorKind::limit), "no memory for another thread, or too many threads"};
+    return {exit_internal, error.what()};
   } catch (const std::exception& error) {
-    return fail(exit_internal, error.what());
+    return {exit_internal, error.what()};
   }
-  return result;
+  return {result};
+}
+
+int main(int argc, char** argv) {
+  // Where the reader of a pipe has gone, writing fails as on a full disk.
+  std::signal(SIGPIPE, SIG_IGN);
+  Outcome outcome = run(argc, argv);
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (!written && outcome.error.empty()) outcome = unwritable({errno, std::generic_category()});
+  if (!outcome.error.empty()) say("error: " + outcome.error);
+  return outcome.code;
 }
 
 }  // namespace

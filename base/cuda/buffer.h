@@ -6,34 +6,25 @@
 #include <utility>
 
 #include "base/cuda/check.h"
-#include "base/cuda/exclusive.h"
 
 namespace lenslet::cuda {
 
 struct DeviceAllocator {
   static void* allocate(std::size_t bytes) {
-    const std::lock_guard lock(exclusive());
     void* data = nullptr;
     CUDA_CHECK(cudaMalloc(&data, bytes));
     return data;
   }
-  static void free(void* data) noexcept {
-    const std::lock_guard lock(exclusive());
-    CUDA_LOG(cudaFree(data));
-  }
+  static void free(void* data) noexcept { CUDA_LOG(cudaFree(data)); }
 };
 
 struct PinnedAllocator {
   static void* allocate(std::size_t bytes) {
-    const std::lock_guard lock(exclusive());
     void* data = nullptr;
     CUDA_CHECK(cudaMallocHost(&data, bytes));
     return data;
   }
-  static void free(void* data) noexcept {
-    const std::lock_guard lock(exclusive());
-    CUDA_LOG(cudaFreeHost(data));
-  }
+  static void free(void* data) noexcept { CUDA_LOG(cudaFreeHost(data)); }
 };
 
 /// `count` elements of T, contents arbitrary, aligned to at least 256 bytes. Move-only; a moved-from buffer is empty.

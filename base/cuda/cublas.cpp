@@ -4,6 +4,8 @@
 
 #include <cstdio>
 #include <limits>
+#include <map>
+#include <mutex>
 #include <string_view>
 
 #include "base/cuda/cublas_library.h"
@@ -28,21 +30,44 @@ cublasOperation_t operation(const MatrixOperand& operand) { return operand.trans
 
 }  // namespace
 
-const std::string& cublas_unavailable_reason() { return cublas_library().reason; }
+namespace {
 
-Cublas::Cublas(cudaStream_t stream, std::size_t workspace_bytes, Precision precision) : precision_(precision) {
+/// Devices on which the library could not be initialised, with what it said.
+struct Failures {
+  std::mutex mutex;
+  std::map<int, std::string> by_device;
+};
+Failures& failures() {
+  static Failures all;
+  return all;
+}
+
+}  // namespace
+
+std::string cublas_unavailable_reason(int device) {
+  if (const std::string& reason = cublas_library().reason; !reason.empty()) return reason;
+  const std::lock_guard lock(failures().mutex);
+  const auto found = failures().by_device.find(device);
+  return found == failures().by_device.end() ? "" : found->second;
+}
+
+Cublas::Cublas(const Stream& stream, std::size_t workspace_bytes) : stream_(stream) {
   const CublasLibrary& library = cublas_library();
   if (!library.reason.empty()) throw Error(ErrorKind::device, library.reason);
   const std::lock_guard lock(exclusive());
-  workspace_ = DeviceBuffer<std::byte>(workspace_bytes);
-  check(library.create(&handle_), "cublasCreate");
   try {
-    check(library.set_stream(handle_, stream), "cublasSetStream");
+    workspace_ = DeviceBuffer<std::byte>(workspace_bytes);
+    check(library.create(&handle_), "cublasCreate");
+    check(library.set_stream(handle_, stream.get()), "cublasSetStream");
     // After the stream: setting that puts cuBLAS's own workspace back.
     check(library.set_workspace(handle_, workspace_.data(), workspace_.bytes()), "cublasSetWorkspace");
     check(library.set_math_mode(handle_, CUBLAS_DEFAULT_MATH), "cublasSetMathMode");
-  } catch (...) {
-    library.destroy(handle_);
+  } catch (const Error& error) {
+    if (handle_ != nullptr) library.destroy(handle_);
+    int device = 0;
+    CUDA_CHECK(cudaGetDevice(&device));
+    const std::lock_guard failed(failures().mutex);
+    failures().by_device[device] = fmt::format("cuBLAS cannot be used on cuda:{}: {}", device, error.what());
     throw;
   }
 }
@@ -54,25 +79,33 @@ Cublas::~Cublas() {
 }
 
 void Cublas::gemm(std::int64_t m, std::int64_t n, std::int64_t k, const MatrixOperand& a, const MatrixOperand& b,
-                  float* c, std::int64_t ldc, float beta, std::int64_t batch, std::int64_t c_stride) const {
+                  float* c, std::int64_t ldc, float beta, std::int64_t batch, std::int64_t c_stride,
+                  Numerics::Multiply multiply) const {
   const CublasLibrary& library = cublas_library();
   const float alpha = 1;
   // CUBLAS_COMPUTE_32F on fp32 operands does not use TF32 while the math mode is the default one. The pedantic variant
   // would also forbid what changes no rounding rule, such as splitting the sum; NVIDIA calls it a debugging aid.
-  const cublasComputeType_t compute = precision_ == Precision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  const cublasComputeType_t compute =
+      multiply == Numerics::Multiply::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   // Row-major memory read column-major is the transpose: c' = b' * a', so the operands change places and each keeps
   // its own flag.
-  const cublasStatus_t status =
-      batch == 1 ? library.gemm(handle_, operation(b), operation(a), to_int(n), to_int(m), to_int(k), &alpha, b.data,
-                                CUDA_R_32F, to_int(b.ld), a.data, CUDA_R_32F, to_int(a.ld), &beta, c, CUDA_R_32F,
-                                to_int(ldc), compute, CUBLAS_GEMM_DEFAULT)
-                 : library.gemm_strided_batched(handle_, operation(b), operation(a), to_int(n), to_int(m), to_int(k),
-                                                &alpha, b.data, CUDA_R_32F, to_int(b.ld), b.stride, a.data, CUDA_R_32F,
-                                                to_int(a.ld), a.stride, &beta, c, CUDA_R_32F, to_int(ldc), c_stride,
-                                                to_int(batch), compute, CUBLAS_GEMM_DEFAULT);
-  if (status != CUBLAS_STATUS_SUCCESS)
-    throw Error(ErrorKind::device, fmt::format("cuBLAS, product of m={} n={} k={} batch={}: {}", m, n, k, batch,
-                                               library.status_name(status)));
+  const auto multiply_all = [&] {
+    const cublasStatus_t status =
+        batch == 1 ? library.gemm(handle_, operation(b), operation(a), to_int(n), to_int(m), to_int(k), &alpha, b.data,
+                                  CUDA_R_32F, to_int(b.ld), a.data, CUDA_R_32F, to_int(a.ld), &beta, c, CUDA_R_32F,
+                                  to_int(ldc), compute, CUBLAS_GEMM_DEFAULT)
+                   : library.gemm_strided_batched(handle_, operation(b), operation(a), to_int(n), to_int(m), to_int(k),
+                                                  &alpha, b.data, CUDA_R_32F, to_int(b.ld), b.stride, a.data,
+                                                  CUDA_R_32F, to_int(a.ld), a.stride, &beta, c, CUDA_R_32F, to_int(ldc),
+                                                  c_stride, to_int(batch), compute, CUBLAS_GEMM_DEFAULT);
+    if (status != CUBLAS_STATUS_SUCCESS)
+      throw Error(ErrorKind::device, fmt::format("cuBLAS, product of m={} n={} k={} batch={}: {}", m, n, k, batch,
+                                                 library.status_name(status)));
+  };
+  if (recorder_ != nullptr)
+    recorder_->capture(stream_, multiply_all);
+  else
+    multiply_all();
 }
 
 }  // namespace lenslet::cuda

@@ -9,14 +9,17 @@
 
 #include "base/cuda/buffer.h"
 #include "base/cuda/context.h"
+#include "base/cuda/graph.h"
 #include "base/cuda/matrix_operand.h"
+#include "lenslet/numerics.h"
 
 struct cublasContext;
 
 namespace lenslet::cuda {
 
-/// Why there can be no Cublas in this process (one line that says what to install or set); empty when there can.
-const std::string& cublas_unavailable_reason();
+/// Why there can be no Cublas on `device` (one line: what to install or set, or how the last attempt to make one there
+/// failed); empty when there can.
+std::string cublas_unavailable_reason(int device);
 
 /// What NVIDIA advises: 32 MiB on Hopper and newer, 4 MiB before (cuBLAS documentation, cublasSetWorkspace).
 constexpr std::size_t cublas_workspace_bytes(int compute_capability) {
@@ -27,8 +30,9 @@ constexpr std::size_t cublas_workspace_bytes(int compute_capability) {
 /// graph, and repeat to the bit (cuBLAS documentation, "Results reproducibility"). Use from one thread at a time.
 class Cublas {
  public:
-  /// Current device. Error(device) with cublas_unavailable_reason() when there is no library, or when a call fails.
-  Cublas(cudaStream_t stream, std::size_t workspace_bytes, Precision precision);
+  /// On the current device. Error(device) when there is no library, or when it cannot be initialised: then
+  /// cublas_unavailable_reason() says so from now on, and plans can be made without.
+  Cublas(const Stream& stream, std::size_t workspace_bytes);
   Cublas(const Cublas&) = delete;
   Cublas& operator=(const Cublas&) = delete;
   ~Cublas();
@@ -38,12 +42,17 @@ class Cublas {
   /// neither operand. fp32: IEEE single precision; tf32: operands rounded to 10 mantissa bits, sums in fp32.
   /// Error(limit) when a size exceeds 2^31 - 1; Error(device) when cuBLAS fails.
   void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const MatrixOperand& a, const MatrixOperand& b, float* c,
-            std::int64_t ldc, float beta = 0, std::int64_t batch = 1, std::int64_t c_stride = 0) const;
+            std::int64_t ldc, float beta = 0, std::int64_t batch = 1, std::int64_t c_stride = 0,
+            Numerics::Multiply multiply = Numerics::Multiply::fp32) const;
+
+  /// Until it is set back to null, products are captured into this graph in place of the stream.
+  void record_to(GraphRecorder* recorder) { recorder_ = recorder; }
 
  private:
+  const Stream& stream_;
   DeviceBuffer<std::byte> workspace_;
   cublasContext* handle_ = nullptr;
-  Precision precision_;
+  GraphRecorder* recorder_ = nullptr;
 };
 
 }  // namespace lenslet::cuda

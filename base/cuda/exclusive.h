@@ -5,10 +5,10 @@
 
 namespace lenslet::cuda {
 
-/// Held while a stream is captured, and by everything else that is done once and not in a run: memory taken and given
-/// back, uploads, library handles. Captures are said to be threads' own (cudaStreamCaptureModeThreadLocal), yet with
-/// six threads making and ending Runners at once one capture in a hundred was invalidated (cublasDestroy waits for the
-/// whole device), and some ended in the driver. Launches, copies of a run and waiting need no lock.
+/// Held while a library's work is captured into a graph, and while a library handle is made or ends: captures are said
+/// to be threads' own (cudaStreamCaptureModeThreadLocal), yet with six threads making and ending Runners at once one in
+/// a hundred was invalidated (cublasDestroy waits for the whole device), and some ended in the driver. Nothing else
+/// needs it: our own kernels are put into graphs node by node.
 inline std::recursive_mutex& exclusive() {
   static std::recursive_mutex mutex;
   return mutex;

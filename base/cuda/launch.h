@@ -5,10 +5,12 @@
 
 #include <array>
 #include <cstddef>
+#include <tuple>
 #include <utility>
 
 #include "base/cuda/check.h"
 #include "base/cuda/context.h"
+#include "base/cuda/graph.h"
 
 namespace lenslet::cuda {
 
@@ -37,31 +39,26 @@ __device__ inline void let_next_start() {
 #endif
 }
 
+/// Queues `launch` on the context's stream, or adds it to the graph that is being recorded. Error(device).
+void queue(const Context& context, KernelLaunch launch);
+
 /// Queues kernel<<<grid, block, shared_bytes, context.stream>>>(arguments...), its blocks in clusters of `cluster`,
 /// which divides the grid: 8 blocks at most, and more than one only where context.clusters. Otherwise as launch().
 template <typename... Parameters, typename... Arguments>
 void launch_clusters(const Context& context, void (*kernel)(Parameters...), dim3 grid, dim3 block, dim3 cluster,
                      std::size_t shared_bytes, Arguments&&... arguments) {
-  std::array<cudaLaunchAttribute, 2> attributes{};
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = block;
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = context.stream;
-  config.attrs = attributes.data();
-  if (context.overlap_launches) {
-    cudaLaunchAttribute& overlap = attributes[config.numAttrs++];
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
-  }
-  if (cluster.x * cluster.y * cluster.z > 1) {
-    cudaLaunchAttribute& together = attributes[config.numAttrs++];
-    together.id = cudaLaunchAttributeClusterDimension;
-    together.val.clusterDim.x = cluster.x;
-    together.val.clusterDim.y = cluster.y;
-    together.val.clusterDim.z = cluster.z;
-  }
-  CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(std::forward<Arguments>(arguments))...));
+  std::tuple<Parameters...> values(static_cast<Parameters>(std::forward<Arguments>(arguments))...);
+  std::apply(
+      [&](auto&... value) {
+        std::array<void*, sizeof...(Parameters)> addresses{const_cast<void*>(static_cast<const void*>(&value))...};
+        queue(context, {.kernel = reinterpret_cast<const void*>(kernel),
+                        .grid = grid,
+                        .block = block,
+                        .cluster = cluster,
+                        .shared_bytes = shared_bytes,
+                        .arguments = addresses.data()});
+      },
+      values);
 }
 
 /// Queues kernel<<<grid, block, shared_bytes, context.stream>>>(arguments...). The kernel must execute

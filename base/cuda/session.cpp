@@ -20,7 +20,7 @@ CurrentDevice::CurrentDevice(int device) {
 
 CurrentDevice::~CurrentDevice() { CUDA_LOG(cudaSetDevice(previous_)); }
 
-Session::Session(int device, Precision precision) {
+Session::Session(int device, bool with_cublas) {
   context_.stream = stream_.get();
   context_.device = device;
   context_.multiprocessors = attribute(cudaDevAttrMultiProcessorCount, device);
@@ -28,9 +28,7 @@ Session::Session(int device, Precision precision) {
       10 * attribute(cudaDevAttrComputeCapabilityMajor, device) + attribute(cudaDevAttrComputeCapabilityMinor, device);
   // PTX made for an older architecture has no griddepcontrol: a kernel from it would not wait. Nor has it clusters.
   context_.overlap_launches = context_.clusters = kernels_wait_for_previous();
-  context_.precision = precision;
-  if (cublas_unavailable_reason().empty())
-    cublas_ = std::make_unique<Cublas>(stream_.get(), cublas_workspace_bytes(context_.compute_capability), precision);
+  if (with_cublas) cublas_ = std::make_unique<Cublas>(stream_, cublas_workspace_bytes(context_.compute_capability));
   context_.cublas = cublas_.get();
 }
 

@@ -23,11 +23,15 @@ class CurrentDevice {
 
 class Session {
  public:
-  /// On an existing, usable device, which must be current. Has a Cublas when the library can be loaded. Error(device)
-  /// when a call fails.
-  explicit Session(int device, Precision precision = Precision::fp32);
+  /// On an existing, usable device, which must be current; with a Cublas where that is asked for. Error(device) when a
+  /// call fails or cuBLAS cannot be had.
+  explicit Session(int device, bool with_cublas = false);
   const Context& context() const noexcept { return context_; }
   const Stream& stream() const noexcept { return stream_; }
+  /// Cublas::record_to(), where there is one.
+  void record_products_to(GraphRecorder* recorder) {
+    if (cublas_ != nullptr) cublas_->record_to(recorder);
+  }
 
  private:
   Stream stream_;

@@ -1,10 +1,9 @@
 #pragma once
-// Streams, events and captured graphs that clean up after themselves.
+// Streams and events that clean up after themselves.
 
 #include <utility>
 
 #include "base/cuda/check.h"
-#include "base/cuda/exclusive.h"
 
 namespace lenslet::cuda {
 
@@ -20,9 +19,7 @@ class Owned {
     return *this;
   }
   ~Owned() {
-    if (handle_ == nullptr) return;
-    const std::lock_guard lock(exclusive());
-    CUDA_LOG(destroy(handle_));
+    if (handle_ != nullptr) CUDA_LOG(destroy(handle_));
   }
   Handle get() const noexcept { return handle_; }
 
@@ -68,36 +65,6 @@ class Event {
     return event;
   }
   Owned<cudaEvent_t, cudaEventDestroy> event_;
-};
-
-/// Work recorded once and launched as a whole.
-class GraphExec {
- public:
-  /// Captures what `record` queues on `stream`. When it throws, the capture is ended and the stream usable again.
-  template <typename Record>
-  GraphExec(const Stream& stream, Record&& record) {
-    const std::lock_guard lock(exclusive());
-    CUDA_CHECK(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
-    cudaGraph_t captured = nullptr;
-    try {
-      record();
-    } catch (...) {
-      // The capture may already be invalid; what counts is that it ends.
-      static_cast<void>(cudaStreamEndCapture(stream.get(), &captured));
-      if (captured != nullptr) CUDA_LOG(cudaGraphDestroy(captured));
-      static_cast<void>(cudaGetLastError());
-      throw;
-    }
-    CUDA_CHECK(cudaStreamEndCapture(stream.get(), &captured));
-    const Owned<cudaGraph_t, cudaGraphDestroy> graph(captured);
-    cudaGraphExec_t exec = nullptr;
-    CUDA_CHECK(cudaGraphInstantiate(&exec, graph.get(), 0));
-    exec_ = Owned<cudaGraphExec_t, cudaGraphExecDestroy>(exec);
-  }
-  void launch(const Stream& stream) const { CUDA_CHECK(cudaGraphLaunch(exec_.get(), stream.get())); }
-
- private:
-  Owned<cudaGraphExec_t, cudaGraphExecDestroy> exec_;
 };
 
 }  // namespace lenslet::cuda

@@ -12,7 +12,6 @@ namespace lenslet::cuda {
 /// Error(device) when a call fails.
 inline void copy_to_device(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
-  const std::lock_guard lock(exclusive());
   CUDA_CHECK(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice));
   CUDA_CHECK(cudaStreamSynchronize(cudaStreamLegacy));
 }

@@ -13,6 +13,7 @@
 #include "lenslet/attributes.h"
 #include "lenslet/error.h"
 #include "lenslet/export.h"
+#include "lenslet/numerics.h"
 #include "lenslet/tensor.h"
 
 namespace lenslet {
@@ -48,9 +49,9 @@ struct PlanOptions {
   /// "cpu", "cuda", "cuda:1" or "auto", as choose_device() reads them. On CUDA, Error(unsupported) lists every node
   /// that has no kernel there: nothing is moved to the CPU.
   std::string device = "auto";
-  /// Arithmetic of matrix products on CUDA. "fp32": IEEE single precision. "tf32": cuBLAS may round operands to 10
-  /// mantissa bits; the tolerances that steps state do not hold then. Error(unsupported) for "tf32" on the CPU.
-  std::string precision = "fp32";
+  /// Arithmetic that kernels may use: parse_numerics("tf32") lets products round their operands where that is faster
+  /// (on CUDA: cuBLAS; Error(unsupported) on the CPU). A step states the tolerance of what it does.
+  Numerics numerics = {};
   /// Force one convolution algorithm by name for every convolution: Error(unsupported) names each layer that refuses
   /// and why. "" lets the rule choose. With `conv_algorithm_where_accepted`, layers that refuse keep the rule's choice.
   std::string conv_algorithm;
@@ -76,11 +77,13 @@ struct MemoryReport {
   std::size_t peak_bytes = 0;            ///< activations + workspace, one arena
 };
 
-/// One candidate for a convolution: refused with a reason, or accepted at an estimated cost.
-struct ConvCandidate {
+/// One way of computing a step: refused with a reason, or offered at an estimated cost.
+struct StepCandidate {
   std::string algorithm;
-  std::string refusal;      ///< empty: accepted
-  double estimated_us = 0;  ///< by the rule's cost model, for the plan's thread count
+  std::string refusal;       ///< empty: offered
+  std::string config;        ///< how it would be run ("tile=128x64 slices=4"); empty when there is nothing to say
+  double estimated_us = 0;   ///< by the cost model, for the plan's device and threads
+  double neighbours_us = 0;  ///< of the conversions around it, were its neighbours in the usual format
   std::size_t workspace_bytes = 0;
   double tolerance = 0;  ///< stated max |error| relative to the output's rms
 };
@@ -89,16 +92,18 @@ struct ConvCandidate {
 struct StepInfo {
   std::string name;       ///< node name
   std::string op;         ///< "Conv", "LayoutConvert" ...
-  std::string algorithm;  ///< chosen algorithm of a convolution, else empty
+  std::string algorithm;  ///< of a step with several candidates: the chosen one; else empty
+  std::string config;     ///< how it is run; empty when there is nothing to say
   std::string reason;     ///< why that algorithm
   AttributeList attributes;
   std::vector<std::string> inputs, outputs;  ///< value names; "" for an omitted optional input
   std::vector<Shape> output_shapes;
-  std::vector<Format> output_layouts;
+  std::vector<Format> output_formats;
   double flops = 0;                       ///< multiply and add counted apart
   std::size_t bytes = 0;                  ///< inputs + weights + outputs, each once
-  std::vector<ConvCandidate> candidates;  ///< of a convolution, in the rule's order
-  std::string problem;                    ///< of a convolution, in words
+  double estimated_us = 0;                ///< by the cost model
+  std::vector<StepCandidate> candidates;  ///< where there are several, in the rule's order
+  std::string problem;                    ///< of such a step, in words
   std::size_t workspace_bytes = 0;
   double tolerance = 0;  ///< stated max |error| relative to the output's rms
   bool no_op = false;    ///< only renames bytes; costs nothing
@@ -114,13 +119,14 @@ struct PlacementInfo {
 struct PlanInfo {
   std::string device;       ///< "cpu", "cuda:0"
   std::string device_note;  ///< DeviceChoice::note: why "auto" fell back to the CPU, or empty
-  std::string precision;    ///< "fp32", "tf32"
-  int threads = 1;          ///< on the CPU; a CUDA plan computes nothing there
+  Numerics numerics;
+  int threads = 1;  ///< on the CPU; a CUDA plan computes nothing there
   std::vector<std::pair<std::string, Shape>> inputs, outputs;
   std::vector<StepInfo> steps;
   std::vector<PlacementInfo> placements;
   MemoryReport memory;
-  int layout_conversions = 0;  ///< that move bytes
+  int layout_conversions = 0;  ///< LayoutConvert steps that change the order of elements
+  int explicit_paddings = 0;   ///< LayoutConvert steps that put zeros around images for a kernel
 };
 
 /// Names of the graph passes in the order they run.

@@ -1,79 +1,98 @@
 #pragma once
-// The interface of a convolution algorithm. Adding one: a file in ops/conv/cpu or ops/conv/cuda and a row in
-// choose.cpp.
+// A convolution algorithm: a kernel of Conv. Adding one: a file in ops/conv/cpu or ops/conv/cuda, and a row in
+// rows.cpp.
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "base/thread_pool.h"
-#include "ops/conv/problem.h"
+#include "ops/conv/conv.h"
+#include "ops/core/config_text.h"
+#include "ops/core/kernel.h"
 
 namespace lenslet {
 
-namespace cuda {
-struct Context;  // base/cuda/context.h
-}
-
 /// The filters as loaded, [K][C/groups][R][S] row-major, not owned. `scale` (may be null) holds K factors, one a
-/// filter: the effective weight is w * scale[k] (a folded BatchNormalization), applied in double during preparation.
+/// filter: the effective weight is w * scale[k] (a folded BatchNormalization), multiplied in double.
 struct ConvFilter {
   const float* w = nullptr;
   const float* scale = nullptr;
+  std::int64_t terms = 0;  ///< C/groups * R * S
+
+  double factor(std::int64_t k) const { return scale == nullptr ? 1.0 : static_cast<double>(scale[k]); }
+  /// Effective weight `i` of filter k, i counting c, r, s.
+  float weight(std::int64_t k, std::int64_t i) const {
+    return static_cast<float>(static_cast<double>(w[k * terms + i]) * factor(k));
+  }
 };
 
-/// What prepare() makes of the filters; the algorithm knows its own kind. For CUDA algorithms it holds memory of the
-/// device that was current.
-struct PreparedFilter {
-  virtual ~PreparedFilter() = default;
-  virtual std::size_t bytes() const = 0;
-};
-
-/// One call. Pointers are 64-byte aligned arena memory (CUDA: 256-byte aligned, on the device) except as noted; x,
-/// residual and y are in the algorithm's layout.
+/// One call. Pointers are 64-byte aligned arena memory (CUDA: 256-byte aligned, on the device) except that bias and
+/// residual may be constants as the model has them; x, residual and y are in the algorithm's format.
 struct ConvRun {
-  const ConvProblem& problem;  ///< with wants_padded(): the problem after with_explicit_padding()
-  const float* x = nullptr;
-  const PreparedFilter* filter = nullptr;
+  const float* x = nullptr;         ///< with its pads where the algorithm wants them
+  const float* filter = nullptr;    ///< as transform() made them; of computed filters, [K][C/groups][R][S]
   const float* bias = nullptr;      ///< [K]; null when !problem.bias
   const float* residual = nullptr;  ///< like y; null when !problem.residual; may be y itself (in place)
   float* y = nullptr;
-  std::span<std::byte> workspace = {};  ///< workspace_bytes(problem, pool.threads())
+  std::span<std::byte> workspace = {};
   ThreadPool* pool = nullptr;           ///< CPU algorithms
   const cuda::Context* cuda = nullptr;  ///< CUDA algorithms: queue the work on its stream and return
 };
 
-/// What the cost model knows of the machine. On CUDA `threads` counts multiprocessors, l2_bytes is the whole L2, and
-/// launch_us is what a kernel costs that has nothing to do.
-struct MachineRates {
-  double flops_per_us = 50e3;   ///< fp32 multiply + add, all planned threads together
-  double bytes_per_us = 10e3;   ///< streaming from memory, all planned threads together
-  double l2_bytes = 512 << 10;  ///< per core
-  int threads = 1;
-  double launch_us = 0;
+/// An algorithm bound to a problem.
+class BoundConv : public BoundKernel {
+ public:
+  explicit BoundConv(const ConvProblem& p) : problem(p) {}
+  void run(const KernelRun& run) const final;
+
+ protected:
+  virtual void run(const ConvRun& run) const = 0;
+
+  const ConvProblem problem;  ///< without pads, where the algorithm wants them explicit: x is that much larger
 };
 
-/// Stateless; one static instance each.
-class ConvAlgorithm {
+/// Stateless; one static instance each. Float32; filters known before the run, 4-D input: others are `direct`'s.
+class ConvAlgorithm : public Kernel {
  public:
-  virtual ~ConvAlgorithm() = default;
-  virtual std::string_view name() const = 0;
-  /// Why this problem cannot be done, or nothing. Gets the problem with implicit pads, always.
-  virtual std::optional<std::string> refuse(const ConvProblem& problem) const = 0;
-  /// Of x, residual and y.
-  virtual Format format() const = 0;
-  /// True: a Pad step runs before, and the problem has no pads left when workspace_bytes/prepare/run see it.
-  virtual bool wants_padded() const { return false; }
-  /// Stated bound on max |y - exact| / rms(exact) for random data of one scale.
-  virtual double tolerance(const ConvProblem& problem) const = 0;
-  virtual double estimate_us(const ConvProblem& problem, const MachineRates& rates) const = 0;
-  virtual std::size_t workspace_bytes(const ConvProblem& problem, int threads) const = 0;  ///< CUDA: threads is 1
-  virtual std::unique_ptr<PreparedFilter> prepare(const ConvProblem& problem, const ConvFilter& filter) const = 0;
-  virtual void run(const ConvRun& run) const = 0;
+  /// What an algorithm says of a problem that it does not refuse.
+  struct Plan {
+    Format format = formats::nhwc;  ///< of x, residual and y
+    bool explicit_padding = false;  ///< x shall come with its pads: zeros, as the halo of its format
+    std::string config = {};
+    std::size_t workspace_bytes = 0;
+    double estimated_us = 0;  ///< of the algorithm alone
+    double tolerance = 0;
+    bool needs_cublas = false;
+  };
+
+  DTypeSet types() const final { return dtypes<Types<float>>; }
+  Offer offer(const Problem& problem, const Target& target) const final;
+  std::optional<BlobSpec> blob(const Problem& problem, const Candidate& candidate) const final;
+  void prepare(const Problem& problem, const Candidate& candidate, std::span<std::byte> blob) const final;
+  std::unique_ptr<const BoundKernel> bind(const Binding& binding) const final;
+
+ protected:
+  /// Why this problem cannot be done, or nothing. Gets the problem with implicit pads, as plan() does.
+  virtual std::optional<std::string> refuse(const ConvProblem& problem, const Target& target) const = 0;
+  virtual Plan plan(const ConvProblem& problem, const Target& target) const = 0;
+  /// Does it take filters that the network computes, and 1-D inputs?
+  virtual bool takes_anything() const { return false; }
+
+  /// The transformed filters: how many floats, and everything that decides them besides kernel, problem and constants
+  /// (a vector width, a padded row).
+  struct FilterForm {
+    std::int64_t floats = 0;
+    std::string form = {};
+  };
+  virtual FilterForm filter_form(const ConvProblem& problem, std::string_view config) const = 0;
+  virtual void transform(const ConvProblem& problem, std::string_view config, const ConvFilter& filter,
+                         std::span<float> to) const = 0;
+  /// `problem` as BoundConv holds it.
+  virtual std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& problem, std::string_view config,
+                                                       const DeviceProfile& device) const = 0;
 };
 
 }  // namespace lenslet

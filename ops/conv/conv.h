@@ -1,53 +1,54 @@
 #pragma once
-// The Conv operator: geometry, fused bias + residual + activation, and the algorithm chosen for it. No arithmetic.
+// The Conv operator: geometry, and an epilogue of scale, bias, residual and activation. No arithmetic.
 
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
-#include "ops/conv/algorithm.h"
-#include "ops/core/op.h"
+#include "ops/conv/problem.h"
+#include "ops/core/kernel.h"
 
 namespace lenslet {
 
 /// Inputs: x, w, bias (optional), residual (optional: added before the activation).
 /// attributes(): strides, dilations (two entries, also for 1-D, where the second counts), pads (top, left, bottom,
-/// right), auto_pad (only SAME_*/VALID, where the pads follow from the sizes), group, activation, activation_alpha,
-/// activation_beta, algorithm (once chosen), weight_scale (when there is one).
+/// right), auto_pad (only SAME_*/VALID, where the pads follow from the sizes), group, and the epilogue's.
 class ConvOp final : public Op {
  public:
-  ConvGeometry geometry;
-  std::vector<std::int64_t> kernel_shape;  ///< as the file says it; empty: from w. Checked against w
-  int spatial_rank = 0;                    ///< number of axes the attribute lists speak of; 0: none was given
-  Activation activation;
-  std::vector<float> weight_scale;           ///< K factors folded from a BatchNormalization or Mul; empty: 1
-  const ConvAlgorithm* algorithm = nullptr;  ///< null until choose_conv ran; then also decides the layout
-  std::string algorithm_reason;
-  ConvProblem chosen_for;  ///< what choose_conv saw: implicit pads, before a Pad step took them over
+  static constexpr std::size_t input = 0, filter = 1, bias = 2, residual = 3;
+
+  explicit ConvOp(const NodeSpec& spec);
+  /// What poses `problem`, for tests and measurements; `scale` has K factors or none.
+  explicit ConvOp(const ConvProblem& problem, std::vector<float> scale = {});
 
   std::string_view type() const override { return "Conv"; }
   AttributeList attributes() const override;
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override;
-  bool runs_in(Format layout, std::span<const InputInfo> inputs) const override;
-  bool may_overwrite(int input) const override;  ///< only the residual
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const override;
-  std::size_t workspace_bytes(const PlanContext& context) const override;
-  std::string prepare_key(const PlanContext& context) const override;
-  std::shared_ptr<const void> prepare(const PlanContext& context, std::size_t& bytes) const override;
-  void run_cpu(const RunContext& context) const override;
-  std::optional<std::string> refuse_cuda(std::span<const InputInfo> inputs) const override;
-  bool reads_on_cuda(int input, const PlanContext& context) const override;  ///< not prepared filters
-  void run_cuda(const CudaRun& run) const override;
+  std::string describe(std::span<const InputInfo> inputs) const override { return problem(inputs).str(); }
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape&) const override;
+  const Epilogue* epilogue() const override { return &epilogue_; }
+  std::shared_ptr<const Op> with_epilogue(Epilogue changed) const override;
+  std::optional<std::vector<std::int64_t>> imagined_zeros(std::span<const InputInfo> inputs) const override;
+  std::shared_ptr<const Op> imagining_zeros(std::vector<std::int64_t> pads) const override;
 
-  /// `algorithm`, but the device's `direct` where it is null, where the filters are no constant (nothing can be
-  /// prepared) and for 1-D inputs (rank 3 has no other layout than row-major). Both directs run in nchw.
-  const ConvAlgorithm& effective_algorithm(std::span<const InputInfo> inputs, DeviceKind device) const;
-
-  /// The problem these inputs pose, fused parts included; pads implicit unless they were made explicit.
+  /// The problem that these inputs pose, fused parts included. Errors as of infer().
   ConvProblem problem(std::span<const InputInfo> inputs) const;
+
+ private:
+  ConvGeometry geometry_;
+  std::vector<std::int64_t> kernel_shape_;  ///< as the file says it; empty: from w. Checked against w
+  int spatial_rank_ = 0;                    ///< number of axes the attribute lists speak of; 0: none was given
+  Epilogue epilogue_{.residual_input = static_cast<int>(residual)};
 };
 
-std::shared_ptr<const Op> make_conv(const NodeSpec& spec);
+/// Of a node whose op is a Conv.
+inline ConvProblem conv_problem(const Problem& problem) { return problem.as<ConvOp>().problem(problem.inputs()); }
+
+/// The node that poses `problem` with filters [K][C/groups][R][S] known as `w` (an empty tensor: computed by the
+/// network): for tests and measurements. `w` is shared.
+std::unique_ptr<const Problem> pose(const ConvProblem& problem, const Tensor& w, std::vector<float> scale = {});
+
+/// Row of the op table.
+OpParts conv();
 
 }  // namespace lenslet

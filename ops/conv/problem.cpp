@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 
 #include "lenslet/error.h"
 
@@ -48,15 +47,9 @@ ResolvedAxis resolve(const Axis& axis, AutoPad auto_pad) {
 
   ResolvedAxis resolved{0, axis.stride, axis.dilation, axis.pad_before, axis.pad_after};
   if (auto_pad != AutoPad::notset) {
-    resolved.pad_before = resolved.pad_after = 0;
-    if (auto_pad != AutoPad::valid) {
-      const std::int64_t out = (axis.size - 1) / axis.stride + 1;
-      const std::int64_t covered = add(mul(out - 1, axis.stride), span);
-      const std::int64_t total = std::max<std::int64_t>(covered - axis.size, 0);
-      const std::int64_t less = total / 2;
-      resolved.pad_before = auto_pad == AutoPad::same_upper ? less : total - less;
-      resolved.pad_after = total - resolved.pad_before;
-    }
+    const SameWindows same = is_same(auto_pad) ? same_windows(axis.size, span, axis.stride, auto_pad) : SameWindows();
+    resolved.pad_before = same.pad_before;
+    resolved.pad_after = same.pad_after;
     // Some exporters write both; that is harmless where they agree or the explicit pads are the default.
     const bool given = axis.pad_before != 0 || axis.pad_after != 0;
     if (given && (axis.pad_before != resolved.pad_before || axis.pad_after != resolved.pad_after))
@@ -76,18 +69,7 @@ ResolvedAxis resolve(const Axis& axis, AutoPad auto_pad) {
 
 std::string pair(std::int64_t h, std::int64_t w) { return h == w ? fmt::format("{}", h) : fmt::format("{}x{}", h, w); }
 
-constexpr std::string_view auto_pad_names[] = {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"};  // by AutoPad
-
 }  // namespace
-
-std::string_view to_string(AutoPad auto_pad) noexcept { return auto_pad_names[static_cast<std::size_t>(auto_pad)]; }
-
-AutoPad parse_auto_pad(std::string_view text) {
-  if (text.empty()) return AutoPad::notset;
-  for (std::size_t i = 0; i < std::size(auto_pad_names); ++i)
-    if (text == auto_pad_names[i]) return static_cast<AutoPad>(i);
-  throw Error(ErrorKind::invalid_model, fmt::format("attribute 'auto_pad' is '{}'", text));
-}
 
 double ConvProblem::flops() const {
   return 2.0 * static_cast<double>(n) * static_cast<double>(k) * static_cast<double>(p) * static_cast<double>(q) *

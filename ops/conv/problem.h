@@ -6,10 +6,10 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "lenslet/tensor.h"
 #include "ops/core/activation.h"
+#include "ops/core/window.h"
 
 namespace lenslet {
 
@@ -38,13 +38,6 @@ struct ConvProblem {
 
   friend bool operator==(const ConvProblem&, const ConvProblem&) = default;
 };
-
-/// ONNX's auto_pad, of convolutions and pooling alike.
-enum class AutoPad { notset, same_upper, same_lower, valid };
-/// "NOTSET", "SAME_UPPER" ...
-std::string_view to_string(AutoPad auto_pad) noexcept;
-/// The reverse; "" is NOTSET. Error(invalid_model) for anything else.
-AutoPad parse_auto_pad(std::string_view text);
 
 /// Attributes of Conv as ONNX has them, before the input size is known; lists of spatial rank 1 or 2 (1-D: the w ones).
 struct ConvGeometry {

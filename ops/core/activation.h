@@ -4,19 +4,12 @@
 #include <string>
 #include <string_view>
 
+#include "ops/core/activation_kinds.h"
+
 namespace lenslet {
 
 struct Activation {
-  enum class Kind {
-    none,
-    relu,          ///< max(x, 0)
-    clip,          ///< min(max(x, alpha), beta)
-    leaky_relu,    ///< x < 0 ? alpha * x : x
-    sigmoid,       ///< 1 / (1 + exp(-x))
-    silu,          ///< x * sigmoid(x)
-    hard_swish,    ///< x * min(max(x * alpha + beta, 0), 1); ONNX HardSwish: alpha = 1/6, beta = 1/2
-    hard_sigmoid,  ///< min(max(x * alpha + beta, 0), 1)
-  };
+  enum class Kind { LENSLET_ACTIVATIONS(LENSLET_ACTIVATION_NAME) };
   Kind kind = Kind::none;
   float alpha = 0, beta = 0;
 
@@ -25,6 +18,8 @@ struct Activation {
 
 /// "relu", "clip" ...
 std::string_view to_string(Activation::Kind kind) noexcept;
+/// The reverse. Error(invalid_model) for any other name.
+Activation::Kind parse_activation_kind(std::string_view name);
 /// "clip(0,6)"
 std::string to_string(const Activation& activation);
 

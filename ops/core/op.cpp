@@ -2,10 +2,77 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "ops/core/kernel.h"
+
 namespace lenslet {
 
-void Op::run_cuda(const CudaRun&) const {
-  throw Error(ErrorKind::internal, fmt::format("{} has no CUDA kernel and should have been refused", type()));
+AttributeReader::AttributeReader(const NodeSpec& spec) : AttributeReader(spec.attributes) {}
+
+double Op::flops(std::span<const InputInfo>, std::span<const TensorType>) const { return 0; }
+std::string Op::describe(std::span<const InputInfo>) const { return {}; }
+std::optional<AxisMap> Op::axis_map(std::span<const InputInfo>, const Shape&) const { return std::nullopt; }
+std::optional<PermutedOp> Op::permuted(std::span<const int>, std::span<const InputInfo>) const { return std::nullopt; }
+bool Op::gives_input_back(std::span<const InputInfo> inputs) const {
+  if (alias_input() != 0) return false;
+  const std::vector<TensorType> types = infer(inputs);
+  return types.size() == 1 && types[0] == inputs[0].type;
+}
+std::shared_ptr<const Op> Op::with_epilogue(Epilogue) const {
+  throw Error(ErrorKind::internal, fmt::format("{} has no epilogue", type()));
+}
+std::optional<Activation> Op::as_activation(std::span<const InputInfo>) const { return std::nullopt; }
+std::optional<ChannelAffine> Op::as_channel_affine(std::span<const InputInfo>, std::size_t, const Shape&) const {
+  return std::nullopt;
+}
+std::optional<std::vector<std::int64_t>> Op::imagined_zeros(std::span<const InputInfo>) const { return std::nullopt; }
+std::shared_ptr<const Op> Op::imagining_zeros(std::vector<std::int64_t>) const {
+  throw Error(ErrorKind::internal, fmt::format("{} imagines no zeros", type()));
+}
+std::optional<std::vector<std::int64_t>> Op::added_zeros(std::span<const InputInfo>) const { return std::nullopt; }
+
+std::vector<TensorType> infer_types(const Op& op, std::span<const InputInfo> inputs) {
+  const auto kernels = kernels_of(op.type(), DeviceKind::cpu);
+  if (!kernels.empty()) {
+    const std::size_t i = kernels.front()->typed_input();
+    const DTypeSet types = supported_types(op.type());
+    if (i < inputs.size() && inputs[i].present && !types.contains(inputs[i].type.dtype))
+      throw Error(ErrorKind::unsupported, fmt::format("input {} has element type {} (supported: {})", i,
+                                                      to_string(inputs[i].type.dtype), types.str()));
+  }
+  return op.infer(inputs);
+}
+
+std::shared_ptr<const Op> make_op(std::string_view name, std::string_view domain, const AttributeList& attributes,
+                                  std::size_t inputs, std::size_t outputs, std::int64_t opset) {
+  const OpRow* row = find_op(name, domain);
+  if (row == nullptr) throw Error(ErrorKind::internal, fmt::format("no operator {} in the table", name));
+  return row->parts.make(
+      {.attributes = attributes, .opset = opset, .inputs = inputs, .outputs = outputs, .name = row->name});
+}
+
+std::shared_ptr<const Op> make_normalised_op(std::string_view name, const AttributeList& attributes, std::size_t inputs,
+                                             std::size_t outputs) {
+  const OpRow* row = find_op(name, "");
+  if (row == nullptr) row = find_op(name, "lenslet");
+  if (row == nullptr) throw Error(ErrorKind::internal, fmt::format("no operator {} in the table", name));
+  return row->parts.make(
+      {.attributes = attributes, .inputs = inputs, .outputs = outputs, .name = row->name, .normalised = true});
+}
+
+std::shared_ptr<const Op> with_attributes(const Op& op, const AttributeList& changed, std::size_t inputs,
+                                          std::size_t outputs) {
+  AttributeList attributes = op.attributes();
+  for (const auto& [name, value] : changed) {
+    const auto found =
+        std::find_if(attributes.begin(), attributes.end(), [&key = name](const auto& a) { return a.first == key; });
+    if (found == attributes.end())
+      attributes.emplace_back(name, value);
+    else
+      found->second = value;
+  }
+  return make_normalised_op(op.type(), attributes, inputs, outputs);
 }
 
 }  // namespace lenslet

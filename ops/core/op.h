@@ -1,10 +1,9 @@
 #pragma once
-// What an operator is: parsed attributes plus shape inference, layouts, preparation and kernels.
-// Operators see tensors, the thread pool and each other's contexts, never the graph.
+// What an operator means: parsed attributes, types of the outputs, and how passes may move it about. How it is computed
+// is a kernel's business (kernel.h).
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,17 +11,19 @@
 #include <string_view>
 #include <vector>
 
-#include "base/thread_pool.h"
 #include "lenslet/attributes.h"
 #include "lenslet/error.h"
 #include "lenslet/tensor.h"
-#include "ops/core/device_kind.h"
+#include "ops/core/activation.h"
+#include "ops/core/attribute_reader.h"
+#include "ops/core/axis_map.h"
+#include "ops/core/epilogue.h"
 
 namespace lenslet {
 
-namespace cuda {
-struct Context;  // base/cuda/context.h
-}
+class Op;
+class Kernel;
+struct SimpleKernel;
 
 struct TensorType {
   DType dtype = DType::f32;
@@ -30,36 +31,11 @@ struct TensorType {
   friend bool operator==(const TensorType&, const TensorType&) = default;
 };
 
-/// An input during shape inference.
+/// An input as far as it is known before the run.
 struct InputInfo {
   bool present = false;  ///< false: an optional input that was left out
   TensorType type;
-  const Tensor* constant = nullptr;  ///< its value when known before the run (layout nchw), else null
-};
-
-/// Attributes of one node being parsed. Each getter checks the kind and remembers that the name was asked for; `finish`
-/// throws for attributes nobody asked for. All throw Error(invalid_model | unsupported) that names the attribute.
-class AttributeReader {
- public:
-  explicit AttributeReader(const AttributeList& attributes)
-      : attributes_(attributes), used_(attributes.size(), false) {}
-  bool has(std::string_view name);
-  std::int64_t integer(std::string_view name, std::int64_t fallback);
-  std::int64_t required_integer(std::string_view name);
-  double real(std::string_view name, double fallback);
-  std::string text(std::string_view name, std::string_view fallback);
-  /// Empty when absent.
-  std::vector<std::int64_t> integers(std::string_view name);
-  std::vector<double> reals(std::string_view name);
-  std::optional<Tensor> tensor(std::string_view name);
-  /// Accept and ignore (an attribute without effect on inference).
-  void ignore(std::string_view name);
-  void finish() const;
-
- private:
-  const AttributeValue* find(std::string_view name);
-  const AttributeList& attributes_;
-  std::vector<bool> used_;
+  const Tensor* constant = nullptr;  ///< its value when known (format nchw), else null
 };
 
 /// What a node is built from: checked against the row of the op table before `make` is called.
@@ -67,38 +43,24 @@ struct NodeSpec {
   const AttributeList& attributes;
   std::int64_t opset = 0;               ///< of the node's domain
   std::size_t inputs = 0, outputs = 0;  ///< counts as written, trailing empty names cut
+  std::string_view name = {};           ///< the row's, for makers of a whole family
+  /// The attributes are what Op::attributes() gives, and mean that: `opset` decides nothing.
+  bool normalised = false;
+
+  /// Is this the form that operators had before version `version`?
+  bool before(std::int64_t version) const { return !normalised && opset < version; }
 };
 
-/// Everything a kernel gets. Tensors are bound; shapes and layouts are final; nothing may be allocated.
-struct RunContext {
-  std::span<const Tensor> inputs;  ///< empty() for omitted optional inputs
-  std::span<Tensor> outputs;
-  std::span<std::byte> workspace;  ///< at least workspace_bytes(), 64-byte aligned, contents arbitrary
-  const void* prepared = nullptr;  ///< what prepare() returned
-  ThreadPool& pool;
+/// y = factor[c] * x + offset[c] along the output's axis 1.
+struct ChannelAffine {
+  std::vector<double> factor, offset;
 };
 
-/// The same on CUDA. `inputs` and `outputs` say shape, type and layout; their data() are device addresses, 256-byte
-/// aligned but for views into constants: launchers take them, the host never reads them. Work is queued on
-/// context.stream and nothing waits; a launch may be recorded into a graph and repeated, so that nothing on the host
-/// may depend on the moment.
-struct CudaRun {
-  std::span<const Tensor> inputs;  ///< empty() for omitted optional inputs
-  std::span<Tensor> outputs;
-  std::span<const Tensor> host_inputs;  ///< of constant inputs: the same on the host; else empty()
-  std::span<std::byte> workspace;  ///< device memory, workspace_bytes() of it, 256-byte aligned, contents arbitrary
-  const void* prepared = nullptr;  ///< what prepare() returned for a CUDA plan
-  const cuda::Context& context;
-};
-
-/// What prepare() and workspace_bytes() get: final types and layouts, constants in their memory layout.
-struct PlanContext {
-  std::span<const InputInfo> inputs;
-  std::span<const Format> input_layouts;
-  std::span<const TensorType> outputs;
-  Format layout = formats::nchw;  ///< of the outputs
-  int threads = 1;
-  DeviceKind device = DeviceKind::cpu;  ///< cuda: the plan's device is current
+/// An operator on an input 0 whose axes stand in another order.
+struct PermutedOp {
+  std::shared_ptr<const Op> op;
+  std::vector<int> inputs;   ///< the old inputs that it reads, by number; the first ones are the permuted ones
+  bool same_result = false;  ///< its output is what it was; else it is in the new order, too
 };
 
 /// Immutable after construction; shared by graphs, plans and threads.
@@ -108,67 +70,53 @@ class Op {
 
   /// The operator's name as in the op table ("Conv").
   virtual std::string_view type() const = 0;
-  /// Normalised attributes: everything that decides the result, with defaults filled in, independent of the opset.
+  /// Normalised attributes: everything that decides the result, with defaults filled in, independent of the opset. The
+  /// row's maker takes them back (NodeSpec::normalised).
   virtual AttributeList attributes() const { return {}; }
 
-  /// Types of the outputs. All input shapes are concrete. Throws Error(invalid_model | unsupported).
+  /// Types of the outputs. All input shapes are concrete. Throws Error(invalid_model | unsupported). Callers want
+  /// infer_types(), which also checks that some kernel computes these element types.
   virtual std::vector<TensorType> infer(std::span<const InputInfo> inputs) const = 0;
+  virtual double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const;
+  /// The problem that these inputs pose, in words, for operators with a choice of kernels: "1x64x56x56 -> 64, 3x3 s1 p1
+  /// g1 +bias +relu". Empty: the types say it all.
+  virtual std::string describe(std::span<const InputInfo> inputs) const;
 
-  /// Can the node run with its 4-D inputs and outputs in `layout`? Every op runs in nchw. Inputs that are constant,
-  /// of another rank, or have the same bytes in any layout are passed as they are.
-  virtual bool runs_in(Format layout, std::span<const InputInfo> inputs) const {
-    (void)inputs;
-    return layout == formats::nchw;
-  }
-  /// Output 0 holds exactly the bytes of this input (Reshape, Identity ...): no kernel needs to run. -1: no.
+  /// Which axes of the outputs follow which axes of the inputs; nothing when that cannot be said in axes.
+  virtual std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& output) const;
+  /// The same where axis `i` of input 0, and of every other input that is laid out like it, is axis to[i] now. Nothing
+  /// when the operator cannot be written so. Elementwise operators need not answer: their axis_map() says it.
+  virtual std::optional<PermutedOp> permuted(std::span<const int> to, std::span<const InputInfo> inputs) const;
+
+  /// Output 0 holds exactly the elements of this input, in the order of their shapes (Reshape, Identity ...): no kernel
+  /// needs to run. -1: no.
   virtual int alias_input() const { return -1; }
-  /// Output 0 may be written over input i while it is read: same element index read before written, equal type.
-  virtual bool may_overwrite(int input) const {
-    (void)input;
-    return false;
-  }
-  /// False for random or stateful ops, and for those that must stay (none so far): not folded.
-  virtual bool foldable() const { return true; }
+  /// Output 0 is input 0 unchanged, of the same type, for these inputs; no other output is wanted.
+  virtual bool gives_input_back(std::span<const InputInfo> inputs) const;
+  /// The result follows from the types of the inputs (Shape, Size), whatever they hold.
+  virtual bool reads_only_types() const { return false; }
 
-  virtual double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const {
-    (void)inputs;
-    (void)outputs;
-    return 0;
-  }
-  /// Stated bound on max |y - exact| over the rms of exact, for random data of one scale; `lenslet verify` holds the op
-  /// to it. The default suits elementwise ops and short sums; exact data movement meets it with 0.
-  virtual double tolerance(std::span<const InputInfo> inputs) const {
-    (void)inputs;
-    return 2e-6;
-  }
-  virtual std::size_t workspace_bytes(const PlanContext&) const { return 0; }
-  /// Identifies what prepare() makes besides the constant inputs: equal keys and equal constants give equal results, so
-  /// that plans share them. Empty: prepare() is not called.
-  virtual std::string prepare_key(const PlanContext&) const { return {}; }
-  /// Weights transformed once per Model (and CUDA device: then what it holds lies there); `bytes` receives their size.
-  virtual std::shared_ptr<const void> prepare(const PlanContext&, std::size_t& bytes) const {
-    bytes = 0;
-    return nullptr;
-  }
+  /// What follows the sums of a product; null for operators that are none.
+  virtual const Epilogue* epilogue() const { return nullptr; }
+  /// The operator with another epilogue. Only where there is one.
+  virtual std::shared_ptr<const Op> with_epilogue(Epilogue changed) const;
+  /// The activation that this operator is on a float32 input, when its bounds are known: for fusing it into a producer.
+  virtual std::optional<Activation> as_activation(std::span<const InputInfo> inputs) const;
+  /// What it does to a float32 input `side` of C channels (axis 1) when everything else is known: for folding.
+  virtual std::optional<ChannelAffine> as_channel_affine(std::span<const InputInfo> inputs, std::size_t side,
+                                                         const Shape& output) const;
 
-  virtual void run_cpu(const RunContext& context) const = 0;
-
-  /// Why a node with these inputs cannot run on CUDA (a type or form without a kernel), or nothing: run_cuda does it.
-  /// Answers alike in builds without CUDA. Nodes without a kernel are refused by name when a plan is made.
-  virtual std::optional<std::string> refuse_cuda(std::span<const InputInfo> inputs) const {
-    (void)inputs;
-    return "there is no CUDA kernel for it";
-  }
-  /// Does run_cuda read this constant input on the device? No: prepare() took over what it needs of it, or only
-  /// host_inputs are read. Saves the upload.
-  virtual bool reads_on_cuda(int input, const PlanContext& context) const {
-    (void)input;
-    (void)context;
-    return true;
-  }
-  /// Queues the work. Overrides wrap their calls of CUDA launchers in `if constexpr (cuda_built)`.
-  virtual void run_cuda(const CudaRun& run) const;
+  /// Zeros that the operator imagines around the spatial axes of input 0, resolved: begins of all axes, then ends.
+  virtual std::optional<std::vector<std::int64_t>> imagined_zeros(std::span<const InputInfo> inputs) const;
+  /// The same operator imagining these instead. Only where imagined_zeros() says something.
+  virtual std::shared_ptr<const Op> imagining_zeros(std::vector<std::int64_t> pads) const;
+  /// Zeros that the operator puts around the spatial axes of input 0 and that are all it does: begins, then ends.
+  virtual std::optional<std::vector<std::int64_t>> added_zeros(std::span<const InputInfo> inputs) const;
 };
+
+/// Types of the outputs: Op::infer, after checking that the element types have a kernel on some device.
+/// Error(unsupported) "input 0 has element type float16 (supported: float32, int64)".
+std::vector<TensorType> infer_types(const Op& op, std::span<const InputInfo> inputs);
 
 /// One of the normalised attributes; nothing when there is none of that name and kind.
 template <typename T>
@@ -185,6 +133,24 @@ inline std::optional<std::int64_t> integer_attribute(const Op& op, std::string_v
   return attribute<std::int64_t>(op, name);
 }
 
+/// How an operator is made and computed: what its file gives to the row.
+struct OpParts {
+  std::shared_ptr<const Op> (*make)(const NodeSpec&) = nullptr;
+  std::span<const SimpleKernel> kernels = {};  ///< the one of each device, where one is all there is
+};
+
+/// For OpParts::make: a class with a constructor from a NodeSpec.
+template <typename T>
+std::shared_ptr<const Op> make_from(const NodeSpec& spec) {
+  return std::make_shared<T>(spec);
+}
+/// The same: a class without attributes.
+template <typename T>
+std::shared_ptr<const Op> make_plain(const NodeSpec& spec) {
+  AttributeReader(spec).finish();
+  return std::make_shared<T>();
+}
+
 /// One row of the op table.
 struct OpRow {
   std::string_view name;
@@ -192,14 +158,22 @@ struct OpRow {
   int min_opset = 1;                   ///< first version of the op that `make` understands (read for opset >= 7 models)
   int min_inputs = 1, max_inputs = 1;  ///< max -1: any number
   int min_outputs = 1, max_outputs = 1;
-  std::shared_ptr<const Op> (*make)(const NodeSpec&) = nullptr;
-  std::string_view notes;  ///< limits of our support, for the table in docs/ops.md
-  bool cuda = false;       ///< there is a CUDA kernel (or none is needed); Op::refuse_cuda knows the forms it takes
+  OpParts parts = {};
+  std::string_view notes = {};  ///< limits of our support, for the table in docs/ops.md
 };
 
 /// All rows, in the order of the support matrix.
 std::span<const OpRow> op_table();
 /// Null when unknown.
 const OpRow* find_op(std::string_view name, std::string_view domain);
+
+/// An operator of the table, made as the loader makes it, or of normalised attributes. Error(internal): no such row.
+std::shared_ptr<const Op> make_op(std::string_view name, std::string_view domain, const AttributeList& attributes,
+                                  std::size_t inputs, std::size_t outputs = 1, std::int64_t opset = 13);
+std::shared_ptr<const Op> make_normalised_op(std::string_view name, const AttributeList& attributes, std::size_t inputs,
+                                             std::size_t outputs = 1);
+/// `op` with some of its normalised attributes changed or added.
+std::shared_ptr<const Op> with_attributes(const Op& op, const AttributeList& changed, std::size_t inputs,
+                                          std::size_t outputs = 1);
 
 }  // namespace lenslet

@@ -3,17 +3,24 @@
 
 #include <limits>
 
+#include "base/cuda/host_device.h"
+
 namespace lenslet {
+
+// Constants, because device code may not call numeric_limits.
+template <typename T>
+inline constexpr T least_value = std::numeric_limits<T>::min();
+template <typename T>
+inline constexpr T most_value = std::numeric_limits<T>::max();
 
 /// `value` towards zero as a T (an integer type); beyond T's range the nearest end, NaN gives 0. ONNX leaves both open.
 template <typename T>
-constexpr T saturate(double value) {
+LENSLET_HOST_DEVICE constexpr T saturate(double value) {
+  constexpr T least = least_value<T>, most = most_value<T>;
   if (value != value) return 0;
   // The ends as doubles: the lower is a power of two or 0, the upper rounds to one for 64 bits, hence >=.
-  constexpr double low = static_cast<double>(std::numeric_limits<T>::min());
-  constexpr double high = static_cast<double>(std::numeric_limits<T>::max());
-  if (value <= low) return std::numeric_limits<T>::min();
-  if (value >= high) return std::numeric_limits<T>::max();
+  if (value <= static_cast<double>(least)) return least;
+  if (value >= static_cast<double>(most)) return most;
   return static_cast<T>(value);
 }
 

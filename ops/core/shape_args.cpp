@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ops/core/type_check.h"
+#include "ops/core/checks.h"
 
 namespace lenslet {
 

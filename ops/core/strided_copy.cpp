@@ -4,7 +4,7 @@
 #include <cassert>
 #include <cstring>
 
-#include "ops/core/broadcast.h"
+#include "ops/core/dtypes.h"
 #include "ops/core/grain.h"
 
 namespace lenslet {
@@ -82,9 +82,7 @@ void transpose_blocks(StridedLoops loops, int across_index, const T* from, T* to
 }
 
 template <typename T>
-void copy_typed(const StridedLoops& loops, const void* from_bytes, void* to_bytes, ThreadPool& pool) {
-  const auto* from = static_cast<const T*>(from_bytes);
-  auto* to = static_cast<T*>(to_bytes);
+void copy_typed(const StridedLoops& loops, const T* from, T* to, ThreadPool& pool) {
   const Loop inner = loops[loops.rank() - 1];
   if (inner.to == 1 && inner.from != 1 && inner.from != 0)
     for (int i = 0; i + 1 < loops.rank(); ++i)
@@ -94,9 +92,8 @@ void copy_typed(const StridedLoops& loops, const void* from_bytes, void* to_byte
 
 }  // namespace
 
-StridedLoops::StridedLoops(const Shape& shape, Format from_layout, Format to_layout) {
-  const auto from = element_strides(shape, from_layout), to = element_strides(shape, to_layout);
-  const auto order = memory_order(shape.rank(), to_layout);
+StridedLoops::StridedLoops(const Shape& shape, const Format& format, const AxisSteps& from, const AxisSteps& to) {
+  const auto order = memory_order(shape.rank(), format);
   for (int i = 0; i < shape.rank(); ++i) {
     const int axis = order[static_cast<std::size_t>(i)];
     add(shape[axis], from[static_cast<std::size_t>(axis)], to[static_cast<std::size_t>(axis)]);
@@ -147,17 +144,9 @@ void strided_copy(std::size_t element_bytes, const StridedLoops& loops, const vo
     std::memcpy(to, from, element_bytes);
     return;
   }
-  switch (element_bytes) {
-    case 1:
-      return copy_typed<std::uint8_t>(loops, from, to, pool);
-    case 2:
-      return copy_typed<std::uint16_t>(loops, from, to, pool);
-    case 4:
-      return copy_typed<std::uint32_t>(loops, from, to, pool);
-    default:
-      assert(element_bytes == 8);
-      return copy_typed<std::uint64_t>(loops, from, to, pool);
-  }
+  dispatch_bytes(element_bytes, [&]<typename T>(std::type_identity<T>) {
+    copy_typed(loops, static_cast<const T*>(from), static_cast<T*>(to), pool);
+  });
 }
 
 }  // namespace lenslet

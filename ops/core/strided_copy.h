@@ -11,6 +11,9 @@
 
 namespace lenslet {
 
+/// Steps in elements along each axis of a shape, as element_strides() gives them.
+using AxisSteps = std::array<std::int64_t, Shape::max_rank>;
+
 /// for all indices: to[sum index*to_stride] = from[sum index*from_stride]. Outermost loop first; strides in elements,
 /// 0 or negative allowed on the `from` side.
 class StridedLoops {
@@ -18,8 +21,8 @@ class StridedLoops {
   static constexpr int max_rank = 2 * Shape::max_rank;
 
   StridedLoops() = default;
-  /// Over all elements of `shape`: the loops in the memory order of `to_layout`, element strides of the two layouts.
-  StridedLoops(const Shape& shape, Format from_layout, Format to_layout);
+  /// Over all indices of `shape`, in the order in which `format` stores a tensor of its rank.
+  StridedLoops(const Shape& shape, const Format& format, const AxisSteps& from, const AxisSteps& to);
 
   /// Inside the loops added so far. Loops of length 1 vanish; a loop that continues the one before on both sides is
   /// merged with it.

@@ -1,16 +1,6 @@
 #include "ops/core/walk.h"
 
-#include <cassert>
-
 namespace lenslet::cuda {
-
-BroadcastLoops loops_over(const Tensor& y, std::span<const Tensor* const> operands) {
-  std::array<BroadcastLoops::Operand, BroadcastLoops::max_operands> all{{{&y.shape(), y.format()}}};
-  assert(operands.size() < all.size());
-  std::size_t count = 1;
-  for (const Tensor* operand : operands) all[count++] = {&operand->shape(), operand->format()};
-  return {y.shape(), y.format(), std::span(all).first(count)};
-}
 
 Walk make_walk(const BroadcastLoops& loops, int operand, bool packs_aligned) {
   const auto& strides = loops.strides[static_cast<std::size_t>(operand)];

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <span>
 
 #include "base/cuda/fast_divider.h"
 #include "lenslet/tensor.h"
@@ -54,9 +53,6 @@ struct Piece {
   std::array<std::int64_t, BroadcastLoops::max_operands> offsets{};  ///< element of each operand where it begins
   std::int64_t elems = 0;
 };
-
-/// Loops over the output `y` and operands, y first.
-BroadcastLoops loops_over(const Tensor& y, std::span<const Tensor* const> operands);
 
 /// Calls f(piece) for pieces of at most `max_elems` elements that make up `loops`; not at all when those are empty.
 template <typename F>

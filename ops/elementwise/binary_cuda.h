@@ -1,23 +1,25 @@
 #pragma once
-// Launchers of elementwise kernels of two broadcast operands. All tensors lie on the device, each in its own layout; y
-// has the broadcast shape and may be an operand of its shape and layout.
+// Launchers of elementwise kernels of two broadcast operands. All lie on the device, where `loops` finds them, y first;
+// y may be an operand that lies like it.
 
 #include "lenslet/tensor.h"
-#include "ops/elementwise/binary_kernels.h"
+#include "ops/core/broadcast.h"
+#include "ops/elementwise/binary_kinds.h"
 
 namespace lenslet::cuda {
 
 struct Context;
 
-/// y = a KIND b, each result rounded once; any type that BinaryOp takes; not pow. Integers wrap around; a zero divisor
-/// of integers gives 0. prelu: f32 only.
-void binary(const Context& context, BinaryKind kind, const Tensor& a, const Tensor& b, Tensor& y);
+/// y = a KIND b, each result rounded once; any type of NumberTypes; not pow. prelu: f32 only.
+void binary(const Context& context, BinaryKind kind, DType dtype, const BroadcastLoops& loops, const void* a,
+            const void* b, void* y);
 
 /// y = (a + b) / count, f32 or f64: the last step of a mean.
-void add_and_divide(const Context& context, const Tensor& a, const Tensor& b, int count, Tensor& y);
+void add_and_divide(const Context& context, int count, DType dtype, const BroadcastLoops& loops, const void* a,
+                    const void* b, void* y);
 
-/// y = a^b; a has y's type: f32, f64, i32 or i64, b any of these. Floats in double, rounded once; whole powers of
-/// integers wrap around and truncate, those of zero with a negative exponent give 0.
-void pow(const Context& context, const Tensor& a, const Tensor& b, Tensor& y);
+/// y = a^b; a and y of type `base`, b of type `exponent`, of PowTypes both.
+void pow(const Context& context, DType base, DType exponent, const BroadcastLoops& loops, const void* a, const void* b,
+         void* y);
 
 }  // namespace lenslet::cuda

@@ -3,18 +3,9 @@
 
 #include <cstdint>
 
-namespace lenslet {
+#include "ops/elementwise/binary_kinds.h"
 
-enum class BinaryKind : std::uint8_t {
-  add,
-  sub,
-  mul,
-  div,
-  max,    ///< NaN when either is NaN
-  min,    ///< NaN when either is NaN
-  prelu,  ///< a < 0 ? b * a : a
-  pow,
-};
+namespace lenslet {
 
 /// y[i] = f(a[i * a_stride], b[i * b_stride]) for i < n. Strides of 0 and 1 are fast, others are followed one by one.
 /// y may be a or b where that one's stride is 1. Single-threaded.

@@ -1,57 +1,33 @@
 #include "ops/elementwise/cast_cuda.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include <cstring>
+#include <tuple>
 
-#include <type_traits>
-
-#include "ops/elementwise/convert.cuh"
+#include "ops/elementwise/convert.h"
 #include "ops/elementwise/elementwise.cuh"
+#include "ops/elementwise/types.h"
 
 namespace lenslet::cuda {
 
 namespace {
 
-// Networks convert between float and half precision, and from pictures, masks and indices to float: a kernel each.
+/// The types whose elements have as many bytes as Bits.
+template <typename Bits>
+using StoredAs = std::tuple_element_t<
+    sizeof(Bits) == 1   ? 0
+    : sizeof(Bits) == 2 ? 1
+    : sizeof(Bits) == 4 ? 2
+                        : 3,
+    std::tuple<Types<bool, std::int8_t, std::uint8_t>, Types<Float16, BFloat16, std::int16_t, std::uint16_t>,
+               Types<float, std::int32_t>, Types<double, std::int64_t>>>;
 
-struct HalfFromFloat {
-  __device__ __half operator()(float value) const { return __float2half_rn(value); }
-};
-struct FloatFromHalf {
-  __device__ float operator()(__half value) const { return __half2float(value); }
-};
-struct BrainFromFloat {
-  __device__ __nv_bfloat16 operator()(float value) const { return __float2bfloat16_rn(value); }
-};
-struct FloatFromBrain {
-  __device__ float operator()(__nv_bfloat16 value) const { return __bfloat162float(value); }
-};
-template <typename T>
-struct FloatFrom {
-  __device__ float operator()(T value) const { return static_cast<float>(value); }
-};
-
-// The other hundred pairs share a kernel for each pair of element sizes: the types are looked at when it runs, and the
-// value between them is a double or a 64-bit integer, which hold everything that the types can.
-
-template <std::size_t bytes>
-struct BitsOf;
-template <>
-struct BitsOf<1> {
-  using Type = std::uint8_t;
-};
-template <>
-struct BitsOf<2> {
-  using Type = std::uint16_t;
-};
-template <>
-struct BitsOf<4> {
-  using Type = std::uint32_t;
-};
-template <>
-struct BitsOf<8> {
-  using Type = std::uint64_t;
-};
+/// dispatch() of a list that has `dtype`, on the device.
+template <typename First, typename... Rest, typename F>
+__device__ auto pick(DType dtype, Types<First, Rest...>, const F& f) {
+  if constexpr (sizeof...(Rest) > 0)
+    if (dtype != dtype_of<First>::value) return pick(dtype, Types<Rest...>(), f);
+  return f(std::type_identity<First>());
+}
 
 template <typename To, typename From>
 __device__ To bits(From from) {
@@ -61,91 +37,41 @@ __device__ To bits(From from) {
   return to;
 }
 
-/// Is `dtype`, whose elements have the size of Bits, stored as a T?
-template <typename T, typename Bits>
-__device__ constexpr bool fits() {
-  return sizeof(T) == sizeof(Bits);
-}
-
-/// `value`, a double or an std::int64_t, as the bits of a `to`.
-template <typename Bits, typename V>
-__device__ Bits store(DType to, V value) {
-  const auto as_double = [&] { return static_cast<double>(value); };
-  const auto integer = [&]<typename T>(T) {
-    if constexpr (std::is_same_v<V, double>)
-      return bits<Bits>(from_double<T>(value));
-    else
-      return bits<Bits>(static_cast<T>(value));
-  };
-  if constexpr (sizeof(Bits) == 1) {
-    if (to == DType::boolean) return value != V{0} ? 1 : 0;
-    return to == DType::i8 ? integer(std::int8_t{}) : integer(std::uint8_t{});
-  } else if constexpr (sizeof(Bits) == 2) {
-    if (to == DType::f16) return bits<Bits>(__double2half(as_double()));
-    if (to == DType::bf16) return bits<Bits>(__double2bfloat16(as_double()));
-    return to == DType::i16 ? integer(std::int16_t{}) : integer(std::uint16_t{});
-  } else if constexpr (sizeof(Bits) == 4) {
-    return to == DType::f32 ? bits<Bits>(static_cast<float>(value)) : integer(std::int32_t{});
-  } else {
-    return to == DType::f64 ? bits<Bits>(as_double()) : integer(std::int64_t{});
-  }
-}
-
+/// A kernel for each pair of element sizes: the types are looked at when it runs, and the value between them is a
+/// double or a 64-bit integer, which hold everything that the types can.
 template <typename From, typename To>
 struct AnyCast {
   DType from, to;
   __device__ To operator()(From value) const {
-    const auto real = [&](double v) { return store<To>(to, v); };
-    const auto whole = [&](std::int64_t v) { return store<To>(to, v); };
-    if constexpr (sizeof(From) == 1) {
-      if (from == DType::boolean) return whole(value != 0 ? 1 : 0);
-      return whole(from == DType::i8 ? bits<std::int8_t>(value) : std::int64_t{value});
-    } else if constexpr (sizeof(From) == 2) {
-      if (from == DType::f16) return real(static_cast<double>(__half2float(bits<__half>(value))));
-      if (from == DType::bf16) return real(static_cast<double>(__bfloat162float(bits<__nv_bfloat16>(value))));
-      return whole(from == DType::i16 ? bits<std::int16_t>(value) : std::int64_t{value});
-    } else if constexpr (sizeof(From) == 4) {
-      if (from == DType::f32) return real(static_cast<double>(bits<float>(value)));
-      return whole(bits<std::int32_t>(value));
-    } else {
-      if (from == DType::f64) return real(bits<double>(value));
-      return whole(bits<std::int64_t>(value));
-    }
+    return pick(from, StoredAs<From>(), [&]<typename F>(std::type_identity<F>) {
+      using Wide = std::conditional_t<std::is_floating_point_v<F> || is_half<F>, double, std::int64_t>;
+      const Wide wide = Convert<Wide, F>()(bits<Stored<F>>(value));
+      return pick(to, StoredAs<To>(),
+                  [&]<typename T>(std::type_identity<T>) { return bits<To>(Convert<T, Wide>()(wide)); });
+    });
   }
 };
 
-template <typename F>
-void with_bits(DType dtype, const F& f) {
-  switch (dtype_bytes(dtype)) {
-    case 1:
-      return f(std::uint8_t{});
-    case 2:
-      return f(std::uint16_t{});
-    case 4:
-      return f(std::uint32_t{});
-    default:
-      return f(std::uint64_t{});
-  }
-}
-
 }  // namespace
 
-void cast(const Context& context, const Tensor& from, Tensor& to) {
-  const auto by = [&]<typename F, typename From, typename To>(const F& f, From, To) {
-    elementwise<Kernels::flat>(context, f, Out<To>{to}, In<From>{from});
+void cast(const Context& context, DType from_type, const void* from, DType to_type, void* to, std::int64_t elems) {
+  const auto by = [&]<typename To, typename From>(const auto& f, To* y, const From* x) {
+    elementwise<Kernels::flat>(context, flat_loops(elems), f, y, x);
   };
-  const DType in = from.dtype(), out = to.dtype();
-  if (in == DType::f32 && out == DType::f16) return by(HalfFromFloat{}, float{}, __half{});
-  if (in == DType::f32 && out == DType::bf16) return by(BrainFromFloat{}, float{}, __nv_bfloat16{});
-  if (out == DType::f32) {
-    if (in == DType::f16) return by(FloatFromHalf{}, __half{}, float{});
-    if (in == DType::bf16) return by(FloatFromBrain{}, __nv_bfloat16{}, float{});
-    if (in == DType::u8) return by(FloatFrom<std::uint8_t>{}, std::uint8_t{}, float{});
-    if (in == DType::i32) return by(FloatFrom<std::int32_t>{}, std::int32_t{}, float{});
-    if (in == DType::i64) return by(FloatFrom<std::int64_t>{}, std::int64_t{}, float{});
-  }
-  with_bits(in, [&]<typename From>(From) {
-    with_bits(out, [&]<typename To>(To) { by(AnyCast<From, To>{in, out}, From{}, To{}); });
+  // Networks convert between float and half precision, and from pictures, masks and indices to float: a kernel each.
+  const auto pair = [&]<typename To, typename From>(const Convert<To, From>& f) {
+    if (from_type != dtype_of<From>::value || to_type != dtype_of<To>::value) return false;
+    by(f, static_cast<To*>(to), static_cast<const From*>(from));
+    return true;
+  };
+  if (pair(Convert<Float16, float>()) || pair(Convert<BFloat16, float>()) || pair(Convert<float, Float16>()) ||
+      pair(Convert<float, BFloat16>()) || pair(Convert<float, std::uint8_t>()) ||
+      pair(Convert<float, std::int32_t>()) || pair(Convert<float, std::int64_t>()))
+    return;
+  dispatch_bytes(dtype_bytes(from_type), [&]<typename From>(std::type_identity<From>) {
+    dispatch_bytes(dtype_bytes(to_type), [&]<typename To>(std::type_identity<To>) {
+      by(AnyCast<From, To>{from_type, to_type}, static_cast<To*>(to), static_cast<const From*>(from));
+    });
   });
 }
 

@@ -1,14 +1,16 @@
 #pragma once
 // Launcher of Cast.
 
+#include <cstdint>
+
 #include "lenslet/tensor.h"
 
 namespace lenslet::cuda {
 
 struct Context;
 
-/// to = from, element by element, with the rules of ops/elementwise/cast.cpp (a NaN's payload may change). Device
-/// memory of one shape and layout, any two types; `to` may be `from` when the types are equal.
-void cast(const Context& context, const Tensor& from, Tensor& to);
+/// to[i] = from[i] for i < elems, with the rules of ops/elementwise/convert.h (a NaN's payload may change). Device
+/// memory; any two types; `to` may be `from` when the types are equal.
+void cast(const Context& context, DType from_type, const void* from, DType to_type, void* to, std::int64_t elems);
 
 }  // namespace lenslet::cuda

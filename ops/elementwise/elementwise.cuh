@@ -2,7 +2,7 @@
 // y[i] = f(a[i], b[i] ...) with broadcasting, for any element types and function: what all elementwise kernels are made
 // of.
 //
-//   elementwise<Kernels::both>(context, Sum{}, Out<float>{y}, In<float>{a}, In<float>{b});
+//   elementwise<Kernels::both>(context, loops, Sum{}, y, a, b);
 //
 // A thread handles packs of neighbouring elements of the output (four, or two 8-byte ones) and has several packs of
 // every operand in flight before it stores the first, so that y may be any operand that has y's shape and layout.
@@ -133,15 +133,6 @@ __global__ void __launch_bounds__(elementwise_threads)
   (std::index_sequence_for<X...>());
 }
 
-template <typename T>
-struct In {
-  const Tensor& tensor;
-};
-template <typename T>
-struct Out {
-  Tensor& tensor;
-};
-
 /// Which kernels are compiled for a function.
 enum class Kernels {
   flat,  ///< operands have y's shape and layout, or one element
@@ -154,20 +145,19 @@ bool aligned_as_pack(const T* data) {
   return reinterpret_cast<std::uintptr_t>(data) % alignof(Pack<T>) == 0;
 }
 
-/// y[i] = f(x[i]...). f is copied to the device and called with elements of the types given, in broadcast order.
+/// y[i] = f(x[i]...) for the operands that `loops` finds, y the first. f is copied to the device.
 template <Kernels kernels, typename F, typename Y, typename... X>
-void elementwise(const Context& context, const F& f, Out<Y> y, In<X>... x) {
+void elementwise(const Context& context, const BroadcastLoops& loops, const F& f, Y* y, const X*... x) {
   using Kernel = void(F, Y*, bool, std::uint32_t, Operands<sizeof...(X)>);
-  const Tensor* const tensors[] = {&x.tensor...};
-  for_each_piece(loops_over(y.tensor, tensors), std::int64_t{1} << 30, [&](const Piece& piece) {
+  for_each_piece(loops, std::int64_t{1} << 30, [&](const Piece& piece) {
     int index = 0;
-    const auto operand = [&]<typename T>(const In<T>& in) {
+    const auto operand = [&](const auto* data) {
       ++index;
-      const T* from = static_cast<const T*>(in.tensor.data()) + piece.offsets[static_cast<std::size_t>(index)];
+      const auto* from = data + piece.offsets[static_cast<std::size_t>(index)];
       return Operand{from, make_walk(piece.loops, index, aligned_as_pack(from))};
     };
     const Operands<sizeof...(X)> operands{{operand(x)...}};  // in braces: in this order
-    Y* to = static_cast<Y*>(y.tensor.data()) + piece.offsets[0];
+    Y* to = y + piece.offsets[0];
     const auto run = [&](Kernel* kernel, int elems_per_thread) {
       launch(context, kernel, blocks_for(piece.elems, elems_per_thread * elementwise_threads), elementwise_threads, 0,
              f, to, aligned_as_pack(to), static_cast<std::uint32_t>(piece.elems), operands);
@@ -179,6 +169,13 @@ void elementwise(const Context& context, const F& f, Out<Y> y, In<X>... x) {
       if (flat) return run(elementwise_kernel<true, F, Y, X...>, flat_thread_elems);
     if constexpr (kernels != Kernels::flat) run(elementwise_kernel<false, F, Y, X...>, any_thread_elems);
   });
+}
+
+/// Loops over one operand that lies like y.
+inline BroadcastLoops flat_loops(std::int64_t elems) {
+  const Shape line{elems};
+  const BroadcastLoops::Operand operands[] = {{&line}, {&line}};
+  return {line, formats::nchw, operands};
 }
 
 }  // namespace lenslet::cuda

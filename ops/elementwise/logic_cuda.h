@@ -1,18 +1,21 @@
 #pragma once
-// Launchers of comparisons, boolean operators and Where. All tensors lie on the device, each in its own layout, and are
-// broadcast to y, which must not be an operand.
+// Launchers of comparisons, boolean operators and Where. All operands lie on the device, where `loops` finds them, y
+// first, which must not be another.
 
 #include "lenslet/tensor.h"
+#include "ops/core/broadcast.h"
 #include "ops/elementwise/logic.h"
 
 namespace lenslet::cuda {
 
 struct Context;
 
-/// y = a KIND b as 0 or 1, bool; any type that the operators take. lnot: b is not looked at (pass a).
-void logic(const Context& context, LogicKind kind, const Tensor& a, const Tensor& b, Tensor& y);
+/// y = a KIND b, bool; a and b of a type of ComparedTypes, booleans as u8. lnot: b is a.
+void logic(const Context& context, LogicKind kind, DType dtype, const BroadcastLoops& loops, const void* a,
+           const void* b, void* y);
 
-/// y = condition ? a : b; condition bool, any type.
-void where(const Context& context, const Tensor& condition, const Tensor& a, const Tensor& b, Tensor& y);
+/// y = condition ? a : b; elements of so many bytes.
+void where(const Context& context, std::size_t element_bytes, const BroadcastLoops& loops, const void* condition,
+           const void* a, const void* b, void* y);
 
 }  // namespace lenslet::cuda

@@ -1,27 +1,25 @@
 #pragma once
-// Launchers of elementwise kernels of one input. x and y lie on the device; y may be x; types as in UnaryOp and ClipOp.
+// Launchers of elementwise kernels of one input. x and y lie on the device, densely and in the same format; y may be x.
 
-#include <optional>
+#include <cstdint>
 
 #include "lenslet/tensor.h"
-#include "ops/elementwise/unary_kernels.h"
+#include "ops/elementwise/unary_kinds.h"
 
 namespace lenslet::cuda {
 
 struct Context;
 
-/// y = f(x), same shape, type and layout. f32: every kind; f64 and signed integers: abs, neg and relu. NaN stays NaN.
-/// Errors: 2 units of the last place for what the device's library computes, a few for compositions; the others are
-/// exact or rounded once.
-void unary(const Context& context, const UnaryFunction& f, const Tensor& x, Tensor& y);
+/// y[i] = f(x[i]) for i < elems, of a type that the operator has. NaN stays NaN. Errors: 2 units of the last place for
+/// what the device's library computes, a few for compositions; the others are exact or rounded once.
+void unary(const Context& context, const UnaryFunction& f, DType dtype, const void* x, void* y, std::int64_t elems);
 
-/// y = min(max(x, low), high) for every type of ClipOp; with low > high everything becomes high. A bound is a tensor of
-/// one element, empty() when there is none: in `low` and `high` on the device, or in `host_low` and `host_high`, which
-/// win, on the host. `fallback` is ClipOp's attribute form.
-struct ClipBounds {
-  const Tensor &low, &high, &host_low, &host_high;
-  std::optional<float> min, max;
+/// A number of the clipped type, on the host, or on the device when `at` is not null.
+struct ClipBound {
+  const void *at, *number;
 };
-void clip(const Context& context, const ClipBounds& bounds, const Tensor& x, Tensor& y);
+/// y[i] = min(max(x[i], low), high) for i < elems, of a type that Clip has; with low > high everything becomes high.
+void clip(const Context& context, const ClipBound& low, const ClipBound& high, DType dtype, const void* x, void* y,
+          std::int64_t elems);
 
 }  // namespace lenslet::cuda

@@ -6,26 +6,18 @@
 
 #include "base/cuda/cublas.h"
 #include "base/cuda/launch.h"
-#include "base/cuda/upload.h"
 #include "ops/core/activation.cuh"
 
 namespace lenslet::cuda {
 namespace {
 
 /// What happens to a finished sum.
-struct Epilogue {
+struct DeviceEpilogue {
   float alpha, beta;
   const float* c;
   std::int64_t c_row, c_col;
   DeviceActivation activation;
 
-  explicit Epilogue(const GemmCall& call)
-      : alpha(call.alpha),
-        beta(call.beta),
-        c(call.c),
-        c_row(call.c_row),
-        c_col(call.c_col),
-        activation(call.activation) {}
   bool none() const { return alpha == 1 && c == nullptr && activation.kind == Activation::Kind::none; }
 
   __device__ float operator()(float sum, std::int64_t i, std::int64_t j) const {
@@ -35,12 +27,17 @@ struct Epilogue {
   }
 };
 
+DeviceEpilogue epilogue_of(const GemmCall& call) {
+  const MatrixProblem& p = call.problem;
+  return {p.alpha, p.beta, call.c, p.c_row, p.c_col, DeviceActivation(p.activation)};
+}
+
 // ---- Few rows: y[i][j] = dot(a[i], b[j]), b [n][k]. Bound by reading b, so b is read once, as a stream that leaves
 // the L1 to the rows of A. A warp has `columns` rows of b (outputs j) at once, which gives it that many loads in flight
-// and spreads its reads of A over them. The warps of a block share the sum over k `over_k` ways: more when there are
+// and spreads its reads of A over them. The warps of a block share the sum over k `slices` ways: more when there are
 // too few columns for all multiprocessors.
 
-constexpr int warps = 8, columns = 4;
+constexpr int warps = few_rows_warps, columns = few_rows_columns;
 
 template <typename Vector>
 struct Lanes;
@@ -64,12 +61,12 @@ struct Lanes<float> {
 template <int rows, typename Vector>
 __global__ void __launch_bounds__(32 * warps)
     few_rows_kernel(const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* y, int m, int n, int k,
-                    int over_k, Epilogue epilogue) {
+                    int slices, DeviceEpilogue epilogue) {
   wait_for_previous();
   __shared__ float parts[warps][rows * columns];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int column_groups = warps / over_k;
-  const int first = (static_cast<int>(blockIdx.x) * column_groups + warp / over_k) * columns;
+  const int column_groups = warps / slices;
+  const int first = (static_cast<int>(blockIdx.x) * column_groups + warp / slices) * columns;
 
   // Past the end the last column (row of A) is computed again and not stored.
   const Vector* b_rows[columns];
@@ -80,7 +77,7 @@ __global__ void __launch_bounds__(32 * warps)
   for (int i = 0; i < rows; ++i) a_rows[i] = reinterpret_cast<const Vector*>(a + min(i, m - 1) * lda);
 
   float sums[rows][columns] = {};
-  const int count = k / Lanes<Vector>::count, step = 32 * over_k;
+  const int count = k / Lanes<Vector>::count, step = 32 * slices;
   // All loads of b stand before the first use: left to itself, the compiler puts a branch between the steps of an
   // unrolled loop, and only one step's loads are under way at a time.
   const auto add = [&]<int steps>(int at) {
@@ -99,7 +96,7 @@ __global__ void __launch_bounds__(32 * warps)
       }
   };
   constexpr int ahead = rows <= 2 ? 2 : 1;
-  int e = warp % over_k * 32 + lane;
+  int e = warp % slices * 32 + lane;
   for (; e + (ahead - 1) * step < count; e += ahead * step) add.template operator()<ahead>(e);
   if (ahead > 1 && e < count) add.template operator()<1>(e);
 
@@ -117,36 +114,23 @@ __global__ void __launch_bounds__(32 * warps)
   const int at = static_cast<int>(threadIdx.x), group = at / (rows * columns), part = at % (rows * columns);
   if (group >= column_groups) return;
   float sum = 0;
-  for (int w = 0; w < over_k; ++w) sum += parts[group * over_k + w][part];
+  for (int w = 0; w < slices; ++w) sum += parts[group * slices + w][part];
   const int i = part / columns, j = (static_cast<int>(blockIdx.x) * column_groups + group) * columns + part % columns;
   if (i < m && j < n) y[static_cast<std::int64_t>(i) * n + j] = epilogue(sum, i, j);
 }
 
-constexpr int most_few_rows = 8;
-
-bool is_few_rows(const GemmCall& call) {
-  return call.batch == 1 && call.m <= most_few_rows && call.b.transposed && !call.a.transposed;
-}
-
-bool aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
-
 template <int rows>
-void launch_few_rows(const Context& context, const GemmCall& call) {
-  // Two blocks for each multiprocessor, if sharing the sum can make as many.
-  int over_k = 1;
-  const auto blocks = [&] { return blocks_for(call.n, columns * (warps / over_k)); };
-  while (over_k < warps && blocks() < 2u * static_cast<unsigned>(context.multiprocessors)) over_k *= 2;
-  const bool vectors =
-      call.k % 4 == 0 && call.a.ld % 4 == 0 && call.b.ld % 4 == 0 && aligned(call.a.data) && aligned(call.b.data);
-  launch(context, vectors ? few_rows_kernel<rows, float4> : few_rows_kernel<rows, float>, dim3(blocks()),
-         dim3(32 * warps), 0, call.a.data, call.a.ld, call.b.data, call.b.ld, call.y, static_cast<int>(call.m),
-         static_cast<int>(call.n), static_cast<int>(call.k), over_k, Epilogue(call));
+void launch_few_rows(const Context& context, const GemmCall& call, int slices, bool vectors) {
+  const MatrixProblem& p = call.problem;
+  launch(context, vectors ? few_rows_kernel<rows, float4> : few_rows_kernel<rows, float>,
+         dim3(static_cast<unsigned>(few_rows_blocks(p.gemm_n, slices))), dim3(32 * warps), 0, call.a.data, call.a.ld,
+         call.b.data, call.b.ld, call.y, p.gemm_m, p.gemm_n, p.gemm_k, slices, epilogue_of(call));
 }
 
 // ---- After cuBLAS: the epilogue in place, a thread an element.
 
 template <typename Index>
-__global__ void epilogue_kernel(float* y, Index n, Index elems, Index per_product, Epilogue epilogue) {
+__global__ void epilogue_kernel(float* y, Index n, Index elems, Index per_product, DeviceEpilogue epilogue) {
   wait_for_previous();
   const Index at = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (at >= elems) return;
@@ -167,7 +151,7 @@ struct Strides {
 
 __global__ void __launch_bounds__(256)
     tiled_kernel(const float* a, Strides a_at, const float* b, Strides b_at, float* y, int m, int n, int k,
-                 int column_tiles, Epilogue epilogue) {
+                 int column_tiles, DeviceEpilogue epilogue) {
   wait_for_previous();
   __shared__ float a_tile[depth][tile + 1], b_tile[depth][tile + 1];  // + 1: stores of a transposed operand spread
   const int row0 = static_cast<int>(blockIdx.x) / column_tiles * tile;
@@ -205,44 +189,41 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-void launch_tiled(const Context& context, const GemmCall& call) {
-  const std::int64_t row_tiles = (call.m + tile - 1) / tile, column_tiles = (call.n + tile - 1) / tile;
-  constexpr std::int64_t most_products = 65535;  // of a launch: the grid's second dimension
-  for (std::int64_t first = 0; first < call.batch; first += most_products) {
-    const dim3 grid(static_cast<unsigned>(row_tiles * column_tiles),
-                    static_cast<unsigned>(std::min(most_products, call.batch - first)));
-    launch(context, tiled_kernel, grid, dim3(256), 0, call.a.data + first * call.a.stride, Strides(call.a),
-           call.b.data + first * call.b.stride, Strides(call.b), call.y + first * call.m * call.n,
-           static_cast<int>(call.m), static_cast<int>(call.n), static_cast<int>(call.k), static_cast<int>(column_tiles),
-           Epilogue(call));
-  }
-}
-
 }  // namespace
 
-void gemm(const Context& context, const GemmCall& call) {
-  if (call.m == 0 || call.n == 0 || call.batch == 0) return;
-  if (is_few_rows(call)) {
-    if (call.m == 1) return launch_few_rows<1>(context, call);
-    if (call.m == 2) return launch_few_rows<2>(context, call);
-    if (call.m <= 4) return launch_few_rows<4>(context, call);
-    return launch_few_rows<8>(context, call);
-  }
-  if (context.cublas == nullptr || call.k == 0) return launch_tiled(context, call);
-  const std::int64_t per_product = call.m * call.n, elems = per_product * call.batch;
-  context.cublas->gemm(call.m, call.n, call.k, call.a, call.b, call.y, call.n, 0, call.batch, per_product);
-  const Epilogue epilogue(call);
-  if (epilogue.none()) return;
-  const dim3 grid(blocks_for(elems, 256)), block(256);
-  if (elems <= std::numeric_limits<int>::max())  // + 255 still fits an unsigned
-    launch(context, epilogue_kernel<unsigned>, grid, block, 0, call.y, call.n, elems, per_product, epilogue);
-  else
-    launch(context, epilogue_kernel<std::uint64_t>, grid, block, 0, call.y, call.n, elems, per_product, epilogue);
+void gemm_few_rows(const Context& context, const GemmCall& call, int slices, bool vectors) {
+  const std::int64_t m = call.problem.gemm_m;
+  const auto launch_rows = m == 1   ? launch_few_rows<1>
+                           : m == 2 ? launch_few_rows<2>
+                           : m <= 4 ? launch_few_rows<4>
+                                    : launch_few_rows<8>;
+  launch_rows(context, call, slices, vectors);
 }
 
-std::shared_ptr<const void> upload_weights(std::span<const float> values) {
-  const auto buffer = std::make_shared<DeviceBuffer<float>>(upload(values));
-  return {buffer, buffer->data()};
+void gemm_cublas(const Context& context, const GemmCall& call, Numerics::Multiply multiply) {
+  const std::int64_t m = call.problem.gemm_m, n = call.problem.gemm_n, elems = call.batch * m * n;
+  context.cublas->gemm(m, n, call.problem.gemm_k, call.a, call.b, call.y, n, 0, call.batch, m * n, multiply);
+  const DeviceEpilogue epilogue = epilogue_of(call);
+  if (epilogue.none()) return;
+  const auto finish = [&](auto kernel) {
+    launch(context, kernel, dim3(blocks_for(elems, 256)), dim3(256), 0, call.y, n, elems, m * n, epilogue);
+  };
+  if (elems <= std::numeric_limits<int>::max())  // + 255 still fits an unsigned
+    finish(epilogue_kernel<unsigned>);
+  else
+    finish(epilogue_kernel<std::uint64_t>);
+}
+
+void gemm_tiled(const Context& context, const GemmCall& call) {
+  const std::int64_t m = call.problem.gemm_m, n = call.problem.gemm_n, column_tiles = (n + tile - 1) / tile;
+  constexpr std::int64_t most_products = 65535;  // of a launch: the grid's second dimension
+  for (std::int64_t first = 0; first < call.batch; first += most_products) {
+    const dim3 grid(static_cast<unsigned>((m + tile - 1) / tile * column_tiles),
+                    static_cast<unsigned>(std::min(most_products, call.batch - first)));
+    launch(context, tiled_kernel, grid, dim3(256), 0, call.a.data + first * call.a.stride, Strides(call.a),
+           call.b.data + first * call.b.stride, Strides(call.b), call.y + first * m * n, m, n, call.problem.gemm_k,
+           column_tiles, epilogue_of(call));
+  }
 }
 
 }  // namespace lenslet::cuda

@@ -10,8 +10,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/simd/targets.h"
 #include "ops/core/fused_clamp.h"
-#include "ops/core/simd/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/gemm/gemm_cpu.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep

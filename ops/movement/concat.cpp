@@ -2,12 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "ops/core/broadcast.h"
-#include "ops/core/makers.h"
+#include <numeric>
+
+#include "ops/core/checks.h"
 #include "ops/core/shape_args.h"
-#include "ops/core/strided_copy.h"
-#include "ops/core/type_check.h"
-#include "ops/movement/strided_copy_cuda.h"
+#include "ops/movement/moves.h"
 
 namespace lenslet {
 
@@ -22,70 +21,63 @@ class Concat final : public Op {
 
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     TensorType result = required_input(inputs, 0, "inputs");
-    const int rank = result.shape.rank();
-    const int axis = resolve_axis(axis_, rank);
+    const int rank = result.shape.rank(), joined = axis(rank);
     for (std::size_t i = 1; i < inputs.size(); ++i) {
-      const TensorType& type = required_input(inputs, i, "inputs");
-      if (type.dtype != result.dtype)
+      const Shape& shape = required_input(inputs, i, "inputs").shape;
+      if (shape.rank() != rank || !(shape.with(joined, 0) == result.shape.with(joined, 0)))
         throw Error(ErrorKind::invalid_model,
-                    fmt::format("input {} is {}, input 0 is {}", i, to_string(type.dtype), to_string(result.dtype)));
-      if (type.shape.rank() != rank || !(type.shape.with(axis, 0) == result.shape.with(axis, 0)))
-        throw Error(ErrorKind::invalid_model, fmt::format("cannot join {} to {} along axis {}", type.shape.str(),
-                                                          inputs[0].type.shape.str(), axis));
-      result.shape = result.shape.with(axis, add_dims(result.shape[axis], type.shape[axis]));
+                    fmt::format("cannot join {} to {} along axis {}", shape.str(), inputs[0].type.shape.str(), joined));
+      result.shape = result.shape.with(joined, add_dims(result.shape[joined], shape[joined]));
     }
+    require_equal_dtypes(inputs);
     return {result};
   }
-  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
-  double tolerance(std::span<const InputInfo>) const override { return 0; }
-
-  void run_cpu(const RunContext& context) const override {
-    for_each_input(context.inputs, context.outputs[0], [&](const StridedLoops& loops, const void* from, void* to) {
-      strided_copy(dtype_bytes(context.outputs[0].dtype()), loops, from, to, context.pool);
-    });
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
+    AxisMap map = axes_kept_if(1, y.rank(), [joined = axis(y.rank())](int a) { return a != joined; });
+    map.inputs.resize(inputs.size(), AxisMap::Followed(map.inputs[0]));
+    return map;
   }
-
-  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
-  void run_cuda(const CudaRun& run) const override {
-    if constexpr (cuda_built) {
-      cuda::CopyBatch batch(run.context, dtype_bytes(run.outputs[0].dtype()));
-      for_each_input(run.inputs, run.outputs[0],
-                     [&](const StridedLoops& loops, const void* from, void* to) { batch.add(loops, from, to); });
-      batch.flush();
-    }
+  std::optional<PermutedOp> permuted(std::span<const int> to, std::span<const InputInfo> inputs) const override {
+    std::vector<int> all(inputs.size());
+    std::iota(all.begin(), all.end(), 0);
+    const int joined = axis(static_cast<int>(to.size()));
+    return PermutedOp{.op = std::make_shared<Concat>(to[static_cast<std::size_t>(joined)]), .inputs = std::move(all)};
   }
+  bool gives_input_back(std::span<const InputInfo> inputs) const override { return inputs.size() == 1; }
+
+  int axis(int rank) const { return resolve_axis(axis_, rank); }
 
  private:
-  /// Calls copy(loops, from, to) for each input: the loops over its elements and where both sides begin.
-  template <typename Copy>
-  void for_each_input(std::span<const Tensor> inputs, Tensor& to, const Copy& copy) const {
-    const int rank = to.shape().rank();
-    const int axis = resolve_axis(axis_, rank);
-    const auto to_strides = element_strides(to.shape(), to.format());
-    const auto order = memory_order(rank, to.format());
-    std::int64_t start = 0;
-    for (const Tensor& from : inputs) {
-      const auto from_strides = element_strides(from.shape(), from.format());
-      StridedLoops loops;
-      for (int i = 0; i < rank; ++i) {
-        const int a = order[static_cast<std::size_t>(i)];
-        loops.add(from.shape()[a], from_strides[static_cast<std::size_t>(a)], to_strides[static_cast<std::size_t>(a)]);
-      }
-      copy(loops, from.data(), element_at(to, start * to_strides[static_cast<std::size_t>(axis)]));
-      start += from.shape()[axis];
-    }
-  }
-
   std::int64_t axis_;
 };
 
-}  // namespace
+std::vector<Move> moves(const Binding& binding) {
+  const Shape& y = binding.output_shape();
+  const int axis = binding.op<Concat>().axis(y.rank());
+  const AxisSteps to = element_strides(y, binding.output_format());
+  std::vector<Move> moves;
+  std::int64_t start = 0;
+  for (std::size_t i = 0; i < binding.problem.inputs().size(); ++i) {
+    const Shape& x = binding.shape(i);
+    moves.push_back({.loops{x, binding.output_format(), element_strides(x, binding.format(i)), to},
+                     .input = i,
+                     .to = start * to[static_cast<std::size_t>(axis)]});
+    start += x[axis];
+  }
+  return moves;
+}
 
-std::shared_ptr<const Op> make_concat(const NodeSpec& spec) {
-  AttributeReader reader(spec.attributes);
+constexpr auto kernels = on_either({.formats = nchw_or_nhwc, .bind = bind_moves<moves>});
+
+std::shared_ptr<const Op> make(const NodeSpec& spec) {
+  AttributeReader reader(spec);
   const std::int64_t axis = reader.required_integer("axis");
   reader.finish();
   return std::make_shared<Concat>(axis);
 }
+
+}  // namespace
+
+OpParts concat() { return {make, kernels}; }
 
 }  // namespace lenslet

@@ -5,178 +5,88 @@
 
 #include <fmt/format.h>
 
-#include "ops/core/broadcast.h"
-#include "ops/core/makers.h"
+#include "ops/core/checks.h"
 #include "ops/core/shape_args.h"
-#include "ops/core/strided_copy.h"
-#include "ops/core/type_check.h"
-#include "ops/movement/strided_copy_cuda.h"
+#include "ops/movement/moves.h"
 
 namespace lenslet {
 
 namespace {
 
-enum class Mode { depth_column_row, column_row_depth };
-
-std::int64_t parse_block(AttributeReader& reader) {
-  const std::int64_t block = reader.required_integer("blocksize");
-  // Larger than any image side that fits the limits; the square does not overflow.
-  if (block < 1 || block > (1 << 20))
-    throw Error(ErrorKind::invalid_model, fmt::format("blocksize={} makes no sense", block));
-  return block;
-}
-
-const TensorType& image_input(std::span<const InputInfo> inputs) {
-  const TensorType& data = required_input(inputs, 0, "input");
-  if (data.shape.rank() != 4)
-    throw Error(ErrorKind::invalid_model, fmt::format("input must be [N,C,H,W], not {}", data.shape.str()));
-  return data;
-}
-
-/// Element strides of the six-fold index n, c, h, i, w, j of the finer image's pixels.
-struct BlockStrides {
-  std::int64_t n = 0, c = 0, h = 0, i = 0, w = 0, j = 0;
-};
-
-BlockStrides of_image(const Tensor& image, std::int64_t block) {
-  const auto s = element_strides(image.shape(), image.format());
-  return {s[0], s[1], block * s[2], s[2], block * s[3], s[3]};
-}
-
-/// `c_count` channels of the image.
-BlockStrides of_depth(const Tensor& depth, std::int64_t block, std::int64_t c_count, Mode mode) {
-  const auto s = element_strides(depth.shape(), depth.format());
-  if (mode == Mode::depth_column_row) return {s[0], s[1], s[2], block * c_count * s[1], s[3], c_count * s[1]};
-  return {s[0], block * block * s[1], s[2], block * s[1], s[3], s[1]};
-}
-
-// Loops in the memory order of the output, so that it is written straight through.
-StridedLoops block_loops(const BlockStrides& f, const Tensor& to, const BlockStrides& t, const Shape& depth,
-                         std::int64_t block, std::int64_t c_count, bool to_image) {
-  const std::int64_t n = depth[0], h = depth[2], w = depth[3];
-  StridedLoops loops;
-  loops.add(n, f.n, t.n);
-  const auto add_channels = [&] { loops.add(c_count, f.c, t.c); };
-  const auto add_block = [&] {
-    loops.add(block, f.i, t.i);
-    loops.add(block, f.j, t.j);
-  };
-  const bool last = to.format() == formats::nhwc;
-  if (to_image) {
-    if (!last) add_channels();
-    loops.add(h, f.h, t.h);
-    loops.add(block, f.i, t.i);
-    loops.add(w, f.w, t.w);
-    loops.add(block, f.j, t.j);
-    if (last) add_channels();
-  } else {
-    if (!last) {
-      add_block();
-      add_channels();
-    }
-    loops.add(h, f.h, t.h);
-    loops.add(w, f.w, t.w);
-    if (last) {
-      add_block();
-      add_channels();
-    }
-  }
-  return loops;
-}
-
-/// Both ways: one strided copy in any layout.
-class BlockOp : public Op {
+/// Both ways.
+class BlockOp final : public Op {
  public:
-  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
-  double tolerance(std::span<const InputInfo>) const override { return 0; }
-  void run_cpu(const RunContext& context) const override {
-    const Tensor& from = context.inputs[0];
-    Tensor& to = context.outputs[0];
-    strided_copy(dtype_bytes(to.dtype()), loops(from, to), from.data(), to.data(), context.pool);
+  bool to_space;
+  std::int64_t block;
+  bool depth_first = true;  ///< DCR
+
+  explicit BlockOp(const NodeSpec& spec) : to_space(spec.name == "DepthToSpace") {
+    AttributeReader reader(spec);
+    block = reader.required_integer("blocksize");
+    // Larger than any image side that fits the limits; the square does not overflow.
+    if (block < 1 || block > (1 << 20))
+      throw Error(ErrorKind::invalid_model, fmt::format("blocksize={} makes no sense", block));
+    const std::string mode = to_space ? reader.text("mode", "DCR") : "DCR";
+    reader.finish();
+    if (mode != "DCR" && mode != "CRD")
+      throw Error(ErrorKind::invalid_model, fmt::format("mode={} is neither DCR nor CRD", mode));
+    depth_first = mode == "DCR";
   }
-  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
-  void run_cuda(const CudaRun& run) const override {
-    const Tensor& from = run.inputs[0];
-    Tensor& to = run.outputs[0];
-    if constexpr (cuda_built)
-      cuda::strided_copy(run.context, dtype_bytes(to.dtype()), loops(from, to), from.data(), to.data());
-  }
 
- private:
-  virtual StridedLoops loops(const Tensor& from, const Tensor& to) const = 0;
-};
-
-class DepthToSpace final : public BlockOp {
- public:
-  DepthToSpace(std::int64_t block, Mode mode) : block_(block), mode_(mode) {}
-
-  std::string_view type() const override { return "DepthToSpace"; }
+  std::string_view type() const override { return to_space ? "DepthToSpace" : "SpaceToDepth"; }
   AttributeList attributes() const override {
-    return {{"blocksize", block_}, {"mode", std::string(mode_ == Mode::depth_column_row ? "DCR" : "CRD")}};
+    AttributeList list{{"blocksize", block}};
+    if (to_space) list.emplace_back("mode", std::string(depth_first ? "DCR" : "CRD"));
+    return list;
   }
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
-    const TensorType& data = image_input(inputs);
+    const TensorType& data = required_input(inputs, 0, "input");
     const Shape& s = data.shape;
-    if (s[1] % (block_ * block_) != 0)
+    if (s.rank() != 4) throw Error(ErrorKind::invalid_model, fmt::format("input must be [N,C,H,W], not {}", s.str()));
+    const std::int64_t square = block * block;
+    if (to_space && s[1] % square != 0)
       throw Error(ErrorKind::invalid_model,
-                  fmt::format("{} channels cannot make blocks of {}x{} pixels", s[1], block_, block_));
-    return {
-        {data.dtype, Shape{s[0], s[1] / (block_ * block_), multiply_dims(s[2], block_), multiply_dims(s[3], block_)}}};
+                  fmt::format("{} channels cannot make blocks of {}x{} pixels", s[1], block, block));
+    if (!to_space && (s[2] % block != 0 || s[3] % block != 0))
+      throw Error(ErrorKind::invalid_model,
+                  fmt::format("{} x {} pixels do not divide into blocks of {}", s[2], s[3], block));
+    if (to_space)
+      return {{data.dtype, Shape{s[0], s[1] / square, multiply_dims(s[2], block), multiply_dims(s[3], block)}}};
+    return {{data.dtype, Shape{s[0], multiply_dims(s[1], square), s[2] / block, s[3] / block}}};
   }
-
- private:
-  StridedLoops loops(const Tensor& from, const Tensor& to) const override {
-    const std::int64_t c_count = to.shape()[1];
-    return block_loops(of_depth(from, block_, c_count, mode_), to, of_image(to, block_), from.shape(), block_, c_count,
-                       true);
-  }
-
-  std::int64_t block_;
-  Mode mode_;
+  std::optional<AxisMap> axis_map(std::span<const InputInfo>, const Shape&) const override { return axes_kept(1, {0}); }
 };
 
-class SpaceToDepth final : public BlockOp {
- public:
-  explicit SpaceToDepth(std::int64_t block) : block_(block) {}
+std::vector<Move> moves(const Binding& binding) {
+  const auto& op = binding.op<BlockOp>();
+  const Shape &x = binding.shape(0), &y = binding.output_shape();
+  const Shape &image = op.to_space ? y : x, &depth = op.to_space ? x : y;
+  const AxisSteps of_x = element_strides(x, binding.format(0)), of_y = element_strides(y, binding.output_format());
+  const AxisSteps &in_image = op.to_space ? of_y : of_x, &in_depth = op.to_space ? of_x : of_y;
 
-  std::string_view type() const override { return "SpaceToDepth"; }
-  AttributeList attributes() const override { return {{"blocksize", block_}}; }
-  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
-    const TensorType& data = image_input(inputs);
-    const Shape& s = data.shape;
-    if (s[2] % block_ != 0 || s[3] % block_ != 0)
-      throw Error(ErrorKind::invalid_model,
-                  fmt::format("{} x {} pixels do not divide into blocks of {}", s[2], s[3], block_));
-    return {{data.dtype, Shape{s[0], multiply_dims(s[1], block_ * block_), s[2] / block_, s[3] / block_}}};
-  }
+  // The six-fold index of the image's pixels, from depth to image.
+  using Loop = StridedLoops::Loop;
+  const std::int64_t block = op.block, channels = image[1];
+  const std::int64_t c_step = op.depth_first ? 1 : block * block, j_step = op.depth_first ? channels : 1;
+  const Loop n{depth[0], in_depth[0], in_image[0]}, c{channels, c_step * in_depth[1], in_image[1]};
+  const Loop h{depth[2], in_depth[2], block * in_image[2]}, i{block, block * j_step * in_depth[1], in_image[2]};
+  const Loop w{depth[3], in_depth[3], block * in_image[3]}, j{block, j_step * in_depth[1], in_image[3]};
 
- private:
-  StridedLoops loops(const Tensor& from, const Tensor& to) const override {
-    const std::int64_t c_count = from.shape()[1];
-    return block_loops(of_image(from, block_), to, of_depth(to, block_, c_count, Mode::depth_column_row), to.shape(),
-                       block_, c_count, false);
-  }
+  // In the memory order of the output, so that it is written straight through.
+  const bool last = binding.output_format() == formats::nhwc;
+  using Order = std::array<Loop, 6>;
+  StridedLoops loops;
+  for (const Loop& loop : op.to_space ? last ? Order{n, h, i, w, j, c} : Order{n, c, h, i, w, j}
+                          : last ? Order{n, h, w, i, j, c}
+                                      : Order{n, i, j, c, h, w})
+    loops.add(loop.dim, op.to_space ? loop.from : loop.to, op.to_space ? loop.to : loop.from);
+  return {{.loops = loops}};
+}
 
-  std::int64_t block_;
-};
+constexpr auto kernels = on_either({.formats = nchw_or_nhwc, .bind = bind_moves<moves>});
 
 }  // namespace
 
-std::shared_ptr<const Op> make_depth_to_space(const NodeSpec& spec) {
-  AttributeReader reader(spec.attributes);
-  const std::int64_t block = parse_block(reader);
-  const std::string mode = reader.text("mode", "DCR");
-  reader.finish();
-  if (mode != "DCR" && mode != "CRD")
-    throw Error(ErrorKind::invalid_model, fmt::format("mode={} is neither DCR nor CRD", mode));
-  return std::make_shared<DepthToSpace>(block, mode == "DCR" ? Mode::depth_column_row : Mode::column_row_depth);
-}
-
-std::shared_ptr<const Op> make_space_to_depth(const NodeSpec& spec) {
-  AttributeReader reader(spec.attributes);
-  const std::int64_t block = parse_block(reader);
-  reader.finish();
-  return std::make_shared<SpaceToDepth>(block);
-}
+OpParts depth_to_space() { return {make_from<BlockOp>, kernels}; }
 
 }  // namespace lenslet

@@ -1,48 +1,18 @@
-// Expand (broadcast to a shape) and Tile (repeat along each axis).
+// Expand (broadcast to a shape) and Tile (repeat along each axis): every element of the input at one or more places of
+// the output. The second input says how and is known before the run.
 
 #include <fmt/format.h>
 
 #include "ops/core/broadcast.h"
-#include "ops/core/makers.h"
+#include "ops/core/checks.h"
 #include "ops/core/shape_args.h"
-#include "ops/core/strided_copy.h"
-#include "ops/core/type_check.h"
-#include "ops/movement/strided_copy_cuda.h"
+#include "ops/movement/moves.h"
 
 namespace lenslet {
 
 namespace {
 
-/// Every element of the input at one or more places of the output; the second input says how and is known before the
-/// run.
-class RepeatOp : public Op {
- public:
-  double tolerance(std::span<const InputInfo>) const override { return 0; }
-
-  void run_cpu(const RunContext& context) const override {
-    const Tensor& from = context.inputs[0];
-    Tensor& to = context.outputs[0];
-    if (to.elems() > 0)
-      strided_copy(dtype_bytes(to.dtype()), loops(from.shape(), to.shape()), from.data(), to.data(), context.pool);
-  }
-
-  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
-  bool reads_on_cuda(int input, const PlanContext&) const override { return input == 0; }
-  void run_cuda(const CudaRun& run) const override {
-    const Tensor& from = run.inputs[0];
-    Tensor& to = run.outputs[0];
-    if constexpr (cuda_built)
-      if (to.elems() > 0)
-        cuda::strided_copy(run.context, dtype_bytes(to.dtype()), loops(from.shape(), to.shape()), from.data(),
-                           to.data());
-  }
-
- private:
-  /// From input to output, both row-major.
-  virtual StridedLoops loops(const Shape& from, const Shape& to) const = 0;
-};
-
-class Expand final : public RepeatOp {
+class Expand final : public Op {
  public:
   std::string_view type() const override { return "Expand"; }
 
@@ -53,23 +23,23 @@ class Expand final : public RepeatOp {
       if (dim < 0) throw Error(ErrorKind::invalid_model, fmt::format("shape has the dimension {}", dim));
     return {{data.dtype, broadcast_shapes(data.shape, Shape(dims.span()))}};
   }
-
- private:
-  StridedLoops loops(const Shape& from, const Shape& to) const override {
-    const int added = to.rank() - from.rank();
-    const auto from_strides = element_strides(from, formats::nchw);
-    const auto to_strides = element_strides(to, formats::nchw);
-    StridedLoops loops;
-    for (int i = 0; i < to.rank(); ++i) {
-      const bool repeated = i < added || from[i - added] == 1;
-      loops.add(to[i], repeated ? 0 : from_strides[static_cast<std::size_t>(i - added)],
-                to_strides[static_cast<std::size_t>(i)]);
-    }
-    return loops;
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
+    AxisMap map = elementwise_axes(inputs, y, 1);
+    map.broadcasts = false;  // to a shape of its own, which names every axis
+    return map;
   }
 };
 
-class Tile final : public RepeatOp {
+std::vector<Move> expand_moves(const Binding& binding) {
+  const Shape &x = binding.shape(0), &y = binding.output_shape();
+  const AxisSteps steps = element_strides(x, formats::nchw);
+  AxisSteps from{};  // 0 where the input is repeated
+  for (int i = 0; i < x.rank(); ++i)
+    if (x[i] != 1) from[static_cast<std::size_t>(i + y.rank() - x.rank())] = steps[static_cast<std::size_t>(i)];
+  return {{.loops{y, formats::nchw, from, element_strides(y, formats::nchw)}}};
+}
+
+class Tile final : public Op {
  public:
   std::string_view type() const override { return "Tile"; }
 
@@ -85,33 +55,31 @@ class Tile final : public RepeatOp {
     }
     return {type};
   }
-
- private:
-  StridedLoops loops(const Shape& from, const Shape& to) const override {
-    const auto from_strides = element_strides(from, formats::nchw);
-    const auto to_strides = element_strides(to, formats::nchw);
-    // Two loops an axis: the repetition, which stands still in the input, and the axis itself.
-    StridedLoops loops;
-    for (int i = 0; i < from.rank(); ++i) {
-      const auto axis = static_cast<std::size_t>(i);
-      const std::int64_t dim = from[i];
-      loops.add(to[i] / dim, 0, dim * to_strides[axis]);
-      loops.add(dim, from_strides[axis], to_strides[axis]);
-    }
-    return loops;
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
+    return axes_kept_if(inputs.size(), y.rank(), [&](int axis) { return y[axis] == inputs[0].type.shape[axis]; });
   }
 };
 
+std::vector<Move> tile_moves(const Binding& binding) {
+  const Shape &x = binding.shape(0), &y = binding.output_shape();
+  if (y.elems() == 0) return {};
+  const AxisSteps from = element_strides(x, formats::nchw), to = element_strides(y, formats::nchw);
+  // Two loops an axis: the repetition, which stands still in the input, and the axis itself.
+  StridedLoops loops;
+  for (int i = 0; i < x.rank(); ++i) {
+    const auto axis = static_cast<std::size_t>(i);
+    loops.add(y[i] / x[i], 0, x[i] * to[axis]);
+    loops.add(x[i], from[axis], to[axis]);
+  }
+  return {{.loops = loops}};
+}
+
+constexpr auto expand_kernels = on_either({.reads = input_bit(0), .bind = bind_moves<expand_moves>});
+constexpr auto tile_kernels = on_either({.reads = input_bit(0), .bind = bind_moves<tile_moves>});
+
 }  // namespace
 
-std::shared_ptr<const Op> make_expand(const NodeSpec& spec) {
-  AttributeReader(spec.attributes).finish();
-  return std::make_shared<Expand>();
-}
-
-std::shared_ptr<const Op> make_tile(const NodeSpec& spec) {
-  AttributeReader(spec.attributes).finish();
-  return std::make_shared<Tile>();
-}
+OpParts expand() { return {make_plain<Expand>, expand_kernels}; }
+OpParts tile() { return {make_plain<Tile>, tile_kernels}; }
 
 }  // namespace lenslet

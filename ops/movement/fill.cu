@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "base/cuda/launch.h"
+#include "ops/movement/access.cuh"
 
 namespace lenslet::cuda {
 namespace {
@@ -50,14 +51,9 @@ __global__ void __launch_bounds__(threads) fill_steps(T* to, T start, T delta, s
 
 void fill(const Context& context, std::size_t element_bytes, std::int64_t count, std::uint64_t bits, void* to) {
   if (count == 0) return;
-  for (std::size_t bytes = element_bytes; bytes < 8; bytes *= 2) {
-    const std::uint64_t low = bits & ((std::uint64_t{1} << 8 * bytes) - 1);
-    bits = low | low << 8 * bytes;
-  }
-  const auto low = static_cast<std::uint32_t>(bits), high = static_cast<std::uint32_t>(bits >> 32);
   const std::int64_t all_bytes = count * static_cast<std::int64_t>(element_bytes);
   launch(context, fill_vectors, blocks_for(all_bytes / 16 + 1, threads), threads, 0, static_cast<uint4*>(to),
-         make_uint4(low, high, low, high), all_bytes / 16, static_cast<int>(all_bytes % 16));
+         repeated(bits, element_bytes), all_bytes / 16, static_cast<int>(all_bytes % 16));
 }
 
 void store(const Context& context, std::span<const std::int64_t> values, std::int64_t* to) {

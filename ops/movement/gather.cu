@@ -1,11 +1,10 @@
 #include "ops/movement/gather_cuda.h"
 
-#include <cassert>
 #include <limits>
 
 #include "base/cuda/index_divider.h"
 #include "base/cuda/launch.h"
-#include "base/cuda/vector_bits.cuh"
+#include "ops/movement/access.cuh"
 
 namespace lenslet::cuda {
 namespace {
@@ -71,24 +70,12 @@ void gather_as(const Context& context, const GatherShape& shape, const void* fro
 void gather(const Context& context, std::size_t element_bytes, const GatherShape& shape, const void* from,
             const void* indices, bool wide_indices, void* to) {
   if (shape.outer == 0 || shape.count == 0 || shape.inner == 0) return;
-  const std::uint64_t bits = static_cast<std::uint64_t>(shape.inner) * element_bytes |
-                             reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to) | 16;
-  const std::uint64_t item_bytes = bits & (~bits + 1);
+  const std::size_t bytes = access_bytes(shape.inner, element_bytes, from, to);
   GatherShape in_items = shape;
-  in_items.inner = shape.inner * static_cast<std::int64_t>(element_bytes) / static_cast<std::int64_t>(item_bytes);
-  switch (item_bytes) {
-    case 1:
-      return gather_as<Bits<1>>(context, in_items, from, indices, wide_indices, to);
-    case 2:
-      return gather_as<Bits<2>>(context, in_items, from, indices, wide_indices, to);
-    case 4:
-      return gather_as<Bits<4>>(context, in_items, from, indices, wide_indices, to);
-    case 8:
-      return gather_as<Bits<8>>(context, in_items, from, indices, wide_indices, to);
-    default:
-      assert(item_bytes == 16);
-      return gather_as<Bits<16>>(context, in_items, from, indices, wide_indices, to);
-  }
+  in_items.inner = shape.inner * static_cast<std::int64_t>(element_bytes) / static_cast<std::int64_t>(bytes);
+  dispatch_access(bytes, [&]<typename T>(std::type_identity<T>) {
+    gather_as<T>(context, in_items, from, indices, wide_indices, to);
+  });
 }
 
 }  // namespace lenslet::cuda

@@ -1,11 +1,13 @@
-#include "ops/movement/interleave_cuda.h"
+// Matrices of 2 or 4 rows, or as many columns: DepthToSpace and SpaceToDepth in NCHW, channel shuffles of few groups in
+// NHWC.
 
-#include <cassert>
 #include <cstdint>
 
 #include "base/cuda/fast_divider.h"
 #include "base/cuda/launch.h"
 #include "base/cuda/vector_bits.cuh"
+#include "ops/core/dtypes.h"
+#include "ops/movement/transpose_cuda.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -103,12 +105,6 @@ void launch_items(const Context& context, bool to_pixels, const Items& items, co
            blocks_for(items.count, items.per_block), threads, 0, from, to, items);
 }
 
-template <typename T>
-void launch_planes(const Context& context, const Planes& planes, const Items& items, const void* from, void* to) {
-  if (planes.count == 2) return launch_items<T, 2>(context, planes.to_pixels, items, from, to);
-  launch_items<T, 4>(context, planes.to_pixels, items, from, to);
-}
-
 }  // namespace
 
 bool interleaves(std::size_t element_bytes, const Transposition& t, const void* from, const void* to) {
@@ -149,17 +145,10 @@ void interleave(const Context& context, std::size_t element_bytes, const Transpo
   items.plane_stride = planes.plane_stride / per_word;
   const bool much = count >= std::int64_t{threads} * unroll * 2 * context.multiprocessors;
   items.per_block = much ? threads * unroll : threads;
-  switch (element_bytes) {
-    case 1:
-      return launch_planes<std::uint8_t>(context, planes, items, from, to);
-    case 2:
-      return launch_planes<std::uint16_t>(context, planes, items, from, to);
-    case 4:
-      return launch_planes<std::uint32_t>(context, planes, items, from, to);
-    default:
-      assert(element_bytes == 8);
-      return launch_planes<std::uint64_t>(context, planes, items, from, to);
-  }
+  dispatch_bytes(element_bytes, [&]<typename T>(std::type_identity<T>) {
+    const auto launch_them = planes.count == 2 ? launch_items<T, 2> : launch_items<T, 4>;
+    launch_them(context, planes.to_pixels, items, from, to);
+  });
 }
 
 }  // namespace lenslet::cuda

@@ -6,6 +6,7 @@
 #include "base/cuda/fast_divider.h"
 #include "base/cuda/launch.h"
 #include "base/cuda/vector_bits.cuh"
+#include "ops/core/dtypes.h"
 #include "ops/movement/strided_copy_cuda.h"
 
 namespace lenslet::cuda {
@@ -94,19 +95,6 @@ void launch_interleave(const Context& context, bool to_pixels, std::int64_t imag
          static_cast<std::uint32_t>(groups), FastDivider(static_cast<std::uint32_t>(groups_per_plane)));
 }
 
-template <typename T>
-void interleave_channels(const Context& context, bool to_pixels, const Shape& shape, const void* from, void* to) {
-  const std::int64_t groups_per_plane = shape[2] * shape[3] * static_cast<std::int64_t>(sizeof(T)) / 16;
-  switch (shape[1]) {
-    case 2:
-      return launch_interleave<T, 2>(context, to_pixels, shape[0], groups_per_plane, from, to);
-    case 3:
-      return launch_interleave<T, 3>(context, to_pixels, shape[0], groups_per_plane, from, to);
-    default:
-      return launch_interleave<T, 4>(context, to_pixels, shape[0], groups_per_plane, from, to);
-  }
-}
-
 /// 2 to 4 channels of elements of at most 4 bytes, whole vectors throughout, few enough to count.
 bool interleaves(std::size_t element_bytes, const Shape& shape, const void* from, const void* to) {
   const auto plane_bytes = static_cast<std::uint64_t>(shape[2] * shape[3]) * element_bytes;
@@ -117,20 +105,22 @@ bool interleaves(std::size_t element_bytes, const Shape& shape, const void* from
 
 }  // namespace
 
-void convert_layout(const Context& context, std::size_t element_bytes, const Shape& shape, Format from_layout,
-                    Format to_layout, const void* from, void* to) {
+void convert_layout(const Context& context, std::size_t element_bytes, const Shape& shape, const Format& from_format,
+                    const Format& to_format, const void* from, void* to) {
   if (shape.elems() == 0) return;
-  if (from_layout == to_layout || !interleaves(element_bytes, shape, from, to))
-    return strided_copy(context, element_bytes, StridedLoops(shape, from_layout, to_layout), from, to);
-  const bool to_pixels = to_layout == formats::nhwc;
-  switch (element_bytes) {
-    case 1:
-      return interleave_channels<std::uint8_t>(context, to_pixels, shape, from, to);
-    case 2:
-      return interleave_channels<std::uint16_t>(context, to_pixels, shape, from, to);
-    default:
-      return interleave_channels<std::uint32_t>(context, to_pixels, shape, from, to);
+  if (!interleaves(element_bytes, shape, from, to)) {
+    const StridedLoops loops(shape, to_format, element_strides(shape, from_format), element_strides(shape, to_format));
+    return strided_copy(context, element_bytes, loops, from, to);
   }
+  const std::int64_t groups_per_plane = shape[2] * shape[3] * static_cast<std::int64_t>(element_bytes) / 16;
+  dispatch_bytes(element_bytes, [&]<typename T>(std::type_identity<T>) {
+    if constexpr (sizeof(T) <= 4) {
+      const auto launch_them = shape[1] == 2   ? launch_interleave<T, 2>
+                               : shape[1] == 3 ? launch_interleave<T, 3>
+                                               : launch_interleave<T, 4>;
+      launch_them(context, to_format == formats::nhwc, shape[0], groups_per_plane, from, to);
+    }
+  });
 }
 
 }  // namespace lenslet::cuda

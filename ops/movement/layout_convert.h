@@ -1,5 +1,5 @@
 #pragma once
-// LayoutConvert (domain lenslet): the elements of a 4-D tensor in the other layout. The assign_layout pass inserts it.
+// LayoutConvert (domain lenslet): the elements of a 4-D tensor in another format. Plans insert it.
 
 #include <memory>
 
@@ -7,9 +7,8 @@
 
 namespace lenslet {
 
-/// Converts from the layout of its input to the layout of its output: any element type, same shape.
-std::shared_ptr<const Op> make_layout_convert();
-/// Row of the op table; no attributes.
-std::shared_ptr<const Op> make_layout_convert(const NodeSpec& spec);
+/// The identity, of any element type, from one format to the other: what the target stores beside the elements (padded
+/// blocks, halo) is 0. attributes(): from and to, as text.
+std::shared_ptr<const Op> make_layout_convert(const Format& from, const Format& to);
 
 }  // namespace lenslet

@@ -9,9 +9,9 @@ namespace lenslet::cuda {
 
 struct Context;
 
-/// The elements (1, 2, 4 or 8 bytes) of a tensor of `shape` [N,C,H,W] from one layout to another one. Device addresses
-/// that do not overlap.
-void convert_layout(const Context& context, std::size_t element_bytes, const Shape& shape, Format from_layout,
-                    Format to_layout, const void* from, void* to);
+/// The elements (1, 2, 4 or 8 bytes) of a tensor of `shape` [N,C,H,W] from one of the two formats to the other. Device
+/// addresses that do not overlap.
+void convert_layout(const Context& context, std::size_t element_bytes, const Shape& shape, const Format& from_format,
+                    const Format& to_format, const void* from, void* to);
 
 }  // namespace lenslet::cuda

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cassert>
 #include <limits>
 #include <type_traits>
 
@@ -10,6 +9,7 @@
 #include "base/cuda/launch.h"
 #include "base/cuda/vector_bits.cuh"
 #include "lenslet/tensor.h"
+#include "ops/movement/access.cuh"
 
 namespace lenslet::cuda {
 namespace {
@@ -38,24 +38,7 @@ struct PadLoops {
 template <typename Index>
 __device__ std::int64_t source(const typename PadLoops<Index>::Axis& axis, PadMode mode, Index o) {
   using Signed = typename PadLoops<Index>::Signed;
-  Signed i = static_cast<Signed>(o) - axis.before;
-  if (i >= 0 && i < axis.kept) return axis.first + i;
-  switch (mode) {
-    case PadMode::constant:
-      return -1;
-    case PadMode::edge:
-      return axis.first + (i < 0 ? 0 : axis.kept - 1);
-    case PadMode::wrap:
-      i %= axis.kept;
-      return axis.first + (i < 0 ? i + axis.kept : i);
-    case PadMode::reflect:
-      break;
-  }
-  if (axis.kept == 1) return axis.first;
-  const Signed period = 2 * (axis.kept - 1);
-  i %= period;
-  if (i < 0) i += period;
-  return axis.first + min(i, period - i);
+  return pad_source(axis, mode, static_cast<Signed>(o));
 }
 
 /// Offset in the input of line `row` of the output, lines being along the innermost axis; -1: it is all constant.
@@ -221,15 +204,12 @@ struct MergedAxes {
   std::size_t unit_bytes(PadMode mode, std::size_t element_bytes, const void* from, const void* to) const {
     const PadAxis& inner = axes[rank - 1];
     if (mode != PadMode::constant && !inner.unchanged()) return element_bytes;
-    const std::int64_t all = inner.dim | inner.out | inner.first | inner.kept | inner.before;
-    const std::uint64_t bits = static_cast<std::uint64_t>(all) * element_bytes |
-                               reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to) | 16;
-    return static_cast<std::size_t>(bits & (~bits + 1));
+    return access_bytes(inner.dim | inner.out | inner.first | inner.kept | inner.before, element_bytes, from, to);
   }
 };
 
 template <typename Index>
-PadLoops<Index> loops_of(PadMode mode, const MergedAxes& merged, std::uint64_t value, const void* to) {
+PadLoops<Index> loops_of(PadMode mode, const MergedAxes& merged, const uint4& value, const void* to) {
   using Signed = typename PadLoops<Index>::Signed;
   PadLoops<Index> loops{};
   loops.mode = mode;
@@ -243,8 +223,7 @@ PadLoops<Index> loops_of(PadMode mode, const MergedAxes& merged, std::uint64_t v
   }
   loops.items = static_cast<Index>(merged.out_elems());
   loops.vectors = reinterpret_cast<std::uintptr_t>(to) % 16 == 0;
-  const auto low = static_cast<std::uint32_t>(value), high = static_cast<std::uint32_t>(value >> 32);
-  loops.value = make_uint4(low, high, low, high);
+  loops.value = value;
   return loops;
 }
 
@@ -276,7 +255,7 @@ void launch_lines(const Context& context, const PadLoops<std::uint32_t>& loops, 
 }
 
 template <typename T>
-void pad_as(const Context& context, PadMode mode, const MergedAxes& merged, std::uint64_t value, const void* from,
+void pad_as(const Context& context, PadMode mode, const MergedAxes& merged, const uint4& value, const void* from,
             void* to) {
   // The input may be larger than the output, and pads nearly as large as both.
   std::int64_t most = merged.out_elems();
@@ -304,23 +283,9 @@ void pad(const Context& context, std::size_t element_bytes, PadMode mode, std::s
   const auto factor = static_cast<std::int64_t>(unit / element_bytes);
   PadAxis& inner = merged.axes[merged.rank - 1];
   for (std::int64_t* part : {&inner.dim, &inner.out, &inner.first, &inner.kept, &inner.before}) *part /= factor;
-  for (std::size_t bytes = element_bytes; bytes < 8; bytes *= 2) {
-    const std::uint64_t low = value & ((std::uint64_t{1} << 8 * bytes) - 1);
-    value = low | low << 8 * bytes;
-  }
-  switch (unit) {
-    case 1:
-      return pad_as<Bits<1>>(context, mode, merged, value, from, to);
-    case 2:
-      return pad_as<Bits<2>>(context, mode, merged, value, from, to);
-    case 4:
-      return pad_as<Bits<4>>(context, mode, merged, value, from, to);
-    case 8:
-      return pad_as<Bits<8>>(context, mode, merged, value, from, to);
-    default:
-      assert(unit == 16);
-      return pad_as<Bits<16>>(context, mode, merged, value, from, to);
-  }
+  dispatch_access(unit, [&]<typename T>(std::type_identity<T>) {
+    pad_as<T>(context, mode, merged, repeated(value, element_bytes), from, to);
+  });
 }
 
 }  // namespace lenslet::cuda

@@ -4,9 +4,36 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/cuda/host_device.h"
+
 namespace lenslet {
 
 enum class PadMode { constant, reflect, edge, wrap };
+
+/// Where place `o` of a padded axis comes from; -1: the constant. `Axis` says which elements of the input are kept,
+/// from `first` on, and how many places are `before` them. Int: large enough for 2 * kept.
+template <typename Int, typename Axis>
+LENSLET_HOST_DEVICE std::int64_t pad_source(const Axis& axis, PadMode mode, Int o) {
+  Int i = o - axis.before;
+  if (i >= 0 && i < axis.kept) return axis.first + i;
+  switch (mode) {
+    case PadMode::constant:
+      return -1;
+    case PadMode::edge:
+      return axis.first + (i < 0 ? 0 : axis.kept - 1);
+    case PadMode::wrap:
+      i %= axis.kept;
+      return axis.first + (i < 0 ? i + axis.kept : i);
+    case PadMode::reflect:
+      break;
+  }
+  // A mirror at the first and at the last element: period 2 (kept - 1).
+  if (axis.kept == 1) return axis.first;
+  const Int period = 2 * (axis.kept - 1);
+  i %= period;
+  if (i < 0) i += period;
+  return axis.first + (i < period - i ? i : period - i);
+}
 
 /// One axis: what remains of the input after cropping, and what the mode puts around it.
 struct PadAxis {
@@ -28,27 +55,7 @@ struct PadAxis {
   bool unchanged() const { return out == dim && first == 0 && before == 0 && kept == dim; }
 
   /// Where output index `o` comes from; -1: the constant.
-  std::int64_t source(std::int64_t o, PadMode mode) const {
-    std::int64_t i = o - before;
-    if (i >= 0 && i < kept) return first + i;
-    switch (mode) {
-      case PadMode::constant:
-        return -1;
-      case PadMode::edge:
-        return first + (i < 0 ? 0 : kept - 1);
-      case PadMode::wrap:
-        i %= kept;
-        return first + (i < 0 ? i + kept : i);
-      case PadMode::reflect:
-        break;
-    }
-    // A mirror at the first and at the last element: period 2 (kept - 1).
-    if (kept == 1) return first;
-    const std::int64_t period = 2 * (kept - 1);
-    i %= period;
-    if (i < 0) i += period;
-    return first + std::min(i, period - i);
-  }
+  std::int64_t source(std::int64_t o, PadMode mode) const { return pad_source(*this, mode, o); }
 };
 
 }  // namespace lenslet

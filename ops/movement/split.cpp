@@ -5,12 +5,9 @@
 
 #include <algorithm>
 
-#include "ops/core/broadcast.h"
-#include "ops/core/makers.h"
+#include "ops/core/checks.h"
 #include "ops/core/shape_args.h"
-#include "ops/core/strided_copy.h"
-#include "ops/core/type_check.h"
-#include "ops/movement/strided_copy_cuda.h"
+#include "ops/movement/moves.h"
 
 namespace lenslet {
 
@@ -18,128 +15,90 @@ namespace {
 
 class Split final : public Op {
  public:
-  Split(std::int64_t axis, std::optional<std::vector<std::int64_t>> sizes, std::size_t parts, bool uneven)
-      : axis_(axis), sizes_(std::move(sizes)), parts_(parts), uneven_(uneven) {}
+  explicit Split(const NodeSpec& spec) : parts_(static_cast<std::int64_t>(spec.outputs)) {
+    AttributeReader reader(spec);
+    axis_ = reader.integer("axis", 0);
+    if ((spec.normalised || spec.before(13)) && reader.has("split")) sizes_ = reader.integers("split");
+    if (spec.before(13) && spec.inputs > 1)
+      throw Error(ErrorKind::invalid_model, "split is an attribute before opset 13, not an input");
+    const bool counted = !spec.before(18) && reader.has("num_outputs");
+    if (counted && reader.integer("num_outputs", 0) != parts_)
+      throw Error(ErrorKind::unsupported, fmt::format("num_outputs={} for a node with {} outputs",
+                                                      reader.integer("num_outputs", 0), spec.outputs));
+    uneven_ = spec.normalised ? reader.flag("uneven", false) : counted;
+    reader.finish();
+  }
 
   std::string_view type() const override { return "Split"; }
   AttributeList attributes() const override {
-    AttributeList list{{"axis", axis_}, {"num_outputs", static_cast<std::int64_t>(parts_)}};
+    AttributeList list{{"axis", axis_}, {"num_outputs", parts_}};
     if (sizes_) list.emplace_back("split", *sizes_);
+    if (uneven_) list.emplace_back("uneven", std::int64_t{1});
     return list;
   }
 
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     const TensorType& data = required_input(inputs, 0, "input");
-    const int axis = resolve_axis(axis_, data.shape.rank());
-    const std::int64_t dim = data.shape[axis];
+    const int along = axis(data.shape.rank());
+    const std::int64_t dim = data.shape[along];
     const auto sizes = sizes_ ? sizes_ : constant_integers(inputs, 1, "split");
     std::vector<TensorType> types;
     if (!sizes) {
-      const auto parts = static_cast<std::int64_t>(parts_);
-      const std::int64_t size = dim / parts + (dim % parts != 0 ? 1 : 0);
+      const std::int64_t size = dim / parts_ + (dim % parts_ != 0 ? 1 : 0);
       // Every part but the last is full, so the last may hold less but not nothing.
-      if (dim % parts != 0 && (!uneven_ || size > dim / (parts - 1)))
+      if (dim % parts_ != 0 && (!uneven_ || size > dim / (parts_ - 1)))
         throw Error(ErrorKind::invalid_model,
-                    fmt::format("cannot split axis {} of {} into {} parts", axis, data.shape.str(), parts));
-      for (std::int64_t i = 0; i < parts; ++i)
-        types.push_back({data.dtype, data.shape.with(axis, std::min(size, dim - i * size))});
+                    fmt::format("cannot split axis {} of {} into {} parts", along, data.shape.str(), parts_));
+      for (std::int64_t i = 0; i < parts_; ++i)
+        types.push_back({data.dtype, data.shape.with(along, std::min(size, dim - i * size))});
       return types;
     }
-    if (sizes->size() != parts_)
+    if (static_cast<std::int64_t>(sizes->size()) != parts_)
       throw Error(ErrorKind::invalid_model, fmt::format("split has {} sizes for {} outputs", sizes->size(), parts_));
     std::int64_t sum = 0;
     for (const std::int64_t size : *sizes) {
       if (size < 0) throw Error(ErrorKind::invalid_model, fmt::format("split has the size {}", size));
       sum = add_dims(sum, size);
-      types.push_back({data.dtype, data.shape.with(axis, size)});
+      types.push_back({data.dtype, data.shape.with(along, size)});
     }
     if (sum != dim)
       throw Error(ErrorKind::invalid_model, fmt::format("the sizes of split add up to {}, axis {} of {} has {}", sum,
-                                                        axis, data.shape.str(), dim));
+                                                        along, data.shape.str(), dim));
     return types;
   }
-  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
-  double tolerance(std::span<const InputInfo>) const override { return 0; }
-
-  void run_cpu(const RunContext& context) const override {
-    for_each_part(context.inputs, context.inputs, context.outputs,
-                  [&](const StridedLoops& loops, const void* from, void* to) {
-                    strided_copy(dtype_bytes(context.inputs[0].dtype()), loops, from, to, context.pool);
-                  });
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
+    return axes_kept_if(inputs.size(), y.rank(), [along = axis(y.rank())](int a) { return a != along; });
   }
 
-  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
-  bool reads_on_cuda(int input, const PlanContext&) const override { return input == 0; }
-  void run_cuda(const CudaRun& run) const override {
-    if constexpr (cuda_built) {
-      cuda::CopyBatch batch(run.context, dtype_bytes(run.inputs[0].dtype()));
-      for_each_part(run.inputs, run.host_inputs, run.outputs,
-                    [&](const StridedLoops& loops, const void* from, void* to) { batch.add(loops, from, to); });
-      batch.flush();
-    }
-  }
+  int axis(int rank) const { return resolve_axis(axis_, rank); }
 
  private:
-  /// Calls copy(loops, from, to) for each output that has memory: the loops over its elements and where both sides
-  /// begin. The sizes are read from host_inputs, where they are an input.
-  template <typename Copy>
-  void for_each_part(std::span<const Tensor> inputs, std::span<const Tensor> host_inputs, std::span<Tensor> outputs,
-                     const Copy& copy) const {
-    const Tensor& from = inputs[0];
-    const int rank = from.shape().rank();
-    const int axis = resolve_axis(axis_, rank);
-    const auto from_strides = element_strides(from.shape(), from.format());
-    std::int64_t start = 0;
-    for (std::size_t part = 0; part < outputs.size(); ++part) {
-      Tensor& to = outputs[part];
-      const std::int64_t first = start;
-      start += part_size(host_inputs, part, from.shape()[axis]);
-      if (to.empty()) continue;
-      const auto to_strides = element_strides(to.shape(), to.format());
-      const auto order = memory_order(rank, to.format());
-      StridedLoops loops;
-      for (int i = 0; i < rank; ++i) {
-        const int a = order[static_cast<std::size_t>(i)];
-        loops.add(to.shape()[a], from_strides[static_cast<std::size_t>(a)], to_strides[static_cast<std::size_t>(a)]);
-      }
-      copy(loops, element_at(from, first * from_strides[static_cast<std::size_t>(axis)]), to.data());
-    }
-  }
-
-  // Known even for an output that nobody reads and that has no memory.
-  std::int64_t part_size(std::span<const Tensor> inputs, std::size_t part, std::int64_t dim) const {
-    if (sizes_) return (*sizes_)[part];
-    if (present(inputs, 1)) {
-      const Tensor& sizes = inputs[1];
-      return sizes.dtype() == DType::i64 ? sizes.values<std::int64_t>()[part] : sizes.values<std::int32_t>()[part];
-    }
-    const auto parts = static_cast<std::int64_t>(parts_), index = static_cast<std::int64_t>(part);
-    const std::int64_t size = dim / parts + (dim % parts != 0 ? 1 : 0);
-    return std::min(size, dim - index * size);
-  }
-
-  std::int64_t axis_;
+  std::int64_t axis_ = 0, parts_ = 1;
   std::optional<std::vector<std::int64_t>> sizes_;
-  std::size_t parts_;
-  bool uneven_;
+  bool uneven_ = false;  ///< the last part may be smaller
 };
+
+std::vector<Move> moves(const Binding& binding) {
+  const Shape& x = binding.shape(0);
+  const int axis = binding.op<Split>().axis(x.rank());
+  const AxisSteps from = element_strides(x, binding.format(0));
+  std::vector<Move> moves;
+  std::int64_t start = 0;
+  for (std::size_t i = 0; i < binding.problem.outputs().size(); ++i) {
+    const Shape& y = binding.output_shape(i);
+    const Format& format = binding.output_format(i);
+    moves.push_back({.loops{y, format, from, element_strides(y, format)},
+                     .output = i,
+                     .from = start * from[static_cast<std::size_t>(axis)]});
+    start += y[axis];
+  }
+  return moves;
+}
+
+constexpr auto kernels = on_either({.formats = nchw_or_nhwc, .reads = input_bit(0), .bind = bind_moves<moves>});
 
 }  // namespace
 
-std::shared_ptr<const Op> make_split(const NodeSpec& spec) {
-  AttributeReader reader(spec.attributes);
-  const std::int64_t axis = reader.integer("axis", 0);
-  std::optional<std::vector<std::int64_t>> sizes;
-  if (spec.opset < 13) {
-    if (reader.has("split")) sizes = reader.integers("split");
-    if (spec.inputs > 1) throw Error(ErrorKind::invalid_model, "split is an attribute before opset 13, not an input");
-  }
-  const bool counted = spec.opset >= 18 && reader.has("num_outputs");
-  if (counted && reader.integer("num_outputs", 0) != static_cast<std::int64_t>(spec.outputs))
-    throw Error(ErrorKind::unsupported, fmt::format("num_outputs={} for a node with {} outputs",
-                                                    reader.integer("num_outputs", 0), spec.outputs));
-  reader.finish();
-  return std::make_shared<Split>(axis, std::move(sizes), spec.outputs, counted);
-}
+OpParts split() { return {make_from<Split>, kernels}; }
 
 }  // namespace lenslet

@@ -1,14 +1,12 @@
 #include "ops/movement/strided_copy_cuda.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cstdint>
 #include <limits>
 
 #include "base/cuda/fast_divider.h"
 #include "base/cuda/launch.h"
-#include "base/cuda/vector_bits.cuh"
-#include "ops/movement/interleave_cuda.h"
+#include "ops/movement/access.cuh"
 #include "ops/movement/transpose_cuda.h"
 
 namespace lenslet::cuda {
@@ -88,9 +86,7 @@ std::size_t bytes_per_access(const StridedLoops& loops, const void* from, const 
   if (inner.from != 1 || inner.to != 1) return element_bytes;
   std::int64_t strides = inner.dim;
   for (int i = 0; i + 1 < loops.rank(); ++i) strides |= loops[i].from | loops[i].to;
-  const std::uint64_t all = static_cast<std::uint64_t>(strides) * element_bytes |
-                            reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to) | 16;
-  return static_cast<std::size_t>(all & (~all + 1));
+  return access_bytes(strides, element_bytes, from, to);
 }
 
 /// The same copy in items of `factor` elements.
@@ -130,20 +126,9 @@ void launch_copies(const Context& context, std::size_t bytes, const Copy* copies
     all.copies[c].first_block = blocks;
     blocks += blocks_for(all.copies[c].items, all.per_block);
   }
-  const auto run = [&](auto kernel) { launch(context, kernel, blocks, threads, 0, all); };
-  switch (bytes) {
-    case 1:
-      return run(copy_items<Bits<1>, max_copies, max_rank>);
-    case 2:
-      return run(copy_items<Bits<2>, max_copies, max_rank>);
-    case 4:
-      return run(copy_items<Bits<4>, max_copies, max_rank>);
-    case 8:
-      return run(copy_items<Bits<8>, max_copies, max_rank>);
-    default:
-      assert(bytes == 16);
-      return run(copy_items<Bits<16>, max_copies, max_rank>);
-  }
+  dispatch_access(bytes, [&]<typename T>(std::type_identity<T>) {
+    launch(context, copy_items<T, max_copies, max_rank>, blocks, threads, 0, all);
+  });
 }
 
 bool fits_32_bits(const StridedLoops& loops) {
@@ -231,13 +216,6 @@ void strided_copy(const Context& context, std::size_t element_bytes, const Strid
   CopyBatch batch(context, element_bytes);
   batch.add(loops, from, to);
   batch.flush();
-}
-
-void copy_bytes(const Context& context, std::size_t bytes, const void* from, void* to) {
-  if (from == to) return;
-  StridedLoops loops;
-  loops.add(static_cast<std::int64_t>(bytes), 1, 1);
-  strided_copy(context, 1, loops, from, to);
 }
 
 }  // namespace lenslet::cuda

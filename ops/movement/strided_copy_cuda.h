@@ -42,7 +42,4 @@ class CopyBatch {
 void strided_copy(const Context& context, std::size_t element_bytes, const StridedLoops& loops, const void* from,
                   void* to);
 
-/// `bytes` bytes; nothing happens when both are the same address.
-void copy_bytes(const Context& context, std::size_t bytes, const void* from, void* to);
-
 }  // namespace lenslet::cuda

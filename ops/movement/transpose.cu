@@ -6,6 +6,7 @@
 
 #include "base/cuda/launch.h"
 #include "base/cuda/vector_bits.cuh"
+#include "ops/core/dtypes.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -206,9 +207,7 @@ Tiling<T> tiling_by_vectors(const Context& context, const Transposition& t) {
 }
 
 template <typename T>
-void launch_tiles(const Context& context, const Transposition& t, const void* from_bytes, void* to_bytes) {
-  const auto* from = static_cast<const T*>(from_bytes);
-  auto* to = static_cast<T*>(to_bytes);
+void launch_tiles(const Context& context, const Transposition& t, const T* from, T* to) {
   const Tiling<T> tiling =
       whole_vectors(t, sizeof(T), from, to) ? tiling_by_vectors<T>(context, t) : tiling_by_elements<T>(t);
   Tiles tiles{};
@@ -233,17 +232,9 @@ void launch_tiles(const Context& context, const Transposition& t, const void* fr
 void transpose(const Context& context, std::size_t element_bytes, const Transposition& transposition, const void* from,
                void* to) {
   if (transposition.rows == 0 || transposition.columns == 0 || transposition.outer.count() == 0) return;
-  switch (element_bytes) {
-    case 1:
-      return launch_tiles<std::uint8_t>(context, transposition, from, to);
-    case 2:
-      return launch_tiles<std::uint16_t>(context, transposition, from, to);
-    case 4:
-      return launch_tiles<std::uint32_t>(context, transposition, from, to);
-    default:
-      assert(element_bytes == 8);
-      return launch_tiles<std::uint64_t>(context, transposition, from, to);
-  }
+  dispatch_bytes(element_bytes, [&]<typename T>(std::type_identity<T>) {
+    launch_tiles(context, transposition, static_cast<const T*>(from), static_cast<T*>(to));
+  });
 }
 
 }  // namespace lenslet::cuda

@@ -1,5 +1,6 @@
 #pragma once
-// Transposing matrices on the device through shared memory.
+// Transposing matrices on the device: through shared memory (transpose.cu), or in registers where there are few rows or
+// columns (interleave.cu).
 
 #include <cstddef>
 
@@ -23,5 +24,13 @@ struct Transposition {
 /// Elements of 1, 2, 4 or 8 bytes; device addresses of the elements of index 0, which must not overlap.
 void transpose(const Context& context, std::size_t element_bytes, const Transposition& transposition, const void* from,
                void* to);
+
+/// Is it 2 or 4 rows that become contiguous columns (or the inverse) and whole vectors: 16 bytes on the contiguous
+/// side, 16 bytes / rows on the other?
+bool interleaves(std::size_t element_bytes, const Transposition& transposition, const void* from, const void* to);
+
+/// As transpose(), where interleaves(). Strides fit 32 bits.
+void interleave(const Context& context, std::size_t element_bytes, const Transposition& transposition, const void* from,
+                void* to);
 
 }  // namespace lenslet::cuda

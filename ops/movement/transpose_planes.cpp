@@ -1,9 +1,9 @@
 #include "ops/movement/transpose_planes.h"
 
 #include <algorithm>
-#include <cassert>
 
-#include "ops/core/simd/targets.h"
+#include "base/simd/targets.h"
+#include "ops/core/dtypes.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/movement/transpose_planes.cpp"
@@ -94,21 +94,10 @@ void transpose_of(const T* from, T* to, std::int64_t batch, std::int64_t rows, s
 
 void transpose(const void* from, void* to, std::size_t elem_bytes, std::int64_t batch, std::int64_t rows,
                std::int64_t columns, ThreadPool& pool) {
-  const auto go = [&](auto type) {
-    using T = decltype(type);
+  dispatch_bytes(elem_bytes, [&]<typename Bits>(std::type_identity<Bits>) {
+    using T = std::conditional_t<sizeof(Bits) == sizeof(float), float, Bits>;
     transpose_of(static_cast<const T*>(from), static_cast<T*>(to), batch, rows, columns, pool);
-  };
-  switch (elem_bytes) {
-    case 1:
-      return go(std::uint8_t{});
-    case 2:
-      return go(std::uint16_t{});
-    case 4:
-      return go(float{});
-    default:
-      assert(elem_bytes == 8);
-      return go(std::uint64_t{});
-  }
+  });
 }
 
 }  // namespace

@@ -1,13 +1,13 @@
-#include "ops/normalization/batch_norm.h"
+// BatchNormalization in inference: y = (x - mean[c]) / sqrt(var[c] + epsilon) * scale[c] + bias[c].
 
 #include <fmt/format.h>
 
 #include <cmath>
 
 #include "ops/core/broadcast.h"
+#include "ops/core/checks.h"
 #include "ops/core/grain.h"
-#include "ops/core/makers.h"
-#include "ops/core/type_check.h"
+#include "ops/core/kernel.h"
 #include "ops/elementwise/binary_kernels.h"
 #include "ops/normalization/batch_norm_cuda.h"
 
@@ -15,99 +15,128 @@ namespace lenslet {
 
 namespace {
 
-void fold(float epsilon, float scale, float bias, float mean, float var, double& factor, double& offset) {
-  factor = static_cast<double>(scale) / std::sqrt(static_cast<double>(var) + static_cast<double>(epsilon));
-  offset = static_cast<double>(bias) - static_cast<double>(mean) * factor;
-}
+/// Inputs: x [N,C,...] of rank 2 to 5, scale, bias, mean, var, each [C].
+class BatchNormOp final : public Op {
+ public:
+  float epsilon = 1e-5f;
 
-}  // namespace
+  std::string_view type() const override { return "BatchNormalization"; }
+  AttributeList attributes() const override { return {{"epsilon", static_cast<double>(epsilon)}}; }
 
-void batch_norm_as_scale(float epsilon, std::span<const float> scale, std::span<const float> bias,
-                         std::span<const float> mean, std::span<const float> var, std::span<double> factor,
-                         std::span<double> offset) {
-  for (std::size_t c = 0; c < scale.size(); ++c)
-    fold(epsilon, scale[c], bias[c], mean[c], var[c], factor[c], offset[c]);
-}
-
-AttributeList BatchNormOp::attributes() const { return {{"epsilon", static_cast<double>(epsilon)}}; }
-
-std::vector<TensorType> BatchNormOp::infer(std::span<const InputInfo> inputs) const {
-  const TensorType& x = required_input(inputs, 0, "X");
-  require_dtype("input X", x.dtype, {DType::f32});
-  if (x.shape.rank() < 2 || x.shape.rank() > 5)
-    throw Error(ErrorKind::unsupported, fmt::format("input X has shape {} (supported: rank 2 to 5)", x.shape.str()));
-  constexpr std::string_view names[] = {"X", "scale", "B", "mean", "var"};
-  for (std::size_t i = 1; i < 5; ++i) {
-    const TensorType& parameter = required_input(inputs, i, names[i]);
-    require_dtype(fmt::format("input {}", names[i]), parameter.dtype, {DType::f32});
-    require_shape(fmt::format("input {}", names[i]), parameter.shape, Shape{x.shape[1]});
+  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
+    const TensorType& x = required_input(inputs, 0, "X");
+    require_rank("input X", x.shape, 2, 5);
+    require_equal_dtypes(inputs);
+    constexpr std::string_view names[] = {"X", "scale", "B", "mean", "var"};
+    for (std::size_t i = 1; i < 5; ++i)
+      require_shape(fmt::format("input {}", names[i]), required_input(inputs, i, names[i]).shape, Shape{x.shape[1]});
+    return {x};
   }
-  return {x};
+  double flops(std::span<const InputInfo>, std::span<const TensorType> outputs) const override {
+    return 2.0 * static_cast<double>(outputs[0].shape.elems());
+  }
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
+    return axes_kept_if(inputs.size(), y.rank(), [](int) { return true; });
+  }
+
+  std::optional<ChannelAffine> as_channel_affine(std::span<const InputInfo> inputs, std::size_t side,
+                                                 const Shape& output) const override {
+    if (side != 0) return std::nullopt;
+    std::span<const float> parameters[4];
+    for (std::size_t i = 1; i < 5; ++i) {
+      const Tensor* constant = inputs[i].constant;
+      if (constant == nullptr || constant->dtype() != DType::f32 || constant->elems() != output[1]) return std::nullopt;
+      parameters[i - 1] = constant->values<float>();
+    }
+    const auto& [scale, bias, mean, var] = parameters;
+    ChannelAffine affine;
+    for (std::size_t c = 0; c < scale.size(); ++c) {
+      affine.factor.push_back(factor(scale[c], var[c]));
+      affine.offset.push_back(offset(bias[c], mean[c], affine.factor.back()));
+    }
+    return affine;
+  }
+
+  // The same function as x * factor + offset, in double.
+  double factor(float scale, float var) const {
+    return static_cast<double>(scale) / std::sqrt(static_cast<double>(var) + static_cast<double>(epsilon));
+  }
+  static double offset(float bias, float mean, double factor) {
+    return static_cast<double>(bias) - static_cast<double>(mean) * factor;
+  }
+};
+
+const float* data(const KernelRun& run, std::size_t input) {
+  return static_cast<const float*>(run.inputs[input].data());
 }
 
-double BatchNormOp::flops(std::span<const InputInfo>, std::span<const TensorType> outputs) const {
-  return 2.0 * static_cast<double>(outputs[0].shape.elems());
+// On both devices the workspace holds a factor a channel, then an offset a channel.
+std::size_t workspace_bytes(std::int64_t channels) { return 2 * sizeof(float) * static_cast<std::size_t>(channels); }
+
+BroadcastLoops loops_of(const Binding& binding) {
+  const Shape& x = binding.shape(0);
+  Shape channels = x;
+  for (int d = 0; d < x.rank(); ++d)
+    if (d != 1) channels = channels.with(d, 1);
+  const Format format = binding.format(0);
+  const BroadcastLoops::Operand operands[] = {{&x, format}, {&x, format}, {&channels, formats::nchw}};
+  return {x, format, operands};
 }
 
-std::size_t BatchNormOp::workspace_bytes(const PlanContext& context) const {
-  return 2 * sizeof(float) * static_cast<std::size_t>(context.outputs[0].shape[1]);
-}
-
-void BatchNormOp::run_cpu(const RunContext& context) const {
-  const Tensor& x = context.inputs[0];
-  Tensor& y = context.outputs[0];
-  const std::int64_t channels = x.shape()[1];
-  auto* factor = reinterpret_cast<float*>(context.workspace.data());
-  float* offset = factor + channels;
-  const auto parameter = [&](std::size_t input, std::int64_t c) {
-    return context.inputs[input].values<float>()[static_cast<std::size_t>(c)];
+std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
+  const std::int64_t channels = binding.shape(0)[1];
+  const auto run_on = [=, op = binding.op<BatchNormOp>(), loops = loops_of(binding)](const KernelRun& run) {
+    auto* factor = reinterpret_cast<float*>(run.workspace.data());
+    float* offset = factor + channels;
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const double exact = op.factor(data(run, 1)[c], data(run, 4)[c]);
+      factor[c] = static_cast<float>(exact);
+      offset[c] = static_cast<float>(BatchNormOp::offset(data(run, 2)[c], data(run, 3)[c], exact));
+    }
+    const float* x = data(run, 0);
+    float* y = run.outputs[0].values<float>().data();
+    for_each_run(loops, *run.pool, elementwise_grain, [&](const auto& at, std::int64_t n) {
+      apply_scale_shift(x + at[1], factor + at[2], offset + at[2], loops.inner_stride(2), y + at[0], n);
+    });
   };
-  for (std::int64_t c = 0; c < channels; ++c) {
-    double a = 0, b = 0;
-    fold(epsilon, parameter(1, c), parameter(2, c), parameter(3, c), parameter(4, c), a, b);
-    factor[c] = static_cast<float>(a);
-    offset[c] = static_cast<float>(b);
-  }
-  std::array<std::int64_t, Shape::max_rank> ones;
-  ones.fill(1);
-  Shape per_channel(std::span<const std::int64_t>(ones.data(), static_cast<std::size_t>(x.shape().rank())));
-  per_channel = per_channel.with(1, channels);
-  const BroadcastLoops::Operand operands[] = {
-      {&y.shape(), y.format()}, {&x.shape(), x.format()}, {&per_channel, formats::nchw}};
-  const BroadcastLoops loops(y.shape(), y.format(), operands);
-  const float* x0 = x.values<float>().data();
-  float* y0 = y.values<float>().data();
-  for_each_run(loops, context.pool, elementwise_grain, [&](const auto& at, std::int64_t n) {
-    apply_scale_shift(x0 + at[1], factor + at[2], offset + at[2], loops.inner_stride(2), y0 + at[0], n);
-  });
+  return bound(run_on, workspace_bytes(channels));
 }
 
-void BatchNormOp::run_cuda(const CudaRun& run) const {
-  if constexpr (cuda_built) {
-    const Tensor& x = run.inputs[0];
-    if (x.elems() == 0) return;
-    const auto address = [&](std::size_t i) { return static_cast<const float*>(run.inputs[i].data()); };
-    const std::int64_t channels = x.shape()[1], rest = x.elems() / channels, images = x.shape()[0];
-    const bool nhwc = x.format() == formats::nhwc && x.shape().rank() == 4;
-    cuda::batch_norm(run.context, {address(1), address(2), address(3), address(4), epsilon}, nhwc ? rest : images,
-                     channels, nhwc ? 1 : rest / images, address(0), static_cast<float*>(run.outputs[0].data()),
-                     reinterpret_cast<float*>(run.workspace.data()));
-  }
+std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
+  const Shape& x = binding.shape(0);
+  std::int64_t outer = x[0], inner = 1;
+  const std::int64_t channels = x[1];
+  for (int d = 2; d < x.rank(); ++d) (binding.format(0) == formats::nhwc ? outer : inner) *= x[d];
+  const auto run_on = [=, epsilon = binding.op<BatchNormOp>().epsilon](const KernelRun& run) {
+    if constexpr (cuda_built)
+      cuda::batch_norm(*run.cuda, {data(run, 1), data(run, 2), data(run, 3), data(run, 4), epsilon}, outer, channels,
+                       inner, data(run, 0), static_cast<float*>(run.outputs[0].data()),
+                       reinterpret_cast<float*>(run.workspace.data()));
+  };
+  return bound(run_on, workspace_bytes(channels));
 }
 
-std::shared_ptr<const Op> make_batch_norm(const NodeSpec& spec) {
+constexpr auto kernels =
+    on_both({.types = dtypes<Types<float>>, .formats = nchw_or_nhwc, .tolerance = 2e-6, .in_place = input_bit(0)},
+            bind_cpu, bind_cuda);
+
+std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<BatchNormOp>();
-  AttributeReader reader(spec.attributes);
+  AttributeReader reader(spec);
   op->epsilon = static_cast<float>(reader.real("epsilon", 1e-5));
   reader.ignore("momentum");
   if (reader.integer("spatial", 1) != 1)
     throw Error(ErrorKind::unsupported, "attribute 'spatial' = 0 (statistics per element) is not supported");
-  if (reader.integer("training_mode", 0) != 0)
+  if (reader.flag("training_mode", false))
     throw Error(ErrorKind::unsupported, "attribute 'training_mode' = 1 is not supported: lenslet does inference");
   if (spec.outputs > 1)
     throw Error(ErrorKind::unsupported, "outputs of training (running statistics) are not supported");
   reader.finish();
   return op;
 }
+
+}  // namespace
+
+OpParts batch_norm() { return {make, kernels}; }
 
 }  // namespace lenslet

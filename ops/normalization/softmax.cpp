@@ -3,128 +3,126 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/core/makers.h"
-#include "ops/core/type_check.h"
-#include "ops/normalization/softmax_cuda.h"
+#include "ops/core/checks.h"
+#include "ops/core/kernel.h"
 #include "ops/normalization/softmax_kernels.h"
 
 namespace lenslet {
 
 namespace {
 
-/// Before opset 13 the dimensions from `axis` on are one (flatten); from 13 on the sum runs along `axis` alone.
 class SoftmaxOp final : public Op {
  public:
-  SoftmaxOp(bool log, std::int64_t axis, bool flatten) : log_(log), axis_(axis), flatten_(flatten) {}
-  std::string_view type() const override { return log_ ? "LogSoftmax" : "Softmax"; }
-  AttributeList attributes() const override { return {{"axis", axis_}, {"flatten", std::int64_t{flatten_ ? 1 : 0}}}; }
+  bool log = false;
+  std::int64_t axis = -1;
+  /// As before opset 13: the dimensions from `axis` on are one. Else the sum runs along `axis` alone.
+  bool flatten = false;
+
+  std::string_view type() const override { return log ? "LogSoftmax" : "Softmax"; }
+  AttributeList attributes() const override { return {{"axis", axis}, {"flatten", std::int64_t{flatten}}}; }
 
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     const TensorType& x = required_input(inputs, 0, "input");
-    require_dtype("input", x.dtype, {DType::f32});
     first_axis(x.shape);
     return {x};
   }
-
-  // In nhwc the elements along C lie side by side; flattened, their order does not matter when one image is summed up.
-  bool runs_in(Format layout, std::span<const InputInfo> inputs) const override {
-    if (layout == formats::nchw) return true;
-    const Shape& shape = inputs[0].type.shape;
-    if (shape.rank() != 4) return false;
-    return first_axis(shape) == 1;
-  }
-  bool may_overwrite(int input) const override { return input == 0; }
-
-  /// A peaked row holds one value near 1, good to a few of its last bits, and has an rms of 1 / sqrt(length).
-  /// Logarithms are no smaller than log(length).
-  double tolerance(std::span<const InputInfo> inputs) const override {
-    const double length = static_cast<double>(split(inputs[0].type.shape, formats::nchw).length);
-    return log_ ? 2e-6 : std::max(2e-6, 3e-7 * std::sqrt(length));
-  }
-
   double flops(std::span<const InputInfo>, std::span<const TensorType> outputs) const override {
     return 4.0 * static_cast<double>(outputs[0].shape.elems());
   }
-
-  void run_cpu(const RunContext& context) const override {
-    const Tensor& x = context.inputs[0];
-    const Extents extents = split(x);
-    const std::int64_t outer = extents.outer, length = extents.length, inner = extents.inner;
-    if (x.elems() == 0) return;
-    const float* x0 = x.values<float>().data();
-    float* y0 = context.outputs[0].values<float>().data();
-    const std::int64_t grain = std::max<std::int64_t>(1, (8 << 10) / length);
-    if (inner == 1) {
-      context.pool.parallel_for(outer, grain, [&](std::int64_t begin, std::int64_t end, int) {
-        for (std::int64_t i = begin; i < end; ++i) softmax_row(x0 + i * length, y0 + i * length, length, log_);
-      });
-      return;
-    }
-    // Columns of a plane, cut into strips so that one strip's lines stay in the nearest cache.
-    constexpr std::int64_t strip = softmax_strip;
-    const std::int64_t strips = (inner + strip - 1) / strip;
-    context.pool.parallel_for(
-        outer * strips, std::max<std::int64_t>(1, grain / strip), [&](std::int64_t begin, std::int64_t end, int) {
-          for (std::int64_t i = begin; i < end; ++i) {
-            const std::int64_t first = i % strips * strip;
-            const std::int64_t at = i / strips * length * inner + first;
-            softmax_columns(x0 + at, y0 + at, length, inner, std::min(strip, inner - first), log_);
-          }
-        });
-  }
-
-  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
-
-  void run_cuda(const CudaRun& run) const override {
-    if constexpr (cuda_built) {
-      const Tensor& x = run.inputs[0];
-      const Extents e = split(x);
-      cuda::softmax(run.context, static_cast<const float*>(x.data()), static_cast<float*>(run.outputs[0].data()),
-                    e.outer, e.length, e.inner, log_);
-    }
-  }
-
- private:
-  /// x as [outer, length, inner]: the sum runs along the middle.
-  struct Extents {
-    std::int64_t outer = 1, length = 1, inner = 1;
-  };
-  Extents split(const Tensor& x) const { return split(x.shape(), x.format()); }
-  Extents split(const Shape& shape, Format layout) const {
-    const int axis = first_axis(shape);
-    Extents e;
-    for (int d = 0; d < axis; ++d) e.outer *= shape[d];
-    for (int d = axis; d < shape.rank(); ++d) (flatten_ || d == axis ? e.length : e.inner) *= shape[d];
-    if (shape.rank() == 4 && layout == formats::nhwc && !flatten_) {
-      e.outer *= e.inner;
-      e.inner = 1;
-    }
-    return e;
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
+    const int first = first_axis(y);
+    return axes_kept_if(inputs.size(), y.rank(), [&](int i) { return i < first || (i > first && !flatten); });
   }
 
   int first_axis(const Shape& shape) const {
     // Flattening may put the cut behind the last dimension or, for a scalar, before nothing.
-    if (flatten_ && axis_ == shape.rank()) return shape.rank();
-    if (shape.rank() == 0 && (axis_ == 0 || axis_ == -1)) return 0;
-    return resolve_axis(axis_, shape.rank());
+    if (flatten && axis == shape.rank()) return shape.rank();
+    if (shape.rank() == 0 && (axis == 0 || axis == -1)) return 0;
+    return resolve_axis(axis, shape.rank());
   }
-
-  bool log_;
-  std::int64_t axis_;
-  bool flatten_;
 };
 
-std::shared_ptr<const Op> make(bool log, const NodeSpec& spec) {
-  AttributeReader reader(spec.attributes);
-  const bool flatten = spec.opset < 13;
-  const std::int64_t axis = reader.integer("axis", flatten ? 1 : -1);
+/// x as [outer, length, inner]: the sum runs along the middle.
+struct Extents {
+  std::int64_t outer = 1, length = 1, inner = 1;
+
+  Extents(const SoftmaxOp& op, const Shape& shape, const Format& format) {
+    const int axis = op.first_axis(shape);
+    for (int d = 0; d < axis; ++d) outer *= shape[d];
+    for (int d = axis; d < shape.rank(); ++d) (op.flatten || d == axis ? length : inner) *= shape[d];
+    if (format != formats::nhwc || op.flatten) return;
+    outer *= inner;
+    inner = 1;
+  }
+};
+
+std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
+  const auto& op = binding.op<SoftmaxOp>();
+  return bound([log = op.log, e = Extents(op, binding.shape(0), binding.format(0))](const KernelRun& run) {
+    if (run.outputs[0].elems() == 0) return;
+    const float* x = run.inputs[0].values<float>().data();
+    float* y = run.outputs[0].values<float>().data();
+    const std::int64_t grain = std::max<std::int64_t>(1, (8 << 10) / e.length);
+    if (e.inner == 1)
+      return run.pool->parallel_for(e.outer, grain, [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t i = begin; i < end; ++i) softmax_row(x + i * e.length, y + i * e.length, e.length, log);
+      });
+    // Columns of a plane, cut into strips so that one strip's lines stay in the nearest cache.
+    constexpr std::int64_t strip = softmax_strip;
+    const std::int64_t strips = (e.inner + strip - 1) / strip;
+    run.pool->parallel_for(
+        e.outer * strips, std::max<std::int64_t>(1, grain / strip), [&](std::int64_t begin, std::int64_t end, int) {
+          for (std::int64_t i = begin; i < end; ++i) {
+            const std::int64_t first = i % strips * strip;
+            const std::int64_t at = i / strips * e.length * e.inner + first;
+            softmax_columns(x + at, y + at, e.length, e.inner, std::min(strip, e.inner - first), log);
+          }
+        });
+  });
+}
+
+std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
+  const auto& op = binding.op<SoftmaxOp>();
+  return bound([log = op.log, e = Extents(op, binding.shape(0), binding.format(0))](const KernelRun& run) {
+    if constexpr (cuda_built)
+      cuda::softmax(*run.cuda, static_cast<const float*>(run.inputs[0].data()),
+                    static_cast<float*>(run.outputs[0].data()), e.outer, e.length, e.inner, log);
+  });
+}
+
+// In nhwc the elements along C lie side by side; flattened, their order does not matter when one image is summed up.
+std::span<const Format> formats_for(const Problem& problem) {
+  const Shape& x = problem.shape(0);
+  if (x.rank() == 4 && problem.as<SoftmaxOp>().first_axis(x) == 1) return nchw_or_nhwc;
+  return nchw_only;
+}
+
+/// A peaked row holds one value near 1, good to a few of its last bits, and has an rms of 1 / sqrt(length). Logarithms
+/// are no smaller than log(length).
+double tolerance_for(const Problem& problem) {
+  const auto& op = problem.as<SoftmaxOp>();
+  const auto length = static_cast<double>(Extents(op, problem.shape(0), formats::nchw).length);
+  return op.log ? 2e-6 : std::max(2e-6, 3e-7 * std::sqrt(length));
+}
+
+constexpr auto kernels = on_both({.types = dtypes<Types<float>>,
+                                  .formats_for = formats_for,
+                                  .tolerance_for = tolerance_for,
+                                  .in_place = input_bit(0)},
+                                 bind_cpu, bind_cuda);
+
+std::shared_ptr<const Op> make(const NodeSpec& spec) {
+  auto op = std::make_shared<SoftmaxOp>();
+  AttributeReader reader(spec);
+  op->log = spec.name == "LogSoftmax";
+  op->flatten = spec.normalised ? reader.flag("flatten", false) : spec.before(13);
+  op->axis = reader.integer("axis", op->flatten ? 1 : -1);
   reader.finish();
-  return std::make_shared<SoftmaxOp>(log, axis, flatten);
+  return op;
 }
 
 }  // namespace
 
-std::shared_ptr<const Op> make_softmax(const NodeSpec& spec) { return make(false, spec); }
-std::shared_ptr<const Op> make_log_softmax(const NodeSpec& spec) { return make(true, spec); }
+OpParts softmax() { return {make, kernels}; }
 
 }  // namespace lenslet

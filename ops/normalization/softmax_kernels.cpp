@@ -7,7 +7,7 @@
 #define HWY_TARGET_INCLUDE "ops/normalization/softmax_kernels.cpp"
 // foreach_target.h must come before highway.h.
 // clang-format off
-#include "ops/core/simd/targets.h"
+#include "base/simd/targets.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "ops/core/simd/activation-inl.h"

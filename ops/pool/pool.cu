@@ -1,11 +1,11 @@
-#include "ops/pool/pool_cuda.h"
+#include "ops/pool/pool_kernels.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "base/cuda/launch.h"
 #include "base/cuda/vector.cuh"
 #include "ops/core/radix.cuh"
+#include "ops/reduce/fold.h"
 
 // A tensor is seen as [images, in0, in1, in2, depth]: depth is C in nhwc (in float4 where C and the addresses allow)
 // and 1 in nchw, where a plane counts as an image. A thread makes one output, or four neighbouring channels of it;
@@ -17,37 +17,37 @@ namespace {
 
 constexpr int threads = 256;
 
+/// Of the values that a thread holds of neighbouring channels, one or four.
+template <typename Value>
+__device__ Value least() {
+  if constexpr (std::is_same_v<Value, float4>) {
+    const float one = least<float>();
+    return make_float4(one, one, one, one);
+  } else {
+    return reduce::least_value<Value>;
+  }
+}
 template <typename T>
-struct Lowest {
-  static constexpr T value = std::numeric_limits<T>::lowest();
-};
+__device__ T greater(T a, T b) {
+  return b > a ? b : a;
+}
+/// NaN when either is: one instruction, as fmaxf is.
 template <>
-struct Lowest<float> {
-  static constexpr float value = -std::numeric_limits<float>::infinity();
-};
+__device__ float greater(float a, float b) {
+  float most;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
+  return most;
+}
+template <>
+__device__ float4 greater(float4 a, float4 b) {
+  return make_float4(greater(a.x, b.x), greater(a.y, b.y), greater(a.z, b.z), greater(a.w, b.w));
+}
 
 template <typename T>
 struct MaxFold {
   using Value = T;
-  __device__ static T start() { return Lowest<T>::value; }
-  __device__ static T join(T a, T b) { return b > a ? b : a; }
-};
-template <>
-struct MaxFold<float> {
-  using Value = float;
-  __device__ static float start() { return Lowest<float>::value; }
-  __device__ static float join(float a, float b) { return fmaxf(a, b); }
-};
-template <>
-struct MaxFold<float4> {
-  using Value = float4;
-  __device__ static float4 start() {
-    constexpr float least = Lowest<float>::value;
-    return make_float4(least, least, least, least);
-  }
-  __device__ static float4 join(float4 a, float4 b) {
-    return make_float4(fmaxf(a.x, b.x), fmaxf(a.y, b.y), fmaxf(a.z, b.z), fmaxf(a.w, b.w));
-  }
+  __device__ static T start() { return least<T>(); }
+  __device__ static T join(T a, T b) { return greater(a, b); }
 };
 template <typename T>
 struct SumFold {
@@ -78,12 +78,21 @@ struct Outputs {
 
 __device__ std::int64_t thread_index() { return static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x; }
 
-/// 2-D windows of side x side without dilation, which nearly all networks have: unrolled, all loads in flight at once.
+struct SquareAxis {
+  int in, stride, pad_begin, pad_end;
+
+  explicit SquareAxis(const PoolAxis& axis)
+      : in(static_cast<int>(axis.in)),
+        stride(static_cast<int>(axis.stride)),
+        pad_begin(static_cast<int>(axis.pad_begin)),
+        pad_end(static_cast<int>(axis.pad_end)) {}
+};
 struct SquareProblem {
   Outputs outputs;
-  int height, width, stride_h, stride_w, pad_top, pad_left, pad_bottom, pad_right;
+  SquareAxis high, wide;
 };
 
+/// 2-D windows of side x side without dilation, which nearly all networks have: unrolled, all loads in flight at once.
 template <typename Fold, int side>
 __global__ void __launch_bounds__(threads) pool_square(const typename Fold::Value* x, typename Fold::Value* y,
                                                        const __grid_constant__ SquareProblem p, PoolKind kind) {
@@ -92,20 +101,20 @@ __global__ void __launch_bounds__(threads) pool_square(const typename Fold::Valu
   const std::int64_t output = thread_index();
   if (output >= p.outputs.count) return;
   const Outputs::Place at = p.outputs.place(output);
-  const int top = static_cast<int>(at.line) * p.stride_h - p.pad_top;
-  const int left = static_cast<int>(at.column) * p.stride_w - p.pad_left;
+  const int top = static_cast<int>(at.line) * p.high.stride - p.high.pad_begin;
+  const int left = static_cast<int>(at.column) * p.wide.stride - p.wide.pad_begin;
   const auto depth = static_cast<int>(p.outputs.depth.value);
-  const Value* image = x + at.image * p.height * p.width * depth + at.channel;
+  const Value* image = x + at.image * p.high.in * p.wide.in * depth + at.channel;
   Value values[side][side];
   int lines = 0, columns = 0;
 #pragma unroll
   for (int r = 0; r < side; ++r) {
-    const bool on_line = top + r >= 0 && top + r < p.height;
+    const bool on_line = top + r >= 0 && top + r < p.high.in;
     lines += on_line ? 1 : 0;
-    const Value* line = image + static_cast<std::int64_t>(top + r) * p.width * depth;
+    const Value* line = image + static_cast<std::int64_t>(top + r) * p.wide.in * depth;
 #pragma unroll
     for (int s = 0; s < side; ++s) {
-      const bool inside = on_line && left + s >= 0 && left + s < p.width;
+      const bool inside = on_line && left + s >= 0 && left + s < p.wide.in;
       values[r][s] = inside ? line[static_cast<std::int64_t>(left + s) * depth] : Fold::start();
     }
   }
@@ -119,10 +128,10 @@ __global__ void __launch_bounds__(threads) pool_square(const typename Fold::Valu
   }
   if constexpr (std::is_same_v<Fold, SumFold<Value>>) {
 #pragma unroll
-    for (int s = 0; s < side; ++s) columns += left + s >= 0 && left + s < p.width ? 1 : 0;
+    for (int s = 0; s < side; ++s) columns += left + s >= 0 && left + s < p.wide.in ? 1 : 0;
     if (kind == PoolKind::average_with_pads) {
-      lines = min(side, p.height + p.pad_bottom - top);
-      columns = min(side, p.width + p.pad_right - left);
+      lines = min(side, p.high.in + p.high.pad_end - top);
+      columns = min(side, p.wide.in + p.wide.pad_end - left);
     }
     total = total / static_cast<float>(max(1, lines * columns));
   }
@@ -130,30 +139,10 @@ __global__ void __launch_bounds__(threads) pool_square(const typename Fold::Valu
 }
 
 /// Any window in up to three dimensions.
-struct Axis {
-  std::int64_t in, kernel, stride, dilation, pad_begin, pad_end;
-};
 struct WindowProblem {
   Outputs outputs;
-  Axis axes[3];
+  PoolAxis axes[3];
 };
-
-/// pool_taps on the device.
-__device__ PoolTaps taps_of(const Axis& axis, std::int64_t out) {
-  const auto steps = [&axis](std::int64_t length) {
-    return axis.dilation == 1 ? length : (length + axis.dilation - 1) / axis.dilation;
-  };
-  const std::int64_t begin = out * axis.stride - axis.pad_begin;
-  const std::int64_t skipped = begin < 0 ? steps(-begin) : 0;
-  const auto reach = [&](std::int64_t end) {
-    return end <= begin ? 0 : min(static_cast<long long>(axis.kernel), static_cast<long long>(steps(end - begin)));
-  };
-  PoolTaps taps;
-  taps.first = begin + skipped * axis.dilation;
-  taps.count = max(0LL, reach(axis.in) - static_cast<long long>(skipped));
-  taps.padded = reach(axis.in + axis.pad_end);
-  return taps;
-}
 
 struct Taps {
   PoolTaps d, h, w;
@@ -177,51 +166,39 @@ __device__ void walk(const WindowProblem& p, const Taps& taps, const Tap& tap, c
 }
 
 __device__ Taps taps_at(const WindowProblem& p, const Outputs::Place& at) {
-  return {taps_of(p.axes[0], at.slice), taps_of(p.axes[1], at.line), taps_of(p.axes[2], at.column)};
+  return {p.axes[0].taps(at.slice), p.axes[1].taps(at.line), p.axes[2].taps(at.column)};
 }
 
 __device__ std::int64_t image_offset(const WindowProblem& p, const Outputs::Place& at) {
   return at.image * p.axes[0].in * p.axes[1].in * p.axes[2].in * p.outputs.depth.value + at.channel;
 }
 
-template <typename Fold>
-__global__ void __launch_bounds__(threads)
-    pool_max(const typename Fold::Value* x, typename Fold::Value* y, const __grid_constant__ WindowProblem p) {
-  using Value = typename Fold::Value;
-  wait_for_previous();
-  const std::int64_t output = thread_index();
-  if (output >= p.outputs.count) return;
-  const Outputs::Place at = p.outputs.place(output);
-  const Value* image = x + image_offset(p, at);
-  Value top = Fold::start();
-  walk(
-      p, taps_at(p, at), [&](std::int64_t offset) { top = Fold::join(top, image[offset]); }, [] {});
-  y[output] = top;
-}
+// What pool_windows does with the taps of an output, in order: add(x, offset of the tap), end_of_line() after each line
+// of the window, and finish(), which stores.
 
-/// The first of equal maxima; nchw.
 template <typename T>
-__global__ void __launch_bounds__(threads)
-    pool_max_indices(const T* x, T* y, std::int64_t* indices, const __grid_constant__ WindowProblem p) {
-  wait_for_previous();
-  const std::int64_t output = thread_index();
-  if (output >= p.outputs.count) return;
-  const Outputs::Place at = p.outputs.place(output);
-  const std::int64_t start = image_offset(p, at);
-  T top = Lowest<T>::value;
+struct Maximum {
+  using Value = T;
+  Value top = least<Value>();
+  __device__ void add(Value x, std::int64_t) { top = greater(top, x); }
+  __device__ void end_of_line() {}
+  __device__ Value result(const Taps&, PoolKind) const { return top; }
+};
+
+/// And the position of the first of equal maxima.
+template <typename T>
+struct IndexedMaximum {
+  using Value = T;
+  Value top = least<Value>();
   std::int64_t index = -1;
-  walk(
-      p, taps_at(p, at),
-      [&](std::int64_t offset) {
-        const T value = x[start + offset];
-        if (index >= 0 && !(value > top)) return;
-        top = value;
-        index = offset;
-      },
-      [] {});
-  y[output] = top;
-  indices[output] = start + max(static_cast<long long>(index), 0LL);
-}
+  __device__ void add(Value x, std::int64_t offset) {
+    if (index >= 0 && !beats(x, top)) return;
+    top = x;
+    index = offset;
+  }
+  __device__ void end_of_line() {}
+  __device__ Value result(const Taps&, PoolKind) const { return top; }
+};
 
 struct Total {
   double x = 0, y = 0, z = 0, w = 0;
@@ -230,37 +207,51 @@ struct Total {
     x += static_cast<double>(a.x), y += static_cast<double>(a.y);
     z += static_cast<double>(a.z), w += static_cast<double>(a.w);
   }
-  __device__ void mean(double count, float& a) const { a = static_cast<float>(x / count); }
-  __device__ void mean(double count, float4& a) const {
-    a = make_float4(static_cast<float>(x / count), static_cast<float>(y / count), static_cast<float>(z / count),
-                    static_cast<float>(w / count));
+  __device__ float mean(double count, float) const { return static_cast<float>(x / count); }
+  __device__ float4 mean(double count, float4) const {
+    return make_float4(static_cast<float>(x / count), static_cast<float>(y / count), static_cast<float>(z / count),
+                       static_cast<float>(w / count));
   }
 };
 
 /// A line of the window is summed in float, the lines in double: large windows stay exact at one addition an element.
-template <typename Value>
+template <typename T>
+struct Average {
+  using Value = T;
+  Total total;
+  Value partial{};
+  __device__ void add(Value x, std::int64_t) { partial = partial + x; }
+  __device__ void end_of_line() {
+    total.add(partial);
+    partial = Value{};
+  }
+  __device__ Value result(const Taps& taps, PoolKind kind) const {
+    const auto product = [](std::int64_t a, std::int64_t b, std::int64_t c) {
+      return static_cast<double>(a) * static_cast<double>(b) * static_cast<double>(c);
+    };
+    const double count = kind == PoolKind::average ? product(taps.d.count, taps.h.count, taps.w.count)
+                                                   : product(taps.d.padded, taps.h.padded, taps.w.padded);
+    return total.mean(fmax(1.0, count), Value{});
+  }
+};
+
+template <typename Window>
 __global__ void __launch_bounds__(threads)
-    pool_average(const Value* x, Value* y, const __grid_constant__ WindowProblem p, PoolKind kind) {
+    pool_windows(const typename Window::Value* x, typename Window::Value* y, std::int64_t* indices,
+                 const __grid_constant__ WindowProblem p, PoolKind kind) {
   wait_for_previous();
   const std::int64_t output = thread_index();
   if (output >= p.outputs.count) return;
   const Outputs::Place at = p.outputs.place(output);
   const Taps taps = taps_at(p, at);
-  const Value* image = x + image_offset(p, at);
-  Total total;
-  Value partial{};
+  const std::int64_t start = image_offset(p, at);
+  const auto* image = x + start;
+  Window window;
   walk(
-      p, taps, [&](std::int64_t offset) { partial = partial + image[offset]; },
-      [&] {
-        total.add(partial);
-        partial = Value{};
-      });
-  const auto product = [](std::int64_t a, std::int64_t b, std::int64_t c) {
-    return static_cast<double>(a) * static_cast<double>(b) * static_cast<double>(c);
-  };
-  const double count = kind == PoolKind::average ? product(taps.d.count, taps.h.count, taps.w.count)
-                                                 : product(taps.d.padded, taps.h.padded, taps.w.padded);
-  total.mean(fmax(1.0, count), y[output]);
+      p, taps, [&](std::int64_t offset) { window.add(image[offset], offset); }, [&] { window.end_of_line(); });
+  y[output] = window.result(taps, kind);
+  if constexpr (std::is_same_v<Window, IndexedMaximum<typename Window::Value>>)
+    indices[output] = start + (window.index < 0 ? 0 : window.index);
 }
 
 /// Tall 2-D windows that overlap: the lines of a tile are pooled once, into shared memory, and windows from those: R +
@@ -282,7 +273,7 @@ __global__ void __launch_bounds__(threads) pool_tile(const typename Fold::Value*
   wait_for_previous();
   extern __shared__ float4 pool_tile_shared[];
   auto* pooled = reinterpret_cast<Value*>(pool_tile_shared);
-  const Axis &high = p.window.axes[1], &wide = p.window.axes[2];
+  const PoolAxis &high = p.window.axes[1], &wide = p.window.axes[2];
   const std::int64_t depth = p.window.outputs.depth.value;
   const std::int64_t out_lines = p.window.outputs.lines.value, out_columns = p.window.outputs.line.value;
   const std::uint32_t flat = p.across.divide(blockIdx.x), image = p.down.divide(flat);
@@ -296,7 +287,7 @@ __global__ void __launch_bounds__(threads) pool_tile(const typename Fold::Value*
   const bool inside = channel < depth && column < out_columns;
   PoolTaps columns;
   if (inside) {
-    columns = taps_of(wide, column);
+    columns = wide.taps(column);
     const Value* from = x + (image * high.in * wide.in + columns.first) * depth + channel;
     for (int line = row; line < p.lines_in; line += threads / tile_values) {
       Value partial = Fold::start();
@@ -312,7 +303,7 @@ __global__ void __launch_bounds__(threads) pool_tile(const typename Fold::Value*
   __syncthreads();
   if (!inside) return;
   for (int line = row; line < tile_lines && first_line + line < out_lines; line += threads / tile_values) {
-    const PoolTaps lines = taps_of(high, first_line + line);
+    const PoolTaps lines = high.taps(first_line + line);
     const auto skipped = static_cast<int>(lines.first - top), step = static_cast<int>(high.dilation);
     const Value* at = pooled + skipped * tile_values + value;
     Value* to = y + ((image * out_lines + first_line + line) * out_columns + column) * depth + channel;
@@ -323,7 +314,7 @@ __global__ void __launch_bounds__(threads) pool_tile(const typename Fold::Value*
       const double taps = kind == PoolKind::average
                               ? static_cast<double>(lines.count) * static_cast<double>(columns.count)
                               : static_cast<double>(lines.padded) * static_cast<double>(columns.padded);
-      total.mean(fmax(1.0, taps), *to);
+      *to = total.mean(fmax(1.0, taps), Value{});
     } else {
       Value best = Fold::start();
 #pragma unroll 4
@@ -336,34 +327,35 @@ __global__ void __launch_bounds__(threads) pool_tile(const typename Fold::Value*
 /// Queues pool_tile; false: not for this problem.
 template <typename Fold>
 bool launch_tile(const Context& context, PoolKind kind, const PoolProblem& p, std::int64_t images,
-                 const WindowProblem& window, const void* x, void* y) {
-  using Value = typename Fold::Value;
-  const std::int64_t lines_in = (tile_lines - 1) * p.stride[1] + (p.kernel[1] - 1) * p.dilation[1] + 1;
-  const std::int64_t bytes = lines_in * tile_values * static_cast<std::int64_t>(sizeof(Value));
-  if (p.in[0] != 1 || p.kernel[0] != 1 || p.out[0] != 1 || p.kernel[1] < 2 * p.stride[1] || bytes > tile_bytes_most)
+                 const WindowProblem& window, const typename Fold::Value* x, typename Fold::Value* y) {
+  const PoolAxis &deepest = p.axes[0], &high = p.axes[1], &wide = p.axes[2];
+  const std::int64_t lines_in = (tile_lines - 1) * high.stride + (high.kernel - 1) * high.dilation + 1;
+  const std::int64_t bytes = lines_in * tile_values * static_cast<std::int64_t>(sizeof(*x));
+  if (deepest.in != 1 || deepest.kernel != 1 || deepest.out != 1 || high.kernel < 2 * high.stride ||
+      bytes > tile_bytes_most)
     return false;
   TileProblem tile{window, 0, static_cast<int>(lines_in), {}, {}, {}};
   const std::int64_t depth = window.outputs.depth.value;
   while (tile.depth_bits < 3 && 1 << tile.depth_bits < depth) ++tile.depth_bits;  // 128 bytes of float4
   const std::int64_t deep = (depth + (1 << tile.depth_bits) - 1) >> tile.depth_bits;
-  const std::int64_t columns = tile_values >> tile.depth_bits, across = deep * ((p.out[2] + columns - 1) / columns);
-  const std::int64_t down = (p.out[1] + tile_lines - 1) / tile_lines, blocks = images * across * down;
+  const std::int64_t columns = tile_values >> tile.depth_bits, across = deep * ((wide.out + columns - 1) / columns);
+  const std::int64_t down = (high.out + tile_lines - 1) / tile_lines, blocks = images * across * down;
   if (blocks >= Radix::narrow_end) return false;
   tile.across = FastDivider(static_cast<std::uint32_t>(across));
   tile.down = FastDivider(static_cast<std::uint32_t>(down));
   tile.deep = FastDivider(static_cast<std::uint32_t>(deep));
   launch(context, pool_tile<Fold>, dim3(static_cast<unsigned>(blocks)), dim3(threads), static_cast<std::size_t>(bytes),
-         static_cast<const Value*>(x), static_cast<Value*>(y), tile, kind);
+         x, y, tile, kind);
   return true;
 }
 
 Outputs outputs_of(const PoolProblem& p, std::int64_t images, std::int64_t depth) {
   Outputs outputs;
   outputs.depth = Radix(depth);
-  outputs.line = Radix(p.out[2]);
-  outputs.lines = Radix(p.out[1]);
-  outputs.slices = Radix(p.out[0]);
-  outputs.count = images * p.out[0] * p.out[1] * p.out[2] * depth;
+  outputs.line = Radix(p.axes[2].out);
+  outputs.lines = Radix(p.axes[1].out);
+  outputs.slices = Radix(p.axes[0].out);
+  outputs.count = images * p.out() * depth;
   outputs.narrow = outputs.count < Radix::narrow_end;
   return outputs;
 }
@@ -371,60 +363,41 @@ Outputs outputs_of(const PoolProblem& p, std::int64_t images, std::int64_t depth
 /// Do the numbers of pool_square fit 32 bits with room for a stride?
 bool is_square(const PoolProblem& p, int side, std::int64_t depth) {
   constexpr std::int64_t most = 1 << 28;
-  bool fits = depth < most && p.in[0] == 1 && p.kernel[0] == 1 && p.out[0] == 1;
-  for (std::size_t d = 1; d < 3; ++d)
-    fits = fits && p.kernel[d] == side && p.dilation[d] == 1 && p.in[d] < most && p.stride[d] < most &&
-           p.out[d] * p.stride[d] < most;
+  bool fits = depth < most && p.axes[0].in == 1 && p.axes[0].kernel == 1 && p.axes[0].out == 1;
+  for (const PoolAxis& axis : {p.axes[1], p.axes[2]})
+    fits = fits && axis.kernel == side && axis.dilation == 1 && axis.in < most && axis.stride < most &&
+           axis.out * axis.stride < most;
   return fits;
 }
 
-template <typename Fold, int side>
-void launch_square(const Context& context, PoolKind kind, const PoolProblem& p, const Outputs& outputs, const void* x,
-                   void* y) {
+template <typename Fold>
+void pool_floats(const Context& context, PoolKind kind, const PoolProblem& p, std::int64_t images,
+                 const WindowProblem& window, const typename Fold::Value* x, typename Fold::Value* y) {
   using Value = typename Fold::Value;
-  const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
-  const SquareProblem square{outputs,
-                             narrow(p.in[1]),
-                             narrow(p.in[2]),
-                             narrow(p.stride[1]),
-                             narrow(p.stride[2]),
-                             narrow(p.pad_begin[1]),
-                             narrow(p.pad_begin[2]),
-                             narrow(p.pad_end[1]),
-                             narrow(p.pad_end[2])};
-  launch(context, pool_square<Fold, side>, dim3(blocks_for(outputs.count, threads)), dim3(threads), 0,
-         static_cast<const Value*>(x), static_cast<Value*>(y), square, kind);
+  const dim3 grid(blocks_for(window.outputs.count, threads)), block(threads);
+  for (const int side : {2, 3})
+    if (is_square(p, side, window.outputs.depth.value))
+      return launch(context, side == 2 ? pool_square<Fold, 2> : pool_square<Fold, 3>, grid, block, 0, x, y,
+                    SquareProblem{window.outputs, SquareAxis(p.axes[1]), SquareAxis(p.axes[2])}, kind);
+  if (launch_tile<Fold>(context, kind, p, images, window, x, y)) return;
+  using Window = std::conditional_t<std::is_same_v<Fold, MaxFold<Value>>, Maximum<Value>, Average<Value>>;
+  launch(context, pool_windows<Window>, grid, block, 0, x, y, nullptr, window, kind);
 }
 
 template <typename Value>
 void pool_values(const Context& context, PoolKind kind, const PoolProblem& p, std::int64_t images, std::int64_t depth,
-                 const void* x, void* y, std::int64_t* indices) {
-  if (images * p.out[0] * p.out[1] * p.out[2] * depth == 0) return;
-  const Outputs outputs = outputs_of(p, images, depth);
-  WindowProblem window{outputs, {}};
-  for (std::size_t d = 0; d < 3; ++d)
-    window.axes[d] = {p.in[d], p.kernel[d], p.stride[d], p.dilation[d], p.pad_begin[d], p.pad_end[d]};
-  const dim3 grid(blocks_for(outputs.count, threads)), block(threads);
-  const auto* from = static_cast<const Value*>(x);
-  auto* to = static_cast<Value*>(y);
+                 const void* from, void* to, std::int64_t* indices) {
+  if (images * p.out() * depth == 0) return;
+  const WindowProblem window{outputs_of(p, images, depth), {p.axes[0], p.axes[1], p.axes[2]}};
+  const auto* x = static_cast<const Value*>(from);
+  auto* y = static_cast<Value*>(to);
+  if constexpr (std::is_same_v<Value, float> || std::is_same_v<Value, float4>)
+    if (indices == nullptr)
+      return kind == PoolKind::max ? pool_floats<MaxFold<Value>>(context, kind, p, images, window, x, y)
+                                   : pool_floats<SumFold<Value>>(context, kind, p, images, window, x, y);
   if constexpr (!std::is_same_v<Value, float4>)
-    if (indices != nullptr) return launch(context, pool_max_indices<Value>, grid, block, 0, from, to, indices, window);
-  if constexpr (std::is_same_v<Value, float> || std::is_same_v<Value, float4>) {
-    for (const int side : {2, 3}) {
-      if (!is_square(p, side, depth)) continue;
-      const bool max = kind == PoolKind::max;
-      if (side == 2)
-        return max ? launch_square<MaxFold<Value>, 2>(context, kind, p, outputs, x, y)
-                   : launch_square<SumFold<Value>, 2>(context, kind, p, outputs, x, y);
-      return max ? launch_square<MaxFold<Value>, 3>(context, kind, p, outputs, x, y)
-                 : launch_square<SumFold<Value>, 3>(context, kind, p, outputs, x, y);
-    }
-    if (kind == PoolKind::max ? launch_tile<MaxFold<Value>>(context, kind, p, images, window, x, y)
-                              : launch_tile<SumFold<Value>>(context, kind, p, images, window, x, y))
-      return;
-    if (kind != PoolKind::max) return launch(context, pool_average<Value>, grid, block, 0, from, to, window, kind);
-  }
-  launch(context, pool_max<MaxFold<Value>>, grid, block, 0, from, to, window);
+    launch(context, indices != nullptr ? pool_windows<IndexedMaximum<Value>> : pool_windows<Maximum<Value>>,
+           dim3(blocks_for(window.outputs.count, threads)), dim3(threads), 0, x, y, indices, window, kind);
 }
 
 }  // namespace
@@ -432,11 +405,12 @@ void pool_values(const Context& context, PoolKind kind, const PoolProblem& p, st
 void pool(const Context& context, PoolKind kind, const PoolProblem& problem, DType dtype, bool nhwc, const void* x,
           void* y, std::int64_t* indices) {
   const std::int64_t images = nhwc ? problem.n : problem.n * problem.c, depth = nhwc ? problem.c : 1;
-  if (dtype == DType::i8) return pool_values<std::int8_t>(context, kind, problem, images, depth, x, y, indices);
-  if (dtype == DType::u8) return pool_values<std::uint8_t>(context, kind, problem, images, depth, x, y, indices);
-  if (indices == nullptr && depth % 4 == 0 && quad_aligned(x, y))
-    return pool_values<float4>(context, kind, problem, images, depth / 4, x, y, nullptr);
-  pool_values<float>(context, kind, problem, images, depth, x, y, indices);
+  dispatch(dtype, PoolTypes(), [&]<typename T>(std::type_identity<T>) {
+    if constexpr (std::is_same_v<T, float>)
+      if (indices == nullptr && depth % 4 == 0 && quad_aligned(x, y))
+        return pool_values<float4>(context, kind, problem, images, depth / 4, x, y, nullptr);
+    pool_values<T>(context, kind, problem, images, depth, x, y, indices);
+  });
 }
 
 }  // namespace lenslet::cuda

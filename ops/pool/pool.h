@@ -1,12 +1,12 @@
 #pragma once
 // A pooling in numbers: window geometry resolved for one input, shared by the operator and its kernels.
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
+#include "base/cuda/host_device.h"
 #include "lenslet/tensor.h"
-#include "ops/conv/problem.h"
+#include "ops/core/window.h"
 
 namespace lenslet {
 
@@ -17,21 +17,49 @@ struct PoolGeometry {
   bool ceil_mode = false;
 };
 
-/// x [n,c,in[0],in[1],in[2]] to y [n,c,out[0],out[1],out[2]]; fewer spatial dimensions have leading ones of length 1.
-struct PoolProblem {
-  std::int64_t n = 1, c = 1;
-  std::array<std::int64_t, 3> in{1, 1, 1}, out{1, 1, 1}, kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1};
-  std::array<std::int64_t, 3> pad_begin{0, 0, 0}, pad_end{0, 0, 0};
-};
-
-/// The taps of one output position along one dimension that fall on the image.
+/// The taps of one output position along one axis that fall on the image.
 struct PoolTaps {
   std::int64_t first = 0;  ///< index in the input of the first one
   std::int64_t count = 0;
   std::int64_t padded = 0;  ///< taps on the image or its pads: what count_include_pad divides by
 };
 
-PoolTaps pool_taps(const PoolProblem& problem, int dim, std::int64_t out);
+struct PoolAxis {
+  std::int64_t in = 1, out = 1, kernel = 1, stride = 1, dilation = 1, pad_begin = 0, pad_end = 0;
+
+  LENSLET_HOST_DEVICE PoolTaps taps(std::int64_t output) const {
+    const std::int64_t begin = output * stride - pad_begin;
+    const std::int64_t skipped = begin < 0 ? steps(-begin) : 0, inside = reach(in - begin) - skipped;
+    return {begin + skipped * dilation, inside > 0 ? inside : 0, reach(in + pad_end - begin)};
+  }
+
+ private:
+  /// Of a dilation each, that cover `length`. Divisions are slow on a GPU.
+  LENSLET_HOST_DEVICE std::int64_t steps(std::int64_t length) const {
+    return dilation == 1 ? length : (length + dilation - 1) / dilation;
+  }
+  /// Taps of a window that begin within `length` from its first.
+  LENSLET_HOST_DEVICE std::int64_t reach(std::int64_t length) const {
+    if (length <= 0) return 0;
+    const std::int64_t most = steps(length);
+    return kernel < most ? kernel : most;
+  }
+};
+
+/// x [n,c,in...] to y [n,c,out...]; fewer than three spatial dimensions have leading ones of length 1.
+struct PoolProblem {
+  std::int64_t n = 1, c = 1;
+  PoolAxis axes[3];
+
+  std::int64_t in() const { return axes[0].in * axes[1].in * axes[2].in; }      ///< elements of a plane of x
+  std::int64_t out() const { return axes[0].out * axes[1].out * axes[2].out; }  ///< and of y
+};
+
+/// Does `x` take the place of `best` as the maximum so far? NaN is more than any number; the first of equals stays.
+template <typename T>
+LENSLET_HOST_DEVICE bool beats(T x, T best) {
+  return !(x <= best) && best == best;
+}
 
 /// Pads resolved and sizes computed as onnxruntime does: with ceil_mode, the last window must begin on the image or its
 /// leading pad. Error(invalid_model | unsupported) names what contradicts.

@@ -7,7 +7,7 @@
 #define HWY_TARGET_INCLUDE "ops/pool/pool_kernels.cpp"
 // foreach_target.h must come before highway.h.
 // clang-format off
-#include "ops/core/simd/targets.h"
+#include "base/simd/targets.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 // clang-format on
@@ -20,15 +20,27 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 constexpr float lowest = -std::numeric_limits<float>::infinity();
 
+// NaN when either is. The vector units' maximum says so of its second operand; plain C++ in their place drops NaN.
+constexpr bool max_shows_nan = (HWY_ARCH_X86 || HWY_ARCH_ARM) && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128;
+
 struct MaxFold {
   static constexpr float start = lowest;
+  template <class Tag, class V>
+  static HWY_INLINE V first(Tag, V v) {
+    return v;
+  }
   template <class V>
   HWY_INLINE V operator()(V a, V b) const {
-    return hn::Max(a, b);
+    if constexpr (max_shows_nan) return hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b));
+    return hn::IfThenElse(hn::Or(hn::IsNaN(a), hn::Gt(a, b)), a, b);
   }
 };
 struct SumFold {
   static constexpr float start = 0;
+  template <class Tag, class V>
+  static HWY_INLINE V first(Tag tag, V v) {
+    return hn::Add(hn::Zero(tag), v);
+  }
   template <class V>
   HWY_INLINE V operator()(V a, V b) const {
     return hn::Add(a, b);
@@ -45,13 +57,13 @@ HWY_INLINE float divisor(PoolKind kind, const PoolTaps& h, const PoolTaps& w) {
 template <class Tag, class Fold>
 HWY_INLINE void window_nhwc(Tag tag, const Fold& fold, const PoolProblem& p, const float* x, const PoolTaps& h,
                             const PoolTaps& w, float divide, float* y) {
-  const std::int64_t line = p.in[2] * p.c * p.dilation[1], step = p.c * p.dilation[2];
+  const std::int64_t line = p.axes[2].in * p.c * p.axes[1].dilation, step = p.c * p.axes[2].dilation;
   auto total = hn::Set(tag, Fold::start);
-  for (std::int64_t r = 0; r < h.count; ++r) {
+  for (std::int64_t r = 0; r < h.count && w.count > 0; ++r) {
     const float* at = x + r * line;
-    auto partial = hn::Set(tag, Fold::start);
-    for (std::int64_t s = 0; s < w.count; ++s) partial = fold(partial, hn::LoadU(tag, at + s * step));
-    total = fold(total, partial);
+    auto partial = Fold::first(tag, hn::LoadU(tag, at));
+    for (std::int64_t s = 1; s < w.count; ++s) partial = fold(partial, hn::LoadU(tag, at + s * step));
+    total = r == 0 ? partial : fold(total, partial);
   }
   hn::StoreU(divide == 1.0f ? total : hn::Div(total, hn::Set(tag, divide)), tag, y);
 }
@@ -62,13 +74,13 @@ HWY_INLINE void line_nhwc(const Fold& fold, PoolKind kind, const PoolProblem& p,
   const D d;
   const hn::CappedTag<float, 1> one;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const PoolTaps h = pool_taps(p, 1, line);
-  for (std::int64_t q = 0; q < p.out[2]; ++q) {
-    const PoolTaps w = pool_taps(p, 2, q);
+  const PoolTaps h = p.axes[1].taps(line);
+  for (std::int64_t q = 0; q < p.axes[2].out; ++q) {
+    const PoolTaps w = p.axes[2].taps(q);
     const float divide = divisor(kind, h, w);
     // Without taps `first` may lie outside the image: nothing is read then.
     const bool empty = h.count == 0 || w.count == 0;
-    const float* window = empty ? x : x + (h.first * p.in[2] + w.first) * p.c;
+    const float* window = empty ? x : x + (h.first * p.axes[2].in + w.first) * p.c;
     float* out = y + q * p.c;
     std::int64_t c = 0;
     for (; c + lanes <= p.c; c += lanes) window_nhwc(d, fold, p, window + c, h, w, divide, out + c);
@@ -83,22 +95,22 @@ HWY_INLINE void line_nchw(const Fold& fold, PoolKind kind, const PoolProblem& p,
   const D d;
   const hn::CappedTag<float, 1> one;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const std::int64_t width = p.in[2];
-  const PoolTaps h = pool_taps(p, 1, line);
+  const std::int64_t width = p.axes[2].in;
+  const PoolTaps h = p.axes[1].taps(line);
   const auto column = [&](auto tag, std::int64_t j) HWY_ATTR {
     auto total = hn::Set(tag, Fold::start);
     for (std::int64_t r = 0; r < h.count; ++r)
-      total = fold(total, hn::LoadU(tag, x + (h.first + r * p.dilation[1]) * width + j));
+      total = fold(total, hn::LoadU(tag, x + (h.first + r * p.axes[1].dilation) * width + j));
     hn::StoreU(total, tag, scratch + j);
   };
   std::int64_t j = 0;
   for (; j + lanes <= width; j += lanes) column(d, j);
   for (; j < width; ++j) column(one, j);
-  for (std::int64_t q = 0; q < p.out[2]; ++q) {
-    const PoolTaps w = pool_taps(p, 2, q);
+  for (std::int64_t q = 0; q < p.axes[2].out; ++q) {
+    const PoolTaps w = p.axes[2].taps(q);
     auto total = hn::Set(one, Fold::start);
     for (std::int64_t s = 0; s < w.count; ++s)
-      total = fold(total, hn::LoadU(one, scratch + w.first + s * p.dilation[2]));
+      total = fold(total, hn::LoadU(one, scratch + w.first + s * p.axes[2].dilation));
     y[q] = hn::GetLane(total) / divisor(kind, h, w);
   }
 }

@@ -3,14 +3,9 @@
 #include <array>
 #include <functional>
 
-#include "ops/core/broadcast.h"
-#include "ops/core/grain.h"
-#include "ops/core/makers.h"
-#include "ops/core/shape_args.h"
-#include "ops/core/type_check.h"
-#include "ops/reduce/arg_reduce_cuda.h"
+#include "ops/core/checks.h"
 #include "ops/reduce/reduce_cuda.h"
-#include "ops/reduce/reduce_kernels.h"
+#include "ops/reduce/reduction.h"
 
 namespace lenslet {
 
@@ -18,155 +13,109 @@ namespace {
 
 class ArgExtreme final : public Op {
  public:
-  ArgExtreme(bool largest, std::int64_t axis, bool keep_dims, bool last)
-      : largest_(largest), axis_(axis), keep_dims_(keep_dims), last_(last) {}
+  bool largest = true;
+  std::int64_t axis = 0;
+  bool keep_dims = true;
+  bool last = false;
 
-  std::string_view type() const override { return largest_ ? "ArgMax" : "ArgMin"; }
+  std::string_view type() const override { return largest ? "ArgMax" : "ArgMin"; }
   AttributeList attributes() const override {
-    return {{"axis", axis_}, {"keepdims", std::int64_t{keep_dims_}}, {"select_last_index", std::int64_t{last_}}};
+    return {{"axis", axis}, {"keepdims", std::int64_t{keep_dims}}, {"select_last_index", std::int64_t{last}}};
   }
 
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
-    const TensorType& data = required_input(inputs, 0, "data");
-    require_dtype("data", data.dtype, {DType::f32, DType::i32, DType::i64, DType::u8, DType::i8});
-    const int axis = resolve_axis(axis_, data.shape.rank());
-    if (data.shape[axis] == 0)
-      throw Error(ErrorKind::invalid_model, "no element to choose from in " + data.shape.str());
-    AxisInts dims;
-    for (int i = 0; i < data.shape.rank(); ++i)
-      if (keep_dims_ || i != axis) dims.values[static_cast<std::size_t>(dims.size++)] = i == axis ? 1 : data.shape[i];
-    return {{DType::i64, Shape(dims.span())}};
+    const Shape& data = required_input(inputs, 0, "data").shape;
+    if (data[resolve_axis(axis, data.rank())] == 0)
+      throw Error(ErrorKind::invalid_model, "no element to choose from in " + data.str());
+    return {{DType::i64, resolve(data.rank()).output(data)}};
   }
-  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
-  double tolerance(std::span<const InputInfo>) const override { return 0; }
-
-  void run_cpu(const RunContext& context) const override {
-    switch (context.inputs[0].dtype()) {
-      case DType::f32:
-        return run<float>(context);
-      case DType::i32:
-        return run<std::int32_t>(context);
-      case DType::i64:
-        return run<std::int64_t>(context);
-      case DType::u8:
-        return run<std::uint8_t>(context);
-      default:
-        return run<std::int8_t>(context);
-    }
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape&) const override {
+    const int rank = inputs[0].type.shape.rank();
+    return resolve(rank).map(inputs.size(), rank);
   }
 
-  std::size_t workspace_bytes(const PlanContext& context) const override {
-    if constexpr (cuda_built)
-      if (context.device == DeviceKind::cuda)
-        return cuda::reduce_workspace_bytes(
-            loops(context.inputs[0].type.shape, context.input_layouts[0], context.outputs[0].shape, context.layout));
-    return 0;
+  reduce::Axes resolve(int rank) const {
+    reduce::Axes axes{{}, keep_dims};
+    axes.reduced[static_cast<std::size_t>(resolve_axis(axis, rank))] = true;
+    return axes;
   }
-
-  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
-
-  void run_cuda(const CudaRun& run) const override {
-    if constexpr (cuda_built) {
-      const Tensor& x = run.inputs[0];
-      Tensor& y = run.outputs[0];
-      cuda::arg_extreme(run.context, largest_, last_, x.dtype(), loops(x.shape(), x.format(), y.shape(), y.format()),
-                        x.data(), static_cast<std::int64_t*>(y.data()), run.workspace.data());
-    }
-  }
-
- private:
-  std::int64_t axis_stride(const Shape& from, Format layout) const {
-    return element_strides(from, layout)[static_cast<std::size_t>(resolve_axis(axis_, from.rank()))];
-  }
-
-  StridedLoops kept_loops(const Shape& from, Format from_layout, const Shape& to, Format to_layout) const {
-    const int rank = from.rank(), axis = resolve_axis(axis_, rank);
-    const auto from_strides = element_strides(from, from_layout);
-    const auto to_strides = element_strides(to, to_layout);
-    const auto order = memory_order(rank, from_layout);
-    StridedLoops kept;
-    for (int i = 0; i < rank; ++i) {
-      const int a = order[static_cast<std::size_t>(i)];
-      if (a == axis) continue;
-      const int to_axis = keep_dims_ || a < axis ? a : a - 1;
-      kept.add(from[a], from_strides[static_cast<std::size_t>(a)], to_strides[static_cast<std::size_t>(to_axis)]);
-    }
-    return kept;
-  }
-
-  reduce::Loops loops(const Shape& from, Format from_layout, const Shape& to, Format to_layout) const {
-    reduce::Loops both;
-    both.kept = kept_loops(from, from_layout, to, to_layout);
-    both.reduced.add(from[resolve_axis(axis_, from.rank())], axis_stride(from, from_layout), 0);
-    return both;
-  }
-
-  template <typename T>
-  void run(const RunContext& context) const {
-    if (largest_ && last_) return search<T>(context, std::greater_equal<T>());
-    if (largest_) return search<T>(context, std::greater<T>());
-    if (last_) return search<T>(context, std::less_equal<T>());
-    return search<T>(context, std::less<T>());
-  }
-
-  // Neighbouring outputs are searched together when they are neighbours in the input, so that rows are read in order.
-  template <typename T, typename Better>
-  void search(const RunContext& context, Better better) const {
-    const Tensor& input = context.inputs[0];
-    Tensor& output = context.outputs[0];
-    const int axis = resolve_axis(axis_, input.shape().rank());
-    StridedLoops kept = kept_loops(input.shape(), input.format(), output.shape(), output.format());
-    if (kept.count() == 0) return;
-    const int contiguous = reduce::contiguous_loop(kept);
-    const StridedLoops::Loop lane = contiguous >= 0 ? kept.take(contiguous) : StridedLoops::Loop{1, 1, 1};
-    const std::int64_t dim = input.shape()[axis], stride = axis_stride(input.shape(), input.format());
-    const std::int64_t blocks = (lane.dim + reduce::lanes - 1) / reduce::lanes;
-    const auto* from = static_cast<const T*>(input.data());
-    auto* to = static_cast<std::int64_t*>(output.data());
-    context.pool.parallel_for(kept.count() * blocks,
-                              std::max<std::int64_t>(1, elementwise_grain / (dim * std::min(reduce::lanes, lane.dim))),
-                              [&](std::int64_t begin, std::int64_t end, int) {
-                                for (std::int64_t unit = begin; unit < end; ++unit) {
-                                  const LoopCursor at(kept, unit / blocks);
-                                  const std::int64_t first = unit % blocks * reduce::lanes;
-                                  const std::int64_t width = std::min(reduce::lanes, lane.dim - first);
-                                  std::array<T, reduce::lanes> best{};
-                                  std::array<std::int64_t, reduce::lanes> where{};
-                                  const T* row = from + at.from + first;
-                                  std::copy_n(row, width, best.begin());
-                                  for (std::int64_t i = 1; i < dim; ++i) {
-                                    row += stride;
-                                    for (std::int64_t j = 0; j < width; ++j) {
-                                      const auto lane_index = static_cast<std::size_t>(j);
-                                      if (!better(row[j], best[lane_index])) continue;
-                                      best[lane_index] = row[j];
-                                      where[lane_index] = i;
-                                    }
-                                  }
-                                  for (std::int64_t j = 0; j < width; ++j)
-                                    to[at.to + (first + j) * lane.to] = where[static_cast<std::size_t>(j)];
-                                }
-                              });
-  }
-
-  bool largest_;
-  std::int64_t axis_;
-  bool keep_dims_;
-  bool last_;
 };
 
-std::shared_ptr<const Op> make(const NodeSpec& spec, bool largest) {
-  AttributeReader reader(spec.attributes);
-  const std::int64_t axis = reader.integer("axis", 0);
-  const bool keep_dims = reader.integer("keepdims", 1) != 0;
-  const bool last = spec.opset >= 12 && reader.integer("select_last_index", 0) != 0;
+// Neighbouring outputs are searched together when they are neighbours in the input, so that rows are read in order.
+template <typename T, typename Better>
+void search(const reduce::Loops& loops, Better better, const KernelRun& run) {
+  StridedLoops kept = loops.kept;
+  const StridedLoops::Loop lane = reduce::take_lane(kept), along = reduce::ReducedRows(loops.reduced).row;
+  const std::int64_t blocks = (lane.dim + reduce::lanes - 1) / reduce::lanes;
+  const auto* from = static_cast<const T*>(run.inputs[0].data());
+  auto* to = static_cast<std::int64_t*>(run.outputs[0].data());
+  const std::int64_t unit_elems = std::max<std::int64_t>(1, along.dim * std::min(reduce::lanes, lane.dim));
+  const std::int64_t grain = std::max<std::int64_t>(1, elementwise_grain / unit_elems);
+  run.pool->parallel_for(kept.count() * blocks, grain, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t unit = begin; unit < end; ++unit) {
+      const LoopCursor at(kept, unit / blocks);
+      const std::int64_t first = unit % blocks * reduce::lanes;
+      const std::int64_t width = std::min(reduce::lanes, lane.dim - first);
+      std::array<T, reduce::lanes> best{};
+      std::array<std::int64_t, reduce::lanes> where{};
+      const T* row = from + at.from + first;
+      std::copy_n(row, width, best.begin());
+      for (std::int64_t i = 1; i < along.dim; ++i) {
+        row += along.from;
+        for (std::int64_t j = 0; j < width; ++j) {
+          const auto lane_index = static_cast<std::size_t>(j);
+          if (!better(row[j], best[lane_index])) continue;
+          best[lane_index] = row[j];
+          where[lane_index] = i;
+        }
+      }
+      for (std::int64_t j = 0; j < width; ++j) to[at.to + (first + j) * lane.to] = where[static_cast<std::size_t>(j)];
+    }
+  });
+}
+
+reduce::Loops loops_of(const Binding& binding) {
+  return binding.op<ArgExtreme>().resolve(binding.shape(0).rank()).loops(binding);
+}
+
+std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
+  return bound([op = binding.op<ArgExtreme>(), loops = loops_of(binding)](const KernelRun& run) {
+    dispatch(run.inputs[0].dtype(), ArgTypes(), [&]<typename T>(std::type_identity<T>) {
+      if (op.largest && op.last) return search<T>(loops, std::greater_equal<T>(), run);
+      if (op.largest) return search<T>(loops, std::greater<T>(), run);
+      if (op.last) return search<T>(loops, std::less_equal<T>(), run);
+      search<T>(loops, std::less<T>(), run);
+    });
+  });
+}
+
+std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
+  if constexpr (cuda_built) {
+    const reduce::Loops loops = loops_of(binding);
+    const auto run_on = [loops, op = binding.op<ArgExtreme>()](const KernelRun& run) {
+      cuda::arg_extreme(*run.cuda, op.largest, op.last, run.inputs[0].dtype(), loops, run.inputs[0].data(),
+                        static_cast<std::int64_t*>(run.outputs[0].data()), run.workspace.data());
+    };
+    return bound(run_on, cuda::reduce_workspace_bytes(loops));
+  }
+  return nullptr;
+}
+
+constexpr auto kernels = on_both({.types = dtypes<ArgTypes>, .formats = nchw_or_nhwc}, bind_cpu, bind_cuda);
+
+std::shared_ptr<const Op> make(const NodeSpec& spec) {
+  auto op = std::make_shared<ArgExtreme>();
+  AttributeReader reader(spec);
+  op->largest = spec.name == "ArgMax";
+  op->axis = reader.integer("axis", 0);
+  op->keep_dims = reader.flag("keepdims", true);
+  op->last = !spec.before(12) && reader.flag("select_last_index", false);
   reader.finish();
-  return std::make_shared<ArgExtreme>(largest, axis, keep_dims, last);
+  return op;
 }
 
 }  // namespace
 
-std::shared_ptr<const Op> make_arg_max(const NodeSpec& spec) { return make(spec, true); }
-std::shared_ptr<const Op> make_arg_min(const NodeSpec& spec) { return make(spec, false); }
+OpParts arg_extreme() { return {make, kernels}; }
 
 }  // namespace lenslet

@@ -1,7 +1,6 @@
-#include "ops/reduce/arg_reduce_cuda.h"
-
 #include <limits>
 
+#include "ops/reduce/reduce_cuda.h"
 #include "ops/reduce/reduce_kernel.cuh"
 
 namespace lenslet::cuda {
@@ -45,19 +44,9 @@ struct ArgFold {
 
 void arg_extreme(const Context& context, bool largest, bool last, DType dtype, const reduce::Loops& loops,
                  const void* from, std::int64_t* to, std::byte* workspace) {
-  const ArgRule rule{largest, last};
-  switch (dtype) {
-    case DType::f32:
-      return reduce_by<ArgFold<float>>(context, loops, rule, from, to, workspace);
-    case DType::i32:
-      return reduce_by<ArgFold<std::int32_t>>(context, loops, rule, from, to, workspace);
-    case DType::i64:
-      return reduce_by<ArgFold<std::int64_t>>(context, loops, rule, from, to, workspace);
-    case DType::u8:
-      return reduce_by<ArgFold<std::uint8_t>>(context, loops, rule, from, to, workspace);
-    default:
-      return reduce_by<ArgFold<std::int8_t>>(context, loops, rule, from, to, workspace);
-  }
+  dispatch(dtype, ArgTypes(), [&]<typename T>(std::type_identity<T>) {
+    reduce_by<ArgFold<T>>(context, loops, {largest, last}, from, to, workspace);
+  });
 }
 
 }  // namespace lenslet::cuda

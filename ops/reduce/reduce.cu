@@ -1,7 +1,7 @@
 #include "ops/reduce/reduce_cuda.h"
 
 #include <algorithm>
-#include <limits>
+#include <bit>
 
 #include "ops/reduce/reduce_kernel.cuh"
 
@@ -9,108 +9,18 @@ namespace lenslet::cuda {
 
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
-
-/// What turns a sum into the result.
-enum class Finish { none, mean, root, log };
-enum class Term { value, square, magnitude };
-
-template <Term term>
-struct SumFold {
-  using In = float;
-  using Out = float;
-  using Rule = Finish;
-  static constexpr float neutral = 0;
-  double sum = 0;
-
-  __device__ explicit SumFold(Rule) {}
-  __device__ void add(float x, std::int64_t, Rule) {
-    const auto wide = static_cast<double>(x);
-    sum += term == Term::square ? wide * wide : term == Term::magnitude ? fabs(wide) : wide;
-  }
-  __device__ void merge(const SumFold& other, Rule) { sum += other.sum; }
-  __device__ float result(std::int64_t count, Rule finish) const {
-    if (finish == Finish::mean) return static_cast<float>(sum / static_cast<double>(count));
-    if (finish == Finish::root) return static_cast<float>(sqrt(sum));
-    return static_cast<float>(finish == Finish::log ? log(sum) : sum);
-  }
-};
-
-struct NoRule {};
-
-struct ProductFold {
-  using In = float;
-  using Out = float;
-  using Rule = NoRule;
-  static constexpr float neutral = 1;
-  double product = 1;
-
-  __device__ explicit ProductFold(Rule) {}
-  __device__ void add(float x, std::int64_t, Rule) { product *= static_cast<double>(x); }
-  __device__ void merge(const ProductFold& other, Rule) { product *= other.product; }
-  __device__ float result(std::int64_t, Rule) const { return static_cast<float>(product); }
-};
-
-/// NaN wins.
-template <bool largest>
-struct ExtremeFold {
-  using In = float;
-  using Out = float;
-  using Rule = NoRule;
-  static constexpr float neutral = largest ? -infinity : infinity;
-  float best = neutral;
-
-  __device__ explicit ExtremeFold(Rule) {}
-  __device__ void add(float x, std::int64_t, Rule) {
-    if ((largest ? x > best : x < best) || x != x) best = x;
-  }
-  __device__ void merge(const ExtremeFold& other, Rule rule) { add(other.best, 0, rule); }
-  __device__ float result(std::int64_t, Rule) const { return best; }
-};
-
-/// The sum is kept relative to the largest element so far. Single precision is enough for the terms: each is at most 1.
-struct LogSumExpFold {
-  using In = float;
-  using Out = float;
-  using Rule = NoRule;
-  static constexpr float neutral = -infinity;
-  double sum = 0;
-  float largest = -infinity;
-
-  __device__ explicit LogSumExpFold(Rule) {}
-  __device__ void add(float x, std::int64_t, Rule) { join(x, 1); }
-  __device__ void merge(const LogSumExpFold& other, Rule) {
-    if (other.sum != 0) join(other.largest, other.sum);
-  }
-  __device__ float result(std::int64_t, Rule) const {
-    return sum == 0 ? -infinity : static_cast<float>(log(sum) + static_cast<double>(largest));
-  }
-
- private:
-  // Elements of -infinity (or two of +infinity) would give inf - inf.
-  __device__ static double scaled(float at, double amount, float most) {
-    return at == most ? amount : amount * static_cast<double>(expf(at - most));
-  }
-  __device__ void join(float at, double amount) {
-    const float most = largest < at ? at : largest;
-    sum = scaled(largest, sum, most) + scaled(at, amount, most);
-    largest = most;
-  }
-};
-
 /// Integers: the kind is decided at run time, since they are never the load of a network.
 template <typename T>
 struct IntegerFold {
   using In = T;
   using Out = T;
   using Rule = ReduceKind;
-  static constexpr T least = std::numeric_limits<T>::lowest(), most = std::numeric_limits<T>::max();
   std::uint64_t value = 0;
 
   __device__ explicit IntegerFold(Rule kind) {
     if (kind == ReduceKind::prod) value = 1;
-    if (kind == ReduceKind::max) value = static_cast<std::uint64_t>(least);
-    if (kind == ReduceKind::min) value = static_cast<std::uint64_t>(most);
+    if (kind == ReduceKind::max) value = static_cast<std::uint64_t>(reduce::least_value<T>);
+    if (kind == ReduceKind::min) value = static_cast<std::uint64_t>(reduce::greatest_value<T>);
   }
   __device__ void add(T x, std::int64_t, Rule kind) {
     const auto wide = static_cast<std::uint64_t>(x);
@@ -151,11 +61,7 @@ ReduceGeometry::Loops convert(const StridedLoops& loops) {
   return to;
 }
 
-int log2_floor(std::int64_t value) {
-  int bits = 0;
-  while (value >> (bits + 1) != 0) ++bits;
-  return bits;
-}
+int log2_floor(std::int64_t value) { return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(value))) - 1; }
 int log2_ceil(std::int64_t value) { return value <= 1 ? 0 : log2_floor(value - 1) + 1; }
 
 // Eight blocks of 256 threads for each of an H200's 132 multiprocessors: five run at once, the others even out the end.
@@ -234,14 +140,14 @@ ColumnGeometry column_geometry(const DenseReduction& dense) {
   while (g.lane_bits > 3 && blocks() < enough_blocks) --g.lane_bits;
   if (dense.count >= least_to_split) {
     // Eight loads a thread at least, to be worth a second kernel.
-    const std::int64_t steps = dense_unroll * (column_threads >> g.lane_bits);
+    const std::int64_t steps = dense_unroll * (reduce_threads >> g.lane_bits);
     const std::int64_t splits =
         std::clamp<std::int64_t>(dense.count / steps, 1, (enough_blocks + blocks() - 1) / blocks());
     g.chunk = (dense.count + splits - 1) / splits;
     g.splits = static_cast<int>((dense.count + g.chunk - 1) / g.chunk);
   } else {
     // Down to a sector of 32 bytes, while there are elements for the threads that this sets free.
-    while (g.lane_bits > 1 && blocks() < enough_blocks && column_threads >> g.lane_bits < dense.count) --g.lane_bits;
+    while (g.lane_bits > 1 && blocks() < enough_blocks && reduce_threads >> g.lane_bits < dense.count) --g.lane_bits;
   }
   return g;
 }
@@ -257,30 +163,14 @@ std::size_t reduce_workspace_bytes(const reduce::Loops& loops) {
 
 void reduce(const Context& context, ReduceKind kind, DType dtype, const reduce::Loops& loops, const void* from,
             void* to, std::byte* workspace) {
-  if (dtype == DType::i32) return reduce_by<IntegerFold<std::int32_t>>(context, loops, kind, from, to, workspace);
-  if (dtype == DType::i64) return reduce_by<IntegerFold<std::int64_t>>(context, loops, kind, from, to, workspace);
-  switch (kind) {
-    case ReduceKind::sum:
-      return reduce_by<SumFold<Term::value>>(context, loops, Finish::none, from, to, workspace);
-    case ReduceKind::mean:
-      return reduce_by<SumFold<Term::value>>(context, loops, Finish::mean, from, to, workspace);
-    case ReduceKind::log_sum:
-      return reduce_by<SumFold<Term::value>>(context, loops, Finish::log, from, to, workspace);
-    case ReduceKind::sum_square:
-      return reduce_by<SumFold<Term::square>>(context, loops, Finish::none, from, to, workspace);
-    case ReduceKind::l2:
-      return reduce_by<SumFold<Term::square>>(context, loops, Finish::root, from, to, workspace);
-    case ReduceKind::l1:
-      return reduce_by<SumFold<Term::magnitude>>(context, loops, Finish::none, from, to, workspace);
-    case ReduceKind::max:
-      return reduce_by<ExtremeFold<true>>(context, loops, {}, from, to, workspace);
-    case ReduceKind::min:
-      return reduce_by<ExtremeFold<false>>(context, loops, {}, from, to, workspace);
-    case ReduceKind::prod:
-      return reduce_by<ProductFold>(context, loops, {}, from, to, workspace);
-    case ReduceKind::log_sum_exp:
-      return reduce_by<LogSumExpFold>(context, loops, {}, from, to, workspace);
-  }
+  dispatch(dtype, ReduceTypes(), [&]<typename T>(std::type_identity<T>) {
+    if constexpr (std::is_integral_v<T>)
+      reduce_by<IntegerFold<T>>(context, loops, kind, from, to, workspace);
+    else
+      reduce::with_fold<T, float>(kind, [&]<typename Fold>(std::type_identity<Fold>, typename Fold::Rule rule) {
+        reduce_by<Fold>(context, loops, rule, from, to, workspace);
+      });
+  });
 }
 
 }  // namespace lenslet::cuda

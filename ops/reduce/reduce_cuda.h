@@ -4,21 +4,34 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "lenslet/tensor.h"
+#include "ops/core/dtypes.h"
 #include "ops/reduce/reduce_kernels.h"
-#include "ops/reduce/reduce_kind.h"
 
-namespace lenslet::cuda {
+namespace lenslet {
+
+/// Element types of reductions; of those that end in a root or a logarithm; of ArgMax and ArgMin.
+using ReduceTypes = Types<float, std::int32_t, std::int64_t>;
+using RootTypes = Types<float>;
+using ArgTypes = Types<float, std::int32_t, std::int64_t, std::uint8_t, std::int8_t>;
+
+namespace cuda {
 
 struct Context;
 
 /// Device memory that reduce() and arg_extreme() need over these loops.
 std::size_t reduce_workspace_bytes(const reduce::Loops& loops);
 
-/// to[kept] = the reduction of from[kept + reduced]; device addresses, `dtype` f32, i32 or i64 on both sides. Floating
-/// point is accumulated in double, integers modulo 2^64, as on the CPU: on an H200, with double at half the rate of
-/// float, memory stays the limit. The same bits on every device and in every run.
+/// to[kept] = the reduction of from[kept + reduced]; device addresses, `dtype` one of ReduceTypes on both sides.
+/// Floating point is accumulated in double, integers modulo 2^64, as on the CPU: on an H200, with double at half the
+/// rate of float, memory stays the limit. The same bits on every device and in every run.
 void reduce(const Context& context, ReduceKind kind, DType dtype, const reduce::Loops& loops, const void* from,
             void* to, std::byte* workspace);
 
-}  // namespace lenslet::cuda
+/// to[kept] = position along the reduced axis (one loop of `loops`, not empty) of the largest or smallest element, the
+/// first of equals or the last. `dtype` one of ArgTypes; device addresses; `workspace` has
+/// reduce_workspace_bytes(loops). A NaN counts only as element 0, which then stays, as on the CPU.
+void arg_extreme(const Context& context, bool largest, bool last, DType dtype, const reduce::Loops& loops,
+                 const void* from, std::int64_t* to, std::byte* workspace);
+
+}  // namespace cuda
+}  // namespace lenslet

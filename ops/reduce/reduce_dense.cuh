@@ -9,7 +9,7 @@
 #include "base/cuda/launch.h"
 #include "base/cuda/warp.cuh"
 #include "ops/reduce/reduce_kernels.h"
-#include "ops/reduce/staged_rows.cuh"
+#include "ops/reduce/rows.cuh"
 
 namespace lenslet::cuda {
 
@@ -19,9 +19,11 @@ struct DenseReduction {
 };
 DenseReduction dense_reduction(const reduce::Loops& loops);
 
-// A Fold (reduce_kernel.cuh) here also has `neutral`: adding it at a position above 0 changes nothing. It stands in for
-// elements past the end: with a condition around additions, too, the compiler makes each load wait for the addition
-// before it.
+// A Fold's `neutral` stands in for elements past the end: with a condition around additions, too, the compiler makes
+// each load wait for the addition before it.
+
+inline constexpr int reduce_threads = 256;
+inline constexpr int reduce_warps = reduce_threads / warp_threads;
 
 /// Folds `fold` over the threads whose lanes differ in the bits from `first` up to `end`, powers of two.
 template <typename Fold>
@@ -29,9 +31,23 @@ __device__ void merge_lanes(Fold& fold, int first, int end, typename Fold::Rule 
   for (int mask = first; mask < end; mask *= 2) fold.merge(shuffle_xor(fold, mask), rule);
 }
 
-template <int pack>
-struct alignas(sizeof(float) * pack) Pack {
-  float at[pack];
+/// y[place(output)] from partials [outputs][splits]; a warp an output.
+template <typename Fold, typename Place>
+__global__ void __launch_bounds__(reduce_threads)
+    merge_partials(const Fold* partials, typename Fold::Out* y, std::int64_t outputs, int splits, std::int64_t count,
+                   typename Fold::Rule rule, const __grid_constant__ Place place) {
+  wait_for_previous();
+  const int lane = static_cast<int>(threadIdx.x) % warp_threads;
+  const std::int64_t output =
+      static_cast<std::int64_t>(blockIdx.x) * reduce_warps + static_cast<int>(threadIdx.x) / warp_threads;
+  if (output >= outputs) return;  // whole warps
+  Fold fold(rule);
+  for (int split = lane; split < splits; split += warp_threads) fold.merge(partials[output * splits + split], rule);
+  merge_lanes(fold, 1, warp_threads, rule);
+  if (lane == 0) y[place(output)] = fold.result(count, rule);
+}
+struct InOrder {
+  __device__ std::int64_t operator()(std::int64_t output) const { return output; }
 };
 
 inline constexpr int dense_unroll = 8;
@@ -52,20 +68,15 @@ __global__ void __launch_bounds__(row_threads_most, 1)
   if (row < rows) {
     const auto* from = reinterpret_cast<const Pack<pack>*>(x + row * length);
     const int packs = length / pack;
-#pragma unroll 1
-    for (int i = member; i < packs; i += dense_unroll * group) {
-      Pack<pack> values[dense_unroll];
+    Pack<pack> filler;
 #pragma unroll
-      for (int j = 0; j < dense_unroll; ++j) {
+    for (int k = 0; k < pack; ++k) filler.at[k] = Fold::neutral;
+    take_turns<dense_unroll>(
+        member, packs, group, filler, [&](int i) { return from[i]; },
+        [&](const Pack<pack>& values, int i) {
 #pragma unroll
-        for (int k = 0; k < pack; ++k) values[j].at[k] = Fold::neutral;
-        if (i + j * group < packs) values[j] = from[i + j * group];
-      }
-#pragma unroll
-      for (int j = 0; j < dense_unroll; ++j)
-#pragma unroll
-        for (int k = 0; k < pack; ++k) fold.add(values[j].at[k], (i + j * group) * pack + k, rule);
-    }
+          for (int k = 0; k < pack; ++k) fold.add(values.at[k], i * pack + k, rule);
+        });
   }
   const int warps = group / warp_threads;
   merge_lanes(fold, 1, warps > 0 ? warp_threads : group, rule);
@@ -79,25 +90,16 @@ __global__ void __launch_bounds__(row_threads_most, 1)
   if (member == 0 && row < rows) y[row] = fold.result(length, rule);
 }
 
-/// Rows that stage_rows() wants staged.
+/// A row of take_staged_rows.
 template <typename Fold>
-__global__ void __launch_bounds__(staged_rows, 9)
-    reduce_staged_rows(const float* x, typename Fold::Out* y, std::int64_t rows, int length, typename Fold::Rule rule) {
-  wait_for_previous();
-  alignas(16) __shared__ float shared[staged_rows * staged_length];
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * staged_rows;
-  const int here = rows - first < staged_rows ? static_cast<int>(rows - first) : staged_rows;
-  stage(x + first * length, shared, here * length);
-  __syncthreads();
-  const int thread = static_cast<int>(threadIdx.x);
-  if (thread >= here) return;
-  Fold fold(rule);
-  for (int i = 0; i < length; ++i) fold.add(shared[thread * length + i], i, rule);
-  y[first + thread] = fold.result(length, rule);
-}
-
-inline constexpr int column_threads = 256;
-inline constexpr int column_warps = column_threads / warp_threads;
+struct FoldStaged {
+  typename Fold::Rule rule;
+  __device__ typename Fold::Out operator()(const float* row, int length) const {
+    Fold fold(rule);
+    for (int i = 0; i < length; ++i) fold.add(row[i], i, rule);
+    return fold.result(length, rule);
+  }
+};
 
 struct ColumnGeometry {
   std::int64_t columns = 0;  ///< of four elements each, in x and in y
@@ -118,11 +120,11 @@ struct alignas(16) FourOuts {
 
 /// Grid: (columns, splits); a thread folds four neighbouring columns at once.
 template <typename Fold>
-__global__ void __launch_bounds__(column_threads, 3)
+__global__ void __launch_bounds__(reduce_threads, 3)
     reduce_columns(const float* x, typename Fold::Out* y, Fold* partials, const __grid_constant__ ColumnGeometry g,
                    typename Fold::Rule rule) {
   wait_for_previous();
-  const int thread = static_cast<int>(threadIdx.x), lanes = 1 << g.lane_bits, depth = column_threads >> g.lane_bits;
+  const int thread = static_cast<int>(threadIdx.x), lanes = 1 << g.lane_bits, depth = reduce_threads >> g.lane_bits;
   const int lane = thread & (lanes - 1), member = thread >> g.lane_bits;
   const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) << g.lane_bits;
   const std::int64_t column = first_column + lane;
@@ -156,7 +158,7 @@ __global__ void __launch_bounds__(column_threads, 3)
     reinterpret_cast<FourOuts<typename Fold::Out>*>(y)[column] = outs;
     return;
   }
-  alignas(16) __shared__ unsigned char shared_bytes[column_threads * 4 * sizeof(Fold)];
+  alignas(16) __shared__ unsigned char shared_bytes[reduce_threads * 4 * sizeof(Fold)];
   auto* shared = reinterpret_cast<Fold*>(shared_bytes);
 #pragma unroll
   for (int k = 0; k < 4; ++k) merge_lanes(folds[k], lanes, warp_threads, rule);
@@ -168,27 +170,11 @@ __global__ void __launch_bounds__(column_threads, 3)
   if (thread >= 4 * lanes || output >= g.columns * 4) return;
   Fold fold = shared[thread];
 #pragma unroll
-  for (int warp = 1; warp < column_warps; ++warp) fold.merge(shared[warp * 4 * lanes + thread], rule);
+  for (int warp = 1; warp < reduce_warps; ++warp) fold.merge(shared[warp * 4 * lanes + thread], rule);
   if (g.splits > 1)
     partials[output * g.splits + blockIdx.y] = fold;
   else
     y[output] = fold.result(g.count, rule);
-}
-
-/// y[output] from partials [outputs][splits]; a warp an output.
-template <typename Fold>
-__global__ void __launch_bounds__(column_threads)
-    merge_columns(const Fold* partials, typename Fold::Out* y, std::int64_t outputs, int splits, std::int64_t count,
-                  typename Fold::Rule rule) {
-  wait_for_previous();
-  const int lane = static_cast<int>(threadIdx.x) % warp_threads;
-  const std::int64_t output =
-      static_cast<std::int64_t>(blockIdx.x) * column_warps + static_cast<int>(threadIdx.x) / warp_threads;
-  if (output >= outputs) return;  // whole warps
-  Fold fold(rule);
-  for (int split = lane; split < splits; split += warp_threads) fold.merge(partials[output * splits + split], rule);
-  merge_lanes(fold, 1, warp_threads, rule);
-  if (lane == 0) y[output] = fold.result(count, rule);
 }
 
 /// log2 of the threads that share a row of `packs` loads: about eight loads each in flight at once. With few rows more
@@ -213,17 +199,12 @@ inline bool rows_fit(const DenseReduction& dense) {
 template <typename Fold>
 bool reduce_dense(const Context& context, const DenseReduction& dense, typename Fold::Rule rule, const float* x,
                   typename Fold::Out* y, void* workspace) {
-  const auto aligned = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; };
   if (dense.count == 0) return false;
   if (dense.inner == 1) {
     if (!rows_fit(dense)) return false;
     const auto length = static_cast<int>(dense.count);
-    if (stage_rows(dense.outer, dense.count) && aligned(x)) {
-      launch(context, reduce_staged_rows<Fold>, dim3(blocks_for(dense.outer, staged_rows)), dim3(staged_rows), 0, x, y,
-             dense.outer, length, rule);
-      return true;
-    }
-    const bool quads = length % 4 == 0 && aligned(x);
+    if (take_if_staged(context, x, y, dense.outer, dense.count, FoldStaged<Fold>{rule})) return true;
+    const bool quads = length % 4 == 0 && quad_aligned(x);
     const int bits = row_group_bits(dense.outer, quads ? length / 4 : length);
     const int threads = bits > 8 ? 1 << bits : 256;
     launch(context, quads ? reduce_rows<Fold, 4> : reduce_rows<Fold, 1>, dim3(blocks_for(dense.outer, threads >> bits)),
@@ -231,13 +212,13 @@ bool reduce_dense(const Context& context, const DenseReduction& dense, typename 
     return true;
   }
   const ColumnGeometry g = column_geometry(dense);
-  if (g.columns == 0 || !aligned(x) || !aligned(y)) return false;
+  if (g.columns == 0 || !quad_aligned(x, y)) return false;
   auto* partials = static_cast<Fold*>(workspace);
   launch(context, reduce_columns<Fold>, dim3(blocks_for(g.columns, 1 << g.lane_bits), static_cast<unsigned>(g.splits)),
-         dim3(column_threads), 0, x, y, partials, g, rule);
+         dim3(reduce_threads), 0, x, y, partials, g, rule);
   if (g.splits > 1)
-    launch(context, merge_columns<Fold>, dim3(blocks_for(g.columns * 4, column_warps)), dim3(column_threads), 0,
-           partials, y, g.columns * 4, g.splits, g.count, rule);
+    launch(context, merge_partials<Fold, InOrder>, dim3(blocks_for(g.columns * 4, reduce_warps)), dim3(reduce_threads),
+           0, partials, y, g.columns * 4, g.splits, g.count, rule, InOrder());
   return true;
 }
 

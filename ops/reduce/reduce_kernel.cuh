@@ -19,14 +19,8 @@
 
 namespace lenslet::cuda {
 
-// A Fold has the types In (elements), Out (results) and Rule (what is only known at run time) and
-//   explicit Fold(rule)         of nothing
-//   add(x, i, rule)             element i of those reduced
-//   merge(other, rule)          what another thread has folded
-//   result(count, rule) -> Out  of `count` elements
-// It is trivially copyable and has at most fold_bytes.
+/// Most that a Fold (fold.h) has.
 inline constexpr int fold_bytes = 16;
-inline constexpr int reduce_threads = 256;
 
 struct ReduceGeometry {
   struct Loop {
@@ -57,6 +51,14 @@ __device__ std::int64_t offset_at(const ReduceGeometry::Loops& loops, std::int64
   return offset + index * (loops.loop[0].*stride);
 }
 
+/// Where an output lies.
+struct InLoops {
+  ReduceGeometry::Loops kept;
+  __device__ std::int64_t operator()(std::int64_t output) const {
+    return offset_at<&ReduceGeometry::Loop::to>(kept, output);
+  }
+};
+
 /// Grid: (outputs / lanes, splits). Five blocks a multiprocessor, 48 registers: the most without spills in float.
 template <typename Fold>
 __global__ void __launch_bounds__(reduce_threads, 5)
@@ -78,16 +80,11 @@ __global__ void __launch_bounds__(reduce_threads, 5)
     const In* from = x + offset_at<&Loop::from>(g.kept, output);
     const std::int64_t first = static_cast<std::int64_t>(blockIdx.y) * g.chunk;
     const std::int64_t end = first + g.chunk < g.reduced.count ? first + g.chunk : g.reduced.count;
-    constexpr int unroll = 4;  // loads in flight a thread
-    for (std::int64_t i = first + member; i < end; i += unroll * depth) {
-      In values[unroll]{};
-#pragma unroll
-      for (int j = 0; j < unroll; ++j)
-        if (i + j * depth < end) values[j] = from[offset_at<&Loop::from>(g.reduced, i + j * depth)];
-#pragma unroll
-      for (int j = 0; j < unroll; ++j)
-        if (i + j * depth < end) fold.add(values[j], i + j * depth, rule);
-    }
+    take_turns<4>(
+        first + member, end, depth, In{}, [&](std::int64_t i) { return from[offset_at<&Loop::from>(g.reduced, i)]; },
+        [&](In value, std::int64_t i) {
+          if (i < end) fold.add(value, i, rule);
+        });
   }
   const int mask_end = !g.across && depth < warp_threads ? depth : warp_threads;
   merge_lanes(fold, g.across ? lanes : 1, mask_end, rule);
@@ -107,22 +104,6 @@ __global__ void __launch_bounds__(reduce_threads, 5)
     y[offset_at<&Loop::to>(g.kept, output)] = fold.result(g.reduced.count, rule);
 }
 
-/// A warp an output.
-template <typename Fold>
-__global__ void __launch_bounds__(reduce_threads)
-    reduce_merge(const Fold* partials, typename Fold::Out* y, const __grid_constant__ ReduceGeometry g,
-                 typename Fold::Rule rule) {
-  wait_for_previous();
-  const int lane = static_cast<int>(threadIdx.x) % warp_threads;
-  const std::int64_t output =
-      (static_cast<std::int64_t>(blockIdx.x) * reduce_threads + static_cast<int>(threadIdx.x)) / warp_threads;
-  if (output >= g.kept.count) return;  // whole warps
-  Fold fold(rule);
-  for (int split = lane; split < g.splits; split += warp_threads) fold.merge(partials[output * g.splits + split], rule);
-  merge_lanes(fold, 1, warp_threads, rule);
-  if (lane == 0) y[offset_at<&ReduceGeometry::Loop::to>(g.kept, output)] = fold.result(g.reduced.count, rule);
-}
-
 /// Queues the kernels; `workspace` has reduce_workspace_bytes(loops).
 template <typename Fold>
 void reduce_by(const Context& context, const reduce::Loops& loops, typename Fold::Rule rule, const void* x, void* y,
@@ -139,8 +120,9 @@ void reduce_by(const Context& context, const reduce::Loops& loops, typename Fold
   launch(context, reduce_blocks<Fold>, grid, dim3(reduce_threads), 0, static_cast<const typename Fold::In*>(x),
          static_cast<typename Fold::Out*>(y), partials, g, rule);
   if (g.splits > 1)
-    launch(context, reduce_merge<Fold>, dim3(blocks_for(g.kept.count, reduce_threads / warp_threads)),
-           dim3(reduce_threads), 0, partials, static_cast<typename Fold::Out*>(y), g, rule);
+    launch(context, merge_partials<Fold, InLoops>, dim3(blocks_for(g.kept.count, reduce_warps)), dim3(reduce_threads),
+           0, partials, static_cast<typename Fold::Out*>(y), g.kept.count, g.splits, g.reduced.count, rule,
+           InLoops{g.kept});
 }
 
 }  // namespace lenslet::cuda

@@ -1,14 +1,10 @@
 // Dropout during inference: the data unchanged, and a mask that keeps everything.
 
 #include <bit>
-#include <cstring>
 
 #include "base/half.h"
-#include "ops/core/copy.h"
-#include "ops/core/makers.h"
-#include "ops/core/type_check.h"
-#include "ops/movement/fill_cuda.h"
-#include "ops/movement/strided_copy_cuda.h"
+#include "ops/core/checks.h"
+#include "ops/movement/moves.h"
 
 namespace lenslet {
 
@@ -16,7 +12,15 @@ namespace {
 
 class Dropout final : public Op {
  public:
-  Dropout(bool boolean_mask, bool has_mask) : boolean_mask_(boolean_mask), has_mask_(has_mask) {}
+  explicit Dropout(const NodeSpec& spec) : boolean_mask_(!spec.before(10)), has_mask_(spec.outputs > 1) {
+    AttributeReader reader(spec);
+    if (spec.normalised)
+      boolean_mask_ = reader.text("mask", "bool") == "bool";
+    else
+      reader.ignore("seed");
+    if (spec.before(12)) reader.ignore("ratio");
+    reader.finish();
+  }
 
   std::string_view type() const override { return "Dropout"; }
   AttributeList attributes() const override { return {{"mask", std::string(boolean_mask_ ? "bool" : "data")}}; }
@@ -31,26 +35,12 @@ class Dropout final : public Op {
     }
     return types;
   }
-  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
+    return elementwise_axes(inputs, y, 1);
+  }
   // The mask has to be written, so with it there is a step to run.
   int alias_input() const override { return has_mask_ ? -1 : 0; }
-  bool may_overwrite(int input) const override { return input == 0; }
-  double tolerance(std::span<const InputInfo>) const override { return 0; }
-
-  void run_cpu(const RunContext& context) const override {
-    copy_bytes(context.inputs[0], context.outputs[0], context.pool);
-    if (context.outputs.size() > 1 && !context.outputs[1].empty()) fill_ones(context.outputs[1]);
-  }
-
-  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
-  void run_cuda(const CudaRun& run) const override {
-    if constexpr (cuda_built) {
-      cuda::copy_bytes(run.context, run.inputs[0].bytes(), run.inputs[0].data(), run.outputs[0].data());
-      if (run.outputs.size() < 2 || run.outputs[1].empty()) return;
-      Tensor& mask = run.outputs[1];
-      cuda::fill(run.context, dtype_bytes(mask.dtype()), mask.elems(), one_bits(mask.dtype()), mask.data());
-    }
-  }
+  bool gives_input_back(std::span<const InputInfo>) const override { return true; }
 
  private:
   static void check_not_training(const InputInfo& mode) {
@@ -59,43 +49,34 @@ class Dropout final : public Op {
     if (!off) throw Error(ErrorKind::unsupported, "training_mode must be a constant false");
   }
 
-  /// 1 as an element of a mask.
-  static std::uint32_t one_bits(DType dtype) {
-    switch (dtype) {
-      case DType::f32:
-        return std::bit_cast<std::uint32_t>(1.0F);
-      case DType::f16:
-        return f16_from_f32(1.0F);
-      case DType::bf16:
-        return bf16_from_f32(1.0F);
-      default:
-        return 1;  // bool
-    }
-  }
-
-  static void fill_ones(Tensor& mask) {
-    const auto count = static_cast<std::size_t>(mask.elems());
-    const std::uint32_t one = one_bits(mask.dtype());
-    if (dtype_bytes(mask.dtype()) == 1)
-      std::memset(mask.data(), static_cast<int>(one), count);
-    else if (dtype_bytes(mask.dtype()) == 2)
-      std::fill_n(static_cast<std::uint16_t*>(mask.data()), count, static_cast<std::uint16_t>(one));
-    else
-      std::fill_n(static_cast<std::uint32_t*>(mask.data()), count, one);
-  }
-
   bool boolean_mask_;
   bool has_mask_;
 };
 
+/// 1 as an element of a mask.
+std::uint32_t one_bits(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return std::bit_cast<std::uint32_t>(1.0F);
+    case DType::f16:
+      return f16_from_f32(1.0F);
+    case DType::bf16:
+      return bf16_from_f32(1.0F);
+    default:
+      return 1;  // bool
+  }
+}
+
+void run(const Dropout&, const KernelRun& run) {
+  copy_bytes(run, run.inputs[0], run.outputs[0]);
+  if (run.outputs.size() > 1 && !run.outputs[1].empty()) fill(run, one_bits(run.outputs[1].dtype()), run.outputs[1]);
+}
+
+constexpr auto kernels =
+    on_either({.formats = nchw_or_nhwc, .in_place = input_bit(0), .reads = input_bit(0), .bind = bind_run<run>});
+
 }  // namespace
 
-std::shared_ptr<const Op> make_dropout(const NodeSpec& spec) {
-  AttributeReader reader(spec.attributes);
-  reader.ignore("seed");
-  if (spec.opset < 12) reader.ignore("ratio");
-  reader.finish();
-  return std::make_shared<Dropout>(spec.opset >= 10, spec.outputs > 1);
-}
+OpParts dropout() { return {make_from<Dropout>, kernels}; }
 
 }  // namespace lenslet

@@ -1,9 +1,8 @@
 // Flatten: the dimensions before `axis` and those from it on become one each.
 
-#include "ops/core/makers.h"
+#include "ops/core/checks.h"
 #include "ops/core/shape_args.h"
-#include "ops/core/type_check.h"
-#include "ops/core/view_op.h"
+#include "ops/shape/view_op.h"
 
 namespace lenslet {
 
@@ -11,7 +10,11 @@ namespace {
 
 class Flatten final : public ViewOp {
  public:
-  explicit Flatten(std::int64_t axis) : axis_(axis) {}
+  explicit Flatten(const NodeSpec& spec) {
+    AttributeReader reader(spec);
+    axis_ = reader.integer("axis", 1);
+    reader.finish();
+  }
 
   std::string_view type() const override { return "Flatten"; }
   AttributeList attributes() const override { return {{"axis", axis_}}; }
@@ -28,18 +31,19 @@ class Flatten final : public ViewOp {
     }
     return {{data.dtype, Shape{outer, inner}}};
   }
+  /// Images stay outermost unless everything is inner.
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape&) const override {
+    AxisMap map = axes_kept(1, {});
+    map.keeps_order = axis_ != 0 && axis_ != -inputs[0].type.shape.rank();
+    return map;
+  }
 
  private:
-  std::int64_t axis_;
+  std::int64_t axis_ = 0;
 };
 
 }  // namespace
 
-std::shared_ptr<const Op> make_flatten(const NodeSpec& spec) {
-  AttributeReader reader(spec.attributes);
-  const std::int64_t axis = reader.integer("axis", 1);
-  reader.finish();
-  return std::make_shared<Flatten>(axis);
-}
+OpParts flatten() { return {make_from<Flatten>, view_kernels}; }
 
 }  // namespace lenslet

@@ -1,8 +1,7 @@
 // Identity: the same bytes under another name.
 
-#include "ops/core/makers.h"
-#include "ops/core/type_check.h"
-#include "ops/core/view_op.h"
+#include "ops/core/checks.h"
+#include "ops/shape/view_op.h"
 
 namespace lenslet {
 
@@ -14,15 +13,15 @@ class Identity final : public ViewOp {
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     return {required_input(inputs, 0, "input")};
   }
-  bool runs_in(Format, std::span<const InputInfo>) const override { return true; }
-  bool may_overwrite(int input) const override { return input == 0; }
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
+    return elementwise_axes(inputs, y);
+  }
 };
+
+constexpr auto kernels = on_either({.formats = nchw_or_nhwc, .in_place = input_bit(0), .bind = bind_run<run_view>});
 
 }  // namespace
 
-std::shared_ptr<const Op> make_identity(const NodeSpec& spec) {
-  AttributeReader(spec.attributes).finish();
-  return std::make_shared<Identity>();
-}
+OpParts identity() { return {make_plain<Identity>, kernels}; }
 
 }  // namespace lenslet

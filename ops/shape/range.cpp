@@ -4,13 +4,15 @@
 
 #include <cmath>
 
-#include "ops/core/makers.h"
-#include "ops/core/type_check.h"
+#include "ops/core/checks.h"
+#include "ops/core/kernel.h"
 #include "ops/movement/fill_cuda.h"
 
 namespace lenslet {
 
 namespace {
+
+using Numbers = Types<float, double, std::int32_t, std::int64_t>;
 
 template <typename T>
 T scalar(const Tensor& tensor, std::string_view name) {
@@ -31,26 +33,12 @@ std::int64_t count(T start, T limit, T delta) {
   return steps > 0 ? static_cast<std::int64_t>(steps) : 0;
 }
 
-template <typename T>
-void fill(const RunContext& context) {
-  const T start = scalar<T>(context.inputs[0], "start"), delta = scalar<T>(context.inputs[2], "delta");
-  std::span<T> to = context.outputs[0].values<T>();
-  // Modular arithmetic for integers: the values themselves are in range, an intermediate product may not be.
-  for (std::size_t i = 0; i < to.size(); ++i) {
-    if constexpr (std::is_integral_v<T>)
-      to[i] = static_cast<T>(static_cast<std::uint64_t>(start) + i * static_cast<std::uint64_t>(delta));
-    else
-      to[i] = static_cast<T>(static_cast<double>(start) + static_cast<double>(i) * static_cast<double>(delta));
-  }
-}
-
 class Range final : public Op {
  public:
   std::string_view type() const override { return "Range"; }
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     constexpr std::string_view names[] = {"start", "limit", "delta"};
     const DType dtype = required_input(inputs, 0, "start").dtype;
-    require_dtype("start", dtype, {DType::f32, DType::f64, DType::i32, DType::i64});
     for (std::size_t i = 0; i < 3; ++i) {
       if (required_input(inputs, i, names[i]).dtype != dtype)
         throw Error(ErrorKind::invalid_model, "start, limit and delta must have one type");
@@ -58,68 +46,47 @@ class Range final : public Op {
         throw Error(ErrorKind::unsupported,
                     fmt::format("{} is computed from data: shapes must be known before the run", names[i]));
     }
-    return {{dtype, Shape{length(dtype, inputs)}}};
+    const std::int64_t length = dispatch(dtype, Numbers(), [&]<typename T>(std::type_identity<T>) {
+      return count(scalar<T>(*inputs[0].constant, names[0]), scalar<T>(*inputs[1].constant, names[1]),
+                   scalar<T>(*inputs[2].constant, names[2]));
+    });
+    return {{dtype, Shape{length}}};
   }
-  double tolerance(std::span<const InputInfo>) const override { return 1e-7; }
-  void run_cpu(const RunContext& context) const override {
-    switch (context.outputs[0].dtype()) {
-      case DType::f32:
-        return fill<float>(context);
-      case DType::f64:
-        return fill<double>(context);
-      case DType::i32:
-        return fill<std::int32_t>(context);
-      default:
-        return fill<std::int64_t>(context);
-    }
-  }
+};
 
-  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
-  bool reads_on_cuda(int, const PlanContext&) const override { return false; }
-  void run_cuda(const CudaRun& run) const override {
-    switch (run.outputs[0].dtype()) {
-      case DType::f32:
-        return fill_on_device<float>(run);
-      case DType::f64:
-        return fill_on_device<double>(run);
-      case DType::i32:
-        return fill_on_device<std::int32_t>(run);
-      default:
-        return fill_on_device<std::int64_t>(run);
+template <typename T>
+class BoundRange final : public BoundKernel {
+ public:
+  explicit BoundRange(const Binding& binding)
+      : start_(scalar<T>(*binding.constant(0), "start")), delta_(scalar<T>(*binding.constant(2), "delta")) {}
+  void run(const KernelRun& run) const override {
+    std::span<T> to = run.outputs[0].values<T>();
+    if constexpr (cuda_built)
+      if (run.cuda != nullptr)
+        return cuda::fill_range(*run.cuda, static_cast<std::int64_t>(to.size()), start_, delta_, to.data());
+    // Modular arithmetic for integers: the values themselves are in range, an intermediate product may not be.
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      if constexpr (std::is_integral_v<T>)
+        to[i] = static_cast<T>(static_cast<std::uint64_t>(start_) + i * static_cast<std::uint64_t>(delta_));
+      else
+        to[i] = static_cast<T>(static_cast<double>(start_) + static_cast<double>(i) * static_cast<double>(delta_));
     }
   }
 
  private:
-  template <typename T>
-  static void fill_on_device(const CudaRun& run) {
-    if constexpr (cuda_built)
-      cuda::fill_range(run.context, run.outputs[0].elems(), scalar<T>(run.host_inputs[0], "start"),
-                       scalar<T>(run.host_inputs[2], "delta"), static_cast<T*>(run.outputs[0].data()));
-  }
-  template <typename T>
-  static std::int64_t length_of(std::span<const InputInfo> inputs) {
-    return count(scalar<T>(*inputs[0].constant, "start"), scalar<T>(*inputs[1].constant, "limit"),
-                 scalar<T>(*inputs[2].constant, "delta"));
-  }
-  static std::int64_t length(DType dtype, std::span<const InputInfo> inputs) {
-    switch (dtype) {
-      case DType::f32:
-        return length_of<float>(inputs);
-      case DType::f64:
-        return length_of<double>(inputs);
-      case DType::i32:
-        return length_of<std::int32_t>(inputs);
-      default:
-        return length_of<std::int64_t>(inputs);
-    }
-  }
+  T start_, delta_;
 };
+
+std::unique_ptr<const BoundKernel> bind_range(const Binding& binding) {
+  return dispatch(binding.problem.outputs()[0].dtype, Numbers(),
+                  [&]<typename T>(std::type_identity<T>) { return bind<BoundRange<T>>(binding); });
+}
+
+constexpr auto kernels =
+    on_both({.types = dtypes<Numbers>, .tolerance = 1e-7, .reads = no_inputs}, bind_range, bind_range);
 
 }  // namespace
 
-std::shared_ptr<const Op> make_range(const NodeSpec& spec) {
-  AttributeReader(spec.attributes).finish();
-  return std::make_shared<Range>();
-}
+OpParts range() { return {make_plain<Range>, kernels}; }
 
 }  // namespace lenslet

@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "ops/core/makers.h"
+#include "ops/core/checks.h"
 #include "ops/core/shape_args.h"
-#include "ops/core/type_check.h"
-#include "ops/core/view_op.h"
+#include "ops/shape/view_op.h"
 
 namespace lenslet {
 
@@ -13,7 +12,11 @@ namespace {
 
 class Reshape final : public ViewOp {
  public:
-  explicit Reshape(bool allow_zero) : allow_zero_(allow_zero) {}
+  explicit Reshape(const NodeSpec& spec) {
+    AttributeReader reader(spec);
+    allow_zero_ = !spec.before(14) && reader.flag("allowzero", false);
+    reader.finish();
+  }
 
   std::string_view type() const override { return "Reshape"; }
   AttributeList attributes() const override { return {{"allowzero", std::int64_t{allow_zero_}}}; }
@@ -46,18 +49,18 @@ class Reshape final : public ViewOp {
                   fmt::format("cannot reshape {} to [{}]", data.shape.str(), fmt::join(wanted.span(), ",")));
     return {{data.dtype, shape}};
   }
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape&) const override {
+    AxisMap map = axes_kept(inputs.size(), {});
+    map.keeps_order = true;
+    return map;
+  }
 
  private:
-  bool allow_zero_;
+  bool allow_zero_ = false;
 };
 
 }  // namespace
 
-std::shared_ptr<const Op> make_reshape(const NodeSpec& spec) {
-  AttributeReader reader(spec.attributes);
-  const bool allow_zero = spec.opset >= 14 && reader.integer("allowzero", 0) != 0;
-  reader.finish();
-  return std::make_shared<Reshape>(allow_zero);
-}
+OpParts reshape() { return {make_from<Reshape>, view_kernels}; }
 
 }  // namespace lenslet

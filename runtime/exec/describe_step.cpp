@@ -2,40 +2,26 @@
 
 #include <utility>
 
-#include "ops/conv/conv.h"
-
 namespace lenslet {
 
 namespace {
 
-void describe_conv(const ConvOp& conv, std::span<const InputInfo> inputs, const ConvView& view, StepInfo& row) {
-  // Without a choice (1-D, computed filters) the operator runs plainly.
-  const ConvAlgorithm& algorithm = conv.effective_algorithm(inputs, view.device);
-  const ConvProblem problem = conv.algorithm != nullptr ? conv.chosen_for : conv.problem(inputs);
-  row.problem = problem.str();
-  row.algorithm = algorithm.name();
-  row.reason = conv.algorithm != nullptr ? conv.algorithm_reason : "1-D, or its filters are computed by the network";
-  row.tolerance = algorithm.tolerance(problem);
-  if (conv.algorithm == nullptr) return;
-  const int threads = view.device == DeviceKind::cuda ? 1 : view.threads;
-  for (const ConvAlgorithm* other : conv_algorithms(view.device)) {
-    ConvCandidate candidate;
-    candidate.algorithm = other->name();
-    if (const auto refusal = other->refuse(problem)) {
-      candidate.refusal = *refusal;
-    } else {
-      const ConvProblem seen = other->wants_padded() ? problem.with_explicit_padding() : problem;
-      candidate.estimated_us = other->estimate_us(problem, view.rates);
-      candidate.workspace_bytes = other->workspace_bytes(seen, threads);
-      candidate.tolerance = other->tolerance(problem);
-    }
-    row.candidates.push_back(std::move(candidate));
-  }
+StepCandidate describe(const Choice::Row& row) {
+  StepCandidate shown;
+  shown.algorithm = row.kernel->name();
+  shown.refusal = row.refusal;
+  if (!row.refusal.empty()) return shown;
+  shown.config = row.candidate.config;
+  shown.estimated_us = row.candidate.estimated_us;
+  shown.neighbours_us = row.neighbours_us;
+  shown.workspace_bytes = row.candidate.workspace_bytes;
+  shown.tolerance = row.candidate.tolerance;
+  return shown;
 }
 
 }  // namespace
 
-StepInfo describe_step(const Graph& graph, const PlanStep& step, const ConvView& view) {
+StepInfo describe_step(const Graph& graph, const PlanStep& step) {
   const Node& node = graph.node(step.node);
   const std::vector<InputInfo> inputs = graph.input_infos(node);
   StepInfo row;
@@ -49,14 +35,22 @@ StepInfo describe_step(const Graph& graph, const PlanStep& step, const ConvView&
   for (const ValueId output : node.outputs) {
     row.outputs.push_back(graph.value(output).name);
     row.output_shapes.push_back(graph.value(output).shape);
-    row.output_layouts.push_back(graph.value(output).layout);
+    row.output_formats.push_back(graph.value(output).format);
     row.bytes += graph.value(output).bytes();
   }
   row.flops = node.op->flops(inputs, graph.output_types(node));
   row.workspace_bytes = step.workspace_bytes;
   row.no_op = !step.runs;
-  row.tolerance = node.op->tolerance(inputs);
-  if (const auto* conv = dynamic_cast<const ConvOp*>(node.op.get())) describe_conv(*conv, inputs, view, row);
+  if (row.no_op) return row;
+  const Choice& choice = *node.choice;
+  row.config = choice.candidate.config;
+  row.estimated_us = choice.candidate.estimated_us;
+  row.tolerance = choice.candidate.tolerance;
+  if (choice.rows.size() < 2) return row;
+  row.problem = node.op->describe(inputs);
+  row.algorithm = choice.kernel->name();
+  row.reason = choice.reason;
+  for (const Choice::Row& candidate : choice.rows) row.candidates.push_back(describe(candidate));
   return row;
 }
 

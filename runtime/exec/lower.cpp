@@ -26,12 +26,18 @@ void check_disabled(const std::vector<std::string>& disabled) {
 
 // Here once, where each convolution would say the same, and a network without any would say nothing.
 void check_algorithm(DeviceKind device, const std::string& name) {
-  if (name.empty() || find_conv_algorithm(device, name) != nullptr) return;
+  if (name.empty() || find_kernel("Conv", device, name) != nullptr) return;
   std::string known;
-  for (const ConvAlgorithm* algorithm : conv_algorithms(device))
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", algorithm->name());
+  for (const Kernel* kernel : kernels_of("Conv", device))
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", kernel->name());
   throw Error(ErrorKind::invalid_argument,
               fmt::format("no convolution algorithm is called '{}'; there are: {}", name, known));
+}
+
+void check_numerics(const DeviceChoice& device, const Numerics& numerics) {
+  if (!device.is_cuda() && numerics != Numerics())
+    throw Error(ErrorKind::unsupported, fmt::format("precision {} is CUDA's; the CPU computes in fp32{}{}",
+                                                    to_string(numerics), device.note.empty() ? "" : "; ", device.note));
 }
 
 void check_stage(const std::string& stage) {
@@ -53,26 +59,36 @@ int resolve_threads(int threads) {
   return threads == 0 ? available_cores() : threads;
 }
 
-MachineRates rates_of(const DeviceChoice& device, const PlanOptions& options) {
-  return device.is_cuda() ? cuda_rates(device.multiprocessors) : cpu_rates(resolve_threads(options.threads));
+DeviceProfile profile_of(const DeviceChoice& device, const PlanOptions& options) {
+  if constexpr (cuda_built)
+    if (device.is_cuda()) return cuda::device_profile(device.cuda_index);
+  return cpu_profile(resolve_threads(options.threads));
 }
 
-Graph lower(const Graph& source, const PlanOptions& options, const DeviceChoice& device, const std::string& stage) {
+void apply_early_passes(Graph& graph) {
+  const DeviceProfile none;
+  for (const Pass& pass : passes().first(passes_before_inference)) pass.run(graph, {.target = {none}});
+}
+
+Graph lower(ModelImpl& model, const PlanOptions& options, const DeviceChoice& device, const std::string& stage) {
   check_disabled(options.disabled_passes);
   check_stage(stage);
-  PassContext context;
-  context.device = device_kind(device);
-  check_algorithm(context.device, options.conv_algorithm);
-  context.rates = rates_of(device, options);
-  context.forced_algorithm = options.conv_algorithm;
-  context.forced_where_accepted = options.conv_algorithm_where_accepted;
+  check_algorithm(device_kind(device), options.conv_algorithm);
+  check_numerics(device, options.numerics);
+  const DeviceProfile profile = profile_of(device, options);
+  const PassContext context{.target = {profile, options.numerics},
+                            .device = device.id,
+                            .forced_algorithm = options.conv_algorithm,
+                            .forced_where_accepted = options.conv_algorithm_where_accepted};
 
-  Graph graph = source;
-  if (stage == "load") return graph;
+  if (stage == "load") return model.source;
+  Graph graph = model.typed;
+  for (const Pass& early : passes().first(passes_before_inference))
+    if (early.name == stage) return graph;
   bind_inputs(graph, options.batch, options.input_shapes, options.input_values);
   infer_shapes(graph);
   if (stage == "infer") return graph;
-  for (const Pass& pass : passes()) {
+  for (const Pass& pass : passes().subspan(passes_before_inference)) {
     const bool off = std::find(options.disabled_passes.begin(), options.disabled_passes.end(), pass.name) !=
                      options.disabled_passes.end();
     if (!off) pass.run(graph, context);

@@ -1,12 +1,12 @@
 #pragma once
-// From the graph as loaded to the graph that is executed: shapes, then the passes.
+// From the graph as loaded to the graph that is executed: types, shapes, then the passes.
 
 #include <string>
 
+#include "base/device_profile.h"
 #include "lenslet/device.h"
 #include "lenslet/model.h"
-#include "ops/conv/choose.h"
-#include "runtime/graph/graph.h"
+#include "runtime/exec/model_impl.h"
 
 namespace lenslet {
 
@@ -18,11 +18,14 @@ inline DeviceKind device_kind(const DeviceChoice& device) {
 /// Threads as asked for, or the cores available. Error(invalid_argument) outside 0..1024.
 int resolve_threads(int threads);
 
-/// What the cost model assumes of `device`, with as many threads as `options` ask for.
-MachineRates rates_of(const DeviceChoice& device, const PlanOptions& options);
+/// What kernels know of `device`, with as many threads as `options` ask for. Error(device).
+DeviceProfile profile_of(const DeviceChoice& device, const PlanOptions& options);
+
+/// `graph` after the passes that come before inference.
+void apply_early_passes(Graph& graph);
 
 /// Runs binding, inference and the passes up to and including `stage` ("load", "infer", a pass; "" or "plan": all).
 /// `device` is what options.device stands for.
-Graph lower(const Graph& source, const PlanOptions& options, const DeviceChoice& device, const std::string& stage = {});
+Graph lower(ModelImpl& model, const PlanOptions& options, const DeviceChoice& device, const std::string& stage = {});
 
 }  // namespace lenslet

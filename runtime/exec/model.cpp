@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "ops/conv/choose.h"
 #include "runtime/exec/lower.h"
 #include "runtime/exec/model_impl.h"
 #include "runtime/exec/plan.h"
@@ -100,16 +99,17 @@ void complete_outputs(Graph& graph, const Graph& one) {
 
 Model make_model(Graph graph) {
   graph.check();
-  bool checkable = true;
-  for (const PortInfo& port : graph.input_ports) checkable = checkable && known_but_for_batch(port);
-  if (checkable) {
-    try {
-      complete_outputs(graph, inferred_copy(graph, 1));
-    } catch (const Error& error) {
-      throw error.within(graph.name);
-    }
+  try {
+    Graph typed = graph;
+    apply_early_passes(typed);
+    bool checkable = true;
+    for (const PortInfo& port : typed.input_ports) checkable = checkable && known_but_for_batch(port);
+    if (checkable) complete_outputs(typed, inferred_copy(typed, 1));
+    graph.output_ports = typed.output_ports;
+    return Model(std::make_shared<ModelImpl>(std::move(graph), std::move(typed)));
+  } catch (const Error& error) {
+    throw error.within(graph.name);
   }
-  return Model(std::make_shared<ModelImpl>(std::move(graph)));
 }
 
 const std::string& Model::name() const { return impl_->source.name; }
@@ -133,7 +133,7 @@ MemoryReport Model::memory(std::int64_t batch) const {
 
 std::string Model::dump(const std::string& stage, const PlanOptions& options) const {
   try {
-    return lower(impl_->source, options, choose_device(options.device), stage).dump();
+    return lower(*impl_, options, choose_device(options.device), stage).dump();
   } catch (const Error& error) {
     throw error.within(impl_->source.name);
   }
@@ -149,8 +149,8 @@ std::vector<std::string> conv_algorithm_names(const std::string& device) {
   // The names of CUDA's can be asked for without a device.
   const bool of_cuda = device == "cuda" || device.starts_with("cuda:") || choose_device(device).is_cuda();
   std::vector<std::string> names;
-  for (const ConvAlgorithm* algorithm : conv_algorithms(of_cuda ? DeviceKind::cuda : DeviceKind::cpu))
-    names.emplace_back(algorithm->name());
+  for (const Kernel* kernel : kernels_of("Conv", of_cuda ? DeviceKind::cuda : DeviceKind::cpu))
+    names.emplace_back(kernel->name());
   return names;
 }
 

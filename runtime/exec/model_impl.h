@@ -19,9 +19,10 @@ struct PreparedWeights {
 
 class ModelImpl {
  public:
-  explicit ModelImpl(Graph graph) : source(std::move(graph)) {}
+  ModelImpl(Graph loaded, Graph after_early_passes) : source(std::move(loaded)), typed(std::move(after_early_passes)) {}
 
-  const Graph source;  ///< checked; shapes of inputs as declared
+  const Graph source;  ///< as loaded: the file's own types; shapes of inputs as declared
+  const Graph typed;   ///< after the passes that come before inference: what plans are made from
 
   /// The prepared weights under `key`, made by `make` on the first call. Thread-safe; `make` runs under the lock.
   template <typename Make>

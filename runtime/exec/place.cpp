@@ -85,7 +85,8 @@ class Placer {
       const ValueId output = node.outputs[0];
       if (output == no_id || !in_arena(root(output))) continue;
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
-        if (node.op->may_overwrite(static_cast<int>(i)) && can_overwrite(node, i, output, static_cast<int>(n))) {
+        if ((node.choice->candidate.in_place & input_bit(i)) != 0 &&
+            can_overwrite(node, i, output, static_cast<int>(n))) {
           take_over(root(node.inputs[i]), root(output));
           break;
         }
@@ -99,7 +100,7 @@ class Placer {
     if (!in_arena(at) || pinned_[index(at)] || result_.last[index(at)] != step) return false;
     const Value& from = graph_.value(input);
     const Value& to = graph_.value(output);
-    if (from.dtype != to.dtype || !(from.shape == to.shape) || from.layout != to.layout) return false;
+    if (from.dtype != to.dtype || !(from.shape == to.shape) || from.format != to.format) return false;
     if (graph_.value(at).bytes() < graph_.value(root(output)).bytes()) return false;
     // Another input in the same block would be read after it was overwritten.
     for (std::size_t j = 0; j < node.inputs.size(); ++j)

@@ -7,7 +7,6 @@
 #include <unordered_set>
 
 #include "runtime/exec/cuda/device_memory.h"
-#include "runtime/exec/cuda_support.h"
 #include "runtime/exec/describe_step.h"
 #include "runtime/exec/lower.h"
 #include "runtime/exec/place.h"
@@ -19,25 +18,6 @@ namespace {
 // Constants the passes derive (folded scales, biases) are new objects in every plan; up to this size their bytes are
 // part of the key, so that plans still share what was prepared from them.
 constexpr std::size_t inline_key_bytes = 64 << 10;
-
-// A node's view of its inputs and outputs, kept alive while a PlanContext refers to it.
-struct NodeContext {
-  NodeContext(const Graph& graph, const Node& node, int threads, DeviceKind device)
-      : inputs(graph.input_infos(node)), outputs(graph.output_types(node)) {
-    for (const ValueId input : node.inputs)
-      input_layouts.push_back(input == no_id ? formats::nchw : graph.value(input).layout);
-    Format layout = formats::nchw;
-    if (!node.outputs.empty() && node.outputs[0] != no_id) layout = graph.value(node.outputs[0]).layout;
-    context.emplace(PlanContext{inputs, input_layouts, outputs, layout, threads, device});
-  }
-  NodeContext(const NodeContext&) = delete;
-  NodeContext& operator=(const NodeContext&) = delete;
-
-  std::vector<InputInfo> inputs;
-  std::vector<TensorType> outputs;
-  std::vector<Format> input_layouts;
-  std::optional<PlanContext> context;
-};
 
 // What distinguishes a constant. Memory of the loaded graph lives as long as the Model, so its address identifies it;
 // anything else is told by its bytes, or, when large, kept alive by the cache entry.
@@ -56,10 +36,10 @@ std::string constant_key(const Tensor& constant, const std::unordered_set<const 
 }
 
 // The same of all inputs of a node.
-std::string constants_key(const NodeContext& node, const std::unordered_set<const void*>& source_memory,
+std::string constants_key(const Problem& problem, const std::unordered_set<const void*>& source_memory,
                           std::vector<Tensor>& keep_alive) {
   std::string key;
-  for (const InputInfo& input : node.inputs)
+  for (const InputInfo& input : problem.inputs())
     key += input.present && input.constant != nullptr ? constant_key(*input.constant, source_memory, keep_alive) : "|-";
   return key;
 }
@@ -99,11 +79,12 @@ class PlanBuilder {
 
   std::shared_ptr<const Plan> build() {
     plan_->info.threads = resolve_threads(options_.threads);
-    choose();
-    plan_->graph = lower(model_.source, options_, device());
+    plan_->device = choose_device(options_.device);
+    plan_->graph = lower(model_, options_, device());
+    plan_->profile = profile_of(device(), options_);
+    plan_->sync_each_step = options_.sync_each_step;
     name_unwanted_outputs();
     if (device().is_cuda()) {
-      require_cuda_kernels(graph(), device().id);
       if constexpr (cuda_built)
         cuda::with_device(device().cuda_index, [&] {
           prepare();
@@ -121,21 +102,6 @@ class PlanBuilder {
  private:
   Graph& graph() { return plan_->graph; }
   const DeviceChoice& device() const { return plan_->device; }
-
-  void choose() {
-    if (options_.precision != "fp32" && options_.precision != "tf32")
-      throw Error(ErrorKind::invalid_argument,
-                  fmt::format("unknown precision '{}'; known: fp32, tf32", options_.precision));
-    plan_->device = choose_device(options_.device);
-    plan_->tf32 = options_.precision == "tf32";
-    if (plan_->tf32 && !device().is_cuda())
-      throw Error(ErrorKind::unsupported, fmt::format("precision tf32 is CUDA's; the CPU computes in fp32{}{}",
-                                                      device().note.empty() ? "" : "; ", device().note));
-    plan_->sync_each_step = options_.sync_each_step;
-    plan_->info.device = device().id;
-    plan_->info.device_note = device().note;
-    plan_->info.precision = options_.precision;
-  }
 
   // Of what lies on the device: other devices have their own. The CPU's keys have no such prefix.
   std::string on_device(std::string key) const {
@@ -155,43 +121,56 @@ class PlanBuilder {
         value.dtype = types.at(i).dtype;
         value.shape = types.at(i).shape;
         value.typed = true;
+        if (node.choice != nullptr) value.format = node.choice->candidate.outputs.at(i);
         graph().nodes[n].outputs[i] = id;
       }
     }
   }
 
   void prepare() {
-    for (const Value& value : model_.source.values)
+    for (const Value& value : model_.typed.values)
       if (value.is_constant()) source_memory_.insert(value.constant.data());
 
-    std::unordered_set<const void*> counted;
     for (std::size_t n = 0; n < graph().nodes.size(); ++n) {
       const Node& node = graph().nodes[n];
-      const NodeContext context(graph(), node, plan_->info.threads, device_kind(device()));
       PlanStep step;
       step.node = static_cast<NodeId>(n);
       try {
-        step.workspace_bytes = node.op->workspace_bytes(*context.context);
-        std::string key = node.op->prepare_key(*context.context);
-        if (!key.empty()) {
-          std::vector<Tensor> keep_alive;
-          key = fmt::format("{}|{}{}", node.type(), key, constants_key(context, source_memory_, keep_alive));
-          const PreparedWeights weights = model_.prepared(on_device(std::move(key)), [&] {
-            std::size_t bytes = 0;
-            std::shared_ptr<const void> data = node.op->prepare(*context.context, bytes);
-            return hold(std::move(data), bytes, std::move(keep_alive), device().cuda_index);
-          });
-          step.prepared = weights.data;
-          if (counted.insert(weights.data.get()).second) plan_->info.memory.prepared_bytes += weights.bytes;
-        }
-        if (device().is_cuda())
-          for (std::size_t i = 0; i < node.inputs.size(); ++i)
-            step.reads_on_cuda.push_back(node.op->reads_on_cuda(static_cast<int>(i), *context.context));
+        if (node.op->alias_input() < 0) bind(node, step);
       } catch (const Error& error) {
         throw error.within(node.label());
       }
       plan_->steps.push_back(std::move(step));
     }
+  }
+
+  void bind(const Node& node, PlanStep& step) {
+    const Kernel& kernel = *node.choice->kernel;
+    const Candidate& candidate = node.choice->candidate;
+    step.problem = std::make_shared<const Problem>(node.op, graph().input_infos(node));
+    step.workspace_bytes = candidate.workspace_bytes;
+    step.kernel = kernel.bind({*step.problem, candidate, plan_->profile});
+    plan_->needs_cublas = plan_->needs_cublas || candidate.needs_cublas;
+    const auto spec = kernel.blob(*step.problem, candidate);
+    if (!spec) return;
+    std::vector<Tensor> keep_alive;
+    const std::string key =
+        fmt::format("{}|{}{}", node.type(), spec->key, constants_key(*step.problem, source_memory_, keep_alive));
+    const PreparedWeights weights = model_.prepared(on_device(key), [&] {
+      // A byte tensor is memory aligned for every blob there is.
+      Tensor host(DType::u8, Shape{static_cast<std::int64_t>(spec->bytes)});
+      kernel.prepare(*step.problem, candidate, {static_cast<std::byte*>(host.data()), host.bytes()});
+      std::shared_ptr<const void> data;
+      if constexpr (cuda_built)
+        if (device().is_cuda()) data = cuda::upload(host);
+      if (data == nullptr) {
+        const auto owner = std::make_shared<const Tensor>(std::move(host));
+        data = {owner, owner->data()};
+      }
+      return hold(std::move(data), spec->bytes, std::move(keep_alive), device().cuda_index);
+    });
+    step.blob = weights.data;
+    if (counted_.insert(weights.data.get()).second) plan_->info.memory.prepared_bytes += weights.bytes;
   }
 
   void place() {
@@ -237,8 +216,9 @@ class PlanBuilder {
     for (const PlanStep& step : plan_->steps) {
       if (!step.runs) continue;
       const std::vector<ValueId>& inputs = graph().node(step.node).inputs;
+      const InputMask reads = graph().node(step.node).choice->candidate.reads;
       for (std::size_t i = 0; i < inputs.size(); ++i) {
-        if (inputs[i] == no_id || !step.reads_on_cuda[i]) continue;
+        if (inputs[i] == no_id || (reads & input_bit(i)) == 0) continue;
         const auto v = static_cast<std::size_t>(inputs[i]);
         const Tensor* constant = plan_->constants[v];
         if (constant == nullptr || plan_->device_constants[v] != nullptr) continue;
@@ -257,6 +237,9 @@ class PlanBuilder {
 
   void describe() {
     PlanInfo& info = plan_->info;
+    info.device = device().id;
+    info.device_note = device().note;
+    info.numerics = options_.numerics;
     for (const ValueId id : graph().inputs) {
       info.inputs.emplace_back(graph().value(id).name, graph().value(id).shape);
       Tensor& fixed = plan_->input_values.emplace_back();
@@ -264,16 +247,19 @@ class PlanBuilder {
         if (name == graph().value(id).name) fixed = value;
     }
     for (const ValueId id : graph().outputs) info.outputs.emplace_back(graph().value(id).name, graph().value(id).shape);
-    const ConvView view{device_kind(device()), rates_of(device(), options_), info.threads};
     for (const PlanStep& step : plan_->steps) {
-      info.steps.push_back(describe_step(graph(), step, view));
-      if (info.steps.back().op == "LayoutConvert" && step.runs) ++info.layout_conversions;
+      info.steps.push_back(describe_step(graph(), step));
+      const Node& node = graph().node(step.node);
+      if (node.type() != "LayoutConvert") continue;
+      const bool pads = graph().value(node.outputs[0]).format.halo != Format::Halo();
+      ++(pads ? info.explicit_paddings : info.layout_conversions);
     }
   }
 
   ModelImpl& model_;
   PlanOptions options_;
-  std::unordered_set<const void*> source_memory_;  // of the loaded graph's constants
+  std::unordered_set<const void*> source_memory_;  // of the model's constants
+  std::unordered_set<const void*> counted_;        // prepared weights that are in the report
   std::shared_ptr<Plan> plan_ = std::make_shared<Plan>();
 };
 

@@ -1,5 +1,6 @@
 #pragma once
-// Everything decided before the first run: the final graph, prepared weights, and a place in the arena for each value.
+// Everything decided before the first run: the final graph, kernels bound to their problems, prepared weights, and a
+// place in the arena for each value.
 
 #include <cstddef>
 #include <memory>
@@ -15,8 +16,9 @@ namespace lenslet {
 struct PlanStep {
   NodeId node = no_id;
   bool runs = true;  ///< false: the output only renames its input's bytes
-  std::shared_ptr<const void> prepared;
-  std::vector<bool> reads_on_cuda;  ///< by input, of a CUDA plan: constants that run_cuda reads on the device
+  std::shared_ptr<const Problem> problem;
+  std::shared_ptr<const BoundKernel> kernel;  ///< null: it does not run
+  std::shared_ptr<const void> blob;           ///< prepared weights on the plan's device, or null
   std::size_t workspace_offset = 0, workspace_bytes = 0;
 };
 
@@ -29,7 +31,8 @@ struct Plan {
   /// Of a CUDA plan, by ValueId: device address of the constant behind it. Null where no step reads it there.
   std::vector<std::shared_ptr<const void>> device_constants;
   DeviceChoice device;
-  bool tf32 = false, sync_each_step = false;
+  DeviceProfile profile;
+  bool needs_cublas = false, sync_each_step = false;
   std::size_t arena_bytes = 0;
   PlanInfo info;
 };

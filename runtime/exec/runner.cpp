@@ -14,8 +14,19 @@ namespace {
 
 std::unique_ptr<RunnerImpl> make_runner(const Model& model, const PlanOptions& options) {
   std::shared_ptr<const Plan> plan = make_plan(*model.impl(), options);
-  if constexpr (cuda_built)
-    if (plan->device.is_cuda()) return cuda::make_runner(model, std::move(plan));
+  if constexpr (cuda_built) {
+    if (plan->device.is_cuda()) {
+      if (!plan->needs_cublas) return cuda::make_runner(model, std::move(plan));
+      // A cuBLAS that loads but cannot be initialised is known by then: as good as absent.
+      const int device = plan->device.cuda_index;
+      try {
+        return cuda::make_runner(model, std::move(plan));
+      } catch (const Error&) {
+        if (cuda::device_profile(device).cublas_reason.empty()) throw;
+        return cuda::make_runner(model, make_plan(*model.impl(), options));
+      }
+    }
+  }
   return make_cpu_runner(model, std::move(plan));
 }
 
@@ -37,7 +48,7 @@ void RunnerImpl::check_inputs(std::span<const Tensor> inputs) const {
                               given.empty() ? "" : given.shape().str(), to_string(wanted.dtype), wanted.shape.str()),
                   model_.name());
     if (given.format() != formats::nchw && !same_bytes(formats::nchw, formats::nhwc, given.shape()))
-      throw Error(ErrorKind::invalid_argument, fmt::format("input '{}' is not in layout nchw", name), model_.name());
+      throw Error(ErrorKind::invalid_argument, fmt::format("input '{}' is not in format nchw", name), model_.name());
     if (const Tensor& fixed = plan_->input_values[i];
         fixed.bytes() > 0 && std::memcmp(given.data(), fixed.data(), fixed.bytes()) != 0)
       throw Error(ErrorKind::invalid_argument,

@@ -29,7 +29,6 @@ Arena allocate_arena(std::size_t bytes) {
 
 // A step with every pointer resolved.
 struct BoundStep {
-  const Op* op = nullptr;
   const PlanStep* plan = nullptr;
   std::vector<Tensor> inputs, outputs;
   std::span<std::byte> workspace;
@@ -44,7 +43,6 @@ class CpuRunner final : public RunnerImpl {
     for (const PlanStep& step : plan().steps) {
       const Node& node = plan().graph.node(step.node);
       BoundStep bound;
-      bound.op = node.op.get();
       bound.plan = &step;
       for (const ValueId input : node.inputs) bound.inputs.push_back(input == no_id ? Tensor() : bind(input));
       for (const ValueId output : node.outputs) bound.outputs.push_back(bind(output));
@@ -84,16 +82,20 @@ class CpuRunner final : public RunnerImpl {
   Tensor bind(ValueId id) {
     const Value& value = plan().graph.value(id);
     const auto v = static_cast<std::size_t>(id);
-    // Renamed bytes of a constant keep its storage; only shape and layout differ.
+    // Renamed bytes of a constant keep its storage; only shape and format differ.
     if (const Tensor* constant = plan().constants[v])
-      return Tensor::share(value.dtype, value.shape, nullptr, constant->data(), value.layout);
-    return Tensor::view(value.dtype, value.shape, arena_.get() + plan().offsets[v], value.layout);
+      return Tensor::share(value.dtype, value.shape, nullptr, constant->data(), value.format);
+    return Tensor::view(value.dtype, value.shape, arena_.get() + plan().offsets[v], value.format);
   }
 
   void run_step(BoundStep& step) {
     if (!step.plan->runs) return;
     try {
-      step.op->run_cpu({step.inputs, step.outputs, step.workspace, step.plan->prepared.get(), pool_});
+      step.plan->kernel->run({.inputs = step.inputs,
+                              .outputs = step.outputs,
+                              .workspace = step.workspace,
+                              .blob = static_cast<const std::byte*>(step.plan->blob.get()),
+                              .pool = &pool_});
     } catch (const Error& error) {
       throw error.within(model().name() + ": " + plan().graph.node(step.plan->node).label());
     }

@@ -1,35 +1,57 @@
 #include "runtime/graph/evaluate.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <utility>
 
 namespace lenslet {
+namespace {
 
-std::vector<Tensor> evaluate(const Op& op, std::span<const Tensor> inputs, std::span<const TensorType> types,
-                             ThreadPool& pool) {
+bool plain(const Candidate& candidate) {
+  const auto nchw = [](const Format& format) { return format == formats::nchw; };
+  return std::all_of(candidate.inputs.begin(), candidate.inputs.end(), nchw) &&
+         std::all_of(candidate.outputs.begin(), candidate.outputs.end(), nchw);
+}
+
+/// Bytes as a tensor has them: aligned, and an Error when there are none.
+Tensor buffer(std::size_t bytes) { return Tensor(DType::u8, Shape{static_cast<std::int64_t>(bytes)}); }
+std::span<std::byte> bytes_of(Tensor& tensor) { return {static_cast<std::byte*>(tensor.data()), tensor.bytes()}; }
+
+}  // namespace
+
+std::vector<Tensor> evaluate(const std::shared_ptr<const Op>& op, std::span<const Tensor> inputs,
+                             std::span<const TensorType> types, ThreadPool& pool) {
   std::vector<InputInfo> infos;
-  std::vector<Format> layouts;
-  for (const Tensor& input : inputs) {
-    const bool present = !input.empty();
-    infos.push_back({present, {input.dtype(), input.shape()}, present ? &input : nullptr});
-    layouts.push_back(input.format());
-  }
-  std::vector<Tensor> outputs;
-  for (const TensorType& type : types) outputs.emplace_back(type.dtype, type.shape);
+  for (const Tensor& input : inputs)
+    infos.push_back({!input.empty(), {input.dtype(), input.shape()}, input.empty() ? nullptr : &input});
+  const Problem problem(op, infos, {types.begin(), types.end()});
+  const DeviceProfile device = cpu_profile(pool.threads());
 
-  const PlanContext plan{
-      .inputs = infos, .input_layouts = layouts, .outputs = types, .layout = formats::nchw, .threads = pool.threads()};
-  std::shared_ptr<const void> prepared;
-  std::size_t prepared_bytes = 0;
-  if (!op.prepare_key(plan).empty()) prepared = op.prepare(plan, prepared_bytes);
-  // A byte tensor is the aligned buffer at hand.
-  const std::size_t workspace_bytes = op.workspace_bytes(plan);
-  Tensor workspace(DType::u8, Shape{static_cast<std::int64_t>(workspace_bytes)});
-  op.run_cpu({.inputs = inputs,
-              .outputs = outputs,
-              .workspace = {static_cast<std::byte*>(workspace.data()), workspace_bytes},
-              .prepared = prepared.get(),
-              .pool = pool});
-  return outputs;
+  std::string refusal = "there is no kernel for it";
+  for (const Kernel* kernel : kernels_of(op->type(), DeviceKind::cpu)) {
+    const Offer offer = kernel->offer(problem, {device});
+    const auto candidate = std::find_if(offer.candidates.begin(), offer.candidates.end(), plain);
+    if (candidate == offer.candidates.end()) {
+      if (!offer.refusal.empty()) refusal = offer.refusal;
+      continue;
+    }
+    Tensor blob, workspace = buffer(candidate->workspace_bytes);
+    if (const auto spec = kernel->blob(problem, *candidate)) {
+      blob = buffer(spec->bytes);
+      kernel->prepare(problem, *candidate, bytes_of(blob));
+    }
+    std::vector<Tensor> outputs;
+    for (const TensorType& type : types) outputs.emplace_back(type.dtype, type.shape);
+    kernel->bind({problem, *candidate, device})
+        ->run({.inputs = inputs,
+               .outputs = outputs,
+               .workspace = bytes_of(workspace),
+               .blob = static_cast<const std::byte*>(blob.data()),
+               .pool = &pool});
+    return outputs;
+  }
+  throw Error(ErrorKind::unsupported, refusal);
 }
 
 }  // namespace lenslet

@@ -1,16 +1,18 @@
 #pragma once
 // Runs one node outside any plan: for constants, and for tests.
 
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "ops/core/op.h"
+#include "ops/core/kernel.h"
 
 namespace lenslet {
 
-/// Results of `op` on `inputs` (empty() for an omitted one), in buffers of their own and layout nchw. `types` are what
-/// op.infer() said. Workspace and preparation are made and dropped. Error as the op throws it.
-std::vector<Tensor> evaluate(const Op& op, std::span<const Tensor> inputs, std::span<const TensorType> types,
-                             ThreadPool& pool);
+/// Results of `op` on `inputs` (empty() for an omitted one; format nchw), in buffers of their own and format nchw, by
+/// the first CPU kernel that takes them so. `types` are what op.infer() said. Workspace and blob are made and dropped.
+/// Error as the kernel throws it; Error(unsupported) when no kernel takes them.
+std::vector<Tensor> evaluate(const std::shared_ptr<const Op>& op, std::span<const Tensor> inputs,
+                             std::span<const TensorType> types, ThreadPool& pool);
 
 }  // namespace lenslet

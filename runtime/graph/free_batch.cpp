@@ -65,7 +65,7 @@ class BatchTracer {
     const Node& node = graph_.nodes[n];
     const bool batched = any_batched(node);
     // What is computed from shapes alone was asked for, not baked in.
-    if (batched && !known_for_one && !reads_only_shape(node.type())) {
+    if (batched && !known_for_one && !node.op->reads_only_types()) {
       if (std::string why = mixes_images(*node.op, batch_inputs(node), one_.output_types(node)[0]); !why.empty())
         return why;
     }
@@ -77,7 +77,7 @@ class BatchTracer {
       } catch (const Error& error) {
         failure = error.what();
       }
-      if (failure.empty() && shapes_agree(node, batched && !reads_only_shape(node.type()))) {
+      if (failure.empty() && shapes_agree(node, batched && !node.op->reads_only_types())) {
         infer_many.evaluate(many_.nodes[n]);
         return {};
       }

@@ -38,8 +38,15 @@ std::string declaration(const Value& value) {
   std::string text = value.name + ":";
   if (!value.typed) return text + " ?";
   text += fmt::format(" {} {}", to_string(value.dtype), value.shape.str());
-  if (value.layout != formats::nchw) text += fmt::format(" {}", to_string(value.layout));
+  if (value.format != formats::nchw) text += fmt::format(" {}", to_string(value.format));
   return text;
+}
+
+/// " by winograd_f4 (tiles=49)", of a node whose kernel was chosen among several or configured; else nothing.
+std::string kernel_of(const Node& node) {
+  if (node.choice == nullptr || (node.choice->rows.size() < 2 && node.choice->candidate.config.empty())) return {};
+  const std::string& config = node.choice->candidate.config;
+  return fmt::format(" by {}{}", node.choice->kernel->name(), config.empty() ? "" : fmt::format(" ({})", config));
 }
 
 [[noreturn]] void broken(const Graph& graph, const std::string& message) {
@@ -62,7 +69,7 @@ ValueId Graph::add_constant(std::string value_name, Tensor tensor) {
   Value& added = value(id);
   added.dtype = tensor.dtype();
   added.shape = tensor.shape();
-  added.layout = tensor.format();
+  added.format = tensor.format();
   added.typed = true;
   added.constant = std::move(tensor);
   return id;
@@ -135,8 +142,8 @@ std::string Graph::dump() const {
       ins += id == no_id ? "_" : value(id).name;
     }
     const std::string attributes = to_string(shown.op->attributes());
-    text += fmt::format("{} = {}({}){}{}  # {}\n", outs, shown.type(), ins, attributes.empty() ? "" : " ", attributes,
-                        shown.name);
+    text += fmt::format("{} = {}({}){}{}{}  # {}\n", outs, shown.type(), ins, attributes.empty() ? "" : " ", attributes,
+                        kernel_of(shown), shown.name);
   }
   for (const ValueId id : outputs) text += fmt::format("output {}\n", declaration(value(id)));
   return text;
@@ -150,12 +157,12 @@ void Graph::check() const {
   std::vector<bool> defined(values.size(), false);
   for (std::size_t id = 0; id < values.size(); ++id) {
     const Value& checked = values[id];
-    if (checked.typed && checked.layout != formats::nchw && checked.shape.rank() != 4)
+    if (checked.typed && checked.format != formats::nchw && checked.shape.rank() != 4)
       broken(*this, fmt::format("value {} of rank {} has a layout", checked.name, checked.shape.rank()));
     if (!checked.is_constant()) continue;
     defined[id] = true;
     if (!checked.typed || checked.dtype != checked.constant.dtype() || !(checked.shape == checked.constant.shape()) ||
-        checked.layout != checked.constant.format())
+        checked.format != checked.constant.format())
       broken(*this, fmt::format("constant {} disagrees with its type", checked.name));
   }
   for (const ValueId id : inputs) {

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/format.h"
 #include "lenslet/model.h"
+#include "ops/core/choose.h"
 #include "ops/core/op.h"
 
 namespace lenslet {
@@ -21,12 +23,12 @@ struct Value {
   DType dtype = DType::f32;
   Shape shape;  ///< meaningful once `typed`
   bool typed = false;
-  Format layout = formats::nchw;
+  Format format;    ///< nchw until formats are assigned
   Tensor constant;  ///< not empty(): the value is known (then it has no producer)
 
   bool is_constant() const { return !constant.empty(); }
-  /// Of its elements; once `typed`.
-  std::size_t bytes() const { return static_cast<std::size_t>(shape.elems()) * dtype_bytes(dtype); }
+  /// As it is stored; once `typed`.
+  std::size_t bytes() const { return static_cast<std::size_t>(Strides(format, shape).stored) * dtype_bytes(dtype); }
 };
 
 struct Node {
@@ -34,6 +36,8 @@ struct Node {
   std::shared_ptr<const Op> op;
   std::vector<ValueId> inputs;   ///< no_id for an omitted optional input
   std::vector<ValueId> outputs;  ///< no_id for an output nobody wants
+  /// How it is computed, once that was decided: the kernel and the one candidate that runs.
+  std::shared_ptr<const Choice> choice = {};
 
   std::string_view type() const { return op->type(); }
   /// "node conv1 (Conv)", for Error contexts.
@@ -68,7 +72,7 @@ struct Graph {
   std::vector<InputInfo> input_infos(const Node& node) const;
   std::vector<TensorType> output_types(const Node& node) const;
 
-  /// Readable text, one line a node: outputs with type and layout = op(inputs) attributes.
+  /// Readable text, one line a node: outputs with type and format = op(inputs) attributes by kernel.
   std::string dump() const;
   /// Aborts by Error(internal) when an invariant is broken (order, ids, one producer a value).
   void check() const;

@@ -9,16 +9,14 @@
 namespace lenslet {
 namespace {
 
-/// Stands for data that an op of reads_only_shape() does not read.
+/// Stands for data that an op of reads_only_types() does not read.
 alignas(64) constinit std::byte nothing[64]{};
 
 }  // namespace
 
-bool reads_only_shape(std::string_view op_type) { return op_type == "Shape" || op_type == "Size"; }
-
 void NodeInference::infer(const Node& node) {
   const std::vector<InputInfo> infos = graph_.input_infos(node);
-  const std::vector<TensorType> types = node.op->infer(infos);
+  const std::vector<TensorType> types = infer_types(*node.op, infos);
   if (types.size() < node.outputs.size())
     throw Error(ErrorKind::unsupported,
                 fmt::format("has {} outputs, but only {} are supported", node.outputs.size(), types.size()));
@@ -28,7 +26,7 @@ void NodeInference::infer(const Node& node) {
     Value& output = graph_.value(node.outputs[i]);
     output.dtype = types[i].dtype;
     output.shape = types[i].shape;
-    output.layout = formats::nchw;
+    output.format = formats::nchw;
     output.typed = true;
   }
 }
@@ -43,15 +41,14 @@ bool NodeInference::fits(const Node& node, std::size_t result_bytes) const {
 }
 
 bool NodeInference::evaluate(const Node& node) {
-  const bool shape_only = reads_only_shape(node.type());
-  if (!shape_only && !node.op->foldable()) return false;
+  const bool types_only = node.op->reads_only_types();
   std::vector<Tensor> inputs;
   for (const ValueId id : node.inputs) {
     if (id == no_id) {
       inputs.emplace_back();
     } else if (const Value& input = graph_.value(id); input.is_constant()) {
       inputs.push_back(input.constant);
-    } else if (shape_only) {
+    } else if (types_only) {
       inputs.push_back(Tensor::view(input.dtype, input.shape, nothing));
     } else {
       return false;
@@ -71,7 +68,7 @@ bool NodeInference::evaluate(const Node& node) {
   } else {
     if (!fits(node, result_bytes)) return false;
     evaluated_bytes_ += result_bytes;
-    results = lenslet::evaluate(*node.op, inputs, types, pool_);
+    results = lenslet::evaluate(node.op, inputs, types, pool_);
   }
   for (std::size_t i = 0; i < node.outputs.size(); ++i)
     if (node.outputs[i] != no_id) graph_.value(node.outputs[i]).constant = std::move(results[i]);

@@ -10,9 +10,6 @@
 
 namespace lenslet {
 
-/// Ops whose result depends on the shape of their input alone: known before the run, whatever the input holds.
-bool reads_only_shape(std::string_view op_type);
-
 /// Bytes of results that are computed before the run: of one node during shape inference (shape arithmetic is a few
 /// bytes, a weight that an exporter writes as Constant + Transpose a few MiB), of one node in the pass fold_constants
 /// (VGG-19's first fully connected layer, written as ConstantOfShape by onnx-light, has 392 MiB), and of all nodes.

@@ -5,16 +5,14 @@
 #include <memory>
 #include <utility>
 
-#include "ops/conv/conv.h"
-#include "ops/gemm/gemm_op.h"
 #include "runtime/passes/epilogue.h"
 
 namespace lenslet {
 namespace {
 
-constexpr std::size_t weight_input = 1, bias_input = 2, residual_input = 3;
-
-ValueId input_or_none(const Node& node, std::size_t i) { return i < node.inputs.size() ? node.inputs[i] : no_id; }
+ValueId input_or_none(const Node& node, int i) {
+  return i >= 0 && static_cast<std::size_t>(i) < node.inputs.size() ? node.inputs[static_cast<std::size_t>(i)] : no_id;
+}
 
 /// The affine after factors `scale` (may be empty) and summands beta * `bias`, rounded once; false when a result is not
 /// finite.
@@ -36,7 +34,7 @@ bool compose(const ChannelAffine& affine, double beta, std::vector<float>& scale
   return true;
 }
 
-/// What a Conv or Gemm adds to each channel, as the file gives it; nothing when it is not known or no value a channel.
+/// What a product adds to each channel, as the file gives it; nothing when it is not known or no value a channel.
 std::optional<std::vector<float>> bias_values(const Graph& graph, ValueId id, std::int64_t channels) {
   if (id == no_id) return std::vector<float>(static_cast<std::size_t>(channels), 0.0F);
   const Value& bias = graph.value(id);
@@ -55,17 +53,12 @@ std::optional<std::int64_t> affine_channels(const GraphEdit& edit, ValueId id) {
   if (id == no_id || !edit.merges(id)) return std::nullopt;
   const Graph& graph = edit.graph();
   const Node& node = *edit.producer_node(id);
-  if (const auto* conv = dynamic_cast<const ConvOp*>(node.op.get())) {
-    if (conv->activation.kind != Activation::Kind::none || input_or_none(node, residual_input) != no_id)
-      return std::nullopt;
-  } else if (const auto* gemm = dynamic_cast<const GemmOp*>(node.op.get())) {
-    if (gemm->activation.kind != Activation::Kind::none) return std::nullopt;
-  } else {
+  const Epilogue* epilogue = node.op->epilogue();
+  if (epilogue == nullptr || !epilogue->open() || input_or_none(node, epilogue->residual_input) != no_id)
     return std::nullopt;
-  }
-  const std::int64_t channels = graph.value(id).shape[1];
-  if (!graph.value(node.inputs[weight_input]).is_constant() ||
-      !bias_values(graph, input_or_none(node, bias_input), channels))
+  const std::int64_t channels = graph.value(id).shape[epilogue->channel_axis];
+  if (!graph.value(input_or_none(node, epilogue->weight_input)).is_constant() ||
+      !bias_values(graph, input_or_none(node, epilogue->bias_input), channels))
     return std::nullopt;
   return channels;
 }
@@ -73,24 +66,16 @@ std::optional<std::int64_t> affine_channels(const GraphEdit& edit, ValueId id) {
 bool fold_affine(GraphEdit& edit, NodeId node, ValueId id, const ChannelAffine& affine) {
   const NodeId producer = edit.producer(id);
   const Node& made_by = edit.graph().node(producer);
+  Epilogue epilogue = *made_by.op->epilogue();
+  const auto bias_input = static_cast<std::size_t>(epilogue.bias_input);
   std::vector<ValueId> inputs = made_by.inputs;
   inputs.resize(std::max(inputs.size(), bias_input + 1), no_id);
   const auto channels = static_cast<std::int64_t>(affine.factor.size());
   std::vector<float> bias = bias_values(edit.graph(), inputs[bias_input], channels).value();
-
-  std::shared_ptr<const Op> folded;
-  if (const auto* conv = dynamic_cast<const ConvOp*>(made_by.op.get())) {
-    auto changed = std::make_shared<ConvOp>(*conv);
-    if (!compose(affine, 1, changed->weight_scale, bias)) return false;
-    folded = std::move(changed);
-  } else {
-    auto changed = std::make_shared<GemmOp>(dynamic_cast<const GemmOp&>(*made_by.op));
-    if (!compose(affine, double{changed->beta}, changed->weight_scale, bias)) return false;
-    changed->beta = 1;
-    folded = std::move(changed);
-  }
+  if (!compose(affine, epilogue.bias_factor, epilogue.scale, bias)) return false;
+  epilogue.bias_factor = 1;
   inputs[bias_input] = edit.add_constant(made_by.name + ":bias", Tensor::of<float>(Shape{channels}, bias));
-  merge_into(edit, node, producer, std::move(folded), std::move(inputs));
+  merge_into(edit, node, producer, made_by.op->with_epilogue(std::move(epilogue)), std::move(inputs));
   return true;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// y[k] = factor[k] * x[k] + offset[k] per output channel, taken up by the Conv or Gemm that makes x.
+// y[k] = factor[k] * x[k] + offset[k] per output channel, taken up by the product that makes x.
 
 #include <cstdint>
 #include <optional>
@@ -9,12 +9,8 @@
 
 namespace lenslet {
 
-struct ChannelAffine {
-  std::vector<double> factor, offset;  ///< one a channel
-};
-
-/// Output channels of the Conv or Gemm that makes `id`, when such a node can take up an affine: `id` has no other use,
-/// nothing is applied after the product yet, filters and bias are constant.
+/// Output channels of the product that makes `id`, when its epilogue can take up an affine: `id` has no other use,
+/// nothing is applied after the sums yet, weights and bias are constant.
 std::optional<std::int64_t> affine_channels(const GraphEdit& edit, ValueId id);
 
 /// Merges `node`, which computes `affine` of its input `id`, with the producer of `id`, for which affine_channels()

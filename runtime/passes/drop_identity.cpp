@@ -1,42 +1,20 @@
 // drop_identity: nodes that give their input back unchanged go: Identity, Dropout at inference, Reshape and Cast to the
 // type that is there, Pad by nothing, Transpose that keeps the order.
-#include <algorithm>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "ops/movement/pad.h"
 #include "runtime/passes/edit.h"
 #include "runtime/passes/passes.h"
 
 namespace lenslet {
 namespace {
 
-bool same_type(const Value& a, const Value& b) { return a.dtype == b.dtype && a.shape == b.shape; }
-
-/// Output 0 has the elements of input 0 in the same order and type; nothing else is made that is read.
+/// Output 0 is input 0 again; nothing else is made that is read.
 bool gives_input_back(const GraphEdit& edit, const Node& node) {
-  const Graph& graph = edit.graph();
   if (node.inputs.empty() || node.inputs[0] == no_id || node.outputs.empty() || node.outputs[0] == no_id) return false;
-  if (!same_type(graph.value(node.inputs[0]), graph.value(node.outputs[0]))) return false;
-  const std::string_view type = node.type();
-  if (type == "Transpose") {
-    const auto perm = integers_attribute(*node.op, "perm");
-    return perm && keeps_order(*perm, graph.value(node.inputs[0]).shape);
-  }
-  if (const auto* pad = dynamic_cast<const PadOp*>(node.op.get())) {
-    const auto pads = pad->pads(graph.input_infos(node));  // equal shapes do not tell: one side may grow, one be cut
-    return std::all_of(pads.begin(), pads.end(), [](std::int64_t count) { return count == 0; });
-  }
-  if (type == "Dropout") {
-    const bool mask = node.outputs.size() > 1 && node.outputs[1] != no_id && edit.uses(node.outputs[1]) > 0;
-    return !mask;
-  }
-  if (type == "Cast") return true;
-  if ((type == "Concat" || type == "Sum" || type == "Max" || type == "Min" || type == "Mean") &&
-      node.inputs.size() == 1)
-    return true;
-  return node.op->alias_input() == 0;  // Identity, Reshape, Flatten, Squeeze ...
+  for (std::size_t i = 1; i < node.outputs.size(); ++i)
+    if (node.outputs[i] != no_id && edit.uses(node.outputs[i]) > 0) return false;
+  return node.op->gives_input_back(edit.graph().input_infos(node));
 }
 
 }  // namespace

@@ -77,13 +77,6 @@ void remove_erased(Graph& graph) {
   std::erase_if(graph.nodes, [](const Node& node) { return node.op == nullptr; });
 }
 
-std::shared_ptr<const Op> make_op(std::string_view name, std::string_view domain, const AttributeList& attributes,
-                                  std::size_t inputs, std::size_t outputs, std::int64_t opset) {
-  const OpRow* row = find_op(name, domain);
-  if (row == nullptr) throw Error(ErrorKind::internal, fmt::format("no operator {} in the table", name));
-  return row->make(NodeSpec{.attributes = attributes, .opset = opset, .inputs = inputs, .outputs = outputs});
-}
-
 std::optional<float> scalar_constant(const Graph& graph, ValueId id) {
   if (id == no_id) return std::nullopt;
   const Value& value = graph.value(id);

@@ -50,10 +50,6 @@ class GraphEdit {
 /// Removes nodes without op.
 void remove_erased(Graph& graph);
 
-/// An operator of the table, made as the loader makes it. Error(internal) when there is no such row.
-std::shared_ptr<const Op> make_op(std::string_view name, std::string_view domain, const AttributeList& attributes,
-                                  std::size_t inputs, std::size_t outputs = 1, std::int64_t opset = 13);
-
 /// The value of a constant f32 with a single element.
 std::optional<float> scalar_constant(const Graph& graph, ValueId id);
 

@@ -2,29 +2,7 @@
 
 #include <utility>
 
-#include "ops/conv/conv.h"
-#include "ops/elementwise/unary.h"
-#include "ops/gemm/gemm_op.h"
-
 namespace lenslet {
-namespace {
-
-/// The Conv or Gemm with the activation applied to its result; null for other ops, or when one is applied already.
-std::shared_ptr<const Op> with_activation(const Op& op, const Activation& activation) {
-  if (const auto* conv = dynamic_cast<const ConvOp*>(&op); conv && conv->activation.kind == Activation::Kind::none) {
-    auto merged = std::make_shared<ConvOp>(*conv);
-    merged->activation = activation;
-    return merged;
-  }
-  if (const auto* gemm = dynamic_cast<const GemmOp*>(&op); gemm && gemm->activation.kind == Activation::Kind::none) {
-    auto merged = std::make_shared<GemmOp>(*gemm);
-    merged->activation = activation;
-    return merged;
-  }
-  return nullptr;
-}
-
-}  // namespace
 
 void merge_into(GraphEdit& edit, NodeId node, NodeId producer, std::shared_ptr<const Op> op,
                 std::vector<ValueId> inputs) {
@@ -36,12 +14,15 @@ void merge_into(GraphEdit& edit, NodeId node, NodeId producer, std::shared_ptr<c
 bool merge_activation(GraphEdit& edit, NodeId node) {
   const Node& reader = edit.graph().node(node);
   if (reader.inputs.empty() || reader.inputs[0] == no_id || !edit.merges(reader.inputs[0])) return false;
-  const auto activation = as_activation(*reader.op, edit.graph().input_infos(reader));
-  if (!activation) return false;
   const NodeId producer = edit.producer(reader.inputs[0]);
-  auto merged = with_activation(*edit.graph().node(producer).op, *activation);
-  if (!merged) return false;
-  merge_into(edit, node, producer, std::move(merged), edit.graph().node(producer).inputs);
+  const Node& made_by = edit.graph().node(producer);
+  const Epilogue* epilogue = made_by.op->epilogue();
+  if (epilogue == nullptr || !epilogue->open()) return false;
+  const auto activation = reader.op->as_activation(edit.graph().input_infos(reader));
+  if (!activation) return false;
+  Epilogue changed = *epilogue;
+  changed.activation = *activation;
+  merge_into(edit, node, producer, made_by.op->with_epilogue(std::move(changed)), made_by.inputs);
   return true;
 }
 

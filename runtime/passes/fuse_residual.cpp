@@ -1,9 +1,8 @@
-// fuse_residual: the Add of a residual block, and the activation after it, move into the epilogue of the convolution
-// that comes last before it.
-#include <memory>
+// fuse_residual: the Add of a residual block, and the activation after it, move into the epilogue of the product that
+// comes last before it, a convolution.
+#include <algorithm>
 #include <utility>
 
-#include "ops/conv/conv.h"
 #include "runtime/passes/edit.h"
 #include "runtime/passes/epilogue.h"
 #include "runtime/passes/passes.h"
@@ -11,16 +10,14 @@
 namespace lenslet {
 namespace {
 
-constexpr std::size_t residual_input = 3;
-
-/// The convolution that makes `id` and could add something to it before anyone looks; else null.
-const ConvOp* open_conv(const GraphEdit& edit, ValueId id) {
+/// The epilogue of what makes `id`, when it could add something to that before anyone looks; else null.
+const Epilogue* open_epilogue(const GraphEdit& edit, ValueId id) {
   if (!edit.merges(id)) return nullptr;
   const Node* made_by = edit.producer_node(id);
-  const auto* conv = dynamic_cast<const ConvOp*>(made_by->op.get());
-  if (conv == nullptr || conv->activation.kind != Activation::Kind::none) return nullptr;
-  if (made_by->inputs.size() > residual_input && made_by->inputs[residual_input] != no_id) return nullptr;
-  return conv;
+  const Epilogue* epilogue = made_by->op->epilogue();
+  if (epilogue == nullptr || !epilogue->open() || epilogue->residual_input == Epilogue::no_input) return nullptr;
+  const auto residual = static_cast<std::size_t>(epilogue->residual_input);
+  return made_by->inputs.size() > residual && made_by->inputs[residual] != no_id ? nullptr : epilogue;
 }
 
 bool is_sum_of_equals(const Graph& graph, const Node& node) {
@@ -35,18 +32,26 @@ bool is_sum_of_equals(const Graph& graph, const Node& node) {
 bool merge_sum(GraphEdit& edit, NodeId id) {
   const Node& node = edit.graph().node(id);
   if (!is_sum_of_equals(edit.graph(), node)) return false;
-  const ConvOp* const convs[2] = {open_conv(edit, node.inputs[0]), open_conv(edit, node.inputs[1])};
-  if (convs[0] == nullptr && convs[1] == nullptr) return false;
-  // Of two convolutions the later one takes the other's result, which is complete by then.
+  const Epilogue* const sides[2] = {open_epilogue(edit, node.inputs[0]), open_epilogue(edit, node.inputs[1])};
+  if (sides[0] == nullptr && sides[1] == nullptr) return false;
+  // Of two products the later one takes the other's result, which is complete by then.
   const bool second =
-      convs[0] == nullptr || (convs[1] != nullptr && edit.producer(node.inputs[1]) > edit.producer(node.inputs[0]));
+      sides[0] == nullptr || (sides[1] != nullptr && edit.producer(node.inputs[1]) > edit.producer(node.inputs[0]));
+  const auto residual_input = static_cast<std::size_t>(sides[second ? 1 : 0]->residual_input);
   const ValueId product = node.inputs[second ? 1 : 0], residual = node.inputs[second ? 0 : 1];
   const NodeId producer = edit.producer(product);
   std::vector<ValueId> inputs = edit.graph().node(producer).inputs;
-  inputs.resize(residual_input + 1, no_id);
+  inputs.resize(std::max(inputs.size(), residual_input + 1), no_id);
   inputs[residual_input] = residual;
-  merge_into(edit, id, producer, std::make_shared<ConvOp>(*convs[second ? 1 : 0]), std::move(inputs));
+  merge_into(edit, id, producer, edit.graph().node(producer).op, std::move(inputs));
   return true;
+}
+
+/// Has `node` a residual already?
+bool adds_residual(const Node& node) {
+  const Epilogue* epilogue = node.op->epilogue();
+  return epilogue != nullptr && epilogue->residual_input != Epilogue::no_input &&
+         node.inputs.size() > static_cast<std::size_t>(epilogue->residual_input);
 }
 
 }  // namespace
@@ -59,8 +64,7 @@ void fuse_residual(Graph& graph, const PassContext&) {
     // The activation of a sum that has just been merged.
     const ValueId x = graph.nodes[n].inputs.empty() ? no_id : graph.nodes[n].inputs[0];
     const Node* made_by = x == no_id ? nullptr : edit.producer_node(x);
-    if (made_by != nullptr && made_by->type() == "Conv" && made_by->inputs.size() > residual_input)
-      merge_activation(edit, id);
+    if (made_by != nullptr && adds_residual(*made_by)) merge_activation(edit, id);
   }
   edit.finish();
 }

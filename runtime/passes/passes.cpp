@@ -1,8 +1,5 @@
 #include "runtime/passes/passes.h"
 
-#include <string>
-#include <vector>
-
 namespace lenslet {
 namespace {
 
@@ -12,18 +9,18 @@ constexpr bool optional = true, needed = false;
 // arithmetic moves into convolutions, from the inside (padding, scale) to the outside (activation, residual); then the
 // physical decisions, each of which needs the ones before.
 constexpr Pass list[] = {
+    {"widen", widen, needed, "16-bit and double floats become float32"},
     {"fold_constants", fold_constants, optional, "compute nodes whose inputs are all known"},
     {"drop_identity", drop_identity, optional, "remove nodes that do nothing at inference"},
     {"cancel_transposes", cancel_transposes, optional, "move the Transposes of NHWC exports until they cancel"},
     {"fold_pad", fold_pad, optional, "zero Pad into the pads of convolutions"},
-    {"fold_batch_norm", fold_batch_norm, optional, "BatchNormalization into filters and bias of a Conv or Gemm"},
+    {"fold_batch_norm", fold_batch_norm, optional, "BatchNormalization into weights and bias of a Conv or Gemm"},
     {"fold_scale", fold_scale, optional, "constant per-channel Mul, Div, Add, Sub into a Conv or Gemm"},
     {"fuse_activation", fuse_activation, optional, "activations into the epilogue of a Conv or Gemm"},
     {"fuse_residual", fuse_residual, optional, "residual Add, and the activation after it, into a convolution"},
     {"drop_dead", drop_dead, optional, "remove nodes and constants that nobody reads"},
-    {"choose_conv_algorithms", choose_conv_algorithms, needed, "one algorithm a convolution"},
-    {"assign_layout", assign_layout, needed, "a memory layout a value, conversions where two do not meet"},
-    {"insert_padding", insert_padding, needed, "a Pad step before algorithms that want padded input"},
+    {"choose_kernels", choose_kernels, needed, "a kernel and its configuration for each node"},
+    {"assign_formats", assign_formats, needed, "a memory format for each value, conversions where two do not meet"},
 };
 
 }  // namespace

@@ -5,15 +5,16 @@
 #include <string>
 #include <string_view>
 
-#include "ops/conv/choose.h"
+#include "ops/core/choose.h"
 #include "runtime/graph/graph.h"
 
 namespace lenslet {
 
 struct PassContext {
-  DeviceKind device = DeviceKind::cpu;
-  MachineRates rates;
-  std::string forced_algorithm;
+  Target target;
+  std::string device = "cpu";  ///< as messages call it: "cuda:0"
+  /// PlanOptions::conv_algorithm and conv_algorithm_where_accepted.
+  std::string forced_algorithm = {};
   bool forced_where_accepted = false;
 };
 
@@ -24,9 +25,12 @@ struct Pass {
   std::string_view summary;  ///< one line for docs and `inspect`
 };
 
-/// In the order they run.
+/// In the order they run. The first one comes before shapes are inferred, the others after.
 std::span<const Pass> passes();
+/// How many of them come before.
+inline constexpr std::size_t passes_before_inference = 1;
 
+void widen(Graph& graph, const PassContext& context);
 void fold_constants(Graph& graph, const PassContext& context);
 void drop_identity(Graph& graph, const PassContext& context);
 void cancel_transposes(Graph& graph, const PassContext& context);
@@ -35,9 +39,8 @@ void fold_batch_norm(Graph& graph, const PassContext& context);
 void fold_scale(Graph& graph, const PassContext& context);
 void fuse_activation(Graph& graph, const PassContext& context);
 void fuse_residual(Graph& graph, const PassContext& context);
-void choose_conv_algorithms(Graph& graph, const PassContext& context);
-void assign_layout(Graph& graph, const PassContext& context);
-void insert_padding(Graph& graph, const PassContext& context);
 void drop_dead(Graph& graph, const PassContext& context);
+void choose_kernels(Graph& graph, const PassContext& context);
+void assign_formats(Graph& graph, const PassContext& context);
 
 }  // namespace lenslet

@@ -3,8 +3,6 @@
 #include <cmath>
 #include <utility>
 
-#include "ops/elementwise/unary.h"
-
 namespace lenslet {
 namespace {
 
@@ -76,7 +74,7 @@ class Matcher {
     if (id == no_id) return no_id;
     const Node* node = edit_.producer_node(id);
     if (node == nullptr || node->inputs.empty() || node->inputs[0] == no_id) return no_id;
-    const auto found = as_activation(*node->op, edit_.graph().input_infos(*node));
+    const auto found = node->op->as_activation(edit_.graph().input_infos(*node));
     if (!found || found->kind != wanted.kind || !is_close(double{found->alpha}, double{wanted.alpha}) ||
         !is_close(double{found->beta}, double{wanted.beta}))
       return no_id;
@@ -118,7 +116,7 @@ bool join_spelled_activation(GraphEdit& edit, NodeId id) {
   if (edit.graph().value(result).dtype != DType::f32) return false;
 
   if (const ValueId x = match.times_itself(&node, [&](ValueId f) { return match.sigmoid(f); }); x != no_id) {
-    become(edit, id, make_silu(), x);
+    become(edit, id, make_normalised_op("SiLU", {}, 1), x);
     return true;
   }
   ValueId x = match.times_itself(&node, [&](ValueId f) { return match.hard_sigmoid(f); });

@@ -6,7 +6,7 @@
 #include <exception>
 
 #include "base/cuda/buffer.h"
-#include "base/cuda/stream.h"
+#include "base/cuda/graph.h"
 #include "lenslet/device.h"
 #include "tests/cuda/bench.h"
 
@@ -63,7 +63,7 @@ int main() {
 }  // namespace
 
 Row measure(const cuda::Session& session, const std::string& what, std::size_t from_bytes, std::size_t to_bytes,
-            const Queue& queue, bool few_bytes) {
+            const Launch& launch, bool few_bytes) {
   const std::size_t moved = from_bytes + to_bytes;
   const std::size_t pairs = few_bytes ? 1 : std::clamp<std::size_t>(streamed_bytes / moved, 1, 64);
   const std::size_t calls = few_bytes ? 200 : std::max<std::size_t>(pairs, 8);
@@ -74,16 +74,20 @@ Row measure(const cuda::Session& session, const std::string& what, std::size_t f
   const cuda::Stream& stream = session.stream();
   CUDA_CHECK(cudaMemsetAsync(from.data(), 0x3f, from.bytes(), stream.get()));
   CUDA_CHECK(cudaMemsetAsync(to.data(), 0, to.bytes(), stream.get()));
-  const auto captured = [&](const auto& one) {
-    return cuda::GraphExec(stream, [&] {
-      for (std::size_t i = 0; i < calls; ++i)
-        one(from.data() + i % pairs * stride(from_bytes), to.data() + i % pairs * stride(to_bytes));
-    });
+  const auto each = [&](const auto& one) {
+    for (std::size_t i = 0; i < calls; ++i)
+      one(from.data() + i % pairs * stride(from_bytes), to.data() + i % pairs * stride(to_bytes));
   };
-  const cuda::GraphExec copy = captured([&](const std::byte* source, std::byte* target) {
-    CUDA_CHECK(cudaMemcpyAsync(target, source, copied, cudaMemcpyDeviceToDevice, stream.get()));
+  cuda::GraphRecorder copies, kernels;
+  copies.capture(stream, [&] {
+    each([&](const std::byte* source, std::byte* target) {
+      CUDA_CHECK(cudaMemcpyAsync(target, source, copied, cudaMemcpyDeviceToDevice, stream.get()));
+    });
   });
-  const cuda::GraphExec kernel = captured(queue);
+  cuda::Context context = session.context();
+  context.recorder = &kernels;
+  each([&](const std::byte* source, std::byte* target) { launch(context, source, target); });
+  const cuda::GraphExec copy(copies), kernel(kernels);
   std::vector<double> copy_ms, kernel_ms;
   for (int i = 0; i < warm_up + replays; ++i) {
     const double copy_took = replay_ms(copy, stream), kernel_took = replay_ms(kernel, stream);

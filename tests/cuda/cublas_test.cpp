@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>
@@ -42,7 +43,7 @@ struct Case {
 };
 
 // Runs the product and returns max |c - exact| / sqrt(k); bytes between rows must stay as they were.
-double error_of(const cuda::Session& session, const Case& t) {
+double error_of(const cuda::Session& session, const Case& t, Numerics::Multiply multiply) {
   const int a_rows = t.trans_a ? t.k : t.m, a_cols = t.trans_a ? t.m : t.k;
   const int b_rows = t.trans_b ? t.n : t.k, b_cols = t.trans_b ? t.k : t.n;
   const int lda = a_cols + t.padding, ldb = b_cols + t.padding, ldc = t.n + t.padding;
@@ -55,7 +56,7 @@ double error_of(const cuda::Session& session, const Case& t) {
   auto device_c = cuda::upload(c);
   session.context().cublas->gemm(t.m, t.n, t.k, {device_a.data(), lda, t.trans_a, a_stride},
                                  {device_b.data(), ldb, t.trans_b, b_stride}, device_c.data(), ldc, t.beta, t.batch,
-                                 c_stride);
+                                 c_stride, multiply);
   session.stream().synchronize();
   const auto result = download(device_c);
   double worst = 0;
@@ -90,30 +91,38 @@ constexpr Case cases[] = {
 
 TEST_CASE("cuda/cublas/products_fp32") {
   if (!test::have_device("cuda/cublas/products_fp32")) return;
-  REQUIRE_MESSAGE(cuda::cublas_unavailable_reason().empty(), cuda::cublas_unavailable_reason());
-  const cuda::Session session(0);
+  REQUIRE_MESSAGE(cuda::cublas_unavailable_reason(0).empty(), cuda::cublas_unavailable_reason(0));
+  const cuda::Session session(0, true);
   for (const Case& t : cases) {
     CAPTURE(t.m);
     CAPTURE(t.n);
     CAPTURE(t.k);
     // Rounding of fp32 is near 1e-7; TF32 would be near 3e-4, so that its use by mistake shows.
-    CHECK(error_of(session, t) < 1e-6);
+    CHECK(error_of(session, t, Numerics::Multiply::fp32) < 1e-6);
   }
 }
 
 TEST_CASE("cuda/cublas/products_tf32") {
   if (!test::have_device("cuda/cublas/products_tf32")) return;
-  REQUIRE_MESSAGE(cuda::cublas_unavailable_reason().empty(), cuda::cublas_unavailable_reason());
-  const cuda::Session session(0, cuda::Precision::tf32);
-  for (const Case& t : cases) CHECK(error_of(session, t) < 2e-3);
+  REQUIRE_MESSAGE(cuda::cublas_unavailable_reason(0).empty(), cuda::cublas_unavailable_reason(0));
+  constexpr auto tf32 = Numerics::Multiply::tf32;
+  const cuda::Session session(0, true);
+  for (const Case& t : cases) CHECK(error_of(session, t, tf32) < 2e-3);
   // Sizes at which the tensor cores are used: the wish for TF32 reaches cuBLAS.
-  CHECK(error_of(session, {256, 256, 256, false, false, 1, false, 0, 0}) > 1e-5);
+  CHECK(error_of(session, {256, 256, 256, false, false, 1, false, 0, 0}, tf32) > 1e-5);
+}
+
+/// What `work` queues, as a graph of its own.
+cuda::GraphExec captured(const cuda::Session& session, const std::function<void()>& work) {
+  cuda::GraphRecorder recorder;
+  recorder.capture(session.stream(), work);
+  return cuda::GraphExec(recorder);
 }
 
 TEST_CASE("cuda/cublas/repeats_to_the_bit_in_a_graph") {
   if (!test::have_device("cuda/cublas/repeats_to_the_bit_in_a_graph")) return;
-  REQUIRE_MESSAGE(cuda::cublas_unavailable_reason().empty(), cuda::cublas_unavailable_reason());
-  const cuda::Session session(0);
+  REQUIRE_MESSAGE(cuda::cublas_unavailable_reason(0).empty(), cuda::cublas_unavailable_reason(0));
+  const cuda::Session session(0, true);
   constexpr int m = 64, n = 49, k = 4608;  // few tiles and a long sum: where cuBLAS splits it
   const auto a = cuda::upload(random_values(m * k, 1)), b = cuda::upload(random_values(k * n, 2));
   cuda::DeviceBuffer<float> c(m * n);
@@ -121,7 +130,7 @@ TEST_CASE("cuda/cublas/repeats_to_the_bit_in_a_graph") {
   multiply();
   session.stream().synchronize();
   const auto first = download(c);
-  const cuda::GraphExec graph(session.stream(), multiply);
+  const cuda::GraphExec graph = captured(session, multiply);
   for (int i = 0; i < 10; ++i) {
     CUDA_CHECK(cudaMemsetAsync(c.data(), 0xff, c.bytes(), session.stream().get()));
     graph.launch(session.stream());
@@ -133,8 +142,8 @@ TEST_CASE("cuda/cublas/repeats_to_the_bit_in_a_graph") {
 
 TEST_CASE("cuda/cublas/too_large_is_an_error") {
   if (!test::have_device("cuda/cublas/too_large_is_an_error")) return;
-  REQUIRE_MESSAGE(cuda::cublas_unavailable_reason().empty(), cuda::cublas_unavailable_reason());
-  const cuda::Session session(0);
+  REQUIRE_MESSAGE(cuda::cublas_unavailable_reason(0).empty(), cuda::cublas_unavailable_reason(0));
+  const cuda::Session session(0, true);
   try {
     session.context().cublas->gemm(std::int64_t{1} << 31, 1, 1, {nullptr, 1}, {nullptr, 1}, nullptr, 1);
     FAIL("2^31 rows were taken");

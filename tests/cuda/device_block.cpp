@@ -1,43 +1,45 @@
 #include "tests/cuda/device_block.h"
 
-#include <algorithm>
-
 #include "base/cuda/upload.h"
 
 namespace lenslet::test {
 namespace {
 
-constexpr int guard = 0xA5, poison = 0xFF;
+/// The guard that begins `from` bytes behind the first.
+std::vector<std::byte> guard_at(std::size_t from) {
+  std::vector<std::byte> bytes(Block::guard_bytes);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = Block::guard(from + i);
+  return bytes;
+}
 
 }  // namespace
 
-DeviceBlock::DeviceBlock(std::size_t bytes) : bytes_(bytes), memory_(bytes + 2 * guard_bytes) {
-  CUDA_CHECK(cudaMemset(memory_.data(), guard, memory_.bytes()));
-  if (bytes > 0) CUDA_CHECK(cudaMemset(data(), poison, bytes));
+DeviceBlock::DeviceBlock(std::size_t bytes) : Block(bytes), memory_(bytes + 2 * guard_bytes) {
+  for (const std::size_t from : {std::size_t{0}, guard_bytes + bytes})
+    cuda::copy_to_device(memory_.data() + from, guard_at(from).data(), guard_bytes);
+  if (bytes > 0) CUDA_CHECK(cudaMemset(data(), static_cast<int>(poison), bytes));
   CUDA_CHECK(cudaDeviceSynchronize());
 }
 
-DeviceBlock::DeviceBlock(const void* host, std::size_t bytes) : DeviceBlock(bytes) {
-  cuda::copy_to_device(data(), host, bytes);
-}
+DeviceBlock::DeviceBlock(const void* host, std::size_t bytes) : DeviceBlock(bytes) { write(host); }
+
+void DeviceBlock::write(const void* host) { cuda::copy_to_device(data(), host, bytes()); }
 
 std::vector<std::byte> DeviceBlock::read() {
-  std::vector<std::byte> host(bytes_);
+  std::vector<std::byte> host(bytes());
   CUDA_CHECK(cudaDeviceSynchronize());
-  if (bytes_ > 0) CUDA_CHECK(cudaMemcpy(host.data(), data(), bytes_, cudaMemcpyDeviceToHost));
+  if (bytes() > 0) CUDA_CHECK(cudaMemcpy(host.data(), data(), bytes(), cudaMemcpyDeviceToHost));
   return host;
 }
 
 bool DeviceBlock::intact() {
-  std::vector<std::byte> all(memory_.bytes());
   CUDA_CHECK(cudaDeviceSynchronize());
-  CUDA_CHECK(cudaMemcpy(all.data(), memory_.data(), all.size(), cudaMemcpyDeviceToHost));
-  const auto untouched = [&](std::size_t from) {
-    return std::all_of(all.begin() + static_cast<std::ptrdiff_t>(from),
-                       all.begin() + static_cast<std::ptrdiff_t>(from + guard_bytes),
-                       [](std::byte b) { return b == static_cast<std::byte>(guard); });
-  };
-  return untouched(0) && untouched(guard_bytes + bytes_);
+  for (const std::size_t from : {std::size_t{0}, guard_bytes + bytes()}) {
+    std::vector<std::byte> guard(guard_bytes);
+    CUDA_CHECK(cudaMemcpy(guard.data(), memory_.data() + from, guard_bytes, cudaMemcpyDeviceToHost));
+    if (guard != guard_at(from)) return false;
+  }
+  return true;
 }
 
 }  // namespace lenslet::test

@@ -5,25 +5,22 @@
 #include <vector>
 
 #include "base/cuda/buffer.h"
+#include "tests/ops/block.h"
 
 namespace lenslet::test {
 
-/// `bytes` of device memory, 256-byte aligned, all 0xFF (NaN in every floating-point type), between two guards.
-class DeviceBlock {
+/// On the current CUDA device, 256-byte aligned.
+class DeviceBlock final : public Block {
  public:
   explicit DeviceBlock(std::size_t bytes);
   DeviceBlock(const void* host, std::size_t bytes);
 
-  std::byte* data() { return memory_.data() + guard_bytes; }
-  std::size_t bytes() const { return bytes_; }
-  /// The block's bytes, after everything queued on the device.
-  std::vector<std::byte> read();
-  /// Whether the guards are as they were made.
-  bool intact();
+  std::byte* data() override { return memory_.data() + guard_bytes; }
+  void write(const void* host) override;
+  std::vector<std::byte> read() override;
+  bool intact() override;
 
  private:
-  static constexpr std::size_t guard_bytes = 256;
-  std::size_t bytes_;
   cuda::DeviceBuffer<std::byte> memory_;
 };
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "base/cuda/session.h"
@@ -70,7 +71,10 @@ class Floats {
 TEST_CASE("cuda/elementwise/one_operand_lengths_and_alignments") {
   if (!have_device("cuda/elementwise/one_operand_lengths_and_alignments")) return;
   const cuda::Session session(0);
-  const UnaryFunction clip{UnaryKind::clip, -1, 1.5F};
+  const float low = -1, high = 1.5F;
+  const auto clip = [&](const Tensor& from, Tensor& to) {
+    cuda::clip(session.context(), {nullptr, &low}, {nullptr, &high}, DType::f32, from.data(), to.data(), to.elems());
+  };
   unsigned seed = 1;
   for (const std::int64_t count : counts)
     for (std::int64_t x_offset = 0; x_offset < 4; ++x_offset)
@@ -80,7 +84,7 @@ TEST_CASE("cuda/elementwise/one_operand_lengths_and_alignments") {
         for (const float value : values) expected.push_back(std::fmin(std::fmax(value, -1.0F), 1.5F));
         Floats x(values, x_offset), y(count, y_offset);
         Tensor to = y.tensor();
-        cuda::unary(session.context(), clip, x.tensor(), to);
+        clip(x.tensor(), to);
         CAPTURE(count);
         CAPTURE(x_offset);
         CAPTURE(y_offset);
@@ -88,7 +92,7 @@ TEST_CASE("cuda/elementwise/one_operand_lengths_and_alignments") {
         CHECK(y.first_wrong(expected) == -1);
         if (x_offset != y_offset) continue;
         y.write(values);
-        cuda::unary(session.context(), clip, to, to);
+        clip(to, to);
         session.stream().synchronize();
         CHECK(y.first_wrong(expected) == -1);
       }
@@ -108,7 +112,10 @@ TEST_CASE("cuda/elementwise/two_operands_lengths_and_alignments") {
             for (std::size_t i = 0; i < a.size(); ++i) expected.push_back(a[i] - b[scalar ? 0 : i]);
             Floats from_a(a, a_offset), from_b(b, b_offset), y(count, y_offset);
             Tensor to = y.tensor();
-            cuda::binary(session.context(), BinaryKind::sub, from_a.tensor(), from_b.tensor(), to);
+            const Tensor first = from_a.tensor(), second = from_b.tensor();
+            const BroadcastLoops::Operand operands[] = {{&to.shape()}, {&first.shape()}, {&second.shape()}};
+            const BroadcastLoops loops(to.shape(), formats::nchw, operands);
+            cuda::binary(session.context(), BinaryKind::sub, DType::f32, loops, first.data(), second.data(), to.data());
             session.stream().synchronize();
             CAPTURE(count);
             CAPTURE(a_offset);
@@ -126,25 +133,25 @@ TEST_CASE("cuda/elementwise/special_values") {
   const auto run = [&](UnaryFunction f) {
     DeviceBlock block(x.data(), x.size() * sizeof(float));
     Tensor tensor = Tensor::view(DType::f32, {static_cast<std::int64_t>(x.size())}, block.data());
-    cuda::unary(session.context(), f, tensor, tensor);
+    cuda::unary(session.context(), f, DType::f32, tensor.data(), tensor.data(), tensor.elems());
     session.stream().synchronize();
     const std::vector<std::byte> bytes = block.read();
     std::vector<float> y(x.size());
     std::memcpy(y.data(), bytes.data(), bytes.size());
     return y;
   };
-  const std::vector<float> clipped = run({UnaryKind::clip, 0, 6});
-  CHECK(std::isnan(clipped[0]));
-  CHECK(std::vector<float>(clipped.begin() + 1, clipped.end()) ==
-        std::vector<float>{6, 0, 0, 1e-42F, 0, 6, 5});  // subnormal numbers are kept
-  const std::vector<float> silu = run({UnaryKind::silu, 0, 0});
+  const std::vector<float> rectified = run({UnaryKind::Relu, 0, 0});
+  CHECK(std::isnan(rectified[0]));
+  CHECK(std::vector<float>(rectified.begin() + 1, rectified.end()) ==
+        std::vector<float>{infinity, 0, 0, 1e-42F, 0, 3.0e38F, 5});  // subnormal numbers are kept
+  const std::vector<float> silu = run({UnaryKind::SiLU, 0, 0});
   CHECK(std::isnan(silu[0]));
   CHECK(silu[1] == infinity);
   CHECK(silu[2] == 0);
   CHECK(silu[6] == 3.0e38F);
-  for (int kind = 0; kind <= static_cast<int>(UnaryKind::erf); ++kind) {
-    CAPTURE(kind);
-    CHECK(std::isnan(run({static_cast<UnaryKind>(kind), 0.5F, 0.25F})[0]));
+  for (const UnaryRow& row : unary_table) {
+    CAPTURE(std::string(row.name));
+    CHECK(std::isnan(run({static_cast<UnaryKind>(&row - unary_table), 0.5F, 0.25F})[0]));
   }
 }
 

@@ -1,5 +1,5 @@
-// cuda::gemm against sums in double: its three ways (few rows, cuBLAS, tiles), at sizes that leave tails.
-// What Gemm and MatMul make of it is in tests/ops/gemm_op_test.cpp, which runs on the device, too.
+// The products of gemm.cu against sums in double, each way that takes a case, at sizes that leave tails.
+// What Gemm and MatMul make of them is in tests/ops/gemm_op_test.cpp, which runs on the device, too.
 
 #include "ops/gemm/gemm_cuda.h"
 
@@ -8,13 +8,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <random>
 #include <vector>
 
 #include "base/cuda/session.h"
 #include "base/cuda/upload.h"
 #include "ops/core/sum_tolerance.h"
-#include "ops/gemm/gemm_op.h"
 
 namespace lenslet {
 namespace {
@@ -37,6 +37,33 @@ struct Case {
   std::int64_t shift = 0;  ///< floats that the operands lie behind a 16-byte boundary
 };
 
+/// One way to compute a call.
+struct Way {
+  std::string name;
+  std::function<void(const cuda::Context&, const cuda::GemmCall&)> multiply;
+  bool tf32 = false;
+};
+
+std::vector<Way> ways(const Case& t, bool with_cublas) {
+  std::vector<Way> list{{"tiled", cuda::gemm_tiled}};
+  for (const int slices : {1, 2, 4, 8})
+    for (const bool vectors : {false, true})
+      if (t.batch == 1 && t.m <= cuda::most_few_rows && t.trans_b && !t.trans_a &&
+          (!vectors || (t.k % 4 == 0 && t.shift % 4 == 0)))
+        list.push_back({fmt::format("few_rows in {}, vectors: {}", slices, vectors),
+                        [=](const cuda::Context& context, const cuda::GemmCall& call) {
+                          cuda::gemm_few_rows(context, call, slices, vectors);
+                        }});
+  for (const auto multiply : {Numerics::Multiply::fp32, Numerics::Multiply::tf32})
+    if (with_cublas && t.k > 0)
+      list.push_back({"cublas",
+                      [=](const cuda::Context& context, const cuda::GemmCall& call) {
+                        cuda::gemm_cublas(context, call, multiply);
+                      },
+                      multiply == Numerics::Multiply::tf32});
+  return list;
+}
+
 void check(const cuda::Context& context, const Case& t) {
   const std::vector<float> a = random_values(t.batch * t.m * t.k, 1), b = random_values(t.batch * t.k * t.n, 2);
   const std::vector<float> c = random_values(t.m * t.n, 3);
@@ -50,50 +77,53 @@ void check(const cuda::Context& context, const Case& t) {
   upload(device_a.data() + t.shift, a);
   upload(device_b.data() + t.shift, b);
   upload(device_c.data(), c);
-  CUDA_CHECK(cudaMemset(device_y.data(), 0x7f, device_y.bytes()));
-  CUDA_CHECK(cudaDeviceSynchronize());  // the session's stream does not wait for the one that fills
 
-  cuda::GemmCall call;
-  call.m = t.m;
-  call.n = t.n;
-  call.k = t.k;
-  call.a = {device_a.data() + t.shift, t.trans_a ? t.m : t.k, t.trans_a, t.m * t.k};
-  call.b = {device_b.data() + t.shift, t.trans_b ? t.k : t.n, t.trans_b, t.k * t.n};
-  call.y = device_y.data();
-  call.batch = t.batch;
-  call.alpha = t.alpha;
-  call.beta = t.beta;
-  if (t.row_of_c || t.full_c) call.c = device_c.data();
-  call.c_row = t.full_c ? t.n : 0;
-  call.c_col = 1;
-  call.activation = t.activation;
-  cuda::gemm(context, call);
-  CUDA_CHECK(cudaStreamSynchronize(context.stream));
+  const MatrixProblem problem{.gemm_m = t.m,
+                              .gemm_n = t.n,
+                              .gemm_k = t.k,
+                              .alpha = t.alpha,
+                              .beta = t.beta,
+                              .c_row = t.full_c ? t.n : 0,
+                              .c_col = 1,
+                              .activation = t.activation};
+  const cuda::GemmCall call{.problem = problem,
+                            .batch = t.batch,
+                            .a = {device_a.data() + t.shift, t.trans_a ? t.m : t.k, t.trans_a, t.m * t.k},
+                            .b = {device_b.data() + t.shift, t.trans_b ? t.k : t.n, t.trans_b, t.k * t.n},
+                            .c = t.row_of_c || t.full_c ? device_c.data() : nullptr,
+                            .y = device_y.data()};
 
-  std::vector<float> y(device_y.size());
-  CUDA_CHECK(cudaMemcpy(y.data(), device_y.data(), device_y.bytes(), cudaMemcpyDeviceToHost));
-  double worst = 0;
+  std::vector<double> exact(static_cast<std::size_t>(y_elems));
   for (std::int64_t at = 0; at < y_elems; ++at) {
     const std::int64_t product = at / (t.m * t.n), i = at / t.n % t.m, j = at % t.n;
-    double exact = 0;
+    double sum = 0;
     for (std::int64_t l = 0; l < t.k; ++l) {
       const std::int64_t ia = product * t.m * t.k + (t.trans_a ? l * t.m + i : i * t.k + l);
       const std::int64_t ib = product * t.k * t.n + (t.trans_b ? j * t.k + l : l * t.n + j);
-      exact += double{a[static_cast<std::size_t>(ia)]} * double{b[static_cast<std::size_t>(ib)]};
+      sum += double{a[static_cast<std::size_t>(ia)]} * double{b[static_cast<std::size_t>(ib)]};
     }
-    exact *= double{t.alpha};
-    if (call.c != nullptr) exact += double{t.beta} * double{c[static_cast<std::size_t>(i * call.c_row + j)]};
-    exact = apply(t.activation, exact);
-    worst = std::max(worst, std::abs(double{y[static_cast<std::size_t>(at)]} - exact));
+    sum *= double{t.alpha};
+    if (call.c != nullptr) sum += double{t.beta} * double{c[static_cast<std::size_t>(i * problem.c_row + j)]};
+    exact[static_cast<std::size_t>(at)] = apply(t.activation, sum);
   }
   // Factors in (-1, 1) have the variance 1/3.
   const double products = double{t.alpha} * double{t.alpha} * static_cast<double>(t.k) / 9;
   const double added = call.c != nullptr ? double{t.beta} * double{t.beta} / 3 : 0;
-  const double allowed = sum_tolerance(t.k) * std::sqrt(products + added);
-  CHECK_MESSAGE(worst <= allowed,
-                fmt::format("{}x{}x{} batch {}: off by {}, allowed {}", t.m, t.n, t.k, t.batch, worst, allowed));
-  for (std::size_t at = static_cast<std::size_t>(y_elems); at < y.size(); ++at)
-    CHECK_MESSAGE(y[at] == y.back(), "wrote behind y");
+
+  for (const Way& way : ways(t, context.cublas != nullptr)) {
+    CUDA_CHECK(cudaMemset(device_y.data(), 0x7f, device_y.bytes()));
+    CUDA_CHECK(cudaDeviceSynchronize());  // the session's stream does not wait for the one that fills
+    way.multiply(context, call);
+    CUDA_CHECK(cudaStreamSynchronize(context.stream));
+    std::vector<float> y(device_y.size());
+    CUDA_CHECK(cudaMemcpy(y.data(), device_y.data(), device_y.bytes(), cudaMemcpyDeviceToHost));
+    double worst = 0;
+    for (std::size_t at = 0; at < exact.size(); ++at) worst = std::max(worst, std::abs(double{y[at]} - exact[at]));
+    const double allowed = (way.tf32 ? tf32_sum_tolerance(t.k) : sum_tolerance(t.k)) * std::sqrt(products + added);
+    CHECK_MESSAGE(worst <= allowed, fmt::format("{} {}x{}x{} batch {}: off by {}, allowed {}", way.name, t.m, t.n, t.k,
+                                                t.batch, worst, allowed));
+    for (std::size_t at = exact.size(); at < y.size(); ++at) CHECK_MESSAGE(y[at] == y.back(), "wrote behind y");
+  }
 }
 
 std::vector<Case> cases() {
@@ -113,51 +143,44 @@ std::vector<Case> cases() {
   list.push_back({.m = 130, .n = 5, .k = 17, .trans_a = true, .full_c = true, .beta = 0.25F});
   list.push_back({.m = 3, .n = 7, .k = 11, .trans_b = false, .batch = 70'000});
   list.push_back({.m = 20, .n = 30, .k = 40, .batch = 3, .row_of_c = true, .alpha = 2});
-  list.push_back({.m = 0, .n = 30, .k = 40});
+  list.push_back({.m = 300, .n = 500, .k = 700, .row_of_c = true});
   return list;
 }
 
-TEST_CASE("cuda/gemm/few_rows_and_cublas") {
-  const cuda::Session session(0);
-  REQUIRE_MESSAGE(session.context().cublas != nullptr, cuda::cublas_unavailable_reason());
+TEST_CASE("cuda/gemm/every_way") {
+  const cuda::Session session(0, true);
   for (const Case& t : cases()) check(session.context(), t);
-}
-
-TEST_CASE("cuda/gemm/without_cublas") {
-  const cuda::Session session(0);
-  cuda::Context context = session.context();
-  context.cublas = nullptr;
-  for (const Case& t : cases()) check(context, t);
 }
 
 // The plan of a network keeps B as [N,K] with its scales multiplied in.
 TEST_CASE("cuda/gemm/weight_scale_is_prepared") {
   const cuda::Session session(0);
   for (const bool trans_b : {false, true}) {
-    GemmOp op;
-    op.trans_b = trans_b;
-    op.alpha = 0.75F;
-    op.activation = {Activation::Kind::leaky_relu, 0.1F, 0};
-    op.weight_scale = {2, -1, 0.5F};
+    const auto op = make_normalised_op("Gemm",
+                                       {{"transB", std::int64_t{trans_b}},
+                                        {"alpha", 0.75},
+                                        {"activation", std::string("leaky_relu")},
+                                        {"activation_alpha", 0.1},
+                                        {"weight_scale", std::vector<double>{2, -1, 0.5}}},
+                                       2);
     const Tensor a = Tensor::of<float>({2, 2}, {1, 2, 3, 4});
     const Tensor b =
         trans_b ? Tensor::of<float>({3, 2}, {1, 4, 2, 5, 3, 6}) : Tensor::of<float>({2, 3}, {1, 2, 3, 4, 5, 6});
     const InputInfo infos[] = {{true, {DType::f32, a.shape()}, nullptr}, {true, {DType::f32, b.shape()}, &b}};
-    const Format layouts[] = {formats::nchw, formats::nchw};
-    const std::vector<TensorType> types = op.infer(infos);
-    const PlanContext plan{infos, layouts, types, formats::nchw, 1, DeviceKind::cuda};
-    CHECK_FALSE(op.refuse_cuda(infos));
-    CHECK_FALSE(op.reads_on_cuda(1, plan));
-    CHECK(op.workspace_bytes(plan) == 0);
-    std::size_t bytes = 0;
-    const auto prepared = op.prepare(plan, bytes);
-    CHECK(bytes == 6 * sizeof(float));
+    const Problem problem(op, infos);
+    const Kernel& kernel = *kernels_of("Gemm", DeviceKind::cuda).front();
+    const Candidate candidate = kernel.offer(problem, {reference_gpu()}).candidates.at(0);
+    CHECK((candidate.reads & input_bit(1)) == no_inputs);
+    CHECK(candidate.workspace_bytes == 0);
+    std::vector<std::byte> host(kernel.blob(problem, candidate).value().bytes);
+    CHECK(host.size() == 6 * sizeof(float));
+    kernel.prepare(problem, candidate, host);
+    cuda::DeviceBuffer<std::byte> blob = cuda::upload(host);
     cuda::DeviceBuffer<float> device_a = cuda::upload(a.values<float>()), device_y(6);
-    // B's own values are not on the device: prepare() took them over.
-    const Tensor inputs[] = {Tensor::view(DType::f32, a.shape(), device_a.data()),
-                             Tensor::view(DType::f32, b.shape(), device_a.data())};
+    const Tensor inputs[] = {Tensor::view(DType::f32, a.shape(), device_a.data()), Tensor()};
     Tensor outputs[] = {Tensor::view(DType::f32, {2, 3}, device_y.data())};
-    op.run_cuda({inputs, outputs, {}, {}, prepared.get(), session.context()});
+    kernel.bind({problem, candidate, reference_gpu()})
+        ->run({.inputs = inputs, .outputs = outputs, .workspace = {}, .blob = blob.data(), .cuda = &session.context()});
     session.stream().synchronize();
     float y[6];
     CUDA_CHECK(cudaMemcpy(y, device_y.data(), sizeof y, cudaMemcpyDeviceToHost));

@@ -9,13 +9,14 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <random>
 #include <vector>
 
-#include "base/cuda/buffer.h"
+#include "base/cuda/graph.h"
 #include "base/cuda/session.h"
-#include "ops/conv/choose.h"
+#include "base/cuda/upload.h"
 #include "ops/conv/cuda/algorithms.h"
-#include "ops/conv/cuda/implicit_gemm.h"
+#include "ops/conv/cuda/implicit_gemm_plan.h"
 
 namespace lenslet {
 namespace {
@@ -42,13 +43,14 @@ constexpr Row rows[] = {
     {1, 512, 13, 1000, 1, 1}, {8, 256, 14, 256, 3, 1},  {8, 2048, 7, 512, 1, 1},  {64, 64, 56, 64, 3, 1},
 };
 
-/// Median time of one run in us.
-double measure_us(const Session& session, const Context& context, ConvRun run, Format layout,
-                  const ImplicitGemmPlan& plan) {
+/// Median time of one run in us; run.cuda is the session's.
+double measure_us(const Session& session, const BoundKernel& bound, KernelRun run) {
+  GraphRecorder recorder;
+  Context context = session.context();
+  context.recorder = &recorder;
   run.cuda = &context;
-  const GraphExec graph(session.stream(), [&] {
-    for (int i = 0; i < runs_a_graph; ++i) run_implicit_gemm(run, layout, plan);
-  });
+  for (int i = 0; i < runs_a_graph; ++i) bound.run(run);
+  const GraphExec graph(recorder);
   std::vector<double> us;
   for (int i = 0; i < replays + 1; ++i) {
     Event start, stop;
@@ -62,6 +64,15 @@ double measure_us(const Session& session, const Context& context, ConvRun run, F
   return us[replays / 2];
 }
 
+/// Drawn values: zeros let the device run at a higher clock.
+Tensor drawn(const Shape& shape) {
+  static std::mt19937 random(1);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  Tensor tensor(DType::f32, shape);
+  for (float& value : tensor.values<float>()) value = uniform(random);
+  return tensor;
+}
+
 void measure(const Session& session, const ConvAlgorithm& algorithm, const Row& row) {
   ConvGeometry geometry;
   geometry.pads.fill(row.filter / 2);
@@ -69,25 +80,24 @@ void measure(const Session& session, const ConvAlgorithm& algorithm, const Row& 
   ConvProblem p = resolve_conv({row.n, row.c, row.size, row.size}, {row.k, row.c, row.filter, row.filter}, geometry);
   p.bias = true;
   p.activation.kind = Activation::Kind::relu;
-  const Format layout = algorithm.format();
-  const GemmAccess access = gemm_access(p, layout);
-  const MachineRates rates = cuda_rates(session.context().multiprocessors);
+  const DeviceProfile device = device_profile(0);
+  const auto problem = pose(p, drawn({p.k, p.c, p.r, p.s}));
+  Candidate candidate = algorithm.offer(*problem, {.device = device}).candidates.at(0);
+  const Format format = candidate.outputs[0];
+  const GemmAccess access = gemm_access(p, format);
 
-  const std::vector<float> weights(static_cast<std::size_t>(p.k * p.c * p.r * p.s), 0.01F);
-  const auto filter = algorithm.prepare(p, {weights.data()});
-  const auto floats = [](std::int64_t count) { return DeviceBuffer<float>(static_cast<std::size_t>(count)); };
-  DeviceBuffer<float> x = floats(p.n * p.c * p.h * p.w), y = floats(p.n * p.k * p.p * p.q), bias = floats(p.k);
+  std::vector<std::byte> host_blob(algorithm.blob(*problem, candidate).value().bytes);
+  algorithm.prepare(*problem, candidate, host_blob);
+  const DeviceBuffer<std::byte> blob = upload(host_blob);
+  DeviceBuffer<float> x = upload(drawn({p.n, p.c, p.h, p.w}).values<float>()),
+                      bias = upload(drawn({p.k}).values<float>());
+  DeviceBuffer<float> y(static_cast<std::size_t>(p.n * p.k * p.p * p.q));
   DeviceBuffer<std::byte> workspace(std::size_t{64} << 20);
-  for (DeviceBuffer<float>* buffer : {&x, &bias}) CUDA_CHECK(cudaMemset(buffer->data(), 0, buffer->bytes()));
-  CUDA_CHECK(cudaDeviceSynchronize());
-  const ConvRun run{.problem = p,
-                    .x = x.data(),
-                    .filter = filter.get(),
-                    .bias = bias.data(),
-                    .y = y.data(),
-                    .workspace = {workspace.data(), workspace.bytes()}};
-  std::vector<Context> contexts(session.context().clusters ? 2 : 1, session.context());
-  contexts.back().clusters = false;
+  const Tensor inputs[] = {Tensor::view(DType::f32, {p.n, p.c, p.h, p.w}, x.data(), format), Tensor(),
+                           Tensor::view(DType::f32, {p.k}, bias.data())};
+  Tensor outputs[] = {Tensor::view(DType::f32, {p.n, p.k, p.p, p.q}, y.data(), format)};
+  const KernelRun run{
+      .inputs = inputs, .outputs = outputs, .workspace = {workspace.data(), workspace.bytes()}, .blob = blob.data()};
 
   const ImplicitGemmPlan planned = plan_implicit_gemm(p, access);
   for (const GemmTile tile : gemm_tiles_for(access)) {
@@ -99,17 +109,19 @@ void measure(const Session& session, const ConvAlgorithm& algorithm, const Row& 
       ImplicitGemmPlan plan = cut_gemm(p, tile, slices);
       if (plan.slices == last || plan.workspace_bytes > workspace.bytes()) continue;
       last = plan.slices;
-      const bool single_form = plan.cluster == 1;
-      for (const Context& context : contexts) {
-        if (single_form && &context != contexts.data()) continue;  // the same
-        if (!context.clusters) plan.cluster = 1;
-        const bool star = tile == planned.tile && plan.slices == planned.slices && plan.cluster == planned.cluster;
-        fmt::print("{}{},{},{}x{},{},{},{},{},{:.2f},{:.2f},{:.2f},{:.2f}\n", star ? "*" : "", algorithm.name(),
-                   p.str(), shape_of(tile).m, shape_of(tile).n, plan.slices, plan.cluster, plan.steps_a_slice,
-                   plan.tiles_m * plan.tiles_n * plan.slices, measure_us(session, context, run, layout, plan),
-                   gemm_plan_us(p, access, plan, rates), p.flops() / rates.flops_per_us,
-                   p.bytes() / rates.bytes_per_us);
-      }
+      const auto print = [&] {
+        candidate.config = plan.str();
+        const auto bound = algorithm.bind({*problem, candidate, device});
+        fmt::print("{}{},{},{}x{},{},{},{},{},{:.2f},{:.2f},{:.2f},{:.2f}\n",
+                   candidate.config == planned.str() ? "*" : "", algorithm.name(), p.str(), shape_of(tile).m,
+                   shape_of(tile).n, plan.slices, plan.cluster, plan.steps_a_slice,
+                   plan.tiles_m * plan.tiles_n * plan.slices, measure_us(session, *bound, run),
+                   gemm_plan_us(p, access, plan, device), p.flops() / device.fp32_flops_per_us,
+                   p.bytes() / device.bytes_per_us);
+      };
+      if (plan.cluster > 1 && device.clusters) print();
+      plan.cluster = 1;
+      print();
     }
   }
 }

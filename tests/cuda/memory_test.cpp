@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <numeric>
-#include <stdexcept>
 #include <utility>
 
 #include "base/cuda/buffer.h"
@@ -70,37 +69,6 @@ TEST_CASE("cuda/buffer/too_large_is_an_error") {
   CHECK(empty.data() == nullptr);
   const cuda::DeviceBuffer<float> after(1024);  // the failure left the device usable
   CHECK(after.data() != nullptr);
-}
-
-TEST_CASE("cuda/stream/event_and_graph") {
-  if (!test::have_device("cuda/stream/event_and_graph")) return;
-  constexpr std::size_t count = 1 << 20;
-  const cuda::Stream stream;
-  cuda::DeviceBuffer<std::uint8_t> device(count);
-  cuda::PinnedBuffer<std::uint8_t> host(count);
-  CUDA_CHECK(cudaMemsetAsync(device.data(), 1, count, stream.get()));
-  const cuda::GraphExec graph(stream, [&] {
-    CUDA_CHECK(cudaMemsetAsync(device.data(), 42, count, stream.get()));
-    CUDA_CHECK(cudaMemcpyAsync(host.data(), device.data(), count, cudaMemcpyDeviceToHost, stream.get()));
-  });
-  stream.synchronize();
-  cuda::Event start, stop;
-  start.record(stream);
-  graph.launch(stream);
-  stop.record(stream);
-  stop.synchronize();
-  CHECK(stop.ms_since(start) > 0);
-  CHECK(host.data()[0] == 42);
-  CHECK(host.data()[count - 1] == 42);
-}
-
-TEST_CASE("cuda/stream/failed_capture_leaves_stream_usable") {
-  if (!test::have_device("cuda/stream/failed_capture_leaves_stream_usable")) return;
-  const cuda::Stream stream;
-  CHECK_THROWS_AS(cuda::GraphExec(stream, [] { throw std::runtime_error("while capturing"); }), std::runtime_error);
-  cuda::DeviceBuffer<std::uint8_t> device(64);
-  CUDA_CHECK(cudaMemsetAsync(device.data(), 0, 64, stream.get()));
-  stream.synchronize();
 }
 
 }  // namespace

@@ -2,48 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cstdint>
-#include <memory>
-#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "ops/core/op.h"
-#include "ops/movement/layout_convert.h"
 #include "tests/cuda/bench.h"
 
 namespace lenslet::bench {
 namespace {
 
 using Ints = std::vector<std::int64_t>;
-
-std::shared_ptr<const Op> op_of(const char* name, const AttributeList& attributes, std::int64_t opset,
-                                std::size_t inputs) {
-  return find_op(name, "")->make({attributes, opset, inputs, 1});
-}
-
-/// One call of `op`: `inputs` equal inputs, one after the other in memory, give one output.
-Row measure_op(const cuda::Session& session, std::string what, const Op& op, DType dtype, const Shape& shape,
-               Format from_layout, Format to_layout, std::size_t inputs = 1, bool few_bytes = false) {
-  const std::vector<InputInfo> infos(inputs, {true, {dtype, shape}, nullptr});
-  const TensorType type = op.infer(infos)[0];
-  const std::size_t input_bytes = static_cast<std::size_t>(shape.elems()) * dtype_bytes(dtype);
-  const std::size_t output_bytes = static_cast<std::size_t>(type.shape.elems()) * dtype_bytes(dtype);
-  what += fmt::format(" {} {}{}", shape.str(), to_string(dtype), few_bytes ? ", in L2" : "");
-  return measure(
-      session, what, inputs * input_bytes, output_bytes,
-      [&](const std::byte* from, std::byte* to) {
-        std::vector<Tensor> in;
-        for (std::size_t i = 0; i < inputs; ++i)
-          in.push_back(Tensor::share(dtype, shape, nullptr, from + i * input_bytes, from_layout));
-        std::array<Tensor, 1> out{Tensor::view(dtype, type.shape, to, to_layout)};
-        const std::vector<Tensor> host(inputs);
-        op.run_cuda({in, out, host, {}, nullptr, session.context()});
-      },
-      few_bytes);
-}
 
 }  // namespace
 
@@ -52,10 +20,19 @@ std::vector<Row> movement(const cuda::Session& session) {
   const Shape images{64, 64, 56, 56};
   std::vector<Row> rows;
 
-  const auto convert = make_layout_convert();
+  const auto add = [&](const std::string& what, const TensorType& type, Node node, bool few_bytes = false,
+                       std::size_t inputs = 1) {
+    node.inputs.assign(inputs, type);
+    rows.push_back(
+        measure_op(session, fmt::format("{} {} {}", what, type.shape.str(), to_string(type.dtype)), node, few_bytes));
+  };
   const auto both_ways = [&](DType dtype, const Shape& shape, bool few_bytes = false) {
-    rows.push_back(measure_op(session, "to NHWC", *convert, dtype, shape, nchw, nhwc, 1, few_bytes));
-    rows.push_back(measure_op(session, "to NCHW", *convert, dtype, shape, nhwc, nchw, 1, few_bytes));
+    for (const Format to : {nhwc, nchw}) {
+      const Format from = to == nhwc ? nchw : nhwc;
+      add(to == nhwc ? "to NHWC" : "to NCHW", {dtype, shape},
+          {.op = "LayoutConvert", .attributes = {{"from", to_string(from)}, {"to", to_string(to)}}, .format = to},
+          few_bytes);
+    }
   };
   for (const DType dtype : {DType::f32, DType::f16})
     for (const Shape& shape : {images, Shape{64, 256, 56, 56}, Shape{256, 3, 224, 224}}) both_ways(dtype, shape);
@@ -68,40 +45,36 @@ std::vector<Row> movement(const cuda::Session& session) {
   both_ways(DType::f32, {1, 3, 224, 224}, true);
 
   for (const char* mode : {"constant", "reflect"}) {
-    const auto pad = op_of("Pad", {{"mode", std::string(mode)}, {"pads", Ints{0, 0, 1, 1, 0, 0, 1, 1}}}, 2, 1);
-    for (const Format layout : {nchw, nhwc})
+    Node pad{
+        .op = "Pad", .attributes = {{"mode", std::string(mode)}, {"pads", Ints{0, 0, 1, 1, 0, 0, 1, 1}}}, .opset = 2};
+    for (const Format format : {nchw, nhwc}) {
+      pad.format = format;
       for (const DType dtype : {DType::f32, DType::f16})
-        rows.push_back(measure_op(session, fmt::format("Pad {} {}", mode, to_string(layout)), *pad, dtype, images,
-                                  layout, layout));
-    rows.push_back(
-        measure_op(session, fmt::format("Pad {} nhwc", mode), *pad, DType::f32, {1, 64, 56, 56}, nhwc, nhwc, 1, true));
+        add(fmt::format("Pad {} {}", mode, to_string(format)), {dtype, images}, pad);
+    }
+    add(fmt::format("Pad {} nhwc", mode), {DType::f32, {1, 64, 56, 56}}, pad, true);
   }
 
-  const auto concat = op_of("Concat", {{"axis", std::int64_t{1}}}, 13, 2);
-  for (const Format layout : {nchw, nhwc}) {
-    const std::string what = fmt::format("Concat of 2 {}", to_string(layout));
-    rows.push_back(measure_op(session, what, *concat, DType::f32, images, layout, layout, 2));
-    rows.push_back(measure_op(session, what, *concat, DType::f32, {1, 64, 55, 55}, layout, layout, 2, true));
+  for (const Format format : {nchw, nhwc}) {
+    const std::string what = fmt::format("Concat of 2 {}", to_string(format));
+    const Node concat{.op = "Concat", .attributes = {{"axis", std::int64_t{1}}}, .format = format};
+    add(what, {DType::f32, images}, concat, false, 2);
+    add(what, {DType::f32, {1, 64, 55, 55}}, concat, true, 2);
   }
 
   const auto transpose = [&](const Ints& perm, const Shape& shape, DType dtype) {
-    const auto op = op_of("Transpose", {{"perm", perm}}, 13, 1);
-    rows.push_back(
-        measure_op(session, fmt::format("Transpose {}", fmt::join(perm, ",")), *op, dtype, shape, nchw, nchw));
+    add(fmt::format("Transpose {}", fmt::join(perm, ",")), {dtype, shape},
+        {.op = "Transpose", .attributes = {{"perm", perm}}});
   };
   transpose({1, 0}, {8192, 8192}, DType::f32);
   transpose({1, 0}, {8191, 8191}, DType::f32);
   transpose({1, 0}, {8192, 8192}, DType::f16);
   transpose({0, 2, 1, 3}, {64, 197, 12, 64}, DType::f32);
   transpose({0, 2, 1, 3, 4}, {64, 4, 29, 28, 28}, DType::f32);  // ShuffleNet's channels
-  const auto to_space = op_of("DepthToSpace", {{"blocksize", std::int64_t{2}}}, 13, 1);
-  const auto to_depth = op_of("SpaceToDepth", {{"blocksize", std::int64_t{2}}}, 13, 1);
-  for (const Format layout : {nchw, nhwc}) {
-    rows.push_back(measure_op(session, fmt::format("DepthToSpace 2 {}", to_string(layout)), *to_space, DType::f32,
-                              images, layout, layout));
-    rows.push_back(measure_op(session, fmt::format("SpaceToDepth 2 {}", to_string(layout)), *to_depth, DType::f32,
-                              images, layout, layout));
-  }
+  for (const Format format : {nchw, nhwc})
+    for (const char* op : {"DepthToSpace", "SpaceToDepth"})
+      add(fmt::format("{} 2 {}", op, to_string(format)), {DType::f32, images},
+          {.op = op, .attributes = {{"blocksize", std::int64_t{2}}}, .format = format});
   return rows;
 }
 

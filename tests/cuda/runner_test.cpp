@@ -19,8 +19,9 @@
 #include "base/cuda/check.h"
 #include "base/cuda/context.h"
 #include "lenslet/device.h"
-#include "ops/core/op.h"
+#include "runtime/exec/cuda/network.h"
 #include "runtime/exec/model_impl.h"
+#include "runtime/exec/plan.h"
 #include "tests/cuda/skip.h"
 #include "tests/exec/load_image_cases.h"
 #include "tests/exec/small_net.h"
@@ -313,48 +314,38 @@ TEST_CASE("cuda/runner/run_takes_no_memory_and_the_end_returns_all") {
   if (std::getenv("LENSLET_TEST_REDUCED") == nullptr) CHECK(free_device_bytes() + slack > before);
 }
 
-class NoKernelOp final : public Op {
- public:
-  std::string_view type() const override { return "NoKernel"; }
-  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override { return {inputs[0].type}; }
-  void run_cpu(const RunContext&) const override {}
-};
-
 TEST_CASE("cuda/plan/refuses_nodes_without_a_kernel") {
   if (!have_device("cuda/plan/refuses_nodes_without_a_kernel")) return;
   Graph graph;
   graph.name = "elsewhere";
-  const ValueId first = add_node(graph, std::make_shared<NoKernelOp>(), "first", {add_input(graph, {4})});
-  add_output(graph, add_node(graph, std::make_shared<NoKernelOp>(), "second", {first}));
+  const ValueId whole = add_node(graph, "Cast", {add_input(graph, {4})}, {{"to", std::int64_t{7}}});
+  const ValueId ratio = add_node(graph, "Div", {whole, whole});
+  add_output(graph, add_node(graph, "Cast", {add_node(graph, "Div", {whole, ratio})}, {{"to", std::int64_t{1}}}));
   const Model model = make_model(std::move(graph));
   const Error error = error_of([&] { Runner(model, on_cuda()); });
   CHECK(error.kind() == ErrorKind::unsupported);
   const std::string text = error.what();
-  CHECK(text.find("node first (NoKernel): there is no CUDA kernel for it") != std::string::npos);
-  CHECK(text.find("node second (NoKernel)") != std::string::npos);
+  CHECK(text.find("node Div_1 (Div): an integer divisor") != std::string::npos);
+  CHECK(text.find("node Div_2 (Div)") != std::string::npos);
 }
 
 // Its launch fails, as one with a bad configuration does: at once, and the device stays usable.
-class FailingOp final : public Op {
+class FailingKernel final : public BoundKernel {
  public:
-  std::string_view type() const override { return "Failing"; }
-  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override { return {inputs[0].type}; }
-  void run_cpu(const RunContext&) const override {}
-  std::optional<std::string> refuse_cuda(std::span<const InputInfo>) const override { return std::nullopt; }
-  void run_cuda(const CudaRun& run) const override { CUDA_CHECK(cudaMemsetAsync(nullptr, 0, 16, run.context.stream)); }
+  void run(const KernelRun& run) const override { CUDA_CHECK(cudaMemsetAsync(nullptr, 0, 16, run.cuda->stream)); }
 };
 
-TEST_CASE("cuda/runner/an_error_in_a_step_names_model_and_node") {
-  if (!have_device("cuda/runner/an_error_in_a_step_names_model_and_node")) return;
-  Graph graph;
-  graph.name = "failing";
-  add_output(graph, add_node(graph, std::make_shared<FailingOp>(), "guilty", {add_input(graph, {4})}));
-  const Model model = make_model(std::move(graph));
-  const Error error = error_of([&] { Runner(model, on_cuda()); });
+TEST_CASE("cuda/runner/an_error_in_a_step_names_its_node") {
+  if (!have_device("cuda/runner/an_error_in_a_step_names_its_node")) return;
+  const Model model = make_model(small_net());
+  Plan broken = *make_plan(*model.impl(), on_cuda());
+  const auto guilty = std::find_if(broken.steps.begin(), broken.steps.end(), [](const PlanStep& s) { return s.runs; });
+  guilty->kernel = std::make_shared<FailingKernel>();
+  const cuda::CurrentDevice current(broken.device.cuda_index);
+  const Error error = error_of([&] { cuda::Network{broken}; });
   CHECK(error.kind() == ErrorKind::device);
-  CHECK(std::string(error.what()).starts_with("failing: node guilty (Failing): cudaMemsetAsync"));
-  const Model sound = make_model(small_net());
-  Runner runner(sound, on_cuda());
+  CHECK(std::string(error.what()).starts_with(broken.graph.node(guilty->node).label() + ": cudaMemsetAsync"));
+  Runner runner(model, on_cuda());
   CHECK_NOTHROW(runner.run(random_tensor({1, 3, 17, 19}, 1)));
 }
 
@@ -362,10 +353,10 @@ TEST_CASE("cuda/plan/tf32_is_near_fp32") {
   if (!have_device("cuda/plan/tf32_is_near_fp32")) return;
   const Model model = make_model(small_net());
   PlanOptions options = on_cuda(2);
-  options.precision = "tf32";
+  options.numerics = parse_numerics("tf32");
   Runner exact(model, on_cuda(2)), rounded(model, options);
-  CHECK(exact.plan().precision == "fp32");
-  CHECK(rounded.plan().precision == "tf32");
+  CHECK(exact.plan().numerics == Numerics());
+  CHECK(rounded.plan().numerics == parse_numerics("tf32"));
   const Tensor x = random_tensor({2, 3, 17, 19}, 9);
   CHECK(difference(bits(rounded.run(x)[0]), bits(exact.run(x)[0])) < 1e-2);
 }

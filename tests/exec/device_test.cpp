@@ -7,11 +7,12 @@
 #include <algorithm>
 #include <string>
 
+#include "base/device_kind.h"
 #include "lenslet/runner.h"
-#include "ops/core/device_kind.h"
-#include "runtime/exec/cuda_support.h"
 #include "runtime/exec/lower.h"
 #include "runtime/exec/model_impl.h"
+#include "runtime/graph/infer_shapes.h"
+#include "runtime/passes/passes.h"
 #include "small_net.h"
 
 namespace lenslet::test {
@@ -47,7 +48,7 @@ TEST_CASE("exec/device/cpu") {
   const PlanInfo plan = make_model(small_net()).plan(on_cpu());
   CHECK(plan.device == "cpu");
   CHECK(plan.device_note.empty());
-  CHECK(plan.precision == "fp32");
+  CHECK(plan.numerics == Numerics());
   CHECK(plan.memory.uploaded_bytes == 0);
 }
 
@@ -93,70 +94,29 @@ TEST_CASE("exec/device/algorithm_names_need_no_device") {
 TEST_CASE("exec/device/tf32_on_the_cpu_names_the_reason") {
   const Model model = make_model(small_net());
   PlanOptions options = on_cpu();
-  options.precision = "tf32";
+  options.numerics = parse_numerics("tf32");
   const Error error = error_of([&] { (void)model.plan(options); });
   CHECK(error.kind() == ErrorKind::unsupported);
   CHECK(mentions(error, "tf32"));
 }
 
-class ElsewhereOp final : public Op {
- public:
-  explicit ElsewhereOp(int renames) : renames_(renames) {}
-  std::string_view type() const override { return "Elsewhere"; }
-  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override { return {inputs[0].type}; }
-  int alias_input() const override { return renames_; }
-  void run_cpu(const RunContext&) const override {}
-  std::optional<std::string> refuse_cuda(std::span<const InputInfo> inputs) const override {
-    if (inputs[0].type.shape.rank() == 2) return "rank 2 is too flat";
-    return std::nullopt;
-  }
-
- private:
-  int renames_;
-};
-
-TEST_CASE("exec/device/one_error_lists_every_node_that_cuda_refuses") {
-  Graph graph;
-  graph.name = "mixed";
-  const ValueId x = add_input(graph, {4});
-  const ValueId first = add_node(graph, std::make_shared<ElsewhereOp>(-1), "first", {x});
-  const ValueId renamed = add_node(graph, std::make_shared<ElsewhereOp>(0), "renamed", {first});
-  add_output(graph, add_node(graph, std::make_shared<ElsewhereOp>(-1), "last", {renamed}));
-  const Graph flat = lower(graph, on_cpu(), choose_device("cpu"));
-  const Error error = error_of([&] { require_cuda_kernels(flat, "cuda:0"); });
-  CHECK(error.kind() == ErrorKind::unsupported);
-  CHECK(std::string(error.what()) ==
-        "cannot run on cuda:0, and nothing is moved to the CPU:\n"
-        "  node first (Elsewhere): rank 2 is too flat\n"
-        "  node last (Elsewhere): rank 2 is too flat");
-
-  Graph accepted;
-  accepted.name = "accepted";
-  const ValueId deep = add_input(accepted, {4, 4});
-  add_output(accepted, add_node(accepted, std::make_shared<ElsewhereOp>(-1), "only", {deep}));
-  CHECK_NOTHROW(require_cuda_kernels(lower(accepted, on_cpu(), choose_device("cpu")), "cuda:0"));
-}
-
-TEST_CASE("exec/device/passes_choose_among_the_algorithms_of_the_device") {
+TEST_CASE("exec/device/passes_choose_among_the_kernels_of_the_device") {
   if constexpr (!cuda_built) return;
-  DeviceChoice device;  // as if there were one: passes do not touch it
-  device.id = "cuda:0";
-  device.cuda_index = 0;
-  device.multiprocessors = 132;
+  // As if there were one: passes do not touch it.
+  const PassContext context{.target = {reference_gpu()}, .device = "cuda:0"};
   const auto names = conv_algorithm_names("cuda");
-  const Graph lowered = lower(small_net(), {}, device);
+  Graph graph = small_net();
+  bind_inputs(graph, 1, {});
+  infer_shapes(graph);
+  for (const Pass& pass : passes().subspan(passes_before_inference)) pass.run(graph, context);
   int convolutions = 0;
-  for (const Node& node : lowered.nodes) {
+  for (const Node& node : graph.nodes) {
     if (node.type() != "Conv") continue;
     ++convolutions;
-    for (const auto& [name, value] : node.op->attributes())
-      if (name == "algorithm")
-        CHECK(std::find(names.begin(), names.end(), std::get<std::string>(value)) != names.end());
+    CHECK(node.choice->kernel->device() == DeviceKind::cuda);
+    CHECK(std::find(names.begin(), names.end(), node.choice->kernel->name()) != names.end());
   }
   CHECK(convolutions == 2);
-  PlanOptions forced;
-  forced.conv_algorithm = "im2col";  // the CPU's
-  CHECK(error_of([&] { lower(small_net(), forced, device); }).kind() == ErrorKind::invalid_argument);
 }
 
 }  // namespace

@@ -173,13 +173,15 @@ TEST_CASE("exec/plan/refuses_options_that_make_no_sense") {
   };
   CHECK(kind_with([](PlanOptions& o) { o.device = "tpu"; }) == ErrorKind::invalid_argument);
   CHECK(kind_with([](PlanOptions& o) { o.device = "cuda:99999"; }) == ErrorKind::device);
-  CHECK(kind_with([](PlanOptions& o) { o.precision = "fp8"; }) == ErrorKind::invalid_argument);
-  CHECK(kind_with([](PlanOptions& o) { o.precision = "tf32"; }) == ErrorKind::unsupported);
+  CHECK(error_of([] { (void)parse_numerics("fp8"); }).kind() == ErrorKind::invalid_argument);
+  CHECK(kind_with([](PlanOptions& o) { o.numerics = parse_numerics("tf32"); }) == ErrorKind::unsupported);
+  CHECK(kind_with([](PlanOptions& o) { o.numerics.storage = DType::f16; }) == ErrorKind::unsupported);
+  CHECK(kind_with([](PlanOptions& o) { o.numerics.accumulate = DType::f16; }) == ErrorKind::unsupported);
   CHECK(kind_with([](PlanOptions& o) { o.threads = -1; }) == ErrorKind::invalid_argument);
   CHECK(kind_with([](PlanOptions& o) { o.threads = 100000; }) == ErrorKind::invalid_argument);
   CHECK(kind_with([](PlanOptions& o) { o.batch = 0; }) == ErrorKind::invalid_argument);
   CHECK(kind_with([](PlanOptions& o) { o.disabled_passes = {"fold_everything"}; }) == ErrorKind::invalid_argument);
-  CHECK(kind_with([](PlanOptions& o) { o.disabled_passes = {"assign_layout"}; }) == ErrorKind::invalid_argument);
+  CHECK(kind_with([](PlanOptions& o) { o.disabled_passes = {"assign_formats"}; }) == ErrorKind::invalid_argument);
   CHECK(kind_with([](PlanOptions& o) { o.conv_algorithm = "magic"; }) == ErrorKind::invalid_argument);
   CHECK(kind_with([](PlanOptions& o) { o.input_shapes = {{"y", Shape{1}}}; }) == ErrorKind::invalid_argument);
   CHECK(error_of([&] { (void)model.dump("after_lunch"); }).kind() == ErrorKind::invalid_argument);

@@ -16,10 +16,8 @@ ValueId add_node(Graph& graph, std::shared_ptr<const Op> op, const std::string& 
 }
 
 ValueId add_node(Graph& graph, const std::string& op, std::vector<ValueId> inputs, const AttributeList& attributes) {
-  const OpRow* row = find_op(op, "");
-  if (row == nullptr) throw Error(ErrorKind::internal, "no op " + op);
-  const NodeSpec spec{attributes, 13, inputs.size(), 1};
-  return add_node(graph, row->make(spec), op + "_" + std::to_string(graph.nodes.size()), std::move(inputs));
+  return add_node(graph, make_op(op, "", attributes, inputs.size()), op + "_" + std::to_string(graph.nodes.size()),
+                  std::move(inputs));
 }
 
 Tensor random_tensor(Shape shape, std::uint64_t seed) {

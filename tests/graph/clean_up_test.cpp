@@ -93,7 +93,7 @@ TEST_CASE("graph/check_finds_broken_invariants") {
   SUBCASE("id out of range") { graph.nodes[0].inputs[0] = 99; }
   SUBCASE("output never made") { graph.outputs[0] = graph.add_value("z"); }
   SUBCASE("no operator") { graph.nodes[0].op = nullptr; }
-  SUBCASE("layout of rank 2") { graph.value(graph.outputs[0]).layout = formats::nhwc; }
+  SUBCASE("format of rank 2") { graph.value(graph.outputs[0]).format = formats::nhwc; }
   CHECK_THROWS_AS(graph.check(), Error);
 }
 

@@ -1,7 +1,6 @@
 #include <doctest/doctest.h>
 
 #include "graph_builder.h"
-#include "ops/conv/conv.h"
 
 using namespace lenslet;
 using namespace lenslet::test;
@@ -12,7 +11,7 @@ TEST_CASE("fold_batch_norm/after_conv") {
   b.output(b.batch_norm(b.conv(x, 4, 6, 3, 1), 6));
   const Graph before = b.build(), folded = after(before, "fold_batch_norm");
   CHECK(count(folded, "BatchNormalization") == 0);
-  CHECK(dynamic_cast<const ConvOp&>(*only(folded, "Conv").op).weight_scale.size() == 6);
+  CHECK(only(folded, "Conv").op->epilogue()->scale.size() == 6);
   CHECK(worst_difference(before, folded) < 1e-5);
 }
 

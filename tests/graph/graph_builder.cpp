@@ -10,6 +10,7 @@
 #include <random>
 #include <utility>
 
+#include "runtime/graph/evaluate.h"
 #include "runtime/graph/infer_shapes.h"
 
 namespace lenslet::test {
@@ -52,7 +53,7 @@ ValueId GraphBuilder::node(std::string_view op, std::vector<ValueId> inputs, Att
   REQUIRE_MESSAGE(row != nullptr, std::string(op));
   Node node;
   node.name = fmt::format("{}_{}", op, count_++);
-  node.op = row->make(NodeSpec{.attributes = attributes, .opset = opset, .inputs = inputs.size(), .outputs = outputs});
+  node.op = make_op(op, domain, attributes, inputs.size(), outputs, opset);
   node.inputs = std::move(inputs);
   for (std::size_t i = 0; i < outputs; ++i)
     node.outputs.push_back(graph_.add_value(i == 0 ? node.name + ":0" : fmt::format("{}:{}", node.name, i)));
@@ -79,6 +80,13 @@ void GraphBuilder::output(ValueId id) {
   graph_.output_ports.push_back({.name = graph_.value(id).name, .dtype = DType::f32, .dims = {}, .dim_names = {}});
 }
 
+Graph GraphBuilder::raw() const {
+  Graph graph = graph_;
+  graph.name = "test";
+  for (std::size_t i = 0; i < graph.inputs.size(); ++i) graph.value(graph.inputs[i]).dtype = graph.input_ports[i].dtype;
+  return graph;
+}
+
 Graph GraphBuilder::build(std::int64_t batch) {
   graph_.name = "test";
   Graph graph = graph_;
@@ -88,6 +96,49 @@ Graph GraphBuilder::build(std::int64_t batch) {
   graph.check();
   return graph;
 }
+
+namespace {
+
+Tensor poisoned(DType dtype, const Shape& shape, const Format& format = formats::nchw) {
+  Tensor tensor(dtype, shape, format);
+  std::fill_n(static_cast<unsigned char*>(tensor.data()), tensor.bytes(), 0xFF);
+  return tensor;
+}
+
+Tensor poisoned_bytes(std::size_t bytes) { return poisoned(DType::u8, Shape{static_cast<std::int64_t>(bytes)}); }
+
+std::vector<Tensor> run_node(const Graph& graph, const Node& node, const std::vector<Tensor>& ins,
+                             const std::vector<TensorType>& types, ThreadPool& pool) {
+  if (node.op->alias_input() >= 0) {  // the same bytes under another name
+    const Tensor& from = ins[static_cast<std::size_t>(node.op->alias_input())];
+    const Format format = graph.value(node.outputs[0]).format;
+    return {Tensor::share(types[0].dtype, types[0].shape, std::make_shared<Tensor>(from), from.data(), format)};
+  }
+  if (node.choice == nullptr) return evaluate(node.op, ins, types, pool);
+  const Candidate& candidate = node.choice->candidate;
+  const DeviceProfile device = cpu_profile(pool.threads());
+  const Problem problem(node.op, graph.input_infos(node));
+  std::vector<Tensor> outs;
+  for (std::size_t i = 0; i < types.size(); ++i)
+    outs.push_back(poisoned(types[i].dtype, types[i].shape, candidate.outputs[i]));
+  const auto bytes = [](Tensor& tensor) {
+    return std::span<std::byte>(static_cast<std::byte*>(tensor.data()), tensor.bytes());
+  };
+  Tensor blob, workspace = poisoned_bytes(candidate.workspace_bytes);
+  if (const auto spec = node.choice->kernel->blob(problem, candidate)) {
+    blob = poisoned_bytes(spec->bytes);
+    node.choice->kernel->prepare(problem, candidate, bytes(blob));
+  }
+  node.choice->kernel->bind({problem, candidate, device})
+      ->run({.inputs = ins,
+             .outputs = outs,
+             .workspace = bytes(workspace),
+             .blob = static_cast<const std::byte*>(blob.data()),
+             .pool = &pool});
+  return outs;
+}
+
+}  // namespace
 
 std::vector<Tensor> interpret(const Graph& graph, const std::vector<Tensor>& inputs) {
   graph.check();
@@ -99,41 +150,22 @@ std::vector<Tensor> interpret(const Graph& graph, const std::vector<Tensor>& inp
     if (graph.values[id].is_constant()) values[id] = graph.values[id].constant;
 
   for (const Node& node : graph.nodes) {
-    const std::vector<InputInfo> infos = graph.input_infos(node);
-    std::vector<TensorType> types = node.op->infer(infos);
-    std::vector<Tensor> ins, outs;
-    std::vector<Format> layouts;
+    INFO(node.label());
+    std::vector<Tensor> ins;
     for (const ValueId id : node.inputs) {
       ins.push_back(id == no_id ? Tensor() : values[static_cast<std::size_t>(id)]);
-      layouts.push_back(id == no_id ? formats::nchw : graph.value(id).layout);
-      if (id != no_id) REQUIRE(ins.back().format() == graph.value(id).layout);
+      if (id != no_id) REQUIRE(ins.back().format() == graph.value(id).format);
     }
-    Format layout = formats::nchw;
-    for (std::size_t i = 0; i < types.size(); ++i) {
-      const ValueId id = i < node.outputs.size() ? node.outputs[i] : no_id;
-      if (id != no_id) {
-        INFO(node.label());
-        REQUIRE(graph.value(id).typed);
-        REQUIRE(types[i] == TensorType{graph.value(id).dtype, graph.value(id).shape});
-        if (i == 0) layout = graph.value(id).layout;
-      }
-      outs.emplace_back(types[i].dtype, types[i].shape, id == no_id ? formats::nchw : graph.value(id).layout);
-      std::fill_n(static_cast<unsigned char*>(outs.back().data()), outs.back().bytes(), 0xFF);
+    const std::vector<TensorType> types = node.op->infer(graph.input_infos(node));
+    const std::vector<Tensor> outs = run_node(graph, node, ins, types, pool);
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i] == no_id) continue;
+      const Value& value = graph.value(node.outputs[i]);
+      REQUIRE(value.typed);
+      REQUIRE(types[i] == TensorType{value.dtype, value.shape});
+      REQUIRE(outs[i].format() == value.format);
+      values[static_cast<std::size_t>(node.outputs[i])] = outs[i];
     }
-    const PlanContext plan{
-        .inputs = infos, .input_layouts = layouts, .outputs = types, .layout = layout, .threads = pool.threads()};
-    std::size_t prepared_bytes = 0;
-    std::shared_ptr<const void> prepared;
-    if (!node.op->prepare_key(plan).empty()) prepared = node.op->prepare(plan, prepared_bytes);
-    Tensor workspace(DType::u8, Shape{static_cast<std::int64_t>(node.op->workspace_bytes(plan))});
-    std::fill_n(static_cast<unsigned char*>(workspace.data()), workspace.bytes(), 0xFF);
-    node.op->run_cpu({.inputs = ins,
-                      .outputs = outs,
-                      .workspace = {static_cast<std::byte*>(workspace.data()), workspace.bytes()},
-                      .prepared = prepared.get(),
-                      .pool = pool});
-    for (std::size_t i = 0; i < node.outputs.size(); ++i)
-      if (node.outputs[i] != no_id) values[static_cast<std::size_t>(node.outputs[i])] = outs[i];
   }
   std::vector<Tensor> results;
   for (const ValueId id : graph.outputs) results.push_back(values[static_cast<std::size_t>(id)]);
@@ -163,9 +195,8 @@ double relative_error(const Tensor& a, const Tensor& b) {
 }
 
 PassContext pass_context() {
-  PassContext context;
-  context.rates = cpu_rates(1);
-  return context;
+  static const DeviceProfile one_thread = cpu_profile(1);
+  return {.target = {one_thread}};
 }
 
 Graph after(const Graph& graph, std::string_view pass) {
@@ -182,7 +213,7 @@ Graph after(const Graph& graph, std::string_view pass) {
 
 Graph after_all(const Graph& graph, const std::vector<std::string>& disabled) {
   Graph changed = graph;
-  for (const Pass& pass : passes()) {
+  for (const Pass& pass : passes().subspan(passes_before_inference)) {
     if (std::find(disabled.begin(), disabled.end(), pass.name) != disabled.end()) continue;
     pass.run(changed, pass_context());
     INFO(std::string(pass.name));

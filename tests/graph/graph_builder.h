@@ -31,6 +31,8 @@ class GraphBuilder {
   void output(ValueId id);
   /// Bound to `batch` images and inferred.
   Graph build(std::int64_t batch = 1);
+  /// As a loader gives it: neither bound nor inferred.
+  Graph raw() const;
   /// As built, without shapes.
   Graph source() const { return graph_; }
 

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "ops/core/broadcast.h"
+#include "ops/core/kernel.h"
 #include "tests/ops/op_harness.h"
 #include "tests/ops/op_runner.h"
 
@@ -135,9 +136,8 @@ TEST_CASE("binary/refusals") {
 TEST_CASE("binary/refused_on_cuda") {
   const auto refusal = [](const char* op, const Tensor& a, const Tensor& b, bool constant) {
     const OpCase c{.op = op, .inputs = {a, b}};
-    return make_op(c)
-        ->refuse_cuda(infos_of(c.inputs, constant ? std::vector<int>{1} : std::vector<int>{}))
-        .value_or("");
+    const Problem problem(make_op(c), infos_of(c.inputs, constant ? std::vector<int>{1} : std::vector<int>{}));
+    return kernels_of(c.op, DeviceKind::cuda).front()->offer(problem, {reference_gpu()}).refusal;
   };
   const Tensor whole = int64s({1, 2, 3}), negative = int64s({1, -2, 3}), real = random_f32({3}, 1);
   CHECK(refusal("Div", whole, whole, false).find("might be 0") != std::string::npos);
@@ -149,6 +149,36 @@ TEST_CASE("binary/refused_on_cuda") {
   CHECK(refusal("Pow", whole, whole, true).empty());
   CHECK(refusal("Pow", whole, real, false).empty());
   CHECK(refusal("Pow", real, whole, false).empty());
+}
+
+TEST_CASE("binary/as_channel_affine") {
+  const Shape y{2, 3, 5, 7};
+  const auto affine = [&](const char* op, std::size_t side, const Tensor& constant) {
+    std::vector<InputInfo> infos(2, {true, {DType::f32, y}, nullptr});
+    infos[1 - side] = {true, {constant.dtype(), constant.shape()}, &constant};
+    return make_op({.op = op, .inputs = {Tensor(), Tensor()}})->as_channel_affine(infos, side, y);
+  };
+  using Doubles = std::vector<double>;
+  const Tensor one = Tensor::of<float>(Shape{}, {4.0F}), each = Tensor::of<float>({3, 1, 1}, {1.0F, 2.0F, 4.0F});
+  CHECK(affine("Mul", 0, each)->factor == Doubles{1, 2, 4});
+  CHECK(affine("Mul", 1, each)->offset == Doubles{0, 0, 0});
+  CHECK(affine("Div", 0, one)->factor == Doubles{0.25, 0.25, 0.25});
+  CHECK(affine("Add", 1, one)->offset == Doubles{4, 4, 4});
+  CHECK(affine("Sub", 0, each)->offset == Doubles{-1, -2, -4});
+  CHECK(affine("Sub", 1, each)->factor == Doubles{-1, -1, -1});
+  CHECK(affine("Sub", 1, each)->offset == Doubles{1, 2, 4});
+  CHECK_FALSE(affine("Div", 1, one).has_value());  // constant / x
+  CHECK_FALSE(affine("Max", 0, one).has_value());
+  CHECK_FALSE(affine("Mul", 0, random_f32({7}, 1)).has_value());              // varies along W
+  CHECK_FALSE(affine("Mul", 0, random_f32({1, 1, 1, 1, 1}, 1)).has_value());  // would widen the shape
+}
+
+TEST_CASE("binary/gives_input_back") {
+  const std::vector<InputInfo> one(1, {true, {DType::f32, {2}}, nullptr}), two(2, one[0]);
+  for (const char* op : {"Sum", "Mean", "Max", "Min"}) {
+    CHECK(make_op({.op = op, .inputs = {Tensor()}})->gives_input_back(one));
+    CHECK_FALSE(make_op({.op = op, .inputs = {Tensor(), Tensor()}})->gives_input_back(two));
+  }
 }
 
 TEST_CASE("binary/loops_are_merged") {

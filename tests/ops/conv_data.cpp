@@ -8,6 +8,8 @@
 #include <limits>
 #include <string_view>
 
+#include "tests/ops/op_runner.h"
+
 namespace lenslet::test {
 namespace {
 
@@ -19,20 +21,6 @@ Tensor random_tensor(const Shape& shape, double deviation, bool rectified, std::
     if (rectified) value = std::max(value, 0.0F);
   }
   return tensor;
-}
-
-// What Op::attributes() says of such a convolution; the oracle reads nothing else.
-AttributeList attributes_of(const ConvProblem& p, const std::vector<float>& scale) {
-  using Integers = std::vector<std::int64_t>;
-  AttributeList list{{"strides", Integers{p.stride_h, p.stride_w}},
-                     {"dilations", Integers{p.dilation_h, p.dilation_w}},
-                     {"pads", Integers{p.pad_top, p.pad_left, p.pad_bottom, p.pad_right}},
-                     {"group", p.groups},
-                     {"activation", std::string(to_string(p.activation.kind))},
-                     {"activation_alpha", static_cast<double>(p.activation.alpha)},
-                     {"activation_beta", static_cast<double>(p.activation.beta)}};
-  if (!scale.empty()) list.emplace_back("weight_scale", std::vector<double>(scale.begin(), scale.end()));
-  return list;
 }
 
 double rms(const std::vector<double>& values) {
@@ -59,7 +47,7 @@ ConvData make_conv_data(const ConvProblem& p, std::mt19937& random) {
   }
   oracle::Array inputs[] = {oracle::from_tensor(data.x), oracle::from_tensor(data.w), oracle::from_tensor(data.bias),
                             oracle::from_tensor(data.residual)};
-  data.exact = oracle::run("Conv", attributes_of(p, data.scale), inputs).value().at(0);
+  data.exact = oracle::run("Conv", ConvOp(p, data.scale).attributes(), inputs).value().at(0);
   // A stated tolerance speaks of outputs as random data give them. Where an activation clips nearly all of them away,
   // or the few there are happen to cancel, what is left is smaller than the terms that were rounded: then the rms that
   // independent terms of these sizes sum to counts, the root of the same convolution of all squares.
@@ -69,39 +57,18 @@ ConvData make_conv_data(const ConvProblem& p, std::mt19937& random) {
   for (float& factor : squared_scale) factor *= factor;
   ConvProblem linear = p;
   linear.activation = {};
-  const oracle::Array variance = oracle::run("Conv", attributes_of(linear, squared_scale), inputs).value().at(0);
+  const oracle::Array variance = oracle::run("Conv", ConvOp(linear, squared_scale).attributes(), inputs).value().at(0);
   double sum = 0;
   for (const double value : variance.values) sum += value;
   data.rms = std::max(rms(data.exact.values), std::sqrt(sum / static_cast<double>(variance.values.size())));
   return data;
 }
 
-std::vector<float> in_layout(const Tensor& tensor, Format layout) {
-  const Tensor moved = tensor.to_format(layout);
-  const auto values = moved.values<float>();
-  return {values.begin(), values.end()};
-}
-
-// The Pad step that runs before algorithms with wants_padded().
-Tensor zero_padded(const Tensor& x, const ConvProblem& p) {
-  const ConvProblem q = p.with_explicit_padding();
-  Tensor padded(DType::f32, {q.n, q.c, q.h, q.w});
-  std::ranges::fill(padded.values<float>(), 0.0F);
-  const auto from = x.values<float>();
-  const auto to = padded.values<float>();
-  for (std::int64_t i = 0; i < p.n * p.c * p.h; ++i)
-    for (std::int64_t w = 0; w < p.w; ++w) {
-      const std::int64_t row = i / p.h * q.h + i % p.h + p.pad_top;
-      to[static_cast<std::size_t>(row * q.w + w + p.pad_left)] = from[static_cast<std::size_t>(i * p.w + w)];
-    }
-  return padded;
-}
-
-void compare(const ConvAlgorithm& algorithm, const ConvProblem& p, const ConvData& data, float* y,
-             const std::string& where) {
-  Tensor output = Tensor::view(DType::f32, {p.n, p.k, p.p, p.q}, y, algorithm.format()).to_format(formats::nchw);
+void compare(const Tensor& y, const ConvData& data, double tolerance, const std::string& where) {
+  const Tensor output = y.to_format(formats::nchw);
   const auto got = output.values<float>();
-  const double allowed = algorithm.tolerance(p) * data.rms;
+  REQUIRE(y.shape() == data.exact.shape);
+  const double allowed = tolerance * data.rms;
   double worst = -1;
   std::size_t at = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -113,14 +80,32 @@ void compare(const ConvAlgorithm& algorithm, const ConvProblem& p, const ConvDat
     }
   }
   if (worst > allowed) {
-    const auto i = static_cast<std::int64_t>(at);
+    const auto i = static_cast<std::int64_t>(at), k = y.shape()[1], p = y.shape()[2], q = y.shape()[3];
     FAIL_CHECK(fmt::format("{}: y[n={},k={},p={},q={}] is {:.9g} instead of {:.9g}: error {:.3g}, allowed {:.3g}",
-                           where, i / (p.k * p.p * p.q), i / (p.p * p.q) % p.k, i / p.q % p.p, i % p.q, got[at],
-                           data.exact.values[at], worst, allowed));
+                           where, i / (k * p * q), i / (p * q) % k, i / q % p, i % q, got[at], data.exact.values[at],
+                           worst, allowed));
   }
 }
 
-/// A small problem of any kind, drawn.
+bool accepts(const Kernel& algorithm, const ConvProblem& p) {
+  const auto problem = pose(p, Tensor(DType::f32, {p.k, p.group_c(), p.r, p.s}));
+  return algorithm.offer(*problem, {.device = op_runner().profiles(1).at(0)}).refusal.empty();
+}
+
+void check_conv(const Kernel& algorithm, const ConvProblem& p, unsigned seed, int threads) {
+  std::mt19937 random(seed);
+  const ConvData data = make_conv_data(p, random);
+  const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};
+  for (const Tensor& known : {data.w, Tensor()}) {
+    const auto problem = pose(p, known, data.scale);
+    for_each_call(op_runner(), *problem, algorithm, threads, [&](const Call& call) {
+      const std::string where =
+          fmt::format("{} on {} (seed {}{})", call.str(), p.str(), seed, data.scale.empty() ? "" : ", scaled");
+      compare(run_between_guards(op_runner(), call, inputs, where).at(0), data, call.candidate.tolerance, where);
+    });
+  }
+}
+
 ConvProblem random_problem(std::mt19937& random) {
   const auto draw = [&](std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);

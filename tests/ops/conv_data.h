@@ -20,15 +20,15 @@ struct ConvData {
 
 ConvData make_conv_data(const ConvProblem& problem, std::mt19937& random);
 
-/// The elements as they lie in memory in `layout`.
-std::vector<float> in_layout(const Tensor& tensor, Format layout);
+/// Fails the current check when `y`, in any format, is further from data.exact than `tolerance` states.
+void compare(const Tensor& y, const ConvData& data, double tolerance, const std::string& where);
 
-/// What the Pad step makes of x before algorithms with wants_padded().
-Tensor zero_padded(const Tensor& x, const ConvProblem& problem);
+/// Does the algorithm take a problem with known filters, for the least of the runner's profiles?
+bool accepts(const Kernel& algorithm, const ConvProblem& problem);
 
-/// Fails the current check when `y`, in the algorithm's layout, is further from data.exact than the algorithm states.
-void compare(const ConvAlgorithm& algorithm, const ConvProblem& problem, const ConvData& data, float* y,
-             const std::string& where);
+/// Runs the algorithm in every way that a plan for up to `threads` threads may, where op_runner() does, on data drawn
+/// from `seed`: with known filters and with computed ones, in place and not. A refusal must have a reason.
+void check_conv(const Kernel& algorithm, const ConvProblem& problem, unsigned seed, int threads);
 
 /// A small problem of any kind, drawn.
 ConvProblem random_problem(std::mt19937& random);

@@ -96,6 +96,26 @@ TEST_CASE("conv_problem/auto_pad") {
   });
 }
 
+TEST_CASE("window/same_windows") {
+  const auto check = [](std::int64_t size, std::int64_t span, std::int64_t stride, const SameWindows& upper) {
+    const SameWindows a = same_windows(size, span, stride, AutoPad::same_upper);
+    const SameWindows b = same_windows(size, span, stride, AutoPad::same_lower);
+    CHECK(a.count == upper.count);
+    CHECK(a.pad_before == upper.pad_before);
+    CHECK(a.pad_after == upper.pad_after);
+    CHECK(b.count == upper.count);
+    CHECK(b.pad_before == upper.pad_after);
+    CHECK(b.pad_after == upper.pad_before);
+  };
+  check(6, 3, 2, {3, 0, 1});
+  check(7, 4, 3, {3, 1, 2});
+  check(7, 1, 3, {3, 0, 0});  // the last window ends before the image does
+  check(1, 5, 9, {1, 2, 2});
+  check(0, 3, 2, {0, 0, 1});
+  check(5, huge, huge, {1, (huge - 5) / 2, (huge - 5) / 2});
+  check(huge, huge, 1, {huge, (huge - 1) / 2, (huge - 1) / 2});
+}
+
 TEST_CASE("conv_problem/one_dimension") {
   const ConvProblem p = resolve_conv({2, 4, 20}, {8, 4, 3}, geometry({1, 2}, {0, 1, 0, 1}));
   CHECK(p.h == 1);
@@ -186,7 +206,7 @@ TEST_CASE("conv_op/matches_the_oracle") {
 
 TEST_CASE("conv_op/attributes") {
   const auto op = make_op(conv_case({{"strides", Integers{2}}, {"pads", Integers{1, 2}}}, {2, 3, 11}, {5, 3, 4}));
-  CHECK(to_string(op->attributes()) == "strides=[1,2] dilations=[1,1] pads=[0,1,0,2] group=1 activation=none");
+  CHECK(to_string(op->attributes()) == "strides=[1,2] dilations=[1,1] pads=[0,1,0,2] group=1");
 }
 
 TEST_CASE("conv_op/refusals") {

@@ -16,8 +16,12 @@ namespace {
 struct Stored {
   Shape shape;
   Format layout = formats::nchw;
-  Tensor tensor() const { return Tensor::view(DType::f32, shape, nullptr, layout); }
 };
+
+BroadcastLoops loops_over(const Stored& y, const Stored& operand) {
+  const BroadcastLoops::Operand operands[] = {{&y.shape, y.layout}, {&operand.shape, operand.layout}};
+  return {y.shape, y.layout, operands};
+}
 
 // The element of `operand` for each element of `y` in memory order, from the definition of broadcasting.
 std::vector<std::int64_t> expected_offsets(const Stored& y, const Stored& operand) {
@@ -41,9 +45,7 @@ std::vector<std::int64_t> expected_offsets(const Stored& y, const Stored& operan
 }
 
 Walk walk_of(const Stored& y, const Stored& operand, bool aligned = true) {
-  const Tensor out = y.tensor(), in = operand.tensor();
-  const Tensor* const operands[] = {&in};
-  return make_walk(loops_over(out, operands), 1, aligned);
+  return make_walk(loops_over(y, operand), 1, aligned);
 }
 
 struct Case {
@@ -105,12 +107,10 @@ TEST_CASE("cuda_walk/unaligned_operands_are_never_read_as_packs") {
 TEST_CASE("cuda_walk/pieces") {
   for (const Case& c : cases)
     for (const std::int64_t most : {1, 5, 64, 1000}) {
-      const Tensor out = c.y.tensor(), in = c.operand.tensor();
-      const Tensor* const operands[] = {&in};
       const std::vector<std::int64_t> expected = expected_offsets(c.y, c.operand);
       std::int64_t done = 0;
       std::size_t wrong = 0;
-      for_each_piece(loops_over(out, operands), most, [&](const Piece& piece) {
+      for_each_piece(loops_over(c.y, c.operand), most, [&](const Piece& piece) {
         wrong += piece.elems > most || piece.offsets[0] != done;
         const Walk walk = make_walk(piece.loops, 1, false);
         for (std::int64_t i = 0; i < piece.elems; ++i)
@@ -125,12 +125,10 @@ TEST_CASE("cuda_walk/pieces") {
 
 TEST_CASE("cuda_walk/pieces_of_long_rows_stay_aligned") {
   const Stored y{{1000}};
-  const Tensor out = y.tensor();
-  const Tensor* const operands[] = {&out};
-  for_each_piece(loops_over(out, operands), 300, [&](const Piece& piece) { CHECK(piece.offsets[0] % 64 == 0); });
+  for_each_piece(loops_over(y, y), 300, [&](const Piece& piece) { CHECK(piece.offsets[0] % 64 == 0); });
   bool called = false;
-  const Tensor none = Stored{{0, 4}}.tensor();
-  for_each_piece(loops_over(none, {}), 300, [&](const Piece&) { called = true; });
+  const Stored none{{0, 4}};
+  for_each_piece(loops_over(none, none), 300, [&](const Piece&) { called = true; });
   CHECK_FALSE(called);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/core/kernel.h"
 #include "tests/ops/op_harness.h"
 
 namespace lenslet::test {
@@ -60,6 +61,22 @@ TEST_CASE("transpose/other_ranks") {
       {.op = "Transpose", .attributes = {{"perm", Ints{0, 2, 1, 3, 4}}}, .inputs = {random_f32({2, 2, 29, 7, 7}, 3)}});
 }
 
+TEST_CASE("transpose/gives_its_input_back_when_only_ones_move") {
+  const auto same = [](const Ints& perm, const Shape& shape) {
+    const InputInfo x{true, {DType::f32, shape}, nullptr};
+    AttributeList attributes;
+    if (!perm.empty()) attributes.emplace_back("perm", perm);
+    return lenslet::make_op("Transpose", "", attributes, 1)->gives_input_back({&x, 1});
+  };
+  CHECK(same({0, 1, 2}, {2, 3, 4}));
+  CHECK(same({1, 0, 2}, {1, 1, 4}));
+  CHECK(same({0, 2, 1}, {0, 3, 3}) == false);
+  CHECK_FALSE(same({1, 0}, {2, 2}));
+  CHECK_FALSE(same({1, 0}, {1, 2}));  // the order is kept, the shape is not
+  CHECK(same({}, {7}));
+  CHECK_FALSE(same({}, {2, 2}));
+}
+
 TEST_CASE("transpose/refusals") {
   const Tensor x = random_f32({2, 3}, 1);
   CHECK(infer_error({.op = "Transpose", .attributes = {{"perm", Ints{0, 1, 2}}}, .inputs = {x}}) ==
@@ -98,6 +115,19 @@ TEST_CASE("concat/many_inputs") {
     for (unsigned i = 0; i < 19; ++i) inputs.push_back(random_f32({3, 8, 4, 8}, i));
     check_op({.op = "Concat", .attributes = {{"axis", axis}}, .inputs = inputs});
   }
+}
+
+TEST_CASE("concat/meaning") {
+  const InputInfo x{true, {DType::f32, {2, 3, 4, 5}}, nullptr}, other{true, {DType::f32, {2, 3, 4, 9}}, nullptr};
+  const InputInfo inputs[] = {x, other};
+  const auto op = make_op({.op = "Concat", .attributes = {{"axis", std::int64_t{-1}}}, .inputs = {int64s({1})}});
+  CHECK(op->gives_input_back({&x, 1}));
+  CHECK_FALSE(op->gives_input_back(inputs));
+  const auto moved = op->permuted(std::vector<int>{0, 2, 3, 1}, inputs);
+  REQUIRE(moved.has_value());
+  CHECK(to_string(moved->op->attributes()) == "axis=1");
+  CHECK(moved->inputs == std::vector<int>{0, 1});
+  CHECK_FALSE(moved->same_result);
 }
 
 TEST_CASE("concat/refusals") {
@@ -177,6 +207,18 @@ TEST_CASE("slice/attribute_form") {
             .inputs = {x}});
 }
 
+TEST_CASE("slice/attributes_with_steps") {
+  const AttributeList attributes{
+      {"starts", Ints{9, 0}}, {"ends", Ints{0, 4}}, {"axes", Ints{1, 0}}, {"steps", Ints{-2, 1}}};
+  const auto op = make_normalised_op("Slice", attributes, 1);
+  CHECK(to_string(op->attributes()) == to_string(attributes));
+  const InputInfo x{true, {DType::f32, {3, 10, 5}}, nullptr};
+  CHECK(op->infer({&x, 1}).at(0).shape == Shape{3, 5, 5});
+  // A file of these versions cannot say them.
+  CHECK_THROWS_AS(lenslet::make_op("Slice", "", attributes, 1, 1, 9), Error);
+  CHECK_THROWS_AS(lenslet::make_op("Slice", "", attributes, 1, 1, 10), Error);
+}
+
 TEST_CASE("slice/ranges") {
   const Tensor x = random_f32({2, 10, 5, 4}, 1);
   const std::int64_t positions[] = {near, -11, -10, -3, -1, 0, 1, 4, 9, 10, far};
@@ -248,11 +290,20 @@ TEST_CASE("gather/refused_on_cuda") {
   const auto refusal = [](const Tensor& indices, bool constant) {
     const std::vector<InputInfo> infos{{true, {DType::f32, {3, 5}}, nullptr},
                                        {true, {indices.dtype(), indices.shape()}, constant ? &indices : nullptr}};
-    return make_op({.op = "Gather", .inputs = {random_f32({3, 5}, 1), indices}})->refuse_cuda(infos);
+    const Problem problem(make_op({.op = "Gather", .inputs = {random_f32({3, 5}, 1), indices}}), infos);
+    return kernels_of("Gather", DeviceKind::cuda).front()->offer(problem, {.device = reference_gpu()}).refusal;
   };
-  CHECK_FALSE(refusal(inside, true).has_value());
-  CHECK(refusal(inside, false).value_or("").find("computed by the run") != std::string::npos);
+  CHECK(refusal(inside, true).empty());
+  CHECK(refusal(inside, false).find("computed by the run") != std::string::npos);
   CHECK(refusal(outside, true) == "index 3 is outside axis 0 of [3,5]");
+}
+
+TEST_CASE("gather/known_indices_are_checked_before_the_run") {
+  const Tensor x = random_f32({3, 5}, 1), outside = int64s({0, 3});
+  const std::vector<InputInfo> infos{{true, {DType::f32, {3, 5}}, nullptr}, {true, {DType::i64, {2}}, &outside}};
+  const Problem problem(make_op({.op = "Gather", .inputs = {x, outside}}), infos);
+  const DeviceProfile device = cpu_profile(1);
+  CHECK_THROWS_AS(kernels_of("Gather", DeviceKind::cpu).front()->offer(problem, {.device = device}), Error);
 }
 
 TEST_CASE("expand") {

@@ -1,15 +1,50 @@
-#include "ops/gemm/gemm_op.h"
+// Gemm and MatMul: what they mean, against the oracle, and what their kernels offer.
 
 #include <doctest/doctest.h>
 
 #include <array>
+#include <optional>
 
+#include "ops/core/kernel.h"
 #include "ops/core/sum_tolerance.h"
 #include "oracle/oracle.h"
 #include "tests/ops/op_harness.h"
 
 using namespace lenslet;
 using namespace lenslet::test;
+
+namespace {
+
+/// A product of inputs of these shapes; B and C are known when `constants` holds their values, one an input.
+std::unique_ptr<const Problem> pose(const std::string& op, const AttributeList& attributes, std::vector<Shape> shapes,
+                                    const std::vector<Tensor>& constants = {}) {
+  std::vector<InputInfo> infos;
+  for (std::size_t i = 0; i < shapes.size(); ++i)
+    infos.push_back({true, {DType::f32, shapes[i]}, i > 0 && i < constants.size() ? &constants[i] : nullptr});
+  return std::make_unique<const Problem>(make_normalised_op(op, attributes, shapes.size()), infos);
+}
+
+const Kernel& kernel(const Problem& problem, DeviceKind device) {
+  return *kernels_of(problem.op().type(), device).front();
+}
+
+/// An H200 with cuBLAS.
+DeviceProfile gpu_with_cublas() {
+  DeviceProfile gpu = reference_gpu();
+  gpu.cublas_reason.clear();
+  return gpu;
+}
+
+std::vector<std::byte> weights(const Problem& problem, DeviceKind device, std::string* key = nullptr) {
+  const auto spec = kernel(problem, device).blob(problem, {});
+  if (!spec) return {};
+  std::vector<std::byte> bytes(spec->bytes);
+  kernel(problem, device).prepare(problem, {}, bytes);
+  if (key != nullptr) *key = spec->key;
+  return bytes;
+}
+
+}  // namespace
 
 TEST_CASE("gemm/transposes_and_c") {
   unsigned seed = 1;
@@ -34,33 +69,69 @@ TEST_CASE("gemm/transposes_and_c") {
 }
 
 TEST_CASE("gemm/fused_activation_and_weight_scale") {
-  GemmOp op;
-  op.trans_b = true;
-  op.alpha = 0.75f;
-  op.activation = {Activation::Kind::leaky_relu, 0.1f, 0};
   const Tensor a = random_f32({5, 31}, 1), b = random_f32({19, 31}, 2), c = random_f32({19}, 3);
   const Tensor scale = random_f32({19}, 4);
-  op.weight_scale.assign(scale.values<float>().begin(), scale.values<float>().end());
+  Epilogue epilogue{.activation = {Activation::Kind::leaky_relu, 0.1f, 0}};
+  epilogue.scale.assign(scale.values<float>().begin(), scale.values<float>().end());
+  const auto plain = make_normalised_op("Gemm", {{"transB", std::int64_t{1}}, {"alpha", 0.75}}, 3);
+  const auto op = plain->with_epilogue(epilogue);
+  CHECK(plain->epilogue()->open());
+  CHECK_FALSE(op->epilogue()->open());
   const std::vector<Tensor> inputs{a, b, c};
   std::vector<oracle::Array> arrays;
   for (const Tensor& input : inputs) arrays.push_back(oracle::from_tensor(input));
-  const auto exact = (*oracle::run("Gemm", op.attributes(), arrays))[0];
+  const auto exact = (*oracle::run("Gemm", op->attributes(), arrays))[0];
   for (const bool constant : {true, false}) {
-    std::vector<InputInfo> infos;
-    for (const Tensor& input : inputs)
-      infos.push_back({true, {DType::f32, input.shape()}, constant ? &input : nullptr});
-    infos[0].constant = nullptr;
-    const std::vector<Format> layouts(3, formats::nchw);
-    const std::vector<TensorType> types = op.infer(infos);
-    const PlanContext plan{infos, layouts, types, formats::nchw, 1};
-    std::size_t bytes = 0;
-    const auto prepared = constant ? op.prepare(plan, bytes) : nullptr;
-    Tensor workspace(DType::u8, Shape{static_cast<std::int64_t>(op.workspace_bytes(plan)) + 1});
-    std::vector<Tensor> outputs{Tensor(DType::f32, types[0].shape)};
+    const auto problem =
+        pose("Gemm", op->attributes(), {a.shape(), b.shape(), c.shape()}, constant ? inputs : std::vector<Tensor>());
+    const DeviceProfile cpu = cpu_profile(1);
+    const Candidate candidate = kernel(*problem, DeviceKind::cpu).offer(*problem, {cpu}).candidates.at(0);
+    CHECK((candidate.reads & input_bit(1)) == (constant ? no_inputs : input_bit(1)));
+    const std::vector<std::byte> blob = weights(*problem, DeviceKind::cpu);
+    CHECK(blob.empty() != constant);
+    Tensor workspace(DType::u8, Shape{static_cast<std::int64_t>(candidate.workspace_bytes) + 1});
+    std::vector<Tensor> outputs{Tensor(DType::f32, problem->output_shape())};
+    std::vector<Tensor> read{a, constant ? Tensor() : b, c};
     ThreadPool pool(1);
-    op.run_cpu({inputs, outputs, {static_cast<std::byte*>(workspace.data()), workspace.bytes()}, prepared.get(), pool});
+    const auto bound = kernel(*problem, DeviceKind::cpu).bind({*problem, candidate, cpu});
+    bound->run({.inputs = read,
+                .outputs = outputs,
+                .workspace = {static_cast<std::byte*>(workspace.data()), candidate.workspace_bytes},
+                .blob = blob.data(),
+                .pool = &pool});
     for (std::size_t i = 0; i < exact.values.size(); ++i)
       CHECK(static_cast<double>(outputs[0].values<float>()[i]) == doctest::Approx(exact.values[i]).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("gemm/attributes_are_taken_back") {
+  const auto op =
+      make_op({.op = "Gemm", .attributes = {{"alpha", 0.1}, {"transA", std::int64_t{1}}}, .inputs = {{}, {}}});
+  Epilogue epilogue = *op->epilogue();
+  epilogue.bias_factor = 0.5;
+  epilogue.scale = {2, 0.1f};
+  for (const Activation& activation : {Activation{}, {Activation::Kind::relu, 0, 0}, {Activation::Kind::clip, -1, 6}}) {
+    epilogue.activation = activation;
+    const auto changed = op->with_epilogue(epilogue);
+    const auto again = make_normalised_op("Gemm", changed->attributes(), 3);
+    CHECK(to_string(again->attributes()) == to_string(changed->attributes()));
+    CHECK(again->epilogue()->activation == activation);
+    CHECK(again->epilogue()->scale == epilogue.scale);
+    CHECK(again->epilogue()->bias_factor == 0.5);
+  }
+}
+
+TEST_CASE("gemm/both_operators_keep_weights_in_one_form") {
+  const std::vector<Tensor> b{Tensor(), random_f32({31, 19}, 1)};
+  for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::cuda}) {
+    std::string keys[3];
+    const auto gemm = pose("Gemm", {}, {{9, 31}, {31, 19}}, b), matmul = pose("MatMul", {}, {{2, 4, 31}, {31, 19}}, b);
+    const std::vector<std::byte> bytes = weights(*gemm, device, &keys[0]);
+    CHECK(bytes.size() >= std::size_t{31 * 19} * sizeof(float));
+    CHECK(weights(*matmul, device, &keys[1]) == bytes);
+    CHECK(keys[0] == keys[1]);
+    weights(*pose("Gemm", {{"alpha", 0.5}}, {{9, 31}, {31, 19}}, b), device, &keys[2]);
+    CHECK(keys[2] != keys[0]);
   }
 }
 
@@ -76,20 +147,102 @@ TEST_CASE("gemm/refusals") {
 }
 
 TEST_CASE("gemm/cuda_refusals") {
-  GemmOp op;
-  const Tensor b(DType::f32, {4, 3});
-  const auto refusal = [&](Shape a, Shape of_b, const Tensor* constant) {
-    const InputInfo infos[] = {{true, {DType::f32, a}, nullptr}, {true, {DType::f32, of_b}, constant}};
-    return op.refuse_cuda(infos);
+  const std::vector<Tensor> b{Tensor(), Tensor(DType::f32, {4, 3})};
+  const auto refusal = [&](const AttributeList& attributes, Shape of_a, Shape of_b, bool known) {
+    const auto problem = pose("Gemm", attributes, {of_a, of_b}, known ? b : std::vector<Tensor>());
+    return kernel(*problem, DeviceKind::cuda).offer(*problem, {reference_gpu()}).refusal;
   };
-  CHECK_FALSE(refusal({2, 4}, {4, 3}, nullptr));
-  const auto large = refusal({std::int64_t{1} << 31, 1}, {1, 1}, nullptr);
-  REQUIRE(large);
-  CHECK(large->find("[2147483648,1]") != std::string::npos);
-  CHECK(refusal({1 << 30, 4}, {4, 1 << 20}, nullptr));  // every size fits, the number of tiles does not
-  op.weight_scale = {1, 2, 3};
-  CHECK_FALSE(refusal({2, 4}, {4, 3}, &b));
-  CHECK(refusal({2, 4}, {4, 3}, nullptr));
+  CHECK(refusal({}, {2, 4}, {4, 3}, false) == "");
+  CHECK(refusal({}, {std::int64_t{1} << 31, 1}, {1, 1}, false).find("[2147483648,1]") != std::string::npos);
+  CHECK(refusal({}, {1 << 30, 4}, {4, 1 << 20}, false) != "");  // every size fits, the number of tiles does not
+  const AttributeList scaled{{"weight_scale", std::vector<double>{1, 2, 3}}};
+  CHECK(refusal(scaled, {2, 4}, {4, 3}, true) == "");
+  CHECK(refusal(scaled, {2, 4}, {4, 3}, false) != "");
+}
+
+TEST_CASE("gemm/cuda_ways") {
+  const DeviceProfile with = gpu_with_cublas(), &without = reference_gpu();
+  DeviceProfile small = without;
+  small.units = 16;
+  const auto offered = [](const Problem& problem, const DeviceProfile& gpu, Numerics numerics = {}) {
+    const Candidate candidate = kernel(problem, DeviceKind::cuda).offer(problem, {gpu, numerics}).candidates.at(0);
+    const bool cublas = candidate.config.starts_with("way=cublas");
+    CHECK(candidate.needs_cublas == cublas);
+    CHECK_NOTHROW(kernel(problem, DeviceKind::cuda).bind({problem, candidate, gpu}));
+    return candidate;
+  };
+  const auto way = [&](const Problem& problem) { return offered(problem, gpu_with_cublas()).config; };
+  const AttributeList trans_a{{"transA", std::int64_t{1}}}, trans_b{{"transB", std::int64_t{1}}};
+  // Eight rows at most, of a B that lies as [n,k] or is brought to it beforehand, and one product.
+  CHECK(way(*pose("Gemm", trans_b, {{8, 64}, {4096, 64}})) == "way=few_rows slices=4");
+  CHECK(way(*pose("Gemm", trans_b, {{9, 64}, {4096, 64}})) == "way=cublas tf32=no");
+  CHECK(way(*pose("Gemm", {}, {{8, 64}, {64, 100}})) == "way=cublas tf32=no");
+  CHECK(way(*pose("Gemm", {}, {{8, 64}, {64, 100}}, {Tensor(), random_f32({64, 100}, 1)})) == "way=few_rows slices=8");
+  CHECK(way(*pose("Gemm", trans_a, {{64, 8}, {64, 1}}, {Tensor(), random_f32({64, 1}, 1)})) == "way=cublas tf32=no");
+  CHECK(way(*pose("MatMul", {}, {{2, 4, 64}, {64}})) == "way=few_rows slices=8");
+  CHECK(way(*pose("MatMul", {}, {{3, 4, 64}, {64}})) == "way=cublas tf32=no");
+  CHECK(way(*pose("MatMul", {}, {{2, 4, 64}, {2, 64, 1}})) == "way=cublas tf32=no");
+  CHECK(way(*pose("Gemm", {}, {{20, 0}, {0, 7}})) == "way=tiled");
+  CHECK(way(*pose("Gemm", {}, {{4, 0}, {0, 7}}, {Tensor(), Tensor(DType::f32, {0, 7})})) == "way=tiled");
+  // Where a sum is cut follows from the problem: one slice from 8417 columns on, whatever the device.
+  for (const DeviceProfile& gpu : {with, without, small}) {
+    CHECK(offered(*pose("Gemm", trans_b, {{1, 64}, {8417, 64}}), gpu).config == "way=few_rows slices=1");
+    CHECK(offered(*pose("Gemm", trans_b, {{1, 64}, {8416, 64}}), gpu).config == "way=few_rows slices=2");
+  }
+  const auto large = pose("Gemm", trans_b, {{100, 64}, {50, 64}});
+  CHECK(offered(*large, without).config == "way=tiled");
+  const Numerics tf32{.multiply = Numerics::Multiply::tf32};
+  CHECK(offered(*large, with, tf32).config == "way=cublas tf32=yes");
+  CHECK(offered(*large, with, tf32).tolerance == tf32_sum_tolerance(64));
+  CHECK(offered(*large, without, tf32).tolerance == sum_tolerance(64));
+  CHECK(offered(*pose("Gemm", trans_b, {{1, 64}, {50, 64}}), with, tf32).tolerance == sum_tolerance(64));
+  // A configuration out of a file.
+  for (const char* config : {"", "way=fast", "way=tiled slices=2", "way=few_rows slices=1", "way=cublas"}) {
+    Candidate candidate = offered(*large, with);
+    candidate.config = config;
+    CHECK_THROWS_AS(kernel(*large, DeviceKind::cuda).bind({*large, candidate, with}), Error);
+  }
+}
+
+TEST_CASE("gemm/cuda_reads_weights_that_lie_as_needed") {
+  const AttributeList trans_b{{"transB", std::int64_t{1}}};
+  const auto has_blob = [](const Problem& problem) {
+    const Candidate candidate = kernel(problem, DeviceKind::cuda).offer(problem, {reference_gpu()}).candidates.at(0);
+    const bool read = (candidate.reads & input_bit(1)) != 0;
+    CHECK(read != kernel(problem, DeviceKind::cuda).blob(problem, candidate).has_value());
+    return !read;
+  };
+  const std::vector<Tensor> square{Tensor(), random_f32({6, 6}, 1)}, column{Tensor(), random_f32({6, 1}, 1)},
+      stack{Tensor(), random_f32({2, 6, 6}, 1)};
+  CHECK(has_blob(*pose("Gemm", {}, {{4, 6}, {6, 6}}, square)));
+  CHECK_FALSE(has_blob(*pose("Gemm", trans_b, {{4, 6}, {6, 6}}, square)));
+  CHECK_FALSE(has_blob(*pose("Gemm", {}, {{4, 6}, {6, 6}})));
+  CHECK(has_blob(*pose("MatMul", {}, {{4, 6}, {6, 6}}, square)));
+  CHECK_FALSE(has_blob(*pose("MatMul", {}, {{4, 6}, {6, 1}}, column)));
+  CHECK_FALSE(has_blob(*pose("MatMul", {}, {{2, 4, 6}, {2, 6, 6}}, stack)));
+}
+
+TEST_CASE("gemm/axes_that_follow") {
+  const auto followed = [](const std::string& op, const AttributeList& attributes, std::vector<Shape> shapes,
+                           std::size_t input, int output_axis, const std::vector<Tensor>& constants = {}) {
+    const auto problem = pose(op, attributes, shapes, constants);
+    const AxisMap map = problem->op().axis_map(problem->inputs(), problem->output_shape()).value();
+    return static_cast<int>(map.inputs[input].axis[static_cast<std::size_t>(output_axis)]);
+  };
+  CHECK(followed("Gemm", {}, {{4, 6}, {6, 5}}, 0, 0) == 0);
+  CHECK(followed("Gemm", {}, {{4, 6}, {6, 5}}, 0, 1) == AxisMap::none);
+  CHECK(followed("Gemm", {{"transA", std::int64_t{1}}}, {{6, 4}, {6, 5}}, 0, 0) == 1);
+  CHECK(followed("Gemm", {}, {{4, 6}, {6, 5}, {4, 5}}, 2, 0) == 0);
+  CHECK(followed("Gemm", {}, {{4, 6}, {6, 5}, {5}}, 2, 1) == 0);
+  CHECK(followed("Gemm", {}, {{1, 6}, {6, 5}, {1, 5}}, 2, 0) == 0);
+  CHECK(followed("Gemm", {}, {{1, 6}, {6, 5}, {1, 5}}, 2, 0, {{}, {}, random_f32({1, 5}, 1)}) == AxisMap::none);
+  CHECK(followed("MatMul", {}, {{4, 6}, {6, 5}}, 0, 0) == 0);
+  CHECK(followed("MatMul", {}, {{4, 6}, {6, 5}}, 1, 0) == AxisMap::none);
+  CHECK(followed("MatMul", {}, {{4, 6}, {3, 6, 5}}, 0, 0) == AxisMap::none);
+  CHECK(followed("MatMul", {}, {{4, 6}, {3, 6, 5}}, 0, 1) == 0);
+  CHECK(followed("MatMul", {}, {{4, 6}, {3, 6, 5}}, 1, 0) == 0);
+  CHECK(followed("MatMul", {}, {{1, 4, 6}, {3, 6, 5}}, 0, 0) == AxisMap::none);
+  CHECK(followed("MatMul", {}, {{6}, {3, 6, 5}}, 1, 1) == 2);
 }
 
 TEST_CASE("matmul/numpy_semantics") {
@@ -115,7 +268,9 @@ TEST_CASE("gemm/long_sums_stay_within_what_is_stated") {
                                        {true, {DType::f32, b.shape()}, nullptr}};
     for (const char* op : {"Gemm", "MatMul"}) {
       OpCase c{.op = op, .inputs = {a, b}, .maybe_constant = {1}};
-      c.tolerance = make_op(c)->tolerance(infos);
+      const Problem problem(make_op(c), infos);
+      const DeviceProfile cpu = cpu_profile(1);
+      c.tolerance = kernel(problem, DeviceKind::cpu).offer(problem, {cpu}).candidates.at(0).tolerance;
       CHECK(c.tolerance > shorter);
       CHECK(c.tolerance < 6e-5);
       check_op(c);

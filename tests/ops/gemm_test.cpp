@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/core/simd/targets.h"
+#include "base/simd/targets.h"
 // After targets.h:
 #include <hwy/highway.h>
 

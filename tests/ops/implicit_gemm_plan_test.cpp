@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "ops/conv/choose.h"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 #include "tests/ops/conv_cases.h"
 
@@ -118,19 +117,49 @@ TEST_CASE("conv/implicit_gemm_plan/access") {
   CHECK(gemm_access(grouped, formats::nhwc) == GemmAccess::nhwc_scalars);
 }
 
+TEST_CASE("conv/implicit_gemm_plan/configurations_read_back") {
+  const auto same = [](const ConvProblem& p, GemmAccess access, const ImplicitGemmPlan& plan) {
+    CAPTURE(p.str());
+    CAPTURE(plan.str());
+    const ImplicitGemmPlan read = read_implicit_gemm_plan(p, access, plan.str());
+    CHECK(read.str() == plan.str());
+    CHECK(read.tiles_m == plan.tiles_m);
+    CHECK(read.tiles_n == plan.tiles_n);
+    CHECK(read.steps_a_slice == plan.steps_a_slice);
+    CHECK(read.workspace_bytes == plan.workspace_bytes);
+  };
+  for (const ConvCase& c : conv_cases())
+    for (const GemmAccess access : accesses) {
+      same(c.problem, access, plan_implicit_gemm(c.problem, access));
+      for (const std::int64_t slices : {1, 3, 64})
+        same(c.problem, access, cut_gemm(c.problem, GemmTile::t128x64, slices));
+    }
+  const ConvProblem p = square(1, 16, 7, 64, 3);  // 9 steps
+  CHECK(cut_gemm(p, GemmTile::t64x64, 3).str() == "tile=64x64 slices=3 cluster=3");
+  CHECK(read_implicit_gemm_plan(p, GemmAccess::nchw, "tile=64x64 slices=3 cluster=1").cluster == 1);
+  // No such kernel; slices that cannot be, or that no cluster adds up; what is no configuration.
+  for (const char* config :
+       {"tile=64x32 slices=3 cluster=3", "tile=64x65 slices=3 cluster=3", "tile=64x64 slices=4 cluster=1",
+        "tile=64x64 slices=0 cluster=1", "tile=64x64 slices=10 cluster=1", "tile=64x64 slices=3 cluster=2",
+        "tile=64x64 slices=9 cluster=9", "tile=64x64 slices=3", ""}) {
+    CAPTURE(config);
+    CHECK_THROWS_AS((void)read_implicit_gemm_plan(p, GemmAccess::nchw, config), Error);
+  }
+}
+
 TEST_CASE("conv/implicit_gemm_plan/estimate") {
-  const MachineRates rates = cuda_rates(132);
+  const DeviceProfile& device = reference_gpu();
   const auto us = [&](const ConvProblem& p) {
-    return gemm_plan_us(p, GemmAccess::nhwc_vectors, plan_implicit_gemm(p, GemmAccess::nhwc_vectors), rates);
+    return gemm_plan_us(p, GemmAccess::nhwc_vectors, plan_implicit_gemm(p, GemmAccess::nhwc_vectors), device);
   };
   // Never below what the device's arithmetic and memory allow, and not far above it when there is work for all.
   for (const ConvProblem& p : {square(1, 512, 7, 512, 3), square(8, 64, 56, 64, 3), square(64, 256, 14, 256, 3)}) {
     CAPTURE(p.str());
-    CHECK(us(p) >= p.flops() / rates.flops_per_us);
-    CHECK(us(p) >= p.bytes() / rates.bytes_per_us);
+    CHECK(us(p) >= p.flops() / device.fp32_flops_per_us);
+    CHECK(us(p) >= p.bytes() / device.bytes_per_us);
   }
   const ConvProblem large = square(64, 256, 28, 256, 3);
-  CHECK(us(large) <= 1.5 * large.flops() / rates.flops_per_us);
+  CHECK(us(large) <= 1.5 * large.flops() / device.fp32_flops_per_us);
   CHECK(us(square(8, 256, 28, 256, 3)) < us(large));
 }
 

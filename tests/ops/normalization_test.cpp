@@ -1,6 +1,5 @@
 #include <doctest/doctest.h>
 
-#include "ops/normalization/batch_norm.h"
 #include "tests/ops/op_harness.h"
 
 using namespace lenslet;
@@ -59,12 +58,23 @@ TEST_CASE("batch_norm/refusals") {
   CHECK(message(more_outputs).find("training") != std::string::npos);
 }
 
-TEST_CASE("batch_norm/as_scale") {
-  const float scale[] = {2}, bias[] = {3}, mean[] = {5}, var[] = {3.75f};
-  double factor[1], offset[1];
-  batch_norm_as_scale(0.25f, scale, bias, mean, var, factor, offset);
-  CHECK(factor[0] == 1.0);
-  CHECK(offset[0] == -2.0);
+TEST_CASE("batch_norm/as_channel_affine") {
+  const auto one = [](float value) { return Tensor::of<float>({1}, {value}); };
+  const OpCase c{.op = "BatchNormalization",
+                 .attributes = {{"epsilon", 0.25}},
+                 .inputs = {random_f32({2, 1, 3}, 1), one(2), one(3), one(5), one(3.75f)}};
+  const auto op = make_op(c);
+  const Shape& y = c.inputs[0].shape();
+  std::vector<InputInfo> infos;
+  for (const Tensor& input : c.inputs) infos.push_back({true, {DType::f32, input.shape()}, &input});
+  infos[0].constant = nullptr;
+  const auto affine = op->as_channel_affine(infos, 0, y);
+  REQUIRE(affine.has_value());
+  CHECK(affine->factor == std::vector<double>{1.0});
+  CHECK(affine->offset == std::vector<double>{-2.0});
+  CHECK_FALSE(op->as_channel_affine(infos, 1, y).has_value());
+  infos[3].constant = nullptr;
+  CHECK_FALSE(op->as_channel_affine(infos, 0, y).has_value());
 }
 
 TEST_CASE("instance_norm/ranks") {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "oracle/oracle.h"
+#include "tests/ops/op_meaning.h"
 #include "tests/ops/op_runner.h"
 
 namespace lenslet::test {
@@ -58,41 +59,7 @@ void compare(const Tensor& output, const oracle::Array& exact, double tolerance,
                            worst, allowed));
 }
 
-// nhwc says something only when a 4-D run-time input has its bytes in another order there.
-bool has_layout(const OpCase& c, const std::vector<int>& constant) {
-  for (std::size_t i = 0; i < c.inputs.size(); ++i)
-    if (!c.inputs[i].empty() && c.inputs[i].shape().rank() == 4 && !contains(constant, i)) return true;
-  return false;
-}
-
 }  // namespace
-
-std::string Variant::str() const {
-  return fmt::format("{} threads={} constants={} in_place={}", to_string(layout), threads, constant.size(), in_place);
-}
-
-bool contains(const std::vector<int>& list, std::size_t value) {
-  return std::find(list.begin(), list.end(), static_cast<int>(value)) != list.end();
-}
-
-std::vector<InputInfo> infos_of(const std::vector<Tensor>& inputs, const std::vector<int>& constant) {
-  std::vector<InputInfo> infos;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const Tensor& input = inputs[i];
-    infos.push_back({!input.empty(), {input.dtype(), input.shape()}, contains(constant, i) ? &input : nullptr});
-  }
-  return infos;
-}
-
-std::vector<Tensor> inputs_of(const OpCase& c, const Variant& variant) {
-  std::vector<Tensor> inputs;
-  for (std::size_t i = 0; i < c.inputs.size(); ++i) {
-    const Tensor& input = c.inputs[i];
-    const bool moves = !input.empty() && input.shape().rank() == 4 && !contains(variant.constant, i);
-    inputs.push_back(moves ? input.to_format(variant.layout) : input.clone());
-  }
-  return inputs;
-}
 
 std::shared_ptr<const Op> make_op(const OpCase& c) {
   const OpRow* row = find_op(c.op, c.domain);
@@ -102,10 +69,10 @@ std::shared_ptr<const Op> make_op(const OpCase& c) {
   if (row == nullptr || c.opset < row->min_opset) throw Error(ErrorKind::unsupported, c.op + " is not in the op table");
   if (!fits(c.inputs.size(), row->min_inputs, row->max_inputs) || !fits(c.outputs, row->min_outputs, row->max_outputs))
     throw Error(ErrorKind::unsupported, c.op + " does not take so many inputs or outputs");
-  return row->make({c.attributes, c.opset, c.inputs.size(), c.outputs});
+  return lenslet::make_op(c.op, c.domain, c.attributes, c.inputs.size(), c.outputs, c.opset);
 }
 
-std::vector<TensorType> infer_op(const OpCase& c) { return make_op(c)->infer(infos_of(c.inputs, c.constant)); }
+std::vector<TensorType> infer_op(const OpCase& c) { return infer_types(*make_op(c), infos_of(c.inputs, c.constant)); }
 
 ErrorKind infer_error(const OpCase& c) {
   try {
@@ -118,13 +85,22 @@ ErrorKind infer_error(const OpCase& c) {
 }
 
 std::vector<Tensor> run_op(const OpCase& c) {
+  const std::vector<InputInfo> infos = infos_of(c.inputs, c.constant);
   const std::shared_ptr<const Op> op = make_op(c);
-  const OpRunner* runner = &op_runner();
-  if (const auto why = runner->refuse(*op, infos_of(c.inputs, c.constant))) {
-    MESSAGE(c.op, ": refused here, run on the CPU: ", *why);
-    runner = &cpu_op_runner();
+  const Problem problem(op, infos, infer_types(*op, infos));
+  std::string refusals;
+  for (const OpRunner* runner : {&op_runner(), &cpu_op_runner()}) {
+    const DeviceProfile device = runner->profiles(1).at(0);
+    for (const Kernel* kernel : kernels_of(op->type(), runner->device())) {
+      const Offer offer = kernel->offer(problem, {.device = device});
+      if (!offer.refusal.empty()) refusals += fmt::format(" {}: {};", kernel->name(), offer.refusal);
+      for (const Candidate& candidate : offer.candidates)
+        return run_between_guards(*runner, {problem, *kernel, candidate, device}, c.inputs, c.op);
+    }
+    if (runner != &cpu_op_runner()) MESSAGE(c.op, ": refused here, run on the CPU:", refusals);
   }
-  return runner->run(*op, c, {formats::nchw, 1, c.constant, -1}, c.op);
+  FAIL(c.op << ": no kernel takes it:" << refusals);
+  return {};
 }
 
 void check_op(const OpCase& c) {
@@ -139,6 +115,7 @@ void check_op(const OpCase& c) {
   REQUIRE_MESSAGE(exact.has_value(), name, ": the oracle does not know ", std::string(op->type()));
   REQUIRE_MESSAGE(exact->size() >= c.outputs, name);
 
+  const OpRunner& runner = op_runner();
   std::vector<std::vector<int>> constant_sets{c.constant};
   if (!c.maybe_constant.empty()) {
     constant_sets.push_back(c.constant);
@@ -146,28 +123,29 @@ void check_op(const OpCase& c) {
   }
   for (const std::vector<int>& constant : constant_sets) {
     const std::vector<InputInfo> infos = infos_of(c.inputs, constant);
-    const std::vector<TensorType> types = op->infer(infos);
-    if (const auto why = op_runner().refuse(*op, infos)) {
-      CHECK_MESSAGE(!why->empty(), name, " is refused without a reason");
-      MESSAGE(name, ": refused: ", *why);
-      continue;
-    }
-    std::vector<int> overwritten{-1};
-    for (std::size_t i = 0; i < c.inputs.size(); ++i)
-      if (infos[i].present && infos[i].constant == nullptr && op->may_overwrite(static_cast<int>(i)) &&
-          infos[i].type == types[0])
-        overwritten.push_back(static_cast<int>(i));
-    for (const Format layout : {formats::nchw, formats::nhwc}) {
-      if (layout == formats::nhwc && !(has_layout(c, constant) && op->runs_in(layout, infos))) continue;
-      for (const int in_place : overwritten)
-        for (const int threads : op_runner().thread_counts()) {
-          const Variant variant{layout, threads, constant, in_place};
-          const std::string where = name + " (" + variant.str() + ")";
-          const std::vector<Tensor> outputs = op_runner().run(*op, c, variant, where);
-          for (std::size_t i = 0; i < outputs.size(); ++i)
-            compare(outputs[i], (*exact)[i], c.tolerance, fmt::format("{}, output {}", where, i));
-        }
-    }
+    const Problem problem(op, infos, infer_types(*op, infos));
+    REQUIRE_MESSAGE(problem.outputs().size() == c.outputs, name);
+    std::string refusals;
+    int calls = 0;
+    for (const Kernel* kernel : kernels_of(op->type(), runner.device()))
+      for (const std::string& refusal : for_each_call(runner, problem, *kernel, 2, [&](const Call& call) {
+             ++calls;
+             const std::string where = fmt::format("{} ({})", name, call.str());
+             const std::vector<Tensor> outputs = run_between_guards(runner, call, c.inputs, where);
+             for (std::size_t i = 0; i < outputs.size(); ++i)
+               compare(outputs[i], (*exact)[i], c.tolerance, fmt::format("{}, output {}", where, i));
+           }))
+        refusals += " " + refusal + ";";
+    if (calls > 0) continue;
+    if (runner.device() == DeviceKind::cpu)
+      FAIL_CHECK(name << ": no kernel takes it:" << refusals);
+    else
+      MESSAGE(name, ": refused:", refusals);
+  }
+  if (runner.device() == DeviceKind::cpu) {
+    check_round_trip(c, op, name);
+    check_axis_map(c, op, name);
+    check_copies(c, op, name);
   }
 }
 

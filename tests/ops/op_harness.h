@@ -1,6 +1,6 @@
 #pragma once
-// Builds an operator through the op table as the loader does and compares its kernel with the double-precision oracle
-// in every way a plan may call it.
+// Builds an operator through the op table as the loader does and compares its kernels with the double-precision oracle
+// in every way a plan may call them.
 
 #include <cstdint>
 #include <memory>
@@ -18,7 +18,7 @@ struct OpCase {
   std::string domain = {};
   std::int64_t opset = 13;
   AttributeList attributes = {};
-  std::vector<Tensor> inputs = {};  ///< layout nchw; an empty Tensor is an optional input that is left out
+  std::vector<Tensor> inputs = {};  ///< format nchw; an empty Tensor is an optional input that is left out
   std::size_t outputs = 1;
   std::vector<int> constant = {};        ///< inputs that the operator needs as constants (a shape, axes)
   std::vector<int> maybe_constant = {};  ///< inputs tried both as constants and as run-time values (weights)
@@ -34,12 +34,13 @@ std::vector<TensorType> infer_op(const OpCase& c);
 /// The error that infer_op ends with; that there is none fails the test.
 ErrorKind infer_error(const OpCase& c);
 
-/// Runs once, plainly (layout nchw, one thread): for tests with hand-written expectations.
+/// Runs the first candidate that there is, with one thread: for tests with hand-written expectations. Format nchw.
 std::vector<Tensor> run_op(const OpCase& c);
 
-/// Runs in nchw, and in nhwc where the operator agrees; with 1 and 2 threads; with `maybe_constant` inputs constant and
-/// not; into fresh memory and over each input it may overwrite. Outputs and workspace are poisoned and surrounded by
-/// guard bytes. Each result is compared with the oracle's; a failure says case, variant, worst index and both values.
+/// Runs every kernel that takes it with every candidate; with 1 and 2 threads; with `maybe_constant` inputs constant
+/// and not; into fresh memory and over each input it may be written over (run_between_guards). Each result is compared
+/// with the oracle's; a failure says case, call, worst index and both values. On the CPU also what the operator says of
+/// itself (op_meaning.h).
 void check_op(const OpCase& c);
 
 /// Normal random f32 in a fixed order for a seed: 1.0 standard deviation around `mean`.

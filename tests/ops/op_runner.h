@@ -1,42 +1,60 @@
 #pragma once
-// How the harness runs an operator once: on the CPU in lenslet-test-ops, on a CUDA device in lenslet-test-cuda-ops.
-// Which one is decided by linking op_runner_main.cpp or its twin in tests/cuda.
+// How the harness runs a kernel once: on the CPU in lenslet-test-ops, on a CUDA device in lenslet-test-cuda-ops. Which
+// one is decided by linking op_runner_main.cpp or its twin in tests/cuda.
 
-#include <optional>
+#include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "ops/core/kernel.h"
+#include "tests/ops/block.h"
 #include "tests/ops/op_harness.h"
 
 namespace lenslet::test {
 
 /// One way in which a plan may call an operator.
-struct Variant {
-  Format layout = formats::nchw;
-  int threads = 1;
-  std::vector<int> constant = {};  ///< inputs known before the run
-  int in_place = -1;               ///< the input that output 0 is written over
+struct Call {
+  const Problem& problem;
+  const Kernel& kernel;
+  const Candidate& candidate;
+  const DeviceProfile& device;
+  int in_place = -1;  ///< the input that output 0 is written over
   std::string str() const;
 };
 
 class OpRunner {
  public:
   virtual ~OpRunner() = default;
-  virtual std::vector<int> thread_counts() const = 0;
-  /// Why the operator cannot be run here with these inputs, or nothing.
-  virtual std::optional<std::string> refuse(const Op& op, const std::vector<InputInfo>& infos) const = 0;
-  /// Into poisoned memory between guards; fails the current check when anything else is written.
-  virtual std::vector<Tensor> run(const Op& op, const OpCase& c, const Variant& variant,
-                                  const std::string& where) const = 0;
+  virtual DeviceKind device() const = 0;
+  /// What there is to plan for: CPUs with 1 to `threads` threads, or the device.
+  virtual std::vector<DeviceProfile> profiles(int threads) const = 0;
+  /// Memory for tensors: aligned to 64 bytes, on a device to 256, or to `alignment` if that is more.
+  virtual std::unique_ptr<Block> block(std::size_t bytes, std::size_t alignment = 64) const = 0;
+  /// Runs what `call` bound, and waits for it.
+  virtual void run(const BoundKernel& bound, const Call& call, KernelRun run) const = 0;
 };
 
 /// The runner that this executable tests.
 const OpRunner& op_runner();
 const OpRunner& cpu_op_runner();
 
+/// Of a tensor in `format`, padded blocks and halo included.
+std::size_t stored_bytes(const TensorType& type, const Format& format);
 bool contains(const std::vector<int>& list, std::size_t value);
 std::vector<InputInfo> infos_of(const std::vector<Tensor>& inputs, const std::vector<int>& constant);
-/// Copies of a case's inputs: those of the run in the variant's layout, constants as a file has them.
-std::vector<Tensor> inputs_of(const OpCase& c, const Variant& variant);
+
+/// f(call) for every candidate that `kernel` offers for `problem` to the runner's profiles, into memory of its own and
+/// over every input that it may be written over. Fails the current check when an offer contradicts itself, or when a
+/// damaged configuration is bound. The refusals, if any.
+std::vector<std::string> for_each_call(const OpRunner& runner, const Problem& problem, const Kernel& kernel,
+                                       int threads, const std::function<void(const Call&)>& f);
+
+/// The outputs, format nchw, of `inputs`, format nchw: binds and prepares as a plan does, then runs twice over the same
+/// poisoned memory. Fails the current check when anything but the outputs and the workspace is written, or when the
+/// bits do not repeat.
+std::vector<Tensor> run_between_guards(const OpRunner& runner, const Call& call, std::span<const Tensor> inputs,
+                                       const std::string& where);
 
 }  // namespace lenslet::test

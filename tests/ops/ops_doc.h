@@ -1,5 +1,5 @@
 #pragma once
-// docs/ops.md as it must be for the op table at hand.
+// docs/ops.md as it must be for the rows at hand. Builds without CUDA lack kernels, and know that column only in part.
 
 #include <string>
 
@@ -10,12 +10,13 @@ namespace lenslet::test {
 inline std::string ops_doc() {
   return R"(# Operators
 
-Written from the op table (ops/op_table.cpp) by `ninja update-ops-doc`; a test fails when it is out of date.
+Written from the operators' and kernels' rows (ops/table.cpp) by `ninja update-ops-doc`; a test fails when it is out of
+date.
 
 Models of opset 7 to 22 are read. "read from version" is the first version of the operator whose attributes and
-inputs are understood; later versions up to opset 22 are understood too, except as the notes say. An attribute or type
-that is not supported is refused at load, by name. Arithmetic is in float32; other element types are carried,
-converted by Cast, and used for shapes. The few forms that only the CPU takes are in [limits.md](limits.md).
+inputs are understood; later versions up to opset 22 are understood too, except as the notes say. CPU and CUDA give the
+element types that the kernels there take, "-" where there is none. An attribute or type that is not supported is
+refused at load, by name. The few forms that only the CPU takes are in [limits.md](limits.md).
 
 )" + op_support_table();
 }

@@ -1,14 +1,12 @@
 // Pad in both forms, every mode, cropping, both layouts and several element types, against the oracle.
 
-#include "ops/movement/pad.h"
-
 #include <doctest/doctest.h>
 
 #include <limits>
 #include <string>
 #include <utility>
 
-#include "tests/ops/op_harness.h"
+#include "tests/ops/op_runner.h"
 
 namespace lenslet::test {
 namespace {
@@ -31,6 +29,7 @@ OpCase input_form(Tensor x, Tensor pads, const std::string& mode, Tensor value =
   c.attributes = {{"mode", mode}};
   c.inputs = {std::move(x), std::move(pads)};
   c.constant = {1};
+  if (!value.empty()) c.maybe_constant = {2};
   if (!value.empty() || !axes.empty()) c.inputs.push_back(std::move(value));
   if (!axes.empty()) {
     c.inputs.push_back(std::move(axes));
@@ -103,12 +102,55 @@ TEST_CASE("pad/large_enough_for_several_pieces") {
   check_op(input_form(random_f32({2, 24, 56, 57}, 10), int64s({0, 0, 1, 1, 0, 0, 2, 2}), "constant"));
 }
 
-TEST_CASE("pad/explicit_step_before_a_convolution") {
-  const auto op = make_explicit_pad(1, 2, 3, 4);
-  const InputInfo x{true, {DType::f32, {2, 3, 5, 6}}, nullptr};
-  CHECK(op->infer({&x, 1}).at(0).shape == Shape{2, 3, 9, 12});
-  CHECK(op->runs_in(formats::nhwc, {&x, 1}));
-  CHECK(to_string(op->attributes()) == "mode=constant pads=[0,0,1,2,0,0,3,4] value=0");
+TEST_CASE("pad/added_zeros") {
+  const auto zeros = [](const OpCase& c) { return make_op(c)->added_zeros(infos_of(c.inputs, c.constant)); };
+  const Tensor x = random_f32({2, 3, 5, 6}, 1), line = random_f32({2, 3, 5}, 1);
+  const Tensor zero = Tensor::of<float>({}, {0}), one = Tensor::of<float>({}, {1});
+  const OpCase around = input_form(x, int64s({0, 0, 1, 2, 0, 0, 3, 4}), "constant");
+  CHECK(zeros(around) == Integers{1, 2, 3, 4});
+  CHECK(zeros(attribute_form(line, {0, 0, 1, 0, 0, 2}, "constant")) == Integers{1, 2});
+  CHECK(zeros(input_form(x, int64s({1, 2}), "constant", {}, int64s({-1}))) == Integers{0, 1, 0, 2});
+  OpCase valued = input_form(x, int64s({0, 0, 1, 2, 0, 0, 3, 4}), "constant", zero);
+  CHECK_FALSE(zeros(valued).has_value());  // computed by the run
+  valued.constant = {1, 2};
+  CHECK(zeros(valued) == Integers{1, 2, 3, 4});
+  valued.inputs[2] = one;
+  CHECK_FALSE(zeros(valued).has_value());
+  CHECK_FALSE(zeros(attribute_form(x, {0, 0, 1, 2, 0, 0, 3, 4}, "constant", 0.5)).has_value());
+  CHECK_FALSE(zeros(attribute_form(x, {0, 0, 1, 2, 0, 0, 3, 4}, "edge")).has_value());
+  CHECK_FALSE(zeros(attribute_form(x, {0, 1, 1, 2, 0, 0, 3, 4}, "constant")).has_value());
+  CHECK_FALSE(zeros(attribute_form(x, {0, 0, -1, 2, 0, 0, 3, 4}, "constant")).has_value());
+  CHECK_FALSE(zeros(attribute_form(random_f32({2, 3}, 1), {0, 0, 0, 0}, "constant")).has_value());
+}
+
+TEST_CASE("pad/gives_its_input_back_when_it_adds_nothing") {
+  const auto same = [](Integers pads) {
+    const OpCase c = attribute_form(random_f32({2, 3}, 1), std::move(pads), "reflect");
+    return make_op(c)->gives_input_back(infos_of(c.inputs, {}));
+  };
+  CHECK(same({0, 0, 0, 0}));
+  CHECK_FALSE(same({0, 1, 0, -1}));
+}
+
+TEST_CASE("pad/on_moved_axes") {
+  const Tensor x = random_f32({2, 5, 6, 3}, 1);
+  const auto moved = [](const OpCase& c) {
+    const auto op = make_op(c)->permuted(std::vector<int>{0, 2, 3, 1}, infos_of(c.inputs, c.constant));
+    if (!op) return std::string();
+    CHECK(op->inputs == std::vector<int>{0});
+    CHECK_FALSE(op->same_result);
+    return to_string(op->op->attributes());
+  };
+  const std::string pads = "pads=[0,7,1,2,0,8,3,4] value=";
+  CHECK(moved(attribute_form(x, {0, 1, 2, 7, 0, 3, 4, 8}, "edge")) == "mode=edge " + pads + "0");
+  CHECK(moved(input_form(x, int64s({1, 2, 7, 3, 4, 8}), "constant", {}, int64s({1, 2, 3}))) ==
+        "mode=constant " + pads + "0");
+  OpCase valued = input_form(x, int64s({0, 1, 2, 7, 0, 3, 4, 8}), "constant", Tensor::of<float>({}, {-3.25F}));
+  CHECK(moved(valued).empty());  // computed by the run
+  valued.constant = {1, 2};
+  CHECK(moved(valued) == "mode=constant " + pads + "-3.25");
+  valued.inputs[2] = Tensor::of<float>({}, {-0.0F});
+  CHECK(moved(valued).empty());  // its sign would be lost
 }
 
 TEST_CASE("pad/refusals") {
@@ -131,12 +173,13 @@ TEST_CASE("pad/refusals") {
 
 TEST_CASE("pad/refused_on_cuda") {
   const Tensor x = random_f32({3, 4}, 12), pads = int64s({1, 0, 0, 2}), value = Tensor::of<float>({}, {2});
-  const auto op = make_op(input_form(x, pads, "constant", value));
-  std::vector<InputInfo> infos;
-  for (const Tensor* input : {&x, &pads, &value}) infos.push_back({true, {input->dtype(), input->shape()}, input});
-  CHECK_FALSE(op->refuse_cuda(infos).has_value());
-  infos[2].constant = nullptr;
-  CHECK(op->refuse_cuda(infos) == "the constant value is computed by the run");
+  const auto refusal = [&](const std::vector<int>& constant) {
+    const OpCase c = input_form(x, pads, "constant", value);
+    const Problem problem(make_op(c), infos_of(c.inputs, constant));
+    return kernels_of("Pad", DeviceKind::cuda).front()->offer(problem, {.device = reference_gpu()}).refusal;
+  };
+  CHECK(refusal({1, 2}).empty());
+  CHECK(refusal({1}) == "the constant value is computed by the run");
 }
 
 }  // namespace lenslet::test

@@ -2,11 +2,19 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/simd/targets.h"
+// After targets.h:
+#include <hwy/highway.h>
+
+#include "tests/ops/for_each_target.h"
 #include "tests/ops/op_harness.h"
+#include "tests/ops/op_runner.h"
 
 using namespace lenslet;
 using namespace lenslet::test;
@@ -68,6 +76,103 @@ TEST_CASE("pool/max") {
               .inputs = {random_of(dtype, cases[0].x, seed++, 0, 100)}});
 }
 
+namespace {
+
+// NaN of both signs among numbers of both signs and infinities: windows have none, one, several, nothing else.
+Tensor with_nan(const Shape& shape, unsigned seed, double share) {
+  constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  Tensor x = random_f32(shape, seed, -1);
+  const Tensor draw = random_of(DType::f32, shape, seed + 1, 0, 1), sign = random_f32(shape, seed + 2);
+  for (std::size_t i = 0; i < x.values<float>().size(); ++i) {
+    const float s = sign.values<float>()[i];
+    const double d = static_cast<double>(draw.values<float>()[i]);
+    if (d < share) x.values<float>()[i] = std::copysign(nan, s);
+    if (d > 0.95) x.values<float>()[i] = std::copysign(inf, s);
+  }
+  return x;
+}
+
+bool same(float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+// By the definition, window by window: the first NaN, else the first of the greatest.
+void check_max_pool(const OpCase& c, const PoolProblem& p) {
+  const auto x = c.inputs[0].values<float>();
+  const PoolAxis &deep = p.axes[0], &high = p.axes[1], &wide = p.axes[2];
+  std::vector<float> exact;
+  std::vector<std::int64_t> where;
+  for (std::int64_t i = 0; i < p.n * p.c * p.out(); ++i) {
+    const std::int64_t o = i % p.out();
+    const PoolTaps d = deep.taps(o / (high.out * wide.out)), h = high.taps(o / wide.out % high.out),
+                   w = wide.taps(o % wide.out);
+    float best = -std::numeric_limits<float>::infinity();
+    std::int64_t at = -1;
+    for (std::int64_t t = 0; t < d.count * h.count * w.count; ++t) {
+      const std::int64_t slice = d.first + t / (h.count * w.count) * deep.dilation;
+      const std::int64_t line = h.first + t / w.count % h.count * high.dilation;
+      const std::int64_t tap =
+          i / p.out() * p.in() + (slice * high.in + line) * wide.in + w.first + t % w.count * wide.dilation;
+      const float value = x[static_cast<std::size_t>(tap)];
+      if (at >= 0 && !(value > best) && !(std::isnan(value) && !std::isnan(best))) continue;
+      best = value;
+      at = tap;
+    }
+    exact.push_back(best);
+    where.push_back(at);
+  }
+  const OpRunner& runner = op_runner();
+  const std::vector<InputInfo> infos = infos_of(c.inputs, {});
+  const auto op = make_op(c);
+  const Problem problem(op, infos, infer_types(*op, infos));
+  for (const Kernel* kernel : kernels_of(op->type(), runner.device()))
+    for_each_call(runner, problem, *kernel, 2, [&](const Call& call) {
+      const std::vector<Tensor> y = run_between_guards(runner, call, c.inputs, call.str());
+      INFO(c.op << " of " << c.inputs[0].shape().str() << ", " << call.str());
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < exact.size(); ++i) {
+        if (!same(y[0].values<float>()[i], exact[i])) ++wrong;
+        if (y.size() > 1 && where[i] >= 0 && y[1].values<std::int64_t>()[i] != where[i]) ++wrong;
+      }
+      CHECK(wrong == 0);
+    });
+}
+
+}  // namespace
+
+TEST_CASE("pool/nan_is_the_maximum") {
+  const PoolCase more[] = {{{2, 32, 9, 11}, {2, 2}, {1, 1}, {}, {}},
+                           {{2, 17, 9, 11}, {2, 2}, {2, 2}, {}, {}},
+                           {{1, 36, 9, 11}, {3, 3}, {1, 1}, {1, 1, 1, 1}, {}},
+                           {{1, 12, 30, 13}, {5, 5}, {1, 1}, {2, 2, 2, 2}, {}},  // CUDA: a tile
+                           {{1, 5, 30, 13}, {5, 5}, {1, 1}, {2, 2, 2, 2}, {}},   // of single floats
+                           {{1, 8, 12, 12}, {4, 4}, {4, 4}, {}, {}},             // any window
+                           {{1, 3, 12, 12}, {4, 4}, {4, 4}, {}, {}}};
+  const auto check = [&] {
+    unsigned seed = 400;
+    for (const auto list : {std::span<const PoolCase>(cases), std::span<const PoolCase>(more)})
+      for (const PoolCase& c : list) {
+        if (c.x.elems() > 20000) continue;
+        const PoolProblem p =
+            resolve_pool(c.x, {c.kernel, c.strides, c.dilations, c.pads, parse_auto_pad(c.auto_pad), c.ceil});
+        for (const double share : {0.03, 0.9})
+          for (const std::size_t outputs : {std::size_t{1}, std::size_t{2}})
+            check_max_pool({.op = "MaxPool",
+                            .attributes = attributes_of(c),
+                            .inputs = {with_nan(c.x, seed += 3, share)},
+                            .outputs = outputs},
+                           p);
+      }
+    for (const Shape& x : {Shape{2, 3, 13, 9}, Shape{1, 130, 7, 7}, Shape{1, 8, 41, 43}, Shape{3, 5, 1, 1},
+                           Shape{2, 1, 3, 3}, Shape{2, 4, 33}, Shape{1, 3, 4, 5, 6}}) {
+      const auto spatial = x.dims().subspan(2);
+      const PoolProblem whole = resolve_pool(x, {{spatial.begin(), spatial.end()}, {}, {}, {}});
+      for (const double share : {0.005, 0.03, 0.9})
+        check_max_pool({.op = "GlobalMaxPool", .inputs = {with_nan(x, seed += 3, share)}}, whole);
+    }
+  };
+  check();
+  if (op_runner().device() == DeviceKind::cpu) for_each_target(HWY_TARGETS, check);
+}
+
 TEST_CASE("pool/average") {
   unsigned seed = 100;
   for (const PoolCase& c : cases)
@@ -85,9 +190,9 @@ TEST_CASE("pool/average") {
 TEST_CASE("pool/ceil_mode_counts_as_onnxruntime_does") {
   // The third window would begin in the trailing pad: it is left out.
   const PoolProblem p = resolve_pool({1, 1, 2, 2}, {{3, 3}, {3, 3}, {}, {1, 1, 1, 1}, AutoPad::notset, true});
-  CHECK(p.out[1] == 1);
-  CHECK(resolve_pool({1, 1, 4, 4}, {{3, 3}, {2, 2}, {}, {}, AutoPad::notset, true}).out[2] == 2);
-  CHECK(resolve_pool({1, 1, 4, 4}, {{3, 3}, {2, 2}, {}, {}, AutoPad::notset, false}).out[2] == 1);
+  CHECK(p.axes[1].out == 1);
+  CHECK(resolve_pool({1, 1, 4, 4}, {{3, 3}, {2, 2}, {}, {}, AutoPad::notset, true}).axes[2].out == 2);
+  CHECK(resolve_pool({1, 1, 4, 4}, {{3, 3}, {2, 2}, {}, {}, AutoPad::notset, false}).axes[2].out == 1);
 }
 
 // The product of such a window's sides does not fit 64 bits in the last cases.

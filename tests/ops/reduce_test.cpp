@@ -79,6 +79,29 @@ TEST_CASE("reduce/noop_with_empty_axes") {
     }
 }
 
+// [N,H,W,C] reduced, and the same of [N,C,H,W].
+TEST_CASE("reduce/permuted") {
+  constexpr int to[] = {0, 2, 3, 1};
+  const Tensor x = random_f32({2, 5, 7, 3}, 8);
+  const std::vector<InputInfo> infos{{true, {DType::f32, x.shape()}, nullptr}};
+  const auto permuted = [&](const Ints& axes, std::int64_t keep_dims) {
+    const auto result = make_op(reduce("ReduceSum", x, axes, keep_dims, 11))->permuted(to, infos);
+    if (result) {
+      CHECK(result->inputs == std::vector<int>{0});
+      CHECK(result->same_result == (keep_dims == 0));
+      CHECK(attribute<std::int64_t>(*result->op, "keepdims") == keep_dims);
+    }
+    return result ? integers_attribute(*result->op, "axes").value() : Ints{};
+  };
+  CHECK(permuted({1, 2}, 1) == Ints{2, 3});
+  CHECK(permuted({-1}, 1) == Ints{1});
+  CHECK(permuted({3, 0}, 1) == Ints{0, 1});
+  CHECK(permuted({1, 2}, 0) == Ints{2, 3});
+  CHECK(permuted({3}, 0) == Ints{1});
+  CHECK(permuted({1}, 0).empty());  // [N,W,C] would become [N,C,W]
+  CHECK(permuted({}, 1).empty());   // all axes: nothing to gain
+}
+
 TEST_CASE("reduce/special_values") {
   constexpr float inf = std::numeric_limits<float>::infinity();
   const Tensor x = Tensor::of<float>(Shape{2, 3}, {1, std::nanf(""), 2, -inf, -inf, -inf});

@@ -5,8 +5,8 @@
 #include <random>
 #include <vector>
 
+#include "base/simd/targets.h"
 #include "ops/core/activation.h"
-#include "ops/core/simd/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/ops/simd_activation_test.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep

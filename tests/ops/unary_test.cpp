@@ -1,9 +1,11 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
-#include "ops/elementwise/unary.h"
+#include "ops/elementwise/unary_kinds.h"
 #include "tests/ops/op_harness.h"
 
 using namespace lenslet;
@@ -12,19 +14,20 @@ using namespace lenslet::test;
 namespace {
 
 struct Function {
-  const char* op;
+  std::string op;
   std::int64_t opset;
   AttributeList attributes;
   double tolerance;
   double low, high;  // of the inputs
 };
 
+// What the rows of unary_kinds.h do not say; an operator that does not stand here gets the cases of by_default().
 const Function functions[] = {
     {"Relu", 13, {}, 0, -4, 4},
     {"LeakyRelu", 13, {}, 1e-7, -4, 4},
     {"LeakyRelu", 6, {{"alpha", 0.1}}, 1e-7, -4, 4},
-    {"Clip", 6, {{"min", -0.5}, {"max", 0.75}}, 0, -4, 4},
     {"Sigmoid", 13, {}, 3e-7, -20, 20},
+    {"SiLU", 1, {}, 3e-7, -20, 20},
     {"Tanh", 13, {}, 3e-7, -12, 12},
     {"HardSigmoid", 6, {}, 3e-7, -6, 6},
     {"HardSigmoid", 6, {{"alpha", 0.5}, {"beta", 0.25}}, 3e-7, -6, 6},
@@ -45,6 +48,26 @@ const Function functions[] = {
     {"Erf", 13, {}, 1e-7, -4, 4},
 };
 
+// As the kernels' rows promise, with each word of a string attribute. A lone element is judged by its own size: it must
+// not be one where a function cancels.
+std::vector<Function> by_default(const UnaryRow& row, bool lone) {
+  std::vector<Function> cases{{std::string(row.name), row.min_opset, {}, 2e-6, lone ? 0.5 : -6, 6}};
+  for (const UnaryParameter& parameter : row.parameters)
+    for (const std::string_view word : parameter.words)
+      if (!word.empty()) {
+        cases.push_back(cases.front());
+        cases.back().attributes = {{std::string(parameter.name), std::string(word)}};
+      }
+  return cases;
+}
+
+std::vector<Function> cases_of(const UnaryRow& row, bool lone) {
+  std::vector<Function> cases;
+  std::copy_if(std::begin(functions), std::end(functions), std::back_inserter(cases),
+               [&](const Function& f) { return f.op == row.name; });
+  return cases.empty() ? by_default(row, lone) : cases;
+}
+
 // Lengths around the vector widths, two of them above the grain of one thread, layouts that differ.
 const Shape shapes[] = {{}, {1}, {7}, {3, 5}, {2, 3, 5, 7}, {1, 16, 13, 9}, {17, 1025}, {0, 4}};
 
@@ -56,14 +79,38 @@ float scalar(const char* op, std::int64_t opset, float x) {
 
 TEST_CASE("unary/functions_awkward_shapes") {
   unsigned seed = 1;
-  for (const Function& f : functions)
+  for (const UnaryRow& row : unary_table)
     for (const Shape& shape : shapes)
-      check_op({.op = f.op,
-                .opset = f.opset,
-                .attributes = f.attributes,
-                .inputs = {random_of(DType::f32, shape, seed++, f.low, f.high)},
-                .tolerance = f.tolerance});
+      for (const Function& f : cases_of(row, shape.elems() < 100))
+        check_op({.op = f.op,
+                  .domain = std::string(row.domain),
+                  .opset = f.opset,
+                  .attributes = f.attributes,
+                  .inputs = {random_of(DType::f32, shape, seed++, f.low, f.high)},
+                  .tolerance = f.tolerance});
   check_op({.op = "SiLU", .domain = "lenslet", .inputs = {random_f32({2, 5, 7, 3}, 77, 0, 4)}, .tolerance = 3e-7});
+  for (const Shape& shape : shapes)
+    check_op({.op = "Clip",
+              .opset = 6,
+              .attributes = {{"min", -0.5}, {"max", 0.75}},
+              .inputs = {random_of(DType::f32, shape, seed++, -4, 4)}});
+}
+
+TEST_CASE("unary/every_kind") {
+  const Tensor nan = Tensor::of<float>({1}, {std::numeric_limits<float>::quiet_NaN()});
+  for (const UnaryRow& row : unary_table)
+    for (const Function& f : cases_of(row, true)) {
+      CAPTURE(f.op);
+      const OpCase c{
+          .op = f.op, .domain = std::string(row.domain), .opset = f.opset, .attributes = f.attributes, .inputs = {nan}};
+      CHECK(std::isnan(run_op(c)[0].values<float>()[0]));
+      const auto op = make_op(c);
+      const auto again = make_normalised_op(f.op, op->attributes(), 1);
+      CHECK(again->type() == row.name);
+      CHECK(to_string(again->attributes()) == to_string(op->attributes()));
+      for (const auto& [name, value] : f.attributes)
+        CHECK(to_string(op->attributes()).find(to_string(AttributeList{{name, value}})) != std::string::npos);
+    }
 }
 
 TEST_CASE("unary/special_values") {
@@ -88,9 +135,7 @@ TEST_CASE("unary/special_values") {
   CHECK(scalar("Elu", 6, -1e-6f) == doctest::Approx(-9.999995e-7).epsilon(1e-6));
   CHECK(scalar("Elu", 6, 1e30f) == 1e30f);
   CHECK(scalar("Reciprocal", 13, 0) == inf);
-  for (const char* op : {"Relu", "Sigmoid", "Tanh", "Exp", "Log", "Elu", "Selu", "Softplus", "LeakyRelu", "HardSigmoid",
-                         "Clip", "Abs", "Sqrt", "Floor", "Erf"})
-    CHECK_MESSAGE(std::isnan(scalar(op, 10, nan)), op);
+  CHECK(std::isnan(scalar("Clip", 10, nan)));
 }
 
 TEST_CASE("unary/integers_and_doubles") {
@@ -111,7 +156,7 @@ TEST_CASE("unary/refusals") {
     }
     return std::string();
   };
-  CHECK(message("Sigmoid", DType::i32) == "input X has element type int32 (supported: float32)");
+  CHECK(message("Sigmoid", DType::i32) == "input 0 has element type int32 (supported: float32)");
   CHECK(message("Neg", DType::u8).find("uint8") != std::string::npos);
   CHECK(message("Clip", DType::boolean).find("bool") != std::string::npos);
   CHECK_THROWS_WITH_AS(make_op({.op = "Relu", .attributes = {{"surprise", std::int64_t{1}}}, .inputs = {Tensor()}}),
@@ -141,12 +186,12 @@ TEST_CASE("unary/as_activation") {
   const std::vector<InputInfo> one{{true, f32, nullptr}};
   const auto clip = make_op({.op = "Clip", .inputs = {Tensor(), Tensor(), Tensor()}});
   using Kind = Activation::Kind;
-  CHECK(as_activation(*clip, std::vector<InputInfo>{one[0], {true, bound, &low}, {true, bound, &high}}) ==
+  CHECK(clip->as_activation(std::vector<InputInfo>{one[0], {true, bound, &low}, {true, bound, &high}}) ==
         Activation{Kind::clip, 0, 6});
-  CHECK(as_activation(*clip, std::vector<InputInfo>{one[0], {true, bound, &low}}) == Activation{Kind::relu, 0, 0});
-  CHECK_FALSE(as_activation(*clip, std::vector<InputInfo>{one[0], {true, bound, nullptr}}).has_value());
+  CHECK(clip->as_activation(std::vector<InputInfo>{one[0], {true, bound, &low}}) == Activation{Kind::relu, 0, 0});
+  CHECK_FALSE(clip->as_activation(std::vector<InputInfo>{one[0], {true, bound, nullptr}}).has_value());
   const auto of = [&](const char* op, std::int64_t opset) {
-    return as_activation(*make_op({.op = op, .opset = opset, .inputs = {Tensor()}}), one);
+    return make_op({.op = op, .opset = opset, .inputs = {Tensor()}})->as_activation(one);
   };
   CHECK(of("Relu", 13) == Activation{Kind::relu, 0, 0});
   CHECK(of("LeakyRelu", 13) == Activation{Kind::leaky_relu, 0.01f, 0});
@@ -155,5 +200,5 @@ TEST_CASE("unary/as_activation") {
   CHECK(of("Sigmoid", 13) == Activation{Kind::sigmoid, 0, 0});
   CHECK_FALSE(of("Exp", 13).has_value());
   const auto relu = make_op({.op = "Relu", .opset = 14, .inputs = {Tensor()}});
-  CHECK_FALSE(as_activation(*relu, std::vector<InputInfo>{{true, {DType::i32, {2}}, nullptr}}).has_value());
+  CHECK_FALSE(relu->as_activation(std::vector<InputInfo>{{true, {DType::i32, {2}}, nullptr}}).has_value());
 }

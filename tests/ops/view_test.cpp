@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "tests/ops/op_harness.h"
+#include "tests/ops/op_runner.h"
 
 namespace lenslet::test {
 
@@ -109,6 +109,46 @@ TEST_CASE("view/identity_and_dropout") {
   check_op(quiet);
   *training.values<bool>().begin() = true;
   CHECK(infer_error(quiet) == ErrorKind::unsupported);
+}
+
+TEST_CASE("view/squeeze_on_moved_axes") {
+  const Tensor x = random_f32({2, 1, 3, 1}, 6);
+  const auto moved = [&](const OpCase& c) {
+    const auto op = make_op(c)->permuted(std::vector<int>{0, 2, 3, 1}, infos_of(c.inputs, c.constant));
+    if (!op) return std::string("stays");
+    CHECK(op->inputs == std::vector<int>{0});
+    CHECK(op->same_result);
+    return to_string(op->op->attributes());
+  };
+  CHECK(moved({.op = "Squeeze", .opset = 11, .attributes = {{"axes", Ints{1, -1}}}, .inputs = {x}}) == "axes=[1,2]");
+  CHECK(moved({.op = "Squeeze", .inputs = {x, int64s({3})}, .constant = {1}}) == "axes=[1]");
+  CHECK(moved({.op = "Squeeze", .inputs = {x, int64s({1})}, .constant = {1}}) == "stays");  // the others change places
+  CHECK(moved({.op = "Squeeze", .inputs = {x}}) == "stays");
+}
+
+TEST_CASE("view/gives_the_input_back_where_nothing_changes") {
+  const auto same = [](const OpCase& c) { return make_op(c)->gives_input_back(infos_of(c.inputs, c.constant)); };
+  CHECK(same(reshape({2, 3}, int64s({2, -1}))));
+  CHECK_FALSE(same(reshape({2, 3}, int64s({3, 2}))));
+  CHECK(same({.op = "Identity", .inputs = {random_f32({3}, 8)}}));
+  CHECK(same({.op = "Dropout", .inputs = {random_f32({3}, 8)}}));
+  CHECK(same({.op = "Dropout", .inputs = {random_f32({3}, 8)}, .outputs = 2}));  // who asks knows that no mask is read
+  const InputInfo square{true, {DType::f32, {1, 4, 4, 4}}, nullptr};
+  const auto relabel = [](const char* kind) { return make_normalised_op("Relabel", {{"kind", std::string(kind)}}, 1); };
+  CHECK_FALSE(relabel("channels_first")->gives_input_back({&square, 1}));
+  CHECK(relabel("layout")->gives_input_back({&square, 1}));
+}
+
+TEST_CASE("view/relabel") {
+  const Tensor x = random_f32({2, 5, 7, 3}, 8);
+  check_op(
+      {.op = "Relabel", .domain = "lenslet", .attributes = {{"kind", std::string("channels_first")}}, .inputs = {x}});
+  check_op(
+      {.op = "Relabel", .domain = "lenslet", .attributes = {{"kind", std::string("channels_last")}}, .inputs = {x}});
+  check_op({.op = "Relabel",
+            .domain = "lenslet",
+            .attributes = {{"kind", std::string("layout")}},
+            .inputs = {random_f32({2, 9, 1, 1}, 8)}});
 }
 
 TEST_CASE("view/aliases_name_their_input") {

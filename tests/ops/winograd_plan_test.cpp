@@ -2,7 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include "ops/conv/choose.h"
 #include "ops/conv/cuda/winograd_plan.h"
 #include "tests/ops/conv_cases.h"
 
@@ -27,7 +26,7 @@ std::size_t workspace_bytes(const WinogradPlan& plan) {
 void check_plan(const ConvProblem& p, int m) {
   CAPTURE(p.str());
   CAPTURE(m);
-  const WinogradPlan plan = plan_winograd(p, m);
+  const WinogradPlan plan = plan_winograd(p, m, reference_gpu());
   const auto covers = [](std::int64_t parts, std::int64_t size, std::int64_t whole) {
     return parts * size >= whole && (parts - 1) * size < whole;
   };
@@ -44,6 +43,12 @@ void check_plan(const ConvProblem& p, int m) {
   CHECK(workspace_bytes(plan) <= workspace_limit);
   // The kernels count within V and M in 32 bits.
   CHECK(std::max(plan.v_floats(), plan.product_floats()) < std::size_t{1} << 31);
+  // Wide threads take their channels whole.
+  CHECK((!plan.wide_input || p.c % winograd_width(m) == 0));
+  CHECK((!plan.wide_output || p.k % winograd_width(m) == 0));
+  const WinogradPlan read = read_winograd_plan(p, m, plan.str());
+  CHECK(read.str() == plan.str());
+  CHECK(workspace_bytes(read) == workspace_bytes(plan));
 }
 
 }  // namespace
@@ -63,7 +68,7 @@ TEST_CASE("conv/winograd_plan/chunks_keep_the_workspace_under_the_cap") {
   for (const int m : {2, 4}) {
     const ConvProblem p = square(64, 64, 224, 64);
     check_plan(p, m);
-    const WinogradPlan plan = plan_winograd(p, m);
+    const WinogradPlan plan = plan_winograd(p, m, reference_gpu());
     const std::int64_t chunks = (plan.count + plan.chunk - 1) / plan.chunk;
     CHECK(chunks > 1);
     // Alike in size, and no more of them than the cap asks for.
@@ -73,7 +78,7 @@ TEST_CASE("conv/winograd_plan/chunks_keep_the_workspace_under_the_cap") {
     CHECK(chunks <= static_cast<std::int64_t>(all / workspace_limit) + 1);
   }
   // What fits is done at once.
-  CHECK(plan_winograd(square(1, 64, 224, 64), 4).chunk == 56 * 56);
+  CHECK(plan_winograd(square(1, 64, 224, 64), 4, reference_gpu()).chunk == 56 * 56);
 }
 
 TEST_CASE("conv/winograd_plan/refusals") {
@@ -98,10 +103,31 @@ TEST_CASE("conv/winograd_plan/refusals") {
   CHECK(reason({1, 16, 3, 1 << 27}, {16, 16, 3, 3}) == "sizes exceed 32-bit indices");
 }
 
+TEST_CASE("conv/winograd_plan/wide_transforms_need_threads") {
+  DeviceProfile device = reference_gpu();
+  const ConvProblem p = square(1, 64, 56, 64);  // 196 tiles of F(4): 6272 threads of two channels
+  device.units = 12;
+  CHECK(plan_winograd(p, 4, device).str() == "chunk=196 tile=32x64 wide_input=yes wide_output=yes");
+  device.units = 13;
+  CHECK_FALSE(plan_winograd(p, 4, device).wide_input);
+}
+
+TEST_CASE("conv/winograd_plan/configurations_that_no_kernel_runs") {
+  const ConvProblem p = square(1, 15, 56, 64);
+  CHECK(read_winograd_plan(p, 4, "chunk=7 tile=64x32 wide_input=no wide_output=yes").chunk == 7);
+  for (const char* config :
+       {"chunk=0 tile=64x32 wide_input=no wide_output=no", "chunk=197 tile=64x32 wide_input=no wide_output=no",
+        "chunk=7 tile=32x32 wide_input=no wide_output=no", "chunk=7 tile=64x32 wide_input=yes wide_output=no",
+        "chunk=7 tile=64x32 wide_input=no", ""}) {
+    CAPTURE(config);
+    CHECK_THROWS_AS((void)read_winograd_plan(p, 4, config), Error);
+  }
+}
+
 TEST_CASE("conv/winograd_plan/tile_follows_the_product") {
-  const MachineRates rates = cuda_rates(132);
+  const DeviceProfile& device = reference_gpu();
   const auto tile = [&](int m, int n, int k, int batches) {
-    return choose_batched_gemm_tile({nullptr, nullptr, nullptr, m, n, k, batches}, rates);
+    return choose_batched_gemm_tile({nullptr, nullptr, nullptr, m, n, k, batches}, device);
   };
   // Enough work for all multiprocessors: the tile that reads shared memory least. 16 or 49 rows: no tile of 128.
   CHECK(tile(4096, 512, 512, 36) == GemmTile::t128x128);
@@ -111,22 +137,23 @@ TEST_CASE("conv/winograd_plan/tile_follows_the_product") {
   // The work of a product never takes less time than the peak allows.
   for (std::size_t i = 0; i < gemm_tiles.size(); ++i) {
     const BatchedGemm gemm{nullptr, nullptr, nullptr, 100, 60, 48, 16};
-    CHECK(batched_gemm_us(gemm, static_cast<GemmTile>(i), rates) > 2.0 * 100 * 60 * 48 * 16 / rates.flops_per_us);
+    CHECK(batched_gemm_us(gemm, static_cast<GemmTile>(i), device) >
+          2.0 * 100 * 60 * 48 * 16 / device.fp32_flops_per_us);
   }
 }
 
 TEST_CASE("conv/winograd_plan/estimates_follow_the_work") {
-  const MachineRates rates = cuda_rates(132);
+  const auto us = [](const ConvProblem& p, int m) {
+    return estimate_winograd_us(p, plan_winograd(p, m, reference_gpu()), reference_gpu());
+  };
   // F(4) multiplies 4 times less than the definition, F(2) 2.25 times: F(4) wins where tiles are many. A 7x7 image has
   // 4 tiles of it, which leave most rows of its 36 products' blocks empty.
-  CHECK(estimate_winograd_us(square(8, 256, 56, 256), 4, rates) <
-        estimate_winograd_us(square(8, 256, 56, 256), 2, rates));
-  CHECK(estimate_winograd_us(square(1, 512, 7, 512), 2, rates) <
-        estimate_winograd_us(square(1, 512, 7, 512), 4, rates));
+  CHECK(us(square(8, 256, 56, 256), 4) < us(square(8, 256, 56, 256), 2));
+  CHECK(us(square(1, 512, 7, 512), 2) < us(square(1, 512, 7, 512), 4));
   // Never below the bytes of input, filters and output.
   for (const std::int64_t size : {7, 56, 224}) {
     const ConvProblem p = square(1, 64, size, 64);
-    CHECK(estimate_winograd_us(p, 4, rates) > p.bytes() / rates.bytes_per_us);
+    CHECK(us(p, 4) > p.bytes() / reference_gpu().bytes_per_us);
   }
 }
 

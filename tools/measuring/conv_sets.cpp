@@ -71,6 +71,28 @@ constexpr Layer squeezenet[] = {
     {"sqz.f8.e3", 64, 13, 13, 256, 3, 3, 1, 1, 1}, {"sqz.conv10", 512, 13, 13, 1000, 1, 1},
 };
 
+constexpr Layer efficientnet_lite0[] = {
+    {"lite0.dw144s2", 144, 56, 56, 144, 5, 5, 2, 2, 2, 144},
+    {"lite0.dw240", 240, 28, 28, 240, 5, 5, 1, 2, 2, 240},
+    {"lite0.pw40-240", 40, 28, 28, 240, 1, 1},
+    {"lite0.pw240-40", 240, 28, 28, 40, 1, 1},
+    {"lite0.dw480", 480, 14, 14, 480, 5, 5, 1, 2, 2, 480},
+    {"lite0.pw80-480", 80, 14, 14, 480, 1, 1},
+    {"lite0.dw672", 672, 14, 14, 672, 5, 5, 1, 2, 2, 672},
+    {"lite0.pw112-672", 112, 14, 14, 672, 1, 1},
+    {"lite0.pw672-112", 672, 14, 14, 112, 1, 1},
+    {"lite0.dw1152", 1152, 7, 7, 1152, 5, 5, 1, 2, 2, 1152},
+    {"lite0.pw192-1152", 192, 7, 7, 1152, 1, 1},
+    {"lite0.pw1152-192", 1152, 7, 7, 192, 1, 1},
+};
+
+constexpr Layer small[] = {
+    {"cifar.3-16", 3, 32, 32, 16, 3, 3, 1, 1, 1},     {"cifar.16-16", 16, 32, 32, 16, 3, 3, 1, 1, 1},
+    {"cifar.16-32s2", 16, 32, 32, 32, 3, 3, 2, 1, 1}, {"cifar.32-32", 32, 16, 16, 32, 3, 3, 1, 1, 1},
+    {"cifar.32-64s2", 32, 16, 16, 64, 3, 3, 2, 1, 1}, {"cifar.64-64", 64, 8, 8, 64, 3, 3, 1, 1, 1},
+    {"mnist.1-8", 1, 28, 28, 8, 5, 5, 1, 2, 2},       {"mnist.8-16", 8, 14, 14, 16, 5, 5, 1, 2, 2},
+};
+
 // A known hand-written kernel's problem, and Inception's odd filters.
 constexpr Layer seeds[] = {
     {"seed.conv2d_direct", 6, 768, 512, 6, 6, 6},
@@ -85,7 +107,8 @@ struct Set {
 
 constexpr Set sets[] = {
     {"resnet50", resnet50},     {"vgg16", vgg16}, {"mobilenet_v2", mobilenet_v2},
-    {"squeezenet", squeezenet}, {"seeds", seeds},
+    {"squeezenet", squeezenet}, {"seeds", seeds}, {"efficientnet_lite0", efficientnet_lite0},
+    {"small", small},
 };
 
 }  // namespace

@@ -6,10 +6,11 @@ faster counts. Our time is `lenslet bench --device cuda`: the network on the dev
 output, as PyTorch's is. Rounds alternate (ours, theirs, ours, theirs ...); the table shows medians, the spread of the
 rounds, the ratio ours / theirs (below 1: we are faster), and how far our outputs are from PyTorch's in double.
 
-usage: bench_gpu_peers.py LENSLET [--networks resnet50,...] [--batch 1,8] [--rounds 3] [--json FILE]
+usage: bench_gpu_peers.py LENSLET [--networks resnet50,...] [--batches 1,8] [--rounds 3] [--json FILE]
 Needs PyTorch with CUDA, torchvision, onnx and numpy.
 """
 import argparse
+import copy
 import json
 import statistics
 import subprocess
@@ -40,7 +41,10 @@ def calibrate(network):
     return network.eval()
 
 
-def graph_of(network, image):
+def captured(network, batch, memory_format):
+    """A CUDA graph of the network in this format, and what it reads: a graph keeps no memory alive."""
+    network = copy.deepcopy(network).to(memory_format=memory_format)
+    image = torch.randn(batch, 3, 224, 224, device="cuda").contiguous(memory_format=memory_format)
     side = torch.cuda.Stream()
     with torch.cuda.stream(side), torch.inference_mode():
         for _ in range(4):
@@ -48,8 +52,8 @@ def graph_of(network, image):
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph), torch.inference_mode():
-        network(image)
-    return graph
+        output = network(image)
+    return graph, (network, image, output)
 
 
 def time_graph(graph, samples=20, replays=10):
@@ -90,7 +94,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("lenslet")
     parser.add_argument("--networks", default=NETWORKS)
-    parser.add_argument("--batch", default="1")
+    parser.add_argument("--batches", "--batch", default="1")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json")
     options = parser.parse_args()
@@ -115,11 +119,9 @@ def main():
                 exact = network.double()(image.double()).numpy()
             network.float().cuda()
             error = our_error(options.lenslet, model, image, exact, folder)
-            for batch in map(int, options.batch.split(",")):
-                graphs = []
-                for memory_format in (torch.contiguous_format, torch.channels_last):
-                    images = torch.randn(batch, 3, 224, 224, device="cuda").contiguous(memory_format=memory_format)
-                    graphs.append((graph_of(network.to(memory_format=memory_format), images), images))
+            for batch in map(int, options.batches.split(",")):
+                graphs = [captured(network, batch, memory_format)
+                          for memory_format in (torch.contiguous_format, torch.channels_last)]
                 ours, theirs = [], []
                 for _ in range(options.rounds):
                     ours.append(our_round(options.lenslet, model, batch))
@@ -130,6 +132,7 @@ def main():
                 spread = [f"{statistics.median(t):.3f} ({min(t):.3f}-{max(t):.3f})" for t in (ours, theirs)]
                 print(f"{name:18} {batch:5} {spread[0]:>18} {spread[1]:>20} {row['ratio']:6.2f} {error:16.2e}", flush=True)
                 del graphs
+                torch.cuda.empty_cache()
         del network
         torch.cuda.empty_cache()
     if options.json:

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -11,7 +10,8 @@
 
 #include "lenslet/model.h"
 #include "lenslet/runner.h"
-#include "tools/measuring/machine_peak.h"
+#include "tools/measuring/peak.h"
+#include "tools/measuring/samples.h"
 #include "tools/verbs/bench_conv.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/model_inputs.h"
@@ -20,8 +20,6 @@
 namespace lenslet::tool {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct Options {
   std::string model;
@@ -32,28 +30,6 @@ struct Options {
   bool json = false;
   PlanOptions plan;
 };
-
-struct Quantiles {
-  double median = 0, p10 = 0, p90 = 0;
-  std::size_t count = 0;
-};
-
-Quantiles quantiles(std::vector<double> samples) {
-  std::sort(samples.begin(), samples.end());
-  const std::size_t n = samples.size();
-  return {samples[n / 2], samples[n / 10], samples[std::min(n - 1, n * 9 / 10)], n};
-}
-
-// The least time the CPU's rates allow: operations and bytes, whichever takes longer.
-struct Floor {
-  double ms = 0;
-  bool by_bytes = false;
-};
-
-Floor floor_of(double flops, double bytes, const MachinePeak& peak) {
-  const double compute = 1e3 * flops / peak.fma_flops_per_s, move = 1e3 * bytes / peak.bytes_per_s;
-  return {std::max(compute, move), move > compute};
-}
 
 struct LayerTime {
   const StepInfo* step = nullptr;
@@ -71,26 +47,24 @@ struct BatchResult {
   std::vector<nlohmann::json> layers;
 };
 
-// At least 5 runs, until the time is used up.
-template <typename Run>
-void repeat(double seconds, const Run& run) {
-  const auto begin = Clock::now();
-  for (int i = 0; i < 5 || std::chrono::duration<double>(Clock::now() - begin).count() < seconds; ++i) run();
-}
-
-double ms_since(Clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+/// Milliseconds of at least 5 runs, until the time is used up.
+std::vector<double> run_times(Runner& runner, std::span<const Tensor> inputs, double seconds) {
+  return sample(seconds, 5, [&] {
+    const Stopwatch watch;
+    runner.run(inputs);
+    return watch.ms();
+  });
 }
 
 std::vector<nlohmann::json> layer_rows(Runner& runner, std::span<const Tensor> inputs, double seconds,
-                                       const std::optional<MachinePeak>& peak) {
+                                       const std::optional<Peak>& peak) {
   std::vector<LayerTime> layers(runner.plan().steps.size());
   runner.set_observer([&](const LayerEvent& event) {
     LayerTime& layer = layers[static_cast<std::size_t>(event.step)];
     layer.step = event.info;
     layer.ms.push_back(event.ms);
   });
-  repeat(seconds, [&] { runner.run(inputs); });
+  run_times(runner, inputs, seconds);
   runner.set_observer({});
 
   std::vector<nlohmann::json> rows;
@@ -105,10 +79,10 @@ std::vector<nlohmann::json> layer_rows(Runner& runner, std::span<const Tensor> i
                           {"ms", ms.median},
                           {"gflops", ms.median > 0 ? step.flops / ms.median / 1e6 : 0.0}};
     if (peak) {
-      const Floor floor = floor_of(step.flops, static_cast<double>(step.bytes), *peak);
-      row["floor_ms"] = floor.ms;
-      row["floor_by"] = floor.by_bytes ? "bytes" : "flops";
-      row["percent_of_floor"] = ms.median > 0 ? 100 * floor.ms / ms.median : 0.0;
+      const Floor floor(step.flops, static_cast<double>(step.bytes), *peak);
+      row["floor_ms"] = floor.us / 1e3;
+      row["floor_by"] = floor.by;
+      row["percent_of_floor"] = floor.percent(1e3 * ms.median);
     }
     rows.push_back(std::move(row));
   }
@@ -123,29 +97,23 @@ Quantiles device_quantiles(Runner& runner) {
 }
 
 BatchResult bench_batch(const Model& model, const Options& options, std::int64_t batch,
-                        const std::optional<MachinePeak>& peak) {
+                        const std::optional<Peak>& peak) {
   PlanOptions plan = options.plan;
   plan.batch = batch;
   plan.input_shapes = parse_shapes(options.shapes);
   BatchResult result;
   result.batch = batch;
-  const auto begin = Clock::now();
+  const Stopwatch all;
   Runner runner(model, plan);
   const std::vector<Tensor> inputs = random_inputs(model, runner.plan(), 1);
   runner.run(inputs);
-  result.first_ms = ms_since(begin);
+  result.first_ms = all.ms();
   result.device = runner.plan().device;
   result.threads = runner.plan().threads;
   for (const StepInfo& step : runner.plan().steps) result.flops += step.flops;
 
   runner.run(inputs);  // caches and branch predictors are warm from here on
-  std::vector<double> samples;
-  repeat(options.seconds, [&] {
-    const auto start = Clock::now();
-    runner.run(inputs);
-    samples.push_back(ms_since(start));
-  });
-  result.ms = quantiles(std::move(samples));
+  result.ms = quantiles(run_times(runner, inputs, options.seconds));
   if (result.device != "cpu") result.device_ms = device_quantiles(runner);
   if (options.per_layer) result.layers = layer_rows(runner, inputs, options.seconds, peak);
   return result;
@@ -171,13 +139,13 @@ double gflops(const BatchResult& result) {
   return result.flops / (result.device == "cpu" ? result.ms : result.device_ms).median / 1e6;
 }
 
-void print_cpu_table(const std::vector<BatchResult>& results, const MachinePeak& peak) {
+void print_cpu_table(const std::vector<BatchResult>& results, const Peak& peak) {
   fmt::print("{:>6} {:>7} {:>10} {:>10} {:>10} {:>6} {:>10} {:>8} {:>10}\n", "batch", "threads", "median ms", "p10",
              "p90", "runs", "GFLOP/s", "%peak", "first ms");
   for (const BatchResult& result : results)
     fmt::print("{:>6} {:>7} {:>10.3f} {:>10.3f} {:>10.3f} {:>6} {:>10.1f} {:>8.1f} {:>10.1f}\n", result.batch,
                result.threads, result.ms.median, result.ms.p10, result.ms.p90, result.ms.count, gflops(result),
-               1e11 * gflops(result) / peak.fma_flops_per_s, result.first_ms);
+               1e5 * gflops(result) / peak.flops_per_us, result.first_ms);
 }
 
 void print_cuda_table(const std::vector<BatchResult>& results) {
@@ -193,7 +161,7 @@ void print_cuda_table(const std::vector<BatchResult>& results) {
 void bench(const Options& options) {
   const Model model = Model::load(options.model);
   std::vector<BatchResult> results;
-  std::optional<MachinePeak> peak;  // of the CPU
+  std::optional<Peak> peak;  // of the CPU
   for (const std::int64_t batch : options.batches) {
     if (batch < 1) throw Error(ErrorKind::invalid_argument, fmt::format("--batch {}: at least 1", batch));
     if (results.empty()) {
@@ -202,7 +170,7 @@ void bench(const Options& options) {
       plan.input_shapes = parse_shapes(options.shapes);
       const PlanInfo info = model.plan(plan);
       print_device_note(info.device_note);
-      if (info.device == "cpu") peak = measure_machine_peak(info.threads);
+      if (info.device == "cpu") peak = cpu_peak(info.threads);
     }
     results.push_back(bench_batch(model, options, batch, peak));
   }
@@ -213,23 +181,23 @@ void bench(const Options& options) {
                             {"runs", result.ms.count}, {"first_ms", result.first_ms}, {"gflops", gflops(result)},
                             {"layers", result.layers}};
       if (peak)
-        row["percent_of_fma_peak"] = 1e11 * gflops(result) / peak->fma_flops_per_s;
+        row["percent_of_fma_peak"] = 1e5 * gflops(result) / peak->flops_per_us;
       else
         row["device_ms"] = to_json(result.device_ms);
       rows.push_back(std::move(row));
     }
     nlohmann::json document = {{"model", model.name()}, {"device", results.at(0).device}, {"results", rows}};
     if (peak)
-      document["peak"] = {{"fma_gflops", peak->fma_flops_per_s / 1e9}, {"copy_gb_per_s", peak->bytes_per_s / 1e9}};
+      document["peak"] = {{"fma_gflops", peak->flops_per_us / 1e3}, {"copy_gb_per_s", peak->bytes_per_us / 1e3}};
     fmt::print("{}\n", document.dump(2));
     return;
   }
   if (peak) {
     fmt::print("{}: measured limits with {} threads: FMA {:.1f} GFLOP/s, copy {:.1f} GB/s\n\n", model.name(),
-               results.at(0).threads, peak->fma_flops_per_s / 1e9, peak->bytes_per_s / 1e9);
+               results.at(0).threads, peak->flops_per_us / 1e3, peak->bytes_per_us / 1e3);
     print_cpu_table(results, *peak);
   } else {
-    fmt::print("{} on {}, {}\n", model.name(), results.at(0).device, options.plan.precision);
+    fmt::print("{} on {}, {}\n", model.name(), results.at(0).device, to_string(options.plan.numerics));
     print_cuda_table(results);
   }
   for (const BatchResult& result : results)

@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
-#include <thread>
 
 #include "lenslet/device.h"
 #include "lenslet/error.h"
+#include "tools/measuring/conv_data.h"
 #include "tools/measuring/conv_sets.h"
-#include "tools/measuring/conv_timer.h"
+#include "tools/measuring/kernel_timer.h"
 #include "tools/verbs/bench_conv.h"
 #include "tools/verbs/common_options.h"
 
@@ -19,37 +20,43 @@ namespace lenslet::tool {
 namespace {
 
 struct Options {
-  std::vector<std::string> problems, sets;
+  std::vector<std::string> problems, sets, algorithms;
   std::vector<std::int64_t> batches{1};
-  std::string device = "auto", precision = "fp32";
-  int threads = 0;
+  std::optional<std::string> config;
+  PlanOptions plan;
   double seconds = 0.1;
-  bool all_algorithms = false, plain = false, json = false;
+  bool all_algorithms = false, plain = false, same_buffers = false, json = false;
 };
 
 struct Row {
-  std::string algorithm;
+  std::string algorithm, config;
   bool chosen = false;
-  std::string refusal;  ///< or why it failed
-  double estimated_us = 0, tolerance = 0;
-  ConvTime time;
+  std::string refusal;
+  std::optional<double> estimated_us;  ///< by the kernel; it has none for configurations that it does not offer
+  double tolerance = 0, error = 0;
+  Quantiles us;
 };
 
 struct Result {
   NamedConv conv;
-  double floor_us = 0;
-  bool by_bytes = false;
+  Floor floor;
   std::vector<Row> rows;
 };
+
+void check(const Options& options) {
+  for (const std::int64_t batch : options.batches)
+    if (batch < 1) throw Error(ErrorKind::invalid_argument, fmt::format("--batch {}: at least 1", batch));
+  if (options.problems.empty() && options.sets.empty())
+    throw Error(ErrorKind::invalid_argument, "bench conv: name problems (--problem) or sets (--set)");
+  if (options.config && options.algorithms.size() != 1)
+    throw Error(ErrorKind::invalid_argument, "--config is for one --algorithm");
+}
 
 std::vector<NamedConv> problems_of(const Options& options) {
   std::vector<NamedConv> list;
   for (const std::string& text : options.problems) list.push_back(parse_conv(text));
-  for (const std::string& set : options.sets) {
-    auto layers = conv_set(set, options.batches);
-    std::ranges::move(layers, std::back_inserter(list));
-  }
-  if (list.empty()) throw Error(ErrorKind::invalid_argument, "bench conv: name problems (--problem) or sets (--set)");
+  for (const std::string& set : options.sets)
+    std::ranges::move(conv_set(set, options.batches), std::back_inserter(list));
   if (!options.plain)
     for (NamedConv& conv : list) {
       conv.problem.bias = true;
@@ -58,46 +65,69 @@ std::vector<NamedConv> problems_of(const Options& options) {
   return list;
 }
 
-std::unique_ptr<ConvTimer> timer_of(const Options& options) {
-  const DeviceChoice device = choose_device(options.device);
+std::unique_ptr<KernelTimer> timer_of(const Options& options) {
+  const DeviceChoice device = choose_device(options.plan.device);
   print_device_note(device.note);
   if constexpr (cuda_built) {
-    if (device.is_cuda()) return cuda_conv_timer(device.cuda_index, options.precision == "tf32");
+    if (device.is_cuda())
+      return cuda_timer(device.cuda_index, options.same_buffers ? Buffers::same : Buffers::rotating);
   }
-  return cpu_conv_timer(options.threads > 0 ? options.threads : query_devices().devices.at(0).cores);
+  return cpu_timer(options.plan.threads > 0 ? options.plan.threads : query_devices().devices.at(0).cores);
 }
 
-Result measure(ConvTimer& timer, const NamedConv& conv, const DevicePeak& peak, const Options& options) {
-  const ConvProblem& problem = conv.problem;
-  const double compute = problem.flops() / peak.flops_per_us, move = problem.bytes() / peak.bytes_per_us;
-  Result result{conv, std::max(compute, move), move > compute, {}};
-  const ConvOperands operands(problem);
-  const ConvReference reference(problem, operands);
-  const ConvChoice choice = choose_conv(problem, timer.device(), timer.rates());
-  for (const ConvCandidateRow& candidate : choice.candidates) {
+bool is_wanted(const Row& row, const Options& options) {
+  if (options.all_algorithms) return true;
+  if (options.algorithms.empty()) return row.chosen;
+  return std::ranges::find(options.algorithms, row.algorithm) != options.algorithms.end();
+}
+
+void measure(KernelTimer& timer, const PosedConv& conv, const ConvReference& reference, const Kernel& kernel,
+             Candidate candidate, const Options& options, Row& row) {
+  row.estimated_us = candidate.estimated_us;
+  if (options.config && *options.config != candidate.config) {
+    candidate.config = *options.config;
+    // What it needs is known to the bound kernel at best; this is room for anything of common size.
+    candidate.workspace_bytes = std::max(candidate.workspace_bytes, std::size_t{1} << 30);
+    row.estimated_us.reset();
+    row.chosen = false;
+  }
+  row.config = candidate.config;
+  row.tolerance = candidate.tolerance;
+  const Measured measured = timer.measure(kernel, *conv.node, candidate, conv.inputs, options.seconds);
+  row.us = measured.us;
+  row.error = reference.error(measured.outputs[0]);
+}
+
+Result measure(KernelTimer& timer, const NamedConv& named, const Peak& peak, const Options& options) {
+  Result result{named, Floor(named.problem.flops(), named.problem.bytes(), peak), {}};
+  const PosedConv conv(named.problem);
+  const ConvReference reference(conv);
+  const Target target{timer.device(), options.plan.numerics};
+  const Choice choice = choose_kernel(*conv.node, target, named.problem.str());
+  for (const Choice::Row& asked : choice.rows) {
     Row row;
-    row.algorithm = candidate.algorithm->name();
-    row.chosen = candidate.algorithm == choice.algorithm;
-    if (!row.chosen && !options.all_algorithms) continue;
-    row.refusal = candidate.refusal;
-    if (row.refusal.empty()) {
-      row.estimated_us = candidate.estimated_us;
-      row.tolerance = candidate.algorithm->tolerance(problem);
-      row.time = timer.time(*candidate.algorithm, problem, operands, reference, options.seconds);
-    }
+    row.algorithm = asked.kernel->name();
+    row.chosen = asked.kernel == choice.kernel;
+    row.refusal = asked.refusal;
+    if (!is_wanted(row, options)) continue;
+    if (row.refusal.empty()) measure(timer, conv, reference, *asked.kernel, asked.candidate, options, row);
     result.rows.push_back(std::move(row));
   }
   return result;
 }
 
-void print_head(const DevicePeak& peak, bool all) {
+void print_head(const Peak& peak, const Options& options, DeviceKind device) {
   fmt::print("ceilings measured now ({}): {:.2f} TFLOP/s, {:.0f} GB/s\n", peak.how, peak.flops_per_us / 1e6,
              peak.bytes_per_us / 1e3);
-  fmt::print("the same buffers each time, so that what fits the caches is found there; %floor can then exceed 100\n");
+  if (device == DeviceKind::cpu || options.same_buffers)
+    fmt::print("the same buffers each time: what fits the caches is found there, and %floor can exceed 100\n");
+  else
+    fmt::print("many buffers in turn, together larger than L2 (--same-buffers: always the same)\n");
   fmt::print("error: largest of up to 2048 drawn outputs against sums in double, by their rms, over what is allowed\n");
-  if (all) fmt::print("*: what the rule chooses\n");
-  fmt::print("\n{:<24} {:<28} {:<20} {:>10} {:>9} {:>9} {:>9} {:>6} {:>8} {:>10} {:>9} {:>6}\n", "layer", "problem",
-             "algorithm", "median us", "p10", "p90", "floor us", "by", "%floor", "estimate", "error", "of tol");
+  if (options.all_algorithms || !options.algorithms.empty()) fmt::print("*: what the rule chooses\n");
+  fmt::print("\n{:<24} {:<28} {:<20} {:>10} {:>9} {:>9} {:>9} {:>6} {:>8} {:>10} {:>9} {:>6}  {}\n", "layer", "problem",
+             "algorithm", "median us", "p10", "p90", "floor us", "by", "%floor", "estimate", "error", "of tol",
+             "config");
 }
 
 void print(const Result& result) {
@@ -110,10 +140,11 @@ void print(const Result& result) {
       fmt::print("{:<24} {:<28} {:<20} refused: {}\n", result.conv.name, shape, name, row.refusal);
       continue;
     }
-    fmt::print("{:<24} {:<28} {:<20} {:>10.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>6} {:>8.1f} {:>10.2f} {:>9.1e} {:>6.2f}\n",
-               result.conv.name, shape, name, row.time.median_us, row.time.p10_us, row.time.p90_us, result.floor_us,
-               result.by_bytes ? "bytes" : "flops", 100 * result.floor_us / row.time.median_us, row.estimated_us,
-               row.time.error, row.time.error / row.tolerance);
+    const std::string estimate = row.estimated_us ? fmt::format("{:.2f}", *row.estimated_us) : "-";
+    fmt::print(
+        "{:<24} {:<28} {:<20} {:>10.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>6} {:>8.1f} {:>10} {:>9.1e} {:>6.2f}  {}\n",
+        result.conv.name, shape, name, row.us.median, row.us.p10, row.us.p90, result.floor.us, result.floor.by,
+        result.floor.percent(row.us.median), estimate, row.error, row.error / row.tolerance, row.config);
   }
   std::fflush(stdout);
 }
@@ -123,44 +154,44 @@ nlohmann::json to_json(const Result& result) {
   nlohmann::json rows = nlohmann::json::array();
   for (const Row& row : result.rows) {
     nlohmann::json entry = {{"algorithm", row.algorithm}, {"chosen", row.chosen}};
-    if (!row.refusal.empty())
+    if (!row.refusal.empty()) {
       entry["refused"] = row.refusal;
-    else
-      entry.update({{"us", row.time.median_us},
-                    {"p10_us", row.time.p10_us},
-                    {"p90_us", row.time.p90_us},
-                    {"samples", row.time.samples},
-                    {"percent_of_floor", 100 * result.floor_us / row.time.median_us},
-                    {"estimated_us", row.estimated_us},
-                    {"error", row.time.error},
+    } else {
+      entry.update({{"config", row.config},
+                    {"us", row.us.median},
+                    {"p10_us", row.us.p10},
+                    {"p90_us", row.us.p90},
+                    {"samples", row.us.count},
+                    {"percent_of_floor", result.floor.percent(row.us.median)},
+                    {"error", row.error},
                     {"tolerance", row.tolerance}});
+      if (row.estimated_us) entry["estimated_us"] = *row.estimated_us;
+    }
     rows.push_back(std::move(entry));
   }
-  return {{"name", result.conv.name},
-          {"problem", p.str()},
-          {"n", p.n},
-          {"flops", p.flops()},
-          {"bytes", p.bytes()},
-          {"floor_us", result.floor_us},
-          {"floor_by", result.by_bytes ? "bytes" : "flops"},
-          {"algorithms", std::move(rows)}};
+  return {{"name", result.conv.name},    {"problem", p.str()},           {"n", p.n},
+          {"flops", p.flops()},          {"bytes", p.bytes()},           {"floor_us", result.floor.us},
+          {"floor_by", result.floor.by}, {"algorithms", std::move(rows)}};
 }
 
 /// False when a result was further from the reference than its algorithm states.
 bool bench_conv(const Options& options) {
-  for (const std::int64_t batch : options.batches)
-    if (batch < 1) throw Error(ErrorKind::invalid_argument, fmt::format("--batch {}: at least 1", batch));
+  check(options);
   const std::vector<NamedConv> problems = problems_of(options);
-  const std::unique_ptr<ConvTimer> timer = timer_of(options);
-  const DevicePeak peak = timer->peak();
+  const std::unique_ptr<KernelTimer> timer = timer_of(options);
+  const DeviceKind device = timer->device().kind;
+  for (const std::string& name : options.algorithms)
+    if (find_kernel("Conv", device, name) == nullptr)
+      throw Error(ErrorKind::invalid_argument,
+                  fmt::format("no convolution algorithm of {} is called \"{}\"; there are: {}", to_string(device), name,
+                              fmt::join(conv_algorithm_names(std::string(to_string(device))), ", ")));
+  const Peak peak = timer->peak();
   nlohmann::json list = nlohmann::json::array();
-  if (!options.json) print_head(peak, options.all_algorithms);
+  if (!options.json) print_head(peak, options, device);
   bool right = true;
   for (const NamedConv& conv : problems) {
     const Result result = measure(*timer, conv, peak, options);
-    // Tolerances are stated for fp32.
-    if (options.precision == "fp32")
-      for (const Row& row : result.rows) right = right && (!row.refusal.empty() || row.time.error <= row.tolerance);
+    for (const Row& row : result.rows) right = right && row.error <= row.tolerance;
     if (options.json)
       list.push_back(to_json(result));
     else
@@ -170,9 +201,10 @@ bool bench_conv(const Options& options) {
     fmt::print(
         "{}\n",
         nlohmann::json{
-            {"device", timer->device() == DeviceKind::cuda ? "cuda" : "cpu"},
-            {"precision", options.precision},
+            {"device", to_string(device)},
+            {"precision", to_string(options.plan.numerics)},
             {"epilogue", options.plain ? "none" : "bias, relu"},
+            {"buffers", device == DeviceKind::cpu || options.same_buffers ? "same" : "rotating"},
             {"peak", {{"gflops", peak.flops_per_us / 1e3}, {"gb_per_s", peak.bytes_per_us / 1e3}, {"how", peak.how}}},
             {"problems", std::move(list)}}
             .dump(2));
@@ -193,13 +225,17 @@ void add_bench_conv(CLI::App& bench, ExitCode& result) {
   verb->add_option("--batch", options->batches, "Batch sizes of --set, separated by commas")
       ->delimiter(',')
       ->capture_default_str();
-  verb->add_flag("--all-algorithms", options->all_algorithms, "Not only what the rule chooses; refusals with reasons");
+  CLI::Option* const algorithms =
+      verb->add_option("--algorithm", options->algorithms, "These, separated by commas, not what the rule chooses")
+          ->delimiter(',');
+  verb->add_option(
+      "--config", options->config,
+      "How the one --algorithm is to run, as `lenslet inspect` shows it: \"tile=128x64 slices=4 cluster=1\"");
+  verb->add_flag("--all-algorithms", options->all_algorithms, "Not only what the rule chooses; refusals with reasons")
+      ->excludes(algorithms);
   verb->add_flag("--plain", options->plain, "Without bias and ReLU");
-  verb->add_option("--device", options->device, "auto, cpu, cuda or cuda:INDEX")->capture_default_str();
-  verb->add_option("--precision", options->precision, "Of products that cuBLAS does")
-      ->check(CLI::IsMember({"fp32", "tf32"}))
-      ->capture_default_str();
-  verb->add_option("--threads", options->threads, "CPU threads; 0: all cores")->check(CLI::Range(0, 1024));
+  verb->add_flag("--same-buffers", options->same_buffers, "CUDA: always on the same memory, warm in L2 where it fits");
+  add_device_options(*verb, options->plan);
   verb->add_option("--seconds", options->seconds, "Time to spend on each measurement")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();

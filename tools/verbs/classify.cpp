@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,6 +13,7 @@
 #include "lenslet/error.h"
 #include "tools/cards/card.h"
 #include "tools/cards/classifier.h"
+#include "tools/measuring/samples.h"
 #include "tools/pictures/photo_list.h"
 #include "tools/pictures/read_image.h"
 #include "tools/verbs/common_options.h"
@@ -38,16 +38,6 @@ struct PhotoResult {
   std::string error;  ///< empty: classified
   std::vector<ClassResult> top;
   double decode_ms = 0, preprocess_ms = 0, inference_ms = 0;
-};
-
-class Stopwatch {
- public:
-  double ms() const {
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 struct Setup {
@@ -168,9 +158,9 @@ ExitCode classify(const Options& options) {
   const Model model = Model::load(setup.model_file);
   if (!setup.has_card) {
     setup.card = assumed_card(model);
-    fmt::print(stderr, "lenslet: no card {} beside the model: assuming {}\n",
-               std::filesystem::path(setup.model_file).replace_extension(".card.json").filename().string(),
-               describe(setup.card.spec));
+    say(fmt::format("no card {} beside the model: assuming {}",
+                    std::filesystem::path(setup.model_file).replace_extension(".card.json").filename().string(),
+                    describe(setup.card.spec)));
   }
   PlanOptions plan = options.plan;
   plan.batch = std::min<std::int64_t>(plan.batch, static_cast<std::int64_t>(photos.size()));
@@ -191,11 +181,11 @@ ExitCode classify(const Options& options) {
       if (results[i].error.empty()) continue;
       failed = true;
       progress.clear();
-      fmt::print(stderr, "lenslet: {}: {}\n", printable(photos[i]), printable(results[i].error));
+      say(fmt::format("{}: {}", printable(photos[i]), printable(results[i].error)));
     }
     run.flush();
   }
-  if (!run.remark().empty()) fmt::print(stderr, "lenslet: {}\n", run.remark());
+  if (!run.remark().empty()) say(run.remark());
   if (options.json)
     print_json(setup.model_file.string(), classifier.plan().device, results);
   else

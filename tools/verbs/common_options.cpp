@@ -4,6 +4,8 @@
 
 #include <sstream>
 
+#include "tools/verbs/terminal.h"
+
 namespace lenslet::tool {
 
 namespace {
@@ -21,17 +23,28 @@ std::string known_algorithms() {
 
 }  // namespace
 
-void add_plan_options(CLI::App& verb, PlanOptions& options) {
+void add_device_options(CLI::App& verb, PlanOptions& options) {
   verb.add_option("--threads", options.threads, "Threads to work with; 0: all cores this process may use")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   verb.add_option("--device", options.device, "auto (cuda:0 where it can be used, else cpu), cpu, cuda or cuda:INDEX")
       ->envname("LENSLET_DEVICE")
       ->capture_default_str();
-  verb.add_option("--precision", options.precision,
-                  "Matrix products on CUDA: fp32 (IEEE), or tf32 where cuBLAS does them")
-      ->check(CLI::IsMember({"fp32", "tf32"}))
-      ->capture_default_str();
+  verb.add_option_function<std::string>(
+          "--precision",
+          [&options](const std::string& name) {
+            try {
+              options.numerics = parse_numerics(name);
+            } catch (const Error& error) {
+              throw CLI::ValidationError("--precision", error.message());
+            }
+          },
+          "Matrix products on CUDA: fp32 (IEEE), or tf32 where cuBLAS does them")
+      ->default_str(std::string(to_string(options.numerics)));
+}
+
+void add_plan_options(CLI::App& verb, PlanOptions& options) {
+  add_device_options(verb, options);
   verb.add_flag("--sync-each-step", options.sync_each_step,
                 "CUDA: wait after each step, so that an error names its node; slow");
   verb.add_option("--conv-algorithm", options.conv_algorithm,
@@ -41,7 +54,7 @@ void add_plan_options(CLI::App& verb, PlanOptions& options) {
 }
 
 void print_device_note(const std::string& note) {
-  if (!note.empty()) fmt::print(stderr, "lenslet: {}\n", note);
+  if (!note.empty()) say(note);
 }
 
 void add_json_option(CLI::App& verb, bool& json) { verb.add_flag("--json", json, "Print one JSON document instead"); }

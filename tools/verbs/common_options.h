@@ -8,8 +8,9 @@
 
 namespace lenslet::tool {
 
-/// --threads, --conv-algorithm, --device (or the variable LENSLET_DEVICE), --precision, --sync-each-step: into
-/// `options`.
+/// --threads, --device (or the variable LENSLET_DEVICE), --precision: into `options`.
+void add_device_options(CLI::App& verb, PlanOptions& options);
+/// These, --conv-algorithm, --where-accepted and --sync-each-step.
 void add_plan_options(CLI::App& verb, PlanOptions& options);
 /// One line on stderr when device "auto" fell back to the CPU: that it did, and why. `note` is PlanInfo::device_note.
 void print_device_note(const std::string& note);

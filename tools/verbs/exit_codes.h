@@ -27,7 +27,7 @@ inline constexpr std::array<ExitCodeMeaning, 7> exit_code_meanings{{
     {exit_ok, "everything was done"},
     {exit_failed, "some inputs failed (bad photos), or a check did not hold"},
     {exit_usage, "the command line makes no sense"},
-    {exit_model, "the model was refused: damaged, unsupported or over a published limit"},
+    {exit_model, "the model was refused: damaged, unsupported, over a published limit, or more than the memory holds"},
     {exit_io, "a file cannot be opened, read or written"},
     {exit_device, "the accelerator, its driver or its library failed"},
     {exit_internal, "lenslet broke one of its own rules: please report it"},

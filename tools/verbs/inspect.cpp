@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -48,18 +49,24 @@ void print_ports(const char* title, const std::vector<PortInfo>& ports,
                planned.at(i).second.str());
 }
 
-void print_convolutions(const PlanInfo& plan) {
-  fmt::print("\nconvolutions (candidates in the rule's order; * is chosen)\n");
+void print_candidates(const PlanInfo& plan) {
+  std::size_t width = 0;
+  for (const StepInfo& step : plan.steps)
+    for (const StepCandidate& candidate : step.candidates) width = std::max(width, candidate.algorithm.size());
+  fmt::print("\nsteps with a choice (candidates in the rule's order; * is chosen)\n");
   for (const StepInfo& step : plan.steps) {
     if (step.candidates.empty()) continue;
     fmt::print("  {}: {}\n", step.name, step.problem);
-    for (const ConvCandidate& candidate : step.candidates) {
-      const char mark = candidate.algorithm == step.algorithm ? '*' : ' ';
-      if (candidate.refusal.empty())
-        fmt::print("  {} {:<14} {:>10.1f} us estimated, workspace {} bytes, tolerance {:.1e}\n", mark,
-                   candidate.algorithm, candidate.estimated_us, candidate.workspace_bytes, candidate.tolerance);
-      else
-        fmt::print("  {} {:<14} refuses: {}\n", mark, candidate.algorithm, candidate.refusal);
+    for (const StepCandidate& candidate : step.candidates) {
+      fmt::print("  {} {:<{}} ", candidate.algorithm == step.algorithm ? '*' : ' ', candidate.algorithm, width);
+      if (!candidate.refusal.empty()) {
+        fmt::print("refuses: {}\n", candidate.refusal);
+        continue;
+      }
+      fmt::print("{:>10.1f} us estimated", candidate.estimated_us);
+      if (candidate.neighbours_us != 0) fmt::print(" + {:.1f} us conversions", candidate.neighbours_us);
+      fmt::print(", workspace {} bytes, tolerance {:.1e}", candidate.workspace_bytes, candidate.tolerance);
+      fmt::print("{}{}\n", candidate.config.empty() ? "" : ", ", candidate.config);
     }
     if (!step.reason.empty()) fmt::print("    because: {}\n", step.reason);
   }
@@ -88,16 +95,17 @@ void print_memory(const PlanInfo& plan, bool with_map) {
 }
 
 void print_text(const Model& model, const PlanInfo& plan, bool memory_map) {
-  const std::string how =
-      plan.device == "cpu" ? fmt::format("with {} threads", plan.threads) : fmt::format("in {}", plan.precision);
+  const std::string how = plan.device == "cpu" ? fmt::format("with {} threads", plan.threads)
+                                               : fmt::format("in {}", to_string(plan.numerics));
   fmt::print("{}: {} parameters, {:.1f} MFLOP at this shape, {} steps on {} {}\n\n", model.name(),
              model.parameter_elems(), mega(total_flops(plan)), plan.steps.size(), plan.device, how);
   print_ports("inputs", model.inputs(), plan.inputs);
   print_ports("outputs", model.outputs(), plan.outputs);
   fmt::print("\nsteps by op:");
   for (const auto& [op, count] : count_ops(plan)) fmt::print(" {} {}", op, count);
-  fmt::print("\nlayout conversions that move bytes: {}\n", plan.layout_conversions);
-  print_convolutions(plan);
+  fmt::print("\nlayout conversions that move bytes: {}, explicit paddings: {}\n", plan.layout_conversions,
+             plan.explicit_paddings);
+  print_candidates(plan);
   print_memory(plan, memory_map);
 }
 
@@ -131,7 +139,7 @@ void inspect(const Options& options) {
 void add_inspect(CLI::App& app, ExitCode& result) {
   auto options = std::make_shared<Options>();
   CLI::App* verb =
-      app.add_subcommand("inspect", "Show a model: ports, ops, FLOPs, every convolution's candidates, memory");
+      app.add_subcommand("inspect", "Show a model: ports, ops, FLOPs, candidates of every convolution, memory");
   verb->add_option("model", options->model, "ONNX file")->required();
   std::string stages = "load, infer";
   for (const std::string& name : pass_names()) stages += ", " + name;

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "lenslet/error.h"
+#include "tools/measuring/draw.h"
 
 namespace lenslet::tool {
 
@@ -17,11 +18,6 @@ std::int64_t parse_dim(std::string_view text, const std::string& whole) {
   if (text.empty() || code != std::errc{} || end != text.data() + text.size() || dim < 0)
     throw Error(ErrorKind::invalid_argument, fmt::format("--shape {}: wanted NAME=AxBxC with whole numbers", whole));
   return dim;
-}
-
-template <typename T, typename Draw>
-void fill(Tensor& tensor, Draw draw) {
-  for (T& value : tensor.values<T>()) value = static_cast<T>(draw());
 }
 
 }  // namespace
@@ -53,44 +49,9 @@ std::vector<std::pair<std::string, Shape>> parse_shapes(const std::vector<std::s
 
 std::vector<Tensor> random_inputs(const Model& model, const PlanInfo& plan, std::uint64_t seed) {
   std::mt19937_64 engine(seed);
-  // Not std::uniform_real_distribution: its values differ between standard libraries.
-  const auto unit = [&engine] { return static_cast<double>(engine() >> 11) * 0x1p-53; };
   std::vector<Tensor> tensors;
-  for (std::size_t i = 0; i < plan.inputs.size(); ++i) {
-    const auto& [name, shape] = plan.inputs[i];
-    Tensor tensor(model.inputs().at(i).dtype, shape);
-    switch (tensor.dtype()) {
-      case DType::f32:
-        fill<float>(tensor, [&] { return 2 * unit() - 1; });
-        break;
-      case DType::f64:
-        fill<double>(tensor, [&] { return 2 * unit() - 1; });
-        break;
-      case DType::u8:
-        fill<std::uint8_t>(tensor, [&] { return engine() >> 56; });
-        break;
-      case DType::i32:
-        fill<std::int32_t>(tensor, [&] { return engine() >> 63; });
-        break;
-      case DType::i64:
-        fill<std::int64_t>(tensor, [&] { return engine() >> 63; });
-        break;
-      case DType::boolean:
-        fill<bool>(tensor, [&] { return engine() >> 63 != 0; });
-        break;
-      case DType::f16: {
-        // Halves of magnitude 0.5 to 1: sign and mantissa drawn, exponent fixed.
-        auto* bits = static_cast<std::uint16_t*>(tensor.data());
-        for (std::int64_t e = 0; e < tensor.elems(); ++e)
-          bits[e] = static_cast<std::uint16_t>(0x3800U | (engine() >> 54U) | ((engine() >> 63U) << 15U));
-        break;
-      }
-      default:
-        throw Error(ErrorKind::unsupported,
-                    fmt::format("input '{}': no random {} values; give a file", name, to_string(tensor.dtype())));
-    }
-    tensors.push_back(std::move(tensor));
-  }
+  for (std::size_t i = 0; i < plan.inputs.size(); ++i)
+    draw(tensors.emplace_back(model.inputs().at(i).dtype, plan.inputs[i].second), engine);
   return tensors;
 }
 

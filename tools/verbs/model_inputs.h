@@ -16,8 +16,7 @@ void add_shape_option(CLI::App& verb, std::vector<std::string>& texts);
 /// Error(invalid_argument) for what is not NAME=AxBxC.
 std::vector<std::pair<std::string, Shape>> parse_shapes(const std::vector<std::string>& texts);
 
-/// Fresh pseudo-random tensors for the planned inputs: floats uniform in [-1, 1), bytes in [0, 255], other integers 0
-/// or 1. The same `seed` gives the same values on every machine.
+/// Fresh pseudo-random tensors for the planned inputs (draw.h). The same `seed` gives the same values on every machine.
 std::vector<Tensor> random_inputs(const Model& model, const PlanInfo& plan, std::uint64_t seed);
 
 }  // namespace lenslet::tool

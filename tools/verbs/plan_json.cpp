@@ -6,6 +6,12 @@ namespace {
 
 using Json = nlohmann::json;
 
+Json to_json(const Shape& shape) {
+  Json dims = Json::array();
+  for (const std::int64_t dim : shape.dims()) dims.push_back(dim);
+  return dims;
+}
+
 Json named_shapes(const std::vector<std::pair<std::string, Shape>>& ports) {
   Json rows = Json::array();
   for (const auto& [name, shape] : ports) rows.push_back({{"name", name}, {"shape", to_json(shape)}});
@@ -21,25 +27,6 @@ struct AttributeJson {
     return {{"dtype", to_string(tensor.dtype())}, {"shape", to_json(tensor.shape())}};
   }
 };
-
-}  // namespace
-
-Json to_json(const Shape& shape) {
-  Json dims = Json::array();
-  for (const std::int64_t dim : shape.dims()) dims.push_back(dim);
-  return dims;
-}
-
-Json to_json(const PortInfo& port) {
-  Json dims = Json::array();
-  for (std::size_t i = 0; i < port.dims.size(); ++i) {
-    if (port.dims[i] >= 0)
-      dims.push_back(port.dims[i]);
-    else
-      dims.push_back(i < port.dim_names.size() ? port.dim_names[i] : "");
-  }
-  return {{"name", port.name}, {"dtype", to_string(port.dtype)}, {"dims", dims}};
-}
 
 Json to_json(const MemoryReport& memory) {
   return {{"weight_bytes", memory.weight_bytes},
@@ -59,20 +46,24 @@ Json to_json(const StepInfo& step) {
   for (std::size_t i = 0; i < step.outputs.size(); ++i)
     outputs.push_back({{"name", step.outputs[i]},
                        {"shape", to_json(step.output_shapes[i])},
-                       {"layout", to_string(step.output_layouts[i])}});
-  Json row = {{"name", step.name},          {"op", step.op},       {"attributes", attributes},
-              {"inputs", step.inputs},      {"outputs", outputs},  {"flops", step.flops},
-              {"bytes", step.bytes},        {"no_op", step.no_op}, {"workspace_bytes", step.workspace_bytes},
-              {"tolerance", step.tolerance}};
+                       {"layout", to_string(step.output_formats[i])}});
+  Json row = {{"name", step.name},        {"op", step.op},
+              {"attributes", attributes}, {"inputs", step.inputs},
+              {"outputs", outputs},       {"flops", step.flops},
+              {"bytes", step.bytes},      {"estimated_us", step.estimated_us},
+              {"no_op", step.no_op},      {"workspace_bytes", step.workspace_bytes},
+              {"config", step.config},    {"tolerance", step.tolerance}};
   if (!step.candidates.empty()) {
     row["problem"] = step.problem;
     row["algorithm"] = step.algorithm;
     row["reason"] = step.reason;
     Json candidates = Json::array();
-    for (const ConvCandidate& candidate : step.candidates) {
+    for (const StepCandidate& candidate : step.candidates) {
       if (candidate.refusal.empty())
         candidates.push_back({{"algorithm", candidate.algorithm},
+                              {"config", candidate.config},
                               {"estimated_us", candidate.estimated_us},
+                              {"neighbours_us", candidate.neighbours_us},
                               {"workspace_bytes", candidate.workspace_bytes},
                               {"tolerance", candidate.tolerance}});
       else
@@ -81,6 +72,19 @@ Json to_json(const StepInfo& step) {
     row["candidates"] = candidates;
   }
   return row;
+}
+
+}  // namespace
+
+Json to_json(const PortInfo& port) {
+  Json dims = Json::array();
+  for (std::size_t i = 0; i < port.dims.size(); ++i) {
+    if (port.dims[i] >= 0)
+      dims.push_back(port.dims[i]);
+    else
+      dims.push_back(i < port.dim_names.size() ? port.dim_names[i] : "");
+  }
+  return {{"name", port.name}, {"dtype", to_string(port.dtype)}, {"dims", dims}};
 }
 
 Json to_json(const PlanInfo& plan) {
@@ -94,14 +98,15 @@ Json to_json(const PlanInfo& plan) {
                           {"first_step", place.first_step},
                           {"last_step", place.last_step}});
   return {{"device", plan.device},
-          {"precision", plan.precision},
+          {"precision", to_string(plan.numerics)},
           {"threads", plan.threads},
           {"inputs", named_shapes(plan.inputs)},
           {"outputs", named_shapes(plan.outputs)},
           {"steps", steps},
           {"placements", placements},
           {"memory", to_json(plan.memory)},
-          {"layout_conversions", plan.layout_conversions}};
+          {"layout_conversions", plan.layout_conversions},
+          {"explicit_paddings", plan.explicit_paddings}};
 }
 
 }  // namespace lenslet::tool

@@ -1,5 +1,5 @@
 #pragma once
-// A plan as JSON, for inspect and bench.
+// A plan as JSON.
 
 #include <nlohmann/json.hpp>
 
@@ -7,10 +7,7 @@
 
 namespace lenslet::tool {
 
-nlohmann::json to_json(const MemoryReport& memory);
-nlohmann::json to_json(const StepInfo& step);
 nlohmann::json to_json(const PlanInfo& plan);
 nlohmann::json to_json(const PortInfo& port);
-nlohmann::json to_json(const Shape& shape);
 
 }  // namespace lenslet::tool

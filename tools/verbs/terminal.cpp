@@ -49,6 +49,8 @@ std::string printable(std::string_view text) {
   return result;
 }
 
+void say(std::string_view text) { std::fputs(fmt::format("lenslet: {}\n", text).c_str(), stderr); }
+
 Progress::Progress(std::size_t total)
     : total_(total), active_(total > few && isatty(STDERR_FILENO) == 1), utf8_(locale_is_utf8()) {}
 
@@ -57,7 +59,7 @@ Progress::~Progress() { clear(); }
 void Progress::update(std::size_t done) {
   if (!active_) return;
   const double fraction = static_cast<double>(done) / static_cast<double>(total_);
-  fmt::print(stderr, "\r[{}] {}/{} photos", bar(fraction, 30, utf8_), done, total_);
+  std::fputs(fmt::format("\r[{}] {}/{} photos", bar(fraction, 30, utf8_), done, total_).c_str(), stderr);
   std::fflush(stderr);
   shown_ = true;
 }

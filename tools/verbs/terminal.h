@@ -14,6 +14,9 @@ std::string bar(double fraction, std::size_t width, bool utf8);
 /// Control characters replaced by '?', for names that come from outside.
 std::string printable(std::string_view text);
 
+/// "lenslet: TEXT" as a line on stderr; lost when that cannot be written.
+void say(std::string_view text);
+
 /// A bar on stderr while `total` things are done; silent unless stderr is a terminal and there are more than a few.
 class Progress {
  public:

@@ -41,7 +41,6 @@ struct LayerCheck {
 
 struct Report {
   std::string device;
-  std::string algorithm;  ///< forced where accepted; "" for the rule's choice
   std::vector<LayerCheck> layers;
 };
 
@@ -136,7 +135,7 @@ LayerCheck check_layer(const LayerEvent& event) {
   return check;
 }
 
-// What is verified: the model, its inputs (none: random ones), and the plan apart from the algorithm.
+// What is verified: the model, its inputs (none: random ones), and the plan.
 struct Subject {
   const Model& model;
   std::vector<Tensor> inputs;
@@ -144,35 +143,36 @@ struct Subject {
   PlanOptions plan;
 };
 
-Report verify_with(const Subject& subject, const std::string& algorithm, bool where_accepted) {
-  PlanOptions plan = subject.plan;
-  plan.conv_algorithm = algorithm;
-  plan.conv_algorithm_where_accepted = where_accepted;
+Report verify_once(const Subject& subject, PlanOptions plan) {
   plan.keep_all_values = true;  // the observer looks back at inputs that would be overwritten otherwise
   Runner runner(subject.model, plan);
   const std::vector<Tensor> inputs =
       subject.inputs.empty() ? random_inputs(subject.model, runner.plan(), subject.seed) : subject.inputs;
-  Report report{runner.plan().device, algorithm, {}};
+  Report report{runner.plan().device, {}};
   runner.set_observer([&](const LayerEvent& event) { report.layers.push_back(check_layer(event)); });
   runner.run(inputs);
   return report;
 }
 
 std::vector<Report> verify_all(const Subject& subject) {
+  PlanOptions plan = subject.plan;
+  if (plan.conv_algorithm != "all") return {verify_once(subject, plan)};
   std::vector<Report> reports;
-  if (subject.plan.conv_algorithm != "all") {
-    reports.push_back(verify_with(subject, subject.plan.conv_algorithm, false));
-    return reports;
-  }
-  for (const std::string& name : conv_algorithm_names(subject.plan.device)) {
-    Report report = verify_with(subject, name, true);
+  const std::vector<std::string> names = conv_algorithm_names(plan.device);
+  plan.conv_algorithm_where_accepted = true;
+  for (const std::string& name : names) {
+    plan.conv_algorithm = name;
+    Report report = verify_once(subject, plan);
     // Layers that refused it ran with another algorithm, which has its own turn.
     std::erase_if(report.layers, [&](const LayerCheck& layer) { return layer.algorithm != name; });
     reports.push_back(std::move(report));
   }
   // And the other ops, once.
-  Report rest = verify_with(subject, "", false);
-  std::erase_if(rest.layers, [](const LayerCheck& layer) { return !layer.algorithm.empty(); });
+  plan.conv_algorithm.clear();
+  Report rest = verify_once(subject, plan);
+  std::erase_if(rest.layers, [&](const LayerCheck& layer) {
+    return std::find(names.begin(), names.end(), layer.algorithm) != names.end();
+  });
   reports.push_back(std::move(rest));
   return reports;
 }
@@ -190,14 +190,16 @@ nlohmann::json to_json(const LayerCheck& layer) {
 }
 
 void print_report(const Report& report) {
-  fmt::print("{:<32} {:<20} {:<14} {:>10} {:>10}\n", "layer", "op", "algorithm", "error/rms", "tolerance");
+  std::size_t width = 14;
+  for (const LayerCheck& layer : report.layers) width = std::max(width, layer.algorithm.size());
+  fmt::print("{:<32} {:<20} {:<{}} {:>10} {:>10}\n", "layer", "op", "algorithm", width, "error/rms", "tolerance");
   for (const LayerCheck& layer : report.layers) {
+    fmt::print("{:<32} {:<20} {:<{}} ", layer.name, layer.op, layer.algorithm, width);
     if (layer.skipped.empty())
-      fmt::print("{:<32} {:<20} {:<14} {:>10.2e} {:>10.2e}  {}\n", layer.name, layer.op, layer.algorithm, layer.error,
-                 layer.tolerance,
+      fmt::print("{:>10.2e} {:>10.2e}  {}\n", layer.error, layer.tolerance,
                  layer.passed() ? layer.against_terms ? "ok (of the terms: they cancel)" : "ok" : "EXCEEDED");
     else
-      fmt::print("{:<32} {:<20} {:<14} not checked: {}\n", layer.name, layer.op, layer.algorithm, layer.skipped);
+      fmt::print("not checked: {}\n", layer.skipped);
   }
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The CPU convolution algorithms, one file each beside this one. Their order as candidates is in ops/conv/choose.cpp.
+// The CPU convolution algorithms, one file each beside this one. Their order as candidates is in ops/conv/rows.cpp.
 
 #include "ops/conv/algorithm.h"
 
@@ -12,14 +12,5 @@ const ConvAlgorithm& conv_im2col();         ///< im2col.cpp: "im2col", NHWC, col
 const ConvAlgorithm& conv_winograd_f2();    ///< winograd.cpp: "winograd_f2", NHWC, 3x3 stride 1 by F(2x2,3x3)
 const ConvAlgorithm& conv_winograd_f4();    ///< the same by F(4x4,3x3)
 const ConvAlgorithm& conv_winograd_f6();    ///< the same by F(6x6,3x3)
-
-/// Filters that are not known before the run, as `direct` takes them: nothing is copied or allocated.
-struct DirectFilter final : PreparedFilter {
-  const float* w = nullptr;              ///< [K][C/groups][R][S]
-  const float* scale = nullptr;          ///< [K] or null: factor of the sum, before bias and residual
-  std::shared_ptr<const float[]> owned;  ///< what `w` points to, when it is ours
-  std::size_t owned_bytes = 0;
-  std::size_t bytes() const override { return owned_bytes; }
-};
 
 }  // namespace lenslet

@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <vector>
 
+#include "base/simd/targets.h"
 #include "ops/conv/cpu/algorithms.h"
 #include "ops/core/fused_clamp.h"
-#include "ops/core/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/conv/cpu/depthwise.cpp"
@@ -154,11 +153,6 @@ namespace {
 
 HWY_EXPORT(depthwise_line);
 
-struct DepthwiseFilter final : PreparedFilter {
-  std::vector<float> w;  // [R][S][K]
-  std::size_t bytes() const override { return w.size() * sizeof(float); }
-};
-
 std::int64_t multiplier(const ConvProblem& problem) { return problem.k / problem.c; }
 
 /// Channels computed at a time: their filters stay in L1 (8 KiB of it) while a line of pixels passes.
@@ -175,51 +169,13 @@ std::int64_t repeated_floats(const ConvProblem& problem) {
   return multiplier(problem) == 1 ? 0 : (problem.r * problem.w * problem.k + 15) / 16 * 16;
 }
 
-class Depthwise final : public ConvAlgorithm {
+class BoundDepthwise final : public BoundConv {
  public:
-  std::string_view name() const override { return "depthwise"; }
+  using BoundConv::BoundConv;
 
-  std::optional<std::string> refuse(const ConvProblem& problem) const override {
-    if (problem.groups != problem.c) return "groups differ from the input channels";
-    const double row_bytes = 4.0 * static_cast<double>(problem.w) * static_cast<double>(problem.k);
-    if (multiplier(problem) != 1 && static_cast<double>(problem.r) * row_bytes > max_workspace_a_thread)
-      return "the repeated rows of one output line exceed 64 MiB";
-    return std::nullopt;
-  }
-  Format format() const override { return formats::nhwc; }
-
-  /// As for direct sums of r * s terms.
-  double tolerance(const ConvProblem& problem) const override {
-    return 3e-6 + 4e-7 * std::sqrt(static_cast<double>(problem.r * problem.s));
-  }
-
-  double estimate_us(const ConvProblem& problem, const MachineRates& rates) const override {
-    const bool blocked = problem.dilation_w == 1 && (problem.s == 3 || problem.s == 5) && problem.stride_w <= 2;
-    const double repeated = multiplier(problem) == 1 ? 1 : 1.5;
-    return 1 + repeated * problem.flops() / ((blocked ? 0.35 : 0.15) * rates.flops_per_us) +
-           problem.bytes() / (4 * rates.bytes_per_us);
-  }
-
-  std::size_t workspace_bytes(const ConvProblem& problem, int threads) const override {
-    return static_cast<std::size_t>(repeated_floats(problem) * threads) * sizeof(float);
-  }
-
-  std::unique_ptr<PreparedFilter> prepare(const ConvProblem& problem, const ConvFilter& filter) const override {
-    auto prepared = std::make_unique<DepthwiseFilter>();
-    const std::int64_t taps = problem.r * problem.s;
-    prepared->w.resize(static_cast<std::size_t>(problem.k * taps));
-    for (std::int64_t k = 0; k < problem.k; ++k) {
-      const double scale = filter.scale == nullptr ? 1.0 : static_cast<double>(filter.scale[k]);
-      for (std::int64_t tap = 0; tap < taps; ++tap)
-        prepared->w[static_cast<std::size_t>(tap * problem.k + k)] =
-            static_cast<float>(static_cast<double>(filter.w[k * taps + tap]) * scale);
-    }
-    return prepared;
-  }
-
+ private:
   void run(const ConvRun& run) const override {
-    const ConvProblem& problem = run.problem;
-    const float* w = static_cast<const DepthwiseFilter&>(*run.filter).w.data();
+    const float* w = run.filter;
     const std::int64_t block = channel_block(problem);
     const std::int64_t blocks = (problem.k + block - 1) / block;
     const std::int64_t line_work = problem.q * block * problem.r * problem.s;
@@ -267,11 +223,50 @@ class Depthwise final : public ConvAlgorithm {
         });
   }
 
+  static void repeat_channels(const float* from, float* to, std::int64_t count, std::int64_t times) {
+    for (std::int64_t i = 0; i < count; ++i) to = std::fill_n(to, times, from[i]);
+  }
+};
+
+class Depthwise final : public ConvAlgorithm {
+ public:
+  std::string_view name() const override { return "depthwise"; }
+  DeviceKind device() const override { return DeviceKind::cpu; }
+
  private:
   static constexpr double max_workspace_a_thread = 64 << 20;
 
-  static void repeat_channels(const float* from, float* to, std::int64_t count, std::int64_t times) {
-    for (std::int64_t i = 0; i < count; ++i) to = std::fill_n(to, times, from[i]);
+  std::optional<std::string> refuse(const ConvProblem& problem, const Target&) const override {
+    if (problem.groups != problem.c) return "groups differ from the input channels";
+    const double row_bytes = 4.0 * static_cast<double>(problem.w) * static_cast<double>(problem.k);
+    if (multiplier(problem) != 1 && static_cast<double>(problem.r) * row_bytes > max_workspace_a_thread)
+      return "the repeated rows of one output line exceed 64 MiB";
+    return std::nullopt;
+  }
+
+  Plan plan(const ConvProblem& p, const Target& target) const override {
+    const DeviceProfile& rates = target.device;
+    const bool blocked = p.dilation_w == 1 && (p.s == 3 || p.s == 5) && p.stride_w <= 2;
+    const double repeated = multiplier(p) == 1 ? 1 : 1.5;
+    Plan plan;
+    // As for direct sums of r * s terms.
+    plan.tolerance = 3e-6 + 4e-7 * std::sqrt(static_cast<double>(p.r * p.s));
+    plan.estimated_us = 1 + repeated * p.flops() / ((blocked ? 0.35 : 0.15) * rates.fp32_flops_per_us) +
+                        p.bytes() / (4 * rates.bytes_per_us);
+    plan.workspace_bytes = static_cast<std::size_t>(repeated_floats(p) * rates.units) * sizeof(float);
+    return plan;
+  }
+
+  FilterForm filter_form(const ConvProblem& p, std::string_view) const override { return {.floats = p.k * p.r * p.s}; }
+  /// [R][S][K]
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
+    for (std::int64_t k = 0; k < p.k; ++k)
+      for (std::int64_t tap = 0; tap < filter.terms; ++tap)
+        to[static_cast<std::size_t>(tap * p.k + k)] = filter.weight(k, tap);
+  }
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,
+                                               const DeviceProfile&) const override {
+    return std::make_unique<BoundDepthwise>(p);
   }
 };
 

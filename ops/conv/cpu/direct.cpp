@@ -93,50 +93,15 @@ void activate_row(const Activation& activation, float* y, std::int64_t count) {
   }
 }
 
-class Direct final : public ConvAlgorithm {
+/// A worker's row of sums, in floats: whole cache lines, so that workers share none.
+std::int64_t row_stride(const ConvProblem& problem) { return (problem.q + 15) / 16 * 16; }
+
+class BoundDirect final : public BoundConv {
  public:
-  std::string_view name() const override { return "direct"; }
-  std::optional<std::string> refuse(const ConvProblem&) const override { return std::nullopt; }
-  Format format() const override { return formats::nchw; }
+  using BoundConv::BoundConv;
 
-  /// Sums run in order and rounding errors walk at random: measured worst 1.7e-5 of the output's rms for 4608 terms
-  /// (C = 512, 3x3, rectified input, 3e4 outputs), half of what is stated.
-  double tolerance(const ConvProblem& problem) const override {
-    return 3e-6 + 5e-7 * std::sqrt(static_cast<double>(problem.group_c() * problem.r * problem.s));
-  }
-
-  /// Bound by reading and writing the row of sums: 1/10 of the FMA peak at best; short rows pay for the loop around.
-  double estimate_us(const ConvProblem& problem, const MachineRates& rates) const override {
-    const double row = static_cast<double>(problem.q);
-    const double strided = problem.stride_w == 1 ? 1 : 3;
-    return strided * (1 + 24 / row) * problem.flops() / (0.1 * rates.flops_per_us) +
-           problem.bytes() / rates.bytes_per_us;
-  }
-
-  std::size_t workspace_bytes(const ConvProblem& problem, int threads) const override {
-    return static_cast<std::size_t>(2 * threads) * static_cast<std::size_t>(row_stride(problem)) * sizeof(float);
-  }
-
-  std::unique_ptr<PreparedFilter> prepare(const ConvProblem& problem, const ConvFilter& filter) const override {
-    const auto terms = static_cast<std::size_t>(problem.group_c() * problem.r * problem.s);
-    const auto filters = static_cast<std::size_t>(problem.k);
-    const std::shared_ptr<float[]> owned(new float[filters * terms]);
-    float* w = owned.get();
-    for (std::size_t k = 0; k < filters; ++k)
-      for (std::size_t i = 0; i < terms; ++i) {
-        const double scale = filter.scale == nullptr ? 1.0 : static_cast<double>(filter.scale[k]);
-        w[k * terms + i] = static_cast<float>(static_cast<double>(filter.w[k * terms + i]) * scale);
-      }
-    auto prepared = std::make_unique<DirectFilter>();
-    prepared->w = w;
-    prepared->owned = owned;
-    prepared->owned_bytes = filters * terms * sizeof(float);
-    return prepared;
-  }
-
+ private:
   void run(const ConvRun& run) const override {
-    const ConvProblem& problem = run.problem;
-    const auto& filter = static_cast<const DirectFilter&>(*run.filter);
     const std::int64_t rows = problem.n * problem.k * problem.p;
     const std::int64_t terms = problem.group_c() * problem.r * problem.s;
     const std::int64_t grain = std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(1, terms * problem.q));
@@ -151,11 +116,10 @@ class Direct final : public ConvAlgorithm {
         const std::int64_t n = row / problem.p / problem.k;
         const std::int64_t first_c = k / problem.group_k() * problem.group_c();
         const float* x = run.x + (n * problem.c + first_c) * problem.h * problem.w;
-        sum_row(problem, x, filter.w + k * terms, p, sum, part);
+        sum_row(problem, x, run.filter + k * terms, p, sum, part);
 
-        const float scale = filter.scale == nullptr ? 1.0F : filter.scale[k];
         const float bias = run.bias == nullptr ? 0.0F : run.bias[k];
-        for (std::int64_t q = 0; q < problem.q; ++q) sum[q] = sum[q] * scale + bias;
+        for (std::int64_t q = 0; q < problem.q; ++q) sum[q] += bias;
         if (run.residual != nullptr)
           for (std::int64_t q = 0; q < problem.q; ++q) sum[q] += run.residual[row * problem.q + q];
         activate_row(problem.activation, sum, problem.q);
@@ -163,10 +127,46 @@ class Direct final : public ConvAlgorithm {
       }
     });
   }
+};
+
+class Direct final : public ConvAlgorithm {
+ public:
+  std::string_view name() const override { return "direct"; }
+  DeviceKind device() const override { return DeviceKind::cpu; }
 
  private:
-  /// A worker's row of sums, in floats: whole cache lines, so that workers share none.
-  static std::int64_t row_stride(const ConvProblem& problem) { return (problem.q + 15) / 16 * 16; }
+  bool takes_anything() const override { return true; }
+  std::optional<std::string> refuse(const ConvProblem&, const Target&) const override { return std::nullopt; }
+
+  Plan plan(const ConvProblem& problem, const Target& target) const override {
+    const DeviceProfile& rates = target.device;
+    Plan plan;
+    plan.format = formats::nchw;
+    // Sums run in order and rounding errors walk at random: measured worst 1.7e-5 of the output's rms for 4608 terms
+    // (C = 512, 3x3, rectified input, 3e4 outputs), half of what is stated.
+    plan.tolerance = 3e-6 + 5e-7 * std::sqrt(static_cast<double>(problem.group_c() * problem.r * problem.s));
+    // Bound by reading and writing the row of sums: 1/10 of the FMA peak at best; short rows pay for the loop around.
+    const double strided = problem.stride_w == 1 ? 1 : 3;
+    plan.estimated_us =
+        strided * (1 + 24 / static_cast<double>(problem.q)) * problem.flops() / (0.1 * rates.fp32_flops_per_us) +
+        problem.bytes() / rates.bytes_per_us;
+    plan.workspace_bytes =
+        static_cast<std::size_t>(2 * rates.units) * static_cast<std::size_t>(row_stride(problem)) * sizeof(float);
+    return plan;
+  }
+
+  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
+    return {.floats = p.k * p.group_c() * p.r * p.s};
+  }
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
+    for (std::int64_t k = 0; k < p.k; ++k)
+      for (std::int64_t i = 0; i < filter.terms; ++i)
+        to[static_cast<std::size_t>(k * filter.terms + i)] = filter.weight(k, i);
+  }
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,
+                                               const DeviceProfile&) const override {
+    return std::make_unique<BoundDirect>(p);
+  }
 };
 
 }  // namespace

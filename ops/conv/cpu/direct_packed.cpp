@@ -7,54 +7,52 @@
 namespace lenslet {
 namespace {
 
-class DirectPacked final : public ConvAlgorithm {
+class BoundDirectPacked final : public BoundConv {
  public:
-  std::string_view name() const override { return "direct_packed"; }
-  Format format() const override { return formats::nhwc; }
-  bool wants_padded() const override { return true; }
+  explicit BoundDirectPacked(const ConvProblem& p) : BoundConv(p), filter_(p), segments_(window_segments(p)) {}
 
-  std::optional<std::string> refuse(const ConvProblem&) const override { return std::nullopt; }
-
-  double tolerance(const ConvProblem& problem) const override { return packed_tolerance(problem); }
-
-  double estimate_us(const ConvProblem& p, const MachineRates& rates) const override {
-    const bool adjacent = p.groups == 1 && p.dilation_w == 1;
-    double us = gemm_estimate_us(p.n * p.p * p.q, p.group_k(), p.group_c() * p.r * p.s, adjacent ? p.r : p.r * p.s,
-                                 p.groups, rates);
-    if (p.padded()) {  // the Pad step reads and writes the input once; a small one stays in the caches
-      const ConvProblem padded = p.with_explicit_padding();
-      const double bytes = 4.0 * static_cast<double>(p.n * p.c) * static_cast<double>(p.h * p.w + padded.h * padded.w);
-      us += bytes / (bytes < rates.l2_bytes ? 3 * rates.bytes_per_us : rates.bytes_per_us) + pad_step_us;
-    }
-    return us;
-  }
-
-  std::size_t workspace_bytes(const ConvProblem&, int) const override { return 0; }
-
-  std::unique_ptr<PreparedFilter> prepare(const ConvProblem& problem, const ConvFilter& filter) const override {
-    return std::make_unique<PackedFilter>(problem, filter);
-  }
-
+ private:
   void run(const ConvRun& run) const override {
-    const ConvProblem& p = run.problem;
-    const auto& filter = static_cast<const PackedFilter&>(*run.filter);
+    const ConvProblem& p = problem;
     for (std::int64_t g = 0; g < p.groups; ++g) {
-      Gemm call = group_product(run, filter, g, 0, p.n * p.p * p.q);
+      Gemm call = group_product(p, run, filter_, g, 0, p.n * p.p * p.q);
       call.a.base = run.x + g * p.group_c();
       call.a.stride = p.stride_w * p.c;
       call.a.width = p.q;
       call.a.line_stride = p.stride_h * p.w * p.c;
       call.a.height = p.p;
       call.a.image_stride = p.h * p.w * p.c;
-      call.a.segments = filter.segments.data();
-      call.a.segment_count = static_cast<std::int64_t>(filter.segments.size());
+      call.a.segments = segments_.data();
+      call.a.segment_count = static_cast<std::int64_t>(segments_.size());
       gemm(call, *run.pool);
     }
   }
 
+  PackedFilter filter_;
+  std::vector<std::int64_t> segments_;
+};
+
+class DirectPacked final : public PackedConv {
+ public:
+  std::string_view name() const override { return "direct_packed"; }
+
  private:
-  /// A step of its own costs its start and join.
-  static constexpr double pad_step_us = 2;
+  std::optional<std::string> refuse(const ConvProblem&, const Target&) const override { return std::nullopt; }
+
+  Plan plan(const ConvProblem& p, const Target& target) const override {
+    const bool adjacent = p.groups == 1 && p.dilation_w == 1;
+    Plan plan;
+    plan.explicit_padding = p.padded();
+    plan.tolerance = packed_tolerance(p);
+    plan.estimated_us = gemm_estimate_us(p.n * p.p * p.q, p.group_k(), p.group_c() * p.r * p.s,
+                                         adjacent ? p.r : p.r * p.s, p.groups, target.device);
+    return plan;
+  }
+
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,
+                                               const DeviceProfile&) const override {
+    return std::make_unique<BoundDirectPacked>(p);
+  }
 };
 
 }  // namespace

@@ -22,16 +22,17 @@ constexpr std::int64_t whole_bytes = 4 << 20;
 
 bool input_is_columns(const ConvProblem& p) { return p.r == 1 && p.s == 1 && !p.padded(); }
 
-struct Plan {
+/// How the columns are made.
+struct Columns {
   std::int64_t pixels, terms;
-  bool whole;         ///< all columns at once
-  std::int64_t rows;  ///< of a chunk
+  bool whole = false;     ///< all columns at once
+  std::int64_t rows = 0;  ///< of a chunk
+
+  explicit Columns(const ConvProblem& p) : pixels(p.n * p.p * p.q), terms(p.group_c() * p.r * p.s) {}
 };
 
-Plan plan(const ConvProblem& p, int threads) {
-  Plan plan{};
-  plan.pixels = p.n * p.p * p.q;
-  plan.terms = p.group_c() * p.r * p.s;
+Columns plan_columns(const ConvProblem& p, int threads) {
+  Columns plan(p);
   const std::int64_t row_bytes = plan.terms * static_cast<std::int64_t>(sizeof(float));
   plan.rows = std::clamp(chunk_bytes / row_bytes / 12 * 12, min_chunk_rows, max_chunk_rows);
   plan.rows = std::min(plan.rows, plan.pixels);
@@ -80,81 +81,46 @@ void fill_columns(const ConvProblem& p, const float* x, std::int64_t group, std:
   }
 }
 
-class Im2col final : public ConvAlgorithm {
+class BoundIm2col final : public BoundConv {
  public:
-  std::string_view name() const override { return "im2col"; }
-  Format format() const override { return formats::nhwc; }
-  std::optional<std::string> refuse(const ConvProblem& p) const override {
-    const std::int64_t row_bytes = p.group_c() * p.r * p.s * static_cast<std::int64_t>(sizeof(float));
-    if (!input_is_columns(p) && min_chunk_rows * row_bytes > max_workspace_a_thread)
-      return "the columns of 48 output pixels exceed 64 MiB";
-    return std::nullopt;
-  }
-  double tolerance(const ConvProblem& problem) const override { return packed_tolerance(problem); }
+  BoundIm2col(const ConvProblem& p, const Columns& columns) : BoundConv(p), filter_(p), columns_(columns) {}
 
-  double estimate_us(const ConvProblem& p, const MachineRates& rates) const override {
-    const std::int64_t pixels = p.n * p.p * p.q, terms = p.group_c() * p.r * p.s;
-    const double product = gemm_estimate_us(pixels, p.group_k(), terms, 1, p.groups, rates);
-    if (input_is_columns(p)) return product;
-    // Columns are written to L2 in runs; a run costs its call, a float its copy.
-    const bool adjacent = p.dilation_w == 1 && p.groups == 1;
-    const auto runs = static_cast<double>(pixels * p.groups) * static_cast<double>(p.r * (adjacent ? 1 : p.s));
-    const auto floats = static_cast<double>(pixels) * static_cast<double>(p.groups * terms);
-    return product + (runs * run_us + floats * float_us) / rates.threads;
-  }
-
-  std::size_t workspace_bytes(const ConvProblem& p, int threads) const override {
-    if (input_is_columns(p)) return 0;
-    const Plan chunks = plan(p, threads);
-    const std::int64_t floats = chunks.rows * chunks.terms * (chunks.whole ? 1 : threads);
-    return static_cast<std::size_t>(floats) * sizeof(float);
-  }
-
-  std::unique_ptr<PreparedFilter> prepare(const ConvProblem& problem, const ConvFilter& filter) const override {
-    return std::make_unique<PackedFilter>(problem, filter);
-  }
-
+ private:
   void run(const ConvRun& run) const override {
-    const ConvProblem& p = run.problem;
-    const auto& filter = static_cast<const PackedFilter&>(*run.filter);
-    if (input_is_columns(p)) return run_on_input(run, filter);
-    const Plan chunks = plan(p, run.pool->threads());
+    if (input_is_columns(problem)) return run_on_input(run);
     auto* const workspace = reinterpret_cast<float*>(run.workspace.data());
-    if (chunks.whole) {
-      for (std::int64_t g = 0; g < p.groups; ++g) {
-        run.pool->parallel_for(chunks.pixels, 16, [&](std::int64_t begin, std::int64_t end, int) {
-          fill_columns(p, run.x, g, begin, end - begin, workspace + begin * chunks.terms);
-        });
-        Gemm call = group_product(run, filter, g, 0, chunks.pixels);
-        call.a.base = workspace;
-        call.a.stride = chunks.terms;
-        gemm(call, *run.pool);
-      }
-      return;
-    }
-    const std::int64_t count = (chunks.pixels + chunks.rows - 1) / chunks.rows;
-    run.pool->parallel_for(count * p.groups, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
-      float* const columns = workspace + worker * chunks.rows * chunks.terms;
+    if (columns_.whole) return run_whole(run, workspace);
+    const std::int64_t count = (columns_.pixels + columns_.rows - 1) / columns_.rows;
+    run.pool->parallel_for(count * problem.groups, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
+      float* const columns = workspace + worker * columns_.rows * columns_.terms;
       for (std::int64_t piece = begin; piece < end; ++piece) {
-        const std::int64_t group = piece / count, first = piece % count * chunks.rows;
-        const std::int64_t rows = std::min(chunks.rows, chunks.pixels - first);
-        fill_columns(p, run.x, group, first, rows, columns);
-        Gemm call = group_product(run, filter, group, first, rows);
+        const std::int64_t group = piece / count, first = piece % count * columns_.rows;
+        const std::int64_t rows = std::min(columns_.rows, columns_.pixels - first);
+        fill_columns(problem, run.x, group, first, rows, columns);
+        Gemm call = group_product(problem, run, filter_, group, first, rows);
         call.a.base = columns;
-        call.a.stride = chunks.terms;
+        call.a.stride = columns_.terms;
         gemm_serial(call);
       }
     });
   }
 
- private:
-  static constexpr std::int64_t max_workspace_a_thread = 64 << 20;
-  static constexpr double run_us = 0.006, float_us = 0.00012;
+  void run_whole(const ConvRun& run, float* columns) const {
+    for (std::int64_t g = 0; g < problem.groups; ++g) {
+      run.pool->parallel_for(columns_.pixels, 16, [&](std::int64_t begin, std::int64_t end, int) {
+        fill_columns(problem, run.x, g, begin, end - begin, columns + begin * columns_.terms);
+      });
+      Gemm call = group_product(problem, run, filter_, g, 0, columns_.pixels);
+      call.a.base = columns;
+      call.a.stride = columns_.terms;
+      gemm(call, *run.pool);
+    }
+  }
 
-  static void run_on_input(const ConvRun& run, const PackedFilter& filter) {
-    const ConvProblem& p = run.problem;
+  void run_on_input(const ConvRun& run) const {
+    const ConvProblem& p = problem;
     for (std::int64_t g = 0; g < p.groups; ++g) {
-      Gemm call = group_product(run, filter, g, 0, p.n * p.p * p.q);
+      Gemm call = group_product(p, run, filter_, g, 0, p.n * p.p * p.q);
       call.a.base = run.x + g * p.group_c();
       call.a.stride = p.stride_w * p.c;
       if (p.stride_h != 1 || p.stride_w != 1) {
@@ -165,6 +131,57 @@ class Im2col final : public ConvAlgorithm {
       }
       gemm(call, *run.pool);
     }
+  }
+
+  PackedFilter filter_;
+  Columns columns_;
+};
+
+class Im2col final : public PackedConv {
+ public:
+  std::string_view name() const override { return "im2col"; }
+
+ private:
+  static constexpr std::int64_t max_workspace_a_thread = 64 << 20;
+  static constexpr double run_us = 0.006, float_us = 0.00012;
+
+  std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override {
+    const std::int64_t row_bytes = p.group_c() * p.r * p.s * static_cast<std::int64_t>(sizeof(float));
+    if (!input_is_columns(p) && min_chunk_rows * row_bytes > max_workspace_a_thread)
+      return "the columns of 48 output pixels exceed 64 MiB";
+    return std::nullopt;
+  }
+
+  Plan plan(const ConvProblem& p, const Target& target) const override {
+    const DeviceProfile& rates = target.device;
+    const std::int64_t pixels = p.n * p.p * p.q, terms = p.group_c() * p.r * p.s;
+    Plan plan;
+    plan.tolerance = packed_tolerance(p);
+    plan.estimated_us = gemm_estimate_us(pixels, p.group_k(), terms, 1, p.groups, rates);
+    if (input_is_columns(p)) return plan;
+    // Columns are written to L2 in runs; a run costs its call, a float its copy.
+    const bool adjacent = p.dilation_w == 1 && p.groups == 1;
+    const auto runs = static_cast<double>(pixels * p.groups) * static_cast<double>(p.r * (adjacent ? 1 : p.s));
+    const auto floats = static_cast<double>(pixels) * static_cast<double>(p.groups * terms);
+    plan.estimated_us += (runs * run_us + floats * float_us) / rates.units;
+    const Columns columns = plan_columns(p, rates.units);
+    plan.workspace_bytes =
+        static_cast<std::size_t>(columns.rows * terms * (columns.whole ? 1 : rates.units)) * sizeof(float);
+    plan.config = ConfigWriter().add("rows", columns.rows).add("whole", columns.whole).str();
+    return plan;
+  }
+
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
+                                               const DeviceProfile&) const override {
+    Columns columns(p);
+    ConfigReader reader(config);
+    if (!input_is_columns(p)) {
+      columns.rows = reader.integer("rows", 1, columns.pixels);
+      columns.whole = reader.flag("whole");
+      if (columns.whole && columns.rows != columns.pixels) reader.refuse("whole columns are all rows");
+    }
+    reader.finish();
+    return std::make_unique<BoundIm2col>(p, columns);
   }
 };
 

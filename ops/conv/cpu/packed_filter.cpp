@@ -1,59 +1,47 @@
 #include "ops/conv/cpu/packed_filter.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <new>
 
 #include "ops/core/sum_tolerance.h"
 
 namespace lenslet {
-namespace {
+PackedFilter::PackedFilter(const ConvProblem& p)
+    : group_floats_((packed_b_floats(p.group_c() * p.r * p.s, p.group_k()) + 15) / 16 * 16), groups_(p.groups) {}
 
-constexpr std::align_val_t line{64};
+std::string PackedFilter::form() const { return fmt::format("packed for {} columns", gemm_tile_cols()); }
 
-std::unique_ptr<float[], void (*)(float*)> aligned_floats(std::int64_t count) {
-  const std::size_t bytes = static_cast<std::size_t>(std::max<std::int64_t>(count, 1)) * sizeof(float);
-  return {static_cast<float*>(::operator new(bytes, line)), [](float* p) { ::operator delete(p, line); }};
-}
-
-}  // namespace
-
-PackedFilter::PackedFilter(const ConvProblem& p, const ConvFilter& filter) : packed_(nullptr, nullptr) {
+void PackedFilter::pack(const ConvProblem& p, const ConvFilter& filter, float* to) const {
   const std::int64_t c = p.group_c(), k = p.group_k(), terms = c * p.r * p.s;
-  // Each group on a cache line of its own.
-  group_floats_ = (packed_b_floats(terms, k) + 15) / 16 * 16;
-  floats_ = group_floats_ * p.groups;
-  packed_ = aligned_floats(floats_);
+  std::fill(to, to + floats(), 0.0F);
   std::vector<float> rows(static_cast<std::size_t>(terms * k));
   for (std::int64_t g = 0; g < p.groups; ++g) {
-    for (std::int64_t out = 0; out < k; ++out) {
-      const float* w = filter.w + (g * k + out) * terms;
-      const double scale = filter.scale == nullptr ? 1.0 : static_cast<double>(filter.scale[g * k + out]);
+    for (std::int64_t out = 0; out < k; ++out)
       for (std::int64_t in = 0; in < c; ++in)
-        for (std::int64_t tap = 0; tap < p.r * p.s; ++tap, ++w)
-          rows[static_cast<std::size_t>((tap * c + in) * k + out)] = static_cast<float>(*w * scale);
-    }
-    pack_b(rows.data(), k, 1, terms, k, packed_.get() + g * group_floats_);
+        for (std::int64_t tap = 0; tap < p.r * p.s; ++tap)
+          rows[static_cast<std::size_t>((tap * c + in) * k + out)] = filter.weight(g * k + out, in * p.r * p.s + tap);
+    pack_b(rows.data(), k, 1, terms, k, to + g * group_floats_);
   }
+}
 
+std::vector<std::int64_t> window_segments(const ConvProblem& p) {
   const bool adjacent = p.groups == 1 && p.dilation_w == 1;
+  std::vector<std::int64_t> segments;
   for (std::int64_t r = 0; r < p.r; ++r)
     for (std::int64_t s = 0; s < (adjacent ? 1 : p.s); ++s)
       segments.push_back((r * p.dilation_h * p.w + s * p.dilation_w) * p.c);
+  return segments;
 }
 
-std::size_t PackedFilter::bytes() const {
-  return static_cast<std::size_t>(floats_) * sizeof(float) + segments.size() * sizeof(std::int64_t);
-}
-
-Gemm group_product(const ConvRun& run, const PackedFilter& filter, std::int64_t group, std::int64_t first,
-                   std::int64_t rows) {
-  const ConvProblem& p = run.problem;
+Gemm group_product(const ConvProblem& p, const ConvRun& run, const PackedFilter& filter, std::int64_t group,
+                   std::int64_t first, std::int64_t rows) {
   const std::int64_t channel = group * p.group_k(), start = first * p.k + channel;
   Gemm g;
   g.m = rows;
   g.n = p.group_k();
   g.k = p.group_c() * p.r * p.s;
-  g.b = filter.group(group);
+  g.b = filter.group(run.filter, group);
   g.c = run.y + start;
   g.ldc = p.k;
   g.bias = run.bias == nullptr ? nullptr : run.bias + channel;
@@ -65,19 +53,20 @@ Gemm group_product(const ConvRun& run, const PackedFilter& filter, std::int64_t 
 double packed_tolerance(const ConvProblem& p) { return sum_tolerance(p.group_c() * p.r * p.s); }
 
 double gemm_estimate_us(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t segments, std::int64_t groups,
-                        const MachineRates& rates) {
+                        const DeviceProfile& rates) {
   // Of the peak the kernel reaches 0.93; starting and storing a tile costs as much as 7 steps of k, a segment 1.5 more.
   const auto steps = static_cast<double>(k);
   const double overhead = (steps + 7 + 1.5 * static_cast<double>(segments - 1)) / std::max(steps, 1.0);
-  double compute = gemm_issued_flops(m, n, k) * overhead * static_cast<double>(groups) / (0.93 * rates.flops_per_us);
+  double compute =
+      gemm_issued_flops(m, n, k) * overhead * static_cast<double>(groups) / (0.93 * rates.fp32_flops_per_us);
   // A tile whose columns are no whole vectors goes through a buffer.
   if (n % (gemm_tile_cols() / 2) != 0) {
     const std::int64_t tiles = (m + gemm_tile_rows() - 1) / gemm_tile_rows() * groups;
-    compute += 0.06 * static_cast<double>(tiles) / rates.threads;
+    compute += 0.06 * static_cast<double>(tiles) / rates.units;
   }
   // The first pass over B waits for memory: half of that hides behind the multiplications.
   const double b_bytes = 4.0 * static_cast<double>(groups) * static_cast<double>(k) * static_cast<double>(n);
-  const double fork = rates.threads > 1 ? 3.0 * static_cast<double>(groups) : 0.0;
+  const double fork = rates.units > 1 ? 3.0 * static_cast<double>(groups) : 0.0;
   return compute + 0.5 * b_bytes / rates.bytes_per_us + fork;
 }
 

@@ -10,26 +10,44 @@
 
 namespace lenslet {
 
-/// For each group, B [R*S*C/groups][K/groups] packed for gemm(); rows in the order r, s, c.
-class PackedFilter final : public PreparedFilter {
+/// For each group, B [R*S*C/groups][K/groups] packed for gemm(); rows in the order r, s, c. Each group begins on a
+/// cache line of its own.
+class PackedFilter {
  public:
-  PackedFilter(const ConvProblem& problem, const ConvFilter& filter);
-  std::size_t bytes() const override;
-  const float* group(std::int64_t g) const { return packed_.get() + g * group_floats_; }
-
-  /// Where the parts of a filter's window lie in an NHWC input, as GemmRows has them: R runs of S*C when the taps of a
-  /// line are adjacent, else R*S runs of C/groups.
-  std::vector<std::int64_t> segments;
+  explicit PackedFilter(const ConvProblem& problem);
+  std::int64_t floats() const { return group_floats_ * groups_; }
+  /// What gemm() reads differs with the CPU's vectors.
+  std::string form() const;
+  void pack(const ConvProblem& problem, const ConvFilter& filter, float* to) const;
+  const float* group(const float* packed, std::int64_t g) const { return packed + g * group_floats_; }
 
  private:
-  std::int64_t group_floats_ = 0, floats_ = 0;
-  std::unique_ptr<float[], void (*)(float*)> packed_;
+  std::int64_t group_floats_, groups_;
 };
+
+/// Where the parts of a filter's window lie in an NHWC input, as GemmRows has them: R runs of S*C when the taps of a
+/// line are adjacent, else R*S runs of C/groups.
+std::vector<std::int64_t> window_segments(const ConvProblem& problem);
 
 /// The product that one group's filters make of `rows` rows: everything set but the rows of A.
 /// Output pixels from `first` on.
-Gemm group_product(const ConvRun& run, const PackedFilter& filter, std::int64_t group, std::int64_t first,
-                   std::int64_t rows);
+Gemm group_product(const ConvProblem& problem, const ConvRun& run, const PackedFilter& filter, std::int64_t group,
+                   std::int64_t first, std::int64_t rows);
+
+/// What im2col and direct_packed have in common.
+class PackedConv : public ConvAlgorithm {
+ public:
+  DeviceKind device() const override { return DeviceKind::cpu; }
+
+ protected:
+  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
+    const PackedFilter filter(p);
+    return {.floats = filter.floats(), .form = filter.form()};
+  }
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& from, std::span<float> to) const override {
+    PackedFilter(p).pack(p, from, to.data());
+  }
+};
 
 /// sum_tolerance of C/groups*R*S products.
 double packed_tolerance(const ConvProblem& problem);
@@ -37,6 +55,6 @@ double packed_tolerance(const ConvProblem& problem);
 /// Time of gemm() in us for `groups` products [m,k]x[k,n], fitted to measurements (docs/conv-choice.md); `segments`:
 /// runs that a row of A is cut into.
 double gemm_estimate_us(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t segments, std::int64_t groups,
-                        const MachineRates& rates);
+                        const DeviceProfile& rates);
 
 }  // namespace lenslet

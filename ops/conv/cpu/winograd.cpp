@@ -1,15 +1,16 @@
 // Winograd F(m x m, 3 x 3), m = 2, 4, 6, in NHWC: tiles of the input become alpha^2 matrices V [tiles][C], which
 // alpha^2 products with the filters U [C][K] turn into [tiles][K], which become tiles of the output.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <new>
 #include <vector>
 
 #include "ops/conv/cpu/algorithms.h"
 #include "ops/conv/cpu/winograd_transforms.h"
-#include "ops/conv/winograd_matrices.h"
+#include "ops/conv/winograd_filter.h"
 #include "ops/gemm/gemm.h"
 
 namespace lenslet {
@@ -23,16 +24,6 @@ constexpr std::int64_t shared_blocks = 3;
 constexpr double max_workspace_bytes = 256 << 20;
 /// Filters up to here are charged as read from L3.
 constexpr double cached_filter_bytes = 4 << 20;
-
-struct WinogradFilter final : PreparedFilter {
-  struct Free {
-    void operator()(float* p) const { ::operator delete (p, std::align_val_t{64}); }
-  };
-  std::unique_ptr<float[], Free> u;  // alpha^2 times [C][K] as pack_b has it
-  std::int64_t one = 0;              // floats of one of them
-  std::size_t total = 0;
-  std::size_t bytes() const override { return total; }
-};
 
 struct Tiles {
   std::int64_t m, alpha2;
@@ -66,102 +57,34 @@ Tiles tiles_of(const ConvProblem& p, std::int64_t m) {
   return t;
 }
 
-class Winograd final : public ConvAlgorithm {
+/// Floats of one of the alpha^2 matrices of U, packed.
+std::int64_t matrix_floats(const ConvProblem& p) { return (packed_b_floats(p.c, p.k) + 15) / 16 * 16; }
+
+class BoundWinograd final : public BoundConv {
  public:
-  Winograd(std::int64_t m, std::string_view name) : m_(m), name_(name) {}
-  std::string_view name() const override { return name_; }
-  Format format() const override { return formats::nhwc; }
-
-  std::optional<std::string> refuse(const ConvProblem& p) const override {
-    if (p.r != 3 || p.s != 3) return "filter is not 3x3";
-    if (p.stride_h != 1 || p.stride_w != 1) return "stride is not 1";
-    if (p.dilation_h != 1 || p.dilation_w != 1) return "dilation is not 1";
-    if (p.groups != 1) return "groups are not 1";
-    const double floats_a_tile =
-        static_cast<double>((m_ + 2) * (m_ + 2)) * (static_cast<double>(p.c) + static_cast<double>(p.k));
-    if (floats_a_tile * 4 * shared_blocks * min_block > max_workspace_bytes) return "workspace would exceed 256 MiB";
-    return std::nullopt;
-  }
-
-  /// Errors of the transforms and of sums over C, which grow like sqrt(C). On rectified Gaussian input of 26x26 images
-  /// with C = 256 the worst were 3.5e-6 (F2), 1.4e-5 (F4) and 1.1e-4 (F6) of the output's rms. In trained networks the
-  /// terms cancel more: F2 reached 1.9e-5 in ResNet-50 (C = 256), F6 6.5e-5 in waifu2x (C = 3).
-  double tolerance(const ConvProblem& p) const override {
-    const double c = std::sqrt(static_cast<double>(p.c));
-    if (m_ == 2) return 8e-6 + 1.2e-6 * c;
-    if (m_ == 4) return 1e-5 + 2e-6 * c;
-    return 1e-4 + 4e-6 * c;
-  }
-
-  double estimate_us(const ConvProblem& p, const MachineRates& rates) const override;
-
-  std::size_t workspace_bytes(const ConvProblem& p, int threads) const override {
-    const Tiles t = tiles_of(p, m_);
-    const std::int64_t floats = apart(p.c) + t.block_floats() * (t.shared ? 1 : threads);
-    return static_cast<std::size_t>(floats) * sizeof(float);
-  }
-
-  std::unique_ptr<PreparedFilter> prepare(const ConvProblem& p, const ConvFilter& filter) const override {
-    if (m_ == 2) return transform_filters<2>(p, filter);
-    if (m_ == 4) return transform_filters<4>(p, filter);
-    return transform_filters<6>(p, filter);
-  }
-
-  void run(const ConvRun& run) const override;
+  BoundWinograd(const ConvProblem& p, const Tiles& tiles) : BoundConv(p), tiles_(tiles) {}
 
  private:
-  template <int M>
-  static std::unique_ptr<PreparedFilter> transform_filters(const ConvProblem& p, const ConvFilter& filter);
-  void transform_in(const ConvRun& run, const Tiles& t, const float* zeros, std::int64_t first, std::int64_t begin,
-                    std::int64_t end, float* v) const;
-  void transform_out(const ConvRun& run, const Tiles& t, std::int64_t first, std::int64_t begin, std::int64_t end,
+  void run(const ConvRun& run) const override;
+  void transform_in(const ConvRun& run, const float* zeros, std::int64_t first, std::int64_t begin, std::int64_t end,
+                    float* v) const;
+  void transform_out(const ConvRun& run, std::int64_t first, std::int64_t begin, std::int64_t end,
                      const float* products) const;
-  static void multiply(const ConvRun& run, const Tiles& t, std::int64_t matrix, std::int64_t count, const float* v,
-                       float* products);
+  void multiply(const ConvRun& run, std::int64_t matrix, std::int64_t count, const float* v, float* products) const;
 
-  std::int64_t m_;
-  std::string_view name_;
+  Tiles tiles_;
 };
 
-// U = G g G^T in double, rounded once.
-template <int M>
-std::unique_ptr<PreparedFilter> Winograd::transform_filters(const ConvProblem& p, const ConvFilter& filter) {
-  constexpr std::size_t alpha = static_cast<std::size_t>(M) + 2;
-  constexpr const auto& g = winograd_matrices<M>.g;
-  auto prepared = std::make_unique<WinogradFilter>();
-  prepared->one = (packed_b_floats(p.c, p.k) + 15) / 16 * 16;
-  prepared->total = alpha * alpha * static_cast<std::size_t>(prepared->one) * sizeof(float);
-  prepared->u.reset(static_cast<float*>(::operator new (prepared->total, std::align_val_t{64})));
-  // One row of U at a time for all filters: [alpha][K][C] floats of scratch.
-  const auto matrix = static_cast<std::size_t>(p.k * p.c);
-  std::vector<float> rows(alpha * matrix);
-  for (std::size_t i = 0; i < alpha; ++i) {
-    for (std::size_t at = 0; at < matrix; ++at) {
-      const float* w = filter.w + at * 9;
-      const std::size_t k = at / static_cast<std::size_t>(p.c);
-      const double scale = filter.scale == nullptr ? 1.0 : static_cast<double>(filter.scale[k]);
-      std::array<double, 3> line{};  // row i of G g
-      for (std::size_t s = 0; s < 3; ++s)
-        for (std::size_t r = 0; r < 3; ++r) line[s] += g[i][r] * static_cast<double>(w[r * 3 + s]);
-      for (std::size_t j = 0; j < alpha; ++j)
-        rows[j * matrix + at] = static_cast<float>(scale * (line[0] * g[j][0] + line[1] * g[j][1] + line[2] * g[j][2]));
-    }
-    for (std::size_t j = 0; j < alpha; ++j)
-      pack_b(rows.data() + j * matrix, 1, p.c, p.c, p.k,
-             prepared->u.get() + static_cast<std::int64_t>(i * alpha + j) * prepared->one);
-  }
-  return prepared;
-}
-
 /// Tiles [begin, end), the block's first being `first`, into rows of the block's V.
-void Winograd::transform_in(const ConvRun& run, const Tiles& t, const float* zeros, std::int64_t first,
-                            std::int64_t begin, std::int64_t end, float* v) const {
-  const ConvProblem& p = run.problem;
-  const std::int64_t alpha = m_ + 2;
+void BoundWinograd::transform_in(const ConvRun& run, const float* zeros, std::int64_t first, std::int64_t begin,
+                                 std::int64_t end, float* v) const {
+  const ConvProblem& p = problem;
+  const Tiles& t = tiles_;
+  const std::int64_t alpha = t.m + 2;
   std::array<const float*, max_alpha2> pixels;
   for (std::int64_t tile = begin; tile < end; ++tile) {
     const std::int64_t n = tile / (t.down * t.across);
-    const std::int64_t top = tile / t.across % t.down * m_ - p.pad_top, left = tile % t.across * m_ - p.pad_left;
+    const std::int64_t top = tile / t.across % t.down * t.m - p.pad_top, left = tile % t.across * t.m - p.pad_left;
     std::size_t at = 0;
     for (std::int64_t h = top; h < top + alpha; ++h) {
       const bool row_inside = h >= 0 && h < p.h;
@@ -169,52 +92,54 @@ void Winograd::transform_in(const ConvRun& run, const Tiles& t, const float* zer
       for (std::int64_t w = left; w < left + alpha; ++w)
         pixels[at++] = row_inside && w >= 0 && w < p.w ? line + w * p.c : zeros;
     }
-    winograd_input(static_cast<int>(m_), {pixels.data(), p.c, v + (tile - first) * p.c, t.v_stride});
+    winograd_input(static_cast<int>(t.m), {pixels.data(), p.c, v + (tile - first) * p.c, t.v_stride});
   }
 }
 
-void Winograd::transform_out(const ConvRun& run, const Tiles& t, std::int64_t first, std::int64_t begin,
-                             std::int64_t end, const float* products) const {
-  const ConvProblem& p = run.problem;
+void BoundWinograd::transform_out(const ConvRun& run, std::int64_t first, std::int64_t begin, std::int64_t end,
+                                  const float* products) const {
+  const ConvProblem& p = problem;
+  const Tiles& t = tiles_;
   for (std::int64_t tile = begin; tile < end; ++tile) {
     const std::int64_t n = tile / (t.down * t.across);
-    const std::int64_t row = tile / t.across % t.down * m_, column = tile % t.across * m_;
+    const std::int64_t row = tile / t.across % t.down * t.m, column = tile % t.across * t.m;
     const std::int64_t at = ((n * p.p + row) * p.q + column) * p.k;
     WinogradOutputTile out;
     out.products = products + (tile - first) * p.k;
     out.stride = t.product_stride;
     out.channels = p.k;
-    out.rows = std::min(m_, p.p - row);
-    out.columns = std::min(m_, p.q - column);
+    out.rows = std::min(t.m, p.p - row);
+    out.columns = std::min(t.m, p.q - column);
     out.bias = run.bias;
     out.residual = run.residual == nullptr ? nullptr : run.residual + at;
     out.y = run.y + at;
     out.line = p.q * p.k;
-    winograd_output(static_cast<int>(m_), out, p.activation);
+    winograd_output(static_cast<int>(t.m), out, p.activation);
   }
 }
 
-void Winograd::multiply(const ConvRun& run, const Tiles& t, std::int64_t matrix, std::int64_t count, const float* v,
-                        float* products) {
-  const auto& filter = static_cast<const WinogradFilter&>(*run.filter);
+void BoundWinograd::multiply(const ConvRun& run, std::int64_t matrix, std::int64_t count, const float* v,
+                             float* products) const {
+  const ConvProblem& p = problem;
+  const Tiles& t = tiles_;
   Gemm call;
   call.m = count;
-  call.n = run.problem.k;
-  call.k = run.problem.c;
+  call.n = p.k;
+  call.k = p.c;
   call.a.base = v + matrix * t.v_stride;
-  call.a.stride = run.problem.c;
-  call.b = filter.u.get() + matrix * filter.one;
+  call.a.stride = p.c;
+  call.b = run.filter + matrix * matrix_floats(p);
   call.c = products + matrix * t.product_stride;
-  call.ldc = run.problem.k;
+  call.ldc = p.k;
   // The output transform multiplies the roundings of the sums over C, most of F(6)'s error, by up to 32: short partial
   // sums halve it and more (rms at C = 64, 256, 512: 2.9e-6, 5.8e-6 and more to 2.1e-6, 2.7e-6, 2.6e-6).
   call.partial_length = t.m == 6 ? 32 : 0;
   gemm_serial(call);
 }
 
-void Winograd::run(const ConvRun& run) const {
-  const ConvProblem& p = run.problem;
-  const Tiles t = tiles_of(p, m_);
+void BoundWinograd::run(const ConvRun& run) const {
+  const ConvProblem& p = problem;
+  const Tiles& t = tiles_;
   auto* zeros = reinterpret_cast<float*>(run.workspace.data());
   std::fill(zeros, zeros + p.c, 0.0F);
   float* blocks = zeros + apart(p.c);
@@ -224,14 +149,13 @@ void Winograd::run(const ConvRun& run) const {
     float* products = v + t.alpha2 * t.v_stride;
     // A tile is alpha^2 * C floats to transform: pieces of 2 us and more.
     const std::int64_t grain = std::max<std::int64_t>(1, (32 << 10) / (t.alpha2 * (p.c + p.k)));
-    run.pool->parallel_for(t.count, grain, [&](std::int64_t begin, std::int64_t end, int) {
-      transform_in(run, t, zeros, 0, begin, end, v);
-    });
+    run.pool->parallel_for(
+        t.count, grain, [&](std::int64_t begin, std::int64_t end, int) { transform_in(run, zeros, 0, begin, end, v); });
     run.pool->parallel_for(t.alpha2, 1, [&](std::int64_t begin, std::int64_t end, int) {
-      for (std::int64_t matrix = begin; matrix < end; ++matrix) multiply(run, t, matrix, t.count, v, products);
+      for (std::int64_t matrix = begin; matrix < end; ++matrix) multiply(run, matrix, t.count, v, products);
     });
     run.pool->parallel_for(t.count, grain, [&](std::int64_t begin, std::int64_t end, int) {
-      transform_out(run, t, 0, begin, end, products);
+      transform_out(run, 0, begin, end, products);
     });
     return;
   }
@@ -241,15 +165,14 @@ void Winograd::run(const ConvRun& run) const {
     float* products = v + t.alpha2 * t.v_stride;
     for (std::int64_t block = begin; block < end; ++block) {
       const std::int64_t first = block * t.block, last = std::min(t.count, first + t.block);
-      transform_in(run, t, zeros, first, first, last, v);
-      for (std::int64_t matrix = 0; matrix < t.alpha2; ++matrix) multiply(run, t, matrix, last - first, v, products);
-      transform_out(run, t, first, first, last, products);
+      transform_in(run, zeros, first, first, last, v);
+      for (std::int64_t matrix = 0; matrix < t.alpha2; ++matrix) multiply(run, matrix, last - first, v, products);
+      transform_out(run, first, first, last, products);
     }
   });
 }
 
-double Winograd::estimate_us(const ConvProblem& p, const MachineRates& rates) const {
-  const Tiles t = tiles_of(p, m_);
+double estimate_us(const ConvProblem& p, const Tiles& t, const DeviceProfile& rates) {
   const auto alpha2 = static_cast<double>(t.alpha2), tiles = static_cast<double>(t.count);
   const auto block = static_cast<double>(t.block);
   const double blocks = std::ceil(tiles / block);
@@ -257,7 +180,7 @@ double Winograd::estimate_us(const ConvProblem& p, const MachineRates& rates) co
   // of C costs 7 steps of its loop.
   const auto c = static_cast<double>(p.c);
   const double product = blocks * alpha2 * gemm_issued_flops(t.block, p.k, p.c) * (c + 7) / c /
-                         ((m_ == 6 ? 0.8 : 0.88) * rates.flops_per_us);
+                         ((t.m == 6 ? 0.8 : 0.88) * rates.fp32_flops_per_us);
   // Filters that fit beside much else in L3 come from there, at four times the rate and more (66 GB/s measured): on the
   // second block for certain, and on the first in networks so small that their filters stay from run to run.
   const double u_bytes = alpha2 * 4.0 * c * static_cast<double>(p.k);
@@ -265,14 +188,78 @@ double Winograd::estimate_us(const ConvProblem& p, const MachineRates& rates) co
   // Transforms: a time for each tile and for each float of V and of the products, fitted to ResNet, VGG, SqueezeNet and
   // CIFAR layers on Zen 3 (2.4 GHz nominal, one thread, L3 shared): within 20 % where the machine was quiet. F(6) is
   // never far ahead of F(4), which is six times as accurate.
-  const double tile_us = m_ == 2 ? 0.06 : m_ == 4 ? 0.12 : 0.2;
-  const double float_us = m_ == 2 ? 0.00014 : m_ == 4 ? 0.00022 : 0.00038;
-  const double transforms = tiles * (tile_us + alpha2 * static_cast<double>(p.c + p.k) * float_us) / rates.threads;
+  const double tile_us = t.m == 2 ? 0.06 : t.m == 4 ? 0.12 : 0.2;
+  const double float_us = t.m == 2 ? 0.00014 : t.m == 4 ? 0.00022 : 0.00038;
+  const double transforms = tiles * (tile_us + alpha2 * static_cast<double>(p.c + p.k) * float_us) / rates.units;
   // Fewer blocks than threads, or an odd one left over.
-  const double threads = rates.threads;
+  const double threads = rates.units;
   const double idle = t.shared ? 1 : std::ceil(blocks / threads) * threads / blocks;
   return 2 + idle * (std::max(product, u) + 0.3 * std::min(product, u) + transforms);
 }
+
+// U = G g G^T in double, rounded once.
+template <int M>
+void transform_filters(const ConvProblem& p, const ConvFilter& filter, float* u) {
+  constexpr std::size_t alpha = static_cast<std::size_t>(M) + 2;
+  // One row of U at a time for all filters: [alpha][K][C] floats of scratch.
+  const auto matrix = static_cast<std::size_t>(p.k * p.c);
+  std::vector<float> rows(alpha * matrix);
+  for (std::size_t i = 0; i < alpha; ++i) {
+    for (std::size_t at = 0; at < matrix; ++at) {
+      const auto line = winograd_filter_row<M>(i, filter.w + at * 9);
+      const double scale = filter.factor(static_cast<std::int64_t>(at) / p.c);
+      for (std::size_t j = 0; j < alpha; ++j)
+        rows[j * matrix + at] = static_cast<float>(scale * winograd_filter_element<M>(j, line));
+    }
+    for (std::size_t j = 0; j < alpha; ++j)
+      pack_b(rows.data() + j * matrix, 1, p.c, p.c, p.k,
+             u + static_cast<std::int64_t>(i * alpha + j) * matrix_floats(p));
+  }
+}
+
+class Winograd final : public ConvAlgorithm {
+ public:
+  Winograd(std::int64_t m, std::string_view name) : m_(m), name_(name) {}
+  std::string_view name() const override { return name_; }
+  DeviceKind device() const override { return DeviceKind::cpu; }
+
+ private:
+  std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override {
+    if (auto why = refuse_winograd_form(p)) return why;
+    const double floats_a_tile =
+        static_cast<double>((m_ + 2) * (m_ + 2)) * (static_cast<double>(p.c) + static_cast<double>(p.k));
+    if (floats_a_tile * 4 * shared_blocks * min_block > max_workspace_bytes) return "workspace would exceed 256 MiB";
+    return std::nullopt;
+  }
+
+  Plan plan(const ConvProblem& p, const Target& target) const override {
+    const Tiles t = tiles_of(p, m_);
+    Plan plan;
+    plan.tolerance = winograd_tolerance(m_, p.c);
+    plan.estimated_us = estimate_us(p, t, target.device);
+    plan.workspace_bytes =
+        static_cast<std::size_t>(apart(p.c) + t.block_floats() * (t.shared ? 1 : target.device.units)) * sizeof(float);
+    return plan;
+  }
+
+  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
+    return {.floats = (m_ + 2) * (m_ + 2) * matrix_floats(p),
+            .form = fmt::format("packed for {} columns", gemm_tile_cols())};
+  }
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
+    std::fill(to.begin(), to.end(), 0.0F);
+    if (m_ == 2) return transform_filters<2>(p, filter, to.data());
+    if (m_ == 4) return transform_filters<4>(p, filter, to.data());
+    return transform_filters<6>(p, filter, to.data());
+  }
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,
+                                               const DeviceProfile&) const override {
+    return std::make_unique<BoundWinograd>(p, tiles_of(p, m_));
+  }
+
+  std::int64_t m_;
+  std::string_view name_;
+};
 
 }  // namespace
 

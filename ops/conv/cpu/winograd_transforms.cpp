@@ -2,9 +2,9 @@
 
 #include <cstddef>
 
+#include "base/simd/targets.h"
 #include "ops/conv/winograd_matrices.h"
 #include "ops/core/fused_clamp.h"
-#include "ops/core/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/conv/cpu/winograd_transforms.cpp"

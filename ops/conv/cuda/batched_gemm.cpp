@@ -1,5 +1,7 @@
 #include "ops/conv/cuda/batched_gemm.h"
 
+#include <algorithm>
+
 namespace lenslet::cuda {
 namespace {
 
@@ -11,24 +13,17 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b 
 
 }  // namespace
 
-double batched_gemm_us(const BatchedGemm& gemm, GemmTile tile, const MachineRates& rates) {
+double batched_gemm_us(const BatchedGemm& gemm, GemmTile tile, const DeviceProfile& device) {
   const GemmTileShape& shape = shape_of(tile);
   const std::int64_t blocks = ceil_div(gemm.m, shape.m) * ceil_div(gemm.n, shape.n) * gemm.batches;
   return gemm_blocks_us(tile, blocks, ceil_div(gemm.k, gemm_step), 1, block_us + tile_us * (shape.m + shape.n) / 128.0,
-                        rates);
+                        device);
 }
 
-GemmTile choose_batched_gemm_tile(const BatchedGemm& gemm, const MachineRates& rates) {
-  GemmTile best{};
-  double best_us = batched_gemm_us(gemm, best, rates);
-  for (std::size_t i = 1; i < gemm_tiles.size(); ++i) {
-    const auto tile = static_cast<GemmTile>(i);
-    const double us = batched_gemm_us(gemm, tile, rates);
-    if (us >= best_us) continue;
-    best = tile;
-    best_us = us;
-  }
-  return best;
+GemmTile choose_batched_gemm_tile(const BatchedGemm& gemm, const DeviceProfile& device) {
+  return *std::min_element(AllGemmTiles::all.begin(), AllGemmTiles::all.end(), [&](GemmTile a, GemmTile b) {
+    return batched_gemm_us(gemm, a, device) < batched_gemm_us(gemm, b, device);
+  });
 }
 
 }  // namespace lenslet::cuda

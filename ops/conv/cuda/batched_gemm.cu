@@ -1,7 +1,6 @@
 // Batched fp32 products: a block computes a tile of one matrix, k in steps through a ring of shared-memory stages that
 // cp.async fills ahead.
 
-#include "ops/conv/choose.h"
 #include "ops/conv/cuda/batched_gemm.h"
 #include "ops/conv/cuda/gemm_tile.cuh"
 
@@ -62,25 +61,14 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks) batched_gem
   StepLoader<Tile> loader(g, first_row, first_column);
   const ThreadPlace<Tile> place;
   const int steps = g.k / gemm_step;
-  // One group of copies a step, empty past the last, so that waiting counts steps.
 #pragma unroll
   for (int ahead = 0; ahead < Tile::stages - 1; ++ahead) {
     if (ahead < steps) loader.load(stages + ahead * Tile::stage_floats);
     commit_copies();
   }
   float sum[Tile::rows][Tile::cols] = {};
-  int slot = 0, load_slot = Tile::stages - 1;
-  for (int step = 0; step < steps; ++step) {
-    wait_for_copies<Tile::stages - 2>();
-    // Also: everyone is done with the slot multiplied last, which is filled next.
-    __syncthreads();
-    if (step + Tile::stages - 1 < steps) loader.load(stages + load_slot * Tile::stage_floats);
-    commit_copies();
-    const float* const stage = stages + slot * Tile::stage_floats;
-    multiply_step<Tile>(stage, stage + Tile::a_floats, place, sum);
-    slot = slot + 1 == Tile::stages ? 0 : slot + 1;
-    load_slot = load_slot + 1 == Tile::stages ? 0 : load_slot + 1;
-  }
+  multiply_steps<Tile>(
+      stages, steps, place, [&](float* stage) { loader.load(stage); }, sum);
 
   float* const product = g.product + static_cast<long long>(blockIdx.z) * g.m * g.n;
 #pragma unroll
@@ -97,9 +85,9 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks) batched_gem
   }
 }
 
-template <GemmTile tile, int rows, int cols>
+template <GemmTile tile>
 void launch_tile(const Context& context, const BatchedGemm& gemm) {
-  using Tile = TileTraits<tile, rows, cols>;
+  using Tile = TileTraits<tile>;
   constexpr auto kernel = batched_gemm_kernel<Tile>;
   constexpr std::size_t shared_bytes = Tile::stages * Tile::stage_floats * sizeof(float);
   allow_shared_bytes(kernel, shared_bytes);
@@ -109,19 +97,8 @@ void launch_tile(const Context& context, const BatchedGemm& gemm) {
 
 }  // namespace
 
-void batched_gemm(const Context& context, const BatchedGemm& gemm) {
-  switch (choose_batched_gemm_tile(gemm, cuda_rates(context.multiprocessors))) {
-    case GemmTile::t128x128:
-      return launch_tile<GemmTile::t128x128, 8, 8>(context, gemm);
-    case GemmTile::t128x64:
-      return launch_tile<GemmTile::t128x64, 8, 8>(context, gemm);
-    case GemmTile::t64x64:
-      return launch_tile<GemmTile::t64x64, 4, 8>(context, gemm);
-    case GemmTile::t64x32:
-      return launch_tile<GemmTile::t64x32, 4, 8>(context, gemm);
-    case GemmTile::t32x64:
-      return launch_tile<GemmTile::t32x64, 4, 8>(context, gemm);
-  }
+void batched_gemm(const Context& context, const BatchedGemm& gemm, GemmTile tile) {
+  AllGemmTiles::with(tile, [&]<GemmTile known>() { launch_tile<known>(context, gemm); });
 }
 
 }  // namespace lenslet::cuda

@@ -18,12 +18,12 @@ struct BatchedGemm {
 };
 
 /// Microseconds of the arithmetic with that tile, without the launch and the memory behind L2.
-double batched_gemm_us(const BatchedGemm& gemm, GemmTile tile, const MachineRates& rates);
+double batched_gemm_us(const BatchedGemm& gemm, GemmTile tile, const DeviceProfile& device);
 
-/// The tile with the least batched_gemm_us().
-GemmTile choose_batched_gemm_tile(const BatchedGemm& gemm, const MachineRates& rates);
+/// The tile with the least batched_gemm_us(). All give the same bits.
+GemmTile choose_batched_gemm_tile(const BatchedGemm& gemm, const DeviceProfile& device);
 
 /// Queues the product on the context's stream. batched_gemm.cu.
-void batched_gemm(const Context& context, const BatchedGemm& gemm);
+void batched_gemm(const Context& context, const BatchedGemm& gemm, GemmTile tile);
 
 }  // namespace lenslet::cuda

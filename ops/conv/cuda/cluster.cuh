@@ -8,10 +8,13 @@
 
 namespace lenslet::cuda {
 
+// Barriers take whole warps at once (.aligned): hence __syncwarp() after code in which threads may part.
+
 /// Every thread of every block of the cluster comes here before one leaves. What they wrote to shared memory before is
 /// visible after. Holds for the block's own threads too, as __syncthreads().
 __device__ inline void sync_cluster() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  __syncwarp();
   asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
 }
@@ -20,6 +23,7 @@ __device__ inline void sync_cluster() {
 /// the others did before leave_cluster(). Loads count as done once their values were used.
 __device__ inline void leave_cluster() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  __syncwarp();
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 #endif
 }

@@ -2,32 +2,24 @@
 // four channels and a few neighbouring outputs a thread, which share the columns and rows that they read; everything
 // else goes an output at a time.
 
-#include <cmath>
-#include <span>
+#include <algorithm>
+#include <iterator>
 
 #include "base/cuda/fast_divider.h"
-#include "base/cuda/launch.h"
-#include "ops/conv/cpu/packed_filter.h"
 #include "ops/conv/cuda/algorithms.h"
-#include "ops/conv/cuda/device_filter.h"
-#include "ops/conv/cuda/index_range.h"
-#include "ops/core/activation.cuh"
+#include "ops/conv/cuda/one_launch.cuh"
+#include "ops/core/sum_tolerance.h"
 
 namespace lenslet::cuda {
 namespace {
 
 constexpr int max_threads = 128;
 
-/// x [N][height][width][C], y and residual [N][p][q][K], w [R][S][K]; bias and residual may be null. An item is what
-/// one thread computes; items count channels first, then tiles along q, tiles along p, images.
-struct DepthwiseCall {
-  const float *x, *w, *bias, *residual;
-  float* y;
-  int c, height, width, k, p, q;
-  int r, s, stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
+/// w [R][S][K]. An item is what one thread computes; items count channels first, then tiles along q, tiles along p,
+/// images.
+struct DepthwiseCall : ConvCall<> {
   int items;
   FastDivider channel_groups, tiles_q, tiles_p, multiplier;
-  DeviceActivation activation;
 };
 
 /// Where an item lies.
@@ -41,21 +33,11 @@ struct Place {
   }
 };
 
-template <typename Vector>
-__device__ Vector zero();
-template <>
-__device__ float zero<float>() {
-  return 0;
-}
-template <>
-__device__ float4 zero<float4>() {
-  return {0, 0, 0, 0};
-}
-
 __device__ void multiply_add(float& sum, float x, float w) { sum = fmaf(x, w, sum); }
 __device__ void multiply_add(float4& sum, float4 x, float4 w) {
   sum = {fmaf(x.x, w.x, sum.x), fmaf(x.y, w.y, sum.y), fmaf(x.z, w.z, sum.z), fmaf(x.w, w.w, sum.w)};
 }
+
 __device__ void add(float& sum, float x) { sum += x; }
 __device__ void add(float4& sum, float4 x) { sum = {sum.x + x.x, sum.y + x.y, sum.z + x.z, sum.w + x.w}; }
 
@@ -87,7 +69,7 @@ __device__ float4 load_or_zero(const float* from, bool inside) {
 /// it is read by single floats.
 __device__ void start(float& sum, const float* bias, int channel) { sum = bias == nullptr ? 0 : bias[channel]; }
 __device__ void start(float4& sum, const float* bias, int channel) {
-  sum = zero<float4>();
+  sum = {};
   if (bias == nullptr) return;
   bias += channel;
   sum = {bias[0], bias[1], bias[2], bias[3]};
@@ -170,7 +152,7 @@ __global__ void __launch_bounds__(max_threads) depthwise_any(const __grid_consta
 #pragma unroll 4
     for (int s = 0; s < call.s; ++s) {
       const int width = left + s * call.dilation_w;
-      Vector value = zero<Vector>();
+      Vector value{};
       if (width >= 0 && width < call.width) value = vector_at<Vector>(x + (h * call.width + width) * call.c);
       multiply_add(sum, value, vector_at<Vector>(w + (r * call.s + s) * call.k));
     }
@@ -178,22 +160,42 @@ __global__ void __launch_bounds__(max_threads) depthwise_any(const __grid_consta
   finish(call, sum, place.image, (place.p * call.q + place.q) * call.k + place.channel);
 }
 
-using Kernel = void (*)(DepthwiseCall);
-
-/// A kernel with what a thread of it computes.
+/// A kernel with the filters that it is for and what a thread of it computes.
 struct Variant {
-  Kernel kernel;
+  std::string_view name;
+  void (*kernel)(DepthwiseCall);
+  int size, stride;  ///< 0: any
   int lanes, tile_p, tile_q;
 };
 
 template <int size, int stride, int tile_p, int tile_q>
-constexpr Variant tile{depthwise_tile<size, stride, tile_p, tile_q>, 4, tile_p, tile_q};
-/// Largest first; of 5x5 with stride 2 a wider one would no longer fit into the registers.
-constexpr Variant tiles_3_1[] = {tile<3, 1, 2, 4>, tile<3, 1, 1, 4>, tile<3, 1, 1, 1>};
-constexpr Variant tiles_3_2[] = {tile<3, 2, 2, 4>, tile<3, 2, 1, 4>, tile<3, 2, 1, 1>};
-constexpr Variant tiles_5_1[] = {tile<5, 1, 1, 4>, tile<5, 1, 1, 2>, tile<5, 1, 1, 1>};
-constexpr Variant tiles_5_2[] = {tile<5, 2, 1, 2>, tile<5, 2, 1, 1>};
-constexpr Variant any4{depthwise_any<float4>, 4, 1, 1}, any1{depthwise_any<float>, 1, 1, 1};
+constexpr Variant tile(std::string_view name) {
+  return {name, depthwise_tile<size, stride, tile_p, tile_q>, size, stride, 4, tile_p, tile_q};
+}
+/// Of those for one filter the largest first; of 5x5 with stride 2 a wider one would no longer fit into the registers.
+constexpr Variant variants[] = {
+    tile<3, 1, 2, 4>("2x4"),
+    tile<3, 1, 1, 4>("1x4"),
+    tile<3, 1, 1, 1>("1x1"),
+    tile<3, 2, 2, 4>("2x4"),
+    tile<3, 2, 1, 4>("1x4"),
+    tile<3, 2, 1, 1>("1x1"),
+    tile<5, 1, 1, 4>("1x4"),
+    tile<5, 1, 1, 2>("1x2"),
+    tile<5, 1, 1, 1>("1x1"),
+    tile<5, 2, 1, 2>("1x2"),
+    tile<5, 2, 1, 1>("1x1"),
+    {"any4", depthwise_any<float4>, 0, 0, 4, 1, 1},
+    {"any1", depthwise_any<float>, 0, 0, 1, 1, 1},
+};
+constexpr const Variant& any1 = std::end(variants)[-1];
+
+bool computes(const Variant& variant, const ConvProblem& p) {
+  if (variant.lanes == 4 && (p.c != p.k || p.c % 4 != 0)) return false;
+  if (variant.size == 0) return true;
+  return p.r == variant.size && p.s == variant.size && p.stride_h == variant.stride && p.stride_w == variant.stride &&
+         p.dilation_h == 1 && p.dilation_w == 1;
+}
 
 double item_count(const ConvProblem& p, const Variant& variant) {
   const auto blocks = [](std::int64_t size, int tile) { return static_cast<double>((size + tile - 1) / tile); };
@@ -201,102 +203,68 @@ double item_count(const ConvProblem& p, const Variant& variant) {
          static_cast<double>(p.k / variant.lanes);
 }
 
-bool tiled(const ConvProblem& p) {
-  const bool square = p.r == p.s && (p.r == 3 || p.r == 5);
-  const bool strides = p.stride_h == p.stride_w && (p.stride_h == 1 || p.stride_h == 2);
-  return p.c == p.k && p.c % 4 == 0 && square && strides && p.dilation_h == 1 && p.dilation_w == 1;
-}
-
 /// The largest tile that still gives every multiprocessor a warp for each of its four schedulers: below that, the loads
 /// that a larger tile saves cost less than the multiprocessors that it leaves waiting.
-const Variant& largest_filling(std::span<const Variant> variants, const ConvProblem& p, int multiprocessors) {
-  for (const Variant& variant : variants)
-    if (item_count(p, variant) >= 128.0 * multiprocessors) return variant;
-  return variants.back();
-}
-
-const Variant& choose_variant(const ConvRun& run) {
-  const ConvProblem& p = run.problem;
-  const auto aligned = [](const float* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; };
-  const bool vectors =
-      p.c == p.k && p.c % 4 == 0 && aligned(run.x) && aligned(run.y) && aligned(run.residual);  // null is aligned
-  if (!vectors) return any1;
-  if (!tiled(p)) return any4;
-  const auto choose = [&](std::span<const Variant> unit, std::span<const Variant> halving) -> const Variant& {
-    return largest_filling(p.stride_h == 1 ? unit : halving, p, run.cuda->multiprocessors);
-  };
-  return p.r == 3 ? choose(tiles_3_1, tiles_3_2) : choose(tiles_5_1, tiles_5_2);
+const Variant& choose_variant(const ConvProblem& p, int multiprocessors) {
+  return *std::find_if(std::begin(variants), std::end(variants), [&](const Variant& variant) {
+    const bool smallest = variant.tile_p * variant.tile_q == 1;
+    return computes(variant, p) && (smallest || item_count(p, variant) >= 128.0 * multiprocessors);
+  });
 }
 
 class Depthwise final : public ConvAlgorithm {
  public:
   std::string_view name() const override { return "depthwise"; }
-  Format format() const override { return formats::nhwc; }
+  DeviceKind device() const override { return DeviceKind::cuda; }
 
-  std::optional<std::string> refuse(const ConvProblem& problem) const override {
+ private:
+  std::optional<std::string> refuse(const ConvProblem& problem, const Target&) const override {
     if (problem.groups != problem.c) return "not depthwise: groups and input channels differ";
     if (!fits_32_bits(problem) || item_count(problem, any1) > 0x7fffff00) return "a tensor beyond 32-bit offsets";
     return std::nullopt;
   }
 
-  double tolerance(const ConvProblem& problem) const override { return packed_tolerance(problem); }
-
   /// Each tensor once at the rate of memory, which L2 does not exceed for so few bytes; `any` loads every tap of every
   /// output. Of MobileNetV2's layers on an H200, batch 1 and 8, within 25 %: 2.4 us (2.3 by this) for 32x112x112.
-  double estimate_us(const ConvProblem& p, const MachineRates& rates) const override {
+  Plan plan(const ConvProblem& p, const Target& target) const override {
     constexpr double start_us = 0.5, any_us_a_tap = 0.02, any_loads = 0.25;
-    const double memory = p.bytes() / rates.bytes_per_us;
-    double us = rates.launch_us + start_us + memory;
-    if (!tiled(p)) {
-      const auto taps = static_cast<double>(p.r * p.s);
-      us += any_us_a_tap * taps + any_loads * taps * memory;
-    }
-    return us;
-  }
-
-  std::size_t workspace_bytes(const ConvProblem&, int) const override { return 0; }
-
-  std::unique_ptr<PreparedFilter> prepare(const ConvProblem& problem, const ConvFilter& filter) const override {
-    const auto filters = static_cast<std::size_t>(problem.k), taps = static_cast<std::size_t>(problem.r * problem.s);
-    std::vector<float> w(filters * taps);  // [R][S][K]
-    for (std::size_t tap = 0; tap < taps; ++tap)
-      for (std::size_t k = 0; k < filters; ++k) w[tap * filters + k] = scaled_weight(filter, k, tap, taps);
-    return std::make_unique<DeviceFilter>(w);
-  }
-
-  void run(const ConvRun& run) const override {
-    const ConvProblem& p = run.problem;
-    const Variant& variant = choose_variant(run);
-    const auto integer = [](std::int64_t value) { return static_cast<int>(value); };
-    const int items = static_cast<int>(item_count(p, variant));
-    const DepthwiseCall call{.x = run.x,
-                             .w = static_cast<const DeviceFilter&>(*run.filter).w.data(),
-                             .bias = run.bias,
-                             .residual = run.residual,
-                             .y = run.y,
-                             .c = integer(p.c),
-                             .height = integer(p.h),
-                             .width = integer(p.w),
-                             .k = integer(p.k),
-                             .p = integer(p.p),
-                             .q = integer(p.q),
-                             .r = integer(p.r),
-                             .s = integer(p.s),
-                             .stride_h = integer(p.stride_h),
-                             .stride_w = integer(p.stride_w),
-                             .dilation_h = integer(p.dilation_h),
-                             .dilation_w = integer(p.dilation_w),
-                             .pad_top = integer(p.pad_top),
-                             .pad_left = integer(p.pad_left),
-                             .items = items,
-                             .channel_groups = FastDivider(p.k / variant.lanes),
-                             .tiles_q = FastDivider((p.q + variant.tile_q - 1) / variant.tile_q),
-                             .tiles_p = FastDivider((p.p + variant.tile_p - 1) / variant.tile_p),
-                             .multiplier = FastDivider(p.k / p.c),
-                             .activation = DeviceActivation(p.activation)};
+    const DeviceProfile& device = target.device;
+    const Variant& variant = choose_variant(p, device.units);
+    const auto taps = static_cast<double>(p.r * p.s);
+    const double memory = p.bytes() / device.bytes_per_us;
+    const double any_us = variant.size == 0 ? any_us_a_tap * taps + any_loads * taps * memory : 0;
     // Small problems in small blocks, so that every multiprocessor gets one.
-    const unsigned threads = items < max_threads * run.cuda->multiprocessors ? max_threads / 2 : max_threads;
-    launch(*run.cuda, variant.kernel, blocks_for(items, threads), threads, 0, call);
+    const std::int64_t threads = item_count(p, variant) < max_threads * device.units ? max_threads / 2 : max_threads;
+    return {.config = ConfigWriter().add("tile", variant.name).add("threads", threads).str(),
+            .estimated_us = device.launch_us + start_us + memory + any_us,
+            .tolerance = sum_tolerance(p.r * p.s)};
+  }
+
+  FilterForm filter_form(const ConvProblem& p, std::string_view) const override { return {.floats = p.k * p.r * p.s}; }
+  /// [R][S][K]
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
+    for (std::int64_t tap = 0; tap < filter.terms; ++tap)
+      for (std::int64_t k = 0; k < p.k; ++k) to[static_cast<std::size_t>(tap * p.k + k)] = filter.weight(k, tap);
+  }
+
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
+                                               const DeviceProfile&) const override {
+    ConfigReader reader(config);
+    const std::string_view name = reader.word("tile");
+    const auto threads = static_cast<unsigned>(reader.integer("threads", 1, max_threads));
+    reader.finish();
+    const auto* const variant = std::find_if(std::begin(variants), std::end(variants), [&](const Variant& known) {
+      return known.name == name && computes(known, p);
+    });
+    if (variant == std::end(variants)) reader.refuse("no kernel with such a tile computes this problem");
+    const int items = static_cast<int>(item_count(p, *variant));
+    const DepthwiseCall call{ConvCall<>(p),
+                             items,
+                             FastDivider(p.k / variant->lanes),
+                             FastDivider((p.q + variant->tile_q - 1) / variant->tile_q),
+                             FastDivider((p.p + variant->tile_p - 1) / variant->tile_p),
+                             FastDivider(p.k / p.c)};
+    return std::make_unique<OneLaunch<DepthwiseCall>>(p, call, variant->kernel, blocks_for(items, threads), threads);
   }
 };
 

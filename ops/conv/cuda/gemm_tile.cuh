@@ -1,6 +1,6 @@
 #pragma once
 // The multiplying part of a tiled fp32 matrix product, C[m,n] += A[m,k] * B[k,n], on FFMA: shapes of tiles, their
-// places in shared memory, and one step of gemm_step terms. Who fills shared memory is up to the caller.
+// places in shared memory, and the loop over steps of gemm_step terms. What fills shared memory is up to the caller.
 //
 // A warp owns [8*rows x 4*cols] of the block's tile as 8 x 4 lanes. A thread's rows are 8 apart, its columns come in
 // fours, 16 apart: then a warp's 16-byte reads of A fall on 8 rows side by side, which a row pitch of 20 floats spreads
@@ -9,15 +9,16 @@
 #include <cuda_runtime.h>
 
 #include "base/cuda/launch.h"
+#include "ops/conv/cuda/copy_async.cuh"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 
 namespace lenslet::cuda {
 
-template <GemmTile tile, int thread_rows, int thread_cols>
+template <GemmTile tile>
 struct TileTraits {
   static constexpr GemmTileShape shape = shape_of(tile);
   static constexpr int m = shape.m, n = shape.n, threads = shape.threads;
-  static constexpr int rows = thread_rows, cols = thread_cols;
+  static constexpr int rows = shape.thread_rows, cols = 8;  ///< of a thread
   static constexpr int warps_m = m / (8 * rows);
   static_assert(warps_m * (n / (4 * cols)) * 32 == threads);
 
@@ -82,23 +83,24 @@ __device__ inline void multiply_step(const float* a, const float* b, const Threa
   }
 }
 
-/// Starts the copy of `floats` (1 or 4) floats from global to shared memory, both aligned to their size; zeros instead
-/// unless `valid`. `from` must be an address that could be read even then.
-template <int floats>
-__device__ inline void copy_async(float* to, const float* from, bool valid) {
-  const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
-  const int bytes = valid ? 4 * floats : 0;
-  if constexpr (floats == 4)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
-  else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
-}
-/// Ends a group of copies.
-__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Waits until no more than `pending` of this thread's groups are under way.
-template <int pending>
-__device__ inline void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+/// sum += the products of all `steps`, through a ring of Tile::stages stages in shared memory, which load(stage) fills
+/// in the background with the next step. The first Tile::stages - 1 steps are under way already: a group of copies
+/// each, empty past the last step, so that waiting counts steps.
+template <typename Tile, typename Load>
+__device__ inline void multiply_steps(float* stages, int steps, const ThreadPlace<Tile>& place, const Load& load,
+                                      float (&sum)[Tile::rows][Tile::cols]) {
+  int slot = 0, load_slot = Tile::stages - 1;
+  for (int step = 0; step < steps; ++step) {
+    wait_for_copies<Tile::stages - 2>();
+    // Also: everyone is done with the slot multiplied last, which is filled next.
+    __syncthreads();
+    if (step + Tile::stages - 1 < steps) load(stages + load_slot * Tile::stage_floats);
+    commit_copies();
+    const float* const stage = stages + slot * Tile::stage_floats;
+    multiply_step<Tile>(stage, stage + Tile::a_floats, place, sum);
+    slot = slot + 1 == Tile::stages ? 0 : slot + 1;
+    load_slot = load_slot + 1 == Tile::stages ? 0 : load_slot + 1;
+  }
 }
 
 }  // namespace lenslet::cuda

@@ -9,11 +9,10 @@
 
 #include "base/cuda/cublas.h"
 #include "base/cuda/launch.h"
-#include "ops/conv/cpu/packed_filter.h"
 #include "ops/conv/cuda/algorithms.h"
-#include "ops/conv/cuda/device_filter.h"
-#include "ops/conv/cuda/layout_cost.h"
+#include "ops/conv/cuda/device_problem.h"
 #include "ops/core/activation.cuh"
+#include "ops/core/sum_tolerance.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -26,25 +25,25 @@ bool input_is_columns(const ConvProblem& p) {
   return p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && !p.padded();
 }
 
-/// What is unfolded at a time: whole images, or output rows of one image.
+std::int64_t column_row_bytes(const ConvProblem& p) {
+  return p.c * p.r * p.s * p.q * static_cast<std::int64_t>(sizeof(float));
+}
+
+/// What is unfolded at a time: whole images, or output rows of one image. Where nothing is, it means nothing.
 struct Chunks {
-  std::int64_t row_bytes;     ///< columns of one output row, all channels
   std::int64_t images, rows;  ///< images > 1 only with all rows
 };
 
 Chunks chunks_of(const ConvProblem& p) {
-  Chunks chunks{};
-  chunks.row_bytes = p.c * p.r * p.s * p.q * static_cast<std::int64_t>(sizeof(float));
-  chunks.rows = std::max<std::int64_t>(1, std::min(chunk_bytes / chunks.row_bytes, p.p));
-  chunks.images = std::max<std::int64_t>(1, std::min(chunk_bytes / (chunks.row_bytes * p.p), p.n));
-  return chunks;
+  const std::int64_t row_bytes = column_row_bytes(p);
+  return {.images = std::max<std::int64_t>(1, std::min(chunk_bytes / (row_bytes * p.p), p.n)),
+          .rows = std::max<std::int64_t>(1, std::min(chunk_bytes / row_bytes, p.p))};
 }
 
-struct Unfold {
+struct Unfold : DeviceProblem<> {
+  using DeviceProblem::DeviceProblem;
   const float* x;
-  float* columns;  ///< [images][C][R][S][rows*Q]
-  int height, width, r, s, q;
-  int stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
+  float* columns;     ///< [images][C][R][S][rows*Q]
   int first_row;      ///< of the output
   int pixels, items;  ///< rows*Q; images*C*pixels, what a chunk keeps below 2^24
 };
@@ -70,17 +69,24 @@ __global__ void __launch_bounds__(threads) unfold(const __grid_constant__ Unfold
   }
 }
 
-/// y = activation(y + bias + residual) in place. Four elements of one channel a thread where P*Q allows it.
+struct Finish {
+  const float *bias = nullptr, *residual = nullptr;  ///< or null
+  float* y = nullptr;
+  std::int64_t plane, channels, items;  ///< plane: items of a channel
+  DeviceActivation activation;
+};
+
+/// y = activation(y + bias + residual) in place. An item is four elements of one channel where P*Q allows it.
 template <typename Vector, typename Index>
-__global__ void __launch_bounds__(threads) finish(float* y, const float* bias, const float* residual, Index plane,
-                                                  Index channels, Index items, DeviceActivation activation) {
+__global__ void __launch_bounds__(threads) finish(const __grid_constant__ Finish f) {
   wait_for_previous();
   const Index item = static_cast<Index>(blockIdx.x) * threads + threadIdx.x;
-  if (item >= items) return;
-  Vector value = reinterpret_cast<const Vector*>(y)[item];
-  const float shift = bias == nullptr ? 0.0f : bias[item / plane % channels];
+  if (item >= static_cast<Index>(f.items)) return;
+  Vector value = reinterpret_cast<const Vector*>(f.y)[item];
+  const Index channel = item / static_cast<Index>(f.plane) % static_cast<Index>(f.channels);
+  const float shift = f.bias == nullptr ? 0.0f : f.bias[channel];
   Vector added{};
-  if (residual != nullptr) added = reinterpret_cast<const Vector*>(residual)[item];
+  if (f.residual != nullptr) added = reinterpret_cast<const Vector*>(f.residual)[item];
   if constexpr (sizeof(Vector) == sizeof(float)) {
     value += shift + added;
   } else {
@@ -89,52 +95,132 @@ __global__ void __launch_bounds__(threads) finish(float* y, const float* bias, c
     value.z += shift + added.z;
     value.w += shift + added.w;
   }
-  reinterpret_cast<Vector*>(y)[item] = activation(value);
+  reinterpret_cast<Vector*>(f.y)[item] = f.activation(value);
 }
 
-template <typename Vector>
-void launch_finish(const ConvRun& run, const float* residual) {
-  constexpr auto lanes = static_cast<std::int64_t>(sizeof(Vector) / sizeof(float));
-  const ConvProblem& p = run.problem;
-  const std::int64_t plane = p.p * p.q / lanes, items = p.n * p.k * plane;
-  const DeviceActivation activation(p.activation);
-  const auto go = [&](auto kernel) {
-    launch(*run.cuda, kernel, blocks_for(items, threads), threads, 0, run.y, run.bias, residual, plane, p.k, items,
-           activation);
-  };
-  if (items <= std::numeric_limits<int>::max())  // + a block still fits an unsigned
-    go(finish<Vector, unsigned>);
-  else
-    go(finish<Vector, std::uint64_t>);
-}
+class BoundIm2colGemm final : public BoundConv {
+ public:
+  BoundIm2colGemm(const ConvProblem& p, const Chunks& chunks, Numerics::Multiply multiply)
+      : BoundConv(p), chunks_(chunks), multiply_(multiply), unfold_(p) {
+    const bool quads = p.p * p.q % 4 == 0;
+    finish_.plane = p.p * p.q / (quads ? 4 : 1);
+    finish_.channels = p.k;
+    finish_.items = p.n * p.k * finish_.plane;
+    finish_.activation = DeviceActivation(p.activation);
+    if (finish_.items <= std::numeric_limits<int>::max())  // + a block still fits an unsigned
+      finish_kernel_ = quads ? finish<float4, unsigned> : finish<float, unsigned>;
+    else
+      finish_kernel_ = quads ? finish<float4, std::uint64_t> : finish<float, std::uint64_t>;
+  }
+
+ private:
+  using BoundConv::run;  // hidden otherwise, of which nvcc warns
+  void run(const ConvRun& run) const override {
+    const ConvProblem& p = problem;
+    if (p.n == 0) return;
+    // cuBLAS overwrites y: a residual that lies there is added by the product itself.
+    const bool in_place = run.residual == run.y;
+    if (input_is_columns(p)) {
+      multiply(run, run.x, p.p * p.q, 0, p.n, 0, in_place);
+    } else {
+      auto* const columns = reinterpret_cast<float*>(run.workspace.data());
+      for (std::int64_t image = 0; image < p.n; image += chunks_.images)
+        for (std::int64_t row = 0; row < p.p; row += chunks_.rows) {
+          const std::int64_t images = std::min(chunks_.images, p.n - image), rows = std::min(chunks_.rows, p.p - row);
+          unfold_rows(run, image, images, row, rows, columns);
+          multiply(run, columns, rows * p.q, image, images, row * p.q, in_place);
+        }
+    }
+    Finish call = finish_;
+    call.bias = run.bias;
+    call.residual = in_place ? nullptr : run.residual;
+    call.y = run.y;
+    if (call.bias == nullptr && call.residual == nullptr && p.activation.kind == Activation::Kind::none) return;
+    launch(*run.cuda, finish_kernel_, blocks_for(call.items, threads), threads, 0, call);
+  }
+
+  void unfold_rows(const ConvRun& run, std::int64_t image, std::int64_t images, std::int64_t row, std::int64_t rows,
+                   float* columns) const {
+    Unfold call = unfold_;
+    call.x = run.x + image * problem.c * problem.h * problem.w;
+    call.columns = columns;
+    call.first_row = static_cast<int>(row);
+    call.pixels = static_cast<int>(rows * problem.q);
+    call.items = static_cast<int>(images * problem.c * rows * problem.q);
+    launch(*run.cuda, unfold, blocks_for(call.items, threads), threads, 0, call);
+  }
+
+  /// Output pixels [first, first + width) of images [image, image + images) from their columns
+  /// [images][groups][terms][width]. More than one image comes with all pixels.
+  void multiply(const ConvRun& run, const float* columns, std::int64_t width, std::int64_t image, std::int64_t images,
+                std::int64_t first, bool accumulate) const {
+    const ConvProblem& p = problem;
+    const std::int64_t terms = p.group_c() * p.r * p.s, pixels = p.p * p.q, group_k = p.group_k();
+    float* const y = run.y + image * p.k * pixels + first;
+    const float beta = accumulate ? 1.0f : 0.0f;
+    const Cublas& cublas = *run.cuda->cublas;
+    if (p.groups == 1) {
+      cublas.gemm(p.k, width, terms, {run.filter, terms, false, 0}, {columns, width, false, terms * width}, y, pixels,
+                  beta, images, p.k * pixels, multiply_);
+      return;
+    }
+    for (std::int64_t i = 0; i < images; ++i)
+      cublas.gemm(group_k, width, terms, {run.filter, terms, false, group_k * terms},
+                  {columns + i * p.groups * terms * width, width, false, terms * width}, y + i * p.k * pixels, pixels,
+                  beta, p.groups, group_k * pixels, multiply_);
+  }
+
+  Chunks chunks_;
+  Numerics::Multiply multiply_;
+  Unfold unfold_;
+  Finish finish_;
+  void (*finish_kernel_)(Finish);
+};
 
 class Im2colGemm final : public ConvAlgorithm {
  public:
   std::string_view name() const override { return "im2col_gemm"; }
-  Format format() const override { return formats::nchw; }
+  DeviceKind device() const override { return DeviceKind::cuda; }
 
-  std::optional<std::string> refuse(const ConvProblem& p) const override {
-    if (const std::string& reason = cublas_unavailable_reason(); !reason.empty()) return reason;
+ private:
+  std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
+    if (const std::string& reason = target.device.cublas_reason; !reason.empty()) return reason;
     constexpr std::int64_t most = std::numeric_limits<int>::max() / 2;
     const ConvProblem padded = p.with_explicit_padding();
     if (padded.h > most || padded.w > most || p.p * p.q > most || p.k > most || p.c * p.r * p.s > most)
       return "a size exceeds 2^30";
-    if (!input_is_columns(p) && chunks_of(p).row_bytes > chunk_bytes)
-      return "the columns of one output row exceed 64 MiB";
+    if (!input_is_columns(p) && column_row_bytes(p) > chunk_bytes) return "the columns of one output row exceed 64 MiB";
     return std::nullopt;
   }
 
-  double tolerance(const ConvProblem& problem) const override { return packed_tolerance(problem); }
+  Plan plan(const ConvProblem& p, const Target& target) const override {
+    const std::int64_t terms = p.group_c() * p.r * p.s;
+    const bool tf32 = target.numerics.multiply == Numerics::Multiply::tf32;
+    const Chunks chunks = chunks_of(p);
+    Plan plan;
+    plan.format = formats::nchw;
+    plan.needs_cublas = true;
+    plan.tolerance = tf32 ? tf32_sum_tolerance(terms) : sum_tolerance(terms);
+    plan.estimated_us = estimate_us(p, chunks, target);
+    ConfigWriter config;
+    if (!input_is_columns(p)) {
+      config.add("images", chunks.images).add("rows", chunks.rows);
+      plan.workspace_bytes = static_cast<std::size_t>(column_row_bytes(p) * chunks.rows * chunks.images);
+    }
+    plan.config = config.add("tf32", tf32).str();
+    return plan;
+  }
 
   /// The product at cuBLAS's share of the peak, in whole tiles of 64 pixels and 32 filters, split over the sum where
   /// tiles are few, for which a second kernel sums; the columns written, and read where L2 does not keep them; the
-  /// epilogue's pass. Within 25 % of most of 55 layers measured on an H200, 5 to 390 us.
-  double estimate_us(const ConvProblem& p, const MachineRates& rates) const override {
+  /// epilogue's pass. Within 25 % of most of 55 layers measured on an H200 in fp32, 5 to 390 us.
+  static double estimate_us(const ConvProblem& p, const Chunks& chunks, const Target& target) {
     constexpr double share_of_peak = 0.74, product_start_us = 1.0, unfold_start_us = 1.6, split_us = 3.6;
     constexpr double least_terms = 64;       // of a split sum
     constexpr double cached_columns = 0.72;  // written and read within L2, beside a pass over memory
     constexpr double finish_rate = 0.67;     // of memory's
     constexpr std::int64_t tile_pixels = 64, tile_filters = 32;
+    const DeviceProfile& device = target.device;
     const auto covered = [](std::int64_t size, std::int64_t tile) {
       return static_cast<double>((size + tile - 1) / tile * tile);
     };
@@ -142,114 +228,52 @@ class Im2colGemm final : public ConvAlgorithm {
     const double cells =
         covered(p.group_k(), tile_filters) * covered(p.p * p.q, tile_pixels) * static_cast<double>(p.n * p.groups);
     const double tiles = cells / (64 * 64);
-    const double splits = std::min(std::max(1.0, terms / least_terms), std::max(1.0, rates.threads / tiles));
-    const double busy = std::min(1.0, tiles * splits / rates.threads);
-    double us = rates.launch_us + product_start_us + 2 * cells * terms / (share_of_peak * rates.flops_per_us * busy);
+    const double splits = std::min(std::max(1.0, terms / least_terms), std::max(1.0, device.units / tiles));
+    const double busy = std::min(1.0, tiles * splits / device.units);
+    const double peak = device.flops_per_us(target.numerics.multiply);
+    double us = device.launch_us + product_start_us + 2 * cells * terms / (share_of_peak * peak * busy);
     if (splits > 1) us += split_us;
 
-    const double floats = sizeof(float) / rates.bytes_per_us;  // microseconds a float
+    const double floats = sizeof(float) / device.bytes_per_us;  // microseconds a float
     const double x = static_cast<double>(p.n * p.c) * static_cast<double>(p.h * p.w);
     const double y = static_cast<double>(p.n * p.k) * static_cast<double>(p.p * p.q);
     if (!input_is_columns(p)) {
-      const Chunks chunks = chunks_of(p);
       const double columns = terms * static_cast<double>(p.groups * p.n) * static_cast<double>(p.p * p.q);
       const double steps = std::ceil(static_cast<double>(p.n) / static_cast<double>(chunks.images)) *
                            std::ceil(static_cast<double>(p.p) / static_cast<double>(chunks.rows));
-      const double passes = sizeof(float) * columns < rates.l2_bytes / 2 ? cached_columns : 2;
-      us += (2 * steps - 1) * rates.launch_us + unfold_start_us + (x + passes * columns) * floats;
+      const bool cached = sizeof(float) * columns < static_cast<double>(device.l2_bytes) / 2;
+      us +=
+          (2 * steps - 1) * device.launch_us + unfold_start_us + (x + (cached ? cached_columns : 2) * columns) * floats;
     }
-    if (p.groups > 1) us += (static_cast<double>(p.n) - 1) * rates.launch_us;
-    if (needs_finish(p)) us += rates.launch_us + (2 + (p.residual ? 1 : 0)) * y * floats / finish_rate;
-    return us + nchw_conversions_us(p, rates);
+    if (p.groups > 1) us += (static_cast<double>(p.n) - 1) * device.launch_us;
+    if (p.bias || p.residual || p.activation.kind != Activation::Kind::none)
+      us += device.launch_us + (2 + (p.residual ? 1 : 0)) * y * floats / finish_rate;
+    return us;
   }
 
-  std::size_t workspace_bytes(const ConvProblem& p, int) const override {
-    if (input_is_columns(p)) return 0;
-    const Chunks chunks = chunks_of(p);
-    return static_cast<std::size_t>(chunks.row_bytes * chunks.rows * chunks.images);
+  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
+    return {.floats = p.k * p.group_c() * p.r * p.s};
+  }
+  /// As loaded.
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
+    for (std::int64_t k = 0; k < p.k; ++k)
+      for (std::int64_t i = 0; i < filter.terms; ++i)
+        to[static_cast<std::size_t>(k * filter.terms + i)] = filter.weight(k, i);
   }
 
-  std::unique_ptr<PreparedFilter> prepare(const ConvProblem& p, const ConvFilter& filter) const override {
-    const auto terms = static_cast<std::size_t>(p.group_c() * p.r * p.s);
-    std::vector<float> w(static_cast<std::size_t>(p.k) * terms);
-    for (std::size_t i = 0; i < w.size(); ++i) w[i] = scaled_weight(filter, i / terms, i % terms, terms);
-    return std::make_unique<DeviceFilter>(w);
-  }
-
-  void run(const ConvRun& run) const override {
-    const ConvProblem& p = run.problem;
-    if (p.n * p.k * p.p * p.q == 0) return;
-    // cuBLAS overwrites y: a residual that lies there is added by the product itself.
-    const bool in_place = run.residual == run.y;
-    const std::int64_t pixels = p.p * p.q;
-    if (input_is_columns(p)) {
-      multiply(run, run.x, pixels, 0, p.n, 0, in_place);
-    } else {
-      auto* const columns = reinterpret_cast<float*>(run.workspace.data());
-      const Chunks chunks = chunks_of(p);
-      for (std::int64_t image = 0; image < p.n; image += chunks.images)
-        for (std::int64_t row = 0; row < p.p; row += chunks.rows) {
-          const std::int64_t images = std::min(chunks.images, p.n - image), rows = std::min(chunks.rows, p.p - row);
-          launch_unfold(run, image, images, row, rows, columns);
-          multiply(run, columns, rows * p.q, image, images, row * p.q, in_place);
-        }
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
+                                               const DeviceProfile&) const override {
+    ConfigReader reader(config);
+    Chunks chunks{p.n, p.p};
+    if (!input_is_columns(p)) {
+      const Chunks most = chunks_of(p);
+      chunks.images = reader.integer("images", 1, most.images);
+      chunks.rows = reader.integer("rows", 1, most.rows);
+      if (chunks.images > 1 && chunks.rows != p.p) reader.refuse("more than one image comes with all rows");
     }
-    const float* residual = in_place ? nullptr : run.residual;
-    if (run.bias == nullptr && residual == nullptr && p.activation.kind == Activation::Kind::none) return;
-    if (pixels % 4 == 0)
-      launch_finish<float4>(run, residual);
-    else
-      launch_finish<float>(run, residual);
-  }
-
- private:
-  static bool needs_finish(const ConvProblem& p) {
-    return p.bias || p.residual || p.activation.kind != Activation::Kind::none;
-  }
-
-  static void launch_unfold(const ConvRun& run, std::int64_t image, std::int64_t images, std::int64_t row,
-                            std::int64_t rows, float* columns) {
-    const ConvProblem& p = run.problem;
-    const auto to_int = [](std::int64_t value) { return static_cast<int>(value); };
-    const std::int64_t items = images * p.c * rows * p.q;
-    const Unfold call{.x = run.x + image * p.c * p.h * p.w,
-                      .columns = columns,
-                      .height = to_int(p.h),
-                      .width = to_int(p.w),
-                      .r = to_int(p.r),
-                      .s = to_int(p.s),
-                      .q = to_int(p.q),
-                      .stride_h = to_int(p.stride_h),
-                      .stride_w = to_int(p.stride_w),
-                      .dilation_h = to_int(p.dilation_h),
-                      .dilation_w = to_int(p.dilation_w),
-                      .pad_top = to_int(p.pad_top),
-                      .pad_left = to_int(p.pad_left),
-                      .first_row = to_int(row),
-                      .pixels = to_int(rows * p.q),
-                      .items = to_int(items)};
-    launch(*run.cuda, unfold, blocks_for(items, threads), threads, 0, call);
-  }
-
-  /// Output pixels [first, first + width) of images [image, image + images) from their columns
-  /// [images][groups][terms][width]. More than one image comes with all pixels.
-  static void multiply(const ConvRun& run, const float* columns, std::int64_t width, std::int64_t image,
-                       std::int64_t images, std::int64_t first, bool accumulate) {
-    const ConvProblem& p = run.problem;
-    const std::int64_t terms = p.group_c() * p.r * p.s, pixels = p.p * p.q, group_k = p.group_k();
-    const float* const w = static_cast<const DeviceFilter&>(*run.filter).w.data();
-    float* const y = run.y + image * p.k * pixels + first;
-    const float beta = accumulate ? 1.0f : 0.0f;
-    const Cublas& cublas = *run.cuda->cublas;
-    if (p.groups == 1) {
-      cublas.gemm(p.k, width, terms, {w, terms, false, 0}, {columns, width, false, terms * width}, y, pixels, beta,
-                  images, p.k * pixels);
-      return;
-    }
-    for (std::int64_t i = 0; i < images; ++i)
-      cublas.gemm(group_k, width, terms, {w, terms, false, group_k * terms},
-                  {columns + i * p.groups * terms * width, width, false, terms * width}, y + i * p.k * pixels, pixels,
-                  beta, p.groups, group_k * pixels);
+    const bool tf32 = reader.flag("tf32");
+    reader.finish();
+    return std::make_unique<BoundIm2colGemm>(p, chunks, tf32 ? Numerics::Multiply::tf32 : Numerics::Multiply::fp32);
   }
 };
 

@@ -4,139 +4,103 @@
 
 #include "ops/conv/cuda/implicit_gemm.cuh"
 
-#include <algorithm>
-
-#include "lenslet/error.h"
-#include "ops/conv/cpu/packed_filter.h"
 #include "ops/conv/cuda/algorithms.h"
-#include "ops/conv/cuda/device_filter.h"
-#include "ops/conv/cuda/implicit_gemm.h"
-#include "ops/conv/cuda/layout_cost.h"
 #include "ops/conv/cuda/sum_slices.h"
+#include "ops/core/sum_tolerance.h"
 
 namespace lenslet::cuda {
 namespace {
 
-/// Filters of a row in the prepared form, [groups][R*S*C/groups][K/groups rounded up]: 16-byte copies need fours.
+/// Filters of a row in the transformed form, [groups][R*S*C/groups][K/groups rounded up]: 16-byte copies need fours.
 std::int64_t filter_pitch(const ConvProblem& p) { return (p.group_k() + 3) / 4 * 4; }
 
-template <typename Tile, GemmAccess access>
-void launch_tile(const Context& context, const ImplicitGemm& arguments, const ImplicitGemmPlan& plan,
-                 std::int64_t groups) {
-  constexpr std::size_t shared_bytes = implicit_gemm_shared_bytes<Tile>();
-  allow_shared_bytes(implicit_gemm_kernel<Tile, access>, shared_bytes);
-  const auto cluster = static_cast<unsigned>(arguments.cluster);
-  const dim3 grid(static_cast<unsigned>(plan.tiles_m * plan.tiles_n), blocks_for(plan.slices, cluster) * cluster,
-                  static_cast<unsigned>(groups));
-  launch_clusters(context, implicit_gemm_kernel<Tile, access>, grid, Tile::threads, dim3(1, cluster), shared_bytes,
-                  arguments);
-}
-
-/// The kernels there are; gemm_tiles_for() lists the same.
+struct TileKernel {
+  void (*kernel)(ImplicitGemm);
+  std::size_t shared_bytes;
+};
 template <GemmAccess access>
-void launch_plan(const Context& context, const ImplicitGemm& arguments, const ImplicitGemmPlan& plan,
-                 std::int64_t groups) {
-  constexpr bool vectors = access == GemmAccess::nhwc_vectors, nchw = access == GemmAccess::nchw;
-  switch (plan.tile) {
-    case GemmTile::t128x128:
-      if constexpr (vectors || nchw)
-        return launch_tile<TileTraits<GemmTile::t128x128, 8, 8>, access>(context, arguments, plan, groups);
-      break;
-    case GemmTile::t128x64:
-      return launch_tile<TileTraits<GemmTile::t128x64, 8, 8>, access>(context, arguments, plan, groups);
-    case GemmTile::t64x64:
-      return launch_tile<TileTraits<GemmTile::t64x64, 4, 8>, access>(context, arguments, plan, groups);
-    case GemmTile::t64x32:
-      if constexpr (!nchw)
-        return launch_tile<TileTraits<GemmTile::t64x32, 4, 8>, access>(context, arguments, plan, groups);
-      break;
-    case GemmTile::t32x64:
-      if constexpr (vectors)
-        return launch_tile<TileTraits<GemmTile::t32x64, 4, 8>, access>(context, arguments, plan, groups);
-      break;
-  }
-  throw Error(ErrorKind::internal, "implicit_gemm: there is no kernel for the planned tile");
+TileKernel kernel_for(GemmTile tile) {
+  TileKernel found{};
+  GemmTilesFor<access>::with(tile, [&]<GemmTile known>() {
+    using Tile = TileTraits<known>;
+    found = {implicit_gemm_kernel<Tile, access>, implicit_gemm_shared_bytes<Tile>()};
+  });
+  return found;
 }
 
-}  // namespace
-
-void run_implicit_gemm(const ConvRun& run, Format layout, const ImplicitGemmPlan& plan) {
-  const ConvProblem& p = run.problem;
-  const bool nhwc = layout == formats::nhwc;
-  // Clusters add up slices without a trip to memory. Without them sum_slices() adds in the same order.
-  const std::int64_t cluster = run.cuda->clusters ? plan.cluster : 1;
-  const std::int64_t partials = (plan.slices + cluster - 1) / cluster;
-  auto* const partial = partials > 1 ? reinterpret_cast<float*>(run.workspace.data()) : nullptr;
-  const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
-  const auto aligned = [](const float* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; };
-  const ImplicitGemm arguments{.x = run.x,
-                               .filters = static_cast<const DeviceFilter&>(*run.filter).w.data(),
-                               .bias = run.bias,
-                               .residual = run.residual,
-                               .y = run.y,
-                               .partial = partial,
-                               .terms = narrow(p.r * p.s * p.group_c()),
-                               .steps_a_slice = narrow(plan.steps_a_slice),
-                               .tiles_n = narrow(plan.tiles_n),
-                               .cluster = narrow(cluster),
-                               .pixels = narrow(p.n * p.p * p.q),
-                               .group_c = narrow(p.group_c()),
-                               .group_k = narrow(p.group_k()),
-                               .filter_pitch = narrow(filter_pitch(p)),
-                               .h = narrow(p.h),
-                               .w = narrow(p.w),
-                               .q = narrow(p.q),
-                               .pq = narrow(p.p * p.q),
-                               .s = narrow(p.s),
-                               .stride_h = narrow(p.stride_h),
-                               .stride_w = narrow(p.stride_w),
-                               .pad_top = narrow(p.pad_top),
-                               .pad_left = narrow(p.pad_left),
-                               .dilation_h = narrow(p.dilation_h),
-                               .dilation_w = narrow(p.dilation_w),
-                               .window_h = narrow(p.r * p.dilation_h),
-                               .window_w = narrow(p.s * p.dilation_w),
-                               .x_c = narrow(nhwc ? 1 : p.h * p.w),
-                               .x_h = narrow(nhwc ? p.w * p.c : p.w),
-                               .x_w = narrow(nhwc ? p.c : 1),
-                               .x_image = p.c * p.h * p.w,
-                               .k = narrow(p.k),
-                               .elems = p.n * p.k * p.p * p.q,
-                               .store_vectors = nhwc && p.group_k() % 4 == 0 && aligned(run.y) && aligned(run.residual),
-                               .activation = DeviceActivation(p.activation)};
-  switch (gemm_access(p, layout)) {
-    case GemmAccess::nhwc_vectors:
-      launch_plan<GemmAccess::nhwc_vectors>(*run.cuda, arguments, plan, p.groups);
-      break;
-    case GemmAccess::nhwc_scalars:
-      launch_plan<GemmAccess::nhwc_scalars>(*run.cuda, arguments, plan, p.groups);
-      break;
-    case GemmAccess::nchw:
-      launch_plan<GemmAccess::nchw>(*run.cuda, arguments, plan, p.groups);
-      break;
-  }
-  if (partials > 1)
-    sum_slices(*run.cuda, {.partial = partial,
-                           .slices = narrow(partials),
-                           .adjacent = narrow(plan.cluster / cluster),
-                           .elems = arguments.elems,
-                           .plane = nhwc ? 1 : p.p * p.q,
-                           .k = p.k,
-                           .bias = run.bias,
-                           .residual = run.residual,
-                           .y = run.y,
-                           .activation = p.activation});
+TileKernel kernel_for(GemmTile tile, GemmAccess access) {
+  if (access == GemmAccess::nhwc_vectors) return kernel_for<GemmAccess::nhwc_vectors>(tile);
+  if (access == GemmAccess::nhwc_scalars) return kernel_for<GemmAccess::nhwc_scalars>(tile);
+  return kernel_for<GemmAccess::nchw>(tile);
 }
 
-namespace {
+class BoundImplicitGemm final : public BoundConv {
+ public:
+  /// plan.cluster 1: without clusters.
+  BoundImplicitGemm(const ConvProblem& p, const Format& format, const ImplicitGemmPlan& plan)
+      : BoundConv(p), plan_(plan), kernel_(kernel_for(plan.tile, gemm_access(p, format))), call_(p) {
+    const bool nhwc = format == formats::nhwc;
+    const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
+    call_.terms = narrow(p.r * p.s * p.group_c());
+    call_.steps_a_slice = narrow(plan.steps_a_slice);
+    call_.tiles_n = narrow(plan.tiles_n);
+    call_.cluster = narrow(plan.cluster);
+    call_.pixels = narrow(p.n * p.p * p.q);
+    call_.pq = narrow(p.p * p.q);
+    call_.group_c = narrow(p.group_c());
+    call_.group_k = narrow(p.group_k());
+    call_.filter_pitch = narrow(filter_pitch(p));
+    call_.window_h = narrow(p.r * p.dilation_h);
+    call_.window_w = narrow(p.s * p.dilation_w);
+    call_.x_c = narrow(nhwc ? 1 : p.h * p.w);
+    call_.x_h = narrow(nhwc ? p.w * p.c : p.w);
+    call_.x_w = narrow(nhwc ? p.c : 1);
+    call_.x_image = p.c * p.h * p.w;
+    call_.elems = p.n * p.k * p.p * p.q;
+    call_.store_vectors = nhwc && p.group_k() % 4 == 0;
+    sum_ = {.elems = call_.elems,
+            .plane = nhwc ? 1 : static_cast<unsigned>(call_.pq),
+            .k = static_cast<unsigned>(p.k),
+            .slices = narrow(plan.slices),
+            .activation = call_.activation};
+  }
+
+ private:
+  using BoundConv::run;  // hidden otherwise, of which nvcc warns
+  void run(const ConvRun& run) const override {
+    // Clusters add up slices without a trip to memory.
+    const bool second = plan_.slices > 1 && plan_.cluster == 1;
+    ImplicitGemm call = call_;
+    call.point_at(run);
+    if (second) call.partial = reinterpret_cast<float*>(run.workspace.data());
+    allow_shared_bytes(kernel_.kernel, kernel_.shared_bytes);
+    const dim3 grid(static_cast<unsigned>(plan_.tiles_m * plan_.tiles_n), static_cast<unsigned>(plan_.slices),
+                    static_cast<unsigned>(problem.groups));
+    launch_clusters(*run.cuda, kernel_.kernel, grid, static_cast<unsigned>(shape_of(plan_.tile).threads),
+                    dim3(1, static_cast<unsigned>(plan_.cluster)), kernel_.shared_bytes, call);
+    if (!second) return;
+    SumSlices sum = sum_;
+    sum.partial = call.partial;
+    sum.bias = run.bias;
+    sum.residual = run.residual;
+    sum.y = run.y;
+    sum_slices(*run.cuda, sum);
+  }
+
+  ImplicitGemmPlan plan_;
+  TileKernel kernel_;
+  ImplicitGemm call_;
+  SumSlices sum_;
+};
 
 class ImplicitGemmConv final : public ConvAlgorithm {
  public:
-  explicit ImplicitGemmConv(Format layout) : layout_(layout) {}
-  std::string_view name() const override { return layout_ == formats::nhwc ? "implicit_gemm" : "implicit_gemm_nchw"; }
-  Format format() const override { return layout_; }
+  explicit ImplicitGemmConv(const Format& format) : format_(format) {}
+  std::string_view name() const override { return format_ == formats::nhwc ? "implicit_gemm" : "implicit_gemm_nchw"; }
+  DeviceKind device() const override { return DeviceKind::cuda; }
 
-  std::optional<std::string> refuse(const ConvProblem& p) const override {
+ private:
+  std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override {
     if (p.groups > 1 && (p.group_c() < 4 || p.group_k() < 4))
       return "a group of less than four channels or filters leaves tiles empty";
     if (p.groups > 65535) return "more than 65535 groups";
@@ -152,37 +116,38 @@ class ImplicitGemmConv final : public ConvAlgorithm {
     return std::nullopt;
   }
 
-  /// One sum of fp32 products, in whatever order, as on the CPU.
-  double tolerance(const ConvProblem& problem) const override { return packed_tolerance(problem); }
-
-  double estimate_us(const ConvProblem& p, const MachineRates& rates) const override {
-    const double us = gemm_plan_us(p, access(p), plan(p), rates);
-    return layout_ == formats::nhwc ? us : us + nchw_conversions_us(p, rates);
+  Plan plan(const ConvProblem& p, const Target& target) const override {
+    const GemmAccess access = gemm_access(p, format_);
+    const ImplicitGemmPlan cut = plan_implicit_gemm(p, access);
+    return {.format = format_,
+            .config = cut.str(),
+            .workspace_bytes = cut.workspace_bytes,
+            .estimated_us = gemm_plan_us(p, access, cut, target.device),
+            .tolerance = sum_tolerance(p.group_c() * p.r * p.s)};
   }
 
-  std::size_t workspace_bytes(const ConvProblem& p, int) const override { return plan(p).workspace_bytes; }
-
-  std::unique_ptr<PreparedFilter> prepare(const ConvProblem& p, const ConvFilter& filter) const override {
-    const auto taps = static_cast<std::size_t>(p.r * p.s), c = static_cast<std::size_t>(p.group_c());
-    const auto k = static_cast<std::size_t>(p.group_k()), pitch = static_cast<std::size_t>(filter_pitch(p));
-    const std::size_t terms = taps * c;
-    std::vector<float> rows(static_cast<std::size_t>(p.groups) * terms * pitch);
-    for (std::size_t out = 0; out < static_cast<std::size_t>(p.k); ++out) {
-      float* const column = rows.data() + out / k * terms * pitch + out % k;
-      for (std::size_t in = 0; in < c; ++in)
-        for (std::size_t tap = 0; tap < taps; ++tap)
-          column[(tap * c + in) * pitch] = scaled_weight(filter, out, in * taps + tap, terms);
+  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
+    return {.floats = p.groups * p.r * p.s * p.group_c() * filter_pitch(p)};
+  }
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
+    const std::int64_t taps = p.r * p.s, c = p.group_c(), k = p.group_k(), pitch = filter_pitch(p);
+    std::fill(to.begin(), to.end(), 0.0F);
+    for (std::int64_t out = 0; out < p.k; ++out) {
+      float* const column = to.data() + out / k * filter.terms * pitch + out % k;
+      for (std::int64_t in = 0; in < c; ++in)
+        for (std::int64_t tap = 0; tap < taps; ++tap)
+          column[(tap * c + in) * pitch] = filter.weight(out, in * taps + tap);
     }
-    return std::make_unique<DeviceFilter>(rows);
   }
 
-  void run(const ConvRun& run) const override { run_implicit_gemm(run, layout_, plan(run.problem)); }
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
+                                               const DeviceProfile& device) const override {
+    ImplicitGemmPlan plan = read_implicit_gemm_plan(p, gemm_access(p, format_), config);
+    if (!device.clusters) plan.cluster = 1;  // sum_slices() adds in the same order
+    return std::make_unique<BoundImplicitGemm>(p, format_, plan);
+  }
 
- private:
-  GemmAccess access(const ConvProblem& p) const { return gemm_access(p, layout_); }
-  ImplicitGemmPlan plan(const ConvProblem& p) const { return plan_implicit_gemm(p, access(p)); }
-
-  Format layout_;
+  Format format_;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
-// The implicit_gemm kernel, for the layouts' .cu files. The matrix A of windows is never made: each block fetches its
-// tile of A, [pixels][terms], from the input while it multiplies.
+// The implicit_gemm kernel. The matrix A of windows is never made: each block fetches its tile of A, [pixels][terms],
+// from the input while it multiplies.
 //
 // Terms are ordered r, s, c with the channels innermost. A thread fetches one and the same column of every step, so it
 // walks channels and taps by additions; what a pixel brings is decoded once per block.
@@ -9,29 +9,24 @@
 
 #include "ops/conv/cuda/cluster.cuh"
 #include "ops/conv/cuda/gemm_tile.cuh"
-#include "ops/core/activation.cuh"
+#include "ops/conv/cuda/one_launch.cuh"
 
 namespace lenslet::cuda {
 
-/// What the kernel takes, by value. Sizes in elements.
-struct ImplicitGemm {
-  const float *x, *filters;      ///< filters [groups][terms][filter_pitch]
-  const float *bias, *residual;  ///< may be null
-  float* y;
-  float* partial;  ///< [slices / cluster][elements of y]; null: finished values go to y
+/// What the kernel takes. Sizes in elements; w [groups][terms][filter_pitch].
+struct ImplicitGemm : ConvCall<> {
+  using ConvCall::ConvCall;
+  float* partial = nullptr;  ///< [slices][elements of y]; null: finished values go to y
   int terms, steps_a_slice, tiles_n;
-  int cluster;  ///< this many adjacent slices of a tile are a cluster and add up their sums; 1: none are
+  int cluster;  ///< 1, or all slices of a tile, which are a cluster then and add up their sums
   int pixels;   ///< N*P*Q
+  int pq;
   int group_c, group_k, filter_pitch;
-  int h, w, q, pq, s;
-  int stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
   int window_h, window_w;  ///< R*dilation_h, S*dilation_w
   int x_c, x_h, x_w;       ///< steps in x from a channel, line, column to the next
   long long x_image;       ///< and from an image
-  int k;                   ///< K
   long long elems;         ///< N*K*P*Q
   bool store_vectors;      ///< NHWC, groups of four output channels are 16-byte aligned
-  DeviceActivation activation;
 };
 
 /// Where a pixel's window begins: `offset` in x of its first tap, which may lie outside of the image at (h, w).
@@ -85,8 +80,8 @@ class InputLoader {
       const int row = row_ + i * (Tile::threads / columns);
       const PixelOrigin origin = origins[row];
       // All of it unconditionally: one read of 16 bytes instead of branches that wait for parts.
-      const bool inside = tap_exists & (static_cast<unsigned>(origin.h + tap_h_) < static_cast<unsigned>(g.h)) &
-                          (static_cast<unsigned>(origin.w + tap_w_) < static_cast<unsigned>(g.w));
+      const bool inside = tap_exists & (static_cast<unsigned>(origin.h + tap_h_) < static_cast<unsigned>(g.height)) &
+                          (static_cast<unsigned>(origin.w + tap_w_) < static_cast<unsigned>(g.width));
       copy_async<vector>(a + row * Tile::a_pitch + column_ * vector, g.x + (inside ? origin.offset + tap_offset : 0),
                          inside);
     }
@@ -120,7 +115,7 @@ class FilterLoader {
     column_ = thread % row_vectors * 4;
     rows_left_ = first_k + column_ < g.filter_pitch ? g.terms - first_term - row_ : 0;
     const long long row = static_cast<long long>(group) * g.terms + first_term + row_;
-    from_ = rows_left_ > 0 ? g.filters + row * g.filter_pitch + first_k + column_ : g.filters;
+    from_ = rows_left_ > 0 ? g.w + row * g.filter_pitch + first_k + column_ : g.w;
   }
 
   __device__ void load(const ImplicitGemm& g, float* b) {
@@ -128,7 +123,7 @@ class FilterLoader {
     for (int i = 0; i < gemm_step; i += rows_a_pass) {
       const bool inside = i < rows_left_;
       copy_async<4>(b + (row_ + i) * Tile::n + column_,
-                    inside ? from_ + static_cast<long long>(i) * g.filter_pitch : g.filters, inside);
+                    inside ? from_ + static_cast<long long>(i) * g.filter_pitch : g.w, inside);
     }
     rows_left_ -= gemm_step;
     from_ += static_cast<long long>(gemm_step) * g.filter_pitch;
@@ -158,8 +153,8 @@ __device__ inline void sum_cluster(const float* mine, int cluster, float (&value
       for (int e = 0; e < width; ++e) value[e] += theirs[rank][e];
 }
 
-/// Finishes and writes the tile `sums`, [m][sums_pitch] in shared memory, `width` (1 or 4) adjacent outputs at a time.
-/// In a cluster, the sum of its blocks' tiles: each block writes a part.
+/// Finishes the tile `sums`, [m][sums_pitch] in shared memory, and writes it, or writes it as a partial sum: `width` (1
+/// or 4) adjacent outputs at a time. In a cluster, the sum of its blocks' tiles: each block finishes and writes a part.
 template <typename Tile, GemmAccess access, int width>
 __device__ inline void store_tile(const ImplicitGemm& g, const float* sums, int first_pixel, int first_k, int group) {
   constexpr bool nchw = access == GemmAccess::nchw;
@@ -167,8 +162,8 @@ __device__ inline void store_tile(const ImplicitGemm& g, const float* sums, int 
   constexpr int batch = 4;  // so that reads of the residual overlap
   static_assert(items % (batch * Tile::threads) == 0);
   const bool finish = g.partial == nullptr;
-  const int slice = static_cast<int>(blockIdx.y), rank = slice % g.cluster;
-  float* const to = finish ? g.y : g.partial + slice / g.cluster * g.elems;
+  const int slice = static_cast<int>(blockIdx.y), rank = g.cluster > 1 ? slice : 0;
+  float* const to = finish ? g.y : g.partial + slice * g.elems;
   const int stride = g.cluster * Tile::threads;
 #pragma unroll 1
   for (int first = rank * Tile::threads + static_cast<int>(threadIdx.x); first < items; first += batch * stride) {
@@ -231,8 +226,7 @@ __device__ inline void lay_down(const ThreadPlace<Tile>& place, const float (&su
     }
 }
 
-/// Grid: x the tiles, those of one row of pixels together; y the slices, rounded up to whole clusters, which lie along
-/// y; z the groups.
+/// Grid: x the tiles, those of one row of pixels together; y the slices; z the groups.
 template <typename Tile, GemmAccess access>
 __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
     implicit_gemm_kernel(const __grid_constant__ ImplicitGemm g) {
@@ -244,7 +238,6 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
   const int first_pixel = static_cast<int>(blockIdx.x / static_cast<unsigned>(g.tiles_n)) * Tile::m;
   const int first_k = static_cast<int>(blockIdx.x % static_cast<unsigned>(g.tiles_n)) * Tile::n;
   const int first_term = static_cast<int>(blockIdx.y) * g.steps_a_slice * gemm_step;
-  // None in a slice that only fills up its cluster.
   const int steps = min(g.steps_a_slice, (g.terms - first_term + gemm_step - 1) / gemm_step);
 
   for (int row = static_cast<int>(threadIdx.x); row < Tile::m; row += Tile::threads)
@@ -252,38 +245,25 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
   InputLoader<Tile, access> input(g, first_term);
   FilterLoader<Tile> filter(g, group, first_k, first_term);
   const ThreadPlace<Tile> place;
-  const auto load_filter = [&](int slot) { filter.load(g, stage + slot * Tile::stage_floats + Tile::a_floats); };
-  const auto load_input = [&](int slot) { input.load(g, origins, stage + slot * Tile::stage_floats); };
 
-  // Filters do not come from the previous kernel.
+  // Filters do not come from the previous kernel. They belong to the first group of copies.
 #pragma unroll
   for (int ahead = 0; ahead < Tile::stages - 1; ++ahead)
-    if (ahead < steps) load_filter(ahead);
+    if (ahead < steps) filter.load(g, stage + ahead * Tile::stage_floats + Tile::a_floats);
   __syncthreads();
   wait_for_previous();
   let_next_start();
-  // One group of copies a step, empty past the last, so that waiting counts steps; these filters belong to the first.
 #pragma unroll
   for (int ahead = 0; ahead < Tile::stages - 1; ++ahead) {
-    if (ahead < steps) load_input(ahead);
+    if (ahead < steps) input.load(g, origins, stage + ahead * Tile::stage_floats);
     commit_copies();
   }
   float sum[Tile::rows][Tile::cols] = {};
-  int slot = 0, load_slot = Tile::stages - 1;
-  for (int step = 0; step < steps; ++step) {
-    wait_for_copies<Tile::stages - 2>();
-    // Also: everyone is done with the slot multiplied last, which is filled next.
-    __syncthreads();
-    if (step + Tile::stages - 1 < steps) {
-      load_input(load_slot);
-      load_filter(load_slot);
-    }
-    commit_copies();
-    const float* const a = stage + slot * Tile::stage_floats;
-    multiply_step<Tile>(a, a + Tile::a_floats, place, sum);
-    slot = slot + 1 == Tile::stages ? 0 : slot + 1;
-    load_slot = load_slot + 1 == Tile::stages ? 0 : load_slot + 1;
-  }
+  const auto load = [&](float* to) {
+    input.load(g, origins, to);
+    filter.load(g, to + Tile::a_floats);
+  };
+  multiply_steps<Tile>(stage, steps, place, load, sum);
   static_assert(Tile::m * sums_pitch<Tile, access> <= Tile::stages * Tile::stage_floats);
   // Out through shared memory: whole lines are written, and the code of the epilogue exists once, not for each sum.
   __syncthreads();

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/conv/choose.h"
-
 namespace lenslet::cuda {
 namespace {
 
@@ -38,7 +36,6 @@ constexpr std::array<std::int64_t, max_cluster + 1> cluster_multiprocessors{132,
 
 constexpr std::int64_t max_workspace_bytes = 64 << 20;
 constexpr std::int64_t max_slices = 64;
-constexpr int reference_multiprocessors = 132;
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -56,20 +53,30 @@ AccessSpeed speed_of(GemmAccess access) {
 
 }  // namespace
 
-GemmAccess gemm_access(const ConvProblem& problem, Format layout) {
-  if (layout == formats::nchw) return GemmAccess::nchw;
+std::string to_string(GemmTile tile) {
+  return std::to_string(shape_of(tile).m) + "x" + std::to_string(shape_of(tile).n);
+}
+
+GemmTile read_tile(ConfigReader& reader, std::span<const GemmTile> known) {
+  const std::string_view text = reader.word("tile");
+  for (const GemmTile tile : known)
+    if (to_string(tile) == text) return tile;
+  reader.refuse("there is no kernel for such a tile");
+}
+
+GemmAccess gemm_access(const ConvProblem& problem, Format format) {
+  if (format == formats::nchw) return GemmAccess::nchw;
   return problem.group_c() % 4 == 0 ? GemmAccess::nhwc_vectors : GemmAccess::nhwc_scalars;
 }
 
 std::span<const GemmTile> gemm_tiles_for(GemmAccess access) {
-  static constexpr GemmTile all[] = {GemmTile::t128x128, GemmTile::t128x64, GemmTile::t64x64, GemmTile::t64x32,
-                                     GemmTile::t32x64};
-  static constexpr GemmTile scalars[] = {GemmTile::t128x64, GemmTile::t64x64, GemmTile::t64x32};
-  // A block that loads eight pixels of sixteen channels at a time has 128 threads or more.
-  static constexpr GemmTile nchw[] = {GemmTile::t128x128, GemmTile::t128x64, GemmTile::t64x64};
-  if (access == GemmAccess::nhwc_vectors) return all;
-  if (access == GemmAccess::nhwc_scalars) return scalars;
-  return nchw;
+  if (access == GemmAccess::nhwc_vectors) return GemmTilesFor<GemmAccess::nhwc_vectors>::all;
+  if (access == GemmAccess::nhwc_scalars) return GemmTilesFor<GemmAccess::nhwc_scalars>::all;
+  return GemmTilesFor<GemmAccess::nchw>::all;
+}
+
+std::string ImplicitGemmPlan::str() const {
+  return ConfigWriter().add("tile", to_string(tile)).add("slices", slices).add("cluster", cluster).str();
 }
 
 ImplicitGemmPlan cut_gemm(const ConvProblem& p, GemmTile tile, std::int64_t slices) {
@@ -89,11 +96,11 @@ ImplicitGemmPlan cut_gemm(const ConvProblem& p, GemmTile tile, std::int64_t slic
 }
 
 double gemm_blocks_us(GemmTile tile, std::int64_t blocks, std::int64_t steps, double efficiency, double start_us,
-                      const MachineRates& rates, std::int64_t cluster) {
+                      const DeviceProfile& device, std::int64_t cluster) {
   const GemmTileShape& shape = shape_of(tile);
   const std::int64_t warps_a_block = shape.threads / 32;
   const double flops_a_warp = 2.0 * shape.m * shape.n * gemm_step / static_cast<double>(warps_a_block);
-  const double scheduler_rate = shape.efficiency * efficiency * rates.flops_per_us / rates.threads / 4;
+  const double scheduler_rate = shape.efficiency * efficiency * device.fp32_flops_per_us / device.units / 4;
   // Blocks that share a multiprocessor, by its scheduler with the most warps.
   const auto round_us = [&](std::int64_t together) {
     const auto warps = static_cast<double>(ceil_div(together * warps_a_block, 4));
@@ -101,7 +108,8 @@ double gemm_blocks_us(GemmTile tile, std::int64_t blocks, std::int64_t steps, do
   };
   // The fullest multiprocessor: rounds of as many blocks as fit, then the rest.
   const auto usable = cluster_multiprocessors[static_cast<std::size_t>(cluster)];
-  const std::int64_t multiprocessors = std::max<std::int64_t>(1, rates.threads * usable / reference_multiprocessors);
+  const std::int64_t multiprocessors =
+      std::max<std::int64_t>(1, device.units * usable / cluster_multiprocessors.front());
   const std::int64_t round_blocks = multiprocessors * shape.blocks, rest = blocks % round_blocks;
   double us = static_cast<double>(blocks / round_blocks) * round_us(shape.blocks);
   // Clusters spread evenly up to half of what fits, then some multiprocessors get all they hold: 64x64 tiles in 196
@@ -111,7 +119,8 @@ double gemm_blocks_us(GemmTile tile, std::int64_t blocks, std::int64_t steps, do
   return us;
 }
 
-double gemm_plan_us(const ConvProblem& p, GemmAccess access, const ImplicitGemmPlan& plan, const MachineRates& rates) {
+double gemm_plan_us(const ConvProblem& p, GemmAccess access, const ImplicitGemmPlan& plan,
+                    const DeviceProfile& device) {
   const GemmTileShape& shape = shape_of(plan.tile);
   const AccessSpeed speed = speed_of(access);
   const double start = block_us + speed.tile_us * (shape.m + shape.n) / 128.0;
@@ -119,19 +128,18 @@ double gemm_plan_us(const ConvProblem& p, GemmAccess access, const ImplicitGemmP
   const double sums = 4.0 * static_cast<double>(plan.slices) * static_cast<double>(output_elems(p));
   const bool clusters = plan.cluster > 1;
   const double compute =
-      gemm_blocks_us(plan.tile, blocks, plan.steps_a_slice, speed.efficiency, start, rates, plan.cluster) +
-      sums / ((clusters ? cluster_speed : store_speed) * rates.bytes_per_us);
+      gemm_blocks_us(plan.tile, blocks, plan.steps_a_slice, speed.efficiency, start, device, plan.cluster) +
+      sums / ((clusters ? cluster_speed : store_speed) * device.bytes_per_us);
   // That a tile is read anew by every block that needs it does not show: L2 delivers it in time.
-  double us = rates.launch_us + std::max(compute, p.bytes() / rates.bytes_per_us + start);
+  double us = device.launch_us + std::max(compute, p.bytes() / device.bytes_per_us + start);
   if (plan.slices > 1 && !clusters) {
     const double outputs = 4.0 * static_cast<double>(output_elems(p));
-    us += rates.launch_us + sum_us + (sums + outputs) / (sum_speed * rates.bytes_per_us);
+    us += device.launch_us + sum_us + (sums + outputs) / (sum_speed * device.bytes_per_us);
   }
   return us;
 }
 
 ImplicitGemmPlan plan_implicit_gemm(const ConvProblem& p, GemmAccess access) {
-  static const MachineRates rates = cuda_rates(reference_multiprocessors);
   ImplicitGemmPlan best;
   double best_us = std::numeric_limits<double>::infinity();
   for (const GemmTile tile : gemm_tiles_for(access)) {
@@ -142,7 +150,7 @@ ImplicitGemmPlan plan_implicit_gemm(const ConvProblem& p, GemmAccess access) {
       last = plan.slices;
       if (plan.workspace_bytes > static_cast<std::size_t>(max_workspace_bytes)) break;
       const auto consider = [&] {
-        const double us = gemm_plan_us(p, access, plan, rates);
+        const double us = gemm_plan_us(p, access, plan, reference_gpu());
         if (us >= best_us) return;
         best_us = us;
         best = plan;
@@ -156,6 +164,19 @@ ImplicitGemmPlan plan_implicit_gemm(const ConvProblem& p, GemmAccess access) {
     }
   }
   return best;
+}
+
+ImplicitGemmPlan read_implicit_gemm_plan(const ConvProblem& p, GemmAccess access, std::string_view config) {
+  ConfigReader reader(config);
+  const GemmTile tile = read_tile(reader, gemm_tiles_for(access));
+  const std::int64_t slices = reader.integer("slices", 1, 65535);
+  const std::int64_t cluster = reader.integer("cluster", 1, max_cluster);
+  reader.finish();
+  ImplicitGemmPlan plan = cut_gemm(p, tile, slices);
+  if (plan.slices != slices) reader.refuse("the terms cannot be cut into so many slices");
+  if (cluster != 1 && cluster != plan.cluster) reader.refuse("a cluster is all slices");
+  plan.cluster = cluster;
+  return plan;
 }
 
 }  // namespace lenslet::cuda

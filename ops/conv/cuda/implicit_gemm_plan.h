@@ -3,14 +3,17 @@
 //
 // The convolution is a matrix product of each group: gemm_m = N*P*Q output pixels, gemm_n = K/groups filters, gemm_k =
 // R*S*C/groups terms. A block computes one tile of [tile_m x tile_n] outputs over one slice of the terms. Few slices
-// suffice when the tiles alone fill the multiprocessors; where they do not (7x7 images at batch 1), slices do. A
-// cluster of blocks adds them up where the device has clusters (sm_90), they are eight at most and it is faster;
+// suffice when the tiles alone fill the multiprocessors; where they do not (7x7 images at batch 1), slices do. One
+// cluster of blocks adds all of them up where the device has clusters (sm_90), they are eight at most and it is faster;
 // otherwise a second kernel does.
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
 
 #include "ops/conv/algorithm.h"
 
@@ -28,19 +31,37 @@ enum class GemmTile { t128x128, t128x64, t64x64, t64x32, t32x64 };
 struct GemmTileShape {
   int m = 0, n = 0;
   int threads = 0;
+  int thread_rows = 0;    ///< each computes that many rows of 8
   int blocks = 0;         ///< that fit a multiprocessor of sm_90 together (registers, shared memory)
   double efficiency = 0;  ///< share of the peak with a full multiprocessor: shared memory reads per multiplication
 };
 
 inline constexpr std::array<GemmTileShape, 5> gemm_tiles{{
-    {128, 128, 256, 2, 0.95},
-    {128, 64, 128, 3, 0.95},
-    {64, 64, 128, 5, 0.86},
-    {64, 32, 64, 7, 0.80},
-    {32, 64, 64, 8, 0.84},
+    {128, 128, 256, 8, 2, 0.95},
+    {128, 64, 128, 8, 3, 0.95},
+    {64, 64, 128, 4, 5, 0.86},
+    {64, 32, 64, 4, 7, 0.80},
+    {32, 64, 64, 4, 8, 0.84},
 }};
 
 constexpr const GemmTileShape& shape_of(GemmTile tile) { return gemm_tiles[static_cast<std::size_t>(tile)]; }
+
+template <GemmTile... tiles>
+struct GemmTileList {
+  static constexpr std::array all{tiles...};
+  /// Calls f.operator()<tile>() for the one that is `wanted`, if it is in the list.
+  template <typename F>
+  static void with(GemmTile wanted, const F& f) {
+    ((wanted == tiles ? f.template operator()<tiles>() : void()), ...);
+  }
+};
+using AllGemmTiles =
+    GemmTileList<GemmTile::t128x128, GemmTile::t128x64, GemmTile::t64x64, GemmTile::t64x32, GemmTile::t32x64>;
+
+/// "128x64"
+std::string to_string(GemmTile tile);
+/// What it wrote, after "tile="; refuses all but `known`.
+GemmTile read_tile(ConfigReader& reader, std::span<const GemmTile> known);
 
 /// How a block reads the input.
 enum class GemmAccess {
@@ -48,8 +69,15 @@ enum class GemmAccess {
   nhwc_scalars,  ///< NHWC, any C
   nchw,          ///< NCHW, eight pixels side by side
 };
-GemmAccess gemm_access(const ConvProblem& problem, Format layout);
-/// The tile shapes compiled for it.
+GemmAccess gemm_access(const ConvProblem& problem, Format format);
+/// The tile shapes compiled for it. A block that loads eight pixels of sixteen channels at a time has 128 threads or
+/// more.
+template <GemmAccess access>
+using GemmTilesFor =
+    std::conditional_t<access == GemmAccess::nhwc_vectors, AllGemmTiles,
+                       std::conditional_t<access == GemmAccess::nchw,
+                                          GemmTileList<GemmTile::t128x128, GemmTile::t128x64, GemmTile::t64x64>,
+                                          GemmTileList<GemmTile::t128x64, GemmTile::t64x64, GemmTile::t64x32>>>;
 std::span<const GemmTile> gemm_tiles_for(GemmAccess access);
 
 struct ImplicitGemmPlan {
@@ -58,11 +86,14 @@ struct ImplicitGemmPlan {
   std::int64_t steps = 0;                 ///< of gemm_step terms, the last may be partial
   std::int64_t steps_a_slice = 0;         ///< the last slice may have fewer, none has 0
   std::int64_t slices = 0;                ///< 1: tiles go straight to y
-  /// `slices`, max_cluster at most: a cluster adds them up where there are clusters, in the order of sum_slices() with
-  /// as many `adjacent`. 1: a second kernel adds them up, on every device.
+  /// `slices`, max_cluster at most: a cluster adds them up where there are clusters. 1: a second kernel adds them up,
+  /// on every device. Both add them in their order.
   std::int64_t cluster = 1;
-  /// Partial sums, [slices] times the output in its layout, as without clusters; 0 with one slice.
+  /// Partial sums, [slices] times the output in its format, as without clusters; 0 with one slice.
   std::size_t workspace_bytes = 0;
+
+  /// The configuration, from which the rest follows: "tile=128x64 slices=4 cluster=4".
+  std::string str() const;
 };
 
 /// `slices` is an upper bound: as many as are not empty are made, a cluster of them if they are few enough.
@@ -71,14 +102,16 @@ ImplicitGemmPlan cut_gemm(const ConvProblem& problem, GemmTile tile, std::int64_
 /// Time in us until the last of `blocks` blocks has multiplied its `steps` steps; each spends `start_us` on what is not
 /// multiplying. `efficiency` scales that of the tile. Blocks come in clusters of `cluster`.
 double gemm_blocks_us(GemmTile tile, std::int64_t blocks, std::int64_t steps, double efficiency, double start_us,
-                      const MachineRates& rates, std::int64_t cluster = 1);
+                      const DeviceProfile& device, std::int64_t cluster = 1);
 
 /// Time in us of a plan, launches included, on a device with clusters.
 double gemm_plan_us(const ConvProblem& problem, GemmAccess access, const ImplicitGemmPlan& plan,
-                    const MachineRates& rates);
+                    const DeviceProfile& device);
 
-/// The fastest by gemm_plan_us() on a reference device of 132 multiprocessors, whatever the device at hand: the order
-/// of summation, and so every bit of the result, depends on the problem alone.
+/// The fastest by gemm_plan_us() on reference_gpu(), whatever the device at hand: the order of summation, and so every
+/// bit of the result, depends on the problem alone.
 ImplicitGemmPlan plan_implicit_gemm(const ConvProblem& problem, GemmAccess access);
+/// What str() wrote. Error(invalid_argument), also for cuts that there is no kernel for.
+ImplicitGemmPlan read_implicit_gemm_plan(const ConvProblem& problem, GemmAccess access, std::string_view config);
 
 }  // namespace lenslet::cuda

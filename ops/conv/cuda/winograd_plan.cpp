@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/conv/winograd_filter.h"
+
 namespace lenslet::cuda {
 namespace {
 
@@ -29,20 +31,11 @@ std::int64_t bytes_a_tile(const ConvProblem& p, int m) {
 
 std::int64_t tiles_of(const ConvProblem& p, int m) { return p.n * ((p.p + m - 1) / m) * ((p.q + m - 1) / m); }
 
-}  // namespace
+/// Threads a multiprocessor from which on they take several channels each: fewer do not hide the latency of memory.
+constexpr std::int64_t wide_threads = 512;
 
-std::optional<std::string> refuse_winograd(const ConvProblem& p, int m) {
-  if (p.r != 3 || p.s != 3) return "filter is not 3x3";
-  if (p.stride_h != 1 || p.stride_w != 1) return "stride is not 1";
-  if (p.dilation_h != 1 || p.dilation_w != 1) return "dilation is not 1";
-  if (p.groups != 1) return "groups are not 1";
-  if (p.c > max_index || p.k > max_index || bytes_a_tile(p, m) * min_chunk > max_workspace_bytes)
-    return "workspace would exceed 256 MiB";
-  if (std::max({p.h, p.p, p.w * p.c, p.q * p.k, tiles_of(p, m)}) > max_index) return "sizes exceed 32-bit indices";
-  return std::nullopt;
-}
-
-WinogradPlan plan_winograd(const ConvProblem& p, int m) {
+/// With as few chunks as the workspace allows, alike in size.
+WinogradPlan cut(const ConvProblem& p, int m) {
   WinogradPlan plan;
   plan.m = m;
   plan.alpha2 = static_cast<int>(alpha2_of(m));
@@ -51,26 +44,68 @@ WinogradPlan plan_winograd(const ConvProblem& p, int m) {
   plan.count = static_cast<int>(tiles_of(p, m));
   plan.c = static_cast<int>(round_up(p.c, gemm_step));
   plan.k = static_cast<int>(round_up(p.k, 4));
-  // As few chunks as the workspace allows, alike in size.
   const std::int64_t most = max_workspace_bytes / bytes_a_tile(p, m);
   const std::int64_t chunks = (plan.count + most - 1) / most;
   plan.chunk = static_cast<int>((plan.count + chunks - 1) / chunks);
   return plan;
 }
 
-double estimate_winograd_us(const ConvProblem& p, int m, const MachineRates& rates) {
-  const WinogradPlan plan = plan_winograd(p, m);
+}  // namespace
+
+std::optional<std::string> refuse_winograd(const ConvProblem& p, int m) {
+  if (auto why = refuse_winograd_form(p)) return why;
+  if (p.c > max_index || p.k > max_index || bytes_a_tile(p, m) * min_chunk > max_workspace_bytes)
+    return "workspace would exceed 256 MiB";
+  if (std::max({p.h, p.p, p.w * p.c, p.q * p.k, tiles_of(p, m)}) > max_index) return "sizes exceed 32-bit indices";
+  return std::nullopt;
+}
+
+std::string WinogradPlan::str() const {
+  return ConfigWriter()
+      .add("chunk", std::int64_t{chunk})
+      .add("tile", to_string(tile))
+      .add("wide_input", wide_input)
+      .add("wide_output", wide_output)
+      .str();
+}
+
+WinogradPlan plan_winograd(const ConvProblem& p, int m, const DeviceProfile& device) {
+  WinogradPlan plan = cut(p, m);
+  plan.tile = choose_batched_gemm_tile(plan.gemm(plan.chunk), device);
+  const auto wide = [&](std::int64_t channels, std::int64_t row) {
+    const int width = winograd_width(m);
+    return channels % width == 0 && plan.chunk * row / width >= wide_threads * device.units;
+  };
+  plan.wide_input = wide(p.c, plan.c);
+  plan.wide_output = wide(p.k, p.k);
+  return plan;
+}
+
+WinogradPlan read_winograd_plan(const ConvProblem& p, int m, std::string_view config) {
+  WinogradPlan plan = cut(p, m);
+  ConfigReader reader(config);
+  plan.chunk = static_cast<int>(reader.integer("chunk", 1, plan.chunk));
+  plan.tile = read_tile(reader, AllGemmTiles::all);
+  plan.wide_input = reader.flag("wide_input");
+  plan.wide_output = reader.flag("wide_output");
+  reader.finish();
+  if ((plan.wide_input && p.c % winograd_width(m) != 0) || (plan.wide_output && p.k % winograd_width(m) != 0))
+    reader.refuse("the channels are no multiple of what a wide thread takes");
+  return plan;
+}
+
+double estimate_winograd_us(const ConvProblem& p, const WinogradPlan& plan, const DeviceProfile& device) {
   const double chunks = static_cast<double>((plan.count + plan.chunk - 1) / plan.chunk);
   const auto bytes = [](auto floats) { return static_cast<double>(floats) * sizeof(float); };
   const auto v = bytes(plan.v_floats()), product = bytes(plan.product_floats()), u = bytes(plan.u_floats());
   const double x = bytes(p.n * p.h * p.w * p.c), y = bytes(p.n * p.p * p.q * p.k) * (p.residual ? 2 : 1);
-  const double rate = rates.bytes_per_us * (v + product <= cached_share * rates.l2_bytes ? cache_speed : 1);
+  const bool cached = v + product <= cached_share * static_cast<double>(device.l2_bytes);
+  const double rate = device.bytes_per_us * (cached ? cache_speed : 1);
 
-  const BatchedGemm gemm = plan.gemm(plan.chunk);
-  const double arithmetic = batched_gemm_us(gemm, choose_batched_gemm_tile(gemm, rates), rates) + product / rate;
-  const double reading = (v + product) / rate + u / (filter_speed * rates.bytes_per_us);
+  const double arithmetic = batched_gemm_us(plan.gemm(plan.chunk), plan.tile, device) + product / rate;
+  const double reading = (v + product) / rate + u / (filter_speed * device.bytes_per_us);
   const double transforms = chunks * (v + product) / rate + (x + y) / rate;
-  return transforms + chunks * std::max(arithmetic, reading) + 3 * chunks * rates.launch_us;
+  return transforms + chunks * std::max(arithmetic, reading) + 3 * chunks * device.launch_us;
 }
 
 }  // namespace lenslet::cuda

@@ -10,23 +10,31 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "ops/conv/cuda/batched_gemm.h"
 
 namespace lenslet::cuda {
 
 struct WinogradPlan {
+  // What follows from the problem and m.
   int m = 0, alpha2 = 0;
   int down = 0, across = 0;  ///< tiles of an image
   int count = 0;             ///< of all images
-  int chunk = 0;             ///< tiles at a time: V and M of so many are the workspace
   int c = 0, k = 0;          ///< row lengths of V and M
+  // The configuration.
+  int chunk = 0;             ///< tiles at a time: V and M of so many are the workspace
+  GemmTile tile{};           ///< of the products
+  bool wide_input = false;   ///< a thread of the input transform takes winograd_width(m) channels, not one
+  bool wide_output = false;  ///< the same of the output transform
 
   std::size_t u_floats() const { return floats_of(c) * static_cast<std::size_t>(k); }
   std::size_t v_floats() const { return floats_of(c) * static_cast<std::size_t>(chunk); }
   std::size_t product_floats() const { return floats_of(k) * static_cast<std::size_t>(chunk); }
   /// Of V and M of `tiles` tiles (<= chunk), without the pointers.
   BatchedGemm gemm(int tiles) const { return {nullptr, nullptr, nullptr, tiles, k, c, alpha2}; }
+  /// The configuration: "chunk=196 tile=64x64 wide_input=yes wide_output=no".
+  std::string str() const;
 
  private:
   std::size_t floats_of(int channels) const {
@@ -34,13 +42,18 @@ struct WinogradPlan {
   }
 };
 
+/// Channels of a thread of the wide transforms: 72 registers of input for F(4), 64 for F(2).
+constexpr int winograd_width(int m) { return m == 2 ? 4 : 2; }
+
 /// Why F(m x m, 3 x 3) cannot do the problem, or nothing. m is 2 or 4.
 std::optional<std::string> refuse_winograd(const ConvProblem& problem, int m);
 
 /// Of a problem that is not refused.
-WinogradPlan plan_winograd(const ConvProblem& problem, int m);
+WinogradPlan plan_winograd(const ConvProblem& problem, int m, const DeviceProfile& device);
+/// With the configuration that str() wrote. Error(invalid_argument).
+WinogradPlan read_winograd_plan(const ConvProblem& problem, int m, std::string_view config);
 
 /// Microseconds of all launches.
-double estimate_winograd_us(const ConvProblem& problem, int m, const MachineRates& rates);
+double estimate_winograd_us(const ConvProblem& problem, const WinogradPlan& plan, const DeviceProfile& device);
 
 }  // namespace lenslet::cuda

@@ -5,25 +5,27 @@
 #include <cuda_runtime.h>
 
 #include "base/cuda/launch.h"
+#include "ops/conv/cuda/device_problem.h"
 #include "ops/conv/winograd_matrices.h"
 #include "ops/core/activation.cuh"
+#include "ops/core/fused_clamp.h"
 
 namespace lenslet::cuda {
 
 inline constexpr int winograd_threads = 128;
 
-/// Tiles [first, first + count) of x to v [alpha^2][count][v_row].
-struct WinogradInput {
-  const float* x;  ///< [n][h][w][c]
+/// Tiles [first, first + count) of x [n][height][width][c] to v [alpha^2][count][v_row].
+struct WinogradInput : DeviceProblem<> {
+  using DeviceProblem::DeviceProblem;
+  int v_row;  ///< >= c: zeros behind
+  const float* x;
   float* v;
   int first, count;
   int down, across;  ///< tiles of an image
-  int h, w, c;
-  int v_row;  ///< >= c: zeros behind
-  int pad_top, pad_left;
 };
 
-/// Products [alpha^2][count][product_row] to tiles [first, first + count) of y.
+/// Products [alpha^2][count][product_row] to tiles [first, first + count) of y. Not with all of the problem: nvcc 13
+/// compiles arguments of more than 128 bytes into longer code here.
 struct WinogradOutput {
   const float* product;
   const float* bias;      ///< [k] or null
@@ -33,9 +35,15 @@ struct WinogradOutput {
   int down, across;
   int p, q, k;
   int product_row;  ///< >= k
-  float low, high;  ///< the result is limited to this range, and
-  bool activate;    ///< then given to `activation`, when it is more than a range
-  DeviceActivation activation;
+  FusedClamp clamp;
+  DeviceActivation activation;  ///< applied where clamp.after
+
+  explicit WinogradOutput(const ConvProblem& problem)
+      : p(static_cast<int>(problem.p)),
+        q(static_cast<int>(problem.q)),
+        k(static_cast<int>(problem.k)),
+        clamp(problem.activation),
+        activation(problem.activation) {}
 };
 
 // Coefficients as scalars: elements of a constexpr array cannot be named in device code.
@@ -186,20 +194,20 @@ __global__ void __launch_bounds__(winograd_threads) winograd_input_kernel(const 
   if (place.tile >= g.count) return;
   const int top = place.row * M - g.pad_top, left = place.column * M - g.pad_left;
   const bool exists = place.channel < g.c;
-  const int line = g.w * g.c;
-  const float* const image = g.x + static_cast<long long>(place.image) * g.h * line + place.channel;
+  const int line = g.width * g.c;
+  const float* const image = g.x + static_cast<long long>(place.image) * g.height * line + place.channel;
 
   float half[V][alpha][alpha];  // B^T d
 #pragma unroll
   for (int j = 0; j < alpha; ++j) {
     const int w = left + j;
-    const bool column_exists = exists && static_cast<unsigned>(w) < static_cast<unsigned>(g.w);
+    const bool column_exists = exists && static_cast<unsigned>(w) < static_cast<unsigned>(g.width);
     float d[alpha][V];
 #pragma unroll
     for (int i = 0; i < alpha; ++i) {
       const int h = top + i;
       load(image + static_cast<long long>(h) * line + w * g.c,
-           column_exists && static_cast<unsigned>(h) < static_cast<unsigned>(g.h), d[i]);
+           column_exists && static_cast<unsigned>(h) < static_cast<unsigned>(g.height), d[i]);
     }
 #pragma unroll
     for (int e = 0; e < V; ++e) {
@@ -281,8 +289,8 @@ __global__ void __launch_bounds__(winograd_threads) winograd_output_kernel(const
     for (int j = 0; j < M; ++j) {
       float out[V];
 #pragma unroll
-      for (int e = 0; e < V; ++e) out[e] = clip(sums[e][j] + bias[e] + addend[i][j][e], g.low, g.high);
-      if (g.activate) {
+      for (int e = 0; e < V; ++e) out[e] = clip(sums[e][j] + bias[e] + addend[i][j][e], g.clamp.low, g.clamp.high);
+      if (g.clamp.after) {
 #pragma unroll
         for (int e = 0; e < V; ++e) out[e] = g.activation(out[e]);
       }

@@ -5,8 +5,7 @@
 //     for (...) hn::StoreU(act(d, hn::LoadU(d, x + i)), d, y + i);
 //   });
 //
-// NaN passes through every activation (x86's min and max return their second operand when one is NaN: hence the order
-// of operands below).
+// NaN passes through every activation.
 #if defined(LENSLET_OPS_SIMD_ACTIVATION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LENSLET_OPS_SIMD_ACTIVATION_INL_H_
 #undef LENSLET_OPS_SIMD_ACTIVATION_INL_H_
@@ -52,73 +51,31 @@ HWY_INLINE V exp_f32(D d, V x) {
   return hn::Mul(hn::Mul(y, first), second);
 }
 
-/// 1 / (1 + e^-x), f32.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V sigmoid_f32(D d, V x) {
-  const V one = hn::Set(d, 1.0f);
-  return hn::Div(one, hn::Add(one, exp_f32(d, hn::Neg(x))));
-}
+/// Arithmetic of vectors of floats under names that single numbers have, too (ops/core/scalar_math.h). Constants come
+/// first: x86's min and max return their second operand when one is NaN.
+template <class D>
+struct VectorMath {
+  using V = hn::Vec<D>;
 
-// One function object per Activation::Kind, made from the Activation, applied to vectors of any width.
+  HWY_INLINE V operator()(float constant) const { return hn::Set(D(), constant); }
+  HWY_INLINE V neg(V x) const { return hn::Neg(x); }
+  HWY_INLINE V at_least(float low, V x) const { return hn::Max(hn::Set(D(), low), x); }
+  HWY_INLINE V at_most(float high, V x) const { return hn::Min(hn::Set(D(), high), x); }
+  HWY_INLINE V mul_add(V a, V b, V c) const { return hn::MulAdd(a, b, c); }
+  HWY_INLINE V if_negative(V x, V yes, V no) const { return hn::IfThenElse(hn::Lt(x, hn::Zero(D())), yes, no); }
+  HWY_INLINE V limited_ratio(V x, V y) const { return x / y; }
+  HWY_INLINE V short_exp(V x) const { return exp_f32(D(), x); }
+};
 
-struct NoActivation {
+LENSLET_DEFINE_ACTIVATED(HWY_INLINE)
+
+/// An Activation of that kind, for vectors of any width.
+template <Activation::Kind kind>
+struct VectorActivation {
+  float alpha, beta;
   template <class D, class V = hn::Vec<D>>
   HWY_INLINE V operator()(D, V x) const {
-    return x;
-  }
-};
-
-struct ReluActivation {
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V operator()(D d, V x) const {
-    return hn::Max(hn::Zero(d), x);
-  }
-};
-
-struct ClipActivation {
-  float low, high;
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V operator()(D d, V x) const {
-    return hn::Min(hn::Set(d, high), hn::Max(hn::Set(d, low), x));
-  }
-};
-
-struct LeakyReluActivation {
-  float slope;
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V operator()(D d, V x) const {
-    return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Mul(x, hn::Set(d, slope)), x);
-  }
-};
-
-struct SigmoidActivation {
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V operator()(D d, V x) const {
-    return sigmoid_f32(d, x);
-  }
-};
-
-struct SiluActivation {
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V operator()(D d, V x) const {
-    return hn::Div(x, hn::Add(hn::Set(d, 1.0f), exp_f32(d, hn::Neg(x))));
-  }
-};
-
-struct HardSigmoidActivation {
-  float alpha, beta;
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V operator()(D d, V x) const {
-    const V line = hn::MulAdd(x, hn::Set(d, alpha), hn::Set(d, beta));
-    return hn::Min(hn::Set(d, 1.0f), hn::Max(hn::Zero(d), line));
-  }
-};
-
-struct HardSwishActivation {
-  float alpha, beta;
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V operator()(D d, V x) const {
-    return hn::Mul(x, HardSigmoidActivation{alpha, beta}(d, x));
+    return activated<kind>(VectorMath<D>(), x, alpha, beta);
   }
 };
 
@@ -126,24 +83,11 @@ struct HardSwishActivation {
 /// with HWY_ATTR after its parameters.
 template <class F>
 HWY_INLINE void with_activation(const Activation& activation, const F& f) {
-  switch (activation.kind) {
-    case Activation::Kind::none:
-      return f(NoActivation{});
-    case Activation::Kind::relu:
-      return f(ReluActivation{});
-    case Activation::Kind::clip:
-      return f(ClipActivation{activation.alpha, activation.beta});
-    case Activation::Kind::leaky_relu:
-      return f(LeakyReluActivation{activation.alpha});
-    case Activation::Kind::sigmoid:
-      return f(SigmoidActivation{});
-    case Activation::Kind::silu:
-      return f(SiluActivation{});
-    case Activation::Kind::hard_swish:
-      return f(HardSwishActivation{activation.alpha, activation.beta});
-    case Activation::Kind::hard_sigmoid:
-      return f(HardSigmoidActivation{activation.alpha, activation.beta});
-  }
+#define LENSLET_CASE(NAME, PARAMETERS, ...) \
+  case Activation::Kind::NAME:              \
+    return f(VectorActivation<Activation::Kind::NAME>{activation.alpha, activation.beta});
+  switch (activation.kind) { LENSLET_ACTIVATIONS(LENSLET_CASE) }
+#undef LENSLET_CASE
 }
 
 /// y[i] = f(d, x[i]) for i in [0, count); x may be y. The remainder goes through a padded copy of one vector: nothing

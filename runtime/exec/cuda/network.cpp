@@ -32,22 +32,21 @@ void copy(Tensor& to, const Tensor& from, cudaMemcpyKind direction, const Stream
 
 Network::Network(const Plan& plan)
     : plan_(plan),
-      session_(plan.device.cuda_index, plan.tf32 ? Precision::tf32 : Precision::fp32),
+      session_(plan.device.cuda_index, plan.needs_cublas),
       // At least one line: offsets of empty tensors are valid addresses.
       arena_(std::max(plan.arena_bytes, cuda_arena_alignment)),
       staging_(staging_bytes(plan)) {
   bind_steps();
   bind_ports();
-  // Once plainly: a kernel that is not loaded yet cannot be recorded (modules load lazily), and one that fails should
-  // fail here. On zeros, since what cudaMalloc returns may hold any index.
+  // Fresh memory may hold any index.
   CUDA_CHECK(cudaMemsetAsync(arena_.data(), 0, arena_.bytes(), session_.stream().get()));
   if (plan_.sync_each_step)
     launch_each_and_wait();
-  else
+  else if (plan_.needs_cublas)
     launch_all();
   wait();
   const bool any = std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.plan->runs; });
-  if (any) recorded_.emplace(session_.stream(), [this] { launch_all(); });
+  if (any) recorded_.emplace(record({}));
 }
 
 Network::~Network() = default;
@@ -56,8 +55,8 @@ Tensor Network::bind(ValueId id) {
   const Value& value = plan_.graph.value(id);
   const auto v = static_cast<std::size_t>(id);
   if (plan_.constants[v] != nullptr)
-    return Tensor::share(value.dtype, value.shape, nullptr, plan_.device_constants[v].get(), value.layout);
-  return Tensor::view(value.dtype, value.shape, arena_.data() + plan_.offsets[v], value.layout);
+    return Tensor::share(value.dtype, value.shape, nullptr, plan_.device_constants[v].get(), value.format);
+  return Tensor::view(value.dtype, value.shape, arena_.data() + plan_.offsets[v], value.format);
 }
 
 void Network::bind_steps() {
@@ -67,11 +66,6 @@ void Network::bind_steps() {
     step.node = &plan_.graph.node(planned.node);
     for (const ValueId id : step.node->inputs) {
       step.inputs.push_back(id == no_id ? Tensor() : bind(id));
-      const Tensor* constant = id == no_id ? nullptr : plan_.constants[static_cast<std::size_t>(id)];
-      step.host_inputs.push_back(constant == nullptr
-                                     ? Tensor()
-                                     : Tensor::share(step.inputs.back().dtype(), step.inputs.back().shape(), nullptr,
-                                                     constant->data(), step.inputs.back().format()));
     }
     for (const ValueId id : step.node->outputs) step.outputs.push_back(bind(id));
     step.workspace = {arena_.data() + planned.workspace_offset, planned.workspace_bytes};
@@ -84,13 +78,13 @@ void Network::bind_ports() {
   const auto pinned = [&](ValueId id) {
     const Value& value = plan_.graph.value(id);
     std::byte* const data = std::exchange(next, next + round_up(value.bytes()));
-    return Tensor::view(value.dtype, value.shape, data, value.layout);
+    return Tensor::view(value.dtype, value.shape, data, value.format);
   };
   for (const ValueId id : plan_.graph.inputs) inputs_.push_back({bind(id), pinned(id)});
   for (const ValueId id : plan_.graph.outputs) {
     if (const Tensor* constant = plan_.constants[static_cast<std::size_t>(id)]) {
       const Value& value = plan_.graph.value(id);
-      host_outputs_.push_back(Tensor::share(value.dtype, value.shape, nullptr, constant->data(), value.layout));
+      host_outputs_.push_back(Tensor::share(value.dtype, value.shape, nullptr, constant->data(), value.format));
       continue;
     }
     outputs_.push_back({bind(id), pinned(id)});
@@ -100,15 +94,33 @@ void Network::bind_ports() {
 
 void Network::launch(Step& step, const Context& context) {
   try {
-    step.node->op->run_cuda({.inputs = step.inputs,
-                             .outputs = step.outputs,
-                             .host_inputs = step.host_inputs,
-                             .workspace = step.workspace,
-                             .prepared = step.plan->prepared.get(),
-                             .context = context});
+    step.plan->kernel->run({.inputs = step.inputs,
+                            .outputs = step.outputs,
+                            .workspace = step.workspace,
+                            .blob = static_cast<const std::byte*>(step.plan->blob.get()),
+                            .cuda = &context});
   } catch (const Error& error) {
     throw error.within(step.node->label());
   }
+}
+
+GraphExec Network::record(std::span<const Event> boundaries) {
+  GraphRecorder recorder;
+  Context context = session_.context();
+  context.recorder = &recorder;
+  session_.record_products_to(&recorder);
+  try {
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      if (!boundaries.empty()) recorder.add(boundaries[i]);
+      if (steps_[i].plan->runs) launch(steps_[i], context);
+    }
+    if (!boundaries.empty()) recorder.add(boundaries[steps_.size()]);
+  } catch (...) {
+    session_.record_products_to(nullptr);
+    throw;
+  }
+  session_.record_products_to(nullptr);
+  return GraphExec(recorder);
 }
 
 void Network::launch_all() {
@@ -171,21 +183,8 @@ void Network::observe(Observer observer) {
   observation_.reset();
   if (!observer) return;
   auto made = std::make_unique<Observation>(plan_, std::move(observer));
-  if (recorded_ && !plan_.sync_each_step) {
-    // With an event between any two steps, no kernel can start before the one before it has ended.
-    Context apart = session_.context();
-    apart.overlap_launches = false;
-    const auto mark = [&](std::size_t i) {
-      CUDA_CHECK(cudaEventRecordWithFlags(made->boundaries[i].get(), session_.stream().get(), cudaEventRecordExternal));
-    };
-    made->timed.emplace(session_.stream(), [&] {
-      for (std::size_t i = 0; i < steps_.size(); ++i) {
-        mark(i);
-        if (steps_[i].plan->runs) launch(steps_[i], apart);
-      }
-      mark(steps_.size());
-    });
-  }
+  // With an event between any two steps, no kernel can start before the one before it has ended.
+  if (recorded_ && !plan_.sync_each_step) made->timed.emplace(record(made->boundaries));
   observation_ = std::move(made);
 }
 

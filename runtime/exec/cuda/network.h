@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/cuda/buffer.h"
+#include "base/cuda/graph.h"
 #include "base/cuda/image_input.h"
 #include "base/cuda/session.h"
 #include "lenslet/runner.h"
@@ -21,8 +22,8 @@ struct Observation;
 /// The plan's device must be current in every call, the destructor's included. One thread at a time.
 class Network {
  public:
-  /// Runs the network once, on zeros, so that every kernel is loaded, then records it. `plan` must outlive it.
-  /// Error(device).
+  /// Puts the network into a graph. Where a library takes part it runs once before, on zeros: what a library loads in
+  /// its first call cannot be captured. `plan` must outlive it. Error(device).
   explicit Network(const Plan& plan);
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
@@ -48,7 +49,6 @@ class Network {
     const PlanStep* plan = nullptr;
     const Node* node = nullptr;
     std::vector<Tensor> inputs, outputs;  // on the device
-    std::vector<Tensor> host_inputs;      // of constant inputs; else empty()
     std::span<std::byte> workspace;
   };
   // A graph input or output: where it lies on the device, and pinned memory for it on the host.
@@ -61,6 +61,8 @@ class Network {
   void bind_ports();
   void launch(Step& step, const Context& context);
   void launch_all();
+  /// With an event before each step and after the last, where there are `boundaries`.
+  GraphExec record(std::span<const Event> boundaries);
   void launch_each_and_wait();
   /// Waits for the stream. What failed is a kernel of some step.
   void wait() const;

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "base/cuda/stream.h"
+#include "base/cuda/graph.h"
 #include "lenslet/runner.h"
 #include "runtime/exec/plan.h"
 

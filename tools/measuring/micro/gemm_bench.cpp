@@ -7,11 +7,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <random>
 #include <vector>
 
-#include "base/thread_pool.h"
-#include "ops/gemm/gemm.h"
+#include "tools/measuring/draw.h"
+#include "tools/measuring/kernel_timer.h"
 
 namespace lenslet::bench {
 namespace {
@@ -25,18 +24,23 @@ constexpr Size sizes[] = {{12544, 64, 147}, {3136, 64, 64},   {3136, 256, 64}, {
                           {729, 128, 32},   {169, 1000, 512}, {12544, 96, 16}, {3136, 24, 144}, {784, 192, 32},
                           {196, 64, 384},   {49, 160, 960},   {49, 1280, 320}, {1, 1000, 2048}};
 
-std::vector<float> random_floats(std::int64_t count) {
-  std::mt19937 random(1);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (float& v : values) v = uniform(random);
-  return values;
-}
-
+/// The product as a network poses it: A [m,k] given, B [k,n] known.
 struct Operands {
-  explicit Operands(const Size& s)
-      : a(random_floats(s.m * s.k)), b(random_floats(s.k * s.n)), c(static_cast<std::size_t>(s.m * s.n)) {}
-  std::vector<float> a, b, c;
+  explicit Operands(const Size& s) : b(DType::f32, {s.k, s.n}), c(DType::f32, {s.m, s.n}) {
+    tool::FastEngine engine(1);
+    tool::draw(b, engine);
+    const InputInfo infos[] = {{.present = true, .type = {DType::f32, {s.m, s.k}}},
+                               {.present = true, .type = {DType::f32, b.shape()}, .constant = &b}};
+    problem = std::make_unique<const Problem>(make_op("Gemm", "", {}, 2), infos);
+    inputs = tool::drawn_inputs(*problem);
+  }
+  const float* a_data() const { return static_cast<const float*>(inputs[0].data()); }
+  const float* b_data() const { return static_cast<const float*>(b.data()); }
+  float* c_data() { return static_cast<float*>(c.data()); }
+
+  Tensor b, c;
+  std::unique_ptr<const Problem> problem;
+  std::vector<Tensor> inputs;
 };
 
 void report(benchmark::State& state, const Size& s) {
@@ -45,24 +49,12 @@ void report(benchmark::State& state, const Size& s) {
 }
 
 void run_ours(benchmark::State& state, const Size& s, int threads) {
-  Operands data(s);
+  const Operands data(s);
   ThreadPool pool(threads);
-  // new aligns to 16 only; panels want whole cache lines.
-  std::vector<float> packed(static_cast<std::size_t>(packed_b_floats(s.k, s.n)) + 16);
-  void* at = packed.data();
-  std::size_t room = packed.size() * sizeof(float);
-  auto* const b = static_cast<float*>(std::align(64, room - 64, at, room));
-  pack_b(data.b.data(), s.n, 1, s.k, s.n, b);
-  Gemm call;
-  call.m = s.m;
-  call.n = s.n;
-  call.k = s.k;
-  call.a.base = data.a.data();
-  call.a.stride = s.k;
-  call.b = b;
-  call.c = data.c.data();
-  call.ldc = s.n;
-  for (auto _ : state) gemm(call, pool);
+  const DeviceProfile device = cpu_profile(threads);
+  const Choice choice = choose_kernel(*data.problem, {device}, "the product");
+  tool::BoundCall call(*choice.kernel, *data.problem, choice.candidate, device, data.inputs);
+  for (auto _ : state) call.run(pool);
   report(state, s);
 }
 
@@ -74,7 +66,6 @@ F* symbol(void* library, const char* name) {
 // cblas.h: row-major 101, no transpose 111.
 using CblasSgemm = void(int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*, int);
 using SetThreads = void(int);
-using BlisSetThreads = void(int);
 // dnnl.h: row-major.
 using DnnlSgemm = int(char, char, std::int64_t, std::int64_t, std::int64_t, float, const float*, std::int64_t,
                       const float*, std::int64_t, float, float*, std::int64_t);
@@ -83,14 +74,14 @@ void run_cblas(benchmark::State& state, const Size& s, CblasSgemm* sgemm, SetThr
   Operands data(s);
   const int m = static_cast<int>(s.m), n = static_cast<int>(s.n), k = static_cast<int>(s.k);
   set_threads(threads);
-  for (auto _ : state) sgemm(101, 111, 111, m, n, k, 1, data.a.data(), k, data.b.data(), n, 0, data.c.data(), n);
+  for (auto _ : state) sgemm(101, 111, 111, m, n, k, 1, data.a_data(), k, data.b_data(), n, 0, data.c_data(), n);
   report(state, s);
 }
 
 void run_dnnl(benchmark::State& state, const Size& s, DnnlSgemm* sgemm, SetThreads* set_threads, int threads) {
   Operands data(s);
   set_threads(threads);
-  for (auto _ : state) sgemm('N', 'N', s.m, s.n, s.k, 1, data.a.data(), s.k, data.b.data(), s.n, 0, data.c.data(), s.n);
+  for (auto _ : state) sgemm('N', 'N', s.m, s.n, s.k, 1, data.a_data(), s.k, data.b_data(), s.n, 0, data.c_data(), s.n);
   report(state, s);
 }
 
@@ -104,7 +95,7 @@ void register_gemm() {
   auto* const openblas_sgemm = symbol<CblasSgemm>(openblas, "cblas_sgemm");
   auto* const openblas_threads = symbol<SetThreads>(openblas, "openblas_set_num_threads");
   auto* const blis_sgemm = symbol<CblasSgemm>(blis, "cblas_sgemm");
-  auto* const blis_threads = symbol<BlisSetThreads>(blis, "bli_thread_set_num_threads");
+  auto* const blis_threads = symbol<SetThreads>(blis, "bli_thread_set_num_threads");
   auto* const dnnl_sgemm = symbol<DnnlSgemm>(dnnl, "dnnl_sgemm");
   auto* const omp_threads = symbol<SetThreads>(openmp, "omp_set_num_threads");
 

@@ -12,15 +12,16 @@
 #include <vector>
 
 #include "base/cuda/session.h"
+#include "tools/measuring/conv_data.h"
 #include "tools/measuring/conv_sets.h"
-#include "tools/measuring/conv_timer.h"
+#include "tools/measuring/kernel_timer.h"
 #include "tools/peers/cudnn/peer.h"
 
 namespace lenslet::bench {
 namespace {
 
 struct Options {
-  std::vector<std::string> problems, sets = tool::conv_set_names();
+  std::vector<std::string> problems, sets{"resnet50", "vgg16", "mobilenet_v2", "squeezenet", "seeds"};
   std::vector<std::int64_t> batches{1};
   int device = 0;
   double seconds = 0.05;
@@ -40,7 +41,7 @@ void compare(const Options& options) {
   const cuda::CurrentDevice current(options.device);
   const cuda::Stream stream;
   Peer peer(stream);
-  const auto timer = tool::cuda_conv_timer(options.device, false);
+  const auto timer = tool::cuda_timer(options.device, tool::Buffers::same);
   const std::size_t version = cudnnGetVersion();
   fmt::print("cuDNN {}.{}.{}, best of NCHW and NHWC, microseconds by graph replays on the same buffers\n",
              version / 10000, version / 100 % 100, version % 100);
@@ -52,10 +53,10 @@ void compare(const Options& options) {
     if (!comparable(conv.problem)) continue;
     conv.problem.bias = true;
     conv.problem.activation.kind = Activation::Kind::relu;
-    const tool::ConvOperands operands(conv.problem);
-    const tool::ConvReference reference(conv.problem, operands);
-    const ConvAlgorithm& ours = *choose_conv(conv.problem, DeviceKind::cuda, timer->rates()).algorithm;
-    const double us = timer->time(ours, conv.problem, operands, reference, options.seconds).median_us;
+    const tool::PosedConv posed(conv.problem);
+    const Choice ours = choose_kernel(*posed.node, {timer->device()}, conv.problem.str());
+    const double us =
+        timer->measure(*ours.kernel, *posed.node, ours.candidate, posed.inputs, options.seconds).us.median;
     const PeerTime fp32 = peer.best(conv.problem, Arithmetic::fp32, options.seconds);
     const PeerTime tf32 = peer.best(conv.problem, Arithmetic::tf32, options.seconds);
     const PeerTime fp16 = peer.best(conv.problem, Arithmetic::fp16, options.seconds);
@@ -65,7 +66,7 @@ void compare(const Options& options) {
       ++rows;
     }
     fmt::print("{:<20} {:>4} {:<20} {:>10.2f} {:>10.2f} {:>10.2f} {:>7.2f} {:>10.2f} {:>10.2f}  {}\n", conv.name,
-               conv.problem.n, ours.name(), us, fp32.conv_us, fp32.fused_us, ratio, entry(tf32), entry(fp16),
+               conv.problem.n, ours.kernel->name(), us, fp32.conv_us, fp32.fused_us, ratio, entry(tf32), entry(fp16),
                fp32.what);
     std::fflush(stdout);
   }
@@ -80,7 +81,7 @@ int main(int argc, char** argv) {
   lenslet::bench::Options options;
   CLI::App app{"Our convolutions beside cuDNN's", "bench-cudnn"};
   app.add_option("--problem", options.problems, "N,C,H,W,K,R,S[,stride[,pad[,dilation[,groups]]]]");
-  app.add_option("--set", options.sets, "Layers of networks; all sets unless named")->delimiter(',');
+  app.add_option("--set", options.sets, "Layers of networks")->delimiter(',')->capture_default_str();
   app.add_option("--batch", options.batches, "Batch sizes")->delimiter(',');
   app.add_option("--device", options.device, "Index of the CUDA device");
   app.add_option("--seconds", options.seconds, "Time to spend on each measurement");

@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -12,6 +10,8 @@
 
 #include "base/cuda/upload.h"
 #include "lenslet/error.h"
+#include "tools/measuring/draw.h"
+#include "tools/measuring/replays.h"
 
 namespace lenslet::bench {
 namespace {
@@ -63,16 +63,12 @@ std::string_view name_of(cudnnConvolutionFwdAlgo_t algorithm) {
   }
 }
 
-/// Drawn values of either type: the bits of small positive numbers, so that no arithmetic meets NaN or zeros.
+/// fp32 or fp16, drawn.
 cuda::DeviceBuffer<std::byte> drawn(std::int64_t elems, bool half) {
-  std::vector<std::uint32_t> words(static_cast<std::size_t>(half ? (elems + 1) / 2 : elems));
-  std::uint32_t state = 1;
-  for (std::uint32_t& word : words) {
-    state = state * 1664525U + 1013904223U;
-    // fp32 in [2^-7, 2^-6); fp16 in [2^-7, 2^-6), two a word.
-    word = half ? 0x20002000U | (state >> 6 & 0x03ff0000U) | (state >> 20 & 0x03ffU) : 0x3c000000U | state >> 9;
-  }
-  return cuda::upload(std::as_bytes(std::span(words)));
+  Tensor host(half ? DType::f16 : DType::f32, {elems});
+  tool::FastEngine engine(1);
+  tool::draw(host, engine);
+  return cuda::upload(std::span(static_cast<const std::byte*>(host.data()), host.bytes()));
 }
 
 int to_int(std::int64_t value) { return static_cast<int>(value); }
@@ -88,26 +84,14 @@ Peer::~Peer() { cudnnDestroy(cudnn_); }
 
 template <typename Call>
 double Peer::replay_us(const ConvProblem& problem, double seconds, const Call& call) {
-  using Clock = std::chrono::steady_clock;
-  const int copies = problem.flops() < 2e10 ? 20 : 5;  // as conv_timer_cuda.cpp
+  const int calls = tool::calls_a_graph(problem.flops());
   call();
   stream_.synchronize();
-  const cuda::GraphExec graph(stream_, [&] {
-    for (int i = 0; i < copies; ++i) call();
+  cuda::GraphRecorder recorder;
+  recorder.capture(stream_, [&] {
+    for (int i = 0; i < calls; ++i) call();
   });
-  for (int i = 0; i < 2; ++i) graph.launch(stream_);
-  cuda::Event start, stop;
-  std::vector<double> samples;
-  for (const auto begin = Clock::now();
-       samples.size() < 7 || std::chrono::duration<double>(Clock::now() - begin).count() < seconds;) {
-    start.record(stream_);
-    graph.launch(stream_);
-    stop.record(stream_);
-    stop.synchronize();
-    samples.push_back(1e3 * static_cast<double>(stop.ms_since(start)) / copies);
-  }
-  std::sort(samples.begin(), samples.end());
-  return samples[samples.size() / 2];
+  return tool::time_replays(recorder, calls, stream_, seconds).median;
 }
 
 void Peer::time_layout(const ConvProblem& p, Arithmetic arithmetic, cudnnTensorFormat_t format, double seconds,

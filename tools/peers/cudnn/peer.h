@@ -21,8 +21,7 @@ struct PeerTime {
 };
 
 /// Best forward algorithm of cuDNN's exhaustive search (cudnnFindConvolutionForwardAlgorithmEx) over NCHW and NHWC: the
-/// three fastest of each are timed again by graph replays, the same way as ours. Biases and operands are drawn bits of
-/// no meaning but finite. Not thread-safe.
+/// three fastest of each are timed again by graph replays, the same way as ours. Not thread-safe.
 class Peer {
  public:
   explicit Peer(const cuda::Stream& stream);

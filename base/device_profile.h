@@ -1,0 +1,46 @@
+#pragma once
+// What cost models and kernels know of a processor: fixed figures, no clock, so that plans repeat exactly.
+
+#include <cstddef>
+#include <string>
+
+#include "base/device_kind.h"
+#include "lenslet/numerics.h"
+
+namespace lenslet {
+
+struct DeviceProfile {
+  DeviceKind kind = DeviceKind::cpu;
+  std::string name;    ///< "cpu", "NVIDIA H200"
+  int capability = 0;  ///< CUDA: 10 * major + minor of the compute capability
+  int units = 1;       ///< the CPU: planned threads; CUDA: multiprocessors
+
+  double fp32_flops_per_us = 50e3;  ///< multiply + add of IEEE singles, all units together
+  double tf32_flops_per_us = 0;     ///< the same of TF32 products; 0: there are none
+  double bytes_per_us = 10e3;       ///< streaming from memory, all units together
+  double launch_us = 0;             ///< of a kernel that has nothing to do
+
+  std::size_t l2_bytes = 512 << 10;            ///< the CPU: of one core; CUDA: of the device
+  std::size_t shared_bytes_per_block = 0;      ///< CUDA: that one block can ask for
+  std::size_t shared_bytes_per_unit = 0;       ///< CUDA: of one multiprocessor
+  bool clusters = false;                       ///< CUDA: thread-block clusters, and code for them in this build
+  std::string cublas_reason = "it is CUDA's";  ///< why cuBLAS cannot be used; empty when it can
+
+  double flops_per_us(Numerics::Multiply multiply) const {
+    return multiply == Numerics::Multiply::tf32 && tf32_flops_per_us > 0 ? tf32_flops_per_us : fp32_flops_per_us;
+  }
+};
+
+/// Of this machine's CPU with so many threads, from its vector width alone.
+DeviceProfile cpu_profile(int threads);
+
+/// The GPU that cost models were fitted on and sums are cut for: an H200 with 132 multiprocessors, without cuBLAS.
+const DeviceProfile& reference_gpu();
+
+namespace cuda {
+/// Of a usable device: figures that were measured where we know its name, else read from the device and scaled by what
+/// an H200 reaches of its own. Looked at once a process and device. Error(device). Only in builds with CUDA.
+DeviceProfile device_profile(int device);
+}  // namespace cuda
+
+}  // namespace lenslet

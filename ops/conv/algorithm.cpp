@@ -1,0 +1,94 @@
+#include "ops/conv/algorithm.h"
+
+#include <fmt/format.h>
+
+#include "ops/core/checks.h"
+
+namespace lenslet {
+namespace {
+
+const Format::Halo no_halo;
+
+Format::Halo pads_of(const ConvProblem& p) { return {p.pad_top, p.pad_left, p.pad_bottom, p.pad_right}; }
+
+/// The problem as a candidate's kernel sees it: its pads may be in x already.
+ConvProblem seen_problem(const Problem& node, const Candidate& candidate) {
+  const ConvProblem p = conv_problem(node);
+  return candidate.inputs[ConvOp::input].halo == no_halo ? p : p.with_explicit_padding();
+}
+
+}  // namespace
+
+void BoundConv::run(const KernelRun& run) const {
+  const auto address = [&](std::size_t i) {
+    return present(run.inputs, i) ? static_cast<const float*>(run.inputs[i].data()) : nullptr;
+  };
+  this->run(ConvRun{.x = address(ConvOp::input),
+                    .filter = run.blob != nullptr ? reinterpret_cast<const float*>(run.blob) : address(ConvOp::filter),
+                    .bias = address(ConvOp::bias),
+                    .residual = address(ConvOp::residual),
+                    .y = static_cast<float*>(run.outputs[0].data()),
+                    .workspace = run.workspace,
+                    .pool = run.pool,
+                    .cuda = run.cuda});
+}
+
+Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
+  if (const DType dtype = node.inputs()[ConvOp::input].type.dtype; !types().contains(dtype))
+    return Offer::refuse(fmt::format("convolution of {}; only {} is done", to_string(dtype), types().str()));
+  const bool computed = node.inputs()[ConvOp::filter].constant == nullptr;
+  if (!takes_anything()) {
+    if (computed) return Offer::refuse("its filters are computed by the network");
+    if (node.shape(ConvOp::input).rank() != 4) return Offer::refuse("it is 1-D");
+  }
+  if (computed && !node.op().epilogue()->scale.empty())
+    return Offer::refuse("its filters are computed by the network and scaled");
+  const ConvProblem p = conv_problem(node);
+  if (auto why = refuse(p, target)) return Offer::refuse(std::move(*why));
+  Plan plan = this->plan(p, target);
+
+  Candidate candidate;
+  const bool images = node.shape(ConvOp::input).rank() == 4;
+  const Format format = images ? plan.format : formats::nchw;
+  candidate.inputs.assign(node.inputs().size(), formats::nchw);
+  candidate.inputs[ConvOp::input] = format;
+  if (plan.explicit_padding) candidate.inputs[ConvOp::input].halo = pads_of(p);
+  if (p.residual) candidate.inputs[ConvOp::residual] = format;
+  candidate.outputs = {format};
+  candidate.config = std::move(plan.config);
+  candidate.workspace_bytes = plan.workspace_bytes;
+  candidate.estimated_us = plan.estimated_us;
+  candidate.tolerance = plan.tolerance;
+  candidate.in_place = input_bit(ConvOp::residual);
+  if (!computed) candidate.reads = all_inputs & ~input_bit(ConvOp::filter);
+  candidate.needs_cublas = plan.needs_cublas;
+  return candidate;
+}
+
+std::optional<BlobSpec> ConvAlgorithm::blob(const Problem& node, const Candidate& candidate) const {
+  if (node.inputs()[ConvOp::filter].constant == nullptr) return std::nullopt;
+  const ConvProblem p = seen_problem(node, candidate);
+  const FilterForm form = filter_form(p, candidate.config);
+  BlobSpec spec;
+  spec.bytes = static_cast<std::size_t>(form.floats) * sizeof(float);
+  // The scales are no input, so they are in here; the filters' own shape comes with the constant.
+  spec.key = fmt::format("{} g{} {}", name(), p.groups, form.form);
+  const std::vector<float>& scale = node.op().epilogue()->scale;
+  spec.key.append(reinterpret_cast<const char*>(scale.data()), scale.size() * sizeof(float));
+  return spec;
+}
+
+void ConvAlgorithm::prepare(const Problem& node, const Candidate& candidate, std::span<std::byte> blob) const {
+  const std::vector<float>& scale = node.op().epilogue()->scale;
+  const ConvProblem p = seen_problem(node, candidate);
+  const ConvFilter filter{.w = node.inputs()[ConvOp::filter].constant->values<float>().data(),
+                          .scale = scale.empty() ? nullptr : scale.data(),
+                          .terms = p.group_c() * p.r * p.s};
+  transform(p, candidate.config, filter, {reinterpret_cast<float*>(blob.data()), blob.size() / sizeof(float)});
+}
+
+std::unique_ptr<const BoundKernel> ConvAlgorithm::bind(const Binding& binding) const {
+  return bind_conv(seen_problem(binding.problem, binding.candidate), binding.candidate.config, binding.device);
+}
+
+}  // namespace lenslet

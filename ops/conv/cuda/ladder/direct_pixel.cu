@@ -1,0 +1,148 @@
+// The first two rungs of the ladder to direct_tile (../direct_tile.cu), kept so that each step can be measured against
+// the next. NHWC, registers and caches alone: 8 filters at a time, whose weights all threads of a warp read together.
+//
+// direct_pixel: a thread an output pixel, which goes through all filters. No thread waits for another; but small images
+// have too few pixels to fill the device, and a thread takes its groups of filters one after another, reading its
+// window anew for each.
+// direct_block: each group of 8 filters has threads of its own, K/8 times as many with as much less to do: 13.9 us for
+// 91 (64x56x56 -> 64, 1x1). But windows of neighbouring pixels overlap, and every thread still reads all of its own
+// through the caches. direct_tile_padded.cu ends that.
+
+#include "base/cuda/fast_divider.h"
+#include "ops/conv/cuda/algorithms.h"
+#include "ops/conv/cuda/direct_mappings.h"
+#include "ops/conv/cuda/one_launch.cuh"
+
+namespace lenslet::cuda {
+namespace {
+
+constexpr int threads = 128;
+
+/// w as group_filters() makes it.
+struct PixelCall : ConvCall<> {
+  int pixels;  ///< N * p * q
+  int groups, groups_a_thread;
+  FastDivider divide_p, divide_q;
+};
+
+/// Adds value * w[0..8).
+__device__ void multiply_add(float (&sums)[group_floats], float value, const float* w) {
+  const float4 low = __ldg(reinterpret_cast<const float4*>(w)), high = __ldg(reinterpret_cast<const float4*>(w) + 1);
+  const float weights[group_floats] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int k = 0; k < group_floats; ++k) sums[k] = fmaf(value, weights[k], sums[k]);
+}
+
+/// Channels by fours where quads, which takes a C that is a multiple of 4.
+template <bool quads>
+__global__ void __launch_bounds__(threads) direct_pixel(const __grid_constant__ PixelCall call) {
+  wait_for_previous();
+  const int pixel = static_cast<int>(blockIdx.x * threads + threadIdx.x);
+  if (pixel >= call.pixels) return;
+  int image = pixel;
+  const int q = call.divide_q.split(image), p = call.divide_p.split(image);
+  const int top = p * call.stride_h - call.pad_top, left = q * call.stride_w - call.pad_left;
+  const float* x = call.x + static_cast<std::int64_t>(image) * call.height * call.width * call.c;
+  const int w_tap = call.groups * group_floats, w_channel = call.r * call.s * w_tap;
+
+  const int first_group = static_cast<int>(blockIdx.y) * call.groups_a_thread;
+  const int last_group = min(first_group + call.groups_a_thread, call.groups);
+  for (int group = first_group; group < last_group; ++group) {
+    float sums[group_floats] = {};
+    for (int r = 0; r < call.r; ++r) {
+      const int h = top + r * call.dilation_h;
+      if (h < 0 || h >= call.height) continue;
+      for (int s = 0; s < call.s; ++s) {
+        const int column = left + s * call.dilation_w;
+        if (column < 0 || column >= call.width) continue;
+        const float* from = x + (h * call.width + column) * call.c;
+        const float* w = call.w + (r * call.s + s) * w_tap + group * group_floats;
+        if constexpr (quads) {
+          for (int c = 0; c < call.c; c += 4, w += 4 * w_channel) {
+            const float4 values = *reinterpret_cast<const float4*>(from + c);
+            multiply_add(sums, values.x, w);
+            multiply_add(sums, values.y, w + w_channel);
+            multiply_add(sums, values.z, w + 2 * w_channel);
+            multiply_add(sums, values.w, w + 3 * w_channel);
+          }
+        } else {
+          for (int c = 0; c < call.c; ++c, w += w_channel) multiply_add(sums, from[c], w);
+        }
+      }
+    }
+    const int first_k = group * group_floats;
+    const std::int64_t at = static_cast<std::int64_t>(pixel) * call.k + first_k;
+#pragma unroll
+    for (int i = 0; i < group_floats; ++i) {
+      if (first_k + i >= call.k) break;
+      float sum = sums[i];
+      if (call.bias != nullptr) sum += call.bias[first_k + i];
+      if (call.residual != nullptr) sum += call.residual[at + i];
+      call.y[at + i] = call.activation(sum);
+    }
+  }
+}
+
+class DirectPixel final : public ConvAlgorithm {
+ public:
+  DirectPixel(std::string_view name, bool all_filters) : name_(name), all_filters_(all_filters) {}
+  std::string_view name() const override { return name_; }
+  DeviceKind device() const override { return DeviceKind::cuda; }
+
+ private:
+  std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override { return refuse_direct(p); }
+
+  Plan plan(const ConvProblem& p, const Target& target) const override {
+    // Share of the peak, what follows one another in a thread, and the wait for the first inputs: 13.9 us measured on
+    // an H200 (16 by this) for 64x56x56 -> 64, 1x1, by direct_block; 91 (106) by direct_pixel. Within 40 % of most
+    // layers.
+    constexpr double share = 0.2, us_a_term = 0.13, start_us = 6;
+    const DeviceProfile& device = target.device;
+    const auto groups = static_cast<double>(group_count(p.k, group_floats));
+    const auto pixels = static_cast<double>(p.n * p.p * p.q), terms = static_cast<double>(p.c * p.r * p.s);
+    const double busy = 2 * pixels * groups * group_floats * terms / (share * device.fp32_flops_per_us);
+    const double serial = us_a_term * terms * (all_filters_ ? groups : 1);
+    return {.config = ConfigWriter().add("quads", p.c % 4 == 0).str(),
+            .estimated_us = device.launch_us + start_us + busy + serial + p.bytes() / device.bytes_per_us,
+            .tolerance = direct_tolerance(p)};
+  }
+
+  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
+    return {.floats = grouped_floats(p, group_floats)};
+  }
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
+    group_filters(p, filter, group_floats, to);
+  }
+
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
+                                               const DeviceProfile&) const override {
+    ConfigReader reader(config);
+    const bool quads = reader.flag("quads");
+    reader.finish();
+    if (quads && p.c % 4 != 0) reader.refuse("the channels are no multiple of 4");
+    const int pixels = static_cast<int>(p.n * p.p * p.q);
+    const int groups = static_cast<int>(group_count(p.k, group_floats));
+    const int groups_a_thread = all_filters_ ? groups : 1;
+    const PixelCall call{ConvCall<>(p), pixels, groups, groups_a_thread, FastDivider(p.p), FastDivider(p.q)};
+    const dim3 grid(blocks_for(pixels, threads), static_cast<unsigned>(groups / groups_a_thread));
+    return std::make_unique<OneLaunch<PixelCall>>(p, call, quads ? direct_pixel<true> : direct_pixel<false>, grid,
+                                                  threads);
+  }
+
+  std::string_view name_;
+  bool all_filters_;
+};
+
+}  // namespace
+
+const ConvAlgorithm& conv_direct_pixel() {
+  static const DirectPixel algorithm("direct_pixel", true);
+  return algorithm;
+}
+
+const ConvAlgorithm& conv_direct_block() {
+  static const DirectPixel algorithm("direct_block", false);
+  return algorithm;
+}
+
+}  // namespace lenslet::cuda

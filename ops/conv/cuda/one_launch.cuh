@@ -1,0 +1,54 @@
+#pragma once
+// Convolutions that one kernel computes in one launch.
+
+#include "base/cuda/launch.h"
+#include "ops/conv/algorithm.h"
+#include "ops/conv/cuda/device_problem.h"
+#include "ops/core/activation.cuh"
+
+namespace lenslet::cuda {
+
+/// What such kernels take, by value, and more in derived structures: x, residual and y in the algorithm's format, w as
+/// its transform() makes it.
+template <typename Index = int>
+struct ConvCall : DeviceProblem<Index> {
+  DeviceActivation activation;  ///< after an odd number of ints: its two floats then are loaded as one
+  const float *x = nullptr, *w = nullptr, *bias = nullptr, *residual = nullptr;  ///< bias and residual may be null
+  float* y = nullptr;
+
+  explicit ConvCall(const ConvProblem& problem) : DeviceProblem<Index>(problem), activation(problem.activation) {}
+
+  void point_at(const ConvRun& run) {
+    x = run.x;
+    w = run.filter;
+    bias = run.bias;
+    residual = run.residual;
+    y = run.y;
+  }
+};
+
+/// `call` lacks the pointers only.
+template <typename Call>
+class OneLaunch final : public BoundConv {
+ public:
+  OneLaunch(const ConvProblem& p, const Call& call, void (*kernel)(Call), dim3 grid, unsigned threads,
+            std::size_t shared_bytes = 0)
+      : BoundConv(p), call_(call), kernel_(kernel), grid_(grid), threads_(threads), shared_bytes_(shared_bytes) {}
+
+ private:
+  using BoundConv::run;  // hidden otherwise, of which nvcc warns
+  void run(const ConvRun& run) const override {
+    Call call = call_;
+    call.point_at(run);
+    allow_shared_bytes(kernel_, shared_bytes_);
+    launch(*run.cuda, kernel_, grid_, threads_, shared_bytes_, call);
+  }
+
+  Call call_;
+  void (*kernel_)(Call);
+  dim3 grid_;
+  unsigned threads_;
+  std::size_t shared_bytes_;
+};
+
+}  // namespace lenslet::cuda

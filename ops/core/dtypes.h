@@ -1,0 +1,92 @@
+#pragma once
+// Element types as a kernel states them: one list, which dispatches, refuses and documents.
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "base/half.h"
+#include "lenslet/error.h"
+#include "lenslet/tensor.h"
+
+namespace lenslet {
+
+// Of types without a C++ one.
+template <>
+struct dtype_of<Float16> : std::integral_constant<DType, DType::f16> {};
+template <>
+struct dtype_of<BFloat16> : std::integral_constant<DType, DType::bf16> {};
+
+/// Some of the element types.
+class DTypeSet {
+ public:
+  constexpr DTypeSet() = default;
+  constexpr bool contains(DType dtype) const { return (bits_ >> static_cast<unsigned>(dtype) & 1U) != 0; }
+  constexpr DTypeSet with(DType dtype) const {
+    DTypeSet more = *this;
+    more.bits_ = static_cast<std::uint16_t>(bits_ | 1U << static_cast<unsigned>(dtype));
+    return more;
+  }
+  constexpr DTypeSet with(DTypeSet other) const {
+    other.bits_ = static_cast<std::uint16_t>(other.bits_ | bits_);
+    return other;
+  }
+  constexpr bool all() const { return bits_ == all_bits; }
+  constexpr bool empty() const { return bits_ == 0; }
+  static constexpr DTypeSet any() {
+    DTypeSet set;
+    set.bits_ = all_bits;
+    return set;
+  }
+  /// "float32, int64", or "any type".
+  std::string str() const;
+
+ private:
+  static constexpr std::uint16_t all_bits = (1U << (static_cast<unsigned>(DType::boolean) + 1)) - 1;
+  std::uint16_t bits_ = 0;
+};
+
+/// A list of C++ element types: float, double, f16, bf16, (u)int8_t ... int64_t, bool.
+template <typename... T>
+struct Types {
+  static constexpr DTypeSet set() {
+    DTypeSet types;
+    ((types = types.with(dtype_of<T>::value)), ...);
+    return types;
+  }
+};
+using AllTypes = Types<float, double, Float16, BFloat16, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t,
+                       std::int32_t, std::int64_t, bool>;
+/// What a kernel's row says it takes: dtypes<Types<float, double>>.
+template <typename List>
+inline constexpr DTypeSet dtypes = List::set();
+
+/// f(std::type_identity<T>()) for the T of `list` that `dtype` is: dispatch(dtype, Types<float, double>(),
+/// [&]<typename T>(std::type_identity<T>) { ... }). The row that states the same list has refused every other type, so
+/// there is no other branch: Error(internal) when one comes here all the same.
+template <typename First, typename... Rest, typename F>
+decltype(auto) dispatch(DType dtype, Types<First, Rest...>, F&& f) {
+  if (dtype == dtype_of<First>::value) return f(std::type_identity<First>());
+  if constexpr (sizeof...(Rest) > 0)
+    return dispatch(dtype, Types<Rest...>(), std::forward<F>(f));
+  else
+    throw Error(ErrorKind::internal, "a kernel was given element type " + std::string(to_string(dtype)));
+}
+
+/// An unsigned integer of `bytes` bytes, for what only moves elements: dispatch_bytes(4, [&]<typename T>(...) { ... }).
+template <typename F>
+decltype(auto) dispatch_bytes(std::size_t bytes, F&& f) {
+  switch (bytes) {
+    case 1:
+      return f(std::type_identity<std::uint8_t>());
+    case 2:
+      return f(std::type_identity<std::uint16_t>());
+    case 4:
+      return f(std::type_identity<std::uint32_t>());
+    case 8:
+      return f(std::type_identity<std::uint64_t>());
+  }
+  throw Error(ErrorKind::internal, "elements of " + std::to_string(bytes) + " bytes");
+}
+
+}  // namespace lenslet

@@ -1,0 +1,127 @@
+// Clip, with its bounds as attributes (opset 6) or as optional scalar inputs (opset 11 and later, constant or not).
+
+#include "ops/elementwise/clip.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "ops/core/checks.h"
+#include "ops/core/kernel.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/types.h"
+#include "ops/elementwise/unary_cuda.h"
+#include "ops/elementwise/unary_kernels.h"
+
+namespace lenslet {
+
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+/// A missing bound does not bind; with min > max every element becomes max.
+class ClipOp final : public Op {
+ public:
+  std::optional<float> min, max;  ///< of the attribute form
+
+  std::string_view type() const override { return "Clip"; }
+  AttributeList attributes() const override {
+    AttributeList list;
+    if (min) list.emplace_back("min", static_cast<double>(*min));
+    if (max) list.emplace_back("max", static_cast<double>(*max));
+    return list;
+  }
+
+  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
+    const TensorType& x = required_input(inputs, 0, "input");
+    require_equal_dtypes(inputs);
+    for (std::size_t i = 1; i < inputs.size(); ++i)
+      // ONNX wants a scalar; exporters also write [1], which every runtime takes.
+      if (inputs[i].present && inputs[i].type.shape.elems() != 1)
+        throw Error(ErrorKind::invalid_model, fmt::format("input {} has shape {}, expected a scalar",
+                                                          i == 1 ? "min" : "max", inputs[i].type.shape.str()));
+    return {x};
+  }
+  double flops(std::span<const InputInfo>, std::span<const TensorType> outputs) const override {
+    return 2.0 * static_cast<double>(outputs[0].shape.elems());
+  }
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
+    return elementwise_axes(inputs, y, 1);
+  }
+
+  std::optional<Activation> as_activation(std::span<const InputInfo> inputs) const override {
+    if (inputs[0].type.dtype != DType::f32) return std::nullopt;
+    float low = min.value_or(-infinity), high = max.value_or(infinity);
+    for (std::size_t i = 1; i < inputs.size(); ++i) {
+      if (!inputs[i].present) continue;
+      if (inputs[i].constant == nullptr) return std::nullopt;
+      (i == 1 ? low : high) = inputs[i].constant->values<float>()[0];
+    }
+    // The attribute form's defaults are the largest floats: no bound at all for finite values.
+    if (low == 0 && high >= std::numeric_limits<float>::max()) return Activation{Activation::Kind::relu, 0, 0};
+    return Activation{Activation::Kind::clip, low, high};
+  }
+};
+
+template <typename T>
+class BoundClip final : public BoundKernel {
+ public:
+  explicit BoundClip(const Binding& binding) {
+    if constexpr (std::is_same_v<T, float>)
+      to_ = {binding.op<ClipOp>().min.value_or(-infinity), binding.op<ClipOp>().max.value_or(infinity)};
+    if (const Tensor* low = binding.constant(1)) to_.low = low->values<T>()[0];
+    if (const Tensor* high = binding.constant(2)) to_.high = high->values<T>()[0];
+  }
+
+  void run(const KernelRun& run) const override {
+    const auto* x = static_cast<const T*>(run.inputs[0].data());
+    auto* y = static_cast<T*>(run.outputs[0].data());
+    const std::int64_t elems = run.inputs[0].elems();
+    const auto computed = [&](std::size_t i) {  // null: to_ says it
+      return static_cast<const T*>(i < run.inputs.size() ? run.inputs[i].data() : nullptr);
+    };
+    const T *low = computed(1), *high = computed(2);
+    if (run.cuda != nullptr) {
+      if constexpr (cuda_built)
+        cuda::clip(*run.cuda, {low, &to_.low}, {high, &to_.high}, dtype_of<T>::value, x, y, elems);
+      return;
+    }
+    const ClipTo<T> to{low != nullptr ? *low : to_.low, high != nullptr ? *high : to_.high};
+    if constexpr (std::is_same_v<T, float>)
+      run.pool->parallel_for(elems, elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
+        apply_clip(to.low, to.high, x + begin, y + begin, end - begin);
+      });
+    else
+      transform(*run.pool, elems, to, y, x);
+  }
+
+ private:
+  ClipTo<T> to_{std::numeric_limits<T>::lowest(), std::numeric_limits<T>::max()};
+};
+
+constexpr auto kernels = on_both({.types = dtypes<NumberTypes>,
+                                  .formats_for = formats_of_x,
+                                  .tolerance = 2e-6,
+                                  .in_place = input_bit(0),
+                                  .reads = input_bit(0)},
+                                 bind_typed<BoundClip, NumberTypes>, bind_typed<BoundClip, NumberTypes>);
+
+std::shared_ptr<const Op> make(const NodeSpec& spec) {
+  auto op = std::make_shared<ClipOp>();
+  AttributeReader reader(spec);
+  reader.ignore("consumed_inputs");
+  if (spec.before(11) && spec.inputs > 1)
+    throw Error(ErrorKind::invalid_model, fmt::format("opset {} has the bounds as attributes, not inputs", spec.opset));
+  if (spec.before(11) || spec.normalised) {
+    if (reader.has("min")) op->min = static_cast<float>(reader.real("min", 0));
+    if (reader.has("max")) op->max = static_cast<float>(reader.real("max", 0));
+  }
+  reader.finish();
+  return op;
+}
+
+}  // namespace
+
+OpParts clip() { return {make, kernels}; }
+
+}  // namespace lenslet

@@ -1,0 +1,87 @@
+#pragma once
+// Functions of single elements over whole tensors on the CPU; on the device elementwise.cuh does it, with the same
+// functions.
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <tuple>
+#include <type_traits>
+
+#include "ops/core/broadcast.h"
+#include "ops/core/grain.h"
+#include "ops/core/kernel.h"
+
+namespace lenslet {
+
+/// One operand along a run.
+template <typename X, typename Step>
+struct Along {
+  const X* from;
+  Step step;
+};
+using One = std::integral_constant<std::int64_t, 1>;
+/// y[i] = f(x[i]...) for i < n. Everything comes by value: no store to bytes of y can change it.
+template <typename F, typename Y, typename... X, typename... Step>
+void transform_run(std::int64_t n, F f, Y* y, Along<X, Step>... x) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = f(x.from[i * x.step]...);
+}
+
+/// y[i] = f(x[i]) for i < count; y may be x.
+template <typename F, typename Y, typename X>
+void transform(ThreadPool& pool, std::int64_t count, const F& f, Y* y, const X* x) {
+  pool.parallel_for(count, elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
+    transform_run(end - begin, f, y + begin, Along<X, One>{x + begin, One()});
+  });
+}
+
+/// The same of several operands, found by `loops`; y may be one that lies like it.
+template <typename F, typename Y, typename... X>
+void transform(ThreadPool& pool, const BroadcastLoops& loops, const F& f, Y* y, const X*... x) {
+  for_each_run(loops, pool, elementwise_grain, [&](const auto& at, std::int64_t n) {
+    std::size_t operand = 0;
+    const auto along = [&]<typename T>(const T* data) {
+      ++operand;
+      return Along<T, std::int64_t>{data + at[operand], loops.inner_stride(static_cast<int>(operand))};
+    };
+    const std::tuple operands{along(x)...};  // in braces: in this order
+    std::apply([&](auto... each) { transform_run(n, f, y + at[0], each...); }, operands);
+  });
+}
+
+/// For SimpleKernel::bind: Bound<T> for the T of the list that input 0 has.
+template <template <typename> class Bound, typename List>
+std::unique_ptr<const BoundKernel> bind_typed(const Binding& binding) {
+  return dispatch(binding.problem.inputs()[0].type.dtype, List(),
+                  [&]<typename T>(std::type_identity<T>) { return bind<Bound<T>>(binding); });
+}
+
+/// For SimpleKernel::formats_for of what goes through x and y alike, element by element: a constant x is nchw.
+inline std::span<const Format> formats_of_x(const Problem& problem) {
+  return problem.inputs()[0].constant != nullptr ? std::span<const Format>(nchw_only) : nchw_or_nhwc;
+}
+
+/// Operands that are no inputs: output 0 itself, and one number.
+inline constexpr int the_output = -1, one_number = -2;
+
+/// Loops over output 0 and operands: inputs by number, or the above.
+inline BroadcastLoops loops_of(const Binding& binding, std::initializer_list<int> operands) {
+  static const Shape number;
+  std::array<BroadcastLoops::Operand, BroadcastLoops::max_operands> all{
+      {{&binding.output_shape(), binding.output_format()}}};
+  std::size_t count = 1;
+  for (const int operand : operands) {
+    const auto input = static_cast<std::size_t>(operand);
+    if (operand == one_number)
+      all[count++] = {&number};
+    else if (operand == the_output)
+      all[count++] = all[0];
+    else
+      all[count++] = {&binding.shape(input), binding.format(input)};
+  }
+  return {binding.output_shape(), binding.output_format(), std::span(all).first(count)};
+}
+
+}  // namespace lenslet

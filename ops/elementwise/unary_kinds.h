@@ -1,0 +1,116 @@
+#pragma once
+// The elementwise operators of one input, a row each: what is named, made, documented, tested and computed comes out of
+// these rows. A new operator is a row here and its definition in oracle/elementwise.cpp.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include "ops/core/scalar_math.h"
+#include "ops/elementwise/types.h"
+
+// clang-format off
+/// KIND(operator, domain, first version read, element types, (parameters a and b), the activation that it is, function):
+/// the function of x, a and b is written over a Math m as those of ops/core/activation_kinds.h are, with the methods of
+/// ScalarMath. NaN stays NaN.
+#define LENSLET_UNARY_KINDS(KIND)                                                                                      \
+  KIND(Relu, "", 6, SignedTypes, (), relu, return activated<relu>(m, x, a, b))                                         \
+  KIND(LeakyRelu, "", 6, FloatTypes, ({"alpha", 0.01}), leaky_relu, return activated<leaky_relu>(m, x, a, b))          \
+  KIND(Sigmoid, "", 6, FloatTypes, (), sigmoid, return activated<sigmoid>(m, x, a, b))                                 \
+  KIND(SiLU, "lenslet", 1, FloatTypes, (), silu, return activated<silu>(m, x, a, b))                                   \
+  KIND(HardSigmoid, "", 6, FloatTypes, ({"alpha", 0.2}, {"beta", 0.5}), hard_sigmoid,                                  \
+       return activated<hard_sigmoid>(m, x, a, b))                                                                     \
+  KIND(HardSwish, "", 14, FloatTypes, ({"", 1.0F / 6.0F}, {"", 0.5}), hard_swish,                                      \
+       return activated<hard_swish>(m, x, a, b))                                                                       \
+  KIND(Tanh, "", 6, FloatTypes, (), none, return m.tanh(x))                                                            \
+  KIND(Elu, "", 6, FloatTypes, ({"alpha", 1}), none, return m.if_negative(x, m(a) * m.expm1(x), x))                    \
+  KIND(Selu, "", 6, FloatTypes, ({"alpha", 1.67326319217681884765625}, {"gamma", 1.05070102214813232421875}), none,    \
+       return m(b) * m.if_negative(x, m(a) * m.expm1(x), x))                                                           \
+  KIND(Softplus, "", 1, FloatTypes, (), none, return m.max(0, x) + m.log1p(m.exp(m.neg(m.abs(x)))))                    \
+  /* tanh(log(1 + w)) = (w^2 + 2w) / (w^2 + 2w + 2) with w = e^x; beyond 20 the quotient is 1 in float. */             \
+  KIND(Mish, "", 18, FloatTypes, (), none,                                                                             \
+       const V w = m.exp(m.min(20, x)); const V t = w * (w + m(2)); return x * (t / (t + m(2))))                       \
+  KIND(Abs, "", 6, SignedTypes, (), none, return m.abs(x))                                                             \
+  KIND(Neg, "", 6, SignedTypes, (), none, return m.neg(x))                                                             \
+  KIND(Exp, "", 6, FloatTypes, (), none, return m.exp(x))                                                              \
+  KIND(Log, "", 6, FloatTypes, (), none, return m.log(x))                                                              \
+  KIND(Sqrt, "", 6, FloatTypes, (), none, return m.sqrt(x))                                                            \
+  KIND(Reciprocal, "", 6, FloatTypes, (), none, return m(1) / x)                                                       \
+  KIND(Floor, "", 6, FloatTypes, (), none, return m.floor(x))                                                          \
+  KIND(Ceil, "", 6, FloatTypes, (), none, return m.ceil(x))                                                            \
+  KIND(Erf, "", 9, FloatTypes, (), none, return m.erf(x))
+// clang-format on
+
+namespace lenslet {
+
+/// A number that a function takes beside x: an attribute, or a constant when it has no name.
+struct UnaryParameter {
+  std::string_view name = {};
+  double value = 0;  ///< the attribute's default
+  /// Of a string attribute: what it may say, the default first. The function gets the word's index.
+  std::array<std::string_view, 3> words = {};
+};
+
+struct UnaryRow {
+  std::string_view name, domain;
+  int min_opset = 1;
+  DTypeSet types;
+  std::array<UnaryParameter, 2> parameters;
+  Activation::Kind activation = Activation::Kind::none;  ///< none: it is no Activation
+};
+
+#define LENSLET_NAME(NAME, ...) NAME,
+enum class UnaryKind : std::uint8_t { LENSLET_UNARY_KINDS(LENSLET_NAME) };
+#undef LENSLET_NAME
+
+#define LENSLET_UNWRAP(...) __VA_ARGS__
+#define LENSLET_ROW(NAME, DOMAIN, VERSION, TYPES, PARAMETERS, ACTIVATION, ...) \
+  {#NAME, DOMAIN, VERSION, dtypes<TYPES>, {{LENSLET_UNWRAP PARAMETERS}}, Activation::Kind::ACTIVATION},
+inline constexpr UnaryRow unary_table[] = {LENSLET_UNARY_KINDS(LENSLET_ROW)};
+#undef LENSLET_ROW
+#undef LENSLET_UNWRAP
+
+constexpr const UnaryRow& row_of(UnaryKind kind) { return unary_table[static_cast<std::size_t>(kind)]; }
+
+/// An operator's function: y = KIND(x, a, b).
+struct UnaryFunction {
+  UnaryKind kind = UnaryKind::Relu;
+  float a = 0, b = 0;
+};
+
+/// Defines V unary<kind>(m, x, a, b), with these specifiers: here on its own, and again for every instruction set.
+#define LENSLET_DEFINE_UNARY(SPECIFIERS)                                                              \
+  template <UnaryKind kind, class M, class V>                                                         \
+  SPECIFIERS V unary([[maybe_unused]] M m, V x, [[maybe_unused]] float a, [[maybe_unused]] float b) { \
+    using enum Activation::Kind;                                                                      \
+    LENSLET_UNARY_KINDS(LENSLET_UNARY_BRANCH)                                                         \
+  }
+#define LENSLET_UNARY_BRANCH(NAME, DOMAIN, VERSION, TYPES, PARAMETERS, ACTIVATION, ...) \
+  if constexpr (kind == UnaryKind::NAME) {                                              \
+    __VA_ARGS__;                                                                        \
+  }
+LENSLET_DEFINE_UNARY(LENSLET_HOST_DEVICE inline)
+
+/// The function of one number.
+template <UnaryKind kind, typename T>
+struct Unary {
+  float a, b;
+  LENSLET_HOST_DEVICE T operator()(T x) const { return unary<kind>(ScalarMath<T>(), x, a, b); }
+};
+
+/// Calls f(Unary<kind, T>) where the operator has the type T.
+template <typename T, typename F>
+void with_unary(const UnaryFunction& function, const F& f) {
+  const auto of = [&]<UnaryKind kind>(std::integral_constant<UnaryKind, kind>) {
+    if constexpr (row_of(kind).types.contains(dtype_of<T>::value)) f(Unary<kind, T>{function.a, function.b});
+  };
+#define LENSLET_CASE(NAME, ...) \
+  case UnaryKind::NAME:         \
+    return of(std::integral_constant<UnaryKind, UnaryKind::NAME>());
+  switch (function.kind) { LENSLET_UNARY_KINDS(LENSLET_CASE) }
+#undef LENSLET_CASE
+}
+
+}  // namespace lenslet

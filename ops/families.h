@@ -1,0 +1,27 @@
+#pragma once
+// What each family's rows.cpp gives to the table (table.cpp).
+
+#include <span>
+
+#include "ops/core/kernel.h"
+#include "ops/core/op.h"
+
+namespace lenslet {
+
+inline constexpr int any_number = -1;               // of inputs or outputs, in a row
+inline constexpr std::string_view own = "lenslet";  // domain of steps that the passes insert
+
+std::span<const OpRow> conv_rows();
+std::span<const OpRow> elementwise_rows();
+std::span<const OpRow> gemm_rows();
+std::span<const OpRow> movement_rows();
+std::span<const OpRow> normalization_rows();
+std::span<const OpRow> pool_rows();
+std::span<const OpRow> reduce_rows();
+std::span<const OpRow> shape_rows();
+
+/// Kernels that are more than a row of data, in the order in which each operator's are asked.
+std::span<const KernelRow> conv_kernels();
+std::span<const KernelRow> gemm_kernels();
+
+}  // namespace lenslet

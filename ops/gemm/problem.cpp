@@ -1,0 +1,96 @@
+#include "ops/gemm/problem.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ops/core/checks.h"
+#include "ops/gemm/gemm.h"
+
+namespace lenslet {
+namespace {
+
+/// Which matrix of an operand product `index` of the batch takes.
+std::int64_t matrix_of(const Shape& batch, const Shape& own, std::int64_t index) {
+  std::int64_t matrix = 0, step = 1;
+  for (int d = batch.rank() - 1, at = own.rank() - 1; at >= 0; --d, --at) {
+    if (own[at] != 1) matrix += index % batch[d] * step;
+    index /= batch[d];
+    step *= own[at];
+  }
+  return matrix;
+}
+
+}  // namespace
+
+std::vector<ProductRun> product_runs(const MatrixProblem& p) {
+  std::vector<ProductRun> runs;
+  const std::int64_t total = p.y.elems() == 0 ? 0 : p.batch.elems();
+  for (std::int64_t i = 0; i < total; ++i) {
+    const ProductRun next{.y = i, .a = matrix_of(p.batch, p.batch_a, i), .b = matrix_of(p.batch, p.batch_b, i)};
+    if (i > 0) {
+      ProductRun& run = runs.back();
+      if (run.count == 1) {  // the second one says how far apart they lie
+        run.a_step = next.a - run.a;
+        run.b_step = next.b - run.b;
+      }
+      if (next.a == run.a + run.count * run.a_step && next.b == run.b + run.count * run.b_step) {
+        ++run.count;
+        continue;
+      }
+    }
+    runs.push_back(next);
+  }
+  return runs;
+}
+
+std::vector<TensorType> MatrixOp::infer(std::span<const InputInfo> inputs) const {
+  const Shape y = problem(inputs).y;
+  require_equal_dtypes(inputs);
+  return {{inputs[a].type.dtype, y}};
+}
+
+double MatrixOp::flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const {
+  return 2.0 * static_cast<double>(outputs[0].shape.elems()) * static_cast<double>(problem(inputs).gemm_k);
+}
+
+Offer MatrixKernel::offer(const Problem& node, const Target& target) const {
+  if (const DType dtype = node.inputs()[MatrixOp::a].type.dtype; !types().contains(dtype))
+    return Offer::refuse(fmt::format("product of {}; only {} is done", to_string(dtype), types().str()));
+  const MatrixProblem p = matrix_problem(node);
+  Offer offer = plan(node, p, target);
+  for (Candidate& candidate : offer.candidates) {
+    candidate.inputs.assign(node.inputs().size(), formats::nchw);
+    candidate.outputs = {formats::nchw};
+    if (weight_floats(p) > 0) candidate.reads &= ~input_bit(MatrixOp::b);
+    // What bounds it, at the device's best.
+    const double multiply_us =
+        node.op().flops(node.inputs(), node.outputs()) / target.device.flops_per_us(target.numerics.multiply);
+    candidate.estimated_us = target.device.launch_us + std::max(multiply_us, node.bytes() / target.device.bytes_per_us);
+  }
+  return offer;
+}
+
+std::optional<BlobSpec> MatrixKernel::blob(const Problem& node, const Candidate&) const {
+  const MatrixProblem p = matrix_problem(node);
+  const std::int64_t floats = p.batch_b.elems() * weight_floats(p);
+  if (floats == 0) return std::nullopt;
+  BlobSpec spec;
+  spec.bytes = static_cast<std::size_t>(floats) * sizeof(float);
+  // Alpha and the scales are no inputs, so they are in here; k, n and the batch come with the constant. What gemm()
+  // reads differs with the CPU's vectors.
+  spec.key = fmt::format("transB={} alpha={} columns={} ", p.trans_b, p.alpha,
+                         device() == DeviceKind::cpu ? gemm_tile_cols() : 0);
+  spec.key.append(reinterpret_cast<const char*>(p.scale.data()), p.scale.size() * sizeof(float));
+  return spec;
+}
+
+void MatrixKernel::prepare(const Problem& node, const Candidate&, std::span<std::byte> blob) const {
+  const MatrixProblem p = matrix_problem(node);
+  const float* const b = node.inputs()[MatrixOp::b].constant->values<float>().data();
+  const std::int64_t floats = weight_floats(p);
+  for (std::int64_t i = 0; i < p.batch_b.elems(); ++i)
+    write_weights(p, b + i * p.b_floats(), reinterpret_cast<float*>(blob.data()) + i * floats);
+}
+
+}  // namespace lenslet

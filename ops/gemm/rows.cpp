@@ -1,0 +1,28 @@
+// Gemm and MatMul, and the kernels that compute both.
+
+#include "ops/families.h"
+#include "ops/gemm/problem.h"
+
+namespace lenslet {
+
+OpParts gemm_op(), matmul_op();
+
+std::span<const OpRow> gemm_rows() {
+  static const OpRow rows[] = {
+      {"Gemm", "", 7, 2, 3, 1, 1, gemm_op()},
+      {"MatMul", "", 1, 2, 2, 1, 1, matmul_op()},
+  };
+  return rows;
+}
+
+std::span<const KernelRow> gemm_kernels() {
+  static const KernelRow rows[] = {
+      {"Gemm", &packed_product()},
+      {"Gemm", &cuda_product()},
+      {"MatMul", &packed_product()},
+      {"MatMul", &cuda_product()},
+  };
+  return rows;
+}
+
+}  // namespace lenslet

@@ -1,0 +1,134 @@
+#include "ops/normalization/normalize_rows.h"
+
+#include <algorithm>
+
+#include "base/cuda/launch.h"
+#include "base/cuda/warp.cuh"
+#include "ops/reduce/rows.cuh"
+
+namespace lenslet::cuda {
+
+namespace {
+
+constexpr int threads = 256;
+constexpr int warps = threads / warp_threads;
+constexpr int unroll = 4;  ///< loads in flight a thread
+
+/// Count, mean and sum of squared distances from it.
+struct Moments {
+  double count = 0, mean = 0, squares = 0;
+  /// Chan, Golub and LeVeque, "Algorithms for computing the sample variance" (1983).
+  __device__ void merge(const Moments& other) {
+    if (other.count == 0) return;
+    const double total = count + other.count, distance = other.mean - mean;
+    squares += other.squares + distance * distance * (count * other.count / total);
+    mean += distance * (other.count / total);
+    count = total;
+  }
+};
+
+/// How a row is cut up: at most a warp's worth of pieces, and enough blocks for an H200.
+struct Pieces {
+  std::int64_t length = 1;
+  int count = 1;
+};
+
+Pieces pieces_of(std::int64_t rows, std::int64_t length) {
+  constexpr std::int64_t blocks_wanted = 1056, least_length = 4096;
+  const std::int64_t wanted = std::clamp<std::int64_t>(blocks_wanted / std::max<std::int64_t>(1, rows), 1,
+                                                       std::min<std::int64_t>(warp_threads, 1 + length / least_length));
+  Pieces pieces;
+  pieces.length = std::max<std::int64_t>(1, (length + wanted - 1) / wanted);
+  pieces.count = static_cast<int>(std::max<std::int64_t>(1, (length + pieces.length - 1) / pieces.length));
+  return pieces;
+}
+
+/// Grid: (rows, pieces). Sums are taken around the row's first element, so that a mean far from zero cancels.
+__global__ void __launch_bounds__(threads)
+    row_moments(const float* x, Moments* moments, std::int64_t length, Pieces pieces) {
+  wait_for_previous();
+  const std::int64_t row = blockIdx.x, first = blockIdx.y * pieces.length;
+  const std::int64_t end = first + pieces.length < length ? first + pieces.length : length;
+  const float* from = x + row * length;
+  const double center = static_cast<double>(from[0]);
+  double sum = 0, squares = 0;
+  take_turns<unroll, 2>(
+      first + threadIdx.x, end, threads, 0.0f, [&](std::int64_t i) { return from[i]; },
+      [&](float value, std::int64_t i) {
+        const double distance = i < end ? static_cast<double>(value) - center : 0.0;
+        sum += distance;
+        squares += distance * distance;
+      });
+  for (int mask = 1; mask < warp_threads; mask *= 2) {
+    sum += shuffle_xor(sum, mask);
+    squares += shuffle_xor(squares, mask);
+  }
+  __shared__ double shared[2][warps];
+  if (threadIdx.x % warp_threads == 0) {
+    shared[0][threadIdx.x / warp_threads] = sum;
+    shared[1][threadIdx.x / warp_threads] = squares;
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;  // all threads at it, as join_row() has them, take half as many registers again
+  for (int warp = 1; warp < warps; ++warp) {
+    sum += shared[0][warp];
+    squares += shared[1][warp];
+  }
+  const auto count = static_cast<double>(end - first);
+  Moments here;
+  here.count = count;
+  here.mean = center + sum / count;
+  here.squares = fmax(0.0, squares - sum * sum / count);
+  moments[row * pieces.count + blockIdx.y] = here;
+}
+
+/// The same grid. Each block merges the pieces of its row again: that costs less than a kernel for it.
+template <typename Affine>
+__global__ void __launch_bounds__(threads) map_rows(const float* x, float* y, const Moments* moments, Affine affine,
+                                                    float epsilon, std::int64_t length, Pieces pieces) {
+  wait_for_previous();
+  const std::int64_t row = blockIdx.x;
+  __shared__ RowMap shared;
+  if (threadIdx.x < warp_threads) {
+    Moments whole;
+    if (static_cast<int>(threadIdx.x) < pieces.count) whole = moments[row * pieces.count + threadIdx.x];
+    for (int mask = 1; mask < warp_threads; mask *= 2) whole.merge(shuffle_xor(whole, mask));
+    if (threadIdx.x == 0) shared = RowMap(whole.mean, whole.squares / whole.count, epsilon, affine.of_row(row));
+  }
+  __syncthreads();
+  const RowMap map = shared;
+  const std::int64_t first = blockIdx.y * pieces.length;
+  const std::int64_t end = first + pieces.length < length ? first + pieces.length : length;
+  const float* from = x + row * length;
+  float* to = y + row * length;
+  take_turns<unroll, 2>(
+      first + threadIdx.x, end, threads, 0.0f, [&](std::int64_t i) { return from[i]; },
+      [&](float value, std::int64_t i) {
+        if (i < end) to[i] = affine.of_element(map(value), i);
+      });
+}
+
+/// Queues both kernels.
+template <typename Affine>
+void launch_both(const Context& context, const Affine& affine, float epsilon, std::int64_t rows, std::int64_t length,
+                 const float* x, float* y, std::byte* workspace) {
+  if (rows == 0 || length == 0) return;
+  const Pieces pieces = pieces_of(rows, length);
+  auto* moments = reinterpret_cast<Moments*>(workspace);
+  const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>(pieces.count));
+  launch(context, row_moments, grid, dim3(threads), 0, x, moments, length, pieces);
+  launch(context, map_rows<Affine>, grid, dim3(threads), 0, x, y, moments, affine, epsilon, length, pieces);
+}
+
+}  // namespace
+
+std::size_t normalize_rows_workspace_bytes(std::int64_t rows, std::int64_t length) {
+  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(pieces_of(rows, length).count) * sizeof(Moments);
+}
+
+void normalize_rows(const Context& context, const AffineOfChannel& affine, float epsilon, std::int64_t rows,
+                    std::int64_t length, const float* x, float* y, std::byte* workspace) {
+  launch_both(context, affine, epsilon, rows, length, x, y, workspace);
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,28 @@
+#pragma once
+// What operators that reduce have in common: axes, and the bound kernels behind the Reduce family and global pooling.
+
+#include <memory>
+
+#include "ops/core/kernel.h"
+#include "ops/reduce/reduce_kernels.h"
+
+namespace lenslet::reduce {
+
+/// The axes of input 0 that an operator reduces.
+struct Axes {
+  std::array<bool, Shape::max_rank> reduced{};
+  bool keep_dims = true;  ///< they stay, of length 1
+
+  /// Of the output for an input of shape `x`.
+  Shape output(const Shape& x) const;
+  /// For Op::axis_map: those that stay are followed; inputs from 1 on are parameters.
+  AxisMap map(std::size_t inputs, int rank) const;
+  /// From input 0 to output 0, in the input's memory order.
+  Loops loops(const Binding& binding) const;
+};
+
+/// A reduction of input 0 to output 0; `dtype` one of ReduceTypes (reduce_cuda.h).
+std::unique_ptr<const BoundKernel> on_cpu(ReduceKind kind, DType dtype, const Loops& loops);
+std::unique_ptr<const BoundKernel> on_cuda(ReduceKind kind, DType dtype, const Loops& loops);
+
+}  // namespace lenslet::reduce

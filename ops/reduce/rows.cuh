@@ -1,0 +1,180 @@
+#pragma once
+// Rows of neighbouring floats in the hands of a few threads each: the kernels behind what folds rows and what maps
+// them, given what is done to a row.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "base/cuda/launch.h"
+#include "base/cuda/vector.cuh"
+#include "base/cuda/warp.cuh"
+
+namespace lenslet::cuda {
+
+template <int pack>
+struct alignas(sizeof(float) * pack) Pack {
+  float at[pack];
+};
+
+/// A thread's turns at `step` apart, from `first` to below `end`, `unroll` loads in flight at once: use(value, i) in
+/// order; past the end with `filler`, as often as an unrolled turn has it.
+template <int unroll, int rounds = 1, typename Index, typename T, typename Load, typename Use>
+__device__ void take_turns(Index first, Index end, int step, const T& filler, const Load& load, const Use& use) {
+#pragma unroll rounds
+  for (Index i = first; i < end; i += unroll * step) {
+    T values[unroll];
+#pragma unroll
+    for (int j = 0; j < unroll; ++j) {
+      values[j] = filler;
+      if (i + j * step < end) values[j] = load(i + j * step);
+    }
+#pragma unroll
+    for (int j = 0; j < unroll; ++j) use(values[j], i + j * step);
+  }
+}
+
+/// `value` joined over the `group` neighbouring threads that share a row: a power of two, at most blockDim.x. All
+/// threads of the block take part. `shared` has an element for each warp.
+template <typename T, typename Join>
+__device__ T join_row(T value, int group, T* shared, Join join) {
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int mask = 1; mask < min(group, warp_threads); mask *= 2) value = join(value, shuffle_xor(value, mask));
+  if (group <= warp_threads) return value;
+  if (thread % warp_threads == 0) shared[thread / warp_threads] = value;
+  __syncthreads();
+  const int first = thread / group * (group / warp_threads);
+  value = shared[first];
+  for (int warp = 1; warp < group / warp_threads; ++warp) value = join(value, shared[first + warp]);
+  return value;
+}
+
+// Held rows: read once, all loads of a thread in flight at once.
+
+inline constexpr int held_threads = 256;
+/// What a thread keeps in registers of a row: so many float4 or floats.
+inline constexpr int held_packs = 8;
+
+/// A thread among the `group` neighbouring ones that share a row. All threads of a block have one, and with none they
+/// still meet the others.
+struct RowMember {
+  int member, group;
+  int packs;  ///< of the row; 0: there is none
+
+  /// Is the thread's i-th pack on the row?
+  __device__ bool inside(int i) const { return member + i * group < packs; }
+  template <typename T, typename Join>
+  __device__ T join(T value, T* shared, Join how) const {
+    return join_row(value, group, shared, how);
+  }
+};
+
+/// y = map(x) of rows a multiple of `pack` long and at most held_packs * group packs. A Map has `filler`, for packs
+/// that are not inside, and is called with the thread's packs, which it changes. A thread writes only what it alone has
+/// read, so y may be x.
+template <int pack, typename Map>
+__global__ void __launch_bounds__(held_threads, 3)
+    map_held_rows(const float* x, float* y, std::int64_t rows, int length, int group, const Map map) {
+  wait_for_previous();
+  const int thread = static_cast<int>(threadIdx.x);
+  const int member = thread & (group - 1), rows_per_block = held_threads / group;
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * rows_per_block + thread / group;
+  const RowMember here{member, group, row < rows ? length / pack : 0};
+  const auto* from = reinterpret_cast<const Pack<pack>*>(x + row * length);
+  auto* to = reinterpret_cast<Pack<pack>*>(y + row * length);
+  Pack<pack> values[held_packs];
+#pragma unroll
+  for (int i = 0; i < held_packs; ++i) {
+#pragma unroll
+    for (int k = 0; k < pack; ++k) values[i].at[k] = Map::filler;
+    if (here.inside(i)) values[i] = from[member + i * group];
+  }
+  map(values, here);
+#pragma unroll
+  for (int i = 0; i < held_packs; ++i)
+    if (here.inside(i)) to[member + i * group] = values[i];
+}
+
+/// Queues map_held_rows; false: the rows are too long for it.
+template <typename Map>
+bool map_if_held(const Context& context, const float* x, float* y, std::int64_t rows, std::int64_t length,
+                 const Map& map) {
+  const bool quads = length % 4 == 0 && quad_aligned(x, y);
+  const std::int64_t packs = quads ? length / 4 : length;
+  if (packs > held_packs * held_threads) return false;
+  // Few rows: more threads, since the time is then that of one.
+  constexpr std::int64_t threads_wanted = 1 << 15;
+  int group = 1;
+  while (group < held_threads && group < packs &&
+         (group < warp_threads || group * held_packs < packs || rows * group < threads_wanted))
+    group *= 2;
+  launch(context, quads ? map_held_rows<4, Map> : map_held_rows<1, Map>, dim3(blocks_for(rows, held_threads / group)),
+         dim3(held_threads), 0, x, y, rows, static_cast<int>(length), group, map);
+  return true;
+}
+
+// Staged rows: short ones through shared memory. The block moves its stretch of memory 16 bytes at a time, then each
+// thread has a row to itself. A row read directly would cost a transaction an element.
+
+/// A row for each thread of a block.
+inline constexpr int staged_rows = 128;
+/// 7x7 pixels; a block's rows take 25 KB, so that nine blocks fit a multiprocessor of an H200.
+inline constexpr int staged_length = 49;
+
+/// shared[count] = x[count], aligned to 16 bytes; by all threads of the block, who meet before they read.
+__device__ inline void stage(const float* x, float* shared, int count) {
+  const auto* from = reinterpret_cast<const float4*>(x);
+  auto* to = reinterpret_cast<float4*>(shared);
+  const int thread = static_cast<int>(threadIdx.x), quads = count / 4;
+  take_turns<8>(
+      thread, quads, staged_rows, float4{}, [&](int i) { return from[i]; },
+      [&](const float4& value, int i) {
+        if (i < quads) to[i] = value;
+      });
+  if (thread < count % 4) shared[4 * quads + thread] = x[4 * quads + thread];
+}
+
+/// y[count] = shared[count], likewise.
+__device__ inline void unstage(const float* shared, float* y, int count) {
+  const auto* from = reinterpret_cast<const float4*>(shared);
+  auto* to = reinterpret_cast<float4*>(y);
+  const int thread = static_cast<int>(threadIdx.x), quads = count / 4;
+#pragma unroll 4
+  for (int i = thread; i < quads; i += staged_rows) to[i] = from[i];
+  if (thread < count % 4) y[4 * quads + thread] = shared[4 * quads + thread];
+}
+
+/// `take` is called with a row in shared memory and its length. What it returns goes to y [rows]; if that is nothing,
+/// what it has made of the row goes to y [rows][length], which may be x: a block writes only what it alone has read.
+template <typename Take, typename Out>
+__global__ void __launch_bounds__(staged_rows, 9)
+    take_staged_rows(const float* x, Out* y, std::int64_t rows, int length, const Take take) {
+  wait_for_previous();
+  alignas(16) __shared__ float shared[staged_rows * staged_length];
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * staged_rows;
+  const int here = rows - first < staged_rows ? static_cast<int>(rows - first) : staged_rows;
+  stage(x + first * length, shared, here * length);
+  __syncthreads();
+  const int thread = static_cast<int>(threadIdx.x);
+  if constexpr (std::is_void_v<decltype(take(shared, length))>) {
+    if (thread < here) take(shared + thread * length, length);
+    __syncthreads();
+    unstage(shared, y + first * length, here * length);
+  } else {
+    if (thread < here) y[first + thread] = take(shared + thread * length, length);
+  }
+}
+
+/// Queues take_staged_rows; false: these rows are better not staged. Those of whole float4 need no staging, and would
+/// meet in the same banks; the others meet two by two at worst.
+template <typename Take, typename Out>
+bool take_if_staged(const Context& context, const float* x, Out* y, std::int64_t rows, std::int64_t length,
+                    const Take& take) {
+  constexpr std::int64_t least_rows = 1 << 16;  // fewer leave multiprocessors idle
+  if (length % 4 == 0 || length > staged_length || rows < least_rows || !quad_aligned(x)) return false;
+  launch(context, take_staged_rows<Take, Out>, dim3(blocks_for(rows, staged_rows)), dim3(staged_rows), 0, x, y, rows,
+         static_cast<int>(length), take);
+  return true;
+}
+
+}  // namespace lenslet::cuda

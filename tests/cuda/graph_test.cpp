@@ -1,0 +1,104 @@
+#include "base/cuda/graph.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "base/cuda/buffer.h"
+#include "base/cuda/session.h"
+#include "lenslet/error.h"
+#include "tests/cuda/skip.h"
+
+namespace lenslet {
+namespace {
+
+constexpr std::size_t count = 1 << 20;
+
+TEST_CASE("cuda/graph/captured_work_between_events") {
+  if (!test::have_device("cuda/graph/captured_work_between_events")) return;
+  const cuda::Stream stream;
+  cuda::DeviceBuffer<std::uint8_t> device(count);
+  cuda::PinnedBuffer<std::uint8_t> host(count);
+  CUDA_CHECK(cudaMemsetAsync(device.data(), 1, count, stream.get()));
+  cuda::Event start, stop;
+  cuda::GraphRecorder recorder;
+  CHECK(recorder.empty());
+  recorder.add(start);
+  recorder.capture(stream, [&] {
+    CUDA_CHECK(cudaMemsetAsync(device.data(), 42, count, stream.get()));
+    CUDA_CHECK(cudaMemcpyAsync(host.data(), device.data(), count, cudaMemcpyDeviceToHost, stream.get()));
+  });
+  recorder.add(stop);
+  CHECK_FALSE(recorder.empty());
+  const cuda::GraphExec graph(recorder);
+  graph.launch(stream);
+  stream.synchronize();
+  CHECK(stop.ms_since(start) > 0);
+  CHECK(host.data()[0] == 42);
+  CHECK(host.data()[count - 1] == 42);
+}
+
+TEST_CASE("cuda/graph/failed_capture_leaves_stream_usable") {
+  if (!test::have_device("cuda/graph/failed_capture_leaves_stream_usable")) return;
+  const cuda::Stream stream;
+  cuda::GraphRecorder recorder;
+  CHECK_THROWS_AS(recorder.capture(stream, [] { throw std::runtime_error("while capturing"); }), std::runtime_error);
+  CHECK(recorder.empty());
+  cuda::DeviceBuffer<std::uint8_t> device(64);
+  CUDA_CHECK(cudaMemsetAsync(device.data(), 0, 64, stream.get()));
+  stream.synchronize();
+}
+
+// What another library of the process may do at any moment: waiting for the device while somebody captures makes
+// that capture invalid.
+TEST_CASE("cuda/graph/disturbed_capture_is_repeated") {
+  if (!test::have_device("cuda/graph/disturbed_capture_is_repeated")) return;
+  const cuda::Stream stream;
+  cuda::DeviceBuffer<std::uint8_t> device(count);
+  cuda::GraphRecorder recorder;
+  int attempts = 0;
+  recorder.capture(stream, [&] {
+    CUDA_CHECK(cudaMemsetAsync(device.data(), 7, count, stream.get()));
+    if (++attempts > 3) return;
+    std::thread([&] {
+      CUDA_CHECK(cudaSetDevice(0));
+      static_cast<void>(cudaDeviceSynchronize());
+      static_cast<void>(cudaGetLastError());
+    }).join();
+  });
+  CHECK(attempts == 4);
+  const cuda::GraphExec graph(recorder);
+  graph.launch(stream);
+  stream.synchronize();
+  std::uint8_t last = 0;
+  CUDA_CHECK(cudaMemcpy(&last, device.data() + count - 1, 1, cudaMemcpyDeviceToHost));
+  CHECK(last == 7);
+}
+
+TEST_CASE("cuda/graph/capture_that_is_always_disturbed_is_an_error") {
+  if (!test::have_device("cuda/graph/capture_that_is_always_disturbed_is_an_error")) return;
+  const cuda::Stream stream;
+  cuda::DeviceBuffer<std::uint8_t> device(count);
+  cuda::GraphRecorder recorder;
+  try {
+    recorder.capture(stream, [&] {
+      CUDA_CHECK(cudaMemsetAsync(device.data(), 7, count, stream.get()));
+      std::thread([&] {
+        CUDA_CHECK(cudaSetDevice(0));
+        static_cast<void>(cudaDeviceSynchronize());
+        static_cast<void>(cudaGetLastError());
+      }).join();
+    });
+    FAIL("such a capture was taken");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::device);
+    CHECK(std::string(error.what()).find("disturbed") != std::string::npos);
+  }
+  stream.synchronize();
+}
+
+}  // namespace
+}  // namespace lenslet

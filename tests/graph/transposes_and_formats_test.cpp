@@ -1,0 +1,211 @@
+// cancel_transposes, choose_kernels and assign_formats: what moves bytes in the end.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "graph_builder.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+ValueId channels_first(GraphBuilder& b, ValueId x) { return b.node("Transpose", {x}, {{"perm", Ints{0, 3, 1, 2}}}); }
+ValueId channels_last(GraphBuilder& b, ValueId x) { return b.node("Transpose", {x}, {{"perm", Ints{0, 2, 3, 1}}}); }
+
+/// A convolution as an NHWC export writes it.
+ValueId nhwc_conv(GraphBuilder& b, ValueId x, std::int64_t c, std::int64_t k, std::int64_t kernel, std::int64_t pad) {
+  return channels_last(b, b.conv(channels_first(b, x), c, k, kernel, pad));
+}
+
+/// Steps that put elements into another order.
+int moves(const Graph& graph) {
+  const auto pads = std::count_if(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+    return node.type() == "LayoutConvert" && graph.value(node.outputs[0]).format.halo != Format::Halo();
+  });
+  return count(graph, "LayoutConvert") - static_cast<int>(pads) + count(graph, "Transpose");
+}
+
+}  // namespace
+
+TEST_CASE("cancel_transposes/residual_block_of_an_nhwc_export") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {2, 7, 5, 3});
+  const ValueId stem = b.node("Relu", {b.node("Add", {nhwc_conv(b, x, 3, 8, 3, 1), b.weights({8})})});
+  const ValueId padded = b.node("Pad", {stem, b.int64s({0, 1, 1, 0, 0, 1, 1, 0})});
+  const ValueId y = nhwc_conv(b, padded, 8, 8, 3, 0);
+  const ValueId sum = b.node("Relu", {b.node("Add", {y, stem})});
+  const ValueId both = b.node("Concat", {sum, stem}, {{"axis", std::int64_t{3}}});
+  b.output(b.node("ReduceMean", {both}, {{"axes", Ints{1, 2}}, {"keepdims", std::int64_t{0}}}));
+  const Graph before = b.build(), sunk = after(before, "cancel_transposes");
+  INFO(sunk.dump());
+  CHECK(count(sunk, "Transpose") == 1);  // of the input
+  CHECK(worst_difference(before, sunk) < 1e-5);
+  const Graph all = after_all(before);
+  INFO(all.dump());
+  CHECK(count(all, "Add") == 0);
+  CHECK(count(all, "Relu") == 0);
+  CHECK(worst_difference(before, all) < 1e-5);
+}
+
+TEST_CASE("cancel_transposes/pair_and_double") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {2, 3, 4, 5});
+  b.output(b.node("Relu", {channels_first(b, channels_last(b, x))}));
+  b.output(b.node("Sigmoid", {channels_last(b, channels_last(b, x))}));
+  b.output(channels_first(b, channels_last(b, x)));
+  const Graph before = b.build(), sunk = after(before, "cancel_transposes");
+  CHECK(count(sunk, "Transpose") <= 2);
+  CHECK(worst_difference(before, sunk) == 0);
+}
+
+TEST_CASE("cancel_transposes/other_readers_still_see_nhwc") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {2, 3, 4, 5}), last = channels_last(b, x);
+  b.output(last);
+  b.output(b.node("Mul", {last, b.weights({5, 3})}));
+  b.output(b.node("Softmax", {last}, {{"axis", std::int64_t{-1}}}));
+  b.output(b.node("Mul", {last, b.input("s", {2, 4, 5, 3})}));  // the other operand is no Transpose
+  const Graph before = b.build();
+  CHECK(worst_difference(before, after(before, "cancel_transposes")) < 1e-6);
+}
+
+TEST_CASE("cancel_transposes/pad_above") {
+  GraphBuilder b;
+  const ValueId padded = b.node("Pad", {b.input("x", {2, 7, 5, 3}), b.int64s({0, 0, 1, 0, 0, 2, 3, 0})});
+  b.output(b.conv(channels_first(b, padded), 3, 4, 3));
+  const Graph before = b.build(), all = after(after(before, "cancel_transposes"), "fold_pad");
+  CHECK(count(all, "Pad") == 0);
+  CHECK(worst_difference(before, all) < 1e-6);
+}
+
+TEST_CASE("assign_formats/one_conversion_at_each_end") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {2, 3, 20, 20});
+  const ValueId a = b.node("Relu", {b.conv(x, 3, 32, 3, 1)});
+  const ValueId s =
+      b.node("Concat", {b.node("Relu", {b.conv(a, 32, 32, 1)}), b.node("Relu", {b.conv(a, 32, 32, 3, 1)})},
+             {{"axis", std::int64_t{1}}});
+  b.output(b.node("Sigmoid", {b.conv(s, 64, 32, 1)}));
+  const Graph before = b.build(), all = after_all(before);
+  INFO(all.dump());
+  CHECK(moves(all) <= 2);
+  CHECK(all.value(all.outputs[0]).format == formats::nchw);
+  CHECK(worst_difference(before, all) < 1e-4);
+}
+
+TEST_CASE("assign_formats/nhwc_input_costs_nothing") {
+  GraphBuilder b;
+  const ValueId y = nhwc_conv(b, b.input("x", {2, 9, 9, 16}), 16, 32, 3, 1);
+  b.output(y);
+  const Graph before = b.build(), all = after_all(before);
+  INFO(all.dump());
+  const bool conv_in_nhwc = only(all, "Conv").choice->candidate.outputs[0] == formats::nhwc;
+  if (conv_in_nhwc) {
+    CHECK(moves(all) == 0);
+    CHECK(count(all, "Relabel") == 2);
+  }
+  CHECK(worst_difference(before, all) < 1e-4);
+}
+
+TEST_CASE("assign_formats/every_algorithm_forced") {
+  for (const Kernel* algorithm : kernels_of("Conv", DeviceKind::cpu)) {
+    CAPTURE(std::string(algorithm->name()));
+    GraphBuilder b;
+    const ValueId x = b.input("x", {2, 8, 9, 11});
+    const ValueId y = b.node("Relu", {b.conv(x, 8, 8, 3, 1)});
+    const ValueId z = b.node("Relu", {b.node("Add", {b.conv(y, 8, 8, 3, 1), y})});
+    b.output(z);
+    b.output(b.node("Flatten", {b.node("ReduceMean", {z}, {{"axes", Ints{2, 3}}})}));
+    const Graph before = b.build();
+    Graph all = before;
+    PassContext context = pass_context();
+    context.forced_algorithm = algorithm->name();
+    context.forced_where_accepted = true;
+    for (const Pass& pass : passes().subspan(passes_before_inference)) pass.run(all, context);
+    INFO(all.dump());
+    CHECK(worst_difference(before, all) < 1e-4);
+  }
+}
+
+TEST_CASE("choose_kernels/forced_refusals_are_listed") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 8, 9, 11});
+  b.output(b.node("Relu", {b.conv(b.conv(x, 8, 8, 5), 8, 8, 5)}));
+  Graph graph = b.build();
+  PassContext context = pass_context();
+  context.forced_algorithm = "winograd_f4";
+  std::string message;
+  try {
+    choose_kernels(graph, context);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::unsupported);
+    message = error.what();
+  }
+  CAPTURE(message);
+  CHECK(message.find("node Conv_2 (Conv): winograd_f4 refuses 1x8x9x11 -> 8, 5x5") != std::string::npos);
+  CHECK(message.find("\n  node Conv_5 (Conv): winograd_f4 refuses") != std::string::npos);
+  CHECK(message.find("filter is not 3x3") != std::string::npos);
+  CHECK(message.find("Relu") == std::string::npos);
+}
+
+TEST_CASE("choose_kernels/one_error_lists_every_node_that_cuda_refuses") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {4, 6}, DType::i64), y = b.input("y", {4, 6}, DType::i64);
+  const ValueId ratio = b.node("Div", {x, y});
+  b.output(
+      b.node("Cast", {b.node("Gather", {b.node("Abs", {ratio}), b.node("Relu", {x})})}, {{"to", std::int64_t{1}}}));
+  Graph graph = b.build();
+  PassContext context{.target = {reference_gpu()}, .device = "cuda:0"};
+  std::string message;
+  try {
+    choose_kernels(graph, context);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::unsupported);
+    message = error.what();
+  }
+  CAPTURE(message);
+  CHECK(message.starts_with("cannot run on cuda:0, and nothing is moved to the CPU:\n  node Div_0 (Div): "));
+  CHECK(message.find("\n  node Gather_") != std::string::npos);
+  CHECK(std::count(message.begin(), message.end(), '\n') == 2);
+}
+
+TEST_CASE("assign_formats/explicit_padding_is_a_conversion_made_once") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 4, 9, 11});
+  const ValueId y = b.node("Relu", {b.conv(x, 4, 8, 3, 1)});
+  b.output(b.node("Concat", {b.conv(y, 8, 8, 3, 1), b.conv(y, 8, 8, 3, 1)}, {{"axis", std::int64_t{1}}}));
+  const Graph before = b.build();
+  Graph all = before;
+  PassContext context = pass_context();
+  context.forced_algorithm = "direct_packed";
+  for (const Pass& pass : passes().subspan(passes_before_inference)) pass.run(all, context);
+  INFO(all.dump());
+  int padded = 0;
+  for (const Node& node : all.nodes)
+    if (node.type() == "LayoutConvert" && all.value(node.outputs[0]).format.halo == Format::Halo{1, 1, 1, 1}) ++padded;
+  CHECK(padded == 2);  // of x, and of y for both its readers
+  CHECK(worst_difference(before, all) < 1e-4);
+}
+
+TEST_CASE("passes/each_one_switched_off") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {2, 8, 8, 3});
+  const ValueId padded = b.node("Pad", {channels_first(b, x), b.int64s({0, 0, 0, 0, 0, 0, 1, 1})});
+  const ValueId y = b.batch_norm(b.conv(padded, 3, 8, 3, 0, 2), 8);
+  const ValueId swish = b.node("Mul", {y, b.node("Sigmoid", {y})});
+  const ValueId drop = b.node("Dropout", {b.node("Identity", {swish})});
+  const ValueId z = b.node("Mul", {b.conv(drop, 8, 8, 3, 1), b.weights({8, 1, 1})});
+  const ValueId sum = b.node("Relu", {b.node("Add", {z, drop})});
+  b.output(b.node("Flatten", {b.node("ReduceMean", {sum}, {{"axes", Ints{2, 3}}})}));
+  const Graph before = b.build();
+  CHECK(worst_difference(before, after_all(before)) < 1e-4);
+  CHECK(count(after_all(before), "Conv") == 2);
+  for (const Pass& pass : passes()) {
+    if (!pass.optional) continue;
+    CAPTURE(std::string(pass.name));
+    CHECK(worst_difference(before, after_all(before, {std::string(pass.name)})) < 1e-4);
+  }
+}

@@ -1,0 +1,111 @@
+// widen: floats of other sizes become float32 inside, ports keep their types.
+
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "base/half.h"
+#include "ops/core/onnx_types.h"
+#include "runtime/graph/infer_shapes.h"
+#include "tests/graph/graph_builder.h"
+
+namespace lenslet::test {
+
+namespace {
+
+/// x -> Mul by w -> Cast to `inner` -> ConstantOfShape's value added, all of them in `dtype`.
+Graph half_graph(DType dtype, const Tensor& w, const Tensor& one) {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {2, 3}, dtype);
+  const ValueId scaled = b.node("Mul", {x, b.constant(w)});
+  const ValueId ones = b.node("ConstantOfShape", {b.int64s({2, 3})}, {{"value", one}});
+  b.output(b.node("Add", {b.node("Cast", {scaled}, {{"to", dtype_to_onnx(dtype)}}), ones}));
+  Graph graph = b.raw();
+  graph.output_ports[0].dtype = dtype;
+  return graph;
+}
+
+Tensor filled(DType dtype, std::uint64_t bits) {
+  Tensor tensor(dtype, Shape{1});
+  std::memcpy(tensor.data(), &bits, tensor.bytes());
+  return tensor;
+}
+
+}  // namespace
+
+TEST_CASE("widen/constants_attributes_and_ports") {
+  struct Case {
+    DType dtype;
+    std::uint64_t two, one;
+  };
+  for (const Case& c :
+       {Case{DType::f16, f16_from_f32(2), f16_from_f32(1)}, Case{DType::bf16, bf16_from_f32(2), bf16_from_f32(1)},
+        Case{DType::f64, std::bit_cast<std::uint64_t>(2.0), std::bit_cast<std::uint64_t>(1.0)}}) {
+    CAPTURE(std::string(to_string(c.dtype)));
+    const Graph before = half_graph(c.dtype, filled(c.dtype, c.two), filled(c.dtype, c.one));
+    Graph graph = after(before, "widen");
+    INFO(graph.dump());
+    CHECK(count(graph, "Cast") == 3);
+    CHECK(graph.nodes.front().type() == "Cast");
+    CHECK(graph.nodes.back().type() == "Cast");
+    CHECK(graph.value(graph.inputs[0]).name == "x");
+    CHECK(graph.value(graph.outputs[0]).name == before.value(before.outputs[0]).name);
+    for (const Value& value : graph.values)
+      if (value.is_constant() && value.dtype != DType::i64) CHECK(value.dtype == DType::f32);
+
+    bind_inputs(graph, 1, {});
+    infer_shapes(graph);
+    CHECK(graph.value(graph.outputs[0]).dtype == c.dtype);
+    CHECK(graph.value(graph.node(1).outputs[0]).dtype == DType::f32);
+    Tensor x(c.dtype, Shape{2, 3});
+    for (int i = 0; i < 6; ++i)
+      std::memcpy(static_cast<std::byte*>(x.data()) + static_cast<std::size_t>(i) * dtype_bytes(c.dtype), &c.two,
+                  dtype_bytes(c.dtype));
+    const Tensor y = interpret(graph, {x})[0];
+    const std::uint64_t five = c.dtype == DType::f16    ? f16_from_f32(5)
+                               : c.dtype == DType::bf16 ? bf16_from_f32(5)
+                                                        : std::bit_cast<std::uint64_t>(5.0);
+    CHECK(std::memcmp(y.data(), &five, dtype_bytes(c.dtype)) == 0);
+  }
+}
+
+TEST_CASE("widen/values") {
+  const auto widened = [](DType dtype, std::initializer_list<std::uint64_t> patterns) {
+    Tensor tensor(dtype, Shape{static_cast<std::int64_t>(patterns.size())});
+    auto* to = static_cast<std::byte*>(tensor.data());
+    for (const std::uint64_t bits : patterns) {
+      std::memcpy(to, &bits, dtype_bytes(dtype));
+      to += dtype_bytes(dtype);
+    }
+    GraphBuilder b;
+    b.output(b.node("Add", {b.input("x", {1}), b.constant(tensor)}));
+    const Graph graph = after(b.raw(), "widen");
+    for (const Value& value : graph.values)
+      if (value.is_constant())
+        return std::vector<float>(value.constant.values<float>().begin(), value.constant.values<float>().end());
+    return std::vector<float>();
+  };
+  using Floats = std::vector<float>;
+  const float infinity = std::numeric_limits<float>::infinity();
+  CHECK(widened(DType::f16, {0x3C00, 0xC000, 0x0001, 0x7C00, 0x8000, 0x7BFF}) ==
+        Floats{1, -2, 0x1p-24F, infinity, -0.0F, 65504});
+  CHECK(std::isnan(widened(DType::f16, {0x7E01}).at(0)));
+  CHECK(widened(DType::bf16, {0x4049, 0xBF80}) == Floats{3.140625F, -1});
+  CHECK(widened(DType::f64, {std::bit_cast<std::uint64_t>(0.1)}) == Floats{0.1F});
+}
+
+TEST_CASE("widen/other_types_stay") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {4}, DType::i64);
+  b.output(b.node("Add", {x, b.int64s({1})}));
+  const Graph before = b.raw();
+  const Graph widened = after(before, "widen");
+  CHECK(widened.nodes.size() == 1);
+  CHECK(widened.value(widened.inputs[0]).dtype == DType::i64);
+}
+
+}  // namespace lenslet::test

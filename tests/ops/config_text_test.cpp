@@ -1,0 +1,61 @@
+#include "ops/core/config_text.h"
+
+#include <doctest/doctest.h>
+
+#include "lenslet/error.h"
+
+using namespace lenslet;
+
+namespace {
+
+const std::string written = ConfigWriter()
+                                .add("tile", std::string_view("128x64"))
+                                .add("slices", std::int64_t{4})
+                                .add("vectors", true)
+                                .add("shift", std::int64_t{-3})
+                                .str();
+
+/// The refusal of `read(reader)`; empty when there is none.
+template <typename Read>
+std::string refusal(std::string_view text, const Read& read) {
+  ConfigReader reader(text);
+  try {
+    read(reader);
+  } catch (const Error& error) {
+    CHECK((error.kind() == ErrorKind::invalid_argument));
+    return error.message();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("config_text/what_is_written_is_read") {
+  CHECK(written == "tile=128x64 slices=4 vectors=yes shift=-3");
+  ConfigReader reader(written);
+  CHECK(reader.word("tile") == "128x64");
+  CHECK(reader.integer("slices", 1, 64) == 4);
+  CHECK(reader.flag("vectors"));
+  CHECK(reader.integer("shift", -9, 9) == -3);
+  CHECK_NOTHROW(reader.finish());
+  CHECK(ConfigWriter().str().empty());
+  CHECK_NOTHROW(ConfigReader("").finish());
+  CHECK(ConfigWriter().add("vectors", false).str() == "vectors=no");
+  CHECK_FALSE(ConfigReader("vectors=no").flag("vectors"));
+}
+
+TEST_CASE("config_text/refusals_show_the_text") {
+  const auto slices = [](ConfigReader& reader) {
+    reader.integer("slices", 1, 64);
+    reader.finish();
+  };
+  CHECK(refusal("slices=64", slices).empty());
+  CHECK(refusal("slices=65", slices) == "configuration 'slices=65': slices is '65', a number from 1 to 64 expected");
+  for (const char* text : {"slices=0", "slices=-1", "slices=", "slices=4x", "slices= 4", "slices=99999999999999999999"})
+    CHECK_MESSAGE(refusal(text, slices).find("a number from 1 to 64 expected") != std::string::npos, text);
+  for (const char* text : {"", "slices", "slice=4", "slicesx=4", "xslices=4", " slices=4"})
+    CHECK_MESSAGE(refusal(text, slices).find("'slices=' expected before") != std::string::npos, text);
+  CHECK(refusal("slices=4 x=1", slices) == "configuration 'slices=4 x=1': nothing expected where 'x=1' stands");
+  CHECK(refusal("vectors=1", [](ConfigReader& reader) { reader.flag("vectors"); }) ==
+        "configuration 'vectors=1': vectors is '1', yes or no expected");
+}

@@ -1,0 +1,204 @@
+#include "tests/ops/op_meaning.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <random>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "tests/ops/op_runner.h"
+
+namespace lenslet::test {
+namespace {
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.dtype() == b.dtype() && a.shape() == b.shape() && a.format() == b.format() &&
+         (a.bytes() == 0 || std::memcmp(a.data(), b.data(), a.bytes()) == 0);
+}
+
+bool same_attributes(const AttributeList& a, const AttributeList& b) {
+  const auto same = [](const AttributeValue& x, const AttributeValue& y) {
+    if (const Tensor* tensor = std::get_if<Tensor>(&x))
+      return std::holds_alternative<Tensor>(y) && same_bits(*tensor, std::get<Tensor>(y));
+    return std::visit(
+        [&]<typename T>(const T& of_x) {
+          if constexpr (std::is_same_v<T, Tensor>)
+            return false;
+          else
+            return std::holds_alternative<T>(y) && of_x == std::get<T>(y);
+        },
+        x);
+  };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](const auto& x, const auto& y) { return x.first == y.first && same(x.second, y.second); });
+}
+
+/// The operator of a case on one thread of the CPU, bound once; nothing is checked.
+class PlainOp {
+ public:
+  PlainOp(const OpCase& c, std::shared_ptr<const Op> op)
+      : device_(cpu_profile(1)), problem_(std::move(op), infos_of(c.inputs, c.constant)) {
+    for (const Kernel* kernel : kernels_of(problem_.op().type(), DeviceKind::cpu)) {
+      Offer offer = kernel->offer(problem_, {.device = device_});
+      if (!offer.refusal.empty()) continue;
+      candidate_ = std::move(offer.candidates.at(0));
+      bound_ = kernel->bind({problem_, candidate_, device_});
+      if (const auto spec = kernel->blob(problem_, candidate_)) {
+        blob_ = std::make_unique<HostBlock>(spec->bytes, spec->alignment);
+        kernel->prepare(problem_, candidate_, {blob_->data(), spec->bytes});
+      }
+      return;
+    }
+    FAIL("no kernel takes it");
+  }
+
+  const Problem& problem() const { return problem_; }
+  const Candidate& candidate() const { return candidate_; }
+
+  /// Format nchw, as the inputs.
+  std::vector<Tensor> run(const std::vector<Tensor>& values) const {
+    std::vector<Tensor> inputs, outputs;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const bool constant = problem_.inputs()[i].constant != nullptr;
+      const bool read = !values[i].empty() && (!constant || (candidate_.reads & input_bit(i)) != 0);
+      inputs.push_back(read ? values[i].to_format(candidate_.inputs[i]) : Tensor());
+    }
+    std::deque<HostBlock> memory;
+    for (std::size_t i = 0; i < problem_.outputs().size(); ++i) {
+      const auto& [dtype, shape] = problem_.outputs()[i];
+      HostBlock& block = memory.emplace_back(stored_bytes(problem_.outputs()[i], candidate_.outputs[i]));
+      outputs.push_back(Tensor::view(dtype, shape, block.data(), candidate_.outputs[i]));
+    }
+    HostBlock workspace(candidate_.workspace_bytes);
+    ThreadPool pool(1);
+    bound_->run({.inputs = inputs,
+                 .outputs = outputs,
+                 .workspace = {workspace.data(), workspace.bytes()},
+                 .blob = blob_ != nullptr ? blob_->data() : nullptr,
+                 .pool = &pool});
+    for (Tensor& output : outputs) output = output.to_format(formats::nchw);
+    return outputs;
+  }
+
+ private:
+  DeviceProfile device_;
+  Problem problem_;
+  Candidate candidate_;
+  std::unique_ptr<const BoundKernel> bound_;
+  std::unique_ptr<HostBlock> blob_;
+};
+
+/// Where element `at` of a shape lies, by axis.
+std::vector<std::int64_t> index_of(std::int64_t at, const Shape& shape) {
+  std::vector<std::int64_t> index(static_cast<std::size_t>(shape.rank()));
+  for (int axis = shape.rank(); axis-- > 0; at /= shape[axis]) index[static_cast<std::size_t>(axis)] = at % shape[axis];
+  return index;
+}
+
+/// `input` with element `at` of the other sign and further from zero: a change that few operators hide.
+Tensor changed(const Tensor& input, std::int64_t at) {
+  Tensor copy = input.clone();
+  const auto change = [&]<typename T>(T& value) { value = value > 0 ? -value - 1 : 1 - value; };
+  const auto i = static_cast<std::size_t>(at);
+  if (input.dtype() == DType::f32)
+    change(copy.values<float>()[i]);
+  else
+    change(copy.values<double>()[i]);
+  return copy;
+}
+
+/// The first element of `after` that differs from `before`'s and lies where it must not; nothing: all is well.
+template <typename Allowed>
+std::optional<std::int64_t> wrong_change(const Tensor& before, const Tensor& after, const Allowed& allowed) {
+  const std::size_t bytes = dtype_bytes(before.dtype());
+  const auto* a = static_cast<const std::byte*>(before.data());
+  const auto* b = static_cast<const std::byte*>(after.data());
+  for (std::int64_t i = 0; i < before.elems(); ++i, a += bytes, b += bytes)
+    if (std::memcmp(a, b, bytes) != 0 && !allowed(i)) return i;
+  return std::nullopt;
+}
+
+}  // namespace
+
+void check_round_trip(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where) {
+  CHECK_MESSAGE(op->type() == c.op, where, " calls itself ", std::string(op->type()));
+  const auto again = make_normalised_op(op->type(), op->attributes(), c.inputs.size(), c.outputs);
+  CHECK_MESSAGE(again->type() == op->type(), where);
+  CHECK_MESSAGE(same_attributes(again->attributes(), op->attributes()), where, " made again has the attributes ",
+                to_string(again->attributes()));
+  std::vector<int> constant = c.constant;
+  constant.insert(constant.end(), c.maybe_constant.begin(), c.maybe_constant.end());
+  for (const std::vector<InputInfo>& infos : {infos_of(c.inputs, c.constant), infos_of(c.inputs, constant)})
+    CHECK_MESSAGE((again->infer(infos) == op->infer(infos)), where, " made again gives other types");
+  const std::vector<Tensor> first = PlainOp(c, op).run(c.inputs), second = PlainOp(c, again).run(c.inputs);
+  CHECK_MESSAGE(std::equal(first.begin(), first.end(), second.begin(), second.end(), same_bits), where,
+                " made again gives other bits");
+}
+
+void check_axis_map(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where) {
+  const PlainOp plain(c, op);
+  const Problem& problem = plain.problem();
+  const std::optional<AxisMap> map = op->axis_map(problem.inputs(), problem.output_shape());
+  if (!map) return;
+  REQUIRE_MESSAGE(map->inputs.size() == c.inputs.size(), where, ": axis map of other inputs");
+  const std::vector<Tensor> before = plain.run(c.inputs);
+  std::mt19937 random(1);
+  for (std::size_t i = 0; i < c.inputs.size(); ++i) {
+    const Tensor& input = c.inputs[i];
+    const AxisMap::Followed& followed = map->inputs[i];
+    const bool is_float = input.dtype() == DType::f32 || input.dtype() == DType::f64;
+    if (input.empty() || followed.parameter || contains(c.constant, i)) continue;
+    for (const Tensor& output : before)
+      for (int axis = 0; axis < Shape::max_rank; ++axis)
+        if (const int of_input = followed.axis[static_cast<std::size_t>(axis)]; of_input != AxisMap::none)
+          REQUIRE_MESSAGE((of_input < input.shape().rank() && axis < output.shape().rank() &&
+                           input.shape()[of_input] == output.shape()[axis]),
+                          where, ": axis ", axis, " of ", output.shape().str(), " cannot follow axis ", of_input,
+                          " of input ", i);
+    if (!is_float || input.elems() == 0) continue;
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      const std::int64_t at = std::uniform_int_distribution<std::int64_t>(0, input.elems() - 1)(random);
+      const std::vector<std::int64_t> from = index_of(at, input.shape());
+      std::vector<Tensor> inputs = c.inputs;
+      inputs[i] = changed(input, at);
+      const std::vector<Tensor> after = plain.run(inputs);
+      for (std::size_t o = 0; o < before.size(); ++o) {
+        const Shape& shape = before[o].shape();
+        const auto wrong = wrong_change(before[o], after[o], [&](std::int64_t element) {
+          if (map->keeps_order && i == 0 && element != at) return false;
+          const std::vector<std::int64_t> to = index_of(element, shape);
+          for (std::size_t axis = 0; axis < to.size(); ++axis)
+            if (const int of_input = followed.axis[axis]; of_input != AxisMap::none)
+              if (to[axis] != from[static_cast<std::size_t>(of_input)]) return false;
+          return true;
+        });
+        CHECK_MESSAGE(!wrong, fmt::format("{}: element {} of input {} changes element {} of output {}", where, at, i,
+                                          wrong.value_or(-1), o));
+      }
+    }
+  }
+}
+
+void check_copies(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where) {
+  const PlainOp plain(c, op);
+  const int alias = op->alias_input();
+  const bool given_back = !c.inputs.empty() && op->gives_input_back(plain.problem().inputs());
+  if (alias < 0 && !given_back) return;
+  const Tensor output = plain.run(c.inputs)[0];
+  if (alias >= 0) {
+    const auto i = static_cast<std::size_t>(alias);
+    const Tensor y = output.to_format(plain.candidate().outputs[0]);
+    const Tensor x = c.inputs.at(i).to_format(plain.candidate().inputs[i]);
+    CHECK_MESSAGE((y.bytes() == x.bytes() && (y.bytes() == 0 || std::memcmp(y.data(), x.data(), y.bytes()) == 0)),
+                  where, ": output 0 has not the bytes of input ", alias);
+  }
+  if (given_back) CHECK_MESSAGE(same_bits(output, c.inputs[0]), where, ": output 0 is not input 0");
+}
+
+}  // namespace lenslet::test

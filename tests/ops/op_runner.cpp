@@ -1,0 +1,197 @@
+#include "tests/ops/op_runner.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+namespace lenslet::test {
+namespace {
+
+std::string joined(const std::vector<Format>& formats) {
+  std::string text;
+  for (const Format& format : formats) text += (text.empty() ? "" : ",") + to_string(format);
+  return text;
+}
+
+/// What kernel.h says of candidates.
+void check_candidate(const Problem& problem, const Candidate& candidate, const std::string& where) {
+  REQUIRE_MESSAGE(candidate.inputs.size() == problem.inputs().size(), where);
+  REQUIRE_MESSAGE(candidate.outputs.size() == problem.outputs().size(), where);
+  for (std::size_t i = 0; i < candidate.inputs.size(); ++i) {
+    const InputInfo& input = problem.inputs()[i];
+    if (input.constant != nullptr || input.type.shape.rank() != 4)
+      CHECK_MESSAGE(candidate.inputs[i] == formats::nchw, where, ": input ", i, " cannot be in another format");
+  }
+  for (std::size_t i = 0; i < candidate.outputs.size(); ++i)
+    if (problem.output_shape(i).rank() != 4)
+      CHECK_MESSAGE(candidate.outputs[i] == formats::nchw, where, ": output ", i, " cannot be in another format");
+  CHECK_MESSAGE((std::isfinite(candidate.estimated_us) && candidate.estimated_us >= 0), where);
+  CHECK_MESSAGE((std::isfinite(candidate.tolerance) && candidate.tolerance >= 0), where);
+}
+
+/// A plan may be read from a file, which may be damaged.
+void check_damaged_configs(const Call& call, const std::string& where) {
+  const std::string& config = call.candidate.config;
+  if (config.empty()) return;  // there is nothing that could be read
+  Candidate damaged = call.candidate;
+  for (const std::string& text : {"x" + config, config + " x=1", std::string()}) {
+    damaged.config = text;
+    std::optional<ErrorKind> refused;
+    try {
+      (void)call.kernel.bind({call.problem, damaged, call.device});
+    } catch (const Error& error) {
+      refused = error.kind();
+    }
+    CHECK_MESSAGE(refused == ErrorKind::invalid_argument, where, ": configuration '", text, "' is not refused");
+  }
+}
+
+/// Inputs that output 0 may be written over, and -1.
+std::vector<int> overwritten_inputs(const Problem& problem, const Candidate& candidate) {
+  std::vector<int> list{-1};
+  for (std::size_t i = 0; i < problem.inputs().size(); ++i) {
+    const InputInfo& input = problem.inputs()[i];
+    if (input.present && input.constant == nullptr && (candidate.in_place & input_bit(i)) != 0 &&
+        input.type == problem.outputs()[0] && candidate.inputs[i] == candidate.outputs[0])
+      list.push_back(static_cast<int>(i));
+  }
+  return list;
+}
+
+/// What the kernel prepares, where the runner's kernels work; null when that is nothing.
+std::unique_ptr<Block> prepared_blob(const OpRunner& runner, const Call& call, const std::string& where) {
+  const std::optional<BlobSpec> spec = call.kernel.blob(call.problem, call.candidate);
+  if (!spec) return nullptr;
+  CHECK_MESSAGE(!spec->key.empty(), where, ": a blob without a key");
+  HostBlock first(spec->bytes, spec->alignment), second(spec->bytes, spec->alignment);
+  std::memset(second.data(), 0x5A, second.bytes());  // what is not written differs
+  for (HostBlock* blob : {&first, &second}) {
+    call.kernel.prepare(call.problem, call.candidate, {blob->data(), blob->bytes()});
+    CHECK_MESSAGE(blob->intact(), where, ": bytes around the blob were written");
+  }
+  CHECK_MESSAGE(first.read() == second.read(), where, ": the blob prepared again has other bytes");
+  std::unique_ptr<Block> blob = runner.block(spec->bytes, spec->alignment);
+  blob->write(first.data());
+  return blob;
+}
+
+}  // namespace
+
+std::string Call::str() const {
+  const auto constants = std::count_if(problem.inputs().begin(), problem.inputs().end(),
+                                       [](const InputInfo& input) { return input.constant != nullptr; });
+  return fmt::format("{} {}{}{} to {}, units={} constants={} in_place={}", kernel.name(), candidate.config,
+                     candidate.config.empty() ? "" : ", ", joined(candidate.inputs), joined(candidate.outputs),
+                     device.units, constants, in_place);
+}
+
+bool contains(const std::vector<int>& list, std::size_t value) {
+  return std::find(list.begin(), list.end(), static_cast<int>(value)) != list.end();
+}
+
+std::size_t stored_bytes(const TensorType& type, const Format& format) {
+  return static_cast<std::size_t>(Strides(format, type.shape).stored) * dtype_bytes(type.dtype);
+}
+
+std::vector<InputInfo> infos_of(const std::vector<Tensor>& inputs, const std::vector<int>& constant) {
+  std::vector<InputInfo> infos;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& input = inputs[i];
+    infos.push_back({!input.empty(), {input.dtype(), input.shape()}, contains(constant, i) ? &input : nullptr});
+  }
+  return infos;
+}
+
+std::vector<std::string> for_each_call(const OpRunner& runner, const Problem& problem, const Kernel& kernel,
+                                       int threads, const std::function<void(const Call&)>& f) {
+  std::vector<std::string> refusals;
+  for (const DeviceProfile& device : runner.profiles(threads)) {
+    const Offer offer = kernel.offer(problem, {.device = device});
+    CHECK_MESSAGE(offer.refusal.empty() != offer.candidates.empty(), std::string(kernel.name()),
+                  " refuses without a reason, or offers all the same");
+    if (!offer.refusal.empty()) refusals.push_back(fmt::format("{}: {}", kernel.name(), offer.refusal));
+    for (const Candidate& candidate : offer.candidates) {
+      Call call{.problem = problem, .kernel = kernel, .candidate = candidate, .device = device};
+      check_candidate(problem, candidate, call.str());
+      check_damaged_configs(call, call.str());
+      for (const int in_place : overwritten_inputs(problem, candidate)) {
+        call.in_place = in_place;
+        f(call);
+      }
+    }
+  }
+  return refusals;
+}
+
+std::vector<Tensor> run_between_guards(const OpRunner& runner, const Call& call, std::span<const Tensor> values,
+                                       const std::string& where) {
+  const Problem& problem = call.problem;
+  const Candidate& candidate = call.candidate;
+  const std::unique_ptr<const BoundKernel> bound = call.kernel.bind({problem, candidate, call.device});
+  REQUIRE_MESSAGE(bound != nullptr, where);
+
+  std::vector<std::unique_ptr<Block>> output_blocks, input_blocks(values.size());
+  std::vector<Tensor> outputs, inputs(values.size()), before(values.size());
+  for (std::size_t i = 0; i < problem.outputs().size(); ++i) {
+    const TensorType& type = problem.outputs()[i];
+    output_blocks.push_back(runner.block(stored_bytes(type, candidate.outputs[i])));
+    outputs.push_back(Tensor::view(type.dtype, type.shape, output_blocks[i]->data(), candidate.outputs[i]));
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    // A constant that is said not to be read is not there: what reads it all the same is found out.
+    const bool constant = problem.inputs()[i].constant != nullptr;
+    if (values[i].empty() || (constant && (candidate.reads & input_bit(i)) == 0)) continue;
+    before[i] = values[i].to_format(candidate.inputs[i]);
+    if (call.in_place != static_cast<int>(i)) {
+      input_blocks[i] = runner.block(before[i].bytes());
+      input_blocks[i]->write(before[i].data());
+    }
+    Block& block = input_blocks[i] != nullptr ? *input_blocks[i] : *output_blocks[0];
+    inputs[i] = Tensor::view(before[i].dtype(), before[i].shape(), block.data(), candidate.inputs[i]);
+  }
+  const std::unique_ptr<Block> blob = prepared_blob(runner, call, where);
+  const std::vector<std::byte> blob_before = blob != nullptr ? blob->read() : std::vector<std::byte>();
+  const std::unique_ptr<Block> workspace = runner.block(candidate.workspace_bytes);
+
+  // Twice over the same workspace: what the first run leaves behind (counters, say) must not matter to the next.
+  std::vector<std::vector<std::byte>> first;
+  for (const bool again : {false, true}) {
+    if (call.in_place >= 0) output_blocks[0]->write(before[static_cast<std::size_t>(call.in_place)].data());
+    runner.run(*bound, call,
+               {.inputs = inputs,
+                .outputs = outputs,
+                .workspace = {workspace->data(), workspace->bytes()},
+                .blob = blob != nullptr ? blob->data() : nullptr});
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      if (!again)
+        first.push_back(output_blocks[i]->read());
+      else
+        CHECK_MESSAGE(output_blocks[i]->read() == first[i], where, ": output ", i, " has other bits in the second run");
+  }
+
+  for (const std::unique_ptr<Block>& block : output_blocks)
+    CHECK_MESSAGE(block->intact(), where, ": bytes around an output were written");
+  CHECK_MESSAGE(workspace->intact(), where, ": bytes around the workspace were written");
+  if (blob != nullptr)
+    CHECK_MESSAGE((blob->intact() && blob->read() == blob_before), where, ": the blob or bytes around it were written");
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (input_blocks[i] == nullptr) continue;
+    CHECK_MESSAGE(input_blocks[i]->intact(), where, ": bytes around input ", i, " were written");
+    const std::vector<std::byte> after = input_blocks[i]->read();
+    CHECK_MESSAGE((after.empty() || std::memcmp(after.data(), before[i].data(), after.size()) == 0), where, ": input ",
+                  i, " was written");
+  }
+  std::vector<Tensor> results;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    Tensor stored(outputs[i].dtype(), outputs[i].shape(), outputs[i].format());
+    if (!first[i].empty()) std::memcpy(stored.data(), first[i].data(), first[i].size());
+    results.push_back(stored.to_format(formats::nchw));
+  }
+  return results;
+}
+
+}  // namespace lenslet::test

@@ -1,0 +1,138 @@
+"""Runs the built command from outside, on models written here, field by field, with the writer of the install tests:
+nothing but Python's standard library is needed.
+
+LENSLET_COMMAND is the command; LENSLET_SHARED the shared acceptance data, if it is there.
+"""
+
+import array
+import ast
+import json
+import os
+import pathlib
+import resource
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "install"))
+from tiny_model import field, initializer, node  # noqa: E402
+
+COMMAND = os.environ["LENSLET_COMMAND"]
+SHARED = pathlib.Path(os.environ.get("LENSLET_SHARED") or ROOT.parent / "shared" / "data")
+FLOAT, INT64 = 1, 7
+# Enough for the command, its threads and the small models; an allocation by a lying header is far beyond.
+ADDRESS_SPACE = None if os.environ.get("LENSLET_SANITIZE") else 2 << 30
+
+
+def lenslet(*arguments, limited=False, timeout=300, device="cpu", stdout=subprocess.PIPE):
+    """On the CPU, so that machines with a GPU see the same; `device`: what "--device" falls back to."""
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+
+    return subprocess.run(
+        [COMMAND, *map(str, arguments)],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=timeout,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "LENSLET_DEVICE": device},
+        preexec_fn=limit if limited and ADDRESS_SPACE else None,
+    )
+
+
+def port(name, element, dims):
+    shape = b"".join(field(1, field(2, dim) if isinstance(dim, str) else field(1, dim)) for dim in dims)
+    return field(1, name) + field(2, field(1, field(1, element) + field(2, shape)))
+
+
+def model(nodes, inputs, outputs, initializers=()):
+    graph = b"".join(field(1, n) for n in nodes) + field(2, "graph")
+    graph += b"".join(field(5, i) for i in initializers)
+    graph += b"".join(field(11, i) for i in inputs) + b"".join(field(12, o) for o in outputs)
+    return field(1, 8) + field(7, graph) + field(8, field(2, 13))  # IR 8, opset 13
+
+
+def tensor_pb(name, dims, values, element=FLOAT):
+    raw = struct.pack(f"<{len(values)}{'f' if element == FLOAT else 'q'}", *values)
+    return b"".join(field(1, dim) for dim in dims) + field(2, element) + field(8, name) + field(9, raw)
+
+
+def write_npy(file, shape, values, descr="<f4"):
+    header = repr({"descr": descr, "fortran_order": False, "shape": tuple(shape)}).encode()
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    code = {"<f4": "f", "<f8": "d", "<i8": "q"}[descr]
+    data = array.array(code, values).tobytes()
+    file.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data)
+
+
+def read_npy(file):
+    data = file.read_bytes()
+    end = 10 + struct.unpack("<H", data[8:10])[0]
+    header = ast.literal_eval(data[10:end].decode())
+    return header["shape"], list(array.array({"<f4": "f", "<i8": "q"}[header["descr"]], data[end:]))
+
+
+def noise(count, seed):
+    """Reproducible values in [-1, 1)."""
+    values = []
+    for _ in range(count):
+        seed = (seed * 6364136223846793005 + 1442695040888963407) % 2**64
+        values.append((seed >> 11) / 2**52 - 1)
+    return values
+
+
+def conv_net():
+    """x[N,3,12,10] -> Conv 3x3 -> Relu -> Conv 1x1 -> GlobalAveragePool -> Flatten -> y[N,5]"""
+    return model(
+        [
+            node("Conv", ["x", "w1", "b1"], "c1"),
+            node("Relu", ["c1"], "r1"),
+            node("Conv", ["r1", "w2"], "c2"),
+            node("GlobalAveragePool", ["c2"], "p"),
+            node("Flatten", ["p"], "y"),
+        ],
+        [port("x", FLOAT, ["N", 3, 12, 10])],
+        [port("y", FLOAT, ["N", 5])],
+        [
+            initializer("w1", [8, 3, 3, 3], noise(216, 1)),
+            initializer("b1", [8], noise(8, 2)),
+            initializer("w2", [5, 8, 1, 1], noise(40, 3)),
+        ],
+    )
+
+
+class Verb(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="lenslet-command-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.net = self.write("net.onnx", conv_net())
+
+    def write(self, name, data):
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+        return file
+
+    def fails(self, code, text, *arguments, **options):
+        """Exit status, and one line on stderr that says `text`."""
+        done = lenslet(*arguments, **options)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertTrue(done.stderr.startswith("lenslet: error: "), done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertIn(text, done.stderr)
+        self.assertEqual(done.stdout, "")
+
+    def passes(self, *arguments, code=0):
+        done = lenslet(*arguments)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertEqual(done.stderr, "")
+        return done.stdout
+
+    def json_of(self, *arguments, code=0):
+        return json.loads(self.passes(*arguments, "--json", code=code))

@@ -1,0 +1,125 @@
+// What `lenslet bench conv` is made of: problems by name and by text, kernels run and judged.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lenslet/error.h"
+#include "tools/measuring/conv_data.h"
+#include "tools/measuring/conv_sets.h"
+#include "tools/measuring/draw.h"
+#include "tools/measuring/kernel_timer.h"
+#include "tools/verbs/compare.h"
+#include "tools/verbs/dtype_convert.h"
+
+namespace lenslet::tool {
+namespace {
+
+TEST_CASE("tools/conv_sets/named") {
+  std::set<std::string> names;
+  std::size_t layers = 0;
+  for (const std::string& set : conv_set_names()) {
+    const std::vector<NamedConv> list = conv_set(set, {1, 8});
+    CHECK(list.size() % 2 == 0);
+    layers += list.size() / 2;
+    for (const NamedConv& conv : list) names.insert(conv.name);
+  }
+  CHECK(names.size() == layers);  // no name twice
+  const NamedConv stem = conv_set("resnet50", {8}).front();
+  CHECK(stem.name == "r50.stem7x7");
+  CHECK(stem.problem.str() == "8x3x224x224 -> 64, 7x7 s2 p3 g1");
+  CHECK(conv_set("seeds", {1}).back().problem.q == 17);  // 1x7 pads the width only
+  CHECK_THROWS_WITH_AS(conv_set("resnet", {1}), doctest::Contains("mobilenet_v2"), Error);
+}
+
+TEST_CASE("tools/conv_sets/parsed") {
+  CHECK(parse_conv("1,64,56,57,128,3,5").problem.str() == "1x64x56x57 -> 128, 3x5 s1 p0 g1");
+  const ConvProblem all = parse_conv("2,8,9,9,16,3,3,2,1,2,4").problem;
+  CHECK(all.stride_w == 2);
+  CHECK(all.pad_bottom == 1);
+  CHECK(all.dilation_h == 2);
+  CHECK(all.groups == 4);
+  for (const char* text : {"", "1", "1,2,3,4,5,6", "1,2,3,4,5,6,7,8,9,10,11,12", "1,2,3,4,5,1,x", "1,2,3,4,5,1,1,",
+                           "1,3,8,8,4,1,1,1,0,1,2", "1,3,8,8,4,1,1,1,0,1,0", "1,3,8,8,4,9,9", "1,3,8,8,4,1,1,0"})
+    CHECK_THROWS_AS(parse_conv(text), Error);
+}
+
+TEST_CASE("tools/kernel_timer/errors_are_seen") {
+  const std::unique_ptr<KernelTimer> timer = cpu_timer(1);
+  // All outputs judged, and a drawn part of them (4 * 17 * 8 * 9 > 2048); groups, pads, dilation and an activation.
+  for (const char* text : {"1,6,7,9,8,3,3,2,1,1,2", "4,6,12,13,17,3,3,1,0,2", "1,3,5,5,4,1,1"}) {
+    ConvProblem problem = parse_conv(text).problem;
+    problem.bias = problem.residual = true;
+    problem.activation = {Activation::Kind::leaky_relu, 0.25F, 0};
+    const PosedConv conv(problem);
+    const ConvReference reference(conv);
+    for (const Kernel* kernel : kernels_of("Conv", DeviceKind::cpu))
+      for (const Candidate& candidate : kernel->offer(*conv.node, {timer->device()}).candidates) {
+        const Measured measured = timer->measure(*kernel, *conv.node, candidate, conv.inputs, 0);
+        const double error = reference.error(measured.outputs.at(0));
+        CHECK_MESSAGE(error <= candidate.tolerance, std::string(kernel->name()), " on ", text);
+        CHECK(error > 0);
+        CHECK(measured.us.count >= 7);
+        CHECK(measured.us.p10 <= measured.us.median);
+      }
+    Tensor y(DType::f32, {problem.n, problem.k, problem.p, problem.q});
+    std::ranges::fill(y.values<float>(), 0.0F);
+    CHECK(reference.error(y) >= 1);
+    y.values<float>()[0] = std::numeric_limits<float>::quiet_NaN();  // a corner is always judged
+    CHECK_FALSE(reference.error(y) <= 1e30);
+  }
+}
+
+TEST_CASE("tools/kernel_timer/any_operator") {
+  const InputInfo x{.present = true, .type = {DType::f32, {2, 3, 5, 7}}};
+  const Problem problem(make_op("Relu", "", {}, 1), {&x, 1});
+  const std::vector<Tensor> inputs = drawn_inputs(problem);
+  const std::unique_ptr<KernelTimer> timer = cpu_timer(2);
+  const Choice choice = choose_kernel(problem, {timer->device()}, "relu");
+  const Measured measured = timer->measure(*choice.kernel, problem, choice.candidate, inputs, 0);
+  const Tensor y = measured.outputs.at(0).to_format(formats::nchw);
+  bool negative = false;
+  for (std::size_t i = 0; i < y.values<float>().size(); ++i) {
+    const float value = inputs[0].values<float>()[i];
+    negative = negative || value < 0;
+    CHECK(y.values<float>()[i] == std::max(value, 0.0F));
+  }
+  CHECK(negative);
+}
+
+TEST_CASE("tools/draw/every_type") {
+  for (int type = 0; type <= static_cast<int>(DType::boolean); ++type) {
+    Tensor tensor(static_cast<DType>(type), {512});
+    FastEngine engine(1);
+    draw(tensor, engine);
+    std::set<double> values;
+    for (std::int64_t i = 0; i < tensor.elems(); ++i) values.insert(element(tensor, i));
+    CAPTURE(type);
+    CHECK(values.size() >= 2);
+    if (!is_float(tensor.dtype())) continue;
+    CHECK(values.size() > 64);
+    CHECK(*values.begin() >= -1);
+    CHECK(*values.begin() < 0);
+    CHECK(*values.rbegin() < 1);
+    CHECK(values.count(0) == 0);
+  }
+}
+
+TEST_CASE("tools/samples/summary") {
+  const Quantiles us = quantiles({5, 1, 4, 2, 3, 9, 8, 7, 6, 10});
+  CHECK(us.median == 6);
+  CHECK(us.p10 == 2);
+  CHECK(us.p90 == 10);
+  CHECK(us.count == 10);
+  int measured = 0;
+  CHECK(sample(0, 7, [&] { return static_cast<double>(++measured); }).size() == 7);
+  CHECK(measured == 7);
+}
+
+}  // namespace
+}  // namespace lenslet::tool

@@ -1,0 +1,36 @@
+#pragma once
+// A convolution with random operands, and the judge of what an algorithm makes of them.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ops/conv/conv.h"
+
+namespace lenslet::tool {
+
+struct PosedConv {
+  /// x uniform in [-1, 1), filters of a size that keeps the output's near one; they are known before the run.
+  explicit PosedConv(const ConvProblem& problem);
+
+  ConvProblem problem;
+  std::unique_ptr<const Problem> node;
+  std::vector<Tensor> inputs;  ///< x, w, bias, residual: what KernelTimer::measure() takes
+};
+
+/// Outputs at drawn places (all of them up to 2048), in double: what an algorithm's result is compared with.
+class ConvReference {
+ public:
+  explicit ConvReference(const PosedConv& conv);
+  /// Largest |y - exact| over those places, by the rms of exact; NaN is infinitely far. `y` is the whole output.
+  double error(const Tensor& y) const;
+  std::size_t places() const { return places_.size(); }
+
+ private:
+  ConvProblem problem_;
+  std::vector<std::int64_t> places_;  ///< indices into NCHW
+  std::vector<double> exact_;
+  double rms_ = 0;
+};
+
+}  // namespace lenslet::tool

@@ -1,0 +1,86 @@
+#include "tools/measuring/kernel_timer.h"
+
+#include <algorithm>
+
+#include "tools/measuring/draw.h"
+
+namespace lenslet::tool {
+namespace {
+
+Tensor bytes_tensor(std::size_t bytes) { return {DType::u8, {static_cast<std::int64_t>(bytes)}}; }
+
+std::span<std::byte> bytes_of(Tensor& tensor) { return {static_cast<std::byte*>(tensor.data()), tensor.bytes()}; }
+
+class CpuTimer final : public KernelTimer {
+ public:
+  explicit CpuTimer(int threads) : pool_(threads), device_(cpu_profile(pool_.threads())) {}
+  const DeviceProfile& device() const override { return device_; }
+  Peak peak() override { return cpu_peak(pool_.threads()); }
+
+  Measured measure(const Kernel& kernel, const Problem& problem, const Candidate& candidate,
+                   std::span<const Tensor> inputs, double seconds) override {
+    BoundCall call(kernel, problem, candidate, device_, inputs);
+    call.run(pool_);
+    const Quantiles us = quantiles(sample(seconds, 7, [&] {
+      const Stopwatch watch;
+      call.run(pool_);
+      return watch.us();
+    }));
+    return {us, std::move(call.outputs)};
+  }
+
+ private:
+  ThreadPool pool_;
+  DeviceProfile device_;
+};
+
+}  // namespace
+
+std::vector<Tensor> drawn_inputs(const Problem& problem) {
+  FastEngine engine(1);
+  std::vector<Tensor> tensors;
+  for (const InputInfo& input : problem.inputs()) {
+    Tensor& tensor = tensors.emplace_back();
+    if (!input.present) continue;
+    if (input.constant != nullptr) {
+      tensor = *input.constant;
+      continue;
+    }
+    tensor = Tensor(input.type.dtype, input.type.shape);
+    draw(tensor, engine);
+  }
+  return tensors;
+}
+
+BoundCall::BoundCall(const Kernel& kernel, const Problem& problem, const Candidate& candidate,
+                     const DeviceProfile& device, std::span<const Tensor> values)
+    : bound(kernel.bind({problem, candidate, device})) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const bool read = problem.inputs()[i].constant == nullptr || (candidate.reads & input_bit(i)) != 0;
+    const bool moves = read && !values[i].empty() && values[i].format() != candidate.inputs[i];
+    inputs.push_back(moves ? values[i].to_format(candidate.inputs[i]) : read ? values[i] : Tensor());
+  }
+  for (std::size_t i = 0; i < problem.outputs().size(); ++i)
+    outputs.emplace_back(problem.outputs()[i].dtype, problem.output_shape(i), candidate.outputs[i]);
+  if (const auto spec = kernel.blob(problem, candidate)) {
+    // Tensors are aligned to 64 bytes, which is what blobs ask for.
+    blob = bytes_tensor(spec->bytes);
+    kernel.prepare(problem, candidate, bytes_of(blob));
+  }
+  workspace_bytes = std::max(candidate.workspace_bytes, bound->workspace_bytes());
+  if (kernel.device() != DeviceKind::cpu) return;
+  for (Tensor& output : outputs) std::ranges::fill(bytes_of(output), std::byte{0xff});
+  workspace_ = bytes_tensor(workspace_bytes);
+}
+
+void BoundCall::run(ThreadPool& pool) {
+  bound->run({.inputs = inputs,
+              .outputs = outputs,
+              .workspace = bytes_of(workspace_),
+              .blob = static_cast<const std::byte*>(blob.data()),
+              .pool = &pool});
+}
+
+std::unique_ptr<KernelTimer> cpu_timer(int threads) { return std::make_unique<CpuTimer>(threads); }
+
+}  // namespace lenslet::tool

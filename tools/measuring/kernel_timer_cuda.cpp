@@ -1,0 +1,168 @@
+// Compiled with CUDA only.
+#include <algorithm>
+#include <utility>
+
+#include "base/cuda/session.h"
+#include "base/cuda/upload.h"
+#include "lenslet/error.h"
+#include "tools/measuring/draw.h"
+#include "tools/measuring/kernel_timer.h"
+#include "tools/measuring/replays.h"
+
+namespace lenslet::tool {
+namespace {
+
+constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+/// A call on the device: several sets of its inputs, blob and outputs, equal at first, and one workspace.
+class DeviceCall {
+ public:
+  /// Bytes of all sets together are at least `total`, as far as 1024 sets suffice.
+  DeviceCall(const BoundCall& call, std::size_t total, const cuda::Stream& stream)
+      : call_(call), workspace_(call.workspace_bytes) {
+    std::size_t bytes = round_up(call.blob.bytes());
+    for (const auto* tensors : {&call.inputs, &call.outputs})
+      for (const Tensor& tensor : *tensors) bytes += round_up(tensor.bytes());
+    sets_.resize(std::clamp<std::size_t>(total / std::max<std::size_t>(bytes, 1) + 1, 1, 1024));
+    memory_ = cuda::DeviceBuffer<std::byte>(std::max<std::size_t>(bytes * sets_.size(), 1));
+    CUDA_CHECK(cudaMemset(memory_.data(), 0xff, bytes));  // NaN: an output that is not written shows
+    for (std::size_t s = 0; s < sets_.size(); ++s) place(sets_[s], memory_.data() + s * bytes, s == 0);
+    for (std::size_t s = 1; s < sets_.size(); ++s)
+      CUDA_CHECK(
+          cudaMemcpyAsync(memory_.data() + s * bytes, memory_.data(), bytes, cudaMemcpyDeviceToDevice, stream.get()));
+  }
+
+  int sets() const { return static_cast<int>(sets_.size()); }
+
+  /// Queues the call on the context's stream, or records it; sets take turns.
+  void run(const cuda::Context& context, int number) {
+    Set& set = sets_[static_cast<std::size_t>(number) % sets_.size()];
+    call_.bound->run({.inputs = set.inputs,
+                      .outputs = set.outputs,
+                      .workspace = {workspace_.data(), workspace_.bytes()},
+                      .blob = set.blob,
+                      .cuda = &context});
+  }
+
+  /// Of the first set, on the host. Nothing may run.
+  std::vector<Tensor> outputs() const {
+    std::vector<Tensor> results;
+    for (const Tensor& output : sets_[0].outputs) {
+      Tensor& host = results.emplace_back(output.dtype(), output.shape(), output.format());
+      CUDA_CHECK(cudaMemcpy(host.data(), output.data(), host.bytes(), cudaMemcpyDeviceToHost));
+    }
+    return results;
+  }
+
+ private:
+  struct Set {
+    std::vector<Tensor> inputs, outputs;
+    const std::byte* blob = nullptr;
+  };
+
+  void place(Set& set, std::byte* next, bool upload) const {
+    const auto put = [&](const Tensor& host, bool with_values) {
+      if (host.empty()) return Tensor();
+      std::byte* const data = std::exchange(next, next + round_up(host.bytes()));
+      if (with_values) cuda::copy_to_device(data, host.data(), host.bytes());
+      return Tensor::view(host.dtype(), host.shape(), data, host.format());
+    };
+    for (const Tensor& input : call_.inputs) set.inputs.push_back(put(input, upload));
+    set.blob = static_cast<const std::byte*>(put(call_.blob, upload).data());
+    for (const Tensor& output : call_.outputs) set.outputs.push_back(put(output, false));
+  }
+
+  const BoundCall& call_;
+  cuda::DeviceBuffer<std::byte> memory_, workspace_;
+  std::vector<Set> sets_;
+};
+
+class CudaTimer final : public KernelTimer {
+ public:
+  CudaTimer(int device, Buffers buffers)
+      : buffers_(buffers),
+        current_(device),
+        device_(cuda::device_profile(device)),
+        session_(device, device_.cublas_reason.empty()) {}
+  const DeviceProfile& device() const override { return device_; }
+
+  Peak peak() override {
+    constexpr std::size_t bytes = std::size_t{1} << 30;
+    constexpr std::int64_t size = 8192;
+    if (session_.context().cublas == nullptr)
+      throw Error(ErrorKind::device, device_.cublas_reason + "; it measures the arithmetic ceiling");
+    cuda::DeviceBuffer<std::byte> from(bytes), to(bytes);
+    // Nothing that can be compressed, and no zeros.
+    Tensor matrix(DType::f32, {size, size});
+    FastEngine engine(1);
+    draw(matrix, engine);
+    for (std::size_t at = 0; at < bytes; at += matrix.bytes())
+      cuda::copy_to_device(from.data() + at, matrix.data(), matrix.bytes());
+    const double copy_us = least_us([&] {
+      CUDA_CHECK(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice, session_.stream().get()));
+    });
+    const auto* a = reinterpret_cast<const float*>(from.data());
+    const double gemm_us = least_us([&] {
+      session_.context().cublas->gemm(size, size, size, {a, size}, {a, size}, reinterpret_cast<float*>(to.data()),
+                                      size);
+    });
+    return {.flops_per_us = 2.0 * size * size * size / gemm_us,
+            .bytes_per_us = 2.0 * static_cast<double>(bytes) / copy_us,
+            .how = "device-to-device copy of 1 GiB, cuBLAS product of 8192^3"};
+  }
+
+  Measured measure(const Kernel& kernel, const Problem& problem, const Candidate& candidate,
+                   std::span<const Tensor> inputs, double seconds) override {
+    const BoundCall bound(kernel, problem, candidate, device_, inputs);
+    DeviceCall call(bound, buffers_ == Buffers::rotating ? 2 * device_.l2_bytes : 0, session_.stream());
+    call.run(session_.context(), 0);
+    session_.stream().synchronize();
+    std::vector<Tensor> outputs = call.outputs();
+    const int calls = std::max(call.sets(), calls_a_graph(problem.op().flops(problem.inputs(), problem.outputs())));
+    return {time_replays(recorded(call, calls), calls, session_.stream(), seconds), std::move(outputs)};
+  }
+
+ private:
+  cuda::GraphRecorder recorded(DeviceCall& call, int calls) {
+    cuda::GraphRecorder recorder;
+    cuda::Context context = session_.context();
+    context.recorder = &recorder;
+    session_.record_products_to(&recorder);
+    try {
+      for (int i = 0; i < calls; ++i) call.run(context, i);
+    } catch (...) {
+      session_.record_products_to(nullptr);
+      throw;
+    }
+    session_.record_products_to(nullptr);
+    return recorder;
+  }
+
+  // Of ten, after two that warm up: other load only slows it down.
+  template <typename Queue>
+  double least_us(const Queue& queue) {
+    for (int i = 0; i < 2; ++i) queue();
+    const std::vector<double> us = sample(0, 10, [&] { return device_us(session_.stream(), queue); });
+    return *std::min_element(us.begin(), us.end());
+  }
+
+  Buffers buffers_;
+  cuda::CurrentDevice current_;
+  DeviceProfile device_;
+  cuda::Session session_;
+};
+
+}  // namespace
+
+Quantiles time_replays(const cuda::GraphRecorder& recorder, int calls, const cuda::Stream& stream, double seconds) {
+  const cuda::GraphExec graph(recorder);
+  const auto replay = [&] { graph.launch(stream); };
+  for (int i = 0; i < 2; ++i) replay();
+  return quantiles(sample(seconds, 7, [&] { return device_us(stream, replay) / calls; }));
+}
+
+std::unique_ptr<KernelTimer> cuda_timer(int device, Buffers buffers) {
+  return std::make_unique<CudaTimer>(device, buffers);
+}
+
+}  // namespace lenslet::tool

@@ -1,0 +1,42 @@
+#pragma once
+// Measurements taken again and again.
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <vector>
+
+namespace lenslet::tool {
+
+/// Runs from its construction on.
+class Stopwatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  double ms() const { return 1e3 * seconds(); }
+  double us() const { return 1e6 * seconds(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point begin_ = Clock::now();
+};
+
+/// What `measure` returns, at least `least` times and until `seconds` are over.
+template <typename Measure>
+std::vector<double> sample(double seconds, std::size_t least, const Measure& measure) {
+  std::vector<double> samples;
+  for (const Stopwatch all; samples.size() < least || all.seconds() < seconds;) samples.push_back(measure());
+  return samples;
+}
+
+struct Quantiles {
+  double median = 0, p10 = 0, p90 = 0;
+  std::size_t count = 0;
+};
+/// Of at least one sample.
+inline Quantiles quantiles(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  const std::size_t n = samples.size();
+  return {.median = samples[n / 2], .p10 = samples[n / 10], .p90 = samples[std::min(n - 1, n * 9 / 10)], .count = n};
+}
+
+}  // namespace lenslet::tool
