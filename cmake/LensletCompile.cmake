@@ -67,6 +67,8 @@ function(lenslet_layer name)
     list(APPEND plain ${kernels})
   else()
     list(REMOVE_ITEM plain ${CUDA} "")
+    list(APPEND plain ${NO_CUDA}) # may match both
+    list(REMOVE_DUPLICATES plain)
   endif()
   if(NOT arg_ARROWS)
     lenslet_arrows(${folder} USES ${arg_USES})

@@ -1,6 +1,7 @@
 // References of poolings: every window tap by tap, any number of spatial dimensions.
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "lenslet/error.h"
@@ -78,7 +79,7 @@ std::vector<Array> pool(const AttributeList& attributes, Inputs inputs, bool max
       const std::int64_t flat = flat_of(x.shape, from);
       const double value = x.values[static_cast<std::size_t>(flat)];
       sum += value;
-      if (inside++ == 0 || value > best) {
+      if (inside++ == 0 || value > best || (std::isnan(value) && !std::isnan(best))) {
         best = value;
         indices.values[o] = static_cast<double>(flat);
       }
@@ -104,7 +105,7 @@ std::vector<Array> global_pool(const AttributeList&, Inputs inputs) {
   for (std::size_t o = 0; o < y.values.size(); ++o) {
     double best = -std::numeric_limits<double>::infinity(), sum = 0;
     for (std::size_t i = o * area; i < (o + 1) * area; ++i) {
-      best = std::max(best, x.values[i]);
+      if (x.values[i] > best || std::isnan(x.values[i])) best = x.values[i];
       sum += x.values[i];
     }
     y.values[o] = max ? best : sum / static_cast<double>(area);

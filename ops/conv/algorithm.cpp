@@ -23,14 +23,14 @@ void BoundConv::run(const KernelRun& run) const {
   const auto address = [&](std::size_t i) {
     return present(run.inputs, i) ? static_cast<const float*>(run.inputs[i].data()) : nullptr;
   };
-  this->run(ConvRun{.x = address(ConvOp::input),
-                    .filter = run.blob != nullptr ? reinterpret_cast<const float*>(run.blob) : address(ConvOp::filter),
-                    .bias = address(ConvOp::bias),
-                    .residual = address(ConvOp::residual),
-                    .y = static_cast<float*>(run.outputs[0].data()),
-                    .workspace = run.workspace,
-                    .pool = run.pool,
-                    .cuda = run.cuda});
+  compute({.x = address(ConvOp::input),
+           .filter = run.blob != nullptr ? reinterpret_cast<const float*>(run.blob) : address(ConvOp::filter),
+           .bias = address(ConvOp::bias),
+           .residual = address(ConvOp::residual),
+           .y = static_cast<float*>(run.outputs[0].data()),
+           .workspace = run.workspace,
+           .pool = run.pool,
+           .cuda = run.cuda});
 }
 
 Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
@@ -53,16 +53,27 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
   candidate.inputs.assign(node.inputs().size(), formats::nchw);
   candidate.inputs[ConvOp::input] = format;
   if (plan.explicit_padding) candidate.inputs[ConvOp::input].halo = pads_of(p);
-  if (p.residual) candidate.inputs[ConvOp::residual] = format;
+  if (p.residual && node.inputs()[ConvOp::residual].constant == nullptr) candidate.inputs[ConvOp::residual] = format;
   candidate.outputs = {format};
   candidate.config = std::move(plan.config);
-  candidate.workspace_bytes = plan.workspace_bytes;
   candidate.estimated_us = plan.estimated_us;
   candidate.tolerance = plan.tolerance;
   candidate.in_place = input_bit(ConvOp::residual);
   if (!computed) candidate.reads = all_inputs & ~input_bit(ConvOp::filter);
   candidate.needs_cublas = plan.needs_cublas;
+  candidate.workspace_bytes = bind({node, candidate, target.device})->workspace_bytes();
   return candidate;
+}
+
+ConvAlgorithm::FilterForm ConvAlgorithm::filter_form(const ConvProblem& p, std::string_view) const {
+  return {.floats = p.k * p.group_c() * p.r * p.s};
+}
+
+void ConvAlgorithm::transform(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+                              std::span<float> to) const {
+  for (std::int64_t k = 0; k < p.k; ++k)
+    for (std::int64_t i = 0; i < filter.terms; ++i)
+      to[static_cast<std::size_t>(k * filter.terms + i)] = filter.weight(k, i);
 }
 
 std::optional<BlobSpec> ConvAlgorithm::blob(const Problem& node, const Candidate& candidate) const {

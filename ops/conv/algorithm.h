@@ -45,13 +45,18 @@ struct ConvRun {
 /// An algorithm bound to a problem.
 class BoundConv : public BoundKernel {
  public:
-  explicit BoundConv(const ConvProblem& p) : problem(p) {}
+  explicit BoundConv(const ConvProblem& p, std::size_t workspace_bytes = 0)
+      : problem(p), workspace_bytes_(workspace_bytes) {}
+  std::size_t workspace_bytes() const final { return workspace_bytes_; }
   void run(const KernelRun& run) const final;
 
  protected:
-  virtual void run(const ConvRun& run) const = 0;
+  virtual void compute(const ConvRun& run) const = 0;
 
   const ConvProblem problem;  ///< without pads, where the algorithm wants them explicit: x is that much larger
+
+ private:
+  const std::size_t workspace_bytes_;
 };
 
 /// Stateless; one static instance each. Float32; filters known before the run, 4-D input: others are `direct`'s.
@@ -62,7 +67,6 @@ class ConvAlgorithm : public Kernel {
     Format format = formats::nhwc;  ///< of x, residual and y
     bool explicit_padding = false;  ///< x shall come with its pads: zeros, as the halo of its format
     std::string config = {};
-    std::size_t workspace_bytes = 0;
     double estimated_us = 0;  ///< of the algorithm alone
     double tolerance = 0;
     bool needs_cublas = false;
@@ -81,15 +85,15 @@ class ConvAlgorithm : public Kernel {
   /// Does it take filters that the network computes, and 1-D inputs?
   virtual bool takes_anything() const { return false; }
 
-  /// The transformed filters: how many floats, and everything that decides them besides kernel, problem and constants
-  /// (a vector width, a padded row).
+  /// The transformed filters (as loaded, when nobody says otherwise): how many floats, and everything that decides them
+  /// besides kernel, problem and constants (a vector width, a padded row).
   struct FilterForm {
     std::int64_t floats = 0;
     std::string form = {};
   };
-  virtual FilterForm filter_form(const ConvProblem& problem, std::string_view config) const = 0;
+  virtual FilterForm filter_form(const ConvProblem& problem, std::string_view config) const;
   virtual void transform(const ConvProblem& problem, std::string_view config, const ConvFilter& filter,
-                         std::span<float> to) const = 0;
+                         std::span<float> to) const;
   /// `problem` as BoundConv holds it.
   virtual std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& problem, std::string_view config,
                                                        const DeviceProfile& device) const = 0;

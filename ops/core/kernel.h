@@ -64,14 +64,15 @@ class Problem {
 
 /// Inputs by number, as bits.
 using InputMask = std::uint32_t;
-constexpr InputMask input_bit(std::size_t input) { return InputMask{1} << input; }
+/// The last bit stands for all further inputs (Concat takes any number).
+constexpr InputMask input_bit(std::size_t input) { return InputMask{1} << (input < 31 ? input : 31); }
 inline constexpr InputMask no_inputs = 0, all_inputs = ~InputMask{0};
 
 /// One way in which a kernel would compute a problem.
 struct Candidate {
   /// What Kernel::bind() reads back: "tile=128x64 slices=4". Empty: there is nothing to configure.
   std::string config;
-  std::vector<Format> inputs, outputs;  ///< those that are constant, or of a rank other than 4, are nchw
+  std::vector<Format> inputs, outputs;  ///< constants and what is not 4-D: nchw
   std::size_t workspace_bytes = 0;
   double estimated_us = 0;  ///< of the kernel alone: what brings its inputs into their formats is a step of its own
   double tolerance = 0;     ///< stated bound on max |y - exact| / rms(exact), for random data of one scale

@@ -88,8 +88,8 @@ class Op {
   /// when the operator cannot be written so. Elementwise operators need not answer: their axis_map() says it.
   virtual std::optional<PermutedOp> permuted(std::span<const int> to, std::span<const InputInfo> inputs) const;
 
-  /// Output 0 holds exactly the elements of this input, in the order of their shapes (Reshape, Identity ...): no kernel
-  /// needs to run. -1: no.
+  /// Output 0 holds the bytes of this input as they lie, under another shape or format (Reshape, Identity, Relabel
+  /// ...): no kernel needs to run. -1: no.
   virtual int alias_input() const { return -1; }
   /// Output 0 is input 0 unchanged, of the same type, for these inputs; no other output is wanted.
   virtual bool gives_input_back(std::span<const InputInfo> inputs) const;

@@ -67,7 +67,7 @@ BoundCall::BoundCall(const Kernel& kernel, const Problem& problem, const Candida
     blob = bytes_tensor(spec->bytes);
     kernel.prepare(problem, candidate, bytes_of(blob));
   }
-  workspace_bytes = std::max(candidate.workspace_bytes, bound->workspace_bytes());
+  workspace_bytes = bound->workspace_bytes();
   if (kernel.device() != DeviceKind::cpu) return;
   for (Tensor& output : outputs) std::ranges::fill(bytes_of(output), std::byte{0xff});
   workspace_ = bytes_tensor(workspace_bytes);

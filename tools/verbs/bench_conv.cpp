@@ -86,8 +86,6 @@ void measure(KernelTimer& timer, const PosedConv& conv, const ConvReference& ref
   row.estimated_us = candidate.estimated_us;
   if (options.config && *options.config != candidate.config) {
     candidate.config = *options.config;
-    // What it needs is known to the bound kernel at best; this is room for anything of common size.
-    candidate.workspace_bytes = std::max(candidate.workspace_bytes, std::size_t{1} << 30);
     row.estimated_us.reset();
     row.chosen = false;
   }

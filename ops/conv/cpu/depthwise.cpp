@@ -171,10 +171,11 @@ std::int64_t repeated_floats(const ConvProblem& problem) {
 
 class BoundDepthwise final : public BoundConv {
  public:
-  using BoundConv::BoundConv;
+  BoundDepthwise(const ConvProblem& p, int threads)
+      : BoundConv(p, static_cast<std::size_t>(repeated_floats(p) * threads) * sizeof(float)) {}
 
  private:
-  void run(const ConvRun& run) const override {
+  void compute(const ConvRun& run) const override {
     const float* w = run.filter;
     const std::int64_t block = channel_block(problem);
     const std::int64_t blocks = (problem.k + block - 1) / block;
@@ -253,7 +254,6 @@ class Depthwise final : public ConvAlgorithm {
     plan.tolerance = 3e-6 + 4e-7 * std::sqrt(static_cast<double>(p.r * p.s));
     plan.estimated_us = 1 + repeated * p.flops() / ((blocked ? 0.35 : 0.15) * rates.fp32_flops_per_us) +
                         p.bytes() / (4 * rates.bytes_per_us);
-    plan.workspace_bytes = static_cast<std::size_t>(repeated_floats(p) * rates.units) * sizeof(float);
     return plan;
   }
 
@@ -265,8 +265,8 @@ class Depthwise final : public ConvAlgorithm {
         to[static_cast<std::size_t>(tap * p.k + k)] = filter.weight(k, tap);
   }
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,
-                                               const DeviceProfile&) const override {
-    return std::make_unique<BoundDepthwise>(p);
+                                               const DeviceProfile& device) const override {
+    return std::make_unique<BoundDepthwise>(p, device.units);
   }
 };
 

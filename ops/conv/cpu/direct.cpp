@@ -98,10 +98,11 @@ std::int64_t row_stride(const ConvProblem& problem) { return (problem.q + 15) / 
 
 class BoundDirect final : public BoundConv {
  public:
-  using BoundConv::BoundConv;
+  BoundDirect(const ConvProblem& p, int threads)
+      : BoundConv(p, static_cast<std::size_t>(2 * threads * row_stride(p)) * sizeof(float)) {}
 
  private:
-  void run(const ConvRun& run) const override {
+  void compute(const ConvRun& run) const override {
     const std::int64_t rows = problem.n * problem.k * problem.p;
     const std::int64_t terms = problem.group_c() * problem.r * problem.s;
     const std::int64_t grain = std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(1, terms * problem.q));
@@ -150,22 +151,11 @@ class Direct final : public ConvAlgorithm {
     plan.estimated_us =
         strided * (1 + 24 / static_cast<double>(problem.q)) * problem.flops() / (0.1 * rates.fp32_flops_per_us) +
         problem.bytes() / rates.bytes_per_us;
-    plan.workspace_bytes =
-        static_cast<std::size_t>(2 * rates.units) * static_cast<std::size_t>(row_stride(problem)) * sizeof(float);
     return plan;
   }
-
-  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = p.k * p.group_c() * p.r * p.s};
-  }
-  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
-    for (std::int64_t k = 0; k < p.k; ++k)
-      for (std::int64_t i = 0; i < filter.terms; ++i)
-        to[static_cast<std::size_t>(k * filter.terms + i)] = filter.weight(k, i);
-  }
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,
-                                               const DeviceProfile&) const override {
-    return std::make_unique<BoundDirect>(p);
+                                               const DeviceProfile& device) const override {
+    return std::make_unique<BoundDirect>(p, device.units);
   }
 };
 

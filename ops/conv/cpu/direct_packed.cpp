@@ -12,7 +12,7 @@ class BoundDirectPacked final : public BoundConv {
   explicit BoundDirectPacked(const ConvProblem& p) : BoundConv(p), filter_(p), segments_(window_segments(p)) {}
 
  private:
-  void run(const ConvRun& run) const override {
+  void compute(const ConvRun& run) const override {
     const ConvProblem& p = problem;
     for (std::int64_t g = 0; g < p.groups; ++g) {
       Gemm call = group_product(p, run, filter_, g, 0, p.n * p.p * p.q);

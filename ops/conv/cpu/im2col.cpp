@@ -29,6 +29,10 @@ struct Columns {
   std::int64_t rows = 0;  ///< of a chunk
 
   explicit Columns(const ConvProblem& p) : pixels(p.n * p.p * p.q), terms(p.group_c() * p.r * p.s) {}
+  /// A chunk a thread; nothing where the input is its own columns.
+  std::size_t workspace_bytes(int threads) const {
+    return static_cast<std::size_t>(rows * terms * (whole ? 1 : threads)) * sizeof(float);
+  }
 };
 
 Columns plan_columns(const ConvProblem& p, int threads) {
@@ -83,10 +87,11 @@ void fill_columns(const ConvProblem& p, const float* x, std::int64_t group, std:
 
 class BoundIm2col final : public BoundConv {
  public:
-  BoundIm2col(const ConvProblem& p, const Columns& columns) : BoundConv(p), filter_(p), columns_(columns) {}
+  BoundIm2col(const ConvProblem& p, const Columns& columns, int threads)
+      : BoundConv(p, columns.workspace_bytes(threads)), filter_(p), columns_(columns) {}
 
  private:
-  void run(const ConvRun& run) const override {
+  void compute(const ConvRun& run) const override {
     if (input_is_columns(problem)) return run_on_input(run);
     auto* const workspace = reinterpret_cast<float*>(run.workspace.data());
     if (columns_.whole) return run_whole(run, workspace);
@@ -165,14 +170,12 @@ class Im2col final : public PackedConv {
     const auto floats = static_cast<double>(pixels) * static_cast<double>(p.groups * terms);
     plan.estimated_us += (runs * run_us + floats * float_us) / rates.units;
     const Columns columns = plan_columns(p, rates.units);
-    plan.workspace_bytes =
-        static_cast<std::size_t>(columns.rows * terms * (columns.whole ? 1 : rates.units)) * sizeof(float);
     plan.config = ConfigWriter().add("rows", columns.rows).add("whole", columns.whole).str();
     return plan;
   }
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
-                                               const DeviceProfile&) const override {
+                                               const DeviceProfile& device) const override {
     Columns columns(p);
     ConfigReader reader(config);
     if (!input_is_columns(p)) {
@@ -181,7 +184,7 @@ class Im2col final : public PackedConv {
       if (columns.whole && columns.rows != columns.pixels) reader.refuse("whole columns are all rows");
     }
     reader.finish();
-    return std::make_unique<BoundIm2col>(p, columns);
+    return std::make_unique<BoundIm2col>(p, columns, device.units);
   }
 };
 

@@ -62,10 +62,13 @@ std::int64_t matrix_floats(const ConvProblem& p) { return (packed_b_floats(p.c, 
 
 class BoundWinograd final : public BoundConv {
  public:
-  BoundWinograd(const ConvProblem& p, const Tiles& tiles) : BoundConv(p), tiles_(tiles) {}
+  BoundWinograd(const ConvProblem& p, const Tiles& tiles, int threads)
+      : BoundConv(p, static_cast<std::size_t>(apart(p.c) + tiles.block_floats() * (tiles.shared ? 1 : threads)) *
+                         sizeof(float)),
+        tiles_(tiles) {}
 
  private:
-  void run(const ConvRun& run) const override;
+  void compute(const ConvRun& run) const override;
   void transform_in(const ConvRun& run, const float* zeros, std::int64_t first, std::int64_t begin, std::int64_t end,
                     float* v) const;
   void transform_out(const ConvRun& run, std::int64_t first, std::int64_t begin, std::int64_t end,
@@ -137,7 +140,7 @@ void BoundWinograd::multiply(const ConvRun& run, std::int64_t matrix, std::int64
   gemm_serial(call);
 }
 
-void BoundWinograd::run(const ConvRun& run) const {
+void BoundWinograd::compute(const ConvRun& run) const {
   const ConvProblem& p = problem;
   const Tiles& t = tiles_;
   auto* zeros = reinterpret_cast<float*>(run.workspace.data());
@@ -237,8 +240,6 @@ class Winograd final : public ConvAlgorithm {
     Plan plan;
     plan.tolerance = winograd_tolerance(m_, p.c);
     plan.estimated_us = estimate_us(p, t, target.device);
-    plan.workspace_bytes =
-        static_cast<std::size_t>(apart(p.c) + t.block_floats() * (t.shared ? 1 : target.device.units)) * sizeof(float);
     return plan;
   }
 
@@ -253,8 +254,8 @@ class Winograd final : public ConvAlgorithm {
     return transform_filters<6>(p, filter, to.data());
   }
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,
-                                               const DeviceProfile&) const override {
-    return std::make_unique<BoundWinograd>(p, tiles_of(p, m_));
+                                               const DeviceProfile& device) const override {
+    return std::make_unique<BoundWinograd>(p, tiles_of(p, m_), device.units);
   }
 
   std::int64_t m_;

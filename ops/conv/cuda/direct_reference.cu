@@ -86,16 +86,6 @@ class Direct final : public ConvAlgorithm {
             .tolerance = sum_tolerance(p.group_c() * p.r * p.s)};
   }
 
-  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = p.k * p.group_c() * p.r * p.s};
-  }
-  /// As loaded: the form in which filters come that the network computes.
-  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
-    for (std::int64_t k = 0; k < p.k; ++k)
-      for (std::int64_t i = 0; i < filter.terms; ++i)
-        to[static_cast<std::size_t>(k * filter.terms + i)] = filter.weight(k, i);
-  }
-
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
                                                const DeviceProfile&) const override {
     ConfigReader(config).finish();

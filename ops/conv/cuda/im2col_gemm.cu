@@ -40,6 +40,11 @@ Chunks chunks_of(const ConvProblem& p) {
           .rows = std::max<std::int64_t>(1, std::min(chunk_bytes / row_bytes, p.p))};
 }
 
+/// The workspace.
+std::size_t column_bytes(const ConvProblem& p, const Chunks& chunks) {
+  return input_is_columns(p) ? 0 : static_cast<std::size_t>(column_row_bytes(p) * chunks.rows * chunks.images);
+}
+
 struct Unfold : DeviceProblem<> {
   using DeviceProblem::DeviceProblem;
   const float* x;
@@ -101,7 +106,7 @@ __global__ void __launch_bounds__(threads) finish(const __grid_constant__ Finish
 class BoundIm2colGemm final : public BoundConv {
  public:
   BoundIm2colGemm(const ConvProblem& p, const Chunks& chunks, Numerics::Multiply multiply)
-      : BoundConv(p), chunks_(chunks), multiply_(multiply), unfold_(p) {
+      : BoundConv(p, column_bytes(p, chunks)), chunks_(chunks), multiply_(multiply), unfold_(p) {
     const bool quads = p.p * p.q % 4 == 0;
     finish_.plane = p.p * p.q / (quads ? 4 : 1);
     finish_.channels = p.k;
@@ -114,8 +119,7 @@ class BoundIm2colGemm final : public BoundConv {
   }
 
  private:
-  using BoundConv::run;  // hidden otherwise, of which nvcc warns
-  void run(const ConvRun& run) const override {
+  void compute(const ConvRun& run) const override {
     const ConvProblem& p = problem;
     if (p.n == 0) return;
     // cuBLAS overwrites y: a residual that lies there is added by the product itself.
@@ -203,10 +207,7 @@ class Im2colGemm final : public ConvAlgorithm {
     plan.tolerance = tf32 ? tf32_sum_tolerance(terms) : sum_tolerance(terms);
     plan.estimated_us = estimate_us(p, chunks, target);
     ConfigWriter config;
-    if (!input_is_columns(p)) {
-      config.add("images", chunks.images).add("rows", chunks.rows);
-      plan.workspace_bytes = static_cast<std::size_t>(column_row_bytes(p) * chunks.rows * chunks.images);
-    }
+    if (!input_is_columns(p)) config.add("images", chunks.images).add("rows", chunks.rows);
     plan.config = config.add("tf32", tf32).str();
     return plan;
   }
@@ -249,16 +250,6 @@ class Im2colGemm final : public ConvAlgorithm {
     if (p.bias || p.residual || p.activation.kind != Activation::Kind::none)
       us += device.launch_us + (2 + (p.residual ? 1 : 0)) * y * floats / finish_rate;
     return us;
-  }
-
-  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = p.k * p.group_c() * p.r * p.s};
-  }
-  /// As loaded.
-  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
-    for (std::int64_t k = 0; k < p.k; ++k)
-      for (std::int64_t i = 0; i < filter.terms; ++i)
-        to[static_cast<std::size_t>(k * filter.terms + i)] = filter.weight(k, i);
   }
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,

@@ -38,7 +38,10 @@ class BoundImplicitGemm final : public BoundConv {
  public:
   /// plan.cluster 1: without clusters.
   BoundImplicitGemm(const ConvProblem& p, const Format& format, const ImplicitGemmPlan& plan)
-      : BoundConv(p), plan_(plan), kernel_(kernel_for(plan.tile, gemm_access(p, format))), call_(p) {
+      : BoundConv(p, plan.workspace_bytes),
+        plan_(plan),
+        kernel_(kernel_for(plan.tile, gemm_access(p, format))),
+        call_(p) {
     const bool nhwc = format == formats::nhwc;
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
     call_.terms = narrow(p.r * p.s * p.group_c());
@@ -66,8 +69,7 @@ class BoundImplicitGemm final : public BoundConv {
   }
 
  private:
-  using BoundConv::run;  // hidden otherwise, of which nvcc warns
-  void run(const ConvRun& run) const override {
+  void compute(const ConvRun& run) const override {
     // Clusters add up slices without a trip to memory.
     const bool second = plan_.slices > 1 && plan_.cluster == 1;
     ImplicitGemm call = call_;
@@ -121,7 +123,6 @@ class ImplicitGemmConv final : public ConvAlgorithm {
     const ImplicitGemmPlan cut = plan_implicit_gemm(p, access);
     return {.format = format_,
             .config = cut.str(),
-            .workspace_bytes = cut.workspace_bytes,
             .estimated_us = gemm_plan_us(p, access, cut, target.device),
             .tolerance = sum_tolerance(p.group_c() * p.r * p.s)};
   }

@@ -36,8 +36,7 @@ class OneLaunch final : public BoundConv {
       : BoundConv(p), call_(call), kernel_(kernel), grid_(grid), threads_(threads), shared_bytes_(shared_bytes) {}
 
  private:
-  using BoundConv::run;  // hidden otherwise, of which nvcc warns
-  void run(const ConvRun& run) const override {
+  void compute(const ConvRun& run) const override {
     Call call = call_;
     call.point_at(run);
     allow_shared_bytes(kernel_, shared_bytes_);

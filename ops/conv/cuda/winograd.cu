@@ -14,7 +14,8 @@ namespace {
 template <int M>
 class BoundWinograd final : public BoundConv {
  public:
-  BoundWinograd(const ConvProblem& p, const WinogradPlan& plan) : BoundConv(p), plan_(plan), input_(p), output_(p) {
+  BoundWinograd(const ConvProblem& p, const WinogradPlan& plan)
+      : BoundConv(p, (plan.v_floats() + plan.product_floats()) * sizeof(float)), plan_(plan), input_(p), output_(p) {
     input_.down = output_.down = plan.down;
     input_.across = output_.across = plan.across;
     input_.v_row = plan.c;
@@ -22,8 +23,7 @@ class BoundWinograd final : public BoundConv {
   }
 
  private:
-  using BoundConv::run;  // hidden otherwise, of which nvcc warns
-  void run(const ConvRun& run) const override {
+  void compute(const ConvRun& run) const override {
     constexpr int width = winograd_width(M);
     const Context& context = *run.cuda;
     WinogradInput input = input_;
@@ -78,7 +78,6 @@ class Winograd final : public ConvAlgorithm {
   Plan plan(const ConvProblem& p, const Target& target) const override {
     const WinogradPlan winograd = plan_winograd(p, M, target.device);
     return {.config = winograd.str(),
-            .workspace_bytes = (winograd.v_floats() + winograd.product_floats()) * sizeof(float),
             .estimated_us = estimate_winograd_us(p, winograd, target.device),
             .tolerance = winograd_tolerance(M, p.c)};
   }
