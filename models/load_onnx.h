@@ -13,9 +13,9 @@ namespace lenslet {
 
 /// Reads and checks a ModelProto: header and opsets, ports, initializers, every node against the op table. One Error
 /// lists every node, port and value at fault. Nodes are put in topological order; Constant nodes and initializers
-/// become constants; floats other than float32 are widened, with Cast nodes at ports that declare them. `owner` keeps
-/// `bytes` alive, so that weights can stay in them; null: weights are copied. `name` becomes Graph::name; it is not
-/// part of the Errors' contexts. Kinds: invalid_model, unsupported, limit, io (external data).
+/// become constants, in the types that the file has. `owner` keeps `bytes` alive, so that weights can stay in them;
+/// null: weights are copied. `name` becomes Graph::name; it is not part of the Errors' contexts. Kinds: invalid_model,
+/// unsupported, limit, io (external data).
 Graph load_onnx(std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner, const LoadOptions& options,
                 const std::string& name);
 

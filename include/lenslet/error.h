@@ -16,7 +16,7 @@ enum class ErrorKind {
   unsupported,       ///< well-formed, but lenslet does not do it
   invalid_image,     ///< an image file that is damaged or of a refused kind
   io,                ///< a file that cannot be opened, read or written
-  limit,             ///< a published limit (docs/limits.md) was exceeded
+  limit,             ///< a published limit (docs/limits.md) was exceeded, or the host has no memory left
   device,            ///< an accelerator, its driver or its library failed
   internal,          ///< a broken invariant of ours: please report it
 };

@@ -5,12 +5,14 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <random>
 #include <string>
 
 #include "tests/ops/conv_cases.h"
 #include "tests/ops/conv_data.h"
+#include "tests/ops/op_runner.h"
 
 namespace lenslet::test {
 namespace {
@@ -53,4 +55,35 @@ int register_cases() {
 [[maybe_unused]] const int registered = register_cases();
 
 }  // namespace
+
+TEST_CASE("cuda/conv_numerics/tf32_when_asked_for") {
+  const Kernel* algorithm = find_kernel("Conv", DeviceKind::cuda, "im2col_gemm");
+  REQUIRE(algorithm != nullptr);
+  const unsigned seed = std::random_device{}();
+  ConvGeometry geometry;
+  geometry.pads.fill(1);
+  for (const std::int64_t filter : {1, 3}) {
+    ConvProblem p = resolve_conv({2, 64, 30, 30}, {128, 64, filter, filter}, geometry);
+    p.bias = true;
+    std::mt19937 random(seed);
+    const ConvData data = make_conv_data(p, random);
+    const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};
+    const auto problem = pose(p, data.w, data.scale);
+    const DeviceProfile device = op_runner().profiles(1).at(0);
+    const auto run = [&](Numerics::Multiply multiply) {
+      const Offer offer = algorithm->offer(*problem, {.device = device, .numerics = {.multiply = multiply}});
+      REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
+      const Candidate& candidate = offer.candidates.at(0);
+      const Call call{.problem = *problem, .kernel = *algorithm, .candidate = candidate, .device = device};
+      const std::string where = fmt::format("{} on {} (seed {})", call.str(), p.str(), seed);
+      const Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
+      compare(y, data, candidate.tolerance, where);
+      return y;
+    };
+    // Other bits show that the tensor cores did it.
+    const Tensor exact = run(Numerics::Multiply::fp32), rounded = run(Numerics::Multiply::tf32);
+    CHECK(std::memcmp(exact.data(), rounded.data(), exact.bytes()) != 0);
+  }
+}
+
 }  // namespace lenslet::test

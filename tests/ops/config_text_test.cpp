@@ -56,6 +56,7 @@ TEST_CASE("config_text/refusals_show_the_text") {
   for (const char* text : {"", "slices", "slice=4", "slicesx=4", "xslices=4", " slices=4"})
     CHECK_MESSAGE(refusal(text, slices).find("'slices=' expected before") != std::string::npos, text);
   CHECK(refusal("slices=4 x=1", slices) == "configuration 'slices=4 x=1': nothing expected where 'x=1' stands");
+  CHECK(refusal("slices=4 ", slices) == "configuration 'slices=4 ': nothing expected where ' ' stands");
   CHECK(refusal("vectors=1", [](ConfigReader& reader) { reader.flag("vectors"); }) ==
         "configuration 'vectors=1': vectors is '1', yes or no expected");
 }
