@@ -60,6 +60,8 @@ using AllTypes = Types<float, double, Float16, BFloat16, std::int8_t, std::uint8
 /// What a kernel's row says it takes: dtypes<Types<float, double>>.
 template <typename List>
 inline constexpr DTypeSet dtypes = List::set();
+template <typename List, typename T>
+inline constexpr bool lists = dtypes<List>.contains(dtype_of<T>::value);
 
 /// f(std::type_identity<T>()) for the T of `list` that `dtype` is: dispatch(dtype, Types<float, double>(),
 /// [&]<typename T>(std::type_identity<T>) { ... }). The row that states the same list has refused every other type, so

@@ -1,4 +1,4 @@
-// Arithmetic of two or more broadcast tensors: Add, Sub, Mul, Div, PRelu, Pow, and Max, Min, Sum, Mean of any number.
+// Arithmetic of two or more broadcast tensors: the kinds of binary_kinds.h, and Sum, Mean and Pow.
 
 #include <fmt/format.h>
 
@@ -10,6 +10,7 @@
 #include "ops/elementwise/binary_kernels.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/types.h"
+#include "ops/families.h"
 
 namespace lenslet {
 
@@ -20,11 +21,11 @@ struct Row {
   BinaryKind kind;
   bool mean = false;  ///< the sum is divided by the number of inputs
 };
-constexpr Row table[] = {
-    {"Add", BinaryKind::add}, {"Sub", BinaryKind::sub},        {"Mul", BinaryKind::mul},     {"Div", BinaryKind::div},
-    {"Max", BinaryKind::max}, {"Min", BinaryKind::min},        {"PRelu", BinaryKind::prelu}, {"Pow", BinaryKind::pow},
-    {"Sum", BinaryKind::add}, {"Mean", BinaryKind::add, true},
-};
+#define LENSLET_ROW(NAME, ...) {#NAME, BinaryKind::NAME},
+constexpr Row table[] = {LENSLET_BINARY_KINDS(LENSLET_ROW){"Sum", BinaryKind::Add},
+                         {"Mean", BinaryKind::Add, true},
+                         {"Pow", BinaryKind::Pow}};
+#undef LENSLET_ROW
 
 [[noreturn]] void division_by_zero() { throw Error(ErrorKind::invalid_argument, "integer division by zero"); }
 
@@ -55,17 +56,17 @@ class BinaryOp final : public Op {
 
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     TensorType y = required_input(inputs, 0, "A");
-    if (row.kind == BinaryKind::pow)
+    if (row.kind == BinaryKind::Pow)
       require_dtype("input Y", required_input(inputs, 1, "Y").dtype, {DType::f32, DType::f64, DType::i32, DType::i64});
     else
       require_equal_dtypes(inputs);
     for (std::size_t i = 1; i < inputs.size(); ++i)
       y.shape = broadcast_shapes(y.shape, required_input(inputs, i, "operand").shape);
-    if (row.kind == BinaryKind::prelu && !(y.shape == inputs[0].type.shape))
+    if (row.kind == BinaryKind::PRelu && !(y.shape == inputs[0].type.shape))
       throw Error(ErrorKind::invalid_model, fmt::format("slope {} does not broadcast to {}", inputs[1].type.shape.str(),
                                                         inputs[0].type.shape.str()));
     // Known divisors are checked here, so that a model with a constant zero is refused at load.
-    if (row.kind == BinaryKind::div && whole(y.dtype) && inputs[1].constant != nullptr) {
+    if (row.kind == BinaryKind::Div && whole(y.dtype) && inputs[1].constant != nullptr) {
       const Tensor& divisor = *inputs[1].constant;
       dispatch_bytes(dtype_bytes(divisor.dtype()), [&]<typename T>(std::type_identity<T>) {
         const auto* values = static_cast<const T*>(divisor.data());
@@ -93,10 +94,10 @@ class BinaryOp final : public Op {
     if (c.empty()) return std::nullopt;
     ChannelAffine affine{std::vector<double>(c.size(), 1), std::vector<double>(c.size(), 0)};
     for (std::size_t k = 0; k < c.size(); ++k) {
-      if (row.kind == BinaryKind::mul) affine.factor[k] = c[k];
-      if (row.kind == BinaryKind::div) affine.factor[k] = 1 / c[k];
-      if (row.kind == BinaryKind::add) affine.offset[k] = c[k];
-      if (row.kind == BinaryKind::sub) {
+      if (row.kind == BinaryKind::Mul) affine.factor[k] = c[k];
+      if (row.kind == BinaryKind::Div) affine.factor[k] = 1 / c[k];
+      if (row.kind == BinaryKind::Add) affine.offset[k] = c[k];
+      if (row.kind == BinaryKind::Sub) {
         affine.factor[k] = side == 0 ? 1 : -1;
         affine.offset[k] = side == 0 ? -c[k] : c[k];
       }
@@ -116,7 +117,7 @@ template <typename T>
 struct CheckedDiv {
   T operator()(T a, T b) const {
     if (b == 0) division_by_zero();
-    return Binary<T>{BinaryKind::div}(a, b);
+    return Binary<T>{BinaryKind::Div}(a, b);
   }
 };
 template <typename T, typename E>
@@ -137,11 +138,11 @@ class Fold final : public BoundKernel {
     const int inputs = static_cast<int>(binding.problem.inputs().size());
     const bool cuda = binding.device.kind == DeviceKind::cuda;
     const auto step = [&](BinaryKind kind, int a, int b) { steps_.push_back({kind, a, b, loops_of(binding, {a, b})}); };
-    if (inputs == 1) step(BinaryKind::max, 0, 0);  // the larger of it and itself is a copy in the output's format
+    if (inputs == 1) step(BinaryKind::Max, 0, 0);  // the larger of it and itself is a copy in the output's format
     for (int i = 1; i < inputs; ++i) step(row.kind, i == 1 ? 0 : the_output, i);
     if (row.mean && inputs > 1) {
       count_ = static_cast<T>(inputs);
-      if (!cuda) step(BinaryKind::div, the_output, one_number);
+      if (!cuda) step(BinaryKind::Div, the_output, one_number);
     }
   }
 
@@ -167,12 +168,10 @@ class Fold final : public BoundKernel {
         // The loops by kind below become vectors, which take two NaN in the other order: the result's sign would
         // change.
         transform(*run.pool, step.loops, Binary<T>{step.kind}, y, a, b);
-      } else if (step.kind == BinaryKind::div) {
+      } else if (step.kind == BinaryKind::Div) {
         transform(*run.pool, step.loops, CheckedDiv<T>(), y, a, b);
       } else {
-        using enum BinaryKind;
-        with_binary<T, add, sub, mul, max, min>(step.kind,
-                                                [&](const auto& f) { transform(*run.pool, step.loops, f, y, a, b); });
+        with_binary<T>(step.kind, [&](const auto& f) { transform(*run.pool, step.loops, f, y, a, b); });
       }
     }
   }
@@ -205,7 +204,7 @@ class BoundPow final : public BoundKernel {
     void* y = run.outputs[0].data();
     if (run.cuda != nullptr) {
       if constexpr (cuda_built) {
-        if (square_) return cuda::binary(*run.cuda, BinaryKind::mul, base_, *square_, a, a, y);
+        if (square_) return cuda::binary(*run.cuda, BinaryKind::Mul, base_, *square_, a, a, y);
         cuda::pow(*run.cuda, base_, exponent_, loops_, a, b, y);
       }
       return;
@@ -215,7 +214,7 @@ class BoundPow final : public BoundKernel {
         const auto* base = static_cast<const T*>(a);
         const auto* exponent = static_cast<const E*>(b);
         if constexpr (std::is_same_v<T, float> && std::is_same_v<E, float>)
-          run_f32(*run.pool, BinaryKind::pow, loops_, static_cast<T*>(y), base, exponent);
+          run_f32(*run.pool, BinaryKind::Pow, loops_, static_cast<T*>(y), base, exponent);
         else
           transform(*run.pool, loops_, CheckedPow<T, E>(), static_cast<T*>(y), base, exponent);
       });
@@ -242,24 +241,24 @@ std::optional<std::string> refuse_cuda(const Problem& problem) {
   const BinaryKind kind = problem.as<BinaryOp>().row.kind;
   const auto inputs = problem.inputs();
   if (!whole(inputs[0].type.dtype)) return std::nullopt;
-  if (kind == BinaryKind::div && inputs[1].constant == nullptr)
+  if (kind == BinaryKind::Div && inputs[1].constant == nullptr)
     return "an integer divisor that is computed might be 0, which only the CPU reports";
-  if (kind == BinaryKind::pow && whole(inputs[1].type.dtype) && !never_negative(inputs[1].constant))
+  if (kind == BinaryKind::Pow && whole(inputs[1].type.dtype) && !never_negative(inputs[1].constant))
     return "an integer exponent that is not a constant of 0 and more divides, perhaps by 0, which only the CPU reports";
   return std::nullopt;
 }
 
-constexpr auto kernels_for(DTypeSet types, InputMask in_place, decltype(SimpleKernel::bind) bind) {
-  auto both = on_both({.types = types, .formats = nchw_or_nhwc, .tolerance = 2e-6, .in_place = in_place}, bind, bind);
+// Of more than two inputs, too, the first two may be overwritten: the others are read in later passes.
+constexpr auto kernels_for(DTypeSet types, decltype(SimpleKernel::bind) bind) {
+  auto both =
+      on_both({.types = types, .formats = nchw_or_nhwc, .tolerance = 2e-6, .in_place = input_bit(0) | input_bit(1)},
+              bind, bind);
   both[1].refuse = refuse_cuda;
   return both;
 }
-// Of more than two inputs, too, the first two may be overwritten: the others are read in later passes.
-constexpr InputMask first_two = input_bit(0) | input_bit(1);
-constexpr auto number_kernels = kernels_for(dtypes<NumberTypes>, first_two, bind_typed<Fold, NumberTypes>);
-constexpr auto real_kernels = kernels_for(dtypes<RealTypes>, first_two, bind_typed<Fold, RealTypes>);
-constexpr auto prelu_kernels = kernels_for(dtypes<FloatTypes>, input_bit(0), bind_typed<Fold, FloatTypes>);
-constexpr auto pow_kernels = kernels_for(dtypes<PowTypes>, first_two, bind<BoundPow>);
+template <typename List>
+constexpr auto fold_kernels = kernels_for(dtypes<List>, bind_typed<Fold, List>);
+constexpr auto pow_kernels = kernels_for(dtypes<PowTypes>, bind<BoundPow>);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   AttributeReader reader(spec);
@@ -276,9 +275,15 @@ std::shared_ptr<const Op> make(const NodeSpec& spec) {
 
 }  // namespace
 
-OpParts arithmetic() { return {make, number_kernels}; }
-OpParts sum_or_mean() { return {make, real_kernels}; }
-OpParts prelu() { return {make, prelu_kernels}; }
-OpParts pow() { return {make, pow_kernels}; }
+std::span<const OpRow> binary_rows() {
+#define LENSLET_ROW(NAME, VERSION, MOST, TYPES, NOTES, ...) \
+  {#NAME, "", VERSION, MOST == 2 ? 2 : 1, MOST, 1, 1, {make, fold_kernels<TYPES>}, NOTES},
+  static constexpr OpRow rows[] = {
+      LENSLET_BINARY_KINDS(LENSLET_ROW){"Sum", "", 6, 1, any_number, 1, 1, {make, fold_kernels<RealTypes>}},
+      {"Mean", "", 6, 1, any_number, 1, 1, {make, fold_kernels<RealTypes>}},
+      {"Pow", "", 7, 2, 2, 1, 1, {make, pow_kernels}, "exponents of the same types, in any pair"}};
+#undef LENSLET_ROW
+  return rows;
+}
 
 }  // namespace lenslet

@@ -16,14 +16,13 @@ struct AddAndDivide {
 
 void binary(const Context& context, BinaryKind kind, DType dtype, const BroadcastLoops& loops, const void* a,
             const void* b, void* y) {
-  using enum BinaryKind;
   dispatch(dtype, NumberTypes(), [&]<typename T>(std::type_identity<T>) {
     const auto *from_a = static_cast<const T*>(a), *from_b = static_cast<const T*>(b);
     auto* to = static_cast<T*>(y);
     // One kernel a kind for f32, which has no switch then, one kernel a type for the others.
     if constexpr (std::is_same_v<T, float>)
-      with_binary<float, add, sub, mul, div, max, min, prelu>(
-          kind, [&](const auto& f) { elementwise<Kernels::both>(context, loops, f, to, from_a, from_b); });
+      with_binary<float>(kind,
+                         [&](const auto& f) { elementwise<Kernels::both>(context, loops, f, to, from_a, from_b); });
     else
       elementwise<Kernels::any>(context, loops, Binary<T>{kind}, to, from_a, from_b);
   });

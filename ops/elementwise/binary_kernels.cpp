@@ -42,27 +42,12 @@ HWY_INLINE void run(const float* a, std::int64_t sa, const float* b, std::int64_
 void binary_kernel(BinaryKind kind, const float* a, std::int64_t sa, const float* b, std::int64_t sb, float* y,
                    std::int64_t n) {
   switch (kind) {
-    case BinaryKind::add:
-      return run(a, sa, b, sb, y, n, [](auto u, auto v) HWY_ATTR { return hn::Add(u, v); });
-    case BinaryKind::sub:
-      return run(a, sa, b, sb, y, n, [](auto u, auto v) HWY_ATTR { return hn::Sub(u, v); });
-    case BinaryKind::mul:
-      return run(a, sa, b, sb, y, n, [](auto u, auto v) HWY_ATTR { return hn::Mul(u, v); });
-    case BinaryKind::div:
-      return run(a, sa, b, sb, y, n, [](auto u, auto v) HWY_ATTR { return hn::Div(u, v); });
-    case BinaryKind::max:
-      // Which operand a vector maximum returns when one is NaN differs between machines.
-      return run(a, sa, b, sb, y, n, [](auto u, auto v) HWY_ATTR {
-        return hn::IfThenElse(hn::IsNaN(u), u, hn::IfThenElse(hn::IsNaN(v), v, hn::Max(u, v)));
-      });
-    case BinaryKind::min:
-      return run(a, sa, b, sb, y, n, [](auto u, auto v) HWY_ATTR {
-        return hn::IfThenElse(hn::IsNaN(u), u, hn::IfThenElse(hn::IsNaN(v), v, hn::Min(u, v)));
-      });
-    case BinaryKind::prelu:
-      return run(a, sa, b, sb, y, n,
-                 [](auto u, auto v) HWY_ATTR { return hn::IfThenElse(hn::Lt(u, hn::Sub(u, u)), hn::Mul(u, v), u); });
-    case BinaryKind::pow:
+#define LENSLET_CASE(NAME, VERSION, MOST, TYPES, NOTES, FUNCTION, ...) \
+  case BinaryKind::NAME:                                               \
+    return run(a, sa, b, sb, y, n, [](auto u, auto v) HWY_ATTR { return __VA_ARGS__; });
+    LENSLET_BINARY_KINDS(LENSLET_CASE)
+#undef LENSLET_CASE
+    case BinaryKind::Pow:
       // Nearly always a square or a root with a constant exponent.
       if (sb == 0 && *b == 2.0f) return run(a, sa, a, sa, y, n, [](auto u, auto v) HWY_ATTR { return hn::Mul(u, v); });
       for (std::int64_t i = 0; i < n; ++i) y[i] = std::pow(a[i * sa], b[i * sb]);

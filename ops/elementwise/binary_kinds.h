@@ -1,5 +1,6 @@
 #pragma once
-// Functions of two numbers, on the host and on the device.
+// The elementwise operators of two numbers, a row each: what is made, documented, tested and computed comes out of
+// these rows. A new operator is a row here and its definition in oracle/elementwise.cpp. Pow, of two types, is apart.
 
 #include <cmath>
 #include <cstdint>
@@ -7,50 +8,58 @@
 
 #include "base/cuda/host_device.h"
 #include "ops/elementwise/convert.h"
+#include "ops/elementwise/types.h"
+
+// clang-format off
+/// KIND(operator, first version read, most inputs, element types, notes, function, vectors): y = function(a, b) of two
+/// numbers of type T, folded over further inputs. Integers wrap around as two's complement does: U is unsigned, where
+/// overflow is defined, and T for floats. A zero divisor of integers gives 0: the CPU reports it before, the device is
+/// given none. `vectors` is the same of two Highway vectors u and v of floats; NaN is told by hand, since which operand
+/// a vector maximum returns then differs between machines.
+#define LENSLET_BINARY_KINDS(KIND)                                                                                     \
+  KIND(Add, 7, 2, NumberTypes, "", T(U(a) + U(b)), hn::Add(u, v))                                                      \
+  KIND(Sub, 7, 2, NumberTypes, "", T(U(a) - U(b)), hn::Sub(u, v))                                                      \
+  KIND(Mul, 7, 2, NumberTypes, "", T(U(a) * U(b)), hn::Mul(u, v))                                                      \
+  KIND(Div, 7, 2, NumberTypes, "integers truncate towards 0", quotient(a, b), hn::Div(u, v))                           \
+  KIND(Max, 6, any_number, NumberTypes, "", b != b || b > a ? b : a,                                                   \
+       hn::IfThenElse(hn::IsNaN(u), u, hn::IfThenElse(hn::IsNaN(v), v, hn::Max(u, v))))                                \
+  KIND(Min, 6, any_number, NumberTypes, "", b != b || b < a ? b : a,                                                   \
+       hn::IfThenElse(hn::IsNaN(u), u, hn::IfThenElse(hn::IsNaN(v), v, hn::Min(u, v))))                                \
+  KIND(PRelu, 7, 2, FloatTypes, "the slope broadcasts to x", a < 0 ? a * b : a,                                        \
+       hn::IfThenElse(hn::Lt(u, hn::Sub(u, u)), hn::Mul(u, v), u))
+// clang-format on
 
 namespace lenslet {
 
-enum class BinaryKind : std::uint8_t {
-  add,
-  sub,
-  mul,
-  div,    ///< integers towards zero
-  max,    ///< NaN when either is NaN
-  min,    ///< NaN when either is NaN
-  prelu,  ///< a < 0 ? a * b : a, of floats
-  pow,
-};
+#define LENSLET_NAME(NAME, ...) NAME,
+enum class BinaryKind : std::uint8_t { LENSLET_BINARY_KINDS(LENSLET_NAME) Pow };
+#undef LENSLET_NAME
 
-/// a KIND b, but for pow. Integers wrap around as two's complement does: computed unsigned, where overflow is defined.
-/// A zero divisor of integers gives 0: the CPU reports it before, the device is given none.
+template <typename T>
+LENSLET_HOST_DEVICE T quotient(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    if (b == 0) return 0;
+    // The least integer divided by -1 wraps around to itself.
+    if constexpr (std::is_signed_v<T>)
+      if (b == -1) return static_cast<T>(std::uint64_t{0} - static_cast<std::uint64_t>(a));
+  }
+  return static_cast<T>(a / b);
+}
+
+/// The function of a kind that has the type T; of others nothing sensible.
 template <typename T>
 struct Binary {
   BinaryKind kind;
   LENSLET_HOST_DEVICE T operator()(T a, T b) const {
     using U = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
     switch (kind) {
-      case BinaryKind::add:
-        return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
-      case BinaryKind::sub:
-        return static_cast<T>(static_cast<U>(a) - static_cast<U>(b));
-      case BinaryKind::mul:
-        return static_cast<T>(static_cast<U>(a) * static_cast<U>(b));
-      case BinaryKind::div:
-        if constexpr (std::is_integral_v<T>) {
-          if (b == 0) return 0;
-          // The least integer divided by -1 wraps around to itself.
-          if constexpr (std::is_signed_v<T>)
-            if (b == -1) return static_cast<T>(U{0} - static_cast<U>(a));
-        }
-        return static_cast<T>(a / b);
-      case BinaryKind::max:
-        return b != b || b > a ? b : a;
-      case BinaryKind::min:
-        return b != b || b < a ? b : a;
-      case BinaryKind::prelu:
-        if constexpr (std::is_floating_point_v<T>) return a < 0 ? a * b : a;
-        break;
-      case BinaryKind::pow:
+#define LENSLET_CASE(NAME, VERSION, MOST, TYPES, NOTES, FUNCTION, ...) \
+  case BinaryKind::NAME:                                               \
+    if constexpr (lists<TYPES, T>) return (FUNCTION);                  \
+    break;
+      LENSLET_BINARY_KINDS(LENSLET_CASE)
+#undef LENSLET_CASE
+      case BinaryKind::Pow:
         break;
     }
     return a;
@@ -63,10 +72,19 @@ struct BinaryOf {
   LENSLET_HOST_DEVICE T operator()(T a, T b) const { return Binary<T>{kind}(a, b); }
 };
 
-/// Calls f(BinaryOf<kind, T>()) for the kind, if it is one of `kinds`.
-template <typename T, BinaryKind... kinds, typename F>
+/// Calls f(BinaryOf<kind, T>()) where the kind has the type T.
+template <typename T, typename F>
 void with_binary(BinaryKind kind, const F& f) {
-  ((kind == kinds ? f(BinaryOf<kinds, T>()) : void()), ...);
+  switch (kind) {
+#define LENSLET_CASE(NAME, VERSION, MOST, TYPES, ...)                         \
+  case BinaryKind::NAME:                                                      \
+    if constexpr (lists<TYPES, T>) return f(BinaryOf<BinaryKind::NAME, T>()); \
+    break;
+    LENSLET_BINARY_KINDS(LENSLET_CASE)
+#undef LENSLET_CASE
+    case BinaryKind::Pow:
+      break;
+  }
 }
 
 /// By squaring, wrapping around; a negative exponent leaves 1/base^n truncated, and 0 of zero, which the CPU reports.

@@ -20,17 +20,9 @@ struct Row {
   std::string_view name;
   LogicKind kind;
 };
-constexpr Row table[] = {
-    {"Equal", LogicKind::equal},
-    {"Less", LogicKind::less},
-    {"LessOrEqual", LogicKind::less_or_equal},
-    {"Greater", LogicKind::greater},
-    {"GreaterOrEqual", LogicKind::greater_or_equal},
-    {"And", LogicKind::land},
-    {"Or", LogicKind::lor},
-    {"Xor", LogicKind::lxor},
-    {"Not", LogicKind::lnot},
-};
+#define LENSLET_ROW(NAME, ...) {#NAME, LogicKind::NAME},
+constexpr Row table[] = {LENSLET_LOGIC_KINDS(LENSLET_ROW)};
+#undef LENSLET_ROW
 
 class LogicOp final : public Op {
  public:
@@ -53,7 +45,6 @@ class LogicOp final : public Op {
   const Row& row_;
 };
 
-// Booleans are read as bytes: a file may hold others than 0 and 1.
 template <typename Element>
 class BoundLogic final : public BoundKernel {
  public:
@@ -137,9 +128,13 @@ std::shared_ptr<const Op> make_where(const NodeSpec& spec) {
 
 }  // namespace
 
-OpParts comparison() { return {make, logic_kernels<ComparedTypes>}; }
-OpParts equal() { return {make, logic_kernels<EqualTypes>}; }
-OpParts logical() { return {make, logic_kernels<Types<bool>>}; }
-OpParts where() { return {make_where, where_kernels}; }
+std::span<const OpRow> logic_rows() {
+#define LENSLET_ROW(NAME, VERSION, INPUTS, TYPES, ...) \
+  {#NAME, "", VERSION, INPUTS, INPUTS, 1, 1, {make, logic_kernels<TYPES>}},
+  static constexpr OpRow rows[] = {
+      LENSLET_LOGIC_KINDS(LENSLET_ROW){"Where", "", 9, 3, 3, 1, 1, {make_where, where_kernels}}};
+#undef LENSLET_ROW
+  return rows;
+}
 
 }  // namespace lenslet

@@ -1,40 +1,42 @@
 #pragma once
-// Functions of the comparison and boolean operators and of Where, on the host and on the device.
+// Comparisons and boolean operators, a row each (a new one: a row here and its definition in oracle/elementwise.cpp),
+// and the function of Where; on the host and on the device.
 
 #include <cstdint>
 
 #include "base/cuda/host_device.h"
 
+/// KIND(operator, first version read, inputs, element types, function): of two numbers a and b, or of one given twice.
+/// Booleans are bytes where everything but 0 is true: a file may hold others than 0 and 1.
+#define LENSLET_LOGIC_KINDS(KIND)                    \
+  KIND(Equal, 7, 2, EqualTypes, a == b)              \
+  KIND(Less, 7, 2, ComparedTypes, a < b)             \
+  KIND(LessOrEqual, 12, 2, ComparedTypes, a <= b)    \
+  KIND(Greater, 7, 2, ComparedTypes, a > b)          \
+  KIND(GreaterOrEqual, 12, 2, ComparedTypes, a >= b) \
+  KIND(And, 7, 2, Types<bool>, a != 0 && b != 0)     \
+  KIND(Or, 7, 2, Types<bool>, a != 0 || b != 0)      \
+  KIND(Xor, 7, 2, Types<bool>, (a != 0) != (b != 0)) \
+  KIND(Not, 1, 1, Types<bool>, a == 0)
+
 namespace lenslet {
 
-/// l for logical: of booleans, that is of bytes where everything but 0 is true. lnot has one operand, given twice.
-enum class LogicKind : std::uint8_t { equal, less, less_or_equal, greater, greater_or_equal, land, lor, lxor, lnot };
+#define LENSLET_NAME(NAME, ...) NAME,
+enum class LogicKind : std::uint8_t { LENSLET_LOGIC_KINDS(LENSLET_NAME) };
+#undef LENSLET_NAME
 
 /// a KIND b, as 0 or 1.
 template <typename T>
 struct Logic {
   LogicKind kind;
   LENSLET_HOST_DEVICE std::uint8_t operator()(T a, T b) const { return is_true(a, b) ? 1 : 0; }
-  LENSLET_HOST_DEVICE bool is_true(T a, T b) const {
+  LENSLET_HOST_DEVICE bool is_true(T a, [[maybe_unused]] T b) const {
     switch (kind) {
-      case LogicKind::equal:
-        return a == b;
-      case LogicKind::less:
-        return a < b;
-      case LogicKind::less_or_equal:
-        return a <= b;
-      case LogicKind::greater:
-        return a > b;
-      case LogicKind::greater_or_equal:
-        return a >= b;
-      case LogicKind::land:
-        return a != 0 && b != 0;
-      case LogicKind::lor:
-        return a != 0 || b != 0;
-      case LogicKind::lxor:
-        return (a != 0) != (b != 0);
-      case LogicKind::lnot:
-        return a == 0;
+#define LENSLET_CASE(NAME, VERSION, INPUTS, TYPES, ...) \
+  case LogicKind::NAME:                                 \
+    return __VA_ARGS__;
+      LENSLET_LOGIC_KINDS(LENSLET_CASE)
+#undef LENSLET_CASE
     }
     return false;
   }

@@ -10,7 +10,7 @@ namespace lenslet::cuda {
 
 struct Context;
 
-/// y = a KIND b, bool; a and b of a type of ComparedTypes, booleans as u8. lnot: b is a.
+/// y = a KIND b, bool; a and b of a type of ComparedTypes, booleans as u8. Not: b is a.
 void logic(const Context& context, LogicKind kind, DType dtype, const BroadcastLoops& loops, const void* a,
            const void* b, void* y);
 

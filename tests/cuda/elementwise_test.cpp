@@ -115,7 +115,7 @@ TEST_CASE("cuda/elementwise/two_operands_lengths_and_alignments") {
             const Tensor first = from_a.tensor(), second = from_b.tensor();
             const BroadcastLoops::Operand operands[] = {{&to.shape()}, {&first.shape()}, {&second.shape()}};
             const BroadcastLoops loops(to.shape(), formats::nchw, operands);
-            cuda::binary(session.context(), BinaryKind::sub, DType::f32, loops, first.data(), second.data(), to.data());
+            cuda::binary(session.context(), BinaryKind::Sub, DType::f32, loops, first.data(), second.data(), to.data());
             session.stream().synchronize();
             CAPTURE(count);
             CAPTURE(a_offset);
