@@ -48,7 +48,4 @@ inline ConvProblem conv_problem(const Problem& problem) { return problem.as<Conv
 /// network): for tests and measurements. `w` is shared.
 std::unique_ptr<const Problem> pose(const ConvProblem& problem, const Tensor& w, std::vector<float> scale = {});
 
-/// Row of the op table.
-OpParts conv();
-
 }  // namespace lenslet

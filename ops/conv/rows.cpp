@@ -1,10 +1,21 @@
-// Conv, and the algorithms that compute it.
+// Conv, and the algorithms that compute it, each in the file of its name unless another is said.
 
-#include "ops/conv/cpu/algorithms.h"
-#include "ops/conv/cuda/algorithms.h"
+#include <iterator>
+#include <vector>
+
 #include "ops/families.h"
 
 namespace lenslet {
+
+OpParts conv();
+
+const Kernel &conv_depthwise(), &conv_winograd_f2(), &conv_winograd_f4(), &conv_winograd_f6(), &conv_im2col(),
+    &conv_direct_packed(), &conv_direct();
+namespace cuda {
+const Kernel &conv_depthwise(), &conv_winograd_f2(), &conv_winograd_f4(), &conv_few_pixels(), &conv_implicit_gemm(),
+    &conv_implicit_gemm_nchw(), &conv_im2col_gemm(), &conv_direct_tile(), &conv_direct_tile_padded(),
+    &conv_direct_pixel(), &conv_direct_block(), &conv_direct();
+}
 
 std::span<const OpRow> conv_rows() {
   static const OpRow rows[] = {{"Conv", "", 1, 2, 3, 1, 1, conv(), "1-D and 2-D"}};
@@ -14,17 +25,33 @@ std::span<const OpRow> conv_rows() {
 std::span<const KernelRow> conv_kernels() {
   // Specialised first; `direct` takes everything and stays last. At equal cost the earlier one is chosen.
   static const std::vector<KernelRow> rows = [] {
-    std::vector<KernelRow> list;
-    for (const ConvAlgorithm* cpu : {&conv_depthwise(), &conv_winograd_f4(), &conv_winograd_f6(), &conv_winograd_f2(),
-                                     &conv_im2col(), &conv_direct_packed(), &conv_direct()})
-      list.push_back({"Conv", cpu});
-    if constexpr (cuda_built)
-      for (const ConvAlgorithm* on_gpu :
-           {&cuda::conv_depthwise(), &cuda::conv_winograd_f4(), &cuda::conv_winograd_f2(), &cuda::conv_implicit_gemm(),
-            &cuda::conv_implicit_gemm_nchw(), &cuda::conv_im2col_gemm(), &cuda::conv_direct_tile(),
-            &cuda::conv_direct_tile_padded(), &cuda::conv_direct_pixel(), &cuda::conv_direct_block(),
-            &cuda::conv_direct()})
-        list.push_back({"Conv", on_gpu});
+    std::vector<KernelRow> list{
+        {"Conv", &conv_depthwise()},      // NHWC, groups == C
+        {"Conv", &conv_winograd_f4()},    // winograd.cpp: NHWC, 3x3 stride 1 by F(4x4,3x3)
+        {"Conv", &conv_winograd_f6()},    // the same by F(6x6,3x3)
+        {"Conv", &conv_winograd_f2()},    // the same by F(2x2,3x3)
+        {"Conv", &conv_im2col()},         // NHWC, columns (or the input itself) times filters
+        {"Conv", &conv_direct_packed()},  // NHWC, few input channels
+        {"Conv", &conv_direct()},         // NCHW, computed filters and 1-D too
+    };
+    if constexpr (cuda_built) {
+      const KernelRow on_gpu[] = {
+          {"Conv", &cuda::conv_depthwise()},           // NHWC, groups == C
+          {"Conv", &cuda::conv_winograd_f4()},         // winograd.cu: NHWC, 3x3 stride 1 by F(4x4,3x3)
+          {"Conv", &cuda::conv_winograd_f2()},         // the same by F(2x2,3x3)
+          {"Conv", &cuda::conv_few_pixels()},          // NHWC, 1x1 of a few pixels in all, by Gemm's kernel
+          {"Conv", &cuda::conv_implicit_gemm()},       // NHWC, filters times windows fetched while multiplying
+          {"Conv", &cuda::conv_implicit_gemm_nchw()},  // implicit_gemm.cu: the same
+          {"Conv", &cuda::conv_im2col_gemm()},         // NCHW, columns times filters by cuBLAS
+          {"Conv", &cuda::conv_direct_tile()},         // NHWC, few channels or odd kernels, up to 11x11
+          // The ladder that leads there (ladder/), each rung to be measured against the next.
+          {"Conv", &cuda::conv_direct_tile_padded()},  // direct_tile on padded input
+          {"Conv", &cuda::conv_direct_pixel()},        // a thread an output pixel
+          {"Conv", &cuda::conv_direct_block()},  // direct_pixel.cu: a thread a pixel and a block of output channels
+          {"Conv", &cuda::conv_direct()},        // direct_reference.cu: NCHW, a thread an output, computed filters too
+      };
+      list.insert(list.end(), std::begin(on_gpu), std::end(on_gpu));
+    }
     return list;
   }();
   return rows;

@@ -10,12 +10,12 @@
 #include <exception>
 #include <memory>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "base/cuda/graph.h"
 #include "base/cuda/session.h"
 #include "base/cuda/upload.h"
-#include "ops/conv/cuda/algorithms.h"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 
 namespace lenslet {
@@ -73,7 +73,8 @@ Tensor drawn(const Shape& shape) {
   return tensor;
 }
 
-void measure(const Session& session, const ConvAlgorithm& algorithm, const Row& row) {
+void measure(const Session& session, std::string_view name, const Row& row) {
+  const Kernel& algorithm = *find_kernel("Conv", DeviceKind::cuda, name);
   ConvGeometry geometry;
   geometry.pads.fill(row.filter / 2);
   geometry.stride = {row.stride, row.stride};
@@ -129,9 +130,9 @@ void measure(const Session& session, const ConvAlgorithm& algorithm, const Row& 
 int main() {
   const Session session(0);
   fmt::print("algorithm,problem,tile,slices,cluster,steps_a_slice,blocks,us,estimated_us,flops_us,bytes_us\n");
-  for (const Row& row : rows) measure(session, conv_implicit_gemm(), row);
+  for (const Row& row : rows) measure(session, "implicit_gemm", row);
   for (const Row& row : rows)
-    if (row.filter == 3 && row.n == 1) measure(session, conv_implicit_gemm_nchw(), row);
+    if (row.filter == 3 && row.n == 1) measure(session, "implicit_gemm_nchw", row);
   return 0;
 }
 

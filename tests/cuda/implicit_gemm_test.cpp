@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "ops/conv/cuda/algorithms.h"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 #include "tests/ops/conv_data.h"
 #include "tests/ops/op_runner.h"
@@ -18,7 +17,7 @@ namespace {
 
 using namespace lenslet::cuda;
 
-void check_cuts(const ConvAlgorithm& algorithm, const ConvProblem& p, unsigned seed) {
+void check_cuts(const Kernel& algorithm, const ConvProblem& p, unsigned seed) {
   std::mt19937 random(seed);
   const ConvData data = make_conv_data(p, random);
   const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};
@@ -69,8 +68,8 @@ TEST_CASE("cuda/implicit_gemm/every_cut") {
       resolve_conv({5, 3, 1, 1}, {9, 3, 1, 1}, {}),
   };
   for (const ConvProblem& p : problems)
-    for (const ConvAlgorithm* algorithm : {&conv_implicit_gemm(), &conv_implicit_gemm_nchw()})
-      check_cuts(*algorithm, p, seed);
+    for (const char* name : {"implicit_gemm", "implicit_gemm_nchw"})
+      check_cuts(*find_kernel("Conv", DeviceKind::cuda, name), p, seed);
 }
 
 }  // namespace lenslet::test

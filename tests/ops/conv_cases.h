@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ops/conv/problem.h"
@@ -68,6 +69,11 @@ inline std::vector<ConvCase> conv_cases() {
       {.n = 1, .c = 7, .h = 9, .w = 11, .k = 3, .stride = {3, 4}},
       {.n = 1, .c = 13, .h = 5, .w = 6, .k = 7, .pads = pad1, .bias = true, .activation = relu},
       {.n = 1, .c = 256, .h = 7, .w = 7, .k = 64, .bias = true, .activation = hard_swish},
+      // Few pixels, side by side in an image: eight, and one more.
+      {.n = 2, .c = 24, .h = 2, .w = 2, .k = 12, .bias = true, .activation = hard_swish},
+      {.n = 1, .c = 17, .h = 2, .w = 3, .k = 9, .activation = relu},
+      {.n = 3, .c = 12, .h = 1, .w = 3, .k = 5, .bias = true},
+      {.n = 2, .c = 12, .h = 3, .w = 2, .k = 8, .stride = {2, 2}, .bias = true},
 
       // 2x2: even filters, one-sided pads.
       {.n = 1, .c = 3, .h = 8, .w = 7, .k = 16, .r = 2, .s = 2, .pads = {0, 0, 1, 1}},
@@ -250,6 +256,16 @@ inline std::vector<ConvCase> conv_cases() {
        .activation = relu},
       {.n = 1, .c = 12, .h = 7, .w = 7, .k = 12, .r = 7, .s = 7, .groups = 12},
   };
+
+  // Squeeze-and-excite branches of EfficientNet-B0 and MobileNetV3: a pixel an image.
+  for (const auto& [channels, filters] :
+       {std::pair<std::int64_t, std::int64_t>{32, 8}, {8, 32}, {1152, 48}, {480, 120}})
+    for (const std::int64_t images : {1, 4})
+      rows.push_back({.n = images,
+                      .c = channels,
+                      .k = filters,
+                      .bias = true,
+                      .activation = filters < channels ? silu : Activation{Kind::sigmoid, 0, 0}});
 
   // Every activation, on a problem for the dense algorithms and one for depthwise.
   const Activation activations[] = {

@@ -156,4 +156,37 @@ TEST_CASE("conv/cuda_choice/estimates_are_near_what_was_measured") {
   CHECK(std::sqrt(squares / counted) <= 0.15);
 }
 
+TEST_CASE("conv/cuda_choice/few_pixels") {
+  // Squeeze-and-excite, and up to eight pixels of any images; the order of the sum is not the device's.
+  DeviceProfile half = h200(false);
+  half.units /= 2;
+  const auto check_taken = [&](const Shape& x, std::int64_t k, const char* config) {
+    for (const DeviceProfile& device : {h200(true), h200(false), half}) {
+      const Choice choice = choose({"", resolve_conv(x, {k, x[1], 1, 1}, {}), {}}, device);
+      CAPTURE(x.str());
+      CHECK(choice.kernel->name() == "few_pixels");
+      CHECK(choice.candidate.config == config);
+      CHECK(choice.candidate.outputs[0] == formats::nhwc);
+    }
+  };
+  check_taken({1, 1152, 1, 1}, 48, "way=few_rows slices=8");
+  check_taken({8, 8, 1, 1}, 32, "way=few_rows slices=8");
+  check_taken({2, 30, 2, 2}, 16, "way=few_rows slices=8");
+  check_taken({1, 1280, 1, 1}, 4224, "way=few_rows slices=2");
+
+  const auto refusal = [](const ConvProblem& p) {
+    const auto node = pose(p, Tensor(DType::f32, {p.k, p.group_c(), p.r, p.s}));
+    return find_kernel("Conv", DeviceKind::cuda, "few_pixels")->offer(*node, {.device = h200(true)}).refusal;
+  };
+  CHECK(refusal(resolve_conv({3, 8, 1, 3}, {8, 8, 1, 1}, {})) == "more than 8 output pixels");
+  ConvProblem residual = resolve_conv({1, 8, 1, 1}, {8, 8, 1, 1}, {});
+  residual.residual = true;
+  CHECK(refusal(residual).find("residual") == 2);
+  for (const ConvProblem& p :
+       {resolve_conv({1, 8, 1, 1}, {8, 4, 1, 1}, {.groups = 2}), resolve_conv({1, 8, 2, 2}, {8, 8, 2, 2}, {}),
+        resolve_conv({1, 8, 3, 3}, {8, 8, 1, 1}, {.stride = {2, 2}}),
+        resolve_conv({1, 8, 1, 1}, {8, 8, 1, 1}, {.stride = {3, 3}, .pads = {1, 1, 1, 1}})})
+    CHECK_MESSAGE(refusal(p).find("no plain product") == 0, p.str());
+}
+
 }  // namespace lenslet::test

@@ -100,6 +100,24 @@ constexpr Layer seeds[] = {
     {"inc.1x7", 192, 17, 17, 192, 1, 7, 1, 0, 3},
 };
 
+// Squeeze-and-excite branches of EfficientNet-B0 and MobileNetV3 (large): a pixel an image, into few channels and back;
+// and the classifier, as Keras writes it.
+constexpr Layer se[] = {
+    {"enb0.se32-8", 32, 1, 1, 8, 1, 1},           {"enb0.se8-32", 8, 1, 1, 32, 1, 1},
+    {"enb0.se96-4", 96, 1, 1, 4, 1, 1},           {"enb0.se4-96", 4, 1, 1, 96, 1, 1},
+    {"enb0.se144-6", 144, 1, 1, 6, 1, 1},         {"enb0.se6-144", 6, 1, 1, 144, 1, 1},
+    {"enb0.se240-10", 240, 1, 1, 10, 1, 1},       {"enb0.se10-240", 10, 1, 1, 240, 1, 1},
+    {"enb0.se480-20", 480, 1, 1, 20, 1, 1},       {"enb0.se20-480", 20, 1, 1, 480, 1, 1},
+    {"enb0.se672-28", 672, 1, 1, 28, 1, 1},       {"enb0.se28-672", 28, 1, 1, 672, 1, 1},
+    {"enb0.se1152-48", 1152, 1, 1, 48, 1, 1},     {"enb0.se48-1152", 48, 1, 1, 1152, 1, 1},
+    {"mbv3.se72-24", 72, 1, 1, 24, 1, 1},         {"mbv3.se24-72", 24, 1, 1, 72, 1, 1},
+    {"mbv3.se120-32", 120, 1, 1, 32, 1, 1},       {"mbv3.se32-120", 32, 1, 1, 120, 1, 1},
+    {"mbv3.se480-120", 480, 1, 1, 120, 1, 1},     {"mbv3.se120-480", 120, 1, 1, 480, 1, 1},
+    {"mbv3.se672-168", 672, 1, 1, 168, 1, 1},     {"mbv3.se168-672", 168, 1, 1, 672, 1, 1},
+    {"mbv3.se960-240", 960, 1, 1, 240, 1, 1},     {"mbv3.se240-960", 240, 1, 1, 960, 1, 1},
+    {"mbv3.head960-1280", 960, 1, 1, 1280, 1, 1}, {"mbv3.head1280-1000", 1280, 1, 1, 1000, 1, 1},
+};
+
 struct Set {
   std::string_view name;
   std::span<const Layer> layers;
@@ -108,7 +126,7 @@ struct Set {
 constexpr Set sets[] = {
     {"resnet50", resnet50},     {"vgg16", vgg16}, {"mobilenet_v2", mobilenet_v2},
     {"squeezenet", squeezenet}, {"seeds", seeds}, {"efficientnet_lite0", efficientnet_lite0},
-    {"small", small},
+    {"small", small},           {"se", se},
 };
 
 }  // namespace

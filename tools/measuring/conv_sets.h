@@ -15,7 +15,7 @@ struct NamedConv {
   ConvProblem problem;
 };
 
-/// "resnet50", "vgg16" ...: networks, and "seeds" and "small" (CIFAR-10's ResNet-20, MNIST).
+/// "resnet50", "vgg16" ...: networks, "seeds", "small" (CIFAR-10's ResNet-20, MNIST) and "se" (squeeze-and-excite).
 std::vector<std::string> conv_set_names();
 
 /// The set's layers for each batch size, without bias and activation. Layer names are those of the peers' tables

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/simd/targets.h"
-#include "ops/conv/cpu/algorithms.h"
+#include "ops/conv/algorithm.h"
 #include "ops/core/fused_clamp.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -272,7 +272,7 @@ class Depthwise final : public ConvAlgorithm {
 
 }  // namespace
 
-const ConvAlgorithm& conv_depthwise() {
+const Kernel& conv_depthwise() {
   static const Depthwise algorithm;
   return algorithm;
 }

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <memory>
 
-#include "ops/conv/cpu/algorithms.h"
+#include "ops/conv/algorithm.h"
 
 namespace lenslet {
 namespace {
@@ -161,7 +161,7 @@ class Direct final : public ConvAlgorithm {
 
 }  // namespace
 
-const ConvAlgorithm& conv_direct() {
+const Kernel& conv_direct() {
   static const Direct algorithm;
   return algorithm;
 }

@@ -1,7 +1,6 @@
 // No columns at all: the product reads each output pixel's window in place. In padded NHWC, line r of a window is a run
 // of S*C consecutive floats, so that a row of the (never built) column matrix is R such runs.
 
-#include "ops/conv/cpu/algorithms.h"
 #include "ops/conv/cpu/packed_filter.h"
 
 namespace lenslet {
@@ -57,7 +56,7 @@ class DirectPacked final : public PackedConv {
 
 }  // namespace
 
-const ConvAlgorithm& conv_direct_packed() {
+const Kernel& conv_direct_packed() {
   static const DirectPacked algorithm;
   return algorithm;
 }

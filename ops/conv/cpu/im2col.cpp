@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ops/conv/cpu/algorithms.h"
 #include "ops/conv/cpu/packed_filter.h"
 
 namespace lenslet {
@@ -190,7 +189,7 @@ class Im2col final : public PackedConv {
 
 }  // namespace
 
-const ConvAlgorithm& conv_im2col() {
+const Kernel& conv_im2col() {
   static const Im2col algorithm;
   return algorithm;
 }

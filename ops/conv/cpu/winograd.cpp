@@ -8,7 +8,7 @@
 #include <cmath>
 #include <vector>
 
-#include "ops/conv/cpu/algorithms.h"
+#include "ops/conv/algorithm.h"
 #include "ops/conv/cpu/winograd_transforms.h"
 #include "ops/conv/winograd_filter.h"
 #include "ops/gemm/gemm.h"
@@ -264,15 +264,15 @@ class Winograd final : public ConvAlgorithm {
 
 }  // namespace
 
-const ConvAlgorithm& conv_winograd_f2() {
+const Kernel& conv_winograd_f2() {
   static const Winograd algorithm(2, "winograd_f2");
   return algorithm;
 }
-const ConvAlgorithm& conv_winograd_f4() {
+const Kernel& conv_winograd_f4() {
   static const Winograd algorithm(4, "winograd_f4");
   return algorithm;
 }
-const ConvAlgorithm& conv_winograd_f6() {
+const Kernel& conv_winograd_f6() {
   static const Winograd algorithm(6, "winograd_f6");
   return algorithm;
 }

@@ -6,7 +6,6 @@
 #include <iterator>
 
 #include "base/cuda/fast_divider.h"
-#include "ops/conv/cuda/algorithms.h"
 #include "ops/conv/cuda/one_launch.cuh"
 #include "ops/core/sum_tolerance.h"
 
@@ -270,7 +269,7 @@ class Depthwise final : public ConvAlgorithm {
 
 }  // namespace
 
-const ConvAlgorithm& conv_depthwise() {
+const Kernel& conv_depthwise() {
   static const Depthwise algorithm;
   return algorithm;
 }

@@ -1,10 +1,9 @@
 // The convolution as its definition reads, NCHW, a thread an output: the fallback for every problem that a faster
-// algorithm refuses, and the only one for filters that the network computes.
+// algorithm refuses, filters that the network computes above all.
 
 #include <algorithm>
 #include <limits>
 
-#include "ops/conv/cuda/algorithms.h"
 #include "ops/conv/cuda/one_launch.cuh"
 #include "ops/core/sum_tolerance.h"
 
@@ -100,7 +99,7 @@ class Direct final : public ConvAlgorithm {
 
 }  // namespace
 
-const ConvAlgorithm& conv_direct() {
+const Kernel& conv_direct() {
   static const Direct algorithm;
   return algorithm;
 }

@@ -10,7 +10,6 @@
 #include <algorithm>
 
 #include "base/cuda/fast_divider.h"
-#include "ops/conv/cuda/algorithms.h"
 #include "ops/conv/cuda/copy_async.cuh"
 #include "ops/conv/cuda/direct_mappings.h"
 #include "ops/conv/cuda/one_launch.cuh"
@@ -431,7 +430,7 @@ std::unique_ptr<const BoundKernel> DirectTile::bind_conv(const ConvProblem& p, s
       static_cast<unsigned>(32 * t.warps_p * t.warps_k), static_cast<std::size_t>(floats) * sizeof(float));
 }
 
-const ConvAlgorithm& conv_direct_tile() {
+const Kernel& conv_direct_tile() {
   static const DirectTile algorithm;
   return algorithm;
 }

@@ -9,7 +9,7 @@
 
 #include "base/cuda/cublas.h"
 #include "base/cuda/launch.h"
-#include "ops/conv/cuda/algorithms.h"
+#include "ops/conv/algorithm.h"
 #include "ops/conv/cuda/device_problem.h"
 #include "ops/core/activation.cuh"
 #include "ops/core/sum_tolerance.h"
@@ -270,7 +270,7 @@ class Im2colGemm final : public ConvAlgorithm {
 
 }  // namespace
 
-const ConvAlgorithm& conv_im2col_gemm() {
+const Kernel& conv_im2col_gemm() {
   static const Im2colGemm algorithm;
   return algorithm;
 }

@@ -4,7 +4,6 @@
 
 #include "ops/conv/cuda/implicit_gemm.cuh"
 
-#include "ops/conv/cuda/algorithms.h"
 #include "ops/conv/cuda/sum_slices.h"
 #include "ops/core/sum_tolerance.h"
 
@@ -153,12 +152,12 @@ class ImplicitGemmConv final : public ConvAlgorithm {
 
 }  // namespace
 
-const ConvAlgorithm& conv_implicit_gemm() {
+const Kernel& conv_implicit_gemm() {
   static const ImplicitGemmConv algorithm(formats::nhwc);
   return algorithm;
 }
 
-const ConvAlgorithm& conv_implicit_gemm_nchw() {
+const Kernel& conv_implicit_gemm_nchw() {
   static const ImplicitGemmConv algorithm(formats::nchw);
   return algorithm;
 }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "ops/conv/cuda/algorithms.h"
 #include "ops/conv/cuda/winograd_plan.h"
 #include "ops/conv/cuda/winograd_transforms.cuh"
 #include "ops/conv/winograd_filter.h"
@@ -109,11 +108,11 @@ class Winograd final : public ConvAlgorithm {
 
 }  // namespace
 
-const ConvAlgorithm& conv_winograd_f2() {
+const Kernel& conv_winograd_f2() {
   static const Winograd<2> algorithm;
   return algorithm;
 }
-const ConvAlgorithm& conv_winograd_f4() {
+const Kernel& conv_winograd_f4() {
   static const Winograd<4> algorithm;
   return algorithm;
 }

@@ -9,7 +9,6 @@
 // through the caches. direct_tile_padded.cu ends that.
 
 #include "base/cuda/fast_divider.h"
-#include "ops/conv/cuda/algorithms.h"
 #include "ops/conv/cuda/direct_mappings.h"
 #include "ops/conv/cuda/one_launch.cuh"
 
@@ -135,12 +134,12 @@ class DirectPixel final : public ConvAlgorithm {
 
 }  // namespace
 
-const ConvAlgorithm& conv_direct_pixel() {
+const Kernel& conv_direct_pixel() {
   static const DirectPixel algorithm("direct_pixel", true);
   return algorithm;
 }
 
-const ConvAlgorithm& conv_direct_block() {
+const Kernel& conv_direct_block() {
   static const DirectPixel algorithm("direct_block", false);
   return algorithm;
 }

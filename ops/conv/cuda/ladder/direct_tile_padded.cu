@@ -5,7 +5,6 @@
 // filters in registers. x comes with its pads; but what puts them there reads and writes the whole input once more.
 // direct_tile does without, by writing zeros while it copies.
 
-#include "ops/conv/cuda/algorithms.h"
 #include "ops/conv/cuda/direct_tile.h"
 
 namespace lenslet::cuda {
@@ -29,7 +28,7 @@ class DirectTilePadded final : public DirectTile {
 
 }  // namespace
 
-const ConvAlgorithm& conv_direct_tile_padded() {
+const Kernel& conv_direct_tile_padded() {
   static const DirectTilePadded algorithm;
   return algorithm;
 }

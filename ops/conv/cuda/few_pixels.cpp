@@ -1,0 +1,69 @@
+// few_pixels: a 1x1 convolution with few output pixels in all (squeeze-and-excite branches, classifiers written as
+// Conv) is a fully connected layer, and posed to Gemm's kernel as one: y [N*H*W, K] is x [N*H*W, C] times the transpose
+// of w [K, C], both as they lie. Its product of few rows reads the filters once; implicit_gemm would multiply tiles
+// that are nearly empty. A, B and C of Gemm are x, w and bias by number, too, so what runs is Gemm's kernel alone.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ops/conv/conv.h"
+#include "ops/gemm/gemm_cuda.h"
+
+namespace lenslet::cuda {
+namespace {
+
+/// What a convolution that was not refused is as a Gemm, epilogue included.
+Problem as_product(const Problem& node) {
+  const ConvProblem p = conv_problem(node);
+  AttributeList attributes{{"transB", std::int64_t{1}}};
+  append_attributes(attributes, *node.op().epilogue());
+  const auto operands = node.inputs().first(std::min<std::size_t>(node.inputs().size(), ConvOp::residual));
+  std::vector<InputInfo> inputs(operands.begin(), operands.end());
+  inputs[MatrixOp::a].type.shape = {p.n * p.h * p.w, p.c};
+  inputs[MatrixOp::b].type.shape = {p.k, p.c};
+  return {make_normalised_op("Gemm", attributes, inputs.size()), inputs};
+}
+
+class FewPixels final : public Kernel {
+ public:
+  std::string_view name() const override { return "few_pixels"; }
+  DeviceKind device() const override { return DeviceKind::cuda; }
+  DTypeSet types() const override { return cuda_product().types(); }
+
+  /// Configuration, tolerance and estimate are the product's: a launch and what bounds it, which for few rows is the
+  /// filters' bytes. No such layer was timed.
+  Offer offer(const Problem& node, const Target& target) const override {
+    const ConvProblem p = conv_problem(node);
+    if (node.shape(ConvOp::input).rank() != 4) return Offer::refuse("it is 1-D");
+    if (p.groups > 1 || p.r * p.s > 1 || p.padded() || p.h != p.p || p.w != p.q)
+      return Offer::refuse("no plain product: taps, groups, pads or strides");
+    if (p.n * p.p * p.q > most_few_rows) return Offer::refuse(fmt::format("more than {} output pixels", most_few_rows));
+    if (p.residual) return Offer::refuse("a residual: the product adds the bias and nothing else");
+    Offer offer = cuda_product().offer(as_product(node), target);
+    for (Candidate& candidate : offer.candidates) {
+      candidate.inputs.assign(node.inputs().size(), formats::nchw);
+      candidate.inputs[ConvOp::input] = candidate.outputs[0] = formats::nhwc;
+    }
+    return offer;
+  }
+
+  std::optional<BlobSpec> blob(const Problem& node, const Candidate& candidate) const override {
+    return cuda_product().blob(as_product(node), candidate);
+  }
+  void prepare(const Problem& node, const Candidate& candidate, std::span<std::byte> blob) const override {
+    cuda_product().prepare(as_product(node), candidate, blob);
+  }
+  std::unique_ptr<const BoundKernel> bind(const Binding& binding) const override {
+    return cuda_product().bind({as_product(binding.problem), binding.candidate, binding.device});
+  }
+};
+
+}  // namespace
+
+const Kernel& conv_few_pixels() {
+  static const FewPixels algorithm;
+  return algorithm;
+}
+
+}  // namespace lenslet::cuda
