@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numbers>
 
 #include "lenslet/error.h"
 #include "oracle/families.h"
@@ -63,6 +64,15 @@ std::vector<Array> selu(const AttributeList& attributes, Inputs inputs) {
   const double alpha = real(attributes, "alpha", 1.67326319217681884765625);
   const double gamma = real(attributes, "gamma", 1.05070102214813232421875);
   return {map(at(inputs, 0), [=](double x) { return gamma * (x <= 0 ? alpha * std::expm1(x) : x); })};
+}
+
+std::vector<Array> gelu(const AttributeList& attributes, Inputs inputs) {
+  const bool tanh = text(attributes, "approximate", "none") == "tanh";
+  return {map(at(inputs, 0), [=](double x) {
+    const double f = tanh ? std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x))
+                          : std::erf(x / std::numbers::sqrt2);
+    return 0.5 * x * (1 + f);
+  })};
 }
 
 std::vector<Array> clip(const AttributeList& attributes, Inputs inputs) {
@@ -193,6 +203,7 @@ constexpr Entry entries[] = {
     {"Selu", selu},
     {"Softplus", plain<softplus_of>},
     {"Mish", plain<mish_of>},
+    {"Gelu", gelu},
     {"Abs", plain<abs_of>},
     {"Neg", plain<neg_of>},
     {"Exp", plain<exp_of>},

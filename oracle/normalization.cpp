@@ -27,22 +27,53 @@ std::vector<Array> batch_norm(const AttributeList& attributes, Inputs inputs) {
   return {y};
 }
 
+struct Statistics {
+  double mean = 0, inverse_deviation = 0;
+};
+// Of `count` values, which become (value - mean) * inverse_deviation.
+Statistics standardise(double* values, std::size_t count, double epsilon) {
+  double sum = 0, squares = 0;
+  for (std::size_t i = 0; i < count; ++i) sum += values[i];
+  const double mean = sum / static_cast<double>(count);
+  for (std::size_t i = 0; i < count; ++i) squares += (values[i] - mean) * (values[i] - mean);
+  const double inverse = 1 / std::sqrt(squares / static_cast<double>(count) + epsilon);
+  for (std::size_t i = 0; i < count; ++i) values[i] = (values[i] - mean) * inverse;
+  return {mean, inverse};
+}
+
 std::vector<Array> instance_norm(const AttributeList& attributes, Inputs inputs) {
   const double epsilon = real(attributes, "epsilon", 1e-5);
   Array y = at(inputs, 0);
   const std::int64_t planes = y.shape[0] * y.shape[1];
   const std::size_t area = planes == 0 ? 0 : y.values.size() / static_cast<std::size_t>(planes);
   for (std::size_t first = 0; area > 0 && first < y.values.size(); first += area) {
-    double mean = 0, variance = 0;
-    for (std::size_t i = first; i < first + area; ++i) mean += y.values[i] / static_cast<double>(area);
-    for (std::size_t i = first; i < first + area; ++i)
-      variance += (y.values[i] - mean) * (y.values[i] - mean) / static_cast<double>(area);
+    standardise(&y.values[first], area, epsilon);
     const std::size_t c = channel_of(y.shape, first);
     for (std::size_t i = first; i < first + area; ++i)
-      y.values[i] =
-          (y.values[i] - mean) / std::sqrt(variance + epsilon) * at(inputs, 1).values[c] + at(inputs, 2).values[c];
+      y.values[i] = y.values[i] * at(inputs, 1).values[c] + at(inputs, 2).values[c];
   }
   return {y};
+}
+
+std::vector<Array> layer_norm(const AttributeList& attributes, Inputs inputs) {
+  const double epsilon = real(attributes, "epsilon", 1e-5);
+  Array y = at(inputs, 0);
+  Shape per_row = y.shape;
+  std::size_t length = 1;
+  for (int d = axis_of(integer(attributes, "axis", -1), y.shape.rank()); d < y.shape.rank(); ++d) {
+    length *= static_cast<std::size_t>(y.shape[d]);
+    per_row = per_row.with(d, 1);
+  }
+  Array mean = zeros(per_row, DType::f32), inverse = mean;
+  for (std::size_t row = 0; row < mean.values.size(); ++row) {
+    double* values = y.values.data() + row * length;
+    const Statistics statistics = standardise(values, length, epsilon);
+    mean.values[row] = statistics.mean;
+    inverse.values[row] = statistics.inverse_deviation;
+    for (std::size_t i = 0; i < length; ++i)
+      values[i] = values[i] * at(inputs, 1).values[i] + (has(inputs, 2) ? inputs[2].values[i] : 0);
+  }
+  return {y, mean, inverse};
 }
 
 // The elements that are summed up together: those that differ in `axis` only or, flattened, in any dimension from it
@@ -95,11 +126,9 @@ std::vector<Array> lrn(const AttributeList& attributes, Inputs inputs) {
 }
 
 constexpr Entry entries[] = {
-    {"BatchNormalization", batch_norm},
-    {"InstanceNormalization", instance_norm},
-    {"Softmax", softmax<false>},
-    {"LogSoftmax", softmax<true>},
-    {"LRN", lrn},
+    {"BatchNormalization", batch_norm}, {"InstanceNormalization", instance_norm},
+    {"LayerNormalization", layer_norm}, {"Softmax", softmax<false>},
+    {"LogSoftmax", softmax<true>},      {"LRN", lrn},
 };
 
 }  // namespace

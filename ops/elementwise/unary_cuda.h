@@ -11,7 +11,8 @@ namespace lenslet::cuda {
 struct Context;
 
 /// y[i] = f(x[i]) for i < elems, of a type that the operator has. NaN stays NaN. Errors: 2 units of the last place for
-/// what the device's library computes, a few for compositions; the others are exact or rounded once.
+/// what the device's library computes, a few for compositions (of Gelu below 0 in units of x); the others are exact or
+/// rounded once.
 void unary(const Context& context, const UnaryFunction& f, DType dtype, const void* x, void* y, std::int64_t elems);
 
 /// A number of the clipped type, on the host, or on the device when `at` is not null.

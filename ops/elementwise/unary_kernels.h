@@ -8,8 +8,8 @@
 namespace lenslet {
 
 /// y[i] = f(x[i]) for i < n; y may be x. NaN stays NaN. Worst error against the exact value, in units of the last
-/// place: 4 for the transcendental ones, a few more for compositions (Softplus, Mish, Elu); the others are exact or
-/// rounded once. Single-threaded.
+/// place: 4 for the transcendental ones, a few more for compositions (Softplus, Mish, Elu; of Gelu below 0 in
+/// units of x); the others are exact or rounded once. Single-threaded.
 void apply_unary(const UnaryFunction& f, const float* x, float* y, std::int64_t n);
 
 /// y[i] = min(max(x[i], low), high) for i < n; y may be x. NaN stays NaN. Single-threaded.

@@ -65,7 +65,7 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
       cuda::normalize_rows(*run.cuda, p.affine(run), p.epsilon, p.rows, p.length, p.data(run, 0),
                            static_cast<float*>(run.outputs[0].data()), run.workspace.data());
     };
-    return bound(run_on, cuda::normalize_rows_workspace_bytes(p.rows, p.length));
+    return bound(run_on, cuda::normalize_rows_workspace_bytes<AffineOfChannel>(p.rows, p.length));
   }
   return nullptr;
 }

@@ -93,7 +93,11 @@ __global__ void __launch_bounds__(threads) map_rows(const float* x, float* y, co
     Moments whole;
     if (static_cast<int>(threadIdx.x) < pieces.count) whole = moments[row * pieces.count + threadIdx.x];
     for (int mask = 1; mask < warp_threads; mask *= 2) whole.merge(shuffle_xor(whole, mask));
-    if (threadIdx.x == 0) shared = RowMap(whole.mean, whole.squares / whole.count, epsilon, affine.of_row(row));
+    if (threadIdx.x == 0) {
+      const double deviation = row_deviation(whole.squares, whole.count, epsilon);
+      if (blockIdx.y == 0) affine.keep(row, whole.mean, deviation);
+      shared = RowMap(whole.mean, deviation, affine.of_row(row));
+    }
   }
   __syncthreads();
   const RowMap map = shared;
@@ -108,11 +112,65 @@ __global__ void __launch_bounds__(threads) map_rows(const float* x, float* y, co
       });
 }
 
-/// Queues both kernels.
+struct Add {
+  __device__ double operator()(double a, double b) const { return a + b; }
+};
+
+/// A Map of map_held_rows.
 template <typename Affine>
-void launch_both(const Context& context, const Affine& affine, float epsilon, std::int64_t rows, std::int64_t length,
-                 const float* x, float* y, std::byte* workspace) {
-  if (rows == 0 || length == 0) return;
+struct NormalizeHeld {
+  static constexpr float filler = 0;
+  Affine affine;
+  float epsilon;
+
+  template <int pack>
+  __device__ void operator()(Pack<pack> (&values)[held_packs], const RowMember& here) const {
+    __shared__ double sums[held_threads / warp_threads], all_squares[held_threads / warp_threads];
+    const double length = here.packs * pack;
+    double sum = 0, squares = 0;
+#pragma unroll
+    for (int i = 0; i < held_packs; ++i)
+#pragma unroll
+      for (int k = 0; k < pack; ++k) sum += static_cast<double>(values[i].at[k]);
+    const double mean = here.join(sum, sums, Add{}) / length;
+    // Distances are rounded to float, as RowMap takes them: else the loop above's doubles are kept for this, and spill.
+    const auto center = static_cast<float>(mean);
+#pragma unroll
+    for (int i = 0; i < held_packs; ++i)
+#pragma unroll
+      for (int k = 0; k < pack; ++k) {
+        const double distance = here.inside(i) ? static_cast<double>(values[i].at[k] - center) : 0.0;
+        squares += distance * distance;
+      }
+    const double shift = mean - static_cast<double>(center);
+    squares = here.join(squares, all_squares, Add{}) - length * shift * shift;
+    if (here.row < 0) return;
+    const double deviation = row_deviation(squares < 0 ? 0 : squares, length, epsilon);
+    if (here.member == 0) affine.keep(here.row, mean, deviation);
+    const RowMap map(mean, deviation, affine.of_row(here.row));
+#pragma unroll
+    for (int i = 0; i < held_packs; ++i)
+#pragma unroll
+      for (int k = 0; k < pack; ++k)
+        if (here.inside(i)) values[i].at[k] = affine.of_element(map(values[i].at[k]), here.at(i) * pack + k);
+  }
+};
+
+}  // namespace
+
+template <typename Affine>
+std::size_t normalize_rows_workspace_bytes(std::int64_t rows, std::int64_t length) {
+  if (Affine::may_be_held && fits_held(length)) return 0;
+  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(pieces_of(rows, length).count) * sizeof(Moments);
+}
+
+template <typename Affine>
+void normalize_rows(const Context& context, const Affine& affine, float epsilon, std::int64_t rows, std::int64_t length,
+                    const float* x, float* y, std::byte* workspace) {
+  if (rows == 0) return;
+  if constexpr (Affine::may_be_held)
+    if (map_if_held(context, x, y, rows, length, NormalizeHeld<Affine>{affine, epsilon})) return;
+  if (length == 0) return;
   const Pieces pieces = pieces_of(rows, length);
   auto* moments = reinterpret_cast<Moments*>(workspace);
   const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>(pieces.count));
@@ -120,15 +178,12 @@ void launch_both(const Context& context, const Affine& affine, float epsilon, st
   launch(context, map_rows<Affine>, grid, dim3(threads), 0, x, y, moments, affine, epsilon, length, pieces);
 }
 
-}  // namespace
-
-std::size_t normalize_rows_workspace_bytes(std::int64_t rows, std::int64_t length) {
-  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(pieces_of(rows, length).count) * sizeof(Moments);
-}
-
-void normalize_rows(const Context& context, const AffineOfChannel& affine, float epsilon, std::int64_t rows,
-                    std::int64_t length, const float* x, float* y, std::byte* workspace) {
-  launch_both(context, affine, epsilon, rows, length, x, y, workspace);
-}
+#define LENSLET_INSTANTIATE(AFFINE)                                                                                    \
+  template std::size_t normalize_rows_workspace_bytes<AFFINE>(std::int64_t, std::int64_t);                             \
+  template void normalize_rows(const Context&, const AFFINE&, float, std::int64_t, std::int64_t, const float*, float*, \
+                               std::byte*);
+LENSLET_INSTANTIATE(AffineOfChannel)
+LENSLET_INSTANTIATE(AffineOfElement)
+#undef LENSLET_INSTANTIATE
 
 }  // namespace lenslet::cuda

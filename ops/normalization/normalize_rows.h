@@ -1,8 +1,10 @@
 #pragma once
-// Rows brought to mean 0 and variance 1, then to a scale and a bias. Operators of this kind differ in their rows and in
-// where scale and bias come from, which an Affine says on both devices:
-//   of_row(row) -> ScaleAndBias  of all elements of a row
-//   of_element(y, i) -> float    what becomes of element i of any row after that
+// Rows brought to mean 0 and variance 1, then to a scale and a bias. Operators of this kind differ in their rows, in
+// where scale and bias come from and in who wants the statistics, which an Affine says on both devices:
+//   of_row(row) -> ScaleAndBias   of all elements of a row
+//   of_element(y, i) -> float     what becomes of element i of any row after that
+//   keep(row, mean, deviation)    told of each row once; the deviation is sqrt(variance + epsilon)
+//   may_be_held                   CUDA reads a row once if it fits into a block's registers
 
 #include <algorithm>
 #include <cmath>
@@ -28,28 +30,49 @@ struct AffineOfChannel {
     return {scale[c], bias[c]};
   }
   LENSLET_HOST_DEVICE float of_element(float y, std::int64_t) const { return y; }
+  LENSLET_HOST_DEVICE void keep(std::int64_t, double, double) const {}
+  static constexpr bool may_be_held = false;  // not measured
 };
 
-/// y = (x - mean) / sqrt(variance + epsilon) * scale + bias. As x * factor - mean * factor it would cancel for a large
-/// mean: the subtraction comes first.
+/// Element i of every row has scale[i] and bias[i]; null: no bias. mean and inverse_deviation are of a row each, or
+/// null.
+struct AffineOfElement {
+  const float *scale, *bias;
+  float *mean, *inverse_deviation;
+  LENSLET_HOST_DEVICE ScaleAndBias of_row(std::int64_t) const { return {1, 0}; }
+  LENSLET_HOST_DEVICE float of_element(float y, std::int64_t i) const {
+    return y * scale[i] + (bias != nullptr ? bias[i] : 0);
+  }
+  LENSLET_HOST_DEVICE void keep(std::int64_t row, double row_mean, double deviation) const {
+    if (mean != nullptr) mean[row] = static_cast<float>(row_mean);
+    if (inverse_deviation != nullptr) inverse_deviation[row] = static_cast<float>(1 / deviation);
+  }
+  static constexpr bool may_be_held = true;
+};
+
+/// sqrt(variance + epsilon) of `length` elements, given the sum of their squared distances from the mean.
+LENSLET_HOST_DEVICE inline double row_deviation(double squares, double length, float epsilon) {
+  return std::sqrt(squares / length + static_cast<double>(epsilon));
+}
+
+/// y = (x - mean) / deviation * scale + bias. As x * factor - mean * factor it would cancel for a large mean: the
+/// subtraction comes first.
 struct RowMap {
   float center, gain, rest;
   RowMap() = default;
-  LENSLET_HOST_DEVICE RowMap(double mean, double variance, float epsilon, ScaleAndBias affine)
-      : center(static_cast<float>(mean)) {
-    const double factor = static_cast<double>(affine.scale) / std::sqrt(variance + static_cast<double>(epsilon));
+  LENSLET_HOST_DEVICE RowMap(double mean, double deviation, ScaleAndBias affine) : center(static_cast<float>(mean)) {
+    const double factor = static_cast<double>(affine.scale) / deviation;
     gain = static_cast<float>(factor);
     rest = static_cast<float>(static_cast<double>(affine.bias) - (mean - static_cast<double>(center)) * factor);
   }
   LENSLET_HOST_DEVICE float operator()(float x) const { return (x - center) * gain + rest; }
 };
 
-/// x and y [rows, length]; y may be x. Statistics are taken in double.
+/// x and y [rows, length]; y may be x. Statistics are taken in double; those of empty rows are NaN.
 template <typename Affine>
 void normalize_rows(const Affine& affine, float epsilon, std::int64_t rows, std::int64_t length, const float* x,
                     float* y, ThreadPool& pool) {
-  if (length == 0) return;
-  pool.parallel_for(rows, std::max<std::int64_t>(1, elementwise_grain / length),
+  pool.parallel_for(rows, std::max<std::int64_t>(1, elementwise_grain / std::max<std::int64_t>(1, length)),
                     [&](std::int64_t begin, std::int64_t end, int) {
                       for (std::int64_t row = begin; row < end; ++row) {
                         const float* from = x + row * length;
@@ -61,7 +84,9 @@ void normalize_rows(const Affine& affine, float epsilon, std::int64_t rows, std:
                           const double distance = static_cast<double>(from[i]) - mean;
                           squares += distance * distance;
                         }
-                        const RowMap map(mean, squares / static_cast<double>(length), epsilon, affine.of_row(row));
+                        const double deviation = row_deviation(squares, static_cast<double>(length), epsilon);
+                        affine.keep(row, mean, deviation);
+                        const RowMap map(mean, deviation, affine.of_row(row));
                         for (std::int64_t i = 0; i < length; ++i) to[i] = affine.of_element(map(from[i]), i);
                       }
                     });
@@ -72,11 +97,14 @@ namespace cuda {
 struct Context;
 
 /// Device memory that normalize_rows needs for x [rows, length].
+template <typename Affine>
 std::size_t normalize_rows_workspace_bytes(std::int64_t rows, std::int64_t length);
 
-/// The same with device addresses. At most 2^31 - 1 rows.
-void normalize_rows(const Context& context, const AffineOfChannel& affine, float epsilon, std::int64_t rows,
-                    std::int64_t length, const float* x, float* y, std::byte* workspace);
+/// The same with device addresses, for the Affines above; x and y are aligned to 16 bytes. At most 2^31 - 1 rows that
+/// are not held.
+template <typename Affine>
+void normalize_rows(const Context& context, const Affine& affine, float epsilon, std::int64_t rows, std::int64_t length,
+                    const float* x, float* y, std::byte* workspace);
 
 }  // namespace cuda
 }  // namespace lenslet

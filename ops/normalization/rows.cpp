@@ -5,13 +5,14 @@
 namespace lenslet {
 
 // Each in the file of its name; softmax.cpp has both of its kind.
-OpParts batch_norm(), instance_norm(), lrn(), softmax();
+OpParts batch_norm(), instance_norm(), layer_norm(), lrn(), softmax();
 
 std::span<const OpRow> normalization_rows() {
   // name, domain, first version read, inputs min..max, outputs min..max, parts, notes
   static const OpRow rows[] = {
       {"BatchNormalization", "", 7, 5, 5, 1, 5, batch_norm(), "inference"},
       {"InstanceNormalization", "", 6, 3, 3, 1, 1, instance_norm()},
+      {"LayerNormalization", "", 17, 2, 3, 1, 3, layer_norm(), "Scale and B of the normalised shape"},
       {"LRN", "", 1, 1, 1, 1, 1, lrn()},
       {"Softmax", "", 1, 1, 1, 1, 1, softmax(), "before opset 13 the dimensions from the axis on are one"},
       {"LogSoftmax", "", 1, 1, 1, 1, 1, softmax(), "as Softmax"},

@@ -54,15 +54,21 @@ __device__ T join_row(T value, int group, T* shared, Join join) {
 inline constexpr int held_threads = 256;
 /// What a thread keeps in registers of a row: so many float4 or floats.
 inline constexpr int held_packs = 8;
+/// May rows of this length, aligned to 16 bytes, be held?
+constexpr bool fits_held(std::int64_t length) {
+  return (length % 4 == 0 ? length / 4 : length) <= held_packs * held_threads;
+}
 
 /// A thread among the `group` neighbouring ones that share a row. All threads of a block have one, and with none they
 /// still meet the others.
 struct RowMember {
   int member, group;
-  int packs;  ///< of the row; 0: there is none
+  std::int64_t row;  ///< -1: there is none
+  int packs;         ///< of the row; 0: there is none
 
-  /// Is the thread's i-th pack on the row?
-  __device__ bool inside(int i) const { return member + i * group < packs; }
+  /// Which pack of the row is the thread's i-th?
+  __device__ int at(int i) const { return member + i * group; }
+  __device__ bool inside(int i) const { return at(i) < packs; }
   template <typename T, typename Join>
   __device__ T join(T value, T* shared, Join how) const {
     return join_row(value, group, shared, how);
@@ -79,7 +85,7 @@ __global__ void __launch_bounds__(held_threads, 3)
   const int thread = static_cast<int>(threadIdx.x);
   const int member = thread & (group - 1), rows_per_block = held_threads / group;
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * rows_per_block + thread / group;
-  const RowMember here{member, group, row < rows ? length / pack : 0};
+  const RowMember here{member, group, row < rows ? row : -1, row < rows ? length / pack : 0};
   const auto* from = reinterpret_cast<const Pack<pack>*>(x + row * length);
   auto* to = reinterpret_cast<Pack<pack>*>(y + row * length);
   Pack<pack> values[held_packs];
@@ -87,12 +93,12 @@ __global__ void __launch_bounds__(held_threads, 3)
   for (int i = 0; i < held_packs; ++i) {
 #pragma unroll
     for (int k = 0; k < pack; ++k) values[i].at[k] = Map::filler;
-    if (here.inside(i)) values[i] = from[member + i * group];
+    if (here.inside(i)) values[i] = from[here.at(i)];
   }
   map(values, here);
 #pragma unroll
   for (int i = 0; i < held_packs; ++i)
-    if (here.inside(i)) to[member + i * group] = values[i];
+    if (here.inside(i)) to[here.at(i)] = values[i];
 }
 
 /// Queues map_held_rows; false: the rows are too long for it.

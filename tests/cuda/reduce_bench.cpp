@@ -51,6 +51,12 @@ std::vector<Row> reduction(const cuda::Session& session) {
   add("Softmax", last, {262144, 1000}, nchw);
   add("Softmax", last, {1 << 22, 21}, nchw);
   add_small("Softmax", last, {1, 1000}, nchw);
+  // Tokens of ViT-B and pixels of ConvNeXt-T, which are held; and rows too long for that.
+  for (const Shape& x : {Shape{64 * 197, 768}, Shape{64 * 56 * 56, 96}, Shape{4096, 12288}}) {
+    const TensorType row{DType::f32, {x[1]}};
+    rows.push_back(measure_op(session, fmt::format("LayerNormalization {}", x.str()),
+                              {.op = "LayerNormalization", .inputs = {{DType::f32, x}, row, row}, .opset = 17}));
+  }
   add("ReduceMean", {{"axes", Ints{1}}}, {16384, 4096}, nchw);
   add("ReduceMean", {{"axes", Ints{0}}}, {16384, 4096}, nchw);
   add("ReduceMean", {{"axes", Ints{0, 1}}}, {16384, 4096}, nchw);

@@ -131,6 +131,8 @@ TEST_CASE("unary/special_values") {
   CHECK(scalar("Softplus", 1, -50) == doctest::Approx(1.9287498479639178e-22).epsilon(1e-5));
   CHECK(scalar("Mish", 18, 1e6f) == 1e6f);
   CHECK(scalar("Mish", 18, -1000) == 0.0f);
+  CHECK(scalar("Gelu", 20, 1000) == 1000.0f);
+  CHECK(scalar("Gelu", 20, -1000) == 0.0f);
   CHECK(scalar("Elu", 6, -1000) == -1.0f);
   CHECK(scalar("Elu", 6, -1e-6f) == doctest::Approx(-9.999995e-7).epsilon(1e-6));
   CHECK(scalar("Elu", 6, 1e30f) == 1e30f);
@@ -161,6 +163,9 @@ TEST_CASE("unary/refusals") {
   CHECK(message("Clip", DType::boolean).find("bool") != std::string::npos);
   CHECK_THROWS_WITH_AS(make_op({.op = "Relu", .attributes = {{"surprise", std::int64_t{1}}}, .inputs = {Tensor()}}),
                        doctest::Contains("surprise"), Error);
+  CHECK_THROWS_WITH_AS(
+      make_op({.op = "Gelu", .opset = 20, .attributes = {{"approximate", std::string("fast")}}, .inputs = {Tensor()}}),
+      doctest::Contains("attribute 'approximate' is 'fast'"), Error);
 }
 
 TEST_CASE("clip/bounds_as_inputs") {
