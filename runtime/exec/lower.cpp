@@ -35,6 +35,9 @@ void check_algorithm(DeviceKind device, const std::string& name) {
 }
 
 void check_numerics(const DeviceChoice& device, const Numerics& numerics) {
+  if (numerics.storage != DType::f32)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("tensors are stored in float32, not in {}", to_string(numerics.storage)));
   if (!device.is_cuda() && numerics != Numerics())
     throw Error(ErrorKind::unsupported, fmt::format("precision {} is CUDA's; the CPU computes in fp32{}{}",
                                                     to_string(numerics), device.note.empty() ? "" : "; ", device.note));

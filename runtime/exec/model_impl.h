@@ -22,7 +22,8 @@ class ModelImpl {
   ModelImpl(Graph loaded, Graph after_early_passes) : source(std::move(loaded)), typed(std::move(after_early_passes)) {}
 
   const Graph source;  ///< as loaded: the file's own types; shapes of inputs as declared
-  const Graph typed;   ///< after the passes that come before inference: what plans are made from
+  /// After the passes that come before inference: what plans are made from. What is in `source` has the same ValueIds.
+  const Graph typed;
 
   /// The prepared weights under `key`, made by `make` on the first call. Thread-safe; `make` runs under the lock.
   template <typename Make>

@@ -116,10 +116,12 @@ std::vector<InputInfo> Graph::input_infos(const Node& reader) const {
 }
 
 std::vector<TensorType> Graph::output_types(const Node& producer) const {
+  // An output that nobody reads has no value that knows its type, but the kernel writes it all the same.
+  if (std::find(producer.outputs.begin(), producer.outputs.end(), no_id) != producer.outputs.end())
+    return producer.op->infer(input_infos(producer));
   std::vector<TensorType> types;
   types.reserve(producer.outputs.size());
-  for (const ValueId id : producer.outputs)
-    types.push_back(id == no_id ? TensorType{} : TensorType{value(id).dtype, value(id).shape});
+  for (const ValueId id : producer.outputs) types.push_back({value(id).dtype, value(id).shape});
   return types;
 }
 

@@ -70,6 +70,7 @@ struct Graph {
   void replace_uses(ValueId from, ValueId to);
   /// Input infos of a node for Op::infer and friends; pointers into this graph.
   std::vector<InputInfo> input_infos(const Node& node) const;
+  /// Of all outputs, those that are no_id included.
   std::vector<TensorType> output_types(const Node& node) const;
 
   /// Readable text, one line a node: outputs with type and format = op(inputs) attributes by kernel.

@@ -1,6 +1,6 @@
 // widen: floats of 16 and 64 bits become float32, as constants, as attributes and between nodes; ports keep the type
-// that the model declares, with a Cast behind or before them. A pass that keeps narrow types where kernels take them
-// would stand here.
+// that the model declares, with a Cast behind or before them. It runs once a model, before anything is known of a plan;
+// values keep their numbers, so that ModelImpl::source still tells a pass of the plan what the file's types were.
 #include <fmt/format.h>
 
 #include <utility>

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -137,6 +138,42 @@ TEST_CASE("exec/runner/refuses_inputs_that_were_not_planned") {
   CHECK_NOTHROW(runner.run(good));
 }
 
+// [N,H,W,C] -> [N,C,H,W], so that the values arrive in nhwc; Split of C, of whose outputs those named are the graph's.
+Graph split_net(const std::vector<std::size_t>& wanted, bool omit_others = false) {
+  Graph graph;
+  graph.name = "split";
+  const ValueId x = add_input(graph, {5, 7, 6});
+  const ValueId first = add_node(graph, "Transpose", {x}, {{"perm", std::vector<std::int64_t>{0, 3, 1, 2}}});
+  Node node;
+  node.name = "split";
+  node.op = make_op("Split", "", {{"axis", std::int64_t{1}}}, 2, 2);
+  node.inputs = {first, graph.add_constant("sizes", Tensor::of<std::int64_t>(Shape{2}, {2, 4}))};
+  node.outputs = {graph.add_value("two"), graph.add_value("four")};
+  for (const std::size_t i : wanted) add_output(graph, node.outputs[i]);
+  for (std::size_t i = 0; i < node.outputs.size(); ++i)
+    if (omit_others && std::find(wanted.begin(), wanted.end(), i) == wanted.end()) node.outputs[i] = no_id;
+  graph.nodes.push_back(std::move(node));
+  return graph;
+}
+
+TEST_CASE("exec/runner/outputs_that_nobody_reads") {
+  const Tensor x = random_tensor({2, 5, 7, 6}, 5);
+  Runner both(make_model(split_net({0, 1})), options(2, 1));
+  const auto expected = both.run(x);
+  REQUIRE(expected[1].shape() == Shape{2, 4, 5, 7});
+  for (const bool omitted : {false, true})
+    for (const std::size_t wanted : {0, 1}) {
+      CAPTURE(omitted);
+      CAPTURE(wanted);
+      Runner one(make_model(split_net({wanted}, omitted)), options(2, 1));
+      const auto outputs = one.run(x);
+      REQUIRE(outputs.size() == 1);
+      REQUIRE(outputs[0].dtype() == expected[wanted].dtype());
+      REQUIRE(outputs[0].shape() == expected[wanted].shape());
+      CHECK(std::memcmp(outputs[0].data(), expected[wanted].data(), outputs[0].bytes()) == 0);
+    }
+}
+
 TEST_CASE("exec/runner/outputs_that_no_kernel_makes") {
   Runner runner(make_model(ports_net()), options(2, 1));
   for (const std::uint64_t seed : {1U, 2U}) {
@@ -175,6 +212,7 @@ TEST_CASE("exec/plan/refuses_options_that_make_no_sense") {
   CHECK(kind_with([](PlanOptions& o) { o.device = "cuda:99999"; }) == ErrorKind::device);
   CHECK(error_of([] { (void)parse_numerics("fp8"); }).kind() == ErrorKind::invalid_argument);
   CHECK(kind_with([](PlanOptions& o) { o.numerics = parse_numerics("tf32"); }) == ErrorKind::unsupported);
+  CHECK(kind_with([](PlanOptions& o) { o.numerics.storage = DType::f64; }) == ErrorKind::unsupported);
   CHECK(kind_with([](PlanOptions& o) { o.numerics.storage = DType::f16; }) == ErrorKind::unsupported);
   CHECK(kind_with([](PlanOptions& o) { o.numerics.accumulate = DType::f16; }) == ErrorKind::unsupported);
   CHECK(kind_with([](PlanOptions& o) { o.threads = -1; }) == ErrorKind::invalid_argument);

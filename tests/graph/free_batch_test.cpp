@@ -118,6 +118,25 @@ TEST_CASE("free_batch/constant_joined_to_each_image") {
   check_freed(b);
 }
 
+TEST_CASE("free_batch/two_outputs") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 3, 4, 4});
+  b.output(b.node("Split", {x, b.int64s({1, 2})}, {{"axis", std::int64_t{1}}}, 13, 2));
+  b.output(b.source().nodes.back().outputs[1]);
+  check_freed(b);
+}
+
+TEST_CASE("free_batch/first_output_left_out") {
+  GraphBuilder b;
+  b.node("Split", {b.input("x", {1, 3, 4, 4}), b.int64s({1, 2})}, {{"axis", std::int64_t{1}}}, 13, 2);
+  b.output(b.source().nodes.back().outputs[1]);
+  Graph graph = b.raw();
+  graph.nodes.back().outputs[0] = no_id;
+  bind_inputs(graph, 5, {});
+  infer_shapes(graph);
+  CHECK(graph.value(graph.outputs[0]).shape == Shape{5, 2, 4, 4});
+}
+
 TEST_CASE("free_batch/refused_by_name") {
   GraphBuilder b;
   const ValueId x = b.input("x", {1, 3, 4, 4});

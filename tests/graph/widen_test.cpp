@@ -56,6 +56,11 @@ TEST_CASE("widen/constants_attributes_and_ports") {
     CHECK(graph.value(graph.outputs[0]).name == before.value(before.outputs[0]).name);
     for (const Value& value : graph.values)
       if (value.is_constant() && value.dtype != DType::i64) CHECK(value.dtype == DType::f32);
+    // Numbers of values hold across the pass: nodes are the same, between the casts.
+    for (std::size_t n = 0; n < before.nodes.size(); ++n) {
+      CHECK(graph.nodes[n + 1].name == before.nodes[n].name);
+      CHECK(graph.nodes[n + 1].outputs == before.nodes[n].outputs);
+    }
 
     bind_inputs(graph, 1, {});
     infer_shapes(graph);
