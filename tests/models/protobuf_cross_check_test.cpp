@@ -10,6 +10,7 @@
 #include "models/onnx.pb.h"
 #include "models/onnx_reader.h"
 #include "models/onnx_tensor.h"
+#include "ops/core/onnx_types.h"
 #include "tests/shared_data.h"
 
 using namespace lenslet;
