@@ -18,7 +18,7 @@
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/compare.h"
 #include "tools/verbs/dtype_convert.h"
-#include "tools/verbs/named_inputs.h"
+#include "tools/verbs/model_inputs.h"
 #include "tools/verbs/output_name.h"
 #include "tools/verbs/verbs.h"
 
