@@ -158,8 +158,6 @@ std::optional<std::vector<Array>> run(std::string_view op, const AttributeList& 
   return entry->run(attributes, inputs);
 }
 
-bool knows(std::string_view op) { return find(op) != nullptr; }
-
 std::int64_t integer(const AttributeList& attributes, std::string_view name, std::int64_t fallback) {
   return attribute(attributes, name, fallback);
 }
