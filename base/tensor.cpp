@@ -1,7 +1,9 @@
 #include "lenslet/tensor.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -14,6 +16,19 @@ namespace {
 
 // Whole cache lines, and enough for AVX-512 loads.
 constexpr std::align_val_t tensor_alignment{64};
+
+struct DTypeRow {
+  DType dtype;
+  std::string_view name;
+  std::size_t bytes;
+};
+constexpr DTypeRow dtype_rows[] = {
+    {DType::f32, "float32", 4}, {DType::f64, "float64", 8}, {DType::f16, "float16", 2},  {DType::bf16, "bfloat16", 2},
+    {DType::i8, "int8", 1},     {DType::u8, "uint8", 1},    {DType::i16, "int16", 2},    {DType::u16, "uint16", 2},
+    {DType::i32, "int32", 4},   {DType::i64, "int64", 8},   {DType::boolean, "bool", 1},
+};
+static_assert(std::size(dtype_rows) == static_cast<std::size_t>(DType::boolean) + 1);
+static_assert(std::ranges::is_sorted(dtype_rows, {}, &DTypeRow::dtype), "rows are found by number");
 
 std::shared_ptr<void> allocate(std::size_t bytes) {
   // The form that returns null: the one that throws ends a sanitized process instead.
@@ -34,54 +49,9 @@ void copy_elements(const T* from, const Strides& of_from, T* to, const Strides& 
 
 }  // namespace
 
-std::size_t dtype_bytes(DType dtype) noexcept {
-  switch (dtype) {
-    case DType::f64:
-    case DType::i64:
-      return 8;
-    case DType::f32:
-    case DType::i32:
-      return 4;
-    case DType::f16:
-    case DType::bf16:
-    case DType::i16:
-    case DType::u16:
-      return 2;
-    case DType::i8:
-    case DType::u8:
-    case DType::boolean:
-      return 1;
-  }
-  return 1;
-}
+std::size_t dtype_bytes(DType dtype) noexcept { return dtype_rows[static_cast<std::size_t>(dtype)].bytes; }
 
-std::string_view to_string(DType dtype) noexcept {
-  switch (dtype) {
-    case DType::f32:
-      return "float32";
-    case DType::f64:
-      return "float64";
-    case DType::f16:
-      return "float16";
-    case DType::bf16:
-      return "bfloat16";
-    case DType::i8:
-      return "int8";
-    case DType::u8:
-      return "uint8";
-    case DType::i16:
-      return "int16";
-    case DType::u16:
-      return "uint16";
-    case DType::i32:
-      return "int32";
-    case DType::i64:
-      return "int64";
-    case DType::boolean:
-      return "bool";
-  }
-  return "?";
-}
+std::string_view to_string(DType dtype) noexcept { return dtype_rows[static_cast<std::size_t>(dtype)].name; }
 
 Shape::Shape(std::initializer_list<std::int64_t> dims)
     : Shape(std::span<const std::int64_t>(dims.begin(), dims.size())) {}

@@ -17,6 +17,7 @@
 #include "models/onnx_tensor.h"
 #include "models/opset.h"
 #include "models/problems.h"
+#include "ops/core/onnx_types.h"
 #include "ops/shape/constant.h"
 
 namespace lenslet {
@@ -83,7 +84,7 @@ bool GraphBuilder::describe_port(const OnnxValueInfo& info, std::string_view dir
     problems_.add(ErrorKind::unsupported, where, "is not a tensor; sequences, maps and optionals are not supported");
     return false;
   }
-  if (info.type != OnnxType::undefined) {
+  if (info.type != 0) {
     const auto dtype = dtype_of_onnx(info.type);
     if (!dtype) {
       problems_.add(ErrorKind::unsupported, where,
@@ -107,7 +108,7 @@ void GraphBuilder::add_inputs() {
     if (&onnx_.inputs[origin->index] != &info) continue;                     // doubled, a problem already
     PortInfo port;
     if (!describe_port(info, "input", port)) continue;
-    if (info.type == OnnxType::undefined || !info.has_shape) {
+    if (info.type == 0 || !info.has_shape) {
       problems_.add(ErrorKind::unsupported, fmt::format("input '{}'", info.name),
                     info.has_shape ? "declares no element type" : "declares no shape: its rank is unknown");
       continue;

@@ -14,40 +14,29 @@ namespace {
 
 using Type = OnnxAttributeType;
 
+// By number.
+constexpr std::string_view type_names[] = {
+    "nothing",
+    "a float",
+    "an integer",
+    "a string",
+    "a tensor",
+    "a subgraph",
+    "a list of floats",
+    "a list of integers",
+    "a list of strings",
+    "a list of tensors",
+    "a list of subgraphs",
+    "a sparse tensor",
+    "a list of sparse tensors",
+    "a type",
+    "a list of types",
+};
+static_assert(std::size(type_names) == static_cast<std::size_t>(Type::type_protos) + 1);
+
 std::string_view type_name(Type type) {
-  switch (type) {
-    case Type::undefined:
-      return "nothing";
-    case Type::real:
-      return "a float";
-    case Type::integer:
-      return "an integer";
-    case Type::text:
-      return "a string";
-    case Type::tensor:
-      return "a tensor";
-    case Type::graph:
-      return "a subgraph";
-    case Type::reals:
-      return "a list of floats";
-    case Type::integers:
-      return "a list of integers";
-    case Type::texts:
-      return "a list of strings";
-    case Type::tensors:
-      return "a list of tensors";
-    case Type::graphs:
-      return "a list of subgraphs";
-    case Type::sparse_tensor:
-      return "a sparse tensor";
-    case Type::sparse_tensors:
-      return "a list of sparse tensors";
-    case Type::type_proto:
-      return "a type";
-    case Type::type_protos:
-      return "a list of types";
-  }
-  return "of an unknown kind";
+  const auto number = static_cast<std::size_t>(type);  // as the file declares it: anything
+  return number < std::size(type_names) ? type_names[number] : "of an unknown kind";
 }
 
 // Old exporters leave the type out; then the one field that is there decides. Zero-valued scalars and empty lists may

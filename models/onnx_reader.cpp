@@ -179,6 +179,10 @@ OnnxNode Reader::node(WireMessage in) {
 
 OnnxAttribute Reader::attribute(WireMessage in) {
   using Type = OnnxAttributeType;
+  // Kinds that are refused by name later; their contents stay unread.
+  static constexpr std::pair<std::uint32_t, Type> unread_kinds[] = {
+      {6, Type::graph},        {10, Type::tensors},       {11, Type::graphs},        {14, Type::type_proto},
+      {15, Type::type_protos}, {22, Type::sparse_tensor}, {23, Type::sparse_tensors}};
   OnnxAttribute attribute;
   const auto mark = [&attribute](Type type) { attribute.present |= 1U << static_cast<unsigned>(type); };
   while (in.next()) {
@@ -239,36 +243,9 @@ OnnxAttribute Reader::attribute(WireMessage in) {
       case 21:
         attribute.reference = checked_name(in.text(), "an attribute");
         break;
-      // Kinds that are refused by name later; their contents stay unread.
-      case 6:
-        mark(Type::graph);
-        in.skip();
-        break;
-      case 10:
-        mark(Type::tensors);
-        in.skip();
-        break;
-      case 11:
-        mark(Type::graphs);
-        in.skip();
-        break;
-      case 14:
-        mark(Type::type_proto);
-        in.skip();
-        break;
-      case 15:
-        mark(Type::type_protos);
-        in.skip();
-        break;
-      case 22:
-        mark(Type::sparse_tensor);
-        in.skip();
-        break;
-      case 23:
-        mark(Type::sparse_tensors);
-        in.skip();
-        break;
       default:
+        for (const auto& [field, type] : unread_kinds)
+          if (field == in.field()) mark(type);
         in.skip();
     }
   }
@@ -287,7 +264,7 @@ OnnxTensor Reader::tensor(WireMessage in, std::span<const std::byte> bytes) {
         });
         break;
       case 2:
-        tensor.type = static_cast<OnnxType>(in.integer());
+        tensor.type = static_cast<std::int32_t>(in.integer());
         break;
       case 3:
         tensor.segmented = true;
@@ -363,7 +340,7 @@ void Reader::type(WireMessage in, OnnxValueInfo& info) {
         auto tensor = in.message("TypeProto.Tensor");
         while (tensor.next()) {
           if (tensor.field() == 1) {
-            info.type = static_cast<OnnxType>(tensor.integer());
+            info.type = static_cast<std::int32_t>(tensor.integer());
           } else if (tensor.field() == 2) {
             reject_second(info.has_shape, "shape of a value");
             info.has_shape = true;

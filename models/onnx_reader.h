@@ -12,31 +12,10 @@
 
 namespace lenslet {
 
-/// TensorProto.DataType, as far as messages name it.
-enum class OnnxType : std::int32_t {
-  undefined = 0,
-  float32 = 1,
-  uint8 = 2,
-  int8 = 3,
-  uint16 = 4,
-  int16 = 5,
-  int32 = 6,
-  int64 = 7,
-  string = 8,
-  boolean = 9,
-  float16 = 10,
-  float64 = 11,
-  uint32 = 12,
-  uint64 = 13,
-  complex64 = 14,
-  complex128 = 15,
-  bfloat16 = 16,
-};
-
 struct OnnxTensor {
   std::string_view name;
-  std::vector<std::int64_t> dims;  ///< at most limits::rank + 1 are kept
-  OnnxType type = OnnxType::undefined;
+  std::vector<std::int64_t> dims;      ///< at most limits::rank + 1 are kept
+  std::int32_t type = 0;               ///< TensorProto.DataType (ops/core/onnx_types.h); 0: undefined
   std::span<const std::byte> message;  ///< the whole TensorProto: typed data is decoded from it when wanted
   std::span<const std::byte> raw_data;
   bool has_raw_data = false;
@@ -95,7 +74,7 @@ struct OnnxValueInfo {
   enum class Kind { none, tensor, sequence, map, sparse_tensor, optional, unknown };
   std::string_view name;
   Kind kind = Kind::none;
-  OnnxType type = OnnxType::undefined;
+  std::int32_t type = 0;  ///< of a tensor's elements, as OnnxTensor::type
   bool has_shape = false;
   std::vector<OnnxDimension> dims;
 };

@@ -9,6 +9,8 @@
 #include "lenslet/error.h"
 #include "models/limits.h"
 #include "models/wire.h"
+#include "ops/core/dtypes.h"
+#include "ops/core/onnx_types.h"
 
 namespace lenslet {
 
@@ -18,36 +20,9 @@ using protozero::pbf_wire_type;
 
 static_assert(std::endian::native == std::endian::little, "raw_data and .npy are read as little-endian");
 
-struct TypeRow {
-  OnnxType onnx;
-  std::string_view name;
-  std::optional<DType> dtype;
-  std::uint32_t field;  // of TensorProto that holds its elements when raw_data does not
-};
-
-constexpr TypeRow type_rows[] = {
-    {OnnxType::float32, "float32", DType::f32, 4},
-    {OnnxType::uint8, "uint8", DType::u8, 5},
-    {OnnxType::int8, "int8", DType::i8, 5},
-    {OnnxType::uint16, "uint16", DType::u16, 5},
-    {OnnxType::int16, "int16", DType::i16, 5},
-    {OnnxType::int32, "int32", DType::i32, 5},
-    {OnnxType::int64, "int64", DType::i64, 7},
-    {OnnxType::string, "string", std::nullopt, 6},
-    {OnnxType::boolean, "bool", DType::boolean, 5},
-    {OnnxType::float16, "float16", DType::f16, 5},
-    {OnnxType::float64, "float64", DType::f64, 10},
-    {OnnxType::uint32, "uint32", std::nullopt, 11},
-    {OnnxType::uint64, "uint64", std::nullopt, 11},
-    {OnnxType::complex64, "complex64", std::nullopt, 4},
-    {OnnxType::complex128, "complex128", std::nullopt, 10},
-    {OnnxType::bfloat16, "bfloat16", DType::bf16, 5},
-};
-
-const TypeRow* find_type(OnnxType type) noexcept {
-  for (const TypeRow& row : type_rows)
-    if (row.onnx == type) return &row;
-  return nullptr;
+// The field of TensorProto that holds elements of a type when raw_data does not.
+std::uint32_t typed_field(DType dtype) {
+  return dtype == DType::f32 ? 4 : dtype == DType::f64 ? 10 : dtype == DType::i64 ? 7 : 5;
 }
 
 Shape checked_shape(const OnnxTensor& tensor) {
@@ -81,19 +56,20 @@ void for_each_chunk(const OnnxTensor& tensor, std::uint32_t field, pbf_wire_type
 }
 
 // float_data, double_data: elements lie as they are.
-Tensor decode_fixed(const OnnxTensor& tensor, const TypeRow& row, const Shape& shape) {
-  const std::size_t element_bytes = dtype_bytes(*row.dtype);
+Tensor decode_fixed(const OnnxTensor& tensor, DType dtype, const Shape& shape) {
+  const std::size_t element_bytes = dtype_bytes(dtype);
   const auto wire = element_bytes == 4 ? pbf_wire_type::fixed32 : pbf_wire_type::fixed64;
+  const std::uint32_t field = typed_field(dtype);
   std::uint64_t bytes = 0;
-  for_each_chunk(tensor, row.field, wire, [&](std::span<const std::byte> chunk) {
+  for_each_chunk(tensor, field, wire, [&](std::span<const std::byte> chunk) {
     if (chunk.size() % element_bytes != 0)
       throw Error(ErrorKind::invalid_model, "not a readable ONNX file: numbers cut off in TensorProto");
     bytes += chunk.size();
   });
   if (bytes != static_cast<std::uint64_t>(shape.elems()) * element_bytes) fail_count(bytes / element_bytes, shape);
-  Tensor result(*row.dtype, shape);
+  Tensor result(dtype, shape);
   auto* to = static_cast<std::byte*>(result.data());
-  for_each_chunk(tensor, row.field, wire, [&to](std::span<const std::byte> chunk) {
+  for_each_chunk(tensor, field, wire, [&to](std::span<const std::byte> chunk) {
     if (!chunk.empty()) std::memcpy(to, chunk.data(), chunk.size());
     to += chunk.size();
   });
@@ -114,38 +90,21 @@ void decode_varints_as(const OnnxTensor& tensor, std::uint32_t field, T* to) {
 }
 
 // int32_data and int64_data: varints, of which there must be exactly as many as elements.
-Tensor decode_varints(const OnnxTensor& tensor, const TypeRow& row, const Shape& shape) {
+Tensor decode_varints(const OnnxTensor& tensor, DType dtype, const Shape& shape) {
+  const std::uint32_t field = typed_field(dtype);
   std::uint64_t count = 0;
-  for_each_chunk(tensor, row.field, pbf_wire_type::varint,
+  for_each_chunk(tensor, field, pbf_wire_type::varint,
                  [&count](std::span<const std::byte> chunk) { count += count_varints(chunk); });
   if (count != static_cast<std::uint64_t>(shape.elems())) fail_count(count, shape);
-  Tensor result(*row.dtype, shape);
+  Tensor result(dtype, shape);
   void* const to = result.data();
-  switch (*row.dtype) {
-    case DType::i8:
-      decode_varints_as(tensor, row.field, static_cast<std::int8_t*>(to));
-      break;
-    case DType::u8:
-      decode_varints_as(tensor, row.field, static_cast<std::uint8_t*>(to));
-      break;
-    case DType::boolean:  // the value range is checked with raw data's
-      decode_varints_as(tensor, row.field, static_cast<std::uint8_t*>(to));
-      break;
-    case DType::i16:
-      decode_varints_as(tensor, row.field, static_cast<std::int16_t*>(to));
-      break;
-    case DType::u16:
-    case DType::f16:
-    case DType::bf16:
-      decode_varints_as(tensor, row.field, static_cast<std::uint16_t*>(to));
-      break;
-    case DType::i32:
-      decode_varints_as(tensor, row.field, static_cast<std::int32_t*>(to));
-      break;
-    default:
-      decode_varints_as(tensor, row.field, static_cast<std::int64_t*>(to));
-      break;
-  }
+  if (dtype == DType::f16 || dtype == DType::bf16)  // as the integers of their bits
+    decode_varints_as(tensor, field, static_cast<std::uint16_t*>(to));
+  else if (dtype == DType::boolean)  // the value range is checked with raw data's
+    decode_varints_as(tensor, field, static_cast<std::uint8_t*>(to));
+  else
+    dispatch(dtype, Types<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::int64_t>(),
+             [&]<typename T>(std::type_identity<T>) { decode_varints_as(tensor, field, static_cast<T*>(to)); });
   return result;
 }
 
@@ -165,57 +124,40 @@ void check_booleans(const Tensor& tensor) {
     if (bytes[i] > 1) throw Error(ErrorKind::invalid_model, fmt::format("a bool tensor holds the byte {}", bytes[i]));
 }
 
-Tensor read_elements(const OnnxTensor& tensor, const TypeRow& row, const Shape& shape, const TensorSource& source) {
-  const std::uint64_t bytes = static_cast<std::uint64_t>(shape.elems()) * dtype_bytes(*row.dtype);
+Tensor read_elements(const OnnxTensor& tensor, DType dtype, const Shape& shape, const TensorSource& source) {
+  const std::uint64_t bytes = static_cast<std::uint64_t>(shape.elems()) * dtype_bytes(dtype);
   if (tensor.external) {
     if (tensor.has_raw_data || tensor.typed_fields != 0)
       throw Error(ErrorKind::invalid_model, "a tensor with both external data and data of its own");
     if (source.external == nullptr) throw Error(ErrorKind::unsupported, "external data is not read here");
     const MappedFile part = source.external->read(tensor, bytes);
-    return from_bytes(*row.dtype, shape, part.bytes, part.owner);
+    return from_bytes(dtype, shape, part.bytes, part.owner);
   }
   if (tensor.has_raw_data) {
     if (tensor.typed_fields != 0) throw Error(ErrorKind::invalid_model, "a tensor with both raw_data and typed data");
     if (tensor.raw_data.size() != bytes)
       throw Error(ErrorKind::invalid_model, fmt::format("a {} tensor of shape {} needs {} bytes, raw_data has {}",
-                                                        row.name, shape.str(), bytes, tensor.raw_data.size()));
-    return from_bytes(*row.dtype, shape, tensor.raw_data, source.owner);
+                                                        to_string(dtype), shape.str(), bytes, tensor.raw_data.size()));
+    return from_bytes(dtype, shape, tensor.raw_data, source.owner);
   }
-  if ((tensor.typed_fields & ~(1U << row.field)) != 0)
+  if ((tensor.typed_fields & ~(1U << typed_field(dtype))) != 0)
     throw Error(ErrorKind::invalid_model,
-                fmt::format("a {} tensor whose data sits in a field of another type", row.name));
-  if (row.field == 4 || row.field == 10) return decode_fixed(tensor, row, shape);
-  return decode_varints(tensor, row, shape);
+                fmt::format("a {} tensor whose data sits in a field of another type", to_string(dtype)));
+  if (dtype == DType::f32 || dtype == DType::f64) return decode_fixed(tensor, dtype, shape);
+  return decode_varints(tensor, dtype, shape);
 }
 
 }  // namespace
 
-std::optional<DType> dtype_of_onnx(OnnxType type) noexcept {
-  const TypeRow* row = find_type(type);
-  return row == nullptr ? std::nullopt : row->dtype;
-}
-
-OnnxType onnx_type_of(DType dtype) noexcept {
-  for (const TypeRow& row : type_rows)
-    if (row.dtype == dtype) return row.onnx;
-  return OnnxType::undefined;
-}
-
-std::string onnx_type_name(OnnxType type) {
-  const TypeRow* row = find_type(type);
-  if (row != nullptr) return std::string(row->name);
-  return type == OnnxType::undefined ? "no type" : fmt::format("type {}", static_cast<std::int32_t>(type));
-}
-
 Tensor to_tensor(const OnnxTensor& tensor, const TensorSource& source) {
-  const TypeRow* row = find_type(tensor.type);
-  if (tensor.type == OnnxType::undefined) throw Error(ErrorKind::invalid_model, "a tensor without an element type");
-  if (row == nullptr || !row->dtype)
+  if (tensor.type == 0) throw Error(ErrorKind::invalid_model, "a tensor without an element type");
+  const std::optional<DType> dtype = dtype_of_onnx(tensor.type);
+  if (!dtype)
     throw Error(ErrorKind::unsupported, fmt::format("tensors of {} are not supported", onnx_type_name(tensor.type)));
   if (tensor.segmented) throw Error(ErrorKind::unsupported, "tensors in segments are not supported");
   const Shape shape = checked_shape(tensor);
-  Tensor result = read_elements(tensor, *row, shape, source);
-  if (result.dtype() == DType::boolean) check_booleans(result);
+  Tensor result = read_elements(tensor, *dtype, shape, source);
+  if (*dtype == DType::boolean) check_booleans(result);
   return result;
 }
 

@@ -2,21 +2,12 @@
 // A TensorProto's elements, from whichever field they sit in, as a Tensor.
 
 #include <memory>
-#include <optional>
-#include <string>
 
 #include "lenslet/tensor.h"
 #include "models/external_data.h"
 #include "models/onnx_reader.h"
 
 namespace lenslet {
-
-/// The element type, or nothing when lenslet has none for it.
-std::optional<DType> dtype_of_onnx(OnnxType type) noexcept;
-/// ONNX's number for it.
-OnnxType onnx_type_of(DType dtype) noexcept;
-/// "float16", "string", "type 23" ...
-std::string onnx_type_name(OnnxType type);
 
 struct TensorSource {
   /// Keeps the file's bytes alive: raw data that is aligned for its type is then shared, not copied. Null: always

@@ -58,7 +58,7 @@ unsigned encode(double value, int exponent_bits, int mantissa_bits) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const unsigned sign = std::signbit(value) ? 1U << (exponent_bits + mantissa_bits) : 0U;
   const unsigned infinity = ((1U << exponent_bits) - 1U) << mantissa_bits;
-  if (std::isnan(value)) return infinity | (1U << (mantissa_bits - 1));
+  if (std::isnan(value)) return sign | infinity | (1U << (mantissa_bits - 1));
   const double magnitude = std::abs(value);
   if (std::isinf(magnitude)) return sign | infinity;
   if (magnitude == 0) return sign;
@@ -72,21 +72,37 @@ unsigned encode(double value, int exponent_bits, int mantissa_bits) {
   return sign | (bits >= infinity ? infinity : static_cast<unsigned>(bits));
 }
 
-template <typename T>
-void widen(const Tensor& tensor, std::vector<double>& values) {
-  const auto* from = static_cast<const T*>(tensor.data());
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(from[i]);
+// f(T()) for the C++ type that elements are stored as; of 16-bit floats that is the integer of their bits.
+template <typename F>
+void with_stored_type(DType dtype, const F& f) {
+  switch (dtype) {
+    case DType::f32:
+      return f(float{});
+    case DType::f64:
+      return f(double{});
+    case DType::i8:
+      return f(std::int8_t{});
+    case DType::u8:
+    case DType::boolean:
+      return f(std::uint8_t{});
+    case DType::i16:
+      return f(std::int16_t{});
+    case DType::f16:
+    case DType::bf16:
+    case DType::u16:
+      return f(std::uint16_t{});
+    case DType::i32:
+      return f(std::int32_t{});
+    case DType::i64:
+      return f(std::int64_t{});
+  }
 }
 
 template <typename T>
-void narrow(const std::vector<double>& values, Tensor& tensor) {
-  auto* to = static_cast<T*>(tensor.data());
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if constexpr (std::is_same_v<T, std::int64_t>)
-      to[i] = values[i] >= 0x1p63 ? std::numeric_limits<T>::max() : static_cast<T>(values[i]);
-    else
-      to[i] = static_cast<T>(values[i]);
-  }
+T narrow(double value) {
+  if constexpr (std::is_same_v<T, std::int64_t>)
+    if (value >= 0x1p63) return std::numeric_limits<T>::max();
+  return static_cast<T>(value);
 }
 
 const AttributeValue* find(const AttributeList& attributes, std::string_view name) {
@@ -113,82 +129,26 @@ Array from_tensor(const Tensor& tensor) {
   array.shape = plain.shape();
   array.dtype = plain.dtype();
   array.values.resize(static_cast<std::size_t>(plain.elems()));
-  const auto* half = static_cast<const std::uint16_t*>(plain.data());
-  switch (plain.dtype()) {
-    case DType::f32:
-      widen<float>(plain, array.values);
-      break;
-    case DType::f64:
-      widen<double>(plain, array.values);
-      break;
-    case DType::f16:
-      for (std::size_t i = 0; i < array.values.size(); ++i) array.values[i] = decode(half[i], 5, 10);
-      break;
-    case DType::bf16:
-      for (std::size_t i = 0; i < array.values.size(); ++i) array.values[i] = decode(half[i], 8, 7);
-      break;
-    case DType::i8:
-      widen<std::int8_t>(plain, array.values);
-      break;
-    case DType::u8:
-    case DType::boolean:
-      widen<std::uint8_t>(plain, array.values);
-      break;
-    case DType::i16:
-      widen<std::int16_t>(plain, array.values);
-      break;
-    case DType::u16:
-      widen<std::uint16_t>(plain, array.values);
-      break;
-    case DType::i32:
-      widen<std::int32_t>(plain, array.values);
-      break;
-    case DType::i64:
-      widen<std::int64_t>(plain, array.values);
-      break;
-  }
+  with_stored_type(array.dtype, [&]<typename T>(T) {
+    const auto* from = static_cast<const T*>(plain.data());
+    for (std::size_t i = 0; i < array.values.size(); ++i)
+      array.values[i] = array.dtype == DType::f16    ? decode(static_cast<unsigned>(from[i]), 5, 10)
+                        : array.dtype == DType::bf16 ? decode(static_cast<unsigned>(from[i]), 8, 7)
+                                                     : static_cast<double>(from[i]);
+  });
   return array;
 }
 
 Tensor to_tensor(const Array& array) {
   if (!array.present) return {};
   Tensor tensor(array.dtype, array.shape);
-  auto* half = static_cast<std::uint16_t*>(tensor.data());
-  switch (array.dtype) {
-    case DType::f32:
-      narrow<float>(array.values, tensor);
-      break;
-    case DType::f64:
-      narrow<double>(array.values, tensor);
-      break;
-    case DType::f16:
-      for (std::size_t i = 0; i < array.values.size(); ++i)
-        half[i] = static_cast<std::uint16_t>(encode(array.values[i], 5, 10));
-      break;
-    case DType::bf16:
-      for (std::size_t i = 0; i < array.values.size(); ++i)
-        half[i] = static_cast<std::uint16_t>(encode(array.values[i], 8, 7));
-      break;
-    case DType::i8:
-      narrow<std::int8_t>(array.values, tensor);
-      break;
-    case DType::u8:
-    case DType::boolean:
-      narrow<std::uint8_t>(array.values, tensor);
-      break;
-    case DType::i16:
-      narrow<std::int16_t>(array.values, tensor);
-      break;
-    case DType::u16:
-      narrow<std::uint16_t>(array.values, tensor);
-      break;
-    case DType::i32:
-      narrow<std::int32_t>(array.values, tensor);
-      break;
-    case DType::i64:
-      narrow<std::int64_t>(array.values, tensor);
-      break;
-  }
+  with_stored_type(array.dtype, [&]<typename T>(T) {
+    auto* to = static_cast<T*>(tensor.data());
+    for (std::size_t i = 0; i < array.values.size(); ++i)
+      to[i] = array.dtype == DType::f16    ? static_cast<T>(encode(array.values[i], 5, 10))
+              : array.dtype == DType::bf16 ? static_cast<T>(encode(array.values[i], 8, 7))
+                                           : narrow<T>(array.values[i]);
+  });
   return tensor;
 }
 
@@ -197,8 +157,6 @@ std::optional<std::vector<Array>> run(std::string_view op, const AttributeList& 
   if (entry == nullptr) return std::nullopt;
   return entry->run(attributes, inputs);
 }
-
-bool knows(std::string_view op) { return find(op) != nullptr; }
 
 std::int64_t integer(const AttributeList& attributes, std::string_view name, std::int64_t fallback) {
   return attribute(attributes, name, fallback);

@@ -32,7 +32,4 @@ Tensor to_tensor(const Array& array);
 std::optional<std::vector<Array>> run(std::string_view op, const AttributeList& attributes,
                                       std::span<const Array> inputs);
 
-/// True when `run` has a reference for the operator.
-bool knows(std::string_view op);
-
 }  // namespace lenslet::oracle

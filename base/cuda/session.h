@@ -28,9 +28,19 @@ class Session {
   explicit Session(int device, bool with_cublas = false);
   const Context& context() const noexcept { return context_; }
   const Stream& stream() const noexcept { return stream_; }
-  /// Cublas::record_to(), where there is one.
-  void record_products_to(GraphRecorder* recorder) {
-    if (cublas_ != nullptr) cublas_->record_to(recorder);
+  /// work(context), whose launches and products go into `recorder` in place of the stream.
+  template <typename Work>
+  void record(GraphRecorder& recorder, const Work& work) {
+    Context context = context_;
+    context.recorder = &recorder;
+    if (cublas_ != nullptr) cublas_->record_to(&recorder);
+    try {
+      work(context);
+    } catch (...) {
+      if (cublas_ != nullptr) cublas_->record_to(nullptr);
+      throw;
+    }
+    if (cublas_ != nullptr) cublas_->record_to(nullptr);
   }
 
  private:

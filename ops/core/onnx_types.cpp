@@ -19,7 +19,7 @@ struct OnnxType {
 
 // By number.
 constexpr std::array<OnnxType, 24> onnx_types{{
-    {"undefined", std::nullopt},
+    {"no type", std::nullopt},
     {"float32", DType::f32},
     {"uint8", DType::u8},
     {"int8", DType::i8},
@@ -45,14 +45,28 @@ constexpr std::array<OnnxType, 24> onnx_types{{
     {"float4e2m1", std::nullopt},
 }};
 
+const OnnxType* find(std::int64_t data_type) noexcept {
+  const bool defined = data_type >= 0 && data_type < static_cast<std::int64_t>(onnx_types.size());
+  return defined ? &onnx_types[static_cast<std::size_t>(data_type)] : nullptr;
+}
+
 }  // namespace
 
+std::optional<DType> dtype_of_onnx(std::int64_t data_type) noexcept {
+  const OnnxType* type = find(data_type);
+  return type == nullptr ? std::nullopt : type->dtype;
+}
+
+std::string onnx_type_name(std::int64_t data_type) {
+  const OnnxType* type = find(data_type);
+  return type == nullptr ? fmt::format("type {}", data_type) : std::string(type->name);
+}
+
 DType dtype_from_onnx(std::int64_t data_type) {
-  if (data_type <= 0 || data_type >= static_cast<std::int64_t>(onnx_types.size()))
+  if (const auto dtype = dtype_of_onnx(data_type)) return *dtype;
+  if (data_type == 0 || find(data_type) == nullptr)
     throw Error(ErrorKind::invalid_model, fmt::format("{} is not an ONNX element type", data_type));
-  const OnnxType& type = onnx_types[static_cast<std::size_t>(data_type)];
-  if (!type.dtype) throw Error(ErrorKind::unsupported, fmt::format("element type {} is not supported", type.name));
-  return *type.dtype;
+  throw Error(ErrorKind::unsupported, fmt::format("element type {} is not supported", onnx_type_name(data_type)));
 }
 
 std::int64_t dtype_to_onnx(DType dtype) noexcept {

@@ -2,14 +2,20 @@
 // ONNX's numbers of element types (TensorProto.DataType), as attributes such as Cast's `to` carry them.
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "lenslet/tensor.h"
 
 namespace lenslet {
 
-/// Error(unsupported) names the types we do not have (string, complex64, float8e4m3fn ...); Error(invalid_model) for a
-/// number that ONNX does not define.
+/// The element type of a number, or nothing when lenslet has none for it.
+std::optional<DType> dtype_of_onnx(std::int64_t data_type) noexcept;
+/// The same; Error(unsupported) names the types we do not have (string, complex64, float8e4m3fn ...);
+/// Error(invalid_model) for a number that ONNX does not define.
 DType dtype_from_onnx(std::int64_t data_type);
 std::int64_t dtype_to_onnx(DType dtype) noexcept;
+/// "float16", "string" ...; "type 99" for a number that ONNX does not define, "no type" for 0.
+std::string onnx_type_name(std::int64_t data_type);
 
 }  // namespace lenslet

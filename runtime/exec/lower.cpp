@@ -27,11 +27,9 @@ void check_disabled(const std::vector<std::string>& disabled) {
 // Here once, where each convolution would say the same, and a network without any would say nothing.
 void check_algorithm(DeviceKind device, const std::string& name) {
   if (name.empty() || find_kernel("Conv", device, name) != nullptr) return;
-  std::string known;
-  for (const Kernel* kernel : kernels_of("Conv", device))
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", kernel->name());
+  const std::vector<std::string> known = conv_algorithm_names(std::string(to_string(device)));
   throw Error(ErrorKind::invalid_argument,
-              fmt::format("no convolution algorithm is called '{}'; there are: {}", name, known));
+              fmt::format("no convolution algorithm is called '{}'; there are: {}", name, fmt::join(known, ", ")));
 }
 
 void check_numerics(const DeviceChoice& device, const Numerics& numerics) {
@@ -45,12 +43,10 @@ void check_numerics(const DeviceChoice& device, const Numerics& numerics) {
 
 void check_stage(const std::string& stage) {
   if (stage.empty() || stage == "load" || stage == "infer" || stage == "plan") return;
-  std::string known = "load, infer";
-  for (const Pass& pass : passes()) {
-    if (pass.name == stage) return;
-    known += fmt::format(", {}", pass.name);
-  }
-  throw Error(ErrorKind::invalid_argument, fmt::format("there is no stage '{}'; stages: {}, plan", stage, known));
+  const std::vector<std::string> known = pass_names();
+  if (std::find(known.begin(), known.end(), stage) != known.end()) return;
+  throw Error(ErrorKind::invalid_argument,
+              fmt::format("there is no stage '{}'; stages: load, infer, {}, plan", stage, fmt::join(known, ", ")));
 }
 
 }  // namespace

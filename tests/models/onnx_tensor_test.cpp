@@ -102,7 +102,7 @@ TEST_CASE("onnx_tensor/alignment_and_sharing") {
     const float values[2] = {3, 4};
     std::memcpy(storage->data() + offset, values, sizeof values);
     OnnxTensor wanted;
-    wanted.type = OnnxType::float32;
+    wanted.type = f32;
     wanted.dims = {2};
     wanted.has_raw_data = true;
     wanted.raw_data = std::span<const std::byte>(*storage).subspan(offset, sizeof values);
@@ -127,7 +127,8 @@ TEST_CASE("onnx_tensor/refused") {
   CHECK_ERROR(read(tensor("t", text, {1}, [](pbf_writer& writer) { writer.add_bytes(6, "a"); })), unsupported,
               "string");
   CHECK_ERROR(read(raw_tensor<std::uint32_t>("t", u32, {1}, {1})), unsupported, "uint32");
-  CHECK_ERROR(read(raw_tensor<std::uint8_t>("t", 23, {1}, {1})), unsupported, "type 23");
+  CHECK_ERROR(read(raw_tensor<std::uint8_t>("t", 23, {1}, {1})), unsupported, "float4e2m1");
+  CHECK_ERROR(read(raw_tensor<std::uint8_t>("t", 99, {1}, {1})), unsupported, "type 99");
   CHECK_ERROR(read(tensor("t", 0, {1})), invalid_model, "element type");
   CHECK_ERROR(read(tensor("t", f32, {-1})), invalid_model, "dimension -1");
   CHECK_ERROR(read(tensor("t", f32, {1}, [](pbf_writer& writer) { writer.add_message(3, std::string("\x08\x01")); })),

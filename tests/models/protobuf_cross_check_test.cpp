@@ -10,6 +10,7 @@
 #include "models/onnx.pb.h"
 #include "models/onnx_reader.h"
 #include "models/onnx_tensor.h"
+#include "ops/core/onnx_types.h"
 #include "tests/shared_data.h"
 
 using namespace lenslet;
@@ -24,7 +25,7 @@ std::string elements(const onnx::TensorProto& tensor) {
   const auto append = [&bytes](const auto& value) {
     bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
   };
-  const auto dtype = dtype_of_onnx(static_cast<OnnxType>(tensor.data_type()));
+  const auto dtype = dtype_of_onnx(tensor.data_type());
   const std::size_t size = dtype ? dtype_bytes(*dtype) : 0;
   for (const float value : tensor.float_data()) append(value);
   for (const double value : tensor.double_data()) append(value);
@@ -35,7 +36,7 @@ std::string elements(const onnx::TensorProto& tensor) {
 
 void compare(const OnnxTensor& ours, const onnx::TensorProto& theirs) {
   CHECK(ours.name == theirs.name());
-  CHECK(static_cast<int>(ours.type) == theirs.data_type());
+  CHECK(ours.type == theirs.data_type());
   CHECK(ours.dims == std::vector<std::int64_t>(theirs.dims().begin(), theirs.dims().end()));
   CHECK(ours.external == (theirs.data_location() == onnx::TensorProto::EXTERNAL));
   if (ours.external || !dtype_of_onnx(ours.type)) return;

@@ -13,7 +13,7 @@
 #include "lenslet/error.h"
 #include "tests/shared_data.h"
 #include "tests/tools/make_png.h"
-#include "tools/pictures/exif.h"
+#include "tools/pictures/image_header.h"
 
 namespace lenslet::tool {
 namespace {

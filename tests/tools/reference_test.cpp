@@ -15,6 +15,7 @@
 
 #include "lenslet/runner.h"
 #include "lenslet/tensor_file.h"
+#include "oracle/oracle.h"
 #include "tests/shared_data.h"
 #include "tests/usable_device.h"
 #include "tools/verbs/compare.h"
@@ -75,8 +76,8 @@ Tolerance tolerance_for(const Expected& expected) {
   Tolerance tolerance;
   if (expected.tensor.dtype() != DType::f16) return tolerance;
   double squares = 0;
-  for (std::int64_t i = 0; i < expected.tensor.elems(); ++i)
-    squares += std::pow(element(expected.tensor, i), 2) / static_cast<double>(expected.tensor.elems());
+  for (const double value : oracle::from_tensor(expected.tensor).values)
+    squares += std::pow(value, 2) / static_cast<double>(expected.tensor.elems());
   tolerance.atol = expected.noise / std::sqrt(squares);
   return tolerance;
 }

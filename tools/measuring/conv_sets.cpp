@@ -14,8 +14,17 @@ namespace {
 struct Layer {
   std::string_view name;
   std::int64_t c, h, w, k, r, s;
-  std::int64_t stride = 1, pad_h = 0, pad_w = 0, groups = 1;
+  std::int64_t stride = 1, pad_h = 0, pad_w = 0, groups = 1, dilation = 1;
 };
+
+NamedConv of_images(std::int64_t n, const Layer& layer) {
+  const ConvGeometry geometry{.stride = {layer.stride, layer.stride},
+                              .dilation = {layer.dilation, layer.dilation},
+                              .pads = {layer.pad_h, layer.pad_w, layer.pad_h, layer.pad_w},
+                              .groups = layer.groups};
+  return {std::string(layer.name),
+          resolve_conv({n, layer.c, layer.h, layer.w}, {layer.k, layer.c / layer.groups, layer.r, layer.s}, geometry)};
+}
 
 constexpr Layer resnet50[] = {
     {"r50.stem7x7", 3, 224, 224, 64, 7, 7, 2, 3, 3},
@@ -144,15 +153,7 @@ std::vector<NamedConv> conv_set(std::string_view name, const std::vector<std::in
                                                          fmt::join(conv_set_names(), ", ")));
   std::vector<NamedConv> list;
   for (const Layer& layer : set->layers)
-    for (const std::int64_t n : batches) {
-      ConvGeometry geometry;
-      geometry.stride = {layer.stride, layer.stride};
-      geometry.pads = {layer.pad_h, layer.pad_w, layer.pad_h, layer.pad_w};
-      geometry.groups = layer.groups;
-      list.push_back(
-          {std::string(layer.name), resolve_conv({n, layer.c, layer.h, layer.w},
-                                                 {layer.k, layer.c / layer.groups, layer.r, layer.s}, geometry)});
-    }
+    for (const std::int64_t n : batches) list.push_back(of_images(n, layer));
   return list;
 }
 
@@ -181,13 +182,8 @@ NamedConv parse_conv(const std::string& text) {
   if (groups < 1 || numbers[1] % groups != 0)
     throw Error(ErrorKind::invalid_argument,
                 fmt::format("\"{}\": {} groups do not divide {} channels", text, groups, numbers[1]));
-  ConvGeometry geometry;
-  geometry.stride = {stride, stride};
-  geometry.dilation = {dilation, dilation};
-  geometry.pads = {pad, pad, pad, pad};
-  geometry.groups = groups;
-  return {text, resolve_conv({numbers[0], numbers[1], numbers[2], numbers[3]},
-                             {numbers[4], numbers[1] / groups, numbers[5], numbers[6]}, geometry)};
+  return of_images(numbers[0], {text, numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], stride,
+                                pad, pad, groups, dilation});
 }
 
 }  // namespace lenslet::tool

@@ -24,29 +24,17 @@ namespace hn = hwy::HWY_NAMESPACE;
 double fma_round(std::size_t rounds, float* sink) {
   const hn::ScalableTag<float> d;
   const auto factor = hn::Set(d, 0.999999F), addend = hn::Set(d, 1e-6F);
+  constexpr int count = 12;
+  hn::Vec<decltype(d)> chains[count];
   // Different starts: equal chains would be merged by the compiler, and the rate come out 1.5 times too high.
-  auto a0 = hn::Iota(d, 1.0F), a1 = hn::Iota(d, 1.1F), a2 = hn::Iota(d, 1.2F), a3 = hn::Iota(d, 1.3F);
-  auto a4 = hn::Iota(d, 1.4F), a5 = hn::Iota(d, 1.5F), a6 = hn::Iota(d, 1.6F), a7 = hn::Iota(d, 1.7F);
-  auto a8 = hn::Iota(d, 1.8F), a9 = hn::Iota(d, 1.9F), a10 = hn::Iota(d, 2.0F), a11 = hn::Iota(d, 2.1F);
-  for (std::size_t i = 0; i < rounds; ++i) {
-    a0 = hn::MulAdd(a0, factor, addend);
-    a1 = hn::MulAdd(a1, factor, addend);
-    a2 = hn::MulAdd(a2, factor, addend);
-    a3 = hn::MulAdd(a3, factor, addend);
-    a4 = hn::MulAdd(a4, factor, addend);
-    a5 = hn::MulAdd(a5, factor, addend);
-    a6 = hn::MulAdd(a6, factor, addend);
-    a7 = hn::MulAdd(a7, factor, addend);
-    a8 = hn::MulAdd(a8, factor, addend);
-    a9 = hn::MulAdd(a9, factor, addend);
-    a10 = hn::MulAdd(a10, factor, addend);
-    a11 = hn::MulAdd(a11, factor, addend);
+  for (int i = 0; i < count; ++i) chains[i] = hn::Iota(d, 1 + 0.1F * static_cast<float>(i));
+  for (std::size_t round = 0; round < rounds; ++round) {
+    HWY_UNROLL(count)
+    for (int i = 0; i < count; ++i) chains[i] = hn::MulAdd(chains[i], factor, addend);
   }
-  const auto sum =
-      hn::Add(hn::Add(hn::Add(a0, a1), hn::Add(a2, a3)),
-              hn::Add(hn::Add(hn::Add(a4, a5), hn::Add(a6, a7)), hn::Add(hn::Add(a8, a9), hn::Add(a10, a11))));
-  *sink = hn::GetLane(sum);
-  return 2.0 * 12.0 * static_cast<double>(hn::Lanes(d)) * static_cast<double>(rounds);
+  for (int i = 1; i < count; ++i) chains[0] = hn::Add(chains[0], chains[i]);
+  *sink = hn::GetLane(chains[0]);
+  return 2.0 * count * static_cast<double>(hn::Lanes(d)) * static_cast<double>(rounds);
 }
 
 }  // namespace lenslet::tool::HWY_NAMESPACE

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <random>
 
-#include "lenslet/tensor.h"
+#include "ops/core/dtypes.h"
 
 namespace lenslet::tool {
 
@@ -17,12 +17,8 @@ using FastEngine =
 /// any value, other integers 0 or 1. `engine()` gives 64 random bits.
 template <typename Engine>
 void draw(Tensor& tensor, Engine& engine) {
-  const auto fill = [&]<typename T>(T, auto value) {
-    for (T& element : tensor.values<T>()) element = static_cast<T>(value());
-  };
   // Not std::uniform_real_distribution: its values differ between standard libraries.
   const auto symmetric = [&] { return 2 * (static_cast<double>(engine() >> 11U) * 0x1p-53) - 1; };
-  const auto byte = [&] { return engine() >> 56U; };
   const auto bit = [&] { return engine() >> 63U; };
   // Sign and mantissa drawn, the exponent that of 0.5.
   const auto fill_halves = [&](std::uint64_t exponent, int mantissa_bits) {
@@ -32,30 +28,19 @@ void draw(Tensor& tensor, Engine& engine) {
       elements[i] = static_cast<std::uint16_t>(exponent | mantissa | bit() << 15U);
     }
   };
-  switch (tensor.dtype()) {
-    case DType::f32:
-      return fill(float{}, symmetric);
-    case DType::f64:
-      return fill(double{}, symmetric);
-    case DType::f16:
-      return fill_halves(0x3800, 10);
-    case DType::bf16:
-      return fill_halves(0x3F00, 7);
-    case DType::i8:
-      return fill(std::int8_t{}, byte);
-    case DType::u8:
-      return fill(std::uint8_t{}, byte);
-    case DType::i16:
-      return fill(std::int16_t{}, bit);
-    case DType::u16:
-      return fill(std::uint16_t{}, bit);
-    case DType::i32:
-      return fill(std::int32_t{}, bit);
-    case DType::i64:
-      return fill(std::int64_t{}, bit);
-    case DType::boolean:
-      return fill(bool{}, bit);
-  }
+  if (tensor.dtype() == DType::f16) return fill_halves(0x3800, 10);
+  if (tensor.dtype() == DType::bf16) return fill_halves(0x3F00, 7);
+  using Others =
+      Types<float, double, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::int64_t, bool>;
+  dispatch(tensor.dtype(), Others(), [&]<typename T>(std::type_identity<T>) {
+    constexpr bool any_byte = sizeof(T) == 1 && !std::is_same_v<T, bool>;
+    for (T& element : tensor.values<T>()) {
+      if constexpr (std::is_floating_point_v<T>)
+        element = static_cast<T>(symmetric());
+      else
+        element = static_cast<T>(any_byte ? engine() >> 56U : bit());
+    }
+  });
 }
 
 }  // namespace lenslet::tool

@@ -119,25 +119,14 @@ class CudaTimer final : public KernelTimer {
     session_.stream().synchronize();
     std::vector<Tensor> outputs = call.outputs();
     const int calls = std::max(call.sets(), calls_a_graph(problem.op().flops(problem.inputs(), problem.outputs())));
-    return {time_replays(recorded(call, calls), calls, session_.stream(), seconds), std::move(outputs)};
+    cuda::GraphRecorder recorder;
+    session_.record(recorder, [&](const cuda::Context& context) {
+      for (int i = 0; i < calls; ++i) call.run(context, i);
+    });
+    return {time_replays(recorder, calls, session_.stream(), seconds), std::move(outputs)};
   }
 
  private:
-  cuda::GraphRecorder recorded(DeviceCall& call, int calls) {
-    cuda::GraphRecorder recorder;
-    cuda::Context context = session_.context();
-    context.recorder = &recorder;
-    session_.record_products_to(&recorder);
-    try {
-      for (int i = 0; i < calls; ++i) call.run(context, i);
-    } catch (...) {
-      session_.record_products_to(nullptr);
-      throw;
-    }
-    session_.record_products_to(nullptr);
-    return recorder;
-  }
-
   // Of ten, after two that warm up: other load only slows it down.
   template <typename Queue>
   double least_us(const Queue& queue) {

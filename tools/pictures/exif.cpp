@@ -1,8 +1,6 @@
-#include "tools/pictures/exif.h"
-
-#include <cstdint>
-
+// The one thing of EXIF that changes a picture.
 #include "tools/pictures/bytes.h"
+#include "tools/pictures/image_header.h"
 
 namespace lenslet::tool {
 

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "tools/pictures/bytes.h"
-#include "tools/pictures/exif.h"
 #include "tools/pictures/image_header.h"
 
 namespace lenslet::tool {

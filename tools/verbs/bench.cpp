@@ -12,7 +12,6 @@
 #include "lenslet/runner.h"
 #include "tools/measuring/peak.h"
 #include "tools/measuring/samples.h"
-#include "tools/verbs/bench_conv.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/model_inputs.h"
 #include "tools/verbs/verbs.h"
@@ -30,6 +29,13 @@ struct Options {
   bool json = false;
   PlanOptions plan;
 };
+
+PlanOptions plan_for(const Options& options, std::int64_t batch) {
+  PlanOptions plan = options.plan;
+  plan.batch = batch;
+  plan.input_shapes = parse_shapes(options.shapes);
+  return plan;
+}
 
 struct LayerTime {
   const StepInfo* step = nullptr;
@@ -98,11 +104,9 @@ Quantiles device_quantiles(Runner& runner) {
 
 BatchResult bench_batch(const Model& model, const Options& options, std::int64_t batch,
                         const std::optional<Peak>& peak) {
-  PlanOptions plan = options.plan;
-  plan.batch = batch;
-  plan.input_shapes = parse_shapes(options.shapes);
   BatchResult result;
   result.batch = batch;
+  const PlanOptions plan = plan_for(options, batch);
   const Stopwatch all;
   Runner runner(model, plan);
   const std::vector<Tensor> inputs = random_inputs(model, runner.plan(), 1);
@@ -165,10 +169,7 @@ void bench(const Options& options) {
   for (const std::int64_t batch : options.batches) {
     if (batch < 1) throw Error(ErrorKind::invalid_argument, fmt::format("--batch {}: at least 1", batch));
     if (results.empty()) {
-      PlanOptions plan = options.plan;
-      plan.batch = batch;
-      plan.input_shapes = parse_shapes(options.shapes);
-      const PlanInfo info = model.plan(plan);
+      const PlanInfo info = model.plan(plan_for(options, batch));
       print_device_note(info.device_note);
       if (info.device == "cpu") peak = cpu_peak(info.threads);
     }

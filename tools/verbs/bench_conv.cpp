@@ -13,8 +13,8 @@
 #include "tools/measuring/conv_data.h"
 #include "tools/measuring/conv_sets.h"
 #include "tools/measuring/kernel_timer.h"
-#include "tools/verbs/bench_conv.h"
 #include "tools/verbs/common_options.h"
+#include "tools/verbs/verbs.h"
 
 namespace lenslet::tool {
 namespace {

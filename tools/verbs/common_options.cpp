@@ -14,9 +14,8 @@ namespace {
 std::string known_algorithms() {
   std::string text;
   for (const char* device : {"cpu", "cuda"}) {
-    std::string names;
-    for (const std::string& name : conv_algorithm_names(device)) names += (names.empty() ? "" : ", ") + name;
-    if (!names.empty()) text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", device, names);
+    const std::vector<std::string> names = conv_algorithm_names(device);
+    if (!names.empty()) text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", device, fmt::join(names, ", "));
   }
   return text;
 }

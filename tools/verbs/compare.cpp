@@ -2,25 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <cmath>
 #include <cstring>
 
+#include "oracle/oracle.h"
 #include "tools/verbs/dtype_convert.h"
 
 namespace lenslet::tool {
 
 namespace {
 
-template <typename T>
-double load(const Tensor& tensor, std::int64_t i) {
-  return static_cast<double>(static_cast<const T*>(tensor.data())[i]);
-}
-
-double rms(const Tensor& tensor) {
+double rms(const std::vector<double>& values) {
   double sum = 0, count = 0;
-  for (std::int64_t i = 0; i < tensor.elems(); ++i) {
-    const double value = element(tensor, i);
+  for (const double value : values) {
     if (!std::isfinite(value)) continue;
     sum += value * value;
     ++count;
@@ -39,39 +33,13 @@ std::string exact_difference(const Tensor& actual, const Tensor& expected) {
     if (differing++ == 0) first = i;
   }
   if (differing == 0) return {};
+  const auto shown = static_cast<std::size_t>(first);
   return fmt::format("{} of {} elements differ, the first at {}: {} where {} is expected", differing, expected.elems(),
-                     index_text(expected.shape(), first), element(actual, first), element(expected, first));
+                     index_text(expected.shape(), first), oracle::from_tensor(actual).values[shown],
+                     oracle::from_tensor(expected).values[shown]);
 }
 
 }  // namespace
-
-double element(const Tensor& tensor, std::int64_t i) {
-  switch (tensor.dtype()) {
-    case DType::f32:
-      return load<float>(tensor, i);
-    case DType::f64:
-      return load<double>(tensor, i);
-    case DType::f16:
-      return half_to_double(static_cast<const std::uint16_t*>(tensor.data())[i]);
-    case DType::bf16:
-      return static_cast<double>(
-          std::bit_cast<float>(std::uint32_t{static_cast<const std::uint16_t*>(tensor.data())[i]} << 16U));
-    case DType::i8:
-      return load<std::int8_t>(tensor, i);
-    case DType::u8:
-    case DType::boolean:
-      return load<std::uint8_t>(tensor, i);
-    case DType::i16:
-      return load<std::int16_t>(tensor, i);
-    case DType::u16:
-      return load<std::uint16_t>(tensor, i);
-    case DType::i32:
-      return load<std::int32_t>(tensor, i);
-    case DType::i64:
-      return load<std::int64_t>(tensor, i);
-  }
-  return 0;
-}
 
 std::string index_text(const Shape& shape, std::int64_t flat) {
   std::string text;
@@ -89,12 +57,13 @@ std::string difference(const Tensor& actual, const Tensor& expected, const Toler
     return fmt::format("shape {} where {} is expected", actual.shape().str(), expected.shape().str());
   if (!is_float(expected.dtype())) return exact_difference(actual, expected);
 
-  const double scale = rms(expected);
+  const std::vector<double> got = oracle::from_tensor(actual).values, wanted = oracle::from_tensor(expected).values;
+  const double scale = rms(wanted);
   const double atol = tolerance.atol * (scale > 0 ? scale : 1.0);
-  std::int64_t differing = 0, worst = 0;
+  std::size_t differing = 0, worst = 0;
   double worst_excess = 0;
-  for (std::int64_t i = 0; i < expected.elems(); ++i) {
-    const double a = element(actual, i), e = element(expected, i);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const double a = got[i], e = wanted[i];
     if (a == e || (std::isnan(a) && std::isnan(e))) continue;
     const double allowed = atol + tolerance.rtol * std::fabs(e);
     const double error = std::fabs(a - e);
@@ -109,8 +78,8 @@ std::string difference(const Tensor& actual, const Tensor& expected, const Toler
   }
   if (differing == 0) return {};
   return fmt::format("{} of {} elements differ, worst at {}: {} where {} is expected (tolerance {:.3g})", differing,
-                     expected.elems(), index_text(expected.shape(), worst), element(actual, worst),
-                     element(expected, worst), atol + tolerance.rtol * std::fabs(element(expected, worst)));
+                     wanted.size(), index_text(expected.shape(), static_cast<std::int64_t>(worst)), got[worst],
+                     wanted[worst], atol + tolerance.rtol * std::fabs(wanted[worst]));
 }
 
 std::string digest(const Tensor& tensor) {

@@ -17,9 +17,6 @@ struct Tolerance {
 /// element's index, both values and how many differ. Both in layout nchw.
 std::string difference(const Tensor& actual, const Tensor& expected, const Tolerance& tolerance);
 
-/// Element i as a double; any dtype (i64 beyond 2^53 is rounded).
-double element(const Tensor& tensor, std::int64_t i);
-
 /// "[0,2,5]" of the flat row-major index.
 std::string index_text(const Shape& shape, std::int64_t flat);
 

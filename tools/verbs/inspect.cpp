@@ -141,9 +141,9 @@ void add_inspect(CLI::App& app, ExitCode& result) {
   CLI::App* verb =
       app.add_subcommand("inspect", "Show a model: ports, ops, FLOPs, candidates of every convolution, memory");
   verb->add_option("model", options->model, "ONNX file")->required();
-  std::string stages = "load, infer";
-  for (const std::string& name : pass_names()) stages += ", " + name;
-  verb->add_option("--after", options->after, fmt::format("Print the graph after a stage instead: {}, plan", stages));
+  verb->add_option(
+      "--after", options->after,
+      fmt::format("Print the graph after a stage instead: load, infer, {}, plan", fmt::join(pass_names(), ", ")));
   verb->add_option("--batch", options->plan.batch, "Images at once")->capture_default_str();
   verb->add_flag("--memory-map", options->memory_map, "Also list every value's place in the arena");
   add_shape_option(*verb, options->shapes);

@@ -1,5 +1,5 @@
 #pragma once
-// How inputs are given to the verbs that look at a model rather than at a photo.
+// How inputs are given to the verbs that look at a model rather than at a photo: --shape, --input, random ones.
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -18,5 +18,10 @@ std::vector<std::pair<std::string, Shape>> parse_shapes(const std::vector<std::s
 
 /// Fresh pseudo-random tensors for the planned inputs (draw.h). The same `seed` gives the same values on every machine.
 std::vector<Tensor> random_inputs(const Model& model, const PlanInfo& plan, std::uint64_t seed);
+
+/// One tensor for each input of the model, in its order. A text is NAME=FILE, or FILE for the next input without one;
+/// FILE is .npy or .pb. Floats are converted to the input's type. Error(invalid_argument) for inputs missing, twice or
+/// too many.
+std::vector<Tensor> read_named_inputs(const Model& model, const std::vector<std::string>& texts);
 
 }  // namespace lenslet::tool

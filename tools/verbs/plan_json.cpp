@@ -1,5 +1,12 @@
 #include "tools/verbs/plan_json.h"
 
+namespace lenslet {
+// Member by member, under their names.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MemoryReport, weight_bytes, uploaded_bytes, prepared_bytes, activation_bytes,
+                                   activation_sum_bytes, lower_bound_bytes, workspace_bytes, peak_bytes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PlacementInfo, value, offset, bytes, first_step, last_step)
+}  // namespace lenslet
+
 namespace lenslet::tool {
 
 namespace {
@@ -27,17 +34,6 @@ struct AttributeJson {
     return {{"dtype", to_string(tensor.dtype())}, {"shape", to_json(tensor.shape())}};
   }
 };
-
-Json to_json(const MemoryReport& memory) {
-  return {{"weight_bytes", memory.weight_bytes},
-          {"uploaded_bytes", memory.uploaded_bytes},
-          {"prepared_bytes", memory.prepared_bytes},
-          {"activation_bytes", memory.activation_bytes},
-          {"activation_sum_bytes", memory.activation_sum_bytes},
-          {"lower_bound_bytes", memory.lower_bound_bytes},
-          {"workspace_bytes", memory.workspace_bytes},
-          {"peak_bytes", memory.peak_bytes}};
-}
 
 Json to_json(const StepInfo& step) {
   Json attributes = Json::object();
@@ -90,21 +86,14 @@ Json to_json(const PortInfo& port) {
 Json to_json(const PlanInfo& plan) {
   Json steps = Json::array();
   for (const StepInfo& step : plan.steps) steps.push_back(to_json(step));
-  Json placements = Json::array();
-  for (const PlacementInfo& place : plan.placements)
-    placements.push_back({{"value", place.value},
-                          {"offset", place.offset},
-                          {"bytes", place.bytes},
-                          {"first_step", place.first_step},
-                          {"last_step", place.last_step}});
   return {{"device", plan.device},
           {"precision", to_string(plan.numerics)},
           {"threads", plan.threads},
           {"inputs", named_shapes(plan.inputs)},
           {"outputs", named_shapes(plan.outputs)},
           {"steps", steps},
-          {"placements", placements},
-          {"memory", to_json(plan.memory)},
+          {"placements", plan.placements},
+          {"memory", plan.memory},
           {"layout_conversions", plan.layout_conversions},
           {"explicit_paddings", plan.explicit_paddings}};
 }

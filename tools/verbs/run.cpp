@@ -13,11 +13,12 @@
 #include "lenslet/error.h"
 #include "lenslet/runner.h"
 #include "lenslet/tensor_file.h"
+#include "oracle/oracle.h"
 #include "tools/verbs/bound_run.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/compare.h"
 #include "tools/verbs/dtype_convert.h"
-#include "tools/verbs/named_inputs.h"
+#include "tools/verbs/model_inputs.h"
 #include "tools/verbs/output_name.h"
 #include "tools/verbs/verbs.h"
 
@@ -43,8 +44,7 @@ struct Statistics {
 Statistics statistics(const Tensor& tensor) {
   Statistics result{.min = std::numeric_limits<double>::infinity(), .max = -std::numeric_limits<double>::infinity()};
   double sum = 0;
-  for (std::int64_t i = 0; i < tensor.elems(); ++i) {
-    const double value = element(tensor, i);
+  for (const double value : oracle::from_tensor(tensor).values) {
     if (std::isnan(value)) {
       ++result.nans;
       continue;

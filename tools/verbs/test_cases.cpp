@@ -89,9 +89,8 @@ void refuse_contradiction(const PortInfo& port, const Tensor& tensor) {
       refuse(fmt::format("contradicts the model's {}", port.str()));
   }
   if (tensor.dtype() != DType::f64) return;
-  for (std::int64_t i = 0; i < tensor.elems(); ++i)
-    if (const double value = std::fabs(element(tensor, i));
-        std::isfinite(value) && value > static_cast<double>(std::numeric_limits<float>::max()))
+  for (const double value : tensor.values<double>())
+    if (std::isfinite(value) && std::fabs(value) > static_cast<double>(std::numeric_limits<float>::max()))
       refuse("holds values beyond float32, in which lenslet computes");
 }
 

@@ -14,7 +14,6 @@
 #include "oracle/oracle.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/model_inputs.h"
-#include "tools/verbs/named_inputs.h"
 #include "tools/verbs/verbs.h"
 
 namespace lenslet::tool {

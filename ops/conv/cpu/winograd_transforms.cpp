@@ -21,107 +21,30 @@ namespace lenslet::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <int M>
-inline constexpr int alpha_of = M + 2;
-
-template <int M, int Row, int J>
-inline constexpr double bt = winograd_matrices<M>.bt[Row][J];
-template <int M, int Row, int J>
-inline constexpr double at = winograd_matrices<M>.at[Row][J];
-
-/// coefficient * x + sum, without a product by 1.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V plus(D d, double coefficient, V x, V sum) {
-  if (coefficient == 1) return hn::Add(sum, x);
-  if (coefficient == -1) return hn::Sub(sum, x);
-  return hn::MulAdd(hn::Set(d, static_cast<float>(coefficient)), x, sum);
-}
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V times(D d, double coefficient, V x) {
-  if (coefficient == 1) return x;
-  if (coefficient == -1) return hn::Neg(x);
-  return hn::Mul(hn::Set(d, static_cast<float>(coefficient)), x);
-}
-
-template <int M, int Row, int J>
-constexpr bool any_left() {
-  if constexpr (J >= alpha_of<M>)
-    return false;
-  else
-    return bt<M, Row, J> != 0 || any_left<M, Row, J + 2>();
-}
-
-/// The sum of bt[Row][j] * x[j] over j = J, J + 2, .. : one half of a row of B^T.
-template <int M, int Row, int J, class D, class V = hn::Vec<D>>
-HWY_INLINE V half_row(D d, const V* x) {
-  static_assert(any_left<M, Row, J>());
-  if constexpr (!any_left<M, Row, J + 2>()) {
-    return times(d, bt<M, Row, J>, x[J]);
-  } else {
-    const V rest = half_row<M, Row, J + 2>(d, x);
-    if constexpr (bt<M, Row, J> == 0)
-      return rest;
-    else
-      return plus(d, bt<M, Row, J>, x[J], rest);
+/// Products by 1 cost nothing.
+template <class D>
+struct VectorMath {
+  using V = hn::Vec<D>;
+  D d;
+  HWY_INLINE V add(V a, V b) const { return hn::Add(a, b); }
+  HWY_INLINE V sub(V a, V b) const { return hn::Sub(a, b); }
+  HWY_INLINE V times(float coefficient, V x) const {
+    return coefficient == 1 ? x : coefficient == -1 ? hn::Neg(x) : hn::Mul(hn::Set(d, coefficient), x);
   }
-}
-
-/// The rows of points +p and -p: the even half plus and minus the odd half.
-template <int M, int Pair, class D, class V = hn::Vec<D>>
-HWY_INLINE void input_pairs(D d, const V* x, V* y) {
-  if constexpr (Pair < M / 2) {
-    constexpr int row = 1 + 2 * Pair;
-    const V even = half_row<M, row, 0>(d, x);
-    const V odd = half_row<M, row, 1>(d, x);
-    y[row] = hn::Add(even, odd);
-    y[row + 1] = hn::Sub(even, odd);
-    input_pairs<M, Pair + 1>(d, x, y);
+  HWY_INLINE V plus(float coefficient, V x, V sum) const {
+    if (coefficient == 1) return add(sum, x);
+    if (coefficient == -1) return sub(sum, x);
+    return hn::MulAdd(hn::Set(d, coefficient), x, sum);
   }
-}
+};
 
-/// y = B^T x, alpha values each.
-template <int M, class D, class V = hn::Vec<D>>
-HWY_INLINE void input_transform(D d, const V* x, V* y) {
-  y[0] = half_row<M, 0, 0>(d, x);
-  input_pairs<M, 0>(d, x, y);
-  y[M + 1] = half_row<M, M + 1, 1>(d, x);
-}
-
-/// The sum of at[Row][1 + 2 * pair] * half[pair] from `Pair` on.
-template <int M, int Row, int Pair, class D, class V = hn::Vec<D>>
-HWY_INLINE V power_sum(D d, const V* half) {
-  if constexpr (Pair + 1 == M / 2) {
-    return times(d, at<M, Row, 1 + 2 * Pair>, half[Pair]);
-  } else {
-    return plus(d, at<M, Row, 1 + 2 * Pair>, half[Pair], power_sum<M, Row, Pair + 1>(d, half));
-  }
-}
-
-template <int M, int Row, class D, class V = hn::Vec<D>>
-HWY_INLINE void output_rows(D d, const V* x, const V* even, const V* odd, V* y) {
-  if constexpr (Row < M) {
-    y[Row] = power_sum<M, Row, 0>(d, Row % 2 == 0 ? even : odd);
-    if constexpr (Row == 0) y[Row] = hn::Add(y[Row], x[0]);
-    if constexpr (Row == M - 1) y[Row] = hn::Add(y[Row], x[M + 1]);
-    output_rows<M, Row + 1>(d, x, even, odd, y);
-  }
-}
-
-/// y = A^T x: alpha values to M.
-template <int M, class D, class V = hn::Vec<D>>
-HWY_INLINE void output_transform(D d, const V* x, V* y) {
-  V even[M / 2], odd[M / 2];
-  HWY_UNROLL(8)
-  for (int pair = 0; pair < M / 2; ++pair) {
-    even[pair] = hn::Add(x[1 + 2 * pair], x[2 + 2 * pair]);
-    odd[pair] = hn::Sub(x[1 + 2 * pair], x[2 + 2 * pair]);
-  }
-  output_rows<M, 0>(d, x, even, odd, y);
-}
+#undef WINOGRAD_INLINE
+#define WINOGRAD_INLINE HWY_INLINE
+#include "ops/conv/winograd_transform-inl.h"
 
 template <int M>
 void input_tile(const WinogradInputTile& tile) {
-  constexpr int alpha = alpha_of<M>;
+  constexpr int alpha = winograd_alpha<M>;
   const auto body = [&](auto d, std::int64_t c) HWY_ATTR {
     using V = hn::Vec<decltype(d)>;
     V rows[alpha][alpha];  // B^T d
@@ -130,7 +53,7 @@ void input_tile(const WinogradInputTile& tile) {
       V x[alpha], y[alpha];
       HWY_UNROLL(8)
       for (int i = 0; i < alpha; ++i) x[i] = hn::LoadU(d, tile.pixels[i * alpha + j] + c);
-      input_transform<M>(d, x, y);
+      input_transform<M>(VectorMath<decltype(d)>{d}, x, y);
       HWY_UNROLL(8)
       for (int i = 0; i < alpha; ++i) rows[i][j] = y[i];
     }
@@ -138,7 +61,7 @@ void input_tile(const WinogradInputTile& tile) {
     HWY_UNROLL(8)
     for (int i = 0; i < alpha; ++i) {
       V y[alpha];
-      input_transform<M>(d, rows[i], y);
+      input_transform<M>(VectorMath<decltype(d)>{d}, rows[i], y);
       HWY_UNROLL(8)
       for (int j = 0; j < alpha; ++j) hn::StoreU(y[j], d, v + (i * alpha + j) * tile.stride);
     }
@@ -148,7 +71,7 @@ void input_tile(const WinogradInputTile& tile) {
 
 template <int M>
 void output_tile(const WinogradOutputTile& tile, const FusedClamp& clamp) {
-  constexpr int alpha = alpha_of<M>;
+  constexpr int alpha = winograd_alpha<M>;
   const auto body = [&](auto d, std::int64_t k) HWY_ATTR {
     using V = hn::Vec<decltype(d)>;
     V rows[M][alpha];  // A^T M
@@ -158,7 +81,7 @@ void output_tile(const WinogradOutputTile& tile, const FusedClamp& clamp) {
       V x[alpha], y[M];
       HWY_UNROLL(8)
       for (int i = 0; i < alpha; ++i) x[i] = hn::LoadU(d, products + (i * alpha + j) * tile.stride);
-      output_transform<M>(d, x, y);
+      output_transform<M>(VectorMath<decltype(d)>{d}, x, y);
       HWY_UNROLL(8)
       for (int i = 0; i < M; ++i) rows[i][j] = y[i];
     }
@@ -168,7 +91,7 @@ void output_tile(const WinogradOutputTile& tile, const FusedClamp& clamp) {
     for (int i = 0; i < M; ++i) {
       if (i >= tile.rows) break;
       V y[M];
-      output_transform<M>(d, rows[i], y);
+      output_transform<M>(VectorMath<decltype(d)>{d}, rows[i], y);
       HWY_UNROLL(8)
       for (int j = 0; j < M; ++j) {
         if (j >= tile.columns) break;

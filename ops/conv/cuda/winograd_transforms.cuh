@@ -46,87 +46,16 @@ struct WinogradOutput {
         activation(problem.activation) {}
 };
 
-// Coefficients as scalars: elements of a constexpr array cannot be named in device code.
-template <int M, int Row, int J>
-inline constexpr float winograd_bt = static_cast<float>(winograd_matrices<M>.bt[Row][J]);
-template <int M, int Row, int J>
-inline constexpr float winograd_at = static_cast<float>(winograd_matrices<M>.at[Row][J]);
+struct FloatMath {
+  __device__ float add(float a, float b) const { return a + b; }
+  __device__ float sub(float a, float b) const { return a - b; }
+  __device__ float times(float coefficient, float x) const { return coefficient * x; }
+  __device__ float plus(float coefficient, float x, float sum) const { return fmaf(coefficient, x, sum); }
+};
 
-template <int M>
-inline constexpr int winograd_alpha = M + 2;
-
-template <int M, int Row, int J>
-__host__ __device__ constexpr bool any_bt_left() {
-  if constexpr (J >= winograd_alpha<M>)
-    return false;
-  else
-    return winograd_bt<M, Row, J> != 0 || any_bt_left<M, Row, J + 2>();
-}
-
-/// The sum of bt[Row][j] * x[j] over j = J, J + 2, .. : one half of a row of B^T.
-template <int M, int Row, int J>
-__device__ inline float half_row(const float (&x)[winograd_alpha<M>]) {
-  static_assert(any_bt_left<M, Row, J>());
-  constexpr float coefficient = winograd_bt<M, Row, J>;
-  if constexpr (!any_bt_left<M, Row, J + 2>())
-    return coefficient * x[J];
-  else if constexpr (coefficient == 0)
-    return half_row<M, Row, J + 2>(x);
-  else
-    return fmaf(coefficient, x[J], half_row<M, Row, J + 2>(x));
-}
-
-/// The rows of points +p and -p: the even half plus and minus the odd half.
-template <int M, int Pair = 0>
-__device__ inline void input_pairs(const float (&x)[winograd_alpha<M>], float (&y)[winograd_alpha<M>]) {
-  if constexpr (Pair < M / 2) {
-    constexpr int row = 1 + 2 * Pair;
-    const float even = half_row<M, row, 0>(x), odd = half_row<M, row, 1>(x);
-    y[row] = even + odd;
-    y[row + 1] = even - odd;
-    input_pairs<M, Pair + 1>(x, y);
-  }
-}
-
-/// y = B^T x.
-template <int M>
-__device__ inline void input_transform(const float (&x)[winograd_alpha<M>], float (&y)[winograd_alpha<M>]) {
-  y[0] = half_row<M, 0, 0>(x);
-  input_pairs<M>(x, y);
-  y[M + 1] = half_row<M, M + 1, 1>(x);
-}
-
-/// The sum of at[Row][1 + 2 * pair] * half[pair] from `Pair` on.
-template <int M, int Row, int Pair = 0>
-__device__ inline float power_sum(const float (&half)[M / 2]) {
-  constexpr float coefficient = winograd_at<M, Row, 1 + 2 * Pair>;
-  if constexpr (Pair + 1 == M / 2)
-    return coefficient * half[Pair];
-  else
-    return fmaf(coefficient, half[Pair], power_sum<M, Row, Pair + 1>(half));
-}
-
-template <int M, int Row = 0>
-__device__ inline void output_rows(const float (&even)[M / 2], const float (&odd)[M / 2], float (&y)[M]) {
-  if constexpr (Row < M) {
-    y[Row] = power_sum<M, Row>(Row % 2 == 0 ? even : odd);
-    output_rows<M, Row + 1>(even, odd, y);
-  }
-}
-
-/// y = A^T x. Column 0 belongs to the point 0, the last to infinity: they enter one output each.
-template <int M>
-__device__ inline void output_transform(const float (&x)[winograd_alpha<M>], float (&y)[M]) {
-  float even[M / 2], odd[M / 2];
-#pragma unroll
-  for (int pair = 0; pair < M / 2; ++pair) {
-    even[pair] = x[1 + 2 * pair] + x[2 + 2 * pair];
-    odd[pair] = x[1 + 2 * pair] - x[2 + 2 * pair];
-  }
-  output_rows<M>(even, odd, y);
-  y[0] += x[0];
-  y[M - 1] += x[M + 1];
-}
+#define WINOGRAD_INLINE __device__ inline
+#include "ops/conv/winograd_transform-inl.h"
+#undef WINOGRAD_INLINE
 
 // V neighbouring floats, aligned to their size, in one instruction, which nvcc 13 does not make of float2 and float4
 // here (it stores them one by one). Loads give zeros unless `exists`; they are predicated by hand, because an `if` may
@@ -214,7 +143,7 @@ __global__ void __launch_bounds__(winograd_threads) winograd_input_kernel(const 
       float x[alpha], y[alpha];
 #pragma unroll
       for (int i = 0; i < alpha; ++i) x[i] = d[i][e];
-      input_transform<M>(x, y);
+      input_transform<M>(FloatMath(), x, y);
 #pragma unroll
       for (int i = 0; i < alpha; ++i) half[e][i][j] = y[i];
     }
@@ -225,7 +154,7 @@ __global__ void __launch_bounds__(winograd_threads) winograd_input_kernel(const 
   for (int i = 0; i < alpha; ++i) {
     float y[V][alpha];
 #pragma unroll
-    for (int e = 0; e < V; ++e) input_transform<M>(half[e][i], y[e]);
+    for (int e = 0; e < V; ++e) input_transform<M>(FloatMath(), half[e][i], y[e]);
 #pragma unroll
     for (int j = 0; j < alpha; ++j, v += matrix) {
       float out[V];
@@ -274,7 +203,7 @@ __global__ void __launch_bounds__(winograd_threads) winograd_output_kernel(const
       float x[alpha], y[M];
 #pragma unroll
       for (int i = 0; i < alpha; ++i) x[i] = d[i][e];
-      output_transform<M>(x, y);
+      output_transform<M>(FloatMath(), x, y);
 #pragma unroll
       for (int i = 0; i < M; ++i) half[e][i][j] = y[i];
     }
@@ -284,7 +213,7 @@ __global__ void __launch_bounds__(winograd_threads) winograd_output_kernel(const
   for (int i = 0; i < M; ++i) {
     float sums[V][M];
 #pragma unroll
-    for (int e = 0; e < V; ++e) output_transform<M>(half[e][i], sums[e]);
+    for (int e = 0; e < V; ++e) output_transform<M>(FloatMath(), half[e][i], sums[e]);
 #pragma unroll
     for (int j = 0; j < M; ++j) {
       float out[V];

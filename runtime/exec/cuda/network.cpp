@@ -106,20 +106,13 @@ void Network::launch(Step& step, const Context& context) {
 
 GraphExec Network::record(std::span<const Event> boundaries) {
   GraphRecorder recorder;
-  Context context = session_.context();
-  context.recorder = &recorder;
-  session_.record_products_to(&recorder);
-  try {
+  session_.record(recorder, [&](const Context& context) {
     for (std::size_t i = 0; i < steps_.size(); ++i) {
       if (!boundaries.empty()) recorder.add(boundaries[i]);
       if (steps_[i].plan->runs) launch(steps_[i], context);
     }
     if (!boundaries.empty()) recorder.add(boundaries[steps_.size()]);
-  } catch (...) {
-    session_.record_products_to(nullptr);
-    throw;
-  }
-  session_.record_products_to(nullptr);
+  });
   return GraphExec(recorder);
 }
 

@@ -1,4 +1,5 @@
-"""python3 -m unittest in this folder. What needs numpy or onnx is skipped without them; every refusal needs neither."""
+"""PYTHONPATH=models/convert python3 tests/tools/legacy_checkpoint_test.py. What needs numpy or onnx is skipped
+without them; every refusal needs neither."""
 
 import pickle
 import struct
