@@ -62,7 +62,7 @@ struct Format {
 
   Order order = Order::row_major;
   /// Channels stored side by side as the innermost axis: nchw8c is [N][C/8][H][W][8], nhwc4c [N][H][W][C/4][4]. The
-  /// last block is padded to its full length.
+  /// last block is padded to its full length; what lies in the padding is anything, and no reader may count on it.
   std::int32_t channel_block = 1;
   Halo halo{};
 

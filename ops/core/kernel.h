@@ -205,13 +205,16 @@ struct SimpleKernel {
 
 /// The kernels of both devices where all that differs is how they run:
 /// constexpr auto kernels = on_both({.types = dtypes<Types<float>>}, bind_run<run_cpu>, bind_run<run_cuda>);
+/// and, if the device refuses what the CPU takes, in which words.
 constexpr std::array<SimpleKernel, 2> on_both(SimpleKernel common, decltype(SimpleKernel::bind) cpu,
-                                              decltype(SimpleKernel::bind) cuda) {
+                                              decltype(SimpleKernel::bind) cuda,
+                                              decltype(SimpleKernel::refuse) refuse_cuda = nullptr) {
   SimpleKernel other = common;
   common.device = DeviceKind::cpu;
   common.bind = cpu;
   other.device = DeviceKind::cuda;
   other.bind = cuda;
+  if (refuse_cuda != nullptr) other.refuse = refuse_cuda;
   return {common, other};
 }
 

@@ -250,11 +250,8 @@ std::optional<std::string> refuse_cuda(const Problem& problem) {
 
 // Of more than two inputs, too, the first two may be overwritten: the others are read in later passes.
 constexpr auto kernels_for(DTypeSet types, decltype(SimpleKernel::bind) bind) {
-  auto both =
-      on_both({.types = types, .formats = nchw_or_nhwc, .tolerance = 2e-6, .in_place = input_bit(0) | input_bit(1)},
-              bind, bind);
-  both[1].refuse = refuse_cuda;
-  return both;
+  return on_both({.types = types, .formats = nchw_or_nhwc, .tolerance = 2e-6, .in_place = input_bit(0) | input_bit(1)},
+                 bind, bind, refuse_cuda);
 }
 template <typename List>
 constexpr auto fold_kernels = kernels_for(dtypes<List>, bind_typed<Fold, List>);

@@ -32,12 +32,12 @@ void run_cast(const CastOp&, const KernelRun& run) {
   const Tensor& x = run.inputs[0];
   Tensor& y = run.outputs[0];
   if (run.cuda != nullptr) {
-    if constexpr (cuda_built) cuda::cast(*run.cuda, x.dtype(), x.data(), y.dtype(), y.data(), x.elems());
+    if constexpr (cuda_built) cuda::cast(*run.cuda, x.dtype(), x.data(), y.dtype(), y.data(), stored_elems(x));
     return;
   }
   dispatch(x.dtype(), AllTypes(), [&]<typename From>(std::type_identity<From>) {
     dispatch(y.dtype(), AllTypes(), [&]<typename To>(std::type_identity<To>) {
-      transform(*run.pool, x.elems(), Convert<To, From>(), static_cast<Stored<To>*>(y.data()),
+      transform(*run.pool, stored_elems(x), Convert<To, From>(), static_cast<Stored<To>*>(y.data()),
                 static_cast<const Stored<From>*>(x.data()));
     });
   });

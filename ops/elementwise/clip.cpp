@@ -76,23 +76,23 @@ class BoundClip final : public BoundKernel {
   void run(const KernelRun& run) const override {
     const auto* x = static_cast<const T*>(run.inputs[0].data());
     auto* y = static_cast<T*>(run.outputs[0].data());
-    const std::int64_t elems = run.inputs[0].elems();
+    const std::int64_t count = stored_elems(run.inputs[0]);
     const auto computed = [&](std::size_t i) {  // null: to_ says it
       return static_cast<const T*>(i < run.inputs.size() ? run.inputs[i].data() : nullptr);
     };
     const T *low = computed(1), *high = computed(2);
     if (run.cuda != nullptr) {
       if constexpr (cuda_built)
-        cuda::clip(*run.cuda, {low, &to_.low}, {high, &to_.high}, dtype_of<T>::value, x, y, elems);
+        cuda::clip(*run.cuda, {low, &to_.low}, {high, &to_.high}, dtype_of<T>::value, x, y, count);
       return;
     }
     const ClipTo<T> to{low != nullptr ? *low : to_.low, high != nullptr ? *high : to_.high};
     if constexpr (std::is_same_v<T, float>)
-      run.pool->parallel_for(elems, elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
+      run.pool->parallel_for(count, elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
         apply_clip(to.low, to.high, x + begin, y + begin, end - begin);
       });
     else
-      transform(*run.pool, elems, to, y, x);
+      transform(*run.pool, count, to, y, x);
   }
 
  private:

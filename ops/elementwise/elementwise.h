@@ -58,7 +58,13 @@ std::unique_ptr<const BoundKernel> bind_typed(const Binding& binding) {
                   [&]<typename T>(std::type_identity<T>) { return bind<Bound<T>>(binding); });
 }
 
-/// For SimpleKernel::formats_for of what goes through x and y alike, element by element: a constant x is nchw.
+/// Elements of `x` in memory, the padding of a last block of channels included: what goes through all of them in order
+/// may take any dense or blocked format.
+inline std::int64_t stored_elems(const Tensor& x) {
+  return static_cast<std::int64_t>(x.bytes() / dtype_bytes(x.dtype()));
+}
+
+/// For SimpleKernel::formats_for of what goes through x and y alike, over stored_elems(): a constant x is nchw.
 inline std::span<const Format> formats_of_x(const Problem& problem) {
   return problem.inputs()[0].constant != nullptr ? std::span<const Format>(nchw_only) : nchw_or_nhwc;
 }

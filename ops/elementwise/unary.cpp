@@ -54,18 +54,19 @@ class UnaryOp final : public Op {
 void run_unary(const UnaryOp& op, const KernelRun& run) {
   const Tensor& x = run.inputs[0];
   void* y = run.outputs[0].data();
+  const std::int64_t count = stored_elems(x);
   if (run.cuda != nullptr) {
-    if constexpr (cuda_built) cuda::unary(*run.cuda, op.function, x.dtype(), x.data(), y, x.elems());
+    if constexpr (cuda_built) cuda::unary(*run.cuda, op.function, x.dtype(), x.data(), y, count);
   } else if (x.dtype() == DType::f32) {
     const auto* from = static_cast<const float*>(x.data());
     auto* to = static_cast<float*>(y);
-    run.pool->parallel_for(x.elems(), elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
+    run.pool->parallel_for(count, elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
       apply_unary(op.function, from + begin, to + begin, end - begin);
     });
   } else {
     dispatch(x.dtype(), SignedTypes(), [&]<typename T>(std::type_identity<T>) {
       with_unary<T>(op.function, [&](const auto& f) {
-        transform(*run.pool, x.elems(), f, static_cast<T*>(y), static_cast<const T*>(x.data()));
+        transform(*run.pool, count, f, static_cast<T*>(y), static_cast<const T*>(x.data()));
       });
     });
   }

@@ -127,6 +127,22 @@ std::vector<std::string> for_each_call(const OpRunner& runner, const Problem& pr
   return refusals;
 }
 
+namespace {
+
+/// Poison where blocks of channels are padded: a kernel that counts on what lies there shows it.
+void poison_padding(Tensor& stored) {
+  Format blocks = stored.format();
+  if (stored.shape().rank() != 4 || blocks.channel_block == 1 || blocks.halo != Format::Halo()) return;
+  Tensor ones(stored.dtype(), stored.shape());
+  std::memset(ones.data(), 0x01, ones.bytes());
+  const Tensor mask = ones.to_format(blocks);
+  auto* bytes = static_cast<std::byte*>(stored.data());
+  for (std::size_t i = 0; i < stored.bytes(); ++i)
+    if (static_cast<const std::byte*>(mask.data())[i] == std::byte{0}) bytes[i] = Block::poison;
+}
+
+}  // namespace
+
 std::vector<Tensor> run_between_guards(const OpRunner& runner, const Call& call, std::span<const Tensor> values,
                                        const std::string& where) {
   const Problem& problem = call.problem;
@@ -146,6 +162,7 @@ std::vector<Tensor> run_between_guards(const OpRunner& runner, const Call& call,
     const bool constant = problem.inputs()[i].constant != nullptr;
     if (values[i].empty() || (constant && (candidate.reads & input_bit(i)) == 0)) continue;
     before[i] = values[i].to_format(candidate.inputs[i]);
+    poison_padding(before[i]);
     if (call.in_place != static_cast<int>(i)) {
       input_blocks[i] = runner.block(before[i].bytes());
       input_blocks[i]->write(before[i].data());

