@@ -169,7 +169,7 @@ void bench(const Options& options) {
       plan.batch = batch;
       plan.input_shapes = parse_shapes(options.shapes);
       const PlanInfo info = model.plan(plan);
-      print_device_note(info.device_note);
+      print_device_note(plan);
       if (info.device == "cpu") peak = cpu_peak(info.threads);
     }
     results.push_back(bench_batch(model, options, batch, peak));
