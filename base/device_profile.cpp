@@ -1,5 +1,7 @@
 #include "base/device_profile.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #undef HWY_TARGET_INCLUDE
@@ -21,6 +23,12 @@ HWY_AFTER_NAMESPACE();
 namespace lenslet {
 
 HWY_EXPORT(float_lanes);
+
+std::optional<std::string> DeviceProfile::refuse_shared(std::size_t bytes) const {
+  if (bytes <= shared_bytes_per_block) return std::nullopt;
+  return fmt::format("a block needs {} KiB of shared memory, and the device gives {}", (bytes + 1023) >> 10,
+                     shared_bytes_per_block >> 10);
+}
 
 DeviceProfile cpu_profile(int threads) {
   // Of a core with two multiply-add units at 3.2 GHz, which AVX2 on Zen 3 reaches (104 GFLOP/s measured) and the others

@@ -2,6 +2,7 @@
 // What cost models and kernels know of a processor: fixed figures, no clock, so that plans repeat exactly.
 
 #include <cstddef>
+#include <optional>
 #include <string>
 
 #include "base/device_kind.h"
@@ -25,6 +26,9 @@ struct DeviceProfile {
   std::size_t shared_bytes_per_unit = 0;       ///< CUDA: of one multiprocessor
   bool clusters = false;                       ///< CUDA: thread-block clusters, and code for them in this build
   std::string cublas_reason = "it is CUDA's";  ///< why cuBLAS cannot be used; empty when it can
+
+  /// Why a block cannot have so much shared memory, or nothing.
+  std::optional<std::string> refuse_shared(std::size_t bytes) const;
 
   double flops_per_us(Numerics::Multiply multiply) const {
     return multiply == Numerics::Multiply::tf32 && tf32_flops_per_us > 0 ? tf32_flops_per_us : fp32_flops_per_us;

@@ -55,9 +55,12 @@ DeviceInfo query_device(int index) {
   int current = 0;
   const bool has_current = cudaGetDevice(&current) == cudaSuccess;
   status = cudaSetDevice(index);
-  if (status == cudaSuccess) status = load_probe_kernel();
+  KernelCode code;
+  if (status == cudaSuccess) status = load_probe_kernel(code);
   info.usable = status == cudaSuccess;
-  if (!info.usable) {
+  if (info.usable) {
+    info.note = compile_note(code, LENSLET_CUDA_ARCHITECTURES);
+  } else {
     info.reason = words(status);
     if (status == cudaErrorNoKernelImageForDevice)
       info.reason = fmt::format("built for {}, not for {}", LENSLET_CUDA_ARCHITECTURES, info.architecture);

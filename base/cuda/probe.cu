@@ -10,16 +10,17 @@ __global__ void probe() {}
 
 }  // namespace
 
-cudaError_t load_probe_kernel() noexcept {
+cudaError_t load_probe_kernel(KernelCode& code) noexcept {
   cudaFuncAttributes attributes{};
-  return cudaFuncGetAttributes(&attributes, probe);
+  const cudaError_t status = cudaFuncGetAttributes(&attributes, probe);
+  code = {.ptx = attributes.ptxVersion, .binary = attributes.binaryVersion};
+  return status;
 }
 
 bool kernels_wait_for_previous() {
-  cudaFuncAttributes attributes{};
-  CUDA_CHECK(cudaFuncGetAttributes(&attributes, probe));
-  // __CUDA_ARCH__ was ptxVersion * 10, whatever machine code became of it.
-  return attributes.ptxVersion >= 90 && attributes.binaryVersion >= 90;
+  KernelCode code;
+  CUDA_CHECK(load_probe_kernel(code));
+  return code.ptx >= 90 && code.binary >= 90;
 }
 
 }  // namespace lenslet::cuda

@@ -17,6 +17,10 @@ struct DeviceInfo {
   std::uint64_t memory_bytes = 0;  ///< of the machine, or of the card
   bool usable = false;             ///< our kernels run on it
   std::string reason;              ///< why not, in words; empty when usable
+  /// One line when CUDA starts slowly: this build has no machine code for the device, so that its driver compiles each
+  /// kernel when it is first used, mostly while the first Runner is made: 10 to 20 s in all. Empty otherwise. Known
+  /// before anything is compiled; whether the driver's cache has the kernels already is not.
+  std::string note;
 };
 
 /// What is known of CUDA on this machine as a whole.
@@ -42,8 +46,8 @@ struct DeviceChoice {
   std::string id = "cpu";   ///< "cpu" or "cuda:0"
   int cuda_index = -1;      ///< -1: the CPU
   int multiprocessors = 0;  ///< of the CUDA device
-  /// One line when "auto" fell back: the CPU is used, and why. Empty otherwise, and in builds without the CUDA half,
-  /// which have nothing to fall back from.
+  /// One line for the user: that "auto" fell back to the CPU, and why (not in builds without the CUDA half, which have
+  /// nothing to fall back from), or DeviceInfo::note of the device. Mostly empty.
   std::string note;
   bool is_cuda() const { return cuda_index >= 0; }
 };

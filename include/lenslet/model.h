@@ -118,7 +118,7 @@ struct PlacementInfo {
 
 struct PlanInfo {
   std::string device;       ///< "cpu", "cuda:0"
-  std::string device_note;  ///< DeviceChoice::note: why "auto" fell back to the CPU, or empty
+  std::string device_note;  ///< DeviceChoice::note, mostly empty
   Numerics numerics;
   int threads = 1;  ///< on the CPU; a CUDA plan computes nothing there
   std::vector<std::pair<std::string, Shape>> inputs, outputs;

@@ -53,6 +53,7 @@ std::optional<std::string> refuse(int index, DeviceChoice& choice) {
   choice.id = info.id;
   choice.cuda_index = index;
   choice.multiprocessors = info.cores;
+  if (!info.note.empty()) choice.note = fmt::format("{}: {}", info.id, info.note);
   return std::nullopt;
 }
 

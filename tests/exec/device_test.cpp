@@ -57,10 +57,14 @@ TEST_CASE("exec/device/auto_is_cuda_where_it_can_be_used_and_says_why_not") {
   const std::string reason = cuda_reason();
   CHECK(chosen.is_cuda() == reason.empty());
   CHECK(chosen.id == (reason.empty() ? "cuda:0" : "cpu"));
-  if (!cuda_built || reason.empty())
+  if (!cuda_built)
     CHECK(chosen.note.empty());
-  else
+  else if (!reason.empty())
     CHECK(chosen.note == "device auto: using the CPU: " + reason);
+  else if (const std::string note = query_devices().devices.at(1).note; !note.empty())
+    CHECK(chosen.note == "cuda:0: " + note);
+  else
+    CHECK(chosen.note.empty());
 }
 
 TEST_CASE("exec/device/cuda_by_name_is_never_the_cpu") {

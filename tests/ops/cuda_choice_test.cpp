@@ -9,6 +9,7 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -187,6 +188,28 @@ TEST_CASE("conv/cuda_choice/few_pixels") {
         resolve_conv({1, 8, 3, 3}, {8, 8, 1, 1}, {.stride = {2, 2}}),
         resolve_conv({1, 8, 1, 1}, {8, 8, 1, 1}, {.stride = {3, 3}, .pads = {1, 1, 1, 1}})})
     CHECK_MESSAGE(refusal(p).find("no plain product") == 0, p.str());
+}
+
+TEST_CASE("conv/cuda_choice/kernels_that_a_block_has_too_little_shared_memory_for_are_refused") {
+  ConvGeometry geometry;
+  geometry.pads = {1, 1, 1, 1};
+  const Layer layer{"3x3", resolve_conv({1, 64, 56, 56}, {64, 64, 3, 3}, geometry), {}};
+  const auto refused = [&](std::size_t bytes) {
+    DeviceProfile device = h200(true);
+    device.shared_bytes_per_block = bytes;
+    std::set<std::string, std::less<>> names;
+    for (const Choice::Row& row : choose(layer, device).rows)
+      if (row.refusal.find("KiB of shared memory, and the device gives") != std::string::npos)
+        names.emplace(row.kernel->name());
+    return names;
+  };
+  // The least that compute capability 8.0 and more gives: 8.6, 8.9 and 12.0.
+  CHECK(refused(99 << 10).empty());
+  CHECK(refused((96 << 10) - 1) == std::set<std::string, std::less<>>{"direct_tile", "direct_tile_padded"});
+  CHECK(refused(73 << 10) ==
+        std::set<std::string, std::less<>>{"direct_tile", "direct_tile_padded", "implicit_gemm", "implicit_gemm_nchw"});
+  CHECK(refused(48 << 10) == std::set<std::string, std::less<>>{"direct_tile", "direct_tile_padded", "implicit_gemm",
+                                                                "implicit_gemm_nchw", "winograd_f2", "winograd_f4"});
 }
 
 }  // namespace lenslet::test

@@ -64,7 +64,10 @@ class CommandLine(Verb):
         done = lenslet("inspect", self.net, "--json", device="auto")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(done.stdout)["plan"]["device"], "cuda:0" if usable else "cpu")
-        if usable or not document["cuda"]["built"]:
+        if usable:
+            note = document["devices"][1]["note"]
+            self.assertEqual(done.stderr, note and f"lenslet: cuda:0: {note}\n")
+        elif not document["cuda"]["built"]:
             self.assertEqual(done.stderr, "")
         else:
             self.assertRegex(done.stderr, r"^lenslet: device auto: using the CPU: .+\n$")

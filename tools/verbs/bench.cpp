@@ -169,8 +169,9 @@ void bench(const Options& options) {
   for (const std::int64_t batch : options.batches) {
     if (batch < 1) throw Error(ErrorKind::invalid_argument, fmt::format("--batch {}: at least 1", batch));
     if (results.empty()) {
-      const PlanInfo info = model.plan(plan_for(options, batch));
-      print_device_note(info.device_note);
+      const PlanOptions plan = plan_for(options, batch);
+      const PlanInfo info = model.plan(plan);
+      print_device_note(plan);
       if (info.device == "cpu") peak = cpu_peak(info.threads);
     }
     results.push_back(bench_batch(model, options, batch, peak));

@@ -66,8 +66,7 @@ std::vector<NamedConv> problems_of(const Options& options) {
 }
 
 std::unique_ptr<KernelTimer> timer_of(const Options& options) {
-  const DeviceChoice device = choose_device(options.plan.device);
-  print_device_note(device.note);
+  const DeviceChoice device = print_device_note(options.plan);
   if constexpr (cuda_built) {
     if (device.is_cuda())
       return cuda_timer(device.cuda_index, options.same_buffers ? Buffers::same : Buffers::rotating);

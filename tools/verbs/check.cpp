@@ -28,8 +28,7 @@ struct Options {
 
 ExitCode check(const Options& options) {
   // Before any case: a device that cannot be used is no failed case.
-  const DeviceChoice device = choose_device(options.plan.device);
-  print_device_note(device.note);
+  const DeviceChoice device = print_device_note(options.plan);
   std::vector<std::filesystem::path> cases;
   for (const std::string& folder : options.folders) {
     const auto found = find_cases(folder);

@@ -166,8 +166,8 @@ ExitCode classify(const Options& options) {
   plan.batch = std::min<std::int64_t>(plan.batch, static_cast<std::int64_t>(photos.size()));
   std::optional<std::filesystem::path> labels;
   if (!options.labels.empty()) labels = options.labels;
+  print_device_note(plan);
   Classifier classifier(model, setup.card, labels, plan);
-  print_device_note(classifier.plan().device_note);
 
   std::vector<PhotoResult> results(photos.size());
   Run run(classifier, options.top);

@@ -52,8 +52,10 @@ void add_plan_options(CLI::App& verb, PlanOptions& options) {
                 "Convolutions that refuse the forced algorithm keep the rule's choice");
 }
 
-void print_device_note(const std::string& note) {
-  if (!note.empty()) say(note);
+DeviceChoice print_device_note(const PlanOptions& options) {
+  DeviceChoice device = choose_device(options.device);
+  if (!device.note.empty()) say(device.note);
+  return device;
 }
 
 void add_json_option(CLI::App& verb, bool& json) { verb.add_flag("--json", json, "Print one JSON document instead"); }

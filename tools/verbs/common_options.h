@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "lenslet/device.h"
 #include "lenslet/model.h"
 
 namespace lenslet::tool {
@@ -12,8 +13,9 @@ namespace lenslet::tool {
 void add_device_options(CLI::App& verb, PlanOptions& options);
 /// These, --conv-algorithm, --where-accepted and --sync-each-step.
 void add_plan_options(CLI::App& verb, PlanOptions& options);
-/// One line on stderr when device "auto" fell back to the CPU: that it did, and why. `note` is PlanInfo::device_note.
-void print_device_note(const std::string& note);
+/// Chooses the device, and says on stderr what there is to say of it (DeviceChoice::note). To be called before a Runner
+/// is made: that may take the time which the note explains.
+DeviceChoice print_device_note(const PlanOptions& options);
 /// --json
 void add_json_option(CLI::App& verb, bool& json);
 /// Examples shown at the end of the verb's --help, one a line, without indentation.

@@ -21,7 +21,8 @@ void print_text(const DeviceReport& report) {
                device.architecture.empty() ? "unknown architecture" : device.architecture, device.cores,
                device.id == "cpu" ? "cores" : "multiprocessors", static_cast<double>(device.memory_bytes) / (1 << 30));
   for (const DeviceInfo& device : report.devices)
-    if (!device.usable) fmt::print("{}: {}\n", device.id, device.reason);
+    for (const std::string& words : {device.reason, device.note})
+      if (!words.empty()) fmt::print("{}: {}\n", device.id, words);
   const CudaInfo& cuda = report.cuda;
   if (cuda.built)
     fmt::print("CUDA     runtime {}, driver {}, built for {}\n", cuda.runtime,
@@ -39,7 +40,8 @@ void print_json(const DeviceReport& report) {
                                    {"memory_bytes", device.memory_bytes},
                                    {"usable", device.usable},
                                    {"runs_models", device.usable},
-                                   {"reason", device.reason}});
+                                   {"reason", device.reason},
+                                   {"note", device.note}});
   const CudaInfo& cuda = report.cuda;
   document["cuda"] = {{"built", cuda.built},
                       {"runtime", cuda.runtime},

@@ -122,7 +122,7 @@ void inspect(const Options& options) {
     return;
   }
   const PlanInfo plan = model.plan(plan_options);
-  print_device_note(plan.device_note);
+  print_device_note(plan_options);
   if (!options.json) return print_text(model, plan, options.memory_map);
   nlohmann::json document = {{"model", model.name()},
                              {"parameters", model.parameter_elems()},

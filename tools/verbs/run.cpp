@@ -62,8 +62,8 @@ Statistics statistics(const Tensor& tensor) {
 ExitCode run(const Options& options) {
   const Model model = Model::load(options.model);
   const std::vector<Tensor> inputs = read_named_inputs(model, options.inputs);
+  print_device_note(options.plan);
   Runner runner = runner_for(model, inputs, options.plan);
-  print_device_note(runner.plan().device_note);
   const auto outputs = runner.run(inputs);
 
   std::error_code error;

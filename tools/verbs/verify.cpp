@@ -209,7 +209,7 @@ bool verify(const Options& options) {
   if (!options.inputs.empty()) subject.inputs = read_named_inputs(model, options.inputs);
   for (std::size_t i = 0; i < subject.inputs.size(); ++i)
     subject.plan.input_shapes.emplace_back(model.inputs()[i].name, subject.inputs[i].shape());
-  print_device_note(choose_device(options.plan.device).note);
+  print_device_note(options.plan);
   const std::vector<Report> reports = verify_all(subject);
   const std::string& device = reports.at(0).device;
 

@@ -89,10 +89,9 @@ template <GemmTile tile>
 void launch_tile(const Context& context, const BatchedGemm& gemm) {
   using Tile = TileTraits<tile>;
   constexpr auto kernel = batched_gemm_kernel<Tile>;
-  constexpr std::size_t shared_bytes = Tile::stages * Tile::stage_floats * sizeof(float);
-  allow_shared_bytes(kernel, shared_bytes);
+  allow_shared_bytes(kernel, Tile::shared_bytes);
   const dim3 grid(blocks_for(gemm.m, Tile::m), blocks_for(gemm.n, Tile::n), static_cast<unsigned>(gemm.batches));
-  launch(context, kernel, grid, Tile::threads, shared_bytes, gemm);
+  launch(context, kernel, grid, Tile::threads, Tile::shared_bytes, gemm);
 }
 
 }  // namespace

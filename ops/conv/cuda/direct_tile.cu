@@ -21,7 +21,7 @@ constexpr int warp_rows = 4, warp_columns = 32;  ///< outputs of one filter that
 constexpr int thread_columns = 4;
 constexpr int max_warps = 8, max_threads = 32 * max_warps;
 /// Bytes of a block with all channels at once, and with two chunks of them in turn: three and two blocks a
-/// multiprocessor of an H200; devices of compute capability 8.6 and 8.9 give a block 99 KiB.
+/// multiprocessor of an H200; devices of compute capability 8.6, 8.9 and 12.0 give a block 99 KiB.
 constexpr std::int64_t whole_bytes = 72 << 10, chunked_bytes = 96 << 10;
 
 /// w as group_filters() makes it.
@@ -354,7 +354,8 @@ Tiling read_tiling(const ConvProblem& p, std::string_view config) {
 
 }  // namespace
 
-std::optional<std::string> DirectTile::refuse(const ConvProblem& p, const Target&) const {
+std::optional<std::string> DirectTile::refuse(const ConvProblem& p, const Target& target) const {
+  if (auto reason = target.device.refuse_shared(chunked_bytes)) return reason;
   if (auto reason = refuse_direct(p)) return reason;
   if (choose_tiling(p, 1).chunk == 0) return "one channel of an input tile does not fit into shared memory";
   return std::nullopt;

@@ -27,7 +27,9 @@ struct TileTraits {
   static constexpr int a_floats = m * a_pitch;    ///< A of a step: [m][a_pitch]
   static constexpr int b_floats = gemm_step * n;  ///< B of a step: [gemm_step][n]
   static constexpr int stage_floats = a_floats + b_floats;
+  static constexpr std::size_t shared_bytes = stages * stage_floats * sizeof(float);
 };
+using LargestTile = TileTraits<GemmTile::t128x128>;  ///< 72 KiB
 
 /// A thread's place in the tile.
 template <typename Tile>

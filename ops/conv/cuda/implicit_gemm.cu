@@ -101,7 +101,8 @@ class ImplicitGemmConv final : public ConvAlgorithm {
   DeviceKind device() const override { return DeviceKind::cuda; }
 
  private:
-  std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override {
+  std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
+    if (auto reason = target.device.refuse_shared(implicit_gemm_shared_bytes<LargestTile>())) return reason;
     if (p.groups > 1 && (p.group_c() < 4 || p.group_k() < 4))
       return "a group of less than four channels or filters leaves tiles empty";
     if (p.groups > 65535) return "more than 65535 groups";

@@ -37,7 +37,7 @@ struct alignas(16) PixelOrigin {
 
 template <typename Tile>
 constexpr std::size_t implicit_gemm_shared_bytes() {
-  return Tile::stages * Tile::stage_floats * sizeof(float) + Tile::m * sizeof(PixelOrigin);
+  return Tile::shared_bytes + Tile::m * sizeof(PixelOrigin);
 }
 
 __device__ inline PixelOrigin pixel_origin(const ImplicitGemm& g, int pixel, int group) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ops/conv/cuda/gemm_tile.cuh"
 #include "ops/conv/cuda/winograd_plan.h"
 #include "ops/conv/cuda/winograd_transforms.cuh"
 #include "ops/conv/winograd_filter.h"
@@ -70,7 +71,8 @@ class Winograd final : public ConvAlgorithm {
   DeviceKind device() const override { return DeviceKind::cuda; }
 
  private:
-  std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override {
+  std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
+    if (auto reason = target.device.refuse_shared(LargestTile::shared_bytes)) return reason;
     return refuse_winograd(p, M);
   }
 

@@ -1,0 +1,42 @@
+#include "base/cuda/kernel_code.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <sstream>
+
+namespace lenslet::cuda {
+namespace {
+
+/// Does a device of that capability run machine code made for `architecture`: "86-real", "90a", "80-virtual" (PTX)? It
+/// runs that of older ones of its generation, and of "90a" its own only. "native" and "all" are taken at their word.
+bool runs(int capability, std::string_view architecture) {
+  int made_for = 0;
+  const char* const end = architecture.data() + architecture.size();
+  const auto [rest, status] = std::from_chars(architecture.data(), end, made_for);
+  if (status != std::errc()) return true;
+  if (architecture.ends_with("-virtual")) return false;
+  if (rest != end && *rest == 'a') return made_for == capability;
+  return made_for / 10 == capability / 10 && made_for <= capability;
+}
+
+bool has_machine_code(std::string_view architectures, int capability) {
+  std::istringstream words{std::string(architectures)};
+  for (std::string word; words >> word;)
+    if (runs(capability, word)) return true;
+  return false;
+}
+
+}  // namespace
+
+std::string compile_note(const KernelCode& code, std::string_view architectures) {
+  // Machine code of this build was made from PTX of its own capability; the driver takes the PTX there is.
+  const bool could_load = has_machine_code(architectures, code.binary);
+  if (could_load && code.ptx >= code.binary) return {};
+  const std::string capability = fmt::format("{}.{}", code.binary / 10, code.binary % 10);
+  return (could_load ? "machine code for compute capability " + capability + " is not used (is CUDA_FORCE_PTX_JIT set?)"
+                     : "this build has no machine code for compute capability " + capability) +
+         ": the driver compiles the kernels when they are first used (10 to 20 s; its cache keeps them)";
+}
+
+}  // namespace lenslet::cuda
