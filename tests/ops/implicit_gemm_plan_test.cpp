@@ -127,23 +127,53 @@ TEST_CASE("conv/implicit_gemm_plan/configurations_read_back") {
     CHECK(read.tiles_n == plan.tiles_n);
     CHECK(read.steps_a_slice == plan.steps_a_slice);
     CHECK(read.workspace_bytes == plan.workspace_bytes);
+    CHECK(read.resident == plan.resident);
   };
   for (const ConvCase& c : conv_cases())
     for (const GemmAccess access : accesses) {
       same(c.problem, access, plan_implicit_gemm(c.problem, access));
-      for (const std::int64_t slices : {1, 3, 64})
-        same(c.problem, access, cut_gemm(c.problem, GemmTile::t128x64, slices));
+      for (const std::int64_t slices : {1, 3, 64}) {
+        ImplicitGemmPlan plan = cut_gemm(c.problem, GemmTile::t128x64, slices);
+        plan.resident = slices % 3;
+        same(c.problem, access, plan);
+      }
     }
   const ConvProblem p = square(1, 16, 7, 64, 3);  // 9 steps
   CHECK(cut_gemm(p, GemmTile::t64x64, 3).str() == "tile=64x64 slices=3 cluster=3");
   CHECK(read_implicit_gemm_plan(p, GemmAccess::nchw, "tile=64x64 slices=3 cluster=1").cluster == 1);
+  const char* const few = "tile=64x64 slices=3 cluster=3 resident=2";
+  CHECK(read_implicit_gemm_plan(p, GemmAccess::nchw, few).resident == 2);
+  CHECK(read_implicit_gemm_plan(p, GemmAccess::nchw, few).str() == few);
   // No such kernel; slices that cannot be, or that no cluster adds up; what is no configuration.
   for (const char* config :
        {"tile=64x32 slices=3 cluster=3", "tile=64x65 slices=3 cluster=3", "tile=64x64 slices=4 cluster=1",
         "tile=64x64 slices=0 cluster=1", "tile=64x64 slices=10 cluster=1", "tile=64x64 slices=3 cluster=2",
-        "tile=64x64 slices=9 cluster=9", "tile=64x64 slices=3", ""}) {
+        "tile=64x64 slices=9 cluster=9", "tile=64x64 slices=3 cluster=3 resident=0",
+        "tile=64x64 slices=3 cluster=3 resident=6", "tile=64x64 slices=3 cluster=3 resident=2 ", "tile=64x64 slices=3",
+        ""}) {
     CAPTURE(config);
     CHECK_THROWS_AS((void)read_implicit_gemm_plan(p, GemmAccess::nchw, config), Error);
+  }
+}
+
+TEST_CASE("conv/implicit_gemm_plan/shared_memory_holds_the_rest_out") {
+  DeviceProfile device = reference_gpu();
+  constexpr std::size_t reserved = 1024;            // of every block, besides
+  for (const std::size_t unit : {228, 164, 100}) {  // sm_90, sm_80, sm_86
+    device.shared_bytes_per_unit = unit << 10;
+    device.shared_bytes_per_block = (unit - 1) << 10;
+    const auto fit = [&](std::size_t bytes) { return device.shared_bytes_per_unit / (bytes + reserved); };
+    for (const std::size_t bytes : {0, 12 << 10, 40 << 10}) {
+      CHECK(shared_bytes_for(bytes, 0, device) == bytes);
+      for (const std::size_t resident : {1, 2, 3, 5, 8}) {
+        const std::size_t asked = shared_bytes_for(bytes, static_cast<std::int64_t>(resident), device);
+        CAPTURE(unit);
+        CAPTURE(resident);
+        CHECK(asked >= bytes);
+        CHECK(asked <= device.shared_bytes_per_block);
+        CHECK(fit(asked) == std::min(resident, fit(bytes)));
+      }
+    }
   }
 }
 

@@ -34,6 +34,10 @@ constexpr double cluster_speed = 0.85;
 constexpr std::array<std::int64_t, max_cluster + 1> cluster_multiprocessors{132, 132, 132, 120, 120,
                                                                             110, 120, 105, 112};
 
+/// What every block takes of a multiprocessor's shared memory besides its own (CUDA C++ Programming Guide, "Compute
+/// Capabilities", 8.0 and newer), and the unit in which it is given out.
+constexpr std::size_t reserved_shared_bytes = 1024, shared_bytes_unit = 128;
+
 constexpr std::int64_t max_workspace_bytes = 64 << 20;
 constexpr std::int64_t max_slices = 64;
 
@@ -76,7 +80,10 @@ std::span<const GemmTile> gemm_tiles_for(GemmAccess access) {
 }
 
 std::string ImplicitGemmPlan::str() const {
-  return ConfigWriter().add("tile", to_string(tile)).add("slices", slices).add("cluster", cluster).str();
+  ConfigWriter text;
+  text.add("tile", to_string(tile)).add("slices", slices).add("cluster", cluster);
+  if (resident != 0) text.add("resident", resident);
+  return text.str();
 }
 
 ImplicitGemmPlan cut_gemm(const ConvProblem& p, GemmTile tile, std::int64_t slices) {
@@ -93,6 +100,15 @@ ImplicitGemmPlan cut_gemm(const ConvProblem& p, GemmTile tile, std::int64_t slic
   plan.cluster = plan.slices <= max_cluster ? plan.slices : 1;
   if (plan.slices > 1) plan.workspace_bytes = static_cast<std::size_t>(plan.slices * output_elems(p)) * sizeof(float);
   return plan;
+}
+
+std::size_t shared_bytes_for(std::size_t bytes, std::int64_t resident, const DeviceProfile& device) {
+  if (resident == 0) return bytes;
+  // The least with which one block more does not fit.
+  const std::size_t share = device.shared_bytes_per_unit / static_cast<std::size_t>(resident + 1);
+  const std::size_t taken = (share / shared_bytes_unit + 1) * shared_bytes_unit;
+  const std::size_t wanted = taken > reserved_shared_bytes ? taken - reserved_shared_bytes : 0;
+  return std::max(bytes, std::min(wanted, device.shared_bytes_per_block));
 }
 
 double gemm_blocks_us(GemmTile tile, std::int64_t blocks, std::int64_t steps, double efficiency, double start_us,
@@ -171,11 +187,13 @@ ImplicitGemmPlan read_implicit_gemm_plan(const ConvProblem& p, GemmAccess access
   const GemmTile tile = read_tile(reader, gemm_tiles_for(access));
   const std::int64_t slices = reader.integer("slices", 1, 65535);
   const std::int64_t cluster = reader.integer("cluster", 1, max_cluster);
+  const std::int64_t resident = reader.done() ? 0 : reader.integer("resident", 1, shape_of(tile).blocks);
   reader.finish();
   ImplicitGemmPlan plan = cut_gemm(p, tile, slices);
   if (plan.slices != slices) reader.refuse("the terms cannot be cut into so many slices");
   if (cluster != 1 && cluster != plan.cluster) reader.refuse("a cluster is all slices");
   plan.cluster = cluster;
+  plan.resident = resident;
   return plan;
 }
 
