@@ -1,9 +1,9 @@
 // lenslet-bench-implicit-gemm: every cut of implicit_gemm on problems of known networks, as CSV: what the constants in
 // ops/conv/cuda/implicit_gemm_plan.cpp are fitted to, and on others, which they are held to (tools/scripts/
 // refit_conv.py). Cuts that the model puts beyond three times the best are left out. Each cut is a CUDA graph of many
-// runs on the same memory, so weights up to the size of L2 come from there. A row that starts with * is what the
-// planner takes. Cuts into slices that a cluster can add up are measured in both forms: with clusters, and added up by
-// a second kernel.
+// runs on the same memory, so weights up to the size of L2 come from there; blocks are spread evenly as the planner has
+// it. A row that starts with * is what the planner takes. Cuts into slices that a cluster can add up are measured in
+// both forms: with clusters, and added up by a second kernel.
 
 #include <fmt/format.h>
 
@@ -128,13 +128,15 @@ void measure(const Session& session, std::string_view name, std::string_view set
       const auto print = [&] {
         const double estimated_us = gemm_plan_us(p, access, plan, device);
         if (estimated_us > hopeless * planned_us) return;
-        candidate.config = plan.str();
+        const bool taken = plan.str() == planned.str();
+        ImplicitGemmPlan even = plan;
+        even.resident = even_resident(p, plan, device);
+        candidate.config = even.str();
         const auto bound = algorithm.bind({*problem, candidate, device});
-        fmt::print("{}{},{},\"{}\",{}x{},{},{},{},{},{:.2f},{:.2f},{:.2f},{:.2f}\n",
-                   candidate.config == planned.str() ? "*" : "", set, algorithm.name(), p.str(), shape_of(tile).m,
-                   shape_of(tile).n, plan.slices, plan.cluster, plan.steps_a_slice,
-                   plan.tiles_m * plan.tiles_n * plan.slices, measure_us(session, *bound, run), estimated_us,
-                   p.flops() / device.fp32_flops_per_us, p.bytes() / device.bytes_per_us);
+        fmt::print("{}{},{},\"{}\",{}x{},{},{},{},{},{:.2f},{:.2f},{:.2f},{:.2f}\n", taken ? "*" : "", set,
+                   algorithm.name(), p.str(), shape_of(tile).m, shape_of(tile).n, plan.slices, plan.cluster,
+                   plan.steps_a_slice, plan.tiles_m * plan.tiles_n * plan.slices, measure_us(session, *bound, run),
+                   estimated_us, p.flops() / device.fp32_flops_per_us, p.bytes() / device.bytes_per_us);
       };
       if (plan.cluster > 1 && device.clusters) print();
       plan.cluster = 1;

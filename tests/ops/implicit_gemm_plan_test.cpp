@@ -156,6 +156,46 @@ TEST_CASE("conv/implicit_gemm_plan/configurations_read_back") {
   }
 }
 
+TEST_CASE("conv/implicit_gemm_plan/blocks_are_spread_evenly_where_more_of_them_fit") {
+  DeviceProfile device = reference_gpu();
+  const auto resident = [&](const ConvProblem& p, GemmTile tile, std::int64_t slices) {
+    return even_resident(p, cut_gemm(p, tile, slices), device);
+  };
+  // 98 tiles of 32x64 in each of `slices`, of which eight fit.
+  const ConvProblem p = square(1, 512, 56, 64, 1);
+  CHECK(resident(p, GemmTile::t32x64, 1) == 1);
+  CHECK(resident(p, GemmTile::t32x64, 2) == 2);    // 196 blocks on 132 multiprocessors
+  CHECK(resident(p, GemmTile::t32x64, 8) == 6);    // 784
+  CHECK(resident(p, GemmTile::t32x64, 11) == 0);   // 1078: eight, as many as fit
+  CHECK(resident(p, GemmTile::t32x64, 32) == 0);   // several rounds
+  CHECK(resident(p, GemmTile::t128x128, 1) == 1);  // 25 tiles
+  CHECK(resident(p, GemmTile::t128x128, 8) == 0);  // 200, of which two fit
+  // Two groups have twice as many blocks; other devices other multiprocessors.
+  CHECK(resident(resolve_conv({1, 512, 56, 56}, {128, 256, 1, 1}, {.groups = 2}), GemmTile::t32x64, 1) == 2);
+  device.units = 66;
+  CHECK(resident(p, GemmTile::t32x64, 1) == 2);
+  device.units = 10;
+  CHECK(resident(p, GemmTile::t32x64, 1) == 0);
+
+  // The rule's candidate says so, for the device at hand, and what it says reads back. The cut is the same everywhere.
+  for (const ConvCase& c : conv_cases())
+    for (const char* name : {"implicit_gemm", "implicit_gemm_nchw"})
+      for (const int units : {132, 30}) {
+        device.units = units;
+        const auto problem =
+            pose(c.problem, Tensor(DType::f32, {c.problem.k, c.problem.group_c(), c.problem.r, c.problem.s}));
+        const Offer offer = find_kernel("Conv", DeviceKind::cuda, name)->offer(*problem, {.device = device});
+        if (offer.candidates.empty()) continue;
+        CAPTURE(c.name);
+        const GemmAccess access = gemm_access(c.problem, offer.candidates[0].outputs[0]);
+        ImplicitGemmPlan plan = plan_implicit_gemm(c.problem, access);
+        CHECK(plan.resident == 0);
+        plan.resident = even_resident(c.problem, plan, device);
+        CHECK(offer.candidates[0].config == plan.str());
+        CHECK(read_implicit_gemm_plan(c.problem, access, plan.str()).resident == plan.resident);
+      }
+}
+
 TEST_CASE("conv/implicit_gemm_plan/shared_memory_holds_the_rest_out") {
   DeviceProfile device = reference_gpu();
   constexpr std::size_t reserved = 1024;            // of every block, besides

@@ -124,7 +124,8 @@ class ImplicitGemmConv final : public ConvAlgorithm {
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
     const GemmAccess access = gemm_access(p, format_);
-    const ImplicitGemmPlan cut = plan_implicit_gemm(p, access);
+    ImplicitGemmPlan cut = plan_implicit_gemm(p, access);
+    cut.resident = even_resident(p, cut, target.device);
     return {.format = format_,
             .config = cut.str(),
             .estimated_us = gemm_plan_us(p, access, cut, target.device),
