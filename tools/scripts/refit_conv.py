@@ -4,8 +4,8 @@
     refit_conv.py layers RECORD.json... > tests/ops/data/h200_conv_batch1.csv
     refit_conv.py fit CUTS.csv [--near 1.5] [--fix NAME]
 
-`layers` turns records of `lenslet bench conv --batch 1 --all-algorithms --device cuda --same-buffers --json` into the
-table that tests/ops/cuda_choice_test.cpp holds the rule to: every algorithm's time on every layer, without conversions.
+`layers` turns records of `lenslet bench conv --all-algorithms --device cuda --same-buffers --json` into a table that
+tests/ops/cuda_choice_test.cpp holds the rule to: every algorithm's time on every layer, without conversions.
 Where records have the same layer and algorithm, the last one counts.
 
 `fit` reads what lenslet-bench-implicit-gemm prints and fits the constants of ops/conv/cuda/implicit_gemm_plan.cpp
@@ -233,12 +233,12 @@ def layers(arguments):
     for record in arguments.records:
         for entry in json.loads(pathlib.Path(record).read_text())["problems"]:
             p = read_problem(entry["problem"])
-            if p.n != 1 or p.stride[0] != p.stride[1]:
-                sys.exit(f"{entry['name']}: the table is for batch 1 and one stride")
-            problem = (p.c, p.h, p.w, p.k, p.r, p.s, p.stride[0], *p.pads, p.groups)
+            if p.stride[0] != p.stride[1]:
+                sys.exit(f"{entry['name']}: the table is for one stride")
+            problem = (p.n, p.c, p.h, p.w, p.k, p.r, p.s, p.stride[0], *p.pads, p.groups)
             rows = table.setdefault((entry["name"], problem), {})
             rows.update({row["algorithm"]: row["us"] for row in entry["algorithms"] if "refused" not in row})
-    print("layer,c,h,w,k,r,s,stride,pad_h,pad_w,groups,algorithm,us")
+    print("layer,n,c,h,w,k,r,s,stride,pad_h,pad_w,groups,algorithm,us")
     for (name, problem), rows in table.items():
         for algorithm, us in rows.items():
             print(",".join([name, *map(str, problem), algorithm, f"{us:.2f}"]))
