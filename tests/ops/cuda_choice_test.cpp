@@ -128,7 +128,8 @@ void check_choices(const Table& table) {
       ++judged_layers;
     }
     CHECK(std::exp(log_ratios / judged_layers) <= table.mean);
-    if (unmeasured > 0) MESSAGE(std::string(table.file) << ": " << unmeasured << " times of candidates are not measured");
+    if (unmeasured > 0)
+      MESSAGE(std::string(table.file) << ": " << unmeasured << " times of candidates are not measured");
   }
 }
 

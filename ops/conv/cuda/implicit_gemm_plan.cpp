@@ -138,8 +138,8 @@ double gemm_blocks_us(GemmTile tile, std::int64_t blocks, std::int64_t steps, do
     return static_cast<double>(steps) * (warps + idle_warps) * flops_a_warp / scheduler_rate + start_us;
   };
   // The fullest multiprocessor: rounds of as many blocks as fit, then the rest, evenly. even_resident() sees to that:
-  // times over estimates of the 13 of ResNet-50's layers, batch 1 and 8, that it holds back and that are no clusters lay
-  // at 0.94 to 1.51 without it (root mean square error 18 %) and lie at 0.95 to 1.17 with it (6 %).
+  // times over estimates of the 13 of ResNet-50's layers, batch 1 and 8, that it holds back and that are no clusters
+  // lay at 0.94 to 1.51 without it (root mean square error 18 %) and lie at 0.95 to 1.17 with it (6 %).
   const auto usable = cluster_multiprocessors[static_cast<std::size_t>(cluster)];
   const std::int64_t multiprocessors =
       std::max<std::int64_t>(1, device.units * usable / cluster_multiprocessors.front());
