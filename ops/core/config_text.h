@@ -27,6 +27,8 @@ class ConfigReader {
   std::int64_t integer(std::string_view name, std::int64_t least = 0, std::int64_t most = INT64_MAX);
   bool flag(std::string_view name);
   std::string_view word(std::string_view name);
+  /// Nothing is left: what may be left out and would come now was.
+  bool done() const { return rest_.empty(); }
   /// There must be nothing left.
   void finish() const;
   [[noreturn]] void refuse(std::string_view why) const;

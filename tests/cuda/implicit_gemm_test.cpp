@@ -30,11 +30,11 @@ void check_cuts(const Kernel& algorithm, const ConvProblem& p, unsigned seed) {
   Candidate candidate = offer.candidates[0];
   for (const GemmTile tile : gemm_tiles_for(gemm_access(p, candidate.outputs[0])))
     for (const std::int64_t slices : {1, 2, 5, 8, 13, 1000}) {
-      const ImplicitGemmPlan plan = cut_gemm(p, tile, slices);
-      candidate.config = plan.str();
+      ImplicitGemmPlan plan = cut_gemm(p, tile, slices);
       candidate.workspace_bytes = plan.workspace_bytes;
       const std::string where = fmt::format("{} on {} (seed {}, {})", algorithm.name(), p.str(), seed, plan.str());
       const auto run_on = [&](const DeviceProfile& profile) {
+        candidate.config = plan.str();
         const Call call{.problem = *problem, .kernel = algorithm, .candidate = candidate, .device = profile};
         return run_between_guards(op_runner(), call, inputs, where).at(0);
       };
@@ -43,6 +43,9 @@ void check_cuts(const Kernel& algorithm, const ConvProblem& p, unsigned seed) {
       if (device.clusters)
         CHECK_MESSAGE(std::memcmp(run_on(device).data(), y.data(), y.bytes()) == 0, where,
                       ": with clusters other bits than without");
+      plan.resident = 1;
+      CHECK_MESSAGE(std::memcmp(run_on(device).data(), y.data(), y.bytes()) == 0, where,
+                    ": other bits with one block on a multiprocessor at a time");
     }
 }
 

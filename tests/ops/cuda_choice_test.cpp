@@ -1,6 +1,7 @@
-// How well the rule chooses on CUDA, against times measured on an H200: data/h200_conv_batch1.csv, every algorithm on
-// 52 layers of known networks at batch 1 with bias and ReLU, by `lenslet bench conv`, 21 November 2026. The times of
-// implicit_gemm are of the cuts it takes now, where lenslet-bench-implicit-gemm measured them. No device needed.
+// How well the rule chooses on CUDA, against times measured on an H200 by `lenslet bench conv --all-algorithms
+// --same-buffers`, with bias and ReLU, on 22 November 2026: data/h200_conv_batch1.csv, 52 layers at batch 1 that the
+// constants of the estimates were fitted on, and data/h200_conv_unseen.csv, 96 that they were not. What a table has no
+// time of is left out, and counted, but for what is chosen. No device needed.
 
 #include <doctest/doctest.h>
 
@@ -9,6 +10,7 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
@@ -20,7 +22,14 @@
 namespace lenslet::test {
 namespace {
 
-constexpr std::size_t layers_measured = 52, times_measured = 296;
+/// A table, and how far what is chosen may be from the fastest in it.
+struct Table {
+  const char* file;
+  std::size_t layers, times;
+  double worst, mean;  ///< ratios; geometric mean
+};
+constexpr Table fitted{"h200_conv_batch1.csv", 52, 296, 1.1, 1.01};
+constexpr Table unseen{"h200_conv_unseen.csv", 96, 458, 1.12, 1.01};
 
 struct Layer {
   std::string name;
@@ -28,27 +37,27 @@ struct Layer {
   std::map<std::string, double, std::less<>> us;  ///< of an algorithm by name, without conversions of formats
 };
 
-std::vector<Layer> read_layers() {
-  std::ifstream file(LENSLET_SOURCE_DIR "/tests/ops/data/h200_conv_batch1.csv");
+std::vector<Layer> read_layers(const Table& table) {
+  std::ifstream file(std::string(LENSLET_SOURCE_DIR "/tests/ops/data/") + table.file);
   REQUIRE(file);
   std::vector<Layer> layers;
   std::string line;
   std::getline(file, line);
-  REQUIRE(line == "layer,c,h,w,k,r,s,stride,pad_h,pad_w,groups,algorithm,us");
+  REQUIRE(line == "layer,n,c,h,w,k,r,s,stride,pad_h,pad_w,groups,algorithm,us");
   while (std::getline(file, line)) {
     std::replace(line.begin(), line.end(), ',', ' ');
     std::istringstream fields(line);
     std::string name, algorithm;
-    std::int64_t c = 0, h = 0, w = 0, k = 0, r = 0, s = 0, stride = 0, pad_h = 0, pad_w = 0, groups = 0;
+    std::int64_t n = 0, c = 0, h = 0, w = 0, k = 0, r = 0, s = 0, stride = 0, pad_h = 0, pad_w = 0, groups = 0;
     double us = 0;
-    fields >> name >> c >> h >> w >> k >> r >> s >> stride >> pad_h >> pad_w >> groups >> algorithm >> us;
+    fields >> name >> n >> c >> h >> w >> k >> r >> s >> stride >> pad_h >> pad_w >> groups >> algorithm >> us;
     REQUIRE(fields);
-    if (layers.empty() || layers.back().name != name) {
+    if (layers.empty() || layers.back().name != name || layers.back().problem.n != n) {
       ConvGeometry geometry;
       geometry.stride = {stride, stride};
       geometry.pads = {pad_h, pad_w, pad_h, pad_w};
       geometry.groups = groups;
-      layers.push_back({name, resolve_conv({1, c, h, w}, {k, c / groups, r, s}, geometry), {}});
+      layers.push_back({name, resolve_conv({n, c, h, w}, {k, c / groups, r, s}, geometry), {}});
       layers.back().problem.bias = true;
       layers.back().problem.activation.kind = Activation::Kind::relu;
     }
@@ -73,15 +82,19 @@ Choice choose(const Layer& layer, const DeviceProfile& device) {
   return choose_kernel(*problem, {.device = device}, p.str());
 }
 
-/// Measured, with the conversions that it needs in a network.
-double measured_us(const Layer& layer, const Choice::Row& row) {
-  return layer.us.at(std::string(row.kernel->name())) + row.neighbours_us;
+/// Measured, with the conversions that it needs in a network; nothing where it was not.
+std::optional<double> measured_us(const Layer& layer, const Choice::Row& row) {
+  const auto at = layer.us.find(row.kernel->name());
+  if (at == layer.us.end()) return std::nullopt;
+  return at->second + row.neighbours_us;
 }
 
 /// What the rule decides, and the fastest of those that it may choose.
 struct Judged {
   std::string chosen, fastest;
-  double chosen_us = 0, fastest_us = std::numeric_limits<double>::infinity();
+  std::optional<double> chosen_us;
+  double fastest_us = std::numeric_limits<double>::infinity();
+  int unmeasured = 0;  ///< that it may choose
 };
 
 Judged judge(const Layer& layer, const DeviceProfile& device) {
@@ -90,64 +103,72 @@ Judged judge(const Layer& layer, const DeviceProfile& device) {
   judged.chosen = choice.kernel->name();
   for (const Choice::Row& row : choice.rows) {
     if (!row.refusal.empty()) continue;
-    const double us = measured_us(layer, row);
+    const std::optional<double> us = measured_us(layer, row);
     if (row.kernel == choice.kernel) judged.chosen_us = us;
-    if (us >= judged.fastest_us) continue;
-    judged.fastest_us = us;
+    if (!us) ++judged.unmeasured;
+    if (!us || *us >= judged.fastest_us) continue;
+    judged.fastest_us = *us;
     judged.fastest = row.kernel->name();
   }
   return judged;
 }
 
+void check_choices(const Table& table) {
+  for (const bool cublas : {false, true}) {
+    double log_ratios = 0;
+    int judged_layers = 0, unmeasured = 0;
+    for (const Layer& layer : read_layers(table)) {
+      const Judged judged = judge(layer, h200(cublas));
+      INFO(layer.name, " ", layer.problem.str(), ": ", judged.chosen, " ", judged.chosen_us.value_or(0),
+           " us, fastest ", judged.fastest, " ", judged.fastest_us, std::string(cublas ? ", with cuBLAS" : ""));
+      unmeasured += judged.unmeasured;
+      CHECK_MESSAGE(judged.chosen_us, "chosen, and not measured: ", std::string(table.file), " lacks its time");
+      if (!judged.chosen_us) continue;
+      CHECK(*judged.chosen_us <= table.worst * judged.fastest_us);
+      log_ratios += std::log(*judged.chosen_us / judged.fastest_us);
+      ++judged_layers;
+    }
+    CHECK(std::exp(log_ratios / judged_layers) <= table.mean);
+    if (unmeasured > 0)
+      MESSAGE(std::string(table.file) << ": " << unmeasured << " times of candidates are not measured");
+  }
+}
+
 }  // namespace
 
 TEST_CASE("conv/cuda_choice/all_that_was_measured_is_there") {
-  const std::vector<Layer> layers = read_layers();
-  CHECK(layers.size() == layers_measured);
-  std::size_t times = 0;
-  for (const Layer& layer : layers) times += layer.us.size();
-  CHECK(times == times_measured);
-}
-
-TEST_CASE("conv/cuda_choice/chosen_is_within_ten_percent_of_the_fastest") {
-  for (const bool cublas : {false, true}) {
-    double log_ratios = 0;
-    const std::vector<Layer> layers = read_layers();
-    for (const Layer& layer : layers) {
-      const Judged judged = judge(layer, h200(cublas));
-      INFO(layer.name, " ", layer.problem.str(), ": ", judged.chosen, " ", judged.chosen_us, " us, fastest ",
-           judged.fastest, " ", judged.fastest_us, cublas ? ", with cuBLAS" : "");
-      CHECK(judged.chosen_us <= 1.1 * judged.fastest_us);
-      log_ratios += std::log(judged.chosen_us / judged.fastest_us);
-    }
-    CHECK(std::exp(log_ratios / static_cast<double>(layers.size())) <= 1.02);
+  for (const Table& table : {fitted, unseen}) {
+    const std::vector<Layer> layers = read_layers(table);
+    CHECK(layers.size() == table.layers);
+    std::size_t times = 0;
+    for (const Layer& layer : layers) times += layer.us.size();
+    CHECK(times == table.times);
   }
 }
+
+TEST_CASE("conv/cuda_choice/chosen_is_near_the_fastest_on_layers_it_was_fitted_on") { check_choices(fitted); }
+
+TEST_CASE("conv/cuda_choice/chosen_is_near_the_fastest_on_layers_it_was_not_fitted_on") { check_choices(unseen); }
 
 TEST_CASE("conv/cuda_choice/estimates_are_near_what_was_measured") {
   // An algorithm far from the fastest may be off by more: only what can win decides.
   constexpr double contender = 1.5;
   double squares = 0;
   int counted = 0;
-  for (const Layer& layer : read_layers()) {
+  for (const Layer& layer : read_layers(fitted)) {
     const Choice choice = choose(layer, h200(true));
-    double fastest = std::numeric_limits<double>::infinity();
-    std::size_t accepted = 0;
-    for (const Choice::Row& row : choice.rows)
-      if (row.refusal.empty()) {
-        ++accepted;
-        fastest = std::min(fastest, measured_us(layer, row));
-      }
-    CHECK(accepted == layer.us.size());
+    const double fastest = judge(layer, h200(true)).fastest_us;
     for (const Choice::Row& row : choice.rows) {
       if (!row.refusal.empty()) continue;
-      const double us = measured_us(layer, row), estimate = row.total_us();
-      INFO(layer.name, " ", std::string(row.kernel->name()), ": ", us, " us measured, ", estimate, " estimated");
-      if (us > contender * fastest) {
+      const std::optional<double> us = measured_us(layer, row);
+      if (!us) continue;
+      const double estimate = row.total_us();
+      INFO(layer.name, " ", std::string(row.kernel->name()), ": ", *us, " us measured, ", estimate, " estimated");
+      if (*us > contender * fastest) {
         CHECK(estimate > fastest);  // must not look like a winner, though
         continue;
       }
-      const double error = std::log(estimate / us);
+      const double error = std::log(estimate / *us);
       CHECK(std::abs(error) <= std::log(1.4));
       squares += error * error;
       ++counted;

@@ -127,23 +127,93 @@ TEST_CASE("conv/implicit_gemm_plan/configurations_read_back") {
     CHECK(read.tiles_n == plan.tiles_n);
     CHECK(read.steps_a_slice == plan.steps_a_slice);
     CHECK(read.workspace_bytes == plan.workspace_bytes);
+    CHECK(read.resident == plan.resident);
   };
   for (const ConvCase& c : conv_cases())
     for (const GemmAccess access : accesses) {
       same(c.problem, access, plan_implicit_gemm(c.problem, access));
-      for (const std::int64_t slices : {1, 3, 64})
-        same(c.problem, access, cut_gemm(c.problem, GemmTile::t128x64, slices));
+      for (const std::int64_t slices : {1, 3, 64}) {
+        ImplicitGemmPlan plan = cut_gemm(c.problem, GemmTile::t128x64, slices);
+        plan.resident = slices % 3;
+        same(c.problem, access, plan);
+      }
     }
   const ConvProblem p = square(1, 16, 7, 64, 3);  // 9 steps
   CHECK(cut_gemm(p, GemmTile::t64x64, 3).str() == "tile=64x64 slices=3 cluster=3");
   CHECK(read_implicit_gemm_plan(p, GemmAccess::nchw, "tile=64x64 slices=3 cluster=1").cluster == 1);
+  const char* const few = "tile=64x64 slices=3 cluster=3 resident=2";
+  CHECK(read_implicit_gemm_plan(p, GemmAccess::nchw, few).resident == 2);
+  CHECK(read_implicit_gemm_plan(p, GemmAccess::nchw, few).str() == few);
   // No such kernel; slices that cannot be, or that no cluster adds up; what is no configuration.
   for (const char* config :
        {"tile=64x32 slices=3 cluster=3", "tile=64x65 slices=3 cluster=3", "tile=64x64 slices=4 cluster=1",
         "tile=64x64 slices=0 cluster=1", "tile=64x64 slices=10 cluster=1", "tile=64x64 slices=3 cluster=2",
-        "tile=64x64 slices=9 cluster=9", "tile=64x64 slices=3", ""}) {
+        "tile=64x64 slices=9 cluster=9", "tile=64x64 slices=3 cluster=3 resident=0",
+        "tile=64x64 slices=3 cluster=3 resident=6", "tile=64x64 slices=3 cluster=3 resident=2 ", "tile=64x64 slices=3",
+        ""}) {
     CAPTURE(config);
     CHECK_THROWS_AS((void)read_implicit_gemm_plan(p, GemmAccess::nchw, config), Error);
+  }
+}
+
+TEST_CASE("conv/implicit_gemm_plan/blocks_are_spread_evenly_where_more_of_them_fit") {
+  DeviceProfile device = reference_gpu();
+  const auto resident = [&](const ConvProblem& p, GemmTile tile, std::int64_t slices) {
+    return even_resident(p, cut_gemm(p, tile, slices), device);
+  };
+  // 98 tiles of 32x64 in each of `slices`, of which eight fit.
+  const ConvProblem p = square(1, 512, 56, 64, 1);
+  CHECK(resident(p, GemmTile::t32x64, 1) == 1);
+  CHECK(resident(p, GemmTile::t32x64, 2) == 2);    // 196 blocks on 132 multiprocessors
+  CHECK(resident(p, GemmTile::t32x64, 8) == 6);    // 784
+  CHECK(resident(p, GemmTile::t32x64, 11) == 0);   // 1078: eight, as many as fit
+  CHECK(resident(p, GemmTile::t32x64, 32) == 0);   // several rounds
+  CHECK(resident(p, GemmTile::t128x128, 1) == 1);  // 25 tiles
+  CHECK(resident(p, GemmTile::t128x128, 8) == 0);  // 200, of which two fit
+  // Two groups have twice as many blocks; other devices other multiprocessors.
+  CHECK(resident(resolve_conv({1, 512, 56, 56}, {128, 256, 1, 1}, {.groups = 2}), GemmTile::t32x64, 1) == 2);
+  device.units = 66;
+  CHECK(resident(p, GemmTile::t32x64, 1) == 2);
+  device.units = 10;
+  CHECK(resident(p, GemmTile::t32x64, 1) == 0);
+
+  // The rule's candidate says so, for the device at hand, and what it says reads back. The cut is the same everywhere.
+  for (const ConvCase& c : conv_cases())
+    for (const char* name : {"implicit_gemm", "implicit_gemm_nchw"})
+      for (const int units : {132, 30}) {
+        device.units = units;
+        const auto problem =
+            pose(c.problem, Tensor(DType::f32, {c.problem.k, c.problem.group_c(), c.problem.r, c.problem.s}));
+        const Offer offer = find_kernel("Conv", DeviceKind::cuda, name)->offer(*problem, {.device = device});
+        if (offer.candidates.empty()) continue;
+        CAPTURE(c.name);
+        const GemmAccess access = gemm_access(c.problem, offer.candidates[0].outputs[0]);
+        ImplicitGemmPlan plan = plan_implicit_gemm(c.problem, access);
+        CHECK(plan.resident == 0);
+        plan.resident = even_resident(c.problem, plan, device);
+        CHECK(offer.candidates[0].config == plan.str());
+        CHECK(read_implicit_gemm_plan(c.problem, access, plan.str()).resident == plan.resident);
+      }
+}
+
+TEST_CASE("conv/implicit_gemm_plan/shared_memory_holds_the_rest_out") {
+  DeviceProfile device = reference_gpu();
+  constexpr std::size_t reserved = 1024;            // of every block, besides
+  for (const std::size_t unit : {228, 164, 100}) {  // sm_90, sm_80, sm_86
+    device.shared_bytes_per_unit = unit << 10;
+    device.shared_bytes_per_block = (unit - 1) << 10;
+    const auto fit = [&](std::size_t bytes) { return device.shared_bytes_per_unit / (bytes + reserved); };
+    for (const std::size_t bytes : {0, 12 << 10, 40 << 10}) {
+      CHECK(shared_bytes_for(bytes, 0, device) == bytes);
+      for (const std::size_t resident : {1, 2, 3, 5, 8}) {
+        const std::size_t asked = shared_bytes_for(bytes, static_cast<std::int64_t>(resident), device);
+        CAPTURE(unit);
+        CAPTURE(resident);
+        CHECK(asked >= bytes);
+        CHECK(asked <= device.shared_bytes_per_block);
+        CHECK(fit(asked) == std::min(resident, fit(bytes)));
+      }
+    }
   }
 }
 

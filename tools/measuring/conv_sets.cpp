@@ -95,6 +95,32 @@ constexpr Layer efficientnet_lite0[] = {
     {"lite0.pw1152-192", 1152, 7, 7, 192, 1, 1},
 };
 
+constexpr Layer densenet121[] = {
+    {"dense.1.1x1", 96, 56, 56, 128, 1, 1},  {"dense.1.3x3", 128, 56, 56, 32, 3, 3, 1, 1, 1},
+    {"dense.2.1x1", 320, 28, 28, 128, 1, 1}, {"dense.2.3x3", 128, 28, 28, 32, 3, 3, 1, 1, 1},
+    {"dense.3.1x1", 640, 14, 14, 128, 1, 1}, {"dense.3.3x3", 128, 14, 14, 32, 3, 3, 1, 1, 1},
+    {"dense.4.1x1", 832, 7, 7, 128, 1, 1},   {"dense.4.3x3", 128, 7, 7, 32, 3, 3, 1, 1, 1},
+};
+
+constexpr Layer inception_v3[] = {
+    {"incv3.1a", 3, 299, 299, 32, 3, 3, 2},
+    {"incv3.2a", 32, 149, 149, 32, 3, 3},
+    {"incv3.2b", 32, 147, 147, 64, 3, 3, 1, 1, 1},
+    {"incv3.3b", 64, 73, 73, 80, 1, 1},
+    {"incv3.4a", 80, 73, 73, 192, 3, 3},
+    {"incv3.5.5x5", 48, 35, 35, 64, 5, 5, 1, 2, 2},
+    {"incv3.5.3x3", 96, 35, 35, 96, 3, 3, 1, 1, 1},
+    {"incv3.5.1x1", 288, 35, 35, 64, 1, 1},
+    {"incv3.6a", 288, 35, 35, 384, 3, 3, 2},
+    {"incv3.6.1x1", 768, 17, 17, 192, 1, 1},
+    {"incv3.6.1x7", 160, 17, 17, 160, 1, 7, 1, 0, 3},
+    {"incv3.6.7x1", 160, 17, 17, 192, 7, 1, 1, 3, 0},
+    {"incv3.7a", 192, 17, 17, 320, 3, 3, 2},
+    {"incv3.7.1x3", 384, 8, 8, 384, 1, 3, 1, 0, 1},
+    {"incv3.7.3x3", 448, 8, 8, 384, 3, 3, 1, 1, 1},
+    {"incv3.7.1x1", 2048, 8, 8, 448, 1, 1},
+};
+
 constexpr Layer small[] = {
     {"cifar.3-16", 3, 32, 32, 16, 3, 3, 1, 1, 1},     {"cifar.16-16", 16, 32, 32, 16, 3, 3, 1, 1, 1},
     {"cifar.16-32s2", 16, 32, 32, 32, 3, 3, 2, 1, 1}, {"cifar.32-32", 32, 16, 16, 32, 3, 3, 1, 1, 1},
@@ -133,9 +159,16 @@ struct Set {
 };
 
 constexpr Set sets[] = {
-    {"resnet50", resnet50},     {"vgg16", vgg16}, {"mobilenet_v2", mobilenet_v2},
-    {"squeezenet", squeezenet}, {"seeds", seeds}, {"efficientnet_lite0", efficientnet_lite0},
-    {"small", small},           {"se", se},
+    {"resnet50", resnet50},
+    {"vgg16", vgg16},
+    {"mobilenet_v2", mobilenet_v2},
+    {"squeezenet", squeezenet},
+    {"seeds", seeds},
+    {"efficientnet_lite0", efficientnet_lite0},
+    {"densenet121", densenet121},
+    {"inception_v3", inception_v3},
+    {"small", small},
+    {"se", se},
 };
 
 }  // namespace

@@ -147,7 +147,8 @@ fi
 if wants bench; then
   step bench-movement "$bench"
   for set in seeds resnet50 vgg16 mobilenet_v2 squeezenet; do
-    step "bench-conv-$set" "$lenslet" bench conv --set "$set" --batch 1 --all-algorithms --device cuda
+    step "bench-conv-$set" "$lenslet" bench conv --set "$set" --batch 1 --all-algorithms --same-buffers \
+      --device cuda
   done
   for model in squeezenet1.1 resnet50 mobilenetv2-nhwc; do
     [ ! -f "$shared/models/$model.onnx" ] ||

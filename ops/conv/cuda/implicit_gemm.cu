@@ -36,11 +36,14 @@ TileKernel kernel_for(GemmTile tile, GemmAccess access) {
 class BoundImplicitGemm final : public BoundConv {
  public:
   /// plan.cluster 1: without clusters.
-  BoundImplicitGemm(const ConvProblem& p, const Format& format, const ImplicitGemmPlan& plan)
+  BoundImplicitGemm(const ConvProblem& p, const Format& format, const ImplicitGemmPlan& plan,
+                    const DeviceProfile& device)
       : BoundConv(p, plan.workspace_bytes),
         plan_(plan),
         kernel_(kernel_for(plan.tile, gemm_access(p, format))),
+        most_shared_bytes_(device.shared_bytes_per_block),
         call_(p) {
+    kernel_.shared_bytes = shared_bytes_for(kernel_.shared_bytes, plan.resident, device);
     const bool nhwc = format == formats::nhwc;
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
     call_.terms = narrow(p.r * p.s * p.group_c());
@@ -74,7 +77,8 @@ class BoundImplicitGemm final : public BoundConv {
     ImplicitGemm call = call_;
     call.point_at(run);
     if (second) call.partial = reinterpret_cast<float*>(run.workspace.data());
-    allow_shared_bytes(kernel_.kernel, kernel_.shared_bytes);
+    // Another convolution with the same kernel may ask for more.
+    allow_shared_bytes(kernel_.kernel, most_shared_bytes_);
     const dim3 grid(static_cast<unsigned>(plan_.tiles_m * plan_.tiles_n), static_cast<unsigned>(plan_.slices),
                     static_cast<unsigned>(problem.groups));
     launch_clusters(*run.cuda, kernel_.kernel, grid, static_cast<unsigned>(shape_of(plan_.tile).threads),
@@ -90,6 +94,7 @@ class BoundImplicitGemm final : public BoundConv {
 
   ImplicitGemmPlan plan_;
   TileKernel kernel_;
+  std::size_t most_shared_bytes_;
   ImplicitGemm call_;
   SumSlices sum_;
 };
@@ -120,7 +125,8 @@ class ImplicitGemmConv final : public ConvAlgorithm {
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
     const GemmAccess access = gemm_access(p, format_);
-    const ImplicitGemmPlan cut = plan_implicit_gemm(p, access);
+    ImplicitGemmPlan cut = plan_implicit_gemm(p, access);
+    cut.resident = even_resident(p, cut, target.device);
     return {.format = format_,
             .config = cut.str(),
             .estimated_us = gemm_plan_us(p, access, cut, target.device),
@@ -145,7 +151,7 @@ class ImplicitGemmConv final : public ConvAlgorithm {
                                                const DeviceProfile& device) const override {
     ImplicitGemmPlan plan = read_implicit_gemm_plan(p, gemm_access(p, format_), config);
     if (!device.clusters) plan.cluster = 1;  // sum_slices() adds in the same order
-    return std::make_unique<BoundImplicitGemm>(p, format_, plan);
+    return std::make_unique<BoundImplicitGemm>(p, format_, plan, device);
   }
 
   Format format_;

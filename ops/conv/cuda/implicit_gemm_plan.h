@@ -89,15 +89,26 @@ struct ImplicitGemmPlan {
   /// `slices`, max_cluster at most: a cluster adds them up where there are clusters. 1: a second kernel adds them up,
   /// on every device. Both add them in their order.
   std::int64_t cluster = 1;
+  /// Blocks that a multiprocessor holds at a time at most: they ask for so much shared memory that no more fit. 0: as
+  /// many as there is room for. No bit of a result depends on it.
+  std::int64_t resident = 0;
   /// Partial sums, [slices] times the output in its format, as without clusters; 0 with one slice.
   std::size_t workspace_bytes = 0;
 
-  /// The configuration, from which the rest follows: "tile=128x64 slices=4 cluster=4".
+  /// The configuration, from which the rest follows: "tile=128x64 slices=4 cluster=4", " resident=2" where it is not 0.
   std::string str() const;
 };
 
 /// `slices` is an upper bound: as many as are not empty are made, a cluster of them if they are few enough.
 ImplicitGemmPlan cut_gemm(const ConvProblem& problem, GemmTile tile, std::int64_t slices);
+
+/// What `resident` shall be on a device: as many blocks as a multiprocessor gets when all of them are spread evenly; 0
+/// where they fill the multiprocessors anyway.
+std::int64_t even_resident(const ConvProblem& problem, const ImplicitGemmPlan& plan, const DeviceProfile& device);
+
+/// The shared memory in bytes that a block asks for, of which it uses `bytes`, so that at most `resident` (0: any
+/// number) of them fit a multiprocessor; less where one block cannot have that much.
+std::size_t shared_bytes_for(std::size_t bytes, std::int64_t resident, const DeviceProfile& device);
 
 /// Time in us until the last of `blocks` blocks has multiplied its `steps` steps; each spends `start_us` on what is not
 /// multiplying. `efficiency` scales that of the tile. Blocks come in clusters of `cluster`.
@@ -109,7 +120,7 @@ double gemm_plan_us(const ConvProblem& problem, GemmAccess access, const Implici
                     const DeviceProfile& device);
 
 /// The fastest by gemm_plan_us() on reference_gpu(), whatever the device at hand: the order of summation, and so every
-/// bit of the result, depends on the problem alone.
+/// bit of the result, depends on the problem alone. `resident`, on which none depends, is left 0.
 ImplicitGemmPlan plan_implicit_gemm(const ConvProblem& problem, GemmAccess access);
 /// What str() wrote. Error(invalid_argument), also for cuts that there is no kernel for.
 ImplicitGemmPlan read_implicit_gemm_plan(const ConvProblem& problem, GemmAccess access, std::string_view config);
