@@ -31,8 +31,8 @@ class FewPixels final : public Kernel {
   DeviceKind device() const override { return DeviceKind::cuda; }
   DTypeSet types() const override { return cuda_product().types(); }
 
-  /// Configuration, tolerance and estimate are the product's, a launch and what bounds it, and its start. Within 25 % on
-  /// 50 of 52 squeeze-and-excite layers on an H200, batch 1 and 4, 1.55 to 3.6 us: 1.05 to 2.4 times faster than the
+  /// Configuration, tolerance and estimate are the product's, a launch and what bounds it, and its start. Within 25 %
+  /// on 50 of 52 squeeze-and-excite layers on an H200, batch 1 and 4, 1.55 to 3.6 us: 1.05 to 2.4 times faster than the
   /// next best algorithm there.
   Offer offer(const Problem& node, const Target& target) const override {
     const ConvProblem p = conv_problem(node);
