@@ -211,6 +211,17 @@ TEST_CASE("conv/cuda_choice/few_pixels") {
     CHECK_MESSAGE(refusal(p).find("no plain product") == 0, p.str());
 }
 
+TEST_CASE("conv/cuda_choice/only_long_products_are_held_to_an_even_share") {
+  const auto config = [](const Shape& x, std::int64_t k) {
+    const ConvProblem p = resolve_conv(x, {k, x[1], 1, 1}, {});
+    const auto node = pose(p, Tensor(DType::f32, {p.k, p.c, 1, 1}));
+    const Offer offer = find_kernel("Conv", DeviceKind::cuda, "implicit_gemm")->offer(*node, {.device = h200(true)});
+    return offer.candidates.at(0).config;
+  };
+  CHECK(config({8, 256, 56, 56}, 64).ends_with(" resident=3"));
+  CHECK(config({1, 24, 56, 56}, 144).find("resident") == std::string::npos);
+}
+
 TEST_CASE("conv/cuda_choice/kernels_that_a_block_has_too_little_shared_memory_for_are_refused") {
   ConvGeometry geometry;
   geometry.pads = {1, 1, 1, 1};

@@ -190,7 +190,8 @@ TEST_CASE("conv/implicit_gemm_plan/blocks_are_spread_evenly_where_more_of_them_f
         const GemmAccess access = gemm_access(c.problem, offer.candidates[0].outputs[0]);
         ImplicitGemmPlan plan = plan_implicit_gemm(c.problem, access);
         CHECK(plan.resident == 0);
-        plan.resident = even_resident(c.problem, plan, device);
+        // Only long products are held (implicit_gemm.cu).
+        if (offer.candidates[0].estimated_us >= 8) plan.resident = even_resident(c.problem, plan, device);
         CHECK(offer.candidates[0].config == plan.str());
         CHECK(read_implicit_gemm_plan(c.problem, access, plan.str()).resident == plan.resident);
       }

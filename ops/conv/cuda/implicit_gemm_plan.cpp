@@ -112,7 +112,7 @@ std::int64_t even_resident(const ConvProblem& p, const ImplicitGemmPlan& plan, c
   // at most three). ResNet-50, device us at batch 1 and 8, H200, 22 November 2026: 568.5 and 1872.7 without this, 544.6
   // and 1748.7 with it. Launches that do not overlap give 560.1 and 1758.4; products that let none start early, 589.8
   // and 1756.7; sums of slices that let none, 553.2 and 1862.5; neither of both, 547.7 and 1741.9 without this and
-  // 561.7 and 1745.6 with it.
+  // 561.7 and 1745.6 with it. All of these held short products, too (implicit_gemm.cu).
   const std::int64_t even = ceil_div(blocks_of(p, plan), device.units);
   return even < shape_of(plan.tile).blocks ? even : 0;
 }
