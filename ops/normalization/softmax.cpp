@@ -82,11 +82,12 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
 }
 
 std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
-  const auto& op = binding.op<SoftmaxOp>();
-  return bound([log = op.log, e = Extents(op, binding.shape(0), binding.format(0))](const KernelRun& run) {
+  return bound([op = binding.problem.shared_op(),
+                e = Extents(binding.op<SoftmaxOp>(), binding.shape(0), binding.format(0))](const KernelRun& run) {
     if constexpr (cuda_built)
       cuda::softmax(*run.cuda, static_cast<const float*>(run.inputs[0].data()),
-                    static_cast<float*>(run.outputs[0].data()), e.outer, e.length, e.inner, log);
+                    static_cast<float*>(run.outputs[0].data()), e.outer, e.length, e.inner,
+                    static_cast<const SoftmaxOp&>(*op).log);
   });
 }
 
