@@ -178,7 +178,7 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   const PoolProblem& p = pool.problem;
   if (is_plane_mean(pool))
     return reduce::on_cuda(ReduceKind::mean, DType::f32, reduce::plane_loops(p.n, p.c, p.in(), pool.nhwc));
-  return bound([pool](const KernelRun& run) {
+  return bound([pool = Pool(binding)](const KernelRun& run) {
     if constexpr (cuda_built)
       cuda::pool(*run.cuda, pool.kind, pool.problem, run.inputs[0].dtype(), pool.nhwc, run.inputs[0].data(),
                  run.outputs[0].data(), pool.where(run));

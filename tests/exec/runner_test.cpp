@@ -162,7 +162,7 @@ TEST_CASE("exec/runner/outputs_that_nobody_reads") {
   const auto expected = both.run(x);
   REQUIRE(expected[1].shape() == Shape{2, 4, 5, 7});
   for (const bool omitted : {false, true})
-    for (const std::size_t wanted : {0, 1}) {
+    for (const std::size_t wanted : {0U, 1U}) {
       CAPTURE(omitted);
       CAPTURE(wanted);
       Runner one(make_model(split_net({wanted}, omitted)), options(2, 1));

@@ -199,14 +199,14 @@ TEST_CASE("conv/implicit_gemm_plan/blocks_are_spread_evenly_where_more_of_them_f
 
 TEST_CASE("conv/implicit_gemm_plan/shared_memory_holds_the_rest_out") {
   DeviceProfile device = reference_gpu();
-  constexpr std::size_t reserved = 1024;            // of every block, besides
-  for (const std::size_t unit : {228, 164, 100}) {  // sm_90, sm_80, sm_86
+  constexpr std::size_t reserved = 1024;               // of every block, besides
+  for (const std::size_t unit : {228U, 164U, 100U}) {  // sm_90, sm_80, sm_86
     device.shared_bytes_per_unit = unit << 10;
     device.shared_bytes_per_block = (unit - 1) << 10;
     const auto fit = [&](std::size_t bytes) { return device.shared_bytes_per_unit / (bytes + reserved); };
-    for (const std::size_t bytes : {0, 12 << 10, 40 << 10}) {
+    for (const std::size_t bytes : {0U, 12U << 10, 40U << 10}) {
       CHECK(shared_bytes_for(bytes, 0, device) == bytes);
-      for (const std::size_t resident : {1, 2, 3, 5, 8}) {
+      for (const std::size_t resident : {1U, 2U, 3U, 5U, 8U}) {
         const std::size_t asked = shared_bytes_for(bytes, static_cast<std::int64_t>(resident), device);
         CAPTURE(unit);
         CAPTURE(resident);
