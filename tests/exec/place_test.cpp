@@ -123,7 +123,8 @@ TEST_CASE("exec/plan/weights_are_prepared_once_for_all_runners") {
     PlanOptions options = on_cpu(batch);
     options.conv_algorithm = "im2col";
     std::vector<const void*> addresses;
-    for (const PlanStep& step : make_plan(*model.impl(), options)->steps)
+    const auto plan = make_plan(*model.impl(), options);
+    for (const PlanStep& step : plan->steps)
       if (step.blob != nullptr) addresses.push_back(step.blob.get());
     return addresses;
   };
