@@ -30,6 +30,14 @@ double Problem::bytes() const {
 std::optional<BlobSpec> Kernel::blob(const Problem&, const Candidate&) const { return std::nullopt; }
 void Kernel::prepare(const Problem&, const Candidate&, std::span<std::byte>) const {}
 
+Tensor prepared_blob(const Kernel& kernel, const Problem& problem, const Candidate& candidate) {
+  const auto spec = kernel.blob(problem, candidate);
+  if (!spec) return {};
+  Tensor blob = tensor_of_bytes(spec->bytes);
+  kernel.prepare(problem, candidate, bytes_of(blob));
+  return blob;
+}
+
 namespace {
 
 /// A SimpleKernel as a Kernel.

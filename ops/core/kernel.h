@@ -18,6 +18,7 @@
 
 #include "base/device_profile.h"
 #include "base/format.h"
+#include "base/tensor_bytes.h"
 #include "base/thread_pool.h"
 #include "ops/core/dtypes.h"
 #include "ops/core/op.h"
@@ -114,6 +115,17 @@ struct KernelRun {
   const std::byte* blob = nullptr;  ///< what prepare() made, where run() works
   ThreadPool* pool = nullptr;       ///< CPU kernels
   const cuda::Context* cuda = nullptr;  ///< CUDA kernels
+
+  /// Its elements; null for an input that is left out or not read.
+  template <typename T>
+  const T* in(std::size_t input) const {
+    return input < inputs.size() ? static_cast<const T*>(inputs[input].data()) : nullptr;
+  }
+  /// Its elements; null for an output that the node does not have.
+  template <typename T>
+  T* out(std::size_t output = 0) const {
+    return output < outputs.size() ? static_cast<T*>(outputs[output].data()) : nullptr;
+  }
 };
 
 /// A kernel bound to one problem and configuration: ready to run, any number of times, from any thread that has its
@@ -167,6 +179,9 @@ class Kernel {
   /// cannot be read.
   virtual std::unique_ptr<const BoundKernel> bind(const Binding& binding) const = 0;
 };
+
+/// What a kernel prepares for a candidate, in host memory as Tensor makes it; empty(): nothing.
+Tensor prepared_blob(const Kernel& kernel, const Problem& problem, const Candidate& candidate);
 
 /// All kernels of an operator on a device, in the order in which they are asked; the last resort comes last.
 std::span<const Kernel* const> kernels_of(std::string_view op, DeviceKind device);

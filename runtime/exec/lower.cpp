@@ -69,12 +69,12 @@ void apply_early_passes(Graph& graph) {
   for (const Pass& pass : passes().first(passes_before_inference)) pass.run(graph, {.target = {none}});
 }
 
-Graph lower(ModelImpl& model, const PlanOptions& options, const DeviceChoice& device, const std::string& stage) {
+Graph lower(ModelImpl& model, const PlanOptions& options, const DeviceChoice& device, const DeviceProfile& profile,
+            const std::string& stage) {
   check_disabled(options.disabled_passes);
   check_stage(stage);
   check_algorithm(device_kind(device), options.conv_algorithm);
   check_numerics(device, options.numerics);
-  const DeviceProfile profile = profile_of(device, options);
   const PassContext context{.target = {profile, options.numerics},
                             .device = device.id,
                             .forced_algorithm = options.conv_algorithm,

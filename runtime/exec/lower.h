@@ -25,7 +25,8 @@ DeviceProfile profile_of(const DeviceChoice& device, const PlanOptions& options)
 void apply_early_passes(Graph& graph);
 
 /// Runs binding, inference and the passes up to and including `stage` ("load", "infer", a pass; "" or "plan": all).
-/// `device` is what options.device stands for.
-Graph lower(ModelImpl& model, const PlanOptions& options, const DeviceChoice& device, const std::string& stage = {});
+/// `device` is what options.device stands for, `profile` what profile_of() says of it.
+Graph lower(ModelImpl& model, const PlanOptions& options, const DeviceChoice& device, const DeviceProfile& profile,
+            const std::string& stage = {});
 
 }  // namespace lenslet

@@ -133,7 +133,8 @@ MemoryReport Model::memory(std::int64_t batch) const {
 
 std::string Model::dump(const std::string& stage, const PlanOptions& options) const {
   try {
-    return lower(*impl_, options, choose_device(options.device), stage).dump();
+    const DeviceChoice device = choose_device(options.device);
+    return lower(*impl_, options, device, profile_of(device, options), stage).dump();
   } catch (const Error& error) {
     throw error.within(impl_->source.name);
   }

@@ -80,8 +80,8 @@ class PlanBuilder {
   std::shared_ptr<const Plan> build() {
     plan_->info.threads = resolve_threads(options_.threads);
     plan_->device = choose_device(options_.device);
-    plan_->graph = lower(model_, options_, device());
     plan_->profile = profile_of(device(), options_);
+    plan_->graph = lower(model_, options_, device(), plan_->profile);
     plan_->sync_each_step = options_.sync_each_step;
     name_unwanted_outputs();
     if (device().is_cuda()) {
@@ -113,7 +113,7 @@ class PlanBuilder {
     for (std::size_t n = 0; n < graph().nodes.size(); ++n) {
       const Node& node = graph().nodes[n];
       if (std::find(node.outputs.begin(), node.outputs.end(), no_id) == node.outputs.end()) continue;
-      const std::vector<TensorType> types = node.op->infer(graph().input_infos(node));
+      const std::vector<TensorType> types = graph().output_types(node);
       for (std::size_t i = 0; i < graph().nodes[n].outputs.size(); ++i) {
         if (graph().nodes[n].outputs[i] != no_id) continue;
         const ValueId id = graph().add_value(fmt::format("{}:unused{}", graph().nodes[n].name, i));
@@ -147,7 +147,7 @@ class PlanBuilder {
   void bind(const Node& node, PlanStep& step) {
     const Kernel& kernel = *node.choice->kernel;
     const Candidate& candidate = node.choice->candidate;
-    step.problem = std::make_shared<const Problem>(node.op, graph().input_infos(node));
+    step.problem = std::make_shared<const Problem>(node.op, graph().input_infos(node), graph().output_types(node));
     step.workspace_bytes = candidate.workspace_bytes;
     step.kernel = kernel.bind({*step.problem, candidate, plan_->profile});
     plan_->needs_cublas = plan_->needs_cublas || candidate.needs_cublas;
@@ -157,9 +157,7 @@ class PlanBuilder {
     const std::string key =
         fmt::format("{}|{}{}", node.type(), spec->key, constants_key(*step.problem, source_memory_, keep_alive));
     const PreparedWeights weights = model_.prepared(on_device(key), [&] {
-      // A byte tensor is memory aligned for every blob there is.
-      Tensor host(DType::u8, Shape{static_cast<std::int64_t>(spec->bytes)});
-      kernel.prepare(*step.problem, candidate, {static_cast<std::byte*>(host.data()), host.bytes()});
+      Tensor host = prepared_blob(kernel, *step.problem, candidate);
       std::shared_ptr<const void> data;
       if constexpr (cuda_built)
         if (device().is_cuda()) data = cuda::upload(host);

@@ -14,10 +14,6 @@ bool plain(const Candidate& candidate) {
          std::all_of(candidate.outputs.begin(), candidate.outputs.end(), nchw);
 }
 
-/// Bytes as a tensor has them: aligned, and an Error when there are none.
-Tensor buffer(std::size_t bytes) { return Tensor(DType::u8, Shape{static_cast<std::int64_t>(bytes)}); }
-std::span<std::byte> bytes_of(Tensor& tensor) { return {static_cast<std::byte*>(tensor.data()), tensor.bytes()}; }
-
 }  // namespace
 
 std::vector<Tensor> evaluate(const std::shared_ptr<const Op>& op, std::span<const Tensor> inputs,
@@ -36,11 +32,8 @@ std::vector<Tensor> evaluate(const std::shared_ptr<const Op>& op, std::span<cons
       if (!offer.refusal.empty()) refusal = offer.refusal;
       continue;
     }
-    Tensor blob, workspace = buffer(candidate->workspace_bytes);
-    if (const auto spec = kernel->blob(problem, *candidate)) {
-      blob = buffer(spec->bytes);
-      kernel->prepare(problem, *candidate, bytes_of(blob));
-    }
+    const Tensor blob = prepared_blob(*kernel, problem, *candidate);
+    Tensor workspace = tensor_of_bytes(candidate->workspace_bytes);
     std::vector<Tensor> outputs;
     for (const TensorType& type : types) outputs.emplace_back(type.dtype, type.shape);
     kernel->bind({problem, *candidate, device})

@@ -117,22 +117,19 @@ std::vector<Tensor> run_node(const Graph& graph, const Node& node, const std::ve
   if (node.choice == nullptr) return evaluate(node.op, ins, types, pool);
   const Candidate& candidate = node.choice->candidate;
   const DeviceProfile device = cpu_profile(pool.threads());
-  const Problem problem(node.op, graph.input_infos(node));
+  const Problem problem(node.op, graph.input_infos(node), types);
   std::vector<Tensor> outs;
   for (std::size_t i = 0; i < types.size(); ++i)
     outs.push_back(poisoned(types[i].dtype, types[i].shape, candidate.outputs[i]));
-  const auto bytes = [](Tensor& tensor) {
-    return std::span<std::byte>(static_cast<std::byte*>(tensor.data()), tensor.bytes());
-  };
   Tensor blob, workspace = poisoned_bytes(candidate.workspace_bytes);
   if (const auto spec = node.choice->kernel->blob(problem, candidate)) {
     blob = poisoned_bytes(spec->bytes);
-    node.choice->kernel->prepare(problem, candidate, bytes(blob));
+    node.choice->kernel->prepare(problem, candidate, bytes_of(blob));
   }
   node.choice->kernel->bind({problem, candidate, device})
       ->run({.inputs = ins,
              .outputs = outs,
-             .workspace = bytes(workspace),
+             .workspace = bytes_of(workspace),
              .blob = static_cast<const std::byte*>(blob.data()),
              .pool = &pool});
   return outs;

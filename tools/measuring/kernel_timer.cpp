@@ -7,10 +7,6 @@
 namespace lenslet::tool {
 namespace {
 
-Tensor bytes_tensor(std::size_t bytes) { return {DType::u8, {static_cast<std::int64_t>(bytes)}}; }
-
-std::span<std::byte> bytes_of(Tensor& tensor) { return {static_cast<std::byte*>(tensor.data()), tensor.bytes()}; }
-
 class CpuTimer final : public KernelTimer {
  public:
   explicit CpuTimer(int threads) : pool_(threads), device_(cpu_profile(pool_.threads())) {}
@@ -62,15 +58,11 @@ BoundCall::BoundCall(const Kernel& kernel, const Problem& problem, const Candida
   }
   for (std::size_t i = 0; i < problem.outputs().size(); ++i)
     outputs.emplace_back(problem.outputs()[i].dtype, problem.output_shape(i), candidate.outputs[i]);
-  if (const auto spec = kernel.blob(problem, candidate)) {
-    // Tensors are aligned to 64 bytes, which is what blobs ask for.
-    blob = bytes_tensor(spec->bytes);
-    kernel.prepare(problem, candidate, bytes_of(blob));
-  }
+  blob = prepared_blob(kernel, problem, candidate);
   workspace_bytes = bound->workspace_bytes();
   if (kernel.device() != DeviceKind::cpu) return;
   for (Tensor& output : outputs) std::ranges::fill(bytes_of(output), std::byte{0xff});
-  workspace_ = bytes_tensor(workspace_bytes);
+  workspace_ = tensor_of_bytes(workspace_bytes);
 }
 
 void BoundCall::run(ThreadPool& pool) {
