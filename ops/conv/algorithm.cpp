@@ -20,14 +20,11 @@ ConvProblem seen_problem(const Problem& node, const Candidate& candidate) {
 }  // namespace
 
 void BoundConv::run(const KernelRun& run) const {
-  const auto address = [&](std::size_t i) {
-    return present(run.inputs, i) ? static_cast<const float*>(run.inputs[i].data()) : nullptr;
-  };
-  compute({.x = address(ConvOp::input),
-           .filter = run.blob != nullptr ? reinterpret_cast<const float*>(run.blob) : address(ConvOp::filter),
-           .bias = address(ConvOp::bias),
-           .residual = address(ConvOp::residual),
-           .y = static_cast<float*>(run.outputs[0].data()),
+  compute({.x = run.in<float>(ConvOp::input),
+           .filter = run.blob != nullptr ? reinterpret_cast<const float*>(run.blob) : run.in<float>(ConvOp::filter),
+           .bias = run.in<float>(ConvOp::bias),
+           .residual = run.in<float>(ConvOp::residual),
+           .y = run.out<float>(),
            .workspace = run.workspace,
            .pool = run.pool,
            .cuda = run.cuda});

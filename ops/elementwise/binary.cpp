@@ -147,7 +147,7 @@ class Fold final : public BoundKernel {
   }
 
   void run(const KernelRun& run) const override {
-    auto* y = static_cast<T*>(run.outputs[0].data());
+    auto* y = run.out<T>();
     const auto operand = [&](int number) -> const T* {
       if (number == the_output) return y;
       if (number == one_number) return &count_;

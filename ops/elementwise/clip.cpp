@@ -74,8 +74,8 @@ class BoundClip final : public BoundKernel {
   }
 
   void run(const KernelRun& run) const override {
-    const auto* x = static_cast<const T*>(run.inputs[0].data());
-    auto* y = static_cast<T*>(run.outputs[0].data());
+    const auto* x = run.in<T>(0);
+    auto* y = run.out<T>();
     const std::int64_t count = stored_elems(run.inputs[0]);
     const auto computed = [&](std::size_t i) {  // null: to_ says it
       return static_cast<const T*>(i < run.inputs.size() ? run.inputs[i].data() : nullptr);

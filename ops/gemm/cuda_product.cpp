@@ -44,18 +44,17 @@ class BoundProduct final : public BoundKernel {
 
   void run([[maybe_unused]] const KernelRun& run) const override {
     if constexpr (cuda_built) {
-      const auto address = [&](std::size_t i) { return static_cast<const float*>(run.inputs[i].data()); };
-      const float* const b = prepared_ ? reinterpret_cast<const float*>(run.blob) : address(MatrixOp::b);
+      const float* const b = prepared_ ? reinterpret_cast<const float*>(run.blob) : run.in<float>(MatrixOp::b);
       for (const ProductRun& products : runs_) {
         const cuda::GemmCall call{
             .problem = p_,
             .batch = products.count,
-            .a = {address(MatrixOp::a) + products.a * p_.a_floats(), p_.trans_a ? p_.gemm_m : p_.gemm_k, p_.trans_a,
-                  products.a_step * p_.a_floats()},
+            .a = {run.in<float>(MatrixOp::a) + products.a * p_.a_floats(), p_.trans_a ? p_.gemm_m : p_.gemm_k,
+                  p_.trans_a, products.a_step * p_.a_floats()},
             .b = {b + products.b * p_.b_floats(), p_.trans_b ? p_.gemm_k : p_.gemm_n, p_.trans_b,
                   products.b_step * p_.b_floats()},
-            .c = p_.c ? address(MatrixOp::c) : nullptr,
-            .y = static_cast<float*>(run.outputs[0].data()) + products.y * p_.y_floats()};
+            .c = p_.c ? run.in<float>(MatrixOp::c) : nullptr,
+            .y = run.out<float>() + products.y * p_.y_floats()};
         if (slices_ > 0)
           cuda::gemm_few_rows(*run.cuda, call, slices_, p_.gemm_k % 4 == 0);
         else if (multiply_)

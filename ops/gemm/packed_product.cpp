@@ -39,9 +39,8 @@ class BoundPacked final : public BoundKernel {
   std::size_t workspace_bytes() const override { return static_cast<std::size_t>(workspace_floats_) * sizeof(float); }
 
   void run(const KernelRun& run) const override {
-    const auto address = [&](std::size_t i) { return static_cast<const float*>(run.inputs[i].data()); };
     auto* const workspace = reinterpret_cast<float*>(run.workspace.data());
-    const float* const c = p_.c ? address(MatrixOp::c) : nullptr;
+    const float* const c = p_.c ? run.in<float>(MatrixOp::c) : nullptr;
     Gemm call{.m = p_.gemm_m,
               .n = p_.gemm_n,
               .k = p_.gemm_k,
@@ -56,12 +55,12 @@ class BoundPacked final : public BoundKernel {
     for (const ProductRun& products : runs_)
       for (std::int64_t i = 0; i < products.count; ++i) {
         const std::int64_t b = products.b + i * products.b_step;
-        call.a.base = address(MatrixOp::a) + (products.a + i * products.a_step) * p_.a_floats();
+        call.a.base = run.in<float>(MatrixOp::a) + (products.a + i * products.a_step) * p_.a_floats();
         if (p_.trans_a) call.a.base = transposed(call.a.base, workspace + rows_);
         if (!p_.b_known && b != std::exchange(last_packed, b))
-          pack_scaled(p_, address(MatrixOp::b) + b * p_.b_floats(), workspace + scaled_, workspace + packed_);
+          pack_scaled(p_, run.in<float>(MatrixOp::b) + b * p_.b_floats(), workspace + scaled_, workspace + packed_);
         call.b = p_.b_known ? reinterpret_cast<const float*>(run.blob) + b * packed_floats_ : workspace + packed_;
-        call.c = static_cast<float*>(run.outputs[0].data()) + (products.y + i) * p_.y_floats();
+        call.c = run.out<float>() + (products.y + i) * p_.y_floats();
         if (p_.c && !one_row_of_c()) {
           for (std::int64_t row = 0; row < p_.gemm_m; ++row)
             for (std::int64_t j = 0; j < p_.gemm_n; ++j)

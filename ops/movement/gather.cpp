@@ -101,8 +101,8 @@ class BoundGather final : public BoundKernel {
   template <typename Index>
   void pick_rows(const KernelRun& run, std::span<const Index> indices, std::int64_t row_bytes) const {
     if (row_bytes == 0) return;
-    const auto* from = static_cast<const std::byte*>(run.inputs[0].data());
-    auto* to = static_cast<std::byte*>(run.outputs[0].data());
+    const auto* from = run.in<std::byte>(0);
+    auto* to = run.out<std::byte>();
     run.pool->parallel_for(
         shape_.outer * shape_.count, std::max<std::int64_t>(1, copy_grain_bytes / row_bytes),
         [&](std::int64_t begin, std::int64_t end, int) {

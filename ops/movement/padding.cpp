@@ -36,8 +36,8 @@ void BoundPadding::run(const KernelRun& run) const {
 }
 
 void BoundPadding::run_cpu(const KernelRun& run, std::uint64_t value) const {
-  const auto* from = static_cast<const std::byte*>(run.inputs[0].data());
-  auto* to = static_cast<std::byte*>(run.outputs[0].data());
+  const auto* from = run.in<std::byte>(0);
+  auto* to = run.out<std::byte>();
   const PadAxis& line = axes_[changed_];  // of a scalar: one element, unchanged
   const std::int64_t line_bytes = line.out * inner_bytes_;
   const std::int64_t grain = std::max<std::int64_t>(1, copy_grain_bytes / std::max<std::int64_t>(line_bytes, 1));

@@ -66,10 +66,6 @@ class BatchNormOp final : public Op {
   }
 };
 
-const float* data(const KernelRun& run, std::size_t input) {
-  return static_cast<const float*>(run.inputs[input].data());
-}
-
 // On both devices the workspace holds a factor a channel, then an offset a channel.
 std::size_t workspace_bytes(std::int64_t channels) { return 2 * sizeof(float) * static_cast<std::size_t>(channels); }
 
@@ -89,11 +85,11 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
     auto* factor = reinterpret_cast<float*>(run.workspace.data());
     float* offset = factor + channels;
     for (std::int64_t c = 0; c < channels; ++c) {
-      const double exact = op.factor(data(run, 1)[c], data(run, 4)[c]);
+      const double exact = op.factor(run.in<float>(1)[c], run.in<float>(4)[c]);
       factor[c] = static_cast<float>(exact);
-      offset[c] = static_cast<float>(BatchNormOp::offset(data(run, 2)[c], data(run, 3)[c], exact));
+      offset[c] = static_cast<float>(BatchNormOp::offset(run.in<float>(2)[c], run.in<float>(3)[c], exact));
     }
-    const float* x = data(run, 0);
+    const float* x = run.in<float>(0);
     float* y = run.outputs[0].values<float>().data();
     for_each_run(loops, *run.pool, elementwise_grain, [&](const auto& at, std::int64_t n) {
       apply_scale_shift(x + at[1], factor + at[2], offset + at[2], loops.inner_stride(2), y + at[0], n);
@@ -109,8 +105,8 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   for (int d = 2; d < x.rank(); ++d) (binding.format(0) == formats::nhwc ? outer : inner) *= x[d];
   const auto run_on = [=, epsilon = binding.op<BatchNormOp>().epsilon](const KernelRun& run) {
     if constexpr (cuda_built)
-      cuda::batch_norm(*run.cuda, {data(run, 1), data(run, 2), data(run, 3), data(run, 4), epsilon}, outer, channels,
-                       inner, data(run, 0), static_cast<float*>(run.outputs[0].data()),
+      cuda::batch_norm(*run.cuda, {run.in<float>(1), run.in<float>(2), run.in<float>(3), run.in<float>(4), epsilon},
+                       outer, channels, inner, run.in<float>(0), run.out<float>(),
                        reinterpret_cast<float*>(run.workspace.data()));
   };
   return bound(run_on, workspace_bytes(channels));

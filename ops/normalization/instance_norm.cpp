@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 
 #include "ops/core/checks.h"
-#include "ops/core/kernel.h"
-#include "ops/normalization/normalize_rows.h"
+#include "ops/normalization/row_kernels.h"
 
 namespace lenslet {
 
@@ -38,40 +37,18 @@ class InstanceNormOp final : public Op {
 /// Planes are rows.
 struct Planes {
   float epsilon;
-  std::int64_t channels, rows, length;
+  std::int64_t channels, count, length;
 
   explicit Planes(const Binding& binding)
       : epsilon(binding.op<InstanceNormOp>().epsilon),
         channels(binding.shape(0)[1]),
-        rows(binding.shape(0)[0] * channels),
-        length(rows == 0 ? 0 : binding.shape(0).elems() / rows) {}
-  AffineOfChannel affine(const KernelRun& run) const { return {data(run, 1), data(run, 2), channels}; }
-  static const float* data(const KernelRun& run, std::size_t input) {
-    return static_cast<const float*>(run.inputs[input].data());
-  }
+        count(binding.shape(0)[0] * channels),
+        length(count == 0 ? 0 : binding.shape(0).elems() / count) {}
+  AffineOfChannel affine(const KernelRun& run) const { return {run.in<float>(1), run.in<float>(2), channels}; }
 };
 
-std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
-  return bound([p = Planes(binding)](const KernelRun& run) {
-    normalize_rows(p.affine(run), p.epsilon, p.rows, p.length, p.data(run, 0), run.outputs[0].values<float>().data(),
-                   *run.pool);
-  });
-}
-
-std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
-  if constexpr (cuda_built) {
-    const Planes p(binding);
-    const auto run_on = [p](const KernelRun& run) {
-      cuda::normalize_rows(*run.cuda, p.affine(run), p.epsilon, p.rows, p.length, p.data(run, 0),
-                           static_cast<float*>(run.outputs[0].data()), run.workspace.data());
-    };
-    return bound(run_on, cuda::normalize_rows_workspace_bytes<AffineOfChannel>(p.rows, p.length));
-  }
-  return nullptr;
-}
-
-constexpr auto kernels =
-    on_both({.types = dtypes<Types<float>>, .tolerance = 2e-6, .in_place = input_bit(0)}, bind_cpu, bind_cuda);
+constexpr auto kernels = on_both({.types = dtypes<Types<float>>, .tolerance = 2e-6, .in_place = input_bit(0)},
+                                 bind_rows<Planes>, bind_rows_cuda<Planes>);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<InstanceNormOp>();

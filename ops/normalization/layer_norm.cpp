@@ -4,8 +4,7 @@
 #include <fmt/format.h>
 
 #include "ops/core/checks.h"
-#include "ops/core/kernel.h"
-#include "ops/normalization/normalize_rows.h"
+#include "ops/normalization/row_kernels.h"
 
 namespace lenslet {
 
@@ -65,38 +64,15 @@ struct Rows {
         count(binding.op<LayerNormOp>().statistics(binding.shape(0)).elems()),
         length(binding.op<LayerNormOp>().row(binding.shape(0)).elems()) {}
 
-  static const float* in(const KernelRun& run, std::size_t i) {
-    return present(run.inputs, i) ? static_cast<const float*>(run.inputs[i].data()) : nullptr;
+  AffineOfElement affine(const KernelRun& run) const {
+    return {run.in<float>(1), run.in<float>(2), run.out<float>(1), run.out<float>(2)};
   }
-  static float* out(const KernelRun& run, std::size_t i) {
-    return i < run.outputs.size() ? static_cast<float*>(run.outputs[i].data()) : nullptr;
-  }
-  static AffineOfElement affine(const KernelRun& run) { return {in(run, 1), in(run, 2), out(run, 1), out(run, 2)}; }
 };
-
-std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
-  return bound([rows = Rows(binding)](const KernelRun& run) {
-    normalize_rows(rows.affine(run), rows.epsilon, rows.count, rows.length, rows.in(run, 0), rows.out(run, 0),
-                   *run.pool);
-  });
-}
-
-std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
-  if constexpr (cuda_built) {
-    const Rows rows(binding);
-    const auto run_on = [rows](const KernelRun& run) {
-      cuda::normalize_rows(*run.cuda, rows.affine(run), rows.epsilon, rows.count, rows.length, rows.in(run, 0),
-                           rows.out(run, 0), run.workspace.data());
-    };
-    return bound(run_on, cuda::normalize_rows_workspace_bytes<AffineOfElement>(rows.count, rows.length));
-  }
-  return nullptr;
-}
 
 /// An element is rounded seven times on its way (distance, deviation, gain, product, rest, scale, bias), each time by
 /// at most 2^-24 of what is seldom more than 5 times the rms: 35 * 2^-24.
-constexpr auto kernels =
-    on_both({.types = dtypes<Types<float>>, .tolerance = 2.1e-6, .in_place = input_bit(0)}, bind_cpu, bind_cuda);
+constexpr auto kernels = on_both({.types = dtypes<Types<float>>, .tolerance = 2.1e-6, .in_place = input_bit(0)},
+                                 bind_rows<Rows>, bind_rows_cuda<Rows>);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<LayerNormOp>();

@@ -110,7 +110,7 @@ void run_cuda(const LrnOp& op, const KernelRun& run) {
       problem.outer = images * area;
       problem.inner = 1;
     }
-    cuda::lrn(*run.cuda, problem, static_cast<const float*>(x.data()), static_cast<float*>(run.outputs[0].data()));
+    cuda::lrn(*run.cuda, problem, static_cast<const float*>(x.data()), run.out<float>());
   }
 }
 

@@ -85,8 +85,7 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   return bound([op = binding.problem.shared_op(),
                 e = Extents(binding.op<SoftmaxOp>(), binding.shape(0), binding.format(0))](const KernelRun& run) {
     if constexpr (cuda_built)
-      cuda::softmax(*run.cuda, static_cast<const float*>(run.inputs[0].data()),
-                    static_cast<float*>(run.outputs[0].data()), e.outer, e.length, e.inner,
+      cuda::softmax(*run.cuda, run.in<float>(0), run.out<float>(), e.outer, e.length, e.inner,
                     static_cast<const SoftmaxOp&>(*op).log);
   });
 }

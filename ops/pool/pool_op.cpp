@@ -72,9 +72,7 @@ struct Pool {
         problem(resolve_pool(binding.shape(0), binding.op<PoolOp>().geometry)),
         nhwc(binding.format(0) == formats::nhwc),
         indices(binding.problem.outputs().size() > 1) {}
-  std::int64_t* where(const KernelRun& run) const {
-    return indices ? static_cast<std::int64_t*>(run.outputs[1].data()) : nullptr;
-  }
+  std::int64_t* where(const KernelRun& run) const { return indices ? run.out<std::int64_t>(1) : nullptr; }
 };
 
 // float32 in one or two dimensions, line by line. `scratch_floats` a thread in nchw.

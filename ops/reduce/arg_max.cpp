@@ -47,8 +47,8 @@ void search(const reduce::Loops& loops, Better better, const KernelRun& run) {
   StridedLoops kept = loops.kept;
   const StridedLoops::Loop lane = reduce::take_lane(kept), along = reduce::ReducedRows(loops.reduced).row;
   const std::int64_t blocks = (lane.dim + reduce::lanes - 1) / reduce::lanes;
-  const auto* from = static_cast<const T*>(run.inputs[0].data());
-  auto* to = static_cast<std::int64_t*>(run.outputs[0].data());
+  const auto* from = run.in<T>(0);
+  auto* to = run.out<std::int64_t>();
   const std::int64_t unit_elems = std::max<std::int64_t>(1, along.dim * std::min(reduce::lanes, lane.dim));
   const std::int64_t grain = std::max<std::int64_t>(1, elementwise_grain / unit_elems);
   run.pool->parallel_for(kept.count() * blocks, grain, [&](std::int64_t begin, std::int64_t end, int) {
@@ -94,7 +94,7 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
     const reduce::Loops loops = loops_of(binding);
     const auto run_on = [loops, op = binding.op<ArgExtreme>()](const KernelRun& run) {
       cuda::arg_extreme(*run.cuda, op.largest, op.last, run.inputs[0].dtype(), loops, run.inputs[0].data(),
-                        static_cast<std::int64_t*>(run.outputs[0].data()), run.workspace.data());
+                        run.out<std::int64_t>(), run.workspace.data());
     };
     return bound(run_on, cuda::reduce_workspace_bytes(loops));
   }

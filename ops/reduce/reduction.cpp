@@ -47,8 +47,7 @@ std::unique_ptr<const BoundKernel> on_cpu(ReduceKind kind, DType dtype, const Lo
   return bound([=](const KernelRun& run) {
     dispatch(dtype, ReduceTypes(), [&]<typename T>(std::type_identity<T>) {
       with_fold<T, double>(kind, [&]<typename Fold>(std::type_identity<Fold>, typename Fold::Rule rule) {
-        reduce::run<Fold>(loops, rule, static_cast<const T*>(run.inputs[0].data()),
-                          static_cast<T*>(run.outputs[0].data()), *run.pool);
+        reduce::run<Fold>(loops, rule, run.in<T>(0), run.out<T>(), *run.pool);
       });
     });
   });

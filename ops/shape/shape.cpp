@@ -65,7 +65,7 @@ class BoundFact final : public BoundKernel {
  public:
   explicit BoundFact(const Binding& binding) : values_(binding.op<ShapeFact>().values(binding.shape(0))) {}
   void run(const KernelRun& run) const override {
-    auto* to = static_cast<std::int64_t*>(run.outputs[0].data());
+    auto* to = run.out<std::int64_t>();
     if constexpr (cuda_built)
       if (run.cuda != nullptr) return cuda::store(*run.cuda, values_, to);
     std::ranges::copy(values_, to);
