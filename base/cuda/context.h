@@ -15,7 +15,6 @@ struct Context {
   int multiprocessors = 1;
   int compute_capability = 80;        ///< 10 * major + minor
   bool overlap_launches = false;      ///< launch() may start a kernel while the one before it drains (sm_90 and newer)
-  bool clusters = false;              ///< launch_clusters() may make clusters (sm_90 and newer)
   GraphRecorder* recorder = nullptr;  ///< not null: launch() adds to this graph in place of the stream
   const Cublas* cublas = nullptr;     ///< bound to `stream`, workspace given; null: no step asked for it
 };

@@ -28,10 +28,6 @@ int to_int(std::int64_t size) {
 
 cublasOperation_t operation(const MatrixOperand& operand) { return operand.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; }
 
-}  // namespace
-
-namespace {
-
 /// Devices on which the library could not be initialised, with what it said.
 struct Failures {
   std::mutex mutex;

@@ -33,10 +33,11 @@ std::string compile_note(const KernelCode& code, std::string_view architectures)
   // Machine code of this build was made from PTX of its own capability; the driver takes the PTX there is.
   const bool could_load = has_machine_code(architectures, code.binary);
   if (could_load && code.ptx >= code.binary) return {};
-  const std::string capability = fmt::format("{}.{}", code.binary / 10, code.binary % 10);
-  return (could_load ? "machine code for compute capability " + capability + " is not used (is CUDA_FORCE_PTX_JIT set?)"
-                     : "this build has no machine code for compute capability " + capability) +
-         ": the driver compiles the kernels when they are first used (10 to 20 s; its cache keeps them)";
+  return fmt::format(
+      "{}machine code for compute capability {}.{}{}: the driver compiles the kernels when they are first used (10 to "
+      "20 s; its cache keeps them)",
+      could_load ? "" : "this build has no ", code.binary / 10, code.binary % 10,
+      could_load ? " is not used (is CUDA_FORCE_PTX_JIT set?)" : "");
 }
 
 }  // namespace lenslet::cuda

@@ -1,5 +1,7 @@
 #include "base/cuda/launch.h"
 
+#include <mutex>
+
 namespace lenslet::cuda {
 
 void queue(const Context& context, KernelLaunch launch) {
@@ -28,6 +30,16 @@ void queue(const Context& context, KernelLaunch launch) {
     together.val.clusterDim.z = launch.cluster.z;
   }
   CUDA_CHECK(cudaLaunchKernelExC(&config, launch.kernel, launch.arguments));
+}
+
+void allow_shared_bytes(const void* kernel, std::size_t bytes) {
+  if (bytes <= 48 * 1024) return;  // what every kernel may have
+  static std::mutex mutex;         // between the question and the answer
+  const std::lock_guard lock(mutex);
+  cudaFuncAttributes attributes{};
+  CUDA_CHECK(cudaFuncGetAttributes(&attributes, kernel));
+  if (static_cast<std::size_t>(attributes.maxDynamicSharedSizeBytes) < bytes)
+    CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
 }
 
 }  // namespace lenslet::cuda

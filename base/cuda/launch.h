@@ -43,7 +43,8 @@ __device__ inline void let_next_start() {
 void queue(const Context& context, KernelLaunch launch);
 
 /// Queues kernel<<<grid, block, shared_bytes, context.stream>>>(arguments...), its blocks in clusters of `cluster`,
-/// which divides the grid: 8 blocks at most, and more than one only where context.clusters. Otherwise as launch().
+/// which divides the grid: 8 blocks at most, and more than one only where DeviceProfile::clusters. Otherwise as
+/// launch().
 template <typename... Parameters, typename... Arguments>
 void launch_clusters(const Context& context, void (*kernel)(Parameters...), dim3 grid, dim3 block, dim3 cluster,
                      std::size_t shared_bytes, Arguments&&... arguments) {
@@ -69,11 +70,12 @@ void launch(const Context& context, void (*kernel)(Parameters...), dim3 grid, di
   launch_clusters(context, kernel, grid, block, dim3(1), shared_bytes, std::forward<Arguments>(arguments)...);
 }
 
-/// Lets `kernel` have that much dynamic shared memory on the current device. Cheap; may be called before each launch.
+/// Lets `kernel` have at least that much dynamic shared memory on the current device: what it was allowed before for
+/// another launch, whose graph may still be made, is never lowered. Cheap; may be called before each launch.
+void allow_shared_bytes(const void* kernel, std::size_t bytes);
 template <typename... Parameters>
 void allow_shared_bytes(void (*kernel)(Parameters...), std::size_t bytes) {
-  if (bytes > 48 * 1024)
-    CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+  allow_shared_bytes(reinterpret_cast<const void*>(kernel), bytes);
 }
 
 /// Blocks of `per_block` items that cover `items`.

@@ -27,7 +27,7 @@ Session::Session(int device, bool with_cublas) {
   context_.compute_capability =
       10 * attribute(cudaDevAttrComputeCapabilityMajor, device) + attribute(cudaDevAttrComputeCapabilityMinor, device);
   // PTX made for an older architecture has no griddepcontrol: a kernel from it would not wait. Nor has it clusters.
-  context_.overlap_launches = context_.clusters = kernels_wait_for_previous();
+  context_.overlap_launches = kernels_wait_for_previous();
   if (with_cublas) cublas_ = std::make_unique<Cublas>(stream_, cublas_workspace_bytes(context_.compute_capability));
   context_.cublas = cublas_.get();
 }

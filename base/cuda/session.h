@@ -33,17 +33,27 @@ class Session {
   void record(GraphRecorder& recorder, const Work& work) {
     Context context = context_;
     context.recorder = &recorder;
-    if (cublas_ != nullptr) cublas_->record_to(&recorder);
-    try {
-      work(context);
-    } catch (...) {
-      if (cublas_ != nullptr) cublas_->record_to(nullptr);
-      throw;
-    }
-    if (cublas_ != nullptr) cublas_->record_to(nullptr);
+    const ProductsInto products(cublas_.get(), recorder);
+    work(context);
   }
 
  private:
+  // As long as it lives.
+  class ProductsInto {
+   public:
+    ProductsInto(Cublas* cublas, GraphRecorder& recorder) : cublas_(cublas) {
+      if (cublas_ != nullptr) cublas_->record_to(&recorder);
+    }
+    ProductsInto(const ProductsInto&) = delete;
+    ProductsInto& operator=(const ProductsInto&) = delete;
+    ~ProductsInto() {
+      if (cublas_ != nullptr) cublas_->record_to(nullptr);
+    }
+
+   private:
+    Cublas* cublas_;
+  };
+
   Stream stream_;
   std::unique_ptr<Cublas> cublas_;
   Context context_;

@@ -4,8 +4,6 @@
 
 #include "ops/conv/cuda/implicit_gemm.cuh"
 
-#include <mutex>
-
 #include "ops/conv/cuda/sum_slices.h"
 #include "ops/core/sum_tolerance.h"
 
@@ -33,16 +31,6 @@ TileKernel kernel_for(GemmTile tile, GemmAccess access) {
   if (access == GemmAccess::nhwc_vectors) return kernel_for<GemmAccess::nhwc_vectors>(tile);
   if (access == GemmAccess::nhwc_scalars) return kernel_for<GemmAccess::nhwc_scalars>(tile);
   return kernel_for<GemmAccess::nchw>(tile);
-}
-
-/// Never lowers what another convolution with the same kernel was allowed: its graph may still be made.
-void raise_shared_bytes(const TileKernel& kernel) {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
-  cudaFuncAttributes attributes{};
-  CUDA_CHECK(cudaFuncGetAttributes(&attributes, kernel.kernel));
-  if (static_cast<std::size_t>(attributes.maxDynamicSharedSizeBytes) < kernel.shared_bytes)
-    allow_shared_bytes(kernel.kernel, kernel.shared_bytes);
 }
 
 class BoundImplicitGemm final : public BoundConv {
@@ -88,7 +76,7 @@ class BoundImplicitGemm final : public BoundConv {
     ImplicitGemm call = call_;
     call.point_at(run);
     if (second) call.partial = reinterpret_cast<float*>(run.workspace.data());
-    raise_shared_bytes(kernel_);
+    allow_shared_bytes(kernel_.kernel, kernel_.shared_bytes);
     const dim3 grid(static_cast<unsigned>(plan_.tiles_m * plan_.tiles_n), static_cast<unsigned>(plan_.slices),
                     static_cast<unsigned>(problem.groups));
     launch_clusters(*run.cuda, kernel_.kernel, grid, static_cast<unsigned>(shape_of(plan_.tile).threads),
