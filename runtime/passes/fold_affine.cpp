@@ -6,9 +6,9 @@
 namespace lenslet {
 namespace {
 
-bool fold(GraphEdit& edit, NodeId id) {
+void fold(GraphEdit& edit, NodeId id) {
   const Node& node = edit.graph().node(id);
-  if (node.outputs.empty() || node.outputs[0] == no_id) return false;
+  if (node.outputs.empty() || node.outputs[0] == no_id) return;
   const Value& y = edit.graph().value(node.outputs[0]);
   const std::vector<InputInfo> infos = edit.graph().input_infos(node);
   for (std::size_t side = 0; side < node.inputs.size(); ++side) {
@@ -17,9 +17,9 @@ bool fold(GraphEdit& edit, NodeId id) {
     if (!channels || !(edit.graph().value(x).shape == y.shape)) continue;
     const auto affine = node.op->as_channel_affine(infos, side, y.shape);
     if (!affine || static_cast<std::int64_t>(affine->factor.size()) != *channels) continue;
-    return fold_affine(edit, id, x, *affine);
+    fold_affine(edit, id, x, *affine);
+    return;
   }
-  return false;
 }
 
 void fold_all(Graph& graph, bool batch_norm) {

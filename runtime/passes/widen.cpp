@@ -7,6 +7,7 @@
 
 #include "ops/core/dtypes.h"
 #include "ops/core/onnx_types.h"
+#include "ops/elementwise/convert.h"
 #include "runtime/passes/passes.h"
 
 namespace lenslet {
@@ -22,14 +23,7 @@ Tensor widened(const Tensor& tensor) {
   auto* to = static_cast<float*>(result.data());
   dispatch(tensor.dtype(), NarrowOrWide(), [&]<typename T>(std::type_identity<T>) {
     const auto* from = static_cast<const T*>(tensor.data());
-    for (std::int64_t i = 0; i < tensor.elems(); ++i) {
-      if constexpr (std::is_same_v<T, Float16>)
-        to[i] = f32_from_f16(from[i].bits);
-      else if constexpr (std::is_same_v<T, BFloat16>)
-        to[i] = f32_from_bf16(from[i].bits);
-      else
-        to[i] = static_cast<float>(from[i]);
-    }
+    for (std::int64_t i = 0; i < tensor.elems(); ++i) to[i] = convert<float>(from[i]);
   });
   return result;
 }

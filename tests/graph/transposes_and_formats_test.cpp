@@ -28,6 +28,17 @@ int moves(const Graph& graph) {
   return count(graph, "LayoutConvert") - static_cast<int>(pads) + count(graph, "Transpose");
 }
 
+/// What choose_kernels says when no plan can be made; empty: it can.
+std::string refusal(Graph& graph, const PassContext& context) {
+  try {
+    choose_kernels(graph, context);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::unsupported);
+    return error.what();
+  }
+  return {};
+}
+
 }  // namespace
 
 TEST_CASE("cancel_transposes/residual_block_of_an_nhwc_export") {
@@ -137,13 +148,7 @@ TEST_CASE("choose_kernels/forced_refusals_are_listed") {
   Graph graph = b.build();
   PassContext context = pass_context();
   context.forced_algorithm = "winograd_f4";
-  std::string message;
-  try {
-    choose_kernels(graph, context);
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::unsupported);
-    message = error.what();
-  }
+  const std::string message = refusal(graph, context);
   CAPTURE(message);
   CHECK(message.find("node Conv_2 (Conv): winograd_f4 refuses 1x8x9x11 -> 8, 5x5") != std::string::npos);
   CHECK(message.find("\n  node Conv_5 (Conv): winograd_f4 refuses") != std::string::npos);
@@ -159,13 +164,7 @@ TEST_CASE("choose_kernels/one_error_lists_every_node_that_cuda_refuses") {
       b.node("Cast", {b.node("Gather", {b.node("Abs", {ratio}), b.node("Relu", {x})})}, {{"to", std::int64_t{1}}}));
   Graph graph = b.build();
   PassContext context{.target = {reference_gpu()}, .device = "cuda:0"};
-  std::string message;
-  try {
-    choose_kernels(graph, context);
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::unsupported);
-    message = error.what();
-  }
+  const std::string message = refusal(graph, context);
   CAPTURE(message);
   CHECK(message.starts_with("cannot run on cuda:0, and nothing is moved to the CPU:\n  node Div_0 (Div): "));
   CHECK(message.find("\n  node Gather_") != std::string::npos);
