@@ -1,4 +1,6 @@
 // Compiled with CUDA only.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -90,7 +92,7 @@ class CudaTimer final : public KernelTimer {
     constexpr std::size_t bytes = std::size_t{1} << 30;
     constexpr std::int64_t size = 8192;
     if (session_.context().cublas == nullptr)
-      throw Error(ErrorKind::device, device_.cublas_reason + "; it measures the arithmetic ceiling");
+      throw Error(ErrorKind::device, fmt::format("{}; it measures the arithmetic ceiling", device_.cublas_reason));
     cuda::DeviceBuffer<std::byte> from(bytes), to(bytes);
     // Nothing that can be compressed, and no zeros.
     Tensor matrix(DType::f32, {size, size});

@@ -139,27 +139,34 @@ def milliseconds(lenslet, model, arguments):
                          *(["--threads", arguments.threads] if arguments.device == "cpu" else []),
                          *shape_options(model.stem))
     if code != 0:
-        sys.exit(f"{lenslet} bench {model}: {err.strip()}")
+        raise RuntimeError(f"{lenslet} bench {model}: {err.strip().partition(chr(10))[0] or f'exit code {code}'}")
     row = json.loads(out)["results"][0]
     return (row.get("device_ms") or row["ms"])["median"]
 
 
 def time(arguments):
-    product = 1.0
+    all_ratios = []
     models = sorted((pathlib.Path(arguments.shared) / "models").glob("*.onnx"))
     models = [m for m in models if not arguments.models or m.stem in arguments.models]
     print(f"{'model':28} {'old ms':>9} {'new ms':>9} {'old/new':>8}  ratios of pairs, min .. max")
     for model in models:
         olds, news = [], []
+        try:
+            milliseconds(arguments.old, model, arguments)  # warms up, too
+        except RuntimeError as error:
+            print(f"{model.stem:28} left out: {error}", flush=True)
+            continue
         for _ in range(arguments.rounds):
             olds.append(milliseconds(arguments.old, model, arguments))
             news.append(milliseconds(arguments.new, model, arguments))
         ratios = sorted(a / b for a, b in zip(olds, news))
         ratio = statistics.median(ratios)
-        product *= ratio
+        all_ratios.append(ratio)
         print(f"{model.stem:28} {statistics.median(olds):9.3f} {statistics.median(news):9.3f} {ratio:8.3f}  "
               f"{ratios[0]:.3f} .. {ratios[-1]:.3f}", flush=True)
-    print(f"geometric mean of old/new: {product ** (1 / len(models)):.3f} ({arguments.rounds} rounds)")
+    if not all_ratios:
+        sys.exit("no model ran")
+    print(f"geometric mean of old/new: {statistics.geometric_mean(all_ratios):.3f} ({arguments.rounds} rounds)")
 
 
 def main():
