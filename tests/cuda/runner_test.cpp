@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <thread>
@@ -270,12 +272,12 @@ TEST_CASE("cuda/runner/device_time") {
   Runner runner(model, on_cuda(2));
   const Tensor x = random_tensor({2, 3, 17, 19}, 8);
   const std::vector<float> expected = bits(runner.run(x)[0]);
+  const auto begin = std::chrono::steady_clock::now();
   const std::vector<double> samples = runner.time_device(5);
+  const std::chrono::duration<double, std::milli> all = std::chrono::steady_clock::now() - begin;
   REQUIRE(samples.size() == 5);
-  for (const double ms : samples) {
-    CHECK(ms > 0);
-    CHECK(ms < 100);
-  }
+  for (const double ms : samples) CHECK(ms > 0);
+  CHECK(std::accumulate(samples.begin(), samples.end(), 0.0) < all.count());
   CHECK(error_of([&] { runner.time_device(0); }).kind() == ErrorKind::invalid_argument);
   CHECK(same_bits(bits(runner.run(x)[0]), expected));
 }
@@ -295,6 +297,8 @@ TEST_CASE("cuda/runner/run_takes_no_memory_and_the_end_returns_all") {
     const Model model = network();
     Runner(model, on_cuda()).run(random_tensor({1, 4096, 4096}, 2));  // modules and libraries are loaded now
   }
+  // compute-sanitizer takes device memory of its own as it goes; gpu_check.sh sets this for it.
+  const bool undisturbed = std::getenv("LENSLET_TEST_REDUCED") == nullptr;
   const std::size_t before = free_device_bytes();
   {
     const Model model = network();
@@ -304,14 +308,13 @@ TEST_CASE("cuda/runner/run_takes_no_memory_and_the_end_returns_all") {
     Runner second(model, on_cuda());
     const std::size_t with_two = free_device_bytes();
     // The second has an arena of its own and shares the weights.
-    CHECK(before - with_one > (with_one - with_two) + weights - slack);
+    if (undisturbed) CHECK(before - with_one > (with_one - with_two) + weights - slack);
     const Tensor x = random_tensor({1, 4096, 4096}, 2);
     first.run(x);
     second.run(x);
     CHECK(free_device_bytes() == with_two);
   }
-  // compute-sanitizer takes device memory of its own as it goes; gpu_check.sh sets this for it.
-  if (std::getenv("LENSLET_TEST_REDUCED") == nullptr) CHECK(free_device_bytes() + slack > before);
+  if (undisturbed) CHECK(free_device_bytes() + slack > before);
 }
 
 TEST_CASE("cuda/plan/refuses_nodes_without_a_kernel") {
