@@ -47,6 +47,12 @@ std::int64_t blocks_of(const ConvProblem& p, const ImplicitGemmPlan& plan) {
   return plan.tiles_m * plan.tiles_n * plan.slices * p.groups;
 }
 
+/// Multiprocessors of a device that clusters of so many blocks fill.
+std::int64_t filled_multiprocessors(std::int64_t cluster, const DeviceProfile& device) {
+  const std::int64_t of_all = cluster_multiprocessors[static_cast<std::size_t>(cluster)];
+  return std::max<std::int64_t>(1, device.units * of_all / cluster_multiprocessors.front());
+}
+
 std::int64_t output_elems(const ConvProblem& p) { return p.n * p.k * p.p * p.q; }
 
 /// How a block reads its input, in the terms of the model.
@@ -113,7 +119,10 @@ std::int64_t even_resident(const ConvProblem& p, const ImplicitGemmPlan& plan, c
   // and 1748.7 with it. Launches that do not overlap give 560.1 and 1758.4; products that let none start early, 589.8
   // and 1756.7; sums of slices that let none, 553.2 and 1862.5; neither of both, 547.7 and 1741.9 without this and
   // 561.7 and 1745.6 with it. All of these held short products, too (implicit_gemm.cu).
-  const std::int64_t even = ceil_div(blocks_of(p, plan), device.units);
+  // Clusters are spread over what they can fill: three a multiprocessor of 392 blocks in clusters of 4 would let 32
+  // wait for a second round (64x56x56 -> 64, 3x3: 15.3 us, 12.0 with four).
+  const std::int64_t even =
+      ceil_div(blocks_of(p, plan), filled_multiprocessors(device.clusters ? plan.cluster : 1, device));
   return even < shape_of(plan.tile).blocks ? even : 0;
 }
 
@@ -140,13 +149,10 @@ double gemm_blocks_us(GemmTile tile, std::int64_t blocks, std::int64_t steps, do
   // The fullest multiprocessor: rounds of as many blocks as fit, then the rest, evenly. even_resident() sees to that:
   // times over estimates of the 13 of ResNet-50's layers, batch 1 and 8, that it holds back and that are no clusters
   // lay at 0.94 to 1.51 without it (root mean square error 18 %) and lie at 0.95 to 1.17 with it (6 %).
-  const auto usable = cluster_multiprocessors[static_cast<std::size_t>(cluster)];
-  const std::int64_t multiprocessors =
-      std::max<std::int64_t>(1, device.units * usable / cluster_multiprocessors.front());
+  const std::int64_t multiprocessors = filled_multiprocessors(cluster, device);
   const std::int64_t round_blocks = multiprocessors * shape.blocks, rest = blocks % round_blocks;
   double us = static_cast<double>(blocks / round_blocks) * round_us(shape.blocks);
-  // Clusters spread evenly up to half of what fits (held to an even share, some wait for a second round: see
-  // docs/conv-choice.md), then some multiprocessors get all they hold: 64x64 tiles in 196
+  // Clusters spread evenly up to half of what fits, then some multiprocessors get all they hold: 64x64 tiles in 196
   // clusters of 2 put five blocks where three would do and take 160 us for 102 (256x56x56 -> 256, 3x3).
   if (cluster > 1 && 2 * rest > round_blocks) return us + round_us(shape.blocks);
   if (rest > 0) us += round_us(ceil_div(rest, multiprocessors));
