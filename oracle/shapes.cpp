@@ -250,9 +250,11 @@ std::vector<Array> depth_to_space(const AttributeList& attributes, Inputs inputs
 std::vector<Array> space_to_depth(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
   const std::int64_t b = integer(attributes, "blocksize", 1), channels = x.shape[1];
+  const bool column_row_depth = text(attributes, "mode", "DCR") == "CRD";
   return pick(x, {x.shape[0], channels * b * b, x.shape[2] / b, x.shape[3] / b}, [&](const Index& y) {
-    const std::int64_t within = y[1] / channels;
-    return Index{y[0], y[1] % channels, y[2] * b + within / b, y[3] * b + within % b};
+    const std::int64_t within = column_row_depth ? y[1] % (b * b) : y[1] / channels;
+    const std::int64_t c = column_row_depth ? y[1] / (b * b) : y[1] % channels;
+    return Index{y[0], c, y[2] * b + within / b, y[3] * b + within % b};
   });
 }
 

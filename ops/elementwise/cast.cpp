@@ -49,7 +49,9 @@ constexpr auto kernels =
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   AttributeReader reader(spec);
   const DType to = dtype_from_onnx(reader.required_integer("to"));
+  // Both concern floats of 8 bits alone.
   if (!spec.before(19)) reader.ignore("saturate");
+  if (!spec.before(24)) reader.ignore("round_mode");
   reader.finish();
   return std::make_shared<CastOp>(to);
 }

@@ -1,7 +1,7 @@
 // DepthToSpace and SpaceToDepth: b x b blocks of pixels <-> channels.
 //   DCR: y[n, c, h*b + i, w*b + j] = x[n, (i*b + j)*C + c, h, w]
 //   CRD: y[n, c, h*b + i, w*b + j] = x[n, c*b*b + i*b + j, h, w]
-// SpaceToDepth is the inverse of DCR.
+// SpaceToDepth is the inverse, before opset 28 of DCR alone.
 
 #include <fmt/format.h>
 
@@ -26,7 +26,8 @@ class BlockOp final : public Op {
     // Larger than any image side that fits the limits; the square does not overflow.
     if (block < 1 || block > (1 << 20))
       throw Error(ErrorKind::invalid_model, fmt::format("blocksize={} makes no sense", block));
-    const std::string mode = to_space ? reader.text("mode", "DCR") : "DCR";
+    const bool has_mode = to_space || !spec.before(28);
+    const std::string mode = has_mode ? reader.text("mode", "DCR") : "DCR";
     reader.finish();
     if (mode != "DCR" && mode != "CRD")
       throw Error(ErrorKind::invalid_model, fmt::format("mode={} is neither DCR nor CRD", mode));
@@ -35,9 +36,7 @@ class BlockOp final : public Op {
 
   std::string_view type() const override { return to_space ? "DepthToSpace" : "SpaceToDepth"; }
   AttributeList attributes() const override {
-    AttributeList list{{"blocksize", block}};
-    if (to_space) list.emplace_back("mode", std::string(depth_first ? "DCR" : "CRD"));
-    return list;
+    return {{"blocksize", block}, {"mode", std::string(depth_first ? "DCR" : "CRD")}};
   }
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     const TensorType& data = required_input(inputs, 0, "input");

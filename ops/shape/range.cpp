@@ -85,8 +85,15 @@ std::unique_ptr<const BoundKernel> bind_range(const Binding& binding) {
 constexpr auto kernels =
     on_both({.types = dtypes<Numbers>, .tolerance = 1e-7, .reads = no_inputs}, bind_range, bind_range);
 
+std::shared_ptr<const Op> make(const NodeSpec& spec) {
+  AttributeReader reader(spec);
+  if (!spec.before(27)) reader.ignore("stash_type");  // of floats of 16 bits, which are widened
+  reader.finish();
+  return std::make_shared<Range>();
+}
+
 }  // namespace
 
-OpParts range() { return {make_plain<Range>, kernels}; }
+OpParts range() { return {make, kernels}; }
 
 }  // namespace lenslet

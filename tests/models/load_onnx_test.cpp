@@ -232,13 +232,13 @@ TEST_CASE("load_onnx/versions") {
   CHECK_ERROR(with([](ModelText& m) { m.ir_version = 0; }), invalid_model, "IR version 0");
   CHECK_ERROR(with([](ModelText& m) { m.ir_version = 2; }), unsupported, "IR version 2");
   CHECK_ERROR(with([](ModelText& m) { m.ir_version = 99; }), unsupported, "IR version 99");
-  CHECK_NOTHROW(with([](ModelText& m) { m.ir_version = 3; }));
-  for (const std::int64_t opset : {7, 13, 22}) CHECK_NOTHROW(with([&](ModelText& m) { m.opsets = {{"", opset}}; }));
+  for (const std::int64_t ir : {3, 14}) CHECK_NOTHROW(with([&](ModelText& m) { m.ir_version = ir; }));
+  for (const std::int64_t opset : {7, 13, 22, 28}) CHECK_NOTHROW(with([&](ModelText& m) { m.opsets = {{"", opset}}; }));
   CHECK_ERROR(with([](ModelText& m) {
                 m.opsets = {{"", 5}};
               }),
-              unsupported, "opset 5 of ai.onnx; supported are 7 to 22");
-  CHECK_ERROR(with([](ModelText& m) { m.opsets = {{"", 23}}; }), unsupported, "opset 23");
+              unsupported, "opset 5 of ai.onnx; supported are 7 to 28");
+  CHECK_ERROR(with([](ModelText& m) { m.opsets = {{"", 29}}; }), unsupported, "opset 29");
   CHECK_ERROR(with([](ModelText& m) { m.opsets = {}; }), invalid_model, "imports no opset of ai.onnx");
   CHECK_ERROR(with([](ModelText& m) { m.opsets = {{"", 12}, {"ai.onnx", 13}}; }), invalid_model, "versions 12 and 13");
   CHECK_NOTHROW(with([](ModelText& m) { m.opsets = {{"ai.onnx", 13}, {"", 13}, {"com.microsoft", 1}}; }));

@@ -342,9 +342,11 @@ TEST_CASE("depth_to_space/both_modes_and_back") {
                 .attributes = {{"blocksize", block}, {"mode", std::string(mode)}},
                 .inputs = {random_f32({2, 5 * block * block, 3, 7}, 1)}});
   for (const std::int64_t block : {1, 2, 3})
-    check_op({.op = "SpaceToDepth",
-              .attributes = {{"blocksize", block}},
-              .inputs = {random_f32({2, 5, 3 * block, 7 * block}, 1)}});
+    for (const char* mode : {"DCR", "CRD"})
+      check_op({.op = "SpaceToDepth",
+                .opset = 28,
+                .attributes = {{"blocksize", block}, {"mode", std::string(mode)}},
+                .inputs = {random_f32({2, 5, 3 * block, 7 * block}, 1)}});
   for (const DType dtype : every_size) {
     check_op({.op = "DepthToSpace",
               .attributes = {{"blocksize", std::int64_t{2}}},
@@ -360,9 +362,11 @@ TEST_CASE("depth_to_space/both_modes_and_back") {
         check_op({.op = "DepthToSpace",
                   .attributes = {{"blocksize", block}, {"mode", std::string(mode)}},
                   .inputs = {random_of(dtype, {2, 3 * block * block, 5, 48}, 1, 0, 9)}});
-      check_op({.op = "SpaceToDepth",
-                .attributes = {{"blocksize", block}},
-                .inputs = {random_of(dtype, {2, 3, 5 * block, 48 * block}, 1, 0, 9)}});
+      for (const char* mode : {"DCR", "CRD"})
+        check_op({.op = "SpaceToDepth",
+                  .opset = 28,
+                  .attributes = {{"blocksize", block}, {"mode", std::string(mode)}},
+                  .inputs = {random_of(dtype, {2, 3, 5 * block, 48 * block}, 1, 0, 9)}});
     }
   check_op({.op = "DepthToSpace",
             .attributes = {{"blocksize", std::int64_t{2}}},
@@ -373,6 +377,11 @@ TEST_CASE("depth_to_space/both_modes_and_back") {
   CHECK(infer_error({.op = "SpaceToDepth",
                      .attributes = {{"blocksize", std::int64_t{2}}},
                      .inputs = {random_f32({1, 6, 3, 2}, 1)}}) == ErrorKind::invalid_model);
+  CHECK_THROWS_AS(make_op({.op = "SpaceToDepth",
+                           .opset = 13,
+                           .attributes = {{"blocksize", std::int64_t{2}}, {"mode", std::string("CRD")}},
+                           .inputs = {random_f32({1, 4, 2, 2}, 1)}}),
+                  Error);
   for (const std::int64_t block : {std::int64_t{0}, std::int64_t{-1}, far})
     CHECK_THROWS_AS(
         make_op({.op = "DepthToSpace", .attributes = {{"blocksize", block}}, .inputs = {random_f32({1, 4, 2, 2}, 1)}}),

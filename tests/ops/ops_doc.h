@@ -13,8 +13,8 @@ inline std::string ops_doc() {
 Written from the operators' and kernels' rows (ops/table.cpp) by `ninja update-ops-doc`; a test fails when it is out of
 date.
 
-Models of opset 7 to 22 are read. "read from version" is the first version of the operator whose attributes and
-inputs are understood; later versions up to opset 22 are understood too, except as the notes say. CPU and CUDA give the
+Models of opset 7 to 28 are read. "read from version" is the first version of the operator whose attributes and
+inputs are understood; later versions up to opset 28 are understood too, except as the notes say. CPU and CUDA give the
 element types that the kernels there take, "-" where there is none. An attribute or type that is not supported is
 refused at load, by name. The few forms that only the CPU takes are in [limits.md](limits.md).
 

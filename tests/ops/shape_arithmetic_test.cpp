@@ -80,6 +80,10 @@ TEST_CASE("range") {
   check_op(range(int64_scalar(3), int64_scalar(3), int64_scalar(1)));
   check_op(range(int64_scalar(3), int64_scalar(9), int64_scalar(-1)));
   check_op(range(real(0.5F), real(7.1F), real(0.3F), 1e-7));
+  OpCase staged = range(real(1), real(3), real(0.5F), 1e-7);
+  staged.opset = 27;
+  staged.attributes = {{"stash_type", std::int64_t{1}}};
+  check_op(staged);
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
   CHECK_FALSE(refusal(range(int64_scalar(-most), int64_scalar(most), int64_scalar(1))).empty());
   CHECK_FALSE(refusal(range(int64_scalar(0), int64_scalar(5), int64_scalar(0))).empty());
@@ -119,8 +123,10 @@ TEST_CASE("cast/special_values") {
       Shape{12}, {0.0, -0.0, inf, -inf, std::nan(""), 65504, 65519.999, 65520, 5.9e-8, 2.9e-8, 0.5, -0.9});
   for (const DType to : all_types)
     check_op({.op = "Cast",
-              .opset = 19,
-              .attributes = {{"to", dtype_to_onnx(to)}, {"saturate", std::int64_t{1}}},
+              .opset = 24,
+              .attributes = {{"to", dtype_to_onnx(to)},
+                             {"saturate", std::int64_t{1}},
+                             {"round_mode", std::string("down")}},
               .inputs = {x}});
   // One rounding, not two: to float this is 1 + 2^-11, a tie that would go to even, down.
   const Tensor tie = Tensor::of<double>(Shape{1}, {1 + 0x1p-11 + 0x1p-40});
