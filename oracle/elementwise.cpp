@@ -37,6 +37,25 @@ double reciprocal_of(double x) { return 1 / x; }
 double floor_of(double x) { return std::floor(x); }
 double ceil_of(double x) { return std::ceil(x); }
 double erf_of(double x) { return std::erf(x); }
+double sin_of(double x) { return std::sin(x); }
+double cos_of(double x) { return std::cos(x); }
+double tan_of(double x) { return std::tan(x); }
+double asin_of(double x) { return std::asin(x); }
+double acos_of(double x) { return std::acos(x); }
+double atan_of(double x) { return std::atan(x); }
+double sinh_of(double x) { return std::sinh(x); }
+double cosh_of(double x) { return std::cosh(x); }
+double asinh_of(double x) { return std::asinh(x); }
+double acosh_of(double x) { return std::acosh(x); }
+double atanh_of(double x) { return std::atanh(x); }
+double softsign_of(double x) { return x / (1 + std::abs(x)); }
+double sign_of(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
+// Halves to the even neighbour.
+double round_of(double x) {
+  const double down = std::floor(x), rest = x - down;
+  if (rest == 0.5) return std::fmod(down, 2) == 0 ? down : down + 1;
+  return rest < 0.5 ? down : down + 1;
+}
 double tanh_of(double x) { return std::tanh(x); }
 double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
 double silu_of(double x) { return x * sigmoid_of(x); }
@@ -53,6 +72,29 @@ std::vector<Array> hard_sigmoid(const AttributeList& attributes, Inputs inputs) 
 std::vector<Array> leaky_relu(const AttributeList& attributes, Inputs inputs) {
   const double alpha = real(attributes, "alpha", 0.01);
   return {map(at(inputs, 0), [=](double x) { return x < 0 ? alpha * x : x; })};
+}
+
+std::vector<Array> celu(const AttributeList& attributes, Inputs inputs) {
+  const double alpha = real(attributes, "alpha", 1);
+  return {map(at(inputs, 0), [=](double x) {
+    const double low = alpha * (std::exp(x / alpha) - 1);
+    return (x < 0 ? 0 : x) + (low > 0 ? 0 : low);
+  })};
+}
+
+std::vector<Array> shrink(const AttributeList& attributes, Inputs inputs) {
+  const double lambda = real(attributes, "lambd", 0.5), bias = real(attributes, "bias", 0);
+  return {map(at(inputs, 0), [=](double x) { return x < -lambda ? x + bias : x > lambda ? x - bias : 0; })};
+}
+
+std::vector<Array> swish(const AttributeList& attributes, Inputs inputs) {
+  const double alpha = real(attributes, "alpha", 1);
+  return {map(at(inputs, 0), [=](double x) { return x * sigmoid_of(alpha * x); })};
+}
+
+std::vector<Array> thresholded_relu(const AttributeList& attributes, Inputs inputs) {
+  const double alpha = real(attributes, "alpha", 1);
+  return {map(at(inputs, 0), [=](double x) { return x > alpha ? x : 0; })};
 }
 
 std::vector<Array> elu(const AttributeList& attributes, Inputs inputs) {
@@ -213,6 +255,24 @@ constexpr Entry entries[] = {
     {"Floor", plain<floor_of>},
     {"Ceil", plain<ceil_of>},
     {"Erf", plain<erf_of>},
+    {"Swish", swish},
+    {"Celu", celu},
+    {"Softsign", plain<softsign_of>},
+    {"ThresholdedRelu", thresholded_relu},
+    {"Shrink", shrink},
+    {"Sign", plain<sign_of>},
+    {"Round", plain<round_of>},
+    {"Sin", plain<sin_of>},
+    {"Cos", plain<cos_of>},
+    {"Tan", plain<tan_of>},
+    {"Asin", plain<asin_of>},
+    {"Acos", plain<acos_of>},
+    {"Atan", plain<atan_of>},
+    {"Sinh", plain<sinh_of>},
+    {"Cosh", plain<cosh_of>},
+    {"Asinh", plain<asinh_of>},
+    {"Acosh", plain<acosh_of>},
+    {"Atanh", plain<atanh_of>},
     {"Not", plain<not_of>},
     {"Add", binary<add_of>},
     {"Sub", binary<sub_of>},

@@ -66,6 +66,19 @@ struct ScalarMath {
   LENSLET_HOST_DEVICE T sqrt(T x) const { return std::sqrt(x); }
   LENSLET_HOST_DEVICE T floor(T x) const { return std::floor(x); }
   LENSLET_HOST_DEVICE T ceil(T x) const { return std::ceil(x); }
+  LENSLET_HOST_DEVICE T round(T x) const { return std::rint(x); }  // halves to even
+  LENSLET_HOST_DEVICE T any_expm1(T x) const { return std::expm1(x); }
+  LENSLET_HOST_DEVICE T sin(T x) const { return std::sin(x); }
+  LENSLET_HOST_DEVICE T cos(T x) const { return std::cos(x); }
+  LENSLET_HOST_DEVICE T tan(T x) const { return std::tan(x); }
+  LENSLET_HOST_DEVICE T asin(T x) const { return std::asin(x); }
+  LENSLET_HOST_DEVICE T acos(T x) const { return std::acos(x); }
+  LENSLET_HOST_DEVICE T atan(T x) const { return std::atan(x); }
+  LENSLET_HOST_DEVICE T sinh(T x) const { return std::sinh(x); }
+  LENSLET_HOST_DEVICE T cosh(T x) const { return std::cosh(x); }
+  LENSLET_HOST_DEVICE T asinh(T x) const { return std::asinh(x); }
+  LENSLET_HOST_DEVICE T acosh(T x) const { return std::acosh(x); }
+  LENSLET_HOST_DEVICE T atanh(T x) const { return std::atanh(x); }
 };
 
 LENSLET_DEFINE_ACTIVATED(LENSLET_HOST_DEVICE inline)

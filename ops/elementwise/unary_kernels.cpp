@@ -39,13 +39,27 @@ struct UnaryMath : VectorMath<D> {
   HWY_INLINE V sqrt(V x) const { return hn::Sqrt(x); }
   HWY_INLINE V floor(V x) const { return hn::Floor(x); }
   HWY_INLINE V ceil(V x) const { return hn::Ceil(x); }
+  HWY_INLINE V round(V x) const { return hn::Round(x); }
   // The C library's, where no vector version of known accuracy is at hand.
-  HWY_INLINE V log(V x) const {
-    return each(x, [](float v) { return std::log(v); });
+#define LENSLET_EACH(NAME, FUNCTION)                     \
+  HWY_INLINE V NAME(V x) const {                         \
+    return each(x, [](float v) { return FUNCTION(v); }); \
   }
-  HWY_INLINE V erf(V x) const {
-    return each(x, [](float v) { return std::erf(v); });
-  }
+  LENSLET_EACH(log, std::log)
+  LENSLET_EACH(erf, std::erf)
+  LENSLET_EACH(any_expm1, std::expm1)
+  LENSLET_EACH(sin, std::sin)
+  LENSLET_EACH(cos, std::cos)
+  LENSLET_EACH(tan, std::tan)
+  LENSLET_EACH(asin, std::asin)
+  LENSLET_EACH(acos, std::acos)
+  LENSLET_EACH(atan, std::atan)
+  LENSLET_EACH(sinh, std::sinh)
+  LENSLET_EACH(cosh, std::cosh)
+  LENSLET_EACH(asinh, std::asinh)
+  LENSLET_EACH(acosh, std::acosh)
+  LENSLET_EACH(atanh, std::atanh)
+#undef LENSLET_EACH
 
  private:
   template <class F>

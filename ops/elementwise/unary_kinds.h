@@ -44,7 +44,31 @@
   KIND(Reciprocal, "", 6, FloatTypes, (), none, return m(1) / x)                                                       \
   KIND(Floor, "", 6, FloatTypes, (), none, return m.floor(x))                                                          \
   KIND(Ceil, "", 6, FloatTypes, (), none, return m.ceil(x))                                                            \
-  KIND(Erf, "", 9, FloatTypes, (), none, return m.erf(x))
+  KIND(Erf, "", 9, FloatTypes, (), none, return m.erf(x))                                                              \
+  KIND(Swish, "", 24, FloatTypes, ({"alpha", 1}), none,                                                                \
+       return m.limited_ratio(x, m(1) + m.short_exp(m.neg(m(a) * x))))                                                 \
+  KIND(Celu, "", 12, FloatTypes, ({"alpha", 1}), none,                                                                 \
+       return m.at_least(0, x) + m.at_most(0, m(a) * m.any_expm1(x / m(a))))                                           \
+  KIND(Softsign, "", 1, FloatTypes, (), none, return x / (m(1) + m.abs(x)))                                            \
+  /* 0 but for NaN, where neither side is it. */                                                                       \
+  KIND(ThresholdedRelu, "", 10, FloatTypes, ({"alpha", 1}), none,                                                      \
+       return m.if_negative(m(a) - x, x, m.at_most(0, m.at_least(0, x))))                                              \
+  KIND(Shrink, "", 9, FloatTypes, ({"lambd", 0.5}, {"bias", 0}), none,                                                 \
+       const V rest = m.if_negative(m(a) - x, x - m(b), m.at_most(0, m.at_least(0, x)));                               \
+       return m.if_negative(x + m(a), x + m(b), rest))                                                                 \
+  KIND(Sign, "", 9, SignedTypes, (), none, return m.if_negative(x, m(-1), m.if_negative(m.neg(x), m(1), x)))           \
+  KIND(Round, "", 11, FloatTypes, (), none, return m.round(x))                                                         \
+  KIND(Sin, "", 7, FloatTypes, (), none, return m.sin(x))                                                              \
+  KIND(Cos, "", 7, FloatTypes, (), none, return m.cos(x))                                                              \
+  KIND(Tan, "", 7, FloatTypes, (), none, return m.tan(x))                                                              \
+  KIND(Asin, "", 7, FloatTypes, (), none, return m.asin(x))                                                            \
+  KIND(Acos, "", 7, FloatTypes, (), none, return m.acos(x))                                                            \
+  KIND(Atan, "", 7, FloatTypes, (), none, return m.atan(x))                                                            \
+  KIND(Sinh, "", 9, FloatTypes, (), none, return m.sinh(x))                                                            \
+  KIND(Cosh, "", 9, FloatTypes, (), none, return m.cosh(x))                                                            \
+  KIND(Asinh, "", 9, FloatTypes, (), none, return m.asinh(x))                                                          \
+  KIND(Acosh, "", 9, FloatTypes, (), none, return m.acosh(x))                                                          \
+  KIND(Atanh, "", 9, FloatTypes, (), none, return m.atanh(x))
 // clang-format on
 
 namespace lenslet {

@@ -46,6 +46,29 @@ const Function functions[] = {
     {"Floor", 13, {}, 0, -5, 5},
     {"Ceil", 13, {}, 0, -5, 5},
     {"Erf", 13, {}, 1e-7, -4, 4},
+    {"Swish", 24, {}, 3e-7, -20, 20},
+    {"Swish", 24, {{"alpha", 1.702}}, 1.2e-6, -10, 10},  // alpha x is rounded before e^x
+    {"Celu", 12, {}, 3e-7, -9, 5},
+    {"Celu", 28, {{"alpha", 2.5}}, 3e-7, -9, 5},
+    {"Celu", 12, {{"alpha", -1.5}}, 3e-7, 0.1, 4},
+    {"Softsign", 1, {}, 2e-7, -9, 9},
+    {"ThresholdedRelu", 22, {}, 0, -4, 4},
+    {"ThresholdedRelu", 10, {{"alpha", -0.5}}, 0, -4, 4},
+    {"Shrink", 9, {}, 0, -4, 4},
+    {"Shrink", 9, {{"lambd", 1.5}, {"bias", 1.25}}, 1e-7, -4, 4},
+    {"Sign", 13, {}, 0, -4, 4},
+    {"Round", 22, {}, 0, -9, 9},
+    {"Sin", 22, {}, 3e-7, -30, 30},
+    {"Cos", 22, {}, 3e-7, -30, 30},
+    {"Tan", 22, {}, 4e-7, -1.4, 1.4},
+    {"Asin", 22, {}, 3e-7, -1, 1},
+    {"Acos", 22, {}, 3e-7, -1, 0.9},
+    {"Atan", 22, {}, 3e-7, -30, 30},
+    {"Sinh", 22, {}, 3e-7, -9, 9},
+    {"Cosh", 22, {}, 3e-7, -9, 9},
+    {"Asinh", 22, {}, 3e-7, -30, 30},
+    {"Acosh", 22, {}, 3e-7, 1.01, 30},
+    {"Atanh", 22, {}, 3e-7, -0.99, 0.99},
 };
 
 // As the kernels' rows promise, with each word of a string attribute. A lone element is judged by its own size: it must
@@ -138,11 +161,28 @@ TEST_CASE("unary/special_values") {
   CHECK(scalar("Elu", 6, 1e30f) == 1e30f);
   CHECK(scalar("Reciprocal", 13, 0) == inf);
   CHECK(std::isnan(scalar("Clip", 10, nan)));
+  CHECK(scalar("Sign", 13, 0) == 0.0f);
+  CHECK(scalar("Sign", 13, -0.0f) == 0.0f);
+  CHECK(scalar("Sign", 13, -inf) == -1.0f);
+  CHECK(scalar("Round", 11, 2.5f) == 2.0f);
+  CHECK(scalar("Round", 11, -1.5f) == -2.0f);
+  CHECK(scalar("Round", 11, 0x1p23f + 1) == 0x1p23f + 1);
+  CHECK(scalar("Celu", 12, -1000) == -1.0f);
+  CHECK(scalar("Celu", 12, inf) == inf);
+  CHECK(scalar("ThresholdedRelu", 10, -inf) == 0.0f);
+  CHECK(scalar("ThresholdedRelu", 10, 1) == 0.0f);
+  CHECK(scalar("ThresholdedRelu", 10, inf) == inf);
+  CHECK(scalar("Shrink", 9, 0.5f) == 0.0f);
+  CHECK(scalar("Shrink", 9, -inf) == -inf);
+  CHECK(scalar("Swish", 24, 1000) == 1000.0f);
+  CHECK(scalar("Cosh", 9, 100) == inf);
+  CHECK(scalar("Atan", 7, inf) == doctest::Approx(1.5707963267948966));
+  CHECK(std::isnan(scalar("Acosh", 9, 0.5f)));
 }
 
 TEST_CASE("unary/integers_and_doubles") {
   for (const DType dtype : {DType::i8, DType::i16, DType::i32, DType::i64, DType::f64})
-    for (const char* op : {"Abs", "Neg", "Relu"})
+    for (const char* op : {"Abs", "Neg", "Relu", "Sign"})
       check_op({.op = op, .opset = 14, .inputs = {random_of(dtype, {3, 7}, 5, -99, 99)}});
   constexpr std::int64_t least = std::numeric_limits<std::int64_t>::min();
   CHECK(run_op({.op = "Neg", .inputs = {int64s({least})}})[0].values<std::int64_t>()[0] == least);
