@@ -18,7 +18,7 @@ struct OnnxType {
 };
 
 // By number.
-constexpr std::array<OnnxType, 24> onnx_types{{
+constexpr std::array<OnnxType, 29> onnx_types{{
     {"no type", std::nullopt},
     {"float32", DType::f32},
     {"uint8", DType::u8},
@@ -43,6 +43,11 @@ constexpr std::array<OnnxType, 24> onnx_types{{
     {"uint4", std::nullopt},
     {"int4", std::nullopt},
     {"float4e2m1", std::nullopt},
+    {"float8e8m0", std::nullopt},
+    {"uint2", std::nullopt},
+    {"int2", std::nullopt},
+    {"float6e2m3", std::nullopt},
+    {"float6e3m2", std::nullopt},
 }};
 
 const OnnxType* find(std::int64_t data_type) noexcept {

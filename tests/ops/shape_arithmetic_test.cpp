@@ -140,6 +140,8 @@ TEST_CASE("cast/refusals") {
   };
   CHECK(to(8) == "element type string is not supported");
   CHECK(to(17) == "element type float8e4m3fn is not supported");
+  CHECK(to(24) == "element type float8e8m0 is not supported");
+  CHECK(to(28) == "element type float6e3m2 is not supported");
   CHECK(to(0) == "0 is not an ONNX element type");
   CHECK(to(99) == "99 is not an ONNX element type");
   CHECK(refusal({.op = "Cast", .inputs = {x}}) == "attribute 'to' is missing");
