@@ -18,6 +18,7 @@ std::span<const OpRow> movement_rows();
 std::span<const OpRow> normalization_rows();
 std::span<const OpRow> pool_rows();
 std::span<const OpRow> reduce_rows();
+std::span<const OpRow> resample_rows();
 std::span<const OpRow> shape_rows();
 
 /// Kernels that are more than a row of data, in the order in which each operator's are asked.

@@ -26,6 +26,7 @@ constexpr std::span<const Entry> (*families[])() = {
     reduction_entries,
     conv_entries,
     pad_entries,
+    resize_entries,
 };
 // clang-format on
 

@@ -1,0 +1,376 @@
+// Resize and Upsample: each axis to another size, by the nearest element, linearly or cubically.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "ops/core/checks.h"
+#include "ops/core/grain.h"
+#include "ops/core/kernel.h"
+#include "ops/core/shape_args.h"
+#include "ops/resample/taps.h"
+
+namespace lenslet {
+
+namespace {
+
+/// Inputs: X, roi (tf_crop_and_resize), scales, sizes, of which the last two decide alike; all but X known before the
+/// run. Two inputs are X and scales (Resize-10, Upsample-9). Upsample-7 has its scales as an attribute.
+class ResizeOp final : public Op {
+ public:
+  enum class Aspect : std::uint8_t { stretch, not_larger, not_smaller };
+  static constexpr std::string_view aspects[] = {"stretch", "not_larger", "not_smaller"};
+
+  ResizeRule rule;
+  double extrapolation = 0;
+
+  explicit ResizeOp(const NodeSpec& spec) : type_(spec.name == "Upsample" ? "Upsample" : "Resize") {
+    AttributeReader reader(spec);
+    const bool upsample = spec.name == "Upsample", oldest = upsample || spec.before(11);
+    rule.mode = word<ResizeRule::Mode>(reader, "mode", resize_modes, "nearest");
+    rule.coordinates =
+        word<ResizeRule::Coordinates>(oldest && !spec.normalised, reader, "coordinate_transformation_mode",
+                                      resize_coordinates, oldest ? "asymmetric" : "half_pixel");
+    rule.nearest = word<ResizeRule::Nearest>(oldest && !spec.normalised, reader, "nearest_mode", resize_nearest,
+                                             oldest ? "floor" : "round_prefer_floor");
+    if (!oldest || spec.normalised) {
+      rule.cubic_a = reader.real("cubic_coeff_a", -0.75);
+      rule.exclude_outside = reader.flag("exclude_outside", false);
+      extrapolation = reader.real("extrapolation_value", 0);
+    }
+    if (!spec.before(18)) {
+      rule.antialias = reader.flag("antialias", false);
+      axes_ = reader.integers("axes");
+      aspect_ = word<Aspect>(reader, "keep_aspect_ratio_policy", aspects, "stretch");
+    }
+    if (upsample && (spec.before(9) || spec.normalised)) scales_ = reader.reals("scales");
+    reader.finish();
+    if (oldest && !spec.normalised && rule.mode == ResizeRule::Mode::cubic)
+      throw Error(ErrorKind::invalid_model, "attribute 'mode' is 'cubic' before opset 11");
+    if (rule.antialias && rule.mode == ResizeRule::Mode::nearest) rule.antialias = false;  // it has no filter
+  }
+
+  std::string_view type() const override { return type_; }
+  AttributeList attributes() const override {
+    AttributeList list{{"mode", text(resize_modes, rule.mode)},
+                       {"coordinate_transformation_mode", text(resize_coordinates, rule.coordinates)},
+                       {"nearest_mode", text(resize_nearest, rule.nearest)},
+                       {"cubic_coeff_a", rule.cubic_a},
+                       {"exclude_outside", std::int64_t{rule.exclude_outside}},
+                       {"extrapolation_value", extrapolation},
+                       {"antialias", std::int64_t{rule.antialias}},
+                       {"keep_aspect_ratio_policy", text(aspects, aspect_)}};
+    if (!axes_.empty()) list.emplace_back("axes", axes_);
+    if (!scales_.empty()) list.emplace_back("scales", scales_);
+    return list;
+  }
+
+  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
+    TensorType type = required_input(inputs, 0, "X");
+    const std::vector<ResizedAxis> resized = axes(inputs);
+    for (int axis = 0; axis < type.shape.rank(); ++axis) {
+      const ResizedAxis& a = resized[static_cast<std::size_t>(axis)];
+      if (a.in == 0 && a.out > 0)
+        throw Error(ErrorKind::invalid_model, fmt::format("axis {} has no elements to make {} of", axis, a.out));
+      type.shape = type.shape.with(axis, a.out);
+    }
+    return {type};
+  }
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
+    return axes_kept_if(inputs.size(), y.rank(), [&, resized = axes(inputs)](int axis) {
+      return !resized[static_cast<std::size_t>(axis)].changes;
+    });
+  }
+  bool gives_input_back(std::span<const InputInfo> inputs) const override {
+    return std::ranges::none_of(axes(inputs), [](const ResizedAxis& axis) { return axis.changes; });
+  }
+
+  /// One for each axis of X.
+  std::vector<ResizedAxis> axes(std::span<const InputInfo> inputs) const {
+    const Shape& x = required_input(inputs, 0, "X").shape;
+    std::vector<ResizedAxis> all;
+    for (const std::int64_t dim : x.dims()) all.push_back({.in = dim, .out = dim});
+    std::vector<int> named;
+    for (const std::int64_t axis : axes_) named.push_back(resolve_axis(axis, x.rank()));
+    if (named.empty())
+      for (int axis = 0; axis < x.rank(); ++axis) named.push_back(axis);
+    axis_mask(axes_, x.rank());  // refuses one named twice
+    const auto of = [&](std::size_t i) -> ResizedAxis& { return all[static_cast<std::size_t>(named[i])]; };
+    const auto require_each = [&](std::string_view name, std::size_t count, std::size_t times = 1) {
+      if (count != times * named.size())
+        throw Error(ErrorKind::invalid_model, fmt::format("{} has {} elements for {} axes", name, count, named.size()));
+    };
+
+    const bool oldest = inputs.size() == 2;
+    std::vector<float> scales(scales_.begin(), scales_.end());
+    if (scales.empty()) scales = floats(inputs, oldest ? 1 : 2, "scales");
+    const auto sizes = constant_axis_ints(inputs, oldest ? 2 : 3, "sizes");
+    if (sizes && sizes->size > 0) {
+      if (!scales.empty()) throw Error(ErrorKind::invalid_model, "has both scales and sizes");
+      require_each("sizes", static_cast<std::size_t>(sizes->size));
+      for (std::size_t i = 0; i < named.size(); ++i) resize_to(of(i), (*sizes)[static_cast<int>(i)]);
+      if (aspect_ != Aspect::stretch) keep_aspect(named, all);
+    } else {
+      require_each("scales", scales.size());
+      for (std::size_t i = 0; i < named.size(); ++i) scale_by(of(i), scales[i]);
+    }
+    if (rule.coordinates == ResizeRule::Coordinates::tf_crop_and_resize) {
+      const std::vector<float> roi = floats(inputs, 1, "roi");
+      require_each("roi", roi.size(), 2);
+      for (std::size_t i = 0; i < named.size(); ++i) {
+        of(i).begin = static_cast<double>(roi[i]);
+        of(i).end = static_cast<double>(roi[i + named.size()]);
+        if (!std::isfinite(roi[i]) || !std::isfinite(roi[i + named.size()]))
+          throw Error(ErrorKind::invalid_model, "roi is not finite");
+      }
+    }
+    for (ResizedAxis& axis : all)
+      axis.changes = axis.in != axis.out || axis.scale != 1 || axis.begin != 0 || axis.end != 1;
+    return all;
+  }
+
+ private:
+  template <typename Enum, std::size_t n>
+  static Enum word(AttributeReader& reader, std::string_view name, const std::string_view (&words)[n],
+                   std::string_view fallback) {
+    const std::string text = reader.text(name, fallback);
+    const auto found = std::ranges::find(words, std::string_view(text));
+    if (found == std::end(words))
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("attribute '{}' is '{}' (supported: {})", name, text, fmt::join(words, ", ")));
+    return static_cast<Enum>(found - std::begin(words));
+  }
+  /// `fixed`: the attribute does not exist yet, and means this.
+  template <typename Enum, std::size_t n>
+  static Enum word(bool fixed, AttributeReader& reader, std::string_view name, const std::string_view (&words)[n],
+                   std::string_view fallback) {
+    if (!fixed) return word<Enum>(reader, name, words, fallback);
+    return static_cast<Enum>(std::ranges::find(words, fallback) - std::begin(words));
+  }
+  template <typename Enum, std::size_t n>
+  static std::string text(const std::string_view (&words)[n], Enum value) {
+    return std::string(words[static_cast<std::size_t>(value)]);
+  }
+
+  /// Of a constant of floats; none when it is left out or empty.
+  static std::vector<float> floats(std::span<const InputInfo> inputs, std::size_t i, std::string_view name) {
+    if (!present(inputs, i) || inputs[i].type.shape.elems() == 0) return {};
+    if (inputs[i].constant == nullptr)
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("{} is computed from data: shapes must be known before the run", name));
+    require_dtype(fmt::format("input {}", name), inputs[i].type.dtype, {DType::f32});
+    require_rank(fmt::format("input {}", name), inputs[i].type.shape, 1, 1);
+    const std::span<const float> values = inputs[i].constant->values<float>();
+    return {values.begin(), values.end()};
+  }
+
+  static void resize_to(ResizedAxis& axis, std::int64_t size) {
+    if (size < 0) throw Error(ErrorKind::invalid_model, fmt::format("sizes has the element {}", size));
+    axis.out = size;
+    if (axis.in > 0 && size > 0) axis.scale = static_cast<double>(size) / static_cast<double>(axis.in);
+  }
+  static void scale_by(ResizedAxis& axis, float scale) {
+    if (!(scale > 0) || !std::isfinite(scale))
+      throw Error(ErrorKind::invalid_model, fmt::format("scales has the element {}", scale));
+    const float size = std::floor(static_cast<float>(axis.in) * scale);  // ONNX multiplies in float32
+    if (size > 0x1p40F) throw Error(ErrorKind::limit, fmt::format("{} elements scaled by {}", axis.in, scale));
+    axis.out = static_cast<std::int64_t>(size);
+    axis.scale = static_cast<double>(scale);
+  }
+  /// The named axes get one scale: the least of theirs, or the greatest.
+  void keep_aspect(const std::vector<int>& named, std::vector<ResizedAxis>& all) const {
+    double scale = all[static_cast<std::size_t>(named.front())].scale;
+    for (const int axis : named) {
+      const double own = all[static_cast<std::size_t>(axis)].scale;
+      scale = aspect_ == Aspect::not_larger ? std::min(scale, own) : std::max(scale, own);
+    }
+    for (const int i : named) {
+      ResizedAxis& axis = all[static_cast<std::size_t>(i)];
+      axis.scale = scale;
+      axis.out = static_cast<std::int64_t>(std::floor(scale * static_cast<double>(axis.in) + 0.5));
+    }
+  }
+
+  std::string_view type_;
+  std::vector<std::int64_t> axes_;  ///< empty: all
+  std::vector<double> scales_;      ///< Upsample-7
+  Aspect aspect_ = Aspect::stretch;
+};
+
+/// One axis of [outer, in, inner] to [outer, out, inner].
+struct Pass {
+  std::int64_t outer = 1, in = 1, out = 1, inner = 1;
+  AxisTaps taps;
+  std::int64_t elems() const { return outer * out * inner; }
+};
+
+/// The axes that change, those that shrink most first: what comes after them is less.
+std::vector<Pass> passes_of(const ResizeOp& op, const Problem& problem, const Format& format) {
+  const std::vector<ResizedAxis> axes = op.axes(problem.inputs());
+  std::vector<std::size_t> order(axes.size());  // in memory
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  if (format == formats::nhwc) order = {0, 2, 3, 1};
+  std::vector<std::size_t> changed;
+  for (std::size_t at = 0; at < order.size(); ++at)
+    if (axes[order[at]].changes) changed.push_back(at);
+  std::ranges::stable_sort(changed, {}, [&](std::size_t at) {
+    return static_cast<double>(axes[order[at]].out) / static_cast<double>(axes[order[at]].in);
+  });
+  std::vector<std::int64_t> dims;
+  for (const std::size_t axis : order) dims.push_back(axes[axis].in);
+  std::vector<Pass> passes;
+  for (const std::size_t at : changed) {
+    const ResizedAxis& axis = axes[order[at]];
+    Pass pass{.in = axis.in, .out = axis.out, .taps = AxisTaps(op.rule, axis)};
+    for (std::size_t i = 0; i < dims.size(); ++i) (i < at ? pass.outer : pass.inner) *= i == at ? 1 : dims[i];
+    dims[at] = axis.out;
+    passes.push_back(std::move(pass));
+  }
+  return passes;
+}
+
+/// Elements of row j of `pass`, made of the lines of `x` [in, inner].
+void blend(const Pass& pass, std::int64_t j, const float* x, float extrapolation, float* y) {
+  const std::int64_t inner = pass.inner, *const index = pass.taps.index.data();
+  const float* const weight = pass.taps.weight.data();
+  std::int64_t t = pass.taps.first[static_cast<std::size_t>(j)];
+  const std::int64_t end = pass.taps.first[static_cast<std::size_t>(j) + 1];
+  if (t == end) {
+    std::fill_n(y, inner, extrapolation);
+    return;
+  }
+  if (end - t == 2) {  // nearly all there is, in one go
+    const float *const a = x + index[t] * inner, *const b = x + index[t + 1] * inner;
+    const float of_a = weight[t], of_b = weight[t + 1];
+    for (std::int64_t i = 0; i < inner; ++i) y[i] = of_a * a[i] + of_b * b[i];
+    return;
+  }
+  const float* from = x + index[t] * inner;
+  const float first = weight[t];
+  for (std::int64_t i = 0; i < inner; ++i) y[i] = first * from[i];
+  for (++t; t < end; ++t) {
+    from = x + index[t] * inner;
+    const float w = weight[t];
+    for (std::int64_t i = 0; i < inner; ++i) y[i] += w * from[i];
+  }
+}
+
+/// The same where each line is one element.
+void blend_elements(const Pass& pass, const float* x, float extrapolation, float* y) {
+  const std::int64_t* const index = pass.taps.index.data();
+  const float* const weight = pass.taps.weight.data();
+  for (std::int64_t j = 0; j < pass.out; ++j) {
+    std::int64_t t = pass.taps.first[static_cast<std::size_t>(j)];
+    const std::int64_t end = pass.taps.first[static_cast<std::size_t>(j) + 1];
+    float sum = t == end ? extrapolation : weight[t] * x[index[t]];
+    for (++t; t < end; ++t) sum += weight[t] * x[index[t]];
+    y[j] = sum;
+  }
+}
+
+template <typename T>
+void pick(const Pass& pass, std::int64_t j, const T* x, T extrapolation, T* y) {
+  const std::int64_t t = pass.taps.first[static_cast<std::size_t>(j)];
+  if (t == pass.taps.first[static_cast<std::size_t>(j) + 1])
+    std::fill_n(y, pass.inner, extrapolation);
+  else
+    std::copy_n(x + pass.taps.index[static_cast<std::size_t>(t)] * pass.inner, pass.inner, y);
+}
+
+class BoundResize final : public BoundKernel {
+ public:
+  explicit BoundResize(const Binding& binding)
+      : nearest_(binding.op<ResizeOp>().rule.mode == ResizeRule::Mode::nearest),
+        item_(dtype_bytes(binding.problem.inputs()[0].type.dtype)),
+        extrapolation_(static_cast<float>(binding.op<ResizeOp>().extrapolation)) {
+    if (binding.output_shape().elems() > 0)
+      passes_ = passes_of(binding.op<ResizeOp>(), binding.problem, binding.format(0));
+    for (std::size_t i = 0; i + 1 < passes_.size(); ++i)
+      between_ = std::max(between_, (static_cast<std::size_t>(passes_[i].elems()) * item_ + 63) / 64 * 64);
+  }
+  std::size_t workspace_bytes() const override {
+    return passes_.size() < 2 ? 0 : passes_.size() == 2 ? between_ : 2 * between_;
+  }
+
+  void run(const KernelRun& run) const override {
+    const auto* from = run.in<std::byte>(0);
+    if (passes_.empty()) std::copy_n(from, run.outputs[0].bytes(), run.out<std::byte>());
+    for (std::size_t i = 0; i < passes_.size(); ++i) {
+      std::byte* const to =
+          i + 1 == passes_.size() ? run.out<std::byte>() : run.workspace.data() + (i % 2 == 0 ? 0 : between_);
+      if (nearest_)
+        dispatch_bytes(item_, [&]<typename T>(std::type_identity<T>) {
+          pick_pass(passes_[i], reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to), *run.pool);
+        });
+      else
+        blend_pass(passes_[i], reinterpret_cast<const float*>(from), reinterpret_cast<float*>(to), *run.pool);
+      from = to;
+    }
+  }
+
+ private:
+  template <typename T>
+  void pick_pass(const Pass& pass, const T* x, T* y, ThreadPool& pool) const {
+    T beyond = 0;  // refused for types but float32
+    if constexpr (sizeof(T) == sizeof(float)) beyond = std::bit_cast<T>(extrapolation_);
+    pool.parallel_for(pass.outer * pass.out, grain(pass.inner), [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t row = begin; row < end; ++row)
+        pick(pass, row % pass.out, x + row / pass.out * pass.in * pass.inner, beyond, y + row * pass.inner);
+    });
+  }
+  void blend_pass(const Pass& pass, const float* x, float* y, ThreadPool& pool) const {
+    if (pass.inner == 1)
+      return pool.parallel_for(pass.outer, grain(pass.out), [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t line = begin; line < end; ++line)
+          blend_elements(pass, x + line * pass.in, extrapolation_, y + line * pass.out);
+      });
+    pool.parallel_for(pass.outer * pass.out, grain(pass.inner), [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t row = begin; row < end; ++row)
+        blend(pass, row % pass.out, x + row / pass.out * pass.in * pass.inner, extrapolation_, y + row * pass.inner);
+    });
+  }
+  static std::int64_t grain(std::int64_t elems) {
+    return std::max<std::int64_t>(1, elementwise_grain / std::max<std::int64_t>(1, elems));
+  }
+
+  bool nearest_;
+  std::size_t item_;
+  float extrapolation_;
+  std::vector<Pass> passes_;
+  std::size_t between_ = 0;  ///< bytes of the largest result that is not the last
+};
+
+/// A sum rounds once a tap, and its weights are rounded too; terms may be larger than the sum by what cubic filters
+/// subtract.
+double tolerance(const Problem& problem) {
+  const auto& op = problem.as<ResizeOp>();
+  if (op.rule.mode == ResizeRule::Mode::nearest) return 0;
+  double roundings = 0;
+  for (const ResizedAxis& axis : op.axes(problem.inputs()))
+    if (axis.changes && axis.in > 0) roundings += static_cast<double>(AxisTaps(op.rule, axis).most() + 1);
+  return 8 * 0x1p-24 * roundings;
+}
+
+std::optional<std::string> refuse(const Problem& problem) {
+  const auto& op = problem.as<ResizeOp>();
+  const DType dtype = problem.inputs()[0].type.dtype;
+  const bool blends = op.rule.mode != ResizeRule::Mode::nearest;
+  const bool invents = op.rule.coordinates == ResizeRule::Coordinates::tf_crop_and_resize;
+  if (dtype == DType::f32 || !(blends || invents)) return std::nullopt;
+  return fmt::format("mode {} with {} of {} (supported: float32)", resize_modes[static_cast<std::size_t>(op.rule.mode)],
+                     resize_coordinates[static_cast<std::size_t>(op.rule.coordinates)], to_string(dtype));
+}
+
+constexpr SimpleKernel kernels[] = {{.formats = nchw_or_nhwc,
+                                     .tolerance_for = tolerance,
+                                     .reads = input_bit(0),
+                                     .refuse = refuse,
+                                     .bind = bind<BoundResize>}};
+
+}  // namespace
+
+OpParts resize() { return {make_from<ResizeOp>, kernels}; }
+
+}  // namespace lenslet

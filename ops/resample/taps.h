@@ -1,0 +1,57 @@
+#pragma once
+// Along one axis, which elements of the input an element of a resized tensor is made of. Source: ONNX, Resize-19.
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace lenslet {
+
+/// What Resize says of all axes alike.
+struct ResizeRule {
+  enum class Mode : std::uint8_t { nearest, linear, cubic };
+  /// From a position in the output to one in the input.
+  enum class Coordinates : std::uint8_t {
+    half_pixel,
+    half_pixel_symmetric,  ///< the centres of input and output meet where the output's size was rounded
+    pytorch_half_pixel,    ///< an output of one element is the input's first
+    align_corners,
+    asymmetric,
+    tf_half_pixel_for_nn,
+    tf_crop_and_resize,  ///< of a region; beyond the input there is `extrapolation`
+  };
+  enum class Nearest : std::uint8_t { round_prefer_floor, round_prefer_ceil, floor, ceil };
+
+  Mode mode = Mode::nearest;
+  Coordinates coordinates = Coordinates::half_pixel;
+  Nearest nearest = Nearest::round_prefer_floor;
+  double cubic_a = -0.75;
+  bool exclude_outside = false;  ///< elements beyond the input have no weight; otherwise they are those at its edge
+  bool antialias = false;        ///< where the axis shrinks, the filter is stretched over the elements that fall out
+};
+/// As ONNX writes them, in the enumerators' order.
+inline constexpr std::string_view resize_modes[] = {"nearest", "linear", "cubic"};
+inline constexpr std::string_view resize_coordinates[] = {
+    "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
+    "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"};
+inline constexpr std::string_view resize_nearest[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"};
+
+struct ResizedAxis {
+  std::int64_t in = 0, out = 0;
+  double scale = 1;           ///< as asked for: out is `in` times it, rounded
+  double begin = 0, end = 1;  ///< tf_crop_and_resize: of the region, as parts of the input
+  bool changes = false;       ///< is not what it was
+};
+
+/// Element j is the sum of weight[t] * x[index[t]] for t in [first[j], first[j + 1]); of none it is the extrapolation.
+struct AxisTaps {
+  std::vector<std::int64_t> first, index;
+  std::vector<float> weight;
+
+  /// Rule::nearest has one tap of weight 1. `axis.in` is at least 1.
+  AxisTaps(const ResizeRule& rule, const ResizedAxis& axis);
+  std::int64_t most() const;  ///< taps of an element
+};
+
+}  // namespace lenslet

@@ -1,0 +1,142 @@
+// Reference of Resize: each axis as a matrix [out, in], from the formulas of ONNX's Resize-19.
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "lenslet/error.h"
+#include "oracle/families.h"
+
+namespace lenslet::oracle {
+
+namespace {
+
+struct Axis {
+  std::int64_t in, out;
+  double scale, start = 0, end = 1;
+};
+
+double original(const std::string& mode, const Axis& a, double x) {
+  const auto in = static_cast<double>(a.in), out = static_cast<double>(a.out), resized = a.scale * in;
+  if (mode == "half_pixel") return (x + 0.5) / a.scale - 0.5;
+  if (mode == "half_pixel_symmetric") return in / 2 * (1 - out / resized) + (x + 0.5) / a.scale - 0.5;
+  if (mode == "pytorch_half_pixel") return a.out > 1 ? (x + 0.5) / a.scale - 0.5 : 0;
+  if (mode == "align_corners") return resized == 1 ? 0 : x * (in - 1) / (resized - 1);
+  if (mode == "asymmetric") return x / a.scale;
+  if (mode == "tf_half_pixel_for_nn") return (x + 0.5) / a.scale;
+  if (mode == "tf_crop_and_resize")
+    return resized == 1 ? 0.5 * (a.start + a.end) * (in - 1)
+                        : a.start * (in - 1) + x * (a.end - a.start) * (in - 1) / (resized - 1);
+  throw Error(ErrorKind::invalid_argument, "oracle: coordinates " + mode);
+}
+
+double nearest(const std::string& mode, double x) {
+  const double down = std::floor(x);
+  if (mode == "floor" || x == down) return down;
+  if (mode == "ceil") return down + 1;
+  if (mode == "round_prefer_floor") return x - down <= 0.5 ? down : down + 1;
+  return x - down < 0.5 ? down : down + 1;
+}
+
+/// Weights of a line of the input for element x of the output; none: it lies beyond the input.
+std::vector<double> weights(const AttributeList& attributes, const Axis& a, double x) {
+  const std::string mode = text(attributes, "mode", "nearest");
+  const std::string coordinates = text(attributes, "coordinate_transformation_mode", "half_pixel");
+  const double at = original(coordinates, a, x);
+  if (coordinates == "tf_crop_and_resize" && (at < 0 || at > static_cast<double>(a.in - 1))) return {};
+  std::vector<double> line(static_cast<std::size_t>(a.in));
+  const auto place = [&](double i) -> double& {
+    return line[static_cast<std::size_t>(std::clamp(i, 0.0, static_cast<double>(a.in - 1)))];
+  };
+  if (mode == "nearest") {
+    place(nearest(text(attributes, "nearest_mode", "round_prefer_floor"), at)) = 1;
+    return line;
+  }
+  const double alpha = real(attributes, "cubic_coeff_a", -0.75);
+  const auto kernel = [&](double d) {
+    d = std::abs(d);
+    if (mode == "linear") return d < 1 ? 1 - d : 0.0;
+    if (d <= 1) return (alpha + 2) * d * d * d - (alpha + 3) * d * d + 1;
+    return d < 2 ? alpha * d * d * d - 5 * alpha * d * d + 8 * alpha * d - 4 * alpha : 0.0;
+  };
+  const double squeeze = integer(attributes, "antialias", 0) != 0 && a.scale < 1 ? a.scale : 1;
+  const double far = std::ceil((mode == "linear" ? 1 : 2) / squeeze) + 1;
+  double sum = 0;
+  for (double i = std::floor(at) - far; i <= std::floor(at) + far; ++i) {
+    if (integer(attributes, "exclude_outside", 0) != 0 && (i < 0 || i >= static_cast<double>(a.in))) continue;
+    const double weight = kernel(squeeze * (i - at));
+    sum += weight;
+    place(i) += weight;
+  }
+  for (double& weight : line) weight /= sum;
+  return line;
+}
+
+std::vector<Axis> axes_of(const AttributeList& attributes, Inputs inputs) {
+  const Shape& x = at(inputs, 0).shape;
+  std::vector<Axis> all;
+  for (const std::int64_t dim : x.dims()) all.push_back({dim, dim, 1});
+  std::vector<std::int64_t> named = integers(attributes, "axes");
+  if (named.empty()) {
+    named.resize(all.size());
+    std::iota(named.begin(), named.end(), std::int64_t{0});
+  }
+  const auto of = [&](std::size_t i) -> Axis& { return all[static_cast<std::size_t>(axis_of(named[i], x.rank()))]; };
+  const auto values = [&](std::size_t i) { return has(inputs, i) ? inputs[i].values : std::vector<double>(); };
+  std::vector<double> scales = values(inputs.size() == 2 ? 1 : 2), sizes, roi;
+  if (inputs.size() > 2) sizes = values(3), roi = values(1);
+  for (const auto& [name, value] : attributes)
+    if (name == "scales") scales = std::get<std::vector<double>>(value);
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    Axis& a = of(i);
+    a.scale = sizes.empty() ? scales.at(i) : sizes.at(i) / static_cast<double>(a.in);
+    a.out = static_cast<std::int64_t>(sizes.empty() ? std::floor(static_cast<float>(a.in) * static_cast<float>(a.scale))
+                                                    : sizes.at(i));
+    if (!roi.empty()) a.start = roi.at(i), a.end = roi.at(i + named.size());
+  }
+  const std::string policy = text(attributes, "keep_aspect_ratio_policy", "stretch");
+  if (sizes.empty() || policy == "stretch") return all;
+  double scale = of(0).scale;
+  for (std::size_t i = 1; i < named.size(); ++i)
+    scale = policy == "not_larger" ? std::min(scale, of(i).scale) : std::max(scale, of(i).scale);
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    of(i).scale = scale;
+    of(i).out = static_cast<std::int64_t>(std::floor(scale * static_cast<double>(of(i).in) + 0.5));
+  }
+  return all;
+}
+
+std::vector<Array> resize(const AttributeList& attributes, Inputs inputs) {
+  Array x = at(inputs, 0);
+  const double beyond = real(attributes, "extrapolation_value", 0);
+  const std::vector<Axis> axes = axes_of(attributes, inputs);
+  for (int d = 0; d < x.shape.rank(); ++d) {
+    const Axis& a = axes[static_cast<std::size_t>(d)];
+    if (a.in == a.out && a.scale == 1 && a.start == 0 && a.end == 1) continue;  // stays as it is, whatever the formula
+    Array y = zeros(x.shape.with(d, a.out), x.dtype);
+    std::vector<std::vector<double>> matrix;
+    for (std::int64_t j = 0; j < a.out; ++j) matrix.push_back(weights(attributes, a, static_cast<double>(j)));
+    for (std::size_t i = 0; i < y.values.size(); ++i) {
+      std::vector<std::int64_t> index = index_of(y.shape, static_cast<std::int64_t>(i));
+      const std::vector<double>& line = matrix[static_cast<std::size_t>(index[static_cast<std::size_t>(d)])];
+      if (line.empty()) y.values[i] = beyond;
+      for (std::size_t k = 0; k < line.size(); ++k) {
+        if (line[k] == 0) continue;
+        index[static_cast<std::size_t>(d)] = static_cast<std::int64_t>(k);
+        y.values[i] += line[k] * x.values[static_cast<std::size_t>(flat_of(x.shape, index))];
+      }
+    }
+    x = std::move(y);
+  }
+  return {x};
+}
+
+constexpr Entry entries[] = {{"Resize", resize}, {"Upsample", resize}};
+
+}  // namespace
+
+std::span<const Entry> resize_entries() { return entries; }
+
+}  // namespace lenslet::oracle

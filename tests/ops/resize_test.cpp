@@ -1,0 +1,188 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "ops/core/kernel.h"
+#include "tests/ops/op_harness.h"
+#include "tests/ops/op_runner.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+using Text = std::string;
+using Ints = std::vector<std::int64_t>;
+
+Tensor floats(std::vector<float> values) {
+  return Tensor::of<float>({static_cast<std::int64_t>(values.size())}, std::span<const float>(values));
+}
+
+Tensor integers(const Ints& values) {
+  return Tensor::of<std::int64_t>({static_cast<std::int64_t>(values.size())}, std::span<const std::int64_t>(values));
+}
+
+/// Rounding differs by what the filter's taps add up to; the kernel states more.
+constexpr double blended = 4e-6;
+
+OpCase by_scales(const Tensor& x, std::vector<float> scales, AttributeList attributes, std::int64_t opset = 19) {
+  const bool nearest = std::none_of(attributes.begin(), attributes.end(), [](const auto& a) {
+    return a.first == "mode" && std::get<Text>(a.second) != "nearest";
+  });
+  return {.op = "Resize",
+          .opset = opset,
+          .attributes = std::move(attributes),
+          .inputs = {x, Tensor(), floats(std::move(scales))},
+          .constant = {2},
+          .tolerance = nearest ? 0 : blended};
+}
+
+OpCase by_sizes(const Tensor& x, const Ints& sizes, AttributeList attributes, std::int64_t opset = 19) {
+  OpCase c = by_scales(x, {}, std::move(attributes), opset);
+  c.inputs = {x, Tensor(), Tensor(), integers(sizes)};
+  c.constant = {3};
+  return c;
+}
+
+const char* const coordinates[] = {"half_pixel",    "half_pixel_symmetric", "pytorch_half_pixel",
+                                   "align_corners", "asymmetric",           "tf_half_pixel_for_nn"};
+
+}  // namespace
+
+TEST_CASE("resize/every_way_of_blending") {
+  unsigned seed = 1;
+  for (const char* mode : {"linear", "cubic"})
+    for (const char* from : coordinates)
+      for (const std::int64_t antialias : {0, 1})
+        for (const std::int64_t exclude : {0, 1}) {
+          const AttributeList attributes{{"mode", Text(mode)},
+                                         {"coordinate_transformation_mode", Text(from)},
+                                         {"antialias", antialias},
+                                         {"exclude_outside", exclude}};
+          const Tensor x = random_f32({2, 3, 7, 10}, seed++);
+          check_op(by_scales(x, {1, 1, 2, 0.6F}, attributes));
+          check_op(by_sizes(x, {2, 3, 5, 23}, attributes));
+          check_op(by_sizes(x, {2, 3, 1, 1}, attributes));
+        }
+  check_op(by_scales(random_f32({1, 2, 5, 6}, 3), {1, 1, 1.5F, 2}, {{"mode", Text("cubic")}, {"cubic_coeff_a", -0.5}}));
+}
+
+TEST_CASE("resize/every_way_to_the_nearest") {
+  unsigned seed = 1;
+  for (const char* from : coordinates)
+    for (const char* nearest : {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}) {
+      const AttributeList attributes{{"coordinate_transformation_mode", Text(from)}, {"nearest_mode", Text(nearest)}};
+      const Tensor x = random_f32({2, 3, 6, 9}, seed++);
+      check_op(by_scales(x, {1, 1, 2, 2}, attributes));
+      check_op(by_scales(x, {1, 1, 0.5F, 1.7F}, attributes, 11));
+      check_op(by_sizes(x, {2, 3, 13, 4}, attributes, 13));
+    }
+  for (const DType dtype : {DType::f64, DType::i8, DType::u8, DType::i16, DType::i32, DType::i64, DType::boolean})
+    check_op(by_scales(random_of(dtype, {1, 4, 3, 5}, 2, 0, 2), {1, 1, 3, 2}, {}));
+}
+
+TEST_CASE("resize/shapes") {
+  const AttributeList linear{{"mode", Text("linear")}};
+  check_op(by_scales(random_f32({7}, 1), {2.5F}, linear));
+  check_op(by_scales(random_f32({2, 5, 9}, 2), {1, 1, 0.5F}, linear));
+  check_op(by_scales(random_f32({1, 2, 3, 4, 5}, 3), {1, 1, 2, 2, 2}, linear));
+  check_op(by_scales(random_f32({2, 3, 4, 5}, 4), {2, 2, 0.5F, 3}, linear));
+  check_op(by_scales(random_f32({1, 16, 33, 65}, 5), {1, 1, 4, 4}, linear));  // several pieces
+  check_op(by_scales(random_f32({1, 3, 4, 4}, 6), {1, 1, 1, 1}, linear));
+  check_op(by_scales(random_f32({0, 3, 4, 4}, 7), {1, 1, 2, 2}, linear));
+  check_op(by_scales(random_f32({1, 3, 4, 4}, 8), {1, 1, 0.2F, 2}, linear));  // nothing is left
+  // A scale that float32 rounds up to the next whole number: 10 * 2.3F is 23.
+  CHECK(infer_op(by_scales(random_f32({10}, 1), {2.3F}, linear))[0].shape == Shape{23});
+}
+
+TEST_CASE("resize/axes_and_aspect_ratio") {
+  const Tensor x = random_f32({1, 2, 8, 5}, 1);
+  for (const char* policy : {"stretch", "not_larger", "not_smaller"}) {
+    check_op(by_sizes(x, {7, 9},
+                      {{"mode", Text("linear")}, {"axes", Ints{2, 3}}, {"keep_aspect_ratio_policy", Text(policy)}}));
+    check_op(by_sizes(x, {9, 7}, {{"axes", Ints{-1, -2}}, {"keep_aspect_ratio_policy", Text(policy)}}));
+  }
+  check_op(by_scales(x, {3}, {{"mode", Text("cubic")}, {"axes", Ints{3}}}));
+  CHECK(infer_op(by_sizes(x, {6, 6}, {{"axes", Ints{2, 3}}, {"keep_aspect_ratio_policy", Text("not_larger")}}))[0]
+            .shape == Shape{1, 2, 6, 4});
+}
+
+TEST_CASE("resize/regions") {
+  for (const char* mode : {"nearest", "linear", "cubic"})
+    for (const std::vector<float>& roi : {std::vector<float>{0, 0, 0.4F, 0.6F, 1, 1, 0.6F, 0.8F},
+                                          {0, 0, 0.3F, -0.5F, 1, 1, 1.4F, 0.9F},
+                                          {0, 0, 0.9F, 1, 1, 1, 0.1F, 0}}) {
+      OpCase c = by_sizes(random_f32({1, 2, 6, 7}, 1), {1, 2, 5, 4},
+                          {{"mode", Text(mode)},
+                           {"coordinate_transformation_mode", Text("tf_crop_and_resize")},
+                           {"extrapolation_value", 10.0}});
+      c.inputs[1] = floats(roi);
+      c.constant = {1, 3};
+      check_op(c);
+    }
+}
+
+TEST_CASE("resize/before_opset_11") {
+  const Tensor x = random_f32({1, 3, 5, 4}, 1), scales = floats({1, 1, 1.6F, 2});
+  for (const char* mode : {"nearest", "linear"}) {
+    const AttributeList attributes{{"mode", Text(mode)}};
+    const double tolerance = Text(mode) == "nearest" ? 0 : blended;
+    check_op({.op = "Resize",
+              .opset = 10,
+              .attributes = attributes,
+              .inputs = {x, scales},
+              .constant = {1},
+              .tolerance = tolerance});
+    check_op({.op = "Upsample",
+              .opset = 9,
+              .attributes = attributes,
+              .inputs = {x, scales},
+              .constant = {1},
+              .tolerance = tolerance});
+    check_op({.op = "Upsample",
+              .opset = 7,
+              .attributes = {{"mode", Text(mode)}, {"scales", std::vector<double>{1, 1, 2, 3}}},
+              .inputs = {x},
+              .tolerance = tolerance});
+  }
+  // Asymmetric, and down.
+  const Tensor y =
+      run_op({.op = "Resize", .opset = 10, .inputs = {floats({1, 2}), floats({1.5F})}, .constant = {1}})[0];
+  CHECK(y.shape() == Shape{3});
+  CHECK(y.values<float>()[1] == 1);
+}
+
+TEST_CASE("resize/refusals") {
+  const Tensor x = random_f32({1, 3, 4, 4}, 1);
+  const auto kind = [&](const OpCase& c) { return infer_error(c); };
+  CHECK(kind(by_scales(x, {1, 1, 2}, {})) == ErrorKind::invalid_model);
+  CHECK(kind(by_scales(x, {1, 1, 2, 0}, {})) == ErrorKind::invalid_model);
+  CHECK(kind(by_scales(x, {1, 1, 2, -1}, {})) == ErrorKind::invalid_model);
+  CHECK(kind(by_scales(x, {1, 1, 2, std::numeric_limits<float>::quiet_NaN()}, {})) == ErrorKind::invalid_model);
+  CHECK(kind(by_scales(x, {1, 1, 2, 1e30F}, {})) == ErrorKind::limit);
+  CHECK(kind(by_sizes(x, {1, 3, -4, 4}, {})) == ErrorKind::invalid_model);
+  CHECK(kind(by_sizes(x, {1, 3, 4}, {})) == ErrorKind::invalid_model);
+  CHECK(kind(by_sizes(random_f32({1, 3, 0, 4}, 1), {1, 3, 4, 4}, {})) == ErrorKind::invalid_model);
+  CHECK(kind(by_scales(x, {2, 2}, {{"axes", Ints{2, 2}}})) == ErrorKind::invalid_model);
+  CHECK(kind(by_scales(x, {2}, {{"axes", Ints{4}}})) == ErrorKind::invalid_model);
+  CHECK(kind(by_scales(x, {1, 1, 2, 2}, {{"coordinate_transformation_mode", Text("tf_crop_and_resize")}})) ==
+        ErrorKind::invalid_model);  // no roi
+  OpCase both = by_scales(x, {1, 1, 2, 2}, {});
+  both.inputs.push_back(int64s({1, 3, 8, 8}));
+  both.constant = {2, 3};
+  CHECK(kind(both) == ErrorKind::invalid_model);
+  OpCase computed = by_scales(x, {1, 1, 2, 2}, {});
+  computed.constant = {};
+  CHECK(kind(computed) == ErrorKind::unsupported);
+  CHECK_THROWS_WITH_AS(make_op(by_scales(x, {1}, {{"mode", Text("lanczos")}})),
+                       "attribute 'mode' is 'lanczos' (supported: nearest, linear, cubic)", Error);
+  CHECK_THROWS_AS(make_op(by_scales(x, {1}, {{"antialias", std::int64_t{1}}}, 13)), Error);
+  CHECK_THROWS_AS(make_op({.op = "Resize", .opset = 10, .attributes = {{"mode", Text("cubic")}}, .inputs = {x, x}}),
+                  Error);
+  // Integers are not blended.
+  const OpCase bytes = by_scales(Tensor(DType::u8, {1, 1, 2, 2}), {1, 1, 2, 2}, {{"mode", Text("linear")}});
+  const Problem problem(make_op(bytes), infos_of(bytes.inputs, bytes.constant));
+  CHECK(kernels_of("Resize", DeviceKind::cpu).front()->offer(problem, {cpu_profile(1)}).refusal ==
+        "mode linear with half_pixel of uint8 (supported: float32)");
+}
