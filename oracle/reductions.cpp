@@ -214,17 +214,23 @@ double to_integer(double value, bool from_integer, IntegerType type) {
   return type.bits == 64 ? value : wrapped + low;
 }
 
-std::vector<Array> cast(const AttributeList& attributes, Inputs inputs) {
-  const Array& x = at(inputs, 0);
+Array cast_to(DType dtype, const Array& x) {
   Array y = x;
-  y.dtype = dtype_of_number(integer(attributes, "to", 0));
+  y.dtype = dtype;
   for (double& value : y.values) {
     if (y.dtype == DType::boolean)
       value = value != 0 ? 1 : 0;
     else if (is_integer(y.dtype))
       value = to_integer(value, is_integer(x.dtype), integer_type(y.dtype));
   }
-  return {from_tensor(to_tensor(y))};
+  return from_tensor(to_tensor(y));
+}
+
+std::vector<Array> cast(const AttributeList& attributes, Inputs inputs) {
+  return {cast_to(dtype_of_number(integer(attributes, "to", 0)), at(inputs, 0))};
+}
+std::vector<Array> cast_like(const AttributeList&, Inputs inputs) {
+  return {cast_to(at(inputs, 1).dtype, at(inputs, 0))};
 }
 
 constexpr Entry entries[] = {
@@ -246,6 +252,7 @@ constexpr Entry entries[] = {
     {"ConstantOfShape", constant_of_shape},
     {"Range", range},
     {"Cast", cast},
+    {"CastLike", cast_like},
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Cast between all numeric types and bool: as convert.h converts.
+// Cast between all numeric types and bool, and CastLike, whose type is that of another tensor: as convert.h converts.
 
 #include "ops/core/checks.h"
 #include "ops/core/onnx_types.h"
@@ -28,7 +28,21 @@ class CastOp final : public Op {
   DType to_;
 };
 
-void run_cast(const CastOp&, const KernelRun& run) {
+class CastLikeOp final : public Op {
+ public:
+  std::string_view type() const override { return "CastLike"; }
+  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
+    return {{required_input(inputs, 1, "target_type").dtype, required_input(inputs, 0, "input").shape}};
+  }
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
+    return elementwise_axes(inputs, y, 1);
+  }
+  bool gives_input_back(std::span<const InputInfo> inputs) const override {
+    return inputs[0].type.dtype == inputs[1].type.dtype;
+  }
+};
+
+void run_cast(const Op&, const KernelRun& run) {
   const Tensor& x = run.inputs[0];
   Tensor& y = run.outputs[0];
   if (run.cuda != nullptr) {
@@ -43,8 +57,8 @@ void run_cast(const CastOp&, const KernelRun& run) {
   });
 }
 
-constexpr auto kernels =
-    on_both({.formats_for = formats_of_x, .in_place = input_bit(0)}, bind_run<run_cast>, bind_run<run_cast>);
+constexpr auto kernels = on_both({.formats_for = formats_of_x, .in_place = input_bit(0), .reads = input_bit(0)},
+                                 bind_run<run_cast>, bind_run<run_cast>);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   AttributeReader reader(spec);
@@ -56,8 +70,17 @@ std::shared_ptr<const Op> make(const NodeSpec& spec) {
   return std::make_shared<CastOp>(to);
 }
 
+std::shared_ptr<const Op> make_like(const NodeSpec& spec) {
+  AttributeReader reader(spec);
+  if (!spec.before(19)) reader.ignore("saturate");
+  if (!spec.before(24)) reader.ignore("round_mode");
+  reader.finish();
+  return std::make_shared<CastLikeOp>();
+}
+
 }  // namespace
 
 OpParts cast() { return {make, kernels}; }
+OpParts cast_like() { return {make_like, kernels}; }
 
 }  // namespace lenslet

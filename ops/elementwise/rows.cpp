@@ -9,7 +9,7 @@ namespace lenslet {
 std::span<const OpRow> unary_rows();   // unary.cpp: those of unary_kinds.h
 std::span<const OpRow> binary_rows();  // binary.cpp: those of binary_kinds.h, Sum, Mean and Pow
 std::span<const OpRow> logic_rows();   // logic.cpp: those of logic.h, and Where
-OpParts clip(), cast();                // in the files of their names
+OpParts clip(), cast(), cast_like();   // in the files of their names
 
 std::span<const OpRow> elementwise_rows() {
   // name, domain, first version read, inputs min..max, outputs min..max, parts, notes
@@ -17,6 +17,7 @@ std::span<const OpRow> elementwise_rows() {
       {"Clip", "", 6, 1, 3, 1, 1, clip(), "bounds constant or computed"},
       {"Cast", "", 6, 1, 1, 1, 1, cast(),
        "no strings, no 8-bit or 4-bit floats; out-of-range floats saturate to integers"},
+      {"CastLike", "", 15, 2, 2, 1, 1, cast_like(), "as Cast"},
   };
   static const std::vector<OpRow> rows = [] {
     std::vector<OpRow> all;

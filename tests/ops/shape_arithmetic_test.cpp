@@ -117,17 +117,26 @@ TEST_CASE("cast/wide_values") {
               .inputs = {random_of(DType::f64, {997}, 10, -1e39, 1e39)}});
 }
 
+TEST_CASE("cast/like_another_tensor") {
+  for (const DType from : {DType::f32, DType::f16, DType::i64, DType::boolean})
+    for (const DType to : all_types)
+      check_op({.op = "CastLike",
+                .opset = 25,
+                .attributes = {{"saturate", std::int64_t{0}}, {"round_mode", std::string("up")}},
+                .inputs = {random_of(from, {2, 3, 4, 5}, 1, 0, from == DType::boolean ? 2 : 99), Tensor(to, {7})},
+                .maybe_constant = {1}});
+}
+
 TEST_CASE("cast/special_values") {
   constexpr double inf = std::numeric_limits<double>::infinity();
   const Tensor x = Tensor::of<double>(
       Shape{12}, {0.0, -0.0, inf, -inf, std::nan(""), 65504, 65519.999, 65520, 5.9e-8, 2.9e-8, 0.5, -0.9});
   for (const DType to : all_types)
-    check_op({.op = "Cast",
-              .opset = 24,
-              .attributes = {{"to", dtype_to_onnx(to)},
-                             {"saturate", std::int64_t{1}},
-                             {"round_mode", std::string("down")}},
-              .inputs = {x}});
+    check_op(
+        {.op = "Cast",
+         .opset = 24,
+         .attributes = {{"to", dtype_to_onnx(to)}, {"saturate", std::int64_t{1}}, {"round_mode", std::string("down")}},
+         .inputs = {x}});
   // One rounding, not two: to float this is 1 + 2^-11, a tie that would go to even, down.
   const Tensor tie = Tensor::of<double>(Shape{1}, {1 + 0x1p-11 + 0x1p-40});
   check_op({.op = "Cast", .attributes = {{"to", std::int64_t{10}}}, .inputs = {tie}});
