@@ -142,8 +142,8 @@ class ModelImpl;
 /// Cheap to copy; copies share the network. All members may be called from several threads at once.
 class LENSLET_API Model {
  public:
-  /// Reads and checks an ONNX file (IR 3 to 14, opset 7 to 28), wholly, before returning. One Error lists every node that
-  /// cannot run. Limits: docs/limits.md. Kinds: io, invalid_model, unsupported, limit.
+  /// Reads and checks an ONNX file (IR 3 to 14, opset 7 to 28), wholly, before returning. One Error lists every node
+  /// that cannot run. Limits: docs/limits.md. Kinds: io, invalid_model, unsupported, limit.
   static Model load(const std::filesystem::path& file, const LoadOptions& options = {});
   /// The same from memory. What is kept is copied: `bytes` may go afterwards. `name` is used in messages.
   static Model load_bytes(std::span<const std::byte> bytes, const LoadOptions& options = {},
