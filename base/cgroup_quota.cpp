@@ -9,32 +9,35 @@ namespace {
 
 double ratio(double quota, double period) { return quota > 0 && period > 0 ? quota / period : 0; }
 
+// Folders are strings: std::filesystem::path of GCC 12 frees what is not its own when memory runs out under it.
+
 /// cpu.max of version 2.
-double quota_v2(const std::filesystem::path& folder) {
-  std::ifstream file(folder / "cpu.max");
+double quota_v2(const std::string& folder) {
+  std::ifstream file(folder + "/cpu.max");
   double quota = 0, period = 0;
   return file >> quota >> period ? ratio(quota, period) : 0;  // "max" does not read as a number
 }
 
-double quota_v1(const std::filesystem::path& folder) {
-  std::ifstream quota_file(folder / "cpu.cfs_quota_us"), period_file(folder / "cpu.cfs_period_us");
+double quota_v1(const std::string& folder) {
+  std::ifstream quota_file(folder + "/cpu.cfs_quota_us"), period_file(folder + "/cpu.cfs_period_us");
   double quota = 0, period = 0;
   return quota_file >> quota && period_file >> period ? ratio(quota, period) : 0;
 }
 
-/// The least limit on the way from `group` up to the root of the hierarchy. Inside a container the path that
+/// The least limit on the way from `group` ("/a/b") up to the root of the hierarchy. Inside a container the path that
 /// /proc/self/cgroup names is often not visible, while the container's own group is mounted at the root: so the way
 /// always ends there.
 template <typename Read>
-double least_limit(const std::filesystem::path& mount, std::string_view group, Read read) {
+double least_limit(const std::string& mount, std::string_view group, Read read) {
   double least = 0;
-  std::filesystem::path inside = std::filesystem::path(group).relative_path().lexically_normal();
-  if (!inside.empty() && *inside.begin() == "..") inside.clear();  // outside what is mounted here
+  std::string inside(group);
+  if (inside == "/.." || inside.starts_with("/../")) inside.clear();  // outside what is mounted here
   while (true) {
-    const double quota = read(mount / inside);
+    const double quota = read(mount + inside);
     if (quota > 0 && (least == 0 || quota < least)) least = quota;
     if (inside.empty()) return least;
-    inside = inside.parent_path();
+    const std::size_t last = inside.find_last_of('/');
+    inside.resize(last == std::string::npos ? 0 : last);
   }
 }
 
@@ -49,7 +52,7 @@ bool names_cpu(std::string_view controllers) {
 
 }  // namespace
 
-double cgroup_cpu_quota(const std::filesystem::path& root, std::istream& own) {
+double cgroup_cpu_quota(const std::string& root, std::istream& own) {
   double least = 0;
   const auto limit = [&least](double quota) {
     if (quota > 0 && (least == 0 || quota < least)) least = quota;
@@ -64,8 +67,8 @@ double cgroup_cpu_quota(const std::filesystem::path& root, std::istream& own) {
       limit(least_limit(root, group, quota_v2));
     } else if (names_cpu(controllers)) {
       // The controllers "cpu,cpuacct" live in a folder of that name, to which "cpu" is a link.
-      limit(least_limit(root / controllers, group, quota_v1));
-      limit(least_limit(root / "cpu", group, quota_v1));
+      limit(least_limit(root + "/" + std::string(controllers), group, quota_v1));
+      limit(least_limit(root + "/cpu", group, quota_v1));
     }
   }
   return least;

@@ -1,8 +1,8 @@
 #pragma once
 // CPU time that Linux control groups grant a process.
 
-#include <filesystem>
 #include <istream>
+#include <string>
 
 namespace lenslet {
 
@@ -10,6 +10,6 @@ namespace lenslet {
 /// can be read. `root` is where cgroups are mounted (/sys/fs/cgroup); `own` is the text of /proc/self/cgroup, lines of
 /// "ID:CONTROLLERS:PATH". Version 2 keeps "QUOTA PERIOD" or "max PERIOD" in cpu.max; version 1 keeps cpu.cfs_quota_us
 /// (-1: none) and cpu.cfs_period_us under the folder of its cpu controller.
-double cgroup_cpu_quota(const std::filesystem::path& root, std::istream& own);
+double cgroup_cpu_quota(const std::string& root, std::istream& own);
 
 }  // namespace lenslet

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/boundary.h"
 #include "base/cuda/device.h"
 #include "base/thread_pool.h"
 
@@ -47,16 +48,18 @@ DeviceInfo describe_cpu() {
 }  // namespace
 
 DeviceReport query_devices() {
-  DeviceReport report;
-  report.devices.push_back(describe_cpu());
-  const int count = cuda::query_driver(report.cuda);
-  bool any_usable = false;
-  for (int index = 0; index < count; ++index) {
-    report.devices.push_back(cuda::query_device(index));
-    any_usable |= report.devices.back().usable;
-  }
-  if (count > 0 && !any_usable) report.cuda.reason = report.devices.back().reason;
-  return report;
+  return at_boundary([] {
+    DeviceReport report;
+    report.devices.push_back(describe_cpu());
+    const int count = cuda::query_driver(report.cuda);
+    bool any_usable = false;
+    for (int index = 0; index < count; ++index) {
+      report.devices.push_back(cuda::query_device(index));
+      any_usable |= report.devices.back().usable;
+    }
+    if (count > 0 && !any_usable) report.cuda.reason = report.devices.back().reason;
+    return report;
+  });
 }
 
 }  // namespace lenslet

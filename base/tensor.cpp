@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "base/boundary.h"
 #include "base/format.h"
 #include "lenslet/error.h"
 
@@ -33,8 +34,11 @@ static_assert(std::ranges::is_sorted(dtype_rows, {}, &DTypeRow::dtype), "rows ar
 std::shared_ptr<void> allocate(std::size_t bytes) {
   // The form that returns null: the one that throws ends a sanitized process instead.
   void* const memory = ::operator new(bytes, tensor_alignment, std::nothrow);
-  if (memory == nullptr) throw Error(ErrorKind::limit, "no memory for a tensor of " + std::to_string(bytes) + " bytes");
-  return {memory, [](void* p) { ::operator delete(p, tensor_alignment); }};
+  return with_errors([&] {
+    if (memory == nullptr)
+      throw Error(ErrorKind::limit, "no memory for a tensor of " + std::to_string(bytes) + " bytes");
+    return std::shared_ptr<void>(memory, [](void* p) { ::operator delete(p, tensor_alignment); });
+  });
 }
 
 // Element by element of the 4-D index, as the definition reads: only weights and test data come this way (the
@@ -57,13 +61,15 @@ Shape::Shape(std::initializer_list<std::int64_t> dims)
     : Shape(std::span<const std::int64_t>(dims.begin(), dims.size())) {}
 
 Shape::Shape(std::span<const std::int64_t> dims) {
-  if (dims.size() > static_cast<std::size_t>(max_rank))
-    throw Error(ErrorKind::limit, "a tensor of rank " + std::to_string(dims.size()) + "; at most " +
-                                      std::to_string(max_rank) + " is supported");
-  for (const std::int64_t dim : dims) {
-    if (dim < 0) throw Error(ErrorKind::invalid_argument, "a negative dimension: " + std::to_string(dim));
-    dims_[static_cast<std::size_t>(rank_++)] = dim;
-  }
+  with_errors([&] {
+    if (dims.size() > static_cast<std::size_t>(max_rank))
+      throw Error(ErrorKind::limit, "a tensor of rank " + std::to_string(dims.size()) + "; at most " +
+                                        std::to_string(max_rank) + " is supported");
+    for (const std::int64_t dim : dims) {
+      if (dim < 0) throw Error(ErrorKind::invalid_argument, "a negative dimension: " + std::to_string(dim));
+      dims_[static_cast<std::size_t>(rank_++)] = dim;
+    }
+  });
 }
 
 Shape Shape::with(int axis, std::int64_t dim) const {
@@ -110,8 +116,21 @@ Tensor::Tensor(DType dtype, Shape shape, const Format& format)
   owner_ = std::move(memory);
 }
 
+void Tensor::swap(Tensor& other) noexcept {
+  std::swap(owner_, other.owner_);
+  std::swap(data_, other.data_);
+  std::swap(elems_, other.elems_);
+  std::swap(stored_, other.stored_);
+  std::swap(shape_, other.shape_);
+  std::swap(dtype_, other.dtype_);
+  std::swap(format_, other.format_);
+  std::swap(allocated_, other.allocated_);
+}
+
 Tensor Tensor::view(DType dtype, Shape shape, void* data, const Format& format) {
   Tensor tensor;
+  if (data == nullptr && shape.elems() > 0)
+    throw Error(ErrorKind::invalid_argument, "a tensor of shape " + shape.str() + " at address null");
   tensor.elems_ = shape.elems();
   tensor.stored_ = Strides(format, shape).stored;
   tensor.shape_ = shape;

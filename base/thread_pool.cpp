@@ -1,5 +1,8 @@
 #include "base/thread_pool.h"
 
+#include <pthread.h>
+#include <signal.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cassert>
@@ -8,8 +11,29 @@
 #include <thread>
 #include <vector>
 
+#include "base/float_environment.h"
+#include "base/fork.h"
+
 namespace lenslet {
 namespace {
+
+/// For the calling thread and those that it starts: an app's signals are not for our workers. Faults stay with the
+/// thread that makes them, for the app's handler to see.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() noexcept {
+    sigset_t all;
+    ::sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT}) ::sigdelset(&all, fault);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
 
 // A network's steps follow each other within a few microseconds, a futex wake-up takes tens: a worker that still spins
 // when the next loop starts saves that time. Longer gaps give the core back.
@@ -66,9 +90,26 @@ struct ThreadPool::State {
   std::atomic<bool> caller_sleeps{false};
   std::atomic<bool> stop{false};
   bool spin = true;
+  const unsigned process = fork_count();
   std::vector<std::jthread> workers;
 
-  explicit State(int threads) : shares(static_cast<std::size_t>(threads)) {}
+  State(int threads, bool flush_denormals) : shares(static_cast<std::size_t>(threads)) {
+    if (threads == 1) return;
+    // With more threads than cores a spinning thread would hold the core that the awaited one needs.
+    spin = threads <= available_cores();
+    workers.reserve(static_cast<std::size_t>(threads - 1));
+    const SignalsBlocked signals_blocked;
+    try {
+      for (int i = 1; i < threads; ++i)
+        workers.emplace_back([this, i, flush_denormals] {
+          FloatEnvironment::set(flush_denormals);
+          worker_loop(i);
+        });
+    } catch (...) {  // the system is out of threads: those that started must not outlive this
+      end();
+      throw;
+    }
+  }
 
   /// First piece of a worker's share; that of worker + 1 ends it.
   std::int64_t share_begin(std::size_t worker) const {
@@ -149,21 +190,22 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>(std::max(threads, 1))) {
-  // With more threads than cores a spinning thread would hold the core that the awaited one needs.
-  state_->spin = threads <= available_cores();
-  const int workers = std::max(threads, 1) - 1;
-  state_->workers.reserve(static_cast<std::size_t>(workers));
-  try {
-    for (int i = 1; i <= workers; ++i)
-      state_->workers.emplace_back([state = state_.get(), i] { state->worker_loop(i); });
-  } catch (...) {  // the system is out of threads: those that started must not outlive `state_`
+ThreadPool::ThreadPool(int threads, bool flush_denormals)
+    : flush_denormals_(flush_denormals), state_(std::make_unique<State>(std::max(threads, 1), flush_denormals)) {}
+
+ThreadPool::~ThreadPool() {
+  if (state_->process == fork_count())
     state_->end();
-    throw;
-  }
+  else  // of threads that are not in this process nothing can be joined or freed
+    static_cast<void>(state_.release());
 }
 
-ThreadPool::~ThreadPool() { state_->end(); }
+void ThreadPool::start_in_this_process() {
+  if (state_->process == fork_count()) return;
+  auto fresh = std::make_unique<State>(threads(), flush_denormals_);
+  static_cast<void>(state_.release());
+  state_ = std::move(fresh);
+}
 
 int ThreadPool::threads() const noexcept { return static_cast<int>(state_->shares.size()); }
 

@@ -24,15 +24,21 @@ class RangeFunction {
 };
 
 /// `threads` - 1 workers plus the caller. parallel_for is not reentrant and serves one caller at a time; a Runner owns
-/// one pool. An exception thrown by a part is rethrown in the caller after all parts ended.
+/// one pool. An exception thrown by a part is rethrown in the caller after all parts ended. Workers compute in our
+/// FloatEnvironment and take no signals but those of their own faults.
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads);
+  /// std::system_error when the system gives no thread.
+  explicit ThreadPool(int threads, bool flush_denormals = false);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const noexcept;
+
+  /// To be called before loops: fork() takes no worker along, so that a child starts its own here. May throw as the
+  /// constructor does.
+  void start_in_this_process();
 
   /// f(begin, end, worker) over [0, count), cut into pieces of about `grain` that the workers take in turn; `worker` in
   /// [0, threads()) tells scratch apart. Which worker gets which piece varies, so results must not depend on it.
@@ -41,6 +47,7 @@ class ThreadPool {
 
  private:
   struct State;
+  bool flush_denormals_;
   std::unique_ptr<State> state_;
 };
 

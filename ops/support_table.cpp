@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/boundary.h"
 #include "lenslet/model.h"
 #include "ops/core/kernel.h"
 
@@ -18,14 +19,16 @@ std::string types_on(DeviceKind device, std::string_view op) {
 }  // namespace
 
 std::string op_support_table() {
-  std::string text = "| operator | domain | read from version | CPU | CUDA | notes |\n|---|---|---|---|---|---|\n";
-  for (const OpRow& row : op_table()) {
-    if (row.domain == "lenslet") continue;  // steps of our own; no file holds them
-    text += fmt::format("| {} | {} | {} | {} | {} | {} |\n", row.name, row.domain.empty() ? "ai.onnx" : row.domain,
-                        row.min_opset, types_on(DeviceKind::cpu, row.name), types_on(DeviceKind::cuda, row.name),
-                        row.notes);
-  }
-  return text;
+  return with_errors([] {
+    std::string text = "| operator | domain | read from version | CPU | CUDA | notes |\n|---|---|---|---|---|---|\n";
+    for (const OpRow& row : op_table()) {
+      if (row.domain == "lenslet") continue;  // steps of our own; no file holds them
+      text += fmt::format("| {} | {} | {} | {} | {} | {} |\n", row.name, row.domain.empty() ? "ai.onnx" : row.domain,
+                          row.min_opset, types_on(DeviceKind::cpu, row.name), types_on(DeviceKind::cuda, row.name),
+                          row.notes);
+    }
+    return text;
+  });
 }
 
 }  // namespace lenslet

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "lenslet/export.h"
 
@@ -113,12 +114,22 @@ class LENSLET_API Tensor {
  public:
   /// No tensor: `empty()` is true.
   Tensor() = default;
+  Tensor(const Tensor&) = default;
+  Tensor& operator=(const Tensor&) = default;
+  /// Leaves no tensor behind.
+  Tensor(Tensor&& other) noexcept { swap(other); }
+  Tensor& operator=(Tensor&& other) noexcept {
+    Tensor(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~Tensor() = default;
+  void swap(Tensor& other) noexcept;
   /// Owning, 64-byte aligned, elements NOT initialised. Error(limit) for too many elements or when memory is short.
   Tensor(DType dtype, Shape shape, const Format& format = formats::nchw);
 
-  /// Non-owning view of `data`, which holds shape.elems() elements.
+  /// Non-owning view of `data`, which holds shape.elems() elements. Error(invalid_argument) for null, but of none.
   static Tensor view(DType dtype, Shape shape, void* data, const Format& format = formats::nchw);
-  /// Read-only memory kept alive by `owner` (a mapped file, another tensor's storage).
+  /// Read-only memory kept alive by `owner` (a mapped file, another tensor's storage). Null as of view().
   static Tensor share(DType dtype, Shape shape, std::shared_ptr<const void> owner, const void* data,
                       const Format& format = formats::nchw);
   /// Owning copy of `values`; Error(invalid_argument) when the count does not fit the shape.

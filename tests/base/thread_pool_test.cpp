@@ -175,7 +175,7 @@ class TemporaryFolder {
 
 double quota(const TemporaryFolder& root, const std::string& own) {
   std::istringstream text(own);
-  return cgroup_cpu_quota(root.path, text);
+  return cgroup_cpu_quota(root.path.string(), text);
 }
 
 TEST_CASE("available_cores/cgroup_v2") {

@@ -1,0 +1,43 @@
+#pragma once
+// How floating-point numbers are computed with on the CPU, whatever the app has set for its threads.
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#else
+#include <cfenv>
+#endif
+
+namespace lenslet {
+
+/// The calling thread's, as long as it lives: to nearest, no traps, denormal numbers kept, or with `flush_denormals`
+/// taken for zero, as operands and as results (x86 only). Then what was there before is put back, flags included.
+class FloatEnvironment {
+ public:
+#if defined(__SSE__)
+  explicit FloatEnvironment(bool flush_denormals = false) noexcept : before_(_mm_getcsr()) { set(flush_denormals); }
+  ~FloatEnvironment() { _mm_setcsr(before_); }
+  /// For good: of a thread that is our own.
+  static void set(bool flush_denormals) noexcept {
+    constexpr unsigned all_masked = 0x1f80, flush_results = 0x8000, flush_operands = 0x40;
+    _mm_setcsr(flush_denormals ? all_masked | flush_results | flush_operands : all_masked);
+  }
+#else
+  explicit FloatEnvironment(bool flush_denormals = false) noexcept {
+    std::fegetenv(&before_);
+    set(flush_denormals);
+  }
+  ~FloatEnvironment() { std::fesetenv(&before_); }
+  static void set(bool /*flush_denormals*/) noexcept { std::fesetenv(FE_DFL_ENV); }
+#endif
+  FloatEnvironment(const FloatEnvironment&) = delete;
+  FloatEnvironment& operator=(const FloatEnvironment&) = delete;
+
+ private:
+#if defined(__SSE__)
+  unsigned before_;
+#else
+  std::fenv_t before_;
+#endif
+};
+
+}  // namespace lenslet
