@@ -69,6 +69,12 @@ const MappedFile& ExternalData::open(const std::string& location) {
   return files_.emplace(location, map_file(file, limits::external_file_bytes)).first->second;
 }
 
+std::vector<MappedFile> ExternalData::files() const {
+  std::vector<MappedFile> files;
+  for (const auto& [location, file] : files_) files.push_back(file);
+  return files;
+}
+
 MappedFile ExternalData::read(const OnnxTensor& tensor, std::uint64_t bytes) {
   std::optional<std::string_view> location, offset_text, length_text;
   const auto take = [](std::optional<std::string_view>& slot, std::string_view key, std::string_view value) {

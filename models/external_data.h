@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "models/mapped_file.h"
 #include "models/onnx_reader.h"
@@ -22,6 +23,8 @@ class ExternalData {
   /// The `bytes` bytes that tensor's entries (location, offset, length) point at.
   /// Error(invalid_model | io | limit) says what is wrong with which entry.
   MappedFile read(const OnnxTensor& tensor, std::uint64_t bytes);
+  /// Those that were read from.
+  std::vector<MappedFile> files() const;
 
  private:
   const MappedFile& open(const std::string& location);

@@ -232,7 +232,7 @@ void check_magic(std::span<const std::byte> bytes) {
 }  // namespace
 
 Graph load_onnx(std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner, const LoadOptions& options,
-                const std::string& name) {
+                const std::string& name, std::vector<MappedFile>* external_files) {
   if (bytes.size() > limits::model_file_bytes)
     throw Error(ErrorKind::limit,
                 fmt::format("the model has {} bytes; at most {} are allowed", bytes.size(), limits::model_file_bytes));
@@ -240,7 +240,9 @@ Graph load_onnx(std::span<const std::byte> bytes, const std::shared_ptr<const vo
   const OnnxModel model = read_onnx_model(bytes);
   check_header(model);
   ExternalData external(options.external_data_dir);
-  return GraphBuilder(model, {.owner = owner, .external = &external}, name).build();
+  Graph graph = GraphBuilder(model, {.owner = owner, .external = &external}, name).build();
+  if (external_files != nullptr) *external_files = external.files();
+  return graph;
 }
 
 }  // namespace lenslet

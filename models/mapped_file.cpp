@@ -24,6 +24,10 @@ struct Descriptor {
 
 }  // namespace
 
+void let_pages_go(const MappedFile& file) noexcept {
+  if (!file.bytes.empty()) ::madvise(const_cast<std::byte*>(file.bytes.data()), file.bytes.size(), MADV_DONTNEED);
+}
+
 MappedFile map_file(const std::filesystem::path& file, std::uint64_t most_bytes) {
   const std::string name = file.string();
   // O_NONBLOCK: a FIFO is refused below instead of waiting for a writer.

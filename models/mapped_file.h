@@ -16,6 +16,9 @@ struct MappedFile {
   std::shared_ptr<const void> owner;
 };
 
+/// Takes the pages out of this process's memory; whoever reads them again finds them in the system's cache, or on disk.
+void let_pages_go(const MappedFile& file) noexcept;
+
 /// Error(io) when `file` cannot be opened or is not a regular file, Error(limit) above `most_bytes`; the context is the
 /// file's name as given.
 MappedFile map_file(const std::filesystem::path& file, std::uint64_t most_bytes);

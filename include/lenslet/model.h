@@ -63,6 +63,9 @@ struct PlanOptions {
   /// CUDA: launch kernel by kernel and wait after each step, so that an error names the node whose kernel failed. Slow;
   /// the results are the same.
   bool sync_each_step = false;
+  /// CPU: denormal float32 numbers count as zero in a run, as operands and as results. They are slow (SqueezeNet on
+  /// inputs of 1e-40: 8 times), and networks whose values fade away meet them. Off: IEEE, as everywhere else.
+  bool flush_denormals = false;
 };
 
 /// Bytes a Runner needs, known before the first run.
@@ -139,7 +142,8 @@ LENSLET_API std::string op_support_table();
 
 class ModelImpl;
 
-/// Cheap to copy; copies share the network. All members may be called from several threads at once.
+/// Cheap to copy; copies share the network. All members may be called from several threads at once. One that was moved
+/// from can be assigned to; all else is an Error(invalid_argument).
 class LENSLET_API Model {
  public:
   /// Reads and checks an ONNX file (IR 3 to 14, opset 7 to 28), wholly, before returning. One Error lists every node
@@ -155,15 +159,15 @@ class LENSLET_API Model {
   const std::vector<PortInfo>& outputs() const;
   std::int64_t parameter_elems() const;  ///< of all constants but int64 ones, which hold shapes
 
-  /// What a Runner with these options will do and need. Kinds: invalid_argument (shapes), invalid_model, unsupported,
-  /// device.
+  /// What a Runner with these options will do and need; nothing of it is allocated or prepared. Kinds: invalid_argument
+  /// (shapes), invalid_model, unsupported, device.
   PlanInfo plan(const PlanOptions& options = {}) const;
   MemoryReport memory(std::int64_t batch = 1) const;
   /// The graph as text after `stage`: "load", "infer", or a name out of pass_names(); "plan" for the final steps.
   std::string dump(const std::string& stage, const PlanOptions& options = {}) const;
 
   explicit Model(std::shared_ptr<ModelImpl> impl) : impl_(std::move(impl)) {}
-  const std::shared_ptr<ModelImpl>& impl() const { return impl_; }
+  const std::shared_ptr<ModelImpl>& impl() const;  ///< of lenslet's own
 
  private:
   std::shared_ptr<ModelImpl> impl_;

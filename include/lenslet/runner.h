@@ -14,7 +14,9 @@
 namespace lenslet {
 
 /// What the observer sees after each step. Everything referred to is valid during the call only. Without
-/// PlanOptions::keep_all_values an input may already share its memory with the output (in-place steps).
+/// PlanOptions::keep_all_values an input may already share its memory with the output (in-place steps). What an
+/// observer throws comes out of run, which then ends. It may destroy the Runner: run ends with Error(invalid_argument)
+/// after it; everything else that it asks of the Runner but plan() is refused with the same.
 struct LayerEvent {
   int step = 0;
   const StepInfo* info = nullptr;
@@ -27,7 +29,9 @@ using Observer = std::function<void(const LayerEvent&)>;
 class RunnerImpl;
 
 /// Plans on construction: algorithms chosen, weights transformed (shared between Runners of one Model), memory laid
-/// out and allocated. `run` chooses nothing and allocates nothing. Not thread-safe: one thread at a time per Runner.
+/// out and allocated. `run` chooses nothing and allocates nothing. One thread at a time per Runner: a call that comes
+/// while another works is refused with Error(invalid_argument), as is any on a Runner that was moved from. In a child
+/// that fork() made, a CPU Runner starts threads of its own, and one on CUDA gives Error(device).
 /// On CUDA each Runner has a stream of its own, and the whole network is one recorded graph; it was run once, on zeros,
 /// before it was recorded. A device that has failed stays failed: Error(device) from then on.
 class LENSLET_API Runner {
@@ -39,7 +43,8 @@ class LENSLET_API Runner {
 
   /// Inputs in the order of Model::inputs(), layout nchw, dtype and shape as planned (Error(invalid_argument)
   /// otherwise; nothing has run then). The outputs, layout nchw, stay valid until the next run or load_image or the
-  /// end of the Runner.
+  /// end of the Runner, whose memory they are: an app may write over them, and may give them back as inputs (such
+  /// inputs are copied apart first; that copy's memory is taken once, in the first run that needs it).
   std::span<const Tensor> run(std::span<const Tensor> inputs);
   std::span<const Tensor> run(const Tensor& input) { return run({&input, 1}); }
 
@@ -65,7 +70,7 @@ class LENSLET_API Runner {
   std::vector<double> time_device(int repeats);
 
  private:
-  std::unique_ptr<RunnerImpl> impl_;
+  std::shared_ptr<RunnerImpl> impl_;  // a run holds it, too
 };
 
 }  // namespace lenslet

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/boundary.h"
 #include "runtime/exec/lower.h"
 #include "runtime/exec/model_impl.h"
 #include "runtime/exec/plan.h"
@@ -11,6 +12,15 @@
 namespace lenslet {
 
 namespace {
+
+// What is kept of prepared weights that no Runner uses: enough for one that ends and is made again, were all its
+// convolutions Winograd's (36 numbers in place of 9).
+std::size_t unused_prepared_bytes(const Graph& graph) {
+  std::size_t bytes = 0;
+  for (const Value& value : graph.values)
+    if (value.is_constant()) bytes += value.constant.bytes();
+  return 4 * bytes;
+}
 
 // A port whose only free dimension is the batch can be checked before anybody says how the model will be run.
 bool known_but_for_batch(const PortInfo& port) {
@@ -97,7 +107,13 @@ void complete_outputs(Graph& graph, const Graph& one) {
 
 }  // namespace
 
-Model make_model(Graph graph) {
+ModelImpl::ModelImpl(Graph loaded, Graph after_early_passes, std::function<void()> let_go)
+    : source(std::move(loaded)),
+      typed(std::move(after_early_passes)),
+      let_pages_go(std::move(let_go)),
+      prepared(unused_prepared_bytes(typed)) {}
+
+Model make_model(Graph graph, std::function<void()> let_pages_go) {
   graph.check();
   try {
     Graph typed = graph;
@@ -106,53 +122,69 @@ Model make_model(Graph graph) {
     for (const PortInfo& port : typed.input_ports) checkable = checkable && known_but_for_batch(port);
     if (checkable) complete_outputs(typed, inferred_copy(typed, 1));
     graph.output_ports = typed.output_ports;
-    return Model(std::make_shared<ModelImpl>(std::move(graph), std::move(typed)));
+    return Model(std::make_shared<ModelImpl>(std::move(graph), std::move(typed), std::move(let_pages_go)));
   } catch (const Error& error) {
     throw error.within(graph.name);
   }
 }
 
-const std::string& Model::name() const { return impl_->source.name; }
-const std::vector<PortInfo>& Model::inputs() const { return impl_->source.input_ports; }
-const std::vector<PortInfo>& Model::outputs() const { return impl_->source.output_ports; }
+const std::shared_ptr<ModelImpl>& Model::impl() const {
+  if (!impl_) throw Error(ErrorKind::invalid_argument, "this Model holds no network: it was moved from");
+  return impl_;
+}
+
+const std::string& Model::name() const { return impl()->source.name; }
+const std::vector<PortInfo>& Model::inputs() const { return impl()->source.input_ports; }
+const std::vector<PortInfo>& Model::outputs() const { return impl()->source.output_ports; }
 
 std::int64_t Model::parameter_elems() const {
   std::int64_t elems = 0;
-  for (const Value& value : impl_->source.values)
+  for (const Value& value : impl()->source.values)
     if (value.is_constant() && value.dtype != DType::i64) elems += value.constant.elems();
   return elems;
 }
 
-PlanInfo Model::plan(const PlanOptions& options) const { return make_plan(*impl_, options)->info; }
+PlanInfo Model::plan(const PlanOptions& options) const {
+  return at_boundary([&] { return describe_plan(*impl(), options); });
+}
 
 MemoryReport Model::memory(std::int64_t batch) const {
-  PlanOptions options;
-  options.batch = batch;
-  return plan(options).memory;
+  return at_boundary([&] {
+    PlanOptions options;
+    options.batch = batch;
+    return plan(options).memory;
+  });
 }
 
 std::string Model::dump(const std::string& stage, const PlanOptions& options) const {
-  try {
-    const DeviceChoice device = choose_device(options.device);
-    return lower(*impl_, options, device, profile_of(device, options), stage).dump();
-  } catch (const Error& error) {
-    throw error.within(impl_->source.name);
-  }
+  return at_boundary([&] {
+    ModelImpl& model = *impl();
+    try {
+      const DeviceChoice device = choose_device(options.device);
+      return lower(model, options, device, profile_of(device, options), stage).dump();
+    } catch (const Error& error) {
+      throw error.within(model.source.name);
+    }
+  });
 }
 
 std::vector<std::string> pass_names() {
-  std::vector<std::string> names;
-  for (const Pass& pass : passes()) names.emplace_back(pass.name);
-  return names;
+  return at_boundary([] {
+    std::vector<std::string> names;
+    for (const Pass& pass : passes()) names.emplace_back(pass.name);
+    return names;
+  });
 }
 
 std::vector<std::string> conv_algorithm_names(const std::string& device) {
-  // The names of CUDA's can be asked for without a device.
-  const bool of_cuda = device == "cuda" || device.starts_with("cuda:") || choose_device(device).is_cuda();
-  std::vector<std::string> names;
-  for (const Kernel* kernel : kernels_of("Conv", of_cuda ? DeviceKind::cuda : DeviceKind::cpu))
-    names.emplace_back(kernel->name());
-  return names;
+  return at_boundary([&] {
+    // The names of CUDA's can be asked for without a device.
+    const bool of_cuda = device == "cuda" || device.starts_with("cuda:") || choose_device(device).is_cuda();
+    std::vector<std::string> names;
+    for (const Kernel* kernel : kernels_of("Conv", of_cuda ? DeviceKind::cuda : DeviceKind::cpu))
+      names.emplace_back(kernel->name());
+    return names;
+  });
 }
 
 }  // namespace lenslet

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <string_view>
 #include <unordered_set>
 
 #include "runtime/exec/cuda/device_memory.h"
@@ -16,38 +18,40 @@ namespace lenslet {
 namespace {
 
 // Constants the passes derive (folded scales, biases) are new objects in every plan; up to this size their bytes are
-// part of the key, so that plans still share what was prepared from them.
-constexpr std::size_t inline_key_bytes = 64 << 10;
+// part of the key.
+constexpr std::size_t inline_key_bytes = 4 << 10;
 
 // What distinguishes a constant. Memory of the loaded graph lives as long as the Model, so its address identifies it;
-// anything else is told by its bytes, or, when large, kept alive by the cache entry.
-std::string constant_key(const Tensor& constant, const std::unordered_set<const void*>& source_memory,
-                         std::vector<Tensor>& keep_alive) {
-  std::string key =
-      fmt::format("|{}{}{}", to_string(constant.dtype()), constant.shape().str(), to_string(constant.format()));
-  if (!source_memory.contains(constant.data()) && constant.bytes() <= inline_key_bytes) {
-    key += ':';
-    key.append(static_cast<const char*>(constant.data()), constant.bytes());
+// anything else is told by its bytes.
+void add_constant(PreparedKey& key, const Tensor& constant, const std::unordered_set<const void*>& source_memory) {
+  key.text += fmt::format("|{}{}{}", to_string(constant.dtype()), constant.shape().str(), to_string(constant.format()));
+  const std::string_view bytes(static_cast<const char*>(constant.data()), constant.bytes());
+  if (source_memory.contains(constant.data())) {
+    key.text += fmt::format("@{}", constant.data());
+  } else if (bytes.size() <= inline_key_bytes) {
+    key.text += ':';
+    key.text += bytes;
   } else {
-    key += fmt::format("@{}", constant.data());
-    keep_alive.push_back(constant);
+    key.text += fmt::format("#{:x}", std::hash<std::string_view>()(bytes));
+    key.constants.push_back(constant);
   }
-  return key;
 }
 
-// The same of all inputs of a node.
-std::string constants_key(const Problem& problem, const std::unordered_set<const void*>& source_memory,
-                          std::vector<Tensor>& keep_alive) {
-  std::string key;
-  for (const InputInfo& input : problem.inputs())
-    key += input.present && input.constant != nullptr ? constant_key(*input.constant, source_memory, keep_alive) : "|-";
-  return key;
+// The same of what a blob is made from: constants that run() does not read itself.
+void add_prepared(PreparedKey& key, const Problem& problem, const Candidate& candidate,
+                  const std::unordered_set<const void*>& source_memory) {
+  for (std::size_t i = 0; i < problem.inputs().size(); ++i) {
+    const InputInfo& input = problem.inputs()[i];
+    if (input.present && input.constant != nullptr && (candidate.reads & input_bit(i)) == 0)
+      add_constant(key, *input.constant, source_memory);
+    else
+      key.text += "|-";
+  }
 }
 
 // An entry of the Model's cache. What lies on a CUDA device is freed with that device current.
 struct PreparedHolder {
   std::shared_ptr<const void> data;
-  std::vector<Tensor> keep_alive;
   int cuda_index = -1;
 
   PreparedHolder() = default;
@@ -59,11 +63,9 @@ struct PreparedHolder {
   }
 };
 
-PreparedWeights hold(std::shared_ptr<const void> data, std::size_t bytes, std::vector<Tensor> keep_alive,
-                     int cuda_index) {
+PreparedWeights hold(std::shared_ptr<const void> data, std::size_t bytes, int cuda_index) {
   auto holder = std::make_shared<PreparedHolder>();
   holder->data = std::move(data);
-  holder->keep_alive = std::move(keep_alive);
   holder->cuda_index = cuda_index;
   const void* const address = holder->data.get();
   return {std::shared_ptr<const void>(std::move(holder), address), bytes};
@@ -71,18 +73,21 @@ PreparedWeights hold(std::shared_ptr<const void> data, std::size_t bytes, std::v
 
 class PlanBuilder {
  public:
-  PlanBuilder(ModelImpl& model, const PlanOptions& options) : model_(model), options_(options) {
+  // Without `runnable`, nothing is bound, prepared and uploaded, only counted.
+  PlanBuilder(ModelImpl& model, const PlanOptions& options, bool runnable)
+      : model_(model), options_(options), runnable_(runnable) {
     // The plan outlives the caller's tensors.
     for (auto& [name, value] : options_.input_values)
       if (!value.empty()) value = value.clone();
   }
 
-  std::shared_ptr<const Plan> build() {
+  std::shared_ptr<Plan> build() {
     plan_->info.threads = resolve_threads(options_.threads);
     plan_->device = choose_device(options_.device);
     plan_->profile = profile_of(device(), options_);
     plan_->graph = lower(model_, options_, device(), plan_->profile);
     plan_->sync_each_step = options_.sync_each_step;
+    plan_->flush_denormals = options_.flush_denormals;
     name_unwanted_outputs();
     if (device().is_cuda()) {
       if constexpr (cuda_built)
@@ -104,8 +109,16 @@ class PlanBuilder {
   const DeviceChoice& device() const { return plan_->device; }
 
   // Of what lies on the device: other devices have their own. The CPU's keys have no such prefix.
-  std::string on_device(std::string key) const {
-    return device().is_cuda() ? fmt::format("{}|{}", device().id, key) : std::move(key);
+  PreparedKey key_of(std::string_view what) const {
+    return {device().is_cuda() ? fmt::format("{}|{}", device().id, what) : std::string(what)};
+  }
+
+  // Out of the Model's cache, and into `counted` when this plan meets it for the first time.
+  std::shared_ptr<const void> prepared(const PreparedKey& key, std::size_t bytes, std::size_t& counted,
+                                       const std::function<std::shared_ptr<const void>()>& make) {
+    if (counted_.insert(key.text).second) counted += bytes;
+    if (!runnable_) return nullptr;
+    return model_.prepared.get(key, [&] { return hold(make(), bytes, device().cuda_index); }).data;
   }
 
   // A kernel writes all its outputs: those nobody reads get a place too.
@@ -149,26 +162,19 @@ class PlanBuilder {
     const Candidate& candidate = node.choice->candidate;
     step.problem = std::make_shared<const Problem>(node.op, graph().input_infos(node), graph().output_types(node));
     step.workspace_bytes = candidate.workspace_bytes;
-    step.kernel = kernel.bind({*step.problem, candidate, plan_->profile});
+    if (runnable_) step.kernel = kernel.bind({*step.problem, candidate, plan_->profile});
     plan_->needs_cublas = plan_->needs_cublas || candidate.needs_cublas;
     const auto spec = kernel.blob(*step.problem, candidate);
     if (!spec) return;
-    std::vector<Tensor> keep_alive;
-    const std::string key =
-        fmt::format("{}|{}{}", node.type(), spec->key, constants_key(*step.problem, source_memory_, keep_alive));
-    const PreparedWeights weights = model_.prepared(on_device(key), [&] {
+    PreparedKey key = key_of(fmt::format("{}|{}", node.type(), spec->key));
+    add_prepared(key, *step.problem, candidate, source_memory_);
+    step.blob = prepared(key, spec->bytes, plan_->info.memory.prepared_bytes, [&] {
       Tensor host = prepared_blob(kernel, *step.problem, candidate);
-      std::shared_ptr<const void> data;
       if constexpr (cuda_built)
-        if (device().is_cuda()) data = cuda::upload(host);
-      if (data == nullptr) {
-        const auto owner = std::make_shared<const Tensor>(std::move(host));
-        data = {owner, owner->data()};
-      }
-      return hold(std::move(data), spec->bytes, std::move(keep_alive), device().cuda_index);
+        if (device().is_cuda()) return cuda::upload(host);
+      const auto owner = std::make_shared<const Tensor>(std::move(host));
+      return std::shared_ptr<const void>(owner, owner->data());
     });
-    step.blob = weights.data;
-    if (counted_.insert(weights.data.get()).second) plan_->info.memory.prepared_bytes += weights.bytes;
   }
 
   void place() {
@@ -210,7 +216,6 @@ class PlanBuilder {
   // Constants that kernels read, to the device, once a Model.
   void upload() {
     plan_->device_constants.resize(graph().values.size());
-    std::unordered_set<const void*> counted;
     for (const PlanStep& step : plan_->steps) {
       if (!step.runs) continue;
       const std::vector<ValueId>& inputs = graph().node(step.node).inputs;
@@ -220,15 +225,13 @@ class PlanBuilder {
         const auto v = static_cast<std::size_t>(inputs[i]);
         const Tensor* constant = plan_->constants[v];
         if (constant == nullptr || plan_->device_constants[v] != nullptr) continue;
-        std::vector<Tensor> keep_alive;
-        const std::string key = "constant" + constant_key(*constant, source_memory_, keep_alive);
-        const PreparedWeights uploaded = model_.prepared(on_device(key), [&] {
-          if constexpr (cuda_built)
-            return hold(cuda::upload(*constant), constant->bytes(), std::move(keep_alive), device().cuda_index);
-          return PreparedWeights();
-        });
-        plan_->device_constants[v] = uploaded.data;
-        if (counted.insert(uploaded.data.get()).second) plan_->info.memory.uploaded_bytes += uploaded.bytes;
+        PreparedKey key = key_of("constant");
+        add_constant(key, *constant, source_memory_);
+        plan_->device_constants[v] =
+            prepared(key, constant->bytes(), plan_->info.memory.uploaded_bytes, [&]() -> std::shared_ptr<const void> {
+              if constexpr (cuda_built) return cuda::upload(*constant);
+              return nullptr;
+            });
       }
     }
   }
@@ -256,19 +259,30 @@ class PlanBuilder {
 
   ModelImpl& model_;
   PlanOptions options_;
+  const bool runnable_;
   std::unordered_set<const void*> source_memory_;  // of the model's constants
-  std::unordered_set<const void*> counted_;        // prepared weights that are in the report
+  std::unordered_set<std::string> counted_;        // prepared weights that are in the report, by key
   std::shared_ptr<Plan> plan_ = std::make_shared<Plan>();
 };
+
+std::shared_ptr<Plan> build_plan(ModelImpl& model, const PlanOptions& options, bool runnable) {
+  try {
+    return PlanBuilder(model, options, runnable).build();
+  } catch (const Error& error) {
+    throw error.within(model.source.name);
+  }
+}
 
 }  // namespace
 
 std::shared_ptr<const Plan> make_plan(ModelImpl& model, const PlanOptions& options) {
-  try {
-    return PlanBuilder(model, options).build();
-  } catch (const Error& error) {
-    throw error.within(model.source.name);
-  }
+  std::shared_ptr<const Plan> plan = build_plan(model, options, true);
+  if (model.let_pages_go) model.let_pages_go();
+  return plan;
+}
+
+PlanInfo describe_plan(ModelImpl& model, const PlanOptions& options) {
+  return std::move(build_plan(model, options, false)->info);
 }
 
 }  // namespace lenslet

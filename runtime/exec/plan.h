@@ -32,12 +32,15 @@ struct Plan {
   std::vector<std::shared_ptr<const void>> device_constants;
   DeviceChoice device;
   DeviceProfile profile;
-  bool needs_cublas = false, sync_each_step = false;
+  bool needs_cublas = false, sync_each_step = false, flush_denormals = false;
   std::size_t arena_bytes = 0;
   PlanInfo info;
 };
 
 /// Kinds: invalid_argument, invalid_model, unsupported, device. Thread-safe for one `model`.
 std::shared_ptr<const Plan> make_plan(ModelImpl& model, const PlanOptions& options);
+/// What such a plan says of itself, with nothing bound, prepared or uploaded. Errors as of make_plan, but those of
+/// memory that would be short.
+PlanInfo describe_plan(ModelImpl& model, const PlanOptions& options);
 
 }  // namespace lenslet

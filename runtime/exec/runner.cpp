@@ -1,18 +1,21 @@
 #include "lenslet/runner.h"
-#include "base/format.h"
 
 #include <fmt/format.h>
 
 #include <cstring>
+#include <functional>
 #include <utility>
 
+#include "base/boundary.h"
+#include "base/fork.h"
+#include "base/format.h"
 #include "runtime/exec/runner_impl.h"
 
 namespace lenslet {
 
 namespace {
 
-std::unique_ptr<RunnerImpl> make_runner(const Model& model, const PlanOptions& options) {
+std::shared_ptr<RunnerImpl> make_runner(const Model& model, const PlanOptions& options) {
   std::shared_ptr<const Plan> plan = make_plan(*model.impl(), options);
   if constexpr (cuda_built) {
     if (plan->device.is_cuda()) {
@@ -28,6 +31,24 @@ std::unique_ptr<RunnerImpl> make_runner(const Model& model, const PlanOptions& o
     }
   }
   return make_cpu_runner(model, std::move(plan));
+}
+
+// What every call on a Runner does: its turn is taken, and an observer that ends the Runner ends the run alone.
+template <typename Work>
+auto use(const std::shared_ptr<RunnerImpl>& runner, const Work& work) {
+  return at_boundary([&] {
+    const std::shared_ptr<RunnerImpl> held = runner;
+    if (!held) throw Error(ErrorKind::invalid_argument, "this Runner holds nothing: it was moved from");
+    const RunnerImpl::Turn turn(*held);
+    if constexpr (std::is_void_v<decltype(work(*held))>) {
+      work(*held);
+    } else {
+      auto result = work(*held);
+      if (held.use_count() == 1)
+        throw Error(ErrorKind::invalid_argument, "the Runner was destroyed by its own observer");
+      return result;
+    }
+  });
 }
 
 }  // namespace
@@ -56,10 +77,37 @@ void RunnerImpl::check_inputs(std::span<const Tensor> inputs) const {
   }
 }
 
+RunnerImpl::~RunnerImpl() {
+  plan_.reset();
+  model_.impl()->prepared.trim();
+}
+
+RunnerImpl::Turn::Turn(RunnerImpl& runner) : runner_(runner) {
+  const unsigned mine = 1 + fork_count();
+  unsigned other = runner.turn_.load(std::memory_order_relaxed);
+  if (other == mine || !runner.turn_.compare_exchange_strong(other, mine, std::memory_order_acquire))
+    throw Error(ErrorKind::invalid_argument,
+                "the Runner is at work: another thread is in it, or this call comes from its observer",
+                runner.model_.name());
+}
+
+// As an address: comparing pointers into different objects says nothing in C++.
+bool RunnerImpl::is_own(const Tensor& given) const {
+  const auto begin = reinterpret_cast<std::uintptr_t>(own_memory().data());
+  const auto at = reinterpret_cast<std::uintptr_t>(given.data());
+  return at < begin + own_memory().size() && begin < at + given.bytes();
+}
+
 std::span<const Tensor> RunnerImpl::run(std::span<const Tensor> inputs) {
   check_inputs(inputs);
   for (std::vector<bool>& images : loaded_) images.clear();
-  for (std::size_t i = 0; i < inputs.size(); ++i) write_input(i, inputs[i]);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!is_own(inputs[i])) continue;
+    apart_.resize(inputs.size());
+    if (apart_[i].empty()) apart_[i] = Tensor(inputs[i].dtype(), inputs[i].shape(), inputs[i].format());
+    std::memcpy(apart_[i].data(), inputs[i].data(), inputs[i].bytes());
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) write_input(i, is_own(inputs[i]) ? apart_[i] : inputs[i]);
   return run_steps();
 }
 
@@ -94,23 +142,39 @@ std::span<const Tensor> RunnerImpl::run_loaded() {
   return run_steps();
 }
 
-Runner::Runner(const Model& model, const PlanOptions& options) : impl_(make_runner(model, options)) {}
+Runner::Runner(const Model& model, const PlanOptions& options)
+    : impl_(at_boundary([&] { return make_runner(model, options); })) {}
 Runner::~Runner() = default;
 Runner::Runner(Runner&&) noexcept = default;
 Runner& Runner::operator=(Runner&&) noexcept = default;
 
-std::span<const Tensor> Runner::run(std::span<const Tensor> inputs) { return impl_->run(inputs); }
-void Runner::load_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index) {
-  impl_->load_image(input, image, spec, index);
+std::span<const Tensor> Runner::run(std::span<const Tensor> inputs) {
+  return use(impl_, [&](RunnerImpl& runner) { return runner.run(inputs); });
 }
-std::span<const Tensor> Runner::run_loaded() { return impl_->run_loaded(); }
-const PlanInfo& Runner::plan() const { return impl_->info(); }
-void Runner::set_observer(Observer observer) { impl_->set_observer(std::move(observer)); }
+
+void Runner::load_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index) {
+  use(impl_, [&](RunnerImpl& runner) { runner.load_image(input, image, spec, index); });
+}
+
+std::span<const Tensor> Runner::run_loaded() {
+  return use(impl_, [](RunnerImpl& runner) { return runner.run_loaded(); });
+}
+
+const PlanInfo& Runner::plan() const {
+  if (!impl_) throw Error(ErrorKind::invalid_argument, "this Runner holds nothing: it was moved from");
+  return impl_->info();
+}
+
+void Runner::set_observer(Observer observer) {
+  use(impl_, [&](RunnerImpl& runner) { runner.set_observer(std::move(observer)); });
+}
 
 std::vector<double> Runner::time_device(int repeats) {
-  if (repeats < 1)
-    throw Error(ErrorKind::invalid_argument, fmt::format("{} repeats of a measurement; at least 1", repeats));
-  return impl_->time_device(repeats);
+  return use(impl_, [&](RunnerImpl& runner) {
+    if (repeats < 1)
+      throw Error(ErrorKind::invalid_argument, fmt::format("{} repeats of a measurement; at least 1", repeats));
+    return runner.time_device(repeats);
+  });
 }
 
 }  // namespace lenslet

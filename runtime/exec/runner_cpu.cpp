@@ -6,7 +6,9 @@
 #include <new>
 #include <utility>
 
+#include "base/float_environment.h"
 #include "base/thread_pool.h"
+#include "runtime/exec/constant_outputs.h"
 #include "runtime/exec/runner_impl.h"
 #include "runtime/graph/memory_plan.h"
 
@@ -38,7 +40,7 @@ class CpuRunner final : public RunnerImpl {
  public:
   CpuRunner(Model model, std::shared_ptr<const Plan> plan_made)
       : RunnerImpl(std::move(model), std::move(plan_made)),
-        pool_(plan().info.threads),
+        pool_(plan().info.threads, plan().flush_denormals),
         arena_(allocate_arena(plan().arena_bytes)) {
     for (const PlanStep& step : plan().steps) {
       const Node& node = plan().graph.node(step.node);
@@ -50,7 +52,10 @@ class CpuRunner final : public RunnerImpl {
       steps_.push_back(std::move(bound));
     }
     for (const ValueId input : plan().graph.inputs) inputs_.push_back(bind(input));
-    for (const ValueId output : plan().graph.outputs) outputs_.push_back(bind(output));
+    for (const ValueId output : plan().graph.outputs) {
+      const bool is_constant = plan().constants[static_cast<std::size_t>(output)] != nullptr;
+      outputs_.push_back(is_constant ? constant_outputs_.add(plan(), output) : bind(output));
+    }
   }
 
   void set_observer(Observer observer) override { observer_ = std::move(observer); }
@@ -72,12 +77,18 @@ class CpuRunner final : public RunnerImpl {
   }
 
   std::span<const Tensor> run_steps() override {
-    if (observer_)
+    pool_.start_in_this_process();
+    if (observer_) {
       run_observed();
-    else
+    } else {
+      const FloatEnvironment environment(plan().flush_denormals);
       for (BoundStep& step : steps_) run_step(step);
+    }
+    constant_outputs_.write();
     return outputs_;
   }
+
+  std::span<const std::byte> own_memory() const override { return {arena_.get(), plan().arena_bytes}; }
 
   Tensor bind(ValueId id) {
     const Value& value = plan().graph.value(id);
@@ -105,7 +116,10 @@ class CpuRunner final : public RunnerImpl {
     using Clock = std::chrono::steady_clock;
     for (std::size_t i = 0; i < steps_.size(); ++i) {
       const auto begin = Clock::now();
-      run_step(steps_[i]);
+      {
+        const FloatEnvironment environment(plan().flush_denormals);
+        run_step(steps_[i]);
+      }
       const std::chrono::duration<double, std::milli> elapsed = Clock::now() - begin;
       LayerEvent event;
       event.step = static_cast<int>(i);
@@ -121,6 +135,7 @@ class CpuRunner final : public RunnerImpl {
   Arena arena_;
   std::vector<BoundStep> steps_;
   std::vector<Tensor> inputs_, outputs_;
+  ConstantOutputs constant_outputs_;
   Observer observer_;
 };
 

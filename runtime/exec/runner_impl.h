@@ -1,6 +1,7 @@
 #pragma once
 // What every Runner does, whatever the device: checks its inputs, then lets the device's half write them and run.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,9 +16,21 @@ namespace lenslet {
 
 class RunnerImpl {
  public:
-  virtual ~RunnerImpl() = default;
+  virtual ~RunnerImpl();
   RunnerImpl(const RunnerImpl&) = delete;
   RunnerImpl& operator=(const RunnerImpl&) = delete;
+
+  /// One call at a time, whoever makes it: a second thread, or an observer. Error(invalid_argument).
+  class Turn {
+   public:
+    explicit Turn(RunnerImpl& runner);
+    ~Turn() { runner_.turn_.store(0, std::memory_order_release); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    RunnerImpl& runner_;
+  };
 
   std::span<const Tensor> run(std::span<const Tensor> inputs);
   void load_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index);
@@ -38,16 +51,21 @@ class RunnerImpl {
   /// Zeros for one image.
   virtual void write_blank(std::size_t input, std::int64_t index) = 0;
   virtual std::span<const Tensor> run_steps() = 0;
+  /// Where writing one input may change another that was given.
+  virtual std::span<const std::byte> own_memory() const = 0;
 
   const Model& model() const { return model_; }
   const Plan& plan() const { return *plan_; }
 
  private:
   void check_inputs(std::span<const Tensor> inputs) const;
+  bool is_own(const Tensor& given) const;
 
   Model model_;  // keeps the constants alive
   std::shared_ptr<const Plan> plan_;
   std::vector<std::vector<bool>> loaded_;  // by input and image, since the last run; no images: none was
+  std::vector<Tensor> apart_;              // by input: copies of those that lie in own_memory()
+  std::atomic<unsigned> turn_{0};          // who works: 1 + fork_count(), so that a child is free of its parent's
 };
 
 /// Error(limit) when memory for the arena is short.

@@ -1,5 +1,9 @@
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
 #include <array>
 
+#include "tests/allocations.h"
 #include "tests/ops/op_runner.h"
 
 namespace lenslet::test {
@@ -19,7 +23,11 @@ class CpuOpRunner final : public OpRunner {
   void run(const BoundKernel& bound, const Call& call, KernelRun run) const override {
     static std::array<ThreadPool, 3> pools{ThreadPool(1), ThreadPool(2), ThreadPool(3)};
     run.pool = &pools.at(static_cast<std::size_t>(call.device.units - 1));
+    const AllocationCount allocations;
     bound.run(run);
+    if (allocations.count() > 0)
+      FAIL_CHECK(
+          fmt::format("{} allocations in a run of {}{}", allocations.count(), call.problem.op().type(), call.str()));
   }
 };
 

@@ -54,8 +54,11 @@ Network::~Network() = default;
 Tensor Network::bind(ValueId id) {
   const Value& value = plan_.graph.value(id);
   const auto v = static_cast<std::size_t>(id);
-  if (plan_.constants[v] != nullptr)
-    return Tensor::share(value.dtype, value.shape, nullptr, plan_.device_constants[v].get(), value.format);
+  if (plan_.constants[v] != nullptr) {
+    const void* const address = plan_.device_constants[v].get();
+    if (address == nullptr && value.bytes() > 0) return {};  // no step reads it there
+    return Tensor::share(value.dtype, value.shape, nullptr, address, value.format);
+  }
   return Tensor::view(value.dtype, value.shape, arena_.data() + plan_.offsets[v], value.format);
 }
 
@@ -82,9 +85,8 @@ void Network::bind_ports() {
   };
   for (const ValueId id : plan_.graph.inputs) inputs_.push_back({bind(id), pinned(id)});
   for (const ValueId id : plan_.graph.outputs) {
-    if (const Tensor* constant = plan_.constants[static_cast<std::size_t>(id)]) {
-      const Value& value = plan_.graph.value(id);
-      host_outputs_.push_back(Tensor::share(value.dtype, value.shape, nullptr, constant->data(), value.format));
+    if (plan_.constants[static_cast<std::size_t>(id)] != nullptr) {
+      host_outputs_.push_back(constant_outputs_.add(plan_, id));
       continue;
     }
     outputs_.push_back({bind(id), pinned(id)});
@@ -168,6 +170,7 @@ std::span<const Tensor> Network::run() {
   else if (recorded_)
     recorded_->launch(stream);
   for (Port& output : outputs_) copy(output.host, output.device, cudaMemcpyDeviceToHost, stream);
+  constant_outputs_.write();
   wait();
   return host_outputs_;
 }

@@ -13,6 +13,7 @@
 #include "base/cuda/image_input.h"
 #include "base/cuda/session.h"
 #include "lenslet/runner.h"
+#include "runtime/exec/constant_outputs.h"
 #include "runtime/exec/plan.h"
 
 namespace lenslet::cuda {
@@ -76,6 +77,7 @@ class Network {
   std::vector<Step> steps_;
   std::vector<Port> inputs_, outputs_;
   std::vector<Tensor> host_outputs_;
+  ConstantOutputs constant_outputs_;
   std::optional<GraphExec> recorded_;  // none: no step runs
   std::unique_ptr<Observation> observation_;
 };

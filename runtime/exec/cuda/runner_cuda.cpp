@@ -54,6 +54,9 @@ class CudaRunner final : public RunnerImpl {
     return outputs;
   }
 
+  // Inputs are staged apart from all that an app gets to see.
+  std::span<const std::byte> own_memory() const override { return {}; }
+
   template <typename Work>
   void on_device(const Work& work) {
     try {
