@@ -28,7 +28,16 @@ void check(const ImageView& image) {
     fail(fmt::format("the image is {} x {} pixels; each side may be 1 to {}", image.width, image.height, max_side));
 }
 
+template <typename Enum>
+void check_known(Enum value, Enum last, const char* what) {
+  if (value < Enum{} || value > last) fail(fmt::format("{} has no value {}", what, static_cast<int>(value)));
+}
+
 void check(const ImageSpec& spec) {
+  check_known(spec.channels, ImageSpec::Channels::gray, "ImageSpec::channels");
+  check_known(spec.resize, ImageSpec::Resize::stretch, "ImageSpec::resize");
+  check_known(spec.filter, ImageSpec::Filter::bicubic, "ImageSpec::filter");
+  check_known(spec.crop, ImageSpec::Crop::center, "ImageSpec::crop");
   if (spec.height < 1 || spec.width < 1 || spec.height > max_side || spec.width > max_side)
     fail(fmt::format("the input size {} x {} makes no sense", spec.height, spec.width));
   if (spec.resize == ImageSpec::Resize::shorter_side && (spec.resize_size < 1 || spec.resize_size > max_side))

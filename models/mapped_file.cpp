@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "lenslet/error.h"
 
@@ -29,6 +30,7 @@ void let_pages_go(const MappedFile& file) noexcept {
 }
 
 MappedFile map_file(const std::filesystem::path& file, std::uint64_t most_bytes) {
+  if (file.empty()) throw Error(ErrorKind::invalid_argument, "the name of the file is empty");
   const std::string name = file.string();
   // O_NONBLOCK: a FIFO is refused below instead of waiting for a writer.
   const Descriptor descriptor{::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
@@ -41,9 +43,15 @@ MappedFile map_file(const std::filesystem::path& file, std::uint64_t most_bytes)
   const auto bytes = static_cast<std::uint64_t>(status.st_size);
   if (bytes > most_bytes)
     throw Error(ErrorKind::limit, fmt::format("has {} bytes; at most {} are allowed", bytes, most_bytes), name);
-  if (bytes == 0) return {};
+  if (bytes == 0) {
+    char byte = 0;
+    if (::read(descriptor.fd, &byte, 1) > 0)
+      throw Error(ErrorKind::io, "says that it has 0 bytes, but holds some (as in /proc): give a copy of it", name);
+    return {};
+  }
   const auto length = static_cast<std::size_t>(bytes);
   void* const memory = ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, descriptor.fd, 0);
+  if (memory == MAP_FAILED && errno == ENOMEM) throw std::bad_alloc();
   if (memory == MAP_FAILED) throw Error(ErrorKind::io, fmt::format("cannot be mapped: {}", std::strerror(errno)), name);
   std::shared_ptr<const void> owner(memory, [length](const void* p) { ::munmap(const_cast<void*>(p), length); });
   return {{static_cast<const std::byte*>(memory), length}, std::move(owner)};

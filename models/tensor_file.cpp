@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstring>
-#include <fstream>
 
 #include "lenslet/error.h"
 #include "models/limits.h"
@@ -12,6 +11,7 @@
 #include "models/npy_header.h"
 #include "models/onnx_reader.h"
 #include "models/onnx_tensor.h"
+#include "models/write_file.h"
 
 namespace lenslet {
 
@@ -76,20 +76,14 @@ Tensor read_npy(const std::filesystem::path& file) {
 }
 
 void write_npy(const std::filesystem::path& file, const Tensor& tensor) {
-  const std::string name = file.string();
   std::string header;
   try {
     header = npy_header(tensor.dtype(), tensor.shape());
   } catch (const Error& error) {
-    throw error.within(name);
+    throw error.within(file.string());
   }
   const Tensor plain = tensor.format() == formats::nchw ? tensor : tensor.to_format(formats::nchw);
-  std::ofstream out(file, std::ios::binary | std::ios::trunc);
-  if (!out) throw Error(ErrorKind::io, "cannot be written", name);
-  out.write(header.data(), static_cast<std::streamsize>(header.size()));
-  if (plain.bytes() > 0) out.write(static_cast<const char*>(plain.data()), static_cast<std::streamsize>(plain.bytes()));
-  out.close();
-  if (!out) throw Error(ErrorKind::io, "cannot be written to the end", name);
+  write_file(file, {std::as_bytes(std::span(header)), {static_cast<const std::byte*>(plain.data()), plain.bytes()}});
 }
 
 Tensor read_tensor_pb(const std::filesystem::path& file, std::string* name) {

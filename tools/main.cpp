@@ -1,15 +1,19 @@
 // lenslet: the command. Reads which verb is meant, runs it, and turns errors into one line and an exit code.
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "lenslet/error.h"
 #include "tools/verbs/common_options.h"
@@ -40,16 +44,38 @@ std::string footer() {
   return text;
 }
 
-struct Outcome {
-  ExitCode code = exit_ok;
-  std::string error = {};  ///< for the one line on stderr; empty: there is none
-};
-
-Outcome unwritable(const std::error_code& why) {
-  return {exit_io, "standard output cannot be written: " + why.message()};
+// Files opened later must not get the descriptors of streams that were closed. Writing to a folder fails as writing to
+// a closed descriptor does.
+void occupy_closed_streams() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(descriptor, F_GETFD) < 0) ::open("/", O_RDONLY);  // takes the lowest that is free
 }
 
-Outcome run(int argc, char** argv) {
+ExitCode failed(const Error& error) {
+  say(error);
+  return exit_code(error.kind());
+}
+
+ExitCode failed(ExitCode code, const std::string& message) {
+  say(fmt::format("error: {}", message));
+  return code;
+}
+
+ExitCode unwritable(const std::error_code& why) {
+  return failed(exit_io, fmt::format("standard output cannot be written: {}", why.message()));
+}
+
+std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> rest = app.remaining();
+  if (!app.get_subcommands().empty()) return error.what();
+  std::string known;
+  for (const CLI::App* verb : app.get_subcommands({}))
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", verb->get_name());
+  return fmt::format("{}; there are: {}",
+                     rest.empty() ? "a verb is missing" : fmt::format("there is no verb '{}'", rest.front()), known);
+}
+
+ExitCode run(int argc, char** argv) {
   CLI::App app{"lenslet: runs convolutional networks from ONNX files", "lenslet"};
   app.set_help_all_flag("--help-all", "Help for all verbs");
   app.require_subcommand(1);
@@ -59,32 +85,36 @@ Outcome run(int argc, char** argv) {
     for (auto* add : verbs) add(app, result);
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0) return {exit_usage, error.what()};
+    if (error.get_exit_code() != 0) return failed(exit_usage, usage_error(app, error));
     app.exit(error);  // --help
   } catch (const Error& error) {
-    return {exit_code(error.kind()), error.what()};
+    return failed(error);
   } catch (const std::bad_alloc&) {
-    return {exit_code(ErrorKind::limit), "out of memory"};
+    return failed(exit_code(ErrorKind::limit), "out of memory");
+  } catch (const std::filesystem::filesystem_error& error) {
+    return failed(exit_io, error.what());
   } catch (const std::system_error& error) {
     if (std::ferror(stdout) != 0) return unwritable(error.code());  // fmt::print
     // Of std::thread: no memory for a stack, or the process's limit.
     if (error.code() == std::errc::resource_unavailable_try_again)
-      return {exit_code(ErrorKind::limit), "no memory for another thread, or too many threads"};
-    return {exit_internal, error.what()};
+      return failed(exit_code(ErrorKind::limit), "no memory for another thread, or too many threads");
+    return failed(exit_internal, error.what());
   } catch (const std::exception& error) {
-    return {exit_internal, error.what()};
+    return failed(exit_internal, error.what());
   }
-  return {result};
+  // What was computed counts only where it can be read. A verb's errors come first.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) return unwritable({errno, std::generic_category()});
+  return result;
 }
 
 int main(int argc, char** argv) {
-  // Where the reader of a pipe has gone, writing fails as on a full disk.
+  occupy_closed_streams();
+  // Where the reader of a pipe has gone, or a file may not grow, writing fails as on a full disk.
   std::signal(SIGPIPE, SIG_IGN);
-  Outcome outcome = run(argc, argv);
-  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
-  if (!written && outcome.error.empty()) outcome = unwritable({errno, std::generic_category()});
-  if (!outcome.error.empty()) say("error: " + outcome.error);
-  return outcome.code;
+  std::signal(SIGXFSZ, SIG_IGN);
+  const ExitCode code = run(argc, argv);
+  const bool lost = std::ferror(stderr) != 0 && code <= exit_failed;  // a note, or what failed
+  return lost ? exit_io : code;
 }
 
 }  // namespace

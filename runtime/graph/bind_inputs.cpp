@@ -121,8 +121,10 @@ void bind_inputs(Graph& graph, std::int64_t batch, const std::vector<std::pair<s
     if (port.dims[0] < 0) {
       if (!symbols.find(symbol_of(port, 0))) symbols.solve(symbol_of(port, 0), batch, port.name);
     } else if (has_batch(port) && port.dims[0] != 1 && batch != 1 && port.dims[0] != batch) {
-      refuse(fmt::format("input {}: batch {} was asked for, but the model has a fixed batch of {}", port.name, batch,
-                         port.dims[0]));
+      refuse(
+          fmt::format("input {}: batch {} was asked for, but the model has a fixed batch of {}: ask for no "
+                      "other, or export it with a free first dimension",
+                      port.name, batch, port.dims[0]));
     }
   }
   std::string missing;

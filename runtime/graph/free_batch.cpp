@@ -167,8 +167,11 @@ class BatchTracer {
 
   void report() const {
     if (faults_.empty()) return;
-    if (faults_.size() == 1) throw Error(ErrorKind::unsupported, faults_[0]);
-    std::string message = fmt::format("{} nodes cannot run with {} images:", faults_.size(), batch_);
+    const std::string way_out = "ask for a batch of 1, or export the model with a free first dimension";
+    if (faults_.size() == 1)
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("cannot run with a batch of {}: {} ({})", batch_, faults_[0], way_out));
+    std::string message = fmt::format("{} nodes cannot run with a batch of {} ({}):", faults_.size(), batch_, way_out);
     for (std::size_t i = 0; i < std::min(faults_.size(), listed_faults); ++i) message += "\n  " + faults_[i];
     if (faults_.size() > listed_faults) message += fmt::format("\n  and {} more", faults_.size() - listed_faults);
     throw Error(ErrorKind::unsupported, message);

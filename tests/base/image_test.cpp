@@ -209,6 +209,26 @@ TEST_CASE("image/resize/what cannot be is refused") {
   CHECK(kind_of([&] { resize_and_crop({nullptr, 9, 12, 3}, spec); }) == ErrorKind::invalid_argument);
 }
 
+TEST_CASE("image/spec/values that no enumerator has are refused") {
+  const Picture picture = pattern(4, 4, 3);
+  ImageSpec good;
+  good.height = good.width = 4;
+  good.resize_size = 4;
+  Tensor input(DType::f32, Shape{1, 3, 4, 4});
+  CHECK_NOTHROW(to_input(picture.view(), good, input));
+  for (const int value : {-1, 3, 1 << 30})
+    for (const int field : {0, 1, 2, 3}) {
+      ImageSpec spec = good;
+      if (field == 0) spec.channels = static_cast<ImageSpec::Channels>(value);
+      if (field == 1) spec.resize = static_cast<ImageSpec::Resize>(value);
+      if (field == 2) spec.filter = static_cast<ImageSpec::Filter>(value);
+      if (field == 3) spec.crop = static_cast<ImageSpec::Crop>(value == 3 ? 2 : value);
+      CAPTURE(field);
+      CHECK_THROWS_WITH_AS(to_input(picture.view(), spec, input), doctest::Contains("has no value"), Error);
+      CHECK_THROWS_WITH_AS(resize_and_crop(picture.view(), spec), doctest::Contains("has no value"), Error);
+    }
+}
+
 TEST_CASE("image/resize/shared photos, prepared crops stay themselves") {
   LENSLET_REQUIRE_SHARED(folder, "images/prepared-224");
   int seen = 0;

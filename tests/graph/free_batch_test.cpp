@@ -143,6 +143,7 @@ TEST_CASE("free_batch/refused_by_name") {
   SUBCASE("softmax over images") {
     b.output(b.node("Softmax", {x}, {{"axis", std::int64_t{0}}}));
     CHECK(mentions(refusal(b), "(Softmax): bakes in batch 1"));
+    CHECK(mentions(refusal(b), "ask for a batch of 1"));
   }
   SUBCASE("flatten of all") {
     b.output(b.node("Flatten", {x}, {{"axis", std::int64_t{0}}}));
@@ -206,7 +207,7 @@ TEST_CASE("bind_inputs/fixed_batch") {
   b.output(b.node("Relu", {b.input("x", {3, 2, 4, 4})}));
   CHECK(b.build(1).value(0).shape == Shape{3, 2, 4, 4});
   CHECK(b.build(3).value(0).shape == Shape{3, 2, 4, 4});
-  CHECK_THROWS_WITH_AS(b.build(2), doctest::Contains("fixed batch of 3"), Error);
+  CHECK_THROWS_WITH_AS(b.build(2), doctest::Contains("fixed batch of 3: ask for no other"), Error);
 }
 
 TEST_CASE("infer_shapes/lists_every_fault_once") {

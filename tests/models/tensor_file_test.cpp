@@ -3,10 +3,17 @@
 #include "lenslet/tensor_file.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstring>
+#include <filesystem>
 #include <random>
+#include <set>
+#include <string>
 
+#include "lenslet/model.h"
+#include "models/mapped_file.h"
 #include "models/npy_header.h"
 #include "tests/models/expect_error.h"
 #include "tests/models/onnx_writer.h"
@@ -47,6 +54,35 @@ TEST_CASE("tensor_file/npy_round_trip") {
       CHECK(back.shape() == shape);
       CHECK((tensor.bytes() == 0 || std::memcmp(back.data(), tensor.data(), tensor.bytes()) == 0));
     }
+}
+
+TEST_CASE("tensor_file/npy_takes_the_place_of_what_was_there") {
+  namespace fs = std::filesystem;
+  const TempDir folder;
+  const auto only = [&](const std::string& names) {
+    std::set<std::string> found;
+    for (const auto& entry : fs::directory_iterator(folder / ".")) found.insert(entry.path().filename().string());
+    CHECK(fmt::format("{}", fmt::join(found, " ")) == names);
+  };
+  write_npy(folder / "t.npy", Tensor::of<float>(Shape{1}, {1}));
+  fs::permissions(folder / "t.npy", fs::perms::owner_all);
+  fs::create_symlink("t.npy", folder / "link.npy");
+  const MappedFile before = map_file(folder / "t.npy", 1000);
+  write_npy(folder / "link.npy", Tensor::of<float>(Shape{1}, {2}));
+  only("link.npy t.npy");
+  CHECK(fs::is_symlink(folder / "link.npy"));
+  CHECK(fs::status(folder / "t.npy").permissions() == fs::perms::owner_all);
+  CHECK(read_npy(folder / "t.npy").values<float>()[0] == 2);
+  float kept = 0;  // whoever had opened the old file still has it whole
+  std::memcpy(&kept, before.bytes.data() + before.bytes.size() - sizeof kept, sizeof kept);
+  CHECK(kept == 1);
+
+  fs::create_directory(folder / "folder.npy");
+  CHECK_ERROR(write_npy(folder / "folder.npy", Tensor(DType::f32, Shape{1})), io, "cannot be written: Is a directory");
+  only("folder.npy link.npy t.npy");
+  if (!fs::exists("/dev/full")) return;
+  CHECK_ERROR(write_npy("/dev/full", Tensor(DType::f32, Shape{1})), io, "No space left");
+  CHECK(fs::is_character_file("/dev/full"));
 }
 
 TEST_CASE("tensor_file/npy_as_numpy_writes_it") {
@@ -106,6 +142,9 @@ TEST_CASE("tensor_file/npy_refused") {
   const Error error = error_of([&] { read(folder, "x"); });
   CHECK(contains(error.context(), "t.npy"));
   CHECK_ERROR(read_npy(folder / "missing.npy"), io, "missing.npy");
+  CHECK_ERROR(read_npy(""), invalid_argument, "empty");
+  CHECK_ERROR(Model::load(""), invalid_argument, "empty");
+  if (std::filesystem::exists("/proc/version")) CHECK_ERROR(read_npy("/proc/version"), io, "as in /proc");
   CHECK_ERROR(write_npy(folder / "no/such/t.npy", Tensor(DType::f32, Shape{1})), io, "cannot be written");
 }
 

@@ -27,11 +27,17 @@ FLOAT, INT64 = 1, 7
 ADDRESS_SPACE = None if os.environ.get("LENSLET_SANITIZE") else 2 << 30
 
 
-def lenslet(*arguments, limited=False, timeout=300, device="cpu", stdout=subprocess.PIPE):
-    """On the CPU, so that machines with a GPU see the same; `device`: what "--device" falls back to."""
+def lenslet(*arguments, limited=0, timeout=300, device="cpu", stdout=subprocess.PIPE, closed=(), before=None):
+    """On the CPU, so that machines with a GPU see the same; `device`: what "--device" falls back to. `limited`: bytes
+    of address space; `closed`: descriptors; `before`: called in the child at last."""
 
-    def limit():
-        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    def prepare():
+        if limited and ADDRESS_SPACE:
+            resource.setrlimit(resource.RLIMIT_AS, (limited, limited))
+        for descriptor in closed:
+            os.close(descriptor)
+        if before:
+            before()
 
     return subprocess.run(
         [COMMAND, *map(str, arguments)],
@@ -41,7 +47,7 @@ def lenslet(*arguments, limited=False, timeout=300, device="cpu", stdout=subproc
         timeout=timeout,
         stdin=subprocess.DEVNULL,
         env={**os.environ, "LENSLET_DEVICE": device},
-        preexec_fn=limit if limited and ADDRESS_SPACE else None,
+        preexec_fn=prepare,
     )
 
 
@@ -128,8 +134,8 @@ class Verb(unittest.TestCase):
         self.assertIn(text, done.stderr)
         self.assertEqual(done.stdout, "")
 
-    def passes(self, *arguments, code=0):
-        done = lenslet(*arguments)
+    def passes(self, *arguments, code=0, **options):
+        done = lenslet(*arguments, **options)
         self.assertEqual(done.returncode, code, done.stderr)
         self.assertEqual(done.stderr, "")
         return done.stdout

@@ -1,12 +1,16 @@
 """The command line itself, and the verbs run and check, from outside: exit codes, the one line on stderr, JSON, files
 written."""
 
+import ctypes
 import json
 import os
 import pathlib
+import resource
+import struct
 import subprocess
 import sys
 import unittest
+import zlib
 
 from command import ADDRESS_SPACE, FLOAT, INT64, ROOT, Verb, lenslet, model, node, port, read_npy, tensor_pb, write_npy
 
@@ -14,11 +18,94 @@ from command import ADDRESS_SPACE, FLOAT, INT64, ROOT, Verb, lenslet, model, nod
 class CommandLine(Verb):
     def test_usage_errors(self):
         self.fails(2, "--nonsense", "run", self.net, "--nonsense")
-        self.fails(2, "subcommand", "dance")
-        self.fails(2, "subcommand")
+        verbs = "there are: classify, run, check, inspect, verify, bench, devices"
+        self.fails(2, f"there is no verb 'dance'; {verbs}", "dance", self.net)
+        self.fails(2, f"a verb is missing; {verbs}")
+        self.fails(2, f"there is no verb '--nonsense'; {verbs}", "--nonsense")
         self.fails(2, "model", "inspect")
         self.fails(2, "threads", "bench", self.net, "--threads", "-1")
         self.fails(2, "no convolution algorithm", "inspect", self.net, "--conv-algorithm", "nonsense")
+
+    def test_numbers(self):
+        short = ("--seconds", "0", "--threads", "1")
+        conv = ("bench", "conv", "--problem", "1,4,5,5,4,3,3")
+        whole = ("-1", "1.5", "1e3", "nan", "0x10", "99999999999999999999", " 1")
+        for option, values, verb in (
+            ("--seconds", ("nan", "-nan", "inf", "-1", "3601", "1s"), ("bench", self.net)),
+            ("--seconds", ("nan", "inf", "-1"), conv),
+            ("--rtol", ("nan", "inf", "1e400", "-1", "x"), ("check", self.folder)),
+            ("--atol", ("nan", "inf", "1e400", "-1", "x"), ("check", self.folder)),
+            ("--random", whole, ("verify", self.net)),
+            ("--batch", ("0", *whole), ("verify", self.net)),
+            ("--batch", ("0", *whole), ("inspect", self.net)),
+            ("--batch", ("0", "1,-1", *whole), ("bench", self.net, *short)),
+            ("--batch", ("0", "1,-1", *whole), (*conv, *short)),
+            ("--batch", ("0", "1025", *whole), ("classify", self.net)),
+            ("--top", ("0", *whole), ("classify", self.net)),
+            ("--threads", ("1025", *whole), ("inspect", self.net)),
+        ):
+            for value in values:
+                self.fails(2, f"{option}: '{value.split(',')[-1]}' is no ", *verb, option, value)
+        self.fails(2, "stride -1", "bench", "conv", "--problem", "1,4,5,5,4,3,3,-1", *short)
+        # Decimal, whatever it starts with.
+        self.assertEqual(self.json_of("inspect", self.net, "--threads", "010")["plan"]["threads"], 10)
+
+    def test_one_line_means_one_line(self):
+        """Whatever names hold, nothing of it reaches the terminal, and JSON is UTF-8."""
+        evil = os.fsdecode(b"e\n  \x1b[31m\xff.onnx")
+        shown = "e\\n  \\x1b[31m\\xff"
+        self.fails(4, shown, "inspect", self.folder / evil)
+        self.fails(4, shown, "classify", self.folder / evil, "--model", self.folder / evil)
+        self.fails(4, shown, "check", self.folder / evil)
+        self.fails(2, shown, evil)
+        self.fails(2, shown, "inspect", self.net, evil)
+        self.fails(2, shown, "inspect", self.net, "--after", evil)
+        self.fails(2, shown, "inspect", self.net, "--shape", evil)
+        self.fails(2, shown, "run", self.net, "--input", f"{evil}=x.npy")
+        self.fails(4, shown, "run", self.net, "--input", self.folder / f"{evil}.npy")
+        self.fails(2, shown, "bench", "conv", "--set", evil)
+        file = self.write(evil, self.net.read_bytes())
+        x = self.folder / "x.npy"
+        write_npy(x, (1, 3, 12, 10), [0.5] * 360)
+        for verb in (
+            ("inspect", file),
+            ("inspect", file, "--after", "load"),
+            ("verify", file),
+            ("bench", file, "--seconds", "0", "--threads", "1"),
+            ("run", file, "--input", x, "--output-dir", self.folder / evil.replace(".", "_")),
+        ):
+            self.assertEqual(self.json_of(*verb)["model"], "e\n  \x1b[31m\ufffd.onnx")
+            text = self.passes(*verb)
+            self.assertNotIn("\x1b", text)
+        case = self.folder / evil.replace(".", "_")
+        self.write(case / "model.onnx", b"no model")
+        text = self.passes("check", case, code=1)
+        self.assertEqual(text.count("\n"), 2)
+        self.assertIn(shown, text)
+
+    def test_names_that_are_empty(self):
+        for verb in ("run", "inspect", "verify"):
+            self.fails(2, "empty", verb, "")
+        self.fails(2, "PHOTO: the name is empty", "classify", "")
+        self.fails(2, "CASE_DIR: the name is empty", "check", "")
+        self.fails(2, "--output-dir: the name is empty", "run", self.net, "--output-dir", "")
+
+    def test_files_that_hide_their_size(self):
+        if not os.path.exists("/proc/version"):
+            self.skipTest("there is no /proc")
+        self.fails(4, "as in /proc", "inspect", "/proc/version")
+
+    def test_batches(self):
+        def fixed(batch, op):
+            ports = [port("x", FLOAT, [batch, 3, 4, 4])], [port("y", FLOAT, ["A", "B"])]
+            nodes = [node("Flatten", ["x"], "a"), node(op, ["a"], "y")]
+            return self.write(f"{op}{batch}.onnx", model(nodes, *ports))
+
+        self.fails(2, "fixed batch of 2: ask for no other", "inspect", fixed(2, "Relu"), "--batch", "4")
+        self.passes("inspect", fixed(2, "Relu"))
+        why = "cannot run with a batch of 4: node transpose (Transpose): bakes in batch 1"
+        self.fails(3, why, "inspect", fixed(1, "Transpose"), "--batch", "4")
+        self.fails(3, "ask for a batch of 1", "inspect", fixed(1, "Transpose"), "--batch", "4")
 
     def test_help(self):
         top = self.passes("--help")
@@ -45,8 +132,11 @@ class CommandLine(Verb):
         done = lenslet("inspect", file)
         self.assertEqual(done.returncode, 3)
         self.assertTrue(done.stderr.startswith("lenslet: error: "))
-        for op in ("Wibble", "Wobble"):
-            self.assertIn(op, done.stderr)
+        first, *listed = done.stderr.splitlines()
+        self.assertIn("2 reasons", first)
+        self.assertEqual(len(listed), 2, listed)
+        for op, line in zip(("Wibble", "Wobble"), listed):
+            self.assertRegex(line, f"^  .*{op}")
 
     def test_choice_of_device(self):
         x = self.write("x.npy", b"")
@@ -133,7 +223,8 @@ class Run(Verb):
         write_npy(integers, (3, 2), range(6), "<i8")
         refused(2, "int64", self.a, integers)
         refused(2, "no --input for b", self.a)
-        refused(2, "one input too many", self.a, self.b, self.a)
+        refused(2, "one input too many: the model has a float32 [N,2], b float32 [N,2]", self.a, self.b, self.a)
+        refused(2, "no input is called 'c'; the model has a float32 [N,2], b float32 [N,2]", self.a, f"c={self.b}")
         refused(2, "given twice", f"a={self.a}", f"a={self.b}")
         refused(2, ".npy or .pb", self.a, self.write("b.txt", b"1 2"))
         refused(4, "missing.npy: ", self.a, self.folder / "missing.npy")
@@ -142,6 +233,21 @@ class Run(Verb):
         self.assertIn(done.returncode, (3, 4))
         self.assertIn("cut.npy: ", done.stderr)
         self.assertFalse(self.out.exists())
+
+    def test_outputs_are_written_wholly_or_not_at_all(self):
+        self.run_sub(self.a, self.b)
+        before = (self.out / "a_b_0.npy").read_bytes()
+
+        def small_files():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+        inputs = ("--input", self.b, "--input", self.a)
+        for folder in (self.out, self.folder / "new"):
+            text = "a_b_0.npy: cannot be written: File too large"
+            self.fails(4, text, "run", self.sub, *inputs, "--output-dir", folder, before=small_files)
+        self.assertEqual((self.out / "a_b_0.npy").read_bytes(), before)
+        self.assertEqual(os.listdir(self.out), ["a_b_0.npy"])
+        self.assertEqual(os.listdir(self.folder / "new"), [])
 
     def test_input_whose_value_is_a_shape(self):
         ports = [port("x", FLOAT, [2, 6]), port("shape", INT64, [2])]
@@ -197,6 +303,31 @@ class Check(Verb):
         (case / "test_data_set_0" / "output_0.pb").unlink()
         self.passes("check", case, code=1)
 
+    def test_folders_that_cannot_be_read_count(self):
+        good = self.case("good")
+        (self.folder / "cases" / "link").mkdir()
+        (self.folder / "cases" / "link" / "model.onnx").symlink_to("model.onnx")
+        text = self.passes("check", self.folder / "cases", code=1)
+        self.assertIn(f"passed      {good}\nfailed      {self.folder}/cases/link: ", text)
+        self.assertIn("1 passed, 1 failed, 0 unsupported", text)
+
+    def test_folders_without_permission_count(self):
+        closed = self.case("good").parent / "closed" / "inner"
+        closed.mkdir(parents=True)
+        closed.chmod(0)
+        self.addCleanup(closed.chmod, 0o700)
+
+        def without_capabilities():  # root may read everything
+            for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+                ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP, before exec
+
+        probe = [sys.executable, "-c", "import os, sys; os.listdir(sys.argv[1])", closed]
+        if subprocess.run(probe, stderr=subprocess.DEVNULL, preexec_fn=without_capabilities).returncode == 0:
+            self.skipTest("this user may read everything")
+        text = self.passes("check", self.folder / "cases", code=1, before=without_capabilities)
+        self.assertIn(f"failed      {closed}: inner cannot be read: Permission denied\n", text)
+        self.assertIn("1 passed, 1 failed, 0 unsupported", text)
+
 
 class Failures(Verb):
     """What no verb can help: output that nobody can take, memory that runs out."""
@@ -232,6 +363,23 @@ class Failures(Verb):
             last = done.stderr.splitlines()[-1]  # classify has notes
             self.assertEqual(last, f"lenslet: error: standard output cannot be written: {reason}", arguments)
 
+    def test_closed_streams(self):
+        verbs = self.every_verb()
+        for arguments in [*verbs, *((*verb, "--json") for verb in verbs), ("--help",), ("run", "--help")]:
+            done = lenslet(*arguments, closed=[1])
+            self.assertEqual(done.returncode, 4, (arguments, done.stderr))
+            last = done.stderr.splitlines()[-1]
+            self.assertEqual(last, "lenslet: error: standard output cannot be written: Bad file descriptor")
+            self.assertEqual(lenslet(*arguments, closed=[0, 1, 2]).returncode, 4, arguments)
+            # Lost is what was to be said there: classify has notes.
+            done = lenslet(*arguments, closed=[2])
+            self.assertEqual(done.returncode, 4 if arguments[0] == "classify" else 0, arguments)
+            self.assertNotEqual(done.stdout, "")
+        for closed in ([1], [2], [0, 1, 2]):
+            self.assertEqual(lenslet("dance", closed=closed).returncode, 2)
+            self.assertEqual(lenslet("inspect", self.folder / "bad.onnx", closed=closed).returncode, 4)
+        self.assertEqual(read_npy(self.folder / "y.npy")[0], (1, 5))
+
     def test_full_disk(self):
         if not os.path.exists("/dev/full"):
             self.skipTest("there is no /dev/full")
@@ -242,6 +390,10 @@ class Failures(Verb):
             self.assertEqual(done.returncode, 4)
             self.assertIn("missing.onnx: ", done.stderr)
             self.assertEqual(lenslet("dance", stdout=full).returncode, 2)
+            # On stderr, the note of classify.
+            done = lenslet(*self.every_verb()[0], before=lambda: os.dup2(full.fileno(), 2))
+            self.assertEqual(done.returncode, 4)
+            self.assertIn("red", done.stdout)
 
     def test_reader_that_has_gone(self):
         read, write = os.pipe()
@@ -253,9 +405,21 @@ class Failures(Verb):
         if ADDRESS_SPACE is None:
             self.skipTest("a sanitizer needs the address space")
         # The arena, the reference's doubles, which are another matter, and stacks of threads.
-        self.fails(3, "no memory", "bench", self.net, "--batch", "10000000", "--threads", "1", limited=True)
-        self.fails(3, "out of memory", "verify", self.net, "--batch", "150000", "--threads", "1", limited=True)
-        self.fails(3, "thread", "bench", self.net, "--threads", "1024", limited=True)
+        self.fails(3, "no memory", "bench", self.net, "--batch", "10000000", "--threads", "1", limited=ADDRESS_SPACE)
+        self.fails(3, "out of memory", "verify", self.net, "--batch", "150000", "--threads", "1", limited=ADDRESS_SPACE)
+        self.fails(3, "thread", "bench", self.net, "--threads", "1024", limited=ADDRESS_SPACE)
+        # A photo within the limits: no fault of its own.
+        side = 6000
+        header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+        pixels = zlib.compress(bytes(side * (3 * side + 1)), 1)
+        png = b"\x89PNG\r\n\x1a\n"
+        for name, data in ((b"IHDR", header), (b"IDAT", pixels), (b"IEND", b"")):
+            png += struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        photo = self.write("black.png", png)
+        classify = self.every_verb()[0][:5]
+        done = lenslet(*classify, photo, "--threads", "1", limited=150 << 20)
+        self.assertEqual((done.returncode, done.stderr.splitlines()[-1]), (3, "lenslet: error: out of memory"))
+        self.assertEqual(lenslet(*classify, photo, "--threads", "1").returncode, 0)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 acceptance data, where it is there."""
 
 import json
+import os
 import subprocess
 import sys
 import unittest
 
-from command import FLOAT, ROOT, SHARED, Verb, initializer, lenslet, model, node, noise, port, write_npy
+from command import ADDRESS_SPACE, FLOAT, ROOT, SHARED, Verb, initializer, lenslet, model, node, noise, port, write_npy
 
 
 class Inspect(Verb):
@@ -146,6 +147,9 @@ class Bench(Verb):
         self.assertIn("layers at batch 1", text)
         for batch in ("0", "-1", "x", ""):
             self.assertEqual(lenslet("bench", self.net, "--batch", batch, "--seconds", "0").returncode, 2, batch)
+        # The list ends at its option: what follows is the model.
+        document = self.json_of("bench", "--seconds", "0", "--threads", "1", "--batch", "1,2", self.net)
+        self.assertEqual([result["batch"] for result in document["results"]], [1, 2])
 
     def test_single_convolutions(self):
         options = ("bench", "conv", "--problem", "1,8,10,9,8,3,3,1,1", "--threads", "1", "--seconds", "0")
@@ -196,6 +200,30 @@ class Classify(WithPhotos):
         self.assertEqual(set(failed), {"file", "error"})
         self.assertIn(f"{bad}: ", done.stderr)
 
+    def test_bad_links_do_not_end_a_folder(self):
+        photos = self.folder / "photos"
+        photos.mkdir()
+        (self.folder / "red.ppm").rename(photos / "red.ppm")
+        (photos / "loop.ppm").symlink_to("loop.ppm")
+        (photos / "nowhere.ppm").symlink_to("missing")
+        done = lenslet(*self.model, "--json", photos)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        loop, nowhere, red = json.loads(done.stdout)["results"]
+        self.assertIn("symbolic links", loop["error"])
+        self.assertEqual(nowhere["error"], "there is no such file")
+        self.assertEqual(red["top"][0]["label"], "red")
+
+    def test_what_is_no_card(self):
+        fifo = self.folder / "fifo"
+        os.mkfifo(fifo)
+        for file, reason in ((fifo, "no regular file"), (self.folder, "a folder"), ("/proc/version", "as in /proc")):
+            if not os.path.exists(file):
+                continue
+            for option in ("--card", "--labels"):
+                done = lenslet(*self.model[:3], option, file, self.folder / "red.ppm")
+                self.assertEqual(done.returncode, 4, done.stderr)
+                self.assertIn(reason, done.stderr)
+
 
 class SharedData(WithPhotos):
     """Files out of the shared acceptance data."""
@@ -209,7 +237,7 @@ class SharedData(WithPhotos):
         files = sorted((SHARED / "images/bad").iterdir())
         self.assertGreaterEqual(len(files), 9)
         for file in files:
-            done = lenslet(*self.model, file, limited=True, timeout=60)
+            done = lenslet(*self.model, file, limited=ADDRESS_SPACE, timeout=60)
             self.assertEqual(done.returncode, 1, (file, done.returncode, done.stderr))
             self.assertIn(f"{file}: ", done.stderr)
             self.assertNotIn("out of memory", done.stderr)
@@ -218,7 +246,7 @@ class SharedData(WithPhotos):
         files = sorted((SHARED / "bad-models").glob("*.onnx"))
         self.assertEqual(len(files), 20)
         for file in files:
-            done = lenslet("inspect", file, limited=True, timeout=60)
+            done = lenslet("inspect", file, limited=ADDRESS_SPACE, timeout=60)
             self.assertEqual(done.returncode, 3, (file, done.returncode, done.stderr))
             self.assertTrue(done.stderr.startswith("lenslet: error: "), done.stderr)
             self.assertIn(f"{file.name}: ", done.stderr.split("\n")[0])

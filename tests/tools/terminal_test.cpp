@@ -23,7 +23,19 @@ TEST_CASE("terminal/bar") {
   CHECK(bar(9.0 / 16, 2, true) == "\u2588\u258F");
 }
 
-TEST_CASE("terminal/printable") { CHECK(printable("a\x1b[2Jb\n\x7f\u00e9") == "a?[2Jb??\u00e9"); }
+TEST_CASE("terminal/printable") {
+  CHECK(printable("a\x1b[2Jb\n\x7f\u00e9") == "a\\x1b[2Jb\\n\\x7f\u00e9");
+  CHECK(printable("\xff\xe4\xb8 \u4e2d") == "\\xff\\xe4\\xb8 \u4e2d");
+  CHECK(printable("\u202e\xc2\x9b") == "\\u202e\\x9b");  // right to left; ESC [ of 8 bits
+  CHECK(printable("\"C:\\n\" 'x'") == "\"C:\\n\" 'x'");  // no quotes of its own
+  CHECK(printable("").empty());
+}
+
+TEST_CASE("terminal/first_line") {
+  const Error error(ErrorKind::unsupported, "cannot run, the first: a\nb\n  a\nb\n  c", "net\n  .onnx");
+  CHECK(first_line(error) == "net\n  .onnx: cannot run, the first: a\nb");
+  CHECK(first_line(Error(ErrorKind::io, "a\n  b")) == "a\n  b");  // no list: a name
+}
 
 TEST_CASE("photo_list/folders, order, what is not there") {
   namespace fs = std::filesystem;
@@ -31,9 +43,10 @@ TEST_CASE("photo_list/folders, order, what is not there") {
   fs::create_directories(folder / "empty");
   fs::create_directories(folder / "sub.jpg");
   for (const char* name : {"b.JPG", "a.png", "notes.txt", "c.ppm"}) std::ofstream(folder / name) << "x";
+  fs::create_symlink("d.ppm", folder / "d.ppm");  // a loop
   const std::string base = folder.string();
   CHECK(list_photos({"missing.jpg", base}) ==
-        std::vector<std::string>{"missing.jpg", base + "/a.png", base + "/b.JPG", base + "/c.ppm"});
+        std::vector<std::string>{"missing.jpg", base + "/a.png", base + "/b.JPG", base + "/c.ppm", base + "/d.ppm"});
   CHECK_THROWS_AS(list_photos({base + "/empty"}), Error);
   fs::remove_all(folder);
 }

@@ -4,11 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 #include "lenslet/error.h"
 #include "tools/cards/card_json.h"
+#include "tools/pictures/read_file.h"
 
 namespace lenslet::tool {
 
@@ -16,18 +15,6 @@ namespace {
 
 constexpr std::uintmax_t max_card_bytes = 1 << 20, max_labels_bytes = 16 << 20;
 constexpr std::int64_t max_input_side = 16384;
-
-std::string read_text(const std::filesystem::path& file, std::uintmax_t max_bytes) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(file, error))
-    throw Error(ErrorKind::io, "there is no such file", file.string());
-  if (std::filesystem::file_size(file, error) > max_bytes || error)
-    throw Error(ErrorKind::limit, fmt::format("the file is larger than {} KiB", max_bytes >> 10), file.string());
-  std::ifstream stream(file, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(stream), {}};
-  if (!stream) throw Error(ErrorKind::io, "the file cannot be read", file.string());
-  return text;
-}
 
 using Channels = ImageSpec::Channels;
 using Resize = ImageSpec::Resize;
@@ -140,7 +127,7 @@ Card parse_card(const std::string& text, const std::filesystem::path& file) {
   return card;
 }
 
-Card read_card(const std::filesystem::path& file) { return parse_card(read_text(file, max_card_bytes), file); }
+Card read_card(const std::filesystem::path& file) { return parse_card(read_file(file, max_card_bytes), file); }
 
 std::optional<std::filesystem::path> find_card(const std::filesystem::path& model_file) {
   std::filesystem::path card = model_file;
@@ -247,7 +234,7 @@ BoundCard bind_card(const Card& card, const Model& model) {
 }
 
 std::vector<std::string> read_labels(const std::filesystem::path& file, std::int64_t classes) {
-  const std::string text = read_text(file, max_labels_bytes);
+  const std::string text = read_file(file, max_labels_bytes);
   std::vector<std::string> labels;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());

@@ -215,8 +215,12 @@ NamedConv parse_conv(const std::string& text) {
   if (groups < 1 || numbers[1] % groups != 0)
     throw Error(ErrorKind::invalid_argument,
                 fmt::format("\"{}\": {} groups do not divide {} channels", text, groups, numbers[1]));
-  return of_images(numbers[0], {text, numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], stride,
-                                pad, pad, groups, dilation});
+  try {
+    return of_images(numbers[0], {text, numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], stride,
+                                  pad, pad, groups, dilation});
+  } catch (const Error& error) {
+    throw Error(ErrorKind::invalid_argument, fmt::format("\"{}\": {}", text, error.what()));
+  }
 }
 
 }  // namespace lenslet::tool

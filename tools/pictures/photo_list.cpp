@@ -33,9 +33,10 @@ std::vector<std::string> list_photos(const std::vector<std::string>& arguments) 
       continue;
     }
     std::vector<std::string> found;
+    std::error_code ignored;  // of a bad link, which stays in the list
     for (auto entry = fs::directory_iterator(argument, error); !error && entry != fs::directory_iterator();
          entry.increment(error))
-      if (is_photo_name(entry->path()) && !entry->is_directory()) found.push_back(entry->path().string());
+      if (is_photo_name(entry->path()) && !entry->is_directory(ignored)) found.push_back(entry->path().string());
     if (error) throw Error(ErrorKind::io, "the folder cannot be read: " + error.message(), argument);
     if (found.empty()) throw Error(ErrorKind::io, "there are no photos in this folder", argument);
     std::sort(found.begin(), found.end());

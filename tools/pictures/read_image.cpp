@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <fstream>
 #include <string>
 
 #include "lenslet/error.h"
 #include "tools/pictures/image_header.h"
 #include "tools/pictures/pnm.h"
+#include "tools/pictures/read_file.h"
 #include "tools/pictures/stb_decode.h"
 
 namespace lenslet::tool {
@@ -100,25 +100,12 @@ Picture decode_image(std::span<const std::byte> bytes, std::string_view name) {
     throw Error(ErrorKind::invalid_image, error.what(), std::string(name));
   } catch (const Error& error) {
     throw error.within(name);
-  } catch (const std::bad_alloc&) {
-    throw Error(ErrorKind::limit, "not enough memory for the picture", std::string(name));
   }
 }
 
 Picture read_image(const std::filesystem::path& path) {
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status)) throw Error(ErrorKind::io, "there is no such file", path.string());
-  if (!std::filesystem::is_regular_file(status)) throw Error(ErrorKind::io, "this is no regular file", path.string());
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (!error && size > max_image_file_bytes)
-    throw Error(ErrorKind::limit, fmt::format("the file is larger than {} MiB", max_image_file_bytes >> 20),
-                path.string());
-  std::ifstream file(path, std::ios::binary);
-  std::vector<std::byte> bytes(error ? 0 : static_cast<std::size_t>(size));
-  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  if (error || !file) throw Error(ErrorKind::io, "the file cannot be read", path.string());
-  return decode_image(bytes, path.string());
+  const std::string bytes = read_file(path, max_image_file_bytes);
+  return decode_image(std::as_bytes(std::span(bytes)), path.string());
 }
 
 }  // namespace lenslet::tool

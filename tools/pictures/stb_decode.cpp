@@ -2,15 +2,22 @@
 #include "tools/pictures/stb_decode.h"
 
 #include <cstdlib>
+#include <new>
 
 namespace {
 
 // A deflate stream of a megabyte may claim a gigabyte: stb asks for what comes out, so the limit sits in its allocator.
 thread_local std::size_t allocation_limit = 0;
+thread_local bool out_of_memory = false;
 
-void* limited_malloc(std::size_t bytes) { return bytes > allocation_limit ? nullptr : std::malloc(bytes); }
+void* noted(void* memory) {
+  out_of_memory = out_of_memory || memory == nullptr;
+  return memory;
+}
+
+void* limited_malloc(std::size_t bytes) { return bytes > allocation_limit ? nullptr : noted(std::malloc(bytes)); }
 void* limited_realloc(void* memory, std::size_t bytes) {
-  return bytes > allocation_limit ? nullptr : std::realloc(memory, bytes);
+  return bytes > allocation_limit ? nullptr : noted(std::realloc(memory, bytes));
 }
 
 }  // namespace
@@ -31,10 +38,12 @@ namespace lenslet::tool {
 
 DecodedPixels stb_decode(std::span<const std::byte> file, int channels, std::size_t max_bytes) {
   allocation_limit = max_bytes;
+  out_of_memory = false;
   DecodedPixels result;
   int in_file = 0;
   auto* pixels = stbi_load_from_memory(reinterpret_cast<const stbi_uc*>(file.data()), static_cast<int>(file.size()),
                                        &result.width, &result.height, &in_file, channels);
+  if (pixels == nullptr && out_of_memory) throw std::bad_alloc();
   if (pixels == nullptr) {
     result.error = stbi_failure_reason();
     return result;

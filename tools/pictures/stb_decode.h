@@ -15,7 +15,7 @@ struct DecodedPixels {
 };
 
 /// The pixels, H x W x channels (1 or 3). No single allocation grows beyond `max_bytes`, whatever the compressed data
-/// expands to.
+/// expands to. bad_alloc where the system has no more memory.
 DecodedPixels stb_decode(std::span<const std::byte> file, int channels, std::size_t max_bytes);
 
 }  // namespace lenslet::tool

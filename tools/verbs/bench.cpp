@@ -14,6 +14,7 @@
 #include "tools/measuring/samples.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/model_inputs.h"
+#include "tools/verbs/terminal.h"
 #include "tools/verbs/verbs.h"
 
 namespace lenslet::tool {
@@ -167,7 +168,6 @@ void bench(const Options& options) {
   std::vector<BatchResult> results;
   std::optional<Peak> peak;  // of the CPU
   for (const std::int64_t batch : options.batches) {
-    if (batch < 1) throw Error(ErrorKind::invalid_argument, fmt::format("--batch {}: at least 1", batch));
     if (results.empty()) {
       const PlanOptions plan = plan_for(options, batch);
       const PlanInfo info = model.plan(plan);
@@ -191,15 +191,15 @@ void bench(const Options& options) {
     nlohmann::json document = {{"model", model.name()}, {"device", results.at(0).device}, {"results", rows}};
     if (peak)
       document["peak"] = {{"fma_gflops", peak->flops_per_us / 1e3}, {"copy_gb_per_s", peak->bytes_per_us / 1e3}};
-    fmt::print("{}\n", document.dump(2));
+    print_document(document);
     return;
   }
   if (peak) {
-    fmt::print("{}: measured limits with {} threads: FMA {:.1f} GFLOP/s, copy {:.1f} GB/s\n\n", model.name(),
+    fmt::print("{}: measured limits with {} threads: FMA {:.1f} GFLOP/s, copy {:.1f} GB/s\n\n", printable(model.name()),
                results.at(0).threads, peak->flops_per_us / 1e3, peak->bytes_per_us / 1e3);
     print_cpu_table(results, *peak);
   } else {
-    fmt::print("{} on {}, {}\n", model.name(), results.at(0).device, to_string(options.plan.numerics));
+    fmt::print("{} on {}, {}\n", printable(model.name()), results.at(0).device, to_string(options.plan.numerics));
     print_cuda_table(results);
   }
   for (const BatchResult& result : results)
@@ -214,9 +214,11 @@ void add_bench(CLI::App& app, ExitCode& result) {
   verb->add_option("model", options->model, "ONNX file (one called conv: ./conv)");
   verb->add_option("--batch", options->batches, "Batch sizes, separated by commas")
       ->delimiter(',')
+      ->allow_extra_args(false)  // the model may follow
+      ->transform(whole_number<std::int64_t>(1, max_batch))
       ->capture_default_str();
   verb->add_option("--seconds", options->seconds, "Time to spend on each measurement")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(number_up_to(3600))
       ->capture_default_str();
   verb->add_flag("--per-layer", options->per_layer, "Also time every layer");
   add_shape_option(*verb, options->shapes);

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <system_error>
 
 #include "lenslet/device.h"
 #include "lenslet/error.h"
@@ -44,8 +47,6 @@ struct Result {
 };
 
 void check(const Options& options) {
-  for (const std::int64_t batch : options.batches)
-    if (batch < 1) throw Error(ErrorKind::invalid_argument, fmt::format("--batch {}: at least 1", batch));
   if (options.problems.empty() && options.sets.empty())
     throw Error(ErrorKind::invalid_argument, "bench conv: name problems (--problem) or sets (--set)");
   if (options.config && options.algorithms.size() != 1)
@@ -143,7 +144,7 @@ void print(const Result& result) {
         result.conv.name, shape, name, row.us.median, row.us.p10, row.us.p90, result.floor.us, result.floor.by,
         result.floor.percent(row.us.median), estimate, row.error, row.error / row.tolerance, row.config);
   }
-  std::fflush(stdout);
+  if (std::fflush(stdout) != 0) throw std::system_error(errno, std::generic_category());  // the rest takes long
 }
 
 nlohmann::json to_json(const Result& result) {
@@ -195,16 +196,13 @@ bool bench_conv(const Options& options) {
       print(result);
   }
   if (options.json)
-    fmt::print(
-        "{}\n",
-        nlohmann::json{
-            {"device", to_string(device)},
-            {"precision", to_string(options.plan.numerics)},
-            {"epilogue", options.plain ? "none" : "bias, relu"},
-            {"buffers", device == DeviceKind::cpu || options.same_buffers ? "same" : "rotating"},
-            {"peak", {{"gflops", peak.flops_per_us / 1e3}, {"gb_per_s", peak.bytes_per_us / 1e3}, {"how", peak.how}}},
-            {"problems", std::move(list)}}
-            .dump(2));
+    print_document(nlohmann::json{
+        {"device", to_string(device)},
+        {"precision", to_string(options.plan.numerics)},
+        {"epilogue", options.plain ? "none" : "bias, relu"},
+        {"buffers", device == DeviceKind::cpu || options.same_buffers ? "same" : "rotating"},
+        {"peak", {{"gflops", peak.flops_per_us / 1e3}, {"gb_per_s", peak.bytes_per_us / 1e3}, {"how", peak.how}}},
+        {"problems", std::move(list)}});
   return right;
 }
 
@@ -221,6 +219,7 @@ void add_bench_conv(CLI::App& bench, ExitCode& result) {
       ->check(CLI::IsMember(conv_set_names()));
   verb->add_option("--batch", options->batches, "Batch sizes of --set, separated by commas")
       ->delimiter(',')
+      ->transform(whole_number<std::int64_t>(1, max_batch))
       ->capture_default_str();
   CLI::Option* const algorithms =
       verb->add_option("--algorithm", options->algorithms, "These, separated by commas, not what the rule chooses")
@@ -234,7 +233,7 @@ void add_bench_conv(CLI::App& bench, ExitCode& result) {
   verb->add_flag("--same-buffers", options->same_buffers, "CUDA: always on the same memory, warm in L2 where it fits");
   add_device_options(*verb, options->plan);
   verb->add_option("--seconds", options->seconds, "Time to spend on each measurement")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(number_up_to(3600))
       ->capture_default_str();
   add_json_option(*verb, options->json);
   add_examples(*verb,

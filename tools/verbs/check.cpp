@@ -4,6 +4,7 @@
 
 #include <array>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,6 +13,7 @@
 #include "lenslet/device.h"
 #include "lenslet/error.h"
 #include "tools/verbs/common_options.h"
+#include "tools/verbs/terminal.h"
 #include "tools/verbs/test_cases.h"
 #include "tools/verbs/verbs.h"
 
@@ -46,15 +48,15 @@ ExitCode check(const Options& options) {
       if (!result.digests.empty()) entry["digests"] = result.digests;
       listed.push_back(std::move(entry));
     } else {
-      fmt::print("{:<11} {}{}{}\n", to_string(result.status), folder.string(), result.reason.empty() ? "" : ": ",
-                 result.reason);
+      fmt::print("{:<11} {}{}{}\n", to_string(result.status), printable(folder.string()),
+                 result.reason.empty() ? "" : ": ", printable(result.reason));
     }
   }
   const auto [passed, failed, unsupported] = counts;
   if (options.json) {
     const nlohmann::json document{
         {"device", device.id}, {"cases", listed}, {"passed", passed}, {"failed", failed}, {"unsupported", unsupported}};
-    fmt::print("{}\n", document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    print_document(document);
   } else {
     fmt::print("{} passed, {} failed, {} unsupported\n", passed, failed, unsupported);
   }
@@ -69,13 +71,14 @@ void add_check(CLI::App& app, ExitCode& result) {
       "check", "Run test folders in the ONNX backend layout and compare with their expected outputs");
   verb->add_option("CASE_DIR", options->folders,
                    "Folders with model.onnx and test_data_set_K/{input,output}_I.pb, or folders of such folders")
-      ->required();
+      ->required()
+      ->check(not_empty());
   verb->add_option("--rtol", options->tolerance.rtol, "Allowed error relative to each expected element")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_up_to(std::numeric_limits<double>::max()))
       ->capture_default_str();
   verb->add_option("--atol", options->tolerance.atol,
                    "Allowed error relative to the rms of each expected output (integers must be equal)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_up_to(std::numeric_limits<double>::max()))
       ->capture_default_str();
   add_plan_options(*verb, options->plan);
   add_json_option(*verb, options->json);

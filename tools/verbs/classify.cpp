@@ -72,15 +72,18 @@ class Run {
 
   /// `photo` has to stay where it is until it is done.
   void add(PhotoResult& photo) {
+    bool decoded = false;
     try {
       const Stopwatch decoding;
       const Picture picture = read_image(photo.file);
       photo.decode_ms = decoding.ms();
+      decoded = true;
       const Stopwatch preparing;
       classifier_.prepare(picture, static_cast<std::int64_t>(slots_.size()));
       photo.preprocess_ms = preparing.ms();
     } catch (const Error& error) {
-      if (error.kind() == ErrorKind::device) throw;  // no photo's fault
+      // No photo's fault: the device, or no memory for pixels within the limits.
+      if (error.kind() == ErrorKind::device || (decoded && error.kind() == ErrorKind::limit)) throw;
       photo.error = error.context() == photo.file ? error.message() : error.what();
       return;
     }
@@ -125,8 +128,7 @@ void print_json(const std::string& model, const std::string& device, const std::
     }
     document["results"].push_back(std::move(entry));
   }
-  // A file name need not be UTF-8; JSON has to be.
-  fmt::print("{}\n", document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  print_document(document);
 }
 
 void print_table(const std::string& device, const std::vector<PhotoResult>& results) {
@@ -181,7 +183,7 @@ ExitCode classify(const Options& options) {
       if (results[i].error.empty()) continue;
       failed = true;
       progress.clear();
-      say(fmt::format("{}: {}", printable(photos[i]), printable(results[i].error)));
+      say(fmt::format("{}: {}", photos[i], results[i].error));
     }
     run.flush();
   }
@@ -198,16 +200,16 @@ ExitCode classify(const Options& options) {
 void add_classify(CLI::App& app, ExitCode& result) {
   auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("classify", "Say what is in photos (JPEG, PNG, BMP, PNM)");
-  verb->add_option("PHOTO", options->photos, "Photos, or folders of photos")->required();
+  verb->add_option("PHOTO", options->photos, "Photos, or folders of photos")->required()->check(not_empty());
   verb->add_option("--model", options->model,
                    "ONNX file; default: EfficientNet-Lite0 as tools/quickstart.sh fetches it");
   verb->add_option("--card", options->card, "Model card (JSON); default: NAME.card.json beside the model");
   verb->add_option("--labels", options->labels, "Class names, one a line; default: what the card names");
   verb->add_option("--top", options->top, "How many classes to show")
-      ->check(CLI::Range(1, 1000000))
+      ->transform(whole_number(1, 1000000))
       ->capture_default_str();
   verb->add_option("--batch", options->plan.batch, "How many photos go through the model at once")
-      ->check(CLI::Range(1, 1024))
+      ->transform(whole_number(1, 1024))
       ->capture_default_str();
   add_plan_options(*verb, options->plan);
   add_json_option(*verb, options->json);

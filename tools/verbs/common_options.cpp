@@ -24,7 +24,7 @@ std::string known_algorithms() {
 
 void add_device_options(CLI::App& verb, PlanOptions& options) {
   verb.add_option("--threads", options.threads, "Threads to work with; 0: all cores this process may use")
-      ->check(CLI::Range(0, 1024))
+      ->transform(whole_number(0, 1024))
       ->capture_default_str();
   verb.add_option("--device", options.device, "auto (cuda:0 where it can be used, else cpu), cpu, cuda or cuda:INDEX")
       ->envname("LENSLET_DEVICE")
@@ -59,6 +59,21 @@ DeviceChoice print_device_note(const PlanOptions& options) {
 }
 
 void add_json_option(CLI::App& verb, bool& json) { verb.add_flag("--json", json, "Print one JSON document instead"); }
+
+CLI::Validator number_up_to(double most) {
+  const std::string range =
+      most < std::numeric_limits<double>::max() ? fmt::format("in [0 - {}]", most) : "of 0 or more";
+  const auto check = [most, range](const std::string& text) -> std::string {
+    double value = 0;
+    const bool good = CLI::detail::lexical_cast(text, value) && value >= 0 && value <= most;  // false for NaN
+    return good ? "" : fmt::format("'{}' is no finite number {}", text, range);
+  };
+  return {check, fmt::format("FLOAT {}", range)};
+}
+
+CLI::Validator not_empty() {
+  return {[](const std::string& text) { return text.empty() ? "the name is empty" : ""; }, ""};
+}
 
 void add_examples(CLI::App& verb, const std::string& examples) {
   std::string footer = "\nExamples:";

@@ -48,7 +48,7 @@ void print_json(const DeviceReport& report) {
                       {"driver", cuda.driver},
                       {"built_for", cuda.compiled},
                       {"reason", cuda.reason}};
-  fmt::print("{}\n", document.dump(2));
+  print_document(document);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ inline constexpr std::array<ExitCodeMeaning, 7> exit_code_meanings{{
     {exit_failed, "some inputs failed (bad photos), or a check did not hold"},
     {exit_usage, "the command line makes no sense"},
     {exit_model, "the model was refused: damaged, unsupported, over a published limit, or more than the memory holds"},
-    {exit_io, "a file cannot be opened, read or written"},
+    {exit_io, "a file cannot be opened, read or written, or the output cannot be printed"},
     {exit_device, "the accelerator, its driver or its library failed"},
     {exit_internal, "lenslet broke one of its own rules: please report it"},
 }};

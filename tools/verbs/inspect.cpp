@@ -12,6 +12,7 @@
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/model_inputs.h"
 #include "tools/verbs/plan_json.h"
+#include "tools/verbs/terminal.h"
 #include "tools/verbs/verbs.h"
 
 namespace lenslet::tool {
@@ -97,7 +98,7 @@ void print_memory(const PlanInfo& plan, bool with_map) {
 void print_text(const Model& model, const PlanInfo& plan, bool memory_map) {
   const std::string how = plan.device == "cpu" ? fmt::format("with {} threads", plan.threads)
                                                : fmt::format("in {}", to_string(plan.numerics));
-  fmt::print("{}: {} parameters, {:.1f} MFLOP at this shape, {} steps on {} {}\n\n", model.name(),
+  fmt::print("{}: {} parameters, {:.1f} MFLOP at this shape, {} steps on {} {}\n\n", printable(model.name()),
              model.parameter_elems(), mega(total_flops(plan)), plan.steps.size(), plan.device, how);
   print_ports("inputs", model.inputs(), plan.inputs);
   print_ports("outputs", model.outputs(), plan.outputs);
@@ -116,9 +117,11 @@ void inspect(const Options& options) {
   if (!options.after.empty()) {
     const std::string dump = model.dump(options.after, plan_options);
     if (options.json)
-      fmt::print("{}\n", nlohmann::json({{"model", model.name()}, {"stage", options.after}, {"dump", dump}}).dump(2));
+      print_document(nlohmann::json{{"model", model.name()}, {"stage", options.after}, {"dump", dump}});
     else
-      fmt::print("{}", dump);
+      // The graph is called as the file is; the names in it were checked when it was loaded.
+      fmt::print("{}",
+                 std::string(dump).replace(dump.find(model.name()), model.name().size(), printable(model.name())));
     return;
   }
   const PlanInfo plan = model.plan(plan_options);
@@ -131,7 +134,7 @@ void inspect(const Options& options) {
                              {"plan", to_json(plan)}};
   for (const PortInfo& port : model.inputs()) document["inputs"].push_back(to_json(port));
   for (const PortInfo& port : model.outputs()) document["outputs"].push_back(to_json(port));
-  fmt::print("{}\n", document.dump(2));
+  print_document(document);
 }
 
 }  // namespace
@@ -144,7 +147,9 @@ void add_inspect(CLI::App& app, ExitCode& result) {
   verb->add_option(
       "--after", options->after,
       fmt::format("Print the graph after a stage instead: load, infer, {}, plan", fmt::join(pass_names(), ", ")));
-  verb->add_option("--batch", options->plan.batch, "Images at once")->capture_default_str();
+  verb->add_option("--batch", options->plan.batch, "Images at once")
+      ->transform(whole_number<std::int64_t>(1, max_batch))
+      ->capture_default_str();
   verb->add_flag("--memory-map", options->memory_map, "Also list every value's place in the arena");
   add_shape_option(*verb, options->shapes);
   add_plan_options(*verb, options->plan);

@@ -40,6 +40,23 @@ std::optional<std::size_t> named_input(const std::vector<PortInfo>& ports, const
   return best;
 }
 
+// "x float32 [N,3,12,10], ..."
+std::string described(const std::vector<PortInfo>& ports) {
+  std::string text;
+  for (const PortInfo& port : ports)
+    text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", port.name, to_string(port.dtype), port.str());
+  return text;
+}
+
+// A FILE that is not there but has a '=' in its name was meant as NAME=FILE.
+void refuse_unknown_name(const std::vector<PortInfo>& ports, const std::string& text) {
+  const std::size_t equals = text.find('=');
+  std::error_code ignored;
+  if (equals == text.npos || fs::exists(text, ignored)) return;
+  throw Error(ErrorKind::invalid_argument, fmt::format("--input {}: no input is called '{}'; the model has {}", text,
+                                                       text.substr(0, equals), described(ports)));
+}
+
 }  // namespace
 
 void add_shape_option(CLI::App& verb, std::vector<std::string>& texts) {
@@ -82,6 +99,7 @@ std::vector<Tensor> read_named_inputs(const Model& model, const std::vector<std:
   for (const std::string& text : texts) {
     const auto port = named_input(ports, text);
     if (!port) {
+      refuse_unknown_name(ports, text);
       unnamed.push_back(text);
     } else if (!tensors[*port].empty()) {
       throw Error(ErrorKind::invalid_argument, fmt::format("input {} is given twice", ports[*port].name));
@@ -94,7 +112,7 @@ std::vector<Tensor> read_named_inputs(const Model& model, const std::vector<std:
     while (next < tensors.size() && !tensors[next].empty()) ++next;
     if (next == tensors.size())
       throw Error(ErrorKind::invalid_argument,
-                  fmt::format("'{}' is one input too many: the model has {}", file, ports.size()));
+                  fmt::format("'{}' is one input too many: the model has {}", file, described(ports)));
     tensors[next] = read_tensor(file);
   }
   for (std::size_t i = 0; i < ports.size(); ++i) {

@@ -20,6 +20,7 @@
 #include "tools/verbs/dtype_convert.h"
 #include "tools/verbs/model_inputs.h"
 #include "tools/verbs/output_name.h"
+#include "tools/verbs/terminal.h"
 #include "tools/verbs/verbs.h"
 
 namespace lenslet::tool {
@@ -92,12 +93,12 @@ ExitCode run(const Options& options) {
     } else {
       fmt::print("{}: {} {} min {:.6g} mean {:.6g} max {:.6g}{} -> {}\n", name, to_string(tensor.dtype()),
                  tensor.shape().str(), seen.min, seen.mean, seen.max,
-                 seen.nans > 0 ? fmt::format(" ({} NaN)", seen.nans) : "", file.string());
+                 seen.nans > 0 ? fmt::format(" ({} NaN)", seen.nans) : "", printable(file.string()));
     }
   }
   if (options.json) {
     const nlohmann::json document{{"model", model.name()}, {"device", runner.plan().device}, {"outputs", listed}};
-    fmt::print("{}\n", document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    print_document(document);
   }
   return exit_ok;
 }
@@ -113,7 +114,9 @@ void add_run(CLI::App& app, ExitCode& result) {
                    "Float files are converted to the float type the model declares")
       ->take_all()
       ->allow_extra_args(false);
-  verb->add_option("--output-dir", options->output_dir, "Folder for NAME.npy of each output")->capture_default_str();
+  verb->add_option("--output-dir", options->output_dir, "Folder for NAME.npy of each output")
+      ->check(not_empty())
+      ->capture_default_str();
   add_plan_options(*verb, options->plan);
   add_json_option(*verb, options->json);
   add_examples(*verb,

@@ -14,6 +14,17 @@ namespace {
 
 constexpr std::size_t few = 3;
 
+// Before each line of an Error's list. Other newlines are part of a name.
+constexpr std::string_view list_mark = "\n  ";
+
+// Where the list begins in the message; its end, where there is none. Only models are refused for several reasons, and
+// the names in those were checked by the loader; other messages may quote anything.
+std::size_t list_begin(const Error& error) {
+  const ErrorKind kind = error.kind();
+  const bool of_model = kind == ErrorKind::invalid_model || kind == ErrorKind::unsupported || kind == ErrorKind::limit;
+  return std::min(of_model ? error.message().find(list_mark) : std::string::npos, error.message().size());
+}
+
 }  // namespace
 
 bool locale_is_utf8() {
@@ -43,13 +54,37 @@ std::string bar(double fraction, std::size_t width, bool utf8) {
 }
 
 std::string printable(std::string_view text) {
-  std::string result(text);
-  for (char& c : result)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
-  return result;
+  // fmt's escapes, but for quotes and backslashes, which stay as they are.
+  std::string result;
+  while (true) {
+    const std::size_t end = std::min(text.find_first_of("\"\\"), text.size());
+    const std::string quoted = fmt::format("{:?}", text.substr(0, end));
+    result.append(quoted, 1, quoted.size() - 2);
+    if (end == text.size()) return result;
+    result += text[end];
+    text.remove_prefix(end + 1);
+  }
 }
 
-void say(std::string_view text) { std::fputs(fmt::format("lenslet: {}\n", text).c_str(), stderr); }
+void say(std::string_view text) {
+  std::fflush(stdout);  // in one file with stderr, too, what was printed before stands before
+  std::fputs(fmt::format("lenslet: {}\n", printable(text)).c_str(), stderr);
+}
+
+std::string first_line(const Error& error) {
+  return Error(error.kind(), error.message().substr(0, list_begin(error)), error.context()).what();
+}
+
+void say(const Error& error) {
+  say(fmt::format("error: {}", first_line(error)));
+  std::string_view list = std::string_view(error.message()).substr(list_begin(error));
+  while (!list.empty()) {
+    list.remove_prefix(list_mark.size());
+    const std::size_t end = std::min(list.find(list_mark), list.size());
+    std::fputs(fmt::format("  {}\n", printable(list.substr(0, end))).c_str(), stderr);
+    list.remove_prefix(end);
+  }
+}
 
 Progress::Progress(std::size_t total)
     : total_(total), active_(total > few && isatty(STDERR_FILENO) == 1), utf8_(locale_is_utf8()) {}

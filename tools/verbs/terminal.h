@@ -5,17 +5,24 @@
 #include <string>
 #include <string_view>
 
+#include "lenslet/error.h"
+
 namespace lenslet::tool {
 
 /// The locale of the environment (LC_ALL, LC_CTYPE, LANG) is a UTF-8 one.
 bool locale_is_utf8();
 /// `fraction` (clamped to 0..1) of `width` columns: eighths of blocks in UTF-8, '#' in ASCII; padded to the width.
 std::string bar(double fraction, std::size_t width, bool utf8);
-/// Control characters replaced by '?', for names that come from outside.
+/// What cannot be printed (control characters, bytes that are no UTF-8) as \n, \x1b, \xff: for names that come from
+/// outside.
 std::string printable(std::string_view text);
 
-/// "lenslet: TEXT" as a line on stderr; lost when that cannot be written.
+/// "lenslet: TEXT" on stderr, printable and so one line; ferror(stderr) says whether it was written.
 void say(std::string_view text);
+/// "lenslet: error: WHAT", and a line each for what an Error lists after its first line (lenslet/error.h).
+void say(const Error& error);
+/// The first line of what().
+std::string first_line(const Error& error);
 
 /// A bar on stderr while `total` things are done; silent unless stderr is a terminal and there are more than a few.
 class Progress {

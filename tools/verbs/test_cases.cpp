@@ -14,6 +14,7 @@
 #include "lenslet/runner.h"
 #include "lenslet/tensor_file.h"
 #include "tools/verbs/bound_run.h"
+#include "tools/verbs/terminal.h"
 
 namespace lenslet::tool {
 
@@ -65,8 +66,6 @@ std::vector<fs::path> data_sets(const fs::path& folder) {
   for (auto& [number, path] : found) sets.push_back(std::move(path));
   return sets;
 }
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 // ONNX 1.12 and older write bfloat16 test data as the uint16 of its bits.
 Tensor as_declared(const Tensor& tensor, DType declared) {
@@ -123,6 +122,15 @@ std::string run_set(const Model& model, const fs::path& set, PlanOptions options
   return {};
 }
 
+// A folder that cannot be looked into, and one whose model.onnx is a link to nowhere, count: running them says why.
+void find_below(const fs::path& folder, std::vector<fs::path>& cases) {
+  std::error_code error, ignored;
+  const bool is_case = fs::symlink_status(folder / "model.onnx", ignored).type() != fs::file_type::not_found;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    if (!entry->is_symlink(ignored) && entry->is_directory(ignored)) find_below(entry->path(), cases);
+  if (is_case || error) cases.push_back(folder);
+}
+
 }  // namespace
 
 std::string_view to_string(CaseResult::Status status) {
@@ -138,17 +146,10 @@ std::string_view to_string(CaseResult::Status status) {
 }
 
 std::vector<fs::path> find_cases(const fs::path& root) {
-  if (!fs::is_directory(root)) throw Error(ErrorKind::io, "is not a folder", root.string());
-  std::vector<fs::path> cases;
-  if (fs::exists(root / "model.onnx")) cases.push_back(root);
   std::error_code error;
-  for (fs::recursive_directory_iterator entry(root, fs::directory_options::skip_permission_denied, error), end;
-       !error && entry != end; entry.increment(error)) {
-    std::error_code ignored;
-    if (entry->is_directory(ignored) && fs::exists(entry->path() / "model.onnx", ignored))
-      cases.push_back(entry->path());
-  }
-  if (error) throw Error(ErrorKind::io, fmt::format("cannot be searched: {}", error.message()), root.string());
+  if (!fs::is_directory(root, error)) throw Error(ErrorKind::io, "is not a folder", root.string());
+  std::vector<fs::path> cases;
+  find_below(root, cases);
   std::sort(cases.begin(), cases.end());
   return cases;
 }
@@ -169,9 +170,11 @@ CaseResult run_case(const fs::path& folder, PlanOptions options, const Tolerance
     return result;
   } catch (const Error& error) {
     const bool refused = error.kind() == ErrorKind::unsupported || error.kind() == ErrorKind::limit;
-    return {refused ? Status::unsupported : Status::failed, first_line(error.what()), {}};
+    return {refused ? Status::unsupported : Status::failed, first_line(error), {}};
   } catch (const fs::filesystem_error& error) {
-    return {Status::failed, error.what(), {}};
+    return {Status::failed,
+            fmt::format("{} cannot be read: {}", error.path1().filename().string(), error.code().message()),
+            {}};
   }
 }
 

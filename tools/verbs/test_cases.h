@@ -11,7 +11,8 @@
 
 namespace lenslet::tool {
 
-/// All folders in and below `root` that hold a model.onnx, sorted by path. Symlinked folders are not followed.
+/// All folders in and below `root` that hold a model.onnx, or that cannot be read (run_case fails on those), sorted by
+/// path. Symlinked folders are not followed.
 /// Error(io) when `root` is no folder.
 std::vector<std::filesystem::path> find_cases(const std::filesystem::path& root);
 

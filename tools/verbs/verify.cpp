@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -226,7 +227,7 @@ bool verify(const Options& options) {
   if (options.json) {
     const nlohmann::json document = {{"model", model.name()}, {"device", device},     {"layers", rows},
                                      {"checked", checked},    {"exceeded", exceeded}, {"unchecked", skipped}};
-    fmt::print("{}\n", document.dump(2));
+    print_document(document);
   } else {
     fmt::print("{} layers checked on {}, {} exceeded their tolerance, {} without a reference\n", checked, device,
                exceeded, skipped);
@@ -243,9 +244,12 @@ void add_verify(CLI::App& app, ExitCode& result) {
   auto* input =
       verb->add_option("--input", options->inputs, "[NAME=]FILE.npy or .pb; repeatable")->allow_extra_args(false);
   verb->add_option("--random", options->seed, "Seed of random inputs, when no --input is given")
+      ->transform(whole_number(std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max()))
       ->capture_default_str()
       ->excludes(input);
-  verb->add_option("--batch", options->plan.batch, "Images at once")->capture_default_str();
+  verb->add_option("--batch", options->plan.batch, "Images at once")
+      ->transform(whole_number<std::int64_t>(1, max_batch))
+      ->capture_default_str();
   add_shape_option(*verb, options->shapes);
   add_plan_options(*verb, options->plan);
   add_json_option(*verb, options->json);
