@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/fork.h"
 #include "lenslet/error.h"
 
 namespace lenslet::cuda {
@@ -34,6 +35,11 @@ void log_cuda_error(cudaError_t status, const char* expression, const char* file
   } catch (...) {
     std::fputs("lenslet: a CUDA call failed while cleaning up\n", stderr);
   }
+}
+
+bool works_in_this_process() noexcept {
+  static const unsigned first_used_in = fork_count();
+  return first_used_in == fork_count();
 }
 
 }  // namespace lenslet::cuda

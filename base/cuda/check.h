@@ -10,6 +10,13 @@ namespace lenslet::cuda {
 /// The same as one line on stderr, for destructors; keeps quiet when the process is already shutting the driver down.
 void log_cuda_error(cudaError_t status, const char* expression, const char* file, int line) noexcept;
 
+/// False in a child of fork() whose parent had used CUDA before, where no call into it works: nothing may be called,
+/// and what the parent owns is left alone.
+bool works_in_this_process() noexcept;
+/// The reason, for Errors.
+inline constexpr const char* no_cuda_after_fork =
+    "CUDA does not come along into a process that fork() makes; start it with exec (Python: the start method 'spawn')";
+
 }  // namespace lenslet::cuda
 
 /// Evaluates a runtime call; throws Error(device) unless it returns cudaSuccess.
@@ -23,6 +30,7 @@ void log_cuda_error(cudaError_t status, const char* expression, const char* file
 /// The same where throwing is not allowed: reports and goes on.
 #define CUDA_LOG(call)                                                                                               \
   do {                                                                                                               \
+    if (!::lenslet::cuda::works_in_this_process()) break;                                                            \
     const cudaError_t cuda_log_status = (call);                                                                      \
     if (cuda_log_status != cudaSuccess) ::lenslet::cuda::log_cuda_error(cuda_log_status, #call, __FILE__, __LINE__); \
   } while (false)

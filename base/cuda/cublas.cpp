@@ -69,6 +69,7 @@ Cublas::Cublas(const Stream& stream, std::size_t workspace_bytes) : stream_(stre
 }
 
 Cublas::~Cublas() {
+  if (!works_in_this_process()) return;
   const std::lock_guard lock(exclusive());  // waits for the whole device, which a capture under way does not survive
   if (const cublasStatus_t status = cublas_library().destroy(handle_); status != CUBLAS_STATUS_SUCCESS)
     std::fprintf(stderr, "lenslet: cublasDestroy: %s\n", cublas_library().status_name(status));

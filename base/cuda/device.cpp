@@ -26,6 +26,10 @@ int query_driver(CudaInfo& cuda) {
   cuda.built = true;
   cuda.runtime = version(CUDART_VERSION);
   cuda.compiled = LENSLET_CUDA_ARCHITECTURES;
+  if (!works_in_this_process()) {
+    cuda.reason = no_cuda_after_fork;
+    return 0;
+  }
   int driver = 0;
   if (cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0) cuda.driver = version(driver);
   int count = 0;

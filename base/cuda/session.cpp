@@ -1,6 +1,7 @@
 #include "base/cuda/session.h"
 
 #include "base/cuda/probe.h"
+#include "lenslet/error.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -14,6 +15,7 @@ int attribute(cudaDeviceAttr which, int device) {
 }  // namespace
 
 CurrentDevice::CurrentDevice(int device) {
+  if (!works_in_this_process()) throw Error(ErrorKind::device, no_cuda_after_fork);
   CUDA_CHECK(cudaGetDevice(&previous_));
   CUDA_CHECK(cudaSetDevice(device));
 }

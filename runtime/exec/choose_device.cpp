@@ -7,7 +7,9 @@
 #include <optional>
 #include <string_view>
 
+#include "base/boundary.h"
 #include "base/cuda/device.h"
+#include "base/fork.h"
 #include "lenslet/device.h"
 #include "lenslet/error.h"
 
@@ -22,6 +24,7 @@ class Seen {
   Seen() : count_(cuda::query_driver(driver_)) {}
   const CudaInfo& driver() const { return driver_; }
   int count() const { return count_; }
+  unsigned process() const { return process_; }
   /// Copies: the map may grow meanwhile. `index` in [0, count).
   DeviceInfo device(int index) {
     const std::lock_guard lock(mutex_);
@@ -31,6 +34,7 @@ class Seen {
   }
 
  private:
+  const unsigned process_ = fork_count();
   CudaInfo driver_;
   int count_;
   std::mutex mutex_;
@@ -39,7 +43,9 @@ class Seen {
 
 Seen& seen() {
   static Seen once;
-  return once;
+  if (once.process() == fork_count()) return once;
+  static Seen in_child;  // of fork(), which does not have what its parent saw
+  return in_child;
 }
 
 // Why `index` cannot be used; fills `choice` when it can.

@@ -24,74 +24,14 @@
 #include "lenslet/runner.h"
 #include "runtime/exec/model_impl.h"
 #include "small_net.h"
+#include "tests/exec/embedder_cases.h"
 
 namespace lenslet::test {
 namespace {
 
-template <typename F>
-ErrorKind kind_of(const F& f) {
-  return error_of(f).kind();
-}
-
-bool equal(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && a.dtype() == b.dtype() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
-}
-
-// c = a + b, d = a - b: of two inputs of [2].
-Graph sum_and_difference() {
-  Graph graph;
-  graph.name = "sums";
-  std::vector<ValueId> inputs;
-  for (const char* name : {"a", "b"}) {
-    PortInfo port;
-    port.name = name;
-    port.dims = {2};
-    port.dim_names = {""};
-    graph.input_ports.push_back(port);
-    inputs.push_back(graph.add_value(name));
-    graph.inputs.push_back(inputs.back());
-  }
-  add_output(graph, add_node(graph, "Add", inputs));
-  add_output(graph, add_node(graph, "Sub", inputs));
-  return graph;
-}
-
-TEST_CASE("exec/embedder/outputs_given_back_as_inputs") {
-  Runner runner(make_model(sum_and_difference()), on_cpu());
-  const std::vector<Tensor> x{Tensor::of<float>(Shape{2}, {3, 5}), Tensor::of<float>(Shape{2}, {1, 2})};
-  const auto values = [](const Tensor& t) { return std::vector<float>{t.values<float>()[0], t.values<float>()[1]}; };
-  auto outputs = runner.run(x);
-  REQUIRE(values(outputs[0]) == std::vector<float>{4, 7});
-  REQUIRE(values(outputs[1]) == std::vector<float>{2, 3});
-  outputs = runner.run(outputs);
-  CHECK(values(outputs[0]) == std::vector<float>{6, 10});
-  CHECK(values(outputs[1]) == std::vector<float>{2, 4});
-  outputs = runner.run(std::vector<Tensor>{outputs[1], outputs[0]});  // crossed
-  CHECK(values(outputs[0]) == std::vector<float>{8, 14});
-  CHECK(values(outputs[1]) == std::vector<float>{-4, -6});
-  outputs = runner.run(std::vector<Tensor>{outputs[0], outputs[0]});  // twice the same
-  CHECK(values(outputs[0]) == std::vector<float>{16, 28});
-  CHECK(values(outputs[1]) == std::vector<float>{0, 0});
-}
-
-TEST_CASE("exec/embedder/outputs_belong_to_the_runner") {
-  const Model model = make_model(ports_net());
-  Runner runner(model, on_cpu(2, 1)), other(model, on_cpu(2, 1));
-  const Tensor x = random_tensor({2, 2, 3, 5}, 1);
-  std::vector<Tensor> expected;
-  for (const Tensor& output : other.run(x)) expected.push_back(output.clone());
-  for (int round = 0; round < 3; ++round) {
-    const auto outputs = runner.run(x);
-    REQUIRE(outputs.size() == expected.size());
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-      CAPTURE(i);
-      CHECK(equal(outputs[i], expected[i]));
-    }
-    for (Tensor output : outputs) std::memset(output.data(), 0xab, output.bytes());
-  }
-  const auto untouched = other.run(x);
-  for (std::size_t i = 0; i < untouched.size(); ++i) CHECK(equal(untouched[i], expected[i]));
-}
+TEST_CASE("exec/embedder/outputs_given_back_as_inputs") { check_outputs_given_back("cpu"); }
+TEST_CASE("exec/embedder/outputs_belong_to_the_runner") { check_outputs_belong_to_the_runner("cpu"); }
+TEST_CASE("exec/embedder/observers_that_reach_for_their_runner") { check_observers_that_reach_for_their_runner("cpu"); }
 
 TEST_CASE("exec/embedder/moved_from") {
   Model model = make_model(small_net());
@@ -169,46 +109,6 @@ TEST_CASE("exec/embedder/a_second_thread_is_refused") {
   CHECK(equal(got, expected));
   runner.set_observer({});
   CHECK(equal(runner.run(x)[0], expected));
-}
-
-TEST_CASE("exec/embedder/observers_that_reach_for_their_runner") {
-  const Model model = make_model(small_net());
-  const Tensor x = random_tensor({1, 3, 17, 19}, 1);
-  auto runner = std::make_unique<Runner>(model, on_cpu(1, 2));
-  const Tensor expected = runner->run(x)[0].clone();
-
-  std::vector<ErrorKind> kinds;
-  runner->set_observer([&](const LayerEvent& event) {
-    kinds.push_back(kind_of([&] { runner->run(x); }));
-    kinds.push_back(kind_of([&] { runner->set_observer([](const LayerEvent&) {}); }));
-    kinds.push_back(kind_of([&] { runner->run_loaded(); }));
-    CHECK(runner->plan().steps.size() > static_cast<std::size_t>(event.step));
-  });
-  CHECK(equal(runner->run(x)[0], expected));
-  CHECK(kinds.size() == 3 * runner->plan().steps.size());
-  for (const ErrorKind kind : kinds) CHECK(kind == ErrorKind::invalid_argument);
-
-  // What it throws ends the run, and no more than that.
-  struct Stop {};
-  runner->set_observer([](const LayerEvent&) { throw Stop(); });
-  CHECK_THROWS_AS(runner->run(x), Stop);
-  runner->set_observer({});
-  CHECK(equal(runner->run(x)[0], expected));
-
-  // It may end its Runner: what it owns stays until the run is through.
-  const auto big = std::make_shared<std::vector<int>>(1000, 7);
-  int steps = 0;
-  runner->set_observer([&, big](const LayerEvent& event) {
-    runner.reset();
-    steps += (*big)[static_cast<std::size_t>(event.step)] / 7;
-    CHECK(event.info->name.size() < 1000);
-    CHECK(std::isfinite(event.outputs[0].values<float>()[0]));
-  });
-  CHECK(big.use_count() == 2);
-  Runner& dying = *runner;
-  CHECK(kind_of([&] { dying.run(x); }) == ErrorKind::invalid_argument);
-  CHECK(steps > 1);
-  CHECK(big.use_count() == 1);
 }
 
 // Runs `in_child` in a child; true when it returns true there within 20 s.

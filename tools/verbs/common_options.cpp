@@ -46,6 +46,8 @@ void add_plan_options(CLI::App& verb, PlanOptions& options) {
   add_device_options(verb, options);
   verb.add_flag("--sync-each-step", options.sync_each_step,
                 "CUDA: wait after each step, so that an error names its node; slow");
+  verb.add_flag("--flush-denormals", options.flush_denormals,
+                "CPU: take denormal numbers for zero, which are slow; the results may differ in them");
   verb.add_option("--conv-algorithm", options.conv_algorithm,
                   fmt::format("Force one convolution algorithm for every convolution ({})", known_algorithms()));
   verb.add_flag("--where-accepted", options.conv_algorithm_where_accepted,
