@@ -4,12 +4,11 @@
 #include <charconv>
 #include <map>
 #include <mutex>
-#include <optional>
-#include <string_view>
 
 #include "base/cuda/device.h"
 #include "lenslet/device.h"
 #include "lenslet/error.h"
+#include "runtime/exec/device_name.h"
 
 namespace lenslet {
 
@@ -57,8 +56,9 @@ std::optional<std::string> refuse(int index, DeviceChoice& choice) {
   return std::nullopt;
 }
 
-// "cuda", "cuda:1"; nothing for anything else.
-std::optional<int> parse_index(std::string_view name) {
+}  // namespace
+
+std::optional<int> cuda_index(std::string_view name) {
   if (name == "cuda") return 0;
   if (!name.starts_with("cuda:")) return std::nullopt;
   name.remove_prefix(5);
@@ -68,17 +68,15 @@ std::optional<int> parse_index(std::string_view name) {
   return index;
 }
 
-}  // namespace
-
 DeviceChoice choose_device(const std::string& name) {
   DeviceChoice choice;
   if (name == "cpu") return choice;
-  if (name.empty() || name == "auto") {
+  if (name == "auto") {
     const auto refusal = refuse(0, choice);
     if (refusal && seen().driver().built) choice.note = fmt::format("device auto: using the CPU: {}", *refusal);
     return choice;
   }
-  const std::optional<int> index = parse_index(name);
+  const std::optional<int> index = cuda_index(name);
   if (!index)
     throw Error(ErrorKind::invalid_argument,
                 fmt::format("unknown device '{}'; known: auto, cpu, cuda, cuda:INDEX", name));
