@@ -1,11 +1,11 @@
 #include "lenslet/image.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <numeric>
 
+#include "base/dtypes.h"
 #include "base/image_plan.h"
 #include "base/resize.h"
 
@@ -49,22 +49,23 @@ std::vector<std::uint8_t> resize_and_crop(const ImageView& image, const ImageSpe
 void to_input(const ImageView& image, const ImageSpec& spec, Tensor& input, std::int64_t index) {
   check_image_input(spec, input, index);
   const std::int64_t channels = image_channels(spec);
-  std::vector<std::array<float, 256>> tables;
-  for (std::int64_t c = 0; c < channels; ++c) tables.push_back(normalisation_table(spec, c));
+  const Tensor tables = normalisation_tables(spec, input.dtype());
   const std::vector<std::uint8_t> pixels = resize_and_crop(image, spec);
   // From here on nothing fails: an image that is refused leaves the input as it was.
   const bool interleaved = spec.nhwc || input.format() == formats::nhwc;
   const auto area = static_cast<std::size_t>(spec.height * spec.width);
   const auto stride = static_cast<std::size_t>(channels);
-  float* target = input.values<float>().data() + static_cast<std::size_t>(index) * area * stride;
-  for (std::size_t c = 0; c < stride; ++c) {
-    const std::array<float, 256>& table = tables[c];
-    const std::size_t source_channel = spec.channels == ImageSpec::Channels::bgr ? stride - 1 - c : c;
-    const std::uint8_t* source = pixels.data() + source_channel;
-    float* plane = interleaved ? target + c : target + c * area;
-    const std::size_t step = interleaved ? stride : 1;
-    for (std::size_t i = 0; i < area; ++i) plane[i * step] = table[source[i * stride]];
-  }
+  dispatch_bytes(dtype_bytes(input.dtype()), [&]<typename T>(std::type_identity<T>) {
+    T* target = static_cast<T*>(input.data()) + static_cast<std::size_t>(index) * area * stride;
+    for (std::size_t c = 0; c < stride; ++c) {
+      const T* table = static_cast<const T*>(tables.data()) + c * 256;
+      const std::size_t source_channel = spec.channels == ImageSpec::Channels::bgr ? stride - 1 - c : c;
+      const std::uint8_t* source = pixels.data() + source_channel;
+      T* plane = interleaved ? target + c : target + c * area;
+      const std::size_t step = interleaved ? stride : 1;
+      for (std::size_t i = 0; i < area; ++i) plane[i * step] = table[source[i * stride]];
+    }
+  });
 }
 
 void softmax(std::span<float> scores) {

@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "base/convert.h"
 #include "base/format.h"
 #include "lenslet/error.h"
 
@@ -196,6 +197,13 @@ Tensor Tensor::to_format(const Format& format) const {
       copy(std::uint64_t{});
       break;
   }
+  return result;
+}
+
+Tensor Tensor::to_dtype(DType dtype) const {
+  if (empty()) return {};
+  Tensor result(dtype, shape_, format_);
+  convert_elements(dtype_, data_, dtype, result.data_, stored_);
   return result;
 }
 

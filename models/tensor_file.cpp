@@ -77,6 +77,7 @@ Tensor read_npy(const std::filesystem::path& file) {
 
 void write_npy(const std::filesystem::path& file, const Tensor& tensor) {
   const std::string name = file.string();
+  if (tensor.empty()) throw Error(ErrorKind::invalid_argument, "there is no tensor to write", name);
   std::string header;
   try {
     header = npy_header(tensor.dtype(), tensor.shape());
