@@ -212,6 +212,22 @@ TEST_CASE("nan/elementwise") {
   });
 }
 
+TEST_CASE("nan/products") {
+  on_every_instruction_set([] {
+    unsigned seed = 450;
+    for (const float value : values) {
+      const Tensor x = in_each_position({19}, value, seed++), w = random_f32({37, 19}, seed++);
+      for (const auto& [a, b] : {std::pair{x, w}, {w, x}})
+        check_op({.op = "Gemm",
+                  .attributes = {{"transB", std::int64_t{1}}},
+                  .inputs = {a, b},
+                  .maybe_constant = {1},
+                  .tolerance = 5e-6});
+      check_op({.op = "MatMul", .inputs = {x, random_f32({19, 37}, seed++)}, .maybe_constant = {1}, .tolerance = 5e-6});
+    }
+  });
+}
+
 // A convolution's NaN reaches the outputs whose window holds it, through a fused activation, too; Winograd's, all
 // outputs of a tile that reads it. An infinity may become NaN there, nothing else.
 TEST_CASE("nan/convolutions") {
