@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/boundary.h"
+
 namespace lenslet {
 
 namespace {
@@ -34,12 +36,14 @@ struct Printer {
 }  // namespace
 
 std::string to_string(const AttributeList& attributes) {
-  std::string text;
-  for (const auto& [name, value] : attributes) {
-    if (!text.empty()) text += ' ';
-    text += name + "=" + std::visit(Printer{}, value);
-  }
-  return text;
+  return with_errors([&] {
+    std::string text;
+    for (const auto& [name, value] : attributes) {
+      if (!text.empty()) text += ' ';
+      text += name + "=" + std::visit(Printer{}, value);
+    }
+    return text;
+  });
 }
 
 }  // namespace lenslet

@@ -4,6 +4,8 @@
 
 #include <charconv>
 
+#include "base/boundary.h"
+
 namespace lenslet {
 namespace {
 
@@ -19,11 +21,13 @@ std::optional<std::int64_t> take_number(std::string_view& text) {
 }  // namespace
 
 std::string to_string(const Format& format) {
-  std::string text = format.order == Format::Order::row_major ? "nchw" : "nhwc";
-  if (format.channel_block > 1) text += fmt::format("{}c", format.channel_block);
-  const Format::Halo& halo = format.halo;
-  if (halo != Format::Halo()) text += fmt::format("+{},{},{},{}", halo.top, halo.left, halo.bottom, halo.right);
-  return text;
+  return with_errors([&] {
+    std::string text = format.order == Format::Order::row_major ? "nchw" : "nhwc";
+    if (format.channel_block > 1) text += fmt::format("{}c", format.channel_block);
+    const Format::Halo& halo = format.halo;
+    if (halo != Format::Halo()) text += fmt::format("+{},{},{},{}", halo.top, halo.left, halo.bottom, halo.right);
+    return text;
+  });
 }
 
 std::optional<Format> parse_format(std::string_view text) {

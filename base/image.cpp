@@ -1,11 +1,12 @@
 #include "lenslet/image.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <numeric>
 
+#include "base/boundary.h"
+#include "base/dtypes.h"
 #include "base/image_plan.h"
 #include "base/resize.h"
 
@@ -34,67 +35,76 @@ std::vector<std::uint8_t> to_rgb(const std::vector<std::uint8_t>& gray) {
 }  // namespace
 
 std::vector<std::uint8_t> resize_and_crop(const ImageView& image, const ImageSpec& spec) {
-  const ResizePlan plan = plan_resize(image, spec);
-  const bool wants_gray = spec.channels == ImageSpec::Channels::gray;
-  ImageView source = image;
-  std::vector<std::uint8_t> gray;
-  if (wants_gray && image.channels == 3) {
-    gray = to_gray(image);
-    source = {gray.data(), image.height, image.width, 1};
-  }
-  auto pixels = resize_window(source, plan.height, plan.width, plan.window, spec.filter, spec.antialias);
-  return !wants_gray && image.channels == 1 ? to_rgb(pixels) : pixels;
+  return at_boundary([&] {
+    const ResizePlan plan = plan_resize(image, spec);
+    const bool wants_gray = spec.channels == ImageSpec::Channels::gray;
+    ImageView source = image;
+    std::vector<std::uint8_t> gray;
+    if (wants_gray && image.channels == 3) {
+      gray = to_gray(image);
+      source = {gray.data(), image.height, image.width, 1};
+    }
+    auto pixels = resize_window(source, plan.height, plan.width, plan.window, spec.filter, spec.antialias);
+    return !wants_gray && image.channels == 1 ? to_rgb(pixels) : pixels;
+  });
 }
 
 void to_input(const ImageView& image, const ImageSpec& spec, Tensor& input, std::int64_t index) {
-  check_image_input(spec, input, index);
-  const std::int64_t channels = image_channels(spec);
-  std::vector<std::array<float, 256>> tables;
-  for (std::int64_t c = 0; c < channels; ++c) tables.push_back(normalisation_table(spec, c));
-  const std::vector<std::uint8_t> pixels = resize_and_crop(image, spec);
-  // From here on nothing fails: an image that is refused leaves the input as it was.
-  const bool interleaved = spec.nhwc || input.format() == formats::nhwc;
-  const auto area = static_cast<std::size_t>(spec.height * spec.width);
-  const auto stride = static_cast<std::size_t>(channels);
-  float* target = input.values<float>().data() + static_cast<std::size_t>(index) * area * stride;
-  for (std::size_t c = 0; c < stride; ++c) {
-    const std::array<float, 256>& table = tables[c];
-    const std::size_t source_channel = spec.channels == ImageSpec::Channels::bgr ? stride - 1 - c : c;
-    const std::uint8_t* source = pixels.data() + source_channel;
-    float* plane = interleaved ? target + c : target + c * area;
-    const std::size_t step = interleaved ? stride : 1;
-    for (std::size_t i = 0; i < area; ++i) plane[i * step] = table[source[i * stride]];
-  }
+  at_boundary([&] {
+    check_image_input(spec, input, index);
+    const std::int64_t channels = image_channels(spec);
+    const Tensor tables = normalisation_tables(spec, input.dtype());
+    const std::vector<std::uint8_t> pixels = resize_and_crop(image, spec);
+    // From here on nothing fails: an image that is refused leaves the input as it was.
+    const bool interleaved = spec.nhwc || input.format() == formats::nhwc;
+    const auto area = static_cast<std::size_t>(spec.height * spec.width);
+    const auto stride = static_cast<std::size_t>(channels);
+    dispatch_bytes(dtype_bytes(input.dtype()), [&]<typename T>(std::type_identity<T>) {
+      T* target = static_cast<T*>(input.data()) + static_cast<std::size_t>(index) * area * stride;
+      for (std::size_t c = 0; c < stride; ++c) {
+        const T* table = static_cast<const T*>(tables.data()) + c * 256;
+        const std::size_t source_channel = spec.channels == ImageSpec::Channels::bgr ? stride - 1 - c : c;
+        const std::uint8_t* source = pixels.data() + source_channel;
+        T* plane = interleaved ? target + c : target + c * area;
+        const std::size_t step = interleaved ? stride : 1;
+        for (std::size_t i = 0; i < area; ++i) plane[i * step] = table[source[i * stride]];
+      }
+    });
+  });
 }
 
 void softmax(std::span<float> scores) {
-  if (scores.empty()) return;
-  const double largest = static_cast<double>(*std::max_element(scores.begin(), scores.end()));
-  std::vector<double> powers;
-  powers.reserve(scores.size());
-  double total = 0;
-  for (float score : scores) {
-    powers.push_back(std::exp(static_cast<double>(score) - largest));
-    total += powers.back();
-  }
-  for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = static_cast<float>(powers[i] / total);
+  at_boundary([&] {
+    if (scores.empty()) return;
+    const double largest = static_cast<double>(*std::max_element(scores.begin(), scores.end()));
+    std::vector<double> powers;
+    powers.reserve(scores.size());
+    double total = 0;
+    for (float score : scores) {
+      powers.push_back(std::exp(static_cast<double>(score) - largest));
+      total += powers.back();
+    }
+    for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = static_cast<float>(powers[i] / total);
+  });
 }
 
 std::vector<ClassScore> top_k(std::span<const float> scores, std::size_t count) {
-  count = std::min(count, scores.size());
-  std::vector<std::int64_t> order(scores.size());
-  std::iota(order.begin(), order.end(), std::int64_t{0});
-  const auto better = [&](std::int64_t a, std::int64_t b) {
-    const float score_a = scores[static_cast<std::size_t>(a)], score_b = scores[static_cast<std::size_t>(b)];
-    if (std::isnan(score_a) != std::isnan(score_b)) return std::isnan(score_b);
-    if (!std::isnan(score_a) && score_a != score_b) return score_a > score_b;
-    return a < b;
-  };
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(), better);
-  std::vector<ClassScore> best;
-  best.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) best.push_back({order[i], scores[static_cast<std::size_t>(order[i])]});
-  return best;
+  return at_boundary([&] {
+    count = std::min(count, scores.size());
+    std::vector<std::int64_t> order(scores.size());
+    std::iota(order.begin(), order.end(), std::int64_t{0});
+    const auto better = [&](std::int64_t a, std::int64_t b) {
+      const float score_a = scores[static_cast<std::size_t>(a)], score_b = scores[static_cast<std::size_t>(b)];
+      if (std::isnan(score_a) != std::isnan(score_b)) return std::isnan(score_b);
+      if (!std::isnan(score_a) && score_a != score_b) return score_a > score_b;
+      return a < b;
+    };
+    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(), better);
+    std::vector<ClassScore> best;
+    best.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) best.push_back({order[i], scores[static_cast<std::size_t>(order[i])]});
+    return best;
+  });
 }
 
 }  // namespace lenslet

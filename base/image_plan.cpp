@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/dtypes.h"
 #include "lenslet/error.h"
 
 namespace lenslet {
@@ -94,24 +95,26 @@ ResizePlan plan_resize(const ImageView& image, const ImageSpec& spec) {
   return result;
 }
 
-std::array<float, 256> normalisation_table(const ImageSpec& spec, std::int64_t c) {
+Tensor normalisation_tables(const ImageSpec& spec, DType dtype) {
   const std::int64_t channels = image_channels(spec);
-  const double mean = for_channel(spec.mean, c, channels, "mean");
-  const double deviation = for_channel(spec.std, c, channels, "std");
-  if (!std::isfinite(spec.scale) || !std::isfinite(mean) || !std::isfinite(deviation) || deviation == 0)
-    fail(fmt::format("cannot normalise with scale {}, mean {}, std {}", spec.scale, mean, deviation));
-  std::array<float, 256> table;
-  for (std::size_t value = 0; value < table.size(); ++value)
-    table[value] = static_cast<float>((static_cast<double>(value) * spec.scale - mean) / deviation);
-  return table;
+  Tensor tables(DType::f32, {channels, 256});
+  float* to = tables.values<float>().data();
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const double mean = for_channel(spec.mean, c, channels, "mean");
+    const double deviation = for_channel(spec.std, c, channels, "std");
+    if (!std::isfinite(spec.scale) || !std::isfinite(mean) || !std::isfinite(deviation) || deviation == 0)
+      fail(fmt::format("cannot normalise with scale {}, mean {}, std {}", spec.scale, mean, deviation));
+    for (int value = 0; value < 256; ++value) *to++ = static_cast<float>((value * spec.scale - mean) / deviation);
+  }
+  return tables.to_dtype(dtype);
 }
 
 void check_image_input(const ImageSpec& spec, const Tensor& input, std::int64_t index) {
   check(spec);
   const std::int64_t channels = image_channels(spec);
   const Shape& shape = input.shape();
-  if (input.empty() || shape.rank() != 4 || input.dtype() != DType::f32)
-    fail(fmt::format("an image goes into a float32 tensor of 4 dimensions, not {} {}", to_string(input.dtype()),
+  if (input.empty() || shape.rank() != 4 || !dtypes<Types<float, double, Float16, BFloat16>>.contains(input.dtype()))
+    fail(fmt::format("an image goes into a tensor of floats of 4 dimensions, not {} {}", to_string(input.dtype()),
                      shape.str()));
   if (spec.nhwc && input.format() != formats::nchw) fail("the tensor of an [N,H,W,C] input has to have layout nchw");
   const Shape wanted = spec.nhwc ? Shape{shape[0], spec.height, spec.width, channels}

@@ -1,7 +1,6 @@
 #pragma once
 // What becomes of an image on its way into a network, in numbers: shared by the CPU and the CUDA path.
 
-#include <array>
 #include <cstdint>
 
 #include "base/resize.h"
@@ -21,9 +20,9 @@ std::int64_t image_channels(const ImageSpec& spec);
 /// Error(invalid_argument) when image or spec make no sense, or the result would not have the spec's size.
 ResizePlan plan_resize(const ImageView& image, const ImageSpec& spec);
 
-/// The normalised value of each of the 256 pixel values in channel c of the input, computed in double and rounded once.
-/// Error(invalid_argument) when the spec's numbers do not allow it.
-std::array<float, 256> normalisation_table(const ImageSpec& spec, std::int64_t c);
+/// [channels of the input, 256]: the normalised value of each of the 256 pixel values, computed in double and rounded
+/// to float32, then converted to `dtype`. Error(invalid_argument) when the spec's numbers do not allow it.
+Tensor normalisation_tables(const ImageSpec& spec, DType dtype);
 
 /// Error(invalid_argument) unless `input` is what to_input() can write image `index` to.
 void check_image_input(const ImageSpec& spec, const Tensor& input, std::int64_t index);

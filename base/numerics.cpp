@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/boundary.h"
 #include "lenslet/error.h"
 
 namespace lenslet {
@@ -25,12 +26,14 @@ std::string_view to_string(const Numerics& numerics) noexcept {
 }
 
 Numerics parse_numerics(std::string_view name) {
-  std::string names;
-  for (const Named& row : known) {
-    if (row.name == name) return row.numerics;
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", row.name);
-  }
-  throw Error(ErrorKind::invalid_argument, fmt::format("unknown precision '{}'; known: {}", name, names));
+  return with_errors([&] {
+    std::string names;
+    for (const Named& row : known) {
+      if (row.name == name) return row.numerics;
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", row.name);
+    }
+    throw Error(ErrorKind::invalid_argument, fmt::format("unknown precision '{}'; known: {}", name, names));
+  });
 }
 
 }  // namespace lenslet

@@ -82,32 +82,30 @@ std::vector<std::uint8_t> resample(const ImageView& image, std::int64_t new_heig
   const Taps columns = filter_taps(image.width, new_width, window.left, window.width, filter, antialias);
   const std::int64_t row_elems = window.width * image.channels;
 
-  // Horizontal pass over the source rows that the vertical pass reads, rounded to 8 bits between the two.
-  const std::int64_t low = rows.first.front();
-  const std::int64_t high = rows.first.back() + rows.count.back();
-  std::vector<std::uint8_t> narrow(static_cast<std::size_t>((high - low) * row_elems));
-  for (std::int64_t y = low; y < high; ++y) {
+  // Each source row that the vertical pass reads goes through the horizontal pass, is rounded to 8 bits and added to
+  // the result rows that it belongs to: a picture of any height needs memory for the result alone.
+  const auto length = static_cast<std::size_t>(row_elems);
+  std::vector<std::uint8_t> narrow(length), result(static_cast<std::size_t>(window.height) * length);
+  std::vector<std::int32_t> sums(result.size(), 1 << (tap_bits - 1));
+  std::size_t done = 0, begun = 0;  // result rows: [done, begun) take the source row
+  for (std::int64_t y = 0; done < rows.first.size(); ++y) {
+    if (done == begun) y = rows.first[begun];  // without antialias rows between the windows are not read
     const std::uint8_t* source = image.pixels + y * image.width * image.channels;
-    std::uint8_t* target = narrow.data() + (y - low) * row_elems;
     if (image.channels == 3)
-      resize_row<3>(source, columns, target);
+      resize_row<3>(source, columns, narrow.data());
     else
-      resize_row<1>(source, columns, target);
-  }
-
-  std::vector<std::uint8_t> result(static_cast<std::size_t>(window.height * row_elems));
-  std::vector<std::int32_t> sums(static_cast<std::size_t>(row_elems));
-  for (std::int64_t y = 0; y < window.height; ++y) {
-    const auto i = static_cast<std::size_t>(y);
-    std::fill(sums.begin(), sums.end(), 1 << (tap_bits - 1));
-    for (std::int64_t t = 0; t < rows.count[i]; ++t) {
-      const std::int32_t weight = rows.weights[static_cast<std::size_t>(y * rows.taps + t)];
-      const std::uint8_t* source = narrow.data() + (rows.first[i] - low + t) * row_elems;
-      for (std::size_t x = 0; x < sums.size(); ++x) sums[x] += source[x] * weight;
+      resize_row<1>(source, columns, narrow.data());
+    while (begun < rows.first.size() && rows.first[begun] <= y) ++begun;
+    for (std::size_t i = done; i < begun; ++i) {
+      const std::int64_t tap = y - rows.first[i];
+      if (tap >= rows.count[i]) continue;
+      const std::int32_t weight = rows.weights[i * static_cast<std::size_t>(rows.taps) + static_cast<std::size_t>(tap)];
+      std::int32_t* sum = sums.data() + i * length;
+      for (std::size_t x = 0; x < length; ++x) sum[x] += narrow[x] * weight;
     }
-    std::uint8_t* target = result.data() + y * row_elems;
-    for (std::size_t x = 0; x < sums.size(); ++x) target[x] = to_pixel(sums[x]);
+    while (done < begun && y + 1 >= rows.first[done] + rows.count[done]) ++done;
   }
+  std::transform(sums.begin(), sums.end(), result.begin(), to_pixel);
   return result;
 }
 

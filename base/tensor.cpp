@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/boundary.h"
+#include "base/convert.h"
 #include "base/format.h"
 #include "lenslet/error.h"
 
@@ -96,12 +97,14 @@ std::int64_t Shape::elems() const {
 }
 
 std::string Shape::str() const {
-  std::string text = "[";
-  for (int i = 0; i < rank_; ++i) {
-    if (i > 0) text += ',';
-    text += std::to_string((*this)[i]);
-  }
-  return text + "]";
+  return with_errors([&] {
+    std::string text = "[";
+    for (int i = 0; i < rank_; ++i) {
+      if (i > 0) text += ',';
+      text += std::to_string((*this)[i]);
+    }
+    return text + "]";
+  });
 }
 
 Tensor::Tensor(DType dtype, Shape shape, const Format& format)
@@ -215,6 +218,13 @@ Tensor Tensor::to_format(const Format& format) const {
       copy(std::uint64_t{});
       break;
   }
+  return result;
+}
+
+Tensor Tensor::to_dtype(DType dtype) const {
+  if (empty()) return {};
+  Tensor result(dtype, shape_, format_);
+  convert_elements(dtype_, data_, dtype, result.data_, stored_);
   return result;
 }
 

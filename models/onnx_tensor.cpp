@@ -6,10 +6,10 @@
 #include <cstring>
 #include <limits>
 
+#include "base/dtypes.h"
 #include "lenslet/error.h"
 #include "models/limits.h"
 #include "models/wire.h"
-#include "ops/core/dtypes.h"
 #include "ops/core/onnx_types.h"
 
 namespace lenslet {

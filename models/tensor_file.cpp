@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/boundary.h"
 #include "lenslet/error.h"
 #include "models/limits.h"
 #include "models/mapped_file.h"
@@ -67,34 +68,41 @@ Tensor parse_npy(std::span<const std::byte> file) {
 }  // namespace
 
 Tensor read_npy(const std::filesystem::path& file) {
-  const MappedFile mapped = map_file(file, limits::tensor_file_bytes);
-  try {
-    return parse_npy(mapped.bytes);
-  } catch (const Error& error) {
-    throw error.within(file.string());
-  }
+  return at_boundary([&] {
+    const MappedFile mapped = map_file(file, limits::tensor_file_bytes);
+    try {
+      return parse_npy(mapped.bytes);
+    } catch (const Error& error) {
+      throw error.within(file.string());
+    }
+  });
 }
 
 void write_npy(const std::filesystem::path& file, const Tensor& tensor) {
-  std::string header;
-  try {
-    header = npy_header(tensor.dtype(), tensor.shape());
-  } catch (const Error& error) {
-    throw error.within(file.string());
-  }
-  const Tensor plain = tensor.format() == formats::nchw ? tensor : tensor.to_format(formats::nchw);
-  write_file(file, {std::as_bytes(std::span(header)), {static_cast<const std::byte*>(plain.data()), plain.bytes()}});
+  at_boundary([&] {
+    if (tensor.empty()) throw Error(ErrorKind::invalid_argument, "there is no tensor to write", file.string());
+    std::string header;
+    try {
+      header = npy_header(tensor.dtype(), tensor.shape());
+    } catch (const Error& error) {
+      throw error.within(file.string());
+    }
+    const Tensor plain = tensor.format() == formats::nchw ? tensor : tensor.to_format(formats::nchw);
+    write_file(file, {std::as_bytes(std::span(header)), {static_cast<const std::byte*>(plain.data()), plain.bytes()}});
+  });
 }
 
 Tensor read_tensor_pb(const std::filesystem::path& file, std::string* name) {
-  const MappedFile mapped = map_file(file, limits::tensor_file_bytes);
-  try {
-    const OnnxTensor tensor = read_onnx_tensor(mapped.bytes);
-    if (name != nullptr) *name = std::string(tensor.name);
-    return to_tensor(tensor, {});
-  } catch (const Error& error) {
-    throw error.within(file.string());
-  }
+  return at_boundary([&] {
+    const MappedFile mapped = map_file(file, limits::tensor_file_bytes);
+    try {
+      const OnnxTensor tensor = read_onnx_tensor(mapped.bytes);
+      if (name != nullptr) *name = std::string(tensor.name);
+      return to_tensor(tensor, {});
+    } catch (const Error& error) {
+      throw error.within(file.string());
+    }
+  });
 }
 
 }  // namespace lenslet

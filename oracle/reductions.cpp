@@ -61,11 +61,24 @@ double sum(const Values& values) {
   return total;
 }
 double mean(const Values& values) { return sum(values) / static_cast<double>(values.size()); }
+// The first NaN if there is one, as NumPy has it; else the first element that is `better` than all before it.
+std::size_t extreme_at(const Values& values, bool (*better)(double, double), bool last) {
+  std::size_t where = 0;
+  for (std::size_t i = 1; i < values.size(); ++i) {
+    const double x = values[i], best = values[where];
+    const bool equal = x == best || (std::isnan(x) && std::isnan(best));
+    const bool wins = !std::isnan(best) && (std::isnan(x) || better(x, best));
+    if (wins || (last && equal)) where = i;
+  }
+  return where;
+}
+bool above(double a, double b) { return a > b; }
+bool below(double a, double b) { return a < b; }
 double greatest(const Values& values) {
-  return values.empty() ? -std::numeric_limits<double>::infinity() : *std::ranges::max_element(values);
+  return values.empty() ? -std::numeric_limits<double>::infinity() : values[extreme_at(values, above, false)];
 }
 double least(const Values& values) {
-  return values.empty() ? std::numeric_limits<double>::infinity() : *std::ranges::min_element(values);
+  return values.empty() ? std::numeric_limits<double>::infinity() : values[extreme_at(values, below, false)];
 }
 double product(const Values& values) {
   double total = 1;
@@ -86,6 +99,7 @@ double l2(const Values& values) { return std::sqrt(sum_square(values)); }
 double log_sum(const Values& values) { return std::log(sum(values)); }
 double log_sum_exp(const Values& values) {
   const double most = greatest(values);
+  if (std::isinf(most)) return most;  // inf - inf says nothing; there is no NaN
   double total = 0;
   for (const double value : values) total += std::exp(value - most);
   return std::log(total) + most;
@@ -98,11 +112,7 @@ std::vector<Array> arg_extreme(const AttributeList& attributes, Inputs inputs) {
   reduced[static_cast<std::size_t>(axis_of(integer(attributes, "axis", 0), x.shape.rank()))] = true;
   const bool last = integer(attributes, "select_last_index", 0) != 0;
   return over_axes(x, reduced, integer(attributes, "keepdims", 1) != 0, DType::i64, [last](const Values& values) {
-    const double wanted = largest ? greatest(values) : least(values);
-    std::size_t where = values.size();
-    for (std::size_t i = 0; i < values.size(); ++i)
-      if (values[i] == wanted && (last || where == values.size())) where = i;
-    return static_cast<double>(where);
+    return static_cast<double>(extreme_at(values, largest ? above : below, last));
   });
 }
 

@@ -74,7 +74,8 @@ void ImageInput::queue(const Context& context, const ImageView& image, const Ima
   Pieces pieces;
   const std::size_t source_at = pieces.reserve<std::uint8_t>(source_bytes);
   const TapsPieces rows_at(pieces, rows), columns_at(pieces, columns);
-  const std::size_t table_at = pieces.reserve<float>(static_cast<std::size_t>(channels) * 256);
+  const Tensor tables = normalisation_tables(spec, input.dtype());
+  const std::size_t tables_at = pieces.reserve<std::byte>(tables.bytes());
   copied_.synchronize();
   if (device_.bytes() < pieces.bytes()) {  // it grows last: should memory be short, the next call tries again
     host_ = PinnedBuffer<std::byte>(pieces.bytes());
@@ -84,10 +85,7 @@ void ImageInput::queue(const Context& context, const ImageView& image, const Ima
   std::memcpy(host + source_at, image.pixels + top * row_bytes, source_bytes);
   write(rows, rows_at, top, host);
   write(columns, columns_at, 0, host);
-  for (std::int64_t c = 0; c < channels; ++c) {
-    const auto table = normalisation_table(spec, c);
-    std::memcpy(host + table_at + static_cast<std::size_t>(c) * sizeof(table), table.data(), sizeof(table));
-  }
+  std::memcpy(host + tables_at, tables.data(), tables.bytes());
   CUDA_CHECK(cudaMemcpyAsync(device_.data(), host, pieces.bytes(), cudaMemcpyHostToDevice, context.stream));
   CUDA_CHECK(cudaEventRecord(copied_.get(), context.stream));
 
@@ -103,12 +101,14 @@ void ImageInput::queue(const Context& context, const ImageView& image, const Ima
   job.reversed = spec.channels == ImageSpec::Channels::bgr;
   job.rows = on_device(rows, rows_at, device);
   job.columns = on_device(columns, columns_at, device);
-  job.table = reinterpret_cast<const float*>(device + table_at);
+  job.tables = device + tables_at;
+  job.elem_bytes = dtype_bytes(input.dtype());
   const std::int64_t area = spec.height * spec.width;
   const bool interleaved = spec.nhwc || input.format() == formats::nhwc;
   job.c_stride = interleaved ? 1 : area;
   job.pixel_stride = interleaved ? channels : 1;
-  job.y = static_cast<float*>(const_cast<void*>(static_cast<const void*>(input.data()))) + index * area * channels;
+  job.y = const_cast<std::byte*>(static_cast<const std::byte*>(input.data())) +
+          static_cast<std::size_t>(index * area * channels) * job.elem_bytes;
   image_to_input(job, context);
 }
 

@@ -20,7 +20,8 @@ __device__ int luma(const std::uint8_t* rgb) {
   return static_cast<int>((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
 }
 
-template <int channels>  // that are resized: 1 or 3
+/// `channels` that are resized: 1 or 3; T: an element of y, whatever it means.
+template <int channels, typename T>
 __global__ void __launch_bounds__(tile_columns* channels* groups) resize_normalise(const ImageJob job) {
   wait_for_previous();
   constexpr int group_threads = tile_columns * channels;
@@ -93,6 +94,8 @@ __global__ void __launch_bounds__(tile_columns* channels* groups) resize_normali
   __syncthreads();
 
   // Result rows are shared out among the groups.
+  const auto* const tables = static_cast<const T*>(job.tables);
+  auto* const y = static_cast<T*>(job.y);
   for (int r = group; r < tile_rows && top + r <= last_row; r += groups) {
     if (!mine) continue;
     int sum = rounding;
@@ -101,21 +104,31 @@ __global__ void __launch_bounds__(tile_columns* channels* groups) resize_normali
     const std::int64_t at = (static_cast<std::int64_t>(top + r) * job.width + left + column) * job.pixel_stride;
     if (channels == job.channels) {
       const int to = job.reversed ? job.channels - 1 - channel : channel;
-      job.y[at + to * job.c_stride] = job.table[to * 256 + value];
+      y[at + to * job.c_stride] = tables[to * 256 + value];
     } else {
-      for (int to = 0; to < job.channels; ++to) job.y[at + to * job.c_stride] = job.table[to * 256 + value];
+      for (int to = 0; to < job.channels; ++to) y[at + to * job.c_stride] = tables[to * 256 + value];
     }
   }
+}
+
+template <typename T>
+void launch_for(const ImageJob& job, const Context& context) {
+  const dim3 grid(blocks_for(job.width, tile_columns) * blocks_for(job.height, tile_rows));
+  if (job.source_channels == 3 && !job.gray)
+    launch(context, resize_normalise<3, T>, grid, dim3(tile_columns * 3, groups), 0, job);
+  else
+    launch(context, resize_normalise<1, T>, grid, dim3(tile_columns, groups), 0, job);
 }
 
 }  // namespace
 
 void image_to_input(const ImageJob& job, const Context& context) {
-  const dim3 grid(blocks_for(job.width, tile_columns) * blocks_for(job.height, tile_rows));
-  if (job.source_channels == 3 && !job.gray)
-    launch(context, resize_normalise<3>, grid, dim3(tile_columns * 3, groups), 0, job);
+  if (job.elem_bytes == 2)
+    launch_for<std::uint16_t>(job, context);
+  else if (job.elem_bytes == 4)
+    launch_for<float>(job, context);
   else
-    launch(context, resize_normalise<1>, grid, dim3(tile_columns, groups), 0, job);
+    launch_for<double>(job, context);
 }
 
 }  // namespace lenslet::cuda

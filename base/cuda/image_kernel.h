@@ -1,6 +1,7 @@
 #pragma once
 // The kernel behind ImageInput.
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/cuda/context.h"
@@ -25,8 +26,9 @@ struct ImageJob {
   std::int32_t height = 0, width = 0, channels = 3;  ///< of the result; 3 from one source channel repeats it
   bool reversed = false;                             ///< BGR
   DeviceTaps rows, columns;
-  const float* table = nullptr;  ///< [channels][256], in the result's channel order
-  float* y = nullptr;
+  std::size_t elem_bytes = 4;    ///< of `tables` and y: 2, 4 or 8
+  const void* tables = nullptr;  ///< [channels][256], in the result's channel order
+  void* y = nullptr;
   std::int64_t c_stride = 0, pixel_stride = 0;
 };
 

@@ -54,8 +54,8 @@ struct DeviceChoice {
 
 /// "cpu"; "cuda:1"; "cuda" is "cuda:0"; "auto" is "cuda:0" where that is usable, else "cpu". Looks at no device but the
 /// one named, once in a process (the first look makes its context); at none for "cpu". Error(invalid_argument) for
-/// another name; Error(device) when a CUDA device is named that cannot be used, with the reason: no CUDA half in this
-/// build, no driver, no such device, or no code for its architecture.
+/// another name, "" among them; Error(device) when a CUDA device is named that cannot be used, with the reason: no CUDA
+/// half in this build, no driver, no such device, or no code for its architecture.
 LENSLET_API DeviceChoice choose_device(const std::string& name);
 
 }  // namespace lenslet

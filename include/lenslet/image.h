@@ -35,11 +35,14 @@ struct ImageSpec {
 };
 
 /// Resized and cropped 8-bit pixels, [height, width, C] of `spec`, C = 1 for gray else 3 in RGB order. Resizing rounds
-/// to 8 bits as Pillow does. Error(invalid_argument) when the result would not have the spec's size.
+/// to 8 bits as Pillow does. Error(invalid_argument) when the result would not have the spec's size. Takes memory of a
+/// few times the result's and at most 50 bytes for each pixel of the picture's height and width, whatever their
+/// product; a gray result of a colour picture also a byte a pixel of that.
 LENSLET_API std::vector<std::uint8_t> resize_and_crop(const ImageView& image, const ImageSpec& spec);
 
-/// Writes one image into batch slot `index` of `input` (f32, [N,C,H,W], or [N,H,W,C] with spec.nhwc), normalised.
-/// Error(invalid_argument) when image, spec and input do not go together; `input` is as it was then.
+/// Writes one image into batch slot `index` of `input` ([N,C,H,W], or [N,H,W,C] with spec.nhwc), normalised: as
+/// float32, rounded once more when the input is f16 or bf16, widened when it is f64. Error(invalid_argument) when
+/// image, spec and input do not go together; `input` is as it was then.
 LENSLET_API void to_input(const ImageView& image, const ImageSpec& spec, Tensor& input, std::int64_t index = 0);
 
 struct ClassScore {

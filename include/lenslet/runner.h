@@ -48,11 +48,11 @@ class LENSLET_API Runner {
   std::span<const Tensor> run(std::span<const Tensor> inputs);
   std::span<const Tensor> run(const Tensor& input) { return run({&input, 1}); }
 
-  /// to_input() straight into the memory that the network reads: image `index` of the batch of an f32 input, counted as
-  /// in Model::inputs(). On CUDA the 8-bit pixels are uploaded and the GPU does the rest, to the same bits; the call
-  /// returns when `image` may go, often before the GPU is done. May allocate: staging memory grows with the largest
-  /// image. Ends the outputs of the last run. Errors as of to_input(), Error(invalid_argument) for an input that does
-  /// not exist or has a value in PlanOptions::input_values, and Error(device); what was loaded before stays.
+  /// to_input() straight into the memory that the network reads: image `index` of the batch of a floating-point input,
+  /// counted as in Model::inputs(). On CUDA the 8-bit pixels are uploaded and the GPU does the rest, to the same bits;
+  /// the call returns when `image` may go, often before the GPU is done. May allocate: staging memory grows with the
+  /// largest image. Ends the outputs of the last run. Errors as of to_input(), Error(invalid_argument) for an input
+  /// that does not exist or has a value in PlanOptions::input_values, and Error(device); what was loaded before stays.
   void load_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index = 0);
   /// `run` on what was loaded since the last run of either kind; images of a batch that were not are zeros, and inputs
   /// with a value in PlanOptions::input_values have that one. Error(invalid_argument) when nothing was loaded into some

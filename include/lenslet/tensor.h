@@ -165,6 +165,11 @@ class LENSLET_API Tensor {
   /// Owning copy stored in `format` (any dtype); a plain clone when nothing moves. What a format stores beside the
   /// elements (padded blocks, halo) is zero.
   Tensor to_format(const Format& format) const;
+  /// Owning copy with other elements, of the same format, converted as ONNX's Cast does: to a float to nearest even
+  /// (overflow gives infinity), from a float to an integer towards zero (beyond its range the nearest end, NaN gives
+  /// 0), from an integer to a smaller one by the low bits, to bool everything but 0. `f32.to_dtype(DType::f16)` is what
+  /// a model with float16 inputs is given, `outputs[0].to_dtype(DType::f32)` reads what it gives back.
+  Tensor to_dtype(DType dtype) const;
 
  private:
   void check_dtype(DType wanted) const;

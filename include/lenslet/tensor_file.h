@@ -10,8 +10,9 @@ namespace lenslet {
 
 /// NumPy format 1.0/2.0, C or Fortran order, little-endian; Error(io | unsupported | limit).
 LENSLET_API Tensor read_npy(const std::filesystem::path& file);
-/// Format 1.0, C order; an nhwc tensor is written in NCHW order. f16 is '<f2'; bf16 is refused. Written beside `file`
-/// and renamed when complete: nobody reads half of it, and an error, Error(io), leaves everything as it was.
+/// Format 1.0, C order; an nhwc tensor is written in NCHW order. f16 is '<f2'; bf16 is refused. A tensor without
+/// elements (a dimension of 0) is a header alone; one that is empty() is Error(invalid_argument), and no file is made.
+/// Written beside `file` and renamed when complete: nobody reads half of it, and an error leaves everything as it was.
 LENSLET_API void write_npy(const std::filesystem::path& file, const Tensor& tensor);
 /// A serialized onnx TensorProto, as in the ONNX backend tests. `name` (optional) receives the tensor's name.
 LENSLET_API Tensor read_tensor_pb(const std::filesystem::path& file, std::string* name = nullptr);

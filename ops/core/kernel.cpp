@@ -139,13 +139,4 @@ DTypeSet supported_types(std::string_view op) {
   return types;
 }
 
-std::string DTypeSet::str() const {
-  if (all()) return "any type";
-  std::string names;
-  for (unsigned i = 0; i <= static_cast<unsigned>(DType::boolean); ++i)
-    if (contains(static_cast<DType>(i)))
-      names += fmt::format("{}{}", names.empty() ? "" : ", ", to_string(static_cast<DType>(i)));
-  return names;
-}
-
 }  // namespace lenslet

@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "base/device_profile.h"
+#include "base/dtypes.h"
 #include "base/format.h"
 #include "base/tensor_bytes.h"
 #include "base/thread_pool.h"
-#include "ops/core/dtypes.h"
 #include "ops/core/op.h"
 
 namespace lenslet {

@@ -4,7 +4,7 @@
 #include <cassert>
 #include <cstring>
 
-#include "ops/core/dtypes.h"
+#include "base/dtypes.h"
 #include "ops/core/grain.h"
 
 namespace lenslet {

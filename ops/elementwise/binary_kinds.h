@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/convert.h"
 #include "base/cuda/host_device.h"
-#include "ops/elementwise/convert.h"
 #include "ops/elementwise/types.h"
 
 // clang-format off

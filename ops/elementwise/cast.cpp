@@ -1,9 +1,9 @@
 // Cast between all numeric types and bool, and CastLike, whose type is that of another tensor: as convert.h converts.
 
+#include "base/convert.h"
 #include "ops/core/checks.h"
 #include "ops/core/onnx_types.h"
 #include "ops/elementwise/cast_cuda.h"
-#include "ops/elementwise/convert.h"
 #include "ops/elementwise/elementwise.h"
 
 namespace lenslet {
@@ -49,11 +49,12 @@ void run_cast(const Op&, const KernelRun& run) {
     if constexpr (cuda_built) cuda::cast(*run.cuda, x.dtype(), x.data(), y.dtype(), y.data(), stored_elems(x));
     return;
   }
-  dispatch(x.dtype(), AllTypes(), [&]<typename From>(std::type_identity<From>) {
-    dispatch(y.dtype(), AllTypes(), [&]<typename To>(std::type_identity<To>) {
-      transform(*run.pool, stored_elems(x), Convert<To, From>(), static_cast<Stored<To>*>(y.data()),
-                static_cast<const Stored<From>*>(x.data()));
-    });
+  run.pool->parallel_for(stored_elems(x), elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
+    const auto at = [begin](auto* data, DType dtype) {
+      return data + static_cast<std::size_t>(begin) * dtype_bytes(dtype);
+    };
+    convert_elements(x.dtype(), at(static_cast<const std::byte*>(x.data()), x.dtype()), y.dtype(),
+                     at(static_cast<std::byte*>(y.data()), y.dtype()), end - begin);
   });
 }
 

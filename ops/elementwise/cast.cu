@@ -3,7 +3,7 @@
 #include <cstring>
 #include <tuple>
 
-#include "ops/elementwise/convert.h"
+#include "base/convert.h"
 #include "ops/elementwise/elementwise.cuh"
 #include "ops/elementwise/types.h"
 

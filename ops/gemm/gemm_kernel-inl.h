@@ -10,6 +10,8 @@
 
 #include <cstdint>
 
+#include "ops/core/simd/bounds-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace lenslet::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -119,8 +121,7 @@ void compute_tile(const Tile& t) {
       V sum = acc[i][v];
       if (t.bias != nullptr) sum = hn::Add(sum, hn::LoadU(d, t.bias + v * lanes));
       if (t.init != nullptr) sum = hn::Add(sum, hn::LoadU(d, t.init + i * t.init_stride + v * lanes));
-      // Highway's min and max return the second operand when one is NaN (x86): NaN passes.
-      hn::StoreU(hn::Min(high, hn::Max(low, sum)), d, t.c + i * t.c_stride + v * lanes);
+      hn::StoreU(at_most(high, at_least(low, sum)), d, t.c + i * t.c_stride + v * lanes);
     }
   }
 }

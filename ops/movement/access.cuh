@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ops/core/dtypes.h"
+#include "base/dtypes.h"
 
 namespace lenslet::cuda {
 

@@ -6,7 +6,7 @@
 #include "base/cuda/fast_divider.h"
 #include "base/cuda/launch.h"
 #include "base/cuda/vector_bits.cuh"
-#include "ops/core/dtypes.h"
+#include "base/dtypes.h"
 #include "ops/movement/transpose_cuda.h"
 
 namespace lenslet::cuda {

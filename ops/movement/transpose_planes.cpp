@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/dtypes.h"
 #include "base/simd/targets.h"
-#include "ops/core/dtypes.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/movement/transpose_planes.cpp"

@@ -78,7 +78,8 @@ __global__ void __launch_bounds__(threads)
   Moments here;
   here.count = count;
   here.mean = center + sum / count;
-  here.squares = fmax(0.0, squares - sum * sum / count);
+  const double spread = squares - sum * sum / count;
+  here.squares = spread < 0 ? 0 : spread;  // NaN stays: fmax would drop it
   moments[row * pieces.count + blockIdx.y] = here;
 }
 

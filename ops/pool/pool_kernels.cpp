@@ -10,6 +10,7 @@
 #include "base/simd/targets.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "ops/core/simd/bounds-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
@@ -20,9 +21,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 constexpr float lowest = -std::numeric_limits<float>::infinity();
 
-// NaN when either is. The vector units' maximum says so of its second operand; plain C++ in their place drops NaN.
-constexpr bool max_shows_nan = (HWY_ARCH_X86 || HWY_ARCH_ARM) && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128;
-
+// NaN when either is.
 struct MaxFold {
   static constexpr float start = lowest;
   template <class Tag, class V>

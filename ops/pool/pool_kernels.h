@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ops/core/dtypes.h"
+#include "base/dtypes.h"
 #include "ops/pool/pool.h"
 
 namespace lenslet {

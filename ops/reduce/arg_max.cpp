@@ -1,7 +1,7 @@
-// ArgMax and ArgMin: index of the largest or smallest element along one axis, the first of equals or the last.
+// ArgMax and ArgMin: index of the largest or smallest element along one axis, the first of equals or the last. NaN is
+// beyond all numbers in both, as in NumPy.
 
 #include <array>
-#include <functional>
 
 #include "ops/core/checks.h"
 #include "ops/reduce/reduce_cuda.h"
@@ -41,9 +41,20 @@ class ArgExtreme final : public Op {
   }
 };
 
+/// Does `x` take the place of `best`, which stands before it?
+template <bool largest, bool last>
+struct Replaces {
+  template <typename T>
+  bool operator()(T x, T best) const {
+    // Not less-or-equal rather than greater or NaN: no slower than the plain comparison.
+    if constexpr (last) return !(largest ? x < best : x > best) && (best == best || x != x);
+    return !(largest ? x <= best : x >= best) && best == best;
+  }
+};
+
 // Neighbouring outputs are searched together when they are neighbours in the input, so that rows are read in order.
-template <typename T, typename Better>
-void search(const reduce::Loops& loops, Better better, const KernelRun& run) {
+template <typename T, typename Replaces>
+void search(const reduce::Loops& loops, Replaces replaces, const KernelRun& run) {
   StridedLoops kept = loops.kept;
   const StridedLoops::Loop lane = reduce::take_lane(kept), along = reduce::ReducedRows(loops.reduced).row;
   const std::int64_t blocks = (lane.dim + reduce::lanes - 1) / reduce::lanes;
@@ -64,7 +75,7 @@ void search(const reduce::Loops& loops, Better better, const KernelRun& run) {
         row += along.from;
         for (std::int64_t j = 0; j < width; ++j) {
           const auto lane_index = static_cast<std::size_t>(j);
-          if (!better(row[j], best[lane_index])) continue;
+          if (!replaces(row[j], best[lane_index])) continue;
           best[lane_index] = row[j];
           where[lane_index] = i;
         }
@@ -81,10 +92,10 @@ reduce::Loops loops_of(const Binding& binding) {
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   return bound([op = binding.op<ArgExtreme>(), loops = loops_of(binding)](const KernelRun& run) {
     dispatch(run.inputs[0].dtype(), ArgTypes(), [&]<typename T>(std::type_identity<T>) {
-      if (op.largest && op.last) return search<T>(loops, std::greater_equal<T>(), run);
-      if (op.largest) return search<T>(loops, std::greater<T>(), run);
-      if (op.last) return search<T>(loops, std::less_equal<T>(), run);
-      search<T>(loops, std::less<T>(), run);
+      if (op.largest && op.last) return search<T>(loops, Replaces<true, true>(), run);
+      if (op.largest) return search<T>(loops, Replaces<true, false>(), run);
+      if (op.last) return search<T>(loops, Replaces<false, true>(), run);
+      search<T>(loops, Replaces<false, false>(), run);
     });
   });
 }

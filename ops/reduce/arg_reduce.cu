@@ -1,5 +1,3 @@
-#include <limits>
-
 #include "ops/reduce/reduce_cuda.h"
 #include "ops/reduce/reduce_kernel.cuh"
 
@@ -16,24 +14,24 @@ struct ArgFold {
   using In = T;
   using Out = std::int64_t;
   using Rule = ArgRule;
-  static constexpr T neutral = std::numeric_limits<T>::quiet_NaN();
   std::int64_t where = -1;  ///< -1: nothing yet
-  T best = neutral;
+  T best{};
 
   __device__ explicit ArgFold(Rule) {}
-  __device__ void add(T x, std::int64_t i, Rule rule) {
-    if (x == x || i == 0) take(x, i, rule);
-  }
+  /// Nothing is further from being chosen: it may only tie with elements that are all like it, see result().
+  __device__ static T neutral(Rule rule) { return rule.largest ? reduce::least_value<T> : reduce::greatest_value<T>; }
+  __device__ void add(T x, std::int64_t i, Rule rule) { take(x, i, rule); }
   __device__ void merge(const ArgFold& other, Rule rule) {
     if (other.where >= 0) take(other.best, other.where, rule);
   }
-  __device__ std::int64_t result(std::int64_t, Rule) const { return where; }
+  /// The last of equals may be a `neutral` behind the end: then all elements are, and the last one is meant.
+  __device__ std::int64_t result(std::int64_t count, Rule) const { return where < count ? where : count - 1; }
 
  private:
-  // A NaN gets here only as element 0 and beats all others.
   __device__ void take(T x, std::int64_t i, Rule rule) {
-    const bool better = x != x || (rule.largest ? x > best : x < best);
-    const bool equal = x == best && (rule.last ? i > where : i < where);
+    const bool nan = x != x, best_nan = best != best;
+    const bool better = nan ? !best_nan : (rule.largest ? x > best : x < best);
+    const bool equal = (x == best || (nan && best_nan)) && (rule.last ? i > where : i < where);
     if (where >= 0 && !(better || equal)) return;
     best = x;
     where = i;

@@ -6,7 +6,7 @@
 //   add(x, i, rule)             element i of those reduced
 //   merge(other, rule)          what another thread, or another chain of additions, has folded
 //   result(count, rule) -> Out  of `count` elements
-// and, of floats, `neutral`: adding it at a position above 0 changes nothing. It is trivially copyable.
+// and, of floats, `neutral(rule)`: adding it behind the elements changes no result. It is trivially copyable.
 
 #include <cmath>
 #include <cstdint>
@@ -36,7 +36,7 @@ struct SumFold {
   using In = T;
   using Out = T;
   using Rule = Finish;
-  static constexpr T neutral = 0;
+  LENSLET_HOST_DEVICE static constexpr T neutral(Rule) { return 0; }
   Sum<T> sum = 0;
 
   LENSLET_HOST_DEVICE explicit SumFold(Rule = {}) {}
@@ -69,7 +69,7 @@ struct ProductFold {
   using In = T;
   using Out = T;
   using Rule = NoRule;
-  static constexpr T neutral = 1;
+  LENSLET_HOST_DEVICE static constexpr T neutral(Rule) { return 1; }
   Sum<T> product = 1;
 
   LENSLET_HOST_DEVICE explicit ProductFold(Rule = {}) {}
@@ -92,8 +92,8 @@ struct ExtremeFold {
   using In = T;
   using Out = T;
   using Rule = NoRule;
-  static constexpr T neutral = largest ? least_value<T> : greatest_value<T>;
-  T best = neutral;
+  LENSLET_HOST_DEVICE static constexpr T neutral(Rule) { return largest ? least_value<T> : greatest_value<T>; }
+  T best = neutral({});
 
   LENSLET_HOST_DEVICE explicit ExtremeFold(Rule = {}) {}
   LENSLET_HOST_DEVICE void add(T x, std::int64_t, Rule) {
@@ -110,9 +110,9 @@ struct LogSumExpFold {
   using In = T;
   using Out = T;
   using Rule = NoRule;
-  static constexpr Exponent neutral = least_value<Exponent>;
+  LENSLET_HOST_DEVICE static constexpr Exponent neutral(Rule) { return least_value<Exponent>; }
   double sum = 0;
-  Exponent largest = neutral;
+  Exponent largest = neutral({});
 
   LENSLET_HOST_DEVICE explicit LogSumExpFold(Rule = {}) {}
   LENSLET_HOST_DEVICE void add(T x, std::int64_t, Rule) { join(static_cast<Exponent>(x), 1); }
@@ -120,7 +120,7 @@ struct LogSumExpFold {
     if (other.sum != 0) join(other.largest, other.sum);
   }
   LENSLET_HOST_DEVICE T result(std::int64_t, Rule) const {
-    return static_cast<T>(sum == 0 ? static_cast<double>(neutral) : std::log(sum) + static_cast<double>(largest));
+    return static_cast<T>(sum == 0 ? static_cast<double>(neutral({})) : std::log(sum) + static_cast<double>(largest));
   }
 
  private:

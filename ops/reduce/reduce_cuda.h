@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ops/core/dtypes.h"
+#include "base/dtypes.h"
 #include "ops/reduce/reduce_kernels.h"
 
 namespace lenslet {
@@ -29,7 +29,7 @@ void reduce(const Context& context, ReduceKind kind, DType dtype, const reduce::
 
 /// to[kept] = position along the reduced axis (one loop of `loops`, not empty) of the largest or smallest element, the
 /// first of equals or the last. `dtype` one of ArgTypes; device addresses; `workspace` has
-/// reduce_workspace_bytes(loops). A NaN counts only as element 0, which then stays, as on the CPU.
+/// reduce_workspace_bytes(loops). NaN is beyond all numbers in both, as on the CPU.
 void arg_extreme(const Context& context, bool largest, bool last, DType dtype, const reduce::Loops& loops,
                  const void* from, std::int64_t* to, std::byte* workspace);
 

@@ -19,8 +19,8 @@ struct DenseReduction {
 };
 DenseReduction dense_reduction(const reduce::Loops& loops);
 
-// A Fold's `neutral` stands in for elements past the end: with a condition around additions, too, the compiler makes
-// each load wait for the addition before it.
+// A Fold's neutral(rule) stands in for elements past the end: with a condition around additions, too, the compiler
+// makes each load wait for the addition before it.
 
 inline constexpr int reduce_threads = 256;
 inline constexpr int reduce_warps = reduce_threads / warp_threads;
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(row_threads_most, 1)
     const int packs = length / pack;
     Pack<pack> filler;
 #pragma unroll
-    for (int k = 0; k < pack; ++k) filler.at[k] = Fold::neutral;
+    for (int k = 0; k < pack; ++k) filler.at[k] = Fold::neutral(rule);
     take_turns<dense_unroll>(
         member, packs, group, filler, [&](int i) { return from[i]; },
         [&](const Pack<pack>& values, int i) {
@@ -128,6 +128,7 @@ __global__ void __launch_bounds__(reduce_threads, 3)
   const int lane = thread & (lanes - 1), member = thread >> g.lane_bits;
   const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) << g.lane_bits;
   const std::int64_t column = first_column + lane;
+  const auto neutral = static_cast<float>(Fold::neutral(rule));
   Fold folds[4] = {Fold(rule), Fold(rule), Fold(rule), Fold(rule)};
   if (column < g.columns) {
     const std::int64_t outer = g.inner.divide(static_cast<std::uint32_t>(column));
@@ -141,7 +142,7 @@ __global__ void __launch_bounds__(reduce_threads, 3)
       Pack<4> values[dense_unroll];
 #pragma unroll
       for (int j = 0; j < dense_unroll; ++j) {
-        values[j] = {Fold::neutral, Fold::neutral, Fold::neutral, Fold::neutral};
+        values[j] = {neutral, neutral, neutral, neutral};
         if (i + j * depth < end) values[j] = at[j * step];
       }
 #pragma unroll

@@ -4,14 +4,13 @@
 #include <charconv>
 #include <map>
 #include <mutex>
-#include <optional>
-#include <string_view>
 
 #include "base/boundary.h"
 #include "base/cuda/device.h"
 #include "base/fork.h"
 #include "lenslet/device.h"
 #include "lenslet/error.h"
+#include "runtime/exec/device_name.h"
 
 namespace lenslet {
 
@@ -63,8 +62,9 @@ std::optional<std::string> refuse(int index, DeviceChoice& choice) {
   return std::nullopt;
 }
 
-// "cuda", "cuda:1"; nothing for anything else.
-std::optional<int> parse_index(std::string_view name) {
+}  // namespace
+
+std::optional<int> cuda_index(std::string_view name) {
   if (name == "cuda") return 0;
   if (!name.starts_with("cuda:")) return std::nullopt;
   name.remove_prefix(5);
@@ -74,23 +74,23 @@ std::optional<int> parse_index(std::string_view name) {
   return index;
 }
 
-}  // namespace
-
 DeviceChoice choose_device(const std::string& name) {
-  DeviceChoice choice;
-  if (name == "cpu") return choice;
-  if (name.empty() || name == "auto") {
-    const auto refusal = refuse(0, choice);
-    if (refusal && seen().driver().built) choice.note = fmt::format("device auto: using the CPU: {}", *refusal);
+  return at_boundary([&] {
+    DeviceChoice choice;
+    if (name == "cpu") return choice;
+    if (name == "auto") {
+      const auto refusal = refuse(0, choice);
+      if (refusal && seen().driver().built) choice.note = fmt::format("device auto: using the CPU: {}", *refusal);
+      return choice;
+    }
+    const std::optional<int> index = cuda_index(name);
+    if (!index)
+      throw Error(ErrorKind::invalid_argument,
+                  fmt::format("unknown device '{}'; known: auto, cpu, cuda, cuda:INDEX", name));
+    if (const auto refusal = refuse(*index, choice))
+      throw Error(ErrorKind::device, fmt::format("device '{}': {}", name, *refusal));
     return choice;
-  }
-  const std::optional<int> index = parse_index(name);
-  if (!index)
-    throw Error(ErrorKind::invalid_argument,
-                fmt::format("unknown device '{}'; known: auto, cpu, cuda, cuda:INDEX", name));
-  if (const auto refusal = refuse(*index, choice))
-    throw Error(ErrorKind::device, fmt::format("device '{}': {}", name, *refusal));
-  return choice;
+  });
 }
 
 }  // namespace lenslet

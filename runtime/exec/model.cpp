@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/boundary.h"
+#include "runtime/exec/device_name.h"
 #include "runtime/exec/lower.h"
 #include "runtime/exec/model_impl.h"
 #include "runtime/exec/plan.h"
@@ -179,7 +180,7 @@ std::vector<std::string> pass_names() {
 std::vector<std::string> conv_algorithm_names(const std::string& device) {
   return at_boundary([&] {
     // The names of CUDA's can be asked for without a device.
-    const bool of_cuda = device == "cuda" || device.starts_with("cuda:") || choose_device(device).is_cuda();
+    const bool of_cuda = cuda_index(device) || choose_device(device).is_cuda();
     std::vector<std::string> names;
     for (const Kernel* kernel : kernels_of("Conv", of_cuda ? DeviceKind::cuda : DeviceKind::cpu))
       names.emplace_back(kernel->name());

@@ -5,9 +5,8 @@
 
 #include <utility>
 
-#include "ops/core/dtypes.h"
+#include "base/dtypes.h"
 #include "ops/core/onnx_types.h"
-#include "ops/elementwise/convert.h"
 #include "runtime/passes/passes.h"
 
 namespace lenslet {
@@ -18,14 +17,7 @@ using NarrowOrWide = Types<Float16, BFloat16, double>;
 DType widened(DType dtype) { return dtypes<NarrowOrWide>.contains(dtype) ? DType::f32 : dtype; }
 
 Tensor widened(const Tensor& tensor) {
-  if (widened(tensor.dtype()) == tensor.dtype()) return tensor;
-  Tensor result(DType::f32, tensor.shape(), tensor.format());
-  auto* to = static_cast<float*>(result.data());
-  dispatch(tensor.dtype(), NarrowOrWide(), [&]<typename T>(std::type_identity<T>) {
-    const auto* from = static_cast<const T*>(tensor.data());
-    for (std::int64_t i = 0; i < tensor.elems(); ++i) to[i] = convert<float>(from[i]);
-  });
-  return result;
+  return widened(tensor.dtype()) == tensor.dtype() ? tensor : tensor.to_dtype(DType::f32);
 }
 
 /// The attributes that hold such tensors or ask for such types, changed.

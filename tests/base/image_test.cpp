@@ -4,7 +4,12 @@
 
 #include <doctest/doctest.h>
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -193,6 +198,29 @@ TEST_CASE("image/resize/extreme proportions cost no more than the crop") {
   CHECK(resize_and_crop(line.view(), spec).size() == 224 * 224 * 3);
 }
 
+#ifndef LENSLET_SANITIZED  // they need the address space
+TEST_CASE("image/resize/a picture of any height takes memory for the result alone") {
+  ImageSpec spec = stretch(4, 16, Filter::bilinear);
+  spec.antialias = true;
+  const Pixels pixels(std::size_t{3} << 22, 77);  // all rows at the width of the result would be 200 MB
+  std::ifstream status("/proc/self/statm");
+  std::uint64_t pages = 0;
+  status >> pages;
+  REQUIRE(pages > 0);
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
+  rlimit lowered = before;
+  lowered.rlim_cur = pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) + (100 << 20);
+  REQUIRE(setrlimit(RLIMIT_AS, &lowered) == 0);
+  Pixels result;
+  CHECK_NOTHROW(result = resize_and_crop({pixels.data(), 1 << 22, 1, 3}, spec));
+  REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);
+  CHECK(result.size() == 4 * 16 * 3);
+  // Of taps so many that each is rounded to a few units, the sum misses 1 a little.
+  for (const std::uint8_t pixel : result) CHECK(std::abs(pixel - 77) <= 10);
+}
+#endif
+
 TEST_CASE("image/resize/what cannot be is refused") {
   const Picture picture = pattern(9, 12, 3);
   ImageSpec spec;
@@ -272,6 +300,25 @@ TEST_CASE("image/to_input/channel order, layout and slot") {
             REQUIRE(values[60 + (layout == 0 ? (c * 4 + y) * 5 + x : (y * 5 + x) * 3 + c)] == wanted);
           }
     }
+}
+
+TEST_CASE("image/to_input/other floats are the float32 input converted") {
+  const Picture picture = pattern(4, 5, 3);
+  ImageSpec spec = stretch(4, 5, Filter::bilinear);
+  spec.scale = 1.0 / 255;
+  spec.mean = {0.485, 0.456, 0.406};
+  spec.std = {0.229, 0.224, 0.225};
+  for (const Format& format : {formats::nchw, formats::nhwc}) {
+    Tensor input(DType::f32, {2, 3, 4, 5}, format);
+    for (float& value : input.values<float>()) value = -7;
+    const Tensor blank = input.clone();
+    to_input(picture.view(), spec, input, 1);
+    for (const DType dtype : {DType::f16, DType::bf16, DType::f64}) {
+      Tensor other = blank.to_dtype(dtype);
+      to_input(picture.view(), spec, other, 1);
+      CHECK(std::memcmp(other.data(), input.to_dtype(dtype).data(), other.bytes()) == 0);
+    }
+  }
 }
 
 TEST_CASE("image/to_input/gray with one mean, refusals") {

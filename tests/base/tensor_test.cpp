@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <numeric>
@@ -94,6 +95,47 @@ TEST_CASE("tensor/to_layout_moves_elements") {
                 values[static_cast<std::size_t>(i)]);
   const Tensor back = nhwc.to_format(formats::nchw);
   CHECK(std::equal(values.begin(), values.end(), back.values<float>().begin()));
+}
+
+TEST_CASE("tensor/to_dtype_converts_as_cast_does") {
+  const auto values = [](const Tensor& tensor) {
+    const Tensor wide = tensor.to_dtype(DType::f64);
+    return std::vector<double>(wide.values<double>().begin(), wide.values<double>().end());
+  };
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  const Tensor x =
+      Tensor::of<float>(Shape{10}, {0.1F, -1.5F, 2049, 65519.9F, 65520, -1e38F, 2.9e-8F, 3e-8F, -0.0F, 257});
+  // Halves to the even neighbour: 2049 lies between 2048 and 2050, 257 between the bfloat16 256 and 258.
+  CHECK(values(x.to_dtype(DType::f16)) ==
+        std::vector<double>{0.0999755859375, -1.5, 2048, 65504, inf, -inf, 0, 0x1p-24, 0, 257});
+  CHECK(values(x.to_dtype(DType::bf16))[9] == 256);
+  CHECK(values(x.to_dtype(DType::bf16))[1] == -1.5);
+  CHECK(std::signbit(values(x.to_dtype(DType::f16))[8]));
+  CHECK(values(x.to_dtype(DType::u8)) == std::vector<double>{0, 0, 255, 255, 255, 0, 0, 0, 0, 255});
+  CHECK(values(x.to_dtype(DType::i16)) == std::vector<double>{0, -1, 2049, 32767, 32767, -32768, 0, 0, 0, 257});
+  CHECK(values(x.to_dtype(DType::boolean)) == std::vector<double>{1, 1, 1, 1, 1, 1, 1, 1, 0, 1});
+  const Tensor nan = Tensor::of<float>(Shape{1}, {std::numeric_limits<float>::quiet_NaN()});
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f64}) CHECK(std::isnan(values(nan.to_dtype(dtype))[0]));
+  CHECK(values(nan.to_dtype(DType::i64))[0] == 0);
+  CHECK(values(Tensor::of<std::int64_t>(Shape{2}, {257, -1}).to_dtype(DType::u8)) == std::vector<double>{1, 255});
+
+  // Once: from double to 16 bits without a stop at float, where 2049 - 2^-30 would become a tie.
+  CHECK(values(Tensor::of<double>(Shape{1}, {2049 + 0x1p-30}).to_dtype(DType::f16))[0] == 2050);
+
+  Tensor small = Tensor::of<float>(Shape{1, 3, 1, 2}, {0, 1, 2, 3, 4, 5});
+  const Tensor half = small.to_dtype(DType::f16), back = half.to_dtype(DType::f32);
+  CHECK(half.dtype() == DType::f16);
+  CHECK(half.shape() == small.shape());
+  CHECK(half.bytes() == 12);
+  small.values<float>()[0] = 9;  // a copy
+  CHECK(back.values<float>()[0] == 0);
+  for (const Format& format : {formats::nhwc, Format{.channel_block = 4}}) {
+    const Tensor other = back.to_format(format).to_dtype(DType::i32);
+    CHECK(other.format() == format);
+    CHECK(values(other.to_format(formats::nchw)) == std::vector<double>{0, 1, 2, 3, 4, 5});
+  }
+  CHECK(Tensor().to_dtype(DType::f16).empty());
+  CHECK(Tensor(DType::f32, Shape{0, 3}).to_dtype(DType::f16).shape() == Shape{0, 3});
 }
 
 }  // namespace lenslet

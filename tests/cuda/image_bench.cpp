@@ -60,14 +60,14 @@ Row measure_kernel(const cuda::Session& session, const std::string& name, ImageS
   job.height = job.width = side;
   job.rows = rows.taps();
   job.columns = columns.taps();
-  job.table = table.data();
+  job.tables = table.data();
   job.c_stride = side * side;
   job.pixel_stride = 1;
   CUDA_CHECK(cudaDeviceSynchronize());  // the session's stream does not wait for the copies
   return measure(session, fmt::format("{}x{} {} to {}x{}, kernel", width, height, name, side, side), photo_bytes,
                  input_elems * sizeof(float), [&](const cuda::Context& context, const std::byte* from, std::byte* to) {
                    job.source = reinterpret_cast<const std::uint8_t*>(from);
-                   job.y = reinterpret_cast<float*>(to);
+                   job.y = to;
                    cuda::image_to_input(job, context);
                  });
 }

@@ -27,16 +27,16 @@ std::vector<std::uint8_t> random_pixels(const ImageView& size, unsigned seed) {
 }
 
 void check_same(const cuda::Session& session, cuda::ImageInput& loader, ImageView image, const ImageSpec& spec,
-                bool nhwc_layout, unsigned seed) {
+                bool nhwc_layout, unsigned seed, DType dtype = DType::f32) {
   const std::vector<std::uint8_t> pixels = random_pixels(image, seed);
   image.pixels = pixels.data();
   const std::int64_t channels = spec.channels == ImageSpec::Channels::gray ? 1 : 3;
   const Shape shape =
       spec.nhwc ? Shape{2, spec.height, spec.width, channels} : Shape{2, channels, spec.height, spec.width};
-  Tensor expected(DType::f32, shape, nhwc_layout ? formats::nhwc : formats::nchw);
+  Tensor expected(dtype, shape, nhwc_layout ? formats::nhwc : formats::nchw);
   std::memset(expected.data(), 0xFF, expected.bytes());
   test::DeviceBlock block(expected.bytes());
-  const Tensor input = Tensor::view(DType::f32, shape, block.data(), expected.format());
+  const Tensor input = Tensor::view(dtype, shape, block.data(), expected.format());
   to_input(image, spec, expected, 1);
   loader.queue(session.context(), image, spec, input, 1);
   session.stream().synchronize();
@@ -91,6 +91,36 @@ TEST_CASE("cuda/image_input/whole_picture_unresized") {
   spec.std = {4, 5, 6};
   check_same(session, loader, {nullptr, 33, 65, 3}, spec, false, 5);
   check_same(session, loader, {nullptr, 133, 165, 3}, spec, true, 6);
+}
+
+TEST_CASE("cuda/image_input/other_types") {
+  if (!test::have_device("cuda/image_input/other_types")) return;
+  const cuda::Session session(0);
+  cuda::ImageInput loader;
+  ImageSpec spec;
+  spec.height = 33;
+  spec.width = 65;
+  spec.resize_size = 70;
+  spec.scale = 1.0 / 255;
+  spec.mean = {0.485};
+  spec.std = {0.229};
+  unsigned seed = 40;
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f64})
+    for (const bool nhwc : {false, true})
+      for (const std::int64_t channels : {1, 3})
+        check_same(session, loader, {nullptr, 133, 165, channels}, spec, nhwc, ++seed, dtype);
+}
+
+// Its rows at the width of the input would be 200 MB.
+TEST_CASE("cuda/image_input/a_very_high_picture") {
+  if (!test::have_device("cuda/image_input/a_very_high_picture")) return;
+  const cuda::Session session(0);
+  cuda::ImageInput loader;
+  ImageSpec spec;
+  spec.height = 4;
+  spec.width = 16;
+  spec.resize = ImageSpec::Resize::stretch;
+  check_same(session, loader, {nullptr, 1 << 22, 1, 3}, spec, false, 60);
 }
 
 void CUDART_CB sleep_a_little(void*) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }

@@ -258,6 +258,10 @@ TEST_CASE("cuda/runner/loaded_photos") {
   if (have_device("cuda/runner/loaded_photos")) check_loaded_photos("cuda");
 }
 
+TEST_CASE("cuda/runner/loaded_photos_of_other_types") {
+  if (have_device("cuda/runner/loaded_photos_of_other_types")) check_loaded_types("cuda");
+}
+
 TEST_CASE("cuda/runner/partly_loaded_batches") {
   if (have_device("cuda/runner/partly_loaded_batches")) check_partly_loaded_batches("cuda");
 }

@@ -32,7 +32,7 @@ std::string cuda_reason() {
 
 TEST_CASE("exec/device/unknown_names") {
   for (const char* name :
-       {"tpu", "CPU", "cuda0", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda:99999999999", "cpu:0"}) {
+       {"", "tpu", "CPU", "cuda0", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda:99999999999", "cpu:0"}) {
     CAPTURE(name);
     const Error error = error_of([&] { choose_device(name); });
     CHECK(error.kind() == ErrorKind::invalid_argument);
@@ -92,7 +92,10 @@ TEST_CASE("exec/device/algorithm_names_need_no_device") {
   CHECK(names.empty() == !cuda_built);
   CHECK(names == conv_algorithm_names("cuda:5"));
   CHECK(conv_algorithm_names("cpu") != names);
-  CHECK(error_of([] { conv_algorithm_names("tpu"); }).kind() == ErrorKind::invalid_argument);
+  for (const char* name : {"", "tpu", "cuda:", "cuda:x", "cuda:-1", "cudax"}) {
+    CAPTURE(name);
+    CHECK(error_of([&] { conv_algorithm_names(name); }).kind() == ErrorKind::invalid_argument);
+  }
 }
 
 TEST_CASE("exec/device/tf32_on_the_cpu_names_the_reason") {

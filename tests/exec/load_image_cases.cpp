@@ -68,6 +68,12 @@ Tensor zeros(Shape shape) {
   return tensor;
 }
 
+/// The same network with an input of another type, as the loader makes it of such a file.
+Graph with_input(Graph graph, DType dtype) {
+  graph.value(graph.inputs[0]).dtype = graph.input_ports[0].dtype = dtype;
+  return graph;
+}
+
 bool same_bits(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
 }
@@ -114,6 +120,26 @@ void check_loaded_photos(const std::string& device) {
         CHECK(same_bits(loaded.run_loaded()[0], reference.run(input)[0]));
         CHECK(same_bits(loaded.run(input)[0], reference.run(input)[0]));
       }
+    }
+}
+
+void check_loaded_types(const std::string& device) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f64})
+    for (const bool nhwc : {false, true}) {
+      CAPTURE(std::string(to_string(dtype)));
+      const Model model = make_model(with_input(nhwc ? nhwc_net() : small_net(), dtype));
+      REQUIRE(model.inputs()[0].dtype == dtype);
+      Runner reference(model, on(device, 2)), loaded(model, on(device, 2));
+      const ImageSpec spec = spec_for(nhwc);
+      const Photo photo = random_photo(50, 61, 3, 7), gray = random_photo(90, 40, 1, 8);
+      Tensor floats(DType::f32, loaded.plan().inputs[0].second), input(dtype, floats.shape());
+      for (const auto& [slot, image] : {std::pair{0, &photo}, {1, &gray}}) {
+        to_input(image->view(), spec, floats, slot);
+        to_input(image->view(), spec, input, slot);
+        loaded.load_image(0, image->view(), spec, slot);
+      }
+      CHECK(same_bits(input, floats.to_dtype(dtype)));
+      CHECK(same_bits(loaded.run_loaded()[0], reference.run(input)[0]));
     }
 }
 

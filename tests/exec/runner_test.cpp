@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -78,6 +80,43 @@ TEST_CASE("exec/runner/images_of_a_batch_do_not_touch_each_other") {
       } else {
         for (std::size_t k = 0; k < 5; ++k) CHECK(together[n * 5 + k] == alone[k]);
       }
+    }
+  }
+}
+
+// Who computes an output does not matter, even where a NaN spoils more of them than the definition says (Winograd).
+TEST_CASE("exec/threads/a_nan_spoils_the_same_outputs_with_any_number") {
+  using Integers = std::vector<std::int64_t>;
+  Graph graph;
+  graph.name = "nan";
+  const ValueId x = add_input(graph, {16, 33, 35});
+  const ValueId w = add_weights(graph, "w", {24, 16, 3, 3}, 0.3F, 1);
+  add_output(graph, add_node(graph, "Relu", {add_node(graph, "Conv", {x, w}, {{"pads", Integers{1, 1, 1, 1}}})}));
+  const Model model = make_model(std::move(graph));
+  for (const float value : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    Tensor image = random_tensor({1, 16, 33, 35}, 5);
+    image.values<float>()[7 * 33 * 35 + 16 * 35 + 17] = value;
+    for (const std::string& name : conv_algorithm_names("cpu")) {
+      CAPTURE(name);
+      std::vector<float> expected;
+      for (const int threads : {1, 2, 3}) {
+        PlanOptions plan = options(1, threads);
+        plan.conv_algorithm = name;
+        if (name == "depthwise") {
+          CHECK(error_of([&] { Runner(model, plan); }).kind() == ErrorKind::unsupported);
+          break;
+        }
+        Runner runner(model, plan);
+        const std::vector<float> got = bits(runner.run(image)[0]);
+        if (expected.empty()) expected = got;
+        CHECK(same_bits(got, expected));
+      }
+      if (!std::isnan(value) || expected.empty()) continue;
+      const auto spoiled = std::ranges::count_if(expected, [](float y) { return std::isnan(y); });
+      if (name == "winograd_f4" || name == "winograd_f6")
+        CHECK(spoiled > 9 * 24);
+      else
+        CHECK(spoiled == 9 * 24);
     }
   }
 }
@@ -192,6 +231,7 @@ TEST_CASE("exec/runner/outputs_that_no_kernel_makes") {
 }
 
 TEST_CASE("exec/runner/loaded_photos") { check_loaded_photos("cpu"); }
+TEST_CASE("exec/runner/loaded_photos_of_other_types") { check_loaded_types("cpu"); }
 TEST_CASE("exec/runner/partly_loaded_batches") { check_partly_loaded_batches("cpu"); }
 TEST_CASE("exec/runner/refused_loads") { check_refused_loads("cpu"); }
 

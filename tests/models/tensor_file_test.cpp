@@ -139,6 +139,8 @@ TEST_CASE("tensor_file/npy_refused") {
   CHECK_ERROR(header("{'descr': '<f4"), io, "string without end");
   CHECK_ERROR(header("['descr']"), io, "'{' expected");
   CHECK_ERROR(read(folder, npy("{'descr': '|b1', 'fortran_order': False, 'shape': (1,), }", "\x02")), io, "bool");
+  CHECK_ERROR(write_npy(folder / "none.npy", Tensor()), invalid_argument, "none.npy");
+  CHECK_FALSE(std::filesystem::exists(folder / "none.npy"));
   const Error error = error_of([&] { read(folder, "x"); });
   CHECK(contains(error.context(), "t.npy"));
   CHECK_ERROR(read_npy(folder / "missing.npy"), io, "missing.npy");

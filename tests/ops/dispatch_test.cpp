@@ -4,7 +4,7 @@
 #include <typeinfo>
 #include <vector>
 
-#include "ops/core/dtypes.h"
+#include "base/dtypes.h"
 
 using namespace lenslet;
 

@@ -23,7 +23,4 @@ void for_each_target(std::int64_t compiled, const F& f) {
   hwy::SetSupportedTargetsForTest(0);
 }
 
-/// Plain C++ in the place of vectors, for CPUs older than SSE4: its min and max drop NaN.
-inline bool emulated() { return (hwy::SupportedTargets() & ~(HWY_EMU128 | HWY_SCALAR)) == 0; }
-
 }  // namespace lenslet::test

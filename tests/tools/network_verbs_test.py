@@ -2,6 +2,7 @@
 acceptance data, where it is there."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -119,6 +120,38 @@ class Verify(Verb):
         self.assertIn("EXCEEDED", self.passes("verify", file, "--input", x, code=1))
         write_npy(x, (4,), [1, 2, 3, 4])
         self.passes("verify", file, "--input", x)
+
+    def test_infinities_and_nan(self):
+        # As the reference has them: agreement, told, for every algorithm.
+        x = self.folder / "x.npy"
+        values = noise(3 * 12 * 10, 5)
+        for value in (math.nan, math.inf, -math.inf):
+            write_npy(x, (1, 3, 12, 10), values[:65] + [value] + values[66:])
+            document = self.json_of("verify", self.net, "--conv-algorithm", "all", "--input", x)
+            self.assertEqual((document["exceeded"], document["unchecked"]), (0, 0))
+            first = [layer for layer in document["layers"] if layer["name"] == document["layers"][0]["name"]]
+            self.assertGreater(len(first), 3)
+            for layer in first:
+                self.assertGreater(layer["not_finite"], 0, layer)
+                # Where Winograd makes NaN of what the reference has otherwise, it says so; f2 keeps a NaN to its windows.
+                spread = layer["algorithm"].startswith("winograd") and (
+                    not math.isnan(value) or layer["algorithm"] != "winograd_f2"
+                )
+                self.assertEqual("made_nan" in layer, spread, layer)
+            write_npy(x, (1, 3, 12, 10), [value] * 360)
+            self.assertEqual(self.json_of("verify", self.net, "--conv-algorithm", "all", "--input", x)["exceeded"], 0)
+        write_npy(x, (1, 3, 12, 10), values[:65] + [math.nan] + values[66:])
+        text = self.passes("verify", self.net, "--conv-algorithm", "all", "--input", x)
+        self.assertRegex(text, r"winograd_f4 .* ok; \d+ infinite or NaN by the reference; \d+ made NaN by winograd_f4")
+        self.assertIn("0 exceeded", text)
+        # A NaN without one among the inputs is an error: here inf - inf, of squares that only double holds.
+        ports = [port("x", FLOAT, [4])]
+        nodes = [node("Mul", ["x", "x"], "square"), node("Sub", ["square", "square"], "y")]
+        file = self.write("lost.onnx", model(nodes, ports, [port("y", FLOAT, [4])]))
+        write_npy(x, (4,), [1, 2, 3, 1e30])
+        layers = self.json_of("verify", file, "--input", x, code=1)["layers"]
+        self.assertEqual([layer["passed"] for layer in layers], [False, True])
+        self.assertEqual(layers[1]["not_finite"], 1)
 
 
 class Bench(Verb):

@@ -63,7 +63,7 @@ Classifier::Classifier(const Model& model, const Card& card, const std::optional
                 fmt::format("the input is {}; classify fills float and uint8 inputs", to_string(input_dtype_)),
                 model.name());
   output_elems_ = result.elems() / batch_;
-  if (input_dtype_ != DType::f32) {
+  if (!is_float(input_dtype_)) {
     input_ = Tensor(DType::f32, shape);
     for (float& value : input_.values<float>()) value = 0;
   }
@@ -72,19 +72,15 @@ Classifier::Classifier(const Model& model, const Card& card, const std::optional
 }
 
 void Classifier::prepare(const Picture& picture, std::int64_t slot) {
-  if (input_dtype_ == DType::f32)
+  if (is_float(input_dtype_))
     runner_.load_image(bound_.input, picture.view(), card_.spec, slot);
   else
     to_input(picture.view(), card_.spec, input_, slot);
 }
 
 void Classifier::run() {
-  if (input_dtype_ == DType::f32) {
-    output_ = runner_.run_loaded()[bound_.output];
-    return;
-  }
-  const Tensor converted = input_dtype_ == DType::u8 ? to_bytes(input_) : convert_float(input_, input_dtype_);
-  output_ = runner_.run(converted)[bound_.output];
+  const auto outputs = is_float(input_dtype_) ? runner_.run_loaded() : runner_.run(to_bytes(input_));
+  output_ = outputs[bound_.output];
 }
 
 std::vector<float> Classifier::raw_scores(std::int64_t slot) const {

@@ -51,7 +51,7 @@ class Classifier {
   std::int64_t batch_;
   DType input_dtype_;
   Runner runner_;
-  Tensor input_, output_;          // input: f32 for a model whose own is of another type; else the Runner's is used
+  Tensor input_, output_;          // input: f32, for a model that takes bytes; else the Runner's is used
   std::int64_t output_elems_ = 0;  // of one photo
   std::vector<std::string> labels_;
 };

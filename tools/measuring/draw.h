@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <random>
 
-#include "ops/core/dtypes.h"
+#include "base/dtypes.h"
 
 namespace lenslet::tool {
 

@@ -1,7 +1,5 @@
 #include "tools/verbs/dtype_convert.h"
 
-#include "oracle/oracle.h"
-
 namespace lenslet::tool {
 
 bool is_float(DType dtype) noexcept {
@@ -10,9 +8,7 @@ bool is_float(DType dtype) noexcept {
 
 Tensor convert_float(const Tensor& tensor, DType dtype) {
   if (tensor.dtype() == dtype || !is_float(tensor.dtype()) || !is_float(dtype)) return tensor;
-  oracle::Array wide = oracle::from_tensor(tensor);
-  wide.dtype = dtype;
-  return oracle::to_tensor(wide);
+  return tensor.to_dtype(dtype);
 }
 
 }  // namespace lenslet::tool

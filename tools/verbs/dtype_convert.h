@@ -7,7 +7,7 @@ namespace lenslet::tool {
 
 bool is_float(DType dtype) noexcept;
 
-/// `tensor` as `dtype`, both float types, rounded to nearest even; anything else as it is. Format nchw.
+/// `tensor` as `dtype`, both float types, rounded to nearest even; anything else as it is.
 Tensor convert_float(const Tensor& tensor, DType dtype);
 
 }  // namespace lenslet::tool

@@ -49,8 +49,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class D>
 HWY_INLINE void finish(D d, hn::Vec<D> sum, const DepthwiseLine& line, std::int64_t at, const FusedClamp& clamp) {
   if (line.residual != nullptr) sum = hn::Add(sum, hn::LoadU(d, line.residual + at));
-  // The bound first: x86's min and max return their second operand when one is NaN.
-  sum = hn::Min(hn::Set(d, clamp.high), hn::Max(hn::Set(d, clamp.low), sum));
+  sum = at_most(hn::Set(d, clamp.high), at_least(hn::Set(d, clamp.low), sum));
   hn::StoreU(sum, d, line.y + at);
 }
 

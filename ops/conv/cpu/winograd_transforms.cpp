@@ -98,8 +98,7 @@ void output_tile(const WinogradOutputTile& tile, const FusedClamp& clamp) {
         const std::int64_t at = i * tile.line + j * tile.channels + k;
         V sum = hn::Add(y[j], bias);
         if (tile.residual != nullptr) sum = hn::Add(sum, hn::LoadU(d, tile.residual + at));
-        // The bound first: x86's min and max return their second operand when one is NaN.
-        hn::StoreU(hn::Min(high, hn::Max(low, sum)), d, tile.y + at);
+        hn::StoreU(at_most(high, at_least(low, sum)), d, tile.y + at);
       }
     }
   };

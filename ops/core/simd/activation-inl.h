@@ -19,6 +19,7 @@
 #include <cstdint>
 
 #include "ops/core/activation.h"
+#include "ops/core/simd/bounds-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lenslet::HWY_NAMESPACE {
@@ -30,7 +31,7 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_f32(D d, V x) {
   const hn::RebindToSigned<D> di;
   // Beyond these bounds the result is 0 or inf anyhow, and 2^n below stays made of two normal factors.
-  x = hn::Min(hn::Set(d, 89.0f), hn::Max(hn::Set(d, -105.0f), x));
+  x = at_most(hn::Set(d, 89.0f), at_least(hn::Set(d, -105.0f), x));
   const V n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
   // x - n ln 2 with ln 2 in two parts, the first with so few bits that n times it is exact.
   V r = hn::NegMulAdd(n, hn::Set(d, 0.693115234375f), x);
@@ -51,16 +52,15 @@ HWY_INLINE V exp_f32(D d, V x) {
   return hn::Mul(hn::Mul(y, first), second);
 }
 
-/// Arithmetic of vectors of floats under names that single numbers have, too (ops/core/scalar_math.h). Constants come
-/// first: x86's min and max return their second operand when one is NaN.
+/// Arithmetic of vectors of floats under names that single numbers have, too (ops/core/scalar_math.h).
 template <class D>
 struct VectorMath {
   using V = hn::Vec<D>;
 
   HWY_INLINE V operator()(float constant) const { return hn::Set(D(), constant); }
   HWY_INLINE V neg(V x) const { return hn::Neg(x); }
-  HWY_INLINE V at_least(float low, V x) const { return hn::Max(hn::Set(D(), low), x); }
-  HWY_INLINE V at_most(float high, V x) const { return hn::Min(hn::Set(D(), high), x); }
+  HWY_INLINE V at_least(float low, V x) const { return HWY_NAMESPACE::at_least(hn::Set(D(), low), x); }
+  HWY_INLINE V at_most(float high, V x) const { return HWY_NAMESPACE::at_most(hn::Set(D(), high), x); }
   HWY_INLINE V mul_add(V a, V b, V c) const { return hn::MulAdd(a, b, c); }
   HWY_INLINE V if_negative(V x, V yes, V no) const { return hn::IfThenElse(hn::Lt(x, hn::Zero(D())), yes, no); }
   HWY_INLINE V limited_ratio(V x, V y) const { return x / y; }

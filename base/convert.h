@@ -6,7 +6,8 @@
 
 #include "base/cuda/host_device.h"
 #include "base/half.h"
-#include "ops/core/saturate.h"
+#include "base/saturate.h"
+#include "lenslet/tensor.h"
 
 #if defined(__CUDACC__)
 #include <cuda_bf16.h>
@@ -87,5 +88,8 @@ struct Convert {
       return convert<To>(value);
   }
 };
+
+/// y[i] = x[i] converted, for i < count; any two types. y may be x when an element of it is no larger.
+void convert_elements(DType from, const void* x, DType to, void* y, std::int64_t count);
 
 }  // namespace lenslet

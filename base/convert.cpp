@@ -1,0 +1,18 @@
+#include "base/convert.h"
+
+#include "base/dtypes.h"
+
+namespace lenslet {
+
+void convert_elements(DType from, const void* x, DType to, void* y, std::int64_t count) {
+  dispatch(from, AllTypes(), [&]<typename From>(std::type_identity<From>) {
+    dispatch(to, AllTypes(), [&]<typename To>(std::type_identity<To>) {
+      const Convert<To, From> f;
+      const auto* source = static_cast<const Stored<From>*>(x);
+      auto* target = static_cast<Stored<To>*>(y);
+      for (std::int64_t i = 0; i < count; ++i) target[i] = f(source[i]);
+    });
+  });
+}
+
+}  // namespace lenslet
