@@ -1,0 +1,96 @@
+// Files read and written while memory is short.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "lenslet/model.h"
+#include "lenslet/tensor_file.h"
+#include "models/mapped_file.h"
+#include "tests/models/onnx_writer.h"
+#include "tests/models/temp_dir.h"
+#include "tests/refused_memory.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+// y = x + w, the weight of three floats in a file of its own.
+ModelText external_model() {
+  ModelText model = relu_model();
+  model.nodes = {node("Add", {"x", "w"}, {"y"}, "add")};
+  model.initializers = {tensor("w", f32, {3}, [](pbf_writer& writer) {
+    writer.add_message(13, message([](pbf_writer& entry) {
+                         entry.add_string(1, "location");
+                         entry.add_string(2, "weights.bin");
+                       }));
+    writer.add_enum(14, 1);
+  })};
+  return model;
+}
+
+bool only_has(const std::filesystem::path& folder, std::initializer_list<const char*> names) {
+  std::ptrdiff_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (std::find(names.begin(), names.end(), name) == names.end()) return false;
+    ++count;
+  }
+  return count == static_cast<std::ptrdiff_t>(names.size());
+}
+
+}  // namespace
+
+TEST_CASE("memory/loading") {
+  const TempDir folder;
+  folder.write("weights.bin", std::string(12, '\0'));
+  const std::filesystem::path file = folder.write("model.onnx", external_model().bytes());
+  check_refused_memory([&] { static_cast<void>(Model::load(file)); });
+  const std::string data = relu_model().bytes();
+  check_refused_memory([&] { static_cast<void>(Model::load_bytes(bytes_of(data))); });
+  // A refusal, which has nodes to list.
+  ModelText strange = relu_model();
+  strange.nodes = {node("Strange", {"x"}, {"y"}, "a"), node("Stranger", {"y"}, {"z"}, "b")};
+  const std::string refused = strange.bytes();
+  check_refused_memory([&] {
+    try {
+      static_cast<void>(Model::load_bytes(bytes_of(refused)));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::unsupported) throw;
+    }
+  });
+}
+
+TEST_CASE("memory/tensor_files") {
+  const TempDir folder;
+  const std::filesystem::path file = folder / "x.npy", other = folder / "y.npy";
+  const Tensor x = Tensor::of<float>(Shape{2, 3}, {1, 2, 3, 4, 5, 6});
+  write_npy(file, x);
+  check_refused_memory([&] { static_cast<void>(read_npy(file)); });
+  check_refused_memory([&] { write_npy(other, x); });
+  CHECK(only_has(folder.path(), {"x.npy", "y.npy"}));
+  const Tensor written = read_npy(other);
+  CHECK(std::memcmp(written.data(), x.data(), x.bytes()) == 0);
+  const std::filesystem::path proto = folder.write("t.pb", tensor("t", f32, {2}, [](pbf_writer& writer) {
+                                                     const float values[] = {1, 2};
+                                                     writer.add_packed_float(4, std::begin(values), std::end(values));
+                                                   }));
+  std::string name;
+  check_refused_memory([&] { static_cast<void>(read_tensor_pb(proto, &name)); });
+}
+
+TEST_CASE("memory/pages_of_a_mapped_file_come_back") {
+  const TempDir folder;
+  std::string content(1 << 20, 'a');
+  for (std::size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * 31);
+  const MappedFile mapped = map_file(folder.write("data", content), content.size());
+  for (int round = 0; round < 2; ++round) {
+    CHECK(std::memcmp(mapped.bytes.data(), content.data(), content.size()) == 0);
+    let_pages_go(mapped);
+  }
+  let_pages_go({});
+}
