@@ -184,7 +184,7 @@ void GraphBuilder::add_node(std::size_t index) {
       made.outputs.push_back(node.outputs[i].empty() ? no_id : find_value(node.outputs[i]));
     graph_.nodes.push_back(std::move(made));
   } catch (const Error& error) {
-    problems_.add(error.kind(), std::move(where), error.what());
+    problems_.add(error.kind(), std::move(where), error.what(), node.op_type);
   }
 }
 
@@ -213,7 +213,10 @@ void GraphBuilder::add_outputs() {
 }
 
 void check_header(const OnnxModel& model) {
-  if (!model.graph) throw Error(ErrorKind::invalid_model, "not an ONNX model: there is no graph in it");
+  if (!model.graph)
+    throw Error(ErrorKind::invalid_model,
+                "not an ONNX model: there is no graph in it (a TensorFlow .pb has to be converted: python -m "
+                "tf2onnx.convert)");
   if (model.ir_version < limits::min_ir_version || model.ir_version > limits::max_ir_version)
     throw Error(model.ir_version < 1 ? ErrorKind::invalid_model : ErrorKind::unsupported,
                 fmt::format("IR version {}; supported are {} to {}", model.ir_version, limits::min_ir_version,
@@ -224,9 +227,30 @@ void check_header(const OnnxModel& model) {
 void check_magic(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.empty()) throw Error(ErrorKind::invalid_model, "the file is empty");
-  if (text.starts_with("version https://git-lfs"))
-    throw Error(ErrorKind::invalid_model,
-                "this is a Git LFS pointer, not the model: fetch the file with 'git lfs pull'");
+  struct Kind {
+    std::size_t at;
+    std::string_view bytes;
+    const char* words;
+  };
+  using namespace std::string_view_literals;
+  static constexpr Kind kinds[] = {
+      {0, "version https://git-lfs"sv, "this is a Git LFS pointer, not the model: fetch the file with 'git lfs pull'"},
+      {0, "PK\x03\x04"sv,
+       "this is a ZIP archive, as PyTorch's .pt and .pth or Keras' .keras are; export the network in Python: "
+       "torch.onnx.export(model, example_input, 'model.onnx')"},
+      {0, "\x80\x02"sv,
+       "this is a Python pickle, as old .pth files are; export: torch.onnx.export(model, input, 'model.onnx')"},
+      {0, "\x89HDF\r\n"sv,
+       "this is an HDF5 file, as Keras' .h5 are; convert it: python -m tf2onnx.convert --keras FILE"},
+      {4, "TFL3"sv, "this is a TensorFlow Lite model; convert it: python -m tf2onnx.convert --tflite FILE"},
+      {0, "7767517"sv, "this is an ncnn parameter file; lenslet reads the ONNX file that it was made from"},
+      {0, "<?xml"sv, "this is an XML file, as OpenVINO's are; lenslet reads the ONNX file that it was made from"},
+      {0, "\x93NUMPY"sv, "this is a NumPy array, no model"},
+      {8, "{\""sv, "this is a safetensors file: weights without a network; export: torch.onnx.export(...)"},
+  };
+  for (const Kind& kind : kinds)
+    if (text.size() > kind.at && text.substr(kind.at).starts_with(kind.bytes))
+      throw Error(ErrorKind::invalid_model, kind.words);
 }
 
 }  // namespace

@@ -5,14 +5,18 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <new>
+#include <numeric>
 #include <string>
+#include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "lenslet/error.h"
@@ -51,8 +55,8 @@ void occupy_closed_streams() {
     if (::fcntl(descriptor, F_GETFD) < 0) ::open("/", O_RDONLY);  // takes the lowest that is free
 }
 
-ExitCode failed(const Error& error) {
-  say(error);
+ExitCode failed(const Error& error, bool all_reasons) {
+  say(error, all_reasons);
   return exit_code(error.kind());
 }
 
@@ -65,14 +69,44 @@ ExitCode unwritable(const std::error_code& why) {
   return failed(exit_io, fmt::format("standard output cannot be written: {}", why.message()));
 }
 
+// Letters to insert, remove or replace (Levenshtein's distance).
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({diagonal + 1, row[j] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+// Empty when none is near.
+std::string nearest_verb(const CLI::App& app, const std::string& mistyped) {
+  constexpr std::size_t near = 2;
+  std::string best;
+  std::size_t least = near + 1;
+  for (const CLI::App* verb : app.get_subcommands({}))
+    if (const std::size_t d = distance(mistyped.substr(0, 64), verb->get_name()); d < least) {
+      least = d;
+      best = verb->get_name();
+    }
+  return best;
+}
+
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> rest = app.remaining();
   if (!app.get_subcommands().empty()) return error.what();
   std::string known;
   for (const CLI::App* verb : app.get_subcommands({}))
     known += fmt::format("{}{}", known.empty() ? "" : ", ", verb->get_name());
-  return fmt::format("{}; there are: {}",
-                     rest.empty() ? "a verb is missing" : fmt::format("there is no verb '{}'", rest.front()), known);
+  if (rest.empty()) return fmt::format("a verb is missing; there are: {}", known);
+  const std::string near = nearest_verb(app, rest.front());
+  return fmt::format("there is no verb '{}'{}; there are: {}", rest.front(),
+                     near.empty() ? near : fmt::format(" (did you mean {}?)", near), known);
 }
 
 ExitCode run(int argc, char** argv) {
@@ -80,15 +114,19 @@ ExitCode run(int argc, char** argv) {
   app.set_help_all_flag("--help-all", "Help for all verbs");
   app.require_subcommand(1);
   app.footer(footer());
+  app.fallthrough();  // what a verb does not know is looked for here
+  bool all_reasons = false;
+  app.add_flag("--all", all_reasons, "List every reason of an error that has many");
   ExitCode result = exit_ok;
   try {
     for (auto* add : verbs) add(app, result);
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    if (argc == 1) fmt::print(stderr, "{}", app.help());
     if (error.get_exit_code() != 0) return failed(exit_usage, usage_error(app, error));
     app.exit(error);  // --help
   } catch (const Error& error) {
-    return failed(error);
+    return failed(error, all_reasons);
   } catch (const std::bad_alloc&) {
     return failed(exit_code(ErrorKind::limit), "out of memory");
   } catch (const std::filesystem::filesystem_error& error) {

@@ -150,7 +150,11 @@ void bind_inputs(Graph& graph, std::int64_t batch, const std::vector<std::pair<s
     else
       missing += fmt::format("{}{} {}", missing.empty() ? "" : ", ", port.name, port.str());
   }
-  if (!missing.empty()) refuse("give a shape for each input with free dimensions: " + missing);
+  if (!missing.empty())
+    refuse(
+        fmt::format("give a shape for each input with free dimensions: {}; --shape NAME=AxBxC "
+                    "(PlanOptions::input_shapes)",
+                    missing));
 
   std::vector<FreedInput> freed;
   std::int64_t freed_batch = 1;

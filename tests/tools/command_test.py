@@ -20,7 +20,11 @@ class CommandLine(Verb):
         self.fails(2, "--nonsense", "run", self.net, "--nonsense")
         verbs = "there are: classify, run, check, inspect, verify, bench, devices"
         self.fails(2, f"there is no verb 'dance'; {verbs}", "dance", self.net)
-        self.fails(2, f"a verb is missing; {verbs}")
+        self.fails(2, f"there is no verb 'clasify' (did you mean classify?); {verbs}", "clasify", self.net)
+        bare = lenslet()
+        self.assertEqual((bare.returncode, bare.stdout), (2, ""))
+        self.assertIn("Usage:", bare.stderr)
+        self.assertIn(f"a verb is missing; {verbs}", bare.stderr.splitlines()[-1])
         self.fails(2, f"there is no verb '--nonsense'; {verbs}", "--nonsense")
         self.fails(2, "model", "inspect")
         self.fails(2, "threads", "bench", self.net, "--threads", "-1")
@@ -135,8 +139,27 @@ class CommandLine(Verb):
         first, *listed = done.stderr.splitlines()
         self.assertIn("2 reasons", first)
         self.assertEqual(len(listed), 2, listed)
+        self.assertIn("(Wibble x1, Wobble x1)", first)
         for op, line in zip(("Wibble", "Wobble"), listed):
             self.assertRegex(line, f"^  .*{op}")
+        many = [node("Wibble", ["x"], f"a{i}") for i in range(20)] + [node("Relu", ["a0"], "y")]
+        file = self.write("many.onnx", model(many, [port("x", FLOAT, [2])], [port("y", FLOAT, [2])]))
+        first, *listed = lenslet("inspect", file).stderr.splitlines()
+        self.assertIn("(Wibble x20)", first)
+        self.assertEqual(len(listed), 9)
+        self.assertEqual(listed[-1], "  and 12 more; --all lists them")
+        for options in (("inspect", file, "--all"), ("--all", "inspect", file)):
+            self.assertEqual(len(lenslet(*options).stderr.splitlines()), 21)
+
+    def test_files_that_are_mistaken_for_models(self):
+        for name, data, words in (("net.pth", b"PK\x03\x04rest", "torch.onnx.export"),
+                                  ("old.pth", b"\x80\x02}q", "pickle"),
+                                  ("net.tflite", b"\x1c\0\0\0TFL3", "tf2onnx"),
+                                  ("net.h5", b"\x89HDF\r\n\x1a\n", "HDF5"),
+                                  ("x.npy", b"\x93NUMPY\x01\0", "NumPy"),
+                                  ("w.safetensors", b"\x40\0\0\0\0\0\0\0{\"a\":1}", "safetensors"),
+                                  ("net.xml", b"<?xml version='1.0'?>", "OpenVINO")):
+            self.fails(3, words, "inspect", self.write(name, data))
 
     def test_choice_of_device(self):
         x = self.write("x.npy", b"")

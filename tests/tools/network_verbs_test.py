@@ -220,7 +220,8 @@ class Classify(WithPhotos):
         done = lenslet(*self.model, "--top", "2", "--json", self.folder / "red.ppm", bad, self.folder / "blue.ppm")
         self.assertEqual(done.returncode, 1)
         document = json.loads(done.stdout)
-        self.assertEqual(set(document), {"model", "device", "results"})
+        self.assertEqual(set(document), {"model", "device", "preparation", "assumed", "results"})
+        self.assertIn("RGB", document["preparation"])
         self.assertEqual((document["model"], document["device"]), (str(self.folder / "rgb.onnx"), "cpu"))
         red, failed, blue = document["results"]
         for result, name, label in ((red, "red.ppm", "red"), (blue, "blue.ppm", "blue")):
@@ -232,6 +233,49 @@ class Classify(WithPhotos):
             self.assertGreater(result["top"][0]["prob"], result["top"][1]["prob"])
         self.assertEqual(set(failed), {"file", "error"})
         self.assertIn(f"{bad}: ", done.stderr)
+
+    def test_preparation_on_the_command_line(self):
+        red = self.folder / "red.ppm"
+
+        def preparation(*options):
+            done = lenslet(*self.model, "--json", *options, red)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return json.loads(done.stdout)
+
+        plain = preparation()
+        changed = preparation("--mean", "1,2,3", "--std", "4", "--scale", "2", "--bgr")
+        self.assertIn("(pixel * 2 - [1, 2, 3]) / [4, 4, 4]", changed["preparation"])
+        self.assertIn("BGR", changed["preparation"])
+        self.assertNotEqual(plain["preparation"], changed["preparation"])
+        self.assertEqual(plain["assumed"], changed["assumed"])
+        # Blue and red changed places.
+        self.assertEqual(preparation("--bgr")["results"][0]["top"][0]["label"], "blue")
+        self.fails(2, "2 values", *self.model, "--mean", "1,2", red)
+        self.fails(2, "0", *self.model, "--std", "0", red)
+        self.fails(2, "number", *self.model, "--mean", "nan", red)
+        self.fails(2, "size", *self.model, "--size", "1,2,3", red)
+        wrong_size = lenslet(*self.model, "--size", "9", red)
+        self.assertEqual(wrong_size.returncode, 2)
+        self.assertIn("[9, 9] contradicts", wrong_size.stderr)
+
+    def test_what_is_no_classifier(self):
+        nodes = [node("Relu", ["x"], "y")]
+        file = self.write("picture.onnx", model(nodes, [port("x", FLOAT, [1, 3, 4, 4])], [port("y", FLOAT, [1, 3, 4, 4])]))
+        done = lenslet("classify", "--model", file, self.folder / "red.ppm")
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("[1,3,4,4] is no list of classes", done.stderr)
+
+    def test_scores_that_are_no_probabilities(self):
+        card = {"input": {"size": [4, 4]}, "output": {"softmax": False}}
+        nodes = [node("GlobalAveragePool", ["x"], "y")]
+        file = self.write("scores.onnx", model(nodes, [port("x", FLOAT, [1, 3, 4, 4])], [port("y", FLOAT, [1, 3, 1, 1])]))
+        self.write("scores.card.json", json.dumps(card).encode())
+        options = ("classify", "--model", file, self.folder / "red.ppm")
+        done = lenslet(*options)
+        self.assertNotIn("%", done.stdout)
+        self.assertRegex(done.stdout, r"score +\d+")
+        top = json.loads(lenslet(*options, "--json").stdout)["results"][0]["top"][0]
+        self.assertEqual(set(top), {"index", "label", "score"})
 
     def test_bad_links_do_not_end_a_folder(self):
         photos = self.folder / "photos"

@@ -58,6 +58,13 @@ Classifier::Classifier(const Model& model, const Card& card, const std::optional
     throw Error(ErrorKind::unsupported,
                 fmt::format("the output {} of a batch of {} holds no classes for each image", result.str(), batch_),
                 model.name());
+  const auto dims = result.dims().subspan(1);
+  if (std::count_if(dims.begin(), dims.end(), [](std::int64_t dim) { return dim > 1; }) > 1)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("the output {} {} is no list of classes: this network classifies nothing ('lenslet run' "
+                            "gives its outputs as they are)",
+                            runner_.plan().outputs.at(bound_.output).first, result.str()),
+                model.name());
   if (!is_float(input_dtype_) && input_dtype_ != DType::u8)
     throw Error(ErrorKind::unsupported,
                 fmt::format("the input is {}; classify fills float and uint8 inputs", to_string(input_dtype_)),
@@ -104,6 +111,10 @@ std::vector<ClassResult> Classifier::top(std::int64_t slot, std::size_t count) c
     best.push_back({index, named ? labels_[static_cast<std::size_t>(index)] : std::string(), score.score});
   }
   return best;
+}
+
+bool Classifier::gives_probabilities(std::int64_t slot) const {
+  return card_.softmax.value_or(true) || are_probabilities(raw_scores(slot));
 }
 
 std::string Classifier::remark(std::int64_t slot) const {

@@ -40,6 +40,8 @@ class Classifier {
   void run();
   /// The `count` best classes of a slot, best first. As remark(), between run() and the next prepare().
   std::vector<ClassResult> top(std::int64_t slot, std::size_t count) const;
+  /// Whether top() gives probabilities of that slot, and not scores of another range.
+  bool gives_probabilities(std::int64_t slot) const;
   /// What is odd about the output of a slot, given the card's output.softmax; "" when nothing is.
   std::string remark(std::int64_t slot) const;
 

@@ -29,7 +29,10 @@ struct Options {
   std::vector<std::string> photos;
   std::string model, card, labels;
   std::size_t top = 5;
-  bool json = false;
+  bool json = false, bgr = false;
+  std::vector<std::int64_t> size;
+  std::vector<double> mean, std;
+  std::optional<double> scale;
   PlanOptions plan;
 };
 
@@ -37,6 +40,7 @@ struct PhotoResult {
   std::string file;
   std::string error;  ///< empty: classified
   std::vector<ClassResult> top;
+  bool probabilities = true;
   double decode_ms = 0, preprocess_ms = 0, inference_ms = 0;
 };
 
@@ -63,6 +67,37 @@ Setup find_model_and_card(const Options& options) {
       setup.has_card = true;
     }
   return setup;
+}
+
+/// What the command line says stands above the card.
+void apply(const Options& options, Card& card) {
+  ImageSpec& spec = card.spec;
+  if (!options.size.empty()) {
+    if (options.size.size() > 2) throw Error(ErrorKind::invalid_argument, "--size takes a height and a width");
+    const std::int64_t longer = std::max(spec.height, spec.width);
+    spec.height = options.size.front();
+    spec.width = options.size.back();
+    if (spec.resize == ImageSpec::Resize::shorter_side)  // in proportion
+      spec.resize_size = (spec.resize_size * std::max(spec.height, spec.width) + longer / 2) / longer;
+  }
+  if (options.bgr) {
+    if (spec.channels == ImageSpec::Channels::gray)
+      throw Error(ErrorKind::invalid_argument, "--bgr: the model takes gray pictures");
+    spec.channels = ImageSpec::Channels::bgr;
+  }
+  const std::size_t channels = spec.channels == ImageSpec::Channels::gray ? 1 : 3;
+  const auto each = [&](const char* name, const std::vector<double>& given, std::vector<double>& to) {
+    if (given.empty()) return;
+    if (given.size() != 1 && given.size() != channels)
+      throw Error(ErrorKind::invalid_argument,
+                  fmt::format("{} has {} values; the model's input has {} channels", name, given.size(), channels));
+    to = given.size() == 1 ? std::vector<double>(channels, given.front()) : given;
+  };
+  each("--mean", options.mean, spec.mean);
+  each("--std", options.std, spec.std);
+  if (std::find(spec.std.begin(), spec.std.end(), 0.0) != spec.std.end())
+    throw Error(ErrorKind::invalid_argument, "--std holds a 0");
+  if (options.scale) spec.scale = *options.scale;
 }
 
 /// Fills batches in the order of the photos; a photo that fails is noted and takes no slot.
@@ -100,6 +135,7 @@ class Run {
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
       slots_[slot]->inference_ms = ms;
       slots_[slot]->top = classifier_.top(static_cast<std::int64_t>(slot), top_);
+      slots_[slot]->probabilities = classifier_.gives_probabilities(static_cast<std::int64_t>(slot));
     }
     slots_.clear();
   }
@@ -113,8 +149,12 @@ class Run {
   std::string remark_;
 };
 
-void print_json(const std::string& model, const std::string& device, const std::vector<PhotoResult>& results) {
-  nlohmann::ordered_json document{{"model", model}, {"device", device}, {"results", nlohmann::ordered_json::array()}};
+void print_json(const Setup& setup, const std::string& device, const std::vector<PhotoResult>& results) {
+  nlohmann::ordered_json document{{"model", setup.model_file.string()},
+                                  {"device", device},
+                                  {"preparation", describe(setup.card.spec)},
+                                  {"assumed", !setup.has_card},
+                                  {"results", nlohmann::ordered_json::array()}};
   for (const PhotoResult& result : results) {
     nlohmann::ordered_json entry{{"file", result.file}};
     if (!result.error.empty()) {
@@ -122,7 +162,8 @@ void print_json(const std::string& model, const std::string& device, const std::
     } else {
       entry["top"] = nlohmann::ordered_json::array();
       for (const ClassResult& best : result.top)
-        entry["top"].push_back({{"index", best.index}, {"label", best.label}, {"prob", best.prob}});
+        entry["top"].push_back(
+            {{"index", best.index}, {"label", best.label}, {result.probabilities ? "prob" : "score", best.prob}});
       entry["ms"] = {
           {"decode", result.decode_ms}, {"preprocess", result.preprocess_ms}, {"inference", result.inference_ms}};
     }
@@ -139,10 +180,13 @@ void print_table(const std::string& device, const std::vector<PhotoResult>& resu
     if (!result.error.empty()) continue;
     fmt::print("{}  (decode {:.1f} ms, preprocess {:.1f} ms, inference {:.1f} ms)\n", printable(result.file),
                result.decode_ms, result.preprocess_ms, result.inference_ms);
-    for (const ClassResult& best : result.top)
-      fmt::print("  {:>6.2f} %  {}  {:>4}  {}\n", 100.0 * static_cast<double>(best.prob),
-                 bar(static_cast<double>(best.prob), 20, utf8), best.index,
-                 best.label.empty() ? "(no label)" : best.label);
+    for (const ClassResult& best : result.top) {
+      const auto score = static_cast<double>(best.prob);
+      const std::string number = result.probabilities
+                                     ? fmt::format("{:>6.2f} %  {}", 100.0 * score, bar(score, 20, utf8))
+                                     : fmt::format("score {:>10.4g}", score);
+      fmt::print("  {}  {:>4}  {}\n", number, best.index, best.label.empty() ? "(no label)" : best.label);
+    }
     ++good;
     decode += result.decode_ms;
     preprocess += result.preprocess_ms;
@@ -160,6 +204,9 @@ ExitCode classify(const Options& options) {
   const Model model = Model::load(setup.model_file);
   if (!setup.has_card) {
     setup.card = assumed_card(model);
+  }
+  apply(options, setup.card);
+  if (!setup.has_card) {
     say(fmt::format("no card {} beside the model: assuming {}",
                     std::filesystem::path(setup.model_file).replace_extension(".card.json").filename().string(),
                     describe(setup.card.spec)));
@@ -189,7 +236,7 @@ ExitCode classify(const Options& options) {
   }
   if (!run.remark().empty()) say(run.remark());
   if (options.json)
-    print_json(setup.model_file.string(), classifier.plan().device, results);
+    print_json(setup, classifier.plan().device, results);
   else
     print_table(classifier.plan().device, results);
   return failed ? exit_failed : exit_ok;
@@ -204,6 +251,18 @@ void add_classify(CLI::App& app, ExitCode& result) {
   verb->add_option("--model", options->model,
                    "ONNX file; default: EfficientNet-Lite0 as tools/quickstart.sh fetches it");
   verb->add_option("--card", options->card, "Model card (JSON); default: NAME.card.json beside the model");
+  const auto numbers = [&](const char* name, std::vector<double>& to, const char* help) {
+    verb->add_option(name, to, help)->delimiter(',')->allow_extra_args(false)->check(finite_number());
+  };
+  verb->add_option("--size", options->size, "Height and width of the model's input, or one number for both")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->transform(whole_number<std::int64_t>(1, 16384));
+  numbers("--mean", options->mean, "Subtracted from each channel (after --scale), in the model's order of channels");
+  numbers("--std", options->std, "What each channel is then divided by");
+  verb->add_option("--scale", options->scale, "What pixels of 0 to 255 are multiplied by first")
+      ->check(finite_number());
+  verb->add_flag("--bgr", options->bgr, "The model takes blue, green, red");
   verb->add_option("--labels", options->labels, "Class names, one a line; default: what the card names");
   verb->add_option("--top", options->top, "How many classes to show")
       ->transform(whole_number(1, 1000000))
@@ -217,6 +276,7 @@ void add_classify(CLI::App& app, ExitCode& result) {
       *verb,
       "lenslet classify cat.jpg\n"
       "lenslet classify --top 3 --batch 8 --json holiday/\n"
+      "lenslet classify --model net.onnx --size 300 --mean 127.5 --std 127.5 --bgr cat.jpg\n"
       "lenslet classify --model resnet50.onnx --card models/cards/resnet50.card.json --labels imagenet.txt a.png");
   verb->callback([options, &result] { result = classify(*options); });
 }

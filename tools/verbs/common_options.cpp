@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <sstream>
 
 #include "tools/verbs/terminal.h"
@@ -61,6 +62,15 @@ DeviceChoice print_device_note(const PlanOptions& options) {
 }
 
 void add_json_option(CLI::App& verb, bool& json) { verb.add_flag("--json", json, "Print one JSON document instead"); }
+
+CLI::Validator finite_number() {
+  const auto check = [](const std::string& text) -> std::string {
+    double value = 0;
+    const bool good = CLI::detail::lexical_cast(text, value) && std::isfinite(value);
+    return good ? "" : fmt::format("'{}' is no finite number", text);
+  };
+  return {check, "FLOAT"};
+}
 
 CLI::Validator number_up_to(double most) {
   const std::string range =

@@ -49,6 +49,8 @@ CLI::Validator whole_number(Number least, Number most) {
   };
   return {read, fmt::format("INT in [{} - {}]", least, most)};
 }
+/// For Option::check: any finite number.
+CLI::Validator finite_number();
 /// For Option::check: a finite number from 0 to `most`. (CLI::Range lets NaN pass.)
 CLI::Validator number_up_to(double most);
 /// For Option::check: names of files and folders.

@@ -75,15 +75,20 @@ std::string first_line(const Error& error) {
   return Error(error.kind(), error.message().substr(0, list_begin(error)), error.context()).what();
 }
 
-void say(const Error& error) {
+void say(const Error& error, bool whole) {
+  constexpr std::size_t most_listed = 8;
   say(fmt::format("error: {}", first_line(error)));
   std::string_view list = std::string_view(error.message()).substr(list_begin(error));
+  std::size_t count = 0;
   while (!list.empty()) {
     list.remove_prefix(list_mark.size());
     const std::size_t end = std::min(list.find(list_mark), list.size());
-    std::fputs(fmt::format("  {}\n", printable(list.substr(0, end))).c_str(), stderr);
+    if (whole || ++count <= most_listed)
+      std::fputs(fmt::format("  {}\n", printable(list.substr(0, end))).c_str(), stderr);
     list.remove_prefix(end);
   }
+  if (count > most_listed)
+    std::fputs(fmt::format("  and {} more; --all lists them\n", count - most_listed).c_str(), stderr);
 }
 
 Progress::Progress(std::size_t total)

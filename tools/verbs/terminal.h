@@ -19,8 +19,9 @@ std::string printable(std::string_view text);
 
 /// "lenslet: TEXT" on stderr, printable and so one line; ferror(stderr) says whether it was written.
 void say(std::string_view text);
-/// "lenslet: error: WHAT", and a line each for what an Error lists after its first line (lenslet/error.h).
-void say(const Error& error);
+/// "lenslet: error: WHAT", and a line each for what an Error lists after its first line (lenslet/error.h): the first
+/// few, or with `whole` all.
+void say(const Error& error, bool whole = false);
 /// The first line of what().
 std::string first_line(const Error& error);
 
