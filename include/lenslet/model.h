@@ -63,8 +63,9 @@ struct PlanOptions {
   /// CUDA: launch kernel by kernel and wait after each step, so that an error names the node whose kernel failed. Slow;
   /// the results are the same.
   bool sync_each_step = false;
-  /// CPU: denormal float32 numbers count as zero in a run, as operands and as results. They are slow (SqueezeNet on
-  /// inputs of 1e-40: 8 times), and networks whose values fade away meet them. Off: IEEE, as everywhere else.
+  /// CPU: denormal float32 numbers count as zero in a run, as operands and as results. They are slow on some CPUs
+  /// (Intel's: SqueezeNet on denormal inputs was seen to take 8 times as long; an AMD EPYC shows no difference), and
+  /// networks whose values fade away meet them. Off: IEEE, as everywhere else.
   bool flush_denormals = false;
 };
 
