@@ -7,8 +7,11 @@ import os
 import subprocess
 import sys
 import unittest
+import unittest.mock
 
-from command import ADDRESS_SPACE, FLOAT, ROOT, SHARED, Verb, initializer, lenslet, model, node, noise, port, write_npy
+from command import (
+    ADDRESS_SPACE, FLOAT, ROOT, SHARED, Verb, field, initializer, lenslet, model, node, noise, port, write_npy,
+)
 
 
 class Inspect(Verb):
@@ -276,6 +279,27 @@ class Classify(WithPhotos):
         self.assertRegex(done.stdout, r"score +\d+")
         top = json.loads(lenslet(*options, "--json").stdout)["results"][0]["top"][0]
         self.assertEqual(set(top), {"index", "label", "score"})
+
+    def test_names_of_imagenet_are_assumed(self):
+        axis = field(5, field(1, "axis") + field(3, 1) + field(20, 2))  # an INT attribute
+        nodes = [node("GlobalAveragePool", ["x"], "p"), node("Concat", ["p"] * 500, "y") + axis]
+        file = self.write("many.onnx", model(nodes, [port("x", FLOAT, [1, 3, 4, 4])], [port("y", FLOAT, [1, 1500, 1, 1])]))
+        options = ("classify", "--model", file, self.folder / "red.ppm", "--json")
+        self.write("imagenet-labels.txt", "".join(f"name{i}\n" for i in range(1000)).encode())
+
+        def labels(offset):
+            card = {"input": {"size": [4, 4]}, "output": {"softmax": True, "class_offset": offset}}
+            self.write("many.card.json", json.dumps(card).encode())
+            with unittest.mock.patch.dict(os.environ, LENSLET_CACHE=str(self.folder)):
+                done = lenslet(*options)
+            return [top["label"] for top in json.loads(done.stdout)["results"][0]["top"]], done.stderr
+
+        names, note = labels(500)
+        self.assertTrue(all(name.startswith("name") for name in names), names)
+        self.assertIn("assuming ImageNet's", note)
+        names, note = labels(0)
+        self.assertEqual(set(names), {""})
+        self.assertNotIn("ImageNet's", note)
 
     def test_bad_links_do_not_end_a_folder(self):
         photos = self.folder / "photos"

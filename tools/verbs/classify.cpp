@@ -215,6 +215,10 @@ ExitCode classify(const Options& options) {
   plan.batch = std::min<std::int64_t>(plan.batch, static_cast<std::int64_t>(photos.size()));
   std::optional<std::filesystem::path> labels;
   if (!options.labels.empty()) labels = options.labels;
+  if (!labels && !setup.card.labels && bind_card(setup.card, model).classes - setup.card.class_offset == 1000) {
+    labels = imagenet_labels();
+    if (labels) say("1000 classes without names: assuming ImageNet's (--labels names others)");
+  }
   print_device_note(plan);
   Classifier classifier(model, setup.card, labels, plan);
 

@@ -17,6 +17,13 @@ std::filesystem::path cache_folder() {
   return {};
 }
 
+std::optional<std::filesystem::path> imagenet_labels() {
+  auto file = cache_folder() / "imagenet-labels.txt";
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(file, ignored)) return std::nullopt;
+  return file;
+}
+
 std::filesystem::path default_model() {
   const auto file = cache_folder() / "efficientnet-lite0.onnx";
   std::error_code ignored;

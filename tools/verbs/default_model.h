@@ -3,6 +3,7 @@
 // --model.
 
 #include <filesystem>
+#include <optional>
 
 namespace lenslet::tool {
 
@@ -10,5 +11,8 @@ namespace lenslet::tool {
 std::filesystem::path cache_folder();
 /// efficientnet-lite0.onnx in there; Error(io) with the command that fetches it when it is absent.
 std::filesystem::path default_model();
+
+/// ImageNet's 1000 names as they came with the default model; nothing when they are not there.
+std::optional<std::filesystem::path> imagenet_labels();
 
 }  // namespace lenslet::tool
