@@ -15,8 +15,8 @@ namespace lenslet::test {
 /// come after. Whenever it fails, it must be with an Error of kind limit, and nothing may be left behind.
 template <typename Work>
 void check_refused_memory(const Work& work) {
-  if (!allocations_are_counted()) return;
   work();  // what is made once in a process is there
+  if (!allocations_are_counted()) return;
   for (const bool and_all_after : {false, true}) {
     bool happened = true;
     for (int n = 0; happened; ++n) {
