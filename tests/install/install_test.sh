@@ -42,8 +42,8 @@ case $part in
       [ -d "$deep/cmake/lenslet" ] || fail "no package files under $prefix/lib"
       fail "libraries are under $deep: configure with CMAKE_INSTALL_LIBDIR=lib"
     fi
-    for file in include/lenslet/model.h include/lenslet/export.h lib/liblenslet.a lib/liblenslet.so \
-      lib/cmake/lenslet/lensletConfig.cmake lib/pkgconfig/lenslet.pc; do
+    for file in include/lenslet/model.h include/lenslet/export.h include/lenslet/version.h lib/liblenslet.a \
+      lib/liblenslet.so lib/cmake/lenslet/lensletConfig.cmake lib/pkgconfig/lenslet.pc share/doc/lenslet/LICENSE; do
       [ -e "$prefix/$file" ] || fail "$file was not installed"
     done
     # The public headers name no third-party type and include nothing of ours that is not installed.
@@ -84,8 +84,8 @@ case $part in
     mkdir -p "$work/pkg_config"
     # shellcheck disable=SC2046  # the flags are words
     "$CXX" -std=c++20 -O2 "$source/samples/embed/main.cpp" -isystem "$stb" $(pkg-config --cflags --libs lenslet) \
-      -o "$work/pkg_config/embed"
-    LD_LIBRARY_PATH=$lib run_embed "$work/pkg_config/embed"
+      -Wl,-rpath,"$(pkg-config --variable=libdir lenslet)" -o "$work/pkg_config/embed"
+    run_embed "$work/pkg_config/embed"
     # shellcheck disable=SC2046
     "$CXX" -std=c++20 -O2 "$source/samples/embed/main.cpp" -isystem "$stb" $(pkg-config --cflags lenslet) \
       "$lib/liblenslet.a" $(pkg-config --static --libs lenslet | sed 's/-llenslet//') -o "$work/pkg_config/embed_static"
