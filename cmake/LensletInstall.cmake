@@ -1,4 +1,5 @@
-# The shared library, and what `cmake --install` gives.
+# The shared library, and what `cmake --install` gives: components runtime (the shared library), dev, and, where they are
+# built, tools (CMakeLists.txt).
 include(CMakePackageConfigHelpers)
 
 lenslet_library(lenslet_shared SHARED)
@@ -16,12 +17,12 @@ set_target_properties(lenslet_shared PROPERTIES
 
 # Two export sets: an app that uses the shared library needs none of our dependencies' development files.
 set(_package ${CMAKE_INSTALL_LIBDIR}/cmake/lenslet)
-install(DIRECTORY include/lenslet DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY include/lenslet DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev FILES_MATCHING PATTERN "*.h")
 install(TARGETS lenslet_shared EXPORT lensletSharedTargets
-  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(TARGETS lenslet EXPORT lensletStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(EXPORT lensletSharedTargets NAMESPACE lenslet:: DESTINATION ${_package})
-install(EXPORT lensletStaticTargets NAMESPACE lenslet:: DESTINATION ${_package})
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT dev)
+install(TARGETS lenslet EXPORT lensletStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
+install(EXPORT lensletSharedTargets NAMESPACE lenslet:: DESTINATION ${_package} COMPONENT dev)
+install(EXPORT lensletStaticTargets NAMESPACE lenslet:: DESTINATION ${_package} COMPONENT dev)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/lensletConfig.cmake.in lensletConfig.cmake
   INSTALL_DESTINATION ${_package} NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(lensletConfigVersion.cmake COMPATIBILITY SameMinorVersion)
@@ -45,6 +46,6 @@ endif()
 configure_file(${CMAKE_CURRENT_LIST_DIR}/lenslet.pc.in lenslet.pc @ONLY)
 
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lensletConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/lensletConfigVersion.cmake
-  DESTINATION ${_package})
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lenslet.pc DESTINATION ${_pkgconfig})
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/lenslet)
+  DESTINATION ${_package} COMPONENT dev)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lenslet.pc DESTINATION ${_pkgconfig} COMPONENT dev)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/lenslet COMPONENT runtime)

@@ -105,5 +105,27 @@ case $part in
     "$work/$part/app" "$work/rgb.onnx" | tee "$work/$part.txt"
     grep -qx "a note of 3 lines; model rgb.onnx with 1 input" "$work/$part.txt" || fail "wrong answer"
     ;;
+  packages)
+    # No file is in two packages; unpacked together, the command runs, and an app compiles and runs.
+    command -v dpkg-shlibdeps >/dev/null || { echo "skipped: no dpkg-dev to make Debian packages with"; exit 0; }
+    cd "$work"
+    cpack --config "$build/CPackConfig.cmake" -B packages
+    root=$work/root
+    rm -rf "$root"
+    for package in liblenslet0.1 liblenslet-dev lenslet; do
+      file=$(ls packages/${package}_*.deb) || fail "no package $package"
+      dpkg-deb -c "$file" | awk '$1 !~ /^d/ {print $6}' >"$package.txt"
+      dpkg-deb -x "$file" "$root"
+    done
+    [ -z "$(cat -- *lenslet*.txt | sort | uniq -d)" ] || fail "a file is in two packages"
+    [ "$(cat lenslet.txt)" = ./usr/bin/lenslet ] || fail "the command's package has: $(cat lenslet.txt)"
+    if grep -E '/include/|/cmake/|[.](a|pc|so)$' liblenslet0.1.txt; then fail "development files in the library's package"; fi
+    grep -q '/share/doc/lenslet/LICENSE$' liblenslet0.1.txt || fail "the library's package has no licence"
+    dpkg-deb -f packages/liblenslet-dev_*.deb Depends | grep -q 'liblenslet0.1 (= ' || fail "-dev without its library"
+    dpkg-deb -f packages/liblenslet0.1_*.deb Depends | grep -q libfmt || fail "dependencies were not looked for"
+    "$root/usr/bin/lenslet" devices
+    prefix=$root/usr configure_and_build "$source/samples/per_layer" packages_app
+    "$work/packages_app/per_layer" "$work/rgb.onnx" | grep -q '^layer .*rms$' || fail "the app does not run"
+    ;;
   *) fail "no such part" ;;
 esac
