@@ -79,7 +79,7 @@ case $part in
     run_embed "$work/embed_static/embed"
     ;;
   embed_pkg_config)
-    export PKG_CONFIG_PATH=$lib/pkgconfig
+    export PKG_CONFIG_LIBDIR=$lib/pkgconfig # nowhere else: the shared library needs no other package's development files
     stb=$(dirname "$(find /usr/include /usr/local/include -name stb_image.h | head -n 1)")
     mkdir -p "$work/pkg_config"
     # shellcheck disable=SC2046  # the flags are words
