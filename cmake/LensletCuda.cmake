@@ -11,7 +11,7 @@ endif()
 # sm_90a machine code for Hopper; compute_80 PTX lets the driver compile for everything else from Ampere on. The preset
 # `ship` has machine code for more.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES "90a-real;80-virtual" CACHE STRING "GPU architectures to build for")
+  set(CMAKE_CUDA_ARCHITECTURES "90a-real;80-virtual")
 endif()
 include(CheckLanguage)
 check_language(CUDA)

@@ -1,6 +1,4 @@
-# The library out of its layers, static and shared, and what `cmake --install` gives.
-include(CMakePackageConfigHelpers)
-
+# The library out of its layers. In the tree lenslet::lenslet is the static one; installed, it is the shared one.
 get_property(_layers GLOBAL PROPERTY LENSLET_LAYERS)
 set(_objects)
 foreach(_layer IN LISTS _layers)
@@ -11,57 +9,13 @@ if(LENSLET_HAVE_CUDA)
   list(APPEND _dependencies CUDA::cudart_static)
 endif()
 
-# In the tree `lenslet` is the static library; installed, lenslet::lenslet is the shared one.
-add_library(lenslet STATIC ${_objects})
+# lenslet_library(NAME STATIC|SHARED): whoever links it gets the public headers and C++20, none of our flags.
+function(lenslet_library name kind)
+  add_library(${name} ${kind} ${_objects})
+  target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:lenslet_options> ${_dependencies})
+  target_include_directories(${name} INTERFACE
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_compile_features(${name} INTERFACE cxx_std_20)
+endfunction()
+lenslet_library(lenslet STATIC)
 add_library(lenslet::lenslet ALIAS lenslet)
-add_library(lenslet_shared SHARED ${_objects})
-set(_exports ${CMAKE_CURRENT_LIST_DIR}/lenslet.exports)
-target_link_options(lenslet_shared PRIVATE -Wl,--version-script=${_exports})
-if(NOT LENSLET_SANITIZE) # clang leaves its sanitizer runtimes to the executable
-  target_link_options(lenslet_shared PRIVATE -Wl,--no-undefined)
-endif()
-set_target_properties(lenslet_shared PROPERTIES LINK_DEPENDS ${_exports})
-foreach(_library lenslet lenslet_shared)
-  target_link_libraries(${_library} PUBLIC $<BUILD_INTERFACE:lenslet_options> PRIVATE ${_dependencies})
-  target_include_directories(${_library} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  target_compile_features(${_library} INTERFACE cxx_std_20)
-endforeach()
-set_target_properties(lenslet PROPERTIES EXPORT_NAME lenslet_static)
-# Before 1.0 each minor version may change the interface, so it is part of the soname.
-set_target_properties(lenslet_shared PROPERTIES
-  EXPORT_NAME lenslet OUTPUT_NAME lenslet
-  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
-
-# Two export sets: an app that uses the shared library needs none of our dependencies' development files.
-set(_package ${CMAKE_INSTALL_LIBDIR}/cmake/lenslet)
-install(DIRECTORY include/lenslet DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-install(TARGETS lenslet_shared EXPORT lensletSharedTargets
-  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(TARGETS lenslet EXPORT lensletStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(EXPORT lensletSharedTargets NAMESPACE lenslet:: DESTINATION ${_package})
-install(EXPORT lensletStaticTargets NAMESPACE lenslet:: DESTINATION ${_package})
-configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/lensletConfig.cmake.in lensletConfig.cmake
-  INSTALL_DESTINATION ${_package} NO_SET_AND_CHECK_MACRO)
-write_basic_package_version_file(lensletConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-
-# The .pc file finds its prefix from where it lies, so an installed tree can be moved.
-set(_pkgconfig ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
-  set(LENSLET_PC_PREFIX ${CMAKE_INSTALL_PREFIX})
-  set(LENSLET_PC_LIBDIR ${CMAKE_INSTALL_FULL_LIBDIR})
-  set(LENSLET_PC_INCLUDEDIR ${CMAKE_INSTALL_FULL_INCLUDEDIR})
-else()
-  file(RELATIVE_PATH LENSLET_PC_PREFIX /prefix/${_pkgconfig} /prefix)
-  string(REGEX REPLACE "/$" "" LENSLET_PC_PREFIX "\${pcfiledir}/${LENSLET_PC_PREFIX}")
-  set(LENSLET_PC_LIBDIR "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
-  set(LENSLET_PC_INCLUDEDIR "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
-endif()
-set(LENSLET_PC_LIBS_PRIVATE -pthread)
-if(LENSLET_HAVE_CUDA)
-  string(APPEND LENSLET_PC_LIBS_PRIVATE " ${CUDA_cudart_static_LIBRARY} -ldl -lrt")
-endif()
-configure_file(${CMAKE_CURRENT_LIST_DIR}/lenslet.pc.in lenslet.pc @ONLY)
-
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lensletConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/lensletConfigVersion.cmake
-  DESTINATION ${_package})
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lenslet.pc DESTINATION ${_pkgconfig})

@@ -2,16 +2,34 @@
 # From a clean clone to classes: installs what is missing, builds into build/quickstart, fetches the default model
 # (EfficientNet-Lite0) and sample photos into the cache folder, and classifies the photos. May be run twice.
 #
-# usage: tools/quickstart.sh
+# usage: tools/quickstart.sh [--cuda | --cpu]
+#   --cuda   builds the CUDA half, which takes most of the time, and fails without nvcc
+#   --cpu    leaves it out
+#   Without either it is built where there are an NVIDIA GPU and nvcc.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/scripts/deps.sh
-[ $# = 0 ] || { sed -n '2,5s/^# \{0,1\}//p' "$0"; [[ $1 == -h || $1 == --help ]] && exit 0; die "unknown option '$1'"; }
+usage() { sed -n '2,8s/^# \{0,1\}//p' "$0"; }
+cuda=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --cuda) cuda=ON ;;
+    --cpu) cuda=OFF ;;
+    -h | --help) usage; exit 0 ;;
+    *) usage; die "unknown option '$1'" ;;
+  esac
+  shift
+done
+if [ -z "$cuda" ]; then
+  cuda=OFF
+  # The toolkit alone says nothing; under WSL there is no device file.
+  if compgen -G '/dev/nvidia[0-9]*' >/dev/null || [[ $(nvidia-smi -L 2>/dev/null) == GPU\ * ]]; then cuda=AUTO; fi
+fi
 
 install_missing "${lenslet_build_packages[@]}" "${lenslet_fetch_packages[@]}"
 
-say "building the lenslet command: build/quickstart"
-configure build/quickstart -DCMAKE_BUILD_TYPE=Release -DLENSLET_TESTS=OFF
+say "building the lenslet command: build/quickstart (LENSLET_CUDA=$cuda)"
+configure build/quickstart -DCMAKE_BUILD_TYPE=Release -DLENSLET_TESTS=OFF -DLENSLET_CUDA=$cuda
 build build/quickstart --target lenslet-cli
 
 say "fetching the default model and the sample photos"

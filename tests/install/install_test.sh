@@ -42,8 +42,8 @@ case $part in
       [ -d "$deep/cmake/lenslet" ] || fail "no package files under $prefix/lib"
       fail "libraries are under $deep: configure with CMAKE_INSTALL_LIBDIR=lib"
     fi
-    for file in include/lenslet/model.h include/lenslet/export.h lib/liblenslet.a lib/liblenslet.so \
-      lib/cmake/lenslet/lensletConfig.cmake lib/pkgconfig/lenslet.pc; do
+    for file in include/lenslet/model.h include/lenslet/export.h include/lenslet/version.h lib/liblenslet.a \
+      lib/liblenslet.so lib/cmake/lenslet/lensletConfig.cmake lib/pkgconfig/lenslet.pc share/doc/lenslet/LICENSE; do
       [ -e "$prefix/$file" ] || fail "$file was not installed"
     done
     # The public headers name no third-party type and include nothing of ours that is not installed.
@@ -79,13 +79,13 @@ case $part in
     run_embed "$work/embed_static/embed"
     ;;
   embed_pkg_config)
-    export PKG_CONFIG_PATH=$lib/pkgconfig
+    export PKG_CONFIG_LIBDIR=$lib/pkgconfig # nowhere else: the shared library needs no other package's development files
     stb=$(dirname "$(find /usr/include /usr/local/include -name stb_image.h | head -n 1)")
     mkdir -p "$work/pkg_config"
     # shellcheck disable=SC2046  # the flags are words
     "$CXX" -std=c++20 -O2 "$source/samples/embed/main.cpp" -isystem "$stb" $(pkg-config --cflags --libs lenslet) \
-      -o "$work/pkg_config/embed"
-    LD_LIBRARY_PATH=$lib run_embed "$work/pkg_config/embed"
+      -Wl,-rpath,"$(pkg-config --variable=libdir lenslet)" -o "$work/pkg_config/embed"
+    run_embed "$work/pkg_config/embed"
     # shellcheck disable=SC2046
     "$CXX" -std=c++20 -O2 "$source/samples/embed/main.cpp" -isystem "$stb" $(pkg-config --cflags lenslet) \
       "$lib/liblenslet.a" $(pkg-config --static --libs lenslet | sed 's/-llenslet//') -o "$work/pkg_config/embed_static"
@@ -104,6 +104,28 @@ case $part in
     configure_and_build "$source/tests/install/protobuf_app" "$part" -DAPP_STATIC=$static
     "$work/$part/app" "$work/rgb.onnx" | tee "$work/$part.txt"
     grep -qx "a note of 3 lines; model rgb.onnx with 1 input" "$work/$part.txt" || fail "wrong answer"
+    ;;
+  packages)
+    # No file is in two packages; unpacked together, the command runs, and an app compiles and runs.
+    command -v dpkg-shlibdeps >/dev/null || { echo "skipped: no dpkg-dev to make Debian packages with"; exit 0; }
+    cd "$work"
+    cpack --config "$build/CPackConfig.cmake" -B packages
+    root=$work/root
+    rm -rf "$root"
+    for package in liblenslet0.1 liblenslet-dev lenslet; do
+      file=$(ls packages/${package}_*.deb) || fail "no package $package"
+      dpkg-deb -c "$file" | awk '$1 !~ /^d/ {print $6}' >"$package.txt"
+      dpkg-deb -x "$file" "$root"
+    done
+    [ -z "$(cat -- *lenslet*.txt | sort | uniq -d)" ] || fail "a file is in two packages"
+    [ "$(cat lenslet.txt)" = ./usr/bin/lenslet ] || fail "the command's package has: $(cat lenslet.txt)"
+    if grep -E '/include/|/cmake/|[.](a|pc|so)$' liblenslet0.1.txt; then fail "development files in the library's package"; fi
+    grep -q '/share/doc/lenslet/LICENSE$' liblenslet0.1.txt || fail "the library's package has no licence"
+    dpkg-deb -f packages/liblenslet-dev_*.deb Depends | grep -q 'liblenslet0.1 (= ' || fail "-dev without its library"
+    dpkg-deb -f packages/liblenslet0.1_*.deb Depends | grep -q libfmt || fail "dependencies were not looked for"
+    "$root/usr/bin/lenslet" devices
+    prefix=$root/usr configure_and_build "$source/samples/per_layer" packages_app
+    "$work/packages_app/per_layer" "$work/rgb.onnx" | grep -q '^layer .*rms$' || fail "the app does not run"
     ;;
   *) fail "no such part" ;;
 esac

@@ -1,0 +1,52 @@
+# The shared library, and what `cmake --install` gives: components runtime (the shared library), dev, and, where they are
+# built, tools (CMakeLists.txt).
+include(CMakePackageConfigHelpers)
+
+lenslet_library(lenslet_shared SHARED)
+set(_exports ${CMAKE_CURRENT_LIST_DIR}/lenslet.exports)
+target_link_options(lenslet_shared PRIVATE -Wl,--version-script=${_exports})
+if(NOT LENSLET_SANITIZE) # clang leaves its sanitizer runtimes to the executable
+  target_link_options(lenslet_shared PRIVATE -Wl,--no-undefined)
+endif()
+set_target_properties(lenslet_shared PROPERTIES LINK_DEPENDS ${_exports})
+set_target_properties(lenslet PROPERTIES EXPORT_NAME lenslet_static)
+# Before 1.0 each minor version may change the interface, so it is part of the soname.
+set_target_properties(lenslet_shared PROPERTIES
+  EXPORT_NAME lenslet OUTPUT_NAME lenslet
+  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+
+# Two export sets: an app that uses the shared library needs none of our dependencies' development files.
+set(_package ${CMAKE_INSTALL_LIBDIR}/cmake/lenslet)
+install(DIRECTORY include/lenslet DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev FILES_MATCHING PATTERN "*.h")
+install(TARGETS lenslet_shared EXPORT lensletSharedTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT dev)
+install(TARGETS lenslet EXPORT lensletStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
+install(EXPORT lensletSharedTargets NAMESPACE lenslet:: DESTINATION ${_package} COMPONENT dev)
+install(EXPORT lensletStaticTargets NAMESPACE lenslet:: DESTINATION ${_package} COMPONENT dev)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/lensletConfig.cmake.in lensletConfig.cmake
+  INSTALL_DESTINATION ${_package} NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(lensletConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+
+# The .pc file finds its prefix from where it lies, so an installed tree can be moved.
+set(_pkgconfig ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
+  set(LENSLET_PC_PREFIX ${CMAKE_INSTALL_PREFIX})
+  set(LENSLET_PC_LIBDIR ${CMAKE_INSTALL_FULL_LIBDIR})
+  set(LENSLET_PC_INCLUDEDIR ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+else()
+  file(RELATIVE_PATH LENSLET_PC_PREFIX /prefix/${_pkgconfig} /prefix)
+  string(REGEX REPLACE "/$" "" LENSLET_PC_PREFIX "\${pcfiledir}/${LENSLET_PC_PREFIX}")
+  set(LENSLET_PC_LIBDIR "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
+  set(LENSLET_PC_INCLUDEDIR "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
+endif()
+# Not Requires.private, which pkg-config looks for even where the shared library is asked for.
+set(LENSLET_PC_LIBS_PRIVATE "-lfmt -lhwy -pthread")
+if(LENSLET_HAVE_CUDA)
+  string(APPEND LENSLET_PC_LIBS_PRIVATE " ${CUDA_cudart_static_LIBRARY} -ldl -lrt")
+endif()
+configure_file(${CMAKE_CURRENT_LIST_DIR}/lenslet.pc.in lenslet.pc @ONLY)
+
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lensletConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/lensletConfigVersion.cmake
+  DESTINATION ${_package} COMPONENT dev)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lenslet.pc DESTINATION ${_pkgconfig} COMPONENT dev)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/lenslet COMPONENT runtime)

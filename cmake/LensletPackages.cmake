@@ -1,0 +1,28 @@
+# cpack: Debian packages of the shared library, of what an app is compiled with, and of the command.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_CONTACT "lenslet's maintainers <maintainers@lenslet.invalid>")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS ON)
+set(CPACK_COMPONENTS_ALL runtime dev)
+if(LENSLET_TOOLS)
+  list(APPEND CPACK_COMPONENTS_ALL tools)
+endif()
+
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME liblenslet${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_DEV_PACKAGE_NAME liblenslet-dev)
+set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
+set(CPACK_COMPONENT_DEV_DEPENDS runtime)
+set(CPACK_DEBIAN_DEV_PACKAGE_RECOMMENDS "pkg-config, libfmt-dev, libhwy-dev") # the static library
+set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME lenslet)
+set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION science)
+set(CPACK_COMPONENT_TOOLS_DEPENDS runtime) # for the licence: the command itself has the library in it
+set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "shared library")
+set(CPACK_COMPONENT_DEV_DESCRIPTION "headers, static library, CMake and pkg-config files")
+set(CPACK_COMPONENT_TOOLS_DESCRIPTION "the lenslet command")
+include(CPack)

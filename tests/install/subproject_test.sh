@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# subproject_test.sh SOURCE FOLDER: builds, in FOLDER, an app that takes lenslet by add_subdirectory, runs it, and looks
+# at what reached the app.
+set -euo pipefail
+source=$1 folder=$2
+fail() { echo "subproject_test: $*" >&2; exit 1; }
+
+# No options but warnings as errors, as the build beside has them (for ccache): all else is what an app gets.
+cmake -G Ninja -S "$source/tests/install/subproject_app" -B "$folder" -DLENSLET_SOURCE="$source" -DLENSLET_WERROR=ON \
+  -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
+cmake --build "$folder"
+python3 "$source/tests/install/tiny_model.py" "$folder"
+[ "$("$folder/app" "$folder/rgb.onnx")" = "150528 elements in, 3 out" ] || fail "wrong answer"
+
+commands() { sed -n 's/^ *"command": //p' "$folder/compile_commands.json" | grep -e "-c $1"; }
+app=$(commands "$source/tests/install/subproject_app/main.cpp")
+[ "$(tr ' ' '\n' <<<"$app" | grep -E '^-(I|isystem)')" = "-I$source/include" ] || fail "include paths: $app"
+if grep -E -e ' -(W|O|f|D)' <<<"$app"; then fail "flags of lenslet's reached the app"; fi
+[[ $(commands "$source/base/format.cpp") = *" -O3 "*" -ffp-contract=off "* ]] || fail "lenslet lost its own flags"
+
+targets=$(cmake --build "$folder" --target help)
+if grep -E '^(lenslet-|lenslet_(shared|oracle|tool))' <<<"$targets"; then fail "more than the library is built"; fi
+if grep -E '^(CMAKE_BUILD_TYPE:.*=.|CMAKE_INSTALL_BINDIR|CMAKE_CUDA_)' "$folder/CMakeCache.txt"; then
+  fail "settings of lenslet's are in the app's cache"
+fi
+DESTDIR=$folder/stage cmake --install "$folder"
+[ ! -e "$folder/stage" ] || fail "the app's install has lenslet in it: $(find "$folder/stage" -type f | head -n 1)"
+if ctest --test-dir "$folder" -N | grep "Test *#"; then fail "the app has lenslet's tests"; fi
