@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "lenslet/error.h"
+#include "lenslet/version.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/exit_codes.h"
 #include "tools/verbs/terminal.h"
@@ -112,6 +113,7 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
 ExitCode run(int argc, char** argv) {
   CLI::App app{"lenslet: runs convolutional networks from ONNX files", "lenslet"};
   app.set_help_all_flag("--help-all", "Help for all verbs");
+  app.set_version_flag("--version", "lenslet " LENSLET_VERSION);
   app.require_subcommand(1);
   app.footer(footer());
   app.fallthrough();  // what a verb does not know is looked for here

@@ -21,6 +21,7 @@ class CommandLine(Verb):
         verbs = "there are: classify, run, check, inspect, verify, bench, devices"
         self.fails(2, f"there is no verb 'dance'; {verbs}", "dance", self.net)
         self.fails(2, f"there is no verb 'clasify' (did you mean classify?); {verbs}", "clasify", self.net)
+        self.assertRegex(self.passes("--version"), r"^lenslet \d+\.\d+\.\d+$")
         bare = lenslet()
         self.assertEqual((bare.returncode, bare.stdout), (2, ""))
         self.assertIn("Usage:", bare.stderr)
