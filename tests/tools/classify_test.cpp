@@ -228,6 +228,7 @@ TEST_CASE("classify/command/json, labels, batch and bad files") {
 TEST_CASE("classify/command/table, assumed preprocessing, exit codes") {
   LENSLET_REQUIRE_SHARED(model, "models/squeezenet1.1.onnx");
   LENSLET_REQUIRE_SHARED(photo, "images/photos/zebra.jpg");
+  setenv("LENSLET_CACHE", "/nowhere", 1);  // neither a default model nor names for 1000 classes
   const Outcome good = lenslet(squeezenet(model) + " --top 1 " + quoted(photo.string()));
   CHECK(good.status == 0);
   CHECK(good.err == "");
@@ -243,7 +244,6 @@ TEST_CASE("classify/command/table, assumed preprocessing, exit codes") {
   CHECK(lenslet(squeezenet(model) + " --top 0 x.jpg").status == 2);
   CHECK(lenslet(squeezenet(model) + " --conv-algorithm nonsense " + quoted(photo.string())).status != 0);
   CHECK(lenslet("classify --model /nowhere/x.onnx " + quoted(photo.string())).status == 4);
-  setenv("LENSLET_CACHE", "/nowhere", 1);
   const Outcome no_default = lenslet("classify " + quoted(photo.string()));
   unsetenv("LENSLET_CACHE");
   CHECK(no_default.status == 4);
