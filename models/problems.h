@@ -19,8 +19,7 @@ class Problems {
 
   /// Does nothing without problems. One problem is thrown as it is. Several are thrown as an Error whose first line
   /// counts them ("DequantizeLinear x228, QuantizeLinear x104") and gives the first in full, followed by one line for
-  /// each, the first included. The kind is
-  /// invalid_model as soon as one of them is, else that of the first.
+  /// each, the first included. The kind is invalid_model as soon as one of them is, else that of the first.
   void throw_if_any() const;
 
  private:

@@ -232,4 +232,14 @@ int axis_of(std::int64_t axis, int rank) {
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
+double rms(std::span<const double> values) {
+  double squares = 0, count = 0;
+  for (const double value : values) {
+    if (!std::isfinite(value)) continue;
+    squares += value * value;
+    ++count;
+  }
+  return count > 0 ? std::sqrt(squares / count) : 0;
+}
+
 }  // namespace lenslet::oracle

@@ -26,6 +26,8 @@ struct Array {
 Array from_tensor(const Tensor& tensor);
 /// Format nchw; floating-point values are rounded, integers must fit.
 Tensor to_tensor(const Array& array);
+/// The root of the mean square of the finite values, which errors are measured by; 0 where there is none.
+double rms(std::span<const double> values);
 
 /// The outputs of one operator, or nothing when there is no reference for it. `attributes` are normalised, as
 /// Op::attributes() and StepInfo give them. Error(invalid_argument) when the inputs make no sense for the operator.

@@ -61,20 +61,23 @@ void run_cast(const Op&, const KernelRun& run) {
 constexpr auto kernels = on_both({.formats_for = formats_of_x, .in_place = input_bit(0), .reads = input_bit(0)},
                                  bind_run<run_cast>, bind_run<run_cast>);
 
+// What concerns floats of 8 bits alone.
+void ignore_rounding(const NodeSpec& spec, AttributeReader& reader) {
+  if (!spec.before(19)) reader.ignore("saturate");
+  if (!spec.before(24)) reader.ignore("round_mode");
+}
+
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   AttributeReader reader(spec);
   const DType to = dtype_from_onnx(reader.required_integer("to"));
-  // Both concern floats of 8 bits alone.
-  if (!spec.before(19)) reader.ignore("saturate");
-  if (!spec.before(24)) reader.ignore("round_mode");
+  ignore_rounding(spec, reader);
   reader.finish();
   return std::make_shared<CastOp>(to);
 }
 
 std::shared_ptr<const Op> make_like(const NodeSpec& spec) {
   AttributeReader reader(spec);
-  if (!spec.before(19)) reader.ignore("saturate");
-  if (!spec.before(24)) reader.ignore("round_mode");
+  ignore_rounding(spec, reader);
   reader.finish();
   return std::make_shared<CastLikeOp>();
 }

@@ -19,13 +19,14 @@ PreparedWeights PreparedCache::get(const PreparedKey& key, const std::function<P
   const std::lock_guard lock(mutex_);
   const auto [first, end] = entries_.equal_range(key.text);
   auto found = std::find_if(first, end, [&](const auto& e) { return same_bytes(e.second.constants, key.constants); });
-  if (found == end) {
+  const bool is_new = found == end;
+  if (is_new) {
     Entry made{make(), key.constants};
     found = entries_.emplace(key.text, std::move(made));
   }
   found->second.last_asked = ++asked_;
   PreparedWeights weights = found->second.weights;  // held from here on
-  trim_locked();
+  if (is_new) trim_locked();
   return weights;
 }
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <functional>
+#include <type_traits>
 #include <utility>
 
 #include "base/boundary.h"
@@ -33,12 +33,16 @@ std::shared_ptr<RunnerImpl> make_runner(const Model& model, const PlanOptions& o
   return make_cpu_runner(model, std::move(plan));
 }
 
+const std::shared_ptr<RunnerImpl>& held_by(const std::shared_ptr<RunnerImpl>& runner) {
+  if (!runner) throw Error(ErrorKind::invalid_argument, "this Runner holds nothing: it was moved from");
+  return runner;
+}
+
 // What every call on a Runner does: its turn is taken, and an observer that ends the Runner ends the run alone.
 template <typename Work>
 auto use(const std::shared_ptr<RunnerImpl>& runner, const Work& work) {
   return at_boundary([&] {
-    const std::shared_ptr<RunnerImpl> held = runner;
-    if (!held) throw Error(ErrorKind::invalid_argument, "this Runner holds nothing: it was moved from");
+    const std::shared_ptr<RunnerImpl> held = held_by(runner);
     const RunnerImpl::Turn turn(*held);
     if constexpr (std::is_void_v<decltype(work(*held))>) {
       work(*held);
@@ -160,10 +164,7 @@ std::span<const Tensor> Runner::run_loaded() {
   return use(impl_, [](RunnerImpl& runner) { return runner.run_loaded(); });
 }
 
-const PlanInfo& Runner::plan() const {
-  if (!impl_) throw Error(ErrorKind::invalid_argument, "this Runner holds nothing: it was moved from");
-  return impl_->info();
-}
+const PlanInfo& Runner::plan() const { return held_by(impl_)->info(); }
 
 void Runner::set_observer(Observer observer) {
   use(impl_, [&](RunnerImpl& runner) { runner.set_observer(std::move(observer)); });

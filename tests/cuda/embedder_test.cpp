@@ -2,8 +2,6 @@
 
 #include <cuda_runtime.h>
 #include <doctest/doctest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <memory>
@@ -155,9 +153,7 @@ TEST_CASE("cuda/embedder/fork") {
   const Tensor x = random_tensor({1, 3, 17, 19}, 1);
   auto runner = std::make_unique<Runner>(model, on_cuda());
   const Tensor expected = runner->run(x)[0].clone();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(30);
+  CHECK(holds_in_child([&] {
     const auto names_fork = [](const Error& error) {
       return error.kind() == ErrorKind::device && std::string(error.what()).find("fork()") != std::string::npos;
     };
@@ -167,12 +163,8 @@ TEST_CASE("cuda/embedder/fork") {
     Runner on_the_cpu(model, on_cpu(1, 2));
     right = right && on_the_cpu.run(x)[0].shape() == expected.shape();
     runner.reset();
-    ::_exit(right ? 0 : 1);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
+    return right;
+  }));
   CHECK(equal(runner->run(x)[0], expected));
 }
 

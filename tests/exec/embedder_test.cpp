@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -109,24 +108,6 @@ TEST_CASE("exec/embedder/a_second_thread_is_refused") {
   CHECK(equal(got, expected));
   runner.set_observer({});
   CHECK(equal(runner.run(x)[0], expected));
-}
-
-// Runs `in_child` in a child; true when it returns true there within 20 s.
-template <typename F>
-bool holds_in_child(const F& in_child) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(20);
-    bool holds = false;
-    try {
-      holds = in_child();
-    } catch (...) {
-    }
-    ::_exit(holds ? 0 : 1);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 #if defined(__SANITIZE_THREAD__)

@@ -19,17 +19,6 @@ bool is_floating(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::f16 || dtype == DType::bf16;
 }
 
-double rms(const std::vector<double>& values) {
-  double sum = 0;
-  std::size_t finite = 0;
-  for (const double value : values)
-    if (std::isfinite(value)) {
-      sum += value * value;
-      ++finite;
-    }
-  return finite == 0 ? 0.0 : std::sqrt(sum / static_cast<double>(finite));
-}
-
 void compare(const Tensor& output, const oracle::Array& exact, double tolerance, const std::string& where) {
   REQUIRE_MESSAGE(output.shape() == exact.shape, where, ": shape ", output.shape().str(), " instead of ",
                   exact.shape.str());
@@ -38,7 +27,7 @@ void compare(const Tensor& output, const oracle::Array& exact, double tolerance,
   const oracle::Array got = oracle::from_tensor(output);
   // Exact results are rounded once to the output's type; others are judged unrounded.
   const oracle::Array wanted = tolerance == 0 ? oracle::from_tensor(oracle::to_tensor(exact)) : exact;
-  const double allowed = is_floating(exact.dtype) ? tolerance * rms(wanted.values) : 0.0;
+  const double allowed = is_floating(exact.dtype) ? tolerance * oracle::rms(wanted.values) : 0.0;
   double worst = -1;
   std::size_t worst_index = 0;
   for (std::size_t i = 0; i < got.values.size(); ++i) {

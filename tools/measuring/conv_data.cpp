@@ -72,8 +72,7 @@ ConvReference::ConvReference(const PosedConv& conv) : problem_(conv.problem) {
     const auto exact = oracle::run("Conv", ConvOp(windows).attributes(), inputs).value().at(0);
     exact_.insert(exact_.end(), exact.values.begin(), exact.values.end());
   }
-  for (const double exact : exact_) rms_ += exact * exact;
-  rms_ = std::sqrt(rms_ / static_cast<double>(exact_.size()));
+  rms_ = oracle::rms(exact_);
 }
 
 double ConvReference::error(const Tensor& y) const {

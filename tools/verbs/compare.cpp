@@ -12,16 +12,6 @@ namespace lenslet::tool {
 
 namespace {
 
-double rms(const std::vector<double>& values) {
-  double sum = 0, count = 0;
-  for (const double value : values) {
-    if (!std::isfinite(value)) continue;
-    sum += value * value;
-    ++count;
-  }
-  return count > 0 ? std::sqrt(sum / count) : 0;
-}
-
 std::string exact_difference(const Tensor& actual, const Tensor& expected) {
   const std::size_t bytes = dtype_bytes(expected.dtype());
   const auto* a = static_cast<const std::byte*>(actual.data());
@@ -58,7 +48,7 @@ std::string difference(const Tensor& actual, const Tensor& expected, const Toler
   if (!is_float(expected.dtype())) return exact_difference(actual, expected);
 
   const std::vector<double> got = oracle::from_tensor(actual).values, wanted = oracle::from_tensor(expected).values;
-  const double scale = rms(wanted);
+  const double scale = oracle::rms(wanted);
   const double atol = tolerance.atol * (scale > 0 ? scale : 1.0);
   std::size_t differing = 0, worst = 0;
   double worst_excess = 0;

@@ -32,7 +32,7 @@ struct Options {
 
 struct LayerCheck {
   std::string name, op, algorithm;
-  double error = 0;  ///< max |got - exact| / rms(exact), worst output
+  double error = 0;  ///< max |got - exact| / oracle::rms(exact), worst output
   double tolerance = 0;
   bool against_terms = false;  ///< the error is relative to the channel's terms: they cancel, see error_against_terms
   std::size_t not_finite = 0;  ///< elements that are infinite or NaN by the reference
@@ -45,17 +45,6 @@ struct Report {
   std::string device;
   std::vector<LayerCheck> layers;
 };
-
-// Of the finite ones.
-double rms(std::span<const double> values) {
-  double squares = 0, count = 0;
-  for (const double value : values) {
-    if (!std::isfinite(value)) continue;
-    squares += value * value;
-    ++count;
-  }
-  return count > 0 ? std::sqrt(squares / count) : 0;
-}
 
 // Where the reference is NaN, or an infinity, the layer has to have the same: anything else is an infinite error, and
 // so is what is not finite where the reference is. But Winograd adds and subtracts the pixels of a tile before it
@@ -88,7 +77,7 @@ class Judge {
       else if (a != e && !(std::isnan(a) && std::isnan(e)))
         worst = INFINITY;
     }
-    const double scale = rms(exact.values);
+    const double scale = oracle::rms(exact.values);
     if (worst > 0) check.error = std::max(check.error, scale > 0 ? worst / scale : INFINITY);
   }
 
@@ -110,10 +99,10 @@ std::vector<oracle::Array> sum_of_magnitudes(const LayerEvent& event, std::vecto
   return oracle::run(event.info->op, attributes, inputs).value();
 }
 
-// Tolerances of sums of products are stated for terms of random sign, where rms(y) is about rms(sum |terms|) /
-// sqrt(terms). In a trained layer a channel's terms may cancel (against its bias, too) or an activation may clip most
-// of them away; the rounding error does not cancel with them. There the channel's rms of sum |terms| / sqrt(terms)
-// stands in for the output's rms. Only ever asked for layers that exceed the plain measure.
+// Tolerances of sums of products are stated for terms of random sign, where oracle::rms(y) is about oracle::rms(sum
+// |terms|) / sqrt(terms). In a trained layer a channel's terms may cancel (against its bias, too) or an activation may
+// clip most of them away; the rounding error does not cancel with them. There the channel's rms of sum |terms| /
+// sqrt(terms) stands in for the output's rms. Only ever asked for layers that exceed the plain measure.
 double error_against_terms(const LayerEvent& event, const std::vector<oracle::Array>& inputs,
                            const oracle::Array& exact) {
   const oracle::Array magnitudes = sum_of_magnitudes(event, inputs).at(0);
@@ -121,14 +110,14 @@ double error_against_terms(const LayerEvent& event, const std::vector<oracle::Ar
   const std::int64_t channels = exact.shape[1];
   const std::int64_t inner = exact.shape.rank() > 2 ? exact.shape.elems() / (exact.shape[0] * channels) : 1;
   const double terms = static_cast<double>(inputs.at(1).shape.elems()) / static_cast<double>(channels);
-  const double output_rms = rms(exact.values);
+  const double output_rms = oracle::rms(exact.values);
   double worst = 0;
   for (std::int64_t c = 0; c < channels; ++c) {
     std::vector<double> of_channel;
     for (std::int64_t n = 0; n < exact.shape[0]; ++n)
       for (std::int64_t i = 0; i < inner; ++i)
         of_channel.push_back(magnitudes.values[static_cast<std::size_t>((n * channels + c) * inner + i)]);
-    const double scale = std::max(output_rms, rms(of_channel) / std::sqrt(terms));
+    const double scale = std::max(output_rms, oracle::rms(of_channel) / std::sqrt(terms));
     for (std::int64_t n = 0; n < exact.shape[0]; ++n)
       for (std::int64_t i = 0; i < inner; ++i) {
         const auto at = static_cast<std::size_t>((n * channels + c) * inner + i);
