@@ -47,6 +47,8 @@ DeviceInfo describe_cpu() {
 
 }  // namespace
 
+DeviceInfo query_cpu() { return at_boundary(describe_cpu); }
+
 DeviceReport query_devices() {
   return at_boundary([] {
     DeviceReport report;

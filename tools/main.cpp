@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "lenslet/error.h"
-#include "lenslet/version.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/exit_codes.h"
+#include "tools/verbs/provenance.h"
 #include "tools/verbs/terminal.h"
 #include "tools/verbs/verbs.h"
 
@@ -37,6 +37,7 @@ constexpr void (*verbs[])(CLI::App&, ExitCode&) = {
     add_check,
     add_inspect,
     add_verify,
+    add_layers,
     add_bench,
     add_devices,
 };
@@ -113,7 +114,7 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
 ExitCode run(int argc, char** argv) {
   CLI::App app{"lenslet: runs convolutional networks from ONNX files", "lenslet"};
   app.set_help_all_flag("--help-all", "Help for all verbs");
-  app.set_version_flag("--version", "lenslet " LENSLET_VERSION);
+  app.set_version_flag("--version", "lenslet " + version_text());
   app.require_subcommand(1);
   app.footer(footer());
   app.fallthrough();  // what a verb does not know is looked for here

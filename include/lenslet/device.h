@@ -41,11 +41,15 @@ struct DeviceReport {
 /// fraction of a second each) and leaves the calling thread's current device as it was.
 LENSLET_API DeviceReport query_devices();
 
+/// The first of these alone: no CUDA device is looked at.
+LENSLET_API DeviceInfo query_cpu();
+
 /// What a device name stands for on this machine.
 struct DeviceChoice {
   std::string id = "cpu";   ///< "cpu" or "cuda:0"
   int cuda_index = -1;      ///< -1: the CPU
   int multiprocessors = 0;  ///< of the CUDA device
+  std::string name;         ///< of the CUDA device, as the maker calls it; empty for the CPU
   /// One line for the user: that "auto" fell back to the CPU, and why (not in builds without the CUDA half, which have
   /// nothing to fall back from), or DeviceInfo::note of the device. Mostly empty.
   std::string note;

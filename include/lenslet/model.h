@@ -56,6 +56,10 @@ struct PlanOptions {
   /// and why. "" lets the rule choose. With `conv_algorithm_where_accepted`, layers that refuse keep the rule's choice.
   std::string conv_algorithm;
   bool conv_algorithm_where_accepted = false;
+  /// Algorithms of single steps, by node name ({"Conv_7", "im2col"}); they win over `conv_algorithm`, and "" gives the
+  /// step back to the rule. A step that refuses is treated likewise. Error(invalid_argument) for a name that no such
+  /// step has, and for an algorithm that its operator has not.
+  std::vector<std::pair<std::string, std::string>> layer_algorithms;
   /// Names of graph passes to leave out (see pass_names()); Error(invalid_argument) for an unknown one.
   std::vector<std::string> disabled_passes;
   /// Keep every value in memory of its own to the end of the run: for observers that look back at a node's inputs.

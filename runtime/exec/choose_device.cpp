@@ -58,6 +58,7 @@ std::optional<std::string> refuse(int index, DeviceChoice& choice) {
   choice.id = info.id;
   choice.cuda_index = index;
   choice.multiprocessors = info.cores;
+  choice.name = info.name;
   if (!info.note.empty()) choice.note = fmt::format("{}: {}", info.id, info.note);
   return std::nullopt;
 }

@@ -78,7 +78,8 @@ Graph lower(ModelImpl& model, const PlanOptions& options, const DeviceChoice& de
   const PassContext context{.target = {profile, options.numerics},
                             .device = device.id,
                             .forced_algorithm = options.conv_algorithm,
-                            .forced_where_accepted = options.conv_algorithm_where_accepted};
+                            .forced_where_accepted = options.conv_algorithm_where_accepted,
+                            .layer_algorithms = options.layer_algorithms};
 
   if (stage == "load") return model.source;
   Graph graph = model.typed;

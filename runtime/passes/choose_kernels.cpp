@@ -3,34 +3,80 @@
 // assign_formats says.
 #include <fmt/format.h>
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "runtime/passes/passes.h"
 
 namespace lenslet {
+
+namespace {
+
+// PassContext::layer_algorithms, by name; what no node asks for is an error.
+class LayerAlgorithms {
+ public:
+  explicit LayerAlgorithms(const PassContext& context) : context_(context) {
+    for (const auto& [name, algorithm] : context.layer_algorithms) wanted_[name] = {algorithm, false};
+  }
+
+  // For one node: its own, or everybody's where its operator has an algorithm of that name.
+  std::string_view of(const Node& node) {
+    const DeviceKind device = context_.target.device.kind;
+    const auto own = wanted_.find(node.name);
+    if (own == wanted_.end())
+      return find_kernel(node.type(), device, context_.forced_algorithm) != nullptr ? context_.forced_algorithm
+                                                                                    : std::string_view();
+    auto& [algorithm, asked] = own->second;
+    asked = true;
+    if (algorithm.empty() || find_kernel(node.type(), device, algorithm) != nullptr) return algorithm;
+    std::vector<std::string_view> known;
+    for (const Kernel* kernel : kernels_of(node.type(), device)) known.push_back(kernel->name());
+    throw Error(ErrorKind::invalid_argument, known.size() < 2
+                                                 ? fmt::format("'{}': there is nothing to choose between", algorithm)
+                                                 : fmt::format("no algorithm of {} is called '{}'; there are: {}",
+                                                               node.type(), algorithm, fmt::join(known, ", ")));
+  }
+
+  void refuse_unknown() const {
+    for (const auto& [name, wanted] : wanted_)
+      if (!wanted.second)
+        throw Error(
+            ErrorKind::invalid_argument,
+            fmt::format("no step that has algorithms is called '{}', for which '{}' is wanted", name, wanted.first));
+  }
+
+ private:
+  const PassContext& context_;
+  std::map<std::string, std::pair<std::string, bool>, std::less<>> wanted_;
+};
+
+}  // namespace
 
 void choose_kernels(Graph& graph, const PassContext& context) {
   const DeviceKind device = context.target.device.kind;
   std::string refusals;
   ErrorKind kind = ErrorKind::unsupported;
   bool any = false;
+  LayerAlgorithms forced(context);
   for (Node& node : graph.nodes) {
     if (node.op->alias_input() >= 0) continue;  // renames bytes, nothing runs
-    const bool forcible = find_kernel(node.type(), device, context.forced_algorithm) != nullptr;
     const std::vector<InputInfo> inputs = graph.input_infos(node);
     try {
       const Problem problem(node.op, inputs, graph.output_types(node));
-      node.choice = std::make_shared<const Choice>(
-          choose_kernel(problem, context.target, node.op->describe(inputs),
-                        forcible ? std::string_view(context.forced_algorithm) : "", context.forced_where_accepted));
+      node.choice = std::make_shared<const Choice>(choose_kernel(problem, context.target, node.op->describe(inputs),
+                                                                 forced.of(node), context.forced_where_accepted));
     } catch (const Error& error) {
       if (!any) kind = error.kind();
       refusals += fmt::format("{}{}: {}", any ? "\n  " : "", node.label(), error.what());
       any = true;
     }
   }
-  if (!any) return;
+  if (!any) return forced.refuse_unknown();
   if (device == DeviceKind::cpu) throw Error(kind, refusals);
   throw Error(kind, fmt::format("cannot run on {}, and nothing is moved to the CPU:\n  {}", context.device, refusals));
 }

@@ -4,6 +4,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "ops/core/choose.h"
 #include "runtime/graph/graph.h"
@@ -13,9 +15,10 @@ namespace lenslet {
 struct PassContext {
   Target target;
   std::string device = "cpu";  ///< as messages call it: "cuda:0"
-  /// PlanOptions::conv_algorithm and conv_algorithm_where_accepted.
+  /// PlanOptions::conv_algorithm, conv_algorithm_where_accepted and layer_algorithms.
   std::string forced_algorithm = {};
   bool forced_where_accepted = false;
+  std::vector<std::pair<std::string, std::string>> layer_algorithms = {};
 };
 
 struct Pass {

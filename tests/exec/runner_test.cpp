@@ -296,5 +296,53 @@ TEST_CASE("exec/plan/every_algorithm_and_every_pass_left_out_agrees") {
   }
 }
 
+TEST_CASE("exec/runner/algorithms_of_single_layers") {
+  const Model model = make_model(small_net());
+  const auto algorithms_of = [&](const PlanOptions& plan) {
+    std::map<std::string, StepInfo> convolutions;
+    for (const StepInfo& step : model.plan(plan).steps)
+      if (step.op == "Conv") convolutions[step.name] = step;
+    return convolutions;
+  };
+  const auto by_rule = algorithms_of(options(2, 2));
+  REQUIRE(by_rule.size() == 2);
+  const std::string first = by_rule.begin()->first, second = by_rule.rbegin()->first;
+
+  PlanOptions plan = options(2, 2);
+  plan.layer_algorithms = {{first, "direct"}};
+  auto chosen = algorithms_of(plan);
+  CHECK(chosen[first].algorithm == "direct");
+  CHECK(chosen[first].reason == "forced");
+  CHECK(chosen[second].algorithm == by_rule.at(second).algorithm);
+  CHECK(chosen[second].reason == by_rule.at(second).reason);
+
+  // One's own wins over everybody's; "" is the rule.
+  plan.conv_algorithm = "im2col";
+  plan.layer_algorithms = {{first, "direct"}, {second, ""}};
+  chosen = algorithms_of(plan);
+  CHECK(chosen[first].algorithm == "direct");
+  CHECK(chosen[second].reason == by_rule.at(second).reason);
+  plan.layer_algorithms.pop_back();
+  CHECK(algorithms_of(plan)[second].algorithm == "im2col");
+
+  const auto refused = [&](const std::string& layer, const std::string& algorithm, bool where_accepted = false) {
+    PlanOptions wrong = options(2, 2);
+    wrong.layer_algorithms = {{layer, algorithm}};
+    wrong.conv_algorithm_where_accepted = where_accepted;
+    return error_of([&] { (void)model.plan(wrong); });
+  };
+  CHECK(refused(first, "depthwise").kind() == ErrorKind::unsupported);  // groups are 1
+  CHECK(refused(first, "nonsense").kind() == ErrorKind::invalid_argument);
+  CHECK(refused(first, "nonsense", true).kind() == ErrorKind::invalid_argument);
+  CHECK(std::string(refused("nobody", "direct").what()).find("no step that has algorithms is called 'nobody'") !=
+        std::string::npos);
+  plan = options(2, 2);
+  plan.layer_algorithms = {{first, "depthwise"}};
+  plan.conv_algorithm_where_accepted = true;
+  chosen = algorithms_of(plan);
+  CHECK(chosen[first].algorithm == by_rule.at(first).algorithm);
+  CHECK(chosen[first].reason.find("depthwise refuses: ") != std::string::npos);
+}
+
 }  // namespace
 }  // namespace lenslet::test

@@ -18,10 +18,10 @@ from command import ADDRESS_SPACE, FLOAT, INT64, ROOT, Verb, lenslet, model, nod
 class CommandLine(Verb):
     def test_usage_errors(self):
         self.fails(2, "--nonsense", "run", self.net, "--nonsense")
-        verbs = "there are: classify, run, check, inspect, verify, bench, devices"
+        verbs = "there are: classify, run, check, inspect, verify, layers, bench, devices"
         self.fails(2, f"there is no verb 'dance'; {verbs}", "dance", self.net)
         self.fails(2, f"there is no verb 'clasify' (did you mean classify?); {verbs}", "clasify", self.net)
-        self.assertRegex(self.passes("--version"), r"^lenslet \d+\.\d+\.\d+$")
+        self.assertRegex(self.passes("--version"), r"^lenslet \d+\.\d+\.\d+( \([0-9a-f]{7,}(-dirty)?\))?$")
         bare = lenslet()
         self.assertEqual((bare.returncode, bare.stdout), (2, ""))
         self.assertIn("Usage:", bare.stderr)
@@ -76,10 +76,12 @@ class CommandLine(Verb):
             ("inspect", file),
             ("inspect", file, "--after", "load"),
             ("verify", file),
+            ("layers", file, "--seconds", "0"),
             ("bench", file, "--seconds", "0", "--threads", "1"),
             ("run", file, "--input", x, "--output-dir", self.folder / evil.replace(".", "_")),
         ):
-            self.assertEqual(self.json_of(*verb)["model"], "e\n  \x1b[31m\ufffd.onnx")
+            document = self.json_of(*verb)
+            self.assertEqual(document.get("results", [document])[0]["model"], "e\n  \x1b[31m\ufffd.onnx")
             text = self.passes(*verb)
             self.assertNotIn("\x1b", text)
         case = self.folder / evil.replace(".", "_")
@@ -115,7 +117,7 @@ class CommandLine(Verb):
     def test_help(self):
         top = self.passes("--help")
         self.assertIn("Exit codes:", top)
-        for verb in ("classify", "run", "check", "inspect", "verify", "bench", "devices"):
+        for verb in ("classify", "run", "check", "inspect", "verify", "layers", "bench", "devices"):
             self.assertIn(verb, top)
             text = self.passes(verb, "--help")
             self.assertIn(f"Examples:\n  lenslet {verb}", text)
@@ -373,6 +375,7 @@ class Failures(Verb):
             ("inspect", self.net),
             ("inspect", self.net, "--after", "plan"),
             ("verify", self.net),
+            ("layers", self.net, *short),
             ("bench", self.net, *short),
             ("bench", "conv", "--problem", "1,4,5,5,4,3,3", *short),
             ("devices",),

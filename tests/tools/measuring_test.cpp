@@ -49,6 +49,33 @@ TEST_CASE("tools/conv_sets/parsed") {
     CHECK_THROWS_AS(parse_conv(text), Error);
 }
 
+TEST_CASE("tools/conv_sets/problems_read_as_they_are_printed") {
+  const auto same = [](const ConvProblem& problem) {
+    CAPTURE(problem.str());
+    const NamedConv again = parse_conv(problem.str());
+    CHECK(again.problem == problem);
+    CHECK(again.with_epilogue);
+  };
+  for (const std::string& set : conv_set_names())
+    for (const NamedConv& conv : conv_set(set, {1, 3})) same(conv.problem);
+  ConvProblem problem = resolve_conv({2, 8, 9, 11}, {16, 2, 3, 5},
+                                     {.stride = {2, 1}, .dilation = {1, 2}, .pads = {0, 1, 2, 3}, .groups = 4});
+  same(problem);
+  problem.bias = problem.residual = true;
+  for (const Activation activation : {Activation{Activation::Kind::relu}, Activation{Activation::Kind::clip, 0, 6},
+                                      Activation{Activation::Kind::leaky_relu, 0.25F}}) {
+    problem.activation = activation;
+    same(problem);
+  }
+  same(resolve_conv({1, 8, 9}, {4, 8, 3}, {.pads = {0, 1, 0, 1}}));
+  for (const char* text :
+       {"1x64x56x56 -> 64, 3x3 s1 p1", "1x64x56x56 -> 64, 3x3 s1 p1 g1 +nonsense", "1x64x56x56 -> 64, 3x3 s1 p1 g3",
+        "1x64x56x56 -> 64, 3x3 s0 p1 g1", "1x64x56x56 -> 64, 3x3 s1 p1,1 g1", "1x64x56x56 -> 64, 3x3 s1x1x1 p1 g1",
+        "1x64x56x56 -> 64, 3x3 s1 p1 g1 +clip(0)", "1x64x56x56 -> 64, 3x3 s1 p1 g1 +clip(nan,x)",
+        "99999999999999999999x64x56x56 -> 64, 3x3 s1 p1 g1"})
+    CHECK_THROWS_AS(parse_conv(text), Error);
+}
+
 TEST_CASE("tools/kernel_timer/errors_are_seen") {
   const std::unique_ptr<KernelTimer> timer = cpu_timer(1);
   // All outputs judged, and a drawn part of them (4 * 17 * 8 * 9 > 2048); groups, pads, dilation and an activation.

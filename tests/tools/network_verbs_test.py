@@ -1,6 +1,7 @@
 """The verbs inspect, verify, bench and classify, from outside: JSON, what is printed, exit codes. And the shared
 acceptance data, where it is there."""
 
+import csv
 import json
 import math
 import os
@@ -105,9 +106,11 @@ class Verify(Verb):
         self.assertIn("0 exceeded", self.passes("verify", self.net))
 
     def test_one_algorithm(self):
-        self.fails(3, "winograd_f4 refuses", "verify", self.net, "--conv-algorithm", "winograd_f4")
-        where = ("verify", self.net, "--conv-algorithm", "winograd_f4", "--where-accepted")
-        algorithms = [layer.get("algorithm") for layer in self.json_of(*where)["layers"] if layer["op"] == "Conv"]
+        self.fails(3, "winograd_f4 refuses", "verify", self.net, "--conv-algorithm", "winograd_f4", "--strict")
+        where = ("verify", self.net, "--conv-algorithm", "winograd_f4")
+        done = lenslet(*where, "--json")
+        self.assertIn("1 layer keeps the rule's choice (", done.stderr)
+        algorithms = [layer.get("algorithm") for layer in json.loads(done.stdout)["layers"] if layer["op"] == "Conv"]
         self.assertEqual(len(algorithms), 2)
         self.assertEqual(algorithms.count("winograd_f4"), 1)
 
@@ -157,18 +160,98 @@ class Verify(Verb):
         self.assertEqual(layers[1]["not_finite"], 1)
 
 
+class Layers(Verb):
+    short = ("--seconds", "0", "--threads", "1")
+
+    def layers(self, *options, code=0):
+        return self.json_of("layers", self.net, *self.short, *options, code=code)["layers"]
+
+    def test_json(self):
+        document = self.json_of("layers", self.net, *self.short)
+        self.assertGreater(document["peak"]["fma_gflops"], 0)
+        self.assertEqual(document["threads"], 1)
+        convolutions = [row for row in document["layers"] if row["op"] == "Conv"]
+        self.assertEqual(len(convolutions), 2)
+        planned = {step["name"]: step for step in self.json_of("inspect", self.net, "--threads", "1")["plan"]["steps"]}
+        for row in convolutions:
+            step = planned[row["name"]]
+            self.assertEqual((row["algorithm"], row["reason"], row["problem"], row["bytes"]),
+                             (step["algorithm"], step["reason"], step["problem"], step["bytes"]))
+            self.assertIn(f"then {row['runner_up']} ", row["reason"])
+            self.assertTrue(0 < row["p10_ms"] <= row["ms"] <= row["p90_ms"], row)
+            self.assertGreater(row["floor_ms"], 0)
+            self.assertAlmostEqual(row["percent_of_floor"], 100 * row["floor_ms"] / row["ms"])
+            self.assertEqual("above_100_because" in row, row["percent_of_floor"] > 100)
+            self.assertTrue(0 < row["error"] <= row["tolerance"], row)
+            # The problem is spelled as `bench conv` reads it.
+            again = self.json_of("bench", "conv", "--problem", row["problem"], *self.short)["problems"][0]
+            self.assertEqual(again["problem"], row["problem"])
+            self.assertEqual(again["algorithms"][0]["algorithm"], row["algorithm"])
+        self.assertFalse(any("error" in row for row in self.layers("--no-errors")))
+
+    def test_order(self):
+        for key, member in (("time", "ms"), ("bytes", "bytes")):
+            values = [row[member] for row in self.layers("--no-errors", "--sort", key)]
+            self.assertEqual(values, sorted(values, reverse=True))
+        shares = [row["percent_of_floor"] for row in self.layers("--no-errors", "--sort", "share")]
+        self.assertEqual(shares, sorted(shares))
+        self.fails(2, "--sort", "layers", self.net, "--sort", "nonsense")
+
+    def test_one_layer(self):
+        names = [row["name"] for row in self.layers("--no-errors")]
+        text = self.passes("layers", self.net, "--layer", names[-1], *self.short)
+        self.assertTrue(text.startswith(f"{names[-1]}: "), text)
+        self.assertIn("of the output's rms, tolerance", text)
+        self.assertEqual([row["name"] for row in self.layers("--layer", names[1], "--layer", names[0])],
+                         [names[1], names[0]])
+        self.fails(2, "no layer is called 'nobody'", "layers", self.net, "--layer", "nobody", *self.short)
+
+    def test_one_algorithm_for_one_layer(self):
+        convolutions = [row for row in self.layers("--no-errors") if row["op"] == "Conv"]
+        other = convolutions[0]["runner_up"]
+        forced = self.layers("--no-errors", "--conv-algorithm", f"{convolutions[0]['name']}={other}")
+        forced = [(row["algorithm"], row["reason"]) for row in forced if row["op"] == "Conv"]
+        self.assertEqual(forced, [(other, "forced"), (convolutions[1]["algorithm"], convolutions[1]["reason"])])
+        # What refuses keeps the rule's choice, and that is said; or not, by --strict.
+        wanted = ("layers", self.net, *self.short, "--conv-algorithm", f"{convolutions[0]['name']}=depthwise")
+        done = lenslet(*wanted)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("1 layer keeps the rule's choice", done.stderr)
+        self.assertIn("depthwise refuses: ", done.stdout)
+        self.fails(3, "depthwise refuses", *wanted, "--strict")
+        self.fails(2, "no step that has algorithms is called 'nobody'", *wanted[:-1], "nobody=direct")
+        self.fails(2, "no algorithm of Conv is called 'x'", *wanted[:-1], f"{convolutions[0]['name']}=x")
+
+    def test_csv(self):
+        rows = list(csv.DictReader(self.passes("layers", self.net, "--csv", *self.short).splitlines()))
+        self.assertEqual([row["name"] for row in rows], [row["name"] for row in self.layers()])
+        self.assertTrue(all(float(row["ms"]) > 0 for row in rows))
+        self.assertIn(", then ", next(row["reason"] for row in rows if row["op"] == "Conv"))
+        self.fails(2, "--csv", "layers", self.net, "--csv", "--json")
+
+    def test_trace(self):
+        file = self.folder / "trace.json"
+        self.passes("layers", self.net, "--no-errors", "--trace", file, *self.short)
+        events = json.loads(file.read_text())["traceEvents"]
+        slices = [event for event in events if event["ph"] == "X"]
+        self.assertEqual([event["name"] for event in slices], [row["name"] for row in self.layers("--no-errors")])
+        for before, after in zip(slices, slices[1:]):
+            self.assertAlmostEqual(before["ts"] + before["dur"], after["ts"])
+        self.fails(4, "cannot be written", "layers", self.net, "--trace", self.folder / "none" / "t.json", *self.short)
+
+
 class Bench(Verb):
     def test_json(self):
         options = ("--batch", "1,2", "--threads", "1", "--seconds", "0.01", "--per-layer")
         document = self.json_of("bench", self.net, *options)
-        self.assertGreater(document["peak"]["fma_gflops"], 0)
-        self.assertGreater(document["peak"]["copy_gb_per_s"], 0)
         self.assertEqual([result["batch"] for result in document["results"]], [1, 2])
         for result in document["results"]:
             ms = result["ms"]
             self.assertTrue(0 < ms["p10"] <= ms["median"] <= ms["p90"], ms)
             self.assertGreaterEqual(result["runs"], 5)
             self.assertEqual(result["threads"], 1)
+            self.assertGreater(result["peak"]["fma_gflops"], 0)
+            self.assertGreater(result["peak"]["copy_gb_per_s"], 0)
             self.assertGreater(result["gflops"], 0)
             self.assertGreater(result["percent_of_fma_peak"], 0)
             convolutions = [layer for layer in result["layers"] if layer["op"] == "Conv"]
@@ -180,12 +263,37 @@ class Bench(Verb):
     def test_text_and_refusals(self):
         text = self.passes("bench", self.net, "--seconds", "0", "--threads", "1", "--per-layer")
         self.assertIn("median ms", text)
-        self.assertIn("layers at batch 1", text)
+        self.assertIn("layers of net.onnx at batch 1, 1 threads", text)
         for batch in ("0", "-1", "x", ""):
             self.assertEqual(lenslet("bench", self.net, "--batch", batch, "--seconds", "0").returncode, 2, batch)
         # The list ends at its option: what follows is the model.
         document = self.json_of("bench", "--seconds", "0", "--threads", "1", "--batch", "1,2", self.net)
         self.assertEqual([result["batch"] for result in document["results"]], [1, 2])
+
+    def test_many_models_and_threads(self):
+        options = ("--seconds", "0", "--threads", "1,2", "--warmup", "1", "--batch", "1,2")
+        document = self.json_of("bench", self.net, self.net, *options)
+        rows = [(row["model"], row["batch"], row["threads"]) for row in document["results"]]
+        self.assertEqual(rows, 2 * [("net.onnx", batch, threads) for batch in (1, 2) for threads in (1, 2)])
+        text = self.passes("bench", self.net, self.net, "--seconds", "0", "--threads", "1,2")
+        self.assertEqual(text.count("net.onnx"), 4)
+        self.assertEqual(text.count("measured limits with"), 2)
+        # One that cannot run does not keep the others from it.
+        done = lenslet("bench", self.folder / "nothing.onnx", self.net, "--seconds", "0", "--threads", "1", "--json")
+        self.assertEqual(done.returncode, 4, done.stderr)
+        self.assertIn("nothing.onnx", done.stderr)
+        self.assertEqual(len(json.loads(done.stdout)["results"]), 1)
+        for wrong in ("0", "-1", "x"):
+            self.assertEqual(lenslet("bench", self.net, "--warmup", wrong).returncode, 2)
+
+    def test_where_it_was_measured(self):
+        for verb in (("bench", self.net, "--seconds", "0"), ("inspect", self.net), ("verify", self.net), ("devices",)):
+            machine = self.json_of(*verb)["machine"]
+            self.assertRegex(machine["lenslet"], r"^\d+\.\d+\.\d+$")
+            self.assertRegex(machine["commit"], r"^([0-9a-f]{7,}(-dirty)?)?$")
+            self.assertGreater(machine["cores"], 0)
+            self.assertGreater(machine["threads"], 0)
+            self.assertTrue({"cpu", "instruction_set"} <= machine.keys())
 
     def test_single_convolutions(self):
         options = ("bench", "conv", "--problem", "1,8,10,9,8,3,3,1,1", "--threads", "1", "--seconds", "0")
@@ -223,7 +331,7 @@ class Classify(WithPhotos):
         done = lenslet(*self.model, "--top", "2", "--json", self.folder / "red.ppm", bad, self.folder / "blue.ppm")
         self.assertEqual(done.returncode, 1)
         document = json.loads(done.stdout)
-        self.assertEqual(set(document), {"model", "device", "preparation", "assumed", "results"})
+        self.assertEqual(set(document), {"model", "device", "preparation", "assumed", "results", "machine"})
         self.assertIn("RGB", document["preparation"])
         self.assertEqual((document["model"], document["device"]), (str(self.folder / "rgb.onnx"), "cpu"))
         red, failed, blue = document["results"]

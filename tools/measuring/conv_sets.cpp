@@ -190,37 +190,4 @@ std::vector<NamedConv> conv_set(std::string_view name, const std::vector<std::in
   return list;
 }
 
-NamedConv parse_conv(const std::string& text) {
-  std::vector<std::int64_t> numbers;
-  const char *at = text.data(), *const end = at + text.size();
-  while (true) {
-    std::int64_t number = 0;
-    const auto [next, error] = std::from_chars(at, end, number);
-    const bool last = next == end;
-    if (error != std::errc() || (!last && *next != ',')) {
-      numbers.clear();
-      break;
-    }
-    numbers.push_back(number);
-    if (last) break;
-    at = next + 1;
-  }
-  if (numbers.size() < 7 || numbers.size() > 11)
-    throw Error(ErrorKind::invalid_argument,
-                fmt::format("\"{}\" is no convolution: N,C,H,W,K,R,S[,stride[,pad[,dilation[,groups]]]]", text));
-  const auto optional = [&](std::size_t i, std::int64_t fallback) {
-    return i < numbers.size() ? numbers[i] : fallback;
-  };
-  const std::int64_t stride = optional(7, 1), pad = optional(8, 0), dilation = optional(9, 1), groups = optional(10, 1);
-  if (groups < 1 || numbers[1] % groups != 0)
-    throw Error(ErrorKind::invalid_argument,
-                fmt::format("\"{}\": {} groups do not divide {} channels", text, groups, numbers[1]));
-  try {
-    return of_images(numbers[0], {text, numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], stride,
-                                  pad, pad, groups, dilation});
-  } catch (const Error& error) {
-    throw Error(ErrorKind::invalid_argument, fmt::format("\"{}\": {}", text, error.what()));
-  }
-}
-
 }  // namespace lenslet::tool

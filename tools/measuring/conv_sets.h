@@ -13,6 +13,7 @@ namespace lenslet::tool {
 struct NamedConv {
   std::string name;
   ConvProblem problem;
+  bool with_epilogue = false;  ///< `problem` says what follows the sum
 };
 
 /// "resnet50", "vgg16" ...: networks, "seeds", "small" (CIFAR-10's ResNet-20, MNIST) and "se" (squeeze-and-excite).
@@ -22,8 +23,9 @@ std::vector<std::string> conv_set_names();
 /// ("r50.2.3x3"), so that rows join by name and N. Error(invalid_argument) for an unknown set.
 std::vector<NamedConv> conv_set(std::string_view set, const std::vector<std::int64_t>& batches);
 
-/// "N,C,H,W,K,R,S[,stride[,pad[,dilation[,groups]]]]", one stride, pad and dilation for all sides, named by the text.
-/// Error(invalid_argument | invalid_model) for anything else.
+/// What ConvProblem::str() prints, with its epilogue ("1x64x56x56 -> 64, 3x3 s1 p1 g1 +bias +relu"), or the shorter
+/// "N,C,H,W,K,R,S[,stride[,pad[,dilation[,groups]]]]", without one and with one stride, pad and dilation for all sides.
+/// Named by the text. Error(invalid_argument) for anything else. In parse_conv.cpp.
 NamedConv parse_conv(const std::string& text);
 
 }  // namespace lenslet::tool

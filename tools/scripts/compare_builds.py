@@ -76,6 +76,8 @@ def record(arguments):
     device = ["--device", arguments.device]
     result = {"device": arguments.device, "models": {}, "cases": {}}
     help_text = run(arguments.lenslet, "inspect", "--help")[1]
+    # Builds from before --strict refused where they now keep the rule's choice.
+    where_accepted = ["--where-accepted"] if "--where-accepted" in help_text else []
     listed = help_text.split("cuda: " if arguments.device.startswith("cuda") else "cpu: ", 1)
     algorithms = listed[1].split(";")[0].split(")")[0].replace("\n", " ").split(",") if len(listed) == 2 else []
     algorithms = ["".join(name.split()) for name in algorithms]
@@ -95,7 +97,7 @@ def record(arguments):
                 write_npy(path, port["dtype"], planned["shape"], i + 1)
                 inputs += ["--input", f"{port['name']}={path}"]
             for algorithm in [""] + ([] if arguments.quick else algorithms):
-                forced = ["--conv-algorithm", algorithm, "--where-accepted"] if algorithm else []
+                forced = ["--conv-algorithm", algorithm, *where_accepted] if algorithm else []
                 code, out, err = run(arguments.lenslet, "run", model, *inputs, "--output-dir", folder / "out", "--json",
                                      *device, *forced)
                 entry["outputs"][algorithm or "by the rule"] = (

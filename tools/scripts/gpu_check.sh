@@ -153,6 +153,7 @@ if wants bench; then
   for model in squeezenet1.1 resnet50 mobilenetv2-nhwc; do
     [ ! -f "$shared/models/$model.onnx" ] ||
       step "bench-$model" "$lenslet" bench "$shared/models/$model.onnx" --device cuda --batch 1,8
+    [ ! -f "$shared/models/$model.onnx" ] || step "layers-$model" "$lenslet" layers "$shared/models/$model.onnx" --device cuda
   done
 fi
 

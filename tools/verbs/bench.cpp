@@ -3,16 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "lenslet/model.h"
 #include "lenslet/runner.h"
-#include "tools/measuring/peak.h"
 #include "tools/measuring/samples.h"
 #include "tools/verbs/common_options.h"
+#include "tools/verbs/layer_table.h"
 #include "tools/verbs/model_inputs.h"
 #include "tools/verbs/terminal.h"
 #include "tools/verbs/verbs.h"
@@ -22,36 +25,32 @@ namespace lenslet::tool {
 namespace {
 
 struct Options {
-  std::string model;
+  std::vector<std::string> models;
   std::vector<std::int64_t> batches{1};
+  std::vector<int> threads{0};
   std::vector<std::string> shapes;
   double seconds = 1.0;
+  int warmup = default_warmup;
   bool per_layer = false;
   bool json = false;
   PlanOptions plan;
 };
 
-PlanOptions plan_for(const Options& options, std::int64_t batch) {
-  PlanOptions plan = options.plan;
-  plan.batch = batch;
-  plan.input_shapes = parse_shapes(options.shapes);
-  return plan;
-}
-
-struct LayerTime {
-  const StepInfo* step = nullptr;
-  std::vector<double> ms;
-};
-
-struct BatchResult {
+struct Result {
+  std::string model;
   std::int64_t batch = 1;
   std::string device;
   int threads = 1;
   double flops = 0;
-  Quantiles ms;         ///< of a run as its caller sees it
-  Quantiles device_ms;  ///< CUDA: of the network on the device, without copies of inputs and outputs
-  double first_ms = 0;  ///< planning, weight transforms and the first run
-  std::vector<nlohmann::json> layers;
+  Quantiles ms = {};         ///< of a run as its caller sees it
+  Quantiles device_ms = {};  ///< CUDA: of the network on the device, without copies of inputs and outputs
+  double first_ms = 0;       ///< planning, weight transforms and the first run
+  std::optional<Peak> peak = {};
+  std::vector<LayerRow> layers = {};
+
+  bool on_cpu() const { return device == "cpu"; }
+  double gflops() const { return flops / (on_cpu() ? ms : device_ms).median / 1e6; }
+  double percent_of_peak() const { return peak ? 1e5 * gflops() / peak->flops_per_us : 0; }
 };
 
 /// Milliseconds of at least 5 runs, until the time is used up.
@@ -63,39 +62,6 @@ std::vector<double> run_times(Runner& runner, std::span<const Tensor> inputs, do
   });
 }
 
-std::vector<nlohmann::json> layer_rows(Runner& runner, std::span<const Tensor> inputs, double seconds,
-                                       const std::optional<Peak>& peak) {
-  std::vector<LayerTime> layers(runner.plan().steps.size());
-  runner.set_observer([&](const LayerEvent& event) {
-    LayerTime& layer = layers[static_cast<std::size_t>(event.step)];
-    layer.step = event.info;
-    layer.ms.push_back(event.ms);
-  });
-  run_times(runner, inputs, seconds);
-  runner.set_observer({});
-
-  std::vector<nlohmann::json> rows;
-  for (const LayerTime& layer : layers) {
-    const StepInfo& step = *layer.step;
-    if (step.no_op) continue;
-    const Quantiles ms = quantiles(layer.ms);
-    nlohmann::json row = {{"name", step.name},
-                          {"op", step.op},
-                          {"algorithm", step.algorithm},
-                          {"shape", step.output_shapes.empty() ? "" : step.output_shapes[0].str()},
-                          {"ms", ms.median},
-                          {"gflops", ms.median > 0 ? step.flops / ms.median / 1e6 : 0.0}};
-    if (peak) {
-      const Floor floor(step.flops, static_cast<double>(step.bytes), *peak);
-      row["floor_ms"] = floor.us / 1e3;
-      row["floor_by"] = floor.by;
-      row["percent_of_floor"] = floor.percent(1e3 * ms.median);
-    }
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
-
 // Half a second's worth, at most 200 samples.
 Quantiles device_quantiles(Runner& runner) {
   const double once = runner.time_device(1).at(0);
@@ -103,107 +69,132 @@ Quantiles device_quantiles(Runner& runner) {
   return quantiles(runner.time_device(samples));
 }
 
-BatchResult bench_batch(const Model& model, const Options& options, std::int64_t batch,
-                        const std::optional<Peak>& peak) {
-  BatchResult result;
-  result.batch = batch;
-  const PlanOptions plan = plan_for(options, batch);
+// Measured once for each number of threads.
+class Peaks {
+ public:
+  const std::optional<Peak>& of(const PlanInfo& plan) {
+    const auto [at, added] = peaks_.try_emplace({plan.device, plan.threads});
+    if (added) at->second = peak_of(plan);
+    return at->second;
+  }
+
+ private:
+  std::map<std::pair<std::string, int>, std::optional<Peak>> peaks_;
+};
+
+Result bench_once(const Model& model, const PlanOptions& plan, const Options& options, Peaks& peaks) {
+  // First, since it is a fraction of a second of full load: what is timed after it finds a machine at work.
+  const PlanInfo info = model.plan(plan);
+  std::optional<Peak> peak;
+  if (info.device == "cpu" || options.per_layer) peak = peaks.of(info);
+
   const Stopwatch all;
   Runner runner(model, plan);
   const std::vector<Tensor> inputs = random_inputs(model, runner.plan(), 1);
   runner.run(inputs);
-  result.first_ms = all.ms();
-  result.device = runner.plan().device;
-  result.threads = runner.plan().threads;
-  for (const StepInfo& step : runner.plan().steps) result.flops += step.flops;
-
-  runner.run(inputs);  // caches and branch predictors are warm from here on
+  Result result{.model = model.name(),
+                .batch = plan.batch,
+                .device = info.device,
+                .threads = info.threads,
+                .first_ms = all.ms(),
+                .peak = peak};
+  for (const StepInfo& step : info.steps) result.flops += step.flops;
+  for (int i = 1; i < options.warmup; ++i) runner.run(inputs);
   result.ms = quantiles(run_times(runner, inputs, options.seconds));
-  if (result.device != "cpu") result.device_ms = device_quantiles(runner);
-  if (options.per_layer) result.layers = layer_rows(runner, inputs, options.seconds, peak);
+  if (!result.on_cpu()) result.device_ms = device_quantiles(runner);
+  if (options.per_layer)
+    for (LayerTime& time : time_layers(runner, inputs, options.seconds, peak))
+      result.layers.push_back({std::move(time), {}});
   return result;
 }
 
-void print_layers(const BatchResult& result) {
-  const bool floors = result.device == "cpu";
-  fmt::print("\nlayers at batch {}\n{:<28} {:<18} {:<18} {:>9} {:>9}", result.batch, "layer", "op", "algorithm", "ms",
-             "GFLOP/s");
-  if (floors) fmt::print(" {:>9} {:>6}", "floor ms", "%floor");
-  fmt::print("  output\n");
-  for (const nlohmann::json& row : result.layers) {
-    fmt::print("{:<28} {:<18} {:<18} {:>9.4f} {:>9.1f}", row["name"].get<std::string>(), row["op"].get<std::string>(),
-               row["algorithm"].get<std::string>(), row["ms"].get<double>(), row["gflops"].get<double>());
-    if (floors) fmt::print(" {:>9.4f} {:>6.1f}", row["floor_ms"].get<double>(), row["percent_of_floor"].get<double>());
-    fmt::print("  {}\n", row["shape"].get<std::string>());
+void print_results(std::span<const Result> results) {
+  std::size_t name = 5;
+  for (const Result& result : results) name = std::max(name, printable(result.model).size());
+  const bool cpu = results[0].on_cpu();
+  if (!cpu)
+    fmt::print("device ms: the network alone; run ms: with inputs and outputs copied, as the caller waits for it\n");
+  fmt::print("\n{:<{}} {:>6} {:>7}", "model", name, "batch", cpu ? "threads" : "");
+  if (!cpu) fmt::print(" {:>10} {:>9} {:>9}", "device ms", "p10", "p90");
+  fmt::print(" {:>10} {:>9} {:>9} {:>6} {:>9} {:>6} {:>9}\n", cpu ? "median ms" : "run ms", "p10", "p90", "runs",
+             "GFLOP/s", cpu ? "%peak" : "", "first ms");
+  for (const Result& result : results) {
+    fmt::print("{:<{}} {:>6} {:>7}", printable(result.model), name, result.batch,
+               cpu ? fmt::to_string(result.threads) : "");
+    if (!cpu)
+      fmt::print(" {:>10.4f} {:>9.4f} {:>9.4f}", result.device_ms.median, result.device_ms.p10, result.device_ms.p90);
+    fmt::print(" {:>10.4f} {:>9.4f} {:>9.4f} {:>6} {:>9.1f} {:>6} {:>9.1f}\n", result.ms.median, result.ms.p10,
+               result.ms.p90, result.ms.count, result.gflops(),
+               cpu ? fmt::format("{:.1f}", result.percent_of_peak()) : "", result.first_ms);
   }
 }
 
-nlohmann::json to_json(const Quantiles& ms) { return {{"median", ms.median}, {"p10", ms.p10}, {"p90", ms.p90}}; }
-
-double gflops(const BatchResult& result) {
-  return result.flops / (result.device == "cpu" ? result.ms : result.device_ms).median / 1e6;
+void print_text(std::span<const Result> results, const Options& options) {
+  fmt::print("on {}, {}\n", results[0].device, to_string(options.plan.numerics));
+  std::set<int> told;
+  for (const Result& result : results)
+    if (result.on_cpu() && result.peak && told.insert(result.threads).second)
+      fmt::print("measured limits with {} threads: FMA {:.1f} GFLOP/s, copy {:.1f} GB/s\n", result.threads,
+                 result.peak->flops_per_us / 1e3, result.peak->bytes_per_us / 1e3);
+  print_results(results);
+  for (const Result& result : results) {
+    if (result.layers.empty()) continue;
+    fmt::print("\nlayers of {} at batch {}{}\n", printable(result.model), result.batch,
+               result.on_cpu() ? fmt::format(", {} threads", result.threads) : "");
+    print_table(result.layers);
+  }
 }
 
-void print_cpu_table(const std::vector<BatchResult>& results, const Peak& peak) {
-  fmt::print("{:>6} {:>7} {:>10} {:>10} {:>10} {:>6} {:>10} {:>8} {:>10}\n", "batch", "threads", "median ms", "p10",
-             "p90", "runs", "GFLOP/s", "%peak", "first ms");
-  for (const BatchResult& result : results)
-    fmt::print("{:>6} {:>7} {:>10.3f} {:>10.3f} {:>10.3f} {:>6} {:>10.1f} {:>8.1f} {:>10.1f}\n", result.batch,
-               result.threads, result.ms.median, result.ms.p10, result.ms.p90, result.ms.count, gflops(result),
-               1e5 * gflops(result) / peak.flops_per_us, result.first_ms);
+nlohmann::ordered_json to_json(const Quantiles& ms) {
+  return {{"median", ms.median}, {"p10", ms.p10}, {"p90", ms.p90}};
 }
 
-void print_cuda_table(const std::vector<BatchResult>& results) {
-  fmt::print("device ms: the network alone; run ms: with inputs and outputs copied, as the caller waits for it\n\n");
-  fmt::print("{:>6} {:>10} {:>9} {:>9} {:>10} {:>9} {:>9} {:>9} {:>9}\n", "batch", "device ms", "p10", "p90", "run ms",
-             "p10", "p90", "GFLOP/s", "first ms");
-  for (const BatchResult& result : results)
-    fmt::print("{:>6} {:>10.4f} {:>9.4f} {:>9.4f} {:>10.4f} {:>9.4f} {:>9.4f} {:>9.0f} {:>9.1f}\n", result.batch,
-               result.device_ms.median, result.device_ms.p10, result.device_ms.p90, result.ms.median, result.ms.p10,
-               result.ms.p90, gflops(result), result.first_ms);
+nlohmann::ordered_json to_json(const Result& result) {
+  nlohmann::ordered_json row = {{"model", result.model},       {"device", result.device},  {"batch", result.batch},
+                                {"threads", result.threads},   {"ms", to_json(result.ms)}, {"runs", result.ms.count},
+                                {"first_ms", result.first_ms}, {"gflops", result.gflops()}};
+  if (result.peak) {
+    row["percent_of_fma_peak"] = result.percent_of_peak();
+    row["peak"] = to_json(*result.peak);
+  }
+  if (!result.on_cpu()) row["device_ms"] = to_json(result.device_ms);
+  row["layers"] = nlohmann::ordered_json::array();
+  for (const LayerRow& layer : result.layers) row["layers"].push_back(to_json(layer));
+  return row;
 }
 
-void bench(const Options& options) {
-  const Model model = Model::load(options.model);
-  std::vector<BatchResult> results;
-  std::optional<Peak> peak;  // of the CPU
-  for (const std::int64_t batch : options.batches) {
-    if (results.empty()) {
-      const PlanOptions plan = plan_for(options, batch);
-      const PlanInfo info = model.plan(plan);
-      print_device_note(plan);
-      if (info.device == "cpu") peak = cpu_peak(info.threads);
+/// That of the first model that could not run; the others were timed.
+ExitCode bench(const Options& options) {
+  ExitCode code = exit_ok;
+  std::vector<Result> results;
+  Peaks peaks;
+  print_device_note(options.plan);
+  for (const std::string& file : options.models) {
+    try {
+      const Model model = Model::load(file);
+      PlanOptions plan = options.plan;
+      plan.input_shapes = parse_shapes(options.shapes);
+      for (const std::int64_t batch : options.batches)
+        for (const int threads : options.threads) {
+          plan.batch = batch;
+          plan.threads = threads;
+          results.push_back(bench_once(model, plan, options, peaks));
+        }
+    } catch (const Error& error) {
+      if (options.models.size() == 1) throw;
+      say(error);
+      if (code == exit_ok) code = exit_code(error.kind());
     }
-    results.push_back(bench_batch(model, options, batch, peak));
   }
   if (options.json) {
-    nlohmann::json rows = nlohmann::json::array();
-    for (const BatchResult& result : results) {
-      nlohmann::json row = {{"batch", result.batch},   {"threads", result.threads},   {"ms", to_json(result.ms)},
-                            {"runs", result.ms.count}, {"first_ms", result.first_ms}, {"gflops", gflops(result)},
-                            {"layers", result.layers}};
-      if (peak)
-        row["percent_of_fma_peak"] = 1e5 * gflops(result) / peak->flops_per_us;
-      else
-        row["device_ms"] = to_json(result.device_ms);
-      rows.push_back(std::move(row));
-    }
-    nlohmann::json document = {{"model", model.name()}, {"device", results.at(0).device}, {"results", rows}};
-    if (peak)
-      document["peak"] = {{"fma_gflops", peak->flops_per_us / 1e3}, {"copy_gb_per_s", peak->bytes_per_us / 1e3}};
-    print_document(document);
-    return;
+    nlohmann::ordered_json document = {{"precision", to_string(options.plan.numerics)},
+                                       {"results", nlohmann::ordered_json::array()}};
+    for (const Result& result : results) document["results"].push_back(to_json(result));
+    print_document(std::move(document), options.plan);
+  } else if (!results.empty()) {
+    print_text(results, options);
   }
-  if (peak) {
-    fmt::print("{}: measured limits with {} threads: FMA {:.1f} GFLOP/s, copy {:.1f} GB/s\n\n", printable(model.name()),
-               results.at(0).threads, peak->flops_per_us / 1e3, peak->bytes_per_us / 1e3);
-    print_cpu_table(results, *peak);
-  } else {
-    fmt::print("{} on {}, {}\n", printable(model.name()), results.at(0).device, to_string(options.plan.numerics));
-    print_cuda_table(results);
-  }
-  for (const BatchResult& result : results)
-    if (!result.layers.empty()) print_layers(result);
+  return code;
 }
 
 }  // namespace
@@ -211,7 +202,7 @@ void bench(const Options& options) {
 void add_bench(CLI::App& app, ExitCode& result) {
   auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("bench", "Time a network, whole or layer by layer, against the machine's limits");
-  verb->add_option("model", options->model, "ONNX file (one called conv: ./conv)");
+  verb->add_option("model", options->models, "ONNX files (one called conv: ./conv)");
   verb->add_option("--batch", options->batches, "Batch sizes, separated by commas")
       ->delimiter(',')
       ->allow_extra_args(false)  // the model may follow
@@ -220,20 +211,21 @@ void add_bench(CLI::App& app, ExitCode& result) {
   verb->add_option("--seconds", options->seconds, "Time to spend on each measurement")
       ->check(number_up_to(3600))
       ->capture_default_str();
-  verb->add_flag("--per-layer", options->per_layer, "Also time every layer");
+  add_warmup_option(*verb, options->warmup);
+  verb->add_flag("--per-layer", options->per_layer, "Also time every layer; `lenslet layers` says more of each");
   add_shape_option(*verb, options->shapes);
-  add_plan_options(*verb, options->plan);
+  add_plan_options(*verb, options->plan, options->threads);
   add_json_option(*verb, options->json);
   add_examples(*verb,
                "lenslet bench resnet50.onnx --threads 2\n"
-               "lenslet bench resnet50.onnx --batch 1,8 --per-layer\n"
+               "lenslet bench resnet50.onnx mobilenetv2.onnx --batch 1,8 --threads 1,2\n"
+               "lenslet bench resnet50.onnx --per-layer\n"
                "lenslet bench resnet50.onnx --conv-algorithm im2col --json");
   add_bench_conv(*verb, result);
   verb->callback([verb, options, &result] {
     if (verb->got_subcommand("conv")) return;
-    if (options->model.empty()) throw CLI::RequiredError("model");
-    bench(*options);
-    result = exit_ok;
+    if (options->models.empty()) throw CLI::RequiredError("model");
+    result = bench(*options);
   });
 }
 

@@ -60,6 +60,7 @@ std::vector<NamedConv> problems_of(const Options& options) {
     std::ranges::move(conv_set(set, options.batches), std::back_inserter(list));
   if (!options.plain)
     for (NamedConv& conv : list) {
+      if (conv.with_epilogue) continue;
       conv.problem.bias = true;
       conv.problem.activation.kind = Activation::Kind::relu;
     }
@@ -123,25 +124,24 @@ void print_head(const Peak& peak, const Options& options, DeviceKind device) {
     fmt::print("many buffers in turn, together larger than L2 (--same-buffers: always the same)\n");
   fmt::print("error: largest of up to 2048 drawn outputs against sums in double, by their rms, over what is allowed\n");
   if (options.all_algorithms || !options.algorithms.empty()) fmt::print("*: what the rule chooses\n");
-  fmt::print("\n{:<24} {:<28} {:<20} {:>10} {:>9} {:>9} {:>9} {:>6} {:>8} {:>10} {:>9} {:>6}  {}\n", "layer", "problem",
+  fmt::print("\n{:<24} {:<46} {:<20} {:>10} {:>9} {:>9} {:>9} {:>6} {:>8} {:>10} {:>9} {:>6}  {}\n", "layer", "problem",
              "algorithm", "median us", "p10", "p90", "floor us", "by", "%floor", "estimate", "error", "of tol",
              "config");
 }
 
 void print(const Result& result) {
-  const ConvProblem& p = result.conv.problem;
-  const std::string shape = fmt::format("{}x{}x{}x{} {} {}x{}s{}{}", p.n, p.c, p.h, p.w, p.k, p.r, p.s, p.stride_h,
-                                        p.groups > 1 ? fmt::format("g{}", p.groups) : "");
+  const std::string shape = result.conv.problem.str();
+  const std::string title = result.conv.name == shape ? "" : result.conv.name;  // a problem given in words
   for (const Row& row : result.rows) {
     const std::string name = row.algorithm + (row.chosen ? " *" : "");
     if (!row.refusal.empty()) {
-      fmt::print("{:<24} {:<28} {:<20} refused: {}\n", result.conv.name, shape, name, row.refusal);
+      fmt::print("{:<24} {:<46} {:<20} refused: {}\n", title, shape, name, row.refusal);
       continue;
     }
     const std::string estimate = row.estimated_us ? fmt::format("{:.2f}", *row.estimated_us) : "-";
     fmt::print(
-        "{:<24} {:<28} {:<20} {:>10.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>6} {:>8.1f} {:>10} {:>9.1e} {:>6.2f}  {}\n",
-        result.conv.name, shape, name, row.us.median, row.us.p10, row.us.p90, result.floor.us, result.floor.by,
+        "{:<24} {:<46} {:<20} {:>10.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>6} {:>8.1f} {:>10} {:>9.1e} {:>6.2f}  {}\n",
+        title, shape, name, row.us.median, row.us.p10, row.us.p90, result.floor.us, result.floor.by,
         result.floor.percent(row.us.median), estimate, row.error, row.error / row.tolerance, row.config);
   }
   if (std::fflush(stdout) != 0) throw std::system_error(errno, std::generic_category());  // the rest takes long
@@ -196,13 +196,15 @@ bool bench_conv(const Options& options) {
       print(result);
   }
   if (options.json)
-    print_document(nlohmann::json{
-        {"device", to_string(device)},
-        {"precision", to_string(options.plan.numerics)},
-        {"epilogue", options.plain ? "none" : "bias, relu"},
-        {"buffers", device == DeviceKind::cpu || options.same_buffers ? "same" : "rotating"},
-        {"peak", {{"gflops", peak.flops_per_us / 1e3}, {"gb_per_s", peak.bytes_per_us / 1e3}, {"how", peak.how}}},
-        {"problems", std::move(list)}});
+    print_document(
+        nlohmann::json{
+            {"device", to_string(device)},
+            {"precision", to_string(options.plan.numerics)},
+            {"epilogue", options.plain ? "none" : "bias, relu"},  // of problems that do not say so themselves
+            {"buffers", device == DeviceKind::cpu || options.same_buffers ? "same" : "rotating"},
+            {"peak", {{"gflops", peak.flops_per_us / 1e3}, {"gb_per_s", peak.bytes_per_us / 1e3}, {"how", peak.how}}},
+            {"problems", std::move(list)}},
+        options.plan);
   return right;
 }
 
@@ -211,8 +213,10 @@ bool bench_conv(const Options& options) {
 void add_bench_conv(CLI::App& bench, ExitCode& result) {
   auto options = std::make_shared<Options>();
   CLI::App* verb = bench.add_subcommand("conv", "Time convolution algorithms one by one");
-  verb->add_option("--problem", options->problems, "N,C,H,W,K,R,S[,stride[,pad[,dilation[,groups]]]]; may be repeated")
-      ->type_name("NUMBERS")
+  verb->add_option("--problem", options->problems,
+                   "N,C,H,W,K,R,S[,stride[,pad[,dilation[,groups]]]], or as `lenslet layers` and `inspect` print it; "
+                   "may be repeated")
+      ->type_name("PROBLEM")
       ->expected(1, -1);
   verb->add_option("--set", options->sets, "Layers of networks, separated by commas")
       ->delimiter(',')
@@ -229,7 +233,7 @@ void add_bench_conv(CLI::App& bench, ExitCode& result) {
       "How the one --algorithm is to run, as `lenslet inspect` shows it: \"tile=128x64 slices=4 cluster=1\"");
   verb->add_flag("--all-algorithms", options->all_algorithms, "Not only what the rule chooses; refusals with reasons")
       ->excludes(algorithms);
-  verb->add_flag("--plain", options->plain, "Without bias and ReLU");
+  verb->add_flag("--plain", options->plain, "Without bias and ReLU, where the problem does not say so itself");
   verb->add_flag("--same-buffers", options->same_buffers, "CUDA: always on the same memory, warm in L2 where it fits");
   add_device_options(*verb, options->plan);
   verb->add_option("--seconds", options->seconds, "Time to spend on each measurement")
@@ -238,6 +242,7 @@ void add_bench_conv(CLI::App& bench, ExitCode& result) {
   add_json_option(*verb, options->json);
   add_examples(*verb,
                "lenslet bench conv --problem 1,64,56,56,64,3,3,1,1 --all-algorithms\n"
+               "lenslet bench conv --problem \"1x64x56x56 -> 64, 1x1 s1 p0 g1 +bias +residual +relu\"\n"
                "lenslet bench conv --set resnet50 --batch 1,8 --device cuda");
   verb->callback([options, &result] { result = bench_conv(*options) ? exit_ok : exit_failed; });
 }

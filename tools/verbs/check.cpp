@@ -56,7 +56,7 @@ ExitCode check(const Options& options) {
   if (options.json) {
     const nlohmann::json document{
         {"device", device.id}, {"cases", listed}, {"passed", passed}, {"failed", failed}, {"unsupported", unsupported}};
-    print_document(document);
+    print_document(document, options.plan);
   } else {
     fmt::print("{} passed, {} failed, {} unsupported\n", passed, failed, unsupported);
   }

@@ -149,7 +149,8 @@ class Run {
   std::string remark_;
 };
 
-void print_json(const Setup& setup, const std::string& device, const std::vector<PhotoResult>& results) {
+void print_json(const Setup& setup, const PlanOptions& plan, const std::string& device,
+                const std::vector<PhotoResult>& results) {
   nlohmann::ordered_json document{{"model", setup.model_file.string()},
                                   {"device", device},
                                   {"preparation", describe(setup.card.spec)},
@@ -169,7 +170,7 @@ void print_json(const Setup& setup, const std::string& device, const std::vector
     }
     document["results"].push_back(std::move(entry));
   }
-  print_document(document);
+  print_document(std::move(document), plan);
 }
 
 void print_table(const std::string& device, const std::vector<PhotoResult>& results) {
@@ -221,6 +222,7 @@ ExitCode classify(const Options& options) {
   }
   print_device_note(plan);
   Classifier classifier(model, setup.card, labels, plan);
+  note_refused_algorithms(classifier.plan(), plan);
 
   std::vector<PhotoResult> results(photos.size());
   Run run(classifier, options.top);
@@ -240,7 +242,7 @@ ExitCode classify(const Options& options) {
   }
   if (!run.remark().empty()) say(run.remark());
   if (options.json)
-    print_json(setup, classifier.plan().device, results);
+    print_json(setup, plan, classifier.plan().device, results);
   else
     print_table(classifier.plan().device, results);
   return failed ? exit_failed : exit_ok;

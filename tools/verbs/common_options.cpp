@@ -21,12 +21,15 @@ std::string known_algorithms() {
   return text;
 }
 
-}  // namespace
-
-void add_device_options(CLI::App& verb, PlanOptions& options) {
-  verb.add_option("--threads", options.threads, "Threads to work with; 0: all cores this process may use")
+template <typename Threads>
+CLI::Option* add_threads_option(CLI::App& verb, Threads& threads, const char* more) {
+  return verb
+      .add_option("--threads", threads, fmt::format("Threads to work with; 0: all cores this process may use{}", more))
       ->transform(whole_number(0, 1024))
       ->capture_default_str();
+}
+
+void add_device_and_precision(CLI::App& verb, PlanOptions& options) {
   verb.add_option("--device", options.device, "auto (cuda:0 where it can be used, else cpu), cpu, cuda or cuda:INDEX")
       ->envname("LENSLET_DEVICE")
       ->capture_default_str();
@@ -43,16 +46,76 @@ void add_device_options(CLI::App& verb, PlanOptions& options) {
       ->default_str(std::string(to_string(options.numerics)));
 }
 
-void add_plan_options(CLI::App& verb, PlanOptions& options) {
-  add_device_options(verb, options);
+void add_other_plan_options(CLI::App& verb, PlanOptions& options) {
   verb.add_flag("--sync-each-step", options.sync_each_step,
                 "CUDA: wait after each step, so that an error names its node; slow");
   verb.add_flag("--flush-denormals", options.flush_denormals,
                 "CPU: take denormal numbers for zero, which are slow; the results may differ in them");
-  verb.add_option("--conv-algorithm", options.conv_algorithm,
-                  fmt::format("Force one convolution algorithm for every convolution ({})", known_algorithms()));
-  verb.add_flag("--where-accepted", options.conv_algorithm_where_accepted,
-                "Convolutions that refuse the forced algorithm keep the rule's choice");
+  options.conv_algorithm_where_accepted = true;
+  const auto force = [&options](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) {
+      const std::size_t equals = text.rfind('=');
+      if (equals == std::string::npos)
+        options.conv_algorithm = text;
+      else
+        options.layer_algorithms.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+    }
+  };
+  verb.add_option_function<std::vector<std::string>>(
+          "--conv-algorithm", force,
+          fmt::format("Force an algorithm: NAME for every convolution, LAYER=NAME for one layer; repeatable ({})",
+                      known_algorithms()))
+      ->type_name("[LAYER=]NAME")
+      ->allow_extra_args(false);
+  verb.add_flag_callback(
+      "--strict", [&options] { options.conv_algorithm_where_accepted = false; },
+      "A layer that refuses the forced algorithm is an error; else it keeps the rule's choice, and a note says so");
+}
+
+}  // namespace
+
+void add_device_options(CLI::App& verb, PlanOptions& options) {
+  add_threads_option(verb, options.threads, "");
+  add_device_and_precision(verb, options);
+}
+
+void add_device_options(CLI::App& verb, PlanOptions& options, std::vector<int>& threads) {
+  add_threads_option(verb, threads, "; separated by commas")->delimiter(',')->allow_extra_args(false);
+  add_device_and_precision(verb, options);
+}
+
+void add_plan_options(CLI::App& verb, PlanOptions& options) {
+  add_device_options(verb, options);
+  add_other_plan_options(verb, options);
+}
+
+void add_plan_options(CLI::App& verb, PlanOptions& options, std::vector<int>& threads) {
+  add_device_options(verb, options, threads);
+  add_other_plan_options(verb, options);
+}
+
+void note_refused_algorithms(const PlanInfo& plan, const PlanOptions& options) {
+  const auto wanted_for = [&](const StepInfo& step) {
+    for (const auto& [layer, algorithm] : options.layer_algorithms)
+      if (layer == step.name) return algorithm;
+    return options.conv_algorithm;
+  };
+  std::size_t refused = 0;
+  std::string first;
+  for (const StepInfo& step : plan.steps)
+    for (const StepCandidate& candidate : step.candidates) {
+      if (candidate.refusal.empty() || candidate.algorithm != wanted_for(step)) continue;
+      if (refused++ == 0) first = fmt::format("{}: {} refuses: {}", step.name, candidate.algorithm, candidate.refusal);
+    }
+  if (refused > 0)
+    say(fmt::format("{} {} the rule's choice ({}); --strict makes that an error", refused,
+                    refused == 1 ? "layer keeps" : "layers keep", first));
+}
+
+void add_warmup_option(CLI::App& verb, int& runs) {
+  verb.add_option("--warmup", runs, "Runs before those that are timed, the first of all included")
+      ->transform(whole_number(1, 1'000'000))
+      ->capture_default_str();
 }
 
 DeviceChoice print_device_note(const PlanOptions& options) {
@@ -61,7 +124,9 @@ DeviceChoice print_device_note(const PlanOptions& options) {
   return device;
 }
 
-void add_json_option(CLI::App& verb, bool& json) { verb.add_flag("--json", json, "Print one JSON document instead"); }
+CLI::Option* add_json_option(CLI::App& verb, bool& json) {
+  return verb.add_flag("--json", json, "Print one JSON document instead");
+}
 
 CLI::Validator finite_number() {
   const auto check = [](const std::string& text) -> std::string {

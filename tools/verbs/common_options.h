@@ -10,25 +10,37 @@
 #include <limits>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "lenslet/device.h"
 #include "lenslet/model.h"
+#include "tools/verbs/provenance.h"
 
 namespace lenslet::tool {
 
 /// --threads, --device (or the variable LENSLET_DEVICE), --precision: into `options`.
 void add_device_options(CLI::App& verb, PlanOptions& options);
-/// These, --conv-algorithm, --where-accepted and --sync-each-step.
+/// The same with --threads as a list, apart from `options`.
+void add_device_options(CLI::App& verb, PlanOptions& options, std::vector<int>& threads);
+/// These, --conv-algorithm, --strict and --sync-each-step. Without --strict, layers that refuse a forced algorithm keep
+/// the rule's choice.
 void add_plan_options(CLI::App& verb, PlanOptions& options);
+void add_plan_options(CLI::App& verb, PlanOptions& options, std::vector<int>& threads);
+/// Says on stderr how many layers refused the algorithm that `options` forces, and the first one's reason.
+void note_refused_algorithms(const PlanInfo& plan, const PlanOptions& options);
+/// --warmup: runs before those that are timed.
+void add_warmup_option(CLI::App& verb, int& runs);
+inline constexpr int default_warmup = 2;
 /// Chooses the device, and says on stderr what there is to say of it (DeviceChoice::note). To be called before a Runner
 /// is made: that may take the time which the note explains.
 DeviceChoice print_device_note(const PlanOptions& options);
 /// --json
-void add_json_option(CLI::App& verb, bool& json);
-/// One JSON document (nlohmann::json or ordered_json) on stdout. Names need not be UTF-8, JSON has to be: bytes that
-/// are not become U+FFFD.
+CLI::Option* add_json_option(CLI::App& verb, bool& json);
+/// One JSON document (nlohmann::json or ordered_json) on stdout, with where it comes from as its member "machine".
+/// Names need not be UTF-8, JSON has to be: bytes that are not become U+FFFD.
 template <typename Json>
-void print_document(const Json& document) {
+void print_document(Json document, const PlanOptions& plan) {
+  document["machine"] = provenance(plan);
   fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 /// More images than any value may have elements (docs/limits.md).

@@ -48,7 +48,9 @@ void print_json(const DeviceReport& report) {
                       {"driver", cuda.driver},
                       {"built_for", cuda.compiled},
                       {"reason", cuda.reason}};
-  print_document(document);
+  PlanOptions on_cpu;
+  on_cpu.device = "cpu";
+  print_document(std::move(document), on_cpu);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "lenslet/model.h"
 #include "tools/verbs/common_options.h"
+#include "tools/verbs/layer_table.h"
 #include "tools/verbs/model_inputs.h"
 #include "tools/verbs/plan_json.h"
 #include "tools/verbs/terminal.h"
@@ -50,7 +51,7 @@ void print_ports(const char* title, const std::vector<PortInfo>& ports,
                planned.at(i).second.str());
 }
 
-void print_candidates(const PlanInfo& plan) {
+void print_choices(const PlanInfo& plan) {
   std::size_t width = 0;
   for (const StepInfo& step : plan.steps)
     for (const StepCandidate& candidate : step.candidates) width = std::max(width, candidate.algorithm.size());
@@ -58,17 +59,7 @@ void print_candidates(const PlanInfo& plan) {
   for (const StepInfo& step : plan.steps) {
     if (step.candidates.empty()) continue;
     fmt::print("  {}: {}\n", step.name, step.problem);
-    for (const StepCandidate& candidate : step.candidates) {
-      fmt::print("  {} {:<{}} ", candidate.algorithm == step.algorithm ? '*' : ' ', candidate.algorithm, width);
-      if (!candidate.refusal.empty()) {
-        fmt::print("refuses: {}\n", candidate.refusal);
-        continue;
-      }
-      fmt::print("{:>10.1f} us estimated", candidate.estimated_us);
-      if (candidate.neighbours_us != 0) fmt::print(" + {:.1f} us conversions", candidate.neighbours_us);
-      fmt::print(", workspace {} bytes, tolerance {:.1e}", candidate.workspace_bytes, candidate.tolerance);
-      fmt::print("{}{}\n", candidate.config.empty() ? "" : ", ", candidate.config);
-    }
+    print_candidates(step, width, "  ");
     if (!step.reason.empty()) fmt::print("    because: {}\n", step.reason);
   }
 }
@@ -106,7 +97,7 @@ void print_text(const Model& model, const PlanInfo& plan, bool memory_map) {
   for (const auto& [op, count] : count_ops(plan)) fmt::print(" {} {}", op, count);
   fmt::print("\nlayout conversions that move bytes: {}, explicit paddings: {}\n", plan.layout_conversions,
              plan.explicit_paddings);
-  print_candidates(plan);
+  print_choices(plan);
   print_memory(plan, memory_map);
 }
 
@@ -117,7 +108,7 @@ void inspect(const Options& options) {
   if (!options.after.empty()) {
     const std::string dump = model.dump(options.after, plan_options);
     if (options.json)
-      print_document(nlohmann::json{{"model", model.name()}, {"stage", options.after}, {"dump", dump}});
+      print_document(nlohmann::json{{"model", model.name()}, {"stage", options.after}, {"dump", dump}}, plan_options);
     else
       // The graph is called as the file is; the names in it were checked when it was loaded.
       fmt::print("{}",
@@ -126,6 +117,7 @@ void inspect(const Options& options) {
   }
   const PlanInfo plan = model.plan(plan_options);
   print_device_note(plan_options);
+  note_refused_algorithms(plan, plan_options);
   if (!options.json) return print_text(model, plan, options.memory_map);
   nlohmann::json document = {{"model", model.name()},
                              {"parameters", model.parameter_elems()},
@@ -134,7 +126,7 @@ void inspect(const Options& options) {
                              {"plan", to_json(plan)}};
   for (const PortInfo& port : model.inputs()) document["inputs"].push_back(to_json(port));
   for (const PortInfo& port : model.outputs()) document["outputs"].push_back(to_json(port));
-  print_document(document);
+  print_document(std::move(document), plan_options);
 }
 
 }  // namespace

@@ -4,12 +4,14 @@
 
 #include <charconv>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <random>
 
 #include "lenslet/error.h"
 #include "lenslet/tensor_file.h"
 #include "tools/measuring/draw.h"
+#include "tools/verbs/common_options.h"
 #include "tools/verbs/dtype_convert.h"
 
 namespace lenslet::tool {
@@ -90,6 +92,30 @@ std::vector<Tensor> random_inputs(const Model& model, const PlanInfo& plan, std:
   for (std::size_t i = 0; i < plan.inputs.size(); ++i)
     draw(tensors.emplace_back(model.inputs().at(i).dtype, plan.inputs[i].second), engine);
   return tensors;
+}
+
+void add_input_options(CLI::App& verb, InputOptions& options) {
+  CLI::Option* const input =
+      verb.add_option("--input", options.files, "[NAME=]FILE.npy or .pb; repeatable")->allow_extra_args(false);
+  verb.add_option("--random", options.seed, "Seed of random inputs, when no --input is given")
+      ->transform(whole_number(std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max()))
+      ->capture_default_str()
+      ->excludes(input);
+  add_shape_option(verb, options.shapes);
+}
+
+std::vector<Tensor> given_inputs(const Model& model, const InputOptions& options, PlanOptions& plan) {
+  plan.input_shapes = parse_shapes(options.shapes);
+  std::vector<Tensor> inputs;
+  if (!options.files.empty()) inputs = read_named_inputs(model, options.files);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    plan.input_shapes.emplace_back(model.inputs()[i].name, inputs[i].shape());
+  return inputs;
+}
+
+std::vector<Tensor> given_or_random(const Model& model, const PlanInfo& plan, const std::vector<Tensor>& given,
+                                    const InputOptions& options) {
+  return given.empty() ? random_inputs(model, plan, options.seed) : given;
 }
 
 std::vector<Tensor> read_named_inputs(const Model& model, const std::vector<std::string>& texts) {

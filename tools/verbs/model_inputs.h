@@ -16,6 +16,19 @@ void add_shape_option(CLI::App& verb, std::vector<std::string>& texts);
 /// Error(invalid_argument) for what is not NAME=AxBxC.
 std::vector<std::pair<std::string, Shape>> parse_shapes(const std::vector<std::string>& texts);
 
+/// --shape, --input and --random: what a network is run on.
+struct InputOptions {
+  std::vector<std::string> files, shapes;
+  std::uint64_t seed = 1;
+};
+void add_input_options(CLI::App& verb, InputOptions& options);
+/// The tensors of --input, none without; their shapes and those of --shape go into `plan`. Errors as of
+/// read_named_inputs() and parse_shapes().
+std::vector<Tensor> given_inputs(const Model& model, const InputOptions& options, PlanOptions& plan);
+/// These, or random ones by --random.
+std::vector<Tensor> given_or_random(const Model& model, const PlanInfo& plan, const std::vector<Tensor>& given,
+                                    const InputOptions& options);
+
 /// Fresh pseudo-random tensors for the planned inputs (draw.h). The same `seed` gives the same values on every machine.
 std::vector<Tensor> random_inputs(const Model& model, const PlanInfo& plan, std::uint64_t seed);
 

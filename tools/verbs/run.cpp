@@ -65,6 +65,7 @@ ExitCode run(const Options& options) {
   const std::vector<Tensor> inputs = read_named_inputs(model, options.inputs);
   print_device_note(options.plan);
   Runner runner = runner_for(model, inputs, options.plan);
+  note_refused_algorithms(runner.plan(), options.plan);
   const auto outputs = runner.run(inputs);
 
   std::error_code error;
@@ -98,7 +99,7 @@ ExitCode run(const Options& options) {
   }
   if (options.json) {
     const nlohmann::json document{{"model", model.name()}, {"device", runner.plan().device}, {"outputs", listed}};
-    print_document(document);
+    print_document(document, options.plan);
   }
   return exit_ok;
 }

@@ -1,0 +1,143 @@
+#include "tools/verbs/layer_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <variant>
+#include <vector>
+
+#include "oracle/oracle.h"
+
+namespace lenslet::tool {
+
+namespace {
+
+// Where the reference is NaN, or an infinity, the layer has to have the same: anything else is an infinite error, and
+// so is what is not finite where the reference is. But Winograd adds and subtracts the pixels of a tile before it
+// multiplies: of an infinity or a NaN among a layer's inputs it makes NaN in all outputs of the tile, which is told and
+// no error. Errors are measured where both are finite.
+class Judge {
+ public:
+  Judge(const LayerEvent& event, const std::vector<oracle::Array>& inputs)
+      : spreads_(event.info->algorithm.starts_with("winograd") &&
+                 !std::ranges::all_of(inputs, [](const oracle::Array& input) {
+                   return std::ranges::all_of(input.values, [](double value) { return std::isfinite(value); });
+                 })) {}
+
+  bool made_nan(double got, double exact) const { return spreads_ && std::isnan(got) && !std::isnan(exact); }
+  static bool comparable(double got, double exact) { return std::isfinite(got) && std::isfinite(exact); }
+
+  void look_at(const oracle::Array& got, const oracle::Array& exact, LayerCheck& check) const {
+    if (got.values.size() != exact.values.size()) {
+      check.error = INFINITY;
+      return;
+    }
+    double worst = 0;
+    for (std::size_t i = 0; i < got.values.size(); ++i) {
+      const double a = got.values[i], e = exact.values[i];
+      if (!std::isfinite(e)) ++check.not_finite;
+      if (made_nan(a, e))
+        ++check.made_nan;
+      else if (comparable(a, e))
+        worst = std::max(worst, std::abs(a - e));
+      else if (a != e && !(std::isnan(a) && std::isnan(e)))
+        worst = INFINITY;
+    }
+    const double scale = oracle::rms(exact.values);
+    if (worst > 0) check.error = std::max(check.error, scale > 0 ? worst / scale : INFINITY);
+  }
+
+ private:
+  bool spreads_;
+};
+
+// The same sum with every term positive and no activation: what rounding errors are proportional to.
+std::vector<oracle::Array> sum_of_magnitudes(const LayerEvent& event, std::vector<oracle::Array> inputs) {
+  AttributeList attributes = event.info->attributes;
+  for (auto& [name, value] : attributes) {
+    if (name == "activation") value = std::string("none");
+    if (auto* factors = std::get_if<std::vector<double>>(&value))
+      for (double& factor : *factors) factor = std::abs(factor);
+    if (auto* factor = std::get_if<double>(&value)) *factor = std::abs(*factor);
+  }
+  for (oracle::Array& input : inputs)
+    for (double& value : input.values) value = std::abs(value);
+  return oracle::run(event.info->op, attributes, inputs).value();
+}
+
+// Tolerances of sums of products are stated for terms of random sign, where rms(y) is about rms(sum
+// |terms|) / sqrt(terms). In a trained layer a channel's terms may cancel (against its bias, too) or an activation may
+// clip most of them away; the rounding error does not cancel with them. There the channel's rms of sum |terms| /
+// sqrt(terms) stands in for the output's rms. Only ever asked for layers that exceed the plain measure.
+double error_against_terms(const LayerEvent& event, const std::vector<oracle::Array>& inputs,
+                           const oracle::Array& exact) {
+  const oracle::Array magnitudes = sum_of_magnitudes(event, inputs).at(0);
+  const oracle::Array got = oracle::from_tensor(event.outputs[0]);
+  const std::int64_t channels = exact.shape[1];
+  const std::int64_t inner = exact.shape.rank() > 2 ? exact.shape.elems() / (exact.shape[0] * channels) : 1;
+  const double terms = static_cast<double>(inputs.at(1).shape.elems()) / static_cast<double>(channels);
+  const double output_rms = oracle::rms(exact.values);
+  double worst = 0;
+  for (std::int64_t c = 0; c < channels; ++c) {
+    std::vector<double> of_channel;
+    for (std::int64_t n = 0; n < exact.shape[0]; ++n)
+      for (std::int64_t i = 0; i < inner; ++i)
+        of_channel.push_back(magnitudes.values[static_cast<std::size_t>((n * channels + c) * inner + i)]);
+    const double scale = std::max(output_rms, oracle::rms(of_channel) / std::sqrt(terms));
+    for (std::int64_t n = 0; n < exact.shape[0]; ++n)
+      for (std::int64_t i = 0; i < inner; ++i) {
+        const auto at = static_cast<std::size_t>((n * channels + c) * inner + i);
+        if (!Judge::comparable(got.values[at], exact.values[at])) continue;
+        const double error = std::abs(got.values[at] - exact.values[at]);
+        const double of_terms = magnitudes.values[at] / std::sqrt(terms);
+        worst = std::max(worst, error / (std::isfinite(of_terms) ? std::max(scale, of_terms) : scale));
+      }
+  }
+  return worst;
+}
+
+bool sums_products(const LayerEvent& event) {
+  const bool of_two = event.info->op == "Conv" || event.info->op == "Gemm";
+  return of_two && event.outputs[0].shape().rank() >= 2 && event.outputs[0].elems() > 0;
+}
+
+}  // namespace
+
+LayerCheck check_layer(const LayerEvent& event) {
+  LayerCheck check;
+  check.name = event.info->name;
+  check.op = event.info->op;
+  check.algorithm = event.info->algorithm;
+  check.tolerance = event.info->tolerance;
+  std::vector<oracle::Array> inputs;
+  for (const Tensor& tensor : event.inputs) inputs.push_back(oracle::from_tensor(tensor));
+  const auto exact = oracle::run(event.info->op, event.info->attributes, inputs);
+  if (!exact) {
+    check.skipped = "no reference for this op";
+    return check;
+  }
+  const Judge judge(event, inputs);
+  for (std::size_t i = 0; i < event.outputs.size() && i < exact->size(); ++i)
+    judge.look_at(oracle::from_tensor(event.outputs[i]), (*exact)[i], check);
+  if (check.error > check.tolerance && std::isfinite(check.error) && sums_products(event)) {
+    check.error = error_against_terms(event, inputs, (*exact)[0]);
+    check.against_terms = true;
+  }
+  return check;
+}
+
+nlohmann::json number_or_infinite(double error) {
+  return std::isfinite(error) ? nlohmann::json(error) : nlohmann::json("infinite");
+}
+
+std::string verdict(const LayerCheck& check) {
+  if (!check.skipped.empty()) return check.skipped;
+  if (!check.passed()) return "EXCEEDED";
+  std::string text = check.against_terms ? "ok (of the terms: they cancel)" : "ok";
+  if (check.not_finite > 0) text += fmt::format("; {} infinite or NaN by the reference", check.not_finite);
+  if (check.made_nan > 0) text += fmt::format("; {} made NaN by {}", check.made_nan, check.algorithm);
+  return text;
+}
+
+}  // namespace lenslet::tool

@@ -1,0 +1,105 @@
+#include "tools/verbs/layer_times.h"
+
+#include <algorithm>
+
+#include "lenslet/device.h"
+#include "lenslet/error.h"
+#include "tools/measuring/kernel_timer.h"
+#include "tools/verbs/terminal.h"
+
+namespace lenslet::tool {
+
+namespace {
+
+std::string why_above(const StepInfo& step, const Floor& floor, const Numerics& numerics) {
+  if (floor.by == "bytes") return "caches held what the floor takes from memory";
+  if (step.algorithm.starts_with("winograd"))
+    return "Winograd multiplies less than the direct sum, which the floor counts";
+  if (numerics != Numerics()) return "the floor counts fp32's rate";
+  return "the limit was measured at a busier moment";
+}
+
+}  // namespace
+
+std::optional<Peak> peak_of(const PlanInfo& plan) {
+  if (plan.device == "cpu") return cpu_peak(plan.threads);
+  if constexpr (cuda_built) {
+    try {
+      return cuda_timer(choose_device(plan.device).cuda_index)->peak();
+    } catch (const Error& error) {
+      say("no floors: " + first_line(error));
+    }
+  }
+  return {};
+}
+
+std::vector<LayerTime> time_layers(Runner& runner, std::span<const Tensor> inputs, double seconds,
+                                   const std::optional<Peak>& peak) {
+  const PlanInfo& plan = runner.plan();
+  std::vector<std::vector<double>> us(plan.steps.size());
+  runner.set_observer(
+      [&](const LayerEvent& event) { us[static_cast<std::size_t>(event.step)].push_back(1e3 * event.ms); });
+  sample(seconds, 5, [&] {
+    runner.run(inputs);
+    return 0.0;
+  });
+  runner.set_observer({});
+
+  std::vector<LayerTime> layers;
+  for (std::size_t i = 0; i < us.size(); ++i) {
+    const StepInfo& step = plan.steps[i];
+    if (step.no_op || us[i].empty()) continue;
+    LayerTime& layer = layers.emplace_back(LayerTime{step, quantiles(us[i]), {}, {}});
+    if (!peak) continue;
+    layer.floor.emplace(step.flops, static_cast<double>(step.bytes), *peak);
+    if (layer.percent_of_floor() > 100) layer.above = why_above(step, *layer.floor, plan.numerics);
+  }
+  return layers;
+}
+
+const StepCandidate* runner_up(const StepInfo& step) {
+  const StepCandidate* best = nullptr;
+  const auto total = [](const StepCandidate& candidate) { return candidate.estimated_us + candidate.neighbours_us; };
+  for (const StepCandidate& candidate : step.candidates)
+    if (candidate.refusal.empty() && candidate.algorithm != step.algorithm &&
+        (best == nullptr || total(candidate) < total(*best)))
+      best = &candidate;
+  return best;
+}
+
+nlohmann::ordered_json to_json(const Peak& peak) {
+  return {{"fma_gflops", peak.flops_per_us / 1e3}, {"copy_gb_per_s", peak.bytes_per_us / 1e3}, {"how", peak.how}};
+}
+
+nlohmann::ordered_json to_json(const LayerTime& layer) {
+  const StepInfo& step = layer.step;
+  nlohmann::ordered_json row = {{"name", step.name},
+                                {"op", step.op},
+                                {"algorithm", step.algorithm},
+                                {"config", step.config},
+                                {"reason", step.reason},
+                                {"problem", step.problem},
+                                {"shape", step.output_shapes.empty() ? "" : step.output_shapes[0].str()},
+                                {"ms", layer.us.median / 1e3},
+                                {"p10_ms", layer.us.p10 / 1e3},
+                                {"p90_ms", layer.us.p90 / 1e3},
+                                {"runs", layer.us.count},
+                                {"flops", step.flops},
+                                {"gflops", layer.gflops()},
+                                {"bytes", step.bytes},
+                                {"workspace_bytes", step.workspace_bytes},
+                                {"estimated_ms", step.estimated_us / 1e3}};
+  if (const StepCandidate* next = runner_up(step)) {
+    row["runner_up"] = next->algorithm;
+    row["runner_up_estimated_ms"] = (next->estimated_us + next->neighbours_us) / 1e3;
+  }
+  if (layer.floor) {
+    row["floor_ms"] = layer.floor->us / 1e3;
+    row["floor_by"] = layer.floor->by;
+    row["percent_of_floor"] = layer.percent_of_floor();
+    if (!layer.above.empty()) row["above_100_because"] = layer.above;
+  }
+  return row;
+}
+
+}  // namespace lenslet::tool
