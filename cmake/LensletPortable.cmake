@@ -5,8 +5,8 @@ if(NOT LENSLET_PORTABLE)
 endif()
 # Executables lie one or two folders down: tools/lenslet, tests/ops/lenslet-test-ops.
 set(CMAKE_BUILD_RPATH "$ORIGIN/../portable" "$ORIGIN/../../portable")
-foreach(_name fmt hwy)
-  find_library(LENSLET_${_name}_LIBRARY ${_name} REQUIRED)
+foreach(_name fmt hwy crypto webp)
+  find_library(LENSLET_${_name}_LIBRARY ${_name})
   mark_as_advanced(LENSLET_${_name}_LIBRARY)
   if(IS_SYMLINK ${LENSLET_${_name}_LIBRARY}) # libfmt.so -> libfmt.so.9, the soname that binaries ask for
     file(READ_SYMLINK ${LENSLET_${_name}_LIBRARY} _soname)
