@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <cmath>
+#include <cstdlib>
 #include <sstream>
 
 #include "tools/verbs/terminal.h"
@@ -21,6 +24,9 @@ std::string known_algorithms() {
   return text;
 }
 
+constexpr const char* device_variable = "LENSLET_DEVICE";
+bool device_is_given = false;  // by the option, or by the variable
+
 }  // namespace
 
 void add_device_options(CLI::App& verb, PlanOptions& options) {
@@ -28,7 +34,8 @@ void add_device_options(CLI::App& verb, PlanOptions& options) {
       ->transform(whole_number(0, 1024))
       ->capture_default_str();
   verb.add_option("--device", options.device, "auto (cuda:0 where it can be used, else cpu), cpu, cuda or cuda:INDEX")
-      ->envname("LENSLET_DEVICE")
+      ->envname(device_variable)
+      ->each([](const std::string&) { device_is_given = true; })
       ->capture_default_str();
   verb.add_option_function<std::string>(
           "--precision",
@@ -57,7 +64,10 @@ void add_plan_options(CLI::App& verb, PlanOptions& options) {
 
 DeviceChoice print_device_note(const PlanOptions& options) {
   DeviceChoice device = choose_device(options.device);
-  if (!device.note.empty()) say(device.note);
+  const char* variable = std::getenv(device_variable);
+  const bool by_variable = variable != nullptr && *variable != '\0';
+  const bool is_asked_for = !by_variable && (device_is_given || isatty(STDERR_FILENO) == 1);
+  if (!device.note.empty() && (is_asked_for || device.is_cuda())) note(device.note);
   return device;
 }
 

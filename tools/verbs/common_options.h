@@ -20,8 +20,9 @@ namespace lenslet::tool {
 void add_device_options(CLI::App& verb, PlanOptions& options);
 /// These, --conv-algorithm, --where-accepted and --sync-each-step.
 void add_plan_options(CLI::App& verb, PlanOptions& options);
-/// Chooses the device, and says on stderr what there is to say of it (DeviceChoice::note). To be called before a Runner
-/// is made: that may take the time which the note explains.
+/// Chooses the device, and says on stderr what there is to say of it (DeviceChoice::note): that the driver will compile
+/// the kernels, always; that `auto` took the CPU and why, where a person asks, by --device auto or at a terminal,
+/// unless LENSLET_DEVICE is set. To be called before a Runner is made: that may take the time which the note explains.
 DeviceChoice print_device_note(const PlanOptions& options);
 /// --json
 void add_json_option(CLI::App& verb, bool& json);
