@@ -9,6 +9,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 import unittest
 import unittest.mock
 
@@ -375,11 +376,14 @@ class Classify(WithPhotos):
         command = [COMMAND, *map(str, (*self.model, "--format", "jsonl", red, "-"))]
         streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         with subprocess.Popen(command, **streams) as child:
+            patience = threading.Timer(60, child.kill)
+            patience.start()
             first = json.loads(child.stdout.readline())
             self.assertEqual(first["top"][0]["label"], "red")
             child.stdin.write((self.folder / "blue.ppm").read_bytes())
             child.stdin.close()
             self.assertEqual(json.loads(child.stdout.readline())["top"][0]["label"], "blue")
+            patience.cancel()
 
     def test_colour_at_a_terminal(self):
         code, text = at_terminal(*self.model, "--top", "2", self.folder / "red.ppm", LENSLET_DEVICE="cpu")
