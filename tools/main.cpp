@@ -33,6 +33,7 @@ namespace {
 // clang-format off
 constexpr void (*verbs[])(CLI::App&, ExitCode&) = {
     add_classify,
+    add_card,
     add_run,
     add_check,
     add_inspect,

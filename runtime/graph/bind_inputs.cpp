@@ -73,6 +73,17 @@ std::size_t find_input(const Graph& graph, const std::string& name) {
   refuse(fmt::format("no input is called {} (inputs: {})", name, known));
 }
 
+/// "1x3x?x?": what is known of a shape that has to be given.
+std::string wanted_shape(std::span<const std::int64_t> dims) {
+  std::string text;
+  for (std::size_t axis = 0; axis < dims.size(); ++axis)
+    text += fmt::format("{}{}", axis == 0 ? "" : "x",
+                        dims[axis] >= 0 ? fmt::to_string(dims[axis])
+                        : axis == 0     ? "1"
+                                        : "?");
+  return text;
+}
+
 /// Checks a value from the caller against the declaration; shapes are checked by check_given.
 void check_value(const PortInfo& port, const Tensor& value) {
   if (value.empty() || value.dtype() != port.dtype)
@@ -148,13 +159,11 @@ void bind_inputs(Graph& graph, std::int64_t batch, const std::vector<std::pair<s
     if (solved)
       bound[i] = Shape(std::span<const std::int64_t>(dims));
     else
-      missing += fmt::format("{}{} {}", missing.empty() ? "" : ", ", port.name, port.str());
+      missing += fmt::format("{}{} {} (--shape {}={})", missing.empty() ? "" : ", ", port.name, port.str(), port.name,
+                             wanted_shape(dims));
   }
   if (!missing.empty())
-    refuse(
-        fmt::format("give a shape for each input with free dimensions: {}; --shape NAME=AxBxC "
-                    "(PlanOptions::input_shapes)",
-                    missing));
+    refuse(fmt::format("give a shape for each input with free dimensions: {}; PlanOptions::input_shapes", missing));
 
   std::vector<FreedInput> freed;
   std::int64_t freed_batch = 1;

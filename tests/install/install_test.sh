@@ -53,6 +53,10 @@ case $part in
       fail "package files point into the source tree"
     fi
     python3 "$source/tests/install/tiny_model.py" "$work"
+    # The cards of known models lie where the installed command finds them.
+    cp "$work/rgb.onnx" "$work/resnet18.onnx"
+    output=$(LENSLET_DEVICE=cpu "$prefix/bin/lenslet" classify --model "$work/resnet18.onnx" --json "$work/red.ppm")
+    [[ $output == *"$prefix/share/lenslet/cards/imagenet-224.card.json"* ]] || fail "no known card is found"
     ;;
   exports)
     # Defined dynamic symbols: ours only.

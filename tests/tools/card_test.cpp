@@ -6,9 +6,12 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "lenslet/error.h"
+#include "tools/cards/known_cards.h"
+#include "tools/cards/sha256.h"
 
 namespace lenslet::tool {
 namespace {
@@ -107,6 +110,14 @@ TEST_CASE("card/unknown fields, wrong types and contradictions name the field") 
       {"/input/channels", "gray", "normalize.mean has 3 values"},
       {"/output/softmax", "yes", "output.softmax has to be"},
       {"/output/class_offset", 0.5, "output.class_offset has to be"},
+      {"/source", 1, "source has to be"},
+      {"/files", "x", "files has to be a list"},
+      {"/files", {1}, "files[0] has to be"},
+      {"/files", {{{"name", "x"}}, nlohmann::json::object()}, "files[1].name is missing"},
+      {"/files", {{{"name", "x"}, {"bytes", 5}}}, "files[0].bytes and sha256 belong together"},
+      {"/files", {{{"sha256", std::string(64, 'a')}}}, "files[0].bytes and sha256 belong together"},
+      {"/files", {{{"bytes", 5}, {"sha256", std::string(64, 'A')}}}, "files[0].sha256 has to be 64"},
+      {"/files", {{{"name", "x"}, {"size", 5}}}, "files[0].size is no field"},
   };
   for (const Case& c : cases) {
     nlohmann::json card = good;
@@ -123,16 +134,59 @@ TEST_CASE("card/unknown fields, wrong types and contradictions name the field") 
 
 TEST_CASE("card/the cards of models/cards are right") {
   int seen = 0;
+  std::set<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(std::string(LENSLET_SOURCE_DIR) + "/models/cards")) {
     const std::string name = entry.path().filename().string();
     CAPTURE(name);
     if (name.find(".card.json") == std::string::npos) continue;
     const Card card = read_card(entry.path());
-    CHECK(find_card(entry.path().parent_path() / card.model) == entry.path());
+    if (!card.model.empty()) CHECK(find_card(entry.path().parent_path() / card.model) == entry.path());
+    // No file is known by two cards.
+    for (const KnownFile& known : card.files) {
+      if (!known.sha256.empty()) CHECK(names.insert(known.sha256).second);
+      if (!known.name.empty()) CHECK(names.insert(known.name).second);
+    }
     if (card.labels) CHECK(read_labels(*card.labels, 10).size() == 10);
     ++seen;
   }
   CHECK(seen >= 8);
+}
+
+TEST_CASE("card/known files: by checksum, else by name, whatever their names look like") {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() / ("lenslet-known-" + std::to_string(getpid()));
+  fs::create_directories(folder / "cards");
+  const auto write = [&](const fs::path& name, const std::string& text) {
+    std::ofstream(folder / name, std::ios::binary) << text;
+    return folder / name;
+  };
+  // FIPS 180-4's first example.
+  const std::string abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+  CHECK(sha256_of(write("abc", "abc")) == abc);
+  CHECK(sha256_of(write("none", "")) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  CHECK_THROWS_AS(sha256_of(folder), Error);
+  CHECK_THROWS_AS(sha256_of(folder / "missing"), Error);
+
+  const auto card = [&](const std::string& name, const nlohmann::json& files) {
+    write("cards/" + name + ".card.json", nlohmann::json{{"input", {{"size", {8, 8}}}}, {"files", files}}.dump());
+  };
+  card("a", {{{"name", "squeezenet1_1"}}, {{"bytes", 3}, {"sha256", std::string(64, '0')}}});
+  card("b", {{{"name", "other"}, {"bytes", 3}, {"sha256", abc}}, {{"name", "SQUEEZENET1.1"}}});
+  const auto found = [&](const fs::path& model) {
+    const auto known = find_known_card(model, folder / "cards");
+    return known ? known->file.filename().string() + " " + std::string(to_string(known->found_by)) : "";
+  };
+  CHECK(found(write("any.onnx", "abc")) == "b.card.json checksum");
+  CHECK(found(write("squeezenet1.1.onnx", "abc")) == "b.card.json checksum");  // the contents say more than the name
+  CHECK(found(write("squeezenet1.1.onnx", "abd")) == "a.card.json name");
+  CHECK(found(write("SqueezeNet1-1.onnx", "abcd")) == "a.card.json name");
+  CHECK(found(write("other.onnx", "abcd")) == "b.card.json name");
+  CHECK(found(write("squeezenet1.1.1.onnx", "abcd")) == "");
+  CHECK(found(folder / "missing.onnx") == "");
+  CHECK(!find_known_card(folder / "any.onnx", folder / "nowhere"));
+  write("cards/c.card.json", "{");
+  CHECK_THROWS_AS(find_known_card(folder / "any", folder / "cards"), Error);
+  fs::remove_all(folder);
 }
 
 TEST_CASE("card/labels are counted") {

@@ -225,7 +225,7 @@ TEST_CASE("classify/command/json, labels, batch and bad files") {
   }
 }
 
-TEST_CASE("classify/command/table, assumed preprocessing, exit codes") {
+TEST_CASE("classify/command/table, a card by checksum, exit codes") {
   LENSLET_REQUIRE_SHARED(model, "models/squeezenet1.1.onnx");
   LENSLET_REQUIRE_SHARED(photo, "images/photos/zebra.jpg");
   setenv("LENSLET_CACHE", "/nowhere", 1);  // neither a default model nor names for 1000 classes
@@ -235,10 +235,10 @@ TEST_CASE("classify/command/table, assumed preprocessing, exit codes") {
   CHECK(good.out.find(" 340 ") != std::string::npos);
   CHECK(good.out.find("inference") != std::string::npos);
 
-  const Outcome assumed = lenslet("classify --model " + quoted(model.string()) + " " + quoted(photo.string()));
-  CHECK(assumed.status == 0);
-  CHECK(assumed.err.find("assuming RGB 224x224 NCHW, shorter side to 256 (bilinear), center crop") !=
-        std::string::npos);
+  const Outcome known = lenslet("classify --top 1 --model " + quoted(model.string()) + " " + quoted(photo.string()));
+  CHECK(known.status == 0);
+  CHECK(known.err.find("the card squeezenet1.1.card.json, by the model's checksum: BGR 224x224") != std::string::npos);
+  CHECK(known.out.find(" 340 ") != std::string::npos);
 
   CHECK(lenslet("classify").status == 2);
   CHECK(lenslet(squeezenet(model) + " --top 0 x.jpg").status == 2);

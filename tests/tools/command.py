@@ -9,6 +9,7 @@ import ast
 import json
 import os
 import pathlib
+import pty
 import resource
 import struct
 import subprocess
@@ -27,9 +28,18 @@ FLOAT, INT64 = 1, 7
 ADDRESS_SPACE = None if os.environ.get("LENSLET_SANITIZE") else 2 << 30
 
 
-def lenslet(*arguments, limited=0, timeout=300, device="cpu", stdout=subprocess.PIPE, closed=(), before=None):
-    """On the CPU, so that machines with a GPU see the same; `device`: what "--device" falls back to. `limited`: bytes
-    of address space; `closed`: descriptors; `before`: called in the child at last."""
+def lenslet(
+    *arguments,
+    limited=0,
+    timeout=300,
+    device="cpu",
+    stdout=subprocess.PIPE,
+    stdin=subprocess.DEVNULL,
+    closed=(),
+    before=None,
+):
+    """On the CPU, so that machines with a GPU see the same; `device`: what "--device" falls back to, None for nothing.
+    `limited`: bytes of address space; `closed`: descriptors; `before`: called in the child at last."""
 
     def prepare():
         if limited and ADDRESS_SPACE:
@@ -45,10 +55,32 @@ def lenslet(*arguments, limited=0, timeout=300, device="cpu", stdout=subprocess.
         stderr=subprocess.PIPE,
         text=True,
         timeout=timeout,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "LENSLET_DEVICE": device},
+        stdin=stdin,
+        env={**os.environ, "LENSLET_DEVICE": device or ""},
         preexec_fn=prepare,
     )
+
+
+def at_terminal(*arguments, **variables):
+    """What the command writes to a terminal, as it stands there: exit status, and stdout and stderr in one."""
+    ours, theirs = pty.openpty()
+    environment = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "LENSLET_DEVICE")}
+    child = subprocess.Popen(
+        [COMMAND, *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+        env={**environment, "TERM": "xterm", **variables},
+    )
+    os.close(theirs)
+    text = b""
+    try:
+        while block := os.read(ours, 65536):
+            text += block
+    except OSError:  # as Linux ends a terminal
+        pass
+    os.close(ours)
+    return child.wait(), text.decode().replace("\r\n", "\n")
 
 
 def port(name, element, dims):

@@ -12,13 +12,15 @@ import sys
 import unittest
 import zlib
 
-from command import ADDRESS_SPACE, FLOAT, INT64, ROOT, Verb, lenslet, model, node, port, read_npy, tensor_pb, write_npy
+from command import (
+    ADDRESS_SPACE, FLOAT, INT64, ROOT, Verb, at_terminal, lenslet, model, node, port, read_npy, tensor_pb, write_npy,
+)
 
 
 class CommandLine(Verb):
     def test_usage_errors(self):
         self.fails(2, "--nonsense", "run", self.net, "--nonsense")
-        verbs = "there are: classify, run, check, inspect, verify, layers, bench, devices"
+        verbs = "there are: classify, card, run, check, inspect, verify, layers, bench, devices"
         self.fails(2, f"there is no verb 'dance'; {verbs}", "dance", self.net)
         self.fails(2, f"there is no verb 'clasify' (did you mean classify?); {verbs}", "clasify", self.net)
         self.assertRegex(self.passes("--version"), r"^lenslet \d+\.\d+\.\d+( \([0-9a-f]{7,}(-dirty)?\))?$")
@@ -97,6 +99,17 @@ class CommandLine(Verb):
         self.fails(2, "CASE_DIR: the name is empty", "check", "")
         self.fails(2, "--output-dir: the name is empty", "run", self.net, "--output-dir", "")
 
+    def test_colour(self):
+        missing = ("inspect", self.folder / "missing.onnx")
+        self.assertIn("lenslet: \x1b[31merror:\x1b[0m ", at_terminal(*missing)[1])
+        for variables in ({"NO_COLOR": "1"}, {"TERM": "dumb"}, {"TERM": ""}):
+            code, text = at_terminal(*missing, **variables)
+            self.assertEqual(code, 4)
+            self.assertNotIn("\x1b", text)
+            self.assertIn("lenslet: error: ", text)
+        self.assertIn("\x1b[31m", at_terminal(*missing, NO_COLOR="")[1])
+        self.assertNotIn("\x1b", lenslet(*missing).stderr)
+
     def test_files_that_hide_their_size(self):
         if not os.path.exists("/proc/version"):
             self.skipTest("there is no /proc")
@@ -174,19 +187,24 @@ class CommandLine(Verb):
             self.fails(3, "tf32", *verb, "--precision", "tf32")
         self.fails(5, "cuda:99999", "check", self.folder, "--device", "cuda:99999")
         self.fails(5, "cuda:99999", "inspect", self.net, device="cuda:99999")
-        # "auto": one line where a build that knows CUDA has no use for it, none otherwise.
+        # "auto", asked for: one line where a build that knows CUDA has no use for it, none otherwise. A script that asks
+        # for nothing, or for everything by the variable, has none.
         document = self.json_of("devices")
         usable = any(entry["usable"] for entry in document["devices"][1:])
-        done = lenslet("inspect", self.net, "--json", device="auto")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(json.loads(done.stdout)["plan"]["device"], "cuda:0" if usable else "cpu")
-        if usable:
-            note = document["devices"][1]["note"]
-            self.assertEqual(done.stderr, note and f"lenslet: cuda:0: {note}\n")
-        elif not document["cuda"]["built"]:
-            self.assertEqual(done.stderr, "")
-        else:
-            self.assertRegex(done.stderr, r"^lenslet: device auto: using the CPU: .+\n$")
+        for options, device, asked in ((["--device", "auto"], None, True), ([], None, False), ([], "auto", False)):
+            done = lenslet("inspect", self.net, "--json", *options, device=device)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(json.loads(done.stdout)["plan"]["device"], "cuda:0" if usable else "cpu")
+            if usable:
+                note = document["devices"][1]["note"]
+                self.assertEqual(done.stderr, note and f"lenslet: cuda:0: {note}\n")
+            elif not document["cuda"]["built"] or not asked:
+                self.assertEqual(done.stderr, "")
+            else:
+                self.assertRegex(done.stderr, r"^lenslet: device auto: using the CPU: .+\n$")
+        if not usable and document["cuda"]["built"]:
+            self.assertIn("device auto: using the CPU", at_terminal("inspect", self.net)[1])
+            self.assertNotIn("device auto", at_terminal("inspect", self.net, LENSLET_DEVICE="auto")[1])
 
     def test_devices(self):
         document = self.json_of("devices")

@@ -2,16 +2,20 @@
 acceptance data, where it is there."""
 
 import csv
+import io
 import json
 import math
 import os
+import pathlib
 import subprocess
 import sys
+import threading
 import unittest
 import unittest.mock
 
 from command import (
-    ADDRESS_SPACE, FLOAT, ROOT, SHARED, Verb, field, initializer, lenslet, model, node, noise, port, write_npy,
+    ADDRESS_SPACE, COMMAND, FLOAT, ROOT, SHARED, Verb, at_terminal, field, initializer, lenslet, model, node, noise,
+    port, write_npy,
 )
 
 
@@ -87,7 +91,10 @@ class Inspect(Verb):
         nodes = [node("Conv", ["x", "w"], "y")]
         weights = [initializer("w", [4, 3, 3, 3], noise(108, 5))]
         file = self.write("free.onnx", model(nodes, ports, [port("y", FLOAT, ["N", 4, "P", "Q"])], weights))
-        self.fails(2, "give a shape for each input with free dimensions: x [N,3,H,W]", "inspect", file)
+        shapes = "give a shape for each input with free dimensions: x [N,3,H,W] (--shape x=1x3x?x?)"
+        self.fails(2, shapes, "inspect", file)
+        text = self.passes("inspect", file, "--shape", "x=1x3x9x7")
+        self.assertIn("x float32 [N,3,H,W], planned [1,3,9,7]; free: N (--batch), H, W (--shape)\n", text)
         plan = self.json_of("inspect", file, "--shape", "x=2x3x9x7")["plan"]
         self.assertEqual(plan["outputs"], [{"name": "y", "shape": [2, 4, 7, 5]}])
         for bad in ("x", "x=", "x=1x3xAx7", "x=1x3x-9x7", "z=1x3x9x7", "x=1x4x9x7"):
@@ -331,7 +338,8 @@ class Classify(WithPhotos):
         done = lenslet(*self.model, "--top", "2", "--json", self.folder / "red.ppm", bad, self.folder / "blue.ppm")
         self.assertEqual(done.returncode, 1)
         document = json.loads(done.stdout)
-        self.assertEqual(set(document), {"model", "device", "preparation", "assumed", "results", "machine"})
+        self.assertEqual(set(document), {"model", "device", "preparation", "assumed", "card", "results", "machine"})
+        self.assertEqual((document["assumed"], document["card"]), (True, None))
         self.assertIn("RGB", document["preparation"])
         self.assertEqual((document["model"], document["device"]), (str(self.folder / "rgb.onnx"), "cpu"))
         red, failed, blue = document["results"]
@@ -344,6 +352,158 @@ class Classify(WithPhotos):
             self.assertGreater(result["top"][0]["prob"], result["top"][1]["prob"])
         self.assertEqual(set(failed), {"file", "error"})
         self.assertIn(f"{bad}: ", done.stderr)
+
+    def test_where_the_card_comes_from(self):
+        def found(*options, name="rgb"):
+            file = self.folder / f"{name}.onnx"
+            done = lenslet("classify", "--model", file, *options, "--json", self.folder / "red.ppm")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            card = json.loads(done.stdout)["card"]
+            return card and (pathlib.Path(card["path"]).name, card["found_by"]), done.stderr
+
+        card, notes = found()
+        self.assertIsNone(card)
+        assumed = "assuming RGB 224x224 NCHW, shorter side to 256 (bilinear), center crop"
+        self.assertIn(f"no card rgb.card.json beside the model: {assumed}", notes)
+        # A name of torchvision's, whatever the letters.
+        data = (self.folder / "rgb.onnx").read_bytes()
+        self.write("ResNet-18.onnx", data)
+        self.write("wide.resnet50-2.onnx", data)
+        self.assertEqual(found(name="wide.resnet50-2")[0], ("imagenet-224.card.json", "name"))
+        card, notes = found(name="ResNet-18")
+        self.assertEqual(card, ("imagenet-224.card.json", "name"))
+        self.assertIn("the card imagenet-224.card.json, by the model's name only: RGB 224x224", notes)
+        # By its name it would want 299 x 299.
+        self.write("inception_v3.onnx", data)
+        self.assertIsNone(found(name="inception_v3")[0])
+        # Nearer ones win.
+        plain = b'{"input": {"size": [224, 224]}, "output": {"softmax": true}}'
+        self.write("ResNet-18.card.json", plain)
+        self.assertEqual(found(name="ResNet-18"), (("ResNet-18.card.json", "beside the model"), ""))
+        other = self.write("other.json", plain)
+        self.assertEqual(found("--card", other, name="ResNet-18"), (("other.json", "option"), ""))
+
+    def test_card(self):
+        """What it writes says what would be assumed, and is read again."""
+        before = lenslet(*self.model, "--json", self.folder / "red.ppm")
+        card = self.folder / "rgb.card.json"
+        printed = lenslet("card", self.folder / "rgb.onnx")
+        self.assertEqual(printed.returncode, 0, printed.stderr)
+        self.assertIn("assumed", printed.stderr)
+        written = lenslet("card", self.folder / "rgb.onnx", "-o", card)
+        self.assertEqual((written.returncode, written.stdout), (0, ""), written.stderr)
+        self.assertEqual(card.read_text(), printed.stdout)
+        fields = json.loads(card.read_text())
+        self.assertEqual(list(fields), ["name", "model", "labels", "input", "resize", "crop", "normalize", "output"])
+        self.assertEqual(fields["model"], "rgb.onnx")
+        self.assertEqual(fields["input"], {"name": "image", "layout": "NCHW", "channels": "RGB", "size": [224, 224]})
+        self.assertEqual(fields["output"], {"name": "scores", "softmax": True, "class_offset": 0})
+        after = lenslet(*self.model, "--json", self.folder / "red.ppm")
+        self.assertEqual(after.stderr, "")
+        before, after = json.loads(before.stdout), json.loads(after.stdout)
+        self.assertEqual(before["preparation"], after["preparation"])
+        self.assertEqual(before["results"][0]["top"], after["results"][0]["top"])
+        self.assertEqual(after["card"], {"path": str(card), "found_by": "beside the model"})
+
+        self.fails(4, "is there already (--force writes over it)", "card", self.folder / "rgb.onnx", "-o", card)
+        card.write_text("x" * 5000)
+        self.fails(2, "this is no JSON", "card", self.folder / "rgb.onnx", "-o", card, "--force")
+        other = self.write("other.card.json", b"x" * 5000)
+        card.unlink()
+        self.assertEqual(lenslet("card", self.folder / "rgb.onnx", "-o", other, "--force").returncode, 0)
+        self.assertEqual(other.read_text(), printed.stdout)
+        self.fails(4, "cannot be written: No such file", "card", self.folder / "rgb.onnx", "-o", self.folder / "a/b")
+        self.fails(2, "requires", "card", self.folder / "rgb.onnx", "--force")
+
+        # Probabilities want no softmax; gray and NHWC are seen.
+        axis = field(5, field(1, "axis") + field(3, 1) + field(20, 2))
+        nodes = [node("GlobalAveragePool", ["x"], "p"), node("Softmax", ["p"], "y") + axis]
+        ports = [port("x", FLOAT, [1, 1, 8, 9])], [port("y", FLOAT, [1, 1, 1, 1])]
+        file = self.write("soft.onnx", model(nodes, *ports))
+        fields = json.loads(lenslet("card", file).stdout)
+        self.assertEqual(fields["output"]["softmax"], False)
+        self.assertEqual((fields["input"]["channels"], fields["input"]["size"]), ("gray", [8, 9]))
+        self.assertEqual(fields["resize"], {"mode": "stretch", "filter": "bilinear", "antialias": True})
+        picture = model([node("Relu", ["x"], "y")], [port("x", FLOAT, [1, 3, 4, 4])], [port("y", FLOAT, [1, 3, 4, 4])])
+        done = lenslet("card", self.write("picture.onnx", picture))
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("no list of classes", done.stderr)
+
+    def test_standard_input(self):
+        for options in ((), ("--batch", "2", self.folder / "blue.ppm")):
+            with open(self.folder / "red.ppm", "rb") as photo:
+                done = lenslet(*self.model, "--json", *options, "-", stdin=photo)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            result = json.loads(done.stdout)["results"][-1]
+            self.assertEqual((result["file"], result["top"][0]["label"]), ("-", "red"))
+        done = lenslet(*self.model, "-")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("-: the file is empty", done.stderr)
+        self.assertEqual(lenslet(*self.model, "-", closed=[0]).returncode, 1)
+
+    def test_forms(self):
+        """One photo's results are the same in each; those of many are streamed in order, though batches are not full."""
+        photos = self.folder / "photos"
+        (photos / "a" / "b").mkdir(parents=True)
+        (photos / "loop").symlink_to("..")
+        names = ["a/b/blue, or \"blue\".ppm", "a/red.ppm", "bad.ppm", "blue.ppm", "red.ppm"]
+        for name in names:
+            source = self.folder / ("red.ppm" if "red" in name else "blue.ppm")
+            (photos / name).write_bytes(source.read_bytes()[: 9 if name == "bad.ppm" else None])
+        options = (*self.model, "--top", "2", "--batch", "2", photos)
+        flat = json.loads(lenslet(*options, "--json").stdout)["results"]
+        self.assertEqual([result["file"] for result in flat], [str(photos / name) for name in names[2:]])
+        done = lenslet(*options, "--recursive", "--format", "json")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        results = json.loads(done.stdout)["results"]
+        self.assertEqual([result["file"] for result in results], [str(photos / name) for name in names])
+
+        def without_times(results):
+            return [{key: value for key, value in result.items() if key != "ms"} for result in results]
+
+        lines = lenslet(*options, "--recursive", "--format", "jsonl").stdout.splitlines()
+        self.assertEqual(without_times(map(json.loads, lines)), without_times(results))
+        rows = list(csv.DictReader(io.StringIO(lenslet(*options, "--recursive", "--format", "csv").stdout)))
+        self.assertEqual(len(rows), 2 * 4 + 1)
+        expected = []
+        for result in results:
+            for rank, best in enumerate(result.get("top", []), 1):
+                expected.append((result["file"], str(rank), str(best["index"]), best["label"], "", ""))
+            if "error" in result:
+                expected.append((result["file"], "", "", "", "", result["error"]))
+        columns = ("file", "rank", "index", "label", "score", "error")
+        self.assertEqual([tuple(row[column] for column in columns) for row in rows], expected)
+        self.assertEqual(float(rows[0]["prob"]), float(f"{results[0]['top'][0]['prob']:.9g}"))
+        self.fails(2, "--format", *options, "--format", "xml")
+        self.fails(2, "--json", *options, "--format", "csv", "--json")
+
+    def test_lines_come_as_photos_are_done(self):
+        """The first ones are there before the last photo is."""
+        red = self.folder / "red.ppm"
+        command = [COMMAND, *map(str, (*self.model, "--format", "jsonl", red, "-"))]
+        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        with subprocess.Popen(command, **streams) as child:
+            patience = threading.Timer(60, child.kill)
+            patience.start()
+            first = json.loads(child.stdout.readline())
+            self.assertEqual(first["top"][0]["label"], "red")
+            child.stdin.write((self.folder / "blue.ppm").read_bytes())
+            child.stdin.close()
+            self.assertEqual(json.loads(child.stdout.readline())["top"][0]["label"], "blue")
+            patience.cancel()
+
+    def test_colour_at_a_terminal(self):
+        code, text = at_terminal(*self.model, "--top", "2", self.folder / "red.ppm", LENSLET_DEVICE="cpu")
+        self.assertEqual(code, 0)
+        self.assertIn("\x1b[1mred\x1b[0m\n", text)
+        self.assertNotIn("\x1b[1mgreen", text)
+        self.assertIn("\x1b[2mlenslet: no card ", text)
+        text = at_terminal(*self.model, self.folder / "red.ppm", LENSLET_DEVICE="cpu", NO_COLOR="1")[1]
+        self.assertNotIn("\x1b", text)
+        evil = self.write(os.fsdecode(b"e\x1b[31m.ppm"), (self.folder / "red.ppm").read_bytes())
+        for form in ("table", "csv", "jsonl"):
+            text = at_terminal(*self.model, evil, "--format", form, LENSLET_DEVICE="cpu")[1]
+            self.assertNotIn("\x1b[31m", text)
 
     def test_preparation_on_the_command_line(self):
         red = self.folder / "red.ppm"

@@ -48,6 +48,16 @@ TEST_CASE("photo_list/folders, order, what is not there") {
   CHECK(list_photos({"missing.jpg", base}) ==
         std::vector<std::string>{"missing.jpg", base + "/a.png", base + "/b.JPG", base + "/c.ppm", base + "/d.ppm"});
   CHECK_THROWS_AS(list_photos({base + "/empty"}), Error);
+  CHECK_THROWS_AS(list_photos({base + "/empty"}, true), Error);
+  // Below, too, but links to folders: this one leads up again.
+  fs::create_directory_symlink("..", folder / "empty" / "up");
+  fs::create_directories(folder / "a" / "deep");
+  for (const char* name : {"a/deep/z.webp", "a/0.png"}) std::ofstream(folder / name) << "x";
+  CHECK(list_photos({base}, true) == std::vector<std::string>{base + "/a.png", base + "/a/0.png",
+                                                              base + "/a/deep/z.webp", base + "/b.JPG", base + "/c.ppm",
+                                                              base + "/d.ppm"});
+  CHECK(list_photos({base}).size() == 4);
+  CHECK(list_photos({"-"}, true) == std::vector<std::string>{"-"});
   fs::remove_all(folder);
 }
 

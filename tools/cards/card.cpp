@@ -87,6 +87,18 @@ void read_normalize(CardObject normalize, ImageSpec& spec) {
   normalize.refuse_unknown();
 }
 
+KnownFile read_known_file(CardObject file) {
+  KnownFile known{.name = file.text("name", {}), .sha256 = file.text("sha256", {})};
+  known.bytes = static_cast<std::uintmax_t>(std::max<std::int64_t>(file.integer("bytes", 0), 0));
+  if (!known.sha256.empty() &&
+      (known.sha256.size() != 64 || known.sha256.find_first_not_of("0123456789abcdef") != std::string::npos))
+    file.fail("sha256", "has to be 64 lower-case hexadecimal digits");
+  if (known.sha256.empty() != (known.bytes == 0)) file.fail("bytes", "and sha256 belong together");
+  if (known.name.empty() && known.sha256.empty()) file.fail("name", "is missing, and sha256, too");
+  file.refuse_unknown();
+  return known;
+}
+
 [[noreturn]] void mismatch(const std::string& message) { throw Error(ErrorKind::invalid_argument, message); }
 
 template <typename Ports>
@@ -113,6 +125,7 @@ Card parse_card(const std::string& text, const std::filesystem::path& file) {
   Card card;
   card.name = whole.text("name", {});
   card.model = whole.text("model", {});
+  (void)whole.text("source", {});  // of what the card says, for people
   if (const std::string labels = whole.text("labels", {}); !labels.empty()) card.labels = file.parent_path() / labels;
   if (!whole.has("input")) whole.fail("input", "is missing");
   read_input(whole.object("input"), card);
@@ -123,6 +136,7 @@ Card parse_card(const std::string& text, const std::filesystem::path& file) {
   card.softmax = output.boolean("softmax", false);
   card.class_offset = output.integer("class_offset", 0);
   output.refuse_unknown();
+  for (CardObject& known : whole.objects("files")) card.files.push_back(read_known_file(std::move(known)));
   whole.refuse_unknown();
   return card;
 }

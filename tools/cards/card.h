@@ -12,6 +12,13 @@
 
 namespace lenslet::tool {
 
+/// A model file that a card is for: known by its contents, or else by its name.
+struct KnownFile {
+  std::string name;  ///< without .onnx; empty: no file goes by its name
+  std::uintmax_t bytes = 0;
+  std::string sha256;  ///< 64 lower-case hexadecimal digits; empty: known by name only
+};
+
 struct Card {
   std::string name;                             ///< for people
   std::string model;                            ///< file name of the model, relative to the card; may be empty
@@ -21,6 +28,7 @@ struct Card {
   std::string output;             ///< name of the graph output; empty: the first one
   std::optional<bool> softmax;    ///< the output is logits and wants a softmax; unset (no card): look at the values
   std::int64_t class_offset = 0;  ///< class = index in the output - class_offset
+  std::vector<KnownFile> files;
 };
 
 /// Reads a card file. Unknown fields, wrong types and fields that contradict each other are Error(invalid_argument)

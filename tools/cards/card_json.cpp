@@ -68,6 +68,17 @@ CardObject CardObject::object(const std::string& field) {
   return {value == nullptr ? nlohmann::json::object() : *value, path, file_};
 }
 
+std::vector<CardObject> CardObject::objects(const std::string& field) {
+  const auto* value = find(field);
+  std::vector<CardObject> result;
+  if (value == nullptr) return result;
+  if (!value->is_array()) fail(field, "has to be a list of objects");
+  const std::string path = path_.empty() ? field : path_ + "." + field;
+  for (std::size_t i = 0; i < value->size(); ++i)
+    result.emplace_back((*value)[i], path + "[" + std::to_string(i) + "]", file_);
+  return result;
+}
+
 void CardObject::refuse_unknown() const {
   for (const auto& [field, value] : object_.items())
     if (asked_.count(field) == 0) fail(field, "is no field of a model card");

@@ -29,6 +29,8 @@ class CardObject {
   T choice(const std::string& field, T otherwise, std::initializer_list<std::pair<std::string_view, T>> choices);
   /// An empty object when the field is absent.
   CardObject object(const std::string& field);
+  /// Empty when the field is absent.
+  std::vector<CardObject> objects(const std::string& field);
   /// Throws for the first field that nobody asked for.
   void refuse_unknown() const;
   /// Error(invalid_argument): "FILE: PATH.FIELD MESSAGE".

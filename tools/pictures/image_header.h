@@ -25,6 +25,7 @@ struct ImageHeader {
 ImageHeader read_jpeg_header(std::span<const std::byte> file);
 ImageHeader read_png_header(std::span<const std::byte> file);
 ImageHeader read_bmp_header(std::span<const std::byte> file);
+ImageHeader read_webp_header(std::span<const std::byte> file);
 
 /// Orientation (tag 274) of the first directory of a TIFF structure, as an APP1 segment holds it after "Exif\0\0":
 /// 1 (upright) to 8. 1 when it is absent or the structure makes no sense: EXIF is an ornament, the picture is not

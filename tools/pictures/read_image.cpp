@@ -10,6 +10,7 @@
 #include "tools/pictures/pnm.h"
 #include "tools/pictures/read_file.h"
 #include "tools/pictures/stb_decode.h"
+#include "tools/pictures/webp_decode.h"
 
 namespace lenslet::tool {
 
@@ -63,6 +64,13 @@ Picture decode(std::span<const std::byte> file, const ImageHeader& header) {
   return turn_upright(std::move(picture), header.orientation);
 }
 
+Picture decode_webp(std::span<const std::byte> file) {
+  const ImageHeader header = read_webp_header(file);
+  check_size(header.width, header.height);
+  Picture picture{webp_decode(file, header.height, header.width), header.height, header.width};
+  return turn_upright(std::move(picture), header.orientation);
+}
+
 bool has(std::span<const std::byte> file, std::size_t at, std::string_view text) {
   return file.size() >= at + text.size() && std::memcmp(file.data() + at, text.data(), text.size()) == 0;
 }
@@ -70,7 +78,6 @@ bool has(std::span<const std::byte> file, std::size_t at, std::string_view text)
 /// For the message only: what people have on their disks.
 const char* known_but_not_read(std::span<const std::byte> file) {
   if (has(file, 0, "GIF8")) return "GIF";
-  if (has(file, 0, "RIFF") && has(file, 8, "WEBP")) return "WebP";
   if (has(file, 0, "II*") || has(file, 0, "MM")) return "TIFF";
   if (has(file, 4, "ftyp")) return "HEIF or AVIF";
   if (has(file, 0, "8BPS")) return "PSD";
@@ -82,11 +89,12 @@ Picture decode_any(std::span<const std::byte> file) {
   if (has(file, 0, "\xFF\xD8\xFF")) return decode(file, read_jpeg_header(file));
   if (has(file, 0, "\x89PNG\r\n\x1A\n")) return decode(file, read_png_header(file));
   if (has(file, 0, "BM")) return decode(file, read_bmp_header(file));
+  if (has(file, 0, "RIFF") && has(file, 8, "WEBP")) return decode_webp(file);
   if (file.size() > 2 && has(file, 0, "P") && file[1] >= std::byte{'1'} && file[1] <= std::byte{'7'})
     return decode_pnm(file, check_size);
   if (const char* name = known_but_not_read(file))
-    throw BadImage(fmt::format("{} is not read; JPEG, PNG, BMP and PNM are", name));
-  throw BadImage("this is no JPEG, PNG, BMP or PNM file");
+    throw BadImage(fmt::format("{} is not read; JPEG, PNG, BMP, PNM and WebP are", name));
+  throw BadImage("this is no JPEG, PNG, BMP, PNM or WebP file");
 }
 
 }  // namespace
@@ -104,7 +112,7 @@ Picture decode_image(std::span<const std::byte> bytes, std::string_view name) {
 }
 
 Picture read_image(const std::filesystem::path& path) {
-  const std::string bytes = read_file(path, max_image_file_bytes);
+  const std::string bytes = path == "-" ? read_stdin(max_image_file_bytes) : read_file(path, max_image_file_bytes);
   return decode_image(std::as_bytes(std::span(bytes)), path.string());
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// Photo files into 8-bit pixels: JPEG, PNG, BMP and binary PNM, told apart by their first bytes, never by their name.
+// Photo files into 8-bit pixels: JPEG, PNG, BMP, binary PNM and WebP, told apart by their first bytes, never by their
+// name.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +27,7 @@ struct Picture {
 
 /// The picture in the file, turned as its EXIF orientation says. Alpha is dropped without blending, 16 bits are reduced
 /// to their upper 8, Adobe CMYK becomes RGB. Damaged or truncated files and refused kinds are Error(invalid_image),
-/// large ones Error(limit), unreadable ones Error(io).
+/// large ones Error(limit), unreadable ones Error(io). "-" is standard input.
 Picture read_image(const std::filesystem::path& file);
 /// The same from memory, `name` for messages.
 Picture decode_image(std::span<const std::byte> bytes, std::string_view name);

@@ -6,6 +6,8 @@ lenslet_build_packages=(
   libprotozero-dev        # reads ONNX's wire format; header only
   libfmt-dev libhwy-dev
   libcli11-dev nlohmann-json3-dev libstb-dev
+  libssl-dev              # SHA-256, which known models are told by
+  libwebp-dev             # WebP photos; lenslet is built without, too
 )
 lenslet_test_packages=(
   doctest-dev

@@ -55,7 +55,7 @@ if [ -n "$pack" ]; then
     mkdir -p "$pack/$(dirname "${program#"$build"/}")"
     strip -o "$pack/${program#"$build"/}" "$program" || fail "$program could not be copied"
   done
-  cp -r "$build/portable" "$pack/"
+  cp -r "$build/portable" "$build/share" "$pack/"
   du -sh "$pack"
   exit 0
 fi

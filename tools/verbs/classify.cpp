@@ -8,14 +8,17 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lenslet/error.h"
 #include "tools/cards/card.h"
 #include "tools/cards/classifier.h"
+#include "tools/cards/known_cards.h"
 #include "tools/measuring/samples.h"
 #include "tools/pictures/photo_list.h"
 #include "tools/pictures/read_image.h"
+#include "tools/verbs/classify_output.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/default_model.h"
 #include "tools/verbs/terminal.h"
@@ -29,44 +32,42 @@ struct Options {
   std::vector<std::string> photos;
   std::string model, card, labels;
   std::size_t top = 5;
-  bool json = false, bgr = false;
+  std::string format = "table";
+  bool bgr = false, recursive = false;
   std::vector<std::int64_t> size;
   std::vector<double> mean, std;
   std::optional<double> scale;
   PlanOptions plan;
 };
 
-struct PhotoResult {
-  std::string file;
-  std::string error;  ///< empty: classified
-  std::vector<ClassResult> top;
-  bool probabilities = true;
-  double decode_ms = 0, preprocess_ms = 0, inference_ms = 0;
-};
-
 struct Setup {
   std::filesystem::path model_file;
-  Card card;
-  bool has_card = false;
+  std::optional<FoundCard> card;  ///< of --card
 };
 
-/// --model, else the model that --card names, else the default one; --card, else the one beside the model.
-Setup find_model_and_card(const Options& options) {
+/// --model, else the model that --card names, else the default one.
+Setup find_model(const Options& options) {
   Setup setup;
-  if (!options.card.empty()) setup.card = read_card(options.card);
+  if (!options.card.empty()) setup.card = FoundCard{read_card(options.card), options.card, FoundBy::option};
   if (!options.model.empty())
     setup.model_file = options.model;
-  else if (!setup.card.model.empty())
-    setup.model_file = std::filesystem::path(options.card).parent_path() / setup.card.model;
+  else if (setup.card && !setup.card->card.model.empty())
+    setup.model_file = std::filesystem::path(options.card).parent_path() / setup.card->card.model;
   else
     setup.model_file = default_model();
-  setup.has_card = !options.card.empty();
-  if (!setup.has_card)
-    if (const auto beside = find_card(setup.model_file)) {
-      setup.card = read_card(*beside);
-      setup.has_card = true;
-    }
   return setup;
+}
+
+/// Where the card comes from, if that is not plain.
+void say_source(const FoundCard& found, const std::filesystem::path& model_file) {
+  const std::string words = describe(found.card.spec);
+  if (found.found_by == FoundBy::nothing)
+    note(fmt::format("no card {} beside the model: assuming {}",
+                     std::filesystem::path(model_file).replace_extension(".card.json").filename().string(), words));
+  else if (found.found_by == FoundBy::checksum)
+    note(fmt::format("the card {}, by the model's checksum: {}", found.file.filename().string(), words));
+  else if (found.found_by == FoundBy::name)
+    note(fmt::format("the card {}, by the model's name only: {}", found.file.filename().string(), words));
 }
 
 /// What the command line says stands above the card.
@@ -120,6 +121,7 @@ class Run {
       // No photo's fault: the device, or no memory for pixels within the limits.
       if (error.kind() == ErrorKind::device || (decoded && error.kind() == ErrorKind::limit)) throw;
       photo.error = error.context() == photo.file ? error.message() : error.what();
+      photo.done = true;
       return;
     }
     slots_.push_back(&photo);
@@ -134,6 +136,7 @@ class Run {
     if (remark_.empty()) remark_ = classifier_.remark(0);
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
       slots_[slot]->inference_ms = ms;
+      slots_[slot]->done = true;
       slots_[slot]->top = classifier_.top(static_cast<std::int64_t>(slot), top_);
       slots_[slot]->probabilities = classifier_.gives_probabilities(static_cast<std::int64_t>(slot));
     }
@@ -149,102 +152,65 @@ class Run {
   std::string remark_;
 };
 
-void print_json(const Setup& setup, const PlanOptions& plan, const std::string& device,
-                const std::vector<PhotoResult>& results) {
-  nlohmann::ordered_json document{{"model", setup.model_file.string()},
-                                  {"device", device},
-                                  {"preparation", describe(setup.card.spec)},
-                                  {"assumed", !setup.has_card},
-                                  {"results", nlohmann::ordered_json::array()}};
-  for (const PhotoResult& result : results) {
-    nlohmann::ordered_json entry{{"file", result.file}};
-    if (!result.error.empty()) {
-      entry["error"] = result.error;
-    } else {
-      entry["top"] = nlohmann::ordered_json::array();
-      for (const ClassResult& best : result.top)
-        entry["top"].push_back(
-            {{"index", best.index}, {"label", best.label}, {result.probabilities ? "prob" : "score", best.prob}});
-      entry["ms"] = {
-          {"decode", result.decode_ms}, {"preprocess", result.preprocess_ms}, {"inference", result.inference_ms}};
-    }
-    document["results"].push_back(std::move(entry));
-  }
-  print_document(std::move(document), plan);
-}
-
-void print_table(const std::string& device, const std::vector<PhotoResult>& results) {
-  const bool utf8 = locale_is_utf8();
-  std::size_t good = 0;
-  double decode = 0, preprocess = 0, inference = 0;
-  for (const PhotoResult& result : results) {
-    if (!result.error.empty()) continue;
-    fmt::print("{}  (decode {:.1f} ms, preprocess {:.1f} ms, inference {:.1f} ms)\n", printable(result.file),
-               result.decode_ms, result.preprocess_ms, result.inference_ms);
-    for (const ClassResult& best : result.top) {
-      const auto score = static_cast<double>(best.prob);
-      const std::string number = result.probabilities
-                                     ? fmt::format("{:>6.2f} %  {}", 100.0 * score, bar(score, 20, utf8))
-                                     : fmt::format("score {:>10.4g}", score);
-      fmt::print("  {}  {:>4}  {}\n", number, best.index, best.label.empty() ? "(no label)" : best.label);
-    }
-    ++good;
-    decode += result.decode_ms;
-    preprocess += result.preprocess_ms;
-    inference += result.inference_ms;
-  }
-  if (good < 2) return;
-  const auto count = static_cast<double>(good);
-  fmt::print("{} photos on {}, each: decode {:.1f} ms, preprocess {:.1f} ms, inference {:.1f} ms\n", good, device,
-             decode / count, preprocess / count, inference / count);
+nlohmann::ordered_json header(const std::filesystem::path& model_file, const FoundCard& found,
+                              const std::string& device) {
+  nlohmann::ordered_json card;  // null when assumed
+  if (found.found_by != FoundBy::nothing)
+    card = {{"path", found.file.string()}, {"found_by", to_string(found.found_by)}};
+  return {{"model", model_file.string()},
+          {"device", device},
+          {"preparation", describe(found.card.spec)},
+          {"assumed", found.found_by == FoundBy::nothing},
+          {"card", card}};
 }
 
 ExitCode classify(const Options& options) {
-  const std::vector<std::string> photos = list_photos(options.photos);
-  Setup setup = find_model_and_card(options);
+  const std::vector<std::string> photos = list_photos(options.photos, options.recursive);
+  Setup setup = find_model(options);
   const Model model = Model::load(setup.model_file);
-  if (!setup.has_card) {
-    setup.card = assumed_card(model);
-  }
-  apply(options, setup.card);
-  if (!setup.has_card) {
-    say(fmt::format("no card {} beside the model: assuming {}",
-                    std::filesystem::path(setup.model_file).replace_extension(".card.json").filename().string(),
-                    describe(setup.card.spec)));
-  }
+  FoundCard found = setup.card ? *std::move(setup.card) : card_of(model, setup.model_file);
+  apply(options, found.card);
+  say_source(found, setup.model_file);
   PlanOptions plan = options.plan;
   plan.batch = std::min<std::int64_t>(plan.batch, static_cast<std::int64_t>(photos.size()));
   std::optional<std::filesystem::path> labels;
   if (!options.labels.empty()) labels = options.labels;
-  if (!labels && !setup.card.labels && bind_card(setup.card, model).classes - setup.card.class_offset == 1000) {
+  if (!labels && !found.card.labels && bind_card(found.card, model).classes - found.card.class_offset == 1000) {
     labels = imagenet_labels();
-    if (labels) say("1000 classes without names: assuming ImageNet's (--labels names others)");
+    if (labels) note("1000 classes without names: assuming ImageNet's (--labels names others)");
   }
   print_device_note(plan);
-  Classifier classifier(model, setup.card, labels, plan);
+  Classifier classifier(model, found.card, labels, plan);
   note_refused_algorithms(classifier.plan(), plan);
+  const std::string device = classifier.plan().device;
+  const auto printer = make_result_printer(options.format, header(setup.model_file, found, device), device);
 
   std::vector<PhotoResult> results(photos.size());
   Run run(classifier, options.top);
   bool failed = false;
+  std::size_t printed = 0;
+  const auto print_done = [&] {
+    for (; printed < results.size() && results[printed].done; ++printed)
+      printer->add(std::exchange(results[printed], {}));
+  };
   {
-    Progress progress(photos.size());
+    Progress progress(photos.size(), options.format == "table" || options.format == "json");
     for (std::size_t i = 0; i < photos.size(); ++i) {
       progress.update(i);
       results[i].file = photos[i];
       run.add(results[i]);
-      if (results[i].error.empty()) continue;
-      failed = true;
-      progress.clear();
-      say(fmt::format("{}: {}", photos[i], results[i].error));
+      if (!results[i].error.empty()) {
+        failed = true;
+        progress.clear();
+        say(fmt::format("{}: {}", photos[i], results[i].error));
+      }
+      if (options.format == "jsonl" || options.format == "csv") print_done();
     }
     run.flush();
   }
-  if (!run.remark().empty()) say(run.remark());
-  if (options.json)
-    print_json(setup, plan, classifier.plan().device, results);
-  else
-    print_table(classifier.plan().device, results);
+  if (!run.remark().empty()) note(run.remark());
+  print_done();
+  printer->finish();
   return failed ? exit_failed : exit_ok;
 }
 
@@ -252,11 +218,14 @@ ExitCode classify(const Options& options) {
 
 void add_classify(CLI::App& app, ExitCode& result) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("classify", "Say what is in photos (JPEG, PNG, BMP, PNM)");
-  verb->add_option("PHOTO", options->photos, "Photos, or folders of photos")->required()->check(not_empty());
+  CLI::App* verb = app.add_subcommand("classify", "Say what is in photos (JPEG, PNG, BMP, PNM, WebP)");
+  verb->add_option("PHOTO", options->photos, "Photos, or folders of photos; - is standard input")
+      ->required()
+      ->check(not_empty());
   verb->add_option("--model", options->model,
                    "ONNX file; default: EfficientNet-Lite0 as tools/quickstart.sh fetches it");
-  verb->add_option("--card", options->card, "Model card (JSON); default: NAME.card.json beside the model");
+  verb->add_option("--card", options->card,
+                   "Model card (JSON); default: NAME.card.json beside the model, else one that ships with lenslet");
   const auto numbers = [&](const char* name, std::vector<double>& to, const char* help) {
     verb->add_option(name, to, help)->delimiter(',')->allow_extra_args(false)->check(finite_number());
   };
@@ -277,11 +246,23 @@ void add_classify(CLI::App& app, ExitCode& result) {
       ->transform(whole_number(1, 1024))
       ->capture_default_str();
   add_plan_options(*verb, options->plan);
-  add_json_option(*verb, options->json);
+  verb->add_flag("--recursive", options->recursive,
+                 "Look into the folders in a folder, too; links to folders are left");
+  CLI::Option* format =
+      verb->add_option("--format", options->format,
+                       "table; json: one document; jsonl: a line of JSON for each photo when it is "
+                       "done; csv: a row for each photo and class")
+          ->check(CLI::IsMember(std::vector<std::string>(std::begin(result_formats), std::end(result_formats))))
+          ->capture_default_str();
+  verb->add_flag_callback(
+          "--json", [options] { options->format = "json"; }, "As --format json")
+      ->excludes(format);
   add_examples(
       *verb,
       "lenslet classify cat.jpg\n"
       "lenslet classify --top 3 --batch 8 --json holiday/\n"
+      "lenslet classify --recursive --format csv photos/ >classes.csv\n"
+      "curl -s https://example.org/cat.jpg | lenslet classify -\n"
       "lenslet classify --model net.onnx --size 300 --mean 127.5 --std 127.5 --bgr cat.jpg\n"
       "lenslet classify --model resnet50.onnx --card models/cards/resnet50.card.json --labels imagenet.txt a.png");
   verb->callback([options, &result] { result = classify(*options); });

@@ -1,8 +1,10 @@
 #include "tools/verbs/common_options.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <sstream>
 
 #include "tools/verbs/terminal.h"
@@ -21,6 +23,9 @@ std::string known_algorithms() {
   return text;
 }
 
+constexpr const char* device_variable = "LENSLET_DEVICE";
+bool device_is_given = false;  // by the option, or by the variable
+
 template <typename Threads>
 CLI::Option* add_threads_option(CLI::App& verb, Threads& threads, const char* more) {
   return verb
@@ -31,7 +36,8 @@ CLI::Option* add_threads_option(CLI::App& verb, Threads& threads, const char* mo
 
 void add_device_and_precision(CLI::App& verb, PlanOptions& options) {
   verb.add_option("--device", options.device, "auto (cuda:0 where it can be used, else cpu), cpu, cuda or cuda:INDEX")
-      ->envname("LENSLET_DEVICE")
+      ->envname(device_variable)
+      ->each([](const std::string&) { device_is_given = true; })
       ->capture_default_str();
   verb.add_option_function<std::string>(
           "--precision",
@@ -108,8 +114,8 @@ void note_refused_algorithms(const PlanInfo& plan, const PlanOptions& options) {
       if (refused++ == 0) first = fmt::format("{}: {} refuses: {}", step.name, candidate.algorithm, candidate.refusal);
     }
   if (refused > 0)
-    say(fmt::format("{} {} the rule's choice ({}); --strict makes that an error", refused,
-                    refused == 1 ? "layer keeps" : "layers keep", first));
+    note(fmt::format("{} {} the rule's choice ({}); --strict makes that an error", refused,
+                     refused == 1 ? "layer keeps" : "layers keep", first));
 }
 
 void add_warmup_option(CLI::App& verb, int& runs) {
@@ -120,7 +126,10 @@ void add_warmup_option(CLI::App& verb, int& runs) {
 
 DeviceChoice print_device_note(const PlanOptions& options) {
   DeviceChoice device = choose_device(options.device);
-  if (!device.note.empty()) say(device.note);
+  const char* variable = std::getenv(device_variable);
+  const bool by_variable = variable != nullptr && *variable != '\0';
+  const bool is_asked_for = !by_variable && (device_is_given || isatty(STDERR_FILENO) == 1);
+  if (!device.note.empty() && (is_asked_for || device.is_cuda())) note(device.note);
   return device;
 }
 

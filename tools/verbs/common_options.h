@@ -31,8 +31,9 @@ void note_refused_algorithms(const PlanInfo& plan, const PlanOptions& options);
 /// --warmup: runs before those that are timed.
 void add_warmup_option(CLI::App& verb, int& runs);
 inline constexpr int default_warmup = 2;
-/// Chooses the device, and says on stderr what there is to say of it (DeviceChoice::note). To be called before a Runner
-/// is made: that may take the time which the note explains.
+/// Chooses the device, and says on stderr what there is to say of it (DeviceChoice::note): that the driver will compile
+/// the kernels, always; that `auto` took the CPU and why, where a person asks, by --device auto or at a terminal,
+/// unless LENSLET_DEVICE is set. To be called before a Runner is made: that may take the time which the note explains.
 DeviceChoice print_device_note(const PlanOptions& options);
 /// --json
 CLI::Option* add_json_option(CLI::App& verb, bool& json);

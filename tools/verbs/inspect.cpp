@@ -43,12 +43,28 @@ double total_flops(const PlanInfo& plan) {
   return flops;
 }
 
+/// "; free: N (--batch), H, W (--shape)", of an input.
+std::string free_dimensions(const PortInfo& port) {
+  std::string batch, others;
+  for (std::size_t axis = 0; axis < port.dims.size(); ++axis) {
+    if (port.dims[axis] >= 0) continue;
+    const std::string name = port.dim_names[axis].empty() ? fmt::format("dimension {}", axis) : port.dim_names[axis];
+    if (axis == 0)
+      batch = name + " (--batch)";
+    else
+      others += (others.empty() ? "" : ", ") + name;
+  }
+  if (!others.empty()) others += " (--shape)";
+  if (batch.empty() && others.empty()) return {};
+  return fmt::format("; free: {}{}{}", batch, batch.empty() || others.empty() ? "" : ", ", others);
+}
+
 void print_ports(const char* title, const std::vector<PortInfo>& ports,
-                 const std::vector<std::pair<std::string, Shape>>& planned) {
+                 const std::vector<std::pair<std::string, Shape>>& planned, bool with_options) {
   fmt::print("{}\n", title);
   for (std::size_t i = 0; i < ports.size(); ++i)
-    fmt::print("  {} {} {}, planned {}\n", ports[i].name, to_string(ports[i].dtype), ports[i].str(),
-               planned.at(i).second.str());
+    fmt::print("  {} {} {}, planned {}{}\n", ports[i].name, to_string(ports[i].dtype), ports[i].str(),
+               planned.at(i).second.str(), with_options ? free_dimensions(ports[i]) : "");
 }
 
 void print_choices(const PlanInfo& plan) {
@@ -91,8 +107,8 @@ void print_text(const Model& model, const PlanInfo& plan, bool memory_map) {
                                                : fmt::format("in {}", to_string(plan.numerics));
   fmt::print("{}: {} parameters, {:.1f} MFLOP at this shape, {} steps on {} {}\n\n", printable(model.name()),
              model.parameter_elems(), mega(total_flops(plan)), plan.steps.size(), plan.device, how);
-  print_ports("inputs", model.inputs(), plan.inputs);
-  print_ports("outputs", model.outputs(), plan.outputs);
+  print_ports("inputs", model.inputs(), plan.inputs, true);
+  print_ports("outputs", model.outputs(), plan.outputs, false);
   fmt::print("\nsteps by op:");
   for (const auto& [op, count] : count_ops(plan)) fmt::print(" {} {}", op, count);
   fmt::print("\nlayout conversions that move bytes: {}, explicit paddings: {}\n", plan.layout_conversions,

@@ -66,10 +66,35 @@ std::string printable(std::string_view text) {
   }
 }
 
-void say(std::string_view text) {
-  std::fflush(stdout);  // in one file with stderr, too, what was printed before stands before
-  std::fputs(fmt::format("lenslet: {}\n", printable(text)).c_str(), stderr);
+bool has_colour(std::FILE* stream) {
+  const auto variable = [](const char* name) -> std::string_view {
+    const char* value = std::getenv(name);
+    return value == nullptr ? "" : value;
+  };
+  const std::string_view term = variable("TERM");
+  return variable("NO_COLOR").empty() && !term.empty() && term != "dumb" && isatty(fileno(stream)) == 1;
 }
+
+std::string styled(Style style, std::string_view text, std::FILE* stream) {
+  static constexpr int codes[] = {0, 1, 2, 31};
+  if (style == Style::plain || !has_colour(stream)) return std::string(text);
+  return fmt::format("\033[{}m{}\033[0m", codes[static_cast<int>(style)], text);
+}
+
+namespace {
+
+void say(std::string_view text, Style style) {
+  constexpr std::string_view error = "error:";
+  std::fflush(stdout);  // in one file with stderr, too, what was printed before stands before
+  std::string line = styled(style, fmt::format("lenslet: {}", printable(text)), stderr);
+  if (text.starts_with(error)) line.replace(line.find(error), error.size(), styled(Style::red, error, stderr));
+  std::fputs((line + "\n").c_str(), stderr);
+}
+
+}  // namespace
+
+void say(std::string_view text) { say(text, Style::plain); }
+void note(std::string_view text) { say(text, Style::dim); }
 
 std::string first_line(const Error& error) {
   return Error(error.kind(), error.message().substr(0, list_begin(error)), error.context()).what();
@@ -91,8 +116,8 @@ void say(const Error& error, bool whole) {
     std::fputs(fmt::format("  and {} more; --all lists them\n", count - most_listed).c_str(), stderr);
 }
 
-Progress::Progress(std::size_t total)
-    : total_(total), active_(total > few && isatty(STDERR_FILENO) == 1), utf8_(locale_is_utf8()) {}
+Progress::Progress(std::size_t total, bool wanted)
+    : total_(total), active_(wanted && total > few && isatty(STDERR_FILENO) == 1), utf8_(locale_is_utf8()) {}
 
 Progress::~Progress() { clear(); }
 

@@ -1,0 +1,99 @@
+#include "tools/cards/known_cards.h"
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+#include <vector>
+
+#include "lenslet/error.h"
+#include "tools/cards/sha256.h"
+
+namespace lenslet::tool {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view ending = ".card.json";
+
+std::vector<fs::path> cards_in(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (auto entry = fs::directory_iterator(folder, error); !error && entry != fs::directory_iterator();
+       entry.increment(error))
+    if (entry->path().string().ends_with(ending)) files.push_back(entry->path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// "ResNet-18" and "resnet18" are one.
+std::string comparable(std::string_view name) {
+  std::string text;
+  for (const char c : name)
+    if (c != '-' && c != '_' && c != '.' && c != ' ')
+      text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+bool fits(const Card& card, const Model& model) {
+  try {
+    bind_card(card, model);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(FoundBy found_by) {
+  switch (found_by) {
+    case FoundBy::option:
+      return "option";
+    case FoundBy::beside:
+      return "beside the model";
+    case FoundBy::checksum:
+      return "checksum";
+    case FoundBy::name:
+      return "name";
+    case FoundBy::nothing:
+      break;
+  }
+  return "";
+}
+
+fs::path known_cards_folder() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  return program.parent_path().parent_path() / "share" / "lenslet" / "cards";
+}
+
+std::optional<FoundCard> find_known_card(const fs::path& model_file, const fs::path& folder) {
+  std::error_code error;
+  const std::uintmax_t bytes = fs::file_size(model_file, error);
+  const std::string name = comparable(model_file.stem().string());
+  std::string sum;
+  std::optional<FoundCard> by_name;
+  for (const fs::path& file : cards_in(folder)) {
+    const Card card = read_card(file);
+    for (const KnownFile& known : card.files) {
+      if (!error && !known.sha256.empty() && known.bytes == bytes) {
+        if (sum.empty()) sum = sha256_of(model_file);
+        if (sum == known.sha256) return FoundCard{card, file, FoundBy::checksum};
+      }
+      if (!by_name && !known.name.empty() && comparable(known.name) == name)
+        by_name = FoundCard{card, file, FoundBy::name};
+    }
+  }
+  return by_name;
+}
+
+FoundCard card_of(const Model& model, const fs::path& model_file) {
+  if (const auto beside = find_card(model_file)) return {read_card(*beside), *beside, FoundBy::beside};
+  if (auto known = find_known_card(model_file);
+      known && (known->found_by == FoundBy::checksum || fits(known->card, model)))
+    return *std::move(known);
+  return {assumed_card(model), {}, FoundBy::nothing};
+}
+
+}  // namespace lenslet::tool

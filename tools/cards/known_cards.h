@@ -1,0 +1,34 @@
+#pragma once
+// Which card a model gets: the one beside it, one of those that ship with the tool, or what is assumed.
+
+#include <filesystem>
+#include <optional>
+#include <string_view>
+
+#include "tools/cards/card.h"
+
+namespace lenslet::tool {
+
+enum class FoundBy { option, beside, checksum, name, nothing };
+/// "option", "beside the model", "checksum", "name"; "" for nothing.
+std::string_view to_string(FoundBy found_by);
+
+struct FoundCard {
+  Card card;
+  std::filesystem::path file;  ///< empty when assumed
+  FoundBy found_by = FoundBy::nothing;
+};
+
+/// share/lenslet/cards beside the folder of the running program: models/cards, as installed or in a build folder.
+std::filesystem::path known_cards_folder();
+
+/// The card in `folder` that knows the contents of `model_file` (which is only read where a card names its size), or
+/// else its name: without ending, upper and lower case alike, and without '-', '_', '.' and ' '. Cards are looked at in
+/// the order of their names. Error(invalid_argument) for what is no card.
+std::optional<FoundCard> find_known_card(const std::filesystem::path& model_file,
+                                         const std::filesystem::path& folder = known_cards_folder());
+
+/// Beside the model, else known, else assumed. A card that goes by the name only is taken where it fits the model.
+FoundCard card_of(const Model& model, const std::filesystem::path& model_file);
+
+}  // namespace lenslet::tool

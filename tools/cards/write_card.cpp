@@ -1,0 +1,77 @@
+#include "tools/cards/write_card.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+namespace lenslet::tool {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Relative to the card where it lies below its folder.
+std::string named_from(const fs::path& folder, const fs::path& file) {
+  std::error_code error;
+  const fs::path relative = fs::proximate(file, folder.empty() ? "." : folder, error);
+  if (!error && !relative.empty() && *relative.begin() != "..") return relative.string();
+  const fs::path absolute = fs::absolute(file, error);
+  return (error ? file : absolute).string();
+}
+
+/// On one line, spaced as people do.
+std::string line(const Json& value) {
+  std::string text;
+  for (const char c : value.dump(0, ' ', false, Json::error_handler_t::replace))
+    if (c != '\n')
+      text += c;
+    else if (text.back() == ',')
+      text += ' ';
+  return text;
+}
+
+Json to_json(const ImageSpec& spec, const std::string& input) {
+  using Channels = ImageSpec::Channels;
+  using Resize = ImageSpec::Resize;
+  using Filter = ImageSpec::Filter;
+  Json json;
+  json["input"] = {{"name", input},
+                   {"layout", spec.nhwc ? "NHWC" : "NCHW"},
+                   {"channels", spec.channels == Channels::rgb   ? "RGB"
+                                : spec.channels == Channels::bgr ? "BGR"
+                                                                 : "gray"},
+                   {"size", {spec.height, spec.width}}};
+  if (spec.resize != Resize::none) {
+    Json& resize = json["resize"] = {{"mode", spec.resize == Resize::stretch ? "stretch" : "shorter_side"}};
+    if (spec.resize == Resize::shorter_side) resize["size"] = spec.resize_size;
+    resize["filter"] = spec.filter == Filter::bilinear  ? "bilinear"
+                       : spec.filter == Filter::bicubic ? "bicubic"
+                                                        : "nearest";
+    resize["antialias"] = spec.antialias;
+  }
+  json["crop"] = spec.crop == ImageSpec::Crop::center ? "center" : "none";
+  json["normalize"] = {{"scale", spec.scale}, {"mean", spec.mean}, {"std", spec.std}};
+  return json;
+}
+
+}  // namespace
+
+std::string card_text(const Card& card, const Model& model, const fs::path& model_file, bool softmax,
+                      const fs::path& folder) {
+  const BoundCard bound = bind_card(card, model);
+  Json json{{"name", card.name.empty() ? model_file.stem().string() : card.name},
+            {"model", named_from(folder, model_file)},
+            {"labels", card.labels ? named_from(folder, *card.labels) : ""}};
+  json.update(to_json(card.spec, model.inputs()[bound.input].name));
+  json["output"] = {{"name", model.outputs()[bound.output].name},
+                    {"softmax", card.softmax.value_or(softmax)},
+                    {"class_offset", card.class_offset}};
+  std::string text;
+  for (const auto& [field, value] : json.items())
+    text += fmt::format("{}\n  \"{}\": {}", text.empty() ? "{" : ",", field, line(value));
+  return text + "\n}\n";
+}
+
+}  // namespace lenslet::tool

@@ -1,0 +1,17 @@
+#pragma once
+// A card as text, every field of it, so that somebody can edit it.
+
+#include <filesystem>
+#include <string>
+
+#include "tools/cards/card.h"
+
+namespace lenslet::tool {
+
+/// JSON that parse_card() reads back, for a card in `folder`: files in it are named relative to that. `model_file` is
+/// what it is for. What a card leaves to the model (names of ports) is filled in; `softmax` where the card leaves it
+/// open.
+std::string card_text(const Card& card, const Model& model, const std::filesystem::path& model_file, bool softmax,
+                      const std::filesystem::path& folder);
+
+}  // namespace lenslet::tool

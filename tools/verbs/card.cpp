@@ -1,0 +1,107 @@
+// lenslet card: the card that classify would use for a model, to be edited.
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "lenslet/error.h"
+#include "tools/cards/classifier.h"
+#include "tools/cards/known_cards.h"
+#include "tools/cards/write_card.h"
+#include "tools/verbs/common_options.h"
+#include "tools/verbs/terminal.h"
+#include "tools/verbs/verbs.h"
+
+namespace lenslet::tool {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string model, output;
+  bool force = false;
+};
+
+/// Whether the output are logits: nobody says so, but a photo shows it, even an empty one.
+bool gives_logits(const Model& model, const Card& card) {
+  PlanOptions plan;
+  plan.device = "cpu";
+  Card bare = card;
+  bare.labels.reset();
+  bare.softmax = false;
+  Classifier classifier(model, bare, std::nullopt, plan);
+  Picture gray{{}, card.spec.height, card.spec.width, 1};
+  gray.pixels.assign(static_cast<std::size_t>(gray.height * gray.width), 128);
+  classifier.prepare(gray, 0);
+  classifier.run();
+  return !classifier.gives_probabilities(0);
+}
+
+void write_new_file(const std::string& file, const std::string& text, bool force) {
+  const auto fail = [&](int code) {
+    throw Error(ErrorKind::io,
+                code == EEXIST ? "is there already (--force writes over it)"
+                               : fmt::format("cannot be written: {}", std::generic_category().message(code)),
+                file);
+  };
+  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (force ? O_TRUNC : O_EXCL), 0666);
+  if (descriptor < 0) fail(errno);
+  std::size_t written = 0;
+  int code = 0;
+  while (written < text.size() && code == 0) {
+    const ssize_t count = ::write(descriptor, text.data() + written, text.size() - written);
+    if (count < 0)
+      code = errno;
+    else
+      written += static_cast<std::size_t>(count);
+  }
+  if (::close(descriptor) != 0 && code == 0) code = errno;
+  if (code == 0) return;
+  ::unlink(file.c_str());  // half a card is none
+  fail(code);
+}
+
+void card(const Options& options) {
+  const Model model = Model::load(options.model);
+  const FoundCard found = card_of(model, options.model);
+  const bool softmax = found.card.softmax ? *found.card.softmax : gives_logits(model, found.card);
+  const fs::path beside = options.output.empty() ? options.model : options.output;
+  const std::string text = card_text(found.card, model, options.model, softmax, beside.parent_path());
+  if (options.output.empty())
+    fmt::print("{}", text);
+  else
+    write_new_file(options.output, text, options.force);
+  note(found.found_by == FoundBy::nothing
+           ? std::string("nothing is known of this model: what stands there is assumed")
+           : fmt::format("from {} ({})", found.file.string(), to_string(found.found_by)));
+}
+
+}  // namespace
+
+void add_card(CLI::App& app, ExitCode& result) {
+  auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("card", "Write the model card that classify would use, to be edited");
+  verb->add_option("MODEL", options->model, "ONNX file")->required();
+  CLI::Option* output =
+      verb->add_option("-o,--output", options->output,
+                       "File to write, best NAME.card.json beside NAME.onnx; default: standard output")
+          ->check(not_empty());
+  verb->add_flag("--force", options->force, "Write over the file")->needs(output);
+  add_examples(*verb,
+               "lenslet card net.onnx\n"
+               "lenslet card net.onnx -o net.card.json");
+  verb->callback([options, &result] {
+    card(*options);
+    result = exit_ok;
+  });
+}
+
+}  // namespace lenslet::tool
