@@ -39,6 +39,7 @@ constexpr void (*verbs[])(CLI::App&, ExitCode&) = {
     add_verify,
     add_bench,
     add_devices,
+    add_generate,
 };
 // clang-format on
 

@@ -9,6 +9,7 @@ import ast
 import json
 import os
 import pathlib
+import re
 import resource
 import struct
 import subprocess
@@ -49,6 +50,16 @@ def lenslet(*arguments, limited=0, timeout=300, device="cpu", stdout=subprocess.
         env={**os.environ, "LENSLET_DEVICE": device},
         preexec_fn=prepare,
     )
+
+
+def options_by_verb(*verb):
+    """{"bench conv": {"--set", ...}, ...}: what the --help of `verb` and of those below it lists, "" the command's
+    own."""
+    text = lenslet(*verb, "--help").stdout
+    found = {" ".join(verb): set(re.findall(r"^  (?:-\w,)?(--[a-z-]+)", text, re.MULTILINE))}
+    for name in re.findall(r"^  ([a-z]+) ", text.partition("\nSubcommands:\n")[2].partition("\n\n")[0], re.MULTILINE):
+        found.update(options_by_verb(*verb, name))
+    return found
 
 
 def port(name, element, dims):
