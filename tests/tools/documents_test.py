@@ -1,8 +1,8 @@
 """What the documents name is there, and the commands in them run.
 
-A block indented by four spaces is commands: a line each, or, where one begins with "$ ", that line, and what it prints. Each
-is run here, or matched by one of `not_run`, which says why; programs of the build, presets, targets, scripts, options,
-paths and tests that are named anywhere must exist.
+A block indented by four spaces is commands: a line each, or, where one begins with "$ ", that line, and what it prints.
+Each is run here, or matched by one of `not_run`, which says why; programs of the build, presets, targets, scripts,
+options, paths and tests that are named anywhere must exist.
 """
 
 import fnmatch
@@ -180,7 +180,8 @@ class Documents(Verb):
                                          (ROOT / "docs/check.md").read_text().partition("libonnx-testdata")[2],
                                          re.MULTILINE):  # fmt: skip
             last = lenslet("check", suites / suite).stdout.splitlines()[-1]
-            self.must(last == "{} passed, {} failed, {} unsupported".format(*counts), "docs/check.md", f"{suite}: {last}")
+            expected = "{} passed, {} failed, {} unsupported".format(*counts)
+            self.must(last == expected, "docs/check.md", f"{suite}: {last}")
 
     def test_options_exist(self):
         known = options_by_verb_once()
