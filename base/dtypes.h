@@ -22,6 +22,7 @@ class DTypeSet {
  public:
   constexpr DTypeSet() = default;
   constexpr bool contains(DType dtype) const { return (bits_ >> static_cast<unsigned>(dtype) & 1U) != 0; }
+  constexpr bool contains(DTypeSet others) const { return (bits_ | others.bits_) == bits_; }
   constexpr DTypeSet with(DType dtype) const {
     DTypeSet more = *this;
     more.bits_ = static_cast<std::uint16_t>(bits_ | 1U << static_cast<unsigned>(dtype));

@@ -1,6 +1,13 @@
 # cpack: Debian packages of the shared library, of what an app is compiled with, and of the command.
 set(CPACK_GENERATOR DEB)
-set(CPACK_PACKAGE_CONTACT "lenslet's maintainers <maintainers@lenslet.invalid>")
+# The packages' maintainer is who builds them: as Debian's tools are told, else by account.
+if(DEFINED ENV{DEBEMAIL} AND DEFINED ENV{DEBFULLNAME})
+  set(CPACK_PACKAGE_CONTACT "$ENV{DEBFULLNAME} <$ENV{DEBEMAIL}>")
+else()
+  execute_process(COMMAND id -un OUTPUT_VARIABLE _builder OUTPUT_STRIP_TRAILING_WHITESPACE)
+  cmake_host_system_information(RESULT _host QUERY HOSTNAME)
+  set(CPACK_PACKAGE_CONTACT "${_builder} <${_builder}@${_host}>")
+endif()
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEB_COMPONENT_INSTALL ON)

@@ -41,6 +41,7 @@ constexpr void (*verbs[])(CLI::App&, ExitCode&) = {
     add_layers,
     add_bench,
     add_devices,
+    add_generate,
 };
 // clang-format on
 

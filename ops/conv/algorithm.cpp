@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "ops/conv/conv.h"
 #include "ops/core/checks.h"
 
 namespace lenslet {

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "ops/conv/conv.h"
+#include "ops/conv/problem.h"
 #include "ops/core/config_text.h"
 #include "ops/core/kernel.h"
 

@@ -16,7 +16,7 @@ struct AddAndDivide {
 
 void binary(const Context& context, BinaryKind kind, DType dtype, const BroadcastLoops& loops, const void* a,
             const void* b, void* y) {
-  dispatch(dtype, NumberTypes(), [&]<typename T>(std::type_identity<T>) {
+  dispatch(dtype, BinaryTypes(), [&]<typename T>(std::type_identity<T>) {
     const auto *from_a = static_cast<const T*>(a), *from_b = static_cast<const T*>(b);
     auto* to = static_cast<T*>(y);
     // One kernel a kind for f32, which has no switch then, one kernel a type for the others.

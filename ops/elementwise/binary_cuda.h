@@ -10,7 +10,7 @@ namespace lenslet::cuda {
 
 struct Context;
 
-/// y = a KIND b, each result rounded once; any type of NumberTypes; not Pow. PRelu: f32 only.
+/// y = a KIND b, each result rounded once; any type of BinaryTypes; not Pow. PRelu: f32 only.
 void binary(const Context& context, BinaryKind kind, DType dtype, const BroadcastLoops& loops, const void* a,
             const void* b, void* y);
 

@@ -35,6 +35,13 @@ namespace lenslet {
 enum class BinaryKind : std::uint8_t { LENSLET_BINARY_KINDS(LENSLET_NAME) Pow };
 #undef LENSLET_NAME
 
+/// What the kernels of both devices dispatch.
+using BinaryTypes = NumberTypes;
+#define LENSLET_CHECK(NAME, VERSION, MOST, TYPES, ...) \
+  static_assert(dtypes<BinaryTypes>.contains(dtypes<TYPES>), "types that no kernel dispatches: " #NAME);
+LENSLET_BINARY_KINDS(LENSLET_CHECK)
+#undef LENSLET_CHECK
+
 template <typename T>
 LENSLET_HOST_DEVICE T quotient(T a, T b) {
   if constexpr (std::is_integral_v<T>) {

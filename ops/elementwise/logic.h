@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/cuda/host_device.h"
+#include "ops/elementwise/types.h"
 
 /// KIND(operator, first version read, inputs, element types, function): of two numbers a and b, or of one given twice.
 /// Booleans are bytes where everything but 0 is true: a file may hold others than 0 and 1.
@@ -24,6 +25,13 @@ namespace lenslet {
 #define LENSLET_NAME(NAME, ...) NAME,
 enum class LogicKind : std::uint8_t { LENSLET_LOGIC_KINDS(LENSLET_NAME) };
 #undef LENSLET_NAME
+
+/// The device's kernel dispatches ComparedTypes, and booleans as u8.
+#define LENSLET_CHECK(NAME, VERSION, INPUTS, TYPES, ...)                            \
+  static_assert(dtypes<ComparedTypes>.with(DType::boolean).contains(dtypes<TYPES>), \
+                "types that CUDA does not dispatch: " #NAME);
+LENSLET_LOGIC_KINDS(LENSLET_CHECK)
+#undef LENSLET_CHECK
 
 /// a KIND b, as 0 or 1.
 template <typename T>

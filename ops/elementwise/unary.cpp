@@ -64,7 +64,7 @@ void run_unary(const UnaryOp& op, const KernelRun& run) {
       apply_unary(op.function, from + begin, to + begin, end - begin);
     });
   } else {
-    dispatch(x.dtype(), SignedTypes(), [&]<typename T>(std::type_identity<T>) {
+    dispatch(x.dtype(), UnaryTypes(), [&]<typename T>(std::type_identity<T>) {
       with_unary<T>(op.function, [&](const auto& f) {
         transform(*run.pool, count, f, static_cast<T*>(y), static_cast<const T*>(x.data()));
       });

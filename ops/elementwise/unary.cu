@@ -19,7 +19,7 @@ struct ClipToBounds {
 }  // namespace
 
 void unary(const Context& context, const UnaryFunction& f, DType dtype, const void* x, void* y, std::int64_t elems) {
-  dispatch(dtype, SignedTypes(), [&]<typename T>(std::type_identity<T>) {
+  dispatch(dtype, UnaryTypes(), [&]<typename T>(std::type_identity<T>) {
     with_unary<T>(f, [&](const auto& function) {
       elementwise<Kernels::flat>(context, flat_loops(elems), function, static_cast<T*>(y), static_cast<const T*>(x));
     });

@@ -100,6 +100,13 @@ inline constexpr UnaryRow unary_table[] = {LENSLET_UNARY_KINDS(LENSLET_ROW)};
 #undef LENSLET_ROW
 #undef LENSLET_UNWRAP
 
+/// What the kernels of both devices dispatch.
+using UnaryTypes = SignedTypes;
+#define LENSLET_CHECK(NAME, DOMAIN, VERSION, TYPES, ...) \
+  static_assert(dtypes<UnaryTypes>.contains(dtypes<TYPES>), "types that no kernel dispatches: " #NAME);
+LENSLET_UNARY_KINDS(LENSLET_CHECK)
+#undef LENSLET_CHECK
+
 constexpr const UnaryRow& row_of(UnaryKind kind) { return unary_table[static_cast<std::size_t>(kind)]; }
 
 /// An operator's function: y = KIND(x, a, b).

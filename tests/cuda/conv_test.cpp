@@ -10,6 +10,7 @@
 #include <random>
 #include <string>
 
+#include "ops/conv/conv.h"
 #include "tests/ops/conv_cases.h"
 #include "tests/ops/conv_data.h"
 #include "tests/ops/op_runner.h"

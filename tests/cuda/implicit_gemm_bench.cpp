@@ -18,6 +18,7 @@
 #include "base/cuda/graph.h"
 #include "base/cuda/session.h"
 #include "base/cuda/upload.h"
+#include "ops/conv/conv.h"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 
 namespace lenslet {

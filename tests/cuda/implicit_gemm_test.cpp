@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/conv/conv.h"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 #include "tests/ops/conv_data.h"
 #include "tests/ops/op_runner.h"

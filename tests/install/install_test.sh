@@ -122,11 +122,21 @@ case $part in
       dpkg-deb -x "$file" "$root"
     done
     [ -z "$(cat -- *lenslet*.txt | sort | uniq -d)" ] || fail "a file is in two packages"
-    [ "$(cat lenslet.txt)" = ./usr/bin/lenslet ] || fail "the command's package has: $(cat lenslet.txt)"
+    diff - <(LC_ALL=C sort lenslet.txt) <<END || fail "the command's package has other files"
+./usr/bin/lenslet
+./usr/share/bash-completion/completions/lenslet
+./usr/share/fish/vendor_completions.d/lenslet.fish
+./usr/share/man/man1/lenslet.1
+./usr/share/zsh/site-functions/_lenslet
+./usr/share/zsh/vendor-completions/_lenslet
+END
+    "$root/usr/bin/lenslet" generate bash | cmp - "$root/usr/share/bash-completion/completions/lenslet"
     if grep -E '/include/|/cmake/|[.](a|pc|so)$' liblenslet0.1.txt; then fail "development files in the library's package"; fi
     grep -q '/share/doc/lenslet/LICENSE$' liblenslet0.1.txt || fail "the library's package has no licence"
     dpkg-deb -f packages/liblenslet-dev_*.deb Depends | grep -q 'liblenslet0.1 (= ' || fail "-dev without its library"
     dpkg-deb -f packages/liblenslet0.1_*.deb Depends | grep -q libfmt || fail "dependencies were not looked for"
+    dpkg-deb -f packages/lenslet_*.deb Maintainer | grep -qE '^[^<]+ <[^<@]+@[^@>]+>$' || fail "no maintainer"
+    ! dpkg-deb -f packages/lenslet_*.deb Maintainer | grep -q 'invalid' || fail "a maintainer who cannot be reached"
     "$root/usr/bin/lenslet" devices
     prefix=$root/usr configure_and_build "$source/samples/per_layer" packages_app
     "$work/packages_app/per_layer" "$work/rgb.onnx" | grep -q '^layer .*rms$' || fail "the app does not run"

@@ -6,6 +6,7 @@
 #include "ops/core/broadcast.h"
 #include "ops/core/kernel.h"
 #include "ops/elementwise/binary_kinds.h"
+#include "ops/elementwise/logic.h"
 #include "tests/ops/op_harness.h"
 #include "tests/ops/op_runner.h"
 
@@ -20,6 +21,15 @@ struct Kind {
 };
 #define LENSLET_KIND(NAME, VERSION, MOST, TYPES, ...) {#NAME, dtypes<TYPES>},
 constexpr Kind kinds[] = {LENSLET_BINARY_KINDS(LENSLET_KIND){"Sum", dtypes<RealTypes>}, {"Mean", dtypes<RealTypes>}};
+#undef LENSLET_KIND
+
+struct LogicRow {
+  const char* name;
+  int inputs;
+  DTypeSet types;
+};
+#define LENSLET_KIND(NAME, VERSION, INPUTS, TYPES, ...) {#NAME, INPUTS, dtypes<TYPES>},
+constexpr LogicRow logic_table[] = {LENSLET_LOGIC_KINDS(LENSLET_KIND)};
 #undef LENSLET_KIND
 
 struct Shapes {
@@ -217,18 +227,20 @@ TEST_CASE("prelu/slopes") {
 
 TEST_CASE("logic/comparisons_and_booleans") {
   unsigned seed = 70;
-  for (const char* op : {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
-    for (const DType dtype : {DType::f32, DType::f64, DType::i8, DType::u8, DType::i32, DType::i64})
-      for (const Shapes& s : {Shapes{{2, 3, 5, 7}, {3, 1, 1}}, Shapes{{5, 1}, {7}}})
-        check_op({.op = op,
-                  .opset = 16,
-                  .inputs = {random_of(dtype, s.a, seed++, 0, 3), random_of(dtype, s.b, seed++, 0, 3)},
-                  .maybe_constant = {1}});
-  for (const char* op : {"And", "Or", "Xor"})
-    check_op({.op = op,
-              .inputs = {random_of(DType::boolean, {2, 3, 5, 7}, seed++, 0, 2),
-                         random_of(DType::boolean, {5, 1}, seed++, 0, 2)}});
-  check_op({.op = "Not", .inputs = {random_of(DType::boolean, {2, 3, 5, 7}, seed++, 0, 2)}});
+  for (const LogicRow& row : logic_table)
+    for (const DType dtype : {DType::f32, DType::f64, DType::i8, DType::u8, DType::i16, DType::u16, DType::i32,
+                              DType::i64, DType::boolean}) {
+      if (!row.types.contains(dtype)) continue;
+      const double high = dtype == DType::boolean ? 2 : 3;
+      for (const Shapes& s : {Shapes{{2, 3, 5, 7}, {3, 1, 1}}, Shapes{{5, 1}, {7}}}) {
+        OpCase c{.op = row.name, .opset = 16, .inputs = {random_of(dtype, s.a, seed++, 0, high)}};
+        if (row.inputs == 2) {
+          c.inputs.push_back(random_of(dtype, s.b, seed++, 0, high));
+          c.maybe_constant = {1};
+        }
+        check_op(c);
+      }
+    }
   CHECK_THROWS_AS(infer_op({.op = "And", .inputs = {Tensor(DType::f32, {2}), Tensor(DType::f32, {2})}}), Error);
 }
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <string_view>
 
+#include "ops/conv/conv.h"
 #include "tests/ops/op_runner.h"
 
 namespace lenslet::test {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ops/conv/conv.h"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 #include "tests/ops/conv_cases.h"
 

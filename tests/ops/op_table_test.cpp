@@ -84,7 +84,7 @@ TEST_CASE("op_table/docs_are_up_to_date") {
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   // Builds without CUDA have some of its kernels' rows only.
   const bool same = cuda_built ? text == ops_doc() : without_cuda(text) == without_cuda(ops_doc());
-  CHECK_MESSAGE(same, "docs/ops.md does not match the op table: run `ninja update-ops-doc`");
+  CHECK_MESSAGE(same, "docs/ops.md does not match the op table: build the target update-ops-doc");
 }
 
 }  // namespace lenslet::test

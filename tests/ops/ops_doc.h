@@ -10,8 +10,8 @@ namespace lenslet::test {
 inline std::string ops_doc() {
   return R"(# Operators
 
-Written from the operators' and kernels' rows (ops/table.cpp) by `ninja update-ops-doc`; a test fails when it is out of
-date.
+Written from the operators' and kernels' rows (ops/table.cpp) by the target `update-ops-doc`; a test fails when it is
+out of date.
 
 Models of opset 7 to 28 are read. "read from version" is the first version of the operator whose attributes and
 inputs are understood; later versions up to opset 28 are understood too, except as the notes say. CPU and CUDA give the

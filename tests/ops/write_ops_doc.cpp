@@ -1,4 +1,4 @@
-// Writes docs/ops.md: `ninja update-ops-doc`.
+// Writes docs/ops.md: the target update-ops-doc.
 
 #include <cstdio>
 #include <fstream>

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import resource
 import struct
 import subprocess
@@ -81,6 +82,16 @@ def at_terminal(*arguments, **variables):
         pass
     os.close(ours)
     return child.wait(), text.decode().replace("\r\n", "\n")
+
+
+def options_by_verb(*verb):
+    """{"bench conv": {"--set", ...}, ...}: what the --help of `verb` and of those below it lists, "" the command's
+    own."""
+    text = lenslet(*verb, "--help").stdout
+    found = {" ".join(verb): set(re.findall(r"^  (?:-\w,)?(--[a-z-]+)", text, re.MULTILINE))}
+    for name in re.findall(r"^  ([a-z]+) ", text.partition("\nSubcommands:\n")[2].partition("\n\n")[0], re.MULTILINE):
+        found.update(options_by_verb(*verb, name))
+    return found
 
 
 def port(name, element, dims):

@@ -75,7 +75,7 @@ class Inspect(Verb):
     def test_every_stage(self):
         done = lenslet("inspect", self.net, "--after", "nonsense")
         self.assertEqual(done.returncode, 2)
-        stages = done.stderr.strip().split("stages: ")[1].split(", ")
+        stages = done.stderr.strip().split("{")[1].rstrip("}").split(",")
         self.assertGreater(len(stages), 10)
         dumps = {}
         for stage in stages:

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/format.h"
+#include "ops/conv/conv.h"
 #include "oracle/oracle.h"
 #include "tools/measuring/draw.h"
 #include "tools/measuring/kernel_timer.h"

@@ -5,7 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "ops/conv/conv.h"
+#include "ops/conv/problem.h"
+#include "ops/core/kernel.h"
 
 namespace lenslet::tool {
 

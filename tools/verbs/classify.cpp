@@ -153,7 +153,7 @@ class Run {
 };
 
 nlohmann::ordered_json header(const std::filesystem::path& model_file, const FoundCard& found,
-                              const std::string& device) {
+                              const std::string& device, const PlanOptions& plan) {
   nlohmann::ordered_json card;  // null when assumed
   if (found.found_by != FoundBy::nothing)
     card = {{"path", found.file.string()}, {"found_by", to_string(found.found_by)}};
@@ -161,7 +161,8 @@ nlohmann::ordered_json header(const std::filesystem::path& model_file, const Fou
           {"device", device},
           {"preparation", describe(found.card.spec)},
           {"assumed", found.found_by == FoundBy::nothing},
-          {"card", card}};
+          {"card", card},
+          {"machine", provenance(plan)}};
 }
 
 ExitCode classify(const Options& options) {
@@ -183,7 +184,7 @@ ExitCode classify(const Options& options) {
   Classifier classifier(model, found.card, labels, plan);
   note_refused_algorithms(classifier.plan(), plan);
   const std::string device = classifier.plan().device;
-  const auto printer = make_result_printer(options.format, header(setup.model_file, found, device), device);
+  const auto printer = make_result_printer(options.format, header(setup.model_file, found, device, plan), device);
 
   std::vector<PhotoResult> results(photos.size());
   Run run(classifier, options.top);

@@ -1,12 +1,12 @@
 #include "tools/verbs/classify_output.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <utility>
 
 #include "tools/verbs/common_options.h"
+#include "tools/verbs/csv.h"
 #include "tools/verbs/terminal.h"
 
 namespace lenslet::tool {
@@ -88,31 +88,21 @@ class JsonLines : public ResultPrinter {
   }
 };
 
-/// RFC 4180, but for its line ends: a row a class, or one for a photo that failed.
+/// A row a class, or one for a photo that failed.
 class Csv : public ResultPrinter {
  public:
-  Csv() { fmt::print("file,rank,index,label,prob,score,error\n"); }
+  Csv() { print_csv_line({"file", "rank", "index", "label", "prob", "score", "error"}); }
 
   void add(const PhotoResult& result) override {
-    const std::string file = field(result.file);
-    if (!result.error.empty()) fmt::print("{},,,,,,{}\n", file, field(result.error));
+    if (!result.error.empty()) print_csv_line({result.file, "", "", "", "", "", result.error});
     int rank = 0;
-    for (const ClassResult& best : result.top)
-      fmt::print("{},{},{},{},{}{}{},\n", file, ++rank, best.index, field(best.label), result.probabilities ? "" : ",",
-                 best.prob, result.probabilities ? "," : "");
+    for (const ClassResult& best : result.top) {
+      const std::string score = fmt::to_string(best.prob);
+      print_csv_line({result.file, fmt::to_string(++rank), fmt::to_string(best.index), best.label,
+                      result.probabilities ? score : "", result.probabilities ? "" : score, ""});
+    }
     std::fflush(stdout);
   }
-
- private:
-  /// As it is for a program; a terminal is not to be steered by names.
-  std::string field(const std::string& text) const {
-    std::string shown = at_terminal_ ? printable(text) : text;
-    if (shown.find_first_of(",\"\r\n") == std::string::npos) return shown;
-    for (std::size_t at = 0; (at = shown.find('"', at)) != std::string::npos; at += 2) shown.insert(at, 1, '"');
-    return fmt::format("\"{}\"", shown);
-  }
-
-  const bool at_terminal_ = isatty(STDOUT_FILENO) == 1;
 };
 
 }  // namespace

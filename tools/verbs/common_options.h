@@ -37,12 +37,17 @@ inline constexpr int default_warmup = 2;
 DeviceChoice print_device_note(const PlanOptions& options);
 /// --json
 CLI::Option* add_json_option(CLI::App& verb, bool& json);
-/// One JSON document (nlohmann::json or ordered_json) on stdout, with where it comes from as its member "machine".
-/// Names need not be UTF-8, JSON has to be: bytes that are not become U+FFFD.
+/// One JSON document (nlohmann::json or ordered_json) on stdout. Names need not be UTF-8, JSON has to be: bytes that
+/// are not become U+FFFD.
+template <typename Json>
+void print_document(const Json& document) {
+  fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+/// The same with where it comes from, as the member "machine".
 template <typename Json>
 void print_document(Json document, const PlanOptions& plan) {
   document["machine"] = provenance(plan);
-  fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
+  print_document(document);
 }
 /// More images than any value may have elements (docs/limits.md).
 inline constexpr std::int64_t max_batch = std::int64_t{1} << 40;

@@ -152,9 +152,10 @@ void add_inspect(CLI::App& app, ExitCode& result) {
   CLI::App* verb =
       app.add_subcommand("inspect", "Show a model: ports, ops, FLOPs, candidates of every convolution, memory");
   verb->add_option("model", options->model, "ONNX file")->required();
-  verb->add_option(
-      "--after", options->after,
-      fmt::format("Print the graph after a stage instead: load, infer, {}, plan", fmt::join(pass_names(), ", ")));
+  std::vector<std::string> stages = pass_names();
+  stages.insert(stages.begin(), {"load", "infer"});
+  stages.emplace_back("plan");
+  verb->add_option("--after", options->after, "Print the graph after a stage instead")->check(CLI::IsMember(stages));
   verb->add_option("--batch", options->plan.batch, "Images at once")
       ->transform(whole_number<std::int64_t>(1, max_batch))
       ->capture_default_str();

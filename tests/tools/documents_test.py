@@ -1,0 +1,270 @@
+"""What the documents name is there, and the commands in them run.
+
+A block indented by four spaces is commands: a line each, or, where one begins with "$ ", that line, and what it prints.
+Each is run here, or matched by one of `not_run`, which says why; programs of the build, presets, targets, scripts,
+options, paths and tests that are named anywhere must exist.
+"""
+
+import fnmatch
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import unittest
+
+from command import COMMAND, FLOAT, ROOT, Verb, lenslet, model, node, options_by_verb, port, tensor_pb, write_npy
+
+# (what the command begins with, why it is not run). What else is said of it is checked all the same.
+not_run = (
+    (r"tools/(quickstart|test)[.]sh\b|[.]ci/run$", "installs packages and builds, for minutes"),
+    (r"cmake --(preset|build|install) |ctest --preset ", "builds, for minutes"),
+    (r"cmake -G Ninja -S samples/embed |/tmp/embed/embed |export PKG_CONFIG_PATH=|g[+][+] ", "tests/install does it"),
+    (r"cpack ", "tests/install does it"),
+    (r"tools/scripts/gpu_check[.]sh|build/cuda/", "needs a GPU"),
+    (r"lenslet .*--device cuda\b", "needs a GPU"),
+    (r"tools/peers/bench_peers[.]py ", "needs ONNX Runtime, and takes minutes"),
+    (r"tools/peers/bench_gpu_peers[.]py ", "needs a GPU and PyTorch"),
+    (r"refit_conv[.]py ", "takes what was measured on a GPU"),
+)
+# Blocks that are no commands begin so.
+no_commands = ("base  <-  ops",)
+# What stands for what. The rest of the command is run as it is written.
+stands_for = {"~/.cache/lenslet/photos": "FOLDER", "CASE_FOLDER...": "CASE_FOLDER", "MODEL": "model.onnx", "N": "2"}
+# Options of other programs.
+foreign_options = {
+    "cmake": {"--preset", "--build", "--target", "--install", "--prefix", "--list-presets"},
+    "cpack": {"--config"},
+    "nvcc": {"--compress-mode"},
+    "doctest": {"--list-test-cases", "--test-case"},
+    "pkg-config": {"--cflags", "--libs", "--variable", "--static"},
+}
+
+sources = (".h", ".cuh", ".cpp", ".cu", ".cmake", ".sh", ".py", ".md", ".csv", ".txt")
+documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", ROOT / "samples" / "README.md",
+             *sorted((ROOT / "docs").glob("*.md"))]  # fmt: skip
+
+
+def tree():
+    """Every file and folder of ours, relative to the root."""
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = [name for name in folders if not re.match(r"build|results$|__pycache__$|[.](git|cache)$", name)]
+        for name in folders + files:
+            yield os.path.relpath(os.path.join(folder, name), ROOT)
+
+
+def blocks(text):
+    """The blocks indented by four spaces, each with the number of its first line."""
+    block, blank, fenced = [], True, False
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        fenced ^= line.startswith("```")
+        if re.match("    " if block else "    (?! )", line) and not fenced and (block or blank):
+            block.append((number, line[4:]))
+        elif line.strip() or number > text.count("\n"):
+            if block:
+                yield block
+            block = []
+        blank = not line.strip()
+
+
+def without_comment(line):
+    return re.sub(r"(^|\s+)#\s.*", "", line)
+
+
+def commands():
+    """(where, command), a command for each part of a line between `&&`; lines that end in a backslash go on."""
+    for document in documents:
+        for block in blocks(document.read_text(encoding="utf-8")):
+            if block[0][1].startswith(no_commands):
+                continue
+            prompts = [(number, line[2:]) for number, line in block if line.startswith("$ ")]
+            whole = ""
+            for number, line in prompts or block:
+                whole += without_comment(line).strip()
+                if whole.endswith("\\"):
+                    whole = whole[:-1]
+                    continue
+                for part in filter(None, whole.split(" && ")):
+                    yield f"{document.relative_to(ROOT)}:{number}", part
+                whole = ""
+
+
+def spans():
+    """(where, text) of everything in `...`, which may go over the end of a line, outside of ``` blocks."""
+    for document in documents:
+        text = re.sub(r"^```.*?^```", lambda m: "\n" * m[0].count("\n"), document.read_text(encoding="utf-8"),
+                      flags=re.MULTILINE | re.DOTALL)  # fmt: skip
+        for found in re.finditer(r"`([^`]+)`", text):
+            number = text.count("\n", 0, found.start()) + 1
+            yield f"{document.relative_to(ROOT)}:{number}", " ".join(found[1].split())
+
+
+def of_lenslet(words):
+    """The verb in ["lenslet", "bench", "conv", ...] as options_by_verb() calls it, or None."""
+    if not words or os.path.basename(words[0]) != "lenslet":
+        return None
+    names = " ".join(words[1:3])
+    known = options_by_verb_once()
+    return next((name for name in (names, words[1] if len(words) > 1 else "") if name in known), "")
+
+
+def options_by_verb_once(cache={}):
+    if not cache:
+        cache.update(options_by_verb())
+    return cache
+
+
+class Documents(Verb):
+    def setUp(self):
+        super().setUp()
+        self.files = set(tree())
+        self.wrong = []
+
+    def tearDown(self):
+        self.assertEqual(self.wrong, [], "\n" + "\n".join(self.wrong))
+
+    def must(self, holds, where, text):
+        if not holds:
+            self.wrong.append(f"{where}: {text}")
+
+    def test_every_command_runs_or_says_why_not(self):
+        for name in ("resnet50", "efficientnet-lite0"):  # a photo's main colour
+            subprocess.run([sys.executable, ROOT / "tests" / "install" / "tiny_model.py", self.folder], check=True)
+            os.rename(self.folder / "rgb.onnx", self.folder / f"{name}.onnx")
+        shutil.copytree(self.folder, photos := self.folder / "FOLDER")
+        for file in photos.iterdir():
+            if file.suffix != ".ppm":
+                file.unlink()
+        relu = model([node("Relu", ["x"], "y")], [port("x", FLOAT, [3])], [port("y", FLOAT, [3])])
+        self.write("CASE_FOLDER/relu/model.onnx", relu)
+        self.write("CASE_FOLDER/relu/test_data_set_0/input_0.pb", tensor_pb("x", [3], [-1, 2, -3]))
+        self.write("CASE_FOLDER/relu/test_data_set_0/output_0.pb", tensor_pb("y", [3], [0, 2, 0]))
+        os.rename(self.net, self.folder / "model.onnx")  # conv_net()
+        write_npy(self.folder / "x.npy", (1, 3, 12, 10), [0.5] * 360)
+
+        used = set()
+        cache = self.folder / "cache" / "lenslet"  # the default model
+        cache.mkdir(parents=True)
+        shutil.copy(self.folder / "resnet50.onnx", cache / "efficientnet-lite0.onnx")
+        for where, command in commands():
+            rules = [rule for rule, _ in not_run if re.match(rule, command)]
+            used.update(rules)
+            words = shlex.split(command)
+            if rules:
+                continue
+            if os.path.basename(words[0]) != "lenslet":
+                self.must(False, where, f"neither run nor in not_run: {command}")
+                continue
+            words = [COMMAND, *(stands_for.get(word, word) for word in words[1:])]
+            if words[1] == "bench":
+                words += ["--seconds", "0.01"]  # or it would be minutes
+            done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=120,
+                                  env={**os.environ, "LENSLET_DEVICE": "cpu", "LENSLET_CACHE": str(cache)})  # fmt: skip
+            self.must(done.returncode == 0 and done.stdout, where, f"{command}: {done.returncode}, {done.stderr}")
+        for rule, _ in not_run:
+            self.must(rule in used, "not_run", f"{rule}: no document has such a command")
+
+    def test_commands_stand_in_indented_blocks(self):
+        for document in documents:
+            for language in re.findall(r"^```(.+)$", document.read_text(encoding="utf-8"), re.MULTILINE):
+                self.must(language in ("cmake", "cpp", "json", "text"), document.name, f"a block of {language}")
+
+    def test_counts_of_check(self):
+        suites = pathlib.Path("/usr/share/libonnx-testdata/data")
+        if not suites.is_dir():
+            self.skipTest("no libonnx-testdata")
+        for suite, *counts in re.findall(r"^\| ([a-z-]+) \| (\d+) \| (\d+) \| (\d+) \|$",
+                                         (ROOT / "docs/check.md").read_text().partition("libonnx-testdata")[2],
+                                         re.MULTILINE):  # fmt: skip
+            last = lenslet("check", suites / suite).stdout.splitlines()[-1]
+            expected = "{} passed, {} failed, {} unsupported".format(*counts)
+            self.must(last == expected, "docs/check.md", f"{suite}: {last}")
+
+    def test_options_exist(self):
+        known = options_by_verb_once()
+        scripts = "\n".join((ROOT / file).read_text(encoding="utf-8") for file in self.files
+                            if file.startswith("tools/") and file.endswith((".sh", ".py", "cudnn/main.cpp")))  # fmt: skip
+        foreign = set().union(*foreign_options.values()) | set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", scripts))
+        for where, text in [*commands(), *spans()]:
+            words = text.split()
+            verb = of_lenslet(words)
+            options = re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)
+            if verb is None:
+                for option in options:
+                    self.must(option in foreign or any(option in names for names in known.values()), where,
+                              f"nothing has the option {option}")  # fmt: skip
+                continue
+            if len(words) > 1 and re.fullmatch(r"[a-z]+", words[1]):
+                self.must(verb.split()[:1] == words[1:2], where, f"no verb: {text}")
+            for option in options:
+                self.must(option in known[verb] | known[""], where, f"lenslet {verb} has no {option}")
+
+    def exists(self, name, document):
+        """As a path from the root, from the document, from include/, or as the end of one."""
+        name = name.rstrip("/")
+        beside = os.path.normpath(os.path.join(os.path.dirname(document), name))
+        if {name, beside, f"include/{name}"} & self.files:
+            return True
+        if re.search(r"[*]", name):
+            return any(fnmatch.fnmatch(file, name) for file in self.files)
+        return any(file.endswith("/" + name) for file in self.files)
+
+    def test_paths_and_tests_exist(self):
+        folders = {file.split("/")[0] for file in self.files if "/" in file}
+        text = "\n".join((ROOT / file).read_text(encoding="utf-8") for file in self.files
+                         if file.startswith("tests/") and file.endswith((".cpp", ".txt")))  # fmt: skip
+        tests = set(re.findall(r'TEST_CASE\("([^"]+)"', text)) | set(re.findall(r"add_test\(NAME ([^\s]+)", text))
+        tests |= {f"install/{name}" for name in re.findall(r"\w+", re.search(r"set\(parts ([^)]*)", text)[1])}
+        tests |= {f"command/{name}" for name in re.findall(r"\w+_test[.](\w+)(?=[\s)])", text)}
+        groups = {name.rsplit("/", 1)[0] for name in tests} | {"cuda/conv"}  # registered one an algorithm
+        links = []
+        for document in documents:
+            for target in re.findall(r"\]\(([^)#]+)", document.read_text(encoding="utf-8")):
+                if not re.match(r"https?:", target):
+                    links.append((str(document.relative_to(ROOT)) + ":", target))
+        for where, name in [*spans(), *links]:
+            document = where.split(":")[0]
+            if re.search(r"[A-Z]{3,}(?!\w*[.](md|txt))|[\s(){}<>=,;]", name) or name.startswith(("~", "/", "-", "http")):
+                continue  # a pattern, or code
+            if name in sources or name.startswith(("build/", "results/", "shared/")):
+                continue  # an ending, or nothing of the repository's
+            path = "/" in name and (name.split("/")[0] in folders or name.endswith("/")) or name.endswith(sources)
+            if path:
+                self.must(self.exists(name, document), where, f"no such path: {name}")
+            elif re.fullmatch(r"[a-z_]+(/[\w*]+)+", name) and not self.exists(name, document):
+                known = name in tests or any(name in (group, f"{group}/*") for group in groups)
+                self.must(known, where, f"neither a path nor a test: {name}")
+        for where, text in commands():
+            for script in re.findall(r"^((?:tools|[.]ci)/\S+|refit_conv[.]py)", text):
+                self.must(self.exists(script, "README.md"), where, f"no such script: {script}")
+            for pattern in re.findall(r"(?:-R|--test-case=)\s*'([^']+)'", text):
+                prefix = pattern.strip("^*$").rstrip("/")
+                found = prefix.startswith("cuda/conv/") or any(name.startswith(prefix) for name in tests)
+                self.must(found, where, f"no test is called {pattern}")
+
+    def test_presets_and_targets_exist(self):
+        presets = json.loads((ROOT / "CMakePresets.json").read_text())
+        names = {kind: {preset["name"] for preset in presets[f"{kind}Presets"]} for kind in ("configure", "build", "test")}
+        lists = "\n".join((ROOT / file).read_text() for file in self.files if file.endswith(("CMakeLists.txt", ".cmake")))
+        targets = set(re.findall(r"add_(?:executable|library|custom_target)\(([\w-]+)", lists))
+        targets |= {f"lenslet-test-{name}" for name in re.findall(r"lenslet_test\((\w+)", lists)}
+        targets |= {re.sub(r".*/", "", name) for name in self.files if name.endswith(".py")}
+        for where, text in [*commands(), *spans()]:
+            for program, build, preset in re.findall(r"\b(cmake|ctest)( --build)? --preset (\w+)", text):
+                kind = "test" if program == "ctest" else "build" if build else "configure"
+                self.must(preset in names[kind], where, f"no {kind} preset {preset}")
+            for target in re.findall(r"--target ([\w-]+)", text):
+                self.must(target in targets, where, f"no target {target}")
+            for program in re.findall(r"\b(lenslet-[a-z][a-z-]*)", text):
+                self.must(program in targets, where, f"no program {program}")
+            self.must(not re.match(r"ninja\b(?!.* -C )", text), where, f"ninja without a folder: {text}")
+            for folder in re.findall(r"(?<!\S)build/(\w+)", text):
+                made = names["configure"] | {"quickstart", "test", "packages"}
+                self.must(folder in made, where, f"nothing builds into build/{folder}")
+
+
+if __name__ == "__main__":
+    unittest.main()
