@@ -122,10 +122,12 @@ case $part in
       dpkg-deb -x "$file" "$root"
     done
     [ -z "$(cat -- *lenslet*.txt | sort | uniq -d)" ] || fail "a file is in two packages"
+    cards=$(cd "$source/models" && find cards -type f -printf './usr/share/lenslet/%p\n' | LC_ALL=C sort)
     diff - <(LC_ALL=C sort lenslet.txt) <<END || fail "the command's package has other files"
 ./usr/bin/lenslet
 ./usr/share/bash-completion/completions/lenslet
 ./usr/share/fish/vendor_completions.d/lenslet.fish
+$cards
 ./usr/share/man/man1/lenslet.1
 ./usr/share/zsh/site-functions/_lenslet
 ./usr/share/zsh/vendor-completions/_lenslet

@@ -131,7 +131,7 @@ class Documents(Verb):
             self.wrong.append(f"{where}: {text}")
 
     def test_every_command_runs_or_says_why_not(self):
-        for name in ("resnet50", "efficientnet-lite0"):  # a photo's main colour
+        for name in ("resnet50", "efficientnet-lite0", "mobilenetv2"):  # a photo's main colour
             subprocess.run([sys.executable, ROOT / "tests" / "install" / "tiny_model.py", self.folder], check=True)
             os.rename(self.folder / "rgb.onnx", self.folder / f"{name}.onnx")
         shutil.copytree(self.folder, photos := self.folder / "FOLDER")
@@ -143,6 +143,7 @@ class Documents(Verb):
         self.write("CASE_FOLDER/relu/test_data_set_0/input_0.pb", tensor_pb("x", [3], [-1, 2, -3]))
         self.write("CASE_FOLDER/relu/test_data_set_0/output_0.pb", tensor_pb("y", [3], [0, 2, 0]))
         os.rename(self.net, self.folder / "model.onnx")  # conv_net()
+        shutil.copy(self.folder / "resnet50.onnx", self.net)
         write_npy(self.folder / "x.npy", (1, 3, 12, 10), [0.5] * 360)
 
         used = set()
@@ -229,7 +230,7 @@ class Documents(Verb):
             document = where.split(":")[0]
             if re.search(r"[A-Z]{3,}(?!\w*[.](md|txt))|[\s(){}<>=,;]", name) or name.startswith(("~", "/", "-", "http")):
                 continue  # a pattern, or code
-            if name in sources or name.startswith(("build/", "results/", "shared/")):
+            if name in sources or name.startswith(("build/", "results/", "share/", "shared/")):
                 continue  # an ending, or nothing of the repository's
             path = "/" in name and (name.split("/")[0] in folders or name.endswith("/")) or name.endswith(sources)
             if path:
