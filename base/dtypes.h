@@ -47,7 +47,7 @@ class DTypeSet {
   std::uint16_t bits_ = 0;
 };
 
-/// A list of C++ element types: float, double, f16, bf16, (u)int8_t ... int64_t, bool.
+/// A list of C++ element types: float, double, f16, bf16, (u)int8_t ... (u)int64_t, bool.
 template <typename... T>
 struct Types {
   static constexpr DTypeSet set() {
@@ -57,7 +57,7 @@ struct Types {
   }
 };
 using AllTypes = Types<float, double, Float16, BFloat16, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t,
-                       std::int32_t, std::int64_t, bool>;
+                       std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, bool>;
 /// What a kernel's row says it takes: dtypes<Types<float, double>>.
 template <typename List>
 inline constexpr DTypeSet dtypes = List::set();

@@ -25,9 +25,10 @@ struct DTypeRow {
   std::size_t bytes;
 };
 constexpr DTypeRow dtype_rows[] = {
-    {DType::f32, "float32", 4}, {DType::f64, "float64", 8}, {DType::f16, "float16", 2},  {DType::bf16, "bfloat16", 2},
-    {DType::i8, "int8", 1},     {DType::u8, "uint8", 1},    {DType::i16, "int16", 2},    {DType::u16, "uint16", 2},
-    {DType::i32, "int32", 4},   {DType::i64, "int64", 8},   {DType::boolean, "bool", 1},
+    {DType::f32, "float32", 4},  {DType::f64, "float64", 8}, {DType::f16, "float16", 2}, {DType::bf16, "bfloat16", 2},
+    {DType::i8, "int8", 1},      {DType::u8, "uint8", 1},    {DType::i16, "int16", 2},   {DType::u16, "uint16", 2},
+    {DType::i32, "int32", 4},    {DType::u32, "uint32", 4},  {DType::i64, "int64", 8},   {DType::u64, "uint64", 8},
+    {DType::boolean, "bool", 1},
 };
 static_assert(std::size(dtype_rows) == static_cast<std::size_t>(DType::boolean) + 1);
 static_assert(std::ranges::is_sorted(dtype_rows, {}, &DTypeRow::dtype), "rows are found by number");

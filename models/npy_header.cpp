@@ -19,9 +19,9 @@ struct TypeCode {
   std::string_view code;  // without the byte order
   DType dtype;
 };
-constexpr TypeCode type_codes[] = {{"f4", DType::f32}, {"f8", DType::f64},    {"f2", DType::f16}, {"i1", DType::i8},
-                                   {"u1", DType::u8},  {"i2", DType::i16},    {"u2", DType::u16}, {"i4", DType::i32},
-                                   {"i8", DType::i64}, {"b1", DType::boolean}};
+constexpr TypeCode type_codes[] = {{"f4", DType::f32}, {"f8", DType::f64}, {"f2", DType::f16}, {"i1", DType::i8},
+                                   {"u1", DType::u8},  {"i2", DType::i16}, {"u2", DType::u16}, {"i4", DType::i32},
+                                   {"u4", DType::u32}, {"i8", DType::i64}, {"u8", DType::u64}, {"b1", DType::boolean}};
 
 [[noreturn]] void damaged(std::string_view what) {
   throw Error(ErrorKind::io, fmt::format("not a readable .npy file: {}", what));

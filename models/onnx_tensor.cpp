@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "base/dtypes.h"
 #include "lenslet/error.h"
@@ -22,7 +23,19 @@ static_assert(std::endian::native == std::endian::little, "raw_data and .npy are
 
 // The field of TensorProto that holds elements of a type when raw_data does not.
 std::uint32_t typed_field(DType dtype) {
-  return dtype == DType::f32 ? 4 : dtype == DType::f64 ? 10 : dtype == DType::i64 ? 7 : 5;
+  switch (dtype) {
+    case DType::f32:
+      return 4;
+    case DType::f64:
+      return 10;
+    case DType::i64:
+      return 7;
+    case DType::u32:
+    case DType::u64:
+      return 11;
+    default:
+      return 5;
+  }
 }
 
 Shape checked_shape(const OnnxTensor& tensor) {
@@ -80,16 +93,18 @@ template <typename T>
 void decode_varints_as(const OnnxTensor& tensor, std::uint32_t field, T* to) {
   for_each_chunk(tensor, field, pbf_wire_type::varint, [&to](std::span<const std::byte> chunk) {
     for_each_varint(chunk, [&to](std::uint64_t bits) {
-      const auto value = static_cast<std::int64_t>(bits);
-      if (value < static_cast<std::int64_t>(std::numeric_limits<T>::min()) ||
-          value > static_cast<std::int64_t>(std::numeric_limits<T>::max()))
-        throw Error(ErrorKind::invalid_model, fmt::format("element {} does not fit the tensor's type", value));
-      *to++ = static_cast<T>(value);
+      // A negative number is a 64-bit one; of 64 unsigned bits there is none.
+      if constexpr (!std::is_same_v<T, std::uint64_t>)
+        if (const auto value = static_cast<std::int64_t>(bits);
+            value < static_cast<std::int64_t>(std::numeric_limits<T>::min()) ||
+            value > static_cast<std::int64_t>(std::numeric_limits<T>::max()))
+          throw Error(ErrorKind::invalid_model, fmt::format("element {} does not fit the tensor's type", value));
+      *to++ = static_cast<T>(bits);
     });
   });
 }
 
-// int32_data and int64_data: varints, of which there must be exactly as many as elements.
+// int32_data, int64_data and uint64_data: varints, of which there must be exactly as many as elements.
 Tensor decode_varints(const OnnxTensor& tensor, DType dtype, const Shape& shape) {
   const std::uint32_t field = typed_field(dtype);
   std::uint64_t count = 0;
@@ -103,7 +118,9 @@ Tensor decode_varints(const OnnxTensor& tensor, DType dtype, const Shape& shape)
   else if (dtype == DType::boolean)  // the value range is checked with raw data's
     decode_varints_as(tensor, field, static_cast<std::uint8_t*>(to));
   else
-    dispatch(dtype, Types<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::int64_t>(),
+    dispatch(dtype,
+             Types<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::uint32_t, std::int64_t,
+                   std::uint64_t>(),
              [&]<typename T>(std::type_identity<T>) { decode_varints_as(tensor, field, static_cast<T*>(to)); });
   return result;
 }

@@ -1,6 +1,8 @@
 // References of elementwise operators: one value at a time, as the ONNX specification defines them.
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <numbers>
@@ -229,6 +231,59 @@ std::vector<Array> where(const AttributeList&, Inputs inputs) {
   return {combine(inputs.first(3), at(inputs, 1).dtype, [](const auto& v) { return v[0] != 0 ? v[1] : v[2]; })};
 }
 
+// The sign of b; with fmod that of a.
+std::vector<Array> mod(const AttributeList& attributes, Inputs inputs) {
+  const bool truncated = integer(attributes, "fmod", 0) != 0;
+  return {combine(inputs.first(2), at(inputs, 0).dtype, [=](const auto& v) {
+    const double rest = std::fmod(v[0], v[1]);
+    return truncated || rest == 0 || (rest < 0) == (v[1] < 0) ? rest : rest + v[1];
+  })};
+}
+
+int bits_of(DType dtype) { return 8 * static_cast<int>(dtype_bytes(dtype)); }
+
+// On two's complement.
+template <std::uint64_t (*f)(std::uint64_t, std::uint64_t)>
+std::vector<Array> bitwise(const AttributeList&, Inputs inputs) {
+  const DType dtype = at(inputs, 0).dtype;
+  const bool is_signed = dtype == DType::i8 || dtype == DType::i16 || dtype == DType::i32 || dtype == DType::i64;
+  return {combine(inputs.first(std::min<std::size_t>(inputs.size(), 2)), dtype, [=](const auto& v) {
+    const auto bits = [](double value) {
+      return value < 0 ? static_cast<std::uint64_t>(static_cast<std::int64_t>(value))
+                       : static_cast<std::uint64_t>(value);
+    };
+    const int unused = 64 - bits_of(dtype);  // the sign, or zeros
+    const std::uint64_t result = f(bits(v[0]), v.size() > 1 ? bits(v[1]) : 0) << unused;
+    return is_signed ? static_cast<double>(static_cast<std::int64_t>(result) >> unused)
+                     : static_cast<double>(result >> unused);
+  })};
+}
+
+std::uint64_t both(std::uint64_t a, std::uint64_t b) { return a & b; }
+std::uint64_t either(std::uint64_t a, std::uint64_t b) { return a | b; }
+std::uint64_t one_of(std::uint64_t a, std::uint64_t b) { return a ^ b; }
+std::uint64_t neither(std::uint64_t a, std::uint64_t) { return ~a; }
+
+std::vector<Array> bit_shift(const AttributeList& attributes, Inputs inputs) {
+  const bool left = text(attributes, "direction", "") == "LEFT";
+  const DType dtype = at(inputs, 0).dtype;
+  return {combine(inputs.first(2), dtype, [=](const auto& v) {
+    const double factor = std::exp2(left ? v[1] : -v[1]);
+    return std::fmod(std::floor(v[0] * factor), std::ldexp(1.0, bits_of(dtype)));
+  })};
+}
+
+std::vector<Array> is_nan(const AttributeList&, Inputs inputs) {
+  return {combine(inputs.first(1), DType::boolean, [](const auto& v) { return std::isnan(v[0]) ? 1.0 : 0.0; })};
+}
+
+std::vector<Array> is_inf(const AttributeList& attributes, Inputs inputs) {
+  const bool negative = integer(attributes, "detect_negative", 1) != 0;
+  const bool positive = integer(attributes, "detect_positive", 1) != 0;
+  return {combine(inputs.first(1), DType::boolean,
+                  [=](const auto& v) { return std::isinf(v[0]) && (v[0] > 0 ? positive : negative) ? 1.0 : 0.0; })};
+}
+
 double prelu_of(double x, double slope) { return x < 0 ? slope * x : x; }
 
 constexpr Entry entries[] = {
@@ -292,6 +347,14 @@ constexpr Entry entries[] = {
     {"Or", predicate<or_of>},
     {"Xor", predicate<xor_of>},
     {"Where", where},
+    {"Mod", mod},
+    {"BitShift", bit_shift},
+    {"BitwiseAnd", bitwise<both>},
+    {"BitwiseOr", bitwise<either>},
+    {"BitwiseXor", bitwise<one_of>},
+    {"BitwiseNot", bitwise<neither>},
+    {"IsNaN", is_nan},
+    {"IsInf", is_inf},
 };
 
 }  // namespace

@@ -94,15 +94,19 @@ void with_stored_type(DType dtype, const F& f) {
       return f(std::uint16_t{});
     case DType::i32:
       return f(std::int32_t{});
+    case DType::u32:
+      return f(std::uint32_t{});
     case DType::i64:
       return f(std::int64_t{});
+    case DType::u64:
+      return f(std::uint64_t{});
   }
 }
 
 template <typename T>
 T narrow(double value) {
-  if constexpr (std::is_same_v<T, std::int64_t>)
-    if (value >= 0x1p63) return std::numeric_limits<T>::max();
+  if constexpr (sizeof(T) == 8 && std::is_integral_v<T>)
+    if (value >= (std::is_signed_v<T> ? 0x1p63 : 0x1p64)) return std::numeric_limits<T>::max();
   return static_cast<T>(value);
 }
 

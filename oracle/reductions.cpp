@@ -178,6 +178,10 @@ IntegerType integer_type(DType dtype) {
       return {16, false};
     case DType::i32:
       return {32, true};
+    case DType::u32:
+      return {32, false};
+    case DType::u64:
+      return {64, false};
     default:
       return {64, true};
   }
@@ -206,6 +210,10 @@ DType dtype_of_number(std::int64_t number) {
       return DType::f16;
     case 11:
       return DType::f64;
+    case 12:
+      return DType::u32;
+    case 13:
+      return DType::u64;
     case 16:
       return DType::bf16;
     default:
@@ -221,7 +229,8 @@ double to_integer(double value, bool from_integer, IntegerType type) {
   if (!from_integer) return std::clamp(std::trunc(value), low, high);
   double wrapped = std::fmod(value - low, modulus);
   if (wrapped < 0) wrapped += modulus;
-  return type.bits == 64 ? value : wrapped + low;
+  const bool fits = value >= low && value <= high;  // as it is: a 64-bit modulus leaves no low bits
+  return fits ? value : wrapped + low;
 }
 
 Array cast_to(DType dtype, const Array& x) {

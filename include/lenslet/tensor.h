@@ -16,7 +16,7 @@
 namespace lenslet {
 
 /// Element types. Arithmetic is done in f32; the others are carried, converted by Cast, or used for shapes.
-enum class DType : std::uint8_t { f32, f64, f16, bf16, i8, u8, i16, u16, i32, i64, boolean };
+enum class DType : std::uint8_t { f32, f64, f16, bf16, i8, u8, i16, u16, i32, u32, i64, u64, boolean };
 
 /// Bytes of one element.
 LENSLET_API std::size_t dtype_bytes(DType dtype) noexcept;
@@ -41,7 +41,11 @@ struct dtype_of<std::uint16_t> : std::integral_constant<DType, DType::u16> {};
 template <>
 struct dtype_of<std::int32_t> : std::integral_constant<DType, DType::i32> {};
 template <>
+struct dtype_of<std::uint32_t> : std::integral_constant<DType, DType::u32> {};
+template <>
 struct dtype_of<std::int64_t> : std::integral_constant<DType, DType::i64> {};
+template <>
+struct dtype_of<std::uint64_t> : std::integral_constant<DType, DType::u64> {};
 template <>
 struct dtype_of<bool> : std::integral_constant<DType, DType::boolean> {};
 

@@ -26,6 +26,7 @@ struct ScalarMath {
     else
       return -x;
   }
+  LENSLET_HOST_DEVICE T bit_not(T x) const { return static_cast<T>(~x); }
   LENSLET_HOST_DEVICE T abs(T x) const {
     if constexpr (single)
       return fabsf(x);

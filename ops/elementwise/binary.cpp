@@ -19,15 +19,22 @@ namespace {
 struct Row {
   std::string_view name;
   BinaryKind kind;
-  bool mean = false;  ///< the sum is divided by the number of inputs
+  bool mean = false;              ///< the sum is divided by the number of inputs
+  std::string_view variant = {};  ///< of an attribute, as it is spelled there
 };
 #define LENSLET_ROW(NAME, ...) {#NAME, BinaryKind::NAME},
 constexpr Row table[] = {LENSLET_BINARY_KINDS(LENSLET_ROW){"Sum", BinaryKind::Add},
                          {"Mean", BinaryKind::Add, true},
-                         {"Pow", BinaryKind::Pow}};
+                         {"Pow", BinaryKind::Pow},
+                         {"Mod", BinaryKind::Mod, false, "0"},
+                         {"Mod", BinaryKind::Fmod, false, "1"},
+                         {"BitShift", BinaryKind::ShiftLeft, false, "LEFT"},
+                         {"BitShift", BinaryKind::ShiftRight, false, "RIGHT"}};
 #undef LENSLET_ROW
 
 [[noreturn]] void division_by_zero() { throw Error(ErrorKind::invalid_argument, "integer division by zero"); }
+
+bool divides(BinaryKind kind) { return kind == BinaryKind::Div || kind == BinaryKind::Mod || kind == BinaryKind::Fmod; }
 
 bool whole(DType dtype) { return dtype != DType::f32 && dtype != DType::f64; }
 
@@ -53,6 +60,11 @@ class BinaryOp final : public Op {
   const Row& row;
 
   std::string_view type() const override { return row.name; }
+  AttributeList attributes() const override {
+    if (row.name == "Mod") return {{"fmod", std::int64_t{row.kind == BinaryKind::Fmod}}};
+    if (row.name == "BitShift") return {{"direction", std::string(row.variant)}};
+    return {};
+  }
 
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     TensorType y = required_input(inputs, 0, "A");
@@ -66,7 +78,7 @@ class BinaryOp final : public Op {
       throw Error(ErrorKind::invalid_model, fmt::format("slope {} does not broadcast to {}", inputs[1].type.shape.str(),
                                                         inputs[0].type.shape.str()));
     // Known divisors are checked here, so that a model with a constant zero is refused at load.
-    if (row.kind == BinaryKind::Div && whole(y.dtype) && inputs[1].constant != nullptr) {
+    if (divides(row.kind) && whole(y.dtype) && inputs[1].constant != nullptr) {
       const Tensor& divisor = *inputs[1].constant;
       dispatch_bytes(dtype_bytes(divisor.dtype()), [&]<typename T>(std::type_identity<T>) {
         const auto* values = static_cast<const T*>(divisor.data());
@@ -113,11 +125,13 @@ void run_f32(ThreadPool& pool, BinaryKind kind, const BroadcastLoops& loops, flo
 }
 
 // The functions of integers as the CPU computes them: what divides by zero is reported.
-template <typename T>
-struct CheckedDiv {
+template <typename F>
+struct CheckedDivision {
+  F divide;
+  template <typename T>
   T operator()(T a, T b) const {
     if (b == 0) division_by_zero();
-    return Binary<T>{BinaryKind::Div}(a, b);
+    return divide(a, b);
   }
 };
 template <typename T, typename E>
@@ -168,10 +182,13 @@ class Fold final : public BoundKernel {
         // The loops by kind below become vectors, which take two NaN in the other order: the result's sign would
         // change.
         transform(*run.pool, step.loops, Binary<T>{step.kind}, y, a, b);
-      } else if (step.kind == BinaryKind::Div) {
-        transform(*run.pool, step.loops, CheckedDiv<T>(), y, a, b);
       } else {
-        with_binary<T>(step.kind, [&](const auto& f) { transform(*run.pool, step.loops, f, y, a, b); });
+        with_binary<T>(step.kind, [&](const auto& f) {
+          if (divides(step.kind))
+            transform(*run.pool, step.loops, CheckedDivision<decltype(f)>{f}, y, a, b);
+          else
+            transform(*run.pool, step.loops, f, y, a, b);
+        });
       }
     }
   }
@@ -241,7 +258,7 @@ std::optional<std::string> refuse_cuda(const Problem& problem) {
   const BinaryKind kind = problem.as<BinaryOp>().row.kind;
   const auto inputs = problem.inputs();
   if (!whole(inputs[0].type.dtype)) return std::nullopt;
-  if (kind == BinaryKind::Div && inputs[1].constant == nullptr)
+  if (divides(kind) && inputs[1].constant == nullptr)
     return "an integer divisor that is computed might be 0, which only the CPU reports";
   if (kind == BinaryKind::Pow && whole(inputs[1].type.dtype) && !never_negative(inputs[1].constant))
     return "an integer exponent that is not a constant of 0 and more divides, perhaps by 0, which only the CPU reports";
@@ -259,15 +276,23 @@ constexpr auto pow_kernels = kernels_for(dtypes<PowTypes>, bind<BoundPow>);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   AttributeReader reader(spec);
-  if (spec.name != "PRelu") reader.ignore("consumed_inputs");
+  const std::string direction = spec.name == "BitShift" ? reader.text("direction", "") : std::string();
+  std::string_view variant = direction;
+  if (spec.name == "Mod")
+    variant = reader.flag("fmod", false) ? "1" : "0";
+  else if (spec.name != "BitShift" && spec.name != "PRelu")
+    reader.ignore("consumed_inputs");
   // Broadcasting before opset 7 was another operation: the second operand's position came from `axis`.
   for (const char* name : {"broadcast", "axis"})
     if (reader.has(name))
       throw Error(ErrorKind::unsupported,
                   fmt::format("attribute '{}' belongs to opset 6 and earlier: export with opset 7 or later", name));
   reader.finish();
-  return std::make_shared<BinaryOp>(
-      *std::find_if(std::begin(table), std::end(table), [&](const Row& row) { return row.name == spec.name; }));
+  const Row* const row = std::find_if(std::begin(table), std::end(table),
+                                      [&](const Row& r) { return r.name == spec.name && r.variant == variant; });
+  if (row == std::end(table))
+    throw Error(ErrorKind::invalid_model, fmt::format("attribute 'direction' is '{}'", variant));
+  return std::make_shared<BinaryOp>(*row);
 }
 
 }  // namespace
@@ -278,7 +303,17 @@ std::span<const OpRow> binary_rows() {
   static constexpr OpRow rows[] = {
       LENSLET_BINARY_KINDS(LENSLET_ROW){"Sum", "", 6, 1, any_number, 1, 1, {make, fold_kernels<RealTypes>}},
       {"Mean", "", 6, 1, any_number, 1, 1, {make, fold_kernels<RealTypes>}},
-      {"Pow", "", 7, 2, 2, 1, 1, {make, pow_kernels}, "exponents of the same types, in any pair"}};
+      {"Pow", "", 7, 2, 2, 1, 1, {make, pow_kernels}, "exponents of the same types, in any pair"},
+      {"Mod", "", 10, 2, 2, 1, 1, {make, fold_kernels<NumberTypes>}},
+      {"BitShift",
+       "",
+       11,
+       2,
+       2,
+       1,
+       1,
+       {make, fold_kernels<UnsignedTypes>},
+       "no bit is left of a shift by all of them"}};
 #undef LENSLET_ROW
   return rows;
 }

@@ -39,13 +39,26 @@ HWY_INLINE void run(const float* a, std::int64_t sa, const float* b, std::int64_
   for (; i < n; ++i) hn::StoreU(f(hn::LoadU(one, a + i * sa), hn::LoadU(one, b + i * sb)), one, y + i);
 }
 
+// f of each pair of lanes, where there is no vector of it.
+template <class U, class F>
+HWY_INLINE U each(U u, U v, const F& f) {
+  const hn::DFromV<U> d;
+  HWY_ALIGN float x[hn::MaxLanes(d)];
+  HWY_ALIGN float y[hn::MaxLanes(d)];
+  hn::Store(u, d, x);
+  hn::Store(v, d, y);
+  for (std::size_t i = 0; i < hn::Lanes(d); ++i) x[i] = f(x[i], y[i]);
+  return hn::Load(d, x);
+}
+
 void binary_kernel(BinaryKind kind, const float* a, std::int64_t sa, const float* b, std::int64_t sb, float* y,
                    std::int64_t n) {
   switch (kind) {
 #define LENSLET_CASE(NAME, VERSION, MOST, TYPES, NOTES, FUNCTION, ...) \
   case BinaryKind::NAME:                                               \
-    return run(a, sa, b, sb, y, n, [](auto u, auto v) HWY_ATTR { return __VA_ARGS__; });
+    return run(a, sa, b, sb, y, n, [](auto u, [[maybe_unused]] auto v) HWY_ATTR { return __VA_ARGS__; });
     LENSLET_BINARY_KINDS(LENSLET_CASE)
+    LENSLET_BINARY_VARIANTS(LENSLET_CASE)
 #undef LENSLET_CASE
     case BinaryKind::Pow:
       // Nearly always a square or a root with a constant exponent.

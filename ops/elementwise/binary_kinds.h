@@ -26,13 +26,22 @@
   KIND(Min, 6, any_number, NumberTypes, "", b != b || b < a ? b : a,                                                   \
        hn::IfThenElse(hn::IsNaN(u), u, hn::IfThenElse(hn::IsNaN(v), v, hn::Min(u, v))))                                \
   KIND(PRelu, 7, 2, FloatTypes, "the slope broadcasts to x", a < 0 ? a * b : a,                                        \
-       hn::IfThenElse(hn::Lt(u, hn::Sub(u, u)), hn::Mul(u, v), u))
+       hn::IfThenElse(hn::Lt(u, hn::Sub(u, u)), hn::Mul(u, v), u))                                                     \
+  KIND(BitwiseAnd, 18, 2, IntegerTypes, "", T(a & b), u)                                                               \
+  KIND(BitwiseOr, 18, 2, IntegerTypes, "", T(a | b), u)                                                                \
+  KIND(BitwiseXor, 18, 2, IntegerTypes, "", T(a ^ b), u)
+/// The same of what an attribute of Mod and BitShift chooses; the name is the kind's alone.
+#define LENSLET_BINARY_VARIANTS(KIND)                                                                                  \
+  KIND(Mod, 10, 2, NumberTypes, "", modulo(a, b), each(u, v, [](float p, float q) { return modulo(p, q); }))                                                                  \
+  KIND(Fmod, 10, 2, NumberTypes, "", remainder_of(a, b), each(u, v, [](float p, float q) { return std::fmod(p, q); })) \
+  KIND(ShiftLeft, 11, 2, UnsignedTypes, "", b < U(bits_of<T>) ? T(U(a) << b) : T(0), u)                                \
+  KIND(ShiftRight, 11, 2, UnsignedTypes, "", b < U(bits_of<T>) ? T(U(a) >> b) : T(0), u)
 // clang-format on
 
 namespace lenslet {
 
 #define LENSLET_NAME(NAME, ...) NAME,
-enum class BinaryKind : std::uint8_t { LENSLET_BINARY_KINDS(LENSLET_NAME) Pow };
+enum class BinaryKind : std::uint8_t { LENSLET_BINARY_KINDS(LENSLET_NAME) LENSLET_BINARY_VARIANTS(LENSLET_NAME) Pow };
 #undef LENSLET_NAME
 
 /// What the kernels of both devices dispatch.
@@ -40,6 +49,7 @@ using BinaryTypes = NumberTypes;
 #define LENSLET_CHECK(NAME, VERSION, MOST, TYPES, ...) \
   static_assert(dtypes<BinaryTypes>.contains(dtypes<TYPES>), "types that no kernel dispatches: " #NAME);
 LENSLET_BINARY_KINDS(LENSLET_CHECK)
+LENSLET_BINARY_VARIANTS(LENSLET_CHECK)
 #undef LENSLET_CHECK
 
 template <typename T>
@@ -53,6 +63,33 @@ LENSLET_HOST_DEVICE T quotient(T a, T b) {
   return static_cast<T>(a / b);
 }
 
+/// What is left of a / b truncated: with the sign of a. Of integers by 0: 0.
+template <typename T>
+LENSLET_HOST_DEVICE T remainder_of(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    if (b == 0) return 0;
+    if constexpr (std::is_signed_v<T>)
+      if (b == -1) return 0;  // the least integer cannot be divided by it
+    return static_cast<T>(a % b);
+  } else {
+    return std::fmod(a, b);
+  }
+}
+
+/// Of a / b rounded down: with the sign of b. Floats as in NumPy: a zero has it, too.
+template <typename T>
+LENSLET_HOST_DEVICE T modulo(T a, T b) {
+  const T rest = remainder_of(a, b);
+  if constexpr (std::is_floating_point_v<T>)
+    if (rest == 0) return std::copysign(rest, b);
+  if constexpr (std::is_signed_v<T>)
+    if (rest != 0 && (rest < 0) != (b < 0)) return static_cast<T>(rest + b);
+  return rest;
+}
+
+template <typename T>
+inline constexpr int bits_of = 8 * sizeof(T);
+
 /// The function of a kind that has the type T; of others nothing sensible.
 template <typename T>
 struct Binary {
@@ -65,6 +102,7 @@ struct Binary {
     if constexpr (lists<TYPES, T>) return (FUNCTION);                  \
     break;
       LENSLET_BINARY_KINDS(LENSLET_CASE)
+      LENSLET_BINARY_VARIANTS(LENSLET_CASE)
 #undef LENSLET_CASE
       case BinaryKind::Pow:
         break;
@@ -88,6 +126,7 @@ void with_binary(BinaryKind kind, const F& f) {
     if constexpr (lists<TYPES, T>) return f(BinaryOf<BinaryKind::NAME, T>()); \
     break;
     LENSLET_BINARY_KINDS(LENSLET_CASE)
+    LENSLET_BINARY_VARIANTS(LENSLET_CASE)
 #undef LENSLET_CASE
     case BinaryKind::Pow:
       break;

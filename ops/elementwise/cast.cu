@@ -19,7 +19,7 @@ using StoredAs = std::tuple_element_t<
     : sizeof(Bits) == 4 ? 2
                         : 3,
     std::tuple<Types<bool, std::int8_t, std::uint8_t>, Types<Float16, BFloat16, std::int16_t, std::uint16_t>,
-               Types<float, std::int32_t>, Types<double, std::int64_t>>>;
+               Types<float, std::int32_t, std::uint32_t>, Types<double, std::int64_t, std::uint64_t>>>;
 
 /// dispatch() of a list that has `dtype`, on the device.
 template <typename First, typename... Rest, typename F>
@@ -44,7 +44,8 @@ struct AnyCast {
   DType from, to;
   __device__ To operator()(From value) const {
     return pick(from, StoredAs<From>(), [&]<typename F>(std::type_identity<F>) {
-      using Wide = std::conditional_t<std::is_floating_point_v<F> || is_half<F>, double, std::int64_t>;
+      using Whole = std::conditional_t<std::is_same_v<F, std::uint64_t>, std::uint64_t, std::int64_t>;
+      using Wide = std::conditional_t<std::is_floating_point_v<F> || is_half<F>, double, Whole>;
       const Wide wide = Convert<Wide, F>()(bits<Stored<F>>(value));
       return pick(to, StoredAs<To>(),
                   [&]<typename T>(std::type_identity<T>) { return bits<To>(Convert<T, Wide>()(wide)); });

@@ -23,12 +23,22 @@ struct Row {
 #define LENSLET_ROW(NAME, ...) {#NAME, LogicKind::NAME},
 constexpr Row table[] = {LENSLET_LOGIC_KINDS(LENSLET_ROW)};
 #undef LENSLET_ROW
+/// Of IsInf, by what it detects: negative (1) and positive (2) infinities.
+constexpr Row infinities[] = {{"IsInf", LogicKind::IsNoInf},
+                              {"IsInf", LogicKind::IsNegativeInf},
+                              {"IsInf", LogicKind::IsPositiveInf},
+                              {"IsInf", LogicKind::IsInf}};
 
 class LogicOp final : public Op {
  public:
   explicit LogicOp(const Row& row) : row_(row) {}
   std::string_view type() const override { return row_.name; }
   LogicKind kind() const { return row_.kind; }
+  AttributeList attributes() const override {
+    if (row_.name != "IsInf") return {};
+    const auto detects = &row_ - infinities;
+    return {{"detect_negative", std::int64_t{detects & 1}}, {"detect_positive", std::int64_t{detects >> 1}}};
+  }
 
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     TensorType y{DType::boolean, required_input(inputs, 0, "A").shape};
@@ -121,6 +131,13 @@ std::shared_ptr<const Op> make(const NodeSpec& spec) {
       *std::find_if(std::begin(table), std::end(table), [&](const Row& row) { return row.name == spec.name; }));
 }
 
+std::shared_ptr<const Op> make_is_inf(const NodeSpec& spec) {
+  AttributeReader reader(spec);
+  const bool negative = reader.flag("detect_negative", true), positive = reader.flag("detect_positive", true);
+  reader.finish();
+  return std::make_shared<LogicOp>(infinities[(negative ? 1 : 0) + (positive ? 2 : 0)]);
+}
+
 std::shared_ptr<const Op> make_where(const NodeSpec& spec) {
   AttributeReader(spec).finish();
   return std::make_shared<WhereOp>();
@@ -132,7 +149,8 @@ std::span<const OpRow> logic_rows() {
 #define LENSLET_ROW(NAME, VERSION, INPUTS, TYPES, ...) \
   {#NAME, "", VERSION, INPUTS, INPUTS, 1, 1, {make, logic_kernels<TYPES>}},
   static constexpr OpRow rows[] = {
-      LENSLET_LOGIC_KINDS(LENSLET_ROW){"Where", "", 9, 3, 3, 1, 1, {make_where, where_kernels}}};
+      LENSLET_LOGIC_KINDS(LENSLET_ROW){"IsInf", "", 10, 1, 1, 1, 1, {make_is_inf, logic_kernels<RealTypes>}},
+      {"Where", "", 9, 3, 3, 1, 1, {make_where, where_kernels}}};
 #undef LENSLET_ROW
   return rows;
 }

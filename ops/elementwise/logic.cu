@@ -6,7 +6,7 @@ namespace lenslet::cuda {
 
 void logic(const Context& context, LogicKind kind, DType dtype, const BroadcastLoops& loops, const void* a,
            const void* b, void* y) {
-  dispatch(dtype, ComparedTypes(), [&]<typename T>(std::type_identity<T>) {
+  dispatch(dtype, NumberTypes(), [&]<typename T>(std::type_identity<T>) {
     elementwise<Kernels::any>(context, loops, Logic<T>{kind}, static_cast<std::uint8_t*>(y), static_cast<const T*>(a),
                               static_cast<const T*>(b));
   });

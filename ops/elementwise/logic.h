@@ -3,6 +3,7 @@
 // and the function of Where; on the host and on the device.
 
 #include <cstdint>
+#include <type_traits>
 
 #include "base/cuda/host_device.h"
 #include "ops/elementwise/types.h"
@@ -11,27 +12,43 @@
 /// Booleans are bytes where everything but 0 is true: a file may hold others than 0 and 1.
 #define LENSLET_LOGIC_KINDS(KIND)                    \
   KIND(Equal, 7, 2, EqualTypes, a == b)              \
-  KIND(Less, 7, 2, ComparedTypes, a < b)             \
-  KIND(LessOrEqual, 12, 2, ComparedTypes, a <= b)    \
-  KIND(Greater, 7, 2, ComparedTypes, a > b)          \
-  KIND(GreaterOrEqual, 12, 2, ComparedTypes, a >= b) \
+  KIND(Less, 7, 2, NumberTypes, a < b)               \
+  KIND(LessOrEqual, 12, 2, NumberTypes, a <= b)      \
+  KIND(Greater, 7, 2, NumberTypes, a > b)            \
+  KIND(GreaterOrEqual, 12, 2, NumberTypes, a >= b)   \
   KIND(And, 7, 2, Types<bool>, a != 0 && b != 0)     \
   KIND(Or, 7, 2, Types<bool>, a != 0 || b != 0)      \
   KIND(Xor, 7, 2, Types<bool>, (a != 0) != (b != 0)) \
-  KIND(Not, 1, 1, Types<bool>, a == 0)
+  KIND(Not, 1, 1, Types<bool>, a == 0)               \
+  KIND(IsNaN, 9, 1, RealTypes, a != a)
+/// The same of what attributes of IsInf choose; the name is the kind's alone.
+#define LENSLET_LOGIC_VARIANTS(KIND)                        \
+  KIND(IsInf, 10, 1, RealTypes, infinity_of(a) != 0)        \
+  KIND(IsPositiveInf, 10, 1, RealTypes, infinity_of(a) > 0) \
+  KIND(IsNegativeInf, 10, 1, RealTypes, infinity_of(a) < 0) \
+  KIND(IsNoInf, 10, 1, RealTypes, false)
 
 namespace lenslet {
 
 #define LENSLET_NAME(NAME, ...) NAME,
-enum class LogicKind : std::uint8_t { LENSLET_LOGIC_KINDS(LENSLET_NAME) };
+enum class LogicKind : std::uint8_t { LENSLET_LOGIC_KINDS(LENSLET_NAME) LENSLET_LOGIC_VARIANTS(LENSLET_NAME) };
 #undef LENSLET_NAME
 
-/// The device's kernel dispatches ComparedTypes, and booleans as u8.
-#define LENSLET_CHECK(NAME, VERSION, INPUTS, TYPES, ...)                            \
-  static_assert(dtypes<ComparedTypes>.with(DType::boolean).contains(dtypes<TYPES>), \
+/// The device's kernel dispatches NumberTypes, and booleans as u8.
+#define LENSLET_CHECK(NAME, VERSION, INPUTS, TYPES, ...)                          \
+  static_assert(dtypes<NumberTypes>.with(DType::boolean).contains(dtypes<TYPES>), \
                 "types that CUDA does not dispatch: " #NAME);
 LENSLET_LOGIC_KINDS(LENSLET_CHECK)
+LENSLET_LOGIC_VARIANTS(LENSLET_CHECK)
 #undef LENSLET_CHECK
+
+/// 1 of infinity, -1 of minus infinity, else 0.
+template <typename T>
+LENSLET_HOST_DEVICE int infinity_of(T a) {
+  if constexpr (std::is_floating_point_v<T>)
+    if (a == a && a - a != a - a) return a > 0 ? 1 : -1;
+  return 0;
+}
 
 /// a KIND b, as 0 or 1.
 template <typename T>
@@ -44,6 +61,7 @@ struct Logic {
   case LogicKind::NAME:                                 \
     return __VA_ARGS__;
       LENSLET_LOGIC_KINDS(LENSLET_CASE)
+      LENSLET_LOGIC_VARIANTS(LENSLET_CASE)
 #undef LENSLET_CASE
     }
     return false;

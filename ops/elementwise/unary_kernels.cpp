@@ -40,6 +40,7 @@ struct UnaryMath : VectorMath<D> {
   HWY_INLINE V floor(V x) const { return hn::Floor(x); }
   HWY_INLINE V ceil(V x) const { return hn::Ceil(x); }
   HWY_INLINE V round(V x) const { return hn::Round(x); }
+  HWY_INLINE V bit_not(V x) const { return hn::Not(x); }  // of integers alone
   // The C library's, where no vector version of known accuracy is at hand.
 #define LENSLET_EACH(NAME, FUNCTION)                     \
   HWY_INLINE V NAME(V x) const {                         \

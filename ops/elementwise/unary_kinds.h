@@ -68,7 +68,8 @@
   KIND(Cosh, "", 9, FloatTypes, (), none, return m.cosh(x))                                                            \
   KIND(Asinh, "", 9, FloatTypes, (), none, return m.asinh(x))                                                          \
   KIND(Acosh, "", 9, FloatTypes, (), none, return m.acosh(x))                                                          \
-  KIND(Atanh, "", 9, FloatTypes, (), none, return m.atanh(x))
+  KIND(Atanh, "", 9, FloatTypes, (), none, return m.atanh(x))                                                          \
+  KIND(BitwiseNot, "", 18, IntegerTypes, (), none, return m.bit_not(x))
 // clang-format on
 
 namespace lenslet {
@@ -101,7 +102,7 @@ inline constexpr UnaryRow unary_table[] = {LENSLET_UNARY_KINDS(LENSLET_ROW)};
 #undef LENSLET_UNWRAP
 
 /// What the kernels of both devices dispatch.
-using UnaryTypes = SignedTypes;
+using UnaryTypes = NumberTypes;
 #define LENSLET_CHECK(NAME, DOMAIN, VERSION, TYPES, ...) \
   static_assert(dtypes<UnaryTypes>.contains(dtypes<TYPES>), "types that no kernel dispatches: " #NAME);
 LENSLET_UNARY_KINDS(LENSLET_CHECK)

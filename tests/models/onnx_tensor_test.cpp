@@ -88,6 +88,20 @@ TEST_CASE("onnx_tensor/typed_fields") {
       {-1, 1LL << 50});
 }
 
+TEST_CASE("onnx_tensor/unsigned_fields") {
+  const auto unsigned_tensor = [](int type, const std::vector<std::uint64_t>& values) {
+    return tensor("t", type, {static_cast<std::int64_t>(values.size())},
+                  [&](pbf_writer& writer) { writer.add_packed_uint64(11, values.begin(), values.end()); });
+  };
+  const std::uint64_t most = ~std::uint64_t{0};
+  check_values<std::uint32_t>(read(unsigned_tensor(u32, {0, 0xFFFFFFFF})), {0, 0xFFFFFFFF});
+  check_values<std::uint64_t>(read(unsigned_tensor(13, {1, most})), {1, most});
+  CHECK_ERROR(read(unsigned_tensor(u32, {0x100000000})), invalid_model, "does not fit");
+  CHECK_ERROR(read(unsigned_tensor(u32, {most})), invalid_model, "does not fit");
+  CHECK_ERROR(read(int32_tensor(u32, {1}, true)), invalid_model, "another type");
+  check_values<std::uint32_t>(read(raw_tensor<std::uint32_t>("t", u32, {1}, {7})), {7});
+}
+
 TEST_CASE("onnx_tensor/types_stay_as_they_are") {
   CHECK(read(raw_tensor<std::uint16_t>("t", f16, {2}, {0x3C00, 0xC000})).dtype() == DType::f16);
   CHECK(read(int32_tensor(bf16, {0x4049, 0xBF80}, true)).dtype() == DType::bf16);
@@ -126,7 +140,7 @@ TEST_CASE("onnx_tensor/refused") {
   CHECK_ERROR(read(int32_tensor(i64, {1}, true)), invalid_model, "field of another type");
   CHECK_ERROR(read(tensor("t", text, {1}, [](pbf_writer& writer) { writer.add_bytes(6, "a"); })), unsupported,
               "string");
-  CHECK_ERROR(read(raw_tensor<std::uint32_t>("t", u32, {1}, {1})), unsupported, "uint32");
+  CHECK_ERROR(read(raw_tensor<std::uint64_t>("t", 14, {1}, {1})), unsupported, "complex64");
   CHECK_ERROR(read(raw_tensor<std::uint8_t>("t", 23, {1}, {1})), unsupported, "float4e2m1");
   CHECK_ERROR(read(raw_tensor<std::uint8_t>("t", 99, {1}, {1})), unsupported, "type 99");
   CHECK_ERROR(read(tensor("t", 0, {1})), invalid_model, "element type");

@@ -39,7 +39,7 @@ TEST_CASE("tensor_file/npy_round_trip") {
   const TempDir folder;
   std::mt19937 random(3);
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::i8, DType::u8, DType::i16, DType::u16,
-                            DType::i32, DType::i64, DType::boolean})
+                            DType::i32, DType::u32, DType::i64, DType::u64, DType::boolean})
     for (const Shape& shape : {Shape{}, Shape{5}, Shape{0, 3}, Shape{2, 3, 5}, Shape{1, 2, 1, 2, 1, 2, 1, 3}}) {
       CAPTURE(std::string(to_string(dtype)));
       CAPTURE(shape.str());

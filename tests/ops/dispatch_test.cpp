@@ -10,8 +10,8 @@ using namespace lenslet;
 
 namespace {
 
-constexpr DType every_type[] = {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8,     DType::u8,
-                                DType::i16, DType::u16, DType::i32, DType::i64,  DType::boolean};
+constexpr DType every_type[] = {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8,  DType::u8,     DType::i16,
+                                DType::u16, DType::i32, DType::u32, DType::i64,  DType::u64, DType::boolean};
 
 }  // namespace
 

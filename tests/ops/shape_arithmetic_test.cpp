@@ -12,8 +12,8 @@ namespace lenslet::test {
 
 namespace {
 
-constexpr DType all_types[] = {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8,     DType::u8,
-                               DType::i16, DType::u16, DType::i32, DType::i64,  DType::boolean};
+constexpr DType all_types[] = {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8,  DType::u8,     DType::i16,
+                               DType::u16, DType::i32, DType::u32, DType::i64,  DType::u64, DType::boolean};
 
 std::string refusal(const OpCase& c) {
   try {
@@ -96,7 +96,8 @@ TEST_CASE("cast/every_pair_of_types") {
   for (const DType from : all_types)
     for (const DType to : all_types) {
       const AttributeList attributes{{"to", dtype_to_onnx(to)}};
-      const bool is_unsigned = from == DType::u8 || from == DType::u16 || from == DType::boolean;
+      const bool is_unsigned =
+          from == DType::u8 || from == DType::u16 || from == DType::u32 || from == DType::u64 || from == DType::boolean;
       const double top = from == DType::boolean ? 2 : from == DType::i8 ? 127 : from == DType::u8 ? 255 : 300;
       check_op({.op = "Cast",
                 .attributes = attributes,

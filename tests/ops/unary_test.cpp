@@ -104,13 +104,15 @@ TEST_CASE("unary/functions_awkward_shapes") {
   unsigned seed = 1;
   for (const UnaryRow& row : unary_table)
     for (const Shape& shape : shapes)
-      for (const Function& f : cases_of(row, shape.elems() < 100))
+      for (const Function& f : cases_of(row, shape.elems() < 100)) {
+        if (!row.types.contains(DType::f32)) continue;
         check_op({.op = f.op,
                   .domain = std::string(row.domain),
                   .opset = f.opset,
                   .attributes = f.attributes,
                   .inputs = {random_of(DType::f32, shape, seed++, f.low, f.high)},
                   .tolerance = f.tolerance});
+      }
   check_op({.op = "SiLU", .domain = "lenslet", .inputs = {random_f32({2, 5, 7, 3}, 77, 0, 4)}, .tolerance = 3e-7});
   for (const Shape& shape : shapes)
     check_op({.op = "Clip",
@@ -126,7 +128,7 @@ TEST_CASE("unary/every_kind") {
       CAPTURE(f.op);
       const OpCase c{
           .op = f.op, .domain = std::string(row.domain), .opset = f.opset, .attributes = f.attributes, .inputs = {nan}};
-      CHECK(std::isnan(run_op(c)[0].values<float>()[0]));
+      if (row.types.contains(DType::f32)) CHECK(std::isnan(run_op(c)[0].values<float>()[0]));
       const auto op = make_op(c);
       const auto again = make_normalised_op(f.op, op->attributes(), 1);
       CHECK(again->type() == row.name);
@@ -181,9 +183,15 @@ TEST_CASE("unary/special_values") {
 }
 
 TEST_CASE("unary/integers_and_doubles") {
-  for (const DType dtype : {DType::i8, DType::i16, DType::i32, DType::i64, DType::f64})
-    for (const char* op : {"Abs", "Neg", "Relu", "Sign"})
-      check_op({.op = op, .opset = 14, .inputs = {random_of(dtype, {3, 7}, 5, -99, 99)}});
+  for (const UnaryRow& row : unary_table)
+    for (const DType dtype :
+         {DType::i8, DType::u8, DType::i16, DType::u16, DType::i32, DType::u32, DType::i64, DType::u64, DType::f64}) {
+      if (!row.types.contains(dtype)) continue;
+      const bool is_unsigned = dtype == DType::u8 || dtype == DType::u16 || dtype == DType::u32 || dtype == DType::u64;
+      check_op({.op = std::string(row.name),
+                .opset = std::max(row.min_opset, 14),
+                .inputs = {random_of(dtype, {3, 7}, 5, is_unsigned ? 0 : -99, 99)}});
+    }
   constexpr std::int64_t least = std::numeric_limits<std::int64_t>::min();
   CHECK(run_op({.op = "Neg", .inputs = {int64s({least})}})[0].values<std::int64_t>()[0] == least);
 }
@@ -209,8 +217,8 @@ TEST_CASE("unary/refusals") {
 }
 
 TEST_CASE("clip/bounds_as_inputs") {
-  for (const DType dtype :
-       {DType::f32, DType::f64, DType::i8, DType::u8, DType::i16, DType::u16, DType::i32, DType::i64}) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::i8, DType::u8, DType::i16, DType::u16, DType::i32,
+                            DType::u32, DType::i64, DType::u64}) {
     const Tensor x = random_of(dtype, {2, 3, 5, 7}, 3, 0, 99);
     const Tensor low = random_of(dtype, {}, 4, 20, 30), high = random_of(dtype, {}, 5, 60, 80);
     for (const std::vector<Tensor>& inputs :

@@ -54,6 +54,13 @@ TEST_CASE("check/types_shapes_and_integers") {
   CHECK(index_text(Shape{}, 0) == "[]");
 }
 
+TEST_CASE("check/two_units_of_bfloat16") {
+  const auto brain = [](float value) { return Tensor::of<float>(Shape{1}, {value}).to_dtype(DType::bf16); };
+  CHECK(difference(brain(1.015625F), brain(1), {}).empty());
+  CHECK_FALSE(difference(brain(1.0234375F), brain(1), {}).empty());
+  CHECK_FALSE(difference(brain(1.0078125F), brain(1), {.rtol = 0, .atol = 0}).empty());
+}
+
 TEST_CASE("check/half_precision_round_trip") {
   // Every half comes back as itself, NaN made quiet.
   Tensor halves(DType::f16, Shape{0x10000});

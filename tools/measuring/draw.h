@@ -30,8 +30,8 @@ void draw(Tensor& tensor, Engine& engine) {
   };
   if (tensor.dtype() == DType::f16) return fill_halves(0x3800, 10);
   if (tensor.dtype() == DType::bf16) return fill_halves(0x3F00, 7);
-  using Others =
-      Types<float, double, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::int64_t, bool>;
+  using Others = Types<float, double, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t,
+                       std::uint32_t, std::int64_t, std::uint64_t, bool>;
   dispatch(tensor.dtype(), Others(), [&]<typename T>(std::type_identity<T>) {
     constexpr bool any_byte = sizeof(T) == 1 && !std::is_same_v<T, bool>;
     for (T& element : tensor.values<T>()) {
