@@ -284,6 +284,47 @@ std::vector<Array> is_inf(const AttributeList& attributes, Inputs inputs) {
                   [=](const auto& v) { return std::isinf(v[0]) && (v[0] > 0 ? positive : negative) ? 1.0 : 0.0; })};
 }
 
+// The parameter of each element: one for all, or by its place along the axis.
+double parameter(const AttributeList& attributes, const Array& x, const Array& values, std::size_t element) {
+  if (values.values.size() == 1) return values.values[0];
+  std::int64_t axis = integer(attributes, "axis", 1);
+  if (axis < 0) axis += x.shape.rank();
+  const std::vector<std::int64_t> index = index_of(x.shape, static_cast<std::int64_t>(element));
+  return values.values[static_cast<std::size_t>(index[static_cast<std::size_t>(axis)])];
+}
+
+// The quotient is a float's, by the specification.
+std::vector<Array> quantize(const AttributeList& attributes, Inputs inputs) {
+  const Array &x = at(inputs, 0), &scale = at(inputs, 1);
+  const std::int64_t to = integer(attributes, "output_dtype", 2);
+  Array y = x;
+  y.dtype = has(inputs, 2) ? at(inputs, 2).dtype
+            : to == 3      ? DType::i8
+            : to == 4      ? DType::u16
+            : to == 5      ? DType::i16
+                           : DType::u8;
+  const bool is_signed = y.dtype == DType::i8 || y.dtype == DType::i16;
+  const double steps = std::ldexp(1.0, bits_of(y.dtype)), low = is_signed ? -steps / 2 : 0, high = low + steps - 1;
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const auto quotient = static_cast<float>(x.values[i]) / static_cast<float>(parameter(attributes, x, scale, i));
+    const double zero = has(inputs, 2) ? parameter(attributes, x, at(inputs, 2), i) : 0;
+    const double value = round_of(quotient) + zero;
+    y.values[i] = std::isnan(value) ? 0 : std::clamp(value, low, high);
+  }
+  return {y};
+}
+
+std::vector<Array> dequantize(const AttributeList& attributes, Inputs inputs) {
+  const Array& x = at(inputs, 0);
+  Array y = x;
+  y.dtype = DType::f32;
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const double zero = has(inputs, 2) ? parameter(attributes, x, at(inputs, 2), i) : 0;
+    y.values[i] = (x.values[i] - zero) * parameter(attributes, x, at(inputs, 1), i);
+  }
+  return {y};
+}
+
 double prelu_of(double x, double slope) { return x < 0 ? slope * x : x; }
 
 constexpr Entry entries[] = {
@@ -348,6 +389,8 @@ constexpr Entry entries[] = {
     {"Xor", predicate<xor_of>},
     {"Where", where},
     {"Mod", mod},
+    {"QuantizeLinear", quantize},
+    {"DequantizeLinear", dequantize},
     {"BitShift", bit_shift},
     {"BitwiseAnd", bitwise<both>},
     {"BitwiseOr", bitwise<either>},

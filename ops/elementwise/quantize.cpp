@@ -1,0 +1,165 @@
+// QuantizeLinear and DequantizeLinear, by tensor or along one axis: float32 beside integers of 8 and 16 bits.
+
+#include "ops/elementwise/quantize.h"
+
+#include <fmt/format.h>
+
+#include "ops/core/checks.h"
+#include "ops/core/onnx_types.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/quantize_cuda.h"
+
+namespace lenslet {
+
+namespace {
+
+/// Inputs: x, scale (a scalar, or [D] of the axis), zero_point (of scale's shape; 0 without).
+class LinearOp : public Op {
+ public:
+  std::int64_t axis = 1;
+
+  AttributeList attributes() const override { return {{"axis", axis}}; }
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
+    return axes_kept_if(inputs.size(), y.rank(), [](int) { return true; });
+  }
+  double flops(std::span<const InputInfo>, std::span<const TensorType> outputs) const override {
+    return 2 * static_cast<double>(outputs[0].shape.elems());
+  }
+
+ protected:
+  void check_parameters(std::span<const InputInfo> inputs) const {
+    const Shape& x = required_input(inputs, 0, "x").shape;
+    const TensorType& scale = required_input(inputs, 1, "scale");
+    require_dtype("input scale", scale.dtype, {DType::f32});
+    if (scale.shape.elems() != 1 || scale.shape.rank() > 1)
+      require_shape("input scale", scale.shape, Shape{x[resolve_axis(axis, x.rank())]});
+    if (present(inputs, 2)) require_shape("input zero_point", inputs[2].type.shape, scale.shape);
+  }
+};
+
+class QuantizeOp final : public LinearOp {
+ public:
+  DType to = DType::u8;  ///< without a zero point
+
+  std::string_view type() const override { return "QuantizeLinear"; }
+  AttributeList attributes() const override { return {{"axis", axis}, {"output_dtype", dtype_to_onnx(to)}}; }
+  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
+    check_parameters(inputs);
+    const DType dtype = present(inputs, 2) ? inputs[2].type.dtype : to;
+    require_dtype("the output", dtype, {DType::i8, DType::u8, DType::i16, DType::u16});
+    return {{dtype, inputs[0].type.shape}};
+  }
+};
+
+class DequantizeOp final : public LinearOp {
+ public:
+  std::string_view type() const override { return "DequantizeLinear"; }
+  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
+    check_parameters(inputs);
+    if (present(inputs, 2) && inputs[2].type.dtype != inputs[0].type.dtype)
+      throw Error(ErrorKind::invalid_model,
+                  fmt::format("input zero_point is {}, but input x is {}", to_string(inputs[2].type.dtype),
+                              to_string(inputs[0].type.dtype)));
+    return {{DType::f32, inputs[0].type.shape}};
+  }
+};
+
+/// y, x, scale and, if there is one, the zero point.
+BroadcastLoops linear_loops(const Binding& binding) {
+  const Shape& x = binding.shape(0);
+  Shape along;
+  if (binding.shape(1).elems() != 1) {
+    const int axis = resolve_axis(static_cast<const LinearOp&>(binding.problem.op()).axis, x.rank());
+    along = x;
+    for (int d = 0; d < x.rank(); ++d)
+      if (d != axis) along = along.with(d, 1);
+  }
+  const Format format = binding.format(0);
+  const BroadcastLoops::Operand operands[] = {{&x, format}, {&x, format}, {&along}, {&along}};
+  const bool zero_point = binding.problem.inputs().size() > 2 && binding.problem.inputs()[2].present;
+  return {x, format, std::span(operands).first(zero_point ? 4 : 3)};
+}
+
+template <typename F, typename Y, typename X, typename Z>
+void run_cpu(const KernelRun& run, const BroadcastLoops& loops, const F& f, Y* y, const X* x, const Z* zero_point) {
+  if (zero_point != nullptr)
+    transform(*run.pool, loops, f, y, x, run.in<float>(1), zero_point);
+  else
+    transform(*run.pool, loops, f, y, x, run.in<float>(1));
+}
+
+const void* zero_point_of(const KernelRun& run) { return present(run.inputs, 2) ? run.inputs[2].data() : nullptr; }
+
+std::unique_ptr<const BoundKernel> bind_quantize(const Binding& binding) {
+  return bound([loops = linear_loops(binding)](const KernelRun& run) {
+    const DType to = run.outputs[0].dtype();
+    const void* const zero_point = zero_point_of(run);
+    if (run.cuda == nullptr) {
+      dispatch(to, QuantizedTypes(), [&]<typename T>(std::type_identity<T>) {
+        run_cpu(run, loops, Quantize<T>(), run.out<T>(), run.in<float>(0), static_cast<const T*>(zero_point));
+      });
+    } else if constexpr (cuda_built) {
+      cuda::quantize(*run.cuda, to, loops, run.in<float>(0), run.in<float>(1), zero_point, run.outputs[0].data());
+    }
+  });
+}
+
+std::unique_ptr<const BoundKernel> bind_dequantize(const Binding& binding) {
+  return bound([loops = linear_loops(binding)](const KernelRun& run) {
+    const DType from = run.inputs[0].dtype();
+    const void* const zero_point = zero_point_of(run);
+    if (run.cuda == nullptr) {
+      dispatch(from, DequantizedTypes(), [&]<typename T>(std::type_identity<T>) {
+        run_cpu(run, loops, Dequantize<T>(), run.out<float>(), run.in<T>(0), static_cast<const T*>(zero_point));
+      });
+    } else if constexpr (cuda_built) {
+      cuda::dequantize(*run.cuda, from, loops, run.inputs[0].data(), run.in<float>(1), zero_point, run.out<float>());
+    }
+  });
+}
+
+constexpr auto quantize_kernels =
+    on_both({.types = dtypes<Types<float>>, .formats = nchw_or_nhwc}, bind_quantize, bind_quantize);
+constexpr auto dequantize_kernels = on_both(
+    {.types = dtypes<DequantizedTypes>, .formats = nchw_or_nhwc, .tolerance = 3e-7}, bind_dequantize, bind_dequantize);
+
+// Before opset 13 there is no axis: the parameters are scalars.
+template <typename LinearOp>
+std::shared_ptr<LinearOp> make_common(const NodeSpec& spec, AttributeReader& reader) {
+  auto op = std::make_shared<LinearOp>();
+  if (!spec.before(13)) op->axis = reader.integer("axis", 1);
+  if (!spec.before(19)) reader.ignore("saturate");  // of 8-bit floats
+  if (!spec.before(21) && reader.integer("block_size", 0) != 0)
+    throw Error(ErrorKind::unsupported, "attribute 'block_size' (a scale for each block) is not supported");
+  return op;
+}
+
+std::shared_ptr<const Op> make_quantize(const NodeSpec& spec) {
+  AttributeReader reader(spec);
+  auto op = make_common<QuantizeOp>(spec, reader);
+  if (const std::int64_t to = reader.integer("output_dtype", 0); to != 0) op->to = dtype_from_onnx(to);
+  // Of the division: float32, or the scale's type, which is float32 by now.
+  if (const std::int64_t precision = reader.integer("precision", 0);
+      precision != 0 && dtype_from_onnx(precision) != DType::f32)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("attribute 'precision' is {}: float32 is done", to_string(dtype_from_onnx(precision))));
+  reader.finish();
+  return op;
+}
+
+std::shared_ptr<const Op> make_dequantize(const NodeSpec& spec) {
+  AttributeReader reader(spec);
+  auto op = make_common<DequantizeOp>(spec, reader);
+  if (const std::int64_t to = reader.integer("output_dtype", 0); to != 0 && dtype_from_onnx(to) != DType::f32)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("attribute 'output_dtype' is {}: float32 is done", to_string(dtype_from_onnx(to))));
+  reader.finish();
+  return op;
+}
+
+}  // namespace
+
+OpParts quantize_linear() { return {make_quantize, quantize_kernels}; }
+OpParts dequantize_linear() { return {make_dequantize, dequantize_kernels}; }
+
+}  // namespace lenslet

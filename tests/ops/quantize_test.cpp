@@ -1,0 +1,78 @@
+#include <doctest/doctest.h>
+
+#include <limits>
+
+#include "tests/ops/op_harness.h"
+#include "tests/ops/op_runner.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+AttributeList axis(std::int64_t value) { return {{"axis", value}}; }
+
+}  // namespace
+
+TEST_CASE("quantize/by_tensor_and_axis") {
+  unsigned seed = 1;
+  for (const DType dtype : {DType::i8, DType::u8, DType::i16, DType::u16}) {
+    const bool is_unsigned = dtype == DType::u8 || dtype == DType::u16;
+    const auto zeros = [&](const Shape& shape) { return random_of(dtype, shape, seed++, is_unsigned ? 0 : -20, 20); };
+    // Beyond both ends of 8 bits.
+    const Tensor x = random_of(DType::f32, {2, 3, 5, 7}, seed++, -300, 300);
+    check_op({.op = "QuantizeLinear",
+              .inputs = {x, Tensor::of<float>(Shape{}, {0.7F}), zeros(Shape{})},
+              .maybe_constant = {1, 2}});
+    check_op({.op = "QuantizeLinear", .inputs = {x, Tensor::of<float>(Shape{1}, {0.7F}), zeros({1})}});
+    for (const std::int64_t a : {0, 1, 2, 3, -1, -3}) {
+      const std::int64_t d = x.shape()[static_cast<int>(a < 0 ? a + 4 : a)];
+      check_op({.op = "QuantizeLinear",
+                .attributes = axis(a),
+                .inputs = {x, random_of(DType::f32, {d}, seed++, 0.5, 2), zeros({d})},
+                .maybe_constant = {1, 2}});
+      check_op({.op = "DequantizeLinear",
+                .attributes = axis(a),
+                .inputs = {random_of(dtype, x.shape(), seed++, is_unsigned ? 0 : -100, 100),
+                           random_of(DType::f32, {d}, seed++, 0.5, 2), zeros({d})},
+                .maybe_constant = {1, 2},
+                .tolerance = 3e-7});
+    }
+    check_op(
+        {.op = "DequantizeLinear", .inputs = {zeros({7, 3}), Tensor::of<float>(Shape{}, {0.01F})}, .tolerance = 3e-7});
+  }
+  check_op({.op = "QuantizeLinear", .inputs = {random_f32({5}, 1, -300, 300), Tensor::of<float>(Shape{}, {1.0F})}});
+  check_op({.op = "QuantizeLinear",
+            .opset = 21,
+            .attributes = {{"output_dtype", std::int64_t{5}}},
+            .inputs = {random_f32({5}, 1, -300, 300), Tensor::of<float>(Shape{}, {0.001F})}});
+  check_op({.op = "DequantizeLinear",
+            .opset = 10,
+            .inputs = {random_of(DType::i32, {4, 5}, 2, -100000, 100000), Tensor::of<float>(Shape{}, {0.125F})},
+            .tolerance = 3e-7});
+}
+
+TEST_CASE("quantize/ties_and_what_is_no_number") {
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  const Tensor x = Tensor::of<float>(Shape{8}, {0.5F, 1.5F, 2.5F, -0.5F, -1.5F, inf, -inf, std::nanf("")});
+  const Tensor y = run_op({.op = "QuantizeLinear",
+                           .inputs = {x, Tensor::of<float>(Shape{}, {1}), Tensor::of<std::int8_t>(Shape{}, {0})}})[0];
+  const std::int8_t expected[] = {0, 2, 2, 0, -2, 127, -128, 0};
+  for (std::size_t i = 0; i < std::size(expected); ++i) CHECK(y.values<std::int8_t>()[i] == expected[i]);
+}
+
+TEST_CASE("quantize/refusals") {
+  const Tensor x = random_f32({2, 3}, 1), scale = Tensor::of<float>(Shape{}, {1});
+  const auto refused = [&](const OpCase& c, const char* text) {
+    CHECK_THROWS_WITH_AS(infer_op(c), doctest::Contains(text), Error);
+  };
+  refused({.op = "QuantizeLinear", .inputs = {x, random_f32({2}, 1)}}, "input scale has shape [2], expected [3]");
+  refused({.op = "QuantizeLinear", .inputs = {x, scale, Tensor(DType::u8, {1})}}, "input zero_point");
+  refused({.op = "QuantizeLinear", .inputs = {x, scale, Tensor(DType::i32, Shape{})}}, "int32");
+  refused({.op = "DequantizeLinear", .inputs = {Tensor(DType::i8, {2}), scale, Tensor(DType::u8, Shape{})}}, "uint8");
+  refused({.op = "QuantizeLinear",
+           .opset = 21,
+           .attributes = {{"block_size", std::int64_t{2}}},
+           .inputs = {x, random_f32({2, 2}, 1)}},
+          "block_size");
+}
