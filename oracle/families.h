@@ -26,6 +26,7 @@ std::span<const Entry> normalization_entries();  // normalization.cpp
 std::span<const Entry> pool_entries();           // pool.cpp
 std::span<const Entry> matmul_entries();         // matmul.cpp
 std::span<const Entry> shape_entries();          // shapes.cpp
+std::span<const Entry> indexing_entries();       // indexing.cpp
 std::span<const Entry> reduction_entries();      // reductions.cpp
 std::span<const Entry> pad_entries();            // pad.cpp
 std::span<const Entry> conv_entries();           // conv.cpp

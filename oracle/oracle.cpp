@@ -23,6 +23,7 @@ constexpr std::span<const Entry> (*families[])() = {
     matmul_entries,
     pool_entries,
     shape_entries,
+    indexing_entries,
     reduction_entries,
     conv_entries,
     pad_entries,

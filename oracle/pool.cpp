@@ -113,7 +113,40 @@ std::vector<Array> global_pool(const AttributeList&, Inputs inputs) {
   return {y};
 }
 
+// Every element of every column is added to its pixel, unless that lies outside.
+std::vector<Array> col2im(const AttributeList& attributes, Inputs inputs) {
+  const Array& x = at(inputs, 0);
+  const std::vector<std::int64_t> image = as_integers(at(inputs, 1)), block = as_integers(at(inputs, 2));
+  const std::size_t rank = image.size();
+  const auto strides = integers(attributes, "strides", std::vector<std::int64_t>(rank, 1));
+  const auto dilations = integers(attributes, "dilations", std::vector<std::int64_t>(rank, 1));
+  const auto pads = integers(attributes, "pads", std::vector<std::int64_t>(2 * rank, 0));
+  const Shape taps{std::span(block)};
+  std::vector<std::int64_t> places, dims{x.shape[0], x.shape[1] / taps.elems()};
+  for (std::size_t i = 0; i < rank; ++i) {
+    // Blocks that lie inside the padded image, counted one by one.
+    std::int64_t count = 0;
+    while (count * strides[i] + dilations[i] * (block[i] - 1) < image[i] + pads[i] + pads[i + rank]) ++count;
+    places.push_back(count);
+  }
+  dims.insert(dims.end(), image.begin(), image.end());
+  Array y = zeros(Shape(dims), x.dtype);
+  for (std::size_t e = 0; e < x.values.size(); ++e) {
+    const auto index = index_of(x.shape, static_cast<std::int64_t>(e));
+    const auto tap = index_of(taps, index[1] % taps.elems()), place = index_of(Shape(places), index[2]);
+    std::vector<std::int64_t> pixel{index[0], index[1] / taps.elems()};
+    bool inside = true;
+    for (std::size_t i = 0; i < rank; ++i) {
+      pixel.push_back(place[i] * strides[i] + tap[i] * dilations[i] - pads[i]);
+      inside = inside && pixel.back() >= 0 && pixel.back() < image[i];
+    }
+    if (inside) y.values[static_cast<std::size_t>(flat_of(y.shape, pixel))] += x.values[e];
+  }
+  return {y};
+}
+
 constexpr Entry entries[] = {{"MaxPool", max_pool},
+                             {"Col2Im", col2im},
                              {"AveragePool", average_pool},
                              {"GlobalMaxPool", global_pool<true>},
                              {"GlobalAveragePool", global_pool<false>}};

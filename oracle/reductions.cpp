@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 #include "lenslet/error.h"
 #include "oracle/families.h"
@@ -114,6 +115,85 @@ std::vector<Array> arg_extreme(const AttributeList& attributes, Inputs inputs) {
   return over_axes(x, reduced, integer(attributes, "keepdims", 1) != 0, DType::i64, [last](const Values& values) {
     return static_cast<double>(extreme_at(values, largest ? above : below, last));
   });
+}
+
+// Calls f(elements along `axis` in order, where each of them lies) for each line along it.
+void for_each_line(const Array& x, int axis,
+                   const std::function<void(const Values&, const std::vector<std::size_t>&)>& f) {
+  for (std::int64_t i = 0; i < x.shape.elems(); ++i) {
+    Index index = index_of(x.shape, i);
+    std::int64_t& along = index[static_cast<std::size_t>(axis)];
+    if (along != 0) continue;
+    Values values;
+    std::vector<std::size_t> places;
+    for (; along < x.shape[axis]; ++along) {
+      places.push_back(static_cast<std::size_t>(flat_of(x.shape, index)));
+      values.push_back(x.values[places.back()]);
+    }
+    f(values, places);
+  }
+}
+
+std::vector<Array> cum_sum(const AttributeList& attributes, Inputs inputs) {
+  const Array& x = at(inputs, 0);
+  const bool exclusive = integer(attributes, "exclusive", 0) != 0, reverse = integer(attributes, "reverse", 0) != 0;
+  Array y = zeros(x.shape, x.dtype);
+  for_each_line(x, axis_of(as_integers(at(inputs, 1)).at(0), x.shape.rank()), [&](Values values, auto places) {
+    if (reverse) {
+      std::ranges::reverse(values);
+      std::ranges::reverse(places);
+    }
+    double total = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      y.values[places[i]] = exclusive ? total : total + values[i];
+      total += values[i];
+    }
+  });
+  return {y};
+}
+
+std::vector<Array> top_k(const AttributeList& attributes, Inputs inputs) {
+  const Array& x = at(inputs, 0);
+  const int axis = axis_of(integer(attributes, "axis", -1), x.shape.rank());
+  const std::int64_t k = has(attributes, "k") ? integer(attributes, "k", 0) : as_integers(at(inputs, 1)).at(0);
+  const auto better = integer(attributes, "largest", 1) != 0 ? above : below;
+  Array y = zeros(x.shape.with(axis, k), x.dtype), where = zeros(y.shape, DType::i64);
+  for_each_line(x, axis, [&](const Values& values, const std::vector<std::size_t>& places) {
+    // k times the extreme of what is left.
+    std::vector<std::size_t> left(values.size());
+    std::iota(left.begin(), left.end(), std::size_t{0});
+    for (std::int64_t rank = 0; rank < k; ++rank) {
+      Values rest;
+      for (const std::size_t position : left) rest.push_back(values[position]);
+      const auto taken = left.begin() + static_cast<std::ptrdiff_t>(extreme_at(rest, better, false));
+      Index index = index_of(x.shape, static_cast<std::int64_t>(places[*taken]));
+      index[static_cast<std::size_t>(axis)] = rank;
+      const auto to = static_cast<std::size_t>(flat_of(y.shape, index));
+      y.values[to] = values[*taken];
+      where.values[to] = static_cast<double>(*taken);
+      left.erase(taken);
+    }
+  });
+  return {y, where};
+}
+
+std::vector<Array> hardmax(const AttributeList& attributes, Inputs inputs) {
+  Array x = at(inputs, 0);
+  const Shape shape = x.shape;
+  std::int64_t axis = integer(attributes, "axis", -1);
+  if (integer(attributes, "flatten", 0) != 0) {
+    if (axis < 0) axis += shape.rank();
+    std::int64_t rows = 1, columns = 1;
+    for (int i = 0; i < shape.rank(); ++i) (i < axis ? rows : columns) *= shape[i];
+    x.shape = Shape{rows, columns};
+    axis = 1;
+  }
+  Array y = zeros(x.shape, x.dtype);
+  for_each_line(x, axis_of(axis, x.shape.rank()), [&](const Values& values, const std::vector<std::size_t>& places) {
+    y.values[places[extreme_at(values, above, false)]] = 1;
+  });
+  y.shape = shape;
+  return {y};
 }
 
 std::vector<Array> shape(const AttributeList& attributes, Inputs inputs) {
@@ -233,6 +313,18 @@ double to_integer(double value, bool from_integer, IntegerType type) {
   return fits ? value : wrapped + low;
 }
 
+std::vector<Array> eye_like(const AttributeList& attributes, Inputs inputs) {
+  const Array& x = at(inputs, 0);
+  const bool told = has(attributes, "dtype");
+  Array y = zeros(x.shape, told ? dtype_of_number(integer(attributes, "dtype", 0)) : x.dtype);
+  const std::int64_t k = integer(attributes, "k", 0);
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const auto index = index_of(y.shape, static_cast<std::int64_t>(i));
+    if (index[1] - index[0] == k) y.values[i] = 1;
+  }
+  return {y};
+}
+
 Array cast_to(DType dtype, const Array& x) {
   Array y = x;
   y.dtype = dtype;
@@ -270,6 +362,10 @@ constexpr Entry entries[] = {
     {"Constant", constant},
     {"ConstantOfShape", constant_of_shape},
     {"Range", range},
+    {"EyeLike", eye_like},
+    {"CumSum", cum_sum},
+    {"TopK", top_k},
+    {"Hardmax", hardmax},
     {"Cast", cast},
     {"CastLike", cast_like},
 };

@@ -1,4 +1,5 @@
-// Gather: slices of axis `axis` picked by an index tensor of any rank.
+// Gather: slices of axis `axis` picked by an index tensor of any rank. GatherElements: an index for each element of the
+// result. GatherND: slices picked by tuples of indices.
 
 #include <fmt/format.h>
 
@@ -8,15 +9,20 @@
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"
-#include "ops/movement/gather_cuda.h"
+#include "ops/movement/index_walk.h"
+#include "ops/movement/index_walk_cuda.h"
 
 namespace lenslet {
 
 namespace {
 
-using IndexTypes = Types<std::int64_t, std::int32_t>;
+/// An operator whose output is what a walk over its data finds, in the order of the walk's loops.
+class GatherOp : public Op {
+ public:
+  virtual IndexWalk walk(const Shape& data, const Shape& indices) const = 0;
+};
 
-class Gather final : public Op {
+class Gather final : public GatherOp {
  public:
   explicit Gather(const NodeSpec& spec) {
     AttributeReader reader(spec);
@@ -50,82 +56,146 @@ class Gather final : public Op {
     return map;
   }
 
+  IndexWalk walk(const Shape& data, const Shape& indices) const override {
+    return slices_walk(data, axis(data.rank()), indices);
+  }
+
   int axis(int rank) const { return resolve_axis(axis_, rank); }
 
  private:
   std::int64_t axis_ = 0;
 };
 
-/// "index 3 is outside axis 0 of [3,5]", or nothing.
-std::optional<std::string> wrong_index(const Tensor& indices, const Shape& data, int axis) {
-  return dispatch(indices.dtype(), IndexTypes(),
-                  [&]<typename Index>(std::type_identity<Index>) -> std::optional<std::string> {
-                    for (const Index index : indices.values<Index>())
-                      if (index < -data[axis] || index >= data[axis])
-                        return fmt::format("index {} is outside axis {} of {}", index, axis, data.str());
-                    return std::nullopt;
-                  });
-}
+class GatherElements final : public GatherOp {
+ public:
+  explicit GatherElements(const NodeSpec& spec) {
+    AttributeReader reader(spec);
+    axis_ = reader.integer("axis", 0);
+    reader.finish();
+  }
+
+  std::string_view type() const override { return "GatherElements"; }
+  AttributeList attributes() const override { return {{"axis", axis_}}; }
+
+  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
+    const TensorType& data = required_input(inputs, 0, "data");
+    const TensorType& indices = required_input(inputs, 1, "indices");
+    require_dtype("indices", indices.dtype, {DType::i64, DType::i32});
+    require_index_per_element(data.shape, indices.shape, resolve_axis(axis_, data.shape.rank()));
+    return {{data.dtype, indices.shape}};
+  }
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
+    const Shape& data = inputs[0].type.shape;
+    const int picked = resolve_axis(axis_, y.rank());
+    AxisMap map = axes_kept_if(2, y.rank(), [&](int axis) { return axis != picked && data[axis] == y[axis]; });
+    map.inputs[1] = axes_kept_if(1, y.rank(), [](int) { return true; }).inputs[0];
+    return map;
+  }
+  IndexWalk walk(const Shape& data, const Shape& indices) const override {
+    return elements_walk(data, resolve_axis(axis_, data.rank()), indices);
+  }
+
+ private:
+  std::int64_t axis_ = 0;
+};
+
+class GatherND final : public GatherOp {
+ public:
+  explicit GatherND(const NodeSpec& spec) {
+    AttributeReader reader(spec);
+    batch_dims_ = spec.before(12) ? 0 : reader.integer("batch_dims", 0);
+    reader.finish();
+  }
+
+  std::string_view type() const override { return "GatherND"; }
+  AttributeList attributes() const override { return {{"batch_dims", batch_dims_}}; }
+
+  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
+    const TensorType& data = required_input(inputs, 0, "data");
+    const TensorType& indices = required_input(inputs, 1, "indices");
+    require_dtype("indices", indices.dtype, {DType::i64, DType::i32});
+    const auto x = data.shape.dims(), tuples = indices.shape.dims();
+    if (batch_dims_ < 0 || batch_dims_ >= std::min(data.shape.rank(), indices.shape.rank()) ||
+        !std::ranges::equal(x.first(batch()), tuples.first(batch())))
+      throw Error(ErrorKind::invalid_model, fmt::format("batch_dims={} for data {} and indices {}", batch_dims_,
+                                                        data.shape.str(), indices.shape.str()));
+    const std::size_t begin = batch() + require_tuples(data.shape, indices.shape, batch_dims_);
+    std::vector<std::int64_t> y(tuples.begin(), tuples.end() - 1);
+    y.insert(y.end(), x.begin() + static_cast<std::ptrdiff_t>(begin), x.end());
+    return {{data.dtype, Shape(y)}};
+  }
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
+    const int data = inputs[0].type.shape.rank(), tuples = inputs[1].type.shape.rank() - 1;
+    AxisMap map = axes_kept_if(2, static_cast<int>(batch_dims_), [](int) { return true; });
+    map.inputs[1] = axes_kept_if(1, tuples, [](int) { return true; }).inputs[0];
+    for (int axis = tuples; axis < y.rank(); ++axis)
+      map.inputs[0].axis[static_cast<std::size_t>(axis)] = static_cast<std::int8_t>(axis + data - y.rank());
+    return map;
+  }
+  IndexWalk walk(const Shape& data, const Shape& indices) const override {
+    return tuples_walk(data, static_cast<int>(batch_dims_), indices);
+  }
+
+ private:
+  std::size_t batch() const { return static_cast<std::size_t>(batch_dims_); }
+  std::int64_t batch_dims_ = 0;
+};
 
 class BoundGather final : public BoundKernel {
  public:
   /// Error(invalid_argument) when indices that are known lie outside.
   explicit BoundGather(const Binding& binding)
-      : data_(binding.shape(0)),
-        axis_(binding.op<Gather>().axis(data_.rank())),
-        known_(binding.constant(1) != nullptr) {
-    for (int i = 0; i < axis_; ++i) shape_.outer *= data_[i];
-    for (int i = axis_ + 1; i < data_.rank(); ++i) shape_.inner *= data_[i];
-    shape_.dim = data_[axis_];
-    shape_.count = binding.shape(1).elems();
-    if (known_) check(*binding.constant(1));
+      : walk_(binding.op<GatherOp>().walk(binding.shape(0), binding.shape(1))), known_(binding.constant(1) != nullptr) {
+    if (!known_) return;
+    if (auto wrong = wrong_index(walk_, *binding.constant(1)))
+      throw Error(ErrorKind::invalid_argument, std::move(*wrong));
   }
 
   void run(const KernelRun& run) const override {
     const Tensor &data = run.inputs[0], &indices = run.inputs[1];
+    const std::size_t element_bytes = dtype_bytes(data.dtype());
     if constexpr (cuda_built)
       if (run.cuda != nullptr)
-        return cuda::gather(*run.cuda, dtype_bytes(data.dtype()), shape_, data.data(), indices.data(),
-                            indices.dtype() == DType::i64, run.outputs[0].data());
-    if (!known_) check(indices);
+        return cuda::gather(*run.cuda, element_bytes, walk_, data.data(), indices.data(), indices.dtype() == DType::i64,
+                            run.outputs[0].data());
+    if (!known_) check_indices(walk_, indices, *run.pool);
     dispatch(indices.dtype(), IndexTypes(), [&]<typename Index>(std::type_identity<Index>) {
-      pick_rows(run, indices.values<Index>(), shape_.inner * static_cast<std::int64_t>(dtype_bytes(data.dtype())));
+      const Index* all = indices.values<Index>().data();
+      if (walk_.inner != 1) return pick_slices(run, all, walk_.inner * static_cast<std::int64_t>(element_bytes));
+      dispatch_bytes(element_bytes, [&]<typename T>(std::type_identity<T>) { pick_elements<T>(run, all); });
     });
   }
 
  private:
-  void check(const Tensor& indices) const {
-    if (auto wrong = wrong_index(indices, data_, axis_)) throw Error(ErrorKind::invalid_argument, std::move(*wrong));
-  }
-
   template <typename Index>
-  void pick_rows(const KernelRun& run, std::span<const Index> indices, std::int64_t row_bytes) const {
-    if (row_bytes == 0) return;
+  void pick_slices(const KernelRun& run, const Index* indices, std::int64_t bytes) const {
+    if (bytes == 0) return;
     const auto* from = run.in<std::byte>(0);
     auto* to = run.out<std::byte>();
-    run.pool->parallel_for(
-        shape_.outer * shape_.count, std::max<std::int64_t>(1, copy_grain_bytes / row_bytes),
-        [&](std::int64_t begin, std::int64_t end, int) {
-          for (std::int64_t row = begin; row < end; ++row) {
-            const auto index = static_cast<std::int64_t>(indices[static_cast<std::size_t>(row % shape_.count)]);
-            const std::int64_t source = row / shape_.count * shape_.dim + (index < 0 ? index + shape_.dim : index);
-            std::memcpy(to + row * row_bytes, from + source * row_bytes, static_cast<std::size_t>(row_bytes));
-          }
-        });
+    const std::int64_t element_bytes = bytes / walk_.inner;
+    run.pool->parallel_for(walk_.loops.count(), std::max<std::int64_t>(1, copy_grain_bytes / bytes),
+                           [&](std::int64_t begin, std::int64_t end, int) {
+                             for_each_place(walk_, indices, begin, end, [&](std::int64_t row, std::int64_t, auto at) {
+                               std::memcpy(to + row * bytes, from + at * element_bytes,
+                                           static_cast<std::size_t>(bytes));
+                             });
+                           });
+  }
+  template <typename T, typename Index>
+  void pick_elements(const KernelRun& run, const Index* indices) const {
+    const T* from = run.in<T>(0);
+    T* to = run.out<T>();
+    run.pool->parallel_for(walk_.loops.count(), elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
+      for_each_place(walk_, indices, begin, end, [&](std::int64_t row, std::int64_t, auto at) { to[row] = from[at]; });
+    });
   }
 
-  Shape data_;
-  int axis_;
+  IndexWalk walk_;
   bool known_;  ///< the indices, which were checked
-  cuda::GatherShape shape_;
 };
 
-// Indices that a run computes would have to be checked on the device, which cannot throw: a plan must not be able to
-// read past its data.
 std::optional<std::string> refuse_cuda(const Problem& problem) {
-  const Tensor* indices = problem.inputs()[1].constant;
-  if (indices == nullptr) return "the indices are computed by the run, where nothing can report one out of range";
-  return wrong_index(*indices, problem.shape(0), problem.as<Gather>().axis(problem.shape(0).rank()));
+  return refuse_indices(problem, problem.as<GatherOp>().walk(problem.shape(0), problem.shape(1)));
 }
 
 constexpr SimpleKernel kernels[] = {
@@ -136,5 +206,7 @@ constexpr SimpleKernel kernels[] = {
 }  // namespace
 
 OpParts gather() { return {make_from<Gather>, kernels}; }
+OpParts gather_elements() { return {make_from<GatherElements>, kernels}; }
+OpParts gather_nd() { return {make_from<GatherND>, kernels}; }
 
 }  // namespace lenslet

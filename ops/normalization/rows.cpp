@@ -5,7 +5,7 @@
 namespace lenslet {
 
 // Each in the file of its name; softmax.cpp has both of its kind.
-OpParts batch_norm(), instance_norm(), layer_norm(), lrn(), softmax();
+OpParts batch_norm(), instance_norm(), layer_norm(), lrn(), softmax(), hardmax();
 
 std::span<const OpRow> normalization_rows() {
   // name, domain, first version read, inputs min..max, outputs min..max, parts, notes
@@ -16,6 +16,7 @@ std::span<const OpRow> normalization_rows() {
       {"LRN", "", 1, 1, 1, 1, 1, lrn()},
       {"Softmax", "", 1, 1, 1, 1, 1, softmax(), "before opset 13 the dimensions from the axis on are one"},
       {"LogSoftmax", "", 1, 1, 1, 1, 1, softmax(), "as Softmax"},
+      {"Hardmax", "", 1, 1, 1, 1, 1, hardmax(), "as Softmax"},
   };
   return rows;
 }

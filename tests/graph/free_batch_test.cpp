@@ -118,6 +118,20 @@ TEST_CASE("free_batch/constant_joined_to_each_image") {
   check_freed(b);
 }
 
+TEST_CASE("free_batch/indices_for_each_image") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 3, 4, 4});
+  const ValueId best = b.node("TopK", {x, b.int64s({2})}, {{"axis", std::int64_t{3}}}, 13, 2);
+  const ValueId where = b.source().nodes.back().outputs[1];
+  b.output(b.node("GatherElements", {x, where}, {{"axis", std::int64_t{3}}}));
+  b.output(b.node("ScatterElements", {x, where, best}, {{"axis", std::int64_t{3}}}));
+  const ValueId first = b.node("Slice", {where, b.int64s({0}), b.int64s({1}), b.int64s({2})});
+  const ValueId tuples = b.node("Squeeze", {first, b.int64s({2})});
+  b.output(b.node("GatherND", {x, b.node("Slice", {tuples, b.int64s({0}), b.int64s({1}), b.int64s({2})})},
+                  {{"batch_dims", std::int64_t{2}}}));
+  check_freed(b);
+}
+
 TEST_CASE("free_batch/two_outputs") {
   GraphBuilder b;
   const ValueId x = b.input("x", {1, 3, 4, 4});
@@ -164,6 +178,57 @@ TEST_CASE("free_batch/refused_by_name") {
   SUBCASE("gather of an image") {
     b.output(b.node("Gather", {x, b.int64s({0})}, {{"axis", std::int64_t{0}}}));
     CHECK(mentions(refusal(b), "(Gather): bakes in batch 1"));
+  }
+  SUBCASE("indices that name images") {
+    const ValueId of_all = b.node("Reshape", {b.int64s({0, 0, 0}), b.int64s({1, 3, 1, 1})});
+    SUBCASE("gather_elements") {
+      b.output(b.node("GatherElements", {x, of_all}, {{"axis", std::int64_t{0}}}));
+      CHECK(mentions(refusal(b), "(GatherElements): bakes in batch 1"));
+    }
+    SUBCASE("gather_nd") {
+      b.output(b.node("GatherND", {x, b.int64s({0})}));
+      CHECK(mentions(refusal(b), "(GatherND): bakes in batch 1"));
+    }
+    SUBCASE("scatter_elements") {
+      b.output(b.node("ScatterElements", {x, of_all, b.weights({1, 3, 1, 1})}, {{"axis", std::int64_t{0}}}));
+      CHECK(mentions(refusal(b), "(ScatterElements): bakes in batch 1"));
+    }
+    SUBCASE("scatter_elements into one image") {
+      b.output(b.node("ScatterElements", {x, of_all, b.weights({1, 3, 1, 1})}, {{"axis", std::int64_t{2}}}));
+      CHECK(mentions(refusal(b), "(ScatterElements): bakes in batch 1"));
+    }
+    SUBCASE("scatter_nd") {
+      b.output(b.node("ScatterND", {x, b.int64s({0}), b.weights({3, 4, 4})}));
+      CHECK(mentions(refusal(b), "(ScatterND): bakes in batch 1"));
+    }
+  }
+  SUBCASE("order among images") {
+    const AttributeList axis{{"axis", std::int64_t{0}}};
+    SUBCASE("cum_sum") {
+      b.output(b.node("CumSum", {x, b.int64s({0})}));
+      CHECK(mentions(refusal(b), "(CumSum): bakes in batch 1"));
+    }
+    SUBCASE("top_k") {
+      b.output(b.node("TopK", {x, b.int64s({1})}, axis, 13, 2));
+      CHECK(mentions(refusal(b), "(TopK): bakes in batch 1"));
+    }
+    SUBCASE("hardmax") {
+      b.output(b.node("Hardmax", {x}, axis));
+      CHECK(mentions(refusal(b), "(Hardmax): bakes in batch 1"));
+    }
+  }
+  SUBCASE("images as rows of a triangle") {
+    b.output(b.node("Trilu", {b.node("Reshape", {x, b.int64s({1, 48})})}, {}, 14));
+    CHECK(mentions(refusal(b), "(Trilu): bakes in batch 1"));
+  }
+  SUBCASE("sequences of a batch") {
+    b.output(b.node("ReverseSequence", {x, b.int64s({2})},
+                    {{"batch_axis", std::int64_t{0}}, {"time_axis", std::int64_t{1}}}));
+    CHECK(mentions(refusal(b), "(ReverseSequence): bakes in batch 1"));
+  }
+  SUBCASE("crop to one image") {
+    b.output(b.node("CenterCropPad", {x, b.int64s({1, 3, 2, 2})}, {}, 18));
+    CHECK(mentions(refusal(b), "(CenterCropPad): bakes in batch 1"));
   }
   SUBCASE("gemm with transA") {
     const ValueId rows = b.node("Reshape", {x, b.int64s({1, 48})});

@@ -267,3 +267,50 @@ TEST_CASE("lrn/sizes_and_exponents") {
                   .inputs = {random_f32(x, seed++, 0, 3)},
                   .tolerance = 1e-6});
 }
+
+TEST_CASE("col2im") {
+  struct Case {
+    Ints image, block, windows, strides, dilations, pads;
+  };
+  const Case folds[] = {
+      {{5, 5}, {1, 5}, {5, 1}, {}, {}, {}},
+      {{5, 6}, {2, 3}, {4, 4}, {}, {}, {}},
+      {{5, 5}, {3, 3}, {2, 2}, {2, 2}, {}, {}},
+      {{9, 31}, {2, 3}, {6, 11}, {1, 3}, {4, 1}, {1, 2, 0, 2}},
+      {{6, 6}, {2, 2}, {5, 1}, {1, 1}, {1, 5}, {}},
+      {{17}, {4}, {16}, {}, {}, {1, 1}},
+      {{4, 5, 6}, {1, 1, 5}, {4, 5, 2}, {}, {}, {}},
+      {{4, 5, 60}, {2, 3, 2}, {3, 3, 30}, {1, 2, 2}, {2, 1, 1}, {1, 1, 0, 0, 1, 0}},
+  };
+  const auto ints = [](const Ints& list) {
+    return Tensor::of<std::int64_t>(Shape{static_cast<std::int64_t>(list.size())}, std::span(list));
+  };
+  for (const Case& c : folds) {
+    AttributeList attributes;
+    for (const auto& [name, list] : {std::pair("strides", c.strides), {"dilations", c.dilations}, {"pads", c.pads}})
+      if (!list.empty()) attributes.emplace_back(name, list);
+    const std::int64_t taps = Shape(std::span(c.block)).elems(), windows = Shape(std::span(c.windows)).elems();
+    check_op({.op = "Col2Im",
+              .opset = 18,
+              .attributes = attributes,
+              .inputs = {random_f32({2, 3 * taps, windows}, 1), ints(c.image), ints(c.block)},
+              .constant = {1, 2},
+              .tolerance = 2e-6});
+  }
+  const auto error = [&](const Shape& x, const Ints& image, const Ints& block, std::vector<int> constant = {1, 2}) {
+    return infer_error({.op = "Col2Im",
+                        .opset = 18,
+                        .inputs = {random_f32(x, 1), ints(image), ints(block)},
+                        .constant = std::move(constant)});
+  };
+  CHECK(error({1, 5, 4}, {5, 5}, {1, 5}) == ErrorKind::invalid_model);
+  CHECK(error({1, 6, 5}, {5, 5}, {1, 5}) == ErrorKind::invalid_model);
+  CHECK(error({1, 5, 5}, {5, 5}, {5}) == ErrorKind::invalid_model);
+  CHECK(error({1, 5, 5}, {5, 0}, {1, 5}) == ErrorKind::invalid_model);
+  CHECK(error({1, 5, 5}, {5, 5}, {1, 5}, {1}) == ErrorKind::unsupported);
+  CHECK_THROWS_AS(make_op({.op = "Col2Im",
+                           .opset = 18,
+                           .attributes = {{"strides", Ints{0, 1}}},
+                           .inputs = {random_f32({1, 5, 5}, 1), ints({5, 5}), ints({1, 5})}}),
+                  Error);
+}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "oracle/oracle.h"
@@ -61,6 +62,22 @@ TEST_CASE("softmax/large_values") {
                 .attributes = {{"axis", axis}},
                 .inputs = {Tensor::of<float>({2, 4}, {0, 1, 2, 3, 10000, 10001, 10002, -3e38f})},
                 .tolerance = 2e-6});
+}
+
+TEST_CASE("hardmax") {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  unsigned seed = 1;
+  for (const std::int64_t opset : {7, 11, 13})
+    for (const Shape& shape : {Shape{2, 5, 3, 7}, Shape{3, 1000}, Shape{1, 21, 9, 70}, Shape{9}, Shape{3, 1, 4}})
+      for (std::int64_t axis = -shape.rank(); axis < shape.rank(); ++axis) {
+        // Few different values, so that ties are common.
+        Tensor x = random_of(DType::f32, shape, seed++, -3, 3);
+        for (float& value : x.values<float>()) value = std::floor(value);
+        check_op({.op = "Hardmax", .opset = opset, .attributes = {{"axis", axis}}, .inputs = {x}});
+      }
+  check_op({.op = "Hardmax", .opset = 11, .inputs = {random_f32({2, 3, 4}, 1)}});
+  check_op({.op = "Hardmax", .inputs = {random_f32({0, 3}, 1)}});
+  check_op({.op = "Hardmax", .inputs = {Tensor::of<float>({3, 3}, {1, nan, nan, -inf, -inf, -inf, -inf, inf, 3})}});
 }
 
 TEST_CASE("softmax/refusals") {

@@ -1,0 +1,164 @@
+#include <cassert>
+#include <limits>
+
+#include "base/cuda/index_divider.h"
+#include "base/cuda/launch.h"
+#include "ops/movement/access.cuh"
+#include "ops/movement/index_walk_cuda.h"
+
+namespace lenslet::cuda {
+namespace {
+
+constexpr int threads = 256;
+constexpr int unroll = 4;
+
+/// An IndexWalk in items: elements, or as much of a slice as one access moves.
+template <typename Index>
+struct WalkLoops {
+  const void* indices;
+  bool wide_indices;
+  int rank, depth;
+  DividerOf<Index> inner, dims[Shape::max_rank];
+  std::int64_t from[Shape::max_rank] = {}, to[Shape::max_rank] = {};               // steps of the loops
+  std::int64_t axis_dims[Shape::max_rank] = {}, axis_steps[Shape::max_rank] = {};  // of each index of a tuple
+  Index items;
+
+  WalkLoops(const IndexWalk& walk, const void* all, bool wide)
+      : indices(all),
+        wide_indices(wide),
+        rank(walk.loops.rank()),
+        depth(walk.depth),
+        inner(static_cast<Index>(walk.inner)),
+        items(static_cast<Index>(walk.loops.count() * walk.inner)) {
+    assert(rank <= Shape::max_rank);
+    for (int i = 0; i < rank; ++i) {
+      dims[i] = DividerOf<Index>(static_cast<Index>(walk.loops[i].dim));
+      from[i] = walk.loops[i].from;
+      to[i] = walk.loops[i].to;
+    }
+    for (int i = 0; i < depth; ++i) {
+      axis_dims[i] = walk.axes[static_cast<std::size_t>(i)].dim;
+      axis_steps[i] = walk.axes[static_cast<std::size_t>(i)].step;
+    }
+  }
+
+  struct Place {
+    std::int64_t from = 0, tuple = 0;
+  };
+  /// Of row `row` of the loops, indices not added.
+  __device__ Place start(Index row) const {
+    Place place;
+    for (int i = rank - 1; i >= 0; --i) {
+      // The outermost digit is what is left.
+      const Index outer = i > 0 ? dims[i].divide(row) : 0;
+      const auto digit = static_cast<std::int64_t>(i > 0 ? row - outer * dims[i].divisor() : row);
+      place.from += digit * from[i];
+      place.tuple += digit * to[i];
+      row = outer;
+    }
+    return place;
+  }
+  /// What the indices of a tuple add.
+  __device__ std::int64_t named(std::int64_t tuple) const {
+    std::int64_t at = 0;
+    for (int i = 0; i < depth; ++i) {
+      const std::int64_t j = tuple * depth + i;
+      const std::int64_t index = wide_indices ? static_cast<const std::int64_t*>(indices)[j]
+                                              : std::int64_t{static_cast<const std::int32_t*>(indices)[j]};
+      at += (index < 0 ? index + axis_dims[i] : index) * axis_steps[i];
+    }
+    return at;
+  }
+};
+
+template <typename T, typename Index>
+__global__ void __launch_bounds__(threads)
+    gather_items(const T* from, T* to, const __grid_constant__ WalkLoops<Index> loops) {
+  wait_for_previous();
+  const Index first = static_cast<Index>(blockIdx.x) * (threads * unroll) + threadIdx.x;
+  T values[unroll];
+#pragma unroll
+  for (int u = 0; u < unroll; ++u) {
+    const Index item = first + static_cast<Index>(u * threads);
+    if (item >= loops.items) continue;
+    const Index row = loops.inner.divide(item);
+    const auto place = loops.start(row);
+    values[u] = from[place.from + loops.named(place.tuple) + (item - row * loops.inner.divisor())];
+  }
+#pragma unroll
+  for (int u = 0; u < unroll; ++u) {
+    const Index item = first + static_cast<Index>(u * threads);
+    if (item < loops.items) to[item] = values[u];
+  }
+}
+
+template <typename T, typename Index>
+void launch_gather(const Context& context, const IndexWalk& walk, const void* from, const void* indices,
+                   bool wide_indices, void* to) {
+  launch(context, gather_items<T, Index>, blocks_for(walk.loops.count() * walk.inner, threads * unroll), threads, 0,
+         static_cast<const T*>(from), static_cast<T*>(to), WalkLoops<Index>(walk, indices, wide_indices));
+}
+
+/// The same walk over items of `factor` elements, which divides all its steps.
+IndexWalk widened(const IndexWalk& walk, std::int64_t factor) {
+  IndexWalk wide = walk;
+  wide.inner /= factor;
+  for (int i = 0; i < walk.depth; ++i) wide.axes[static_cast<std::size_t>(i)].step /= factor;
+  wide.loops = StridedLoops();
+  for (int i = 0; i < walk.loops.rank(); ++i)
+    wide.loops.add(walk.loops[i].dim, walk.loops[i].from / factor, walk.loops[i].to);
+  return wide;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(threads)
+    scatter_items(ScatterKind kind, const T* updates, T* to, const __grid_constant__ WalkLoops<std::uint32_t> loops,
+                  StridedLoops::Loop chain) {
+  wait_for_previous();
+  const std::uint32_t item = blockIdx.x * threads + threadIdx.x;
+  if (item >= loops.items) return;
+  const std::uint32_t row = loops.inner.divide(item), inner = loops.inner.divisor(), column = item - row * inner;
+  const auto place = loops.start(row);
+  for (std::int64_t link = 0; link < chain.dim; ++link) {
+    const std::int64_t tuple = place.tuple + link * chain.to;
+    T& y = to[place.from + link * chain.from + loops.named(tuple) + column];
+    y = scattered(kind, y, updates[tuple * inner + column]);
+  }
+}
+
+}  // namespace
+
+void gather(const Context& context, std::size_t element_bytes, const IndexWalk& walk, const void* from,
+            const void* indices, bool wide_indices, void* to) {
+  const std::int64_t items = walk.loops.count() * walk.inner;
+  if (items == 0) return;
+  // The slices named are `inner` long and begin at multiples of it.
+  const std::size_t bytes = access_bytes(walk.inner, element_bytes, from, to);
+  const IndexWalk wide = widened(walk, static_cast<std::int64_t>(bytes / element_bytes));
+  dispatch_access(bytes, [&]<typename T>(std::type_identity<T>) {
+    if (items < std::numeric_limits<std::int32_t>::max() - threads * unroll)
+      launch_gather<T, std::uint32_t>(context, wide, from, indices, wide_indices, to);
+    else
+      launch_gather<T, std::uint64_t>(context, wide, from, indices, wide_indices, to);
+  });
+}
+
+void scatter(const Context& context, ScatterKind kind, DType dtype, const IndexWalk& walk,
+             const StridedLoops::Loop& chain, const void* indices, bool wide_indices, const void* updates, void* to) {
+  const std::int64_t items = walk.loops.count() * walk.inner;
+  if (items == 0 || chain.dim == 0) return;
+  assert(items <= max_scattered);
+  const WalkLoops<std::uint32_t> loops(walk, indices, wide_indices);
+  const auto run = [&]<typename T>(std::type_identity<T>) {
+    launch(context, scatter_items<T>, blocks_for(items, threads), threads, 0, kind, static_cast<const T*>(updates),
+           static_cast<T*>(to), loops, chain);
+  };
+  if (kind != ScatterKind::none) return dispatch(dtype, ScatterTypes(), run);
+  // Which type of its size moves an element does not matter: these kernels are there already.
+  using Movers = Types<std::uint8_t, std::uint16_t, std::int32_t, std::int64_t>;
+  constexpr DType movers[] = {DType::u8, DType::u16, DType::i32, DType::i64};
+  for (const DType mover : movers)
+    if (dtype_bytes(mover) == dtype_bytes(dtype)) return dispatch(mover, Movers(), run);
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,85 @@
+#pragma once
+// The one way from indices to elements: behind Gather, GatherElements and GatherND, ScatterElements and ScatterND.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/dtypes.h"
+#include "base/thread_pool.h"
+#include "lenslet/tensor.h"
+#include "ops/core/strided_copy.h"
+
+namespace lenslet {
+
+class Problem;
+
+using IndexTypes = Types<std::int64_t, std::int32_t>;
+
+/// Tuples of indices, each naming `inner` neighbouring elements of `data`, by loops over the tuples.
+struct IndexWalk {
+  /// What one index of a tuple counts: an axis of data and its step in elements.
+  struct Axis {
+    int axis = 0;
+    std::int64_t dim = 1, step = 0;
+  };
+
+  Shape data;
+  StridedLoops loops = {};  ///< `from`: where in data, before any index is added; `to`: the number of the tuple
+  std::int64_t inner = 1;   ///< elements
+  int depth = 1;            ///< indices in a tuple, which lie side by side
+  std::array<Axis, Shape::max_rank> axes{};  ///< the first `depth` count
+
+  /// Index tuples in [-dim, dim) to the offset that they add.
+  template <typename Index>
+  std::int64_t place(const Index* tuple) const {
+    std::int64_t at = 0;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(depth); ++i) {
+      const auto index = static_cast<std::int64_t>(tuple[i]);
+      at += (index < 0 ? index + axes[i].dim : index) * axes[i].step;
+    }
+    return at;
+  }
+};
+
+/// data [outer, dim, inner], indices of any shape: the slices of `axis` that they name (Gather).
+IndexWalk slices_walk(const Shape& data, int axis, const Shape& indices);
+/// An index for each element, which replaces its coordinate along `axis` (GatherElements, ScatterElements). With
+/// `chain` the loop along `axis` is given there, apart from the others.
+IndexWalk elements_walk(const Shape& data, int axis, const Shape& indices, StridedLoops::Loop* chain = nullptr);
+/// indices [batch dims..., any..., depth]: tuples that name slices by the axes behind the batch dims (GatherND,
+/// ScatterND).
+IndexWalk tuples_walk(const Shape& data, int batch_dims, const Shape& indices);
+
+/// Error(invalid_model) unless `indices` has an index for each element: as many axes as data, none but `axis` longer.
+void require_index_per_element(const Shape& data, const Shape& indices, int axis);
+/// Indices a tuple, the last dimension of `indices`: Error(invalid_model) unless they name 1 axis of data at least, and
+/// no more than lie behind its first `batch_dims`.
+std::size_t require_tuples(const Shape& data, const Shape& indices, std::int64_t batch_dims);
+
+/// "index 3 is outside axis 0 of [3,5]", or nothing.
+std::optional<std::string> wrong_index(const IndexWalk& walk, const Tensor& indices);
+/// Error(invalid_argument) with that, should there be one.
+void check_indices(const IndexWalk& walk, const Tensor& indices, ThreadPool& pool);
+/// Why CUDA cannot follow input 1 in `walk`: indices that a run computes would have to be checked on the device, which
+/// cannot throw, and a plan must not be able to read or write past its data.
+std::optional<std::string> refuse_indices(const Problem& problem, const IndexWalk& walk);
+
+/// use(row, tuple, offset) for rows [begin, end) of walk.loops: the tuple's number, and the offset in data of what it
+/// names.
+template <typename Index, typename Use>
+void for_each_place(const IndexWalk& walk, const Index* indices, std::int64_t begin, std::int64_t end, const Use& use) {
+  StridedLoops outer = walk.loops;
+  const StridedLoops::Loop run = outer.rank() > 0 ? outer.take(outer.rank() - 1) : StridedLoops::Loop{};
+  LoopCursor at(outer, begin / run.dim);
+  for (std::int64_t row = begin, first = begin % run.dim; row < end; first = 0, at.next()) {
+    const std::int64_t stop = std::min(end, row + run.dim - first);
+    std::int64_t from = at.from + first * run.from, tuple = at.to + first * run.to;
+    for (; row < stop; ++row, from += run.from, tuple += run.to)
+      use(row, tuple, from + walk.place(indices + tuple * walk.depth));
+  }
+}
+
+}  // namespace lenslet

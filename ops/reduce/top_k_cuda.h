@@ -1,0 +1,60 @@
+#pragma once
+// The order of TopK, and its launcher.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "base/cuda/host_device.h"
+#include "base/dtypes.h"
+
+namespace lenslet {
+
+using TopKTypes =
+    Types<float, double, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::int64_t>;
+
+/// A number of sizeof(T) bytes that is the smaller the sooner TopK takes `x`: equal for equal elements, also for zeros
+/// of either sign; NaN comes before everything.
+template <typename T>
+LENSLET_HOST_DEVICE std::uint64_t top_key(T x, bool largest) {
+  using Bits = std::conditional_t<sizeof(T) == 1, std::uint8_t,
+                                  std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                                                     std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+  constexpr Bits sign = static_cast<Bits>(Bits{1} << (8 * sizeof(T) - 1));
+  Bits bits = 0;
+  if constexpr (std::is_floating_point_v<T>) {
+    if (x != x) return 0;
+    const T zero_is_positive = x == 0 ? T{0} : x;
+    std::memcpy(&bits, &zero_is_positive, sizeof(bits));
+    // Ascending; neither 0 nor its complement is a number's.
+    bits = (bits & sign) != 0 ? static_cast<Bits>(~bits) : static_cast<Bits>(bits | sign);
+  } else {
+    bits = static_cast<Bits>(x);
+    if constexpr (std::is_signed_v<T>) bits = static_cast<Bits>(bits ^ sign);
+  }
+  return largest ? static_cast<Bits>(~bits) : bits;
+}
+
+/// x [outer, length, inner], results [outer, k, inner]; k <= length.
+struct TopKShape {
+  std::int64_t outer = 1, length = 1, inner = 1, k = 1;
+  bool largest = true;
+};
+
+namespace cuda {
+
+struct Context;
+
+/// The longest axis whose positions the kernel counts.
+inline constexpr std::int64_t max_top_k_length = (std::int64_t{1} << 31) - 1024;
+
+/// Device memory that top_k() needs: none up to k = 2048.
+std::size_t top_k_workspace_bytes(const TopKShape& shape);
+/// The k first elements along the middle in the order of top_key(), equal ones in the order of their positions, and
+/// these positions unless `positions` is null. Device addresses.
+void top_k(const Context& context, DType dtype, const TopKShape& shape, const void* x, void* values,
+           std::int64_t* positions, std::byte* workspace);
+
+}  // namespace cuda
+}  // namespace lenslet

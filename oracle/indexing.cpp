@@ -1,0 +1,211 @@
+// References of operators that are told by indices, conditions or diagonals which elements they take or write: element
+// by element, from its index.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "lenslet/error.h"
+#include "oracle/families.h"
+
+namespace lenslet::oracle {
+
+namespace {
+
+using Index = std::vector<std::int64_t>;
+
+Index dims_of(const Array& x) { return {x.shape.dims().begin(), x.shape.dims().end()}; }
+
+double& element(Array& x, const Index& index) { return x.values[static_cast<std::size_t>(flat_of(x.shape, index))]; }
+double element(const Array& x, const Index& index) {
+  return x.values[static_cast<std::size_t>(flat_of(x.shape, index))];
+}
+
+// An index that may count from the end.
+std::int64_t from_front(double index, std::int64_t dim) {
+  const double position = index < 0 ? index + static_cast<double>(dim) : index;
+  if (!(position >= 0 && position < static_cast<double>(dim)))
+    throw Error(ErrorKind::invalid_argument, "oracle: an index lies outside");
+  return static_cast<std::int64_t>(position);
+}
+
+std::vector<Array> gather_elements(const AttributeList& attributes, Inputs inputs) {
+  const Array &x = at(inputs, 0), &indices = at(inputs, 1);
+  const auto axis = static_cast<std::size_t>(axis_of(integer(attributes, "axis", 0), x.shape.rank()));
+  Array y = zeros(indices.shape, x.dtype);
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    Index index = index_of(y.shape, static_cast<std::int64_t>(i));
+    index[axis] = from_front(indices.values[i], x.shape[static_cast<int>(axis)]);
+    y.values[i] = element(x, index);
+  }
+  return {y};
+}
+
+// The index in data of what a tuple of indices names: `batch` axes of the tuple's own place, then the tuple, then
+// `rest`.
+Index named(const Array& data, const Array& indices, const Index& place, std::size_t batch, const Index& rest) {
+  Index index(place.begin(), place.begin() + static_cast<std::ptrdiff_t>(batch));
+  Index at = place;
+  at.push_back(0);
+  for (; at.back() < indices.shape[indices.shape.rank() - 1]; ++at.back())
+    index.push_back(from_front(element(indices, at), data.shape[static_cast<int>(index.size())]));
+  index.insert(index.end(), rest.begin(), rest.end());
+  return index;
+}
+
+std::vector<Array> gather_nd(const AttributeList& attributes, Inputs inputs) {
+  const Array &x = at(inputs, 0), &indices = at(inputs, 1);
+  const auto batch = static_cast<std::size_t>(integer(attributes, "batch_dims", 0));
+  Index dims = dims_of(indices);
+  const auto taken = static_cast<std::ptrdiff_t>(batch) + dims.back();
+  dims.pop_back();
+  const auto tuple_rank = static_cast<std::ptrdiff_t>(dims.size());
+  const Index data_dims = dims_of(x);
+  dims.insert(dims.end(), data_dims.begin() + taken, data_dims.end());
+  Array y = zeros(Shape(dims), x.dtype);
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const Index index = index_of(y.shape, static_cast<std::int64_t>(i));
+    const Index place(index.begin(), index.begin() + tuple_rank), rest(index.begin() + tuple_rank, index.end());
+    y.values[i] = element(x, named(x, indices, place, batch, rest));
+  }
+  return {y};
+}
+
+double joined(const std::string& reduction, double y, double update) {
+  if (reduction == "add") return y + update;
+  if (reduction == "mul") return y * update;
+  if (reduction == "none") return update;
+  if (std::isnan(y) || std::isnan(update)) return std::numeric_limits<double>::quiet_NaN();
+  return reduction == "max" ? std::max(y, update) : std::min(y, update);
+}
+
+// Updates in their order along the indices.
+std::vector<Array> scatter_elements(const AttributeList& attributes, Inputs inputs) {
+  Array y = at(inputs, 0);
+  const Array &indices = at(inputs, 1), &updates = at(inputs, 2);
+  const auto axis = static_cast<std::size_t>(axis_of(integer(attributes, "axis", 0), y.shape.rank()));
+  const std::string reduction = text(attributes, "reduction", "none");
+  for (std::size_t i = 0; i < updates.values.size(); ++i) {
+    Index index = index_of(updates.shape, static_cast<std::int64_t>(i));
+    index[axis] = from_front(indices.values[i], y.shape[static_cast<int>(axis)]);
+    element(y, index) = joined(reduction, element(y, index), updates.values[i]);
+  }
+  return {y};
+}
+
+std::vector<Array> scatter_nd(const AttributeList& attributes, Inputs inputs) {
+  Array y = at(inputs, 0);
+  const Array &indices = at(inputs, 1), &updates = at(inputs, 2);
+  const std::string reduction = text(attributes, "reduction", "none");
+  const auto tuple_rank = static_cast<std::ptrdiff_t>(indices.shape.rank()) - 1;
+  for (std::size_t i = 0; i < updates.values.size(); ++i) {
+    const Index index = index_of(updates.shape, static_cast<std::int64_t>(i));
+    const Index place(index.begin(), index.begin() + tuple_rank), rest(index.begin() + tuple_rank, index.end());
+    double& changed = element(y, named(y, indices, place, 0, rest));
+    changed = joined(reduction, changed, updates.values[i]);
+  }
+  return {y};
+}
+
+std::vector<Array> one_hot(const AttributeList& attributes, Inputs inputs) {
+  const Array &indices = at(inputs, 0), &values = at(inputs, 2);
+  const auto depth = static_cast<std::int64_t>(at(inputs, 1).values.at(0));
+  const int axis = axis_of(integer(attributes, "axis", -1), indices.shape.rank() + 1);
+  Index dims = dims_of(indices);
+  dims.insert(dims.begin() + axis, depth);
+  Array y = zeros(Shape(dims), values.dtype);
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    Index index = index_of(y.shape, static_cast<std::int64_t>(i));
+    const std::int64_t position = index[static_cast<std::size_t>(axis)];
+    index.erase(index.begin() + axis);
+    const double wanted = std::trunc(element(indices, index));
+    const bool hot = wanted == static_cast<double>(position) || wanted == static_cast<double>(position - depth);
+    y.values[i] = values.values.at(hot ? 1 : 0);
+  }
+  return {y};
+}
+
+std::vector<Array> compress(const AttributeList& attributes, Inputs inputs) {
+  Array x = at(inputs, 0);
+  const Array& condition = at(inputs, 1);
+  if (!has(attributes, "axis")) x.shape = Shape{x.shape.elems()};
+  const auto axis = static_cast<std::size_t>(axis_of(integer(attributes, "axis", 0), x.shape.rank()));
+  Index kept;
+  for (std::size_t i = 0; i < condition.values.size(); ++i)
+    if (condition.values[i] != 0) kept.push_back(static_cast<std::int64_t>(i));
+  Array y = zeros(x.shape.with(static_cast<int>(axis), static_cast<std::int64_t>(kept.size())), x.dtype);
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    Index index = index_of(y.shape, static_cast<std::int64_t>(i));
+    index[axis] = kept[static_cast<std::size_t>(index[axis])];
+    y.values[i] = element(x, index);
+  }
+  return {y};
+}
+
+std::vector<Array> trilu(const AttributeList& attributes, Inputs inputs) {
+  Array y = at(inputs, 0);
+  const double k = has(inputs, 1) ? inputs[1].values.at(0) : 0;
+  const bool upper = integer(attributes, "upper", 1) != 0;
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const Index index = index_of(y.shape, static_cast<std::int64_t>(i));
+    const auto diagonal = static_cast<double>(index.back() - index[index.size() - 2]);
+    if (upper ? diagonal < k : diagonal > k) y.values[i] = 0;
+  }
+  return {y};
+}
+
+std::vector<Array> reverse_sequence(const AttributeList& attributes, Inputs inputs) {
+  const Array& x = at(inputs, 0);
+  const Index lengths = as_integers(at(inputs, 1));
+  const auto batch = static_cast<std::size_t>(integer(attributes, "batch_axis", 1));
+  const auto time = static_cast<std::size_t>(integer(attributes, "time_axis", 0));
+  Array y = zeros(x.shape, x.dtype);
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    Index index = index_of(y.shape, static_cast<std::int64_t>(i));
+    const std::int64_t length = lengths.at(static_cast<std::size_t>(index[batch]));
+    if (index[time] < length) index[time] = length - 1 - index[time];
+    y.values[i] = element(x, index);
+  }
+  return {y};
+}
+
+std::vector<Array> center_crop_pad(const AttributeList& attributes, Inputs inputs) {
+  const Array& x = at(inputs, 0);
+  const Index sizes = as_integers(at(inputs, 1));
+  Index axes = integers(attributes, "axes");
+  if (!has(attributes, "axes"))
+    for (int i = 0; i < x.shape.rank(); ++i) axes.push_back(i);
+  Array y = x;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const int axis = axis_of(axes[i], x.shape.rank());
+    const Array before = y;
+    const std::int64_t dim = before.shape[axis], size = sizes.at(i);
+    y = zeros(before.shape.with(axis, size), x.dtype);
+    for (std::size_t j = 0; j < y.values.size(); ++j) {
+      Index index = index_of(y.shape, static_cast<std::int64_t>(j));
+      std::int64_t& along = index[static_cast<std::size_t>(axis)];
+      along += size > dim ? -((size - dim) / 2) : (dim - size) / 2;
+      if (along >= 0 && along < dim) y.values[j] = element(before, index);
+    }
+  }
+  return {y};
+}
+
+constexpr Entry entries[] = {
+    {"GatherElements", gather_elements},
+    {"GatherND", gather_nd},
+    {"Scatter", scatter_elements},
+    {"ScatterElements", scatter_elements},
+    {"ScatterND", scatter_nd},
+    {"OneHot", one_hot},
+    {"Compress", compress},
+    {"Trilu", trilu},
+    {"ReverseSequence", reverse_sequence},
+    {"CenterCropPad", center_crop_pad},
+};
+
+}  // namespace
+
+std::span<const Entry> indexing_entries() { return entries; }
+
+}  // namespace lenslet::oracle

@@ -1,0 +1,427 @@
+// Operators that are told by indices, conditions or diagonals which elements they take or write.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <limits>
+#include <random>
+
+#include "ops/core/kernel.h"
+#include "tests/ops/op_harness.h"
+#include "tests/ops/op_runner.h"
+
+namespace lenslet::test {
+
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+constexpr DType every_size[] = {DType::u8, DType::f16, DType::f32, DType::i64};
+constexpr const char* reductions[] = {"add", "mul", "max", "min"};
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+
+/// Indices of an axis of `dim`, from either end.
+Tensor random_indices(const Shape& shape, std::int64_t dim, unsigned seed, DType dtype = DType::i64) {
+  return random_of(dtype, shape, seed, static_cast<double>(-dim), static_cast<double>(dim));
+}
+
+/// Tuples [count, dims...] that name different elements of a tensor of this shape, some from the end.
+Tensor different_tuples(const Shape& shape, std::int64_t count, unsigned seed) {
+  Ints places(static_cast<std::size_t>(shape.elems()));
+  for (std::size_t i = 0; i < places.size(); ++i) places[i] = static_cast<std::int64_t>(i);
+  std::shuffle(places.begin(), places.end(), std::mt19937(seed));
+  Tensor tuples(DType::i64, {count, shape.rank()});
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::int64_t place = places[static_cast<std::size_t>(i)];
+    for (int axis = shape.rank(); axis-- > 0; place /= shape[axis])
+      tuples.values<std::int64_t>()[static_cast<std::size_t>(i * shape.rank() + axis)] =
+          place % shape[axis] - (i % 2 == 0 ? shape[axis] : 0);
+  }
+  return tuples;
+}
+
+/// What kernels of CUDA say to an operator on these inputs.
+std::string refusal_on_cuda(const OpCase& c) {
+  const std::vector<InputInfo> infos = infos_of(c.inputs, c.constant);
+  const Problem problem(make_op(c), infos);
+  return kernels_of(c.op, DeviceKind::cuda).front()->offer(problem, {.device = reference_gpu()}).refusal;
+}
+
+}  // namespace
+
+TEST_CASE("gather_elements/axes") {
+  const Tensor x = random_f32({3, 5, 4, 6}, 1);
+  for (std::int64_t axis = -4; axis < 4; ++axis) {
+    const int along = static_cast<int>(axis < 0 ? axis + 4 : axis);
+    for (const Shape& shape : {x.shape(), x.shape().with(along, 11), Shape{2, 3, 2, 5}, Shape{1, 1, 1, 1}})
+      check_op({.op = "GatherElements",
+                .attributes = {{"axis", axis}},
+                .inputs = {x, random_indices(shape, x.shape()[along], 2)},
+                .maybe_constant = {1}});
+  }
+  for (const DType dtype : every_size)
+    check_op({.op = "GatherElements",
+              .opset = 11,
+              .inputs = {random_of(dtype, {7, 129}, 1, 0, 100), random_indices({5, 129}, 7, 3, DType::i32)},
+              .maybe_constant = {1}});
+}
+
+TEST_CASE("gather_elements/ranks_and_sizes") {
+  check_op(
+      {.op = "GatherElements", .inputs = {random_f32({9}, 1), random_indices({70001}, 9, 2)}, .maybe_constant = {1}});
+  check_op({.op = "GatherElements",
+            .attributes = {{"axis", std::int64_t{6}}},
+            .inputs = {random_f32({2, 3, 1, 2, 3, 2, 5, 2}, 1), random_indices({2, 2, 1, 2, 1, 2, 3, 2}, 5, 2)},
+            .maybe_constant = {1}});
+  check_op({.op = "GatherElements", .inputs = {random_f32({3, 4}, 1), Tensor(DType::i64, {0, 4})}, .constant = {1}});
+  check_op({.op = "GatherElements", .inputs = {random_f32({0, 4}, 1), Tensor(DType::i64, {0, 2})}, .constant = {1}});
+}
+
+TEST_CASE("gather_nd/depths_and_batches") {
+  const Tensor x = random_f32({2, 3, 4, 8}, 1);
+  for (const std::int64_t depth : {1, 2, 3, 4}) {
+    // Inside all axes: from -2 to 1.
+    check_op({.op = "GatherND", .inputs = {x, random_indices({5, 2, depth}, 2, 2)}, .maybe_constant = {1}});
+    check_op({.op = "GatherND", .inputs = {x, random_indices({depth}, 2, 3, DType::i32)}, .maybe_constant = {1}});
+  }
+  for (const std::int64_t batch : {1, 2})
+    for (const std::int64_t depth : {1, 2})
+      for (const bool more : {false, true}) {
+        Ints dims(x.shape().dims().begin(), x.shape().dims().begin() + batch);
+        if (more) dims.push_back(7);
+        dims.push_back(depth);
+        check_op({.op = "GatherND",
+                  .attributes = {{"batch_dims", batch}},
+                  .inputs = {x, random_indices(Shape(dims), 3, 4)},
+                  .maybe_constant = {1}});
+      }
+  for (const DType dtype : every_size)
+    for (const std::int64_t inner : {1, 5, 16})
+      check_op({.op = "GatherND",
+                .inputs = {random_of(dtype, {6, 3, inner}, 1, 0, 100), random_indices({501, 2}, 3, 2)},
+                .maybe_constant = {1}});
+}
+
+TEST_CASE("gathers/refusals") {
+  const Tensor x = random_f32({3, 5}, 1);
+  const auto elements = [&](const Tensor& indices) { return OpCase{.op = "GatherElements", .inputs = {x, indices}}; };
+  CHECK_THROWS_WITH_AS(run_op(elements(Tensor::of<std::int64_t>(Shape{1, 2}, {0, 3}))),
+                       "index 3 is outside axis 0 of [3,5]", Error);
+  CHECK_THROWS_AS(run_op(elements(Tensor::of<std::int64_t>(Shape{1, 1}, {-4}))), Error);
+  CHECK(infer_error(elements(int64s({0}))) == ErrorKind::invalid_model);
+  CHECK(infer_error(elements(random_indices({1, 6}, 3, 1))) == ErrorKind::invalid_model);
+  CHECK(infer_error(elements(random_f32({1, 1}, 1))) == ErrorKind::unsupported);
+  CHECK_THROWS_WITH_AS(run_op({.op = "GatherND", .inputs = {x, Tensor::of<std::int64_t>(Shape{2, 2}, {2, 4, 2, -6})}}),
+                       "index -6 is outside axis 1 of [3,5]", Error);
+  CHECK(infer_error({.op = "GatherND", .inputs = {x, random_indices({3}, 3, 1)}}) == ErrorKind::invalid_model);
+  CHECK(infer_error({.op = "GatherND", .inputs = {x, int64_scalar(0)}}) == ErrorKind::invalid_model);
+  CHECK(infer_error({.op = "GatherND",
+                     .attributes = {{"batch_dims", std::int64_t{1}}},
+                     .inputs = {x, random_indices({2, 1}, 3, 1)}}) == ErrorKind::invalid_model);
+
+  const Tensor inside = int64s({2, -3}), outside = int64s({0, 3});
+  const Tensor line = random_f32({3}, 1), updates = random_f32({2}, 1);
+  for (const char* op : {"GatherElements", "ScatterElements", "Scatter"}) {
+    OpCase c{.op = op, .opset = 11, .inputs = {line, inside}};
+    if (op[0] == 'S') c.inputs.push_back(updates);
+    CHECK(refusal_on_cuda(c).find("computed by the run") != std::string::npos);
+    c.constant = {1};
+    CHECK(refusal_on_cuda(c).empty());
+    c.inputs[1] = outside;
+    CHECK(refusal_on_cuda(c) == "index 3 is outside axis 0 of [3]");
+  }
+}
+
+TEST_CASE("scatter_elements/axes") {
+  const Tensor x = random_f32({3, 5, 4, 6}, 1);
+  for (std::int64_t axis = -4; axis < 4; ++axis) {
+    const int along = static_cast<int>(axis < 0 ? axis + 4 : axis);
+    for (const Shape& shape : {x.shape(), x.shape().with(along, 11), Shape{2, 3, 2, 5}, Shape{1, 1, 1, 1}})
+      check_op({.op = "ScatterElements",
+                .attributes = {{"axis", axis}},
+                .inputs = {x, random_indices(shape, x.shape()[along], 2), random_f32(shape, 3)},
+                .maybe_constant = {1}});
+  }
+  for (const DType dtype : every_size)
+    check_op({.op = "Scatter",
+              .opset = 10,
+              .inputs = {random_of(dtype, {7, 129}, 1, 0, 100), random_indices({9, 127}, 7, 3, DType::i32),
+                         random_of(dtype, {9, 127}, 4, 0, 100)},
+              .maybe_constant = {1}});
+}
+
+TEST_CASE("scatter_elements/reductions_of_many_in_one") {
+  for (const char* reduction : reductions)
+    for (const DType dtype :
+         {DType::f32, DType::f64, DType::i8, DType::u8, DType::i16, DType::u16, DType::i32, DType::i64})
+      for (const std::int64_t axis : {0, 1}) {
+        // Few elements to name: products of up to some six numbers must fit int8.
+        const bool is_float = dtype == DType::f32 || dtype == DType::f64;
+        const double low = dtype == DType::u8 || dtype == DType::u16 ? 0 : -2;
+        check_op({.op = "ScatterElements",
+                  .opset = 18,
+                  .attributes = {{"axis", axis}, {"reduction", std::string(reduction)}},
+                  .inputs = {random_of(dtype, {4, 5}, 1, low, 2), random_indices({4, 5}, 4, 2),
+                             random_of(dtype, {4, 5}, 3, low, 2)},
+                  .maybe_constant = {1},
+                  .tolerance = is_float ? 1e-6 : 0});
+      }
+  check_op({.op = "ScatterElements",
+            .opset = 18,
+            .attributes = {{"axis", std::int64_t{1}}, {"reduction", std::string("add")}},
+            .inputs = {random_f32({67, 33}, 1), random_indices({67, 501}, 33, 2), random_f32({67, 501}, 3)},
+            .maybe_constant = {1},
+            .tolerance = 5e-6});
+  check_op({.op = "ScatterElements",
+            .opset = 18,
+            .attributes = {{"reduction", std::string("max")}},
+            .inputs = {random_f32({33, 1067}, 1), random_indices({71, 1067}, 33, 2), random_f32({71, 1067}, 3)},
+            .maybe_constant = {1}});
+}
+
+TEST_CASE("scatter_nd/depths") {
+  const Tensor x = random_f32({4, 3, 5, 8}, 1);
+  for (const std::int64_t depth : {1, 2, 3, 4}) {
+    Ints named(x.shape().dims().begin(), x.shape().dims().begin() + depth), dims{3};
+    dims.insert(dims.end(), x.shape().dims().begin() + depth, x.shape().dims().end());
+    check_op({.op = "ScatterND",
+              .inputs = {x, different_tuples(Shape(named), 3, 2), random_f32(Shape(dims), 3)},
+              .maybe_constant = {1}});
+    // Some tuples more than once: the last one counts.
+    dims[0] = 40;
+    dims.insert(dims.begin(), 2);
+    check_op({.op = "ScatterND",
+              .inputs = {x, random_indices({2, 40, depth}, 3, 4), random_f32(Shape(dims), 5)},
+              .maybe_constant = {1}});
+  }
+  for (const DType dtype : every_size)
+    for (const std::int64_t inner : {1, 16, 5000})
+      check_op({.op = "ScatterND",
+                .inputs = {random_of(dtype, {40, inner}, 1, 0, 100), random_indices({33, 1}, 40, 2, DType::i32),
+                           random_of(dtype, {33, inner}, 3, 0, 100)},
+                .maybe_constant = {1}});
+  // Several parts along tuples and along slices.
+  check_op({.op = "ScatterND",
+            .inputs = {random_f32({200, 1030}, 1), different_tuples({200}, 190, 2), random_f32({190, 1030}, 3)},
+            .maybe_constant = {1}});
+  check_op({.op = "ScatterND",
+            .inputs = {random_f32({300, 300}, 1), different_tuples({300, 300}, 70000, 2), random_f32({70000}, 3)},
+            .maybe_constant = {1}});
+  check_op(
+      {.op = "ScatterND", .inputs = {x, Tensor(DType::i64, {0, 2}), random_f32({0, 5, 8}, 3)}, .maybe_constant = {1}});
+}
+
+TEST_CASE("scatter_nd/reductions") {
+  const Tensor x = random_f32({6, 3, 7}, 1);
+  for (const char* reduction : reductions)
+    for (const std::int64_t depth : {1, 2, 3}) {
+      Ints dims{20};
+      dims.insert(dims.end(), x.shape().dims().begin() + depth, x.shape().dims().end());
+      check_op({.op = "ScatterND",
+                .opset = 18,
+                .attributes = {{"reduction", std::string(reduction)}},
+                .inputs = {x, random_indices({20, depth}, 3, 2), random_f32(Shape(dims), 3)},
+                .maybe_constant = {1},
+                .tolerance = 2e-6});
+    }
+}
+
+TEST_CASE("scatter/nan_and_integers_that_wrap") {
+  const Tensor x = Tensor::of<float>(Shape{4}, {nan, 1, 2, 3}), to = int64s({0, 1, 2});
+  for (const char* reduction : reductions)
+    check_op({.op = "ScatterElements",
+              .opset = 18,
+              .attributes = {{"reduction", std::string(reduction)}},
+              .inputs = {x, to, Tensor::of<float>(Shape{3}, {5, nan, 0.5F})},
+              .maybe_constant = {1}});
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  const auto added =
+      run_op({.op = "ScatterND",
+              .opset = 18,
+              .attributes = {{"reduction", std::string("add")}},
+              .inputs = {int64s({most, 1}), Tensor::of<std::int64_t>(Shape{2, 1}, {0, 0}), int64s({1, 1})},
+              .constant = {1}});
+  CHECK(added[0].values<std::int64_t>()[0] == std::numeric_limits<std::int64_t>::min() + 1);
+}
+
+TEST_CASE("scatter/refusals") {
+  const Tensor x = random_f32({3, 5}, 1), updates = random_f32({1, 2}, 2);
+  const Tensor inside = Tensor::of<std::int64_t>(Shape{1, 2}, {0, 2});
+  const auto elements = [&](const Tensor& indices, const Tensor& values, AttributeList attributes = {}) {
+    return OpCase{.op = "ScatterElements", .opset = 18, .attributes = attributes, .inputs = {x, indices, values}};
+  };
+  CHECK_THROWS_AS(run_op(elements(Tensor::of<std::int64_t>(Shape{1, 2}, {0, 3}), updates)), Error);
+  CHECK(infer_error(elements(inside, random_f32({2, 1}, 1))) == ErrorKind::invalid_model);
+  CHECK(infer_error(elements(inside, int64s({1, 2}))) == ErrorKind::invalid_model);
+  CHECK_THROWS_AS(make_op(elements(inside, updates, {{"reduction", std::string("mean")}})), Error);
+  OpCase old = elements(inside, updates, {{"reduction", std::string("add")}});
+  old.opset = 15;
+  CHECK_THROWS_AS(make_op(old), Error);
+  CHECK(infer_error({.op = "ScatterND", .inputs = {x, inside, random_f32({2}, 1)}}) == ErrorKind::invalid_model);
+  const Tensor half = random_of(DType::f16, {3}, 1, 0, 1);
+  CHECK(refusal_on_cuda({.op = "ScatterElements",
+                         .opset = 18,
+                         .attributes = {{"reduction", std::string("add")}},
+                         .inputs = {half, int64s({0, 1, 2}), half},
+                         .constant = {1}})
+            .find("reduction add of float16") == 0);
+}
+
+TEST_CASE("one_hot/axes_and_types") {
+  for (const std::int64_t axis : {-1, 0, 1, 2, -3})
+    check_op({.op = "OneHot",
+              .attributes = {{"axis", axis}},
+              .inputs = {random_indices({7, 33}, 8, 1), int64_scalar(5), random_f32({2}, 2)},
+              .constant = {1},
+              .maybe_constant = {2}});
+  for (const DType dtype : {DType::f32, DType::f64, DType::i8, DType::i16, DType::i32})
+    check_op({.op = "OneHot",
+              .inputs = {random_of(dtype, {300}, 1, -9, 9), random_f32({}, 7, 6, 0), int64s({-3, 4})},
+              .constant = {1}});
+  for (const DType dtype : {DType::u8, DType::u16})
+    check_op({.op = "OneHot",
+              .attributes = {{"axis", std::int64_t{0}}},
+              .inputs = {random_of(dtype, {300}, 1, 0, 9), int64s({6}), random_f32({2}, 2)},
+              .constant = {1}});
+  for (const DType dtype : every_size)
+    check_op({.op = "OneHot",
+              .inputs = {random_indices({3, 1001}, 3, 1), int64_scalar(3), random_of(dtype, {2}, 2, 0, 100)},
+              .constant = {1}});
+  check_op({.op = "OneHot", .inputs = {int64_scalar(1), int64_scalar(3), random_f32({2}, 2)}, .constant = {1}});
+  check_op({.op = "OneHot", .inputs = {int64s({0, 1}), int64_scalar(0), random_f32({2}, 2)}, .constant = {1}});
+  constexpr std::int64_t far = std::numeric_limits<std::int64_t>::max(), near = -far - 1;
+  check_op({.op = "OneHot", .inputs = {int64s({far, near, 0}), int64_scalar(3), random_f32({2}, 2)}, .constant = {1}});
+}
+
+TEST_CASE("one_hot/refusals") {
+  const Tensor indices = int64s({0, 1}), values = random_f32({2}, 1);
+  const auto error = [&](const Tensor& depth, const Tensor& v) {
+    return infer_error({.op = "OneHot", .inputs = {indices, depth, v}, .constant = {1}});
+  };
+  CHECK(error(int64_scalar(-1), values) == ErrorKind::invalid_model);
+  CHECK(error(int64s({1, 2}), values) == ErrorKind::invalid_model);
+  CHECK(error(Tensor::of<float>(Shape{}, {nan}), values) == ErrorKind::invalid_model);
+  CHECK(error(int64_scalar(std::int64_t{1} << 40), values) == ErrorKind::limit);
+  CHECK(error(int64_scalar(3), random_f32({3}, 1)) == ErrorKind::invalid_model);
+  CHECK(infer_error({.op = "OneHot", .inputs = {indices, int64_scalar(3), values}}) == ErrorKind::unsupported);
+}
+
+TEST_CASE("compress") {
+  const auto condition = [](std::initializer_list<bool> values) {
+    Tensor tensor(DType::boolean, {static_cast<std::int64_t>(values.size())});
+    std::ranges::copy(values, tensor.values<bool>().begin());
+    return tensor;
+  };
+  const Tensor x = random_f32({2, 5, 3}, 1);
+  check_op(
+      {.op = "Compress", .inputs = {x, condition({true, false, true, true, false, false, true})}, .constant = {1}});
+  for (const std::int64_t axis : {1, -2})
+    check_op({.op = "Compress",
+              .attributes = {{"axis", axis}},
+              .inputs = {x, condition({false, true, true, false, true})},
+              .constant = {1}});
+  check_op({.op = "Compress",
+            .attributes = {{"axis", std::int64_t{2}}},
+            .inputs = {x, condition({true, false})},
+            .constant = {1}});
+  check_op({.op = "Compress",
+            .attributes = {{"axis", std::int64_t{0}}},
+            .inputs = {x, condition({false, false})},
+            .constant = {1}});
+  for (const DType dtype : every_size)
+    check_op({.op = "Compress",
+              .attributes = {{"axis", std::int64_t{0}}},
+              .inputs = {random_of(dtype, {70, 30}, 1, 0, 9), random_of(DType::boolean, {70}, 2, 0, 2)},
+              .constant = {1}});
+  CHECK(infer_error({.op = "Compress", .inputs = {x, condition({true})}}) == ErrorKind::unsupported);
+  CHECK(infer_error({.op = "Compress",
+                     .attributes = {{"axis", std::int64_t{0}}},
+                     .inputs = {x, condition({true, false, true})},
+                     .constant = {1}}) == ErrorKind::invalid_model);
+  CHECK(infer_error({.op = "Compress", .inputs = {x, int64s({1})}, .constant = {1}}) == ErrorKind::unsupported);
+}
+
+TEST_CASE("trilu") {
+  constexpr std::int64_t far = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t upper : {0, 1}) {
+    const AttributeList attributes{{"upper", upper}};
+    for (const Shape& shape : {Shape{4, 5}, Shape{5, 4}, Shape{3, 1, 5}, Shape{2, 3, 7, 7}, Shape{3, 0, 5}}) {
+      check_op({.op = "Trilu", .opset = 14, .attributes = attributes, .inputs = {random_f32(shape, 1)}});
+      for (const std::int64_t k :
+           {-far - 1, -far, std::int64_t{-4}, std::int64_t{-1}, std::int64_t{0}, std::int64_t{2}, std::int64_t{6}, far})
+        check_op({.op = "Trilu",
+                  .opset = 14,
+                  .attributes = attributes,
+                  .inputs = {random_f32(shape, 1), int64_scalar(k)},
+                  .constant = {1}});
+    }
+    for (const DType dtype : every_size)
+      check_op(
+          {.op = "Trilu", .opset = 14, .attributes = attributes, .inputs = {random_of(dtype, {99, 301}, 1, 1, 9)}});
+  }
+  CHECK(infer_error({.op = "Trilu", .opset = 14, .inputs = {random_f32({3}, 1)}}) == ErrorKind::unsupported);
+  CHECK(infer_error({.op = "Trilu", .opset = 14, .inputs = {random_f32({3, 3}, 1), int64_scalar(1)}}) ==
+        ErrorKind::unsupported);
+}
+
+TEST_CASE("eye_like") {
+  for (const std::int64_t k : {-7, -1, 0, 2, 9})
+    check_op({.op = "EyeLike", .attributes = {{"k", k}}, .inputs = {random_f32({5, 7}, 1)}});
+  constexpr std::int64_t every_number[] = {1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 16};  // ONNX's, of types that we have
+  for (const std::int64_t dtype : every_number)
+    check_op({.op = "EyeLike", .attributes = {{"dtype", dtype}}, .inputs = {random_of(DType::i32, {6, 4}, 1, 0, 9)}});
+  check_op({.op = "EyeLike", .inputs = {random_of(DType::boolean, {3, 3}, 1, 0, 2)}});
+  CHECK(infer_error({.op = "EyeLike", .inputs = {random_f32({3}, 1)}}) == ErrorKind::unsupported);
+}
+
+TEST_CASE("reverse_sequence") {
+  for (const std::int64_t batch : {0, 1})
+    for (const DType dtype : every_size) {
+      const Shape shape = batch == 0 ? Shape{4, 7, 3, 5} : Shape{7, 4, 3, 5};
+      check_op({.op = "ReverseSequence",
+                .attributes = {{"batch_axis", batch}, {"time_axis", 1 - batch}},
+                .inputs = {random_of(dtype, shape, 1, 0, 100), int64s({7, 0, 1, 4})},
+                .constant = {1}});
+    }
+  check_op({.op = "ReverseSequence", .inputs = {random_f32({9, 2}, 1), int64s({9, 2})}, .constant = {1}});
+  const auto error = [](const Tensor& lengths, bool known = true) {
+    return infer_error({.op = "ReverseSequence",
+                        .inputs = {random_f32({9, 2}, 1), lengths},
+                        .constant = known ? std::vector<int>{1} : std::vector<int>{}});
+  };
+  CHECK(error(int64s({1})) == ErrorKind::invalid_model);
+  CHECK(error(int64s({1, 10})) == ErrorKind::invalid_model);
+  CHECK(error(int64s({-1, 1})) == ErrorKind::invalid_model);
+  CHECK(error(int64s({1, 1}), false) == ErrorKind::unsupported);
+  CHECK_THROWS_AS(make_op({.op = "ReverseSequence",
+                           .attributes = {{"batch_axis", std::int64_t{0}}},
+                           .inputs = {random_f32({9, 2}, 1), int64s({1, 1})}}),
+                  Error);
+}
+
+TEST_CASE("center_crop_pad") {
+  const Tensor x = random_f32({3, 20, 9, 4}, 1);
+  check_op({.op = "CenterCropPad", .opset = 18, .inputs = {x, int64s({3, 11, 14, 4})}, .constant = {1}});
+  check_op({.op = "CenterCropPad", .opset = 18, .inputs = {x, int64s({4, 21, 2, 1})}, .constant = {1}});
+  check_op({.op = "CenterCropPad", .opset = 18, .inputs = {x, int64s({3, 20, 9, 4})}, .constant = {1}});
+  check_op({.op = "CenterCropPad", .opset = 18, .inputs = {x, int64s({0, 20, 9, 4})}, .constant = {1}});
+  for (const DType dtype : every_size)
+    check_op({.op = "CenterCropPad",
+              .opset = 18,
+              .attributes = {{"axes", Ints{-1, 1}}},
+              .inputs = {random_of(dtype, {2, 7, 8}, 1, 0, 9), int64s({5, 10})},
+              .constant = {1}});
+  const auto error = [&](const Tensor& sizes, const Ints& axes, bool known = true) {
+    return infer_error({.op = "CenterCropPad",
+                        .opset = 18,
+                        .attributes = {{"axes", axes}},
+                        .inputs = {x, sizes},
+                        .constant = known ? std::vector<int>{1} : std::vector<int>{}});
+  };
+  CHECK(error(int64s({1, 2}), {1}) == ErrorKind::invalid_model);
+  CHECK(error(int64s({1, 2}), {1, -3}) == ErrorKind::invalid_model);
+  CHECK(error(int64s({-1}), {1}) == ErrorKind::invalid_model);
+  CHECK(error(int64s({1}), {1}, false) == ErrorKind::unsupported);
+}
+
+}  // namespace lenslet::test
