@@ -29,7 +29,8 @@ std::string cpu_name() {
 /// The best target that was both compiled and is supported here: what HWY_DYNAMIC_DISPATCH picks.
 std::string chosen_isa() {
   const std::int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
-  return hwy::TargetName(usable & -usable);  // Highway gives better targets lower bits
+  const std::string name = hwy::TargetName(usable & -usable);           // Highway gives better targets lower bits
+  return name.starts_with("AVX3") ? "AVX-512" + name.substr(4) : name;  // AVX3 is Highway's word
 }
 
 DeviceInfo describe_cpu() {

@@ -75,10 +75,14 @@ Shape::Shape(std::span<const std::int64_t> dims) {
 }
 
 Shape Shape::with(int axis, std::int64_t dim) const {
-  assert(axis >= 0 && axis < rank_);
-  Shape result = *this;
-  result.dims_[static_cast<std::size_t>(axis)] = dim;
-  return result;
+  return at_boundary([&] {
+    if (axis < 0 || axis >= rank_ || dim < 0)
+      throw Error(ErrorKind::invalid_argument,
+                  "dimension " + std::to_string(axis) + " of " + str() + " cannot become " + std::to_string(dim));
+    Shape result = *this;
+    result.dims_[static_cast<std::size_t>(axis)] = dim;
+    return result;
+  });
 }
 
 std::int64_t Shape::elems() const {

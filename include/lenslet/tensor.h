@@ -93,7 +93,8 @@ class LENSLET_API Shape {
   /// `axis` in [0, rank).
   std::int64_t operator[](int axis) const noexcept { return dims_[static_cast<std::size_t>(axis)]; }
   std::span<const std::int64_t> dims() const noexcept { return {dims_.data(), static_cast<std::size_t>(rank_)}; }
-  /// A copy with one dimension replaced.
+  /// A copy with one dimension replaced. Error(invalid_argument) for an axis that there is not, or a negative
+  /// dimension.
   Shape with(int axis, std::int64_t dim) const;
   /// Product of the dimensions (1 for a scalar). Error(limit) when those other than 0 make more than 2^40 elements.
   std::int64_t elems() const;

@@ -31,6 +31,13 @@ constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
 
 }  // namespace
 
+TEST_CASE("shape/with") {
+  const Shape shape{1, 2};
+  CHECK(shape.with(1, 7) == Shape{1, 7});
+  for (const auto& [axis, dim] : {std::pair<int, std::int64_t>{2, 1}, {-1, 1}, {1'000'000, 1}, {1, -5}})
+    CHECK_THROWS_WITH_AS(shape.with(axis, dim), doctest::Contains("[1,2]"), Error);
+}
+
 TEST_CASE("tensor/shape_counts_without_overflow") {
   CHECK(Shape{}.elems() == 1);
   CHECK(Shape{2, 3, 5}.elems() == 30);

@@ -55,8 +55,9 @@ TEST_CASE("quantize/by_tensor_and_axis") {
 TEST_CASE("quantize/ties_and_what_is_no_number") {
   constexpr float inf = std::numeric_limits<float>::infinity();
   const Tensor x = Tensor::of<float>(Shape{8}, {0.5F, 1.5F, 2.5F, -0.5F, -1.5F, inf, -inf, std::nanf("")});
-  const Tensor y = run_op({.op = "QuantizeLinear",
-                           .inputs = {x, Tensor::of<float>(Shape{}, {1}), Tensor::of<std::int8_t>(Shape{}, {0})}})[0];
+  Tensor zero(DType::i8, Shape{});
+  zero.values<std::int8_t>()[0] = 0;
+  const Tensor y = run_op({.op = "QuantizeLinear", .inputs = {x, Tensor::of<float>(Shape{}, {1}), zero}})[0];
   const std::int8_t expected[] = {0, 2, 2, 0, -2, 127, -128, 0};
   for (std::size_t i = 0; i < std::size(expected); ++i) CHECK(y.values<std::int8_t>()[i] == expected[i]);
 }

@@ -235,6 +235,11 @@ class Layers(Verb):
         self.assertTrue(all(float(row["ms"]) > 0 for row in rows))
         self.assertIn(", then ", next(row["reason"] for row in rows if row["op"] == "Conv"))
         self.fails(2, "--csv", "layers", self.net, "--csv", "--json")
+        fewer = list(csv.reader(self.passes("layers", self.net, "--csv", "--no-errors", *self.short).splitlines()))
+        self.assertEqual(fewer[0], list(rows[0]))  # whatever the layers are
+        members = set().union(*self.layers())
+        self.assertLessEqual(members, set(rows[0]))
+        self.fails(2, "exclude", "layers", self.net, "--no-errors", "--sort", "error")
 
     def test_trace(self):
         file = self.folder / "trace.json"

@@ -156,6 +156,10 @@ namespace {
 Card assume(const Model& model) {
   Card card;
   if (model.inputs().size() != 1) mismatch("the model has several inputs: a card has to say which one takes the photo");
+  if (model.outputs().size() > 1)
+    mismatch(fmt::format(
+        "the model has {} outputs, so it is hardly a classifier: a card has to say which one holds the classes",
+        model.outputs().size()));
   const PortInfo& input = model.inputs().front();
   if (input.dims.size() != 4) mismatch(fmt::format("the model's input {} is no image: a card is needed", input.str()));
   const auto is_channels = [](std::int64_t dim) { return dim == 1 || dim == 3; };
@@ -177,6 +181,13 @@ Card assume(const Model& model) {
     spec.resize_size = (std::max(spec.height, spec.width) * 256 + 112) / 224;
     spec.mean = {0.485, 0.456, 0.406};
     spec.std = {0.229, 0.224, 0.225};
+  }
+  const bool floats =
+      input.dtype == DType::f32 || input.dtype == DType::f16 || input.dtype == DType::bf16 || input.dtype == DType::f64;
+  if (!floats) {  // a model that takes integers takes pixels as they are
+    spec.scale = 1;
+    spec.mean.assign(spec.mean.size(), 0);
+    spec.std.assign(spec.std.size(), 1);
   }
   return card;
 }

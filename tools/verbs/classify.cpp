@@ -228,9 +228,14 @@ void add_classify(CLI::App& app, ExitCode& result) {
   verb->add_option("--card", options->card,
                    "Model card (JSON); default: NAME.card.json beside the model, else one that ships with lenslet");
   const auto numbers = [&](const char* name, std::vector<double>& to, const char* help) {
-    verb->add_option(name, to, help)->delimiter(',')->allow_extra_args(false)->check(finite_number());
+    verb->add_option(name, to, help)
+        ->type_name("C1[,C2,C3]")
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->check(finite_number());
   };
   verb->add_option("--size", options->size, "Height and width of the model's input, or one number for both")
+      ->type_name("H[,W]")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->transform(whole_number<std::int64_t>(1, 16384));

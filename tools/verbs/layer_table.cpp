@@ -196,15 +196,36 @@ nlohmann::ordered_json to_json(const LayerRow& row) {
 }
 
 void print_csv(std::span<const LayerRow> rows) {
-  std::vector<std::string> names;
-  std::vector<nlohmann::ordered_json> layers;
-  for (const LayerRow& row : rows) {
-    layers.push_back(to_json(row));
-    for (const auto& [name, value] : layers.back().items())
-      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-  }
+  // The members of to_json(), whether a layer has them or not.
+  static const std::vector<std::string> names{"name",
+                                              "op",
+                                              "algorithm",
+                                              "config",
+                                              "reason",
+                                              "problem",
+                                              "shape",
+                                              "ms",
+                                              "p10_ms",
+                                              "p90_ms",
+                                              "runs",
+                                              "flops",
+                                              "gflops",
+                                              "bytes",
+                                              "workspace_bytes",
+                                              "estimated_ms",
+                                              "runner_up",
+                                              "runner_up_estimated_ms",
+                                              "floor_ms",
+                                              "floor_by",
+                                              "percent_of_floor",
+                                              "above_100_because",
+                                              "tolerance",
+                                              "error",
+                                              "unchecked_because",
+                                              "verdict"};
   print_csv_line(names);
-  for (const nlohmann::ordered_json& layer : layers) {
+  for (const LayerRow& row : rows) {
+    const nlohmann::ordered_json layer = to_json(row);
     std::vector<std::string> fields;
     for (const std::string& name : names) {
       const auto found = layer.find(name);

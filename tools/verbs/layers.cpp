@@ -130,6 +130,8 @@ void print_text(const Options& options, const Report& report) {
 
 /// False when a layer's error is above its tolerance.
 bool layers(const Options& options) {
+  if (options.no_errors && options.sort == "error")
+    throw Error(ErrorKind::invalid_argument, "--sort error and --no-errors exclude each other");
   Report report = measure(options);
   if (!options.trace.empty()) write_trace(options.trace, report.model, report.device, report.rows);
   const bool right =
