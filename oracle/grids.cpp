@@ -1,8 +1,9 @@
-// References of GridSample and AffineGrid, from the text of ONNX's versions 22 and 20 and their reference
-// implementation.
+// References of GridSample, AffineGrid and RoiAlign, from the text of ONNX's versions 22, 20 and 22 and their reference
+// implementations.
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -128,7 +129,64 @@ std::vector<Array> affine_grid(const AttributeList& attributes, Inputs inputs) {
   return {grid};
 }
 
-constexpr Entry entries[] = {{"GridSample", grid_sample}, {"AffineGrid", affine_grid}};
+/// What elements of an axis contribute to each sample of a bin of a box; beyond the image: nothing.
+std::vector<std::vector<double>> bin_samples(const AttributeList& attributes, double low, double high,
+                                             std::int64_t bins, std::int64_t bin, std::int64_t size) {
+  const bool half_pixel = text(attributes, "coordinate_transformation_mode", "half_pixel") == "half_pixel";
+  const double scale = real(attributes, "spatial_scale", 1), offset = half_pixel ? 0.5 : 0;
+  const double start = low * scale - offset, end = high * scale - offset;
+  const double length = half_pixel ? end - start : std::max(end - start, 1.0), bin_size = length / double(bins);
+  const std::int64_t ratio = integer(attributes, "sampling_ratio", 0);
+  const auto count = ratio > 0 ? ratio : static_cast<std::int64_t>(std::max(0.0, std::ceil(bin_size)));
+  std::vector<std::vector<double>> samples;
+  for (std::int64_t i = 0; i < count; ++i) {
+    double x = start + double(bin) * bin_size + (double(i) + 0.5) * bin_size / double(count);
+    std::vector<double>& line = samples.emplace_back(static_cast<std::size_t>(size));
+    if (x < -1 || x > double(size)) continue;
+    x = std::clamp(x, 0.0, double(size - 1));
+    const auto below = static_cast<std::size_t>(x);
+    line[below] = 1 - (x - double(below));
+    if (below + 1 < line.size()) line[below + 1] = x - double(below);
+  }
+  return samples;
+}
+
+std::vector<Array> roi_align(const AttributeList& attributes, Inputs inputs) {
+  const Array &x = at(inputs, 0), &boxes = at(inputs, 1), &images = at(inputs, 2);
+  const std::int64_t height = x.shape[2], width = x.shape[3];
+  Array y = zeros(
+      {boxes.shape[0], x.shape[1], integer(attributes, "output_height", 1), integer(attributes, "output_width", 1)},
+      x.dtype);
+  for (std::size_t at_y = 0; at_y < y.values.size(); ++at_y) {
+    const std::vector<std::int64_t> i = index_of(y.shape, static_cast<std::int64_t>(at_y));
+    const double* box = boxes.values.data() + 4 * i[0];
+    const auto image = static_cast<std::int64_t>(images.values[static_cast<std::size_t>(i[0])]);
+    const double* plane = x.values.data() + (image * x.shape[1] + i[1]) * height * width;
+    const auto down = bin_samples(attributes, box[1], box[3], y.shape[2], i[2], height);
+    const auto along = bin_samples(attributes, box[0], box[2], y.shape[3], i[3], width);
+    double sum = 0, most = down.empty() || along.empty() ? 0 : -std::numeric_limits<double>::infinity();
+    for (const std::vector<double>& row : down)
+      for (const std::vector<double>& column : along) {
+        // The largest is that of the products, four a sample, some of which may be 0; beyond the image all are.
+        double largest = -std::numeric_limits<double>::infinity();
+        int products = 0;
+        for (std::int64_t h = 0; h < height; ++h)
+          for (std::int64_t w = 0; w < width; ++w) {
+            const double weight = row[static_cast<std::size_t>(h)] * column[static_cast<std::size_t>(w)];
+            if (weight == 0) continue;
+            sum += weight * plane[h * width + w];
+            largest = std::max(largest, weight * plane[h * width + w]);
+            ++products;
+          }
+        most = std::max({most, largest, products < 4 ? 0.0 : largest});
+      }
+    const double count = std::max(1.0, double(down.size()) * double(along.size()));
+    y.values[at_y] = text(attributes, "mode", "avg") == "max" ? most : sum / count;
+  }
+  return {y};
+}
+
+constexpr Entry entries[] = {{"GridSample", grid_sample}, {"AffineGrid", affine_grid}, {"RoiAlign", roi_align}};
 
 }  // namespace
 

@@ -5,7 +5,7 @@
 namespace lenslet {
 
 // Each in the file of its name.
-OpParts resize(), grid_sample(), affine_grid();
+OpParts resize(), grid_sample(), affine_grid(), roi_align();
 
 std::span<const OpRow> resample_rows() {
   // name, domain, first version read, inputs min..max, outputs min..max, parts, notes
@@ -14,6 +14,7 @@ std::span<const OpRow> resample_rows() {
       {"Upsample", "", 7, 1, 2, 1, 1, resize(), "as Resize"},
       {"GridSample", "", 16, 2, 2, 1, 1, grid_sample(), "4-D"},
       {"AffineGrid", "", 20, 2, 2, 1, 1, affine_grid(), "size known before the run"},
+      {"RoiAlign", "", 10, 3, 3, 1, 1, roi_align()},
   };
   return rows;
 }
