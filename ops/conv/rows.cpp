@@ -21,7 +21,7 @@ std::span<const OpRow> conv_rows() {
   // name, domain, first version read, inputs min..max, outputs min..max, parts, notes
   static const OpRow rows[] = {
       {"Conv", "", 1, 2, 3, 1, 1, conv(), "1-D and 2-D"},
-      {"ConvTranspose", "", 1, 2, 3, 1, 1, conv_transpose(), "1-D and 2-D; filters and bias known before the run"},
+      {"ConvTranspose", "", 1, 2, 3, 1, 1, conv_transpose(), "1-D and 2-D"},
   };
   return rows;
 }

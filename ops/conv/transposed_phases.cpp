@@ -11,6 +11,7 @@
 
 #include "ops/conv/conv_transpose.h"
 #include "ops/conv/phases.h"
+#include "ops/core/checks.h"
 #include "ops/core/config_text.h"
 #include "ops/core/strided_copy.h"
 #include "ops/movement/strided_copy_cuda.h"
@@ -25,28 +26,32 @@ std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignm
 struct Part {
   PhaseGroup h = {}, w = {};
   std::int64_t phases = 1;       ///< of both
-  Shape z = {};                  ///< what the convolution makes; of no taps: [1,phases*K,1,1], what y is there
-  std::vector<float> bias = {};  ///< [phases*K], those of a group of channels together; of no taps: what y is there
+  Shape z = {};                  ///< what the convolution makes; of no taps: [1,K,1,1]
+  std::vector<float> bias = {};  ///< [phases*K] as channels of z; of no taps [K], what y is there. Empty: not known
   std::unique_ptr<const Problem> conv = nullptr;  ///< null: no taps
 };
 
-/// A ConvTranspose whose filters and bias are known.
 class Phases {
  public:
   explicit Phases(const Problem& node)
-      : problem_(node.as<ConvTransposeOp>().problem(node.inputs())), epilogue_(*node.op().epilogue()) {
+      : has_bias(present(node.inputs(), ConvTransposeOp::bias)),
+        problem_(node.as<ConvTransposeOp>().problem(node.inputs())),
+        epilogue_(*node.op().epilogue()) {
     const auto known = [&](std::size_t i) -> const float* {
       if (i >= node.inputs().size() || node.inputs()[i].constant == nullptr) return nullptr;
       return node.inputs()[i].constant->values<float>().data();
     };
     filter_ = known(ConvTransposeOp::filter);
     bias_ = known(ConvTransposeOp::bias);
+    knows_filter = filter_ != nullptr;
+    knows_bias = !has_bias || bias_ != nullptr;
     for (const PhaseGroup& h : phase_groups(problem_.h))
       for (const PhaseGroup& w : phase_groups(problem_.w))
         if (!h.runs.empty() && !w.runs.empty()) parts.push_back(part(h, w));
   }
 
   std::vector<Part> parts;
+  bool has_bias, knows_filter = false, knows_bias = false;
 
   /// Does the convolution of the only part make y as it is?
   bool whole() const {
@@ -56,23 +61,24 @@ class Phases {
     return parts.size() == 1 && parts[0].conv && same(parts[0].h, problem_.h) && same(parts[0].w, problem_.w);
   }
 
-  /// The copies that bring z of a part to y, both in `format`.
+  /// Offsets of the first element on either side, in elements.
   struct Copy {
     StridedLoops loops;
     std::int64_t from = 0, to = 0;
   };
+  /// Those that bring z of a part to y, both in `format`.
   std::vector<Copy> copies(const Part& part, const Format& format) const {
     const AxisSteps of_y = element_strides({problem_.n, problem_.k, problem_.h.out, problem_.w.out}, format);
     AxisSteps of_z = element_strides(part.z, format);
     if (!part.conv) of_z = {0, 1, 0, 0};
-    const std::int64_t group_k = problem_.group_k();
-    const std::int64_t of_phase_w = group_k * of_z[1], of_phase_h = of_phase_w * std::int64_t(part.w.phases.size());
+    const std::int64_t group_k = problem_.group_k(), of_group = group_k * part.phases * of_z[1];
+    const std::int64_t of_phase_w = part.conv ? group_k * of_z[1] : 0;
+    const std::int64_t of_phase_h = of_phase_w * static_cast<std::int64_t>(part.w.phases.size());
     using Loop = StridedLoops::Loop;
     std::vector<Copy> list;
     for (const PhaseGroup::Run& rows : part.h.runs)
       for (const PhaseGroup::Run& columns : part.w.runs) {
-        const Loop n{problem_.n, of_z[0], of_y[0]},
-            g{problem_.groups, group_k * part.phases * of_z[1], group_k * of_y[1]};
+        const Loop n{problem_.n, of_z[0], of_y[0]}, g{problem_.groups, of_group, group_k * of_y[1]};
         const Loop k{group_k, of_z[1], of_y[1]};
         const Loop h{rows.count, of_z[2], problem_.h.stride * of_y[2]}, i{rows.phases, of_phase_h, of_y[2]};
         const Loop w{columns.count, of_z[3], problem_.w.stride * of_y[3]}, j{columns.phases, of_phase_w, of_y[3]};
@@ -88,51 +94,77 @@ class Phases {
     return list;
   }
 
+  /// Those that make filters [phases*K][C/groups][taps of h][taps of w] of the part's convolution, the last taps first,
+  /// out of w.
+  std::vector<Copy> filter_copies(const Part& part) const {
+    const std::int64_t taps = problem_.h.taps * problem_.w.taps, group_c = problem_.group_c();
+    const std::int64_t r = part.h.taps, s = part.w.taps, group_k = problem_.group_k(), filter = group_c * r * s;
+    std::vector<Copy> list;
+    for (const PhaseGroup::Phase& i : part.h.phases)
+      for (const PhaseGroup::Phase& j : part.w.phases) {
+        Copy copy;
+        copy.from = (i.tap + (r - 1) * part.h.tap_step) * problem_.w.taps + j.tap + (s - 1) * part.w.tap_step;
+        copy.to = static_cast<std::int64_t>(list.size()) * group_k * filter;
+        copy.loops.add(problem_.groups, group_c * group_k * taps, part.phases * group_k * filter);
+        copy.loops.add(group_k, taps, filter);
+        copy.loops.add(group_c, group_k * taps, r * s);
+        copy.loops.add(r, -part.h.tap_step * problem_.w.taps, s);
+        copy.loops.add(s, -part.w.tap_step, 1);
+        list.push_back(copy);
+      }
+    return list;
+  }
+  /// The one that makes [phases*K] out of [K].
+  Copy channel_copy(const Part& part) const {
+    Copy copy;
+    copy.loops.add(problem_.groups, problem_.group_k(), problem_.group_k() * part.phases);
+    copy.loops.add(part.phases, 0, problem_.group_k());
+    copy.loops.add(problem_.group_k(), 1, 1);
+    return copy;
+  }
+
  private:
   Part part(const PhaseGroup& h, const PhaseGroup& w) const {
     Part part{.h = h, .w = w, .phases = static_cast<std::int64_t>(h.phases.size() * w.phases.size())};
-    const std::int64_t channels = problem_.k * part.phases;
-    std::vector<float> scale;
-    for (std::int64_t g = 0; g < problem_.groups; ++g)
-      for (std::int64_t phase = 0; phase < part.phases; ++phase)
-        for (std::int64_t k = g * problem_.group_k(); k < (g + 1) * problem_.group_k(); ++k) {
-          part.bias.push_back(bias_ == nullptr ? 0.0F : bias_[k]);
-          if (!epilogue_.scale.empty()) scale.push_back(epilogue_.scale[static_cast<std::size_t>(k)]);
-        }
     if (h.taps == 0 || w.taps == 0) {
-      part.z = {1, channels, 1, 1};
+      part.phases = 1;  // whatever phase: the same
+      part.z = {1, problem_.k, 1, 1};
+      part.bias = of_channels(part, bias_);
       for (float& value : part.bias) value = static_cast<float>(apply(epilogue_.activation, double{value}));
       return part;
     }
-    part.z = {problem_.n, channels, h.out, w.out};
+    part.z = {problem_.n, problem_.k * part.phases, h.out, w.out};
+    part.bias = of_channels(part, bias_);
     ConvProblem conv;
     conv.n = problem_.n, conv.c = problem_.c, conv.h = problem_.h.in, conv.w = problem_.w.in;
-    conv.k = channels, conv.r = h.taps, conv.s = w.taps, conv.p = h.out, conv.q = w.out;
+    conv.k = part.z[1], conv.r = h.taps, conv.s = w.taps, conv.p = h.out, conv.q = w.out;
     conv.dilation_h = h.dilation, conv.dilation_w = w.dilation;
     conv.pad_top = h.pad_begin, conv.pad_bottom = h.pad_end, conv.pad_left = w.pad_begin, conv.pad_right = w.pad_end;
     conv.groups = problem_.groups;
-    conv.bias = bias_ != nullptr;
+    conv.bias = has_bias;
     conv.activation = epilogue_.activation;
-    part.conv = pose(conv, filters(part), std::move(scale));
+    const std::vector<float>& scale = epilogue_.scale;
+    part.conv = pose(conv, filters(part), scale.empty() ? scale : of_channels(part, scale.data()));
     return part;
   }
 
-  /// [phases*K][C/groups][taps of h][taps of w], the last taps first.
+  static void make(const Copy& copy, const float* from, float* to) {
+    LoopCursor at(copy.loops);
+    for (std::int64_t count = copy.loops.count(); count > 0; --count, at.next())
+      to[copy.to + at.to] = from[copy.from + at.from];
+  }
+  /// `values` [K] for the channels of z; null: zeros, or nothing for a bias that is not known.
+  std::vector<float> of_channels(const Part& part, const float* values) const {
+    if (values == nullptr && !knows_bias) return {};
+    std::vector<float> all(static_cast<std::size_t>(problem_.k * part.phases));
+    if (values != nullptr) make(channel_copy(part), values, all.data());
+    return all;
+  }
+  /// Empty: not known.
   Tensor filters(const Part& part) const {
-    const std::int64_t group_k = problem_.group_k(), r = part.h.taps, s = part.w.taps;
-    Tensor tensor(DType::f32, {problem_.k * part.phases, problem_.group_c(), r, s});
-    float* to = tensor.values<float>().data();
-    for (std::int64_t g = 0; g < problem_.groups; ++g)
-      for (const PhaseGroup::Phase& i : part.h.phases)
-        for (const PhaseGroup::Phase& j : part.w.phases)
-          for (std::int64_t k = 0; k < group_k; ++k)
-            for (std::int64_t c = 0; c < problem_.group_c(); ++c) {
-              const float* const from =
-                  filter_ + ((g * problem_.group_c() + c) * group_k + k) * problem_.h.taps * problem_.w.taps;
-              for (std::int64_t u = r - 1; u >= 0; --u)
-                for (std::int64_t v = s - 1; v >= 0; --v)
-                  *to++ = from[(i.tap + u * part.h.tap_step) * problem_.w.taps + j.tap + v * part.w.tap_step];
-            }
+    if (!knows_filter) return {};
+    Tensor tensor(DType::f32, {part.z[1], problem_.group_c(), part.h.taps, part.w.taps});
+    for (const Copy& copy : filter_copies(part)) make(copy, filter_, tensor.values<float>().data());
     return tensor;
   }
 
@@ -183,7 +215,7 @@ std::vector<PartPlan> read(const Phases& phases, const Candidate& whole, DeviceK
 
 /// Where a part's constants lie in the blob.
 struct PartBytes {
-  std::size_t filter = 0, bias = 0, filter_bytes = 0;
+  std::size_t filter = 0, bias = 0, filter_bytes = 0;  ///< no bytes: of filters that are computed
 };
 struct BlobLayout {
   std::vector<PartBytes> parts;
@@ -197,11 +229,12 @@ BlobLayout layout_of(const Phases& phases, const std::vector<PartPlan>& plans) {
   for (const Part& part : phases.parts) {
     PartBytes bytes{.filter = layout.bytes};
     if (part.conv) {
-      const BlobSpec spec = plan->kernel->blob(*part.conv, plan->candidate).value();
+      if (const auto spec = plan->kernel->blob(*part.conv, plan->candidate)) {
+        bytes.filter_bytes = spec->bytes;
+        layout.bytes += aligned(spec->bytes);
+        layout.key += fmt::format(" {}:", spec->key.size()) + spec->key;
+      }
       ++plan;
-      bytes.filter_bytes = spec.bytes;
-      layout.bytes += aligned(spec.bytes);
-      layout.key += fmt::format(" {}:", spec.key.size()) + spec.key;
     }
     bytes.bias = layout.bytes;
     layout.bytes += aligned(part.bias.size() * sizeof(float));
@@ -217,68 +250,94 @@ class BoundPhases final : public BoundKernel {
     const BlobLayout layout = layout_of(phases, plans);
     for (std::size_t i = 0, conv = 0; i < phases.parts.size(); ++i) {
       const Part& part = phases.parts[i];
-      Step step{.z = part.z, .blob = layout.parts[i]};
+      Step step{.z = part.z, .blob = layout.parts[i], .has_bias = phases.has_bias, .knows_bias = phases.knows_bias};
       if (!whole_) step.copies = phases.copies(part, format_);
       if (part.conv) {
         step.x = part.conv->shape(ConvOp::input);
-        step.bias = part.conv->inputs()[ConvOp::bias].present;
+        step.filters = part.conv->shape(ConvOp::filter);
+        if (!phases.knows_filter) step.filter_copies = phases.filter_copies(part);
+        if (!phases.knows_bias) step.bias_copies = {phases.channel_copy(part)};
         const PartPlan& plan = plans[conv++];
         step.conv = plan.kernel->bind({*part.conv, plan.candidate, binding.device});
-        if (!whole_) z_bytes_ = std::max(z_bytes_, aligned(static_cast<std::size_t>(part.z.elems()) * sizeof(float)));
+        if (!whole_) z_bytes_ = std::max(z_bytes_, bytes_of(part.z));
+        if (!phases.knows_filter) filter_bytes_ = std::max(filter_bytes_, bytes_of(step.filters));
+        if (!phases.knows_bias) bias_bytes_ = std::max(bias_bytes_, bytes_of({part.z[1]}));
         workspace_bytes_ = std::max(workspace_bytes_, step.conv->workspace_bytes());
       }
       steps_.push_back(std::move(step));
     }
   }
-  std::size_t workspace_bytes() const override { return z_bytes_ + workspace_bytes_; }
+  std::size_t workspace_bytes() const override { return z_bytes_ + filter_bytes_ + bias_bytes_ + workspace_bytes_; }
 
   void run(const KernelRun& run) const override {
     if (run.outputs[0].elems() == 0) return;
+    auto* const y = run.out<float>();
     for (const Step& step : steps_) {
-      const auto* from = reinterpret_cast<const float*>(run.blob + step.blob.bias);
       if (step.conv != nullptr) {
-        const std::array<Tensor, 3> inputs{
-            Tensor::share(DType::f32, step.x, nullptr, run.inputs[ConvTransposeOp::input].data(), format_), Tensor(),
-            step.bias ? Tensor::share(DType::f32, {step.z[1]}, nullptr, from) : Tensor()};
-        void* const z = whole_ ? run.outputs[0].data() : run.workspace.data();
-        std::array<Tensor, 1> outputs{Tensor::view(DType::f32, step.z, z, format_)};
-        step.conv->run({.inputs = inputs,
-                        .outputs = outputs,
-                        .workspace = run.workspace.subspan(z_bytes_, step.conv->workspace_bytes()),
-                        .blob = run.blob + step.blob.filter,
-                        .pool = run.pool,
-                        .cuda = run.cuda});
-        from = static_cast<const float*>(z);
+        auto* const z = whole_ ? y : reinterpret_cast<float*>(run.workspace.data());
+        convolve(run, step, z);
+        copy(run, step.copies, z, y);
+      } else {
+        copy(run, step.copies, step.knows_bias ? known_bias(run, step) : run.in<float>(ConvTransposeOp::bias), y);
       }
-      copy(run, step, from);
     }
   }
 
  private:
   struct Step {
-    Shape z, x = {};
+    Shape z, x = {}, filters = {};
     PartBytes blob;
-    bool bias = false;
+    bool has_bias = false, knows_bias = false;
     std::unique_ptr<const BoundKernel> conv = nullptr;
-    std::vector<Phases::Copy> copies = {};
+    std::vector<Phases::Copy> copies = {}, filter_copies = {}, bias_copies = {};
   };
 
-  static void copy(const KernelRun& run, const Step& step, const float* from) {
-    auto* const to = run.out<float>();
+  static std::size_t bytes_of(const Shape& shape) {
+    return aligned(static_cast<std::size_t>(shape.elems()) * sizeof(float));
+  }
+  static const float* known_bias(const KernelRun& run, const Step& step) {
+    return reinterpret_cast<const float*>(run.blob + step.blob.bias);
+  }
+
+  void convolve(const KernelRun& run, const Step& step, float* z) const {
+    auto* const filters = reinterpret_cast<float*>(run.workspace.data() + z_bytes_);
+    auto* const computed_bias = reinterpret_cast<float*>(run.workspace.data() + z_bytes_ + filter_bytes_);
+    copy(run, step.filter_copies, run.in<float>(ConvTransposeOp::filter), filters);
+    copy(run, step.bias_copies, run.in<float>(ConvTransposeOp::bias), computed_bias);
+    const auto view = [](const Shape& shape, const void* data, const Format& format) {
+      return Tensor::share(DType::f32, shape, nullptr, data, format);
+    };
+    const std::array<Tensor, 3> inputs{
+        view(step.x, run.inputs[ConvTransposeOp::input].data(), format_),
+        step.filter_copies.empty() ? Tensor() : view(step.filters, filters, formats::nchw),
+        !step.has_bias ? Tensor()
+                       : view({step.z[1]}, step.knows_bias ? known_bias(run, step) : computed_bias, formats::nchw)};
+    std::array<Tensor, 1> outputs{Tensor::view(DType::f32, step.z, z, format_)};
+    step.conv->run(
+        {.inputs = inputs,
+         .outputs = outputs,
+         .workspace = run.workspace.subspan(z_bytes_ + filter_bytes_ + bias_bytes_, step.conv->workspace_bytes()),
+         .blob = step.blob.filter_bytes > 0 ? run.blob + step.blob.filter : nullptr,
+         .pool = run.pool,
+         .cuda = run.cuda});
+  }
+
+  static void copy(const KernelRun& run, const std::vector<Phases::Copy>& copies, const float* from, float* to) {
+    if (copies.empty()) return;
     if constexpr (cuda_built)
       if (run.cuda != nullptr) {
         cuda::CopyBatch batch(*run.cuda, sizeof(float));
-        for (const Phases::Copy& copy : step.copies) batch.add(copy.loops, from + copy.from, to + copy.to);
+        for (const Phases::Copy& copy : copies) batch.add(copy.loops, from + copy.from, to + copy.to);
         return batch.flush();
       }
-    for (const Phases::Copy& copy : step.copies)
+    for (const Phases::Copy& copy : copies)
       strided_copy(sizeof(float), copy.loops, from + copy.from, to + copy.to, *run.pool);
   }
 
   Format format_;
   bool whole_;
   std::vector<Step> steps_;
-  std::size_t z_bytes_ = 0, workspace_bytes_ = 0;
+  std::size_t z_bytes_ = 0, filter_bytes_ = 0, bias_bytes_ = 0, workspace_bytes_ = 0;
 };
 
 class TransposedPhases final : public Kernel {
@@ -292,12 +351,11 @@ class TransposedPhases final : public Kernel {
     if (const DType dtype = node.inputs()[ConvTransposeOp::input].type.dtype; !types().contains(dtype))
       return Offer::refuse(
           fmt::format("transposed convolution of {}; only {} is done", to_string(dtype), types().str()));
-    if (node.inputs()[ConvTransposeOp::filter].constant == nullptr)
-      return Offer::refuse("its filters are computed by the network");
-    const std::size_t bias = ConvTransposeOp::bias;
-    if (bias < node.inputs().size() && node.inputs()[bias].present && node.inputs()[bias].constant == nullptr)
-      return Offer::refuse("its bias is computed by the network");
     const Phases phases(node);
+    const bool activated = node.op().epilogue()->activation.kind != Activation::Kind::none;
+    for (const Part& part : phases.parts)
+      if (!part.conv && !phases.knows_bias && activated)
+        return Offer::refuse("its bias is computed by the network, and activated where no filter reaches");
     Offer offer;
     for (const Format& format : {formats::nhwc, formats::nchw})
       if (node.output_shape().rank() == 4 || format == formats::nchw)
@@ -310,6 +368,7 @@ class TransposedPhases final : public Kernel {
     const Phases phases(node);
     const BlobLayout layout = layout_of(phases, read(phases, candidate, device_));
     // What a part's filters are made of, besides the constants.
+    if (layout.bytes == 0) return std::nullopt;
     BlobSpec spec{.key = fmt::format("phases {} {}{}", to_string(node.op().attributes()), candidate.config, layout.key),
                   .bytes = layout.bytes,
                   .alignment = alignment};
@@ -329,7 +388,8 @@ class TransposedPhases final : public Kernel {
       const PartBytes& bytes = layout.parts[i];
       if (part.conv) {
         const PartPlan& plan = plans[conv++];
-        plan.kernel->prepare(*part.conv, plan.candidate, blob.subspan(bytes.filter, bytes.filter_bytes));
+        if (bytes.filter_bytes > 0)
+          plan.kernel->prepare(*part.conv, plan.candidate, blob.subspan(bytes.filter, bytes.filter_bytes));
       }
       std::copy(part.bias.begin(), part.bias.end(), reinterpret_cast<float*>(blob.data() + bytes.bias));
     }
@@ -352,8 +412,10 @@ class TransposedPhases final : public Kernel {
       PartPlan best;
       for (const Kernel* kernel : kernels_of("Conv", device_))
         for (Candidate& candidate : kernel->offer(*part.conv, target).candidates) {
+          const bool in_blob =
+              (candidate.reads & input_bit(ConvOp::filter)) == 0 && kernel->blob(*part.conv, candidate);
           const bool fits = candidate.inputs[ConvOp::input] == format && candidate.outputs[0] == format &&
-                            (candidate.reads & input_bit(ConvOp::filter)) == 0 && kernel->blob(*part.conv, candidate);
+                            in_blob == phases.knows_filter;
           if (!fits || (best.kernel != nullptr && candidate.estimated_us >= best.candidate.estimated_us)) continue;
           best = {kernel, std::move(candidate)};
         }

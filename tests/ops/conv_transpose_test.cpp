@@ -29,11 +29,11 @@ OpCase transposed(Shape x, Shape w, AttributeList attributes, bool bias = true) 
            .opset = 11,
            .attributes = std::move(attributes),
            .inputs = {random_f32(x, 1), random_f32(w, 2)},
-           .constant = {1},
+           .maybe_constant = {1},
            .tolerance = tolerance};
   if (bias) {
     c.inputs.push_back(random_f32({w[1] * groups}, 3));
-    c.constant.push_back(2);
+    c.maybe_constant.push_back(2);
   }
   return c;
 }
@@ -131,7 +131,7 @@ TEST_CASE("conv_transpose/epilogue") {
   std::vector<oracle::Array> arrays;
   for (const Tensor& input : c.inputs) arrays.push_back(oracle::from_tensor(input));
   const oracle::Array exact = (*oracle::run("ConvTranspose", fused->attributes(), arrays))[0];
-  const Problem problem(fused, infos_of(c.inputs, c.constant));
+  const Problem problem(fused, infos_of(c.inputs, c.maybe_constant));
   const OpRunner& runner = op_runner();
   const Kernel& kernel = *kernels_of("ConvTranspose", runner.device()).front();
   CHECK(for_each_call(runner, problem, kernel, 2, [&](const Call& call) {
@@ -195,15 +195,17 @@ TEST_CASE("conv_transpose/refusals") {
   CHECK(infer_error(transposed({1, 4, 5, 5, 5}, {4, 2, 3, 3, 3}, {}, false)) == ErrorKind::unsupported);
   CHECK_THROWS_AS(make_op(transposed(x, w, {{"strides", Ints{1, 1, 1}}})), Error);
 
-  OpCase computed = transposed(x, w, {});
-  const Kernel& kernel = *kernels_of("ConvTranspose", DeviceKind::cpu).front();
+  // What no filter reaches is the bias alone.
+  const OpCase c = transposed(x, {4, 2, 1, 1}, {{"strides", Ints{2, 2}}});
+  Epilogue epilogue = *make_op(c)->epilogue();
   const auto refusal = [&](std::vector<int> constant) {
-    const Problem problem(make_op(computed), infos_of(computed.inputs, constant));
-    return kernel.offer(problem, {cpu_profile(1)}).refusal;
+    const Problem problem(make_op(c)->with_epilogue(epilogue), infos_of(c.inputs, constant));
+    return kernels_of("ConvTranspose", DeviceKind::cpu).front()->offer(problem, {cpu_profile(1)}).refusal;
   };
-  CHECK(refusal({2}) == "its filters are computed by the network");
-  CHECK(refusal({1}) == "its bias is computed by the network");
+  CHECK(refusal({1}).empty());
+  epilogue.activation.kind = Activation::Kind::relu;
   CHECK(refusal({1, 2}).empty());
+  CHECK(refusal({1}) == "its bias is computed by the network, and activated where no filter reaches");
 }
 
 }  // namespace lenslet::test
