@@ -10,11 +10,11 @@ namespace lenslet {
 OpParts conv(), conv_transpose();
 
 const Kernel &conv_depthwise(), &conv_winograd_f2(), &conv_winograd_f4(), &conv_winograd_f6(), &conv_im2col(),
-    &conv_direct_packed(), &conv_direct(), &conv_transpose_phases();
+    &conv_direct_packed(), &conv_direct(), &conv_transpose_phases(), &conv_transpose_phases_nchw();
 namespace cuda {
 const Kernel &conv_depthwise(), &conv_winograd_f2(), &conv_winograd_f4(), &conv_few_pixels(), &conv_implicit_gemm(),
     &conv_implicit_gemm_nchw(), &conv_im2col_gemm(), &conv_direct_tile(), &conv_direct_tile_padded(),
-    &conv_direct_pixel(), &conv_direct_block(), &conv_direct(), &conv_transpose_phases();
+    &conv_direct_pixel(), &conv_direct_block(), &conv_direct(), &conv_transpose_phases(), &conv_transpose_phases_nchw();
 }
 
 std::span<const OpRow> conv_rows() {
@@ -39,6 +39,7 @@ std::span<const KernelRow> conv_kernels() {
         {"Conv", &conv_direct()},         // NCHW, computed filters and 1-D too
         // transposed_phases.cpp: convolutions of stride 1, by the above
         {"ConvTranspose", &conv_transpose_phases()},
+        {"ConvTranspose", &conv_transpose_phases_nchw()},
     };
     if constexpr (cuda_built) {
       const KernelRow on_gpu[] = {
@@ -56,6 +57,7 @@ std::span<const KernelRow> conv_kernels() {
           {"Conv", &cuda::conv_direct_block()},  // direct_pixel.cu: a thread a pixel and a block of output channels
           {"Conv", &cuda::conv_direct()},        // direct_reference.cu: NCHW, a thread an output, computed filters too
           {"ConvTranspose", &cuda::conv_transpose_phases()},
+          {"ConvTranspose", &cuda::conv_transpose_phases_nchw()},
       };
       list.insert(list.end(), std::begin(on_gpu), std::end(on_gpu));
     }

@@ -340,10 +340,11 @@ class BoundPhases final : public BoundKernel {
   std::size_t z_bytes_ = 0, filter_bytes_ = 0, bias_bytes_ = 0, workspace_bytes_ = 0;
 };
 
+/// Of one format, so that the choice weighs what Conv's algorithms cost in each.
 class TransposedPhases final : public Kernel {
  public:
-  explicit TransposedPhases(DeviceKind device) : device_(device) {}
-  std::string_view name() const override { return "phases"; }
+  TransposedPhases(DeviceKind device, const Format& format) : device_(device), format_(format) {}
+  std::string_view name() const override { return format_ == formats::nhwc ? "phases" : "phases_nchw"; }
   DeviceKind device() const override { return device_; }
   DTypeSet types() const override { return dtypes<Types<float>>; }
 
@@ -356,12 +357,9 @@ class TransposedPhases final : public Kernel {
     for (const Part& part : phases.parts)
       if (!part.conv && !phases.knows_bias && activated)
         return Offer::refuse("its bias is computed by the network, and activated where no filter reaches");
-    Offer offer;
-    for (const Format& format : {formats::nhwc, formats::nchw})
-      if (node.output_shape().rank() == 4 || format == formats::nchw)
-        if (auto candidate = candidate_in(format, phases, node, target))
-          offer.candidates.push_back(std::move(*candidate));
-    return offer.candidates.empty() ? Offer::refuse("no algorithm takes its convolutions") : offer;
+    if (node.output_shape().rank() != 4 && format_ != formats::nchw) return Offer::refuse("it is 1-D");
+    auto candidate = candidate_of(phases, node, target);
+    return candidate ? Offer(std::move(*candidate)) : Offer::refuse("no algorithm takes its convolutions");
   }
 
   std::optional<BlobSpec> blob(const Problem& node, const Candidate& candidate) const override {
@@ -401,9 +399,8 @@ class TransposedPhases final : public Kernel {
   }
 
  private:
-  /// The least estimates of convolutions that take and give this format, without halos.
-  std::optional<Candidate> candidate_in(const Format& format, const Phases& phases, const Problem& node,
-                                        const Target& target) const {
+  /// The least estimates of convolutions that take and give the format, without halos.
+  std::optional<Candidate> candidate_of(const Phases& phases, const Problem& node, const Target& target) const {
     Candidate whole;
     std::vector<PartPlan> plans;
     double z_bytes = 0;
@@ -414,7 +411,7 @@ class TransposedPhases final : public Kernel {
         for (Candidate& candidate : kernel->offer(*part.conv, target).candidates) {
           const bool in_blob =
               (candidate.reads & input_bit(ConvOp::filter)) == 0 && kernel->blob(*part.conv, candidate);
-          const bool fits = candidate.inputs[ConvOp::input] == format && candidate.outputs[0] == format &&
+          const bool fits = candidate.inputs[ConvOp::input] == format_ && candidate.outputs[0] == format_ &&
                             in_blob == phases.knows_filter;
           if (!fits || (best.kernel != nullptr && candidate.estimated_us >= best.candidate.estimated_us)) continue;
           best = {kernel, std::move(candidate)};
@@ -433,26 +430,35 @@ class TransposedPhases final : public Kernel {
     whole.tolerance *= std::sqrt(static_cast<double>(phases.parts.size()));
     whole.config = written(plans);
     whole.inputs.assign(node.inputs().size(), formats::nchw);
-    whole.inputs[ConvTransposeOp::input] = format;
-    whole.outputs = {format};
+    whole.inputs[ConvTransposeOp::input] = format_;
+    whole.outputs = {format_};
     whole.reads = input_bit(ConvTransposeOp::input);
     whole.workspace_bytes = bind({node, whole, target.device})->workspace_bytes();
     return whole;
   }
 
   DeviceKind device_;
+  Format format_;
 };
 
 }  // namespace
 
 const Kernel& conv_transpose_phases() {
-  static const TransposedPhases kernel(DeviceKind::cpu);
+  static const TransposedPhases kernel(DeviceKind::cpu, formats::nhwc);
+  return kernel;
+}
+const Kernel& conv_transpose_phases_nchw() {
+  static const TransposedPhases kernel(DeviceKind::cpu, formats::nchw);
   return kernel;
 }
 
 namespace cuda {
 const Kernel& conv_transpose_phases() {
-  static const TransposedPhases kernel(DeviceKind::cuda);
+  static const TransposedPhases kernel(DeviceKind::cuda, formats::nhwc);
+  return kernel;
+}
+const Kernel& conv_transpose_phases_nchw() {
+  static const TransposedPhases kernel(DeviceKind::cuda, formats::nchw);
   return kernel;
 }
 }  // namespace cuda
