@@ -29,6 +29,7 @@ struct GridSampleShape {
 template <int taps>
 struct GridTaps {
   static constexpr std::int64_t outside = -1;
+  bool inside = true;  ///< all of them
   std::int64_t offset[taps];
   float weight[taps];
 };
@@ -82,6 +83,7 @@ LENSLET_HOST_DEVICE GridTaps<taps> grid_taps(const GridSampleRule& rule, float c
       at = rule.padding == Padding::border ? (at < 0 ? 0 : last) : std::floor(reflected(at, low, high));
       inside = true;
     }
+    result.inside = result.inside && inside;
     result.offset[t] = inside ? static_cast<std::int64_t>(at) * step : GridTaps<taps>::outside;
   }
   return result;
@@ -90,14 +92,14 @@ LENSLET_HOST_DEVICE GridTaps<taps> grid_taps(const GridSampleRule& rule, float c
 /// The point that taps of both axes say, in the channel that begins at `x`.
 template <int taps>
 LENSLET_HOST_DEVICE float sampled(const GridTaps<taps>& rows, const GridTaps<taps>& columns, const float* x) {
+  const bool all = rows.inside && columns.inside;
   float sum = 0;
   for (int r = 0; r < taps; ++r) {
     float line = 0;
     for (int c = 0; c < taps; ++c) {
       // Weights count outside, too: what is no number there stays none.
-      const bool inside = rows.offset[r] >= 0 && columns.offset[c] >= 0;
-      const float value = inside ? x[rows.offset[r] + columns.offset[c]] : 0;
-      line += columns.weight[c] * value;
+      const bool inside = all || (rows.offset[r] >= 0 && columns.offset[c] >= 0);
+      line += columns.weight[c] * (inside ? x[rows.offset[r] + columns.offset[c]] : 0);
     }
     sum += rows.weight[r] * line;
   }

@@ -4,7 +4,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <array>
+#include <utility>
 
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
@@ -94,24 +95,42 @@ RoiAlignShape shape_of(const Binding& binding) {
   return s;
 }
 
+/// Element (p, q) of a box in all channels: its samples are found once, where they are not too many to be kept.
+void align_channels(const RoiAlignShape& s, const float* box, std::int64_t p, std::int64_t q, const float* image,
+                    float* y) {
+  constexpr std::size_t most = 64;
+  std::array<std::pair<RoiPlace, RoiPlace>, most> samples;
+  std::size_t count = 0;
+  const RoiBin bin(s, box, p, q);
+  if (bin.known)
+    bin.each(s, [&](const RoiPlace& row, const RoiPlace& column) {
+      if (count < most) samples[count] = {row, column};
+      ++count;
+    });
+  for (std::int64_t c = 0; c < s.c; ++c) {
+    const float* const x = image + c * s.x_c;
+    if (!bin.known || count > most) {
+      y[c * s.y_c] = bin.element(s, x);
+      continue;
+    }
+    RoiSum sum;
+    for (std::size_t i = 0; i < count; ++i) sum.add(s, samples[i].first, samples[i].second, x);
+    y[c * s.y_c] = sum.value(s, bin.count);
+  }
+}
+
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   return bound([s = shape_of(binding)](const KernelRun& run) {
-    const auto element = [&](std::int64_t roi, std::int64_t c, std::int64_t p, std::int64_t q) {
-      const std::int64_t image = run.in<std::int64_t>(2)[roi];
-      run.out<float>()[roi * s.y_n + c * s.y_c + p * s.y_p + q * s.y_q] =
-          image >= 0 && image < s.n
-              ? roi_aligned(s, run.in<float>(1) + 4 * roi, p, q, run.in<float>(0) + image * s.x_n + c * s.x_c)
-              : no_number;
-    };
-    const bool last = s.y_c == 1;
-    run.pool->parallel_for(s.rois * (last ? s.p : s.c), 1, [&](std::int64_t begin, std::int64_t end, int) {
-      for (std::int64_t at = begin; at < end; ++at)
-        for (std::int64_t i = 0; i < (last ? s.q : s.p); ++i)
-          for (std::int64_t j = 0; j < (last ? s.c : s.q); ++j)
-            if (last)
-              element(at / s.p, j, at % s.p, i);
-            else
-              element(at / s.c, at % s.c, i, j);
+    run.pool->parallel_for(s.rois * s.p, 1, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t line = begin; line < end; ++line)
+        for (std::int64_t q = 0; q < s.q; ++q) {
+          const std::int64_t roi = line / s.p, p = line % s.p, image = run.in<std::int64_t>(2)[roi];
+          float* const y = run.out<float>() + roi * s.y_n + p * s.y_p + q * s.y_q;
+          if (image >= 0 && image < s.n)
+            align_channels(s, run.in<float>(1) + 4 * roi, p, q, run.in<float>(0) + image * s.x_n, y);
+          else
+            for (std::int64_t c = 0; c < s.c; ++c) y[c * s.y_c] = no_number;
+        }
     });
   });
 }

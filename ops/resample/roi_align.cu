@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(threads)
   if (!channels_last) c = take_digit(roi, channels, narrow);
   const std::int64_t image = images[roi];
   float value = no_number;
-  if (image >= 0 && image < s.n) value = roi_aligned(s, boxes + 4 * roi, p, q, x + image * s.x_n + c * s.x_c);
+  if (image >= 0 && image < s.n) value = RoiBin(s, boxes + 4 * roi, p, q).element(s, x + image * s.x_n + c * s.x_c);
   y[roi * s.y_n + c * s.y_c + p * s.y_p + q * s.y_q] = value;
 }
 

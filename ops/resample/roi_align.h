@@ -72,36 +72,64 @@ LENSLET_HOST_DEVICE inline bool roi_place(double x, std::int64_t size, RoiPlace&
 /// The larger of two; NaN if one is.
 LENSLET_HOST_DEVICE inline float larger(float a, float b) { return a > b || a != a ? a : b; }
 
-/// Element (p, q) of a box in one channel, which begins at `x`. NaN for a box that is not finite.
-LENSLET_HOST_DEVICE inline float roi_aligned(const RoiAlignShape& s, const float* box, std::int64_t p, std::int64_t q,
-                                             const float* x) {
-  const RoiSamples down = roi_samples(s, box[1], box[3], s.p, p, s.h);
-  const RoiSamples along = roi_samples(s, box[0], box[2], s.q, q, s.w);
-  const double count = down.count * along.count;
-  const double known = count + down.origin + along.origin;
-  if (!(known - known == 0)) return no_number;
+/// The samples of a bin in one channel.
+struct RoiSum {
   float sum = 0, most = 0;
   double met = 0;
-  for (double i = down.begin; i < down.end; ++i) {
-    RoiPlace row;
-    if (!roi_place(down.origin + (i + 0.5) * down.step, s.h, row)) continue;
-    for (double j = along.begin; j < along.end; ++j) {
-      RoiPlace column;
-      if (!roi_place(along.origin + (j + 0.5) * along.step, s.w, column)) continue;
-      const float* const upper = x + row.low * s.x_h;
-      const float* const lower = x + row.high * s.x_h;
-      const float a = row.of_low * column.of_low * upper[column.low * s.x_w];
-      const float b = row.of_low * column.of_high * upper[column.high * s.x_w];
-      const float c = row.of_high * column.of_low * lower[column.low * s.x_w];
-      const float d = row.of_high * column.of_high * lower[column.high * s.x_w];
-      sum += a + b + c + d;
-      const float term = larger(larger(a, b), larger(c, d));
-      most = met == 0 ? term : larger(most, term);
-      ++met;
+
+  /// The one at this row and column of the channel that begins at `x`.
+  LENSLET_HOST_DEVICE void add(const RoiAlignShape& s, const RoiPlace& row, const RoiPlace& column, const float* x) {
+    const float* const upper = x + row.low * s.x_h;
+    const float* const lower = x + row.high * s.x_h;
+    const float a = row.of_low * column.of_low * upper[column.low * s.x_w];
+    const float b = row.of_low * column.of_high * upper[column.high * s.x_w];
+    const float c = row.of_high * column.of_low * lower[column.low * s.x_w];
+    const float d = row.of_high * column.of_high * lower[column.high * s.x_w];
+    sum += a + b + c + d;
+    const float term = larger(larger(a, b), larger(c, d));
+    most = met == 0 ? term : larger(most, term);
+    ++met;
+  }
+  /// Of `count` samples; those that were not met lie beyond the image, where a term is 0.
+  LENSLET_HOST_DEVICE float value(const RoiAlignShape& s, double count) const {
+    if (!s.largest) return count > 1 ? sum / static_cast<float>(count) : sum;
+    return met < count && met > 0 ? larger(most, 0) : most;
+  }
+};
+
+/// Bin (p, q) of a box.
+struct RoiBin {
+  RoiSamples down, along;
+  double count;  ///< of samples, those beyond the image included
+  bool known;    ///< false: the box is not finite, and its elements are NaN
+
+  LENSLET_HOST_DEVICE RoiBin(const RoiAlignShape& s, const float* box, std::int64_t p, std::int64_t q)
+      : down(roi_samples(s, box[1], box[3], s.p, p, s.h)), along(roi_samples(s, box[0], box[2], s.q, q, s.w)) {
+    count = down.count * along.count;
+    const double sum = count + down.origin + along.origin;
+    known = sum - sum == 0;
+  }
+
+  /// visit(row, column) for each sample in the image.
+  template <typename Visit>
+  LENSLET_HOST_DEVICE void each(const RoiAlignShape& s, Visit&& visit) const {
+    for (double i = down.begin; i < down.end; ++i) {
+      RoiPlace row;
+      if (!roi_place(down.origin + (i + 0.5) * down.step, s.h, row)) continue;
+      for (double j = along.begin; j < along.end; ++j) {
+        RoiPlace column;
+        if (roi_place(along.origin + (j + 0.5) * along.step, s.w, column)) visit(row, column);
+      }
     }
   }
-  if (!s.largest) return count > 1 ? sum / static_cast<float>(count) : sum;
-  return met < count && met > 0 ? larger(most, 0) : most;  // beyond the image a term is 0
-}
+
+  /// The element of the channel that begins at `x`.
+  LENSLET_HOST_DEVICE float element(const RoiAlignShape& s, const float* x) const {
+    if (!known) return no_number;
+    RoiSum sum;
+    each(s, [&](const RoiPlace& row, const RoiPlace& column) { sum.add(s, row, column, x); });
+    return sum.value(s, count);
+  }
+};
 
 }  // namespace lenslet
