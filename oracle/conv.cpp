@@ -1,4 +1,5 @@
-// Reference of Conv with its fused parts: zero-pad a copy, then multiply and add as the ONNX specification defines it.
+// References of Conv, which zero-pads a copy, then multiplies and adds as the ONNX specification defines it, and of
+// ConvTranspose, which adds each input's products where they belong; with their fused parts.
 
 #include <fmt/format.h>
 
@@ -107,11 +108,80 @@ std::vector<Array> conv(const AttributeList& attributes, Inputs inputs) {
   return {y};
 }
 
+/// One spatial axis of ConvTranspose: input i and tap r add to output i * stride + r * dilation - before.
+struct TransposedAxis {
+  std::int64_t in = 1, taps = 1, stride = 1, dilation = 1, before = 0, out = 1;
+};
+
+// ONNX, ConvTranspose-22: total_padding = stride * (in - 1) + output_padding + (taps - 1) * dilation + 1 -
+// output_shape.
+TransposedAxis transposed_axis(const AttributeList& attributes, std::size_t i, std::int64_t in, std::int64_t taps) {
+  TransposedAxis axis{.in = in, .taps = taps};
+  axis.stride = integers(attributes, "strides", {1, 1}).at(i);
+  axis.dilation = integers(attributes, "dilations", {1, 1}).at(i);
+  const std::string mode = text(attributes, "auto_pad", "NOTSET");
+  const std::int64_t whole =
+      axis.stride * (in - 1) + integers(attributes, "output_padding", {0, 0}).at(i) + (taps - 1) * axis.dilation + 1;
+  const bool shaped = has(attributes, "output_shape"), same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
+  if (!shaped && !same) {
+    std::vector<std::int64_t> pads = integers(attributes, "pads", {0, 0, 0, 0});
+    if (mode == "VALID") pads.assign(4, 0);
+    axis.before = pads.at(i);
+    axis.out = whole - pads.at(i) - pads.at(i + 2);
+    return axis;
+  }
+  axis.out = shaped ? integers(attributes, "output_shape").at(i) : in * axis.stride;
+  const std::int64_t total = std::max<std::int64_t>(0, whole - axis.out);
+  axis.before = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
+  return axis;
+}
+
+std::vector<Array> conv_transpose(const AttributeList& attributes, Inputs inputs) {
+  const Array& x = at(inputs, 0);
+  const Array& w = at(inputs, 1);
+  const bool flat = x.shape.rank() == 3;
+  const TransposedAxis rows = flat ? TransposedAxis{} : transposed_axis(attributes, 0, x.shape[2], w.shape[2]);
+  const TransposedAxis columns = transposed_axis(attributes, 1, x.shape[flat ? 2 : 3], w.shape[flat ? 2 : 3]);
+  const std::int64_t images = x.shape[0], channels = x.shape[1], groups = integer(attributes, "group", 1);
+  const std::int64_t group_k = w.shape[1], filters = group_k * groups, area = rows.out * columns.out;
+  Array y =
+      zeros(flat ? Shape{images, filters, columns.out} : Shape{images, filters, rows.out, columns.out}, DType::f32);
+
+  const double* from = x.values.data();  // in memory order
+  for (std::int64_t n = 0; n < images; ++n)
+    for (std::int64_t c = 0; c < channels; ++c)
+      for (std::int64_t h = 0; h < rows.in; ++h)
+        for (std::int64_t i = 0; i < columns.in; ++i, ++from)
+          for (std::int64_t k = 0; k < group_k; ++k)
+            for (std::int64_t r = 0; r < rows.taps; ++r)
+              for (std::int64_t s = 0; s < columns.taps; ++s) {
+                const std::int64_t p = h * rows.stride + r * rows.dilation - rows.before;
+                const std::int64_t q = i * columns.stride + s * columns.dilation - columns.before;
+                if (p < 0 || p >= rows.out || q < 0 || q >= columns.out) continue;
+                const std::int64_t filter = c / (channels / groups) * group_k + k;
+                const auto weight_at = ((c * group_k + k) * rows.taps + r) * columns.taps + s;
+                y.values[static_cast<std::size_t>((n * filters + filter) * area + p * columns.out + q)] +=
+                    *from * w.values[static_cast<std::size_t>(weight_at)];
+              }
+
+  const std::vector<double> scale = scales(attributes);
+  const std::function<double(double)> activation = fused_activation(attributes);
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const auto filter = static_cast<std::size_t>(static_cast<std::int64_t>(i) / area % filters);
+    double value = y.values[i];
+    if (!scale.empty()) value *= scale.at(filter);
+    if (has(inputs, 2)) value += inputs[2].values.at(filter);
+    y.values[i] = activation(value);
+  }
+  return {y};
+}
+
 // Arrays are in N C H W order whatever the layout was.
 std::vector<Array> same_elements(const AttributeList&, Inputs inputs) { return {at(inputs, 0)}; }
 
 constexpr Entry entries[] = {
     {"Conv", conv},
+    {"ConvTranspose", conv_transpose},
     {"LayoutConvert", same_elements},
 };
 

@@ -31,6 +31,7 @@ std::span<const Entry> reduction_entries();      // reductions.cpp
 std::span<const Entry> pad_entries();            // pad.cpp
 std::span<const Entry> conv_entries();           // conv.cpp
 std::span<const Entry> resize_entries();         // resize.cpp
+std::span<const Entry> grid_entries();           // grids.cpp
 
 /// The activation that the attributes activation, activation_alpha and activation_beta name; conv.cpp.
 std::function<double(double)> fused_activation(const AttributeList& attributes);

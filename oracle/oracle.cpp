@@ -28,6 +28,7 @@ constexpr std::span<const Entry> (*families[])() = {
     conv_entries,
     pad_entries,
     resize_entries,
+    grid_entries,
 };
 // clang-format on
 

@@ -9,9 +9,7 @@
 #include "ops/core/checks.h"
 
 namespace lenslet {
-namespace {
 
-/// An attribute list of one entry a spatial axis, as [h, w]; 1-D: h gets `fallback`. `rank` collects the spatial rank.
 std::array<std::int64_t, 2> per_axis(const std::vector<std::int64_t>& list, const char* name, std::int64_t fallback,
                                      int& rank) {
   if (list.empty()) return {fallback, fallback};
@@ -27,15 +25,12 @@ std::array<std::int64_t, 2> per_axis(const std::vector<std::int64_t>& list, cons
   return {list[0], list[1]};
 }
 
-}  // namespace
-
-ConvOp::ConvOp(const NodeSpec& spec) {
-  AttributeReader reader(spec);
-  int& rank = spatial_rank_;
-  kernel_shape_ = reader.integers("kernel_shape");
-  (void)per_axis(kernel_shape_, "kernel_shape", 1, rank);
-  geometry_.stride = per_axis(reader.integers("strides"), "strides", 1, rank);
-  geometry_.dilation = per_axis(reader.integers("dilations"), "dilations", 1, rank);
+void read_geometry(AttributeReader& reader, ConvGeometry& geometry, std::vector<std::int64_t>& kernel_shape,
+                   int& rank) {
+  kernel_shape = reader.integers("kernel_shape");
+  (void)per_axis(kernel_shape, "kernel_shape", 1, rank);
+  geometry.stride = per_axis(reader.integers("strides"), "strides", 1, rank);
+  geometry.dilation = per_axis(reader.integers("dilations"), "dilations", 1, rank);
   // Begins of all axes, then ends of all axes.
   const std::vector<std::int64_t> pads = reader.integers("pads");
   if (pads.size() % 2 != 0)
@@ -43,11 +38,25 @@ ConvOp::ConvOp(const NodeSpec& spec) {
   const auto half = static_cast<std::ptrdiff_t>(pads.size() / 2);
   const auto begins = per_axis({pads.begin(), pads.begin() + half}, "pads (begins)", 0, rank);
   const auto ends = per_axis({pads.begin() + half, pads.end()}, "pads (ends)", 0, rank);
-  geometry_.pads = {begins[0], begins[1], ends[0], ends[1]};
-  geometry_.auto_pad = parse_auto_pad(reader.text("auto_pad", "NOTSET"));
-  geometry_.groups = reader.integer("group", 1);
+  geometry.pads = {begins[0], begins[1], ends[0], ends[1]};
+  geometry.auto_pad = parse_auto_pad(reader.text("auto_pad", "NOTSET"));
+  geometry.groups = reader.integer("group", 1);
+}
+
+void append_geometry(AttributeList& list, const ConvGeometry& geometry) {
+  using Integers = std::vector<std::int64_t>;
+  list.emplace_back("strides", Integers(geometry.stride.begin(), geometry.stride.end()));
+  list.emplace_back("dilations", Integers(geometry.dilation.begin(), geometry.dilation.end()));
+  list.emplace_back("pads", Integers(geometry.pads.begin(), geometry.pads.end()));
+  if (geometry.auto_pad != AutoPad::notset) list.emplace_back("auto_pad", std::string(to_string(geometry.auto_pad)));
+  list.emplace_back("group", geometry.groups);
+}
+
+ConvOp::ConvOp(const NodeSpec& spec) {
+  AttributeReader reader(spec);
+  read_geometry(reader, geometry_, kernel_shape_, spatial_rank_);
   if (spec.normalised) {
-    rank = 0;  // two entries a list, whatever the rank
+    spatial_rank_ = 0;  // two entries a list, whatever the rank
     read_epilogue(reader, epilogue_);
   }
   reader.finish();
@@ -63,13 +72,8 @@ ConvOp::ConvOp(const ConvProblem& p, std::vector<float> scale)
 }
 
 AttributeList ConvOp::attributes() const {
-  using Integers = std::vector<std::int64_t>;
   AttributeList list;
-  list.emplace_back("strides", Integers(geometry_.stride.begin(), geometry_.stride.end()));
-  list.emplace_back("dilations", Integers(geometry_.dilation.begin(), geometry_.dilation.end()));
-  list.emplace_back("pads", Integers(geometry_.pads.begin(), geometry_.pads.end()));
-  if (geometry_.auto_pad != AutoPad::notset) list.emplace_back("auto_pad", std::string(to_string(geometry_.auto_pad)));
-  list.emplace_back("group", geometry_.groups);
+  append_geometry(list, geometry_);
   append_attributes(list, epilogue_);
   return list;
 }

@@ -1,6 +1,7 @@
 #pragma once
 // The Conv operator: geometry, and an epilogue of scale, bias, residual and activation. No arithmetic.
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -8,6 +9,15 @@
 #include "ops/core/kernel.h"
 
 namespace lenslet {
+
+/// An attribute list of one entry a spatial axis, as [h, w]; 1-D: h gets `fallback`. `rank` collects the spatial rank,
+/// 0: none was given yet.
+std::array<std::int64_t, 2> per_axis(const std::vector<std::int64_t>& list, const char* name, std::int64_t fallback,
+                                     int& rank);
+/// strides, dilations, pads, auto_pad, group and kernel_shape, as files have them and as append_geometry() says them.
+void read_geometry(AttributeReader& reader, ConvGeometry& geometry, std::vector<std::int64_t>& kernel_shape, int& rank);
+/// Appends them, lists of two entries, pads in the order of ConvGeometry, without kernel_shape.
+void append_geometry(AttributeList& list, const ConvGeometry& geometry);
 
 /// Inputs: x, w, bias (optional), residual (optional: added before the activation).
 /// attributes(): strides, dilations (two entries, also for 1-D, where the second counts), pads (top, left, bottom,

@@ -1,4 +1,4 @@
-// Conv, and the algorithms that compute it, each in the file of its name unless another is said.
+// Conv, ConvTranspose, and the algorithms that compute them, each in the file of its name unless another is said.
 
 #include <iterator>
 #include <vector>
@@ -7,18 +7,22 @@
 
 namespace lenslet {
 
-OpParts conv();
+OpParts conv(), conv_transpose();
 
 const Kernel &conv_depthwise(), &conv_winograd_f2(), &conv_winograd_f4(), &conv_winograd_f6(), &conv_im2col(),
-    &conv_direct_packed(), &conv_direct();
+    &conv_direct_packed(), &conv_direct(), &conv_transpose_phases(), &conv_transpose_phases_nchw();
 namespace cuda {
 const Kernel &conv_depthwise(), &conv_winograd_f2(), &conv_winograd_f4(), &conv_few_pixels(), &conv_implicit_gemm(),
     &conv_implicit_gemm_nchw(), &conv_im2col_gemm(), &conv_direct_tile(), &conv_direct_tile_padded(),
-    &conv_direct_pixel(), &conv_direct_block(), &conv_direct();
+    &conv_direct_pixel(), &conv_direct_block(), &conv_direct(), &conv_transpose_phases(), &conv_transpose_phases_nchw();
 }
 
 std::span<const OpRow> conv_rows() {
-  static const OpRow rows[] = {{"Conv", "", 1, 2, 3, 1, 1, conv(), "1-D and 2-D"}};
+  // name, domain, first version read, inputs min..max, outputs min..max, parts, notes
+  static const OpRow rows[] = {
+      {"Conv", "", 1, 2, 3, 1, 1, conv(), "1-D and 2-D"},
+      {"ConvTranspose", "", 1, 2, 3, 1, 1, conv_transpose(), "1-D and 2-D"},
+  };
   return rows;
 }
 
@@ -33,6 +37,9 @@ std::span<const KernelRow> conv_kernels() {
         {"Conv", &conv_im2col()},         // NHWC, columns (or the input itself) times filters
         {"Conv", &conv_direct_packed()},  // NHWC, few input channels
         {"Conv", &conv_direct()},         // NCHW, computed filters and 1-D too
+        // transposed_phases.cpp: convolutions of stride 1, by the above
+        {"ConvTranspose", &conv_transpose_phases()},
+        {"ConvTranspose", &conv_transpose_phases_nchw()},
     };
     if constexpr (cuda_built) {
       const KernelRow on_gpu[] = {
@@ -49,6 +56,8 @@ std::span<const KernelRow> conv_kernels() {
           {"Conv", &cuda::conv_direct_pixel()},        // a thread an output pixel
           {"Conv", &cuda::conv_direct_block()},  // direct_pixel.cu: a thread a pixel and a block of output channels
           {"Conv", &cuda::conv_direct()},        // direct_reference.cu: NCHW, a thread an output, computed filters too
+          {"ConvTranspose", &cuda::conv_transpose_phases()},
+          {"ConvTranspose", &cuda::conv_transpose_phases_nchw()},
       };
       list.insert(list.end(), std::begin(on_gpu), std::end(on_gpu));
     }

@@ -84,6 +84,12 @@ class Adapter final : public Kernel {
     return offer;
   }
 
+  std::optional<BlobSpec> blob(const Problem& problem, const Candidate& candidate) const override {
+    return row_.blob == nullptr ? std::nullopt : row_.blob(problem, candidate);
+  }
+  void prepare(const Problem& problem, const Candidate& candidate, std::span<std::byte> blob) const override {
+    row_.prepare(problem, candidate, blob);
+  }
   std::unique_ptr<const BoundKernel> bind(const Binding& binding) const override { return row_.bind(binding); }
 
  private:

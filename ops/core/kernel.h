@@ -216,6 +216,9 @@ struct SimpleKernel {
   /// Where candidates are not one a format (conversions of formats): instead of what `formats` to `reads` say.
   Offer (*offer)(const Problem&, const Target&) = nullptr;
   std::unique_ptr<const BoundKernel> (*bind)(const Binding&) = nullptr;
+  /// As Kernel's, where run() reads more than its inputs (a table of the host's); both or neither.
+  std::optional<BlobSpec> (*blob)(const Problem&, const Candidate&) = nullptr;
+  void (*prepare)(const Problem&, const Candidate&, std::span<std::byte>) = nullptr;
 };
 
 /// The kernels of both devices where all that differs is how they run:

@@ -5,12 +5,13 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"
 #include "ops/core/shape_args.h"
-#include "ops/resample/taps.h"
+#include "ops/resample/resize_passes.h"
 
 namespace lenslet {
 
@@ -199,40 +200,15 @@ class ResizeOp final : public Op {
   Aspect aspect_ = Aspect::stretch;
 };
 
-/// One axis of [outer, in, inner] to [outer, out, inner].
-struct Pass {
-  std::int64_t outer = 1, in = 1, out = 1, inner = 1;
-  AxisTaps taps;
-  std::int64_t elems() const { return outer * out * inner; }
-};
-
-/// The axes that change, those that shrink most first: what comes after them is less.
-std::vector<Pass> passes_of(const ResizeOp& op, const Problem& problem, const Format& format) {
-  const std::vector<ResizedAxis> axes = op.axes(problem.inputs());
-  std::vector<std::size_t> order(axes.size());  // in memory
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  if (format == formats::nhwc) order = {0, 2, 3, 1};
-  std::vector<std::size_t> changed;
-  for (std::size_t at = 0; at < order.size(); ++at)
-    if (axes[order[at]].changes) changed.push_back(at);
-  std::ranges::stable_sort(changed, {}, [&](std::size_t at) {
-    return static_cast<double>(axes[order[at]].out) / static_cast<double>(axes[order[at]].in);
-  });
-  std::vector<std::int64_t> dims;
-  for (const std::size_t axis : order) dims.push_back(axes[axis].in);
-  std::vector<Pass> passes;
-  for (const std::size_t at : changed) {
-    const ResizedAxis& axis = axes[order[at]];
-    Pass pass{.in = axis.in, .out = axis.out, .taps = AxisTaps(op.rule, axis)};
-    for (std::size_t i = 0; i < dims.size(); ++i) (i < at ? pass.outer : pass.inner) *= i == at ? 1 : dims[i];
-    dims[at] = axis.out;
-    passes.push_back(std::move(pass));
-  }
-  return passes;
+/// None where nothing is to be computed.
+std::vector<ResizePass> passes_of(const Problem& problem, const Candidate& candidate) {
+  if (problem.output_shape().elems() == 0) return {};
+  const auto& op = problem.as<ResizeOp>();
+  return resize_passes(op.rule, op.axes(problem.inputs()), candidate.inputs[0]);
 }
 
 /// Elements of row j of `pass`, made of the lines of `x` [in, inner].
-void blend(const Pass& pass, std::int64_t j, const float* x, float extrapolation, float* y) {
+void blend(const ResizePass& pass, std::int64_t j, const float* x, float extrapolation, float* y) {
   const std::int64_t inner = pass.inner, *const index = pass.taps.index.data();
   const float* const weight = pass.taps.weight.data();
   std::int64_t t = pass.taps.first[static_cast<std::size_t>(j)];
@@ -258,7 +234,7 @@ void blend(const Pass& pass, std::int64_t j, const float* x, float extrapolation
 }
 
 /// The same where each line is one element.
-void blend_elements(const Pass& pass, const float* x, float extrapolation, float* y) {
+void blend_elements(const ResizePass& pass, const float* x, float extrapolation, float* y) {
   const std::int64_t* const index = pass.taps.index.data();
   const float* const weight = pass.taps.weight.data();
   for (std::int64_t j = 0; j < pass.out; ++j) {
@@ -271,7 +247,7 @@ void blend_elements(const Pass& pass, const float* x, float extrapolation, float
 }
 
 template <typename T>
-void pick(const Pass& pass, std::int64_t j, const T* x, T extrapolation, T* y) {
+void pick(const ResizePass& pass, std::int64_t j, const T* x, T extrapolation, T* y) {
   const std::int64_t t = pass.taps.first[static_cast<std::size_t>(j)];
   if (t == pass.taps.first[static_cast<std::size_t>(j) + 1])
     std::fill_n(y, pass.inner, extrapolation);
@@ -284,9 +260,8 @@ class BoundResize final : public BoundKernel {
   explicit BoundResize(const Binding& binding)
       : nearest_(binding.op<ResizeOp>().rule.mode == ResizeRule::Mode::nearest),
         item_(dtype_bytes(binding.problem.inputs()[0].type.dtype)),
-        extrapolation_(static_cast<float>(binding.op<ResizeOp>().extrapolation)) {
-    if (binding.output_shape().elems() > 0)
-      passes_ = passes_of(binding.op<ResizeOp>(), binding.problem, binding.format(0));
+        extrapolation_(static_cast<float>(binding.op<ResizeOp>().extrapolation)),
+        passes_(passes_of(binding.problem, binding.candidate)) {
     for (std::size_t i = 0; i + 1 < passes_.size(); ++i)
       between_ = std::max(between_, (static_cast<std::size_t>(passes_[i].elems()) * item_ + 63) / 64 * 64);
   }
@@ -312,7 +287,7 @@ class BoundResize final : public BoundKernel {
 
  private:
   template <typename T>
-  void pick_pass(const Pass& pass, const T* x, T* y, ThreadPool& pool) const {
+  void pick_pass(const ResizePass& pass, const T* x, T* y, ThreadPool& pool) const {
     T beyond = 0;  // refused for types but float32
     if constexpr (sizeof(T) == sizeof(float)) beyond = std::bit_cast<T>(extrapolation_);
     pool.parallel_for(pass.outer * pass.out, grain(pass.inner), [&](std::int64_t begin, std::int64_t end, int) {
@@ -320,7 +295,7 @@ class BoundResize final : public BoundKernel {
         pick(pass, row % pass.out, x + row / pass.out * pass.in * pass.inner, beyond, y + row * pass.inner);
     });
   }
-  void blend_pass(const Pass& pass, const float* x, float* y, ThreadPool& pool) const {
+  void blend_pass(const ResizePass& pass, const float* x, float* y, ThreadPool& pool) const {
     if (pass.inner == 1)
       return pool.parallel_for(pass.outer, grain(pass.out), [&](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t line = begin; line < end; ++line)
@@ -338,7 +313,7 @@ class BoundResize final : public BoundKernel {
   bool nearest_;
   std::size_t item_;
   float extrapolation_;
-  std::vector<Pass> passes_;
+  std::vector<ResizePass> passes_;
   std::size_t between_ = 0;  ///< bytes of the largest result that is not the last
 };
 
@@ -363,11 +338,46 @@ std::optional<std::string> refuse(const Problem& problem) {
                      resize_coordinates[static_cast<std::size_t>(op.rule.coordinates)], to_string(dtype));
 }
 
+std::optional<std::string> refuse_cuda(const Problem& problem) {
+  if (auto why = refuse(problem)) return why;
+  for (const Shape& shape : {problem.shape(0), problem.output_shape()})
+    for (const std::int64_t dim : shape.dims())
+      if (dim > std::numeric_limits<std::int32_t>::max()) return fmt::format("an axis of {} elements", dim);
+  return std::nullopt;
+}
+
+std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
+  return bind_resize_cuda(passes_of(binding.problem, binding.candidate), binding,
+                          static_cast<float>(binding.op<ResizeOp>().extrapolation));
+}
+
+std::optional<BlobSpec> table_spec(const Problem& problem, const Candidate& candidate) {
+  const std::size_t bytes = resize_table_bytes(passes_of(problem, candidate));
+  if (bytes == 0) return std::nullopt;
+  BlobSpec spec{.key = fmt::format("{} {}", to_string(candidate.inputs[0]), to_string(problem.op().attributes())),
+                .bytes = bytes};
+  for (const ResizedAxis& a : problem.as<ResizeOp>().axes(problem.inputs()))
+    spec.key += fmt::format(" {}:{}:{:a}:{:a}:{:a}", a.in, a.out, a.scale, a.begin, a.end);
+  return spec;
+}
+
+void fill_table(const Problem& problem, const Candidate& candidate, std::span<std::byte> blob) {
+  fill_resize_table(passes_of(problem, candidate), blob);
+}
+
 constexpr SimpleKernel kernels[] = {{.formats = nchw_or_nhwc,
                                      .tolerance_for = tolerance,
                                      .reads = input_bit(0),
                                      .refuse = refuse,
-                                     .bind = bind<BoundResize>}};
+                                     .bind = bind<BoundResize>},
+                                    {.device = DeviceKind::cuda,
+                                     .formats = nchw_or_nhwc,
+                                     .tolerance_for = tolerance,
+                                     .reads = input_bit(0),
+                                     .refuse = refuse_cuda,
+                                     .bind = bind_cuda,
+                                     .blob = table_spec,
+                                     .prepare = fill_table}};
 
 }  // namespace
 

@@ -75,6 +75,14 @@ std::vector<Row> movement(const cuda::Session& session) {
     for (const char* op : {"DepthToSpace", "SpaceToDepth"})
       add(fmt::format("{} 2 {}", op, to_string(format)), {DType::f32, images},
           {.op = op, .attributes = {{"blocksize", std::int64_t{2}}}, .format = format});
+  for (const Format format : {nchw, nhwc})
+    for (const char* mode : {"nearest", "linear"})
+      for (const double scale : {2.0, 0.5}) {
+        const AttributeList attributes{{"mode", std::string(mode)},
+                                       {"scales", std::vector<double>{1, 1, scale, scale}}};
+        add(fmt::format("Upsample {} by {} {}", mode, scale, to_string(format)), {DType::f32, images},
+            {.op = "Upsample", .attributes = attributes, .format = format, .opset = 7});
+      }
   return rows;
 }
 

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "base/cuda/buffer.h"
+#include "base/cuda/upload.h"
+#include "base/tensor_bytes.h"
 #include "ops/core/kernel.h"
 #include "tests/cuda/bench.h"
 
@@ -35,6 +36,8 @@ Row measure_op(const cuda::Session& session, const std::string& what, const Node
                 fmt::format("{} is not run in {}: {}", what, to_string(node.format), offer.refusal));
   const std::unique_ptr<const BoundKernel> bound = kernel.bind({problem, *candidate, device});
   cuda::DeviceBuffer<std::byte> workspace(candidate->workspace_bytes);
+  Tensor prepared = prepared_blob(kernel, problem, *candidate);
+  const cuda::DeviceBuffer<std::byte> blob = cuda::upload(bytes_of(prepared));
   return measure(
       session, what + (few_bytes ? ", in L2" : ""), from_bytes, bytes(type),
       [&](const cuda::Context& context, const std::byte* from, std::byte* to) {
@@ -46,6 +49,7 @@ Row measure_op(const cuda::Session& session, const std::string& what, const Node
         bound->run({.inputs = inputs,
                     .outputs = {&output, 1},
                     .workspace = {workspace.data(), workspace.bytes()},
+                    .blob = blob.data(),
                     .cuda = &context});
       },
       few_bytes);

@@ -1,0 +1,137 @@
+#include "ops/conv/conv_transpose.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ops/core/checks.h"
+#include "ops/core/shape_args.h"
+
+namespace lenslet {
+namespace {
+
+[[noreturn]] void contradiction(const std::string& what) {
+  throw Error(ErrorKind::invalid_model, "transposed convolution: " + what);
+}
+
+}  // namespace
+
+ConvTransposeOp::ConvTransposeOp(const NodeSpec& spec) {
+  AttributeReader reader(spec);
+  read_geometry(reader, geometry_, kernel_shape_, spatial_rank_);
+  output_padding_ = per_axis(reader.integers("output_padding"), "output_padding", 0, spatial_rank_);
+  if (const auto list = reader.integers("output_shape"); !list.empty())
+    output_shape_ = per_axis(list, "output_shape", 1, spatial_rank_);
+  if (spec.normalised) {
+    spatial_rank_ = 0;  // two entries a list, whatever the rank
+    read_epilogue(reader, epilogue_);
+  }
+  reader.finish();
+}
+
+AttributeList ConvTransposeOp::attributes() const {
+  AttributeList list;
+  append_geometry(list, geometry_);
+  using Integers = std::vector<std::int64_t>;
+  list.emplace_back("output_padding", Integers(output_padding_.begin(), output_padding_.end()));
+  if (output_shape_) list.emplace_back("output_shape", Integers(output_shape_->begin(), output_shape_->end()));
+  append_attributes(list, epilogue_);
+  return list;
+}
+
+// ONNX, ConvTranspose-22: the shape of the output comes first where it is given or follows from SAME, the pads from it.
+TransposedAxis ConvTransposeOp::axis(std::size_t i, std::int64_t in, std::int64_t taps) const {
+  TransposedAxis a{.in = in, .taps = taps, .stride = geometry_.stride[i], .dilation = geometry_.dilation[i]};
+  const std::int64_t padding = output_padding_[i], begin = geometry_.pads[i], end = geometry_.pads[i + 2];
+  constexpr std::int64_t most = std::int64_t{1} << 40;  // of a tensor's elements
+  if (in < 1 || taps < 1) contradiction("input or filter is empty");
+  if (a.stride < 1 || a.dilation < 1 || padding < 0)
+    contradiction(fmt::format("stride {}, dilation {}, output padding {}", a.stride, a.dilation, padding));
+  if (a.stride > most_stride)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("transposed convolution: stride {} (supported: up to {})", a.stride, most_stride));
+  if (begin < 0 || end < 0)
+    throw Error(ErrorKind::unsupported, fmt::format("transposed convolution: negative pads {},{}", begin, end));
+  if (padding > most || begin > most || end > most || a.dilation > most)
+    throw Error(ErrorKind::limit, "transposed convolution: sizes beyond counting");
+  const std::int64_t last = add_dims(multiply_dims(a.stride, in - 1), multiply_dims(a.dilation, taps - 1));
+  const std::int64_t whole = add_dims(add_dims(last, 1), padding);
+  const bool same = is_same(geometry_.auto_pad);
+  if (output_shape_ || same) {
+    a.out = output_shape_ ? (*output_shape_)[i] : multiply_dims(in, a.stride);
+    const std::int64_t cut = std::max<std::int64_t>(0, whole - a.out);
+    a.pad = geometry_.auto_pad == AutoPad::same_upper ? cut / 2 : cut - cut / 2;
+  } else if (geometry_.auto_pad == AutoPad::valid) {
+    a.out = whole;
+  } else {
+    a.pad = begin;
+    a.out = whole - begin - end;
+  }
+  if (a.out < 1) contradiction(fmt::format("an output of {} elements", a.out));
+  if (a.out > most) throw Error(ErrorKind::limit, "transposed convolution: sizes beyond counting");
+  if (taps == 1) a.dilation = 1;
+  return a;
+}
+
+TransposedProblem ConvTransposeOp::problem(std::span<const InputInfo> inputs) const {
+  const Shape& x = required_input(inputs, input, "X").shape;
+  const Shape& w = required_input(inputs, filter, "W").shape;
+  if (x.rank() > 4)
+    throw Error(ErrorKind::unsupported, fmt::format("transposed convolution of {} (1-D and 2-D are done)", x.str()));
+  if (x.rank() < 3 || w.rank() != x.rank())
+    contradiction(fmt::format("input {} and filter {} do not match", x.str(), w.str()));
+  if (spatial_rank_ != 0 && x.rank() != spatial_rank_ + 2)
+    contradiction(fmt::format("attributes for {} spatial axes, input {}", spatial_rank_, x.str()));
+  for (std::size_t i = 0; i < kernel_shape_.size(); ++i)
+    if (kernel_shape_[i] != w[static_cast<int>(i) + 2])
+      contradiction(fmt::format("kernel_shape [{}], filter {}", fmt::join(kernel_shape_, ","), w.str()));
+  TransposedProblem p{.n = x[0], .c = x[1], .groups = geometry_.groups};
+  if (p.groups < 1 || p.c < 1 || p.c % p.groups != 0 || w[0] != p.c || w[1] < 1)
+    contradiction(fmt::format("input {}, filter {} and group {} do not match", x.str(), w.str(), p.groups));
+  p.k = multiply_dims(w[1], p.groups);
+  const bool flat = x.rank() == 3;
+  if (!flat) p.h = axis(0, x[2], w[2]);
+  p.w = axis(1, x[flat ? 2 : 3], w[flat ? 2 : 3]);
+  if (!epilogue_.scale.empty() && epilogue_.scale.size() != static_cast<std::size_t>(p.k))
+    throw Error(ErrorKind::internal,
+                fmt::format("transposed convolution: {} scales for {} filters", epilogue_.scale.size(), p.k));
+  return p;
+}
+
+std::vector<TensorType> ConvTransposeOp::infer(std::span<const InputInfo> inputs) const {
+  const TensorType& x = required_input(inputs, input, "X");
+  require_equal_dtypes(inputs);
+  const TransposedProblem p = problem(inputs);
+  if (present(inputs, bias)) require_shape("bias", inputs[bias].type.shape, {p.k});
+  Shape y = x.shape.with(1, p.k).with(x.shape.rank() - 1, p.w.out);
+  if (x.shape.rank() == 4) y = y.with(2, p.h.out);
+  (void)y.elems();
+  return {{x.dtype, y}};
+}
+
+double ConvTransposeOp::flops(std::span<const InputInfo> inputs, std::span<const TensorType>) const {
+  const TransposedProblem p = problem(inputs);
+  return 2.0 * static_cast<double>(inputs[input].type.shape.elems()) * static_cast<double>(p.group_k() * p.h.taps) *
+         static_cast<double>(p.w.taps);
+}
+
+std::string ConvTransposeOp::describe(std::span<const InputInfo> inputs) const {
+  const TransposedProblem p = problem(inputs);
+  return fmt::format("transposed {}x{}x{}x{} -> {}x{}x{}, {}x{} s{}x{} p{}x{} d{}x{} g{}", p.n, p.c, p.h.in, p.w.in,
+                     p.k, p.h.out, p.w.out, p.h.taps, p.w.taps, p.h.stride, p.w.stride, p.h.pad, p.w.pad, p.h.dilation,
+                     p.w.dilation, p.groups);
+}
+
+std::optional<AxisMap> ConvTransposeOp::axis_map(std::span<const InputInfo> inputs, const Shape&) const {
+  return axes_kept(inputs.size(), {0});
+}
+
+std::shared_ptr<const Op> ConvTransposeOp::with_epilogue(Epilogue changed) const {
+  auto op = std::make_shared<ConvTransposeOp>(*this);
+  op->epilogue_ = std::move(changed);
+  return op;
+}
+
+OpParts conv_transpose() { return {.make = make_from<ConvTransposeOp>}; }
+
+}  // namespace lenslet

@@ -1,0 +1,466 @@
+// ConvTranspose by convolutions of stride 1, on either device: the elements of the output that see their input through
+// the same window (phases.h) are the output channels of one convolution, whose algorithm Conv's own kernels offer; each
+// is then copied to where it belongs. Nothing is multiplied by a zero that was not there.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+
+#include "ops/conv/conv_transpose.h"
+#include "ops/conv/phases.h"
+#include "ops/core/checks.h"
+#include "ops/core/config_text.h"
+#include "ops/core/strided_copy.h"
+#include "ops/movement/strided_copy_cuda.h"
+
+namespace lenslet {
+namespace {
+
+constexpr std::size_t alignment = 256;
+std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+/// A pair of groups of phases, of height and of width.
+struct Part {
+  PhaseGroup h = {}, w = {};
+  std::int64_t phases = 1;       ///< of both
+  Shape z = {};                  ///< what the convolution makes; of no taps: [1,K,1,1]
+  std::vector<float> bias = {};  ///< [phases*K] as channels of z; of no taps [K], what y is there. Empty: not known
+  std::unique_ptr<const Problem> conv = nullptr;  ///< null: no taps
+};
+
+class Phases {
+ public:
+  explicit Phases(const Problem& node)
+      : has_bias(present(node.inputs(), ConvTransposeOp::bias)),
+        problem_(node.as<ConvTransposeOp>().problem(node.inputs())),
+        epilogue_(*node.op().epilogue()) {
+    const auto known = [&](std::size_t i) -> const float* {
+      if (i >= node.inputs().size() || node.inputs()[i].constant == nullptr) return nullptr;
+      return node.inputs()[i].constant->values<float>().data();
+    };
+    filter_ = known(ConvTransposeOp::filter);
+    bias_ = known(ConvTransposeOp::bias);
+    knows_filter = filter_ != nullptr;
+    knows_bias = !has_bias || bias_ != nullptr;
+    for (const PhaseGroup& h : phase_groups(problem_.h))
+      for (const PhaseGroup& w : phase_groups(problem_.w))
+        if (!h.runs.empty() && !w.runs.empty()) parts.push_back(part(h, w));
+  }
+
+  std::vector<Part> parts;
+  bool has_bias, knows_filter = false, knows_bias = false;
+
+  /// Does the convolution of the only part make y as it is?
+  bool whole() const {
+    const auto same = [](const PhaseGroup& group, const TransposedAxis& axis) {
+      return axis.stride == 1 && group.runs.front().from == 0 && group.out == axis.out;
+    };
+    return parts.size() == 1 && parts[0].conv && same(parts[0].h, problem_.h) && same(parts[0].w, problem_.w);
+  }
+
+  /// Offsets of the first element on either side, in elements.
+  struct Copy {
+    StridedLoops loops;
+    std::int64_t from = 0, to = 0;
+  };
+  /// Those that bring z of a part to y, both in `format`.
+  std::vector<Copy> copies(const Part& part, const Format& format) const {
+    const AxisSteps of_y = element_strides({problem_.n, problem_.k, problem_.h.out, problem_.w.out}, format);
+    AxisSteps of_z = element_strides(part.z, format);
+    if (!part.conv) of_z = {0, 1, 0, 0};
+    const std::int64_t group_k = problem_.group_k(), of_group = group_k * part.phases * of_z[1];
+    const std::int64_t of_phase_w = part.conv ? group_k * of_z[1] : 0;
+    const std::int64_t of_phase_h = of_phase_w * static_cast<std::int64_t>(part.w.phases.size());
+    using Loop = StridedLoops::Loop;
+    std::vector<Copy> list;
+    for (const PhaseGroup::Run& rows : part.h.runs)
+      for (const PhaseGroup::Run& columns : part.w.runs) {
+        const Loop n{problem_.n, of_z[0], of_y[0]}, g{problem_.groups, of_group, group_k * of_y[1]};
+        const Loop k{group_k, of_z[1], of_y[1]};
+        const Loop h{rows.count, of_z[2], problem_.h.stride * of_y[2]}, i{rows.phases, of_phase_h, of_y[2]};
+        const Loop w{columns.count, of_z[3], problem_.w.stride * of_y[3]}, j{columns.phases, of_phase_w, of_y[3]};
+        Copy copy;
+        // In the memory order of y.
+        for (const Loop& loop :
+             format == formats::nhwc ? std::array{n, h, i, w, j, g, k} : std::array{n, g, k, h, i, w, j})
+          copy.loops.add(loop.dim, loop.from, loop.to);
+        copy.from = rows.from * of_z[2] + rows.phase * of_phase_h + columns.from * of_z[3] + columns.phase * of_phase_w;
+        copy.to = rows.to * of_y[2] + columns.to * of_y[3];
+        list.push_back(copy);
+      }
+    return list;
+  }
+
+  /// Those that make filters [phases*K][C/groups][taps of h][taps of w] of the part's convolution, the last taps first,
+  /// out of w.
+  std::vector<Copy> filter_copies(const Part& part) const {
+    const std::int64_t taps = problem_.h.taps * problem_.w.taps, group_c = problem_.group_c();
+    const std::int64_t r = part.h.taps, s = part.w.taps, group_k = problem_.group_k(), filter = group_c * r * s;
+    std::vector<Copy> list;
+    for (const PhaseGroup::Phase& i : part.h.phases)
+      for (const PhaseGroup::Phase& j : part.w.phases) {
+        Copy copy;
+        copy.from = (i.tap + (r - 1) * part.h.tap_step) * problem_.w.taps + j.tap + (s - 1) * part.w.tap_step;
+        copy.to = static_cast<std::int64_t>(list.size()) * group_k * filter;
+        copy.loops.add(problem_.groups, group_c * group_k * taps, part.phases * group_k * filter);
+        copy.loops.add(group_k, taps, filter);
+        copy.loops.add(group_c, group_k * taps, r * s);
+        copy.loops.add(r, -part.h.tap_step * problem_.w.taps, s);
+        copy.loops.add(s, -part.w.tap_step, 1);
+        list.push_back(copy);
+      }
+    return list;
+  }
+  /// The one that makes [phases*K] out of [K].
+  Copy channel_copy(const Part& part) const {
+    Copy copy;
+    copy.loops.add(problem_.groups, problem_.group_k(), problem_.group_k() * part.phases);
+    copy.loops.add(part.phases, 0, problem_.group_k());
+    copy.loops.add(problem_.group_k(), 1, 1);
+    return copy;
+  }
+
+ private:
+  Part part(const PhaseGroup& h, const PhaseGroup& w) const {
+    Part part{.h = h, .w = w, .phases = static_cast<std::int64_t>(h.phases.size() * w.phases.size())};
+    if (h.taps == 0 || w.taps == 0) {
+      part.phases = 1;  // whatever phase: the same
+      part.z = {1, problem_.k, 1, 1};
+      part.bias = of_channels(part, bias_);
+      for (float& value : part.bias) value = static_cast<float>(apply(epilogue_.activation, double{value}));
+      return part;
+    }
+    part.z = {problem_.n, problem_.k * part.phases, h.out, w.out};
+    part.bias = of_channels(part, bias_);
+    ConvProblem conv;
+    conv.n = problem_.n, conv.c = problem_.c, conv.h = problem_.h.in, conv.w = problem_.w.in;
+    conv.k = part.z[1], conv.r = h.taps, conv.s = w.taps, conv.p = h.out, conv.q = w.out;
+    conv.dilation_h = h.dilation, conv.dilation_w = w.dilation;
+    conv.pad_top = h.pad_begin, conv.pad_bottom = h.pad_end, conv.pad_left = w.pad_begin, conv.pad_right = w.pad_end;
+    conv.groups = problem_.groups;
+    conv.bias = has_bias;
+    conv.activation = epilogue_.activation;
+    const std::vector<float>& scale = epilogue_.scale;
+    part.conv = pose(conv, filters(part), scale.empty() ? scale : of_channels(part, scale.data()));
+    return part;
+  }
+
+  static void make(const Copy& copy, const float* from, float* to) {
+    LoopCursor at(copy.loops);
+    for (std::int64_t count = copy.loops.count(); count > 0; --count, at.next())
+      to[copy.to + at.to] = from[copy.from + at.from];
+  }
+  /// `values` [K] for the channels of z; null: zeros, or nothing for a bias that is not known.
+  std::vector<float> of_channels(const Part& part, const float* values) const {
+    if (values == nullptr && !knows_bias) return {};
+    std::vector<float> all(static_cast<std::size_t>(problem_.k * part.phases));
+    if (values != nullptr) make(channel_copy(part), values, all.data());
+    return all;
+  }
+  /// Empty: not known.
+  Tensor filters(const Part& part) const {
+    if (!knows_filter) return {};
+    Tensor tensor(DType::f32, {part.z[1], problem_.group_c(), part.h.taps, part.w.taps});
+    for (const Copy& copy : filter_copies(part)) make(copy, filter_, tensor.values<float>().data());
+    return tensor;
+  }
+
+  TransposedProblem problem_;
+  Epilogue epilogue_;
+  const float *filter_ = nullptr, *bias_ = nullptr;  ///< null: not known, or there is none
+};
+
+/// How a part is computed.
+struct PartPlan {
+  const Kernel* kernel = nullptr;
+  Candidate candidate = {};
+};
+
+/// Configurations of the parts, in one text: "conv=NAME[tile=128x64;slices=4]" for each.
+std::string written(const std::vector<PartPlan>& plans) {
+  ConfigWriter writer;
+  for (const PartPlan& plan : plans) {
+    std::string config = plan.candidate.config;
+    std::replace(config.begin(), config.end(), ' ', ';');
+    writer.add("conv", fmt::format("{}[{}]", plan.kernel->name(), config));
+  }
+  return writer.str();
+}
+
+/// Candidates as far as Kernel::bind() and blob() look at them.
+std::vector<PartPlan> read(const Phases& phases, const Candidate& whole, DeviceKind device) {
+  std::vector<PartPlan> plans;
+  ConfigReader reader(whole.config);
+  for (const Part& part : phases.parts) {
+    if (!part.conv) continue;
+    const std::string_view text = reader.word("conv");
+    const std::size_t bracket = text.find('[');
+    if (bracket == text.npos || text.back() != ']') reader.refuse("NAME[...] expected");
+    PartPlan plan;
+    plan.kernel = find_kernel("Conv", device, text.substr(0, bracket));
+    if (plan.kernel == nullptr) reader.refuse("no such algorithm");
+    plan.candidate.config = text.substr(bracket + 1, text.size() - bracket - 2);
+    std::replace(plan.candidate.config.begin(), plan.candidate.config.end(), ';', ' ');
+    plan.candidate.inputs.assign(part.conv->inputs().size(), formats::nchw);
+    plan.candidate.inputs[ConvOp::input] = whole.inputs[ConvTransposeOp::input];
+    plan.candidate.outputs = {whole.inputs[ConvTransposeOp::input]};
+    plans.push_back(std::move(plan));
+  }
+  reader.finish();
+  return plans;
+}
+
+/// Where a part's constants lie in the blob.
+struct PartBytes {
+  std::size_t filter = 0, bias = 0, filter_bytes = 0;  ///< no bytes: of filters that are computed
+};
+struct BlobLayout {
+  std::vector<PartBytes> parts;
+  std::size_t bytes = 0;
+  std::string key;
+};
+
+BlobLayout layout_of(const Phases& phases, const std::vector<PartPlan>& plans) {
+  BlobLayout layout;
+  auto plan = plans.begin();
+  for (const Part& part : phases.parts) {
+    PartBytes bytes{.filter = layout.bytes};
+    if (part.conv) {
+      if (const auto spec = plan->kernel->blob(*part.conv, plan->candidate)) {
+        bytes.filter_bytes = spec->bytes;
+        layout.bytes += aligned(spec->bytes);
+        layout.key += fmt::format(" {}:", spec->key.size()) + spec->key;
+      }
+      ++plan;
+    }
+    bytes.bias = layout.bytes;
+    layout.bytes += aligned(part.bias.size() * sizeof(float));
+    layout.parts.push_back(bytes);
+  }
+  return layout;
+}
+
+class BoundPhases final : public BoundKernel {
+ public:
+  BoundPhases(const Phases& phases, const std::vector<PartPlan>& plans, const Binding& binding)
+      : format_(binding.format(ConvTransposeOp::input)), whole_(phases.whole()) {
+    const BlobLayout layout = layout_of(phases, plans);
+    for (std::size_t i = 0, conv = 0; i < phases.parts.size(); ++i) {
+      const Part& part = phases.parts[i];
+      Step step{.z = part.z, .blob = layout.parts[i], .has_bias = phases.has_bias, .knows_bias = phases.knows_bias};
+      if (!whole_) step.copies = phases.copies(part, format_);
+      if (part.conv) {
+        step.x = part.conv->shape(ConvOp::input);
+        step.filters = part.conv->shape(ConvOp::filter);
+        if (!phases.knows_filter) step.filter_copies = phases.filter_copies(part);
+        if (!phases.knows_bias) step.bias_copies = {phases.channel_copy(part)};
+        const PartPlan& plan = plans[conv++];
+        step.conv = plan.kernel->bind({*part.conv, plan.candidate, binding.device});
+        if (!whole_) z_bytes_ = std::max(z_bytes_, bytes_of(part.z));
+        if (!phases.knows_filter) filter_bytes_ = std::max(filter_bytes_, bytes_of(step.filters));
+        if (!phases.knows_bias) bias_bytes_ = std::max(bias_bytes_, bytes_of({part.z[1]}));
+        workspace_bytes_ = std::max(workspace_bytes_, step.conv->workspace_bytes());
+      }
+      steps_.push_back(std::move(step));
+    }
+  }
+  std::size_t workspace_bytes() const override { return z_bytes_ + filter_bytes_ + bias_bytes_ + workspace_bytes_; }
+
+  void run(const KernelRun& run) const override {
+    if (run.outputs[0].elems() == 0) return;
+    auto* const y = run.out<float>();
+    for (const Step& step : steps_) {
+      if (step.conv != nullptr) {
+        auto* const z = whole_ ? y : reinterpret_cast<float*>(run.workspace.data());
+        convolve(run, step, z);
+        copy(run, step.copies, z, y);
+      } else {
+        copy(run, step.copies, step.knows_bias ? known_bias(run, step) : run.in<float>(ConvTransposeOp::bias), y);
+      }
+    }
+  }
+
+ private:
+  struct Step {
+    Shape z, x = {}, filters = {};
+    PartBytes blob;
+    bool has_bias = false, knows_bias = false;
+    std::unique_ptr<const BoundKernel> conv = nullptr;
+    std::vector<Phases::Copy> copies = {}, filter_copies = {}, bias_copies = {};
+  };
+
+  static std::size_t bytes_of(const Shape& shape) {
+    return aligned(static_cast<std::size_t>(shape.elems()) * sizeof(float));
+  }
+  static const float* known_bias(const KernelRun& run, const Step& step) {
+    return reinterpret_cast<const float*>(run.blob + step.blob.bias);
+  }
+
+  void convolve(const KernelRun& run, const Step& step, float* z) const {
+    auto* const filters = reinterpret_cast<float*>(run.workspace.data() + z_bytes_);
+    auto* const computed_bias = reinterpret_cast<float*>(run.workspace.data() + z_bytes_ + filter_bytes_);
+    copy(run, step.filter_copies, run.in<float>(ConvTransposeOp::filter), filters);
+    copy(run, step.bias_copies, run.in<float>(ConvTransposeOp::bias), computed_bias);
+    const auto view = [](const Shape& shape, const void* data, const Format& format) {
+      return Tensor::share(DType::f32, shape, nullptr, data, format);
+    };
+    const std::array<Tensor, 3> inputs{
+        view(step.x, run.inputs[ConvTransposeOp::input].data(), format_),
+        step.filter_copies.empty() ? Tensor() : view(step.filters, filters, formats::nchw),
+        !step.has_bias ? Tensor()
+                       : view({step.z[1]}, step.knows_bias ? known_bias(run, step) : computed_bias, formats::nchw)};
+    std::array<Tensor, 1> outputs{Tensor::view(DType::f32, step.z, z, format_)};
+    step.conv->run(
+        {.inputs = inputs,
+         .outputs = outputs,
+         .workspace = run.workspace.subspan(z_bytes_ + filter_bytes_ + bias_bytes_, step.conv->workspace_bytes()),
+         .blob = step.blob.filter_bytes > 0 ? run.blob + step.blob.filter : nullptr,
+         .pool = run.pool,
+         .cuda = run.cuda});
+  }
+
+  static void copy(const KernelRun& run, const std::vector<Phases::Copy>& copies, const float* from, float* to) {
+    if (copies.empty()) return;
+    if constexpr (cuda_built)
+      if (run.cuda != nullptr) {
+        cuda::CopyBatch batch(*run.cuda, sizeof(float));
+        for (const Phases::Copy& copy : copies) batch.add(copy.loops, from + copy.from, to + copy.to);
+        return batch.flush();
+      }
+    for (const Phases::Copy& copy : copies)
+      strided_copy(sizeof(float), copy.loops, from + copy.from, to + copy.to, *run.pool);
+  }
+
+  Format format_;
+  bool whole_;
+  std::vector<Step> steps_;
+  std::size_t z_bytes_ = 0, filter_bytes_ = 0, bias_bytes_ = 0, workspace_bytes_ = 0;
+};
+
+/// Of one format, so that the choice weighs what Conv's algorithms cost in each.
+class TransposedPhases final : public Kernel {
+ public:
+  TransposedPhases(DeviceKind device, const Format& format) : device_(device), format_(format) {}
+  std::string_view name() const override { return format_ == formats::nhwc ? "phases" : "phases_nchw"; }
+  DeviceKind device() const override { return device_; }
+  DTypeSet types() const override { return dtypes<Types<float>>; }
+
+  Offer offer(const Problem& node, const Target& target) const override {
+    if (const DType dtype = node.inputs()[ConvTransposeOp::input].type.dtype; !types().contains(dtype))
+      return Offer::refuse(
+          fmt::format("transposed convolution of {}; only {} is done", to_string(dtype), types().str()));
+    const Phases phases(node);
+    const bool activated = node.op().epilogue()->activation.kind != Activation::Kind::none;
+    for (const Part& part : phases.parts)
+      if (!part.conv && !phases.knows_bias && activated)
+        return Offer::refuse("its bias is computed by the network, and activated where no filter reaches");
+    if (node.output_shape().rank() != 4 && format_ != formats::nchw) return Offer::refuse("it is 1-D");
+    auto candidate = candidate_of(phases, node, target);
+    return candidate ? Offer(std::move(*candidate)) : Offer::refuse("no algorithm takes its convolutions");
+  }
+
+  std::optional<BlobSpec> blob(const Problem& node, const Candidate& candidate) const override {
+    const Phases phases(node);
+    const BlobLayout layout = layout_of(phases, read(phases, candidate, device_));
+    // What a part's filters are made of, besides the constants.
+    if (layout.bytes == 0) return std::nullopt;
+    BlobSpec spec{.key = fmt::format("phases {} {}{}", to_string(node.op().attributes()), candidate.config, layout.key),
+                  .bytes = layout.bytes,
+                  .alignment = alignment};
+    for (const Part& part : phases.parts)
+      spec.key += fmt::format(" {}.{}.{}.{}", part.h.taps, part.w.taps, part.h.phases.front().phase,
+                              part.w.phases.front().phase);
+    return spec;
+  }
+
+  void prepare(const Problem& node, const Candidate& candidate, std::span<std::byte> blob) const override {
+    const Phases phases(node);
+    const std::vector<PartPlan> plans = read(phases, candidate, device_);
+    const BlobLayout layout = layout_of(phases, plans);
+    std::fill(blob.begin(), blob.end(), std::byte{0});
+    for (std::size_t i = 0, conv = 0; i < phases.parts.size(); ++i) {
+      const Part& part = phases.parts[i];
+      const PartBytes& bytes = layout.parts[i];
+      if (part.conv) {
+        const PartPlan& plan = plans[conv++];
+        if (bytes.filter_bytes > 0)
+          plan.kernel->prepare(*part.conv, plan.candidate, blob.subspan(bytes.filter, bytes.filter_bytes));
+      }
+      std::copy(part.bias.begin(), part.bias.end(), reinterpret_cast<float*>(blob.data() + bytes.bias));
+    }
+  }
+
+  std::unique_ptr<const BoundKernel> bind(const Binding& binding) const override {
+    const Phases phases(binding.problem);
+    return std::make_unique<BoundPhases>(phases, read(phases, binding.candidate, device_), binding);
+  }
+
+ private:
+  /// The least estimates of convolutions that take and give the format, without halos.
+  std::optional<Candidate> candidate_of(const Phases& phases, const Problem& node, const Target& target) const {
+    Candidate whole;
+    std::vector<PartPlan> plans;
+    double z_bytes = 0;
+    for (const Part& part : phases.parts) {
+      if (!part.conv) continue;
+      PartPlan best;
+      for (const Kernel* kernel : kernels_of("Conv", device_))
+        for (Candidate& candidate : kernel->offer(*part.conv, target).candidates) {
+          const bool in_blob =
+              (candidate.reads & input_bit(ConvOp::filter)) == 0 && kernel->blob(*part.conv, candidate);
+          const bool fits = candidate.inputs[ConvOp::input] == format_ && candidate.outputs[0] == format_ &&
+                            in_blob == phases.knows_filter;
+          if (!fits || (best.kernel != nullptr && candidate.estimated_us >= best.candidate.estimated_us)) continue;
+          best = {kernel, std::move(candidate)};
+        }
+      if (best.kernel == nullptr) return std::nullopt;
+      whole.estimated_us += best.candidate.estimated_us;
+      whole.tolerance = std::max(whole.tolerance, best.candidate.tolerance);
+      whole.needs_cublas = whole.needs_cublas || best.candidate.needs_cublas;
+      z_bytes += static_cast<double>(part.z.elems()) * sizeof(float);
+      plans.push_back(std::move(best));
+    }
+    if (!phases.whole())
+      whole.estimated_us +=
+          target.device.launch_us * static_cast<double>(phases.parts.size()) + 2 * z_bytes / target.device.bytes_per_us;
+    // Errors are measured by the rms of all parts, of which one may have that much more.
+    whole.tolerance *= std::sqrt(static_cast<double>(phases.parts.size()));
+    whole.config = written(plans);
+    whole.inputs.assign(node.inputs().size(), formats::nchw);
+    whole.inputs[ConvTransposeOp::input] = format_;
+    whole.outputs = {format_};
+    whole.reads = input_bit(ConvTransposeOp::input);
+    whole.workspace_bytes = bind({node, whole, target.device})->workspace_bytes();
+    return whole;
+  }
+
+  DeviceKind device_;
+  Format format_;
+};
+
+}  // namespace
+
+const Kernel& conv_transpose_phases() {
+  static const TransposedPhases kernel(DeviceKind::cpu, formats::nhwc);
+  return kernel;
+}
+const Kernel& conv_transpose_phases_nchw() {
+  static const TransposedPhases kernel(DeviceKind::cpu, formats::nchw);
+  return kernel;
+}
+
+namespace cuda {
+const Kernel& conv_transpose_phases() {
+  static const TransposedPhases kernel(DeviceKind::cuda, formats::nhwc);
+  return kernel;
+}
+const Kernel& conv_transpose_phases_nchw() {
+  static const TransposedPhases kernel(DeviceKind::cuda, formats::nchw);
+  return kernel;
+}
+}  // namespace cuda
+
+}  // namespace lenslet

@@ -1,0 +1,169 @@
+// GridSample: Y [N,C,P,Q] is X [N,C,H,W] at the points that a grid [N,P,Q,2] names.
+
+#include "ops/resample/grid_sample.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "ops/core/checks.h"
+#include "ops/core/grain.h"
+#include "ops/core/kernel.h"
+#include "ops/resample/grids_cuda.h"
+
+namespace lenslet {
+
+namespace {
+
+constexpr std::string_view modes[] = {"nearest", "linear", "cubic"};  // by GridSampleRule::Mode
+constexpr std::string_view paddings[] = {"zeros", "border", "reflection"};
+
+class GridSampleOp final : public Op {
+ public:
+  GridSampleRule rule;
+
+  explicit GridSampleOp(const NodeSpec& spec) {
+    AttributeReader reader(spec);
+    // Version 16 calls two modes after their two axes.
+    std::string mode = reader.text("mode", spec.before(20) ? "bilinear" : "linear");
+    if (spec.before(20) && (mode == "bilinear" || mode == "bicubic")) mode.erase(0, 2);
+    rule.mode = word<GridSampleRule::Mode>("mode", mode, modes);
+    rule.padding = word<GridSampleRule::Padding>("padding_mode", reader.text("padding_mode", "zeros"), paddings);
+    rule.align_corners = reader.flag("align_corners", false);
+    reader.finish();
+  }
+
+  std::string_view type() const override { return "GridSample"; }
+  AttributeList attributes() const override {
+    return {{"mode", std::string(modes[static_cast<std::size_t>(rule.mode)])},
+            {"padding_mode", std::string(paddings[static_cast<std::size_t>(rule.padding)])},
+            {"align_corners", std::int64_t{rule.align_corners}}};
+  }
+
+  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
+    const TensorType& x = required_input(inputs, 0, "X");
+    const TensorType& grid = required_input(inputs, 1, "grid");
+    require_rank("input X", x.shape, 4, 4);
+    require_rank("input grid", grid.shape, 4, 4);
+    require_dtype("input grid", grid.dtype, {DType::f32});
+    if (grid.shape[0] != x.shape[0] || grid.shape[3] != 2)
+      throw Error(ErrorKind::invalid_model, fmt::format("grid {} for images {}", grid.shape.str(), x.shape.str()));
+    const Shape y{x.shape[0], x.shape[1], grid.shape[1], grid.shape[2]};
+    if (y.elems() > 0 && x.shape.elems() == 0)
+      throw Error(ErrorKind::invalid_model, fmt::format("images {} have no elements", x.shape.str()));
+    return {{x.dtype, y}};
+  }
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape&) const override {
+    AxisMap map = axes_kept(inputs.size(), {0, 1});
+    map.inputs[1].parameter = false;
+    map.inputs[1].axis[0] = 0;
+    map.inputs[1].axis[2] = 1;
+    map.inputs[1].axis[3] = 2;
+    return map;
+  }
+
+ private:
+  template <typename Enum>
+  static Enum word(std::string_view name, std::string_view text, const std::string_view (&words)[3]) {
+    const auto* const found = std::ranges::find(words, text);
+    if (found == std::end(words))
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("attribute '{}' is '{}' (supported: {})", name, text, fmt::join(words, ", ")));
+    return static_cast<Enum>(found - std::begin(words));
+  }
+};
+
+GridSampleShape shape_of(const Binding& binding) {
+  const Shape &x = binding.shape(0), &grid = binding.shape(1), &y = binding.output_shape();
+  GridSampleShape s{.n = y[0], .c = y[1], .h = x[2], .w = x[3], .p = y[2], .q = y[3]};
+  const auto of_x = element_strides(x, binding.format(0)), of_grid = element_strides(grid, binding.format(1)),
+             of_y = element_strides(y, binding.output_format());
+  s.x_n = of_x[0], s.x_c = of_x[1], s.x_h = of_x[2], s.x_w = of_x[3];
+  s.y_n = of_y[0], s.y_c = of_y[1], s.y_p = of_y[2], s.y_q = of_y[3];
+  s.grid_n = of_grid[0], s.grid_p = of_grid[1], s.grid_q = of_grid[2], s.grid_xy = of_grid[3];
+  return s;
+}
+
+/// Points [begin, end) of a line of the output, whose elements of channel 0 are x, y and grid.
+template <int taps>
+void sample_points(const GridSampleRule& rule, const GridSampleShape& s, const float* x, const float* grid, float* y,
+                   std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t block = 64;  // found once for all channels
+  std::array<GridTaps<taps>, block> rows, columns;
+  for (; begin < end; begin += block) {
+    const std::int64_t count = std::min(block, end - begin);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float* const point = grid + (begin + i) * s.grid_q;
+      columns[static_cast<std::size_t>(i)] = grid_taps<taps>(rule, point[0], s.w, s.x_w);
+      rows[static_cast<std::size_t>(i)] = grid_taps<taps>(rule, point[s.grid_xy], s.h, s.x_h);
+    }
+    const auto sample = [&](std::int64_t i, std::int64_t c) {
+      const auto at = static_cast<std::size_t>(i);
+      y[(begin + i) * s.y_q + c * s.y_c] = sampled<taps>(rows[at], columns[at], x + c * s.x_c);
+    };
+    if (s.y_c == 1) {
+      for (std::int64_t i = 0; i < count; ++i)
+        for (std::int64_t c = 0; c < s.c; ++c) sample(i, c);
+    } else {
+      for (std::int64_t c = 0; c < s.c; ++c)
+        for (std::int64_t i = 0; i < count; ++i) sample(i, c);
+    }
+  }
+}
+
+std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
+  const GridSampleShape s = shape_of(binding);
+  const GridSampleRule rule = binding.op<GridSampleOp>().rule;
+  const auto sample = rule.mode == GridSampleRule::Mode::nearest  ? sample_points<1>
+                      : rule.mode == GridSampleRule::Mode::linear ? sample_points<2>
+                                                                  : sample_points<4>;
+  return bound([s, rule, sample](const KernelRun& run) {
+    if (run.outputs[0].elems() == 0) return;
+    run.pool->parallel_for(s.n * s.p, std::max<std::int64_t>(1, elementwise_grain / (8 * s.c * s.q)),
+                           [&](std::int64_t begin, std::int64_t end, int) {
+                             for (std::int64_t line = begin; line < end; ++line) {
+                               const std::int64_t n = line / s.p, p = line % s.p;
+                               sample(rule, s, run.in<float>(0) + n * s.x_n,
+                                      run.in<float>(1) + n * s.grid_n + p * s.grid_p,
+                                      run.out<float>() + n * s.y_n + p * s.y_p, 0, s.q);
+                             }
+                           });
+  });
+}
+
+std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
+  return bound([s = shape_of(binding), rule = binding.op<GridSampleOp>().rule]([[maybe_unused]] const KernelRun& run) {
+    if constexpr (cuda_built)
+      cuda::grid_sample(*run.cuda, rule, s, run.in<float>(0), run.in<float>(1), run.out<float>());
+  });
+}
+
+/// X and Y in one format; the grid as it is.
+Offer offer(const Problem& problem, const Target& target) {
+  Offer offer;
+  const bool constant = problem.inputs()[0].constant != nullptr;
+  for (const Format& format : nchw_or_nhwc) {
+    Candidate candidate;
+    candidate.inputs = {constant ? formats::nchw : format, formats::nchw};
+    candidate.outputs = {format};
+    candidate.estimated_us = target.device.launch_us + problem.bytes() / target.device.bytes_per_us;
+    // A weight and a sum round once a tap of each axis; terms may be larger than the sum.
+    const int taps = problem.as<GridSampleOp>().rule.mode == GridSampleRule::Mode::cubic ? 4 : 2;
+    candidate.tolerance =
+        problem.as<GridSampleOp>().rule.mode == GridSampleRule::Mode::nearest ? 0 : 8 * 0x1p-24 * (2 * taps + 2);
+    offer.candidates.push_back(std::move(candidate));
+  }
+  return offer;
+}
+
+constexpr SimpleKernel kernels[] = {
+    {.types = dtypes<Types<float>>, .offer = offer, .bind = bind_cpu},
+    {.device = DeviceKind::cuda, .types = dtypes<Types<float>>, .offer = offer, .bind = bind_cuda},
+};
+
+}  // namespace
+
+OpParts grid_sample() { return {make_from<GridSampleOp>, kernels}; }
+
+}  // namespace lenslet

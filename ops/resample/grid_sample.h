@@ -1,0 +1,109 @@
+#pragma once
+// GridSample at one point, on the host and on the device. Source: ONNX, GridSample-22, and its reference.
+
+#include <cmath>
+#include <cstdint>
+
+#include "base/cuda/host_device.h"
+
+namespace lenslet {
+
+struct GridSampleRule {
+  enum class Mode : std::uint8_t { nearest, linear, cubic };
+  enum class Padding : std::uint8_t { zeros, border, reflection };
+  Mode mode = Mode::linear;
+  Padding padding = Padding::zeros;
+  bool align_corners = false;  ///< -1 and 1 are the centres of the outermost elements, not their far edges
+};
+
+/// Y [N,C,P,Q] of X [N,C,H,W] at grid [N,P,Q,2], which holds x, then y. Steps from one element to the next along each
+/// axis, in elements, whatever the format.
+struct GridSampleShape {
+  std::int64_t n = 0, c = 0, h = 0, w = 0, p = 0, q = 0;
+  std::int64_t x_n = 0, x_c = 0, x_h = 0, x_w = 0;
+  std::int64_t y_n = 0, y_c = 0, y_p = 0, y_q = 0;
+  std::int64_t grid_n = 0, grid_p = 0, grid_q = 0, grid_xy = 0;
+};
+
+/// Along one axis, the elements that a point is blended of, as offsets; none of its own: outside, where zeros lie.
+template <int taps>
+struct GridTaps {
+  static constexpr std::int64_t outside = -1;
+  bool inside = true;  ///< all of them
+  std::int64_t offset[taps];
+  float weight[taps];
+};
+
+/// `x` thrown back by the borders until it lies between them.
+LENSLET_HOST_DEVICE inline double reflected(double x, double low, double high) {
+  const double range = high - low;
+  if (!(x < low || x > high)) return x;
+  if (range <= 0) return low;
+  const double beyond = x < low ? low - x : x - high;
+  const double turns = std::floor(beyond / range), rest = beyond - turns * range;
+  const bool from_low = (x < low) == (turns == 2 * std::floor(turns / 2));
+  return from_low ? low + rest : high - rest;
+}
+
+/// The weight of the cubic convolution of R. G. Keys with a = -0.75, at that distance.
+LENSLET_HOST_DEVICE inline double keys_weight(double distance) {
+  constexpr double a = -0.75;
+  const double d = std::fabs(distance);
+  if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
+  return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
+}
+
+/// In double: float32 would put a point up to size * 2^-24 elements off. `taps` is 1 for nearest, 2 for linear, 4 for
+/// cubic. A coordinate that is NaN gives weights that are, and so does an infinite one that is reflected.
+template <int taps>
+LENSLET_HOST_DEVICE GridTaps<taps> grid_taps(const GridSampleRule& rule, float coordinate, std::int64_t size,
+                                             std::int64_t step) {
+  using Padding = GridSampleRule::Padding;
+  const double last = static_cast<double>(size - 1);
+  const double low = rule.align_corners ? 0 : -0.5, high = rule.align_corners ? last : last + 0.5;
+  const double moved = static_cast<double>(coordinate) + 1;
+  double x = rule.align_corners ? moved / 2 * last : (moved * static_cast<double>(size) - 1) / 2;
+  if constexpr (taps == 1) x = std::nearbyint(x);
+  if (x < low || x > high) {
+    if (rule.padding == Padding::border) x = x < 0 ? 0 : last;
+    if (rule.padding == Padding::reflection) x = reflected(x, low, high);
+    // Far away there are zeros, too; an integer holds the rest.
+    if (rule.padding == Padding::zeros) x = x < -4 ? -4 : x > last + 4 ? last + 4 : x;
+  }
+  const bool known = x >= -4 && x <= last + 4;
+  const double first = known ? std::floor(x) - (taps == 4 ? 1 : 0) : 0;
+  GridTaps<taps> result;
+  for (int t = 0; t < taps; ++t) {
+    double at = first + t;
+    const double distance = x - at;
+    const double weight = !known ? x - x : taps == 1 ? 1 : taps == 2 ? 1 - std::fabs(distance) : keys_weight(distance);
+    result.weight[t] = static_cast<float>(weight);
+    bool inside = at >= 0 && at <= last;
+    if (!inside && rule.padding != Padding::zeros) {
+      at = rule.padding == Padding::border ? (at < 0 ? 0 : last) : std::floor(reflected(at, low, high));
+      inside = true;
+    }
+    result.inside = result.inside && inside;
+    result.offset[t] = inside ? static_cast<std::int64_t>(at) * step : GridTaps<taps>::outside;
+  }
+  return result;
+}
+
+/// The point that taps of both axes say, in the channel that begins at `x`.
+template <int taps>
+LENSLET_HOST_DEVICE float sampled(const GridTaps<taps>& rows, const GridTaps<taps>& columns, const float* x) {
+  const bool all = rows.inside && columns.inside;
+  float sum = 0;
+  for (int r = 0; r < taps; ++r) {
+    float line = 0;
+    for (int c = 0; c < taps; ++c) {
+      // Weights count outside, too: what is no number there stays none.
+      const bool inside = all || (rows.offset[r] >= 0 && columns.offset[c] >= 0);
+      line += columns.weight[c] * (inside ? x[rows.offset[r] + columns.offset[c]] : 0);
+    }
+    sum += rows.weight[r] * line;
+  }
+  return sum;
+}
+
+}  // namespace lenslet

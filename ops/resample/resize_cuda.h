@@ -1,0 +1,33 @@
+#pragma once
+// Launcher of Resize.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lenslet::cuda {
+
+struct Context;
+
+/// What an element of an axis is made of. A weight of 0: there is no such tap, whatever `index` says.
+struct ResizeTap {
+  static constexpr std::int32_t beyond = -1;  ///< as index of the first tap: the element is the extrapolation
+
+  std::int32_t index = 0;
+  float weight = 0;
+};
+
+/// [outer, rows_in, columns_in, inner] to [outer, rows_out, columns_out, inner].
+struct ResizeLaunch {
+  std::int64_t outer = 1, rows_in = 1, rows_out = 1, columns_in = 1, columns_out = 1, inner = 1;
+  int taps = 2;  ///< of each element, those of weight 0 included: 1, 2, 4 or any larger number
+
+  std::size_t table_size() const { return static_cast<std::size_t>(rows_out + columns_out) * std::size_t(taps); }
+};
+
+/// y[o,r,c,i] = sum over taps a of row r and b of column c of a.weight * b.weight * x[o, a.index, b.index, i]. `table`:
+/// `taps` for each row, then for each column; rows_in and columns_in are below 2^31. Elements are float32, but with one
+/// tap, where they are copied, of 1, 2, 4 or 8 bytes. Device addresses that do not overlap.
+void resize(const Context& context, const ResizeLaunch& launch, std::size_t element_bytes, const ResizeTap* table,
+            float extrapolation, const void* x, void* y);
+
+}  // namespace lenslet::cuda
