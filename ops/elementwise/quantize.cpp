@@ -121,7 +121,7 @@ std::unique_ptr<const BoundKernel> bind_dequantize(const Binding& binding) {
 constexpr auto quantize_kernels =
     on_both({.types = dtypes<Types<float>>, .formats = nchw_or_nhwc}, bind_quantize, bind_quantize);
 constexpr auto dequantize_kernels = on_both(
-    {.types = dtypes<DequantizedTypes>, .formats = nchw_or_nhwc, .tolerance = 3e-7}, bind_dequantize, bind_dequantize);
+    {.types = dtypes<DequantizedTypes>, .formats = nchw_or_nhwc, .tolerance = 2e-6}, bind_dequantize, bind_dequantize);
 
 // Before opset 13 there is no axis: the parameters are scalars.
 template <typename LinearOp>
