@@ -31,7 +31,7 @@ struct ImageSpec {
   bool antialias = true;  ///< Pillow's reduction-aware filters; off: two- or four-tap sampling
   Crop crop = Crop::center;
   double scale = 1.0;  ///< value = (pixel * scale - mean[c]) / std[c], in `channels` order
-  std::vector<double> mean{0, 0, 0}, std{1, 1, 1};
+  std::vector<double> mean{0, 0, 0}, std{1, 1, 1};  ///< a number for each channel, or one for all
 };
 
 /// Resized and cropped 8-bit pixels, [height, width, C] of `spec`, C = 1 for gray else 3 in RGB order. Resizing rounds

@@ -71,6 +71,7 @@ std::optional<std::string> refuse_indices(const Problem& problem, const IndexWal
 /// names.
 template <typename Index, typename Use>
 void for_each_place(const IndexWalk& walk, const Index* indices, std::int64_t begin, std::int64_t end, const Use& use) {
+  if (begin == end) return;  // loops of length 0
   StridedLoops outer = walk.loops;
   const StridedLoops::Loop run = outer.rank() > 0 ? outer.take(outer.rank() - 1) : StridedLoops::Loop{};
   LoopCursor at(outer, begin / run.dim);

@@ -358,6 +358,17 @@ class Classify(WithPhotos):
         self.assertEqual(set(failed), {"file", "error"})
         self.assertIn(f"{bad}: ", done.stderr)
 
+    def test_a_batch_that_is_fixed(self):
+        nodes = [node("GlobalAveragePool", ["x"], "mean"), node("Flatten", ["mean"], "y")]
+        ports = [port("x", FLOAT, [2, 3, 8, 8])], [port("y", FLOAT, [2, 3])]
+        file = self.write("two.onnx", model(nodes, *ports))
+        for colours in (["red"], ["red", "blue", "red"]):
+            photos = [self.folder / f"{colour}.ppm" for colour in colours]
+            done = lenslet("classify", "--model", file, "--labels", self.folder / "rgb.txt", "--json", *photos)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual([result["top"][0]["label"] for result in json.loads(done.stdout)["results"]], colours)
+        self.fails(2, "give it by --model", "classify", file, self.folder / "red.ppm")
+
     def test_where_the_card_comes_from(self):
         def found(*options, name="rgb"):
             file = self.folder / f"{name}.onnx"

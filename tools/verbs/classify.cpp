@@ -166,6 +166,9 @@ nlohmann::ordered_json header(const std::filesystem::path& model_file, const Fou
 }
 
 ExitCode classify(const Options& options) {
+  for (const std::string& photo : options.photos)
+    if (photo.ends_with(".onnx"))
+      throw Error(ErrorKind::invalid_argument, "this is a model, no photo: give it by --model", photo);
   const std::vector<std::string> photos = list_photos(options.photos, options.recursive);
   Setup setup = find_model(options);
   const Model model = Model::load(setup.model_file);
@@ -173,10 +176,13 @@ ExitCode classify(const Options& options) {
   apply(options, found.card);
   say_source(found, setup.model_file);
   PlanOptions plan = options.plan;
+  const BoundCard bound = bind_card(found.card, model);
   plan.batch = std::min<std::int64_t>(plan.batch, static_cast<std::int64_t>(photos.size()));
+  // A batch that the exporter fixed stays; slots without a photo are computed in vain.
+  if (const std::int64_t fixed = model.inputs()[bound.input].dims[0]; fixed > 1) plan.batch = fixed;
   std::optional<std::filesystem::path> labels;
   if (!options.labels.empty()) labels = options.labels;
-  if (!labels && !found.card.labels && bind_card(found.card, model).classes - found.card.class_offset == 1000) {
+  if (!labels && !found.card.labels && bound.classes - found.card.class_offset == 1000) {
     labels = imagenet_labels();
     if (labels) note("1000 classes without names: assuming ImageNet's (--labels names others)");
   }

@@ -138,6 +138,8 @@ void add_verify(CLI::App& app, ExitCode& result) {
       ->capture_default_str();
   add_input_options(*verb, options->inputs);
   add_plan_options(*verb, options->plan);
+  CLI::Option* const algorithm = verb->get_option("--conv-algorithm");
+  algorithm->description(algorithm->get_description() + "; all: each of them in turn");
   add_json_option(*verb, options->json);
   add_examples(*verb,
                "lenslet verify resnet50.onnx\n"
