@@ -30,7 +30,7 @@ struct ImageSpec {
   Filter filter = Filter::bilinear;
   bool antialias = true;  ///< Pillow's reduction-aware filters; off: two- or four-tap sampling
   Crop crop = Crop::center;
-  double scale = 1.0;  ///< value = (pixel * scale - mean[c]) / std[c], in `channels` order
+  double scale = 1.0;                               ///< value = (pixel * scale - mean[c]) / std[c], in `channels` order
   std::vector<double> mean{0, 0, 0}, std{1, 1, 1};  ///< a number for each channel, or one for all
 };
 
