@@ -167,7 +167,7 @@ nlohmann::ordered_json header(const std::filesystem::path& model_file, const Fou
 
 ExitCode classify(const Options& options) {
   for (const std::string& photo : options.photos)
-    if (photo.ends_with(".onnx"))
+    if (photo.ends_with(".onnx") && std::filesystem::exists(photo))
       throw Error(ErrorKind::invalid_argument, "this is a model, no photo: give it by --model", photo);
   const std::vector<std::string> photos = list_photos(options.photos, options.recursive);
   Setup setup = find_model(options);
