@@ -28,12 +28,21 @@ fi
 
 install_missing "${lenslet_build_packages[@]}" "${lenslet_fetch_packages[@]}"
 
-say "building the lenslet command: build/quickstart (LENSLET_CUDA=$cuda)"
+# The fetch waits for the network, the build for the processor.
+fetch_log=$(mktemp)
+tools/scripts/fetch_default_model.sh >"$fetch_log" 2>&1 &
+fetching=$!
+trap 'kill "$fetching" 2>/dev/null || true; rm -f "$fetch_log"' EXIT
+
+say "building the lenslet command: build/quickstart (LENSLET_CUDA=$cuda); the default model is fetched meanwhile"
 configure build/quickstart -DCMAKE_BUILD_TYPE=Release -DLENSLET_TESTS=OFF -DLENSLET_CUDA=$cuda
 build build/quickstart --target lenslet-cli
 
 say "fetching the default model and the sample photos"
-tools/scripts/fetch_default_model.sh || die "the default model could not be fetched"
+fetched=0
+wait "$fetching" || fetched=$?
+cat "$fetch_log"
+[ "$fetched" -eq 0 ] || die "the default model could not be fetched"
 cache=${LENSLET_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lenslet}
 
 say "classifying the sample photos: build/quickstart/tools/lenslet classify $cache/photos"
