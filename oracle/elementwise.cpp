@@ -14,10 +14,6 @@ namespace lenslet::oracle {
 
 namespace {
 
-bool is_integer(DType dtype) {
-  return dtype != DType::f32 && dtype != DType::f64 && dtype != DType::f16 && dtype != DType::bf16;
-}
-
 Array map(const Array& x, const std::function<double(double)>& f) {
   Array y = x;
   for (double& value : y.values) value = f(value);
@@ -240,22 +236,20 @@ std::vector<Array> mod(const AttributeList& attributes, Inputs inputs) {
   })};
 }
 
-int bits_of(DType dtype) { return 8 * static_cast<int>(dtype_bytes(dtype)); }
-
 // On two's complement.
 template <std::uint64_t (*f)(std::uint64_t, std::uint64_t)>
 std::vector<Array> bitwise(const AttributeList&, Inputs inputs) {
   const DType dtype = at(inputs, 0).dtype;
-  const bool is_signed = dtype == DType::i8 || dtype == DType::i16 || dtype == DType::i32 || dtype == DType::i64;
+  const IntegerType type = integer_type(dtype);
   return {combine(inputs.first(std::min<std::size_t>(inputs.size(), 2)), dtype, [=](const auto& v) {
     const auto bits = [](double value) {
       return value < 0 ? static_cast<std::uint64_t>(static_cast<std::int64_t>(value))
                        : static_cast<std::uint64_t>(value);
     };
-    const int unused = 64 - bits_of(dtype);  // the sign, or zeros
+    const int unused = 64 - type.bits;  // the sign, or zeros
     const std::uint64_t result = f(bits(v[0]), v.size() > 1 ? bits(v[1]) : 0) << unused;
-    return is_signed ? static_cast<double>(static_cast<std::int64_t>(result) >> unused)
-                     : static_cast<double>(result >> unused);
+    return type.is_signed ? static_cast<double>(static_cast<std::int64_t>(result) >> unused)
+                          : static_cast<double>(result >> unused);
   })};
 }
 
@@ -269,7 +263,7 @@ std::vector<Array> bit_shift(const AttributeList& attributes, Inputs inputs) {
   const DType dtype = at(inputs, 0).dtype;
   return {combine(inputs.first(2), dtype, [=](const auto& v) {
     const double factor = std::exp2(left ? v[1] : -v[1]);
-    return std::fmod(std::floor(v[0] * factor), std::ldexp(1.0, bits_of(dtype)));
+    return std::fmod(std::floor(v[0] * factor), std::ldexp(1.0, integer_type(dtype).bits));
   })};
 }
 
@@ -296,15 +290,10 @@ double parameter(const AttributeList& attributes, const Array& x, const Array& v
 // The quotient is a float's, by the specification.
 std::vector<Array> quantize(const AttributeList& attributes, Inputs inputs) {
   const Array &x = at(inputs, 0), &scale = at(inputs, 1);
-  const std::int64_t to = integer(attributes, "output_dtype", 2);
   Array y = x;
-  y.dtype = has(inputs, 2) ? at(inputs, 2).dtype
-            : to == 3      ? DType::i8
-            : to == 4      ? DType::u16
-            : to == 5      ? DType::i16
-                           : DType::u8;
-  const bool is_signed = y.dtype == DType::i8 || y.dtype == DType::i16;
-  const double steps = std::ldexp(1.0, bits_of(y.dtype)), low = is_signed ? -steps / 2 : 0, high = low + steps - 1;
+  y.dtype = has(inputs, 2) ? at(inputs, 2).dtype : dtype_of_number(integer(attributes, "output_dtype", 2));
+  const IntegerType type = integer_type(y.dtype);
+  const double steps = std::ldexp(1.0, type.bits), low = type.is_signed ? -steps / 2 : 0, high = low + steps - 1;
   for (std::size_t i = 0; i < y.values.size(); ++i) {
     const auto quotient = static_cast<float>(x.values[i]) / static_cast<float>(parameter(attributes, x, scale, i));
     const double zero = has(inputs, 2) ? parameter(attributes, x, at(inputs, 2), i) : 0;

@@ -51,6 +51,17 @@ const Array& at(Inputs inputs, std::size_t i);
 /// The integers that an input holds, clamped to int64.
 std::vector<std::int64_t> as_integers(const Array& array);
 
+/// Neither a float nor one of 16 bits.
+bool is_integer(DType dtype);
+/// Bits and sign of an integer type.
+struct IntegerType {
+  int bits = 0;
+  bool is_signed = false;
+};
+IntegerType integer_type(DType dtype);
+/// By ONNX's numbers of the element types (TensorProto.DataType).
+DType dtype_of_number(std::int64_t number);
+
 /// An array of zeros.
 Array zeros(const Shape& shape, DType dtype);
 /// Row-major strides in elements.

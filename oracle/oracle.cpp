@@ -200,6 +200,64 @@ std::vector<std::int64_t> as_integers(const Array& array) {
   return integers;
 }
 
+bool is_integer(DType dtype) {
+  return dtype != DType::f32 && dtype != DType::f64 && dtype != DType::f16 && dtype != DType::bf16;
+}
+
+IntegerType integer_type(DType dtype) {
+  switch (dtype) {
+    case DType::i8:
+      return {8, true};
+    case DType::u8:
+      return {8, false};
+    case DType::i16:
+      return {16, true};
+    case DType::u16:
+      return {16, false};
+    case DType::i32:
+      return {32, true};
+    case DType::u32:
+      return {32, false};
+    case DType::u64:
+      return {64, false};
+    default:
+      return {64, true};
+  }
+}
+
+DType dtype_of_number(std::int64_t number) {
+  switch (number) {
+    case 1:
+      return DType::f32;
+    case 2:
+      return DType::u8;
+    case 3:
+      return DType::i8;
+    case 4:
+      return DType::u16;
+    case 5:
+      return DType::i16;
+    case 6:
+      return DType::i32;
+    case 7:
+      return DType::i64;
+    case 9:
+      return DType::boolean;
+    case 10:
+      return DType::f16;
+    case 11:
+      return DType::f64;
+    case 12:
+      return DType::u32;
+    case 13:
+      return DType::u64;
+    case 16:
+      return DType::bf16;
+    default:
+      throw Error(ErrorKind::invalid_argument, "oracle: Cast to an unknown type");
+  }
+}
+
 Array zeros(const Shape& shape, DType dtype) {
   Array array;
   array.shape = shape;

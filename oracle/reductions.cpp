@@ -16,10 +16,6 @@ namespace {
 using Index = std::vector<std::int64_t>;
 using Values = std::vector<double>;
 
-bool is_integer(DType dtype) {
-  return dtype != DType::f32 && dtype != DType::f64 && dtype != DType::f16 && dtype != DType::bf16;
-}
-
 // The elements that each output element is made of, in order of their index, handed to `f` as one list.
 std::vector<Array> over_axes(const Array& x, const std::vector<bool>& reduced, bool keep_dims, DType dtype,
                              const std::function<double(const Values&)>& f) {
@@ -238,67 +234,6 @@ std::vector<Array> range(const AttributeList&, Inputs inputs) {
   Array y = zeros(Shape{static_cast<std::int64_t>(count)}, at(inputs, 0).dtype);
   for (std::size_t i = 0; i < y.values.size(); ++i) y.values[i] = start + static_cast<double>(i) * delta;
   return {y};
-}
-
-// Bits and sign of an integer type.
-struct IntegerType {
-  int bits = 0;
-  bool is_signed = false;
-};
-
-IntegerType integer_type(DType dtype) {
-  switch (dtype) {
-    case DType::i8:
-      return {8, true};
-    case DType::u8:
-      return {8, false};
-    case DType::i16:
-      return {16, true};
-    case DType::u16:
-      return {16, false};
-    case DType::i32:
-      return {32, true};
-    case DType::u32:
-      return {32, false};
-    case DType::u64:
-      return {64, false};
-    default:
-      return {64, true};
-  }
-}
-
-// ONNX's numbers of the element types (TensorProto.DataType).
-DType dtype_of_number(std::int64_t number) {
-  switch (number) {
-    case 1:
-      return DType::f32;
-    case 2:
-      return DType::u8;
-    case 3:
-      return DType::i8;
-    case 4:
-      return DType::u16;
-    case 5:
-      return DType::i16;
-    case 6:
-      return DType::i32;
-    case 7:
-      return DType::i64;
-    case 9:
-      return DType::boolean;
-    case 10:
-      return DType::f16;
-    case 11:
-      return DType::f64;
-    case 12:
-      return DType::u32;
-    case 13:
-      return DType::u64;
-    case 16:
-      return DType::bf16;
-    default:
-      throw Error(ErrorKind::invalid_argument, "oracle: Cast to an unknown type");
-  }
 }
 
 // Integers wrap modulo 2^bits; floats are cut towards zero and clamped; NaN becomes 0.

@@ -7,6 +7,7 @@
 #include "ops/core/grain.h"
 #include "ops/movement/one_hot.h"
 #include "ops/normalization/softmax_op.h"
+#include "ops/reduce/beats.h"
 #include "ops/reduce/reduce_cuda.h"
 
 namespace lenslet {
@@ -37,7 +38,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
                                    const auto lane = static_cast<std::size_t>(j);
                                    const float value = x[i * e.inner + j];
                                    y[i * e.inner + j] = 0;
-                                   if (value <= best[lane] || best[lane] != best[lane]) continue;
+                                   if (!beats(value, best[lane])) continue;
                                    best[lane] = value;
                                    where[lane] = i;
                                  }

@@ -5,6 +5,7 @@
 #include "base/cuda/launch.h"
 #include "base/cuda/vector.cuh"
 #include "ops/core/radix.cuh"
+#include "ops/reduce/beats.h"
 #include "ops/reduce/fold.h"
 
 // A tensor is seen as [images, in0, in1, in2, depth]: depth is C in nhwc (in float4 where C and the addresses allow)

@@ -55,12 +55,6 @@ struct PoolProblem {
   std::int64_t out() const { return axes[0].out * axes[1].out * axes[2].out; }  ///< and of y
 };
 
-/// Does `x` take the place of `best` as the maximum so far? NaN is more than any number; the first of equals stays.
-template <typename T>
-LENSLET_HOST_DEVICE bool beats(T x, T best) {
-  return !(x <= best) && best == best;
-}
-
 /// Pads resolved and sizes computed as onnxruntime does: with ceil_mode, the last window must begin on the image or its
 /// leading pad. Error(invalid_model | unsupported) names what contradicts.
 PoolProblem resolve_pool(const Shape& x, const PoolGeometry& geometry);

@@ -5,6 +5,7 @@
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/pool/pool_kernels.h"
+#include "ops/reduce/beats.h"
 #include "ops/reduce/reduction.h"
 
 namespace lenslet {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "ops/core/checks.h"
+#include "ops/reduce/beats.h"
 #include "ops/reduce/reduce_cuda.h"
 #include "ops/reduce/reduction.h"
 
@@ -46,9 +47,8 @@ template <bool largest, bool last>
 struct Replaces {
   template <typename T>
   bool operator()(T x, T best) const {
-    // Not less-or-equal rather than greater or NaN: no slower than the plain comparison.
     if constexpr (last) return !(largest ? x < best : x > best) && (best == best || x != x);
-    return !(largest ? x <= best : x >= best) && best == best;
+    return beats<largest>(x, best);
   }
 };
 

@@ -225,8 +225,7 @@ TEST_CASE("binary/variants") {
   for (const DType dtype : {DType::f32, DType::f64, DType::i8, DType::u8, DType::i16, DType::u16, DType::i32,
                             DType::u32, DType::i64, DType::u64})
     for (const Shapes& s : {Shapes{{2, 3, 5, 7}, {3, 1, 1}}, Shapes{{13}, {13}}, Shapes{{5, 1}, {7}}}) {
-      const bool is_signed = dtype_bytes(dtype) > 0 && dtype != DType::u8 && dtype != DType::u16 &&
-                             dtype != DType::u32 && dtype != DType::u64;
+      const bool is_signed = !is_unsigned(dtype);
       for (const double sign : {1.0, -1.0}) {
         if (sign < 0 && !is_signed) continue;
         const Tensor a = random_of(dtype, s.a, seed++, is_signed ? -100 : 0, 100);

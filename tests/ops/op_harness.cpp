@@ -146,6 +146,11 @@ Tensor random_f32(Shape shape, unsigned seed, double mean, double deviation) {
   return tensor;
 }
 
+bool is_unsigned(DType dtype) {
+  return dtype == DType::u8 || dtype == DType::u16 || dtype == DType::u32 || dtype == DType::u64 ||
+         dtype == DType::boolean;
+}
+
 Tensor random_of(DType dtype, Shape shape, unsigned seed, double low, double high) {
   std::mt19937 generator(seed);
   std::uniform_real_distribution<double> uniform(low, high);

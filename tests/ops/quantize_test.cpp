@@ -17,8 +17,9 @@ AttributeList axis(std::int64_t value) { return {{"axis", value}}; }
 TEST_CASE("quantize/by_tensor_and_axis") {
   unsigned seed = 1;
   for (const DType dtype : {DType::i8, DType::u8, DType::i16, DType::u16}) {
-    const bool is_unsigned = dtype == DType::u8 || dtype == DType::u16;
-    const auto zeros = [&](const Shape& shape) { return random_of(dtype, shape, seed++, is_unsigned ? 0 : -20, 20); };
+    const auto zeros = [&](const Shape& shape) {
+      return random_of(dtype, shape, seed++, is_unsigned(dtype) ? 0 : -20, 20);
+    };
     // Beyond both ends of 8 bits.
     const Tensor x = random_of(DType::f32, {2, 3, 5, 7}, seed++, -300, 300);
     check_op({.op = "QuantizeLinear",
@@ -33,7 +34,7 @@ TEST_CASE("quantize/by_tensor_and_axis") {
                 .maybe_constant = {1, 2}});
       check_op({.op = "DequantizeLinear",
                 .attributes = axis(a),
-                .inputs = {random_of(dtype, x.shape(), seed++, is_unsigned ? 0 : -100, 100),
+                .inputs = {random_of(dtype, x.shape(), seed++, is_unsigned(dtype) ? 0 : -100, 100),
                            random_of(DType::f32, {d}, seed++, 0.5, 2), zeros({d})},
                 .maybe_constant = {1, 2},
                 .tolerance = 3e-7});

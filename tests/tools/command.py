@@ -188,3 +188,10 @@ class Verb(unittest.TestCase):
 
     def json_of(self, *arguments, code=0):
         return json.loads(self.passes(*arguments, "--json", code=code))
+
+
+class WithPhotos(Verb):
+    def setUp(self):
+        super().setUp()
+        subprocess.run([sys.executable, ROOT / "tests/install/tiny_model.py", self.folder], check=True)
+        self.model = ("classify", "--model", self.folder / "rgb.onnx", "--labels", self.folder / "rgb.txt")

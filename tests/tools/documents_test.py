@@ -219,7 +219,8 @@ class Documents(Verb):
                          if file.startswith("tests/") and file.endswith((".cpp", ".txt")))  # fmt: skip
         tests = set(re.findall(r'TEST_CASE\("([^"]+)"', text)) | set(re.findall(r"add_test\(NAME ([^\s]+)", text))
         tests |= {f"install/{name}" for name in re.findall(r"\w+", re.search(r"set\(parts ([^)]*)", text)[1])}
-        tests |= {f"command/{name}" for name in re.findall(r"\w+_test[.](\w+)(?=[\s)])", text)}
+        tests |= {f"command/{name}" for file in (ROOT / "tests/tools").glob("*_test.py")
+                  for name in re.findall(r"^class (\w+)", file.read_text(encoding="utf-8"), re.MULTILINE)}  # fmt: skip
         groups = {name.rsplit("/", 1)[0] for name in tests} | {"cuda/conv"}  # registered one an algorithm
         links = []
         for document in documents:

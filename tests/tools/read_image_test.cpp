@@ -13,6 +13,7 @@
 #include "lenslet/error.h"
 #include "tests/shared_data.h"
 #include "tests/tools/make_png.h"
+#include "tests/tools/refusal.h"
 #include "tools/pictures/image_header.h"
 
 namespace lenslet::tool {
@@ -22,6 +23,7 @@ using Pixels = std::vector<std::uint8_t>;
 using test::FileBytes;
 using test::make_exif;
 using test::make_png;
+using test::refusal;
 
 FileBytes from_text(const std::string& text) {
   FileBytes bytes;
@@ -32,15 +34,6 @@ FileBytes from_text(const std::string& text) {
 FileBytes whole_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return from_text({std::istreambuf_iterator<char>(file), {}});
-}
-
-std::optional<Error> refusal(const FileBytes& bytes) {
-  try {
-    (void)decode_image(bytes, "photo");
-  } catch (const Error& error) {
-    return error;
-  }
-  return std::nullopt;
 }
 
 /// Mean absolute difference of two pictures of one size.

@@ -10,6 +10,7 @@
 
 #include "lenslet/error.h"
 #include "tests/tools/make_png.h"
+#include "tests/tools/refusal.h"
 #include "tools/pictures/image_header.h"
 #include "tools/pictures/read_image.h"
 
@@ -23,6 +24,7 @@ namespace {
 using test::append;
 using test::FileBytes;
 using test::make_exif;
+using test::refusal;
 
 void append_le(FileBytes& to, std::size_t value, int bytes) {
   for (int i = 0; i < bytes; ++i) to.push_back(static_cast<std::byte>(value >> (8 * i)));
@@ -70,14 +72,6 @@ FileBytes extended(int flags, std::size_t width, std::size_t height) {
   return chunk("VP8X", body);
 }
 
-std::optional<Error> refusal(const FileBytes& bytes) {
-  try {
-    (void)decode_image(bytes, "photo");
-  } catch (const Error& error) {
-    return error;
-  }
-  return std::nullopt;
-}
 std::string header_refusal(const FileBytes& bytes) {
   try {
     (void)read_webp_header(bytes);

@@ -8,6 +8,7 @@
 #include "lenslet/error.h"
 #include "tools/cards/card_json.h"
 #include "tools/pictures/read_file.h"
+#include "tools/verbs/dtype_convert.h"
 
 namespace lenslet::tool {
 
@@ -182,9 +183,7 @@ Card assume(const Model& model) {
     spec.mean = {0.485, 0.456, 0.406};
     spec.std = {0.229, 0.224, 0.225};
   }
-  const bool floats =
-      input.dtype == DType::f32 || input.dtype == DType::f16 || input.dtype == DType::bf16 || input.dtype == DType::f64;
-  if (!floats) {  // a model that takes integers takes pixels as they are
+  if (!is_float(input.dtype)) {  // a model that takes integers takes pixels as they are
     spec.scale = 1;
     spec.mean.assign(spec.mean.size(), 0);
     spec.std.assign(spec.std.size(), 1);

@@ -85,18 +85,14 @@ void add_device_options(CLI::App& verb, PlanOptions& options) {
   add_device_and_precision(verb, options);
 }
 
-void add_device_options(CLI::App& verb, PlanOptions& options, std::vector<int>& threads) {
-  add_threads_option(verb, threads, "; separated by commas")->delimiter(',')->allow_extra_args(false);
-  add_device_and_precision(verb, options);
-}
-
 void add_plan_options(CLI::App& verb, PlanOptions& options) {
   add_device_options(verb, options);
   add_other_plan_options(verb, options);
 }
 
 void add_plan_options(CLI::App& verb, PlanOptions& options, std::vector<int>& threads) {
-  add_device_options(verb, options, threads);
+  add_threads_option(verb, threads, "; separated by commas")->delimiter(',')->allow_extra_args(false);
+  add_device_and_precision(verb, options);
   add_other_plan_options(verb, options);
 }
 

@@ -20,11 +20,10 @@ namespace lenslet::tool {
 
 /// --threads, --device (or the variable LENSLET_DEVICE), --precision: into `options`.
 void add_device_options(CLI::App& verb, PlanOptions& options);
-/// The same with --threads as a list, apart from `options`.
-void add_device_options(CLI::App& verb, PlanOptions& options, std::vector<int>& threads);
 /// These, --conv-algorithm, --strict and --sync-each-step. Without --strict, layers that refuse a forced algorithm keep
 /// the rule's choice.
 void add_plan_options(CLI::App& verb, PlanOptions& options);
+/// The same with --threads as a list, apart from `options`.
 void add_plan_options(CLI::App& verb, PlanOptions& options, std::vector<int>& threads);
 /// Says on stderr how many layers refused the algorithm that `options` forces, and the first one's reason.
 void note_refused_algorithms(const PlanInfo& plan, const PlanOptions& options);
