@@ -22,6 +22,9 @@ inline constexpr std::size_t values = 400'000;
 /// Names of nodes, values, operators, domains, dimensions and attributes, in bytes.
 inline constexpr std::size_t name_bytes = 4096;
 
+/// Branches within branches.
+inline constexpr int subgraph_depth = 8;
+
 inline constexpr std::size_t attributes_per_node = 128;
 /// Elements of an ints, floats or strings attribute.
 inline constexpr std::size_t attribute_elems = 65'536;

@@ -17,8 +17,10 @@
 #include "models/onnx_tensor.h"
 #include "models/opset.h"
 #include "models/problems.h"
+#include "models/subgraphs.h"
 #include "ops/core/onnx_types.h"
 #include "ops/shape/constant.h"
+#include "runtime/graph/if_op.h"
 
 namespace lenslet {
 
@@ -28,8 +30,7 @@ namespace {
 class GraphBuilder {
  public:
   GraphBuilder(const OnnxModel& model, TensorSource source, const std::string& name)
-      : onnx_(*model.graph), opsets_(model), source_(std::move(source)), names_(onnx_, problems_) {
-    graph_.name = name;
+      : GraphBuilder(*model.graph, Opsets(model), std::move(source), name, false) {
     for (const auto& [domain, function] : model.functions) functions_.emplace(canonical_domain(domain), function);
   }
 
@@ -44,9 +45,21 @@ class GraphBuilder {
   }
 
  private:
+  /// Of a branch the inputs are values of the graph around it: their types are unknown here.
+  GraphBuilder(const OnnxGraph& graph, Opsets opsets, TensorSource source, const std::string& name, bool branch)
+      : onnx_(graph),
+        opsets_(std::move(opsets)),
+        source_(std::move(source)),
+        branch_(branch),
+        names_(onnx_, problems_) {
+    graph_.name = name;
+  }
+
   void add_inputs();
   void add_outputs();
   void add_node(std::size_t index);
+  std::shared_ptr<const Op> make_if(const OnnxNode& node) const;
+  IfOp::Branch make_branch(const OnnxNode& node, std::string_view attribute) const;
   std::shared_ptr<const Op> make_op(const OnnxNode& node, AttributeList attributes, std::int64_t opset) const;
   ValueId find_value(std::string_view name);
   bool describe_port(const OnnxValueInfo& info, std::string_view direction, PortInfo& port);
@@ -55,6 +68,7 @@ class GraphBuilder {
   Problems problems_;
   Opsets opsets_;
   TensorSource source_;
+  bool branch_;
   GraphNames names_;
   Graph graph_;
   std::set<std::pair<std::string_view, std::string_view>> functions_;  // domain, name
@@ -108,7 +122,7 @@ void GraphBuilder::add_inputs() {
     if (&onnx_.inputs[origin->index] != &info) continue;                     // doubled, a problem already
     PortInfo port;
     if (!describe_port(info, "input", port)) continue;
-    if (info.type == 0 || !info.has_shape) {
+    if (!branch_ && (info.type == 0 || !info.has_shape)) {
       problems_.add(ErrorKind::unsupported, fmt::format("input '{}'", info.name),
                     info.has_shape ? "declares no element type" : "declares no shape: its rank is unknown");
       continue;
@@ -157,6 +171,28 @@ std::shared_ptr<const Op> GraphBuilder::make_op(const OnnxNode& node, AttributeL
       {.attributes = attributes, .opset = opset, .inputs = inputs, .outputs = outputs, .name = row->name});
 }
 
+// What keeps it from running matters only where it is taken.
+IfOp::Branch GraphBuilder::make_branch(const OnnxNode& node, std::string_view attribute) const {
+  const auto found = std::ranges::find(node.attributes, attribute, &OnnxAttribute::name);
+  if (found == node.attributes.end() || found->subgraph == nullptr)
+    throw Error(ErrorKind::invalid_model, fmt::format("attribute '{}' holds no graph", attribute));
+  if (found->subgraph->outputs.size() != node.outputs.size())
+    throw Error(ErrorKind::invalid_model, fmt::format("attribute '{}' has {} outputs, the node {}", attribute,
+                                                      found->subgraph->outputs.size(), node.outputs.size()));
+  try {
+    GraphBuilder inner(*found->subgraph, opsets_, source_, std::string(attribute), true);
+    inner.functions_ = functions_;
+    return {std::make_shared<const Graph>(inner.build())};
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::unsupported) throw error.within(attribute);
+    return {nullptr, error};
+  }
+}
+
+std::shared_ptr<const Op> GraphBuilder::make_if(const OnnxNode& node) const {
+  return std::make_shared<IfOp>(make_branch(node, "then_branch"), make_branch(node, "else_branch"));
+}
+
 void GraphBuilder::add_node(std::size_t index) {
   const OnnxNode& node = onnx_.nodes[index];
   const std::string_view domain = canonical_domain(node.domain);
@@ -167,7 +203,7 @@ void GraphBuilder::add_node(std::size_t index) {
     const std::int64_t opset = opsets_.version(domain, node.op_type);
     where.back() = ' ';
     where += fmt::format("opset {})", opset);
-    AttributeList attributes = to_attributes(node, source_);
+    AttributeList attributes = is_if(node) ? AttributeList() : to_attributes(node, source_);
     if (node.op_type == "Constant" && domain.empty()) {
       check_count("inputs", without_trailing_empty(node.inputs), 0, 0);
       check_count("outputs", without_trailing_empty(node.outputs), 1, 1);
@@ -177,7 +213,7 @@ void GraphBuilder::add_node(std::size_t index) {
     }
     Node made;
     made.name = names_.node_name(index);
-    made.op = make_op(node, std::move(attributes), opset);
+    made.op = is_if(node) ? make_if(node) : make_op(node, std::move(attributes), opset);
     for (std::size_t i = 0; i < without_trailing_empty(node.inputs); ++i)
       made.inputs.push_back(node.inputs[i].empty() ? no_id : find_value(node.inputs[i]));
     for (std::size_t i = 0; i < without_trailing_empty(node.outputs); ++i)
@@ -261,8 +297,9 @@ Graph load_onnx(std::span<const std::byte> bytes, const std::shared_ptr<const vo
     throw Error(ErrorKind::limit,
                 fmt::format("the model has {} bytes; at most {} are allowed", bytes.size(), limits::model_file_bytes));
   check_magic(bytes);
-  const OnnxModel model = read_onnx_model(bytes);
+  OnnxModel model = read_onnx_model(bytes);
   check_header(model);
+  read_subgraphs(*model.graph);
   ExternalData external(options.external_data_dir);
   Graph graph = GraphBuilder(model, {.owner = owner, .external = &external}, name).build();
   if (external_files != nullptr) *external_files = external.files();

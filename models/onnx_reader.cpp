@@ -19,10 +19,10 @@ using protozero::pbf_wire_type;
 class Reader {
  public:
   OnnxModel model(WireMessage in);
+  OnnxGraph graph(WireMessage in);
   OnnxTensor tensor(WireMessage in, std::span<const std::byte> bytes);
 
  private:
-  OnnxGraph graph(WireMessage in);
   OnnxNode node(WireMessage in);
   OnnxAttribute attribute(WireMessage in);
   OnnxValueInfo value_info(WireMessage in);
@@ -181,7 +181,7 @@ OnnxAttribute Reader::attribute(WireMessage in) {
   using Type = OnnxAttributeType;
   // Kinds that are refused by name later; their contents stay unread.
   static constexpr std::pair<std::uint32_t, Type> unread_kinds[] = {
-      {6, Type::graph},        {10, Type::tensors},       {11, Type::graphs},        {14, Type::type_proto},
+      {10, Type::tensors},     {11, Type::graphs},        {14, Type::type_proto},
       {15, Type::type_protos}, {22, Type::sparse_tensor}, {23, Type::sparse_tensors}};
   OnnxAttribute attribute;
   const auto mark = [&attribute](Type type) { attribute.present |= 1U << static_cast<unsigned>(type); };
@@ -209,6 +209,11 @@ OnnxAttribute Reader::attribute(WireMessage in) {
         reject_second(attribute.tensor.has_value(), "tensor in an attribute");
         attribute.tensor = tensor_field(in);
         mark(Type::tensor);
+        break;
+      case 6:
+        reject_second(!attribute.graph.empty(), "graph in an attribute");
+        attribute.graph = in.bytes();
+        mark(Type::graph);
         break;
       case 7: {
         const auto packed = in.numbers(pbf_wire_type::fixed32);
@@ -399,6 +404,8 @@ OnnxDimension Reader::dimension(WireMessage in) {
 }
 
 }  // namespace
+
+OnnxGraph read_onnx_graph(std::span<const std::byte> bytes) { return Reader().graph(WireMessage(bytes, "GraphProto")); }
 
 OnnxModel read_onnx_model(std::span<const std::byte> bytes) { return Reader().model(WireMessage(bytes, "ModelProto")); }
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -44,6 +45,8 @@ enum class OnnxAttributeType : std::int32_t {
   type_protos = 14,
 };
 
+struct OnnxGraph;
+
 struct OnnxAttribute {
   std::string_view name;
   OnnxAttributeType type = OnnxAttributeType::undefined;  ///< as declared
@@ -55,7 +58,9 @@ struct OnnxAttribute {
   std::vector<double> reals;
   std::vector<std::int64_t> integers;
   std::vector<std::string_view> texts;
-  std::string_view reference;  ///< ref_attr_name
+  std::string_view reference;                 ///< ref_attr_name
+  std::span<const std::byte> graph;           ///< the whole GraphProto, unread
+  std::shared_ptr<const OnnxGraph> subgraph;  ///< the same read, where subgraphs.h did
 };
 
 struct OnnxNode {
@@ -97,6 +102,8 @@ struct OnnxModel {
 /// Takes `bytes` apart. Error(invalid_model) for damage, Error(limit) for more than limits.h allows. Memory used stays
 /// within a fixed multiple of the file's size.
 OnnxModel read_onnx_model(std::span<const std::byte> bytes);
+/// A GraphProto by itself (a branch of If). Errors as above.
+OnnxGraph read_onnx_graph(std::span<const std::byte> bytes);
 /// A TensorProto by itself (the .pb files of the ONNX backend tests).
 OnnxTensor read_onnx_tensor(std::span<const std::byte> bytes);
 

@@ -2,6 +2,7 @@
 // implementations.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -186,7 +187,50 @@ std::vector<Array> roi_align(const AttributeList& attributes, Inputs inputs) {
   return {y};
 }
 
-constexpr Entry entries[] = {{"GridSample", grid_sample}, {"AffineGrid", affine_grid}, {"RoiAlign", roi_align}};
+// Corners, smaller coordinates first.
+std::array<double, 4> corners(const double* box, bool centre) {
+  if (centre) return {box[0] - box[2] / 2, box[1] - box[3] / 2, box[0] + box[2] / 2, box[1] + box[3] / 2};
+  return {std::min(box[0], box[2]), std::min(box[1], box[3]), std::max(box[0], box[2]), std::max(box[1], box[3])};
+}
+
+double overlap(const std::array<double, 4>& a, const std::array<double, 4>& b) {
+  const auto area = [](const std::array<double, 4>& box) { return (box[2] - box[0]) * (box[3] - box[1]); };
+  const std::array<double, 4> both = {std::max(a[0], b[0]), std::max(a[1], b[1]), std::min(a[2], b[2]),
+                                      std::min(a[3], b[3])};
+  if (both[0] >= both[2] || both[1] >= both[3]) return 0;
+  return area(both) / (area(a) + area(b) - area(both));
+}
+
+std::vector<Array> non_max_suppression(const AttributeList& attributes, Inputs inputs) {
+  const Array &boxes = at(inputs, 0), &scores = at(inputs, 1);
+  const bool centre = integer(attributes, "center_point_box", 0) != 0;
+  const double most = has(inputs, 2) ? inputs[2].values[0] : 0, threshold = has(inputs, 3) ? inputs[3].values[0] : 0;
+  const std::int64_t count = scores.shape[2];
+  std::vector<double> taken;
+  for (std::int64_t image = 0; image < scores.shape[0]; ++image)
+    for (std::int64_t c = 0; c < scores.shape[1]; ++c) {
+      const double* score = scores.values.data() + (image * scores.shape[1] + c) * count;
+      const auto box = [&](std::int64_t i) { return corners(boxes.values.data() + (image * count + i) * 4, centre); };
+      std::vector<std::int64_t> left, kept;
+      for (std::int64_t i = 0; i < count; ++i)
+        if (!has(inputs, 4) || score[i] > inputs[4].values[0]) left.push_back(i);
+      while (!left.empty() && static_cast<double>(kept.size()) < most) {
+        const std::int64_t best =
+            *std::max_element(left.begin(), left.end(), [&](auto a, auto b) { return score[a] < score[b]; });
+        kept.push_back(best);
+        std::erase_if(left, [&](auto i) { return i == best || overlap(box(best), box(i)) > threshold; });
+        for (const double index : {double(image), double(c), double(best)}) taken.push_back(index);
+      }
+    }
+  Array y = zeros({static_cast<std::int64_t>(taken.size()) / 3, 3}, DType::i64);
+  y.values = taken;
+  return {y};
+}
+
+constexpr Entry entries[] = {{"GridSample", grid_sample},
+                             {"AffineGrid", affine_grid},
+                             {"RoiAlign", roi_align},
+                             {"NonMaxSuppression", non_max_suppression}};
 
 }  // namespace
 

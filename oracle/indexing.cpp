@@ -191,6 +191,18 @@ std::vector<Array> center_crop_pad(const AttributeList& attributes, Inputs input
   return {y};
 }
 
+std::vector<Array> non_zero(const AttributeList&, Inputs inputs) {
+  const Array& x = at(inputs, 0);
+  std::vector<Index> found;
+  for (std::size_t i = 0; i < x.values.size(); ++i)
+    if (x.values[i] != 0) found.push_back(index_of(x.shape, static_cast<std::int64_t>(i)));
+  Array y = zeros({x.shape.rank(), static_cast<std::int64_t>(found.size())}, DType::i64);
+  for (std::size_t i = 0; i < found.size(); ++i)
+    for (std::size_t axis = 0; axis < found[i].size(); ++axis)
+      element(y, {static_cast<std::int64_t>(axis), static_cast<std::int64_t>(i)}) = static_cast<double>(found[i][axis]);
+  return {y};
+}
+
 constexpr Entry entries[] = {
     {"GatherElements", gather_elements},
     {"GatherND", gather_nd},
@@ -202,6 +214,7 @@ constexpr Entry entries[] = {
     {"Trilu", trilu},
     {"ReverseSequence", reverse_sequence},
     {"CenterCropPad", center_crop_pad},
+    {"NonZero", non_zero},
 };
 
 }  // namespace

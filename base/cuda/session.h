@@ -28,6 +28,7 @@ class Session {
   explicit Session(int device, bool with_cublas = false);
   const Context& context() const noexcept { return context_; }
   const Stream& stream() const noexcept { return stream_; }
+  bool has_cublas() const noexcept { return cublas_ != nullptr; }
   /// work(context), whose launches and products go into `recorder` in place of the stream.
   template <typename Work>
   void record(GraphRecorder& recorder, const Work& work) {

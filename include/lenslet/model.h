@@ -124,6 +124,12 @@ struct PlacementInfo {
   int first_step = 0, last_step = 0;
 };
 
+/// A node whose shape follows from what a run computes, or from one that does: it is planned in the run.
+struct LateInfo {
+  std::string name, op;
+  std::string reason;  ///< "shape is computed from data ..."; that it follows; that the host computes it
+};
+
 struct PlanInfo {
   std::string device;       ///< "cpu", "cuda:0"
   std::string device_note;  ///< DeviceChoice::note, mostly empty
@@ -131,6 +137,9 @@ struct PlanInfo {
   int threads = 1;  ///< on the CPU; a CUDA plan computes nothing there
   std::vector<std::pair<std::string, Shape>> inputs, outputs;
   std::vector<StepInfo> steps;
+  /// What is planned in the run, in its order. A Runner's own plan() has these among its steps after a run, as that run
+  /// did them, and the shapes of `outputs` that are rank 0 before.
+  std::vector<LateInfo> late;
   std::vector<PlacementInfo> placements;
   MemoryReport memory;
   int layout_conversions = 0;  ///< LayoutConvert steps that change the order of elements

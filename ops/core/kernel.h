@@ -21,6 +21,7 @@
 #include "base/format.h"
 #include "base/tensor_bytes.h"
 #include "base/thread_pool.h"
+#include "ops/core/needs_value.h"
 #include "ops/core/op.h"
 
 namespace lenslet {
@@ -63,10 +64,6 @@ class Problem {
   std::vector<Tensor> constants_;
 };
 
-/// Inputs by number, as bits.
-using InputMask = std::uint32_t;
-/// The last bit stands for all further inputs (Concat takes any number).
-constexpr InputMask input_bit(std::size_t input) { return InputMask{1} << (input < 31 ? input : 31); }
 inline constexpr InputMask no_inputs = 0, all_inputs = ~InputMask{0};
 
 /// One way in which a kernel would compute a problem.
@@ -135,6 +132,9 @@ class BoundKernel {
   virtual ~BoundKernel() = default;
   virtual std::size_t workspace_bytes() const { return 0; }
   virtual void run(const KernelRun& run) const = 0;
+  /// Of a CUDA kernel that checks what its inputs hold: what is wrong where it has set cuda->fault ("an index is
+  /// outside axis 0 of [3,5]"). The run ends with Error(invalid_argument) then. Empty: it checks nothing.
+  virtual std::string fault() const { return {}; }
 };
 
 /// What bind() gets.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ops/core/checks.h"
+#include "ops/core/needs_value.h"
 
 namespace lenslet {
 
@@ -27,10 +28,7 @@ void read_integers(const Tensor& tensor, std::int64_t* to) {
 const Tensor* known_list(std::span<const InputInfo> inputs, std::size_t index, std::string_view name) {
   if (!present(inputs, index)) return nullptr;
   check_integer_list(inputs[index].type.dtype, inputs[index].type.shape, name);
-  if (inputs[index].constant == nullptr)
-    throw Error(ErrorKind::unsupported,
-                fmt::format("{} is computed from data: shapes must be known before the run", name));
-  return inputs[index].constant;
+  return &known_value(inputs, index, name);
 }
 
 }  // namespace

@@ -27,8 +27,8 @@ struct AxisInts {
 /// The integers of a scalar or 1-D int32 or int64 tensor. Error(invalid_model) for another rank or type.
 AxisInts axis_ints(const Tensor& tensor, std::string_view name);
 
-/// The integers of input `index`; nothing when it was left out. Error(unsupported) when they are not known before the
-/// run, since they decide shapes.
+/// The integers of input `index`; nothing when it was left out. NeedsValue when they are not known, since they decide
+/// shapes.
 std::optional<AxisInts> constant_axis_ints(std::span<const InputInfo> inputs, std::size_t index, std::string_view name);
 /// The same for an input that must be there.
 AxisInts required_axis_ints(std::span<const InputInfo> inputs, std::size_t index, std::string_view name);

@@ -32,7 +32,8 @@ constexpr Row table[] = {LENSLET_BINARY_KINDS(LENSLET_ROW){"Sum", BinaryKind::Ad
                          {"BitShift", BinaryKind::ShiftRight, false, "RIGHT"}};
 #undef LENSLET_ROW
 
-[[noreturn]] void division_by_zero() { throw Error(ErrorKind::invalid_argument, "integer division by zero"); }
+constexpr const char* by_zero = "integer division by zero";
+[[noreturn]] void division_by_zero() { throw Error(ErrorKind::invalid_argument, by_zero); }
 
 bool divides(BinaryKind kind) { return kind == BinaryKind::Div || kind == BinaryKind::Mod || kind == BinaryKind::Fmod; }
 
@@ -158,7 +159,9 @@ class Fold final : public BoundKernel {
       count_ = static_cast<T>(inputs);
       if (!cuda) step(BinaryKind::Div, the_output, one_number);
     }
+    if (std::is_integral_v<T> && divides(row.kind) && binding.constant(1) == nullptr) fault_ = by_zero;
   }
+  std::string fault() const override { return fault_; }
 
   void run(const KernelRun& run) const override {
     auto* y = run.out<T>();
@@ -201,6 +204,7 @@ class Fold final : public BoundKernel {
   };
   std::vector<Step> steps_;
   T count_ = 0;  ///< a mean's divisor
+  std::string fault_;
 };
 
 class BoundPow final : public BoundKernel {
@@ -215,6 +219,7 @@ class BoundPow final : public BoundKernel {
         exponent->elems() == 1 && exponent->values<float>()[0] == 2)
       square_ = loops_of(binding, {0, 0});
   }
+  std::string fault() const override { return whole(base_) && whole(exponent_) ? by_zero : ""; }
 
   void run(const KernelRun& run) const override {
     const void *a = run.inputs[0].data(), *b = run.inputs[1].data();
@@ -244,31 +249,10 @@ class BoundPow final : public BoundKernel {
   std::optional<BroadcastLoops> square_;
 };
 
-// Are these known integers, none of them below 0?
-bool never_negative(const Tensor* exponents) {
-  return exponents != nullptr &&
-         dispatch(exponents->dtype(), Types<std::int32_t, std::int64_t>(), [&]<typename T>(std::type_identity<T>) {
-           const auto values = exponents->values<T>();
-           return std::all_of(values.begin(), values.end(), [](T value) { return value >= 0; });
-         });
-}
-
-// Integers may be divided on CUDA by constants only: what could be 0 is reported, and the CPU alone can do that.
-std::optional<std::string> refuse_cuda(const Problem& problem) {
-  const BinaryKind kind = problem.as<BinaryOp>().row.kind;
-  const auto inputs = problem.inputs();
-  if (!whole(inputs[0].type.dtype)) return std::nullopt;
-  if (divides(kind) && inputs[1].constant == nullptr)
-    return "an integer divisor that is computed might be 0, which only the CPU reports";
-  if (kind == BinaryKind::Pow && whole(inputs[1].type.dtype) && !never_negative(inputs[1].constant))
-    return "an integer exponent that is not a constant of 0 and more divides, perhaps by 0, which only the CPU reports";
-  return std::nullopt;
-}
-
 // Of more than two inputs, too, the first two may be overwritten: the others are read in later passes.
 constexpr auto kernels_for(DTypeSet types, decltype(SimpleKernel::bind) bind) {
   return on_both({.types = types, .formats = nchw_or_nhwc, .tolerance = 2e-6, .in_place = input_bit(0) | input_bit(1)},
-                 bind, bind, refuse_cuda);
+                 bind, bind);
 }
 template <typename List>
 constexpr auto fold_kernels = kernels_for(dtypes<List>, bind_typed<Fold, List>);

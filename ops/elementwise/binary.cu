@@ -12,6 +12,31 @@ struct AddAndDivide {
   __device__ T operator()(T a, T b) const { return (a + b) / count; }
 };
 
+// Integers: a divisor of 0 is told to context.fault.
+template <typename T>
+struct Checked {
+  Binary<T> f;
+  int* fault;
+  __device__ T operator()(T a, T b) const {
+    if (fault != nullptr && b == 0) {
+      *fault = 1;
+      return T();
+    }
+    return f(a, b);
+  }
+};
+template <typename T, typename E>
+struct CheckedPow {
+  int* fault;
+  __device__ T operator()(T base, E exponent) const {
+    if (fault != nullptr && base == 0 && exponent < 0) {
+      *fault = 1;
+      return T();
+    }
+    return Pow<T, E>{}(base, exponent);
+  }
+};
+
 }  // namespace
 
 void binary(const Context& context, BinaryKind kind, DType dtype, const BroadcastLoops& loops, const void* a,
@@ -23,6 +48,8 @@ void binary(const Context& context, BinaryKind kind, DType dtype, const Broadcas
     if constexpr (std::is_same_v<T, float>)
       with_binary<float>(kind,
                          [&](const auto& f) { elementwise<Kernels::both>(context, loops, f, to, from_a, from_b); });
+    else if constexpr (std::is_integral_v<T>)
+      elementwise<Kernels::any>(context, loops, Checked<T>{{kind}, context.fault}, to, from_a, from_b);
     else
       elementwise<Kernels::any>(context, loops, Binary<T>{kind}, to, from_a, from_b);
   });
@@ -40,8 +67,14 @@ void pow(const Context& context, DType base, DType exponent, const BroadcastLoop
          void* y) {
   dispatch(base, PowTypes(), [&]<typename T>(std::type_identity<T>) {
     dispatch(exponent, PowTypes(), [&]<typename E>(std::type_identity<E>) {
-      elementwise<Kernels::any>(context, loops, Pow<T, E>{}, static_cast<T*>(y), static_cast<const T*>(a),
-                                static_cast<const E*>(b));
+      const auto run = [&](const auto& f) {
+        elementwise<Kernels::any>(context, loops, f, static_cast<T*>(y), static_cast<const T*>(a),
+                                  static_cast<const E*>(b));
+      };
+      if constexpr (std::is_integral_v<T> && std::is_integral_v<E>)
+        run(CheckedPow<T, E>{context.fault});
+      else
+        run(Pow<T, E>{});
     });
   });
 }

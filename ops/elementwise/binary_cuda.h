@@ -10,6 +10,7 @@ namespace lenslet::cuda {
 
 struct Context;
 
+/// Where there is a context.fault, an integer divisor of 0 (0 to a negative power) is told there and makes a 0.
 /// y = a KIND b, each result rounded once; any type of BinaryTypes; not Pow. PRelu: f32 only.
 void binary(const Context& context, BinaryKind kind, DType dtype, const BroadcastLoops& loops, const void* a,
             const void* b, void* y);

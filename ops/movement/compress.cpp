@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "ops/core/checks.h"
+#include "ops/core/needs_value.h"
 #include "ops/movement/moves.h"
 
 namespace lenslet {
@@ -32,10 +33,8 @@ class Compress final : public Op {
     const std::int64_t dim = axis_ ? x.shape[axis(x.shape)] : x.shape.elems();
     if (type.shape[0] > dim)
       throw Error(ErrorKind::invalid_model, fmt::format("condition has {} elements for {}", type.shape[0], dim));
-    if (inputs[1].constant == nullptr)
-      throw Error(ErrorKind::unsupported, "condition is computed from data: shapes must be known before the run");
     std::int64_t count = 0;
-    for (const bool holds : inputs[1].constant->values<bool>()) count += holds ? 1 : 0;
+    for (const bool holds : known_value(inputs, 1, "condition").values<bool>()) count += holds ? 1 : 0;
     return {{x.dtype, axis_ ? x.shape.with(axis(x.shape), count) : Shape{count}}};
   }
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {

@@ -151,6 +151,8 @@ class BoundGather final : public BoundKernel {
       throw Error(ErrorKind::invalid_argument, std::move(*wrong));
   }
 
+  std::string fault() const override { return known_ ? std::string() : index_fault(walk_); }
+
   void run(const KernelRun& run) const override {
     const Tensor &data = run.inputs[0], &indices = run.inputs[1];
     const std::size_t element_bytes = dtype_bytes(data.dtype());

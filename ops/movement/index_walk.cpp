@@ -111,10 +111,16 @@ void check_indices(const IndexWalk& walk, const Tensor& indices, ThreadPool& poo
   if (!right) throw Error(ErrorKind::invalid_argument, *wrong_index(walk, indices));
 }
 
+std::string index_fault(const IndexWalk& walk) {
+  std::string axes;
+  for (int i = 0; i < walk.depth; ++i)
+    axes += fmt::format("{}{}", i == 0 ? "" : " or ", walk.axes[static_cast<std::size_t>(i)].axis);
+  return fmt::format("an index is outside axis {} of {}", axes, walk.data.str());
+}
+
 std::optional<std::string> refuse_indices(const Problem& problem, const IndexWalk& walk) {
   const Tensor* indices = problem.inputs()[1].constant;
-  if (indices == nullptr) return "the indices are computed by the run, where nothing can report one out of range";
-  return wrong_index(walk, *indices);
+  return indices == nullptr ? std::nullopt : wrong_index(walk, *indices);
 }
 
 }  // namespace lenslet

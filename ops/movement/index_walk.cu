@@ -17,15 +17,17 @@ template <typename Index>
 struct WalkLoops {
   const void* indices;
   bool wide_indices;
+  int* fault;
   int rank, depth;
   DividerOf<Index> inner, dims[Shape::max_rank];
   std::int64_t from[Shape::max_rank] = {}, to[Shape::max_rank] = {};               // steps of the loops
   std::int64_t axis_dims[Shape::max_rank] = {}, axis_steps[Shape::max_rank] = {};  // of each index of a tuple
   Index items;
 
-  WalkLoops(const IndexWalk& walk, const void* all, bool wide)
+  WalkLoops(const Context& context, const IndexWalk& walk, const void* all, bool wide)
       : indices(all),
         wide_indices(wide),
+        fault(context.fault),
         rank(walk.loops.rank()),
         depth(walk.depth),
         inner(static_cast<Index>(walk.inner)),
@@ -58,14 +60,19 @@ struct WalkLoops {
     }
     return place;
   }
-  /// What the indices of a tuple add.
+  /// What the indices of a tuple add; negative when one lies outside.
   __device__ std::int64_t named(std::int64_t tuple) const {
     std::int64_t at = 0;
     for (int i = 0; i < depth; ++i) {
       const std::int64_t j = tuple * depth + i;
       const std::int64_t index = wide_indices ? static_cast<const std::int64_t*>(indices)[j]
                                               : std::int64_t{static_cast<const std::int32_t*>(indices)[j]};
-      at += (index < 0 ? index + axis_dims[i] : index) * axis_steps[i];
+      const std::int64_t from_front = index < 0 ? index + axis_dims[i] : index;
+      if (fault != nullptr && (from_front < 0 || from_front >= axis_dims[i])) {
+        *fault = 1;
+        return -1;
+      }
+      at += from_front * axis_steps[i];
     }
     return at;
   }
@@ -83,7 +90,8 @@ __global__ void __launch_bounds__(threads)
     if (item >= loops.items) continue;
     const Index row = loops.inner.divide(item);
     const auto place = loops.start(row);
-    values[u] = from[place.from + loops.named(place.tuple) + (item - row * loops.inner.divisor())];
+    const std::int64_t named = loops.named(place.tuple);
+    if (named >= 0) values[u] = from[place.from + named + (item - row * loops.inner.divisor())];
   }
 #pragma unroll
   for (int u = 0; u < unroll; ++u) {
@@ -96,7 +104,7 @@ template <typename T, typename Index>
 void launch_gather(const Context& context, const IndexWalk& walk, const void* from, const void* indices,
                    bool wide_indices, void* to) {
   launch(context, gather_items<T, Index>, blocks_for(walk.loops.count() * walk.inner, threads * unroll), threads, 0,
-         static_cast<const T*>(from), static_cast<T*>(to), WalkLoops<Index>(walk, indices, wide_indices));
+         static_cast<const T*>(from), static_cast<T*>(to), WalkLoops<Index>(context, walk, indices, wide_indices));
 }
 
 /// The same walk over items of `factor` elements, which divides all its steps.
@@ -121,7 +129,9 @@ __global__ void __launch_bounds__(threads)
   const auto place = loops.start(row);
   for (std::int64_t link = 0; link < chain.dim; ++link) {
     const std::int64_t tuple = place.tuple + link * chain.to;
-    T& y = to[place.from + link * chain.from + loops.named(tuple) + column];
+    const std::int64_t named = loops.named(tuple);
+    if (named < 0) continue;
+    T& y = to[place.from + link * chain.from + named + column];
     y = scattered(kind, y, updates[tuple * inner + column]);
   }
 }
@@ -148,7 +158,7 @@ void scatter(const Context& context, ScatterKind kind, DType dtype, const IndexW
   const std::int64_t items = walk.loops.count() * walk.inner;
   if (items == 0 || chain.dim == 0) return;
   assert(items <= max_scattered);
-  const WalkLoops<std::uint32_t> loops(walk, indices, wide_indices);
+  const WalkLoops<std::uint32_t> loops(context, walk, indices, wide_indices);
   const auto run = [&]<typename T>(std::type_identity<T>) {
     launch(context, scatter_items<T>, blocks_for(items, threads), threads, 0, kind, static_cast<const T*>(updates),
            static_cast<T*>(to), loops, chain);

@@ -63,8 +63,9 @@ std::size_t require_tuples(const Shape& data, const Shape& indices, std::int64_t
 std::optional<std::string> wrong_index(const IndexWalk& walk, const Tensor& indices);
 /// Error(invalid_argument) with that, should there be one.
 void check_indices(const IndexWalk& walk, const Tensor& indices, ThreadPool& pool);
-/// Why CUDA cannot follow input 1 in `walk`: indices that a run computes would have to be checked on the device, which
-/// cannot throw, and a plan must not be able to read or write past its data.
+/// For BoundKernel::fault of a kernel whose indices the run computes.
+std::string index_fault(const IndexWalk& walk);
+/// Why CUDA does not follow input 1 in `walk`: it is known, and wrong.
 std::optional<std::string> refuse_indices(const Problem& problem, const IndexWalk& walk);
 
 /// use(row, tuple, offset) for rows [begin, end) of walk.loops: the tuple's number, and the offset in data of what it

@@ -1,6 +1,6 @@
 #pragma once
-// Following indices on the device, which are int64 (`wide_indices`) or int32 and known to lie inside: no kernel checks
-// them.
+// Following indices on the device, which are int64 (`wide_indices`) or int32. Where there is a `context.fault` they are
+// checked: one outside is told there, and moves nothing. Else they are known to lie inside.
 
 #include <cstddef>
 #include <cstdint>

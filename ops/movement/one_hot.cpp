@@ -1,6 +1,7 @@
 // OneHot: a new axis, along which the element that an index names is the on-value and all others are the off-value.
 
 #include "ops/movement/one_hot.h"
+#include "ops/core/needs_value.h"
 
 #include <fmt/format.h>
 
@@ -57,12 +58,10 @@ class OneHot final : public Op {
  private:
   static std::int64_t depth(std::span<const InputInfo> inputs) {
     const TensorType& type = required_input(inputs, depth_input, "depth");
-    const Tensor* known = inputs[depth_input].constant;
-    if (known == nullptr)
-      throw Error(ErrorKind::unsupported, "depth is computed from data: shapes must be known before the run");
+    const Tensor& known = known_value(inputs, depth_input, "depth");
     if (type.shape.elems() != 1)
       throw Error(ErrorKind::invalid_model, fmt::format("depth must be a scalar, not {}", type.shape.str()));
-    const auto depth = known->to_dtype(DType::f64).values<double>()[0];
+    const auto depth = known.to_dtype(DType::f64).values<double>()[0];
     if (!(depth >= 0 && depth <= 0x1p40)) throw Error(ErrorKind::invalid_model, fmt::format("depth is {}", depth));
     return static_cast<std::int64_t>(depth);
   }

@@ -1,6 +1,7 @@
 // Pad: constant, reflect, edge and wrap; negative pads crop. Pads are an attribute before opset 11, then an input;
 // opset 18 adds the axes that they speak of.
 
+#include "ops/core/needs_value.h"
 #include "ops/movement/padding.h"
 
 #include <fmt/format.h>
@@ -22,12 +23,6 @@ using Integers = std::vector<std::int64_t>;
 
 constexpr std::string_view mode_names[] = {"constant", "reflect", "edge", "wrap"};  // by PadMode
 constexpr std::size_t data_input = 0, pads_input = 1, value_input = BoundPadding::value_input, axes_input = 3;
-
-const Tensor& known(std::span<const InputInfo> inputs, std::size_t i, std::string_view what) {
-  if (inputs[i].constant == nullptr)
-    throw Error(ErrorKind::unsupported, fmt::format("Pad: input {} is not known before the run", what));
-  return *inputs[i].constant;
-}
 
 /// attributes(): mode, and where they are no inputs pads and value.
 class Pad final : public Op {
@@ -99,7 +94,7 @@ class Pad final : public Op {
     });
   }
   std::optional<PermutedOp> permuted(std::span<const int> to, std::span<const InputInfo> inputs) const override {
-    const std::optional<double> value = known_value(inputs);
+    const std::optional<double> value = padding_value(inputs);
     if (!value || (*value == 0 && std::signbit(*value))) return std::nullopt;  // what the attribute cannot say
     const Integers old = pads(inputs);
     auto op = std::make_shared<Pad>(*this);
@@ -116,7 +111,7 @@ class Pad final : public Op {
   }
   std::optional<Integers> added_zeros(std::span<const InputInfo> inputs) const override {
     const int rank = inputs[data_input].type.shape.rank();
-    if (mode_ != PadMode::constant || known_value(inputs) != 0 || (rank != 3 && rank != 4)) return std::nullopt;
+    if (mode_ != PadMode::constant || padding_value(inputs) != 0 || (rank != 3 && rank != 4)) return std::nullopt;
     const Integers list = pads(inputs);
     Integers spatial;
     for (std::size_t i = 0; i < list.size(); ++i) {
@@ -138,12 +133,12 @@ class Pad final : public Op {
       list = *pads_;
     } else {
       require_dtype("Pad: input pads", required_input(inputs, pads_input, "pads").dtype, {DType::i64});
-      list = known(inputs, pads_input, "pads").values<std::int64_t>();
+      list = known_value(inputs, pads_input, "pads").values<std::int64_t>();
     }
     AxisInts axes;
     axes.size = rank;
     std::iota(axes.values.begin(), axes.values.end(), 0);
-    if (present(inputs, axes_input)) axes = axis_ints(known(inputs, axes_input, "axes"), "axes");
+    if (present(inputs, axes_input)) axes = axis_ints(known_value(inputs, axes_input, "axes"), "axes");
     const auto count = static_cast<std::size_t>(axes.size), all = static_cast<std::size_t>(rank);
     if (list.size() != 2 * count)
       throw Error(ErrorKind::invalid_model,
@@ -175,7 +170,7 @@ class Pad final : public Op {
 
  private:
   /// The constant where it is known and the attribute can say it: any of the types that it may have, or 0.
-  std::optional<double> known_value(std::span<const InputInfo> inputs) const {
+  std::optional<double> padding_value(std::span<const InputInfo> inputs) const {
     const auto bits = value_bits(inputs);
     if (!bits || *bits == 0) return bits ? std::optional<double>(0) : std::nullopt;
     const DType dtype = inputs[data_input].type.dtype;

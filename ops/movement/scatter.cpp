@@ -182,6 +182,8 @@ class BoundScatter final : public BoundKernel {
     scatter_ = op.chained(data, indices);
   }
 
+  std::string fault() const override { return known_ ? std::string() : index_fault(scatter_.walk); }
+
   void run(const KernelRun& run) const override {
     const Tensor &indices = run.inputs[indices_input], &updates = run.inputs[updates_input];
     // Before anything is written: output 0 may lie over the data.

@@ -14,7 +14,7 @@ std::span<const OpRow> pool_rows() {
       {"AveragePool", "", 7, 1, 1, 1, 1, average_pool(), "1-D to 3-D"},
       {"GlobalAveragePool", "", 1, 1, 1, 1, 1, global_pool()},
       {"GlobalMaxPool", "", 1, 1, 1, 1, 1, global_pool()},
-      {"Col2Im", "", 18, 3, 3, 1, 1, col2im(), "images of 1 to 3 axes; image_shape, block_shape known before the run"},
+      {"Col2Im", "", 18, 3, 3, 1, 1, col2im(), "images of 1 to 3 axes"},
   };
   return rows;
 }

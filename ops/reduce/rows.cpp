@@ -22,8 +22,8 @@ std::span<const OpRow> reduce_rows() {
       {"ReduceLogSumExp", "", 1, 1, 2, 1, 1, root_reduction()},
       {"ArgMax", "", 1, 1, 1, 1, 1, arg_extreme()},
       {"ArgMin", "", 1, 1, 1, 1, 1, arg_extreme()},
-      {"CumSum", "", 11, 2, 2, 1, 1, cum_sum(), "axis known before the run"},
-      {"TopK", "", 1, 1, 2, 1, 2, top_k(), "k known before the run; always sorted"},
+      {"CumSum", "", 11, 2, 2, 1, 1, cum_sum()},
+      {"TopK", "", 1, 1, 2, 1, 2, top_k(), "always sorted"},
   };
   return rows;
 }

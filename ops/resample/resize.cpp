@@ -10,6 +10,7 @@
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"
+#include "ops/core/needs_value.h"
 #include "ops/core/shape_args.h"
 #include "ops/resample/resize_passes.h"
 
@@ -158,12 +159,9 @@ class ResizeOp final : public Op {
   /// Of a constant of floats; none when it is left out or empty.
   static std::vector<float> floats(std::span<const InputInfo> inputs, std::size_t i, std::string_view name) {
     if (!present(inputs, i) || inputs[i].type.shape.elems() == 0) return {};
-    if (inputs[i].constant == nullptr)
-      throw Error(ErrorKind::unsupported,
-                  fmt::format("{} is computed from data: shapes must be known before the run", name));
     require_dtype(fmt::format("input {}", name), inputs[i].type.dtype, {DType::f32});
     require_rank(fmt::format("input {}", name), inputs[i].type.shape, 1, 1);
-    const std::span<const float> values = inputs[i].constant->values<float>();
+    const std::span<const float> values = known_value(inputs, i, name).values<float>();
     return {values.begin(), values.end()};
   }
 

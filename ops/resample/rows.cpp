@@ -5,16 +5,17 @@
 namespace lenslet {
 
 // Each in the file of its name.
-OpParts resize(), grid_sample(), affine_grid(), roi_align();
+OpParts resize(), grid_sample(), affine_grid(), roi_align(), non_max_suppression();
 
 std::span<const OpRow> resample_rows() {
   // name, domain, first version read, inputs min..max, outputs min..max, parts, notes
   static const OpRow rows[] = {
-      {"Resize", "", 10, 1, 4, 1, 1, resize(), "scales or sizes known before the run; types but float32: nearest"},
+      {"Resize", "", 10, 1, 4, 1, 1, resize(), "types but float32: nearest"},
       {"Upsample", "", 7, 1, 2, 1, 1, resize(), "as Resize"},
       {"GridSample", "", 16, 2, 2, 1, 1, grid_sample(), "4-D"},
-      {"AffineGrid", "", 20, 2, 2, 1, 1, affine_grid(), "size known before the run"},
+      {"AffineGrid", "", 20, 2, 2, 1, 1, affine_grid()},
       {"RoiAlign", "", 10, 3, 3, 1, 1, roi_align()},
+      {"NonMaxSuppression", "", 10, 2, 5, 1, 1, non_max_suppression(), "on the host, between two parts of the plan"},
   };
   return rows;
 }

@@ -6,6 +6,7 @@
 
 #include "ops/core/checks.h"
 #include "ops/core/kernel.h"
+#include "ops/core/needs_value.h"
 #include "ops/movement/fill_cuda.h"
 
 namespace lenslet {
@@ -42,9 +43,7 @@ class Range final : public Op {
     for (std::size_t i = 0; i < 3; ++i) {
       if (required_input(inputs, i, names[i]).dtype != dtype)
         throw Error(ErrorKind::invalid_model, "start, limit and delta must have one type");
-      if (inputs[i].constant == nullptr)
-        throw Error(ErrorKind::unsupported,
-                    fmt::format("{} is computed from data: shapes must be known before the run", names[i]));
+      static_cast<void>(known_value(inputs, i, names[i]));
     }
     const std::int64_t length = dispatch(dtype, Numbers(), [&]<typename T>(std::type_identity<T>) {
       return count(scalar<T>(*inputs[0].constant, names[0]), scalar<T>(*inputs[1].constant, names[1]),

@@ -49,6 +49,10 @@ void check_stage(const std::string& stage) {
               fmt::format("there is no stage '{}'; stages: load, infer, {}, plan", stage, fmt::join(known, ", ")));
 }
 
+bool has_node(const Graph& graph, const std::string& name) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) { return node.name == name; });
+}
+
 }  // namespace
 
 int resolve_threads(int threads) {
@@ -69,33 +73,36 @@ void apply_early_passes(Graph& graph) {
   for (const Pass& pass : passes().first(passes_before_inference)) pass.run(graph, {.target = {none}});
 }
 
-Graph lower(ModelImpl& model, const PlanOptions& options, const DeviceChoice& device, const DeviceProfile& profile,
-            const std::string& stage) {
+Lowered lower(ModelImpl& model, const PlanOptions& options, const DeviceChoice& device, const DeviceProfile& profile,
+              const std::string& stage) {
   check_disabled(options.disabled_passes);
   check_stage(stage);
   check_algorithm(device_kind(device), options.conv_algorithm);
   check_numerics(device, options.numerics);
-  const PassContext context{.target = {profile, options.numerics},
-                            .device = device.id,
-                            .forced_algorithm = options.conv_algorithm,
-                            .forced_where_accepted = options.conv_algorithm_where_accepted,
-                            .layer_algorithms = options.layer_algorithms};
-
-  if (stage == "load") return model.source;
-  Graph graph = model.typed;
+  if (stage == "load") return {model.source};
+  Lowered made{model.typed};
+  Graph& graph = made.graph;
   for (const Pass& early : passes().first(passes_before_inference))
-    if (early.name == stage) return graph;
+    if (early.name == stage) return made;
   bind_inputs(graph, options.batch, options.input_shapes, options.input_values);
-  infer_shapes(graph);
-  if (stage == "infer") return graph;
+  if (const std::vector<WaitingNode> waiting = infer_known_shapes(graph); !waiting.empty())
+    made.late = std::make_shared<const LatePart>(split_late(graph, waiting));
+  if (stage == "infer") return made;
+  PassContext context{.target = {profile, options.numerics},
+                      .device = device.id,
+                      .forced_algorithm = options.conv_algorithm,
+                      .forced_where_accepted = options.conv_algorithm_where_accepted,
+                      .layer_algorithms = options.layer_algorithms};
+  if (made.late != nullptr)
+    std::erase_if(context.layer_algorithms, [&](const auto& layer) { return has_node(made.late->graph, layer.first); });
   for (const Pass& pass : passes().subspan(passes_before_inference)) {
     const bool off = std::find(options.disabled_passes.begin(), options.disabled_passes.end(), pass.name) !=
                      options.disabled_passes.end();
     if (!off) pass.run(graph, context);
-    if (pass.name == stage) return graph;
+    if (pass.name == stage) return made;
   }
   graph.check();
-  return graph;
+  return made;
 }
 
 }  // namespace lenslet

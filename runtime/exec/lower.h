@@ -1,12 +1,14 @@
 #pragma once
 // From the graph as loaded to the graph that is executed: types, shapes, then the passes.
 
+#include <memory>
 #include <string>
 
 #include "base/device_profile.h"
 #include "lenslet/device.h"
 #include "lenslet/model.h"
 #include "runtime/exec/model_impl.h"
+#include "runtime/graph/late.h"
 
 namespace lenslet {
 
@@ -25,8 +27,13 @@ DeviceProfile profile_of(const DeviceChoice& device, const PlanOptions& options)
 void apply_early_passes(Graph& graph);
 
 /// Runs binding, inference and the passes up to and including `stage` ("load", "infer", a pass; "" or "plan": all).
-/// `device` is what options.device stands for, `profile` what profile_of() says of it.
-Graph lower(ModelImpl& model, const PlanOptions& options, const DeviceChoice& device, const DeviceProfile& profile,
-            const std::string& stage = {});
+/// `device` is what options.device stands for, `profile` what profile_of() says of it. Where shapes follow from what is
+/// computed, `graph` ends there, and the rest is `late`.
+struct Lowered {
+  Graph graph;
+  std::shared_ptr<const LatePart> late = {};
+};
+Lowered lower(ModelImpl& model, const PlanOptions& options, const DeviceChoice& device, const DeviceProfile& profile,
+              const std::string& stage = {});
 
 }  // namespace lenslet

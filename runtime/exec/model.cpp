@@ -23,6 +23,13 @@ std::size_t unused_prepared_bytes(const Graph& graph) {
   return 4 * bytes;
 }
 
+std::shared_ptr<const std::unordered_set<const void*>> constant_memory(const Graph& graph) {
+  auto memory = std::make_shared<std::unordered_set<const void*>>();
+  for (const Value& value : graph.values)
+    if (value.is_constant()) memory->insert(value.constant.data());
+  return memory;
+}
+
 // A port whose only free dimension is the batch can be checked before anybody says how the model will be run.
 bool known_but_for_batch(const PortInfo& port) {
   for (std::size_t i = 1; i < port.dims.size(); ++i)
@@ -57,21 +64,10 @@ bool is_complete(const PortInfo& port, const Value& inferred) {
   return true;
 }
 
-// `graph` with inferred shapes; values that cannot be inferred before a plan is made are not `typed`.
+// `graph` with inferred shapes; values that cannot be inferred before a run are not `typed`.
 Graph inferred_copy(const Graph& graph, std::int64_t batch) {
   Graph copy = bound_copy(graph, batch);
-  try {
-    infer_shapes(copy);
-    return copy;
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::unsupported) throw;
-  }
-  // What lists of sizes or axes hold may decide shapes (PlanOptions::input_values): what follows from them is checked
-  // when a plan is made, and the rest again now.
-  copy = bound_copy(graph, batch);
-  for (const ValueId id : copy.inputs)
-    if (copy.value(id).shape.rank() <= 1) copy.value(id).typed = false;
-  infer_shapes(copy);
+  static_cast<void>(infer_known_shapes(copy));
   return copy;
 }
 
@@ -112,7 +108,16 @@ ModelImpl::ModelImpl(Graph loaded, Graph after_early_passes, std::function<void(
     : source(std::move(loaded)),
       typed(std::move(after_early_passes)),
       let_pages_go(std::move(let_go)),
-      prepared(unused_prepared_bytes(typed)) {}
+      prepared(std::make_shared<PreparedCache>(unused_prepared_bytes(typed))),
+      lasting(constant_memory(typed)) {}
+
+ModelImpl::ModelImpl(Graph part, std::shared_ptr<const ModelImpl> whole)
+    : source(part),
+      typed(std::move(part)),
+      let_pages_go(whole->let_pages_go),
+      prepared(whole->prepared),
+      lasting(whole->lasting),
+      whole_(std::move(whole)) {}
 
 Model make_model(Graph graph, std::function<void()> let_pages_go) {
   graph.check();
@@ -162,7 +167,8 @@ std::string Model::dump(const std::string& stage, const PlanOptions& options) co
     ModelImpl& model = *impl();
     try {
       const DeviceChoice device = choose_device(options.device);
-      return lower(model, options, device, profile_of(device, options), stage).dump();
+      const Lowered made = lower(model, options, device, profile_of(device, options), stage);
+      return made.late == nullptr ? made.graph.dump() : made.graph.dump() + lenslet::dump(*made.late);
     } catch (const Error& error) {
       throw error.within(model.source.name);
     }

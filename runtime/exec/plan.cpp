@@ -85,7 +85,9 @@ class PlanBuilder {
     plan_->info.threads = resolve_threads(options_.threads);
     plan_->device = choose_device(options_.device);
     plan_->profile = profile_of(device(), options_);
-    plan_->graph = lower(model_, options_, device(), plan_->profile);
+    Lowered lowered = lower(model_, options_, device(), plan_->profile);
+    plan_->graph = std::move(lowered.graph);
+    plan_->late = std::move(lowered.late);
     plan_->sync_each_step = options_.sync_each_step;
     plan_->flush_denormals = options_.flush_denormals;
     name_unwanted_outputs();
@@ -101,6 +103,7 @@ class PlanBuilder {
       place();
     }
     describe();
+    if (plan_->late != nullptr) leave_for_later();
     return std::move(plan_);
   }
 
@@ -118,7 +121,7 @@ class PlanBuilder {
                                        const std::function<std::shared_ptr<const void>()>& make) {
     if (counted_.insert(key.text).second) counted += bytes;
     if (!runnable_) return nullptr;
-    return model_.prepared.get(key, [&] { return hold(make(), bytes, device().cuda_index); }).data;
+    return model_.prepared->get(key, [&] { return hold(make(), bytes, device().cuda_index); }).data;
   }
 
   // A kernel writes all its outputs: those nobody reads get a place too.
@@ -141,9 +144,6 @@ class PlanBuilder {
   }
 
   void prepare() {
-    for (const Value& value : model_.typed.values)
-      if (value.is_constant()) source_memory_.insert(value.constant.data());
-
     for (std::size_t n = 0; n < graph().nodes.size(); ++n) {
       const Node& node = graph().nodes[n];
       PlanStep step;
@@ -167,7 +167,7 @@ class PlanBuilder {
     const auto spec = kernel.blob(*step.problem, candidate);
     if (!spec) return;
     PreparedKey key = key_of(fmt::format("{}|{}", node.type(), spec->key));
-    add_prepared(key, *step.problem, candidate, source_memory_);
+    add_prepared(key, *step.problem, candidate, *model_.lasting);
     step.blob = prepared(key, spec->bytes, plan_->info.memory.prepared_bytes, [&] {
       Tensor host = prepared_blob(kernel, *step.problem, candidate);
       if constexpr (cuda_built)
@@ -226,7 +226,7 @@ class PlanBuilder {
         const Tensor* constant = plan_->constants[v];
         if (constant == nullptr || plan_->device_constants[v] != nullptr) continue;
         PreparedKey key = key_of("constant");
-        add_constant(key, *constant, source_memory_);
+        add_constant(key, *constant, *model_.lasting);
         plan_->device_constants[v] =
             prepared(key, constant->bytes(), plan_->info.memory.uploaded_bytes, [&]() -> std::shared_ptr<const void> {
               if constexpr (cuda_built) return cuda::upload(*constant);
@@ -257,11 +257,48 @@ class PlanBuilder {
     }
   }
 
+  // The rest of a network whose shapes follow from what it computes: how it will be planned, and what can be said of
+  // it.
+  void leave_for_later() {
+    const LatePart& late = *plan_->late;
+    plan_->late_options = options_;
+    plan_->late_options.batch = 1;
+    plan_->late_options.device = device().id;
+    plan_->late_options.input_shapes.clear();
+    plan_->late_options.input_values.clear();
+    std::erase_if(plan_->late_options.layer_algorithms, [&](const auto& layer) {
+      return std::none_of(late.graph.nodes.begin(), late.graph.nodes.end(),
+                          [&](const Node& node) { return node.name == layer.first; });
+    });
+
+    std::unordered_set<ValueId> on_host;
+    for (const LatePart::Output& output : late.outputs)
+      if (!output.late) on_host.insert(late.early_outputs[output.index]);
+    for (const Node& node : late.on_host) on_host.insert(node.inputs.begin(), node.inputs.end());
+    for (std::size_t i = 0; i < late.graph.inputs.size(); ++i)
+      if (late.planned_for_value[i]) on_host.insert(late.graph.inputs[i]);
+    for (const ValueId id : late.early_outputs) plan_->stays_on_device.push_back(!on_host.contains(id));
+
+    PlanInfo& info = plan_->info;
+    for (const Node& node : late.on_host)
+      info.late.push_back({node.name, std::string(node.type()), "on the host: its inputs decide its shape"});
+    for (std::size_t n = 0; n < late.graph.nodes.size(); ++n) {
+      const Node& node = late.graph.nodes[n];
+      info.late.push_back({node.name, std::string(node.type()),
+                           late.reasons[n].empty() ? "follows a shape that depends on data" : late.reasons[n]});
+    }
+    info.outputs.clear();
+    for (const LatePart::Output& output : late.outputs) {
+      const Graph& made_by = output.late ? late.graph : graph();
+      const Value& value = made_by.value(made_by.outputs[output.index]);
+      info.outputs.emplace_back(value.name, output.late ? Shape() : value.shape);
+    }
+  }
+
   ModelImpl& model_;
   PlanOptions options_;
   const bool runnable_;
-  std::unordered_set<const void*> source_memory_;  // of the model's constants
-  std::unordered_set<std::string> counted_;        // prepared weights that are in the report, by key
+  std::unordered_set<std::string> counted_;  // prepared weights that are in the report, by key
   std::shared_ptr<Plan> plan_ = std::make_shared<Plan>();
 };
 

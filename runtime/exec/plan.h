@@ -10,6 +10,7 @@
 #include "lenslet/model.h"
 #include "runtime/exec/model_impl.h"
 #include "runtime/graph/graph.h"
+#include "runtime/graph/late.h"
 
 namespace lenslet {
 
@@ -34,6 +35,11 @@ struct Plan {
   DeviceProfile profile;
   bool needs_cublas = false, sync_each_step = false, flush_denormals = false;
   std::size_t arena_bytes = 0;
+  /// Where shapes follow from what is computed: the rest of the network, and how it is to be planned. By output of
+  /// `graph`, whether only that rest reads it, where it was computed.
+  std::shared_ptr<const LatePart> late;
+  PlanOptions late_options;
+  std::vector<bool> stays_on_device;
   PlanInfo info;
 };
 

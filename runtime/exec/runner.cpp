@@ -15,22 +15,11 @@ namespace lenslet {
 
 namespace {
 
-std::shared_ptr<RunnerImpl> make_runner(const Model& model, const PlanOptions& options) {
-  std::shared_ptr<const Plan> plan = make_plan(*model.impl(), options);
-  if constexpr (cuda_built) {
-    if (plan->device.is_cuda()) {
-      if (!plan->needs_cublas) return cuda::make_runner(model, std::move(plan));
-      // A cuBLAS that loads but cannot be initialised is known by then: as good as absent.
-      const int device = plan->device.cuda_index;
-      try {
-        return cuda::make_runner(model, std::move(plan));
-      } catch (const Error&) {
-        if (cuda::device_profile(device).cublas_reason.empty()) throw;
-        return cuda::make_runner(model, make_plan(*model.impl(), options));
-      }
-    }
-  }
-  return make_cpu_runner(model, std::move(plan));
+std::shared_ptr<RunnerImpl> make_runner(const Model& model, const std::shared_ptr<const Plan>& plan,
+                                        RunnerShare& share) {
+  if constexpr (cuda_built)
+    if (plan->device.is_cuda()) return cuda::make_runner(model, plan, share);
+  return make_cpu_runner(model, plan, share);
 }
 
 const std::shared_ptr<RunnerImpl>& held_by(const std::shared_ptr<RunnerImpl>& runner) {
@@ -56,6 +45,23 @@ auto use(const std::shared_ptr<RunnerImpl>& runner, const Work& work) {
 }
 
 }  // namespace
+
+std::shared_ptr<RunnerImpl> make_runner(const Model& model, const PlanOptions& options, RunnerShare& share) {
+  std::shared_ptr<const Plan> plan = make_plan(*model.impl(), options);
+  std::shared_ptr<RunnerImpl> runner;
+  try {
+    runner = make_runner(model, plan, share);
+  } catch (const Error&) {
+    // A cuBLAS that loads but cannot be initialised is known by then: as good as absent.
+    bool without_cublas = false;
+    if constexpr (cuda_built)
+      without_cublas = plan->needs_cublas && !cuda::device_profile(plan->device.cuda_index).cublas_reason.empty();
+    if (!without_cublas) throw;
+    plan = make_plan(*model.impl(), options);
+    runner = make_runner(model, plan, share);
+  }
+  return plan->late == nullptr ? runner : make_staged_runner(model, plan, runner, share);
+}
 
 void RunnerImpl::check_inputs(std::span<const Tensor> inputs) const {
   const std::vector<ValueId>& wanted_ids = plan_->graph.inputs;
@@ -83,7 +89,7 @@ void RunnerImpl::check_inputs(std::span<const Tensor> inputs) const {
 
 RunnerImpl::~RunnerImpl() {
   plan_.reset();
-  model_.impl()->prepared.trim();
+  model_.impl()->prepared->trim();
 }
 
 RunnerImpl::Turn::Turn(RunnerImpl& runner) : runner_(runner) {
@@ -147,7 +153,10 @@ std::span<const Tensor> RunnerImpl::run_loaded() {
 }
 
 Runner::Runner(const Model& model, const PlanOptions& options)
-    : impl_(at_boundary([&] { return make_runner(model, options); })) {}
+    : impl_(at_boundary([&] {
+        RunnerShare share;
+        return make_runner(model, options, share);
+      })) {}
 Runner::~Runner() = default;
 Runner::Runner(Runner&&) noexcept = default;
 Runner& Runner::operator=(Runner&&) noexcept = default;

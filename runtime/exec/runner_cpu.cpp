@@ -38,10 +38,12 @@ struct BoundStep {
 
 class CpuRunner final : public RunnerImpl {
  public:
-  CpuRunner(Model model, std::shared_ptr<const Plan> plan_made)
+  CpuRunner(Model model, std::shared_ptr<const Plan> plan_made, RunnerShare& share)
       : RunnerImpl(std::move(model), std::move(plan_made)),
-        pool_(plan().info.threads, plan().flush_denormals),
+        pool_(share.pool != nullptr ? share.pool
+                                    : std::make_shared<ThreadPool>(plan().info.threads, plan().flush_denormals)),
         arena_(allocate_arena(plan().arena_bytes)) {
+    share.pool = pool_;
     for (const PlanStep& step : plan().steps) {
       const Node& node = plan().graph.node(step.node);
       BoundStep bound;
@@ -77,7 +79,7 @@ class CpuRunner final : public RunnerImpl {
   }
 
   std::span<const Tensor> run_steps() override {
-    pool_.start_in_this_process();
+    pool_->start_in_this_process();
     if (observer_) {
       run_observed();
     } else {
@@ -87,6 +89,8 @@ class CpuRunner final : public RunnerImpl {
     constant_outputs_.write();
     return outputs_;
   }
+
+  const Tensor& computed(std::size_t output) const override { return outputs_[output]; }
 
   std::span<const std::byte> own_memory() const override { return {arena_.get(), plan().arena_bytes}; }
 
@@ -106,7 +110,7 @@ class CpuRunner final : public RunnerImpl {
                               .outputs = step.outputs,
                               .workspace = step.workspace,
                               .blob = static_cast<const std::byte*>(step.plan->blob.get()),
-                              .pool = &pool_});
+                              .pool = pool_.get()});
     } catch (const Error& error) {
       throw error.within(model().name() + ": " + plan().graph.node(step.plan->node).label());
     }
@@ -131,7 +135,7 @@ class CpuRunner final : public RunnerImpl {
     }
   }
 
-  ThreadPool pool_;
+  std::shared_ptr<ThreadPool> pool_;
   Arena arena_;
   std::vector<BoundStep> steps_;
   std::vector<Tensor> inputs_, outputs_;
@@ -141,8 +145,8 @@ class CpuRunner final : public RunnerImpl {
 
 }  // namespace
 
-std::unique_ptr<RunnerImpl> make_cpu_runner(Model model, std::shared_ptr<const Plan> plan) {
-  return std::make_unique<CpuRunner>(std::move(model), std::move(plan));
+std::shared_ptr<RunnerImpl> make_cpu_runner(Model model, std::shared_ptr<const Plan> plan, RunnerShare& share) {
+  return std::make_shared<CpuRunner>(std::move(model), std::move(plan), share);
 }
 
 }  // namespace lenslet

@@ -9,10 +9,15 @@
 #include <utility>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "lenslet/runner.h"
 #include "runtime/exec/plan.h"
 
 namespace lenslet {
+
+namespace cuda {
+class Session;
+}
 
 class RunnerImpl {
  public:
@@ -37,11 +42,7 @@ class RunnerImpl {
   std::span<const Tensor> run_loaded();
   virtual void set_observer(Observer observer) = 0;
   virtual std::vector<double> time_device(int repeats) = 0;
-  const PlanInfo& info() const { return plan().info; }
-
- protected:
-  RunnerImpl(Model model, std::shared_ptr<const Plan> plan)
-      : model_(std::move(model)), plan_(std::move(plan)), loaded_(plan_->graph.inputs.size()) {}
+  virtual const PlanInfo& info() const { return plan().info; }
 
   // The device's half: into the memory of input number `input`, which exists, then the steps on what is there. The
   // steps may write over the inputs.
@@ -51,11 +52,19 @@ class RunnerImpl {
   /// Zeros for one image.
   virtual void write_blank(std::size_t input, std::int64_t index) = 0;
   virtual std::span<const Tensor> run_steps() = 0;
+  /// For the rest of a network that was cut: output number `output` of the last run where it was computed, in this
+  /// process's memory or on the device, and the same into an input of that rest.
+  virtual const Tensor& computed(std::size_t output) const = 0;
+  virtual void take_over(std::size_t input, const Tensor& computed) { write_input(input, computed); }
   /// Where writing one input may change another that was given.
   virtual std::span<const std::byte> own_memory() const = 0;
 
   const Model& model() const { return model_; }
   const Plan& plan() const { return *plan_; }
+
+ protected:
+  RunnerImpl(Model model, std::shared_ptr<const Plan> plan)
+      : model_(std::move(model)), plan_(std::move(plan)), loaded_(plan_->graph.inputs.size()) {}
 
  private:
   void check_inputs(std::span<const Tensor> inputs) const;
@@ -68,12 +77,23 @@ class RunnerImpl {
   std::atomic<unsigned> turn_{0};          // who works: 1 + fork_count(), so that a child is free of its parent's
 };
 
+/// What the parts of one network share, made by the first one.
+struct RunnerShare {
+  std::shared_ptr<ThreadPool> pool;
+  std::shared_ptr<cuda::Session> session;
+};
+
+/// Plans, and makes what runs the plan. Errors as of Runner's constructor.
+std::shared_ptr<RunnerImpl> make_runner(const Model& model, const PlanOptions& options, RunnerShare& share);
 /// Error(limit) when memory for the arena is short.
-std::unique_ptr<RunnerImpl> make_cpu_runner(Model model, std::shared_ptr<const Plan> plan);
+std::shared_ptr<RunnerImpl> make_cpu_runner(Model model, std::shared_ptr<const Plan> plan, RunnerShare& share);
+/// Of a plan that leaves something for later; `early` runs the plan.
+std::shared_ptr<RunnerImpl> make_staged_runner(Model model, std::shared_ptr<const Plan> plan,
+                                               std::shared_ptr<RunnerImpl> early, RunnerShare share);
 
 namespace cuda {
 /// Runs the network once, on zeros, and records it. Error(device). Only in builds with the CUDA half.
-std::unique_ptr<RunnerImpl> make_runner(Model model, std::shared_ptr<const Plan> plan);
+std::shared_ptr<RunnerImpl> make_runner(Model model, std::shared_ptr<const Plan> plan, RunnerShare& share);
 }  // namespace cuda
 
 }  // namespace lenslet

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "ops/core/whole_op.h"
+
 namespace lenslet {
 namespace {
 
@@ -18,6 +20,7 @@ bool plain(const Candidate& candidate) {
 
 std::vector<Tensor> evaluate(const std::shared_ptr<const Op>& op, std::span<const Tensor> inputs,
                              std::span<const TensorType> types, ThreadPool& pool) {
+  if (const auto* whole = dynamic_cast<const WholeOp*>(op.get())) return whole->compute(inputs);
   std::vector<InputInfo> infos;
   for (const Tensor& input : inputs)
     infos.push_back({!input.empty(), {input.dtype(), input.shape()}, input.empty() ? nullptr : &input});

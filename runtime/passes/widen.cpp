@@ -7,6 +7,7 @@
 
 #include "base/dtypes.h"
 #include "ops/core/onnx_types.h"
+#include "runtime/graph/if_op.h"
 #include "runtime/passes/passes.h"
 
 namespace lenslet {
@@ -35,19 +36,40 @@ AttributeList changed_attributes(const Op& op) {
   return changed;
 }
 
+void widen_inside(Graph& graph);
+
+std::shared_ptr<const Op> widened(const IfOp& op) {
+  const auto branch = [](IfOp::Branch changed) {
+    if (changed.graph == nullptr) return changed;
+    Graph graph = *changed.graph;
+    widen_inside(graph);
+    changed.graph = std::make_shared<const Graph>(std::move(graph));
+    return changed;
+  };
+  return std::make_shared<IfOp>(branch(op.branch(true)), branch(op.branch(false)));
+}
+
+/// Constants and attributes, branches included.
+void widen_inside(Graph& graph) {
+  for (Value& value : graph.values) {
+    if (!value.is_constant()) continue;
+    value.constant = widened(value.constant);
+    value.dtype = value.constant.dtype();
+  }
+  for (Node& node : graph.nodes) {
+    if (const auto* choice = dynamic_cast<const IfOp*>(node.op.get()))
+      node.op = widened(*choice);
+    else if (const AttributeList changed = changed_attributes(*node.op); !changed.empty())
+      node.op = with_attributes(*node.op, changed, node.inputs.size(), node.outputs.size());
+  }
+}
+
 class Widener {
  public:
   explicit Widener(Graph& graph) : graph_(graph) {}
 
   void run() {
-    for (Value& value : graph_.values) {
-      if (!value.is_constant()) continue;
-      value.constant = widened(value.constant);
-      value.dtype = value.constant.dtype();
-    }
-    for (Node& node : graph_.nodes)
-      if (const AttributeList changed = changed_attributes(*node.op); !changed.empty())
-        node.op = with_attributes(*node.op, changed, node.inputs.size(), node.outputs.size());
+    widen_inside(graph_);
     widen_inputs();
     widen_outputs();
   }

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "base/cuda/buffer.h"
 #include "base/cuda/session.h"
 #include "tests/cuda/device_block.h"
 #include "tests/ops/op_runner.h"
@@ -26,9 +27,14 @@ class CudaOpRunner final : public OpRunner {
   }
   void run(const BoundKernel& bound, const Call& call, KernelRun run) const override {
     const cuda::Session& on = session(call.candidate.needs_cublas);
-    run.cuda = &on.context();
+    static cuda::PinnedBuffer<int> fault(1);
+    fault.data()[0] = 0;
+    cuda::Context context = on.context();
+    if (!bound.fault().empty()) context.fault = fault.data();
+    run.cuda = &context;
     bound.run(run);
     on.stream().synchronize();
+    if (fault.data()[0] != 0) throw Error(ErrorKind::invalid_argument, bound.fault());
   }
 };
 

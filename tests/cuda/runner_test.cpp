@@ -325,15 +325,16 @@ TEST_CASE("cuda/plan/refuses_nodes_without_a_kernel") {
   if (!have_device("cuda/plan/refuses_nodes_without_a_kernel")) return;
   Graph graph;
   graph.name = "elsewhere";
-  const ValueId whole = add_node(graph, "Cast", {add_input(graph, {4})}, {{"to", std::int64_t{7}}});
-  const ValueId ratio = add_node(graph, "Div", {whole, whole});
-  add_output(graph, add_node(graph, "Cast", {add_node(graph, "Div", {whole, ratio})}, {{"to", std::int64_t{1}}}));
+  const ValueId x = add_input(graph, {4});
+  const ValueId pads = graph.add_constant("pads", Tensor::of<std::int64_t>(Shape{4}, {0, 1, 0, 1}));
+  const ValueId value = add_node(graph, "ReduceMax", {x}, {{"keepdims", std::int64_t{0}}});
+  add_output(graph, add_node(graph, "Pad", {add_node(graph, "Pad", {x, pads, value}), pads, value}));
   const Model model = make_model(std::move(graph));
   const Error error = error_of([&] { Runner(model, on_cuda()); });
   CHECK(error.kind() == ErrorKind::unsupported);
   const std::string text = error.what();
-  CHECK(text.find("node Div_1 (Div): an integer divisor") != std::string::npos);
-  CHECK(text.find("node Div_2 (Div)") != std::string::npos);
+  CHECK(text.find("node Pad_1 (Pad): the constant value is computed") != std::string::npos);
+  CHECK(text.find("node Pad_2 (Pad)") != std::string::npos);
 }
 
 // Its launch fails, as one with a bad configuration does: at once, and the device stays usable.
@@ -349,7 +350,7 @@ TEST_CASE("cuda/runner/an_error_in_a_step_names_its_node") {
   const auto guilty = std::find_if(broken.steps.begin(), broken.steps.end(), [](const PlanStep& s) { return s.runs; });
   guilty->kernel = std::make_shared<FailingKernel>();
   const cuda::CurrentDevice current(broken.device.cuda_index);
-  const Error error = error_of([&] { cuda::Network{broken}; });
+  const Error error = error_of([&] { cuda::Network(broken, std::make_shared<cuda::Session>(0)); });
   CHECK(error.kind() == ErrorKind::device);
   CHECK(std::string(error.what()).starts_with(broken.graph.node(guilty->node).label() + ": cudaMemsetAsync"));
   Runner runner(model, on_cuda());

@@ -74,10 +74,6 @@ TEST_CASE("exec/input_values/are_copied_at_planning") {
 
 TEST_CASE("exec/input_values/refusals") {
   const Model model = make_model(reshape_net());
-  // Loading left the Reshape to planning, and planning needs the value.
-  const Error without = error_of([&] { Runner(model, on_cpu()); });
-  CHECK(without.kind() == ErrorKind::unsupported);
-  CHECK(mentions(without, "Reshape"));
   const auto refuses = [&](const PlanOptions& options, const std::string& text) {
     const Error error = error_of([&] { Runner(model, options); });
     CAPTURE(error.what());

@@ -31,7 +31,7 @@ void check_no_overlap(const PlanInfo& plan) {
 
 Graph lowered_for_cpu(const Graph& graph, const PlanOptions& options) {
   const DeviceChoice device = choose_device("cpu");
-  return lower(*make_model(graph).impl(), options, device, profile_of(device, options));
+  return lower(*make_model(graph).impl(), options, device, profile_of(device, options)).graph;
 }
 
 TEST_CASE("exec/place/no_overlap_and_no_less_than_the_bound") {

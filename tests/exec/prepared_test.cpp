@@ -96,9 +96,9 @@ TEST_CASE("exec/prepared/sizes_share_what_does_not_depend_on_them") {
       PlanOptions options = of_size(size, size + 3);
       options.conv_algorithm = algorithm;
       runners.push_back(std::make_unique<Runner>(model, options));
-      if (first == 0) first = model.impl()->prepared.bytes();
+      if (first == 0) first = model.impl()->prepared->bytes();
     }
-    CHECK(model.impl()->prepared.bytes() == first);
+    CHECK(model.impl()->prepared->bytes() == first);
   }
 }
 
@@ -114,24 +114,24 @@ TEST_CASE("exec/prepared/what_no_runner_uses_is_bounded") {
       options.conv_algorithm = algorithm;
       runners.push_back(std::make_unique<Runner>(model, options));
     }
-    most = model.impl()->prepared.bytes();
+    most = model.impl()->prepared->bytes();
     CHECK(most > bound);
     const Tensor x = random_tensor({1, 8, 30, 30}, 1);
     const Tensor first = runners[0]->run(x)[0].clone();
     for (const auto& runner : runners) CHECK(runner->run(x)[0].elems() == first.elems());
   }
-  CHECK(model.impl()->prepared.bytes() <= bound);
+  CHECK(model.impl()->prepared->bytes() <= bound);
 }
 
 TEST_CASE("exec/prepared/describing_prepares_nothing") {
   const Model model = make_model(folded_net());
   const PlanInfo described = model.plan(of_size(30, 31));
-  CHECK(model.impl()->prepared.bytes() == 0);
+  CHECK(model.impl()->prepared->bytes() == 0);
   Runner runner(model, of_size(30, 31));
   const MemoryReport &a = described.memory, &b = runner.plan().memory;
   CHECK(a.prepared_bytes > 0);
   CHECK(a.prepared_bytes == b.prepared_bytes);
-  CHECK(b.prepared_bytes == model.impl()->prepared.bytes());
+  CHECK(b.prepared_bytes == model.impl()->prepared->bytes());
   CHECK(a.peak_bytes == b.peak_bytes);
   CHECK(a.weight_bytes == b.weight_bytes);
   CHECK(described.steps.size() == runner.plan().steps.size());

@@ -16,8 +16,8 @@ ValueId add_node(Graph& graph, std::shared_ptr<const Op> op, const std::string& 
 }
 
 ValueId add_node(Graph& graph, const std::string& op, std::vector<ValueId> inputs, const AttributeList& attributes) {
-  return add_node(graph, make_op(op, "", attributes, inputs.size()), op + "_" + std::to_string(graph.nodes.size()),
-                  std::move(inputs));
+  auto made = make_op(op, "", attributes, inputs.size());
+  return add_node(graph, std::move(made), op + "_" + std::to_string(graph.nodes.size()), std::move(inputs));
 }
 
 Tensor random_tensor(Shape shape, std::uint64_t seed) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "runtime/graph/infer_shapes.h"
 #include "tests/models/expect_error.h"
 #include "tests/models/onnx_writer.h"
 
@@ -221,6 +222,103 @@ TEST_CASE("load_onnx/damaged_graphs") {
               invalid_model, "'a' stands twice");
   CHECK_ERROR(with([](ModelText& m) { m.functions = {{"", "Relu"}}; }), unsupported, "function of the model file");
   CHECK_NOTHROW(with([](ModelText& m) { m.functions = {{"com.acme", "Relu"}}; }));
+}
+
+namespace {
+
+std::string branch(const std::vector<std::string>& nodes, const std::vector<std::string>& outputs,
+                   const std::vector<std::string>& initializers = {}) {
+  return message([&](pbf_writer& graph) {
+    for (const auto& part : nodes) graph.add_message(1, part);
+    graph.add_string(2, "branch");
+    for (const auto& part : initializers) graph.add_message(5, part);
+    for (const auto& name : outputs) graph.add_message(12, message([&](pbf_writer& w) { w.add_string(1, name); }));
+  });
+}
+
+std::string if_node(const std::string& then_branch, const std::string& else_branch) {
+  return node("If", {"c"}, {"y"}, "choice", [&](pbf_writer& writer) {
+    attribute(writer, "then_branch", 5, [&](pbf_writer& value) { value.add_message(6, then_branch); });
+    attribute(writer, "else_branch", 5, [&](pbf_writer& value) { value.add_message(6, else_branch); });
+  });
+}
+
+// x -> Neg -> n; y = c ? Relu(n) : n
+ModelText if_model() {
+  ModelText model = relu_model();
+  model.initializers = {raw_tensor<std::uint8_t>("c", boolean, {}, {1})};
+  // The branch reads what a node behind it in the file makes.
+  model.nodes = {if_node(branch({node("Relu", {"n"}, {"r"})}, {"r"}), branch({}, {"n"})),
+                 node("Neg", {"x"}, {"n"}, "neg")};
+  return model;
+}
+
+}  // namespace
+
+TEST_CASE("load_onnx/branches") {
+  ModelText model = if_model();
+  Graph graph = load(model);
+  CHECK(node_names(graph) == Names{"neg", "choice"});
+  bind_inputs(graph, 1, {});
+  infer_shapes(graph);
+  CHECK(node_names(graph) == Names{"neg", "choice/Relu_0", "choice/output0"});
+  CHECK(graph.value(graph.outputs[0]).shape == Shape{2, 3});
+
+  model.initializers = {raw_tensor<std::uint8_t>("c", boolean, {}, {0})};
+  graph = load(model);
+  bind_inputs(graph, 1, {});
+  infer_shapes(graph);
+  CHECK(node_names(graph) == Names{"neg", "choice/output0"});
+
+  // What is not taken need not be supported.
+  model.nodes[0] = if_node(branch({node("Sorcery", {"n"}, {"r"})}, {"r"}), branch({}, {"n"}));
+  graph = load(model);
+  bind_inputs(graph, 1, {});
+  CHECK_NOTHROW(infer_shapes(graph));
+  model.initializers = {raw_tensor<std::uint8_t>("c", boolean, {}, {1})};
+  graph = load(model);
+  bind_inputs(graph, 1, {});
+  CHECK_ERROR(infer_shapes(graph), unsupported, "node choice (If)");
+}
+
+TEST_CASE("load_onnx/branches_nested_with_values_of_their_own") {
+  ModelText model = if_model();
+  const std::string inner = if_node(
+      branch({node("Add", {"n", "w"}, {"s"})}, {"s"}, {raw_tensor<float>("w", f32, {1}, {7})}), branch({}, {"n"}));
+  model.nodes[0] = if_node(branch({inner, node("Relu", {"y"}, {"r"})}, {"r"}), branch({}, {"n"}));
+  model.nodes[0] = node("If", {"c"}, {"out"}, "outer", [&](pbf_writer& writer) {
+    attribute(writer, "then_branch", 5, [&](pbf_writer& value) {
+      value.add_message(6, branch({inner, node("Relu", {"y"}, {"r"})}, {"r"}));
+    });
+    attribute(writer, "else_branch", 5, [&](pbf_writer& value) { value.add_message(6, branch({}, {"n"})); });
+  });
+  model.outputs = {port("out", f32, {2, 3})};
+  Graph graph = load(model);
+  bind_inputs(graph, 1, {});
+  infer_shapes(graph);
+  CHECK(node_names(graph) ==
+        Names{"neg", "outer/choice/Add_0", "outer/choice/output0", "outer/Relu_1", "outer/output0"});
+}
+
+TEST_CASE("load_onnx/broken_branches") {
+  const auto with_nodes = [](const std::string& then_branch) {
+    ModelText model = if_model();
+    model.nodes[0] = if_node(then_branch, branch({}, {"n"}));
+    return load(model);
+  };
+  CHECK_ERROR(with_nodes(branch({}, {"nowhere"})), invalid_model, "nothing defines");
+  CHECK_ERROR(with_nodes(branch({}, {"n", "n"})), invalid_model, "has 2 outputs");
+  CHECK_ERROR(with_nodes(message([](pbf_writer& graph) { graph.add_message(11, port("z", f32, {1})); })), invalid_model,
+              "a graph with inputs");
+  CHECK_ERROR(with_nodes("\x0a\xff"), invalid_model, "readable");
+  ModelText model = if_model();
+  model.nodes[0] = node("If", {"c"}, {"y"}, "choice");
+  CHECK_ERROR(load(model), invalid_model, "'then_branch' holds no graph");
+  model = if_model();
+  model.initializers = {raw_tensor<float>("c", f32, {}, {1})};
+  Graph graph = load(model);
+  bind_inputs(graph, 1, {});
+  CHECK_ERROR(infer_shapes(graph), invalid_model, "cond must be one bool");
 }
 
 TEST_CASE("load_onnx/versions") {

@@ -294,7 +294,7 @@ TEST_CASE("gather/refused_on_cuda") {
     return kernels_of("Gather", DeviceKind::cuda).front()->offer(problem, {.device = reference_gpu()}).refusal;
   };
   CHECK(refusal(inside, true).empty());
-  CHECK(refusal(inside, false).find("computed by the run") != std::string::npos);
+  CHECK(refusal(inside, false).empty());
   CHECK(refusal(outside, true) == "index 3 is outside axis 0 of [3,5]");
 }
 

@@ -105,14 +105,15 @@ TEST_CASE("gather_nd/depths_and_batches") {
 TEST_CASE("gathers/refusals") {
   const Tensor x = random_f32({3, 5}, 1);
   const auto elements = [&](const Tensor& indices) { return OpCase{.op = "GatherElements", .inputs = {x, indices}}; };
-  CHECK_THROWS_WITH_AS(run_op(elements(Tensor::of<std::int64_t>(Shape{1, 2}, {0, 3}))),
-                       "index 3 is outside axis 0 of [3,5]", Error);
+  // Which index, the CPU tells.
+  const doctest::Contains outside_it("outside axis 0");
+  CHECK_THROWS_WITH_AS(run_op(elements(Tensor::of<std::int64_t>(Shape{1, 2}, {0, 3}))), outside_it, Error);
   CHECK_THROWS_AS(run_op(elements(Tensor::of<std::int64_t>(Shape{1, 1}, {-4}))), Error);
   CHECK(infer_error(elements(int64s({0}))) == ErrorKind::invalid_model);
   CHECK(infer_error(elements(random_indices({1, 6}, 3, 1))) == ErrorKind::invalid_model);
   CHECK(infer_error(elements(random_f32({1, 1}, 1))) == ErrorKind::unsupported);
   CHECK_THROWS_WITH_AS(run_op({.op = "GatherND", .inputs = {x, Tensor::of<std::int64_t>(Shape{2, 2}, {2, 4, 2, -6})}}),
-                       "index -6 is outside axis 1 of [3,5]", Error);
+                       doctest::Contains("1 of [3,5]"), Error);
   CHECK(infer_error({.op = "GatherND", .inputs = {x, random_indices({3}, 3, 1)}}) == ErrorKind::invalid_model);
   CHECK(infer_error({.op = "GatherND", .inputs = {x, int64_scalar(0)}}) == ErrorKind::invalid_model);
   CHECK(infer_error({.op = "GatherND",
@@ -124,7 +125,7 @@ TEST_CASE("gathers/refusals") {
   for (const char* op : {"GatherElements", "ScatterElements", "Scatter"}) {
     OpCase c{.op = op, .opset = 11, .inputs = {line, inside}};
     if (op[0] == 'S') c.inputs.push_back(updates);
-    CHECK(refusal_on_cuda(c).find("computed by the run") != std::string::npos);
+    CHECK(refusal_on_cuda(c).empty());
     c.constant = {1};
     CHECK(refusal_on_cuda(c).empty());
     c.inputs[1] = outside;
@@ -422,6 +423,16 @@ TEST_CASE("center_crop_pad") {
   CHECK(error(int64s({1, 2}), {1, -3}) == ErrorKind::invalid_model);
   CHECK(error(int64s({-1}), {1}) == ErrorKind::invalid_model);
   CHECK(error(int64s({1}), {1}, false) == ErrorKind::unsupported);
+}
+
+TEST_CASE("non_zero") {
+  for (const DType dtype :
+       {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8, DType::u8, DType::i32, DType::i64, DType::boolean})
+    for (const Shape& shape : {Shape{}, Shape{7}, Shape{3, 0, 2}, Shape{4, 5, 6}, Shape{2, 1, 3, 1, 5}})
+      check_op({.op = "NonZero", .inputs = {random_of(dtype, shape, 1, 0, 2)}, .constant = {0}});
+  const Tensor signs = Tensor::of<float>(Shape{4}, {-0.0F, nan, 0.0F, -1e-45F});
+  CHECK(run_op({.op = "NonZero", .inputs = {signs}, .constant = {0}})[0].values<std::int64_t>()[0] == 1);
+  CHECK(infer_error({.op = "NonZero", .inputs = {signs}}) == ErrorKind::unsupported);
 }
 
 }  // namespace lenslet::test

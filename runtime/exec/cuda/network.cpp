@@ -30,16 +30,18 @@ void copy(Tensor& to, const Tensor& from, cudaMemcpyKind direction, const Stream
 
 }  // namespace
 
-Network::Network(const Plan& plan)
+Network::Network(const Plan& plan, std::shared_ptr<Session> session)
     : plan_(plan),
-      session_(plan.device.cuda_index, plan.needs_cublas),
+      session_(std::move(session)),
       // At least one line: offsets of empty tensors are valid addresses.
       arena_(std::max(plan.arena_bytes, cuda_arena_alignment)),
+      faults_(plan.steps.size()),
       staging_(staging_bytes(plan)) {
+  std::fill_n(faults_.data(), faults_.size(), 0);
   bind_steps();
   bind_ports();
   // Fresh memory may hold any index.
-  CUDA_CHECK(cudaMemsetAsync(arena_.data(), 0, arena_.bytes(), session_.stream().get()));
+  CUDA_CHECK(cudaMemsetAsync(arena_.data(), 0, arena_.bytes(), session_->stream().get()));
   if (plan_.sync_each_step)
     launch_each_and_wait();
   else if (plan_.needs_cublas)
@@ -84,18 +86,27 @@ void Network::bind_ports() {
     return Tensor::view(value.dtype, value.shape, data, value.format);
   };
   for (const ValueId id : plan_.graph.inputs) inputs_.push_back({bind(id), pinned(id)});
-  for (const ValueId id : plan_.graph.outputs) {
+  for (std::size_t i = 0; i < plan_.graph.outputs.size(); ++i) {
+    const ValueId id = plan_.graph.outputs[i];
     if (plan_.constants[static_cast<std::size_t>(id)] != nullptr) {
       host_outputs_.push_back(constant_outputs_.add(plan_, id));
+      computed_.push_back(host_outputs_.back());
       continue;
     }
-    outputs_.push_back({bind(id), pinned(id)});
+    computed_.push_back(bind(id));
+    if (i < plan_.stays_on_device.size() && plan_.stays_on_device[i]) {
+      host_outputs_.emplace_back();
+      continue;
+    }
+    outputs_.push_back({computed_.back(), pinned(id)});
     host_outputs_.push_back(outputs_.back().host);
   }
 }
 
-void Network::launch(Step& step, const Context& context) {
+void Network::launch(Step& step, const Context& shared) {
   try {
+    Context context = shared;
+    context.fault = step.plan->kernel->fault().empty() ? nullptr : &faults_.data()[&step - steps_.data()];
     step.plan->kernel->run({.inputs = step.inputs,
                             .outputs = step.outputs,
                             .workspace = step.workspace,
@@ -106,9 +117,17 @@ void Network::launch(Step& step, const Context& context) {
   }
 }
 
+void Network::check_faults() {
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    if (std::exchange(faults_.data()[i], 0) == 0) continue;
+    std::fill_n(faults_.data(), steps_.size(), 0);
+    throw Error(ErrorKind::invalid_argument, steps_[i].plan->kernel->fault(), steps_[i].node->label());
+  }
+}
+
 GraphExec Network::record(std::span<const Event> boundaries) {
   GraphRecorder recorder;
-  session_.record(recorder, [&](const Context& context) {
+  session_->record(recorder, [&](const Context& context) {
     for (std::size_t i = 0; i < steps_.size(); ++i) {
       if (!boundaries.empty()) recorder.add(boundaries[i]);
       if (steps_[i].plan->runs) launch(steps_[i], context);
@@ -120,15 +139,15 @@ GraphExec Network::record(std::span<const Event> boundaries) {
 
 void Network::launch_all() {
   for (Step& step : steps_)
-    if (step.plan->runs) launch(step, session_.context());
+    if (step.plan->runs) launch(step, session_->context());
 }
 
 void Network::launch_each_and_wait() {
   for (Step& step : steps_) {
     if (!step.plan->runs) continue;
-    launch(step, session_.context());
+    launch(step, session_->context());
     try {
-      session_.stream().synchronize();
+      session_->stream().synchronize();
     } catch (const Error& error) {
       throw error.within(step.node->label());
     }
@@ -137,7 +156,7 @@ void Network::launch_each_and_wait() {
 
 void Network::wait() const {
   try {
-    session_.stream().synchronize();
+    session_->stream().synchronize();
   } catch (const Error& error) {
     throw Error(error.kind(), error.message() + "; PlanOptions::sync_each_step (--sync-each-step) names the node",
                 error.context());
@@ -147,22 +166,26 @@ void Network::wait() const {
 void Network::write_input(std::size_t input, const Tensor& value) {
   Port& port = inputs_[input];
   if (value.bytes() > 0) std::memcpy(port.host.data(), value.data(), value.bytes());
-  copy(port.device, port.host, cudaMemcpyHostToDevice, session_.stream());
+  copy(port.device, port.host, cudaMemcpyHostToDevice, session_->stream());
+}
+
+void Network::take_over(std::size_t input, const Tensor& computed) {
+  copy(inputs_[input].device, computed, cudaMemcpyDefault, session_->stream());
 }
 
 void Network::write_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index) {
-  images_.queue(session_.context(), image, spec, inputs_[input].device, index);
+  images_.queue(session_->context(), image, spec, inputs_[input].device, index);
 }
 
 void Network::write_blank(std::size_t input, std::int64_t index) {
   Tensor& batch = inputs_[input].device;
   const std::size_t bytes = batch.bytes() / static_cast<std::size_t>(batch.shape()[0]);
   CUDA_CHECK(cudaMemsetAsync(static_cast<std::byte*>(batch.data()) + static_cast<std::size_t>(index) * bytes, 0, bytes,
-                             session_.stream().get()));
+                             session_->stream().get()));
 }
 
 std::span<const Tensor> Network::run() {
-  const Stream& stream = session_.stream();
+  const Stream& stream = session_->stream();
   if (observation_ != nullptr)
     run_observed();
   else if (plan_.sync_each_step)
@@ -172,6 +195,7 @@ std::span<const Tensor> Network::run() {
   for (Port& output : outputs_) copy(output.host, output.device, cudaMemcpyDeviceToHost, stream);
   constant_outputs_.write();
   wait();
+  check_faults();
   return host_outputs_;
 }
 
@@ -186,7 +210,7 @@ void Network::observe(Observer observer) {
 
 void Network::run_observed() {
   Observation& seen = *observation_;
-  const Stream& stream = session_.stream();
+  const Stream& stream = session_->stream();
   for (std::size_t i = 0; i < inputs_.size(); ++i)
     copy(seen.values[static_cast<std::size_t>(plan_.graph.inputs[i])], inputs_[i].device, cudaMemcpyDeviceToHost,
          stream);
@@ -203,7 +227,7 @@ void Network::run_observed() {
     if (step.plan->runs) {
       if (seen.timed) event.ms = static_cast<double>(seen.boundaries[i + 1].ms_since(seen.boundaries[i]));
       if (!seen.timed) seen.boundaries[0].record(stream);
-      launch(step, session_.context());
+      launch(step, session_->context());
       if (!seen.timed) seen.boundaries[1].record(stream);
       for (std::size_t o = 0; o < step.outputs.size(); ++o)
         copy(seen.steps[i].outputs[o], step.outputs[o], cudaMemcpyDeviceToHost, stream);
@@ -220,7 +244,7 @@ void Network::run_observed() {
 
 std::vector<double> Network::time(int repeats) {
   if (!recorded_) return std::vector<double>(static_cast<std::size_t>(repeats), 0.0);
-  const Stream& stream = session_.stream();
+  const Stream& stream = session_->stream();
   Event start, stop;
   const auto replay = [&](int replays) {
     start.record(stream);

@@ -25,7 +25,7 @@ class Network {
  public:
   /// Puts the network into a graph. Where a library takes part it runs once before, on zeros: what a library loads in
   /// its first call cannot be captured. `plan` must outlive it. Error(device).
-  explicit Network(const Plan& plan);
+  Network(const Plan& plan, std::shared_ptr<Session> session);
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
   ~Network();
@@ -33,6 +33,10 @@ class Network {
   /// Queues the copy of a value, as planned, into an input's memory, where it stays until it is written again. A
   /// second value before the next run has to find the first one copied: staging memory is reused.
   void write_input(std::size_t input, const Tensor& value);
+  /// Output number `output` of the last run on the device, or on the host where it is a constant; and the like, of this
+  /// device, into an input.
+  const Tensor& computed(std::size_t output) const { return computed_[output]; }
+  void take_over(std::size_t input, const Tensor& computed);
   /// Queues what Runner::load_image describes. Errors as of to_input(), and Error(device).
   void write_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index);
   /// Queues zeros for one image of the batch.
@@ -61,6 +65,8 @@ class Network {
   void bind_steps();
   void bind_ports();
   void launch(Step& step, const Context& context);
+  /// Error(invalid_argument) when a step has found its inputs wrong.
+  void check_faults();
   void launch_all();
   /// With an event before each step and after the last, where there are `boundaries`.
   GraphExec record(std::span<const Event> boundaries);
@@ -70,13 +76,15 @@ class Network {
   void run_observed();
 
   const Plan& plan_;
-  Session session_;
+  std::shared_ptr<Session> session_;
   ImageInput images_;
   DeviceBuffer<std::byte> arena_;
+  PinnedBuffer<int> faults_;         // by step: Context::fault
   PinnedBuffer<std::byte> staging_;  // what Port::host points into
   std::vector<Step> steps_;
   std::vector<Port> inputs_, outputs_;
   std::vector<Tensor> host_outputs_;
+  std::vector<Tensor> computed_;  // by output
   ConstantOutputs constant_outputs_;
   std::optional<GraphExec> recorded_;  // none: no step runs
   std::unique_ptr<Observation> observation_;

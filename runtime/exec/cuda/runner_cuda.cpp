@@ -11,8 +11,14 @@ namespace {
 
 class CudaRunner final : public RunnerImpl {
  public:
-  CudaRunner(Model model, std::shared_ptr<const Plan> plan_made) : RunnerImpl(std::move(model), std::move(plan_made)) {
-    on_device([this] { network_ = std::make_unique<Network>(plan()); });
+  CudaRunner(Model model, std::shared_ptr<const Plan> plan_made, RunnerShare& share)
+      : RunnerImpl(std::move(model), std::move(plan_made)) {
+    on_device([&] {
+      // A part that comes later may be the first that asks for cuBLAS.
+      if (share.session == nullptr || (plan().needs_cublas && !share.session->has_cublas()))
+        share.session = std::make_shared<Session>(plan().device.cuda_index, plan().needs_cublas);
+      network_ = std::make_unique<Network>(plan(), share.session);
+    });
   }
 
   ~CudaRunner() override {
@@ -54,6 +60,12 @@ class CudaRunner final : public RunnerImpl {
     return outputs;
   }
 
+  const Tensor& computed(std::size_t output) const override { return network_->computed(output); }
+
+  void take_over(std::size_t input, const Tensor& computed) override {
+    on_device([&] { network_->take_over(input, computed); });
+  }
+
   // Inputs are staged apart from all that an app gets to see.
   std::span<const std::byte> own_memory() const override { return {}; }
 
@@ -72,8 +84,8 @@ class CudaRunner final : public RunnerImpl {
 
 }  // namespace
 
-std::unique_ptr<RunnerImpl> make_runner(Model model, std::shared_ptr<const Plan> plan) {
-  return std::make_unique<CudaRunner>(std::move(model), std::move(plan));
+std::shared_ptr<RunnerImpl> make_runner(Model model, std::shared_ptr<const Plan> plan, RunnerShare& share) {
+  return std::make_shared<CudaRunner>(std::move(model), std::move(plan), share);
 }
 
 }  // namespace lenslet::cuda

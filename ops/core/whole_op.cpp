@@ -1,0 +1,32 @@
+#include "ops/core/whole_op.h"
+
+#include <cstring>
+
+namespace lenslet {
+
+std::vector<TensorType> WholeOp::infer(std::span<const InputInfo> inputs) const {
+  check(inputs);
+  std::vector<Tensor> values;
+  InputMask unknown = no_inputs;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const bool known = inputs[i].present && inputs[i].constant != nullptr;
+    if (inputs[i].present && !known) unknown |= input_bit(i);
+    values.push_back(known ? *inputs[i].constant : Tensor());
+  }
+  if (unknown != no_inputs) throw NeedsValue(unknown, "what decides the shape");
+  std::vector<TensorType> types;
+  for (const Tensor& output : compute(values)) types.push_back({output.dtype(), output.shape()});
+  return types;
+}
+
+std::unique_ptr<const BoundKernel> bind_whole(const Binding& binding) {
+  std::vector<Tensor> values;
+  for (std::size_t i = 0; i < binding.problem.inputs().size(); ++i)
+    values.push_back(binding.constant(i) == nullptr ? Tensor() : *binding.constant(i));
+  return bound([made = binding.op<WholeOp>().compute(values)](const KernelRun& run) {
+    for (std::size_t i = 0; i < run.outputs.size(); ++i)
+      if (made[i].bytes() > 0) std::memcpy(run.outputs[i].data(), made[i].data(), made[i].bytes());
+  });
+}
+
+}  // namespace lenslet

@@ -1,0 +1,113 @@
+// NonMaxSuppression: of each image and class the boxes with the highest scores, none of which covers too much of one
+// that was selected before. In float32, as the file's models were trained and tested: whether a box is kept hangs on
+// a comparison with the threshold.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "ops/core/checks.h"
+#include "ops/core/whole_op.h"
+
+namespace lenslet {
+
+namespace {
+
+struct Box {
+  float top, left, bottom, right, area;
+};
+
+// Of any two opposite corners, or of centre and size.
+Box box_of(const float* p, bool centre) {
+  const float a[] = {centre ? p[1] - p[3] / 2 : p[0], centre ? p[0] - p[2] / 2 : p[1]};
+  const float b[] = {centre ? p[1] + p[3] / 2 : p[2], centre ? p[0] + p[2] / 2 : p[3]};
+  Box box{std::min(a[0], b[0]), std::min(a[1], b[1]), std::max(a[0], b[0]), std::max(a[1], b[1]), 0};
+  box.area = (box.bottom - box.top) * (box.right - box.left);
+  return box;
+}
+
+bool covers(const Box& a, const Box& b, float threshold) {
+  const float height = std::min(a.bottom, b.bottom) - std::max(a.top, b.top);
+  const float width = std::min(a.right, b.right) - std::max(a.left, b.left);
+  if (!(height > 0 && width > 0)) return false;
+  const float common = height * width;
+  return common / (a.area + b.area - common) > threshold;
+}
+
+class NonMaxSuppression final : public WholeOp {
+ public:
+  explicit NonMaxSuppression(const NodeSpec& spec) {
+    AttributeReader reader(spec);
+    centre_ = reader.flag("center_point_box", false);
+    reader.finish();
+  }
+
+  std::string_view type() const override { return "NonMaxSuppression"; }
+  AttributeList attributes() const override { return {{"center_point_box", std::int64_t{centre_}}}; }
+
+  void check(std::span<const InputInfo> inputs) const override {
+    const TensorType &boxes = required_input(inputs, 0, "boxes"), &scores = required_input(inputs, 1, "scores");
+    require_dtype("boxes", boxes.dtype, {DType::f32});
+    require_dtype("scores", scores.dtype, {DType::f32});
+    require_rank("boxes", boxes.shape, 3, 3);
+    require_rank("scores", scores.shape, 3, 3);
+    require_shape("boxes", boxes.shape, {scores.shape[0], scores.shape[2], 4});
+    constexpr std::string_view names[] = {"max_output_boxes_per_class", "iou_threshold", "score_threshold"};
+    for (std::size_t i = 2; i < 5; ++i) {
+      if (!present(inputs, i)) continue;
+      require_dtype(names[i - 2], inputs[i].type.dtype, {i == 2 ? DType::i64 : DType::f32});
+      if (inputs[i].type.shape.elems() != 1)
+        throw Error(ErrorKind::invalid_model,
+                    fmt::format("{} must be a scalar, not {}", names[i - 2], inputs[i].type.shape.str()));
+    }
+  }
+
+  std::vector<Tensor> compute(std::span<const Tensor> inputs) const override {
+    const Tensor &boxes = inputs[0], &scores = inputs[1];
+    const std::int64_t most = present(inputs, 2) ? inputs[2].values<std::int64_t>()[0] : 0;
+    const float iou = present(inputs, 3) ? inputs[3].values<float>()[0] : 0.0F;
+    const float* const least = present(inputs, 4) ? inputs[4].values<float>().data() : nullptr;
+    if (!(iou >= 0 && iou <= 1)) throw Error(ErrorKind::invalid_argument, fmt::format("iou_threshold is {}", iou));
+
+    const std::int64_t images = scores.shape()[0], classes = scores.shape()[1], count = scores.shape()[2];
+    std::vector<Box> of_image(static_cast<std::size_t>(count));
+    std::vector<std::int64_t> order;
+    std::vector<std::array<std::int64_t, 3>> selected;
+    for (std::int64_t image = 0; image < images; ++image) {
+      for (std::int64_t i = 0; i < count; ++i)
+        of_image[static_cast<std::size_t>(i)] = box_of(boxes.values<float>().data() + (image * count + i) * 4, centre_);
+      for (std::int64_t c = 0; c < classes; ++c) {
+        const float* const score = scores.values<float>().data() + (image * classes + c) * count;
+        order.clear();
+        for (std::int64_t i = 0; i < count; ++i)
+          if (least == nullptr ? score[i] == score[i] : score[i] > *least) order.push_back(i);
+        std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return score[a] > score[b]; });
+        const std::size_t first = selected.size();
+        for (const std::int64_t i : order) {
+          if (static_cast<std::int64_t>(selected.size() - first) >= most) break;
+          const bool covered =
+              std::any_of(selected.begin() + static_cast<std::ptrdiff_t>(first), selected.end(), [&](const auto& kept) {
+                return covers(of_image[static_cast<std::size_t>(kept[2])], of_image[static_cast<std::size_t>(i)], iou);
+              });
+          if (!covered) selected.push_back({image, c, i});
+        }
+      }
+    }
+    Tensor y(DType::i64, Shape{static_cast<std::int64_t>(selected.size()), 3});
+    for (std::size_t i = 0; i < selected.size(); ++i)
+      std::ranges::copy(selected[i], y.values<std::int64_t>().begin() + static_cast<std::ptrdiff_t>(3 * i));
+    return {y};
+  }
+
+ private:
+  bool centre_;
+};
+
+constexpr SimpleKernel kernels[] = {{.types = dtypes<Types<float>>, .bind = bind_whole}};
+
+}  // namespace
+
+OpParts non_max_suppression() { return {make_from<NonMaxSuppression>, kernels}; }
+
+}  // namespace lenslet

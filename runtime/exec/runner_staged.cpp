@@ -1,0 +1,216 @@
+// Runs a network whose shapes follow in part from what it computes: the part that was planned beforehand, then the
+// nodes between on the host, then the rest, planned for the shapes that there are now. A few such plans are kept.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "base/float_environment.h"
+#include "runtime/exec/runner_impl.h"
+#include "runtime/graph/evaluate.h"
+#include "runtime/graph/infer_node.h"
+
+namespace lenslet {
+
+namespace {
+
+// The rest planned anew for every number of boxes costs milliseconds, an arena kept for each of them memory.
+constexpr std::size_t most_kept = 4;
+
+void add_to_key(std::string& key, const Tensor& tensor, bool with_value) {
+  key += fmt::format("|{}{}", to_string(tensor.dtype()), tensor.shape().str());
+  if (with_value) key.append(static_cast<const char*>(tensor.data()), tensor.bytes());
+}
+
+class StagedRunner final : public RunnerImpl {
+ public:
+  StagedRunner(Model model, std::shared_ptr<const Plan> plan_made, std::shared_ptr<RunnerImpl> early, RunnerShare share)
+      : RunnerImpl(std::move(model), std::move(plan_made)),
+        early_(std::move(early)),
+        share_(std::move(share)),
+        info_(plan().info),
+        made_(late().graph.values.size()),
+        outputs_(late().outputs.size()) {}
+
+  const PlanInfo& info() const override { return info_; }
+
+  void set_observer(Observer observer) override {
+    observer_ = std::move(observer);
+    observe(*early_, 0);
+    for (const Kept& kept : kept_) observe(*kept.runner, late_begin());
+  }
+
+  std::vector<double> time_device(int repeats) override {
+    std::vector<double> samples = early_->time_device(repeats);
+    if (kept_.empty()) return samples;
+    const std::vector<double> rest = kept_.back().runner->time_device(repeats);
+    for (std::size_t i = 0; i < std::min(samples.size(), rest.size()); ++i) samples[i] += rest[i];
+    return samples;
+  }
+
+ private:
+  // The rest, planned for some shapes and values. The last one used stands last.
+  struct Kept {
+    std::string key;
+    std::shared_ptr<RunnerImpl> runner;
+  };
+
+  const LatePart& late() const { return *plan().late; }
+  std::size_t late_begin() const { return plan().steps.size() + late().on_host.size(); }
+
+  void write_input(std::size_t input, const Tensor& value) override { early_->write_input(input, value); }
+  void write_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index) override {
+    early_->write_image(input, image, spec, index);
+  }
+  void write_blank(std::size_t input, std::int64_t index) override { early_->write_blank(input, index); }
+  std::span<const std::byte> own_memory() const override { return early_->own_memory(); }
+  const Tensor& computed(std::size_t output) const override { return outputs_[output]; }
+
+  std::span<const Tensor> run_steps() override {
+    const std::span<const Tensor> early = early_->run_steps();
+    for (std::size_t i = 0; i < early.size(); ++i) made_[at(late().early_outputs[i])] = early[i];
+    info_.steps.resize(plan().steps.size());
+    for (const Node& node : late().on_host) compute(node);
+    RunnerImpl& rest = planned();
+    const std::vector<ValueId>& inputs = late().graph.inputs;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const auto found = std::ranges::find(late().early_outputs, inputs[i]);
+      if (found == late().early_outputs.end())
+        rest.write_input(i, made_[at(inputs[i])]);
+      else
+        rest.take_over(i, early_->computed(static_cast<std::size_t>(found - late().early_outputs.begin())));
+    }
+    const std::span<const Tensor> last = rest.run_steps();
+    std::ranges::copy(rest.info().steps, std::back_inserter(info_.steps));
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      const LatePart::Output& from = late().outputs[i];
+      outputs_[i] = (from.late ? last : early)[from.index];
+      info_.outputs[i].second = outputs_[i].shape();
+    }
+    return outputs_;
+  }
+
+  static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
+  const Tensor& known(ValueId id) const {
+    const Value& value = late().graph.value(id);
+    return value.is_constant() ? value.constant : made_[at(id)];
+  }
+
+  // A node on the host, and its step.
+  void compute(const Node& node) {
+    std::vector<Tensor> inputs;
+    std::vector<InputInfo> infos;
+    for (const ValueId id : node.inputs) inputs.push_back(id == no_id ? Tensor() : known(id));
+    for (const Tensor& input : inputs)
+      infos.push_back({!input.empty(), {input.dtype(), input.shape()}, input.empty() ? nullptr : &input});
+    StepInfo step;
+    std::vector<Tensor> results;
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      const FloatEnvironment environment(plan().flush_denormals);
+      const std::vector<TensorType> types = infer_types(*node.op, infos);
+      step.flops = node.op->flops(infos, types);
+      results = evaluate(node.op, inputs, types, host_);
+    } catch (const Error& error) {
+      throw error.within(model().name() + ": " + node.label());
+    }
+    const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - begin;
+    step.name = node.name;
+    step.op = node.type();
+    step.config = "on the host";
+    step.attributes = node.op->attributes();
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      step.inputs.push_back(node.inputs[i] == no_id ? "" : late().graph.value(node.inputs[i]).name);
+      step.bytes += inputs[i].bytes();
+    }
+    results.resize(node.outputs.size());
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      step.outputs.push_back(node.outputs[i] == no_id ? "" : late().graph.value(node.outputs[i]).name);
+      step.output_shapes.push_back(results[i].shape());
+      step.output_formats.push_back(results[i].format());
+      step.bytes += results[i].bytes();
+      if (node.outputs[i] != no_id) made_[at(node.outputs[i])] = results[i];
+    }
+    info_.steps.push_back(std::move(step));
+    if (!observer_) return;
+    LayerEvent event;
+    event.step = static_cast<int>(info_.steps.size()) - 1;
+    event.info = &info_.steps.back();
+    event.inputs = inputs;
+    event.outputs = results;
+    event.ms = elapsed.count();
+    observer_(event);
+  }
+
+  // What runs the rest on what there is now.
+  RunnerImpl& planned() {
+    std::string key;
+    for (std::size_t i = 0; i < late().graph.inputs.size(); ++i)
+      add_to_key(key, shape_of(late().graph.inputs[i]), late().planned_for_value[i]);
+    const auto found = std::ranges::find(kept_, key, &Kept::key);
+    if (found != kept_.end()) {
+      std::rotate(found, found + 1, kept_.end());
+    } else {
+      if (kept_.size() == most_kept) kept_.erase(kept_.begin());
+      kept_.push_back({key, plan_rest()});
+      if (observer_) observe(*kept_.back().runner, late_begin());
+    }
+    return *kept_.back().runner;
+  }
+
+  // What arrives has its shape and, where it decides shapes, its value.
+  std::shared_ptr<RunnerImpl> plan_rest() {
+    Graph graph = late().graph;
+    for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
+      const ValueId id = graph.inputs[i];
+      const Tensor& arrived = shape_of(id);
+      PortInfo& port = graph.input_ports.emplace_back();
+      port.name = fmt::format("{}#{}", graph.value(id).name, id);  // names need not differ
+      port.dtype = arrived.dtype();
+      for (int axis = 0; axis < arrived.shape().rank(); ++axis) port.dims.push_back(arrived.shape()[axis]);
+      port.dim_names.resize(port.dims.size());
+      if (late().planned_for_value[i])
+        graph.replace_uses(id, graph.add_constant(graph.value(id).name, arrived.clone()));
+    }
+    return make_runner(Model(std::make_shared<ModelImpl>(std::move(graph), model().impl())), plan().late_options,
+                       share_);
+  }
+
+  // Its data may be on the device alone.
+  const Tensor& shape_of(ValueId id) const {
+    const auto found = std::ranges::find(late().early_outputs, id);
+    if (found == late().early_outputs.end()) return made_[at(id)];
+    const auto i = static_cast<std::size_t>(found - late().early_outputs.begin());
+    return made_[at(id)].empty() ? early_->computed(i) : made_[at(id)];
+  }
+
+  void observe(RunnerImpl& part, std::size_t first_step) {
+    if (!observer_) return part.set_observer({});
+    part.set_observer([this, first_step](const LayerEvent& event) {
+      LayerEvent shifted = event;
+      shifted.step += static_cast<int>(first_step);
+      observer_(shifted);
+    });
+  }
+
+  std::shared_ptr<RunnerImpl> early_;
+  RunnerShare share_;
+  PlanInfo info_;
+  std::vector<Tensor> made_;  // by value: what is on the host of this run
+  std::vector<Tensor> outputs_;
+  std::vector<Kept> kept_;
+  ThreadPool host_{1};
+  Observer observer_;
+};
+
+}  // namespace
+
+std::shared_ptr<RunnerImpl> make_staged_runner(Model model, std::shared_ptr<const Plan> plan,
+                                               std::shared_ptr<RunnerImpl> early, RunnerShare share) {
+  return std::make_shared<StagedRunner>(std::move(model), std::move(plan), std::move(early), std::move(share));
+}
+
+}  // namespace lenslet

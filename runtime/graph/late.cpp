@@ -1,0 +1,120 @@
+#include "runtime/graph/late.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+namespace lenslet {
+namespace {
+
+// All that decides its outputs will be known, and the host can compute it: no need to plan it.
+bool for_host(const Graph& graph, const Node& node, InputMask values) {
+  for (std::size_t i = 0; i < node.inputs.size(); ++i)
+    if (node.inputs[i] != no_id && !graph.value(node.inputs[i]).is_constant() && (values & input_bit(i)) == 0)
+      return false;
+  return !kernels_of(node.type(), DeviceKind::cpu).empty();
+}
+
+void add_once(std::vector<ValueId>& list, ValueId id) {
+  if (std::find(list.begin(), list.end(), id) == list.end()) list.push_back(id);
+}
+
+}  // namespace
+
+LatePart split_late(Graph& graph, const std::vector<WaitingNode>& waiting) {
+  std::unordered_map<NodeId, const WaitingNode*> waits;
+  for (const WaitingNode& wait : waiting) waits.emplace(wait.node, &wait);
+  const auto typed = [&](ValueId id) { return id == no_id || graph.value(id).typed; };
+
+  LatePart late;
+  late.graph = graph;
+  late.graph.nodes.clear();
+  std::vector<Node> early;
+  std::vector<bool> made_by_host(graph.values.size(), false), decides(graph.values.size(), false);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    Node& node = graph.nodes[n];
+    const auto wait = waits.find(static_cast<NodeId>(n));
+    if (wait == waits.end()) {
+      const bool follows = !std::all_of(node.inputs.begin(), node.inputs.end(), typed);
+      if (follows) late.reasons.emplace_back();
+      (follows ? late.graph.nodes : early).push_back(std::move(node));
+    } else if (for_host(graph, node, wait->second->values)) {
+      for (const ValueId id : node.outputs)
+        if (id != no_id) made_by_host[static_cast<std::size_t>(id)] = true;
+      late.on_host.push_back(std::move(node));
+    } else {
+      for (std::size_t i = 0; i < node.inputs.size(); ++i)
+        if (node.inputs[i] != no_id && (wait->second->values & input_bit(i)) != 0)
+          decides[static_cast<std::size_t>(node.inputs[i])] = true;
+      late.graph.nodes.push_back(std::move(node));
+      late.reasons.push_back(wait->second->reason);
+    }
+  }
+  graph.nodes = std::move(early);
+
+  // What is read there and known here, or made in between.
+  std::vector<ValueId> inputs;
+  const auto arrives = [&](ValueId id) {
+    return id != no_id && !graph.value(id).is_constant() &&
+           (graph.value(id).typed || made_by_host[static_cast<std::size_t>(id)]);
+  };
+  for (const Node& node : late.graph.nodes)
+    for (const ValueId id : node.inputs)
+      if (arrives(id)) add_once(inputs, id);
+  std::vector<ValueId> early_outputs, late_outputs;
+  std::vector<PortInfo> early_ports, late_ports;
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    const ValueId id = graph.outputs[i];
+    const bool is_early = graph.value(id).typed;
+    late.outputs.push_back({!is_early, is_early ? early_outputs.size() : late_outputs.size()});
+    (is_early ? early_outputs : late_outputs).push_back(id);
+    (is_early ? early_ports : late_ports).push_back(graph.output_ports[i]);
+    if (made_by_host[static_cast<std::size_t>(id)]) add_once(inputs, id);
+  }
+  late.graph.inputs = inputs;
+  late.graph.input_ports.clear();
+  late.graph.outputs = std::move(late_outputs);
+  late.graph.output_ports = std::move(late_ports);
+  for (const ValueId id : inputs) late.planned_for_value.push_back(decides[static_cast<std::size_t>(id)]);
+
+  const auto hand_over = [&](ValueId id) {
+    if (!arrives(id) || made_by_host[static_cast<std::size_t>(id)]) return;
+    if (std::find(early_outputs.begin(), early_outputs.end(), id) != early_outputs.end()) return;
+    early_outputs.push_back(id);
+    const Value& value = graph.value(id);
+    PortInfo port{.name = value.name, .dtype = value.dtype, .dims = {}, .dim_names = {}};
+    for (int axis = 0; axis < value.shape.rank(); ++axis) port.dims.push_back(value.shape[axis]);
+    early_ports.push_back(std::move(port));
+  };
+  for (const ValueId id : inputs) hand_over(id);
+  for (const Node& node : late.on_host)
+    for (const ValueId id : node.inputs) hand_over(id);
+  graph.outputs = early_outputs;
+  late.early_outputs = std::move(early_outputs);
+  graph.output_ports = std::move(early_ports);
+
+  // The other part's constants are not kept.
+  std::vector<bool> read(graph.values.size(), false);
+  for (const Node& node : late.graph.nodes)
+    for (const ValueId id : node.inputs)
+      if (id != no_id) read[static_cast<std::size_t>(id)] = true;
+  for (const ValueId id : late.graph.outputs) read[static_cast<std::size_t>(id)] = true;
+  for (const Node& node : late.on_host)
+    for (const ValueId id : node.inputs)
+      if (id != no_id) read[static_cast<std::size_t>(id)] = true;
+  for (std::size_t v = 0; v < read.size(); ++v)
+    if (!read[v] && late.graph.values[v].is_constant()) late.graph.values[v].constant = Tensor();
+  return late;
+}
+
+std::string dump(const LatePart& late) {
+  Graph on_host = late.graph;
+  on_host.nodes = late.on_host;
+  on_host.inputs.clear();
+  on_host.outputs.clear();
+  std::string text;
+  if (!late.on_host.empty()) text += "on the host, in between:\n" + on_host.dump();
+  return text + "planned in the run, when shapes are known:\n" + late.graph.dump();
+}
+
+}  // namespace lenslet

@@ -1,0 +1,209 @@
+#include "late_cases.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "embedder_cases.h"
+#include "lenslet/runner.h"
+#include "runtime/exec/model_impl.h"
+#include "runtime/graph/if_op.h"
+#include "small_net.h"
+
+namespace lenslet::test {
+namespace {
+
+PlanOptions on(const std::string& device) {
+  PlanOptions options = on_cpu(1, 2);
+  options.device = device;
+  return options;
+}
+
+ValueId add_port(Graph& graph, const std::string& name, DType dtype, std::vector<std::int64_t> dims) {
+  const ValueId id = graph.add_value(name);
+  graph.value(id).dtype = dtype;
+  graph.inputs.push_back(id);
+  PortInfo& port = graph.input_ports.emplace_back();
+  port.name = name;
+  port.dtype = dtype;
+  port.dim_names.resize(dims.size());
+  port.dims = std::move(dims);
+  return id;
+}
+
+ValueId int64s(Graph& graph, std::initializer_list<std::int64_t> values) {
+  return graph.add_constant("ints" + std::to_string(graph.values.size()),
+                            Tensor::of<std::int64_t>(Shape{static_cast<std::int64_t>(values.size())}, values));
+}
+
+Tensor row(std::initializer_list<float> values) {
+  return Tensor::of<float>(Shape{static_cast<std::int64_t>(values.size())}, values);
+}
+
+template <typename T>
+std::vector<T> held(const Tensor& tensor) {
+  const auto values = tensor.values<T>();
+  return {values.begin(), values.end()};
+}
+
+// What is positive in x, and twice that: x [8] -> y [n], 2 y; Relu(x) beside it.
+Graph positive_net() {
+  Graph graph;
+  graph.name = "positive";
+  const ValueId x = add_port(graph, "x", DType::f32, {8});
+  const ValueId relu = add_node(graph, "Relu", {x});
+  const ValueId where = add_node(graph, "Transpose", {add_node(graph, "NonZero", {relu})});
+  const ValueId y = add_node(graph, "GatherND", {x, where});
+  add_output(graph, y);
+  add_output(graph, relu);
+  add_output(graph, add_node(graph, "Add", {y, y}));
+  return graph;
+}
+
+}  // namespace
+
+void check_boxes_selected_in_the_run(const std::string& device) {
+  const Model model = make_model(positive_net());
+  Runner runner(model, on(device));
+  CHECK(runner.plan().late.size() == 4);
+  CHECK(runner.plan().outputs[1].second == Shape{8});
+  std::vector<std::string> seen;
+  for (const bool observed : {false, true}) {
+    if (observed)
+      runner.set_observer([&](const LayerEvent& event) {
+        CHECK(event.step == static_cast<int>(seen.size()));
+        seen.push_back(event.info->op);
+        REQUIRE(event.outputs.size() == event.info->output_shapes.size());
+        for (std::size_t i = 0; i < event.outputs.size(); ++i)
+          CHECK(event.outputs[i].shape() == event.info->output_shapes[i]);
+      });
+    // More counts than plans are kept, some again.
+    for (const int count : {3, 0, 8, 1, 3, 2, 5, 8, 3}) {
+      Tensor x(DType::f32, Shape{8});
+      std::vector<float> positive;
+      for (int i = 0; i < 8; ++i) {
+        x.values<float>()[static_cast<std::size_t>(i)] = static_cast<float>(i < count ? i + 1 : -i);
+        if (i < count) positive.push_back(static_cast<float>(i + 1));
+      }
+      seen.clear();
+      const auto outputs = runner.run(x);
+      REQUIRE(outputs.size() == 3);
+      CHECK(held<float>(outputs[0]) == positive);
+      for (float& value : positive) value *= 2;
+      CHECK(held<float>(outputs[2]) == positive);
+      CHECK(outputs[1].values<float>()[7] == (count == 8 ? 8 : 0));
+      CHECK(runner.plan().outputs[0].second == Shape{count});
+      if (observed) CHECK(seen.size() == runner.plan().steps.size());
+    }
+  }
+  CHECK(std::find(seen.begin(), seen.end(), "NonZero") != seen.end());
+  CHECK(seen.back() == "Add");
+  runner.set_observer({});
+  // What is refused before a run is refused as ever, and the Runner goes on.
+  CHECK(kind_of([&] { runner.run(Tensor(DType::f32, Shape{7})); }) == ErrorKind::invalid_argument);
+  CHECK(runner.run(row({-1, 5, -1, -1, -1, -1, -1, -1}))[0].values<float>()[0] == 5);
+}
+
+void check_reshape_to_what_is_computed(const std::string& device) {
+  Graph graph;
+  graph.name = "reshape";
+  const ValueId x = add_port(graph, "x", DType::f32, {2, 6});
+  const ValueId rows = add_port(graph, "rows", DType::i64, {3});
+  const ValueId most = add_node(graph, "ReduceMax", {rows});
+  const ValueId target =
+      add_node(graph, "Concat", {add_node(graph, "Reshape", {most, int64s(graph, {1})}), int64s(graph, {-1})},
+               {{"axis", std::int64_t{0}}});
+  add_output(graph, add_node(graph, "Relu", {add_node(graph, "Reshape", {x, target})}));
+  Runner runner(make_model(graph), on(device));
+  const Tensor data = random_tensor({2, 6}, 1);
+  for (const std::int64_t asked : {3, 4, 3, 12, 1}) {
+    const Tensor inputs[] = {data, Tensor::of<std::int64_t>(Shape{3}, {1, asked, 1})};
+    const Tensor& y = runner.run(inputs)[0];
+    REQUIRE(y.shape() == Shape{asked, 12 / asked});
+    for (std::size_t i = 0; i < 12; ++i) CHECK(y.values<float>()[i] == std::max(0.0F, data.values<float>()[i]));
+  }
+  // 5 rows of 12 elements: an error of this run alone.
+  const Tensor wrong[] = {data, Tensor::of<std::int64_t>(Shape{3}, {1, 5, 1})};
+  const Error refused = error_of([&] { runner.run(wrong); });
+  CHECK(refused.kind() == ErrorKind::invalid_model);
+  CHECK(std::string(refused.what()).find("Reshape") != std::string::npos);
+  const Tensor right[] = {data, Tensor::of<std::int64_t>(Shape{3}, {1, 2, 1})};
+  CHECK(runner.run(right)[0].shape() == Shape{2, 6});
+}
+
+// How many are positive decides where a second NonZero looks.
+void check_shapes_decided_one_after_another(const std::string& device) {
+  Graph graph;
+  graph.name = "twice";
+  const ValueId x = add_port(graph, "x", DType::f32, {8});
+  const ValueId where = add_node(graph, "Transpose", {add_node(graph, "NonZero", {add_node(graph, "Relu", {x})})});
+  const ValueId y = add_node(graph, "GatherND", {x, where});
+  const ValueId low = add_node(graph, "Sub", {y, graph.add_constant("three", row({3}))});
+  add_output(graph, add_node(graph, "NonZero", {add_node(graph, "Relu", {low})}));
+  Runner runner(make_model(graph), on(device));
+  CHECK(held<std::int64_t>(runner.run(row({1, -1, 5, 2, -7, 4, 0, 9}))[0]) == std::vector<std::int64_t>{1, 3, 4});
+  CHECK(held<std::int64_t>(runner.run(row({-1, -1, -1, -1, -1, -1, -1, -1}))[0]).empty());
+  CHECK(held<std::int64_t>(runner.run(row({9, -1, 5, 2, -7, 4, 0, 9}))[0]) == std::vector<std::int64_t>{0, 1, 3, 4});
+  CHECK(runner.run(row({9, -1, 5, 2, -7, 4, 0, 9}))[0].shape() == Shape{1, 4});
+}
+
+// If (any x > 0) Add(x, c) else the first two of x, c from outside and inside.
+void check_branch_taken_in_the_run(const std::string& device) {
+  Graph positive, other;
+  for (Graph* branch : {&positive, &other}) {
+    branch->name = "branch";
+    for (const char* name : {"x", "c"}) {
+      branch->inputs.push_back(branch->add_value(name));
+      branch->input_ports.emplace_back().name = name;
+    }
+  }
+  add_output(positive, add_node(positive, "Add", {positive.inputs[0], positive.inputs[1]}));
+  add_output(other, add_node(other, "Slice", {other.inputs[0], int64s(other, {0}), int64s(other, {2})}));
+
+  Graph graph;
+  graph.name = "if";
+  const ValueId x = add_port(graph, "x", DType::f32, {4});
+  const ValueId c = graph.add_constant("c", row({10, 20, 30, 40}));
+  const ValueId most = add_node(graph, "ReduceMax", {x}, {{"keepdims", std::int64_t{0}}});
+  const ValueId any = add_node(graph, "Greater", {most, graph.add_constant("zero", Tensor::of<float>(Shape{}, {0}))});
+  const auto op = std::make_shared<IfOp>(IfOp::Branch{std::make_shared<const Graph>(positive)},
+                                         IfOp::Branch{std::make_shared<const Graph>(other)});
+  add_output(graph, add_node(graph, op, "choice", {any, x, c}));
+  add_output(graph, add_node(graph, "Neg", {graph.outputs[0]}));
+  Runner runner(make_model(graph), on(device));
+  for (int round = 0; round < 2; ++round) {
+    CHECK(held<float>(runner.run(row({1, -2, 3, -4}))[0]) == std::vector<float>{11, 18, 33, 36});
+    CHECK(held<float>(runner.run(row({-1, -2, -3, -4}))[1]) == std::vector<float>{1, 2});
+  }
+}
+
+void check_wrong_indices_are_reported(const std::string& device) {
+  Graph graph;
+  graph.name = "picks";
+  const ValueId x = add_port(graph, "x", DType::f32, {3, 2});
+  const ValueId at = add_port(graph, "at", DType::i64, {2});
+  const ValueId divisor = add_port(graph, "divisor", DType::i64, {2});
+  add_output(graph, add_node(graph, "Gather", {x, at}));
+  add_output(graph, add_node(graph, "Div", {at, divisor}));
+  Runner runner(make_model(graph), on(device));
+  const Tensor data = random_tensor({3, 2}, 1);
+  const auto run = [&](std::int64_t first, std::int64_t by) {
+    const Tensor inputs[] = {data, Tensor::of<std::int64_t>(Shape{2}, {first, -1}),
+                             Tensor::of<std::int64_t>(Shape{2}, {by, 1})};
+    return runner.run(inputs)[0].values<float>()[0];
+  };
+  for (int round = 0; round < 2; ++round) {
+    CHECK(run(1, 1) == data.values<float>()[2]);
+    Error refused = error_of([&] { run(3, 1); });
+    CHECK(refused.kind() == ErrorKind::invalid_argument);
+    CHECK(std::string(refused.what()).find("Gather") != std::string::npos);
+    CHECK(std::string(refused.what()).find("outside axis 0 of [3,2]") != std::string::npos);
+    refused = error_of([&] { run(-3, 0); });
+    CHECK(refused.kind() == ErrorKind::invalid_argument);
+    CHECK(std::string(refused.what()).find("division by zero") != std::string::npos);
+    CHECK(run(-3, 2) == data.values<float>()[0]);
+  }
+}
+
+}  // namespace lenslet::test

@@ -1,0 +1,14 @@
+#pragma once
+// Networks whose shapes follow in part from what they compute, on any device.
+
+#include <string>
+
+namespace lenslet::test {
+
+void check_boxes_selected_in_the_run(const std::string& device);
+void check_reshape_to_what_is_computed(const std::string& device);
+void check_shapes_decided_one_after_another(const std::string& device);
+void check_branch_taken_in_the_run(const std::string& device);
+void check_wrong_indices_are_reported(const std::string& device);
+
+}  // namespace lenslet::test
