@@ -83,29 +83,34 @@ __global__ void __launch_bounds__(threads)
   moments[row * pieces.count + blockIdx.y] = here;
 }
 
-/// The same grid. Each block merges the pieces of its row again: that costs less than a kernel for it.
+/// Grid: (parts of rows, pieces). Each block merges the pieces of its row again, `moment_pieces` of them: that costs
+/// less than a kernel for it.
 template <typename Affine>
-__global__ void __launch_bounds__(threads) map_rows(const float* x, float* y, const Moments* moments, Affine affine,
-                                                    float epsilon, std::int64_t length, Pieces pieces) {
+__global__ void __launch_bounds__(threads) map_rows(const float* x, float* y, const Moments* moments, int moment_pieces,
+                                                    Affine affine, float epsilon, std::int64_t length, Pieces pieces) {
   wait_for_previous();
-  const std::int64_t row = blockIdx.x;
+  const std::int64_t part = blockIdx.x, row = part / affine.parts;
   __shared__ RowMap shared;
   if (threadIdx.x < warp_threads) {
     Moments whole;
-    if (static_cast<int>(threadIdx.x) < pieces.count) whole = moments[row * pieces.count + threadIdx.x];
+    if (static_cast<int>(threadIdx.x) < moment_pieces) whole = moments[row * moment_pieces + threadIdx.x];
     for (int mask = 1; mask < warp_threads; mask *= 2) whole.merge(shuffle_xor(whole, mask));
     if (threadIdx.x == 0) {
+      if constexpr (!Affine::centered) {
+        whole.squares += whole.mean * whole.mean * whole.count;
+        whole.mean = 0;
+      }
       const double deviation = row_deviation(whole.squares, whole.count, epsilon);
-      if (blockIdx.y == 0) affine.keep(row, whole.mean, deviation);
-      shared = RowMap(whole.mean, deviation, affine.of_row(row));
+      if (blockIdx.y == 0 && part == row * affine.parts) affine.keep(row, whole.mean, deviation);
+      shared = RowMap(whole.mean, deviation, affine.of_part(part));
     }
   }
   __syncthreads();
   const RowMap map = shared;
   const std::int64_t first = blockIdx.y * pieces.length;
   const std::int64_t end = first + pieces.length < length ? first + pieces.length : length;
-  const float* from = x + row * length;
-  float* to = y + row * length;
+  const float* from = x + part * length;
+  float* to = y + part * length;
   take_turns<unroll, 2>(
       first + threadIdx.x, end, threads, 0.0f, [&](std::int64_t i) { return from[i]; },
       [&](float value, std::int64_t i) {
@@ -125,15 +130,19 @@ struct NormalizeHeld {
   float epsilon;
 
   template <int pack>
-  __device__ void operator()(Pack<pack> (&values)[held_packs], const RowMember& here) const {
-    __shared__ double sums[held_threads / warp_threads], all_squares[held_threads / warp_threads];
+  __device__ void operator()(Floats<pack> (&values)[held_packs], const RowMember& here) const {
+    __shared__ double all_squares[held_threads / warp_threads];
     const double length = here.packs * pack;
-    double sum = 0, squares = 0;
+    double mean = 0, squares = 0;
+    if constexpr (Affine::centered) {
+      __shared__ double sums[held_threads / warp_threads];
+      double sum = 0;
 #pragma unroll
-    for (int i = 0; i < held_packs; ++i)
+      for (int i = 0; i < held_packs; ++i)
 #pragma unroll
-      for (int k = 0; k < pack; ++k) sum += static_cast<double>(values[i].at[k]);
-    const double mean = here.join(sum, sums, Add{}) / length;
+        for (int k = 0; k < pack; ++k) sum += static_cast<double>(values[i].at[k]);
+      mean = here.join(sum, sums, Add{}) / length;
+    }
     // Distances are rounded to float, as RowMap takes them: else the loop above's doubles are kept for this, and spill.
     const auto center = static_cast<float>(mean);
 #pragma unroll
@@ -148,7 +157,7 @@ struct NormalizeHeld {
     if (here.row < 0) return;
     const double deviation = row_deviation(squares < 0 ? 0 : squares, length, epsilon);
     if (here.member == 0) affine.keep(here.row, mean, deviation);
-    const RowMap map(mean, deviation, affine.of_row(here.row));
+    const RowMap map(mean, deviation, affine.of_part(here.row));
 #pragma unroll
     for (int i = 0; i < held_packs; ++i)
 #pragma unroll
@@ -176,7 +185,10 @@ void normalize_rows(const Context& context, const Affine& affine, float epsilon,
   auto* moments = reinterpret_cast<Moments*>(workspace);
   const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>(pieces.count));
   launch(context, row_moments, grid, dim3(threads), 0, x, moments, length, pieces);
-  launch(context, map_rows<Affine>, grid, dim3(threads), 0, x, y, moments, affine, epsilon, length, pieces);
+  const std::int64_t parts = rows * affine.parts, part_length = length / affine.parts;
+  const Pieces part_pieces = pieces_of(parts, part_length);
+  launch(context, map_rows<Affine>, dim3(static_cast<unsigned>(parts), static_cast<unsigned>(part_pieces.count)),
+         dim3(threads), 0, x, y, moments, pieces.count, affine, epsilon, part_length, part_pieces);
 }
 
 #define LENSLET_INSTANTIATE(AFFINE)                                                                                    \
@@ -185,6 +197,8 @@ void normalize_rows(const Context& context, const Affine& affine, float epsilon,
                                std::byte*);
 LENSLET_INSTANTIATE(AffineOfChannel)
 LENSLET_INSTANTIATE(AffineOfElement)
+LENSLET_INSTANTIATE(AffineOfGroup)
+LENSLET_INSTANTIATE(RmsAffineOfElement)
 #undef LENSLET_INSTANTIATE
 
 }  // namespace lenslet::cuda

@@ -1,12 +1,16 @@
 #pragma once
 // Rows brought to mean 0 and variance 1, then to a scale and a bias. Operators of this kind differ in their rows, in
 // where scale and bias come from and in who wants the statistics, which an Affine says on both devices:
-//   of_row(row) -> ScaleAndBias   of all elements of a row
+//   parts                         so many equal parts of each row have a scale and a bias of their own
+//   of_part(part) -> ScaleAndBias of all elements of a part; parts are counted through all rows
 //   of_element(y, i) -> float     what becomes of element i of any row after that
 //   keep(row, mean, deviation)    told of each row once; the deviation is sqrt(variance + epsilon)
-//   may_be_held                   CUDA reads a row once if it fits into a block's registers
+//   centered                      false: the mean counts as 0, and the deviation is the root mean square
+//   chains                        sums that the CPU takes side by side
+//   may_be_held                   CUDA reads a row once if it fits into a block's registers; then parts is 1
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -25,13 +29,22 @@ struct ScaleAndBias {
 struct AffineOfChannel {
   const float *scale, *bias;
   std::int64_t channels;
-  LENSLET_HOST_DEVICE ScaleAndBias of_row(std::int64_t row) const {
-    const std::int64_t c = row % channels;
+  static constexpr std::int64_t parts = 1;
+  LENSLET_HOST_DEVICE ScaleAndBias of_part(std::int64_t part) const {
+    const std::int64_t c = part % channels;
     return {scale[c], bias[c]};
   }
   LENSLET_HOST_DEVICE float of_element(float y, std::int64_t) const { return y; }
   LENSLET_HOST_DEVICE void keep(std::int64_t, double, double) const {}
+  static constexpr bool centered = true;
+  static constexpr int chains = 1;
   static constexpr bool may_be_held = false;  // not measured
+};
+
+/// A row is `parts` neighbouring channels.
+struct AffineOfGroup : AffineOfChannel {
+  std::int64_t parts;
+  static constexpr int chains = 8;
 };
 
 /// Element i of every row has scale[i] and bias[i]; null: no bias. mean and inverse_deviation are of a row each, or
@@ -39,7 +52,8 @@ struct AffineOfChannel {
 struct AffineOfElement {
   const float *scale, *bias;
   float *mean, *inverse_deviation;
-  LENSLET_HOST_DEVICE ScaleAndBias of_row(std::int64_t) const { return {1, 0}; }
+  static constexpr std::int64_t parts = 1;
+  LENSLET_HOST_DEVICE ScaleAndBias of_part(std::int64_t) const { return {1, 0}; }
   LENSLET_HOST_DEVICE float of_element(float y, std::int64_t i) const {
     return y * scale[i] + (bias != nullptr ? bias[i] : 0);
   }
@@ -47,7 +61,15 @@ struct AffineOfElement {
     if (mean != nullptr) mean[row] = static_cast<float>(row_mean);
     if (inverse_deviation != nullptr) inverse_deviation[row] = static_cast<float>(1 / deviation);
   }
+  static constexpr bool centered = true;
+  static constexpr int chains = 1;
   static constexpr bool may_be_held = true;
+};
+
+/// The same of rows that are divided by their root mean square.
+struct RmsAffineOfElement : AffineOfElement {
+  static constexpr bool centered = false;
+  static constexpr int chains = 8;
 };
 
 /// sqrt(variance + epsilon) of `length` elements, given the sum of their squared distances from the mean.
@@ -68,6 +90,18 @@ struct RowMap {
   LENSLET_HOST_DEVICE float operator()(float x) const { return (x - center) * gain + rest; }
 };
 
+/// The sum of f(i) for i < count, as `chains` sums side by side: one would wait for its own last addition each time.
+template <int chains, typename F>
+double sum_of(std::int64_t count, const F& f) {
+  std::array<double, chains> sums{};
+  std::int64_t i = 0;
+  for (; i + chains <= count; i += chains)
+    for (int k = 0; k < chains; ++k) sums[static_cast<std::size_t>(k)] += f(i + k);
+  for (; i < count; ++i) sums[0] += f(i);
+  for (std::size_t k = 1; k < chains; ++k) sums[0] += sums[k];
+  return sums[0];
+}
+
 /// x and y [rows, length]; y may be x. Statistics are taken in double; those of empty rows are NaN.
 template <typename Affine>
 void normalize_rows(const Affine& affine, float epsilon, std::int64_t rows, std::int64_t length, const float* x,
@@ -77,17 +111,23 @@ void normalize_rows(const Affine& affine, float epsilon, std::int64_t rows, std:
                       for (std::int64_t row = begin; row < end; ++row) {
                         const float* from = x + row * length;
                         float* to = y + row * length;
-                        double sum = 0, squares = 0;
-                        for (std::int64_t i = 0; i < length; ++i) sum += static_cast<double>(from[i]);
-                        const double mean = sum / static_cast<double>(length);
-                        for (std::int64_t i = 0; i < length; ++i) {
+                        double mean = 0;
+                        if constexpr (Affine::centered)
+                          mean = sum_of<Affine::chains>(length,
+                                                        [=](std::int64_t i) { return static_cast<double>(from[i]); }) /
+                                 static_cast<double>(length);
+                        const double squares = sum_of<Affine::chains>(length, [=](std::int64_t i) {
                           const double distance = static_cast<double>(from[i]) - mean;
-                          squares += distance * distance;
-                        }
+                          return distance * distance;
+                        });
                         const double deviation = row_deviation(squares, static_cast<double>(length), epsilon);
                         affine.keep(row, mean, deviation);
-                        const RowMap map(mean, deviation, affine.of_row(row));
-                        for (std::int64_t i = 0; i < length; ++i) to[i] = affine.of_element(map(from[i]), i);
+                        const std::int64_t part_length = length / affine.parts;
+                        for (std::int64_t part = 0; part < affine.parts; ++part) {
+                          const RowMap map(mean, deviation, affine.of_part(row * affine.parts + part));
+                          for (std::int64_t i = part * part_length; i < (part + 1) * part_length; ++i)
+                            to[i] = affine.of_element(map(from[i]), i);
+                        }
                       }
                     });
 }
@@ -100,8 +140,8 @@ struct Context;
 template <typename Affine>
 std::size_t normalize_rows_workspace_bytes(std::int64_t rows, std::int64_t length);
 
-/// The same with device addresses, for the Affines above; x and y are aligned to 16 bytes. At most 2^31 - 1 rows that
-/// are not held.
+/// The same with device addresses, for the Affines above; x and y are aligned to 16 bytes. At most 2^31 - 1 parts of
+/// rows that are not held.
 template <typename Affine>
 void normalize_rows(const Context& context, const Affine& affine, float epsilon, std::int64_t rows, std::int64_t length,
                     const float* x, float* y, std::byte* workspace);
