@@ -69,7 +69,8 @@ class BinaryOp final : public Op {
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     TensorType y = required_input(inputs, 0, "A");
     if (row.kind == BinaryKind::Pow)
-      require_dtype("input Y", required_input(inputs, 1, "Y").dtype, {DType::f32, DType::f64, DType::i32, DType::i64});
+      require_dtype("input Y", required_input(inputs, 1, "Y").dtype,
+                    {DType::f32, DType::f64, DType::i32, DType::i64, DType::u32, DType::u64});
     else
       require_equal_dtypes(inputs);
     for (std::size_t i = 1; i < inputs.size(); ++i)
@@ -137,7 +138,7 @@ struct CheckedDivision {
 template <typename T, typename E>
 struct CheckedPow {
   T operator()(T base, E exponent) const {
-    if constexpr (std::is_integral_v<T> && std::is_integral_v<E>)
+    if constexpr (std::is_integral_v<T> && std::is_integral_v<E> && std::is_signed_v<E>)
       if (base == 0 && exponent < 0) division_by_zero();
     return Pow<T, E>()(base, exponent);
   }
@@ -227,7 +228,7 @@ class BoundPow final : public BoundKernel {
       return;
     }
     dispatch(base_, PowTypes(), [&]<typename T>(std::type_identity<T>) {
-      dispatch(exponent_, PowTypes(), [&]<typename E>(std::type_identity<E>) {
+      dispatch(exponent_, ExponentTypes(), [&]<typename E>(std::type_identity<E>) {
         const auto* base = static_cast<const T*>(a);
         const auto* exponent = static_cast<const E*>(b);
         if constexpr (std::is_same_v<T, float> && std::is_same_v<E, float>)
@@ -244,8 +245,9 @@ class BoundPow final : public BoundKernel {
   std::optional<BroadcastLoops> square_;
 };
 
-// Are these known integers, none of them below 0?
-bool never_negative(const Tensor* exponents) {
+// Are these integers that are known not to be below 0?
+bool never_negative(DType dtype, const Tensor* exponents) {
+  if (dtype == DType::u32 || dtype == DType::u64) return true;
   return exponents != nullptr &&
          dispatch(exponents->dtype(), Types<std::int32_t, std::int64_t>(), [&]<typename T>(std::type_identity<T>) {
            const auto values = exponents->values<T>();
@@ -260,7 +262,8 @@ std::optional<std::string> refuse_cuda(const Problem& problem) {
   if (!whole(inputs[0].type.dtype)) return std::nullopt;
   if (divides(kind) && inputs[1].constant == nullptr)
     return "an integer divisor that is computed might be 0, which only the CPU reports";
-  if (kind == BinaryKind::Pow && whole(inputs[1].type.dtype) && !never_negative(inputs[1].constant))
+  if (kind == BinaryKind::Pow && whole(inputs[1].type.dtype) &&
+      !never_negative(inputs[1].type.dtype, inputs[1].constant))
     return "an integer exponent that is not a constant of 0 and more divides, perhaps by 0, which only the CPU reports";
   return std::nullopt;
 }
@@ -303,7 +306,7 @@ std::span<const OpRow> binary_rows() {
   static constexpr OpRow rows[] = {
       LENSLET_BINARY_KINDS(LENSLET_ROW){"Sum", "", 6, 1, any_number, 1, 1, {make, fold_kernels<RealTypes>}},
       {"Mean", "", 6, 1, any_number, 1, 1, {make, fold_kernels<RealTypes>}},
-      {"Pow", "", 7, 2, 2, 1, 1, {make, pow_kernels}, "exponents of the same types, in any pair"},
+      {"Pow", "", 7, 2, 2, 1, 1, {make, pow_kernels}, "exponents of the same types, uint32 or uint64, in any pair"},
       {"Mod", "", 10, 2, 2, 1, 1, {make, fold_kernels<NumberTypes>}},
       {"BitShift",
        "",
@@ -312,8 +315,8 @@ std::span<const OpRow> binary_rows() {
        2,
        1,
        1,
-       {make, fold_kernels<UnsignedTypes>},
-       "no bit is left of a shift by all of them"}};
+       {make, fold_kernels<IntegerTypes>},
+       "no bit but copies of the sign is left of a shift by all of them, or by less than none"}};
 #undef LENSLET_ROW
   return rows;
 }
