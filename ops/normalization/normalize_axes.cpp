@@ -5,9 +5,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ops/core/checks.h"
 #include "ops/core/shape_args.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/normalization/row_sums.h"
 #include "ops/reduce/reduce_cuda.h"
 
 namespace lenslet {
@@ -69,11 +72,35 @@ struct Normalization {
     const BroadcastLoops::Operand operands[] = {{&x, format}, {&x, format}, {&maps, format}};
     return {op.norm, statistics, BroadcastLoops(x, format, operands)};
   }
+  /// Is what goes together a row each, without gaps?
+  bool of_rows() const {
+    const StridedLoops &kept = statistics.kept, &reduced = statistics.reduced;
+    return reduced.rank() == 1 && reduced[0].from == 1 &&
+           (kept.rank() == 0 || (kept.rank() == 1 && kept[0].from == reduced[0].dim));
+  }
   std::size_t maps_bytes() const { return static_cast<std::size_t>(statistics.kept.count()) * sizeof(AxesMap); }
 };
 
+void run_rows(const Normalization& of, const KernelRun& run) {
+  const std::int64_t length = of.statistics.reduced[0].dim;
+  run.pool->parallel_for(of.statistics.kept.count(),
+                         std::max<std::int64_t>(1, elementwise_grain / std::max<std::int64_t>(1, length)),
+                         [&](std::int64_t begin, std::int64_t end, int) {
+                           for (std::int64_t row = begin; row < end; ++row) {
+                             const float* const from = run.in<float>(0) + row * length;
+                             AxesNormFold fold;
+                             if (of.norm == AxesNorm::l1) fold.sum = row_magnitudes(from, length);
+                             if (of.norm == AxesNorm::mean_variance) fold.sum = row_sum(from, length);
+                             if (of.norm != AxesNorm::l1) fold.squares = row_squares(from, length, 0);
+                             transform_run(length, fold.result(length, of.norm), run.out<float>() + row * length,
+                                           Along<float, One>{from, One()});
+                           }
+                         });
+}
+
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   const Normalization of = Normalization::of(binding);
+  if (of.of_rows()) return bound([of](const KernelRun& run) { run_rows(of, run); });
   const auto run_on = [of](const KernelRun& run) {
     auto* maps = reinterpret_cast<AxesMap*>(run.workspace.data());
     reduce::run<AxesNormFold>(of.statistics, of.norm, run.in<float>(0), maps, *run.pool);

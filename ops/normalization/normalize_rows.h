@@ -6,11 +6,10 @@
 //   of_element(y, i) -> float     what becomes of element i of any row after that
 //   keep(row, mean, deviation)    told of each row once; the deviation is sqrt(variance + epsilon)
 //   centered                      false: the mean counts as 0, and the deviation is the root mean square
-//   chains                        sums that the CPU takes side by side
+//   vector_sums                   on the CPU; else an element after the other
 //   may_be_held                   CUDA reads a row once if it fits into a block's registers; then parts is 1
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +17,7 @@
 #include "base/cuda/host_device.h"
 #include "base/thread_pool.h"
 #include "ops/core/grain.h"
+#include "ops/normalization/row_sums.h"
 
 namespace lenslet {
 
@@ -37,14 +37,14 @@ struct AffineOfChannel {
   LENSLET_HOST_DEVICE float of_element(float y, std::int64_t) const { return y; }
   LENSLET_HOST_DEVICE void keep(std::int64_t, double, double) const {}
   static constexpr bool centered = true;
-  static constexpr int chains = 1;
+  static constexpr bool vector_sums = false;
   static constexpr bool may_be_held = false;  // not measured
 };
 
 /// A row is `parts` neighbouring channels.
 struct AffineOfGroup : AffineOfChannel {
   std::int64_t parts;
-  static constexpr int chains = 8;
+  static constexpr bool vector_sums = true;
 };
 
 /// Element i of every row has scale[i] and bias[i]; null: no bias. mean and inverse_deviation are of a row each, or
@@ -62,14 +62,14 @@ struct AffineOfElement {
     if (inverse_deviation != nullptr) inverse_deviation[row] = static_cast<float>(1 / deviation);
   }
   static constexpr bool centered = true;
-  static constexpr int chains = 1;
+  static constexpr bool vector_sums = false;
   static constexpr bool may_be_held = true;
 };
 
 /// The same of rows that are divided by their root mean square.
 struct RmsAffineOfElement : AffineOfElement {
   static constexpr bool centered = false;
-  static constexpr int chains = 8;
+  static constexpr bool vector_sums = true;
 };
 
 /// sqrt(variance + epsilon) of `length` elements, given the sum of their squared distances from the mean.
@@ -90,18 +90,6 @@ struct RowMap {
   LENSLET_HOST_DEVICE float operator()(float x) const { return (x - center) * gain + rest; }
 };
 
-/// The sum of f(i) for i < count, as `chains` sums side by side: one would wait for its own last addition each time.
-template <int chains, typename F>
-double sum_of(std::int64_t count, const F& f) {
-  std::array<double, chains> sums{};
-  std::int64_t i = 0;
-  for (; i + chains <= count; i += chains)
-    for (int k = 0; k < chains; ++k) sums[static_cast<std::size_t>(k)] += f(i + k);
-  for (; i < count; ++i) sums[0] += f(i);
-  for (std::size_t k = 1; k < chains; ++k) sums[0] += sums[k];
-  return sums[0];
-}
-
 /// x and y [rows, length]; y may be x. Statistics are taken in double; those of empty rows are NaN.
 template <typename Affine>
 void normalize_rows(const Affine& affine, float epsilon, std::int64_t rows, std::int64_t length, const float* x,
@@ -111,15 +99,21 @@ void normalize_rows(const Affine& affine, float epsilon, std::int64_t rows, std:
                       for (std::int64_t row = begin; row < end; ++row) {
                         const float* from = x + row * length;
                         float* to = y + row * length;
-                        double mean = 0;
-                        if constexpr (Affine::centered)
-                          mean = sum_of<Affine::chains>(length,
-                                                        [=](std::int64_t i) { return static_cast<double>(from[i]); }) /
-                                 static_cast<double>(length);
-                        const double squares = sum_of<Affine::chains>(length, [=](std::int64_t i) {
-                          const double distance = static_cast<double>(from[i]) - mean;
-                          return distance * distance;
-                        });
+                        double sum = 0, squares = 0;
+                        if constexpr (Affine::vector_sums) {
+                          if constexpr (Affine::centered) sum = row_sum(from, length);
+                        } else {
+                          for (std::int64_t i = 0; i < length; ++i) sum += static_cast<double>(from[i]);
+                        }
+                        const double mean = Affine::centered ? sum / static_cast<double>(length) : 0;
+                        if constexpr (Affine::vector_sums) {
+                          squares = row_squares(from, length, mean);
+                        } else {
+                          for (std::int64_t i = 0; i < length; ++i) {
+                            const double distance = static_cast<double>(from[i]) - mean;
+                            squares += distance * distance;
+                          }
+                        }
                         const double deviation = row_deviation(squares, static_cast<double>(length), epsilon);
                         affine.keep(row, mean, deviation);
                         const std::int64_t part_length = length / affine.parts;
