@@ -83,17 +83,16 @@ __global__ void __launch_bounds__(threads)
   moments[row * pieces.count + blockIdx.y] = here;
 }
 
-/// Grid: (parts of rows, pieces). Each block merges the pieces of its row again, `moment_pieces` of them: that costs
-/// less than a kernel for it.
+/// The same grid. Each block merges the pieces of its row again: that costs less than a kernel for it.
 template <typename Affine>
-__global__ void __launch_bounds__(threads) map_rows(const float* x, float* y, const Moments* moments, int moment_pieces,
-                                                    Affine affine, float epsilon, std::int64_t length, Pieces pieces) {
+__global__ void __launch_bounds__(threads) map_rows(const float* x, float* y, const Moments* moments, Affine affine,
+                                                    float epsilon, std::int64_t length, Pieces pieces) {
   wait_for_previous();
-  const std::int64_t part = blockIdx.x, row = part / affine.parts;
+  const std::int64_t row = blockIdx.x;
   __shared__ RowMap shared;
   if (threadIdx.x < warp_threads) {
     Moments whole;
-    if (static_cast<int>(threadIdx.x) < moment_pieces) whole = moments[row * moment_pieces + threadIdx.x];
+    if (static_cast<int>(threadIdx.x) < pieces.count) whole = moments[row * pieces.count + threadIdx.x];
     for (int mask = 1; mask < warp_threads; mask *= 2) whole.merge(shuffle_xor(whole, mask));
     if (threadIdx.x == 0) {
       if constexpr (!Affine::centered) {
@@ -101,20 +100,20 @@ __global__ void __launch_bounds__(threads) map_rows(const float* x, float* y, co
         whole.mean = 0;
       }
       const double deviation = row_deviation(whole.squares, whole.count, epsilon);
-      if (blockIdx.y == 0 && part == row * affine.parts) affine.keep(row, whole.mean, deviation);
-      shared = RowMap(whole.mean, deviation, affine.of_part(part));
+      if (blockIdx.y == 0) affine.keep(row, whole.mean, deviation);
+      shared = RowMap(whole.mean, deviation, affine.of_row(row));
     }
   }
   __syncthreads();
   const RowMap map = shared;
   const std::int64_t first = blockIdx.y * pieces.length;
   const std::int64_t end = first + pieces.length < length ? first + pieces.length : length;
-  const float* from = x + part * length;
-  float* to = y + part * length;
+  const float* from = x + row * length;
+  float* to = y + row * length;
   take_turns<unroll, 2>(
       first + threadIdx.x, end, threads, 0.0f, [&](std::int64_t i) { return from[i]; },
       [&](float value, std::int64_t i) {
-        if (i < end) to[i] = affine.of_element(map(value), i);
+        if (i < end) to[i] = affine.of_element(map(value), row, i);
       });
 }
 
@@ -157,12 +156,12 @@ struct NormalizeHeld {
     if (here.row < 0) return;
     const double deviation = row_deviation(squares < 0 ? 0 : squares, length, epsilon);
     if (here.member == 0) affine.keep(here.row, mean, deviation);
-    const RowMap map(mean, deviation, affine.of_part(here.row));
+    const RowMap map(mean, deviation, affine.of_row(here.row));
 #pragma unroll
     for (int i = 0; i < held_packs; ++i)
 #pragma unroll
       for (int k = 0; k < pack; ++k)
-        if (here.inside(i)) values[i].at[k] = affine.of_element(map(values[i].at[k]), here.at(i) * pack + k);
+        if (here.inside(i)) values[i].at[k] = affine.of_element(map(values[i].at[k]), here.row, here.at(i) * pack + k);
   }
 };
 
@@ -185,10 +184,7 @@ void normalize_rows(const Context& context, const Affine& affine, float epsilon,
   auto* moments = reinterpret_cast<Moments*>(workspace);
   const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>(pieces.count));
   launch(context, row_moments, grid, dim3(threads), 0, x, moments, length, pieces);
-  const std::int64_t parts = rows * affine.parts, part_length = length / affine.parts;
-  const Pieces part_pieces = pieces_of(parts, part_length);
-  launch(context, map_rows<Affine>, dim3(static_cast<unsigned>(parts), static_cast<unsigned>(part_pieces.count)),
-         dim3(threads), 0, x, y, moments, pieces.count, affine, epsilon, part_length, part_pieces);
+  launch(context, map_rows<Affine>, grid, dim3(threads), 0, x, y, moments, affine, epsilon, length, pieces);
 }
 
 #define LENSLET_INSTANTIATE(AFFINE)                                                                                    \
