@@ -179,11 +179,53 @@ std::vector<Array> conv_transpose(const AttributeList& attributes, Inputs inputs
 // Arrays are in N C H W order whatever the layout was.
 std::vector<Array> same_elements(const AttributeList&, Inputs inputs) { return {at(inputs, 0)}; }
 
+// Each tap at its place plus its offset, between the four elements around it; zeros lie outside.
+std::vector<Array> deform_conv(const AttributeList& attributes, Inputs inputs) {
+  const Array &x = at(inputs, 0), &w = at(inputs, 1), &offset = at(inputs, 2);
+  const auto strides = integers(attributes, "strides", {1, 1}), dilations = integers(attributes, "dilations", {1, 1}),
+             pads = integers(attributes, "pads", {0, 0, 0, 0});
+  const std::int64_t groups = integer(attributes, "group", 1), offset_groups = integer(attributes, "offset_group", 1);
+  const std::int64_t channels = x.shape[1], filters = w.shape[0], taps_h = w.shape[2], taps_w = w.shape[3];
+  Array y = zeros({x.shape[0], filters, offset.shape[2], offset.shape[3]}, x.dtype);
+  const auto value = [](const Array& of, std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) {
+    if (c < 0 || c >= of.shape[2] || d < 0 || d >= of.shape[3]) return 0.0;
+    return of.values[static_cast<std::size_t>(((a * of.shape[1] + b) * of.shape[2] + c) * of.shape[3] + d)];
+  };
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const auto to = index_of(y.shape, static_cast<std::int64_t>(i));
+    const std::int64_t n = to[0], filter = to[1], row = to[2], column = to[3];
+    double sum = has(inputs, 3) ? inputs[3].values[static_cast<std::size_t>(filter)] : 0;
+    for (std::int64_t c = 0; c < channels / groups; ++c)
+      for (std::int64_t r = 0; r < taps_h; ++r)
+        for (std::int64_t s = 0; s < taps_w; ++s) {
+          const std::int64_t channel = filter / (filters / groups) * (channels / groups) + c;
+          const std::int64_t tap = (channel / (channels / offset_groups) * taps_h + r) * taps_w + s;
+          const double h = static_cast<double>(row * strides[0] - pads[0] + r * dilations[0]) +
+                           value(offset, n, 2 * tap, row, column);
+          const double v = static_cast<double>(column * strides[1] - pads[1] + s * dilations[1]) +
+                           value(offset, n, 2 * tap + 1, row, column);
+          double sample = h + v;  // where that is no number
+          if (!std::isnan(h) && !std::isnan(v)) {
+            sample = 0;
+            const double top = std::floor(h), left = std::floor(v);
+            // Far away there are zeros only.
+            if (std::abs(top) < 1e9 && std::abs(left) < 1e9)
+              for (const std::int64_t dh : {0, 1})
+                for (const std::int64_t dv : {0, 1})
+                  sample +=
+                      (dh == 0 ? 1 - (h - top) : h - top) * (dv == 0 ? 1 - (v - left) : v - left) *
+                      value(x, n, channel, static_cast<std::int64_t>(top) + dh, static_cast<std::int64_t>(left) + dv);
+          }
+          if (has(inputs, 4)) sample *= value(inputs[4], n, tap, row, column);
+          sum += sample * value(w, filter, c, r, s);
+        }
+    y.values[i] = sum;
+  }
+  return {y};
+}
+
 constexpr Entry entries[] = {
-    {"Conv", conv},
-    {"ConvTranspose", conv_transpose},
-    {"LayoutConvert", same_elements},
-};
+    {"Conv", conv}, {"ConvTranspose", conv_transpose}, {"LayoutConvert", same_elements}, {"DeformConv", deform_conv}};
 
 }  // namespace
 

@@ -90,6 +90,12 @@ std::vector<Array> swish(const AttributeList& attributes, Inputs inputs) {
   return {map(at(inputs, 0), [=](double x) { return x * sigmoid_of(alpha * x); })};
 }
 
+std::vector<Array> swiglu(const AttributeList& attributes, Inputs inputs) {
+  Array y = std::move(swish(attributes, inputs)[0]);
+  for (std::size_t i = 0; i < y.values.size(); ++i) y.values[i] *= at(inputs, 1).values[i];
+  return {y};
+}
+
 std::vector<Array> thresholded_relu(const AttributeList& attributes, Inputs inputs) {
   const double alpha = real(attributes, "alpha", 1);
   return {map(at(inputs, 0), [=](double x) { return x > alpha ? x : 0; })};
@@ -261,9 +267,13 @@ std::uint64_t neither(std::uint64_t a, std::uint64_t) { return ~a; }
 std::vector<Array> bit_shift(const AttributeList& attributes, Inputs inputs) {
   const bool left = text(attributes, "direction", "") == "LEFT";
   const DType dtype = at(inputs, 0).dtype;
+  const IntegerType type = integer_type(dtype);
   return {combine(inputs.first(2), dtype, [=](const auto& v) {
-    const double factor = std::exp2(left ? v[1] : -v[1]);
-    return std::fmod(std::floor(v[0] * factor), std::ldexp(1.0, integer_type(dtype).bits));
+    if (v[1] < 0 || v[1] >= type.bits) return !left && v[0] < 0 ? -1.0 : 0.0;
+    if (!left) return std::floor(v[0] / std::exp2(v[1]));
+    const double values = std::ldexp(1.0, type.bits), rest = std::fmod(v[0] * std::exp2(v[1]), values);
+    const double from_zero = rest < 0 ? rest + values : rest;
+    return type.is_signed && from_zero >= values / 2 ? from_zero - values : from_zero;
   })};
 }
 
@@ -341,6 +351,7 @@ constexpr Entry entries[] = {
     {"Ceil", plain<ceil_of>},
     {"Erf", plain<erf_of>},
     {"Swish", swish},
+    {"SwiGLU", swiglu},
     {"Celu", celu},
     {"Softsign", plain<softsign_of>},
     {"ThresholdedRelu", thresholded_relu},

@@ -81,23 +81,32 @@ class GridAxis {
 
 std::vector<Array> grid_sample(const AttributeList& attributes, Inputs inputs) {
   const Array &x = at(inputs, 0), &grid = at(inputs, 1);
-  const std::int64_t channels = x.shape[1], height = x.shape[2], width = x.shape[3];
-  const GridAxis rows(attributes, height), columns(attributes, width);
-  Array y = zeros({x.shape[0], channels, grid.shape[1], grid.shape[2]}, x.dtype);
-  const std::int64_t area = grid.shape[1] * grid.shape[2];
+  const int axes = x.shape.rank() - 2;
+  Shape image = x.shape, points = x.shape;  // [1,1,...] of either
+  for (int i = 0; i < axes; ++i) points = points.with(2 + i, grid.shape[1 + i]);
+  Array y = zeros(points, x.dtype);
+  image = image.with(0, 1).with(1, 1);
+  points = points.with(0, 1).with(1, 1);
+  const std::int64_t channels = x.shape[1], pixels = image.elems(), area = points.elems();
   for (std::int64_t n = 0; n < x.shape[0]; ++n)
     for (std::int64_t point = 0; point < area; ++point) {
-      const auto place = static_cast<std::size_t>(2 * (n * area + point));
-      const std::vector<double> across = columns.weights(grid.values[place]),
-                                down = rows.weights(grid.values[place + 1]);
+      // The grid names the last axis first.
+      std::vector<std::vector<double>> weights;
+      for (int i = 0; i < axes; ++i)
+        weights.push_back(
+            GridAxis(attributes, image[2 + i])
+                .weights(grid.values[static_cast<std::size_t>((n * area + point) * axes + axes - 1 - i)]));
       for (std::int64_t c = 0; c < channels; ++c) {
-        const double* image = x.values.data() + (n * channels + c) * height * width;
         double sum = 0;
-        for (std::int64_t h = 0; h < height; ++h)
-          for (std::int64_t w = 0; w < width; ++w) {
-            const double weight = down[static_cast<std::size_t>(h)] * across[static_cast<std::size_t>(w)];
-            if (weight != 0) sum += weight * image[h * width + w];
+        for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
+          double weight = 1;
+          std::int64_t rest = pixel;
+          for (int i = axes - 1; i >= 0; --i) {
+            weight *= weights[static_cast<std::size_t>(i)][static_cast<std::size_t>(rest % image[2 + i])];
+            rest /= image[2 + i];
           }
+          if (weight != 0) sum += weight * x.values[static_cast<std::size_t>((n * channels + c) * pixels + pixel)];
+        }
         y.values[static_cast<std::size_t>((n * channels + c) * area + point)] = sum;
       }
     }

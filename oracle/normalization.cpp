@@ -55,6 +55,77 @@ std::vector<Array> instance_norm(const AttributeList& attributes, Inputs inputs)
   return {y};
 }
 
+std::vector<Array> group_norm(const AttributeList& attributes, Inputs inputs) {
+  const double epsilon = real(attributes, "epsilon", 1e-5);
+  const auto groups = static_cast<std::size_t>(integer(attributes, "num_groups", 1));
+  const bool of_group = integer(attributes, "affine_of_group", 0) != 0;
+  Array y = at(inputs, 0);
+  const std::size_t per_group = static_cast<std::size_t>(y.shape[1]) / groups;
+  const std::size_t rows = static_cast<std::size_t>(y.shape[0]) * groups;
+  const std::size_t length = rows == 0 ? 0 : y.values.size() / rows;
+  for (std::size_t row = 0; length > 0 && row < rows; ++row) standardise(&y.values[row * length], length, epsilon);
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const std::size_t c = channel_of(y.shape, i), k = of_group ? c / per_group : c;
+    y.values[i] = y.values[i] * at(inputs, 1).values[k] + at(inputs, 2).values[k];
+  }
+  return {y};
+}
+
+std::vector<Array> rms_norm(const AttributeList& attributes, Inputs inputs) {
+  const double epsilon = real(attributes, "epsilon", 1e-5);
+  Array y = at(inputs, 0);
+  std::size_t length = 1;
+  for (int d = axis_of(integer(attributes, "axis", -1), y.shape.rank()); d < y.shape.rank(); ++d)
+    length *= static_cast<std::size_t>(y.shape[d]);
+  for (std::size_t first = 0; first < y.values.size(); first += length) {
+    double squares = 0;
+    for (std::size_t i = 0; i < length; ++i) squares += y.values[first + i] * y.values[first + i];
+    for (std::size_t i = 0; i < length; ++i)
+      y.values[first + i] *= at(inputs, 1).values[i] / std::sqrt(squares / static_cast<double>(length) + epsilon);
+  }
+  return {y};
+}
+
+// f(the values that differ in `axes` only) of all of them; what f makes of them takes their place.
+template <typename F>
+Array of_axes(const Array& x, const std::vector<std::int64_t>& axes, const F& f) {
+  std::vector<std::vector<std::size_t>> groups(x.values.size());
+  for (std::size_t i = 0; i < x.values.size(); ++i) {
+    std::vector<std::int64_t> index = index_of(x.shape, static_cast<std::int64_t>(i));
+    for (const std::int64_t axis : axes) index[static_cast<std::size_t>(axis_of(axis, x.shape.rank()))] = 0;
+    groups[static_cast<std::size_t>(flat_of(x.shape, index))].push_back(i);
+  }
+  Array y = x;
+  for (const auto& group : groups) {
+    std::vector<double> values;
+    for (const std::size_t i : group) values.push_back(x.values[i]);
+    f(values);
+    for (std::size_t i = 0; i < group.size(); ++i) y.values[group[i]] = values[i];
+  }
+  return y;
+}
+
+std::vector<Array> mean_variance(const AttributeList& attributes, Inputs inputs) {
+  return {of_axes(at(inputs, 0), integers(attributes, "axes", {0, 2, 3}), [](std::vector<double>& values) {
+    double sum = 0, squares = 0;
+    for (const double value : values) sum += value;
+    const auto count = static_cast<double>(values.size());
+    const double mean = sum / count;
+    for (const double value : values) squares += (value - mean) * (value - mean);
+    for (double& value : values) value = (value - mean) / (std::sqrt(squares / count) + 1e-9);
+  })};
+}
+
+std::vector<Array> lp_normalization(const AttributeList& attributes, Inputs inputs) {
+  const bool first = integer(attributes, "p", 2) == 1;
+  return {of_axes(at(inputs, 0), {integer(attributes, "axis", -1)}, [first](std::vector<double>& values) {
+    double sum = 0;
+    for (const double value : values) sum += first ? std::fabs(value) : value * value;
+    const double norm = first ? sum : std::sqrt(sum);
+    for (double& value : values) value = norm == 0 ? 0 : value / norm;
+  })};
+}
+
 std::vector<Array> layer_norm(const AttributeList& attributes, Inputs inputs) {
   const double epsilon = real(attributes, "epsilon", 1e-5);
   Array y = at(inputs, 0);
@@ -126,9 +197,11 @@ std::vector<Array> lrn(const AttributeList& attributes, Inputs inputs) {
 }
 
 constexpr Entry entries[] = {
-    {"BatchNormalization", batch_norm}, {"InstanceNormalization", instance_norm},
-    {"LayerNormalization", layer_norm}, {"Softmax", softmax<false>},
-    {"LogSoftmax", softmax<true>},      {"LRN", lrn},
+    {"BatchNormalization", batch_norm},    {"InstanceNormalization", instance_norm},
+    {"GroupNormalization", group_norm},    {"LayerNormalization", layer_norm},
+    {"RMSNormalization", rms_norm},        {"MeanVarianceNormalization", mean_variance},
+    {"LpNormalization", lp_normalization}, {"Softmax", softmax<false>},
+    {"LogSoftmax", softmax<true>},         {"LRN", lrn},
 };
 
 }  // namespace

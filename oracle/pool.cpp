@@ -46,7 +46,12 @@ Axis resolve(const AttributeList& attributes, std::size_t i, std::size_t dims, s
   }
 }
 
-std::vector<Array> pool(const AttributeList& attributes, Inputs inputs, bool max) {
+enum class Kind { max, average, lp };
+
+std::vector<Array> pool(const AttributeList& attributes, Inputs inputs, Kind kind) {
+  const bool max = kind == Kind::max;
+  const auto p = static_cast<double>(integer(attributes, "p", 2));
+  const bool column_major = integer(attributes, "storage_order", 0) != 0;
   const Array& x = at(inputs, 0);
   const int rank = x.shape.rank();
   const auto dims = static_cast<std::size_t>(rank - 2);
@@ -78,25 +83,40 @@ std::vector<Array> pool(const AttributeList& attributes, Inputs inputs, bool max
       if (!on_image) continue;
       const std::int64_t flat = flat_of(x.shape, from);
       const double value = x.values[static_cast<std::size_t>(flat)];
-      sum += value;
+      sum += kind == Kind::lp ? std::pow(std::fabs(value), p) : value;
       if (inside++ == 0 || value > best || (std::isnan(value) && !std::isnan(best))) {
         best = value;
-        indices.values[o] = static_cast<double>(flat);
+        std::int64_t number = 0;
+        if (column_major)
+          for (std::size_t i = dims; i-- > 0;) number = number * axes[i].in + from[2 + i];
+        // Images and channels are counted alike in both orders.
+        std::vector<std::int64_t> plane = from;
+        std::fill(plane.begin() + 2, plane.end(), 0);
+        indices.values[o] = static_cast<double>(column_major ? flat_of(x.shape, plane) + number : flat);
       }
     }
     const std::int64_t count = with_pads ? padded : inside;
-    y.values[o] = max ? best : count == 0 ? 0 : sum / static_cast<double>(count);
+    y.values[o] = max                ? best
+                  : kind == Kind::lp ? std::pow(sum, 1 / p)
+                  : count == 0       ? 0
+                                     : sum / static_cast<double>(count);
   }
   return {y, indices};
 }
 
-std::vector<Array> max_pool(const AttributeList& attributes, Inputs inputs) { return pool(attributes, inputs, true); }
+std::vector<Array> max_pool(const AttributeList& attributes, Inputs inputs) {
+  return pool(attributes, inputs, Kind::max);
+}
 std::vector<Array> average_pool(const AttributeList& attributes, Inputs inputs) {
-  return {pool(attributes, inputs, false)[0]};
+  return {pool(attributes, inputs, Kind::average)[0]};
+}
+std::vector<Array> lp_pool(const AttributeList& attributes, Inputs inputs) {
+  return {pool(attributes, inputs, Kind::lp)[0]};
 }
 
-template <bool max>
-std::vector<Array> global_pool(const AttributeList&, Inputs inputs) {
+template <Kind kind>
+std::vector<Array> global_pool(const AttributeList& attributes, Inputs inputs) {
+  const auto p = static_cast<double>(integer(attributes, "p", 2));
   const Array& x = at(inputs, 0);
   Shape out = x.shape;
   for (int d = 2; d < x.shape.rank(); ++d) out = out.with(d, 1);
@@ -106,9 +126,28 @@ std::vector<Array> global_pool(const AttributeList&, Inputs inputs) {
     double best = -std::numeric_limits<double>::infinity(), sum = 0;
     for (std::size_t i = o * area; i < (o + 1) * area; ++i) {
       if (x.values[i] > best || std::isnan(x.values[i])) best = x.values[i];
-      sum += x.values[i];
+      sum += kind == Kind::lp ? std::pow(std::fabs(x.values[i]), p) : x.values[i];
     }
-    y.values[o] = max ? best : sum / static_cast<double>(area);
+    y.values[o] = kind == Kind::max ? best : kind == Kind::lp ? std::pow(sum, 1 / p) : sum / static_cast<double>(area);
+  }
+  return {y};
+}
+
+// Each element goes to its index in the tensor that the window's attributes give, which is then put into the corner of
+// one of output_shape.
+std::vector<Array> max_unpool(const AttributeList& attributes, Inputs inputs) {
+  const Array& x = at(inputs, 0);
+  const auto kernel = integers(attributes, "kernel_shape"), strides = integers(attributes, "strides"),
+             pads = integers(attributes, "pads");
+  Shape unpooled = x.shape;
+  for (std::size_t i = 0; i < kernel.size(); ++i) {
+    const int axis = static_cast<int>(2 + i);
+    unpooled = unpooled.with(axis, (x.shape[axis] - 1) * strides[i] + kernel[i] - pads[i] - pads[i + kernel.size()]);
+  }
+  Array y = zeros(has(inputs, 2) ? Shape(as_integers(at(inputs, 2))) : unpooled, x.dtype);
+  for (std::size_t i = 0; i < x.values.size(); ++i) {
+    const auto index = index_of(unpooled, static_cast<std::int64_t>(at(inputs, 1).values[i]));
+    y.values[static_cast<std::size_t>(flat_of(y.shape, index))] = x.values[i];
   }
   return {y};
 }
@@ -148,8 +187,11 @@ std::vector<Array> col2im(const AttributeList& attributes, Inputs inputs) {
 constexpr Entry entries[] = {{"MaxPool", max_pool},
                              {"Col2Im", col2im},
                              {"AveragePool", average_pool},
-                             {"GlobalMaxPool", global_pool<true>},
-                             {"GlobalAveragePool", global_pool<false>}};
+                             {"LpPool", lp_pool},
+                             {"MaxUnpool", max_unpool},
+                             {"GlobalMaxPool", global_pool<Kind::max>},
+                             {"GlobalLpPool", global_pool<Kind::lp>},
+                             {"GlobalAveragePool", global_pool<Kind::average>}};
 
 }  // namespace
 

@@ -130,7 +130,8 @@ void for_each_line(const Array& x, int axis,
   }
 }
 
-std::vector<Array> cum_sum(const AttributeList& attributes, Inputs inputs) {
+template <bool product>
+std::vector<Array> cumulative(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
   const bool exclusive = integer(attributes, "exclusive", 0) != 0, reverse = integer(attributes, "reverse", 0) != 0;
   Array y = zeros(x.shape, x.dtype);
@@ -139,10 +140,11 @@ std::vector<Array> cum_sum(const AttributeList& attributes, Inputs inputs) {
       std::ranges::reverse(values);
       std::ranges::reverse(places);
     }
-    double total = 0;
+    double total = product ? 1 : 0;
     for (std::size_t i = 0; i < values.size(); ++i) {
-      y.values[places[i]] = exclusive ? total : total + values[i];
-      total += values[i];
+      const double with = product ? total * values[i] : total + values[i];
+      y.values[places[i]] = exclusive ? total : with;
+      total = with;
     }
   });
   return {y};
@@ -298,7 +300,8 @@ constexpr Entry entries[] = {
     {"ConstantOfShape", constant_of_shape},
     {"Range", range},
     {"EyeLike", eye_like},
-    {"CumSum", cum_sum},
+    {"CumSum", cumulative<false>},
+    {"CumProd", cumulative<true>},
     {"TopK", top_k},
     {"Hardmax", hardmax},
     {"Cast", cast},

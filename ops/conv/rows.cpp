@@ -7,7 +7,7 @@
 
 namespace lenslet {
 
-OpParts conv(), conv_transpose();
+OpParts conv(), conv_transpose(), deform_conv();
 
 const Kernel &conv_depthwise(), &conv_winograd_f2(), &conv_winograd_f4(), &conv_winograd_f6(), &conv_im2col(),
     &conv_direct_packed(), &conv_direct(), &conv_transpose_phases(), &conv_transpose_phases_nchw();
@@ -22,6 +22,7 @@ std::span<const OpRow> conv_rows() {
   static const OpRow rows[] = {
       {"Conv", "", 1, 2, 3, 1, 1, conv(), "1-D and 2-D"},
       {"ConvTranspose", "", 1, 2, 3, 1, 1, conv_transpose(), "1-D and 2-D"},
+      {"DeformConv", "", 19, 3, 5, 1, 1, deform_conv(), "2-D"},
   };
   return rows;
 }

@@ -70,7 +70,8 @@ class BinaryOp final : public Op {
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     TensorType y = required_input(inputs, 0, "A");
     if (row.kind == BinaryKind::Pow)
-      require_dtype("input Y", required_input(inputs, 1, "Y").dtype, {DType::f32, DType::f64, DType::i32, DType::i64});
+      require_dtype("input Y", required_input(inputs, 1, "Y").dtype,
+                    {DType::f32, DType::f64, DType::i32, DType::i64, DType::u32, DType::u64});
     else
       require_equal_dtypes(inputs);
     for (std::size_t i = 1; i < inputs.size(); ++i)
@@ -138,7 +139,7 @@ struct CheckedDivision {
 template <typename T, typename E>
 struct CheckedPow {
   T operator()(T base, E exponent) const {
-    if constexpr (std::is_integral_v<T> && std::is_integral_v<E>)
+    if constexpr (std::is_integral_v<T> && std::is_integral_v<E> && std::is_signed_v<E>)
       if (base == 0 && exponent < 0) division_by_zero();
     return Pow<T, E>()(base, exponent);
   }
@@ -232,7 +233,7 @@ class BoundPow final : public BoundKernel {
       return;
     }
     dispatch(base_, PowTypes(), [&]<typename T>(std::type_identity<T>) {
-      dispatch(exponent_, PowTypes(), [&]<typename E>(std::type_identity<E>) {
+      dispatch(exponent_, ExponentTypes(), [&]<typename E>(std::type_identity<E>) {
         const auto* base = static_cast<const T*>(a);
         const auto* exponent = static_cast<const E*>(b);
         if constexpr (std::is_same_v<T, float> && std::is_same_v<E, float>)
@@ -287,7 +288,7 @@ std::span<const OpRow> binary_rows() {
   static constexpr OpRow rows[] = {
       LENSLET_BINARY_KINDS(LENSLET_ROW){"Sum", "", 6, 1, any_number, 1, 1, {make, fold_kernels<RealTypes>}},
       {"Mean", "", 6, 1, any_number, 1, 1, {make, fold_kernels<RealTypes>}},
-      {"Pow", "", 7, 2, 2, 1, 1, {make, pow_kernels}, "exponents of the same types, in any pair"},
+      {"Pow", "", 7, 2, 2, 1, 1, {make, pow_kernels}, "exponents of the same types, uint32 or uint64, in any pair"},
       {"Mod", "", 10, 2, 2, 1, 1, {make, fold_kernels<NumberTypes>}},
       {"BitShift",
        "",
@@ -296,8 +297,8 @@ std::span<const OpRow> binary_rows() {
        2,
        1,
        1,
-       {make, fold_kernels<UnsignedTypes>},
-       "no bit is left of a shift by all of them"}};
+       {make, fold_kernels<IntegerTypes>},
+       "no bit but copies of the sign is left of a shift by all of them, or by less than none"}};
 #undef LENSLET_ROW
   return rows;
 }

@@ -1,6 +1,7 @@
 #include "ops/elementwise/binary_cuda.h"
 #include "ops/elementwise/elementwise.cuh"
 #include "ops/elementwise/types.h"
+#include "ops/elementwise/unary_kinds.h"
 
 namespace lenslet::cuda {
 
@@ -37,7 +38,18 @@ struct CheckedPow {
   }
 };
 
+struct SwiGlu {
+  Unary<UnaryKind::Swish, float> swish;
+  __device__ float operator()(float a, float b) const { return swish(a) * b; }
+};
+
 }  // namespace
+
+void swiglu(const Context& context, float alpha, const float* a, const float* b, std::int64_t elems, float* y) {
+  const Shape line{elems};
+  const BroadcastLoops::Operand operands[] = {{&line}, {&line}, {&line}};
+  elementwise<Kernels::flat>(context, {line, formats::nchw, operands}, SwiGlu{{alpha, 0}}, y, a, b);
+}
 
 void binary(const Context& context, BinaryKind kind, DType dtype, const BroadcastLoops& loops, const void* a,
             const void* b, void* y) {
@@ -66,12 +78,12 @@ void add_and_divide(const Context& context, int count, DType dtype, const Broadc
 void pow(const Context& context, DType base, DType exponent, const BroadcastLoops& loops, const void* a, const void* b,
          void* y) {
   dispatch(base, PowTypes(), [&]<typename T>(std::type_identity<T>) {
-    dispatch(exponent, PowTypes(), [&]<typename E>(std::type_identity<E>) {
+    dispatch(exponent, ExponentTypes(), [&]<typename E>(std::type_identity<E>) {
       const auto run = [&](const auto& f) {
         elementwise<Kernels::any>(context, loops, f, static_cast<T*>(y), static_cast<const T*>(a),
                                   static_cast<const E*>(b));
       };
-      if constexpr (std::is_integral_v<T> && std::is_integral_v<E>)
+      if constexpr (std::is_integral_v<T> && std::is_integral_v<E> && std::is_signed_v<E>)
         run(CheckedPow<T, E>{context.fault});
       else
         run(Pow<T, E>{});

@@ -19,7 +19,10 @@ void binary(const Context& context, BinaryKind kind, DType dtype, const Broadcas
 void add_and_divide(const Context& context, int count, DType dtype, const BroadcastLoops& loops, const void* a,
                     const void* b, void* y);
 
-/// y = a^b; a and y of type `base`, b of type `exponent`, of PowTypes both.
+/// y = a * sigmoid(alpha * a) * b, all of `elems` elements; y may be a or b.
+void swiglu(const Context& context, float alpha, const float* a, const float* b, std::int64_t elems, float* y);
+
+/// y = a^b; a and y of type `base`, of PowTypes, b of type `exponent`, of ExponentTypes.
 void pow(const Context& context, DType base, DType exponent, const BroadcastLoops& loops, const void* a, const void* b,
          void* y);
 

@@ -34,8 +34,8 @@
 #define LENSLET_BINARY_VARIANTS(KIND)                                                                                  \
   KIND(Mod, 10, 2, NumberTypes, "", modulo(a, b), each(u, v, [](float p, float q) { return modulo(p, q); }))                                                                  \
   KIND(Fmod, 10, 2, NumberTypes, "", remainder_of(a, b), each(u, v, [](float p, float q) { return std::fmod(p, q); })) \
-  KIND(ShiftLeft, 11, 2, UnsignedTypes, "", b < U(bits_of<T>) ? T(U(a) << b) : T(0), u)                                \
-  KIND(ShiftRight, 11, 2, UnsignedTypes, "", b < U(bits_of<T>) ? T(U(a) >> b) : T(0), u)
+  KIND(ShiftLeft, 11, 2, IntegerTypes, "", U(b) < U(bits_of<T>) ? T(U(a) << b) : T(0), u)                              \
+  KIND(ShiftRight, 11, 2, IntegerTypes, "", shifted_right(a, b), u)
 // clang-format on
 
 namespace lenslet {
@@ -90,6 +90,16 @@ LENSLET_HOST_DEVICE T modulo(T a, T b) {
 template <typename T>
 inline constexpr int bits_of = 8 * sizeof(T);
 
+/// a >> b; by all bits and more, or by less than none, copies of the sign are left.
+template <typename T>
+LENSLET_HOST_DEVICE T shifted_right(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    if (static_cast<std::uint64_t>(b) < bits_of<T>) return static_cast<T>(a >> b);
+    if constexpr (std::is_signed_v<T>) return a < 0 ? T{-1} : T{0};
+  }
+  return 0;
+}
+
 /// The function of a kind that has the type T; of others nothing sensible.
 template <typename T>
 struct Binary {
@@ -134,15 +144,16 @@ void with_binary(BinaryKind kind, const F& f) {
 }
 
 /// By squaring, wrapping around; a negative exponent leaves 1/base^n truncated, and 0 of zero, which the CPU reports.
-template <typename T>
-LENSLET_HOST_DEVICE T whole_power(T base, std::int64_t exponent) {
-  if (exponent < 0) {
-    if (base == 1) return 1;
-    return base == -1 ? static_cast<T>(exponent % 2 == 0 ? 1 : -1) : T{0};
-  }
+template <typename T, typename E>
+LENSLET_HOST_DEVICE T whole_power(T base, E exponent) {
+  if constexpr (std::is_signed_v<E>)
+    if (exponent < 0) {
+      if (base == 1) return 1;
+      return base == -1 ? static_cast<T>(exponent % 2 == 0 ? 1 : -1) : T{0};
+    }
   std::uint64_t result = 1, square = static_cast<std::uint64_t>(base);
-  for (; exponent > 0; exponent >>= 1, square *= square)
-    if (exponent & 1) result *= square;
+  for (auto rest = static_cast<std::uint64_t>(exponent); rest > 0; rest >>= 1, square *= square)
+    if (rest & 1) result *= square;
   return static_cast<T>(result);
 }
 
@@ -157,7 +168,7 @@ template <typename T, typename E>
 struct Pow {
   LENSLET_HOST_DEVICE T operator()(T base, E exponent) const {
     if constexpr (std::is_integral_v<T> && std::is_integral_v<E>)
-      return whole_power(base, static_cast<std::int64_t>(exponent));
+      return whole_power(base, exponent);
     else
       return convert<T>(power(static_cast<double>(base), static_cast<double>(exponent)));
   }

@@ -9,7 +9,7 @@ namespace lenslet {
 std::span<const OpRow> unary_rows();             // unary.cpp: those of unary_kinds.h
 std::span<const OpRow> binary_rows();            // binary.cpp: those of binary_kinds.h, Sum, Mean and Pow
 std::span<const OpRow> logic_rows();             // logic.cpp: those of logic.h, and Where
-OpParts clip(), cast(), cast_like();             // in the files of their names
+OpParts clip(), cast(), cast_like(), swiglu();   // in the files of their names
 OpParts quantize_linear(), dequantize_linear();  // quantize.cpp
 
 std::span<const OpRow> elementwise_rows() {
@@ -19,6 +19,7 @@ std::span<const OpRow> elementwise_rows() {
       {"Cast", "", 6, 1, 1, 1, 1, cast(),
        "no strings, no 8-bit or 4-bit floats; out-of-range floats saturate to integers"},
       {"CastLike", "", 15, 2, 2, 1, 1, cast_like(), "as Cast"},
+      {"SwiGLU", "", 28, 2, 2, 1, 1, swiglu()},
       {"QuantizeLinear", "", 10, 2, 3, 1, 1, quantize_linear(), "to 8 and 16 bits, by tensor or axis"},
       {"DequantizeLinear", "", 10, 2, 3, 1, 1, dequantize_linear(), "by tensor or axis"},
   };

@@ -1,4 +1,5 @@
 // InstanceNormalization: each image's each channel gets mean 0 and variance 1, then a factor and an offset per channel.
+// GroupNormalization: the same of groups of neighbouring channels.
 
 #include <fmt/format.h>
 
@@ -10,7 +11,7 @@ namespace lenslet {
 namespace {
 
 /// Inputs: x [N,C,...] of rank 3 to 5, scale and bias [C].
-class InstanceNormOp final : public Op {
+class InstanceNormOp : public Op {
  public:
   float epsilon = 1e-5f;
 
@@ -20,10 +21,7 @@ class InstanceNormOp final : public Op {
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     const TensorType& x = required_input(inputs, 0, "input");
     require_rank("input", x.shape, 3, 5);
-    require_equal_dtypes(inputs);
-    constexpr std::string_view names[] = {"input", "scale", "B"};
-    for (std::size_t i = 1; i < 3; ++i)
-      require_shape(fmt::format("input {}", names[i]), required_input(inputs, i, names[i]).shape, Shape{x.shape[1]});
+    require_affine(inputs, "B", x.shape[1]);
     return {x};
   }
   double flops(std::span<const InputInfo>, std::span<const TensorType> outputs) const override {
@@ -31,6 +29,42 @@ class InstanceNormOp final : public Op {
   }
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape&) const override {
     return axes_kept(inputs.size(), {0, 1});
+  }
+
+ protected:
+  static void require_affine(std::span<const InputInfo> inputs, std::string_view bias, std::int64_t length) {
+    require_equal_dtypes(inputs);
+    const std::string_view names[] = {"scale", bias};
+    for (std::size_t i = 0; i < 2; ++i)
+      require_shape(fmt::format("input {}", names[i]), required_input(inputs, i + 1, names[i]).shape, Shape{length});
+  }
+};
+
+/// Inputs: X [N,C,...] of rank 2 and more, scale and bias [C], or [groups] until opset 20.
+class GroupNormOp final : public InstanceNormOp {
+ public:
+  std::int64_t groups = 1;
+  bool affine_of_group = false;
+
+  std::string_view type() const override { return "GroupNormalization"; }
+  AttributeList attributes() const override {
+    AttributeList list = InstanceNormOp::attributes();
+    list.emplace_back("num_groups", groups);
+    list.emplace_back("affine_of_group", std::int64_t{affine_of_group});
+    return list;
+  }
+
+  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
+    const TensorType& x = required_input(inputs, 0, "X");
+    require_rank("input X", x.shape, 2, Shape::max_rank);
+    if (groups < 1 || x.shape[1] % groups != 0)
+      throw Error(ErrorKind::invalid_model,
+                  fmt::format("{} channels cannot be cut into {} groups", x.shape[1], groups));
+    require_affine(inputs, "bias", affine_of_group ? groups : x.shape[1]);
+    return {x};
+  }
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape&) const override {
+    return axes_kept(inputs.size(), {0});
   }
 };
 
@@ -47,8 +81,29 @@ struct Planes {
   AffineOfChannel affine(const KernelRun& run) const { return {run.in<float>(1), run.in<float>(2), channels}; }
 };
 
-constexpr auto kernels = on_both({.types = dtypes<Types<float>>, .tolerance = 2e-6, .in_place = input_bit(0)},
-                                 bind_rows<Planes>, bind_rows_cuda<Planes>);
+/// Groups are rows.
+struct Groups {
+  float epsilon;
+  std::int64_t groups, count, length, parts;
+
+  explicit Groups(const Binding& binding)
+      : epsilon(binding.op<GroupNormOp>().epsilon),
+        groups(binding.op<GroupNormOp>().groups),
+        count(binding.shape(0)[0] * groups),
+        length(count == 0 ? 0 : binding.shape(0).elems() / count),
+        parts(binding.shape(1)[0] / groups) {}
+  AffineOfGroup affine(const KernelRun& run) const {
+    return {run.in<float>(1), run.in<float>(2), groups, parts, length};
+  }
+};
+
+template <typename Rows>
+constexpr auto kernels_within(double tolerance) {
+  return on_both({.types = dtypes<Types<float>>, .tolerance = tolerance, .in_place = input_bit(0)}, bind_rows<Rows>,
+                 bind_rows_cuda<Rows>);
+}
+/// Of groups as of LayerNormalization, where scale and bias round apart, too.
+constexpr auto kernels = kernels_within<Planes>(2e-6), group_kernels = kernels_within<Groups>(2.1e-6);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<InstanceNormOp>();
@@ -59,8 +114,20 @@ std::shared_ptr<const Op> make(const NodeSpec& spec) {
   return op;
 }
 
+std::shared_ptr<const Op> make_group(const NodeSpec& spec) {
+  auto op = std::make_shared<GroupNormOp>();
+  AttributeReader reader(spec);
+  op->epsilon = static_cast<float>(reader.real("epsilon", 1e-5));
+  op->groups = reader.required_integer("num_groups");
+  op->affine_of_group = spec.normalised ? reader.flag("affine_of_group", false) : spec.before(21);
+  require_float_statistics(reader);
+  reader.finish();
+  return op;
+}
+
 }  // namespace
 
 OpParts instance_norm() { return {make, kernels}; }
+OpParts group_norm() { return {make_group, group_kernels}; }
 
 }  // namespace lenslet

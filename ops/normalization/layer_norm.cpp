@@ -1,5 +1,5 @@
 // LayerNormalization: rows, of all axes from one on, get mean 0 and variance 1, then each element a factor and an
-// offset.
+// offset. RMSNormalization: they get a mean square of 1, then each element a factor.
 
 #include <fmt/format.h>
 
@@ -11,14 +11,15 @@ namespace lenslet {
 namespace {
 
 /// Inputs: X of rank 1 and more; Scale and optionally B, of the shape of a row. Outputs: Y and, where they are wanted,
-/// Mean and InvStdDev = 1 / sqrt(variance + epsilon).
+/// Mean and InvStdDev = 1 / sqrt(variance + epsilon). RMSNormalization has neither B nor statistics.
 class LayerNormOp final : public Op {
  public:
+  bool centered = true;    ///< else RMSNormalization
   std::int64_t axis = -1;  ///< the first of a row
   float epsilon = 1e-5f;
   std::size_t outputs = 1;
 
-  std::string_view type() const override { return "LayerNormalization"; }
+  std::string_view type() const override { return centered ? "LayerNormalization" : "RMSNormalization"; }
   AttributeList attributes() const override { return {{"axis", axis}, {"epsilon", static_cast<double>(epsilon)}}; }
 
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
@@ -68,26 +69,32 @@ struct Rows {
     return {run.in<float>(1), run.in<float>(2), run.out<float>(1), run.out<float>(2)};
   }
 };
+struct RmsRows : Rows {
+  using Rows::Rows;
+  RmsAffineOfElement affine(const KernelRun& run) const { return {Rows::affine(run)}; }
+};
 
 /// An element is rounded seven times on its way (distance, deviation, gain, product, rest, scale, bias), each time by
 /// at most 2^-24 of what is seldom more than 5 times the rms: 35 * 2^-24.
+template <typename Rows>
 constexpr auto kernels = on_both({.types = dtypes<Types<float>>, .tolerance = 2.1e-6, .in_place = input_bit(0)},
                                  bind_rows<Rows>, bind_rows_cuda<Rows>);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<LayerNormOp>();
   AttributeReader reader(spec);
+  op->centered = spec.name == "LayerNormalization";
   op->axis = reader.integer("axis", -1);
   op->epsilon = static_cast<float>(reader.real("epsilon", 1e-5));
   op->outputs = spec.outputs;
-  if (const std::int64_t type = reader.integer("stash_type", 1); type != 1)
-    throw Error(ErrorKind::unsupported, fmt::format("attribute 'stash_type' = {} (supported: 1, float32)", type));
+  require_float_statistics(reader);
   reader.finish();
   return op;
 }
 
 }  // namespace
 
-OpParts layer_norm() { return {make, kernels}; }
+OpParts layer_norm() { return {make, kernels<Rows>}; }
+OpParts rms_norm() { return {make, kernels<RmsRows>}; }
 
 }  // namespace lenslet

@@ -95,6 +95,10 @@ __global__ void __launch_bounds__(threads) map_rows(const float* x, float* y, co
     if (static_cast<int>(threadIdx.x) < pieces.count) whole = moments[row * pieces.count + threadIdx.x];
     for (int mask = 1; mask < warp_threads; mask *= 2) whole.merge(shuffle_xor(whole, mask));
     if (threadIdx.x == 0) {
+      if constexpr (!Affine::centered) {
+        whole.squares += whole.mean * whole.mean * whole.count;
+        whole.mean = 0;
+      }
       const double deviation = row_deviation(whole.squares, whole.count, epsilon);
       if (blockIdx.y == 0) affine.keep(row, whole.mean, deviation);
       shared = RowMap(whole.mean, deviation, affine.of_row(row));
@@ -109,7 +113,7 @@ __global__ void __launch_bounds__(threads) map_rows(const float* x, float* y, co
   take_turns<unroll, 2>(
       first + threadIdx.x, end, threads, 0.0f, [&](std::int64_t i) { return from[i]; },
       [&](float value, std::int64_t i) {
-        if (i < end) to[i] = affine.of_element(map(value), i);
+        if (i < end) to[i] = affine.of_element(map(value), row, i);
       });
 }
 
@@ -125,15 +129,19 @@ struct NormalizeHeld {
   float epsilon;
 
   template <int pack>
-  __device__ void operator()(Pack<pack> (&values)[held_packs], const RowMember& here) const {
-    __shared__ double sums[held_threads / warp_threads], all_squares[held_threads / warp_threads];
+  __device__ void operator()(Floats<pack> (&values)[held_packs], const RowMember& here) const {
+    __shared__ double all_squares[held_threads / warp_threads];
     const double length = here.packs * pack;
-    double sum = 0, squares = 0;
+    double mean = 0, squares = 0;
+    if constexpr (Affine::centered) {
+      __shared__ double sums[held_threads / warp_threads];
+      double sum = 0;
 #pragma unroll
-    for (int i = 0; i < held_packs; ++i)
+      for (int i = 0; i < held_packs; ++i)
 #pragma unroll
-      for (int k = 0; k < pack; ++k) sum += static_cast<double>(values[i].at[k]);
-    const double mean = here.join(sum, sums, Add{}) / length;
+        for (int k = 0; k < pack; ++k) sum += static_cast<double>(values[i].at[k]);
+      mean = here.join(sum, sums, Add{}) / length;
+    }
     // Distances are rounded to float, as RowMap takes them: else the loop above's doubles are kept for this, and spill.
     const auto center = static_cast<float>(mean);
 #pragma unroll
@@ -153,7 +161,7 @@ struct NormalizeHeld {
     for (int i = 0; i < held_packs; ++i)
 #pragma unroll
       for (int k = 0; k < pack; ++k)
-        if (here.inside(i)) values[i].at[k] = affine.of_element(map(values[i].at[k]), here.at(i) * pack + k);
+        if (here.inside(i)) values[i].at[k] = affine.of_element(map(values[i].at[k]), here.row, here.at(i) * pack + k);
   }
 };
 
@@ -185,6 +193,8 @@ void normalize_rows(const Context& context, const Affine& affine, float epsilon,
                                std::byte*);
 LENSLET_INSTANTIATE(AffineOfChannel)
 LENSLET_INSTANTIATE(AffineOfElement)
+LENSLET_INSTANTIATE(AffineOfGroup)
+LENSLET_INSTANTIATE(RmsAffineOfElement)
 #undef LENSLET_INSTANTIATE
 
 }  // namespace lenslet::cuda

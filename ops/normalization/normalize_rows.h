@@ -2,8 +2,13 @@
 // Rows brought to mean 0 and variance 1, then to a scale and a bias. Operators of this kind differ in their rows, in
 // where scale and bias come from and in who wants the statistics, which an Affine says on both devices:
 //   of_row(row) -> ScaleAndBias   of all elements of a row
-//   of_element(y, i) -> float     what becomes of element i of any row after that
+//   of_element(y, row, i)         what becomes of element i of a row after that
+//   parts, of_part(row, part)     where there are such, the CPU takes each of so many equal parts of a row as a row
+//   with
+//                                 a scale and a bias of its own, and no of_element()
 //   keep(row, mean, deviation)    told of each row once; the deviation is sqrt(variance + epsilon)
+//   centered                      false: the mean counts as 0, and the deviation is the root mean square
+//   vector_sums                   on the CPU; else an element after the other
 //   may_be_held                   CUDA reads a row once if it fits into a block's registers
 
 #include <algorithm>
@@ -11,9 +16,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/cuda/fast_divider.h"
 #include "base/cuda/host_device.h"
 #include "base/thread_pool.h"
 #include "ops/core/grain.h"
+#include "ops/normalization/row_sums.h"
 
 namespace lenslet {
 
@@ -29,9 +36,43 @@ struct AffineOfChannel {
     const std::int64_t c = row % channels;
     return {scale[c], bias[c]};
   }
-  LENSLET_HOST_DEVICE float of_element(float y, std::int64_t) const { return y; }
+  LENSLET_HOST_DEVICE float of_element(float y, std::int64_t, std::int64_t) const { return y; }
   LENSLET_HOST_DEVICE void keep(std::int64_t, double, double) const {}
+  static constexpr bool centered = true;
+  static constexpr bool vector_sums = false;
   static constexpr bool may_be_held = false;  // not measured
+};
+
+/// Row i is group i % groups: `parts` neighbouring channels of `part_length` elements, for whose scale and bias there
+/// is one element each.
+struct AffineOfGroup {
+  const float *scale, *bias;
+  std::int64_t groups, parts, part_length;
+  bool narrow;  ///< elements of a row are counted in 31 bits
+  cuda::FastDivider divider;
+
+  AffineOfGroup(const float* scales, const float* biases, std::int64_t groups_of_image, std::int64_t parts_of_row,
+                std::int64_t length)
+      : scale(scales),
+        bias(biases),
+        groups(groups_of_image),
+        parts(parts_of_row),
+        part_length(std::max<std::int64_t>(1, length / std::max<std::int64_t>(1, parts))),
+        narrow(length < std::int64_t{1} << 31),
+        divider(narrow ? part_length : 1) {}
+  LENSLET_HOST_DEVICE ScaleAndBias of_part(std::int64_t row, std::int64_t part) const {
+    const std::int64_t c = row % groups * parts + part;
+    return {scale[c], bias[c]};
+  }
+  LENSLET_HOST_DEVICE ScaleAndBias of_row(std::int64_t) const { return {1, 0}; }
+  LENSLET_HOST_DEVICE float of_element(float y, std::int64_t row, std::int64_t i) const {
+    const ScaleAndBias affine = of_part(row, narrow ? divider.divide(static_cast<std::uint32_t>(i)) : i / part_length);
+    return y * affine.scale + affine.bias;
+  }
+  LENSLET_HOST_DEVICE void keep(std::int64_t, double, double) const {}
+  static constexpr bool centered = true;
+  static constexpr bool vector_sums = true;
+  static constexpr bool may_be_held = true;
 };
 
 /// Element i of every row has scale[i] and bias[i]; null: no bias. mean and inverse_deviation are of a row each, or
@@ -40,14 +81,22 @@ struct AffineOfElement {
   const float *scale, *bias;
   float *mean, *inverse_deviation;
   LENSLET_HOST_DEVICE ScaleAndBias of_row(std::int64_t) const { return {1, 0}; }
-  LENSLET_HOST_DEVICE float of_element(float y, std::int64_t i) const {
+  LENSLET_HOST_DEVICE float of_element(float y, std::int64_t, std::int64_t i) const {
     return y * scale[i] + (bias != nullptr ? bias[i] : 0);
   }
   LENSLET_HOST_DEVICE void keep(std::int64_t row, double row_mean, double deviation) const {
     if (mean != nullptr) mean[row] = static_cast<float>(row_mean);
     if (inverse_deviation != nullptr) inverse_deviation[row] = static_cast<float>(1 / deviation);
   }
+  static constexpr bool centered = true;
+  static constexpr bool vector_sums = false;
   static constexpr bool may_be_held = true;
+};
+
+/// The same of rows that are divided by their root mean square.
+struct RmsAffineOfElement : AffineOfElement {
+  static constexpr bool centered = false;
+  static constexpr bool vector_sums = true;
 };
 
 /// sqrt(variance + epsilon) of `length` elements, given the sum of their squared distances from the mean.
@@ -78,16 +127,31 @@ void normalize_rows(const Affine& affine, float epsilon, std::int64_t rows, std:
                         const float* from = x + row * length;
                         float* to = y + row * length;
                         double sum = 0, squares = 0;
-                        for (std::int64_t i = 0; i < length; ++i) sum += static_cast<double>(from[i]);
-                        const double mean = sum / static_cast<double>(length);
-                        for (std::int64_t i = 0; i < length; ++i) {
-                          const double distance = static_cast<double>(from[i]) - mean;
-                          squares += distance * distance;
+                        if constexpr (Affine::vector_sums) {
+                          if constexpr (Affine::centered) sum = row_sum(from, length);
+                        } else {
+                          for (std::int64_t i = 0; i < length; ++i) sum += static_cast<double>(from[i]);
+                        }
+                        const double mean = Affine::centered ? sum / static_cast<double>(length) : 0;
+                        if constexpr (Affine::vector_sums) {
+                          squares = row_squares(from, length, mean);
+                        } else {
+                          for (std::int64_t i = 0; i < length; ++i) {
+                            const double distance = static_cast<double>(from[i]) - mean;
+                            squares += distance * distance;
+                          }
                         }
                         const double deviation = row_deviation(squares, static_cast<double>(length), epsilon);
                         affine.keep(row, mean, deviation);
-                        const RowMap map(mean, deviation, affine.of_row(row));
-                        for (std::int64_t i = 0; i < length; ++i) to[i] = affine.of_element(map(from[i]), i);
+                        if constexpr (requires { affine.parts; }) {
+                          for (std::int64_t part = 0; part < affine.parts; ++part) {
+                            const RowMap map(mean, deviation, affine.of_part(row, part));
+                            for (std::int64_t i = length / affine.parts; i > 0; --i) *to++ = map(*from++);
+                          }
+                        } else {
+                          const RowMap map(mean, deviation, affine.of_row(row));
+                          for (std::int64_t i = 0; i < length; ++i) to[i] = affine.of_element(map(from[i]), row, i);
+                        }
                       }
                     });
 }

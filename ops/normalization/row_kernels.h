@@ -4,10 +4,18 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "ops/core/kernel.h"
 #include "ops/normalization/normalize_rows.h"
 
 namespace lenslet {
+
+/// Refuses a `stash_type`, the type of the statistics, other than float32.
+inline void require_float_statistics(AttributeReader& reader) {
+  if (const std::int64_t type = reader.integer("stash_type", 1); type != 1)
+    throw Error(ErrorKind::unsupported, fmt::format("attribute 'stash_type' = {} (supported: 1, float32)", type));
+}
 
 template <typename Rows>
 std::unique_ptr<const BoundKernel> bind_rows(const Binding& binding) {

@@ -51,7 +51,7 @@ struct SoftmaxHeld {
   bool log;
 
   template <int pack>
-  __device__ void operator()(Pack<pack> (&values)[held_packs], const RowMember& here) const {
+  __device__ void operator()(Floats<pack> (&values)[held_packs], const RowMember& here) const {
     __shared__ float tops[held_threads / warp_threads], sums[held_threads / warp_threads];
     float top = least;
 #pragma unroll

@@ -1,4 +1,4 @@
-// GlobalAveragePool and GlobalMaxPool: one value per image and channel.
+// GlobalAveragePool, GlobalMaxPool and GlobalLpPool: one value per image and channel.
 
 #include <fmt/format.h>
 
@@ -18,9 +18,15 @@ namespace {
 /// maximum is NaN where a plane holds one.
 class GlobalPoolOp final : public Op {
  public:
-  bool max = false;
+  ReduceKind kind = ReduceKind::mean;  ///< or max, or l1 and l2
 
-  std::string_view type() const override { return max ? "GlobalMaxPool" : "GlobalAveragePool"; }
+  std::string_view type() const override {
+    return kind == ReduceKind::max ? "GlobalMaxPool" : kind == ReduceKind::mean ? "GlobalAveragePool" : "GlobalLpPool";
+  }
+  AttributeList attributes() const override {
+    if (kind == ReduceKind::max || kind == ReduceKind::mean) return {};
+    return {{"p", std::int64_t{kind == ReduceKind::l1 ? 1 : 2}}};
+  }
 
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     const TensorType& x = required_input(inputs, 0, "X");
@@ -71,7 +77,9 @@ float mean(const float* x, std::int64_t area) {
 }
 
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
-  const bool max = binding.op<GlobalPoolOp>().max;
+  const ReduceKind kind = binding.op<GlobalPoolOp>().kind;
+  const bool max = kind == ReduceKind::max;
+  if (!max && kind != ReduceKind::mean) return reduce::on_cpu(kind, DType::f32, loops_of(binding));
   // Channels lie side by side: each thread takes a strip of them through all pixels.
   if (binding.format(0) == formats::nhwc)
     return bound([=, loops = loops_of(binding)](const KernelRun& run) {
@@ -94,17 +102,22 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
 }
 
 std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
-  return reduce::on_cuda(binding.op<GlobalPoolOp>().max ? ReduceKind::max : ReduceKind::mean, DType::f32,
-                         loops_of(binding));
+  return reduce::on_cuda(binding.op<GlobalPoolOp>().kind, DType::f32, loops_of(binding));
 }
 
 constexpr auto kernels =
     on_both({.types = dtypes<Types<float>>, .formats = nchw_or_nhwc, .tolerance = 2e-6}, bind_cpu, bind_cuda);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
-  AttributeReader(spec).finish();
+  AttributeReader reader(spec);
   auto op = std::make_shared<GlobalPoolOp>();
-  op->max = spec.name == "GlobalMaxPool";
+  if (spec.name == "GlobalMaxPool") op->kind = ReduceKind::max;
+  if (spec.name == "GlobalLpPool") {
+    const std::int64_t p = reader.integer("p", 2);
+    if (p != 1 && p != 2) throw Error(ErrorKind::unsupported, fmt::format("attribute 'p' = {} (supported: 1, 2)", p));
+    op->kind = p == 1 ? ReduceKind::l1 : ReduceKind::l2;
+  }
+  reader.finish();
   return op;
 }
 

@@ -41,6 +41,8 @@ PoolProblem resolve_pool(const Shape& x, const PoolGeometry& geometry) {
   PoolProblem p;
   p.n = x[0];
   p.c = x[1];
+  p.norm = geometry.norm;
+  p.column_major = geometry.column_major;
   for (std::size_t i = 0; i < dims; ++i) {
     PoolAxis& axis = p.axes[3 - dims + i];
     axis.in = x[static_cast<int>(2 + i)];

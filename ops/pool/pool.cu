@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(threads) pool_square(const typename Fold::Valu
 /// Any window in up to three dimensions.
 struct WindowProblem {
   Outputs outputs;
-  PoolAxis axes[3];
+  PoolProblem pool;
 };
 
 struct Taps {
@@ -153,12 +153,13 @@ struct Taps {
 /// end_of_line().
 template <typename Tap, typename EndOfLine>
 __device__ void walk(const WindowProblem& p, const Taps& taps, const Tap& tap, const EndOfLine& end_of_line) {
-  const std::int64_t depth = p.outputs.depth.value, step = p.axes[2].dilation * depth;
+  const std::int64_t depth = p.outputs.depth.value, step = p.pool.axes[2].dilation * depth;
   if (taps.w.count == 0) return;
   for (std::int64_t i = 0; i < taps.d.count; ++i)
     for (std::int64_t j = 0; j < taps.h.count; ++j) {
-      const std::int64_t slice = taps.d.first + i * p.axes[0].dilation, line = taps.h.first + j * p.axes[1].dilation;
-      const std::int64_t at = ((slice * p.axes[1].in + line) * p.axes[2].in + taps.w.first) * depth;
+      const std::int64_t slice = taps.d.first + i * p.pool.axes[0].dilation,
+                         line = taps.h.first + j * p.pool.axes[1].dilation;
+      const std::int64_t at = ((slice * p.pool.axes[1].in + line) * p.pool.axes[2].in + taps.w.first) * depth;
       const auto count = static_cast<int>(taps.w.count);  // at most the width
 #pragma unroll 4
       for (int k = 0; k < count; ++k) tap(at + k * step);
@@ -167,11 +168,11 @@ __device__ void walk(const WindowProblem& p, const Taps& taps, const Tap& tap, c
 }
 
 __device__ Taps taps_at(const WindowProblem& p, const Outputs::Place& at) {
-  return {p.axes[0].taps(at.slice), p.axes[1].taps(at.line), p.axes[2].taps(at.column)};
+  return {p.pool.axes[0].taps(at.slice), p.pool.axes[1].taps(at.line), p.pool.axes[2].taps(at.column)};
 }
 
 __device__ std::int64_t image_offset(const WindowProblem& p, const Outputs::Place& at) {
-  return at.image * p.axes[0].in * p.axes[1].in * p.axes[2].in * p.outputs.depth.value + at.channel;
+  return at.image * p.pool.axes[0].in * p.pool.axes[1].in * p.pool.axes[2].in * p.outputs.depth.value + at.channel;
 }
 
 // What pool_windows does with the taps of an output, in order: add(x, offset of the tap), end_of_line() after each line
@@ -201,17 +202,34 @@ struct IndexedMaximum {
   __device__ Value result(const Taps&, PoolKind) const { return top; }
 };
 
+struct Itself {
+  __device__ double operator()(double a) const { return a; }
+};
 struct Total {
   double x = 0, y = 0, z = 0, w = 0;
-  __device__ void add(float a) { x += static_cast<double>(a); }
-  __device__ void add(float4 a) {
-    x += static_cast<double>(a.x), y += static_cast<double>(a.y);
-    z += static_cast<double>(a.z), w += static_cast<double>(a.w);
+  /// term(a), in double.
+  template <typename Term = Itself>
+  __device__ void add(float a, const Term& term = {}) {
+    x += term(static_cast<double>(a));
   }
-  __device__ float mean(double count, float) const { return static_cast<float>(x / count); }
-  __device__ float4 mean(double count, float4) const {
-    return make_float4(static_cast<float>(x / count), static_cast<float>(y / count), static_cast<float>(z / count),
-                       static_cast<float>(w / count));
+  template <typename Term = Itself>
+  __device__ void add(float4 a, const Term& term = {}) {
+    x += term(static_cast<double>(a.x)), y += term(static_cast<double>(a.y));
+    z += term(static_cast<double>(a.z)), w += term(static_cast<double>(a.w));
+  }
+  /// f(sum), rounded.
+  template <typename F>
+  __device__ float each(float, const F& f) const {
+    return static_cast<float>(f(x));
+  }
+  template <typename F>
+  __device__ float4 each(float4, const F& f) const {
+    return make_float4(static_cast<float>(f(x)), static_cast<float>(f(y)), static_cast<float>(f(z)),
+                       static_cast<float>(f(w)));
+  }
+  template <typename Value>
+  __device__ Value mean(double count, Value value) const {
+    return each(value, [=](double sum) { return sum / count; });
   }
 };
 
@@ -236,6 +254,29 @@ struct Average {
   }
 };
 
+/// Not inlined: it is long.
+[[gnu::noinline]] __device__ double power(double base, double exponent) { return pow(base, exponent); }
+
+template <typename T>
+struct Norm {
+  using Value = T;
+  std::int64_t p = 1;
+  Total total;
+  __device__ void add(Value x, std::int64_t) {
+    total.add(x, [this](double a) {
+      if (p == 2) return a * a;
+      return p == 1 ? fabs(a) : power(fabs(a), static_cast<double>(p));
+    });
+  }
+  __device__ void end_of_line() {}
+  __device__ Value result(const Taps&, PoolKind) const {
+    return total.each(Value{}, [this](double sum) {
+      if (p == 2) return sqrt(sum);
+      return p == 1 ? sum : power(sum, 1 / static_cast<double>(p));
+    });
+  }
+};
+
 template <typename Window>
 __global__ void __launch_bounds__(threads)
     pool_windows(const typename Window::Value* x, typename Window::Value* y, std::int64_t* indices,
@@ -248,11 +289,12 @@ __global__ void __launch_bounds__(threads)
   const std::int64_t start = image_offset(p, at);
   const auto* image = x + start;
   Window window;
+  if constexpr (std::is_same_v<Window, Norm<typename Window::Value>>) window.p = p.pool.norm;
   walk(
       p, taps, [&](std::int64_t offset) { window.add(image[offset], offset); }, [&] { window.end_of_line(); });
   y[output] = window.result(taps, kind);
   if constexpr (std::is_same_v<Window, IndexedMaximum<typename Window::Value>>)
-    indices[output] = start + (window.index < 0 ? 0 : window.index);
+    indices[output] = start + (window.index < 0 ? 0 : p.pool.numbered(window.index));
 }
 
 /// Tall 2-D windows that overlap: the lines of a tile are pooled once, into shared memory, and windows from those: R +
@@ -274,7 +316,7 @@ __global__ void __launch_bounds__(threads) pool_tile(const typename Fold::Value*
   wait_for_previous();
   extern __shared__ float4 pool_tile_shared[];
   auto* pooled = reinterpret_cast<Value*>(pool_tile_shared);
-  const PoolAxis &high = p.window.axes[1], &wide = p.window.axes[2];
+  const PoolAxis &high = p.window.pool.axes[1], &wide = p.window.pool.axes[2];
   const std::int64_t depth = p.window.outputs.depth.value;
   const std::int64_t out_lines = p.window.outputs.lines.value, out_columns = p.window.outputs.line.value;
   const std::uint32_t flat = p.across.divide(blockIdx.x), image = p.down.divide(flat);
@@ -376,6 +418,8 @@ void pool_floats(const Context& context, PoolKind kind, const PoolProblem& p, st
                  const WindowProblem& window, const typename Fold::Value* x, typename Fold::Value* y) {
   using Value = typename Fold::Value;
   const dim3 grid(blocks_for(window.outputs.count, threads)), block(threads);
+  if (kind == PoolKind::lp)
+    return launch(context, pool_windows<Norm<Value>>, grid, block, 0, x, y, nullptr, window, kind);
   for (const int side : {2, 3})
     if (is_square(p, side, window.outputs.depth.value))
       return launch(context, side == 2 ? pool_square<Fold, 2> : pool_square<Fold, 3>, grid, block, 0, x, y,
@@ -389,7 +433,7 @@ template <typename Value>
 void pool_values(const Context& context, PoolKind kind, const PoolProblem& p, std::int64_t images, std::int64_t depth,
                  const void* from, void* to, std::int64_t* indices) {
   if (images * p.out() * depth == 0) return;
-  const WindowProblem window{outputs_of(p, images, depth), {p.axes[0], p.axes[1], p.axes[2]}};
+  const WindowProblem window{outputs_of(p, images, depth), p};
   const auto* x = static_cast<const Value*>(from);
   auto* y = static_cast<Value*>(to);
   if constexpr (std::is_same_v<Value, float> || std::is_same_v<Value, float4>)

@@ -15,6 +15,8 @@ struct PoolGeometry {
   std::vector<std::int64_t> kernel, strides, dilations, pads;
   AutoPad auto_pad = AutoPad::notset;
   bool ceil_mode = false;
+  std::int64_t norm = 0;      ///< p of an Lp norm
+  bool column_major = false;  ///< indices of maxima count along the first spatial axis first
 };
 
 /// The taps of one output position along one axis that fall on the image.
@@ -50,9 +52,19 @@ struct PoolAxis {
 struct PoolProblem {
   std::int64_t n = 1, c = 1;
   PoolAxis axes[3];
+  std::int64_t norm = 0;      ///< p of an Lp norm
+  bool column_major = false;  ///< as PoolGeometry has it
 
-  std::int64_t in() const { return axes[0].in * axes[1].in * axes[2].in; }      ///< elements of a plane of x
+  LENSLET_HOST_DEVICE std::int64_t in() const {
+    return axes[0].in * axes[1].in * axes[2].in;
+  }                                                                             ///< elements of a plane of x
   std::int64_t out() const { return axes[0].out * axes[1].out * axes[2].out; }  ///< and of y
+  /// The index within a plane that stands for its element `at`.
+  LENSLET_HOST_DEVICE std::int64_t numbered(std::int64_t at) const {
+    if (!column_major) return at;
+    const std::int64_t line = at / axes[2].in;
+    return at % axes[2].in * axes[1].in * axes[0].in + line % axes[1].in * axes[0].in + line / axes[1].in;
+  }
 };
 
 /// Pads resolved and sizes computed as onnxruntime does: with ceil_mode, the last window must begin on the image or its

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/pool/pool_kernels.cpp"
@@ -45,10 +46,25 @@ struct SumFold {
     return hn::Add(a, b);
   }
 };
+template <int p>
+struct NormFold : SumFold {};
+
+// What is folded of an element, and what a window's fold ends as.
+template <class Fold, class V>
+HWY_INLINE V term(const Fold&, V x) {
+  if constexpr (std::is_same_v<Fold, NormFold<1>>) return hn::Abs(x);
+  if constexpr (std::is_same_v<Fold, NormFold<2>>) return hn::Mul(x, x);
+  return x;
+}
+template <class Tag, class Fold, class V>
+HWY_INLINE V finish(Tag tag, const Fold&, V total, float divide) {
+  if constexpr (std::is_same_v<Fold, NormFold<2>>) return hn::Sqrt(total);
+  return divide == 1.0f ? total : hn::Div(total, hn::Set(tag, divide));
+}
 
 // What a window's fold is divided by; the average of a window without any tap is 0.
 HWY_INLINE float divisor(PoolKind kind, const PoolTaps& h, const PoolTaps& w) {
-  if (kind == PoolKind::max) return 1;
+  if (kind == PoolKind::max || kind == PoolKind::lp) return 1;
   const std::int64_t count = kind == PoolKind::average ? h.count * w.count : h.padded * w.padded;
   return count == 0 ? 1.0f : static_cast<float>(count);
 }
@@ -60,11 +76,11 @@ HWY_INLINE void window_nhwc(Tag tag, const Fold& fold, const PoolProblem& p, con
   auto total = hn::Set(tag, Fold::start);
   for (std::int64_t r = 0; r < h.count && w.count > 0; ++r) {
     const float* at = x + r * line;
-    auto partial = Fold::first(tag, hn::LoadU(tag, at));
-    for (std::int64_t s = 1; s < w.count; ++s) partial = fold(partial, hn::LoadU(tag, at + s * step));
+    auto partial = Fold::first(tag, term(fold, hn::LoadU(tag, at)));
+    for (std::int64_t s = 1; s < w.count; ++s) partial = fold(partial, term(fold, hn::LoadU(tag, at + s * step)));
     total = r == 0 ? partial : fold(total, partial);
   }
-  hn::StoreU(divide == 1.0f ? total : hn::Div(total, hn::Set(tag, divide)), tag, y);
+  hn::StoreU(finish(tag, fold, total, divide), tag, y);
 }
 
 template <class Fold>
@@ -99,7 +115,7 @@ HWY_INLINE void line_nchw(const Fold& fold, PoolKind kind, const PoolProblem& p,
   const auto column = [&](auto tag, std::int64_t j) HWY_ATTR {
     auto total = hn::Set(tag, Fold::start);
     for (std::int64_t r = 0; r < h.count; ++r)
-      total = fold(total, hn::LoadU(tag, x + (h.first + r * p.axes[1].dilation) * width + j));
+      total = fold(total, term(fold, hn::LoadU(tag, x + (h.first + r * p.axes[1].dilation) * width + j)));
     hn::StoreU(total, tag, scratch + j);
   };
   std::int64_t j = 0;
@@ -110,19 +126,23 @@ HWY_INLINE void line_nchw(const Fold& fold, PoolKind kind, const PoolProblem& p,
     auto total = hn::Set(one, Fold::start);
     for (std::int64_t s = 0; s < w.count; ++s)
       total = fold(total, hn::LoadU(one, scratch + w.first + s * p.axes[2].dilation));
-    y[q] = hn::GetLane(total) / divisor(kind, h, w);
+    y[q] = hn::GetLane(finish(one, fold, total, divisor(kind, h, w)));
   }
 }
 
 void pool_nhwc_kernel(PoolKind kind, const PoolProblem& p, const float* x, std::int64_t line, float* y) {
   if (kind == PoolKind::max) return line_nhwc(MaxFold{}, kind, p, x, line, y);
-  line_nhwc(SumFold{}, kind, p, x, line, y);
+  if (kind != PoolKind::lp) return line_nhwc(SumFold{}, kind, p, x, line, y);
+  if (p.norm == 1) return line_nhwc(NormFold<1>{}, kind, p, x, line, y);
+  line_nhwc(NormFold<2>{}, kind, p, x, line, y);
 }
 
 void pool_nchw_kernel(PoolKind kind, const PoolProblem& p, const float* x, std::int64_t line, float* scratch,
                       float* y) {
   if (kind == PoolKind::max) return line_nchw(MaxFold{}, kind, p, x, line, scratch, y);
-  line_nchw(SumFold{}, kind, p, x, line, scratch, y);
+  if (kind != PoolKind::lp) return line_nchw(SumFold{}, kind, p, x, line, scratch, y);
+  if (p.norm == 1) return line_nchw(NormFold<1>{}, kind, p, x, line, scratch, y);
+  line_nchw(NormFold<2>{}, kind, p, x, line, scratch, y);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -8,12 +8,12 @@
 
 namespace lenslet {
 
-/// A maximum is NaN where the window holds one.
-enum class PoolKind : std::uint8_t { max, average, average_with_pads };
-/// Element types of a maximum; averages are of float.
+/// A maximum is NaN where the window holds one. lp: the root of the sum of |x|^p, p being PoolProblem::norm.
+enum class PoolKind : std::uint8_t { max, average, average_with_pads, lp };
+/// Element types of a maximum; averages and norms are of float.
 using PoolTypes = Types<float, std::int8_t, std::uint8_t>;
 
-// 2-D, of float, vectorised over channels (nhwc) or along a line (nchw).
+// 2-D, of float, vectorised over channels (nhwc) or along a line (nchw); norms of p 1 and 2.
 
 /// One output line of an nhwc image: y[out_w][c] from x, the image [in_h][in_w][c]; `line` in [0, out_h).
 void pool_line_nhwc(PoolKind kind, const PoolProblem& problem, const float* x, std::int64_t line, float* y);

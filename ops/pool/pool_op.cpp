@@ -1,6 +1,9 @@
-// MaxPool and AveragePool in 1, 2 and 3 dimensions.
+// MaxPool, AveragePool and LpPool in 1, 2 and 3 dimensions.
+
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
@@ -12,7 +15,7 @@ namespace lenslet {
 
 namespace {
 
-/// x [N,C,...] of rank 3 to 5. A second output of MaxPool gets the row-major index of each maximum in the whole of x. A
+/// x [N,C,...] of rank 3 to 5. A second output of MaxPool gets the index of each maximum in the whole of x. A
 /// NaN is the maximum of each window that holds one, the first NaN of several, on every device and in every format.
 class PoolOp final : public Op {
  public:
@@ -20,7 +23,9 @@ class PoolOp final : public Op {
   PoolKind kind = PoolKind::max;
   std::size_t outputs = 1;
 
-  std::string_view type() const override { return kind == PoolKind::max ? "MaxPool" : "AveragePool"; }
+  std::string_view type() const override {
+    return kind == PoolKind::max ? "MaxPool" : kind == PoolKind::lp ? "LpPool" : "AveragePool";
+  }
 
   AttributeList attributes() const override {
     const std::size_t dims = geometry.kernel.size();
@@ -33,7 +38,11 @@ class PoolOp final : public Op {
                        {"pads", filled(geometry.pads, 2 * dims, 0)},
                        {"auto_pad", std::string(to_string(geometry.auto_pad))},
                        {"ceil_mode", std::int64_t{geometry.ceil_mode ? 1 : 0}}};
-    if (kind != PoolKind::max)
+    if (kind == PoolKind::lp)
+      list.emplace_back("p", geometry.norm);
+    else if (kind == PoolKind::max)
+      list.emplace_back("storage_order", std::int64_t{geometry.column_major});
+    else
       list.emplace_back("count_include_pad", std::int64_t{kind == PoolKind::average_with_pads ? 1 : 0});
     return list;
   }
@@ -56,10 +65,15 @@ class PoolOp final : public Op {
   }
 };
 
+/// There are no vectors for other norms.
+constexpr std::int64_t most_norm = 2;
+
 /// With the channels last there are vectors in two dimensions, of float32 and without indices.
 std::span<const Format> formats_for(const Problem& problem) {
   const TensorType& x = problem.inputs()[0].type;
-  if (x.shape.rank() == 4 && x.dtype == DType::f32 && problem.outputs().size() == 1) return nchw_or_nhwc;
+  if (x.shape.rank() == 4 && x.dtype == DType::f32 && problem.outputs().size() == 1 &&
+      problem.as<PoolOp>().geometry.norm <= most_norm)
+    return nchw_or_nhwc;
   return nchw_only;
 }
 
@@ -107,6 +121,7 @@ T window(const Pool& pool, const T* plane, std::int64_t out, std::int64_t& index
   const PoolTaps h = high.taps(out / wide.out % high.out);
   const PoolTaps w = wide.taps(out % wide.out);
   T top = reduce::least_value<T>;
+  const auto norm = static_cast<double>(pool.problem.norm);
   double sum = 0;
   bool found = false;
   for (std::int64_t i = 0; i < d.count; ++i)
@@ -114,13 +129,15 @@ T window(const Pool& pool, const T* plane, std::int64_t out, std::int64_t& index
       for (std::int64_t k = 0; k < w.count; ++k) {
         const std::int64_t at = ((d.first + i * deep.dilation) * high.in + h.first + j * high.dilation) * wide.in +
                                 w.first + k * wide.dilation;
-        sum += static_cast<double>(plane[at]);
+        const auto value = static_cast<double>(plane[at]);
+        sum += pool.kind == PoolKind::lp ? std::pow(std::fabs(value), norm) : value;
         if (found && !beats(plane[at], top)) continue;
         found = true;
         top = plane[at];
         index = at;
       }
   if (pool.kind == PoolKind::max) return top;
+  if (pool.kind == PoolKind::lp) return static_cast<T>(std::pow(sum, 1 / norm));
   const auto product = [](std::int64_t a, std::int64_t b, std::int64_t c) {
     return static_cast<double>(a) * static_cast<double>(b) * static_cast<double>(c);
   };
@@ -142,15 +159,15 @@ void run_plain(const Pool& pool, const KernelRun& run) {
       for (std::int64_t i = 0; i < out; ++i) {
         std::int64_t index = 0;
         y0[plane * out + i] = window(pool, x0 + plane * in, i, index);
-        if (where != nullptr) where[plane * out + i] = plane * in + index;
+        if (where != nullptr) where[plane * out + i] = plane * in + pool.problem.numbered(index);
       }
   });
 }
 
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   const Pool pool(binding);
-  const bool plain =
-      binding.problem.inputs()[0].type.dtype != DType::f32 || pool.indices || binding.shape(0).rank() == 5;
+  const bool plain = binding.problem.inputs()[0].type.dtype != DType::f32 || pool.indices ||
+                     binding.shape(0).rank() == 5 || pool.problem.norm > most_norm;
   // Whole cache lines, so that threads do not share one.
   const std::size_t scratch_floats =
       plain || pool.nhwc ? 0 : (static_cast<std::size_t>(pool.problem.axes[2].in) + 15) / 16 * 16;
@@ -164,7 +181,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
 
 // An average over the whole image, as many classifiers end with: one thread would sum it up alone.
 bool is_plane_mean(const Pool& pool) {
-  return pool.kind != PoolKind::max &&
+  return (pool.kind == PoolKind::average || pool.kind == PoolKind::average_with_pads) &&
          std::all_of(std::begin(pool.problem.axes), std::end(pool.problem.axes), [&](const PoolAxis& axis) {
            const PoolTaps taps = axis.taps(0);
            return axis.out == 1 && taps.count == axis.in &&
@@ -187,7 +204,7 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
 constexpr auto kernels_for(DTypeSet types) {
   return on_both({.types = types, .formats_for = formats_for, .tolerance = 2e-6}, bind_cpu, bind_cuda);
 }
-constexpr auto max_kernels = kernels_for(dtypes<PoolTypes>), average_kernels = kernels_for(dtypes<Types<float>>);
+constexpr auto max_kernels = kernels_for(dtypes<PoolTypes>), float_kernels = kernels_for(dtypes<Types<float>>);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<PoolOp>();
@@ -200,10 +217,16 @@ std::shared_ptr<const Op> make(const NodeSpec& spec) {
   op->geometry.auto_pad = parse_auto_pad(reader.text("auto_pad", "NOTSET"));
   op->geometry.ceil_mode = reader.flag("ceil_mode", false);
   op->outputs = spec.outputs;
-  if (spec.name == "AveragePool")
+  if (spec.name == "AveragePool") {
     op->kind = reader.flag("count_include_pad", false) ? PoolKind::average_with_pads : PoolKind::average;
-  else if (reader.flag("storage_order", false) && spec.outputs > 1)
-    throw Error(ErrorKind::unsupported, "attribute 'storage_order' = 1 (column-major indices) is not supported");
+  } else if (spec.name == "LpPool") {
+    op->kind = PoolKind::lp;
+    op->geometry.norm = reader.integer("p", 2);
+    if (op->geometry.norm < 1)
+      throw Error(ErrorKind::invalid_model, fmt::format("attribute 'p' = {}", op->geometry.norm));
+  } else {
+    op->geometry.column_major = reader.flag("storage_order", false);
+  }
   reader.finish();
   return op;
 }
@@ -211,6 +234,7 @@ std::shared_ptr<const Op> make(const NodeSpec& spec) {
 }  // namespace
 
 OpParts max_pool() { return {make, max_kernels}; }
-OpParts average_pool() { return {make, average_kernels}; }
+OpParts average_pool() { return {make, float_kernels}; }
+OpParts lp_pool() { return {make, float_kernels}; }
 
 }  // namespace lenslet

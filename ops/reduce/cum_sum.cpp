@@ -1,4 +1,4 @@
-// CumSum: running sums along one axis.
+// CumSum and CumProd: running sums and products along one axis.
 
 #include <fmt/format.h>
 
@@ -19,12 +19,13 @@ class CumSum final : public Op {
  public:
   explicit CumSum(const NodeSpec& spec) {
     AttributeReader reader(spec);
+    product_ = spec.name == "CumProd";
     exclusive_ = reader.flag("exclusive", false);
     reverse_ = reader.flag("reverse", false);
     reader.finish();
   }
 
-  std::string_view type() const override { return "CumSum"; }
+  std::string_view type() const override { return product_ ? "CumProd" : "CumSum"; }
   AttributeList attributes() const override {
     return {{"exclusive", std::int64_t{exclusive_}}, {"reverse", std::int64_t{reverse_}}};
   }
@@ -44,7 +45,7 @@ class CumSum final : public Op {
   CumSumShape shape(std::span<const InputInfo> inputs) const {
     const Shape& x = inputs[0].type.shape;
     const int along = axis(inputs);
-    CumSumShape shape{.length = x[along], .exclusive = exclusive_, .reverse = reverse_};
+    CumSumShape shape{.length = x[along], .exclusive = exclusive_, .reverse = reverse_, .product = product_};
     for (int i = 0; i < x.rank(); ++i)
       if (i != along) (i < along ? shape.outer : shape.inner) *= x[i];
     return shape;
@@ -58,23 +59,24 @@ class CumSum final : public Op {
     return resolve_axis(axis[0], inputs[0].type.shape.rank());
   }
 
-  bool exclusive_ = false, reverse_ = false;
+  bool exclusive_ = false, reverse_ = false, product_ = false;
 };
 
-template <typename T>
+template <typename T, bool product>
 void sum_up(const CumSumShape& shape, const T* x, T* y, ThreadPool& pool) {
   // Neighbouring lines go together, so that memory is read in order.
   constexpr std::int64_t most_lanes = 64;
   const std::int64_t lanes = std::min(shape.inner, most_lanes), strips = (shape.inner + lanes - 1) / lanes;
   // `width` lines from element `first` on; a constant 1 keeps the sum in a register.
   const auto strip = [&](std::int64_t outer, std::int64_t first, auto width) {
-    std::array<RunningSum<T>, most_lanes> sums{};
+    std::array<RunningSum<T>, most_lanes> sums;
+    sums.fill(product ? 1 : 0);
     for (std::int64_t i = 0; i < shape.length; ++i) {
       const std::int64_t row = outer * shape.length + (shape.reverse ? shape.length - 1 - i : i);
       const std::int64_t at = row * shape.inner + first;
       for (std::int64_t j = 0; j < width; ++j) {
         auto& sum = sums[static_cast<std::size_t>(j)];
-        const RunningSum<T> with = sum + static_cast<RunningSum<T>>(x[at + j]);
+        const RunningSum<T> with = joined<product>(sum, static_cast<RunningSum<T>>(x[at + j]));
         y[at + j] = static_cast<T>(shape.exclusive ? sum : with);
         sum = with;
       }
@@ -95,8 +97,9 @@ void sum_up(const CumSumShape& shape, const T* x, T* y, ThreadPool& pool) {
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   return bound([shape = binding.op<CumSum>().shape(binding.problem.inputs())](const KernelRun& run) {
     if (run.outputs[0].elems() == 0) return;
-    dispatch(run.outputs[0].dtype(), CumSumTypes(),
-             [&]<typename T>(std::type_identity<T>) { sum_up<T>(shape, run.in<T>(0), run.out<T>(), *run.pool); });
+    dispatch(run.outputs[0].dtype(), CumSumTypes(), [&]<typename T>(std::type_identity<T>) {
+      (shape.product ? sum_up<T, true> : sum_up<T, false>)(shape, run.in<T>(0), run.out<T>(), *run.pool);
+    });
   });
 }
 
@@ -107,7 +110,7 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   });
 }
 
-// Sums are kept in double and rounded once, to half a unit of one that may be some 30 times the rms.
+// Sums are kept in double and rounded once, to half a unit of one that may be some 30 times the rms; products too.
 constexpr auto kernels =
     on_both({.types = dtypes<CumSumTypes>, .tolerance = 2e-6, .in_place = input_bit(0), .reads = input_bit(0)},
             bind_cpu, bind_cuda);

@@ -1,25 +1,31 @@
 #pragma once
-// Running sums on the device.
+// Running sums and products on the device.
 
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
+#include "base/cuda/host_device.h"
 #include "base/dtypes.h"
 
 namespace lenslet {
 
-using CumSumTypes = Types<float, double, std::int32_t, std::int64_t>;
+using CumSumTypes = Types<float, double, std::int32_t, std::int64_t, std::uint32_t, std::uint64_t>;
 
-/// What a running sum is kept in: floats in double, integers modulo 2^64.
+/// What a running sum or product is kept in: floats in double, integers modulo 2^64.
 template <typename T>
 using RunningSum = std::conditional_t<std::is_integral_v<T>, std::uint64_t, double>;
 
-/// x and y [outer, length, inner], summed along the middle: up to each element, or from it on with `reverse`;
-/// `exclusive` leaves the element itself out.
+template <bool product, typename Sum>
+LENSLET_HOST_DEVICE Sum joined(Sum a, Sum b) {
+  return product ? a * b : a + b;
+}
+
+/// x and y [outer, length, inner], summed (or multiplied) along the middle: up to each element, or from it on with
+/// `reverse`; `exclusive` leaves the element itself out.
 struct CumSumShape {
   std::int64_t outer = 1, length = 1, inner = 1;
-  bool exclusive = false, reverse = false;
+  bool exclusive = false, reverse = false, product = false;
 };
 
 namespace cuda {

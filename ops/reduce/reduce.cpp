@@ -85,7 +85,8 @@ constexpr auto kernels_for(DTypeSet types) {
   return on_both({.types = types, .formats = nchw_or_nhwc, .tolerance = 2e-6, .reads = input_bit(0)},
                  bind_reduction<reduce::on_cpu>, bind_reduction<reduce::on_cuda>);
 }
-constexpr auto kernels = kernels_for(dtypes<ReduceTypes>), root_kernels = kernels_for(dtypes<RootTypes>);
+constexpr auto kernels = kernels_for(dtypes<ReduceTypes>), extreme_kernels = kernels_for(dtypes<ExtremeTypes>),
+               root_kernels = kernels_for(dtypes<RootTypes>);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<ReduceOp>();
@@ -104,6 +105,7 @@ std::shared_ptr<const Op> make(const NodeSpec& spec) {
 }  // namespace
 
 OpParts reduction() { return {make, kernels}; }
+OpParts extreme_reduction() { return {make, extreme_kernels}; }
 OpParts root_reduction() { return {make, root_kernels}; }
 
 }  // namespace lenslet

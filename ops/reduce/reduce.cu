@@ -27,7 +27,7 @@ struct IntegerFold {
     if (kind == ReduceKind::sum_square)
       value += wide * wide;
     else if (kind == ReduceKind::l1)
-      value += x < 0 ? 0 - wide : wide;
+      value += static_cast<std::int64_t>(wide) < 0 ? 0 - wide : wide;  // unsigned types have no l1
     else
       merge_value(wide, kind);
   }
@@ -39,7 +39,7 @@ struct IntegerFold {
 
  private:
   __device__ void merge_value(std::uint64_t other, Rule kind) {
-    const auto a = static_cast<std::int64_t>(value), b = static_cast<std::int64_t>(other);
+    const auto a = static_cast<T>(value), b = static_cast<T>(other);  // of extremes, elements
     if (kind == ReduceKind::prod)
       value *= other;
     else if (kind == ReduceKind::max)
@@ -163,7 +163,7 @@ std::size_t reduce_workspace_bytes(const reduce::Loops& loops) {
 
 void reduce(const Context& context, ReduceKind kind, DType dtype, const reduce::Loops& loops, const void* from,
             void* to, std::byte* workspace) {
-  dispatch(dtype, ReduceTypes(), [&]<typename T>(std::type_identity<T>) {
+  dispatch(dtype, ExtremeTypes(), [&]<typename T>(std::type_identity<T>) {
     if constexpr (std::is_integral_v<T>)
       reduce_by<IntegerFold<T>>(context, loops, kind, from, to, workspace);
     else

@@ -9,8 +9,11 @@
 
 namespace lenslet {
 
-/// Element types of reductions; of those that end in a root or a logarithm; of ArgMax and ArgMin.
+/// Element types of reductions; of the largest and least; of those that end in a root or a logarithm; of ArgMax and
+/// ArgMin.
 using ReduceTypes = Types<float, std::int32_t, std::int64_t>;
+using ExtremeTypes =
+    Types<float, std::int32_t, std::int64_t, std::uint32_t, std::uint64_t, std::uint8_t, std::int8_t, bool>;
 using RootTypes = Types<float>;
 using ArgTypes = Types<float, std::int32_t, std::int64_t, std::uint8_t, std::int8_t>;
 
@@ -21,7 +24,8 @@ struct Context;
 /// Device memory that reduce() and arg_extreme() need over these loops.
 std::size_t reduce_workspace_bytes(const reduce::Loops& loops);
 
-/// to[kept] = the reduction of from[kept + reduced]; device addresses, `dtype` one of ReduceTypes on both sides.
+/// to[kept] = the reduction of from[kept + reduced]; device addresses, `dtype` on both sides one of ReduceTypes, for
+/// max and min of ExtremeTypes.
 /// Floating point is accumulated in double, integers modulo 2^64, as on the CPU: on an H200, with double at half the
 /// rate of float, memory stays the limit. The same bits on every device and in every run.
 void reduce(const Context& context, ReduceKind kind, DType dtype, const reduce::Loops& loops, const void* from,

@@ -66,14 +66,14 @@ __global__ void __launch_bounds__(row_threads_most, 1)
       ((static_cast<std::int64_t>(blockIdx.x) * static_cast<int>(blockDim.x)) >> group_bits) + (thread >> group_bits);
   Fold fold(rule);
   if (row < rows) {
-    const auto* from = reinterpret_cast<const Pack<pack>*>(x + row * length);
+    const auto* from = reinterpret_cast<const Floats<pack>*>(x + row * length);
     const int packs = length / pack;
-    Pack<pack> filler;
+    Floats<pack> filler;
 #pragma unroll
     for (int k = 0; k < pack; ++k) filler.at[k] = Fold::neutral(rule);
     take_turns<dense_unroll>(
         member, packs, group, filler, [&](int i) { return from[i]; },
-        [&](const Pack<pack>& values, int i) {
+        [&](const Floats<pack>& values, int i) {
 #pragma unroll
           for (int k = 0; k < pack; ++k) fold.add(values.at[k], i * pack + k, rule);
         });
@@ -132,14 +132,14 @@ __global__ void __launch_bounds__(reduce_threads, 3)
   Fold folds[4] = {Fold(rule), Fold(rule), Fold(rule), Fold(rule)};
   if (column < g.columns) {
     const std::int64_t outer = g.inner.divide(static_cast<std::uint32_t>(column));
-    const auto* from = reinterpret_cast<const Pack<4>*>(x) + outer * (g.count - 1) * g.stride + column;
+    const auto* from = reinterpret_cast<const Floats<4>*>(x) + outer * (g.count - 1) * g.stride + column;
     const std::int64_t start = static_cast<std::int64_t>(blockIdx.y) * g.chunk;
     const std::int64_t end = start + g.chunk < g.count ? start + g.chunk : g.count;
     const auto* at = from + (start + member) * g.stride;
     const std::int64_t step = depth * g.stride;
 #pragma unroll 1
     for (std::int64_t i = start + member; i < end; i += dense_unroll * depth, at += dense_unroll * step) {
-      Pack<4> values[dense_unroll];
+      Floats<4> values[dense_unroll];
 #pragma unroll
       for (int j = 0; j < dense_unroll; ++j) {
         values[j] = {neutral, neutral, neutral, neutral};

@@ -63,12 +63,12 @@ inline StridedLoops::Loop take_lane(StridedLoops& kept) {
 
 /// Neighbours in memory belong to different outputs: a block of `lanes` outputs is accumulated at once, each in order.
 template <typename Fold, std::int64_t lanes = reduce::lanes, typename T = typename Fold::In>
-void across_outputs(Loops loops, typename Fold::Rule rule, const T* from, T* to, ThreadPool& pool) {
+void across_outputs(Loops loops, typename Fold::Rule rule, const T* from, typename Fold::Out* to, ThreadPool& pool) {
   const StridedLoops::Loop lane = take_lane(loops.kept);
   const ReducedRows rows(loops.reduced);
   const std::int64_t blocks = (lane.dim + lanes - 1) / lanes;
   const std::int64_t unit_elems = std::max<std::int64_t>(1, rows.count * std::min(lanes, lane.dim));
-  const auto block = [&](const T* x, T* y, auto width) {
+  const auto block = [&](const T* x, typename Fold::Out* y, auto width) {
     std::array<Fold, lanes> folds;
     rows.for_each([&](std::int64_t first) {
       for (std::int64_t i = 0; i < rows.row.dim; ++i)
@@ -87,7 +87,7 @@ void across_outputs(Loops loops, typename Fold::Rule rule, const T* from, T* to,
                         const LoopCursor at(loops.kept, unit / blocks);
                         const std::int64_t first = unit % blocks * lanes;
                         const T* x = from + at.from + first;
-                        T* y = to + at.to + first * lane.to;
+                        typename Fold::Out* y = to + at.to + first * lane.to;
                         if (lane.dim - first >= lanes)
                           block(x, y, std::integral_constant<std::int64_t, lanes>());
                         else
@@ -98,7 +98,8 @@ void across_outputs(Loops loops, typename Fold::Rule rule, const T* from, T* to,
 
 /// One output at a time; several folds in turn along the innermost reduced loop break the chain of additions.
 template <typename Fold, typename T = typename Fold::In>
-void along_input(const Loops& loops, typename Fold::Rule rule, const T* from, T* to, ThreadPool& pool) {
+void along_input(const Loops& loops, typename Fold::Rule rule, const T* from, typename Fold::Out* to,
+                 ThreadPool& pool) {
   constexpr std::int64_t chains = 8;
   const ReducedRows rows(loops.reduced);
   const auto fold = [&](const T* x, auto stride) {
@@ -125,7 +126,7 @@ void along_input(const Loops& loops, typename Fold::Rule rule, const T* from, T*
 }
 
 template <typename Fold, typename T = typename Fold::In>
-void run(const Loops& loops, typename Fold::Rule rule, const T* from, T* to, ThreadPool& pool) {
+void run(const Loops& loops, typename Fold::Rule rule, const T* from, typename Fold::Out* to, ThreadPool& pool) {
   if (loops.kept.count() == 0) return;
   if (contiguous_loop(loops.kept) >= 0)
     across_outputs<Fold>(loops, rule, from, to, pool);

@@ -45,10 +45,16 @@ Loops Axes::loops(const Binding& binding) const {
 
 std::unique_ptr<const BoundKernel> on_cpu(ReduceKind kind, DType dtype, const Loops& loops) {
   return bound([=](const KernelRun& run) {
-    dispatch(dtype, ReduceTypes(), [&]<typename T>(std::type_identity<T>) {
-      with_fold<T, double>(kind, [&]<typename Fold>(std::type_identity<Fold>, typename Fold::Rule rule) {
+    dispatch(dtype, ExtremeTypes(), [&]<typename T>(std::type_identity<T>) {
+      const auto run_fold = [&]<typename Fold>(std::type_identity<Fold>, typename Fold::Rule rule) {
         reduce::run<Fold>(loops, rule, run.in<T>(0), run.out<T>(), *run.pool);
-      });
+      };
+      if constexpr (lists<ReduceTypes, T>)
+        with_fold<T, double>(kind, run_fold);
+      else if (kind == ReduceKind::max)
+        run_fold(std::type_identity<ExtremeFold<T, true>>(), NoRule());
+      else
+        run_fold(std::type_identity<ExtremeFold<T, false>>(), NoRule());
     });
   });
 }

@@ -21,7 +21,8 @@ struct Axes {
   Loops loops(const Binding& binding) const;
 };
 
-/// A reduction of input 0 to output 0; `dtype` one of ReduceTypes (reduce_cuda.h).
+/// A reduction of input 0 to output 0; `dtype` one of ReduceTypes, of max and min of ExtremeTypes
+/// (reduce_cuda.h).
 std::unique_ptr<const BoundKernel> on_cpu(ReduceKind kind, DType dtype, const Loops& loops);
 std::unique_ptr<const BoundKernel> on_cuda(ReduceKind kind, DType dtype, const Loops& loops);
 

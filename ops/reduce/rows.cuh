@@ -13,7 +13,7 @@
 namespace lenslet::cuda {
 
 template <int pack>
-struct alignas(sizeof(float) * pack) Pack {
+struct alignas(sizeof(float) * pack) Floats {
   float at[pack];
 };
 
@@ -86,9 +86,9 @@ __global__ void __launch_bounds__(held_threads, 3)
   const int member = thread & (group - 1), rows_per_block = held_threads / group;
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * rows_per_block + thread / group;
   const RowMember here{member, group, row < rows ? row : -1, row < rows ? length / pack : 0};
-  const auto* from = reinterpret_cast<const Pack<pack>*>(x + row * length);
-  auto* to = reinterpret_cast<Pack<pack>*>(y + row * length);
-  Pack<pack> values[held_packs];
+  const auto* from = reinterpret_cast<const Floats<pack>*>(x + row * length);
+  auto* to = reinterpret_cast<Floats<pack>*>(y + row * length);
+  Floats<pack> values[held_packs];
 #pragma unroll
   for (int i = 0; i < held_packs; ++i) {
 #pragma unroll

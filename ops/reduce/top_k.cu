@@ -47,6 +47,10 @@ struct Line {
         return key_of<std::uint16_t>(i);
       case DType::i32:
         return key_of<std::int32_t>(i);
+      case DType::u32:
+        return key_of<std::uint32_t>(i);
+      case DType::u64:
+        return key_of<std::uint64_t>(i);
       default:  // of TopKTypes, i64
         return key_of<std::int64_t>(i);
     }

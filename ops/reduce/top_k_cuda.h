@@ -11,8 +11,8 @@
 
 namespace lenslet {
 
-using TopKTypes =
-    Types<float, double, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::int64_t>;
+using TopKTypes = Types<float, double, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t,
+                        std::uint32_t, std::int64_t, std::uint64_t>;
 
 /// A number of sizeof(T) bytes that is the smaller the sooner TopK takes `x`: equal for equal elements, also for zeros
 /// of either sign; NaN comes before everything.

@@ -1,4 +1,4 @@
-// GridSample: Y [N,C,P,Q] is X [N,C,H,W] at the points that a grid [N,P,Q,2] names.
+// GridSample: Y [N,C,P,Q] is X [N,C,H,W] at the points that a grid [N,P,Q,2] names; of volumes with an axis more.
 
 #include "ops/resample/grid_sample.h"
 
@@ -44,22 +44,26 @@ class GridSampleOp final : public Op {
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     const TensorType& x = required_input(inputs, 0, "X");
     const TensorType& grid = required_input(inputs, 1, "grid");
-    require_rank("input X", x.shape, 4, 4);
-    require_rank("input grid", grid.shape, 4, 4);
+    require_rank("input X", x.shape, 4, 5);
+    const int rank = x.shape.rank();
+    require_rank("input grid", grid.shape, rank, rank);
+    if (rank == 5 && rule.mode == GridSampleRule::Mode::cubic)
+      throw Error(ErrorKind::unsupported, "attribute 'mode' is 'cubic' (of volumes ONNX has nearest and linear)");
     require_dtype("input grid", grid.dtype, {DType::f32});
-    if (grid.shape[0] != x.shape[0] || grid.shape[3] != 2)
+    if (grid.shape[0] != x.shape[0] || grid.shape[rank - 1] != rank - 2)
       throw Error(ErrorKind::invalid_model, fmt::format("grid {} for images {}", grid.shape.str(), x.shape.str()));
-    const Shape y{x.shape[0], x.shape[1], grid.shape[1], grid.shape[2]};
+    Shape y = x.shape;
+    for (int i = 2; i < rank; ++i) y = y.with(i, grid.shape[i - 1]);
     if (y.elems() > 0 && x.shape.elems() == 0)
       throw Error(ErrorKind::invalid_model, fmt::format("images {} have no elements", x.shape.str()));
     return {{x.dtype, y}};
   }
-  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape&) const override {
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
     AxisMap map = axes_kept(inputs.size(), {0, 1});
     map.inputs[1].parameter = false;
     map.inputs[1].axis[0] = 0;
-    map.inputs[1].axis[2] = 1;
-    map.inputs[1].axis[3] = 2;
+    for (int i = 2; i < y.rank(); ++i)
+      map.inputs[1].axis[static_cast<std::size_t>(i)] = static_cast<std::int8_t>(i - 1);
     return map;
   }
 
@@ -76,31 +80,34 @@ class GridSampleOp final : public Op {
 
 GridSampleShape shape_of(const Binding& binding) {
   const Shape &x = binding.shape(0), &grid = binding.shape(1), &y = binding.output_shape();
-  GridSampleShape s{.n = y[0], .c = y[1], .h = x[2], .w = x[3], .p = y[2], .q = y[3]};
   const auto of_x = element_strides(x, binding.format(0)), of_grid = element_strides(grid, binding.format(1)),
              of_y = element_strides(y, binding.output_format());
-  s.x_n = of_x[0], s.x_c = of_x[1], s.x_h = of_x[2], s.x_w = of_x[3];
-  s.y_n = of_y[0], s.y_c = of_y[1], s.y_p = of_y[2], s.y_q = of_y[3];
-  s.grid_n = of_grid[0], s.grid_p = of_grid[1], s.grid_q = of_grid[2], s.grid_xy = of_grid[3];
+  GridSampleShape s{.volumes = x.rank() == 5, .n = y[0], .c = y[1]};
+  s.x_n = of_x[0], s.x_c = of_x[1];
+  s.y_n = of_y[0], s.y_c = of_y[1];
+  s.grid_n = of_grid[0];
+  if (s.volumes) s.d = x[2], s.x_d = of_x[2], s.o = y[2], s.y_o = of_y[2], s.grid_o = of_grid[1];
+  const int row = x.rank() - 2;  // the axis of rows, of x and y
+  const auto at = static_cast<std::size_t>(row);
+  s.h = x[row], s.w = x[row + 1], s.p = y[row], s.q = y[row + 1];
+  s.x_h = of_x[at], s.x_w = of_x[at + 1];
+  s.y_p = of_y[at], s.y_q = of_y[at + 1];
+  s.grid_p = of_grid[at - 1], s.grid_q = of_grid[at], s.grid_xy = of_grid[at + 1];
   return s;
 }
 
 /// Points [begin, end) of a line of the output, whose elements of channel 0 are x, y and grid.
-template <int taps>
+template <int taps, bool volumes>
 void sample_points(const GridSampleRule& rule, const GridSampleShape& s, const float* x, const float* grid, float* y,
                    std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t block = 64;  // found once for all channels
-  std::array<GridTaps<taps>, block> rows, columns;
+  std::array<GridPoint<taps, volumes>, block> points;
   for (; begin < end; begin += block) {
     const std::int64_t count = std::min(block, end - begin);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const float* const point = grid + (begin + i) * s.grid_q;
-      columns[static_cast<std::size_t>(i)] = grid_taps<taps>(rule, point[0], s.w, s.x_w);
-      rows[static_cast<std::size_t>(i)] = grid_taps<taps>(rule, point[s.grid_xy], s.h, s.x_h);
-    }
+    for (std::int64_t i = 0; i < count; ++i)
+      points[static_cast<std::size_t>(i)] = GridPoint<taps, volumes>(rule, s, grid + (begin + i) * s.grid_q);
     const auto sample = [&](std::int64_t i, std::int64_t c) {
-      const auto at = static_cast<std::size_t>(i);
-      y[(begin + i) * s.y_q + c * s.y_c] = sampled<taps>(rows[at], columns[at], x + c * s.x_c);
+      y[(begin + i) * s.y_q + c * s.y_c] = points[static_cast<std::size_t>(i)](x + c * s.x_c);
     };
     if (s.y_c == 1) {
       for (std::int64_t i = 0; i < count; ++i)
@@ -115,18 +122,17 @@ void sample_points(const GridSampleRule& rule, const GridSampleShape& s, const f
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   const GridSampleShape s = shape_of(binding);
   const GridSampleRule rule = binding.op<GridSampleOp>().rule;
-  const auto sample = rule.mode == GridSampleRule::Mode::nearest  ? sample_points<1>
-                      : rule.mode == GridSampleRule::Mode::linear ? sample_points<2>
-                                                                  : sample_points<4>;
+  const auto sample =
+      with_grid_taps(rule, s.volumes, [](auto taps, auto volumes) { return &sample_points<taps, volumes>; });
   return bound([s, rule, sample](const KernelRun& run) {
     if (run.outputs[0].elems() == 0) return;
-    run.pool->parallel_for(s.n * s.p, std::max<std::int64_t>(1, elementwise_grain / (8 * s.c * s.q)),
+    run.pool->parallel_for(s.n * s.o * s.p, std::max<std::int64_t>(1, elementwise_grain / (8 * s.c * s.q)),
                            [&](std::int64_t begin, std::int64_t end, int) {
                              for (std::int64_t line = begin; line < end; ++line) {
-                               const std::int64_t n = line / s.p, p = line % s.p;
+                               const std::int64_t n = line / s.p / s.o, o = line / s.p % s.o, p = line % s.p;
                                sample(rule, s, run.in<float>(0) + n * s.x_n,
-                                      run.in<float>(1) + n * s.grid_n + p * s.grid_p,
-                                      run.out<float>() + n * s.y_n + p * s.y_p, 0, s.q);
+                                      run.in<float>(1) + n * s.grid_n + o * s.grid_o + p * s.grid_p,
+                                      run.out<float>() + n * s.y_n + o * s.y_o + p * s.y_p, 0, s.q);
                              }
                            });
   });
@@ -139,11 +145,12 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   });
 }
 
-/// X and Y in one format; the grid as it is.
+/// Images and Y in one format; the grid as it is.
 Offer offer(const Problem& problem, const Target& target) {
   Offer offer;
   const bool constant = problem.inputs()[0].constant != nullptr;
-  for (const Format& format : nchw_or_nhwc) {
+  const int axes = problem.shape(0).rank() - 2;
+  for (const Format& format : axes == 2 ? std::span<const Format>(nchw_or_nhwc) : nchw_only) {
     Candidate candidate;
     candidate.inputs = {constant ? formats::nchw : format, formats::nchw};
     candidate.outputs = {format};
@@ -151,7 +158,7 @@ Offer offer(const Problem& problem, const Target& target) {
     // A weight and a sum round once a tap of each axis; terms may be larger than the sum.
     const int taps = problem.as<GridSampleOp>().rule.mode == GridSampleRule::Mode::cubic ? 4 : 2;
     candidate.tolerance =
-        problem.as<GridSampleOp>().rule.mode == GridSampleRule::Mode::nearest ? 0 : 8 * 0x1p-24 * (2 * taps + 2);
+        problem.as<GridSampleOp>().rule.mode == GridSampleRule::Mode::nearest ? 0 : 8 * 0x1p-24 * (axes * taps + 2);
     offer.candidates.push_back(std::move(candidate));
   }
   return offer;

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "base/cuda/host_device.h"
 
@@ -16,13 +17,15 @@ struct GridSampleRule {
   bool align_corners = false;  ///< -1 and 1 are the centres of the outermost elements, not their far edges
 };
 
-/// Y [N,C,P,Q] of X [N,C,H,W] at grid [N,P,Q,2], which holds x, then y. Steps from one element to the next along each
-/// axis, in elements, whatever the format.
+/// Y [N,C,P,Q] of X [N,C,H,W] at grid [N,P,Q,2], which holds x, then y; of volumes Y [N,C,O,P,Q] of X [N,C,D,H,W] at
+/// grid [N,O,P,Q,3], which holds z, too. Steps from one element to the next along each axis, in elements, whatever the
+/// format.
 struct GridSampleShape {
-  std::int64_t n = 0, c = 0, h = 0, w = 0, p = 0, q = 0;
-  std::int64_t x_n = 0, x_c = 0, x_h = 0, x_w = 0;
-  std::int64_t y_n = 0, y_c = 0, y_p = 0, y_q = 0;
-  std::int64_t grid_n = 0, grid_p = 0, grid_q = 0, grid_xy = 0;
+  bool volumes = false;
+  std::int64_t n = 0, c = 0, d = 1, h = 0, w = 0, o = 1, p = 0, q = 0;
+  std::int64_t x_n = 0, x_c = 0, x_d = 0, x_h = 0, x_w = 0;
+  std::int64_t y_n = 0, y_c = 0, y_o = 0, y_p = 0, y_q = 0;
+  std::int64_t grid_n = 0, grid_o = 0, grid_p = 0, grid_q = 0, grid_xy = 0;
 };
 
 /// Along one axis, the elements that a point is blended of, as offsets; none of its own: outside, where zeros lie.
@@ -33,6 +36,9 @@ struct GridTaps {
   std::int64_t offset[taps];
   float weight[taps];
 };
+
+template <>
+struct GridTaps<0> {};
 
 /// `x` thrown back by the borders until it lies between them.
 LENSLET_HOST_DEVICE inline double reflected(double x, double low, double high) {
@@ -89,21 +95,58 @@ LENSLET_HOST_DEVICE GridTaps<taps> grid_taps(const GridSampleRule& rule, float c
   return result;
 }
 
-/// The point that taps of both axes say, in the channel that begins at `x`.
+/// The point that taps of both axes say, in the channel that begins at `x`, or in zeros.
 template <int taps>
-LENSLET_HOST_DEVICE float sampled(const GridTaps<taps>& rows, const GridTaps<taps>& columns, const float* x) {
+LENSLET_HOST_DEVICE float sampled(const GridTaps<taps>& rows, const GridTaps<taps>& columns, const float* x,
+                                  bool in_zeros = false) {
   const bool all = rows.inside && columns.inside;
   float sum = 0;
   for (int r = 0; r < taps; ++r) {
     float line = 0;
     for (int c = 0; c < taps; ++c) {
       // Weights count outside, too: what is no number there stays none.
-      const bool inside = all || (rows.offset[r] >= 0 && columns.offset[c] >= 0);
+      const bool inside = !in_zeros && (all || (rows.offset[r] >= 0 && columns.offset[c] >= 0));
       line += columns.weight[c] * (inside ? x[rows.offset[r] + columns.offset[c]] : 0);
     }
     sum += rows.weight[r] * line;
   }
   return sum;
+}
+
+/// The taps of a point along each axis; of images without `slices`.
+template <int taps, bool volumes>
+struct GridPoint {
+  GridTaps<taps> rows, columns;
+  GridTaps<volumes ? taps : 0> slices;
+
+  GridPoint() = default;
+  /// `at` is the point's place in the grid.
+  LENSLET_HOST_DEVICE GridPoint(const GridSampleRule& rule, const GridSampleShape& s, const float* at)
+      : rows(grid_taps<taps>(rule, at[s.grid_xy], s.h, s.x_h)), columns(grid_taps<taps>(rule, at[0], s.w, s.x_w)) {
+    if constexpr (volumes) slices = grid_taps<taps>(rule, at[2 * s.grid_xy], s.d, s.x_d);
+  }
+  LENSLET_HOST_DEVICE float operator()(const float* x) const {
+    if constexpr (!volumes) {
+      return sampled<taps>(rows, columns, x);
+    } else {
+      float sum = 0;
+      for (int i = 0; i < taps; ++i) {
+        const bool outside = slices.offset[i] < 0;
+        sum += slices.weight[i] * sampled<taps>(rows, columns, outside ? x : x + slices.offset[i], outside);
+      }
+      return sum;
+    }
+  }
+};
+/// f(std::integral_constant<int, taps>(), std::bool_constant<volumes>()); volumes have no cubic mode.
+template <typename F>
+auto with_grid_taps(const GridSampleRule& rule, bool volumes, const F& f) {
+  using Mode = GridSampleRule::Mode;
+  constexpr std::integral_constant<int, 1> one;
+  constexpr std::integral_constant<int, 2> two;
+  if (volumes) return rule.mode == Mode::nearest ? f(one, std::true_type()) : f(two, std::true_type());
+  if (rule.mode == Mode::cubic) return f(std::integral_constant<int, 4>(), std::false_type());
+  return rule.mode == Mode::nearest ? f(one, std::false_type()) : f(two, std::false_type());
 }
 
 }  // namespace lenslet

@@ -12,13 +12,13 @@ constexpr int threads = 256;
 /// How points and channels are shared out: a thread has one point and some channels, for which it finds the taps once.
 struct GridItems {
   std::int64_t count;
-  Radix q, p, n, lanes;
+  Radix q, p, o, n, lanes;
   std::int64_t lane_step, channel_step, channels_each;  ///< from lane * lane_step on, each channel_step
   bool channels_last;                                   ///< neighbouring threads are neighbouring channels
   bool narrow;
 };
 
-template <int taps>
+template <int taps, bool volumes>
 __global__ void __launch_bounds__(threads)
     grid_sample_points(const float* x, const float* grid, float* y, GridSampleRule rule,
                        const __grid_constant__ GridSampleShape s, const __grid_constant__ GridItems items) {
@@ -27,16 +27,15 @@ __global__ void __launch_bounds__(threads)
   if (rest >= items.count) return;
   std::int64_t lane = items.channels_last ? take_digit(rest, items.lanes, items.narrow) : 0;
   const std::int64_t q = take_digit(rest, items.q, items.narrow), p = take_digit(rest, items.p, items.narrow);
+  const std::int64_t o = volumes ? take_digit(rest, items.o, items.narrow) : 0;
   const std::int64_t n = take_digit(rest, items.n, items.narrow);
   if (!items.channels_last) lane = rest;
-  const float* const point = grid + n * s.grid_n + p * s.grid_p + q * s.grid_q;
-  const auto columns = grid_taps<taps>(rule, point[0], s.w, s.x_w);
-  const auto rows = grid_taps<taps>(rule, point[s.grid_xy], s.h, s.x_h);
+  const GridPoint<taps, volumes> point(rule, s, grid + n * s.grid_n + o * s.grid_o + p * s.grid_p + q * s.grid_q);
   std::int64_t channel = lane * items.lane_step;
   const float* from = x + n * s.x_n + channel * s.x_c;
-  float* to = y + n * s.y_n + channel * s.y_c + p * s.y_p + q * s.y_q;
+  float* to = y + n * s.y_n + channel * s.y_c + o * s.y_o + p * s.y_p + q * s.y_q;
   for (std::int64_t i = 0; i < items.channels_each && channel < s.c; ++i, channel += items.channel_step) {
-    *to = sampled<taps>(rows, columns, from);
+    *to = point(from);
     from += items.channel_step * s.x_c;
     to += items.channel_step * s.y_c;
   }
@@ -55,7 +54,7 @@ __global__ void __launch_bounds__(threads)
 
 void grid_sample(const Context& context, const GridSampleRule& rule, const GridSampleShape& s, const float* x,
                  const float* grid, float* y) {
-  if (s.n * s.c * s.p * s.q == 0) return;
+  if (s.n * s.c * s.o * s.p * s.q == 0) return;
   constexpr std::int64_t most_channels = 8, most_lanes = 32;
   GridItems items;
   items.channels_last = s.y_c == 1 && s.c > 1;
@@ -67,12 +66,12 @@ void grid_sample(const Context& context, const GridSampleRule& rule, const GridS
   items.channels_each = items.channels_last ? (s.c + lanes - 1) / lanes : most_channels;
   items.q = Radix(s.q);
   items.p = Radix(s.p);
+  items.o = Radix(s.o);
   items.n = Radix(s.n);
-  items.count = lanes * s.n * s.p * s.q;
+  items.count = lanes * s.n * s.o * s.p * s.q;
   items.narrow = items.count < Radix::narrow_end;
-  const auto kernel = rule.mode == GridSampleRule::Mode::nearest  ? grid_sample_points<1>
-                      : rule.mode == GridSampleRule::Mode::linear ? grid_sample_points<2>
-                                                                  : grid_sample_points<4>;
+  const auto kernel =
+      with_grid_taps(rule, s.volumes, [](auto taps, auto volumes) { return &grid_sample_points<taps, volumes>; });
   launch(context, kernel, dim3(blocks_for(items.count, threads)), dim3(threads), 0, x, grid, y, rule, s, items);
 }
 

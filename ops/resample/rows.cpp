@@ -12,7 +12,7 @@ std::span<const OpRow> resample_rows() {
   static const OpRow rows[] = {
       {"Resize", "", 10, 1, 4, 1, 1, resize(), "types but float32: nearest"},
       {"Upsample", "", 7, 1, 2, 1, 1, resize(), "as Resize"},
-      {"GridSample", "", 16, 2, 2, 1, 1, grid_sample(), "4-D"},
+      {"GridSample", "", 16, 2, 2, 1, 1, grid_sample(), "4-D; 5-D: nearest and linear"},
       {"AffineGrid", "", 20, 2, 2, 1, 1, affine_grid()},
       {"RoiAlign", "", 10, 3, 3, 1, 1, roi_align()},
       {"NonMaxSuppression", "", 10, 2, 5, 1, 1, non_max_suppression(), "on the host, between two parts of the plan"},

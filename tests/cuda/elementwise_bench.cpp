@@ -51,6 +51,7 @@ std::vector<Row> elementwise(const cuda::Session& session) {
     rows.push_back(measure_op(session, fmt::format("{} {}", what, images.str()), node));
   };
   other("Where", {.op = "Where", .inputs = {{DType::boolean, images}, {f32, images}, {f32, images}}});
+  other("SwiGLU", {.op = "SwiGLU", .inputs = {{f32, images}, {f32, images}}, .opset = 28});
   other("Less", {.op = "Less", .inputs = {{f32, images}, {f32, images}}});
   const auto cast = [&](DType from, DType to) {
     other(fmt::format("Cast {} to {}", to_string(from), to_string(to)),

@@ -56,7 +56,23 @@ std::vector<Row> reduction(const cuda::Session& session) {
     const TensorType row{DType::f32, {x[1]}};
     rows.push_back(measure_op(session, fmt::format("LayerNormalization {}", x.str()),
                               {.op = "LayerNormalization", .inputs = {{DType::f32, x}, row, row}, .opset = 17}));
+    rows.push_back(measure_op(session, fmt::format("RMSNormalization {}", x.str()),
+                              {.op = "RMSNormalization", .inputs = {{DType::f32, x}, row}, .opset = 23}));
   }
+  for (const Shape& x : {Shape{64, 256, 56, 56}, Shape{64, 1024, 14, 14}}) {
+    const TensorType channel{DType::f32, {x[1]}};
+    rows.push_back(measure_op(session, fmt::format("GroupNormalization 32 {}", x.str()),
+                              {.op = "GroupNormalization",
+                               .attributes = {{"num_groups", std::int64_t{32}}},
+                               .inputs = {{DType::f32, x}, channel, channel},
+                               .opset = 21}));
+    add("MeanVarianceNormalization", {}, x, nchw);
+    add("LpNormalization", channels, x, nchw);
+    add("LpPool", three, x, nchw);
+    add("LpPool", three, x, nhwc);
+    add("GlobalLpPool", {}, x, nchw);
+  }
+  add("LpNormalization", last, {262144, 512}, nchw);
   add("ReduceMean", {{"axes", Ints{1}}}, {16384, 4096}, nchw);
   add("ReduceMean", {{"axes", Ints{0}}}, {16384, 4096}, nchw);
   add("ReduceMean", {{"axes", Ints{0, 1}}}, {16384, 4096}, nchw);

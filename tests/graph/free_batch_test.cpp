@@ -179,6 +179,16 @@ TEST_CASE("free_batch/refused_by_name") {
     b.output(b.node("Gather", {x, b.int64s({0})}, {{"axis", std::int64_t{0}}}));
     CHECK(mentions(refusal(b), "(Gather): bakes in batch 1"));
   }
+  SUBCASE("normalized over images") {
+    SUBCASE("lp_normalization") {
+      b.output(b.node("LpNormalization", {x}, {{"axis", std::int64_t{0}}}));
+      CHECK(mentions(refusal(b), "(LpNormalization): bakes in batch 1"));
+    }
+    SUBCASE("mean_variance_normalization") {
+      b.output(b.node("MeanVarianceNormalization", {x}));
+      CHECK(mentions(refusal(b), "(MeanVarianceNormalization): bakes in batch 1"));
+    }
+  }
   SUBCASE("indices that name images") {
     const ValueId of_all = b.node("Reshape", {b.int64s({0, 0, 0}), b.int64s({1, 3, 1, 1})});
     SUBCASE("gather_elements") {

@@ -133,6 +133,42 @@ TEST_CASE("binary/pow") {
   CHECK(power(2, -1) == 0);
   CHECK(power(3, 39) == 4052555153018976267);
   CHECK_THROWS_AS(power(0, -1), Error);
+  for (const DType base : {DType::f32, DType::f64, DType::i32, DType::i64})
+    for (const DType exponent : {DType::u32, DType::u64})
+      check_op({.op = "Pow",
+                .opset = 15,
+                .inputs = {random_of(base, {3, 5, 7}, 91, -5, 5), random_of(exponent, {5, 1}, 92, 0, 7)},
+                .maybe_constant = {1},
+                .tolerance = 1e-6});
+  // An exponent beyond int64: -1 to an odd power.
+  Tensor odd(DType::u64, {1});
+  odd.values<std::uint64_t>()[0] = ~std::uint64_t{0};
+  CHECK(run_op({.op = "Pow", .opset = 15, .inputs = {int64s({-1}), odd}})[0].values<std::int64_t>()[0] == -1);
+  CHECK(infer_error({.op = "Pow", .opset = 15, .inputs = {int64s({2}), Tensor(DType::u8, {1})}}) ==
+        ErrorKind::unsupported);
+}
+
+TEST_CASE("swiglu") {
+  unsigned seed = 60;
+  for (const Shape& x : {Shape{}, Shape{7}, Shape{2, 3, 5, 7}, Shape{1, 33, 17, 64}, Shape{3, 0}, Shape{40000}})
+    for (const double alpha : {1.0, 1.702, -0.5})
+      check_op({.op = "SwiGLU",
+                .opset = 28,
+                .attributes = {{"alpha", alpha}},
+                .inputs = {random_f32(x, seed++, 0, 5), random_f32(x, seed++)},
+                .maybe_constant = {1},
+                .tolerance = 2e-6});
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  check_op({.op = "SwiGLU",
+            .opset = 28,
+            .inputs = {Tensor::of<float>({4}, {nan, 1, 0, 200}), Tensor::of<float>({4}, {1, nan, nan, -1})},
+            .tolerance = 2e-6});
+  const OpCase c{.op = "SwiGLU", .opset = 28, .inputs = {random_f32({2, 3}, 1), random_f32({3}, 1)}};
+  CHECK(infer_error(c) == ErrorKind::invalid_model);
+  CHECK(infer_error({.op = "SwiGLU", .opset = 27, .inputs = {random_f32({3}, 1), random_f32({3}, 1)}}) ==
+        ErrorKind::unsupported);
+  CHECK(infer_error({.op = "SwiGLU", .opset = 28, .inputs = {Tensor(DType::f64, {3}), Tensor(DType::f64, {3})}}) ==
+        ErrorKind::unsupported);
 }
 
 TEST_CASE("binary/nan_propagates_through_max_and_min") {
@@ -243,6 +279,29 @@ TEST_CASE("binary/variants") {
                 .attributes = {{"direction", std::string(direction)}},
                 .inputs = {random_of(dtype, {2, 3, 5, 7}, seed++, 0, 200), random_of(dtype, {3, 1, 1}, seed++, 0, 20)},
                 .maybe_constant = {1}});
+  for (const DType dtype : {DType::i8, DType::i16, DType::i32})
+    for (const char* direction : {"LEFT", "RIGHT"})
+      check_op({.op = "BitShift",
+                .opset = 28,
+                .attributes = {{"direction", std::string(direction)}},
+                .inputs = {random_of(dtype, {2, 3, 5, 7}, seed++, -100, 100), random_of(dtype, {5, 7}, seed++, -3, 36)},
+                .maybe_constant = {1}});
+  const auto shifted = [](const char* direction, std::int64_t a, std::int64_t b) {
+    return run_op({.op = "BitShift",
+                   .opset = 28,
+                   .attributes = {{"direction", std::string(direction)}},
+                   .inputs = {int64s({a}), int64s({b})}})[0]
+        .values<std::int64_t>()[0];
+  };
+  constexpr std::int64_t least = std::numeric_limits<std::int64_t>::min();
+  CHECK(shifted("LEFT", 3, 63) == least);
+  CHECK(shifted("LEFT", -1, 64) == 0);
+  CHECK(shifted("LEFT", -1, -1) == 0);
+  CHECK(shifted("RIGHT", least, 63) == -1);
+  CHECK(shifted("RIGHT", least, 64) == -1);
+  CHECK(shifted("RIGHT", -5, 1) == -3);
+  CHECK(shifted("RIGHT", -5, -1) == -1);
+  CHECK(shifted("RIGHT", 5, -1) == 0);
   const auto all_bits = [](const char* direction) {
     Tensor ones(DType::u64, {1}), by(DType::u64, {1});
     ones.values<std::uint64_t>()[0] = ~std::uint64_t{0};

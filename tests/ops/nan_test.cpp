@@ -74,9 +74,14 @@ TEST_CASE("nan/pools") {
           average.emplace_back("count_include_pad", include);
           check_op({.op = "AveragePool", .opset = 19, .attributes = average, .inputs = {x}, .tolerance = 1e-6});
         }
+        for (const std::int64_t p : {1, 2, 3}) {
+          AttributeList norm = attributes;
+          norm.emplace_back("p", p);
+          check_op({.op = "LpPool", .opset = 18, .attributes = norm, .inputs = {x}, .tolerance = 1e-6});
+        }
       }
       for (const Shape& image : {Shape{17, 2, 3}, Shape{1, 3, 19}, Shape{2, 33}})
-        for (const char* op : {"GlobalMaxPool", "GlobalAveragePool"})
+        for (const char* op : {"GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool"})
           check_op({.op = op, .inputs = {in_each_position(image, value, seed++)}, .tolerance = 1e-6});
     }
   });
@@ -170,6 +175,11 @@ TEST_CASE("nan/normalizations") {
       const Tensor scale = random_f32({5}, seed++, 1), bias = random_f32({5}, seed++);
       const Tensor x = in_each_position({5, 3, 4}, value, seed++);
       check_op({.op = "InstanceNormalization", .opset = 6, .inputs = {x, scale, bias}, .tolerance = 1e-5});
+      check_op({.op = "GroupNormalization",
+                .opset = 21,
+                .attributes = {{"num_groups", std::int64_t{1}}},
+                .inputs = {x, scale, bias},
+                .tolerance = 1e-5});
       check_op({.op = "BatchNormalization",
                 .opset = 9,
                 .inputs = {x, scale, bias, bias, random_of(DType::f32, {5}, seed++, 0.5, 1)},
@@ -188,6 +198,21 @@ TEST_CASE("nan/normalizations") {
                   .inputs = {rows, random_f32({length}, seed++, 1), random_f32({length}, seed++)},
                   .outputs = std::isnan(value) ? std::size_t{3} : std::size_t{1},
                   .tolerance = 1e-5});
+        check_op({.op = "RMSNormalization",
+                  .opset = 23,
+                  .inputs = {rows, random_f32({length}, seed++, 1)},
+                  .tolerance = 1e-5});
+        for (const std::int64_t axis : {0, 1}) {
+          check_op({.op = "MeanVarianceNormalization",
+                    .attributes = {{"axes", Ints{axis}}},
+                    .inputs = {rows},
+                    .tolerance = 1e-5});
+          for (const std::int64_t p : {1, 2})
+            check_op({.op = "LpNormalization",
+                      .attributes = {{"axis", axis}, {"p", p}},
+                      .inputs = {rows},
+                      .tolerance = 1e-5});
+        }
       }
     }
   });

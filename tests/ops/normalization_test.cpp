@@ -92,6 +92,174 @@ TEST_CASE("instance_norm/ranks") {
 
 namespace {
 
+OpCase group_norm(const Shape& x, std::int64_t groups, std::int64_t opset, unsigned seed, double mean = 0) {
+  const Shape affine{opset < 21 ? groups : x[1]};
+  return {.op = "GroupNormalization",
+          .opset = opset,
+          .attributes = {{"num_groups", groups}, {"epsilon", 1e-4}},
+          .inputs = {random_f32(x, seed, mean), random_f32(affine, seed + 1, 1, 0.3), random_f32(affine, seed + 2)},
+          .maybe_constant = {1, 2},
+          .tolerance = 2.1e-6};
+}
+
+}  // namespace
+
+TEST_CASE("group_norm/ranks_and_groups") {
+  unsigned seed = 1;
+  for (const Shape& x : {Shape{3, 12}, Shape{2, 6, 9}, Shape{2, 12, 5, 7}, Shape{1, 6, 61, 67}, Shape{1, 6, 3, 5, 4},
+                         Shape{2, 6, 1, 2, 3, 2}, Shape{0, 6, 2}, Shape{2, 6, 0, 3}, Shape{2, 0, 3}, Shape{1, 6, 70001},
+                         Shape{1, 36, 57}})
+    for (const std::int64_t groups : {1, 2, 3, 6})
+      for (const std::int64_t opset : {18, 21}) check_op(group_norm(x, groups, opset, seed += 3, groups == 2 ? 50 : 0));
+}
+
+// Two groups of two channels of one pixel each: (1, 3) and (5, 9) have means 2 and 7, variances 1 and 4.
+TEST_CASE("group_norm/scale_of_group_or_channel") {
+  OpCase c{.op = "GroupNormalization",
+           .opset = 18,
+           .attributes = {{"num_groups", std::int64_t{2}}, {"epsilon", 0.0}},
+           .inputs = {Tensor::of<float>({1, 4}, {1, 3, 5, 9}), Tensor::of<float>({2}, {1, 2}),
+                      Tensor::of<float>({2}, {0, 1})}};
+  const auto values = [&] {
+    const std::vector<Tensor> y = run_op(c);
+    return std::vector<float>(y[0].values<float>().begin(), y[0].values<float>().end());
+  };
+  CHECK(values() == std::vector<float>{-1, 1, -1, 3});
+  CHECK(infer_error([&] {
+          OpCase later = c;
+          later.opset = 21;
+          return later;
+        }()) == ErrorKind::invalid_model);
+  c.opset = 21;
+  c.inputs[1] = Tensor::of<float>({4}, {1, 2, 3, 4});
+  c.inputs[2] = Tensor::of<float>({4}, {0, 0, 1, 1});
+  CHECK(values() == std::vector<float>{-1, 2, -2, 5});
+}
+
+TEST_CASE("group_norm/refusals") {
+  const auto error = [](const auto& change) {
+    OpCase c = group_norm({2, 6, 4}, 3, 21, 1);
+    change(c);
+    return infer_error(c);
+  };
+  const auto groups = [&](std::int64_t count) {
+    return error([=](OpCase& c) { c.attributes = {{"num_groups", count}}; });
+  };
+  for (const std::int64_t count : {-1, 0, 4, 12}) CHECK(groups(count) == ErrorKind::invalid_model);
+  CHECK(error([](OpCase& c) { c.attributes.clear(); }) == ErrorKind::invalid_model);
+  CHECK(error([](OpCase& c) { c.attributes.emplace_back("stash_type", std::int64_t{10}); }) == ErrorKind::unsupported);
+  CHECK(error([](OpCase& c) { c.inputs[2] = Tensor(DType::f32, {3}); }) == ErrorKind::invalid_model);
+  CHECK(error([](OpCase& c) { c.inputs[0] = Tensor(DType::f32, {6}); }) == ErrorKind::unsupported);
+  CHECK(error([](OpCase& c) { c.opset = 17; }) == ErrorKind::unsupported);
+}
+
+namespace {
+
+OpCase rms_norm(const Shape& x, int axis, unsigned seed, double mean = 0) {
+  const Shape row(x.dims().subspan(static_cast<std::size_t>(axis < 0 ? axis + x.rank() : axis)));
+  return {.op = "RMSNormalization",
+          .opset = 23,
+          .attributes = {{"axis", std::int64_t{axis}}, {"epsilon", 1e-4}},
+          .inputs = {random_f32(x, seed, mean), random_f32(row, seed + 1, 1, 0.3)},
+          .maybe_constant = {1},
+          .tolerance = 2.1e-6};
+}
+
+}  // namespace
+
+// CUDA holds rows of up to 2048 elements, or 8192 in fours.
+TEST_CASE("rms_norm/every_axis_and_lengths") {
+  unsigned seed = 1;
+  for (const Shape& x : {Shape{7}, Shape{5, 1}, Shape{3, 5, 7}, Shape{2, 6, 5, 8}, Shape{0, 4}, Shape{3, 0}})
+    for (int axis = -x.rank(); axis < x.rank(); ++axis)
+      for (const double mean : {0.0, 100.0}) check_op(rms_norm(x, axis, seed += 2, mean));
+  for (const std::int64_t length : {1, 2, 33, 768, 1027, 2048, 2049, 8192, 8196, 70001})
+    for (const std::int64_t rows : {1, 3}) check_op(rms_norm({rows, length}, -1, seed += 2, 10));
+}
+
+// (1, 7, 5, 5) has the root mean square 5.
+TEST_CASE("rms_norm/by_hand_and_refusals") {
+  OpCase c{.op = "RMSNormalization",
+           .opset = 23,
+           .attributes = {{"epsilon", 0.0}},
+           .inputs = {Tensor::of<float>({1, 4}, {1, 7, 5, 5}), Tensor::of<float>({4}, {5, 10, 1, -1})}};
+  const std::vector<Tensor> y = run_op(c);
+  CHECK(std::vector<float>(y[0].values<float>().begin(), y[0].values<float>().end()) ==
+        std::vector<float>{1, 14, 1, -1});
+  CHECK(to_string(make_op({.op = c.op, .opset = 23, .inputs = {Tensor(), Tensor()}})->attributes()) ==
+        "axis=-1 epsilon=1e-05");
+  const auto error = [&](const auto& change) {
+    OpCase bad = c;
+    change(bad);
+    return infer_error(bad);
+  };
+  CHECK(error([](OpCase& bad) { bad.opset = 22; }) == ErrorKind::unsupported);
+  CHECK(error([](OpCase& bad) { bad.inputs[1] = Tensor(DType::f32, {1, 4}); }) == ErrorKind::unsupported);
+  CHECK(error([](OpCase& bad) { bad.inputs.push_back(Tensor(DType::f32, {4})); }) == ErrorKind::unsupported);
+  CHECK(error([](OpCase& bad) { bad.outputs = 2; }) == ErrorKind::unsupported);
+  CHECK(error([](OpCase& bad) { bad.attributes = {{"axis", std::int64_t{2}}}; }) == ErrorKind::invalid_model);
+  CHECK(error([](OpCase& bad) { bad.attributes = {{"stash_type", std::int64_t{11}}}; }) == ErrorKind::unsupported);
+}
+
+TEST_CASE("mean_variance_normalization/axes") {
+  unsigned seed = 1;
+  using Ints = std::vector<std::int64_t>;
+  const auto check = [&](const Shape& x, const AttributeList& attributes) {
+    for (const std::int64_t opset : {9, 13})
+      for (const double mean : {0.0, 100.0})
+        check_op({.op = "MeanVarianceNormalization",
+                  .opset = opset,
+                  .attributes = attributes,
+                  .inputs = {random_f32(x, seed++, mean)},
+                  .tolerance = 2e-6});
+  };
+  for (const Shape& x : {Shape{2, 5, 3, 7}, Shape{3, 16, 13, 12}, Shape{1, 3, 1, 1}, Shape{2, 0, 3, 4}}) {
+    check(x, {});
+    check(x, {{"axes", Ints{2, 3}}});
+    check(x, {{"axes", Ints{-3}}});
+    check(x, {{"axes", Ints{0, 1, 2, 3}}});
+  }
+  check({5, 7}, {{"axes", Ints{0}}});
+  check({3, 70001}, {{"axes", Ints{1}}});
+  check({7}, {{"axes", Ints{0}}});
+  check({2, 3, 4, 5, 6}, {{"axes", Ints{1, 3}}});
+  const auto error = [](const Shape& x, const AttributeList& attributes) {
+    return infer_error(
+        {.op = "MeanVarianceNormalization", .attributes = attributes, .inputs = {Tensor(DType::f32, x)}});
+  };
+  CHECK(error({2, 3}, {}) == ErrorKind::invalid_model);
+  CHECK(error({2, 3}, {{"axes", Ints{1, -1}}}) == ErrorKind::invalid_model);
+}
+
+TEST_CASE("lp_normalization/axes") {
+  unsigned seed = 1;
+  for (const std::int64_t p : {1, 2}) {
+    const auto check = [&](const Tensor& x, std::int64_t axis, double tolerance = 2e-6) {
+      for (const std::int64_t opset : {1, 22})
+        check_op({.op = "LpNormalization",
+                  .opset = opset,
+                  .attributes = {{"p", p}, {"axis", axis}},
+                  .inputs = {x},
+                  .tolerance = tolerance});
+    };
+    for (const Shape& x :
+         {Shape{7}, Shape{5, 1}, Shape{3, 5, 7}, Shape{2, 6, 5, 8}, Shape{3, 0}, Shape{3, 512}, Shape{2, 2, 3, 4, 5}})
+      for (int axis = -x.rank(); axis < x.rank(); ++axis) check(random_f32(x, seed++, 0.5), axis);
+    check(random_f32({3, 70001}, seed++), 1);
+    check(random_f32({70001, 3}, seed++), 0);
+    // Norms of 0, and so small that their inverses are not to be had.
+    check(Tensor::of<float>({3, 2}, {0, 0, 1, 3, -0.0f, 0}), 1);
+    check(Tensor::of<float>({2, 2}, {1e-40f, 2e-40f, -3e-39f, 0}), 1, 1e-3);
+  }
+  const auto error = [](const AttributeList& attributes) {
+    return infer_error({.op = "LpNormalization", .attributes = attributes, .inputs = {Tensor(DType::f32, {2, 3})}});
+  };
+  CHECK(error({{"p", std::int64_t{3}}}) == ErrorKind::invalid_model);
+  CHECK(error({{"axis", std::int64_t{2}}}) == ErrorKind::invalid_model);
+}
+
+namespace {
+
 /// With all three outputs.
 OpCase layer_norm(const Shape& x, int axis, unsigned seed, bool bias = true, double mean = 0) {
   const Shape row(x.dims().subspan(static_cast<std::size_t>(axis < 0 ? axis + x.rank() : axis)));

@@ -70,6 +70,11 @@ TEST_CASE("pool/max") {
                 .attributes = attributes_of(c),
                 .inputs = {random_f32(c.x, seed++, -3)},
                 .outputs = outputs});
+  for (const PoolCase& c : cases) {
+    AttributeList attributes = attributes_of(c);
+    attributes.emplace_back("storage_order", std::int64_t{1});
+    check_op({.op = "MaxPool", .attributes = attributes, .inputs = {random_f32(c.x, seed++)}, .outputs = 2});
+  }
   for (const DType dtype : {DType::u8, DType::i8})
     check_op({.op = "MaxPool",
               .attributes = attributes_of(cases[0]),
@@ -217,6 +222,107 @@ TEST_CASE("pool/windows_far_larger_than_the_image") {
   check("AveragePool", {1, 2, 2, 3, 4}, with_pads, 0, 1e-20F);
 }
 
+TEST_CASE("pool/lp") {
+  unsigned seed = 500;
+  for (const PoolCase& c : cases)
+    for (const std::int64_t p : {1, 2, 3}) {
+      AttributeList attributes = attributes_of(c);
+      attributes.emplace_back("p", p);
+      for (const std::int64_t opset : {2, 11, 18, 22})
+        check_op({.op = "LpPool",
+                  .opset = opset,
+                  .attributes = attributes,
+                  .inputs = {random_f32(c.x, seed++)},
+                  .tolerance = 2e-6});
+    }
+  for (const Shape& x : {Shape{2, 5, 7}, Shape{3, 64, 7, 7}, Shape{1, 17, 112, 5}, Shape{1, 2, 3, 4, 5}})
+    for (const std::int64_t p : {1, 2})
+      check_op({.op = "GlobalLpPool",
+                .opset = 22,
+                .attributes = {{"p", p}},
+                .inputs = {random_f32(x, seed++)},
+                .tolerance = 2e-6});
+  // 5 is the norm of (3, -4); the default is 2.
+  const Tensor x = Tensor::of<float>({1, 1, 3}, {3, -4, 3});
+  CHECK(run_op({.op = "LpPool", .opset = 22, .attributes = {{"kernel_shape", Ints{2}}}, .inputs = {x}})[0]
+            .values<float>()[1] == 5);
+  CHECK(run_op({.op = "GlobalLpPool", .opset = 22, .inputs = {Tensor::of<float>({1, 1, 2}, {3, -4})}})[0]
+            .values<float>()[0] == 5);
+}
+
+namespace {
+
+/// What MaxPool gives of `x`, ready to be unpooled.
+OpCase unpool(const Shape& x, const Ints& kernel, const Ints& strides, const Ints& pads, unsigned seed) {
+  const AttributeList attributes{{"kernel_shape", kernel}, {"strides", strides}, {"pads", pads}};
+  std::vector<Tensor> pooled =
+      run_op({.op = "MaxPool", .opset = 11, .attributes = attributes, .inputs = {random_f32(x, seed)}, .outputs = 2});
+  return {
+      .op = "MaxUnpool", .opset = 11, .attributes = attributes, .inputs = {std::move(pooled[0]), std::move(pooled[1])}};
+}
+
+}  // namespace
+
+TEST_CASE("max_unpool/gives_back_what_was_pooled") {
+  unsigned seed = 700;
+  for (OpCase c :
+       {unpool({2, 3, 12, 8}, {2, 2}, {2, 2}, {0, 0, 0, 0}, 1), unpool({1, 5, 13, 9}, {3, 3}, {2, 2}, {1, 1, 1, 1}, 2),
+        unpool({3, 2, 33}, {3}, {3}, {0, 0}, 3), unpool({1, 3, 4, 6, 8}, {2, 3, 2}, {2, 3, 2}, {0, 0, 0, 0, 0, 0}, 4),
+        unpool({1, 2, 130, 67}, {2, 3}, {1, 2}, {0, 0, 0, 0}, 5)}) {
+    for (const std::int64_t opset : {9, 11, 22}) {
+      c.opset = opset;
+      check_op(c);
+    }
+    const Shape unpooled = infer_op(c)[0].shape;
+    Ints larger(unpooled.dims().begin(), unpooled.dims().end());
+    for (std::size_t i = 2; i < larger.size(); ++i) larger[i] += static_cast<std::int64_t>(i % 2 + 1);
+    const auto rank = static_cast<std::int64_t>(larger.size());
+    Tensor shape(DType::i64, {rank});
+    std::copy(larger.begin(), larger.end(), shape.values<std::int64_t>().begin());
+    c.inputs.push_back(std::move(shape));
+    c.constant = {2};
+    check_op(c);
+  }
+  // Any order of indices, those of other planes too; of equal ones the last counts.
+  Tensor indices(DType::i64, {2, 2, 50});
+  for (std::size_t i = 0; i < 200; ++i) indices.values<std::int64_t>()[i] = static_cast<std::int64_t>(i * 77 % 197 * 2);
+  check_op({.op = "MaxUnpool",
+            .opset = 11,
+            .attributes = {{"kernel_shape", Ints{2}}, {"strides", Ints{2}}},
+            .inputs = {random_f32({2, 2, 50}, seed), std::move(indices)}});
+}
+
+TEST_CASE("max_unpool/refusals") {
+  const auto error = [](const auto& change) {
+    OpCase c = unpool({1, 2, 6, 6}, {2, 2}, {2, 2}, {0, 0, 0, 0}, 1);
+    change(c);
+    return infer_error(c);
+  };
+  CHECK(error([](OpCase& c) { c.attributes = {}; }) == ErrorKind::invalid_model);
+  CHECK(error([](OpCase& c) { c.attributes = {{"kernel_shape", Ints{2}}}; }) == ErrorKind::invalid_model);
+  CHECK(error([](OpCase& c) {
+          c.attributes = {{"kernel_shape", Ints{2, 2}}, {"pads", Ints{1, 1, 1}}};
+        }) == ErrorKind::invalid_model);
+  CHECK(error([](OpCase& c) {
+          c.attributes = {{"kernel_shape", Ints{2, 2}}, {"pads", Ints{9, 9, 9, 9}}};
+        }) == ErrorKind::invalid_model);
+  CHECK(error([](OpCase& c) { c.attributes = {{"kernel_shape", Ints{0, 2}}}; }) == ErrorKind::invalid_model);
+  CHECK(error([](OpCase& c) { c.inputs[1] = Tensor(DType::i64, {1, 2, 3, 2}); }) == ErrorKind::invalid_model);
+  CHECK(error([](OpCase& c) { c.inputs[1] = Tensor(DType::i32, {1, 2, 3, 3}); }) == ErrorKind::unsupported);
+  CHECK(error([](OpCase& c) {
+          c.inputs.push_back(int64s({1, 2, 5, 6}));
+          c.constant = {2};
+        }) == ErrorKind::invalid_model);
+  CHECK(error([](OpCase& c) { c.inputs.push_back(int64s({1, 2, 6, 6})); }) == ErrorKind::unsupported);
+  // Only the CPU can tell.
+  if (op_runner().device() != DeviceKind::cpu) return;
+  OpCase outside = unpool({1, 2, 6, 6}, {2, 2}, {2, 2}, {0, 0, 0, 0}, 1);
+  for (const std::int64_t index : {std::int64_t{-1}, std::int64_t{72}}) {
+    outside.inputs[1].values<std::int64_t>()[3] = index;
+    CHECK_THROWS_AS(run_op(outside), Error);
+  }
+}
+
 TEST_CASE("pool/global") {
   unsigned seed = 200;
   for (const char* op : {"GlobalAveragePool", "GlobalMaxPool"})
@@ -251,7 +357,11 @@ TEST_CASE("pool/refusals") {
   has(message("MaxPool", x, {{"kernel_shape", Ints{9, 9}}}), "does not fit");
   has(message("MaxPool", x, {{"kernel_shape", Ints{std::int64_t{1} << 62, 1}}}), "kernel_shape");
   has(message("MaxPool", x, {{"kernel_shape", k3}, {"auto_pad", std::string("SAME")}}), "auto_pad");
-  has(message("MaxPool", x, {{"kernel_shape", k3}, {"storage_order", std::int64_t{1}}}, 2), "storage_order");
+  has(message("AveragePool", x, {{"kernel_shape", k3}, {"storage_order", std::int64_t{1}}}), "storage_order");
+  has(message("LpPool", x, {{"kernel_shape", k3}, {"p", std::int64_t{0}}}), "'p'");
+  has(message("LpPool", x, {{"kernel_shape", k3}, {"count_include_pad", std::int64_t{1}}}), "count_include_pad");
+  has(message("LpPool", x, {}), "kernel_shape");
+  has(message("GlobalLpPool", {1, 3, 8}, {{"p", std::int64_t{3}}}), "supported: 1, 2");
   has(message("AveragePool", {3, 8}, {{"kernel_shape", Ints{}}}), "kernel_shape");
   has(message("GlobalAveragePool", {3, 8}, {}), "rank");
   has(message("GlobalMaxPool", {1, 3, 0, 8}, {}), "empty");

@@ -64,6 +64,34 @@ TEST_CASE("reduce/integers") {
     }
 }
 
+TEST_CASE("reduce/extremes_of_small_and_unsigned_types") {
+  for (const char* op : {"ReduceMax", "ReduceMin"})
+    for (const DType dtype : {DType::i8, DType::u8, DType::u32, DType::u64, DType::boolean}) {
+      const double low = dtype == DType::i8 ? -128 : 0, high = dtype == DType::boolean ? 2 : 127;
+      unsigned seed = 11;
+      for (const Ints& axes : {Ints{0}, Ints{1}, Ints{2, 3}, Ints{0, 1, 2, 3}})
+        check_op(reduce(op, random_of(dtype, {2, 35, 5, 7}, seed++, low, high), axes, 1, 20));
+      check_op(reduce(op, random_of(dtype, {3, 1}, seed++, low, high), {1}, 0, 11));
+      check_op(reduce(op, random_of(dtype, {70001}, seed, low, high), {0}, 0, 20));
+    }
+  const auto extreme = [](const char* op, DType dtype, std::initializer_list<std::uint64_t> values) {
+    Tensor x(dtype, {static_cast<std::int64_t>(values.size())});
+    if (dtype == DType::boolean) return run_op(reduce(op, x, {0}, 0, 20))[0].values<bool>()[0] ? 1 : std::uint64_t{0};
+    std::copy(values.begin(), values.end(), x.values<std::uint64_t>().begin());
+    return run_op(reduce(op, x, {0}, 0, 20))[0].values<std::uint64_t>()[0];
+  };
+  constexpr std::uint64_t most = ~std::uint64_t{0};
+  CHECK(extreme("ReduceMax", DType::u64, {1, most, 2}) == most);
+  CHECK(extreme("ReduceMin", DType::u64, {most, 1}) == 1);
+  // Of nothing, the least or the greatest there is.
+  CHECK(extreme("ReduceMax", DType::u64, {}) == 0);
+  CHECK(extreme("ReduceMin", DType::u64, {}) == most);
+  CHECK(extreme("ReduceMax", DType::boolean, {}) == 0);
+  CHECK(extreme("ReduceMin", DType::boolean, {}) == 1);
+  CHECK(infer_error(reduce("ReduceSum", random_of(DType::u8, {3}, 1, 0, 9), {0}, 0, 11)) == ErrorKind::unsupported);
+  CHECK(infer_error(reduce("ReduceMax", random_of(DType::i16, {3}, 1, 0, 9), {0}, 0, 11)) == ErrorKind::unsupported);
+}
+
 TEST_CASE("reduce/noop_with_empty_axes") {
   const Tensor x = random_f32({2, 3, 4, 5}, 4), none = Tensor::of<std::int64_t>(Shape{0}, {});
   for (const std::int64_t noop : {0, 1})
@@ -159,6 +187,7 @@ TEST_CASE("cum_sum") {
       for (const std::int64_t length : {1, 63, 64, 255, 257, 5000}) check(random_f32({3, length}, 2), 1, 1e-6);
       for (const DType dtype : {DType::i32, DType::i64})
         for (const std::int64_t axis : {0, 1}) check(random_of(dtype, {70, 300}, 3, -1000, 1000), axis);
+      for (const DType dtype : {DType::u32, DType::u64}) check(random_of(dtype, {70, 300}, 3, 0, 1000), 1);
       check(random_of(DType::f64, {70, 300}, 3, -1, 1), 1, 1e-14);
       check(random_f32({3, 0, 2}, 1), 1);
       check(random_f32({3, 0, 2}, 1), 0);
@@ -181,6 +210,37 @@ TEST_CASE("cum_sum") {
         ErrorKind::invalid_model);
   CHECK(infer_error({.op = "CumSum", .inputs = {random_f32({9}, 1), int64s({0, 0})}, .constant = {1}}) ==
         ErrorKind::invalid_model);
+}
+
+TEST_CASE("cum_prod") {
+  for (const std::int64_t exclusive : {0, 1})
+    for (const std::int64_t reverse : {0, 1}) {
+      const auto check = [&](const Tensor& x, std::int64_t axis, double tolerance = 0) {
+        check_op({.op = "CumProd",
+                  .opset = 26,
+                  .attributes = {{"exclusive", exclusive}, {"reverse", reverse}},
+                  .inputs = {x, int64_scalar(axis)},
+                  .constant = {1},
+                  .tolerance = tolerance});
+      };
+      const auto near_one = [](DType dtype, const Shape& shape) { return random_of(dtype, shape, 2, 0.95, 1.05); };
+      for (std::int64_t axis = -4; axis < 4; ++axis) check(near_one(DType::f32, {3, 7, 5, 70}), axis, 1e-6);
+      for (const std::int64_t length : {1, 63, 64, 255, 257, 5000}) check(near_one(DType::f32, {3, length}), 1, 1e-6);
+      for (const DType dtype : {DType::i32, DType::i64}) check(random_of(dtype, {70, 12}, 3, -3, 4), 1);
+      for (const DType dtype : {DType::u32, DType::u64}) check(random_of(dtype, {12, 70}, 3, 1, 4), 0);
+      check(near_one(DType::f64, {70, 300}), 1, 1e-12);
+      check(random_f32({3, 0, 2}, 1), 1);
+    }
+  // Wraps around.
+  const auto wrapped = run_op({.op = "CumProd",
+                               .opset = 26,
+                               .inputs = {int64s({std::int64_t{1} << 62, 2, 3}), int64_scalar(0)},
+                               .constant = {1}});
+  CHECK(wrapped[0].values<std::int64_t>()[2] == std::numeric_limits<std::int64_t>::min());
+  CHECK(infer_error({.op = "CumProd", .opset = 25, .inputs = {int64s({1}), int64_scalar(0)}, .constant = {1}}) ==
+        ErrorKind::unsupported);
+  CHECK(infer_error({.op = "CumProd", .opset = 26, .inputs = {int64s({1}), int64_scalar(0)}}) ==
+        ErrorKind::unsupported);
 }
 
 namespace {
@@ -206,10 +266,10 @@ TEST_CASE("top_k/axes_and_ties") {
            {std::int64_t{0}, std::int64_t{1}, x.shape()[static_cast<int>(axis < 0 ? axis + 4 : axis)]})
         check_top_k(x, axis, k);
   }
-  for (const DType dtype :
-       {DType::f32, DType::f64, DType::i8, DType::u8, DType::i16, DType::u16, DType::i32, DType::i64})
+  for (const DType dtype : {DType::f32, DType::f64, DType::i8, DType::u8, DType::i16, DType::u16, DType::i32,
+                            DType::u32, DType::i64, DType::u64})
     for (const std::int64_t k : {1, 5, 100, 257})
-      check_top_k(random_of(dtype, {3, 257}, 7, dtype == DType::u8 || dtype == DType::u16 ? 0 : -100, 100), 1, k);
+      check_top_k(random_of(dtype, {3, 257}, 7, is_unsigned(dtype) ? 0 : -100, 100), 1, k);
 }
 
 TEST_CASE("top_k/long_lines") {
@@ -236,6 +296,14 @@ TEST_CASE("top_k/nan_zeros_and_extremes") {
                            .constant = {1}});
   const std::int64_t expected[] = {2, 0, 3, 1};
   CHECK(std::equal(std::begin(expected), std::end(expected), top[1].values<std::int64_t>().begin()));
+  Tensor beyond(DType::u64, {3});
+  beyond.values<std::uint64_t>()[0] = 5;
+  beyond.values<std::uint64_t>()[1] = ~std::uint64_t{0};
+  beyond.values<std::uint64_t>()[2] = std::uint64_t{1} << 63;
+  const auto of_unsigned =
+      run_op({.op = "TopK", .opset = 24, .inputs = {beyond, int64s({3})}, .outputs = 2, .constant = {1}});
+  const std::int64_t order[] = {1, 2, 0};
+  CHECK(std::equal(std::begin(order), std::end(order), of_unsigned[1].values<std::int64_t>().begin()));
 }
 
 TEST_CASE("top_k/forms_and_refusals") {

@@ -1,0 +1,15 @@
+#pragma once
+// Sums of a row of floats in double, vectorised: their order is the instruction set's.
+
+#include <cstdint>
+
+namespace lenslet {
+
+/// The sum of x[i].
+double row_sum(const float* x, std::int64_t count);
+/// The sum of |x[i]|.
+double row_magnitudes(const float* x, std::int64_t count);
+/// The sum of (x[i] - center)^2.
+double row_squares(const float* x, std::int64_t count, double center);
+
+}  // namespace lenslet
