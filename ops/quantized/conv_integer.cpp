@@ -19,6 +19,7 @@ class IntegerConvOp final : public Op {
   explicit IntegerConvOp(const NodeSpec& spec) : quantizes_(spec.name == "QLinearConv") {
     AttributeReader reader(spec);
     read_geometry(reader, geometry_, kernel_shape_, spatial_rank_);
+    if (geometry_.volume) throw Error(ErrorKind::unsupported, "3-D convolution of integers; 1-D and 2-D are done");
     if (spec.normalised) spatial_rank_ = 0;  // two entries a list, whatever the rank
     reader.finish();
   }
@@ -89,7 +90,7 @@ class IntegerConvOp final : public Op {
 
  private:
   bool quantizes_;
-  ConvGeometry geometry_;
+  VolumeGeometry geometry_;
   std::vector<std::int64_t> kernel_shape_;  ///< as the file says it; empty: from w
   int spatial_rank_ = 0;                    ///< number of axes the attribute lists speak of; 0: none was given
 };
