@@ -34,10 +34,11 @@ class Expander {
   int constant(float value) { return constant(Tensor::of<float>(Shape{}, {value})); }
 
   /// Returns `to`, or a value of its own.
-  int add(std::string_view op, std::vector<int> inputs, const AttributeList& list = {}, int to = none) {
+  int add(std::string_view op, std::vector<int> inputs, const AttributeList& list = {}, int to = none,
+          std::int64_t opset = 13) {
     while (!inputs.empty() && inputs.back() == none) inputs.pop_back();
     if (to == none) to = made.values++;
-    std::shared_ptr<const Op> step = make_op(op, "", list, inputs.size());
+    std::shared_ptr<const Op> step = make_op(op, "", list, inputs.size(), 1, opset);
     made.steps.push_back({std::move(step), std::move(inputs), {to}});
     return to;
   }
@@ -81,9 +82,9 @@ void linear_leaky_relu(const NodeSpec& spec, Expander& e) {
 }
 
 void linear_softmax(const NodeSpec& spec, Expander& e) {
-  const auto opset = e.attributes.integer("opset", 13);
-  if (opset < 13) throw Error(ErrorKind::unsupported, "attribute 'opset' below 13 is not supported");
-  e.quantize(e.add("Softmax", {e.dequantize(0)}, e.taken(spec, {"axis"})), 3, 4);
+  // The version of Softmax: before 13 all axes from `axis` on are one.
+  const std::int64_t opset = std::clamp<std::int64_t>(e.attributes.integer("opset", 13), 1, 13);
+  e.quantize(e.add("Softmax", {e.dequantize(0)}, e.taken(spec, {"axis"}), none, opset), 3, 4);
 }
 
 void linear_average_pool(const NodeSpec& spec, Expander& e) {

@@ -155,6 +155,28 @@ TEST_CASE("expand/linear_elementwise") {
   }
 }
 
+// Before opset 13 Softmax takes all axes from its own on as one.
+TEST_CASE("expand/linear_softmax") {
+  const Given cube = byte("x", {1, 2, 2}, {100, 100, 108, 108});
+  const std::vector<Given> inputs{cube, real("xs", {}, {0.125}), byte("xz", {}, {100}), real("ys", {}, {1.0 / 256}),
+                                  byte("yz", {}, {0})};
+  const auto of_opset = [&](std::int64_t opset) {
+    return run(model_of("QLinearSoftmax", microsoft, inputs, u8, 3,
+                        [&](pbf_writer& writer) {
+                          integer("opset", opset)(writer);
+                          integer("axis", 1)(writer);
+                        }),
+               inputs);
+  };
+  const double small = 1 / (1 + std::exp(1.0)), large = 1 - small;
+  const auto all = [](double a, double b) {
+    return std::vector<double>{quantized(a, 1.0 / 256, 0), quantized(a, 1.0 / 256, 0), quantized(b, 1.0 / 256, 0),
+                               quantized(b, 1.0 / 256, 0)};
+  };
+  CHECK(of_opset(13) == all(small, large));
+  CHECK(of_opset(11) == all(small / 2, large / 2));
+}
+
 TEST_CASE("expand/linear_pools_and_concat") {
   const Given image = byte("x", {1, 2, 2, 2}, {0, 4, 8, 12, 100, 104, 108, 116});
   const std::vector<Given> inputs{image, real("xs", {}, {0.5}), byte("xz", {}, {4}), real("ys", {}, {0.25}),
