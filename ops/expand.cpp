@@ -180,20 +180,22 @@ int ordered(Expander& e, int x, const std::string& from, const std::string& to, 
   return e.add("Transpose", {x}, {{"perm", std::move(perm)}}, result);
 }
 
-// Without an ellipsis, since ranks are not known: sums of one operand along axes, and products of two with an axis of
-// its own for each, one that is summed, and others that all have.
+// Sums of one operand along axes, and products of two with an axis of its own for each, one that is summed, and others
+// that all have. Ranks are not known, so an ellipsis is for products that lie as MatMul's do.
 void einsum(const NodeSpec&, Expander& e) {
   const Equation equation = parse_equation(e.attributes.text("equation", ""));
   const std::string& y = equation.result;
   const auto has = [](const std::string& term, char label) { return term.find(label) != std::string::npos; };
+  const bool hides = has(y, Equation::ellipsis);
   for (const std::string& term : equation.operands)
     for (const char label : term)
-      if (label == Equation::ellipsis || std::count(term.begin(), term.end(), label) > 1) return;
+      if ((label == Equation::ellipsis && !hides) || std::count(term.begin(), term.end(), label) > 1) return;
   for (const char label : y)
     if (std::none_of(equation.operands.begin(), equation.operands.end(),
                      [&](const auto& term) { return has(term, label); }))
       return;
   if (equation.operands.size() != static_cast<std::size_t>(e.inputs()) || e.input(0) == none) return;
+  if (hides && e.inputs() == 1) return;
   if (e.inputs() == 1) {
     const std::string& x = equation.operands[0];
     std::string kept;
@@ -229,6 +231,10 @@ void einsum(const NodeSpec&, Expander& e) {
     std::swap(rows, columns);
   }
   const std::string product = batch + rows + columns;
+  // Shapes that an ellipsis stands for broadcast from their last axis on: in front of all others only.
+  if (hides &&
+      (batch[0] != Equation::ellipsis || a != batch + rows + summed || b != batch + summed + columns || product != y))
+    return;
   const int result =
       e.add("MatMul", {ordered(e, left, a, batch + rows + summed), ordered(e, right, b, batch + summed + columns)}, {},
             product == y ? e.output() : none);

@@ -35,12 +35,16 @@ class IntegerMatMulOp final : public Op {
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const override {
     return 2.0 * static_cast<double>(outputs[0].shape.elems()) * static_cast<double>(problem(inputs).shape.gemm_k);
   }
-  /// Nothing where a parameter has a value for each row or column, which would have to move with the axis.
+  /// An axis along which a parameter has values of its own is followed by none, as these would have to move with it.
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
     const IntegerLines lines = problem(inputs).lines;
-    for (const Lines& of : {lines.left_zero, lines.left_scale, lines.right_zero, lines.right_scale})
-      if (of.step != 0) return std::nullopt;
-    return matmul_axes(inputs, this->inputs().left, this->inputs().right, y);
+    if (lines.left_zero.step + lines.left_scale.step + lines.right_zero.matrix + lines.right_scale.matrix != 0)
+      return std::nullopt;
+    const std::size_t b = this->inputs().right;
+    AxisMap map = matmul_axes(inputs, this->inputs().left, b, y);
+    if (lines.right_zero.step + lines.right_scale.step != 0)
+      map.inputs[b].axis[static_cast<std::size_t>(y.rank() - 1)] = AxisMap::none;
+    return map;
   }
 
   IntegerInputs inputs() const {

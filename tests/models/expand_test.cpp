@@ -270,7 +270,13 @@ TEST_CASE("expand/einsum") {
                          {"ii->i", {{3, 3}}, 1, {"Einsum"}},
                          {"i,i->", {{3}, {3}}, 0, {"Einsum"}},
                          {"bhwc,hkc->bhwk", {{2, 3, 4, 5}, {3, 6, 5}}, 4, {"Einsum"}},
-                         {"...ij,...jk->...ik", {{2, 3, 4}, {2, 4, 5}}, 3, {"Einsum"}},
+                         {"...ij,...jk->...ik", {{2, 3, 4}, {2, 4, 5}}, 3, {"MatMul"}},
+                         {"...ij,...kj->...ik", {{2, 3, 4}, {2, 5, 4}}, 3, {"Einsum"}},
+                         {"...ij,jk->...ik", {{2, 3, 4}, {4, 5}}, 3, {"Einsum"}},
+                         {"i...j,...jk->...ik", {{3, 2, 4}, {2, 4, 5}}, 3, {"Einsum"}},
+                         {"b...ij,b...jk->b...ik", {{2, 2, 3, 4}, {2, 2, 2, 4, 5}}, 5, {"Einsum"}},
+                         {"...bij,...bjk->...bik", {{2, 3, 4}, {2, 2, 4, 5}}, 4, {"MatMul"}},
+                         {"...ij->...i", {{2, 3, 4}}, 2, {"Einsum"}},
                          {"ij,kl->ijkl", {{2, 3}, {4, 5}}, 4, {"Einsum"}}}) {
     std::vector<Given> inputs;
     std::vector<oracle::Array> arrays;
