@@ -136,21 +136,21 @@ class BoundCpu final : public BoundKernel {
     }
     const std::int64_t pixels = p_.p * p_.q, columns = integer_panel_columns();
     const std::int64_t in_plane = (pixels + columns - 1) / columns;
-    const double products = static_cast<double>(terms(p_)) * static_cast<double>(columns * p_.group_k());
-    const auto grain = static_cast<std::int64_t>(std::max(1.0, 1e5 / products));
-    run.pool->parallel_for(p_.n * p_.groups * in_plane, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
-      std::int16_t* const panel = panels + worker * panel_elems();
-      for (std::int64_t item = begin; item < end; ++item) {
-        const std::int64_t plane = item / in_plane, group = plane % p_.groups, j = item % in_plane * columns;
-        const std::int64_t count = std::min(columns, pixels - j);
-        pack(of.right, plane, j, count, panel);
-        multiply_rows(
-            filters + group * p_.group_k() * terms(p_), p_.group_k(), terms(p_), panel,
-            [&](std::int64_t i, const std::int32_t* sums) {
-              store_integer_row(of.result, sums, {group, 0, i, j}, count, (plane * p_.group_k() + i) * pixels + j);
-            });
-      }
-    });
+    run.pool->parallel_for(
+        p_.n * p_.groups * in_plane, integer_grain(p_.group_k() * panel_elems()),
+        [&](std::int64_t begin, std::int64_t end, int worker) {
+          std::int16_t* const panel = panels + worker * panel_elems();
+          for (std::int64_t item = begin; item < end; ++item) {
+            const std::int64_t plane = item / in_plane, group = plane % p_.groups, j = item % in_plane * columns;
+            const std::int64_t count = std::min(columns, pixels - j);
+            pack(of.right, plane, j, count, panel);
+            multiply_rows(
+                filters + group * p_.group_k() * terms(p_), p_.group_k(), terms(p_), panel,
+                [&](std::int64_t i, const std::int32_t* sums) {
+                  store_integer_row(of.result, sums, {group, 0, i, j}, count, (plane * p_.group_k() + i) * pixels + j);
+                });
+          }
+        });
   }
 
  private:

@@ -139,7 +139,8 @@ class BoundCpu final : public BoundKernel {
     const std::int64_t blocks = (m + block - 1) / block;
     for (const ProductRun& products : runs_)
       run.pool->parallel_for(
-          products.count * panels_.count() * blocks, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
+          products.count * panels_.count() * blocks, integer_grain(std::min(m, block) * panels_.elems()),
+          [&](std::int64_t begin, std::int64_t end, int worker) {
             std::int64_t packed = -1;
             std::int16_t* const own = left + rows() * k + worker * panels_.elems();
             for (std::int64_t item = begin; item < end; ++item) {

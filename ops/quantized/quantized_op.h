@@ -57,6 +57,9 @@ constexpr std::int64_t even(std::int64_t terms) { return (terms + 1) / 2 * 2; }
 /// to[i] = of.data[at + i] - zero, then zeros up to an even count.
 void widen_integers(const IntegerOperand& of, std::int64_t at, int zero, std::int64_t count, std::int16_t* to);
 
+/// Pieces of a parallel loop of which each multiplies `products` pairs: some microseconds.
+constexpr std::int64_t integer_grain(std::int64_t products) { return 1 + 100000 / (products + 1); }
+
 /// Multiplies rows [0, rows) of `a`, widened, with a panel, and calls store(first, sums) for each block of rows, whose
 /// sums lie integer_panel_columns() apart.
 template <typename Store>

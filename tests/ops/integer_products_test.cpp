@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "base/device_profile.h"
 #include "base/thread_pool.h"
 #include "ops/core/kernel.h"
 #include "tests/ops/op_harness.h"
@@ -200,4 +201,16 @@ TEST_CASE("integer_products/refusals") {
   CHECK(refused(matmul, 1, scale(1, {4})) == ErrorKind::invalid_model);
   CHECK(refused(matmul, 4, scale(1, {3})) == ErrorKind::invalid_model);
   CHECK(refused(matmul, 7, Tensor(DType::i16, {})) == ErrorKind::unsupported);
+
+  // Of what CUDA cannot index by 32 bits.
+  const auto refusal = [](const char* op, const Shape& a, const Shape& b) {
+    const std::vector<InputInfo> infos{{true, {DType::u8, a}}, {true, {DType::u8, b}}};
+    const Problem problem(make_op({.op = op, .inputs = {Tensor(), Tensor()}}), infos);
+    return kernels_of(op, DeviceKind::cuda).front()->offer(problem, {.device = reference_gpu()}).refusal;
+  };
+  CHECK(refusal("ConvInteger", {1, 1, 1 << 15, 1 << 15}, {1, 1, 1, 1}).empty());
+  CHECK(!refusal("ConvInteger", {2, 1, 1 << 15, (1 << 14) + 1}, {1, 1, 1, 1}).empty());
+  CHECK(!refusal("ConvInteger", {1, 1, 1 << 10, 1 << 10}, {1025, 1, 1, 1}).empty());
+  CHECK(refusal("MatMulInteger", {1 << 15, 1 << 15}, {1 << 15, 1}).empty());
+  CHECK(!refusal("MatMulInteger", {1 << 15, 1}, {1, (1 << 15) + 1}).empty());
 }
