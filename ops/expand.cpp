@@ -159,6 +159,20 @@ void fused_conv(const NodeSpec& spec, Expander& e) {
     throw Error(ErrorKind::unsupported, fmt::format("attribute 'activation' is '{}'", activation));
 }
 
+// x * Sigmoid(alpha * x).
+void quick_gelu(const NodeSpec&, Expander& e) {
+  const double alpha = e.attributes.real("alpha", 1.702);
+  const int scaled = alpha == 1 ? e.input(0) : e.add("Mul", {e.input(0), e.constant(static_cast<float>(alpha))});
+  e.add("Mul", {e.input(0), e.add("Sigmoid", {scaled})}, {}, e.output());
+}
+
+// Gelu of x, or of x and a bias.
+void gelu_of_sum(const NodeSpec& spec, Expander& e) {
+  const int x = e.input(1) == none ? e.input(0) : e.add("Add", {e.input(0), e.input(1)});
+  const bool fast = spec.name == "FastGelu";
+  e.add("Gelu", {x}, {{"approximate", std::string(fast ? "tanh" : "none")}}, e.output(), 20);
+}
+
 // As the operator's function body in ONNX has it.
 void dynamic_quantize(const NodeSpec&, Expander& e) {
   const AttributeList all{{"keepdims", std::int64_t{0}}};
@@ -249,6 +263,10 @@ constexpr Row rows[] = {
     {{"DynamicQuantizeLinear", "", 1, 1, 3, "its function body in ONNX"}, dynamic_quantize},
     {{"Einsum", "", 1, -1, 1, "MatMul, Transpose, ReduceSum where it is these"}, einsum},
     {{"FusedConv", microsoft, 2, 4, 1, "Conv, Add, the activation"}, fused_conv},
+    {{"Gelu", microsoft, 1, 1, 1, "ONNX's"}, gelu_of_sum},
+    {{"BiasGelu", microsoft, 2, 2, 1, "Add, Gelu"}, gelu_of_sum},
+    {{"FastGelu", microsoft, 1, 2, 1, "Add, Gelu by tanh"}, gelu_of_sum},
+    {{"QuickGelu", microsoft, 1, 1, 1, "Mul, Sigmoid, Mul"}, quick_gelu},
     {{"QGemm", microsoft, 6, 9, 1, "MatMulInteger, Add, Mul, QuantizeLinear"}, linear_gemm},
     {{"QLinearAdd", microsoft, 7, 8, 1, "Add between DequantizeLinear and QuantizeLinear"}, linear_binary<add_name>},
     {{"QLinearMul", microsoft, 7, 8, 1, "Mul, likewise"}, linear_binary<mul_name>},

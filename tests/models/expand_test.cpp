@@ -240,6 +240,32 @@ TEST_CASE("expand/fused_conv") {
   CHECK_ERROR(Model::load_bytes(bytes_of(unknown.bytes())), unsupported, "Swirl");
 }
 
+TEST_CASE("expand/gelus") {
+  const std::vector<Given> one{real("x", {2, 3}, {-3, -1, -0.25, 0, 0.5, 2})};
+  std::vector<Given> two = one;
+  two.push_back(real("b", {3}, {0.5, -0.5, 1}));
+  const auto exact = [](double v) { return v / 2 * (1 + std::erf(v / std::sqrt(2.0))); };
+  const auto fast = [](double v) {
+    return v / 2 * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (v + 0.044715 * v * v * v)));
+  };
+  const auto check = [](const char* op, const std::vector<Given>& inputs, const std::function<double(double)>& gelu,
+                        const Fill& attributes = {}) {
+    const std::vector<double> y = run(model_of(op, microsoft, inputs, f32, 2, attributes), inputs);
+    REQUIRE(y.size() == 6);
+    for (std::size_t i = 0; i < 6; ++i) {
+      const double v = inputs[0].values[i] + (inputs.size() > 1 ? inputs[1].values[i % 3] : 0);
+      CHECK(std::abs(y[i] - gelu(v)) < 1e-6);
+    }
+  };
+  check("Gelu", one, exact);
+  check("BiasGelu", two, exact);
+  check("FastGelu", one, fast);
+  check("FastGelu", two, fast);
+  check("QuickGelu", one, [](double v) { return v / (1 + std::exp(-1.702 * v)); });
+  check(
+      "QuickGelu", one, [](double v) { return v / (1 + std::exp(-v)); }, number("alpha", 1));
+}
+
 TEST_CASE("expand/dynamic_quantize") {
   const std::vector<Given> inputs{real("x", {4}, {-2, 0, 1, 6})};
   // Beside y, which alone is asked for.

@@ -5,7 +5,6 @@
 #include <array>
 
 #include "base/device_profile.h"
-#include "base/thread_pool.h"
 #include "ops/core/kernel.h"
 #include "tests/ops/op_harness.h"
 #include "tests/ops/op_runner.h"
