@@ -19,6 +19,7 @@
 #include "models/problems.h"
 #include "models/subgraphs.h"
 #include "ops/core/onnx_types.h"
+#include "ops/expand.h"
 #include "ops/shape/constant.h"
 #include "runtime/graph/if_op.h"
 
@@ -61,6 +62,7 @@ class GraphBuilder {
   std::shared_ptr<const Op> make_if(const OnnxNode& node) const;
   IfOp::Branch make_branch(const OnnxNode& node, std::string_view attribute) const;
   std::shared_ptr<const Op> make_op(const OnnxNode& node, AttributeList attributes, std::int64_t opset) const;
+  bool add_expanded(std::size_t index, const AttributeList& attributes, std::int64_t opset);
   ValueId find_value(std::string_view name);
   bool describe_port(const OnnxValueInfo& info, std::string_view direction, PortInfo& port);
 
@@ -193,6 +195,42 @@ std::shared_ptr<const Op> GraphBuilder::make_if(const OnnxNode& node) const {
   return std::make_shared<IfOp>(make_branch(node, "then_branch"), make_branch(node, "else_branch"));
 }
 
+// Adds the nodes that this one is read as, if any.
+bool GraphBuilder::add_expanded(std::size_t index, const AttributeList& attributes, std::int64_t opset) {
+  const OnnxNode& node = onnx_.nodes[index];
+  const ExpansionRow* row = find_expansion(node.op_type, canonical_domain(node.domain));
+  if (row == nullptr) return false;
+  const std::size_t inputs = without_trailing_empty(node.inputs), outputs = without_trailing_empty(node.outputs);
+  check_count("inputs", inputs, row->min_inputs, row->max_inputs);
+  check_count("outputs", outputs, 1, row->max_outputs);
+  std::vector<bool> given;
+  for (std::size_t i = 0; i < inputs; ++i) given.push_back(!node.inputs[i].empty());
+  Expansion made = expand(
+      *row, {.attributes = attributes, .opset = opset, .inputs = inputs, .outputs = outputs, .name = row->name}, given);
+  if (made.steps.empty()) return false;
+  const std::string name = names_.node_name(index);
+  std::vector<ValueId> values(static_cast<std::size_t>(made.values), no_id);
+  for (std::size_t i = 0; i < inputs; ++i)
+    if (given[i]) values[i] = find_value(node.inputs[i]);
+  for (std::size_t i = 0; i < outputs; ++i)
+    if (!node.outputs[i].empty()) values[inputs + i] = find_value(node.outputs[i]);
+  for (Expansion::Constant& constant : made.constants)
+    values[static_cast<std::size_t>(constant.value)] =
+        graph_.add_constant(fmt::format("{}:{}", name, constant.value), std::move(constant.tensor));
+  for (std::size_t i = inputs; i < values.size(); ++i)
+    if (values[i] == no_id) values[i] = graph_.add_value(fmt::format("{}:{}", name, i));
+  const auto id = [&](int value) { return value < 0 ? no_id : values[static_cast<std::size_t>(value)]; };
+  for (Expansion::Step& step : made.steps) {
+    Node one;
+    one.name = made.steps.size() == 1 ? name : fmt::format("{}:{}_{}", name, step.op->type(), graph_.nodes.size());
+    one.op = std::move(step.op);
+    for (const int value : step.inputs) one.inputs.push_back(id(value));
+    for (const int value : step.outputs) one.outputs.push_back(id(value));
+    graph_.nodes.push_back(std::move(one));
+  }
+  return true;
+}
+
 void GraphBuilder::add_node(std::size_t index) {
   const OnnxNode& node = onnx_.nodes[index];
   const std::string_view domain = canonical_domain(node.domain);
@@ -211,6 +249,7 @@ void GraphBuilder::add_node(std::size_t index) {
       values_[output] = graph_.add_constant(std::string(output), constant_value(attributes));
       return;
     }
+    if (add_expanded(index, attributes, opset)) return;
     Node made;
     made.name = names_.node_name(index);
     made.op = is_if(node) ? make_if(node) : make_op(node, std::move(attributes), opset);

@@ -21,13 +21,22 @@ struct Axis {
   std::int64_t out() const { return (padded() - (taps - 1) * dilation - 1) / stride + 1; }
 };
 
-// The normalised lists have two entries; 1-D convolutions use the second.
+// Entry of a list counted from its last axis; `halves` 2: of pads, whose ends are the second half. The normalised lists
+// have two entries or three; 1-D convolutions use the last.
+std::int64_t entry(const AttributeList& attributes, std::string_view name, std::size_t from_last, std::int64_t fallback,
+                   std::size_t halves = 1, std::size_t half = 0) {
+  const std::vector<std::int64_t> list = integers(attributes, name);
+  const std::size_t size = list.size() / halves;
+  return from_last < size ? list[size * (half + 1) - 1 - from_last] : fallback;
+}
+
+// Axis 0 is the last one.
 Axis axis_from(const AttributeList& attributes, std::size_t i, std::int64_t in, std::int64_t taps) {
   Axis axis;
   axis.in = in;
   axis.taps = taps;
-  axis.stride = integers(attributes, "strides", {1, 1}).at(i);
-  axis.dilation = integers(attributes, "dilations", {1, 1}).at(i);
+  axis.stride = entry(attributes, "strides", i, 1);
+  axis.dilation = entry(attributes, "dilations", i, 1);
   const std::string mode = text(attributes, "auto_pad", "NOTSET");
   if (mode == "SAME_UPPER" || mode == "SAME_LOWER") {
     const auto out = static_cast<std::int64_t>(std::ceil(static_cast<double>(in) / static_cast<double>(axis.stride)));
@@ -35,9 +44,8 @@ Axis axis_from(const AttributeList& attributes, std::size_t i, std::int64_t in, 
     axis.before = mode == "SAME_UPPER" ? total / 2 : (total + 1) / 2;
     axis.after = total - axis.before;
   } else if (mode != "VALID") {
-    const std::vector<std::int64_t> pads = integers(attributes, "pads", {0, 0, 0, 0});
-    axis.before = pads.at(i);
-    axis.after = pads.at(i + 2);
+    axis.before = entry(attributes, "pads", i, 0, 2, 0);
+    axis.after = entry(attributes, "pads", i, 0, 2, 1);
   }
   if (axis.padded() < (taps - 1) * axis.dilation + 1)
     throw Error(ErrorKind::invalid_argument, "oracle: Conv filter larger than the padded input");
@@ -63,39 +71,63 @@ std::vector<double> pad_planes(const std::vector<double>& x, std::int64_t planes
   return padded;
 }
 
+/// Sizes of a tensor [N,C,...], with 1 for the spatial axes that it has not.
+struct Sizes {
+  std::int64_t n, c, d = 1, h = 1, w = 1;
+  explicit Sizes(const Shape& shape) : n(shape[0]), c(shape[1]), w(shape[shape.rank() - 1]) {
+    if (shape.rank() < 3 || shape.rank() > 5)
+      throw Error(ErrorKind::invalid_argument, fmt::format("oracle: convolution of {}", shape.str()));
+    if (shape.rank() > 3) h = shape[shape.rank() - 2];
+    if (shape.rank() > 4) d = shape[2];
+  }
+};
+
+Array result(const Shape& like, std::int64_t filters, std::int64_t depth, std::int64_t height, std::int64_t width) {
+  Shape shape = like.with(1, filters).with(like.rank() - 1, width);
+  if (like.rank() > 3) shape = shape.with(like.rank() - 2, height);
+  if (like.rank() > 4) shape = shape.with(2, depth);
+  return zeros(shape, DType::f32);
+}
+
 std::vector<Array> conv(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
   const Array& w = at(inputs, 1);
-  const bool flat = x.shape.rank() == 3;
-  if (x.shape.rank() != w.shape.rank() || (x.shape.rank() != 4 && !flat))
+  if (x.shape.rank() != w.shape.rank())
     throw Error(ErrorKind::invalid_argument, fmt::format("oracle: Conv of {} and {}", x.shape.str(), w.shape.str()));
-  const Axis rows = flat ? Axis{} : axis_from(attributes, 0, x.shape[2], w.shape[2]);
-  const Axis columns = axis_from(attributes, 1, x.shape[flat ? 2 : 3], w.shape[flat ? 2 : 3]);
-  const std::int64_t images = x.shape[0], channels = x.shape[1], filters = w.shape[0], group_channels = w.shape[1];
+  const Sizes of_x(x.shape), of_w(w.shape);
+  const Axis depths = x.shape.rank() < 5 ? Axis{} : axis_from(attributes, 2, of_x.d, of_w.d);
+  const Axis rows = x.shape.rank() < 4 ? Axis{} : axis_from(attributes, 1, of_x.h, of_w.h);
+  const Axis columns = axis_from(attributes, 0, of_x.w, of_w.w);
+  const std::int64_t images = of_x.n, channels = of_x.c, filters = of_w.n, group_channels = of_w.c;
   const std::int64_t groups = integer(attributes, "group", 1);
   if (group_channels * groups != channels || filters % groups != 0)
     throw Error(ErrorKind::invalid_argument, "oracle: Conv channels do not match its groups");
 
   const std::int64_t p_count = rows.out(), q_count = columns.out();
-  Array y = zeros(flat ? Shape{images, filters, q_count} : Shape{images, filters, p_count, q_count}, DType::f32);
-  const std::vector<double> padded = pad_planes(x.values, images * channels, rows, columns);
+  Array y = result(x.shape, filters, depths.out(), p_count, q_count);
+  const std::vector<double> padded = pad_planes(x.values, images * channels * of_x.d, rows, columns);
   const std::vector<double> scale = scales(attributes);
   const std::function<double(double)> activation = fused_activation(attributes);
 
   double* row = y.values.data();  // of y, in memory order
   for (std::int64_t n = 0; n < images; ++n)
     for (std::int64_t k = 0; k < filters; ++k)
-      for (std::int64_t p = 0; p < p_count; ++p, row += q_count) {
+      for (std::int64_t line = 0; line < depths.out() * p_count; ++line, row += q_count) {
+        const std::int64_t o = line / p_count, p = line % p_count;
         for (std::int64_t c = 0; c < group_channels; ++c)
-          for (std::int64_t r = 0; r < rows.taps; ++r)
-            for (std::int64_t s = 0; s < columns.taps; ++s) {
-              const std::int64_t plane = n * channels + k / (filters / groups) * group_channels + c;
-              const std::int64_t line = plane * rows.padded() + p * rows.stride + r * rows.dilation;
-              const double* tap = padded.data() + line * columns.padded() + s * columns.dilation;
-              const auto weight_at = ((k * group_channels + c) * rows.taps + r) * columns.taps + s;
-              const double weight = w.values[static_cast<std::size_t>(weight_at)];
-              for (std::int64_t q = 0; q < q_count; ++q) row[q] += weight * tap[q * columns.stride];
-            }
+          for (std::int64_t t = 0; t < depths.taps; ++t)
+            for (std::int64_t r = 0; r < rows.taps; ++r)
+              for (std::int64_t s = 0; s < columns.taps; ++s) {
+                const std::int64_t d = o * depths.stride + t * depths.dilation - depths.before;
+                if (d < 0 || d >= of_x.d) continue;
+                const std::int64_t channel = n * channels + k / (filters / groups) * group_channels + c;
+                const std::int64_t from = (channel * of_x.d + d) * rows.padded() + p * rows.stride + r * rows.dilation;
+                const double* tap = padded.data() + from * columns.padded() + s * columns.dilation;
+                const auto weight_at =
+                    (((k * group_channels + c) * depths.taps + t) * rows.taps + r) * columns.taps + s;
+                const double weight = w.values[static_cast<std::size_t>(weight_at)];
+                for (std::int64_t q = 0; q < q_count; ++q) row[q] += weight * tap[q * columns.stride];
+              }
         const auto filter = static_cast<std::size_t>(k);
         for (std::int64_t q = 0; q < q_count; ++q) {
           double value = row[q];
@@ -117,20 +149,19 @@ struct TransposedAxis {
 // output_shape.
 TransposedAxis transposed_axis(const AttributeList& attributes, std::size_t i, std::int64_t in, std::int64_t taps) {
   TransposedAxis axis{.in = in, .taps = taps};
-  axis.stride = integers(attributes, "strides", {1, 1}).at(i);
-  axis.dilation = integers(attributes, "dilations", {1, 1}).at(i);
+  axis.stride = entry(attributes, "strides", i, 1);
+  axis.dilation = entry(attributes, "dilations", i, 1);
   const std::string mode = text(attributes, "auto_pad", "NOTSET");
   const std::int64_t whole =
-      axis.stride * (in - 1) + integers(attributes, "output_padding", {0, 0}).at(i) + (taps - 1) * axis.dilation + 1;
+      axis.stride * (in - 1) + entry(attributes, "output_padding", i, 0) + (taps - 1) * axis.dilation + 1;
   const bool shaped = has(attributes, "output_shape"), same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
   if (!shaped && !same) {
-    std::vector<std::int64_t> pads = integers(attributes, "pads", {0, 0, 0, 0});
-    if (mode == "VALID") pads.assign(4, 0);
-    axis.before = pads.at(i);
-    axis.out = whole - pads.at(i) - pads.at(i + 2);
+    const bool padded = mode != "VALID";
+    axis.before = padded ? entry(attributes, "pads", i, 0, 2, 0) : 0;
+    axis.out = whole - axis.before - (padded ? entry(attributes, "pads", i, 0, 2, 1) : 0);
     return axis;
   }
-  axis.out = shaped ? integers(attributes, "output_shape").at(i) : in * axis.stride;
+  axis.out = shaped ? entry(attributes, "output_shape", i, 1) : in * axis.stride;
   const std::int64_t total = std::max<std::int64_t>(0, whole - axis.out);
   axis.before = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
   return axis;
@@ -139,29 +170,31 @@ TransposedAxis transposed_axis(const AttributeList& attributes, std::size_t i, s
 std::vector<Array> conv_transpose(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
   const Array& w = at(inputs, 1);
-  const bool flat = x.shape.rank() == 3;
-  const TransposedAxis rows = flat ? TransposedAxis{} : transposed_axis(attributes, 0, x.shape[2], w.shape[2]);
-  const TransposedAxis columns = transposed_axis(attributes, 1, x.shape[flat ? 2 : 3], w.shape[flat ? 2 : 3]);
-  const std::int64_t images = x.shape[0], channels = x.shape[1], groups = integer(attributes, "group", 1);
-  const std::int64_t group_k = w.shape[1], filters = group_k * groups, area = rows.out * columns.out;
-  Array y =
-      zeros(flat ? Shape{images, filters, columns.out} : Shape{images, filters, rows.out, columns.out}, DType::f32);
+  const Sizes of_x(x.shape), of_w(w.shape);
+  const TransposedAxis depths = x.shape.rank() < 5 ? TransposedAxis{} : transposed_axis(attributes, 2, of_x.d, of_w.d);
+  const TransposedAxis rows = x.shape.rank() < 4 ? TransposedAxis{} : transposed_axis(attributes, 1, of_x.h, of_w.h);
+  const TransposedAxis columns = transposed_axis(attributes, 0, of_x.w, of_w.w);
+  const std::int64_t images = of_x.n, channels = of_x.c, groups = integer(attributes, "group", 1);
+  const std::int64_t group_k = of_w.c, filters = group_k * groups, area = depths.out * rows.out * columns.out;
+  Array y = result(x.shape, filters, depths.out, rows.out, columns.out);
 
   const double* from = x.values.data();  // in memory order
-  for (std::int64_t n = 0; n < images; ++n)
-    for (std::int64_t c = 0; c < channels; ++c)
-      for (std::int64_t h = 0; h < rows.in; ++h)
-        for (std::int64_t i = 0; i < columns.in; ++i, ++from)
-          for (std::int64_t k = 0; k < group_k; ++k)
+  for (std::int64_t plane = 0; plane < images * channels * depths.in; ++plane)
+    for (std::int64_t h = 0; h < rows.in; ++h)
+      for (std::int64_t i = 0; i < columns.in; ++i, ++from)
+        for (std::int64_t k = 0; k < group_k; ++k)
+          for (std::int64_t t = 0; t < depths.taps; ++t)
             for (std::int64_t r = 0; r < rows.taps; ++r)
               for (std::int64_t s = 0; s < columns.taps; ++s) {
+                const std::int64_t n = plane / depths.in / channels, c = plane / depths.in % channels;
+                const std::int64_t o = plane % depths.in * depths.stride + t * depths.dilation - depths.before;
                 const std::int64_t p = h * rows.stride + r * rows.dilation - rows.before;
                 const std::int64_t q = i * columns.stride + s * columns.dilation - columns.before;
-                if (p < 0 || p >= rows.out || q < 0 || q >= columns.out) continue;
+                if (o < 0 || o >= depths.out || p < 0 || p >= rows.out || q < 0 || q >= columns.out) continue;
                 const std::int64_t filter = c / (channels / groups) * group_k + k;
-                const auto weight_at = ((c * group_k + k) * rows.taps + r) * columns.taps + s;
-                y.values[static_cast<std::size_t>((n * filters + filter) * area + p * columns.out + q)] +=
-                    *from * w.values[static_cast<std::size_t>(weight_at)];
+                const auto weight_at = (((c * group_k + k) * depths.taps + t) * rows.taps + r) * columns.taps + s;
+                const auto y_at = (((n * filters + filter) * depths.out + o) * rows.out + p) * columns.out + q;
+                y.values[static_cast<std::size_t>(y_at)] += *from * w.values[static_cast<std::size_t>(weight_at)];
               }
 
   const std::vector<double> scale = scales(attributes);

@@ -288,12 +288,16 @@ std::vector<Array> is_inf(const AttributeList& attributes, Inputs inputs) {
                   [=](const auto& v) { return std::isinf(v[0]) && (v[0] > 0 ? positive : negative) ? 1.0 : 0.0; })};
 }
 
-// The parameter of each element: one for all, or by its place along the axis.
+// The parameter of each element: one for all, by its place along the axis, or by its block's.
 double parameter(const AttributeList& attributes, const Array& x, const Array& values, std::size_t element) {
   if (values.values.size() == 1) return values.values[0];
   std::int64_t axis = integer(attributes, "axis", 1);
   if (axis < 0) axis += x.shape.rank();
-  const std::vector<std::int64_t> index = index_of(x.shape, static_cast<std::int64_t>(element));
+  std::vector<std::int64_t> index = index_of(x.shape, static_cast<std::int64_t>(element));
+  if (const std::int64_t block = integer(attributes, "block_size", 0); block != 0) {
+    index[static_cast<std::size_t>(axis)] /= block;
+    return values.values[static_cast<std::size_t>(flat_of(values.shape, index))];
+  }
   return values.values[static_cast<std::size_t>(index[static_cast<std::size_t>(axis)])];
 }
 

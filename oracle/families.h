@@ -30,6 +30,7 @@ std::span<const Entry> indexing_entries();       // indexing.cpp
 std::span<const Entry> reduction_entries();      // reductions.cpp
 std::span<const Entry> pad_entries();            // pad.cpp
 std::span<const Entry> conv_entries();           // conv.cpp
+std::span<const Entry> quantized_entries();      // quantized.cpp
 std::span<const Entry> resize_entries();         // resize.cpp
 std::span<const Entry> grid_entries();           // grids.cpp
 

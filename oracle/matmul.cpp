@@ -79,7 +79,73 @@ std::vector<Array> matmul(const AttributeList&, Inputs inputs) {
   return {y};
 }
 
-constexpr Entry entries[] = {{"Gemm", gemm}, {"MatMul", matmul}};
+// By one loop over all labels. An ellipsis stands for digits, the last axis 0.
+std::vector<Array> einsum(const AttributeList& attributes, Inputs inputs) {
+  std::vector<std::string> terms(1);
+  std::string written = text(attributes, "equation", "");
+  written.erase(std::remove(written.begin(), written.end(), ' '), written.end());
+  const bool arrow = written.find("->") != std::string::npos;
+  for (const char c : written)
+    if (c == ',' || c == '>')
+      terms.emplace_back();
+    else if (c != '-')
+      terms.back() += c;
+  int most = 0;
+  const auto spell = [&](std::string& term, int hidden) {
+    const std::size_t dots = term.find("...");
+    if (dots == std::string::npos) return;
+    std::string digits;
+    for (int d = hidden; d > 0; --d) digits += static_cast<char>('0' + d - 1);
+    term.replace(dots, 3, digits);
+    most = std::max(most, hidden);
+  };
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    spell(terms.at(i), inputs[i].shape.rank() - static_cast<int>(terms[i].size()) + 3);
+  if (arrow) {
+    spell(terms.back(), most);
+  } else {
+    std::string all, result;
+    for (const std::string& term : terms) all += term;
+    std::sort(all.begin(), all.end());
+    for (int d = most; d > 0; --d) result += static_cast<char>('0' + d - 1);
+    for (const char c : all)
+      if (c > '9' && std::count(all.begin(), all.end(), c) == 1) result += c;
+    terms.push_back(result);
+  }
+  std::string labels = terms.back();  // those of the result first
+  std::vector<std::int64_t> dims(labels.size(), 1);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    for (std::size_t d = 0; d < terms[i].size(); ++d) {
+      if (labels.find(terms[i][d]) == std::string::npos) {
+        labels += terms[i][d];
+        dims.push_back(1);
+      }
+      std::int64_t& dim = dims[labels.find(terms[i][d])];
+      dim = dim == 1 ? inputs[i].shape[static_cast<int>(d)] : dim;
+    }
+  Array y = zeros(Shape(std::span(dims).first(terms.back().size())), at(inputs, 0).dtype);
+  std::int64_t all = 1;
+  for (const std::int64_t dim : dims) all *= dim;
+  const std::int64_t in_sum = y.values.empty() ? 1 : all / static_cast<std::int64_t>(y.values.size());
+  for (std::int64_t place = 0; place < all; ++place) {
+    double product = 1;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      std::int64_t flat = 0;
+      for (std::size_t d = 0; d < terms[i].size(); ++d) {
+        const std::size_t label = labels.find(terms[i][d]);
+        std::int64_t below = 1;
+        for (std::size_t next = label + 1; next < dims.size(); ++next) below *= dims[next];
+        const std::int64_t own = inputs[i].shape[static_cast<int>(d)];
+        flat = flat * own + (own == 1 ? 0 : place / below % dims[label]);
+      }
+      product *= inputs[i].values[static_cast<std::size_t>(flat)];
+    }
+    y.values[static_cast<std::size_t>(place / in_sum)] += product;
+  }
+  return {y};
+}
+
+constexpr Entry entries[] = {{"Gemm", gemm}, {"MatMul", matmul}, {"Einsum", einsum}};
 
 }  // namespace
 

@@ -26,6 +26,7 @@ constexpr std::span<const Entry> (*families[])() = {
     indexing_entries,
     reduction_entries,
     conv_entries,
+    quantized_entries,
     pad_entries,
     resize_entries,
     grid_entries,

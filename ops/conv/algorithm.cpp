@@ -34,6 +34,7 @@ void BoundConv::run(const KernelRun& run) const {
 Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
   if (const DType dtype = node.inputs()[ConvOp::input].type.dtype; !types().contains(dtype))
     return Offer::refuse(fmt::format("convolution of {}; only {} is done", to_string(dtype), types().str()));
+  if (node.shape(ConvOp::input).rank() == 5) return Offer::refuse("it is 3-D");
   const bool computed = node.inputs()[ConvOp::filter].constant == nullptr;
   if (!takes_anything()) {
     if (computed) return Offer::refuse("its filters are computed by the network");

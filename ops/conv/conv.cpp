@@ -7,66 +7,85 @@
 #include <utility>
 
 #include "ops/core/checks.h"
+#include "ops/core/shape_args.h"
 
 namespace lenslet {
 
 std::array<std::int64_t, 2> per_axis(const std::vector<std::int64_t>& list, const char* name, std::int64_t fallback,
-                                     int& rank) {
+                                     int& rank, std::int64_t& depth) {
+  depth = fallback;
   if (list.empty()) return {fallback, fallback};
   const int entries = static_cast<int>(list.size());
-  if (list.size() > 2)
+  if (list.size() > 3)
     throw Error(ErrorKind::unsupported,
-                fmt::format("{}-D convolution ({} has {} entries); 1-D and 2-D are done", entries, name, entries));
+                fmt::format("{}-D convolution ({} has {} entries); 1-D to 3-D are done", entries, name, entries));
   if (rank != 0 && rank != entries)
     throw Error(ErrorKind::invalid_model,
                 fmt::format("attribute {} has {} entries where others speak of {} axes", name, entries, rank));
   rank = entries;
+  if (entries == 3) depth = list[0];
   if (entries == 1) return {fallback, list[0]};
-  return {list[0], list[1]};
+  return {list[list.size() - 2], list.back()};
 }
 
-void read_geometry(AttributeReader& reader, ConvGeometry& geometry, std::vector<std::int64_t>& kernel_shape,
+void read_geometry(AttributeReader& reader, VolumeGeometry& geometry, std::vector<std::int64_t>& kernel_shape,
                    int& rank) {
   kernel_shape = reader.integers("kernel_shape");
-  (void)per_axis(kernel_shape, "kernel_shape", 1, rank);
-  geometry.stride = per_axis(reader.integers("strides"), "strides", 1, rank);
-  geometry.dilation = per_axis(reader.integers("dilations"), "dilations", 1, rank);
+  std::int64_t taps = 1;
+  (void)per_axis(kernel_shape, "kernel_shape", 1, rank, taps);
+  geometry.stride = per_axis(reader.integers("strides"), "strides", 1, rank, geometry.depth_stride);
+  geometry.dilation = per_axis(reader.integers("dilations"), "dilations", 1, rank, geometry.depth_dilation);
   // Begins of all axes, then ends of all axes.
   const std::vector<std::int64_t> pads = reader.integers("pads");
   if (pads.size() % 2 != 0)
     throw Error(ErrorKind::invalid_model, fmt::format("attribute pads has {} entries, an odd number", pads.size()));
   const auto half = static_cast<std::ptrdiff_t>(pads.size() / 2);
-  const auto begins = per_axis({pads.begin(), pads.begin() + half}, "pads (begins)", 0, rank);
-  const auto ends = per_axis({pads.begin() + half, pads.end()}, "pads (ends)", 0, rank);
+  const auto begins = per_axis({pads.begin(), pads.begin() + half}, "pads (begins)", 0, rank, geometry.front);
+  const auto ends = per_axis({pads.begin() + half, pads.end()}, "pads (ends)", 0, rank, geometry.back);
   geometry.pads = {begins[0], begins[1], ends[0], ends[1]};
   geometry.auto_pad = parse_auto_pad(reader.text("auto_pad", "NOTSET"));
   geometry.groups = reader.integer("group", 1);
+  geometry.volume = rank == 3;
 }
 
-void append_geometry(AttributeList& list, const ConvGeometry& geometry) {
+void append_geometry(AttributeList& list, const VolumeGeometry& geometry) {
   using Integers = std::vector<std::int64_t>;
-  list.emplace_back("strides", Integers(geometry.stride.begin(), geometry.stride.end()));
-  list.emplace_back("dilations", Integers(geometry.dilation.begin(), geometry.dilation.end()));
-  list.emplace_back("pads", Integers(geometry.pads.begin(), geometry.pads.end()));
+  Integers strides(geometry.stride.begin(), geometry.stride.end());
+  Integers dilations(geometry.dilation.begin(), geometry.dilation.end());
+  Integers pads(geometry.pads.begin(), geometry.pads.end());
+  if (geometry.volume) {
+    strides.insert(strides.begin(), geometry.depth_stride);
+    dilations.insert(dilations.begin(), geometry.depth_dilation);
+    pads.insert(pads.begin() + 2, geometry.back);
+    pads.insert(pads.begin(), geometry.front);
+  }
+  list.emplace_back("strides", std::move(strides));
+  list.emplace_back("dilations", std::move(dilations));
+  list.emplace_back("pads", std::move(pads));
   if (geometry.auto_pad != AutoPad::notset) list.emplace_back("auto_pad", std::string(to_string(geometry.auto_pad)));
   list.emplace_back("group", geometry.groups);
 }
+
+Shape plane_images(const Shape& x, const DepthAxis& depth) {
+  return {multiply_dims(x[0], depth.out), multiply_dims(x[1], depth.taps), x[3], x[4]};
+}
+Shape plane_filters(const Shape& w) { return {w[0], multiply_dims(w[1], w[2]), w[3], w[4]}; }
 
 ConvOp::ConvOp(const NodeSpec& spec) {
   AttributeReader reader(spec);
   read_geometry(reader, geometry_, kernel_shape_, spatial_rank_);
   if (spec.normalised) {
-    spatial_rank_ = 0;  // two entries a list, whatever the rank
+    if (!geometry_.volume) spatial_rank_ = 0;  // two entries a list, whatever the rank
     read_epilogue(reader, epilogue_);
   }
   reader.finish();
 }
 
 ConvOp::ConvOp(const ConvProblem& p, std::vector<float> scale)
-    : geometry_{.stride = {p.stride_h, p.stride_w},
-                .dilation = {p.dilation_h, p.dilation_w},
-                .pads = {p.pad_top, p.pad_left, p.pad_bottom, p.pad_right},
-                .groups = p.groups} {
+    : geometry_{{.stride = {p.stride_h, p.stride_w},
+                 .dilation = {p.dilation_h, p.dilation_w},
+                 .pads = {p.pad_top, p.pad_left, p.pad_bottom, p.pad_right},
+                 .groups = p.groups}} {
   epilogue_.activation = p.activation;
   epilogue_.scale = std::move(scale);
 }
@@ -81,10 +100,14 @@ AttributeList ConvOp::attributes() const {
 ConvProblem ConvOp::problem(std::span<const InputInfo> inputs) const {
   const Shape& x = inputs[input].type.shape;
   const Shape& w = inputs[filter].type.shape;
-  if (spatial_rank_ != 0 && x.rank() != spatial_rank_ + 2 && x.rank() >= 3 && x.rank() <= 4)
+  if (spatial_rank_ != 0 && x.rank() != spatial_rank_ + 2 && x.rank() >= 3 && x.rank() <= 5)
     throw Error(ErrorKind::invalid_model, fmt::format("convolution: attributes for {} spatial axes, input {} has {}",
                                                       spatial_rank_, x.str(), x.rank() - 2));
-  ConvProblem problem = resolve_conv(x, w, geometry_);
+  if (x.rank() == 5 && w.rank() != 5)
+    throw Error(ErrorKind::invalid_model,
+                fmt::format("convolution: input {} and filter {} differ in rank", x.str(), w.str()));
+  ConvProblem problem = x.rank() == 5 ? resolve_conv(plane_images(x, depth(inputs)), plane_filters(w), geometry_)
+                                      : resolve_conv(x, w, geometry_);
   for (std::size_t i = 0; i < kernel_shape_.size(); ++i)
     if (kernel_shape_[i] != w[static_cast<int>(i) + 2])
       throw Error(ErrorKind::invalid_model, fmt::format("convolution: kernel_shape [{}] contradicts filter {}",
@@ -98,14 +121,30 @@ ConvProblem ConvOp::problem(std::span<const InputInfo> inputs) const {
   return problem;
 }
 
+DepthAxis ConvOp::depth(std::span<const InputInfo> inputs) const {
+  const Shape &x = inputs[input].type.shape, &w = inputs[filter].type.shape;
+  const ConvProblem p = resolve_conv({x[0], x[1], x[2], 1}, {w[0], w[1], w[2], 1}, geometry_.of_depth());
+  return {.in = p.h, .taps = p.r, .stride = p.stride_h, .dilation = p.dilation_h, .pad = p.pad_top, .out = p.p};
+}
+
+std::shared_ptr<const Op> ConvOp::planes() const {
+  auto op = std::make_shared<ConvOp>(*this);
+  op->geometry_.volume = false;
+  op->kernel_shape_.clear();
+  op->spatial_rank_ = 0;
+  return op;
+}
+
 std::vector<TensorType> ConvOp::infer(std::span<const InputInfo> inputs) const {
   if (!present(inputs, input) || !present(inputs, filter))
     throw Error(ErrorKind::invalid_model, "convolution: input or filter is left out");
   const DType dtype = inputs[input].type.dtype;
   require_equal_dtypes(inputs);
   const ConvProblem problem = this->problem(inputs);
-  const bool flat = inputs[input].type.shape.rank() == 3;
-  const Shape y = flat ? Shape{problem.n, problem.k, problem.q} : Shape{problem.n, problem.k, problem.p, problem.q};
+  const Shape& x = inputs[input].type.shape;
+  const Shape y = x.rank() == 3   ? Shape{problem.n, problem.k, problem.q}
+                  : x.rank() == 4 ? Shape{problem.n, problem.k, problem.p, problem.q}
+                                  : Shape{x[0], problem.k, depth(inputs).out, problem.p, problem.q};
   if (problem.bias && inputs[bias].type.shape != Shape{problem.k})
     throw Error(ErrorKind::invalid_model,
                 fmt::format("convolution: bias {} for {} output channels", inputs[bias].type.shape.str(), problem.k));
@@ -132,16 +171,27 @@ std::shared_ptr<const Op> ConvOp::with_epilogue(Epilogue changed) const {
 std::optional<std::vector<std::int64_t>> ConvOp::imagined_zeros(std::span<const InputInfo> inputs) const {
   const ConvProblem p = problem(inputs);
   if (inputs[input].type.shape.rank() == 3) return {{p.pad_left, p.pad_right}};
+  if (inputs[input].type.shape.rank() == 5) {
+    const Shape &x = inputs[input].type.shape, &w = inputs[filter].type.shape;
+    const ConvProblem d = resolve_conv({x[0], x[1], x[2], 1}, {w[0], w[1], w[2], 1}, geometry_.of_depth());
+    return {{d.pad_top, p.pad_top, p.pad_left, d.pad_bottom, p.pad_bottom, p.pad_right}};
+  }
   return {{p.pad_top, p.pad_left, p.pad_bottom, p.pad_right}};
 }
 
 std::shared_ptr<const Op> ConvOp::imagining_zeros(std::vector<std::int64_t> pads) const {
   auto op = std::make_shared<ConvOp>(*this);
   op->geometry_.auto_pad = AutoPad::notset;
-  if (pads.size() == 2)
+  if (pads.size() == 2) {
     op->geometry_.pads = {0, pads[0], 0, pads[1]};
-  else
+  } else if (pads.size() == 6) {
+    op->geometry_.pads = {pads[1], pads[2], pads[4], pads[5]};
+    op->geometry_.front = pads[0];
+    op->geometry_.back = pads[3];
+    op->geometry_.volume = true;
+  } else {
     op->geometry_.pads = {pads[0], pads[1], pads[2], pads[3]};
+  }
   return op;
 }
 
@@ -153,6 +203,13 @@ std::unique_ptr<const Problem> pose(const ConvProblem& p, const Tensor& w, std::
                                 known({p.k}, p.bias), known({p.n, p.k, p.p, p.q}, p.residual)};
   if (!w.empty()) inputs[ConvOp::filter].constant = &w;
   return std::make_unique<const Problem>(std::make_shared<ConvOp>(p, std::move(scale)), inputs);
+}
+
+std::string ConvOp::describe(std::span<const InputInfo> inputs) const {
+  std::string text = problem(inputs).str();
+  if (inputs[input].type.shape.rank() != 5) return text;
+  const DepthAxis d = depth(inputs);
+  return fmt::format("{} by depth {} -> {}, {} s{} p{} d{}", text, d.in, d.out, d.taps, d.stride, d.pad, d.dilation);
 }
 
 OpParts conv() {

@@ -10,18 +10,45 @@
 
 namespace lenslet {
 
-/// An attribute list of one entry a spatial axis, as [h, w]; 1-D: h gets `fallback`. `rank` collects the spatial rank,
-/// 0: none was given yet.
+/// ConvGeometry of up to three axes: without `volume` there is no depth.
+struct VolumeGeometry : ConvGeometry {
+  bool volume = false;
+  std::int64_t depth_stride = 1, depth_dilation = 1, front = 0, back = 0;
+
+  /// Of the depth alone, as if it were the height of an image of width 1.
+  ConvGeometry of_depth() const {
+    return {.stride = {depth_stride, 1},
+            .dilation = {depth_dilation, 1},
+            .pads = {front, 0, back, 0},
+            .auto_pad = auto_pad,
+            .groups = groups};
+  }
+};
+
+/// The depth of a 3-D convolution, resolved: output o reads inputs o * stride + tap * dilation - pad; of a transposed
+/// one, input i adds to outputs i * stride + tap * dilation - pad.
+struct DepthAxis {
+  std::int64_t in = 1, taps = 1, stride = 1, dilation = 1, pad = 0, out = 1;
+};
+
+/// An attribute list of one entry a spatial axis, as [h, w]; 1-D: h gets `fallback`; 3-D: `depth` gets the first, or
+/// `fallback` where there is no list. `rank` collects the spatial rank, 0: none was given yet.
 std::array<std::int64_t, 2> per_axis(const std::vector<std::int64_t>& list, const char* name, std::int64_t fallback,
-                                     int& rank);
+                                     int& rank, std::int64_t& depth);
 /// strides, dilations, pads, auto_pad, group and kernel_shape, as files have them and as append_geometry() says them.
-void read_geometry(AttributeReader& reader, ConvGeometry& geometry, std::vector<std::int64_t>& kernel_shape, int& rank);
-/// Appends them, lists of two entries, pads in the order of ConvGeometry, without kernel_shape.
-void append_geometry(AttributeList& list, const ConvGeometry& geometry);
+void read_geometry(AttributeReader& reader, VolumeGeometry& geometry, std::vector<std::int64_t>& kernel_shape,
+                   int& rank);
+/// Appends them, lists of two entries (with `volume` three), pads in the order of ConvGeometry, without kernel_shape.
+void append_geometry(AttributeList& list, const VolumeGeometry& geometry);
+/// x and w of a 3-D convolution as 2-D ones: [N*O,C*T,H,W], each image holding all that one output depth reads, and
+/// [K,C/groups*T,R,S].
+Shape plane_images(const Shape& x, const DepthAxis& depth);
+Shape plane_filters(const Shape& w);
 
 /// Inputs: x, w, bias (optional), residual (optional: added before the activation).
-/// attributes(): strides, dilations (two entries, also for 1-D, where the second counts), pads (top, left, bottom,
-/// right), auto_pad (only SAME_*/VALID, where the pads follow from the sizes), group, and the epilogue's.
+/// attributes(): strides, dilations (two entries, also for 1-D, where the second counts; 3-D three), pads (top, left,
+/// bottom, right; 3-D front, top, left, back, bottom, right), auto_pad (only SAME_*/VALID, where the pads follow from
+/// the sizes), group, and the epilogue's.
 class ConvOp final : public Op {
  public:
   static constexpr std::size_t input = 0, filter = 1, bias = 2, residual = 3;
@@ -34,18 +61,23 @@ class ConvOp final : public Op {
   AttributeList attributes() const override;
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override;
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const override;
-  std::string describe(std::span<const InputInfo> inputs) const override { return problem(inputs).str(); }
+  std::string describe(std::span<const InputInfo> inputs) const override;
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape&) const override;
   const Epilogue* epilogue() const override { return &epilogue_; }
   std::shared_ptr<const Op> with_epilogue(Epilogue changed) const override;
   std::optional<std::vector<std::int64_t>> imagined_zeros(std::span<const InputInfo> inputs) const override;
   std::shared_ptr<const Op> imagining_zeros(std::vector<std::int64_t> pads) const override;
 
-  /// The problem that these inputs pose, fused parts included. Errors as of infer().
+  /// The problem that these inputs pose, fused parts included; of a 3-D one the planes' (plane_images). Errors as of
+  /// infer().
   ConvProblem problem(std::span<const InputInfo> inputs) const;
+  /// Of a 3-D problem.
+  DepthAxis depth(std::span<const InputInfo> inputs) const;
+  /// The 2-D operator of the planes of a 3-D one.
+  std::shared_ptr<const Op> planes() const;
 
  private:
-  ConvGeometry geometry_;
+  VolumeGeometry geometry_;
   std::vector<std::int64_t> kernel_shape_;  ///< as the file says it; empty: from w. Checked against w
   int spatial_rank_ = 0;                    ///< number of axes the attribute lists speak of; 0: none was given
   Epilogue epilogue_{.residual_input = static_cast<int>(residual)};

@@ -19,11 +19,12 @@ namespace {
 ConvTransposeOp::ConvTransposeOp(const NodeSpec& spec) {
   AttributeReader reader(spec);
   read_geometry(reader, geometry_, kernel_shape_, spatial_rank_);
-  output_padding_ = per_axis(reader.integers("output_padding"), "output_padding", 0, spatial_rank_);
+  output_padding_ = per_axis(reader.integers("output_padding"), "output_padding", 0, spatial_rank_, depth_padding_);
   if (const auto list = reader.integers("output_shape"); !list.empty())
-    output_shape_ = per_axis(list, "output_shape", 1, spatial_rank_);
+    output_shape_ = per_axis(list, "output_shape", 1, spatial_rank_, depth_size_);
+  geometry_.volume = spatial_rank_ == 3;
   if (spec.normalised) {
-    spatial_rank_ = 0;  // two entries a list, whatever the rank
+    if (!geometry_.volume) spatial_rank_ = 0;  // two entries a list, whatever the rank
     read_epilogue(reader, epilogue_);
   }
   reader.finish();
@@ -32,17 +33,23 @@ ConvTransposeOp::ConvTransposeOp(const NodeSpec& spec) {
 AttributeList ConvTransposeOp::attributes() const {
   AttributeList list;
   append_geometry(list, geometry_);
-  using Integers = std::vector<std::int64_t>;
-  list.emplace_back("output_padding", Integers(output_padding_.begin(), output_padding_.end()));
-  if (output_shape_) list.emplace_back("output_shape", Integers(output_shape_->begin(), output_shape_->end()));
+  const auto append = [&](const char* name, const std::array<std::int64_t, 2>& entries, std::int64_t depth) {
+    std::vector<std::int64_t> integers(entries.begin(), entries.end());
+    if (geometry_.volume) integers.insert(integers.begin(), depth);
+    list.emplace_back(name, std::move(integers));
+  };
+  append("output_padding", output_padding_, depth_padding_);
+  if (output_shape_) append("output_shape", *output_shape_, depth_size_);
   append_attributes(list, epilogue_);
   return list;
 }
 
 // ONNX, ConvTranspose-22: the shape of the output comes first where it is given or follows from SAME, the pads from it.
-TransposedAxis ConvTransposeOp::axis(std::size_t i, std::int64_t in, std::int64_t taps) const {
-  TransposedAxis a{.in = in, .taps = taps, .stride = geometry_.stride[i], .dilation = geometry_.dilation[i]};
-  const std::int64_t padding = output_padding_[i], begin = geometry_.pads[i], end = geometry_.pads[i + 2];
+TransposedAxis ConvTransposeOp::axis(const ConvGeometry& geometry, std::size_t i, std::int64_t padding,
+                                     std::optional<std::int64_t> output_size, std::int64_t in,
+                                     std::int64_t taps) const {
+  TransposedAxis a{.in = in, .taps = taps, .stride = geometry.stride[i], .dilation = geometry.dilation[i]};
+  const std::int64_t begin = geometry.pads[i], end = geometry.pads[i + 2];
   constexpr std::int64_t most = std::int64_t{1} << 40;  // of a tensor's elements
   if (in < 1 || taps < 1) contradiction("input or filter is empty");
   if (a.stride < 1 || a.dilation < 1 || padding < 0)
@@ -56,12 +63,12 @@ TransposedAxis ConvTransposeOp::axis(std::size_t i, std::int64_t in, std::int64_
     throw Error(ErrorKind::limit, "transposed convolution: sizes beyond counting");
   const std::int64_t last = add_dims(multiply_dims(a.stride, in - 1), multiply_dims(a.dilation, taps - 1));
   const std::int64_t whole = add_dims(add_dims(last, 1), padding);
-  const bool same = is_same(geometry_.auto_pad);
-  if (output_shape_ || same) {
-    a.out = output_shape_ ? (*output_shape_)[i] : multiply_dims(in, a.stride);
+  const bool same = is_same(geometry.auto_pad);
+  if (output_size || same) {
+    a.out = output_size ? *output_size : multiply_dims(in, a.stride);
     const std::int64_t cut = std::max<std::int64_t>(0, whole - a.out);
-    a.pad = geometry_.auto_pad == AutoPad::same_upper ? cut / 2 : cut - cut / 2;
-  } else if (geometry_.auto_pad == AutoPad::valid) {
+    a.pad = geometry.auto_pad == AutoPad::same_upper ? cut / 2 : cut - cut / 2;
+  } else if (geometry.auto_pad == AutoPad::valid) {
     a.out = whole;
   } else {
     a.pad = begin;
@@ -73,11 +80,31 @@ TransposedAxis ConvTransposeOp::axis(std::size_t i, std::int64_t in, std::int64_
   return a;
 }
 
+TransposedAxis ConvTransposeOp::axis(std::size_t i, std::int64_t in, std::int64_t taps) const {
+  const auto size = output_shape_ ? std::optional((*output_shape_)[i]) : std::nullopt;
+  return axis(geometry_, i, output_padding_[i], size, in, taps);
+}
+
+DepthAxis ConvTransposeOp::depth(std::span<const InputInfo> inputs) const {
+  const Shape &x = inputs[input].type.shape, &w = inputs[filter].type.shape;
+  const auto size = output_shape_ ? std::optional(depth_size_) : std::nullopt;
+  const TransposedAxis a = axis(geometry_.of_depth(), 0, depth_padding_, size, x[2], w[2]);
+  return {.in = a.in, .taps = a.taps, .stride = a.stride, .dilation = a.dilation, .pad = a.pad, .out = a.out};
+}
+
+std::shared_ptr<const Op> ConvTransposeOp::planes() const {
+  auto op = std::make_shared<ConvTransposeOp>(*this);
+  op->geometry_.volume = false;
+  op->kernel_shape_.clear();
+  op->spatial_rank_ = 0;
+  return op;
+}
+
 TransposedProblem ConvTransposeOp::problem(std::span<const InputInfo> inputs) const {
   const Shape& x = required_input(inputs, input, "X").shape;
   const Shape& w = required_input(inputs, filter, "W").shape;
-  if (x.rank() > 4)
-    throw Error(ErrorKind::unsupported, fmt::format("transposed convolution of {} (1-D and 2-D are done)", x.str()));
+  if (x.rank() > 5)
+    throw Error(ErrorKind::unsupported, fmt::format("transposed convolution of {} (1-D to 3-D are done)", x.str()));
   if (x.rank() < 3 || w.rank() != x.rank())
     contradiction(fmt::format("input {} and filter {} do not match", x.str(), w.str()));
   if (spatial_rank_ != 0 && x.rank() != spatial_rank_ + 2)
@@ -89,9 +116,14 @@ TransposedProblem ConvTransposeOp::problem(std::span<const InputInfo> inputs) co
   if (p.groups < 1 || p.c < 1 || p.c % p.groups != 0 || w[0] != p.c || w[1] < 1)
     contradiction(fmt::format("input {}, filter {} and group {} do not match", x.str(), w.str(), p.groups));
   p.k = multiply_dims(w[1], p.groups);
-  const bool flat = x.rank() == 3;
-  if (!flat) p.h = axis(0, x[2], w[2]);
-  p.w = axis(1, x[flat ? 2 : 3], w[flat ? 2 : 3]);
+  const int last = x.rank() - 1;
+  if (x.rank() > 3) p.h = axis(0, x[last - 1], w[last - 1]);
+  p.w = axis(1, x[last], w[last]);
+  if (x.rank() == 5) {
+    const DepthAxis depth = this->depth(inputs);
+    p.n = multiply_dims(p.n, depth.out);
+    p.c = multiply_dims(p.c, depth.taps);
+  }
   if (!epilogue_.scale.empty() && epilogue_.scale.size() != static_cast<std::size_t>(p.k))
     throw Error(ErrorKind::internal,
                 fmt::format("transposed convolution: {} scales for {} filters", epilogue_.scale.size(), p.k));
@@ -104,15 +136,17 @@ std::vector<TensorType> ConvTransposeOp::infer(std::span<const InputInfo> inputs
   const TransposedProblem p = problem(inputs);
   if (present(inputs, bias)) require_shape("bias", inputs[bias].type.shape, {p.k});
   Shape y = x.shape.with(1, p.k).with(x.shape.rank() - 1, p.w.out);
-  if (x.shape.rank() == 4) y = y.with(2, p.h.out);
+  if (x.shape.rank() > 3) y = y.with(x.shape.rank() - 2, p.h.out);
+  if (x.shape.rank() == 5) y = y.with(2, depth(inputs).out);
   (void)y.elems();
   return {{x.dtype, y}};
 }
 
 double ConvTransposeOp::flops(std::span<const InputInfo> inputs, std::span<const TensorType>) const {
   const TransposedProblem p = problem(inputs);
+  const Shape& w = inputs[filter].type.shape;
   return 2.0 * static_cast<double>(inputs[input].type.shape.elems()) * static_cast<double>(p.group_k() * p.h.taps) *
-         static_cast<double>(p.w.taps);
+         static_cast<double>(p.w.taps * (w.rank() == 5 ? w[2] : 1));
 }
 
 std::string ConvTransposeOp::describe(std::span<const InputInfo> inputs) const {

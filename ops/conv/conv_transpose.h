@@ -27,8 +27,8 @@ struct TransposedProblem {
   std::int64_t group_k() const { return k / groups; }
 };
 
-/// Inputs: x, w, bias (optional). attributes(): those of ConvGeometry, output_padding and output_shape (two entries,
-/// where it is given), and the epilogue's.
+/// Inputs: x, w, bias (optional). attributes(): those of ConvGeometry, output_padding and output_shape (as many
+/// entries, where it is given), and the epilogue's.
 class ConvTransposeOp final : public Op {
  public:
   static constexpr std::size_t input = 0, filter = 1, bias = 2;
@@ -45,17 +45,26 @@ class ConvTransposeOp final : public Op {
   const Epilogue* epilogue() const override { return &epilogue_; }
   std::shared_ptr<const Op> with_epilogue(Epilogue changed) const override;
 
-  /// The problem that these inputs pose. Error(invalid_model) says which sizes contradict each other.
+  /// The problem that these inputs pose; of a 3-D one the planes': x [N*O,C*T,H,W], w [C*T,K/groups,R,S].
+  /// Error(invalid_model) says which sizes contradict each other.
   TransposedProblem problem(std::span<const InputInfo> inputs) const;
+  /// Of a 3-D problem.
+  DepthAxis depth(std::span<const InputInfo> inputs) const;
+  /// The 2-D operator of the planes of a 3-D one.
+  std::shared_ptr<const Op> planes() const;
 
  private:
+  /// Of the axes in `geometry`, the first or the second.
+  TransposedAxis axis(const ConvGeometry& geometry, std::size_t i, std::int64_t output_padding,
+                      std::optional<std::int64_t> output_size, std::int64_t in, std::int64_t taps) const;
   TransposedAxis axis(std::size_t i, std::int64_t in, std::int64_t taps) const;
 
-  ConvGeometry geometry_;
+  VolumeGeometry geometry_;
   std::array<std::int64_t, 2> output_padding_{0, 0};
   std::optional<std::array<std::int64_t, 2>> output_shape_;
-  std::vector<std::int64_t> kernel_shape_;  ///< as the file says it; empty: from w
-  int spatial_rank_ = 0;                    ///< number of axes the attribute lists speak of; 0: none was given
+  std::int64_t depth_padding_ = 0, depth_size_ = 1;  ///< the same of the depth
+  std::vector<std::int64_t> kernel_shape_;           ///< as the file says it; empty: from w
+  int spatial_rank_ = 0;                             ///< number of axes the attribute lists speak of; 0: none was given
   Epilogue epilogue_;
 };
 

@@ -10,18 +10,19 @@ namespace lenslet {
 OpParts conv(), conv_transpose(), deform_conv();
 
 const Kernel &conv_depthwise(), &conv_winograd_f2(), &conv_winograd_f4(), &conv_winograd_f6(), &conv_im2col(),
-    &conv_direct_packed(), &conv_direct(), &conv_transpose_phases(), &conv_transpose_phases_nchw();
+    &conv_direct_packed(), &conv_direct(), &conv_transpose_phases(), &conv_transpose_phases_nchw(), &conv_planes();
 namespace cuda {
 const Kernel &conv_depthwise(), &conv_winograd_f2(), &conv_winograd_f4(), &conv_few_pixels(), &conv_implicit_gemm(),
     &conv_implicit_gemm_nchw(), &conv_im2col_gemm(), &conv_direct_tile(), &conv_direct_tile_padded(),
-    &conv_direct_pixel(), &conv_direct_block(), &conv_direct(), &conv_transpose_phases(), &conv_transpose_phases_nchw();
+    &conv_direct_pixel(), &conv_direct_block(), &conv_direct(), &conv_transpose_phases(), &conv_transpose_phases_nchw(),
+    &conv_planes();
 }
 
 std::span<const OpRow> conv_rows() {
   // name, domain, first version read, inputs min..max, outputs min..max, parts, notes
   static const OpRow rows[] = {
-      {"Conv", "", 1, 2, 3, 1, 1, conv(), "1-D and 2-D"},
-      {"ConvTranspose", "", 1, 2, 3, 1, 1, conv_transpose(), "1-D and 2-D"},
+      {"Conv", "", 1, 2, 3, 1, 1, conv(), "1-D to 3-D"},
+      {"ConvTranspose", "", 1, 2, 3, 1, 1, conv_transpose(), "1-D to 3-D"},
       {"DeformConv", "", 19, 3, 5, 1, 1, deform_conv(), "2-D"},
   };
   return rows;
@@ -41,6 +42,8 @@ std::span<const KernelRow> conv_kernels() {
         // transposed_phases.cpp: convolutions of stride 1, by the above
         {"ConvTranspose", &conv_transpose_phases()},
         {"ConvTranspose", &conv_transpose_phases_nchw()},
+        {"Conv", &conv_planes()},  // volume.cpp: 3-D, by the above
+        {"ConvTranspose", &conv_planes()},
     };
     if constexpr (cuda_built) {
       const KernelRow on_gpu[] = {
@@ -59,6 +62,8 @@ std::span<const KernelRow> conv_kernels() {
           {"Conv", &cuda::conv_direct()},        // direct_reference.cu: NCHW, a thread an output, computed filters too
           {"ConvTranspose", &cuda::conv_transpose_phases()},
           {"ConvTranspose", &cuda::conv_transpose_phases_nchw()},
+          {"Conv", &cuda::conv_planes()},
+          {"ConvTranspose", &cuda::conv_planes()},
       };
       list.insert(list.end(), std::begin(on_gpu), std::end(on_gpu));
     }

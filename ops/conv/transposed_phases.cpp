@@ -352,6 +352,7 @@ class TransposedPhases final : public Kernel {
     if (const DType dtype = node.inputs()[ConvTransposeOp::input].type.dtype; !types().contains(dtype))
       return Offer::refuse(
           fmt::format("transposed convolution of {}; only {} is done", to_string(dtype), types().str()));
+    if (node.output_shape().rank() == 5) return Offer::refuse("it is 3-D");
     const Phases phases(node);
     const bool activated = node.op().epilogue()->activation.kind != Activation::Kind::none;
     for (const Part& part : phases.parts)

@@ -1,4 +1,5 @@
-// QuantizeLinear and DequantizeLinear, by tensor or along one axis: float32 beside integers of 8 and 16 bits.
+// QuantizeLinear and DequantizeLinear, by tensor, along one axis or by blocks of it: float32 beside integers of 8 and
+// 16 bits.
 
 #include "ops/elementwise/quantize.h"
 
@@ -13,13 +14,20 @@ namespace lenslet {
 
 namespace {
 
-/// Inputs: x, scale (a scalar, or [D] of the axis), zero_point (of scale's shape; 0 without).
+/// Inputs: x, scale (a scalar, or [D] of the axis; with blocks x's shape, but for as many as there are along the axis),
+/// zero_point (of scale's shape; 0 without).
 class LinearOp : public Op {
  public:
   std::int64_t axis = 1;
+  std::int64_t block = 0;  ///< elements of the axis that share a scale; 0: no blocks
 
-  AttributeList attributes() const override { return {{"axis", axis}}; }
+  AttributeList attributes() const override {
+    AttributeList list{{"axis", axis}};
+    if (block != 0) list.emplace_back("block_size", block);
+    return list;
+  }
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
+    if (block != 0) return std::nullopt;
     return axes_kept_if(inputs.size(), y.rank(), [](int) { return true; });
   }
   double flops(std::span<const InputInfo>, std::span<const TensorType> outputs) const override {
@@ -31,9 +39,24 @@ class LinearOp : public Op {
     const Shape& x = required_input(inputs, 0, "x").shape;
     const TensorType& scale = required_input(inputs, 1, "scale");
     require_dtype("input scale", scale.dtype, {DType::f32});
-    if (scale.shape.elems() != 1 || scale.shape.rank() > 1)
+    if (block != 0)
+      check_blocks(x, scale.shape);
+    else if (scale.shape.elems() != 1 || scale.shape.rank() > 1)
       require_shape("input scale", scale.shape, Shape{x[resolve_axis(axis, x.rank())]});
     if (present(inputs, 2)) require_shape("input zero_point", inputs[2].type.shape, scale.shape);
+  }
+
+ private:
+  void check_blocks(const Shape& x, const Shape& scale) const {
+    const int blocked = resolve_axis(axis, x.rank());
+    const std::int64_t size = x[blocked];
+    if (block < 0) throw Error(ErrorKind::invalid_model, fmt::format("attribute 'block_size' is {}", block));
+    require_shape("input scale", scale, x.with(blocked, size / block + (size % block == 0 ? 0 : 1)));
+    if (size % block != 0)
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("an axis of {} in blocks of {}: the last one is cut", size, block));
+    if (x.rank() == Shape::max_rank)
+      throw Error(ErrorKind::unsupported, fmt::format("blocks of {}, of so many axes", x.str()));
   }
 };
 
@@ -42,7 +65,11 @@ class QuantizeOp final : public LinearOp {
   DType to = DType::u8;  ///< without a zero point
 
   std::string_view type() const override { return "QuantizeLinear"; }
-  AttributeList attributes() const override { return {{"axis", axis}, {"output_dtype", dtype_to_onnx(to)}}; }
+  AttributeList attributes() const override {
+    AttributeList list = LinearOp::attributes();
+    list.emplace_back("output_dtype", dtype_to_onnx(to));
+    return list;
+  }
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     check_parameters(inputs);
     const DType dtype = present(inputs, 2) ? inputs[2].type.dtype : to;
@@ -66,17 +93,24 @@ class DequantizeOp final : public LinearOp {
 
 /// y, x, scale and, if there is one, the zero point.
 BroadcastLoops linear_loops(const Binding& binding) {
-  const Shape& x = binding.shape(0);
-  Shape along;
-  if (binding.shape(1).elems() != 1) {
-    const int axis = resolve_axis(static_cast<const LinearOp&>(binding.problem.op()).axis, x.rank());
+  const auto& op = static_cast<const LinearOp&>(binding.problem.op());
+  const bool zero_point = present(binding.problem.inputs(), 2);
+  Shape x = binding.shape(0), along;
+  if (op.block != 0) {  // the axis as two, its blocks and their elements
+    const int axis = resolve_axis(op.axis, x.rank());
+    std::vector<std::int64_t> dims(x.dims().begin(), x.dims().end());
+    dims[static_cast<std::size_t>(axis)] /= op.block;
+    dims.insert(dims.begin() + axis + 1, op.block);
+    x = Shape(dims);
+    along = x.with(axis + 1, 1);
+  } else if (binding.shape(1).elems() != 1) {
+    const int axis = resolve_axis(op.axis, x.rank());
     along = x;
     for (int d = 0; d < x.rank(); ++d)
       if (d != axis) along = along.with(d, 1);
   }
   const Format format = binding.format(0);
   const BroadcastLoops::Operand operands[] = {{&x, format}, {&x, format}, {&along}, {&along}};
-  const bool zero_point = binding.problem.inputs().size() > 2 && binding.problem.inputs()[2].present;
   return {x, format, std::span(operands).first(zero_point ? 4 : 3)};
 }
 
@@ -118,10 +152,16 @@ std::unique_ptr<const BoundKernel> bind_dequantize(const Binding& binding) {
   });
 }
 
+std::span<const Format> formats_of_linear(const Problem& problem) {
+  return static_cast<const LinearOp&>(problem.op()).block != 0 ? std::span<const Format>(nchw_only)
+                                                               : std::span<const Format>(nchw_or_nhwc);
+}
+
 constexpr auto quantize_kernels =
-    on_both({.types = dtypes<Types<float>>, .formats = nchw_or_nhwc}, bind_quantize, bind_quantize);
-constexpr auto dequantize_kernels = on_both(
-    {.types = dtypes<DequantizedTypes>, .formats = nchw_or_nhwc, .tolerance = 2e-6}, bind_dequantize, bind_dequantize);
+    on_both({.types = dtypes<Types<float>>, .formats_for = formats_of_linear}, bind_quantize, bind_quantize);
+constexpr auto dequantize_kernels =
+    on_both({.types = dtypes<DequantizedTypes>, .formats_for = formats_of_linear, .tolerance = 2e-6}, bind_dequantize,
+            bind_dequantize);
 
 // Before opset 13 there is no axis: the parameters are scalars.
 template <typename LinearOp>
@@ -129,8 +169,7 @@ std::shared_ptr<LinearOp> make_common(const NodeSpec& spec, AttributeReader& rea
   auto op = std::make_shared<LinearOp>();
   if (!spec.before(13)) op->axis = reader.integer("axis", 1);
   if (!spec.before(19)) reader.ignore("saturate");  // of 8-bit floats
-  if (!spec.before(21) && reader.integer("block_size", 0) != 0)
-    throw Error(ErrorKind::unsupported, "attribute 'block_size' (a scale for each block) is not supported");
+  if (!spec.before(21)) op->block = reader.integer("block_size", 0);
   return op;
 }
 

@@ -20,8 +20,8 @@ std::span<const OpRow> elementwise_rows() {
        "no strings, no 8-bit or 4-bit floats; out-of-range floats saturate to integers"},
       {"CastLike", "", 15, 2, 2, 1, 1, cast_like(), "as Cast"},
       {"SwiGLU", "", 28, 2, 2, 1, 1, swiglu()},
-      {"QuantizeLinear", "", 10, 2, 3, 1, 1, quantize_linear(), "to 8 and 16 bits, by tensor or axis"},
-      {"DequantizeLinear", "", 10, 2, 3, 1, 1, dequantize_linear(), "by tensor or axis"},
+      {"QuantizeLinear", "", 10, 2, 3, 1, 1, quantize_linear(), "to 8 and 16 bits, by tensor, axis or whole blocks"},
+      {"DequantizeLinear", "", 10, 2, 3, 1, 1, dequantize_linear(), "by tensor, axis or whole blocks"},
   };
   static const std::vector<OpRow> rows = [] {
     std::vector<OpRow> all;

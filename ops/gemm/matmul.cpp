@@ -17,53 +17,58 @@ Shape batch_of(const Shape& shape) { return Shape(shape.dims().first(static_cast
 class MatMulOp final : public MatrixOp {
  public:
   std::string_view type() const override { return "MatMul"; }
-
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
-    AxisMap map;
-    map.broadcasts = true;
-    map.inputs.resize(2);
-    const int batch = std::max(batch_rank(inputs[a].type.shape), batch_rank(inputs[b].type.shape));
-    for (const std::size_t i : {a, b}) {
-      const Shape& shape = inputs[i].type.shape;
-      const auto follow = [&](int to, int axis) {
-        map.inputs[i].axis[static_cast<std::size_t>(to)] = static_cast<std::int8_t>(axis);
-      };
-      map.inputs[i].parameter = false;
-      for (int axis = 0, to = batch - batch_rank(shape); axis < batch_rank(shape); ++axis, ++to)
-        if (shape[axis] == y[to]) follow(to, axis);
-      if (shape.rank() > 1) follow(i == a ? batch : y.rank() - 1, i == a ? shape.rank() - 2 : shape.rank() - 1);
-    }
-    return map;
+    return matmul_axes(inputs, a, b, y);
   }
-
   MatrixProblem problem(std::span<const InputInfo> inputs) const override {
-    const Shape &of_a = required_input(inputs, a, "A").shape, &of_b = required_input(inputs, b, "B").shape;
-    if (of_a.rank() == 0 || of_b.rank() == 0)
-      throw Error(ErrorKind::invalid_model,
-                  fmt::format("A {} and B {}: scalars do not multiply", of_a.str(), of_b.str()));
-    MatrixProblem p{.gemm_m = of_a.rank() > 1 ? of_a[of_a.rank() - 2] : 1,
-                    .gemm_n = of_b.rank() > 1 ? of_b[of_b.rank() - 1] : 1,
-                    .gemm_k = of_a[of_a.rank() - 1],
-                    .batch_a = batch_of(of_a),
-                    .batch_b = batch_of(of_b),
-                    .b_known = inputs[b].constant != nullptr};
-    if (of_b[std::max(0, of_b.rank() - 2)] != p.gemm_k)
-      throw Error(ErrorKind::invalid_model, fmt::format("A {} and B {} do not multiply", of_a.str(), of_b.str()));
-    p.trans_b = p.gemm_n == 1;  // a column lies as a row does
-    p.batch = broadcast_shapes(p.batch_a, p.batch_b);
-    std::vector<std::int64_t> dims(p.batch.dims().begin(), p.batch.dims().end());
-    if (of_a.rank() > 1) dims.push_back(p.gemm_m);
-    if (of_b.rank() > 1) dims.push_back(p.gemm_n);
-    p.y = Shape(dims);
-    if (p.batch_b.elems() == 1) {  // the batches of A are further rows
-      p.gemm_m *= p.batch.elems();
-      p.batch = p.batch_a = p.batch_b = Shape();
-    }
+    MatrixProblem p = matmul_problem(required_input(inputs, a, "A").shape, required_input(inputs, b, "B").shape);
+    p.b_known = inputs[b].constant != nullptr;
     return p;
   }
 };
 
 }  // namespace
+
+AxisMap matmul_axes(std::span<const InputInfo> inputs, std::size_t a, std::size_t b, const Shape& y) {
+  AxisMap map;
+  map.broadcasts = true;
+  map.inputs.resize(inputs.size());
+  const int batch = std::max(batch_rank(inputs[a].type.shape), batch_rank(inputs[b].type.shape));
+  for (const std::size_t i : {a, b}) {
+    const Shape& shape = inputs[i].type.shape;
+    const auto follow = [&](int to, int axis) {
+      map.inputs[i].axis[static_cast<std::size_t>(to)] = static_cast<std::int8_t>(axis);
+    };
+    map.inputs[i].parameter = false;
+    for (int axis = 0, to = batch - batch_rank(shape); axis < batch_rank(shape); ++axis, ++to)
+      if (shape[axis] == y[to]) follow(to, axis);
+    if (shape.rank() > 1) follow(i == a ? batch : y.rank() - 1, i == a ? shape.rank() - 2 : shape.rank() - 1);
+  }
+  return map;
+}
+
+MatrixProblem matmul_problem(const Shape& a, const Shape& b) {
+  if (a.rank() == 0 || b.rank() == 0)
+    throw Error(ErrorKind::invalid_model, fmt::format("A {} and B {}: scalars do not multiply", a.str(), b.str()));
+  MatrixProblem p{.gemm_m = a.rank() > 1 ? a[a.rank() - 2] : 1,
+                  .gemm_n = b.rank() > 1 ? b[b.rank() - 1] : 1,
+                  .gemm_k = a[a.rank() - 1],
+                  .batch_a = batch_of(a),
+                  .batch_b = batch_of(b)};
+  if (b[std::max(0, b.rank() - 2)] != p.gemm_k)
+    throw Error(ErrorKind::invalid_model, fmt::format("A {} and B {} do not multiply", a.str(), b.str()));
+  p.trans_b = p.gemm_n == 1;  // a column lies as a row does
+  p.batch = broadcast_shapes(p.batch_a, p.batch_b);
+  std::vector<std::int64_t> dims(p.batch.dims().begin(), p.batch.dims().end());
+  if (a.rank() > 1) dims.push_back(p.gemm_m);
+  if (b.rank() > 1) dims.push_back(p.gemm_n);
+  p.y = Shape(dims);
+  if (p.batch_b.elems() == 1) {  // the batches of A are further rows
+    p.gemm_m *= p.batch.elems();
+    p.batch = p.batch_a = p.batch_b = Shape();
+  }
+  return p;
+}
 
 OpParts matmul_op() {
   return {.make = [](const NodeSpec& spec) -> std::shared_ptr<const Op> {

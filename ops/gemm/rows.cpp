@@ -1,16 +1,19 @@
 // Gemm and MatMul, and the kernels that compute both.
 
 #include "ops/families.h"
+#include "ops/gemm/einsum.h"
 #include "ops/gemm/problem.h"
 
 namespace lenslet {
 
-OpParts gemm_op(), matmul_op();
+OpParts gemm_op(), matmul_op(), einsum();
 
 std::span<const OpRow> gemm_rows() {
   static const OpRow rows[] = {
       {"Gemm", "", 7, 2, 3, 1, 1, gemm_op()},
       {"MatMul", "", 1, 2, 2, 1, 1, matmul_op()},
+      {"Einsum", "", 12, 1, EinsumWalk::most_operands, 1, 1, einsum(),
+       "up to 4 operands; a product of two matrices or a permutation is read as MatMul, Transpose, ReduceSum"},
   };
   return rows;
 }

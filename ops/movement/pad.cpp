@@ -111,7 +111,7 @@ class Pad final : public Op {
   }
   std::optional<Integers> added_zeros(std::span<const InputInfo> inputs) const override {
     const int rank = inputs[data_input].type.shape.rank();
-    if (mode_ != PadMode::constant || padding_value(inputs) != 0 || (rank != 3 && rank != 4)) return std::nullopt;
+    if (mode_ != PadMode::constant || padding_value(inputs) != 0 || rank < 3 || rank > 5) return std::nullopt;
     const Integers list = pads(inputs);
     Integers spatial;
     for (std::size_t i = 0; i < list.size(); ++i) {

@@ -223,8 +223,13 @@ TEST_CASE("conv_op/refusals") {
   refused(ErrorKind::invalid_model, "odd number", conv_case({{"pads", Integers{1, 1, 1}}}, {1, 3, 9, 8}, {4, 3, 3, 3}));
   refused(ErrorKind::invalid_model, "auto_pad",
           conv_case({{"auto_pad", std::string("SAME")}}, {1, 3, 9, 8}, {4, 3, 3, 3}));
-  refused(ErrorKind::unsupported, "3-D", conv_case({{"strides", Integers{1, 1, 1}}}, {1, 3, 9, 8}, {4, 3, 3, 3}));
-  refused(ErrorKind::unsupported, "3-D", conv_case({}, {1, 3, 9, 8, 7}, {4, 3, 3, 3, 3}));
+  refused(ErrorKind::invalid_model, "3 spatial axes",
+          conv_case({{"strides", Integers{1, 1, 1}}}, {1, 3, 9, 8}, {4, 3, 3, 3}));
+  refused(ErrorKind::invalid_model, "2 spatial axes",
+          conv_case({{"strides", Integers{1, 1}}}, {1, 3, 9, 8, 7}, {4, 3, 3, 3, 3}));
+  refused(ErrorKind::invalid_model, "differ in rank", conv_case({}, {1, 3, 9, 8, 7}, {4, 3, 3, 3}));
+  refused(ErrorKind::unsupported, "4-D", conv_case({{"strides", Integers{1, 1, 1, 1}}}, {1, 3, 9, 8}, {4, 3, 3, 3}));
+  refused(ErrorKind::unsupported, "4-D", conv_case({}, {1, 3, 9, 8, 7, 6}, {4, 3, 3, 3, 3, 3}));
   OpCase wide = conv_case({}, {1, 3, 9, 8}, {4, 3, 3, 3});
   wide.inputs[0] = random_of(DType::f64, {1, 3, 9, 8}, 1, -1, 1);
   refused(ErrorKind::unsupported, "float64", wide);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "lenslet/model.h"
+#include "ops/expand.h"
 
 namespace lenslet::test {
 
@@ -18,7 +19,11 @@ inputs are understood; later versions up to opset 28 are understood too, except 
 element types that the kernels there take, "-" where there is none. An attribute or type that is not supported is
 refused at load, by name. The few forms that only the CPU takes are in [limits.md](limits.md).
 
-)" + op_support_table();
+)" + op_support_table() +
+         R"(
+Operators that are read as others (ops/expand.cpp), with the types and devices of those:
+
+)" + expansion_table();
 }
 
 }  // namespace lenslet::test

@@ -53,6 +53,36 @@ TEST_CASE("quantize/by_tensor_and_axis") {
             .tolerance = 3e-7});
 }
 
+TEST_CASE("quantize/blocks") {
+  unsigned seed = 1;
+  const Shape x{2, 6, 4, 5};
+  for (const DType dtype : {DType::i8, DType::u16})
+    for (const auto& [a, block] :
+         {std::pair<std::int64_t, std::int64_t>{1, 2}, {1, 3}, {1, 6}, {-1, 5}, {0, 1}, {2, 2}, {-1, 1}}) {
+      const int blocked = static_cast<int>(a < 0 ? a + 4 : a);
+      const Shape by = x.with(blocked, x[blocked] / block);
+      const AttributeList attributes{{"axis", a}, {"block_size", block}};
+      const Tensor scale = random_of(DType::f32, by, seed++, 0.5, 2);
+      const Tensor zero = random_of(dtype, by, seed++, is_unsigned(dtype) ? 0 : -20, 20);
+      check_op({.op = "QuantizeLinear",
+                .opset = 21,
+                .attributes = attributes,
+                .inputs = {random_of(DType::f32, x, seed++, -300, 300), scale, zero},
+                .maybe_constant = {1, 2}});
+      check_op({.op = "DequantizeLinear",
+                .opset = 21,
+                .attributes = attributes,
+                .inputs = {random_of(dtype, x, seed++, is_unsigned(dtype) ? 0 : -100, 100), scale, zero},
+                .maybe_constant = {1, 2},
+                .tolerance = 3e-7});
+      check_op({.op = "DequantizeLinear",
+                .opset = 21,
+                .attributes = attributes,
+                .inputs = {random_of(dtype, x, seed++, is_unsigned(dtype) ? 0 : -100, 100), scale},
+                .tolerance = 3e-7});
+    }
+}
+
 TEST_CASE("quantize/ties_and_what_is_no_number") {
   constexpr float inf = std::numeric_limits<float>::infinity();
   const Tensor x = Tensor::of<float>(Shape{8}, {0.5F, 1.5F, 2.5F, -0.5F, -1.5F, inf, -inf, std::nanf("")});
@@ -72,9 +102,15 @@ TEST_CASE("quantize/refusals") {
   refused({.op = "QuantizeLinear", .inputs = {x, scale, Tensor(DType::u8, {1})}}, "input zero_point");
   refused({.op = "QuantizeLinear", .inputs = {x, scale, Tensor(DType::i32, Shape{})}}, "int32");
   refused({.op = "DequantizeLinear", .inputs = {Tensor(DType::i8, {2}), scale, Tensor(DType::u8, Shape{})}}, "uint8");
-  refused({.op = "QuantizeLinear",
-           .opset = 21,
-           .attributes = {{"block_size", std::int64_t{2}}},
-           .inputs = {x, random_f32({2, 2}, 1)}},
-          "block_size");
+  const auto blocks = [&](std::int64_t size, const Shape& scales, const char* text) {
+    refused({.op = "QuantizeLinear",
+             .opset = 21,
+             .attributes = {{"block_size", size}},
+             .inputs = {x, random_f32(scales, 1)}},
+            text);
+  };
+  blocks(2, {2, 1}, "input scale has shape [2,1], expected [2,2]");
+  blocks(3, {1}, "input scale");
+  blocks(2, {2, 2}, "the last one is cut");
+  blocks(-1, {2, 3}, "block_size");
 }

@@ -36,7 +36,7 @@ class FewPixels final : public Kernel {
   /// next best algorithm there.
   Offer offer(const Problem& node, const Target& target) const override {
     const ConvProblem p = conv_problem(node);
-    if (node.shape(ConvOp::input).rank() != 4) return Offer::refuse("it is 1-D");
+    if (node.shape(ConvOp::input).rank() != 4) return Offer::refuse("it is no image");
     if (p.groups > 1 || p.r * p.s > 1 || p.padded() || p.h != p.p || p.w != p.q)
       return Offer::refuse("no plain product: taps, groups, pads or strides");
     if (p.n * p.p * p.q > most_few_rows) return Offer::refuse(fmt::format("more than {} output pixels", most_few_rows));

@@ -1,0 +1,177 @@
+// Einsum: products of any operands, summed along the axes whose labels the result has not. What is a plain product of
+// two matrices or a permutation is read as MatMul, Transpose and ReduceSum (ops/expand.cpp); the rest walks indices.
+
+#include "ops/gemm/einsum.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ops/core/checks.h"
+#include "ops/core/grain.h"
+#include "ops/core/kernel.h"
+#include "ops/core/sum_tolerance.h"
+#include "ops/gemm/equation.h"
+
+namespace lenslet {
+namespace {
+
+/// Labels of axes: letters, and for the axes of an ellipsis numbers from the last one down, all negative.
+using Labels = std::vector<int>;
+
+class EinsumOp final : public Op {
+ public:
+  explicit EinsumOp(const NodeSpec& spec) {
+    AttributeReader reader(spec);
+    text_ = reader.text("equation", "");
+    equation_ = parse_equation(text_);
+    reader.finish();
+    if (equation_.operands.size() != spec.inputs)
+      throw Error(ErrorKind::invalid_model, fmt::format("equation '{}' for {} inputs", text_, spec.inputs));
+    if (spec.inputs > EinsumWalk::most_operands)
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("{} inputs (supported: up to {})", spec.inputs, EinsumWalk::most_operands));
+  }
+
+  std::string_view type() const override { return "Einsum"; }
+  AttributeList attributes() const override { return {{"equation", text_}}; }
+  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
+    require_equal_dtypes(inputs);
+    const EinsumWalk walk = this->walk(inputs);
+    return {{inputs[0].type.dtype, Shape(std::span(walk.dims, static_cast<std::size_t>(walk.axes)))}};
+  }
+  double flops(std::span<const InputInfo> inputs, std::span<const TensorType>) const override {
+    const EinsumWalk walk = this->walk(inputs);
+    return static_cast<double>(walk.elems) * static_cast<double>(walk.terms) * walk.operands;
+  }
+  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
+    AxisMap map;
+    map.broadcasts = true;
+    map.inputs.resize(inputs.size());
+    const std::vector<Labels> labels = this->labels(inputs);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      map.inputs[i].parameter = false;
+      for (std::size_t d = 0; d < labels.back().size(); ++d) {
+        const auto first = std::find(labels[i].begin(), labels[i].end(), labels.back()[d]);
+        if (first == labels[i].end() || std::count(first, labels[i].end(), *first) > 1) continue;
+        const auto axis = static_cast<int>(first - labels[i].begin());
+        if (inputs[i].type.shape[axis] == y[static_cast<int>(d)])
+          map.inputs[i].axis[d] = static_cast<std::int8_t>(axis);
+      }
+    }
+    return map;
+  }
+
+  EinsumWalk walk(std::span<const InputInfo> inputs) const {
+    const std::vector<Labels> labels = this->labels(inputs);
+    std::map<int, std::int64_t> dims;
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      for (std::size_t d = 0; d < labels[i].size(); ++d) {
+        const std::int64_t own = inputs[i].type.shape[static_cast<int>(d)];
+        std::int64_t& dim = dims.emplace(labels[i][d], own).first->second;
+        if (own != dim && own != 1 && dim != 1)
+          throw Error(ErrorKind::invalid_model,
+                      fmt::format("equation '{}': sizes {} and {} of one axis", text_, dim, own));
+        if (dim == 1) dim = own;
+      }
+    EinsumWalk walk{.operands = static_cast<int>(inputs.size())};
+    const auto steps = [&](int label, std::size_t input) {
+      const Shape& shape = inputs[input].type.shape;
+      std::int64_t step = 1, all = 0;
+      for (int d = shape.rank() - 1; d >= 0; step *= shape[d--])
+        if (labels[input][static_cast<std::size_t>(d)] == label && shape[d] != 1) all += step;
+      return all;
+    };
+    for (const auto& [label, dim] : dims) {
+      if (std::find(labels.back().begin(), labels.back().end(), label) != labels.back().end()) continue;
+      if (walk.sums == EinsumWalk::most_axes)
+        throw Error(ErrorKind::unsupported, fmt::format("equation '{}' sums along more than 8 axes", text_));
+      walk.terms = Shape{walk.terms, dim}.elems();
+      walk.sum_dims[walk.sums] = dim;
+      for (std::size_t i = 0; i < inputs.size(); ++i) walk.sum_strides[i][walk.sums] = steps(label, i);
+      ++walk.sums;
+    }
+    for (const int label : labels.back()) {
+      const auto dim = dims.find(label);
+      if (dim == dims.end())
+        throw Error(ErrorKind::invalid_model,
+                    fmt::format("equation '{}': no input has '{}'", text_, static_cast<char>(label)));
+      if (walk.axes == EinsumWalk::most_axes)
+        throw Error(ErrorKind::unsupported, fmt::format("equation '{}' has a result of more than 8 axes", text_));
+      walk.dims[walk.axes] = dim->second;
+      walk.elems = Shape{walk.elems, dim->second}.elems();
+      for (std::size_t i = 0; i < inputs.size(); ++i) walk.strides[i][walk.axes] = steps(label, i);
+      ++walk.axes;
+    }
+    return walk;
+  }
+
+ private:
+  /// Of the axes of each input, and of the result.
+  std::vector<Labels> labels(std::span<const InputInfo> inputs) const {
+    std::vector<Labels> all;
+    int most = 0;
+    const auto add = [&](const std::string& term, int hidden) {
+      Labels labels;
+      for (const char label : term)
+        if (label != Equation::ellipsis)
+          labels.push_back(label);
+        else
+          for (int d = hidden; d > 0; --d) labels.push_back(-d);
+      all.push_back(std::move(labels));
+    };
+    for (std::size_t i = 0; i < equation_.operands.size(); ++i) {
+      const std::string& term = equation_.operands[i];
+      const int rank = required_input(inputs, i, "operand").shape.rank();
+      const bool hides = term.find(Equation::ellipsis) != std::string::npos;
+      const int hidden = rank - static_cast<int>(term.size()) + (hides ? 1 : 0);
+      if (hidden < 0 || (hidden > 0 && !hides))
+        throw Error(ErrorKind::invalid_model,
+                    fmt::format("equation '{}': input {} is {}", text_, i, inputs[i].type.shape.str()));
+      most = std::max(most, hidden);
+      add(term, hidden);
+    }
+    add(equation_.result, most);
+    return all;
+  }
+
+  std::string text_;
+  Equation equation_;
+};
+
+std::unique_ptr<const BoundKernel> bind_einsum(const Binding& binding) {
+  return bound([walk = binding.op<EinsumOp>().walk(binding.problem.inputs())](const KernelRun& run) {
+    const void* inputs[EinsumWalk::most_operands] = {};
+    for (std::size_t i = 0; i < run.inputs.size(); ++i) inputs[i] = run.inputs[i].data();
+    Tensor& y = run.outputs[0];
+    if (run.cuda != nullptr) {
+      if constexpr (cuda_built) cuda::einsum(*run.cuda, walk, y.dtype(), inputs, y.data());
+      return;
+    }
+    dispatch(y.dtype(), EinsumTypes(), [&]<typename T>(std::type_identity<T>) {
+      const T* x[EinsumWalk::most_operands] = {};
+      for (std::size_t i = 0; i < run.inputs.size(); ++i) x[i] = static_cast<const T*>(inputs[i]);
+      const std::int64_t grain = std::max<std::int64_t>(1, elementwise_grain / (16 + walk.terms));
+      run.pool->parallel_for(walk.elems, grain, [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t i = begin; i < end; ++i) run.out<T>()[i] = walk.element<T>(i, x);
+      });
+    });
+  });
+}
+
+double tolerance_for(const Problem& problem) {
+  const EinsumWalk walk = problem.as<EinsumOp>().walk(problem.inputs());
+  return sum_tolerance(walk.terms);
+}
+
+constexpr auto kernels =
+    on_both({.types = dtypes<EinsumTypes>, .tolerance_for = tolerance_for}, bind_einsum, bind_einsum);
+
+}  // namespace
+
+OpParts einsum() { return {make_from<EinsumOp>, kernels}; }
+
+}  // namespace lenslet

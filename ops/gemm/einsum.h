@@ -1,0 +1,70 @@
+#pragma once
+// A sum of products along labelled axes in numbers, its elements, and the launcher.
+
+#include <cstdint>
+#include <type_traits>
+
+#include "base/cuda/host_device.h"
+#include "base/dtypes.h"
+
+namespace lenslet {
+
+using EinsumTypes = Types<float, double, std::int32_t, std::int64_t>;
+
+/// y[i...] = sum over the summed axes of the product of the operands, each of which steps through both by strides: 0
+/// along axes that it has not, the sum of two along a diagonal.
+struct EinsumWalk {
+  static constexpr int most_operands = 4, most_axes = 8;
+
+  int operands = 1, axes = 0, sums = 0;
+  std::int64_t elems = 1, terms = 1;  ///< of the result, and of each sum
+  std::int64_t dims[most_axes] = {}, sum_dims[most_axes] = {};
+  std::int64_t strides[most_operands][most_axes] = {}, sum_strides[most_operands][most_axes] = {};
+
+  /// Element `index` of the result. Integers wrap.
+  template <typename T>
+  LENSLET_HOST_DEVICE T element(std::int64_t index, const T* const (&inputs)[most_operands]) const {
+    const T* x[most_operands] = {inputs[0], inputs[1], inputs[2], inputs[3]};
+    for (int d = axes - 1; d >= 0; --d) {
+      const std::int64_t at = index % dims[d];
+      index /= dims[d];
+      for (int o = 0; o < operands; ++o) x[o] += at * strides[o][d];
+    }
+    T sum = 0;
+    std::int64_t place[most_axes] = {};
+    for (std::int64_t term = 0; term < terms; ++term) {
+      T product = *x[0];
+      for (int o = 1; o < operands; ++o) product = wrapped(product, *x[o], [](auto a, auto b) { return a * b; });
+      sum = wrapped(sum, product, [](auto a, auto b) { return a + b; });
+      for (int d = sums - 1; d >= 0; --d) {
+        const bool carry = ++place[d] == sum_dims[d];
+        for (int o = 0; o < operands; ++o) x[o] += (carry ? 1 - sum_dims[d] : 1) * sum_strides[o][d];
+        if (!carry) break;
+        place[d] = 0;
+      }
+    }
+    return sum;
+  }
+
+ private:
+  template <typename T, typename F>
+  LENSLET_HOST_DEVICE static T wrapped(T a, T b, const F& f) {
+    if constexpr (std::is_integral_v<T>) {
+      using U = std::make_unsigned_t<T>;
+      return static_cast<T>(f(static_cast<U>(a), static_cast<U>(b)));
+    } else {
+      return f(a, b);
+    }
+  }
+};
+
+namespace cuda {
+
+struct Context;
+
+/// Device addresses; those beyond `operands` are null. A thread an element.
+void einsum(const Context& context, const EinsumWalk& walk, DType dtype,
+            const void* const (&inputs)[EinsumWalk::most_operands], void* y);
+
+}  // namespace cuda
+}  // namespace lenslet

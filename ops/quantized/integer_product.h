@@ -1,0 +1,90 @@
+#pragma once
+// Sums of products of 8-bit integers, exact modulo 2^32, and what a quantised operator makes of them.
+
+#include <cmath>
+#include <cstdint>
+
+#include "base/cuda/host_device.h"
+#include "base/saturate.h"
+
+namespace lenslet {
+
+/// Where a parameter lies that an operand has for all, for each row (of the left operand) or column (of the right one).
+struct Lines {
+  std::int64_t step = 0;    ///< to the next row's or column's; 0: one for all
+  std::int64_t matrix = 0;  ///< rows or columns from a matrix to the next
+  LENSLET_HOST_DEVICE std::int64_t at(std::int64_t of_matrix, std::int64_t line) const {
+    return (of_matrix * matrix + line) * step;
+  }
+};
+
+/// An int8 or uint8 operand as a kernel reads it: on the host or on the device.
+struct IntegerOperand {
+  const std::uint8_t* data = nullptr;
+  bool is_signed = false;
+  const std::uint8_t* zero = nullptr;  ///< its zero points, of its type; null: 0
+  Lines zeros = {};
+
+  LENSLET_HOST_DEVICE int widened(std::uint8_t byte) const {
+    const int flip = is_signed ? 0x80 : 0;
+    return (byte ^ flip) - flip;
+  }
+  LENSLET_HOST_DEVICE int zero_point(std::int64_t matrix, std::int64_t line) const {
+    return zero == nullptr ? 0 : widened(zero[zeros.at(matrix, line)]);
+  }
+};
+
+/// Factors of the sums where they are quantised again.
+struct ScaleOperand {
+  const float* values = nullptr;
+  Lines lines = {};
+  LENSLET_HOST_DEVICE float at(std::int64_t matrix, std::int64_t line) const { return values[lines.at(matrix, line)]; }
+};
+
+/// An element of a product: row i and column j of what matrix `left` of the one operand and `right` of the other make.
+struct IntegerPlace {
+  std::int64_t left = 0, right = 0, i = 0, j = 0;
+};
+
+/// What becomes of the sums.
+struct IntegerResult {
+  void* y = nullptr;                   ///< int32, or where y_scale is there int8 or uint8
+  const std::int32_t* bias = nullptr;  ///< by row
+  Lines bias_lines = {.step = 1};
+  ScaleOperand row_scale = {}, column_scale = {};
+  const float* y_scale = nullptr;
+  IntegerOperand y_zero = {};  ///< its `zero` is y's zero point, and y has its type
+
+  LENSLET_HOST_DEVICE bool is_quantized() const { return y_scale != nullptr; }
+  /// In float32 as ONNX Runtime has it.
+  LENSLET_HOST_DEVICE float multiplier(const IntegerPlace& at) const {
+    return row_scale.at(at.left, at.i) * column_scale.at(at.right, at.j) / *y_scale;
+  }
+  /// The sum with its bias, modulo 2^32.
+  LENSLET_HOST_DEVICE std::int32_t whole(std::int32_t sum, const IntegerPlace& at) const {
+    const std::int32_t more = bias == nullptr ? 0 : bias[bias_lines.at(at.left, at.i)];
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(sum) + static_cast<std::uint32_t>(more));
+  }
+};
+
+/// round(sum * multiplier) + zero, halves to the even neighbour; beyond 8 bits the nearest end, NaN gives 0.
+LENSLET_HOST_DEVICE inline std::uint8_t requantized(std::int32_t sum, float multiplier, int zero, bool is_signed) {
+  const double value = static_cast<double>(std::rint(static_cast<float>(sum) * multiplier)) + zero;
+  return is_signed ? static_cast<std::uint8_t>(saturate<std::int8_t>(value)) : saturate<std::uint8_t>(value);
+}
+
+// On the CPU operands are widened to 16 bits with their zero points subtracted, terms in pairs: [m][k / 2][2] on the
+// left, and on the right in panels of integer_panel_columns() columns, [panel][k / 2][column][2]. k is even there.
+
+std::int64_t integer_panel_columns();
+/// sums[i][j] for a panel's columns: as many in a row of `sums`, which nothing has to be in before.
+void multiply_integer_panel(const std::int16_t* a, std::int64_t rows, std::int64_t k, const std::int16_t* panel,
+                            std::int32_t* sums);
+/// Two rows of bytes, less `zero`, as pairs: pairs[j][0] = first[j], pairs[j][1] = second[j] (null: 0).
+void interleave_integers(const std::uint8_t* first, const std::uint8_t* second, const IntegerOperand& of, int zero,
+                         std::int64_t count, std::int16_t* pairs);
+/// `count` elements of a row of the result, from `at` on, of their sums; y's lie from element `y_at` on.
+void store_integer_row(const IntegerResult& result, const std::int32_t* sums, const IntegerPlace& at,
+                       std::int64_t count, std::int64_t y_at);
+
+}  // namespace lenslet

@@ -1,0 +1,117 @@
+// References of products of 8-bit integers: those of Conv and MatMul on what is left of the operands when their zero
+// points are taken off, exact in double; quantised again with a multiplier that is a float's, as ONNX Runtime's is.
+
+#include <algorithm>
+#include <cmath>
+
+#include "lenslet/error.h"
+#include "oracle/families.h"
+
+namespace lenslet::oracle {
+
+namespace {
+
+// Element of a parameter that has one value for all, or along some axes of `shape` (aligned at `first`).
+double parameter_at(const Array& parameter, const Shape& shape, std::int64_t flat, int first) {
+  if (parameter.values.size() == 1) return parameter.values[0];
+  const std::vector<std::int64_t> index = index_of(shape, flat);
+  std::int64_t at = 0;
+  for (int d = 0; d < parameter.shape.rank(); ++d)
+    at = at * parameter.shape[d] + (parameter.shape[d] == 1 ? 0 : index[static_cast<std::size_t>(first + d)]);
+  return parameter.values[static_cast<std::size_t>(at)];
+}
+
+// Where the axes of a parameter begin: those of full rank at 0, a list at `axis`.
+int first_axis(const Array& parameter, const Shape& shape, int axis) {
+  return parameter.shape.rank() == shape.rank() ? 0 : axis;
+}
+
+Array without_zero(const Array& x, Inputs inputs, std::size_t zero, int axis) {
+  Array y = x;
+  y.dtype = DType::f32;
+  if (!has(inputs, zero)) return y;
+  for (std::size_t i = 0; i < y.values.size(); ++i)
+    y.values[i] -=
+        parameter_at(inputs[zero], x.shape, static_cast<std::int64_t>(i), first_axis(inputs[zero], x.shape, axis));
+  return y;
+}
+
+Array as_int32(Array sums) {
+  sums.dtype = DType::i32;
+  for (double& value : sums.values)
+    value =
+        static_cast<double>(static_cast<std::int32_t>(static_cast<std::uint32_t>(static_cast<std::int64_t>(value))));
+  return sums;
+}
+
+Array requantize(Array y, const std::vector<float>& multipliers, const Array& zero) {
+  y.dtype = zero.dtype;
+  const double low = zero.dtype == DType::i8 ? -128 : 0;
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const float product = static_cast<float>(y.values[i]) * multipliers[i];
+    const double value = std::nearbyint(static_cast<double>(product)) + zero.values.at(0);
+    y.values[i] = std::isnan(value) ? 0 : std::clamp(value, low, low + 255);
+  }
+  return y;
+}
+
+Array sums_of(std::string_view op, const AttributeList& attributes, const std::vector<Array>& inputs) {
+  return as_int32(std::move(run(op, attributes, inputs)->at(0)));
+}
+
+float as_float(double value) { return static_cast<float>(value); }
+
+std::vector<Array> matmul_integer(const AttributeList&, Inputs inputs) {
+  const Array &a = at(inputs, 0), &b = at(inputs, 1);
+  return {sums_of("MatMul", {},
+                  {without_zero(a, inputs, 2, a.shape.rank() - 2), without_zero(b, inputs, 3, b.shape.rank() - 1)})};
+}
+
+std::vector<Array> qlinear_matmul(const AttributeList&, Inputs inputs) {
+  const Array &a = at(inputs, 0), &b = at(inputs, 3);
+  const Array &a_scale = at(inputs, 1), &b_scale = at(inputs, 4);
+  Array y = sums_of("MatMul", {},
+                    {without_zero(a, inputs, 2, a.shape.rank() - 2), without_zero(b, inputs, 5, b.shape.rank() - 1)});
+  std::vector<float> multipliers;
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const auto flat = static_cast<std::int64_t>(i);
+    const int rank = y.shape.rank();
+    // A parameter of full rank has 1 where the other operand's axis is.
+    const float left = as_float(parameter_at(a_scale, y.shape, flat, first_axis(a_scale, y.shape, rank - 2)));
+    const float right = as_float(parameter_at(b_scale, y.shape, flat, first_axis(b_scale, y.shape, rank - 1)));
+    multipliers.push_back(left * right / as_float(at(inputs, 6).values.at(0)));
+  }
+  return {requantize(std::move(y), multipliers, at(inputs, 7))};
+}
+
+std::vector<Array> conv_integer(const AttributeList& attributes, Inputs inputs) {
+  return {sums_of("Conv", attributes,
+                  {without_zero(at(inputs, 0), inputs, 2, 0), without_zero(at(inputs, 1), inputs, 3, 0)})};
+}
+
+std::vector<Array> qlinear_conv(const AttributeList& attributes, Inputs inputs) {
+  const Array& w_scale = at(inputs, 4);
+  std::vector<Array> operands{without_zero(at(inputs, 0), inputs, 2, 0), without_zero(at(inputs, 3), inputs, 5, 0)};
+  if (has(inputs, 8)) {
+    operands.push_back(inputs[8]);
+    operands.back().dtype = DType::f32;
+  }
+  Array y = sums_of("Conv", attributes, operands);
+  std::vector<float> multipliers;
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const float w = as_float(parameter_at(w_scale, y.shape, static_cast<std::int64_t>(i), 1));
+    multipliers.push_back(as_float(at(inputs, 1).values.at(0)) * w / as_float(at(inputs, 6).values.at(0)));
+  }
+  return {requantize(std::move(y), multipliers, at(inputs, 7))};
+}
+
+constexpr Entry entries[] = {{"MatMulInteger", matmul_integer},
+                             {"QLinearMatMul", qlinear_matmul},
+                             {"ConvInteger", conv_integer},
+                             {"QLinearConv", qlinear_conv}};
+
+}  // namespace
+
+std::span<const Entry> quantized_entries() { return entries; }
+
+}  // namespace lenslet::oracle

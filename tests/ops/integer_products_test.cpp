@@ -1,0 +1,215 @@
+// Products of 8-bit integers: exact sums, and what QLinear operators make of them.
+
+#include <doctest/doctest.h>
+
+#include <array>
+
+#include "base/device_profile.h"
+#include "ops/core/kernel.h"
+#include "tests/ops/op_harness.h"
+#include "tests/ops/op_runner.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+constexpr std::array<std::array<DType, 2>, 4> pairs{
+    {{DType::u8, DType::u8}, {DType::u8, DType::i8}, {DType::i8, DType::u8}, {DType::i8, DType::i8}}};
+
+Tensor integers(DType dtype, const Shape& shape, unsigned seed) {
+  return random_of(dtype, shape, seed, dtype == DType::u8 ? 0 : -128, dtype == DType::u8 ? 255 : 127);
+}
+Tensor scale(float value, const Shape& shape = {}) { return random_of(DType::f32, shape, 7, value, value * 1.5); }
+
+OpCase matmul_integer(Tensor a, Tensor b, Tensor a_zero = {}, Tensor b_zero = {}) {
+  OpCase c{.op = "MatMulInteger", .inputs = {std::move(a), std::move(b)}, .maybe_constant = {1}};
+  if (!a_zero.empty() || !b_zero.empty()) c.inputs.push_back(std::move(a_zero));
+  if (!b_zero.empty()) {
+    c.inputs.push_back(std::move(b_zero));
+    c.maybe_constant.push_back(3);
+  }
+  return c;
+}
+
+OpCase qlinear_matmul(DType dtype, const Tensor& a, const Shape& a_lines, const Tensor& b, const Shape& b_lines) {
+  return {.op = "QLinearMatMul",
+          .inputs = {a, scale(0.02F, a_lines), integers(a.dtype(), a_lines, 3), b, scale(0.01F, b_lines),
+                     integers(b.dtype(), b_lines, 4), scale(0.3F), integers(dtype, {}, 5)},
+          .maybe_constant = {3, 4, 5}};
+}
+
+OpCase qlinear_conv(DType dtype, const Tensor& x, const Tensor& w, AttributeList attributes, bool by_channel,
+                    bool bias) {
+  const Shape lines = by_channel ? Shape{w.shape()[0]} : Shape{};
+  OpCase c{.op = "QLinearConv",
+           .attributes = std::move(attributes),
+           .inputs = {x, scale(0.02F), integers(x.dtype(), {}, 3), w, scale(0.01F, lines),
+                      integers(w.dtype(), lines, 4), scale(0.2F), integers(dtype, {}, 5)},
+           .maybe_constant = {3, 4, 5}};
+  if (bias) c.inputs.push_back(random_of(DType::i32, {w.shape()[0]}, 6, -5000, 5000));
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("integer_products/matmul_integer") {
+  unsigned seed = 1;
+  for (const auto& [left, right] : pairs)
+    for (const auto& [m, n, k] :
+         {std::array<std::int64_t, 3>{1, 1, 1}, {3, 5, 7}, {1, 70, 64}, {13, 1, 33}, {65, 67, 129}}) {
+      const Tensor a = integers(left, {m, k}, seed++), b = integers(right, {k, n}, seed++);
+      check_op(matmul_integer(a, b));
+      check_op(matmul_integer(a, b, integers(left, {}, seed + 1), integers(right, {}, seed + 2)));
+      check_op(matmul_integer(a, b, integers(left, {m}, seed + 1), integers(right, {n}, seed + 2)));
+      check_op(matmul_integer(a, b, {}, integers(right, {1}, seed++)));
+    }
+}
+
+TEST_CASE("integer_products/batches_and_vectors") {
+  const auto u8 = [](const Shape& shape, unsigned seed) { return integers(DType::u8, shape, seed); };
+  const auto i8 = [](const Shape& shape, unsigned seed) { return integers(DType::i8, shape, seed); };
+  check_op(matmul_integer(u8({2, 3, 5, 7}, 1), i8({2, 3, 7, 9}, 2), u8({2, 3, 5, 1}, 3), i8({2, 3, 1, 9}, 4)));
+  check_op(matmul_integer(u8({2, 3, 5, 7}, 1), i8({7, 9}, 2), u8({2, 3, 5, 1}, 3), i8({9}, 4)));
+  check_op(matmul_integer(u8({3, 5, 7}, 1), i8({2, 1, 7, 9}, 2), u8({}, 3), i8({2, 1, 1, 9}, 4)));
+  check_op(matmul_integer(u8({7}, 1), i8({7, 9}, 2), u8({}, 3), i8({9}, 4)));
+  check_op(matmul_integer(u8({5, 7}, 1), i8({7}, 2), u8({5}, 3), i8({}, 4)));
+  check_op(matmul_integer(u8({7}, 1), i8({7}, 2)));
+  check_op(matmul_integer(u8({0, 7}, 1), i8({7, 3}, 2)));
+}
+
+// What lies in the blob is what blobs are told apart by: inputs that run() does not read.
+TEST_CASE("integer_products/prepared") {
+  for (const OpCase& c :
+       {qlinear_matmul(DType::u8, integers(DType::u8, {3, 4}, 1), {}, integers(DType::i8, {4, 5}, 2), {5}),
+        qlinear_conv(DType::u8, integers(DType::u8, {1, 4, 5, 5}, 1), integers(DType::i8, {6, 4, 3, 3}, 2), {}, true,
+                     false)})
+    for (const bool zero_known : {true, false}) {
+      const std::vector<InputInfo> infos =
+          infos_of(c.inputs, zero_known ? std::vector<int>{3, 5} : std::vector<int>{3});
+      const Problem problem(make_op(c), infos);
+      const Kernel& kernel = *kernels_of(c.op, DeviceKind::cpu).front();
+      const Candidate candidate = kernel.offer(problem, {cpu_profile(1)}).candidates.at(0);
+      CHECK(kernel.blob(problem, candidate).has_value() == zero_known);
+      CHECK((candidate.reads & input_bit(3)) == (zero_known ? 0 : input_bit(3)));
+    }
+}
+
+// More terms of the largest size than 31 bits hold: what overflows wraps.
+TEST_CASE("integer_products/wraps") {
+  constexpr std::int64_t k = 40000;
+  Tensor a(DType::u8, {1, k}), b(DType::u8, {k, 1});
+  for (std::uint8_t& value : a.values<std::uint8_t>()) value = 255;
+  for (std::uint8_t& value : b.values<std::uint8_t>()) value = 255;
+  CHECK(run_op(matmul_integer(a, b))[0].values<std::int32_t>()[0] == static_cast<std::int32_t>(65025U * k));
+}
+
+TEST_CASE("integer_products/qlinear_matmul") {
+  unsigned seed = 1;
+  for (const DType y : {DType::u8, DType::i8})
+    for (const auto& [left, right] : pairs)
+      for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{3, 5, 7}, {1, 70, 64}, {65, 67, 129}}) {
+        const Tensor a = integers(left, {m, k}, seed++), b = integers(right, {k, n}, seed++);
+        check_op(qlinear_matmul(y, a, {}, b, {}));
+        check_op(qlinear_matmul(y, a, {1}, b, {n}));
+        check_op(qlinear_matmul(y, a, {m}, b, {1}));
+        check_op(qlinear_matmul(y, a, {m}, b, {n}));
+      }
+  const Tensor a = integers(DType::u8, {2, 3, 5, 7}, 1), b = integers(DType::i8, {2, 3, 7, 9}, 2);
+  check_op(qlinear_matmul(DType::i8, a, {2, 3, 5, 1}, b, {2, 3, 1, 9}));
+}
+
+// Halves go to the even neighbour before the zero point is added; what does not fit is cut.
+TEST_CASE("integer_products/rounding") {
+  const auto one = [](DType dtype, double value) { return random_of(dtype, Shape{1}, 1, value, value); };
+  const auto result = [&](double a, float factor, double zero, DType dtype) {
+    const Tensor y = run_op({.op = "QLinearMatMul",
+                             .inputs = {one(DType::i8, a).reshaped({1, 1}), one(DType::f32, factor), one(DType::i8, 0),
+                                        one(DType::i8, 1).reshaped({1, 1}), one(DType::f32, 1), one(DType::i8, 0),
+                                        one(DType::f32, 1), one(dtype, zero)}})[0];
+    return dtype == DType::i8 ? y.values<std::int8_t>()[0] : y.values<std::uint8_t>()[0];
+  };
+  CHECK(result(1, 0.5F, 1, DType::u8) == 1);
+  CHECK(result(3, 0.5F, 1, DType::u8) == 3);
+  CHECK(result(-3, 0.5F, 1, DType::i8) == -1);
+  CHECK(result(100, 4, 3, DType::u8) == 255);
+  CHECK(result(-100, 4, 3, DType::u8) == 0);
+  CHECK(result(-100, 4, 3, DType::i8) == -128);
+  CHECK(result(100, 1e38F, 3, DType::i8) == 127);
+  CHECK(result(1, std::nanf(""), 3, DType::u8) == 0);
+}
+
+TEST_CASE("integer_products/conv_integer") {
+  unsigned seed = 1;
+  for (const auto& [of_x, of_w] : pairs) {
+    const Tensor x = integers(of_x, {2, 3, 9, 7}, seed++), w = integers(of_w, {5, 3, 3, 2}, seed++);
+    const AttributeList odd{{"strides", Ints{2, 1}}, {"pads", Ints{1, 0, 2, 1}}, {"dilations", Ints{1, 2}}};
+    check_op({.op = "ConvInteger", .inputs = {x, w}, .maybe_constant = {1}});
+    check_op(
+        {.op = "ConvInteger", .attributes = odd, .inputs = {x, w, integers(of_x, {}, seed++)}, .maybe_constant = {1}});
+    check_op({.op = "ConvInteger",
+              .attributes = odd,
+              .inputs = {x, w, integers(of_x, {1}, seed++), integers(of_w, {5}, seed++)},
+              .maybe_constant = {1, 3}});
+    check_op({.op = "ConvInteger", .inputs = {x, w, {}, integers(of_w, {}, seed++)}, .maybe_constant = {1, 3}});
+  }
+}
+
+TEST_CASE("integer_products/qlinear_conv") {
+  unsigned seed = 1;
+  const AttributeList padded{{"pads", Ints{1, 1, 1, 1}}};
+  for (const DType y : {DType::u8, DType::i8})
+    for (const auto& types : pairs)
+      for (const bool by_channel : {false, true}) {
+        const auto x = [&](const Shape& shape) { return integers(types[0], shape, seed++); };
+        const auto w = [&](const Shape& shape) { return integers(types[1], shape, seed++); };
+        check_op(qlinear_conv(y, x({1, 1, 1, 1}), w({1, 1, 1, 1}), {}, by_channel, false));
+        check_op(qlinear_conv(y, x({2, 3, 9, 7}), w({5, 3, 3, 3}), padded, by_channel, true));
+        check_op(qlinear_conv(y, x({1, 66, 6, 11}), w({67, 66, 1, 1}), {}, by_channel, true));
+        check_op(qlinear_conv(y, x({2, 6, 8, 9}), w({10, 3, 3, 2}),
+                              {{"group", std::int64_t{2}}, {"strides", Ints{2, 3}}}, by_channel, true));
+        check_op(qlinear_conv(y, x({2, 18, 8, 9}), w({18, 1, 3, 3}),
+                              {{"group", std::int64_t{18}}, {"auto_pad", std::string("SAME_UPPER")}}, by_channel,
+                              false));
+        check_op(qlinear_conv(y, x({2, 5, 40}), w({9, 5, 4}), {{"pads", Ints{3, 2}}, {"dilations", Ints{2}}},
+                              by_channel, true));
+      }
+}
+
+TEST_CASE("integer_products/refusals") {
+  const Tensor x = integers(DType::u8, {1, 4, 5, 5}, 1), w = integers(DType::i8, {6, 4, 3, 3}, 2);
+  const auto refused = [](OpCase c, std::size_t input, Tensor other) {
+    c.inputs[input] = std::move(other);
+    return infer_error(c);
+  };
+  const OpCase conv = qlinear_conv(DType::u8, x, w, {}, true, true);
+  CHECK(refused(conv, 0, random_f32({1, 4, 5, 5}, 1)) == ErrorKind::unsupported);
+  CHECK(refused(conv, 2, integers(DType::i8, {}, 1)) == ErrorKind::invalid_model);
+  CHECK(refused(conv, 4, scale(1, {4})) == ErrorKind::invalid_model);
+  CHECK(refused(conv, 1, scale(1, {4})) == ErrorKind::invalid_model);
+  CHECK(refused(conv, 6, scale(1, {6})) == ErrorKind::unsupported);
+  CHECK(refused(conv, 7, Tensor(DType::i32, {})) == ErrorKind::unsupported);
+  CHECK(refused(conv, 8, random_f32({6}, 1)) == ErrorKind::unsupported);
+  CHECK(refused(conv, 8, Tensor(DType::i32, {4})) == ErrorKind::invalid_model);
+  CHECK(refused(conv, 3, integers(DType::i8, {6, 3, 3, 3}, 1)) == ErrorKind::invalid_model);
+  const OpCase matmul =
+      qlinear_matmul(DType::u8, integers(DType::u8, {3, 4}, 1), {3}, integers(DType::i8, {4, 5}, 1), {5});
+  CHECK(refused(matmul, 3, integers(DType::i8, {3, 5}, 1)) == ErrorKind::invalid_model);
+  CHECK(refused(matmul, 1, scale(1, {4})) == ErrorKind::invalid_model);
+  CHECK(refused(matmul, 4, scale(1, {3})) == ErrorKind::invalid_model);
+  CHECK(refused(matmul, 7, Tensor(DType::i16, {})) == ErrorKind::unsupported);
+
+  // Of what CUDA cannot index by 32 bits.
+  const auto refusal = [](const char* op, const Shape& a, const Shape& b) {
+    const std::vector<InputInfo> infos{{true, {DType::u8, a}}, {true, {DType::u8, b}}};
+    const Problem problem(make_op({.op = op, .inputs = {Tensor(), Tensor()}}), infos);
+    return kernels_of(op, DeviceKind::cuda).front()->offer(problem, {.device = reference_gpu()}).refusal;
+  };
+  CHECK(refusal("ConvInteger", {1, 1, 1 << 15, 1 << 15}, {1, 1, 1, 1}).empty());
+  CHECK(!refusal("ConvInteger", {2, 1, 1 << 15, (1 << 14) + 1}, {1, 1, 1, 1}).empty());
+  CHECK(!refusal("ConvInteger", {1, 1, 1 << 10, 1 << 10}, {1025, 1, 1, 1}).empty());
+  CHECK(refusal("MatMulInteger", {1 << 15, 1 << 15}, {1 << 15, 1}).empty());
+  CHECK(!refusal("MatMulInteger", {1 << 15, 1}, {1, (1 << 15) + 1}).empty());
+}
