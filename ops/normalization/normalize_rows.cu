@@ -43,14 +43,15 @@ Pieces pieces_of(std::int64_t rows, std::int64_t length) {
   return pieces;
 }
 
-/// Grid: (rows, pieces). Sums are taken around the row's first element, so that a mean far from zero cancels.
+/// Grid: (rows, pieces). Sums are taken around the row's first element, so that a mean far from zero cancels; not
+/// centered, around zero, which stands for the mean: an infinity spoils the row's sum of squares alone.
 __global__ void __launch_bounds__(threads)
-    row_moments(const float* x, Moments* moments, std::int64_t length, Pieces pieces) {
+    row_moments(const float* x, Moments* moments, bool centered, std::int64_t length, Pieces pieces) {
   wait_for_previous();
   const std::int64_t row = blockIdx.x, first = blockIdx.y * pieces.length;
   const std::int64_t end = first + pieces.length < length ? first + pieces.length : length;
   const float* from = x + row * length;
-  const double center = static_cast<double>(from[0]);
+  const double center = centered ? static_cast<double>(from[0]) : 0.0;
   double sum = 0, squares = 0;
   take_turns<unroll, 2>(
       first + threadIdx.x, end, threads, 0.0f, [&](std::int64_t i) { return from[i]; },
@@ -77,8 +78,8 @@ __global__ void __launch_bounds__(threads)
   const auto count = static_cast<double>(end - first);
   Moments here;
   here.count = count;
-  here.mean = center + sum / count;
-  const double spread = squares - sum * sum / count;
+  here.mean = centered ? center + sum / count : 0.0;
+  const double spread = centered ? squares - sum * sum / count : squares;
   here.squares = spread < 0 ? 0 : spread;  // NaN stays: fmax would drop it
   moments[row * pieces.count + blockIdx.y] = here;
 }
@@ -95,10 +96,6 @@ __global__ void __launch_bounds__(threads) map_rows(const float* x, float* y, co
     if (static_cast<int>(threadIdx.x) < pieces.count) whole = moments[row * pieces.count + threadIdx.x];
     for (int mask = 1; mask < warp_threads; mask *= 2) whole.merge(shuffle_xor(whole, mask));
     if (threadIdx.x == 0) {
-      if constexpr (!Affine::centered) {
-        whole.squares += whole.mean * whole.mean * whole.count;
-        whole.mean = 0;
-      }
       const double deviation = row_deviation(whole.squares, whole.count, epsilon);
       if (blockIdx.y == 0) affine.keep(row, whole.mean, deviation);
       shared = RowMap(whole.mean, deviation, affine.of_row(row));
@@ -183,7 +180,7 @@ void normalize_rows(const Context& context, const Affine& affine, float epsilon,
   const Pieces pieces = pieces_of(rows, length);
   auto* moments = reinterpret_cast<Moments*>(workspace);
   const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>(pieces.count));
-  launch(context, row_moments, grid, dim3(threads), 0, x, moments, length, pieces);
+  launch(context, row_moments, grid, dim3(threads), 0, x, moments, Affine::centered, length, pieces);
   launch(context, map_rows<Affine>, grid, dim3(threads), 0, x, y, moments, affine, epsilon, length, pieces);
 }
 

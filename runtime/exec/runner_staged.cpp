@@ -62,6 +62,7 @@ class StagedRunner final : public RunnerImpl {
   std::size_t late_begin() const { return plan().steps.size() + late().on_host.size(); }
 
   void write_input(std::size_t input, const Tensor& value) override { early_->write_input(input, value); }
+  void take_over(std::size_t input, const Tensor& computed) override { early_->take_over(input, computed); }
   void write_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index) override {
     early_->write_image(input, image, spec, index);
   }
