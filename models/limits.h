@@ -22,8 +22,11 @@ inline constexpr std::size_t values = 400'000;
 /// Names of nodes, values, operators, domains, dimensions and attributes, in bytes.
 inline constexpr std::size_t name_bytes = 4096;
 
-/// Branches within branches.
+/// Branches within branches, and functions that call functions.
 inline constexpr int subgraph_depth = 8;
+inline constexpr int function_depth = 64;
+/// Inputs, outputs and attribute elements of all nodes out of functions that stand in place of calls.
+inline constexpr std::size_t inlined_elems = std::size_t{1} << 24;
 
 inline constexpr std::size_t attributes_per_node = 128;
 /// Elements of an ints, floats or strings attribute.

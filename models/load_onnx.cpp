@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <deque>
+#include <map>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -11,6 +12,7 @@
 
 #include "models/external_data.h"
 #include "models/graph_names.h"
+#include "models/inline_functions.h"
 #include "models/limits.h"
 #include "models/onnx_attribute.h"
 #include "models/onnx_reader.h"
@@ -31,9 +33,7 @@ namespace {
 class GraphBuilder {
  public:
   GraphBuilder(const OnnxModel& model, TensorSource source, const std::string& name)
-      : GraphBuilder(*model.graph, Opsets(model), std::move(source), name, false) {
-    for (const auto& [domain, function] : model.functions) functions_.emplace(canonical_domain(domain), function);
-  }
+      : GraphBuilder(*model.graph, Opsets(model.opset_imports), std::move(source), name, false) {}
 
   Graph build() {
     for (const std::string_view name : onnx_.sparse_initializers)
@@ -63,18 +63,19 @@ class GraphBuilder {
   IfOp::Branch make_branch(const OnnxNode& node, std::string_view attribute) const;
   std::shared_ptr<const Op> make_op(const OnnxNode& node, AttributeList attributes, std::int64_t opset) const;
   bool add_expanded(std::size_t index, const AttributeList& attributes, std::int64_t opset);
+  const Opsets& opsets_of(const OnnxNode& node);
   ValueId find_value(std::string_view name);
   bool describe_port(const OnnxValueInfo& info, std::string_view direction, PortInfo& port);
 
   const OnnxGraph& onnx_;
   Problems problems_;
   Opsets opsets_;
+  std::map<const OnnxImports*, Opsets> function_opsets_;
   TensorSource source_;
   bool branch_;
   GraphNames names_;
   Graph graph_;
-  std::set<std::pair<std::string_view, std::string_view>> functions_;  // domain, name
-  std::unordered_map<std::string_view, ValueId> values_;               // of the names resolved so far
+  std::unordered_map<std::string_view, ValueId> values_;  // of the names resolved so far
 };
 
 std::size_t without_trailing_empty(const std::vector<std::string_view>& names) {
@@ -183,7 +184,6 @@ IfOp::Branch GraphBuilder::make_branch(const OnnxNode& node, std::string_view at
                                                       found->subgraph->outputs.size(), node.outputs.size()));
   try {
     GraphBuilder inner(*found->subgraph, opsets_, source_, std::string(attribute), true);
-    inner.functions_ = functions_;
     return {std::make_shared<const Graph>(inner.build())};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::unsupported) throw error.within(attribute);
@@ -192,7 +192,13 @@ IfOp::Branch GraphBuilder::make_branch(const OnnxNode& node, std::string_view at
 }
 
 std::shared_ptr<const Op> GraphBuilder::make_if(const OnnxNode& node) const {
-  return std::make_shared<IfOp>(make_branch(node, "then_branch"), make_branch(node, "else_branch"));
+  IfOp::Branch then_branch = make_branch(node, "then_branch");
+  return std::make_shared<IfOp>(std::move(then_branch), make_branch(node, "else_branch"));
+}
+
+const Opsets& GraphBuilder::opsets_of(const OnnxNode& node) {
+  if (node.opset_imports == nullptr) return opsets_;
+  return function_opsets_.try_emplace(node.opset_imports, *node.opset_imports).first->second;
 }
 
 // Adds the nodes that this one is read as, if any.
@@ -236,9 +242,7 @@ void GraphBuilder::add_node(std::size_t index) {
   const std::string_view domain = canonical_domain(node.domain);
   std::string where = fmt::format("node {} ({}, {})", names_.node_name(index), node.op_type, domain_name(domain));
   try {
-    if (functions_.contains({domain, node.op_type}))
-      throw Error(ErrorKind::unsupported, "calls a function of the model file, which is not supported");
-    const std::int64_t opset = opsets_.version(domain, node.op_type);
+    const std::int64_t opset = opsets_of(node).version(domain, node.op_type);
     where.back() = ' ';
     where += fmt::format("opset {})", opset);
     AttributeList attributes = is_if(node) ? AttributeList() : to_attributes(node, source_);
@@ -338,7 +342,10 @@ Graph load_onnx(std::span<const std::byte> bytes, const std::shared_ptr<const vo
   check_magic(bytes);
   OnnxModel model = read_onnx_model(bytes);
   check_header(model);
-  read_subgraphs(*model.graph);
+  read_subgraphs(model.graph->nodes);
+  for (OnnxFunction& function : model.functions) read_subgraphs(function.nodes);
+  std::deque<std::string> names;
+  inline_functions(model, names);
   ExternalData external(options.external_data_dir);
   Graph graph = GraphBuilder(model, {.owner = owner, .external = &external}, name).build();
   if (external_files != nullptr) *external_files = external.files();

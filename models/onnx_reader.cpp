@@ -23,6 +23,8 @@ class Reader {
   OnnxTensor tensor(WireMessage in, std::span<const std::byte> bytes);
 
  private:
+  OnnxFunction function(WireMessage in);
+  void opset_import(WireMessage& in, OnnxImports& imports);
   OnnxNode node(WireMessage in);
   OnnxAttribute attribute(WireMessage in);
   OnnxValueInfo value_info(WireMessage in);
@@ -36,7 +38,7 @@ class Reader {
     return tensor(WireMessage(content, "TensorProto"), content);
   }
 
-  std::size_t values_ = 0, references_ = 0, attributes_ = 0;
+  std::size_t values_ = 0, references_ = 0, attributes_ = 0, imports_ = 0, nodes_in_functions_ = 0;
 };
 
 void count(std::size_t& counter, std::size_t most, std::string_view what) {
@@ -54,7 +56,7 @@ void check_list(std::size_t elems) {
 
 OnnxModel Reader::model(WireMessage in) {
   OnnxModel model;
-  std::size_t functions = 0, imports = 0;
+  std::size_t functions = 0;
   while (in.next()) {
     switch (in.field()) {
       case 1:
@@ -64,39 +66,73 @@ OnnxModel Reader::model(WireMessage in) {
         reject_second(model.graph.has_value(), "graph");
         model.graph = graph(in.message("GraphProto"));
         break;
-      case 8: {
-        count(imports, limits::opset_imports, "opset imports");
-        auto& [domain, version] = model.opset_imports.emplace_back();
-        auto import = in.message("OperatorSetIdProto");
-        while (import.next()) {
-          if (import.field() == 1)
-            domain = checked_name(import.text(), "an opset import's domain");
-          else if (import.field() == 2)
-            version = import.integer();
-          else
-            import.skip();
-        }
+      case 8:
+        opset_import(in, model.opset_imports);
         break;
-      }
-      case 25: {
+      case 25:
         count(functions, limits::values, "functions");
-        auto& [domain, name] = model.functions.emplace_back();
-        auto function = in.message("FunctionProto");
-        while (function.next()) {
-          if (function.field() == 1)
-            name = checked_name(function.text(), "a function");
-          else if (function.field() == 10)
-            domain = checked_name(function.text(), "a function's domain");
-          else
-            function.skip();
-        }
+        model.functions.push_back(function(in.message("FunctionProto")));
         break;
-      }
       default:
         in.skip();
     }
   }
   return model;
+}
+
+void Reader::opset_import(WireMessage& in, OnnxImports& imports) {
+  count(imports_, limits::values, "opset imports");
+  if (imports.size() == limits::opset_imports)
+    throw Error(ErrorKind::limit, fmt::format("more than {} opset imports", limits::opset_imports));
+  auto& [domain, version] = imports.emplace_back();
+  auto import = in.message("OperatorSetIdProto");
+  while (import.next()) {
+    if (import.field() == 1)
+      domain = checked_name(import.text(), "an opset import's domain");
+    else if (import.field() == 2)
+      version = import.integer();
+    else
+      import.skip();
+  }
+}
+
+OnnxFunction Reader::function(WireMessage in) {
+  OnnxFunction function;
+  while (in.next()) {
+    switch (in.field()) {
+      case 1:
+        function.name = checked_name(in.text(), "a function");
+        break;
+      case 4:
+        count(values_, limits::values, "values");
+        function.inputs.push_back(checked_name(in.text(), "a value"));
+        break;
+      case 5:
+        count(values_, limits::values, "values");
+        function.outputs.push_back(checked_name(in.text(), "a value"));
+        break;
+      case 7:
+        count(nodes_in_functions_, limits::nodes, "nodes of functions");
+        function.nodes.push_back(node(in.message("NodeProto")));
+        break;
+      case 9:
+        opset_import(in, function.opset_imports);
+        break;
+      case 10:
+        function.domain = checked_name(in.text(), "a function's domain");
+        break;
+      case 11:
+        count(attributes_, limits::values, "attributes");
+        function.defaults.push_back(attribute(in.message("AttributeProto")));
+        break;
+      case 13:
+        function.overload = checked_name(in.text(), "a function's overload");
+        break;
+      default:
+        in.skip();
+    }
+  }
+  return function;
 }
 
 OnnxGraph Reader::graph(WireMessage in) {
@@ -169,6 +205,9 @@ OnnxNode Reader::node(WireMessage in) {
         break;
       case 7:
         node.domain = checked_name(in.text(), "a domain");
+        break;
+      case 8:
+        node.overload = checked_name(in.text(), "an overload");
         break;
       default:
         in.skip();

@@ -63,8 +63,11 @@ struct OnnxAttribute {
   std::shared_ptr<const OnnxGraph> subgraph;  ///< the same read, where subgraphs.h did
 };
 
+using OnnxImports = std::vector<std::pair<std::string_view, std::int64_t>>;  ///< domain, version
+
 struct OnnxNode {
-  std::string_view name, op_type, domain;
+  std::string_view name, op_type, domain, overload;
+  const OnnxImports* opset_imports = nullptr;  ///< of the function that it came from; null: the model's
   std::vector<std::string_view> inputs, outputs;
   std::vector<OnnxAttribute> attributes;
 };
@@ -92,10 +95,18 @@ struct OnnxGraph {
   std::vector<OnnxValueInfo> inputs, outputs;
 };
 
+struct OnnxFunction {
+  std::string_view name, domain, overload;
+  std::vector<std::string_view> inputs, outputs;
+  std::vector<OnnxAttribute> defaults;  ///< of attributes that a call may leave out
+  std::vector<OnnxNode> nodes;
+  OnnxImports opset_imports;
+};
+
 struct OnnxModel {
   std::int64_t ir_version = 0;
-  std::vector<std::pair<std::string_view, std::int64_t>> opset_imports;  ///< domain, version
-  std::vector<std::pair<std::string_view, std::string_view>> functions;  ///< domain, name
+  OnnxImports opset_imports;
+  std::vector<OnnxFunction> functions;
   std::optional<OnnxGraph> graph;
 };
 

@@ -52,8 +52,8 @@ std::string_view canonical_domain(std::string_view domain) noexcept {
 
 std::string_view domain_name(std::string_view domain) noexcept { return domain.empty() ? "ai.onnx" : domain; }
 
-Opsets::Opsets(const OnnxModel& model) {
-  for (const auto& [domain, version] : model.opset_imports) {
+Opsets::Opsets(const OnnxImports& imports) {
+  for (const auto& [domain, version] : imports) {
     const auto [entry, inserted] = versions_.emplace(canonical_domain(domain), version);
     if (!inserted && entry->second != version)
       throw Error(ErrorKind::invalid_model, fmt::format("imports versions {} and {} of {}", entry->second, version,

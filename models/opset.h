@@ -16,11 +16,11 @@ std::string_view canonical_domain(std::string_view domain) noexcept;
 /// For messages: "ai.onnx" for "".
 std::string_view domain_name(std::string_view domain) noexcept;
 
-/// The opset imports of a model. Imports of domains that no node uses do not matter.
+/// The opset imports of a model or function. Imports of domains that no node uses do not matter.
 class Opsets {
  public:
   /// Error(invalid_model) when a domain is imported twice in different versions, or in a version below 1.
-  explicit Opsets(const OnnxModel& model);
+  explicit Opsets(const OnnxImports& imports);
 
   /// The version imported for a domain; Error(invalid_model) when there is none, Error(unsupported) for versions of
   /// ai.onnx that lenslet does not know: below 6, or above limits::max_opset. Operators that never changed are read

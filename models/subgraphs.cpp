@@ -29,7 +29,7 @@ std::vector<std::string_view> outer_names(const OnnxGraph& graph) {
   return names;
 }
 
-void read_within(OnnxGraph& graph, int depth);
+void read_within(std::vector<OnnxNode>& nodes, int depth);
 
 void read_branches(OnnxNode& node, int depth) {
   if (depth == limits::subgraph_depth)
@@ -41,7 +41,7 @@ void read_branches(OnnxNode& node, int depth) {
     OnnxGraph branch = read_onnx_graph(attribute.graph);
     if (!branch.inputs.empty())
       throw Error(ErrorKind::invalid_model, fmt::format("attribute '{}' is a graph with inputs", attribute.name));
-    read_within(branch, depth + 1);
+    read_within(branch.nodes, depth + 1);
     for (const std::string_view name : outer_names(branch))
       if (std::find(captured.begin(), captured.end(), name) == captured.end()) captured.push_back(name);
     branches.emplace_back(&attribute, std::move(branch));
@@ -54,8 +54,8 @@ void read_branches(OnnxNode& node, int depth) {
   node.inputs.insert(node.inputs.end(), captured.begin(), captured.end());
 }
 
-void read_within(OnnxGraph& graph, int depth) {
-  for (OnnxNode& node : graph.nodes) {
+void read_within(std::vector<OnnxNode>& nodes, int depth) {
+  for (OnnxNode& node : nodes) {
     if (!is_if(node)) continue;
     try {
       read_branches(node, depth);
@@ -69,6 +69,6 @@ void read_within(OnnxGraph& graph, int depth) {
 
 bool is_if(const OnnxNode& node) { return node.op_type == "If" && canonical_domain(node.domain).empty(); }
 
-void read_subgraphs(OnnxGraph& graph) { read_within(graph, 0); }
+void read_subgraphs(std::vector<OnnxNode>& nodes) { read_within(nodes, 0); }
 
 }  // namespace lenslet

@@ -90,13 +90,32 @@ inline void attribute(pbf_writer& node, std::string_view name, int type,
   value(writer);
 }
 
+/// A FunctionProto of opset 13; `more` adds to it.
+inline std::string function(std::string_view domain, std::string_view name, const std::vector<std::string>& inputs,
+                            const std::vector<std::string>& outputs, const std::vector<std::string>& nodes,
+                            const std::function<void(pbf_writer&)>& more = {}) {
+  return message([&](pbf_writer& writer) {
+    writer.add_string(1, name.data(), name.size());
+    for (const auto& input : inputs) writer.add_string(4, input);
+    for (const auto& output : outputs) writer.add_string(5, output);
+    for (const auto& part : nodes) writer.add_message(7, part);
+    {
+      pbf_writer import(writer, 9);
+      import.add_string(1, "");
+      import.add_int64(2, 13);
+    }
+    writer.add_string(10, domain.data(), domain.size());
+    if (more) more(writer);
+  });
+}
+
 /// The parts of a model, joined by bytes(). Each string is a finished message.
 struct ModelText {
   std::int64_t ir_version = 8;
   std::vector<std::pair<std::string, std::int64_t>> opsets{{"", 13}};
   std::vector<std::string> nodes, initializers, inputs, outputs;
-  std::vector<std::pair<std::string, std::string>> functions;  ///< domain, name
-  std::string more;                                            ///< appended to the model
+  std::vector<std::string> functions;
+  std::string more;  ///< appended to the model
 
   std::string bytes() const {
     return message([&](pbf_writer& model) {
@@ -114,11 +133,7 @@ struct ModelText {
                import.add_string(1, domain);
                import.add_int64(2, version);
              }
-             for (const auto& [domain, name] : functions) {
-               pbf_writer function(model, 25);
-               function.add_string(1, name);
-               function.add_string(10, domain);
-             }
+             for (const auto& part : functions) model.add_message(25, part);
            }) +
            more;
   }
