@@ -44,6 +44,10 @@ struct PlanOptions {
   /// a reduction): the plan is made for these values. A Runner still takes each such input in its place, and refuses
   /// any other value. They set the input's shape too.
   std::vector<std::pair<std::string, Tensor>> input_values;
+  /// Of a Runner: for how many further sets of input shapes it keeps a plan. A run with inputs of new shapes plans anew
+  /// (milliseconds: weights are prepared once a Model), which allocates, and the set not used for longest goes. 0:
+  /// other shapes than those above are refused. load_image() and plan() are of the shapes of the last run.
+  std::size_t other_shapes = 0;
   /// Threads a Runner works with, the caller's included. 0: the number of cores this process may use.
   int threads = 0;
   /// "cpu", "cuda", "cuda:1" or "auto", as choose_device() reads them. On CUDA, Error(unsupported) lists every node

@@ -42,9 +42,10 @@ class LENSLET_API Runner {
   Runner& operator=(Runner&&) noexcept;
 
   /// Inputs in the order of Model::inputs(), layout nchw, dtype and shape as planned (Error(invalid_argument)
-  /// otherwise; nothing has run then). The outputs, layout nchw, stay valid until the next run or load_image or the
-  /// end of the Runner, whose memory they are: an app may write over them, and may give them back as inputs (such
-  /// inputs are copied apart first; that copy's memory is taken once, in the first run that needs it).
+  /// otherwise, unless PlanOptions::other_shapes; nothing has run then). The outputs, layout nchw, stay valid until the
+  /// next run or load_image or the end of the Runner, whose memory they are: an app may write over them, and may give
+  /// them back as inputs (such inputs are copied apart first; that copy's memory is taken once, in the first run that
+  /// needs it).
   std::span<const Tensor> run(std::span<const Tensor> inputs);
   std::span<const Tensor> run(const Tensor& input) { return run({&input, 1}); }
 

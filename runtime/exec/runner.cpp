@@ -155,7 +155,8 @@ std::span<const Tensor> RunnerImpl::run_loaded() {
 Runner::Runner(const Model& model, const PlanOptions& options)
     : impl_(at_boundary([&] {
         RunnerShare share;
-        return make_runner(model, options, share);
+        std::shared_ptr<RunnerImpl> runner = make_runner(model, options, share);
+        return options.other_shapes == 0 ? runner : make_shapes_runner(model, options, runner, share);
       })) {}
 Runner::~Runner() = default;
 Runner::Runner(Runner&&) noexcept = default;

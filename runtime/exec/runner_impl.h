@@ -37,9 +37,9 @@ class RunnerImpl {
     RunnerImpl& runner_;
   };
 
-  std::span<const Tensor> run(std::span<const Tensor> inputs);
-  void load_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index);
-  std::span<const Tensor> run_loaded();
+  virtual std::span<const Tensor> run(std::span<const Tensor> inputs);
+  virtual void load_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index);
+  virtual std::span<const Tensor> run_loaded();
   virtual void set_observer(Observer observer) = 0;
   virtual std::vector<double> time_device(int repeats) = 0;
   virtual const PlanInfo& info() const { return plan().info; }
@@ -61,6 +61,7 @@ class RunnerImpl {
 
   const Model& model() const { return model_; }
   const Plan& plan() const { return *plan_; }
+  const std::shared_ptr<const Plan>& shared_plan() const { return plan_; }
 
  protected:
   RunnerImpl(Model model, std::shared_ptr<const Plan> plan)
@@ -90,6 +91,10 @@ std::shared_ptr<RunnerImpl> make_cpu_runner(Model model, std::shared_ptr<const P
 /// Of a plan that leaves something for later; `early` runs the plan.
 std::shared_ptr<RunnerImpl> make_staged_runner(Model model, std::shared_ptr<const Plan> plan,
                                                std::shared_ptr<RunnerImpl> early, RunnerShare share);
+
+/// Of PlanOptions::other_shapes; `first` is planned for the options as they are.
+std::shared_ptr<RunnerImpl> make_shapes_runner(const Model& model, const PlanOptions& options,
+                                               std::shared_ptr<RunnerImpl> first, RunnerShare share);
 
 namespace cuda {
 /// Runs the network once, on zeros, and records it. Error(device). Only in builds with the CUDA half.

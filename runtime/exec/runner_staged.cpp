@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/float_environment.h"
+#include "runtime/exec/kept_runners.h"
 #include "runtime/exec/runner_impl.h"
 #include "runtime/graph/evaluate.h"
 #include "runtime/graph/infer_node.h"
@@ -40,24 +41,18 @@ class StagedRunner final : public RunnerImpl {
   void set_observer(Observer observer) override {
     observer_ = std::move(observer);
     observe(*early_, 0);
-    for (const Kept& kept : kept_) observe(*kept.runner, late_begin());
+    kept_.for_each([&](RunnerImpl& rest) { observe(rest, late_begin()); });
   }
 
   std::vector<double> time_device(int repeats) override {
     std::vector<double> samples = early_->time_device(repeats);
-    if (kept_.empty()) return samples;
-    const std::vector<double> rest = kept_.back().runner->time_device(repeats);
+    if (kept_.last() == nullptr) return samples;
+    const std::vector<double> rest = kept_.last()->time_device(repeats);
     for (std::size_t i = 0; i < std::min(samples.size(), rest.size()); ++i) samples[i] += rest[i];
     return samples;
   }
 
  private:
-  // The rest, planned for some shapes and values. The last one used stands last.
-  struct Kept {
-    std::string key;
-    std::shared_ptr<RunnerImpl> runner;
-  };
-
   const LatePart& late() const { return *plan().late; }
   std::size_t late_begin() const { return plan().steps.size() + late().on_host.size(); }
 
@@ -151,15 +146,11 @@ class StagedRunner final : public RunnerImpl {
     std::string key;
     for (std::size_t i = 0; i < late().graph.inputs.size(); ++i)
       add_to_key(key, shape_of(late().graph.inputs[i]), late().planned_for_value[i]);
-    const auto found = std::ranges::find(kept_, key, &Kept::key);
-    if (found != kept_.end()) {
-      std::rotate(found, found + 1, kept_.end());
-    } else {
-      if (kept_.size() == most_kept) kept_.erase(kept_.begin());
-      kept_.push_back({key, plan_rest()});
-      if (observer_) observe(*kept_.back().runner, late_begin());
-    }
-    return *kept_.back().runner;
+    if (RunnerImpl* const known = kept_.use(key)) return *known;
+    std::shared_ptr<RunnerImpl> rest = plan_rest();
+    if (observer_) observe(*rest, late_begin());
+    kept_.make_room();
+    return kept_.add(std::move(key), std::move(rest));
   }
 
   // What arrives has its shape and, where it decides shapes, its value.
@@ -202,7 +193,7 @@ class StagedRunner final : public RunnerImpl {
   PlanInfo info_;
   std::vector<Tensor> made_;  // by value: what is on the host of this run
   std::vector<Tensor> outputs_;
-  std::vector<Kept> kept_;
+  KeptRunners kept_{most_kept};  // the rest, by shapes and values that decide shapes
   ThreadPool host_{1};
   Observer observer_;
 };

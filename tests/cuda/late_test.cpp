@@ -22,5 +22,8 @@ TEST_CASE("cuda/late/branch_taken_in_the_run") {
 TEST_CASE("cuda/late/wrong_indices_are_reported") {
   if (have_device("cuda/late/wrong_indices_are_reported")) check_wrong_indices_are_reported("cuda");
 }
+TEST_CASE("cuda/late/other_shapes_are_planned_anew") {
+  if (have_device("cuda/late/other_shapes_are_planned_anew")) check_other_shapes_are_planned_anew("cuda");
+}
 
 }  // namespace lenslet::test

@@ -206,4 +206,47 @@ void check_wrong_indices_are_reported(const std::string& device) {
   }
 }
 
+void check_other_shapes_are_planned_anew(const std::string& device) {
+  Graph graph;
+  graph.name = "sizes";
+  const ValueId x = add_port(graph, "x", DType::f32, {-1, 3, -1, -1});
+  const ValueId w = add_weights(graph, "w", {8, 3, 3, 3}, 0.3F, 1);
+  add_output(graph, add_node(graph, "Relu", {add_node(graph, "Conv", {x, w})}));
+  const Model model = make_model(graph);
+  const auto options = [&](const Shape& shape, std::size_t others) {
+    PlanOptions chosen = on(device);
+    chosen.input_shapes = {{"x", shape}};
+    chosen.other_shapes = others;
+    return chosen;
+  };
+  const Shape first{1, 3, 12, 10};
+  Runner runner(model, options(first, 2));
+  int steps = 0;
+  runner.set_observer([&](const LayerEvent&) { ++steps; });
+  std::size_t prepared = 0;
+  for (int round = 0; round < 2; ++round) {
+    for (const Shape& shape : {first, Shape{1, 3, 9, 17}, Shape{2, 3, 12, 10}, Shape{1, 3, 30, 8}, first}) {
+      const Tensor image = random_tensor(shape, 5);
+      steps = 0;
+      const Tensor& y = runner.run(image)[0];
+      CHECK(y.shape() == Shape{shape[0], 8, shape[2] - 2, shape[3] - 2});
+      CHECK(runner.plan().inputs[0].second == shape);
+      CHECK(steps == static_cast<int>(runner.plan().steps.size()));
+      Runner alone(model, options(shape, 0));
+      CHECK(equal(y, alone.run(image)[0]));
+    }
+    if (round == 0) prepared = model.impl()->prepared->bytes();
+  }
+  CHECK(model.impl()->prepared->bytes() == prepared);  // once a Model
+
+  // What cannot be is refused, and the Runner goes on.
+  CHECK(kind_of([&] { runner.run(Tensor(DType::f32, {1, 4, 12, 10})); }) == ErrorKind::invalid_argument);
+  CHECK(kind_of([&] { runner.run(Tensor(DType::f32, {1, 3, 2, 10})); }) == ErrorKind::invalid_model);
+  CHECK(kind_of([&] { runner.run(Tensor(DType::i64, {1, 3, 12, 10})); }) == ErrorKind::invalid_argument);
+  CHECK(kind_of([&] { runner.run(std::span<const Tensor>()); }) == ErrorKind::invalid_argument);
+  CHECK(runner.run(random_tensor(first, 5))[0].shape() == Shape{1, 8, 10, 8});
+  Runner strict(model, options(first, 0));
+  CHECK(kind_of([&] { strict.run(Tensor(DType::f32, {1, 3, 9, 17})); }) == ErrorKind::invalid_argument);
+}
+
 }  // namespace lenslet::test

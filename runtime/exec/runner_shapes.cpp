@@ -1,0 +1,85 @@
+// A Runner that takes inputs of other shapes than it was planned for: one for each of the last few sets of shapes.
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "runtime/exec/kept_runners.h"
+#include "runtime/exec/runner_impl.h"
+
+namespace lenslet {
+
+namespace {
+
+class ShapesRunner final : public RunnerImpl {
+ public:
+  ShapesRunner(Model model, std::shared_ptr<const Plan> plan_made, PlanOptions options,
+               std::shared_ptr<RunnerImpl> first, RunnerShare share)
+      : RunnerImpl(std::move(model), std::move(plan_made)),
+        options_(std::move(options)),
+        share_(std::move(share)),
+        runners_(1 + options_.other_shapes) {
+    std::string key;
+    for (const auto& [name, shape] : plan().info.inputs) key += shape.str();
+    runners_.add(std::move(key), std::move(first));
+    options_.batch = 1;
+  }
+
+  std::span<const Tensor> run(std::span<const Tensor> inputs) override { return planned_for(inputs).run(inputs); }
+  void load_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index) override {
+    runners_.last()->load_image(input, image, spec, index);
+  }
+  std::span<const Tensor> run_loaded() override { return runners_.last()->run_loaded(); }
+
+  const PlanInfo& info() const override { return runners_.last()->info(); }
+  void set_observer(Observer observer) override {
+    observer_ = std::move(observer);
+    runners_.for_each([&](RunnerImpl& runner) { runner.set_observer(observer_); });
+  }
+  std::vector<double> time_device(int repeats) override { return runners_.last()->time_device(repeats); }
+
+ private:
+  // What is no set of inputs is refused by the last one used.
+  RunnerImpl& planned_for(std::span<const Tensor> inputs) {
+    const auto& names = plan().info.inputs;
+    if (inputs.size() != names.size()) return *runners_.last();
+    std::string key;
+    for (const Tensor& input : inputs) {
+      if (input.empty()) return *runners_.last();
+      key += input.shape().str();
+    }
+    if (RunnerImpl* const known = runners_.use(key)) return *known;
+    options_.input_shapes.clear();
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      options_.input_shapes.emplace_back(names[i].first, inputs[i].shape());
+    std::shared_ptr<RunnerImpl> made = make_runner(model(), options_, share_);
+    if (observer_) made->set_observer(observer_);
+    runners_.make_room();
+    return runners_.add(std::move(key), std::move(made));
+  }
+
+  // Nobody comes this way: run() and load_image() go to one of the Runners as a whole.
+  void write_input(std::size_t input, const Tensor& value) override { runners_.last()->write_input(input, value); }
+  void write_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index) override {
+    runners_.last()->write_image(input, image, spec, index);
+  }
+  void write_blank(std::size_t input, std::int64_t index) override { runners_.last()->write_blank(input, index); }
+  std::span<const Tensor> run_steps() override { return runners_.last()->run_steps(); }
+  const Tensor& computed(std::size_t output) const override { return runners_.last()->computed(output); }
+  std::span<const std::byte> own_memory() const override { return runners_.last()->own_memory(); }
+
+  PlanOptions options_;
+  RunnerShare share_;
+  KeptRunners runners_;
+  Observer observer_;
+};
+
+}  // namespace
+
+std::shared_ptr<RunnerImpl> make_shapes_runner(const Model& model, const PlanOptions& options,
+                                               std::shared_ptr<RunnerImpl> first, RunnerShare share) {
+  std::shared_ptr<const Plan> plan = first->shared_plan();
+  return std::make_shared<ShapesRunner>(model, std::move(plan), options, std::move(first), std::move(share));
+}
+
+}  // namespace lenslet
