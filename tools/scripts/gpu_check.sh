@@ -130,6 +130,17 @@ if wants models; then
   fi
 fi
 
+# ONNX's own cases, as tools/scripts/conformance.py --cuda reads them.
+if wants models; then
+  for cases in build/peers/onnx-cases /usr/share/libonnx-testdata/data; do
+    if [ -d "$cases" ]; then
+      step "check-$(basename "${cases%/data}")" "$lenslet" check "$cases" --device cuda --json
+    else
+      note skipped "check-$(basename "${cases%/data}")" "no $cases"
+    fi
+  done
+fi
+
 if wants sanitize; then
   sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
   [ -n "$sanitizer" ] || fail "compute-sanitizer is not installed (it comes with the CUDA toolkit)"
