@@ -2,7 +2,8 @@
 """Writes docs/conformance.md: how many of ONNX's own backend cases pass, and why the others are not run.
 
     conformance.py LENSLET [--onnx FOLDER] [--debian FOLDER] [--cuda RESULT.json...]
-    conformance.py LENSLET --check     writes nothing; exit code 1 where the document says otherwise than a run
+    conformance.py LENSLET --check [--without-light]
+                                       writes nothing; exit code 1 where the document says otherwise than a run
     conformance.py --section NAME=FILE puts what another tool wrote (torchvision, differential) into its section
 
 --onnx is what write_onnx_cases.py wrote (build/peers/onnx-cases), --debian Debian's libonnx-testdata; each may be
@@ -184,15 +185,15 @@ def put(document, name, text):
     return re.sub(pattern, lambda _: f"<!-- {name} -->\n{text.strip()}\n<!-- end -->", document, flags=re.DOTALL)
 
 
-def numbers_of(document, package):
-    """The document's CPU rows as far as they speak of one package, as a set of lines."""
+def numbers_of(document, package, left_out):
+    """The document's CPU rows as far as they speak of one package, as a set of lines; without those of a suite."""
     lines, column = set(), None
     for name in ("cpu", "not-run"):
         section = re.search(rf"<!-- {name} -->\n(.*?)<!-- end -->", document, re.DOTALL)
         for line in (section[1] if section else "").splitlines():
             cells = [cell.strip() for cell in line.strip("|").split("|")]
             if name == "cpu":
-                lines |= {line} if cells[0].startswith(package) else set()
+                lines |= {line} if cells[0].startswith(package) and cells[0] != f"{package} {left_out}" else set()
             elif package in cells:
                 column = cells.index(package)
             elif line.startswith("| ") and cells[column]:
@@ -218,6 +219,7 @@ def main():
     parser.add_argument("--debian", type=pathlib.Path, default="/usr/share/libonnx-testdata/data")
     parser.add_argument("--cuda", type=pathlib.Path, nargs="+", default=[])
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--without-light", action="store_const", const="light", help="whole networks: slow in some builds")
     parser.add_argument("--section", metavar="NAME=FILE")
     arguments = parser.parse_args()
     old = DOCUMENT.read_text(encoding="utf-8") if DOCUMENT.exists() else TEMPLATE
@@ -232,7 +234,8 @@ def main():
     if len(present) < (1 if arguments.check else 2):
         sys.exit(f"skipped: neither {arguments.onnx} nor {arguments.debian} is there" if arguments.check
                  else f"{arguments.onnx} and {arguments.debian} must both be there")  # fmt: skip
-    counts, groups = count(run(arguments.lenslet, present))
+    suites = [folder / suite for folder in present for suite in SUITES if suite != arguments.without_light]
+    counts, groups = count(run(arguments.lenslet, [folder for folder in suites if folder.is_dir()]))
     new = put(old, "cpu", counts_table(counts, "CPU"))
     new = put(new, "not-run", not_run(groups))
     failed = [case for cases in groups.values() for case in cases if case["status"] == "failed"]
@@ -241,7 +244,7 @@ def main():
     if arguments.check:
         wrong = 0
         for package in {package for package, _ in counts}:
-            is_said, holds = numbers_of(old, package), numbers_of(new, package)
+            is_said, holds = (numbers_of(text, package, arguments.without_light) for text in (old, new))
             for sign, lines in (("-", is_said - holds), ("+", holds - is_said)):
                 for line in sorted(lines):
                     print(f"{sign} {package}: {line}")
