@@ -193,7 +193,10 @@ class Drawer:
         return choices[self.integer(0, len(choices) - 1)]
 
     def dims(self, low, high, largest=6):
-        return [self.integer(1, largest) for _ in range(self.integer(low, high))]
+        drawn = [self.integer(1, largest) for _ in range(self.integer(low, high))]
+        if drawn and self.chance(0.15):  # more than a vector, and a rest
+            drawn[self.integer(0, len(drawn) - 1)] = self.integer(7, 70)
+        return drawn
 
     # Values.
     def name(self, prefix):
