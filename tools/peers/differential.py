@@ -587,14 +587,14 @@ def main():
     print(f"\n{state['passed']} passed, {state['failed']} failed; onnx's reference agrees with lenslet {state['onnx agrees']}, rounding decides {state['rounding decides']}, lenslet refused "
           f"{state['unsupported']}, not drawn {state['not drawn']}")  # fmt: skip
     if arguments.section:
-        arguments.section.write_text(section(state, drawn, table, sided))
+        arguments.section.write_text(section(state, drawn, table, sided, arguments.seed))
     return 1 if found else 0
 
 
-def section(state, drawn, table, sided):
+def section(state, drawn, table, sided, seed):
     total = sum(state.values()) - state["not drawn"]
     ops = [op for op in table if op in drawn]
-    text = (f"`tools/peers/differential.py` drew {total} graphs of 1 to 6 nodes, opset {OPSETS[0]} to {OPSETS[-1]}, beside "
+    text = (f"`tools/peers/differential.py` drew {total} graphs (seed {seed}) of 1 to 6 nodes, opset {OPSETS[0]} to {OPSETS[-1]}, beside "
             f"ONNX Runtime {onnxruntime.__version__}: {state['passed']} agree, {state['failed']} differ; in {state['onnx agrees']} "
             f"onnx's reference gives what lenslet does (of {', '.join(sorted(sided)) or 'none'}); in "
             f"{state['rounding decides']} rounding decides (ONNX Runtime's own outputs differ as much when values that are "
