@@ -32,9 +32,10 @@ double original(const std::string& mode, const Axis& a, double x) {
   throw Error(ErrorKind::invalid_argument, "oracle: coordinates " + mode);
 }
 
-double nearest(const std::string& mode, double x) {
+double nearest(const std::string& mode, const Axis& a, double x) {
   const double down = std::floor(x);
   if (mode == "floor" || x == down) return down;
+  if (mode == "floor_or_ceil") return a.scale < 1 ? down + 1 : down;  // opset 10: the node case of ONNX 1.5
   if (mode == "ceil") return down + 1;
   if (mode == "round_prefer_floor") return x - down <= 0.5 ? down : down + 1;
   return x - down < 0.5 ? down : down + 1;
@@ -51,7 +52,7 @@ std::vector<double> weights(const AttributeList& attributes, const Axis& a, doub
     return line[static_cast<std::size_t>(std::clamp(i, 0.0, static_cast<double>(a.in - 1)))];
   };
   if (mode == "nearest") {
-    place(nearest(text(attributes, "nearest_mode", "round_prefer_floor"), at)) = 1;
+    place(nearest(text(attributes, "nearest_mode", "round_prefer_floor"), a, at)) = 1;
     return line;
   }
   const double alpha = real(attributes, "cubic_coeff_a", -0.75);

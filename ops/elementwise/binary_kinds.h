@@ -26,7 +26,7 @@
   KIND(Min, 6, any_number, NumberTypes, "", b != b || b < a ? b : a,                                                   \
        hn::IfThenElse(hn::IsNaN(u), u, hn::IfThenElse(hn::IsNaN(v), v, hn::Min(u, v))))                                \
   KIND(PRelu, 7, 2, FloatTypes, "the slope broadcasts to x", a < 0 ? a * b : a,                                        \
-       hn::IfThenElse(hn::Lt(u, hn::Sub(u, u)), hn::Mul(u, v), u))                                                     \
+       hn::IfThenElse(hn::Lt(u, hn::Xor(u, u)), hn::Mul(u, v), u))                                                     \
   KIND(BitwiseAnd, 18, 2, IntegerTypes, "", T(a & b), u)                                                               \
   KIND(BitwiseOr, 18, 2, IntegerTypes, "", T(a | b), u)                                                                \
   KIND(BitwiseXor, 18, 2, IntegerTypes, "", T(a ^ b), u)

@@ -35,8 +35,10 @@ class ResizeOp final : public Op {
     rule.coordinates =
         word<ResizeRule::Coordinates>(oldest && !spec.normalised, reader, "coordinate_transformation_mode",
                                       resize_coordinates, oldest ? "asymmetric" : "half_pixel");
-    rule.nearest = word<ResizeRule::Nearest>(oldest && !spec.normalised, reader, "nearest_mode", resize_nearest,
-                                             oldest ? "floor" : "round_prefer_floor");
+    rule.nearest = word<ResizeRule::Nearest>(
+        oldest && !spec.normalised, reader, "nearest_mode",
+        std::span(resize_nearest).first(oldest || spec.normalised ? std::size(resize_nearest) : onnx_nearest),
+        oldest ? "floor_or_ceil" : "round_prefer_floor");
     if (!oldest || spec.normalised) {
       rule.cubic_a = reader.real("cubic_coeff_a", -0.75);
       rule.exclude_outside = reader.flag("exclude_outside", false);
@@ -134,22 +136,22 @@ class ResizeOp final : public Op {
   }
 
  private:
-  template <typename Enum, std::size_t n>
-  static Enum word(AttributeReader& reader, std::string_view name, const std::string_view (&words)[n],
+  template <typename Enum>
+  static Enum word(AttributeReader& reader, std::string_view name, std::span<const std::string_view> words,
                    std::string_view fallback) {
     const std::string text = reader.text(name, fallback);
     const auto found = std::ranges::find(words, std::string_view(text));
-    if (found == std::end(words))
+    if (found == words.end())
       throw Error(ErrorKind::unsupported,
                   fmt::format("attribute '{}' is '{}' (supported: {})", name, text, fmt::join(words, ", ")));
-    return static_cast<Enum>(found - std::begin(words));
+    return static_cast<Enum>(found - words.begin());
   }
   /// `fixed`: the attribute does not exist yet, and means this.
-  template <typename Enum, std::size_t n>
-  static Enum word(bool fixed, AttributeReader& reader, std::string_view name, const std::string_view (&words)[n],
+  template <typename Enum>
+  static Enum word(bool fixed, AttributeReader& reader, std::string_view name, std::span<const std::string_view> words,
                    std::string_view fallback) {
     if (!fixed) return word<Enum>(reader, name, words, fallback);
-    return static_cast<Enum>(std::ranges::find(words, fallback) - std::begin(words));
+    return static_cast<Enum>(std::ranges::find(words, fallback) - words.begin());
   }
   template <typename Enum, std::size_t n>
   static std::string text(const std::string_view (&words)[n], Enum value) {

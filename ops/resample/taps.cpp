@@ -34,7 +34,7 @@ double position(Coordinates coordinates, const ResizedAxis& axis, std::int64_t j
   return 0;
 }
 
-double rounded(ResizeRule::Nearest nearest, double x) {
+double rounded(ResizeRule::Nearest nearest, const ResizedAxis& axis, double x) {
   switch (nearest) {
     case ResizeRule::Nearest::round_prefer_floor:
       return std::ceil(x - 0.5);
@@ -44,6 +44,8 @@ double rounded(ResizeRule::Nearest nearest, double x) {
       return std::floor(x);
     case ResizeRule::Nearest::ceil:
       return std::ceil(x);
+    case ResizeRule::Nearest::floor_or_ceil:
+      return axis.scale < 1 ? std::ceil(x) : std::floor(x);
   }
   return x;
 }
@@ -74,7 +76,7 @@ AxisTaps::AxisTaps(const ResizeRule& rule, const ResizedAxis& axis) {
     if (rule.coordinates == Coordinates::tf_crop_and_resize && (x < 0 || x > static_cast<double>(axis.in - 1)))
       continue;
     if (rule.mode == ResizeRule::Mode::nearest) {
-      index.push_back(clamped(rounded(rule.nearest, x)));
+      index.push_back(clamped(rounded(rule.nearest, axis, x)));
       weight.push_back(1);
       continue;
     }

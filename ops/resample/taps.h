@@ -21,7 +21,9 @@ struct ResizeRule {
     tf_half_pixel_for_nn,
     tf_crop_and_resize,  ///< of a region; beyond the input there is `extrapolation`
   };
-  enum class Nearest : std::uint8_t { round_prefer_floor, round_prefer_ceil, floor, ceil };
+  /// floor_or_ceil: ceil along axes that shrink, as the node cases of Resize-10 want it (ONNX 1.5); none of ONNX's
+  /// words.
+  enum class Nearest : std::uint8_t { round_prefer_floor, round_prefer_ceil, floor, ceil, floor_or_ceil };
 
   Mode mode = Mode::nearest;
   Coordinates coordinates = Coordinates::half_pixel;
@@ -35,7 +37,9 @@ inline constexpr std::string_view resize_modes[] = {"nearest", "linear", "cubic"
 inline constexpr std::string_view resize_coordinates[] = {
     "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
     "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"};
-inline constexpr std::string_view resize_nearest[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"};
+inline constexpr std::string_view resize_nearest[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil",
+                                                      "floor_or_ceil"};
+inline constexpr std::size_t onnx_nearest = 4;
 
 struct ResizedAxis {
   std::int64_t in = 0, out = 0;

@@ -32,9 +32,9 @@ class FormatAssigner {
   }
 
  private:
-  bool moves(ValueId id) const {
-    return id != no_id && !graph_.value(id).is_constant() && graph_.value(id).shape.rank() == 4;
-  }
+  bool has_format(ValueId id) const { return id != no_id && graph_.value(id).shape.rank() == 4; }
+  /// Constants decide no format, but where a kernel asks for one, they are converted as all else.
+  bool moves(ValueId id) const { return has_format(id) && !graph_.value(id).is_constant(); }
 
   /// A Transpose between [N,H,W,C] and [N,C,H,W] costs nothing when one side is nhwc.
   bool relabel_transpose(Node& node) {
@@ -89,7 +89,7 @@ class FormatAssigner {
       node.choice = std::make_shared<const Choice>(std::move(choice));
     }
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
-      if (moves(node.inputs[i])) node.inputs[i] = in_format(node.inputs[i], candidate.inputs[i]);
+      if (has_format(node.inputs[i])) node.inputs[i] = in_format(node.inputs[i], candidate.inputs[i]);
     for (std::size_t i = 0; i < node.outputs.size(); ++i)
       if (node.outputs[i] != no_id) graph_.value(node.outputs[i]).format = candidate.outputs[i];
   }
@@ -102,6 +102,7 @@ class FormatAssigner {
     const ValueId from = plain == format ? id : in_format(id, plain);  // a halo is a step of its own
     const Value original = graph_.value(from);
     Value converted = original;
+    converted.constant = {};
     converted.format = format;
     converted.name = fmt::format("{}:{}", original.name, to_string(format));
     Node node;

@@ -141,6 +141,25 @@ TEST_CASE("assign_formats/every_algorithm_forced") {
   }
 }
 
+// Not folded, since the bias is computed.
+TEST_CASE("assign_formats/a_constant_that_a_convolution_reads_as_its_data") {
+  for (const std::string op : {"Conv", "ConvTranspose"})
+    for (const Kernel* algorithm : kernels_of(op, DeviceKind::cpu)) {
+      CAPTURE(std::string(algorithm->name()));
+      GraphBuilder b;
+      const ValueId bias = b.input("bias", {8});
+      b.output(b.node(op, {b.weights({1, 8, 9, 11}), b.weights({8, 8, 3, 3}), bias}, {{"pads", Ints{1, 1, 1, 1}}}));
+      const Graph before = b.build();
+      Graph all = before;
+      PassContext context = pass_context();
+      context.forced_algorithm = algorithm->name();
+      context.forced_where_accepted = true;
+      for (const Pass& pass : passes().subspan(passes_before_inference)) pass.run(all, context);
+      INFO(all.dump());
+      CHECK(worst_difference(before, all) < 1e-4);
+    }
+}
+
 TEST_CASE("choose_kernels/forced_refusals_are_listed") {
   GraphBuilder b;
   const ValueId x = b.input("x", {1, 8, 9, 11});

@@ -342,6 +342,17 @@ TEST_CASE("prelu/slopes") {
   CHECK_THROWS_AS(infer_op({.op = "PRelu", .inputs = {Tensor(DType::f32, {1, 9}), Tensor(DType::f32, {4, 9})}}), Error);
 }
 
+// More elements than any vector has, and fewer.
+TEST_CASE("prelu/of_minus_infinity") {
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  for (const std::size_t n : {1, 37})
+    for (const float slope : {2.0F, -2.0F}) {
+      const Tensor x = Tensor::of<float>(Shape{static_cast<std::int64_t>(n)}, std::vector<float>(n, -inf));
+      const Tensor y = run_op({.op = "PRelu", .opset = 16, .inputs = {x, Tensor::of<float>(Shape{1}, {slope})}})[0];
+      for (const float value : y.values<float>()) CHECK(value == -slope * inf);
+    }
+}
+
 TEST_CASE("logic/comparisons_and_booleans") {
   unsigned seed = 70;
   for (const LogicRow& row : logic_table)

@@ -151,6 +151,12 @@ TEST_CASE("resize/before_opset_11") {
       run_op({.op = "Resize", .opset = 10, .inputs = {floats({1, 2}), floats({1.5F})}, .constant = {1}})[0];
   CHECK(y.shape() == Shape{3});
   CHECK(y.values<float>()[1] == 1);
+  // ONNX 1.5, test_resize_downsample_nearest: [[1, 2, 3, 4], [5, 6, 7, 8]] by 0.6 is [[1, 3]].
+  check_op({.op = "Resize", .opset = 10, .inputs = {x, floats({1, 1, 0.6F, 0.7F})}, .constant = {1}, .tolerance = 0});
+  const Tensor down =
+      run_op({.op = "Resize", .opset = 10, .inputs = {floats({1, 2, 3, 4}), floats({0.6F})}, .constant = {1}})[0];
+  CHECK(down.shape() == Shape{2});
+  CHECK(down.values<float>()[1] == 3);
 }
 
 TEST_CASE("resize/refusals") {

@@ -1,70 +1,120 @@
 #!/usr/bin/env python3
-"""torchvision's classifiers, as PyTorch exports them, through lenslet and ONNX Runtime.
+"""torchvision's networks, as PyTorch exports them, through lenslet and ONNX Runtime.
 
-  torchvision_check.py export OUT.zip            needs torch, torchvision, onnx: exports each network with both exporters and
-                                                 keeps the graphs only (weights are dropped: a few hundred kB in all)
-  torchvision_check.py check OUT.zip LENSLET     needs onnx, onnxruntime, numpy: fills in random weights, runs both
-                                                 engines, compares the outputs
+  torchvision_check.py export FOLDER [--only REGEX] [--workers N]
+      needs torch, torchvision, onnx, onnxscript: exports each network with both exporters and keeps the graphs
+      (weights are dropped: some MB in all) as FOLDER/NETWORK-EXPORTER-TYPE-AXES.onnx. What the exporter itself cannot
+      becomes a .txt that says why. Files that are there are not exported again.
+  torchvision_check.py check FOLDER LENSLET [--only REGEX] [--table FILE]
+      needs onnx, onnxruntime, numpy: fills in random weights, runs both engines, compares the outputs; --table writes
+      the section of docs/conformance.md (tools/scripts/conformance.py --section torchvision=FILE).
+
+EXPORTER is dynamo or script, TYPE fp32 or fp16, AXES fixed or dynamic: the batch, and of segmentation and detection
+height and width.
 """
-import io
+import argparse
+import collections
+import json
 import multiprocessing
+import re
 import subprocess
 import sys
 import tempfile
-import zipfile
 from pathlib import Path
 
-NETWORKS = """alexnet vgg11 vgg11_bn vgg16 resnet18 resnet50 resnext50_32x4d wide_resnet50_2 squeezenet1_0 squeezenet1_1
-densenet121 googlenet inception_v3 mobilenet_v2 mobilenet_v3_small mobilenet_v3_large mnasnet1_0 efficientnet_b0
-efficientnet_v2_s shufflenet_v2_x1_0 regnet_y_400mf regnet_x_400mf convnext_tiny""".split()
+CLASSIFICATION = """alexnet vgg11 vgg11_bn vgg16 resnet18 resnet50 resnext50_32x4d wide_resnet50_2 squeezenet1_0
+squeezenet1_1 densenet121 googlenet inception_v3 mobilenet_v2 mobilenet_v3_small mobilenet_v3_large mnasnet1_0
+efficientnet_b0 efficientnet_v2_s shufflenet_v2_x1_0 regnet_y_400mf regnet_x_400mf convnext_tiny vit_b_16 swin_t
+swin_v2_t maxvit_t""".split()
+SEGMENTATION = """deeplabv3_mobilenet_v3_large deeplabv3_resnet50 fcn_resnet50 lraspp_mobilenet_v3_large""".split()
+DETECTION = """ssd300_vgg16 ssdlite320_mobilenet_v3_large retinanet_resnet50_fpn fcos_resnet50_fpn
+fasterrcnn_mobilenet_v3_large_320_fpn fasterrcnn_resnet50_fpn""".split()
 KEPT_BYTES = 4096  # smaller constants are shape arithmetic and stay
+SIZES = {"inception_v3": 299, "ssd300_vgg16": 300, "ssdlite320_mobilenet_v3_large": 320}
+
+
+def kind_of(network):
+    return "detection" if network in DETECTION else "segmentation" if network in SEGMENTATION else "classification"
+
+
+def size_of(network, dtype):
+    """Height and width; PyTorch's CPU is slow with float16."""
+    return SIZES.get(network, 96 if dtype == "fp16" and network in SEGMENTATION + ["convnext_tiny"] else 224)
+
+
+def variants():
+    """(network, exporter, type, axes): what nobody has looked at first."""
+    for networks in (SEGMENTATION + ["vit_b_16", "swin_t", "convnext_tiny"] + DETECTION, CLASSIFICATION):
+        for dtype in ("fp32", "fp16"):
+            for axes in ("fixed", "dynamic"):
+                for exporter in ("script", "dynamo"):
+                    for network in networks:
+                        yield network, exporter, dtype, axes
 
 
 def strip(model):
     import onnx
 
     for tensor in model.graph.initializer:
-        if tensor.data_type == onnx.TensorProto.FLOAT and len(tensor.raw_data) > KEPT_BYTES:
+        if tensor.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16) and len(tensor.raw_data) > KEPT_BYTES:
             tensor.ClearField("raw_data")
     return model.SerializeToString()
 
 
-def export_one(torch, torchvision, onnx, name, dynamo):
-    network = torchvision.models.get_model(name, weights=None).eval()
-    size = 299 if name == "inception_v3" else 224
-    image = torch.randn(1, 3, size, size)
-    with tempfile.TemporaryDirectory() as folder:
-        path = str(Path(folder) / "model.onnx")
-        if dynamo:
-            torch.onnx.export(network, (image,), path, dynamo=True, external_data=False, verbose=False)
-        else:
-            torch.onnx.export(network, (image,), path, dynamo=False, opset_version=13, input_names=["input"],
-                              output_names=["output"], dynamic_axes={"input": {0: "N"}, "output": {0: "N"}})
-        return onnx.load(path)
-
-
-def export_label(job):
-    name, dynamo = job
+def export_one(network, exporter, dtype, axes):
     import onnx
     import torch
     import torchvision
 
-    torch.set_num_threads(2)
+    kind, size = kind_of(network), size_of(network, dtype)
+    options = {} if kind == "classification" else {"weights_backbone": None}
+    if "rcnn" in network or network.startswith(("retinanet", "fcos")):
+        options.update(min_size=size, max_size=size)  # the default of 800 only takes longer
+    model = torchvision.models.get_model(network, weights=None, **options).eval()
+    image = torch.rand(1, 3, size, size)
+    if dtype == "fp16":
+        model, image = model.half(), image.half()
+    names = {"N": 0, "H": 2, "W": 3} if kind == "segmentation" else {"N": 0} if kind == "classification" else {"H": 1, "W": 2}
+    given, inputs = (image,), {axis: name for name, axis in names.items()}
+    if kind == "detection":
+        given = ([image[0]],)
+    outputs = {"segmentation": ["out"], "detection": ["boxes", "labels", "scores"]}.get(kind, ["output"])
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "model.onnx")
+        if exporter == "dynamo":
+            shapes = {axis: torch.export.Dim.DYNAMIC for axis in inputs}
+            torch.onnx.export(model, given, path, dynamo=True, external_data=False, verbose=False,
+                              dynamic_shapes=None if axes == "fixed" else (([shapes],) if kind == "detection" else (shapes,)))
+        else:
+            torch.onnx.export(model, given, path, dynamo=False, opset_version=17, input_names=["input"],
+                              output_names=outputs, dynamic_axes={"input": inputs} if axes == "dynamic" else None)
+        return strip(onnx.load(path))
+
+
+def export_file(job):
+    file, variant = job
+    import torch
+
+    torch.set_num_threads(1)
     try:
-        return strip(export_one(torch, torchvision, onnx, name, dynamo)), ""
+        file.with_suffix(".part").write_bytes(export_one(*variant))
+        file.with_suffix(".part").rename(file)
+        return file.stem, ""
     except Exception as error:  # an exporter that cannot is a fact to report, not to die of
-        return None, f"{type(error).__name__}: {str(error)[:200]}"
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        file.with_suffix(".txt").write_text(text)
+        return file.stem, text
 
 
-def export(out):
-    jobs = [(name, dynamo) for dynamo in (True, False) for name in NETWORKS]
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive, \
-            multiprocessing.get_context("spawn").Pool(8, maxtasksperchild=6) as pool:
-        for (name, dynamo), (graph, problem) in zip(jobs, pool.imap(export_label, jobs)):
-            label = f"{name}-{'dynamo' if dynamo else 'script'}"
-            if graph is not None:
-                archive.writestr(label + ".onnx", graph)
-            print(("exported " if graph is not None else "not exported ") + label, problem, flush=True)
+def export(arguments):
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    jobs = {arguments.folder / ("-".join(variant) + ".onnx"): variant for variant in variants()}
+    jobs = [(file, variant) for file, variant in jobs.items() if re.search(arguments.only, file.stem)
+            and not file.exists() and not file.with_suffix(".txt").exists()]  # fmt: skip
+    with multiprocessing.get_context("spawn").Pool(arguments.workers, maxtasksperchild=6) as pool:
+        for label, problem in pool.imap(export_file, jobs):
+            print("not exported" if problem else "exported", label, problem, flush=True)
+    return 0
 
 
 def fill(model):
@@ -76,7 +126,7 @@ def fill(model):
     for tensor in model.graph.initializer:
         dims = list(tensor.dims)
         count = int(numpy.prod(dims)) if dims else 1
-        if tensor.data_type != 1 or tensor.raw_data or tensor.float_data or count == 0:
+        if tensor.data_type not in (1, 10) or tensor.raw_data or tensor.float_data or tensor.int32_data or count == 0:
             continue
         if tensor.name in variances:
             values = generator.uniform(0.5, 1.5, dims)
@@ -87,56 +137,153 @@ def fill(model):
             values = generator.standard_normal(dims) * (0.5 / max(1, fan_in)) ** 0.5
         else:
             values = generator.uniform(-0.5, 0.5, dims)
-        tensor.raw_data = values.astype(numpy.float32).tobytes()
+        tensor.raw_data = values.astype(numpy.float32 if tensor.data_type == 1 else numpy.float16).tobytes()
 
 
-def check(archive_path, lenslet):
+def error_of(got, want):
+    """The largest difference, of the expected output's rms; infinite where type or shape differ."""
     import numpy
-    import onnx
+
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return float("inf")
+    if want.size == 0 or want.dtype.kind not in "f":
+        return 0.0 if numpy.array_equal(got, want) else float("inf")
+    got, want = got.astype(numpy.float64), want.astype(numpy.float64)
+    rms = float(numpy.sqrt(numpy.mean(want**2))) or 1.0
+    return float(numpy.max(numpy.abs(got - want))) / rms
+
+
+def compare(path, lenslet, kind, size, axes, dtype):
+    """(passed, words) of one model at one or two input shapes."""
+    import numpy
     import onnxruntime
 
-    failures = 0
-    with zipfile.ZipFile(archive_path) as archive, tempfile.TemporaryDirectory() as folder:
-        folder = Path(folder)
-        for entry in sorted(archive.namelist()):
-            model = onnx.load(io.BytesIO(archive.read(entry)))
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 2
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    port = session.get_inputs()[0]
+    shapes = [[3, size, size]] if kind == "detection" else [[1, 3, size, size], [2, 3, size, size]]
+    if axes == "dynamic" and kind == "segmentation":
+        shapes[1] = [2, 3, size - 32, size + 32]
+    if axes == "dynamic" and kind == "detection":
+        shapes.append([3, size - 32, size + 32])
+    worst, folder = 0.0, path.parent
+    for shape in shapes:
+        image = numpy.random.default_rng(shape[0]).random(shape).astype(numpy.float32 if dtype == "fp32" else numpy.float16)
+        if isinstance(port.shape[0], int) and shape[0] != port.shape[0]:  # lenslet frees a batch that was baked in
+            each = [session.run(None, {port.name: image[i:i + 1]}) for i in range(shape[0])]
+            wanted = [numpy.concatenate(parts) for parts in zip(*each)]
+        else:
+            wanted = session.run(None, {port.name: image})
+        numpy.save(folder / "input.npy", image)
+        for old in folder.glob("out/*.npy"):
+            old.unlink()
+        done = subprocess.run([lenslet, "run", str(path), "--input", str(folder / "input.npy"), "--output-dir",
+                               str(folder / "out"), "--threads", "2", "--device", "cpu", "--json"],
+                              capture_output=True, text=True)  # fmt: skip
+        at = "x".join(map(str, shape))
+        if done.returncode != 0 and axes == "fixed" and shape is not shapes[0]:
+            return True, f"{worst:.1e}, batch 1 only"  # as the file says; the batch could not be freed
+        if done.returncode != 0:
+            return False, f"{at}: {done.stderr.strip()}"
+        written = [entry["file"] for entry in json.loads(done.stdout)["outputs"]]
+        for name, file, want in zip([output.name for output in session.get_outputs()], written, wanted):
+            got = numpy.load(file)
+            error = error_of(got, want)
+            worst = max(worst, error)
+            if not error < (1e-3 if dtype == "fp32" else 3e-2):
+                return False, f"{at}: output {name}: {got.dtype}{list(got.shape)} for {want.dtype}{list(want.shape)}, error {error:.1e} of rms"
+    return True, f"{worst:.1e}"
+
+
+def reasons(text):
+    """The reasons of an error of lenslet's, without names: what is missing."""
+    lines = [line for line in text.splitlines() if re.search(r"node \S+ \(\w+", line)] or text.splitlines()[:1]
+    found = [f"{operator}: among the reasons" for operator in re.findall(r"(\w+) x\d+[,)]", text)
+             if not any(f"({operator}" in line for line in lines[1:])]
+    for line in lines:
+        operator = re.search(r"node \S+ \((\w+)", line)
+        why = re.sub(r"^.*?\)?: (?=[^:]*$)", "", line.strip())
+        found.append(f"{operator[1] if operator else 'model'}: {why[:140]}")
+    return sorted(set(found))
+
+
+def check(arguments):
+    import onnx
+
+    results = {}
+    for file in sorted(arguments.folder.glob("*.*")):
+        if file.suffix not in (".onnx", ".txt") or not re.search(arguments.only, file.stem):
+            continue
+        variant = tuple(file.stem.rsplit("-", 3))
+        if file.suffix == ".txt":
+            results[variant] = ("not exported", file.read_text())
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            model = onnx.load(file)
             fill(model)
-            path = folder / "model.onnx"
+            path = Path(folder) / "model.onnx"
             onnx.save(model, path)
-            session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-            port = session.get_inputs()[0]
-            verdict = []
-            for batch in (1, 2):
-                shape = [batch] + [d for d in port.shape[1:]]
-                image = numpy.random.default_rng(batch).standard_normal(shape).astype(numpy.float32)
-                if batch != 1 and isinstance(port.shape[0], int):
-                    want = numpy.concatenate([session.run(None, {port.name: image[i:i + 1]})[0] for i in range(batch)])
-                else:
-                    want = session.run(None, {port.name: image})[0]
-                numpy.save(folder / "input.npy", image)
-                for old in folder.glob("out/*.npy"):
-                    old.unlink()
-                done = subprocess.run([lenslet, "run", str(path), "--input", str(folder / "input.npy"), "--output-dir",
-                                       str(folder / "out"), "--threads", "2"], capture_output=True, text=True)
-                if done.returncode != 0:
-                    verdict.append(f"batch {batch}: {done.stderr.strip()[:600]}")
-                    break
-                got = numpy.load(next(iter(sorted((folder / "out").glob("*.npy")))))
-                rms = float(numpy.sqrt(numpy.mean(want.astype(numpy.float64) ** 2)))
-                error = float(numpy.max(numpy.abs(got - want))) / rms if got.shape == want.shape else float("inf")
-                verdict.append(f"batch {batch}: max error {error:.1e} of rms")
-                if not error < 1e-3:
-                    verdict[-1] += " FAILED"
-            bad = any("max error" not in line or "FAILED" in line for line in verdict)
-            failures += bad
-            print(f"{'FAILED' if bad else 'passed'} {entry}: {'; '.join(verdict)}", flush=True)
-    print(f"{failures} failed")
-    return 1 if failures else 0
+            try:
+                passed, words = compare(path, arguments.lenslet, kind_of(variant[0]), size_of(variant[0], variant[2]),
+                                        variant[3], variant[2])  # fmt: skip
+                refused = "error:" in words or "cannot run" in words or "not supported" in words
+                results[variant] = ("passed" if passed else "refused" if refused else "FAILED", words)
+            except Exception as error:  # of ONNX Runtime
+                results[variant] = ("ONNX Runtime fails", " ".join(str(error).split())[:300])
+        state, words = results[variant]
+        print(f"{state:<12} {file.stem}: {'; '.join(reasons(words)) if state == 'refused' else words[:400]}", flush=True)
+    if arguments.table:
+        arguments.table.write_text(table(results))
+    counts = collections.Counter(state for state, _ in results.values())
+    print(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
+    return 1 if counts["FAILED"] else 0
+
+
+def table(results):
+    """The section of docs/conformance.md: a row a network, a column for how it was exported."""
+    columns = [(exporter, dtype, axes) for exporter in ("dynamo", "script") for dtype in ("fp32", "fp16")
+               for axes in ("fixed", "dynamic")]  # fmt: skip
+    columns = [column for column in columns if any(variant[1:] == column for variant in results)]
+    text = ("Random weights, on the CPU; the largest difference from ONNX Runtime, of the output's rms, over batches of 1 and 2 (\"b1\": "
+            "1 only, as the file says). float16 is rounded after each node there, and not here. \"-\": the exporter cannot; empty: not "
+            "tried.\n\n| network | " + " | ".join(" ".join(column) for column in columns) + " |\n" + "|---" * (len(columns) + 1) + "|\n")
+    missing = collections.defaultdict(set)
+    for network in SEGMENTATION + DETECTION + CLASSIFICATION:
+        cells = []
+        for column in columns:
+            state, words = results.get((network, *column), ("", ""))
+            cells.append({"passed": words.replace(", batch 1 only", " b1"), "not exported": "-"}.get(state, state))
+            if state == "refused":
+                for reason in reasons(words):
+                    missing[reason].add(network)
+        if any(cells):
+            text += f"| {network} | " + " | ".join(cells) + " |\n"
+    if missing:
+        text += "\n| what is refused | in |\n|---|---|\n"
+        for reason, networks in sorted(missing.items(), key=lambda entry: (-len(entry[1]), entry[0])):
+            text += f"| {reason.replace('|', '/')} | {', '.join(sorted(networks))} |\n"
+    return text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(required=True)
+    verb = verbs.add_parser("export")
+    verb.add_argument("folder", type=Path)
+    verb.add_argument("--only", default="")
+    verb.add_argument("--workers", type=int, default=2)
+    verb.set_defaults(verb=export)
+    verb = verbs.add_parser("check")
+    verb.add_argument("folder", type=Path)
+    verb.add_argument("lenslet")
+    verb.add_argument("--only", default="")
+    verb.add_argument("--table", type=Path)
+    verb.set_defaults(verb=check)
+    arguments = parser.parse_args()
+    return arguments.verb(arguments)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3 and sys.argv[1] == "export":
-        sys.exit(export(sys.argv[2]))
-    if len(sys.argv) == 4 and sys.argv[1] == "check":
-        sys.exit(check(sys.argv[2], sys.argv[3]))
-    sys.exit(__doc__)
+    sys.exit(main())

@@ -13,10 +13,12 @@ lenslet_test_packages=(
   doctest-dev
   protobuf-compiler libprotobuf-dev  # the tests cross-check our reader against Google's
   libonnx-testdata                   # ONNX's own backend tests
-  python3
+  python3 python3-venv               # for build/peers
 )
 lenslet_sanitize_packages=(clang llvm libclang-rt-14-dev)  # llvm: llvm-symbolizer, for readable reports
 lenslet_fetch_packages=(python3 python3-venv ca-certificates)
+# From PyPI, into build/peers: what the tests beside ONNX Runtime and over onnx's own newest cases need.
+lenslet_peer_packages=(onnx==1.23.2 onnxruntime==1.32.0 numpy)
 
 # say WORDS...: what a script is about to do.
 say() { printf '\n== %s\n' "$*"; }
@@ -51,6 +53,22 @@ install_missing() {
     die "apt-get could not install: ${missing[*]}"
   fi
   rm -f "$log"
+}
+
+# make_peers: build/peers, a Python environment with the packages above, and onnx's cases as folders in it. Without a
+# network the tests that want them skip by name.
+make_peers() {
+  local folder=build/peers stamp="${lenslet_peer_packages[*]}"
+  [ "$(cat "$folder/made" 2>/dev/null)" != "$stamp" ] || return 0
+  say "installing $stamp into $folder"
+  rm -rf "$folder"
+  if python3 -m venv "$folder" && "$folder/bin/pip" install -q --no-input --retries 1 "${lenslet_peer_packages[@]}" &&
+    "$folder/bin/python" tools/scripts/write_onnx_cases.py "$folder/onnx-cases"; then
+    echo "$stamp" >"$folder/made"
+  else
+    rm -rf "$folder"
+    say "without them: the tests beside ONNX Runtime and over onnx's newest cases will report as skipped"
+  fi
 }
 
 # jobs_here: how many compilers at once: one a core, but no more than one for each 1.5 GiB of memory.

@@ -10,7 +10,7 @@
 #        tools/scripts/gpu_check.sh --pack FOLDER [BUILD_FOLDER]
 #   --only PARTS     of tests,models,sanitize,bench,cpu, comma-separated; default all but cpu:
 #                      tests     device, operator, convolution and runner tests
-#                      models    shared models: reference outputs, verify, check, classify against the CPU
+#                      models    shared models: reference outputs, verify, check, classify against the CPU; ONNX's cases
 #                      sanitize  memcheck, racecheck and initcheck over the tests at reduced size
 #                      bench     data movement, convolutions, networks
 #                      cpu       the CPU tests of the layers: this machine's CPU may have instructions (AVX-512) that
@@ -128,6 +128,17 @@ if wants models; then
   else
     note skipped models "no $shared"
   fi
+fi
+
+# ONNX's own cases, as tools/scripts/conformance.py --cuda reads them.
+if wants models; then
+  for cases in build/peers/onnx-cases /usr/share/libonnx-testdata/data; do
+    if [ -d "$cases" ]; then
+      step "check-$(basename "${cases%/data}")" "$lenslet" check "$cases" --device cuda --json
+    else
+      note skipped "check-$(basename "${cases%/data}")" "no $cases"
+    fi
+  done
 fi
 
 if wants sanitize; then

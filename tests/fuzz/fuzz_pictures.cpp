@@ -1,0 +1,57 @@
+// libFuzzer target: any bytes as a photo (JPEG, PNG, BMP, PNM, WebP) give pixels, and those a network's input, or an
+// Error. The byte at the end chooses how the pixels are resized.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "lenslet/image.h"
+#include "tests/fuzz/fuzz.h"
+#include "tools/pictures/image_header.h"
+#include "tools/pictures/read_image.h"
+
+namespace {
+
+using namespace lenslet;
+
+// Pictures beyond this only take time.
+constexpr std::int64_t most_pixels = 1 << 20;
+
+/// By its header: a few bytes may claim 100 million pixels, which decode for seconds.
+bool large(std::span<const std::byte> bytes) {
+  for (const auto read : {tool::read_jpeg_header, tool::read_png_header, tool::read_bmp_header, tool::read_webp_header})
+    try {
+      const tool::ImageHeader header = read(bytes);
+      if (header.height * header.width > most_pixels) return true;
+    } catch (const tool::BadImage&) {
+    }
+  return false;
+}
+
+void decode_and_normalise(std::span<const std::byte> bytes) {
+  if (large(bytes)) return;
+  const tool::Picture picture = tool::decode_image(bytes, "fuzz");
+  if (picture.height * picture.width > most_pixels) return;
+  const auto choice = static_cast<unsigned>(bytes.empty() ? 0 : std::to_integer<unsigned>(bytes.back()));
+  const ImageSpec spec{.height = 8 + choice % 4,
+                       .width = 12,
+                       .channels = static_cast<ImageSpec::Channels>(choice % 3),
+                       .nhwc = choice / 4 % 2 != 0,
+                       .resize = static_cast<ImageSpec::Resize>(choice / 8 % 3),
+                       .resize_size = 12 + choice % 5,
+                       .filter = static_cast<ImageSpec::Filter>(choice / 16 % 3),
+                       .antialias = choice / 64 % 2 != 0,
+                       .crop = static_cast<ImageSpec::Crop>(choice / 128)};
+  const std::int64_t channels = spec.channels == ImageSpec::Channels::gray ? 1 : 3;
+  Tensor input(DType::f32,
+               spec.nhwc ? Shape{1, spec.height, spec.width, channels} : Shape{1, channels, spec.height, spec.width});
+  to_input(picture.view(), spec, input);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
+  test::expect_result_or_error([bytes] { decode_and_normalise(bytes); });
+  return 0;
+}

@@ -1,0 +1,608 @@
+#!/usr/bin/env python3
+"""Small random graphs of lenslet's operators, through lenslet and ONNX Runtime.
+
+    differential.py LENSLET [--count N] [--seed S] [--minutes M] [--keep FOLDER] [--only REGEX] [--section FILE]
+
+Graph i of seed S is the same in every run. Each has 1 to 6 nodes, built one by one: ONNX Runtime computes a node when it
+is drawn, so that shapes are right, values are known to the generator and a node that it refuses is drawn again. The
+outputs become the expected ones of a case folder, and `lenslet check` runs the folders in batches. A case that differs
+is cut down, node by node, then attribute by attribute and input by input, to one that still does, and kept in FOLDER.
+
+What the two may disagree on is not drawn (EXCLUSIONS says what and why), and a difference that ONNX Runtime shows of
+itself when values that are rounded move by a few units of the last place is none; nor is one where onnx's own reference
+implementation sides with lenslet.
+
+Exit code 1 where a difference is left, 77 where onnx or onnxruntime is not installed. `differential_ops.py` has the
+operators; the list of those that must be drawn is docs/ops.md.
+"""
+
+import argparse
+import collections
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+try:
+    import numpy
+    import onnx
+    import onnxruntime
+    from onnx import helper, numpy_helper
+    from onnx.reference import ReferenceEvaluator
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import differential_ops  # noqa: E402
+from differential_ops import Redraw  # noqa: E402
+
+onnxruntime.set_default_logger_severity(4)
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OPSETS = range(7, 29)
+# rtol and atol of `lenslet check` by the narrowest float type in a graph; lenslet computes in float32 throughout, ONNX
+# Runtime rounds to float16 after each node.
+TOLERANCE = {"float32": (1e-3, 1e-5), "float16": (2e-2, 1e-2)}
+
+
+def session(model):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+class Refused(Exception):
+    """By ONNX Runtime or onnx.checker."""
+
+
+class Graph:
+    """Nodes with the arrays of all their values."""
+
+    def __init__(self, opset, ir):
+        self.opset, self.ir = opset, ir
+        self.nodes, self.arrays = [], {}  # arrays: of inputs, constants and node outputs
+        self.inputs, self.constants = [], []
+        self.free = {}  # {input: {axis: name}}: dimensions that the model leaves open
+
+    def copy(self):
+        other = Graph(self.opset, self.ir)
+        other.nodes, other.arrays = list(self.nodes), dict(self.arrays)
+        other.inputs, other.constants, other.free = list(self.inputs), list(self.constants), dict(self.free)
+        return other
+
+    def readers(self):
+        return {name for node in self.nodes for name in node.input}
+
+    def outputs(self):
+        """What no node reads, and what is marked."""
+        read = self.readers()
+        made = [name for node in self.nodes for name in node.output if name]
+        return [name for name in made if name not in read or name.startswith("out")]
+
+    def model(self, outputs=None):
+        def info(name):
+            array = self.arrays[name]
+            dims = [self.free.get(name, {}).get(axis, size) for axis, size in enumerate(array.shape)]
+            return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), dims)
+
+        read = self.readers()
+        constants = [name for name in self.constants if name in read]
+        graph = helper.make_graph(
+            self.nodes, "graph", [info(name) for name in self.inputs if name in read],
+            [info(name) for name in outputs or self.outputs()],
+            [numpy_helper.from_array(self.arrays[name], name) for name in constants])  # fmt: skip
+        if self.ir < 4:
+            graph.input.extend(info(name) for name in constants)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=self.ir)
+
+    def feeds(self):
+        read = self.readers()
+        return {name: self.arrays[name] for name in self.inputs if name in read}
+
+    def write(self, folder):
+        """As a case folder; the names are in the files."""
+        data = folder / "test_data_set_0"
+        data.mkdir(parents=True)
+        (folder / "model.onnx").write_bytes(self.model().SerializeToString())
+        for kind, names in (("input", self.feeds()), ("output", self.outputs())):
+            for i, name in enumerate(names):
+                (data / f"{kind}_{i}.pb").write_bytes(numpy_helper.from_array(self.arrays[name], name).SerializeToString())
+
+    def recompute(self, feeds=None):
+        """The same graph on other inputs (or the same), as ONNX Runtime computes it; Refused where it does not."""
+        other = self.copy()
+        other.arrays = {name: array for name, array in self.arrays.items() if name in self.constants or name in self.inputs}
+        other.arrays.update(feeds or {})
+        for node in other.nodes:
+            for name, array in zip([name for name in node.output if name], compute(other, node)):
+                other.arrays[name] = array
+        return other
+
+    def part(self, nodes):
+        """Some of the nodes; what others made becomes an input."""
+        other = self.copy()
+        other.nodes = nodes
+        made = {name for node in nodes for name in node.output if name}
+        read = [name for node in nodes for name in node.input if name and name not in made]
+        other.constants = [name for name in self.constants if name in read]
+        other.inputs = [name for name in dict.fromkeys(read) if name not in other.constants]
+        other.free = {name: axes for name, axes in self.free.items() if name in self.inputs}
+        return other
+
+
+def compute(graph, node):
+    """One node on the graph's arrays, by ONNX Runtime."""
+    single = Graph(graph.opset, graph.ir)
+    single.nodes, single.arrays = [node], graph.arrays
+    read = [name for name in dict.fromkeys(node.input) if name]
+    single.constants = [name for name in read if name in graph.constants]
+    single.inputs = [name for name in read if name not in graph.constants]
+    names = [name for name in node.output if name]
+    model = helper.make_model(
+        helper.make_graph(single.nodes, "node", [helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(graph.arrays[name].dtype), graph.arrays[name].shape)
+            for name in single.inputs], [helper.make_empty_tensor_value_info(name) for name in names],
+            [numpy_helper.from_array(graph.arrays[name], name) for name in single.constants]),
+        opset_imports=[helper.make_opsetid("", graph.opset)], ir_version=max(4, graph.ir))  # fmt: skip
+    try:
+        outputs = session(model).run(None, {name: graph.arrays[name] for name in single.inputs})
+    except Exception as error:
+        raise Refused(error_text(error)) from error
+    return [numpy.asarray(output) for output in outputs]
+
+
+def error_text(error):
+    text = " ".join(str(error).split())
+    text = re.sub(r"\[ONNXRuntimeError\] : \d+ : (\w+) : ", r"\1: ", text)
+    text = re.sub(r"\S*/onnxruntime/\S+|Status Message:|'[^']*'|\[[^\]]*\]|\{[^}]*\}|\(node_[^)]*\)|\b-?\d+|\(node \)|with name.*|Non-zero status code returned while running", "", text)
+    return " ".join(text.split())[:110]
+
+
+class Drawer:
+    """Draws one graph. Operators see it as `d`."""
+
+    def __init__(self, seed, number, operators, refused):
+        self.random = numpy.random.default_rng([seed, number])
+        self.refused = refused
+        opset = int(self.random.choice(OPSETS))
+        lowest = helper.find_min_ir_version_for([helper.make_opsetid("", opset)])
+        self.graph = Graph(opset, int(self.random.choice([lowest, 10, 14])))
+        self.graph.ir = max(self.graph.ir, lowest)
+        self.half = self.random.random() < 0.1  # float16 for float32
+        self.special = self.random.random() < 0.05  # NaN, infinities, -0
+        self.operators = operators
+
+    # Chances.
+    def chance(self, probability):
+        return self.random.random() < probability
+
+    def integer(self, low, high):
+        """From low to high, both possible; Redraw where there is none."""
+        if low > high:
+            raise Redraw
+        return int(self.random.integers(low, high + 1))
+
+    def pick(self, choices):
+        choices = list(choices)
+        return choices[self.integer(0, len(choices) - 1)]
+
+    def dims(self, low, high, largest=6):
+        drawn = [self.integer(1, largest) for _ in range(self.integer(low, high))]
+        if drawn and self.chance(0.15):  # more than a vector, and a rest
+            drawn[self.integer(0, len(drawn) - 1)] = self.integer(7, 70)
+        return drawn
+
+    # Values.
+    def name(self, prefix):
+        return f"{prefix}{len(self.graph.arrays)}"
+
+    def array(self, dtype, dims):
+        """Random elements of a type."""
+        dtype = numpy.dtype(dtype)
+        if dtype.kind == "b":
+            return self.random.random(dims) < 0.5
+        if dtype.kind == "u":
+            return self.random.integers(0, 12, dims).astype(dtype)
+        if dtype.kind == "i":
+            return self.random.integers(-9, 10, dims).astype(dtype)
+        if self.chance(0.25):  # ties
+            values = self.random.integers(-6, 7, dims) / 2
+        else:
+            values = self.random.standard_normal(dims) * self.pick([0.3, 1, 1, 1, 4])
+        values = numpy.asarray(values, dtype)
+        if self.special and values.size:
+            values = values.reshape(-1)
+            for value in (numpy.nan, numpy.inf, -numpy.inf, -0.0):
+                if self.chance(0.4):
+                    values[self.integer(0, values.size - 1)] = value
+            values = values.reshape(dims)
+        return values
+
+    def add(self, array, constant):
+        name = self.name("c" if constant else "x")
+        self.graph.arrays[name] = numpy.ascontiguousarray(array) if numpy.ndim(array) else numpy.asarray(array)
+        (self.graph.constants if constant else self.graph.inputs).append(name)
+        return name
+
+    def new(self, array):
+        """A value that a run gives, or, at times, a constant."""
+        return self.add(array, self.chance(0.2))
+
+    def known(self, values, dtype=numpy.int64):
+        """A value that shapes depend on: a constant, at times an input."""
+        return self.add(numpy.asarray(values, dtype), not self.chance(0.08))
+
+    def __getitem__(self, name):
+        return self.graph.arrays[name]
+
+    def float_type(self):
+        return numpy.float16 if self.half else numpy.float32
+
+    def types(self, types):
+        """`types` of numpy, with float16 for float32 in a graph of float16."""
+        return [numpy.float16 if self.half and type is numpy.float32 else type for type in types]
+
+    def value(self, types=(numpy.float32,), rank=None, dims=None, fits=lambda array: True, fresh=0.25):
+        """The name of a value of one of these types: one that is there, or a new one. `rank`: (low, high)."""
+        types = self.types(types)
+        low, high = rank or (0, 5)
+        found = [name for name, array in self.graph.arrays.items()
+                 if array.dtype.type in types and low <= array.ndim <= high and (dims is None or list(array.shape) == list(dims))
+                 and array.size <= 4096 and not name.startswith("c") and fits(array)]  # fmt: skip
+        if found and not self.chance(fresh):
+            return self.pick(found[-3:])
+        dims = self.dims(max(low, 1) if self.chance(0.95) else low, min(high, 4)) if dims is None else dims
+        array = self.array(self.pick(types), dims)
+        if not fits(array):
+            raise Redraw
+        return self.new(array)
+
+    def emit(self, op, inputs, outputs=1, **attributes):
+        """A node; its outputs are computed and become values. Attributes that the opset does not have are left out, and
+        None is not given. The names of its outputs; Redraw where ONNX or ONNX Runtime refuse the node."""
+        try:
+            schema = onnx.defs.get_schema(op, self.graph.opset)
+        except Exception as error:
+            raise Redraw from error
+        attributes = {key: value for key, value in attributes.items() if key in schema.attributes and value is not None}
+        inputs = list(inputs)
+        while inputs and not inputs[-1]:
+            inputs.pop()
+        if len(inputs) > schema.max_input or schema.deprecated:
+            raise Redraw
+        names = [f"{self.pick(['v', 'v', 'v', 'out'])}{len(self.graph.arrays)}_{i}" for i in range(outputs)]
+        node = helper.make_node(op, inputs, names, **attributes)
+        try:
+            arrays = compute(self.graph, node)
+        except Refused as error:
+            self.refused[op, str(error)] += 1
+            raise Redraw from error
+        if any(array.ndim > 8 or array.size > 40000 for array in arrays):
+            raise Redraw
+        self.graph.nodes.append(node)
+        self.graph.arrays.update(zip(names, arrays))
+        return names
+
+    def takes_any_first(self, name):
+        """Whether the graph is one with any first dimension of an input: that is what a free one says. Of Compress and
+        GatherND ONNX Runtime takes shapes that ONNX does not allow."""
+        array = self[name]
+        if not array.size or any(node.op_type in ("Compress", "GatherND") for node in self.graph.nodes):
+            return False
+        try:
+            for size in (1, array.shape[0] + 1):
+                self.graph.recompute({name: numpy.resize(array, (size, *array.shape[1:]))})
+        except Refused:
+            return False
+        return True
+
+    def draw(self):
+        wanted = self.integer(1, 6) if self.chance(0.6) else 1
+        for _ in range(50):
+            if len(self.graph.nodes) >= wanted:
+                break
+            op = self.pick(self.operators)
+            before = self.graph.copy()
+            try:
+                differential_ops.OPERATORS[op](self, op)
+                if reason := differential_ops.excluded(self.graph, self.graph.nodes[-1]):
+                    self.refused["excluded", reason] += 1
+                    raise Redraw
+            except Redraw:
+                self.graph = before
+        if not self.graph.nodes:
+            return None
+        if self.chance(0.1):
+            for name in self.graph.inputs:
+                if self.graph.arrays[name].ndim > 1 and self.chance(0.5) and self.takes_any_first(name):
+                    self.graph.free[name] = {0: f"N{name}"}
+        try:
+            onnx.checker.check_model(self.graph.model(), full_check=True)
+        except Exception as error:
+            self.refused["onnx.checker", error_text(error)] += 1
+            return None
+        return self.graph
+
+
+def check(lenslet, graphs, folder):
+    """[(status, reason)] of graphs, by `lenslet check` on all at once."""
+    verdicts = [None] * len(graphs)
+    for width, (rtol, atol) in TOLERANCE.items():
+        mine = [i for i, graph in enumerate(graphs) if width == width_of(graph)]
+        if not mine:
+            continue
+        batch = pathlib.Path(tempfile.mkdtemp(dir=folder))
+        for i in mine:
+            graphs[i].write(batch / f"{i:06}")
+        command = [lenslet, "check", "--json", "--device", "cpu", "--threads", "2", "--rtol", str(rtol), "--atol", str(atol)]
+        done = subprocess.run([*command, batch], capture_output=True, text=True)
+        if done.returncode in (0, 1):
+            listed = json.loads(done.stdout)["cases"]
+        else:  # it died: which one?
+            listed = []
+            for i in mine:
+                done = subprocess.run([*command, batch / f"{i:06}"], capture_output=True, text=True)
+                listed.append(json.loads(done.stdout)["cases"][0] if done.returncode in (0, 1) else
+                              {"case": f"{i:06}", "status": "failed", "reason": f"exit code {done.returncode}: {done.stderr[-300:]}"})
+        for case in listed:
+            verdicts[int(pathlib.PurePath(case["case"]).name)] = (case["status"], case.get("reason", ""))
+        shutil.rmtree(batch)
+    return verdicts
+
+
+def width_of(graph):
+    return "float16" if any(array.dtype == numpy.float16 for array in graph.arrays.values()) else "float32"
+
+
+def differs(got, want, width):
+    """As `lenslet check` judges, for results of ONNX Runtime's own."""
+    rtol, atol = TOLERANCE[width]
+    if got.dtype != want.dtype or got.shape != want.shape:
+        return True
+    if want.dtype.kind != "f":
+        return not numpy.array_equal(got, want)
+    got, want = got.astype(numpy.float64), want.astype(numpy.float64)
+    finite = numpy.isfinite(want)
+    if not numpy.array_equal(finite, numpy.isfinite(got)) or not numpy.array_equal(got[~finite], want[~finite], equal_nan=True):
+        return True
+    rms = numpy.sqrt(numpy.mean(want[finite] ** 2)) if finite.any() else 0
+    return bool(numpy.any(numpy.abs(got - want)[finite] > rtol * numpy.abs(want[finite]) + atol * rms))
+
+
+def unstable(graph):
+    """Whether ONNX Runtime's own outputs differ as much when what goes in and out of each node that rounds is off by some
+    units of the last place: rounding then decides them. Nodes that round nothing have no such excuse."""
+    if all(node.op_type in differential_ops.EXACT for node in graph.nodes):
+        return False
+    random = numpy.random.default_rng(0)
+
+    def noisy(array):
+        if array.dtype.kind != "f" or not array.size:
+            return array
+        unit = 2e-3 if array.dtype == numpy.float16 else 1e-6
+        with numpy.errstate(all="ignore"):
+            finite = array[numpy.isfinite(array)].astype(numpy.float64)
+            size = numpy.abs(array) + (numpy.sqrt(numpy.mean(finite**2)) if finite.size else 0)
+            return (array + unit * size * random.uniform(-1, 1, array.shape)).astype(array.dtype)
+
+    for _ in range(12):
+        other = graph.copy()
+        try:
+            for node in graph.nodes:
+                if node.op_type in differential_ops.EXACT:
+                    outputs = compute(other, node)
+                else:
+                    around = other.copy()
+                    data = node.input[:1] if node.op_type in differential_ops.SHAPED_BY_FLOATS else node.input
+                    around.arrays.update({name: noisy(other.arrays[name]) for name in data if name})
+                    outputs = [noisy(output) for output in compute(around, node)]
+                other.arrays.update(zip([name for name in node.output if name], outputs))
+        except Refused:
+            continue
+        if any(differs(other.arrays[name], graph.arrays[name], width_of(graph)) for name in graph.outputs()):
+            return True
+    return False
+
+
+def as_reference(lenslet, graph, folder):
+    """Whether lenslet gives what onnx's own reference implementation does."""
+    other = graph.copy()
+    try:
+        with numpy.errstate(all="ignore"):
+            outputs = ReferenceEvaluator(graph.model()).run(None, graph.feeds())
+        other.arrays.update(zip(graph.outputs(), map(numpy.asarray, outputs)))
+        return check(lenslet, [other], folder)[0][0] == "passed"
+    except Exception:  # it is slow, incomplete and not always right; but it is a third opinion
+        return False
+
+
+def as_float32(lenslet, graph, folder):
+    """Whether lenslet gives what ONNX Runtime does when the 16-bit floats of a graph are float32, as lenslet widens them."""
+    if width_of(graph) != "float16":
+        return False
+    wide = graph.copy()
+    wide.arrays = {name: array.astype(numpy.float32) if array.dtype == numpy.float16 else array for name, array in graph.arrays.items()}
+    for i, node in enumerate(wide.nodes):
+        wide.nodes[i] = onnx.NodeProto()
+        wide.nodes[i].CopyFrom(node)
+        for attribute in wide.nodes[i].attribute:
+            if attribute.name in ("to", "dtype") and attribute.i == onnx.TensorProto.FLOAT16:
+                attribute.i = onnx.TensorProto.FLOAT
+            elif attribute.name == "value" and attribute.t.data_type == onnx.TensorProto.FLOAT16:
+                attribute.t.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(attribute.t).astype(numpy.float32)))
+    other = graph.copy()
+    try:
+        with numpy.errstate(all="ignore"):
+            for name, array in wide.recompute().arrays.items():
+                other.arrays[name] = array.astype(graph.arrays[name].dtype)
+    except Refused:
+        return False
+    return check(lenslet, [other], folder)[0][0] == "passed"
+
+
+def kind_of(reason):
+    """What a smaller case must still show."""
+    if "differ" in reason:
+        return "differ"
+    return re.sub(r"[\w.]+: |node \S+|\[[^]]*\]|\b-?\d+", "", reason)
+
+
+def shrink(lenslet, graph, folder, reason):
+    """A smaller graph that still fails as this one does."""
+    def first_that_fails(candidates):
+        candidates = [candidate for candidate in candidates if valid(candidate)]
+        for candidate, (status, why) in zip(candidates, check(lenslet, candidates, folder)):
+            if status == "failed" and kind_of(why) == kind_of(reason) and not unstable(candidate) and not as_float32(lenslet, candidate, folder):
+                return candidate
+        return None
+
+    def valid(candidate):
+        try:
+            onnx.checker.check_model(candidate.model(), full_check=True)
+            return not any(differential_ops.excluded(candidate, node) for node in candidate.nodes)
+        except Exception:
+            return False
+
+    count = len(graph.nodes)
+    parts = [graph.part(graph.nodes[i:i + length]) for length in range(1, count) for i in range(count - length + 1)]
+    graph = first_that_fails(parts) or graph
+    for _ in range(12):
+        candidates = []
+        for i, node in enumerate(graph.nodes):
+            for attribute in node.attribute:
+                other, fewer = graph.copy(), onnx.NodeProto()
+                fewer.CopyFrom(node)
+                fewer.attribute.remove(attribute)
+                other.nodes[i] = fewer
+                candidates.append((other, {}))
+        for name in graph.inputs + graph.constants:
+            array = graph.arrays[name]
+            for axis, size in enumerate(array.shape):
+                for keep in {k for k in (1, size // 2, size - 1) if 0 < k < size}:
+                    candidates.append((graph.copy(), {name: numpy.ascontiguousarray(array.take(range(keep), axis))}))
+        if graph.free:
+            candidates.append((graph.copy(), {}))
+            candidates[-1][0].free = {}
+        computed = []
+        for other, feeds in candidates:
+            try:
+                computed.append(other.recompute(feeds))
+            except Refused:
+                pass
+        smaller = first_that_fails(computed)
+        if smaller is None:
+            break
+        graph = smaller
+    return graph
+
+
+def describe(graph):
+    text = [f"opset {graph.opset}"]
+    for node in graph.nodes:
+        attributes = ", ".join(f"{a.name}={helper.get_attribute_value(a)}" for a in node.attribute)
+        shapes = ", ".join(f"{graph.arrays[name].dtype}{list(graph.arrays[name].shape)}" if name else "-" for name in node.input)
+        text.append(f"{node.op_type}({shapes}; {attributes})")
+    return " | ".join(text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lenslet")
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help="number of the first graph")
+    parser.add_argument("--minutes", type=float, default=1e9)
+    parser.add_argument("--keep", type=pathlib.Path, default=ROOT / "results" / "differential")
+    parser.add_argument("--only", default="", metavar="REGEX", help="operators to draw")
+    parser.add_argument("--section", type=pathlib.Path, help="writes the section of docs/conformance.md")
+    arguments = parser.parse_args()
+    version = subprocess.run([arguments.lenslet, "--version"], capture_output=True, text=True).stdout.strip()
+    print(f"{version}, ONNX Runtime {onnxruntime.__version__}, onnx {onnx.__version__}, seed {arguments.seed}")
+
+    table = re.findall(r"^\| (\w+) \| ai\.onnx \|", (ROOT / "docs" / "ops.md").read_text(), re.MULTILINE)
+    missing = [op for op in table if op not in differential_ops.OPERATORS]
+    operators = [op for op in differential_ops.OPERATORS if op in table and re.search(arguments.only, op)]
+    if missing:
+        print("no generator for", ", ".join(missing))
+    drawn, refused, theirs = collections.Counter(), collections.Counter(), collections.Counter()
+    sided = collections.defaultdict(list)
+    state, found = collections.Counter(), []
+    end = time.monotonic() + 60 * arguments.minutes
+    with tempfile.TemporaryDirectory() as folder:
+        number, last = arguments.first, arguments.first + arguments.count
+        while number < last and time.monotonic() < end:
+            graphs, numbers = [], []
+            for number in range(number, min(number + 500, last)):
+                graph = Drawer(arguments.seed, number, operators, theirs).draw()
+                if graph is None:
+                    state["not drawn"] += 1
+                    continue
+                graphs.append(graph)
+                numbers.append(number)
+            number += 1
+            print(f"{number} of {last}", end="\r", file=sys.stderr, flush=True)
+            for graph, at, (status, reason) in zip(graphs, numbers, check(arguments.lenslet, graphs, folder)):
+                ops = {node.op_type for node in graph.nodes}
+                if status == "unsupported":
+                    named = re.search(r"node \S+ \((\w+)", reason)
+                    why = re.sub(r"^.*?\): |\[[-\w, ]*\]|'[^']*'|\b-?\d+", "", reason)[:100]
+                    refused[f"{named[1] if named else 'any'}: {why}"] += 1
+                else:
+                    drawn.update(ops)
+                if status == "failed" and (unstable(graph) or as_float32(arguments.lenslet, graph, folder)):
+                    status = "rounding decides"
+                if status != "failed":
+                    state[status] += 1
+                    continue
+                small = shrink(arguments.lenslet, graph, folder, reason)
+                if as_reference(arguments.lenslet, small, folder):
+                    state["onnx agrees"] += 1
+                    sided[" and ".join(node.op_type for node in small.nodes)].append(describe(small))
+                    continue
+                state[status] += 1
+                case = arguments.keep / f"seed{arguments.seed}_{at}"
+                shutil.rmtree(case, ignore_errors=True)
+                small.write(case)
+                (_, reason), = check(arguments.lenslet, [small], folder)
+                found.append((case, describe(small), reason))
+                print(f"DIFFERENT {case}\n  {found[-1][1]}\n  {reason}", flush=True)
+    print(f"\ngraphs each operator was computed in:\n  " + ", ".join(f"{op} {n}" for op, n in sorted(drawn.items())))
+    never = [op for op in table if op not in drawn and re.search(arguments.only, op)]
+    print("in none: " + (", ".join(never) or "-"))
+    print("\nonnx's reference agrees with lenslet, not with ONNX Runtime:")
+    for op, cases in sorted(sided.items(), key=lambda entry: -len(entry[1])):
+        print(f"  {len(cases):6} {op}: {cases[0]}")
+    print("\nrefused by lenslet:")
+    for reason, n in refused.most_common():
+        print(f"  {n:6} {reason}")
+    print("\nnot drawn or refused by ONNX Runtime:")
+    for (op, reason), n in theirs.most_common():
+        print(f"  {n:6} {op}: {reason}")
+    print(f"\n{state['passed']} passed, {state['failed']} failed; onnx's reference agrees with lenslet {state['onnx agrees']}, rounding decides {state['rounding decides']}, lenslet refused "
+          f"{state['unsupported']}, not drawn {state['not drawn']}")  # fmt: skip
+    if arguments.section:
+        arguments.section.write_text(section(state, drawn, table, sided, arguments.seed))
+    return 1 if found else 0
+
+
+def section(state, drawn, table, sided, seed):
+    total = sum(state.values()) - state["not drawn"]
+    ops = [op for op in table if op in drawn]
+    text = (f"`tools/peers/differential.py` drew {total} graphs (seed {seed}) of 1 to 6 nodes, opset {OPSETS[0]} to {OPSETS[-1]}, beside "
+            f"ONNX Runtime {onnxruntime.__version__}: {state['passed']} agree, {state['failed']} differ; in {state['onnx agrees']} "
+            f"onnx's reference gives what lenslet does (of {', '.join(sorted(sided)) or 'none'}); in "
+            f"{state['rounding decides']} rounding decides (ONNX Runtime's own outputs differ as much when values that are "
+            f"rounded move by a few units of the last place); {state['unsupported']} lenslet refused by name. {len(ops)} of {len(table)} operators of "
+            f"the table were computed, each in {min(drawn[op] for op in ops)} graphs or more.\n\n"
+            "What is not drawn, since the two may disagree on it:\n\n")
+    return text + "".join(f"- {why}\n" for why, _ in differential_ops.EXCLUSIONS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
