@@ -142,8 +142,13 @@ struct PlanInfo {
   std::vector<std::pair<std::string, Shape>> inputs, outputs;
   std::vector<StepInfo> steps;
   /// What is planned in the run, in its order. A Runner's own plan() has these among its steps after a run, as that run
-  /// did them, and the shapes of `outputs` that are rank 0 before.
+  /// did them.
   std::vector<LateInfo> late;
+  /// Of `outputs` those whose shape a run decides, by number: rank 0 here, and what it was after a run.
+  std::vector<std::size_t> late_outputs;
+  /// On CUDA: values, and their bytes, that are copied to the host in the middle of a run for what is planned there.
+  int late_copies = 0;
+  std::size_t late_copied_bytes = 0;
   std::vector<PlacementInfo> placements;
   MemoryReport memory;
   int layout_conversions = 0;  ///< LayoutConvert steps that change the order of elements

@@ -280,6 +280,15 @@ class PlanBuilder {
     for (const ValueId id : late.early_outputs) plan_->stays_on_device.push_back(!on_host.contains(id));
 
     PlanInfo& info = plan_->info;
+    // Outputs of the network are copied anyway.
+    for (std::size_t i = 0; i < late.early_outputs.size() && device().is_cuda(); ++i) {
+      const bool is_output = std::any_of(late.outputs.begin(), late.outputs.end(), [&](const LatePart::Output& output) {
+        return !output.late && output.index == i;
+      });
+      if (is_output || plan_->stays_on_device[i]) continue;
+      ++info.late_copies;
+      info.late_copied_bytes += graph().value(graph().outputs[i]).bytes();
+    }
     for (const Node& node : late.on_host)
       info.late.push_back({node.name, std::string(node.type()), "on the host: its inputs decide its shape"});
     for (std::size_t n = 0; n < late.graph.nodes.size(); ++n) {
@@ -291,6 +300,7 @@ class PlanBuilder {
     for (const LatePart::Output& output : late.outputs) {
       const Graph& made_by = output.late ? late.graph : graph();
       const Value& value = made_by.value(made_by.outputs[output.index]);
+      if (output.late) info.late_outputs.push_back(info.outputs.size());
       info.outputs.emplace_back(value.name, output.late ? Shape() : value.shape);
     }
   }

@@ -67,6 +67,8 @@ void check_boxes_selected_in_the_run(const std::string& device) {
   const Model model = make_model(positive_net());
   Runner runner(model, on(device));
   CHECK(runner.plan().late.size() == 4);
+  CHECK(runner.plan().late_outputs == std::vector<std::size_t>{0, 2});
+  CHECK(runner.plan().late_copies == 0);  // Relu's values are an output, which is copied anyway
   CHECK(runner.plan().outputs[1].second == Shape{8});
   std::vector<std::string> seen;
   for (const bool observed : {false, true}) {

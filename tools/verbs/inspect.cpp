@@ -60,11 +60,23 @@ std::string free_dimensions(const PortInfo& port) {
 }
 
 void print_ports(const char* title, const std::vector<PortInfo>& ports,
-                 const std::vector<std::pair<std::string, Shape>>& planned, bool with_options) {
+                 const std::vector<std::pair<std::string, Shape>>& planned, std::span<const std::size_t> late,
+                 bool with_options) {
   fmt::print("{}\n", title);
   for (std::size_t i = 0; i < ports.size(); ++i)
-    fmt::print("  {} {} {}, planned {}{}\n", ports[i].name, to_string(ports[i].dtype), ports[i].str(),
-               planned.at(i).second.str(), with_options ? free_dimensions(ports[i]) : "");
+    fmt::print("  {} {} {}, {}{}\n", ports[i].name, to_string(ports[i].dtype), ports[i].str(),
+               std::ranges::find(late, i) == late.end() ? "planned " + planned.at(i).second.str()
+                                                        : "its shape is decided in the run",
+               with_options ? free_dimensions(ports[i]) : "");
+}
+
+void print_late(const PlanInfo& plan) {
+  if (plan.late.empty()) return;
+  fmt::print("\nplanned in the run: {} nodes", plan.late.size());
+  if (plan.late_copies > 0)
+    fmt::print("; {} values of {} bytes are copied to the host for them", plan.late_copies, plan.late_copied_bytes);
+  fmt::print("\n");
+  for (const LateInfo& node : plan.late) fmt::print("  {} ({}): {}\n", printable(node.name), node.op, node.reason);
 }
 
 void print_choices(const PlanInfo& plan) {
@@ -107,12 +119,13 @@ void print_text(const Model& model, const PlanInfo& plan, bool memory_map) {
                                                : fmt::format("in {}", to_string(plan.numerics));
   fmt::print("{}: {} parameters, {:.1f} MFLOP at this shape, {} steps on {} {}\n\n", printable(model.name()),
              model.parameter_elems(), mega(total_flops(plan)), plan.steps.size(), plan.device, how);
-  print_ports("inputs", model.inputs(), plan.inputs, true);
-  print_ports("outputs", model.outputs(), plan.outputs, false);
+  print_ports("inputs", model.inputs(), plan.inputs, {}, true);
+  print_ports("outputs", model.outputs(), plan.outputs, plan.late_outputs, false);
   fmt::print("\nsteps by op:");
   for (const auto& [op, count] : count_ops(plan)) fmt::print(" {} {}", op, count);
   fmt::print("\nlayout conversions that move bytes: {}, explicit paddings: {}\n", plan.layout_conversions,
              plan.explicit_paddings);
+  print_late(plan);
   print_choices(plan);
   print_memory(plan, memory_map);
 }

@@ -86,12 +86,18 @@ Json to_json(const PortInfo& port) {
 Json to_json(const PlanInfo& plan) {
   Json steps = Json::array();
   for (const StepInfo& step : plan.steps) steps.push_back(to_json(step));
+  Json late = Json::array();
+  for (const LateInfo& node : plan.late)
+    late.push_back({{"name", node.name}, {"op", node.op}, {"reason", node.reason}});
+  Json outputs = named_shapes(plan.outputs);
+  for (const std::size_t i : plan.late_outputs) outputs[i]["shape"] = nullptr;
   return {{"device", plan.device},
           {"precision", to_string(plan.numerics)},
           {"threads", plan.threads},
           {"inputs", named_shapes(plan.inputs)},
-          {"outputs", named_shapes(plan.outputs)},
+          {"outputs", outputs},
           {"steps", steps},
+          {"late", {{"nodes", late}, {"copies", plan.late_copies}, {"copied_bytes", plan.late_copied_bytes}}},
           {"placements", plan.placements},
           {"memory", plan.memory},
           {"layout_conversions", plan.layout_conversions},
