@@ -5,7 +5,7 @@
       needs torch, torchvision, onnx, onnxscript: exports each network with both exporters and keeps the graphs
       (weights are dropped: some MB in all) as FOLDER/NETWORK-EXPORTER-TYPE-AXES.onnx. What the exporter itself cannot
       becomes a .txt that says why. Files that are there are not exported again.
-  torchvision_check.py check FOLDER LENSLET [--only REGEX] [--table FILE]
+  torchvision_check.py check FOLDER LENSLET [--only REGEX] [--device NAME] [--table FILE]
       needs onnx, onnxruntime, numpy: fills in random weights, runs both engines, compares the outputs; --table writes
       the section of docs/conformance.md (tools/scripts/conformance.py --section torchvision=FILE).
 
@@ -29,6 +29,10 @@ swin_v2_t maxvit_t""".split()
 SEGMENTATION = """deeplabv3_mobilenet_v3_large deeplabv3_resnet50 fcn_resnet50 lraspp_mobilenet_v3_large""".split()
 DETECTION = """ssd300_vgg16 ssdlite320_mobilenet_v3_large retinanet_resnet50_fpn fcos_resnet50_fpn
 fasterrcnn_mobilenet_v3_large_320_fpn fasterrcnn_resnet50_fpn""".split()
+# Variance of random weights, of convolutions and matrices, times their inputs.
+GAINS = {network: (2.5, 60) for network in DETECTION}
+GAINS["ssdlite320_mobilenet_v3_large"] = (4, 4)
+GAINS["fasterrcnn_resnet50_fpn"] = (1.5, 60)
 KEPT_BYTES = 4096  # smaller constants are shape arithmetic and stay
 SIZES = {"inception_v3": 299, "ssd300_vgg16": 300, "ssdlite320_mobilenet_v3_large": 320}
 
@@ -117,8 +121,9 @@ def export(arguments):
     return 0
 
 
-def fill(model):
+def fill(model, kind, gains):
     import numpy
+    from onnx import numpy_helper
 
     generator = numpy.random.default_rng(1)
     # A BatchNormalization's variance must be positive; its other parameters stay near the identity.
@@ -133,11 +138,18 @@ def fill(model):
         elif len(dims) >= 2:
             # A quarter of He's variance: with all of it the residual sums of a deep random network grow until rounding
             # decides its output (efficientnet_v2_s: ONNX Runtime's own optimisation levels then differ by 2 rms).
-            fan_in = int(numpy.prod(dims[1:]))
-            values = generator.standard_normal(dims) * (0.5 / max(1, fan_in)) ** 0.5
+            # A detector needs more (GAINS), or no score is above its threshold, or rounding decides which comes first.
+            fan_in, variance = int(numpy.prod(dims[1:])), gains[0 if len(dims) > 2 else 1]
+            values = generator.standard_normal(dims) * (variance / max(1, fan_in)) ** 0.5
         else:
             values = generator.uniform(-0.5, 0.5, dims)
         tensor.raw_data = values.astype(numpy.float32 if tensor.data_type == 1 else numpy.float16).tobytes()
+    # RetinaNet and FCOS begin with the bias of a class that is rare: nothing would be found.
+    for tensor in model.graph.initializer:
+        if kind == "detection" and tensor.data_type == 1 and len(tensor.dims) == 1:
+            values = numpy_helper.to_array(tensor)
+            if values.size and numpy.all(values < -4):
+                tensor.CopyFrom(numpy_helper.from_array(numpy.zeros_like(values), tensor.name))
 
 
 def error_of(got, want):
@@ -153,7 +165,7 @@ def error_of(got, want):
     return float(numpy.max(numpy.abs(got - want))) / rms
 
 
-def compare(path, lenslet, kind, size, axes, dtype):
+def compare(path, lenslet, device, kind, size, axes, dtype):
     """(passed, words) of one model at one or two input shapes."""
     import numpy
     import onnxruntime
@@ -180,7 +192,7 @@ def compare(path, lenslet, kind, size, axes, dtype):
         for old in folder.glob("out/*.npy"):
             old.unlink()
         done = subprocess.run([lenslet, "run", str(path), "--input", str(folder / "input.npy"), "--output-dir",
-                               str(folder / "out"), "--threads", "2", "--device", "cpu", "--json"],
+                               str(folder / "out"), "--threads", "2", "--device", device, "--json"],
                               capture_output=True, text=True)  # fmt: skip
         at = "x".join(map(str, shape))
         if done.returncode != 0 and axes == "fixed" and shape is not shapes[0]:
@@ -222,11 +234,11 @@ def check(arguments):
             continue
         with tempfile.TemporaryDirectory() as folder:
             model = onnx.load(file)
-            fill(model)
+            fill(model, kind_of(variant[0]), GAINS.get(variant[0], (0.5, 0.5)))
             path = Path(folder) / "model.onnx"
             onnx.save(model, path)
             try:
-                passed, words = compare(path, arguments.lenslet, kind_of(variant[0]), size_of(variant[0], variant[2]),
+                passed, words = compare(path, arguments.lenslet, arguments.device, kind_of(variant[0]), size_of(variant[0], variant[2]),
                                         variant[3], variant[2])  # fmt: skip
                 refused = "error:" in words or "cannot run" in words or "not supported" in words
                 results[variant] = ("passed" if passed else "refused" if refused else "FAILED", words)
@@ -279,6 +291,7 @@ def main():
     verb.add_argument("folder", type=Path)
     verb.add_argument("lenslet")
     verb.add_argument("--only", default="")
+    verb.add_argument("--device", default="cpu")
     verb.add_argument("--table", type=Path)
     verb.set_defaults(verb=check)
     arguments = parser.parse_args()
