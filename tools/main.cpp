@@ -38,6 +38,7 @@ constexpr void (*verbs[])(CLI::App&, ExitCode&) = {
     add_check,
     add_inspect,
     add_verify,
+    add_diff,
     add_layers,
     add_bench,
     add_devices,

@@ -32,6 +32,20 @@ run_embed() {
   grep -q "rgb.txt" "$work/error.txt" || fail "the error does not name the file: $(cat "$work/error.txt")"
 }
 
+# build_sample NAME: one that reads and writes pictures.
+build_sample() {
+  configure_and_build "$source/samples/$1" "$1"
+  if "$work/$1/$1" "$work/rgb.onnx" "$work/rgb.txt" "$work/$1.png" 2>"$work/error.txt"; then fail "text is no photo"; fi
+  grep -q "rgb.txt" "$work/error.txt" || fail "the error does not name the file: $(cat "$work/error.txt")"
+}
+
+# The acceptance data, in the repository or beside it.
+shared_data() {
+  for shared in "$source/shared/data" "$source/../shared/data"; do [ ! -d "$shared" ] || return 0; done
+  echo "skipped: no shared data"
+  exit 0
+}
+
 case $part in
   prefix)
     rm -rf "$work"
@@ -101,6 +115,27 @@ case $part in
     echo "$output"
     grep -q '^layer .*rms$' <<<"$output" || fail "no heading"
     grep -qE ' Gemm .*\[1,3\]' <<<"$output" || fail "no line for the Gemm with its [1,3] output"
+    ;;
+  detect)
+    build_sample detect
+    shared_data
+    photo=$shared/images/prepared-320x240/grace_hopper.jpg.ppm
+    "$work/detect/detect" "$shared/models/ultraface-rfb-320.onnx" "$photo" "$work/detect.png" | tee "$work/detect.txt"
+    python3 "$source/tests/install/judge_picture.py" faces "$work/detect.txt" "$work/detect.png" \
+      "$shared/expected/ultraface-rfb-320.json"
+    ;;
+  upscale)
+    build_sample upscale
+    shared_data
+    photo=$shared/images/odd/cat.ppm
+    "$work/upscale/upscale" "$shared/models/super-resolution-x3.onnx" "$photo" "$work/upscale.png"
+    python3 "$source/tests/install/judge_picture.py" larger "$work/upscale.png" "$photo"
+    ;;
+  segment)
+    build_sample segment
+    "$work/segment/segment" "$work/segment.onnx" "$work/halves.ppm" "$work/segment.png" | tee "$work/segment.txt"
+    diff "$work/segment.txt" - <<<$'class   0   75.0%\nclass   2   25.0%' || fail "wrong shares"
+    python3 "$source/tests/install/judge_picture.py" halves "$work/segment.png"
     ;;
   other_protobuf_shared | other_protobuf_static)
     static=OFF

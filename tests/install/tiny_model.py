@@ -1,6 +1,8 @@
-"""tiny_model.py FOLDER: writes rgb.onnx, which names the main colour of a photo, its labels, and two photos.
+"""tiny_model.py FOLDER: writes rgb.onnx, which names the main colour of a photo, its labels, and two photos; and
+segment.onnx, which does so pixel by pixel, and halves.ppm, red and, in its last quarter, blue.
 
-rgb.onnx is GlobalAveragePool -> Flatten -> Gemm(10 * identity) over [N,3,224,224]. It is written field by field in
+rgb.onnx is GlobalAveragePool -> Flatten -> Gemm(10 * identity) over [N,3,224,224], segment.onnx a 1x1 Conv of the same
+weights over [N,3,H,W]. They are written field by field in
 protobuf's wire format, so that the install tests need neither the onnx package nor anything downloaded.
 """
 
@@ -55,8 +57,18 @@ def main():
         + field(11, value_info("image", ["N", 3, 224, 224]))
         + field(12, value_info("scores", ["N", 3]))
     )
-    model = field(1, 8) + field(7, graph) + field(8, field(2, 13))  # IR 8, opset 13
-    (folder / "rgb.onnx").write_bytes(model)
+    head, opset = field(1, 8), field(8, field(2, 13))  # IR 8, opset 13
+    (folder / "rgb.onnx").write_bytes(head + field(7, graph) + opset)
+    graph = (
+        field(1, node("Conv", ["image", "weights"], "scores"))
+        + field(2, "segment")
+        + field(5, initializer("weights", [3, 3, 1, 1], weights))
+        + field(11, value_info("image", ["N", 3, "H", "W"]))
+        + field(12, value_info("scores", ["N", 3, "H", "W"]))
+    )
+    (folder / "segment.onnx").write_bytes(head + field(7, graph) + opset)
+    halves = bytes((240, 0, 0) * 30 + (0, 0, 240) * 10) * 20
+    (folder / "halves.ppm").write_bytes(b"P6 40 20 255\n" + halves)
     (folder / "rgb.txt").write_text("red\ngreen\nblue\n")
     for name, pixel in (("red", (250, 20, 30)), ("blue", (10, 40, 240))):
         width, height = 300, 260

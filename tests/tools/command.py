@@ -20,6 +20,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "install"))
+from read_png import read_png  # noqa: E402, F401
 from tiny_model import field, initializer, node  # noqa: E402
 
 COMMAND = os.environ["LENSLET_COMMAND"]
@@ -127,6 +128,10 @@ def read_npy(file):
     end = 10 + struct.unpack("<H", data[8:10])[0]
     header = ast.literal_eval(data[10:end].decode())
     return header["shape"], list(array.array({"<f4": "f", "<i8": "q"}[header["descr"]], data[end:]))
+
+
+def write_ppm(file, height, width, pixels):
+    file.write_bytes(f"P6 {width} {height} 255\n".encode() + bytes(pixels))
 
 
 def noise(count, seed):

@@ -13,14 +13,15 @@ import unittest
 import zlib
 
 from command import (
-    ADDRESS_SPACE, FLOAT, INT64, ROOT, Verb, at_terminal, lenslet, model, node, port, read_npy, tensor_pb, write_npy,
+    ADDRESS_SPACE, FLOAT, INT64, ROOT, Verb, at_terminal, field, lenslet, model, node, noise, port, read_npy, read_png,
+    tensor_pb, write_npy, write_ppm,
 )
 
 
 class CommandLine(Verb):
     def test_usage_errors(self):
         self.fails(2, "--nonsense", "run", self.net, "--nonsense")
-        verbs = "there are: classify, card, run, check, inspect, verify, layers, bench, devices"
+        verbs = "there are: classify, card, run, check, inspect, verify, diff, layers, bench, devices"
         self.fails(2, f"there is no verb 'dance'; {verbs}", "dance", self.net)
         self.fails(2, f"there is no verb 'clasify' (did you mean classify?); {verbs}", "clasify", self.net)
         self.assertRegex(self.passes("--version"), r"^lenslet \d+\.\d+\.\d+( \([0-9a-f]{7,}(-dirty)?\))?$")
@@ -130,7 +131,7 @@ class CommandLine(Verb):
     def test_help(self):
         top = self.passes("--help")
         self.assertIn("Exit codes:", top)
-        for verb in ("classify", "run", "check", "inspect", "verify", "layers", "bench", "devices"):
+        for verb in ("classify", "run", "check", "inspect", "verify", "diff", "layers", "bench", "devices"):
             self.assertIn(verb, top)
             text = self.passes(verb, "--help")
             self.assertIn(f"Examples:\n  lenslet {verb}", text)
@@ -304,6 +305,139 @@ class Run(Verb):
         self.assertEqual(read_npy(self.out / "y.npy"), ((4, 3), list(range(12))))
         write_npy(shape, (2,), [5, -1], "<i8")
         self.fails(3, "Reshape", "run", file, "--input", x, "--input", shape, "--output-dir", self.out)
+
+
+class Pictures(Verb):
+    """run with pictures as inputs and outputs."""
+
+    UINT8 = 2
+
+    def setUp(self):
+        super().setUp()
+        self.pixels = [int(127.5 * (value + 1)) for value in noise(5 * 4 * 3, 9)]
+        self.photo = self.folder / "photo.ppm"
+        write_ppm(self.photo, 5, 4, self.pixels)
+        self.png = self.folder / "out.png"
+
+    def one_node(self, name, dims, element=FLOAT, op="Identity", out=None, more=b""):
+        ports = [port("x", element, dims)], [port("y", out or element, [f"d{i}" for i in range(4)])]
+        return self.write(name, model([node(op, ["x"], "y") + more], *ports))
+
+    def run_picture(self, file, *options, photo=None):
+        """The one line on stderr."""
+        done = lenslet("run", file, "--input", photo or self.photo, *options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertLessEqual(done.stderr.count("\n"), 1, done.stderr)
+        return done.stderr
+
+    def values(self, file, *options, photo=None):
+        self.run_picture(file, "--output-dir", self.folder / "values", *options, photo=photo)
+        return read_npy(self.folder / "values" / "y.npy")
+
+    def test_as_large_as_it_is(self):
+        file = self.one_node("free.onnx", ["N", 3, "H", "W"])
+        shape, values = self.values(file)
+        self.assertEqual(shape, (1, 3, 5, 4))
+        for i, value in enumerate(self.pixels):  # H x W x C
+            self.assertAlmostEqual(values[i % 3 * 20 + i // 3], value / 255, places=6)
+        words = "lenslet: no card says how x takes a picture: RGB 5x4 NCHW, not resized, (pixel * 0.00392157"
+        self.assertIn(words, self.run_picture(file, "--output", self.png))
+        self.assertEqual(read_png(self.png), ((5, 4, 3), self.pixels))
+        self.assertEqual(self.values(file, "--size", "7,9")[0], (1, 3, 7, 9))
+        # What was written is read again, whatever it is called.
+        self.png.rename(named := self.folder / "picture.npy")
+        self.run_picture(file, "--output", self.png, photo=named)
+        self.assertEqual(read_png(self.png)[1], self.pixels)
+
+    def test_preparation(self):
+        file = self.one_node("fixed.onnx", [1, 3, 5, 4])
+        said = ("--scale", "0.5", "--mean", "1,2,3", "--std", "4", "--bgr")
+        values = self.values(file, *said)[1]
+        for i, value in enumerate(self.pixels):
+            c = 2 - i % 3
+            self.assertAlmostEqual(values[c * 20 + i // 3], (value * 0.5 - (c + 1)) / 4, places=5)
+        # A card beside the model says the same, and nothing is said of it; the command line stands above it.
+        card = {"input": {"size": [5, 4], "channels": "BGR"}, "resize": {"mode": "stretch"},
+                "normalize": {"scale": 0.5, "mean": [1, 2, 3], "std": [4, 4, 4]}}  # fmt: skip
+        beside = self.write("fixed.card.json", json.dumps(card).encode())
+        self.assertEqual(self.values(file)[1], values)
+        self.assertIn("beyond 0 to 2.55 and", self.run_picture(file, "--output", self.png, "--output-scale", "100"))
+        self.assertNotEqual(self.values(file, "--mean", "0")[1], values)
+        beside.rename(other := self.folder / "other.card.json")
+        self.assertEqual(self.values(file, "--card", other)[1], values)
+        gray = self.one_node("gray.onnx", [1, 1, 5, 4])
+        self.assertEqual(self.values(gray)[0], (1, 1, 5, 4))
+        self.run_picture(gray, "--output", self.png)
+        self.assertEqual(read_png(self.png)[0], (5, 4, 1))
+
+    def test_bytes_and_channels_last(self):
+        file = self.one_node("bytes.onnx", [1, 5, 4, 3], self.UINT8)
+        self.assertIn("NHWC, not resized, (pixel * 1 -", self.run_picture(file, "--output", self.png))
+        self.assertEqual(read_png(self.png), ((5, 4, 3), self.pixels))
+        shape, values = self.values(self.one_node("last.onnx", ["N", "H", "W", 3]), "--scale", "1")
+        self.assertEqual((shape, values), ((1, 5, 4, 3), self.pixels))
+
+    def test_values_beyond(self):
+        file = self.one_node("free.onnx", ["N", 3, "H", "W"])
+        note = self.run_picture(file, "--output", self.png, "--output-scale", "1000", "--card", self.write(
+            "c.card.json", b'{"input": {"size": [5, 4]}, "normalize": {"scale": 0.00392156862745098}}'))  # fmt: skip
+        self.assertRegex(note, r"^lenslet: output y: \d+ of 60 values are beyond 0 to 0.255 and were clamped")
+        expected = [min(255, round(value / 255 * 1000)) for value in self.pixels]
+        self.assertTrue(all(abs(a - b) <= 1 for a, b in zip(read_png(self.png)[1], expected)))
+        # Of 60 values none may be beyond, unseen: a hundredth is below one.
+        self.assertNotIn("beyond", self.run_picture(file, "--output", self.png, "--output-scale", "255"))
+
+    def test_classes_are_colours(self):
+        axis = field(5, field(1, "axis") + field(3, 1) + field(20, 2))
+        file = self.one_node("classes.onnx", ["N", 3, "H", "W"], op="ArgMax", out=INT64, more=axis)
+        self.run_picture(file, "--output", f"y={self.png}")
+        colours = ((0, 0, 0), (128, 0, 0), (0, 128, 0))  # PASCAL VOC's first
+        triples = [self.pixels[i : i + 3] for i in range(0, 60, 3)]
+        expected = [level for triple in triples for level in colours[triple.index(max(triple))]]
+        self.assertEqual(read_png(self.png), ((5, 4, 3), expected))
+        self.fails_after_note("these are classes", file, "--output", self.png, "--output-scale", "1")
+
+    def fails_after_note(self, text, file, *options):
+        done = lenslet("run", file, "--input", self.photo, *options)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertIn(text, done.stderr.splitlines()[-1])
+
+    def test_what_is_refused(self):
+        file = self.one_node("free.onnx", ["N", 3, "H", "W"])
+        fixed = self.one_node("fixed.onnx", [1, 3, 6, 6])
+        run = ("run", file, "--input", self.photo)
+        self.fails(2, "wanted FILE.png", *run, "--output", "out.jpg")
+        self.fails(2, "no output is called 'z'; the model has y", *run, "--output", "z=out.png")
+        self.fails(2, "no --output asks", *run, "--output-scale", "2")
+        self.fails(2, "--size 5,5 contradicts the input x [1,3,6,6]", "run", fixed, "--input", self.photo, "--size", "5")
+        self.fails(2, "2 values", *run, "--mean", "1,2")
+        self.fails(2, "takes 2 pictures at once", "run", self.one_node("two.onnx", [2, 3, 5, 4]), "--input", self.photo)
+        self.fails(2, "neither 1 nor 3 channels", "run", self.one_node("four.onnx", [1, 4, 5, 7]), "--input", self.photo)
+        self.fails(2, "takes none", "run", self.one_node("flat.onnx", [1, 60]), "--input", self.photo)
+        self.fails(2, "int64", "run", self.one_node("int.onnx", [1, 3, 5, 4], INT64), "--input", self.photo)
+        self.fails(1, "GIF is not read", "run", file, "--input", self.write("a.png", b"GIF89a and more bytes"))
+        self.fails(4, "no such file", "run", file, "--input", self.folder / "missing.jpg")
+        self.fails(1, "cut short", "run", file, "--input", self.write("cut.jpg", b"\xff\xd8\xff\xe0\0\x10JFIF"))
+        x = self.folder / "x.npy"
+        write_npy(x, (1, 3, 2, 2), range(12))
+        self.fails(2, "--scale says how pictures are prepared", "run", file, "--input", x, "--scale", "1")
+        four = self.one_node("matrix.onnx", [2, 2])
+        write_npy(x, (2, 2), range(4))
+        self.fails(2, "no output shows a picture", "run", four, "--input", x, "--output", self.png)
+        done = lenslet(*run, "--output", self.folder / "none" / "a.png")
+        self.assertEqual(done.returncode, 4)
+        self.assertIn("a.png: cannot be written: No such file", done.stderr)
+        self.assertFalse(self.png.exists())
+
+    def test_all_values(self):
+        x = self.folder / "x.npy"
+        write_npy(x, (1, 3, 12, 10), noise(360, 4))
+        values = self.folder / "values"
+        self.passes("run", self.folder / "net.onnx", "--input", x, "--all-values", values, "--output-dir", self.folder)
+        self.assertLessEqual({"x.npy", "c2.npy", "p.npy", "y.npy"}, set(os.listdir(values)))
+        self.assertEqual(read_npy(values / "x.npy"), read_npy(x))
+        self.assertEqual(read_npy(values / "y.npy"), read_npy(self.folder / "y.npy"))
+        self.assertEqual(read_npy(values / "c2.npy")[0], (1, 5, 10, 8))
 
 
 class Check(Verb):

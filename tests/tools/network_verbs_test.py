@@ -1,11 +1,12 @@
-"""The verbs inspect, verify, layers and bench, from outside: JSON, what is printed, exit codes."""
+"""The verbs inspect, verify, diff, layers and bench, from outside: JSON, what is printed, exit codes."""
 
 import csv
 import json
 import math
+import struct
 import unittest
 
-from command import FLOAT, Verb, initializer, lenslet, model, node, noise, port, write_npy
+from command import FLOAT, Verb, initializer, lenslet, model, node, noise, port, read_npy, write_npy
 
 
 class Inspect(Verb):
@@ -154,6 +155,93 @@ class Verify(Verb):
         layers = self.json_of("verify", file, "--input", x, code=1)["layers"]
         self.assertEqual([layer["passed"] for layer in layers], [False, True])
         self.assertEqual(layers[1]["not_finite"], 1)
+
+
+class Diff(Verb):
+    def setUp(self):
+        super().setUp()
+        self.x, self.dump = self.folder / "x.npy", self.folder / "dump"
+        write_npy(self.x, (1, 3, 12, 10), noise(360, 8))
+
+    def rows(self, document):
+        return {row["name"]: row for row in document["values"]}
+
+    def test_settings_of_one_model(self):
+        other = ("diff", self.net, "--against-conv-algorithm", "direct", "--against-threads", "1")
+        document = self.json_of(*other, "--conv-algorithm", "im2col", "--threads", "2")
+        self.assertEqual((document["beyond"], document["first"]), (0, None))
+        self.assertEqual((document["only_in_model"], document["only_in_against"]), (0, 0))
+        names = [row["name"] for row in document["values"]]
+        self.assertEqual((names[0], names[-1]), ("r1", "y"))
+        self.assertEqual(document["compared"], len(names))
+        # Sums in another order: rounding, and something to find for who looks closely.
+        errors = [row["error"] for row in document["values"]]
+        self.assertTrue(0 < max(errors) < 1e-5, errors)
+        strict = self.json_of(*other, "--conv-algorithm", "im2col", "--tolerance", "0", code=1)
+        self.assertEqual(strict["first"], next(row["name"] for row in strict["values"] if row["error"] > 0))
+        same = self.json_of("diff", self.net, "--against", self.net, "--tolerance", "0")
+        self.assertTrue(all(row["error"] == 0 for row in same["values"]))
+
+    def test_outputs_of_another_layout(self):
+        ports = [port("x", FLOAT, [1, 3, 12, 10])], [port("y", FLOAT, [1, 8, 10, 8])]
+        weights = [initializer("w", [8, 3, 3, 3], noise(216, 1))]
+        file = self.write("conv.onnx", model([node("Conv", ["x", "w"], "y")], *ports, weights))
+        packed = ("--conv-algorithm", "direct_packed", "--strict")
+        self.assertIn("y:nchw", self.passes("inspect", file, *packed, "--after", "plan"))
+        document = self.json_of("diff", file, *packed, "--against-conv-algorithm", "direct")
+        self.assertEqual([(row["name"], row["op"]) for row in document["values"]], [("y", "Conv")])
+        self.assertEqual((document["only_in_model"], document["only_in_against"]), (0, 0))
+
+    def test_where_two_models_part(self):
+        weights = struct.pack("<40f", *noise(40, 3))
+        changed = struct.pack("<40f", *[value * (1.01 if i == 7 else 1) for i, value in enumerate(noise(40, 3))])
+        self.assertIn(weights, self.net.read_bytes())
+        other = self.write("other.onnx", self.net.read_bytes().replace(weights, changed))
+        document = self.json_of("diff", self.net, "--against", other, code=1)
+        rows = self.rows(document)
+        self.assertEqual((document["first"], rows["r1"]["error"]), ("c2", 0))
+        self.assertTrue(1e-4 < rows["c2"]["error"] < 0.1 and rows["c2"]["parts"], rows)
+        self.assertEqual(rows["c2"]["op"], "Conv")
+        text = self.passes("diff", self.net, "--against", other, code=1)
+        self.assertRegex(text, r"(?m)^c2 .* Conv .*  <- parts here$")
+        self.assertIn("the first: c2; ", text)
+        self.assertEqual(self.json_of("diff", self.net, "--against", other, "--tolerance", "0.5")["first"], None)
+
+    def test_values_of_a_folder(self):
+        self.passes("run", self.net, "--input", self.x, "--all-values", self.dump, "--output-dir", self.folder)
+        document = self.json_of("diff", self.net, "--against", self.dump, "--tolerance", "0")
+        self.assertEqual((document["beyond"], document["only_in_against"]), (0, 0))
+        shape, values = read_npy(self.dump / "c2.npy")
+        rms = math.sqrt(sum(value * value for value in values) / len(values))
+        values[11] += 0.5 * rms
+        write_npy(self.dump / "c2.npy", shape, values)
+        (self.dump / "r1.npy").rename(self.dump / "renamed.npy")
+        document = self.json_of("diff", self.net, "--against", self.dump, code=1)
+        rows = self.rows(document)
+        self.assertEqual((document["first"], document["only_in_model"], document["only_in_against"]), ("c2", 1, 1))
+        self.assertAlmostEqual(rows["c2"]["error"], 0.5, delta=0.01)
+        self.assertFalse(rows["y"]["parts"])
+        write_npy(self.dump / "y.npy", (5, 1), read_npy(self.dump / "y.npy")[1])
+        write_npy(self.dump / "c2.npy", shape, [math.nan if i == 3 else value for i, value in enumerate(values)])
+        rows = self.rows(self.json_of("diff", self.net, "--against", self.dump, code=1))
+        self.assertEqual((rows["y"]["shapes"], rows["c2"]["error"]), ("[1,5] against [5,1]", "infinite"))
+        # The inputs come from there, unless they are given.
+        write_npy(self.x, (1, 3, 12, 10), noise(360, 9))
+        self.json_of("diff", self.net, "--against", self.dump, "--input", self.x, code=1)
+        (self.dump / "x.npy").unlink()
+        self.fails(2, "there is no x.npy of the model's input", "diff", self.net, "--against", self.dump)
+
+    def test_what_makes_no_sense(self):
+        self.fails(2, "--against is missing", "diff", self.net)
+        self.dump.mkdir()
+        self.fails(2, "--against is a folder", "diff", self.net, "--against", self.dump, "--against-threads", "1")
+        self.fails(2, "no value of", "diff", self.net, "--against", self.dump, "--input", self.x)
+        self.fails(2, "--scale", "diff", self.net, "--against", self.net, "--input", self.x, "--scale", "1")
+        ports = [port("a", FLOAT, [2]), port("b", FLOAT, [2])], [port("c", FLOAT, [2])]
+        two = self.write("two.onnx", model([node("Add", ["a", "b"], "c")], *ports))
+        self.fails(2, "different inputs: x float32 [N,3,12,10] against a", "diff", self.net, "--against", two)
+        self.fails(2, "--against-precision", "diff", self.net, "--against-precision", "fp8")
+        self.fails(4, "missing.onnx", "diff", self.net, "--against", self.folder / "missing.onnx")
 
 
 class Layers(Verb):

@@ -27,16 +27,6 @@ PlanOptions with_shape(const Model& model, const Card& card, const BoundCard& bo
   return plan;
 }
 
-/// Whole values clamped to 0..255, for models that take pixels.
-Tensor to_bytes(const Tensor& tensor) {
-  Tensor bytes(DType::u8, tensor.shape());
-  const auto source = tensor.values<float>();
-  std::transform(source.begin(), source.end(), bytes.values<std::uint8_t>().begin(), [](float value) {
-    return static_cast<std::uint8_t>(std::clamp(std::nearbyint(value), 0.0f, 255.0f));
-  });
-  return bytes;
-}
-
 }  // namespace
 
 bool are_probabilities(std::span<const float> scores) {

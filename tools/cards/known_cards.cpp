@@ -88,11 +88,15 @@ std::optional<FoundCard> find_known_card(const fs::path& model_file, const fs::p
   return by_name;
 }
 
+std::optional<FoundCard> find_card_of(const Model& model, const fs::path& model_file) {
+  if (const auto beside = find_card(model_file)) return FoundCard{read_card(*beside), *beside, FoundBy::beside};
+  auto known = find_known_card(model_file);
+  if (known && known->found_by == FoundBy::name && !fits(known->card, model)) known.reset();
+  return known;
+}
+
 FoundCard card_of(const Model& model, const fs::path& model_file) {
-  if (const auto beside = find_card(model_file)) return {read_card(*beside), *beside, FoundBy::beside};
-  if (auto known = find_known_card(model_file);
-      known && (known->found_by == FoundBy::checksum || fits(known->card, model)))
-    return *std::move(known);
+  if (auto found = find_card_of(model, model_file)) return *std::move(found);
   return {assumed_card(model), {}, FoundBy::nothing};
 }
 

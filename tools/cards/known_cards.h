@@ -28,7 +28,9 @@ std::filesystem::path known_cards_folder();
 std::optional<FoundCard> find_known_card(const std::filesystem::path& model_file,
                                          const std::filesystem::path& folder = known_cards_folder());
 
-/// Beside the model, else known, else assumed. A card that goes by the name only is taken where it fits the model.
+/// Beside the model, else known. A card that goes by the name only is taken where it fits the model.
+std::optional<FoundCard> find_card_of(const Model& model, const std::filesystem::path& model_file);
+/// That, else what is assumed.
 FoundCard card_of(const Model& model, const std::filesystem::path& model_file);
 
 }  // namespace lenslet::tool

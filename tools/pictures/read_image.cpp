@@ -18,9 +18,7 @@ namespace {
 
 void check_size(std::int64_t width, std::int64_t height) {
   if (width < 1 || height < 1) throw BadImage(fmt::format("the picture is {} x {} pixels", width, height));
-  if (width > max_image_side || height > max_image_side || width * height > max_image_pixels)
-    throw Error(ErrorKind::limit, fmt::format("the picture is {} x {} pixels; at most {} a side and {} in all are read",
-                                              width, height, max_image_side, max_image_pixels));
+  check_image_size(width, height);
 }
 
 /// Turns stored pixels upright. EXIF's value says where row 0 and column 0 of the stored picture belong.
@@ -75,7 +73,18 @@ bool has(std::span<const std::byte> file, std::size_t at, std::string_view text)
   return file.size() >= at + text.size() && std::memcmp(file.data() + at, text.data(), text.size()) == 0;
 }
 
-/// For the message only: what people have on their disks.
+enum class Kind { jpeg, png, bmp, webp, pnm, other };
+
+Kind kind_of(std::span<const std::byte> file) {
+  if (has(file, 0, "\xFF\xD8\xFF")) return Kind::jpeg;
+  if (has(file, 0, "\x89PNG\r\n\x1A\n")) return Kind::png;
+  if (has(file, 0, "BM")) return Kind::bmp;
+  if (has(file, 0, "RIFF") && has(file, 8, "WEBP")) return Kind::webp;
+  const bool pnm = file.size() > 2 && has(file, 0, "P") && file[1] >= std::byte{'1'} && file[1] <= std::byte{'7'};
+  return pnm ? Kind::pnm : Kind::other;
+}
+
+/// What people have on their disks.
 const char* known_but_not_read(std::span<const std::byte> file) {
   if (has(file, 0, "GIF8")) return "GIF";
   if (has(file, 0, "II*") || has(file, 0, "MM")) return "TIFF";
@@ -86,18 +95,36 @@ const char* known_but_not_read(std::span<const std::byte> file) {
 
 Picture decode_any(std::span<const std::byte> file) {
   if (file.empty()) throw BadImage("the file is empty");
-  if (has(file, 0, "\xFF\xD8\xFF")) return decode(file, read_jpeg_header(file));
-  if (has(file, 0, "\x89PNG\r\n\x1A\n")) return decode(file, read_png_header(file));
-  if (has(file, 0, "BM")) return decode(file, read_bmp_header(file));
-  if (has(file, 0, "RIFF") && has(file, 8, "WEBP")) return decode_webp(file);
-  if (file.size() > 2 && has(file, 0, "P") && file[1] >= std::byte{'1'} && file[1] <= std::byte{'7'})
-    return decode_pnm(file, check_size);
+  switch (kind_of(file)) {
+    case Kind::jpeg:
+      return decode(file, read_jpeg_header(file));
+    case Kind::png:
+      return decode(file, read_png_header(file));
+    case Kind::bmp:
+      return decode(file, read_bmp_header(file));
+    case Kind::webp:
+      return decode_webp(file);
+    case Kind::pnm:
+      return decode_pnm(file, check_size);
+    case Kind::other:
+      break;
+  }
   if (const char* name = known_but_not_read(file))
     throw BadImage(fmt::format("{} is not read; JPEG, PNG, BMP, PNM and WebP are", name));
   throw BadImage("this is no JPEG, PNG, BMP, PNM or WebP file");
 }
 
 }  // namespace
+
+void check_image_size(std::int64_t width, std::int64_t height) {
+  if (width > max_image_side || height > max_image_side || width * height > max_image_pixels)
+    throw Error(ErrorKind::limit, fmt::format("the picture is {} x {} pixels; at most {} a side and {} in all are read",
+                                              width, height, max_image_side, max_image_pixels));
+}
+
+bool begins_as_picture(std::span<const std::byte> head) {
+  return kind_of(head) != Kind::other || known_but_not_read(head) != nullptr;
+}
 
 Picture decode_image(std::span<const std::byte> bytes, std::string_view name) {
   try {

@@ -18,6 +18,9 @@ inline constexpr std::size_t max_image_file_bytes = std::size_t{512} << 20;
 inline constexpr std::int64_t max_image_side = 32768;
 inline constexpr std::int64_t max_image_pixels = 100'000'000;
 
+/// Error(limit) for a picture beyond them.
+void check_image_size(std::int64_t width, std::int64_t height);
+
 /// Upright 8-bit pixels, H x W x C; C is 1 (gray) or 3 (RGB).
 struct Picture {
   std::vector<std::uint8_t> pixels;
@@ -31,5 +34,7 @@ struct Picture {
 Picture read_image(const std::filesystem::path& file);
 /// The same from memory, `name` for messages.
 Picture decode_image(std::span<const std::byte> bytes, std::string_view name);
+/// Does a file that begins so (12 bytes, or all it has) look like a picture, one that is read or another?
+bool begins_as_picture(std::span<const std::byte> head);
 
 }  // namespace lenslet::tool

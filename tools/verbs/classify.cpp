@@ -21,6 +21,7 @@
 #include "tools/verbs/classify_output.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/default_model.h"
+#include "tools/verbs/preparation.h"
 #include "tools/verbs/terminal.h"
 #include "tools/verbs/verbs.h"
 
@@ -30,13 +31,11 @@ namespace {
 
 struct Options {
   std::vector<std::string> photos;
-  std::string model, card, labels;
+  std::string model, labels;
+  PreparationOptions preparation;
   std::size_t top = 5;
   std::string format = "table";
-  bool bgr = false, recursive = false;
-  std::vector<std::int64_t> size;
-  std::vector<double> mean, std;
-  std::optional<double> scale;
+  bool recursive = false;
   PlanOptions plan;
 };
 
@@ -48,57 +47,15 @@ struct Setup {
 /// --model, else the model that --card names, else the default one.
 Setup find_model(const Options& options) {
   Setup setup;
-  if (!options.card.empty()) setup.card = FoundCard{read_card(options.card), options.card, FoundBy::option};
+  const std::string& card = options.preparation.card;
+  if (!card.empty()) setup.card = FoundCard{read_card(card), card, FoundBy::option};
   if (!options.model.empty())
     setup.model_file = options.model;
   else if (setup.card && !setup.card->card.model.empty())
-    setup.model_file = std::filesystem::path(options.card).parent_path() / setup.card->card.model;
+    setup.model_file = std::filesystem::path(card).parent_path() / setup.card->card.model;
   else
     setup.model_file = default_model();
   return setup;
-}
-
-/// Where the card comes from, if that is not plain.
-void say_source(const FoundCard& found, const std::filesystem::path& model_file) {
-  const std::string words = describe(found.card.spec);
-  if (found.found_by == FoundBy::nothing)
-    note(fmt::format("no card {} beside the model: assuming {}",
-                     std::filesystem::path(model_file).replace_extension(".card.json").filename().string(), words));
-  else if (found.found_by == FoundBy::checksum)
-    note(fmt::format("the card {}, by the model's checksum: {}", found.file.filename().string(), words));
-  else if (found.found_by == FoundBy::name)
-    note(fmt::format("the card {}, by the model's name only: {}", found.file.filename().string(), words));
-}
-
-/// What the command line says stands above the card.
-void apply(const Options& options, Card& card) {
-  ImageSpec& spec = card.spec;
-  if (!options.size.empty()) {
-    if (options.size.size() > 2) throw Error(ErrorKind::invalid_argument, "--size takes a height and a width");
-    const std::int64_t longer = std::max(spec.height, spec.width);
-    spec.height = options.size.front();
-    spec.width = options.size.back();
-    if (spec.resize == ImageSpec::Resize::shorter_side)  // in proportion
-      spec.resize_size = (spec.resize_size * std::max(spec.height, spec.width) + longer / 2) / longer;
-  }
-  if (options.bgr) {
-    if (spec.channels == ImageSpec::Channels::gray)
-      throw Error(ErrorKind::invalid_argument, "--bgr: the model takes gray pictures");
-    spec.channels = ImageSpec::Channels::bgr;
-  }
-  const std::size_t channels = spec.channels == ImageSpec::Channels::gray ? 1 : 3;
-  const auto each = [&](const char* name, const std::vector<double>& given, std::vector<double>& to) {
-    if (given.empty()) return;
-    if (given.size() != 1 && given.size() != channels)
-      throw Error(ErrorKind::invalid_argument,
-                  fmt::format("{} has {} values; the model's input has {} channels", name, given.size(), channels));
-    to = given.size() == 1 ? std::vector<double>(channels, given.front()) : given;
-  };
-  each("--mean", options.mean, spec.mean);
-  each("--std", options.std, spec.std);
-  if (std::find(spec.std.begin(), spec.std.end(), 0.0) != spec.std.end())
-    throw Error(ErrorKind::invalid_argument, "--std holds a 0");
-  if (options.scale) spec.scale = *options.scale;
 }
 
 /// Fills batches in the order of the photos; a photo that fails is noted and takes no slot.
@@ -173,7 +130,7 @@ ExitCode classify(const Options& options) {
   Setup setup = find_model(options);
   const Model model = Model::load(setup.model_file);
   FoundCard found = setup.card ? *std::move(setup.card) : card_of(model, setup.model_file);
-  apply(options, found.card);
+  apply(options.preparation, found.card.spec);
   say_source(found, setup.model_file);
   PlanOptions plan = options.plan;
   const BoundCard bound = bind_card(found.card, model);
@@ -231,25 +188,7 @@ void add_classify(CLI::App& app, ExitCode& result) {
       ->check(not_empty());
   verb->add_option("--model", options->model,
                    "ONNX file; default: EfficientNet-Lite0 as tools/quickstart.sh fetches it");
-  verb->add_option("--card", options->card,
-                   "Model card (JSON); default: NAME.card.json beside the model, else one that ships with lenslet");
-  const auto numbers = [&](const char* name, std::vector<double>& to, const char* help) {
-    verb->add_option(name, to, help)
-        ->type_name("C1[,C2,C3]")
-        ->delimiter(',')
-        ->allow_extra_args(false)
-        ->check(finite_number());
-  };
-  verb->add_option("--size", options->size, "Height and width of the model's input, or one number for both")
-      ->type_name("H[,W]")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->transform(whole_number<std::int64_t>(1, 16384));
-  numbers("--mean", options->mean, "Subtracted from each channel (after --scale), in the model's order of channels");
-  numbers("--std", options->std, "What each channel is then divided by");
-  verb->add_option("--scale", options->scale, "What pixels of 0 to 255 are multiplied by first")
-      ->check(finite_number());
-  verb->add_flag("--bgr", options->bgr, "The model takes blue, green, red");
+  add_preparation_options(*verb, options->preparation);
   verb->add_option("--labels", options->labels, "Class names, one a line; default: what the card names");
   verb->add_option("--top", options->top, "How many classes to show")
       ->transform(whole_number(1, 1000000))

@@ -58,17 +58,8 @@ void add_other_plan_options(CLI::App& verb, PlanOptions& options) {
   verb.add_flag("--flush-denormals", options.flush_denormals,
                 "CPU: take denormal numbers for zero, which are slow; the results may differ in them");
   options.conv_algorithm_where_accepted = true;
-  const auto force = [&options](const std::vector<std::string>& texts) {
-    for (const std::string& text : texts) {
-      const std::size_t equals = text.rfind('=');
-      if (equals == std::string::npos)
-        options.conv_algorithm = text;
-      else
-        options.layer_algorithms.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-    }
-  };
   verb.add_option_function<std::vector<std::string>>(
-          "--conv-algorithm", force,
+          "--conv-algorithm", [&options](const std::vector<std::string>& texts) { force_algorithms(options, texts); },
           fmt::format("Force an algorithm: NAME for every convolution, LAYER=NAME for one layer; repeatable ({})",
                       known_algorithms()))
       ->type_name("[LAYER=]NAME")
@@ -79,6 +70,16 @@ void add_other_plan_options(CLI::App& verb, PlanOptions& options) {
 }
 
 }  // namespace
+
+void force_algorithms(PlanOptions& options, const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) {
+    const std::size_t equals = text.rfind('=');
+    if (equals == std::string::npos)
+      options.conv_algorithm = text;
+    else
+      options.layer_algorithms.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+}
 
 void add_device_options(CLI::App& verb, PlanOptions& options) {
   add_threads_option(verb, options.threads, "");

@@ -25,6 +25,8 @@ void add_device_options(CLI::App& verb, PlanOptions& options);
 void add_plan_options(CLI::App& verb, PlanOptions& options);
 /// The same with --threads as a list, apart from `options`.
 void add_plan_options(CLI::App& verb, PlanOptions& options, std::vector<int>& threads);
+/// What --conv-algorithm says: NAME, or LAYER=NAME.
+void force_algorithms(PlanOptions& options, const std::vector<std::string>& texts);
 /// Says on stderr how many layers refused the algorithm that `options` forces, and the first one's reason.
 void note_refused_algorithms(const PlanInfo& plan, const PlanOptions& options);
 /// --warmup: runs before those that are timed.

@@ -1,5 +1,8 @@
 #include "tools/verbs/dtype_convert.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace lenslet::tool {
 
 bool is_float(DType dtype) noexcept {
@@ -9,6 +12,15 @@ bool is_float(DType dtype) noexcept {
 Tensor convert_float(const Tensor& tensor, DType dtype) {
   if (tensor.dtype() == dtype || !is_float(tensor.dtype()) || !is_float(dtype)) return tensor;
   return tensor.to_dtype(dtype);
+}
+
+Tensor to_bytes(const Tensor& tensor) {
+  Tensor bytes(DType::u8, tensor.shape());
+  const auto source = tensor.values<float>();
+  std::transform(source.begin(), source.end(), bytes.values<std::uint8_t>().begin(), [](float value) {
+    return static_cast<std::uint8_t>(std::clamp(std::nearbyint(value), 0.0f, 255.0f));
+  });
+  return bytes;
 }
 
 }  // namespace lenslet::tool

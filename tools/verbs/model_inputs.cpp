@@ -28,28 +28,6 @@ std::int64_t parse_dim(std::string_view text, const std::string& whole) {
 
 namespace fs = std::filesystem;
 
-Tensor read_tensor(const fs::path& file) {
-  if (file.extension() == ".npy") return read_npy(file);
-  if (file.extension() == ".pb") return read_tensor_pb(file);
-  throw Error(ErrorKind::invalid_argument, "an input file must end in .npy or .pb", file.string());
-}
-
-// NAME=FILE when NAME is an input of the model (names and paths may both hold '='), else just a FILE.
-std::optional<std::size_t> named_input(const std::vector<PortInfo>& ports, const std::string& text) {
-  std::optional<std::size_t> best;
-  for (std::size_t i = 0; i < ports.size(); ++i)
-    if (text.starts_with(ports[i].name + "=") && (!best || ports[i].name.size() > ports[*best].name.size())) best = i;
-  return best;
-}
-
-// "x float32 [N,3,12,10], ..."
-std::string described(const std::vector<PortInfo>& ports) {
-  std::string text;
-  for (const PortInfo& port : ports)
-    text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", port.name, to_string(port.dtype), port.str());
-  return text;
-}
-
 // A FILE that is not there but has a '=' in its name was meant as NAME=FILE.
 void refuse_unknown_name(const std::vector<PortInfo>& ports, const std::string& text) {
   const std::size_t equals = text.find('=');
@@ -60,6 +38,26 @@ void refuse_unknown_name(const std::vector<PortInfo>& ports, const std::string& 
 }
 
 }  // namespace
+
+Tensor read_tensor(const fs::path& file) {
+  if (file.extension() == ".npy") return read_npy(file);
+  if (file.extension() == ".pb") return read_tensor_pb(file);
+  throw Error(ErrorKind::invalid_argument, "an input file must end in .npy or .pb", file.string());
+}
+
+std::optional<std::size_t> named_port(const std::vector<PortInfo>& ports, const std::string& text) {
+  std::optional<std::size_t> best;
+  for (std::size_t i = 0; i < ports.size(); ++i)
+    if (text.starts_with(ports[i].name + "=") && (!best || ports[i].name.size() > ports[*best].name.size())) best = i;
+  return best;
+}
+
+std::string described(const std::vector<PortInfo>& ports) {
+  std::string text;
+  for (const PortInfo& port : ports)
+    text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", port.name, to_string(port.dtype), port.str());
+  return text;
+}
 
 void add_shape_option(CLI::App& verb, std::vector<std::string>& texts) {
   verb.add_option("--shape", texts, "Shape of an input with free dimensions, NAME=1x3x48x192; repeatable")
@@ -118,19 +116,20 @@ std::vector<Tensor> given_or_random(const Model& model, const PlanInfo& plan, co
   return given.empty() ? random_inputs(model, plan, options.seed) : given;
 }
 
-std::vector<Tensor> read_named_inputs(const Model& model, const std::vector<std::string>& texts) {
+std::vector<Tensor> read_named_inputs(const Model& model, const std::vector<std::string>& texts,
+                                      const ReadInput& read) {
   const auto& ports = model.inputs();
   std::vector<Tensor> tensors(ports.size());
   std::vector<std::string> unnamed;
   for (const std::string& text : texts) {
-    const auto port = named_input(ports, text);
+    const auto port = named_port(ports, text);
     if (!port) {
       refuse_unknown_name(ports, text);
       unnamed.push_back(text);
     } else if (!tensors[*port].empty()) {
       throw Error(ErrorKind::invalid_argument, fmt::format("input {} is given twice", ports[*port].name));
     } else {
-      tensors[*port] = read_tensor(text.substr(ports[*port].name.size() + 1));
+      tensors[*port] = read(text.substr(ports[*port].name.size() + 1), *port);
     }
   }
   std::size_t next = 0;
@@ -139,7 +138,7 @@ std::vector<Tensor> read_named_inputs(const Model& model, const std::vector<std:
     if (next == tensors.size())
       throw Error(ErrorKind::invalid_argument,
                   fmt::format("'{}' is one input too many: the model has {}", file, described(ports)));
-    tensors[next] = read_tensor(file);
+    tensors[next] = read(file, next);
   }
   for (std::size_t i = 0; i < ports.size(); ++i) {
     if (tensors[i].empty())

@@ -3,6 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,9 +35,20 @@ std::vector<Tensor> given_or_random(const Model& model, const PlanInfo& plan, co
 /// Fresh pseudo-random tensors for the planned inputs (draw.h). The same `seed` gives the same values on every machine.
 std::vector<Tensor> random_inputs(const Model& model, const PlanInfo& plan, std::uint64_t seed);
 
-/// One tensor for each input of the model, in its order. A text is NAME=FILE, or FILE for the next input without one;
-/// FILE is .npy or .pb. Floats are converted to the input's type. Error(invalid_argument) for inputs missing, twice or
-/// too many.
-std::vector<Tensor> read_named_inputs(const Model& model, const std::vector<std::string>& texts);
+/// A tensor out of a file that ends in .npy or .pb; Error(invalid_argument) for any other.
+Tensor read_tensor(const std::filesystem::path& file);
+
+/// Reads `file` for input `port` of the model.
+using ReadInput = std::function<Tensor(const std::string& file, std::size_t port)>;
+/// One tensor for each input of the model, in its order. A text is NAME=FILE, or FILE for the next input without one.
+/// Floats are converted to the input's type. Error(invalid_argument) for inputs missing, twice or too many.
+std::vector<Tensor> read_named_inputs(
+    const Model& model, const std::vector<std::string>& texts,
+    const ReadInput& read = [](const std::string& file, std::size_t) { return read_tensor(file); });
+
+/// The port of NAME=FILE, where NAME is one of `ports` (names and paths may both hold '='); none: it is just a FILE.
+std::optional<std::size_t> named_port(const std::vector<PortInfo>& ports, const std::string& text);
+/// "x float32 [N,3,12,10], ..."
+std::string described(const std::vector<PortInfo>& ports);
 
 }  // namespace lenslet::tool

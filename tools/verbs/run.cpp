@@ -1,4 +1,4 @@
-// lenslet run: tensors from files through a model, outputs to files.
+// lenslet run: tensors and pictures from files through a model, outputs to files.
 
 #include <fmt/format.h>
 
@@ -7,7 +7,10 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lenslet/error.h"
@@ -18,8 +21,10 @@
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/compare.h"
 #include "tools/verbs/dtype_convert.h"
-#include "tools/verbs/model_inputs.h"
+#include "tools/verbs/observed_values.h"
 #include "tools/verbs/output_name.h"
+#include "tools/verbs/picture_outputs.h"
+#include "tools/verbs/preparation.h"
 #include "tools/verbs/terminal.h"
 #include "tools/verbs/verbs.h"
 
@@ -32,7 +37,9 @@ namespace fs = std::filesystem;
 struct Options {
   std::string model;
   std::vector<std::string> inputs;
-  std::string output_dir = ".";
+  PreparationOptions preparation;
+  PictureOutputOptions pictures;
+  std::string output_dir, all_values;
   bool json = false;
   PlanOptions plan;
 };
@@ -60,25 +67,57 @@ Statistics statistics(const Tensor& tensor) {
   return result;
 }
 
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw Error(ErrorKind::io, fmt::format("cannot be made: {}", error.message()), folder.string());
+}
+
+/// NAME.npy of each value in a folder. bfloat16, which .npy has not, becomes float32, which holds each of its values.
+class NpyFolder {
+ public:
+  explicit NpyFolder(fs::path folder) : folder_(std::move(folder)) { make_folder(folder_); }
+  fs::path write(const std::string& name, const Tensor& tensor) {
+    fs::path file = folder_ / names_.file_name(name);
+    write_npy(file, tensor.dtype() == DType::bf16 ? convert_float(tensor, DType::f32) : tensor);
+    return file;
+  }
+
+ private:
+  fs::path folder_;
+  OutputNames names_;
+};
+
 ExitCode run(const Options& options) {
   const Model model = Model::load(options.model);
-  const std::vector<Tensor> inputs = read_named_inputs(model, options.inputs);
+  std::vector<PictureOutput> pictures = picture_outputs(model, options.pictures);
+  const std::vector<Tensor> inputs =
+      read_pictures_or_tensors(model, options.model, options.inputs, options.preparation);
   print_device_note(options.plan);
   Runner runner = runner_for(model, inputs, options.plan);
   note_refused_algorithms(runner.plan(), options.plan);
-  const auto outputs = runner.run(inputs);
+  std::span<const Tensor> outputs;
+  if (options.all_values.empty()) {
+    outputs = runner.run(inputs);
+  } else {
+    NpyFolder values(options.all_values);
+    for (std::size_t i = 0; i < inputs.size(); ++i) values.write(model.inputs()[i].name, inputs[i]);
+    outputs = observe_values(runner, model, inputs,
+                             [&](const ObservedValue& value) { values.write(value.name, value.tensor); });
+  }
+  write_pictures(model, outputs, options.pictures, pictures);
 
-  std::error_code error;
-  fs::create_directories(options.output_dir, error);
-  if (error) throw Error(ErrorKind::io, fmt::format("cannot be made: {}", error.message()), options.output_dir);
-  OutputNames names;
+  std::optional<NpyFolder> folder;
+  if (pictures.empty() || !options.output_dir.empty())
+    folder.emplace(options.output_dir.empty() ? "." : options.output_dir);
   auto listed = nlohmann::json::array();
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const std::string& name = model.outputs()[i].name;
     const Tensor& tensor = outputs[i];
-    const fs::path file = fs::path(options.output_dir) / names.file_name(name);
-    // .npy has no bfloat16; float32 holds each of its values.
-    write_npy(file, tensor.dtype() == DType::bf16 ? convert_float(tensor, DType::f32) : tensor);
+    std::string file, picture;
+    if (folder) file = folder->write(name, tensor).string();
+    for (const PictureOutput& output : pictures)
+      if (output.port == i) picture = output.file.string();
     const Statistics seen = statistics(tensor);
     if (options.json) {
       const auto dims = tensor.shape().dims();
@@ -89,12 +128,16 @@ ExitCode run(const Options& options) {
                         {"mean", seen.mean},
                         {"max", seen.max},
                         {"nan", seen.nans},
-                        {"digest", digest(tensor)},
-                        {"file", file.string()}});
+                        {"digest", digest(tensor)}});
+      if (!file.empty()) listed.back()["file"] = file;
+      if (!picture.empty()) listed.back()["picture"] = picture;
     } else {
-      fmt::print("{}: {} {} min {:.6g} mean {:.6g} max {:.6g}{} -> {}\n", name, to_string(tensor.dtype()),
+      fmt::print("{}: {} {} min {:.6g} mean {:.6g} max {:.6g}{}", printable(name), to_string(tensor.dtype()),
                  tensor.shape().str(), seen.min, seen.mean, seen.max,
-                 seen.nans > 0 ? fmt::format(" ({} NaN)", seen.nans) : "", printable(file.string()));
+                 seen.nans > 0 ? fmt::format(" ({} NaN)", seen.nans) : "");
+      for (const std::string& written : {file, picture})
+        if (!written.empty()) fmt::print(" -> {}", printable(written));
+      fmt::print("\n");
     }
   }
   if (options.json) {
@@ -108,22 +151,32 @@ ExitCode run(const Options& options) {
 
 void add_run(CLI::App& app, ExitCode& result) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("run", "Run a model on tensors from files; write its outputs as .npy");
+  CLI::App* verb =
+      app.add_subcommand("run", "Run a model on tensors or pictures from files; write its outputs as .npy or PNG");
   verb->add_option("MODEL", options->model, "ONNX file")->required();
   verb->add_option("--input", options->inputs,
-                   "[NAME=]FILE.npy or FILE.pb, once for each input; without a name in the model's order. "
-                   "Float files are converted to the float type the model declares")
+                   "[NAME=]FILE, once for each input; without a name in the model's order. FILE.npy or FILE.pb (floats "
+                   "are converted to the type that the model declares), or a picture (JPEG, PNG, BMP, PNM, WebP; - is "
+                   "standard input), prepared as the card says or the options below; else RGB or gray of 0 to 1, "
+                   "stretched to the input's size or, where that is free, as large as it is")
       ->take_all()
       ->allow_extra_args(false);
-  verb->add_option("--output-dir", options->output_dir, "Folder for NAME.npy of each output")
-      ->check(not_empty())
-      ->capture_default_str();
+  add_preparation_options(*verb, options->preparation);
+  add_picture_output_options(*verb, options->pictures);
+  verb->add_option("--output-dir", options->output_dir,
+                   "Folder for NAME.npy of each output; default: ., and none where --output asks for pictures")
+      ->check(not_empty());
+  verb->add_option("--all-values", options->all_values,
+                   "Also write inputs and all values that the layers make, as NAME.npy, into this folder")
+      ->check(not_empty());
   add_plan_options(*verb, options->plan);
   add_json_option(*verb, options->json);
   add_examples(*verb,
-               "lenslet run net.onnx --input photo.npy\n"
+               "lenslet run net.onnx --input x.npy\n"
                "lenslet run net.onnx --input image=x.npy --input size=s.pb --output-dir out --threads 2\n"
-               "lenslet run net.onnx --input x.npy --conv-algorithm direct --json");
+               "lenslet run net.onnx --input x.npy --conv-algorithm direct --json\n"
+               "lenslet run denoise.onnx --input photo.jpg --output clean.png\n"
+               "lenslet run faces.onnx --input photo.jpg --scale 1 --mean 127 --std 128");
   verb->callback([options, &result] { result = run(*options); });
 }
 

@@ -16,6 +16,7 @@ void add_run(CLI::App& app, ExitCode& result);
 void add_check(CLI::App& app, ExitCode& result);
 void add_inspect(CLI::App& app, ExitCode& result);
 void add_verify(CLI::App& app, ExitCode& result);
+void add_diff(CLI::App& app, ExitCode& result);
 void add_layers(CLI::App& app, ExitCode& result);
 void add_bench(CLI::App& app, ExitCode& result);
 void add_bench_conv(CLI::App& bench, ExitCode& result);  ///< `conv`, a subcommand of `bench`, which adds it
