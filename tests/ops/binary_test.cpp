@@ -345,7 +345,7 @@ TEST_CASE("prelu/slopes") {
 // More elements than any vector has, and fewer.
 TEST_CASE("prelu/of_minus_infinity") {
   constexpr float inf = std::numeric_limits<float>::infinity();
-  for (const std::size_t n : {1, 37})
+  for (const std::size_t n : {std::size_t{1}, std::size_t{37}})
     for (const float slope : {2.0F, -2.0F}) {
       const Tensor x = Tensor::of<float>(Shape{static_cast<std::int64_t>(n)}, std::vector<float>(n, -inf));
       const Tensor y = run_op({.op = "PRelu", .opset = 16, .inputs = {x, Tensor::of<float>(Shape{1}, {slope})}})[0];
