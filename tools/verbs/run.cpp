@@ -17,7 +17,6 @@
 #include "tools/verbs/bound_run.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/compare.h"
-#include "tools/verbs/dtype_convert.h"
 #include "tools/verbs/model_inputs.h"
 #include "tools/verbs/output_name.h"
 #include "tools/verbs/terminal.h"
@@ -77,8 +76,9 @@ ExitCode run(const Options& options) {
     const std::string& name = model.outputs()[i].name;
     const Tensor& tensor = outputs[i];
     const fs::path file = fs::path(options.output_dir) / names.file_name(name);
-    // .npy has no bfloat16; float32 holds each of its values.
-    write_npy(file, tensor.dtype() == DType::bf16 ? convert_float(tensor, DType::f32) : tensor);
+    // .npy has no bfloat16 and no type of those after bool; float32 holds each of their values.
+    const bool other = tensor.dtype() == DType::bf16 || tensor.dtype() > DType::boolean;
+    write_npy(file, other ? tensor.to_dtype(DType::f32) : tensor);
     const Statistics seen = statistics(tensor);
     if (options.json) {
       const auto dims = tensor.shape().dims();
