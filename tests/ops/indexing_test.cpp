@@ -441,7 +441,7 @@ TEST_CASE("unique") {
     for (const std::int64_t sorted : {1, 0})
       for (const Shape& shape : {Shape{1}, Shape{40}, Shape{3, 0, 2}, Shape{6, 2, 2}, Shape{2, 9, 1}}) {
         const Tensor x = random_of(dtype, shape, 1, 0, 2);
-        for (const std::size_t outputs : {1, 2, 4})
+        for (const std::size_t outputs : {1U, 2U, 4U})
           check_op(
               {.op = "Unique", .attributes = {{"sorted", sorted}}, .inputs = {x}, .outputs = outputs, .constant = {0}});
         for (int axis = -1; axis < shape.rank(); ++axis)
