@@ -7,6 +7,7 @@
 #include "base/cuda/host_device.h"
 #include "base/half.h"
 #include "base/saturate.h"
+#include "base/small_types.h"
 #include "lenslet/tensor.h"
 
 #if defined(__CUDACC__)
@@ -57,7 +58,7 @@ LENSLET_HOST_DEVICE To narrowed(From value) {
 ///   float -> integer: towards zero; beyond the integer's range the nearest end, NaN gives 0 (ONNX leaves both open)
 ///   integer -> smaller integer: the low bits
 ///   anything -> bool: 0 is false, all else (NaN too) true
-///   -> f16, bf16: to nearest even, overflow to infinity (`saturate` of opset 19 concerns 8-bit floats only)
+///   -> f16, bf16: to nearest even, overflow to infinity
 template <typename To, typename From>
 LENSLET_HOST_DEVICE To convert(From value) {
   if constexpr (is_half<From>)
@@ -89,7 +90,25 @@ struct Convert {
   }
 };
 
-/// y[i] = x[i] converted, for i < count; any two types. y may be x when an element of it is no larger.
-void convert_elements(DType from, const void* x, DType to, void* y, std::int64_t count);
+/// What holds every number of a type, for the conversion to a small one: a float, double or 64-bit integer.
+template <typename From>
+using Wide = std::conditional_t<
+    is_half<From>, float,
+    std::conditional_t<std::is_floating_point_v<From> || std::is_same_v<From, std::uint64_t>, From, std::int64_t>>;
+
+/// A number of a type Wide as an element of a small type; to one of integers towards zero, the low bits.
+template <typename From>
+LENSLET_HOST_DEVICE std::uint8_t convert_small(const SmallType& to, From value, SmallRounding rounding) {
+  if (to.integer_bits != 0) return small_integer(to, convert<std::int64_t>(value));
+  if constexpr (std::is_same_v<From, float>) return small_element(to, value, rounding);
+  const auto wide = static_cast<double>(value);
+  const bool beyond = wide >= 0x1p128 || wide <= -0x1p128;  // infinite to all of these types
+  return small_element(to, beyond ? float_of_bits(wide < 0 ? 0xFF800000U : 0x7F800000U) : f32_round_to_odd(wide),
+                       rounding);
+}
+
+/// y[i] = x[i] converted, for i < count; any two types, `rounding` of floats of 8 bits. y may be x when an element of
+/// it is no larger.
+void convert_elements(DType from, const void* x, DType to, void* y, std::int64_t count, SmallRounding rounding = {});
 
 }  // namespace lenslet

@@ -17,6 +17,9 @@ struct dtype_of<Float16> : std::integral_constant<DType, DType::f16> {};
 template <>
 struct dtype_of<BFloat16> : std::integral_constant<DType, DType::bf16> {};
 
+/// Element types are numbered from 0.
+inline constexpr unsigned dtype_count = static_cast<unsigned>(DType::u2) + 1;
+
 /// Some of the element types.
 class DTypeSet {
  public:
@@ -25,11 +28,11 @@ class DTypeSet {
   constexpr bool contains(DTypeSet others) const { return (bits_ | others.bits_) == bits_; }
   constexpr DTypeSet with(DType dtype) const {
     DTypeSet more = *this;
-    more.bits_ = static_cast<std::uint16_t>(bits_ | 1U << static_cast<unsigned>(dtype));
+    more.bits_ = bits_ | 1U << static_cast<unsigned>(dtype);
     return more;
   }
   constexpr DTypeSet with(DTypeSet other) const {
-    other.bits_ = static_cast<std::uint16_t>(other.bits_ | bits_);
+    other.bits_ |= bits_;
     return other;
   }
   constexpr bool all() const { return bits_ == all_bits; }
@@ -39,12 +42,13 @@ class DTypeSet {
     set.bits_ = all_bits;
     return set;
   }
-  /// "float32, int64", or "any type".
+  /// "float32, int64", or "any type", or "any type but float8, float4, int4, int2" for AllTypes.
   std::string str() const;
 
  private:
-  static constexpr std::uint16_t all_bits = (1U << (static_cast<unsigned>(DType::boolean) + 1)) - 1;
-  std::uint16_t bits_ = 0;
+  static_assert(dtype_count < 32);
+  static constexpr std::uint32_t all_bits = (1U << dtype_count) - 1;
+  std::uint32_t bits_ = 0;
 };
 
 /// A list of C++ element types: float, double, f16, bf16, (u)int8_t ... (u)int64_t, bool.
@@ -56,6 +60,7 @@ struct Types {
     return types;
   }
 };
+/// All that are computed with: those with a C++ type.
 using AllTypes = Types<float, double, Float16, BFloat16, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t,
                        std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, bool>;
 /// What a kernel's row says it takes: dtypes<Types<float, double>>.

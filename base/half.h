@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "base/cuda/host_device.h"
+
 namespace lenslet {
 
 /// One element of such a tensor.
@@ -68,7 +70,7 @@ constexpr std::uint16_t bf16_from_f32(float value) noexcept {
 
 /// The float next to `value` towards zero, its last bit set when that is not exact ("round to odd"): rounding the
 /// result to a format of at least two fewer mantissa bits gives what rounding `value` itself would.
-constexpr float f32_round_to_odd(double value) noexcept {
+LENSLET_HOST_DEVICE constexpr float f32_round_to_odd(double value) noexcept {
   // The conversion of a double beyond float's range is undefined in a constant expression, hence the clamp.
   constexpr float most = 0x1.FFFFFEp127F;
   const double magnitude = value < 0 ? -value : value;
@@ -76,10 +78,10 @@ constexpr float f32_round_to_odd(double value) noexcept {
   const auto nearest = static_cast<float>(value);
   const double back = static_cast<double>(nearest);
   if (!(back < value) && !(back > value)) return nearest;  // exact, or NaN
-  auto bits = std::bit_cast<std::uint32_t>(nearest);
+  auto bits = __builtin_bit_cast(std::uint32_t, nearest);
   if ((back < 0 ? -back : back) > magnitude) --bits;
   if (nearest == 0.0F && value < 0) bits |= 0x80000000U;
-  return std::bit_cast<float>(bits | 1U);
+  return __builtin_bit_cast(float, bits | 1U);
 }
 
 constexpr std::uint16_t f16_from_f64(double value) noexcept { return f16_from_f32(f32_round_to_odd(value)); }

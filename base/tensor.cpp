@@ -9,6 +9,7 @@
 
 #include "base/boundary.h"
 #include "base/convert.h"
+#include "base/dtypes.h"
 #include "base/format.h"
 #include "lenslet/error.h"
 
@@ -25,12 +26,31 @@ struct DTypeRow {
   std::size_t bytes;
 };
 constexpr DTypeRow dtype_rows[] = {
-    {DType::f32, "float32", 4},  {DType::f64, "float64", 8}, {DType::f16, "float16", 2}, {DType::bf16, "bfloat16", 2},
-    {DType::i8, "int8", 1},      {DType::u8, "uint8", 1},    {DType::i16, "int16", 2},   {DType::u16, "uint16", 2},
-    {DType::i32, "int32", 4},    {DType::u32, "uint32", 4},  {DType::i64, "int64", 8},   {DType::u64, "uint64", 8},
+    {DType::f32, "float32", 4},
+    {DType::f64, "float64", 8},
+    {DType::f16, "float16", 2},
+    {DType::bf16, "bfloat16", 2},
+    {DType::i8, "int8", 1},
+    {DType::u8, "uint8", 1},
+    {DType::i16, "int16", 2},
+    {DType::u16, "uint16", 2},
+    {DType::i32, "int32", 4},
+    {DType::u32, "uint32", 4},
+    {DType::i64, "int64", 8},
+    {DType::u64, "uint64", 8},
     {DType::boolean, "bool", 1},
+    {DType::f8e4m3fn, "float8e4m3fn", 1},
+    {DType::f8e4m3fnuz, "float8e4m3fnuz", 1},
+    {DType::f8e5m2, "float8e5m2", 1},
+    {DType::f8e5m2fnuz, "float8e5m2fnuz", 1},
+    {DType::f8e8m0, "float8e8m0", 1},
+    {DType::f4e2m1, "float4e2m1", 1},
+    {DType::i4, "int4", 1},
+    {DType::u4, "uint4", 1},
+    {DType::i2, "int2", 1},
+    {DType::u2, "uint2", 1},
 };
-static_assert(std::size(dtype_rows) == static_cast<std::size_t>(DType::boolean) + 1);
+static_assert(std::size(dtype_rows) == dtype_count);
 static_assert(std::ranges::is_sorted(dtype_rows, {}, &DTypeRow::dtype), "rows are found by number");
 
 std::shared_ptr<void> allocate(std::size_t bytes) {

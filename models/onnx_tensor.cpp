@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "base/dtypes.h"
+#include "base/small_types.h"
 #include "lenslet/error.h"
 #include "models/limits.h"
 #include "models/wire.h"
@@ -49,6 +50,24 @@ Shape checked_shape(const OnnxTensor& tensor) {
     throw Error(ErrorKind::limit, fmt::format("a tensor of shape {} has more elements than the {} allowed", shape.str(),
                                               limits::tensor_elems));
   return shape;
+}
+
+// What elements take in a file: those of 4 and 2 bits share bytes.
+std::uint64_t file_bytes(DType dtype, const Shape& shape) {
+  return (static_cast<std::uint64_t>(shape.elems()) * static_cast<std::uint64_t>(dtype_bits(dtype)) + 7) / 8;
+}
+
+// Elements of 4 or 2 bits, the first of each byte in its low bits; what is left of the last byte is not looked at.
+Tensor unpack(DType dtype, const Shape& shape, std::span<const std::byte> bytes) {
+  const auto bits = static_cast<unsigned>(dtype_bits(dtype)), each = 8 / bits, mask = (1U << bits) - 1;
+  const unsigned sign = stored_as(dtype) == DType::i8 ? 1U << (bits - 1) : 0;
+  Tensor result(dtype, shape);
+  auto* const to = static_cast<std::uint8_t*>(result.data());
+  for (std::size_t i = 0; i < result.bytes(); ++i) {
+    const unsigned element = (std::to_integer<unsigned>(bytes[i / each]) >> (i % each * bits)) & mask;
+    to[i] = static_cast<std::uint8_t>((element ^ sign) - sign);
+  }
+  return result;
 }
 
 // Calls visit(chunk) for the packed bytes of each occurrence of `field`.
@@ -106,6 +125,11 @@ void decode_varints_as(const OnnxTensor& tensor, std::uint32_t field, T* to) {
 
 // int32_data, int64_data and uint64_data: varints, of which there must be exactly as many as elements.
 Tensor decode_varints(const OnnxTensor& tensor, DType dtype, const Shape& shape) {
+  if (dtype_bits(dtype) < 8) {  // as the integers of the bytes that they share
+    const Shape packed{static_cast<std::int64_t>(file_bytes(dtype, shape))};
+    const Tensor shared = decode_varints(tensor, DType::u8, packed);
+    return unpack(dtype, shape, std::as_bytes(shared.values<std::uint8_t>()));
+  }
   const std::uint32_t field = typed_field(dtype);
   std::uint64_t count = 0;
   for_each_chunk(tensor, field, pbf_wire_type::varint,
@@ -115,7 +139,7 @@ Tensor decode_varints(const OnnxTensor& tensor, DType dtype, const Shape& shape)
   void* const to = result.data();
   if (dtype == DType::f16 || dtype == DType::bf16)  // as the integers of their bits
     decode_varints_as(tensor, field, static_cast<std::uint16_t*>(to));
-  else if (dtype == DType::boolean)  // the value range is checked with raw data's
+  else if (dtype == DType::boolean || is_small_float(dtype))  // the range of a bool is checked with raw data's
     decode_varints_as(tensor, field, static_cast<std::uint8_t*>(to));
   else
     dispatch(dtype,
@@ -125,9 +149,10 @@ Tensor decode_varints(const OnnxTensor& tensor, DType dtype, const Shape& shape)
   return result;
 }
 
-// Shared when its bytes live on and are aligned for its elements, else copied.
+// Shared when its bytes live on, hold an element each at least and are aligned for it, else copied.
 Tensor from_bytes(DType dtype, const Shape& shape, std::span<const std::byte> bytes,
                   const std::shared_ptr<const void>& owner) {
+  if (dtype_bits(dtype) < 8) return unpack(dtype, shape, bytes);
   const bool aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % dtype_bytes(dtype) == 0;
   if (owner && aligned && !bytes.empty()) return Tensor::share(dtype, shape, owner, bytes.data());
   Tensor result(dtype, shape);
@@ -142,7 +167,7 @@ void check_booleans(const Tensor& tensor) {
 }
 
 Tensor read_elements(const OnnxTensor& tensor, DType dtype, const Shape& shape, const TensorSource& source) {
-  const std::uint64_t bytes = static_cast<std::uint64_t>(shape.elems()) * dtype_bytes(dtype);
+  const std::uint64_t bytes = file_bytes(dtype, shape);
   if (tensor.external) {
     if (tensor.has_raw_data || tensor.typed_fields != 0)
       throw Error(ErrorKind::invalid_model, "a tensor with both external data and data of its own");

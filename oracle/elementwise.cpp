@@ -311,6 +311,12 @@ std::vector<Array> quantize(const AttributeList& attributes, Inputs inputs) {
   for (std::size_t i = 0; i < y.values.size(); ++i) {
     const auto quotient = static_cast<float>(x.values[i]) / static_cast<float>(parameter(attributes, x, scale, i));
     const double zero = has(inputs, 2) ? parameter(attributes, x, at(inputs, 2), i) : 0;
+    if (is_small_float(y.dtype)) {
+      const auto sum = static_cast<float>(static_cast<double>(quotient) + zero);
+      y.values[i] =
+          round_small(has(inputs, 2) ? sum : quotient, y.dtype, integer(attributes, "saturate", 1) != 0, "up");
+      continue;
+    }
     const double value = round_of(quotient) + zero;
     y.values[i] = std::isnan(value) ? 0 : std::clamp(value, low, high);
   }

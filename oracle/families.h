@@ -52,7 +52,12 @@ const Array& at(Inputs inputs, std::size_t i);
 /// The integers that an input holds, clamped to int64.
 std::vector<std::int64_t> as_integers(const Array& array);
 
-/// Neither a float nor one of 16 bits.
+/// A float of 8 or 4 bits.
+bool is_small_float(DType dtype);
+/// The number of such a type that Cast makes of `value`, or an infinity or NaN; `mode` of float8e8m0: "up", "down" or
+/// "nearest".
+double round_small(double value, DType dtype, bool saturate, std::string_view mode);
+/// No float of any size.
 bool is_integer(DType dtype);
 /// Bits and sign of an integer type.
 struct IntegerType {

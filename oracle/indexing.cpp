@@ -203,6 +203,45 @@ std::vector<Array> non_zero(const AttributeList&, Inputs inputs) {
   return {y};
 }
 
+// Slices of the axis (of the flattened tensor: elements), each beside those that equal it.
+std::vector<Array> unique(const AttributeList& attributes, Inputs inputs) {
+  Array x = at(inputs, 0);
+  if (!has(attributes, "axis")) x.shape = Shape{static_cast<std::int64_t>(x.values.size())};
+  const int axis = axis_of(integer(attributes, "axis", 0), x.shape.rank());
+  std::vector<std::vector<double>> slices(static_cast<std::size_t>(x.shape[axis]));
+  for (std::size_t i = 0; i < x.values.size(); ++i)
+    slices[static_cast<std::size_t>(index_of(x.shape, static_cast<std::int64_t>(i))[static_cast<std::size_t>(axis)])]
+        .push_back(x.values[i]);
+  const auto number_less = [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; };
+  const auto less = [&](const auto& a, const auto& b) {
+    return std::ranges::lexicographical_compare(a, b, number_less);
+  };
+  std::vector<std::size_t> kept;  // the first of those that are equal
+  for (std::size_t i = 0; i < slices.size(); ++i)
+    if (std::ranges::none_of(kept, [&](auto k) { return !less(slices[k], slices[i]) && !less(slices[i], slices[k]); }))
+      kept.push_back(i);
+  if (integer(attributes, "sorted", 1) != 0)
+    std::ranges::sort(kept, [&](auto a, auto b) { return less(slices[a], slices[b]); });
+  const auto count = static_cast<std::int64_t>(kept.size());
+  Array y = zeros(x.shape.with(axis, count), x.dtype), firsts = zeros({count}, DType::i64),
+        inverse = zeros({x.shape[axis]}, DType::i64), counts = zeros({count}, DType::i64);
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    Index index = index_of(y.shape, static_cast<std::int64_t>(i));
+    auto& place = index[static_cast<std::size_t>(axis)];
+    place = static_cast<std::int64_t>(kept[static_cast<std::size_t>(place)]);
+    y.values[i] = element(x, index);
+  }
+  for (std::size_t k = 0; k < kept.size(); ++k) {
+    firsts.values[k] = static_cast<double>(kept[k]);
+    for (std::size_t i = 0; i < slices.size(); ++i) {
+      if (less(slices[kept[k]], slices[i]) || less(slices[i], slices[kept[k]])) continue;
+      inverse.values[i] = static_cast<double>(k);
+      ++counts.values[k];
+    }
+  }
+  return {y, firsts, inverse, counts};
+}
+
 constexpr Entry entries[] = {
     {"GatherElements", gather_elements},
     {"GatherND", gather_nd},
@@ -215,6 +254,7 @@ constexpr Entry entries[] = {
     {"ReverseSequence", reverse_sequence},
     {"CenterCropPad", center_crop_pad},
     {"NonZero", non_zero},
+    {"Unique", unique},
 };
 
 }  // namespace

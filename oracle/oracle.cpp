@@ -76,6 +76,63 @@ unsigned encode(double value, int exponent_bits, int mantissa_bits) {
   return sign | (bits >= infinity ? infinity : static_cast<unsigned>(bits));
 }
 
+// Of a float of 8 or 4 bits: what the codes after the finite ones mean.
+enum class Specials { infinity_and_nan, nan_last, nan_is_minus_zero, none, power_of_two };
+struct SmallFormat {
+  int exponent_bits, mantissa_bits, bias;
+  Specials specials;
+};
+
+std::optional<SmallFormat> small_format(DType dtype) {
+  switch (dtype) {
+    case DType::f8e4m3fn:
+      return SmallFormat{4, 3, 7, Specials::nan_last};
+    case DType::f8e4m3fnuz:
+      return SmallFormat{4, 3, 8, Specials::nan_is_minus_zero};
+    case DType::f8e5m2:
+      return SmallFormat{5, 2, 15, Specials::infinity_and_nan};
+    case DType::f8e5m2fnuz:
+      return SmallFormat{5, 2, 16, Specials::nan_is_minus_zero};
+    case DType::f8e8m0:
+      return SmallFormat{8, 0, 127, Specials::power_of_two};
+    case DType::f4e2m1:
+      return SmallFormat{2, 1, 1, Specials::none};
+    default:
+      return std::nullopt;
+  }
+}
+
+double decode(unsigned code, const SmallFormat& format) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  if (format.specials == Specials::power_of_two)
+    return code == 255 ? nan : std::ldexp(1.0, static_cast<int>(code) - format.bias);
+  const unsigned sign = 1U << (format.exponent_bits + format.mantissa_bits), magnitude = code & (sign - 1);
+  if (format.specials == Specials::infinity_and_nan) return decode(code, format.exponent_bits, format.mantissa_bits);
+  if (format.specials == Specials::nan_last && magnitude == sign - 1) return nan;
+  if (format.specials == Specials::nan_is_minus_zero && code == sign) return nan;
+  const int exponent = static_cast<int>(magnitude >> format.mantissa_bits);
+  const double fraction = std::ldexp(static_cast<double>(magnitude), -format.mantissa_bits) - exponent;
+  const double value =
+      exponent == 0 ? std::ldexp(fraction, 1 - format.bias) : std::ldexp(1 + fraction, exponent - format.bias);
+  return (code & sign) != 0 ? -value : value;
+}
+
+// The code whose number `value` is, the same zero and any NaN for a NaN; else nothing.
+std::optional<unsigned> code_of(double value, const SmallFormat& format) {
+  for (unsigned code = 0; code < 256; ++code) {
+    if (format.specials == Specials::none && code >= 16) break;
+    const double number = decode(code, format);
+    if (std::isnan(value) ? std::isnan(number) : number == value && std::signbit(number) == std::signbit(value))
+      return code;
+  }
+  return std::nullopt;
+}
+
+std::uint8_t encode(double value, DType dtype, const SmallFormat& format) {
+  if (const auto code = code_of(value, format)) return static_cast<std::uint8_t>(*code);
+  return static_cast<std::uint8_t>(code_of(round_small(value, dtype, true, "up"), format).value());
+}
+
 // f(T()) for the C++ type that elements are stored as; of 16-bit floats that is the integer of their bits.
 template <typename F>
 void with_stored_type(DType dtype, const F& f) {
@@ -85,9 +142,19 @@ void with_stored_type(DType dtype, const F& f) {
     case DType::f64:
       return f(double{});
     case DType::i8:
+    case DType::i4:
+    case DType::i2:
       return f(std::int8_t{});
     case DType::u8:
     case DType::boolean:
+    case DType::u4:
+    case DType::u2:
+    case DType::f8e4m3fn:
+    case DType::f8e4m3fnuz:
+    case DType::f8e5m2:
+    case DType::f8e5m2fnuz:
+    case DType::f8e8m0:
+    case DType::f4e2m1:
       return f(std::uint8_t{});
     case DType::i16:
       return f(std::int16_t{});
@@ -137,10 +204,12 @@ Array from_tensor(const Tensor& tensor) {
   array.shape = plain.shape();
   array.dtype = plain.dtype();
   array.values.resize(static_cast<std::size_t>(plain.elems()));
+  const std::optional<SmallFormat> small = small_format(array.dtype);
   with_stored_type(array.dtype, [&]<typename T>(T) {
     const auto* from = static_cast<const T*>(plain.data());
     for (std::size_t i = 0; i < array.values.size(); ++i)
-      array.values[i] = array.dtype == DType::f16    ? decode(static_cast<unsigned>(from[i]), 5, 10)
+      array.values[i] = small                        ? decode(static_cast<unsigned>(from[i]), *small)
+                        : array.dtype == DType::f16  ? decode(static_cast<unsigned>(from[i]), 5, 10)
                         : array.dtype == DType::bf16 ? decode(static_cast<unsigned>(from[i]), 8, 7)
                                                      : static_cast<double>(from[i]);
   });
@@ -150,10 +219,12 @@ Array from_tensor(const Tensor& tensor) {
 Tensor to_tensor(const Array& array) {
   if (!array.present) return {};
   Tensor tensor(array.dtype, array.shape);
+  const std::optional<SmallFormat> small = small_format(array.dtype);
   with_stored_type(array.dtype, [&]<typename T>(T) {
     auto* to = static_cast<T*>(tensor.data());
     for (std::size_t i = 0; i < array.values.size(); ++i)
-      to[i] = array.dtype == DType::f16    ? static_cast<T>(encode(array.values[i], 5, 10))
+      to[i] = small                        ? static_cast<T>(encode(array.values[i], array.dtype, *small))
+              : array.dtype == DType::f16  ? static_cast<T>(encode(array.values[i], 5, 10))
               : array.dtype == DType::bf16 ? static_cast<T>(encode(array.values[i], 8, 7))
                                            : narrow<T>(array.values[i]);
   });
@@ -201,8 +272,46 @@ std::vector<std::int64_t> as_integers(const Array& array) {
   return integers;
 }
 
+bool is_small_float(DType dtype) { return small_format(dtype).has_value(); }
+
+double round_small(double value, DType dtype, bool saturate, std::string_view mode) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  const SmallFormat format = small_format(dtype).value();
+  if (std::isnan(value)) return format.specials == Specials::none ? -0.0 : nan;
+  // The finite magnitudes in order, as their codes are; the next one, were there more, is the first beyond.
+  std::vector<double> numbers;
+  for (unsigned code = 0; code < 256; ++code) {
+    const double number = decode(code, format);
+    if (!std::isfinite(number) || std::signbit(number)) break;
+    if (format.specials == Specials::none && code == 8) break;
+    numbers.push_back(number);
+  }
+  const std::size_t finite = numbers.size();
+  const bool powers = format.specials == Specials::power_of_two;
+  numbers.push_back(powers ? 2 * numbers.back() : 2 * numbers[finite - 1] - numbers[finite - 2]);
+  const double magnitude = std::fabs(value);
+  if (magnitude < numbers[0]) return saturate ? numbers[0] : nan;
+  std::size_t upper = 0;
+  while (upper < finite && numbers[upper] < magnitude) ++upper;
+  std::size_t chosen = upper;
+  if (upper > 0 && magnitude < numbers[upper]) {
+    const double below = magnitude - numbers[upper - 1], above = numbers[upper] - magnitude;
+    if (powers ? mode == "down" || (mode == "nearest" && below < above)
+               : below < above || (below == above && upper % 2 != 0))
+      chosen = upper - 1;
+  }
+  if (chosen == finite && saturate) chosen = finite - 1;
+  if (chosen == finite)
+    return format.specials == Specials::infinity_and_nan ? std::copysign(HUGE_VAL, value)
+           : format.specials == Specials::none           ? std::copysign(numbers[finite - 1], value)
+                                                         : nan;
+  const bool no_sign = powers || (numbers[chosen] == 0 && format.specials == Specials::nan_is_minus_zero);
+  return no_sign ? numbers[chosen] : std::copysign(numbers[chosen], value);
+}
+
 bool is_integer(DType dtype) {
-  return dtype != DType::f32 && dtype != DType::f64 && dtype != DType::f16 && dtype != DType::bf16;
+  return dtype != DType::f32 && dtype != DType::f64 && dtype != DType::f16 && dtype != DType::bf16 &&
+         !small_format(dtype);
 }
 
 IntegerType integer_type(DType dtype) {
@@ -221,6 +330,14 @@ IntegerType integer_type(DType dtype) {
       return {32, false};
     case DType::u64:
       return {64, false};
+    case DType::i4:
+      return {4, true};
+    case DType::u4:
+      return {4, false};
+    case DType::i2:
+      return {2, true};
+    case DType::u2:
+      return {2, false};
     default:
       return {64, true};
   }
@@ -254,6 +371,26 @@ DType dtype_of_number(std::int64_t number) {
       return DType::u64;
     case 16:
       return DType::bf16;
+    case 17:
+      return DType::f8e4m3fn;
+    case 18:
+      return DType::f8e4m3fnuz;
+    case 19:
+      return DType::f8e5m2;
+    case 20:
+      return DType::f8e5m2fnuz;
+    case 21:
+      return DType::u4;
+    case 22:
+      return DType::i4;
+    case 23:
+      return DType::f4e2m1;
+    case 24:
+      return DType::f8e8m0;
+    case 25:
+      return DType::u2;
+    case 26:
+      return DType::i2;
     default:
       throw Error(ErrorKind::invalid_argument, "oracle: Cast to an unknown type");
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -238,11 +239,17 @@ std::vector<Array> range(const AttributeList&, Inputs inputs) {
   return {y};
 }
 
-// Integers wrap modulo 2^bits; floats are cut towards zero and clamped; NaN becomes 0.
+// Integers wrap modulo 2^bits; floats are cut towards zero and clamped, to fewer than 8 bits as an int64 that wraps;
+// NaN becomes 0.
 double to_integer(double value, bool from_integer, IntegerType type) {
   if (std::isnan(value)) return 0;
   const double modulus = std::ldexp(1.0, type.bits);
   const double low = type.is_signed ? -modulus / 2 : 0.0, high = low + modulus - 1;
+  if (type.bits < 8) {
+    const double whole = value >= 0x1p63 ? -1 : std::max(std::trunc(value), -0x1p63);  // -1: all ones, as 2^63 - 1 ends
+    const double rest = std::fmod(whole, modulus), wrapped = rest < 0 ? rest + modulus : rest;
+    return wrapped > high ? wrapped - modulus : wrapped;
+  }
   if (!from_integer) return std::clamp(std::trunc(value), low, high);
   double wrapped = std::fmod(value - low, modulus);
   if (wrapped < 0) wrapped += modulus;
@@ -262,23 +269,36 @@ std::vector<Array> eye_like(const AttributeList& attributes, Inputs inputs) {
   return {y};
 }
 
-Array cast_to(DType dtype, const Array& x) {
+Array cast_to(DType dtype, const AttributeList& attributes, const Array& x) {
+  const bool saturate = integer(attributes, "saturate", 1) != 0;
+  const std::string mode = text(attributes, "round_mode", "up");
   Array y = x;
+  if (dtype == x.dtype) return y;
   y.dtype = dtype;
   for (double& value : y.values) {
     if (y.dtype == DType::boolean)
       value = value != 0 ? 1 : 0;
     else if (is_integer(y.dtype))
       value = to_integer(value, is_integer(x.dtype), integer_type(y.dtype));
+    else if (is_small_float(y.dtype))
+      value = round_small(value, y.dtype, saturate, mode);
   }
   return from_tensor(to_tensor(y));
 }
 
 std::vector<Array> cast(const AttributeList& attributes, Inputs inputs) {
-  return {cast_to(dtype_of_number(integer(attributes, "to", 0)), at(inputs, 0))};
+  return {cast_to(dtype_of_number(integer(attributes, "to", 0)), attributes, at(inputs, 0))};
 }
-std::vector<Array> cast_like(const AttributeList&, Inputs inputs) {
-  return {cast_to(at(inputs, 1).dtype, at(inputs, 0))};
+std::vector<Array> cast_like(const AttributeList& attributes, Inputs inputs) {
+  return {cast_to(at(inputs, 1).dtype, attributes, at(inputs, 0))};
+}
+
+// The bytes of the elements, read as another type.
+std::vector<Array> bit_cast(const AttributeList& attributes, Inputs inputs) {
+  const Tensor x = to_tensor(at(inputs, 0));
+  Tensor y(dtype_of_number(integer(attributes, "to", 0)), x.shape());
+  if (x.bytes() > 0) std::memcpy(y.data(), x.data(), x.bytes());
+  return {from_tensor(y)};
 }
 
 constexpr Entry entries[] = {
@@ -306,6 +326,7 @@ constexpr Entry entries[] = {
     {"Hardmax", hardmax},
     {"Cast", cast},
     {"CastLike", cast_like},
+    {"BitCast", bit_cast},
 };
 
 }  // namespace

@@ -15,10 +15,17 @@
 
 namespace lenslet {
 
-/// Element types. Arithmetic is done in f32; the others are carried, converted by Cast, or used for shapes.
-enum class DType : std::uint8_t { f32, f64, f16, bf16, i8, u8, i16, u16, i32, u32, i64, u64, boolean };
+/// Element types. Arithmetic is done in f32; the others are carried, converted by Cast, or used for shapes. Those from
+/// f8e4m3fn on are moved and converted, never computed with. Of fewer than 8 bits each element takes a byte of its own:
+/// i4 and i2 lie as int8, u4 and u2 as uint8, of f4e2m1 the low 4 bits count and the others are 0; files pack them.
+// clang-format off
+enum class DType : std::uint8_t {
+  f32, f64, f16, bf16, i8, u8, i16, u16, i32, u32, i64, u64, boolean,
+  f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f8e8m0, f4e2m1, i4, u4, i2, u2,
+};
+// clang-format on
 
-/// Bytes of one element.
+/// Bytes of one element in memory.
 LENSLET_API std::size_t dtype_bytes(DType dtype) noexcept;
 /// ONNX's spelling: "float32", "int64", "bool" ...
 LENSLET_API std::string_view to_string(DType dtype) noexcept;
@@ -172,8 +179,10 @@ class LENSLET_API Tensor {
   Tensor to_format(const Format& format) const;
   /// Owning copy with other elements, of the same format, converted as ONNX's Cast does: to a float to nearest even
   /// (overflow gives infinity), from a float to an integer towards zero (beyond its range the nearest end, NaN gives
-  /// 0), from an integer to a smaller one by the low bits, to bool everything but 0. `f32.to_dtype(DType::f16)` is what
-  /// a model with float16 inputs is given, `outputs[0].to_dtype(DType::f32)` reads what it gives back.
+  /// 0), from an integer to a smaller one by the low bits, to one of 2 or 4 bits always by those, to bool everything
+  /// but 0, to a float of 8 bits or fewer saturating (f8e8m0: up to a power of two, the sign lost).
+  /// `f32.to_dtype(DType::f16)` is what a model with float16 inputs is given, `outputs[0].to_dtype(DType::f32)` reads
+  /// what it gives back.
   Tensor to_dtype(DType dtype) const;
 
  private:

@@ -11,7 +11,7 @@ namespace lenslet {
 
 /// The element type of a number, or nothing when lenslet has none for it.
 std::optional<DType> dtype_of_onnx(std::int64_t data_type) noexcept;
-/// The same; Error(unsupported) names the types we do not have (string, complex64, float8e4m3fn ...);
+/// The same; Error(unsupported) names the types we do not have (string, complex64, float6e2m3 ...);
 /// Error(invalid_model) for a number that ONNX does not define.
 DType dtype_from_onnx(std::int64_t data_type);
 std::int64_t dtype_to_onnx(DType dtype) noexcept;

@@ -1,4 +1,9 @@
-// Cast between all numeric types and bool, and CastLike, whose type is that of another tensor: as convert.h converts.
+// Cast between all types, and CastLike, whose type is that of another tensor: as convert.h converts.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
 
 #include "base/convert.h"
 #include "ops/core/checks.h"
@@ -10,12 +15,41 @@ namespace lenslet {
 
 namespace {
 
-class CastOp final : public Op {
+constexpr std::string_view round_modes[] = {"up", "down", "nearest"};
+
+class RoundingOp : public Op {
+ public:
+  SmallRounding rounding;
+
+  /// From the opset on that has them.
+  void read(const NodeSpec& spec, AttributeReader& reader) {
+    if (!spec.before(19)) rounding.saturate = reader.flag("saturate", true);
+    if (spec.before(24)) return;
+    const std::string mode = reader.text("round_mode", round_modes[0]);
+    const auto* const found = std::ranges::find(round_modes, mode);
+    if (found == std::end(round_modes))
+      throw Error(ErrorKind::invalid_model, fmt::format("attribute 'round_mode' is '{}'", mode));
+    rounding.round_mode = static_cast<SmallRounding::Mode>(found - round_modes);
+  }
+  AttributeList attributes() const override {
+    AttributeList list;
+    if (!rounding.saturate) list.emplace_back("saturate", std::int64_t{0});
+    if (rounding.round_mode != SmallRounding::Mode::up)
+      list.emplace_back("round_mode", std::string(round_modes[static_cast<std::size_t>(rounding.round_mode)]));
+    return list;
+  }
+};
+
+class CastOp final : public RoundingOp {
  public:
   explicit CastOp(DType to) : to_(to) {}
 
   std::string_view type() const override { return "Cast"; }
-  AttributeList attributes() const override { return {{"to", dtype_to_onnx(to_)}}; }
+  AttributeList attributes() const override {
+    AttributeList list = is_small_float(to_) ? RoundingOp::attributes() : AttributeList();
+    list.emplace_back("to", dtype_to_onnx(to_));
+    return list;
+  }
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     return {{to_, required_input(inputs, 0, "input").shape}};
   }
@@ -28,7 +62,7 @@ class CastOp final : public Op {
   DType to_;
 };
 
-class CastLikeOp final : public Op {
+class CastLikeOp final : public RoundingOp {
  public:
   std::string_view type() const override { return "CastLike"; }
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
@@ -42,11 +76,12 @@ class CastLikeOp final : public Op {
   }
 };
 
-void run_cast(const Op&, const KernelRun& run) {
+void run_cast(const RoundingOp& op, const KernelRun& run) {
   const Tensor& x = run.inputs[0];
   Tensor& y = run.outputs[0];
   if (run.cuda != nullptr) {
-    if constexpr (cuda_built) cuda::cast(*run.cuda, x.dtype(), x.data(), y.dtype(), y.data(), stored_elems(x));
+    if constexpr (cuda_built)
+      cuda::cast(*run.cuda, x.dtype(), x.data(), y.dtype(), y.data(), stored_elems(x), op.rounding);
     return;
   }
   run.pool->parallel_for(stored_elems(x), elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
@@ -54,32 +89,27 @@ void run_cast(const Op&, const KernelRun& run) {
       return data + static_cast<std::size_t>(begin) * dtype_bytes(dtype);
     };
     convert_elements(x.dtype(), at(static_cast<const std::byte*>(x.data()), x.dtype()), y.dtype(),
-                     at(static_cast<std::byte*>(y.data()), y.dtype()), end - begin);
+                     at(static_cast<std::byte*>(y.data()), y.dtype()), end - begin, op.rounding);
   });
 }
 
 constexpr auto kernels = on_both({.formats_for = formats_of_x, .in_place = input_bit(0), .reads = input_bit(0)},
                                  bind_run<run_cast>, bind_run<run_cast>);
 
-// What concerns floats of 8 bits alone.
-void ignore_rounding(const NodeSpec& spec, AttributeReader& reader) {
-  if (!spec.before(19)) reader.ignore("saturate");
-  if (!spec.before(24)) reader.ignore("round_mode");
-}
-
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   AttributeReader reader(spec);
-  const DType to = dtype_from_onnx(reader.required_integer("to"));
-  ignore_rounding(spec, reader);
+  const auto op = std::make_shared<CastOp>(dtype_from_onnx(reader.required_integer("to")));
+  op->read(spec, reader);
   reader.finish();
-  return std::make_shared<CastOp>(to);
+  return op;
 }
 
 std::shared_ptr<const Op> make_like(const NodeSpec& spec) {
   AttributeReader reader(spec);
-  ignore_rounding(spec, reader);
+  const auto op = std::make_shared<CastLikeOp>();
+  op->read(spec, reader);
   reader.finish();
-  return std::make_shared<CastLikeOp>();
+  return op;
 }
 
 }  // namespace

@@ -42,20 +42,33 @@ __device__ To bits(From from) {
 template <typename From, typename To>
 struct AnyCast {
   DType from, to;
+  bool from_small, to_small;  ///< a float of 8 bits or fewer; any type without a C++ one
+  SmallType small_from, small_to;
+  SmallRounding rounding;
+
+  template <typename Wide>
+  __device__ To narrow(Wide wide) const {
+    if constexpr (sizeof(To) == 1)
+      if (to_small) return convert_small(small_to, wide, rounding);
+    return pick(to, StoredAs<To>(),
+                [&]<typename T>(std::type_identity<T>) { return bits<To>(Convert<T, Wide>()(wide)); });
+  }
   __device__ To operator()(From value) const {
+    if constexpr (sizeof(From) == 1)
+      if (from_small) return narrow(static_cast<double>(small_value(small_from, value)));
     return pick(from, StoredAs<From>(), [&]<typename F>(std::type_identity<F>) {
       using Whole = std::conditional_t<std::is_same_v<F, std::uint64_t>, std::uint64_t, std::int64_t>;
       using Wide = std::conditional_t<std::is_floating_point_v<F> || is_half<F>, double, Whole>;
-      const Wide wide = Convert<Wide, F>()(bits<Stored<F>>(value));
-      return pick(to, StoredAs<To>(),
-                  [&]<typename T>(std::type_identity<T>) { return bits<To>(Convert<T, Wide>()(wide)); });
+      return narrow(Convert<Wide, F>()(bits<Stored<F>>(value)));
     });
   }
 };
 
 }  // namespace
 
-void cast(const Context& context, DType from_type, const void* from, DType to_type, void* to, std::int64_t elems) {
+void cast(const Context& context, DType from_type, const void* from, DType to_type, void* to, std::int64_t elems,
+          SmallRounding rounding) {
+  if (from_type == to_type) from_type = to_type = stored_as(to_type);
   const auto by = [&]<typename To, typename From>(const auto& f, To* y, const From* x) {
     elementwise<Kernels::flat>(context, flat_loops(elems), f, y, x);
   };
@@ -71,7 +84,10 @@ void cast(const Context& context, DType from_type, const void* from, DType to_ty
     return;
   dispatch_bytes(dtype_bytes(from_type), [&]<typename From>(std::type_identity<From>) {
     dispatch_bytes(dtype_bytes(to_type), [&]<typename To>(std::type_identity<To>) {
-      by(AnyCast<From, To>{from_type, to_type}, static_cast<To*>(to), static_cast<const From*>(from));
+      const auto small = [](DType type) { return small_type(type) != nullptr ? *small_type(type) : SmallType(); };
+      by(AnyCast<From, To>{stored_as(from_type), to_type, is_small_float(from_type), small_type(to_type) != nullptr,
+                           small(from_type), small(to_type), rounding},
+         static_cast<To*>(to), static_cast<const From*>(from));
     });
   });
 }

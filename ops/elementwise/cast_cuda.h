@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "lenslet/tensor.h"
+#include "base/small_types.h"
 
 namespace lenslet::cuda {
 
@@ -11,6 +11,7 @@ struct Context;
 
 /// to[i] = from[i] for i < elems, with the rules of base/convert.h (a NaN's payload may change). Device
 /// memory; any two types; `to` may be `from` when the types are equal.
-void cast(const Context& context, DType from_type, const void* from, DType to_type, void* to, std::int64_t elems);
+void cast(const Context& context, DType from_type, const void* from, DType to_type, void* to, std::int64_t elems,
+          SmallRounding rounding);
 
 }  // namespace lenslet::cuda

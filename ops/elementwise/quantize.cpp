@@ -1,5 +1,5 @@
-// QuantizeLinear and DequantizeLinear, by tensor, along one axis or by blocks of it: float32 beside integers of 8 and
-// 16 bits.
+// QuantizeLinear and DequantizeLinear, by tensor, along one axis or by blocks of it: float32 beside integers of 2 to 16
+// bits and floats of 4 and 8.
 
 #include "ops/elementwise/quantize.h"
 
@@ -43,7 +43,10 @@ class LinearOp : public Op {
       check_blocks(x, scale.shape);
     else if (scale.shape.elems() != 1 || scale.shape.rank() > 1)
       require_shape("input scale", scale.shape, Shape{x[resolve_axis(axis, x.rank())]});
-    if (present(inputs, 2)) require_shape("input zero_point", inputs[2].type.shape, scale.shape);
+    if (!present(inputs, 2)) return;
+    const Shape& zero_point = inputs[2].type.shape;  // of one value ONNX's own cases have both forms side by side
+    if (scale.shape.elems() != 1 || scale.shape.rank() > 1 || zero_point.elems() != 1 || zero_point.rank() > 1)
+      require_shape("input zero_point", zero_point, scale.shape);
   }
 
  private:
@@ -63,17 +66,20 @@ class LinearOp : public Op {
 class QuantizeOp final : public LinearOp {
  public:
   DType to = DType::u8;  ///< without a zero point
+  SmallRounding rounding;
 
   std::string_view type() const override { return "QuantizeLinear"; }
   AttributeList attributes() const override {
     AttributeList list = LinearOp::attributes();
     list.emplace_back("output_dtype", dtype_to_onnx(to));
+    if (!rounding.saturate) list.emplace_back("saturate", std::int64_t{0});
     return list;
   }
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     check_parameters(inputs);
     const DType dtype = present(inputs, 2) ? inputs[2].type.dtype : to;
-    require_dtype("the output", dtype, {DType::i8, DType::u8, DType::i16, DType::u16});
+    if (dtype == DType::f8e8m0 || (small_type(dtype) == nullptr && !dtypes<QuantizedTypes>.contains(dtype)))
+      throw Error(ErrorKind::unsupported, fmt::format("the output has element type {}", to_string(dtype)));
     return {{dtype, inputs[0].type.shape}};
   }
 };
@@ -125,15 +131,16 @@ void run_cpu(const KernelRun& run, const BroadcastLoops& loops, const F& f, Y* y
 const void* zero_point_of(const KernelRun& run) { return present(run.inputs, 2) ? run.inputs[2].data() : nullptr; }
 
 std::unique_ptr<const BoundKernel> bind_quantize(const Binding& binding) {
-  return bound([loops = linear_loops(binding)](const KernelRun& run) {
+  return bound([loops = linear_loops(binding), rounding = binding.op<QuantizeOp>().rounding](const KernelRun& run) {
     const DType to = run.outputs[0].dtype();
     const void* const zero_point = zero_point_of(run);
     if (run.cuda == nullptr) {
-      dispatch(to, QuantizedTypes(), [&]<typename T>(std::type_identity<T>) {
-        run_cpu(run, loops, Quantize<T>(), run.out<T>(), run.in<float>(0), static_cast<const T*>(zero_point));
+      with_quantize(to, rounding, [&]<typename T>(const auto& f, T) {
+        run_cpu(run, loops, f, run.out<T>(), run.in<float>(0), static_cast<const T*>(zero_point));
       });
     } else if constexpr (cuda_built) {
-      cuda::quantize(*run.cuda, to, loops, run.in<float>(0), run.in<float>(1), zero_point, run.outputs[0].data());
+      cuda::quantize(*run.cuda, to, rounding, loops, run.in<float>(0), run.in<float>(1), zero_point,
+                     run.outputs[0].data());
     }
   });
 }
@@ -143,8 +150,8 @@ std::unique_ptr<const BoundKernel> bind_dequantize(const Binding& binding) {
     const DType from = run.inputs[0].dtype();
     const void* const zero_point = zero_point_of(run);
     if (run.cuda == nullptr) {
-      dispatch(from, DequantizedTypes(), [&]<typename T>(std::type_identity<T>) {
-        run_cpu(run, loops, Dequantize<T>(), run.out<float>(), run.in<T>(0), static_cast<const T*>(zero_point));
+      with_dequantize(from, [&]<typename T>(const auto& f, T) {
+        run_cpu(run, loops, f, run.out<float>(), run.in<T>(0), static_cast<const T*>(zero_point));
       });
     } else if constexpr (cuda_built) {
       cuda::dequantize(*run.cuda, from, loops, run.inputs[0].data(), run.in<float>(1), zero_point, run.out<float>());
@@ -157,10 +164,18 @@ std::span<const Format> formats_of_linear(const Problem& problem) {
                                                                : std::span<const Format>(nchw_or_nhwc);
 }
 
+constexpr DTypeSet dequantized_types() {
+  DTypeSet types = dtypes<DequantizedTypes>;
+  for (const DType small : {DType::f8e4m3fn, DType::f8e4m3fnuz, DType::f8e5m2, DType::f8e5m2fnuz, DType::f4e2m1,
+                            DType::i4, DType::u4, DType::i2, DType::u2})
+    types = types.with(small);
+  return types;
+}
+
 constexpr auto quantize_kernels =
     on_both({.types = dtypes<Types<float>>, .formats_for = formats_of_linear}, bind_quantize, bind_quantize);
 constexpr auto dequantize_kernels =
-    on_both({.types = dtypes<DequantizedTypes>, .formats_for = formats_of_linear, .tolerance = 2e-6}, bind_dequantize,
+    on_both({.types = dequantized_types(), .formats_for = formats_of_linear, .tolerance = 2e-6}, bind_dequantize,
             bind_dequantize);
 
 // Before opset 13 there is no axis: the parameters are scalars.
@@ -168,7 +183,6 @@ template <typename LinearOp>
 std::shared_ptr<LinearOp> make_common(const NodeSpec& spec, AttributeReader& reader) {
   auto op = std::make_shared<LinearOp>();
   if (!spec.before(13)) op->axis = reader.integer("axis", 1);
-  if (!spec.before(19)) reader.ignore("saturate");  // of 8-bit floats
   if (!spec.before(21)) op->block = reader.integer("block_size", 0);
   return op;
 }
@@ -176,6 +190,7 @@ std::shared_ptr<LinearOp> make_common(const NodeSpec& spec, AttributeReader& rea
 std::shared_ptr<const Op> make_quantize(const NodeSpec& spec) {
   AttributeReader reader(spec);
   auto op = make_common<QuantizeOp>(spec, reader);
+  if (!spec.before(19)) op->rounding.saturate = reader.flag("saturate", true);
   if (const std::int64_t to = reader.integer("output_dtype", 0); to != 0) op->to = dtype_from_onnx(to);
   // Of the division: float32, or the scale's type, which is float32 by now.
   if (const std::int64_t precision = reader.integer("precision", 0);
@@ -189,7 +204,10 @@ std::shared_ptr<const Op> make_quantize(const NodeSpec& spec) {
 std::shared_ptr<const Op> make_dequantize(const NodeSpec& spec) {
   AttributeReader reader(spec);
   auto op = make_common<DequantizeOp>(spec, reader);
-  if (const std::int64_t to = reader.integer("output_dtype", 0); to != 0 && dtype_from_onnx(to) != DType::f32)
+  if (!spec.before(19)) reader.ignore("saturate");
+  // Floats of 16 bits are held in float32.
+  if (const std::int64_t to = reader.integer("output_dtype", 0);
+      to != 0 && !dtypes<Types<float, Float16, BFloat16>>.contains(dtype_from_onnx(to)))
     throw Error(ErrorKind::unsupported,
                 fmt::format("attribute 'output_dtype' is {}: float32 is done", to_string(dtype_from_onnx(to))));
   reader.finish();

@@ -18,17 +18,17 @@ void run(const Context& context, const BroadcastLoops& loops, const F& f, Y* y, 
 
 }  // namespace
 
-void quantize(const Context& context, DType to, const BroadcastLoops& loops, const float* x, const float* scale,
-              const void* zero_point, void* y) {
-  dispatch(to, QuantizedTypes(), [&]<typename T>(std::type_identity<T>) {
-    run(context, loops, Quantize<T>(), static_cast<T*>(y), x, scale, static_cast<const T*>(zero_point));
+void quantize(const Context& context, DType to, SmallRounding rounding, const BroadcastLoops& loops, const float* x,
+              const float* scale, const void* zero_point, void* y) {
+  with_quantize(to, rounding, [&]<typename T>(const auto& f, T) {
+    run(context, loops, f, static_cast<T*>(y), x, scale, static_cast<const T*>(zero_point));
   });
 }
 
 void dequantize(const Context& context, DType from, const BroadcastLoops& loops, const void* x, const float* scale,
                 const void* zero_point, float* y) {
-  dispatch(from, DequantizedTypes(), [&]<typename T>(std::type_identity<T>) {
-    run(context, loops, Dequantize<T>(), y, static_cast<const T*>(x), scale, static_cast<const T*>(zero_point));
+  with_dequantize(from, [&]<typename T>(const auto& f, T) {
+    run(context, loops, f, y, static_cast<const T*>(x), scale, static_cast<const T*>(zero_point));
   });
 }
 

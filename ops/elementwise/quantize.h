@@ -7,6 +7,7 @@
 #include "base/cuda/host_device.h"
 #include "base/dtypes.h"
 #include "base/saturate.h"
+#include "base/small_types.h"
 
 namespace lenslet {
 
@@ -22,6 +23,29 @@ struct Quantize {
   LENSLET_HOST_DEVICE T operator()(float x, float scale) const { return (*this)(x, scale, T{0}); }
 };
 
+/// The same to integers of 4 and 2 bits, which lie as T.
+template <typename T>
+struct QuantizeNarrow {
+  int least, most;
+  LENSLET_HOST_DEVICE T operator()(float x, float scale, T zero_point) const {
+    const int wide = saturate<std::int16_t>(static_cast<double>(std::rint(x / scale)) + zero_point);
+    return static_cast<T>(wide < least ? least : wide > most ? most : wide);
+  }
+  LENSLET_HOST_DEVICE T operator()(float x, float scale) const { return (*this)(x, scale, T{0}); }
+};
+
+/// To floats of 8 and 4 bits: x / scale + zero_point, rounded as Cast does.
+struct QuantizeSmall {
+  SmallType type;
+  SmallRounding rounding;
+  LENSLET_HOST_DEVICE std::uint8_t operator()(float x, float scale, std::uint8_t zero_point) const {
+    return small_element(type, x / scale + small_value(type, zero_point), rounding);
+  }
+  LENSLET_HOST_DEVICE std::uint8_t operator()(float x, float scale) const {
+    return small_element(type, x / scale, rounding);
+  }
+};
+
 /// (x - zero_point) * scale.
 template <typename T>
 struct Dequantize {
@@ -30,5 +54,34 @@ struct Dequantize {
   }
   LENSLET_HOST_DEVICE float operator()(T x, float scale) const { return static_cast<float>(x) * scale; }
 };
+
+/// The same of floats of 8 and 4 bits.
+struct DequantizeSmall {
+  SmallType type;
+  LENSLET_HOST_DEVICE float operator()(std::uint8_t x, float scale, std::uint8_t zero_point) const {
+    return (small_value(type, x) - small_value(type, zero_point)) * scale;
+  }
+  LENSLET_HOST_DEVICE float operator()(std::uint8_t x, float scale) const { return small_value(type, x) * scale; }
+};
+
+/// f(function, T()) with the function that gives elements of `to`, which lie as T: a type of QuantizedTypes, or one of
+/// base/small_types.h.
+template <typename F>
+void with_quantize(DType to, SmallRounding rounding, F&& f) {
+  if (is_small_float(to)) return f(QuantizeSmall{*small_type(to), rounding}, std::uint8_t());
+  if (const SmallType* small = small_type(to)) {
+    const int most = static_cast<int>(small->most), least = small->sign != 0 ? -most - 1 : 0;
+    if (small->sign != 0) return f(QuantizeNarrow<std::int8_t>{least, most}, std::int8_t());
+    return f(QuantizeNarrow<std::uint8_t>{least, most}, std::uint8_t());
+  }
+  dispatch(to, QuantizedTypes(), [&]<typename T>(std::type_identity<T>) { f(Quantize<T>(), T()); });
+}
+
+/// The same of the function that takes elements of `from`, one of DequantizedTypes or base/small_types.h.
+template <typename F>
+void with_dequantize(DType from, F&& f) {
+  if (is_small_float(from)) return f(DequantizeSmall{*small_type(from)}, std::uint8_t());
+  dispatch(stored_as(from), DequantizedTypes(), [&]<typename T>(std::type_identity<T>) { f(Dequantize<T>(), T()); });
+}
 
 }  // namespace lenslet

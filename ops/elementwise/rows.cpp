@@ -16,11 +16,11 @@ std::span<const OpRow> elementwise_rows() {
   // name, domain, first version read, inputs min..max, outputs min..max, parts, notes
   static const OpRow others[] = {
       {"Clip", "", 6, 1, 3, 1, 1, clip(), "bounds constant or computed"},
-      {"Cast", "", 6, 1, 1, 1, 1, cast(),
-       "no strings, no 8-bit or 4-bit floats; out-of-range floats saturate to integers"},
+      {"Cast", "", 6, 1, 1, 1, 1, cast(), "no strings; out-of-range floats saturate to integers of 8 bits and more"},
       {"CastLike", "", 15, 2, 2, 1, 1, cast_like(), "as Cast"},
       {"SwiGLU", "", 28, 2, 2, 1, 1, swiglu()},
-      {"QuantizeLinear", "", 10, 2, 3, 1, 1, quantize_linear(), "to 8 and 16 bits, by tensor, axis or whole blocks"},
+      {"QuantizeLinear", "", 10, 2, 3, 1, 1, quantize_linear(),
+       "to 2, 4, 8 and 16 bits, by tensor, axis or whole blocks"},
       {"DequantizeLinear", "", 10, 2, 3, 1, 1, dequantize_linear(), "by tensor, axis or whole blocks"},
   };
   static const std::vector<OpRow> rows = [] {

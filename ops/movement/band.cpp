@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 #include "base/convert.h"
@@ -91,10 +90,8 @@ class EyeLike final : public BandOp {
 
   Band band(std::span<const InputInfo> inputs) const override {
     Band band{.least = k_, .most = k_, .makes = true};
-    dispatch(dtype_.value_or(inputs[0].type.dtype), AllTypes(), [&]<typename T>(std::type_identity<T>) {
-      const auto one = convert<T>(1.0F);
-      std::memcpy(&band.value, &one, sizeof(one));
-    });
+    const float one = 1;
+    convert_elements(DType::f32, &one, dtype_.value_or(inputs[0].type.dtype), &band.value, 1);
     return band;
   }
 

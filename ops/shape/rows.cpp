@@ -5,7 +5,7 @@
 namespace lenslet {
 
 // Each in the file of its name; squeeze.cpp, constant.cpp and shape.cpp have both of their kind.
-OpParts reshape(), flatten(), squeeze(), unsqueeze(), identity(), dropout(), relabel();
+OpParts reshape(), flatten(), squeeze(), unsqueeze(), identity(), dropout(), relabel(), bit_cast();
 OpParts shape(), size(), constant(), constant_of_shape(), range();
 
 std::span<const OpRow> shape_rows() {
@@ -16,6 +16,7 @@ std::span<const OpRow> shape_rows() {
       {"Squeeze", "", 1, 1, 2, 1, 1, squeeze()},
       {"Unsqueeze", "", 1, 1, 2, 1, 1, unsqueeze()},
       {"Identity", "", 1, 1, 1, 1, 1, identity()},
+      {"BitCast", "", 26, 1, 1, 1, 1, bit_cast(), "not of float16, bfloat16 and float64"},
       {"Dropout", "", 7, 1, 3, 1, 2, dropout(), "inference only"},
       {"Relabel", own, 1, 1, 1, 1, 1, relabel(), "4-D, no bytes move"},
       {"Shape", "", 1, 1, 1, 1, 1, shape()},

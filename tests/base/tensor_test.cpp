@@ -104,6 +104,34 @@ TEST_CASE("tensor/to_layout_moves_elements") {
   CHECK(std::equal(values.begin(), values.end(), back.values<float>().begin()));
 }
 
+TEST_CASE("tensor/types_that_are_only_carried") {
+  const auto bytes = [](const Tensor& tensor) {
+    const auto* from = static_cast<const std::uint8_t*>(tensor.data());
+    return std::vector<int>(from, from + tensor.bytes());
+  };
+  const auto wide = [](const Tensor& tensor) {
+    const Tensor floats = tensor.to_dtype(DType::f32);
+    return std::vector<float>(floats.values<float>().begin(), floats.values<float>().end());
+  };
+  const Tensor x = Tensor::of<float>(Shape{6}, {0, 1, -1.5F, 3.3F, 1000, -1000});
+  CHECK(bytes(x.to_dtype(DType::f8e4m3fn)) == std::vector<int>{0, 0x38, 0xBC, 0x45, 0x7E, 0xFE});
+  CHECK(wide(x.to_dtype(DType::f8e4m3fn)) == std::vector<float>{0, 1, -1.5F, 3.25F, 448, -448});
+  CHECK(wide(x.to_dtype(DType::f8e4m3fnuz)) == std::vector<float>{0, 1, -1.5F, 3.25F, 240, -240});
+  CHECK(wide(x.to_dtype(DType::f8e5m2)) == std::vector<float>{0, 1, -1.5F, 3.5F, 1024, -1024});
+  CHECK(wide(x.to_dtype(DType::f8e5m2fnuz)) == std::vector<float>{0, 1, -1.5F, 3.5F, 1024, -1024});
+  CHECK(wide(x.to_dtype(DType::f8e8m0)) == std::vector<float>{0x1p-127F, 1, 2, 4, 1024, 1024});
+  CHECK(bytes(x.to_dtype(DType::f4e2m1)) == std::vector<int>{0, 2, 0xB, 5, 7, 0xF});
+  CHECK(wide(x.to_dtype(DType::f4e2m1)) == std::vector<float>{0, 1, -1.5F, 3, 6, -6});
+  // The low bits, as int8 and uint8 lie.
+  CHECK(bytes(x.to_dtype(DType::i4)) == std::vector<int>{0, 1, 255, 3, 248, 248});
+  CHECK(bytes(x.to_dtype(DType::u4)) == std::vector<int>{0, 1, 15, 3, 8, 8});
+  CHECK(wide(x.to_dtype(DType::i2)) == std::vector<float>{0, 1, -1, -1, 0, 0});
+  CHECK(wide(x.to_dtype(DType::u2)) == std::vector<float>{0, 1, 3, 3, 0, 0});
+  CHECK(Tensor(DType::i2, Shape{5}).bytes() == 5);
+  CHECK(to_string(DType::f8e5m2fnuz) == "float8e5m2fnuz");
+  CHECK(to_string(DType::u2) == "uint2");
+}
+
 TEST_CASE("tensor/to_dtype_converts_as_cast_does") {
   const auto values = [](const Tensor& tensor) {
     const Tensor wide = tensor.to_dtype(DType::f64);

@@ -78,6 +78,23 @@ TEST_CASE("widen/constants_attributes_and_ports") {
   }
 }
 
+TEST_CASE("widen/types_that_are_only_carried_stay") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {4}, DType::f16);
+  const ValueId weights = b.constant(Tensor::of<float>(Shape{4}, {-8, 7, 0, 1}).to_dtype(DType::i4));
+  const ValueId small = b.node("Cast", {x}, {{"to", dtype_to_onnx(DType::f8e4m3fn)}});
+  const ValueId wide = b.node("DequantizeLinear", {small, b.constant(Tensor::of<float>(Shape{}, {2}))});
+  b.output(b.node("Add", {wide, b.node("Cast", {weights}, {{"to", dtype_to_onnx(DType::f32)}})}));
+  Graph graph = after(b.raw(), "widen");
+  bind_inputs(graph, 1, {});
+  infer_shapes(graph);
+  CHECK(graph.value(weights).dtype == DType::i4);
+  CHECK(graph.value(small).dtype == DType::f8e4m3fn);
+  const Tensor y = interpret(graph, {Tensor::of<float>(Shape{4}, {1, 3.3F, -1000, 0}).to_dtype(DType::f16)})[0];
+  const float expected[] = {-6, 13.5F, -896, 1};
+  for (std::size_t i = 0; i < std::size(expected); ++i) CHECK(y.values<float>()[i] == expected[i]);
+}
+
 TEST_CASE("widen/values") {
   const auto widened = [](DType dtype, std::initializer_list<std::uint64_t> patterns) {
     Tensor tensor(dtype, Shape{static_cast<std::int64_t>(patterns.size())});

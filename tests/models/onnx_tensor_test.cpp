@@ -109,6 +109,37 @@ TEST_CASE("onnx_tensor/types_stay_as_they_are") {
   CHECK(read(raw_tensor<std::int64_t>("t", i64, {1}, {3})).dtype() == DType::i64);
 }
 
+TEST_CASE("onnx_tensor/elements_that_share_bytes") {
+  const auto raw = [](int type, std::int64_t count, const std::vector<std::uint8_t>& bytes) {
+    return read(raw_tensor<std::uint8_t>("t", type, {count}, bytes));
+  };
+  const auto packed = [](int type, std::int64_t count, const std::vector<std::int32_t>& bytes) {
+    return read(tensor("t", type, {count},
+                       [&](pbf_writer& writer) { writer.add_packed_int32(5, bytes.begin(), bytes.end()); }));
+  };
+  // The first in the low bits; what follows the last element is not looked at.
+  check_values<std::int8_t>(raw(i4, 3, {0x8F, 0xF7}), {-1, -8, 7});
+  check_values<std::uint8_t>(raw(u4, 3, {0x8F, 0xF7}), {15, 8, 7});
+  check_values<std::uint8_t>(raw(f4e2m1, 4, {0x8F, 0xF7}), {15, 8, 7, 15});
+  check_values<std::int8_t>(raw(i2, 5, {0xE4, 0xFE}), {0, 1, -2, -1, -2});
+  check_values<std::uint8_t>(raw(u2, 5, {0xE4, 0xFE}), {0, 1, 2, 3, 2});
+  check_values<std::int8_t>(packed(i4, 3, {0x8F, 0xF7}), {-1, -8, 7});
+  check_values<std::uint8_t>(packed(u2, 5, {0xE4, 0xFE}), {0, 1, 2, 3, 2});
+  check_values<std::uint8_t>(raw(f8e4m3fn, 2, {0x7E, 0x80}), {0x7E, 0x80});
+  check_values<std::uint8_t>(packed(f8e8m0, 2, {0, 255}), {0, 255});
+  CHECK(raw(f8e5m2, 1, {1}).dtype() == DType::f8e5m2);
+  CHECK(raw(i2, 0, {}).elems() == 0);
+
+  CHECK_ERROR(raw(i4, 3, {1}), invalid_model, "needs 2 bytes, raw_data has 1");
+  CHECK_ERROR(raw(i4, 3, {1, 2, 3}), invalid_model, "needs 2 bytes, raw_data has 3");
+  CHECK_ERROR(raw(u2, 5, {1}), invalid_model, "needs 2 bytes");
+  CHECK_ERROR(packed(u4, 3, {1}), invalid_model, "its data has 1");
+  CHECK_ERROR(packed(i2, 4, {1, 2}), invalid_model, "its data has 2");
+  CHECK_ERROR(packed(i4, 2, {256}), invalid_model, "256 does not fit");
+  CHECK_ERROR(packed(i4, 2, {-1}), invalid_model, "-1 does not fit");
+  CHECK_ERROR(packed(f8e4m3fn, 1, {256}), invalid_model, "256 does not fit");
+}
+
 TEST_CASE("onnx_tensor/alignment_and_sharing") {
   // The same bytes at every offset: shared where aligned for float, copied elsewhere, equal everywhere.
   const auto storage = std::make_shared<std::vector<std::byte>>(64);
@@ -141,7 +172,7 @@ TEST_CASE("onnx_tensor/refused") {
   CHECK_ERROR(read(tensor("t", text, {1}, [](pbf_writer& writer) { writer.add_bytes(6, "a"); })), unsupported,
               "string");
   CHECK_ERROR(read(raw_tensor<std::uint64_t>("t", 14, {1}, {1})), unsupported, "complex64");
-  CHECK_ERROR(read(raw_tensor<std::uint8_t>("t", 23, {1}, {1})), unsupported, "float4e2m1");
+  CHECK_ERROR(read(raw_tensor<std::uint8_t>("t", 27, {1}, {1})), unsupported, "float6e2m3");
   CHECK_ERROR(read(raw_tensor<std::uint8_t>("t", 99, {1}, {1})), unsupported, "type 99");
   CHECK_ERROR(read(tensor("t", 0, {1})), invalid_model, "element type");
   CHECK_ERROR(read(tensor("t", f32, {-1})), invalid_model, "dimension -1");

@@ -21,6 +21,7 @@ inline std::span<const std::byte> bytes_of(const std::string& text) { return std
 /// Element types by ONNX's number.
 enum : int { f32 = 1, u8 = 2, i8 = 3, u16 = 4, i16 = 5, i32 = 6, i64 = 7, text = 8, boolean = 9, f16 = 10, f64 = 11 };
 inline constexpr int u32 = 12, bf16 = 16;
+inline constexpr int f8e4m3fn = 17, f8e5m2 = 19, u4 = 21, i4 = 22, f4e2m1 = 23, f8e8m0 = 24, u2 = 25, i2 = 26;
 
 /// The bytes of one message, written by `fill`.
 inline std::string message(const std::function<void(pbf_writer&)>& fill) {

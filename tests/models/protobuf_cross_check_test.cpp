@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "base/small_types.h"
 #include "models/mapped_file.h"
 #include "models/onnx.pb.h"
 #include "models/onnx_reader.h"
@@ -40,6 +41,8 @@ void compare(const OnnxTensor& ours, const onnx::TensorProto& theirs) {
   CHECK(ours.dims == std::vector<std::int64_t>(theirs.dims().begin(), theirs.dims().end()));
   CHECK(ours.external == (theirs.data_location() == onnx::TensorProto::EXTERNAL));
   if (ours.external || !dtype_of_onnx(ours.type)) return;
+  // Of elements that share bytes Google's parser gives the bytes; onnx_tensor_test.cpp takes them apart.
+  if (dtype_bits(*dtype_of_onnx(ours.type)) < 8) return;
   const Tensor tensor = to_tensor(ours, {});
   const std::string expected = elements(theirs);
   CHECK((std::string_view(static_cast<const char*>(tensor.data()), tensor.bytes()) == expected));

@@ -10,6 +10,7 @@ using namespace lenslet;
 
 namespace {
 
+// Those that are computed with.
 constexpr DType every_type[] = {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8,  DType::u8,     DType::i16,
                                 DType::u16, DType::i32, DType::u32, DType::i64,  DType::u64, DType::boolean};
 
@@ -47,8 +48,14 @@ TEST_CASE("dispatch/a_type_outside_the_list_is_an_internal_error") {
 TEST_CASE("dispatch/sets_of_types") {
   CHECK(dtypes<Types<float>>.str() == "float32");
   CHECK(dtypes<Types<std::int64_t, float>>.str() == "float32, int64");
-  CHECK(dtypes<AllTypes>.str() == "any type");
-  CHECK(dtypes<AllTypes>.all());
+  CHECK(dtypes<AllTypes>.str() == "any type but float8, float4, int4, int2");
+  CHECK_FALSE(dtypes<AllTypes>.all());
+  CHECK(DTypeSet::any().str() == "any type");
+  for (unsigned i = 0; i < dtype_count; ++i) {
+    CHECK(DTypeSet::any().contains(static_cast<DType>(i)));
+    CHECK(dtypes<AllTypes>.contains(static_cast<DType>(i)) == (i < std::size(every_type)));
+    CHECK(DTypeSet().with(static_cast<DType>(i)).str() == to_string(static_cast<DType>(i)));
+  }
   CHECK(DTypeSet::any().all());
   CHECK(DTypeSet().empty());
   CHECK(DTypeSet().str().empty());

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/small_types.h"
 #include "oracle/oracle.h"
 #include "tests/ops/op_meaning.h"
 #include "tests/ops/op_runner.h"
@@ -16,7 +17,8 @@ namespace lenslet::test {
 namespace {
 
 bool is_floating(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::f16 || dtype == DType::bf16;
+  return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::f16 || dtype == DType::bf16 ||
+         is_small_float(dtype);
 }
 
 void compare(const Tensor& output, const oracle::Array& exact, double tolerance, const std::string& where) {
@@ -148,7 +150,7 @@ Tensor random_f32(Shape shape, unsigned seed, double mean, double deviation) {
 
 bool is_unsigned(DType dtype) {
   return dtype == DType::u8 || dtype == DType::u16 || dtype == DType::u32 || dtype == DType::u64 ||
-         dtype == DType::boolean;
+         dtype == DType::boolean || dtype == DType::u4 || dtype == DType::u2 || dtype == DType::f8e8m0;
 }
 
 Tensor random_of(DType dtype, Shape shape, unsigned seed, double low, double high) {

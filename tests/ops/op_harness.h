@@ -45,7 +45,7 @@ void check_op(const OpCase& c);
 
 /// Normal random f32 in a fixed order for a seed: 1.0 standard deviation around `mean`.
 Tensor random_f32(Shape shape, unsigned seed, double mean = 0, double deviation = 1);
-/// Integers without a sign, and bool.
+/// Types without a sign, bool too.
 bool is_unsigned(DType dtype);
 /// Uniform random values of any type in [low, high], converted to `dtype`.
 Tensor random_of(DType dtype, Shape shape, unsigned seed, double low, double high);

@@ -99,7 +99,7 @@ TEST_CASE("quantize/refusals") {
     CHECK_THROWS_WITH_AS(infer_op(c), doctest::Contains(text), Error);
   };
   refused({.op = "QuantizeLinear", .inputs = {x, random_f32({2}, 1)}}, "input scale has shape [2], expected [3]");
-  refused({.op = "QuantizeLinear", .inputs = {x, scale, Tensor(DType::u8, {1})}}, "input zero_point");
+  refused({.op = "QuantizeLinear", .inputs = {x, scale, Tensor(DType::u8, {2})}}, "input zero_point");
   refused({.op = "QuantizeLinear", .inputs = {x, scale, Tensor(DType::i32, Shape{})}}, "int32");
   refused({.op = "DequantizeLinear", .inputs = {Tensor(DType::i8, {2}), scale, Tensor(DType::u8, Shape{})}}, "uint8");
   const auto blocks = [&](std::int64_t size, const Shape& scales, const char* text) {

@@ -120,7 +120,7 @@ TEST_CASE("tools/kernel_timer/any_operator") {
 }
 
 TEST_CASE("tools/draw/every_type") {
-  for (int type = 0; type <= static_cast<int>(DType::boolean); ++type) {
+  for (unsigned type = 0; type < dtype_count; ++type) {
     Tensor tensor(static_cast<DType>(type), {512});
     FastEngine engine(1);
     draw(tensor, engine);

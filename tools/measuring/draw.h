@@ -3,6 +3,7 @@
 // machine.
 
 #include <cstdint>
+#include <cstring>
 #include <random>
 
 #include "base/dtypes.h"
@@ -14,7 +15,8 @@ using FastEngine =
     std::linear_congruential_engine<std::uint64_t, 6364136223846793005U, 1442695040888963407U, 0 /* 2^64 */>;
 
 /// Fills a tensor of any type and format: floats uniform in [-1, 1), those of 16 bits of magnitude 0.5 to 1, bytes of
-/// any value, other integers 0 or 1. `engine()` gives 64 random bits.
+/// any value, other integers 0 or 1, types that are not computed with anything that a byte converts to. `engine()`
+/// gives 64 random bits.
 template <typename Engine>
 void draw(Tensor& tensor, Engine& engine) {
   // Not std::uniform_real_distribution: its values differ between standard libraries.
@@ -28,6 +30,12 @@ void draw(Tensor& tensor, Engine& engine) {
       elements[i] = static_cast<std::uint16_t>(exponent | mantissa | bit() << 15U);
     }
   };
+  if (!dtypes<AllTypes>.contains(tensor.dtype())) {
+    Tensor bytes(DType::u8, tensor.shape(), tensor.format());
+    draw(bytes, engine);
+    std::memcpy(tensor.data(), bytes.to_dtype(tensor.dtype()).data(), tensor.bytes());
+    return;
+  }
   if (tensor.dtype() == DType::f16) return fill_halves(0x3800, 10);
   if (tensor.dtype() == DType::bf16) return fill_halves(0x3F00, 7);
   using Others = Types<float, double, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t,

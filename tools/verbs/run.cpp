@@ -21,6 +21,7 @@
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/compare.h"
 #include "tools/verbs/dtype_convert.h"
+#include "tools/verbs/model_inputs.h"
 #include "tools/verbs/observed_values.h"
 #include "tools/verbs/output_name.h"
 #include "tools/verbs/picture_outputs.h"
@@ -73,13 +74,15 @@ void make_folder(const fs::path& folder) {
   if (error) throw Error(ErrorKind::io, fmt::format("cannot be made: {}", error.message()), folder.string());
 }
 
-/// NAME.npy of each value in a folder. bfloat16, which .npy has not, becomes float32, which holds each of its values.
+/// NAME.npy of each value in a folder. bfloat16 and the types behind bool, which .npy has not, become float32, which
+/// holds each of their values.
 class NpyFolder {
  public:
   explicit NpyFolder(fs::path folder) : folder_(std::move(folder)) { make_folder(folder_); }
   fs::path write(const std::string& name, const Tensor& tensor) {
     fs::path file = folder_ / names_.file_name(name);
-    write_npy(file, tensor.dtype() == DType::bf16 ? convert_float(tensor, DType::f32) : tensor);
+    const bool other = tensor.dtype() == DType::bf16 || tensor.dtype() > DType::boolean;
+    write_npy(file, other ? tensor.to_dtype(DType::f32) : tensor);
     return file;
   }
 
