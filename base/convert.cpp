@@ -1,10 +1,12 @@
 #include "base/convert.h"
 
+#include "base/convert_floats.h"
 #include "base/dtypes.h"
 
 namespace lenslet {
 
 void convert_elements(DType from, const void* x, DType to, void* y, std::int64_t count) {
+  if (convert_floats(from, x, to, y, count)) return;
   dispatch(from, AllTypes(), [&]<typename From>(std::type_identity<From>) {
     dispatch(to, AllTypes(), [&]<typename To>(std::type_identity<To>) {
       const Convert<To, From> f;
