@@ -9,6 +9,7 @@
 #include "ops/core/onnx_types.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/quantize_cuda.h"
+#include "ops/elementwise/quantize_kernels.h"
 
 namespace lenslet {
 
@@ -130,7 +131,13 @@ std::unique_ptr<const BoundKernel> bind_quantize(const Binding& binding) {
     const void* const zero_point = zero_point_of(run);
     if (run.cuda == nullptr) {
       dispatch(to, QuantizedTypes(), [&]<typename T>(std::type_identity<T>) {
-        run_cpu(run, loops, Quantize<T>(), run.out<T>(), run.in<float>(0), static_cast<const T*>(zero_point));
+        const auto* const zero_points = static_cast<const T*>(zero_point);
+        if (loops.inner_stride(2) != 0)
+          return run_cpu(run, loops, Quantize<T>(), run.out<T>(), run.in<float>(0), zero_points);
+        for_each_run(loops, *run.pool, elementwise_grain, [&](const auto& at, std::int64_t n) {
+          const T zero = zero_points != nullptr ? zero_points[at[3]] : T{0};
+          quantize_run(run.in<float>(0) + at[1], run.in<float>(1)[at[2]], zero, n, run.out<T>() + at[0]);
+        });
       });
     } else if constexpr (cuda_built) {
       cuda::quantize(*run.cuda, to, loops, run.in<float>(0), run.in<float>(1), zero_point, run.outputs[0].data());
