@@ -2,11 +2,13 @@
 
 #include <array>
 
+#include "base/convert_floats.h"
 #include "base/dtypes.h"
 
 namespace lenslet {
 
 void convert_elements(DType from, const void* x, DType to, void* y, std::int64_t count, SmallRounding rounding) {
+  if (convert_floats(from, x, to, y, count)) return;
   if (from == to) from = to = stored_as(to);
   if (is_small_float(from)) {  // looked up: there are 256 elements
     constexpr int elements = 256;

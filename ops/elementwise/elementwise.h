@@ -16,24 +16,56 @@
 
 namespace lenslet {
 
-/// One operand along a run.
-template <typename X, typename Step>
-struct Along {
+/// One operand along a run: neighbours, one number for all, or elements at a distance. The loops over the first two are
+/// vectorised by the compiler.
+template <typename X>
+struct Neighbours {
   const X* from;
-  Step step;
+  X operator[](std::int64_t i) const { return from[i]; }
 };
-using One = std::integral_constant<std::int64_t, 1>;
+template <typename X>
+struct Same {
+  X value;
+  X operator[](std::int64_t) const { return value; }
+};
+template <typename X>
+struct Strided {
+  const X* from;
+  std::int64_t step;
+  X operator[](std::int64_t i) const { return from[i * step]; }
+};
 /// y[i] = f(x[i]...) for i < n. Everything comes by value: no store to bytes of y can change it.
-template <typename F, typename Y, typename... X, typename... Step>
-void transform_run(std::int64_t n, F f, Y* y, Along<X, Step>... x) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = f(x.from[i * x.step]...);
+template <typename F, typename Y, typename... X>
+void transform_run(std::int64_t n, F f, Y* y, X... x) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = f(x[i]...);
+}
+
+/// Calls f with each of `x` as what it is.
+template <typename F, typename... X>
+void with_operands(const F& f, Strided<X>... x) {
+  if (!((x.step == 0 || x.step == 1) && ...)) return f(x...);
+  const auto next = [&f]<typename... Done, typename First, typename... Rest>(
+                        const auto& self, std::tuple<Done...> done, Strided<First> first, Strided<Rest>... rest) {
+    const auto with = [&](auto operand) {
+      const auto more = std::tuple_cat(done, std::tuple(operand));
+      if constexpr (sizeof...(rest) == 0)
+        std::apply(f, more);
+      else
+        self(self, more, rest...);
+    };
+    if (first.step == 1)
+      with(Neighbours<First>{first.from});
+    else
+      with(Same<First>{*first.from});
+  };
+  next(next, std::tuple<>(), x...);
 }
 
 /// y[i] = f(x[i]) for i < count; y may be x.
 template <typename F, typename Y, typename X>
 void transform(ThreadPool& pool, std::int64_t count, const F& f, Y* y, const X* x) {
   pool.parallel_for(count, elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
-    transform_run(end - begin, f, y + begin, Along<X, One>{x + begin, One()});
+    transform_run(end - begin, f, y + begin, Neighbours<X>{x + begin});
   });
 }
 
@@ -44,10 +76,11 @@ void transform(ThreadPool& pool, const BroadcastLoops& loops, const F& f, Y* y, 
     std::size_t operand = 0;
     const auto along = [&]<typename T>(const T* data) {
       ++operand;
-      return Along<T, std::int64_t>{data + at[operand], loops.inner_stride(static_cast<int>(operand))};
+      return Strided<T>{data + at[operand], loops.inner_stride(static_cast<int>(operand))};
     };
     const std::tuple operands{along(x)...};  // in braces: in this order
-    std::apply([&](auto... each) { transform_run(n, f, y + at[0], each...); }, operands);
+    const auto run = [&](auto... operand_of) { transform_run(n, f, y + at[0], operand_of...); };
+    std::apply([&](auto... strided) { with_operands(run, strided...); }, operands);
   });
 }
 

@@ -1,4 +1,4 @@
-// Comparisons, boolean operators and Where: broadcast, one element at a time (masks and shape arithmetic).
+// Comparisons, boolean operators and Where: broadcast.
 
 #include "ops/elementwise/logic.h"
 
@@ -67,8 +67,10 @@ class BoundLogic final : public BoundKernel {
     const void *a = run.inputs.front().data(), *b = run.inputs.back().data();
     void* y = run.outputs[0].data();
     if (run.cuda == nullptr) {
-      transform(*run.pool, loops_, Logic<T>{kind_}, static_cast<std::uint8_t*>(y), static_cast<const T*>(a),
-                static_cast<const T*>(b));
+      with_logic<Element>(kind_, [&](auto f) {
+        transform(*run.pool, loops_, f, static_cast<std::uint8_t*>(y), static_cast<const T*>(a),
+                  static_cast<const T*>(b));
+      });
     } else if constexpr (cuda_built) {
       cuda::logic(*run.cuda, kind_, dtype_of<T>::value, loops_, a, b, y);
     }

@@ -2,6 +2,7 @@
 // Comparisons and boolean operators, a row each (a new one: a row here and its definition in oracle/elementwise.cpp),
 // and the function of Where; on the host and on the device.
 
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -46,7 +47,7 @@ LENSLET_LOGIC_VARIANTS(LENSLET_CHECK)
 template <typename T>
 LENSLET_HOST_DEVICE int infinity_of(T a) {
   if constexpr (std::is_floating_point_v<T>)
-    if (a == a && a - a != a - a) return a > 0 ? 1 : -1;
+    return (a == static_cast<T>(INFINITY) ? 1 : 0) - (a == static_cast<T>(-INFINITY) ? 1 : 0);
   return 0;
 }
 
@@ -67,6 +68,27 @@ struct Logic {
     return false;
   }
 };
+
+/// The same of a kind that is known where it is compiled.
+template <LogicKind kind, typename T>
+struct LogicOf {
+  std::uint8_t operator()(T a, T b) const { return Logic<T>{kind}(a, b); }
+};
+
+/// Calls f(LogicOf<kind, T>), T the bytes of a bool, where the operator has elements of this type.
+template <typename Element, typename F>
+void with_logic(LogicKind kind, const F& f) {
+  using T = std::conditional_t<std::is_same_v<Element, bool>, std::uint8_t, Element>;
+  switch (kind) {
+#define LENSLET_CASE(NAME, VERSION, INPUTS, TYPES, ...)                                               \
+  case LogicKind::NAME:                                                                               \
+    if constexpr (dtypes<TYPES>.contains(dtype_of<Element>::value)) f(LogicOf<LogicKind::NAME, T>()); \
+    return;
+    LENSLET_LOGIC_KINDS(LENSLET_CASE)
+    LENSLET_LOGIC_VARIANTS(LENSLET_CASE)
+#undef LENSLET_CASE
+  }
+}
 
 /// One of two elements, of which only the size matters.
 template <typename T>

@@ -9,6 +9,7 @@
 #include "ops/core/onnx_types.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/quantize_cuda.h"
+#include "ops/elementwise/quantize_kernels.h"
 
 namespace lenslet {
 
@@ -135,8 +136,15 @@ std::unique_ptr<const BoundKernel> bind_quantize(const Binding& binding) {
     const DType to = run.outputs[0].dtype();
     const void* const zero_point = zero_point_of(run);
     if (run.cuda == nullptr) {
-      with_quantize(to, rounding, [&]<typename T>(const auto& f, T) {
-        run_cpu(run, loops, f, run.out<T>(), run.in<float>(0), static_cast<const T*>(zero_point));
+      with_quantize(to, rounding, [&]<typename F, typename T>(const F& f, T) {
+        const auto* const zero_points = static_cast<const T*>(zero_point);
+        if constexpr (std::is_same_v<F, Quantize<T>>)
+          if (loops.inner_stride(2) == 0)
+            return for_each_run(loops, *run.pool, elementwise_grain, [&](const auto& at, std::int64_t n) {
+              const T zero = zero_points != nullptr ? zero_points[at[3]] : T{0};
+              quantize_run(run.in<float>(0) + at[1], run.in<float>(1)[at[2]], zero, n, run.out<T>() + at[0]);
+            });
+        run_cpu(run, loops, f, run.out<T>(), run.in<float>(0), zero_points);
       });
     } else if constexpr (cuda_built) {
       cuda::quantize(*run.cuda, to, rounding, loops, run.in<float>(0), run.in<float>(1), zero_point,

@@ -83,19 +83,18 @@ struct Normalization {
 
 void run_rows(const Normalization& of, const KernelRun& run) {
   const std::int64_t length = of.statistics.reduced[0].dim;
-  run.pool->parallel_for(of.statistics.kept.count(),
-                         std::max<std::int64_t>(1, elementwise_grain / std::max<std::int64_t>(1, length)),
-                         [&](std::int64_t begin, std::int64_t end, int) {
-                           for (std::int64_t row = begin; row < end; ++row) {
-                             const float* const from = run.in<float>(0) + row * length;
-                             AxesNormFold fold;
-                             if (of.norm == AxesNorm::l1) fold.sum = row_magnitudes(from, length);
-                             if (of.norm == AxesNorm::mean_variance) fold.sum = row_sum(from, length);
-                             if (of.norm != AxesNorm::l1) fold.squares = row_squares(from, length, 0);
-                             transform_run(length, fold.result(length, of.norm), run.out<float>() + row * length,
-                                           Along<float, One>{from, One()});
-                           }
-                         });
+  run.pool->parallel_for(
+      of.statistics.kept.count(), std::max<std::int64_t>(1, elementwise_grain / std::max<std::int64_t>(1, length)),
+      [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          const float* const from = run.in<float>(0) + row * length;
+          AxesNormFold fold;
+          if (of.norm == AxesNorm::l1) fold.sum = row_magnitudes(from, length);
+          if (of.norm == AxesNorm::mean_variance) fold.sum = row_sum(from, length);
+          if (of.norm != AxesNorm::l1) fold.squares = row_squares(from, length, 0);
+          transform_run(length, fold.result(length, of.norm), run.out<float>() + row * length, Neighbours<float>{from});
+        }
+      });
 }
 
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {

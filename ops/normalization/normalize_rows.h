@@ -3,12 +3,10 @@
 // where scale and bias come from and in who wants the statistics, which an Affine says on both devices:
 //   of_row(row) -> ScaleAndBias   of all elements of a row
 //   of_element(y, row, i)         what becomes of element i of a row after that
-//   parts, of_part(row, part)     where there are such, the CPU takes each of so many equal parts of a row as a row
-//   with
-//                                 a scale and a bias of its own, and no of_element()
+//   write(mean, deviation, row, x, n, y)
+//                                 all of that to row x of n elements on the CPU, vectorised
 //   keep(row, mean, deviation)    told of each row once; the deviation is sqrt(variance + epsilon)
 //   centered                      false: the mean counts as 0, and the deviation is the root mean square
-//   vector_sums                   on the CPU; else an element after the other
 //   may_be_held                   CUDA reads a row once if it fits into a block's registers
 
 #include <algorithm>
@@ -20,13 +18,10 @@
 #include "base/cuda/host_device.h"
 #include "base/thread_pool.h"
 #include "ops/core/grain.h"
+#include "ops/normalization/row_map.h"
 #include "ops/normalization/row_sums.h"
 
 namespace lenslet {
-
-struct ScaleAndBias {
-  float scale, bias;
-};
 
 /// Row i belongs to channel i % channels, for whose scale and bias there is one element each.
 struct AffineOfChannel {
@@ -37,9 +32,11 @@ struct AffineOfChannel {
     return {scale[c], bias[c]};
   }
   LENSLET_HOST_DEVICE float of_element(float y, std::int64_t, std::int64_t) const { return y; }
+  void write(double mean, double deviation, std::int64_t row, const float* x, std::int64_t n, float* y) const {
+    map_row(RowMap(mean, deviation, of_row(row)), x, n, y);
+  }
   LENSLET_HOST_DEVICE void keep(std::int64_t, double, double) const {}
   static constexpr bool centered = true;
-  static constexpr bool vector_sums = false;
   static constexpr bool may_be_held = false;  // not measured
 };
 
@@ -69,9 +66,12 @@ struct AffineOfGroup {
     const ScaleAndBias affine = of_part(row, narrow ? divider.divide(static_cast<std::uint32_t>(i)) : i / part_length);
     return y * affine.scale + affine.bias;
   }
+  void write(double mean, double deviation, std::int64_t row, const float* x, std::int64_t, float* y) const {
+    for (std::int64_t part = 0; part < parts; ++part, x += part_length, y += part_length)
+      map_row(RowMap(mean, deviation, of_part(row, part)), x, part_length, y);
+  }
   LENSLET_HOST_DEVICE void keep(std::int64_t, double, double) const {}
   static constexpr bool centered = true;
-  static constexpr bool vector_sums = true;
   static constexpr bool may_be_held = true;
 };
 
@@ -84,38 +84,26 @@ struct AffineOfElement {
   LENSLET_HOST_DEVICE float of_element(float y, std::int64_t, std::int64_t i) const {
     return y * scale[i] + (bias != nullptr ? bias[i] : 0);
   }
+  void write(double row_mean, double deviation, std::int64_t row, const float* x, std::int64_t n, float* y) const {
+    map_row(RowMap(row_mean, deviation, of_row(row)), scale, bias, x, n, y);
+  }
   LENSLET_HOST_DEVICE void keep(std::int64_t row, double row_mean, double deviation) const {
     if (mean != nullptr) mean[row] = static_cast<float>(row_mean);
     if (inverse_deviation != nullptr) inverse_deviation[row] = static_cast<float>(1 / deviation);
   }
   static constexpr bool centered = true;
-  static constexpr bool vector_sums = false;
   static constexpr bool may_be_held = true;
 };
 
 /// The same of rows that are divided by their root mean square.
 struct RmsAffineOfElement : AffineOfElement {
   static constexpr bool centered = false;
-  static constexpr bool vector_sums = true;
 };
 
 /// sqrt(variance + epsilon) of `length` elements, given the sum of their squared distances from the mean.
 LENSLET_HOST_DEVICE inline double row_deviation(double squares, double length, float epsilon) {
   return std::sqrt(squares / length + static_cast<double>(epsilon));
 }
-
-/// y = (x - mean) / deviation * scale + bias. As x * factor - mean * factor it would cancel for a large mean: the
-/// subtraction comes first.
-struct RowMap {
-  float center, gain, rest;
-  RowMap() = default;
-  LENSLET_HOST_DEVICE RowMap(double mean, double deviation, ScaleAndBias affine) : center(static_cast<float>(mean)) {
-    const double factor = static_cast<double>(affine.scale) / deviation;
-    gain = static_cast<float>(factor);
-    rest = static_cast<float>(static_cast<double>(affine.bias) - (mean - static_cast<double>(center)) * factor);
-  }
-  LENSLET_HOST_DEVICE float operator()(float x) const { return (x - center) * gain + rest; }
-};
 
 /// x and y [rows, length]; y may be x. Statistics are taken in double; those of empty rows are NaN.
 template <typename Affine>
@@ -126,32 +114,11 @@ void normalize_rows(const Affine& affine, float epsilon, std::int64_t rows, std:
                       for (std::int64_t row = begin; row < end; ++row) {
                         const float* from = x + row * length;
                         float* to = y + row * length;
-                        double sum = 0, squares = 0;
-                        if constexpr (Affine::vector_sums) {
-                          if constexpr (Affine::centered) sum = row_sum(from, length);
-                        } else {
-                          for (std::int64_t i = 0; i < length; ++i) sum += static_cast<double>(from[i]);
-                        }
-                        const double mean = Affine::centered ? sum / static_cast<double>(length) : 0;
-                        if constexpr (Affine::vector_sums) {
-                          squares = row_squares(from, length, mean);
-                        } else {
-                          for (std::int64_t i = 0; i < length; ++i) {
-                            const double distance = static_cast<double>(from[i]) - mean;
-                            squares += distance * distance;
-                          }
-                        }
-                        const double deviation = row_deviation(squares, static_cast<double>(length), epsilon);
+                        const double mean = Affine::centered ? row_sum(from, length) / static_cast<double>(length) : 0;
+                        const double deviation =
+                            row_deviation(row_squares(from, length, mean), static_cast<double>(length), epsilon);
                         affine.keep(row, mean, deviation);
-                        if constexpr (requires { affine.parts; }) {
-                          for (std::int64_t part = 0; part < affine.parts; ++part) {
-                            const RowMap map(mean, deviation, affine.of_part(row, part));
-                            for (std::int64_t i = length / affine.parts; i > 0; --i) *to++ = map(*from++);
-                          }
-                        } else {
-                          const RowMap map(mean, deviation, affine.of_row(row));
-                          for (std::int64_t i = 0; i < length; ++i) to[i] = affine.of_element(map(from[i]), row, i);
-                        }
+                        affine.write(mean, deviation, row, from, length, to);
                       }
                     });
 }

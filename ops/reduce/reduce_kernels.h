@@ -96,19 +96,28 @@ void across_outputs(Loops loops, typename Fold::Rule rule, const T* from, typena
                     });
 }
 
+/// Folds in turn. The order of a sum decides its bits; extremes have none, and only 32 of them are vectorised (g++ 12).
+template <typename Fold>
+inline constexpr std::int64_t chains_of = 8;
+template <typename T, bool largest>
+inline constexpr std::int64_t chains_of<ExtremeFold<T, largest>> = 32;
+
 /// One output at a time; several folds in turn along the innermost reduced loop break the chain of additions.
 template <typename Fold, typename T = typename Fold::In>
 void along_input(const Loops& loops, typename Fold::Rule rule, const T* from, typename Fold::Out* to,
                  ThreadPool& pool) {
-  constexpr std::int64_t chains = 8;
+  constexpr std::int64_t chains = chains_of<Fold>;
   const ReducedRows rows(loops.reduced);
   const auto fold = [&](const T* x, auto stride) {
     std::array<Fold, chains> folds;
     rows.for_each([&](std::int64_t first) {
       std::int64_t i = 0;
       for (; i + chains <= rows.row.dim; i += chains)
-        for (std::int64_t chain = 0; chain < chains; ++chain)
-          folds[static_cast<std::size_t>(chain)].add(x[first + (i + chain) * stride], 0, rule);
+        for (std::int64_t chain = 0; chain < chains; ++chain) {
+          Fold fold_here = folds[static_cast<std::size_t>(chain)];  // as above
+          fold_here.add(x[first + (i + chain) * stride], 0, rule);
+          folds[static_cast<std::size_t>(chain)] = fold_here;
+        }
       for (std::int64_t chain = 0; i < rows.row.dim; ++i, ++chain)
         folds[static_cast<std::size_t>(chain)].add(x[first + i * stride], 0, rule);
     });

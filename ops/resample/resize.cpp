@@ -255,6 +255,37 @@ void pick(const ResizePass& pass, std::int64_t j, const T* x, T extrapolation, T
     std::copy_n(x + pass.taps.index[static_cast<std::size_t>(t)] * pass.inner, pass.inner, y);
 }
 
+/// Where the elements of a line come from when each is one of the line before: `source`, -1 beyond it.
+struct Picks {
+  std::vector<std::int64_t> source;
+  std::int64_t repeats = 0;  ///< k > 1: element j is that at j / k; 0: no such rule
+
+  explicit Picks(const ResizePass& pass) {
+    for (std::size_t j = 0; j < static_cast<std::size_t>(pass.out); ++j)
+      source.push_back(pass.taps.first[j] == pass.taps.first[j + 1]
+                           ? -1
+                           : pass.taps.index[static_cast<std::size_t>(pass.taps.first[j])]);
+    const std::int64_t k = pass.in > 0 && pass.out % pass.in == 0 ? pass.out / pass.in : 0;
+    std::int64_t j = 0;
+    if (k > 1 && std::ranges::all_of(source, [&](std::int64_t from) { return from == j++ / k; })) repeats = k;
+  }
+
+  template <typename T>
+  void run(const T* x, T beyond, T* y) const {
+    const auto out = static_cast<std::int64_t>(source.size());
+    if (repeats == 2) {
+      for (std::int64_t i = 0; i < out / 2; ++i) y[2 * i] = y[2 * i + 1] = x[i];
+    } else if (repeats > 2) {
+      for (std::int64_t i = 0; i < out / repeats; ++i) std::fill_n(y + i * repeats, repeats, x[i]);
+    } else {
+      for (std::int64_t j = 0; j < out; ++j) {
+        const std::int64_t from = source[static_cast<std::size_t>(j)];
+        y[j] = from < 0 ? beyond : x[from];
+      }
+    }
+  }
+};
+
 class BoundResize final : public BoundKernel {
  public:
   explicit BoundResize(const Binding& binding)
@@ -262,6 +293,8 @@ class BoundResize final : public BoundKernel {
         item_(dtype_bytes(binding.problem.inputs()[0].type.dtype)),
         extrapolation_(static_cast<float>(binding.op<ResizeOp>().extrapolation)),
         passes_(passes_of(binding.problem, binding.candidate)) {
+    if (nearest_)
+      for (const ResizePass& pass : passes_) picks_.emplace_back(pass);
     for (std::size_t i = 0; i + 1 < passes_.size(); ++i)
       between_ = std::max(between_, (static_cast<std::size_t>(passes_[i].elems()) * item_ + 63) / 64 * 64);
   }
@@ -277,7 +310,7 @@ class BoundResize final : public BoundKernel {
           i + 1 == passes_.size() ? run.out<std::byte>() : run.workspace.data() + (i % 2 == 0 ? 0 : between_);
       if (nearest_)
         dispatch_bytes(item_, [&]<typename T>(std::type_identity<T>) {
-          pick_pass(passes_[i], reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to), *run.pool);
+          pick_pass(passes_[i], picks_[i], reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to), *run.pool);
         });
       else
         blend_pass(passes_[i], reinterpret_cast<const float*>(from), reinterpret_cast<float*>(to), *run.pool);
@@ -287,9 +320,13 @@ class BoundResize final : public BoundKernel {
 
  private:
   template <typename T>
-  void pick_pass(const ResizePass& pass, const T* x, T* y, ThreadPool& pool) const {
+  void pick_pass(const ResizePass& pass, const Picks& picks, const T* x, T* y, ThreadPool& pool) const {
     T beyond = 0;  // refused for types but float32
     if constexpr (sizeof(T) == sizeof(float)) beyond = std::bit_cast<T>(extrapolation_);
+    if (pass.inner == 1)
+      return pool.parallel_for(pass.outer, grain(pass.out), [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t line = begin; line < end; ++line) picks.run(x + line * pass.in, beyond, y + line * pass.out);
+      });
     pool.parallel_for(pass.outer * pass.out, grain(pass.inner), [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t row = begin; row < end; ++row)
         pick(pass, row % pass.out, x + row / pass.out * pass.in * pass.inner, beyond, y + row * pass.inner);
@@ -314,7 +351,8 @@ class BoundResize final : public BoundKernel {
   std::size_t item_;
   float extrapolation_;
   std::vector<ResizePass> passes_;
-  std::size_t between_ = 0;  ///< bytes of the largest result that is not the last
+  std::vector<Picks> picks_;  ///< of nearest, one a pass
+  std::size_t between_ = 0;   ///< bytes of the largest result that is not the last
 };
 
 /// A sum rounds once a tap, and its weights are rounded too; terms may be larger than the sum by what cubic filters

@@ -29,13 +29,14 @@ using Launch = std::function<void(const cuda::Context& context, const std::byte*
 Row measure(const cuda::Session& session, const std::string& what, std::size_t from_bytes, std::size_t to_bytes,
             const Launch& launch, bool few_bytes = false);
 
-/// An operator with one output, none of its inputs known.
+/// An operator with one output.
 struct Node {
   std::string_view op = {};
   AttributeList attributes = {};
   std::vector<TensorType> inputs = {};
   Format format = formats::nchw;  ///< of its 4-D tensors; a LayoutConvert has its own
   std::int64_t opset = 13;
+  std::vector<Tensor> constants = {};  ///< known inputs behind the others, on the host
 };
 /// measure() of its first kernel, bound as a plan binds it. The inputs lie one after the other, each as aligned as a
 /// plan would place it: what separates them counts as read, less than 256 bytes each. Error(unsupported) when the

@@ -83,6 +83,27 @@ std::vector<Row> movement(const cuda::Session& session) {
         add(fmt::format("Upsample {} by {} {}", mode, scale, to_string(format)), {DType::f32, images},
             {.op = "Upsample", .attributes = attributes, .format = format, .opset = 7});
       }
+
+  // Indices all over the axis, of a multiplicative sequence.
+  const auto elements = [&](std::int64_t axis) {
+    const TensorType x{DType::f32, {4096, 4096}};
+    Tensor indices(DType::i64, x.shape);
+    std::uint64_t state = 1;
+    for (std::int64_t& index : indices.values<std::int64_t>()) {
+      state = state * 6364136223846793005U + 1442695040888963407U;
+      index = static_cast<std::int64_t>(state >> 52);
+    }
+    rows.push_back(
+        measure_op(session, fmt::format("GatherElements {} axis {}", x.shape.str(), axis),
+                   {.op = "GatherElements", .attributes = {{"axis", axis}}, .inputs = {x}, .constants = {indices}}));
+  };
+  elements(0);
+  elements(1);
+  // The indices are what the memory holds: those outside the output are passed over.
+  const AttributeList two{{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}};
+  rows.push_back(
+      measure_op(session, "MaxUnpool 2x2 [64,64,56,56]",
+                 {.op = "MaxUnpool", .attributes = two, .inputs = {{DType::f32, images}, {DType::i64, images}}}));
   return rows;
 }
 

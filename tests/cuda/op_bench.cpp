@@ -23,6 +23,12 @@ Row measure_op(const cuda::Session& session, const std::string& what, const Node
     begins.push_back((from_bytes + 255) / 256 * 256);
     from_bytes = begins.back() + bytes(type);
   }
+  std::vector<cuda::DeviceBuffer<std::byte>> constants;
+  for (const Tensor& constant : node.constants) {
+    infos.push_back({.present = true, .type = {constant.dtype(), constant.shape()}, .constant = &constant});
+    Tensor host = constant;
+    constants.push_back(cuda::upload(bytes_of(host)));
+  }
   const Problem problem(make_op(node.op, domain, node.attributes, infos.size(), 1, node.opset), infos);
   const TensorType& type = problem.outputs()[0];
   const DeviceProfile device = cuda::device_profile(session.context().device);
@@ -43,8 +49,9 @@ Row measure_op(const cuda::Session& session, const std::string& what, const Node
       [&](const cuda::Context& context, const std::byte* from, std::byte* to) {
         std::vector<Tensor> inputs;
         for (std::size_t i = 0; i < infos.size(); ++i)
-          inputs.push_back(
-              Tensor::share(infos[i].type.dtype, infos[i].type.shape, nullptr, from + begins[i], candidate->inputs[i]));
+          inputs.push_back(Tensor::share(infos[i].type.dtype, infos[i].type.shape, nullptr,
+                                         i < begins.size() ? from + begins[i] : constants[i - begins.size()].data(),
+                                         candidate->inputs[i]));
         Tensor output = Tensor::view(type.dtype, type.shape, to, candidate->outputs[0]);
         bound->run({.inputs = inputs,
                     .outputs = {&output, 1},

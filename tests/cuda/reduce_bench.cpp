@@ -1,8 +1,9 @@
-// Pooling, softmax, normalization and reductions, as a plan calls them.
+// Pooling, softmax, normalization and reductions, and products that are not bound by memory, as a plan calls them.
 
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "tests/cuda/bench.h"
@@ -76,6 +77,28 @@ std::vector<Row> reduction(const cuda::Session& session) {
   add("ReduceMean", {{"axes", Ints{1}}}, {16384, 4096}, nchw);
   add("ReduceMean", {{"axes", Ints{0}}}, {16384, 4096}, nchw);
   add("ReduceMean", {{"axes", Ints{0, 1}}}, {16384, 4096}, nchw);
+  for (const std::int32_t axis : {0, 1}) {
+    const TensorType x{DType::f32, {4096, 4096}};
+    const Tensor known = Tensor::of<std::int32_t>(Shape{}, {axis});
+    for (const auto& [op, opset] : {std::pair("CumSum", 14), std::pair("CumProd", 26)})
+      rows.push_back(measure_op(session, fmt::format("{} {} axis {}", op, x.shape.str(), axis),
+                                {.op = op, .inputs = {x}, .opset = opset, .constants = {known}}));
+  }
+
+  // Offsets, weights and integers are what the memory holds.
+  rows.push_back(measure_op(
+      session, "DeformConv 3x3 [1,64,128,128] to 64",
+      {.op = "DeformConv",
+       .attributes = {{"kernel_shape", Ints{3, 3}}, {"pads", Ints{1, 1, 1, 1}}},
+       .inputs = {{DType::f32, {1, 64, 128, 128}}, {DType::f32, {64, 64, 3, 3}}, {DType::f32, {1, 18, 128, 128}}},
+       .opset = 19}));
+  const TensorType bytes{DType::u8, {4096, 1024}}, filter{DType::i8, {256, 256, 3, 3}},
+      picture{DType::u8, {8, 256, 28, 28}};
+  rows.push_back(measure_op(session, "MatMulInteger [4096,1024] by [1024,1024]",
+                            {.op = "MatMulInteger", .inputs = {bytes, {DType::i8, {1024, 1024}}}}));
+  rows.push_back(
+      measure_op(session, "ConvInteger 3x3 [8,256,28,28] to 256",
+                 {.op = "ConvInteger", .attributes = {{"pads", Ints{1, 1, 1, 1}}}, .inputs = {picture, filter}}));
   return rows;
 }
 

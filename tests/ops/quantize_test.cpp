@@ -1,7 +1,11 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
+#include <type_traits>
 
+#include "ops/elementwise/quantize.h"
 #include "tests/ops/op_harness.h"
 #include "tests/ops/op_runner.h"
 
@@ -91,6 +95,25 @@ TEST_CASE("quantize/ties_and_what_is_no_number") {
   const Tensor y = run_op({.op = "QuantizeLinear", .inputs = {x, Tensor::of<float>(Shape{}, {1}), zero}})[0];
   const std::int8_t expected[] = {0, 2, 2, 0, -2, 127, -128, 0};
   for (std::size_t i = 0; i < std::size(expected); ++i) CHECK(y.values<std::int8_t>()[i] == expected[i]);
+}
+
+TEST_CASE("quantize/far_values") {
+  // Whole vectors of each: numbers that 16 bits do not hold, and the ends of zero points.
+  for (const float value : {200.4F, 32767.6F, 32768.0F, 40000.0F, 65535.4F, 140000.0F, 3e9F, 1e30F})
+    for (const float sign : {1.0F, -1.0F})
+      for (const DType dtype : {DType::i8, DType::u8, DType::i16, DType::u16})
+        dispatch(dtype, QuantizedTypes(), [&]<typename T>(std::type_identity<T>) {
+          constexpr T least = std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max();
+          for (const T zero_point : {least, most}) {
+            Tensor x(DType::f32, Shape{70}), zero(dtype, Shape{});
+            std::ranges::fill(x.values<float>(), sign * value);
+            zero.values<T>()[0] = zero_point;
+            const Tensor y = run_op({.op = "QuantizeLinear", .inputs = {x, Tensor::of<float>(Shape{}, {1}), zero}})[0];
+            const double exact = std::nearbyint(static_cast<double>(sign * value)) + zero_point;
+            const auto expected = static_cast<T>(std::clamp<double>(exact, least, most));
+            CHECK(std::ranges::all_of(y.values<T>(), [&](T element) { return element == expected; }));
+          }
+        });
 }
 
 TEST_CASE("quantize/refusals") {

@@ -1,0 +1,103 @@
+#include "base/convert_floats.h"
+
+#include <limits>
+
+#include "base/convert.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "base/convert_floats.cpp"
+// foreach_target.h must come before highway.h.
+// clang-format off
+#include "base/simd/targets.h"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace lenslet {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+using Halves = hn::Rebind<hwy::float16_t, D>;
+
+/// f(i) for every vector, then what is left one by one.
+template <typename To, typename From, class F>
+HWY_INLINE void each_vector(const From* x, To* y, std::int64_t count, const F& f) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(D()));
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) f(i);
+  for (; i < count; ++i) y[i] = convert<To>(x[i]);
+}
+
+// NaN as 0, and what is beyond T's ends as these: floats hold the lower end, and 2^31 for the upper one of int32.
+template <typename T>
+HWY_INLINE auto saturated(V x) {
+  const D d;
+  const hn::RebindToSigned<D> integers;
+  const V known = hn::IfThenElseZero(hn::Eq(x, x), x);
+  const V low = hn::Max(known, hn::Set(d, static_cast<float>(std::numeric_limits<T>::min())));
+  const V end = hn::Set(d, static_cast<float>(std::numeric_limits<T>::max()));
+  if constexpr (sizeof(T) == 4) {
+    const auto above = hn::RebindMask(integers, hn::Ge(low, end));
+    return hn::IfThenElse(above, hn::Set(integers, std::numeric_limits<T>::max()),
+                          hn::ConvertTo(integers, hn::IfThenZeroElse(hn::Ge(low, end), low)));
+  } else {
+    return hn::ConvertTo(integers, hn::Min(low, end));
+  }
+}
+
+// Highway's other targets make halves without instructions for it, and leave out subnormal and infinite ones.
+constexpr bool halves_are_exact = HWY_ARCH_ARM_A64 || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2);
+
+bool convert_floats_kernel(DType from, const void* source, DType to, void* target, std::int64_t count) {
+  const D d;
+  const auto integers = [&]<typename T>(T* y) HWY_ATTR {
+    const auto* x = static_cast<const float*>(source);
+    each_vector(x, y, count, [=](std::int64_t i) HWY_ATTR {
+      const auto values = saturated<T>(hn::LoadU(D(), x + i));
+      const hn::Rebind<T, D> narrow;
+      if constexpr (sizeof(T) == 4)
+        hn::StoreU(values, narrow, y + i);
+      else
+        hn::StoreU(hn::DemoteTo(narrow, values), narrow, y + i);
+    });
+    return true;
+  };
+  if (halves_are_exact && from == DType::f16 && to == DType::f32) {
+    const auto* x = static_cast<const Float16*>(source);
+    auto* y = static_cast<float*>(target);
+    each_vector(x, y, count, [=](std::int64_t i) HWY_ATTR {
+      hn::StoreU(hn::PromoteTo(d, hn::LoadU(Halves(), reinterpret_cast<const hwy::float16_t*>(x + i))), d, y + i);
+    });
+    return true;
+  }
+  if (from != DType::f32) return false;
+  if (to == DType::i32) return integers(static_cast<std::int32_t*>(target));
+  if (to == DType::i8) return integers(static_cast<std::int8_t*>(target));
+  if (to == DType::u8) return integers(static_cast<std::uint8_t*>(target));
+  if (!halves_are_exact || to != DType::f16) return false;
+  const auto* x = static_cast<const float*>(source);
+  auto* y = static_cast<Float16*>(target);
+  each_vector(x, y, count, [=](std::int64_t i) HWY_ATTR {
+    hn::StoreU(hn::DemoteTo(Halves(), hn::LoadU(d, x + i)), Halves(), reinterpret_cast<hwy::float16_t*>(y + i));
+  });
+  return true;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lenslet
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lenslet {
+
+HWY_EXPORT(convert_floats_kernel);
+
+bool convert_floats(DType from, const void* x, DType to, void* y, std::int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(convert_floats_kernel)(from, x, to, y, count);
+}
+
+}  // namespace lenslet
+#endif

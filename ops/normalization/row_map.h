@@ -1,0 +1,32 @@
+#pragma once
+// What brings the elements of a row to mean 0 and variance 1, then to a scale and a bias.
+
+#include <cstdint>
+
+#include "base/cuda/host_device.h"
+
+namespace lenslet {
+
+struct ScaleAndBias {
+  float scale, bias;
+};
+
+/// y = (x - mean) / deviation * scale + bias. As x * factor - mean * factor it would cancel for a large mean: the
+/// subtraction comes first.
+struct RowMap {
+  float center, gain, rest;
+  RowMap() = default;
+  LENSLET_HOST_DEVICE RowMap(double mean, double deviation, ScaleAndBias affine) : center(static_cast<float>(mean)) {
+    const double factor = static_cast<double>(affine.scale) / deviation;
+    gain = static_cast<float>(factor);
+    rest = static_cast<float>(static_cast<double>(affine.bias) - (mean - static_cast<double>(center)) * factor);
+  }
+  LENSLET_HOST_DEVICE float operator()(float x) const { return (x - center) * gain + rest; }
+};
+
+/// y[i] = map(x[i]), vectorised, to the same bits; y may be x.
+void map_row(const RowMap& map, const float* x, std::int64_t count, float* y);
+/// y[i] = map(x[i]) * scale[i] + bias[i], likewise; bias null: 0.
+void map_row(const RowMap& map, const float* scale, const float* bias, const float* x, std::int64_t count, float* y);
+
+}  // namespace lenslet
