@@ -5,7 +5,7 @@
       needs torch, torchvision, onnx, onnxscript: exports each network with both exporters and keeps the graphs
       (weights are dropped: some MB in all) as FOLDER/NETWORK-EXPORTER-TYPE-AXES.onnx. What the exporter itself cannot
       becomes a .txt that says why. Files that are there are not exported again.
-  torchvision_check.py check FOLDER LENSLET [--only REGEX] [--device NAME] [--table FILE]
+  torchvision_check.py check FOLDER LENSLET [--only REGEX] [--device NAME] [--workers N] [--table FILE]
       needs onnx, onnxruntime, numpy: fills in random weights, runs both engines, compares the outputs; --table writes
       the section of docs/conformance.md (tools/scripts/conformance.py --section torchvision=FILE).
 
@@ -221,31 +221,37 @@ def reasons(text):
     return sorted(set(found))
 
 
-def check(arguments):
+def check_file(job):
+    """(variant, state, words) of one export."""
     import onnx
 
+    file, lenslet, device = job
+    variant = tuple(file.stem.rsplit("-", 3))
+    if file.suffix == ".txt":
+        return variant, "not exported", file.read_text()
+    with tempfile.TemporaryDirectory() as folder:
+        model = onnx.load(file)
+        fill(model, kind_of(variant[0]), GAINS.get(variant[0], (0.5, 0.5)))
+        path = Path(folder) / "model.onnx"
+        onnx.save(model, path)
+        try:
+            passed, words = compare(path, lenslet, device, kind_of(variant[0]), size_of(variant[0], variant[2]), variant[3],
+                                    variant[2])  # fmt: skip
+        except Exception as error:  # of ONNX Runtime
+            return variant, "ONNX Runtime fails", " ".join(str(error).split())[:300]
+    refused = "error:" in words or "cannot run" in words or "not supported" in words
+    return variant, "passed" if passed else "refused" if refused else "FAILED", words
+
+
+def check(arguments):
+    jobs = [(file, arguments.lenslet, arguments.device) for file in sorted(arguments.folder.glob("*.*"))
+            if file.suffix in (".onnx", ".txt") and re.search(arguments.only, file.stem)]  # fmt: skip
     results = {}
-    for file in sorted(arguments.folder.glob("*.*")):
-        if file.suffix not in (".onnx", ".txt") or not re.search(arguments.only, file.stem):
-            continue
-        variant = tuple(file.stem.rsplit("-", 3))
-        if file.suffix == ".txt":
-            results[variant] = ("not exported", file.read_text())
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            model = onnx.load(file)
-            fill(model, kind_of(variant[0]), GAINS.get(variant[0], (0.5, 0.5)))
-            path = Path(folder) / "model.onnx"
-            onnx.save(model, path)
-            try:
-                passed, words = compare(path, arguments.lenslet, arguments.device, kind_of(variant[0]), size_of(variant[0], variant[2]),
-                                        variant[3], variant[2])  # fmt: skip
-                refused = "error:" in words or "cannot run" in words or "not supported" in words
-                results[variant] = ("passed" if passed else "refused" if refused else "FAILED", words)
-            except Exception as error:  # of ONNX Runtime
-                results[variant] = ("ONNX Runtime fails", " ".join(str(error).split())[:300])
-        state, words = results[variant]
-        print(f"{state:<12} {file.stem}: {'; '.join(reasons(words)) if state == 'refused' else words[:400]}", flush=True)
+    with multiprocessing.get_context("spawn").Pool(arguments.workers) as pool:
+        for variant, state, words in pool.imap(check_file, jobs):
+            results[variant] = (state, words)
+            shown = "; ".join(reasons(words)) if state == "refused" else words[:400]
+            print(f"{state:<12} {'-'.join(variant)}: {shown}", flush=True)
     if arguments.table:
         arguments.table.write_text(table(results))
     counts = collections.Counter(state for state, _ in results.values())
@@ -292,6 +298,7 @@ def main():
     verb.add_argument("lenslet")
     verb.add_argument("--only", default="")
     verb.add_argument("--device", default="cpu")
+    verb.add_argument("--workers", type=int, default=1)
     verb.add_argument("--table", type=Path)
     verb.set_defaults(verb=check)
     arguments = parser.parse_args()
