@@ -187,7 +187,7 @@ def put(document, name, text):
 
 def numbers_of(document, package, left_out):
     """The document's CPU rows as far as they speak of one package, as a set of lines; without those of a suite."""
-    lines, column = set(), None
+    lines, column, names = set(), None, 1
     for name in ("cpu", "not-run"):
         section = re.search(rf"<!-- {name} -->\n(.*?)<!-- end -->", document, re.DOTALL)
         for line in (section[1] if section else "").splitlines():
@@ -195,10 +195,9 @@ def numbers_of(document, package, left_out):
             if name == "cpu":
                 lines |= {line} if cells[0].startswith(package) and cells[0] != f"{package} {left_out}" else set()
             elif package in cells:
-                column = cells.index(package)
+                column, names = cells.index(package), cells.index(PACKAGES[0])
             elif line.startswith("| ") and cells[column]:
-                first = [cell for i, cell in enumerate(cells[:column]) if cell not in PACKAGES]
-                lines.add(" | ".join(first[: 2 if len(cells) == 4 and not cells[1].isdigit() else 1]) + f": {cells[column]}")
+                lines.add(" | ".join(cells[:names]) + f": {cells[column]}")
     return lines
 
 
