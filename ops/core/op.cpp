@@ -32,7 +32,7 @@ std::shared_ptr<const Op> Op::imagining_zeros(std::vector<std::int64_t>) const {
 }
 std::optional<std::vector<std::int64_t>> Op::added_zeros(std::span<const InputInfo>) const { return std::nullopt; }
 
-std::vector<TensorType> infer_types(const Op& op, std::span<const InputInfo> inputs) {
+void require_input_type(const Op& op, std::span<const InputInfo> inputs) {
   const auto kernels = kernels_of(op.type(), DeviceKind::cpu);
   if (!kernels.empty()) {
     const std::size_t i = kernels.front()->typed_input();
@@ -41,6 +41,10 @@ std::vector<TensorType> infer_types(const Op& op, std::span<const InputInfo> inp
       throw Error(ErrorKind::unsupported, fmt::format("input {} has element type {} (supported: {})", i,
                                                       to_string(inputs[i].type.dtype), types.str()));
   }
+}
+
+std::vector<TensorType> infer_types(const Op& op, std::span<const InputInfo> inputs) {
+  require_input_type(op, inputs);
   return op.infer(inputs);
 }
 

@@ -114,8 +114,10 @@ class Op {
   virtual std::optional<std::vector<std::int64_t>> added_zeros(std::span<const InputInfo> inputs) const;
 };
 
-/// Types of the outputs: Op::infer, after checking that the element types have a kernel on some device.
-/// Error(unsupported) "input 0 has element type float16 (supported: float32, int64)".
+/// Error(unsupported) "input 0 has element type float16 (supported: float32, int64)" unless some device's kernel takes
+/// the element type.
+void require_input_type(const Op& op, std::span<const InputInfo> inputs);
+/// Types of the outputs: Op::infer, after that check.
 std::vector<TensorType> infer_types(const Op& op, std::span<const InputInfo> inputs);
 
 /// One of the normalised attributes; nothing when there is none of that name and kind.

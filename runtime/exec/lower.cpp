@@ -49,10 +49,6 @@ void check_stage(const std::string& stage) {
               fmt::format("there is no stage '{}'; stages: load, infer, {}, plan", stage, fmt::join(known, ", ")));
 }
 
-bool has_node(const Graph& graph, const std::string& name) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) { return node.name == name; });
-}
-
 }  // namespace
 
 int resolve_threads(int threads) {
@@ -94,7 +90,7 @@ Lowered lower(ModelImpl& model, const PlanOptions& options, const DeviceChoice& 
                       .forced_where_accepted = options.conv_algorithm_where_accepted,
                       .layer_algorithms = options.layer_algorithms};
   if (made.late != nullptr)
-    std::erase_if(context.layer_algorithms, [&](const auto& layer) { return has_node(made.late->graph, layer.first); });
+    std::erase_if(context.layer_algorithms, [&](const auto& layer) { return made.late->plans(layer.first); });
   for (const Pass& pass : passes().subspan(passes_before_inference)) {
     const bool off = std::find(options.disabled_passes.begin(), options.disabled_passes.end(), pass.name) !=
                      options.disabled_passes.end();

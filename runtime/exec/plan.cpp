@@ -266,26 +266,20 @@ class PlanBuilder {
     plan_->late_options.device = device().id;
     plan_->late_options.input_shapes.clear();
     plan_->late_options.input_values.clear();
-    std::erase_if(plan_->late_options.layer_algorithms, [&](const auto& layer) {
-      return std::none_of(late.graph.nodes.begin(), late.graph.nodes.end(),
-                          [&](const Node& node) { return node.name == layer.first; });
-    });
+    std::erase_if(plan_->late_options.layer_algorithms, [&](const auto& layer) { return !late.plans(layer.first); });
 
-    std::unordered_set<ValueId> on_host;
+    // Outputs of the network come to the host anyway; what decides shapes comes for that alone.
+    std::unordered_set<ValueId> outputs, decides;
     for (const LatePart::Output& output : late.outputs)
-      if (!output.late) on_host.insert(late.early_outputs[output.index]);
-    for (const Node& node : late.on_host) on_host.insert(node.inputs.begin(), node.inputs.end());
+      if (!output.late) outputs.insert(late.early_outputs[output.index]);
+    for (const Node& node : late.on_host) decides.insert(node.inputs.begin(), node.inputs.end());
     for (std::size_t i = 0; i < late.graph.inputs.size(); ++i)
-      if (late.planned_for_value[i]) on_host.insert(late.graph.inputs[i]);
-    for (const ValueId id : late.early_outputs) plan_->stays_on_device.push_back(!on_host.contains(id));
-
+      if (late.planned_for_value[i]) decides.insert(late.graph.inputs[i]);
     PlanInfo& info = plan_->info;
-    // Outputs of the network are copied anyway.
-    for (std::size_t i = 0; i < late.early_outputs.size() && device().is_cuda(); ++i) {
-      const bool is_output = std::any_of(late.outputs.begin(), late.outputs.end(), [&](const LatePart::Output& output) {
-        return !output.late && output.index == i;
-      });
-      if (is_output || plan_->stays_on_device[i]) continue;
+    for (std::size_t i = 0; i < late.early_outputs.size(); ++i) {
+      const bool is_output = outputs.contains(late.early_outputs[i]), decided = decides.contains(late.early_outputs[i]);
+      plan_->stays_on_device.push_back(!is_output && !decided);
+      if (is_output || !decided || !device().is_cuda()) continue;
       ++info.late_copies;
       info.late_copied_bytes += graph().value(graph().outputs[i]).bytes();
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -73,11 +74,10 @@ class StagedRunner final : public RunnerImpl {
     RunnerImpl& rest = planned();
     const std::vector<ValueId>& inputs = late().graph.inputs;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const auto found = std::ranges::find(late().early_outputs, inputs[i]);
-      if (found == late().early_outputs.end())
-        rest.write_input(i, made_[at(inputs[i])]);
+      if (const auto output = early_output(inputs[i]))
+        rest.take_over(i, early_->computed(*output));
       else
-        rest.take_over(i, early_->computed(static_cast<std::size_t>(found - late().early_outputs.begin())));
+        rest.write_input(i, made_[at(inputs[i])]);
     }
     const std::span<const Tensor> last = rest.run_steps();
     std::ranges::copy(rest.info().steps, std::back_inserter(info_.steps));
@@ -98,18 +98,13 @@ class StagedRunner final : public RunnerImpl {
   // A node on the host, and its step.
   void compute(const Node& node) {
     std::vector<Tensor> inputs;
-    std::vector<InputInfo> infos;
     for (const ValueId id : node.inputs) inputs.push_back(id == no_id ? Tensor() : known(id));
-    for (const Tensor& input : inputs)
-      infos.push_back({!input.empty(), {input.dtype(), input.shape()}, input.empty() ? nullptr : &input});
     StepInfo step;
     std::vector<Tensor> results;
     const auto begin = std::chrono::steady_clock::now();
     try {
       const FloatEnvironment environment(plan().flush_denormals);
-      const std::vector<TensorType> types = infer_types(*node.op, infos);
-      step.flops = node.op->flops(infos, types);
-      results = evaluate(node.op, inputs, types, host_);
+      results = infer_and_evaluate(node.op, inputs, host_);
     } catch (const Error& error) {
       throw error.within(model().name() + ": " + node.label());
     }
@@ -122,6 +117,9 @@ class StagedRunner final : public RunnerImpl {
       step.inputs.push_back(node.inputs[i] == no_id ? "" : late().graph.value(node.inputs[i]).name);
       step.bytes += inputs[i].bytes();
     }
+    std::vector<TensorType> types;
+    for (const Tensor& result : results) types.push_back({result.dtype(), result.shape()});
+    step.flops = node.op->flops(infos_of(inputs), types);
     results.resize(node.outputs.size());
     for (std::size_t i = 0; i < results.size(); ++i) {
       step.outputs.push_back(node.outputs[i] == no_id ? "" : late().graph.value(node.outputs[i]).name);
@@ -159,11 +157,9 @@ class StagedRunner final : public RunnerImpl {
     for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
       const ValueId id = graph.inputs[i];
       const Tensor& arrived = shape_of(id);
-      PortInfo& port = graph.input_ports.emplace_back();
-      port.name = fmt::format("{}#{}", graph.value(id).name, id);  // names need not differ
-      port.dtype = arrived.dtype();
-      for (int axis = 0; axis < arrived.shape().rank(); ++axis) port.dims.push_back(arrived.shape()[axis]);
-      port.dim_names.resize(port.dims.size());
+      // Names of values need not differ.
+      graph.input_ports.push_back(
+          fixed_port(fmt::format("{}#{}", graph.value(id).name, id), arrived.dtype(), arrived.shape()));
       if (late().planned_for_value[i])
         graph.replace_uses(id, graph.add_constant(graph.value(id).name, arrived.clone()));
     }
@@ -173,10 +169,15 @@ class StagedRunner final : public RunnerImpl {
 
   // Its data may be on the device alone.
   const Tensor& shape_of(ValueId id) const {
+    const auto output = early_output(id);
+    return output && made_[at(id)].empty() ? early_->computed(*output) : made_[at(id)];
+  }
+
+  // Which output of the first part it is; none: a node on the host made it.
+  std::optional<std::size_t> early_output(ValueId id) const {
     const auto found = std::ranges::find(late().early_outputs, id);
-    if (found == late().early_outputs.end()) return made_[at(id)];
-    const auto i = static_cast<std::size_t>(found - late().early_outputs.begin());
-    return made_[at(id)].empty() ? early_->computed(i) : made_[at(id)];
+    if (found == late().early_outputs.end()) return std::nullopt;
+    return static_cast<std::size_t>(found - late().early_outputs.begin());
   }
 
   void observe(RunnerImpl& part, std::size_t first_step) {

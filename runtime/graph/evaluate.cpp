@@ -18,13 +18,28 @@ bool plain(const Candidate& candidate) {
 
 }  // namespace
 
-std::vector<Tensor> evaluate(const std::shared_ptr<const Op>& op, std::span<const Tensor> inputs,
-                             std::span<const TensorType> types, ThreadPool& pool) {
-  if (const auto* whole = dynamic_cast<const WholeOp*>(op.get())) return whole->compute(inputs);
+std::vector<InputInfo> infos_of(std::span<const Tensor> inputs) {
   std::vector<InputInfo> infos;
   for (const Tensor& input : inputs)
     infos.push_back({!input.empty(), {input.dtype(), input.shape()}, input.empty() ? nullptr : &input});
-  const Problem problem(op, infos, {types.begin(), types.end()});
+  return infos;
+}
+
+std::vector<Tensor> infer_and_evaluate(const std::shared_ptr<const Op>& op, std::span<const Tensor> inputs,
+                                       ThreadPool& pool) {
+  const std::vector<InputInfo> infos = infos_of(inputs);
+  if (const auto* whole = dynamic_cast<const WholeOp*>(op.get())) {
+    require_input_type(*op, infos);
+    whole->check(infos);
+    return whole->compute(inputs);
+  }
+  return evaluate(op, inputs, infer_types(*op, infos), pool);
+}
+
+std::vector<Tensor> evaluate(const std::shared_ptr<const Op>& op, std::span<const Tensor> inputs,
+                             std::span<const TensorType> types, ThreadPool& pool) {
+  if (const auto* whole = dynamic_cast<const WholeOp*>(op.get())) return whole->compute(inputs);
+  const Problem problem(op, infos_of(inputs), {types.begin(), types.end()});
   const DeviceProfile device = cpu_profile(pool.threads());
 
   std::string refusal = "there is no kernel for it";

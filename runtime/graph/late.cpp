@@ -82,9 +82,7 @@ LatePart split_late(Graph& graph, const std::vector<WaitingNode>& waiting) {
     if (std::find(early_outputs.begin(), early_outputs.end(), id) != early_outputs.end()) return;
     early_outputs.push_back(id);
     const Value& value = graph.value(id);
-    PortInfo port{.name = value.name, .dtype = value.dtype, .dims = {}, .dim_names = {}};
-    for (int axis = 0; axis < value.shape.rank(); ++axis) port.dims.push_back(value.shape[axis]);
-    early_ports.push_back(std::move(port));
+    early_ports.push_back(fixed_port(value.name, value.dtype, value.shape));
   };
   for (const ValueId id : inputs) hand_over(id);
   for (const Node& node : late.on_host)
@@ -95,16 +93,29 @@ LatePart split_late(Graph& graph, const std::vector<WaitingNode>& waiting) {
 
   // The other part's constants are not kept.
   std::vector<bool> read(graph.values.size(), false);
-  for (const Node& node : late.graph.nodes)
-    for (const ValueId id : node.inputs)
+  const auto mark = [&](const std::vector<ValueId>& ids) {
+    for (const ValueId id : ids)
       if (id != no_id) read[static_cast<std::size_t>(id)] = true;
-  for (const ValueId id : late.graph.outputs) read[static_cast<std::size_t>(id)] = true;
-  for (const Node& node : late.on_host)
-    for (const ValueId id : node.inputs)
-      if (id != no_id) read[static_cast<std::size_t>(id)] = true;
+  };
+  mark(late.graph.outputs);
+  for (const Node& node : late.graph.nodes) mark(node.inputs);
+  for (const Node& node : late.on_host) mark(node.inputs);
   for (std::size_t v = 0; v < read.size(); ++v)
     if (!read[v] && late.graph.values[v].is_constant()) late.graph.values[v].constant = Tensor();
   return late;
+}
+
+bool LatePart::plans(std::string_view node) const {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& one) { return one.name == node; });
+}
+
+PortInfo fixed_port(std::string name, DType dtype, const Shape& shape) {
+  PortInfo port;
+  port.name = std::move(name);
+  port.dtype = dtype;
+  port.dims.assign(shape.dims().begin(), shape.dims().end());
+  port.dim_names.resize(port.dims.size());
+  return port;
 }
 
 std::string dump(const LatePart& late) {

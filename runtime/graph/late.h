@@ -3,6 +3,7 @@
 // planned when a run has come so far.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/graph/infer_shapes.h"
@@ -30,11 +31,17 @@ struct LatePart {
   std::vector<bool> planned_for_value;
   /// By node of `graph`: why it waits ("shape is computed from data ..."); empty for those that only follow.
   std::vector<std::string> reasons;
+
+  /// Has `graph` a node of that name?
+  bool plans(std::string_view node) const;
 };
 
 /// Cuts `graph`, whose shapes are inferred but for `waiting` and what follows it. What the second part reads, and what
 /// on_host does, becomes an output of `graph` behind those of its own that are left.
 LatePart split_late(Graph& graph, const std::vector<WaitingNode>& waiting);
+
+/// A port of that shape, nothing of it free.
+PortInfo fixed_port(std::string name, DType dtype, const Shape& shape);
 
 /// As Graph::dump(), to be put behind that of the first part.
 std::string dump(const LatePart& late);

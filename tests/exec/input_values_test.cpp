@@ -9,19 +9,6 @@
 namespace lenslet::test {
 namespace {
 
-ValueId add_port(Graph& graph, const std::string& name, DType dtype, std::vector<std::int64_t> dims) {
-  PortInfo port;
-  port.name = name;
-  port.dtype = dtype;
-  port.dim_names.resize(dims.size());
-  port.dims = std::move(dims);
-  const ValueId id = graph.add_value(name);
-  graph.value(id).dtype = dtype;
-  graph.inputs.push_back(id);
-  graph.input_ports.push_back(std::move(port));
-  return id;
-}
-
 // x[2,6] reshaped to what input "shape" says, then Relu.
 Graph reshape_net() {
   Graph graph;

@@ -20,18 +20,6 @@ PlanOptions on(const std::string& device) {
   return options;
 }
 
-ValueId add_port(Graph& graph, const std::string& name, DType dtype, std::vector<std::int64_t> dims) {
-  const ValueId id = graph.add_value(name);
-  graph.value(id).dtype = dtype;
-  graph.inputs.push_back(id);
-  PortInfo& port = graph.input_ports.emplace_back();
-  port.name = name;
-  port.dtype = dtype;
-  port.dim_names.resize(dims.size());
-  port.dims = std::move(dims);
-  return id;
-}
-
 ValueId int64s(Graph& graph, std::initializer_list<std::int64_t> values) {
   return graph.add_constant("ints" + std::to_string(graph.values.size()),
                             Tensor::of<std::int64_t>(Shape{static_cast<std::int64_t>(values.size())}, values));

@@ -49,6 +49,19 @@ ValueId add_input(Graph& graph, std::initializer_list<std::int64_t> dims) {
   return value;
 }
 
+ValueId add_port(Graph& graph, const std::string& name, DType dtype, std::vector<std::int64_t> dims) {
+  PortInfo port;
+  port.name = name;
+  port.dtype = dtype;
+  port.dim_names.resize(dims.size());
+  port.dims = std::move(dims);
+  const ValueId id = graph.add_value(name);
+  graph.value(id).dtype = dtype;
+  graph.inputs.push_back(id);
+  graph.input_ports.push_back(std::move(port));
+  return id;
+}
+
 void add_output(Graph& graph, ValueId value) {
   PortInfo port;
   port.name = graph.value(value).name;

@@ -23,6 +23,8 @@ ValueId add_weights(Graph& graph, const std::string& name, Shape shape, float sc
 
 /// Declares "x" with a free batch: [N, dims...].
 ValueId add_input(Graph& graph, std::initializer_list<std::int64_t> dims);
+/// Any input; dimensions below 0 are free and have no name.
+ValueId add_port(Graph& graph, const std::string& name, DType dtype, std::vector<std::int64_t> dims);
 void add_output(Graph& graph, ValueId value);
 
 /// x[N,3,17,19] -> Conv 3x3 s2 -> Relu -> Conv 3x3 -> Add -> Relu -> GlobalAveragePool -> Flatten -> Gemm -> [N,5]

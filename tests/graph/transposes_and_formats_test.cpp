@@ -121,6 +121,17 @@ TEST_CASE("assign_formats/nhwc_input_costs_nothing") {
   CHECK(worst_difference(before, all) < 1e-4);
 }
 
+// All passes with that algorithm wherever it is taken.
+void check_forced(const Graph& before, const Kernel& algorithm) {
+  Graph all = before;
+  PassContext context = pass_context();
+  context.forced_algorithm = algorithm.name();
+  context.forced_where_accepted = true;
+  for (const Pass& pass : passes().subspan(passes_before_inference)) pass.run(all, context);
+  INFO(all.dump());
+  CHECK(worst_difference(before, all) < 1e-4);
+}
+
 TEST_CASE("assign_formats/every_algorithm_forced") {
   for (const Kernel* algorithm : kernels_of("Conv", DeviceKind::cpu)) {
     CAPTURE(std::string(algorithm->name()));
@@ -130,14 +141,7 @@ TEST_CASE("assign_formats/every_algorithm_forced") {
     const ValueId z = b.node("Relu", {b.node("Add", {b.conv(y, 8, 8, 3, 1), y})});
     b.output(z);
     b.output(b.node("Flatten", {b.node("ReduceMean", {z}, {{"axes", Ints{2, 3}}})}));
-    const Graph before = b.build();
-    Graph all = before;
-    PassContext context = pass_context();
-    context.forced_algorithm = algorithm->name();
-    context.forced_where_accepted = true;
-    for (const Pass& pass : passes().subspan(passes_before_inference)) pass.run(all, context);
-    INFO(all.dump());
-    CHECK(worst_difference(before, all) < 1e-4);
+    check_forced(b.build(), *algorithm);
   }
 }
 
@@ -149,14 +153,7 @@ TEST_CASE("assign_formats/a_constant_that_a_convolution_reads_as_its_data") {
       GraphBuilder b;
       const ValueId bias = b.input("bias", {8});
       b.output(b.node(op, {b.weights({1, 8, 9, 11}), b.weights({8, 8, 3, 3}), bias}, {{"pads", Ints{1, 1, 1, 1}}}));
-      const Graph before = b.build();
-      Graph all = before;
-      PassContext context = pass_context();
-      context.forced_algorithm = algorithm->name();
-      context.forced_where_accepted = true;
-      for (const Pass& pass : passes().subspan(passes_before_inference)) pass.run(all, context);
-      INFO(all.dump());
-      CHECK(worst_difference(before, all) < 1e-4);
+      check_forced(b.build(), *algorithm);
     }
 }
 
