@@ -54,9 +54,9 @@ struct AffineOfGroup {
         bias(biases),
         groups(groups_of_image),
         parts(parts_of_row),
-        part_length(std::max<std::int64_t>(1, length / std::max<std::int64_t>(1, parts))),
+        part_length(length / std::max<std::int64_t>(1, parts)),
         narrow(length < std::int64_t{1} << 31),
-        divider(narrow ? part_length : 1) {}
+        divider(narrow ? std::max<std::int64_t>(1, part_length) : 1) {}
   LENSLET_HOST_DEVICE ScaleAndBias of_part(std::int64_t row, std::int64_t part) const {
     const std::int64_t c = row % groups * parts + part;
     return {scale[c], bias[c]};
