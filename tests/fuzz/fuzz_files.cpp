@@ -1,6 +1,7 @@
 // libFuzzer target: any bytes as a model, which is loaded, planned and run once on zeros, as a tensor and as an .npy
 // header give a result or an Error.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -35,8 +36,10 @@ void load_plan_run(std::span<const std::byte> bytes) {
   }
   if (moved > most_bytes || !(flops < most_flops)) return;
   std::vector<Tensor> inputs;
-  for (std::size_t i = 0; i < plan.inputs.size(); ++i)
-    inputs.emplace_back(model.inputs()[i].dtype, plan.inputs[i].second);
+  for (std::size_t i = 0; i < plan.inputs.size(); ++i) {
+    Tensor& input = inputs.emplace_back(model.inputs()[i].dtype, plan.inputs[i].second);
+    std::fill_n(static_cast<std::byte*>(input.data()), input.bytes(), std::byte{0});
+  }
   Runner(model, options).run(inputs);
 }
 
