@@ -195,6 +195,43 @@ std::shared_ptr<const Op> ConvOp::imagining_zeros(std::vector<std::int64_t> pads
   return op;
 }
 
+namespace {
+
+// Along one axis: does tap t read an element for some output?
+bool reads(const DepthAxis& axis, std::int64_t t) {
+  const std::int64_t before = axis.pad - t * axis.dilation;  // output 0 reads element -before
+  const std::int64_t o = before <= 0 ? 0 : (before + axis.stride - 1) / axis.stride;
+  return o < axis.out && o * axis.stride - before < axis.in;
+}
+
+}  // namespace
+
+std::optional<CroppedFilter> ConvOp::without_idle_taps(std::span<const InputInfo> inputs) const {
+  const int rank = inputs[input].type.shape.rank() - 2;
+  const ConvProblem p = problem(inputs);
+  std::vector<DepthAxis> axes{{p.w, p.s, p.stride_w, p.dilation_w, p.pad_left, p.q}};
+  if (rank > 1) axes.insert(axes.begin(), {p.h, p.r, p.stride_h, p.dilation_h, p.pad_top, p.p});
+  if (rank > 2) axes.insert(axes.begin(), depth(inputs));
+
+  CroppedFilter cropped;
+  std::vector<std::int64_t> pads = *imagined_zeros(inputs);
+  bool idle = false;
+  for (std::size_t a = 0; a < axes.size(); ++a) {
+    std::int64_t begin = 0, end = axes[a].taps, &before = pads[a], &after = pads[a + axes.size()];
+    // What goes takes its share of the padding with it; there is no negative one.
+    for (; begin + 1 < end && before >= axes[a].dilation && !reads(axes[a], begin); ++begin) before -= axes[a].dilation;
+    for (; begin + 1 < end && after >= axes[a].dilation && !reads(axes[a], end - 1); --end) after -= axes[a].dilation;
+    idle = idle || end - begin < axes[a].taps;
+    cropped.begins.push_back(begin);
+    cropped.ends.push_back(end);
+  }
+  if (!idle) return std::nullopt;
+  auto op = std::make_shared<ConvOp>(static_cast<const ConvOp&>(*imagining_zeros(std::move(pads))));
+  op->kernel_shape_.clear();
+  cropped.op = std::move(op);
+  return cropped;
+}
+
 std::unique_ptr<const Problem> pose(const ConvProblem& p, const Tensor& w, std::vector<float> scale) {
   const auto known = [&](Shape shape, bool there) {
     return InputInfo{.present = there, .type = {DType::f32, there ? shape : Shape()}};

@@ -67,6 +67,7 @@ class ConvOp final : public Op {
   std::shared_ptr<const Op> with_epilogue(Epilogue changed) const override;
   std::optional<std::vector<std::int64_t>> imagined_zeros(std::span<const InputInfo> inputs) const override;
   std::shared_ptr<const Op> imagining_zeros(std::vector<std::int64_t> pads) const override;
+  std::optional<CroppedFilter> without_idle_taps(std::span<const InputInfo> inputs) const override;
 
   /// The problem that these inputs pose, fused parts included; of a 3-D one the planes' (plane_images). Errors as of
   /// infer().

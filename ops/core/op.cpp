@@ -31,6 +31,7 @@ std::shared_ptr<const Op> Op::imagining_zeros(std::vector<std::int64_t>) const {
   throw Error(ErrorKind::internal, fmt::format("{} imagines no zeros", type()));
 }
 std::optional<std::vector<std::int64_t>> Op::added_zeros(std::span<const InputInfo>) const { return std::nullopt; }
+std::optional<CroppedFilter> Op::without_idle_taps(std::span<const InputInfo>) const { return std::nullopt; }
 
 void require_input_type(const Op& op, std::span<const InputInfo> inputs) {
   const auto kernels = kernels_of(op.type(), DeviceKind::cpu);

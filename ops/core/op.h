@@ -63,6 +63,13 @@ struct PermutedOp {
   bool same_result = false;  ///< its output is what it was; else it is in the new order, too
 };
 
+/// An operator whose filter is input 1, [K,C/groups,spatial axes], with a part of its taps: [begins, ends) of each
+/// spatial axis.
+struct CroppedFilter {
+  std::shared_ptr<const Op> op;
+  std::vector<std::int64_t> begins, ends;
+};
+
 /// Immutable after construction; shared by graphs, plans and threads.
 class Op {
  public:
@@ -112,6 +119,9 @@ class Op {
   virtual std::shared_ptr<const Op> imagining_zeros(std::vector<std::int64_t> pads) const;
   /// Zeros that the operator puts around the spatial axes of input 0 and that are all it does: begins, then ends.
   virtual std::optional<std::vector<std::int64_t>> added_zeros(std::span<const InputInfo> inputs) const;
+  /// The operator without the outer taps of its filter that meet nothing but imagined zeros. Nothing where all are
+  /// wanted.
+  virtual std::optional<CroppedFilter> without_idle_taps(std::span<const InputInfo> inputs) const;
 };
 
 /// Error(unsupported) "input 0 has element type float16 (supported: float32, int64)" unless some device's kernel takes

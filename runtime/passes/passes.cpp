@@ -14,6 +14,7 @@ constexpr Pass list[] = {
     {"drop_identity", drop_identity, optional, "remove nodes that do nothing at inference"},
     {"cancel_transposes", cancel_transposes, optional, "move the Transposes of NHWC exports until they cancel"},
     {"fold_pad", fold_pad, optional, "zero Pad into the pads of convolutions"},
+    {"crop_filters", crop_filters, optional, "taps that meet only padding go from a Conv's filters"},
     {"fold_batch_norm", fold_batch_norm, optional, "BatchNormalization into weights and bias of a Conv or Gemm"},
     {"fold_scale", fold_scale, optional, "constant per-channel Mul, Div, Add, Sub into a Conv or Gemm"},
     {"fuse_activation", fuse_activation, optional, "activations into the epilogue of a Conv or Gemm"},

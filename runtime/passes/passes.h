@@ -38,6 +38,7 @@ void fold_constants(Graph& graph, const PassContext& context);
 void drop_identity(Graph& graph, const PassContext& context);
 void cancel_transposes(Graph& graph, const PassContext& context);
 void fold_pad(Graph& graph, const PassContext& context);
+void crop_filters(Graph& graph, const PassContext& context);
 void fold_batch_norm(Graph& graph, const PassContext& context);
 void fold_scale(Graph& graph, const PassContext& context);
 void fuse_activation(Graph& graph, const PassContext& context);
