@@ -192,6 +192,7 @@ IfOp::Branch GraphBuilder::make_branch(const OnnxNode& node, std::string_view at
 }
 
 std::shared_ptr<const Op> GraphBuilder::make_if(const OnnxNode& node) const {
+  if (node.inputs.front().empty()) throw Error(ErrorKind::invalid_model, "input 0 (cond) is left out");
   IfOp::Branch then_branch = make_branch(node, "then_branch");
   return std::make_shared<IfOp>(std::move(then_branch), make_branch(node, "else_branch"));
 }

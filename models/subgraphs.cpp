@@ -50,7 +50,7 @@ void read_branches(OnnxNode& node, int depth) {
     for (const std::string_view name : captured) branch.inputs.emplace_back().name = name;
     attribute->subgraph = std::make_shared<const OnnxGraph>(std::move(branch));
   }
-  node.inputs.resize(1);  // without a condition: an empty name, refused as any
+  node.inputs.resize(1);  // without a condition: an empty name, which the loader refuses
   node.inputs.insert(node.inputs.end(), captured.begin(), captured.end());
 }
 

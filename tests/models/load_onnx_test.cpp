@@ -234,8 +234,9 @@ std::string branch(const std::vector<std::string>& nodes, const std::vector<std:
   });
 }
 
-std::string if_node(const std::string& then_branch, const std::string& else_branch) {
-  return node("If", {"c"}, {"y"}, "choice", [&](pbf_writer& writer) {
+std::string if_node(const std::string& then_branch, const std::string& else_branch,
+                    const std::vector<std::string>& inputs = {"c"}) {
+  return node("If", inputs, {"y"}, "choice", [&](pbf_writer& writer) {
     attribute(writer, "then_branch", 5, [&](pbf_writer& value) { value.add_message(6, then_branch); });
     attribute(writer, "else_branch", 5, [&](pbf_writer& value) { value.add_message(6, else_branch); });
   });
@@ -310,6 +311,15 @@ TEST_CASE("load_onnx/broken_branches") {
               "a graph with inputs");
   CHECK_ERROR(with_nodes("\x0a\xff"), invalid_model, "readable");
   ModelText model = if_model();
+  for (const std::string& then_branch : {branch({node("Relu", {"n"}, {"r"})}, {"r"}), branch({}, {"n"})})
+    for (const std::vector<std::string>& inputs : {Names{}, Names{""}}) {
+      model.nodes[0] = if_node(then_branch, branch({}, {"n"}), inputs);
+      CHECK_ERROR(load(model), invalid_model, "input 0 (cond) is left out");
+    }
+  model.nodes[0] = if_node(branch({}, {"k"}, {raw_tensor<float>("k", f32, {1}, {7})}),
+                           branch({}, {"k"}, {raw_tensor<float>("k", f32, {1}, {8})}), {});
+  CHECK_ERROR(load(model), invalid_model, "input 0 (cond) is left out");
+  model = if_model();
   model.nodes[0] = node("If", {"c"}, {"y"}, "choice");
   CHECK_ERROR(load(model), invalid_model, "'then_branch' holds no graph");
   model = if_model();
