@@ -96,6 +96,20 @@ TEST_CASE("resize/shapes") {
   CHECK(infer_op(by_scales(random_f32({10}, 1), {2.3F}, linear))[0].shape == Shape{23});
 }
 
+// As many as CUDA takes several columns a thread for.
+TEST_CASE("resize/large_planes") {
+  const Ints sizes{1, 7, 197, 384};
+  check_op(by_sizes(random_f32({1, 7, 400, 500}, 1), sizes, {{"mode", Text("linear")}}));
+  check_op(by_sizes(random_of(DType::u8, {1, 7, 98, 171}, 2, 0, 255), sizes, {}));
+  OpCase c = by_sizes(random_f32({1, 7, 98, 171}, 3), sizes,
+                      {{"mode", Text("linear")},
+                       {"coordinate_transformation_mode", Text("tf_crop_and_resize")},
+                       {"extrapolation_value", 10.0}});
+  c.inputs[1] = floats({0, 0, 0.3F, -0.5F, 1, 1, 1.4F, 0.9F});
+  c.constant = {1, 3};
+  check_op(c);
+}
+
 TEST_CASE("resize/axes_and_aspect_ratio") {
   const Tensor x = random_f32({1, 2, 8, 5}, 1);
   for (const char* policy : {"stretch", "not_larger", "not_smaller"}) {
