@@ -1,12 +1,20 @@
 // Included before any Highway header, by every file that is compiled for several instruction sets: which of them.
 // SSE4 and SSE2 serve old machines; SSSE3 and AVX3_DL differ from their neighbours in nothing that fp32 kernels use,
-// and SVE's vectors of unknown length cannot be kept in arrays (NEON runs there).
+// and SVE's vectors of unknown length cannot be kept in arrays (NEON runs there). A file that multiplies bytes defines
+// LENSLET_SIMD_BYTE_PRODUCTS first: AVX3_DL has an instruction for that.
 #ifndef LENSLET_OPS_SIMD_TARGETS_H_
 #define LENSLET_OPS_SIMD_TARGETS_H_
 
 // NOLINTBEGIN(modernize-macro-to-enum): Highway reads a macro; the names in it are Highway's.
+#ifdef LENSLET_SIMD_BYTE_PRODUCTS
+#define HWY_WANT_AVX3_DL
+#define LENSLET_SIMD_WITHOUT_AVX3_DL 0
+#else
+#define LENSLET_SIMD_WITHOUT_AVX3_DL HWY_AVX3_DL
+#endif
 #ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | LENSLET_SIMD_WITHOUT_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #endif
 // NOLINTEND(modernize-macro-to-enum)
 

@@ -32,7 +32,8 @@ struct Copy {
 /// A node and its planes.
 class Volume {
  public:
-  explicit Volume(const Problem& node) : transposed_(node.op().type() == "ConvTranspose"), x_(node.shape(x_input)) {
+  Volume(const Problem& node, DeviceKind device)
+      : transposed_(node.op().type() == "ConvTranspose"), x_(node.shape(x_input)) {
     std::vector<InputInfo> infos(node.inputs().begin(), node.inputs().end());
     const Shape &w = node.shape(w_input), &y = node.output_shape();
     depth_ = transposed_ ? node.as<ConvTransposeOp>().depth(infos) : node.as<ConvOp>().depth(infos);
@@ -45,11 +46,21 @@ class Volume {
       infos[w_input].constant = &filters;
     }
     if (present(infos, residual)) infos[residual] = {true, {DType::f32, {y[0] * y[2], y[1], y[3], y[4]}}};
+    flat_ = device == DeviceKind::cpu && reads_each_place(node);
+    if (flat_) {
+      const auto one_line = [](const Shape& shape) {
+        return Shape{shape[0], shape[1], 1, shape[2] * shape[3] * shape[4]};
+      };
+      infos[x_input].type.shape = one_line(x_);
+      if (present(infos, residual)) infos[residual].type.shape = one_line(y);
+    }
     planes_ = std::make_unique<const Problem>(
         transposed_ ? node.as<ConvTransposeOp>().planes() : node.as<ConvOp>().planes(), infos);
   }
 
   const Problem& planes() const { return *planes_; }
+  /// Is the node one convolution of lines, [N,C,1,D*H*W], as its tensors lie in nchw? Then nothing is copied.
+  bool flat() const { return flat_; }
   bool knows_filters() const { return planes_->inputs()[w_input].constant != nullptr; }
   bool adds() const { return present(planes_->inputs(), residual); }
 
@@ -113,6 +124,14 @@ class Volume {
     std::int64_t dim, from, to;
   };
 
+  /// A window of one element, without strides and pads.
+  bool reads_each_place(const Problem& node) const {
+    if (transposed_ || depth_.taps != 1 || depth_.stride != 1 || depth_.pad != 0 || depth_.out != depth_.in)
+      return false;
+    const ConvProblem p = conv_problem(node);
+    return p.r * p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && !p.padded();
+  }
+
   static StridedLoops plane_loops(const Step& depth, std::int64_t channels, std::array<std::int64_t, 3> from,
                                   std::array<std::int64_t, 2> over, const AxisSteps& to, const Shape& images,
                                   const Format& format) {
@@ -134,7 +153,7 @@ class Volume {
     return filters;
   }
 
-  bool transposed_;
+  bool transposed_, flat_ = false;
   Shape x_;
   DepthAxis depth_;
   std::unique_ptr<const Problem> planes_;
@@ -184,15 +203,16 @@ class BoundVolume final : public BoundKernel {
         images_(volume.planes().shape(x_input)),
         filters_(volume.planes().shape(w_input)),
         results_(volume.planes().output_shape()),
-        gather_(volume.gather(format_)),
-        fills_(volume.fills()),
+        flat_(volume.flat()),
+        gather_(flat_ ? std::vector<Copy>() : volume.gather(format_)),
+        fills_(flat_ || volume.fills()),
         filter_copies_(volume.filter_copies(binding.shape(w_input))),
-        to_y_{volume.scatter(format_, false)},
-        from_residual_(volume.adds() ? std::vector{volume.scatter(format_, true)} : std::vector<Copy>()) {}
+        to_y_(flat_ ? std::vector<Copy>() : std::vector{volume.scatter(format_, false)}),
+        from_residual_(volume.adds() && !flat_ ? std::vector{volume.scatter(format_, true)} : std::vector<Copy>()) {}
 
   std::size_t workspace_bytes() const override {
-    return bytes_of(images_) + (filter_copies_.empty() ? 0 : bytes_of(filters_)) +
-           bytes_of(results_) * (from_residual_.empty() ? 1 : 2) + planes_->workspace_bytes();
+    const std::size_t copied = bytes_of(images_) + bytes_of(results_) * (from_residual_.empty() ? 1 : 2);
+    return (flat_ ? 0 : copied) + (filter_copies_.empty() ? 0 : bytes_of(filters_)) + planes_->workspace_bytes();
   }
 
   void run(const KernelRun& run) const override {
@@ -204,7 +224,10 @@ class BoundVolume final : public BoundKernel {
     };
     std::array<Tensor, most_inputs> inputs;
     std::copy(run.inputs.begin(), run.inputs.end(), inputs.begin());
-    inputs[x_input] = take(images_, format_);
+    const auto flat = [](const Tensor& tensor, const Shape& shape) {
+      return Tensor::share(DType::f32, shape, nullptr, tensor.data());
+    };
+    inputs[x_input] = flat_ ? flat(run.inputs[x_input], images_) : take(images_, format_);
     if (!fills_) fill(run, 0, inputs[x_input]);
     copy(run, gather_, run.in<float>(x_input), inputs[x_input]);
     if (!filter_copies_.empty()) {
@@ -217,7 +240,9 @@ class BoundVolume final : public BoundKernel {
       inputs[residual] = take(results_, format_);
       copy(run, from_residual_, run.in<float>(residual), inputs[residual]);
     }
-    std::array<Tensor, 1> outputs{take(results_, format_)};
+    if (flat_ && inputs[residual].data() != nullptr) inputs[residual] = flat(inputs[residual], results_);
+    std::array<Tensor, 1> outputs{flat_ ? Tensor::view(DType::f32, results_, run.outputs[0].data(), format_)
+                                        : take(results_, format_)};
     planes_->run({.inputs = std::span(inputs).first(run.inputs.size()),
                   .outputs = outputs,
                   .workspace = run.workspace.subspan(static_cast<std::size_t>(at - run.workspace.data())),
@@ -247,6 +272,7 @@ class BoundVolume final : public BoundKernel {
   std::unique_ptr<const BoundKernel> planes_;
   Format format_;
   Shape images_, filters_, results_;
+  bool flat_;
   std::vector<Copy> gather_;
   bool fills_;
   std::vector<Copy> filter_copies_, to_y_, from_residual_;
@@ -264,14 +290,15 @@ class Planes final : public Kernel {
     if (const DType dtype = node.inputs()[x_input].type.dtype; !types().contains(dtype))
       return Offer::refuse(fmt::format("convolution of {}; only {} is done", to_string(dtype), types().str()));
     if (node.shape(x_input).rank() != 5) return Offer::refuse("it is not 3-D");
-    const Volume volume(node);
+    const Volume volume(node, device_);
     PlanesPlan best;
     for (const Kernel* kernel : kernels_of(node.op().type(), device_)) {
       if (kernel->name() == name()) continue;
       for (Candidate& candidate : kernel->offer(volume.planes(), target).candidates) {
         const Format& format = candidate.outputs[0];
         const bool fits = (format == formats::nchw || format == formats::nhwc) && candidate.inputs[x_input] == format &&
-                          (!volume.adds() || candidate.inputs[residual] == format);
+                          (!volume.adds() || candidate.inputs[residual] == format) &&
+                          (!volume.flat() || format == formats::nchw);
         if (!fits || (best.kernel != nullptr && candidate.estimated_us >= best.candidate.estimated_us)) continue;
         best = {kernel, std::move(candidate)};
       }
@@ -285,14 +312,14 @@ class Planes final : public Kernel {
     whole.needs_cublas = best.candidate.needs_cublas;
     whole.reads = best.candidate.reads;
     const double copied = node.bytes() + volume.planes().bytes();
-    whole.estimated_us =
-        best.candidate.estimated_us + 3 * target.device.launch_us + copied / target.device.bytes_per_us;
+    whole.estimated_us = best.candidate.estimated_us;
+    if (!volume.flat()) whole.estimated_us += 3 * target.device.launch_us + copied / target.device.bytes_per_us;
     whole.workspace_bytes = bind({node, whole, target.device})->workspace_bytes();
     return whole;
   }
 
   std::optional<BlobSpec> blob(const Problem& node, const Candidate& candidate) const override {
-    const Volume volume(node);
+    const Volume volume(node, device_);
     const PlanesPlan plan = read(volume, candidate, device_);
     auto spec = plan.kernel->blob(volume.planes(), plan.candidate);
     if (spec) spec->key = fmt::format("planes of {} {} {}", node.op().type(), candidate.config, spec->key);
@@ -300,13 +327,13 @@ class Planes final : public Kernel {
   }
 
   void prepare(const Problem& node, const Candidate& candidate, std::span<std::byte> blob) const override {
-    const Volume volume(node);
+    const Volume volume(node, device_);
     const PlanesPlan plan = read(volume, candidate, device_);
     plan.kernel->prepare(volume.planes(), plan.candidate, blob);
   }
 
   std::unique_ptr<const BoundKernel> bind(const Binding& binding) const override {
-    const Volume volume(binding.problem);
+    const Volume volume(binding.problem, device_);
     return std::make_unique<BoundVolume>(volume, read(volume, binding.candidate, device_), binding);
   }
 

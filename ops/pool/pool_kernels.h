@@ -2,6 +2,7 @@
 // Kernels of windowed pooling.
 
 #include <cstdint>
+#include <vector>
 
 #include "base/dtypes.h"
 #include "ops/pool/pool.h"
@@ -13,14 +14,24 @@ enum class PoolKind : std::uint8_t { max, average, average_with_pads, lp };
 /// Element types of a maximum; averages and norms are of float.
 using PoolTypes = Types<float, std::int8_t, std::uint8_t>;
 
-// 2-D, of float, vectorised over channels (nhwc) or along a line (nchw); norms of p 1 and 2.
+// Of float, vectorised over channels (nhwc, 2-D) or along a line (nchw); norms of p 1 and 2.
 
 /// One output line of an nhwc image: y[out_w][c] from x, the image [in_h][in_w][c]; `line` in [0, out_h).
 void pool_line_nhwc(PoolKind kind, const PoolProblem& problem, const float* x, std::int64_t line, float* y);
 
-/// One output line of an nchw plane: y[out_w] from x, the plane [in_h][in_w]; `scratch` holds in_w floats.
-void pool_line_nchw(PoolKind kind, const PoolProblem& problem, const float* x, std::int64_t line, float* scratch,
-                    float* y);
+/// A pooling in nchw, by lines: those of each window are folded into one, along the vector, then the taps within that.
+struct PoolLines {
+  PoolKind kind;
+  PoolProblem problem;
+  std::int64_t block = 0;           ///< outputs of a line that are made together; 0: one by one, out of whole lines
+  std::int64_t scratch_floats = 0;  ///< a thread
+  std::vector<float> counts;        ///< of an average: taps along a line, by output
+
+  PoolLines(PoolKind of, const PoolProblem& resolved);
+};
+/// Lines [begin, end) of all of y, counted through, from x; `scratch` holds scratch_floats.
+void pool_lines_nchw(const PoolLines& lines, const float* x, std::int64_t begin, std::int64_t end, float* scratch,
+                     float* y);
 
 namespace cuda {
 

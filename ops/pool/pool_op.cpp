@@ -90,93 +90,103 @@ struct Pool {
   std::int64_t* where(const KernelRun& run) const { return indices ? run.out<std::int64_t>(1) : nullptr; }
 };
 
-// float32 in one or two dimensions, line by line. `scratch_floats` a thread in nchw.
-void run_lines(const Pool& pool, std::size_t scratch_floats, const KernelRun& run) {
+/// Output lines that are one piece of a parallel loop. A window may be larger than the image; only the taps inside are
+/// work.
+std::int64_t line_grain(const PoolProblem& p, std::int64_t elements) {
+  std::int64_t taps = 1;
+  for (const PoolAxis& axis : p.axes) taps *= std::min(axis.kernel, std::max<std::int64_t>(1, axis.in));
+  return std::max<std::int64_t>(1, (32 << 10) / taps / elements);
+}
+
+void run_nhwc(const Pool& pool, const KernelRun& run) {
   const PoolProblem& p = pool.problem;
-  const PoolAxis &high = p.axes[1], &wide = p.axes[2];
-  const float* x0 = run.inputs[0].values<float>().data();
-  float* y0 = run.outputs[0].values<float>().data();
-  auto* scratch = reinterpret_cast<float*>(run.workspace.data());
-  const std::int64_t depth = pool.nhwc ? p.c : 1, images = pool.nhwc ? p.n : p.n * p.c;
-  const std::int64_t in = p.in() * depth, out = wide.out * depth;
-  // A window may be larger than the image; only the taps inside are work.
-  const std::int64_t taps = std::min(high.kernel, high.in) * std::min(wide.kernel, wide.in);
-  const std::int64_t grain = std::max<std::int64_t>(1, (32 << 10) / std::max<std::int64_t>(1, taps) / out);
-  run.pool->parallel_for(images * high.out, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const float* image = x0 + i / high.out * in;
-      if (pool.nhwc)
-        pool_line_nhwc(pool.kind, p, image, i % high.out, y0 + i * out);
-      else
-        pool_line_nchw(pool.kind, p, image, i % high.out, scratch + static_cast<std::size_t>(worker) * scratch_floats,
-                       y0 + i * out);
-    }
+  const std::int64_t high = p.axes[1].out, out = p.axes[2].out * p.c;
+  run.pool->parallel_for(p.n * high, line_grain(p, out), [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i)
+      pool_line_nhwc(pool.kind, p, run.in<float>(0) + i / high * p.in() * p.c, i % high, run.out<float>() + i * out);
   });
 }
 
+void run_nchw(const PoolLines& lines, const KernelRun& run) {
+  const PoolProblem& p = lines.problem;
+  auto* const scratch = reinterpret_cast<float*>(run.workspace.data());
+  run.pool->parallel_for(p.n * p.c * p.axes[0].out * p.axes[1].out, line_grain(p, p.axes[2].out),
+                         [&](std::int64_t begin, std::int64_t end, int worker) {
+                           pool_lines_nchw(lines, run.in<float>(0), begin, end, scratch + worker * lines.scratch_floats,
+                                           run.out<float>());
+                         });
+}
+
+// One output by the definition; `index` becomes where in the plane the maximum lies.
 template <typename T>
-T window(const Pool& pool, const T* plane, std::int64_t out, std::int64_t& index) {
+T window(const Pool& pool, const T* plane, const PoolTaps& d, const PoolTaps& h, const PoolTaps& w,
+         std::int64_t& index) {
   const PoolAxis &deep = pool.problem.axes[0], &high = pool.problem.axes[1], &wide = pool.problem.axes[2];
-  const PoolTaps d = deep.taps(out / (high.out * wide.out));
-  const PoolTaps h = high.taps(out / wide.out % high.out);
-  const PoolTaps w = wide.taps(out % wide.out);
-  T top = reduce::least_value<T>;
+  const auto each = [&](const auto& f) {
+    for (std::int64_t i = 0; i < d.count; ++i)
+      for (std::int64_t j = 0; j < h.count; ++j) {
+        const std::int64_t line = (d.first + i * deep.dilation) * high.in + h.first + j * high.dilation;
+        for (std::int64_t k = 0; k < w.count; ++k) f(line * wide.in + w.first + k * wide.dilation);
+      }
+  };
+  if (pool.kind == PoolKind::max) {
+    T top = reduce::least_value<T>;
+    bool found = false;
+    each([&](std::int64_t at) {
+      // No branch: which one wins nobody can foretell.
+      const T value = plane[at];
+      const bool wins = !found || beats(value, top);
+      top = wins ? value : top;
+      index = wins ? at : index;
+      found = true;
+    });
+    return top;
+  }
+  // Of floats no more comes here than norms that have no vectors.
   const auto norm = static_cast<double>(pool.problem.norm);
   double sum = 0;
-  bool found = false;
-  for (std::int64_t i = 0; i < d.count; ++i)
-    for (std::int64_t j = 0; j < h.count; ++j)
-      for (std::int64_t k = 0; k < w.count; ++k) {
-        const std::int64_t at = ((d.first + i * deep.dilation) * high.in + h.first + j * high.dilation) * wide.in +
-                                w.first + k * wide.dilation;
-        const auto value = static_cast<double>(plane[at]);
-        sum += pool.kind == PoolKind::lp ? std::pow(std::fabs(value), norm) : value;
-        if (found && !beats(plane[at], top)) continue;
-        found = true;
-        top = plane[at];
-        index = at;
-      }
-  if (pool.kind == PoolKind::max) return top;
-  if (pool.kind == PoolKind::lp) return static_cast<T>(std::pow(sum, 1 / norm));
-  const auto product = [](std::int64_t a, std::int64_t b, std::int64_t c) {
-    return static_cast<double>(a) * static_cast<double>(b) * static_cast<double>(c);
-  };
-  const double count =
-      pool.kind == PoolKind::average ? product(d.count, h.count, w.count) : product(d.padded, h.padded, w.padded);
-  return static_cast<T>(sum / std::max(1.0, count));
+  each([&](std::int64_t at) { sum += std::pow(std::fabs(static_cast<double>(plane[at])), norm); });
+  return static_cast<T>(std::pow(sum, 1 / norm));
 }
 
-// Any dimensions and types, row-major: as the definition reads.
+// Maxima of any type and with indices, and any norm.
 template <typename T>
 void run_plain(const Pool& pool, const KernelRun& run) {
-  const T* x0 = run.inputs[0].values<T>().data();
-  T* y0 = run.outputs[0].values<T>().data();
-  std::int64_t* where = pool.where(run);
-  const std::int64_t planes = pool.problem.n * pool.problem.c, in = pool.problem.in(), out = pool.problem.out();
-  const std::int64_t grain = std::max<std::int64_t>(1, elementwise_grain / out);
-  run.pool->parallel_for(planes, grain, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t plane = begin; plane < end; ++plane)
-      for (std::int64_t i = 0; i < out; ++i) {
-        std::int64_t index = 0;
-        y0[plane * out + i] = window(pool, x0 + plane * in, i, index);
-        if (where != nullptr) where[plane * out + i] = plane * in + pool.problem.numbered(index);
-      }
-  });
+  const PoolProblem& p = pool.problem;
+  const PoolAxis &deep = p.axes[0], &high = p.axes[1], &wide = p.axes[2];
+  const T* const x = run.in<T>(0);
+  T* const y = run.out<T>();
+  std::int64_t* const where = pool.where(run);
+  run.pool->parallel_for(p.n * p.c * deep.out * high.out, line_grain(p, wide.out),
+                         [&](std::int64_t begin, std::int64_t end, int) {
+                           for (std::int64_t line = begin; line < end; ++line) {
+                             const std::int64_t plane = line / high.out / deep.out * p.in();
+                             const PoolTaps d = deep.taps(line / high.out % deep.out), h = high.taps(line % high.out);
+                             for (std::int64_t q = 0; q < wide.out; ++q) {
+                               std::int64_t index = 0;
+                               y[line * wide.out + q] = window(pool, x + plane, d, h, wide.taps(q), index);
+                               if (where != nullptr) where[line * wide.out + q] = plane + p.numbered(index);
+                             }
+                           }
+                         });
 }
 
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   const Pool pool(binding);
-  const bool plain = binding.problem.inputs()[0].type.dtype != DType::f32 || pool.indices ||
-                     binding.shape(0).rank() == 5 || pool.problem.norm > most_norm;
-  // Whole cache lines, so that threads do not share one.
-  const std::size_t scratch_floats =
-      plain || pool.nhwc ? 0 : (static_cast<std::size_t>(pool.problem.axes[2].in) + 15) / 16 * 16;
-  const auto run_on = [=](const KernelRun& run) {
-    if (run.outputs[0].elems() == 0) return;
-    if (!plain) return run_lines(pool, scratch_floats, run);
-    dispatch(run.inputs[0].dtype(), PoolTypes(), [&]<typename T>(std::type_identity<T>) { run_plain<T>(pool, run); });
+  const auto nonempty = [](const auto& run_on) {
+    return [=](const KernelRun& run) {
+      if (run.outputs[0].elems() != 0) run_on(run);
+    };
   };
-  return bound(run_on, static_cast<std::size_t>(binding.threads()) * scratch_floats * sizeof(float));
+  if (binding.problem.inputs()[0].type.dtype != DType::f32 || pool.indices || pool.problem.norm > most_norm)
+    return bound(nonempty([=](const KernelRun& run) {
+      dispatch(run.inputs[0].dtype(), PoolTypes(), [&]<typename T>(std::type_identity<T>) { run_plain<T>(pool, run); });
+    }));
+  if (pool.nhwc) return bound(nonempty([=](const KernelRun& run) { run_nhwc(pool, run); }));
+  const PoolLines lines(pool.kind, pool.problem);
+  const std::int64_t scratch = binding.threads() * lines.scratch_floats;
+  return bound(nonempty([=](const KernelRun& run) { run_nchw(lines, run); }),
+               static_cast<std::size_t>(scratch) * sizeof(float));
 }
 
 // An average over the whole image, as many classifiers end with: one thread would sum it up alone.

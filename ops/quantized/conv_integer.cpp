@@ -5,6 +5,9 @@
 #include <algorithm>
 
 #include "ops/conv/conv.h"
+#include "ops/core/grain.h"
+#include "ops/quantized/apart.h"
+#include "ops/quantized/integer_depthwise.h"
 #include "ops/quantized/integer_product_cuda.h"
 #include "ops/quantized/quantized_op.h"
 
@@ -95,129 +98,245 @@ class IntegerConvOp final : public Op {
   int spatial_rank_ = 0;                    ///< number of axes the attribute lists speak of; 0: none was given
 };
 
-/// Terms in the order of the taps, and of the channels within, an even number of them.
-std::int64_t terms(const ConvProblem& p) { return p.r * p.s * even(p.group_c()); }
+/// Words of a sum's terms: in the order of the taps, and of the channels within.
+std::int64_t words(const ConvProblem& p) { return p.r * p.s * integer_words(p.group_c()); }
 
-void widen_filters(const ConvProblem& p, const IntegerOperand& w, std::int64_t first, std::int64_t last,
-                   std::int16_t* to) {
+void pack_filters(const ConvProblem& p, const IntegerOperand& w, std::int64_t first, std::int64_t last,
+                  std::int32_t* to) {
   const std::int64_t c = p.group_c(), taps = p.r * p.s;
-  for (std::int64_t k = first; k < last; ++k) {
-    const int zero = w.zero_point(0, k);
-    for (std::int64_t tap = 0; tap < taps; ++tap)
-      for (std::int64_t i = 0; i < even(c); ++i)
-        to[(k * taps + tap) * even(c) + i] =
-            i < c ? static_cast<std::int16_t>(w.widened(w.data[(k * c + i) * taps + tap]) - zero) : std::int16_t{0};
-  }
+  for (std::int64_t k = first; k < last; ++k)
+    pack_integer_row(w, w.zero_point(0, k), w.data + k * c * taps, taps, c, to + k * integer_line(words(p)));
 }
 
-class BoundCpu final : public BoundKernel {
+/// As a product, whose right operand is put together a panel at a time.
+class BoundProduct final : public BoundKernel {
  public:
-  explicit BoundCpu(const Binding& binding)
+  explicit BoundProduct(const Binding& binding)
       : inputs_(binding.op<IntegerConvOp>().inputs()),
         p_(binding.op<IntegerConvOp>().problem(binding.problem.inputs())),
         lines_(binding.op<IntegerConvOp>().lines(binding.problem.inputs())),
+        plane_(p_),
+        apart_(p_.r * p_.s > 1 || !plane_.is_image()),
         known_(is_known(binding.problem.inputs(), inputs_.left, inputs_.left_zero)),
         threads_(binding.threads()) {}
 
   std::size_t workspace_bytes() const override {
-    return static_cast<std::size_t>((known_ ? 0 : p_.k * terms(p_)) + threads_ * panel_elems()) * sizeof(std::int16_t);
+    const std::int64_t own = known_ ? 0 : p_.k * integer_line(words(p_));
+    return static_cast<std::size_t>(own + threads_ * panel_words() + (apart_ ? image_words() : 0)) *
+           sizeof(std::int32_t);
   }
 
   void run(const KernelRun& run) const override {
     IntegerRun of(run, inputs_, lines_);
     of.result.bias_lines = {.step = 1, .matrix = p_.group_k()};
-    auto* const panels = reinterpret_cast<std::int16_t*>(run.workspace.data());
-    const auto* filters = reinterpret_cast<const std::int16_t*>(run.blob);
+    auto* const panels = reinterpret_cast<std::int32_t*>(run.workspace.data());
+    auto* at = panels + threads_ * panel_words();
+    const auto* filters = reinterpret_cast<const std::int32_t*>(run.blob);
     if (!known_) {
-      auto* const own = panels + threads_ * panel_elems();
+      filters = at;
       run.pool->parallel_for(
-          p_.k, 1, [&](std::int64_t begin, std::int64_t end, int) { widen_filters(p_, of.left, begin, end, own); });
-      filters = own;
+          p_.k, 1, [&](std::int64_t begin, std::int64_t end, int) { pack_filters(p_, of.left, begin, end, at); });
+      at += p_.k * integer_line(words(p_));
     }
-    const std::int64_t pixels = p_.p * p_.q, columns = integer_panel_columns();
-    const std::int64_t in_plane = (pixels + columns - 1) / columns;
+    if (apart_) take_apart(run, of.right, at);
+    // Columns are elements at which outputs begin, in the order in which they lie, with those between two lines.
+    const std::int64_t columns = integer_panel_columns(), wide = plane_.w.length, all = (p_.p - 1) * wide + p_.q;
+    const std::int64_t in_plane = (all + columns - 1) / columns;
     run.pool->parallel_for(
-        p_.n * p_.groups * in_plane, integer_grain(p_.group_k() * panel_elems()),
+        p_.n * p_.groups * in_plane, integer_grain(p_.group_k() * panel_words()),
         [&](std::int64_t begin, std::int64_t end, int worker) {
-          std::int16_t* const panel = panels + worker * panel_elems();
+          std::int32_t* const panel = panels + worker * panel_words();
           for (std::int64_t item = begin; item < end; ++item) {
-            const std::int64_t plane = item / in_plane, group = plane % p_.groups, j = item % in_plane * columns;
-            const std::int64_t count = std::min(columns, pixels - j);
-            pack(of.right, plane, j, count, panel);
+            const std::int64_t plane = item / in_plane, group = plane % p_.groups, first = item % in_plane * columns;
+            const std::int64_t last = std::min(first + columns, all);
+            pack(of.right, apart_ ? at : nullptr, plane, {0, first, last - first}, panel);
             multiply_rows(
-                filters + group * p_.group_k() * terms(p_), p_.group_k(), terms(p_), panel,
-                [&](std::int64_t i, const std::int32_t* sums) {
-                  store_integer_row(of.result, sums, {group, 0, i, j}, count, (plane * p_.group_k() + i) * pixels + j);
+                filters + group * p_.group_k() * integer_line(words(p_)), p_.group_k(), words(p_), panel,
+                [&](std::int64_t i, std::int64_t count, std::int32_t* sums) {
+                  // Without those between the lines.
+                  std::int64_t kept = 0;
+                  for (std::int64_t line = first / wide; line * wide < last; ++line) {
+                    const std::int64_t from = std::max(first, line * wide), to = std::min(last, line * wide + p_.q);
+                    if (from >= to) continue;
+                    if (kept != from - first)
+                      for (std::int64_t row = 0; row < count * columns; row += columns)
+                        std::copy(sums + row + (from - first), sums + row + (to - first), sums + row + kept);
+                    kept += to - from;
+                  }
+                  const std::int64_t j = first / wide * p_.q + std::min(first % wide, p_.q), pixels = p_.p * p_.q;
+                  store_integer_rows(of.result, sums, count, {group, 0, i, j}, kept,
+                                     (plane * p_.group_k() + i) * pixels + j, pixels);
                 });
           }
         });
   }
 
  private:
-  std::int64_t panel_elems() const { return terms(p_) * integer_panel_columns(); }
+  std::int64_t panel_words() const { return integer_line(words(p_)) * integer_panel_columns(); }
 
-  /// Output pixels [first, first + count) of a group of an image.
-  void pack(const IntegerOperand& x, std::int64_t plane, std::int64_t first, std::int64_t count,
-            std::int16_t* to) const {
-    const std::int64_t columns = integer_panel_columns(), size = p_.h * p_.w, c = p_.group_c();
-    const std::uint8_t* const image = x.data + plane * c * size;
-    const int zero = x.zero_point(0, 0);
-    constexpr std::int64_t most_columns = 64;
-    std::int64_t pixel[most_columns];  // where the tap lies in the image; -1: outside
-    for (std::int64_t tap = 0; tap < p_.r * p_.s; ++tap) {
-      const std::int64_t r = tap / p_.s, s = tap % p_.s;
-      bool straight = true;
-      for (std::int64_t j = 0, line = first / p_.q, column = first % p_.q; j < count; ++j) {
-        const std::int64_t h = line * p_.stride_h - p_.pad_top + r * p_.dilation_h;
-        const std::int64_t w = column * p_.stride_w - p_.pad_left + s * p_.dilation_w;
-        pixel[j] = h < 0 || h >= p_.h || w < 0 || w >= p_.w ? -1 : h * p_.w + w;
-        straight = straight && pixel[j] >= 0 && pixel[j] == pixel[0] + j;
-        if (++column == p_.q) {
-          column = 0;
-          ++line;
-        }
-      }
-      for (std::int64_t i = 0; i < even(c); i += 2, to += 2 * columns) {
-        const std::uint8_t *const one = image + i * size, *const other = i + 1 < c ? one + size : nullptr;
-        if (straight)
-          interleave_integers(one + pixel[0], other == nullptr ? nullptr : other + pixel[0], x, zero, count, to);
-        else
-          for (std::int64_t j = 0; j < count; ++j) {
-            const bool inside = pixel[j] >= 0;
-            to[2 * j] = static_cast<std::int16_t>(inside ? x.widened(one[pixel[j]]) - zero : 0);
-            to[2 * j + 1] =
-                static_cast<std::int16_t>(inside && other != nullptr ? x.widened(other[pixel[j]]) - zero : 0);
-          }
-        std::fill(to + 2 * count, to + 2 * columns, std::int16_t{0});
-      }
-    }
+  std::int64_t image_words() const {
+    return p_.n * p_.groups * integer_words(p_.group_c()) * plane_.elems() + integer_panel_columns();
   }
+
+  /// The images as planes of words, [n][group][word of its channels][plane]: put together once, and not for each tap.
+  void take_apart(const KernelRun& run, const IntegerOperand& x, std::int32_t* to) const {
+    const std::int64_t c = p_.group_c(), of_group = integer_words(c), size = p_.h * p_.w;
+    const std::int64_t grain = std::max<std::int64_t>(1, elementwise_grain / plane_.elems());
+    run.pool->parallel_for(p_.n * p_.groups * of_group, grain, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t first = i % of_group * integer_word_terms(),
+                           terms = std::min(integer_word_terms(), c - first);
+        std::uint8_t bytes[4 * most_columns];
+        std::int32_t outside[most_columns];
+        std::fill(bytes, bytes + 4, x.zero == nullptr ? std::uint8_t{0} : *x.zero);
+        pack_integer_panel(x, {0, 0, 1}, bytes, 1, terms, outside);
+        lenslet::take_apart(plane_, 0, plane_.h.length, x.data + (i / of_group * c + first) * size, outside[0],
+                            to + i * plane_.elems(),
+                            [&](const std::uint8_t* from, std::int64_t step, std::int64_t count, std::int32_t* into) {
+                              const std::int64_t columns = integer_panel_columns();
+                              for (std::int64_t j = 0; j < count; j += columns) {
+                                const PanelColumns own{0, 0, std::min(columns, count - j)};
+                                if (step == 1) {
+                                  pack_integer_panel(x, own, from + j, size, terms, into + j);
+                                  continue;
+                                }
+                                for (std::int64_t t = 0; t < terms; ++t)
+                                  for (std::int64_t k = 0; k < own.count; ++k)
+                                    bytes[t * columns + k] = from[t * size + (j + k) * step];
+                                pack_integer_panel(x, own, bytes, columns, terms, into + j);
+                              }
+                            });
+      }
+    });
+  }
+
+  void pack(const IntegerOperand& x, const std::int32_t* image, std::int64_t plane, const PanelColumns& own,
+            std::int32_t* to) const {
+    const std::int64_t c = p_.group_c(), columns = integer_panel_columns(), of_group = integer_words(c);
+    if (image == nullptr) {
+      pack_integer_panel(x, own, x.data + plane * c * p_.h * p_.w + own.first, p_.h * p_.w, c, to);
+    } else {
+      std::int32_t* line = to;
+      for (std::int64_t r = 0; r < p_.r; ++r)
+        for (std::int64_t s = 0; s < p_.s; ++s) {
+          const std::int32_t* const from =
+              image + plane * of_group * plane_.elems() + plane_.first(r, s, plane_.h.length);
+          copy_integer_words(from + own.first, plane_.elems(), of_group, own.count, line);
+          line += of_group * columns;
+        }
+    }
+    close_integer_panel(x, own, words(p_), to);
+  }
+
+  static constexpr std::int64_t most_columns = 64;
 
   IntegerInputs inputs_;
   ConvProblem p_;
   IntegerLines lines_;
+  ApartPlane plane_;
+  bool apart_;
   bool known_;
   int threads_;
 };
 
+/// Filters of one channel each, in float32: what their sums are made of is whole, and they stay below 2^24.
+class BoundDepthwise final : public BoundKernel {
+ public:
+  explicit BoundDepthwise(const Binding& binding)
+      : inputs_(binding.op<IntegerConvOp>().inputs()),
+        p_(binding.op<IntegerConvOp>().problem(binding.problem.inputs())),
+        lines_(binding.op<IntegerConvOp>().lines(binding.problem.inputs())),
+        plane_(p_),
+        threads_(binding.threads()) {
+    // Output lines that are made together: what they read should stay in the nearest caches.
+    constexpr std::int64_t most_floats = 16 << 10;
+    const std::int64_t parts = plane_.elems() / std::max<std::int64_t>(1, plane_.h.length);
+    block_ = std::clamp(most_floats / std::max<std::int64_t>(1, parts) - more_lines(), std::min<std::int64_t>(4, p_.p),
+                        p_.p);
+    scratch_ = (parts * (block_ + more_lines()) + block_ * p_.q + 2 * integer_taps_slack + 15) / 16 * 16;
+  }
+  static bool takes(const ConvProblem& p) { return p.group_c() == 1 && p.r * p.s <= most_taps; }
+
+  std::size_t workspace_bytes() const override { return static_cast<std::size_t>(threads_ * scratch_) * sizeof(float); }
+
+  void run(const KernelRun& run) const override {
+    IntegerRun of(run, inputs_, lines_);
+    of.result.bias_lines = {.step = 1, .matrix = p_.group_k()};
+    const std::int64_t blocks = (p_.p + block_ - 1) / block_, wide = plane_.w.length, taps = p_.r * p_.s;
+    const int zero = of.right.zero_point(0, 0);
+    run.pool->parallel_for(
+        p_.n * p_.c * blocks, integer_grain(p_.group_k() * taps * block_ * p_.q),
+        [&](std::int64_t begin, std::int64_t end, int worker) {
+          float* const x = reinterpret_cast<float*>(run.workspace.data()) + worker * scratch_;
+          std::int64_t at[most_taps];
+          float weights[most_taps];
+          for (std::int64_t item = begin; item < end; ++item) {
+            const std::int64_t plane = item / blocks, group = plane % p_.groups, line = item % blocks * block_;
+            const std::int64_t count = std::min(block_, p_.p - line), lines = count + more_lines();
+            take_apart(plane_, line, line + lines, of.right.data + plane * p_.h * p_.w, 0.0F, x,
+                       [&](const std::uint8_t* from, std::int64_t step, std::int64_t elems, float* to) {
+                         widen_integers(of.right, zero, from, step, elems, to);
+                       });
+            for (std::int64_t t = 0; t < taps; ++t) at[t] = plane_.first(t / p_.s, t % p_.s, lines);
+            auto* const sums = reinterpret_cast<std::int32_t*>(x + scratch_ - block_ * p_.q - integer_taps_slack);
+            for (std::int64_t i = 0; i < p_.group_k(); ++i) {
+              const std::int64_t k = group * p_.group_k() + i;
+              widen_integers(of.left, of.left.zero_point(0, k), of.left.data + k * taps, 1, taps, weights);
+              sum_integer_taps({.x = x, .wide = wide, .at = at, .weights = weights, .taps = taps}, count, p_.q, sums);
+              const std::int64_t j = line * p_.q;
+              store_integer_rows(of.result, sums, 1, {group, 0, i, j}, count * p_.q,
+                                 (plane * p_.group_k() + i) * p_.p * p_.q + j, 0);
+            }
+          }
+        });
+  }
+
+ private:
+  static constexpr std::int64_t most_taps = 256;
+
+  /// Lines of a part that a tap reads beyond an output's own.
+  std::int64_t more_lines() const { return plane_.h.length - p_.p; }
+
+  IntegerInputs inputs_;
+  ConvProblem p_;
+  IntegerLines lines_;
+  ApartPlane plane_;
+  int threads_;
+  std::int64_t block_, scratch_;
+};
+
+/// Are the filters multiplied out of the blob?
+bool is_prepared(const Problem& node) {
+  const auto& op = node.as<IntegerConvOp>();
+  return is_known(node.inputs(), op.inputs().left, op.inputs().left_zero) &&
+         !BoundDepthwise::takes(op.problem(node.inputs()));
+}
+
+std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
+  if (BoundDepthwise::takes(binding.op<IntegerConvOp>().problem(binding.problem.inputs())))
+    return std::make_unique<BoundDepthwise>(binding);
+  return std::make_unique<BoundProduct>(binding);
+}
+
 Offer offer(const Problem& node, const Target& target) {
   const IntegerInputs inputs = node.as<IntegerConvOp>().inputs();
-  return offer_prepared<BoundCpu>(node, target, inputs.left, inputs.left_zero);
+  return offer_prepared(node, target,
+                        is_prepared(node) ? input_bit(inputs.left) | input_bit(inputs.left_zero) : no_inputs, bind_cpu);
 }
 
 std::optional<BlobSpec> blob(const Problem& node, const Candidate&) {
-  const IntegerInputs inputs = node.as<IntegerConvOp>().inputs();
-  if (!is_known(node.inputs(), inputs.left, inputs.left_zero)) return std::nullopt;
+  if (!is_prepared(node)) return std::nullopt;
   const ConvProblem p = node.as<IntegerConvOp>().problem(node.inputs());
-  return BlobSpec{.key = "widened", .bytes = static_cast<std::size_t>(p.k * terms(p)) * sizeof(std::int16_t)};
+  return BlobSpec{.key = fmt::format("terms={}", integer_word_terms()),
+                  .bytes = static_cast<std::size_t>(p.k * integer_line(words(p))) * sizeof(std::int32_t)};
 }
 
 void prepare(const Problem& node, const Candidate&, std::span<std::byte> blob) {
   const IntegerInputs inputs = node.as<IntegerConvOp>().inputs();
   Lines zeros = node.as<IntegerConvOp>().lines(node.inputs()).left_zero;
   const ConvProblem p = node.as<IntegerConvOp>().problem(node.inputs());
-  widen_filters(p, operand_of(node, inputs.left, inputs.left_zero, zeros), 0, p.k,
-                reinterpret_cast<std::int16_t*>(blob.data()));
+  pack_filters(p, operand_of(node, inputs.left, inputs.left_zero, zeros), 0, p.k,
+               reinterpret_cast<std::int32_t*>(blob.data()));
 }
 
 std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
@@ -239,7 +358,7 @@ std::optional<std::string> refuse_cuda(const Problem& node) {
 }
 
 constexpr SimpleKernel kernels[] = {
-    {.types = dtypes<Int8Types>, .offer = offer, .bind = bind<BoundCpu>, .blob = blob, .prepare = prepare},
+    {.types = dtypes<Int8Types>, .offer = offer, .bind = bind_cpu, .blob = blob, .prepare = prepare},
     {.device = DeviceKind::cuda, .types = dtypes<Int8Types>, .refuse = refuse_cuda, .bind = bind_cuda}};
 
 }  // namespace

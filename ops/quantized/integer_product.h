@@ -73,18 +73,44 @@ LENSLET_HOST_DEVICE inline std::uint8_t requantized(std::int32_t sum, float mult
   return is_signed ? static_cast<std::uint8_t>(saturate<std::int8_t>(value)) : saturate<std::uint8_t>(value);
 }
 
-// On the CPU operands are widened to 16 bits with their zero points subtracted, terms in pairs: [m][k / 2][2] on the
-// left, and on the right in panels of integer_panel_columns() columns, [panel][k / 2][column][2]. k is even there.
+// On the CPU terms are packed into 32-bit words, as the instruction set multiplies them: four bytes (signed on the
+// left, unsigned on the right), or two 16-bit integers less their zero points. The left operand is [row][line words],
+// the right one lies in panels of integer_panel_columns() columns, [line word][column]. The last two words of a line
+// make up for the zero points of bytes.
 
 std::int64_t integer_panel_columns();
+std::int64_t integer_word_terms();
+/// Words that hold `terms`.
+inline std::int64_t integer_words(std::int64_t terms) {
+  return (terms + integer_word_terms() - 1) / integer_word_terms();
+}
+/// Of a line of `words` words of terms.
+constexpr std::int64_t integer_line(std::int64_t words) { return words + 2; }
+
+/// A row of the left operand: for each tap the words of its terms, that of tap t and term i being from[i * taps + t].
+void pack_integer_row(const IntegerOperand& of, int zero, const std::uint8_t* from, std::int64_t taps,
+                      std::int64_t terms, std::int32_t* line);
+
+/// The columns of a panel of the right operand.
+struct PanelColumns {
+  std::int64_t matrix = 0, first = 0, count = 0;  ///< no more than integer_panel_columns()
+};
+/// Words of `terms` terms, that of term i and column j being from[i * step + j].
+void pack_integer_panel(const IntegerOperand& of, const PanelColumns& columns, const std::uint8_t* from,
+                        std::int64_t step, std::int64_t terms, std::int32_t* panel);
+/// `words` words of `count` columns that are packed already, that of word i and column j being from[i * step + j].
+void copy_integer_words(const std::int32_t* from, std::int64_t step, std::int64_t words, std::int64_t count,
+                        std::int32_t* panel);
+/// The last words of the columns, behind `words` packed ones.
+void close_integer_panel(const IntegerOperand& of, const PanelColumns& columns, std::int64_t words,
+                         std::int32_t* panel);
+
 /// sums[i][j] for a panel's columns: as many in a row of `sums`, which nothing has to be in before.
-void multiply_integer_panel(const std::int16_t* a, std::int64_t rows, std::int64_t k, const std::int16_t* panel,
+void multiply_integer_panel(const std::int32_t* a, std::int64_t rows, std::int64_t words, const std::int32_t* panel,
                             std::int32_t* sums);
-/// Two rows of bytes, less `zero`, as pairs: pairs[j][0] = first[j], pairs[j][1] = second[j] (null: 0).
-void interleave_integers(const std::uint8_t* first, const std::uint8_t* second, const IntegerOperand& of, int zero,
-                         std::int64_t count, std::int16_t* pairs);
-/// `count` elements of a row of the result, from `at` on, of their sums; y's lie from element `y_at` on.
-void store_integer_row(const IntegerResult& result, const std::int32_t* sums, const IntegerPlace& at,
-                       std::int64_t count, std::int64_t y_at);
+/// Rows of `count` elements of the result, from `at` on, of their sums, whose rows are integer_panel_columns() apart;
+/// y's lie from element `y_at` on, y_step apart.
+void store_integer_rows(const IntegerResult& result, const std::int32_t* sums, std::int64_t rows,
+                        const IntegerPlace& at, std::int64_t count, std::int64_t y_at, std::int64_t y_step);
 
 }  // namespace lenslet

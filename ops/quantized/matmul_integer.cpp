@@ -86,26 +86,16 @@ IntegerMatMul problem_of(const Problem& node) { return node.as<IntegerMatMulOp>(
 
 /// The right operand in panels.
 struct Panels {
-  std::int64_t n, k, columns = integer_panel_columns();
+  std::int64_t n, k, columns = integer_panel_columns(), words;
 
-  explicit Panels(const MatrixProblem& p) : n(p.gemm_n), k(p.gemm_k) {}
+  explicit Panels(const MatrixProblem& p) : n(p.gemm_n), k(p.gemm_k), words(integer_words(k)) {}
   std::int64_t count() const { return (n + columns - 1) / columns; }
-  std::int64_t elems() const { return even(k) * columns; }  ///< of one
+  std::int64_t elems() const { return integer_line(words) * columns; }  ///< words of one
 
-  void pack(const IntegerOperand& b, std::int64_t matrix, std::int64_t panel, std::int16_t* to) const {
-    const std::int64_t first = panel * columns, width = std::min(columns, n - first);
-    const bool one_zero = b.zeros.step == 0;
-    for (std::int64_t l = 0; l < even(k); l += 2, to += 2 * columns) {
-      const std::uint8_t* const row = b.data + (matrix * k + l) * n + first;
-      interleave_integers(row, l + 1 < k ? row + n : nullptr, b, one_zero ? b.zero_point(0, 0) : 0, width, to);
-      std::fill(to + 2 * width, to + 2 * columns, std::int16_t{0});
-      if (one_zero) continue;
-      for (std::int64_t j = 0; j < width; ++j) {
-        const auto less = static_cast<std::int16_t>(b.zero_point(matrix, first + j));
-        to[2 * j] = static_cast<std::int16_t>(to[2 * j] - less);
-        if (l + 1 < k) to[2 * j + 1] = static_cast<std::int16_t>(to[2 * j + 1] - less);
-      }
-    }
+  void pack(const IntegerOperand& b, std::int64_t matrix, std::int64_t panel, std::int32_t* to) const {
+    const PanelColumns own{matrix, panel * columns, std::min(columns, n - panel * columns)};
+    pack_integer_panel(b, own, b.data + matrix * k * n + own.first, n, k, to);
+    close_integer_panel(b, own, words, to);
   }
 };
 
@@ -121,18 +111,19 @@ class BoundCpu final : public BoundKernel {
 
   std::size_t workspace_bytes() const override {
     const std::int64_t packed = known_ ? 0 : threads_ * panels_.elems();
-    return static_cast<std::size_t>(rows() * even(p_.shape.gemm_k) + packed) * sizeof(std::int16_t);
+    return static_cast<std::size_t>(rows() * integer_line(panels_.words) + packed) * sizeof(std::int32_t);
   }
 
   void run(const KernelRun& run) const override {
     const MatrixProblem& shape = p_.shape;
-    const std::int64_t m = shape.gemm_m, n = shape.gemm_n, k = even(shape.gemm_k);
+    const std::int64_t m = shape.gemm_m, n = shape.gemm_n, k = shape.gemm_k, line = integer_line(panels_.words);
     const IntegerRun of(run, inputs_, p_.lines);
-    auto* const left = reinterpret_cast<std::int16_t*>(run.workspace.data());
+    auto* const left = reinterpret_cast<std::int32_t*>(run.workspace.data());
     const std::int64_t row_grain = std::max<std::int64_t>(1, elementwise_grain / (k + 1));
     run.pool->parallel_for(rows(), row_grain, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t row = begin; row < end; ++row)
-        widen_integers(of.left, row * shape.gemm_k, of.left.zero_point(row / m, row % m), shape.gemm_k, left + row * k);
+        pack_integer_row(of.left, of.left.zero_point(row / m, row % m), of.left.data + row * k, 1, k,
+                         left + row * line);
     });
     // A panel's rows in blocks, so that few panels are work for all threads.
     constexpr std::int64_t block = 192;
@@ -142,7 +133,7 @@ class BoundCpu final : public BoundKernel {
           products.count * panels_.count() * blocks, integer_grain(std::min(m, block) * panels_.elems()),
           [&](std::int64_t begin, std::int64_t end, int worker) {
             std::int64_t packed = -1;
-            std::int16_t* const own = left + rows() * k + worker * panels_.elems();
+            std::int32_t* const own = left + rows() * line + worker * panels_.elems();
             for (std::int64_t item = begin; item < end; ++item) {
               const std::int64_t panel = item / blocks % panels_.count(), product = item / blocks / panels_.count();
               const std::int64_t a = products.a + product * products.a_step, b = products.b + product * products.b_step;
@@ -151,13 +142,13 @@ class BoundCpu final : public BoundKernel {
                 packed = item / blocks;
                 panels_.pack(of.right, b, panel, own);
               }
-              const auto* const known = reinterpret_cast<const std::int16_t*>(run.blob);
-              multiply_rows(left + (a * m + first_row) * k, std::min(block, m - first_row), k,
+              const auto* const known = reinterpret_cast<const std::int32_t*>(run.blob);
+              multiply_rows(left + (a * m + first_row) * line, std::min(block, m - first_row), panels_.words,
                             known_ ? known + (b * panels_.count() + panel) * panels_.elems() : own,
-                            [&](std::int64_t row, const std::int32_t* sums) {
+                            [&](std::int64_t row, std::int64_t count, const std::int32_t* sums) {
                               const std::int64_t i = first_row + row;
-                              store_integer_row(of.result, sums, {a, b, i, j}, std::min(panels_.columns, n - j),
-                                                ((products.y + product) * m + i) * n + j);
+                              store_integer_rows(of.result, sums, count, {a, b, i, j}, std::min(panels_.columns, n - j),
+                                                 ((products.y + product) * m + i) * n + j, n);
                             });
             }
           });
@@ -176,7 +167,9 @@ class BoundCpu final : public BoundKernel {
 
 Offer offer(const Problem& node, const Target& target) {
   const IntegerInputs inputs = node.as<IntegerMatMulOp>().inputs();
-  return offer_prepared<BoundCpu>(node, target, inputs.right, inputs.right_zero);
+  const bool known = is_known(node.inputs(), inputs.right, inputs.right_zero);
+  return offer_prepared(node, target, known ? input_bit(inputs.right) | input_bit(inputs.right_zero) : no_inputs,
+                        bind<BoundCpu>);
 }
 
 std::optional<BlobSpec> blob(const Problem& node, const Candidate&) {
@@ -185,8 +178,8 @@ std::optional<BlobSpec> blob(const Problem& node, const Candidate&) {
   const Panels panels(shape);
   const std::int64_t elems = shape.batch_b.elems() * panels.count() * panels.elems();
   if (!is_known(node.inputs(), inputs.right, inputs.right_zero) || elems == 0) return std::nullopt;
-  return BlobSpec{.key = fmt::format("columns={}", panels.columns),
-                  .bytes = static_cast<std::size_t>(elems) * sizeof(std::int16_t)};
+  return BlobSpec{.key = fmt::format("columns={} terms={}", panels.columns, integer_word_terms()),
+                  .bytes = static_cast<std::size_t>(elems) * sizeof(std::int32_t)};
 }
 
 void prepare(const Problem& node, const Candidate&, std::span<std::byte> blob) {
@@ -194,7 +187,7 @@ void prepare(const Problem& node, const Candidate&, std::span<std::byte> blob) {
   const IntegerMatMul p = problem_of(node);
   const Panels panels(p.shape);
   const IntegerOperand b = operand_of(node, inputs.right, inputs.right_zero, p.lines.right_zero);
-  auto* to = reinterpret_cast<std::int16_t*>(blob.data());
+  auto* to = reinterpret_cast<std::int32_t*>(blob.data());
   for (std::int64_t matrix = 0; matrix < p.shape.batch_b.elems(); ++matrix)
     for (std::int64_t panel = 0; panel < panels.count(); ++panel, to += panels.elems())
       panels.pack(b, matrix, panel, to);

@@ -62,9 +62,4 @@ bool is_known(std::span<const InputInfo> inputs, std::size_t data, std::size_t z
   return inputs[data].constant != nullptr && (!present(inputs, zero) || inputs[zero].constant != nullptr);
 }
 
-void widen_integers(const IntegerOperand& of, std::int64_t at, int zero, std::int64_t count, std::int16_t* to) {
-  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<std::int16_t>(of.widened(of.data[at + i]) - zero);
-  if (count % 2 != 0) to[count] = 0;
-}
-
 }  // namespace lenslet

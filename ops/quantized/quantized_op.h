@@ -38,39 +38,33 @@ IntegerOperand operand_of(const Problem& problem, std::size_t data, std::size_t 
 /// Are operand and zero point known?
 bool is_known(std::span<const InputInfo> inputs, std::size_t data, std::size_t zero);
 
-/// For SimpleKernel::offer: the one candidate, which does not read operand `data` and its zero point where both are
-/// known, and in the blob.
-template <typename Bound>
-Offer offer_prepared(const Problem& problem, const Target& target, std::size_t data, std::size_t zero) {
+/// For SimpleKernel::offer: the one candidate, which `bind` binds and which does not read the inputs `in_blob`.
+inline Offer offer_prepared(const Problem& problem, const Target& target, InputMask in_blob,
+                            std::unique_ptr<const BoundKernel> (*bind)(const Binding&)) {
   Candidate candidate;
   candidate.inputs.assign(problem.inputs().size(), formats::nchw);
   candidate.outputs = {formats::nchw};
-  if (is_known(problem.inputs(), data, zero)) candidate.reads &= ~(input_bit(data) | input_bit(zero));
-  candidate.workspace_bytes = Bound({problem, candidate, target.device}).workspace_bytes();
+  candidate.reads &= ~in_blob;
+  candidate.workspace_bytes = bind({problem, candidate, target.device})->workspace_bytes();
   return candidate;
 }
 
 using Int8Types = Types<std::int8_t, std::uint8_t>;
 
-/// Terms of a sum as they are kept: in pairs.
-constexpr std::int64_t even(std::int64_t terms) { return (terms + 1) / 2 * 2; }
-/// to[i] = of.data[at + i] - zero, then zeros up to an even count.
-void widen_integers(const IntegerOperand& of, std::int64_t at, int zero, std::int64_t count, std::int16_t* to);
-
 /// Pieces of a parallel loop of which each multiplies `products` pairs: some microseconds.
 constexpr std::int64_t integer_grain(std::int64_t products) { return 1 + 100000 / (products + 1); }
 
-/// Multiplies rows [0, rows) of `a`, widened, with a panel, and calls store(first, sums) for each block of rows, whose
-/// sums lie integer_panel_columns() apart.
+/// Multiplies rows [0, rows) of `a` with a panel, both packed, and calls store(first, count, sums) for each block of
+/// rows, whose sums lie integer_panel_columns() apart.
 template <typename Store>
-void multiply_rows(const std::int16_t* a, std::int64_t rows, std::int64_t k, const std::int16_t* panel,
+void multiply_rows(const std::int32_t* a, std::int64_t rows, std::int64_t words, const std::int32_t* panel,
                    const Store& store) {
   constexpr std::int64_t most_rows = 48, most_columns = 64;
   alignas(64) std::int32_t sums[most_rows * most_columns];
   for (std::int64_t first = 0; first < rows; first += most_rows) {
     const std::int64_t count = rows - first < most_rows ? rows - first : most_rows;
-    multiply_integer_panel(a + first * k, count, k, panel, sums);
-    for (std::int64_t i = 0; i < count; ++i) store(first + i, sums + i * integer_panel_columns());
+    multiply_integer_panel(a + first * integer_line(words), count, words, panel, sums);
+    store(first, count, sums);
   }
 }
 

@@ -4,8 +4,14 @@
 
 #include <array>
 
+#define LENSLET_SIMD_BYTE_PRODUCTS
+#include "base/simd/targets.h"
+// After targets.h:
+#include <hwy/highway.h>
+
 #include "base/device_profile.h"
 #include "ops/core/kernel.h"
+#include "tests/ops/for_each_target.h"
 #include "tests/ops/op_harness.h"
 #include "tests/ops/op_runner.h"
 
@@ -176,6 +182,36 @@ TEST_CASE("integer_products/qlinear_conv") {
         check_op(qlinear_conv(y, x({2, 5, 40}), w({9, 5, 4}), {{"pads", Ints{3, 2}}, {"dilations", Ints{2}}},
                               by_channel, true));
       }
+}
+
+// Bytes and pairs of 16 bits are packed and multiplied apart; each with panels, tiles and words that are not full.
+TEST_CASE("integer_products/instruction_sets") {
+  if (op_runner().device() != DeviceKind::cpu) return;
+  for_each_target(HWY_TARGETS, [] {
+    unsigned seed = 1;
+    for (const auto& types : pairs) {
+      const auto x = [&](const Shape& shape) { return integers(types[0], shape, seed++); };
+      const auto w = [&](const Shape& shape) { return integers(types[1], shape, seed++); };
+      for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{53, 67, 131}, {25, 32, 66}, {1, 9, 5}})
+        check_op(qlinear_matmul(DType::u8, x({m, k}), {m}, w({k, n}), {n}));
+      // Lines of several panels, and several lines in one; apart by a stride; a tap each.
+      check_op(qlinear_conv(DType::u8, x({1, 5, 4, 70}), w({13, 5, 3, 3}), {{"pads", Ints{1, 1, 1, 1}}}, true, true));
+      check_op(qlinear_conv(DType::i8, x({2, 3, 9, 9}), w({7, 3, 3, 3}),
+                            {{"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{2, 2}}}, true, false));
+      check_op(qlinear_conv(DType::u8, x({1, 4, 8, 40}), w({5, 4, 3, 40}), {}, false, true));
+      check_op(qlinear_conv(DType::u8, x({1, 2, 9, 11}), w({5, 2, 2, 3}),
+                            {{"pads", Ints{0, 5, 0, 5}}, {"dilations", Ints{3, 5}}, {"strides", Ints{2, 3}}}, true,
+                            false));
+      // Depthwise: lines of a block and a tail of vectors, several filters a channel, strides.
+      const auto depthwise = [&](const Shape& shape, const Shape& filter, AttributeList attributes) {
+        attributes.emplace_back("group", shape[1]);
+        check_op(qlinear_conv(DType::i8, x(shape), w(filter), std::move(attributes), true, true));
+      };
+      depthwise({1, 2, 70, 70}, {2, 1, 3, 3}, {{"pads", Ints{1, 1, 1, 1}}});
+      depthwise({2, 3, 9, 7}, {6, 1, 5, 3}, {{"pads", Ints{2, 1, 2, 1}}, {"strides", Ints{2, 2}}});
+      depthwise({1, 2, 5, 300}, {2, 1, 2, 3}, {{"strides", Ints{1, 3}}, {"dilations", Ints{2, 4}}});
+    }
+  });
 }
 
 TEST_CASE("integer_products/refusals") {

@@ -47,8 +47,23 @@ TEST_CASE("volume/conv") {
       volume("Conv", {1, 5, 6, 5, 4}, {5, 1, 3, 3, 3}, {{"group", std::int64_t{5}}, {"auto_pad", Text("SAME_UPPER")}}));
   check_op(
       volume("Conv", {1, 2, 7, 5, 4}, {3, 2, 4, 2, 2}, {{"strides", Ints{3, 2, 1}}, {"auto_pad", Text("SAME_LOWER")}}));
+  // Each place by itself: nothing is copied.
+  check_op(volume("Conv", {2, 6, 5, 6, 7}, {4, 3, 1, 1, 1}, {{"group", std::int64_t{2}}}));
+  check_op(volume("Conv", {1, 3, 2, 3, 4}, {2, 3, 1, 1, 1}, {{"pads", Ints{1, 0, 0, 0, 0, 0}}}));
+  check_op(volume("Conv", {1, 3, 5, 3, 4}, {2, 3, 1, 1, 1}, {{"strides", Ints{2, 1, 1}}}, false));
   // Whole depths of padding, and taps that see nothing else.
   check_op(volume("Conv", {1, 2, 1, 3, 3}, {3, 2, 3, 1, 1}, {{"pads", Ints{4, 0, 0, 3, 0, 0}}}));
+}
+
+// Several chunks of columns and a rest, of every stride and side; windows that see nothing of the line.
+TEST_CASE("volume/one_line") {
+  check_op(volume("Conv", {2, 3, 1100}, {5, 3, 3}, {{"pads", Ints{1, 1}}}));
+  check_op(volume("Conv", {1, 4, 700}, {6, 2, 5},
+                  {{"strides", Ints{3}}, {"dilations", Ints{4}}, {"pads", Ints{0, 70}}, {"group", std::int64_t{2}}}));
+  check_op(volume("Conv", {3, 40, 65}, {33, 40, 7}, {{"pads", Ints{6, 0}}}, false));
+  check_op(volume("Conv", {1, 2, 3}, {4, 2, 2}, {{"dilations", Ints{9}}, {"pads", Ints{20, 11}}}));
+  check_op(volume("Conv", {1, 3, 1, 50}, {4, 3, 1, 3}, {{"strides", Ints{1, 2}}}));
+  check_op(volume("ConvTranspose", {1, 3, 40}, {3, 4, 4}, {{"strides", Ints{2}}, {"pads", Ints{1, 1}}}));
 }
 
 TEST_CASE("volume/epilogue") {
