@@ -246,8 +246,15 @@ Offer offer(const Problem& problem, const Target& target) {
   return offer;
 }
 
+Offer offer_cpu(const Problem& problem, const Target& target) {
+  Offer offered = offer(problem, target);
+  for (Candidate& candidate : offered.candidates)
+    candidate.workspace_bytes = bind_cpu({problem, candidate, target.device})->workspace_bytes();
+  return offered;
+}
+
 constexpr SimpleKernel kernels[] = {
-    {.types = dtypes<Types<float>>, .offer = offer, .bind = bind_cpu},
+    {.types = dtypes<Types<float>>, .offer = offer_cpu, .bind = bind_cpu},
     {.device = DeviceKind::cuda, .types = dtypes<Types<float>>, .offer = offer, .bind = bind_cuda},
 };
 

@@ -141,6 +141,36 @@ TEST_CASE("reduce/special_values") {
         doctest::Approx(1000 + std::log(2)));
 }
 
+TEST_CASE("reduce/neighbours") {
+  // Whole vectors and what is left of them, rows that follow others, and rows that are cut.
+  const auto nan = std::nanf(""), inf = std::numeric_limits<float>::infinity();
+  for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2"}) {
+    for (const std::int64_t length : {31, 32, 33, 127, 128, 300})
+      check_op(reduce(op, random_f32({3, length}, 1), {1}, 0, 18));
+    check_op(reduce(op, random_f32({2, 5, 3, 70}, 2), {1, 3}, 1, 18));
+    for (const std::int64_t length : {65536, 65537, 200000}) check_op(reduce(op, random_f32({2, length}, 3), {1}, 0, 18));
+  }
+  for (const bool largest : {true, false}) {
+    const auto of = [&](const Tensor& x) {
+      return run_op(reduce(largest ? "ReduceMax" : "ReduceMin", x, {0}, 0, 18))[0].values<float>()[0];
+    };
+    for (const std::int64_t at : {0, 16, 63, 255, 1025}) {
+      Tensor x = random_f32({1026}, 4);
+      for (const float odd : {largest ? inf : -inf, largest ? -inf : inf, nan}) {
+        x.values<float>()[static_cast<std::size_t>(at)] = odd;
+        x.values<float>()[9] = largest ? -inf : inf;  // must not pass for NaN
+        const float y = of(x);
+        if (odd != odd)
+          CHECK(std::isnan(y));
+        else if ((odd > 0) == largest)
+          CHECK(y == odd);
+        else
+          CHECK(std::isfinite(y));
+      }
+    }
+  }
+}
+
 TEST_CASE("reduce/refusals") {
   const Tensor x = random_f32({2, 3}, 5);
   CHECK_THROWS_AS(infer_op(reduce("ReduceSum", x, {2}, 1, 11)), Error);
