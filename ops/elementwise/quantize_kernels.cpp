@@ -33,12 +33,18 @@ HWY_INLINE void quantize_kernel(const float* x, float scale, T zero_point, std::
   constexpr float shift = 0x1.8p23F;
   const auto shift_bits = hn::Set(integers, std::bit_cast<std::int32_t>(shift) - zero_point);
   std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto exact = hn::Div(hn::LoadU(d, x + i), divisor);
-    const auto known = hn::Eq(exact, exact);
-    const auto near = hn::Min(hn::Max(hn::IfThenElseZero(known, exact), low), high);
-    const auto moved = hn::Sub(hn::BitCast(integers, hn::Add(near, hn::Set(d, shift))), shift_bits);
-    hn::StoreU(hn::DemoteTo(narrow, hn::IfThenElseZero(hn::RebindMask(integers, known), moved)), narrow, y + i);
+  constexpr std::int64_t together = 4;
+  for (; i + together * lanes <= n; i += together * lanes) {
+    auto known = hn::FirstN(d, hn::Lanes(d));
+    for (std::int64_t k = i; k < i + together * lanes; k += lanes) {
+      const auto exact = hn::Div(hn::LoadU(d, x + k), divisor);
+      known = hn::And(known, hn::Eq(exact, exact));
+      const auto near = hn::Min(hn::Max(exact, low), high);
+      const auto moved = hn::Sub(hn::BitCast(integers, hn::Add(near, hn::Set(d, shift))), shift_bits);
+      hn::StoreU(hn::DemoteTo(narrow, moved), narrow, y + k);
+    }
+    if (!hn::AllTrue(d, known))
+      for (std::int64_t k = i; k < i + together * lanes; ++k) y[k] = Quantize<T>()(x[k], scale, zero_point);
   }
   for (; i < n; ++i) y[i] = Quantize<T>()(x[i], scale, zero_point);
 }
