@@ -96,25 +96,24 @@ class BoundRows final : public BoundKernel {
     auto* const parts = reinterpret_cast<Fold*>(run.workspace.data());
     const std::int64_t pieces = this->pieces(), of_piece = std::min(most, rows_.row.dim);
     const auto fold = [&](const float* row, std::int64_t n) { return fold_row(std::type_identity<Fold>(), row, n); };
-    run.pool->parallel_for(loops_.kept.count() * pieces, std::max<std::int64_t>(1, elementwise_grain / rows_.count),
-                           [&](std::int64_t begin, std::int64_t end, int) {
-                             if (pieces > 1) {
-                               for (std::int64_t unit = begin; unit < end; ++unit) {
-                                 const LoopCursor at(loops_.kept, unit / pieces);
-                                 const std::int64_t first = unit % pieces * of_piece;
-                                 parts[unit] = fold(x + at.from + first, std::min(of_piece, rows_.count - first));
-                               }
-                               return;
-                             }
-                             LoopCursor at(loops_.kept, begin);
-                             for (std::int64_t unit = begin; unit < end; ++unit, at.next()) {
-                               Fold whole(rule);
-                               rows_.for_each([&](std::int64_t first) {
-                                 whole.merge(fold(x + at.from + first, rows_.row.dim), rule);
-                               });
-                               y[at.to] = whole.result(rows_.count, rule);
-                             }
-                           });
+    run.pool->parallel_for(
+        loops_.kept.count() * pieces, std::max<std::int64_t>(1, elementwise_grain / rows_.count),
+        [&](std::int64_t begin, std::int64_t end, int) {
+          if (pieces > 1) {
+            for (std::int64_t unit = begin; unit < end; ++unit) {
+              const LoopCursor at(loops_.kept, unit / pieces);
+              const std::int64_t first = unit % pieces * of_piece;
+              parts[unit] = fold(x + at.from + first, std::min(of_piece, rows_.count - first));
+            }
+            return;
+          }
+          LoopCursor at(loops_.kept, begin);
+          for (std::int64_t unit = begin; unit < end; ++unit, at.next()) {
+            Fold whole(rule);
+            rows_.for_each([&](std::int64_t first) { whole.merge(fold(x + at.from + first, rows_.row.dim), rule); });
+            y[at.to] = whole.result(rows_.count, rule);
+          }
+        });
     if (pieces == 1) return;
     LoopCursor at(loops_.kept);
     for (std::int64_t unit = 0; unit < loops_.kept.count(); ++unit, at.next()) {

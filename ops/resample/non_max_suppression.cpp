@@ -97,7 +97,8 @@ class NonMaxSuppression final : public WholeOp {
           std::pop_heap(heap.begin(), heap.end());
           const std::int64_t i = heap.back().box;
           const Box& box = of_image[static_cast<std::size_t>(i)];
-          if (std::any_of(kept.begin(), kept.end(), [&](const Box& other) { return covers(other, box, iou); })) continue;
+          if (std::any_of(kept.begin(), kept.end(), [&](const Box& other) { return covers(other, box, iou); }))
+            continue;
           kept.push_back(box);
           selected.push_back({image, c, i});
         }

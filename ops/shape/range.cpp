@@ -65,12 +65,11 @@ class BoundRange final : public BoundKernel {
     if constexpr (cuda_built)
       if (run.cuda != nullptr)
         return cuda::fill_range(*run.cuda, static_cast<std::int64_t>(to.size()), start_, delta_, to.data());
-    run.pool->parallel_for(static_cast<std::int64_t>(to.size()), elementwise_grain,
-                           [&](std::int64_t begin, std::int64_t end, int) {
-                             for (; begin < end; begin += elementwise_grain)
-                               fill(begin, static_cast<std::int32_t>(std::min(elementwise_grain, end - begin)),
-                                    to.data() + begin);
-                           });
+    run.pool->parallel_for(
+        static_cast<std::int64_t>(to.size()), elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
+          for (; begin < end; begin += elementwise_grain)
+            fill(begin, static_cast<std::int32_t>(std::min(elementwise_grain, end - begin)), to.data() + begin);
+        });
   }
 
  private:

@@ -48,8 +48,8 @@ HWY_INLINE V exp_f32(D d, V x) {
   // bit of a float counts ones: cheaper than a conversion, which minds what no integer holds. Of NaN (which y carries
   // on) any exponent will do.
   constexpr float shift = 0x1.8p23F;
-  const auto exponent = hn::Sub(hn::BitCast(di, hn::Add(n, hn::Set(d, shift))),
-                                hn::Set(di, std::bit_cast<std::int32_t>(shift)));
+  const auto exponent =
+      hn::Sub(hn::BitCast(di, hn::Add(n, hn::Set(d, shift))), hn::Set(di, std::bit_cast<std::int32_t>(shift)));
   const auto half = hn::ShiftRight<1>(exponent);
   const auto bias = hn::Set(di, 127);
   const V first = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
