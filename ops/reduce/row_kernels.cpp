@@ -86,6 +86,18 @@ float extreme_of(const float* x, std::int64_t n) {
 float largest_kernel(const float* x, std::int64_t n) { return extreme_of<true>(x, n); }
 float least_kernel(const float* x, std::int64_t n) { return extreme_of<false>(x, n); }
 
+/// The first place of `value` in x[0, n), which has it.
+std::int64_t place_kernel(const float* x, std::int64_t n, float value) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto wanted = hn::Set(d, value);
+  std::int64_t i = 0;
+  if (value == value)
+    while (i + lanes <= n && hn::AllFalse(d, hn::Eq(hn::LoadU(d, x + i), wanted))) i += lanes;
+  while (value == value ? x[i] != value : x[i] == x[i]) ++i;
+  return i;
+}
+
 }  // namespace lenslet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -95,12 +107,16 @@ namespace lenslet {
 HWY_EXPORT(sum_kernel);
 HWY_EXPORT(largest_kernel);
 HWY_EXPORT(least_kernel);
+HWY_EXPORT(place_kernel);
 
 double reduce::row_sum(const float* x, std::int64_t n, Term term) {
   return HWY_DYNAMIC_DISPATCH(sum_kernel)(x, n, term);
 }
 float reduce::row_extreme(const float* x, std::int64_t n, bool largest) {
   return largest ? HWY_DYNAMIC_DISPATCH(largest_kernel)(x, n) : HWY_DYNAMIC_DISPATCH(least_kernel)(x, n);
+}
+std::int64_t reduce::row_arg_extreme(const float* x, std::int64_t n, bool largest) {
+  return HWY_DYNAMIC_DISPATCH(place_kernel)(x, n, row_extreme(x, n, largest));
 }
 
 }  // namespace lenslet

@@ -11,5 +11,7 @@ namespace lenslet::reduce {
 double row_sum(const float* x, std::int64_t n, Term term);
 /// The largest or the least of x[0, n), n > 0; NaN if one is.
 float row_extreme(const float* x, std::int64_t n, bool largest);
+/// Where that stands first.
+std::int64_t row_arg_extreme(const float* x, std::int64_t n, bool largest);
 
 }  // namespace lenslet::reduce
