@@ -9,6 +9,7 @@
 // clang-format off
 #include "base/simd/targets.h"
 #include "hwy/foreach_target.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "ops/core/simd/activation-inl.h"
 // clang-format on
@@ -29,6 +30,8 @@ HWY_INLINE double sum_of(const float* x, std::int64_t n, const F& f) {
   const auto at = [&](std::int64_t i) HWY_ATTR { return f(d, hn::LoadU(d, x + i), i); };
   std::int64_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    // The next row, whose first pass does little but read: it waits for no memory then.
+    for (std::int64_t k = i; k < i + 4 * lanes; k += 16) hwy::Prefetch(x + n + k);
     a = hn::Add(a, at(i));
     b = hn::Add(b, at(i + lanes));
     c = hn::Add(c, at(i + 2 * lanes));
