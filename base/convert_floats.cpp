@@ -48,6 +48,23 @@ HWY_INLINE auto saturated(V x) {
   }
 }
 
+/// The vectors that int32 holds go by way of it; of others the elements, one by one.
+void to_i64(const float* x, std::int64_t* y, std::int64_t count) {
+  const hn::ScalableTag<std::int64_t> wide;
+  const hn::Rebind<float, decltype(wide)> d;
+  const hn::Rebind<std::int32_t, decltype(wide)> integers;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(wide));
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto v = hn::LoadU(d, x + i);
+    if (hn::AllTrue(d, hn::Lt(hn::Abs(v), hn::Set(d, 0x1p31F))))
+      hn::StoreU(hn::PromoteTo(wide, hn::ConvertTo(integers, v)), wide, y + i);
+    else
+      for (std::int64_t j = i; j < i + lanes; ++j) y[j] = convert<std::int64_t>(x[j]);
+  }
+  for (; i < count; ++i) y[i] = convert<std::int64_t>(x[i]);
+}
+
 // Highway's other targets make halves without instructions for it, and leave out subnormal and infinite ones.
 constexpr bool halves_are_exact = HWY_ARCH_ARM_A64 || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2);
 
@@ -75,6 +92,10 @@ bool convert_floats_kernel(DType from, const void* source, DType to, void* targe
   }
   if (from != DType::f32) return false;
   if (to == DType::i32) return integers(static_cast<std::int32_t*>(target));
+  if (to == DType::i64) {
+    to_i64(static_cast<const float*>(source), static_cast<std::int64_t*>(target), count);
+    return true;
+  }
   if (to == DType::i8) return integers(static_cast<std::int8_t*>(target));
   if (to == DType::u8) return integers(static_cast<std::uint8_t*>(target));
   if (!halves_are_exact || to != DType::f16) return false;

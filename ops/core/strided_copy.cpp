@@ -6,15 +6,13 @@
 
 #include "base/dtypes.h"
 #include "ops/core/grain.h"
+#include "ops/core/transpose_block.h"
 
 namespace lenslet {
 
 namespace {
 
 using Loop = StridedLoops::Loop;
-
-// Square blocks of a transposition: both sides stay in L1, whole cache lines of 4-byte elements on both.
-constexpr std::int64_t block = 16;
 
 template <typename T>
 void copy_row(const T* from, T* to, std::int64_t count, std::int64_t from_stride, std::int64_t to_stride) {
@@ -52,27 +50,30 @@ void copy_rows(StridedLoops loops, const T* from, T* to, ThreadPool& pool) {
 }
 
 /// Loop `across` is contiguous in `from`, the innermost one in `to`: transposed block by block, so that each cache line
-/// is fetched once on either side.
+/// is fetched once on either side. Blocks stay in L1; they are four lines wide, because the lines of `from` that
+/// follow each other may lie in a page each; long where the other side is short and all is written in order; one line
+/// wide where lines of `to` are filled by several blocks.
 template <typename T>
 void transpose_blocks(StridedLoops loops, int across_index, const T* from, T* to, ThreadPool& pool) {
   const Loop along = loops.take(loops.rank() - 1);
   const Loop across = loops.take(across_index);
-  const std::int64_t strips = (across.dim + block - 1) / block;
-  const std::int64_t strip_elems = std::min(block, across.dim) * along.dim;
-  pool.parallel_for(loops.count() * strips, std::max<std::int64_t>(1, elementwise_grain / strip_elems),
+  constexpr std::int64_t line = std::max<std::int64_t>(16, 64 / sizeof(T)), elems = 4 * line * line;
+  const std::int64_t most_width = across.to == along.dim ? std::max(4 * line, elems / along.dim)
+                                  : along.dim < line     ? line
+                                                         : 4 * line;
+  const std::int64_t width = std::min(across.dim, most_width);
+  const std::int64_t height = std::min(along.dim, std::max(line, elems / width));
+  const std::int64_t strips = (across.dim + width - 1) / width;
+  pool.parallel_for(loops.count() * strips, std::max<std::int64_t>(1, elementwise_grain / (width * along.dim)),
                     [&](std::int64_t begin, std::int64_t end, int) {
                       LoopCursor at(loops, begin / strips);
                       std::int64_t strip = begin % strips;
                       for (std::int64_t unit = begin; unit < end; ++unit) {
-                        const std::int64_t i0 = strip * block, i1 = std::min(i0 + block, across.dim);
-                        for (std::int64_t j0 = 0; j0 < along.dim; j0 += block) {
-                          const std::int64_t width = std::min(block, along.dim - j0);
-                          const T* source = from + at.from + j0 * along.from;
-                          T* target = to + at.to + j0;
-                          for (std::int64_t i = i0; i < i1; ++i)
-                            for (std::int64_t j = 0; j < width; ++j)
-                              target[i * across.to + j] = source[i + j * along.from];
-                        }
+                        const std::int64_t first = strip * width;
+                        for (std::int64_t j = 0; j < along.dim; j += height)
+                          transpose_block(sizeof(T), from + at.from + first + j * along.from, along.from,
+                                          to + at.to + first * across.to + j, across.to,
+                                          std::min(height, along.dim - j), std::min(width, across.dim - first));
                         if (++strip == strips) {
                           strip = 0;
                           at.next();

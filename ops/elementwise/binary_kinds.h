@@ -33,7 +33,7 @@
 /// The same of what an attribute of Mod and BitShift chooses; the name is the kind's alone.
 #define LENSLET_BINARY_VARIANTS(KIND)                                                                                  \
   KIND(Mod, 10, 2, NumberTypes, "", modulo(a, b), each(u, v, [](float p, float q) { return modulo(p, q); }))                                                                  \
-  KIND(Fmod, 10, 2, NumberTypes, "", remainder_of(a, b), each(u, v, [](float p, float q) { return std::fmod(p, q); })) \
+  KIND(Fmod, 10, 2, NumberTypes, "", remainder_of(a, b), each(u, v, fmod_f32)) \
   KIND(ShiftLeft, 11, 2, IntegerTypes, "", U(b) < U(bits_of<T>) ? T(U(a) << b) : T(0), u)                              \
   KIND(ShiftRight, 11, 2, IntegerTypes, "", shifted_right(a, b), u)
 // clang-format on
@@ -74,6 +74,14 @@ LENSLET_HOST_DEVICE T remainder_of(T a, T b) {
   } else {
     return std::fmod(a, b);
   }
+}
+
+/// std::fmod, exactly, without its loop where the quotient q is below 2^27: in double a / b comes no closer to an
+/// integer than 2^-51 of it, unless it is one, so that it truncates rightly; q * b has 51 bits, and the rest is exact.
+inline float fmod_f32(float a, float b) {
+  const double x = static_cast<double>(a), y = static_cast<double>(b), quotient = x / y;
+  if (!(std::fabs(quotient) < 0x1p27 && std::fabs(b) < INFINITY)) return std::fmod(a, b);
+  return std::copysign(static_cast<float>(x - static_cast<double>(static_cast<std::int32_t>(quotient)) * y), a);
 }
 
 /// Of a / b rounded down: with the sign of b. Floats as in NumPy: a zero has it, too.

@@ -18,13 +18,13 @@
   KIND(Greater, 7, 2, NumberTypes, a > b)            \
   KIND(GreaterOrEqual, 12, 2, NumberTypes, a >= b)   \
   KIND(And, 7, 2, Types<bool>, a != 0 && b != 0)     \
-  KIND(Or, 7, 2, Types<bool>, a != 0 || b != 0)      \
+  KIND(Or, 7, 2, Types<bool>, !(a == 0 && b == 0))   \
   KIND(Xor, 7, 2, Types<bool>, (a != 0) != (b != 0)) \
   KIND(Not, 1, 1, Types<bool>, a == 0)               \
   KIND(IsNaN, 9, 1, RealTypes, a != a)
 /// The same of what attributes of IsInf choose; the name is the kind's alone.
 #define LENSLET_LOGIC_VARIANTS(KIND)                        \
-  KIND(IsInf, 10, 1, RealTypes, infinity_of(a) != 0)        \
+  KIND(IsInf, 10, 1, RealTypes, is_infinite(a))             \
   KIND(IsPositiveInf, 10, 1, RealTypes, infinity_of(a) > 0) \
   KIND(IsNegativeInf, 10, 1, RealTypes, infinity_of(a) < 0) \
   KIND(IsNoInf, 10, 1, RealTypes, false)
@@ -49,6 +49,13 @@ LENSLET_HOST_DEVICE int infinity_of(T a) {
   if constexpr (std::is_floating_point_v<T>)
     return (a == static_cast<T>(INFINITY) ? 1 : 0) - (a == static_cast<T>(-INFINITY) ? 1 : 0);
   return 0;
+}
+
+/// Either: one comparison.
+template <typename T>
+LENSLET_HOST_DEVICE bool is_infinite(T a) {
+  if constexpr (std::is_floating_point_v<T>) return std::fabs(a) == static_cast<T>(INFINITY);
+  return false;
 }
 
 /// a KIND b, as 0 or 1.

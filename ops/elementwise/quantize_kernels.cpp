@@ -1,5 +1,8 @@
 #include "ops/elementwise/quantize_kernels.h"
 
+#include <bit>
+#include <limits>
+
 #include "ops/elementwise/quantize.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -23,17 +26,25 @@ HWY_INLINE void quantize_kernel(const float* x, float scale, T zero_point, std::
   const hn::Rebind<T, decltype(d)> narrow;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto divisor = hn::Set(d, scale);
-  const auto zero = hn::Set(integers, zero_point);
-  // Beyond it every zero point leaves T. DemoteTo bytes goes by way of 16 bits, and is wrong for what those do not
-  // hold.
-  const auto far = hn::Set(d, sizeof(T) == 1 ? 0x1p14F : 0x1p17F);
+  // What T holds, before the zero point is added: rounding leaves these bounds where they are.
+  const auto low = hn::Set(d, static_cast<float>(std::numeric_limits<T>::lowest() - zero_point));
+  const auto high = hn::Set(d, static_cast<float>(std::numeric_limits<T>::max() - zero_point));
+  // Of a float between 2^23 and 2^24 the last bit counts ones: the addition rounds to an integer, ties to even.
+  constexpr float shift = 0x1.8p23F;
+  const auto shift_bits = hn::Set(integers, std::bit_cast<std::int32_t>(shift) - zero_point);
   std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto exact = hn::Div(hn::LoadU(d, x + i), divisor);
-    const auto known = hn::Eq(exact, exact);
-    const auto near = hn::Min(hn::Max(hn::IfThenElseZero(known, exact), hn::Neg(far)), far);
-    const auto moved = hn::Add(hn::NearestInt(near), zero);
-    hn::StoreU(hn::DemoteTo(narrow, hn::IfThenElseZero(hn::RebindMask(integers, known), moved)), narrow, y + i);
+  constexpr std::int64_t together = 4;
+  for (; i + together * lanes <= n; i += together * lanes) {
+    auto known = hn::FirstN(d, hn::Lanes(d));
+    for (std::int64_t k = i; k < i + together * lanes; k += lanes) {
+      const auto exact = hn::Div(hn::LoadU(d, x + k), divisor);
+      known = hn::And(known, hn::Eq(exact, exact));
+      const auto near = hn::Min(hn::Max(exact, low), high);
+      const auto moved = hn::Sub(hn::BitCast(integers, hn::Add(near, hn::Set(d, shift))), shift_bits);
+      hn::StoreU(hn::DemoteTo(narrow, moved), narrow, y + k);
+    }
+    if (!hn::AllTrue(d, known))
+      for (std::int64_t k = i; k < i + together * lanes; ++k) y[k] = Quantize<T>()(x[k], scale, zero_point);
   }
   for (; i < n; ++i) y[i] = Quantize<T>()(x[i], scale, zero_point);
 }

@@ -33,8 +33,17 @@ struct UnaryMath : VectorMath<D> {
     return hn::IfThenElse(hn::IsNaN(x), x, e);
   }
   HWY_INLINE V log1p(V x) const { return hn::Log1p(D(), x); }
-  HWY_INLINE V tanh(V x) const {  // beyond 10 the result is 1 in float
-    return hn::IfThenElse(hn::IsNaN(x), x, hn::Tanh(D(), this->at_most(10, this->at_least(-10, x))));
+  /// At most 1.3 ulp off with FMA. Near 0 a minimax polynomial, else 1 - 2 / (e^2|x| + 1); beyond 10 the result is 1 in float.
+  HWY_INLINE V tanh(V x) const {
+    const auto c = [](float constant) HWY_ATTR { return hn::Set(D(), constant); };
+    const V t = this->at_most(10, hn::Abs(x)), square = hn::Mul(t, t);
+    V near = hn::MulAdd(c(-5.70498872745e-3f), square, c(2.06390887954e-2f));
+    near = hn::MulAdd(near, square, c(-5.37397155531e-2f));
+    near = hn::MulAdd(near, square, c(1.33314422036e-1f));
+    near = hn::MulAdd(near, square, c(-3.33332819422e-1f));
+    near = hn::MulAdd(hn::Mul(near, square), t, t);
+    const V far = hn::Sub(c(1), hn::Div(c(2), hn::Add(exp(hn::Add(t, t)), c(1))));
+    return hn::CopySign(hn::IfThenElse(hn::Lt(t, c(0.625f)), near, far), x);
   }
   HWY_INLINE V sqrt(V x) const { return hn::Sqrt(x); }
   HWY_INLINE V floor(V x) const { return hn::Floor(x); }

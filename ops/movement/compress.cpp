@@ -3,7 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
 #include "ops/core/checks.h"
+#include "ops/core/grain.h"
 #include "ops/core/needs_value.h"
 #include "ops/movement/moves.h"
 
@@ -83,7 +89,59 @@ std::vector<Move> moves(const Binding& binding) {
   return moves;
 }
 
-constexpr auto kernels = on_either({.reads = input_bit(0), .bind = bind_moves<moves>});
+/// Slices that stay, one by one: shorter runs of them than a thread's share do not pay for a loop nest each.
+class BoundCompress final : public BoundKernel {
+ public:
+  explicit BoundCompress(const Binding& binding)
+      : extents_(binding.op<Compress>().extents(binding.shape(0), binding.output_shape())),
+        element_bytes_(dtype_bytes(binding.problem.outputs()[0].dtype)) {
+    const auto condition = binding.constant(1)->values<bool>();
+    for (std::size_t i = 0; i < condition.size(); ++i)
+      if (condition[i]) taken_.push_back(static_cast<std::int64_t>(i));
+  }
+
+  void run(const KernelRun& run) const override {
+    const std::int64_t bytes = extents_.inner * static_cast<std::int64_t>(element_bytes_);
+    if (run.outputs[0].empty()) return;
+    const auto for_each = [&](const auto& copy) {
+      const auto count = static_cast<std::int64_t>(taken_.size());
+      run.pool->parallel_for(extents_.outer * count, std::max<std::int64_t>(1, copy_grain_bytes / bytes),
+                             [&](std::int64_t begin, std::int64_t end, int) {
+                               while (begin < end) {
+                                 const std::int64_t outer = begin / count, first = begin % count;
+                                 const std::int64_t stop = std::min(count, first + end - begin);
+                                 for (std::int64_t i = first; i < stop; ++i)
+                                   copy(outer * extents_.x + taken_[static_cast<std::size_t>(i)], outer * count + i);
+                                 begin += stop - first;
+                               }
+                             });
+    };
+    if (extents_.inner == 1)
+      return dispatch_bytes(element_bytes_, [&]<typename T>(std::type_identity<T>) {
+        for_each([x = run.in<T>(0), y = run.out<T>()](std::int64_t from, std::int64_t to) { y[to] = x[from]; });
+      });
+    for_each([&, x = run.in<std::byte>(0), y = run.out<std::byte>()](std::int64_t from, std::int64_t to) {
+      std::memcpy(y + to * bytes, x + from * bytes, static_cast<std::size_t>(bytes));
+    });
+  }
+
+ private:
+  Compress::Extents extents_;
+  std::size_t element_bytes_;
+  std::vector<std::int64_t> taken_;
+};
+
+std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
+  const auto condition = binding.constant(1)->values<bool>();
+  std::size_t runs = 0;
+  for (std::size_t i = 0; i < condition.size(); ++i) runs += condition[i] && (i == 0 || !condition[i - 1]) ? 1 : 0;
+  const TensorType& y = binding.problem.outputs()[0];
+  const std::size_t bytes = static_cast<std::size_t>(y.shape.elems()) * dtype_bytes(y.dtype);
+  return runs * static_cast<std::size_t>(copy_grain_bytes) > bytes ? bind<BoundCompress>(binding)
+                                                                   : bind_moves<moves>(binding);
+}
+
+constexpr auto kernels = on_both({.reads = input_bit(0)}, bind_cpu, bind_moves<moves>);
 
 }  // namespace
 

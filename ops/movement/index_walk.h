@@ -79,6 +79,11 @@ void for_each_place(const IndexWalk& walk, const Index* indices, std::int64_t be
   for (std::int64_t row = begin, first = begin % run.dim; row < end; first = 0, at.next()) {
     const std::int64_t stop = std::min(end, row + run.dim - first);
     std::int64_t from = at.from + first * run.from, tuple = at.to + first * run.to;
+    if (walk.depth == 1)
+      for (const auto [axis, dim, step] = walk.axes[0]; row < stop; ++row, from += run.from, tuple += run.to) {
+        const auto index = static_cast<std::int64_t>(indices[tuple]);
+        use(row, tuple, from + (index + (index < 0 ? dim : 0)) * step);
+      }
     for (; row < stop; ++row, from += run.from, tuple += run.to)
       use(row, tuple, from + walk.place(indices + tuple * walk.depth));
   }

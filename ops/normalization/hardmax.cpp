@@ -9,6 +9,7 @@
 #include "ops/normalization/softmax_op.h"
 #include "ops/reduce/beats.h"
 #include "ops/reduce/reduce_cuda.h"
+#include "ops/reduce/row_kernels.h"
 
 namespace lenslet {
 
@@ -19,6 +20,16 @@ SoftmaxExtents extents_of(const Binding& binding) { return {binding.op<SoftmaxOp
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   return bound([e = extents_of(binding)](const KernelRun& run) {
     if (run.outputs[0].elems() == 0) return;
+    if (e.inner == 1)
+      return run.pool->parallel_for(e.outer, std::max<std::int64_t>(1, elementwise_grain / e.length),
+                                    [&](std::int64_t begin, std::int64_t end, int) {
+                                      for (std::int64_t i = begin; i < end; ++i) {
+                                        float* const y = run.out<float>() + i * e.length;
+                                        std::fill_n(y, e.length, 0.0F);
+                                        const float* const x = run.in<float>(0) + i * e.length;
+                                        y[reduce::row_arg_extreme(x, e.length, true)] = 1;
+                                      }
+                                    });
     // Neighbouring columns together, so that memory is read in order.
     constexpr std::int64_t most_lanes = 64;
     const std::int64_t lanes = std::min(e.inner, most_lanes), strips = (e.inner + lanes - 1) / lanes;

@@ -9,6 +9,7 @@
 // clang-format off
 #include "base/simd/targets.h"
 #include "hwy/foreach_target.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "ops/core/simd/activation-inl.h"
 // clang-format on
@@ -25,16 +26,26 @@ template <class F>
 HWY_INLINE double sum_of(const float* x, std::int64_t n, const F& f) {
   const D d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  V sums[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+  V a = hn::Zero(d), b = a, c = a, e = a;  // an array would lie in memory: g++ 12 leaves a loop over it rolled
+  const auto at = [&](std::int64_t i) HWY_ATTR { return f(d, hn::LoadU(d, x + i), i); };
   std::int64_t i = 0;
-  for (; i + 4 * lanes <= n; i += 4 * lanes)
-    for (std::int64_t k = 0; k < 4; ++k)
-      sums[k] = hn::Add(sums[k], f(d, hn::LoadU(d, x + i + k * lanes), i + k * lanes));
-  for (; i + lanes <= n; i += lanes) sums[0] = hn::Add(sums[0], f(d, hn::LoadU(d, x + i), i));
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    // The next row, whose first pass does little but read: it waits for no memory then.
+    for (std::int64_t k = i; k < i + 4 * lanes; k += 16) hwy::Prefetch(x + n + k);
+    a = hn::Add(a, at(i));
+    b = hn::Add(b, at(i + lanes));
+    c = hn::Add(c, at(i + 2 * lanes));
+    e = hn::Add(e, at(i + 3 * lanes));
+  }
+  for (; i + lanes <= n; i += lanes) a = hn::Add(a, at(i));
   HWY_ALIGN float parts[HWY_MAX_BYTES / sizeof(float)];
-  hn::Store(hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3])), d, parts);
-  double total = 0;
-  for (std::int64_t k = 0; k < lanes; ++k) total += static_cast<double>(parts[k]);
+  hn::Store(hn::Add(hn::Add(a, b), hn::Add(c, e)), d, parts);
+  const hn::ScalableTag<double> wide;
+  const hn::Rebind<float, decltype(wide)> half;
+  auto totals = hn::Zero(wide);
+  for (std::int64_t k = 0; k < lanes; k += static_cast<std::int64_t>(hn::Lanes(wide)))
+    totals = hn::Add(totals, hn::PromoteTo(wide, hn::LoadU(half, parts + k)));
+  double total = hn::GetLane(hn::SumOfLanes(wide, totals));
   const hn::CappedTag<float, 1> one;
   for (; i < n; ++i) total += static_cast<double>(hn::GetLane(f(one, hn::LoadU(one, x + i), i)));
   return total;
@@ -44,16 +55,22 @@ void row_kernel(const float* x, float* y, std::int64_t n, bool log) {
   const D d;
   const hn::CappedTag<float, 1> one;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  V tops = hn::Set(d, x[0]);
+  V tops[4];
+  for (V& most : tops) most = hn::Set(d, x[0]);
   std::int64_t at = 0;
-  for (; at + lanes <= n; at += lanes) tops = hn::Max(tops, hn::LoadU(d, x + at));
-  float top = hn::GetLane(hn::MaxOfLanes(d, tops));
+  for (; at + 4 * lanes <= n; at += 4 * lanes)
+    for (std::int64_t k = 0; k < 4; ++k) tops[k] = hn::Max(tops[k], hn::LoadU(d, x + at + k * lanes));
+  for (; at + lanes <= n; at += lanes) tops[0] = hn::Max(tops[0], hn::LoadU(d, x + at));
+  float top = hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(tops[0], tops[1]), hn::Max(tops[2], tops[3]))));
   for (; at < n; ++at) top = std::max(top, x[at]);
   if (log) {
     const double sum = sum_of(
         x, n, [top](auto tag, auto v, std::int64_t) HWY_ATTR { return exp_f32(tag, hn::Sub(v, hn::Set(tag, top))); });
     const auto shift = static_cast<float>(std::log(sum));
-    for (std::int64_t i = 0; i < n; ++i) y[i] = (x[i] - top) - shift;
+    std::int64_t i = 0;
+    for (; i + lanes <= n; i += lanes)
+      hn::StoreU(hn::Sub(hn::Sub(hn::LoadU(d, x + i), hn::Set(d, top)), hn::Set(d, shift)), d, y + i);
+    for (; i < n; ++i) y[i] = (x[i] - top) - shift;
     return;
   }
   const double sum = sum_of(x, n, [top, y](auto tag, auto v, std::int64_t i) HWY_ATTR {

@@ -124,8 +124,11 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
               // Pixel first + i * stride belongs to window i.
               const std::int64_t first = tap % width.block * width.dilation - width.pad;
               const std::int64_t skipped = first < 0 ? (-first + width.stride - 1) / width.stride : 0;
-              for (std::int64_t i = skipped; i < width.windows && first + i * width.stride < width.size; ++i)
-                y[first + i * width.stride] += x[i];
+              const std::int64_t stop = std::min(width.windows, (width.size - first + width.stride - 1) / width.stride);
+              if (width.stride == 1)
+                for (std::int64_t i = skipped; i < stop; ++i) y[first + i] += x[i];
+              else
+                for (std::int64_t i = skipped; i < stop; ++i) y[first + i * width.stride] += x[i];
             }
           }
         });

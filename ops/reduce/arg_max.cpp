@@ -2,11 +2,13 @@
 // beyond all numbers in both, as in NumPy.
 
 #include <array>
+#include <type_traits>
 
 #include "ops/core/checks.h"
 #include "ops/reduce/beats.h"
 #include "ops/reduce/reduce_cuda.h"
 #include "ops/reduce/reduction.h"
+#include "ops/reduce/row_kernels.h"
 
 namespace lenslet {
 
@@ -45,6 +47,7 @@ class ArgExtreme final : public Op {
 /// Does `x` take the place of `best`, which stands before it?
 template <bool largest, bool last>
 struct Replaces {
+  static constexpr bool takes_first = !last, takes_largest = largest;
   template <typename T>
   bool operator()(T x, T best) const {
     if constexpr (last) return !(largest ? x < best : x > best) && (best == best || x != x);
@@ -62,6 +65,13 @@ void search(const reduce::Loops& loops, Replaces replaces, const KernelRun& run)
   auto* to = run.out<std::int64_t>();
   const std::int64_t unit_elems = std::max<std::int64_t>(1, along.dim * std::min(reduce::lanes, lane.dim));
   const std::int64_t grain = std::max<std::int64_t>(1, elementwise_grain / unit_elems);
+  if constexpr (std::is_same_v<T, float> && Replaces::takes_first)
+    if (lane.dim == 1 && along.from == 1)
+      return run.pool->parallel_for(kept.count(), grain, [&](std::int64_t begin, std::int64_t end, int) {
+        LoopCursor at(kept, begin);
+        for (std::int64_t row = begin; row < end; ++row, at.next())
+          to[at.to] = reduce::row_arg_extreme(from + at.from, along.dim, Replaces::takes_largest);
+      });
   run.pool->parallel_for(kept.count() * blocks, grain, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t unit = begin; unit < end; ++unit) {
       const LoopCursor at(kept, unit / blocks);

@@ -1,7 +1,11 @@
 #include "ops/reduce/reduction.h"
 
+#include <algorithm>
+#include <type_traits>
+
 #include "ops/core/shape_args.h"
 #include "ops/reduce/reduce_cuda.h"
+#include "ops/reduce/row_kernels.h"
 
 namespace lenslet::reduce {
 
@@ -43,7 +47,91 @@ Loops Axes::loops(const Binding& binding) const {
   return loops;
 }
 
+namespace {
+
+/// A Fold of neighbouring floats, vectorised.
+template <Term term>
+SumFold<float, term> fold_row(std::type_identity<SumFold<float, term>>, const float* x, std::int64_t n) {
+  SumFold<float, term> fold;
+  fold.sum = row_sum(x, n, term);
+  return fold;
+}
+template <bool largest>
+ExtremeFold<float, largest> fold_row(std::type_identity<ExtremeFold<float, largest>>, const float* x, std::int64_t n) {
+  ExtremeFold<float, largest> fold;
+  fold.best = row_extreme(x, n, largest);
+  return fold;
+}
+
+/// What is reduced lies side by side in float32. A row is cut where its length says, so that results do not depend on
+/// the threads that share it.
+class BoundRows final : public BoundKernel {
+ public:
+  static bool serves(ReduceKind kind, DType dtype, const Loops& loops) {
+    constexpr std::int64_t least = 32;  // shorter ones are no faster in vectors
+    if (dtype != DType::f32 || kind == ReduceKind::prod || kind == ReduceKind::log_sum_exp) return false;
+    const ReducedRows rows(loops.reduced);
+    return contiguous_loop(loops.kept) < 0 && rows.count > 0 && rows.row.from == 1 && rows.row.dim >= least;
+  }
+  BoundRows(ReduceKind kind, const Loops& loops) : kind_(kind), loops_(loops), rows_(loops.reduced) {}
+
+  std::size_t workspace_bytes() const override {
+    return pieces() == 1 ? 0 : static_cast<std::size_t>(loops_.kept.count() * pieces()) * sizeof(double);
+  }
+  void run(const KernelRun& run) const override {
+    with_fold<float, double>(kind_, [&]<typename Fold>(std::type_identity<Fold> type, typename Fold::Rule rule) {
+      if constexpr (requires { fold_row(type, run.in<float>(0), 0); }) fold_rows<Fold>(run, rule);
+    });
+  }
+
+ private:
+  static constexpr std::int64_t most = 4 * elementwise_grain;
+  std::int64_t pieces() const { return rows_.count == rows_.row.dim ? (rows_.count + most - 1) / most : 1; }
+
+  template <typename Fold>
+  void fold_rows(const KernelRun& run, typename Fold::Rule rule) const {
+    static_assert(sizeof(Fold) <= sizeof(double));
+    const float* const x = run.in<float>(0);
+    auto* const y = run.out<float>();
+    auto* const parts = reinterpret_cast<Fold*>(run.workspace.data());
+    const std::int64_t pieces = this->pieces(), of_piece = std::min(most, rows_.row.dim);
+    const auto fold = [&](const float* row, std::int64_t n) { return fold_row(std::type_identity<Fold>(), row, n); };
+    run.pool->parallel_for(
+        loops_.kept.count() * pieces, std::max<std::int64_t>(1, elementwise_grain / rows_.count),
+        [&](std::int64_t begin, std::int64_t end, int) {
+          if (pieces > 1) {
+            for (std::int64_t unit = begin; unit < end; ++unit) {
+              const LoopCursor at(loops_.kept, unit / pieces);
+              const std::int64_t first = unit % pieces * of_piece;
+              parts[unit] = fold(x + at.from + first, std::min(of_piece, rows_.count - first));
+            }
+            return;
+          }
+          LoopCursor at(loops_.kept, begin);
+          for (std::int64_t unit = begin; unit < end; ++unit, at.next()) {
+            Fold whole(rule);
+            rows_.for_each([&](std::int64_t first) { whole.merge(fold(x + at.from + first, rows_.row.dim), rule); });
+            y[at.to] = whole.result(rows_.count, rule);
+          }
+        });
+    if (pieces == 1) return;
+    LoopCursor at(loops_.kept);
+    for (std::int64_t unit = 0; unit < loops_.kept.count(); ++unit, at.next()) {
+      Fold whole(rule);
+      for (std::int64_t piece = 0; piece < pieces; ++piece) whole.merge(parts[unit * pieces + piece], rule);
+      y[at.to] = whole.result(rows_.count, rule);
+    }
+  }
+
+  ReduceKind kind_;
+  Loops loops_;
+  ReducedRows rows_;
+};
+
+}  // namespace
+
 std::unique_ptr<const BoundKernel> on_cpu(ReduceKind kind, DType dtype, const Loops& loops) {
+  if (BoundRows::serves(kind, dtype, loops)) return std::make_unique<BoundRows>(kind, loops);
   return bound([=](const KernelRun& run) {
     dispatch(dtype, ExtremeTypes(), [&]<typename T>(std::type_identity<T>) {
       const auto run_fold = [&]<typename Fold>(std::type_identity<Fold>, typename Fold::Rule rule) {

@@ -109,6 +109,20 @@ class BoundTopK final : public BoundKernel {
  private:
   // Neighbouring lines together, so that memory is read in order, as long as their candidates stay in L2.
   static constexpr std::int64_t most_lanes = 16, most_slots = 1 << 14;
+  // Elements of a single line that are compared with the last of the best at once.
+  static constexpr std::int64_t together = 32;
+
+  /// Is none of x[0, count) before `worst` in order? False when that is not known.
+  template <typename T>
+  static bool none_beyond(const T* x, std::int64_t count, T worst, bool largest) {
+    if (count != together) return false;
+    std::int32_t beyond = 0;  // counted to the end: g++ makes vectors of that
+    if (largest)
+      for (std::int64_t i = 0; i < together; ++i) beyond += x[i] <= worst ? 0 : 1;
+    else
+      for (std::int64_t i = 0; i < together; ++i) beyond += x[i] >= worst ? 0 : 1;
+    return beyond == 0;
+  }
 
   template <typename T>
   void take(const KernelRun& run, std::int64_t outer, std::int64_t first, Taken* slots) const {
@@ -123,15 +137,19 @@ class BoundTopK final : public BoundKernel {
     if (slots_ < length) {
       // The k best so far, the last of them on top; later equals do not count.
       for (std::int64_t lane = 0; lane < width; ++lane) std::make_heap(slots + lane * k, slots + (lane + 1) * k);
-      for (std::int64_t i = k; i < length; ++i)
-        for (std::int64_t lane = 0; lane < width; ++lane) {
-          Taken* heap = slots + lane * k;
-          const Taken next = candidate(i, lane);
-          if (next.key >= heap->key) continue;
-          std::pop_heap(heap, heap + k);
-          heap[k - 1] = next;
-          std::push_heap(heap, heap + k);
-        }
+      for (std::int64_t begin = k, end = k; begin < length; begin = end) {
+        end = std::min(begin + together, length);
+        if (inner == 1 && none_beyond(x + begin, end - begin, x[slots->position], largest)) continue;
+        for (std::int64_t i = begin; i < end; ++i)
+          for (std::int64_t lane = 0; lane < width; ++lane) {
+            Taken* heap = slots + lane * k;
+            const Taken next = candidate(i, lane);
+            if (next.key >= heap->key) continue;
+            std::pop_heap(heap, heap + k);
+            heap[k - 1] = next;
+            std::push_heap(heap, heap + k);
+          }
+      }
     }
     T* values = run.out<T>() + outer * k * inner + first;
     auto* positions = run.out<std::int64_t>(1);

@@ -4,6 +4,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+#include <vector>
+
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"
@@ -53,14 +59,41 @@ class AffineGridOp final : public Op {
   bool align_corners_ = false;
 };
 
+/// The points of a line along W as affine_point() gives them; the terms that stay the same along it are computed once.
+template <int axes>
+void affine_line(const float* theta, const std::array<double, 2>& outer, std::span<const double> columns, float* to) {
+  std::array<std::array<double, axes + 1>, axes> terms;  // the constant, the factor of x, the products with y and z
+  for (std::size_t row = 0; row < axes; ++row) {
+    const float* const factors = theta + row * (axes + 1);
+    terms[row] = {static_cast<double>(factors[axes]), static_cast<double>(factors[0])};
+    for (std::size_t i = 1; i < axes; ++i) terms[row][i + 1] = static_cast<double>(factors[i]) * outer[i - 1];
+  }
+  for (std::size_t i = 0; i < columns.size(); ++i)
+    for (std::size_t row = 0; row < axes; ++row) {
+      double sum = terms[row][0] + terms[row][1] * columns[i];
+      for (std::size_t k = 2; k <= axes; ++k) sum += terms[row][k];
+      to[i * axes + row] = static_cast<float>(sum);
+    }
+}
+
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
-  return bound([s = binding.op<AffineGridOp>().shape(binding.problem.inputs())](const KernelRun& run) {
-    const std::int64_t points = s.points();
-    run.pool->parallel_for(s.n * points, elementwise_grain / 8, [&](std::int64_t begin, std::int64_t end, int) {
-      for (std::int64_t i = begin; i < end; ++i)
-        affine_point(s, run.in<float>(0) + i / points * s.axes * (s.axes + 1), i % points,
-                     run.out<float>() + i * s.axes);
-    });
+  const AffineGridShape s = binding.op<AffineGridOp>().shape(binding.problem.inputs());
+  std::vector<double> columns;
+  for (std::int64_t i = 0; i < s.size[2]; ++i) columns.push_back(grid_position(i, s.size[2], s.align_corners));
+  return bound([s, columns = std::move(columns)](const KernelRun& run) {
+    if (columns.empty()) return;
+    const std::int64_t lines = s.size[0] * s.size[1];
+    run.pool->parallel_for(
+        s.n * lines, std::max<std::int64_t>(1, elementwise_grain / 4 / s.size[2]),
+        [&](std::int64_t begin, std::int64_t end, int) {
+          for (std::int64_t i = begin; i < end; ++i) {
+            const float* const theta = run.in<float>(0) + i / lines * s.axes * (s.axes + 1);
+            const std::array<double, 2> outer{grid_position(i % s.size[1], s.size[1], s.align_corners),
+                                              grid_position(i % lines / s.size[1], s.size[0], s.align_corners)};
+            (s.axes == 2 ? affine_line<2> : affine_line<3>)(theta, outer, columns,
+                                                            run.out<float>() + i * s.size[2] * s.axes);
+          }
+        });
   });
 }
 

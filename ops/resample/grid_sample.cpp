@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
@@ -119,9 +120,90 @@ void sample_points(const GridSampleRule& rule, const GridSampleShape& s, const f
   }
 }
 
+/// A point between four elements of an image, all inside it.
+struct Blend {
+  std::array<std::int32_t, 4> at;  ///< offsets: the upper two, then the lower; -1: some of them are outside
+  std::array<float, 2> row, column;
+
+  bool inside() const { return at[0] >= 0; }
+  float operator()(const float* x) const {
+    return row[0] * (column[0] * x[at[0]] + column[1] * x[at[1]]) +
+           row[1] * (column[0] * x[at[2]] + column[1] * x[at[3]]);
+  }
+};
+
+/// Linear images: all points of an image are found first, then each channel is gone through on its own: it stays in L2,
+/// where points that lie anywhere in it find it.
+class BoundBlends final : public BoundKernel {
+ public:
+  BoundBlends(const GridSampleRule& rule, const GridSampleShape& s) : rule_(rule), s_(s) {}
+  static bool serves(const GridSampleRule& rule, const GridSampleShape& s) {
+    return rule.mode == GridSampleRule::Mode::linear && !s.volumes &&
+           s.h * s.x_h + s.w * s.x_w <= std::numeric_limits<std::int32_t>::max();
+  }
+
+  std::size_t workspace_bytes() const override {
+    return static_cast<std::size_t>(std::min(most, s_.p * s_.q)) * sizeof(Blend);
+  }
+  void run(const KernelRun& run) const override {
+    if (run.outputs[0].elems() == 0) return;
+    for (std::int64_t n = 0; n < s_.n; ++n)
+      for (std::int64_t begin = 0; begin < s_.p * s_.q; begin += most)
+        blend(*run.pool, std::min(most, s_.p * s_.q - begin), run.in<float>(0) + n * s_.x_n,
+              run.in<float>(1) + n * s_.grid_n + begin * s_.grid_q, run.out<float>() + n * s_.y_n + begin * s_.y_q,
+              reinterpret_cast<Blend*>(run.workspace.data()));
+  }
+
+ private:
+  static constexpr std::int64_t most = 1 << 16;
+
+  // Lines of the grid and of the output follow each other without a gap.
+  void blend(ThreadPool& pool, std::int64_t count, const float* x, const float* grid, float* y, Blend* blends) const {
+    pool.parallel_for(count, elementwise_grain / 16, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const GridPoint<2, false> point(rule_, s_, grid + i * s_.grid_q);
+        blends[i] = blend_of(point);
+        if (blends[i].inside()) continue;
+        for (std::int64_t c = 0; c < s_.c; ++c) y[i * s_.y_q + c * s_.y_c] = point(x + c * s_.x_c);
+      }
+    });
+    if (s_.y_c == 1)
+      return pool.parallel_for(count, std::max<std::int64_t>(1, elementwise_grain / 4 / s_.c),
+                               [&](std::int64_t begin, std::int64_t end, int) {
+                                 for (std::int64_t i = begin; i < end; ++i)
+                                   if (const Blend at = blends[i]; at.inside())
+                                     for (std::int64_t c = 0; c < s_.c; ++c) y[i * s_.y_q + c] = at(x + c * s_.x_c);
+                               });
+    const std::int64_t piece = std::min(count, elementwise_grain), pieces = (count + piece - 1) / piece;
+    pool.parallel_for(s_.c * pieces, std::max<std::int64_t>(1, elementwise_grain / 4 / piece),
+                      [&](std::int64_t first, std::int64_t last, int) {
+                        for (std::int64_t unit = first; unit < last; ++unit) {
+                          const std::int64_t c = unit / pieces, begin = unit % pieces * piece,
+                                             end = std::min(count, begin + piece);
+                          const float* const from = x + c * s_.x_c;
+                          float* const to = y + c * s_.y_c;
+                          for (std::int64_t i = begin; i < end; ++i)
+                            if (blends[i].inside()) to[i * s_.y_q] = blends[i](from);
+                        }
+                      });
+  }
+  static Blend blend_of(const GridPoint<2, false>& point) {
+    const auto& [rows, columns, slices] = point;
+    if (!rows.inside || !columns.inside) return {{-1, 0, 0, 0}, {}, {}};
+    Blend blend{{}, {rows.weight[0], rows.weight[1]}, {columns.weight[0], columns.weight[1]}};
+    for (std::size_t i = 0; i < 4; ++i)
+      blend.at[i] = static_cast<std::int32_t>(rows.offset[i / 2] + columns.offset[i % 2]);
+    return blend;
+  }
+
+  GridSampleRule rule_;
+  GridSampleShape s_;
+};
+
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   const GridSampleShape s = shape_of(binding);
   const GridSampleRule rule = binding.op<GridSampleOp>().rule;
+  if (BoundBlends::serves(rule, s)) return std::make_unique<BoundBlends>(rule, s);
   const auto sample =
       with_grid_taps(rule, s.volumes, [](auto taps, auto volumes) { return &sample_points<taps, volumes>; });
   return bound([s, rule, sample](const KernelRun& run) {
@@ -164,8 +246,15 @@ Offer offer(const Problem& problem, const Target& target) {
   return offer;
 }
 
+Offer offer_cpu(const Problem& problem, const Target& target) {
+  Offer offered = offer(problem, target);
+  for (Candidate& candidate : offered.candidates)
+    candidate.workspace_bytes = bind_cpu({problem, candidate, target.device})->workspace_bytes();
+  return offered;
+}
+
 constexpr SimpleKernel kernels[] = {
-    {.types = dtypes<Types<float>>, .offer = offer, .bind = bind_cpu},
+    {.types = dtypes<Types<float>>, .offer = offer_cpu, .bind = bind_cpu},
     {.device = DeviceKind::cuda, .types = dtypes<Types<float>>, .offer = offer, .bind = bind_cuda},
 };
 

@@ -72,25 +72,35 @@ class NonMaxSuppression final : public WholeOp {
 
     const std::int64_t images = scores.shape()[0], classes = scores.shape()[1], count = scores.shape()[2];
     std::vector<Box> of_image(static_cast<std::size_t>(count));
-    std::vector<std::int64_t> order;
+    // The best on top; of equal ones the first.
+    struct Scored {
+      float score;
+      std::int64_t box;
+      bool operator<(const Scored& other) const {
+        return score < other.score || (score == other.score && box > other.box);
+      }
+    };
+    std::vector<Scored> heap;  // few are taken out
+    std::vector<Box> kept;
     std::vector<std::array<std::int64_t, 3>> selected;
     for (std::int64_t image = 0; image < images; ++image) {
       for (std::int64_t i = 0; i < count; ++i)
         of_image[static_cast<std::size_t>(i)] = box_of(boxes.values<float>().data() + (image * count + i) * 4, centre_);
       for (std::int64_t c = 0; c < classes; ++c) {
         const float* const score = scores.values<float>().data() + (image * classes + c) * count;
-        order.clear();
+        heap.clear();
+        kept.clear();
         for (std::int64_t i = 0; i < count; ++i)
-          if (least == nullptr ? score[i] == score[i] : score[i] > *least) order.push_back(i);
-        std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return score[a] > score[b]; });
-        const std::size_t first = selected.size();
-        for (const std::int64_t i : order) {
-          if (static_cast<std::int64_t>(selected.size() - first) >= most) break;
-          const bool covered =
-              std::any_of(selected.begin() + static_cast<std::ptrdiff_t>(first), selected.end(), [&](const auto& kept) {
-                return covers(of_image[static_cast<std::size_t>(kept[2])], of_image[static_cast<std::size_t>(i)], iou);
-              });
-          if (!covered) selected.push_back({image, c, i});
+          if (least == nullptr ? score[i] == score[i] : score[i] > *least) heap.push_back({score[i], i});
+        std::make_heap(heap.begin(), heap.end());
+        for (; !heap.empty() && static_cast<std::int64_t>(kept.size()) < most; heap.pop_back()) {
+          std::pop_heap(heap.begin(), heap.end());
+          const std::int64_t i = heap.back().box;
+          const Box& box = of_image[static_cast<std::size_t>(i)];
+          if (std::any_of(kept.begin(), kept.end(), [&](const Box& other) { return covers(other, box, iou); }))
+            continue;
+          kept.push_back(box);
+          selected.push_back({image, c, i});
         }
       }
     }

@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
-#include <utility>
+#include <limits>
+#include <span>
 
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
@@ -95,42 +97,110 @@ RoiAlignShape shape_of(const Binding& binding) {
   return s;
 }
 
-/// Element (p, q) of a box in all channels: its samples are found once, where they are not too many to be kept.
-void align_channels(const RoiAlignShape& s, const float* box, std::int64_t p, std::int64_t q, const float* image,
-                    float* y) {
-  constexpr std::size_t most = 64;
-  std::array<std::pair<RoiPlace, RoiPlace>, most> samples;
-  std::size_t count = 0;
-  const RoiBin bin(s, box, p, q);
-  if (bin.known)
-    bin.each(s, [&](const RoiPlace& row, const RoiPlace& column) {
-      if (count < most) samples[count] = {row, column};
-      ++count;
-    });
-  for (std::int64_t c = 0; c < s.c; ++c) {
-    const float* const x = image + c * s.x_c;
+/// A sample's four elements of X, from where a channel begins, and their weights.
+struct RoiTaps {
+  std::array<std::int64_t, 4> offset;
+  std::array<float, 4> weight;
+
+  RoiTaps() = default;
+  RoiTaps(const RoiAlignShape& s, const RoiPlace& row, const RoiPlace& column)
+      : offset{row.low * s.x_h + column.low * s.x_w, row.low * s.x_h + column.high * s.x_w,
+               row.high * s.x_h + column.low * s.x_w, row.high * s.x_h + column.high * s.x_w},
+        weight{row.of_low * column.of_low, row.of_low * column.of_high, row.of_high * column.of_low,
+               row.of_high * column.of_high} {}
+};
+
+/// One element of the channel that begins at `x`: RoiSum with the four terms of a sample kept apart to the end.
+template <bool largest>
+float aligned(std::span<const RoiTaps> samples, double count, const float* x) {
+  constexpr float none = largest ? -std::numeric_limits<float>::infinity() : 0;
+  std::array<float, 4> sums{none, none, none, none};
+  std::array<bool, 4> unknown{};
+  for (const RoiTaps& taps : samples)
+    for (std::size_t i = 0; i < 4; ++i) {
+      const float term = taps.weight[i] * x[taps.offset[i]];
+      if constexpr (largest) {  // larger() in two parts that take no branch, which would be mispredicted
+        sums[i] = term > sums[i] ? term : sums[i];
+        unknown[i] |= term != term;
+      } else {
+        sums[i] += term;
+      }
+    }
+  if constexpr (largest) {
+    if (samples.empty()) return 0;
+    if (unknown[0] || unknown[1] || unknown[2] || unknown[3]) return no_number;
+    const float most = std::max({sums[0], sums[1], sums[2], sums[3]});
+    return static_cast<double>(samples.size()) < count ? std::max(most, 0.0F) : most;
+  }
+  const float sum = sums[0] + sums[1] + sums[2] + sums[3];
+  return count > 1 ? sum / static_cast<float>(count) : sum;
+}
+
+/// Elements [p, 0 ... Q) of a box in all channels. Samples are found once for all of them, and a channel's elements are
+/// computed together, because channels lie far apart.
+void align_line(const RoiAlignShape& s, const float* box, std::int64_t p, const float* image, float* y) {
+  constexpr std::size_t most = 256;
+  struct Element {
+    std::int64_t q;
+    double count;
+    std::size_t first, samples;
+  };
+  std::array<RoiTaps, most> samples;
+  std::array<Element, most> elements;
+  std::size_t used = 0, waiting = 0;
+  const auto flush = [&] {
+    const auto compute = [&](std::int64_t c, const Element& element) {
+      const auto taps = std::span(samples).subspan(element.first, element.samples);
+      y[element.q * s.y_q + c * s.y_c] =
+          (s.largest ? aligned<true> : aligned<false>)(taps, element.count, image + c * s.x_c);
+    };
+    const auto all = std::span(elements).first(waiting);
+    if (s.x_c == 1) {
+      for (const Element& element : all)
+        for (std::int64_t c = 0; c < s.c; ++c) compute(c, element);
+    } else {
+      for (std::int64_t c = 0; c < s.c; ++c)
+        for (const Element& element : all) compute(c, element);
+    }
+    used = waiting = 0;
+  };
+  for (std::int64_t q = 0; q < s.q; ++q) {
+    const RoiBin bin(s, box, p, q);
+    std::size_t count = 0;
+    const auto find = [&] {
+      count = 0;
+      bin.each(s, [&](const RoiPlace& row, const RoiPlace& column) {
+        if (used + count < most) samples[used + count] = RoiTaps(s, row, column);
+        ++count;
+      });
+    };
+    if (bin.known) find();
+    if (waiting == most || used + count > most) {
+      flush();
+      if (bin.known) find();
+    }
     if (!bin.known || count > most) {
-      y[c * s.y_c] = bin.element(s, x);
+      for (std::int64_t c = 0; c < s.c; ++c) y[q * s.y_q + c * s.y_c] = bin.element(s, image + c * s.x_c);
       continue;
     }
-    RoiSum sum;
-    for (std::size_t i = 0; i < count; ++i) sum.add(s, samples[i].first, samples[i].second, x);
-    y[c * s.y_c] = sum.value(s, bin.count);
+    elements[waiting++] = {q, bin.count, used, count};
+    used += count;
   }
+  flush();
 }
 
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   return bound([s = shape_of(binding)](const KernelRun& run) {
     run.pool->parallel_for(s.rois * s.p, 1, [&](std::int64_t begin, std::int64_t end, int) {
-      for (std::int64_t line = begin; line < end; ++line)
-        for (std::int64_t q = 0; q < s.q; ++q) {
-          const std::int64_t roi = line / s.p, p = line % s.p, image = run.in<std::int64_t>(2)[roi];
-          float* const y = run.out<float>() + roi * s.y_n + p * s.y_p + q * s.y_q;
-          if (image >= 0 && image < s.n)
-            align_channels(s, run.in<float>(1) + 4 * roi, p, q, run.in<float>(0) + image * s.x_n, y);
-          else
-            for (std::int64_t c = 0; c < s.c; ++c) y[c * s.y_c] = no_number;
-        }
+      for (std::int64_t line = begin; line < end; ++line) {
+        const std::int64_t roi = line / s.p, p = line % s.p, image = run.in<std::int64_t>(2)[roi];
+        float* const y = run.out<float>() + roi * s.y_n + p * s.y_p;
+        if (image >= 0 && image < s.n)
+          align_line(s, run.in<float>(1) + 4 * roi, p, run.in<float>(0) + image * s.x_n, y);
+        else
+          for (std::int64_t q = 0; q < s.q; ++q)
+            for (std::int64_t c = 0; c < s.c; ++c) y[q * s.y_q + c * s.y_c] = no_number;
+      }
     });
   });
 }

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "ops/core/checks.h"
+#include "ops/core/grain.h"
 #include "ops/core/kernel.h"
 #include "ops/core/needs_value.h"
 #include "ops/movement/fill_cuda.h"
@@ -63,16 +65,27 @@ class BoundRange final : public BoundKernel {
     if constexpr (cuda_built)
       if (run.cuda != nullptr)
         return cuda::fill_range(*run.cuda, static_cast<std::int64_t>(to.size()), start_, delta_, to.data());
-    // Modular arithmetic for integers: the values themselves are in range, an intermediate product may not be.
-    for (std::size_t i = 0; i < to.size(); ++i) {
-      if constexpr (std::is_integral_v<T>)
-        to[i] = static_cast<T>(static_cast<std::uint64_t>(start_) + i * static_cast<std::uint64_t>(delta_));
-      else
-        to[i] = static_cast<T>(static_cast<double>(start_) + static_cast<double>(i) * static_cast<double>(delta_));
-    }
+    run.pool->parallel_for(
+        static_cast<std::int64_t>(to.size()), elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
+          for (; begin < end; begin += elementwise_grain)
+            fill(begin, static_cast<std::int32_t>(std::min(elementwise_grain, end - begin)), to.data() + begin);
+        });
   }
 
  private:
+  /// Elements [first, first + count), with a counter of 32 bits, which vectors turn into double.
+  void fill(std::int64_t first, std::int32_t count, T* to) const {
+    for (std::int32_t i = 0; i < count; ++i) {
+      // Modular arithmetic for integers: the values themselves are in range, an intermediate product may not be.
+      if constexpr (std::is_integral_v<T>)
+        to[i] = static_cast<T>(static_cast<std::uint64_t>(start_) +
+                               static_cast<std::uint64_t>(first + i) * static_cast<std::uint64_t>(delta_));
+      else
+        to[i] = static_cast<T>(static_cast<double>(start_) +
+                               (static_cast<double>(first) + static_cast<double>(i)) * static_cast<double>(delta_));
+    }
+  }
+
   T start_, delta_;
 };
 

@@ -261,6 +261,17 @@ TEST_CASE("binary/variants") {
               {.op = "Mod", .attributes = signs(fmod), .inputs = {a, b}, .maybe_constant = {1}, .tolerance = 3e-7});
       }
     }
+  // The rest is exact, whatever the quotient.
+  for (const float scale : {1.0F, 0x1p20F, 0x1p27F, 0x1p60F, 0x1p-130F}) {
+    Tensor a = random_f32({1000}, 3), b = random_f32({1000}, 4);
+    for (float& value : a.values<float>()) value *= scale;
+    a.values<float>()[0] = -0.0F, b.values<float>()[1] = INFINITY, a.values<float>()[2] = -6, b.values<float>()[2] = 3;
+    const Tensor y = run_op({.op = "Mod", .attributes = signs(1), .inputs = {a, b}})[0];
+    for (std::size_t k = 0; k < 1000; ++k) {
+      const float wanted = std::fmod(a.values<float>()[k], b.values<float>()[k]), got = y.values<float>()[k];
+      CHECK((got == wanted && std::signbit(got) == std::signbit(wanted)));
+    }
+  }
   const auto mod = [&](std::int64_t a, std::int64_t b, std::int64_t fmod) {
     return run_op({.op = "Mod", .attributes = signs(fmod), .inputs = {int64s({a}), int64s({b})}})[0]
         .values<std::int64_t>()[0];

@@ -96,6 +96,12 @@ TEST_CASE("grid_sample/no_numbers") {
   }
 }
 
+TEST_CASE("grid_sample/many_points") {
+  // More than are found at a time, of lines that do not divide them; inside, and across the border.
+  check_op(sampled(random_f32({2, 2, 9, 11}, 1), random_of(DType::f32, {2, 211, 313, 2}, 2, -1.1, 1.1), "linear",
+                   "zeros", false));
+}
+
 TEST_CASE("grid_sample/volumes") {
   unsigned seed = 70;
   const float nan = std::numeric_limits<float>::quiet_NaN();
@@ -204,6 +210,8 @@ TEST_CASE("roi_align/every_way") {
   check_op(boxes(random_f32({1, 1, 1, 1}, 2), {0, 0, 1, 1}, {{"output_width", std::int64_t{2}}}));
   check_op(boxes(random_f32({1, 2, 4, 4}, 2), {}, {}));
   check_op(boxes(x, corners, {{"spatial_scale", 0.5}}, 10));  // no half pixel yet
+  for (const std::int64_t samples : {3, 17})  // a line's samples, and those of one bin, are more than are kept
+    check_op(boxes(x, corners, {{"sampling_ratio", samples}, {"output_width", std::int64_t{40}}}));
 }
 
 TEST_CASE("roi_align/no_numbers") {

@@ -335,6 +335,15 @@ TEST_CASE("compress") {
               .attributes = {{"axis", std::int64_t{0}}},
               .inputs = {random_of(dtype, {70, 30}, 1, 0, 9), random_of(DType::boolean, {70}, 2, 0, 2)},
               .constant = {1}});
+  Tensor halves(DType::boolean, {40000});  // runs of many elements, and one for each of two threads
+  for (const std::size_t run : {1U, 20000U}) {
+    for (std::size_t i = 0; i < 40000; ++i) halves.values<bool>()[i] = i / run % 2 == 1;
+    check_op({.op = "Compress", .inputs = {random_f32({200, 200}, 3), halves}, .constant = {1}});
+    check_op({.op = "Compress",
+              .attributes = {{"axis", std::int64_t{1}}},
+              .inputs = {random_f32({2, 40000}, 3), halves},
+              .constant = {1}});
+  }
   CHECK(infer_error({.op = "Compress", .inputs = {x, condition({true})}}) == ErrorKind::unsupported);
   CHECK(infer_error({.op = "Compress",
                      .attributes = {{"axis", std::int64_t{0}}},

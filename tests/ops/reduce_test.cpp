@@ -5,7 +5,13 @@
 #include <cmath>
 #include <limits>
 
+#include "base/simd/targets.h"
+
+#include <hwy/highway.h>
+
+#include "tests/ops/for_each_target.h"
 #include "tests/ops/op_harness.h"
+#include "tests/ops/op_runner.h"
 
 namespace lenslet::test {
 
@@ -139,6 +145,48 @@ TEST_CASE("reduce/special_values") {
   const Tensor big = Tensor::of<float>(Shape{2}, {1000.0F, 1000.0F});
   CHECK(run_op(reduce("ReduceLogSumExp", big, {0}, 0, 11))[0].values<float>()[0] ==
         doctest::Approx(1000 + std::log(2)));
+}
+
+TEST_CASE("reduce/neighbours") {
+  const auto check = [] {
+    // Whole vectors and what is left of them, rows that follow others, and rows that are cut.
+    const auto nan = std::nanf(""), inf = std::numeric_limits<float>::infinity();
+    for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2"}) {
+      for (const std::int64_t length : {31, 32, 33, 127, 128, 300})
+        check_op(reduce(op, random_f32({3, length}, 1), {1}, 0, 18));
+      check_op(reduce(op, random_f32({2, 5, 3, 70}, 2), {1, 3}, 1, 18));
+      for (const std::int64_t length : {65536, 65537, 200000})
+        check_op(reduce(op, random_f32({2, length}, 3), {1}, 0, 18));
+    }
+    for (const bool largest : {true, false}) {
+      const auto of = [&](const Tensor& x) {
+        return run_op(reduce(largest ? "ReduceMax" : "ReduceMin", x, {0}, 0, 18))[0].values<float>()[0];
+      };
+      for (const std::int64_t at : {0, 16, 63, 255, 1025}) {
+        Tensor x = random_f32({1026}, 4);
+        for (const float odd : {largest ? inf : -inf, largest ? -inf : inf, nan}) {
+          x.values<float>()[static_cast<std::size_t>(at)] = odd;
+          x.values<float>()[9] = largest ? -inf : inf;  // must not pass for NaN
+          const float y = of(x);
+          if (odd != odd)
+            CHECK(std::isnan(y));
+          else if ((odd > 0) == largest)
+            CHECK(y == odd);
+          else
+            CHECK(std::isfinite(y));
+        }
+      }
+    }
+    for (const char* arg : {"ArgMax", "ArgMin"}) {
+      Tensor x = random_f32({2, 300}, 5);
+      for (const std::size_t at : {100U, 200U, 598U}) x.values<float>()[at] = nan;
+      const OpCase c{.op = arg, .attributes = {{"axis", std::int64_t{1}}}, .inputs = {x}};
+      check_op(c);
+      CHECK(run_op(c)[0].values<std::int64_t>()[0] == 100);
+    }
+  };
+  check();
+  if (op_runner().device() == DeviceKind::cpu) for_each_target(HWY_TARGETS, check);
 }
 
 TEST_CASE("reduce/refusals") {

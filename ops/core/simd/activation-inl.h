@@ -15,6 +15,7 @@
 
 #include <hwy/highway.h>
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -43,10 +44,12 @@ HWY_INLINE V exp_f32(D d, V x) {
   q = hn::MulAdd(q, r, hn::Set(d, 1.66666027409e-1f));
   q = hn::MulAdd(q, r, hn::Set(d, 5.00000158056e-1f));
   const V y = hn::Add(hn::MulAdd(hn::Mul(r, r), q, r), hn::Set(d, 1.0f));
-  // 2^n as 2^(n/2) * 2^(n - n/2): n reaches 128 and -152, which one factor cannot hold.
-  // Of NaN (which y carries on) any exponent will do: x86 and ARM have one for it, plain C++ has not.
-  const V whole = max_shows_nan ? n : hn::IfThenElse(hn::Eq(n, n), n, hn::Zero(d));
-  const auto exponent = hn::ConvertTo(di, whole);
+  // 2^n as 2^(n/2) * 2^(n - n/2): n reaches 128 and -152, which one factor cannot hold. Between 2^23 and 2^24 the last
+  // bit of a float counts ones: cheaper than a conversion, which minds what no integer holds. Of NaN (which y carries
+  // on) any exponent will do.
+  constexpr float shift = 0x1.8p23F;
+  const auto exponent =
+      hn::Sub(hn::BitCast(di, hn::Add(n, hn::Set(d, shift))), hn::Set(di, std::bit_cast<std::int32_t>(shift)));
   const auto half = hn::ShiftRight<1>(exponent);
   const auto bias = hn::Set(di, 127);
   const V first = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));

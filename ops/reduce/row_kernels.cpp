@@ -1,0 +1,123 @@
+#include "ops/reduce/row_kernels.h"
+
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/reduce/row_kernels.cpp"
+// foreach_target.h must come before highway.h.
+// clang-format off
+#include "base/simd/targets.h"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace lenslet::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Side by side, so that no addition waits for the one before.
+constexpr std::int64_t chains = 8;
+
+template <reduce::Term term>
+double sum_of(const float* x, std::int64_t n) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> narrow;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  hn::Vec<decltype(d)> sums[chains];
+  for (auto& sum : sums) sum = hn::Zero(d);
+  const auto add = [&](std::int64_t chain, std::int64_t i) HWY_ATTR {
+    const auto wide = hn::PromoteTo(d, hn::LoadU(narrow, x + i));
+    if constexpr (term == reduce::Term::square)
+      sums[chain] = hn::MulAdd(wide, wide, sums[chain]);
+    else
+      sums[chain] = hn::Add(sums[chain], term == reduce::Term::value ? wide : hn::Abs(wide));
+  };
+  std::int64_t i = 0;
+  for (; i + chains * lanes <= n; i += chains * lanes)
+    for (std::int64_t chain = 0; chain < chains; ++chain) add(chain, i + chain * lanes);
+  for (; i + lanes <= n; i += lanes) add(0, i);
+  for (std::int64_t step = chains / 2; step > 0; step /= 2)
+    for (std::int64_t chain = 0; chain < step; ++chain) sums[chain] = hn::Add(sums[chain], sums[chain + step]);
+  reduce::SumFold<float, term> rest;
+  rest.sum = hn::GetLane(hn::SumOfLanes(d, sums[0]));
+  for (; i < n; ++i) rest.add(x[i], 0, {});
+  return rest.sum;
+}
+
+double sum_kernel(const float* x, std::int64_t n, reduce::Term term) {
+  if (term == reduce::Term::square) return sum_of<reduce::Term::square>(x, n);
+  return term == reduce::Term::value ? sum_of<reduce::Term::value>(x, n) : sum_of<reduce::Term::magnitude>(x, n);
+}
+
+template <bool largest>
+float extreme_of(const float* x, std::int64_t n) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto better = [](auto a, auto b) HWY_ATTR { return largest ? hn::Max(a, b) : hn::Min(a, b); };
+  // What is 0 as long as all are finite: it costs less than comparing each with itself.
+  const auto zero = hn::Zero(d);
+  hn::Vec<decltype(d)> best[chains], odd[chains];
+  const auto worst = hn::Set(d, reduce::ExtremeFold<float, largest>::neutral({}));
+  for (std::int64_t chain = 0; chain < chains; ++chain) best[chain] = worst, odd[chain] = zero;
+  const auto add = [&](std::int64_t chain, std::int64_t i) HWY_ATTR {
+    const auto v = hn::LoadU(d, x + i);
+    best[chain] = better(v, best[chain]);
+    odd[chain] = hn::MulAdd(v, zero, odd[chain]);
+  };
+  std::int64_t i = 0;
+  for (; i + chains * lanes <= n; i += chains * lanes)
+    for (std::int64_t chain = 0; chain < chains; ++chain) add(chain, i + chain * lanes);
+  for (; i + lanes <= n; i += lanes) add(0, i);
+  for (std::int64_t step = chains / 2; step > 0; step /= 2)
+    for (std::int64_t chain = 0; chain < step; ++chain) {
+      best[chain] = better(best[chain], best[chain + step]);
+      odd[chain] = hn::Add(odd[chain], odd[chain + step]);
+    }
+  if (!hn::AllTrue(d, hn::Eq(odd[0], zero)))
+    for (std::int64_t k = 0; k + lanes <= n; k += lanes)
+      if (const auto v = hn::LoadU(d, x + k); !hn::AllTrue(d, hn::Eq(v, v)))
+        return std::numeric_limits<float>::quiet_NaN();
+  reduce::ExtremeFold<float, largest> rest;
+  rest.best = hn::GetLane(largest ? hn::MaxOfLanes(d, best[0]) : hn::MinOfLanes(d, best[0]));
+  for (; i < n; ++i) rest.add(x[i], 0, {});
+  return rest.best;
+}
+
+float largest_kernel(const float* x, std::int64_t n) { return extreme_of<true>(x, n); }
+float least_kernel(const float* x, std::int64_t n) { return extreme_of<false>(x, n); }
+
+/// The first place of `value` in x[0, n), which has it.
+std::int64_t place_kernel(const float* x, std::int64_t n, float value) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto wanted = hn::Set(d, value);
+  std::int64_t i = 0;
+  if (value == value)
+    while (i + lanes <= n && hn::AllFalse(d, hn::Eq(hn::LoadU(d, x + i), wanted))) i += lanes;
+  while (value == value ? x[i] != value : x[i] == x[i]) ++i;
+  return i;
+}
+
+}  // namespace lenslet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lenslet {
+
+HWY_EXPORT(sum_kernel);
+HWY_EXPORT(largest_kernel);
+HWY_EXPORT(least_kernel);
+HWY_EXPORT(place_kernel);
+
+double reduce::row_sum(const float* x, std::int64_t n, Term term) {
+  return HWY_DYNAMIC_DISPATCH(sum_kernel)(x, n, term);
+}
+float reduce::row_extreme(const float* x, std::int64_t n, bool largest) {
+  return largest ? HWY_DYNAMIC_DISPATCH(largest_kernel)(x, n) : HWY_DYNAMIC_DISPATCH(least_kernel)(x, n);
+}
+std::int64_t reduce::row_arg_extreme(const float* x, std::int64_t n, bool largest) {
+  return HWY_DYNAMIC_DISPATCH(place_kernel)(x, n, row_extreme(x, n, largest));
+}
+
+}  // namespace lenslet
+#endif

@@ -1,0 +1,17 @@
+#pragma once
+// Folds (fold.h) of neighbouring floats, vectorised, on the CPU.
+
+#include <cstdint>
+
+#include "ops/reduce/fold.h"
+
+namespace lenslet::reduce {
+
+/// The sum of a term of each of x[0, n), in double; in which order, depends on the instruction set.
+double row_sum(const float* x, std::int64_t n, Term term);
+/// The largest or the least of x[0, n), n > 0; NaN if one is.
+float row_extreme(const float* x, std::int64_t n, bool largest);
+/// Where that stands first.
+std::int64_t row_arg_extreme(const float* x, std::int64_t n, bool largest);
+
+}  // namespace lenslet::reduce
