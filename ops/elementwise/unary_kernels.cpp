@@ -33,7 +33,8 @@ struct UnaryMath : VectorMath<D> {
     return hn::IfThenElse(hn::IsNaN(x), x, e);
   }
   HWY_INLINE V log1p(V x) const { return hn::Log1p(D(), x); }
-  /// At most 1.3 ulp off with FMA. Near 0 a minimax polynomial, else 1 - 2 / (e^2|x| + 1); beyond 10 the result is 1 in float.
+  /// At most 1.3 ulp off with FMA. Near 0 a minimax polynomial, else 1 - 2 / (e^2|x| + 1); beyond 10 the result is 1 in
+  /// float.
   HWY_INLINE V tanh(V x) const {
     const auto c = [](float constant) HWY_ATTR { return hn::Set(D(), constant); };
     const V t = this->at_most(10, hn::Abs(x)), square = hn::Mul(t, t);

@@ -18,6 +18,7 @@ Shape cropped(const Shape& x, const Shape& w, const AttributeList& attributes) {
   for (int axis = 0; axis < x.rank(); ++axis) dims.push_back(x[axis]);
   b.output(b.node("Conv", {b.input("x", dims), b.weights(w), b.weights({w[0]})}, attributes));
   const Graph before = b.build(x[0]), after_pass = after(before, "crop_filters");
+  INFO(before.dump() << after_pass.dump());
   CHECK(worst_difference(before, after_pass) < 1e-5);
   return after_pass.value(only(after_pass, "Conv").inputs[1]).shape;
 }

@@ -74,6 +74,8 @@ inline std::vector<ConvCase> conv_cases() {
       {.n = 1, .c = 17, .h = 2, .w = 3, .k = 9, .activation = relu},
       {.n = 3, .c = 12, .h = 1, .w = 3, .k = 5, .bias = true},
       {.n = 2, .c = 12, .h = 3, .w = 2, .k = 8, .stride = {2, 2}, .bias = true},
+      // One line, of the image and of the output, which sees padding alone.
+      {.n = 1, .c = 6, .h = 1, .w = 9, .k = 5, .stride = {4, 1}, .pads = {2, 1, 1, 0}, .bias = true},
 
       // 2x2: even filters, one-sided pads.
       {.n = 1, .c = 3, .h = 8, .w = 7, .k = 16, .r = 2, .s = 2, .pads = {0, 0, 1, 1}},

@@ -107,6 +107,7 @@ class OneLine final : public ConvAlgorithm {
   bool takes_anything() const override { return true; }
   std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override {
     if (p.h != 1 || p.r != 1 || p.p != 1) return "its images have more than one line";
+    if (p.pad_top != 0) return "its one line is padding";
     constexpr std::int64_t most_floats = 16 << 20;
     if (p.group_c() * p.s > most_floats / gemm_tile_cols()) return "the columns of a panel exceed 64 MiB";
     return std::nullopt;
