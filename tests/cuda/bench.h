@@ -26,7 +26,7 @@ using Launch = std::function<void(const cuda::Context& context, const std::byte*
 /// into a CUDA graph of many calls that go round several buffers, so that neither launch time nor a working set left in
 /// L2 flatters it; medians of the replays. With `few_bytes` one pair of buffers is used again and again instead: what a
 /// small network sees.
-Row measure(const cuda::Session& session, const std::string& what, std::size_t from_bytes, std::size_t to_bytes,
+Row measure(cuda::Session& session, const std::string& what, std::size_t from_bytes, std::size_t to_bytes,
             const Launch& launch, bool few_bytes = false);
 
 /// An operator with one output.
@@ -41,13 +41,13 @@ struct Node {
 /// measure() of its first kernel, bound as a plan binds it. The inputs lie one after the other, each as aligned as a
 /// plan would place it: what separates them counts as read, less than 256 bytes each. Error(unsupported) when the
 /// kernel refuses, or does not offer the format.
-Row measure_op(const cuda::Session& session, const std::string& what, const Node& node, bool few_bytes = false);
+Row measure_op(cuda::Session& session, const std::string& what, const Node& node, bool few_bytes = false);
 
 /// One a source file.
-std::vector<Row> elementwise(const cuda::Session& session);
-std::vector<Row> movement(const cuda::Session& session);
+std::vector<Row> elementwise(cuda::Session& session);
+std::vector<Row> movement(cuda::Session& session);
 /// Loaded ones: by the host's clock, and against uploads out of pinned memory.
-std::vector<Row> photos(const cuda::Session& session);
-std::vector<Row> reduction(const cuda::Session& session);
+std::vector<Row> photos(cuda::Session& session);
+std::vector<Row> reduction(cuda::Session& session);
 
 }  // namespace lenslet::bench

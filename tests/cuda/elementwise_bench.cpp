@@ -10,7 +10,7 @@
 
 namespace lenslet::bench {
 
-std::vector<Row> elementwise(const cuda::Session& session) {
+std::vector<Row> elementwise(cuda::Session& session) {
   constexpr Format nchw = formats::nchw, nhwc = formats::nhwc;
   constexpr DType f32 = DType::f32;
   std::vector<Row> rows;

@@ -51,7 +51,7 @@ class DeviceResize {
   cuda::DeviceBuffer<std::int32_t> memory_;  // first, count, weights
 };
 
-Row measure_kernel(const cuda::Session& session, const std::string& name, ImageSpec::Filter filter) {
+Row measure_kernel(cuda::Session& session, const std::string& name, ImageSpec::Filter filter) {
   const DeviceResize rows(height, filter), columns(width, filter);
   cuda::DeviceBuffer<float> table(3 * 256);
   CUDA_CHECK(cudaMemset(table.data(), 0, table.bytes()));
@@ -74,7 +74,7 @@ Row measure_kernel(const cuda::Session& session, const std::string& name, ImageS
 
 /// Median seconds from the call of `queue` to the end of what it queued, by the host's clock.
 template <typename Queue>
-double seconds_to_finish(const cuda::Session& session, const Queue& queue) {
+double seconds_to_finish(cuda::Session& session, const Queue& queue) {
   constexpr int warm_up = 3, repeats = 21;
   std::vector<double> seconds;
   for (int i = 0; i < warm_up + repeats; ++i) {
@@ -89,7 +89,7 @@ double seconds_to_finish(const cuda::Session& session, const Queue& queue) {
 }
 
 /// From pageable pixels to the input, against the upload of as many pinned bytes; a photo's bytes and time.
-Row measure_load(const cuda::Session& session, const std::string& name, ImageSpec::Filter filter, std::int64_t batch) {
+Row measure_load(cuda::Session& session, const std::string& name, ImageSpec::Filter filter, std::int64_t batch) {
   std::mt19937 random(1);
   std::vector<std::uint8_t> pixels(photo_bytes);
   for (std::uint8_t& pixel : pixels) pixel = static_cast<std::uint8_t>(random());
@@ -123,7 +123,7 @@ Row measure_load(const cuda::Session& session, const std::string& name, ImageSpe
 
 }  // namespace
 
-std::vector<Row> photos(const cuda::Session& session) {
+std::vector<Row> photos(cuda::Session& session) {
   std::vector<Row> rows;
   for (const auto& [name, filter] :
        {std::pair{"bilinear", ImageSpec::Filter::bilinear}, {"bicubic", ImageSpec::Filter::bicubic}}) {

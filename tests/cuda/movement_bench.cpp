@@ -15,7 +15,7 @@ using Ints = std::vector<std::int64_t>;
 
 }  // namespace
 
-std::vector<Row> movement(const cuda::Session& session) {
+std::vector<Row> movement(cuda::Session& session) {
   constexpr Format nchw = formats::nchw, nhwc = formats::nhwc;
   const Shape images{64, 64, 56, 56};
   std::vector<Row> rows;

@@ -10,7 +10,7 @@
 
 namespace lenslet::bench {
 
-Row measure_op(const cuda::Session& session, const std::string& what, const Node& node, bool few_bytes) {
+Row measure_op(cuda::Session& session, const std::string& what, const Node& node, bool few_bytes) {
   const std::string_view domain = find_op(node.op, "") == nullptr ? "lenslet" : "";
   std::vector<InputInfo> infos;
   std::vector<std::size_t> begins;

@@ -15,7 +15,7 @@ using Ints = std::vector<std::int64_t>;
 
 }  // namespace
 
-std::vector<Row> reduction(const cuda::Session& session) {
+std::vector<Row> reduction(cuda::Session& session) {
   constexpr Format nchw = formats::nchw, nhwc = formats::nhwc;
   const AttributeList three{{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}};
   const AttributeList five{{"kernel_shape", Ints{5, 5}}, {"pads", Ints{2, 2, 2, 2}}};
