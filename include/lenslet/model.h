@@ -132,6 +132,8 @@ struct PlacementInfo {
 struct LateInfo {
   std::string name, op;
   std::string reason;  ///< "shape is computed from data ..."; that it follows; that the host computes it
+  /// By output, where the host computes it and the plan knows its inputs' shapes: no dimension will be larger.
+  std::vector<Shape> at_most;
 };
 
 struct PlanInfo {

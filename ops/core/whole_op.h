@@ -17,6 +17,8 @@ class WholeOp : public Op {
   virtual std::vector<Tensor> compute(std::span<const Tensor> inputs) const = 0;
   /// What can be checked of the inputs' types.
   virtual void check(std::span<const InputInfo> inputs) const = 0;
+  /// The largest shapes that compute() may give for inputs of these types and known values, which check() has passed.
+  virtual std::vector<Shape> bounds(std::span<const InputInfo> inputs) const = 0;
 
   /// NeedsValue of all inputs that are not known.
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const final;

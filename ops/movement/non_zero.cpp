@@ -21,6 +21,11 @@ class NonZero final : public WholeOp {
   std::string_view type() const override { return "NonZero"; }
   void check(std::span<const InputInfo> inputs) const override { static_cast<void>(required_input(inputs, 0, "X")); }
 
+  std::vector<Shape> bounds(std::span<const InputInfo> inputs) const override {
+    const Shape& x = inputs[0].type.shape;
+    return {{x.rank(), x.elems()}};
+  }
+
   std::vector<Tensor> compute(std::span<const Tensor> inputs) const override {
     const Tensor& x = inputs[0];
     std::vector<std::int64_t> found;

@@ -54,6 +54,14 @@ class Unique final : public WholeOp {
     if (axis_) (void)resolve_axis(*axis_, x.rank());
   }
 
+  std::vector<Shape> bounds(std::span<const InputInfo> inputs) const override {
+    const Shape& x = inputs[0].type.shape;
+    const Shape y = axis_ ? x : Shape{x.elems()}, count{axis_ ? x[resolve_axis(*axis_, x.rank())] : x.elems()};
+    std::vector<Shape> shapes{y, count, count, count};
+    shapes.resize(outputs_);
+    return shapes;
+  }
+
   std::vector<Tensor> compute(std::span<const Tensor> inputs) const override {
     const Tensor& x = inputs[0];
     return dispatch(x.dtype(), AllTypes(), [&]<typename T>(std::type_identity<T>) {

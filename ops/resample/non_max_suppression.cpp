@@ -8,6 +8,7 @@
 #include <array>
 
 #include "ops/core/checks.h"
+#include "ops/core/shape_args.h"
 #include "ops/core/whole_op.h"
 
 namespace lenslet {
@@ -61,6 +62,14 @@ class NonMaxSuppression final : public WholeOp {
         throw Error(ErrorKind::invalid_model,
                     fmt::format("{} must be a scalar, not {}", names[i - 2], inputs[i].type.shape.str()));
     }
+  }
+
+  std::vector<Shape> bounds(std::span<const InputInfo> inputs) const override {
+    const Shape& scores = inputs[1].type.shape;
+    std::int64_t most = present(inputs, 2) ? scores[2] : 0;
+    if (most > 0 && inputs[2].constant != nullptr)
+      most = std::clamp<std::int64_t>(inputs[2].constant->values<std::int64_t>()[0], 0, most);
+    return {{multiply_dims(multiply_dims(scores[0], scores[1]), most), 3}};
   }
 
   std::vector<Tensor> compute(std::span<const Tensor> inputs) const override {

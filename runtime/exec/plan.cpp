@@ -284,11 +284,14 @@ class PlanBuilder {
       info.late_copied_bytes += graph().value(graph().outputs[i]).bytes();
     }
     for (const Node& node : late.on_host)
-      info.late.push_back({node.name, std::string(node.type()), "on the host: its inputs decide its shape"});
+      info.late.push_back(
+          {node.name, std::string(node.type()), "on the host: its inputs decide its shape", late.bounds(node)});
     for (std::size_t n = 0; n < late.graph.nodes.size(); ++n) {
       const Node& node = late.graph.nodes[n];
-      info.late.push_back({node.name, std::string(node.type()),
-                           late.reasons[n].empty() ? "follows a shape that depends on data" : late.reasons[n]});
+      info.late.push_back({node.name,
+                           std::string(node.type()),
+                           late.reasons[n].empty() ? "follows a shape that depends on data" : late.reasons[n],
+                           {}});
     }
     info.outputs.clear();
     for (const LatePart::Output& output : late.outputs) {

@@ -4,6 +4,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "ops/core/whole_op.h"
+
 namespace lenslet {
 namespace {
 
@@ -107,6 +109,14 @@ LatePart split_late(Graph& graph, const std::vector<WaitingNode>& waiting) {
 
 bool LatePart::plans(std::string_view node) const {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& one) { return one.name == node; });
+}
+
+std::vector<Shape> LatePart::bounds(const Node& node) const {
+  const auto* const whole = dynamic_cast<const WholeOp*>(node.op.get());
+  const bool typed = std::ranges::all_of(
+      node.inputs, [&](ValueId id) { return id == no_id || graph.value(id).is_constant() || graph.value(id).typed; });
+  if (whole == nullptr || !typed) return {};
+  return whole->bounds(graph.input_infos(node));
 }
 
 PortInfo fixed_port(std::string name, DType dtype, const Shape& shape) {

@@ -34,6 +34,8 @@ struct LatePart {
 
   /// Has `graph` a node of that name?
   bool plans(std::string_view node) const;
+  /// Of a node of on_host: WholeOp::bounds(), where its inputs' types are known before the run; else nothing.
+  std::vector<Shape> bounds(const Node& node) const;
 };
 
 /// Cuts `graph`, whose shapes are inferred but for `waiting` and what follows it. What the second part reads, and what

@@ -54,7 +54,10 @@ Graph positive_net() {
 void check_boxes_selected_in_the_run(const std::string& device) {
   const Model model = make_model(positive_net());
   Runner runner(model, on(device));
-  CHECK(runner.plan().late.size() == 4);
+  REQUIRE(runner.plan().late.size() == 4);
+  CHECK(runner.plan().late[0].op == "NonZero");
+  CHECK(runner.plan().late[0].at_most == std::vector<Shape>{{1, 8}});
+  CHECK(runner.plan().late[1].at_most.empty());
   CHECK(runner.plan().late_outputs == std::vector<std::size_t>{0, 2});
   CHECK(runner.plan().late_copies == 0);  // Relu's values are an output, which is copied anyway
   CHECK(runner.plan().outputs[1].second == Shape{8});

@@ -76,7 +76,11 @@ void print_late(const PlanInfo& plan) {
   if (plan.late_copies > 0)
     fmt::print("; {} values of {} bytes are copied to the host for them", plan.late_copies, plan.late_copied_bytes);
   fmt::print("\n");
-  for (const LateInfo& node : plan.late) fmt::print("  {} ({}): {}\n", printable(node.name), node.op, node.reason);
+  for (const LateInfo& node : plan.late) {
+    fmt::print("  {} ({}): {}", printable(node.name), node.op, node.reason);
+    for (const Shape& shape : node.at_most) fmt::print(", at most {}", shape.str());
+    fmt::print("\n");
+  }
 }
 
 void print_choices(const PlanInfo& plan) {

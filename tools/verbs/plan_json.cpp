@@ -87,8 +87,11 @@ Json to_json(const PlanInfo& plan) {
   Json steps = Json::array();
   for (const StepInfo& step : plan.steps) steps.push_back(to_json(step));
   Json late = Json::array();
-  for (const LateInfo& node : plan.late)
-    late.push_back({{"name", node.name}, {"op", node.op}, {"reason", node.reason}});
+  for (const LateInfo& node : plan.late) {
+    Json at_most = Json::array();
+    for (const Shape& shape : node.at_most) at_most.push_back(to_json(shape));
+    late.push_back({{"name", node.name}, {"op", node.op}, {"reason", node.reason}, {"at_most", at_most}});
+  }
   Json outputs = named_shapes(plan.outputs);
   for (const std::size_t i : plan.late_outputs) outputs[i]["shape"] = nullptr;
   return {{"device", plan.device},
