@@ -1027,8 +1027,8 @@ EXCLUSIONS = (
     ("floats divided by 0: the sign of a zero, which ONNX does not speak of, decides which infinity comes out", by_zero),
     ("auto_pad SAME with strides of kernel + 2 and more: ONNX Runtime's pads are then negative, lenslet's 0, as TensorFlow's",
      lambda g, n: same_skips(g, n)),
-    ("AveragePool with auto_pad SAME and dilations: ONNX Runtime's and the reference's pads leave the dilations out, ONNX's formula "
-     "has them", lambda g, n: n.op_type == "AveragePool" and b"SAME" in attribute(n, "auto_pad", b"")
+    ("pools with auto_pad SAME and dilations: ONNX Runtime's pads leave the dilations out, ONNX's formula has them",
+     lambda g, n: n.op_type in ("MaxPool", "AveragePool", "LpPool") and b"SAME" in attribute(n, "auto_pad", b"")
      and any(d > 1 for d in attribute(n, "dilations", []))),
     ("numbers beyond float32, in which lenslet computes float64, or below its normal range", beyond_float32),
     ("ConvTranspose with auto_pad SAME whose output is larger than the kernel reaches: ONNX's negative pads are split either way",
