@@ -250,10 +250,10 @@ class BoundDepthwise final : public BoundKernel {
         threads_(binding.threads()) {
     // Output lines that are made together: what they read should stay in the nearest caches.
     constexpr std::int64_t most_floats = 16 << 10;
-    const std::int64_t parts = plane_.elems() / std::max<std::int64_t>(1, plane_.h.length);
-    block_ = std::clamp(most_floats / std::max<std::int64_t>(1, parts) - more_lines(), std::min<std::int64_t>(4, p_.p),
+    parts_ = plane_.elems() / std::max<std::int64_t>(1, plane_.h.length);
+    block_ = std::clamp(most_floats / std::max<std::int64_t>(1, parts_) - more_lines(), std::min<std::int64_t>(4, p_.p),
                         p_.p);
-    scratch_ = (parts * (block_ + more_lines()) + block_ * p_.q + 2 * integer_taps_slack + 15) / 16 * 16;
+    scratch_ = (parts_ * (block_ + more_lines()) + block_ * p_.q + 2 * integer_taps_slack + 15) / 16 * 16;
   }
   static bool takes(const ConvProblem& p) { return p.group_c() == 1 && p.r * p.s <= most_taps; }
 
@@ -277,6 +277,7 @@ class BoundDepthwise final : public BoundKernel {
                        [&](const std::uint8_t* from, std::int64_t step, std::int64_t elems, float* to) {
                          widen_integers(of.right, zero, from, step, elems, to);
                        });
+            std::fill_n(x + parts_ * lines, integer_taps_slack, 0.0F);
             for (std::int64_t t = 0; t < taps; ++t) at[t] = plane_.first(t / p_.s, t % p_.s, lines);
             auto* const sums = reinterpret_cast<std::int32_t*>(x + scratch_ - block_ * p_.q - integer_taps_slack);
             for (std::int64_t i = 0; i < p_.group_k(); ++i) {
@@ -302,6 +303,7 @@ class BoundDepthwise final : public BoundKernel {
   IntegerLines lines_;
   ApartPlane plane_;
   int threads_;
+  std::int64_t parts_;  ///< elements that a line has in all parts of the plane
   std::int64_t block_, scratch_;
 };
 

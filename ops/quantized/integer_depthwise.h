@@ -19,7 +19,8 @@ struct IntegerTaps {
   const float* weights = nullptr;
   std::int64_t taps = 0;
 };
-/// Elements behind x and behind the sums that are read, or written, and mean nothing.
+/// Elements behind x and behind the sums that are read, or written, and mean nothing; those of x are numbers whose sums
+/// an int32 holds.
 inline constexpr std::int64_t integer_taps_slack = 64;
 /// sums[p][q] = sum over t of weights[t] * x[at[t] + p * wide + q].
 void sum_integer_taps(const IntegerTaps& of, std::int64_t lines, std::int64_t columns, std::int32_t* sums);
