@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/core/transpose_block.h"
 #include "ops/normalization/softmax_kernels.h"
 #include "ops/normalization/softmax_op.h"
 
@@ -12,6 +13,10 @@ namespace {
 
 bool is_log(const SoftmaxOp& op) { return op.name == "LogSoftmax"; }
 
+/// Rows up to here are turned into columns, since few of their vectors are full: 4420 rows of 2 take 5 us instead of
+/// 66, rows of 49 as long either way.
+constexpr std::int64_t short_row = 32;
+
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   const auto& op = binding.op<SoftmaxOp>();
   return bound([log = is_log(op), e = SoftmaxExtents(op, binding.shape(0), binding.format(0))](const KernelRun& run) {
@@ -19,12 +24,24 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
     const float* x = run.inputs[0].values<float>().data();
     float* y = run.outputs[0].values<float>().data();
     const std::int64_t grain = std::max<std::int64_t>(1, (8 << 10) / e.length);
+    constexpr std::int64_t strip = softmax_strip;
+    if (e.inner == 1 && e.length <= short_row)
+      return run.pool->parallel_for(
+          (e.outer + strip - 1) / strip, std::max<std::int64_t>(1, grain / strip),
+          [&](std::int64_t begin, std::int64_t end, int) {
+            float columns[short_row * strip];
+            for (std::int64_t i = begin; i < end; ++i) {
+              const std::int64_t rows = std::min(strip, e.outer - i * strip), at = i * strip * e.length;
+              transpose_block(sizeof(float), x + at, e.length, columns, strip, rows, e.length);
+              softmax_columns(columns, columns, e.length, strip, rows, log);
+              transpose_block(sizeof(float), columns, strip, y + at, e.length, e.length, rows);
+            }
+          });
     if (e.inner == 1)
       return run.pool->parallel_for(e.outer, grain, [&](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t i = begin; i < end; ++i) softmax_row(x + i * e.length, y + i * e.length, e.length, log);
       });
     // Columns of a plane, cut into strips so that one strip's lines stay in the nearest cache.
-    constexpr std::int64_t strip = softmax_strip;
     const std::int64_t strips = (e.inner + strip - 1) / strip;
     run.pool->parallel_for(
         e.outer * strips, std::max<std::int64_t>(1, grain / strip), [&](std::int64_t begin, std::int64_t end, int) {

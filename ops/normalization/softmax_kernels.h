@@ -13,7 +13,7 @@ inline constexpr std::int64_t softmax_strip = 64;
 /// y = exp(x - max) / sum(exp(x - max)) over `length` elements; with `log` the logarithm of that. y may be x.
 void softmax_row(const float* x, float* y, std::int64_t length, bool log);
 
-/// The same along each of `count` <= softmax_strip neighbouring columns; lines are `stride` elements apart.
+/// The same along each of `count` <= softmax_strip neighbouring columns; lines are `stride` elements apart. y may be x.
 void softmax_columns(const float* x, float* y, std::int64_t length, std::int64_t stride, std::int64_t count, bool log);
 
 namespace cuda {

@@ -124,6 +124,17 @@ TEST_CASE("concat/other_types_and_ranks") {
             .inputs = {random_f32({1, 64, 55, 55}, 1), random_f32({1, 64, 55, 55}, 2)}});
 }
 
+// Runs of 2, 4 and 8 bytes, where they lie as one element and where they do not.
+TEST_CASE("concat/short_runs") {
+  for (const DType dtype : every_size)
+    for (const std::int64_t run : {2, 4, 8})
+      for (const std::int64_t other : {1, 2, 3, 4})
+        check_op({.op = "Concat",
+                  .attributes = {{"axis", std::int64_t{2}}},
+                  .inputs = {random_of(dtype, {3, 5, run}, 1, 0, 9), random_of(dtype, {3, 5, other}, 2, 0, 9),
+                             random_of(dtype, {3, 5, run}, 3, 0, 9)}});
+}
+
 TEST_CASE("concat/many_inputs") {
   for (const std::int64_t axis : {1, 3}) {
     std::vector<Tensor> inputs;
@@ -243,6 +254,17 @@ TEST_CASE("slice/ranges") {
         check_op({.op = "Slice",
                   .inputs = {random_f32({10}, 1), int64s({start}), int64s({end}), int64s({0}), int64s({step})},
                   .constant = {1, 2, 3, 4}});
+}
+
+TEST_CASE("slice/short_runs") {
+  for (const DType dtype : every_size)
+    for (const std::int64_t columns : {7, 8})
+      for (const std::int64_t start : {0, 1, 2, 4})
+        for (const std::int64_t step : {1, -1})
+          check_op({.op = "Slice",
+                    .inputs = {random_of(dtype, {9, 6, columns}, 2, 0, 9), int64s({step < 0 ? 8 : 0, start}),
+                               int64s({step < 0 ? near : far, start + 2}), int64s({0, 2}), int64s({step, 1})},
+                    .constant = {1, 2, 3, 4}});
 }
 
 TEST_CASE("slice/several_axes_in_both_layouts") {

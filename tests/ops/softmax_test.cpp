@@ -40,6 +40,15 @@ TEST_CASE("softmax/every_axis_of_both_definitions") {
               {.op = op, .opset = opset, .attributes = {{"axis", axis}}, .inputs = {random_f32(shape, seed++, 0, 3)}});
 }
 
+// Short ones are computed side by side, a strip of rows and a rest.
+TEST_CASE("softmax/rows_of_every_length") {
+  unsigned seed = 200;
+  for (const char* op : {"Softmax", "LogSoftmax"})
+    for (const std::int64_t length : {1, 2, 3, 5, 8, 17, 31, 32, 33, 49})
+      for (const std::int64_t rows : {1, 63, 64, 65, 600})
+        check_peak({.op = op, .inputs = {random_f32({rows, length}, seed++, 0, 3)}});
+}
+
 TEST_CASE("softmax/defaults_by_opset") {
   const Tensor x = random_f32({2, 5, 3, 7}, 1);
   check_op({.op = "Softmax", .opset = 11, .inputs = {x}, .tolerance = 2e-6});
