@@ -219,6 +219,18 @@ TEST_CASE("read_image/jpeg Huffman tables of more than 256 symbols are refused")
   CHECK(error->message().find("Huffman") != std::string::npos);
 }
 
+TEST_CASE("read_image/jpeg scans by Huffman tables that the file does not define are refused") {
+  FileBytes file;
+  test::append(file, {0xFF, 0xD8, 0xFF, 0xC0, 0, 11, 8, 0, 8, 0, 8, 1, 1, 0x11, 0});  // 8 x 8, one component
+  test::append(file, {0xFF, 0xC4, 0, 20, 0x00, 1});  // of the two tables only DC 0: one code, "0", of no bits
+  file.resize(file.size() + 16);
+  test::append(file, {0xFF, 0xDA, 0, 8, 1, 1, 0x03, 0, 63, 0});  // the scan wants DC 0 and AC 3
+  test::append(file, {0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0xFF, 0xD9});
+  const auto error = refusal(file);
+  REQUIRE(error);
+  CHECK(error->message().find("bad huffman code") != std::string::npos);
+}
+
 TEST_CASE("read_image/shared pictures, damaged bytes never crash") {
   LENSLET_REQUIRE_SHARED(odd, "images/odd");
   std::uint32_t random = 1;

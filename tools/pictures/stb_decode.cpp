@@ -1,8 +1,10 @@
 // The only file that sees stb_image; compiled without our warnings.
 #include "tools/pictures/stb_decode.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <vector>
 
 namespace {
 
@@ -15,7 +17,8 @@ void* noted(void* memory) {
   return memory;
 }
 
-void* limited_malloc(std::size_t bytes) { return bytes > allocation_limit ? nullptr : noted(std::malloc(bytes)); }
+/// Zeroed: of a damaged file stb reads what it has not written.
+void* limited_malloc(std::size_t bytes) { return bytes > allocation_limit ? nullptr : noted(std::calloc(1, bytes)); }
 void* limited_realloc(void* memory, std::size_t bytes) {
   return bytes > allocation_limit ? nullptr : noted(std::realloc(memory, bytes));
 }
@@ -36,10 +39,35 @@ void* limited_realloc(void* memory, std::size_t bytes) {
 
 namespace lenslet::tool {
 
+namespace {
+
+/// A scan of a damaged JPEG file may name Huffman tables that the file does not define, and stb decodes by whatever
+/// its memory holds, beyond its arrays (2.27, found by fuzzing). So the file begins with all eight tables, empty: they
+/// decode nothing ("bad huffman code"), and the file's own replace them.
+std::vector<std::byte> with_empty_huffman_tables(std::span<const std::byte> jpeg) {
+  constexpr std::size_t tables = 8, table_bytes = 17;  // class and slot, 16 counts of codes by length
+  constexpr std::byte head[] = {std::byte{0xFF}, std::byte{0xD8}, std::byte{0xFF},
+                                std::byte{0xC4}, std::byte{0},    std::byte{2 + tables * table_bytes}};
+  std::vector<std::byte> file(std::size(head) + tables * table_bytes + jpeg.size() - 2);
+  auto at = std::copy(std::begin(head), std::end(head), file.begin());
+  for (std::size_t table = 0; table < tables; ++table, at += table_bytes)
+    *at = static_cast<std::byte>(table / 4 << 4 | table % 4);
+  std::copy(jpeg.begin() + 2, jpeg.end(), at);
+  return file;
+}
+
+bool is_jpeg(std::span<const std::byte> file) {
+  return file.size() >= 2 && file[0] == std::byte{0xFF} && file[1] == std::byte{0xD8};
+}
+
+}  // namespace
+
 DecodedPixels stb_decode(std::span<const std::byte> file, int channels, std::size_t max_bytes) {
   allocation_limit = max_bytes;
   out_of_memory = false;
   DecodedPixels result;
+  std::vector<std::byte> jpeg;
+  if (is_jpeg(file)) file = jpeg = with_empty_huffman_tables(file);
   int in_file = 0;
   auto* pixels = stbi_load_from_memory(reinterpret_cast<const stbi_uc*>(file.data()), static_cast<int>(file.size()),
                                        &result.width, &result.height, &in_file, channels);
