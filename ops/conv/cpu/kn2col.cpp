@@ -1,0 +1,199 @@
+// A product for each tap of the filters: with all pixels that the tap finds in the image, and no other, added to the
+// outputs that see it there. No columns are built, and padding is not multiplied: a dilation of 12 on 14x14 pixels
+// leaves a fifth of the products. NHWC; after kn2row of Vasudevan, Anderson, Gregg: Parallel Multi Channel Convolution
+// using General Matrix Multiplication (2017), arXiv 1704.04428.
+
+#include <algorithm>
+#include <vector>
+
+#include "ops/conv/cpu/packed_filter.h"
+
+namespace lenslet {
+namespace {
+
+/// Sums of a tap that are kept apart, of one image at least: they should stay in L2 until they are added.
+constexpr std::int64_t few_sums = 128 << 10, most_sums = 4 << 20;
+
+/// What of a line of outputs reads the image: [begin, end).
+struct Outputs {
+  std::int64_t begin, end;
+  std::int64_t count() const { return end - begin; }
+};
+
+/// Of `outputs`, those whose place output*stride + offset lies in [0, size).
+Outputs inside(std::int64_t outputs, std::int64_t stride, std::int64_t offset, std::int64_t size) {
+  const std::int64_t begin = offset < 0 ? std::min(outputs, (-offset + stride - 1) / stride) : 0;
+  const std::int64_t end = offset < size ? std::clamp((size - 1 - offset) / stride + 1, begin, outputs) : begin;
+  return {begin, end};
+}
+
+struct Tap {
+  std::int64_t index;  ///< r*S + s
+  Outputs p, q;
+  std::int64_t x;  ///< where output (p.begin, q.begin) reads an image, in pixels
+
+  std::int64_t pixels() const { return p.count() * q.count(); }
+  bool reads_for_all(const ConvProblem& problem) const { return pixels() == problem.p * problem.q; }
+};
+
+/// Without those that meet padding only; those that every output reads come last.
+std::vector<Tap> taps_of(const ConvProblem& p) {
+  std::vector<Tap> taps;
+  for (std::int64_t r = 0; r < p.r; ++r)
+    for (std::int64_t s = 0; s < p.s; ++s) {
+      const std::int64_t h = r * p.dilation_h - p.pad_top, w = s * p.dilation_w - p.pad_left;
+      Tap tap{r * p.s + s, inside(p.p, p.stride_h, h, p.h), inside(p.q, p.stride_w, w, p.w), 0};
+      if (tap.pixels() == 0) continue;
+      tap.x = (tap.p.begin * p.stride_h + h) * p.w + tap.q.begin * p.stride_w + w;
+      taps.push_back(tap);
+    }
+  std::stable_partition(taps.begin(), taps.end(), [&](const Tap& tap) { return !tap.reads_for_all(p); });
+  return taps;
+}
+
+/// Pixels of an image whose sums are kept apart at once: those of the largest tap that not every output reads.
+std::int64_t pixels_apart(const ConvProblem& p, const std::vector<Tap>& taps) {
+  std::int64_t most = 0;
+  for (const Tap& tap : taps)
+    if (!tap.reads_for_all(p)) most = std::max(most, tap.pixels());
+  return most;
+}
+
+std::int64_t images_at_once(const ConvProblem& p, const std::vector<Tap>& taps) {
+  const std::int64_t sums = std::max<std::int64_t>(1, pixels_apart(p, taps) * p.group_k());
+  return std::clamp<std::int64_t>(few_sums / sums, 1, p.n);
+}
+
+/// Floats from one tap's packed filters to the next's: each begins on a cache line of its own.
+std::int64_t tap_floats(const ConvProblem& p) { return (packed_b_floats(p.group_c(), p.group_k()) + 15) / 16 * 16; }
+
+class BoundKn2col final : public BoundConv {
+ public:
+  BoundKn2col(const ConvProblem& p, std::vector<Tap> taps)
+      : BoundConv(
+            p, static_cast<std::size_t>(images_at_once(p, taps) * pixels_apart(p, taps) * p.group_k()) * sizeof(float)),
+        taps_(std::move(taps)),
+        images_(images_at_once(p, taps_)) {}
+
+ private:
+  void compute(const ConvRun& run) const override {
+    const ConvProblem& p = problem;
+    if (!taps_.front().reads_for_all(p)) begin_sums(run);
+    for (std::int64_t image = 0; image < p.n; image += images_)
+      for (std::int64_t g = 0; g < p.groups; ++g)
+        for (const Tap& tap : taps_) add_tap(run, image, std::min(images_, p.n - image), g, tap);
+  }
+
+  void begin_sums(const ConvRun& run) const {
+    if (run.residual == run.y) return;
+    run.pool->parallel_for(problem.n * problem.p * problem.q * problem.k, 32 << 10,
+                           [&](std::int64_t begin, std::int64_t end, int) {
+                             if (run.residual == nullptr)
+                               std::fill(run.y + begin, run.y + end, 0.0F);
+                             else
+                               std::copy(run.residual + begin, run.residual + end, run.y + begin);
+                           });
+  }
+
+  void add_tap(const ConvRun& run, std::int64_t image, std::int64_t images, std::int64_t g, const Tap& tap) const {
+    const ConvProblem& p = problem;
+    const std::int64_t channel = g * p.group_k(), start = image * p.p * p.q * p.k + channel;
+    Gemm call{.m = images * tap.pixels(),
+              .n = p.group_k(),
+              .k = p.group_c(),
+              .a = {.base = run.x + (image * p.h * p.w + tap.x) * p.c + g * p.group_c(),
+                    .stride = p.stride_w * p.c,
+                    .width = tap.q.count(),
+                    .line_stride = p.stride_h * p.w * p.c,
+                    .height = tap.p.count(),
+                    .image_stride = p.h * p.w * p.c},
+              .b = run.filter + (g * p.r * p.s + tap.index) * tap_floats(p),
+              .activation = {}};
+    if (tap.reads_for_all(p)) {
+      const bool first = &tap == &taps_.front(), last = &tap == &taps_.back();
+      call.c = run.y + start;
+      call.ldc = p.k;
+      call.accumulate = !first;
+      if (first && run.residual != nullptr) call.residual = run.residual + start;
+      if (last && run.bias != nullptr) call.bias = run.bias + channel;
+      if (last) call.activation = p.activation;
+      return gemm(call, *run.pool);
+    }
+    auto* const sums = reinterpret_cast<float*>(run.workspace.data());
+    call.c = sums;
+    call.ldc = call.n;
+    gemm(call, *run.pool);
+    const std::int64_t lines = images * tap.p.count(), width = tap.q.count();
+    run.pool->parallel_for(lines, 1 + (8 << 10) / (width * call.n), [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t line = begin; line < end; ++line) {
+        const std::int64_t at = line / tap.p.count() * p.p + tap.p.begin + line % tap.p.count();
+        const float* from = sums + line * width * call.n;
+        float* to = run.y + start + (at * p.q + tap.q.begin) * p.k;
+        for (std::int64_t q = 0; q < width; ++q, from += call.n, to += p.k)
+          for (std::int64_t i = 0; i < call.n; ++i) to[i] += from[i];
+      }
+    });
+  }
+
+  std::vector<Tap> taps_;
+  std::int64_t images_;
+};
+
+class Kn2col final : public ConvAlgorithm {
+ public:
+  std::string_view name() const override { return "kn2col"; }
+  DeviceKind device() const override { return DeviceKind::cpu; }
+
+ private:
+  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
+    return {.floats = p.groups * p.r * p.s * tap_floats(p), .form = "taps " + PackedFilter(p).form()};
+  }
+
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
+    const std::int64_t c = p.group_c(), k = p.group_k(), taps = p.r * p.s;
+    std::fill(to.begin(), to.end(), 0.0F);
+    std::vector<float> rows(static_cast<std::size_t>(c * k));
+    for (std::int64_t g = 0; g < p.groups; ++g)
+      for (std::int64_t tap = 0; tap < taps; ++tap) {
+        for (std::int64_t out = 0; out < k; ++out)
+          for (std::int64_t in = 0; in < c; ++in)
+            rows[static_cast<std::size_t>(in * k + out)] = filter.weight(g * k + out, in * taps + tap);
+        pack_b(rows.data(), k, 1, c, k, to.data() + (g * taps + tap) * tap_floats(p));
+      }
+  }
+
+  std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override {
+    const std::vector<Tap> taps = taps_of(p);
+    if (taps.empty() || !taps.back().reads_for_all(p)) return "no tap lies in the image for every output";
+    if (pixels_apart(p, taps) * p.group_k() > most_sums) return "the sums of a tap exceed 16 MiB";
+    return std::nullopt;
+  }
+
+  Plan plan(const ConvProblem& p, const Target& target) const override {
+    const DeviceProfile& rates = target.device;
+    Plan plan;
+    plan.tolerance = packed_tolerance(p);
+    double floats = 0;  // that are added to y, or read and written again by a product
+    for (const Tap& tap : taps_of(p)) {
+      plan.estimated_us += gemm_estimate_us(p.n * tap.pixels(), p.group_k(), p.group_c(), 1, p.groups, rates);
+      floats += static_cast<double>(p.n * tap.pixels()) * static_cast<double>(p.k);
+    }
+    constexpr double float_us = 0.0002;
+    plan.estimated_us += floats * float_us / rates.units;
+    return plan;
+  }
+
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,
+                                               const DeviceProfile&) const override {
+    return std::make_unique<BoundKn2col>(p, taps_of(p));
+  }
+};
+
+}  // namespace
+
+const Kernel& conv_kn2col() {
+  static const Kn2col algorithm;
+  return algorithm;
+}
+
+}  // namespace lenslet
