@@ -19,13 +19,38 @@ namespace lenslet {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <typename T>
-HWY_INLINE void quantize_kernel(const float* x, float scale, T zero_point, std::int64_t n, T* y) {
+/// x/scale to the same bits wherever that lies in 2^-20 .. 2^20 of a scale in 2^-40 .. 2^40, in a fraction of a
+/// division's time: a quotient by the reciprocal corrected by its remainder is correctly rounded (Markstein:
+/// Computation of Elementary Functions on the IBM RISC System/6000 Processor, 1990). What he asks of the first quotient
+/// is not shown here: instead the 230 million pairs whose quotient lies within 40/2^24 units of a tie were tried, and
+/// only such could differ. Beyond those bounds of the quotient it is near enough for what rounds to 0 or leaves T.
+struct ByReciprocal {
+  float scale;
+  float reciprocal = 1 / scale;
+  static bool serves(float scale) { return scale >= 0x1p-40F && scale <= 0x1p40F; }
+  template <typename V>
+  HWY_INLINE V operator()(V x) const {
+    const hn::DFromV<V> d;
+    const V near = hn::Mul(x, hn::Set(d, reciprocal));
+    const V corrected = hn::MulAdd(hn::NegMulAdd(near, hn::Set(d, scale), x), hn::Set(d, reciprocal), near);
+    return hn::IfThenElse(hn::Lt(hn::Abs(near), hn::Set(d, 0x1p20F)), corrected, near);
+  }
+};
+
+struct ByDivision {
+  float scale;
+  template <typename V>
+  HWY_INLINE V operator()(V x) const {
+    return hn::Div(x, hn::Set(hn::DFromV<V>(), scale));
+  }
+};
+
+template <typename T, typename Divide>
+HWY_INLINE void quantize_by(const Divide& divide, const float* x, float scale, T zero_point, std::int64_t n, T* y) {
   const hn::ScalableTag<float> d;
   const hn::RebindToSigned<decltype(d)> integers;
   const hn::Rebind<T, decltype(d)> narrow;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto divisor = hn::Set(d, scale);
   // What T holds, before the zero point is added: rounding leaves these bounds where they are.
   const auto low = hn::Set(d, static_cast<float>(std::numeric_limits<T>::lowest() - zero_point));
   const auto high = hn::Set(d, static_cast<float>(std::numeric_limits<T>::max() - zero_point));
@@ -37,9 +62,9 @@ HWY_INLINE void quantize_kernel(const float* x, float scale, T zero_point, std::
   for (; i + together * lanes <= n; i += together * lanes) {
     auto known = hn::FirstN(d, hn::Lanes(d));
     for (std::int64_t k = i; k < i + together * lanes; k += lanes) {
-      const auto exact = hn::Div(hn::LoadU(d, x + k), divisor);
-      known = hn::And(known, hn::Eq(exact, exact));
-      const auto near = hn::Min(hn::Max(exact, low), high);
+      const auto quotient = divide(hn::LoadU(d, x + k));
+      known = hn::And(known, hn::Eq(quotient, quotient));
+      const auto near = hn::Min(hn::Max(quotient, low), high);
       const auto moved = hn::Sub(hn::BitCast(integers, hn::Add(near, hn::Set(d, shift))), shift_bits);
       hn::StoreU(hn::DemoteTo(narrow, moved), narrow, y + k);
     }
@@ -47,6 +72,14 @@ HWY_INLINE void quantize_kernel(const float* x, float scale, T zero_point, std::
       for (std::int64_t k = i; k < i + together * lanes; ++k) y[k] = Quantize<T>()(x[k], scale, zero_point);
   }
   for (; i < n; ++i) y[i] = Quantize<T>()(x[i], scale, zero_point);
+}
+
+template <typename T>
+HWY_INLINE void quantize_kernel(const float* x, float scale, T zero_point, std::int64_t n, T* y) {
+  // Without one rounding for a product and a sum (SSE4) the remainder is lost.
+  if (HWY_NATIVE_FMA && ByReciprocal::serves(scale))
+    return quantize_by(ByReciprocal{scale}, x, scale, zero_point, n, y);
+  quantize_by(ByDivision{scale}, x, scale, zero_point, n, y);
 }
 
 void quantize_i8(const float* x, float scale, std::int8_t zero_point, std::int64_t n, std::int8_t* y) {

@@ -10,15 +10,6 @@
 
 namespace lenslet {
 
-namespace {
-
-template <typename Index>
-bool inside(Index index, std::int64_t dim) {
-  return index >= -dim && index < dim;
-}
-
-}  // namespace
-
 IndexWalk slices_walk(const Shape& data, int axis, const Shape& indices) {
   IndexWalk walk{.data = data};
   std::int64_t outer = 1;
@@ -86,7 +77,7 @@ std::optional<std::string> wrong_index(const IndexWalk& walk, const Tensor& indi
                     std::size_t i = 0;
                     for (const Index index : indices.values<Index>()) {
                       const auto& [axis, dim, step] = walk.axes[i];
-                      if (!inside(index, dim))
+                      if (index < -dim || index >= dim)
                         return fmt::format("index {} is outside axis {} of {}", index, axis, walk.data.str());
                       i = i + 1 == static_cast<std::size_t>(walk.depth) ? 0 : i + 1;
                     }
@@ -100,12 +91,7 @@ void check_indices(const IndexWalk& walk, const Tensor& indices, ThreadPool& poo
   dispatch(indices.dtype(), IndexTypes(), [&]<typename Index>(std::type_identity<Index>) {
     const Index* all = indices.values<Index>().data();
     pool.parallel_for(tuples, elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
-      bool fine = true;
-      for (int i = 0; i < walk.depth; ++i) {
-        const std::int64_t dim = walk.axes[static_cast<std::size_t>(i)].dim;
-        for (std::int64_t tuple = begin; tuple < end; ++tuple) fine &= inside(all[tuple * walk.depth + i], dim);
-      }
-      if (!fine) right = false;
+      if (!tuples_inside(walk, all, begin, end)) right = false;
     });
   });
   if (!right) throw Error(ErrorKind::invalid_argument, *wrong_index(walk, indices));

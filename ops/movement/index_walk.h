@@ -59,6 +59,19 @@ void require_index_per_element(const Shape& data, const Shape& indices, int axis
 /// no more than lie behind its first `batch_dims`.
 std::size_t require_tuples(const Shape& data, const Shape& indices, std::int64_t batch_dims);
 
+/// Is each index of the tuples [begin, end) one of its axis?
+template <typename Index>
+bool tuples_inside(const IndexWalk& walk, const Index* indices, std::int64_t begin, std::int64_t end) {
+  bool inside = true;
+  for (int i = 0; i < walk.depth; ++i) {
+    const std::int64_t dim = walk.axes[static_cast<std::size_t>(i)].dim;
+    for (std::int64_t tuple = begin; tuple < end; ++tuple) {
+      const Index index = indices[tuple * walk.depth + i];
+      inside &= index >= -dim && index < dim;
+    }
+  }
+  return inside;
+}
 /// "index 3 is outside axis 0 of [3,5]", or nothing.
 std::optional<std::string> wrong_index(const IndexWalk& walk, const Tensor& indices);
 /// Error(invalid_argument) with that, should there be one.

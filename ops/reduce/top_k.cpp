@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
@@ -112,16 +113,64 @@ class BoundTopK final : public BoundKernel {
   // Elements of a single line that are compared with the last of the best at once.
   static constexpr std::int64_t together = 32;
 
-  /// Is none of x[0, count) before `worst` in order? False when that is not known.
+  /// Is none of x[0, count) before `bound` in order (or with it, where `inclusive`)? False when that is not known.
   template <typename T>
-  static bool none_beyond(const T* x, std::int64_t count, T worst, bool largest) {
+  static bool none_beyond(const T* x, std::int64_t count, T bound, bool inclusive, bool largest) {
     if (count != together) return false;
-    std::int32_t beyond = 0;  // counted to the end: g++ makes vectors of that
-    if (largest)
-      for (std::int64_t i = 0; i < together; ++i) beyond += x[i] <= worst ? 0 : 1;
-    else
-      for (std::int64_t i = 0; i < together; ++i) beyond += x[i] >= worst ? 0 : 1;
-    return beyond == 0;
+    const auto none = [&](auto stays_behind) {
+      std::int32_t beyond = 0;  // counted to the end: g++ makes vectors of that
+      for (std::int64_t i = 0; i < together; ++i) beyond += stays_behind(x[i], bound) ? 0 : 1;
+      return beyond == 0;
+    };
+    if (inclusive) return largest ? none(std::less<T>()) : none(std::greater<T>());
+    return largest ? none(std::less_equal<T>()) : none(std::greater_equal<T>());
+  }
+
+  /// An element that the k best of x[0, length) reach: the k-th best among the best of every 32nd. k <= 32 <= length.
+  template <typename T>
+  static T reached_by_best(const T* x, std::int64_t length, std::int64_t k, bool largest) {
+    T best[together];
+    std::copy(x, x + together, best);
+    const auto keep = [&](auto better) {
+      for (std::int64_t i = together; i + together <= length; i += together)
+        for (std::int64_t j = 0; j < together; ++j) best[j] = better(x[i + j], best[j]) ? x[i + j] : best[j];
+    };
+    largest ? keep(std::greater<T>()) : keep(std::less<T>());
+    std::nth_element(best, best + k - 1, best + together,
+                     [&](T a, T b) { return top_key(a, largest) < top_key(b, largest); });
+    return best[k - 1];
+  }
+
+  /// The k best of a single line, as a heap with the last of them on top.
+  template <typename T>
+  void take_line(const T* x, Taken* heap) const {
+    const auto [outer, length, inner, k, largest] = shape_;
+    T bound{};
+    Taken beyond_bound{0, 0};  // gives way to whatever reaches the bound
+    if (k <= together / 2 && length >= 4 * together) {
+      bound = reached_by_best(x, length, k, largest);
+      beyond_bound.key = top_key(bound, largest) + 1;
+    }
+    std::int64_t begin = 0;
+    if (beyond_bound.key != 0) {
+      std::fill(heap, heap + k, beyond_bound);
+    } else {
+      for (; begin < k; ++begin) heap[begin] = {top_key(x[begin], largest), begin};
+      std::make_heap(heap, heap + k);
+    }
+    for (std::int64_t end = 0; begin < length; begin = end) {
+      end = std::min(begin + together, length);
+      const bool inclusive = heap->key == beyond_bound.key;
+      if (none_beyond(x + begin, end - begin, inclusive ? bound : x[heap->position], inclusive, largest)) continue;
+      for (std::int64_t i = begin; i < end; ++i) replace_last(heap, {top_key(x[i], largest), i});
+    }
+  }
+
+  void replace_last(Taken* heap, Taken next) const {
+    if (next.key >= heap->key) return;  // later equals do not count
+    std::pop_heap(heap, heap + shape_.k);
+    heap[shape_.k - 1] = next;
+    std::push_heap(heap, heap + shape_.k);
   }
 
   template <typename T>
@@ -132,24 +181,15 @@ class BoundTopK final : public BoundKernel {
     const auto candidate = [&, step = inner, down = largest](std::int64_t i, std::int64_t lane) {
       return Taken{top_key(x[i * step + lane], down), i};
     };
-    for (std::int64_t i = 0; i < slots_; ++i)
-      for (std::int64_t lane = 0; lane < width; ++lane) slots[lane * slots_ + i] = candidate(i, lane);
-    if (slots_ < length) {
-      // The k best so far, the last of them on top; later equals do not count.
-      for (std::int64_t lane = 0; lane < width; ++lane) std::make_heap(slots + lane * k, slots + (lane + 1) * k);
-      for (std::int64_t begin = k, end = k; begin < length; begin = end) {
-        end = std::min(begin + together, length);
-        if (inner == 1 && none_beyond(x + begin, end - begin, x[slots->position], largest)) continue;
-        for (std::int64_t i = begin; i < end; ++i)
-          for (std::int64_t lane = 0; lane < width; ++lane) {
-            Taken* heap = slots + lane * k;
-            const Taken next = candidate(i, lane);
-            if (next.key >= heap->key) continue;
-            std::pop_heap(heap, heap + k);
-            heap[k - 1] = next;
-            std::push_heap(heap, heap + k);
-          }
-      }
+    if (slots_ < length && inner == 1) {
+      take_line(x, slots);
+    } else {
+      for (std::int64_t i = 0; i < slots_; ++i)
+        for (std::int64_t lane = 0; lane < width; ++lane) slots[lane * slots_ + i] = candidate(i, lane);
+      if (slots_ < length)
+        for (std::int64_t lane = 0; lane < width; ++lane) std::make_heap(slots + lane * k, slots + (lane + 1) * k);
+      for (std::int64_t i = slots_; i < length; ++i)
+        for (std::int64_t lane = 0; lane < width; ++lane) replace_last(slots + lane * k, candidate(i, lane));
     }
     T* values = run.out<T>() + outer * k * inner + first;
     auto* positions = run.out<std::int64_t>(1);

@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
 #include <type_traits>
+#include <vector>
 
 #include "ops/elementwise/quantize.h"
+#include "ops/elementwise/quantize_kernels.h"
+#include "tests/ops/for_each_target.h"
 #include "tests/ops/op_harness.h"
 #include "tests/ops/op_runner.h"
 
@@ -114,6 +118,34 @@ TEST_CASE("quantize/far_values") {
             CHECK(std::ranges::all_of(y.values<T>(), [&](T element) { return element == expected; }));
           }
         });
+}
+
+TEST_CASE("quantize/quotients_next_to_ties") {
+  // Of scales that are divided by and of those whose reciprocal serves; x a few units around (i + 1/2) * scale.
+  std::mt19937 random(1);
+  std::uniform_real_distribution<float> mantissa(1, 2);
+  std::vector<float> x(1 << 10);
+  const auto count = static_cast<std::int64_t>(x.size());
+  for (const int exponent : {-110, -41, -40, -20, -7, 0, 3, 39, 40, 90})
+    for (int round = 0; round < 20; ++round) {
+      const float scale = std::ldexp(mantissa(random), exponent);
+      for (float& value : x) {
+        value = (static_cast<float>(random() % 1024) - 511.5F) * scale;
+        for (auto steps = random() % 4; steps > 0; --steps)
+          value = std::nextafter(value, random() % 2 == 0 ? -INFINITY : INFINITY);
+      }
+      const auto check = [&]<typename T>(T zero_point) {
+        std::vector<T> expected(x.size());
+        std::ranges::transform(x, expected.begin(), [&](float v) { return Quantize<T>()(v, scale, zero_point); });
+        for_each_target(HWY_TARGETS, [&] {
+          std::vector<T> got(x.size());
+          quantize_run(x.data(), scale, zero_point, count, got.data());
+          CHECK(got == expected);
+        });
+      };
+      check(std::int16_t{-3});
+      check(std::uint8_t{128});
+    }
 }
 
 TEST_CASE("quantize/refusals") {

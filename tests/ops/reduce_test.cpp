@@ -332,6 +332,22 @@ TEST_CASE("top_k/long_lines") {
   check_top_k(random_of(DType::i8, {5000}, 9, -128, 128), 0, 77);
 }
 
+TEST_CASE("top_k/few_of_a_line") {
+  constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  for (const std::int64_t length : {127, 128, 131, 1024})
+    for (const std::int64_t k : {1, 5, 16, 17}) {
+      Tensor x = random_f32({4, length}, 10);
+      const auto values = x.values<float>();
+      std::fill(values.begin(), values.begin() + length, 2.0F);  // the first k of a line of equals
+      for (std::int64_t i = 0; i < length; i += 7) values[2 * length + i] = i % 2 == 0 ? nan : -nan;
+      values[3 * length + length / 2] = inf;
+      values[3 * length + length - 1] = -inf;
+      check_top_k(x, 1, k);
+      check_top_k(random_of(DType::u64, {3, length}, 11, 0, 2), 1, k);  // of the last there is none behind
+      check_top_k(random_of(DType::i8, {3, length}, 12, -128, 128), 1, k);
+    }
+}
+
 TEST_CASE("top_k/nan_zeros_and_extremes") {
   constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   const Tensor x = Tensor::of<float>(Shape{10}, {0.0F, -0.0F, nan, inf, -inf, -nan, 0.0F, 1e-45F, 3e38F, -1e-45F});
