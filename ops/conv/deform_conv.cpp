@@ -146,6 +146,9 @@ class BoundOnCpu final : public BoundKernel {
   }
 
  private:
+  // Pixels whose points serve all channels before the next: a line of a column.
+  static constexpr std::int64_t together = 16;
+
   void compute(const KernelRun& run, std::int64_t image, std::int64_t first, std::int64_t count, float* columns) const {
     const std::int64_t taps = d_.taps(), pixels = d_.pixels(), planes = taps * pixels, shared = d_.offset_channels();
     const float* const x = run.in<float>(DeformConvOp::x) + image * d_.c * d_.h * d_.w;
@@ -154,10 +157,17 @@ class BoundOnCpu final : public BoundKernel {
       const std::int64_t plane = (image * d_.offset_groups + group) * planes;
       const float* const offsets = run.in<float>(DeformConvOp::offset) + 2 * plane;
       for (std::int64_t tap = 0; tap < taps; ++tap)
-        for (std::int64_t i = 0; i < count; ++i) {
-          const DeformPoint point(d_, offsets, mask == nullptr ? nullptr : mask + plane, tap, first + i);
-          for (std::int64_t c = group * shared; c < (group + 1) * shared; ++c)
-            columns[(c * taps + tap) * count + i] = point(x + c * d_.h * d_.w);
+        for (std::int64_t i = 0; i < count; i += together) {
+          DeformPoint points[together];
+          const std::int64_t here = std::min(together, count - i);
+          for (std::int64_t j = 0; j < here; ++j)
+            points[j] = DeformPoint(d_, offsets, mask == nullptr ? nullptr : mask + plane, tap, first + i + j);
+          const bool inside = std::all_of(points, points + here, [](const DeformPoint& p) { return p.inside(); });
+          for (std::int64_t c = group * shared; c < (group + 1) * shared; ++c) {
+            const float* const channel = x + c * d_.h * d_.w;
+            float* const column = columns + (c * taps + tap) * count + i;
+            for (std::int64_t j = 0; j < here; ++j) column[j] = inside ? points[j].within(channel) : points[j](channel);
+          }
         }
     }
     const std::int64_t terms = d_.terms(), group_k = d_.k / d_.groups;

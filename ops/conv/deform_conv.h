@@ -29,6 +29,7 @@ struct DeformPoint {
   std::int64_t offset[4] = {-1, -1, -1, -1};
   float weight[4] = {};
 
+  DeformPoint() = default;
   /// Of tap `tap` at output pixel `pixel`; `offsets` and `mask` (or null) are of one image and offset group. In double:
   /// float32 would put a point up to size * 2^-24 elements off. A place that is no number gives NaN.
   LENSLET_HOST_DEVICE DeformPoint(const DeformProblem& d, const float* offsets, const float* mask, std::int64_t tap,
@@ -61,6 +62,12 @@ struct DeformPoint {
     for (int i = 0; i < 4; ++i)
       if (offset[i] >= 0) sum += weight[i] * x[offset[i]];
     return sum;
+  }
+  /// Are all four elements of the image? Then within() is the same.
+  bool inside() const { return offset[0] >= 0 && offset[1] >= 0 && offset[2] >= 0 && offset[3] >= 0; }
+  float within(const float* x) const {
+    return 0.0F + weight[0] * x[offset[0]] + weight[1] * x[offset[1]] + weight[2] * x[offset[2]] +
+           weight[3] * x[offset[3]];
   }
 };
 

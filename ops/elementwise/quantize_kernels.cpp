@@ -19,11 +19,11 @@ namespace lenslet {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// x/scale to the same bits wherever that lies in 2^-20 .. 2^20 of a scale in 2^-40 .. 2^40, in a fraction of a
-/// division's time: a quotient by the reciprocal corrected by its remainder is correctly rounded (Markstein:
-/// Computation of Elementary Functions on the IBM RISC System/6000 Processor, 1990). What he asks of the first quotient
-/// is not shown here: instead the 230 million pairs whose quotient lies within 40/2^24 units of a tie were tried, and
-/// only such could differ. Beyond those bounds of the quotient it is near enough for what rounds to 0 or leaves T.
+/// x/scale to the same bits for scales in 2^-40 .. 2^40 and quotients below 2^20, in a fraction of a division's time: a
+/// quotient by the reciprocal corrected by its remainder is correctly rounded (Markstein: Computation of Elementary
+/// Functions on the IBM RISC System/6000 Processor, 1990). What he asks of the first quotient is not shown here:
+/// instead the 230 million pairs whose quotient lies within 40/2^24 units of a tie were tried, and only such could
+/// differ. Quotients too small for an exact remainder round to 0 either way.
 struct ByReciprocal {
   float scale;
   float reciprocal = 1 / scale;
@@ -32,8 +32,7 @@ struct ByReciprocal {
   HWY_INLINE V operator()(V x) const {
     const hn::DFromV<V> d;
     const V near = hn::Mul(x, hn::Set(d, reciprocal));
-    const V corrected = hn::MulAdd(hn::NegMulAdd(near, hn::Set(d, scale), x), hn::Set(d, reciprocal), near);
-    return hn::IfThenElse(hn::Lt(hn::Abs(near), hn::Set(d, 0x1p20F)), corrected, near);
+    return hn::MulAdd(hn::NegMulAdd(near, hn::Set(d, scale), x), hn::Set(d, reciprocal), near);
   }
 };
 
@@ -51,24 +50,25 @@ HWY_INLINE void quantize_by(const Divide& divide, const float* x, float scale, T
   const hn::RebindToSigned<decltype(d)> integers;
   const hn::Rebind<T, decltype(d)> narrow;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  // What T holds, before the zero point is added: rounding leaves these bounds where they are.
-  const auto low = hn::Set(d, static_cast<float>(std::numeric_limits<T>::lowest() - zero_point));
-  const auto high = hn::Set(d, static_cast<float>(std::numeric_limits<T>::max() - zero_point));
+  // Beyond these bounds of x nothing lies in T; what lies between leaves T by two at most, which DemoteTo puts right.
+  const auto low = hn::Set(d, scale * static_cast<float>(std::numeric_limits<T>::lowest() - zero_point - 2));
+  const auto high = hn::Set(d, scale * static_cast<float>(std::numeric_limits<T>::max() - zero_point + 2));
   // Of a float between 2^23 and 2^24 the last bit counts ones: the addition rounds to an integer, ties to even.
   constexpr float shift = 0x1.8p23F;
   const auto shift_bits = hn::Set(integers, std::bit_cast<std::int32_t>(shift) - zero_point);
   std::int64_t i = 0;
   constexpr std::int64_t together = 4;
+  const auto zero = hn::Zero(d);
   for (; i + together * lanes <= n; i += together * lanes) {
-    auto known = hn::FirstN(d, hn::Lanes(d));
+    auto odd = zero;  // stays 0 as long as all are finite
     for (std::int64_t k = i; k < i + together * lanes; k += lanes) {
-      const auto quotient = divide(hn::LoadU(d, x + k));
-      known = hn::And(known, hn::Eq(quotient, quotient));
-      const auto near = hn::Min(hn::Max(quotient, low), high);
-      const auto moved = hn::Sub(hn::BitCast(integers, hn::Add(near, hn::Set(d, shift))), shift_bits);
+      const auto given = hn::LoadU(d, x + k);
+      odd = hn::MulAdd(given, zero, odd);
+      const auto quotient = divide(hn::Min(hn::Max(given, low), high));
+      const auto moved = hn::Sub(hn::BitCast(integers, hn::Add(quotient, hn::Set(d, shift))), shift_bits);
       hn::StoreU(hn::DemoteTo(narrow, moved), narrow, y + k);
     }
-    if (!hn::AllTrue(d, known))
+    if (!hn::AllTrue(d, hn::Eq(odd, zero)))
       for (std::int64_t k = i; k < i + together * lanes; ++k) y[k] = Quantize<T>()(x[k], scale, zero_point);
   }
   for (; i < n; ++i) y[i] = Quantize<T>()(x[i], scale, zero_point);
@@ -79,7 +79,8 @@ HWY_INLINE void quantize_kernel(const float* x, float scale, T zero_point, std::
   // Without one rounding for a product and a sum (SSE4) the remainder is lost.
   if (HWY_NATIVE_FMA && ByReciprocal::serves(scale))
     return quantize_by(ByReciprocal{scale}, x, scale, zero_point, n, y);
-  quantize_by(ByDivision{scale}, x, scale, zero_point, n, y);
+  if (scale > 0) return quantize_by(ByDivision{scale}, x, scale, zero_point, n, y);
+  for (std::int64_t i = 0; i < n; ++i) y[i] = Quantize<T>()(x[i], scale, zero_point);
 }
 
 void quantize_i8(const float* x, float scale, std::int8_t zero_point, std::int64_t n, std::int8_t* y) {

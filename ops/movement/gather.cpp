@@ -161,17 +161,11 @@ class BoundGather final : public BoundKernel {
       if (run.cuda != nullptr)
         return cuda::gather(*run.cuda, element_bytes, walk_, data.data(), indices.data(), indices.dtype() == DType::i64,
                             run.outputs[0].data());
-    // Where each tuple is followed once, a piece of them is checked before it is: the indices come from memory once.
-    const bool piecewise = walk_.inner > 0 && walk_.loops.count() == indices.elems() / walk_.depth;
-    if (!known_ && !piecewise) check_indices(walk_, indices, *run.pool);
     std::atomic<bool> right = true;
     dispatch(indices.dtype(), IndexTypes(), [&]<typename Index>(std::type_identity<Index>) {
       const Index* all = indices.values<Index>().data();
       const auto follow = [&](std::int64_t begin, std::int64_t end, const auto& use) {
-        if (known_ || !piecewise || tuples_inside(walk_, all, begin, end))
-          for_each_place(walk_, all, begin, end, use);
-        else
-          right = false;
+        if (!for_each_place(walk_, all, begin, end, use)) right = false;
       };
       if (walk_.inner != 1) return pick_slices(run, follow, walk_.inner * static_cast<std::int64_t>(element_bytes));
       dispatch_bytes(element_bytes, [&]<typename T>(std::type_identity<T>) { pick_elements<T>(run, follow); });
@@ -183,17 +177,16 @@ class BoundGather final : public BoundKernel {
   // follow(begin, end, use): for_each_place of those rows.
   template <typename Follow>
   void pick_slices(const KernelRun& run, const Follow& follow, std::int64_t bytes) const {
-    if (bytes == 0) return;
     const auto* from = run.in<std::byte>(0);
     auto* to = run.out<std::byte>();
-    const std::int64_t element_bytes = bytes / walk_.inner;
-    run.pool->parallel_for(walk_.loops.count(), std::max<std::int64_t>(1, copy_grain_bytes / bytes),
-                           [&](std::int64_t begin, std::int64_t end, int) {
-                             follow(begin, end, [&](std::int64_t row, std::int64_t, auto at) {
-                               std::memcpy(to + row * bytes, from + at * element_bytes,
-                                           static_cast<std::size_t>(bytes));
-                             });
-                           });
+    const std::int64_t element_bytes = walk_.inner == 0 ? 0 : bytes / walk_.inner;
+    run.pool->parallel_for(
+        walk_.loops.count(), std::max<std::int64_t>(1, copy_grain_bytes / std::max<std::int64_t>(1, bytes)),
+        [&](std::int64_t begin, std::int64_t end, int) {
+          follow(begin, end, [&](std::int64_t row, std::int64_t, auto at) {
+            std::memcpy(to + row * bytes, from + at * element_bytes, static_cast<std::size_t>(bytes));
+          });
+        });
   }
   template <typename T, typename Follow>
   void pick_elements(const KernelRun& run, const Follow& follow) const {

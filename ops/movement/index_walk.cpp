@@ -91,7 +91,15 @@ void check_indices(const IndexWalk& walk, const Tensor& indices, ThreadPool& poo
   dispatch(indices.dtype(), IndexTypes(), [&]<typename Index>(std::type_identity<Index>) {
     const Index* all = indices.values<Index>().data();
     pool.parallel_for(tuples, elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
-      if (!tuples_inside(walk, all, begin, end)) right = false;
+      bool inside = true;
+      for (int i = 0; i < walk.depth; ++i) {
+        const std::int64_t dim = walk.axes[static_cast<std::size_t>(i)].dim;
+        for (std::int64_t tuple = begin; tuple < end; ++tuple) {
+          const Index index = all[tuple * walk.depth + i];
+          inside &= index >= -dim && index < dim;
+        }
+      }
+      if (!inside) right = false;
     });
   });
   if (!right) throw Error(ErrorKind::invalid_argument, *wrong_index(walk, indices));

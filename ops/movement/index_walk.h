@@ -59,19 +59,6 @@ void require_index_per_element(const Shape& data, const Shape& indices, int axis
 /// no more than lie behind its first `batch_dims`.
 std::size_t require_tuples(const Shape& data, const Shape& indices, std::int64_t batch_dims);
 
-/// Is each index of the tuples [begin, end) one of its axis?
-template <typename Index>
-bool tuples_inside(const IndexWalk& walk, const Index* indices, std::int64_t begin, std::int64_t end) {
-  bool inside = true;
-  for (int i = 0; i < walk.depth; ++i) {
-    const std::int64_t dim = walk.axes[static_cast<std::size_t>(i)].dim;
-    for (std::int64_t tuple = begin; tuple < end; ++tuple) {
-      const Index index = indices[tuple * walk.depth + i];
-      inside &= index >= -dim && index < dim;
-    }
-  }
-  return inside;
-}
 /// "index 3 is outside axis 0 of [3,5]", or nothing.
 std::optional<std::string> wrong_index(const IndexWalk& walk, const Tensor& indices);
 /// Error(invalid_argument) with that, should there be one.
@@ -82,24 +69,37 @@ std::string index_fault(const IndexWalk& walk);
 std::optional<std::string> refuse_indices(const Problem& problem, const IndexWalk& walk);
 
 /// use(row, tuple, offset) for rows [begin, end) of walk.loops: the tuple's number, and the offset in data of what it
-/// names.
+/// names. False if an index was outside its axis: it was then taken for 0, and where an axis is empty nothing was used.
 template <typename Index, typename Use>
-void for_each_place(const IndexWalk& walk, const Index* indices, std::int64_t begin, std::int64_t end, const Use& use) {
-  if (begin == end) return;  // loops of length 0
+bool for_each_place(const IndexWalk& walk, const Index* indices, std::int64_t begin, std::int64_t end, const Use& use) {
+  if (begin == end) return true;  // loops of length 0
+  const auto depth = static_cast<std::size_t>(walk.depth);
+  for (std::size_t i = 0; i < depth; ++i)
+    if (walk.axes[i].dim == 0) return false;
+  bool inside = true;
+  const auto place = [&inside](const IndexWalk::Axis& axis, Index given) {
+    const auto wide = static_cast<std::int64_t>(given), index = wide + (wide < 0 ? axis.dim : 0);
+    const bool is_inside = static_cast<std::uint64_t>(index) < static_cast<std::uint64_t>(axis.dim);
+    inside &= is_inside;
+    return (is_inside ? index : 0) * axis.step;
+  };
   StridedLoops outer = walk.loops;
   const StridedLoops::Loop run = outer.rank() > 0 ? outer.take(outer.rank() - 1) : StridedLoops::Loop{};
   LoopCursor at(outer, begin / run.dim);
   for (std::int64_t row = begin, first = begin % run.dim; row < end; first = 0, at.next()) {
     const std::int64_t stop = std::min(end, row + run.dim - first);
     std::int64_t from = at.from + first * run.from, tuple = at.to + first * run.to;
-    if (walk.depth == 1)
-      for (const auto [axis, dim, step] = walk.axes[0]; row < stop; ++row, from += run.from, tuple += run.to) {
-        const auto index = static_cast<std::int64_t>(indices[tuple]);
-        use(row, tuple, from + (index + (index < 0 ? dim : 0)) * step);
-      }
-    for (; row < stop; ++row, from += run.from, tuple += run.to)
-      use(row, tuple, from + walk.place(indices + tuple * walk.depth));
+    if (depth == 1)
+      for (const IndexWalk::Axis axis = walk.axes[0]; row < stop; ++row, from += run.from, tuple += run.to)
+        use(row, tuple, from + place(axis, indices[tuple]));
+    for (; row < stop; ++row, from += run.from, tuple += run.to) {
+      std::int64_t offset = from;
+      for (std::size_t i = 0; i < depth; ++i)
+        offset += place(walk.axes[i], indices[tuple * walk.depth + static_cast<std::int64_t>(i)]);
+      use(row, tuple, offset);
+    }
   }
+  return inside;
 }
 
 }  // namespace lenslet

@@ -1,6 +1,7 @@
 #include "ops/reduce/reduction.h"
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 
 #include "ops/core/shape_args.h"
@@ -63,20 +64,33 @@ ExtremeFold<float, largest> fold_row(std::type_identity<ExtremeFold<float, large
   return fold;
 }
 
+template <typename Exponent>
+LogSumExpFold<float, Exponent> fold_row(std::type_identity<LogSumExpFold<float, Exponent>>, const float* x,
+                                        std::int64_t n) {
+  LogSumExpFold<float, Exponent> fold;
+  if (const float top = row_extreme(x, n, true); std::isfinite(top)) {
+    fold.largest = top;
+    fold.sum = row_exp_sum(x, n, top);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) fold.add(x[i], i, {});
+  }
+  return fold;
+}
+
 /// What is reduced lies side by side in float32. A row is cut where its length says, so that results do not depend on
 /// the threads that share it.
 class BoundRows final : public BoundKernel {
  public:
   static bool serves(ReduceKind kind, DType dtype, const Loops& loops) {
     constexpr std::int64_t least = 32;  // shorter ones are no faster in vectors
-    if (dtype != DType::f32 || kind == ReduceKind::prod || kind == ReduceKind::log_sum_exp) return false;
+    if (dtype != DType::f32 || kind == ReduceKind::prod) return false;
     const ReducedRows rows(loops.reduced);
     return contiguous_loop(loops.kept) < 0 && rows.count > 0 && rows.row.from == 1 && rows.row.dim >= least;
   }
   BoundRows(ReduceKind kind, const Loops& loops) : kind_(kind), loops_(loops), rows_(loops.reduced) {}
 
   std::size_t workspace_bytes() const override {
-    return pieces() == 1 ? 0 : static_cast<std::size_t>(loops_.kept.count() * pieces()) * sizeof(double);
+    return pieces() == 1 ? 0 : static_cast<std::size_t>(loops_.kept.count() * pieces()) * part_bytes;
   }
   void run(const KernelRun& run) const override {
     with_fold<float, double>(kind_, [&]<typename Fold>(std::type_identity<Fold> type, typename Fold::Rule rule) {
@@ -86,11 +100,12 @@ class BoundRows final : public BoundKernel {
 
  private:
   static constexpr std::int64_t most = 4 * elementwise_grain;
+  static constexpr std::size_t part_bytes = 2 * sizeof(double);
   std::int64_t pieces() const { return rows_.count == rows_.row.dim ? (rows_.count + most - 1) / most : 1; }
 
   template <typename Fold>
   void fold_rows(const KernelRun& run, typename Fold::Rule rule) const {
-    static_assert(sizeof(Fold) <= sizeof(double));
+    static_assert(sizeof(Fold) <= part_bytes);
     const float* const x = run.in<float>(0);
     auto* const y = run.out<float>();
     auto* const parts = reinterpret_cast<Fold*>(run.workspace.data());

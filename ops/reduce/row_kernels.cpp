@@ -1,5 +1,6 @@
 #include "ops/reduce/row_kernels.h"
 
+#include <algorithm>
 #include <limits>
 
 #undef HWY_TARGET_INCLUDE
@@ -9,6 +10,7 @@
 #include "base/simd/targets.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "ops/core/simd/activation-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
@@ -86,6 +88,33 @@ float extreme_of(const float* x, std::int64_t n) {
 float largest_kernel(const float* x, std::int64_t n) { return extreme_of<true>(x, n); }
 float least_kernel(const float* x, std::int64_t n) { return extreme_of<false>(x, n); }
 
+double exp_sum_kernel(const float* x, std::int64_t n, float top) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto shift = hn::Set(d, top);
+  const auto power = [&](std::int64_t i) HWY_ATTR { return exp_f32(d, hn::Sub(hn::LoadU(d, x + i), shift)); };
+  double total = 0;
+  std::int64_t i = 0;
+  while (i + 4 * lanes <= n) {
+    // Few additions in float, then one in double.
+    const std::int64_t end = std::min(n, i + 64 * lanes);
+    auto a = hn::Zero(d), b = a, c = a, e = a;
+    for (; i + 4 * lanes <= end; i += 4 * lanes) {
+      a = hn::Add(a, power(i));
+      b = hn::Add(b, power(i + lanes));
+      c = hn::Add(c, power(i + 2 * lanes));
+      e = hn::Add(e, power(i + 3 * lanes));
+    }
+    HWY_ALIGN float sums[HWY_MAX_BYTES / sizeof(float)];
+    hn::Store(hn::Add(hn::Add(a, b), hn::Add(c, e)), d, sums);
+    for (std::int64_t k = 0; k < lanes; ++k) total += static_cast<double>(sums[k]);
+  }
+  const hn::CappedTag<float, 1> one;
+  for (; i < n; ++i)
+    total += static_cast<double>(hn::GetLane(exp_f32(one, hn::Sub(hn::LoadU(one, x + i), hn::Set(one, top)))));
+  return total;
+}
+
 /// The first place of `value` in x[0, n), which has it.
 std::int64_t place_kernel(const float* x, std::int64_t n, float value) {
   const hn::ScalableTag<float> d;
@@ -107,6 +136,7 @@ namespace lenslet {
 HWY_EXPORT(sum_kernel);
 HWY_EXPORT(largest_kernel);
 HWY_EXPORT(least_kernel);
+HWY_EXPORT(exp_sum_kernel);
 HWY_EXPORT(place_kernel);
 
 double reduce::row_sum(const float* x, std::int64_t n, Term term) {
@@ -114,6 +144,9 @@ double reduce::row_sum(const float* x, std::int64_t n, Term term) {
 }
 float reduce::row_extreme(const float* x, std::int64_t n, bool largest) {
   return largest ? HWY_DYNAMIC_DISPATCH(largest_kernel)(x, n) : HWY_DYNAMIC_DISPATCH(least_kernel)(x, n);
+}
+double reduce::row_exp_sum(const float* x, std::int64_t n, float top) {
+  return HWY_DYNAMIC_DISPATCH(exp_sum_kernel)(x, n, top);
 }
 std::int64_t reduce::row_arg_extreme(const float* x, std::int64_t n, bool largest) {
   return HWY_DYNAMIC_DISPATCH(place_kernel)(x, n, row_extreme(x, n, largest));

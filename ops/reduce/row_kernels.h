@@ -13,5 +13,7 @@ double row_sum(const float* x, std::int64_t n, Term term);
 float row_extreme(const float* x, std::int64_t n, bool largest);
 /// Where that stands first.
 std::int64_t row_arg_extreme(const float* x, std::int64_t n, bool largest);
+/// The sum of e^(x - top) over x[0, n), each power in float.
+double row_exp_sum(const float* x, std::int64_t n, float top);
 
 }  // namespace lenslet::reduce

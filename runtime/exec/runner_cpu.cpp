@@ -1,12 +1,11 @@
 // Runs a plan on the CPU: every pointer is resolved beforehand, a run walks the steps.
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include "base/float_environment.h"
+#include "base/tensor_bytes.h"
 #include "base/thread_pool.h"
 #include "runtime/exec/constant_outputs.h"
 #include "runtime/exec/runner_impl.h"
@@ -15,19 +14,6 @@
 namespace lenslet {
 
 namespace {
-
-struct ArenaDelete {
-  void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{arena_alignment}); }
-};
-using Arena = std::unique_ptr<std::byte, ArenaDelete>;
-
-Arena allocate_arena(std::size_t bytes) {
-  // At least one line: offsets of empty tensors are valid pointers.
-  const std::size_t size = bytes < arena_alignment ? arena_alignment : bytes;
-  void* const memory = ::operator new (size, std::align_val_t{arena_alignment}, std::nothrow);
-  if (memory == nullptr) throw Error(ErrorKind::limit, fmt::format("no memory for an arena of {} bytes", size));
-  return Arena(static_cast<std::byte*>(memory));
-}
 
 // A step with every pointer resolved.
 struct BoundStep {
@@ -42,7 +28,8 @@ class CpuRunner final : public RunnerImpl {
       : RunnerImpl(std::move(model), std::move(plan_made)),
         pool_(share.pool != nullptr ? share.pool
                                     : std::make_shared<ThreadPool>(plan().info.threads, plan().flush_denormals)),
-        arena_(allocate_arena(plan().arena_bytes)) {
+        // At least one line: offsets of empty tensors are valid pointers.
+        arena_(tensor_of_bytes(std::max(plan().arena_bytes, arena_alignment))) {
     share.pool = pool_;
     for (const PlanStep& step : plan().steps) {
       const Node& node = plan().graph.node(step.node);
@@ -50,7 +37,7 @@ class CpuRunner final : public RunnerImpl {
       bound.plan = &step;
       for (const ValueId input : node.inputs) bound.inputs.push_back(input == no_id ? Tensor() : bind(input));
       for (const ValueId output : node.outputs) bound.outputs.push_back(bind(output));
-      bound.workspace = {arena_.get() + step.workspace_offset, step.workspace_bytes};
+      bound.workspace = bytes_of(arena_).subspan(step.workspace_offset, step.workspace_bytes);
       steps_.push_back(std::move(bound));
     }
     for (const ValueId input : plan().graph.inputs) inputs_.push_back(bind(input));
@@ -92,7 +79,9 @@ class CpuRunner final : public RunnerImpl {
 
   const Tensor& computed(std::size_t output) const override { return outputs_[output]; }
 
-  std::span<const std::byte> own_memory() const override { return {arena_.get(), plan().arena_bytes}; }
+  std::span<const std::byte> own_memory() const override {
+    return {static_cast<const std::byte*>(arena_.data()), plan().arena_bytes};
+  }
 
   Tensor bind(ValueId id) {
     const Value& value = plan().graph.value(id);
@@ -100,7 +89,7 @@ class CpuRunner final : public RunnerImpl {
     // Renamed bytes of a constant keep its storage; only shape and format differ.
     if (const Tensor* constant = plan().constants[v])
       return Tensor::share(value.dtype, value.shape, nullptr, constant->data(), value.format);
-    return Tensor::view(value.dtype, value.shape, arena_.get() + plan().offsets[v], value.format);
+    return Tensor::view(value.dtype, value.shape, bytes_of(arena_).data() + plan().offsets[v], value.format);
   }
 
   void run_step(BoundStep& step) {
@@ -136,7 +125,7 @@ class CpuRunner final : public RunnerImpl {
   }
 
   std::shared_ptr<ThreadPool> pool_;
-  Arena arena_;
+  Tensor arena_;
   std::vector<BoundStep> steps_;
   std::vector<Tensor> inputs_, outputs_;
   ConstantOutputs constant_outputs_;

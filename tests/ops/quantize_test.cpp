@@ -126,9 +126,9 @@ TEST_CASE("quantize/quotients_next_to_ties") {
   std::uniform_real_distribution<float> mantissa(1, 2);
   std::vector<float> x(1 << 10);
   const auto count = static_cast<std::int64_t>(x.size());
-  for (const int exponent : {-110, -41, -40, -20, -7, 0, 3, 39, 40, 90})
+  for (const int exponent : {-140, -110, -41, -40, -20, -7, 0, 3, 39, 40, 90, 120})
     for (int round = 0; round < 20; ++round) {
-      const float scale = std::ldexp(mantissa(random), exponent);
+      const float scale = round == 0 ? -1.5F : round == 1 ? 0.0F : std::ldexp(mantissa(random), exponent);
       for (float& value : x) {
         value = (static_cast<float>(random() % 1024) - 511.5F) * scale;
         for (auto steps = random() % 4; steps > 0; --steps)

@@ -26,14 +26,44 @@ HWY_BEFORE_NAMESPACE();
 namespace lenslet::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+/// y * 2^n for whole n in [-152, 128] and y in [0.7, 1.5]; of NaN NaN. `shifted` is n + 0x1.8p23: between 2^23 and 2^24
+/// the last bit of a float counts ones, so its bits end in n.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+HWY_INLINE hn::Vec512<float> times_power(hn::Vec512<float> y, hn::Vec512<float> n, hn::Vec512<float>) {
+  return hn::Vec512<float>{_mm512_scalef_ps(y.raw, n.raw)};
+}
+HWY_INLINE hn::Vec256<float> times_power(hn::Vec256<float> y, hn::Vec256<float> n, hn::Vec256<float>) {
+  return hn::Vec256<float>{_mm256_scalef_ps(y.raw, n.raw)};
+}
+template <std::size_t N>
+HWY_INLINE hn::Vec128<float, N> times_power(hn::Vec128<float, N> y, hn::Vec128<float, N> n, hn::Vec128<float, N>) {
+  return hn::Vec128<float, N>{_mm_scalef_ps(y.raw, n.raw)};
+}
+#else
+template <class V>
+HWY_INLINE V times_power(V y, V, V shifted) {
+  const hn::DFromV<V> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  // As 2^(n/2) * 2^(n - n/2): n reaches 128 and -152, which one factor cannot hold. Of NaN (which y carries on) any
+  // exponent will do.
+  const auto exponent = hn::Sub(hn::BitCast(di, shifted), hn::Set(di, std::bit_cast<std::int32_t>(0x1.8p23F)));
+  const auto half = hn::ShiftRight<1>(exponent);
+  const auto bias = hn::Set(di, 127);
+  const V first = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
+  const V second = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(exponent, half), bias)));
+  return hn::Mul(hn::Mul(y, first), second);
+}
+#endif
+
 /// e^x, f32. At most 1.3 ulp off for normal results (tested); gradual underflow below -87.3, 0 below
 /// -103.97, +inf above 88.72.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_f32(D d, V x) {
-  const hn::RebindToSigned<D> di;
-  // Beyond these bounds the result is 0 or inf anyhow, and 2^n below stays made of two normal factors.
+  // Beyond these bounds the result is 0 or inf anyhow, and n stays what times_power() takes.
   x = at_most(hn::Set(d, 89.0f), at_least(hn::Set(d, -105.0f), x));
-  const V n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
+  const V shift = hn::Set(d, 0x1.8p23F);
+  const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), shift);
+  const V n = hn::Sub(shifted, shift);
   // x - n ln 2 with ln 2 in two parts, the first with so few bits that n times it is exact.
   V r = hn::NegMulAdd(n, hn::Set(d, 0.693115234375f), x);
   r = hn::NegMulAdd(n, hn::Set(d, 3.19461833e-5f), r);
@@ -44,17 +74,7 @@ HWY_INLINE V exp_f32(D d, V x) {
   q = hn::MulAdd(q, r, hn::Set(d, 1.66666027409e-1f));
   q = hn::MulAdd(q, r, hn::Set(d, 5.00000158056e-1f));
   const V y = hn::Add(hn::MulAdd(hn::Mul(r, r), q, r), hn::Set(d, 1.0f));
-  // 2^n as 2^(n/2) * 2^(n - n/2): n reaches 128 and -152, which one factor cannot hold. Between 2^23 and 2^24 the last
-  // bit of a float counts ones: cheaper than a conversion, which minds what no integer holds. Of NaN (which y carries
-  // on) any exponent will do.
-  constexpr float shift = 0x1.8p23F;
-  const auto exponent =
-      hn::Sub(hn::BitCast(di, hn::Add(n, hn::Set(d, shift))), hn::Set(di, std::bit_cast<std::int32_t>(shift)));
-  const auto half = hn::ShiftRight<1>(exponent);
-  const auto bias = hn::Set(di, 127);
-  const V first = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
-  const V second = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(exponent, half), bias)));
-  return hn::Mul(hn::Mul(y, first), second);
+  return times_power(y, n, shifted);
 }
 
 /// Arithmetic of vectors of floats under names that single numbers have, too (ops/core/scalar_math.h).
