@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <limits>
+#include <type_traits>
 
 #include "ops/elementwise/quantize.h"
 
@@ -48,11 +49,13 @@ template <typename T, typename Divide>
 HWY_INLINE void quantize_by(const Divide& divide, const float* x, float scale, T zero_point, std::int64_t n, T* y) {
   const hn::ScalableTag<float> d;
   const hn::RebindToSigned<decltype(d)> integers;
-  const hn::Rebind<T, decltype(d)> narrow;
+  const hn::RebindToUnsigned<decltype(d)> bits;
+  const hn::Rebind<std::make_unsigned_t<T>, decltype(d)> narrow;
+  auto* const to = reinterpret_cast<std::make_unsigned_t<T>*>(y);
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  // Beyond these bounds of x nothing lies in T; what lies between leaves T by two at most, which DemoteTo puts right.
-  const auto low = hn::Set(d, scale * static_cast<float>(std::numeric_limits<T>::lowest() - zero_point - 2));
-  const auto high = hn::Set(d, scale * static_cast<float>(std::numeric_limits<T>::max() - zero_point + 2));
+  // The quotients of these bounds round to the ends of T, and so does whatever lies beyond them.
+  const auto low = hn::Set(d, scale * static_cast<float>(std::numeric_limits<T>::lowest() - zero_point));
+  const auto high = hn::Set(d, scale * static_cast<float>(std::numeric_limits<T>::max() - zero_point));
   // Of a float between 2^23 and 2^24 the last bit counts ones: the addition rounds to an integer, ties to even.
   constexpr float shift = 0x1.8p23F;
   const auto shift_bits = hn::Set(integers, std::bit_cast<std::int32_t>(shift) - zero_point);
@@ -66,7 +69,7 @@ HWY_INLINE void quantize_by(const Divide& divide, const float* x, float scale, T
       odd = hn::MulAdd(given, zero, odd);
       const auto quotient = divide(hn::Min(hn::Max(given, low), high));
       const auto moved = hn::Sub(hn::BitCast(integers, hn::Add(quotient, hn::Set(d, shift))), shift_bits);
-      hn::StoreU(hn::DemoteTo(narrow, moved), narrow, y + k);
+      hn::StoreU(hn::TruncateTo(narrow, hn::BitCast(bits, moved)), narrow, to + k);
     }
     if (!hn::AllTrue(d, hn::Eq(odd, zero)))
       for (std::int64_t k = i; k < i + together * lanes; ++k) y[k] = Quantize<T>()(x[k], scale, zero_point);

@@ -7,6 +7,7 @@
 #include "base/float_environment.h"
 #include "base/tensor_bytes.h"
 #include "base/thread_pool.h"
+#include "ops/core/grain.h"
 #include "runtime/exec/constant_outputs.h"
 #include "runtime/exec/runner_impl.h"
 #include "runtime/graph/memory_plan.h"
@@ -52,7 +53,14 @@ class CpuRunner final : public RunnerImpl {
 
  private:
   void write_input(std::size_t input, const Tensor& value) override {
-    if (value.bytes() > 0) std::memcpy(inputs_[input].data(), value.data(), value.bytes());
+    // Shared out: the threads are awake when the first step begins, and each has its part of the input near.
+    pool_->start_in_this_process();
+    const std::span<std::byte> to = bytes_of(inputs_[input]);
+    const auto* const from = static_cast<const std::byte*>(value.data());
+    pool_->parallel_for(static_cast<std::int64_t>(value.bytes()), copy_grain_bytes,
+                        [&](std::int64_t begin, std::int64_t end, int) {
+                          std::memcpy(to.data() + begin, from + begin, static_cast<std::size_t>(end - begin));
+                        });
   }
 
   void write_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index) override {
