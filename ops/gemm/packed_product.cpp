@@ -1,8 +1,11 @@
 // Matrix products on the CPU: gemm() with B packed, beforehand where it is known.
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "ops/core/config_text.h"
+#include "ops/core/grain.h"
 #include "ops/core/sum_tolerance.h"
 #include "ops/gemm/gemm.h"
 #include "ops/gemm/problem.h"
@@ -10,7 +13,12 @@
 namespace lenslet {
 namespace {
 
-/// `scratch` (k * n floats) is used where anything is to be scaled.
+/// `scratch` (k * n floats) is used where anything is to be scaled. Columns [begin, end) of the result, `begin` at a
+/// panel's start.
+void pack_columns(const MatrixProblem& p, const float* b, std::int64_t begin, std::int64_t end, float* packed) {
+  const std::int64_t row = p.trans_b ? 1 : p.gemm_n, col = p.trans_b ? p.gemm_k : 1;
+  pack_b(b + begin * col, row, col, p.gemm_k, end - begin, packed + begin * p.gemm_k);
+}
 void pack_scaled(const MatrixProblem& p, const float* b, float* scratch, float* packed) {
   const std::int64_t rows = p.trans_b ? p.gemm_n : p.gemm_k, cols = p.trans_b ? p.gemm_k : p.gemm_n;  // as B lies
   if (p.scales()) {
@@ -18,62 +26,94 @@ void pack_scaled(const MatrixProblem& p, const float* b, float* scratch, float* 
       for (std::int64_t j = 0; j < cols; ++j) scratch[i * cols + j] = p.scaled(b[i * cols + j], p.trans_b ? i : j);
     b = scratch;
   }
-  pack_b(b, p.trans_b ? 1 : cols, p.trans_b ? cols : 1, p.gemm_k, p.gemm_n, packed);
+  pack_columns(p, b, 0, p.gemm_n, packed);
 }
 
+/// Many products are shared out among the threads, few by gemm(), which cuts each.
 class BoundPacked final : public BoundKernel {
  public:
-  explicit BoundPacked(MatrixProblem problem)
+  BoundPacked(MatrixProblem problem, int threads)
       : p_(std::move(problem)), runs_(product_runs(p_)), packed_floats_(packed_b_floats(p_.gemm_k, p_.gemm_n)) {
+    for (const ProductRun& run : runs_) products_ += run.count;
+    apart_ = threads > 1 && products_ >= 4 * threads;
+    bias_floats_ = one_row_of_c() ? lines(p_.gemm_n) : 0;
     const auto piece = [&](bool wanted, std::int64_t floats) {
-      const std::int64_t at = workspace_floats_;
-      if (wanted) workspace_floats_ += (floats + 15) / 16 * 16;
-      return at;
+      return std::exchange(own_floats_, own_floats_ + (wanted ? lines(floats) : 0));
     };
-    bias_ = piece(one_row_of_c(), p_.gemm_n);
     rows_ = piece(p_.trans_a, p_.a_floats());
     packed_ = piece(!p_.b_known, packed_floats_);
     scaled_ = piece(!p_.b_known && p_.scales(), p_.b_floats());
+    workspace_floats_ = bias_floats_ + own_floats_ * (apart_ ? threads : 1);
   }
 
   std::size_t workspace_bytes() const override { return static_cast<std::size_t>(workspace_floats_) * sizeof(float); }
 
   void run(const KernelRun& run) const override {
     auto* const workspace = reinterpret_cast<float*>(run.workspace.data());
-    const float* const c = p_.c ? run.in<float>(MatrixOp::c) : nullptr;
+    if (one_row_of_c()) {
+      const float* const c = run.in<float>(MatrixOp::c);
+      for (std::int64_t j = 0; j < p_.gemm_n; ++j) workspace[j] = p_.beta * c[j * p_.c_col];
+    }
+    if (!apart_) return multiply(run, 0, products_, workspace + bias_floats_);
+    const double flops = 2.0 * static_cast<double>(p_.y_floats()) * static_cast<double>(p_.gemm_k);
+    const auto grain = static_cast<std::int64_t>(1 + 2e5 / (flops + 1));
+    run.pool->parallel_for(products_, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
+      multiply(run, begin, end, workspace + bias_floats_ + worker * own_floats_);
+    });
+  }
+
+ private:
+  static std::int64_t lines(std::int64_t floats) { return (floats + 15) / 16 * 16; }
+  /// C is added as gemm()'s bias. Otherwise it is spread over y first.
+  bool one_row_of_c() const { return p_.c && p_.c_row == 0; }
+
+  /// Products [begin, end) in the order of the result.
+  void multiply(const KernelRun& run, std::int64_t begin, std::int64_t end, float* own) const {
     Gemm call{.m = p_.gemm_m,
               .n = p_.gemm_n,
               .k = p_.gemm_k,
               .a = {.stride = p_.gemm_k},
               .ldc = p_.gemm_n,
+              .bias = one_row_of_c() ? reinterpret_cast<const float*>(run.workspace.data()) : nullptr,
               .activation = p_.activation};
-    if (one_row_of_c()) {
-      for (std::int64_t j = 0; j < p_.gemm_n; ++j) workspace[bias_ + j] = p_.beta * c[j * p_.c_col];
-      call.bias = workspace + bias_;
-    }
-    std::int64_t last_packed = -1;
-    for (const ProductRun& products : runs_)
-      for (std::int64_t i = 0; i < products.count; ++i) {
+    std::int64_t last_packed = -1, passed = 0;
+    for (const ProductRun& products : runs_) {
+      for (std::int64_t i = std::max<std::int64_t>(0, begin - passed); i < std::min(products.count, end - passed);
+           ++i) {
         const std::int64_t b = products.b + i * products.b_step;
         call.a.base = run.in<float>(MatrixOp::a) + (products.a + i * products.a_step) * p_.a_floats();
-        if (p_.trans_a) call.a.base = transposed(call.a.base, workspace + rows_);
-        if (!p_.b_known && b != std::exchange(last_packed, b))
-          pack_scaled(p_, run.in<float>(MatrixOp::b) + b * p_.b_floats(), workspace + scaled_, workspace + packed_);
-        call.b = p_.b_known ? reinterpret_cast<const float*>(run.blob) + b * packed_floats_ : workspace + packed_;
+        if (p_.trans_a) call.a.base = transposed(call.a.base, own + rows_);
+        if (!p_.b_known && b != std::exchange(last_packed, b)) pack(run, b, own);
+        call.b = p_.b_known ? reinterpret_cast<const float*>(run.blob) + b * packed_floats_ : own + packed_;
         call.c = run.out<float>() + (products.y + i) * p_.y_floats();
         if (p_.c && !one_row_of_c()) {
-          for (std::int64_t row = 0; row < p_.gemm_m; ++row)
-            for (std::int64_t j = 0; j < p_.gemm_n; ++j)
-              call.c[row * p_.gemm_n + j] = p_.beta * c[row * p_.c_row + j * p_.c_col];
+          spread_c(run.in<float>(MatrixOp::c), call.c);
           call.residual = call.c;
         }
-        gemm(call, *run.pool);
+        if (apart_)
+          gemm_serial(call);
+        else
+          gemm(call, *run.pool);
       }
+      passed += products.count;
+    }
   }
 
- private:
-  /// C is added as gemm()'s bias. Otherwise it is spread over y first.
-  bool one_row_of_c() const { return p_.c && p_.c_row == 0; }
+  void pack(const KernelRun& run, std::int64_t matrix, float* own) const {
+    const float* const b = run.in<float>(MatrixOp::b) + matrix * p_.b_floats();
+    if (apart_ || p_.scales()) return pack_scaled(p_, b, own + scaled_, own + packed_);
+    const std::int64_t panel = gemm_tile_cols(), panels = (p_.gemm_n + panel - 1) / panel;
+    run.pool->parallel_for(panels, std::max<std::int64_t>(1, elementwise_grain / (p_.gemm_k * panel + 1)),
+                           [&](std::int64_t begin, std::int64_t end, int) {
+                             pack_columns(p_, b, begin * panel, std::min(end * panel, p_.gemm_n), own + packed_);
+                           });
+  }
+
+  void spread_c(const float* c, float* y) const {
+    for (std::int64_t row = 0; row < p_.gemm_m; ++row)
+      for (std::int64_t j = 0; j < p_.gemm_n; ++j) y[row * p_.gemm_n + j] = p_.beta * c[row * p_.c_row + j * p_.c_col];
+  }
+
   const float* transposed(const float* a, float* rows) const {
     for (std::int64_t i = 0; i < p_.gemm_m; ++i)
       for (std::int64_t l = 0; l < p_.gemm_k; ++l) rows[i * p_.gemm_k + l] = a[l * p_.gemm_m + i];
@@ -83,8 +123,10 @@ class BoundPacked final : public BoundKernel {
   const MatrixProblem p_;
   const std::vector<ProductRun> runs_;
   const std::int64_t packed_floats_;
-  /// Pieces of the workspace, each on 64 bytes: floats before them, and in all.
-  std::int64_t bias_ = 0, rows_ = 0, packed_ = 0, scaled_ = 0, workspace_floats_ = 0;
+  std::int64_t products_ = 0;
+  bool apart_ = false;
+  /// The workspace: C's row, then of each thread that works apart its pieces, each on 64 bytes: where, and in all.
+  std::int64_t bias_floats_ = 0, rows_ = 0, packed_ = 0, scaled_ = 0, own_floats_ = 0, workspace_floats_ = 0;
 };
 
 class PackedProduct final : public MatrixKernel {
@@ -93,13 +135,13 @@ class PackedProduct final : public MatrixKernel {
   DeviceKind device() const override { return DeviceKind::cpu; }
   std::unique_ptr<const BoundKernel> bind(const Binding& binding) const override {
     ConfigReader(binding.candidate.config).finish();
-    return std::make_unique<BoundPacked>(matrix_problem(binding.problem));
+    return std::make_unique<BoundPacked>(matrix_problem(binding.problem), binding.threads());
   }
 
  private:
-  Offer plan(const Problem&, const MatrixProblem& p, const Target&) const override {
+  Offer plan(const Problem&, const MatrixProblem& p, const Target& target) const override {
     Candidate candidate;
-    candidate.workspace_bytes = BoundPacked(p).workspace_bytes();
+    candidate.workspace_bytes = BoundPacked(p, target.device.units).workspace_bytes();
     candidate.tolerance = sum_tolerance(p.gemm_k);
     return candidate;
   }

@@ -250,10 +250,12 @@ TEST_CASE("matmul/numpy_semantics") {
   struct Shapes {
     Shape a, b;
   };
-  for (const Shapes& s : {Shapes{{3, 5}, {5, 7}}, Shapes{{5}, {5, 7}}, Shapes{{3, 5}, {5}}, Shapes{{5}, {5}},
-                          Shapes{{2, 3, 5}, {5, 7}}, Shapes{{2, 3, 5}, {2, 5, 7}}, Shapes{{3, 5}, {4, 5, 7}},
-                          Shapes{{2, 1, 3, 5}, {4, 5, 7}}, Shapes{{2, 4, 3, 5}, {2, 1, 5, 7}}, Shapes{{5}, {4, 5, 7}},
-                          Shapes{{4, 3, 5}, {5}}, Shapes{{65, 130}, {130, 70}}, Shapes{{0, 5}, {5, 7}}})
+  for (const Shapes& s :
+       {Shapes{{3, 5}, {5, 7}}, Shapes{{5}, {5, 7}}, Shapes{{3, 5}, {5}}, Shapes{{5}, {5}}, Shapes{{2, 3, 5}, {5, 7}},
+        Shapes{{2, 3, 5}, {2, 5, 7}}, Shapes{{3, 5}, {4, 5, 7}}, Shapes{{2, 1, 3, 5}, {4, 5, 7}},
+        Shapes{{2, 4, 3, 5}, {2, 1, 5, 7}}, Shapes{{5}, {4, 5, 7}}, Shapes{{4, 3, 5}, {5}},
+        Shapes{{65, 130}, {130, 70}}, Shapes{{0, 5}, {5, 7}}, Shapes{{5, 4, 9, 33}, {5, 1, 33, 70}},
+        Shapes{{1, 12, 17, 40}, {3, 12, 40, 21}}, Shapes{{3, 8, 20, 16}, {8, 16, 37}}})
     check_op({.op = "MatMul",
               .inputs = {random_f32(s.a, seed++), random_f32(s.b, seed++)},
               .maybe_constant = {1},
