@@ -1,9 +1,10 @@
-// Depthwise convolution in NHWC: every output channel reads one input channel, so vectors run over channels. 3 and 5
-// columns wide filters with stride 1 or 2 keep a few output pixels in registers; everything else goes pixel by pixel.
+// Depthwise convolution in NHWC: every output channel reads one input channel, so vectors run over channels. Filters 3,
+// 5 and 7 columns wide keep some output pixels in registers; everything else goes pixel by pixel.
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "base/simd/targets.h"
 #include "ops/conv/algorithm.h"
@@ -53,37 +54,47 @@ HWY_INLINE void finish(D d, hn::Vec<D> sum, const DepthwiseLine& line, std::int6
   hn::StoreU(sum, d, line.y + at);
 }
 
-/// Output pixels q .. q + Px - 1, all taps inside the image; column 0 of the first one's window is image column
-/// `column`. Each input vector is loaded once and used for up to S pixels. AVX2: Px + S + 1 of 16 registers.
-template <int S, int Stride, int Px>
-void pixel_block(const DepthwiseLine& line, std::int64_t q, std::int64_t column, const FusedClamp& clamp) {
+/// Px output pixels whose windows overlap. Column j of their windows reads image column `left` + j * dilation; those of
+/// [first, last) lie inside the image.
+struct PixelBlock {
+  std::int64_t q = 0;     ///< the first; the others follow `step` pixels apart
+  std::int64_t step = 1;  ///< dilation
+  std::int64_t left = 0, first = 0, last = 0;
+};
+
+/// Each input vector is loaded once and used for up to S pixels. AVX2: Px + S + 1 of 16 registers. `whole`: all columns
+/// lie inside.
+template <int S, int Stride, int Px, bool whole>
+void pixel_block(const DepthwiseLine& line, const PixelBlock& block, const FusedClamp& clamp) {
   constexpr int columns = (Px - 1) * Stride + S;
+  const std::int64_t step = block.step * line.k, first = block.first, last = block.last;
   const auto body = [&](auto d, std::int64_t c) HWY_ATTR {
     using V = hn::Vec<decltype(d)>;
     V acc[Px];
     const V start = line.bias == nullptr ? hn::Zero(d) : hn::LoadU(d, line.bias + c);
     HWY_UNROLL(8)
     for (int i = 0; i < Px; ++i) acc[i] = start;
-    const float* HWY_RESTRICT x = line.x + column * line.k + c;
+    std::int64_t at = block.left * line.k + c;
     const float* HWY_RESTRICT w = line.w + c;
     for (std::int64_t r = 0; r < line.rows; ++r) {
       V tap[S];
       HWY_UNROLL(8)
       for (int s = 0; s < S; ++s) tap[s] = hn::LoadU(d, w + s * line.k);
-      HWY_UNROLL(16)
+      HWY_UNROLL(32)
       for (int j = 0; j < columns; ++j) {
-        const V in = hn::LoadU(d, x + j * line.k);
+        if (!whole && (j < first || j >= last)) continue;
+        const V in = hn::LoadU(d, line.x + (at + j * step));
         HWY_UNROLL(8)
         for (int i = 0; i < Px; ++i) {
           const int s = j - i * Stride;
           if (s >= 0 && s < S) acc[i] = hn::MulAdd(in, tap[s], acc[i]);
         }
       }
-      x += line.x_row;
+      at += line.x_row;
       w += S * line.k;
     }
     HWY_UNROLL(8)
-    for (int i = 0; i < Px; ++i) finish(d, acc[i], line, (q + i) * line.k + c, clamp);
+    for (int i = 0; i < Px; ++i) finish(d, acc[i], line, (block.q + i * block.step) * line.k + c, clamp);
   };
   over_channels(hn::ScalableTag<float>(), 0, line.block, body);
 }
@@ -107,33 +118,45 @@ void pixel(const DepthwiseLine& line, const ConvProblem& problem, std::int64_t q
   over_channels(hn::ScalableTag<float>(), 0, line.block, body);
 }
 
-/// [begin, end): output pixels whose window lies inside the image from left to right.
+/// With dilation (then stride 1) every so many pixels are a line of their own, which is not dilated.
 template <int S, int Stride>
-void line_of(const DepthwiseLine& line, const ConvProblem& problem, std::int64_t begin, std::int64_t end,
-             const FusedClamp& clamp) {
-  for (std::int64_t q = 0; q < begin; ++q) pixel(line, problem, q, clamp);
-  std::int64_t q = begin;
-  for (; q + 4 <= end; q += 4) pixel_block<S, Stride, 4>(line, q, q * Stride - problem.pad_left, clamp);
-  for (; q + 2 <= end; q += 2) pixel_block<S, Stride, 2>(line, q, q * Stride - problem.pad_left, clamp);
-  for (; q < problem.q; ++q) pixel(line, problem, q, clamp);
+void line_of(const DepthwiseLine& line, const ConvProblem& problem, const FusedClamp& clamp) {
+  const std::int64_t step = problem.dilation_w;
+  PixelBlock block{.step = step};
+  const auto compute = [&]<int Px>(std::integral_constant<int, Px>) HWY_ATTR {
+    constexpr std::int64_t columns = (Px - 1) * Stride + S;
+    block.left = block.q * Stride - problem.pad_left;
+    block.first = block.left >= 0 ? 0 : (-block.left + step - 1) / step;
+    block.last = block.left >= problem.w ? 0 : (problem.w - 1 - block.left) / step + 1;
+    if (block.first == 0 && block.last >= columns)
+      pixel_block<S, Stride, Px, true>(line, block, clamp);
+    else
+      pixel_block<S, Stride, Px, false>(line, block, clamp);
+    block.q += Px * step;
+  };
+  for (std::int64_t begin = 0; begin < std::min(step, problem.q); ++begin) {
+    block.q = begin;
+    const auto left = [&] { return (problem.q - block.q + step - 1) / step; };
+    while (left() >= 7) compute(std::integral_constant<int, 7>());  // images are 7 x 2^n wide
+    if (left() >= 4) compute(std::integral_constant<int, 4>());
+    if (left() >= 2) compute(std::integral_constant<int, 2>());
+    if (left() >= 1) compute(std::integral_constant<int, 1>());
+  }
 }
 
 void depthwise_line(const DepthwiseLine& line, const ConvProblem& problem) {
   const FusedClamp clamp(problem.activation);
-  const std::int64_t begin = std::min(problem.q, (problem.pad_left + problem.stride_w - 1) / problem.stride_w);
-  const std::int64_t span = (problem.s - 1) * problem.dilation_w + 1;
-  const std::int64_t room = problem.w + problem.pad_left - span;  // q * stride_w <= room
-  const std::int64_t end = room < 0 ? begin : std::max(begin, std::min(problem.q, room / problem.stride_w + 1));
-
-  const bool dense = problem.dilation_w == 1;
-  if (dense && problem.s == 3 && problem.stride_w == 1)
-    line_of<3, 1>(line, problem, begin, end, clamp);
-  else if (dense && problem.s == 3 && problem.stride_w == 2)
-    line_of<3, 2>(line, problem, begin, end, clamp);
-  else if (dense && problem.s == 5 && problem.stride_w == 1)
-    line_of<5, 1>(line, problem, begin, end, clamp);
-  else if (dense && problem.s == 5 && problem.stride_w == 2)
-    line_of<5, 2>(line, problem, begin, end, clamp);
+  const bool even = problem.stride_w == 1, halved = problem.stride_w == 2 && problem.dilation_w == 1;
+  if (even && problem.s == 3)
+    line_of<3, 1>(line, problem, clamp);
+  else if (halved && problem.s == 3)
+    line_of<3, 2>(line, problem, clamp);
+  else if (even && problem.s == 5)
+    line_of<5, 1>(line, problem, clamp);
+  else if (halved && problem.s == 5)
+    line_of<5, 2>(line, problem, clamp);
+  else if (even && problem.s == 7)
+    line_of<7, 1>(line, problem, clamp);
   else
     for (std::int64_t q = 0; q < problem.q; ++q) pixel(line, problem, q, clamp);
 
@@ -246,7 +269,8 @@ class Depthwise final : public ConvAlgorithm {
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
     const DeviceProfile& rates = target.device;
-    const bool blocked = p.dilation_w == 1 && (p.s == 3 || p.s == 5) && p.stride_w <= 2;
+    const bool blocked = (p.stride_w == 1 && (p.s == 3 || p.s == 5 || p.s == 7)) ||
+                         (p.stride_w == 2 && p.dilation_w == 1 && (p.s == 3 || p.s == 5));
     const double repeated = multiplier(p) == 1 ? 1 : 1.5;
     Plan plan;
     // As for direct sums of r * s terms.
