@@ -58,13 +58,13 @@ void gemm(const Gemm& call, ThreadPool& pool);
 /// The same in the calling thread: also from inside a parallel_for piece.
 void gemm_serial(const Gemm& call);
 
-/// Rows that one micro-kernel call computes on this CPU (m in multiples of it wastes nothing).
+/// The most rows that one micro-kernel call computes on this CPU.
 std::int64_t gemm_tile_rows();
 /// Columns of a full panel.
 std::int64_t gemm_tile_cols();
 
-/// Multiply-adds the kernels really issue for [m,n,k], in flops (2 each): whole vectors of columns, and tiles of few
-/// rows, which wait for B, counted as the rows they cost. For cost models.
+/// Multiply-adds the kernels really issue for [m,n,k], in flops (2 each): whole vectors of columns, and a
+/// row alone, which waits for B, counted as the two that it costs. For cost models.
 double gemm_issued_flops(std::int64_t m, std::int64_t n, std::int64_t k);
 
 }  // namespace lenslet
