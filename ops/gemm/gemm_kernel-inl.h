@@ -46,6 +46,8 @@ struct Tile {
   std::int64_t partial_length = 0;  ///< terms of a segment that are summed before they are added to the rest
   const float* b = nullptr;         ///< [segment_count*segment_length][Vectors*lanes]
   std::int64_t b_stride = 0;        ///< floats from a panel to the next, for kernels of several
+  const float* ahead = nullptr;     ///< fetched into L2 meanwhile, ...
+  std::int64_t ahead_step = 0;      ///< ... a line each step of k, so many floats apart
   const float* init = nullptr;      ///< added to the product: C itself, the residual, or null
   std::int64_t init_stride = 0;
   const float* bias = nullptr;  ///< or null
@@ -74,6 +76,7 @@ void compute_tile(const Tile& t) {
   bool partial = false;
 
   const float* HWY_RESTRICT b = t.b;
+  const float* ahead = t.ahead;
   for (std::int64_t s = 0; s < t.segment_count; ++s) {
     const float* a[Rows];
     HWY_UNROLL(16)
@@ -81,6 +84,8 @@ void compute_tile(const Tile& t) {
     for (std::int64_t k = 0;;) {
       const std::int64_t end = t.segment_length - k > t.partial_length ? k + t.partial_length : t.segment_length;
       for (; k < end; ++k) {
+        __builtin_prefetch(ahead, 0, 2);
+        ahead += t.ahead_step;
         V bv[Columns];
         HWY_UNROLL(16)
         for (int v = 0; v < Columns; ++v) bv[v] = hn::LoadU(d, b + v / Vectors * t.b_stride + v % Vectors * lanes);
