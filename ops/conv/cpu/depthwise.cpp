@@ -29,9 +29,9 @@ namespace {
 struct DepthwiseLine {
   const float* x = nullptr;         ///< pixel 0 of the first image row that a tap reads
   std::int64_t x_row = 0;           ///< floats from one tap's row to the next one's
-  const float* w = nullptr;         ///< the first such tap: [rows][S][K]
+  const float* w = nullptr;         ///< the first such tap: [rows][S][block]
   std::int64_t rows = 0;            ///< taps that lie inside the image
-  std::int64_t k = 0;               ///< floats from pixel to pixel and from tap to tap
+  std::int64_t k = 0;               ///< floats from pixel to pixel
   std::int64_t block = 0;           ///< channels to compute
   const float* bias = nullptr;      ///< or null
   const float* residual = nullptr;  ///< pixel 0 of the row, or null
@@ -79,7 +79,7 @@ void pixel_block(const DepthwiseLine& line, const PixelBlock& block, const Fused
     for (std::int64_t r = 0; r < line.rows; ++r) {
       V tap[S];
       HWY_UNROLL(8)
-      for (int s = 0; s < S; ++s) tap[s] = hn::LoadU(d, w + s * line.k);
+      for (int s = 0; s < S; ++s) tap[s] = hn::LoadU(d, w + s * line.block);
       HWY_UNROLL(32)
       for (int j = 0; j < columns; ++j) {
         if (!whole && (j < first || j >= last)) continue;
@@ -91,7 +91,7 @@ void pixel_block(const DepthwiseLine& line, const PixelBlock& block, const Fused
         }
       }
       at += line.x_row;
-      w += S * line.k;
+      w += S * line.block;
     }
     HWY_UNROLL(8)
     for (int i = 0; i < Px; ++i) finish(d, acc[i], line, (block.q + i * block.step) * line.k + c, clamp);
@@ -109,9 +109,9 @@ void pixel(const DepthwiseLine& line, const ConvProblem& problem, std::int64_t q
     auto acc = line.bias == nullptr ? hn::Zero(d) : hn::LoadU(d, line.bias + c);
     for (std::int64_t r = 0; r < line.rows; ++r) {
       const float* HWY_RESTRICT x = line.x + r * line.x_row + left * line.k + c;
-      const float* HWY_RESTRICT w = line.w + r * problem.s * line.k + c;
+      const float* HWY_RESTRICT w = line.w + r * problem.s * line.block + c;
       for (std::int64_t s = first; s < last; ++s)
-        acc = hn::MulAdd(hn::LoadU(d, x + s * dilation * line.k), hn::LoadU(d, w + s * line.k), acc);
+        acc = hn::MulAdd(hn::LoadU(d, x + s * dilation * line.k), hn::LoadU(d, w + s * line.block), acc);
     }
     finish(d, acc, line, q * line.k + c, clamp);
   };
@@ -199,6 +199,7 @@ class BoundDepthwise final : public BoundConv {
  private:
   void compute(const ConvRun& run) const override {
     const float* w = run.filter;
+    const std::int64_t taps = problem.r * problem.s;
     const std::int64_t block = channel_block(problem);
     const std::int64_t blocks = (problem.k + block - 1) / block;
     const std::int64_t line_work = problem.q * block * problem.r * problem.s;
@@ -223,7 +224,8 @@ class BoundDepthwise final : public BoundConv {
             line.k = problem.k;
             line.block = std::min(block, problem.k - c);
             line.rows = last - first;
-            line.w = w + first * problem.s * problem.k + c;
+            line.w = w + c * taps + first * problem.s * line.block;
+            if (p == 0) fetch(line.w + line.block * taps, std::min(block, problem.k - c - line.block) * taps);
             const float* image = run.x + n * problem.h * problem.w * problem.c;
             const std::int64_t x_row = problem.w * problem.c;
             if (multiplier(problem) == 1) {
@@ -244,6 +246,11 @@ class BoundDepthwise final : public BoundConv {
             HWY_DYNAMIC_DISPATCH(depthwise_line)(line, problem);
           }
         });
+  }
+
+  /// The next block's filters, which come from memory, meanwhile.
+  static void fetch(const float* filters, std::int64_t floats) {
+    for (std::int64_t i = 0; i < floats; i += 16) __builtin_prefetch(filters + i, 0, 2);
   }
 
   static void repeat_channels(const float* from, float* to, std::int64_t count, std::int64_t times) {
@@ -281,11 +288,15 @@ class Depthwise final : public ConvAlgorithm {
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override { return {.floats = p.k * p.r * p.s}; }
-  /// [R][S][K]
+  /// A block of channels after the other, each [R][S][block].
   void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
-    for (std::int64_t k = 0; k < p.k; ++k)
-      for (std::int64_t tap = 0; tap < filter.terms; ++tap)
-        to[static_cast<std::size_t>(tap * p.k + k)] = filter.weight(k, tap);
+    const std::int64_t most = channel_block(p);
+    for (std::int64_t begin = 0; begin < p.k; begin += most) {
+      const std::int64_t block = std::min(most, p.k - begin);
+      for (std::int64_t k = 0; k < block; ++k)
+        for (std::int64_t tap = 0; tap < filter.terms; ++tap)
+          to[static_cast<std::size_t>(begin * filter.terms + tap * block + k)] = filter.weight(begin + k, tap);
+    }
   }
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,
                                                const DeviceProfile& device) const override {
