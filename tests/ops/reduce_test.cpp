@@ -337,8 +337,8 @@ TEST_CASE("top_k/few_of_a_line") {
   for (const std::int64_t length : {127, 128, 131, 1024})
     for (const std::int64_t k : {1, 5, 16, 17}) {
       Tensor x = random_f32({4, length}, 10);
-      const auto values = x.values<float>();
-      std::fill(values.begin(), values.begin() + length, 2.0F);  // the first k of a line of equals
+      float* const values = x.values<float>().data();
+      std::fill(values, values + length, 2.0F);  // the first k of a line of equals
       for (std::int64_t i = 0; i < length; i += 7) values[2 * length + i] = i % 2 == 0 ? nan : -nan;
       values[3 * length + length / 2] = inf;
       values[3 * length + length - 1] = -inf;
