@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <type_traits>
 
 #include "base/simd/targets.h"
 #include "ops/conv/algorithm.h"
@@ -118,29 +117,38 @@ void pixel(const DepthwiseLine& line, const ConvProblem& problem, std::int64_t q
   over_channels(hn::ScalableTag<float>(), 0, line.block, body);
 }
 
-/// With dilation (then stride 1) every so many pixels are a line of their own, which is not dilated.
+/// With dilation (then stride 1) every so many pixels are a line of their own, which is not dilated. The last block of
+/// a line begins early enough to be whole: what it computes twice comes out the same.
 template <int S, int Stride>
 void line_of(const DepthwiseLine& line, const ConvProblem& problem, const FusedClamp& clamp) {
+  constexpr int most = 7, few = 4;  // images are 7 x 2^n wide
   const std::int64_t step = problem.dilation_w;
-  PixelBlock block{.step = step};
-  const auto compute = [&]<int Px>(std::integral_constant<int, Px>) HWY_ATTR {
-    constexpr std::int64_t columns = (Px - 1) * Stride + S;
-    block.left = block.q * Stride - problem.pad_left;
+  // Of pixels from `q` on: how many columns of a block lie outside, and whether none does.
+  const auto place = [&](std::int64_t q, std::int64_t columns) {
+    PixelBlock block{.q = q, .step = step, .left = q * Stride - problem.pad_left};
     block.first = block.left >= 0 ? 0 : (-block.left + step - 1) / step;
-    block.last = block.left >= problem.w ? 0 : (problem.w - 1 - block.left) / step + 1;
-    if (block.first == 0 && block.last >= columns)
-      pixel_block<S, Stride, Px, true>(line, block, clamp);
-    else
-      pixel_block<S, Stride, Px, false>(line, block, clamp);
-    block.q += Px * step;
+    block.last = block.left >= problem.w ? 0 : std::min(columns, (problem.w - 1 - block.left) / step + 1);
+    return block;
   };
   for (std::int64_t begin = 0; begin < std::min(step, problem.q); ++begin) {
-    block.q = begin;
-    const auto left = [&] { return (problem.q - block.q + step - 1) / step; };
-    while (left() >= 7) compute(std::integral_constant<int, 7>());  // images are 7 x 2^n wide
-    if (left() >= 4) compute(std::integral_constant<int, 4>());
-    if (left() >= 2) compute(std::integral_constant<int, 2>());
-    if (left() >= 1) compute(std::integral_constant<int, 1>());
+    const std::int64_t count = (problem.q - begin + step - 1) / step;
+    for (std::int64_t done = 0; done < count;) {
+      const std::int64_t left = count - done;
+      // Not where the residual may be y itself: it would be added twice.
+      const std::int64_t reach = line.residual == nullptr ? count : left;
+      const int width = left > few && reach >= most ? most : left > 1 && reach >= few ? few : 1;
+      const std::int64_t first = std::min(done, count - width);
+      const PixelBlock block = place(begin + first * step, (width - 1) * Stride + S);
+      if (width == 1)
+        pixel_block<S, Stride, 1, false>(line, block, clamp);
+      else if (width == few)
+        pixel_block<S, Stride, few, false>(line, block, clamp);
+      else if (block.first == 0 && block.last == (most - 1) * Stride + S)
+        pixel_block<S, Stride, most, true>(line, block, clamp);
+      else
+        pixel_block<S, Stride, most, false>(line, block, clamp);
+      done = first + width;
+    }
   }
 }
 
