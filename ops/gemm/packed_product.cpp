@@ -13,12 +13,12 @@
 namespace lenslet {
 namespace {
 
-/// `scratch` (k * n floats) is used where anything is to be scaled. Columns [begin, end) of the result, `begin` at a
-/// panel's start.
+/// Columns [begin, end) of B, `begin` at a panel's start.
 void pack_columns(const MatrixProblem& p, const float* b, std::int64_t begin, std::int64_t end, float* packed) {
   const std::int64_t row = p.trans_b ? 1 : p.gemm_n, col = p.trans_b ? p.gemm_k : 1;
   pack_b(b + begin * col, row, col, p.gemm_k, end - begin, packed + begin * p.gemm_k);
 }
+/// `scratch` (k * n floats) is used where anything is to be scaled.
 void pack_scaled(const MatrixProblem& p, const float* b, float* scratch, float* packed) {
   const std::int64_t rows = p.trans_b ? p.gemm_n : p.gemm_k, cols = p.trans_b ? p.gemm_k : p.gemm_n;  // as B lies
   if (p.scales()) {

@@ -167,7 +167,7 @@ class BoundGather final : public BoundKernel {
       const auto follow = [&](std::int64_t begin, std::int64_t end, const auto& use) {
         if (!for_each_place(walk_, all, begin, end, use)) right = false;
       };
-      if (walk_.inner != 1) return pick_slices(run, follow, walk_.inner * static_cast<std::int64_t>(element_bytes));
+      if (walk_.inner != 1) return pick_slices(run, follow, static_cast<std::int64_t>(element_bytes));
       dispatch_bytes(element_bytes, [&]<typename T>(std::type_identity<T>) { pick_elements<T>(run, follow); });
     });
     if (!right) throw Error(ErrorKind::invalid_argument, *wrong_index(walk_, indices));
@@ -176,10 +176,10 @@ class BoundGather final : public BoundKernel {
  private:
   // follow(begin, end, use): for_each_place of those rows.
   template <typename Follow>
-  void pick_slices(const KernelRun& run, const Follow& follow, std::int64_t bytes) const {
+  void pick_slices(const KernelRun& run, const Follow& follow, std::int64_t element_bytes) const {
     const auto* from = run.in<std::byte>(0);
     auto* to = run.out<std::byte>();
-    const std::int64_t element_bytes = walk_.inner == 0 ? 0 : bytes / walk_.inner;
+    const std::int64_t bytes = walk_.inner * element_bytes;
     run.pool->parallel_for(
         walk_.loops.count(), std::max<std::int64_t>(1, copy_grain_bytes / std::max<std::int64_t>(1, bytes)),
         [&](std::int64_t begin, std::int64_t end, int) {

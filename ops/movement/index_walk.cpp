@@ -10,6 +10,15 @@
 
 namespace lenslet {
 
+namespace {
+
+template <typename Index>
+bool inside(Index index, std::int64_t dim) {
+  return index >= -dim && index < dim;
+}
+
+}  // namespace
+
 IndexWalk slices_walk(const Shape& data, int axis, const Shape& indices) {
   IndexWalk walk{.data = data};
   std::int64_t outer = 1;
@@ -77,7 +86,7 @@ std::optional<std::string> wrong_index(const IndexWalk& walk, const Tensor& indi
                     std::size_t i = 0;
                     for (const Index index : indices.values<Index>()) {
                       const auto& [axis, dim, step] = walk.axes[i];
-                      if (index < -dim || index >= dim)
+                      if (!inside(index, dim))
                         return fmt::format("index {} is outside axis {} of {}", index, axis, walk.data.str());
                       i = i + 1 == static_cast<std::size_t>(walk.depth) ? 0 : i + 1;
                     }
@@ -91,15 +100,12 @@ void check_indices(const IndexWalk& walk, const Tensor& indices, ThreadPool& poo
   dispatch(indices.dtype(), IndexTypes(), [&]<typename Index>(std::type_identity<Index>) {
     const Index* all = indices.values<Index>().data();
     pool.parallel_for(tuples, elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
-      bool inside = true;
+      bool fine = true;
       for (int i = 0; i < walk.depth; ++i) {
         const std::int64_t dim = walk.axes[static_cast<std::size_t>(i)].dim;
-        for (std::int64_t tuple = begin; tuple < end; ++tuple) {
-          const Index index = all[tuple * walk.depth + i];
-          inside &= index >= -dim && index < dim;
-        }
+        for (std::int64_t tuple = begin; tuple < end; ++tuple) fine &= inside(all[tuple * walk.depth + i], dim);
       }
-      if (!inside) right = false;
+      if (!fine) right = false;
     });
   });
   if (!right) throw Error(ErrorKind::invalid_argument, *wrong_index(walk, indices));

@@ -123,7 +123,7 @@ template <int S, int Stride>
 void line_of(const DepthwiseLine& line, const ConvProblem& problem, const FusedClamp& clamp) {
   constexpr int most = 7, few = 4;  // images are 7 x 2^n wide
   const std::int64_t step = problem.dilation_w;
-  // Of pixels from `q` on: how many columns of a block lie outside, and whether none does.
+  // The block of so many columns whose first pixel is `q`.
   const auto place = [&](std::int64_t q, std::int64_t columns) {
     PixelBlock block{.q = q, .step = step, .left = q * Stride - problem.pad_left};
     block.first = block.left >= 0 ? 0 : (-block.left + step - 1) / step;
@@ -210,7 +210,7 @@ class BoundDepthwise final : public BoundConv {
     const std::int64_t taps = problem.r * problem.s;
     const std::int64_t block = channel_block(problem);
     const std::int64_t blocks = (problem.k + block - 1) / block;
-    const std::int64_t line_work = problem.q * block * problem.r * problem.s;
+    const std::int64_t line_work = problem.q * block * taps;
     // Pieces of 8 us and more; fewer lines in a piece where there are few lines, as at 7x7.
     const std::int64_t grain = std::max<std::int64_t>(1, (128 << 10) / std::max<std::int64_t>(line_work, 1));
     auto* scratch = reinterpret_cast<float*>(run.workspace.data());

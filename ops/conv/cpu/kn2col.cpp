@@ -64,14 +64,14 @@ std::int64_t images_at_once(const ConvProblem& p, const std::vector<Tap>& taps) 
   return std::clamp<std::int64_t>(few_sums / sums, 1, p.n);
 }
 
-/// Floats from one tap's packed filters to the next's: each begins on a cache line of its own.
-std::int64_t tap_floats(const ConvProblem& p) { return (packed_b_floats(p.group_c(), p.group_k()) + 15) / 16 * 16; }
+PackedFilter taps_apart(const ConvProblem& p) { return PackedFilter(p, p.r * p.s); }
 
 class BoundKn2col final : public BoundConv {
  public:
   BoundKn2col(const ConvProblem& p, std::vector<Tap> taps)
       : BoundConv(
             p, static_cast<std::size_t>(images_at_once(p, taps) * pixels_apart(p, taps) * p.group_k()) * sizeof(float)),
+        filter_(taps_apart(p)),
         taps_(std::move(taps)),
         images_(images_at_once(p, taps_)) {}
 
@@ -107,7 +107,7 @@ class BoundKn2col final : public BoundConv {
                     .line_stride = p.stride_h * p.w * p.c,
                     .height = tap.p.count(),
                     .image_stride = p.h * p.w * p.c},
-              .b = run.filter + (g * p.r * p.s + tap.index) * tap_floats(p),
+              .b = filter_.group(run.filter, g, tap.index),
               .activation = {}};
     if (tap.reads_for_all(p)) {
       const bool first = &tap == &taps_.front(), last = &tap == &taps_.back();
@@ -135,6 +135,7 @@ class BoundKn2col final : public BoundConv {
     });
   }
 
+  PackedFilter filter_;
   std::vector<Tap> taps_;
   std::int64_t images_;
 };
@@ -146,20 +147,12 @@ class Kn2col final : public ConvAlgorithm {
 
  private:
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = p.groups * p.r * p.s * tap_floats(p), .form = "taps " + PackedFilter(p).form()};
+    const PackedFilter filter = taps_apart(p);
+    return {.floats = filter.floats(), .form = "taps " + filter.form()};
   }
 
   void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
-    const std::int64_t c = p.group_c(), k = p.group_k(), taps = p.r * p.s;
-    std::fill(to.begin(), to.end(), 0.0F);
-    std::vector<float> rows(static_cast<std::size_t>(c * k));
-    for (std::int64_t g = 0; g < p.groups; ++g)
-      for (std::int64_t tap = 0; tap < taps; ++tap) {
-        for (std::int64_t out = 0; out < k; ++out)
-          for (std::int64_t in = 0; in < c; ++in)
-            rows[static_cast<std::size_t>(in * k + out)] = filter.weight(g * k + out, in * taps + tap);
-        pack_b(rows.data(), k, 1, c, k, to.data() + (g * taps + tap) * tap_floats(p));
-      }
+    taps_apart(p).pack(p, filter, to.data());
   }
 
   std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override {

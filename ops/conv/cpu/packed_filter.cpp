@@ -7,8 +7,10 @@
 #include "ops/core/sum_tolerance.h"
 
 namespace lenslet {
-PackedFilter::PackedFilter(const ConvProblem& p)
-    : group_floats_((packed_b_floats(p.group_c() * p.r * p.s, p.group_k()) + 15) / 16 * 16), groups_(p.groups) {}
+PackedFilter::PackedFilter(const ConvProblem& p, std::int64_t parts)
+    : parts_(parts),
+      part_floats_((packed_b_floats(p.group_c() * p.r * p.s / parts, p.group_k()) + 15) / 16 * 16),
+      groups_(p.groups) {}
 
 std::string PackedFilter::form() const { return fmt::format("packed for {} columns", gemm_tile_cols()); }
 
@@ -21,7 +23,9 @@ void PackedFilter::pack(const ConvProblem& p, const ConvFilter& filter, float* t
       for (std::int64_t in = 0; in < c; ++in)
         for (std::int64_t tap = 0; tap < p.r * p.s; ++tap)
           rows[static_cast<std::size_t>((tap * c + in) * k + out)] = filter.weight(g * k + out, in * p.r * p.s + tap);
-    pack_b(rows.data(), k, 1, terms, k, to + g * group_floats_);
+    const std::int64_t of_part = terms / parts_;
+    for (std::int64_t part = 0; part < parts_; ++part)
+      pack_b(rows.data() + part * of_part * k, k, 1, of_part, k, to + (g * parts_ + part) * part_floats_);
   }
 }
 

@@ -10,19 +10,21 @@
 
 namespace lenslet {
 
-/// For each group, B [R*S*C/groups][K/groups] packed for gemm(); rows in the order r, s, c. Each group begins on a
-/// cache line of its own.
+/// For each group, B [R*S*C/groups][K/groups] packed for gemm(); rows in the order r, s, c. Or, in R*S parts, a B
+/// [C/groups][K/groups] for each tap. Each begins on a cache line of its own.
 class PackedFilter {
  public:
-  explicit PackedFilter(const ConvProblem& problem);
-  std::int64_t floats() const { return group_floats_ * groups_; }
+  explicit PackedFilter(const ConvProblem& problem, std::int64_t parts = 1);
+  std::int64_t floats() const { return part_floats_ * parts_ * groups_; }
   /// What gemm() reads differs with the CPU's vectors.
   std::string form() const;
   void pack(const ConvProblem& problem, const ConvFilter& filter, float* to) const;
-  const float* group(const float* packed, std::int64_t g) const { return packed + g * group_floats_; }
+  const float* group(const float* packed, std::int64_t g, std::int64_t part = 0) const {
+    return packed + (g * parts_ + part) * part_floats_;
+  }
 
  private:
-  std::int64_t group_floats_, groups_;
+  std::int64_t parts_, part_floats_, groups_;
 };
 
 /// Where the parts of a filter's window lie in an NHWC input, as GemmRows has them: R runs of S*C when the taps of a
