@@ -1,8 +1,10 @@
 #include <cassert>
 #include <limits>
+#include <type_traits>
 
 #include "base/cuda/index_divider.h"
 #include "base/cuda/launch.h"
+#include "base/cuda/vector.cuh"
 #include "ops/movement/access.cuh"
 #include "ops/movement/index_walk_cuda.h"
 
@@ -60,7 +62,7 @@ struct WalkLoops {
     }
     return place;
   }
-  /// What the indices of a tuple add; negative when one lies outside.
+  /// What the indices of a tuple add; negative when one lies outside. Then report().
   __device__ std::int64_t named(std::int64_t tuple) const {
     std::int64_t at = 0;
     for (int i = 0; i < depth; ++i) {
@@ -68,14 +70,13 @@ struct WalkLoops {
       const std::int64_t index = wide_indices ? static_cast<const std::int64_t*>(indices)[j]
                                               : std::int64_t{static_cast<const std::int32_t*>(indices)[j]};
       const std::int64_t from_front = index < 0 ? index + axis_dims[i] : index;
-      if (fault != nullptr && (from_front < 0 || from_front >= axis_dims[i])) {
-        *fault = 1;
-        return -1;
-      }
+      if (fault != nullptr && (from_front < 0 || from_front >= axis_dims[i])) return -1;
       at += from_front * axis_steps[i];
     }
     return at;
   }
+  /// An index lies outside. Apart from named(), for no load moves ahead of a store.
+  __device__ void report() const { *fault = 1; }
 };
 
 template <typename T, typename Index>
@@ -83,16 +84,21 @@ __global__ void __launch_bounds__(threads)
     gather_items(const T* from, T* to, const __grid_constant__ WalkLoops<Index> loops) {
   wait_for_previous();
   const Index first = static_cast<Index>(blockIdx.x) * (threads * unroll) + threadIdx.x;
-  T values[unroll];
+  std::int64_t places[unroll];
+  bool right = true;
 #pragma unroll
   for (int u = 0; u < unroll; ++u) {
-    const Index item = first + static_cast<Index>(u * threads);
-    if (item >= loops.items) continue;
+    const Index item = min(first + static_cast<Index>(u * threads), loops.items - 1);
     const Index row = loops.inner.divide(item);
     const auto place = loops.start(row);
     const std::int64_t named = loops.named(place.tuple);
-    if (named >= 0) values[u] = from[place.from + named + (item - row * loops.inner.divisor())];
+    right = right && named >= 0;
+    places[u] = named < 0 ? 0 : place.from + named + (item - row * loops.inner.divisor());
   }
+  if (!right) return loops.report();
+  T values[unroll];
+#pragma unroll
+  for (int u = 0; u < unroll; ++u) values[u] = from[places[u]];
 #pragma unroll
   for (int u = 0; u < unroll; ++u) {
     const Index item = first + static_cast<Index>(u * threads);
@@ -100,9 +106,57 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
+/// What a thread reads and writes at once.
+template <typename T>
+struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) Quad {
+  T items[4];
+};
+
+/// The same for elements one by one, each named by one index: four neighbours a thread, whose place in the loops is
+/// found once.
+template <typename T, typename Given>
+__global__ void __launch_bounds__(threads)
+    gather_quads(const T* from, T* to, const __grid_constant__ WalkLoops<std::uint32_t> loops) {
+  wait_for_previous();
+  const std::uint32_t item = 4 * (blockIdx.x * threads + threadIdx.x);
+  if (item >= loops.items) return;
+  const auto place = loops.start(item);
+  const auto given = *reinterpret_cast<const Quad<Given>*>(static_cast<const Given*>(loops.indices) + place.tuple);
+  std::int64_t places[4];
+  bool right = true;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    const std::int64_t index = given.items[k], from_front = index < 0 ? index + loops.axis_dims[0] : index;
+    right = right && from_front >= 0 && from_front < loops.axis_dims[0];
+    places[k] = place.from + k * loops.from[loops.rank - 1] + from_front * loops.axis_steps[0];
+  }
+  if (!right && loops.fault != nullptr) return loops.report();
+  Quad<T> values;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) values.items[k] = from[places[k]];
+  *reinterpret_cast<Quad<T>*>(to + item) = values;
+}
+
+/// Four neighbouring elements are named by four neighbouring indices.
+bool in_quads(const IndexWalk& walk) {
+  const int last = walk.loops.rank() - 1;
+  if (walk.inner != 1 || walk.depth != 1 || last < 0 || walk.loops[last].to != 1 || walk.loops[last].dim % 4 != 0)
+    return false;
+  for (int i = 0; i < last; ++i)
+    if (walk.loops[i].to % 4 != 0) return false;
+  return true;
+}
+
 template <typename T, typename Index>
 void launch_gather(const Context& context, const IndexWalk& walk, const void* from, const void* indices,
                    bool wide_indices, void* to) {
+  if constexpr (std::is_same_v<Index, std::uint32_t> && sizeof(T) <= 8)
+    if (in_quads(walk) && quad_aligned(indices, to)) {
+      const auto kernel = wide_indices ? gather_quads<T, std::int64_t> : gather_quads<T, std::int32_t>;
+      return launch(context, kernel, blocks_for(walk.loops.count() / 4, threads), threads, 0,
+                    static_cast<const T*>(from), static_cast<T*>(to),
+                    WalkLoops<Index>(context, walk, indices, wide_indices));
+    }
   launch(context, gather_items<T, Index>, blocks_for(walk.loops.count() * walk.inner, threads * unroll), threads, 0,
          static_cast<const T*>(from), static_cast<T*>(to), WalkLoops<Index>(context, walk, indices, wide_indices));
 }
@@ -130,7 +184,10 @@ __global__ void __launch_bounds__(threads)
   for (std::int64_t link = 0; link < chain.dim; ++link) {
     const std::int64_t tuple = place.tuple + link * chain.to;
     const std::int64_t named = loops.named(tuple);
-    if (named < 0) continue;
+    if (named < 0) {
+      loops.report();
+      continue;
+    }
     T& y = to[place.from + link * chain.from + named + column];
     y = scattered(kind, y, updates[tuple * inner + column]);
   }

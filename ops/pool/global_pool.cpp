@@ -2,12 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
 #include "ops/core/checks.h"
-#include "ops/core/grain.h"
 #include "ops/reduce/reduction.h"
 
 namespace lenslet {
@@ -59,39 +54,8 @@ reduce::Loops loops_of(const Binding& binding) {
   return reduce::plane_loops(x[0], x[1], area_of(x), binding.format(0) == formats::nhwc);
 }
 
-// Four sums side by side: one would wait for its own last addition each time.
-float mean(const float* x, std::int64_t area) {
-  double sums[4] = {};
-  std::int64_t i = 0;
-  for (; i + 4 <= area; i += 4)
-    for (std::int64_t k = 0; k < 4; ++k) sums[k] += static_cast<double>(x[i + k]);
-  for (; i < area; ++i) sums[0] += static_cast<double>(x[i]);
-  return static_cast<float>((sums[0] + sums[1] + sums[2] + sums[3]) / static_cast<double>(area));
-}
-
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
-  const ReduceKind kind = binding.op<GlobalPoolOp>().kind;
-  const bool max = kind == ReduceKind::max;
-  const bool nhwc = binding.format(0) == formats::nhwc;
-  if (kind != ReduceKind::mean && !(max && nhwc)) return reduce::on_cpu(kind, DType::f32, loops_of(binding));
-  // Channels lie side by side: each thread takes a strip of them through all pixels.
-  if (nhwc)
-    return bound([=, loops = loops_of(binding)](const KernelRun& run) {
-      constexpr std::int64_t strip = 64;
-      const float* x = run.inputs[0].values<float>().data();
-      float* y = run.outputs[0].values<float>().data();
-      if (max) return reduce::across_outputs<reduce::ExtremeFold<float, true>, strip>(loops, {}, x, y, *run.pool);
-      using Sum = reduce::SumFold<float, reduce::Term::value>;
-      reduce::across_outputs<Sum, strip>(loops, reduce::Finish::mean, x, y, *run.pool);
-    });
-  return bound([area = area_of(binding.shape(0))](const KernelRun& run) {
-    const float* x = run.inputs[0].values<float>().data();
-    float* y = run.outputs[0].values<float>().data();
-    run.pool->parallel_for(run.outputs[0].elems(), std::max<std::int64_t>(1, elementwise_grain / area),
-                           [&](std::int64_t begin, std::int64_t end, int) {
-                             for (std::int64_t i = begin; i < end; ++i) y[i] = mean(x + i * area, area);
-                           });
-  });
+  return reduce::on_cpu(binding.op<GlobalPoolOp>().kind, DType::f32, loops_of(binding));
 }
 
 std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {

@@ -36,6 +36,7 @@ struct SumFold {
   using In = T;
   using Out = T;
   using Rule = Finish;
+  static constexpr Term summed = term;
   LENSLET_HOST_DEVICE static constexpr T neutral(Rule) { return 0; }
   Sum<T> sum = 0;
 

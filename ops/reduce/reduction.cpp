@@ -1,6 +1,7 @@
 #include "ops/reduce/reduction.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <type_traits>
 
@@ -143,10 +144,75 @@ class BoundRows final : public BoundKernel {
   ReducedRows rows_;
 };
 
+template <typename Fold>
+inline constexpr bool is_float_sum = false;
+template <Term term>
+inline constexpr bool is_float_sum<SumFold<float, term>> = true;
+
+/// What is kept lies side by side in float32, and is summed. Every sum goes through the rows in order, so that results
+/// do not depend on the strips of columns that threads take.
+class BoundColumnSums final : public BoundKernel {
+ public:
+  static bool serves(ReduceKind kind, DType dtype, const Loops& loops) {
+    bool sums = false;
+    with_fold<float, double>(kind, [&]<typename Fold>(std::type_identity<Fold>, auto) { sums = is_float_sum<Fold>; });
+    const int lane = contiguous_loop(loops.kept);
+    return sums && dtype == DType::f32 && lane >= 0 && loops.kept[lane].dim >= line;
+  }
+  BoundColumnSums(ReduceKind kind, const Loops& loops)
+      : kind_(kind), kept_(loops.kept), lane_(take_lane(kept_)), rows_(loops.reduced) {}
+
+  void run(const KernelRun& run) const override {
+    with_fold<float, double>(kind_, [&]<typename Fold>(std::type_identity<Fold>, typename Fold::Rule rule) {
+      if constexpr (is_float_sum<Fold>) sum_columns<Fold>(run, rule);
+    });
+  }
+
+ private:
+  static constexpr std::int64_t line = 16;     // floats of a cache line: the narrowest strip
+  static constexpr std::int64_t widest = 512;  // so long a piece of each row that it is fetched ahead
+  static constexpr std::int64_t at_once = 8;   // rows that are added to sums in registers, each a stream of its own
+
+  template <typename Fold>
+  void sum_columns(const KernelRun& run, Finish finish) const {
+    const float* const x = run.in<float>(0);
+    auto* const y = run.out<float>();
+    const std::int64_t share = lane_.dim * kept_.count() / (2 * run.pool->threads());
+    const std::int64_t width = std::clamp(share / line * line, line, widest);
+    const std::int64_t strips = (lane_.dim + width - 1) / width;
+    const std::int64_t grain =
+        std::max<std::int64_t>(1, elementwise_grain / std::max<std::int64_t>(1, rows_.count * width));
+    run.pool->parallel_for(kept_.count() * strips, grain, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t unit = begin; unit < end; ++unit) {
+        const LoopCursor at(kept_, unit / strips);
+        const std::int64_t left = unit % strips * width, here = std::min(width, lane_.dim - left);
+        std::array<double, widest> sums;
+        std::fill_n(sums.begin(), here, 0.0);
+        rows_.for_each([&](std::int64_t first) {
+          for (std::int64_t i = 0; i < rows_.row.dim; i += at_once)
+            add_rows(x + at.from + left + first + i * rows_.row.from, rows_.row.from,
+                     std::min(at_once, rows_.row.dim - i), here, sums.data(), Fold::summed);
+        });
+        for (std::int64_t j = 0; j < here; ++j) {
+          Fold fold;
+          fold.sum = sums[static_cast<std::size_t>(j)];
+          y[at.to + (left + j) * lane_.to] = fold.result(rows_.count, finish);
+        }
+      }
+    });
+  }
+
+  ReduceKind kind_;
+  StridedLoops kept_;
+  StridedLoops::Loop lane_;
+  ReducedRows rows_;
+};
+
 }  // namespace
 
 std::unique_ptr<const BoundKernel> on_cpu(ReduceKind kind, DType dtype, const Loops& loops) {
   if (BoundRows::serves(kind, dtype, loops)) return std::make_unique<BoundRows>(kind, loops);
+  if (BoundColumnSums::serves(kind, dtype, loops)) return std::make_unique<BoundColumnSums>(kind, loops);
   return bound([=](const KernelRun& run) {
     dispatch(dtype, ExtremeTypes(), [&]<typename T>(std::type_identity<T>) {
       const auto run_fold = [&]<typename Fold>(std::type_identity<Fold>, typename Fold::Rule rule) {

@@ -20,20 +20,22 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Side by side, so that no addition waits for the one before.
 constexpr std::int64_t chains = 8;
 
+/// `sum` and the terms of the floats at x.
+template <reduce::Term term, class D, class V = hn::Vec<D>>
+HWY_INLINE V add_term(D d, V sum, const float* x) {
+  const V wide = hn::PromoteTo(d, hn::LoadU(hn::Rebind<float, D>(), x));
+  if constexpr (term == reduce::Term::square) return hn::MulAdd(wide, wide, sum);
+  return hn::Add(sum, term == reduce::Term::value ? wide : hn::Abs(wide));
+}
+
 template <reduce::Term term>
 double sum_of(const float* x, std::int64_t n) {
   const hn::ScalableTag<double> d;
-  const hn::Rebind<float, decltype(d)> narrow;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   hn::Vec<decltype(d)> sums[chains];
   for (auto& sum : sums) sum = hn::Zero(d);
-  const auto add = [&](std::int64_t chain, std::int64_t i) HWY_ATTR {
-    const auto wide = hn::PromoteTo(d, hn::LoadU(narrow, x + i));
-    if constexpr (term == reduce::Term::square)
-      sums[chain] = hn::MulAdd(wide, wide, sums[chain]);
-    else
-      sums[chain] = hn::Add(sums[chain], term == reduce::Term::value ? wide : hn::Abs(wide));
-  };
+  const auto add = [&](std::int64_t chain, std::int64_t i)
+                       HWY_ATTR { sums[chain] = add_term<term>(d, sums[chain], x + i); };
   std::int64_t i = 0;
   for (; i + chains * lanes <= n; i += chains * lanes)
     for (std::int64_t chain = 0; chain < chains; ++chain) add(chain, i + chain * lanes);
@@ -49,6 +51,34 @@ double sum_of(const float* x, std::int64_t n) {
 double sum_kernel(const float* x, std::int64_t n, reduce::Term term) {
   if (term == reduce::Term::square) return sum_of<reduce::Term::square>(x, n);
   return term == reduce::Term::value ? sum_of<reduce::Term::value>(x, n) : sum_of<reduce::Term::magnitude>(x, n);
+}
+
+/// Vectors [0, count) of sums and of the rows at x.
+template <reduce::Term term, std::int64_t count, class D>
+HWY_INLINE void add_strip(D d, const float* x, std::int64_t stride, std::int64_t rows, double* sums) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  hn::Vec<D> kept[count];
+  for (std::int64_t k = 0; k < count; ++k) kept[k] = hn::LoadU(d, sums + k * lanes);
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t k = 0; k < count; ++k) kept[k] = add_term<term>(d, kept[k], x + i * stride + k * lanes);
+  for (std::int64_t k = 0; k < count; ++k) hn::StoreU(kept[k], d, sums + k * lanes);
+}
+
+template <reduce::Term term>
+void add_rows_of(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t width, double* sums) {
+  const hn::ScalableTag<double> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t j = 0;
+  for (; j + chains * lanes <= width; j += chains * lanes) add_strip<term, chains>(d, x + j, stride, rows, sums + j);
+  for (; j + lanes <= width; j += lanes) add_strip<term, 1>(d, x + j, stride, rows, sums + j);
+  for (; j < width; ++j) add_strip<term, 1>(hn::CappedTag<double, 1>(), x + j, stride, rows, sums + j);
+}
+
+void add_rows_kernel(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t width, double* sums,
+                     reduce::Term term) {
+  if (term == reduce::Term::square) return add_rows_of<reduce::Term::square>(x, stride, rows, width, sums);
+  if (term == reduce::Term::value) return add_rows_of<reduce::Term::value>(x, stride, rows, width, sums);
+  add_rows_of<reduce::Term::magnitude>(x, stride, rows, width, sums);
 }
 
 template <bool largest>
@@ -134,6 +164,7 @@ HWY_AFTER_NAMESPACE();
 namespace lenslet {
 
 HWY_EXPORT(sum_kernel);
+HWY_EXPORT(add_rows_kernel);
 HWY_EXPORT(largest_kernel);
 HWY_EXPORT(least_kernel);
 HWY_EXPORT(exp_sum_kernel);
@@ -141,6 +172,10 @@ HWY_EXPORT(place_kernel);
 
 double reduce::row_sum(const float* x, std::int64_t n, Term term) {
   return HWY_DYNAMIC_DISPATCH(sum_kernel)(x, n, term);
+}
+void reduce::add_rows(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t width, double* sums,
+                      Term term) {
+  HWY_DYNAMIC_DISPATCH(add_rows_kernel)(x, stride, rows, width, sums, term);
 }
 float reduce::row_extreme(const float* x, std::int64_t n, bool largest) {
   return largest ? HWY_DYNAMIC_DISPATCH(largest_kernel)(x, n) : HWY_DYNAMIC_DISPATCH(least_kernel)(x, n);

@@ -1,5 +1,5 @@
 #pragma once
-// Folds (fold.h) of neighbouring floats, vectorised, on the CPU.
+// Folds (fold.h) of neighbouring floats, and of rows of them, vectorised, on the CPU.
 
 #include <cstdint>
 
@@ -9,6 +9,8 @@ namespace lenslet::reduce {
 
 /// The sum of a term of each of x[0, n), in double; in which order, depends on the instruction set.
 double row_sum(const float* x, std::int64_t n, Term term);
+/// Adds a term of each of x[i * stride + j], i in [0, rows), to sums[j], j in [0, width), in the order of the rows.
+void add_rows(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t width, double* sums, Term term);
 /// The largest or the least of x[0, n), n > 0; NaN if one is.
 float row_extreme(const float* x, std::int64_t n, bool largest);
 /// Where that stands first.

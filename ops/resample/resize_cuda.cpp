@@ -24,6 +24,25 @@ struct Launch {
   std::size_t table = 0;                               ///< where its taps begin in the blob
 };
 
+/// Input rows from the first to the last that some group of output rows is made of.
+std::int64_t group_lines(const ResizePass& pass) {
+  std::int64_t most = 1;
+  for (std::int64_t j = 0; j < pass.out; j += cuda::resize_group) {
+    const auto at = [&](std::int64_t row) {
+      return pass.taps.index.begin() + pass.taps.first[static_cast<std::size_t>(std::min(row, pass.out))];
+    };
+    const std::span<const std::int64_t> read(at(j), at(j + cuda::resize_group));
+    if (read.empty()) continue;
+    const auto [low, high] = std::ranges::minmax(read);
+    most = std::max(most, high - low + 1);
+  }
+  return most;
+}
+
+bool reaches_beyond(const AxisTaps* taps) {
+  return taps != nullptr && std::ranges::adjacent_find(taps->first) != taps->first.end();
+}
+
 /// None: the tensor stays as it is.
 std::vector<Launch> launches_of(std::span<const ResizePass> passes) {
   std::vector<Launch> launches;
@@ -49,12 +68,18 @@ std::vector<Launch> launches_of(std::span<const ResizePass> passes) {
     taps = taps <= 2 ? taps : taps <= 4 ? 4 : taps;
     launch.shape = {
         .outer = first.outer, .inner = last.inner, .taps = static_cast<int>(std::max<std::int64_t>(1, taps))};
-    if (rows != nullptr) launch.rows = &rows->taps, launch.shape.rows_in = rows->in, launch.shape.rows_out = rows->out;
+    if (rows != nullptr) {
+      launch.rows = &rows->taps;
+      launch.shape.rows_in = rows->in;
+      launch.shape.rows_out = rows->out;
+      launch.shape.group_lines = group_lines(*rows);
+    }
     if (columns != nullptr) {
       launch.columns = &columns->taps;
       launch.shape.columns_in = columns->in;
       launch.shape.columns_out = columns->out;
     }
+    launch.shape.reaches_beyond = reaches_beyond(launch.rows) || reaches_beyond(launch.columns);
     table += launch.shape.table_size();
     launches.push_back(launch);
   }

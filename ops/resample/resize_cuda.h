@@ -16,10 +16,15 @@ struct ResizeTap {
   float weight = 0;
 };
 
+/// Neighbouring rows of the output that are computed together, from the first one on.
+inline constexpr int resize_group = 4;
+
 /// [outer, rows_in, columns_in, inner] to [outer, rows_out, columns_out, inner].
 struct ResizeLaunch {
   std::int64_t outer = 1, rows_in = 1, rows_out = 1, columns_in = 1, columns_out = 1, inner = 1;
-  int taps = 2;  ///< of each element, those of weight 0 included: 1, 2, 4 or any larger number
+  int taps = 2;                  ///< of each element, those of weight 0 included: 1, 2, 4 or any larger number
+  std::int64_t group_lines = 1;  ///< from the first to the last input row of any group's taps
+  bool reaches_beyond = false;   ///< some element is the extrapolation
 
   std::size_t table_size() const { return static_cast<std::size_t>(rows_out + columns_out) * std::size_t(taps); }
 };

@@ -60,6 +60,15 @@ TEST_CASE("gather_elements/axes") {
                 .inputs = {x, random_indices(shape, x.shape()[along], 2)},
                 .maybe_constant = {1}});
   }
+  // Lines of whole fours, of every size of element and index.
+  for (const DType dtype : every_size)
+    for (const DType given : {DType::i32, DType::i64})
+      for (const std::int64_t axis : {0, 1, 2})
+        check_op({.op = "GatherElements",
+                  .attributes = {{"axis", axis}},
+                  .inputs = {random_of(dtype, {5, 7, 12}, 1, 0, 100),
+                             random_indices(Shape{3, 2, 8}.with(static_cast<int>(axis), 4), 5, 3, given)},
+                  .maybe_constant = {1}});
   for (const DType dtype : every_size)
     check_op({.op = "GatherElements",
               .opset = 11,

@@ -158,6 +158,12 @@ TEST_CASE("reduce/neighbours") {
       for (const std::int64_t length : {65536, 65537, 200000})
         check_op(reduce(op, random_f32({2, length}, 3), {1}, 0, 18));
     }
+    // Columns: whole strips and what is left of them, rows that follow others.
+    for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceL1", "ReduceL2", "ReduceLogSumExp"}) {
+      for (const std::int64_t width : {15, 16, 17, 100, 513, 1100})
+        for (const std::int64_t rows : {1, 7, 8, 17}) check_op(reduce(op, random_f32({rows, width}, 6), {0}, 0, 18));
+      check_op(reduce(op, random_f32({3, 20, 5, 70}, 7), {0, 2}, 1, 18));
+    }
     for (const bool largest : {true, false}) {
       const auto of = [&](const Tensor& x) {
         return run_op(reduce(largest ? "ReduceMax" : "ReduceMin", x, {0}, 0, 18))[0].values<float>()[0];
@@ -233,6 +239,7 @@ TEST_CASE("cum_sum") {
       };
       for (std::int64_t axis = -4; axis < 4; ++axis) check(random_f32({3, 7, 5, 70}, 1), axis, 1e-6);
       for (const std::int64_t length : {1, 63, 64, 255, 257, 5000}) check(random_f32({3, length}, 2), 1, 1e-6);
+      for (const std::int64_t length : {64, 255, 256, 600}) check(random_f32({2, length, 33}, 2), 1, 1e-6);
       for (const DType dtype : {DType::i32, DType::i64})
         for (const std::int64_t axis : {0, 1}) check(random_of(dtype, {70, 300}, 3, -1000, 1000), axis);
       for (const DType dtype : {DType::u32, DType::u64}) check(random_of(dtype, {70, 300}, 3, 0, 1000), 1);

@@ -96,10 +96,12 @@ TEST_CASE("resize/shapes") {
   CHECK(infer_op(by_scales(random_f32({10}, 1), {2.3F}, linear))[0].shape == Shape{23});
 }
 
-// As many as CUDA takes several columns a thread for.
+// As many as CUDA takes several columns a thread for, or several rows a block.
 TEST_CASE("resize/large_planes") {
   const Ints sizes{1, 7, 197, 384};
   check_op(by_sizes(random_f32({1, 7, 400, 500}, 1), sizes, {{"mode", Text("linear")}}));
+  for (const std::int64_t width : {341, 342, 614, 615, 1024, 1025})
+    check_op(by_sizes(random_f32({1, 7, 60, width}, 1), sizes, {{"mode", Text(width % 2 == 0 ? "cubic" : "linear")}}));
   check_op(by_sizes(random_of(DType::u8, {1, 7, 98, 171}, 2, 0, 255), sizes, {}));
   OpCase c = by_sizes(random_f32({1, 7, 98, 171}, 3), sizes,
                       {{"mode", Text("linear")},

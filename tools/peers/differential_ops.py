@@ -956,6 +956,16 @@ def crop_keeps_size(graph, node):
     return any(a == b for a, b in list(zip(given.shape, made.shape))[2:])
 
 
+def crop_rounds_length(graph, node):
+    """tf_crop_and_resize by scales, of which one makes a length that is rounded."""
+    if node.op_type != "Resize" or attribute(node, "coordinate_transformation_mode") != b"tf_crop_and_resize":
+        return False
+    scales = graph.arrays[node.input[2]] if len(node.input) > 2 and node.input[2] else ()
+    axes = attribute(node, "axes", range(len(scales)))
+    shape = graph.arrays[node.input[0]].shape
+    return any(shape[axis] * float(scale) % 1 != 0 for axis, scale in zip(axes, scales))
+
+
 def rounds_ties(graph, node):
     """Resize, nearest, by a scale that float32 does not have exactly."""
     if node.op_type not in ("Resize", "Upsample") or attribute(node, "mode", b"nearest") != b"nearest":
@@ -1047,6 +1057,13 @@ EXCLUSIONS = (
      lambda g, n: n.op_type == "Col2Im" and len(g.arrays[n.input[1]]) > 2),
     ("AffineGrid with align_corners over a size of 1: ONNX Runtime takes another point than ONNX's reference",
      lambda g, n: n.op_type == "AffineGrid" and attribute(n, "align_corners") and 1 in g.arrays[n.input[1]][2:]),
+    ("tf_crop_and_resize by scales whose lengths are no integers: ONNX Runtime divides by the rounded length, ONNX's reference, as "
+     "lenslet, by the scale times the size", crop_rounds_length),
+    ("DynamicQuantizeLinear of nothing but zeros: the scale is ONNX's formula's 0 in lenslet, 1 in ONNX Runtime, 1/255 in ONNX's "
+     "reference, and 0 is what dequantising gives in all; and of NaN and infinities, for which there is no scale",
+     lambda g, n: n.op_type == "DynamicQuantizeLinear" and (not_finite(g, n) or not g.arrays[n.input[0]].any())),
+    ("ArgMax and ArgMin over an axis of no elements: there is no index to give, and lenslet refuses",
+     lambda g, n: n.op_type in ("ArgMax", "ArgMin") and g.arrays[n.input[0]].shape[attribute(n, "axis", 0)] == 0),
 )  # fmt: skip
 
 
