@@ -10,6 +10,7 @@
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"
+#include "ops/movement/gather_line.h"
 #include "ops/movement/index_walk.h"
 #include "ops/movement/index_walk_cuda.h"
 
@@ -167,6 +168,10 @@ class BoundGather final : public BoundKernel {
       const auto follow = [&](std::int64_t begin, std::int64_t end, const auto& use) {
         if (!for_each_place(walk_, all, begin, end, use)) right = false;
       };
+      if (in_lines(element_bytes)) {
+        if (!pick_lines(run, all)) right = false;
+        return;
+      }
       if (walk_.inner != 1) return pick_slices(run, follow, static_cast<std::int64_t>(element_bytes));
       dispatch_bytes(element_bytes, [&]<typename T>(std::type_identity<T>) { pick_elements<T>(run, follow); });
     });
@@ -174,6 +179,26 @@ class BoundGather final : public BoundKernel {
   }
 
  private:
+  /// Vectors of elements are picked at once.
+  bool in_lines(std::size_t element_bytes) const {
+    const int last = walk_.loops.rank() - 1;
+    return element_bytes == sizeof(std::uint32_t) && walk_.inner == 1 && walk_.depth == 1 && last >= 0 &&
+           walk_.loops[last].to == 1 && line().serves(walk_.loops[last].dim);
+  }
+  GatherLine line() const { return {walk_.loops[walk_.loops.rank() - 1].from, walk_.axes[0].dim, walk_.axes[0].step}; }
+  template <typename Index>
+  bool pick_lines(const KernelRun& run, const Index* all) const {
+    const auto* from = run.in<std::uint32_t>(0);
+    auto* to = run.out<std::uint32_t>();
+    std::atomic<bool> right = true;
+    run.pool->parallel_for(walk_.loops.count(), elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
+      for_each_line(walk_, begin, end,
+                    [&](std::int64_t row, std::int64_t n, std::int64_t tuple, std::int64_t offset, const auto&) {
+                      if (!gather_line(line(), all + tuple, n, from + offset, to + row)) right = false;
+                    });
+    });
+    return right;
+  }
   // follow(begin, end, use): for_each_place of those rows.
   template <typename Follow>
   void pick_slices(const KernelRun& run, const Follow& follow, std::int64_t element_bytes) const {

@@ -68,6 +68,21 @@ std::string index_fault(const IndexWalk& walk);
 /// Why CUDA does not follow input 1 in `walk`: it is known, and wrong.
 std::optional<std::string> refuse_indices(const Problem& problem, const IndexWalk& walk);
 
+/// use(row, n, tuple, offset, loop) for the lines of rows [begin, end): n rows along the innermost loop, `row` the
+/// first, with its tuple's number and its offset in data, no index added. Nothing where there are no rows.
+template <typename Use>
+void for_each_line(const IndexWalk& walk, std::int64_t begin, std::int64_t end, const Use& use) {
+  if (begin == end) return;  // loops of length 0
+  StridedLoops outer = walk.loops;
+  const StridedLoops::Loop run = outer.rank() > 0 ? outer.take(outer.rank() - 1) : StridedLoops::Loop{};
+  LoopCursor at(outer, begin / run.dim);
+  for (std::int64_t row = begin, first = begin % run.dim; row < end; first = 0, at.next()) {
+    const std::int64_t n = std::min(end - row, run.dim - first);
+    use(row, n, at.to + first * run.to, at.from + first * run.from, run);
+    row += n;
+  }
+}
+
 /// use(row, tuple, offset) for rows [begin, end) of walk.loops: the tuple's number, and the offset in data of what it
 /// names. False if an index was outside its axis: it was then taken for 0, and where an axis is empty nothing was used.
 template <typename Index, typename Use>
@@ -83,22 +98,19 @@ bool for_each_place(const IndexWalk& walk, const Index* indices, std::int64_t be
     inside &= is_inside;
     return (is_inside ? index : 0) * axis.step;
   };
-  StridedLoops outer = walk.loops;
-  const StridedLoops::Loop run = outer.rank() > 0 ? outer.take(outer.rank() - 1) : StridedLoops::Loop{};
-  LoopCursor at(outer, begin / run.dim);
-  for (std::int64_t row = begin, first = begin % run.dim; row < end; first = 0, at.next()) {
-    const std::int64_t stop = std::min(end, row + run.dim - first);
-    std::int64_t from = at.from + first * run.from, tuple = at.to + first * run.to;
-    if (depth == 1)
-      for (const IndexWalk::Axis axis = walk.axes[0]; row < stop; ++row, from += run.from, tuple += run.to)
-        use(row, tuple, from + place(axis, indices[tuple]));
-    for (; row < stop; ++row, from += run.from, tuple += run.to) {
-      std::int64_t offset = from;
-      for (std::size_t i = 0; i < depth; ++i)
-        offset += place(walk.axes[i], indices[tuple * walk.depth + static_cast<std::int64_t>(i)]);
-      use(row, tuple, offset);
-    }
-  }
+  for_each_line(
+      walk, begin, end, [&](std::int64_t row, std::int64_t n, std::int64_t tuple, std::int64_t from, const auto& loop) {
+        const std::int64_t stop = row + n;
+        if (depth == 1)
+          for (const IndexWalk::Axis axis = walk.axes[0]; row < stop; ++row, from += loop.from, tuple += loop.to)
+            use(row, tuple, from + place(axis, indices[tuple]));
+        for (; row < stop; ++row, from += loop.from, tuple += loop.to) {
+          std::int64_t offset = from;
+          for (std::size_t i = 0; i < depth; ++i)
+            offset += place(walk.axes[i], indices[tuple * walk.depth + static_cast<std::int64_t>(i)]);
+          use(row, tuple, offset);
+        }
+      });
   return inside;
 }
 

@@ -7,7 +7,12 @@
 #include <limits>
 #include <random>
 
+#include "base/simd/targets.h"
+
+#include <hwy/highway.h>
+
 #include "ops/core/kernel.h"
+#include "tests/ops/for_each_target.h"
 #include "tests/ops/op_harness.h"
 #include "tests/ops/op_runner.h"
 
@@ -74,6 +79,32 @@ TEST_CASE("gather_elements/axes") {
               .opset = 11,
               .inputs = {random_of(dtype, {7, 129}, 1, 0, 100), random_indices({5, 129}, 7, 3, DType::i32)},
               .maybe_constant = {1}});
+}
+
+// Vectors of indices on each instruction set, and what is left of them.
+TEST_CASE("gather_elements/lines") {
+  const auto check = [] {
+    for (const DType given : {DType::i32, DType::i64})
+      for (const std::int64_t axis : {0, 1})
+        for (const std::int64_t length : {1, 7, 16, 33, 100})
+          check_op({.op = "GatherElements",
+                    .attributes = {{"axis", axis}},
+                    .inputs = {random_f32({9, 100}, 1), random_indices({9, length}, axis == 0 ? 9 : 100, 2, given)},
+                    .maybe_constant = {1}});
+    // Wrong ones, also where their low 32 bits are right.
+    for (const std::int64_t wrong : {std::int64_t{40}, std::int64_t{-41}, std::int64_t{1} << 32,
+                                     (std::int64_t{3} << 32) + 39, std::numeric_limits<std::int64_t>::min()})
+      for (const std::size_t at : {0U, 15U, 31U, 39U}) {
+        Tensor indices = random_indices({1, 40}, 40, 3);
+        indices.values<std::int64_t>()[at] = wrong;
+        CHECK_THROWS_WITH_AS(run_op({.op = "GatherElements",
+                                     .attributes = {{"axis", std::int64_t{1}}},
+                                     .inputs = {random_f32({1, 40}, 1), indices}}),
+                             doctest::Contains("outside axis 1"), Error);
+      }
+  };
+  check();
+  if (op_runner().device() == DeviceKind::cpu) for_each_target(HWY_TARGETS, check);
 }
 
 TEST_CASE("gather_elements/ranks_and_sizes") {

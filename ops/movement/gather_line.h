@@ -1,0 +1,28 @@
+#pragma once
+// Elements of 4 bytes named by an index each, vectorised, on the CPU.
+
+#include <cstdint>
+#include <limits>
+
+#include "lenslet/tensor.h"
+
+namespace lenslet {
+
+/// What a line of elements is made of: number i is from[i * from_step + index * axis_step], index in [-dim, dim).
+struct GatherLine {
+  std::int64_t from_step = 0, dim = 1, axis_step = 1;
+
+  /// Offsets fit into the vectors' 32 bits.
+  bool serves(std::int64_t n) const {
+    return from_step >= 0 && axis_step >= 0 && dim > 0 &&
+           (n - 1) * from_step + (dim - 1) * axis_step <= std::numeric_limits<std::int32_t>::max();
+  }
+};
+
+/// to[0, n). False if an index was outside its axis: it was then taken for 0.
+bool gather_line(const GatherLine& line, const std::int64_t* indices, std::int64_t n, const std::uint32_t* from,
+                 std::uint32_t* to);
+bool gather_line(const GatherLine& line, const std::int32_t* indices, std::int64_t n, const std::uint32_t* from,
+                 std::uint32_t* to);
+
+}  // namespace lenslet
