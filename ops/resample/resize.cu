@@ -41,9 +41,8 @@ struct alignas(sizeof(T) * each) Pack {
 /// number. `lines` > 0: so many neighbouring lines of x hold all that a group's rows are made of, and each is read
 /// once, all of them before the first is needed.
 template <typename T, int taps, int each, int lines>
-__global__ void __launch_bounds__(threads)
-    resize_rows(const T* __restrict__ x, T* __restrict__ y, const ResizeTap* __restrict__ table,
-                const __grid_constant__ ResizeItems p, T beyond) {
+__global__ void __launch_bounds__(threads) resize_rows(const T* x, T* y, const ResizeTap* __restrict__ table,
+                                                       const __grid_constant__ ResizeItems p, T beyond) {
   wait_for_previous();
   const std::uint32_t group_block = blockIdx.x / p.column_blocks;
   const std::int64_t column =
@@ -159,8 +158,8 @@ int plane_rows(std::int64_t columns_in) {
 /// instructions, most of them for addresses: 181 us for twice 56x56 of 4096 planes on an H200, 128 here, 62 to copy.
 template <int taps>
 __global__ void __launch_bounds__(threads)
-    resize_planes(const float* __restrict__ x, float* __restrict__ y, const ResizeTap* __restrict__ table,
-                  const __grid_constant__ ResizeItems p, int rows_each, int line_threads, float beyond) {
+    resize_planes(const float* x, float* y, const ResizeTap* __restrict__ table, const __grid_constant__ ResizeItems p,
+                  int rows_each, int line_threads, float beyond) {
   wait_for_previous();
   extern __shared__ float4 lines[];
   const int pitch = plane_pitch(rows_each);

@@ -967,14 +967,16 @@ def crop_rounds_length(graph, node):
 
 
 def rounds_ties(graph, node):
-    """Resize, nearest, by a scale that float32 does not have exactly."""
+    """Resize, nearest, by a scale, or of a region, that float32 does not have exactly."""
     if node.op_type not in ("Resize", "Upsample") or attribute(node, "mode", b"nearest") != b"nearest":
         return False
     scales = [graph.arrays[name] for name in node.input[1:] if name and graph.arrays[name].dtype == F32][-1:]
     given, made = (numpy.asarray(graph.arrays[name].shape) for name in (node.input[0], node.output[0]))
     by_size = not scales or len(scales[0]) in (0, 2 * len(given)) or len(node.input) > 3 and node.input[3]
     scale = made / given if by_size else scales[0].astype(F64)
-    return bool((scale * 8 % 1).any())
+    crops = attribute(node, "coordinate_transformation_mode") == b"tf_crop_and_resize"
+    region = graph.arrays[node.input[1]].astype(F64) if crops else numpy.zeros(0)
+    return bool((scale * 8 % 1).any() or (region * 8 % 1).any())
 
 
 def by_zero(graph, node):
@@ -1030,7 +1032,7 @@ EXCLUSIONS = (
     ("Resize, Upsample and LRN of NaN and infinities: ONNX Runtime counts pixels of weight 0, and spreads a NaN to the channels "
      "after it", lambda g, n: n.op_type in ("Resize", "Upsample", "LRN") and not_finite(g, n)),
     ("tf_crop_and_resize along an axis that keeps its size: ONNX Runtime does not crop it", crop_keeps_size),
-    ("nearest Resize by scales that are no multiples of 1/8: where a tie falls, rounding of the scale decides", rounds_ties),
+    ("nearest Resize by scales, or of regions, that are no multiples of 1/8: where a tie falls, their rounding decides", rounds_ties),
     ("convolutions with NaN or infinite weights: over padding one makes NaN of them, the other leaves them out",
      lambda g, n: "Conv" in n.op_type and not numpy.isfinite(g.arrays[n.input[1]].astype(F64)).all()),
     ("integers that may overflow, which ONNX leaves open: ONNX Runtime sums some of them in floats", overflows),
