@@ -177,7 +177,8 @@ class BoundColumnSums final : public BoundKernel {
   void sum_columns(const KernelRun& run, Finish finish) const {
     const float* const x = run.in<float>(0);
     auto* const y = run.out<float>();
-    const std::int64_t share = lane_.dim * kept_.count() / (2 * run.pool->threads());
+    const std::int64_t threads = run.pool->threads();
+    const std::int64_t share = lane_.dim * kept_.count() / (threads == 1 ? 1 : 2 * threads);
     const std::int64_t width = std::clamp(share / line * line, line, widest);
     const std::int64_t strips = (lane_.dim + width - 1) / width;
     const std::int64_t grain =

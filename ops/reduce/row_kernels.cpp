@@ -70,6 +70,8 @@ void add_rows_of(const float* x, std::int64_t stride, std::int64_t rows, std::in
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t j = 0;
   for (; j + chains * lanes <= width; j += chains * lanes) add_strip<term, chains>(d, x + j, stride, rows, sums + j);
+  for (; j + 4 * lanes <= width; j += 4 * lanes) add_strip<term, 4>(d, x + j, stride, rows, sums + j);
+  for (; j + 2 * lanes <= width; j += 2 * lanes) add_strip<term, 2>(d, x + j, stride, rows, sums + j);
   for (; j + lanes <= width; j += lanes) add_strip<term, 1>(d, x + j, stride, rows, sums + j);
   for (; j < width; ++j) add_strip<term, 1>(hn::CappedTag<double, 1>(), x + j, stride, rows, sums + j);
 }
