@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
-"""lenslet beside ONNX Runtime on the CPU: the same models, inputs of the same shape, the same threads, in one run.
+"""lenslet beside other runtimes on the CPU: the same models, inputs of the same shape, the same threads, in one run.
 
 Rounds alternate (ours, theirs, ours, theirs ...) because shared machines drift; each round gives a median, and the table
-shows the median and the spread of the rounds and the ratio ours / theirs (below 1: we are faster).
+shows the median and the spread of the rounds and the ratio ours / theirs (below 1: we are faster). With several peers
+the last column is the ratio to the quickest.
 
-usage: bench_peers.py LENSLET MODEL.onnx[@1x3x48x192]... [--threads 1,2] [--batch 1] [--rounds 5] [--seconds 0.5]
+usage: bench_peers.py LENSLET MODEL.onnx[@1x3x48x192]... [--peers onnxruntime,openvino,ncnn] [--threads 1,2] [--batch 1]
+                      [--rounds 5] [--seconds 0.5]
 The shape behind @ is that of the only input, where more than the batch is free.
-Needs the PyPI packages onnxruntime and numpy.
+Needs the PyPI packages onnxruntime and numpy; openvino; ncnn and pnnx (which converts the model). All compute in
+float32: what a peer would round to bf16 or fp16 by itself is switched off.
 """
 import argparse
+import importlib.metadata
 import json
+import math
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -20,7 +26,7 @@ import numpy
 import onnxruntime
 
 
-def peer_session(model, threads):
+def ort_session(model, threads):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -45,14 +51,66 @@ def peer_inputs(session, shape_given, batch):
     return feeds
 
 
-def peer_round(session, feeds, seconds):
+def onnxruntime_runs(model, threads, feeds, folder):
+    session = ort_session(model, threads)
+    return lambda: session.run(None, feeds)
+
+
+def openvino_runs(model, threads, feeds, folder):
+    import openvino
+
+    core = openvino.Core()
+    read = core.read_model(str(model))
+    read.reshape({name: openvino.PartialShape(list(values.shape)) for name, values in feeds.items()})
+    compiled = core.compile_model(read, "CPU", {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY",
+                                                "INFERENCE_PRECISION_HINT": "f32"})  # fmt: skip
+    request = compiled.create_infer_request()
+    for name, values in feeds.items():
+        request.set_tensor(name, openvino.Tensor(values))
+    return request.infer
+
+
+def ncnn_runs(model, threads, feeds, folder):
+    import ncnn
+
+    if any(values.shape[0] != 1 for values in feeds.values()):
+        raise CannotRun("ncnn takes one image at a time")
+    copy = folder / "model.onnx"
+    copy.write_bytes(Path(model).read_bytes())
+    shapes = ",".join(str(list(values.shape)).replace(" ", "") for values in feeds.values())
+    done = subprocess.run(["pnnx", str(copy), f"inputshape={shapes}", "fp16=0"], capture_output=True, text=True, cwd=folder)
+    param, weights = folder / "model.ncnn.param", folder / "model.ncnn.bin"
+    if not param.exists():
+        raise CannotRun(f"pnnx: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
+    net = ncnn.Net()
+    net.opt.num_threads = threads
+    for name in ("use_fp16_packed", "use_fp16_storage", "use_fp16_arithmetic", "use_bf16_storage"):
+        setattr(net.opt, name, False)
+    net.load_param(str(param))
+    net.load_model(str(weights))
+    images = [ncnn.Mat(values[0]).clone() for values in feeds.values()]
+    outputs = net.output_names()
+
+    def run():
+        extractor = net.create_extractor()
+        for name, image in zip(net.input_names(), images):
+            extractor.input(name, image)
+        return [extractor.extract(name) for name in outputs]
+
+    return run
+
+
+PEERS = {"onnxruntime": onnxruntime_runs, "openvino": openvino_runs, "ncnn": ncnn_runs}
+
+
+def peer_round(run, seconds):
     for _ in range(2):
-        session.run(None, feeds)
+        run()
     samples = []
     begin = time.perf_counter()
     while len(samples) < 5 or time.perf_counter() - begin < seconds:
         start = time.perf_counter()
-        session.run(None, feeds)
+        run()
         samples.append((time.perf_counter() - start) * 1e3)
     return statistics.median(samples)
 
@@ -67,15 +125,23 @@ def our_round(arguments, model, threads, feeds):
     return json.loads(done.stdout)["results"][0]["ms"]["median"]
 
 
-def both(arguments, model, shape, threads):
-    """Medians of all rounds, ours and the peer's."""
-    session = peer_session(model, threads)
-    feeds = peer_inputs(session, shape, arguments.batch)
-    ours, theirs = [], []
+def all_rounds(arguments, model, shape, threads, folder):
+    """Medians of all rounds, ours (None) and the peers' by name; a peer that cannot take the model has none, with why."""
+    feeds = peer_inputs(ort_session(model, 1), shape, arguments.batch)
+    runs, refused = {}, {}
+    for peer in arguments.peers:
+        try:
+            runs[peer] = PEERS[peer](model, threads, feeds, folder)
+        except Exception as error:  # the runtimes' own exceptions share no other base
+            if len(arguments.peers) == 1:
+                raise
+            refused[peer] = str(error).splitlines()[0][:100] if str(error) else repr(error)
+    rounds = {None: [], **{peer: [] for peer in runs}}
     for _ in range(arguments.rounds):
-        ours.append(our_round(arguments, model, threads, feeds))
-        theirs.append(peer_round(session, feeds, arguments.seconds))
-    return ours, theirs
+        rounds[None].append(our_round(arguments, model, threads, feeds))
+        for peer, run in runs.items():
+            rounds[peer].append(peer_round(run, arguments.seconds))
+    return rounds, refused
 
 
 def spread(samples):
@@ -90,28 +156,44 @@ def main():
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--peers", default="onnxruntime", type=lambda names: names.split(","))
     arguments = parser.parse_args()
+    if unknown := set(arguments.peers) - set(PEERS):
+        parser.error(f"unknown peers {', '.join(sorted(unknown))} (known: {', '.join(PEERS)})")
 
-    print(f"onnxruntime {onnxruntime.__version__}, batch {arguments.batch}, "
+    versions = ", ".join(f"{peer} {importlib.metadata.version(peer)}" for peer in arguments.peers)
+    print(f"{versions}, batch {arguments.batch}, "
           f"{arguments.rounds} alternating rounds of {arguments.seconds} s, ms: median (least-most) of the rounds")
-    print(f"{'model':<24} {'threads':>7} {'lenslet':>28} {'onnxruntime':>28} {'ratio':>6}")
-    ratios, left_out = [], 0
+    columns = "".join(f" {peer:>28}" for peer in ("lenslet", *arguments.peers))
+    print(f"{'model':<24} {'threads':>7}{columns} {'ratio':>6}")
+    ratios, left_out = {}, 0
     for argument in arguments.models:
         file, _, dims = argument.partition("@")
         model, shape = Path(file), [int(d) for d in dims.split("x")] if dims else None
         try:
             for threads in (int(t) for t in arguments.threads.split(",")):
-                ours, theirs = both(arguments, model, shape, threads)
-                ratios.append(statistics.median(ours) / statistics.median(theirs))
-                print(f"{model.stem:<24} {threads:>7} {spread(ours):>28} {spread(theirs):>28} {ratios[-1]:>6.2f}",
-                      flush=True)
+                with tempfile.TemporaryDirectory() as folder:
+                    rounds, refused = all_rounds(arguments, model, shape, threads, Path(folder))
+                ours = rounds.pop(None)
+                if not rounds:
+                    raise CannotRun("; ".join(f"{peer}: {why}" for peer, why in refused.items()))
+                cells = "".join(f" {spread(rounds[peer]) if peer in rounds else 'refuses':>28}" for peer in arguments.peers)
+                ratio = statistics.median(ours) / min(map(statistics.median, rounds.values()))
+                ratios.setdefault(threads, []).append(ratio)
+                print(f"{model.stem:<24} {threads:>7} {spread(ours):>28}{cells} {ratio:>6.2f}", flush=True)
+                for peer, why in refused.items():
+                    print(f"  {peer}: {why}")
         # onnxruntime's own exceptions share no base but Exception.
         except Exception as error:
             left_out += 1
             print(f"{model.stem:<24} left out: {str(error).splitlines()[0] if str(error) else repr(error)}", flush=True)
     if not ratios:
         return "no model ran"
-    print(f"worst ratio {max(ratios):.2f}" + (f"; {left_out} models left out" if left_out else ""))
+    for threads, all_ratios in ratios.items():
+        mean = math.exp(statistics.fmean(map(math.log, all_ratios)))
+        print(f"threads {threads}: geometric mean {mean:.2f}, worst {max(all_ratios):.2f}")
+    if left_out:
+        print(f"{left_out} models left out")
     return 0
 
 
