@@ -14,8 +14,9 @@ struct GatherLine {
 
   /// Offsets fit into the vectors' 32 bits.
   bool serves(std::int64_t n) const {
-    return from_step >= 0 && axis_step >= 0 && dim > 0 &&
-           (n - 1) * from_step + (dim - 1) * axis_step <= std::numeric_limits<std::int32_t>::max();
+    constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+    return from_step >= 0 && axis_step >= 0 && dim > 0 && dim <= most &&
+           (n - 1) * from_step + (dim - 1) * axis_step <= most;
   }
 };
 

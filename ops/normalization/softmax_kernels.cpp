@@ -9,9 +9,9 @@
 // clang-format off
 #include "base/simd/targets.h"
 #include "hwy/foreach_target.h"
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "ops/core/simd/activation-inl.h"
+#include "ops/core/simd/sum-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
@@ -20,36 +20,6 @@ namespace HWY_NAMESPACE {
 
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
-
-// Four sums side by side keep the error of long rows small and the adders busy.
-template <class F>
-HWY_INLINE double sum_of(const float* x, std::int64_t n, const F& f) {
-  const D d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  V a = hn::Zero(d), b = a, c = a, e = a;  // an array would lie in memory: g++ 12 leaves a loop over it rolled
-  const auto at = [&](std::int64_t i) HWY_ATTR { return f(d, hn::LoadU(d, x + i), i); };
-  std::int64_t i = 0;
-  for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    // The next row, whose first pass does little but read: it waits for no memory then.
-    for (std::int64_t k = i; k < i + 4 * lanes; k += 16) hwy::Prefetch(x + n + k);
-    a = hn::Add(a, at(i));
-    b = hn::Add(b, at(i + lanes));
-    c = hn::Add(c, at(i + 2 * lanes));
-    e = hn::Add(e, at(i + 3 * lanes));
-  }
-  for (; i + lanes <= n; i += lanes) a = hn::Add(a, at(i));
-  HWY_ALIGN float parts[HWY_MAX_BYTES / sizeof(float)];
-  hn::Store(hn::Add(hn::Add(a, b), hn::Add(c, e)), d, parts);
-  const hn::ScalableTag<double> wide;
-  const hn::Rebind<float, decltype(wide)> half;
-  auto totals = hn::Zero(wide);
-  for (std::int64_t k = 0; k < lanes; k += static_cast<std::int64_t>(hn::Lanes(wide)))
-    totals = hn::Add(totals, hn::PromoteTo(wide, hn::LoadU(half, parts + k)));
-  double total = hn::GetLane(hn::SumOfLanes(wide, totals));
-  const hn::CappedTag<float, 1> one;
-  for (; i < n; ++i) total += static_cast<double>(hn::GetLane(f(one, hn::LoadU(one, x + i), i)));
-  return total;
-}
 
 void row_kernel(const float* x, float* y, std::int64_t n, bool log) {
   const D d;
@@ -64,8 +34,9 @@ void row_kernel(const float* x, float* y, std::int64_t n, bool log) {
   float top = hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(tops[0], tops[1]), hn::Max(tops[2], tops[3]))));
   for (; at < n; ++at) top = std::max(top, x[at]);
   if (log) {
-    const double sum = sum_of(
-        x, n, [top](auto tag, auto v, std::int64_t) HWY_ATTR { return exp_f32(tag, hn::Sub(v, hn::Set(tag, top))); });
+    const double sum = sum_f32(d, x, n, [top](auto tag, auto v, std::int64_t) HWY_ATTR {
+      return exp_f32(tag, hn::Sub(v, hn::Set(tag, top)));
+    });
     const auto shift = static_cast<float>(std::log(sum));
     std::int64_t i = 0;
     for (; i + lanes <= n; i += lanes)
@@ -73,7 +44,7 @@ void row_kernel(const float* x, float* y, std::int64_t n, bool log) {
     for (; i < n; ++i) y[i] = (x[i] - top) - shift;
     return;
   }
-  const double sum = sum_of(x, n, [top, y](auto tag, auto v, std::int64_t i) HWY_ATTR {
+  const double sum = sum_f32(d, x, n, [top, y](auto tag, auto v, std::int64_t i) HWY_ATTR {
     const auto e = exp_f32(tag, hn::Sub(v, hn::Set(tag, top)));
     hn::StoreU(e, tag, y + i);
     return e;

@@ -11,6 +11,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "ops/core/simd/activation-inl.h"
+#include "ops/core/simd/sum-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
@@ -121,30 +122,9 @@ float largest_kernel(const float* x, std::int64_t n) { return extreme_of<true>(x
 float least_kernel(const float* x, std::int64_t n) { return extreme_of<false>(x, n); }
 
 double exp_sum_kernel(const float* x, std::int64_t n, float top) {
-  const hn::ScalableTag<float> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto shift = hn::Set(d, top);
-  const auto power = [&](std::int64_t i) HWY_ATTR { return exp_f32(d, hn::Sub(hn::LoadU(d, x + i), shift)); };
-  double total = 0;
-  std::int64_t i = 0;
-  while (i + 4 * lanes <= n) {
-    // Few additions in float, then one in double.
-    const std::int64_t end = std::min(n, i + 64 * lanes);
-    auto a = hn::Zero(d), b = a, c = a, e = a;
-    for (; i + 4 * lanes <= end; i += 4 * lanes) {
-      a = hn::Add(a, power(i));
-      b = hn::Add(b, power(i + lanes));
-      c = hn::Add(c, power(i + 2 * lanes));
-      e = hn::Add(e, power(i + 3 * lanes));
-    }
-    HWY_ALIGN float sums[HWY_MAX_BYTES / sizeof(float)];
-    hn::Store(hn::Add(hn::Add(a, b), hn::Add(c, e)), d, sums);
-    for (std::int64_t k = 0; k < lanes; ++k) total += static_cast<double>(sums[k]);
-  }
-  const hn::CappedTag<float, 1> one;
-  for (; i < n; ++i)
-    total += static_cast<double>(hn::GetLane(exp_f32(one, hn::Sub(hn::LoadU(one, x + i), hn::Set(one, top)))));
-  return total;
+  return sum_f32(hn::ScalableTag<float>(), x, n, [top](auto tag, auto v, std::int64_t) HWY_ATTR {
+    return exp_f32(tag, hn::Sub(v, hn::Set(tag, top)));
+  });
 }
 
 /// The first place of `value` in x[0, n), which has it.
