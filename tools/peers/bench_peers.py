@@ -73,11 +73,9 @@ def openvino_runs(model, threads, feeds, folder):
 def ncnn_runs(model, threads, feeds, folder):
     import ncnn
 
-    if any(values.shape[0] != 1 for values in feeds.values()):
-        raise CannotRun("ncnn takes one image at a time")
     copy = folder / "model.onnx"
     copy.write_bytes(Path(model).read_bytes())
-    shapes = ",".join(str(list(values.shape)).replace(" ", "") for values in feeds.values())
+    shapes = ",".join(str([1, *values.shape[1:]]).replace(" ", "") for values in feeds.values())
     done = subprocess.run(["pnnx", str(copy), f"inputshape={shapes}", "fp16=0"], capture_output=True, text=True, cwd=folder)
     param, weights = folder / "model.ncnn.param", folder / "model.ncnn.bin"
     if not param.exists():
@@ -88,14 +86,17 @@ def ncnn_runs(model, threads, feeds, folder):
         setattr(net.opt, name, False)
     net.load_param(str(param))
     net.load_model(str(weights))
-    images = [ncnn.Mat(values[0]).clone() for values in feeds.values()]
-    outputs = net.output_names()
+    # It takes one image at a time.
+    images = [[ncnn.Mat(image).clone() for image in images_of_all] for images_of_all in zip(*feeds.values())]
+    inputs, outputs = net.input_names(), net.output_names()
 
     def run():
-        extractor = net.create_extractor()
-        for name, image in zip(net.input_names(), images):
-            extractor.input(name, image)
-        return [extractor.extract(name) for name in outputs]
+        for image in images:
+            extractor = net.create_extractor()
+            for name, value in zip(inputs, image):
+                extractor.input(name, value)
+            for name in outputs:
+                extractor.extract(name)
 
     return run
 
