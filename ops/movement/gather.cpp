@@ -168,10 +168,7 @@ class BoundGather final : public BoundKernel {
       const auto follow = [&](std::int64_t begin, std::int64_t end, const auto& use) {
         if (!for_each_place(walk_, all, begin, end, use)) right = false;
       };
-      if (in_lines(element_bytes)) {
-        if (!pick_lines(run, all)) right = false;
-        return;
-      }
+      if (in_lines(element_bytes)) return pick_lines(run, all, right);
       if (walk_.inner != 1) return pick_slices(run, follow, static_cast<std::int64_t>(element_bytes));
       dispatch_bytes(element_bytes, [&]<typename T>(std::type_identity<T>) { pick_elements<T>(run, follow); });
     });
@@ -187,17 +184,15 @@ class BoundGather final : public BoundKernel {
   }
   GatherLine line() const { return {walk_.loops[walk_.loops.rank() - 1].from, walk_.axes[0].dim, walk_.axes[0].step}; }
   template <typename Index>
-  bool pick_lines(const KernelRun& run, const Index* all) const {
+  void pick_lines(const KernelRun& run, const Index* all, std::atomic<bool>& right) const {
     const auto* from = run.in<std::uint32_t>(0);
     auto* to = run.out<std::uint32_t>();
-    std::atomic<bool> right = true;
     run.pool->parallel_for(walk_.loops.count(), elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
       for_each_line(walk_, begin, end,
                     [&](std::int64_t row, std::int64_t n, std::int64_t tuple, std::int64_t offset, const auto&) {
                       if (!gather_line(line(), all + tuple, n, from + offset, to + row)) right = false;
                     });
     });
-    return right;
   }
   // follow(begin, end, use): for_each_place of those rows.
   template <typename Follow>

@@ -78,14 +78,23 @@ LogSumExpFold<float, Exponent> fold_row(std::type_identity<LogSumExpFold<float, 
   return fold;
 }
 
+template <typename Fold>
+inline constexpr bool is_float_sum = false;
+template <Term term>
+inline constexpr bool is_float_sum<SumFold<float, term>> = true;
+bool sums_floats(ReduceKind kind) {
+  bool is = false;
+  with_fold<float, double>(kind, [&]<typename Fold>(std::type_identity<Fold>, auto) { is = is_float_sum<Fold>; });
+  return is;
+}
+
 /// What is reduced lies side by side in float32. A row is cut where its length says, so that results do not depend on
 /// the threads that share it.
 class BoundRows final : public BoundKernel {
  public:
   static bool serves(ReduceKind kind, DType dtype, const Loops& loops) {
     // Shorter ones are no faster in vectors: 49 floats in 19 ns that as doubles side by side take 12.
-    const bool sums = kind != ReduceKind::max && kind != ReduceKind::min && kind != ReduceKind::log_sum_exp;
-    const std::int64_t least = sums ? 64 : 8;
+    const std::int64_t least = sums_floats(kind) ? 64 : 8;
     if (dtype != DType::f32 || kind == ReduceKind::prod) return false;
     const ReducedRows rows(loops.reduced);
     return contiguous_loop(loops.kept) < 0 && rows.count > 0 && rows.row.from == 1 && rows.row.dim >= least;
@@ -146,20 +155,13 @@ class BoundRows final : public BoundKernel {
   ReducedRows rows_;
 };
 
-template <typename Fold>
-inline constexpr bool is_float_sum = false;
-template <Term term>
-inline constexpr bool is_float_sum<SumFold<float, term>> = true;
-
 /// What is kept lies side by side in float32, and is summed. Every sum goes through the rows in order, so that results
 /// do not depend on the strips of columns that threads take.
 class BoundColumnSums final : public BoundKernel {
  public:
   static bool serves(ReduceKind kind, DType dtype, const Loops& loops) {
-    bool sums = false;
-    with_fold<float, double>(kind, [&]<typename Fold>(std::type_identity<Fold>, auto) { sums = is_float_sum<Fold>; });
     const int lane = contiguous_loop(loops.kept);
-    return sums && dtype == DType::f32 && lane >= 0 && loops.kept[lane].dim >= line;
+    return sums_floats(kind) && dtype == DType::f32 && lane >= 0 && loops.kept[lane].dim >= line;
   }
   BoundColumnSums(ReduceKind kind, const Loops& loops)
       : kind_(kind), kept_(loops.kept), lane_(take_lane(kept_)), rows_(loops.reduced) {}

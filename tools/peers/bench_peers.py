@@ -73,13 +73,14 @@ def openvino_runs(model, threads, feeds, folder):
 def ncnn_runs(model, threads, feeds, folder):
     import ncnn
 
-    copy = folder / "model.onnx"
-    copy.write_bytes(Path(model).read_bytes())
-    shapes = ",".join(str([1, *values.shape[1:]]).replace(" ", "") for values in feeds.values())
-    done = subprocess.run(["pnnx", str(copy), f"inputshape={shapes}", "fp16=0"], capture_output=True, text=True, cwd=folder)
     param, weights = folder / "model.ncnn.param", folder / "model.ncnn.bin"
-    if not param.exists():
-        raise CannotRun(f"pnnx: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
+    if not param.exists():  # by an earlier number of threads
+        copy = folder / "model.onnx"
+        copy.write_bytes(Path(model).read_bytes())
+        shapes = ",".join(str([1, *values.shape[1:]]).replace(" ", "") for values in feeds.values())
+        done = subprocess.run(["pnnx", str(copy), f"inputshape={shapes}", "fp16=0"], capture_output=True, text=True, cwd=folder)
+        if not param.exists():
+            raise CannotRun(f"pnnx: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
     net = ncnn.Net()
     net.opt.num_threads = threads
     for name in ("use_fp16_packed", "use_fp16_storage", "use_fp16_arithmetic", "use_bf16_storage"):
@@ -172,18 +173,18 @@ def main():
         file, _, dims = argument.partition("@")
         model, shape = Path(file), [int(d) for d in dims.split("x")] if dims else None
         try:
-            for threads in (int(t) for t in arguments.threads.split(",")):
-                with tempfile.TemporaryDirectory() as folder:
+            with tempfile.TemporaryDirectory() as folder:  # a peer converts the model once for all numbers of threads
+                for threads in (int(t) for t in arguments.threads.split(",")):
                     rounds, refused = all_rounds(arguments, model, shape, threads, Path(folder))
-                ours = rounds.pop(None)
-                if not rounds:
-                    raise CannotRun("; ".join(f"{peer}: {why}" for peer, why in refused.items()))
-                cells = "".join(f" {spread(rounds[peer]) if peer in rounds else 'refuses':>28}" for peer in arguments.peers)
-                ratio = statistics.median(ours) / min(map(statistics.median, rounds.values()))
-                ratios.setdefault(threads, []).append(ratio)
-                print(f"{model.stem:<24} {threads:>7} {spread(ours):>28}{cells} {ratio:>6.2f}", flush=True)
-                for peer, why in refused.items():
-                    print(f"  {peer}: {why}")
+                    ours = rounds.pop(None)
+                    if not rounds:
+                        raise CannotRun("; ".join(f"{peer}: {why}" for peer, why in refused.items()))
+                    cells = "".join(f" {spread(rounds[peer]) if peer in rounds else 'refuses':>28}" for peer in arguments.peers)
+                    ratio = statistics.median(ours) / min(map(statistics.median, rounds.values()))
+                    ratios.setdefault(threads, []).append(ratio)
+                    print(f"{model.stem:<24} {threads:>7} {spread(ours):>28}{cells} {ratio:>6.2f}", flush=True)
+                    for peer, why in refused.items():
+                        print(f"  {peer}: {why}")
         # onnxruntime's own exceptions share no base but Exception.
         except Exception as error:
             left_out += 1
