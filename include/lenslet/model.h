@@ -128,6 +128,14 @@ struct PlacementInfo {
   int first_step = 0, last_step = 0;
 };
 
+/// Steps [first_step, last_step] that a run on the CPU takes together, some rows of their images at a time, so that what
+/// lies between them stays in the cache. With an observer they run one by one, to the same bits.
+struct BandInfo {
+  int first_step = 0, last_step = 0;
+  std::int64_t rows = 0;  ///< of the last one's output, at a time
+  std::string reason;
+};
+
 /// A node whose shape follows from what a run computes, or from one that does: it is planned in the run.
 struct LateInfo {
   std::string name, op;
@@ -151,6 +159,7 @@ struct PlanInfo {
   /// On CUDA: values, and their bytes, that are copied to the host in the middle of a run for what is planned there.
   int late_copies = 0;
   std::size_t late_copied_bytes = 0;
+  std::vector<BandInfo> bands;
   std::vector<PlacementInfo> placements;
   MemoryReport memory;
   int layout_conversions = 0;  ///< LayoutConvert steps that change the order of elements

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ops/conv/conv.h"
 #include "ops/core/checks.h"
 
@@ -20,15 +22,25 @@ ConvProblem seen_problem(const Problem& node, const Candidate& candidate) {
 
 }  // namespace
 
-void BoundConv::run(const KernelRun& run) const {
-  compute({.x = run.in<float>(ConvOp::input),
-           .filter = run.blob != nullptr ? reinterpret_cast<const float*>(run.blob) : run.in<float>(ConvOp::filter),
-           .bias = run.in<float>(ConvOp::bias),
-           .residual = run.in<float>(ConvOp::residual),
-           .y = run.out<float>(),
-           .workspace = run.workspace,
-           .pool = run.pool,
-           .cuda = run.cuda});
+ConvRun BoundConv::conv_run(const KernelRun& run) {
+  return {.x = run.in<float>(ConvOp::input),
+          .filter = run.blob != nullptr ? reinterpret_cast<const float*>(run.blob) : run.in<float>(ConvOp::filter),
+          .bias = run.in<float>(ConvOp::bias),
+          .residual = run.in<float>(ConvOp::residual),
+          .y = run.out<float>(),
+          .workspace = run.workspace,
+          .pool = run.pool,
+          .cuda = run.cuda};
+}
+
+void BoundConv::run(const KernelRun& run) const { compute(conv_run(run)); }
+
+Rows BoundRowConv::reads(Rows rows) const {
+  const ConvProblem& p = problem;
+  if (rows.count() <= 0) return {};
+  const std::int64_t begin = rows.begin * p.stride_h - p.pad_top;
+  const std::int64_t last = (rows.end - 1) * p.stride_h - p.pad_top + (p.r - 1) * p.dilation_h;
+  return {std::clamp<std::int64_t>(begin, 0, p.h), std::clamp<std::int64_t>(last + 1, 0, p.h)};
 }
 
 Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {

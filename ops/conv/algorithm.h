@@ -12,6 +12,7 @@
 #include "ops/conv/problem.h"
 #include "ops/core/config_text.h"
 #include "ops/core/kernel.h"
+#include "ops/core/rows.h"
 
 namespace lenslet {
 
@@ -52,11 +53,30 @@ class BoundConv : public BoundKernel {
 
  protected:
   virtual void compute(const ConvRun& run) const = 0;
+  static ConvRun conv_run(const KernelRun& run);
 
   const ConvProblem problem;  ///< without pads, where the algorithm wants them explicit: x is that much larger
 
  private:
   const std::size_t workspace_bytes_;
+};
+
+/// One that computes rows apart, in nhwc, without workspace.
+class BoundRowConv : public BoundConv, private RowKernel {
+ public:
+  using BoundConv::BoundConv;
+  const RowKernel* row_kernel() const final { return has_rows() ? this : nullptr; }
+
+ protected:
+  virtual bool has_rows() const { return true; }
+  /// As compute(), but of run.x and run.y these rows.
+  virtual void compute_rows(const ConvRun& run, const ImageRows& rows) const = 0;
+
+ private:
+  RowShape x_shape() const final { return {problem.n, problem.h, problem.w * problem.c}; }
+  RowShape y_shape() const final { return {problem.n, problem.p, problem.q * problem.k}; }
+  Rows reads(Rows rows) const final;
+  void run_rows(const KernelRun& run, const ImageRows& rows) const final { compute_rows(conv_run(run), rows); }
 };
 
 /// Stateless; one static instance each. Float32; filters known before the run, 4-D input: others are `direct`'s.

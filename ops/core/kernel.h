@@ -125,6 +125,8 @@ struct KernelRun {
   }
 };
 
+class RowKernel;  // rows.h
+
 /// A kernel bound to one problem and configuration: ready to run, any number of times, from any thread that has its
 /// own tensors. Bound before the first run; run() decides nothing.
 class BoundKernel {
@@ -135,6 +137,8 @@ class BoundKernel {
   /// Of a CUDA kernel that checks what its inputs hold: what is wrong where it has set cuda->fault ("an index is
   /// outside axis 0 of [3,5]"). The run ends with Error(invalid_argument) then. Empty: it checks nothing.
   virtual std::string fault() const { return {}; }
+  /// A CPU kernel that can also compute rows of output 0 apart (rows.h), or null.
+  virtual const RowKernel* row_kernel() const { return nullptr; }
 };
 
 /// What bind() gets.

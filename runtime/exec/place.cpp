@@ -65,6 +65,18 @@ class Placer {
       touch(output, steps);
       pinned_[index(root(output))] = true;
     }
+    for (const Band& band : graph_.bands) live_through(band);
+  }
+
+  /// What a band reads is read until its end, and what it makes is there from its beginning on.
+  void live_through(const Band& band) {
+    for (NodeId n = band.first; n <= band.last; ++n) {
+      for (const ValueId input : graph_.node(n).inputs) touch(input, band.last);
+      for (const ValueId output : graph_.node(n).outputs)
+        if (output != no_id && result_.first[index(root(output))] >= 0)
+          result_.first[index(root(output))] =
+              std::min(result_.first[index(root(output))], static_cast<int>(band.first));
+    }
   }
 
   void touch(ValueId value, int step) {
@@ -105,7 +117,18 @@ class Placer {
     // Another input in the same block would be read after it was overwritten.
     for (std::size_t j = 0; j < node.inputs.size(); ++j)
       if (j != i && node.inputs[j] != no_id && root(node.inputs[j]) == at) return false;
-    return true;
+    return !read_by_neighbours(at, step);
+  }
+
+  /// Do other steps of the band that `step` is in read it, other rows perhaps, at the same time?
+  bool read_by_neighbours(ValueId at, int step) const {
+    for (const Band& band : graph_.bands) {
+      if (step < band.first || step > band.last) continue;
+      for (NodeId n = band.first; n <= band.last; ++n)
+        for (const ValueId input : graph_.node(n).inputs)
+          if (n != step && input != no_id && root(input) == at) return true;
+    }
+    return false;
   }
 
   void take_over(ValueId from, ValueId to) {

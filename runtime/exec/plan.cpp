@@ -155,6 +155,19 @@ class PlanBuilder {
       }
       plan_->steps.push_back(std::move(step));
     }
+    // Whoever keeps all values wants those between the steps of a band, too.
+    if (options_.keep_all_values) graph().bands.clear();
+    for (const Band& band : graph().bands) prepare(band);
+  }
+
+  void prepare(const Band& band) {
+    std::vector<std::shared_ptr<const BoundKernel>> kernels;
+    for (NodeId n = band.first; n <= band.last; ++n)
+      kernels.push_back(plan_->steps[static_cast<std::size_t>(n)].kernel);
+    PlanStep& first = plan_->steps[static_cast<std::size_t>(band.first)];
+    first.band = std::make_shared<const BandRun>(band, std::move(kernels));
+    first.band_last = band.last;
+    first.workspace_bytes = std::max(first.workspace_bytes, first.band->workspace_bytes(plan_->info.threads));
   }
 
   void bind(const Node& node, PlanStep& step) {
@@ -162,7 +175,8 @@ class PlanBuilder {
     const Candidate& candidate = node.choice->candidate;
     step.problem = std::make_shared<const Problem>(node.op, graph().input_infos(node), graph().output_types(node));
     step.workspace_bytes = candidate.workspace_bytes;
-    if (runnable_) step.kernel = kernel.bind({*step.problem, candidate, plan_->profile});
+    // A band's strips are sized by its kernels.
+    if (runnable_ || !graph().bands.empty()) step.kernel = kernel.bind({*step.problem, candidate, plan_->profile});
     plan_->needs_cublas = plan_->needs_cublas || candidate.needs_cublas;
     const auto spec = kernel.blob(*step.problem, candidate);
     if (!spec) return;
@@ -248,6 +262,7 @@ class PlanBuilder {
         if (name == graph().value(id).name) fixed = value;
     }
     for (const ValueId id : graph().outputs) info.outputs.emplace_back(graph().value(id).name, graph().value(id).shape);
+    for (const Band& band : graph().bands) info.bands.push_back({band.first, band.last, band.rows, band.reason});
     for (const PlanStep& step : plan_->steps) {
       info.steps.push_back(describe_step(graph(), step));
       const Node& node = graph().node(step.node);

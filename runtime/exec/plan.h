@@ -8,6 +8,7 @@
 
 #include "lenslet/device.h"
 #include "lenslet/model.h"
+#include "runtime/exec/band_run.h"
 #include "runtime/exec/model_impl.h"
 #include "runtime/graph/graph.h"
 #include "runtime/graph/late.h"
@@ -21,6 +22,9 @@ struct PlanStep {
   std::shared_ptr<const BoundKernel> kernel;  ///< null: it does not run
   std::shared_ptr<const void> blob;           ///< prepared weights on the plan's device, or null
   std::size_t workspace_offset = 0, workspace_bytes = 0;
+  /// Of the first step of a band: runs this and the following ones, up to `band_last`.
+  std::shared_ptr<const BandRun> band;
+  NodeId band_last = no_id;
 };
 
 struct Plan {

@@ -41,6 +41,12 @@ class CpuRunner final : public RunnerImpl {
       bound.workspace = bytes_of(arena_).subspan(step.workspace_offset, step.workspace_bytes);
       steps_.push_back(std::move(bound));
     }
+    for (BoundStep& step : steps_)
+      calls_.push_back({.inputs = step.inputs,
+                        .outputs = step.outputs,
+                        .workspace = step.workspace,
+                        .blob = static_cast<const std::byte*>(step.plan->blob.get()),
+                        .pool = pool_.get()});
     for (const ValueId input : plan().graph.inputs) inputs_.push_back(bind(input));
     for (const ValueId output : plan().graph.outputs) {
       const bool is_constant = plan().constants[static_cast<std::size_t>(output)] != nullptr;
@@ -79,7 +85,7 @@ class CpuRunner final : public RunnerImpl {
       run_observed();
     } else {
       const FloatEnvironment environment(plan().flush_denormals);
-      for (BoundStep& step : steps_) run_step(step);
+      for (std::size_t i = 0; i < steps_.size(); i = next_after(i)) run_steps_from(i);
     }
     constant_outputs_.write();
     return outputs_;
@@ -100,14 +106,23 @@ class CpuRunner final : public RunnerImpl {
     return Tensor::view(value.dtype, value.shape, bytes_of(arena_).data() + plan().offsets[v], value.format);
   }
 
-  void run_step(BoundStep& step) {
+  /// The step that comes after step `i` and those that are run with it.
+  std::size_t next_after(std::size_t i) const {
+    const PlanStep& plan = *steps_[i].plan;
+    return plan.band == nullptr ? i + 1 : static_cast<std::size_t>(plan.band_last) + 1;
+  }
+
+  void run_steps_from(std::size_t i) {
+    if (steps_[i].plan->band == nullptr) return run_step(i);
+    const std::span<const KernelRun> calls = std::span(calls_).subspan(i, next_after(i) - i);
+    steps_[i].plan->band->run(calls, steps_[i].workspace, *pool_);
+  }
+
+  void run_step(std::size_t i) {
+    const BoundStep& step = steps_[i];
     if (!step.plan->runs) return;
     try {
-      step.plan->kernel->run({.inputs = step.inputs,
-                              .outputs = step.outputs,
-                              .workspace = step.workspace,
-                              .blob = static_cast<const std::byte*>(step.plan->blob.get()),
-                              .pool = pool_.get()});
+      step.plan->kernel->run(calls_[i]);
     } catch (const Error& error) {
       throw error.within(model().name() + ": " + plan().graph.node(step.plan->node).label());
     }
@@ -119,7 +134,7 @@ class CpuRunner final : public RunnerImpl {
       const auto begin = Clock::now();
       {
         const FloatEnvironment environment(plan().flush_denormals);
-        run_step(steps_[i]);
+        run_step(i);
       }
       const std::chrono::duration<double, std::milli> elapsed = Clock::now() - begin;
       LayerEvent event;
@@ -135,6 +150,7 @@ class CpuRunner final : public RunnerImpl {
   std::shared_ptr<ThreadPool> pool_;
   Tensor arena_;
   std::vector<BoundStep> steps_;
+  std::vector<KernelRun> calls_;  // of the steps, one each
   std::vector<Tensor> inputs_, outputs_;
   ConstantOutputs constant_outputs_;
   Observer observer_;

@@ -148,6 +148,8 @@ std::string Graph::dump() const {
                         kernel_of(shown), shown.name);
   }
   for (const ValueId id : outputs) text += fmt::format("output {}\n", declaration(value(id)));
+  for (const Band& band : bands)
+    text += fmt::format("band {} to {}: {}\n", node(band.first).name, node(band.last).name, band.reason);
   return text;
 }
 

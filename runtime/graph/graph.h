@@ -44,6 +44,15 @@ struct Node {
   std::string label() const;
 };
 
+/// Consecutive nodes that the CPU runs in bands: so many rows of the last one's output at a time, for which the others
+/// compute what it reads into strips that stay in the cache. Each but the last has one reader, the next.
+struct Band {
+  NodeId first = no_id, last = no_id;
+  std::int64_t rows = 0;             ///< of the last one's output, at a time
+  std::vector<std::int64_t> strips;  ///< by node but the last: the most rows of its output that are wanted at once
+  std::string reason;
+};
+
 /// Nodes are in topological order, always. Copying a graph shares operators and constant data.
 struct Graph {
   std::string name;
@@ -51,6 +60,7 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<ValueId> inputs, outputs;
   std::vector<PortInfo> input_ports, output_ports;  ///< as declared, same order
+  std::vector<Band> bands;                          ///< apart, in order; once they were chosen
 
   ValueId add_value(std::string value_name);
   ValueId add_constant(std::string value_name, Tensor tensor);

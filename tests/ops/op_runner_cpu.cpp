@@ -1,13 +1,39 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
+#include <limits>
+#include <vector>
 
+#include "ops/core/rows.h"
 #include "tests/allocations.h"
 #include "tests/ops/op_runner.h"
 
 namespace lenslet::test {
 namespace {
+
+/// The output by rows, so many at a time, out of copies of just the rows that each call reads.
+std::vector<float> by_rows(const RowKernel& kernel, const KernelRun& run, std::int64_t at_once) {
+  constexpr float poison = std::numeric_limits<float>::quiet_NaN();
+  const RowShape x = kernel.x_shape(), y = kernel.y_shape();
+  std::vector<float> all;
+  for (std::int64_t image = 0; image < y.images; ++image)
+    for (std::int64_t begin = 0; begin < y.rows; begin += at_once) {
+      const Rows rows{begin, std::min(begin + at_once, y.rows)}, reads = kernel.reads(rows);
+      REQUIRE((0 <= reads.begin && reads.begin <= reads.end && reads.end <= x.rows));
+      const float* const from = run.in<float>(kernel.row_input()) + (image * x.rows + reads.begin) * x.row_floats;
+      const std::vector<float> read(from, from + reads.count() * x.row_floats);
+      std::vector<float> made(static_cast<std::size_t>(rows.count() * y.row_floats), poison);
+      KernelRun call = run;
+      call.pool = nullptr;
+      call.workspace = {};
+      kernel.run_rows(call, {image, rows, {read.data(), reads.begin, x.row_floats}, {made.data(), begin, y.row_floats}});
+      all.insert(all.end(), made.begin(), made.end());
+    }
+  return all;
+}
 
 class CpuOpRunner final : public OpRunner {
  public:
@@ -23,11 +49,19 @@ class CpuOpRunner final : public OpRunner {
   void run(const BoundKernel& bound, const Call& call, KernelRun run) const override {
     static std::array<ThreadPool, 3> pools{ThreadPool(1), ThreadPool(2), ThreadPool(3)};
     run.pool = &pools.at(static_cast<std::size_t>(call.device.units - 1));
+    std::vector<std::vector<float>> rows;  // before the run, which may write over what it reads
+    if (const RowKernel* kernel = bound.row_kernel())
+      for (const std::int64_t at_once : {1, 3, 4}) rows.push_back(by_rows(*kernel, run, at_once));
     const AllocationCount allocations;
     bound.run(run);
     if (allocations.count() > 0)
       FAIL_CHECK(
           fmt::format("{} allocations in a run of {}{}", allocations.count(), call.problem.op().type(), call.str()));
+    for (const std::vector<float>& made : rows) {
+      REQUIRE(made.size() * sizeof(float) == run.outputs[0].bytes());
+      CHECK_MESSAGE(std::memcmp(made.data(), run.outputs[0].data(), run.outputs[0].bytes()) == 0, call.str(),
+                    ": rows by themselves have other bits");
+    }
   }
 };
 

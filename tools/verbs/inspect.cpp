@@ -96,6 +96,14 @@ void print_choices(const PlanInfo& plan) {
   }
 }
 
+void print_bands(const PlanInfo& plan) {
+  if (plan.bands.empty()) return;
+  fmt::print("\nsteps that run together, some rows at a time\n");
+  for (const BandInfo& band : plan.bands)
+    fmt::print("  {} to {}: {}\n", printable(plan.steps[static_cast<std::size_t>(band.first_step)].name),
+               printable(plan.steps[static_cast<std::size_t>(band.last_step)].name), band.reason);
+}
+
 void print_memory(const PlanInfo& plan, bool with_map) {
   const MemoryReport& memory = plan.memory;
   fmt::print("\nmemory in bytes\n");
@@ -131,6 +139,7 @@ void print_text(const Model& model, const PlanInfo& plan, bool memory_map) {
              plan.explicit_paddings);
   print_late(plan);
   print_choices(plan);
+  print_bands(plan);
   print_memory(plan, memory_map);
 }
 

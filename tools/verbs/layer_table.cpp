@@ -103,6 +103,10 @@ void print_table(std::span<const LayerRow> rows) {
   if (floors) fmt::print(" {:>9.1f} {:>5} {:>7.1f}", floor_us, "", total > 0 ? 100 * floor_us / total : 0.0);
   fmt::print("\n");
   marks.print();
+  const auto in_bands = std::ranges::count_if(rows, [](const LayerRow& row) { return !row.time.band.empty(); });
+  if (in_bands > 0)
+    fmt::print("{} of them were timed one by one here and run in bands otherwise, in less time (inspect says which)\n",
+               in_bands);
 }
 
 void print_totals(std::span<const LayerRow> rows) {
@@ -159,6 +163,7 @@ void print_in_full(const LayerRow& row, const std::string& device) {
   if (!step.algorithm.empty())
     line("algorithm", step.config.empty() ? step.algorithm : fmt::format("{}, {}", step.algorithm, step.config));
   if (!step.reason.empty()) line("because", step.reason);
+  if (!time.band.empty()) line("in a band", printable(time.band));
   line("time", fmt::format("{:.1f} us, p10 {:.1f}, p90 {:.1f}, {} runs; estimated {:.1f} us", time.us.median,
                            time.us.p10, time.us.p90, time.us.count, step.estimated_us));
   if (time.floor)
@@ -219,6 +224,7 @@ void print_csv(std::span<const LayerRow> rows) {
                                               "floor_by",
                                               "percent_of_floor",
                                               "above_100_because",
+                                              "band",
                                               "tolerance",
                                               "error",
                                               "unchecked_because",

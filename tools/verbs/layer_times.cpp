@@ -1,5 +1,7 @@
 #include "tools/verbs/layer_times.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "lenslet/device.h"
@@ -49,7 +51,11 @@ std::vector<LayerTime> time_layers(Runner& runner, std::span<const Tensor> input
   for (std::size_t i = 0; i < us.size(); ++i) {
     const StepInfo& step = plan.steps[i];
     if (step.no_op || us[i].empty()) continue;
-    LayerTime& layer = layers.emplace_back(LayerTime{step, quantiles(us[i]), {}, {}});
+    LayerTime& layer = layers.emplace_back(LayerTime{step, quantiles(us[i]), {}, {}, {}});
+    for (const BandInfo& band : plan.bands)
+      if (band.first_step <= static_cast<int>(i) && static_cast<int>(i) <= band.last_step)
+        layer.band = fmt::format("{} to {}, {}", plan.steps[static_cast<std::size_t>(band.first_step)].name,
+                                 plan.steps[static_cast<std::size_t>(band.last_step)].name, band.reason);
     if (!peak) continue;
     layer.floor.emplace(step.flops, static_cast<double>(step.bytes), *peak);
     if (layer.percent_of_floor() > 100) layer.above = why_above(step, *layer.floor, plan.numerics);
@@ -89,6 +95,7 @@ nlohmann::ordered_json to_json(const LayerTime& layer) {
                                 {"bytes", step.bytes},
                                 {"workspace_bytes", step.workspace_bytes},
                                 {"estimated_ms", step.estimated_us / 1e3}};
+  if (!layer.band.empty()) row["band"] = layer.band;
   if (const StepCandidate* next = runner_up(step)) {
     row["runner_up"] = next->algorithm;
     row["runner_up_estimated_ms"] = (next->estimated_us + next->neighbours_us) / 1e3;

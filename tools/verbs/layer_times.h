@@ -18,6 +18,7 @@ struct LayerTime {
   Quantiles us;                ///< of the step alone
   std::optional<Floor> floor;  ///< absent without measured limits
   std::string above;           ///< why the floor's share is above 100%; empty when it is not
+  std::string band;            ///< of a step that a run takes in a band, here timed by itself: how; else empty
 
   double percent_of_floor() const { return floor ? floor->percent(us.median) : 0; }
   double gflops() const { return us.median > 0 ? step.flops / us.median / 1e3 : 0; }

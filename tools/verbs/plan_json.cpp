@@ -92,6 +92,10 @@ Json to_json(const PlanInfo& plan) {
     for (const Shape& shape : node.at_most) at_most.push_back(to_json(shape));
     late.push_back({{"name", node.name}, {"op", node.op}, {"reason", node.reason}, {"at_most", at_most}});
   }
+  Json bands = Json::array();
+  for (const BandInfo& band : plan.bands)
+    bands.push_back(
+        {{"first_step", band.first_step}, {"last_step", band.last_step}, {"rows", band.rows}, {"reason", band.reason}});
   Json outputs = named_shapes(plan.outputs);
   for (const std::size_t i : plan.late_outputs) outputs[i]["shape"] = nullptr;
   return {{"device", plan.device},
@@ -101,6 +105,7 @@ Json to_json(const PlanInfo& plan) {
           {"outputs", outputs},
           {"steps", steps},
           {"late", {{"nodes", late}, {"copies", plan.late_copies}, {"copied_bytes", plan.late_copied_bytes}}},
+          {"bands", bands},
           {"placements", plan.placements},
           {"memory", plan.memory},
           {"layout_conversions", plan.layout_conversions},

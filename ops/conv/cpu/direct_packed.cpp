@@ -6,25 +6,32 @@
 namespace lenslet {
 namespace {
 
-class BoundDirectPacked final : public BoundConv {
+class BoundDirectPacked final : public BoundRowConv {
  public:
-  explicit BoundDirectPacked(const ConvProblem& p) : BoundConv(p), filter_(p), segments_(window_segments(p)) {}
+  explicit BoundDirectPacked(const ConvProblem& p) : BoundRowConv(p), filter_(p), segments_(window_segments(p)) {}
 
  private:
   void compute(const ConvRun& run) const override {
     const ConvProblem& p = problem;
     for (std::int64_t g = 0; g < p.groups; ++g) {
       Gemm call = group_product(p, run, filter_, g, 0, p.n * p.p * p.q);
-      call.a.base = run.x + g * p.group_c();
-      call.a.stride = p.stride_w * p.c;
-      call.a.width = p.q;
-      call.a.line_stride = p.stride_h * p.w * p.c;
-      call.a.height = p.p;
-      call.a.image_stride = p.h * p.w * p.c;
-      call.a.segments = segments_.data();
-      call.a.segment_count = static_cast<std::int64_t>(segments_.size());
+      call.a = windows(p, run.x + g * p.group_c());
+      set_segments(call);
       gemm(call, *run.pool);
     }
+  }
+
+  void compute_rows(const ConvRun& run, const ImageRows& rows) const override {
+    for (std::int64_t g = 0; g < problem.groups; ++g) {
+      Gemm call = group_product(problem, run, filter_, g, rows);
+      set_segments(call);
+      gemm_serial(call);
+    }
+  }
+
+  void set_segments(Gemm& call) const {
+    call.a.segments = segments_.data();
+    call.a.segment_count = static_cast<std::int64_t>(segments_.size());
   }
 
   PackedFilter filter_;

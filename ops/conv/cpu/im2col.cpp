@@ -84,10 +84,10 @@ void fill_columns(const ConvProblem& p, const float* x, std::int64_t group, std:
   }
 }
 
-class BoundIm2col final : public BoundConv {
+class BoundIm2col final : public BoundRowConv {
  public:
   BoundIm2col(const ConvProblem& p, const Columns& columns, int threads)
-      : BoundConv(p, columns.workspace_bytes(threads)), filter_(p), columns_(columns) {}
+      : BoundRowConv(p, columns.workspace_bytes(threads)), filter_(p), columns_(columns) {}
 
  private:
   void compute(const ConvRun& run) const override {
@@ -125,16 +125,14 @@ class BoundIm2col final : public BoundConv {
     const ConvProblem& p = problem;
     for (std::int64_t g = 0; g < p.groups; ++g) {
       Gemm call = group_product(p, run, filter_, g, 0, p.n * p.p * p.q);
-      call.a.base = run.x + g * p.group_c();
-      call.a.stride = p.stride_w * p.c;
-      if (p.stride_h != 1 || p.stride_w != 1) {
-        call.a.width = p.q;
-        call.a.line_stride = p.stride_h * p.w * p.c;
-        call.a.height = p.p;
-        call.a.image_stride = p.h * p.w * p.c;
-      }
+      call.a = windows(p, run.x + g * p.group_c());
       gemm(call, *run.pool);
     }
+  }
+
+  bool has_rows() const override { return input_is_columns(problem); }
+  void compute_rows(const ConvRun& run, const ImageRows& rows) const override {
+    for (std::int64_t g = 0; g < problem.groups; ++g) gemm_serial(group_product(problem, run, filter_, g, rows));
   }
 
   PackedFilter filter_;

@@ -54,6 +54,28 @@ Gemm group_product(const ConvProblem& p, const ConvRun& run, const PackedFilter&
   return g;
 }
 
+GemmRows windows(const ConvProblem& p, const float* x) {
+  GemmRows a;
+  a.base = x;
+  a.stride = p.stride_w * p.c;
+  if (p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1) return a;  // one line
+  a.width = p.q;
+  a.line_stride = p.stride_h * p.w * p.c;
+  a.height = p.p;
+  a.image_stride = p.h * p.w * p.c;
+  return a;
+}
+
+Gemm group_product(const ConvProblem& p, const ConvRun& run, const PackedFilter& filter, std::int64_t group,
+                   const ImageRows& rows) {
+  const std::int64_t first = (rows.image * p.p + rows.rows.begin) * p.q;
+  Gemm g = group_product(p, run, filter, group, first, rows.rows.count() * p.q);
+  g.c = rows.y.at(rows.rows.begin) + group * p.group_k();
+  g.a = windows(p, rows.x.at(rows.rows.begin * p.stride_h) + group * p.group_c());
+  g.a.height = 0;  // one image
+  return g;
+}
+
 double packed_tolerance(const ConvProblem& p) { return sum_tolerance(p.group_c() * p.r * p.s); }
 
 double gemm_estimate_us(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t segments, std::int64_t groups,

@@ -36,6 +36,13 @@ std::vector<std::int64_t> window_segments(const ConvProblem& problem);
 Gemm group_product(const ConvProblem& problem, const ConvRun& run, const PackedFilter& filter, std::int64_t group,
                    std::int64_t first, std::int64_t rows);
 
+/// The same of some rows of one image: with the rows of A, which begin where each output's window does in an x without
+/// pads; their segments are still whole.
+Gemm group_product(const ConvProblem& problem, const ConvRun& run, const PackedFilter& filter, std::int64_t group,
+                   const ImageRows& rows);
+/// Where the windows of all outputs begin in an x without pads.
+GemmRows windows(const ConvProblem& problem, const float* x);
+
 /// What im2col and direct_packed have in common.
 class PackedConv : public ConvAlgorithm {
  public:

@@ -1,0 +1,118 @@
+// Steps that run in bands: the same bits as one by one, whatever the threads, and in the memory that was planned.
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstring>
+
+#include "lenslet/runner.h"
+#include "runtime/exec/model_impl.h"
+#include "small_net.h"
+#include "tests/allocations.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+ValueId conv(Graph& graph, const std::string& name, ValueId x, Shape filter, std::int64_t groups, std::int64_t pad,
+             std::int64_t stride = 1) {
+  const ValueId w = add_weights(graph, name + ".w", filter, 0.3F, 7);
+  const ValueId bias = add_weights(graph, name + ".b", {filter[0]}, 1, 8);
+  return add_node(graph, "Conv", {x, w, bias},
+                  {{"group", groups},
+                   {"pads", std::vector<std::int64_t>{pad, pad, pad, pad}},
+                   {"strides", std::vector<std::int64_t>{stride, stride}}});
+}
+ValueId relu(Graph& graph, ValueId x) { return add_node(graph, "Relu", {x}); }
+
+/// Blocks of 1x1, a filter a channel, 1x1, the first with a residual that it may write over. 8 MB between its steps,
+/// more than any L2.
+Graph inverted_residuals() {
+  Graph graph;
+  const ValueId image = add_input(graph, {5, 125, 126});
+  const ValueId x = relu(graph, conv(graph, "stem", image, {8, 5, 3, 3}, 1, 1));
+  const ValueId wide = relu(graph, conv(graph, "wide", x, {128, 8, 1, 1}, 1, 0));
+  const ValueId filtered = relu(graph, conv(graph, "3x3", wide, {128, 1, 3, 3}, 128, 1));
+  const ValueId sum = add_node(graph, "Add", {x, conv(graph, "narrow", filtered, {8, 128, 1, 1}, 1, 0)});
+  const ValueId wider = relu(graph, conv(graph, "wide2", sum, {130, 8, 1, 1}, 1, 0));
+  const ValueId halved = relu(graph, conv(graph, "5x5", wider, {130, 1, 5, 5}, 130, 2, 2));
+  add_output(graph, conv(graph, "narrow2", halved, {9, 130, 1, 1}, 1, 0));
+  return graph;
+}
+
+bool equal(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("exec/bands/same_bits_as_step_by_step") {
+  const Model model = make_model(inverted_residuals());
+  for (const std::int64_t batch : {1, 3}) {
+    const std::array<Tensor, 1> x{random_tensor({batch, 5, 125, 126}, 3)};
+    PlanOptions plain = on_cpu(batch, 2);
+    plain.disabled_passes = {"choose_bands"};
+    Runner one_by_one(model, plain);
+    CHECK(one_by_one.plan().bands.empty());
+    const Tensor expected = one_by_one.run(x)[0].clone();
+    for (const int threads : {1, 2, 3}) {
+      Runner runner(model, on_cpu(batch, threads));
+      REQUIRE(runner.plan().bands.size() >= 2);
+      for (int run = 0; run < 2; ++run) CHECK(equal(runner.run(x)[0], expected));
+
+      int steps = 0;
+      runner.set_observer([&](const LayerEvent&) { ++steps; });
+      CHECK(equal(runner.run(x)[0], expected));
+      CHECK(steps == static_cast<int>(runner.plan().steps.size()));
+      runner.set_observer({});
+      CHECK(equal(runner.run(x)[0], expected));
+    }
+  }
+}
+
+TEST_CASE("exec/bands/nothing_is_allocated_in_a_run") {
+  const Model model = make_model(inverted_residuals());
+  const std::array<Tensor, 1> x{random_tensor({1, 5, 125, 126}, 3)};
+  Runner runner(model, on_cpu(1, 2));
+  REQUIRE(!runner.plan().bands.empty());
+  (void)runner.run(x);
+  const AllocationCount allocations;
+  (void)runner.run(x);
+  CHECK(allocations.count() == 0);
+}
+
+TEST_CASE("exec/bands/a_described_plan_and_all_values") {
+  const Model model = make_model(inverted_residuals());
+  const PlanInfo described = model.plan(on_cpu(1, 2));
+  const Runner runner(model, on_cpu(1, 2));
+  REQUIRE(described.bands.size() == runner.plan().bands.size());
+  CHECK(described.memory.peak_bytes == runner.plan().memory.peak_bytes);
+  for (std::size_t i = 0; i < described.bands.size(); ++i) {
+    CHECK(described.bands[i].reason == runner.plan().bands[i].reason);
+    CHECK(described.bands[i].first_step < described.bands[i].last_step);
+  }
+  // Whoever keeps all values wants those between the steps, too.
+  PlanOptions keep = on_cpu(1, 2);
+  keep.keep_all_values = true;
+  CHECK(model.plan(keep).bands.empty());
+}
+
+// What a band reads must outlive it, and what it makes must not lie where any of its steps still read.
+TEST_CASE("exec/bands/values_lie_apart") {
+  const PlanInfo plan = make_model(inverted_residuals()).plan(on_cpu(1, 2));
+  REQUIRE(!plan.bands.empty());
+  for (const BandInfo& band : plan.bands) {
+    const StepInfo &first = plan.steps[static_cast<std::size_t>(band.first_step)],
+                   &last = plan.steps[static_cast<std::size_t>(band.last_step)];
+    const PlacementInfo *read = nullptr, *made = nullptr;
+    for (const PlacementInfo& place : plan.placements) {
+      if (place.value == first.inputs[0]) read = &place;
+      if (place.value == last.outputs[0]) made = &place;
+    }
+    if (read != nullptr) CHECK(read->last_step >= band.last_step);
+    if (made != nullptr) CHECK(made->first_step <= band.first_step);
+    if (read != nullptr && made != nullptr)
+      CHECK((read->offset + read->bytes <= made->offset || made->offset + made->bytes <= read->offset));
+  }
+}
