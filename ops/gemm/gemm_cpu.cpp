@@ -61,20 +61,24 @@ void row_starts(const GemmRows& a, std::int64_t first, std::int64_t count, const
 }
 
 /// Activations that are no clamp: over the tile just stored, which is still in L1.
-void activate_tile(const Activation& activation, float* c, std::int64_t stride, std::int64_t rows,
-                   std::int64_t vectors) {
+void activate_tile(const Activation& activation, float* c, std::int64_t stride, std::int64_t rows, std::int64_t cols) {
   const hn::ScalableTag<float> d;
+  const std::int64_t whole = cols / lanes() * lanes();
   with_activation(activation, [&](auto act) HWY_ATTR {
-    for (std::int64_t i = 0; i < rows; ++i)
-      for (std::int64_t v = 0; v < vectors; ++v) {
-        float* const at = c + i * stride + v * lanes();
-        hn::StoreU(act(d, hn::LoadU(d, at)), d, at);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      float* const at = c + i * stride;
+      for (std::int64_t j = 0; j < whole; j += lanes()) hn::StoreU(act(d, hn::LoadU(d, at + j)), d, at + j);
+      if constexpr (stores_parts) {
+        if (whole == cols) continue;
+        const auto some = hn::FirstN(d, static_cast<std::size_t>(cols - whole));
+        hn::BlendedStore(act(d, hn::MaskedLoad(some, d, at + whole)), some, d, at + whole);
       }
+    }
   });
 }
 
-/// A tile whose last columns are no whole vector: computed in a buffer, so that nothing beside C, the residual and the
-/// bias is touched.
+/// A tile whose last columns are no whole vector, and not stores_parts: computed in a buffer, so that nothing beside C,
+/// the residual and the bias is touched.
 void compute_edge_tile(TileFunction compute, Tile tile, std::int64_t rows, std::int64_t cols, std::int64_t packed,
                        const Activation* activation) {
   constexpr std::size_t max_cols = tile_vectors * hn::MaxLanes(hn::ScalableTag<float>());
@@ -96,7 +100,7 @@ void compute_edge_tile(TileFunction compute, Tile tile, std::int64_t rows, std::
   tile.c = buffer;
   tile.c_stride = packed;
   compute(tile);
-  if (activation != nullptr) activate_tile(*activation, buffer, packed, rows, packed / lanes());
+  if (activation != nullptr) activate_tile(*activation, buffer, packed, rows, packed);
   for (std::int64_t i = 0; i < rows; ++i) std::memcpy(c + i * c_stride, buffer + i * packed, bytes);
 }
 
@@ -131,6 +135,7 @@ void multiply_k_block(const Gemm& g, const KBlock& kb, const float* const* rows,
     const std::int64_t cols = std::min(step, g.n - j);
     const std::int64_t packed = few ? step : packed_cols(g.n, j);
     const bool narrow = packed == lanes();
+    tile.last_cols = cols % lanes();
     tile.b = g.b + j * g.k + kb.start * std::min(packed, panel_cols());
     tile.b_stride = g.k * panel_cols();
     tile.bias = kb.first && g.bias != nullptr ? g.bias + j : nullptr;
@@ -153,9 +158,9 @@ void multiply_k_block(const Gemm& g, const KBlock& kb, const float* const* rows,
         tile.ahead = ahead;
         tile.ahead_step = ahead < ahead_end ? 16 : 0;
         ahead += tile.ahead_step * kb.count * kb.length;
-        if (cols == packed) {
+        if (cols == packed || stores_parts) {
           compute(tile);
-          if (activation != nullptr) activate_tile(*activation, tile.c, g.ldc, count, packed / lanes());
+          if (activation != nullptr) activate_tile(*activation, tile.c, g.ldc, count, cols);
         } else {
           compute_edge_tile(compute, tile, count, cols, packed, activation);
         }
