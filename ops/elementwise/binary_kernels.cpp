@@ -19,24 +19,34 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-// f works on vectors; single elements go through a one-lane vector of the same function.
+// Along one run; f works on vectors. What is left of a run is taken by half a vector, then one by one.
+template <class Tag, class F>
+HWY_INLINE void run_part(Tag d, BinaryOperand a, BinaryOperand b, float* y, std::int64_t& i, std::int64_t n,
+                         const F& f) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  if (a.stride == 1 && b.stride == 1) {
+    for (; i + lanes <= n; i += lanes) hn::StoreU(f(hn::LoadU(d, a.at + i), hn::LoadU(d, b.at + i)), d, y + i);
+  } else if (a.stride == 1 && b.stride == 0) {
+    const auto second = hn::Set(d, *b.at);
+    for (; i + lanes <= n; i += lanes) hn::StoreU(f(hn::LoadU(d, a.at + i), second), d, y + i);
+  } else if (a.stride == 0 && b.stride == 1) {
+    const auto first = hn::Set(d, *a.at);
+    for (; i + lanes <= n; i += lanes) hn::StoreU(f(first, hn::LoadU(d, b.at + i)), d, y + i);
+  }
+}
 template <class F>
-HWY_INLINE void run(const float* a, std::int64_t sa, const float* b, std::int64_t sb, float* y, std::int64_t n,
+HWY_INLINE void run(BinaryOperand a, BinaryOperand b, float* y, std::int64_t y_row, std::int64_t rows, std::int64_t n,
                     const F& f) {
   const D d;
+  const hn::CappedTag<float, (hn::MaxLanes(D()) > 4 ? hn::MaxLanes(D()) / 2 : 1)> half;
   const hn::CappedTag<float, 1> one;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t i = 0;
-  if (sa == 1 && sb == 1) {
-    for (; i + lanes <= n; i += lanes) hn::StoreU(f(hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, y + i);
-  } else if (sa == 1 && sb == 0) {
-    const V second = hn::Set(d, *b);
-    for (; i + lanes <= n; i += lanes) hn::StoreU(f(hn::LoadU(d, a + i), second), d, y + i);
-  } else if (sa == 0 && sb == 1) {
-    const V first = hn::Set(d, *a);
-    for (; i + lanes <= n; i += lanes) hn::StoreU(f(first, hn::LoadU(d, b + i)), d, y + i);
+  for (; rows > 0; --rows, a.at += a.row, b.at += b.row, y += y_row) {
+    std::int64_t i = 0;
+    run_part(d, a, b, y, i, n, f);
+    run_part(half, a, b, y, i, n, f);
+    for (; i < n; ++i)
+      hn::StoreU(f(hn::LoadU(one, a.at + i * a.stride), hn::LoadU(one, b.at + i * b.stride)), one, y + i);
   }
-  for (; i < n; ++i) hn::StoreU(f(hn::LoadU(one, a + i * sa), hn::LoadU(one, b + i * sb)), one, y + i);
 }
 
 // f of each pair of lanes, where there is no vector of it.
@@ -51,19 +61,26 @@ HWY_INLINE U each(U u, U v, const F& f) {
   return hn::Load(d, x);
 }
 
-void binary_kernel(BinaryKind kind, const float* a, std::int64_t sa, const float* b, std::int64_t sb, float* y,
-                   std::int64_t n) {
+void binary_kernel(BinaryKind kind, const BinaryOperand& a, const BinaryOperand& b, float* y, std::int64_t y_row,
+                   std::int64_t rows, std::int64_t n) {
   switch (kind) {
 #define LENSLET_CASE(NAME, VERSION, MOST, TYPES, NOTES, FUNCTION, ...) \
   case BinaryKind::NAME:                                               \
-    return run(a, sa, b, sb, y, n, [](auto u, [[maybe_unused]] auto v) HWY_ATTR { return __VA_ARGS__; });
+    return run(a, b, y, y_row, rows, n, [](auto u, [[maybe_unused]] auto v) HWY_ATTR { return __VA_ARGS__; });
     LENSLET_BINARY_KINDS(LENSLET_CASE)
     LENSLET_BINARY_VARIANTS(LENSLET_CASE)
 #undef LENSLET_CASE
     case BinaryKind::Pow:
-      // Nearly always a square or a root with a constant exponent.
-      if (sb == 0 && *b == 2.0f) return run(a, sa, a, sa, y, n, [](auto u, auto v) HWY_ATTR { return hn::Mul(u, v); });
-      for (std::int64_t i = 0; i < n; ++i) y[i] = std::pow(a[i * sa], b[i * sb]);
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const float *base = a.at + row * a.row, *exponent = b.at + row * b.row;
+        float* to = y + row * y_row;
+        // Nearly always a square or a root with a constant exponent.
+        const BinaryOperand square{base, 0, a.stride};
+        if (b.stride == 0 && *exponent == 2.0f)
+          run(square, square, to, 0, 1, n, [](auto u, auto v) HWY_ATTR { return hn::Mul(u, v); });
+        else
+          for (std::int64_t i = 0; i < n; ++i) to[i] = std::pow(base[i * a.stride], exponent[i * b.stride]);
+      }
       return;
   }
 }
@@ -97,9 +114,9 @@ namespace lenslet {
 HWY_EXPORT(binary_kernel);
 HWY_EXPORT(scale_shift_kernel);
 
-void apply_binary(BinaryKind kind, const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride,
-                  float* y, std::int64_t n) {
-  HWY_DYNAMIC_DISPATCH(binary_kernel)(kind, a, a_stride, b, b_stride, y, n);
+void apply_binary(BinaryKind kind, const BinaryOperand& a, const BinaryOperand& b, float* y, std::int64_t y_row,
+                  std::int64_t rows, std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(binary_kernel)(kind, a, b, y, y_row, rows, n);
 }
 
 void apply_scale_shift(const float* x, const float* scale, const float* shift, std::int64_t stride, float* y,

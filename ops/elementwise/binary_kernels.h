@@ -1,5 +1,5 @@
 #pragma once
-// Elementwise functions of two floats along one run, vectorised.
+// Elementwise functions of two floats along rows, vectorised.
 
 #include <cstdint>
 
@@ -7,10 +7,16 @@
 
 namespace lenslet {
 
-/// y[i] = f(a[i * a_stride], b[i * b_stride]) for i < n. Strides of 0 and 1 are fast, others are followed one by one.
-/// y may be a or b where that one's stride is 1. Single-threaded.
-void apply_binary(BinaryKind kind, const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride,
-                  float* y, std::int64_t n);
+/// Rows of floats: element i of row r is at[r * row + i * stride].
+struct BinaryOperand {
+  const float* at = nullptr;
+  std::int64_t row = 0, stride = 1;
+};
+
+/// y[r * y_row + i] = f(a, b) for r < rows and i < n. Strides of 0 and 1 are fast, others are followed one by one. y
+/// may be a or b where that one lies as y does. Single-threaded.
+void apply_binary(BinaryKind kind, const BinaryOperand& a, const BinaryOperand& b, float* y, std::int64_t y_row,
+                  std::int64_t rows, std::int64_t n);
 
 /// y[i] = x[i] * scale[i * stride] + shift[i * stride], fused; stride is 0 or 1; y may be x.
 void apply_scale_shift(const float* x, const float* scale, const float* shift, std::int64_t stride, float* y,

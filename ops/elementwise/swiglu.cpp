@@ -53,7 +53,7 @@ void run_cpu(const SwiGlu& op, const KernelRun& run) {
     for (std::int64_t at = begin; at < end; at += elementwise_grain) {
       const std::int64_t n = std::min(elementwise_grain, end - at);
       apply_unary(swish, a + at, y + at, n);
-      apply_binary(BinaryKind::Mul, y + at, 1, b + at, 1, y + at, n);
+      apply_binary(BinaryKind::Mul, {y + at}, {b + at}, y + at, 0, 1, n);
     }
   });
 }
