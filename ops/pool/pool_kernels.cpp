@@ -13,6 +13,7 @@
 #include "hwy/highway.h"
 #include "hwy/cache_control.h"
 #include "ops/core/simd/bounds-inl.h"
+#include "ops/core/simd/over_channels-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
@@ -87,20 +88,17 @@ HWY_INLINE void window_nhwc(Tag tag, const Fold& fold, const PoolProblem& p, con
 template <class Fold>
 HWY_INLINE void line_nhwc(const Fold& fold, PoolKind kind, const PoolProblem& p, const float* x, std::int64_t line,
                           float* y) {
-  const D d;
-  const hn::CappedTag<float, 1> one;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const PoolTaps h = p.axes[1].taps(line);
   for (std::int64_t q = 0; q < p.axes[2].out; ++q) {
     const PoolTaps w = p.axes[2].taps(q);
     const float divide = divisor(kind, h, w);
     // Without taps `first` may lie outside the image: nothing is read then.
     const bool empty = h.count == 0 || w.count == 0;
-    const float* window = empty ? x : x + (h.first * p.axes[2].in + w.first) * p.c;
+    const float* window = empty ? x : x + w.first * p.c;
     float* out = y + q * p.c;
-    std::int64_t c = 0;
-    for (; c + lanes <= p.c; c += lanes) window_nhwc(d, fold, p, window + c, h, w, divide, out + c);
-    for (; c < p.c; ++c) window_nhwc(one, fold, p, window + c, h, w, divide, out + c);
+    over_channels(D(), 0, p.c, [&](auto tag, std::int64_t c) HWY_ATTR {
+      window_nhwc(tag, fold, p, window + c, h, w, divide, out + c);
+    });
   }
 }
 

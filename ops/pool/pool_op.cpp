@@ -7,6 +7,7 @@
 
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
+#include "ops/core/rows.h"
 #include "ops/pool/pool_kernels.h"
 #include "ops/reduce/beats.h"
 #include "ops/reduce/reduction.h"
@@ -98,14 +99,49 @@ std::int64_t line_grain(const PoolProblem& p, std::int64_t elements) {
   return std::max<std::int64_t>(1, (32 << 10) / taps / elements);
 }
 
-void run_nhwc(const Pool& pool, const KernelRun& run) {
-  const PoolProblem& p = pool.problem;
-  const std::int64_t high = p.axes[1].out, out = p.axes[2].out * p.c;
-  run.pool->parallel_for(p.n * high, line_grain(p, out), [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t i = begin; i < end; ++i)
-      pool_line_nhwc(pool.kind, p, run.in<float>(0) + i / high * p.in() * p.c, i % high, run.out<float>() + i * out);
-  });
-}
+/// In nhwc: by lines, on all threads or apart.
+class PoolNhwc final : public BoundKernel, private RowKernel {
+ public:
+  explicit PoolNhwc(const Pool& pool) : pool_(pool) {}
+
+  void run(const KernelRun& run) const override {
+    const RowShape x = x_shape(), y = y_shape();
+    if (y.floats() == 0) return;
+    run.pool->parallel_for(y.images * y.rows, line_grain(pool_.problem, y.row_floats),
+                           [&](std::int64_t begin, std::int64_t end, int) {
+                             for (std::int64_t i = begin; i < end; ++i)
+                               compute_line({run.in<float>(0) + i / y.rows * x.rows * x.row_floats, 0, x.row_floats},
+                                            i % y.rows, run.out<float>() + i * y.row_floats);
+                           });
+  }
+  const RowKernel* row_kernel() const override { return this; }
+
+ private:
+  RowShape x_shape() const override {
+    return {pool_.problem.n, pool_.problem.axes[1].in, pool_.problem.axes[2].in * pool_.problem.c};
+  }
+  RowShape y_shape() const override {
+    return {pool_.problem.n, pool_.problem.axes[1].out, pool_.problem.axes[2].out * pool_.problem.c};
+  }
+  Rows reads(Rows rows) const override {
+    if (rows.count() <= 0) return {};
+    const PoolAxis& high = pool_.problem.axes[1];
+    const PoolTaps first = high.taps(rows.begin), last = high.taps(rows.end - 1);
+    const auto inside = [&](std::int64_t row) { return std::clamp<std::int64_t>(row, 0, high.in); };
+    const std::int64_t begin = inside(first.first);
+    return {begin, std::max(begin, inside(last.first + (last.count - 1) * high.dilation + 1))};
+  }
+  void run_rows(const KernelRun&, const ImageRows& rows) const override {
+    for (std::int64_t line = rows.rows.begin; line < rows.rows.end; ++line) compute_line(rows.x, line, rows.y.at(line));
+  }
+
+  void compute_line(const RowMemory<const float>& x, std::int64_t line, float* y) const {
+    const PoolTaps taps = pool_.problem.axes[1].taps(line);
+    pool_line_nhwc(pool_.kind, pool_.problem, taps.count == 0 ? x.data : x.at(taps.first), line, y);
+  }
+
+  Pool pool_;
+};
 
 void run_nchw(const PoolLines& lines, const KernelRun& run) {
   const PoolProblem& p = lines.problem;
@@ -182,7 +218,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
     return bound(nonempty([=](const KernelRun& run) {
       dispatch(run.inputs[0].dtype(), PoolTypes(), [&]<typename T>(std::type_identity<T>) { run_plain<T>(pool, run); });
     }));
-  if (pool.nhwc) return bound(nonempty([=](const KernelRun& run) { run_nhwc(pool, run); }));
+  if (pool.nhwc) return std::make_unique<PoolNhwc>(pool);
   const PoolLines lines(pool.kind, pool.problem);
   const std::int64_t scratch = binding.threads() * lines.scratch_floats;
   return bound(nonempty([=](const KernelRun& run) { run_nchw(lines, run); }),
