@@ -258,6 +258,14 @@ std::vector<Array> space_to_depth(const AttributeList& attributes, Inputs inputs
   });
 }
 
+std::vector<Array> channel_shuffle(const AttributeList& attributes, Inputs inputs) {
+  const Array& x = at(inputs, 0);
+  const std::int64_t groups = integer(attributes, "groups", 1), of_group = x.shape[1] / groups;
+  return pick(x, {x.shape[0], x.shape[1], x.shape[2], x.shape[3]}, [&](const Index& y) {
+    return Index{y[0], y[1] % groups * of_group + y[1] / groups, y[2], y[3]};
+  });
+}
+
 // Relabel is a Transpose between channels-first and channels-last that moves no bytes; kind "layout" keeps the shape.
 std::vector<Array> relabel(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
@@ -287,6 +295,7 @@ constexpr Entry entries[] = {
     {"Tile", tile},
     {"DepthToSpace", depth_to_space},
     {"SpaceToDepth", space_to_depth},
+    {"ChannelShuffle", channel_shuffle},
 };
 
 }  // namespace

@@ -86,22 +86,24 @@ void binary_kernel(BinaryKind kind, const BinaryOperand& a, const BinaryOperand&
 }
 
 void scale_shift_kernel(const float* x, const float* scale, const float* shift, std::int64_t stride, float* y,
-                        std::int64_t n) {
+                        std::int64_t rows, std::int64_t n) {
   const D d;
   const hn::CappedTag<float, 1> one;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t i = 0;
-  if (stride == 1) {
-    for (; i + lanes <= n; i += lanes)
-      hn::StoreU(hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, scale + i), hn::LoadU(d, shift + i)), d, y + i);
-  } else {
-    const V s = hn::Set(d, *scale), t = hn::Set(d, *shift);
-    for (; i + lanes <= n; i += lanes) hn::StoreU(hn::MulAdd(hn::LoadU(d, x + i), s, t), d, y + i);
+  for (; rows > 0; --rows, x += n, y += n) {
+    std::int64_t i = 0;
+    if (stride == 1) {
+      for (; i + lanes <= n; i += lanes)
+        hn::StoreU(hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, scale + i), hn::LoadU(d, shift + i)), d, y + i);
+    } else {
+      const V s = hn::Set(d, *scale), t = hn::Set(d, *shift);
+      for (; i + lanes <= n; i += lanes) hn::StoreU(hn::MulAdd(hn::LoadU(d, x + i), s, t), d, y + i);
+    }
+    for (; i < n; ++i)
+      hn::StoreU(
+          hn::MulAdd(hn::LoadU(one, x + i), hn::LoadU(one, scale + i * stride), hn::LoadU(one, shift + i * stride)),
+          one, y + i);
   }
-  for (; i < n; ++i)
-    hn::StoreU(
-        hn::MulAdd(hn::LoadU(one, x + i), hn::LoadU(one, scale + i * stride), hn::LoadU(one, shift + i * stride)), one,
-        y + i);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -120,8 +122,8 @@ void apply_binary(BinaryKind kind, const BinaryOperand& a, const BinaryOperand& 
 }
 
 void apply_scale_shift(const float* x, const float* scale, const float* shift, std::int64_t stride, float* y,
-                       std::int64_t n) {
-  HWY_DYNAMIC_DISPATCH(scale_shift_kernel)(x, scale, shift, stride, y, n);
+                       std::int64_t rows, std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(scale_shift_kernel)(x, scale, shift, stride, y, rows, n);
 }
 
 }  // namespace lenslet

@@ -8,7 +8,7 @@ namespace lenslet {
 // kind.
 OpParts pad(), transpose(), concat(), split(), slice(), expand(), tile(), center_crop_pad(), compress();
 OpParts gather(), gather_elements(), gather_nd(), scatter_elements(), scatter_nd(), one_hot(), trilu(), eye_like();
-OpParts depth_to_space(), reverse_sequence(), non_zero(), layout_convert();
+OpParts depth_to_space(), channel_shuffle(), reverse_sequence(), non_zero(), layout_convert();
 
 std::span<const OpRow> movement_rows() {
   // name, domain, first version read, inputs min..max, outputs min..max, parts, notes
@@ -37,6 +37,7 @@ std::span<const OpRow> movement_rows() {
       {"SpaceToDepth", "", 1, 1, 1, 1, 1, depth_to_space()},
       {"ReverseSequence", "", 10, 2, 2, 1, 1, reverse_sequence()},
       {"NonZero", "", 9, 1, 1, 1, 1, non_zero(), "on the host, between two parts of the plan"},
+      {"ChannelShuffle", own, 1, 1, 1, 1, 1, channel_shuffle(), "4-D"},
       {"LayoutConvert", own, 1, 1, 1, 1, 1, layout_convert(), "4-D"},
   };
   return rows;

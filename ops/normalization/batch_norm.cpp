@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "ops/core/broadcast.h"
 #include "ops/core/checks.h"
@@ -66,7 +68,7 @@ class BatchNormOp final : public Op {
   }
 };
 
-// On both devices the workspace holds a factor a channel, then an offset a channel.
+// Where they are computed in the run, the workspace holds a factor a channel, then an offset a channel.
 std::size_t workspace_bytes(std::int64_t channels) { return 2 * sizeof(float) * static_cast<std::size_t>(channels); }
 
 BroadcastLoops loops_of(const Binding& binding) {
@@ -79,24 +81,63 @@ BroadcastLoops loops_of(const Binding& binding) {
   return {x, format, operands};
 }
 
-std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
-  const std::int64_t channels = binding.shape(0)[1];
-  const auto run_on = [=, op = binding.op<BatchNormOp>(), loops = loops_of(binding)](const KernelRun& run) {
-    auto* factor = reinterpret_cast<float*>(run.workspace.data());
-    float* offset = factor + channels;
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const double exact = op.factor(run.in<float>(1)[c], run.in<float>(4)[c]);
-      factor[c] = static_cast<float>(exact);
-      offset[c] = static_cast<float>(BatchNormOp::offset(run.in<float>(2)[c], run.in<float>(3)[c], exact));
+/// On the CPU, where factors and offsets are known before the run if their parameters are.
+class BoundBatchNorm final : public BoundKernel {
+ public:
+  explicit BoundBatchNorm(const Binding& binding)
+      : op_(binding.op<BatchNormOp>()),
+        shape_(binding.shape(0)),
+        nhwc_(shape_.rank() == 4 && binding.format(0) == formats::nhwc),
+        loops_(loops_of(binding)) {
+    const Tensor* parameters[] = {binding.constant(1), binding.constant(2), binding.constant(3), binding.constant(4)};
+    for (const Tensor* parameter : parameters)
+      if (parameter == nullptr) return;
+    known_.resize(2 * static_cast<std::size_t>(shape_[1]));
+    fill(parameters[0]->values<float>().data(), parameters[1]->values<float>().data(),
+         parameters[2]->values<float>().data(), parameters[3]->values<float>().data(), known_.data());
+  }
+
+  std::size_t workspace_bytes() const override { return known_.empty() ? lenslet::workspace_bytes(shape_[1]) : 0; }
+  void run(const KernelRun& run) const override {
+    const float* factor = known_.data();
+    if (known_.empty()) {
+      auto* const made = reinterpret_cast<float*>(run.workspace.data());
+      fill(run.in<float>(1), run.in<float>(2), run.in<float>(3), run.in<float>(4), made);
+      factor = made;
     }
+    const std::int64_t channels = shape_[1];
     const float* x = run.in<float>(0);
-    float* y = run.outputs[0].values<float>().data();
-    for_each_run(loops, *run.pool, elementwise_grain, [&](const auto& at, std::int64_t n) {
-      apply_scale_shift(x + at[1], factor + at[2], offset + at[2], loops.inner_stride(2), y + at[0], n);
+    float* y = run.out<float>();
+    if (nhwc_) {
+      const std::int64_t pixels = shape_[0] * shape_[2] * shape_[3];
+      return run.pool->parallel_for(pixels, 1 + elementwise_grain / std::max<std::int64_t>(1, channels),
+                                    [&](std::int64_t begin, std::int64_t end, int) {
+                                      apply_scale_shift(x + begin * channels, factor, factor + channels, 1,
+                                                        y + begin * channels, end - begin, channels);
+                                    });
+    }
+    for_each_run(loops_, *run.pool, elementwise_grain, [&](const auto& at, std::int64_t n) {
+      apply_scale_shift(x + at[1], factor + at[2], factor + channels + at[2], loops_.inner_stride(2), y + at[0], 1, n);
     });
-  };
-  return bound(run_on, workspace_bytes(channels));
-}
+  }
+
+ private:
+  /// A factor a channel, then an offset a channel.
+  void fill(const float* scale, const float* bias, const float* mean, const float* var, float* to) const {
+    const std::int64_t channels = shape_[1];
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const double exact = op_.factor(scale[c], var[c]);
+      to[c] = static_cast<float>(exact);
+      to[channels + c] = static_cast<float>(BatchNormOp::offset(bias[c], mean[c], exact));
+    }
+  }
+
+  BatchNormOp op_;
+  Shape shape_;
+  bool nhwc_;
+  BroadcastLoops loops_;
+  std::vector<float> known_;
+};
 
 std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   const Shape& x = binding.shape(0);
@@ -114,7 +155,7 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
 
 constexpr auto kernels =
     on_both({.types = dtypes<Types<float>>, .formats = nchw_or_nhwc, .tolerance = 2e-6, .in_place = input_bit(0)},
-            bind_cpu, bind_cuda);
+            bind<BoundBatchNorm>, bind_cuda);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<BatchNormOp>();

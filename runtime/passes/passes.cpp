@@ -13,6 +13,7 @@ constexpr Pass list[] = {
     {"fold_constants", fold_constants, optional, "compute nodes whose inputs are all known"},
     {"drop_identity", drop_identity, optional, "remove nodes that do nothing at inference"},
     {"cancel_transposes", cancel_transposes, optional, "move the Transposes of NHWC exports until they cancel"},
+    {"find_shuffles", find_shuffles, optional, "Reshape, Transpose, Reshape of groups of channels into one step"},
     {"fold_pad", fold_pad, optional, "zero Pad into the pads of convolutions"},
     {"crop_filters", crop_filters, optional, "taps that meet only padding go from a Conv's filters"},
     {"fold_batch_norm", fold_batch_norm, optional, "BatchNormalization into weights and bias of a Conv or Gemm"},

@@ -37,6 +37,7 @@ void widen(Graph& graph, const PassContext& context);
 void fold_constants(Graph& graph, const PassContext& context);
 void drop_identity(Graph& graph, const PassContext& context);
 void cancel_transposes(Graph& graph, const PassContext& context);
+void find_shuffles(Graph& graph, const PassContext& context);
 void fold_pad(Graph& graph, const PassContext& context);
 void crop_filters(Graph& graph, const PassContext& context);
 void fold_batch_norm(Graph& graph, const PassContext& context);

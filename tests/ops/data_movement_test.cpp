@@ -429,4 +429,26 @@ TEST_CASE("depth_to_space/both_modes_and_back") {
                   Error);
 }
 
+TEST_CASE("channel_shuffle/groups_in_turn") {
+  for (const DType dtype : every_size)
+    for (const std::int64_t groups : {2, 3, 4})
+      check_op({.op = "ChannelShuffle",
+                .domain = "lenslet",
+                .opset = 1,
+                .attributes = {{"groups", groups}},
+                .inputs = {random_of(dtype, {2, 24, 5, 3}, 1, 0, 9)}});
+  // As ShuffleNet V2 has them: 58 channels in each of two groups, which are no whole vectors.
+  for (const std::int64_t channels : {116, 232})
+    check_op({.op = "ChannelShuffle",
+              .domain = "lenslet",
+              .opset = 1,
+              .attributes = {{"groups", std::int64_t{2}}},
+              .inputs = {random_f32({1, channels, 14, 14}, 1)}});
+  CHECK(infer_error({.op = "ChannelShuffle",
+                     .domain = "lenslet",
+                     .opset = 1,
+                     .attributes = {{"groups", std::int64_t{5}}},
+                     .inputs = {random_f32({1, 24, 2, 2}, 1)}}) == ErrorKind::invalid_model);
+}
+
 }  // namespace lenslet::test
