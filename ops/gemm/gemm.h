@@ -63,6 +63,9 @@ std::int64_t gemm_tile_rows();
 /// Columns of a full panel.
 std::int64_t gemm_tile_cols();
 
+/// About how many pieces gemm() cuts [m,n,k] into for so many threads; 1: the caller computes it alone.
+std::int64_t gemm_pieces(std::int64_t m, std::int64_t n, std::int64_t k, int threads);
+
 /// Multiply-adds the kernels really issue for [m,n,k], in flops (2 each): whole vectors of columns, and a
 /// row alone, which waits for B, counted as the two that it costs. For cost models.
 double gemm_issued_flops(std::int64_t m, std::int64_t n, std::int64_t k);

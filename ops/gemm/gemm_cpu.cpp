@@ -228,13 +228,8 @@ void serial(const Gemm& g) {
 }
 
 void parallel(const Gemm& g, ThreadPool& pool) {
-  // Pieces: enough of them that the slower thread finds less to do, each worth its hand-over (about 10 us of one core).
-  constexpr double flops_per_piece = 5e5;
-  constexpr std::int64_t pieces_per_thread = 4;
-  const double flops = 2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
-  const auto worth = static_cast<std::int64_t>(std::min(flops / flops_per_piece, 1e9));
-  const std::int64_t wanted = std::min(pool.threads() * pieces_per_thread, worth);
-  if (pool.threads() == 1 || wanted <= 1) return serial(g);
+  const std::int64_t wanted = gemm_pieces(g.m, g.n, g.k, pool.threads());
+  if (wanted <= 1) return serial(g);
 
   // Blocks of rows first: they share B, which is the larger side when there are few rows. Then groups of panels. Then,
   // when there are few panels as well, fewer rows.
@@ -302,6 +297,16 @@ std::int64_t packed_b_floats(std::int64_t k, std::int64_t n) { return HWY_DYNAMI
 void pack_b(const float* b, std::int64_t row_stride, std::int64_t col_stride, std::int64_t k, std::int64_t n,
             float* packed) {
   HWY_DYNAMIC_DISPATCH(pack)(b, row_stride, col_stride, k, n, packed);
+}
+
+std::int64_t gemm_pieces(std::int64_t m, std::int64_t n, std::int64_t k, int threads) {
+  // Enough that the slower thread finds less to do, each worth its hand-over (about 10 us of one core).
+  constexpr double flops_per_piece = 5e5;
+  constexpr std::int64_t pieces_per_thread = 4;
+  if (threads == 1) return 1;
+  const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  const auto worth = static_cast<std::int64_t>(std::min(flops / flops_per_piece, 1e9));
+  return std::max<std::int64_t>(1, std::min(threads * pieces_per_thread, worth));
 }
 
 void gemm(const Gemm& call, ThreadPool& pool) { HWY_DYNAMIC_DISPATCH(parallel)(call, pool); }

@@ -247,6 +247,18 @@ void line_of(const DepthwiseLine& line, const ConvProblem& problem, const FusedC
     });
 }
 
+/// Activations that are no clamp: over what was just stored, a vector of channels pixel after pixel.
+void activate(const DepthwiseLine& line, const ConvProblem& problem) {
+  with_activation(problem.activation, [&](auto act) HWY_ATTR {
+    over_channels(hn::ScalableTag<float>(), 0, line.block, [&](auto d, std::int64_t c) HWY_ATTR {
+      for (int o = 0; o < line.y_rows; ++o) {
+        float* at = line.y + o * line.y_row + c;
+        for (std::int64_t q = 0; q < problem.q; ++q, at += line.k) hn::StoreU(act(d, hn::LoadU(d, at)), d, at);
+      }
+    });
+  });
+}
+
 void depthwise_line(const DepthwiseLine& line, const ConvProblem& problem) {
   const FusedClamp clamp(problem.activation);
   const bool even = problem.stride_w == 1, halved = problem.stride_w == 2 && problem.dilation_w == 1;
@@ -264,14 +276,7 @@ void depthwise_line(const DepthwiseLine& line, const ConvProblem& problem) {
   else
     any_line(line, problem, clamp);
 
-  if (!clamp.after) return;
-  for (int o = 0; o < line.y_rows; ++o) {
-    float* const y = line.y + o * line.y_row;
-    if (line.block == line.k)
-      activate_f32(problem.activation, y, problem.q * line.k);
-    else
-      for (std::int64_t q = 0; q < problem.q; ++q) activate_f32(problem.activation, y + q * line.k, line.block);
-  }
+  if (clamp.after) activate(line, problem);
 }
 
 }  // namespace

@@ -83,8 +83,9 @@ double gemm_estimate_us(std::int64_t m, std::int64_t n, std::int64_t k, std::int
   // Of the peak the kernel reaches 0.93; starting and storing a tile costs as much as 7 steps of k, a segment 1.5 more.
   const auto steps = static_cast<double>(k);
   const double overhead = (steps + 7 + 1.5 * static_cast<double>(segments - 1)) / std::max(steps, 1.0);
-  double compute =
-      gemm_issued_flops(m, n, k) * overhead * static_cast<double>(groups) / (0.93 * rates.fp32_flops_per_us);
+  const bool shared = gemm_pieces(m, n, k, rates.units) > 1;
+  const double flops_per_us = shared ? rates.fp32_flops_per_us : rates.fp32_flops_per_us / rates.units;
+  double compute = gemm_issued_flops(m, n, k) * overhead * static_cast<double>(groups) / (0.93 * flops_per_us);
   // A tile whose columns are no whole vectors goes through a buffer.
   if (n % (gemm_tile_cols() / 2) != 0) {
     const std::int64_t tiles = (m + gemm_tile_rows() - 1) / gemm_tile_rows() * groups;
@@ -92,7 +93,7 @@ double gemm_estimate_us(std::int64_t m, std::int64_t n, std::int64_t k, std::int
   }
   // The first pass over B waits for memory: half of that hides behind the multiplications.
   const double b_bytes = 4.0 * static_cast<double>(groups) * static_cast<double>(k) * static_cast<double>(n);
-  const double fork = rates.units > 1 ? 3.0 * static_cast<double>(groups) : 0.0;
+  const double fork = shared ? 3.0 * static_cast<double>(groups) : 0.0;
   return compute + 0.5 * b_bytes / rates.bytes_per_us + fork;
 }
 
