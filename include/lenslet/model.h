@@ -128,8 +128,8 @@ struct PlacementInfo {
   int first_step = 0, last_step = 0;
 };
 
-/// Steps [first_step, last_step] that a run on the CPU takes together, some rows of their images at a time, so that what
-/// lies between them stays in the cache. With an observer they run one by one, to the same bits.
+/// Steps [first_step, last_step] that a run on the CPU takes together, some rows of their images at a time, so that
+/// what lies between them stays in the cache. With an observer they run one by one, to the same bits.
 struct BandInfo {
   int first_step = 0, last_step = 0;
   std::int64_t rows = 0;  ///< of the last one's output, at a time

@@ -61,10 +61,10 @@ class LENSLET_API Runner {
   std::span<const Tensor> run_loaded();
 
   const PlanInfo& plan() const;
-  /// Called after each step from then on; an empty function switches it off. On the CPU steps then run one by one that a
-  /// run takes in bands otherwise (PlanInfo::bands): their times add up to more. On CUDA the values are copied to the host
-  /// for it, as they were when they were made (in-place steps included), and a run takes each step twice: all at once
-  /// for the times, then one by one.
+  /// Called after each step from then on; an empty function switches it off. On the CPU steps then run one by one that
+  /// a run takes in bands otherwise (PlanInfo::bands): their times add up to more. On CUDA the values are copied to the
+  /// host for it, as they were when they were made (in-place steps included), and a run takes each step twice: all at
+  /// once for the times, then one by one.
   void set_observer(Observer observer);
   /// CUDA: `repeats` (>= 1) samples of the milliseconds that the device takes for the whole network, on the inputs of
   /// the last run, without copies to and from the host. A sample is the mean over replays back to back, as many as make

@@ -29,7 +29,8 @@ std::vector<float> by_rows(const RowKernel& kernel, const KernelRun& run, std::i
       KernelRun call = run;
       call.pool = nullptr;
       call.workspace = {};
-      kernel.run_rows(call, {image, rows, {read.data(), reads.begin, x.row_floats}, {made.data(), begin, y.row_floats}});
+      kernel.run_rows(call,
+                      {image, rows, {read.data(), reads.begin, x.row_floats}, {made.data(), begin, y.row_floats}});
       all.insert(all.end(), made.begin(), made.end());
     }
   return all;
