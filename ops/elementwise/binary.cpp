@@ -147,7 +147,7 @@ class BinaryRows final : public RowKernel {
     if (binding.problem.inputs().size() != 2 || y.rank() != 4 || binding.output_format() != formats::nhwc ||
         binding.device.kind != DeviceKind::cpu)
       return nullptr;
-    for (const std::size_t input : {0, 1}) {
+    for (const std::size_t input : {std::size_t{0}, std::size_t{1}}) {
       const InputInfo &x = binding.problem.inputs()[input], &other = binding.problem.inputs()[1 - input];
       if (!(x.type.shape == y) || x.constant != nullptr) continue;
       const bool alike = other.type.shape == y && other.constant == nullptr;
