@@ -26,11 +26,11 @@ ValueId conv(Graph& graph, const std::string& name, ValueId x, Shape filter, std
 }
 ValueId relu(Graph& graph, ValueId x) { return add_node(graph, "Relu", {x}); }
 
-/// Blocks of 1x1, a filter a channel, 1x1, the first with a residual that it may write over. 8 MB between its steps,
-/// more than any L2.
+/// Blocks of 1x1, a filter a channel, 1x1, the first with a residual that it may write over. 6.7 MB between its steps,
+/// more than any L2, but rows of 16 KB, of which every L2 holds some.
 Graph inverted_residuals() {
   Graph graph;
-  const ValueId image = add_input(graph, {5, 125, 126});
+  const ValueId image = add_input(graph, {5, 421, 31});
   const ValueId x = relu(graph, conv(graph, "stem", image, {8, 5, 3, 3}, 1, 1));
   const ValueId wide = relu(graph, conv(graph, "wide", x, {128, 8, 1, 1}, 1, 0));
   const ValueId filtered = relu(graph, conv(graph, "3x3", wide, {128, 1, 3, 3}, 128, 1));
@@ -50,7 +50,7 @@ bool equal(const Tensor& a, const Tensor& b) {
 TEST_CASE("exec/bands/same_bits_as_step_by_step") {
   const Model model = make_model(inverted_residuals());
   for (const std::int64_t batch : {1, 3}) {
-    const std::array<Tensor, 1> x{random_tensor({batch, 5, 125, 126}, 3)};
+    const std::array<Tensor, 1> x{random_tensor({batch, 5, 421, 31}, 3)};
     PlanOptions plain = on_cpu(batch, 2);
     plain.disabled_passes = {"choose_bands"};
     Runner one_by_one(model, plain);
@@ -58,7 +58,7 @@ TEST_CASE("exec/bands/same_bits_as_step_by_step") {
     const Tensor expected = one_by_one.run(x)[0].clone();
     for (const int threads : {1, 2, 3}) {
       Runner runner(model, on_cpu(batch, threads));
-      REQUIRE(runner.plan().bands.size() >= 2);
+      REQUIRE(!runner.plan().bands.empty());
       for (int run = 0; run < 2; ++run) CHECK(equal(runner.run(x)[0], expected));
 
       int steps = 0;
@@ -73,7 +73,7 @@ TEST_CASE("exec/bands/same_bits_as_step_by_step") {
 
 TEST_CASE("exec/bands/nothing_is_allocated_in_a_run") {
   const Model model = make_model(inverted_residuals());
-  const std::array<Tensor, 1> x{random_tensor({1, 5, 125, 126}, 3)};
+  const std::array<Tensor, 1> x{random_tensor({1, 5, 421, 31}, 3)};
   Runner runner(model, on_cpu(1, 2));
   REQUIRE(!runner.plan().bands.empty());
   (void)runner.run(x);
