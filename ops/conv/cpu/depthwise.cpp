@@ -84,8 +84,8 @@ HWY_INLINE void store(D d, hn::Mask<D> lanes, hn::Vec<D> value, float* to) {
 
 /// Px pixels of Rows output rows, from pixel `q` on, `step` (the dilation) apart; their windows overlap, so that each
 /// input vector is loaded once and used for up to S pixels of each row. The window of the first begins at image column
-/// `left`; `whole`: all columns lie inside the image. An element's products are added in the
-/// order of r, then s, whatever block it falls into.
+/// `left`; `whole`: all columns lie inside the image. An element's products are added in the order of r, then s,
+/// whatever block it falls into.
 template <int S, int Stride, int Px, int Rows, bool whole, bool part, class D>
 HWY_INLINE void pixel_block(D d, const Sweep<D>& sweep, std::int64_t q, std::int64_t left, std::int64_t step) {
   using V = hn::Vec<D>;
@@ -100,8 +100,10 @@ HWY_INLINE void pixel_block(D d, const Sweep<D>& sweep, std::int64_t q, std::int
     HWY_UNROLL(8)
     for (int i = 0; i < Px; ++i) acc[o][i] = sweep.start;
   }
+  // Left of the image nothing is read. (Offsets in place of pointers, here and for w: 3 to 10 % slower.)
   const float* row = sweep.line.x + left * k;
   const float* w = sweep.line.w + sweep.line.first * S * block;
+  // One image row into the output rows [begin, end); w is at the taps with which the first of all meets it.
   const auto add_row = [&](auto first_row, auto last_row) HWY_ATTR {
     constexpr int begin = decltype(first_row)::value, end = decltype(last_row)::value;
     V tap[Rows][S];
@@ -129,12 +131,12 @@ HWY_INLINE void pixel_block(D d, const Sweep<D>& sweep, std::int64_t q, std::int
   using Zero = std::integral_constant<int, 0>;
   using One = std::integral_constant<int, 1>;
   using Two = std::integral_constant<int, 2>;
-  for (std::int64_t r = 0, tap = sweep.line.first; r < rows; ++r, ++tap, row += x_row, w += S * block) {
+  for (std::int64_t i = 0, r = sweep.line.first; i < rows; ++i, ++r, row += x_row, w += S * block) {
     if constexpr (Rows == 1) {
       add_row(Zero(), One());
-    } else if (tap >= taps_h) {
+    } else if (r >= taps_h) {
       add_row(One(), Two());
-    } else if (tap < stride_h) {
+    } else if (r < stride_h) {
       add_row(Zero(), One());
     } else {
       add_row(Zero(), Two());
@@ -185,30 +187,25 @@ HWY_INLINE void sweep_line(D d, const Sweep<D>& sweep, const ConvProblem& proble
   }
 }
 
-/// Any filter, pixel by pixel: taps [first, last) of a row lie inside the image.
+/// Any filter, one row, pixel by pixel: taps [first, last) of a row lie inside the image.
 void any_line(const DepthwiseLine& line, const ConvProblem& problem, const FusedClamp& clamp) {
   for (std::int64_t q = 0; q < problem.q; ++q) {
     const std::int64_t left = q * problem.stride_w - problem.pad_left;
     const std::int64_t dilation = problem.dilation_w;
     const std::int64_t first = left >= 0 ? 0 : std::min(problem.s, (-left + dilation - 1) / dilation);
     const std::int64_t last = left >= problem.w ? first : std::min(problem.s, (problem.w - 1 - left) / dilation + 1);
-    for (int o = 0; o < line.y_rows; ++o) {
-      const std::int64_t to = o * line.y_row + q * line.k;
-      const auto body = [&](auto d, std::int64_t c) HWY_ATTR {
-        auto acc = line.bias == nullptr ? hn::Zero(d) : hn::LoadU(d, line.bias + c);
-        for (std::int64_t i = 0; i < line.x_rows; ++i) {
-          const std::int64_t r = line.first + i - o * problem.stride_h;
-          if (r < 0 || r >= problem.r) continue;
-          const float* HWY_RESTRICT x = line.x + i * line.x_row + left * line.k + c;
-          const float* HWY_RESTRICT w = line.w + r * problem.s * line.block + c;
-          for (std::int64_t s = first; s < last; ++s)
-            acc = hn::MulAdd(hn::LoadU(d, x + s * dilation * line.k), hn::LoadU(d, w + s * line.block), acc);
-        }
-        if (line.residual != nullptr) acc = hn::Add(acc, hn::LoadU(d, line.residual + to + c));
-        hn::StoreU(at_most(hn::Set(d, clamp.high), at_least(hn::Set(d, clamp.low), acc)), d, line.y + to + c);
-      };
-      over_channels(hn::ScalableTag<float>(), 0, line.block, body);
-    }
+    const auto body = [&](auto d, std::int64_t c) HWY_ATTR {
+      auto acc = line.bias == nullptr ? hn::Zero(d) : hn::LoadU(d, line.bias + c);
+      for (std::int64_t i = 0; i < line.x_rows; ++i) {
+        const float* HWY_RESTRICT w = line.w + (line.first + i) * problem.s * line.block + c;
+        for (std::int64_t s = first; s < last; ++s)
+          acc = hn::MulAdd(hn::LoadU(d, line.x + (i * line.x_row + (left + s * dilation) * line.k + c)),
+                           hn::LoadU(d, w + s * line.block), acc);
+      }
+      if (line.residual != nullptr) acc = hn::Add(acc, hn::LoadU(d, line.residual + q * line.k + c));
+      hn::StoreU(at_most(hn::Set(d, clamp.high), at_least(hn::Set(d, clamp.low), acc)), d, line.y + q * line.k + c);
+    };
+    over_channels(hn::ScalableTag<float>(), 0, line.block, body);
   }
 }
 
