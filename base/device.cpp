@@ -2,6 +2,10 @@
 
 #include "lenslet/device.h"
 
+#include <fmt/format.h>
+
+#include "base/simd/targets.h"
+// Which instruction sets kernels are compiled for is said above.
 #include <hwy/targets.h>
 #include <unistd.h>
 
@@ -11,6 +15,7 @@
 #include "base/boundary.h"
 #include "base/cuda/device.h"
 #include "base/thread_pool.h"
+#include "lenslet/error.h"
 
 namespace lenslet {
 namespace {
@@ -26,11 +31,18 @@ std::string cpu_name() {
   return {};
 }
 
-/// The best target that was both compiled and is supported here: what HWY_DYNAMIC_DISPATCH picks.
-std::string chosen_isa() {
-  const std::int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
-  const std::string name = hwy::TargetName(usable & -usable);           // Highway gives better targets lower bits
+/// Those that were both compiled and are supported here. Highway gives better ones lower bits.
+std::int64_t usable_targets() { return hwy::SupportedTargets() & HWY_TARGETS; }
+
+std::string target_name(std::int64_t target) {
+  const std::string name = hwy::TargetName(target);
   return name.starts_with("AVX3") ? "AVX-512" + name.substr(4) : name;  // AVX3 is Highway's word
+}
+
+/// What HWY_DYNAMIC_DISPATCH picks.
+std::string chosen_isa() {
+  const std::int64_t usable = usable_targets();
+  return target_name(usable & -usable);
 }
 
 DeviceInfo describe_cpu() {
@@ -47,6 +59,20 @@ DeviceInfo describe_cpu() {
 }
 
 }  // namespace
+
+void limit_instruction_set(const std::string& name) {
+  at_boundary([&] {
+    std::string known;
+    for (std::int64_t left = usable_targets(); left != 0; left &= left - 1) {
+      const std::int64_t target = left & -left;
+      if (target_name(target) == name) return hwy::DisableTargets(target - 1);
+      known += (known.empty() ? "" : ", ") + target_name(target);
+    }
+    throw Error(
+        ErrorKind::invalid_argument,
+        fmt::format("instruction set '{}' is none that kernels were made for and this CPU has ({})", name, known));
+  });
+}
 
 DeviceInfo query_cpu() { return at_boundary(describe_cpu); }
 

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "lenslet/device.h"
 #include "lenslet/error.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/exit_codes.h"
@@ -123,6 +124,9 @@ ExitCode run(int argc, char** argv) {
   app.fallthrough();  // what a verb does not know is looked for here
   bool all_reasons = false;
   app.add_flag("--all", all_reasons, "List every reason of an error that has many");
+  app.add_option_function<std::string>("--instruction-set", limit_instruction_set,
+                                       "CPU: no better one than this, as `lenslet devices` calls them (AVX2)")
+      ->envname("LENSLET_INSTRUCTION_SET");
   ExitCode result = exit_ok;
   try {
     for (auto* add : verbs) add(app, result);

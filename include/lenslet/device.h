@@ -44,6 +44,11 @@ LENSLET_API DeviceReport query_devices();
 /// The first of these alone: no CUDA device is looked at.
 LENSLET_API DeviceInfo query_cpu();
 
+/// CPU kernels use no better instruction set than this from now on, in the whole process: to measure and to test. As
+/// DeviceInfo::architecture spells it ("AVX2", "SSE4"; "AVX-512"). To be called before the first Model is loaded: plans
+/// and prepared weights belong to an instruction set. Error(invalid_argument) says which there are on this machine.
+LENSLET_API void limit_instruction_set(const std::string& name);
+
 /// What a device name stands for on this machine.
 struct DeviceChoice {
   std::string id = "cpu";   ///< "cpu" or "cuda:0"

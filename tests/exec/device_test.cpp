@@ -40,6 +40,17 @@ TEST_CASE("exec/device/unknown_names") {
   }
 }
 
+// That a limit holds is tools/instruction_sets: it is for the whole process.
+TEST_CASE("exec/device/unknown_instruction_sets") {
+  const std::string before = query_cpu().architecture;
+  for (const char* name : {"", "avx2", "AVX9"}) {
+    const Error error = error_of([&] { limit_instruction_set(name); });
+    CHECK(error.kind() == ErrorKind::invalid_argument);
+    CHECK(mentions(error, before));  // those that there are
+  }
+  CHECK(query_cpu().architecture == before);
+}
+
 TEST_CASE("exec/device/cpu") {
   const DeviceChoice cpu = choose_device("cpu");
   CHECK(cpu.id == "cpu");

@@ -5,6 +5,7 @@ import ctypes
 import json
 import os
 import pathlib
+import re
 import resource
 import struct
 import subprocess
@@ -214,6 +215,17 @@ class CommandLine(Verb):
         self.assertGreater(cpu["cores"], 0)
         self.assertEqual(set(document["cuda"]), {"built", "runtime", "driver", "built_for", "reason"})
         self.assertIn("cpu", self.passes("devices"))
+
+    def test_instruction_sets(self):
+        refused = lenslet("devices", "--instruction-set", "AVX9").stderr
+        known = re.search(r"this CPU has \((.+)\)", refused).group(1).split(", ")
+        self.fails(2, "instruction set 'AVX9' is none that kernels were made for", "devices", "--instruction-set", "AVX9")
+        self.assertIn(self.json_of("devices")["devices"][0]["architecture"], known)
+        for name in known:
+            limited = self.json_of("devices", "--instruction-set", name)["devices"][0]
+            self.assertEqual(limited["architecture"], name)
+            # Plans, prepared weights and kernels are all of that one.
+            self.assertIn("0 exceeded", self.passes("--instruction-set", name, "verify", self.net))
 
 
 class Run(Verb):
