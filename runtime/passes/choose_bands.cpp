@@ -32,6 +32,9 @@ constexpr std::int64_t few_rows = 2;
 constexpr int pieces_a_thread = 4;
 /// Nodes of a band at most, which bounds the search.
 constexpr std::size_t most_nodes = 8;
+/// What a byte between two steps of a band costs, of one that leaves the cache: each is written and read there, and
+/// those of rows that are kept for the next piece are moved.
+constexpr double byte_in_cache = 0.1, byte_moved = 0.5;
 
 /// A node that can compute rows, or none.
 struct Stage {
@@ -107,7 +110,7 @@ class BandChooser {
     return bytes > least_share * l2_ * device_.units ? bytes : 0;
   }
 
-  /// The same of what a band moves within the cache.
+  /// What a band does within the cache, in such bytes.
   double moved(const Band& band) const {
     double bytes = 0;
     const RowShape& y = stages_[static_cast<std::size_t>(band.last)].rows->y_shape();
@@ -116,7 +119,7 @@ class BandChooser {
       const double height = static_cast<double>(stage.rows->y_shape().rows);
       const double fresh = height * static_cast<double>(band.rows) / static_cast<double>(y.rows);
       const double kept = std::max(0.0, static_cast<double>(band.strips[i]) - fresh);
-      bytes += stage.bytes() * (0.1 + kept / std::max(fresh, 1.0) / 2);
+      bytes += stage.bytes() * (byte_in_cache + byte_moved * kept / std::max(fresh, 1.0));
     }
     return bytes;
   }

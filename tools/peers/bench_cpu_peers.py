@@ -40,11 +40,8 @@ def in_own_environment(folder):
     os.execve(environment / "bin/python", ["python", __file__, *sys.argv[1:]], {**os.environ, "PATH": path})
 
 
-def measure(arguments, networks):
+def measure(arguments, networks, bench_peers):
     """Rows of (network, threads, batch, {runtime: medians of the rounds})."""
-    sys.path.insert(0, str(HERE))
-    import bench_peers
-
     for threads, batch in arguments.settings:
         options = argparse.Namespace(lenslet=arguments.lenslet, peers=PEERS, batch=batch, rounds=arguments.rounds,
                                      seconds=arguments.seconds)  # fmt: skip
@@ -59,7 +56,9 @@ def measure(arguments, networks):
 
 
 def ratio(rounds):
-    return min(statistics.median(times) for name, times in rounds.items() if name != "lenslet") / statistics.median(rounds["lenslet"])
+    """The quickest peer's time / ours."""
+    medians = {name: statistics.median(times) for name, times in rounds.items()}
+    return min(ms for name, ms in medians.items() if name != "lenslet") / medians["lenslet"]
 
 
 def write_csv(file, rows):
@@ -68,7 +67,8 @@ def write_csv(file, rows):
         writer.writerow(["network", "threads", "batch", "runtime", "median_ms", "least_ms", "most_ms"])
         for network, threads, batch, rounds in rows:
             for runtime, times in rounds.items():
-                writer.writerow([network, threads, batch, runtime, *(f"{t:.4f}" for t in (statistics.median(times), min(times), max(times)))])
+                spread = (statistics.median(times), min(times), max(times))
+                writer.writerow([network, threads, batch, runtime, *(f"{ms:.4f}" for ms in spread)])
 
 
 def plot(file, rows, settings):
@@ -94,12 +94,16 @@ def plot(file, rows, settings):
     figure.savefig(file, dpi=110)
 
 
+def pairs(text):
+    return [tuple(map(int, setting.split("x"))) for setting in text.split(",")]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lenslet")
     parser.add_argument("--folder", type=Path, default=Path("build/cpu-peers"))
     parser.add_argument("--networks", type=lambda names: names.split(","))
-    parser.add_argument("--settings", default="1x1,2x1,2x8", type=lambda text: [tuple(map(int, s.split("x"))) for s in text.split(",")])
+    parser.add_argument("--settings", default="1x1,2x1,2x8", type=pairs)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.25)
     arguments = parser.parse_args()
@@ -108,16 +112,17 @@ def main():
     arguments.folder = arguments.folder.absolute()
     in_own_environment(arguments.folder)
 
+    import bench_peers
     import cpu_networks
 
     networks = arguments.networks or cpu_networks.NETWORKS
     subprocess.run([sys.executable, HERE / "cpu_networks.py", arguments.folder / "networks", *networks], check=True)
     rows = []
-    for row in measure(arguments, networks):
+    for row in measure(arguments, networks, bench_peers):
         rows.append(row)
         network, threads, batch, rounds = row
-        times = "  ".join(f"{name} {statistics.median(t):.3f} ({min(t):.3f}-{max(t):.3f})" for name, t in sorted(rounds.items()))
-        print(f"{network:<20} threads {threads} batch {batch}: {ratio(rounds):5.2f}   {times}", flush=True)
+        times = [f"{name} {bench_peers.spread(samples)}" for name, samples in sorted(rounds.items())]
+        print(f"{network:<20} threads {threads} batch {batch}: {ratio(rounds):5.2f}   {'  '.join(times)}", flush=True)
         write_csv(arguments.folder / "results.csv", rows)
     for threads, batch in arguments.settings:
         ratios = [ratio(row[3]) for row in rows if row[1:3] == (threads, batch)]
