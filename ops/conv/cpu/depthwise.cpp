@@ -366,7 +366,8 @@ class BoundDepthwise final : public BoundRowConv {
     line.x_rows = last - first;
     line.w = run.filter + c * taps;
     if (p == at.rows.begin) fetch(line.w + line.block * taps, std::min(block_, problem.k - c - line.block) * taps);
-    const float* const x = line.x_rows == 0 ? at.x.data : at.x.at(top + first * dilation);
+    // Of no rows nothing is read: any address that may be moved about will do.
+    const float* const x = line.x_rows == 0 ? line.w : at.x.at(top + first * dilation);
     if (multiplier(problem) == 1) {
       line.x = x + c;
       line.x_row = dilation * at.x.row_floats;
