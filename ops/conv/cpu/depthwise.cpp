@@ -19,6 +19,14 @@
 #include "ops/core/simd/over_channels-inl.h"
 // clang-format on
 
+// Sanitizers want the code, not its speed: with unrolled loops clang instruments this file for more than ten minutes.
+#ifdef __has_feature
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#undef HWY_UNROLL
+#define HWY_UNROLL(factor)
+#endif
+#endif
+
 #ifndef LENSLET_DEPTHWISE_SHARED
 #define LENSLET_DEPTHWISE_SHARED
 namespace lenslet {
