@@ -71,10 +71,10 @@ class BoundRowConv : public BoundConv, private RowKernel {
   virtual bool has_rows() const { return true; }
   /// As compute(), but of run.x and run.y these rows.
   virtual void compute_rows(const ConvRun& run, const ImageRows& rows) const = 0;
-
- private:
   RowShape x_shape() const final { return {problem.n, problem.h, problem.w * problem.c}; }
   RowShape y_shape() const final { return {problem.n, problem.p, problem.q * problem.k}; }
+
+ private:
   Rows reads(Rows rows) const final;
   void run_rows(const KernelRun& run, const ImageRows& rows) const final { compute_rows(conv_run(run), rows); }
 };

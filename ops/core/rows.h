@@ -32,6 +32,12 @@ struct RowShape {
   friend bool operator==(const RowShape&, const RowShape&) = default;
 };
 
+/// One image of a tensor that lies as `shape` says.
+template <typename T>
+RowMemory<T> image_of(T* data, const RowShape& shape, std::int64_t image) {
+  return {data + image * shape.rows * shape.row_floats, 0, shape.row_floats};
+}
+
 /// Rows of one image: of the output those to compute, of the input at least those that they read.
 struct ImageRows {
   std::int64_t image = 0;

@@ -107,12 +107,11 @@ class PoolNhwc final : public BoundKernel, private RowKernel {
   void run(const KernelRun& run) const override {
     const RowShape x = x_shape(), y = y_shape();
     if (y.floats() == 0) return;
-    run.pool->parallel_for(y.images * y.rows, line_grain(pool_.problem, y.row_floats),
-                           [&](std::int64_t begin, std::int64_t end, int) {
-                             for (std::int64_t i = begin; i < end; ++i)
-                               compute_line({run.in<float>(0) + i / y.rows * x.rows * x.row_floats, 0, x.row_floats},
-                                            i % y.rows, run.out<float>() + i * y.row_floats);
-                           });
+    run.pool->parallel_for(
+        y.images * y.rows, line_grain(pool_.problem, y.row_floats), [&](std::int64_t begin, std::int64_t end, int) {
+          for (std::int64_t i = begin; i < end; ++i)
+            compute_line(image_of(run.in<float>(0), x, i / y.rows), i % y.rows, run.out<float>() + i * y.row_floats);
+        });
   }
   const RowKernel* row_kernel() const override { return this; }
 

@@ -12,12 +12,6 @@ namespace {
 
 std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/// One image of a tensor that lies as `shape` says.
-template <typename T>
-RowMemory<T> image_of(T* data, const RowShape& shape, std::int64_t image) {
-  return {data + image * shape.rows * shape.row_floats, 0, shape.row_floats};
-}
-
 }  // namespace
 
 /// The rows of a node's output that a worker has at hand.

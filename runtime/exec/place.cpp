@@ -73,9 +73,10 @@ class Placer {
     for (NodeId n = band.first; n <= band.last; ++n) {
       for (const ValueId input : graph_.node(n).inputs) touch(input, band.last);
       for (const ValueId output : graph_.node(n).outputs)
-        if (output != no_id && result_.first[index(root(output))] >= 0)
-          result_.first[index(root(output))] =
-              std::min(result_.first[index(root(output))], static_cast<int>(band.first));
+        if (output != no_id && in_arena(root(output))) {
+          int& first = result_.first[index(root(output))];
+          first = std::min(first, static_cast<int>(band.first));
+        }
     }
   }
 

@@ -40,7 +40,7 @@ TEST_CASE("exec/device/unknown_names") {
   }
 }
 
-// That a limit holds is tools/instruction_sets: it is for the whole process.
+// That a limit holds is tested in tests/tools/command_test.py: it is for the whole process.
 TEST_CASE("exec/device/unknown_instruction_sets") {
   const std::string before = query_cpu().architecture;
   for (const char* name : {"", "avx2", "AVX9"}) {

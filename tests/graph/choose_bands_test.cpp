@@ -23,19 +23,16 @@ Graph with_bands(const Graph& graph, std::size_t l2_bytes, int threads = 1, cons
 }
 
 /// 1x1 to 64 channels, 3x3 a channel, 1x1 back and the residual, at 56x56: 784 KiB between any two.
-Graph inverted_residual(int blocks = 1, std::int64_t stride = 1) {
+Graph inverted_residual(std::int64_t stride = 1) {
   GraphBuilder b;
-  ValueId x = b.input("x", {1, 16, 56, 56});
-  for (int i = 0; i < blocks; ++i) {
-    const ValueId wide = b.node("Relu", {b.conv(x, 16, 64, 1)});
-    const ValueId filtered = b.node("Conv", {wide, b.weights({64, 1, 3, 3}), b.weights({64})},
-                                    {{"group", std::int64_t{64}},
-                                     {"pads", std::vector<std::int64_t>{1, 1, 1, 1}},
-                                     {"strides", std::vector<std::int64_t>{stride, stride}}});
-    const ValueId narrow = b.conv(b.node("Relu", {filtered}), 64, 16, 1);
-    x = stride == 1 ? b.node("Add", {x, narrow}) : narrow;
-  }
-  b.output(x);
+  const ValueId x = b.input("x", {1, 16, 56, 56});
+  const ValueId wide = b.node("Relu", {b.conv(x, 16, 64, 1)});
+  const ValueId filtered = b.node("Conv", {wide, b.weights({64, 1, 3, 3}), b.weights({64})},
+                                  {{"group", std::int64_t{64}},
+                                   {"pads", std::vector<std::int64_t>{1, 1, 1, 1}},
+                                   {"strides", std::vector<std::int64_t>{stride, stride}}});
+  const ValueId narrow = b.conv(b.node("Relu", {filtered}), 64, 16, 1);
+  b.output(stride == 1 ? b.node("Add", {x, narrow}) : narrow);
   return b.build();
 }
 
@@ -57,7 +54,7 @@ TEST_CASE("choose_bands/inverted_residual") {
 }
 
 TEST_CASE("choose_bands/strides") {
-  const Graph graph = with_bands(inverted_residual(1, 2), 256 << 10);
+  const Graph graph = with_bands(inverted_residual(2), 256 << 10);
   REQUIRE(graph.bands.size() == 1);
   CHECK(graph.bands[0].strips[0] == 2 * graph.bands[0].rows + 1);
 }

@@ -324,7 +324,6 @@ class BoundDepthwise final : public BoundRowConv {
     // Pieces of 8 us and more; fewer lines in a piece where there are few lines, as at 7x7.
     const std::int64_t grain = std::max<std::int64_t>(1, (256 << 10) / std::max<std::int64_t>(line_work, 1));
     auto* scratch = reinterpret_cast<float*>(run.workspace.data());
-    const std::int64_t x_row = problem.w * problem.c, y_row = problem.q * problem.k;
 
     // Rows innermost: the next one reads most of the same image rows.
     run.pool->parallel_for(problem.n * blocks * lines, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
@@ -332,8 +331,7 @@ class BoundDepthwise final : public BoundRowConv {
         const std::int64_t p = i % lines * at_once;
         const std::int64_t c = i / lines % blocks * block_;
         const std::int64_t n = i / lines / blocks;
-        const ImageRows rows{
-            n, {0, problem.p}, {run.x + n * problem.h * x_row, 0, x_row}, {run.y + n * problem.p * y_row, 0, y_row}};
+        const ImageRows rows{n, {0, problem.p}, image_of(run.x, x_shape(), n), image_of(run.y, y_shape(), n)};
         compute_line(run, rows, p, std::min(at_once, problem.p - p), c, scratch + worker * repeated_floats(problem));
       }
     });
