@@ -116,11 +116,15 @@ ConvProblem random_problem(std::mt19937& random) {
   };
   for (;;) {
     ConvGeometry geometry;
-    const bool depthwise = draw(0, 2) == 0;
-    const bool plain = draw(0, 1) == 0;  // what Winograd takes
-    const std::int64_t c = draw(1, 40);
-    geometry.groups = depthwise ? c : 1;
-    const std::int64_t k = depthwise ? c * one_of({1, 1, 1, 2}) : draw(1, 40);
+    const std::int64_t kind = draw(0, 3);  // depthwise, grouped, dense
+    const bool plain = draw(0, 1) == 0;    // what Winograd takes
+    const std::int64_t group_c = kind == 0 ? 1 : kind == 1 ? one_of({2, 3, 4, 4, 8, 8, 16, 20}) : draw(1, 40);
+    geometry.groups = kind == 0 ? draw(1, 40) : kind == 1 ? draw(1, 9) : 1;
+    const std::int64_t c = geometry.groups * group_c;
+    const std::int64_t group_k = kind == 0   ? one_of({1, 1, 1, 2})
+                                 : kind == 1 ? one_of({group_c, group_c, 5})
+                                             : draw(1, 40);
+    const std::int64_t k = geometry.groups * group_k;
     const std::int64_t r = plain ? 3 : one_of({1, 2, 3, 5, 7}), s = plain ? 3 : one_of({1, 2, 3, 5, 7});
     if (!plain) {
       geometry.stride = {draw(1, 3), draw(1, 3)};

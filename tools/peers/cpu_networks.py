@@ -3,6 +3,8 @@
 random weights and BatchNormalization statistics that are not the identity.
 
 usage: cpu_networks.py FOLDER [NETWORK...]          files that are there are left alone
+NETWORKS when none is named; OTHERS are of kinds that these do not have: 1x7 and 7x1 kernels, groups, dilation, 7x7 depthwise,
+odd widths, large images, transposed convolutions, segmentation, super-resolution.
 Needs the PyPI packages torch, torchvision and onnx.
 """
 import sys
@@ -15,6 +17,72 @@ from torchvision.ops.misc import SqueezeExcitation
 
 NETWORKS = ("vgg16", "resnet18", "resnet50", "googlenet", "densenet121", "squeezenet1_1", "shufflenet_v2_x1_0", "mobilenet_v2",
             "mobilenet_v3_large", "efficientnet_b0", "efficientnet_lite0")  # fmt: skip
+
+# Name: side or (height, width) of the image.
+OTHERS = {"inception_v3": 299, "resnext50_32x4d": 224, "regnet_y_400mf": 224, "regnet_x_800mf": 224, "mnasnet0_75": 224,
+          "shufflenet_v2_x0_5": 224, "resnet18_large": (600, 800), "resnet50_dilated": 224, "mobilenet_v2_035": 160,
+          "convnext_tiny": 224, "lraspp": 320, "unet": 256, "yolo": 416, "espcn": (360, 640)}  # fmt: skip
+
+
+class Branches(torch.nn.Module):
+    """Both of two paths, their channels one after the other."""
+
+    def __init__(self, first, second):
+        super().__init__()
+        self.first, self.second = first, second
+
+    def forward(self, x):
+        return torch.cat([self.first(x), self.second(x)], 1)
+
+
+class Residual(torch.nn.Sequential):
+    def forward(self, x):
+        return x + super().forward(x)
+
+
+def convolution(c, k, r=3, stride=1, activation=torch.nn.SiLU):
+    return torch.nn.Sequential(torch.nn.Conv2d(c, k, r, stride, r // 2, bias=False), torch.nn.BatchNorm2d(k), activation())
+
+
+def yolo():
+    """A backbone of cross-stage blocks with SiLU, as detectors have them, to stride 32."""
+
+    def stage(c, blocks):
+        deep = [Residual(convolution(c // 2, c // 2, 1), convolution(c // 2, c // 2)) for _ in range(blocks)]
+        return [Branches(torch.nn.Sequential(convolution(c, c // 2, 1), *deep), convolution(c, c // 2, 1)), convolution(c, c, 1)]
+
+    layers = [convolution(3, 24, 6, 2)]
+    for c, blocks in ((24, 1), (48, 2), (96, 3), (192, 1)):
+        layers += [convolution(c, 2 * c, 3, 2), *stage(2 * c, blocks)]
+    return torch.nn.Sequential(*layers)
+
+
+def unet(c=24, depth=4):
+    """Encoder and decoder with a skip at each of four scales; transposed convolutions upward."""
+    inner = torch.nn.Sequential(convolution(c << (depth - 1), c << depth), convolution(c << depth, c << depth))
+    for level in reversed(range(depth)):
+        k, source = c << level, c << (level - 1) if level else 3
+        down = torch.nn.Sequential(convolution(source, k, activation=torch.nn.ReLU), convolution(k, k, activation=torch.nn.ReLU))
+        below = torch.nn.Sequential(torch.nn.MaxPool2d(2), inner, torch.nn.ConvTranspose2d(2 * k, k, 2, 2))
+        inner = torch.nn.Sequential(down, Branches(torch.nn.Identity(), below), convolution(2 * k, k), convolution(k, k))
+    return torch.nn.Sequential(inner, torch.nn.Conv2d(c, 2, 1))
+
+
+def espcn():
+    """Super-resolution by 3: Shi et al., 2016."""
+    return torch.nn.Sequential(torch.nn.Conv2d(3, 64, 5, padding=2), torch.nn.Tanh(), torch.nn.Conv2d(64, 32, 3, padding=1),
+                               torch.nn.Tanh(), torch.nn.Conv2d(32, 27, 3, padding=1), torch.nn.PixelShuffle(3))  # fmt: skip
+
+
+class OneOutput(torch.nn.Module):
+    """A segmentation network's logits."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, x):
+        return self.network(x)["out"]
 
 
 def efficientnet_lite0():
@@ -29,13 +97,25 @@ def efficientnet_lite0():
     return network
 
 
+def torchvision_network(name):
+    models = torchvision.models
+    if name in ("googlenet", "inception_v3"):
+        return getattr(models, name)(weights=None, aux_logits=False, init_weights=False)
+    if name == "lraspp":
+        return OneOutput(models.segmentation.lraspp_mobilenet_v3_large(weights=None, weights_backbone=None))
+    if name == "resnet50_dilated":
+        return models.resnet50(weights=None, replace_stride_with_dilation=[False, True, True])
+    if name == "mobilenet_v2_035":
+        return models.mobilenet_v2(weights=None, width_mult=0.35)
+    return getattr(models, name.removesuffix("_large"))(weights=None)
+
+
+OWN = {"efficientnet_lite0": efficientnet_lite0, "yolo": yolo, "unet": unet, "espcn": espcn}
+
+
 def build(name):
     torch.manual_seed(1)
-    if name == "efficientnet_lite0":
-        network = efficientnet_lite0()
-    else:
-        extra = {"aux_logits": False, "init_weights": False} if name == "googlenet" else {}
-        network = getattr(torchvision.models, name)(weights=None, **extra)
+    network = OWN[name]() if name in OWN else torchvision_network(name)
     for module in network.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.running_mean.normal_(0, 0.1)
@@ -44,8 +124,10 @@ def build(name):
 
 
 def export(name, file):
-    torch.onnx.export(build(name), torch.randn(1, 3, 224, 224), str(file), dynamo=False, input_names=["x"], output_names=["y"],
-                      dynamic_axes={"x": {0: "N"}, "y": {0: "N"}})  # fmt: skip
+    size = OTHERS.get(name, 224)
+    height, width = size if isinstance(size, tuple) else (size, size)
+    torch.onnx.export(build(name), torch.randn(1, 3, height, width), str(file), dynamo=False, input_names=["x"],
+                      output_names=["y"], dynamic_axes={"x": {0: "N"}, "y": {0: "N"}})  # fmt: skip
     onnx.checker.check_model(str(file))
 
 
@@ -55,8 +137,9 @@ def main():
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     names = sys.argv[2:] or NETWORKS
-    if unknown := set(names) - set(NETWORKS):
-        sys.exit(f"unknown networks {', '.join(sorted(unknown))} (known: {', '.join(NETWORKS)})")
+    known = (*NETWORKS, *OTHERS)
+    if unknown := set(names) - set(known):
+        sys.exit(f"unknown networks {', '.join(sorted(unknown))} (known: {', '.join(known)})")
     for name in names:
         file = folder / f"{name}.onnx"
         if file.exists():

@@ -1,5 +1,6 @@
 // Winograd F(m x m, 3 x 3), m = 2, 4, 6, in NHWC: tiles of the input become alpha^2 matrices V [tiles][C], which
-// alpha^2 products with the filters U [C][K] turn into [tiles][K], which become tiles of the output.
+// alpha^2 products with the filters U [C][K] turn into [tiles][K], which become tiles of the output. With dilation d,
+// outputs d apart (a phase) are an undilated convolution of inputs d apart: d * d of them, each with tiles of its own.
 
 #include <fmt/format.h>
 
@@ -27,9 +28,11 @@ constexpr double cached_filter_bytes = 4 << 20;
 
 struct Tiles {
   std::int64_t m, alpha2;
-  std::int64_t down, across, count;  ///< of tiles, over all images
-  std::int64_t block;                ///< tiles at a time
-  bool shared;  ///< all tiles at once: the threads share the products by matrix, and each reads U once
+  std::int64_t phases_h, phases_w;
+  std::int64_t down, across;  ///< of tiles, a phase
+  std::int64_t count;         ///< over all phases and images
+  std::int64_t block;         ///< tiles at a time
+  bool shared;                ///< all tiles at once: the threads share the products by matrix, and each reads U once
   std::int64_t v_stride, product_stride;  ///< floats from one matrix of a block to the next
 
   std::int64_t block_floats() const { return alpha2 * (v_stride + product_stride); }
@@ -42,9 +45,12 @@ Tiles tiles_of(const ConvProblem& p, std::int64_t m) {
   Tiles t{};
   t.m = m;
   t.alpha2 = (m + 2) * (m + 2);
-  t.down = (p.p + m - 1) / m;
-  t.across = (p.q + m - 1) / m;
-  t.count = p.n * t.down * t.across;
+  const auto parts = [](std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; };
+  t.phases_h = std::min(p.dilation_h, p.p);
+  t.phases_w = std::min(p.dilation_w, p.q);
+  t.down = parts(parts(p.p, p.dilation_h), m);
+  t.across = parts(parts(p.q, p.dilation_w), m);
+  t.count = p.n * t.phases_h * t.phases_w * t.down * t.across;
   // V and products of a block should stay in L2 (384 of 512 KiB and more).
   constexpr std::int64_t l2_floats = 96 << 10;
   const std::int64_t fitting = l2_floats / (t.alpha2 * (p.c + p.k));
@@ -55,6 +61,17 @@ Tiles tiles_of(const ConvProblem& p, std::int64_t m) {
   t.v_stride = apart(t.block * p.c);
   t.product_stride = apart(t.block * p.k);
   return t;
+}
+
+/// The first output of a tile; beyond P or Q where its phase has fewer tiles than others.
+struct TilePlace {
+  std::int64_t n, row, column;
+};
+TilePlace place_of(const ConvProblem& p, const Tiles& t, std::int64_t tile) {
+  const std::int64_t phase = tile / (t.down * t.across), phase_row = phase / t.phases_w;
+  return {.n = phase_row / t.phases_h,
+          .row = phase_row % t.phases_h + tile / t.across % t.down * t.m * p.dilation_h,
+          .column = phase % t.phases_w + tile % t.across * t.m * p.dilation_w};
 }
 
 /// Floats of one of the alpha^2 matrices of U, packed.
@@ -86,13 +103,13 @@ void BoundWinograd::transform_in(const ConvRun& run, const float* zeros, std::in
   const std::int64_t alpha = t.m + 2;
   std::array<const float*, max_alpha2> pixels;
   for (std::int64_t tile = begin; tile < end; ++tile) {
-    const std::int64_t n = tile / (t.down * t.across);
-    const std::int64_t top = tile / t.across % t.down * t.m - p.pad_top, left = tile % t.across * t.m - p.pad_left;
+    const TilePlace place = place_of(p, t, tile);
+    const std::int64_t top = place.row - p.pad_top, left = place.column - p.pad_left;
     std::size_t at = 0;
-    for (std::int64_t h = top; h < top + alpha; ++h) {
+    for (std::int64_t h = top; h < top + alpha * p.dilation_h; h += p.dilation_h) {
       const bool row_inside = h >= 0 && h < p.h;
-      const float* line = run.x + (n * p.h + (row_inside ? h : 0)) * p.w * p.c;
-      for (std::int64_t w = left; w < left + alpha; ++w)
+      const float* line = run.x + (place.n * p.h + (row_inside ? h : 0)) * p.w * p.c;
+      for (std::int64_t w = left; w < left + alpha * p.dilation_w; w += p.dilation_w)
         pixels[at++] = row_inside && w >= 0 && w < p.w ? line + w * p.c : zeros;
     }
     winograd_input(static_cast<int>(t.m), {pixels.data(), p.c, v + (tile - first) * p.c, t.v_stride});
@@ -104,19 +121,20 @@ void BoundWinograd::transform_out(const ConvRun& run, std::int64_t first, std::i
   const ConvProblem& p = problem;
   const Tiles& t = tiles_;
   for (std::int64_t tile = begin; tile < end; ++tile) {
-    const std::int64_t n = tile / (t.down * t.across);
-    const std::int64_t row = tile / t.across % t.down * t.m, column = tile % t.across * t.m;
+    const auto [n, row, column] = place_of(p, t, tile);
+    if (row >= p.p || column >= p.q) continue;
     const std::int64_t at = ((n * p.p + row) * p.q + column) * p.k;
     WinogradOutputTile out;
     out.products = products + (tile - first) * p.k;
     out.stride = t.product_stride;
     out.channels = p.k;
-    out.rows = std::min(t.m, p.p - row);
-    out.columns = std::min(t.m, p.q - column);
+    out.rows = std::min(t.m, (p.p - row + p.dilation_h - 1) / p.dilation_h);
+    out.columns = std::min(t.m, (p.q - column + p.dilation_w - 1) / p.dilation_w);
     out.bias = run.bias;
     out.residual = run.residual == nullptr ? nullptr : run.residual + at;
     out.y = run.y + at;
-    out.line = p.q * p.k;
+    out.line = p.dilation_h * p.q * p.k;
+    out.pixel = p.dilation_w * p.k;
     winograd_output(static_cast<int>(t.m), out, p.activation);
   }
 }
@@ -189,11 +207,13 @@ double estimate_us(const ConvProblem& p, const Tiles& t, const DeviceProfile& ra
   const double u_bytes = alpha2 * 4.0 * c * static_cast<double>(p.k);
   const double u = blocks * u_bytes / (rates.bytes_per_us * (u_bytes <= cached_filter_bytes ? 4 : 1));
   // Transforms: a time for each tile and for each float of V and of the products, fitted to ResNet, VGG, SqueezeNet and
-  // CIFAR layers on Zen 3 (2.4 GHz nominal, one thread, L3 shared): within 20 % where the machine was quiet. F(6) is
-  // never far ahead of F(4), which is six times as accurate.
+  // CIFAR layers on Zen 3 (2.4 GHz nominal, one thread, L3 shared): within 20 % where the machine was quiet. A float is
+  // counted as multiply-adds, since vectors of twice the length do both twice as fast (Zen 5: 64x56x56 to 64 F(4)
+  // 346 us). F(6) is never far ahead of F(4), which is six times as accurate.
   const double tile_us = t.m == 2 ? 0.06 : t.m == 4 ? 0.12 : 0.2;
-  const double float_us = t.m == 2 ? 0.00014 : t.m == 4 ? 0.00022 : 0.00038;
-  const double transforms = tiles * (tile_us + alpha2 * static_cast<double>(p.c + p.k) * float_us) / rates.units;
+  const double float_flops = t.m == 2 ? 14 : t.m == 4 ? 22 : 39;
+  const double transforms =
+      tiles * (tile_us / rates.units + alpha2 * static_cast<double>(p.c + p.k) * float_flops / rates.fp32_flops_per_us);
   // Fewer blocks than threads, or an odd one left over.
   const double threads = rates.units;
   const double idle = t.shared ? 1 : std::ceil(blocks / threads) * threads / blocks;

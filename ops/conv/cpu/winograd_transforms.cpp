@@ -95,7 +95,7 @@ void output_tile(const WinogradOutputTile& tile, const FusedClamp& clamp) {
       HWY_UNROLL(8)
       for (int j = 0; j < M; ++j) {
         if (j >= tile.columns) break;
-        const std::int64_t at = i * tile.line + j * tile.channels + k;
+        const std::int64_t at = i * tile.line + j * tile.pixel + k;
         V sum = hn::Add(y[j], bias);
         if (tile.residual != nullptr) sum = hn::Add(sum, hn::LoadU(d, tile.residual + at));
         hn::StoreU(at_most(high, at_least(low, sum)), d, tile.y + at);
@@ -120,8 +120,14 @@ void output_any(int m, const WinogradOutputTile& tile, const Activation& activat
   else
     output_tile<6>(tile, clamp);
   if (!clamp.after) return;
-  for (std::int64_t i = 0; i < tile.rows; ++i)
-    activate_f32(activation, tile.y + i * tile.line, tile.columns * tile.channels);
+  for (std::int64_t i = 0; i < tile.rows; ++i) {
+    float* const row = tile.y + i * tile.line;
+    if (tile.pixel == tile.channels) {
+      activate_f32(activation, row, tile.columns * tile.channels);
+    } else {
+      for (std::int64_t j = 0; j < tile.columns; ++j) activate_f32(activation, row + j * tile.pixel, tile.channels);
+    }
+  }
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ struct WinogradInputTile {
 void winograd_input(int m, const WinogradInputTile& tile);
 
 /// y = activation(A^T M A + bias + residual) of one tile, from products[(i * alpha + j) * stride + k]; only `rows` x
-/// `columns` of its m x m outputs exist. `y` and `residual`: its first output pixel, rows `line` floats apart.
+/// `columns` of its m x m outputs exist. `y` and `residual`: its first output pixel, rows `line` floats apart, columns
+/// `pixel`.
 struct WinogradOutputTile {
   const float* products = nullptr;
   std::int64_t stride = 0;
@@ -27,7 +28,7 @@ struct WinogradOutputTile {
   const float* bias = nullptr;      ///< or null
   const float* residual = nullptr;  ///< or null; may be y
   float* y = nullptr;
-  std::int64_t line = 0;
+  std::int64_t line = 0, pixel = 0;
 };
 void winograd_output(int m, const WinogradOutputTile& tile, const Activation& activation);
 

@@ -54,6 +54,7 @@ WinogradPlan cut(const ConvProblem& p, int m) {
 
 std::optional<std::string> refuse_winograd(const ConvProblem& p, int m) {
   if (auto why = refuse_winograd_form(p)) return why;
+  if (p.dilation_h != 1 || p.dilation_w != 1) return "dilation is not 1";
   if (p.c > max_index || p.k > max_index || bytes_a_tile(p, m) * min_chunk > max_workspace_bytes)
     return "workspace would exceed 256 MiB";
   if (std::max({p.h, p.p, p.w * p.c, p.q * p.k, tiles_of(p, m)}) > max_index) return "sizes exceed 32-bit indices";

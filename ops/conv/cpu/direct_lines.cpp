@@ -1,0 +1,120 @@
+// Direct sums in NHWC for groups of few channels, 3 columns wide or anything else: as depthwise, with the input
+// channels of a group one after the other. No columns are made and no padded copy.
+
+#include <cmath>
+
+#include "base/simd/targets.h"
+#include "ops/conv/algorithm.h"
+#include "ops/conv/cpu/lines.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/conv/cpu/direct_lines.cpp"
+// foreach_target.h comes first.
+// clang-format off
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+#include "ops/conv/cpu/lines-inl.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace lenslet::HWY_NAMESPACE {
+namespace {
+
+template <class Inputs>
+void line_from(const ConvLine& line, const ConvProblem& problem) {
+  if (problem.s == 3 && problem.stride_w == 1)
+    fixed_line<Inputs, 3, 1>(line, problem);
+  else if (problem.s == 3 && problem.stride_w == 2 && problem.dilation_w == 1)
+    fixed_line<Inputs, 3, 2>(line, problem);
+  else
+    any_line<Inputs>(line, problem);
+  activate_line(line, problem);
+}
+
+/// Masks are needed where a block ends with a part of a vector that still has several groups.
+void direct_line(const ConvLine& line, const ConvProblem& problem) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>()));
+  if (masked && line.group_c == line.group_k && line.group_c < lanes && lanes % line.group_c == 0)
+    line_from<WithinVector>(line, problem);
+  else
+    line_from<OneGroup>(line, problem);
+}
+
+std::int64_t vector_lanes() { return static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>())); }
+
+/// Of the multiply-adds' peak, for filters 3 wide (measured on Zen 5; with 16 registers a block is 4 pixels).
+double busy_share(std::int64_t stride) {
+  const bool narrow = most_of_two_rows < most;
+  return stride == 1 ? (narrow ? 0.65 : 0.9) : (narrow ? 0.5 : 0.75);
+}
+
+}  // namespace
+}  // namespace lenslet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lenslet {
+namespace {
+
+HWY_EXPORT(direct_line);
+HWY_EXPORT(vector_lanes);
+HWY_EXPORT(busy_share);
+
+LineKernel line_kernel(const ConvProblem& p) {
+  const bool even = p.stride_h == 1 && p.stride_w == 1 && p.dilation_h == 1;
+  const bool halved = p.stride_h == 2 && p.stride_w == 2 && p.dilation_h == 1 && p.dilation_w == 1;
+  return {.compute =
+              [](const ConvLine& line, const ConvProblem& problem) {
+                HWY_DYNAMIC_DISPATCH(direct_line)
+                (line, problem);
+              },
+          .pairs = p.s == 3 && p.r > p.stride_h && (even || halved)};
+}
+
+class DirectLines final : public ConvAlgorithm {
+ public:
+  std::string_view name() const override { return "direct_lines"; }
+  DeviceKind device() const override { return DeviceKind::cpu; }
+
+ private:
+  std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override {
+    if (p.group_c() == 1) return "it is depthwise";
+    if (p.r * p.s * p.group_c() > 1024) return "the filters of one vector of channels would leave L1";
+    return std::nullopt;
+  }
+
+  Plan plan(const ConvProblem& p, const Target& target) const override {
+    const DeviceProfile& rates = target.device;
+    const bool blocked = p.s == 3 && (p.stride_w == 1 || (p.stride_w == 2 && p.dilation_w == 1));
+    const auto group = static_cast<double>(p.k / p.groups),
+               lanes = static_cast<double>(HWY_DYNAMIC_DISPATCH(vector_lanes)());
+    const bool within = p.k == p.c && group < lanes && std::fmod(lanes, group) == 0;
+    const double idle = within ? 1 : std::ceil(group / lanes) * lanes / group;
+    const double share = blocked ? HWY_DYNAMIC_DISPATCH(busy_share)(p.stride_w) : 0.15;
+    Plan plan;
+    plan.tolerance = 3e-6 + 4e-7 * std::sqrt(static_cast<double>(p.r * p.s * p.group_c()));
+    plan.estimated_us = 1 + idle * p.flops() / (share * rates.fp32_flops_per_us) + p.bytes() / (4 * rates.bytes_per_us);
+    return plan;
+  }
+
+  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
+    return {.floats = line_filter_floats(p)};
+  }
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
+    transform_lines(p, filter, to);
+  }
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,
+                                               const DeviceProfile& device) const override {
+    return std::make_unique<BoundLines>(p, line_kernel(p), device.units);
+  }
+};
+
+}  // namespace
+
+const Kernel& conv_direct_lines() {
+  static const DirectLines algorithm;
+  return algorithm;
+}
+
+}  // namespace lenslet
+#endif

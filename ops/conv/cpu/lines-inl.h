@@ -1,0 +1,351 @@
+// The inner kernels of ops/conv/cpu/lines.h. Included by files that Highway compiles once per instruction set: the
+// guard toggles, so that each target sees it once.
+//
+// A vector is 16 (AVX-512) output channels. While one passes over a line, its input vectors are loaded once a window
+// column and serve up to S output pixels of up to two rows: for a 3x3 filter, 7 pixels and two rows 9 loads and 42
+// multiply-adds. What bounds it is those, two a cycle.
+#if defined(LENSLET_OPS_CONV_CPU_LINES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LENSLET_OPS_CONV_CPU_LINES_INL_H_
+#undef LENSLET_OPS_CONV_CPU_LINES_INL_H_
+#else
+#define LENSLET_OPS_CONV_CPU_LINES_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "ops/conv/cpu/lines.h"
+#include "ops/core/fused_clamp.h"
+#include "ops/core/simd/activation-inl.h"
+#include "ops/core/simd/over_channels-inl.h"
+
+// Sanitizers want the code, not its speed: with unrolled loops clang instruments these files for more than ten minutes.
+#ifdef __has_feature
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#undef HWY_UNROLL
+#define HWY_UNROLL(factor)
+#endif
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace lenslet::HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Registers: Px * Rows accumulators, the S taps of a line for each row, and an input. 7 pixels and two rows fit 32 of
+// them, 4 pixels fit 16; images are 7 x 2^n wide.
+#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+constexpr int most_of_two_rows = 4;
+#else
+constexpr int most_of_two_rows = 7;
+#endif
+constexpr int most = 7, few = 4;
+
+// Vectors of which only the first lanes count are loaded and stored through a mask where that touches nothing else.
+constexpr bool masked = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;
+
+template <bool part, class D>
+HWY_INLINE hn::Vec<D> load(D d, hn::Mask<D> lanes, const float* from) {
+  if constexpr (part) return hn::MaskedLoad(lanes, d, from);
+  return hn::LoadU(d, from);
+}
+template <bool part, class D>
+HWY_INLINE void store(D d, hn::Mask<D> lanes, hn::Vec<D> value, float* to) {
+  if constexpr (part) return hn::BlendedStore(value, lanes, d, to);
+  hn::StoreU(value, d, to);
+}
+
+// Where a vector of output channels finds its inputs. A Reader gives, at a pixel, input i of the group of each lane.
+
+/// Depthwise: one input channel an output channel.
+struct OwnChannel {
+  static constexpr bool several = false;  ///< inputs an output
+  static constexpr bool one_group = false;
+  template <bool part, class D>
+  struct Reader {
+    HWY_INLINE Reader(D, std::int64_t, std::int64_t) {}
+    HWY_INLINE hn::Vec<D> operator()(D d, hn::Mask<D> lanes, const float* at) const { return load<part>(d, lanes, at); }
+  };
+};
+
+/// A vector has several groups of `group_c` (a power of two) channels, in and out: the inputs are loaded as they lie
+/// and moved about.
+struct WithinVector {
+  static constexpr bool several = true, one_group = false;
+  template <bool part, class D>
+  struct Reader {
+    static HWY_INLINE auto lanes_of(D d, std::int64_t i, std::int64_t group_c) {
+      const hn::RebindToSigned<D> di;
+      const auto group = hn::And(hn::Iota(di, 0), hn::Set(di, -static_cast<std::int32_t>(group_c)));
+      return hn::IndicesFromVec(d, hn::Add(group, hn::Set(di, static_cast<std::int32_t>(i))));
+    }
+    HWY_INLINE Reader(D d, std::int64_t i, std::int64_t group_c) : from(lanes_of(d, i, group_c)) {}
+    HWY_INLINE hn::Vec<D> operator()(D d, hn::Mask<D> lanes, const float* at) const {
+      return hn::TableLookupLanes(load<part>(d, lanes, at), from);
+    }
+    decltype(lanes_of(D(), 0, 0)) from;
+  };
+};
+
+/// All lanes are of one group, whose input i is one number.
+struct OneGroup {
+  static constexpr bool several = true, one_group = true;
+  template <bool part, class D>
+  struct Reader {
+    HWY_INLINE Reader(D, std::int64_t c, std::int64_t) : i(c) {}
+    HWY_INLINE hn::Vec<D> operator()(D d, hn::Mask<D>, const float* at) const { return hn::Set(d, at[i]); }
+    std::int64_t i;
+  };
+};
+
+/// What all blocks of a line share over one vector of channels; pointers are at its first one.
+template <class D>
+struct Sweep {
+  ConvLine line;
+  std::int64_t width;  ///< of the image
+  std::int64_t taps_h, stride_h;
+  hn::Vec<D> start, low, high;
+  hn::Mask<D> lanes;  ///< that count, where not all do
+};
+
+/// Columns of a block's windows beside the image: so many at the left and at the right; -1: any, each is looked at. (A
+/// compiler keeps the accumulators in memory across those branches: half the speed.)
+template <int L, int R>
+struct Outside {
+  static constexpr bool any = L < 0;
+  static constexpr int left = any ? 0 : L, right = any ? 0 : R;
+};
+
+/// Px pixels of Rows output rows, from pixel `q` on, `step` (the dilation) apart; their windows overlap, so that each
+/// input vector is loaded once and used for up to S pixels of each row. The window of the first begins at image column
+/// `left`. An element's products are added in the order of r, c, s, whatever block it falls into.
+template <class Inputs, int S, int Stride, int Px, int Rows, class Out, bool part, class D>
+HWY_INLINE void pixel_block(D d, const Sweep<D>& sweep, std::int64_t q, std::int64_t left, std::int64_t step) {
+  using V = hn::Vec<D>;
+  constexpr int columns = (Px - 1) * Stride + S;
+  // Copies: a store of floats could change what a reference shows, for all that the compiler knows.
+  const std::int64_t k = sweep.line.k, block = sweep.line.block, x_row = sweep.line.x_row, width = sweep.width;
+  const std::int64_t taps_h = sweep.taps_h, stride_h = sweep.stride_h, rows = sweep.line.x_rows;
+  const std::int64_t x_pixel = Inputs::several ? sweep.line.x_pixel : k, x_step = step * x_pixel;
+  const std::int64_t group_c = Inputs::several ? sweep.line.group_c : 1, w_row = group_c * S * block;
+  const auto lanes = sweep.lanes;
+  V acc[Rows][Px];
+  HWY_UNROLL(2)
+  for (int o = 0; o < Rows; ++o) {
+    HWY_UNROLL(8)
+    for (int i = 0; i < Px; ++i) acc[o][i] = sweep.start;
+  }
+  // Left of the image nothing is read. (Offsets in place of pointers, here and for w: 3 to 10 % slower.)
+  const float* row = sweep.line.x + left * x_pixel;
+  const float* w = sweep.line.w + sweep.line.first * w_row;
+  // One image row into the output rows [begin, end); w is at the taps with which the first of all meets it.
+  const auto add_row = [&](auto first_row, auto last_row) HWY_ATTR {
+    constexpr int begin = decltype(first_row)::value, end = decltype(last_row)::value;
+    const float* w_c = w;
+    for (std::int64_t c = 0; c < group_c; ++c, w_c += S * block) {
+      const typename Inputs::template Reader<part, D> input(d, c, group_c);
+      V tap[Rows][S];
+      HWY_UNROLL(2)
+      for (int o = begin; o < end; ++o) {
+        HWY_UNROLL(8)
+        for (int s = 0; s < S; ++s) tap[o][s] = load<part>(d, lanes, w_c + s * block - o * stride_h * w_row);
+      }
+      const float* at = row + Out::left * x_step;
+      std::int64_t column = left;
+      HWY_UNROLL(32)
+      for (int j = Out::left; j < columns - Out::right; ++j, at += x_step, column += step) {
+        if (Out::any && static_cast<std::uint64_t>(column) >= static_cast<std::uint64_t>(width)) continue;
+        const V in = input(d, lanes, at);
+        HWY_UNROLL(2)
+        for (int o = begin; o < end; ++o) {
+          HWY_UNROLL(8)
+          for (int i = 0; i < Px; ++i) {
+            const int s = j - i * Stride;
+            if (s >= 0 && s < S) acc[o][i] = hn::MulAdd(in, tap[o][s], acc[o][i]);
+          }
+        }
+      }
+    }
+  };
+  using Zero = std::integral_constant<int, 0>;
+  using One = std::integral_constant<int, 1>;
+  using Two = std::integral_constant<int, 2>;
+  for (std::int64_t i = 0, r = sweep.line.first; i < rows; ++i, ++r, row += x_row, w += w_row) {
+    if constexpr (Rows == 1) {
+      add_row(Zero(), One());
+    } else if (r >= taps_h) {
+      add_row(One(), Two());
+    } else if (r < stride_h) {
+      add_row(Zero(), One());
+    } else {
+      add_row(Zero(), Two());
+    }
+  }
+  const float* residual = sweep.line.residual == nullptr ? nullptr : sweep.line.residual + q * k;
+  float* y = sweep.line.y + q * k;
+  const std::int64_t y_row = sweep.line.y_row;
+  HWY_UNROLL(2)
+  for (int o = 0; o < Rows; ++o) {
+    if (residual != nullptr) {
+      HWY_UNROLL(8)
+      for (int i = 0; i < Px; ++i)
+        acc[o][i] = hn::Add(acc[o][i], load<part>(d, lanes, residual + i * step * k + o * y_row));
+    }
+    HWY_UNROLL(8)
+    for (int i = 0; i < Px; ++i)
+      store<part>(d, lanes, at_most(sweep.high, at_least(sweep.low, acc[o][i])), y + i * step * k + o * y_row);
+  }
+}
+
+/// With dilation (then stride 1) every so many pixels are a line of their own, which is not dilated. The last block of
+/// a line begins early enough to be whole: what it computes twice comes out the same.
+template <class Inputs, int S, int Stride, int Rows, bool part, class D>
+HWY_INLINE void sweep_line(D d, const Sweep<D>& sweep, const ConvProblem& problem) {
+  constexpr int wide = Rows == 1 ? most : most_of_two_rows;
+  const std::int64_t step = problem.dilation_w;
+  for (std::int64_t begin = 0; begin < std::min(step, problem.q); ++begin) {
+    const std::int64_t count = (problem.q - begin + step - 1) / step;
+    for (std::int64_t done = 0; done < count;) {
+      const std::int64_t rest = count - done;
+      // Not where the residual may be y itself: it would be added twice.
+      const std::int64_t reach = sweep.line.residual == nullptr ? count : rest;
+      const int width = rest > few && reach >= wide ? wide : rest > 1 && reach >= few ? few : 1;
+      const std::int64_t first = std::min(done, count - width), q = begin + first * step;
+      const std::int64_t left = q * Stride - problem.pad_left;
+      const std::int64_t right = left + ((width - 1) * Stride + S - 1) * step - (problem.w - 1);
+      // As many columns beside the image as pads usually bring there.
+      constexpr int at_left = S / 2, at_right = S / 2 - (Stride - 1);
+      const bool left_usual = left + (at_left - 1) * step < 0 && left + at_left * step >= 0;
+      const bool right_usual = at_right > 0 && right > (at_right - 1) * step && right <= at_right * step;
+      if (width == 1)
+        pixel_block<Inputs, S, Stride, 1, Rows, Outside<-1, -1>, part>(d, sweep, q, left, step);
+      else if (width != wide)
+        pixel_block<Inputs, S, Stride, few, Rows, Outside<-1, -1>, part>(d, sweep, q, left, step);
+      else if (left >= 0 && right <= 0)
+        pixel_block<Inputs, S, Stride, wide, Rows, Outside<0, 0>, part>(d, sweep, q, left, step);
+      else if (left_usual && right <= 0)
+        pixel_block<Inputs, S, Stride, wide, Rows, Outside<at_left, 0>, part>(d, sweep, q, left, step);
+      else if (left >= 0 && right_usual)
+        pixel_block<Inputs, S, Stride, wide, Rows, Outside<0, at_right>, part>(d, sweep, q, left, step);
+      else if (left_usual && right_usual)
+        pixel_block<Inputs, S, Stride, wide, Rows, Outside<at_left, at_right>, part>(d, sweep, q, left, step);
+      else
+        pixel_block<Inputs, S, Stride, wide, Rows, Outside<-1, -1>, part>(d, sweep, q, left, step);
+      done = first + width;
+    }
+  }
+}
+
+/// Any filter, one row, pixel by pixel: taps [first, last) of a row lie inside the image.
+template <class Inputs, bool part, class D>
+HWY_INLINE void sweep_any_line(D d, const Sweep<D>& sweep, const ConvProblem& problem) {
+  const ConvLine& line = sweep.line;
+  const std::int64_t dilation = problem.dilation_w;
+  for (std::int64_t q = 0; q < problem.q; ++q) {
+    const std::int64_t left = q * problem.stride_w - problem.pad_left;
+    const std::int64_t first = left >= 0 ? 0 : std::min(problem.s, (-left + dilation - 1) / dilation);
+    const std::int64_t last = left >= problem.w ? first : std::min(problem.s, (problem.w - 1 - left) / dilation + 1);
+    auto acc = sweep.start;
+    const float* HWY_RESTRICT w = line.w + line.first * line.group_c * problem.s * line.block;
+    for (std::int64_t i = 0; i < line.x_rows; ++i) {
+      for (std::int64_t c = 0; c < line.group_c; ++c, w += problem.s * line.block) {
+        const typename Inputs::template Reader<part, D> input(d, c, line.group_c);
+        for (std::int64_t s = first; s < last; ++s)
+          acc = hn::MulAdd(input(d, sweep.lanes, line.x + (i * line.x_row + (left + s * dilation) * line.x_pixel)),
+                           load<part>(d, sweep.lanes, w + s * line.block), acc);
+      }
+    }
+    if (line.residual != nullptr) acc = hn::Add(acc, load<part>(d, sweep.lanes, line.residual + q * line.k));
+    store<part>(d, sweep.lanes, at_most(sweep.high, at_least(sweep.low, acc)), line.y + q * line.k);
+  }
+}
+
+/// One vector of channels, from channel k of the block on; `end`: behind the last that it may touch.
+template <class Inputs, class Line, bool part, class D>
+void sweep_vector(D d, const ConvLine& line, const ConvProblem& problem, std::int64_t k, std::int64_t end) {
+  const FusedClamp clamp(problem.activation);
+  const auto lanes = hn::FirstN(d, static_cast<std::size_t>(end - k));
+  Sweep<D> sweep{.line = line,
+                 .width = problem.w,
+                 .taps_h = problem.r,
+                 .stride_h = problem.stride_h,
+                 .start = line.bias == nullptr ? hn::Zero(d) : load<part>(d, lanes, line.bias + k),
+                 .low = hn::Set(d, clamp.low),
+                 .high = hn::Set(d, clamp.high),
+                 .lanes = lanes};
+  sweep.line.x += Inputs::one_group ? k / line.group_k * line.group_c : k;
+  sweep.line.w += k;
+  if (line.residual != nullptr) sweep.line.residual += k;
+  sweep.line.y += k;
+  Line::template sweep<Inputs, part>(d, sweep, problem);
+}
+
+/// Vectors outermost: what a line costs besides its products is paid once a vector.
+template <class Inputs, class Line>
+void over_vectors(const ConvLine& line, const ConvProblem& problem) {
+  const hn::ScalableTag<float> whole;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(whole));
+  const std::int64_t span = Inputs::one_group ? line.group_k : line.block;
+  for (std::int64_t k = 0, end = span; k < line.block; k = end, end += span) {
+    for (; k + lanes <= end; k += lanes) sweep_vector<Inputs, Line, false>(whole, line, problem, k, end);
+    if (k == end) continue;
+    if constexpr (masked)
+      sweep_vector<Inputs, Line, true>(whole, line, problem, k, end);
+    else
+      over_channels(whole, k, end, [&](auto d, std::int64_t at) HWY_ATTR {
+        sweep_vector<Inputs, Line, false>(d, line, problem, at, end);
+      });
+  }
+}
+
+template <int S, int Stride, int Rows>
+struct FixedLine {
+  template <class Inputs, bool part, class D>
+  static HWY_INLINE void sweep(D d, const Sweep<D>& sweep, const ConvProblem& problem) {
+    sweep_line<Inputs, S, Stride, Rows, part>(d, sweep, problem);
+  }
+};
+
+struct AnyLine {
+  template <class Inputs, bool part, class D>
+  static HWY_INLINE void sweep(D d, const Sweep<D>& sweep, const ConvProblem& problem) {
+    sweep_any_line<Inputs, part>(d, sweep, problem);
+  }
+};
+
+/// One row or two, as the line says.
+template <class Inputs, int S, int Stride>
+void fixed_line(const ConvLine& line, const ConvProblem& problem) {
+  if (line.y_rows == 2)
+    over_vectors<Inputs, FixedLine<S, Stride, 2>>(line, problem);
+  else
+    over_vectors<Inputs, FixedLine<S, Stride, 1>>(line, problem);
+}
+
+/// One row, any filter.
+template <class Inputs>
+void any_line(const ConvLine& line, const ConvProblem& problem) {
+  over_vectors<Inputs, AnyLine>(line, problem);
+}
+
+/// Activations that are no clamp: over what was just stored, a vector of channels pixel after pixel.
+inline void activate_line(const ConvLine& line, const ConvProblem& problem) {
+  if (!FusedClamp(problem.activation).after) return;
+  with_activation(problem.activation, [&](auto act) HWY_ATTR {
+    over_channels(hn::ScalableTag<float>(), 0, line.block, [&](auto d, std::int64_t k) HWY_ATTR {
+      for (int o = 0; o < line.y_rows; ++o) {
+        float* at = line.y + o * line.y_row + k;
+        for (std::int64_t q = 0; q < problem.q; ++q, at += line.k) hn::StoreU(act(d, hn::LoadU(d, at)), d, at);
+      }
+    });
+  });
+}
+
+}  // namespace
+}  // namespace lenslet::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
