@@ -82,7 +82,7 @@ void activate_tile(const Activation& activation, const float* from, std::int64_t
 
 /// A tile whose last columns are no whole vector: computed in a buffer, so that nothing beside C, the residual and the
 /// bias is touched. With stores_parts only before an activation: it would load what lies across the stores of two rows,
-/// and wait for both (1x1 from 24 to 24 channels, SiLU: 332 us, through the buffer XXX).
+/// and wait for both (1x1 from 24 to 24 channels, SiLU: 332 us, through the buffer 161).
 void compute_edge_tile(TileFunction compute, Tile tile, std::int64_t rows, std::int64_t cols, std::int64_t packed,
                        const Activation* activation) {
   constexpr std::size_t max_cols = tile_vectors * hn::MaxLanes(hn::ScalableTag<float>());
