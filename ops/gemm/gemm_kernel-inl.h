@@ -77,6 +77,16 @@ void compute_tile(const Tile& t) {
     for (int v = 0; v < Columns; ++v) acc[i][v] = hn::Zero(d);
   }
 
+  // What the end adds, C itself or a residual in its place, comes from L3 or memory in products larger than L2: fetched
+  // while they multiply (64 to 256 channels at 56x56 with a residual, batch 8: 8.5 -> 6.3 ms).
+  if (t.init != nullptr) {
+    HWY_UNROLL(16)
+    for (int i = 0; i < Rows; ++i) {
+      HWY_UNROLL(16)
+      for (int v = 0; v < Columns; ++v) __builtin_prefetch(t.init + i * t.init_stride + v * lanes, 0, 3);
+    }
+  }
+
   // Partial sums of t.partial_length terms, set aside.
   constexpr int max_lanes = static_cast<int>(hn::MaxLanes(hn::ScalableTag<float>()));
   HWY_ALIGN float sums[Rows * Columns * max_lanes];

@@ -20,21 +20,20 @@ HWY_BEFORE_NAMESPACE();
 namespace lenslet::HWY_NAMESPACE {
 namespace {
 
-void depthwise_line(const ConvLine& line, const ConvProblem& problem) {
+void depthwise_lines(const ConvLines& lines, const ConvProblem& problem) {
   const bool even = problem.stride_w == 1, halved = problem.stride_w == 2 && problem.dilation_w == 1;
   if (even && problem.s == 3)
-    fixed_line<OwnChannel, 3, 1>(line, problem);
+    over_vectors<OwnChannel, FixedLines<3, 1>>(lines, problem);
   else if (halved && problem.s == 3)
-    fixed_line<OwnChannel, 3, 2>(line, problem);
+    over_vectors<OwnChannel, FixedLines<3, 2>>(lines, problem);
   else if (even && problem.s == 5)
-    fixed_line<OwnChannel, 5, 1>(line, problem);
+    over_vectors<OwnChannel, FixedLines<5, 1>>(lines, problem);
   else if (halved && problem.s == 5)
-    fixed_line<OwnChannel, 5, 2>(line, problem);
+    over_vectors<OwnChannel, FixedLines<5, 2>>(lines, problem);
   else if (even && problem.s == 7)
-    fixed_line<OwnChannel, 7, 1>(line, problem);
+    over_vectors<OwnChannel, FixedLines<7, 1>>(lines, problem);
   else
-    any_line<OwnChannel>(line, problem);
-  activate_line(line, problem);
+    over_vectors<OwnChannel, AnyLines>(lines, problem);
 }
 
 }  // namespace
@@ -45,17 +44,15 @@ HWY_AFTER_NAMESPACE();
 namespace lenslet {
 namespace {
 
-HWY_EXPORT(depthwise_line);
+HWY_EXPORT(depthwise_lines);
 
 LineKernel line_kernel(const ConvProblem& p) {
   const bool undilated = p.dilation_h == 1 && p.dilation_w == 1;
   const bool even = p.stride_h == 1 && p.stride_w == 1 && p.dilation_h == 1 && (p.s == 3 || p.s == 5 || p.s == 7);
   const bool halved = p.stride_h == 2 && p.stride_w == 2 && undilated && (p.s == 3 || p.s == 5);
-  return {.compute =
-              [](const ConvLine& line, const ConvProblem& problem) {
-                HWY_DYNAMIC_DISPATCH(depthwise_line)
-                (line, problem);
-              },
+  return {.compute = [](const ConvLines& lines,
+                        const ConvProblem& problem) { HWY_DYNAMIC_DISPATCH(depthwise_lines)
+                                                      (lines, problem); },
           .pairs = (even || halved) && p.r > p.stride_h && p.k == p.c};
 }
 
@@ -96,7 +93,7 @@ class Depthwise final : public ConvAlgorithm {
   }
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,
                                                const DeviceProfile& device) const override {
-    return std::make_unique<BoundLines>(p, line_kernel(p), device.units);
+    return std::make_unique<BoundLines>(p, line_kernel(p), device);
   }
 };
 

@@ -21,23 +21,22 @@ namespace lenslet::HWY_NAMESPACE {
 namespace {
 
 template <class Inputs>
-void line_from(const ConvLine& line, const ConvProblem& problem) {
+void lines_from(const ConvLines& lines, const ConvProblem& problem) {
   if (problem.s == 3 && problem.stride_w == 1)
-    fixed_line<Inputs, 3, 1>(line, problem);
+    over_vectors<Inputs, FixedLines<3, 1>>(lines, problem);
   else if (problem.s == 3 && problem.stride_w == 2 && problem.dilation_w == 1)
-    fixed_line<Inputs, 3, 2>(line, problem);
+    over_vectors<Inputs, FixedLines<3, 2>>(lines, problem);
   else
-    any_line<Inputs>(line, problem);
-  activate_line(line, problem);
+    over_vectors<Inputs, AnyLines>(lines, problem);
 }
 
 /// Masks are needed where a block ends with a part of a vector that still has several groups.
-void direct_line(const ConvLine& line, const ConvProblem& problem) {
+void direct_lines(const ConvLines& lines, const ConvProblem& problem) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>()));
-  if (masked && line.group_c == line.group_k && line.group_c < lanes && lanes % line.group_c == 0)
-    line_from<WithinVector>(line, problem);
+  if (masked && lines.group_c == lines.group_k && lines.group_c < lanes && lanes % lines.group_c == 0)
+    lines_from<WithinVector>(lines, problem);
   else
-    line_from<OneGroup>(line, problem);
+    lines_from<OneGroup>(lines, problem);
 }
 
 std::int64_t vector_lanes() { return static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>())); }
@@ -56,7 +55,7 @@ HWY_AFTER_NAMESPACE();
 namespace lenslet {
 namespace {
 
-HWY_EXPORT(direct_line);
+HWY_EXPORT(direct_lines);
 HWY_EXPORT(vector_lanes);
 HWY_EXPORT(busy_share);
 
@@ -64,9 +63,9 @@ LineKernel line_kernel(const ConvProblem& p) {
   const bool even = p.stride_h == 1 && p.stride_w == 1 && p.dilation_h == 1;
   const bool halved = p.stride_h == 2 && p.stride_w == 2 && p.dilation_h == 1 && p.dilation_w == 1;
   return {.compute =
-              [](const ConvLine& line, const ConvProblem& problem) {
-                HWY_DYNAMIC_DISPATCH(direct_line)
-                (line, problem);
+              [](const ConvLines& lines, const ConvProblem& problem) {
+                HWY_DYNAMIC_DISPATCH(direct_lines)
+                (lines, problem);
               },
           .pairs = p.s == 3 && p.r > p.stride_h && (even || halved)};
 }
@@ -85,15 +84,18 @@ class DirectLines final : public ConvAlgorithm {
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
     const DeviceProfile& rates = target.device;
-    const bool blocked = p.s == 3 && (p.stride_w == 1 || (p.stride_w == 2 && p.dilation_w == 1));
+    const bool blocked = p.s == 3 && p.q > 3 && (p.stride_w == 1 || (p.stride_w == 2 && p.dilation_w == 1));
     const auto group = static_cast<double>(p.k / p.groups),
                lanes = static_cast<double>(HWY_DYNAMIC_DISPATCH(vector_lanes)());
     const bool within = p.k == p.c && group < lanes && std::fmod(lanes, group) == 0;
     const double idle = within ? 1 : std::ceil(group / lanes) * lanes / group;
-    const double share = blocked ? HWY_DYNAMIC_DISPATCH(busy_share)(p.stride_w) : 0.15;
+    const double share = blocked ? HWY_DYNAMIC_DISPATCH(busy_share)(p.stride_w) : 0.12;
+    const double filter_bytes = 4 * static_cast<double>(line_filter_floats(p));
     Plan plan;
     plan.tolerance = 3e-6 + 4e-7 * std::sqrt(static_cast<double>(p.r * p.s * p.group_c()));
-    plan.estimated_us = 1 + idle * p.flops() / (share * rates.fp32_flops_per_us) + p.bytes() / (4 * rates.bytes_per_us);
+    // A vector's filters are awaited, from memory.
+    plan.estimated_us =
+        1 + idle * p.flops() / (share * rates.fp32_flops_per_us) + (p.bytes() / 4 + filter_bytes) / rates.bytes_per_us;
     return plan;
   }
 
@@ -105,7 +107,7 @@ class DirectLines final : public ConvAlgorithm {
   }
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,
                                                const DeviceProfile& device) const override {
-    return std::make_unique<BoundLines>(p, line_kernel(p), device.units);
+    return std::make_unique<BoundLines>(p, line_kernel(p), device);
   }
 };
 

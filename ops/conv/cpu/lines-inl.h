@@ -58,6 +58,12 @@ HWY_INLINE void store(D d, hn::Mask<D> lanes, hn::Vec<D> value, float* to) {
   hn::StoreU(value, d, to);
 }
 
+/// How many steps there are in `count`, the last in part. Mostly they are 1, and a division takes longer than the line's
+/// other numbers together.
+HWY_INLINE std::int64_t parts(std::int64_t count, std::int64_t step) {
+  return step == 1 ? count : (count + step - 1) / step;
+}
+
 // Where a vector of output channels finds its inputs. A Reader gives, at a pixel, input i of the group of each lane.
 
 /// Depthwise: one input channel an output channel.
@@ -101,14 +107,20 @@ struct OneGroup {
   };
 };
 
-/// What all blocks of a line share over one vector of channels; pointers are at its first one.
+/// What all blocks of a line, or of two, share over one vector of channels; pointers are at its first one.
 template <class D>
 struct Sweep {
-  ConvLine line;
-  std::int64_t width;  ///< of the image
-  std::int64_t taps_h, stride_h;
   hn::Vec<D> start, low, high;
   hn::Mask<D> lanes;  ///< that count, where not all do
+  const float* w;
+  std::int64_t k, block;        ///< floats from output pixel to pixel, from tap to tap
+  std::int64_t x_row, x_pixel;  ///< floats from one image row that is read to the next, from pixel to pixel
+  std::int64_t group_c, y_row;  ///< y_row: floats from one output row to the next, of the residual, too
+  const float* x = nullptr;     ///< pixel 0 of the first image row that is read
+  std::int64_t first = 0;       ///< the tap of (the first) output row that reads x; of the second: stride_h less
+  std::int64_t x_rows = 0;      ///< how many rows are read
+  const float* residual = nullptr;
+  float* y = nullptr;  ///< pixel 0 of the first output row, as of the residual
 };
 
 /// Columns of a block's windows beside the image: so many at the left and at the right; -1: any, each is looked at. (A
@@ -123,14 +135,15 @@ struct Outside {
 /// input vector is loaded once and used for up to S pixels of each row. The window of the first begins at image column
 /// `left`. An element's products are added in the order of r, c, s, whatever block it falls into.
 template <class Inputs, int S, int Stride, int Px, int Rows, class Out, bool part, class D>
-HWY_INLINE void pixel_block(D d, const Sweep<D>& sweep, std::int64_t q, std::int64_t left, std::int64_t step) {
+HWY_INLINE void pixel_block(D d, const Sweep<D>& sweep, const ConvProblem& problem, std::int64_t q, std::int64_t left,
+                            std::int64_t step) {
   using V = hn::Vec<D>;
   constexpr int columns = (Px - 1) * Stride + S;
   // Copies: a store of floats could change what a reference shows, for all that the compiler knows.
-  const std::int64_t k = sweep.line.k, block = sweep.line.block, x_row = sweep.line.x_row, width = sweep.width;
-  const std::int64_t taps_h = sweep.taps_h, stride_h = sweep.stride_h, rows = sweep.line.x_rows;
-  const std::int64_t x_pixel = Inputs::several ? sweep.line.x_pixel : k, x_step = step * x_pixel;
-  const std::int64_t group_c = Inputs::several ? sweep.line.group_c : 1, w_row = group_c * S * block;
+  const std::int64_t k = sweep.k, block = sweep.block, x_row = sweep.x_row, rows = sweep.x_rows, width = problem.w;
+  const std::int64_t taps_h = problem.r, stride_h = problem.stride_h;
+  const std::int64_t x_pixel = Inputs::several ? sweep.x_pixel : k, x_step = step * x_pixel;
+  const std::int64_t group_c = Inputs::several ? sweep.group_c : 1, w_row = group_c * S * block;
   const auto lanes = sweep.lanes;
   V acc[Rows][Px];
   HWY_UNROLL(2)
@@ -139,8 +152,8 @@ HWY_INLINE void pixel_block(D d, const Sweep<D>& sweep, std::int64_t q, std::int
     for (int i = 0; i < Px; ++i) acc[o][i] = sweep.start;
   }
   // Left of the image nothing is read. (Offsets in place of pointers, here and for w: 3 to 10 % slower.)
-  const float* row = sweep.line.x + left * x_pixel;
-  const float* w = sweep.line.w + sweep.line.first * w_row;
+  const float* row = sweep.x + left * x_pixel;
+  const float* w = sweep.w + sweep.first * w_row;
   // One image row into the output rows [begin, end); w is at the taps with which the first of all meets it.
   const auto add_row = [&](auto first_row, auto last_row) HWY_ATTR {
     constexpr int begin = decltype(first_row)::value, end = decltype(last_row)::value;
@@ -173,7 +186,7 @@ HWY_INLINE void pixel_block(D d, const Sweep<D>& sweep, std::int64_t q, std::int
   using Zero = std::integral_constant<int, 0>;
   using One = std::integral_constant<int, 1>;
   using Two = std::integral_constant<int, 2>;
-  for (std::int64_t i = 0, r = sweep.line.first; i < rows; ++i, ++r, row += x_row, w += w_row) {
+  for (std::int64_t i = 0, r = sweep.first; i < rows; ++i, ++r, row += x_row, w += w_row) {
     if constexpr (Rows == 1) {
       add_row(Zero(), One());
     } else if (r >= taps_h) {
@@ -184,9 +197,9 @@ HWY_INLINE void pixel_block(D d, const Sweep<D>& sweep, std::int64_t q, std::int
       add_row(Zero(), Two());
     }
   }
-  const float* residual = sweep.line.residual == nullptr ? nullptr : sweep.line.residual + q * k;
-  float* y = sweep.line.y + q * k;
-  const std::int64_t y_row = sweep.line.y_row;
+  const float* residual = sweep.residual == nullptr ? nullptr : sweep.residual + q * k;
+  float* y = sweep.y + q * k;
+  const std::int64_t y_row = sweep.y_row;
   HWY_UNROLL(2)
   for (int o = 0; o < Rows; ++o) {
     if (residual != nullptr) {
@@ -207,11 +220,11 @@ HWY_INLINE void sweep_line(D d, const Sweep<D>& sweep, const ConvProblem& proble
   constexpr int wide = Rows == 1 ? most : most_of_two_rows;
   const std::int64_t step = problem.dilation_w;
   for (std::int64_t begin = 0; begin < std::min(step, problem.q); ++begin) {
-    const std::int64_t count = (problem.q - begin + step - 1) / step;
+    const std::int64_t count = parts(problem.q - begin, step);
     for (std::int64_t done = 0; done < count;) {
       const std::int64_t rest = count - done;
       // Not where the residual may be y itself: it would be added twice.
-      const std::int64_t reach = sweep.line.residual == nullptr ? count : rest;
+      const std::int64_t reach = sweep.residual == nullptr ? count : rest;
       const int width = rest > few && reach >= wide ? wide : rest > 1 && reach >= few ? few : 1;
       const std::int64_t first = std::min(done, count - width), q = begin + first * step;
       const std::int64_t left = q * Stride - problem.pad_left;
@@ -221,19 +234,19 @@ HWY_INLINE void sweep_line(D d, const Sweep<D>& sweep, const ConvProblem& proble
       const bool left_usual = left + (at_left - 1) * step < 0 && left + at_left * step >= 0;
       const bool right_usual = at_right > 0 && right > (at_right - 1) * step && right <= at_right * step;
       if (width == 1)
-        pixel_block<Inputs, S, Stride, 1, Rows, Outside<-1, -1>, part>(d, sweep, q, left, step);
+        pixel_block<Inputs, S, Stride, 1, Rows, Outside<-1, -1>, part>(d, sweep, problem, q, left, step);
       else if (width != wide)
-        pixel_block<Inputs, S, Stride, few, Rows, Outside<-1, -1>, part>(d, sweep, q, left, step);
+        pixel_block<Inputs, S, Stride, few, Rows, Outside<-1, -1>, part>(d, sweep, problem, q, left, step);
       else if (left >= 0 && right <= 0)
-        pixel_block<Inputs, S, Stride, wide, Rows, Outside<0, 0>, part>(d, sweep, q, left, step);
+        pixel_block<Inputs, S, Stride, wide, Rows, Outside<0, 0>, part>(d, sweep, problem, q, left, step);
       else if (left_usual && right <= 0)
-        pixel_block<Inputs, S, Stride, wide, Rows, Outside<at_left, 0>, part>(d, sweep, q, left, step);
+        pixel_block<Inputs, S, Stride, wide, Rows, Outside<at_left, 0>, part>(d, sweep, problem, q, left, step);
       else if (left >= 0 && right_usual)
-        pixel_block<Inputs, S, Stride, wide, Rows, Outside<0, at_right>, part>(d, sweep, q, left, step);
+        pixel_block<Inputs, S, Stride, wide, Rows, Outside<0, at_right>, part>(d, sweep, problem, q, left, step);
       else if (left_usual && right_usual)
-        pixel_block<Inputs, S, Stride, wide, Rows, Outside<at_left, at_right>, part>(d, sweep, q, left, step);
+        pixel_block<Inputs, S, Stride, wide, Rows, Outside<at_left, at_right>, part>(d, sweep, problem, q, left, step);
       else
-        pixel_block<Inputs, S, Stride, wide, Rows, Outside<-1, -1>, part>(d, sweep, q, left, step);
+        pixel_block<Inputs, S, Stride, wide, Rows, Outside<-1, -1>, part>(d, sweep, problem, q, left, step);
       done = first + width;
     }
   }
@@ -242,106 +255,112 @@ HWY_INLINE void sweep_line(D d, const Sweep<D>& sweep, const ConvProblem& proble
 /// Any filter, one row, pixel by pixel: taps [first, last) of a row lie inside the image.
 template <class Inputs, bool part, class D>
 HWY_INLINE void sweep_any_line(D d, const Sweep<D>& sweep, const ConvProblem& problem) {
-  const ConvLine& line = sweep.line;
   const std::int64_t dilation = problem.dilation_w;
   for (std::int64_t q = 0; q < problem.q; ++q) {
     const std::int64_t left = q * problem.stride_w - problem.pad_left;
     const std::int64_t first = left >= 0 ? 0 : std::min(problem.s, (-left + dilation - 1) / dilation);
     const std::int64_t last = left >= problem.w ? first : std::min(problem.s, (problem.w - 1 - left) / dilation + 1);
     auto acc = sweep.start;
-    const float* HWY_RESTRICT w = line.w + line.first * line.group_c * problem.s * line.block;
-    for (std::int64_t i = 0; i < line.x_rows; ++i) {
-      for (std::int64_t c = 0; c < line.group_c; ++c, w += problem.s * line.block) {
-        const typename Inputs::template Reader<part, D> input(d, c, line.group_c);
+    const float* HWY_RESTRICT w = sweep.w + sweep.first * sweep.group_c * problem.s * sweep.block;
+    for (std::int64_t i = 0; i < sweep.x_rows; ++i) {
+      for (std::int64_t c = 0; c < sweep.group_c; ++c, w += problem.s * sweep.block) {
+        const typename Inputs::template Reader<part, D> input(d, c, sweep.group_c);
         for (std::int64_t s = first; s < last; ++s)
-          acc = hn::MulAdd(input(d, sweep.lanes, line.x + (i * line.x_row + (left + s * dilation) * line.x_pixel)),
-                           load<part>(d, sweep.lanes, w + s * line.block), acc);
+          acc = hn::MulAdd(input(d, sweep.lanes, sweep.x + (i * sweep.x_row + (left + s * dilation) * sweep.x_pixel)),
+                           load<part>(d, sweep.lanes, w + s * sweep.block), acc);
       }
     }
-    if (line.residual != nullptr) acc = hn::Add(acc, load<part>(d, sweep.lanes, line.residual + q * line.k));
-    store<part>(d, sweep.lanes, at_most(sweep.high, at_least(sweep.low, acc)), line.y + q * line.k);
+    if (sweep.residual != nullptr) acc = hn::Add(acc, load<part>(d, sweep.lanes, sweep.residual + q * sweep.k));
+    store<part>(d, sweep.lanes, at_most(sweep.high, at_least(sweep.low, acc)), sweep.y + q * sweep.k);
   }
 }
 
-/// One vector of channels, from channel k of the block on; `end`: behind the last that it may touch.
-template <class Inputs, class Line, bool part, class D>
-void sweep_vector(D d, const ConvLine& line, const ConvProblem& problem, std::int64_t k, std::int64_t end) {
-  const FusedClamp clamp(problem.activation);
-  const auto lanes = hn::FirstN(d, static_cast<std::size_t>(end - k));
-  Sweep<D> sweep{.line = line,
-                 .width = problem.w,
-                 .taps_h = problem.r,
-                 .stride_h = problem.stride_h,
-                 .start = line.bias == nullptr ? hn::Zero(d) : load<part>(d, lanes, line.bias + k),
-                 .low = hn::Set(d, clamp.low),
-                 .high = hn::Set(d, clamp.high),
-                 .lanes = lanes};
-  sweep.line.x += Inputs::one_group ? k / line.group_k * line.group_c : k;
-  sweep.line.w += k;
-  if (line.residual != nullptr) sweep.line.residual += k;
-  sweep.line.y += k;
-  Line::template sweep<Inputs, part>(d, sweep, problem);
-}
-
-/// Vectors outermost: what a line costs besides its products is paid once a vector.
-template <class Inputs, class Line>
-void over_vectors(const ConvLine& line, const ConvProblem& problem) {
-  const hn::ScalableTag<float> whole;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(whole));
-  const std::int64_t span = Inputs::one_group ? line.group_k : line.block;
-  for (std::int64_t k = 0, end = span; k < line.block; k = end, end += span) {
-    for (; k + lanes <= end; k += lanes) sweep_vector<Inputs, Line, false>(whole, line, problem, k, end);
-    if (k == end) continue;
-    if constexpr (masked)
-      sweep_vector<Inputs, Line, true>(whole, line, problem, k, end);
-    else
-      over_channels(whole, k, end, [&](auto d, std::int64_t at) HWY_ATTR {
-        sweep_vector<Inputs, Line, false>(d, line, problem, at, end);
-      });
-  }
-}
-
-template <int S, int Stride, int Rows>
-struct FixedLine {
-  template <class Inputs, bool part, class D>
+/// Filters S columns wide; with dilation the stride is 1.
+template <int S, int Stride>
+struct FixedLines {
+  static constexpr bool pairs = true;
+  template <class Inputs, int Rows, bool part, class D>
   static HWY_INLINE void sweep(D d, const Sweep<D>& sweep, const ConvProblem& problem) {
     sweep_line<Inputs, S, Stride, Rows, part>(d, sweep, problem);
   }
 };
 
-struct AnyLine {
-  template <class Inputs, bool part, class D>
+struct AnyLines {
+  static constexpr bool pairs = false;
+  template <class Inputs, int Rows, bool part, class D>
   static HWY_INLINE void sweep(D d, const Sweep<D>& sweep, const ConvProblem& problem) {
     sweep_any_line<Inputs, part>(d, sweep, problem);
   }
 };
 
-/// One row or two, as the line says.
-template <class Inputs, int S, int Stride>
-void fixed_line(const ConvLine& line, const ConvProblem& problem) {
-  if (line.y_rows == 2)
-    over_vectors<Inputs, FixedLine<S, Stride, 2>>(line, problem);
-  else
-    over_vectors<Inputs, FixedLine<S, Stride, 1>>(line, problem);
-}
-
-/// One row, any filter.
-template <class Inputs>
-void any_line(const ConvLine& line, const ConvProblem& problem) {
-  over_vectors<Inputs, AnyLine>(line, problem);
-}
-
-/// Activations that are no clamp: over what was just stored, a vector of channels pixel after pixel.
-inline void activate_line(const ConvLine& line, const ConvProblem& problem) {
-  if (!FusedClamp(problem.activation).after) return;
+/// Activations that are no clamp: over a line just stored, one vector of channels.
+template <bool part, class D>
+HWY_NOINLINE void activate_line(D d, const Sweep<D>& sweep, const ConvProblem& problem, std::int64_t rows) {
   with_activation(problem.activation, [&](auto act) HWY_ATTR {
-    over_channels(hn::ScalableTag<float>(), 0, line.block, [&](auto d, std::int64_t k) HWY_ATTR {
-      for (int o = 0; o < line.y_rows; ++o) {
-        float* at = line.y + o * line.y_row + k;
-        for (std::int64_t q = 0; q < problem.q; ++q, at += line.k) hn::StoreU(act(d, hn::LoadU(d, at)), d, at);
-      }
-    });
+    for (std::int64_t o = 0; o < rows; ++o) {
+      float* at = sweep.y + o * sweep.y_row;
+      for (std::int64_t q = 0; q < problem.q; ++q, at += sweep.k)
+        store<part>(d, sweep.lanes, act(d, load<part>(d, sweep.lanes, at)), at);
+    }
   });
+}
+
+/// One vector of channels, from channel k of the block on; `end`: behind the last that it may touch.
+template <class Inputs, class Lines, bool part, class D>
+void sweep_vector(D d, const ConvLines& lines, const ConvProblem& problem, std::int64_t k, std::int64_t end) {
+  const FusedClamp clamp(problem.activation);
+  const auto lanes = hn::FirstN(d, static_cast<std::size_t>(end - k));
+  Sweep<D> sweep{.start = lines.bias == nullptr ? hn::Zero(d) : load<part>(d, lanes, lines.bias + k),
+                 .low = hn::Set(d, clamp.low),
+                 .high = hn::Set(d, clamp.high),
+                 .lanes = lanes,
+                 .w = lines.w + k,
+                 .k = problem.k,
+                 .block = lines.block,
+                 .x_row = lines.x_row,
+                 .x_pixel = lines.x_pixel,
+                 .group_c = lines.group_c,
+                 .y_row = problem.q * problem.k};
+  const std::int64_t x_k = Inputs::one_group ? k / lines.group_k * lines.group_c : k;
+  const std::int64_t dilation = problem.dilation_h;
+  for (std::int64_t p = lines.rows.begin, count = 0; p < lines.rows.end; p += count) {
+    count = Lines::pairs && lines.pairs && p + 1 < lines.rows.end ? 2 : 1;
+    // Of the rows below the windows those inside the image.
+    const std::int64_t top = p * problem.stride_h - problem.pad_top;
+    const std::int64_t taps = problem.r + (count - 1) * problem.stride_h;
+    sweep.first = top >= 0 ? 0 : std::min(taps, parts(-top, dilation));
+    const std::int64_t last = top >= problem.h ? 0 : std::min(taps, parts(problem.h - top, dilation));
+    sweep.x_rows = std::max<std::int64_t>(0, last - sweep.first);
+    // Of no rows nothing is read: any address that may be moved about will do.
+    sweep.x = sweep.x_rows == 0
+                  ? lines.w
+                  : lines.x.data + ((top - lines.x.first) * lines.x.row_floats + sweep.first * lines.x_row + x_k);
+    sweep.residual = lines.residual == nullptr ? nullptr : lines.residual + p * sweep.y_row + k;
+    sweep.y = lines.y.at(p) + k;
+    if (Lines::pairs && count == 2)
+      Lines::template sweep<Inputs, 2, part>(d, sweep, problem);
+    else
+      Lines::template sweep<Inputs, 1, part>(d, sweep, problem);
+    if (clamp.after) activate_line<part>(d, sweep, problem, count);
+  }
+}
+
+/// Vectors outermost: what a vector costs besides its products is paid once for all rows.
+template <class Inputs, class Lines>
+void over_vectors(const ConvLines& lines, const ConvProblem& problem) {
+  const hn::ScalableTag<float> whole;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(whole));
+  const std::int64_t span = Inputs::one_group ? lines.group_k : lines.block;
+  for (std::int64_t k = 0, end = span; k < lines.block; k = end, end += span) {
+    for (; k + lanes <= end; k += lanes) sweep_vector<Inputs, Lines, false>(whole, lines, problem, k, end);
+    if (k == end) continue;
+    if constexpr (masked)
+      sweep_vector<Inputs, Lines, true>(whole, lines, problem, k, end);
+    else
+      over_channels(whole, k, end, [&](auto d, std::int64_t at) HWY_ATTR {
+        sweep_vector<Inputs, Lines, false>(d, lines, problem, at, end);
+      });
+  }
 }
 
 }  // namespace

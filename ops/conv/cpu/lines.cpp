@@ -25,6 +25,18 @@ void fetch(const float* filters, std::int64_t floats) {
   for (std::int64_t i = 0; i < floats; i += 16) __builtin_prefetch(filters + i, 0, 2);
 }
 
+/// Floats of a worker's copy of the image rows below one output row, where a depthwise filter has several outputs a
+/// channel: each channel repeated.
+std::int64_t repeated_floats(const ConvProblem& p) { return repeats(p) ? (p.r * p.w * p.k + 15) / 16 * 16 : 0; }
+
+/// Rows of output of which a vector of channels is computed before the next one: what they read and write of a block
+/// of channels stays in L2 until the last vector.
+std::int64_t strip_rows(const ConvProblem& p, std::int64_t block, const DeviceProfile& device) {
+  const std::int64_t row_floats = block * (p.stride_h * p.w + p.q);
+  const auto l2_floats = static_cast<std::int64_t>(device.l2_bytes / sizeof(float));
+  return std::max<std::int64_t>(1, l2_floats / 2 / row_floats / 2) * 2;
+}
+
 void repeat_channels(const float* from, float* to, std::int64_t count, std::int64_t times) {
   for (std::int64_t i = 0; i < count; ++i) to = std::fill_n(to, times, from[i]);
 }
@@ -45,14 +57,13 @@ void transform_lines(const ConvProblem& p, const ConvFilter& filter, std::span<f
   }
 }
 
-std::int64_t BoundLines::repeated_floats(const ConvProblem& p) {
-  return repeats(p) ? (p.r * p.w * p.k + 15) / 16 * 16 : 0;
-}
-
-BoundLines::BoundLines(const ConvProblem& p, LineKernel kernel, int threads)
-    : BoundRowConv(p, static_cast<std::size_t>(repeated_floats(p) * threads) * sizeof(float)),
+BoundLines::BoundLines(const ConvProblem& p, LineKernel kernel, const DeviceProfile& device)
+    : BoundRowConv(p, static_cast<std::size_t>(repeated_floats(p) * device.units) * sizeof(float)),
       kernel_(kernel),
-      block_(channel_block(p)) {}
+      block_(channel_block(p)),
+      strip_rows_(strip_rows(p, block_, device)) {}
+
+bool BoundLines::has_rows() const { return !repeats(problem); }
 
 void BoundLines::compute(const ConvRun& run) const {
   const std::int64_t at_once = kernel_.pairs ? 2 : 1;
@@ -64,64 +75,70 @@ void BoundLines::compute(const ConvRun& run) const {
 
   // Rows innermost: the next one reads most of the same image rows.
   run.pool->parallel_for(problem.n * blocks * lines, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t p = i % lines * at_once;
-      const std::int64_t k = i / lines % blocks * block_;
-      const std::int64_t n = i / lines / blocks;
-      const ImageRows rows{n, {0, problem.p}, image_of(run.x, x_shape(), n), image_of(run.y, y_shape(), n)};
-      compute_line(run, rows, p, std::min(at_once, problem.p - p), k, scratch + worker * repeated_floats(problem));
+    for (std::int64_t i = begin; i < end;) {
+      const std::int64_t line = i % lines, count = std::min(lines - line, end - i);
+      const std::int64_t n = i / lines / blocks, k = i / lines % blocks * block_;
+      const ImageRows at{n, {}, image_of(run.x, x_shape(), n), image_of(run.y, y_shape(), n)};
+      const Rows rows{line * at_once, std::min((line + count) * at_once, problem.p)};
+      if (repeats(problem)) {
+        for (std::int64_t p = rows.begin; p < rows.end; ++p)
+          compute_repeated(run, at, p, scratch + worker * repeated_floats(problem));
+      } else {
+        compute_lines(run, at, rows, k);
+      }
+      i += count;
     }
   });
 }
 
 void BoundLines::compute_rows(const ConvRun& run, const ImageRows& rows) const {
-  const std::int64_t at_once = kernel_.pairs ? 2 : 1;
-  for (std::int64_t k = 0; k < problem.k; k += block_)
-    for (std::int64_t p = rows.rows.begin; p < rows.rows.end; p += at_once)
-      compute_line(run, rows, p, std::min(at_once, rows.rows.end - p), k, nullptr);
+  for (std::int64_t k = 0; k < problem.k; k += block_) compute_lines(run, rows, rows.rows, k);
 }
 
-/// Row p of the output, or `count` = 2 from there on, over the block of channels that begins with `k`.
-void BoundLines::compute_line(const ConvRun& run, const ImageRows& at, std::int64_t p, std::int64_t count,
-                              std::int64_t k, float* repeated) const {
-  const std::int64_t terms = problem.r * problem.s * problem.group_c(), dilation = problem.dilation_h;
-  const std::int64_t top = p * problem.stride_h - problem.pad_top;
-  // Of the rows below the windows those inside the image.
-  const std::int64_t rows = problem.r + (count - 1) * problem.stride_h;
-  const std::int64_t first = top >= 0 ? 0 : std::min(rows, (-top + dilation - 1) / dilation);
-  const std::int64_t last =
-      top >= problem.h ? first : std::max(first, std::min(rows, (problem.h - 1 - top) / dilation + 1));
-
-  ConvLine line;
-  line.group_c = problem.group_c();
-  line.group_k = group_k(problem);
-  line.k = problem.k;
-  line.block = std::min(block_, problem.k - k);
-  line.first = first;
-  line.x_rows = last - first;
-  line.w = run.filter + k * terms;
-  if (p == at.rows.begin) fetch(line.w + line.block * terms, std::min(block_, problem.k - k - line.block) * terms);
-  // Of no rows nothing is read: any address that may be moved about will do.
-  const float* const x = line.x_rows == 0 ? line.w : at.x.at(top + first * dilation);
-  if (repeated_floats(problem) == 0) {
-    line.x = x + k / line.group_k * line.group_c;
-    line.x_row = dilation * at.x.row_floats;
-    line.x_pixel = problem.c;
-  } else {
-    for (std::int64_t r = 0; r < line.x_rows; ++r)
-      repeat_channels(x + r * dilation * at.x.row_floats, repeated + r * problem.w * problem.k, at.x.row_floats,
-                      problem.k / problem.c);
-    line.x = repeated;
-    line.x_row = problem.w * problem.k;
-    line.x_pixel = problem.k;
+/// Output rows `rows` over the block of channels that begins with `k`.
+void BoundLines::compute_lines(const ConvRun& run, const ImageRows& at, Rows rows, std::int64_t k) const {
+  ConvLines lines = lines_of(run, at, k);
+  const std::int64_t terms = problem.r * problem.s * problem.group_c();
+  fetch(lines.w + lines.block * terms, std::min(block_, problem.k - k - lines.block) * terms);
+  lines.pairs = kernel_.pairs;
+  for (std::int64_t p = rows.begin; p < rows.end; p += strip_rows_) {
+    lines.rows = {p, std::min(p + strip_rows_, rows.end)};
+    kernel_.compute(lines, problem);
   }
-  line.bias = run.bias == nullptr ? nullptr : run.bias + k;
-  line.residual =
-      run.residual == nullptr ? nullptr : run.residual + (at.image * problem.p + p) * problem.q * problem.k + k;
-  line.y = at.y.at(p) + k;
-  line.y_rows = static_cast<int>(count);
-  line.y_row = problem.q * problem.k;
-  kernel_.compute(line, problem);
+}
+
+/// Row p of the output of a depthwise filter with several outputs a channel.
+void BoundLines::compute_repeated(const ConvRun& run, const ImageRows& at, std::int64_t p, float* repeated) const {
+  ConvLines lines = lines_of(run, at, 0);
+  const std::int64_t top = p * problem.stride_h - problem.pad_top, row_floats = problem.w * problem.k;
+  for (std::int64_t r = 0; r < problem.r; ++r) {
+    const std::int64_t row = top + r * problem.dilation_h;
+    if (row >= 0 && row < problem.h)
+      repeat_channels(at.x.at(row), repeated + r * row_floats, at.x.row_floats, problem.k / problem.c);
+  }
+  // Row top + r * dilation lies r * row_floats behind the first.
+  lines.x = {repeated, top, 0};
+  lines.x_row = row_floats;
+  lines.x_pixel = problem.k;
+  lines.rows = {p, p + 1};
+  kernel_.compute(lines, problem);
+}
+
+ConvLines BoundLines::lines_of(const ConvRun& run, const ImageRows& at, std::int64_t k) const {
+  ConvLines lines;
+  lines.group_c = problem.group_c();
+  lines.group_k = group_k(problem);
+  lines.x = at.x;
+  lines.x.data += k / lines.group_k * lines.group_c;
+  lines.x_row = problem.dilation_h * at.x.row_floats;
+  lines.x_pixel = problem.c;
+  lines.block = std::min(block_, problem.k - k);
+  lines.w = run.filter + k * problem.r * problem.s * problem.group_c();
+  lines.bias = run.bias == nullptr ? nullptr : run.bias + k;
+  lines.residual = run.residual == nullptr ? nullptr : run.residual + at.image * problem.p * problem.q * problem.k + k;
+  lines.y = at.y;
+  lines.y.data += k;
+  return lines;
 }
 
 }  // namespace lenslet

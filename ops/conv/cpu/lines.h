@@ -9,29 +9,26 @@
 
 namespace lenslet {
 
-/// One row of output, or two, over a block of channels that is whole groups.
-struct ConvLine {
-  const float* x = nullptr;         ///< pixel 0 of the first image row that is read, the block's first input channel
-  std::int64_t x_row = 0;           ///< floats from one row that is read to the next one
-  std::int64_t x_rows = 0;          ///< how many are read
+/// Rows of output over a block of channels that is whole groups. Pointers are at the block's first channel.
+struct ConvLines {
+  RowMemory<const float> x;         ///< the image
+  std::int64_t x_row = 0;           ///< floats from a row to the one that the next row of taps reads
   std::int64_t x_pixel = 0;         ///< floats from pixel to pixel
   const float* w = nullptr;         ///< [R][C/groups][S][block]
-  std::int64_t first = 0;           ///< the tap of (the first) output row that reads x; of the second: stride_h less
   std::int64_t group_c = 1;         ///< input channels of a group
   std::int64_t group_k = 1;         ///< output channels of a group
-  std::int64_t k = 0;               ///< floats from output pixel to pixel
   std::int64_t block = 0;           ///< output channels to compute
-  const float* bias = nullptr;      ///< of the block, or null
-  const float* residual = nullptr;  ///< pixel 0 of the row, the block's first channel, or null
-  float* y = nullptr;               ///< pixel 0 of the row, the block's first channel
-  int y_rows = 1;                   ///< 1 or 2
-  std::int64_t y_row = 0;           ///< floats from one of them to the next, and from one's residual to the next's
+  const float* bias = nullptr;      ///< or null
+  const float* residual = nullptr;  ///< row 0 of the image, or null
+  RowMemory<float> y;               ///< its pixels are K floats apart
+  Rows rows;                        ///< to compute
+  bool pairs = false;               ///< two of them at a time, so that their inputs are loaded once
 };
 
 /// How lines are computed.
 struct LineKernel {
-  void (*compute)(const ConvLine& line, const ConvProblem& problem) = nullptr;
-  bool pairs = false;  ///< also two rows at a time, of which the second's windows begin stride_h lower
+  void (*compute)(const ConvLines& lines, const ConvProblem& problem) = nullptr;
+  bool pairs = false;  ///< can it do two rows at a time?
 };
 
 /// Floats of the filters as transform_lines() makes them.
@@ -41,21 +38,19 @@ void transform_lines(const ConvProblem& problem, const ConvFilter& filter, std::
 
 class BoundLines final : public BoundRowConv {
  public:
-  BoundLines(const ConvProblem& problem, LineKernel kernel, int threads);
-
-  /// A worker's copy of the image rows below one output row, where a depthwise filter has several outputs a channel:
-  /// each channel repeated.
-  static std::int64_t repeated_floats(const ConvProblem& problem);
+  BoundLines(const ConvProblem& problem, LineKernel kernel, const DeviceProfile& device);
 
  private:
   void compute(const ConvRun& run) const override;
-  bool has_rows() const override { return repeated_floats(problem) == 0; }
+  bool has_rows() const override;
   void compute_rows(const ConvRun& run, const ImageRows& rows) const override;
-  void compute_line(const ConvRun& run, const ImageRows& at, std::int64_t p, std::int64_t count, std::int64_t k,
-                    float* repeated) const;
+  void compute_lines(const ConvRun& run, const ImageRows& at, Rows rows, std::int64_t k) const;
+  void compute_repeated(const ConvRun& run, const ImageRows& at, std::int64_t p, float* repeated) const;
+  ConvLines lines_of(const ConvRun& run, const ImageRows& at, std::int64_t k) const;
 
   const LineKernel kernel_;
-  const std::int64_t block_;
+  const std::int64_t block_;       ///< channels at a time
+  const std::int64_t strip_rows_;  ///< rows at a time
 };
 
 }  // namespace lenslet
