@@ -259,11 +259,16 @@ std::vector<Array> space_to_depth(const AttributeList& attributes, Inputs inputs
 }
 
 std::vector<Array> channel_shuffle(const AttributeList& attributes, Inputs inputs) {
-  const Array& x = at(inputs, 0);
+  const Array x = concat({{"axis", std::int64_t{1}}}, inputs).at(0);
   const std::int64_t groups = integer(attributes, "groups", 1), of_group = x.shape[1] / groups;
-  return pick(x, {x.shape[0], x.shape[1], x.shape[2], x.shape[3]}, [&](const Index& y) {
-    return Index{y[0], y[1] % groups * of_group + y[1] / groups, y[2], y[3]};
-  });
+  const std::int64_t parts = integer(attributes, "num_outputs", 1), of_part = x.shape[1] / parts;
+  std::vector<Array> results;
+  for (std::int64_t part = 0; part < parts; ++part)
+    results.push_back(pick(x, {x.shape[0], of_part, x.shape[2], x.shape[3]}, [&](const Index& y) {
+                        const std::int64_t channel = part * of_part + y[1];
+                        return Index{y[0], channel % groups * of_group + channel / groups, y[2], y[3]};
+                      }).at(0));
+  return results;
 }
 
 // Relabel is a Transpose between channels-first and channels-last that moves no bytes; kind "layout" keeps the shape.

@@ -38,6 +38,14 @@ void GraphEdit::replace(NodeId node, std::shared_ptr<const Op> op, std::vector<V
   graph_.node(node).inputs = std::move(inputs);
 }
 
+void GraphEdit::set_outputs(NodeId node, std::vector<ValueId> outputs) {
+  for (const ValueId id : graph_.node(node).outputs)
+    if (id != no_id) producers_[at(id)] = no_id;
+  for (const ValueId id : outputs)
+    if (id != no_id) producers_[at(id)] = node;
+  graph_.node(node).outputs = std::move(outputs);
+}
+
 void GraphEdit::erase(NodeId node) {
   Node& erased = graph_.node(node);
   for (const ValueId id : erased.inputs)

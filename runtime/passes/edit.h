@@ -32,6 +32,8 @@ class GraphEdit {
 
   /// Replaces op and inputs of a node; its outputs stay.
   void replace(NodeId node, std::shared_ptr<const Op> op, std::vector<ValueId> inputs);
+  /// The node makes these values from now on, whose makers are erased, instead of its own.
+  void set_outputs(NodeId node, std::vector<ValueId> outputs);
   void erase(NodeId node);
   ValueId add_constant(std::string name, Tensor tensor);
   /// A value like `model` in type, without producer yet.

@@ -1,5 +1,8 @@
 // find_shuffles: Reshape to groups of channels, Transpose of the two, Reshape back is one ChannelShuffle, which works
-// in nhwc as the convolutions around it do.
+// in nhwc as the convolutions around it do. It reads the groups where they are, without the Concat before it, and
+// writes the halves or other equal parts into which Slices or a Split take it apart again.
+#include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "runtime/passes/edit.h"
@@ -32,6 +35,89 @@ bool groups_of(const Shape& grouped, const Shape& x) {
   return grouped.rank() == 5 && grouped[3] == x[2] && grouped[4] == x[3];
 }
 
+bool is_channels(std::optional<std::int64_t> axis) { return axis && (*axis == 1 || *axis == -3); }
+
+/// The inputs of the Concat of `groups` equal groups of channels that makes x for this reader alone; else x.
+std::vector<ValueId> groups_apart(GraphEdit& edit, ValueId x, std::int64_t groups) {
+  if (!edit.merges(x)) return {x};
+  const Node& node = *edit.producer_node(x);
+  const auto axis = node.type() == "Concat" ? attribute<std::int64_t>(*node.op, "axis") : std::nullopt;
+  if (!is_channels(axis) || static_cast<std::int64_t>(node.inputs.size()) != groups) return {x};
+  const Graph& graph = edit.graph();
+  for (const ValueId input : node.inputs)
+    if (!(graph.value(input).shape == graph.value(node.inputs[0]).shape)) return {x};
+  std::vector<ValueId> inputs = node.inputs;
+  edit.erase(edit.producer(x));
+  return inputs;
+}
+
+/// A value that is channels of an image, those from `begin` on.
+struct ChannelPart {
+  std::int64_t begin = 0;
+  ValueId value = no_id;
+};
+
+/// The one number of a known int64 input, or nothing.
+std::optional<std::int64_t> number(const Graph& graph, const Node& node, std::size_t input) {
+  if (input >= node.inputs.size() || node.inputs[input] == no_id) return std::nullopt;
+  const Value& value = graph.value(node.inputs[input]);
+  if (!value.is_constant() || value.dtype != DType::i64 || value.constant.elems() != 1) return std::nullopt;
+  return value.constant.values<std::int64_t>()[0];
+}
+
+/// What a Slice of neighbours along the channels alone, its arguments inputs, or a Split along them takes of x; nothing
+/// of another node.
+std::vector<ChannelPart> parts_taken(const Graph& graph, const Node& node, ValueId x) {
+  if (node.op == nullptr || node.inputs.empty() || node.inputs[0] != x) return {};
+  std::vector<ChannelPart> parts;
+  if (node.type() == "Split" && is_channels(attribute<std::int64_t>(*node.op, "axis"))) {
+    std::int64_t begin = 0;
+    for (const ValueId output : node.outputs) {
+      if (output == no_id) return {};
+      parts.push_back({begin, output});
+      begin += graph.value(output).shape[1];
+    }
+  } else if (node.type() == "Slice" && is_channels(number(graph, node, 3))) {
+    const auto begin = number(graph, node, 1);
+    if (!begin || (node.inputs.size() > 4 && number(graph, node, 4) != 1)) return {};
+    const std::int64_t channels = graph.value(x).shape[1];
+    parts.push_back({std::clamp<std::int64_t>(*begin < 0 ? *begin + channels : *begin, 0, channels), node.outputs[0]});
+  }
+  return parts;
+}
+
+/// A shuffle whose result is only read by nodes that take its equal parts, one each, writes these itself.
+void write_parts(GraphEdit& edit, NodeId shuffle) {
+  const Graph& graph = edit.graph();
+  const ValueId y = graph.node(shuffle).outputs[0];
+  if (edit.is_output(y)) return;
+  std::vector<ChannelPart> parts;
+  std::vector<NodeId> readers;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const std::vector<ChannelPart> taken = parts_taken(graph, graph.nodes[n], y);
+    if (taken.empty()) continue;
+    parts.insert(parts.end(), taken.begin(), taken.end());
+    readers.push_back(static_cast<NodeId>(n));
+  }
+  if (parts.size() < 2 || static_cast<int>(readers.size()) != edit.uses(y)) return;
+
+  const std::int64_t groups = *attribute<std::int64_t>(*graph.node(shuffle).op, "groups");
+  const std::int64_t channels = graph.value(y).shape[1], count = static_cast<std::int64_t>(parts.size());
+  if (channels % (count * groups) != 0) return;
+  std::ranges::sort(parts, {}, &ChannelPart::begin);
+  std::vector<ValueId> outputs;
+  for (const ChannelPart& part : parts) {
+    const std::int64_t size = channels / count, begin = static_cast<std::int64_t>(outputs.size()) * size;
+    if (part.begin != begin || graph.value(part.value).shape[1] != size) return;
+    outputs.push_back(part.value);
+  }
+  for (const NodeId reader : readers) edit.erase(reader);
+  const std::vector<ValueId> inputs = graph.node(shuffle).inputs;
+  const AttributeList attributes{{"groups", groups}, {"num_outputs", count}};
+  edit.replace(shuffle, make_normalised_op("ChannelShuffle", attributes, inputs.size(), outputs.size()), inputs);
+  edit.set_outputs(shuffle, std::move(outputs));
+}
+
 }  // namespace
 
 void find_shuffles(Graph& graph, const PassContext&) {
@@ -49,9 +135,11 @@ void find_shuffles(Graph& graph, const PassContext&) {
     const Shape &shape = graph.value(x).shape, &result = graph.value(graph.nodes[n].outputs[0]).shape;
     if (!groups_of(graph.value(grouped).shape, shape) || !(result == shape)) continue;
     const NodeId reshape = edit.producer(grouped);
-    edit.replace(last, make_normalised_op("ChannelShuffle", {{"groups", groups}}, 1), {x});
+    const std::vector<ValueId> inputs = groups_apart(edit, x, groups);
+    edit.replace(last, make_normalised_op("ChannelShuffle", {{"groups", groups}}, inputs.size()), inputs);
     edit.erase(transpose);
     edit.erase(reshape);
+    write_parts(edit, last);
   }
   edit.finish();
 }

@@ -45,6 +45,52 @@ TEST_CASE("find_shuffles/no_conversion_stands_between_convolutions") {
   CHECK(worst_difference(before, all) < 1e-5);
 }
 
+TEST_CASE("find_shuffles/reads_groups_apart_and_writes_parts") {
+  for (const bool split : {false, true}) {
+    GraphBuilder b;
+    const ValueId first = b.node("Relu", {b.input("x", {2, 6, 3, 5})}),
+                  second = b.node("Relu", {b.input("y", {2, 6, 3, 5})});
+    const ValueId y = shuffled(b, b.node("Concat", {first, second}, {{"axis", std::int64_t{1}}}), {2, 2, 6, 3, 5},
+                               {0, 2, 1, 3, 4}, {2, 12, 3, 5});
+    if (split) {
+      const ValueId parts = b.node("Split", {y}, {{"axis", std::int64_t{1}}, {"num_outputs", std::int64_t{3}}}, 18, 3);
+      for (const ValueId part : {parts, parts + 1, parts + 2}) b.output(b.node("Relu", {part}));
+    } else {
+      const ValueId axis = b.int64s({1});
+      b.output(b.node("Relu", {b.node("Slice", {y, b.int64s({6}), b.int64s({1 << 20}), axis})}));
+      b.output(b.node("Relu", {b.node("Slice", {y, b.int64s({0}), b.int64s({-6}), axis, b.int64s({1})})}));
+    }
+    const Graph before = b.build(), found = after(before, "find_shuffles");
+    const Node& shuffle = only(found, "ChannelShuffle");
+    CHECK(shuffle.inputs.size() == 2);
+    CHECK(shuffle.outputs.size() == (split ? 3 : 2));
+    CHECK(count(found, "Concat") + count(found, "Slice") + count(found, "Split") == 0);
+    CHECK(worst_difference(before, found) == 0);
+  }
+}
+
+TEST_CASE("find_shuffles/other_readers_keep_what_they_read") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 8, 3, 5});
+  const ValueId joined = b.node("Concat", {b.node("Relu", {x}), x}, {{"axis", std::int64_t{1}}});
+  const ValueId y = shuffled(b, joined, {1, 2, 8, 3, 5}, {0, 2, 1, 3, 4}, {1, 16, 3, 5});
+  const ValueId axis = b.int64s({1});
+  const auto slice = [&](std::int64_t begin, std::int64_t end, std::int64_t step) {
+    b.output(b.node("Slice", {y, b.int64s({begin}), b.int64s({end}), axis, b.int64s({step})}));
+  };
+  SUBCASE("the joined value is an output") { b.output(joined), b.output(y); }
+  SUBCASE("one of the parts is read by halves") { slice(0, 4, 1), slice(8, 16, 1); }
+  SUBCASE("parts overlap") { slice(0, 8, 1), slice(4, 12, 1); }
+  SUBCASE("every other channel") { slice(0, 16, 2), slice(8, 16, 1); }
+  SUBCASE("the whole is read, too") { slice(0, 8, 1), slice(8, 16, 1), b.output(b.node("Relu", {y})); }
+  SUBCASE("parts that are no whole turns") {
+    for (std::int64_t part = 0; part < 16; ++part) slice(part, part + 1, 1);
+  }
+  const Graph before = b.build(), found = after(before, "find_shuffles");
+  CHECK(only(found, "ChannelShuffle").outputs.size() == 1);
+  CHECK(worst_difference(before, found) == 0);
+}
+
 TEST_CASE("find_shuffles/stays") {
   GraphBuilder b;
   const ValueId x = b.input("x", {2, 12, 4, 4});

@@ -444,11 +444,46 @@ TEST_CASE("channel_shuffle/groups_in_turn") {
               .opset = 1,
               .attributes = {{"groups", std::int64_t{2}}},
               .inputs = {random_f32({1, channels, 14, 14}, 1)}});
-  CHECK(infer_error({.op = "ChannelShuffle",
-                     .domain = "lenslet",
-                     .opset = 1,
-                     .attributes = {{"groups", std::int64_t{5}}},
-                     .inputs = {random_f32({1, 24, 2, 2}, 1)}}) == ErrorKind::invalid_model);
+  const auto refused = [](std::int64_t groups, std::vector<Tensor> inputs, std::size_t outputs) {
+    return infer_error({.op = "ChannelShuffle",
+                        .domain = "lenslet",
+                        .opset = 1,
+                        .attributes = {{"groups", groups}, {"num_outputs", static_cast<std::int64_t>(outputs)}},
+                        .inputs = std::move(inputs),
+                        .outputs = outputs}) == ErrorKind::invalid_model;
+  };
+  const Tensor x = random_f32({1, 24, 2, 2}, 1);
+  CHECK(refused(5, {x}, 1));
+  CHECK(refused(2, {x, x, x}, 1));
+  CHECK(refused(2, {x, random_f32({1, 12, 2, 2}, 2)}, 1));
+  CHECK(refused(2, {x}, 5));
+}
+
+TEST_CASE("channel_shuffle/groups_apart_and_parts") {
+  // 29 and 12 elements a part: with and without whole vectors, and the last beginning inside one before it.
+  for (const DType dtype : every_size)
+    for (const std::int64_t channels : {12, 58, 116})
+      for (const std::int64_t parts : {1, 2})
+        check_op(
+            {.op = "ChannelShuffle",
+             .domain = "lenslet",
+             .opset = 1,
+             .attributes = {{"groups", std::int64_t{2}}, {"num_outputs", parts}},
+             .inputs = {random_of(dtype, {2, channels, 5, 3}, 1, 0, 9), random_of(dtype, {2, channels, 5, 3}, 2, 0, 9)},
+             .outputs = static_cast<std::size_t>(parts)});
+  const auto three = [](std::uint32_t seed) { return random_f32({1, 4, 3, 7}, seed); };
+  check_op({.op = "ChannelShuffle",
+            .domain = "lenslet",
+            .opset = 1,
+            .attributes = {{"groups", std::int64_t{3}}, {"num_outputs", std::int64_t{2}}},
+            .inputs = {three(1), three(2), three(3)},
+            .outputs = 2});
+  check_op({.op = "ChannelShuffle",
+            .domain = "lenslet",
+            .opset = 1,
+            .attributes = {{"groups", std::int64_t{2}}, {"num_outputs", std::int64_t{3}}},
+            .inputs = {random_f32({2, 24, 5, 3}, 1)},
+            .outputs = 3});
 }
 
 }  // namespace lenslet::test

@@ -50,9 +50,11 @@ LineKernel line_kernel(const ConvProblem& p) {
   const bool undilated = p.dilation_h == 1 && p.dilation_w == 1;
   const bool even = p.stride_h == 1 && p.stride_w == 1 && p.dilation_h == 1 && (p.s == 3 || p.s == 5 || p.s == 7);
   const bool halved = p.stride_h == 2 && p.stride_w == 2 && undilated && (p.s == 3 || p.s == 5);
-  return {.compute = [](const ConvLines& lines,
-                        const ConvProblem& problem) { HWY_DYNAMIC_DISPATCH(depthwise_lines)
-                                                      (lines, problem); },
+  return {.compute =
+              [](const ConvLines& lines, const ConvProblem& problem) {
+                HWY_DYNAMIC_DISPATCH(depthwise_lines)
+                (lines, problem);
+              },
           .pairs = (even || halved) && p.r > p.stride_h && p.k == p.c};
 }
 

@@ -58,8 +58,8 @@ HWY_INLINE void store(D d, hn::Mask<D> lanes, hn::Vec<D> value, float* to) {
   hn::StoreU(value, d, to);
 }
 
-/// How many steps there are in `count`, the last in part. Mostly they are 1, and a division takes longer than the line's
-/// other numbers together.
+/// How many steps there are in `count`, the last in part. Mostly they are 1, and a division takes longer than the
+/// line's other numbers together.
 HWY_INLINE std::int64_t parts(std::int64_t count, std::int64_t step) {
   return step == 1 ? count : (count + step - 1) / step;
 }
