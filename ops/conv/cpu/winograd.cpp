@@ -23,7 +23,7 @@ constexpr std::int64_t min_block = 24, max_block = 192;
 // Up to so many blocks of tiles are done as one, the products shared by matrix instead.
 constexpr std::int64_t shared_blocks = 3;
 constexpr double max_workspace_bytes = 256 << 20;
-/// Filters up to here are charged as read from L3.
+/// Filters up to here are charged as read from L3, once they are there.
 constexpr double cached_filter_bytes = 4 << 20;
 
 struct Tiles {
@@ -202,10 +202,10 @@ double estimate_us(const ConvProblem& p, const Tiles& t, const DeviceProfile& ra
   const auto c = static_cast<double>(p.c);
   const double product = blocks * alpha2 * gemm_issued_flops(t.block, p.k, p.c) * (c + 7) / c /
                          ((t.m == 6 ? 0.8 : 0.88) * rates.fp32_flops_per_us);
-  // Filters that fit beside much else in L3 come from there, at four times the rate and more (66 GB/s measured): on the
-  // second block for certain, and on the first in networks so small that their filters stay from run to run.
+  // The first block reads U at that rate even in networks whose filters stay in L3 (19 to 24 GB/s inside GoogLeNet and
+  // DenseNet); further ones have it there where it fits beside much else, at four times the rate and more.
   const double u_bytes = alpha2 * 4.0 * c * static_cast<double>(p.k);
-  const double u = blocks * u_bytes / (rates.bytes_per_us * (u_bytes <= cached_filter_bytes ? 4 : 1));
+  const double u = u_bytes / rates.bytes_per_us * (1 + (blocks - 1) / (u_bytes <= cached_filter_bytes ? 4 : 1));
   // Transforms: a time for each tile and for each float of V and of the products, fitted to ResNet, VGG, SqueezeNet and
   // CIFAR layers on Zen 3 (2.4 GHz nominal, one thread, L3 shared): within 20 % where the machine was quiet. A float is
   // counted as multiply-adds, since vectors of twice the length do both twice as fast (Zen 5: 64x56x56 to 64 F(4)
