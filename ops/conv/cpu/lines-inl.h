@@ -110,7 +110,7 @@ struct OneGroup {
 /// What all blocks of a line, or of two, share over one vector of channels; pointers are at its first one.
 template <class D>
 struct Sweep {
-  hn::Vec<D> start, low, high;
+  hn::Vec<D> bias, low, high;
   hn::Mask<D> lanes;  ///< that count, where not all do
   const float* w;
   std::int64_t k, block;        ///< floats from output pixel to pixel, from tap to tap
@@ -149,7 +149,7 @@ HWY_INLINE void pixel_block(D d, const Sweep<D>& sweep, const ConvProblem& probl
   HWY_UNROLL(2)
   for (int o = 0; o < Rows; ++o) {
     HWY_UNROLL(8)
-    for (int i = 0; i < Px; ++i) acc[o][i] = sweep.start;
+    for (int i = 0; i < Px; ++i) acc[o][i] = Inputs::several ? hn::Zero(d) : sweep.bias;
   }
   // Left of the image nothing is read. (Offsets in place of pointers, here and for w: 3 to 10 % slower.)
   const float* row = sweep.x + left * x_pixel;
@@ -202,6 +202,11 @@ HWY_INLINE void pixel_block(D d, const Sweep<D>& sweep, const ConvProblem& probl
   const std::int64_t y_row = sweep.y_row;
   HWY_UNROLL(2)
   for (int o = 0; o < Rows; ++o) {
+    // Behind long sums, which are often exact before it (those of quantised values are).
+    if (Inputs::several) {
+      HWY_UNROLL(8)
+      for (int i = 0; i < Px; ++i) acc[o][i] = hn::Add(acc[o][i], sweep.bias);
+    }
     if (residual != nullptr) {
       HWY_UNROLL(8)
       for (int i = 0; i < Px; ++i)
@@ -260,7 +265,7 @@ HWY_INLINE void sweep_any_line(D d, const Sweep<D>& sweep, const ConvProblem& pr
     const std::int64_t left = q * problem.stride_w - problem.pad_left;
     const std::int64_t first = left >= 0 ? 0 : std::min(problem.s, (-left + dilation - 1) / dilation);
     const std::int64_t last = left >= problem.w ? first : std::min(problem.s, (problem.w - 1 - left) / dilation + 1);
-    auto acc = sweep.start;
+    auto acc = Inputs::several ? hn::Zero(d) : sweep.bias;
     const float* HWY_RESTRICT w = sweep.w + sweep.first * sweep.group_c * problem.s * sweep.block;
     for (std::int64_t i = 0; i < sweep.x_rows; ++i) {
       for (std::int64_t c = 0; c < sweep.group_c; ++c, w += problem.s * sweep.block) {
@@ -270,6 +275,7 @@ HWY_INLINE void sweep_any_line(D d, const Sweep<D>& sweep, const ConvProblem& pr
                            load<part>(d, sweep.lanes, w + s * sweep.block), acc);
       }
     }
+    if (Inputs::several) acc = hn::Add(acc, sweep.bias);
     if (sweep.residual != nullptr) acc = hn::Add(acc, load<part>(d, sweep.lanes, sweep.residual + q * sweep.k));
     store<part>(d, sweep.lanes, at_most(sweep.high, at_least(sweep.low, acc)), sweep.y + q * sweep.k);
   }
@@ -310,7 +316,7 @@ template <class Inputs, class Lines, bool part, class D>
 void sweep_vector(D d, const ConvLines& lines, const ConvProblem& problem, std::int64_t k, std::int64_t end) {
   const FusedClamp clamp(problem.activation);
   const auto lanes = hn::FirstN(d, static_cast<std::size_t>(end - k));
-  Sweep<D> sweep{.start = lines.bias == nullptr ? hn::Zero(d) : load<part>(d, lanes, lines.bias + k),
+  Sweep<D> sweep{.bias = lines.bias == nullptr ? hn::Zero(d) : load<part>(d, lanes, lines.bias + k),
                  .low = hn::Set(d, clamp.low),
                  .high = hn::Set(d, clamp.high),
                  .lanes = lanes,

@@ -129,7 +129,8 @@ ConvLines BoundLines::lines_of(const ConvRun& run, const ImageRows& at, std::int
   lines.group_c = problem.group_c();
   lines.group_k = group_k(problem);
   lines.x = at.x;
-  lines.x.data += k / lines.group_k * lines.group_c;
+  // Rows that meet nothing but padding have no image.
+  if (lines.x.data != nullptr) lines.x.data += k / lines.group_k * lines.group_c;
   lines.x_row = problem.dilation_h * at.x.row_floats;
   lines.x_pixel = problem.c;
   lines.block = std::min(block_, problem.k - k);
