@@ -32,7 +32,7 @@ std::int64_t repeated_floats(const ConvProblem& p) { return repeats(p) ? (p.r * 
 /// Rows of output of which a vector of channels is computed before the next one: what they read and write of a block
 /// of channels stays in L2 until the last vector.
 std::int64_t strip_rows(const ConvProblem& p, std::int64_t block, const DeviceProfile& device) {
-  const std::int64_t row_floats = block * (p.stride_h * p.w + p.q);
+  const std::int64_t row_floats = block * (std::min(p.stride_h, p.h) * p.w + p.q);
   const auto l2_floats = static_cast<std::int64_t>(device.l2_bytes / sizeof(float));
   return std::max<std::int64_t>(1, l2_floats / 2 / row_floats / 2) * 2;
 }
