@@ -22,11 +22,16 @@
 #include "ops/core/simd/activation-inl.h"
 #include "ops/core/simd/over_channels-inl.h"
 
-// Sanitizers want the code, not its speed: with unrolled loops clang instruments these files for more than ten minutes.
+// Sanitizers want the code, not its speed: with unrolled loops, in one function, clang instruments these files for more
+// than ten minutes.
+#undef LENSLET_BLOCK_INLINE
+#define LENSLET_BLOCK_INLINE HWY_INLINE
 #ifdef __has_feature
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #undef HWY_UNROLL
 #define HWY_UNROLL(factor)
+#undef LENSLET_BLOCK_INLINE
+#define LENSLET_BLOCK_INLINE HWY_NOINLINE
 #endif
 #endif
 
@@ -135,8 +140,8 @@ struct Outside {
 /// input vector is loaded once and used for up to S pixels of each row. The window of the first begins at image column
 /// `left`. An element's products are added in the order of r, c, s, whatever block it falls into.
 template <class Inputs, int S, int Stride, int Px, int Rows, class Out, bool part, class D>
-HWY_INLINE void pixel_block(D d, const Sweep<D>& sweep, const ConvProblem& problem, std::int64_t q, std::int64_t left,
-                            std::int64_t step) {
+LENSLET_BLOCK_INLINE void pixel_block(D d, const Sweep<D>& sweep, const ConvProblem& problem, std::int64_t q,
+                                      std::int64_t left, std::int64_t step) {
   using V = hn::Vec<D>;
   constexpr int columns = (Px - 1) * Stride + S;
   // Copies: a store of floats could change what a reference shows, for all that the compiler knows.
