@@ -235,17 +235,33 @@ void serial(const Gemm& g) {
   for (std::int64_t m = 0; m < g.m; m += rows) multiply_block(g, m, std::min(m + rows, g.m), 0, g.n);
 }
 
+/// Do threads split the rows of C, or its columns? They keep to their rows of an image from step to step, so that a
+/// split of columns reads half of A, and leaves half of C to be read, from the other core; a split of rows reads all of
+/// B in each thread. A line from another core takes some three times as long as one from L3 (measured at 7 GB/s). Two
+/// cores of an EPYC that share no L3, 384 to 64 channels at 14x14: 36 -> 30 us, the depthwise layers after such
+/// products 28 -> 11; MobileNetV3 0.82 of its time there, 0.82 on a Sapphire Rapids, 0.96 on cores that share one.
+bool split_rows(const Gemm& g, std::int64_t threads) {
+  const std::int64_t segments = g.a.segments == nullptr ? 1 : g.a.segment_count;  // they overlap
+  constexpr std::int64_t across = 3;
+  return g.m >= 2 * tile_rows * threads && across * g.m * (g.k / segments + g.n) >= g.n * g.k;
+}
+
 void parallel(const Gemm& g, ThreadPool& pool) {
   const std::int64_t wanted = gemm_pieces(g.m, g.n, g.k, pool.threads());
   if (wanted <= 1) return serial(g);
 
   // Blocks of rows first: they share B, which is the larger side when there are few rows. Then groups of panels. Then,
   // when there are few panels as well, fewer rows.
+  const bool by_rows = split_rows(g, pool.threads());
   std::int64_t rows = rows_of_blocks(g.m);
+  if (by_rows) {
+    const std::int64_t blocks = round_up((g.m + max_block_rows - 1) / max_block_rows, pool.threads());
+    rows = (g.m + blocks - 1) / blocks;
+  }
   const std::int64_t panels = (g.n + panel_cols() - 1) / panel_cols();
   std::int64_t row_blocks = (g.m + rows - 1) / rows;
   std::int64_t groups = std::min(panels, (wanted + row_blocks - 1) / row_blocks);
-  if (row_blocks * groups < wanted) {
+  if (!by_rows && row_blocks * groups < wanted) {
     const std::int64_t more = (wanted + groups - 1) / groups;
     rows = std::max<std::int64_t>(tile_rows, round_up((g.m + more - 1) / more, tile_rows));
     rows = std::min(rows, max_block_rows);
@@ -255,9 +271,11 @@ void parallel(const Gemm& g, ThreadPool& pool) {
   groups = (g.n + group_cols - 1) / group_cols;
   // Many blocks of few flops (a tall, thin product): several to a piece.
   const std::int64_t grain = std::max<std::int64_t>(1, row_blocks * groups / (2 * wanted));
+  // A thread's share is contiguous: whole rows, or whole columns.
   pool.parallel_for(row_blocks * groups, grain, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t piece = begin; piece < end; ++piece) {
-      const std::int64_t m = piece % row_blocks * rows, n = piece / row_blocks * group_cols;
+      const std::int64_t m = (by_rows ? piece / groups : piece % row_blocks) * rows;
+      const std::int64_t n = (by_rows ? piece % groups : piece / row_blocks) * group_cols;
       multiply_block(g, m, std::min(m + rows, g.m), n, std::min(n + group_cols, g.n));
     }
   });

@@ -155,8 +155,9 @@ class BoundRows final : public BoundKernel {
   ReducedRows rows_;
 };
 
-/// What is kept lies side by side in float32, and is summed. Every sum goes through the rows in order, so that results
-/// do not depend on the strips of columns that threads take.
+/// What is kept lies side by side in float32, and is summed. Rows in order, in parts that depend on nothing but their
+/// number, so that results do not depend on the threads. A thread takes parts, not columns: those are the rows that it
+/// wrote a step before, where columns lie half in another core's cache (two threads were no faster than one).
 class BoundColumnSums final : public BoundKernel {
  public:
   static bool serves(ReduceKind kind, DType dtype, const Loops& loops) {
@@ -166,6 +167,9 @@ class BoundColumnSums final : public BoundKernel {
   BoundColumnSums(ReduceKind kind, const Loops& loops)
       : kind_(kind), kept_(loops.kept), lane_(take_lane(kept_)), rows_(loops.reduced) {}
 
+  std::size_t workspace_bytes() const override {
+    return parts() == 1 ? 0 : static_cast<std::size_t>(kept_.count() * lane_.dim * parts()) * sizeof(double);
+  }
   void run(const KernelRun& run) const override {
     with_fold<float, double>(kind_, [&]<typename Fold>(std::type_identity<Fold>, typename Fold::Rule rule) {
       if constexpr (is_float_sum<Fold>) sum_columns<Fold>(run, rule);
@@ -176,32 +180,58 @@ class BoundColumnSums final : public BoundKernel {
   static constexpr std::int64_t line = 16;     // floats of a cache line: the narrowest strip
   static constexpr std::int64_t widest = 512;  // so long a piece of each row that it is fetched ahead
   static constexpr std::int64_t at_once = 8;   // rows that are added to sums in registers, each a stream of its own
+  static constexpr std::int64_t rows_of_part = 48, most_parts = 8;
+
+  std::int64_t parts() const {
+    return rows_.count == rows_.row.dim ? std::clamp<std::int64_t>(rows_.count / rows_of_part, 1, most_parts) : 1;
+  }
 
   template <typename Fold>
   void sum_columns(const KernelRun& run, Finish finish) const {
     const float* const x = run.in<float>(0);
     auto* const y = run.out<float>();
-    const std::int64_t threads = run.pool->threads();
-    const std::int64_t share = lane_.dim * kept_.count() / (threads == 1 ? 1 : 2 * threads);
+    auto* const sums_of_parts = reinterpret_cast<double*>(run.workspace.data());
+    const std::int64_t threads = run.pool->threads(), parts = this->parts();
+    const std::int64_t share = lane_.dim * kept_.count() / (threads == 1 || parts > 1 ? 1 : 2 * threads);
     const std::int64_t width = std::clamp(share / line * line, line, widest);
-    const std::int64_t strips = (lane_.dim + width - 1) / width;
+    const std::int64_t strips = (lane_.dim + width - 1) / width, units = parts * strips;
     const std::int64_t grain =
-        std::max<std::int64_t>(1, elementwise_grain / std::max<std::int64_t>(1, rows_.count * width));
-    run.pool->parallel_for(kept_.count() * strips, grain, [&](std::int64_t begin, std::int64_t end, int) {
+        std::max<std::int64_t>(1, elementwise_grain / std::max<std::int64_t>(1, rows_.count / parts * width));
+    const auto finished = [&](double sum) {
+      Fold fold;
+      fold.sum = sum;
+      return fold.result(rows_.count, finish);
+    };
+    run.pool->parallel_for(kept_.count() * units, grain, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t unit = begin; unit < end; ++unit) {
-        const LoopCursor at(kept_, unit / strips);
+        const std::int64_t kept = unit / units, part = unit % units / strips;
+        const LoopCursor at(kept_, kept);
         const std::int64_t left = unit % strips * width, here = std::min(width, lane_.dim - left);
+        const std::int64_t top = rows_.row.dim * part / parts, bottom = rows_.row.dim * (part + 1) / parts;
         std::array<double, widest> sums;
         std::fill_n(sums.begin(), here, 0.0);
         rows_.for_each([&](std::int64_t first) {
-          for (std::int64_t i = 0; i < rows_.row.dim; i += at_once)
-            add_rows(x + at.from + left + first + i * rows_.row.from, rows_.row.from,
-                     std::min(at_once, rows_.row.dim - i), here, sums.data(), Fold::summed);
+          for (std::int64_t i = top; i < bottom; i += at_once)
+            add_rows(x + at.from + left + first + i * rows_.row.from, rows_.row.from, std::min(at_once, bottom - i),
+                     here, sums.data(), Fold::summed);
         });
-        for (std::int64_t j = 0; j < here; ++j) {
-          Fold fold;
-          fold.sum = sums[static_cast<std::size_t>(j)];
-          y[at.to + (left + j) * lane_.to] = fold.result(rows_.count, finish);
+        if (parts > 1)
+          std::copy_n(sums.begin(), here, sums_of_parts + (kept * parts + part) * lane_.dim + left);
+        else
+          for (std::int64_t j = 0; j < here; ++j)
+            y[at.to + (left + j) * lane_.to] = finished(sums[static_cast<std::size_t>(j)]);
+      }
+    });
+    if (parts == 1) return;
+    const std::int64_t merge_grain = std::max<std::int64_t>(1, elementwise_grain / (parts * lane_.dim));
+    run.pool->parallel_for(kept_.count(), merge_grain, [&](std::int64_t begin, std::int64_t end, int) {
+      LoopCursor at(kept_, begin);
+      for (std::int64_t kept = begin; kept < end; ++kept, at.next()) {
+        for (std::int64_t j = 0; j < lane_.dim; ++j) {
+          const double* const of_parts = sums_of_parts + kept * parts * lane_.dim + j;
+          double sum = of_parts[0];
+          for (std::int64_t part = 1; part < parts; ++part) sum += of_parts[part * lane_.dim];
+          y[at.to + j * lane_.to] = finished(sum);
         }
       }
     });

@@ -118,7 +118,8 @@ def peer_round(run, seconds):
 
 
 def our_round(arguments, model, threads, feeds):
-    command = [arguments.lenslet, "bench", str(model), "--threads", str(threads), "--seconds", str(arguments.seconds), "--json"]
+    command = [arguments.lenslet, "bench", str(model), "--threads", str(threads), "--seconds", str(arguments.seconds), "--device", "cpu",
+               "--json"]  # fmt: skip
     for name, values in feeds.items():
         command += ["--shape", f"{name}={'x'.join(map(str, values.shape))}"]
     done = subprocess.run(command, capture_output=True, text=True)

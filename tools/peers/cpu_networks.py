@@ -107,7 +107,9 @@ def torchvision_network(name):
         return models.resnet50(weights=None, replace_stride_with_dilation=[False, True, True])
     if name == "mobilenet_v2_035":
         return models.mobilenet_v2(weights=None, width_mult=0.35)
-    return getattr(models, name.removesuffix("_large"))(weights=None)
+    if name == "resnet18_large":
+        return models.resnet18(weights=None)
+    return getattr(models, name)(weights=None)
 
 
 OWN = {"efficientnet_lite0": efficientnet_lite0, "yolo": yolo, "unet": unet, "espcn": espcn}

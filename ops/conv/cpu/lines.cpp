@@ -5,6 +5,9 @@
 namespace lenslet {
 namespace {
 
+/// Pixels a thread from which on threads share them out, not channels.
+constexpr std::int64_t pixels_to_split = 26;
+
 bool repeats(const ConvProblem& p) { return p.group_c() == 1 && p.k != p.c; }
 
 /// Of one group, as the lines see it; a depthwise filter's repeated inputs are channels of their own.
@@ -65,28 +68,35 @@ BoundLines::BoundLines(const ConvProblem& p, LineKernel kernel, const DeviceProf
 
 bool BoundLines::has_rows() const { return !repeats(problem); }
 
+/// Threads keep to their rows of an image, as those of products do that came before (split_rows in gemm_cpu.cpp): a
+/// block of channels after the other in each part of the rows. Small images are split by channels first.
 void BoundLines::compute(const ConvRun& run) const {
-  const std::int64_t at_once = kernel_.pairs ? 2 : 1;
-  const std::int64_t blocks = (problem.k + block_ - 1) / block_, lines = (problem.p + at_once - 1) / at_once;
-  const std::int64_t line_work = at_once * problem.q * block_ * problem.group_c() * problem.r * problem.s;
-  // Pieces of 8 us and more; fewer lines in a piece where there are few lines, as at 7x7.
-  const std::int64_t grain = std::max<std::int64_t>(1, (256 << 10) / std::max<std::int64_t>(line_work, 1));
+  const int threads = run.pool->threads();
+  const std::int64_t blocks = (problem.k + block_ - 1) / block_;
+  const double work = static_cast<double>(problem.n * problem.p * problem.q * problem.k) *
+                      static_cast<double>(problem.group_c() * problem.r * problem.s);
+  // Pieces of 2 us and more, several a thread.
+  const std::int64_t pieces = threads == 1 ? 1 : static_cast<std::int64_t>(std::min(work / (64 << 10), 4.0 * threads));
+  const bool by_rows = problem.n * problem.p * problem.q >= pixels_to_split * threads;
+  std::int64_t parts = std::max<std::int64_t>(1, pieces / (problem.n * blocks));
+  if (pieces > 1 && by_rows && problem.n % threads != 0) parts = (parts + threads - 1) / threads * threads;
+  parts = std::min(parts, problem.p);
   auto* scratch = reinterpret_cast<float*>(run.workspace.data());
 
-  // Rows innermost: the next one reads most of the same image rows.
-  run.pool->parallel_for(problem.n * blocks * lines, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
-    for (std::int64_t i = begin; i < end;) {
-      const std::int64_t line = i % lines, count = std::min(lines - line, end - i);
-      const std::int64_t n = i / lines / blocks, k = i / lines % blocks * block_;
+  const std::int64_t count = problem.n * parts * blocks, grain = pieces <= 1 ? count : 1;
+  run.pool->parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t outer = by_rows ? i / blocks : i % (problem.n * parts), n = outer / parts,
+                         part = outer % parts;
+      const std::int64_t k = (by_rows ? i % blocks : i / (problem.n * parts)) * block_;
       const ImageRows at{n, {}, image_of(run.x, x_shape(), n), image_of(run.y, y_shape(), n)};
-      const Rows rows{line * at_once, std::min((line + count) * at_once, problem.p)};
+      const Rows rows{problem.p * part / parts, problem.p * (part + 1) / parts};
       if (repeats(problem)) {
         for (std::int64_t p = rows.begin; p < rows.end; ++p)
           compute_repeated(run, at, p, scratch + worker * repeated_floats(problem));
       } else {
         compute_lines(run, at, rows, k);
       }
-      i += count;
     }
   });
 }

@@ -41,7 +41,7 @@ struct Tiles {
 /// Matrices must not lie at multiples of 4 KiB from each other: a tile's alpha^2 stores would share one set of L1.
 std::int64_t apart(std::int64_t floats) { return (floats + 15) / 16 * 16 + 16; }
 
-Tiles tiles_of(const ConvProblem& p, std::int64_t m) {
+Tiles tiles_of(const ConvProblem& p, std::int64_t m, int threads) {
   Tiles t{};
   t.m = m;
   t.alpha2 = (m + 2) * (m + 2);
@@ -56,7 +56,10 @@ Tiles tiles_of(const ConvProblem& p, std::int64_t m) {
   const std::int64_t fitting = l2_floats / (t.alpha2 * (p.c + p.k));
   const std::int64_t most = std::clamp(fitting / 12 * 12, min_block, max_block);
   t.shared = t.count <= shared_blocks * most;
-  const std::int64_t blocks = t.shared ? 1 : (t.count + most - 1) / most;
+  std::int64_t blocks = t.shared ? 1 : (t.count + most - 1) / most;
+  // As many for each thread, unless that makes them small.
+  if (const auto even = (blocks + threads - 1) / threads * threads; !t.shared && t.count >= even * (min_block - 6))
+    blocks = even;
   t.block = (t.count + blocks - 1) / blocks;
   t.v_stride = apart(t.block * p.c);
   t.product_stride = apart(t.block * p.k);
@@ -256,7 +259,7 @@ class Winograd final : public ConvAlgorithm {
   }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    const Tiles t = tiles_of(p, m_);
+    const Tiles t = tiles_of(p, m_, target.device.units);
     Plan plan;
     plan.tolerance = winograd_tolerance(m_, p.c);
     plan.estimated_us = estimate_us(p, t, target.device);
@@ -275,7 +278,7 @@ class Winograd final : public ConvAlgorithm {
   }
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,
                                                const DeviceProfile& device) const override {
-    return std::make_unique<BoundWinograd>(p, tiles_of(p, m_), device.units);
+    return std::make_unique<BoundWinograd>(p, tiles_of(p, m_, device.units), device.units);
   }
 
   std::int64_t m_;
