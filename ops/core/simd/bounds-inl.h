@@ -12,10 +12,9 @@ HWY_BEFORE_NAMESPACE();
 namespace lenslet::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Do minimum and maximum give NaN when their second operand is one? Those of x86 (of which just the second counts) and
-/// ARM do; plain C++ in their place, and other machines', may drop it.
-inline constexpr bool max_shows_nan =
-    (HWY_ARCH_X86 || HWY_ARCH_ARM) && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128;
+/// Do minimum and maximum give NaN when their second operand is one? Those of x86 do (just the second counts);
+/// Highway's of NEON are FMAXNM and FMINNM, which give the number, and so may plain C++ in their place.
+inline constexpr bool max_shows_nan = HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128;
 
 /// max(low, x), and NaN where x is.
 template <class V>
