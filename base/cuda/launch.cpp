@@ -5,6 +5,7 @@
 namespace lenslet::cuda {
 
 void queue(const Context& context, KernelLaunch launch) {
+  if (launch.grid.x == 0 || launch.grid.y == 0 || launch.grid.z == 0) return;  // of an empty tensor: CUDA refuses it
   launch.overlap = context.overlap_launches;
   if (context.recorder != nullptr) {
     context.recorder->add(launch);

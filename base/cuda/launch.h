@@ -39,7 +39,8 @@ __device__ inline void let_next_start() {
 #endif
 }
 
-/// Queues `launch` on the context's stream, or adds it to the graph that is being recorded. Error(device).
+/// Queues `launch` on the context's stream, or adds it to the graph that is being recorded; a grid of no blocks, that
+/// of an empty tensor, is nothing to do. Error(device).
 void queue(const Context& context, KernelLaunch launch);
 
 /// Queues kernel<<<grid, block, shared_bytes, context.stream>>>(arguments...), its blocks in clusters of `cluster`,

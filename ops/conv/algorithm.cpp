@@ -55,6 +55,7 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
   if (computed && !node.op().epilogue()->scale.empty())
     return Offer::refuse("its filters are computed by the network and scaled");
   const ConvProblem p = conv_problem(node);
+  if (p.n == 0 && !takes_anything()) return Offer::refuse("it has no images");
   if (auto why = refuse(p, target)) return Offer::refuse(std::move(*why));
   Plan plan = this->plan(p, target);
 

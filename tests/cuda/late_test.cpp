@@ -10,6 +10,9 @@ namespace lenslet::test {
 TEST_CASE("cuda/late/boxes_selected_in_the_run") {
   if (have_device("cuda/late/boxes_selected_in_the_run")) check_boxes_selected_in_the_run("cuda");
 }
+TEST_CASE("cuda/late/as_many_images_as_selected") {
+  if (have_device("cuda/late/as_many_images_as_selected")) check_as_many_images_as_selected("cuda");
+}
 TEST_CASE("cuda/late/reshape_to_what_is_computed") {
   if (have_device("cuda/late/reshape_to_what_is_computed")) check_reshape_to_what_is_computed("cuda");
 }

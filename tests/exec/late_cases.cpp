@@ -49,7 +49,55 @@ Graph positive_net() {
   return graph;
 }
 
+// Of images [8, 16, 14, 14] those where x [8] is positive, through convolutions of all kinds: -> [n, 5].
+Graph selected_images_net() {
+  using Integers = std::vector<std::int64_t>;
+  const std::int64_t c = 16;
+  Graph graph;
+  graph.name = "selected_images";
+  const ValueId x = add_port(graph, "x", DType::f32, {8}),
+                images = add_port(graph, "images", DType::f32, {8, c, 14, 14});
+  const ValueId where = add_node(graph, "Transpose", {add_node(graph, "NonZero", {add_node(graph, "Relu", {x})})});
+  ValueId y = add_node(graph, "GatherND", {images, where});
+  const auto conv = [&](const std::string& op, Shape w, std::int64_t pad, std::int64_t groups, std::int64_t stride) {
+    const std::string name = op + std::to_string(graph.nodes.size());
+    y = add_node(graph, op, {y, add_weights(graph, name, w, 0.2F, graph.nodes.size())},
+                 {{"pads", Integers(4, pad)}, {"strides", Integers(2, stride)}, {"group", groups}});
+    y = add_node(graph, "Relu", {y});
+  };
+  conv("Conv", {c, c, 3, 3}, 1, 1, 1);
+  conv("Conv", {c, 1, 3, 3}, 1, c, 1);
+  conv("Conv", {c, 4, 3, 3}, 1, 4, 1);
+  conv("Conv", {c, c, 1, 1}, 0, 1, 1);
+  conv("ConvTranspose", {c, c, 3, 3}, 0, 1, 2);
+  conv("Conv", {c, c, 7, 7}, 3, 1, 2);
+  y = add_node(graph, "MaxPool", {y}, {{"kernel_shape", Integers{2, 2}}, {"strides", Integers{2, 2}}});
+  y = add_node(graph, "Flatten", {add_node(graph, "GlobalAveragePool", {y})});
+  add_output(graph, add_node(graph, "Gemm", {y, add_weights(graph, "fc", {c, 5}, 0.5F, 99)}));
+  return graph;
+}
+
 }  // namespace
+
+void check_as_many_images_as_selected(const std::string& device) {
+  const Model model = make_model(selected_images_net());
+  const Tensor images = random_tensor({8, 16, 14, 14}, 1);
+  Runner runner(model, on(device));
+  const auto run = [&](std::initializer_list<float> positive) {
+    const std::vector<Tensor> inputs{row(positive), images.clone()};
+    return runner.run(inputs)[0].clone();
+  };
+  const Tensor all = run({1, 1, 1, 1, 1, 1, 1, 1});
+  REQUIRE(all.shape() == Shape{8, 5});
+  CHECK(run({0, 0, 0, 0, 0, 0, 0, 0}).shape() == Shape{0, 5});
+  const Tensor some = run({0, 0, 1, 0, 0, 0, 0, 1});
+  REQUIRE(some.shape() == Shape{2, 5});
+  const auto expected = held<float>(all), got = held<float>(some);
+  for (std::size_t i = 0; i < 5; ++i) {
+    CHECK(got[i] == doctest::Approx(expected[2 * 5 + i]).epsilon(1e-3));
+    CHECK(got[5 + i] == doctest::Approx(expected[7 * 5 + i]).epsilon(1e-3));
+  }
+}
 
 void check_boxes_selected_in_the_run(const std::string& device) {
   const Model model = make_model(positive_net());

@@ -6,6 +6,7 @@
 namespace lenslet::test {
 
 void check_boxes_selected_in_the_run(const std::string& device);
+void check_as_many_images_as_selected(const std::string& device);
 void check_reshape_to_what_is_computed(const std::string& device);
 void check_shapes_decided_one_after_another(const std::string& device);
 void check_branch_taken_in_the_run(const std::string& device);

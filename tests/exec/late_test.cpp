@@ -8,6 +8,7 @@
 namespace lenslet::test {
 
 TEST_CASE("exec/late/boxes_selected_in_the_run") { check_boxes_selected_in_the_run("cpu"); }
+TEST_CASE("exec/late/as_many_images_as_selected") { check_as_many_images_as_selected("cpu"); }
 TEST_CASE("exec/late/reshape_to_what_is_computed") { check_reshape_to_what_is_computed("cpu"); }
 TEST_CASE("exec/late/shapes_decided_one_after_another") { check_shapes_decided_one_after_another("cpu"); }
 TEST_CASE("exec/late/branch_taken_in_the_run") { check_branch_taken_in_the_run("cpu"); }

@@ -135,9 +135,12 @@ ExitCode run(const Options& options) {
       if (!file.empty()) listed.back()["file"] = file;
       if (!picture.empty()) listed.back()["picture"] = picture;
     } else {
-      fmt::print("{}: {} {} min {:.6g} mean {:.6g} max {:.6g}{}", printable(name), to_string(tensor.dtype()),
-                 tensor.shape().str(), seen.min, seen.mean, seen.max,
-                 seen.nans > 0 ? fmt::format(" ({} NaN)", seen.nans) : "");
+      fmt::print("{}: {} {} ", printable(name), to_string(tensor.dtype()), tensor.shape().str());
+      if (tensor.elems() == 0)
+        fmt::print("no values");
+      else
+        fmt::print("min {:.6g} mean {:.6g} max {:.6g}{}", seen.min, seen.mean, seen.max,
+                   seen.nans > 0 ? fmt::format(" ({} NaN)", seen.nans) : "");
       for (const std::string& written : {file, picture})
         if (!written.empty()) fmt::print(" -> {}", printable(written));
       fmt::print("\n");
