@@ -27,7 +27,7 @@ class Strides {
   }
 };
 
-/// Steps of a format that stores each element once, without blocks and halo.
+/// Steps of a format that stores each element once, without blocks and halo; it may have a pixel pitch.
 inline std::array<std::int64_t, Shape::max_rank> element_strides(const Shape& shape, const Format& format) {
   return Strides(format, shape).step;
 }
@@ -41,7 +41,7 @@ bool same_bytes(const Format& a, const Format& b, const Shape& shape);
 /// Bytes that a conversion has to move: what is stored before, read once, and what is stored after, written once.
 double conversion_bytes(const Format& from, const Format& to, const Shape& shape, DType dtype);
 
-/// "nchw", "nhwc", "nchw8c", "nhwc+1,0,1,0" (halo: top, left, bottom, right). Nothing for any other text.
+/// What to_string() writes. Nothing for any other text.
 std::optional<Format> parse_format(std::string_view text);
 
 }  // namespace lenslet

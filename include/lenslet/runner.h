@@ -13,7 +13,8 @@
 
 namespace lenslet {
 
-/// What the observer sees after each step. Everything referred to is valid during the call only. Without
+/// What the observer sees after each step. Everything referred to is valid during the call only. Tensors lie as the
+/// step has them (Format), among others' values it may be: Tensor::to_format(formats::nchw) reads any of them. Without
 /// PlanOptions::keep_all_values an input may already share its memory with the output (in-place steps). What an
 /// observer throws comes out of run, which then ends. It may destroy the Runner: run ends with Error(invalid_argument)
 /// after it; everything else that it asks of the Runner but plan() is refused with the same.

@@ -77,13 +77,16 @@ struct Format {
   /// last block is padded to its full length; what lies in the padding is anything, and no reader may count on it.
   std::int32_t channel_block = 1;
   Halo halo{};
+  /// With channels last: elements from one pixel to the next, where the channels are some of a larger tensor's. What
+  /// lies between is not this tensor's; bytes() and values() reach over it. 0: its own channels, side by side.
+  std::int64_t pixel_pitch = 0;
 
   friend bool operator==(const Format&, const Format&) = default;
 };
 namespace formats {
 inline constexpr Format nchw{}, nhwc{.order = Format::Order::channels_last};
 }
-/// "nchw", "nhwc", "nchw8c", "nhwc+1,1,1,1" with a halo (top, left, bottom, right).
+/// "nchw", "nhwc", "nchw8c", "nhwc+1,1,1,1" with a halo (top, left, bottom, right), "nhwc/256" with a pixel pitch.
 LENSLET_API std::string to_string(const Format& format);
 
 /// Dimensions of a tensor, outermost first; at most `max_rank`, each >= 0; rank 0 is a scalar.

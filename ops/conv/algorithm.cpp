@@ -22,12 +22,14 @@ ConvProblem seen_problem(const Problem& node, const Candidate& candidate) {
 
 }  // namespace
 
-ConvRun BoundConv::conv_run(const KernelRun& run) {
+ConvRun BoundConv::conv_run(const KernelRun& run) const {
+  const std::int64_t pitch = run.outputs[0].format().pixel_pitch;
   return {.x = run.in<float>(ConvOp::input),
           .filter = run.blob != nullptr ? reinterpret_cast<const float*>(run.blob) : run.in<float>(ConvOp::filter),
           .bias = run.in<float>(ConvOp::bias),
           .residual = run.in<float>(ConvOp::residual),
           .y = run.out<float>(),
+          .y_pixel = pitch == 0 ? problem.k : pitch,
           .workspace = run.workspace,
           .pool = run.pool,
           .cuda = run.cuda};
@@ -71,6 +73,7 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
   candidate.estimated_us = plan.estimated_us;
   candidate.tolerance = plan.tolerance;
   candidate.in_place = input_bit(ConvOp::residual);
+  candidate.pitched_output = plan.pitched && format == formats::nhwc && !p.residual;
   if (!computed) candidate.reads = all_inputs & ~input_bit(ConvOp::filter);
   candidate.needs_cublas = plan.needs_cublas;
   candidate.workspace_bytes = bind({node, candidate, target.device})->workspace_bytes();

@@ -38,6 +38,7 @@ struct ConvRun {
   const float* bias = nullptr;      ///< [K]; null when !problem.bias
   const float* residual = nullptr;  ///< like y; null when !problem.residual; may be y itself (in place)
   float* y = nullptr;
+  std::int64_t y_pixel = 0;  ///< nhwc: floats from one pixel of y to the next; K, or more where Plan::pitched
   std::span<std::byte> workspace = {};
   ThreadPool* pool = nullptr;           ///< CPU algorithms
   const cuda::Context* cuda = nullptr;  ///< CUDA algorithms: queue the work on its stream and return
@@ -53,7 +54,7 @@ class BoundConv : public BoundKernel {
 
  protected:
   virtual void compute(const ConvRun& run) const = 0;
-  static ConvRun conv_run(const KernelRun& run);
+  ConvRun conv_run(const KernelRun& run) const;
 
   const ConvProblem problem;  ///< without pads, where the algorithm wants them explicit: x is that much larger
 
@@ -85,6 +86,7 @@ class ConvAlgorithm : public Kernel {
   /// What an algorithm says of a problem that it does not refuse.
   struct Plan {
     Format format = formats::nhwc;  ///< of x, residual and y
+    bool pitched = false;           ///< can y, without residual, be some channels of a larger tensor's?
     bool explicit_padding = false;  ///< x shall come with its pads: zeros, as the halo of its format
     std::string config = {};
     double estimated_us = 0;  ///< of the algorithm alone

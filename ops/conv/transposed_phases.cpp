@@ -66,9 +66,9 @@ class Phases {
     StridedLoops loops;
     std::int64_t from = 0, to = 0;
   };
-  /// Those that bring z of a part to y, both in `format`.
-  std::vector<Copy> copies(const Part& part, const Format& format) const {
-    const AxisSteps of_y = element_strides({problem_.n, problem_.k, problem_.h.out, problem_.w.out}, format);
+  /// Those that bring z of a part, in `format`, to y, in `y_format`: the same, but that y may have a pixel pitch.
+  std::vector<Copy> copies(const Part& part, const Format& format, const Format& y_format) const {
+    const AxisSteps of_y = element_strides({problem_.n, problem_.k, problem_.h.out, problem_.w.out}, y_format);
     AxisSteps of_z = element_strides(part.z, format);
     if (!part.conv) of_z = {0, 1, 0, 0};
     const std::int64_t group_k = problem_.group_k(), of_group = group_k * part.phases * of_z[1];
@@ -251,7 +251,7 @@ class BoundPhases final : public BoundKernel {
     for (std::size_t i = 0, conv = 0; i < phases.parts.size(); ++i) {
       const Part& part = phases.parts[i];
       Step step{.z = part.z, .blob = layout.parts[i], .has_bias = phases.has_bias, .knows_bias = phases.knows_bias};
-      if (!whole_) step.copies = phases.copies(part, format_);
+      if (!whole_) step.copies = phases.copies(part, format_, binding.output_format());
       if (part.conv) {
         step.x = part.conv->shape(ConvOp::input);
         step.filters = part.conv->shape(ConvOp::filter);
@@ -434,6 +434,7 @@ class TransposedPhases final : public Kernel {
     whole.inputs[ConvTransposeOp::input] = format_;
     whole.outputs = {format_};
     whole.reads = input_bit(ConvTransposeOp::input);
+    whole.pitched_output = device_ == DeviceKind::cpu && format_ == formats::nhwc && !phases.whole();
     whole.workspace_bytes = bind({node, whole, target.device})->workspace_bytes();
     return whole;
   }

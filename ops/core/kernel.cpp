@@ -6,6 +6,8 @@
 #include <array>
 #include <map>
 
+#include "ops/core/rows.h"
+
 namespace lenslet {
 
 Problem::Problem(std::shared_ptr<const Op> op, std::span<const InputInfo> inputs, std::vector<TensorType> outputs)
@@ -75,6 +77,10 @@ class Adapter final : public Kernel {
       candidate.estimated_us = target.device.launch_us + problem.bytes() / target.device.bytes_per_us;
       candidate.tolerance = row_.tolerance_for != nullptr ? row_.tolerance_for(problem) : row_.tolerance;
       candidate.in_place = row_.in_place;
+      if (row_.device == DeviceKind::cpu && format == formats::nhwc) {
+        candidate.pitched_inputs = row_.pitched_inputs;
+        candidate.pitched_output = row_.pitched_output;
+      }
       candidate.reads = row_.reads;
       if (row_.device == DeviceKind::cpu || cuda_built)
         candidate.workspace_bytes = bind({problem, candidate, target.device})->workspace_bytes();
@@ -143,6 +149,12 @@ DTypeSet supported_types(std::string_view op) {
   for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::cuda})
     for (const Kernel* kernel : kernels_of(op, device)) types = types.with(kernel->types());
   return types;
+}
+
+const RowKernel* row_kernel_of(const BoundKernel& bound, const Shape& y, const Format& format) {
+  const RowKernel* const rows = bound.row_kernel();
+  if (rows == nullptr || format.pixel_pitch == 0) return rows;
+  return rows->y_shape().row_floats == y[3] * std::max(format.pixel_pitch, y[1]) ? rows : nullptr;
 }
 
 }  // namespace lenslet

@@ -76,6 +76,9 @@ struct Candidate {
   double tolerance = 0;     ///< stated bound on max |y - exact| / rms(exact), for random data of one scale
   /// Output 0 may be written over one of these while it is read: same element index read before written, equal type.
   InputMask in_place = no_inputs;
+  /// May these inputs, may output 0, where they are nhwc, get a pixel pitch instead? bind() sees it.
+  InputMask pitched_inputs = no_inputs;
+  bool pitched_output = false;
   /// Of the constant inputs, those that run() reads. The others are in the blob, or were read by bind().
   InputMask reads = all_inputs;
   bool needs_cublas = false;
@@ -214,6 +217,8 @@ struct SimpleKernel {
   double tolerance = 0;
   double (*tolerance_for)(const Problem&) = nullptr;
   InputMask in_place = no_inputs;
+  InputMask pitched_inputs = no_inputs;  ///< as Candidate's, on the CPU
+  bool pitched_output = false;
   InputMask reads = all_inputs;
   /// Why this problem (not only its types) cannot be computed, or nothing. Answers alike in builds without CUDA.
   std::optional<std::string> (*refuse)(const Problem&) = nullptr;

@@ -62,4 +62,8 @@ class RowKernel {
   virtual void run_rows(const KernelRun& run, const ImageRows& rows) const = 0;
 };
 
+/// The row kernel of what computes a [N,C,H,W] output in `format`, which is nhwc; null also where it cannot leave the
+/// room between pixels that the format asks for.
+const RowKernel* row_kernel_of(const BoundKernel& bound, const Shape& y, const Format& format);
+
 }  // namespace lenslet

@@ -85,12 +85,12 @@ void binary_kernel(BinaryKind kind, const BinaryOperand& a, const BinaryOperand&
   }
 }
 
-void scale_shift_kernel(const float* x, const float* scale, const float* shift, std::int64_t stride, float* y,
-                        std::int64_t rows, std::int64_t n) {
+void scale_shift_kernel(const float* x, std::int64_t x_row, const float* scale, const float* shift, std::int64_t stride,
+                        float* y, std::int64_t rows, std::int64_t n) {
   const D d;
   const hn::CappedTag<float, 1> one;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (; rows > 0; --rows, x += n, y += n) {
+  for (; rows > 0; --rows, x += x_row, y += n) {
     std::int64_t i = 0;
     if (stride == 1) {
       for (; i + lanes <= n; i += lanes)
@@ -121,9 +121,9 @@ void apply_binary(BinaryKind kind, const BinaryOperand& a, const BinaryOperand& 
   HWY_DYNAMIC_DISPATCH(binary_kernel)(kind, a, b, y, y_row, rows, n);
 }
 
-void apply_scale_shift(const float* x, const float* scale, const float* shift, std::int64_t stride, float* y,
-                       std::int64_t rows, std::int64_t n) {
-  HWY_DYNAMIC_DISPATCH(scale_shift_kernel)(x, scale, shift, stride, y, rows, n);
+void apply_scale_shift(const float* x, std::int64_t x_row, const float* scale, const float* shift, std::int64_t stride,
+                       float* y, std::int64_t rows, std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(scale_shift_kernel)(x, x_row, scale, shift, stride, y, rows, n);
 }
 
 }  // namespace lenslet

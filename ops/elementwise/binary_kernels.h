@@ -18,8 +18,9 @@ struct BinaryOperand {
 void apply_binary(BinaryKind kind, const BinaryOperand& a, const BinaryOperand& b, float* y, std::int64_t y_row,
                   std::int64_t rows, std::int64_t n);
 
-/// y[r*n + i] = x[r*n + i] * scale[i * stride] + shift[i * stride], fused, for r < rows; stride is 0 or 1; y may be x.
-void apply_scale_shift(const float* x, const float* scale, const float* shift, std::int64_t stride, float* y,
-                       std::int64_t rows, std::int64_t n);
+/// y[r*n + i] = x[r*x_row + i] * scale[i * stride] + shift[i * stride], fused, for r < rows and i < n; stride is 0 or
+/// 1; y may be x where x_row is n.
+void apply_scale_shift(const float* x, std::int64_t x_row, const float* scale, const float* shift, std::int64_t stride,
+                       float* y, std::int64_t rows, std::int64_t n);
 
 }  // namespace lenslet

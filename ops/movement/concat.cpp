@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "ops/core/checks.h"
@@ -12,12 +13,17 @@ namespace lenslet {
 
 namespace {
 
+/// Of `placed` inputs (Value::part) nothing is copied: what makes them has written them where they belong.
 class Concat final : public Op {
  public:
-  explicit Concat(std::int64_t axis) : axis_(axis) {}
+  explicit Concat(std::int64_t axis, std::vector<std::int64_t> placed = {}) : axis_(axis), placed_(std::move(placed)) {}
 
   std::string_view type() const override { return "Concat"; }
-  AttributeList attributes() const override { return {{"axis", axis_}}; }
+  AttributeList attributes() const override {
+    AttributeList list{{"axis", axis_}};
+    if (!placed_.empty()) list.emplace_back("placed", placed_);
+    return list;
+  }
 
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     TensorType result = required_input(inputs, 0, "inputs");
@@ -46,9 +52,13 @@ class Concat final : public Op {
   bool gives_input_back(std::span<const InputInfo> inputs) const override { return inputs.size() == 1; }
 
   int axis(int rank) const { return resolve_axis(axis_, rank); }
+  bool is_placed(std::size_t input) const {
+    return std::find(placed_.begin(), placed_.end(), static_cast<std::int64_t>(input)) != placed_.end();
+  }
 
  private:
   std::int64_t axis_;
+  std::vector<std::int64_t> placed_;
 };
 
 std::vector<Move> moves(const Binding& binding) {
@@ -59,21 +69,25 @@ std::vector<Move> moves(const Binding& binding) {
   std::int64_t start = 0;
   for (std::size_t i = 0; i < binding.problem.inputs().size(); ++i) {
     const Shape& x = binding.shape(i);
-    moves.push_back({.loops{x, binding.output_format(), element_strides(x, binding.format(i)), to},
-                     .input = i,
-                     .to = start * to[static_cast<std::size_t>(axis)]});
+    if (!binding.op<Concat>().is_placed(i))
+      moves.push_back({.loops{x, binding.output_format(), element_strides(x, binding.format(i)), to},
+                       .input = i,
+                       .to = start * to[static_cast<std::size_t>(axis)]});
     start += x[axis];
   }
   return moves;
 }
 
-constexpr auto kernels = on_either({.formats = nchw_or_nhwc, .bind = bind_moves<moves>});
+constexpr auto kernels = on_either(
+    {.formats = nchw_or_nhwc, .pitched_inputs = all_inputs, .pitched_output = true, .bind = bind_moves<moves>});
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   AttributeReader reader(spec);
   const std::int64_t axis = reader.required_integer("axis");
+  std::vector<std::int64_t> placed;
+  if (spec.normalised) placed = reader.integers("placed");
   reader.finish();
-  return std::make_shared<Concat>(axis);
+  return std::make_shared<Concat>(axis, std::move(placed));
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ BroadcastLoops loops_of(const Binding& binding) {
   Shape channels = x;
   for (int d = 0; d < x.rank(); ++d)
     if (d != 1) channels = channels.with(d, 1);
-  const Format format = binding.format(0);
+  const Format format = binding.output_format();
   const BroadcastLoops::Operand operands[] = {{&x, format}, {&x, format}, {&channels, formats::nchw}};
   return {x, format, operands};
 }
@@ -87,7 +87,8 @@ class BoundBatchNorm final : public BoundKernel {
   explicit BoundBatchNorm(const Binding& binding)
       : op_(binding.op<BatchNormOp>()),
         shape_(binding.shape(0)),
-        nhwc_(shape_.rank() == 4 && binding.format(0) == formats::nhwc),
+        nhwc_(shape_.rank() == 4 && binding.output_format() == formats::nhwc),
+        x_pixel_(std::max(binding.format(0).pixel_pitch, shape_[1])),
         loops_(loops_of(binding)) {
     const Tensor* parameters[] = {binding.constant(1), binding.constant(2), binding.constant(3), binding.constant(4)};
     for (const Tensor* parameter : parameters)
@@ -112,12 +113,13 @@ class BoundBatchNorm final : public BoundKernel {
       const std::int64_t pixels = shape_[0] * shape_[2] * shape_[3];
       return run.pool->parallel_for(pixels, 1 + elementwise_grain / std::max<std::int64_t>(1, channels),
                                     [&](std::int64_t begin, std::int64_t end, int) {
-                                      apply_scale_shift(x + begin * channels, factor, factor + channels, 1,
+                                      apply_scale_shift(x + begin * x_pixel_, x_pixel_, factor, factor + channels, 1,
                                                         y + begin * channels, end - begin, channels);
                                     });
     }
     for_each_run(loops_, *run.pool, elementwise_grain, [&](const auto& at, std::int64_t n) {
-      apply_scale_shift(x + at[1], factor + at[2], factor + channels + at[2], loops_.inner_stride(2), y + at[0], 1, n);
+      apply_scale_shift(x + at[1], n, factor + at[2], factor + channels + at[2], loops_.inner_stride(2), y + at[0], 1,
+                        n);
     });
   }
 
@@ -135,6 +137,7 @@ class BoundBatchNorm final : public BoundKernel {
   BatchNormOp op_;
   Shape shape_;
   bool nhwc_;
+  std::int64_t x_pixel_;  ///< nhwc: floats from one pixel of x to the next
   BroadcastLoops loops_;
   std::vector<float> known_;
 };
@@ -153,9 +156,12 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   return bound(run_on, workspace_bytes(channels));
 }
 
-constexpr auto kernels =
-    on_both({.types = dtypes<Types<float>>, .formats = nchw_or_nhwc, .tolerance = 2e-6, .in_place = input_bit(0)},
-            bind<BoundBatchNorm>, bind_cuda);
+constexpr auto kernels = on_both({.types = dtypes<Types<float>>,
+                                  .formats = nchw_or_nhwc,
+                                  .tolerance = 2e-6,
+                                  .in_place = input_bit(0),
+                                  .pitched_inputs = input_bit(0)},
+                                 bind<BoundBatchNorm>, bind_cuda);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<BatchNormOp>();

@@ -72,9 +72,9 @@ HWY_INLINE float divisor(PoolKind kind, const PoolTaps& h, const PoolTaps& w) {
 }
 
 template <class Tag, class Fold>
-HWY_INLINE void window_nhwc(Tag tag, const Fold& fold, const PoolProblem& p, const float* x, const PoolTaps& h,
-                            const PoolTaps& w, float divide, float* y) {
-  const std::int64_t line = p.axes[2].in * p.c * p.axes[1].dilation, step = p.c * p.axes[2].dilation;
+HWY_INLINE void window_nhwc(Tag tag, const Fold& fold, const PoolProblem& p, std::int64_t pixel, const float* x,
+                            const PoolTaps& h, const PoolTaps& w, float divide, float* y) {
+  const std::int64_t line = p.axes[2].in * pixel * p.axes[1].dilation, step = pixel * p.axes[2].dilation;
   auto total = hn::Set(tag, Fold::start);
   for (std::int64_t r = 0; r < h.count && w.count > 0; ++r) {
     const float* at = x + r * line;
@@ -87,17 +87,17 @@ HWY_INLINE void window_nhwc(Tag tag, const Fold& fold, const PoolProblem& p, con
 
 template <class Fold>
 HWY_INLINE void line_nhwc(const Fold& fold, PoolKind kind, const PoolProblem& p, const float* x, std::int64_t line,
-                          float* y) {
+                          float* y, const PoolPixels& pixel) {
   const PoolTaps h = p.axes[1].taps(line);
   for (std::int64_t q = 0; q < p.axes[2].out; ++q) {
     const PoolTaps w = p.axes[2].taps(q);
     const float divide = divisor(kind, h, w);
     // Without taps `first` may lie outside the image: nothing is read then.
     const bool empty = h.count == 0 || w.count == 0;
-    const float* window = empty ? x : x + w.first * p.c;
-    float* out = y + q * p.c;
+    const float* window = empty ? x : x + w.first * pixel.x;
+    float* out = y + q * pixel.y;
     over_channels(D(), 0, p.c, [&](auto tag, std::int64_t c) HWY_ATTR {
-      window_nhwc(tag, fold, p, window + c, h, w, divide, out + c);
+      window_nhwc(tag, fold, p, pixel.x, window + c, h, w, divide, out + c);
     });
   }
 }
@@ -212,11 +212,12 @@ HWY_INLINE void lines_nchw(const Fold& fold, const PoolLines& plan, const float*
   }
 }
 
-void pool_nhwc_kernel(PoolKind kind, const PoolProblem& p, const float* x, std::int64_t line, float* y) {
-  if (kind == PoolKind::max) return line_nhwc(MaxFold{}, kind, p, x, line, y);
-  if (kind != PoolKind::lp) return line_nhwc(SumFold{}, kind, p, x, line, y);
-  if (p.norm == 1) return line_nhwc(NormFold<1>{}, kind, p, x, line, y);
-  line_nhwc(NormFold<2>{}, kind, p, x, line, y);
+void pool_nhwc_kernel(PoolKind kind, const PoolProblem& p, const float* x, std::int64_t line, float* y,
+                      const PoolPixels& pixel) {
+  if (kind == PoolKind::max) return line_nhwc(MaxFold{}, kind, p, x, line, y, pixel);
+  if (kind != PoolKind::lp) return line_nhwc(SumFold{}, kind, p, x, line, y, pixel);
+  if (p.norm == 1) return line_nhwc(NormFold<1>{}, kind, p, x, line, y, pixel);
+  line_nhwc(NormFold<2>{}, kind, p, x, line, y, pixel);
 }
 
 void pool_nchw_kernel(const PoolLines& plan, const float* x, std::int64_t begin, std::int64_t end, float* scratch,
@@ -237,8 +238,9 @@ namespace lenslet {
 HWY_EXPORT(pool_nhwc_kernel);
 HWY_EXPORT(pool_nchw_kernel);
 
-void pool_line_nhwc(PoolKind kind, const PoolProblem& problem, const float* x, std::int64_t line, float* y) {
-  HWY_DYNAMIC_DISPATCH(pool_nhwc_kernel)(kind, problem, x, line, y);
+void pool_line_nhwc(PoolKind kind, const PoolProblem& problem, const float* x, std::int64_t line, float* y,
+                    const PoolPixels& pixel) {
+  HWY_DYNAMIC_DISPATCH(pool_nhwc_kernel)(kind, problem, x, line, y, pixel);
 }
 
 void pool_lines_nchw(const PoolLines& plan, const float* x, std::int64_t begin, std::int64_t end, float* scratch,

@@ -16,9 +16,14 @@ using PoolTypes = Types<float, std::int8_t, std::uint8_t>;
 
 // Of float, vectorised over channels (nhwc, 2-D) or along a line (nchw); norms of p 1 and 2.
 
+/// Floats from one pixel to the next: the channels, or more (Format::pixel_pitch).
+struct PoolPixels {
+  std::int64_t x = 0, y = 0;
+};
 /// One output line of an nhwc image: y[out_w][c] from the image rows [..][in_w][c] that it reads, of which x is the
 /// first (PoolAxis::taps); `line` in [0, out_h).
-void pool_line_nhwc(PoolKind kind, const PoolProblem& problem, const float* x, std::int64_t line, float* y);
+void pool_line_nhwc(PoolKind kind, const PoolProblem& problem, const float* x, std::int64_t line, float* y,
+                    const PoolPixels& pixel);
 
 /// A pooling in nchw, by lines: those of each window are folded into one, along the vector, then the taps within that.
 struct PoolLines {

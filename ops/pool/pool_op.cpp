@@ -86,7 +86,7 @@ struct Pool {
   explicit Pool(const Binding& binding)
       : kind(binding.op<PoolOp>().kind),
         problem(resolve_pool(binding.shape(0), binding.op<PoolOp>().geometry)),
-        nhwc(binding.format(0) == formats::nhwc),
+        nhwc(binding.format(0).order == Format::Order::channels_last),
         indices(binding.problem.outputs().size() > 1) {}
   std::int64_t* where(const KernelRun& run) const { return indices ? run.out<std::int64_t>(1) : nullptr; }
 };
@@ -102,25 +102,29 @@ std::int64_t line_grain(const PoolProblem& p, std::int64_t elements) {
 /// In nhwc: by lines, on all threads or apart.
 class PoolNhwc final : public BoundKernel, private RowKernel {
  public:
-  explicit PoolNhwc(const Pool& pool) : pool_(pool) {}
+  PoolNhwc(const Pool& pool, const Binding& binding)
+      : pool_(pool),
+        pixel_{std::max(pool.problem.c, binding.format(0).pixel_pitch),
+               std::max(pool.problem.c, binding.output_format().pixel_pitch)} {}
 
   void run(const KernelRun& run) const override {
     const RowShape x = x_shape(), y = y_shape();
     if (y.floats() == 0) return;
-    run.pool->parallel_for(
-        y.images * y.rows, line_grain(pool_.problem, y.row_floats), [&](std::int64_t begin, std::int64_t end, int) {
-          for (std::int64_t i = begin; i < end; ++i)
-            compute_line(image_of(run.in<float>(0), x, i / y.rows), i % y.rows, run.out<float>() + i * y.row_floats);
-        });
+    run.pool->parallel_for(y.images * y.rows, line_grain(pool_.problem, pool_.problem.axes[2].out * pool_.problem.c),
+                           [&](std::int64_t begin, std::int64_t end, int) {
+                             for (std::int64_t i = begin; i < end; ++i)
+                               compute_line(image_of(run.in<float>(0), x, i / y.rows), i % y.rows,
+                                            run.out<float>() + i * y.row_floats);
+                           });
   }
   const RowKernel* row_kernel() const override { return this; }
 
  private:
   RowShape x_shape() const override {
-    return {pool_.problem.n, pool_.problem.axes[1].in, pool_.problem.axes[2].in * pool_.problem.c};
+    return {pool_.problem.n, pool_.problem.axes[1].in, pool_.problem.axes[2].in * pixel_.x};
   }
   RowShape y_shape() const override {
-    return {pool_.problem.n, pool_.problem.axes[1].out, pool_.problem.axes[2].out * pool_.problem.c};
+    return {pool_.problem.n, pool_.problem.axes[1].out, pool_.problem.axes[2].out * pixel_.y};
   }
   Rows reads(Rows rows) const override {
     if (rows.count() <= 0) return {};
@@ -136,10 +140,11 @@ class PoolNhwc final : public BoundKernel, private RowKernel {
 
   void compute_line(const RowMemory<const float>& x, std::int64_t line, float* y) const {
     const PoolTaps taps = pool_.problem.axes[1].taps(line);
-    pool_line_nhwc(pool_.kind, pool_.problem, taps.count == 0 ? x.data : x.at(taps.first), line, y);
+    pool_line_nhwc(pool_.kind, pool_.problem, taps.count == 0 ? x.data : x.at(taps.first), line, y, pixel_);
   }
 
   Pool pool_;
+  PoolPixels pixel_;
 };
 
 void run_nchw(const PoolLines& lines, const KernelRun& run) {
@@ -217,7 +222,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
     return bound(nonempty([=](const KernelRun& run) {
       dispatch(run.inputs[0].dtype(), PoolTypes(), [&]<typename T>(std::type_identity<T>) { run_plain<T>(pool, run); });
     }));
-  if (pool.nhwc) return std::make_unique<PoolNhwc>(pool);
+  if (pool.nhwc) return std::make_unique<PoolNhwc>(pool, binding);
   const PoolLines lines(pool.kind, pool.problem);
   const std::int64_t scratch = binding.threads() * lines.scratch_floats;
   return bound(nonempty([=](const KernelRun& run) { run_nchw(lines, run); }),
@@ -247,7 +252,12 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
 }
 
 constexpr auto kernels_for(DTypeSet types) {
-  return on_both({.types = types, .formats_for = formats_for, .tolerance = 2e-6}, bind_cpu, bind_cuda);
+  return on_both({.types = types,
+                  .formats_for = formats_for,
+                  .tolerance = 2e-6,
+                  .pitched_inputs = input_bit(0),
+                  .pitched_output = true},
+                 bind_cpu, bind_cuda);
 }
 constexpr auto max_kernels = kernels_for(dtypes<PoolTypes>), float_kernels = kernels_for(dtypes<Types<float>>);
 

@@ -23,6 +23,7 @@ class Placer {
 
   Placement run(std::span<const std::size_t> workspace_bytes) {
     share_renamed();
+    share_parts();
     find_lifetimes();
     if (!options_.keep_all) overwrite_in_place();
     if (options_.keep_all) live_to_the_end();
@@ -35,6 +36,7 @@ class Placer {
     while (result_.root[index(value)] != value) value = result_.root[index(value)];
     return value;
   }
+  bool is_part(ValueId value) const { return graph_.value(value).part.whole != no_id; }
   bool in_arena(ValueId root_value) const { return !graph_.value(root_value).is_constant(); }
 
   void share_renamed() {
@@ -46,6 +48,11 @@ class Placer {
       result_.root[index(node.outputs[0])] = root(input);
       result_.runs[n] = false;
     }
+  }
+
+  void share_parts() {
+    for (std::size_t v = 0; v < graph_.values.size(); ++v)
+      if (const ValueId whole = graph_.values[v].part.whole; whole != no_id) result_.root[v] = root(whole);
   }
 
   void find_lifetimes() {
@@ -96,7 +103,7 @@ class Placer {
       const Node& node = graph_.nodes[n];
       if (!result_.runs[n] || node.outputs.empty()) continue;
       const ValueId output = node.outputs[0];
-      if (output == no_id || !in_arena(root(output))) continue;
+      if (output == no_id || !in_arena(root(output)) || is_part(output)) continue;
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
         if ((node.choice->candidate.in_place & input_bit(i)) != 0 &&
             can_overwrite(node, i, output, static_cast<int>(n))) {
@@ -110,7 +117,7 @@ class Placer {
     const ValueId input = node.inputs[i];
     if (input == no_id) return false;
     const ValueId at = root(input);
-    if (!in_arena(at) || pinned_[index(at)] || result_.last[index(at)] != step) return false;
+    if (!in_arena(at) || is_part(input) || pinned_[index(at)] || result_.last[index(at)] != step) return false;
     const Value& from = graph_.value(input);
     const Value& to = graph_.value(output);
     if (from.dtype != to.dtype || !(from.shape == to.shape) || from.format != to.format) return false;
@@ -172,6 +179,9 @@ class Placer {
     for (std::size_t v = 0; v < graph_.values.size(); ++v) {
       result_.root[v] = root(static_cast<ValueId>(v));
       result_.offsets[v] = by_root[index(result_.root[v])];
+      if (is_part(static_cast<ValueId>(v)) && result_.offsets[v] != Placement::npos)
+        result_.offsets[v] +=
+            static_cast<std::size_t>(graph_.values[v].part.channel) * dtype_bytes(graph_.values[v].dtype);
     }
     result_.workspace_offsets.assign(all.offsets.begin() + static_cast<std::ptrdiff_t>(owners.size()),
                                      all.offsets.end());

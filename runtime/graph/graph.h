@@ -25,10 +25,20 @@ struct Value {
   bool typed = false;
   Format format;    ///< nchw until formats are assigned
   Tensor constant;  ///< not empty(): the value is known (then it has no producer)
+  /// Where it lies among the channels of another value, which has memory of its own; `format` has that one's channels
+  /// as its pixel pitch.
+  struct Part {
+    ValueId whole = no_id;
+    std::int64_t channel = 0;
+  };
+  Part part = {};
 
   bool is_constant() const { return !constant.empty(); }
-  /// As it is stored; once `typed`.
-  std::size_t bytes() const { return static_cast<std::size_t>(Strides(format, shape).stored) * dtype_bytes(dtype); }
+  /// As it is stored, without what lies between its pixels; once `typed`.
+  std::size_t bytes() const {
+    const std::int64_t stored = format.pixel_pitch == 0 ? Strides(format, shape).stored : shape.elems();
+    return static_cast<std::size_t>(stored) * dtype_bytes(dtype);
+  }
 };
 
 struct Node {

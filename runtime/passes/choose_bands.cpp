@@ -64,10 +64,12 @@ class BandChooser {
     Stage stage;
     if (node.choice == nullptr || node.outputs.size() != 1 || node.outputs[0] == no_id) return stage;
     const Value& y = graph_.value(node.outputs[0]);
-    if (y.shape.rank() != 4 || y.dtype != DType::f32 || y.format != formats::nhwc || y.shape.elems() == 0) return stage;
+    Format format = y.format;
+    format.pixel_pitch = 0;
+    if (y.shape.rank() != 4 || y.dtype != DType::f32 || format != formats::nhwc || y.shape.elems() == 0) return stage;
     const Problem problem(node.op, graph_.input_infos(node), graph_.output_types(node));
     stage.bound = node.choice->kernel->bind({problem, node.choice->candidate, device_});
-    stage.rows = stage.bound->row_kernel();
+    stage.rows = row_kernel_of(*stage.bound, y.shape, y.format);
     return stage;
   }
 

@@ -16,7 +16,7 @@ void fill_with_noise(lenslet::Tensor& tensor, std::mt19937& generator) {
 }
 
 void print_layer(const lenslet::LayerEvent& event) {
-  const lenslet::Tensor& output = event.outputs[0];
+  const lenslet::Tensor output = event.outputs[0].to_format(lenslet::formats::nchw);
   std::printf("%-28.28s %-14s %-18s %-18s %8.3f", event.info->name.c_str(), event.info->op.c_str(),
               event.info->algorithm.c_str(), output.shape().str().c_str(), event.ms);
   if (output.dtype() == lenslet::DType::f32 && output.elems() > 0) {

@@ -3,6 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cstring>
+#include <string>
+#include <vector>
 
 #include "lenslet/device.h"
 #include "lenslet/runner.h"
@@ -115,6 +118,49 @@ TEST_CASE("exec/place/a_graph_output_that_is_read_on_survives") {
   for (std::size_t i = 0; i < 64; ++i) {
     CHECK(outputs[0].values<float>()[i] == std::abs(input.values<float>()[i]));
     CHECK(outputs[1].values<float>()[i] == -std::abs(input.values<float>()[i]));
+  }
+}
+
+// Two branches that a Concat joins; then one of its readers may write over it.
+TEST_CASE("exec/place/parts_lie_in_their_whole") {
+  using Integers = std::vector<std::int64_t>;
+  Graph graph;
+  graph.name = "branches";
+  const ValueId x = add_input(graph, {16, 9, 11});
+  const auto conv = [&](ValueId from, std::int64_t c, std::int64_t k, std::int64_t r) {
+    const std::string name = "w" + std::to_string(graph.nodes.size());
+    return add_node(graph, "Conv", {from, add_weights(graph, name, {k, c, r, r}, 0.2F, graph.nodes.size())},
+                    {{"pads", Integers(4, r / 2)}});
+  };
+  const ValueId a = conv(x, 16, 32, 1), b = conv(x, 16, 16, 3);
+  const ValueId both = add_node(graph, "Concat", {a, b}, {{"axis", std::int64_t{1}}});
+  const ValueId means = add_node(graph, "GlobalAveragePool", {both});
+  const ValueId over = add_node(graph, "HardSwish", {add_node(graph, "Mul", {both, means})});
+  add_output(graph, conv(over, 48, 8, 1));
+  const Model model = make_model(std::move(graph));
+  PlanOptions apart = on_cpu(2);
+  apart.disabled_passes = {"place_parts"};
+  const PlanInfo plan = model.plan(on_cpu(2)), copied = model.plan(apart);
+  check_no_overlap(plan);
+  CHECK(plan.memory.peak_bytes < copied.memory.peak_bytes);
+  CHECK(plan.memory.activation_sum_bytes + 2 * 48 * 9 * 11 * sizeof(float) == copied.memory.activation_sum_bytes);
+  const Tensor input = random_tensor({2, 16, 9, 11}, 3);
+  for (const int threads : {1, 3}) {
+    apart.threads = threads;
+    Runner runner(model, on_cpu(2, threads)), other(model, apart);
+    const Tensor expected = other.run(input)[0].clone();
+    for (int again = 0; again < 3; ++again)
+      CHECK(std::memcmp(runner.run(input)[0].data(), expected.data(), expected.bytes()) == 0);
+    // An observer sees each part by itself.
+    int parts = 0;
+    runner.set_observer([&](const LayerEvent& event) {
+      if (event.outputs[0].format().pixel_pitch == 0) return;
+      ++parts;
+      CHECK(event.outputs[0].format().pixel_pitch == 48);
+      CHECK(event.outputs[0].clone().to_format(formats::nchw).elems() == event.outputs[0].elems());
+    });
+    CHECK(std::memcmp(runner.run(input)[0].data(), expected.data(), expected.bytes()) == 0);
+    CHECK(parts == 2);
   }
 }
 

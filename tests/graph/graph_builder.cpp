@@ -107,8 +107,23 @@ Tensor poisoned(DType dtype, const Shape& shape, const Format& format = formats:
 
 Tensor poisoned_bytes(std::size_t bytes) { return poisoned(DType::u8, Shape{static_cast<std::int64_t>(bytes)}); }
 
+/// Memory for a value: among the channels of another, where it is a part of that one, which may have begun so.
+Tensor memory_for(const Graph& graph, ValueId id, const TensorType& type, const Format& format,
+                  std::vector<Tensor>& values) {
+  if (id == no_id) return poisoned(type.dtype, type.shape, format);
+  const Value::Part& part = graph.value(id).part;
+  if (part.whole == no_id) {
+    Tensor& value = values[static_cast<std::size_t>(id)];
+    return value.empty() ? poisoned(type.dtype, type.shape, format) : value;
+  }
+  Tensor& whole = values[static_cast<std::size_t>(part.whole)];
+  const Value& of_whole = graph.value(part.whole);
+  if (whole.empty()) whole = poisoned(of_whole.dtype, of_whole.shape, of_whole.format);
+  return Tensor::view(type.dtype, type.shape, static_cast<float*>(whole.data()) + part.channel, format);
+}
+
 std::vector<Tensor> run_node(const Graph& graph, const Node& node, const std::vector<Tensor>& ins,
-                             const std::vector<TensorType>& types, ThreadPool& pool) {
+                             const std::vector<TensorType>& types, std::vector<Tensor>& values, ThreadPool& pool) {
   if (node.op->alias_input() >= 0) {  // the same bytes under another name
     const Tensor& from = ins[static_cast<std::size_t>(node.op->alias_input())];
     const Format format = graph.value(node.outputs[0]).format;
@@ -120,7 +135,7 @@ std::vector<Tensor> run_node(const Graph& graph, const Node& node, const std::ve
   const Problem problem(node.op, graph.input_infos(node), types);
   std::vector<Tensor> outs;
   for (std::size_t i = 0; i < types.size(); ++i)
-    outs.push_back(poisoned(types[i].dtype, types[i].shape, candidate.outputs[i]));
+    outs.push_back(memory_for(graph, node.outputs[i], types[i], candidate.outputs[i], values));
   Tensor blob, workspace = poisoned_bytes(candidate.workspace_bytes);
   if (const auto spec = node.choice->kernel->blob(problem, candidate)) {
     blob = poisoned_bytes(spec->bytes);
@@ -154,7 +169,7 @@ std::vector<Tensor> interpret(const Graph& graph, const std::vector<Tensor>& inp
       if (id != no_id) REQUIRE(ins.back().format() == graph.value(id).format);
     }
     const std::vector<TensorType> types = node.op->infer(graph.input_infos(node));
-    const std::vector<Tensor> outs = run_node(graph, node, ins, types, pool);
+    const std::vector<Tensor> outs = run_node(graph, node, ins, types, values, pool);
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i] == no_id) continue;
       const Value& value = graph.value(node.outputs[i]);

@@ -106,6 +106,25 @@ std::vector<InputInfo> infos_of(const std::vector<Tensor>& inputs, const std::ve
   return infos;
 }
 
+namespace {
+
+/// The candidate with room between the pixels of whatever may have it, or nothing.
+std::optional<Candidate> pitched(const Problem& problem, Candidate candidate) {
+  bool any = false;
+  const auto widen = [&](Format& format, const TensorType& type) {
+    if (format != formats::nhwc || type.shape.rank() != 4 || type.dtype != DType::f32) return;
+    format.pixel_pitch = type.shape[1] + 5;
+    any = true;
+  };
+  for (std::size_t i = 0; i < candidate.inputs.size(); ++i)
+    if ((candidate.pitched_inputs & input_bit(i)) != 0 && problem.inputs()[i].constant == nullptr)
+      widen(candidate.inputs[i], problem.inputs()[i].type);
+  if (candidate.pitched_output) widen(candidate.outputs[0], problem.outputs()[0]);
+  return any ? std::optional(std::move(candidate)) : std::nullopt;
+}
+
+}  // namespace
+
 std::vector<std::string> for_each_call(const OpRunner& runner, const Problem& problem, const Kernel& kernel,
                                        int threads, const std::function<void(const Call&)>& f) {
   std::vector<std::string> refusals;
@@ -122,6 +141,9 @@ std::vector<std::string> for_each_call(const OpRunner& runner, const Problem& pr
         call.in_place = in_place;
         f(call);
       }
+      if (device.units != threads) continue;
+      if (const auto among_others = pitched(problem, candidate))
+        f({.problem = problem, .kernel = kernel, .candidate = *among_others, .device = device});
     }
   }
   return refusals;
@@ -129,16 +151,34 @@ std::vector<std::string> for_each_call(const OpRunner& runner, const Problem& pr
 
 namespace {
 
-/// Poison where blocks of channels are padded: a kernel that counts on what lies there shows it.
-void poison_padding(Tensor& stored) {
-  Format blocks = stored.format();
-  if (stored.shape().rank() != 4 || blocks.channel_block == 1 || blocks.halo != Format::Halo()) return;
+/// By byte, is it of an element? The others are padding of blocks of channels, or lie between pixels.
+std::vector<bool> of_elements(const Tensor& stored) {
   Tensor ones(stored.dtype(), stored.shape());
   std::memset(ones.data(), 0x01, ones.bytes());
-  const Tensor mask = ones.to_format(blocks);
+  const Tensor mask = ones.to_format(stored.format());
+  std::vector<bool> list(stored.bytes());
+  for (std::size_t i = 0; i < list.size(); ++i) list[i] = static_cast<const std::byte*>(mask.data())[i] != std::byte{0};
+  return list;
+}
+
+/// Poison there: a kernel that counts on what it finds shows it.
+void poison_padding(Tensor& stored) {
+  const Format& format = stored.format();
+  if (stored.shape().rank() != 4 || format.halo != Format::Halo()) return;
+  if (format.channel_block == 1 && format.pixel_pitch == 0) return;
+  const std::vector<bool> element = of_elements(stored);
   auto* bytes = static_cast<std::byte*>(stored.data());
-  for (std::size_t i = 0; i < stored.bytes(); ++i)
-    if (static_cast<const std::byte*>(mask.data())[i] == std::byte{0}) bytes[i] = Block::poison;
+  for (std::size_t i = 0; i < element.size(); ++i)
+    if (!element[i]) bytes[i] = Block::poison;
+}
+
+/// Is what lies between the pixels as it was?
+bool between_pixels_intact(const Tensor& stored) {
+  if (stored.format().pixel_pitch == 0) return true;
+  const std::vector<bool> element = of_elements(stored);
+  for (std::size_t i = 0; i < element.size(); ++i)
+    if (!element[i] && static_cast<const std::byte*>(stored.data())[i] != Block::poison) return false;
+  return true;
 }
 
 }  // namespace
@@ -206,6 +246,7 @@ std::vector<Tensor> run_between_guards(const OpRunner& runner, const Call& call,
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     Tensor stored(outputs[i].dtype(), outputs[i].shape(), outputs[i].format());
     if (!first[i].empty()) std::memcpy(stored.data(), first[i].data(), first[i].size());
+    CHECK_MESSAGE(between_pixels_intact(stored), where, ": bytes between the pixels of output ", i, " were written");
     results.push_back(stored.to_format(formats::nchw));
   }
   return results;

@@ -92,6 +92,7 @@ class DirectLines final : public ConvAlgorithm {
     const double share = blocked ? HWY_DYNAMIC_DISPATCH(busy_share)(p.stride_w) : 0.12;
     const double filter_bytes = 4 * static_cast<double>(line_filter_floats(p));
     Plan plan;
+    plan.pitched = true;
     plan.tolerance = 3e-6 + 4e-7 * std::sqrt(static_cast<double>(p.r * p.s * p.group_c()));
     // A vector's filters are awaited, from memory.
     plan.estimated_us =

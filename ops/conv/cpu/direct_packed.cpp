@@ -49,6 +49,7 @@ class DirectPacked final : public PackedConv {
     const bool adjacent = p.groups == 1 && p.dilation_w == 1;
     Plan plan;
     plan.explicit_padding = p.padded();
+    plan.pitched = true;
     plan.tolerance = packed_tolerance(p);
     plan.estimated_us = gemm_estimate_us(p.n * p.p * p.q, p.group_k(), p.group_c() * p.r * p.s,
                                          adjacent ? p.r : p.r * p.s, p.groups, target.device);

@@ -158,6 +158,7 @@ class Im2col final : public PackedConv {
     const DeviceProfile& rates = target.device;
     const std::int64_t pixels = p.n * p.p * p.q, terms = p.group_c() * p.r * p.s;
     Plan plan;
+    plan.pitched = true;
     plan.tolerance = packed_tolerance(p);
     plan.estimated_us = gemm_estimate_us(pixels, p.group_k(), terms, 1, p.groups, rates);
     if (input_is_columns(p)) return plan;

@@ -86,18 +86,23 @@ class BoundKn2col final : public BoundConv {
 
   void begin_sums(const ConvRun& run) const {
     if (run.residual == run.y) return;
-    run.pool->parallel_for(problem.n * problem.p * problem.q * problem.k, 32 << 10,
+    const std::int64_t k = problem.k;
+    run.pool->parallel_for(problem.n * problem.p * problem.q, 1 + (32 << 10) / k,
                            [&](std::int64_t begin, std::int64_t end, int) {
-                             if (run.residual == nullptr)
-                               std::fill(run.y + begin, run.y + end, 0.0F);
-                             else
-                               std::copy(run.residual + begin, run.residual + end, run.y + begin);
+                             for (std::int64_t pixel = begin; pixel < end; ++pixel) {
+                               float* const to = run.y + pixel * run.y_pixel;
+                               if (run.residual == nullptr)
+                                 std::fill(to, to + k, 0.0F);
+                               else
+                                 std::copy(run.residual + pixel * k, run.residual + (pixel + 1) * k, to);
+                             }
                            });
   }
 
   void add_tap(const ConvRun& run, std::int64_t image, std::int64_t images, std::int64_t g, const Tap& tap) const {
     const ConvProblem& p = problem;
-    const std::int64_t channel = g * p.group_k(), start = image * p.p * p.q * p.k + channel;
+    const std::int64_t channel = g * p.group_k(), pixels = image * p.p * p.q;
+    float* const y = run.y + pixels * run.y_pixel + channel;
     Gemm call{.m = images * tap.pixels(),
               .n = p.group_k(),
               .k = p.group_c(),
@@ -111,10 +116,10 @@ class BoundKn2col final : public BoundConv {
               .activation = {}};
     if (tap.reads_for_all(p)) {
       const bool first = &tap == &taps_.front(), last = &tap == &taps_.back();
-      call.c = run.y + start;
-      call.ldc = p.k;
+      call.c = y;
+      call.ldc = run.y_pixel;
       call.accumulate = !first;
-      if (first && run.residual != nullptr) call.residual = run.residual + start;
+      if (first && run.residual != nullptr) call.residual = run.residual + pixels * p.k + channel;
       if (last && run.bias != nullptr) call.bias = run.bias + channel;
       if (last) call.activation = p.activation;
       return gemm(call, *run.pool);
@@ -128,8 +133,8 @@ class BoundKn2col final : public BoundConv {
       for (std::int64_t line = begin; line < end; ++line) {
         const std::int64_t at = line / tap.p.count() * p.p + tap.p.begin + line % tap.p.count();
         const float* from = sums + line * width * call.n;
-        float* to = run.y + start + (at * p.q + tap.q.begin) * p.k;
-        for (std::int64_t q = 0; q < width; ++q, from += call.n, to += p.k)
+        float* to = y + (at * p.q + tap.q.begin) * run.y_pixel;
+        for (std::int64_t q = 0; q < width; ++q, from += call.n, to += run.y_pixel)
           for (std::int64_t i = 0; i < call.n; ++i) to[i] += from[i];
       }
     });
@@ -165,6 +170,7 @@ class Kn2col final : public ConvAlgorithm {
   Plan plan(const ConvProblem& p, const Target& target) const override {
     const DeviceProfile& rates = target.device;
     Plan plan;
+    plan.pitched = true;
     plan.tolerance = packed_tolerance(p);
     double floats = 0;  // that are added to y, or read and written again by a product
     for (const Tap& tap : taps_of(p)) {

@@ -326,12 +326,12 @@ void sweep_vector(D d, const ConvLines& lines, const ConvProblem& problem, std::
                  .high = hn::Set(d, clamp.high),
                  .lanes = lanes,
                  .w = lines.w + k,
-                 .k = problem.k,
+                 .k = lines.y_pixel,
                  .block = lines.block,
                  .x_row = lines.x_row,
                  .x_pixel = lines.x_pixel,
                  .group_c = lines.group_c,
-                 .y_row = problem.q * problem.k};
+                 .y_row = problem.q * lines.y_pixel};
   const std::int64_t x_k = Inputs::one_group ? k / lines.group_k * lines.group_c : k;
   const std::int64_t dilation = problem.dilation_h;
   for (std::int64_t p = lines.rows.begin, count = 0; p < lines.rows.end; p += count) {

@@ -92,7 +92,8 @@ void BoundLines::compute(const ConvRun& run) const {
       const std::int64_t outer = by_rows ? i / blocks : i % (problem.n * parts), n = outer / parts,
                          part = outer % parts;
       const std::int64_t k = (by_rows ? i % blocks : i / (problem.n * parts)) * block_;
-      const ImageRows at{n, {}, image_of(run.x, x_shape(), n), image_of(run.y, y_shape(), n)};
+      const RowShape y{problem.n, problem.p, problem.q * run.y_pixel};
+      const ImageRows at{n, {}, image_of(run.x, x_shape(), n), image_of(run.y, y, n)};
       const Rows rows{units * part / parts * together, units * (part + 1) / parts * together};
       if (repeats(problem)) {
         for (std::int64_t p = rows.begin; p < rows.end; ++p)
@@ -152,6 +153,7 @@ ConvLines BoundLines::lines_of(const ConvRun& run, const ImageRows& at, std::int
   lines.residual = run.residual == nullptr ? nullptr : run.residual + at.image * problem.p * problem.q * problem.k + k;
   lines.y = at.y;
   lines.y.data += k;
+  lines.y_pixel = run.y_pixel;
   return lines;
 }
 

@@ -20,9 +20,10 @@ struct ConvLines {
   std::int64_t block = 0;           ///< output channels to compute
   const float* bias = nullptr;      ///< or null
   const float* residual = nullptr;  ///< row 0 of the image, or null
-  RowMemory<float> y;               ///< its pixels are K floats apart
-  Rows rows;                        ///< to compute
-  bool pairs = false;               ///< two of them at a time, so that their inputs are loaded once
+  RowMemory<float> y;
+  std::int64_t y_pixel = 0;  ///< floats from pixel to pixel, of the residual, too; of depthwise inputs as well
+  Rows rows;                 ///< to compute
+  bool pairs = false;        ///< two of them at a time, so that their inputs are loaded once
 };
 
 /// How lines are computed.

@@ -40,16 +40,16 @@ std::vector<std::int64_t> window_segments(const ConvProblem& p) {
 
 Gemm group_product(const ConvProblem& p, const ConvRun& run, const PackedFilter& filter, std::int64_t group,
                    std::int64_t first, std::int64_t rows) {
-  const std::int64_t channel = group * p.group_k(), start = first * p.k + channel;
+  const std::int64_t channel = group * p.group_k();
   Gemm g;
   g.m = rows;
   g.n = p.group_k();
   g.k = p.group_c() * p.r * p.s;
   g.b = filter.group(run.filter, group);
-  g.c = run.y + start;
-  g.ldc = p.k;
+  g.c = run.y + first * run.y_pixel + channel;
+  g.ldc = run.y_pixel;
   g.bias = run.bias == nullptr ? nullptr : run.bias + channel;
-  g.residual = run.residual == nullptr ? nullptr : run.residual + start;
+  g.residual = run.residual == nullptr ? nullptr : run.residual + first * p.k + channel;
   g.activation = p.activation;
   return g;
 }

@@ -126,7 +126,7 @@ void BoundWinograd::transform_out(const ConvRun& run, std::int64_t first, std::i
   for (std::int64_t tile = begin; tile < end; ++tile) {
     const auto [n, row, column] = place_of(p, t, tile);
     if (row >= p.p || column >= p.q) continue;
-    const std::int64_t at = ((n * p.p + row) * p.q + column) * p.k;
+    const std::int64_t pixel = (n * p.p + row) * p.q + column;
     WinogradOutputTile out;
     out.products = products + (tile - first) * p.k;
     out.stride = t.product_stride;
@@ -134,10 +134,10 @@ void BoundWinograd::transform_out(const ConvRun& run, std::int64_t first, std::i
     out.rows = std::min(t.m, (p.p - row + p.dilation_h - 1) / p.dilation_h);
     out.columns = std::min(t.m, (p.q - column + p.dilation_w - 1) / p.dilation_w);
     out.bias = run.bias;
-    out.residual = run.residual == nullptr ? nullptr : run.residual + at;
-    out.y = run.y + at;
-    out.line = p.dilation_h * p.q * p.k;
-    out.pixel = p.dilation_w * p.k;
+    out.residual = run.residual == nullptr ? nullptr : run.residual + pixel * p.k;
+    out.y = run.y + pixel * run.y_pixel;
+    out.line = p.dilation_h * p.q * run.y_pixel;
+    out.pixel = p.dilation_w * run.y_pixel;
     winograd_output(static_cast<int>(t.m), out, p.activation);
   }
 }
@@ -261,6 +261,7 @@ class Winograd final : public ConvAlgorithm {
   Plan plan(const ConvProblem& p, const Target& target) const override {
     const Tiles t = tiles_of(p, m_, target.device.units);
     Plan plan;
+    plan.pitched = true;
     plan.tolerance = winograd_tolerance(m_, p.c);
     plan.estimated_us = estimate_us(p, t, target.device);
     return plan;

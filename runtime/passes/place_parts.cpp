@@ -1,0 +1,126 @@
+// place_parts: on the CPU, what a Concat of channels joins is written by its makers where the Concat would copy it:
+// between the other channels of each pixel. It comes after formats are assigned: a value becomes a part (Value::part)
+// where its maker can leave room between pixels (Candidate::pitched_output) and whoever else reads it can step over
+// that room (pitched_inputs). What one of several cannot place is copied as before.
+//
+// Concats are looked at from the last to the first, so that of nested ones (DenseNet: each layer joins all that came
+// before) the largest has the memory and the smaller ones are parts of it, already there.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/passes/edit.h"
+#include "runtime/passes/passes.h"
+
+namespace lenslet {
+namespace {
+
+/// Parts begin at cache lines, so that a vector never crosses one and no two threads write one.
+constexpr std::int64_t line_floats = 16;
+
+class PartPlacer {
+ public:
+  explicit PartPlacer(Graph& graph) : graph_(graph), edit_(graph), readers_(graph.readers()) {}
+
+  void run() {
+    for (std::size_t n = graph_.nodes.size(); n-- > 0;)
+      if (joins_channels(graph_.nodes[n])) place_inputs(graph_.nodes[n]);
+  }
+
+ private:
+  Value& value(ValueId id) { return graph_.value(id); }
+  bool is_part(ValueId id) const { return graph_.value(id).part.whole != no_id; }
+
+  bool joins_channels(const Node& node) const {
+    if (node.type() != "Concat" || node.choice == nullptr) return false;
+    const Value& y = graph_.value(node.outputs[0]);
+    const auto axis = attribute<std::int64_t>(*node.op, "axis");
+    return y.shape.rank() == 4 && y.dtype == DType::f32 && y.format.order == Format::Order::channels_last &&
+           (axis == 1 || axis == -3);
+  }
+
+  void place_inputs(Node& node) {
+    const ValueId y = node.outputs[0];
+    if (!is_part(y)) become_part_of_inputs(node);
+    const Value::Part at = is_part(y) ? value(y).part : Value::Part{.whole = y};
+    std::vector<std::int64_t> placed;
+    std::int64_t channel = at.channel;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId x = node.inputs[i];
+      const Value::Part wanted{.whole = at.whole, .channel = channel};
+      if (!is_part(x) && can_be_part(x, wanted)) make_part(x, wanted);
+      if (lies_at(x, wanted)) placed.push_back(static_cast<std::int64_t>(i));
+      channel += value(x).shape[1];
+    }
+    if (placed.empty()) return;
+    node.op = with_attributes(*node.op, {{"placed", std::move(placed)}}, node.inputs.size());
+  }
+
+  bool lies_at(ValueId x, const Value::Part& part) const {
+    return graph_.value(x).part.whole == part.whole && graph_.value(x).part.channel == part.channel;
+  }
+
+  /// All inputs are parts already, side by side: so is their join.
+  void become_part_of_inputs(const Node& node) {
+    const Value::Part first = value(node.inputs[0]).part;
+    if (first.whole == no_id) return;
+    Value::Part next = first;
+    for (const ValueId x : node.inputs) {
+      if (!lies_at(x, next)) return;
+      next.channel += value(x).shape[1];
+    }
+    if (can_be_part(node.outputs[0], first)) make_part(node.outputs[0], first);
+  }
+
+  bool can_be_part(ValueId id, const Value::Part& part) const {
+    const Value& value = graph_.value(id);
+    const NodeId maker = edit_.producer(id);
+    if (maker == no_id || edit_.is_output(id) || graph_.is_input(id) || value.is_constant()) return false;
+    if (value.format != formats::nhwc || value.shape.rank() != 4 || value.dtype != DType::f32) return false;
+    if (part.channel % line_floats != 0 || graph_.value(part.whole).shape[1] % line_floats != 0) return false;
+    const Node& node = graph_.node(maker);
+    if (node.choice == nullptr || !node.choice->candidate.pitched_output || node.outputs[0] != id) return false;
+    for (const NodeId reader : readers_[static_cast<std::size_t>(id)])
+      if (!steps_over(graph_.node(reader), id)) return false;
+    return true;
+  }
+
+  static bool steps_over(const Node& reader, ValueId id) {
+    if (reader.choice == nullptr) return false;
+    for (std::size_t i = 0; i < reader.inputs.size(); ++i)
+      if (reader.inputs[i] == id && (reader.choice->candidate.pitched_inputs & input_bit(i)) == 0) return false;
+    return true;
+  }
+
+  void make_part(ValueId id, const Value::Part& part) {
+    value(id).part = part;
+    value(id).format.pixel_pitch = value(part.whole).shape[1];
+    const Format format = value(id).format;
+    change(graph_.node(edit_.producer(id)), [&](Candidate& candidate) { candidate.outputs[0] = format; });
+    for (const NodeId reader : readers_[static_cast<std::size_t>(id)])
+      change(graph_.node(reader), [&](Candidate& candidate) {
+        for (std::size_t i = 0; i < graph_.node(reader).inputs.size(); ++i)
+          if (graph_.node(reader).inputs[i] == id) candidate.inputs[i] = format;
+      });
+  }
+
+  template <typename Change>
+  static void change(Node& node, const Change& change_candidate) {
+    auto choice = std::make_shared<Choice>(*node.choice);
+    change_candidate(choice->candidate);
+    node.choice = std::move(choice);
+  }
+
+  Graph& graph_;
+  GraphEdit edit_;
+  const std::vector<std::vector<NodeId>> readers_;
+};
+
+}  // namespace
+
+void place_parts(Graph& graph, const PassContext& context) {
+  if (context.target.device.kind == DeviceKind::cpu) PartPlacer(graph).run();
+}
+
+}  // namespace lenslet

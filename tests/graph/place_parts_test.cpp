@@ -1,0 +1,148 @@
+// place_parts: what a Concat of channels joins is written where it belongs.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "graph_builder.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+ValueId concat(GraphBuilder& b, std::vector<ValueId> inputs, std::int64_t axis = 1) {
+  return b.node("Concat", std::move(inputs), {{"axis", axis}});
+}
+ValueId relu(GraphBuilder& b, ValueId x) { return b.node("Relu", {x}); }
+/// What follows lets no value before it be a graph output.
+void finish(GraphBuilder& b, ValueId x, std::int64_t c) { b.output(b.conv(x, c, 16, 1)); }
+
+/// By Concat, in order, the inputs that are not copied.
+std::vector<Ints> placed(const Graph& graph) {
+  std::vector<Ints> list;
+  for (const Node& node : graph.nodes)
+    if (node.type() == "Concat") list.push_back(integers_attribute(*node.op, "placed").value_or(Ints()));
+  return list;
+}
+
+/// After all passes, with the same values as before them.
+Graph checked(GraphBuilder& b, std::int64_t batch = 1) {
+  const Graph before = b.build(batch), all = after_all(before), apart = after_all(before, {"place_parts"});
+  INFO(all.dump());
+  CHECK(worst_difference(before, all) < 1e-4);
+  CHECK(worst_difference(apart, all) == 0);
+  for (const Value& value : all.values)
+    if (value.part.whole != no_id) {
+      CHECK(value.format.pixel_pitch == all.value(value.part.whole).shape[1]);
+      CHECK(all.value(value.part.whole).part.whole == no_id);
+      CHECK(value.part.channel + value.shape[1] <= value.format.pixel_pitch);
+    }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("place_parts/two_branches") {
+  for (const std::int64_t axis : {1, -3}) {
+    GraphBuilder b;
+    const ValueId x = relu(b, b.conv(b.input("x", {2, 3, 9, 11}), 3, 16, 3, 1));
+    finish(b, concat(b, {relu(b, b.conv(x, 16, 32, 1)), relu(b, b.conv(x, 16, 48, 3, 1))}, axis), 80);
+    CHECK(placed(checked(b, 2)) == std::vector<Ints>{{0, 1}});
+  }
+}
+
+TEST_CASE("place_parts/pools_and_transposed_convolutions") {
+  GraphBuilder b;
+  const ValueId x = relu(b, b.conv(b.input("x", {1, 3, 12, 12}), 3, 16, 3, 1));
+  const ValueId half = b.node("MaxPool", {x}, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}});
+  const ValueId up = b.node("ConvTranspose", {relu(b, b.conv(half, 16, 32, 3, 1)), b.weights({32, 16, 2, 2})},
+                            {{"strides", Ints{2, 2}}});
+  const ValueId mean =
+      b.node("AveragePool", {x}, {{"kernel_shape", Ints{3, 3}}, {"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{1, 1}}});
+  finish(b, concat(b, {up, x, mean}), 48);
+  // x is read by three convolutions and pools: MaxPool and AveragePool step over what lies between its pixels.
+  CHECK(placed(checked(b)) == std::vector<Ints>{{0, 1, 2}});
+}
+
+TEST_CASE("place_parts/each_of_nested_ones_is_a_part_of_the_largest") {
+  for (const bool lists : {false, true}) {  // each layer joins all that came before, one by one or as joined before
+    CAPTURE(lists);
+    GraphBuilder b;
+    std::vector<ValueId> made{relu(b, b.conv(b.input("x", {2, 3, 10, 10}), 3, 32, 3, 1))};
+    ValueId all = made[0];
+    std::int64_t c = 32;
+    for (int layer = 0; layer < 3; ++layer, c += 16) {
+      const ValueId normal = relu(b, b.batch_norm(all, c));
+      made.push_back(b.conv(relu(b, b.conv(normal, c, 32, 1)), 32, 16, 3, 1));
+      all = lists ? concat(b, made) : concat(b, {all, made.back()});
+    }
+    finish(b, relu(b, b.batch_norm(all, c)), c);
+    const std::vector<Ints> expected =
+        lists ? std::vector<Ints>{{0, 1}, {0, 1, 2}, {0, 1, 2, 3}} : std::vector<Ints>{{0, 1}, {0, 1}, {0, 1}};
+    CHECK(placed(checked(b, 2)) == expected);
+  }
+}
+
+TEST_CASE("place_parts/others_are_copied") {
+  const auto of = [](const auto& second, std::int64_t c, std::int64_t axis = 1) {
+    GraphBuilder b;
+    const ValueId x = relu(b, b.conv(b.input("x", {1, 3, 8, 8}), 3, 16, 3, 1));
+    finish(b, concat(b, {relu(b, b.conv(x, 16, 16, 1)), second(b, x)}, axis), c);
+    return placed(checked(b));
+  };
+  SUBCASE("which others read that cannot step over") {
+    CHECK(of(
+              [](GraphBuilder& b, ValueId x) {
+                const ValueId y = relu(b, b.conv(x, 16, 16, 3, 1));
+                b.output(b.conv(y, 16, 4, 3));
+                return y;
+              },
+              32) == std::vector<Ints>{{0}});
+  }
+  SUBCASE("which are outputs of the network") {
+    CHECK(of(
+              [](GraphBuilder& b, ValueId x) {
+                const ValueId y = relu(b, b.conv(x, 16, 16, 3, 1));
+                b.output(y);
+                return y;
+              },
+              32) == std::vector<Ints>{{0}});
+  }
+  SUBCASE("which a residual is added to") {
+    CHECK(of(
+              [](GraphBuilder& b, ValueId x) {
+                return relu(b, b.node("Add", {b.conv(x, 16, 16, 3, 1), x}));
+              },
+              32) == std::vector<Ints>{{0}});
+  }
+  SUBCASE("which would share cache lines with their neighbours") {
+    CHECK(of([](GraphBuilder& b, ValueId x) { return relu(b, b.conv(x, 16, 20, 3, 1)); }, 36) == std::vector<Ints>{{}});
+  }
+  SUBCASE("which are constants") {
+    CHECK(of([](GraphBuilder& b, ValueId) { return b.weights({1, 16, 8, 8}); }, 32) == std::vector<Ints>{{0}});
+  }
+  SUBCASE("which are joined along another axis") {
+    CHECK(of([](GraphBuilder& b, ValueId x) { return relu(b, b.conv(x, 16, 16, 3, 1)); }, 16, 2) ==
+          std::vector<Ints>{{}});
+  }
+}
+
+TEST_CASE("place_parts/the_same_value_twice") {
+  GraphBuilder b;
+  const ValueId x = relu(b, b.conv(b.input("x", {1, 3, 8, 8}), 3, 16, 3, 1));
+  const ValueId y = relu(b, b.conv(x, 16, 16, 1));
+  finish(b, concat(b, {y, relu(b, b.conv(x, 16, 32, 1)), y}), 64);
+  CHECK(placed(checked(b)) == std::vector<Ints>{{0, 1}});
+}
+
+TEST_CASE("place_parts/one_value_in_two_joins") {
+  GraphBuilder b;
+  const ValueId x = relu(b, b.conv(b.input("x", {1, 3, 8, 8}), 3, 16, 3, 1));
+  const ValueId y = relu(b, b.conv(x, 16, 16, 1)), z = relu(b, b.conv(x, 16, 16, 3, 1));
+  const ValueId first = b.conv(concat(b, {z, y}), 32, 16, 1);
+  finish(b, concat(b, {first, y, z}), 48);
+  CHECK(placed(checked(b)) == std::vector<Ints>{{}, {0, 1, 2}});
+}
