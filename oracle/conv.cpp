@@ -89,6 +89,24 @@ Array result(const Shape& like, std::int64_t filters, std::int64_t depth, std::i
   return zeros(shape, DType::f32);
 }
 
+/// Of 2x2 elements of each plane, with stride 2; NaN where one is.
+Array maxima_of_four(const Array& x) {
+  const Shape& shape = x.shape;
+  Array y = zeros(shape.with(2, shape[2] / 2).with(3, shape[3] / 2), DType::f32);
+  auto to = y.values.begin();
+  for (std::int64_t plane = 0; plane < shape[0] * shape[1]; ++plane)
+    for (std::int64_t h = 0; h < y.shape[2]; ++h)
+      for (std::int64_t w = 0; w < y.shape[3]; ++w) {
+        const std::int64_t first = (plane * shape[2] + 2 * h) * shape[3] + 2 * w;
+        double top = x.values[static_cast<std::size_t>(first)];
+        for (const std::int64_t at : {first + 1, first + shape[3], first + shape[3] + 1})
+          if (const double value = x.values[static_cast<std::size_t>(at)]; value > top || std::isnan(value))
+            top = value;
+        *to++ = top;
+      }
+  return y;
+}
+
 std::vector<Array> conv(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
   const Array& w = at(inputs, 1);
@@ -137,6 +155,7 @@ std::vector<Array> conv(const AttributeList& attributes, Inputs inputs) {
           row[q] = activation(value);
         }
       }
+  if (integer(attributes, "max_pool", 0) == 2) return {maxima_of_four(y)};
   return {y};
 }
 

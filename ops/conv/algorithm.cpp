@@ -58,6 +58,7 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
     return Offer::refuse("its filters are computed by the network and scaled");
   const ConvProblem p = conv_problem(node);
   if (p.n == 0 && !takes_anything()) return Offer::refuse("it has no images");
+  if (p.max_pool && !pools(p)) return Offer::refuse("it stores what it computes, not its maxima");
   if (auto why = refuse(p, target)) return Offer::refuse(std::move(*why));
   Plan plan = this->plan(p, target);
 

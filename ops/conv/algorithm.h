@@ -104,6 +104,8 @@ class ConvAlgorithm : public Kernel {
   /// Why this problem cannot be done, or nothing. Gets the problem with implicit pads, as plan() does.
   virtual std::optional<std::string> refuse(const ConvProblem& problem, const Target& target) const = 0;
   virtual Plan plan(const ConvProblem& problem, const Target& target) const = 0;
+  /// Can it store maxima instead of what it computes (ConvProblem::max_pool)? Where it can, with which activations.
+  virtual bool pools(const ConvProblem&) const { return false; }
   /// Does it take filters that the network computes, and 1-D inputs?
   virtual bool takes_anything() const { return false; }
 

@@ -77,6 +77,7 @@ ConvOp::ConvOp(const NodeSpec& spec) {
   if (spec.normalised) {
     if (!geometry_.volume) spatial_rank_ = 0;  // two entries a list, whatever the rank
     read_epilogue(reader, epilogue_);
+    max_pool_ = reader.integer("max_pool", 0) == 2;
   }
   reader.finish();
 }
@@ -85,7 +86,8 @@ ConvOp::ConvOp(const ConvProblem& p, std::vector<float> scale)
     : geometry_{{.stride = {p.stride_h, p.stride_w},
                  .dilation = {p.dilation_h, p.dilation_w},
                  .pads = {p.pad_top, p.pad_left, p.pad_bottom, p.pad_right},
-                 .groups = p.groups}} {
+                 .groups = p.groups}},
+      max_pool_(p.max_pool) {
   epilogue_.activation = p.activation;
   epilogue_.scale = std::move(scale);
 }
@@ -94,6 +96,7 @@ AttributeList ConvOp::attributes() const {
   AttributeList list;
   append_geometry(list, geometry_);
   append_attributes(list, epilogue_);
+  if (max_pool_) list.emplace_back("max_pool", std::int64_t{2});
   return list;
 }
 
@@ -118,6 +121,7 @@ ConvProblem ConvOp::problem(std::span<const InputInfo> inputs) const {
   problem.bias = present(inputs, bias);
   problem.residual = present(inputs, residual);
   problem.activation = epilogue_.activation;
+  problem.max_pool = max_pool_;
   return problem;
 }
 
@@ -142,9 +146,12 @@ std::vector<TensorType> ConvOp::infer(std::span<const InputInfo> inputs) const {
   require_equal_dtypes(inputs);
   const ConvProblem problem = this->problem(inputs);
   const Shape& x = inputs[input].type.shape;
-  const Shape y = x.rank() == 3   ? Shape{problem.n, problem.k, problem.q}
-                  : x.rank() == 4 ? Shape{problem.n, problem.k, problem.p, problem.q}
-                                  : Shape{x[0], problem.k, depth(inputs).out, problem.p, problem.q};
+  if (problem.max_pool && (x.rank() != 4 || problem.residual))
+    throw Error(ErrorKind::internal, "convolution: only 2-D ones without residual are pooled");
+  const Shape y = problem.max_pool ? Shape{problem.n, problem.k, problem.p / 2, problem.q / 2}
+                  : x.rank() == 3  ? Shape{problem.n, problem.k, problem.q}
+                  : x.rank() == 4  ? Shape{problem.n, problem.k, problem.p, problem.q}
+                                   : Shape{x[0], problem.k, depth(inputs).out, problem.p, problem.q};
   if (problem.bias && inputs[bias].type.shape != Shape{problem.k})
     throw Error(ErrorKind::invalid_model,
                 fmt::format("convolution: bias {} for {} output channels", inputs[bias].type.shape.str(), problem.k));
@@ -243,7 +250,9 @@ std::unique_ptr<const Problem> pose(const ConvProblem& p, const Tensor& w, std::
 }
 
 std::string ConvOp::describe(std::span<const InputInfo> inputs) const {
-  std::string text = problem(inputs).str();
+  ConvProblem without_pool = problem(inputs);
+  without_pool.max_pool = false;
+  std::string text = without_pool.str();
   if (inputs[input].type.shape.rank() != 5) return text;
   const DepthAxis d = depth(inputs);
   return fmt::format("{} by depth {} -> {}, {} s{} p{} d{}", text, d.in, d.out, d.taps, d.stride, d.pad, d.dilation);

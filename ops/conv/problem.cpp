@@ -78,7 +78,8 @@ double ConvProblem::flops() const {
 
 double ConvProblem::bytes() const {
   const double in = static_cast<double>(n) * static_cast<double>(c) * static_cast<double>(h) * static_cast<double>(w);
-  const double out = static_cast<double>(n) * static_cast<double>(k) * static_cast<double>(p) * static_cast<double>(q);
+  const double out = static_cast<double>(n) * static_cast<double>(k) * static_cast<double>(max_pool ? p / 2 : p) *
+                     static_cast<double>(max_pool ? q / 2 : q);
   const double filters =
       static_cast<double>(k) * static_cast<double>(group_c()) * static_cast<double>(r) * static_cast<double>(s);
   return 4.0 * (in + filters + out * (residual ? 2 : 1) + (bias ? static_cast<double>(k) : 0));
@@ -93,6 +94,7 @@ std::string ConvProblem::str() const {
   if (bias) text += " +bias";
   if (residual) text += " +residual";
   if (activation.kind != Activation::Kind::none) text += " +" + to_string(activation);
+  if (max_pool) text += " +max_pool";
   return text;
 }
 

@@ -25,6 +25,7 @@ struct ConvProblem {
   bool bias = false;      ///< [k], added first
   bool residual = false;  ///< [n,k,p,q] in the output's layout, added before the activation
   Activation activation;
+  bool max_pool = false;  ///< stored are the maxima of 2x2 outputs, with stride 2: [n,k,p/2,q/2]; then no residual
 
   std::int64_t group_c() const { return c / groups; }
   std::int64_t group_k() const { return k / groups; }

@@ -33,8 +33,7 @@ struct MaxFold {
   }
   template <class V>
   HWY_INLINE V operator()(V a, V b) const {
-    if constexpr (max_shows_nan) return hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b));
-    return hn::IfThenElse(hn::Or(hn::IsNaN(a), hn::Gt(a, b)), a, b);
+    return larger(a, b);
   }
 };
 struct SumFold {

@@ -47,6 +47,7 @@ void fuse_residual(Graph& graph, const PassContext& context);
 void drop_dead(Graph& graph, const PassContext& context);
 void choose_kernels(Graph& graph, const PassContext& context);
 void assign_formats(Graph& graph, const PassContext& context);
+void fuse_pool(Graph& graph, const PassContext& context);
 void place_parts(Graph& graph, const PassContext& context);
 void choose_bands(Graph& graph, const PassContext& context);
 

@@ -58,6 +58,7 @@ ConvData make_conv_data(const ConvProblem& p, std::mt19937& random) {
   for (float& factor : squared_scale) factor *= factor;
   ConvProblem linear = p;
   linear.activation = {};
+  linear.max_pool = false;
   const oracle::Array variance = oracle::run("Conv", ConvOp(linear, squared_scale).attributes(), inputs).value().at(0);
   double sum = 0;
   for (const double value : variance.values) sum += value;

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "tests/ops/conv_cases.h"
 #include "tests/ops/conv_data.h"
@@ -77,6 +78,34 @@ TEST_CASE("conv/cases/each_algorithm_accepts_some") {
       if (accepts(*algorithm, c.problem)) ++accepted;
     CHECK_MESSAGE(accepted >= 10, std::string(algorithm->name()));
   }
+}
+
+// ConvProblem::max_pool: what can do it does all of these, the others refuse all. Of the last row and column of odd
+// sizes nothing is stored.
+TEST_CASE("conv/max_pool") {
+  const Activation relu{Activation::Kind::relu, 0, 0}, relu6{Activation::Kind::clip, 0, 6};
+  const unsigned seed = std::random_device{}();
+  for (const Kernel* algorithm : planar_algorithms()) {
+    CAPTURE(algorithm->name());
+    int taken = 0, posed = 0;
+    for (const std::int64_t n : {1, 3})
+      for (const auto& [h, w] : {std::pair<std::int64_t, std::int64_t>{2, 2}, {3, 9}, {8, 13}, {25, 24}})
+        for (const auto& [c, k] : {std::pair<std::int64_t, std::int64_t>{3, 17}, {16, 32}})
+          for (const Activation& activation : {Activation(), relu, relu6}) {
+            ConvProblem p = resolve_conv({n, c, h, w}, {k, c, 3, 3}, {.pads = {1, 1, 1, 1}});
+            p.bias = posed++ % 2 == 0;
+            p.activation = activation;
+            p.max_pool = true;
+            check_conv(*algorithm, p, seed, threads);
+            taken += accepts(*algorithm, p) ? 1 : 0;
+          }
+    CHECK((taken == 0 || taken == posed));
+    CHECK((taken > 0) == algorithm->name().starts_with("winograd"));
+  }
+  ConvProblem silu = resolve_conv({1, 16, 8, 8}, {16, 16, 3, 3}, {.pads = {1, 1, 1, 1}});
+  silu.max_pool = true;
+  silu.activation.kind = Activation::Kind::silu;  // has no order: the largest sum need not give the largest value
+  for (const Kernel* algorithm : planar_algorithms()) CHECK_FALSE(accepts(*algorithm, silu));
 }
 
 }  // namespace lenslet::test

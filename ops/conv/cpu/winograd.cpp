@@ -12,6 +12,7 @@
 #include "ops/conv/algorithm.h"
 #include "ops/conv/cpu/winograd_transforms.h"
 #include "ops/conv/winograd_filter.h"
+#include "ops/core/fused_clamp.h"
 #include "ops/gemm/gemm.h"
 
 namespace lenslet {
@@ -126,7 +127,6 @@ void BoundWinograd::transform_out(const ConvRun& run, std::int64_t first, std::i
   for (std::int64_t tile = begin; tile < end; ++tile) {
     const auto [n, row, column] = place_of(p, t, tile);
     if (row >= p.p || column >= p.q) continue;
-    const std::int64_t pixel = (n * p.p + row) * p.q + column;
     WinogradOutputTile out;
     out.products = products + (tile - first) * p.k;
     out.stride = t.product_stride;
@@ -134,6 +134,15 @@ void BoundWinograd::transform_out(const ConvRun& run, std::int64_t first, std::i
     out.rows = std::min(t.m, (p.p - row + p.dilation_h - 1) / p.dilation_h);
     out.columns = std::min(t.m, (p.q - column + p.dilation_w - 1) / p.dilation_w);
     out.bias = run.bias;
+    out.max_pool = p.max_pool;
+    if (p.max_pool) {
+      out.y = run.y + ((n * (p.p / 2) + row / 2) * (p.q / 2) + column / 2) * run.y_pixel;
+      out.line = p.q / 2 * run.y_pixel;
+      out.pixel = run.y_pixel;
+      winograd_output(static_cast<int>(t.m), out, p.activation);
+      continue;
+    }
+    const std::int64_t pixel = (n * p.p + row) * p.q + column;
     out.residual = run.residual == nullptr ? nullptr : run.residual + pixel * p.k;
     out.y = run.y + pixel * run.y_pixel;
     out.line = p.dilation_h * p.q * run.y_pixel;
@@ -250,6 +259,9 @@ class Winograd final : public ConvAlgorithm {
   DeviceKind device() const override { return DeviceKind::cpu; }
 
  private:
+  bool pools(const ConvProblem& p) const override {
+    return p.dilation_h == 1 && p.dilation_w == 1 && !FusedClamp(p.activation).after;
+  }
   std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override {
     if (auto why = refuse_winograd_form(p)) return why;
     const double floats_a_tile =

@@ -87,6 +87,24 @@ void output_tile(const WinogradOutputTile& tile, const FusedClamp& clamp) {
     }
     const V bias = tile.bias == nullptr ? hn::Zero(d) : hn::LoadU(d, tile.bias + k);
     const V low = hn::Set(d, clamp.low), high = hn::Set(d, clamp.high);
+    if (tile.max_pool) {
+      HWY_UNROLL(8)
+      for (int i = 0; i < M; i += 2) {
+        if (i + 1 >= tile.rows) break;
+        V y[2][M];
+        output_transform<M>(VectorMath<decltype(d)>{d}, rows[i], y[0]);
+        output_transform<M>(VectorMath<decltype(d)>{d}, rows[i + 1], y[1]);
+        HWY_UNROLL(8)
+        for (int j = 0; j < M; j += 2) {
+          if (j + 1 >= tile.columns) break;
+          const auto stored = [&](V sum) HWY_ATTR { return at_most(high, at_least(low, hn::Add(sum, bias))); };
+          const V upper = larger(stored(y[0][j]), stored(y[0][j + 1]));
+          const V lower = larger(stored(y[1][j]), stored(y[1][j + 1]));
+          hn::StoreU(larger(upper, lower), d, tile.y + i / 2 * tile.line + j / 2 * tile.pixel + k);
+        }
+      }
+      return;
+    }
     HWY_UNROLL(8)
     for (int i = 0; i < M; ++i) {
       if (i >= tile.rows) break;

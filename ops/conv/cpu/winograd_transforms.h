@@ -19,7 +19,8 @@ void winograd_input(int m, const WinogradInputTile& tile);
 
 /// y = activation(A^T M A + bias + residual) of one tile, from products[(i * alpha + j) * stride + k]; only `rows` x
 /// `columns` of its m x m outputs exist. `y` and `residual`: its first output pixel, rows `line` floats apart, columns
-/// `pixel`.
+/// `pixel`. With `max_pool` y gets the maxima of 2x2 of them that all exist; then no residual, and an activation that
+/// is a clamp.
 struct WinogradOutputTile {
   const float* products = nullptr;
   std::int64_t stride = 0;
@@ -29,6 +30,7 @@ struct WinogradOutputTile {
   const float* residual = nullptr;  ///< or null; may be y
   float* y = nullptr;
   std::int64_t line = 0, pixel = 0;
+  bool max_pool = false;
 };
 void winograd_output(int m, const WinogradOutputTile& tile, const Activation& activation);
 

@@ -29,6 +29,13 @@ HWY_INLINE V at_most(V high, V x) {
   return hn::IfThenElse(hn::Gt(x, high), high, x);
 }
 
+/// The larger one, and NaN where either is.
+template <class V>
+HWY_INLINE V larger(V a, V b) {
+  if constexpr (max_shows_nan) return hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b));
+  return hn::IfThenElse(hn::Or(hn::IsNaN(a), hn::Gt(a, b)), a, b);
+}
+
 }  // namespace lenslet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -1,0 +1,92 @@
+// fuse_pool: 2x2 maxima are stored by the convolution before them.
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "graph_builder.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+const AttributeList maxima_of_four{{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}};
+
+/// Pools that are left after all passes, which change no bit of what comes out.
+int pools_left(GraphBuilder& b, std::int64_t batch = 1) {
+  const Graph before = b.build(batch), all = after_all(before), apart = after_all(before, {"fuse_pool"});
+  INFO(all.dump());
+  CHECK(worst_difference(before, all) < 1e-4);
+  CHECK(worst_difference(apart, all) == 0);
+  return count(all, "MaxPool");
+}
+
+/// A convolution that Winograd takes, on [2,16,h,w].
+ValueId conv(GraphBuilder& b, std::int64_t h, std::int64_t w, std::int64_t k = 64) {
+  return b.conv(b.input("x", {2, 16, h, w}), 16, k, 3, 1);
+}
+
+int left_of(std::int64_t h, std::int64_t w, const AttributeList& attributes, const char* activation = "Relu") {
+  GraphBuilder b;
+  b.output(b.node("MaxPool", {b.node(activation, {conv(b, h, w)})}, attributes));
+  return pools_left(b, 2);
+}
+
+}  // namespace
+
+TEST_CASE("fuse_pool/into_winograd") {
+  CHECK(left_of(32, 32, maxima_of_four) == 0);
+  CHECK(left_of(33, 31, maxima_of_four) == 0);  // the last row and column go
+  GraphBuilder b;  // without activation, and the result joined to another: pooled where it belongs
+  const ValueId x = b.input("x", {1, 16, 32, 32});
+  const ValueId pooled = b.node("MaxPool", {b.conv(x, 16, 64, 3, 1)}, maxima_of_four);
+  const ValueId beside = b.conv(x, 16, 32, 1, 0, 2);
+  b.output(b.conv(b.node("Concat", {pooled, beside}, {{"axis", std::int64_t{1}}}), 96, 8, 1));
+  CHECK(pools_left(b) == 0);
+}
+
+TEST_CASE("fuse_pool/a_nan_stays") {
+  GraphBuilder b;
+  b.output(b.node("MaxPool", {b.node("Relu", {conv(b, 16, 16)})}, maxima_of_four));
+  const Graph graph = b.build(2), all = after_all(graph);
+  REQUIRE(count(all, "MaxPool") == 0);
+  std::vector<Tensor> inputs = random_inputs(graph, 3);
+  inputs[0].values<float>()[5 * 16 + 5] = std::numeric_limits<float>::quiet_NaN();
+  const Tensor y = interpret(all, inputs)[0];
+  const auto values = y.values<float>();
+  for (const std::size_t image : {0U, 1U})
+    for (std::size_t k = 0; k < 64; ++k) {
+      const float* const plane = values.data() + (image * 64 + k) * 64;
+      for (const std::size_t at : {2 * 8 + 2, 3 * 8 + 3, 2 * 8 + 3}) CHECK((plane[at] != plane[at]) == (image == 0));
+    }
+}
+
+TEST_CASE("fuse_pool/others_stay") {
+  CHECK(left_of(32, 32, {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}}) == 1);
+  CHECK(left_of(32, 32, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{1, 1}}}) == 1);
+  CHECK(left_of(32, 32, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}}) == 1);
+  CHECK(left_of(33, 33, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"ceil_mode", std::int64_t{1}}}) == 1);
+  CHECK(left_of(32, 32, maxima_of_four, "Sigmoid") == 1);
+  SUBCASE("of what others read") {
+    GraphBuilder b;
+    const ValueId y = b.node("Relu", {conv(b, 32, 32)});
+    b.output(b.node("MaxPool", {y}, maxima_of_four));
+    b.output(b.conv(y, 64, 8, 1));
+    CHECK(pools_left(b, 2) == 1);
+  }
+  SUBCASE("of what a residual is added to") {
+    GraphBuilder b;
+    const ValueId x = b.node("Relu", {conv(b, 32, 32)});
+    b.output(b.node("MaxPool", {b.node("Add", {b.conv(x, 64, 64, 3, 1), x})}, maxima_of_four));
+    CHECK(pools_left(b, 2) == 1);
+  }
+  SUBCASE("of what another algorithm computes") {
+    GraphBuilder b;
+    b.output(b.node("MaxPool", {b.conv(b.input("x", {1, 16, 32, 32}), 16, 64, 1)}, maxima_of_four));
+    CHECK(pools_left(b) == 1);
+  }
+}
