@@ -184,11 +184,21 @@ class PlanBuilder {
     add_prepared(key, *step.problem, candidate, *model_.lasting);
     step.blob = prepared(key, spec->bytes, plan_->info.memory.prepared_bytes, [&] {
       Tensor host = prepared_blob(kernel, *step.problem, candidate);
+      let_pages_go(host.bytes());
       if constexpr (cuda_built)
         if (device().is_cuda()) return cuda::upload(host);
       const auto owner = std::make_shared<const Tensor>(std::move(host));
       return std::shared_ptr<const void>(owner, owner->data());
     });
+  }
+
+  /// After each few blobs, what they were made from leaves memory: of a large network not all weights are there twice.
+  void let_pages_go(std::size_t bytes_made) {
+    constexpr std::size_t bytes_kept = 16 << 20;
+    bytes_made_ += bytes_made;
+    if (bytes_made_ < bytes_kept || !model_.let_pages_go) return;
+    model_.let_pages_go();
+    bytes_made_ = 0;
   }
 
   void place() {
@@ -321,6 +331,7 @@ class PlanBuilder {
   PlanOptions options_;
   const bool runnable_;
   std::unordered_set<std::string> counted_;  // prepared weights that are in the report, by key
+  std::size_t bytes_made_ = 0;               // since pages were let go
   std::shared_ptr<Plan> plan_ = std::make_shared<Plan>();
 };
 

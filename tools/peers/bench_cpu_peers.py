@@ -25,8 +25,8 @@ PACKAGES = ("numpy", "onnx", "onnxruntime", "openvino", "ncnn", "pnnx", "torch",
 PEERS = ("onnxruntime", "openvino", "ncnn")
 
 
-def in_own_environment(folder):
-    """Runs this script again by the Python of FOLDER/venv, which has the packages; nothing when this is that one."""
+def in_own_environment(folder, script=__file__):
+    """Runs `script` again by the Python of FOLDER/venv, which has the packages; nothing when this is that one."""
     environment = folder / "venv"
     if Path(sys.prefix).resolve() == environment.resolve():
         return
@@ -37,7 +37,7 @@ def in_own_environment(folder):
         subprocess.run([environment / "bin/pip", "install", "-q", "--no-input", *PACKAGES], check=True)
         done.touch()
     path = f"{environment / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"  # pnnx is a program
-    os.execve(environment / "bin/python", ["python", __file__, *sys.argv[1:]], {**os.environ, "PATH": path})
+    os.execve(environment / "bin/python", ["python", script, *sys.argv[1:]], {**os.environ, "PATH": path})
 
 
 def measure(arguments, networks, bench_peers):
