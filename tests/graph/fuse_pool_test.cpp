@@ -61,7 +61,7 @@ TEST_CASE("fuse_pool/a_nan_stays") {
   for (const std::size_t image : {0U, 1U})
     for (std::size_t k = 0; k < 64; ++k) {
       const float* const plane = values.data() + (image * 64 + k) * 64;
-      for (const std::size_t at : {2 * 8 + 2, 3 * 8 + 3, 2 * 8 + 3}) CHECK((plane[at] != plane[at]) == (image == 0));
+      for (const std::int64_t at : {2 * 8 + 2, 3 * 8 + 3, 2 * 8 + 3}) CHECK((plane[at] != plane[at]) == (image == 0));
     }
 }
 
