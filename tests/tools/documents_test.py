@@ -27,7 +27,7 @@ not_run = (
     (r"tools/scripts/gpu_check[.]sh|build/cuda/", "needs a GPU"),
     (r"lenslet .*--device cuda\b", "needs a GPU"),
     (r"tools/peers/(bench_peers|op_speed)[.]py ", "needs ONNX Runtime, and takes minutes"),
-    (r"tools/peers/bench_cpu_peers[.]py ", "installs GB of peers, and takes a quarter of an hour"),
+    (r"tools/peers/bench_(cpu_peers|start)[.]py ", "installs GB of peers, and takes a quarter of an hour"),
     (r"tools/peers/bench_gpu_peers[.]py ", "needs a GPU and PyTorch"),
     (r"refit_conv[.]py ", "takes what was measured on a GPU"),
 )
