@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string_view>
 
 #include "ops/conv/conv.h"
@@ -51,9 +52,13 @@ ConvData make_conv_data(const ConvProblem& p, std::mt19937& random) {
   data.exact = oracle::run("Conv", ConvOp(p, data.scale).attributes(), inputs).value().at(0);
   // A stated tolerance speaks of outputs as random data give them. Where an activation clips nearly all of them away,
   // or the few there are happen to cancel, what is left is smaller than the terms that were rounded: then the rms that
-  // independent terms of these sizes sum to counts, the root of the same convolution of all squares.
+  // independent terms of these sizes sum to counts, the root of the same convolution of all squares. Of the filters
+  // their mean square: an output of one term, whose tap happens to be small, is rounded with all taps in Winograd's
+  // filters.
   for (oracle::Array& input : inputs)
     for (double& value : input.values) value *= value;
+  std::vector<double>& taps = inputs[ConvOp::filter].values;
+  std::fill(taps.begin(), taps.end(), std::reduce(taps.begin(), taps.end()) / static_cast<double>(taps.size()));
   std::vector<float> squared_scale = data.scale;
   for (float& factor : squared_scale) factor *= factor;
   ConvProblem linear = p;
