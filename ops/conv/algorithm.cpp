@@ -23,13 +23,12 @@ ConvProblem seen_problem(const Problem& node, const Candidate& candidate) {
 }  // namespace
 
 ConvRun BoundConv::conv_run(const KernelRun& run) const {
-  const std::int64_t pitch = run.outputs[0].format().pixel_pitch;
   return {.x = run.in<float>(ConvOp::input),
           .filter = run.blob != nullptr ? reinterpret_cast<const float*>(run.blob) : run.in<float>(ConvOp::filter),
           .bias = run.in<float>(ConvOp::bias),
           .residual = run.in<float>(ConvOp::residual),
           .y = run.out<float>(),
-          .y_pixel = pitch == 0 ? problem.k : pitch,
+          .y_pixel = std::max(problem.k, run.outputs[0].format().pixel_pitch),
           .workspace = run.workspace,
           .pool = run.pool,
           .cuda = run.cuda};

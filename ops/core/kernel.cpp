@@ -153,8 +153,7 @@ DTypeSet supported_types(std::string_view op) {
 
 const RowKernel* row_kernel_of(const BoundKernel& bound, const Shape& y, const Format& format) {
   const RowKernel* const rows = bound.row_kernel();
-  if (rows == nullptr || format.pixel_pitch == 0) return rows;
-  return rows->y_shape().row_floats == y[3] * std::max(format.pixel_pitch, y[1]) ? rows : nullptr;
+  return rows != nullptr && rows->y_shape().row_floats == element_strides(y, format)[2] ? rows : nullptr;
 }
 
 }  // namespace lenslet

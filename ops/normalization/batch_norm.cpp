@@ -88,7 +88,7 @@ class BoundBatchNorm final : public BoundKernel {
       : op_(binding.op<BatchNormOp>()),
         shape_(binding.shape(0)),
         nhwc_(shape_.rank() == 4 && binding.output_format() == formats::nhwc),
-        x_pixel_(std::max(binding.format(0).pixel_pitch, shape_[1])),
+        x_pixel_(element_strides(shape_, binding.format(0))[3]),
         loops_(loops_of(binding)) {
     const Tensor* parameters[] = {binding.constant(1), binding.constant(2), binding.constant(3), binding.constant(4)};
     for (const Tensor* parameter : parameters)

@@ -104,8 +104,8 @@ class PoolNhwc final : public BoundKernel, private RowKernel {
  public:
   PoolNhwc(const Pool& pool, const Binding& binding)
       : pool_(pool),
-        pixel_{std::max(pool.problem.c, binding.format(0).pixel_pitch),
-               std::max(pool.problem.c, binding.output_format().pixel_pitch)} {}
+        pixel_{element_strides(binding.shape(0), binding.format(0))[3],
+               element_strides(binding.output_shape(), binding.output_format())[3]} {}
 
   void run(const KernelRun& run) const override {
     const RowShape x = x_shape(), y = y_shape();

@@ -81,6 +81,12 @@ ValueId GraphEdit::add_value_like(std::string name, const Value& model) {
 
 void GraphEdit::finish() { remove_erased(graph_); }
 
+void set_candidate(Node& node, Candidate candidate) {
+  auto choice = std::make_shared<Choice>(*node.choice);
+  choice->candidate = std::move(candidate);
+  node.choice = std::move(choice);
+}
+
 void remove_erased(Graph& graph) {
   std::erase_if(graph.nodes, [](const Node& node) { return node.op == nullptr; });
 }

@@ -49,6 +49,10 @@ class GraphEdit {
   std::vector<bool> outputs_;
 };
 
+/// The node is computed by this candidate of the kernel that was chosen for it. Its choice was made (it is not null);
+/// other nodes may share it.
+void set_candidate(Node& node, Candidate candidate);
+
 /// Removes nodes without op.
 void remove_erased(Graph& graph);
 

@@ -57,9 +57,7 @@ void fuse_pool(Graph& graph, const PassContext& context) {
     if (!with_pool || graph.value(pool.outputs[0]).format != graph.value(pool.inputs[0]).format) continue;
     Node& conv = graph.node(maker);
     conv.op = std::move(with_pool->op);
-    auto choice = std::make_shared<Choice>(*conv.choice);
-    choice->candidate = std::move(with_pool->candidate);
-    conv.choice = std::move(choice);
+    set_candidate(conv, std::move(with_pool->candidate));
     const std::vector<ValueId> outputs = pool.outputs;
     edit.erase(static_cast<NodeId>(n));
     edit.set_outputs(maker, outputs);

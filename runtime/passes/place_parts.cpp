@@ -5,8 +5,6 @@
 //
 // Concats are looked at from the last to the first, so that of nested ones (DenseNet: each layer joins all that came
 // before) the largest has the memory and the smaller ones are parts of it, already there.
-#include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -35,7 +33,7 @@ class PartPlacer {
   bool joins_channels(const Node& node) const {
     if (node.type() != "Concat" || node.choice == nullptr) return false;
     const Value& y = graph_.value(node.outputs[0]);
-    const auto axis = attribute<std::int64_t>(*node.op, "axis");
+    const auto axis = integer_attribute(*node.op, "axis");
     return y.shape.rank() == 4 && y.dtype == DType::f32 && y.format.order == Format::Order::channels_last &&
            (axis == 1 || axis == -3);
   }
@@ -49,7 +47,7 @@ class PartPlacer {
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId x = node.inputs[i];
       const Value::Part wanted{.whole = at.whole, .channel = channel};
-      if (!is_part(x) && can_be_part(x, wanted)) make_part(x, wanted);
+      if (can_be_part(x, wanted)) make_part(x, wanted);  // not if it is one already
       if (lies_at(x, wanted)) placed.push_back(static_cast<std::int64_t>(i));
       channel += value(x).shape[1];
     }
@@ -76,8 +74,7 @@ class PartPlacer {
   bool can_be_part(ValueId id, const Value::Part& part) const {
     const Value& value = graph_.value(id);
     const NodeId maker = edit_.producer(id);
-    if (maker == no_id || edit_.is_output(id) || graph_.is_input(id) || value.is_constant()) return false;
-    if (value.format != formats::nhwc || value.shape.rank() != 4 || value.dtype != DType::f32) return false;
+    if (maker == no_id || edit_.is_output(id) || value.format != formats::nhwc) return false;
     if (part.channel % line_floats != 0 || graph_.value(part.whole).shape[1] % line_floats != 0) return false;
     const Node& node = graph_.node(maker);
     if (node.choice == nullptr || !node.choice->candidate.pitched_output || node.outputs[0] != id) return false;
@@ -97,19 +94,17 @@ class PartPlacer {
     value(id).part = part;
     value(id).format.pixel_pitch = value(part.whole).shape[1];
     const Format format = value(id).format;
-    change(graph_.node(edit_.producer(id)), [&](Candidate& candidate) { candidate.outputs[0] = format; });
-    for (const NodeId reader : readers_[static_cast<std::size_t>(id)])
-      change(graph_.node(reader), [&](Candidate& candidate) {
-        for (std::size_t i = 0; i < graph_.node(reader).inputs.size(); ++i)
-          if (graph_.node(reader).inputs[i] == id) candidate.inputs[i] = format;
-      });
-  }
-
-  template <typename Change>
-  static void change(Node& node, const Change& change_candidate) {
-    auto choice = std::make_shared<Choice>(*node.choice);
-    change_candidate(choice->candidate);
-    node.choice = std::move(choice);
+    Node& maker = graph_.node(edit_.producer(id));
+    Candidate made = maker.choice->candidate;
+    made.outputs[0] = format;
+    set_candidate(maker, std::move(made));
+    for (const NodeId n : readers_[static_cast<std::size_t>(id)]) {
+      Node& reader = graph_.node(n);
+      Candidate reads = reader.choice->candidate;
+      for (std::size_t i = 0; i < reader.inputs.size(); ++i)
+        if (reader.inputs[i] == id) reads.inputs[i] = format;
+      set_candidate(reader, std::move(reads));
+    }
   }
 
   Graph& graph_;

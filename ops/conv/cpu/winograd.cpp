@@ -139,14 +139,13 @@ void BoundWinograd::transform_out(const ConvRun& run, std::int64_t first, std::i
       out.y = run.y + ((n * (p.p / 2) + row / 2) * (p.q / 2) + column / 2) * run.y_pixel;
       out.line = p.q / 2 * run.y_pixel;
       out.pixel = run.y_pixel;
-      winograd_output(static_cast<int>(t.m), out, p.activation);
-      continue;
+    } else {
+      const std::int64_t pixel = (n * p.p + row) * p.q + column;
+      out.residual = run.residual == nullptr ? nullptr : run.residual + pixel * p.k;
+      out.y = run.y + pixel * run.y_pixel;
+      out.line = p.dilation_h * p.q * run.y_pixel;
+      out.pixel = p.dilation_w * run.y_pixel;
     }
-    const std::int64_t pixel = (n * p.p + row) * p.q + column;
-    out.residual = run.residual == nullptr ? nullptr : run.residual + pixel * p.k;
-    out.y = run.y + pixel * run.y_pixel;
-    out.line = p.dilation_h * p.q * run.y_pixel;
-    out.pixel = p.dilation_w * run.y_pixel;
     winograd_output(static_cast<int>(t.m), out, p.activation);
   }
 }
