@@ -12,6 +12,7 @@
 
 #include "base/simd/targets.h"
 #include "ops/core/fused_clamp.h"
+#include "ops/core/transpose_block.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/gemm/gemm_cpu.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
@@ -281,15 +282,27 @@ void parallel(const Gemm& g, ThreadPool& pool) {
   });
 }
 
+/// `cols` columns of B, each `col_stride` floats after the one before, into rows of `width`. Eight columns at a time:
+/// in one set of L1 lie no more when they are a power of two apart. Sixteen rows: whole lines of what is read.
+void pack_adjacent_rows(const float* b, std::int64_t col_stride, std::int64_t k, std::int64_t cols, std::int64_t width,
+                        float* packed) {
+  for (std::int64_t i = 0; i < k; i += 16)
+    for (std::int64_t c = 0; c < cols; c += 8)
+      transpose_block(sizeof(float), b + i + c * col_stride, col_stride, packed + i * width + c, width,
+                      std::min<std::int64_t>(8, cols - c), std::min<std::int64_t>(16, k - i));
+}
+
 void pack(const float* b, std::int64_t row_stride, std::int64_t col_stride, std::int64_t k, std::int64_t n,
           float* packed) {
   for (std::int64_t j = 0; j < n; j += panel_cols()) {
     const std::int64_t width = packed_cols(n, j), cols = std::min(width, n - j);
+    const bool transposed = row_stride == 1 && col_stride != 1;
+    if (transposed) pack_adjacent_rows(b + j * col_stride, col_stride, k, cols, width, packed);
     for (std::int64_t i = 0; i < k; ++i, packed += width) {
       const float* const from = b + i * row_stride + j * col_stride;
       if (col_stride == 1)
         std::memcpy(packed, from, static_cast<std::size_t>(cols) * sizeof(float));
-      else
+      else if (!transposed)
         for (std::int64_t c = 0; c < cols; ++c) packed[c] = from[c * col_stride];
       std::fill(packed + cols, packed + width, 0.0f);
     }

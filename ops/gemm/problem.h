@@ -81,7 +81,8 @@ class MatrixKernel : public Kernel {
 
 inline MatrixProblem matrix_problem(const Problem& node) { return node.as<MatrixOp>().problem(node.inputs()); }
 
-const Kernel& packed_product();  ///< packed_product.cpp: "packed", on the CPU
-const Kernel& cuda_product();    ///< cuda_product.cpp: "gemm", on CUDA; offers in builds without it, too
+const Kernel& few_rows_product();  ///< few_rows.cpp: "few_rows", on the CPU
+const Kernel& packed_product();    ///< packed_product.cpp: "packed", on the CPU
+const Kernel& cuda_product();      ///< cuda_product.cpp: "gemm", on CUDA; offers in builds without it, too
 
 }  // namespace lenslet

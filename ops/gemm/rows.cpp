@@ -20,10 +20,8 @@ std::span<const OpRow> gemm_rows() {
 
 std::span<const KernelRow> gemm_kernels() {
   static const KernelRow rows[] = {
-      {"Gemm", &packed_product()},
-      {"Gemm", &cuda_product()},
-      {"MatMul", &packed_product()},
-      {"MatMul", &cuda_product()},
+      {"Gemm", &few_rows_product()},   {"Gemm", &packed_product()},   {"Gemm", &cuda_product()},
+      {"MatMul", &few_rows_product()}, {"MatMul", &packed_product()}, {"MatMul", &cuda_product()},
   };
   return rows;
 }

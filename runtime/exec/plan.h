@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "lenslet/device.h"
 #include "lenslet/model.h"
 #include "runtime/exec/band_run.h"
@@ -47,8 +48,9 @@ struct Plan {
   PlanInfo info;
 };
 
-/// Kinds: invalid_argument, invalid_model, unsupported, device. Thread-safe for one `model`.
-std::shared_ptr<const Plan> make_plan(ModelImpl& model, const PlanOptions& options);
+/// Kinds: invalid_argument, invalid_model, unsupported, device. Thread-safe for one `model`. `pool` prepares weights
+/// and will run the plan: where it is null, a plan for the CPU makes it.
+std::shared_ptr<const Plan> make_plan(ModelImpl& model, const PlanOptions& options, std::shared_ptr<ThreadPool>& pool);
 /// What such a plan says of itself, with nothing bound, prepared or uploaded. Errors as of make_plan, but those of
 /// memory that would be short.
 PlanInfo describe_plan(ModelImpl& model, const PlanOptions& options);

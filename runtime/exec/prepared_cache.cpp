@@ -15,18 +15,50 @@ bool same_bytes(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
 
 }  // namespace
 
-PreparedWeights PreparedCache::get(const PreparedKey& key, const std::function<PreparedWeights()>& make) {
-  const std::lock_guard lock(mutex_);
+PreparedCache::Entries::iterator PreparedCache::find(const PreparedKey& key) {
   const auto [first, end] = entries_.equal_range(key.text);
-  auto found = std::find_if(first, end, [&](const auto& e) { return same_bytes(e.second.constants, key.constants); });
-  const bool is_new = found == end;
-  if (is_new) {
-    Entry made{make(), key.constants};
-    found = entries_.emplace(key.text, std::move(made));
+  const auto found =
+      std::find_if(first, end, [&](const auto& e) { return same_bytes(e.second.constants, key.constants); });
+  return found == end ? entries_.end() : found;
+}
+
+std::vector<PreparedWeights> PreparedCache::get(std::span<const PreparedKey> keys,
+                                                const std::function<PreparedWeights(std::size_t)>& make,
+                                                ThreadPool* pool) {
+  const std::lock_guard lock(mutex_);
+  std::vector<Entries::iterator> wanted;
+  std::vector<std::size_t> missing;
+  std::vector<PreparedWeights> weights;  // held from here on
+  wanted.reserve(keys.size());
+  missing.reserve(keys.size());
+  weights.reserve(keys.size());
+  try {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      auto found = find(keys[i]);
+      if (found == entries_.end()) {
+        found = entries_.emplace(keys[i].text, Entry{{}, keys[i].constants});
+        missing.push_back(i);
+      }
+      wanted.push_back(found);
+    }
+    const auto make_some = [&](std::int64_t begin, std::int64_t end, int) {
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+        wanted[missing[i]]->second.weights = make(missing[i]);
+    };
+    const auto count = static_cast<std::int64_t>(missing.size());
+    if (pool != nullptr)
+      pool->parallel_for(count, 1, make_some);
+    else
+      make_some(0, count, 0);
+  } catch (...) {
+    for (const std::size_t i : missing) entries_.erase(wanted[i]);
+    throw;
   }
-  found->second.last_asked = ++asked_;
-  PreparedWeights weights = found->second.weights;  // held from here on
-  if (is_new) trim_locked();
+  for (const auto& entry : wanted) {
+    entry->second.last_asked = ++asked_;
+    weights.push_back(entry->second.weights);
+  }
+  if (!missing.empty()) trim_locked();
   return weights;
 }
 

@@ -7,9 +7,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "lenslet/tensor.h"
 
 namespace lenslet {
@@ -32,8 +34,15 @@ class PreparedCache {
  public:
   explicit PreparedCache(std::size_t most_unused_bytes) : most_unused_bytes_(most_unused_bytes) {}
 
-  /// Made by `make` on the first call, under the lock.
-  PreparedWeights get(const PreparedKey& key, const std::function<PreparedWeights()>& make);
+  /// Of each key. What is not there, make(its index) makes, once a key, under the lock; by any thread of the pool, in
+  /// any order, or by the caller. When one throws, none of them stays.
+  std::vector<PreparedWeights> get(std::span<const PreparedKey> keys,
+                                   const std::function<PreparedWeights(std::size_t)>& make, ThreadPool* pool);
+  PreparedWeights get(const PreparedKey& key, const std::function<PreparedWeights()>& make) {
+    return get(
+               {&key, 1}, [&](std::size_t) { return make(); }, nullptr)
+        .front();
+  }
   /// To be called when a plan has gone.
   void trim();
   /// Of all entries, held by a plan or not.
@@ -45,11 +54,13 @@ class PreparedCache {
     std::vector<Tensor> constants;
     std::uint64_t last_asked = 0;
   };
+  using Entries = std::multimap<std::string, Entry>;
+  Entries::iterator find(const PreparedKey& key);
   void trim_locked();
 
   const std::size_t most_unused_bytes_;
   mutable std::mutex mutex_;
-  std::multimap<std::string, Entry> entries_;
+  Entries entries_;
   std::uint64_t asked_ = 0;
 };
 

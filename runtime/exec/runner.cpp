@@ -47,7 +47,7 @@ auto use(const std::shared_ptr<RunnerImpl>& runner, const Work& work) {
 }  // namespace
 
 std::shared_ptr<RunnerImpl> make_runner(const Model& model, const PlanOptions& options, RunnerShare& share) {
-  std::shared_ptr<const Plan> plan = make_plan(*model.impl(), options);
+  std::shared_ptr<const Plan> plan = make_plan(*model.impl(), options, share.pool);
   std::shared_ptr<RunnerImpl> runner;
   try {
     runner = make_runner(model, plan, share);
@@ -57,7 +57,7 @@ std::shared_ptr<RunnerImpl> make_runner(const Model& model, const PlanOptions& o
     if constexpr (cuda_built)
       without_cublas = plan->needs_cublas && !cuda::device_profile(plan->device.cuda_index).cublas_reason.empty();
     if (!without_cublas) throw;
-    plan = make_plan(*model.impl(), options);
+    plan = make_plan(*model.impl(), options, share.pool);
     runner = make_runner(model, plan, share);
   }
   return plan->late == nullptr ? runner : make_staged_runner(model, plan, runner, share);

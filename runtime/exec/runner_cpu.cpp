@@ -27,11 +27,9 @@ class CpuRunner final : public RunnerImpl {
  public:
   CpuRunner(Model model, std::shared_ptr<const Plan> plan_made, RunnerShare& share)
       : RunnerImpl(std::move(model), std::move(plan_made)),
-        pool_(share.pool != nullptr ? share.pool
-                                    : std::make_shared<ThreadPool>(plan().info.threads, plan().flush_denormals)),
+        pool_(share.pool),
         // At least one line: offsets of empty tensors are valid pointers.
         arena_(tensor_of_bytes(std::max(plan().arena_bytes, arena_alignment))) {
-    share.pool = pool_;
     for (const PlanStep& step : plan().steps) {
       const Node& node = plan().graph.node(step.node);
       BoundStep bound;

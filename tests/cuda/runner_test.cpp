@@ -346,7 +346,8 @@ class FailingKernel final : public BoundKernel {
 TEST_CASE("cuda/runner/an_error_in_a_step_names_its_node") {
   if (!have_device("cuda/runner/an_error_in_a_step_names_its_node")) return;
   const Model model = make_model(small_net());
-  Plan broken = *make_plan(*model.impl(), on_cuda());
+  std::shared_ptr<ThreadPool> pool;
+  Plan broken = *make_plan(*model.impl(), on_cuda(), pool);
   const auto guilty = std::find_if(broken.steps.begin(), broken.steps.end(), [](const PlanStep& s) { return s.runs; });
   guilty->kernel = std::make_shared<FailingKernel>();
   const cuda::CurrentDevice current(broken.device.cuda_index);

@@ -172,7 +172,8 @@ TEST_CASE("exec/plan/weights_are_prepared_once_for_all_runners") {
     PlanOptions options = on_cpu(batch);
     options.conv_algorithm = "im2col";
     std::vector<const void*> addresses;
-    const auto plan = make_plan(*model.impl(), options);
+    std::shared_ptr<ThreadPool> pool;
+    const auto plan = make_plan(*model.impl(), options, pool);
     for (const PlanStep& step : plan->steps)
       if (step.blob != nullptr) addresses.push_back(step.blob.get());
     return addresses;

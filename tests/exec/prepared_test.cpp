@@ -3,12 +3,14 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <vector>
 
 #include "lenslet/runner.h"
 #include "runtime/exec/model_impl.h"
+#include "runtime/exec/plan.h"
 #include "small_net.h"
 
 namespace lenslet::test {
@@ -50,6 +52,31 @@ TEST_CASE("exec/prepared/a_failure_leaves_no_entry") {
   CHECK_THROWS_AS(cache.get({"x"}, []() -> PreparedWeights { throw Error(ErrorKind::limit, "none"); }), Error);
   CHECK(cache.bytes() == 0);
   CHECK(cache.get({"x"}, [] { return weights(8); }).bytes == 8);
+}
+
+TEST_CASE("exec/prepared/several_at_once_each_made_once") {
+  PreparedCache cache(0);
+  ThreadPool pool(3);
+  std::vector<PreparedKey> keys;
+  for (int i = 0; i < 40; ++i) keys.push_back({std::to_string(i % 20)});
+  std::atomic<int> made = 0;
+  const auto make = [&](std::size_t i) {
+    ++made;
+    return weights(1 + i % 20);
+  };
+  const std::vector<PreparedWeights> all = cache.get(keys, make, &pool);
+  CHECK(made == 20);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    CHECK(all[i].bytes == 1 + i % 20);
+    CHECK(all[i].data == all[i % 20].data);
+  }
+  keys.push_back({"new"});
+  const auto fail = [](std::size_t) -> PreparedWeights { throw Error(ErrorKind::limit, "none"); };
+  keys.push_back({"new, too"});
+  CHECK_THROWS_AS(cache.get(keys, fail, &pool), Error);
+  CHECK(cache.bytes() == 210);
+  CHECK(cache.get(keys, make, &pool).at(3).data == all[3].data);
+  CHECK(made == 22);
 }
 
 TEST_CASE("exec/prepared/equal_hashes_are_compared_by_their_bytes") {
@@ -100,6 +127,36 @@ TEST_CASE("exec/prepared/sizes_share_what_does_not_depend_on_them") {
     }
     CHECK(model.impl()->prepared->bytes() == first);
   }
+}
+
+TEST_CASE("exec/prepared/a_runner_that_flushes_denormals_prepares_the_same") {
+  const float tiny = 3e-39F;
+  std::vector<std::vector<float>> values;
+  for (const bool flush : {true, false}) {
+    Graph graph = folded_net();
+    for (Value& value : graph.values)
+      if (value.name == "w") {
+        Tensor filters(DType::f32, value.constant.shape());
+        std::fill(filters.values<float>().begin(), filters.values<float>().end(), tiny);
+        value.constant = filters;
+      }
+    const Model model = make_model(std::move(graph));
+    PlanOptions options = of_size(30, 30);
+    options.threads = 3;
+    options.flush_denormals = flush;
+    options.conv_algorithm = "winograd_f4";
+    std::shared_ptr<ThreadPool> pool;
+    const auto plan = make_plan(*model.impl(), options, pool);
+    REQUIRE(pool != nullptr);
+    for (const PlanStep& step : plan->steps)
+      if (step.blob != nullptr) {
+        const auto* const data = static_cast<const float*>(step.blob.get());
+        values.emplace_back(data, data + 36 * 8 * 32);
+      }
+  }
+  REQUIRE(values.size() == 2);
+  CHECK(values[0] == values[1]);
+  CHECK(std::count(values[0].begin(), values[0].end(), 0.0F) < 36 * 8 * 32 / 2);
 }
 
 TEST_CASE("exec/prepared/what_no_runner_uses_is_bounded") {

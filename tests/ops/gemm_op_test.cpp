@@ -1,10 +1,12 @@
 // Gemm and MatMul: what they mean, against the oracle, and what their kernels offer.
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <array>
 #include <optional>
 
+#include "ops/core/choose.h"
 #include "ops/core/kernel.h"
 #include "ops/core/sum_tolerance.h"
 #include "oracle/oracle.h"
@@ -24,8 +26,9 @@ std::unique_ptr<const Problem> pose(const std::string& op, const AttributeList& 
   return std::make_unique<const Problem>(make_normalised_op(op, attributes, shapes.size()), infos);
 }
 
+/// The last resort: "packed" on the CPU.
 const Kernel& kernel(const Problem& problem, DeviceKind device) {
-  return *kernels_of(problem.op().type(), device).front();
+  return *kernels_of(problem.op().type(), device).back();
 }
 
 /// An H200 with cuBLAS.
@@ -69,7 +72,7 @@ TEST_CASE("gemm/transposes_and_c") {
 }
 
 TEST_CASE("gemm/fused_activation_and_weight_scale") {
-  const Tensor a = random_f32({5, 31}, 1), b = random_f32({19, 31}, 2), c = random_f32({19}, 3);
+  const Tensor a = random_f32({4, 31}, 1), b = random_f32({19, 31}, 2), c = random_f32({19}, 3);
   const Tensor scale = random_f32({19}, 4);
   Epilogue epilogue{.activation = {Activation::Kind::leaky_relu, 0.1f, 0}};
   epilogue.scale.assign(scale.values<float>().begin(), scale.values<float>().end());
@@ -81,27 +84,67 @@ TEST_CASE("gemm/fused_activation_and_weight_scale") {
   std::vector<oracle::Array> arrays;
   for (const Tensor& input : inputs) arrays.push_back(oracle::from_tensor(input));
   const auto exact = (*oracle::run("Gemm", op->attributes(), arrays))[0];
+  std::string ran;
   for (const bool constant : {true, false}) {
     const auto problem =
         pose("Gemm", op->attributes(), {a.shape(), b.shape(), c.shape()}, constant ? inputs : std::vector<Tensor>());
     const DeviceProfile cpu = cpu_profile(1);
-    const Candidate candidate = kernel(*problem, DeviceKind::cpu).offer(*problem, {cpu}).candidates.at(0);
-    CHECK((candidate.reads & input_bit(1)) == (constant ? no_inputs : input_bit(1)));
-    const std::vector<std::byte> blob = weights(*problem, DeviceKind::cpu);
-    CHECK(blob.empty() != constant);
-    Tensor workspace(DType::u8, Shape{static_cast<std::int64_t>(candidate.workspace_bytes) + 1});
-    std::vector<Tensor> outputs{Tensor(DType::f32, problem->output_shape())};
-    std::vector<Tensor> read{a, constant ? Tensor() : b, c};
-    ThreadPool pool(1);
-    const auto bound = kernel(*problem, DeviceKind::cpu).bind({*problem, candidate, cpu});
-    bound->run({.inputs = read,
-                .outputs = outputs,
-                .workspace = {static_cast<std::byte*>(workspace.data()), candidate.workspace_bytes},
-                .blob = blob.data(),
-                .pool = &pool});
-    for (std::size_t i = 0; i < exact.values.size(); ++i)
-      CHECK(static_cast<double>(outputs[0].values<float>()[i]) == doctest::Approx(exact.values[i]).epsilon(1e-4));
+    for (const Kernel* const kernel : kernels_of("Gemm", DeviceKind::cpu)) {
+      const Offer offer = kernel->offer(*problem, {cpu});
+      if (!offer.refusal.empty()) continue;
+      CAPTURE(kernel->name());
+      ran += fmt::format("{} ", kernel->name());
+      const Candidate& candidate = offer.candidates.at(0);
+      CHECK((candidate.reads & input_bit(1)) == (constant ? no_inputs : input_bit(1)));
+      const Tensor blob = prepared_blob(*kernel, *problem, candidate);
+      CHECK(blob.empty() != constant);
+      Tensor workspace(DType::u8, Shape{static_cast<std::int64_t>(candidate.workspace_bytes) + 1});
+      std::vector<Tensor> outputs{Tensor(DType::f32, problem->output_shape())};
+      std::vector<Tensor> read{a, constant ? Tensor() : b, c};
+      ThreadPool pool(1);
+      const auto bound = kernel->bind({*problem, candidate, cpu});
+      bound->run({.inputs = read,
+                  .outputs = outputs,
+                  .workspace = {static_cast<std::byte*>(workspace.data()), candidate.workspace_bytes},
+                  .blob = static_cast<const std::byte*>(blob.data()),
+                  .pool = &pool});
+      for (std::size_t i = 0; i < exact.values.size(); ++i)
+        CHECK(static_cast<double>(outputs[0].values<float>()[i]) == doctest::Approx(exact.values[i]).epsilon(1e-4));
+    }
   }
+  CHECK(ran == "packed few_rows packed ");
+}
+
+TEST_CASE("gemm/few_rows") {
+  unsigned seed = 1;
+  for (const std::int64_t m : {1, 2, 3, 4})
+    for (const auto& [n, k] : {std::array<std::int64_t, 2>{37, 5}, {37, 2 * 256 * 16 + 21}, {37, 64}}) {
+      const Tensor a = random_f32({m, k}, seed++), b = random_f32({n, k}, seed++);
+      for (const Shape& c : {Shape{n}, Shape{m, 1}, Shape{m, n}})
+        check_op({.op = "Gemm",
+                  .attributes = {{"transB", std::int64_t{1}}, {"alpha", 0.5}, {"beta", 2.0}},
+                  .inputs = {a, b, random_f32(c, seed++)},
+                  .tolerance = sum_tolerance(k)});
+    }
+}
+
+TEST_CASE("gemm/few_rows_where_packing_gains_nothing") {
+  const DeviceProfile cpu = cpu_profile(1);
+  const AttributeList trans_b{{"transB", std::int64_t{1}}};
+  const auto chosen = [&](const Problem& problem) { return choose_kernel(problem, {cpu}, "a product").kernel->name(); };
+  // No values are read: one tensor stands for all.
+  const Tensor large(DType::f32, {1024, 4096}), small(DType::f32, {1023, 4096});
+  CHECK(chosen(*pose("Gemm", trans_b, {{4, 4096}, {1024, 4096}}, {Tensor(), large})) == "few_rows");
+  CHECK(chosen(*pose("Gemm", trans_b, {{5, 4096}, {1024, 4096}}, {Tensor(), large})) == "packed");
+  CHECK(chosen(*pose("Gemm", trans_b, {{1, 4096}, {1023, 4096}}, {Tensor(), small})) == "packed");
+  CHECK(chosen(*pose("Gemm", trans_b, {{1, 4096}, {1023, 4096}})) == "few_rows");
+  CHECK(chosen(*pose("Gemm", {}, {{1, 1024}, {1024, 4096}}, {Tensor(), large})) == "packed");
+  CHECK(chosen(*pose("MatMul", {}, {{2, 1, 64}, {2, 64, 9}})) == "packed");
+  const auto problem = pose("Gemm", trans_b, {{1, 4096}, {1024, 4096}}, {Tensor(), large});
+  const Kernel& few_rows = *find_kernel("Gemm", DeviceKind::cpu, "few_rows");
+  const Candidate candidate = few_rows.offer(*problem, {cpu}).candidates.at(0);
+  CHECK((candidate.reads & input_bit(1)) != 0);
+  CHECK_FALSE(few_rows.blob(*problem, candidate).has_value());
 }
 
 TEST_CASE("gemm/attributes_are_taken_back") {

@@ -5,8 +5,19 @@
 #include <algorithm>
 
 #include "ops/core/sum_tolerance.h"
+#include "ops/core/transpose_block.h"
 
 namespace lenslet {
+namespace {
+
+// A product of two floats is the same rounded from double, as ConvFilter::weight says it.
+void scale_columns(const float* scale, std::int64_t cols, float* packed, std::int64_t rows, std::int64_t width) {
+  for (std::int64_t row = 0; row < rows; ++row, packed += width)
+    for (std::int64_t i = 0; i < cols; ++i) packed[i] *= scale[i];
+}
+
+}  // namespace
+
 PackedFilter::PackedFilter(const ConvProblem& p, std::int64_t parts)
     : parts_(parts),
       part_floats_((packed_b_floats(p.group_c() * p.r * p.s / parts, p.group_k()) + 15) / 16 * 16),
@@ -15,17 +26,28 @@ PackedFilter::PackedFilter(const ConvProblem& p, std::int64_t parts)
 std::string PackedFilter::form() const { return fmt::format("packed for {} columns", gemm_tile_cols()); }
 
 void PackedFilter::pack(const ConvProblem& p, const ConvFilter& filter, float* to) const {
-  const std::int64_t c = p.group_c(), k = p.group_k(), terms = c * p.r * p.s;
-  std::fill(to, to + floats(), 0.0F);
-  std::vector<float> rows(static_cast<std::size_t>(terms * k));
+  const std::int64_t c = p.group_c(), k = p.group_k(), taps = p.r * p.s, terms = c * taps, of_part = terms / parts_;
+  const std::int64_t panel = gemm_tile_cols();
+  std::vector<float> by_tap(static_cast<std::size_t>(taps == 1 ? 0 : std::min(panel, k) * terms));
   for (std::int64_t g = 0; g < p.groups; ++g) {
-    for (std::int64_t out = 0; out < k; ++out)
-      for (std::int64_t in = 0; in < c; ++in)
-        for (std::int64_t tap = 0; tap < p.r * p.s; ++tap)
-          rows[static_cast<std::size_t>((tap * c + in) * k + out)] = filter.weight(g * k + out, in * p.r * p.s + tap);
-    const std::int64_t of_part = terms / parts_;
+    float* const of_group = to + g * parts_ * part_floats_;
+    for (std::int64_t first = 0; first < k; first += panel) {
+      const std::int64_t out = g * k + first, cols = std::min(panel, k - first), width = packed_b_floats(1, cols);
+      const float* rows = filter.w + out * terms;
+      if (taps > 1) {
+        for (std::int64_t i = 0; i < cols; ++i)
+          transpose_block(sizeof(float), rows + i * terms, taps, by_tap.data() + i * terms, c, c, taps);
+        rows = by_tap.data();
+      }
+      for (std::int64_t part = 0; part < parts_; ++part) {
+        float* const packed = of_group + part * part_floats_ + first * of_part;
+        pack_b(rows + part * of_part, 1, terms, of_part, cols, packed);
+        if (filter.scale != nullptr) scale_columns(filter.scale + out, cols, packed, of_part, width);
+      }
+    }
     for (std::int64_t part = 0; part < parts_; ++part)
-      pack_b(rows.data() + part * of_part * k, k, 1, of_part, k, to + (g * parts_ + part) * part_floats_);
+      std::fill(of_group + part * part_floats_ + packed_b_floats(of_part, k), of_group + (part + 1) * part_floats_,
+                0.0F);
   }
 }
 

@@ -235,19 +235,23 @@ double estimate_us(const ConvProblem& p, const Tiles& t, const DeviceProfile& ra
 template <int M>
 void transform_filters(const ConvProblem& p, const ConvFilter& filter, float* u) {
   constexpr std::size_t alpha = static_cast<std::size_t>(M) + 2;
-  // One row of U at a time for all filters: [alpha][K][C] floats of scratch.
-  const auto matrix = static_cast<std::size_t>(p.k * p.c);
-  std::vector<float> rows(alpha * matrix);
-  for (std::size_t i = 0; i < alpha; ++i) {
-    for (std::size_t at = 0; at < matrix; ++at) {
-      const auto line = winograd_filter_row<M>(i, filter.w + at * 9);
-      const double scale = filter.factor(static_cast<std::int64_t>(at) / p.c);
+  // A panel's filters at a time, and one row of their U: [alpha][filters][C] floats of scratch, which stay in L2.
+  const std::int64_t panel = gemm_tile_cols();
+  std::vector<float> rows(alpha * static_cast<std::size_t>(std::min(panel, p.k) * p.c));
+  for (std::int64_t first = 0; first < p.k; first += panel) {
+    const std::int64_t filters = std::min(panel, p.k - first), matrix = filters * p.c;
+    for (std::size_t i = 0; i < alpha; ++i) {
+      for (std::int64_t at = 0; at < matrix; ++at) {
+        const auto line = winograd_filter_row<M>(i, filter.w + (first * p.c + at) * 9);
+        const double scale = filter.factor(first + at / p.c);
+        for (std::size_t j = 0; j < alpha; ++j)
+          rows[j * static_cast<std::size_t>(matrix) + static_cast<std::size_t>(at)] =
+              static_cast<float>(scale * winograd_filter_element<M>(j, line));
+      }
       for (std::size_t j = 0; j < alpha; ++j)
-        rows[j * matrix + at] = static_cast<float>(scale * winograd_filter_element<M>(j, line));
+        pack_b(rows.data() + j * static_cast<std::size_t>(matrix), 1, p.c, p.c, filters,
+               u + static_cast<std::int64_t>(i * alpha + j) * matrix_floats(p) + first * p.c);
     }
-    for (std::size_t j = 0; j < alpha; ++j)
-      pack_b(rows.data() + j * matrix, 1, p.c, p.c, p.k,
-             u + static_cast<std::int64_t>(i * alpha + j) * matrix_floats(p));
   }
 }
 
