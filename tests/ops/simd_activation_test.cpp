@@ -25,6 +25,11 @@ void exponentials(float* x, std::int64_t count) {
       hn::ScalableTag<float>(), [](auto d, auto v) HWY_ATTR { return exp_f32(d, v); }, x, x, count);
 }
 
+void short_exponentials(float* x, std::int64_t count) {
+  map_f32(
+      hn::ScalableTag<float>(), [](auto d, auto v) HWY_ATTR { return short_exp_f32(d, v); }, x, x, count);
+}
+
 }  // namespace lenslet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -36,6 +41,7 @@ HWY_AFTER_NAMESPACE();
 namespace lenslet {
 HWY_EXPORT(activate);
 HWY_EXPORT(exponentials);
+HWY_EXPORT(short_exponentials);
 namespace {
 
 TEST_CASE("simd/exp/within_ulps") {
@@ -74,6 +80,26 @@ TEST_CASE("simd/exp/edges") {
   });
 }
 
+TEST_CASE("simd/exp/short") {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  std::mt19937 random(3);
+  std::uniform_real_distribution<float> normal(-87.3f, 88.7f), near_zero(-2, 2);
+  std::vector<float> x{inf, -inf, 1e30f, -1e30f, 89.0f, -105.0f, nan};
+  const std::size_t edges = x.size();
+  for (int i = 0; i < 100003; ++i) x.push_back(i % 2 == 0 ? near_zero(random) : normal(random));
+  test::for_each_target(HWY_TARGETS, [&] {
+    std::vector<float> y = x;
+    HWY_DYNAMIC_DISPATCH(short_exponentials)(y.data(), static_cast<std::int64_t>(y.size()));
+    for (const std::size_t i : {0, 2, 4}) CHECK(y[i] == inf);
+    for (const std::size_t i : {1, 3, 5}) CHECK(y[i] == 0);
+    CHECK(std::isnan(y[6]));
+    double worst = 0;
+    for (std::size_t i = edges; i < x.size(); ++i)
+      worst = std::max(worst, std::abs(y[i] / std::exp(static_cast<double>(x[i])) - 1));
+    CHECK(worst <= 2.5e-7);
+  });
+}
+
 TEST_CASE("simd/activation/every_kind") {
   using Kind = Activation::Kind;
   const std::vector<Activation> all{{Kind::none, 0, 0},
@@ -95,6 +121,7 @@ TEST_CASE("simd/activation/every_kind") {
         std::vector<float> buffer(static_cast<std::size_t>(count) + 32, 1234.5f);
         float* x = buffer.data() + 16;
         for (std::int64_t i = 0; i < count; ++i) x[i] = i % 50 == 0 ? 0.0f : normal(random);
+        if (count > 44) x[43] = -200, x[44] = 200;
         if (count > 40) x[40] = 90, x[41] = -90, x[42] = std::numeric_limits<float>::quiet_NaN();
         const std::vector<float> before = buffer;
         HWY_DYNAMIC_DISPATCH(activate)(activation, x, count);

@@ -77,6 +77,43 @@ HWY_INLINE V exp_f32(D d, V x) {
   return times_power(y, n, shifted);
 }
 
+/// e^x with a relative error of at most 2.5e-7, as 1 + e^x wants it; subnormals, 0, inf and NaN as exp_f32.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+// What is nearer to zero, `f` or 0.501 with f's sign; 0.501 where f is NaN.
+HWY_INLINE hn::Vec512<float> bounded(hn::Vec512<float> f) {
+  return hn::Vec512<float>{_mm512_range_ps(f.raw, _mm512_set1_ps(0.501f), 2)};
+}
+HWY_INLINE hn::Vec256<float> bounded(hn::Vec256<float> f) {
+  return hn::Vec256<float>{_mm256_range_ps(f.raw, _mm256_set1_ps(0.501f), 2)};
+}
+template <std::size_t N>
+HWY_INLINE hn::Vec128<float, N> bounded(hn::Vec128<float, N> f) {
+  return hn::Vec128<float, N>{_mm_range_ps(f.raw, _mm_set1_ps(0.501f), 2)};
+}
+/// 2^n 2^f: 11 instructions for the 15 above, since no x need be bounded. Beyond 2^23 and of infinities f is nonsense,
+/// but 2^n alone decides. SiLU of 16 floats 2.4 -> 1.8 ns on a Zen 5; the division is hidden behind the rest (the
+/// reciprocal to 14 bits and a step of Newton's in its place: 2.2).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V short_exp_f32(D d, V x) {
+  const V log2_e = hn::Set(d, 1.44269502f);
+  const V n = hn::Round(hn::Mul(x, log2_e));
+  const V f = bounded(hn::MulAdd(x, hn::Set(d, 1.92596303e-8f), hn::MulSub(x, log2_e, n)));
+  // Least squares for 2^f on [-1/2, 1/2], weighed until no relative error exceeds 7.5e-8.
+  V y = hn::Set(d, 1.32764704e-3f);
+  y = hn::MulAdd(y, f, hn::Set(d, 9.67554162e-3f));
+  y = hn::MulAdd(y, f, hn::Set(d, 5.55071328e-2f));
+  y = hn::MulAdd(y, f, hn::Set(d, 2.40221197e-1f));
+  y = hn::MulAdd(y, f, hn::Set(d, 6.93146967e-1f));
+  y = hn::MulAdd(y, f, hn::Set(d, 1.0f));
+  return times_power(y, n, n);
+}
+#else
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V short_exp_f32(D d, V x) {
+  return exp_f32(d, x);
+}
+#endif
+
 /// Arithmetic of vectors of floats under names that single numbers have, too (ops/core/scalar_math.h).
 template <class D>
 struct VectorMath {
@@ -89,7 +126,7 @@ struct VectorMath {
   HWY_INLINE V mul_add(V a, V b, V c) const { return hn::MulAdd(a, b, c); }
   HWY_INLINE V if_negative(V x, V yes, V no) const { return hn::IfThenElse(hn::Lt(x, hn::Zero(D())), yes, no); }
   HWY_INLINE V limited_ratio(V x, V y) const { return x / y; }
-  HWY_INLINE V short_exp(V x) const { return exp_f32(D(), x); }
+  HWY_INLINE V short_exp(V x) const { return short_exp_f32(D(), x); }
 };
 
 LENSLET_DEFINE_ACTIVATED(HWY_INLINE)
