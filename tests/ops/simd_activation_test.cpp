@@ -90,8 +90,10 @@ TEST_CASE("simd/exp/short") {
   test::for_each_target(HWY_TARGETS, [&] {
     std::vector<float> y = x;
     HWY_DYNAMIC_DISPATCH(short_exponentials)(y.data(), static_cast<std::int64_t>(y.size()));
-    for (const std::size_t i : {0, 2, 4}) CHECK(y[i] == inf);
-    for (const std::size_t i : {1, 3, 5}) CHECK(y[i] == 0);
+    for (std::size_t i = 0; i < 6; i += 2) {
+      CHECK(y[i] == inf);
+      CHECK(y[i + 1] == 0);
+    }
     CHECK(std::isnan(y[6]));
     double worst = 0;
     for (std::size_t i = edges; i < x.size(); ++i)
