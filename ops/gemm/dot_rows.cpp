@@ -82,33 +82,31 @@ HWY_INLINE void multiply_tile(const float* HWY_RESTRICT a, const float* HWY_REST
 }
 
 template <int Rows, int Columns, int Steps>
-void multiply_rows(const DotRows& call) {
-  std::int64_t j = 0;
+void multiply_rows(const DotRows& call, std::int64_t begin, std::int64_t end) {
+  const std::int64_t k = call.problem.gemm_k;
+  std::int64_t j = begin;
   const auto multiply = [&](auto columns) HWY_ATTR {
-    multiply_tile<Rows, decltype(columns)::value, Steps>(call.a, call.b + j * call.k, call.k, call.y + j, call.y_row);
+    multiply_tile<Rows, decltype(columns)::value, Steps>(call.a, call.b + j * k, k, call.y + j, call.problem.gemm_n);
     j += decltype(columns)::value;
   };
-  while (j + Columns <= call.n) multiply(std::integral_constant<int, Columns>());
-  while (j < call.n) multiply(std::integral_constant<int, 1>());
+  while (j + Columns <= end) multiply(std::integral_constant<int, Columns>());
+  while (j < end) multiply(std::integral_constant<int, 1>());
 }
 
-void finish(const DotRows& call, std::int64_t i) {
-  float* const y = call.y + i * call.y_row;
-  if (call.scale != nullptr)
-    for (std::int64_t j = 0; j < call.n; ++j) y[j] *= call.alpha * call.scale[j];
-  else if (call.alpha != 1)
-    for (std::int64_t j = 0; j < call.n; ++j) y[j] *= call.alpha;
-  if (call.c != nullptr)
-    for (std::int64_t j = 0; j < call.n; ++j) y[j] += call.beta * call.c[i * call.c_row + j * call.c_col];
-  activate_f32(call.activation, y, call.n);
-}
-
-void multiply(const DotRows& call) {
-  if (call.m == 1) multiply_rows<1, 4, 2>(call);
-  if (call.m == 2) multiply_rows<2, 4, 1>(call);
-  if (call.m == 3) multiply_rows<3, 4, 1>(call);
-  if (call.m == 4) multiply_rows<4, 2, 1>(call);
-  for (std::int64_t i = 0; i < call.m; ++i) finish(call, i);
+void multiply(const DotRows& call, std::int64_t begin, std::int64_t end) {
+  const MatrixProblem& p = call.problem;
+  if (p.gemm_m == 1) multiply_rows<1, 4, 2>(call, begin, end);
+  if (p.gemm_m == 2) multiply_rows<2, 4, 1>(call, begin, end);
+  if (p.gemm_m == 3) multiply_rows<3, 4, 1>(call, begin, end);
+  if (p.gemm_m == 4) multiply_rows<4, 2, 1>(call, begin, end);
+  for (std::int64_t i = 0; i < p.gemm_m; ++i) {
+    float* const y = call.y + i * p.gemm_n;
+    if (p.scales())
+      for (std::int64_t j = begin; j < end; ++j) y[j] = p.scaled(y[j], j);
+    if (p.c)
+      for (std::int64_t j = begin; j < end; ++j) y[j] += p.beta * call.c[i * p.c_row + j * p.c_col];
+    activate_f32(p.activation, y + begin, end - begin);
+  }
 }
 
 }  // namespace
@@ -119,7 +117,9 @@ HWY_AFTER_NAMESPACE();
 namespace lenslet {
 HWY_EXPORT(multiply);
 
-void dot_rows(const DotRows& call) { HWY_DYNAMIC_DISPATCH(multiply)(call); }
+void dot_rows(const DotRows& call, std::int64_t begin, std::int64_t end) {
+  HWY_DYNAMIC_DISPATCH(multiply)(call, begin, end);
+}
 
 }  // namespace lenslet
 #endif

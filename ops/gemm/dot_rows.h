@@ -3,28 +3,23 @@
 
 #include <cstdint>
 
-#include "ops/core/activation.h"
+#include "ops/gemm/problem.h"
 
 namespace lenslet {
 
 constexpr std::int64_t most_dot_rows = 4;
 
-/// y[i,j] = activation(alpha * scale[j] * sum over l of a[i,l] * b[j,l] + beta * C[i,j]) for i < m <= most_dot_rows and
-/// j < n: a [m,k] and b [n,k] as they lie, row after row.
+/// One product of few rows (gemm_m <= most_dot_rows), whose B lies transposed.
 struct DotRows {
-  std::int64_t m = 0, n = 0, k = 0;
+  const MatrixProblem& problem;
   const float* a = nullptr;
   const float* b = nullptr;
-  float alpha = 1, beta = 1;
-  const float* scale = nullptr;  ///< [n]; null: 1
-  const float* c = nullptr;      ///< C[i,j] lies at i * c_row + j * c_col; null: none is added
-  std::int64_t c_row = 0, c_col = 0;
-  Activation activation = {};
+  const float* c = nullptr;  ///< null when !problem.c
   float* y = nullptr;
-  std::int64_t y_row = 0;  ///< floats from one row of y to the next
 };
 
-/// Reads b once. The bits of y[i,j] depend on a's row i, b's row j, whether m is 1, and the instruction set alone.
-void dot_rows(const DotRows& call);
+/// Columns [begin, end) of y. Reads their rows of b once. The bits of y[i,j] depend on a's row i, b's row j, whether
+/// gemm_m is 1, and the instruction set alone.
+void dot_rows(const DotRows& call, std::int64_t begin, std::int64_t end);
 
 }  // namespace lenslet

@@ -9,7 +9,6 @@
 #include "ops/core/config_text.h"
 #include "ops/core/sum_tolerance.h"
 #include "ops/gemm/dot_rows.h"
-#include "ops/gemm/problem.h"
 
 namespace lenslet {
 namespace {
@@ -20,33 +19,17 @@ class BoundFewRows final : public BoundKernel {
 
   void run(const KernelRun& run) const override {
     if (p_.y.elems() == 0) return;
-    DotRows all{.m = p_.gemm_m,
-                .n = p_.gemm_n,
-                .k = p_.gemm_k,
-                .a = run.in<float>(MatrixOp::a),
-                .b = run.in<float>(MatrixOp::b),
-                .alpha = p_.alpha,
-                .beta = p_.beta,
-                .scale = p_.scale.empty() ? nullptr : p_.scale.data(),
-                .c = p_.c ? run.in<float>(MatrixOp::c) : nullptr,
-                .c_row = p_.c_row,
-                .c_col = p_.c_col,
-                .activation = p_.activation,
-                .y = run.out<float>(),
-                .y_row = p_.gemm_n};
+    const DotRows call{.problem = p_,
+                       .a = run.in<float>(MatrixOp::a),
+                       .b = run.in<float>(MatrixOp::b),
+                       .c = run.in<float>(MatrixOp::c),
+                       .y = run.out<float>()};
     // A piece is worth its hand-over, and of a whole number of the kernel's tiles.
     constexpr std::int64_t floats_a_piece = 64 << 10, tile = 8;
     const std::int64_t tiles = (p_.gemm_n + tile - 1) / tile;
     run.pool->parallel_for(tiles, 1 + floats_a_piece / (tile * p_.gemm_k + 1),
                            [&](std::int64_t begin, std::int64_t end, int) {
-                             DotRows part = all;
-                             const std::int64_t first = begin * tile;
-                             part.n = std::min(end * tile, p_.gemm_n) - first;
-                             part.b += first * p_.gemm_k;
-                             if (part.scale != nullptr) part.scale += first;
-                             if (part.c != nullptr) part.c += first * p_.c_col;
-                             part.y += first;
-                             dot_rows(part);
+                             dot_rows(call, begin * tile, std::min(end * tile, p_.gemm_n));
                            });
   }
 

@@ -13,8 +13,8 @@ namespace lenslet {
 std::int64_t packed_b_floats(std::int64_t k, std::int64_t n);
 
 /// Brings B [k,n], element (i,j) at b[i*row_stride + j*col_stride], into the order the kernels read: panels of two
-/// vectors' columns (the last one or two), each [k][columns], zero-padded. `packed` should be 64-byte aligned. Packed
-/// data is for this process only: another CPU may want other panels.
+/// vectors' columns (the last one or two), each [k][columns], zero-padded. One of the strides is 1. `packed` should be
+/// 64-byte aligned. Packed data is for this process only: another CPU may want other panels.
 void pack_b(const float* b, std::int64_t row_stride, std::int64_t col_stride, std::int64_t k, std::int64_t n,
             float* packed);
 

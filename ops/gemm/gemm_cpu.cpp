@@ -294,18 +294,15 @@ void pack_adjacent_rows(const float* b, std::int64_t col_stride, std::int64_t k,
 
 void pack(const float* b, std::int64_t row_stride, std::int64_t col_stride, std::int64_t k, std::int64_t n,
           float* packed) {
+  assert(row_stride == 1 || col_stride == 1);
   for (std::int64_t j = 0; j < n; j += panel_cols()) {
     const std::int64_t width = packed_cols(n, j), cols = std::min(width, n - j);
-    const bool transposed = row_stride == 1 && col_stride != 1;
-    if (transposed) pack_adjacent_rows(b + j * col_stride, col_stride, k, cols, width, packed);
-    for (std::int64_t i = 0; i < k; ++i, packed += width) {
-      const float* const from = b + i * row_stride + j * col_stride;
-      if (col_stride == 1)
-        std::memcpy(packed, from, static_cast<std::size_t>(cols) * sizeof(float));
-      else if (!transposed)
-        for (std::int64_t c = 0; c < cols; ++c) packed[c] = from[c * col_stride];
-      std::fill(packed + cols, packed + width, 0.0f);
-    }
+    if (col_stride == 1)
+      for (std::int64_t i = 0; i < k; ++i)
+        std::memcpy(packed + i * width, b + i * row_stride + j, static_cast<std::size_t>(cols) * sizeof(float));
+    else
+      pack_adjacent_rows(b + j * col_stride, col_stride, k, cols, width, packed);
+    for (std::int64_t i = 0; i < k; ++i, packed += width) std::fill(packed + cols, packed + width, 0.0f);
   }
 }
 

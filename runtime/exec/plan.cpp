@@ -193,10 +193,6 @@ class PlanBuilder {
                      [](const BlobOfStep& a, const BlobOfStep& b) { return a.bytes > b.bytes; });
     std::vector<PreparedKey> keys;
     for (BlobOfStep& blob : blobs_) keys.push_back(std::move(blob.key));
-    if (!device().is_cuda()) {
-      if (pool_ == nullptr) pool_ = std::make_shared<ThreadPool>(plan_->info.threads, options_.flush_denormals);
-      pool_->start_in_this_process();
-    }
     const std::vector<PreparedWeights> made = model_.prepared->get(
         keys,
         [&](std::size_t i) {
@@ -207,8 +203,15 @@ class PlanBuilder {
             throw error.within(node.label());
           }
         },
-        device().is_cuda() ? nullptr : pool_.get());
+        workers());
     for (std::size_t i = 0; i < made.size(); ++i) step_of(blobs_[i].node).blob = made[i].data;
+  }
+
+  ThreadPool* workers() {
+    if (device().is_cuda()) return nullptr;
+    if (pool_ == nullptr) pool_ = std::make_shared<ThreadPool>(plan_->info.threads, options_.flush_denormals);
+    pool_->start_in_this_process();
+    return pool_.get();
   }
 
   // The same for all Runners: the pool's threads may take denormal numbers for zero.

@@ -239,17 +239,18 @@ void transform_filters(const ConvProblem& p, const ConvFilter& filter, float* u)
   const std::int64_t panel = gemm_tile_cols();
   std::vector<float> rows(alpha * static_cast<std::size_t>(std::min(panel, p.k) * p.c));
   for (std::int64_t first = 0; first < p.k; first += panel) {
-    const std::int64_t filters = std::min(panel, p.k - first), matrix = filters * p.c;
+    const std::int64_t filters = std::min(panel, p.k - first);
+    const auto matrix = static_cast<std::size_t>(filters * p.c);
+    const float* const w = filter.w + first * p.c * 9;
     for (std::size_t i = 0; i < alpha; ++i) {
-      for (std::int64_t at = 0; at < matrix; ++at) {
-        const auto line = winograd_filter_row<M>(i, filter.w + (first * p.c + at) * 9);
-        const double scale = filter.factor(first + at / p.c);
+      for (std::size_t at = 0; at < matrix; ++at) {
+        const auto line = winograd_filter_row<M>(i, w + at * 9);
+        const double scale = filter.factor(first + static_cast<std::int64_t>(at) / p.c);
         for (std::size_t j = 0; j < alpha; ++j)
-          rows[j * static_cast<std::size_t>(matrix) + static_cast<std::size_t>(at)] =
-              static_cast<float>(scale * winograd_filter_element<M>(j, line));
+          rows[j * matrix + at] = static_cast<float>(scale * winograd_filter_element<M>(j, line));
       }
       for (std::size_t j = 0; j < alpha; ++j)
-        pack_b(rows.data() + j * static_cast<std::size_t>(matrix), 1, p.c, p.c, filters,
+        pack_b(rows.data() + j * matrix, 1, p.c, p.c, filters,
                u + static_cast<std::int64_t>(i * alpha + j) * matrix_floats(p) + first * p.c);
     }
   }
