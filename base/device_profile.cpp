@@ -57,13 +57,14 @@ DeviceProfile cpu_profile(int threads) {
 }
 
 const DeviceProfile& reference_gpu() {
-  // An H200: fp32 51 TFLOP/s and TF32 384 in large products, 4.3 TB/s in a large copy.
+  // An H200: fp32 51 TFLOP/s, TF32 384 and fp16 760 in large products, 4.3 TB/s in a large copy.
   static const DeviceProfile profile{.kind = DeviceKind::cuda,
                                      .name = "NVIDIA H200",
                                      .capability = 90,
                                      .units = 132,
                                      .fp32_flops_per_us = 51e6,
                                      .tf32_flops_per_us = 384e6,
+                                     .half_flops_per_us = 760e6,
                                      .bytes_per_us = 4.3e6,
                                      .launch_us = 1.0,
                                      .l2_bytes = 50 << 20,

@@ -18,6 +18,7 @@ struct DeviceProfile {
 
   double fp32_flops_per_us = 50e3;  ///< multiply + add of IEEE singles, all units together
   double tf32_flops_per_us = 0;     ///< the same of TF32 products; 0: there are none
+  double half_flops_per_us = 0;     ///< the same of 16-bit products, fp16 and bf16 alike; 0: there are none
   double bytes_per_us = 10e3;       ///< streaming from memory, all units together
   double launch_us = 0;             ///< of a kernel that has nothing to do
 
@@ -31,7 +32,11 @@ struct DeviceProfile {
   std::optional<std::string> refuse_shared(std::size_t bytes) const;
 
   double flops_per_us(Numerics::Multiply multiply) const {
-    return multiply == Numerics::Multiply::tf32 && tf32_flops_per_us > 0 ? tf32_flops_per_us : fp32_flops_per_us;
+    using Multiply = Numerics::Multiply;
+    const double rate = multiply == Multiply::fp32   ? 0
+                        : multiply == Multiply::tf32 ? tf32_flops_per_us
+                                                     : half_flops_per_us;
+    return rate > 0 ? rate : fp32_flops_per_us;
   }
 };
 

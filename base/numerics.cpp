@@ -15,6 +15,8 @@ struct Named {
 constexpr Named known[] = {
     {"fp32", {}},
     {"tf32", {.multiply = Numerics::Multiply::tf32}},
+    {"fp16", {.storage = DType::f16, .multiply = Numerics::Multiply::fp16}},
+    {"bf16", {.storage = DType::bf16, .multiply = Numerics::Multiply::bf16}},
 };
 
 }  // namespace

@@ -59,6 +59,7 @@ DeviceProfile look(int device) {
     const double clock_mhz = attribute(cudaDevAttrClockRate) / 1e3;
     profile.fp32_flops_per_us = product_share * 2.0 * architecture.fp32_lanes * profile.units * clock_mhz;
     profile.tf32_flops_per_us = architecture.tf32_per_fp32 * profile.fp32_flops_per_us;
+    profile.half_flops_per_us = 2 * profile.tf32_flops_per_us;
     // Two transfers a cycle, `width` bits each.
     const double memory_mhz = attribute(cudaDevAttrMemoryClockRate) / 1e3;
     profile.bytes_per_us = copy_share * 2 * memory_mhz * attribute(cudaDevAttrGlobalMemoryBusWidth) / 8;

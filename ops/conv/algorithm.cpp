@@ -45,8 +45,11 @@ Rows BoundRowConv::reads(Rows rows) const {
 }
 
 Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
-  if (const DType dtype = node.inputs()[ConvOp::input].type.dtype; !types().contains(dtype))
+  const DType dtype = node.outputs()[0].dtype, of_x = node.inputs()[ConvOp::input].type.dtype;
+  if (!types().contains(dtype))
     return Offer::refuse(fmt::format("convolution of {}; only {} is done", to_string(dtype), types().str()));
+  if (of_x != dtype && !(of_x == DType::f32 && reads_float32()))
+    return Offer::refuse(fmt::format("its input is {}, its output {}", to_string(of_x), to_string(dtype)));
   if (node.shape(ConvOp::input).rank() == 5) return Offer::refuse("it is 3-D");
   const bool computed = node.inputs()[ConvOp::filter].constant == nullptr;
   if (!takes_anything()) {
@@ -65,7 +68,7 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
   const bool images = node.shape(ConvOp::input).rank() == 4;
   const Format format = images ? plan.format : formats::nchw;
   candidate.inputs.assign(node.inputs().size(), formats::nchw);
-  candidate.inputs[ConvOp::input] = format;
+  candidate.inputs[ConvOp::input] = images ? plan.x_format.value_or(format) : format;
   if (plan.explicit_padding) candidate.inputs[ConvOp::input].halo = pads_of(p);
   if (p.residual && node.inputs()[ConvOp::residual].constant == nullptr) candidate.inputs[ConvOp::residual] = format;
   candidate.outputs = {format};
@@ -91,12 +94,17 @@ void ConvAlgorithm::transform(const ConvProblem& p, std::string_view, const Conv
       to[static_cast<std::size_t>(k * filter.terms + i)] = filter.weight(k, i);
 }
 
+void ConvAlgorithm::transform_bytes(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
+                                    std::span<std::byte> to) const {
+  transform(p, config, filter, {reinterpret_cast<float*>(to.data()), to.size() / sizeof(float)});
+}
+
 std::optional<BlobSpec> ConvAlgorithm::blob(const Problem& node, const Candidate& candidate) const {
   if (node.inputs()[ConvOp::filter].constant == nullptr) return std::nullopt;
   const ConvProblem p = seen_problem(node, candidate);
   const FilterForm form = filter_form(p, candidate.config);
   BlobSpec spec;
-  spec.bytes = static_cast<std::size_t>(form.floats) * sizeof(float);
+  spec.bytes = static_cast<std::size_t>(form.floats) * form.element_bytes;
   // The scales are no input, so they are in here; the filters' own shape comes with the constant.
   spec.key = fmt::format("{} g{} {}", name(), p.groups, form.form);
   const std::vector<float>& scale = node.op().epilogue()->scale;
@@ -110,7 +118,7 @@ void ConvAlgorithm::prepare(const Problem& node, const Candidate& candidate, std
   const ConvFilter filter{.w = node.inputs()[ConvOp::filter].constant->values<float>().data(),
                           .scale = scale.empty() ? nullptr : scale.data(),
                           .terms = p.group_c() * p.r * p.s};
-  transform(p, candidate.config, filter, {reinterpret_cast<float*>(blob.data()), blob.size() / sizeof(float)});
+  transform_bytes(p, candidate.config, filter, blob);
 }
 
 std::unique_ptr<const BoundKernel> ConvAlgorithm::bind(const Binding& binding) const {

@@ -24,10 +24,11 @@ struct ConvFilter {
   std::int64_t terms = 0;  ///< C/groups * R * S
 
   double factor(std::int64_t k) const { return scale == nullptr ? 1.0 : static_cast<double>(scale[k]); }
-  /// Effective weight `i` of filter k, i counting c, r, s.
-  float weight(std::int64_t k, std::int64_t i) const {
-    return static_cast<float>(static_cast<double>(w[k * terms + i]) * factor(k));
+  /// Effective weight `i` of filter k, i counting c, r, s: not rounded yet, and rounded to float32.
+  double exact_weight(std::int64_t k, std::int64_t i) const {
+    return static_cast<double>(w[k * terms + i]) * factor(k);
   }
+  float weight(std::int64_t k, std::int64_t i) const { return static_cast<float>(exact_weight(k, i)); }
 };
 
 /// One call. Pointers are 64-byte aligned arena memory (CUDA: 256-byte aligned, on the device) except that bias and
@@ -80,12 +81,13 @@ class BoundRowConv : public BoundConv, private RowKernel {
   void run_rows(const KernelRun& run, const ImageRows& rows) const final { compute_rows(conv_run(run), rows); }
 };
 
-/// Stateless; one static instance each. Float32; filters known before the run, 4-D input: others are `direct`'s.
+/// Stateless; one static instance each. Filters known before the run, 4-D input: others are `direct`'s.
 class ConvAlgorithm : public Kernel {
  public:
   /// What an algorithm says of a problem that it does not refuse.
   struct Plan {
-    Format format = formats::nhwc;  ///< of x, residual and y
+    Format format = formats::nhwc;  ///< of residual and y, and of x but for
+    std::optional<Format> x_format = {};
     bool pitched = false;           ///< can y, without residual, be some channels of a larger tensor's?
     bool explicit_padding = false;  ///< x shall come with its pads: zeros, as the halo of its format
     std::string config = {};
@@ -94,7 +96,8 @@ class ConvAlgorithm : public Kernel {
     bool needs_cublas = false;
   };
 
-  DTypeSet types() const final { return dtypes<Types<float>>; }
+  /// Of residual and y (ConvProblem::storage), and of x unless reads_float32(); filters and bias come in float32.
+  DTypeSet types() const override { return dtypes<Types<float>>; }
   Offer offer(const Problem& problem, const Target& target) const final;
   std::optional<BlobSpec> blob(const Problem& problem, const Candidate& candidate) const final;
   void prepare(const Problem& problem, const Candidate& candidate, std::span<std::byte> blob) const final;
@@ -106,18 +109,24 @@ class ConvAlgorithm : public Kernel {
   virtual Plan plan(const ConvProblem& problem, const Target& target) const = 0;
   /// Can it store maxima instead of what it computes (ConvProblem::max_pool)? Where it can, with which activations.
   virtual bool pools(const ConvProblem&) const { return false; }
+  /// Does it read float32 where y is of its own types?
+  virtual bool reads_float32() const { return false; }
   /// Does it take filters that the network computes, and 1-D inputs?
   virtual bool takes_anything() const { return false; }
 
-  /// The transformed filters (as loaded, when nobody says otherwise): how many floats, and everything that decides them
-  /// besides kernel, problem and constants (a vector width, a padded row).
+  /// The transformed filters (as loaded, when nobody says otherwise): how many of what, and everything that decides
+  /// them besides kernel, problem and constants (a vector width, a padded row).
   struct FilterForm {
-    std::int64_t floats = 0;
+    std::int64_t floats = 0;  ///< or what has `element_bytes`
     std::string form = {};
+    std::size_t element_bytes = sizeof(float);
   };
   virtual FilterForm filter_form(const ConvProblem& problem, std::string_view config) const;
   virtual void transform(const ConvProblem& problem, std::string_view config, const ConvFilter& filter,
                          std::span<float> to) const;
+  /// The same of other elements than floats: whoever names their bytes writes them.
+  virtual void transform_bytes(const ConvProblem& problem, std::string_view config, const ConvFilter& filter,
+                               std::span<std::byte> to) const;
   /// `problem` as BoundConv holds it.
   virtual std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& problem, std::string_view config,
                                                        const DeviceProfile& device) const = 0;

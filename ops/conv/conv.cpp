@@ -121,6 +121,7 @@ ConvProblem ConvOp::problem(std::span<const InputInfo> inputs) const {
   problem.bias = present(inputs, bias);
   problem.residual = present(inputs, residual);
   problem.activation = epilogue_.activation;
+  problem.storage = problem.x_storage = inputs[input].type.dtype;
   problem.max_pool = max_pool_;
   return problem;
 }
@@ -240,13 +241,16 @@ std::optional<CroppedFilter> ConvOp::without_idle_taps(std::span<const InputInfo
 }
 
 std::unique_ptr<const Problem> pose(const ConvProblem& p, const Tensor& w, std::vector<float> scale) {
-  const auto known = [&](Shape shape, bool there) {
-    return InputInfo{.present = there, .type = {DType::f32, there ? shape : Shape()}};
+  const auto known = [&](DType dtype, Shape shape, bool there) {
+    return InputInfo{.present = there, .type = {dtype, there ? shape : Shape()}};
   };
-  std::vector<InputInfo> inputs{known({p.n, p.c, p.h, p.w}, true), known({p.k, p.group_c(), p.r, p.s}, true),
-                                known({p.k}, p.bias), known({p.n, p.k, p.p, p.q}, p.residual)};
+  const Shape y{p.n, p.k, p.p, p.q}, pooled{p.n, p.k, p.p / 2, p.q / 2};
+  std::vector<InputInfo> inputs{known(p.x_storage, {p.n, p.c, p.h, p.w}, true),
+                                known(DType::f32, {p.k, p.group_c(), p.r, p.s}, true), known(DType::f32, {p.k}, p.bias),
+                                known(p.storage, y, p.residual)};
   if (!w.empty()) inputs[ConvOp::filter].constant = &w;
-  return std::make_unique<const Problem>(std::make_shared<ConvOp>(p, std::move(scale)), inputs);
+  return std::make_unique<const Problem>(std::make_shared<ConvOp>(p, std::move(scale)), inputs,
+                                         std::vector<TensorType>{{p.storage, p.max_pool ? pooled : y}});
 }
 
 std::string ConvOp::describe(std::span<const InputInfo> inputs) const {

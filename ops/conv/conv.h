@@ -86,7 +86,11 @@ class ConvOp final : public Op {
 };
 
 /// Of a node whose op is a Conv.
-inline ConvProblem conv_problem(const Problem& problem) { return problem.as<ConvOp>().problem(problem.inputs()); }
+inline ConvProblem conv_problem(const Problem& problem) {
+  ConvProblem p = problem.as<ConvOp>().problem(problem.inputs());
+  p.storage = problem.outputs()[0].dtype;
+  return p;
+}
 
 /// The node that poses `problem` with filters [K][C/groups][R][S] known as `w` (an empty tensor: computed by the
 /// network): for tests and measurements. `w` is shared.

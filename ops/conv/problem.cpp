@@ -82,7 +82,9 @@ double ConvProblem::bytes() const {
                      static_cast<double>(max_pool ? q / 2 : q);
   const double filters =
       static_cast<double>(k) * static_cast<double>(group_c()) * static_cast<double>(r) * static_cast<double>(s);
-  return 4.0 * (in + filters + out * (residual ? 2 : 1) + (bias ? static_cast<double>(k) : 0));
+  return static_cast<double>(dtype_bytes(x_storage)) * in +
+         static_cast<double>(dtype_bytes(storage)) * (filters + out * (residual ? 2 : 1)) +
+         (bias ? 4.0 * static_cast<double>(k) : 0);
 }
 
 std::string ConvProblem::str() const {
@@ -90,6 +92,8 @@ std::string ConvProblem::str() const {
   if (pad_top == pad_bottom && pad_left == pad_right) pads = pair(pad_top, pad_left);
   std::string text =
       fmt::format("{}x{}x{}x{} -> {}, {}x{} s{} p{} g{}", n, c, h, w, k, r, s, pair(stride_h, stride_w), pads, groups);
+  if (x_storage != storage) text += fmt::format(" {} to", to_string(x_storage));
+  if (storage != DType::f32) text += fmt::format(" {}", to_string(storage));
   if (dilation_h != 1 || dilation_w != 1) text += fmt::format(" d{}", pair(dilation_h, dilation_w));
   if (bias) text += " +bias";
   if (residual) text += " +residual";

@@ -25,13 +25,15 @@ struct ConvProblem {
   bool bias = false;      ///< [k], added first
   bool residual = false;  ///< [n,k,p,q] in the output's layout, added before the activation
   Activation activation;
+  DType storage = DType::f32;    ///< of residual and y; bias and what filters are made from are float32
+  DType x_storage = DType::f32;  ///< of x: the same, or float32 where a network's input is read as it comes
   bool max_pool = false;  ///< stored are the maxima of 2x2 outputs, with stride 2: [n,k,p/2,q/2]; then no residual
 
   std::int64_t group_c() const { return c / groups; }
   std::int64_t group_k() const { return k / groups; }
   bool padded() const { return pad_top != 0 || pad_left != 0 || pad_bottom != 0 || pad_right != 0; }
   double flops() const;  ///< 2*n*k*p*q*(c/groups)*r*s
-  double bytes() const;  ///< input + filters + output (+ residual), each once, fp32
+  double bytes() const;  ///< input + filters + output (+ residual), each once, as stored
   /// "1x64x56x56 -> 64, 3x3 s1 p1 g1 +bias +relu"
   std::string str() const;
   /// The same problem on an input that already contains the pads.

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "lenslet/tensor.h"
+
 namespace lenslet {
 
 /// Bound on max |y - exact| over the rms of exact for a sum of `terms` independent fp32 products, in whatever order:
@@ -19,5 +21,17 @@ inline double sum_tolerance(std::int64_t terms) {
 /// output's rms, however many terms there are: errors add up as the products do. 16 times that, as above. cuBLAS on an
 /// H200: 0.60 rms, 4.4 at worst among 1e6 sums of 16 terms and 3.2 of 256 or more.
 inline double tf32_sum_tolerance(std::int64_t terms) { return std::ldexp(10.0, -11) + sum_tolerance(terms); }
+
+/// Half the distance of neighbouring numbers, relative to them: what rounding to nearest changes at most.
+inline double unit_roundoff(DType dtype) {
+  return dtype == DType::f16 ? 0x1p-11 : dtype == DType::bf16 ? 0x1p-8 : dtype == DType::f64 ? 0x1p-53 : 0x1p-24;
+}
+
+/// The same where one operand, x, is of a 16-bit type, the other was rounded to it once, and products and sums are
+/// fp32: 0.42 roundoffs rms of a product, and so of the output's rms; 16 times that, as above. That the result is
+/// rounded to the type it is stored in is no error of the product's, and judged apart.
+inline double half_sum_tolerance(DType dtype, std::int64_t terms) {
+  return 6.7 * unit_roundoff(dtype) + 2 * sum_tolerance(terms);
+}
 
 }  // namespace lenslet
