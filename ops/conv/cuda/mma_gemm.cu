@@ -1,0 +1,189 @@
+// mma_gemm: the convolution as one tiled matrix product per group on tensor cores, the windows fetched from the input
+// while multiplying: 16-bit elements, and TF32 where it is asked for. The kernel is in mma_gemm.cuh, tiles and slices
+// are chosen in mma_gemm_plan.cpp.
+
+#include "ops/conv/cuda/mma_gemm.cuh"
+
+#include <bit>
+#include <cstring>
+
+#include "ops/conv/conv.h"
+#include "ops/core/sum_tolerance.h"
+
+namespace lenslet::cuda {
+namespace {
+
+struct TileKernel {
+  void (*kernel)(MmaGemm) = nullptr;
+  std::size_t shared_bytes = 0;
+};
+
+template <typename T, MmaAccess access, MmaTile tile>
+TileKernel kernel_of() {
+  using Tile = MmaTraits<tile>;
+  return {mma_gemm_kernel<Tile, T, access>, mma_shared_bytes<Tile>()};
+}
+
+template <typename T, MmaAccess access>
+TileKernel kernel_for(MmaTile wanted) {
+  switch (wanted) {
+    case MmaTile::t128x128:
+      return kernel_of<T, access, MmaTile::t128x128>();
+    case MmaTile::t128x64:
+      return kernel_of<T, access, MmaTile::t128x64>();
+    case MmaTile::t64x128:
+      return kernel_of<T, access, MmaTile::t64x128>();
+    case MmaTile::t64x64:
+      return kernel_of<T, access, MmaTile::t64x64>();
+    case MmaTile::t64x32:
+      return kernel_of<T, access, MmaTile::t64x32>();
+    case MmaTile::t32x64:
+      return kernel_of<T, access, MmaTile::t32x64>();
+    case MmaTile::t32x32:
+      return kernel_of<T, access, MmaTile::t32x32>();
+  }
+  throw Error(ErrorKind::internal, "mma_gemm: unknown tile");
+}
+
+template <typename T>
+TileKernel kernel_for(MmaTile tile, MmaAccess access) {
+  if (access == MmaAccess::vectors) return kernel_for<T, MmaAccess::vectors>(tile);
+  if constexpr (sizeof(T) == 2)
+    if (access == MmaAccess::halves) return kernel_for<T, MmaAccess::halves>(tile);
+  return kernel_for<T, MmaAccess::words>(tile);
+}
+
+TileKernel kernel_for(const ConvProblem& p, MmaTile tile) {
+  const MmaAccess access = mma_access(p);
+  if (p.storage == DType::f16) return kernel_for<Float16>(tile, access);
+  if (p.storage == DType::bf16) return kernel_for<BFloat16>(tile, access);
+  return kernel_for<float>(tile, access);
+}
+
+class BoundMmaGemm final : public BoundKernel {
+ public:
+  BoundMmaGemm(const ConvProblem& p, const MmaGemmPlan& plan)
+      : plan_(plan), groups_(static_cast<unsigned>(p.groups)), kernel_(kernel_for(p, plan.tile)), call_(p) {
+    const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
+    call_.steps = narrow(plan.steps);
+    call_.steps_a_slice = narrow(plan.steps_a_slice);
+    call_.tiles_n = narrow(plan.tiles_n);
+    call_.slices = narrow(plan.slices);
+    call_.pixels = narrow(p.n * p.p * p.q);
+    call_.pq = narrow(p.p * p.q);
+    call_.group_c = narrow(p.group_c());
+    call_.group_k = narrow(p.group_k());
+    call_.filter_pitch = narrow(mma_filter_pitch(p));
+    call_.window_h = narrow(p.r * p.dilation_h);
+    call_.window_w = narrow(p.s * p.dilation_w);
+    call_.x_image = p.c * p.h * p.w;
+    call_.store_vectors = p.group_k() * static_cast<std::int64_t>(dtype_bytes(p.storage)) % 16 == 0;
+  }
+
+  void run(const KernelRun& run) const override {
+    MmaGemm call = call_;
+    call.x = run.in<void>(ConvOp::input);
+    call.w = run.blob;
+    call.bias = run.in<float>(ConvOp::bias);
+    call.residual = run.in<void>(ConvOp::residual);
+    call.y = run.out<void>();
+    allow_shared_bytes(kernel_.kernel, kernel_.shared_bytes);
+    const auto slices = static_cast<unsigned>(plan_.slices);
+    launch_clusters(*run.cuda, kernel_.kernel,
+                    dim3(static_cast<unsigned>(plan_.tiles_m * plan_.tiles_n), slices, groups_),
+                    static_cast<unsigned>(shape_of(plan_.tile).threads()), dim3(1, slices), kernel_.shared_bytes, call);
+  }
+
+ private:
+  MmaGemmPlan plan_;
+  unsigned groups_;
+  TileKernel kernel_;
+  MmaGemm call_;
+};
+
+/// Of the largest tile.
+constexpr std::size_t most_shared_bytes = mma_shared_bytes<MmaTraits<MmaTile::t128x128>>();
+
+/// To TF32's 10 mantissa bits, to nearest, ties away from zero as cvt.rna.
+float to_tf32(double value) {
+  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+  if ((bits & 0x7F800000U) == 0x7F800000U) return std::bit_cast<float>(bits);
+  return std::bit_cast<float>((bits + 0x1000U) & 0xFFFFE000U);
+}
+
+class MmaGemmConv final : public ConvAlgorithm {
+ public:
+  std::string_view name() const override { return "mma_gemm"; }
+  DeviceKind device() const override { return DeviceKind::cuda; }
+  DTypeSet types() const override { return dtypes<Types<float, Float16, BFloat16>>; }
+
+ private:
+  std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
+    if (p.storage == DType::f32 && target.numerics.multiply != Numerics::Multiply::tf32)
+      return "tensor cores would round float32 to TF32, which was not asked for";
+    if (target.device.capability < 80) return "it needs tensor cores of compute capability 8.0";
+    if (auto reason = target.device.refuse_shared(most_shared_bytes)) return reason;
+    if (p.groups > 1 && (p.group_c() < 8 || p.group_k() < 8))
+      return "a group of less than eight channels or filters leaves tiles empty";
+    if (p.groups > 65535) return "more than 65535 groups";
+    // The kernel counts in 32 bits within an image, a window and the pixels of the output.
+    constexpr std::int64_t limit = 1 << 30;
+    const std::int64_t step = mma_step_terms(p);
+    const std::int64_t window_h = (p.r + step) * p.dilation_h, window_w = (p.s + step) * p.dilation_w;
+    if (p.c > limit / p.h / p.w || p.k > limit / p.p / p.q || window_h > limit / p.w / p.c || window_w > limit / p.c)
+      return "an image or a window has more than 2^30 elements";
+    if (p.h + p.pad_top + p.pad_bottom > limit || p.w + p.pad_left + p.pad_right > limit)
+      return "a padded image has more than 2^30 lines or columns";
+    if (p.n > limit / p.p / p.q) return "more than 2^30 output pixels";
+    if (p.group_k() > limit / mma_filter_pitch(p)) return "more than 2^30 weights in a group";
+    return std::nullopt;
+  }
+
+  Plan plan(const ConvProblem& p, const Target& target) const override {
+    const MmaGemmPlan cut = plan_mma_gemm(p, target.device.clusters);
+    const std::int64_t terms = p.group_c() * p.r * p.s;
+    return {.format = formats::nhwc,
+            .config = cut.str(),
+            .estimated_us = mma_gemm_us(p, cut, target.device),
+            .tolerance = p.storage == DType::f32 ? tf32_sum_tolerance(terms) + sum_tolerance(terms)
+                                                 : half_sum_tolerance(p.storage, terms)};
+  }
+
+  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
+    return {.floats = p.k * mma_filter_pitch(p),
+            .form = std::string(to_string(p.storage)),
+            .element_bytes = dtype_bytes(p.storage)};
+  }
+
+  void transform_bytes(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+                       std::span<std::byte> to) const override {
+    std::memset(to.data(), 0, to.size());
+    const std::int64_t taps = p.r * p.s, c = p.group_c(), pitch = mma_filter_pitch(p);
+    const auto write = [&]<typename T>(T* first, const auto& rounded) {
+      for (std::int64_t k = 0; k < p.k; ++k)
+        for (std::int64_t in = 0; in < c; ++in)
+          for (std::int64_t tap = 0; tap < taps; ++tap)
+            first[k * pitch + tap * c + in] = rounded(filter.exact_weight(k, in * taps + tap));
+    };
+    if (p.storage == DType::f16)
+      write(reinterpret_cast<std::uint16_t*>(to.data()), f16_from_f64);
+    else if (p.storage == DType::bf16)
+      write(reinterpret_cast<std::uint16_t*>(to.data()), bf16_from_f64);
+    else
+      write(reinterpret_cast<float*>(to.data()), to_tf32);
+  }
+
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
+                                               const DeviceProfile& device) const override {
+    return std::make_unique<BoundMmaGemm>(p, read_mma_gemm_plan(p, config, device.clusters));
+  }
+};
+
+}  // namespace
+
+const Kernel& conv_mma_gemm() {
+  static const MmaGemmConv algorithm;
+  return algorithm;
+}
+
+}  // namespace lenslet::cuda

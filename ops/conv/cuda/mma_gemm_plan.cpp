@@ -1,0 +1,121 @@
+#include "ops/conv/cuda/mma_gemm_plan.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace lenslet::cuda {
+namespace {
+
+// First guesses, to be fitted (lenslet-bench-implicit-gemm).
+
+/// A lone block's step: its loads come from L2, three steps ahead, then ldmatrix, mma and a barrier after each other.
+constexpr double step_us = 0.30;
+/// From a block's start to its first product, and the epilogue: here for m + n = 128.
+constexpr double block_us = 0.9, tile_us = 0.6;
+/// L2 to the multiprocessors, all together.
+constexpr double l2_bytes_per_us = 5.5e6;
+/// Blocks of a cluster wait for each other and read each other's sums.
+constexpr double cluster_us = 0.7, cluster_bytes_per_us = 3e6;
+/// Copies of 4 bytes, and loads of 2: what a step takes longer.
+constexpr double word_factor = 2.5, half_factor = 6;
+
+constexpr std::int64_t max_slices = 8;  // a cluster that every device can place
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+double elements(const ConvProblem& p) { return static_cast<double>(p.n * p.p * p.q) * static_cast<double>(p.k); }
+
+}  // namespace
+
+MmaAccess mma_access(const ConvProblem& p) {
+  const auto bytes = static_cast<std::int64_t>(dtype_bytes(p.storage));
+  if (p.group_c() * bytes % 16 == 0) return MmaAccess::vectors;
+  return p.group_c() * bytes % 4 == 0 ? MmaAccess::words : MmaAccess::halves;
+}
+
+std::int64_t mma_step_terms(const ConvProblem& p) {
+  return mma_step_bytes / static_cast<std::int64_t>(dtype_bytes(p.storage));
+}
+
+std::int64_t mma_filter_pitch(const ConvProblem& p) {
+  const std::int64_t step = mma_step_terms(p);
+  return ceil_div(p.r * p.s * p.group_c(), step) * step;
+}
+
+std::string MmaGemmPlan::str() const {
+  const MmaTileShape& shape = shape_of(tile);
+  ConfigWriter text;
+  text.add("tile", std::to_string(shape.m) + "x" + std::to_string(shape.n)).add("slices", slices);
+  return text.str();
+}
+
+MmaGemmPlan cut_mma_gemm(const ConvProblem& p, MmaTile tile, std::int64_t slices) {
+  const MmaTileShape& shape = shape_of(tile);
+  MmaGemmPlan plan;
+  plan.tile = tile;
+  plan.tiles_m = ceil_div(p.n * p.p * p.q, shape.m);
+  plan.tiles_n = ceil_div(p.group_k(), shape.n);
+  plan.steps = mma_filter_pitch(p) / mma_step_terms(p);
+  plan.steps_a_slice = ceil_div(plan.steps, std::clamp<std::int64_t>(slices, 1, std::min(plan.steps, max_slices)));
+  plan.slices = ceil_div(plan.steps, plan.steps_a_slice);
+  return plan;
+}
+
+double mma_gemm_us(const ConvProblem& p, const MmaGemmPlan& plan, const DeviceProfile& device) {
+  const MmaTileShape& shape = shape_of(plan.tile);
+  const double rate =
+      device.flops_per_us(p.storage == DType::f32 ? Numerics::Multiply::tf32 : Numerics::Multiply::fp16);
+  const double step_flops = 2.0 * shape.m * shape.n * static_cast<double>(mma_step_terms(p));
+  const double step_bytes = static_cast<double>(shape.stage_bytes());
+  const MmaAccess access = mma_access(p);
+  const double factor = access == MmaAccess::vectors ? 1 : access == MmaAccess::words ? word_factor : half_factor;
+  const double start = block_us + tile_us * (shape.m + shape.n) / 128.0;
+  // So many blocks on a multiprocessor at once: the units' rate, L2's, or the wait for one's own loads.
+  const auto round_us = [&](std::int64_t together) {
+    const auto blocks = static_cast<double>(together);
+    const double step = std::max({step_us, blocks * step_flops * device.units / (shape.efficiency * rate),
+                                  blocks * step_bytes * device.units / l2_bytes_per_us});
+    return static_cast<double>(plan.steps_a_slice) * step * factor + start;
+  };
+  const std::int64_t blocks = plan.tiles_m * plan.tiles_n * plan.slices * p.groups;
+  const std::int64_t round = device.units * shape.blocks, rest = blocks % round;
+  double us = static_cast<double>(blocks / round) * round_us(shape.blocks);
+  if (rest > 0) us += round_us(ceil_div(rest, device.units));
+  if (plan.slices > 1) us += cluster_us + 4.0 * static_cast<double>(plan.slices) * elements(p) / cluster_bytes_per_us;
+  return device.launch_us + std::max(us, p.bytes() / device.bytes_per_us + start);
+}
+
+MmaGemmPlan plan_mma_gemm(const ConvProblem& p, bool clusters) {
+  MmaGemmPlan best;
+  double best_us = std::numeric_limits<double>::infinity();
+  for (std::size_t tile = 0; tile < mma_tiles.size(); ++tile) {
+    std::int64_t last = 0;
+    for (std::int64_t slices = 1; slices <= (clusters ? max_slices : 1); ++slices) {
+      const MmaGemmPlan plan = cut_mma_gemm(p, static_cast<MmaTile>(tile), slices);
+      if (plan.slices == last) continue;  // as before
+      last = plan.slices;
+      const double us = mma_gemm_us(p, plan, reference_gpu());
+      if (us >= best_us) continue;
+      best_us = us;
+      best = plan;
+    }
+  }
+  return best;
+}
+
+MmaGemmPlan read_mma_gemm_plan(const ConvProblem& p, std::string_view config, bool clusters) {
+  ConfigReader reader(config);
+  const std::string_view text = reader.word("tile");
+  const std::int64_t slices = reader.integer("slices", 1, clusters ? max_slices : 1);
+  reader.finish();
+  for (std::size_t tile = 0; tile < mma_tiles.size(); ++tile) {
+    const MmaGemmPlan plan = cut_mma_gemm(p, static_cast<MmaTile>(tile), slices);
+    const MmaTileShape& shape = mma_tiles[tile];
+    if (std::to_string(shape.m) + "x" + std::to_string(shape.n) != text) continue;
+    if (plan.slices != slices) reader.refuse("the terms cannot be cut into so many slices");
+    return plan;
+  }
+  reader.refuse("there is no kernel for such a tile");
+}
+
+}  // namespace lenslet::cuda
