@@ -63,6 +63,12 @@ struct Types {
 /// All that are computed with: those with a C++ type.
 using AllTypes = Types<float, double, Float16, BFloat16, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t,
                        std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, bool>;
+/// Of 16 bits: most CUDA kernels of float also take these, compute in float and round once.
+using HalfTypes = Types<Float16, BFloat16>;
+template <typename... T>
+Types<T..., Float16, BFloat16> and_halves(Types<T...>);
+template <typename List>
+using WithHalves = decltype(and_halves(List()));
 /// What a kernel's row says it takes: dtypes<Types<float, double>>.
 template <typename List>
 inline constexpr DTypeSet dtypes = List::set();

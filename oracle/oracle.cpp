@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -442,6 +443,19 @@ double rms(std::span<const double> values) {
     ++count;
   }
   return count > 0 ? std::sqrt(squares / count) : 0;
+}
+
+double error_beyond_rounding(double got, double exact, DType stored) {
+  if (got == exact || (std::isnan(got) && std::isnan(exact))) return 0;
+  const double error = std::abs(got - exact);
+  if (std::isnan(error) || std::isinf(exact)) return std::numeric_limits<double>::infinity();
+  const bool ieee = stored == DType::f16;
+  if (!ieee && stored != DType::bf16) return error;
+  const double largest = ieee ? 65504 : 0x1.FEp127;
+  if (std::isinf(got) && std::abs(exact) > largest && std::signbit(got) == std::signbit(exact)) return 0;
+  const double rounding = ieee ? std::max(0x1p-11 * std::abs(exact), 0x1p-25)
+                               : std::max(0x1p-8 * std::abs(exact), 0x1p-134);
+  return std::max(0.0, error - rounding);
 }
 
 }  // namespace lenslet::oracle

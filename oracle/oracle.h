@@ -29,6 +29,11 @@ Tensor to_tensor(const Array& array);
 /// The root of the mean square of the finite values, which errors are measured by; 0 where there is none.
 double rms(std::span<const double> values);
 
+/// How far `got` is from `exact`, less what storing it explains: of f16 and bf16 the unit roundoff (2^-11, 2^-8)
+/// of `exact`, or half the spacing of subnormals, and an infinity where `exact` is beyond the type's largest number. Of other types
+/// |got - exact|. 0 for equal infinities and two NaN, infinite where only one of the two is NaN.
+double error_beyond_rounding(double got, double exact, DType stored);
+
 /// The outputs of one operator, or nothing when there is no reference for it. `attributes` are normalised, as
 /// Op::attributes() and StepInfo give them. Error(invalid_argument) when the inputs make no sense for the operator.
 std::optional<std::vector<Array>> run(std::string_view op, const AttributeList& attributes,

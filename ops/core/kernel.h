@@ -209,6 +209,7 @@ std::span<const KernelRow> family_kernels();
 struct SimpleKernel {
   DeviceKind device = DeviceKind::cpu;
   DTypeSet types = DTypeSet::any();  ///< of input `typed_input`, and of all others that must have its type
+  DTypeSet more_on_cuda;             ///< in on_both(): what the CUDA row takes besides
   std::size_t typed_input = 0;
   /// Formats that the 4-D inputs (which are no constants) and 4-D outputs may all have together: one candidate each.
   std::span<const Format> formats = {};
@@ -232,7 +233,7 @@ struct SimpleKernel {
 
 /// The kernels of both devices where all that differs is how they run:
 /// constexpr auto kernels = on_both({.types = dtypes<Types<float>>}, bind_run<run_cpu>, bind_run<run_cuda>);
-/// and, if the device refuses what the CPU takes, in which words.
+/// and, if the device refuses what the CPU takes, in which words; `more_on_cuda`, if it takes more types.
 constexpr std::array<SimpleKernel, 2> on_both(SimpleKernel common, decltype(SimpleKernel::bind) cpu,
                                               decltype(SimpleKernel::bind) cuda,
                                               decltype(SimpleKernel::refuse) refuse_cuda = nullptr) {
@@ -241,6 +242,7 @@ constexpr std::array<SimpleKernel, 2> on_both(SimpleKernel common, decltype(Simp
   common.bind = cpu;
   other.device = DeviceKind::cuda;
   other.bind = cuda;
+  other.types = common.types.with(common.more_on_cuda);
   if (refuse_cuda != nullptr) other.refuse = refuse_cuda;
   return {common, other};
 }

@@ -2,7 +2,7 @@
 
 namespace lenslet::cuda {
 
-Walk make_walk(const BroadcastLoops& loops, int operand, bool packs_aligned) {
+Walk make_walk(const BroadcastLoops& loops, int operand, bool packs_aligned, int pack) {
   const auto& strides = loops.strides[static_cast<std::size_t>(operand)];
   Walk walk;
   // Loops that this operand steps through evenly are one loop to it, whatever the others need.
@@ -25,15 +25,15 @@ Walk make_walk(const BroadcastLoops& loops, int operand, bool packs_aligned) {
     walk.dims[d] = FastDivider(static_cast<std::uint32_t>(dims[static_cast<std::size_t>(d)]));
 
   const std::int64_t inner = dims[static_cast<std::size_t>(rank - 1)], step = walk.strides[rank - 1];
-  bool rows_aligned = packs_aligned && inner % pack_elems == 0;
-  for (int d = 0; d + 1 < rank; ++d) rows_aligned = rows_aligned && walk.strides[d] % pack_elems == 0;
+  bool rows_aligned = packs_aligned && inner % pack == 0;
+  for (int d = 0; d + 1 < rank; ++d) rows_aligned = rows_aligned && walk.strides[d] % pack == 0;
   if (rank == 1 && step == 0)
     walk.form = Walk::Form::single;
   else if (rank == 1 && step == 1 && packs_aligned)
     walk.form = Walk::Form::whole;
   else if (step == 1 && rows_aligned)
     walk.form = Walk::Form::packs;
-  else if (step == 0 && inner % pack_elems == 0)
+  else if (step == 0 && inner % pack == 0)
     walk.form = Walk::Form::splats;
   else
     walk.form = Walk::Form::each;

@@ -11,15 +11,16 @@
 
 namespace lenslet::cuda {
 
-/// Neighbouring elements of the output that one thread handles together: one 16-byte access of float.
-inline constexpr int pack_elems = 4;
+/// Neighbouring elements of the output that one thread handles together: one 16-byte access of float; where all
+/// elements have 16 bits, the same of those.
+inline constexpr int pack_elems = 4, half_pack_elems = 8;
 
 /// The way from an output of `rank` loops, innermost last and contiguous, to one operand.
 struct Walk {
   enum class Form : std::uint8_t {
     whole,   ///< element i belongs to the output's element i
     single,  ///< one element for all
-    packs,   ///< a pack of the output needs four neighbours, aligned as a pack
+    packs,   ///< a pack of the output needs as many neighbours, aligned as a pack
     splats,  ///< a pack of the output needs one element
     each,    ///< every element has to be found by itself
   };
@@ -43,9 +44,9 @@ struct Walk {
   }
 };
 
-/// The walk of `operand` in `loops`, whose operand 0 is the output. `packs_aligned`: the operand's first element is
-/// aligned as a pack. At most 2^31 - 1 elements.
-Walk make_walk(const BroadcastLoops& loops, int operand, bool packs_aligned);
+/// The walk of `operand` in `loops`, whose operand 0 is the output, by packs of `pack` elements. `packs_aligned`: the
+/// operand's first element is aligned as a pack. At most 2^31 - 1 elements.
+Walk make_walk(const BroadcastLoops& loops, int operand, bool packs_aligned, int pack = pack_elems);
 
 /// A part of an output that one kernel can index with 32 bits. Contiguous in the output.
 struct Piece {

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <memory>
 
+#include "base/convert.h"
 #include "ops/core/checks.h"
 #include "ops/core/rows.h"
 #include "ops/elementwise/binary_cuda.h"
@@ -39,7 +40,8 @@ constexpr const char* by_zero = "integer division by zero";
 
 bool divides(BinaryKind kind) { return kind == BinaryKind::Div || kind == BinaryKind::Mod || kind == BinaryKind::Fmod; }
 
-bool whole(DType dtype) { return dtype != DType::f32 && dtype != DType::f64; }
+bool halves(DType dtype) { return dtypes<HalfTypes>.contains(dtype); }
+bool whole(DType dtype) { return dtype != DType::f32 && dtype != DType::f64 && !halves(dtype); }
 
 /// The constant as one value a channel (axis 1) of `y`; nothing when it varies otherwise or would widen the shape.
 std::vector<double> per_channel(const InputInfo& input, const Shape& y) {
@@ -73,7 +75,7 @@ class BinaryOp final : public Op {
     TensorType y = required_input(inputs, 0, "A");
     if (row.kind == BinaryKind::Pow)
       require_dtype("input Y", required_input(inputs, 1, "Y").dtype,
-                    {DType::f32, DType::f64, DType::i32, DType::i64, DType::u32, DType::u64});
+                    {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i32, DType::i64, DType::u32, DType::u64});
     else
       require_equal_dtypes(inputs);
     for (std::size_t i = 1; i < inputs.size(); ++i)
@@ -208,7 +210,7 @@ struct CheckedPow {
   }
 };
 
-/// Everything but Pow, from the first input to the last: each step is a pass over the output.
+/// Everything but Pow, from the first input to the last: each step is a pass over the output. T of 16 bits: on CUDA.
 template <typename T>
 class Fold final : public BoundKernel {
  public:
@@ -220,7 +222,7 @@ class Fold final : public BoundKernel {
     if (inputs == 1) step(BinaryKind::Max, 0, 0);  // the larger of it and itself is a copy in the output's format
     for (int i = 1; i < inputs; ++i) step(row.kind, i == 1 ? 0 : the_output, i);
     if (row.mean && inputs > 1) {
-      count_ = static_cast<T>(inputs);
+      count_ = static_cast<decltype(count_)>(inputs);
       if (!cuda) step(BinaryKind::Div, the_output, one_number);
     }
     if (std::is_integral_v<T> && divides(row.kind) && binding.constant(1) == nullptr) fault_ = by_zero;
@@ -233,7 +235,8 @@ class Fold final : public BoundKernel {
     auto* y = run.out<T>();
     const auto operand = [&](int number) -> const T* {
       if (number == the_output) return y;
-      if (number == one_number) return &count_;
+      if constexpr (!is_half<T>)
+        if (number == one_number) return &count_;
       return static_cast<const T*>(run.inputs[static_cast<std::size_t>(number)].data());
     };
     for (const Step& step : steps_) {
@@ -251,7 +254,7 @@ class Fold final : public BoundKernel {
         // The loops by kind below become vectors, which take two NaN in the other order: the result's sign would
         // change.
         transform(*run.pool, step.loops, Binary<T>{step.kind}, y, a, b);
-      } else {
+      } else if constexpr (!is_half<T>) {
         with_binary<T>(step.kind, [&](const auto& f) {
           if (divides(step.kind))
             transform(*run.pool, step.loops, CheckedDivision<decltype(f)>{f}, y, a, b);
@@ -269,7 +272,7 @@ class Fold final : public BoundKernel {
     BroadcastLoops loops;
   };
   std::vector<Step> steps_;
-  T count_ = 0;  ///< a mean's divisor
+  std::conditional_t<is_half<T>, float, T> count_ = 0;  ///< a mean's divisor
   std::unique_ptr<const BinaryRows> rows_;
   std::string fault_;
 };
@@ -282,8 +285,7 @@ class BoundPow final : public BoundKernel {
         loops_(loops_of(binding, {0, 1})) {
     // Nearly all powers are squares. On the CPU, apply_binary finds out.
     const Tensor* exponent = binding.constant(1);
-    if (binding.device.kind == DeviceKind::cuda && exponent != nullptr && exponent_ == DType::f32 &&
-        exponent->elems() == 1 && exponent->values<float>()[0] == 2)
+    if (binding.device.kind == DeviceKind::cuda && exponent != nullptr && exponent->elems() == 1 && is_two(*exponent))
       square_ = loops_of(binding, {0, 0});
   }
   std::string fault() const override { return whole(base_) && whole(exponent_) ? by_zero : ""; }
@@ -311,19 +313,50 @@ class BoundPow final : public BoundKernel {
   }
 
  private:
+  static bool is_two(const Tensor& exponent) {
+    switch (exponent.dtype()) {
+      case DType::f32:
+        return exponent.values<float>()[0] == 2;
+      case DType::f16:
+        return static_cast<const Float16*>(exponent.data())->bits == f16_from_f32(2);
+      case DType::bf16:
+        return static_cast<const BFloat16*>(exponent.data())->bits == bf16_from_f32(2);
+      default:
+        return false;
+    }
+  }
+
   DType base_, exponent_;
   BroadcastLoops loops_;
   std::optional<BroadcastLoops> square_;
 };
 
+// Every pass over the output rounds it. Powers of 16 bits have exponents of their own type.
+std::optional<std::string> refuse_halves(const Problem& problem) {
+  const std::span<const InputInfo> inputs = problem.inputs();
+  const BinaryKind kind = problem.as<BinaryOp>().row.kind;
+  const DType a = inputs[0].type.dtype;
+  if (kind == BinaryKind::Add && halves(a) && inputs.size() > 2)
+    return fmt::format("{} sums are rounded once (supported: 2 inputs)", to_string(a));
+  if (kind != BinaryKind::Pow) return std::nullopt;
+  const DType b = inputs[1].type.dtype;
+  if (a == b || !(halves(a) || halves(b))) return std::nullopt;
+  return fmt::format("{} to a power of type {}", to_string(a), to_string(b));
+}
+
 // Of more than two inputs, too, the first two may be overwritten: the others are read in later passes.
-constexpr auto kernels_for(DTypeSet types, decltype(SimpleKernel::bind) bind) {
-  return on_both({.types = types, .formats = nchw_or_nhwc, .tolerance = 2e-6, .in_place = input_bit(0) | input_bit(1)},
-                 bind, bind);
+constexpr auto kernels_for(DTypeSet types, decltype(SimpleKernel::bind) cpu, decltype(SimpleKernel::bind) cuda) {
+  return on_both({.types = types,
+                  .more_on_cuda = types.contains(DType::f32) ? dtypes<HalfTypes> : DTypeSet(),
+                  .formats = nchw_or_nhwc,
+                  .tolerance = 2e-6,
+                  .in_place = input_bit(0) | input_bit(1),
+                  .refuse = refuse_halves},
+                 cpu, cuda);
 }
 template <typename List>
-constexpr auto fold_kernels = kernels_for(dtypes<List>, bind_typed<Fold, List>);
-constexpr auto pow_kernels = kernels_for(dtypes<PowTypes>, bind<BoundPow>);
+constexpr auto fold_kernels = kernels_for(dtypes<List>, bind_typed<Fold, List>, bind_typed<Fold, WithHalves<List>>);
+constexpr auto pow_kernels = kernels_for(dtypes<PowTypes>, bind<BoundPow>, bind<BoundPow>);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   AttributeReader reader(spec);

@@ -45,21 +45,38 @@ struct SwiGlu {
 
 }  // namespace
 
-void swiglu(const Context& context, float alpha, const float* a, const float* b, std::int64_t elems, float* y) {
+void swiglu(const Context& context, float alpha, DType dtype, const void* a, const void* b, std::int64_t elems,
+            void* y) {
   const Shape line{elems};
   const BroadcastLoops::Operand operands[] = {{&line}, {&line}, {&line}};
-  elementwise<Kernels::flat>(context, {line, formats::nchw, operands}, SwiGlu{{alpha, 0}}, y, a, b);
+  dispatch(dtype, WithHalves<FloatTypes>(), [&]<typename T>(std::type_identity<T>) {
+    const auto run = [&](const auto& f) {
+      elementwise<Kernels::flat>(context, {line, formats::nchw, operands}, f, static_cast<T*>(y),
+                                 static_cast<const T*>(a), static_cast<const T*>(b));
+    };
+    const SwiGlu f{{alpha, 0}};
+    if constexpr (is_half<T>)
+      run(OfHalves<T, SwiGlu>{f});
+    else
+      run(f);
+  });
 }
 
 void binary(const Context& context, BinaryKind kind, DType dtype, const BroadcastLoops& loops, const void* a,
             const void* b, void* y) {
-  dispatch(dtype, BinaryTypes(), [&]<typename T>(std::type_identity<T>) {
+  dispatch(dtype, WithHalves<BinaryTypes>(), [&]<typename T>(std::type_identity<T>) {
     const auto *from_a = static_cast<const T*>(a), *from_b = static_cast<const T*>(b);
     auto* to = static_cast<T*>(y);
-    // One kernel a kind for f32, which has no switch then, one kernel a type for the others.
+    // One kernel a kind for floats up to 32 bits, which has no switch then, one kernel a type for the others.
     if constexpr (std::is_same_v<T, float>)
       with_binary<float>(kind,
                          [&](const auto& f) { elementwise<Kernels::both>(context, loops, f, to, from_a, from_b); });
+    else if constexpr (is_half<T>)
+      with_binary<float>(kind, [&]<BinaryKind of>(const BinaryOf<of, float>& f) {
+        constexpr bool fast = of != BinaryKind::Mod && of != BinaryKind::Fmod;
+        elementwise<fast ? Kernels::both : Kernels::any>(context, loops, OfHalves<T, BinaryOf<of, float>>{f}, to,
+                                                         from_a, from_b);
+      });
     else if constexpr (std::is_integral_v<T>)
       elementwise<Kernels::any>(context, loops, Checked<T>{{kind}, context.fault}, to, from_a, from_b);
     else
@@ -69,14 +86,25 @@ void binary(const Context& context, BinaryKind kind, DType dtype, const Broadcas
 
 void add_and_divide(const Context& context, int count, DType dtype, const BroadcastLoops& loops, const void* a,
                     const void* b, void* y) {
-  dispatch(dtype, RealTypes(), [&]<typename T>(std::type_identity<T>) {
-    elementwise<Kernels::any>(context, loops, AddAndDivide<T>{static_cast<T>(count)}, static_cast<T*>(y),
-                              static_cast<const T*>(a), static_cast<const T*>(b));
+  dispatch(dtype, WithHalves<RealTypes>(), [&]<typename T>(std::type_identity<T>) {
+    const auto run = [&](const auto& f) {
+      elementwise<Kernels::any>(context, loops, f, static_cast<T*>(y), static_cast<const T*>(a),
+                                static_cast<const T*>(b));
+    };
+    if constexpr (is_half<T>)
+      run(OfHalves<T, AddAndDivide<float>>{{static_cast<float>(count)}});
+    else
+      run(AddAndDivide<T>{static_cast<T>(count)});
   });
 }
 
 void pow(const Context& context, DType base, DType exponent, const BroadcastLoops& loops, const void* a, const void* b,
          void* y) {
+  if (base == DType::f16 || base == DType::bf16)
+    return dispatch(base, HalfTypes(), [&]<typename T>(std::type_identity<T>) {
+      elementwise<Kernels::any>(context, loops, OfHalves<T, Pow<float, float>>{}, static_cast<T*>(y),
+                                static_cast<const T*>(a), static_cast<const T*>(b));
+    });
   dispatch(base, PowTypes(), [&]<typename T>(std::type_identity<T>) {
     dispatch(exponent, ExponentTypes(), [&]<typename E>(std::type_identity<E>) {
       const auto run = [&](const auto& f) {

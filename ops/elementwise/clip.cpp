@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "base/convert.h"
 #include "ops/core/checks.h"
 #include "ops/core/kernel.h"
 #include "ops/elementwise/elementwise.h"
@@ -63,14 +64,16 @@ class ClipOp final : public Op {
   }
 };
 
+/// T of 16 bits, which only the device takes, are compared as floats.
 template <typename T>
 class BoundClip final : public BoundKernel {
  public:
   explicit BoundClip(const Binding& binding) {
-    if constexpr (std::is_same_v<T, float>)
+    if constexpr (std::is_same_v<N, float>)
       to_ = {binding.op<ClipOp>().min.value_or(-infinity), binding.op<ClipOp>().max.value_or(infinity)};
-    if (const Tensor* low = binding.constant(1)) to_.low = low->values<T>()[0];
-    if (const Tensor* high = binding.constant(2)) to_.high = high->values<T>()[0];
+    const auto number = [](const Tensor& bound) { return convert<N>(*static_cast<const T*>(bound.data())); };
+    if (const Tensor* low = binding.constant(1)) to_.low = number(*low);
+    if (const Tensor* high = binding.constant(2)) to_.high = number(*high);
   }
 
   void run(const KernelRun& run) const override {
@@ -86,25 +89,29 @@ class BoundClip final : public BoundKernel {
         cuda::clip(*run.cuda, {low, &to_.low}, {high, &to_.high}, dtype_of<T>::value, x, y, count);
       return;
     }
-    const ClipTo<T> to{low != nullptr ? *low : to_.low, high != nullptr ? *high : to_.high};
-    if constexpr (std::is_same_v<T, float>)
-      run.pool->parallel_for(count, elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
-        apply_clip(to.low, to.high, x + begin, y + begin, end - begin);
-      });
-    else
-      transform(*run.pool, count, to, y, x);
+    if constexpr (!is_half<T>) {
+      const ClipTo<T> to{low != nullptr ? *low : to_.low, high != nullptr ? *high : to_.high};
+      if constexpr (std::is_same_v<T, float>)
+        run.pool->parallel_for(count, elementwise_grain, [&](std::int64_t begin, std::int64_t end, int) {
+          apply_clip(to.low, to.high, x + begin, y + begin, end - begin);
+        });
+      else
+        transform(*run.pool, count, to, y, x);
+    }
   }
 
  private:
-  ClipTo<T> to_{std::numeric_limits<T>::lowest(), std::numeric_limits<T>::max()};
+  using N = std::conditional_t<is_half<T>, float, T>;
+  ClipTo<N> to_{std::numeric_limits<N>::lowest(), std::numeric_limits<N>::max()};
 };
 
 constexpr auto kernels = on_both({.types = dtypes<NumberTypes>,
+                                  .more_on_cuda = dtypes<HalfTypes>,
                                   .formats_for = formats_of_x,
                                   .tolerance = 2e-6,
                                   .in_place = input_bit(0),
                                   .reads = input_bit(0)},
-                                 bind_typed<BoundClip, NumberTypes>, bind_typed<BoundClip, NumberTypes>);
+                                 bind_typed<BoundClip, NumberTypes>, bind_typed<BoundClip, WithHalves<NumberTypes>>);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<ClipOp>();

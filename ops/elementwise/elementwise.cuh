@@ -4,7 +4,7 @@
 //
 //   elementwise<Kernels::both>(context, loops, Sum{}, y, a, b);
 //
-// A thread handles packs of neighbouring elements of the output (four, or two 8-byte ones) and has several packs of
+// A thread handles packs of neighbouring elements of the output (four, two 8-byte or eight 2-byte ones) and has several packs of
 // every operand in flight before it stores the first, so that y may be any operand that has y's shape and layout.
 // Operands are found by a Walk each; equal shapes and scalars cost nothing, a repeated vector a multiplication and
 // shift a pack and loop.
@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/convert.h"
 #include "base/cuda/launch.h"
 #include "lenslet/tensor.h"
 #include "ops/core/walk.h"
@@ -28,11 +29,29 @@ struct alignas(sizeof(T) * elems < 16 ? sizeof(T) * elems : 16) Pack {
   T at[elems];
 };
 
+template <typename... T>
+inline constexpr bool all_two_bytes = ((sizeof(T) == 2) && ...);
+/// The pack of most kernels.
+template <typename... T>
+inline constexpr int any_pack_elems = all_two_bytes<T...> ? half_pack_elems : pack_elems;
 /// The pack of the flat kernels: of 8-byte elements only two, or each store of a warp would fill every other 16 bytes.
 template <typename... T>
-inline constexpr int flat_pack_elems = ((sizeof(T) == 8) || ...) ? 2 : pack_elems;
+inline constexpr int flat_pack_elems = ((sizeof(T) == 8) || ...) ? 2 : any_pack_elems<T...>;
 /// Elements of the output that one thread of the flat kernels handles, and of the others.
-inline constexpr int flat_thread_elems = 16, any_thread_elems = 8;
+template <typename... T>
+inline constexpr int flat_thread_elems = all_two_bytes<T...> ? 32 : 16;
+template <typename... T>
+inline constexpr int any_thread_elems = all_two_bytes<T...> ? 16 : 8;
+
+/// A function of floats, of elements of 16 bits: they are widened, which is exact, and the result is rounded once.
+template <typename Half, typename F>
+struct OfHalves {
+  F f;
+  template <typename... X>
+  __device__ Half operator()(X... x) const {
+    return narrowed<Half>(f(widened(x)...));
+  }
+};
 
 struct Operand {
   const void* data;
@@ -118,8 +137,8 @@ __global__ void __launch_bounds__(elementwise_threads)
     elementwise_kernel(const F f, Y* y, bool packs_aligned, std::uint32_t elems,
                        const __grid_constant__ Operands<sizeof...(X)> x) {
   wait_for_previous();
-  constexpr int per_pack = flat ? flat_pack_elems<Y, X...> : pack_elems;
-  constexpr int count = (flat ? flat_thread_elems : any_thread_elems) / per_pack;
+  constexpr int per_pack = flat ? flat_pack_elems<Y, X...> : any_pack_elems<Y, X...>;
+  constexpr int count = (flat ? flat_thread_elems<Y, X...> : any_thread_elems<Y, X...>) / per_pack;
   const std::uint32_t packs = elems / per_pack;
   const std::uint32_t first = blockIdx.x * (count * elementwise_threads) + threadIdx.x;
   const std::uint32_t rest = packs * per_pack + threadIdx.x;  // the last elems % per_pack
@@ -140,34 +159,35 @@ enum class Kernels {
   both,  ///< any operands, and the flat kernel where it will do
 };
 
-template <typename T>
+template <int pack, typename T>
 bool aligned_as_pack(const T* data) {
-  return reinterpret_cast<std::uintptr_t>(data) % alignof(Pack<T>) == 0;
+  return reinterpret_cast<std::uintptr_t>(data) % alignof(Pack<T, pack>) == 0;
 }
 
 /// y[i] = f(x[i]...) for the operands that `loops` finds, y the first. f is copied to the device.
 template <Kernels kernels, typename F, typename Y, typename... X>
 void elementwise(const Context& context, const BroadcastLoops& loops, const F& f, Y* y, const X*... x) {
+  constexpr int pack = any_pack_elems<Y, X...>;
   using Kernel = void(F, Y*, bool, std::uint32_t, Operands<sizeof...(X)>);
   for_each_piece(loops, std::int64_t{1} << 30, [&](const Piece& piece) {
     int index = 0;
     const auto operand = [&](const auto* data) {
       ++index;
       const auto* from = data + piece.offsets[static_cast<std::size_t>(index)];
-      return Operand{from, make_walk(piece.loops, index, aligned_as_pack(from))};
+      return Operand{from, make_walk(piece.loops, index, aligned_as_pack<pack>(from), pack)};
     };
     const Operands<sizeof...(X)> operands{{operand(x)...}};  // in braces: in this order
     Y* to = y + piece.offsets[0];
     const auto run = [&](Kernel* kernel, int elems_per_thread) {
       launch(context, kernel, blocks_for(piece.elems, elems_per_thread * elementwise_threads), elementwise_threads, 0,
-             f, to, aligned_as_pack(to), static_cast<std::uint32_t>(piece.elems), operands);
+             f, to, aligned_as_pack<pack>(to), static_cast<std::uint32_t>(piece.elems), operands);
     };
     bool flat = true;
     for (const Operand& each : operands.at) flat = flat && each.walk.rank == 1 && each.walk.strides[0] <= 1;
     assert(flat || kernels != Kernels::flat);
     if constexpr (kernels != Kernels::any)
-      if (flat) return run(elementwise_kernel<true, F, Y, X...>, flat_thread_elems);
-    if constexpr (kernels != Kernels::flat) run(elementwise_kernel<false, F, Y, X...>, any_thread_elems);
+      if (flat) return run(elementwise_kernel<true, F, Y, X...>, flat_thread_elems<Y, X...>);
+    if constexpr (kernels != Kernels::flat) run(elementwise_kernel<false, F, Y, X...>, any_thread_elems<Y, X...>);
   });
 }
 

@@ -60,12 +60,17 @@ void run_cpu(const SwiGlu& op, const KernelRun& run) {
 
 void run_cuda(const SwiGlu& op, const KernelRun& run) {
   if constexpr (cuda_built)
-    cuda::swiglu(*run.cuda, op.alpha, run.in<float>(0), run.in<float>(1), run.outputs[0].elems(), run.out<float>());
+    cuda::swiglu(*run.cuda, op.alpha, run.outputs[0].dtype(), run.inputs[0].data(), run.inputs[1].data(),
+                 run.outputs[0].elems(), run.outputs[0].data());
 }
 
 // Swish is good to some units of the last place.
 constexpr auto kernels =
-    on_both({.types = dtypes<FloatTypes>, .formats_for = formats_for, .tolerance = 2e-6, .in_place = input_bit(0)},
+    on_both({.types = dtypes<FloatTypes>,
+             .more_on_cuda = dtypes<HalfTypes>,
+             .formats_for = formats_for,
+             .tolerance = 2e-6,
+             .in_place = input_bit(0)},
             bind_run<run_cpu>, bind_run<run_cuda>);
 
 }  // namespace

@@ -27,18 +27,14 @@ void compare(const Tensor& output, const oracle::Array& exact, double tolerance,
   REQUIRE_MESSAGE(output.dtype() == exact.dtype, where, ": type ", std::string(to_string(output.dtype())),
                   " instead of ", std::string(to_string(exact.dtype)));
   const oracle::Array got = oracle::from_tensor(output);
-  // Exact results are rounded once to the output's type; others are judged unrounded.
+  // Exact results are rounded once to the output's type, and have to be met; others are judged unrounded.
   const oracle::Array wanted = tolerance == 0 ? oracle::from_tensor(oracle::to_tensor(exact)) : exact;
   const double allowed = is_floating(exact.dtype) ? tolerance * oracle::rms(wanted.values) : 0.0;
   double worst = -1;
   std::size_t worst_index = 0;
   for (std::size_t i = 0; i < got.values.size(); ++i) {
     const double a = got.values[i], b = wanted.values[i];
-    double error = std::abs(a - b);
-    if (a == b || (std::isnan(a) && std::isnan(b)))
-      error = 0;
-    else if (std::isnan(error))
-      error = std::numeric_limits<double>::infinity();
+    const double error = oracle::error_beyond_rounding(a, b, tolerance == 0 ? DType::f64 : exact.dtype);
     if (error > worst) {
       worst = error;
       worst_index = i;
@@ -94,10 +90,37 @@ std::vector<Tensor> run_op(const OpCase& c) {
   return {};
 }
 
-void check_op(const OpCase& c) {
+namespace {
+
+/// The case with its float32 inputs in a type of 16 bits, or, where others have to be float32 (the scales of a Resize),
+/// the first only; nothing where it cannot be.
+std::optional<OpCase> in_halves(const OpCase& c, DType half) {
+  const auto with_first = [&](std::size_t count) {
+    std::optional<OpCase> halves;
+    for (std::size_t i = 0; i < std::min(count, c.inputs.size()); ++i) {
+      if (c.inputs[i].empty() || c.inputs[i].dtype() != DType::f32) continue;
+      if (!halves) halves = c;
+      oracle::Array array = oracle::from_tensor(c.inputs[i]);
+      array.dtype = half;
+      halves->inputs[i] = oracle::to_tensor(array);
+    }
+    try {
+      if (halves) infer_op(*halves);
+    } catch (const Error&) {
+      halves.reset();
+    }
+    return halves;
+  };
+  std::optional<OpCase> all = with_first(c.inputs.size());
+  return all ? all : with_first(1);
+}
+
+/// `half`: the type of in_halves(), which few of the CPU's kernels take.
+void check_kernels(const OpCase& c, std::optional<DType> half = {}) {
   const std::shared_ptr<const Op> op = make_op(c);
   std::string shapes;
   for (const Tensor& input : c.inputs) shapes += fmt::format(" {}", input.empty() ? "-" : input.shape().str());
+  if (half) shapes += fmt::format(" in {}", to_string(*half));
   const std::string name = fmt::format("{}-{} {}{}", c.op, c.opset, to_string(op->attributes()), shapes);
 
   std::vector<oracle::Array> arrays;
@@ -127,17 +150,28 @@ void check_op(const OpCase& c) {
                compare(outputs[i], (*exact)[i], c.tolerance, fmt::format("{}, output {}", where, i));
            }))
         refusals += " " + refusal + ";";
-    if (calls > 0) continue;
+    if (half && runner.device() == DeviceKind::cpu)
+      for (const Kernel* kernel : kernels_of(op->type(), DeviceKind::cuda))
+        CHECK_NOTHROW_MESSAGE((void)kernel->offer(problem, {.device = reference_gpu()}), name);
+    if (calls > 0 || half) continue;
     if (runner.device() == DeviceKind::cpu)
       FAIL_CHECK(name << ": no kernel takes it:" << refusals);
     else
       MESSAGE(name, ": refused:", refusals);
   }
-  if (runner.device() == DeviceKind::cpu) {
+  if (runner.device() == DeviceKind::cpu && !half) {
     check_round_trip(c, op, name);
     check_axis_map(c, op, name);
     check_copies(c, op, name);
   }
+}
+
+}  // namespace
+
+void check_op(const OpCase& c) {
+  check_kernels(c);
+  for (const DType half : {DType::f16, DType::bf16})
+    if (const auto halves = in_halves(c, half)) check_kernels(*halves, half);
 }
 
 Tensor random_f32(Shape shape, unsigned seed, double mean, double deviation) {

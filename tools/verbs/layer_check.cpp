@@ -16,7 +16,7 @@ namespace {
 // Where the reference is NaN, or an infinity, the layer has to have the same: anything else is an infinite error, and
 // so is what is not finite where the reference is. But Winograd adds and subtracts the pixels of a tile before it
 // multiplies: of an infinity or a NaN among a layer's inputs it makes NaN in all outputs of the tile, which is told and
-// no error. Errors are measured where both are finite.
+// no error. Errors are measured where both are finite, beyond the rounding to the type that the output is stored in.
 class Judge {
  public:
   Judge(const LayerEvent& event, const std::vector<oracle::Array>& inputs)
@@ -39,10 +39,8 @@ class Judge {
       if (!std::isfinite(e)) ++check.not_finite;
       if (made_nan(a, e))
         ++check.made_nan;
-      else if (comparable(a, e))
-        worst = std::max(worst, std::abs(a - e));
-      else if (a != e && !(std::isnan(a) && std::isnan(e)))
-        worst = INFINITY;
+      else
+        worst = std::max(worst, oracle::error_beyond_rounding(a, e, got.dtype));
     }
     const double scale = oracle::rms(exact.values);
     if (worst > 0) check.error = std::max(check.error, scale > 0 ? worst / scale : INFINITY);
@@ -89,7 +87,7 @@ double error_against_terms(const LayerEvent& event, const std::vector<oracle::Ar
       for (std::int64_t i = 0; i < inner; ++i) {
         const auto at = static_cast<std::size_t>((n * channels + c) * inner + i);
         if (!Judge::comparable(got.values[at], exact.values[at])) continue;
-        const double error = std::abs(got.values[at] - exact.values[at]);
+        const double error = oracle::error_beyond_rounding(got.values[at], exact.values[at], got.dtype);
         const double of_terms = magnitudes.values[at] / std::sqrt(terms);
         worst = std::max(worst, error / (std::isfinite(of_terms) ? std::max(scale, of_terms) : scale));
       }
