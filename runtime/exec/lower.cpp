@@ -33,9 +33,10 @@ void check_algorithm(DeviceKind device, const std::string& name) {
 }
 
 void check_numerics(const DeviceChoice& device, const Numerics& numerics) {
-  if (numerics.storage != DType::f32)
+  if (to_string(numerics) == "?")
     throw Error(ErrorKind::unsupported,
-                fmt::format("tensors are stored in float32, not in {}", to_string(numerics.storage)));
+                fmt::format("there is no arithmetic that stores {} and sums in {}, of these products",
+                            to_string(numerics.storage), to_string(numerics.accumulate)));
   if (!device.is_cuda() && numerics != Numerics())
     throw Error(ErrorKind::unsupported, fmt::format("precision {} is CUDA's; the CPU computes in fp32{}{}",
                                                     to_string(numerics), device.note.empty() ? "" : "; ", device.note));

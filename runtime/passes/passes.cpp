@@ -21,6 +21,7 @@ constexpr Pass list[] = {
     {"fuse_activation", fuse_activation, optional, "activations into the epilogue of a Conv or Gemm"},
     {"fuse_residual", fuse_residual, optional, "residual Add, and the activation after it, into a convolution"},
     {"drop_dead", drop_dead, optional, "remove nodes and constants that nobody reads"},
+    {"assign_types", assign_types, needed, "at fp16 and bf16: what is stored in 16 bit, Casts where it meets float32"},
     {"choose_kernels", choose_kernels, needed, "a kernel and its configuration for each node"},
     {"assign_formats", assign_formats, needed, "a memory format for each value, conversions where two do not meet"},
     {"fuse_pool", fuse_pool, optional, "2x2 maxima into the convolution before them, where its kernel can"},

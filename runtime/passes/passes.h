@@ -45,6 +45,7 @@ void fold_scale(Graph& graph, const PassContext& context);
 void fuse_activation(Graph& graph, const PassContext& context);
 void fuse_residual(Graph& graph, const PassContext& context);
 void drop_dead(Graph& graph, const PassContext& context);
+void assign_types(Graph& graph, const PassContext& context);
 void choose_kernels(Graph& graph, const PassContext& context);
 void assign_formats(Graph& graph, const PassContext& context);
 void fuse_pool(Graph& graph, const PassContext& context);

@@ -32,15 +32,35 @@ void run_named_case() {
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);
   const int stride = stride_of_cases();
-  int index = 0, accepted = 0;
-  for (const ConvCase& c : conv_cases()) {
-    if (!accepts(*algorithm, c.problem)) continue;
-    ++accepted;
-    if (index++ % stride == 0) check_conv(*algorithm, c.problem, seed, 1);
+  // In every arithmetic that it does: TF32 of those that do float32 in no other way (im2col_gemm's is below).
+  int arithmetics = 0;
+  for (const char* name_of : {"fp32", "tf32", "fp16", "bf16"}) {
+    const Numerics numerics = parse_numerics(name_of);
+    if (!algorithm->types().contains(numerics.storage)) continue;
+    const auto stored = [&](ConvProblem p, bool float_input) {
+      p.storage = numerics.storage;
+      p.x_storage = float_input ? DType::f32 : p.storage;
+      return p;
+    };
+    for (const bool float_input : {false, true}) {
+      if (float_input && numerics.storage == DType::f32) continue;
+      int index = 0, accepted = 0;
+      for (const ConvCase& c : conv_cases()) {
+        const ConvProblem p = stored(c.problem, float_input);
+        if (!accepts(*algorithm, p, numerics)) continue;
+        if (numerics.storage == DType::f32 && numerics != Numerics() && accepts(*algorithm, p)) break;
+        ++accepted;
+        if (index++ % stride == 0) check_conv(*algorithm, p, seed, 1, numerics);
+      }
+      if (accepted == 0) continue;
+      CHECK(accepted >= 5);
+      ++arithmetics;
+      for (int i = 0; i < 60 / stride; ++i)
+        check_conv(*algorithm, stored(random_problem(random), float_input), seed + static_cast<unsigned>(i), 1,
+                   numerics);
+    }
   }
-  CHECK(accepted >= 5);
-  for (int i = 0; i < 60 / stride; ++i)
-    check_conv(*algorithm, random_problem(random), seed + static_cast<unsigned>(i), 1);
+  CHECK(arithmetics > 0);
 }
 
 int register_cases() {

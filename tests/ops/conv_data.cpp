@@ -38,10 +38,10 @@ ConvData make_conv_data(const ConvProblem& p, std::mt19937& random) {
   // Inputs as networks have them: after a ReLU, or symmetric. Filters keep the output's scale near one.
   const bool rectified = (random() & 1U) != 0;
   const double terms = static_cast<double>(p.group_c() * p.r * p.s);
-  data.x = random_tensor({p.n, p.c, p.h, p.w}, rectified ? 1.4 : 1.0, rectified, random);
+  data.x = random_tensor({p.n, p.c, p.h, p.w}, rectified ? 1.4 : 1.0, rectified, random).to_dtype(p.x_storage);
   data.w = random_tensor({p.k, p.group_c(), p.r, p.s}, 1 / std::sqrt(terms), false, random);
   if (p.bias) data.bias = random_tensor({p.k}, 0.5, false, random);
-  if (p.residual) data.residual = random_tensor({p.n, p.k, p.p, p.q}, 0.5, false, random);
+  if (p.residual) data.residual = random_tensor({p.n, p.k, p.p, p.q}, 0.5, false, random).to_dtype(p.storage);
   if ((random() & 1U) != 0) {
     std::uniform_real_distribution<float> factor(0.5F, 2.0F);
     for (std::int64_t k = 0; k < p.k; ++k)
@@ -72,15 +72,13 @@ ConvData make_conv_data(const ConvProblem& p, std::mt19937& random) {
 }
 
 void compare(const Tensor& y, const ConvData& data, double tolerance, const std::string& where) {
-  const Tensor output = y.to_format(formats::nchw);
-  const auto got = output.values<float>();
+  const std::vector<double> got = oracle::from_tensor(y.to_format(formats::nchw)).values;
   REQUIRE(y.shape() == data.exact.shape);
   const double allowed = tolerance * data.rms;
   double worst = -1;
   std::size_t at = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
-    double error = std::abs(static_cast<double>(got[i]) - data.exact.values[i]);
-    if (!(error <= std::numeric_limits<double>::max())) error = std::numeric_limits<double>::infinity();
+    const double error = oracle::error_beyond_rounding(got[i], data.exact.values[i], y.dtype());
     if (error > worst) {
       worst = error;
       at = i;
@@ -94,22 +92,23 @@ void compare(const Tensor& y, const ConvData& data, double tolerance, const std:
   }
 }
 
-bool accepts(const Kernel& algorithm, const ConvProblem& p) {
+bool accepts(const Kernel& algorithm, const ConvProblem& p, const Numerics& numerics) {
   const auto problem = pose(p, Tensor(DType::f32, {p.k, p.group_c(), p.r, p.s}));
-  return algorithm.offer(*problem, {.device = op_runner().profiles(1).at(0)}).refusal.empty();
+  return algorithm.offer(*problem, {.device = op_runner().profiles(1).at(0), .numerics = numerics}).refusal.empty();
 }
 
-void check_conv(const Kernel& algorithm, const ConvProblem& p, unsigned seed, int threads) {
+void check_conv(const Kernel& algorithm, const ConvProblem& p, unsigned seed, int threads, const Numerics& numerics) {
   std::mt19937 random(seed);
   const ConvData data = make_conv_data(p, random);
   const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};
   for (const Tensor& known : {data.w, Tensor()}) {
     const auto problem = pose(p, known, data.scale);
-    for_each_call(op_runner(), *problem, algorithm, threads, [&](const Call& call) {
+    const auto run_call = [&](const Call& call) {
       const std::string where =
           fmt::format("{} on {} (seed {}{})", call.str(), p.str(), seed, data.scale.empty() ? "" : ", scaled");
       compare(run_between_guards(op_runner(), call, inputs, where).at(0), data, call.candidate.tolerance, where);
-    });
+    };
+    for_each_call(op_runner(), *problem, algorithm, threads, run_call, numerics);
   }
 }
 

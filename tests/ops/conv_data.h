@@ -24,11 +24,12 @@ ConvData make_conv_data(const ConvProblem& problem, std::mt19937& random);
 void compare(const Tensor& y, const ConvData& data, double tolerance, const std::string& where);
 
 /// Does the algorithm take a problem with known filters, for the least of the runner's profiles?
-bool accepts(const Kernel& algorithm, const ConvProblem& problem);
+bool accepts(const Kernel& algorithm, const ConvProblem& problem, const Numerics& numerics = {});
 
 /// Runs the algorithm in every way that a plan for up to `threads` threads may, where op_runner() does, on data drawn
 /// from `seed`: with known filters and with computed ones, in place and not. A refusal must have a reason.
-void check_conv(const Kernel& algorithm, const ConvProblem& problem, unsigned seed, int threads);
+void check_conv(const Kernel& algorithm, const ConvProblem& problem, unsigned seed, int threads,
+                const Numerics& numerics = {});
 
 /// A small problem of any kind, drawn.
 ConvProblem random_problem(std::mt19937& random);

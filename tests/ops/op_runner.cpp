@@ -126,10 +126,11 @@ std::optional<Candidate> pitched(const Problem& problem, Candidate candidate) {
 }  // namespace
 
 std::vector<std::string> for_each_call(const OpRunner& runner, const Problem& problem, const Kernel& kernel,
-                                       int threads, const std::function<void(const Call&)>& f) {
+                                       int threads, const std::function<void(const Call&)>& f,
+                                       const Numerics& numerics) {
   std::vector<std::string> refusals;
   for (const DeviceProfile& device : runner.profiles(threads)) {
-    const Offer offer = kernel.offer(problem, {.device = device});
+    const Offer offer = kernel.offer(problem, {.device = device, .numerics = numerics});
     CHECK_MESSAGE(offer.refusal.empty() != offer.candidates.empty(), std::string(kernel.name()),
                   " refuses without a reason, or offers all the same");
     if (!offer.refusal.empty()) refusals.push_back(fmt::format("{}: {}", kernel.name(), offer.refusal));

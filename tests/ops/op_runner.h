@@ -49,7 +49,8 @@ std::vector<InputInfo> infos_of(const std::vector<Tensor>& inputs, const std::ve
 /// over every input that it may be written over. Fails the current check when an offer contradicts itself, or when a
 /// damaged configuration is bound. The refusals, if any.
 std::vector<std::string> for_each_call(const OpRunner& runner, const Problem& problem, const Kernel& kernel,
-                                       int threads, const std::function<void(const Call&)>& f);
+                                       int threads, const std::function<void(const Call&)>& f,
+                                       const Numerics& numerics = {});
 
 /// The outputs, format nchw, of `inputs`, format nchw: binds and prepares as a plan does, then runs twice over the same
 /// poisoned memory. Fails the current check when anything but the outputs and the workspace is written, or when the

@@ -18,31 +18,13 @@ struct TileKernel {
   std::size_t shared_bytes = 0;
 };
 
-template <typename T, MmaAccess access, MmaTile tile>
-TileKernel kernel_of() {
-  using Tile = MmaTraits<tile>;
-  return {mma_gemm_kernel<Tile, T, access>, mma_shared_bytes<Tile>()};
-}
-
 template <typename T, MmaAccess access>
 TileKernel kernel_for(MmaTile wanted) {
-  switch (wanted) {
-    case MmaTile::t128x128:
-      return kernel_of<T, access, MmaTile::t128x128>();
-    case MmaTile::t128x64:
-      return kernel_of<T, access, MmaTile::t128x64>();
-    case MmaTile::t64x128:
-      return kernel_of<T, access, MmaTile::t64x128>();
-    case MmaTile::t64x64:
-      return kernel_of<T, access, MmaTile::t64x64>();
-    case MmaTile::t64x32:
-      return kernel_of<T, access, MmaTile::t64x32>();
-    case MmaTile::t32x64:
-      return kernel_of<T, access, MmaTile::t32x64>();
-    case MmaTile::t32x32:
-      return kernel_of<T, access, MmaTile::t32x32>();
-  }
-  throw Error(ErrorKind::internal, "mma_gemm: unknown tile");
+  TileKernel found;
+  MmaTilesFor<access>::with(wanted, [&]<MmaTile tile>() {
+    found = {mma_gemm_kernel<MmaTraits<tile>, T, access>, mma_shared_bytes<MmaTraits<tile>>()};
+  });
+  return found;
 }
 
 template <typename T>

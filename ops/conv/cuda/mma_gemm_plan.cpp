@@ -33,6 +33,12 @@ MmaAccess mma_access(const ConvProblem& p) {
   return p.group_c() * bytes % 4 == 0 ? MmaAccess::words : MmaAccess::halves;
 }
 
+std::span<const MmaTile> mma_tiles_for(MmaAccess access) {
+  if (access == MmaAccess::vectors) return MmaTilesFor<MmaAccess::vectors>::all;
+  if (access == MmaAccess::words) return MmaTilesFor<MmaAccess::words>::all;
+  return MmaTilesFor<MmaAccess::halves>::all;
+}
+
 std::int64_t mma_step_terms(const ConvProblem& p) {
   return mma_step_bytes / static_cast<std::int64_t>(dtype_bytes(p.storage));
 }
@@ -88,10 +94,10 @@ double mma_gemm_us(const ConvProblem& p, const MmaGemmPlan& plan, const DevicePr
 MmaGemmPlan plan_mma_gemm(const ConvProblem& p, bool clusters) {
   MmaGemmPlan best;
   double best_us = std::numeric_limits<double>::infinity();
-  for (std::size_t tile = 0; tile < mma_tiles.size(); ++tile) {
+  for (const MmaTile tile : mma_tiles_for(mma_access(p))) {
     std::int64_t last = 0;
     for (std::int64_t slices = 1; slices <= (clusters ? max_slices : 1); ++slices) {
-      const MmaGemmPlan plan = cut_mma_gemm(p, static_cast<MmaTile>(tile), slices);
+      const MmaGemmPlan plan = cut_mma_gemm(p, tile, slices);
       if (plan.slices == last) continue;  // as before
       last = plan.slices;
       const double us = mma_gemm_us(p, plan, reference_gpu());
@@ -108,9 +114,9 @@ MmaGemmPlan read_mma_gemm_plan(const ConvProblem& p, std::string_view config, bo
   const std::string_view text = reader.word("tile");
   const std::int64_t slices = reader.integer("slices", 1, clusters ? max_slices : 1);
   reader.finish();
-  for (std::size_t tile = 0; tile < mma_tiles.size(); ++tile) {
-    const MmaGemmPlan plan = cut_mma_gemm(p, static_cast<MmaTile>(tile), slices);
-    const MmaTileShape& shape = mma_tiles[tile];
+  for (const MmaTile tile : mma_tiles_for(mma_access(p))) {
+    const MmaGemmPlan plan = cut_mma_gemm(p, tile, slices);
+    const MmaTileShape& shape = shape_of(tile);
     if (std::to_string(shape.m) + "x" + std::to_string(shape.n) != text) continue;
     if (plan.slices != slices) reader.refuse("the terms cannot be cut into so many slices");
     return plan;

@@ -8,8 +8,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "ops/conv/algorithm.h"
 
@@ -50,6 +52,23 @@ enum class MmaAccess {
   halves,   ///< one 16-bit channel
 };
 MmaAccess mma_access(const ConvProblem& problem);
+
+/// The tiles compiled for it.
+template <MmaTile... tiles>
+struct MmaTileList {
+  static constexpr std::array all{tiles...};
+  /// Calls f.operator()<tile>() for the one that is `wanted`, if it is in the list.
+  template <typename F>
+  static void with(MmaTile wanted, const F& f) {
+    ((wanted == tiles ? f.template operator()<tiles>() : void()), ...);
+  }
+};
+template <MmaAccess access>
+using MmaTilesFor = std::conditional_t<access == MmaAccess::vectors,
+                                       MmaTileList<MmaTile::t128x128, MmaTile::t128x64, MmaTile::t64x128,
+                                                   MmaTile::t64x64, MmaTile::t64x32, MmaTile::t32x64, MmaTile::t32x32>,
+                                       MmaTileList<MmaTile::t64x64, MmaTile::t64x32>>;
+std::span<const MmaTile> mma_tiles_for(MmaAccess access);
 
 struct MmaGemmPlan {
   MmaTile tile = MmaTile::t64x64;

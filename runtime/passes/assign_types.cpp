@@ -1,0 +1,219 @@
+// assign_types: where a 16-bit precision is asked for, each float32 value is stored in 16 bit or stays as it is, and
+// Casts stand where the two meet. Products (what has an epilogue) ask for 16 bit wherever a kernel of the device takes
+// it; everything else runs in what most of its elements arrive in. Weights, and what is added per channel, stay float32
+// here: kernels round weights themselves, once, with the scales that were folded into them, and add in float32.
+//
+// float32 stay: what no kernel takes in 16 bit (Softmax); the last product of a network if it makes no images, whose
+// scores are often near each other; what has a constant that 16 bits cannot hold; inputs and outputs of the network.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/core/onnx_types.h"
+#include "runtime/passes/passes.h"
+
+namespace lenslet {
+namespace {
+
+/// Rounded to `half`, if nothing becomes infinite, nothing but 0 becomes 0, and what was exact down to the smallest
+/// normal number stays so precise.
+std::optional<Tensor> in_halves(const Tensor& constant, DType half) {
+  Tensor rounded = constant.to_dtype(half);
+  const Tensor back = rounded.to_dtype(DType::f32);
+  const auto before = constant.values<float>(), after = back.values<float>();
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (std::isnan(before[i]) || std::isinf(before[i])) continue;
+    if (std::abs(after[i] - before[i]) > 0x1p-8F * std::abs(before[i])) return std::nullopt;
+  }
+  return rounded;
+}
+
+class TypeAssigner {
+ public:
+  TypeAssigner(Graph& graph, const Target& target)
+      : graph_(graph), target_(target), half_(target.numerics.storage), forms_(graph.values.size()) {}
+
+  void run() {
+    find_last_products();
+    std::vector<Node> nodes = std::move(graph_.nodes);
+    graph_.nodes.clear();
+    for (std::size_t n = 0; n < nodes.size(); ++n) {
+      assign(nodes[n], last_[n]);
+      graph_.nodes.push_back(std::move(nodes[n]));
+    }
+    for (ValueId& output : graph_.outputs) output = as_output(output);
+  }
+
+ private:
+  /// The same value as float32 and in 16 bit, as far as there is one.
+  struct Forms {
+    ValueId single = no_id, half = no_id;
+  };
+
+  static bool is_product(const Node& node) { return node.op->epilogue() != nullptr; }
+  /// A value that the network computes and that this pass may store otherwise.
+  bool is_single(ValueId id) const {
+    return id != no_id && graph_.value(id).dtype == DType::f32 && !graph_.value(id).is_constant();
+  }
+  bool is_half(ValueId id) const { return id != no_id && graph_.value(id).dtype == half_; }
+
+  /// Products behind which there is none, and which make no images.
+  void find_last_products() {
+    std::vector<bool> multiplied(graph_.values.size());  // is it, or what follows from it, an operand of a product?
+    last_.assign(graph_.nodes.size(), false);
+    for (std::size_t n = graph_.nodes.size(); n-- > 0;) {
+      const Node& node = graph_.nodes[n];
+      const bool again = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
+        return id != no_id && multiplied[static_cast<std::size_t>(id)];
+      });
+      last_[n] = is_product(node) && !again && graph_.value(node.outputs[0]).shape.rank() == 2;
+      if (!again && !is_product(node)) continue;
+      for (const ValueId id : node.inputs)
+        if (id != no_id) multiplied[static_cast<std::size_t>(id)] = true;
+    }
+  }
+
+  Forms& forms(ValueId id) {
+    forms_.resize(graph_.values.size());
+    Forms& found = forms_[static_cast<std::size_t>(id)];
+    if (is_half(id)) found.half = id;
+    if (is_single(id)) found.single = id;
+    return found;
+  }
+
+  /// The value in `dtype`, cast before the node that comes next.
+  ValueId in_type(ValueId id, DType dtype) {
+    const Forms known = forms(id);
+    if (const ValueId found = dtype == half_ ? known.half : known.single; found != no_id) return found;
+    Value cast = graph_.value(id);
+    cast.dtype = dtype;
+    cast.name = fmt::format("{}:{}", cast.name, to_string(dtype));
+    Node node;
+    node.name = cast.name;
+    node.op = make_normalised_op("Cast", {{"to", dtype_to_onnx(dtype)}}, 1);
+    node.inputs = {id};
+    const ValueId made = graph_.add_value(cast.name);
+    graph_.value(made) = std::move(cast);
+    node.outputs = {made};
+    graph_.nodes.push_back(std::move(node));
+    Forms both = forms(id);
+    (dtype == half_ ? both.half : both.single) = made;
+    forms_.resize(graph_.values.size());
+    forms_[static_cast<std::size_t>(id)] = forms_[static_cast<std::size_t>(made)] = both;
+    return made;
+  }
+
+  void assign(Node& node, bool last) {
+    if (const int alias = node.op->alias_input(); alias >= 0) {
+      // The same bytes under another name.
+      const ValueId from = node.inputs[static_cast<std::size_t>(alias)];
+      if (is_half(from) && is_single(node.outputs[0])) graph_.value(node.outputs[0]).dtype = half_;
+    } else if (!last && wants_halves(node) && assign_halves(node)) {
+      return;
+    }
+    for (ValueId& id : node.inputs)
+      if (is_half(id) && node.op->alias_input() < 0) id = in_type(id, DType::f32);
+  }
+
+  bool wants_halves(const Node& node) const {
+    if (is_product(node)) return is_single(node.inputs[0]) || is_half(node.inputs[0]);
+    std::int64_t halves = 0, singles = 0;
+    for (const ValueId id : node.inputs) {
+      if (is_half(id)) halves += graph_.value(id).shape.elems();
+      if (is_single(id)) singles += graph_.value(id).shape.elems();
+    }
+    return halves > singles;
+  }
+
+  /// Does a kernel of the device compute the node on these?
+  bool takes(const Node& node, const std::vector<InputInfo>& inputs, const std::vector<TensorType>& outputs) const {
+    const Problem problem(node.op, inputs, outputs);
+    const auto kernels = kernels_of(node.type(), target_.device.kind);
+    return std::any_of(kernels.begin(), kernels.end(), [&](const Kernel* kernel) {
+      return kernel->types().contains(half_) && kernel->offer(problem, target_).refusal.empty();
+    });
+  }
+
+  /// Turns the node to 16 bit, if that can be.
+  bool assign_halves(Node& node) {
+    std::vector<InputInfo> inputs = graph_.input_infos(node);
+    std::vector<TensorType> outputs = graph_.output_types(node);
+    std::vector<std::optional<Tensor>> constants(inputs.size());
+    std::vector<DType> wanted(inputs.size());
+    const Epilogue* const product = node.op->epilogue();
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      wanted[i] = inputs[i].type.dtype;
+      if (!inputs[i].present || (wanted[i] != DType::f32 && wanted[i] != half_)) continue;
+      if (product != nullptr && i != 0 && static_cast<int>(i) != product->residual_input) {
+        wanted[i] = DType::f32;
+      } else if (inputs[i].constant == nullptr) {
+        wanted[i] = half_;
+      } else {
+        constants[i] = in_halves(*inputs[i].constant, half_);
+        if (!constants[i]) return false;
+        inputs[i].constant = &*constants[i];
+        wanted[i] = half_;
+      }
+      inputs[i].type.dtype = wanted[i];
+    }
+    if (product != nullptr) {
+      for (TensorType& output : outputs)
+        if (output.dtype == DType::f32) output.dtype = half_;
+    } else {
+      try {
+        outputs = infer_types(*node.op, inputs);
+      } catch (const Error&) {
+        return false;  // it wants float32 somewhere
+      }
+    }
+    const ValueId x = node.inputs[0];
+    if (product != nullptr && is_single(x) && forms(x).half == no_id) {
+      // Best without a Cast, where the kernel rounds what it reads.
+      inputs[0].type.dtype = DType::f32;
+      if (takes(node, inputs, outputs))
+        wanted[0] = DType::f32;
+      else
+        inputs[0].type.dtype = half_;
+    }
+    if (inputs[0].type.dtype == half_ && !takes(node, inputs, outputs)) return false;
+
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      ValueId& id = node.inputs[i];
+      if (constants[i])
+        id = graph_.add_constant(fmt::format("{}:{}", graph_.value(id).name, to_string(half_)), *constants[i]);
+      else if (is_single(id) || is_half(id))
+        id = in_type(id, wanted[i]);
+    }
+    for (std::size_t i = 0; i < node.outputs.size(); ++i)
+      if (node.outputs[i] != no_id) graph_.value(node.outputs[i]).dtype = outputs[i].dtype;
+    return true;
+  }
+
+  /// In float32, under the name that the graph gave its output.
+  ValueId as_output(ValueId id) {
+    if (!is_half(id)) return id;
+    const ValueId out = in_type(id, DType::f32);
+    if (!graph_.is_output(out)) std::swap(graph_.value(id).name, graph_.value(out).name);
+    return out;
+  }
+
+  Graph& graph_;
+  const Target& target_;
+  const DType half_;
+  std::vector<bool> last_;    // by node
+  std::vector<Forms> forms_;  // by value
+};
+
+}  // namespace
+
+void assign_types(Graph& graph, const PassContext& context) {
+  const DType storage = context.target.numerics.storage;
+  if (storage == DType::f16 || storage == DType::bf16) TypeAssigner(graph, context.target).run();
+}
+
+}  // namespace lenslet
