@@ -209,7 +209,7 @@ std::span<const KernelRow> family_kernels();
 struct SimpleKernel {
   DeviceKind device = DeviceKind::cpu;
   DTypeSet types = DTypeSet::any();  ///< of input `typed_input`, and of all others that must have its type
-  DTypeSet more_on_cuda = {};             ///< in on_both(): what the CUDA row takes besides
+  DTypeSet more_on_cuda = {};        ///< in on_both(): what the CUDA row takes besides
   std::size_t typed_input = 0;
   /// Formats that the 4-D inputs (which are no constants) and 4-D outputs may all have together: one candidate each.
   std::span<const Format> formats = {};

@@ -15,7 +15,7 @@ void logic(const Context& context, LogicKind kind, DType dtype, const BroadcastL
 void where(const Context& context, std::size_t element_bytes, const BroadcastLoops& loops, const void* condition,
            const void* a, const void* b, void* y) {
   dispatch_bytes(element_bytes, [&]<typename T>(std::type_identity<T>) {
-    constexpr Kernels kernels = sizeof(T) == 4 ? Kernels::both : Kernels::any;
+    constexpr Kernels kernels = sizeof(T) == 4 || sizeof(T) == 2 ? Kernels::both : Kernels::any;
     elementwise<kernels>(context, loops, Select<T>{}, static_cast<T*>(y), static_cast<const std::uint8_t*>(condition),
                          static_cast<const T*>(a), static_cast<const T*>(b));
   });

@@ -8,9 +8,9 @@
 #include "ops/reduce/beats.h"
 #include "ops/reduce/fold.h"
 
-// A tensor is seen as [images, in0, in1, in2, depth]: depth is C in nhwc (in float4 where C and the addresses allow)
-// and 1 in nchw, where a plane counts as an image. A thread makes one output, or four neighbouring channels of it;
-// neighbouring threads walk along the depth, then along the line, so that a warp reads neighbours in both layouts.
+// A tensor is seen as [images, in0, in1, in2, depth]: depth is C in nhwc (in float4 or eight halves where C and the
+// addresses allow) and 1 in nchw, where a plane counts as an image. A thread makes one output, or four or eight
+// neighbouring channels of it, in memory of type Stored and computed with as Loaded<Stored>; neighbouring threads walk along the depth, then along the line, so that a warp reads neighbours in both layouts.
 
 namespace lenslet::cuda {
 
@@ -18,12 +18,14 @@ namespace {
 
 constexpr int threads = 256;
 
-/// Of the values that a thread holds of neighbouring channels, one or four.
+/// Of the values that a thread holds of neighbouring channels: one, four or eight.
 template <typename Value>
 __device__ Value least() {
   if constexpr (std::is_same_v<Value, float4>) {
     const float one = least<float>();
     return make_float4(one, one, one, one);
+  } else if constexpr (std::is_same_v<Value, Eight>) {
+    return {least<float4>(), least<float4>()};
   } else {
     return reduce::least_value<Value>;
   }
@@ -43,18 +45,29 @@ template <>
 __device__ float4 greater(float4 a, float4 b) {
   return make_float4(greater(a.x, b.x), greater(a.y, b.y), greater(a.z, b.z), greater(a.w, b.w));
 }
+template <>
+__device__ Eight greater(Eight a, Eight b) {
+  return {greater(a.low, b.low), greater(a.high, b.high)};
+}
 
+/// Of what is folded halfway, Partial is kept.
 template <typename T>
 struct MaxFold {
-  using Value = T;
-  __device__ static T start() { return least<T>(); }
-  __device__ static T join(T a, T b) { return greater(a, b); }
+  using Stored = T;
+  using Value = Loaded<T>;
+  using Partial = T;
+  static constexpr bool sums = false;
+  __device__ static Value start() { return least<Value>(); }
+  __device__ static Value join(Value a, Value b) { return greater(a, b); }
 };
 template <typename T>
 struct SumFold {
-  using Value = T;
-  __device__ static T start() { return T{}; }
-  __device__ static T join(T a, T b) { return a + b; }
+  using Stored = T;
+  using Value = Loaded<T>;
+  using Partial = Value;
+  static constexpr bool sums = true;
+  __device__ static Value start() { return Value{}; }
+  __device__ static Value join(Value a, Value b) { return a + b; }
 };
 
 /// Which output a thread makes.
@@ -95,9 +108,10 @@ struct SquareProblem {
 
 /// 2-D windows of side x side without dilation, which nearly all networks have: unrolled, all loads in flight at once.
 template <typename Fold, int side>
-__global__ void __launch_bounds__(threads) pool_square(const typename Fold::Value* x, typename Fold::Value* y,
+__global__ void __launch_bounds__(threads) pool_square(const typename Fold::Stored* x, typename Fold::Stored* y,
                                                        const __grid_constant__ SquareProblem p, PoolKind kind) {
   using Value = typename Fold::Value;
+  using Stored = typename Fold::Stored;
   wait_for_previous();
   const std::int64_t output = thread_index();
   if (output >= p.outputs.count) return;
@@ -105,29 +119,30 @@ __global__ void __launch_bounds__(threads) pool_square(const typename Fold::Valu
   const int top = static_cast<int>(at.line) * p.high.stride - p.high.pad_begin;
   const int left = static_cast<int>(at.column) * p.wide.stride - p.wide.pad_begin;
   const auto depth = static_cast<int>(p.outputs.depth.value);
-  const Value* image = x + at.image * p.high.in * p.wide.in * depth + at.channel;
-  Value values[side][side];
+  const Stored* image = x + at.image * p.high.in * p.wide.in * depth + at.channel;
+  Stored values[side][side];
+  const Stored start = as_stored<Stored>(Fold::start());
   int lines = 0, columns = 0;
 #pragma unroll
   for (int r = 0; r < side; ++r) {
     const bool on_line = top + r >= 0 && top + r < p.high.in;
     lines += on_line ? 1 : 0;
-    const Value* line = image + static_cast<std::int64_t>(top + r) * p.wide.in * depth;
+    const Stored* line = image + static_cast<std::int64_t>(top + r) * p.wide.in * depth;
 #pragma unroll
     for (int s = 0; s < side; ++s) {
       const bool inside = on_line && left + s >= 0 && left + s < p.wide.in;
-      values[r][s] = inside ? line[static_cast<std::int64_t>(left + s) * depth] : Fold::start();
+      values[r][s] = inside ? line[static_cast<std::int64_t>(left + s) * depth] : start;
     }
   }
   Value total = Fold::start();
 #pragma unroll
   for (int r = 0; r < side; ++r) {
-    Value partial = values[r][0];
+    Value partial = loaded(values[r][0]);
 #pragma unroll
-    for (int s = 1; s < side; ++s) partial = Fold::join(partial, values[r][s]);
+    for (int s = 1; s < side; ++s) partial = Fold::join(partial, loaded(values[r][s]));
     total = Fold::join(total, partial);
   }
-  if constexpr (std::is_same_v<Fold, SumFold<Value>>) {
+  if constexpr (Fold::sums) {
 #pragma unroll
     for (int s = 0; s < side; ++s) columns += left + s >= 0 && left + s < p.wide.in ? 1 : 0;
     if (kind == PoolKind::average_with_pads) {
@@ -136,7 +151,7 @@ __global__ void __launch_bounds__(threads) pool_square(const typename Fold::Valu
     }
     total = total / static_cast<float>(max(1, lines * columns));
   }
-  y[output] = total;
+  y[output] = as_stored<Stored>(total);
 }
 
 /// Any window in up to three dimensions.
@@ -180,7 +195,8 @@ __device__ std::int64_t image_offset(const WindowProblem& p, const Outputs::Plac
 
 template <typename T>
 struct Maximum {
-  using Value = T;
+  using Stored = T;
+  using Value = Loaded<T>;
   Value top = least<Value>();
   __device__ void add(Value x, std::int64_t) { top = greater(top, x); }
   __device__ void end_of_line() {}
@@ -190,7 +206,8 @@ struct Maximum {
 /// And the position of the first of equal maxima.
 template <typename T>
 struct IndexedMaximum {
-  using Value = T;
+  using Stored = T;
+  using Value = Loaded<T>;
   Value top = least<Value>();
   std::int64_t index = -1;
   __device__ void add(Value x, std::int64_t offset) {
@@ -205,6 +222,7 @@ struct IndexedMaximum {
 struct Itself {
   __device__ double operator()(double a) const { return a; }
 };
+template <typename Value>
 struct Total {
   double x = 0, y = 0, z = 0, w = 0;
   /// term(a), in double.
@@ -227,17 +245,30 @@ struct Total {
     return make_float4(static_cast<float>(f(x)), static_cast<float>(f(y)), static_cast<float>(f(z)),
                        static_cast<float>(f(w)));
   }
-  template <typename Value>
-  __device__ Value mean(double count, Value value) const {
-    return each(value, [=](double sum) { return sum / count; });
+};
+template <>
+struct Total<Eight> {
+  Total<float4> low, high;
+  template <typename Term = Itself>
+  __device__ void add(Eight a, const Term& term = {}) {
+    low.add(a.low, term), high.add(a.high, term);
+  }
+  template <typename F>
+  __device__ Eight each(Eight, const F& f) const {
+    return {low.each(float4{}, f), high.each(float4{}, f)};
   }
 };
+template <typename Value>
+__device__ Value mean(const Total<Value>& total, double count) {
+  return total.each(Value{}, [=](double sum) { return sum / count; });
+}
 
 /// A line of the window is summed in float, the lines in double: large windows stay exact at one addition an element.
 template <typename T>
 struct Average {
-  using Value = T;
-  Total total;
+  using Stored = T;
+  using Value = Loaded<T>;
+  Total<Value> total;
   Value partial{};
   __device__ void add(Value x, std::int64_t) { partial = partial + x; }
   __device__ void end_of_line() {
@@ -250,7 +281,7 @@ struct Average {
     };
     const double count = kind == PoolKind::average ? product(taps.d.count, taps.h.count, taps.w.count)
                                                    : product(taps.d.padded, taps.h.padded, taps.w.padded);
-    return total.mean(fmax(1.0, count), Value{});
+    return mean(total, fmax(1.0, count));
   }
 };
 
@@ -259,9 +290,10 @@ struct Average {
 
 template <typename T>
 struct Norm {
-  using Value = T;
+  using Stored = T;
+  using Value = Loaded<T>;
   std::int64_t p = 1;
-  Total total;
+  Total<Value> total;
   __device__ void add(Value x, std::int64_t) {
     total.add(x, [this](double a) {
       if (p == 2) return a * a;
@@ -279,7 +311,7 @@ struct Norm {
 
 template <typename Window>
 __global__ void __launch_bounds__(threads)
-    pool_windows(const typename Window::Value* x, typename Window::Value* y, std::int64_t* indices,
+    pool_windows(const typename Window::Stored* x, typename Window::Stored* y, std::int64_t* indices,
                  const __grid_constant__ WindowProblem p, PoolKind kind) {
   wait_for_previous();
   const std::int64_t output = thread_index();
@@ -289,11 +321,11 @@ __global__ void __launch_bounds__(threads)
   const std::int64_t start = image_offset(p, at);
   const auto* image = x + start;
   Window window;
-  if constexpr (std::is_same_v<Window, Norm<typename Window::Value>>) window.p = p.pool.norm;
+  if constexpr (std::is_same_v<Window, Norm<typename Window::Stored>>) window.p = p.pool.norm;
   walk(
-      p, taps, [&](std::int64_t offset) { window.add(image[offset], offset); }, [&] { window.end_of_line(); });
-  y[output] = window.result(taps, kind);
-  if constexpr (std::is_same_v<Window, IndexedMaximum<typename Window::Value>>)
+      p, taps, [&](std::int64_t offset) { window.add(loaded(image[offset]), offset); }, [&] { window.end_of_line(); });
+  y[output] = as_stored<typename Window::Stored>(window.result(taps, kind));
+  if constexpr (std::is_same_v<Window, IndexedMaximum<typename Window::Stored>>)
     indices[output] = start + (window.index < 0 ? 0 : p.pool.numbered(window.index));
 }
 
@@ -310,12 +342,14 @@ struct TileProblem {
 };
 
 template <typename Fold>
-__global__ void __launch_bounds__(threads) pool_tile(const typename Fold::Value* x, typename Fold::Value* y,
+__global__ void __launch_bounds__(threads) pool_tile(const typename Fold::Stored* x, typename Fold::Stored* y,
                                                      const __grid_constant__ TileProblem p, PoolKind kind) {
   using Value = typename Fold::Value;
+  using Stored = typename Fold::Stored;
+  using Partial = typename Fold::Partial;
   wait_for_previous();
   extern __shared__ float4 pool_tile_shared[];
-  auto* pooled = reinterpret_cast<Value*>(pool_tile_shared);
+  auto* pooled = reinterpret_cast<Partial*>(pool_tile_shared);
   const PoolAxis &high = p.window.pool.axes[1], &wide = p.window.pool.axes[2];
   const std::int64_t depth = p.window.outputs.depth.value;
   const std::int64_t out_lines = p.window.outputs.lines.value, out_columns = p.window.outputs.line.value;
@@ -331,16 +365,16 @@ __global__ void __launch_bounds__(threads) pool_tile(const typename Fold::Value*
   PoolTaps columns;
   if (inside) {
     columns = wide.taps(column);
-    const Value* from = x + (image * high.in * wide.in + columns.first) * depth + channel;
+    const Stored* from = x + (image * high.in * wide.in + columns.first) * depth + channel;
     for (int line = row; line < p.lines_in; line += threads / tile_values) {
       Value partial = Fold::start();
       if (top + line >= 0 && top + line < high.in) {
-        const Value* at = from + (top + line) * wide.in * depth;
+        const Stored* at = from + (top + line) * wide.in * depth;
         const auto count = static_cast<int>(columns.count);
 #pragma unroll 4
-        for (int s = 0; s < count; ++s) partial = Fold::join(partial, at[s * wide.dilation * depth]);
+        for (int s = 0; s < count; ++s) partial = Fold::join(partial, loaded(at[s * wide.dilation * depth]));
       }
-      pooled[line * tile_values + value] = partial;
+      pooled[line * tile_values + value] = as_stored<Partial>(partial);
     }
   }
   __syncthreads();
@@ -348,21 +382,21 @@ __global__ void __launch_bounds__(threads) pool_tile(const typename Fold::Value*
   for (int line = row; line < tile_lines && first_line + line < out_lines; line += threads / tile_values) {
     const PoolTaps lines = high.taps(first_line + line);
     const auto skipped = static_cast<int>(lines.first - top), step = static_cast<int>(high.dilation);
-    const Value* at = pooled + skipped * tile_values + value;
-    Value* to = y + ((image * out_lines + first_line + line) * out_columns + column) * depth + channel;
+    const Partial* at = pooled + skipped * tile_values + value;
+    Stored* to = y + ((image * out_lines + first_line + line) * out_columns + column) * depth + channel;
     const auto count = static_cast<int>(lines.count);
-    if constexpr (std::is_same_v<Fold, SumFold<Value>>) {
-      Total total;
+    if constexpr (Fold::sums) {
+      Total<Value> total;
       for (int r = 0; r < count; ++r) total.add(at[r * step * tile_values]);
       const double taps = kind == PoolKind::average
                               ? static_cast<double>(lines.count) * static_cast<double>(columns.count)
                               : static_cast<double>(lines.padded) * static_cast<double>(columns.padded);
-      *to = total.mean(fmax(1.0, taps), Value{});
+      *to = as_stored<Stored>(mean(total, fmax(1.0, taps)));
     } else {
       Value best = Fold::start();
 #pragma unroll 4
-      for (int r = 0; r < count; ++r) best = Fold::join(best, at[r * step * tile_values]);
-      *to = best;
+      for (int r = 0; r < count; ++r) best = Fold::join(best, loaded(at[r * step * tile_values]));
+      *to = as_stored<Stored>(best);
     }
   }
 }
@@ -370,10 +404,10 @@ __global__ void __launch_bounds__(threads) pool_tile(const typename Fold::Value*
 /// Queues pool_tile; false: not for this problem.
 template <typename Fold>
 bool launch_tile(const Context& context, PoolKind kind, const PoolProblem& p, std::int64_t images,
-                 const WindowProblem& window, const typename Fold::Value* x, typename Fold::Value* y) {
+                 const WindowProblem& window, const typename Fold::Stored* x, typename Fold::Stored* y) {
   const PoolAxis &deepest = p.axes[0], &high = p.axes[1], &wide = p.axes[2];
   const std::int64_t lines_in = (tile_lines - 1) * high.stride + (high.kernel - 1) * high.dilation + 1;
-  const std::int64_t bytes = lines_in * tile_values * static_cast<std::int64_t>(sizeof(*x));
+  const std::int64_t bytes = lines_in * tile_values * static_cast<std::int64_t>(sizeof(typename Fold::Partial));
   if (deepest.in != 1 || deepest.kernel != 1 || deepest.out != 1 || high.kernel < 2 * high.stride ||
       bytes > tile_bytes_most)
     return false;
@@ -415,33 +449,35 @@ bool is_square(const PoolProblem& p, int side, std::int64_t depth) {
 
 template <typename Fold>
 void pool_floats(const Context& context, PoolKind kind, const PoolProblem& p, std::int64_t images,
-                 const WindowProblem& window, const typename Fold::Value* x, typename Fold::Value* y) {
-  using Value = typename Fold::Value;
+                 const WindowProblem& window, const typename Fold::Stored* x, typename Fold::Stored* y) {
+  using Stored = typename Fold::Stored;
   const dim3 grid(blocks_for(window.outputs.count, threads)), block(threads);
   if (kind == PoolKind::lp)
-    return launch(context, pool_windows<Norm<Value>>, grid, block, 0, x, y, nullptr, window, kind);
+    return launch(context, pool_windows<Norm<Stored>>, grid, block, 0, x, y, nullptr, window, kind);
   for (const int side : {2, 3})
     if (is_square(p, side, window.outputs.depth.value))
       return launch(context, side == 2 ? pool_square<Fold, 2> : pool_square<Fold, 3>, grid, block, 0, x, y,
                     SquareProblem{window.outputs, SquareAxis(p.axes[1]), SquareAxis(p.axes[2])}, kind);
   if (launch_tile<Fold>(context, kind, p, images, window, x, y)) return;
-  using Window = std::conditional_t<std::is_same_v<Fold, MaxFold<Value>>, Maximum<Value>, Average<Value>>;
+  using Window = std::conditional_t<Fold::sums, Average<Stored>, Maximum<Stored>>;
   launch(context, pool_windows<Window>, grid, block, 0, x, y, nullptr, window, kind);
 }
 
-template <typename Value>
+template <typename Stored>
 void pool_values(const Context& context, PoolKind kind, const PoolProblem& p, std::int64_t images, std::int64_t depth,
                  const void* from, void* to, std::int64_t* indices) {
   if (images * p.out() * depth == 0) return;
   const WindowProblem window{outputs_of(p, images, depth), p};
-  const auto* x = static_cast<const Value*>(from);
-  auto* y = static_cast<Value*>(to);
-  if constexpr (std::is_same_v<Value, float> || std::is_same_v<Value, float4>)
+  const auto* x = static_cast<const Stored*>(from);
+  auto* y = static_cast<Stored*>(to);
+  using Value = Loaded<Stored>;
+  constexpr bool single = std::is_same_v<Value, float>, several = !single && !std::is_integral_v<Value>;
+  if constexpr (single || several)
     if (indices == nullptr)
-      return kind == PoolKind::max ? pool_floats<MaxFold<Value>>(context, kind, p, images, window, x, y)
-                                   : pool_floats<SumFold<Value>>(context, kind, p, images, window, x, y);
-  if constexpr (!std::is_same_v<Value, float4>)
-    launch(context, indices != nullptr ? pool_windows<IndexedMaximum<Value>> : pool_windows<Maximum<Value>>,
+      return kind == PoolKind::max ? pool_floats<MaxFold<Stored>>(context, kind, p, images, window, x, y)
+                                   : pool_floats<SumFold<Stored>>(context, kind, p, images, window, x, y);
+  if constexpr (!several)
+    launch(context, indices != nullptr ? pool_windows<IndexedMaximum<Stored>> : pool_windows<Maximum<Stored>>,
            dim3(blocks_for(window.outputs.count, threads)), dim3(threads), 0, x, y, indices, window, kind);
 }
 
@@ -450,10 +486,17 @@ void pool_values(const Context& context, PoolKind kind, const PoolProblem& p, st
 void pool(const Context& context, PoolKind kind, const PoolProblem& problem, DType dtype, bool nhwc, const void* x,
           void* y, std::int64_t* indices) {
   const std::int64_t images = nhwc ? problem.n : problem.n * problem.c, depth = nhwc ? problem.c : 1;
-  dispatch(dtype, PoolTypes(), [&]<typename T>(std::type_identity<T>) {
+  dispatch(dtype, WithHalves<PoolTypes>(), [&]<typename T>(std::type_identity<T>) {
+    const auto several = [&]<typename Stored>(std::type_identity<Stored>) {
+      constexpr std::int64_t count = sizeof(Stored) / sizeof(T);
+      if (indices != nullptr || depth % count != 0 || !quad_aligned(x, y)) return false;
+      pool_values<Stored>(context, kind, problem, images, depth / count, x, y, nullptr);
+      return true;
+    };
     if constexpr (std::is_same_v<T, float>)
-      if (indices == nullptr && depth % 4 == 0 && quad_aligned(x, y))
-        return pool_values<float4>(context, kind, problem, images, depth / 4, x, y, nullptr);
+      if (several(std::type_identity<float4>())) return;
+    if constexpr (is_half<T>)
+      if (several(std::type_identity<EightHalves<T>>())) return;
     pool_values<T>(context, kind, problem, images, depth, x, y, indices);
   });
 }

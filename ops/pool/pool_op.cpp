@@ -69,10 +69,10 @@ class PoolOp final : public Op {
 /// There are no vectors for other norms.
 constexpr std::int64_t most_norm = 2;
 
-/// With the channels last there are vectors in two dimensions, of float32 and without indices.
+/// With the channels last there are vectors in two dimensions, of floats and without indices.
 std::span<const Format> formats_for(const Problem& problem) {
   const TensorType& x = problem.inputs()[0].type;
-  if (x.shape.rank() == 4 && x.dtype == DType::f32 && problem.outputs().size() == 1 &&
+  if (x.shape.rank() == 4 && dtypes<WithHalves<Types<float>>>.contains(x.dtype) && problem.outputs().size() == 1 &&
       problem.as<PoolOp>().geometry.norm <= most_norm)
     return nchw_or_nhwc;
   return nchw_only;
@@ -243,7 +243,8 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   const Pool pool(binding);
   const PoolProblem& p = pool.problem;
   if (is_plane_mean(pool))
-    return reduce::on_cuda(ReduceKind::mean, DType::f32, reduce::plane_loops(p.n, p.c, p.in(), pool.nhwc));
+    return reduce::on_cuda(ReduceKind::mean, binding.problem.inputs()[0].type.dtype,
+                           reduce::plane_loops(p.n, p.c, p.in(), pool.nhwc));
   return bound([pool = Pool(binding)](const KernelRun& run) {
     if constexpr (cuda_built)
       cuda::pool(*run.cuda, pool.kind, pool.problem, run.inputs[0].dtype(), pool.nhwc, run.inputs[0].data(),
@@ -253,6 +254,7 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
 
 constexpr auto kernels_for(DTypeSet types) {
   return on_both({.types = types,
+                  .more_on_cuda = dtypes<HalfTypes>,
                   .formats_for = formats_for,
                   .tolerance = 2e-6,
                   .pitched_inputs = input_bit(0),

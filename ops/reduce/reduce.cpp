@@ -82,7 +82,11 @@ std::unique_ptr<const BoundKernel> bind_reduction(const Binding& binding) {
 
 // Without keepdims a 4-D input gives an output of lower rank, which is row-major, so any input format will do.
 constexpr auto kernels_for(DTypeSet types) {
-  return on_both({.types = types, .formats = nchw_or_nhwc, .tolerance = 2e-6, .reads = input_bit(0)},
+  return on_both({.types = types,
+                  .more_on_cuda = dtypes<HalfTypes>,
+                  .formats = nchw_or_nhwc,
+                  .tolerance = 2e-6,
+                  .reads = input_bit(0)},
                  bind_reduction<reduce::on_cpu>, bind_reduction<reduce::on_cuda>);
 }
 constexpr auto kernels = kernels_for(dtypes<ReduceTypes>), extreme_kernels = kernels_for(dtypes<ExtremeTypes>),

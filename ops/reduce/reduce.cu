@@ -51,7 +51,19 @@ struct IntegerFold {
   }
 };
 
-ReduceGeometry::Loops convert(const StridedLoops& loops) {
+/// A fold of floats, of halves, rounded once.
+template <typename Half, typename Base>
+struct HalfFold : Base {
+  using In = Half;
+  using Out = Half;
+  using Rule = typename Base::Rule;
+  using Base::Base;
+  __device__ static Half neutral(Rule rule) { return narrowed<Half>(static_cast<float>(Base::neutral(rule))); }
+  __device__ void add(Half x, std::int64_t i, Rule rule) { Base::add(widened(x), i, rule); }
+  __device__ Half result(std::int64_t count, Rule rule) const { return narrowed<Half>(Base::result(count, rule)); }
+};
+
+ReduceGeometry::Loops loops_of(const StridedLoops& loops) {
   ReduceGeometry::Loops to;
   to.rank = std::max(1, loops.rank());
   for (int i = 0; i < loops.rank(); ++i)
@@ -73,8 +85,8 @@ ReduceGeometry reduce_geometry(const reduce::Loops& loops) {
   constexpr int block_bits = 8;
   static_assert(1 << block_bits == reduce_threads);
   ReduceGeometry g;
-  g.kept = convert(loops.kept);
-  g.reduced = convert(loops.reduced);
+  g.kept = loops_of(loops.kept);
+  g.reduced = loops_of(loops.reduced);
   const std::int64_t outputs = g.kept.count, count = g.reduced.count;
   g.across = loops.kept.rank() > 0 && loops.kept[loops.kept.rank() - 1].from == 1;
   // A thread should fold some elements before it merges, and read whole 32-byte sectors with its neighbours.
@@ -121,12 +133,12 @@ DenseReduction dense_reduction(const reduce::Loops& loops) {
   return dense;
 }
 
-ColumnGeometry column_geometry(const DenseReduction& dense) {
+ColumnGeometry column_geometry(const DenseReduction& dense, int pack) {
   ColumnGeometry g;
-  const std::int64_t columns = dense.outer * dense.inner / 4;
-  if (dense.inner % 4 != 0 || dense.count == 0 || columns >= Radix::narrow_end) return g;
+  const std::int64_t columns = dense.outer * dense.inner / pack;
+  if (dense.inner % pack != 0 || dense.count == 0 || columns >= Radix::narrow_end) return g;
   g.columns = columns;
-  g.stride = dense.inner / 4;
+  g.stride = dense.inner / pack;
   g.count = g.chunk = dense.count;
   g.inner = FastDivider(static_cast<std::uint32_t>(g.stride));
   constexpr std::int64_t threads_of_a_device = 132 * 1024;  // an H200's, at 64 registers
@@ -152,20 +164,25 @@ ColumnGeometry column_geometry(const DenseReduction& dense) {
   return g;
 }
 
-std::size_t reduce_workspace_bytes(const reduce::Loops& loops) {
+std::size_t reduce_workspace_bytes(const reduce::Loops& loops, DType dtype) {
   // The addresses decide between the two, and are not known yet.
+  const int pack = dtypes<HalfTypes>.contains(dtype) ? fold_pack<Float16> : fold_pack<float>;
   const ReduceGeometry g = reduce_geometry(loops);
-  const ColumnGeometry columns = column_geometry(dense_reduction(loops));
+  const ColumnGeometry columns = column_geometry(dense_reduction(loops), pack);
   const std::int64_t partials = std::max(g.splits == 1 ? 0 : g.splits * g.kept.count,
-                                         columns.splits == 1 ? 0 : columns.splits * columns.columns * 4);
+                                         columns.splits == 1 ? 0 : columns.splits * columns.columns * pack);
   return static_cast<std::size_t>(partials) * fold_bytes;
 }
 
 void reduce(const Context& context, ReduceKind kind, DType dtype, const reduce::Loops& loops, const void* from,
             void* to, std::byte* workspace) {
-  dispatch(dtype, ExtremeTypes(), [&]<typename T>(std::type_identity<T>) {
+  dispatch(dtype, WithHalves<ExtremeTypes>(), [&]<typename T>(std::type_identity<T>) {
     if constexpr (std::is_integral_v<T>)
       reduce_by<IntegerFold<T>>(context, loops, kind, from, to, workspace);
+    else if constexpr (is_half<T>)
+      reduce::with_fold<float, float>(kind, [&]<typename Fold>(std::type_identity<Fold>, typename Fold::Rule rule) {
+        reduce_by<HalfFold<T, Fold>>(context, loops, rule, from, to, workspace);
+      });
     else
       reduce::with_fold<T, float>(kind, [&]<typename Fold>(std::type_identity<Fold>, typename Fold::Rule rule) {
         reduce_by<Fold>(context, loops, rule, from, to, workspace);

@@ -21,11 +21,11 @@ namespace cuda {
 
 struct Context;
 
-/// Device memory that reduce() and arg_extreme() need over these loops.
-std::size_t reduce_workspace_bytes(const reduce::Loops& loops);
+/// Device memory that reduce() and arg_extreme() need over these loops, of elements of that type.
+std::size_t reduce_workspace_bytes(const reduce::Loops& loops, DType dtype = DType::f32);
 
 /// to[kept] = the reduction of from[kept + reduced]; device addresses, `dtype` on both sides one of ReduceTypes, for
-/// max and min of ExtremeTypes.
+/// max and min of ExtremeTypes; or f16 or bf16, of which the results are rounded once.
 /// Floating point is accumulated in double, integers modulo 2^64, as on the CPU: on an H200, with double at half the
 /// rate of float, memory stays the limit. The same bits on every device and in every run.
 void reduce(const Context& context, ReduceKind kind, DType dtype, const reduce::Loops& loops, const void* from,

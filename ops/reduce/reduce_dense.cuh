@@ -1,9 +1,10 @@
 #pragma once
-// Reductions of x [outer][count][inner] without gaps in float32, which is what networks ask for: global pooling, means
+// Reductions of x [outer][count][inner] without gaps in float32 or halves, which is what networks ask for: global pooling, means
 // over pixels, the class of each pixel. Few kernel arguments, 32-bit indices and eight loads of 16 bytes in flight a
 // thread, where the kernels for any loops (reduce_kernel.cuh) reach half of an H200's bandwidth.
 
 #include <cstdint>
+#include <utility>
 
 #include "base/cuda/fast_divider.h"
 #include "base/cuda/launch.h"
@@ -53,11 +54,16 @@ struct InOrder {
 inline constexpr int dense_unroll = 8;
 inline constexpr int row_threads_most = 1024;
 
+/// Elements that one access of 16 bytes moves.
+template <typename In>
+inline constexpr int fold_pack = 16 / static_cast<int>(sizeof(In));
+
 /// x [rows][length], length below 2^30 and a multiple of `pack`: 1 << group_bits neighbouring threads share a row.
 template <typename Fold, int pack>
 __global__ void __launch_bounds__(row_threads_most, 1)
-    reduce_rows(const float* x, typename Fold::Out* y, std::int64_t rows, int length, int group_bits,
+    reduce_rows(const typename Fold::In* x, typename Fold::Out* y, std::int64_t rows, int length, int group_bits,
                 typename Fold::Rule rule) {
+  using Pack = Floats<pack, typename Fold::In>;
   wait_for_previous();
   alignas(16) __shared__ unsigned char shared_bytes[row_threads_most / warp_threads * sizeof(Fold)];
   auto* shared = reinterpret_cast<Fold*>(shared_bytes);
@@ -66,14 +72,14 @@ __global__ void __launch_bounds__(row_threads_most, 1)
       ((static_cast<std::int64_t>(blockIdx.x) * static_cast<int>(blockDim.x)) >> group_bits) + (thread >> group_bits);
   Fold fold(rule);
   if (row < rows) {
-    const auto* from = reinterpret_cast<const Floats<pack>*>(x + row * length);
+    const auto* from = reinterpret_cast<const Pack*>(x + row * length);
     const int packs = length / pack;
-    Floats<pack> filler;
+    Pack filler;
 #pragma unroll
     for (int k = 0; k < pack; ++k) filler.at[k] = Fold::neutral(rule);
     take_turns<dense_unroll>(
         member, packs, group, filler, [&](int i) { return from[i]; },
-        [&](const Floats<pack>& values, int i) {
+        [&](const Pack& values, int i) {
 #pragma unroll
           for (int k = 0; k < pack; ++k) fold.add(values.at[k], i * pack + k, rule);
         });
@@ -102,76 +108,89 @@ struct FoldStaged {
 };
 
 struct ColumnGeometry {
-  std::int64_t columns = 0;  ///< of four elements each, in x and in y
-  std::int64_t stride = 0;   ///< between a column's elements, in float4
+  std::int64_t columns = 0;  ///< of `pack` elements each, in x and in y
+  std::int64_t stride = 0;   ///< between a column's elements, in packs
   std::int64_t count = 0;    ///< elements of a column
   std::int64_t chunk = 0;    ///< elements of a column that a block takes
   FastDivider inner;         ///< columns of an outer index
   int lane_bits = 0;         ///< log2 of the columns of a block: at most 5, or 8: a column a thread
   int splits = 1;
 };
-/// A function of the shape alone, so that every device gives the same bits. For inner in whole float4.
-ColumnGeometry column_geometry(const DenseReduction& dense);
+/// A function of the shape and the type alone, so that every device gives the same bits. For inner in whole packs of 16
+/// bytes.
+ColumnGeometry column_geometry(const DenseReduction& dense, int pack);
 
-template <typename Out>
-struct alignas(16) FourOuts {
-  Out at[4];
+template <typename Out, int pack>
+struct alignas(16) OutPack {
+  Out at[pack];
 };
 
-/// Grid: (columns, splits); a thread folds four neighbouring columns at once.
+template <typename Fold, int count>
+struct Folds {
+  Fold at[count];
+};
+template <typename Fold, std::size_t... k>
+__device__ Folds<Fold, sizeof...(k)> folds_of_nothing(typename Fold::Rule rule, std::index_sequence<k...>) {
+  return {{(static_cast<void>(k), Fold(rule))...}};
+}
+
+/// Grid: (columns, splits); a thread folds the neighbouring columns of a pack at once.
 template <typename Fold>
 __global__ void __launch_bounds__(reduce_threads, 3)
-    reduce_columns(const float* x, typename Fold::Out* y, Fold* partials, const __grid_constant__ ColumnGeometry g,
-                   typename Fold::Rule rule) {
+    reduce_columns(const typename Fold::In* x, typename Fold::Out* y, Fold* partials,
+                   const __grid_constant__ ColumnGeometry g, typename Fold::Rule rule) {
+  constexpr int pack = fold_pack<typename Fold::In>;
+  using Pack = Floats<pack, typename Fold::In>;
   wait_for_previous();
   const int thread = static_cast<int>(threadIdx.x), lanes = 1 << g.lane_bits, depth = reduce_threads >> g.lane_bits;
   const int lane = thread & (lanes - 1), member = thread >> g.lane_bits;
   const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) << g.lane_bits;
   const std::int64_t column = first_column + lane;
-  const auto neutral = static_cast<float>(Fold::neutral(rule));
-  Fold folds[4] = {Fold(rule), Fold(rule), Fold(rule), Fold(rule)};
+  const auto neutral = static_cast<typename Fold::In>(Fold::neutral(rule));
+  Folds<Fold, pack> folds = folds_of_nothing<Fold>(rule, std::make_index_sequence<pack>());
   if (column < g.columns) {
     const std::int64_t outer = g.inner.divide(static_cast<std::uint32_t>(column));
-    const auto* from = reinterpret_cast<const Floats<4>*>(x) + outer * (g.count - 1) * g.stride + column;
+    const auto* from = reinterpret_cast<const Pack*>(x) + outer * (g.count - 1) * g.stride + column;
     const std::int64_t start = static_cast<std::int64_t>(blockIdx.y) * g.chunk;
     const std::int64_t end = start + g.chunk < g.count ? start + g.chunk : g.count;
     const auto* at = from + (start + member) * g.stride;
     const std::int64_t step = depth * g.stride;
 #pragma unroll 1
     for (std::int64_t i = start + member; i < end; i += dense_unroll * depth, at += dense_unroll * step) {
-      Floats<4> values[dense_unroll];
+      Pack values[dense_unroll];
 #pragma unroll
       for (int j = 0; j < dense_unroll; ++j) {
-        values[j] = {neutral, neutral, neutral, neutral};
+#pragma unroll
+        for (int k = 0; k < pack; ++k) values[j].at[k] = neutral;
         if (i + j * depth < end) values[j] = at[j * step];
       }
 #pragma unroll
       for (int j = 0; j < dense_unroll; ++j)
 #pragma unroll
-        for (int k = 0; k < 4; ++k) folds[k].add(values[j].at[k], i + j * depth, rule);
+        for (int k = 0; k < pack; ++k) folds.at[k].add(values[j].at[k], i + j * depth, rule);
     }
   }
   if (depth == 1) {
     if (column >= g.columns) return;
-    FourOuts<typename Fold::Out> outs;
+    OutPack<typename Fold::Out, pack> outs;
 #pragma unroll
-    for (int k = 0; k < 4; ++k) outs.at[k] = folds[k].result(g.count, rule);
-    reinterpret_cast<FourOuts<typename Fold::Out>*>(y)[column] = outs;
+    for (int k = 0; k < pack; ++k) outs.at[k] = folds.at[k].result(g.count, rule);
+    reinterpret_cast<OutPack<typename Fold::Out, pack>*>(y)[column] = outs;
     return;
   }
-  alignas(16) __shared__ unsigned char shared_bytes[reduce_threads * 4 * sizeof(Fold)];
+  alignas(16) __shared__ unsigned char shared_bytes[reduce_threads * pack * sizeof(Fold)];
   auto* shared = reinterpret_cast<Fold*>(shared_bytes);
 #pragma unroll
-  for (int k = 0; k < 4; ++k) merge_lanes(folds[k], lanes, warp_threads, rule);
+  for (int k = 0; k < pack; ++k) merge_lanes(folds.at[k], lanes, warp_threads, rule);
   if (thread % warp_threads < lanes)
 #pragma unroll
-    for (int k = 0; k < 4; ++k) shared[(thread / warp_threads * lanes + lane) * 4 + k] = folds[k];
+    for (int k = 0; k < pack; ++k) shared[(thread / warp_threads * lanes + lane) * pack + k] = folds.at[k];
   __syncthreads();
-  const std::int64_t output = first_column * 4 + thread;
-  if (thread >= 4 * lanes || output >= g.columns * 4) return;
+  const std::int64_t output = first_column * pack + thread;
+  if (thread >= pack * lanes || output >= g.columns * pack) return;
   Fold fold = shared[thread];
 #pragma unroll
-  for (int warp = 1; warp < reduce_warps; ++warp) fold.merge(shared[warp * 4 * lanes + thread], rule);
+  for (int warp = 1; warp < reduce_warps; ++warp) fold.merge(shared[warp * pack * lanes + thread], rule);
   if (g.splits > 1)
     partials[output * g.splits + blockIdx.y] = fold;
   else
@@ -198,28 +217,30 @@ inline bool rows_fit(const DenseReduction& dense) {
 /// Queues the kernels; false: the shape or the addresses are not for them, nothing was queued. `workspace`: as for
 /// reduce_by().
 template <typename Fold>
-bool reduce_dense(const Context& context, const DenseReduction& dense, typename Fold::Rule rule, const float* x,
-                  typename Fold::Out* y, void* workspace) {
+bool reduce_dense(const Context& context, const DenseReduction& dense, typename Fold::Rule rule,
+                  const typename Fold::In* x, typename Fold::Out* y, void* workspace) {
+  constexpr int pack = fold_pack<typename Fold::In>;
   if (dense.count == 0) return false;
   if (dense.inner == 1) {
     if (!rows_fit(dense)) return false;
     const auto length = static_cast<int>(dense.count);
-    if (take_if_staged(context, x, y, dense.outer, dense.count, FoldStaged<Fold>{rule})) return true;
-    const bool quads = length % 4 == 0 && quad_aligned(x);
-    const int bits = row_group_bits(dense.outer, quads ? length / 4 : length);
+    if constexpr (std::is_same_v<typename Fold::In, float>)
+      if (take_if_staged(context, x, y, dense.outer, dense.count, FoldStaged<Fold>{rule})) return true;
+    const bool packs = length % pack == 0 && quad_aligned(x);
+    const int bits = row_group_bits(dense.outer, packs ? length / pack : length);
     const int threads = bits > 8 ? 1 << bits : 256;
-    launch(context, quads ? reduce_rows<Fold, 4> : reduce_rows<Fold, 1>, dim3(blocks_for(dense.outer, threads >> bits)),
+    launch(context, packs ? reduce_rows<Fold, pack> : reduce_rows<Fold, 1>, dim3(blocks_for(dense.outer, threads >> bits)),
            dim3(static_cast<unsigned>(threads)), 0, x, y, dense.outer, length, bits, rule);
     return true;
   }
-  const ColumnGeometry g = column_geometry(dense);
+  const ColumnGeometry g = column_geometry(dense, pack);
   if (g.columns == 0 || !quad_aligned(x, y)) return false;
   auto* partials = static_cast<Fold*>(workspace);
   launch(context, reduce_columns<Fold>, dim3(blocks_for(g.columns, 1 << g.lane_bits), static_cast<unsigned>(g.splits)),
          dim3(reduce_threads), 0, x, y, partials, g, rule);
   if (g.splits > 1)
-    launch(context, merge_partials<Fold, InOrder>, dim3(blocks_for(g.columns * 4, reduce_warps)), dim3(reduce_threads),
-           0, partials, y, g.columns * 4, g.splits, g.count, rule, InOrder());
+    launch(context, merge_partials<Fold, InOrder>, dim3(blocks_for(g.columns * pack, reduce_warps)), dim3(reduce_threads),
+           0, partials, y, g.columns * pack, g.splits, g.count, rule, InOrder());
   return true;
 }
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/convert.h"
 #include "base/cuda/launch.h"
 #include "base/cuda/warp.cuh"
 #include "ops/core/radix.cuh"
@@ -109,15 +110,16 @@ template <typename Fold>
 void reduce_by(const Context& context, const reduce::Loops& loops, typename Fold::Rule rule, const void* x, void* y,
                void* workspace) {
   static_assert(sizeof(Fold) <= fold_bytes);
-  if constexpr (std::is_same_v<typename Fold::In, float>)
-    if (reduce_dense<Fold>(context, dense_reduction(loops), rule, static_cast<const float*>(x),
+  using In = typename Fold::In;
+  if constexpr (std::is_same_v<In, float> || is_half<In>)
+    if (reduce_dense<Fold>(context, dense_reduction(loops), rule, static_cast<const In*>(x),
                            static_cast<typename Fold::Out*>(y), workspace))
       return;
   const ReduceGeometry g = reduce_geometry(loops);
   if (g.kept.count == 0) return;
   auto* partials = static_cast<Fold*>(workspace);
   const dim3 grid(blocks_for(g.kept.count, 1 << g.lane_bits), static_cast<unsigned>(g.splits));
-  launch(context, reduce_blocks<Fold>, grid, dim3(reduce_threads), 0, static_cast<const typename Fold::In*>(x),
+  launch(context, reduce_blocks<Fold>, grid, dim3(reduce_threads), 0, static_cast<const In*>(x),
          static_cast<typename Fold::Out*>(y), partials, g, rule);
   if (g.splits > 1)
     launch(context, merge_partials<Fold, InLoops>, dim3(blocks_for(g.kept.count, reduce_warps)), dim3(reduce_threads),

@@ -270,7 +270,7 @@ std::unique_ptr<const BoundKernel> on_cuda(ReduceKind kind, DType dtype, const L
           cuda::reduce(*run.cuda, kind, dtype, loops, run.inputs[0].data(), run.outputs[0].data(),
                        run.workspace.data());
         },
-        cuda::reduce_workspace_bytes(loops));
+        cuda::reduce_workspace_bytes(loops, dtype));
   return nullptr;
 }
 

@@ -12,9 +12,9 @@
 
 namespace lenslet::cuda {
 
-template <int pack>
-struct alignas(sizeof(float) * pack) Floats {
-  float at[pack];
+template <int pack, typename T = float>
+struct alignas(sizeof(T) * pack) Floats {
+  T at[pack];
 };
 
 /// A thread's turns at `step` apart, from `first` to below `end`, `unroll` loads in flight at once: use(value, i) in
