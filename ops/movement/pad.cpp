@@ -12,6 +12,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/half.h"
 #include "ops/core/checks.h"
 #include "ops/core/shape_args.h"
 
@@ -57,7 +58,8 @@ class Pad final : public Op {
     const TensorType& data = required_input(inputs, data_input, "data");
     const Shape& x = data.shape;
     const Integers pads = this->pads(inputs);
-    if (pads_ && value_ != 0) require_dtype("Pad with a value: data", data.dtype, {DType::f32, DType::f64});
+    if (pads_ && value_ != 0) require_dtype("Pad with a value: data", data.dtype,
+                                              {DType::f32, DType::f64, DType::f16, DType::bf16});
     if (present(inputs, value_input)) {
       const TensorType& value = inputs[value_input].type;
       require_dtype("Pad: constant value", value.dtype, {data.dtype});
@@ -162,8 +164,10 @@ class Pad final : public Op {
       if (value == nullptr) return std::nullopt;
       std::memcpy(&bits, value->data(), dtype_bytes(dtype));
     } else if (value_ != 0) {
-      bits = dtype == DType::f64 ? std::bit_cast<std::uint64_t>(value_)
-                                 : std::bit_cast<std::uint32_t>(static_cast<float>(value_));
+      bits = dtype == DType::f64    ? std::bit_cast<std::uint64_t>(value_)
+             : dtype == DType::f16  ? f16_from_f64(value_)
+             : dtype == DType::bf16 ? bf16_from_f64(value_)
+                                    : std::bit_cast<std::uint32_t>(static_cast<float>(value_));
     }
     return bits;
   }
@@ -175,6 +179,8 @@ class Pad final : public Op {
     if (!bits || *bits == 0) return bits ? std::optional<double>(0) : std::nullopt;
     const DType dtype = inputs[data_input].type.dtype;
     if (dtype == DType::f32) return std::bit_cast<float>(static_cast<std::uint32_t>(*bits));
+    if (dtype == DType::f16) return f32_from_f16(static_cast<std::uint16_t>(*bits));
+    if (dtype == DType::bf16) return f32_from_bf16(static_cast<std::uint16_t>(*bits));
     return dtype == DType::f64 ? std::optional<double>(std::bit_cast<double>(*bits)) : std::nullopt;
   }
 

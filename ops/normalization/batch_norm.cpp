@@ -17,7 +17,7 @@ namespace lenslet {
 
 namespace {
 
-/// Inputs: x [N,C,...] of rank 2 to 5, scale, bias, mean, var, each [C].
+/// Inputs: x [N,C,...] of rank 2 to 5, scale, bias, mean, var, each [C], of x's type, or float32 beside one of 16 bits.
 class BatchNormOp final : public Op {
  public:
   float epsilon = 1e-5f;
@@ -28,7 +28,9 @@ class BatchNormOp final : public Op {
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     const TensorType& x = required_input(inputs, 0, "X");
     require_rank("input X", x.shape, 2, 5);
-    require_equal_dtypes(inputs);
+    const DType of_parameters = required_input(inputs, 1, "scale").dtype;
+    if (!(dtypes<HalfTypes>.contains(x.dtype) && of_parameters == DType::f32)) require_equal_dtypes(inputs);
+    require_equal_dtypes(inputs.subspan(1));
     constexpr std::string_view names[] = {"X", "scale", "B", "mean", "var"};
     for (std::size_t i = 1; i < 5; ++i)
       require_shape(fmt::format("input {}", names[i]), required_input(inputs, i, names[i]).shape, Shape{x.shape[1]});
@@ -149,14 +151,17 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   for (int d = 2; d < x.rank(); ++d) (binding.format(0) == formats::nhwc ? outer : inner) *= x[d];
   const auto run_on = [=, epsilon = binding.op<BatchNormOp>().epsilon](const KernelRun& run) {
     if constexpr (cuda_built)
-      cuda::batch_norm(*run.cuda, {run.in<float>(1), run.in<float>(2), run.in<float>(3), run.in<float>(4), epsilon},
-                       outer, channels, inner, run.in<float>(0), run.out<float>(),
+      cuda::batch_norm(*run.cuda,
+                       {run.inputs[1].data(), run.inputs[2].data(), run.inputs[3].data(), run.inputs[4].data(), epsilon,
+                        run.inputs[1].dtype()},
+                       run.inputs[0].dtype(), outer, channels, inner, run.inputs[0].data(), run.outputs[0].data(),
                        reinterpret_cast<float*>(run.workspace.data()));
   };
   return bound(run_on, workspace_bytes(channels));
 }
 
 constexpr auto kernels = on_both({.types = dtypes<Types<float>>,
+                                  .more_on_cuda = dtypes<HalfTypes>,
                                   .formats = nchw_or_nhwc,
                                   .tolerance = 2e-6,
                                   .in_place = input_bit(0),

@@ -2,6 +2,7 @@
 
 #include "base/cuda/launch.h"
 #include "base/cuda/vector.cuh"
+#include "base/dtypes.h"
 #include "ops/core/radix.cuh"
 
 namespace lenslet::cuda {
@@ -11,21 +12,24 @@ namespace {
 constexpr int threads = 256;
 
 /// The same function as x * factor[c] + offset[c], as batch_norm_as_scale does it on the host.
+/// Parameters of type T.
+template <typename T>
 __global__ void __launch_bounds__(threads)
     batch_norm_factors(BatchNormParameters p, float* factor, float* offset, std::int64_t channels) {
   wait_for_previous();
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
   if (c >= channels) return;
-  const double exact =
-      static_cast<double>(p.scale[c]) / sqrt(static_cast<double>(p.var[c]) + static_cast<double>(p.epsilon));
+  const auto of = [c](const void* values) { return static_cast<double>(loaded(static_cast<const T*>(values)[c])); };
+  const double exact = of(p.scale) / sqrt(of(p.var) + static_cast<double>(p.epsilon));
   factor[c] = static_cast<float>(exact);
-  offset[c] = static_cast<float>(static_cast<double>(p.bias[c]) - static_cast<double>(p.mean[c]) * exact);
+  offset[c] = static_cast<float>(of(p.bias) - of(p.mean) * exact);
 }
 
 __device__ float scale_shift(float x, float factor, float offset) { return fmaf(x, factor, offset); }
 
+template <typename T>
 __global__ void __launch_bounds__(threads)
-    scale_elements(const float* x, float* y, const float* factor, const float* offset, Radix inner, Radix channels,
+    scale_elements(const T* x, T* y, const float* factor, const float* offset, Radix inner, Radix channels,
                    std::int64_t count, bool narrow) {
   wait_for_previous();
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
@@ -33,59 +37,83 @@ __global__ void __launch_bounds__(threads)
   std::int64_t rest = i;
   take_digit(rest, inner, narrow);
   const std::int64_t c = take_digit(rest, channels, narrow);
-  y[i] = scale_shift(x[i], factor[c], offset[c]);
+  y[i] = as_stored<T>(scale_shift(loaded(x[i]), factor[c], offset[c]));
 }
 
-/// Four elements a thread: of one channel each (inner in fours), or of four channels (inner 1, channels in fours).
-/// `inner` and `channels` count quads.
-template <bool four_channels>
+__device__ float4 scale_shift(float4 x, float4 factor, float4 offset) {
+  return make_float4(scale_shift(x.x, factor.x, offset.x), scale_shift(x.y, factor.y, offset.y),
+                     scale_shift(x.z, factor.z, offset.z), scale_shift(x.w, factor.w, offset.w));
+}
+__device__ Eight scale_shift(const Eight& x, const Eight& factor, const Eight& offset) {
+  return {scale_shift(x.low, factor.low, offset.low), scale_shift(x.high, factor.high, offset.high)};
+}
+
+/// The same number in all.
+__device__ void fill(float4& values, float value) { values = make_float4(value, value, value, value); }
+__device__ void fill(Eight& values, float value) {
+  fill(values.low, value);
+  fill(values.high, value);
+}
+
+/// A pack a thread, of four floats or eight halves: of one channel (inner in packs), or a channel each (inner 1,
+/// channels in packs). `inner` and `channels` count packs.
+template <bool of_channels, typename Stored>
 __global__ void __launch_bounds__(threads)
-    scale_quads(const float4* x, float4* y, const float* factor, const float* offset, Radix inner, Radix channels,
-                std::int64_t quads, bool narrow) {
+    scale_packs(const Stored* x, Stored* y, const float* factor, const float* offset, Radix inner, Radix channels,
+                std::int64_t packs, bool narrow) {
   wait_for_previous();
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
-  if (i >= quads) return;
+  if (i >= packs) return;
   std::int64_t rest = i;
-  if constexpr (!four_channels) take_digit(rest, inner, narrow);
+  if constexpr (!of_channels) take_digit(rest, inner, narrow);
   const std::int64_t c = take_digit(rest, channels, narrow);
-  float4 f, o;
-  if constexpr (four_channels) {
-    f = reinterpret_cast<const float4*>(factor)[c];
-    o = reinterpret_cast<const float4*>(offset)[c];
+  using Value = Loaded<Stored>;
+  Value f, o;
+  if constexpr (of_channels) {
+    f = reinterpret_cast<const Value*>(factor)[c];
+    o = reinterpret_cast<const Value*>(offset)[c];
   } else {
-    f = make_float4(factor[c], factor[c], factor[c], factor[c]);
-    o = make_float4(offset[c], offset[c], offset[c], offset[c]);
+    fill(f, factor[c]);
+    fill(o, offset[c]);
   }
-  const float4 v = x[i];
-  y[i] = make_float4(scale_shift(v.x, f.x, o.x), scale_shift(v.y, f.y, o.y), scale_shift(v.z, f.z, o.z),
-                     scale_shift(v.w, f.w, o.w));
+  y[i] = as_stored<Stored>(scale_shift(loaded(x[i]), f, o));
 }
+
+/// T as four or eight of them.
+template <typename T>
+using Several = std::conditional_t<is_half<T>, EightHalves<T>, float4>;
 
 }  // namespace
 
-void batch_norm(const Context& context, const BatchNormParameters& parameters, std::int64_t outer,
-                std::int64_t channels, std::int64_t inner, const float* x, float* y, float* workspace) {
+void batch_norm(const Context& context, const BatchNormParameters& parameters, DType dtype, std::int64_t outer,
+                std::int64_t channels, std::int64_t inner, const void* from, void* to, float* workspace) {
   const std::int64_t count = outer * channels * inner;
   if (count == 0) return;
   float* factor = workspace;
   float* offset = workspace + channels;
   const dim3 block(threads);
-  launch(context, batch_norm_factors, dim3(blocks_for(channels, threads)), block, 0, parameters, factor, offset,
-         channels);
-  const bool narrow = count < Radix::narrow_end, aligned = quad_aligned(x, y);
-  const auto* x4 = reinterpret_cast<const float4*>(x);
-  auto* y4 = reinterpret_cast<float4*>(y);
-  const dim3 quad_grid(blocks_for(count / 4, threads));
-  // The workspace is aligned, and with channels in fours so is the offset in it.
-  if (aligned && inner == 1 && channels % 4 == 0)
-    launch(context, scale_quads<true>, quad_grid, block, 0, x4, y4, factor, offset, Radix(1), Radix(channels / 4),
-           count / 4, narrow);
-  else if (aligned && inner % 4 == 0)
-    launch(context, scale_quads<false>, quad_grid, block, 0, x4, y4, factor, offset, Radix(inner / 4), Radix(channels),
-           count / 4, narrow);
-  else
-    launch(context, scale_elements, dim3(blocks_for(count, threads)), block, 0, x, y, factor, offset, Radix(inner),
-           Radix(channels), count, narrow);
+  const bool narrow = count < Radix::narrow_end, aligned = quad_aligned(from, to);
+  using Floats = WithHalves<Types<float>>;
+  dispatch(parameters.dtype, Floats(), [&]<typename T>(std::type_identity<T>) {
+    launch(context, batch_norm_factors<T>, dim3(blocks_for(channels, threads)), block, 0, parameters, factor, offset,
+           channels);
+  });
+  dispatch(dtype, Floats(), [&]<typename T>(std::type_identity<T>) {
+    using Stored = Several<T>;
+    constexpr std::int64_t pack = sizeof(Stored) / sizeof(T);
+    const auto* packs = static_cast<const Stored*>(from);
+    const dim3 grid(blocks_for(count / pack, threads));
+    // The workspace is aligned, and with channels in packs so is the offset in it.
+    if (aligned && inner == 1 && channels % pack == 0)
+      launch(context, scale_packs<true, Stored>, grid, block, 0, packs, static_cast<Stored*>(to), factor, offset,
+             Radix(1), Radix(channels / pack), count / pack, narrow);
+    else if (aligned && inner % pack == 0)
+      launch(context, scale_packs<false, Stored>, grid, block, 0, packs, static_cast<Stored*>(to), factor, offset,
+             Radix(inner / pack), Radix(channels), count / pack, narrow);
+    else
+      launch(context, scale_elements<T>, dim3(blocks_for(count, threads)), block, 0, static_cast<const T*>(from),
+             static_cast<T*>(to), factor, offset, Radix(inner), Radix(channels), count, narrow);
+  });
 }
 
 }  // namespace lenslet::cuda

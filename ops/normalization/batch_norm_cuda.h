@@ -3,19 +3,23 @@
 
 #include <cstdint>
 
+#include "lenslet/tensor.h"
+
 namespace lenslet::cuda {
 
 struct Context;
 
-/// scale, bias, mean, var: [C] device addresses.
+/// scale, bias, mean, var: [C] device addresses, of `dtype`: x's, or f32.
 struct BatchNormParameters {
-  const float *scale, *bias, *mean, *var;
+  const void *scale, *bias, *mean, *var;
   float epsilon;
+  DType dtype;
 };
 
 /// y = (x - mean[c]) / sqrt(var[c] + epsilon) * scale[c] + bias[c], with x and y stored [outer, channels, inner] (nchw
-/// [N,C,H*W]; nhwc [N*H*W,C,1]); device addresses; y may be x. `workspace`: 2 * channels floats.
-void batch_norm(const Context& context, const BatchNormParameters& parameters, std::int64_t outer,
-                std::int64_t channels, std::int64_t inner, const float* x, float* y, float* workspace);
+/// [N,C,H*W]; nhwc [N*H*W,C,1]); device addresses; y may be x. `dtype`: f32, or f16 or bf16, which are
+/// rounded once. `workspace`: 2 * channels floats.
+void batch_norm(const Context& context, const BatchNormParameters& parameters, DType dtype, std::int64_t outer,
+                std::int64_t channels, std::int64_t inner, const void* x, void* y, float* workspace);
 
 }  // namespace lenslet::cuda

@@ -110,11 +110,14 @@ void run_cuda(const LrnOp& op, const KernelRun& run) {
       problem.outer = images * area;
       problem.inner = 1;
     }
-    cuda::lrn(*run.cuda, problem, static_cast<const float*>(x.data()), run.out<float>());
+    cuda::lrn(*run.cuda, problem, x.dtype(), x.data(), run.outputs[0].data());
   }
 }
 
-constexpr auto kernels = on_both({.types = dtypes<Types<float>>, .formats = nchw_or_nhwc, .tolerance = 2e-6},
+constexpr auto kernels = on_both({.types = dtypes<Types<float>>,
+                                  .more_on_cuda = dtypes<HalfTypes>,
+                                  .formats = nchw_or_nhwc,
+                                  .tolerance = 2e-6},
                                  bind_run<run_cpu>, bind_run<run_cuda>);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {

@@ -2,6 +2,7 @@
 
 #include "base/cuda/launch.h"
 #include "base/cuda/vector.cuh"
+#include "base/dtypes.h"
 #include "ops/core/radix.cuh"
 
 namespace lenslet::cuda {
@@ -24,8 +25,8 @@ __device__ float factor(const LrnProblem& p, float squares) {
 }
 
 /// A thread an element. The window's other channels come from the caches: a warp's neighbours read the same lines.
-template <bool three_quarters>
-__global__ void __launch_bounds__(threads) lrn_kernel(const float* x, float* y, const __grid_constant__ LrnProblem p,
+template <bool three_quarters, typename T>
+__global__ void __launch_bounds__(threads) lrn_kernel(const T* x, T* y, const __grid_constant__ LrnProblem p,
                                                       Radix inner, Radix channels, std::int64_t count, bool narrow) {
   wait_for_previous();
   const std::int64_t element = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
@@ -39,53 +40,66 @@ __global__ void __launch_bounds__(threads) lrn_kernel(const float* x, float* y, 
   float squares = 0;
 #pragma unroll 4
   for (int k = -below; k <= above; ++k) {
-    const float other = x[element + k * p.inner];
+    const float other = loaded(x[element + k * p.inner]);
     squares += other * other;
   }
-  y[element] = x[element] * factor<three_quarters>(p, squares);
+  y[element] = as_stored<T>(loaded(x[element]) * factor<three_quarters>(p, squares));
 }
 
-/// Channels last, in float4, and at most four on either side: a thread makes four neighbouring channels from three
-/// loads.
-template <bool three_quarters>
-__global__ void __launch_bounds__(threads) lrn_quads(const float4* x, float4* y, const __grid_constant__ LrnProblem p,
+/// Four floats as they lie in memory: float4, or halves.
+template <typename T>
+struct alignas(sizeof(T) * 4) Four {
+  T at[4];
+};
+
+/// Channels last, in fours, and at most four on either side: a thread makes four neighbouring channels from three loads.
+template <bool three_quarters, typename T>
+__global__ void __launch_bounds__(threads) lrn_quads(const Four<T>* x, Four<T>* y, const __grid_constant__ LrnProblem p,
                                                      Radix channel_quads, std::int64_t count, bool narrow) {
   wait_for_previous();
   const std::int64_t quad = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
   if (quad >= count) return;
   std::int64_t rest = quad;
   const std::int64_t at = take_digit(rest, channel_quads, narrow);
-  const float4 zero{}, here = x[quad];
-  const float4 below = at > 0 ? x[quad - 1] : zero, above = at + 1 < channel_quads.value ? x[quad + 1] : zero;
-  const float values[12] = {below.x, below.y, below.z, below.w, here.x,  here.y,
-                            here.z,  here.w,  above.x, above.y, above.z, above.w};
+  const Four<T> zero{}, here = x[quad];
+  const Four<T> below = at > 0 ? x[quad - 1] : zero, above = at + 1 < channel_quads.value ? x[quad + 1] : zero;
+  float values[12];
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    values[k] = loaded(below.at[k]);
+    values[4 + k] = loaded(here.at[k]);
+    values[8 + k] = loaded(above.at[k]);
+  }
   const int before = static_cast<int>(p.before), after = static_cast<int>(p.after);
-  float out[4];
+  Four<T> out;
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     float squares = 0;
 #pragma unroll
     for (int d = -4; d <= 4; ++d)
       if (-d <= before && d <= after) squares += values[4 + k + d] * values[4 + k + d];
-    out[k] = values[4 + k] * factor<three_quarters>(p, squares);
+    out.at[k] = as_stored<T>(values[4 + k] * factor<three_quarters>(p, squares));
   }
-  y[quad] = make_float4(out[0], out[1], out[2], out[3]);
+  y[quad] = out;
 }
 
 }  // namespace
 
-void lrn(const Context& context, const LrnProblem& problem, const float* x, float* y) {
+void lrn(const Context& context, const LrnProblem& problem, DType dtype, const void* x, void* y) {
   const std::int64_t count = problem.outer * problem.channels * problem.inner;
   if (count == 0) return;
-  if (problem.inner == 1 && problem.channels % 4 == 0 && problem.before <= 4 && problem.after <= 4 &&
-      quad_aligned(x, y))
-    return launch(context, problem.beta == 0.75f ? lrn_quads<true> : lrn_quads<false>,
-                  dim3(blocks_for(count / 4, threads)), dim3(threads), 0, reinterpret_cast<const float4*>(x),
-                  reinterpret_cast<float4*>(y), problem, Radix(problem.channels / 4), count / 4,
-                  count / 4 < Radix::narrow_end);
-  const auto kernel = problem.beta == 0.75f ? lrn_kernel<true> : lrn_kernel<false>;
-  launch(context, kernel, dim3(blocks_for(count, threads)), dim3(threads), 0, x, y, problem, Radix(problem.inner),
-         Radix(problem.channels), count, count < Radix::narrow_end);
+  const bool three_quarters = problem.beta == 0.75f;
+  dispatch(dtype, WithHalves<Types<float>>(), [&]<typename T>(std::type_identity<T>) {
+    if (problem.inner == 1 && problem.channels % 4 == 0 && problem.before <= 4 && problem.after <= 4 &&
+        quad_aligned(x, y))
+      return launch(context, three_quarters ? lrn_quads<true, T> : lrn_quads<false, T>,
+                    dim3(blocks_for(count / 4, threads)), dim3(threads), 0, static_cast<const Four<T>*>(x),
+                    static_cast<Four<T>*>(y), problem, Radix(problem.channels / 4), count / 4,
+                    count / 4 < Radix::narrow_end);
+    launch(context, three_quarters ? lrn_kernel<true, T> : lrn_kernel<false, T>, dim3(blocks_for(count, threads)),
+           dim3(threads), 0, static_cast<const T*>(x), static_cast<T*>(y), problem, Radix(problem.inner),
+           Radix(problem.channels), count, count < Radix::narrow_end);
+  });
 }
 
 }  // namespace lenslet::cuda

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "lenslet/tensor.h"
+
 namespace lenslet::cuda {
 
 struct Context;
@@ -14,7 +16,8 @@ struct LrnProblem {
   float beta = 0.75f, bias = 1;
 };
 
-/// y = x / (bias + scale * sum of squares over the window)^beta; device addresses; y must not be x.
-void lrn(const Context& context, const LrnProblem& problem, const float* x, float* y);
+/// y = x / (bias + scale * sum of squares over the window)^beta; device addresses; y must not be x. `dtype`: f32, or
+/// f16 or bf16, which are rounded once.
+void lrn(const Context& context, const LrnProblem& problem, DType dtype, const void* x, void* y);
 
 }  // namespace lenslet::cuda

@@ -376,8 +376,22 @@ std::optional<std::string> refuse(const Problem& problem) {
                      resize_coordinates[static_cast<std::size_t>(op.rule.coordinates)], to_string(dtype));
 }
 
+/// Blended halves are rounded where they are stored: once, where one launch makes everything.
+std::optional<std::string> refuse_halves(const Problem& problem) {
+  for (const Format& format : nchw_or_nhwc) {
+    if (problem.shape(0).rank() != 4 && format != formats::nchw) continue;
+    Candidate candidate;
+    candidate.inputs = {format};
+    if (resize_launches(passes_of(problem, candidate)) > 1)
+      return fmt::format("{} would be rounded between the axes", to_string(problem.inputs()[0].type.dtype));
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> refuse_cuda(const Problem& problem) {
-  if (auto why = refuse(problem)) return why;
+  const bool halves = dtypes<HalfTypes>.contains(problem.inputs()[0].type.dtype);
+  const bool blends = problem.as<ResizeOp>().rule.mode != ResizeRule::Mode::nearest;
+  if (auto why = !halves ? refuse(problem) : blends ? refuse_halves(problem) : std::nullopt) return why;
   for (const Shape& shape : {problem.shape(0), problem.output_shape()})
     for (const std::int64_t dim : shape.dims())
       if (dim > std::numeric_limits<std::int32_t>::max()) return fmt::format("an axis of {} elements", dim);

@@ -6,6 +6,7 @@
 #include "base/cuda/launch.h"
 #include "base/cuda/vector.cuh"
 #include "base/cuda/vector_bits.cuh"
+#include "base/dtypes.h"
 #include "ops/core/radix.cuh"
 #include "ops/movement/access.cuh"
 #include "ops/resample/resize_cuda.h"
@@ -30,6 +31,11 @@ __device__ float times(float weight, float x) { return weight * x; }
 __device__ float4 times(float weight, float4 x) {
   return make_float4(weight * x.x, weight * x.y, weight * x.z, weight * x.w);
 }
+__device__ Eight times(float weight, const Eight& x) { return {times(weight, x.low), times(weight, x.high)}; }
+
+/// What is computed with; copied elements stay what they are.
+template <typename T, int taps>
+using Blended = std::conditional_t<taps == 1, T, Loaded<T>>;
 
 /// What a thread stores at once.
 template <typename T, int each>
@@ -42,7 +48,9 @@ struct alignas(sizeof(T) * each) Pack {
 /// once, all of them before the first is needed.
 template <typename T, int taps, int each, int lines>
 __global__ void __launch_bounds__(threads) resize_rows(const T* x, T* y, const ResizeTap* __restrict__ table,
-                                                       const __grid_constant__ ResizeItems p, T beyond) {
+                                                       const __grid_constant__ ResizeItems p,
+                                                       Blended<T, taps> beyond) {
+  using Value = Blended<T, taps>;
   wait_for_previous();
   const std::uint32_t group_block = blockIdx.x / p.column_blocks;
   const std::int64_t column =
@@ -68,7 +76,7 @@ __global__ void __launch_bounds__(threads) resize_rows(const T* x, T* y, const R
   T* const to = y + (outer * p.rows_out + first) * p.columns + column;
   const ResizeTap* const of_rows = table + first * count;
 
-  const auto blend_line = [&](const T* line, Pack<T, each>& blended) {
+  const auto blend_line = [&](const T* line, Pack<Value, each>& blended) {
     if constexpr (taps == 1) {
 #pragma unroll
       for (int e = 0; e < each; ++e) blended.items[e] = line[max(known[e][0].index, 0) * stride];
@@ -80,12 +88,12 @@ __global__ void __launch_bounds__(threads) resize_rows(const T* x, T* y, const R
         for (int t = 0; t < taps; ++t) read[e][t] = line[max(known[e][t].index, 0) * stride];
 #pragma unroll
       for (int e = 0; e < each; ++e) {
-        T part{};
+        Value part{};
 #pragma unroll
         for (int t = 0; t < count; ++t) {
           const ResizeTap tap = taps == 0 ? of_column[t] : known[e][taps == 0 ? 0 : t];
           if (tap.weight == 0) continue;
-          part = part + times(tap.weight, taps == 0 ? line[tap.index * stride] : read[e][taps == 0 ? 0 : t]);
+          part = part + times(tap.weight, loaded(taps == 0 ? line[tap.index * stride] : read[e][taps == 0 ? 0 : t]));
         }
         blended.items[e] = part;
       }
@@ -96,7 +104,7 @@ __global__ void __launch_bounds__(threads) resize_rows(const T* x, T* y, const R
   for (int k = 0; k < resize_group; ++k)
 #pragma unroll
     for (int t = 0; t < taps; ++t) down[k][t] = of_rows[min(k, rows - 1) * count + t];
-  [[maybe_unused]] Pack<T, each> blended[lines == 0 ? 1 : lines];
+  [[maybe_unused]] Pack<Value, each> blended[lines == 0 ? 1 : lines];
   [[maybe_unused]] int lowest = INT_MAX, highest = 0;
   if constexpr (lines > 0) {
 #pragma unroll
@@ -116,12 +124,12 @@ __global__ void __launch_bounds__(threads) resize_rows(const T* x, T* y, const R
   for (int k = 0; k < resize_group; ++k) {
     if (k >= rows) return;
     const bool row_beyond = (taps == 0 ? of_rows[k * count].index : down[k][0].index) < 0;
-    Pack<T, each> sum{};
+    Pack<Value, each> sum{};
 #pragma unroll
     for (int r = 0; r < count; ++r) {
       const ResizeTap tap = taps == 0 ? of_rows[k * count + r] : down[k][taps == 0 ? 0 : r];
       if (tap.weight == 0) continue;
-      Pack<T, each> part;
+      Pack<Value, each> part;
       if constexpr (lines > 0) {
 #pragma unroll
         for (int l = 0; l < lines; ++l)
@@ -138,7 +146,10 @@ __global__ void __launch_bounds__(threads) resize_rows(const T* x, T* y, const R
 #pragma unroll
     for (int e = 0; e < each; ++e)
       if (row_beyond || (taps == 0 ? of_column[0].index : known[e][0].index) < 0) sum.items[e] = beyond;
-    *reinterpret_cast<Pack<T, each>*>(to + k * p.columns) = sum;
+    Pack<T, each> stored;
+#pragma unroll
+    for (int e = 0; e < each; ++e) stored.items[e] = as_stored<T>(sum.items[e]);
+    *reinterpret_cast<Pack<T, each>*>(to + k * p.columns) = stored;
   }
 }
 
@@ -156,9 +167,9 @@ int plane_rows(std::int64_t columns_in) {
 /// A block makes `rows_each` rows of y: first their lines, as wide as x and in shared memory, column by column, then
 /// the columns of these; four rows a thread either time. Blended in two dimensions at once, an element takes 65
 /// instructions, most of them for addresses: 181 us for twice 56x56 of 4096 planes on an H200, 128 here, 62 to copy.
-template <int taps>
+template <typename T, int taps>
 __global__ void __launch_bounds__(threads)
-    resize_planes(const float* x, float* y, const ResizeTap* __restrict__ table, const __grid_constant__ ResizeItems p,
+    resize_planes(const T* x, T* y, const ResizeTap* __restrict__ table, const __grid_constant__ ResizeItems p,
                   int rows_each, int line_threads, float beyond) {
   wait_for_previous();
   extern __shared__ float4 lines[];
@@ -169,7 +180,7 @@ __global__ void __launch_bounds__(threads)
   const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
   const ResizeTap* const of_rows = table + first * taps;
   for (int c = thread % line_threads; c < wide; c += line_threads) {
-    const float* const from = x + outer * p.rows_in * p.line + c;
+    const T* const from = x + outer * p.rows_in * p.line + c;
     for (int k = thread / line_threads * 4; k < rows; k += threads / line_threads * 4) {
       ResizeTap down[4][taps];
       float read[4][taps], sums[4] = {};
@@ -180,7 +191,7 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
       for (int r = 0; r < 4; ++r)
 #pragma unroll
-        for (int t = 0; t < taps; ++t) read[r][t] = from[max(down[r][t].index, 0) * p.line];
+        for (int t = 0; t < taps; ++t) read[r][t] = loaded(from[max(down[r][t].index, 0) * p.line]);
 #pragma unroll
       for (int r = 0; r < 4; ++r)
 #pragma unroll
@@ -194,7 +205,7 @@ __global__ void __launch_bounds__(threads)
     ResizeTap along[taps];
 #pragma unroll
     for (int t = 0; t < taps; ++t) along[t] = table[(p.rows_out + std::int64_t{c}) * taps + t];
-    float* to = y + (outer * p.rows_out + first) * p.columns + c;
+    T* to = y + (outer * p.rows_out + first) * p.columns + c;
     for (int k = static_cast<int>(threadIdx.y) * 4; k < rows; k += static_cast<int>(blockDim.y) * 4) {
       float4 sum = make_float4(0, 0, 0, 0);
 #pragma unroll
@@ -204,8 +215,8 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
       for (int r = 0; r < 4; ++r)
         if (k + r < rows)
-          to[(k + r) * p.columns] =
-              p.reaches_beyond && (along[0].index < 0 || of_rows[(k + r) * taps].index < 0) ? beyond : sums[r];
+          to[(k + r) * p.columns] = as_stored<T>(
+              p.reaches_beyond && (along[0].index < 0 || of_rows[(k + r) * taps].index < 0) ? beyond : sums[r]);
     }
   }
 }
@@ -237,8 +248,8 @@ dim3 block_of(std::int64_t across) {
 }
 
 template <typename T, int taps, int each, int lines>
-void launch_columns(const Context& context, const ResizeLaunch& l, std::int64_t inner, const ResizeTap* table, T beyond,
-                    const void* x, void* y) {
+void launch_columns(const Context& context, const ResizeLaunch& l, std::int64_t inner, const ResizeTap* table,
+                    Blended<T, taps> beyond, const void* x, void* y) {
   ResizeItems p = items_of(l, inner, resize_group);
   const dim3 block = block_of(p.columns / each);
   p.column_blocks = blocks_for(p.columns / each, block.x);
@@ -248,8 +259,8 @@ void launch_columns(const Context& context, const ResizeLaunch& l, std::int64_t 
 }
 
 template <typename T, int taps, int each>
-void launch_lines(const Context& context, const ResizeLaunch& l, std::int64_t inner, const ResizeTap* table, T beyond,
-                  const void* x, void* y) {
+void launch_lines(const Context& context, const ResizeLaunch& l, std::int64_t inner, const ResizeTap* table,
+                  Blended<T, taps> beyond, const void* x, void* y) {
   if constexpr (taps == 1 || taps == 2) {
     if (l.group_lines <= 2) return launch_columns<T, taps, each, 2>(context, l, inner, table, beyond, x, y);
     if (l.group_lines <= 4) return launch_columns<T, taps, each, 4>(context, l, inner, table, beyond, x, y);
@@ -258,28 +269,28 @@ void launch_lines(const Context& context, const ResizeLaunch& l, std::int64_t in
 }
 
 template <typename T, int taps>
-void launch_rows(const Context& context, const ResizeLaunch& l, std::int64_t inner, const ResizeTap* table, T beyond,
-                 const void* x, void* y) {
+void launch_rows(const Context& context, const ResizeLaunch& l, std::int64_t inner, const ResizeTap* table,
+                 Blended<T, taps> beyond, const void* x, void* y) {
   const bool is_large = inner == 1 && l.outer * l.rows_out * l.columns_out >= many;
   if constexpr (taps == 1 && sizeof(T) <= 4) {
     constexpr int each = 4;
     if (is_large && l.columns_out % each == 0 && quad_aligned(y))
       return launch_lines<T, taps, each>(context, l, inner, table, beyond, x, y);
   }
-  if constexpr (taps > 1 && std::is_same_v<T, float>) {
+  if constexpr (taps > 1 && std::is_same_v<Loaded<T>, float>) {
     const int rows = plane_rows(l.columns_in);
     const ResizeItems p = items_of(l, 1, std::max(1, rows));
     if (is_large && rows > 0 && l.rows_out >= rows / 2 && p.narrow_groups && p.columns < Radix::narrow_end)
-      return launch(context, resize_planes<taps>, dim3(static_cast<unsigned>(p.groups)), block_of(p.columns),
-                    static_cast<std::size_t>(plane_pitch(rows) * p.line) * sizeof(float4), static_cast<const float*>(x),
-                    static_cast<float*>(y), table, p, rows, static_cast<int>(block_of(p.line).x), beyond);
+      return launch(context, resize_planes<T, taps>, dim3(static_cast<unsigned>(p.groups)), block_of(p.columns),
+                    static_cast<std::size_t>(plane_pitch(rows) * p.line) * sizeof(float4), static_cast<const T*>(x),
+                    static_cast<T*>(y), table, p, rows, static_cast<int>(block_of(p.line).x), beyond);
   }
   launch_lines<T, taps, 1>(context, l, inner, table, beyond, x, y);
 }
 
 template <typename T>
-void launch_blend(const Context& context, const ResizeLaunch& l, std::int64_t inner, const ResizeTap* table, T beyond,
-                  const void* x, void* y) {
+void launch_blend(const Context& context, const ResizeLaunch& l, std::int64_t inner, const ResizeTap* table,
+                  Loaded<T> beyond, const void* x, void* y) {
   if (l.taps == 2) return launch_rows<T, 2>(context, l, inner, table, beyond, x, y);
   if (l.taps == 4) return launch_rows<T, 4>(context, l, inner, table, beyond, x, y);
   launch_rows<T, 0>(context, l, inner, table, beyond, x, y);
@@ -287,22 +298,32 @@ void launch_blend(const Context& context, const ResizeLaunch& l, std::int64_t in
 
 }  // namespace
 
-void resize(const Context& context, const ResizeLaunch& l, std::size_t element_bytes, const ResizeTap* table,
-            float extrapolation, const void* x, void* y) {
+void resize(const Context& context, const ResizeLaunch& l, DType dtype, const ResizeTap* table, float extrapolation,
+            const void* x, void* y) {
   if (l.outer * l.rows_out * l.columns_out * l.inner == 0) return;
-  if (l.taps > 1) {
-    if (l.inner % 4 != 0 || !quad_aligned(x, y)) return launch_blend(context, l, l.inner, table, extrapolation, x, y);
-    const float4 beyond = make_float4(extrapolation, extrapolation, extrapolation, extrapolation);
-    return launch_blend(context, l, l.inner / 4, table, beyond, x, y);
-  }
+  if (l.taps > 1)
+    return dispatch(dtype, WithHalves<Types<float>>(), [&]<typename T>(std::type_identity<T>) {
+      using Several = std::conditional_t<is_half<T>, EightHalves<T>, float4>;
+      constexpr std::int64_t pack = sizeof(Several) / sizeof(T);
+      if (l.inner % pack != 0 || !quad_aligned(x, y))
+        return launch_blend<T>(context, l, l.inner, table, extrapolation, x, y);
+      const float4 beyond = make_float4(extrapolation, extrapolation, extrapolation, extrapolation);
+      if constexpr (is_half<T>)
+        launch_blend<Several>(context, l, l.inner / pack, table, Eight{beyond, beyond}, x, y);
+      else
+        launch_blend<Several>(context, l, l.inner / pack, table, beyond, x, y);
+    });
+  const std::size_t element_bytes = dtype_bytes(dtype);
   const std::size_t bytes = access_bytes(l.inner, element_bytes, x, y);
   const auto inner = l.inner / static_cast<std::int64_t>(bytes / element_bytes);
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(extrapolation);
+  std::uint32_t bits = std::bit_cast<std::uint32_t>(extrapolation);
+  if (dtype == DType::f16) bits = f16_from_f32(extrapolation) * 0x10001U;
+  if (dtype == DType::bf16) bits = bf16_from_f32(extrapolation) * 0x10001U;
   dispatch_access(bytes, [&]<typename T>(std::type_identity<T>) {
-    T beyond{};  // of other elements than float32 there is none
+    T beyond{};  // of other elements than floats up to 32 bits there is none
     if constexpr (std::is_same_v<T, uint4>)
       beyond = make_uint4(bits, bits, bits, bits);
-    else if constexpr (sizeof(T) >= 4)
+    else if constexpr (sizeof(T) >= 2)
       beyond = static_cast<T>(bits * (sizeof(T) == 8 ? 0x1'0000'0001 : 1));
     launch_rows<T, 1>(context, l, inner, table, beyond, x, y);
   });

@@ -104,7 +104,7 @@ void fill_axis(const AxisTaps* taps, std::int64_t out, int most, cuda::ResizeTap
 class BoundResizeCuda final : public BoundKernel {
  public:
   BoundResizeCuda(std::span<const ResizePass> passes, const Binding& binding, float extrapolation)
-      : item_(dtype_bytes(binding.problem.inputs()[0].type.dtype)), extrapolation_(extrapolation) {
+      : dtype_(binding.problem.inputs()[0].type.dtype), extrapolation_(extrapolation) {
     for (const Launch& launch : launches_of(passes)) {
       launches_.push_back(launch.shape);
       tables_.push_back(launch.table);
@@ -112,7 +112,7 @@ class BoundResizeCuda final : public BoundKernel {
     for (std::size_t i = 0; i + 1 < launches_.size(); ++i) {
       const cuda::ResizeLaunch& l = launches_[i];
       const auto elems = static_cast<std::size_t>(l.outer * l.rows_out * l.columns_out * l.inner);
-      between_ = std::max(between_, (elems * item_ + 255) / 256 * 256);
+      between_ = std::max(between_, (elems * dtype_bytes(dtype_) + 255) / 256 * 256);
     }
   }
   std::size_t workspace_bytes() const override {
@@ -128,14 +128,14 @@ class BoundResizeCuda final : public BoundKernel {
       for (std::size_t i = 0; i < launches_.size(); ++i) {
         void* const to =
             i + 1 == launches_.size() ? run.outputs[0].data() : run.workspace.data() + (i % 2 == 0 ? 0 : between_);
-        cuda::resize(*run.cuda, launches_[i], item_, table + tables_[i], extrapolation_, from, to);
+        cuda::resize(*run.cuda, launches_[i], dtype_, table + tables_[i], extrapolation_, from, to);
         from = to;
       }
     }
   }
 
  private:
-  std::size_t item_;
+  DType dtype_;
   float extrapolation_;
   std::vector<cuda::ResizeLaunch> launches_;
   std::vector<std::size_t> tables_;  ///< where each launch's taps begin
@@ -148,6 +148,8 @@ std::unique_ptr<const BoundKernel> bind_resize_cuda(std::span<const ResizePass> 
                                                     float extrapolation) {
   return std::make_unique<BoundResizeCuda>(passes, binding, extrapolation);
 }
+
+std::size_t resize_launches(std::span<const ResizePass> passes) { return launches_of(passes).size(); }
 
 std::size_t resize_table_bytes(std::span<const ResizePass> passes) {
   const std::vector<Launch> launches = launches_of(passes);

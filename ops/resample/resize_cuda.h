@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lenslet/tensor.h"
+
 namespace lenslet::cuda {
 
 struct Context;
@@ -30,9 +32,9 @@ struct ResizeLaunch {
 };
 
 /// y[o,r,c,i] = sum over taps a of row r and b of column c of a.weight * b.weight * x[o, a.index, b.index, i]. `table`:
-/// `taps` for each row, then for each column; rows_in and columns_in are below 2^31. Elements are float32, but with one
-/// tap, where they are copied, of 1, 2, 4 or 8 bytes. Device addresses that do not overlap.
-void resize(const Context& context, const ResizeLaunch& launch, std::size_t element_bytes, const ResizeTap* table,
+/// `taps` for each row, then for each column; rows_in and columns_in are below 2^31. Elements are f32, or f16 or bf16, which
+/// are rounded once; with one tap, where they are copied, of any type. Device addresses that do not overlap.
+void resize(const Context& context, const ResizeLaunch& launch, DType dtype, const ResizeTap* table,
             float extrapolation, const void* x, void* y);
 
 }  // namespace lenslet::cuda

@@ -25,6 +25,8 @@ std::vector<ResizePass> resize_passes(const ResizeRule& rule, std::span<const Re
 /// The kernel of CUDA for these passes, its table the blob that fill_resize_table() writes.
 std::unique_ptr<const BoundKernel> bind_resize_cuda(std::span<const ResizePass> passes, const Binding& binding,
                                                     float extrapolation);
+/// So many kernels it takes, one after the other.
+std::size_t resize_launches(std::span<const ResizePass> passes);
 std::size_t resize_table_bytes(std::span<const ResizePass> passes);
 void fill_resize_table(std::span<const ResizePass> passes, std::span<std::byte> table);
 
