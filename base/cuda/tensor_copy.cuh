@@ -1,0 +1,92 @@
+#pragma once
+// Barriers in shared memory (mbarrier) and the bulk copies of tensors (TMA) that complete on them (PTX ISA, "mbarrier",
+// "cp.async.bulk.tensor"; sm_90). Within one block.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "base/cuda/tensor_map.h"
+
+namespace lenslet::cuda {
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+__device__ inline std::uint32_t shared_address(const void* shared) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+}
+
+// A barrier's phases alternate between 0 and 1, from 0. It enters the next one when `arrivals` have come, and all bytes
+// that were announced in this phase.
+
+__device__ inline void init_barrier(std::uint64_t* barrier, unsigned arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+/// By the thread that made barriers, before anyone else is let at them: copies see them, too.
+__device__ inline void publish_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+__device__ inline void arrive(std::uint64_t* barrier) {
+  asm volatile(
+      "{\n\t.reg .b64 state;\n\tmbarrier.arrive.shared::cta.b64 state, [%0];\n\t}" ::"r"(shared_address(barrier))
+      : "memory");
+}
+/// Arrives, and announces so many bytes of copies.
+__device__ inline void arrive_expecting(std::uint64_t* barrier, unsigned bytes) {
+  asm volatile("{\n\t.reg .b64 state;\n\tmbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1;\n\t}" ::"r"(
+                   shared_address(barrier)),
+               "r"(bytes)
+               : "memory");
+}
+/// Until the phase `parity` is over; that before the first counts as over, and is 1.
+__device__ inline void wait_for_phase(std::uint64_t* barrier, unsigned parity) {
+  const std::uint32_t address = shared_address(barrier);
+  unsigned over = 0;
+  do {  // each try sleeps for as long as the hardware thinks fit
+    asm volatile(
+        "{\n\t.reg .pred over;\n\tmbarrier.try_wait.parity.shared::cta.b64 over, [%1], %2;\n\t"
+        "selp.u32 %0, 1, 0, over;\n\t}"
+        : "=r"(over)
+        : "r"(address), "r"(parity)
+        : "memory");
+  } while (over == 0);
+}
+
+/// What ordinary stores wrote to memory, and what is visible to this thread, copies read afterwards.
+__device__ inline void order_copies_after_stores() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+
+/// Brings the map itself near. It is a __grid_constant__ parameter.
+__device__ inline void prefetch_map(const CUtensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+// Copies of a map's box into shared memory, 1024-byte aligned, by one thread. Coordinates count elements, from the
+// innermost axis; a box counts as whole where parts of it lie outside.
+
+__device__ inline void copy_tile(void* to, const CUtensorMap& map, std::uint64_t* barrier, int x, int y) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::
+          "r"(shared_address(to)),
+      "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y)
+      : "memory");
+}
+__device__ inline void copy_tile(void* to, const CUtensorMap& map, std::uint64_t* barrier, int x, int y, int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+      "[%2];" ::"r"(shared_address(to)),
+      "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+/// Of the windows from the one that begins at (w, h) of image n, at tap (tap_w, tap_h) in elements, channels from c.
+__device__ inline void copy_windows(void* to, const CUtensorMap& map, std::uint64_t* barrier, int c, int w, int h,
+                                    int n, int tap_w, int tap_h) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], "
+      "[%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(shared_address(to)),
+      "l"(&map), "r"(shared_address(barrier)), "r"(c), "r"(w), "r"(h), "r"(n), "h"(static_cast<std::uint16_t>(tap_w)),
+      "h"(static_cast<std::uint16_t>(tap_h))
+      : "memory");
+}
+
+#endif
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,79 @@
+#include "base/cuda/tensor_map.h"
+
+#include <cudaTypedefs.h>
+#include <fmt/format.h>
+
+#include "base/cuda/check.h"
+#include "lenslet/error.h"
+
+namespace lenslet::cuda {
+namespace {
+
+// All 16-bit types are copied alike, and only zeros are filled in.
+constexpr CUtensorMapDataType element = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+constexpr std::uint64_t element_bytes = 2;
+constexpr std::uint32_t channels = 64;
+
+/// An entry of the driver, which is not linked: programs run where there is none.
+template <typename Entry>
+Entry driver_entry(const char* name) {
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  CUDA_CHECK(cudaGetDriverEntryPointByVersion(name, &entry, 12000, cudaEnableDefault, &found));
+  if (found != cudaDriverEntryPointSuccess || entry == nullptr)
+    throw Error(ErrorKind::device, fmt::format("the driver has no {}: it is older than CUDA 12.0", name));
+  return reinterpret_cast<Entry>(entry);
+}
+
+void check(CUresult status, const char* name) {
+  if (status == CUDA_SUCCESS) return;
+  throw Error(ErrorKind::device, fmt::format("{} failed with CUresult {}", name, static_cast<int>(status)));
+}
+
+/// Bytes from one place of axes 1 and up to the next.
+template <std::size_t most>
+std::array<cuuint64_t, most> strides_of(std::span<const std::uint64_t> sizes) {
+  std::array<cuuint64_t, most> strides{};
+  cuuint64_t bytes = element_bytes;
+  for (std::size_t axis = 0; axis + 1 < sizes.size(); ++axis) strides[axis] = bytes *= sizes[axis];
+  return strides;
+}
+
+}  // namespace
+
+CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, std::span<const std::uint32_t> box) {
+  static const auto encode = driver_entry<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
+  constexpr std::size_t most = 3;
+  if (sizes.size() < 2 || sizes.size() > most || box.size() != sizes.size())
+    throw Error(ErrorKind::internal, "a tensor map of other than two or three axes");
+  std::array<cuuint64_t, most> lengths{};
+  std::array<cuuint32_t, most> lines{}, ones{1, 1, 1};
+  for (std::size_t axis = 0; axis < sizes.size(); ++axis) {
+    lengths[axis] = sizes[axis];
+    lines[axis] = box[axis];
+  }
+  const auto strides = strides_of<most>(sizes);
+  CUtensorMap map{};
+  check(encode(&map, element, static_cast<cuuint32_t>(sizes.size()), const_cast<void*>(tensor), lengths.data(),
+               strides.data(), lines.data(), ones.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+        "cuTensorMapEncodeTiled");
+  return map;
+}
+
+CUtensorMap window_map(const void* images, const WindowMap& windows) {
+  static const auto encode = driver_entry<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
+  std::array<cuuint64_t, 4> lengths{};
+  for (std::size_t axis = 0; axis < lengths.size(); ++axis) lengths[axis] = windows.sizes[axis];
+  const auto strides = strides_of<4>(windows.sizes);
+  // In the order of the axes, as CUTLASS has them: cuda.h calls the corners {D, H, W} without saying from which end.
+  const std::array<cuuint32_t, 4> steps{1, windows.stride[0], windows.stride[1], 1};
+  CUtensorMap map{};
+  check(encode(&map, element, 4, const_cast<void*>(images), lengths.data(), strides.data(), windows.lower.data(),
+               windows.upper.data(), channels, windows.pixels, steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+               CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+        "cuTensorMapEncodeIm2col");
+  return map;
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,116 @@
+#pragma once
+// Products of Hopper's tensor cores (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"; sm_90a): a warpgroup
+// of 128 threads, the first of which is a multiple of 128, multiplies 64 rows of A with n rows of B, 16 terms at a
+// time, both from shared memory, where they lie as copies by maps of base/cuda/tensor_map.h leave them: 64 terms a row.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "base/cuda/tensor_copy.cuh"
+#include "base/half.h"
+
+namespace lenslet::cuda {
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+/// Terms of one instruction.
+inline constexpr int wgmma_terms = 16;
+
+/// Describes an operand ("Matrix Descriptor Format"): its address, 8 rows of 128 bytes from one group of rows to the
+/// next, swizzle of 128 bytes. `rows` is 1024-byte aligned. All in units of 16 bytes; the leading offset has no meaning
+/// where 64 terms are all there are. Later terms, and later rows in eights: the descriptor plus their distance.
+__device__ inline std::uint64_t wgmma_operand(const void* rows) {
+  constexpr std::uint64_t leading = 1, groups = 1024 / 16, swizzle_128 = 1;
+  return ((shared_address(rows) & 0x3FFFFU) >> 4) | leading << 16 | groups << 32 | swizzle_128 << 62;
+}
+/// From an operand's descriptor to that of what lies `bytes` behind.
+__device__ constexpr std::uint64_t wgmma_behind(int bytes) { return static_cast<std::uint64_t>(bytes / 16); }
+
+/// Before the first product that reads registers which others wrote.
+__device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+/// The products since the last commit are one group.
+__device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+/// Until at most so many of the last groups are under way.
+template <int groups>
+__device__ inline void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory");
+}
+/// Nobody reads or moves these registers before what stands above.
+template <int count>
+__device__ inline void wgmma_hold(float (&d)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+
+#define LENSLET_WGMMA_0_32                                                                               \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
+  "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define LENSLET_WGMMA_32_64                                                                              \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, " \
+  "%52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define LENSLET_WGMMA_64_128                                                                             \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
+  "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, "   \
+  "%103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, "     \
+  "%119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define LENSLET_WGMMA_8(i)                                                                                    \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
+      "+f"(d[i + 7])
+#define LENSLET_WGMMA_32(i) LENSLET_WGMMA_8(i), LENSLET_WGMMA_8(i + 8), LENSLET_WGMMA_8(i + 16), LENSLET_WGMMA_8(i + 24)
+#define LENSLET_WGMMA_64(i) LENSLET_WGMMA_32(i), LENSLET_WGMMA_32(i + 32)
+#define LENSLET_WGMMA_128 LENSLET_WGMMA_64(0), LENSLET_WGMMA_64(64)
+#define LENSLET_WGMMA(n, type, names, registers, a_at, b_at, add_at)                                               \
+  asm volatile("{\n\t.reg .pred add;\n\tsetp.ne.b32 add, %" #add_at                                                \
+               ", 0;\n\t"                                                                                          \
+               "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" names "}, %" #a_at ", %" #b_at \
+               ", add, 1, 1, 0, 0;\n\t}"                                                                           \
+               : registers                                                                                         \
+               : "l"(a), "l"(b), "r"(add))
+
+/// d = a * b, or d += a * b. T: Float16 or BFloat16. d[4*j + 2*i + e] of thread t of warp w is the sum of row
+/// 16*w + t/4 + 8*i of A and row 8*j + 2*(t%4) + e of B. Under way until wgmma_wait().
+template <typename T, int n>
+__device__ inline void wgmma(float (&d)[n / 2], std::uint64_t a, std::uint64_t b, int add) {
+  static_assert(n == 64 || n == 128 || n == 256);
+  constexpr bool ieee = std::is_same_v<T, Float16>;
+  if constexpr (n == 64 && ieee)
+    LENSLET_WGMMA(64, "f16", LENSLET_WGMMA_0_32, LENSLET_WGMMA_32(0), 32, 33, 34);
+  else if constexpr (n == 64)
+    LENSLET_WGMMA(64, "bf16", LENSLET_WGMMA_0_32, LENSLET_WGMMA_32(0), 32, 33, 34);
+  else if constexpr (n == 128 && ieee)
+    LENSLET_WGMMA(128, "f16", LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64, LENSLET_WGMMA_64(0), 64, 65, 66);
+  else if constexpr (n == 128)
+    LENSLET_WGMMA(128, "bf16", LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64, LENSLET_WGMMA_64(0), 64, 65, 66);
+  else if constexpr (ieee)
+    LENSLET_WGMMA(256, "f16", LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64 ", " LENSLET_WGMMA_64_128, LENSLET_WGMMA_128,
+                  128, 129, 130);
+  else
+    LENSLET_WGMMA(256, "bf16", LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64 ", " LENSLET_WGMMA_64_128, LENSLET_WGMMA_128,
+                  128, 129, 130);
+}
+
+#undef LENSLET_WGMMA
+#undef LENSLET_WGMMA_128
+#undef LENSLET_WGMMA_64
+#undef LENSLET_WGMMA_32
+#undef LENSLET_WGMMA_8
+#undef LENSLET_WGMMA_64_128
+#undef LENSLET_WGMMA_32_64
+#undef LENSLET_WGMMA_0_32
+
+/// Registers a thread of this warpgroup may have from here on, a multiple of 8. All warpgroups of a block together have
+/// what they had at the start; waits until others gave up enough.
+template <int registers>
+__device__ inline void give_up_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+}
+template <int registers>
+__device__ inline void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
+#endif
+
+}  // namespace lenslet::cuda

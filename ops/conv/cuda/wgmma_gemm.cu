@@ -1,0 +1,162 @@
+// wgmma_gemm: large convolutions of 16-bit numbers on Hopper's tensor cores, as one matrix product whose left side, the
+// windows, the copy engine finds in the input by itself. Sums are float32, in the order r, s, c whatever the tile. The
+// kernel is in wgmma_gemm.cuh, tiles are chosen in wgmma_gemm_plan.cpp.
+
+#include "ops/conv/cuda/wgmma_gemm.cuh"
+
+#include <algorithm>
+#include <string_view>
+
+#include "ops/conv/conv.h"
+#include "ops/core/sum_tolerance.h"
+
+namespace lenslet::cuda {
+namespace {
+
+using HalfTypes = Types<Float16, BFloat16>;
+
+/// Instructions of one architecture alone, which newer ones do not run.
+bool has_wgmma(const DeviceProfile& device) {
+  return device.capability == 90 && device.clusters &&
+         std::string_view(LENSLET_CUDA_ARCHITECTURES).find("90a") != std::string_view::npos;
+}
+
+using WgmmaKernel = void (*)(WgmmaGemm);
+WgmmaKernel kernel_for(DType storage, WgmmaTile tile) {
+  return dispatch(storage, HalfTypes(), [&]<typename T>(std::type_identity<T>) -> WgmmaKernel {
+    switch (tile) {
+      case WgmmaTile::t128x256:
+        return wgmma_gemm_kernel<T, WgmmaTile::t128x256>;
+      case WgmmaTile::t256x128:
+        return wgmma_gemm_kernel<T, WgmmaTile::t256x128>;
+      case WgmmaTile::t128x128:
+        return wgmma_gemm_kernel<T, WgmmaTile::t128x128>;
+      case WgmmaTile::t256x64:
+        return wgmma_gemm_kernel<T, WgmmaTile::t256x64>;
+      case WgmmaTile::t128x64:
+        return wgmma_gemm_kernel<T, WgmmaTile::t128x64>;
+    }
+    return nullptr;
+  });
+}
+
+class BoundWgmmaGemm final : public BoundKernel {
+ public:
+  BoundWgmmaGemm(const ConvProblem& p, const WgmmaGemmPlan& plan)
+      : problem_(p), shape_(shape_of(plan.tile)), kernel_(kernel_for(p.storage, plan.tile)) {
+    const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
+    call_.walk = WindowWalk(p);
+    call_.activation = DeviceActivation(p.activation);
+    call_.pointwise = is_pointwise(p) ? 1 : 0;
+    call_.pixels = narrow(p.n * p.p * p.q);
+    call_.c = narrow(p.c);
+    call_.k = narrow(p.k);
+    call_.dilation_h = narrow(p.dilation_h);
+    call_.dilation_w = narrow(p.dilation_w);
+    call_.window_w = narrow(p.s * p.dilation_w);
+    call_.steps = narrow(plan.steps);
+    call_.tiles = narrow(plan.tiles_m * plan.tiles_n);
+    call_.tiles_n = narrow(plan.tiles_n);
+  }
+
+  void run(const KernelRun& run) const override {
+    WgmmaGemm call = call_;
+    call.windows = windows(run.in<void>(ConvOp::input));
+    call.filters = filters(run.blob);
+    call.bias = run.in<float>(ConvOp::bias);
+    call.residual = run.in<void>(ConvOp::residual);
+    call.y = run.out<void>();
+    const auto shared_bytes = static_cast<std::size_t>(shared_of(shape_).total);
+    allow_shared_bytes(kernel_, shared_bytes);
+    const int blocks = std::min(call.tiles, run.cuda->multiprocessors);
+    launch(*run.cuda, kernel_, static_cast<unsigned>(blocks), wgmma_threads, shared_bytes, call);
+  }
+
+ private:
+  CUtensorMap windows(const void* x) const {
+    const ConvProblem& p = problem_;
+    const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
+    const auto pixels = static_cast<std::uint32_t>(shape_.m);
+    if (is_pointwise(p))
+      return tiled_map(x, std::array{size(p.c), size(p.n * p.h * p.w)}, std::array{std::uint32_t{wgmma_step}, pixels});
+    const Im2colBox box = im2col_box(p);
+    return window_map(x,
+                      {.sizes = {size(p.c), size(p.w), size(p.h), size(p.n)},
+                       .lower = {box.lower_w, box.lower_h},
+                       .upper = {box.upper_w, box.upper_h},
+                       .stride = {static_cast<std::uint32_t>(box.stride_w), static_cast<std::uint32_t>(box.stride_h)},
+                       .pixels = pixels});
+  }
+  CUtensorMap filters(const void* prepared) const {
+    const ConvProblem& p = problem_;
+    const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
+    return tiled_map(prepared, std::array{size(p.c), size(p.r * p.s), size(p.k)},
+                     std::array{std::uint32_t{wgmma_step}, 1U, static_cast<std::uint32_t>(shape_.n)});
+  }
+
+  ConvProblem problem_;
+  WgmmaTileShape shape_;
+  WgmmaKernel kernel_;
+  WgmmaGemm call_;  // but for what depends on addresses
+};
+
+class WgmmaGemmConv final : public ConvAlgorithm {
+ public:
+  std::string_view name() const override { return "wgmma_gemm"; }
+  DeviceKind device() const override { return DeviceKind::cuda; }
+  DTypeSet types() const override { return dtypes<HalfTypes>; }
+
+ private:
+  std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
+    if (!has_wgmma(target.device)) return "it needs the tensor cores of compute capability 9.0, and code for them";
+    if (p.groups > 1) return "several groups";
+    if (p.c % 8 != 0 || p.k % 8 != 0) return "channels or filters that are no multiple of 8";
+    std::size_t shared_bytes = 0;
+    for (const WgmmaTileShape& shape : wgmma_tiles)
+      shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(shared_of(shape).total));
+    if (auto reason = target.device.refuse_shared(shared_bytes)) return reason;
+    // The kernel counts pixels in 32 bits, tensor maps coordinates.
+    constexpr std::int64_t limit = 1 << 30;
+    if (p.n > limit / p.p / p.q || p.n > limit / p.h / p.w) return "more than 2^30 pixels";
+    if (p.c > limit / p.h / p.w || p.k > limit / p.r / p.s || p.c > limit / p.r / p.s)
+      return "an image or the filters have more than 2^30 elements";
+    if (is_pointwise(p)) return std::nullopt;
+    return refuse_im2col(p);
+  }
+
+  Plan plan(const ConvProblem& p, const Target& target) const override {
+    const WgmmaGemmPlan cut = plan_wgmma_gemm(p, target.device);
+    return {.config = cut.str(),
+            .estimated_us = wgmma_plan_us(p, cut, target.device),
+            .tolerance = half_sum_tolerance(p.storage, p.c * p.r * p.s)};
+  }
+
+  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
+    return {.floats = p.k * p.r * p.s * p.c, .form = std::string(to_string(p.storage)), .element_bytes = 2};
+  }
+  /// [K][R*S][C]
+  void transform_bytes(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+                       std::span<std::byte> to) const override {
+    const std::int64_t taps = p.r * p.s;
+    dispatch(p.storage, HalfTypes(), [&]<typename T>(std::type_identity<T>) {
+      T* next = reinterpret_cast<T*>(to.data());
+      for (std::int64_t k = 0; k < p.k; ++k)
+        for (std::int64_t tap = 0; tap < taps; ++tap)
+          for (std::int64_t c = 0; c < p.c; ++c) *next++ = narrowed<T>(filter.exact_weight(k, c * taps + tap));
+    });
+  }
+
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
+                                               const DeviceProfile&) const override {
+    return std::make_unique<BoundWgmmaGemm>(p, read_wgmma_gemm_plan(p, config));
+  }
+};
+
+}  // namespace
+
+const Kernel& conv_wgmma_gemm() {
+  static const WgmmaGemmConv algorithm;
+  return algorithm;
+}
+
+}  // namespace lenslet::cuda
