@@ -22,6 +22,7 @@ done
 
 install_missing "${lenslet_build_packages[@]}" "${lenslet_test_packages[@]}"
 make_peers
+make_cutlass
 [ -d ../shared/data ] || say "no ../shared/data: the tests over the shared models and photos will report as skipped"
 
 # run_tests FOLDER CTEST_OPTIONS...

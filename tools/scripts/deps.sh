@@ -20,6 +20,9 @@ lenslet_fetch_packages=(python3 python3-venv ca-certificates)
 # From PyPI, into build/peers: what the tests beside ONNX Runtime and over onnx's own newest cases need.
 lenslet_peer_packages=(onnx==1.23.2 onnxruntime==1.32.0 numpy)
 
+# From PyPI, into build/cutlass: headers that ops/gemm/cute is compiled with.
+lenslet_cutlass_package=nvidia-cutlass==4.2.0
+
 # say WORDS...: what a script is about to do.
 say() { printf '\n== %s\n' "$*"; }
 
@@ -68,6 +71,24 @@ make_peers() {
   else
     rm -rf "$folder"
     say "without them: the tests beside ONNX Runtime and over onnx's newest cases will report as skipped"
+  fi
+}
+
+# make_cutlass: build/cutlass, the headers of CUTLASS, where there is an nvcc to compile them. Without a network the build
+# goes on without gemm_cute.
+make_cutlass() {
+  local folder=build/cutlass
+  command -v nvcc >/dev/null && [ "$(cat "$folder/made" 2>/dev/null)" != "$lenslet_cutlass_package" ] || return 0
+  say "installing $lenslet_cutlass_package into $folder"
+  rm -rf "$folder"
+  # A folder's own pip: Debian's refuses to install, and comes in a package of its own.
+  if python3 -m venv "$folder/venv" && "$folder/venv/bin/pip" install -q --no-input --retries 1 --no-deps \
+    --target "$folder" "$lenslet_cutlass_package"; then
+    rm -rf "$folder/venv"
+    echo "$lenslet_cutlass_package" >"$folder/made"
+  else
+    rm -rf "$folder"
+    say "without it: gemm_cute will not be built"
   fi
 }
 
