@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "ops/core/config_text.h"
 #include "ops/core/sum_tolerance.h"
 #include "ops/gemm/gemm_cuda.h"
@@ -11,30 +14,64 @@ namespace {
 
 using Multiply = Numerics::Multiply;
 
-// What a configuration says: "way=few_rows slices=4", "way=cublas tf32=no" or "way=tiled".
-constexpr std::string_view few_rows = "few_rows", cublas = "cublas", tiled = "tiled";
+// What a configuration says: "way=few_rows slices=4", "way=cublas tf32=no", "way=tiled", or "way=cute", with "tf32=yes"
+// of float32, and then a CutePlan.
+constexpr std::string_view few_rows = "few_rows", cublas = "cublas", tiled = "tiled", cute = "cute";
 
-/// Is the one matrix of B brought to [n,k] and scaled beforehand?
-bool is_prepared(const MatrixProblem& p) {
-  return p.b_known && p.b_floats() > 0 && p.batch_b.elems() == 1 && (!p.trans_b || p.scales());
+bool is_half(DType type) { return type == DType::f16 || type == DType::bf16; }
+
+/// Is B brought to [n,k], A's type, and scaled beforehand? Of float32 only one matrix that needs it.
+bool is_prepared(const MatrixProblem& p, DType type) {
+  if (!p.b_known || p.b_floats() == 0) return false;
+  return is_half(type) ? p.batch_b.elems() > 0 : p.batch_b.elems() == 1 && (!p.trans_b || p.scales());
 }
 
-bool has_few_rows(const MatrixProblem& p) {
-  return p.batch.elems() == 1 && p.gemm_m <= cuda::most_few_rows && !p.trans_a && (p.trans_b || is_prepared(p));
+bool has_few_rows(const MatrixProblem& p, DType type) {
+  return p.batch.elems() == 1 && p.gemm_m <= cuda::most_few_rows && !p.trans_a && (p.trans_b || is_prepared(p, type)) &&
+         (!is_half(type) || p.gemm_k > 0);
+}
+
+/// One run of products as gemm_cute sees it; a plan is made for the longest one.
+cuda::CuteProblem cute_problem(const MatrixProblem& p, DType type, DType y_type, Multiply of_floats,
+                               std::int64_t batch) {
+  cuda::CuteProblem problem{.multiply = type == DType::f16    ? Multiply::fp16
+                                        : type == DType::bf16 ? Multiply::bf16
+                                                              : of_floats,
+                            .y_type = y_type,
+                            .m = p.gemm_m,
+                            .n = p.gemm_n,
+                            .k = p.gemm_k,
+                            .batch = batch,
+                            .b_transposed = p.trans_b || is_prepared(p, type)};
+  const auto vector = static_cast<std::int64_t>(16 / problem.element_bytes());
+  problem.aligned = p.gemm_k % vector == 0 && (problem.b_transposed || p.gemm_n % vector == 0);
+  return problem;
+}
+
+std::int64_t longest(const std::vector<ProductRun>& runs) {
+  std::int64_t most = 1;
+  for (const ProductRun& run : runs) most = std::max(most, run.count);
+  return most;
 }
 
 class BoundProduct final : public BoundKernel {
  public:
-  BoundProduct(const MatrixProblem& p, std::string_view config)
-      : p_(p), prepared_(is_prepared(p)), runs_(product_runs(p)) {
+  BoundProduct(const MatrixProblem& p, DType type, DType y_type, std::string_view config)
+      : p_(p), type_(type), prepared_(is_prepared(p, type)), runs_(product_runs(p)) {
     if (prepared_) {
       p_.trans_b = true;
       p_.alpha = 1;
     }
     ConfigReader reader(config);
     const std::string_view way = reader.word("way");
-    if (way == few_rows && has_few_rows(p))
+    half_ = cute_problem(p, type, y_type, Multiply::fp32, longest(runs_));
+    if (way == few_rows && has_few_rows(p, type))
       slices_ = static_cast<int>(reader.integer("slices", 1, cuda::few_rows_warps));
+    else if (way == cute && p.gemm_k > 0 && !p.trans_a) {
+      if (!is_half(type) && reader.flag("tf32")) half_.multiply = Multiply::tf32;
+      plan_ = cuda::CutePlan::read(reader, half_);
+    } else if (is_half(type))
+      reader.refuse("no way for this product");
     else if (way == cublas && p.gemm_k > 0)
       multiply_ = reader.flag("tf32") ? Multiply::tf32 : Multiply::fp32;
     else if (way != tiled)
@@ -42,8 +79,11 @@ class BoundProduct final : public BoundKernel {
     reader.finish();
   }
 
+  std::size_t workspace_bytes() const override { return plan_ ? cuda::cute_workspace_bytes(half_, *plan_) : 0; }
+
   void run([[maybe_unused]] const KernelRun& run) const override {
     if constexpr (cuda_built) {
+      if (plan_ || is_half(type_)) return run_cute(run);
       const float* const b = prepared_ ? reinterpret_cast<const float*>(run.blob) : run.in<float>(MatrixOp::b);
       for (const ProductRun& products : runs_) {
         const cuda::GemmCall call{
@@ -66,19 +106,53 @@ class BoundProduct final : public BoundKernel {
   }
 
  private:
+  void run_cute([[maybe_unused]] const KernelRun& run) const {
+    if constexpr (cuda_built) {
+      const auto element = static_cast<std::int64_t>(half_.element_bytes());
+      const auto y_element = static_cast<std::int64_t>(dtype_bytes(half_.y_type));
+      const std::byte* const b = prepared_ ? run.blob : run.in<std::byte>(MatrixOp::b);
+      for (const ProductRun& products : runs_) {
+        cuda::CuteCall call{.problem = half_,
+                            .a = {run.in<std::byte>(MatrixOp::a) + products.a * p_.a_floats() * element, p_.gemm_k,
+                                  products.a_step * p_.a_floats()},
+                            .b = {b + products.b * p_.b_floats() * element, p_.trans_b ? p_.gemm_k : p_.gemm_n,
+                                  products.b_step * p_.b_floats()},
+                            .alpha = p_.alpha,
+                            .beta = p_.beta,
+                            .c = p_.c ? run.in<float>(MatrixOp::c) : nullptr,
+                            .c_row = p_.c_row,
+                            .c_col = p_.c_col,
+                            .activation = p_.activation,
+                            .y = run.out<std::byte>() + products.y * p_.y_floats() * y_element,
+                            .workspace = reinterpret_cast<float*>(run.workspace.data())};
+        call.problem.batch = products.count;
+        if (slices_ > 0)
+          cuda::gemm_few_rows_half(*run.cuda, call, slices_);
+        else
+          cuda::gemm_cute(*run.cuda, call, *plan_);
+      }
+    }
+  }
+
   MatrixProblem p_;  ///< with B as run() sees it
+  DType type_;       ///< of A, and of B as run() sees it
   bool prepared_;
   std::vector<ProductRun> runs_;
-  int slices_ = 0;                    ///< few_rows
-  std::optional<Multiply> multiply_;  ///< cublas
+  int slices_ = 0;                      ///< few_rows
+  std::optional<Multiply> multiply_;    ///< cublas
+  std::optional<cuda::CutePlan> plan_;  ///< cute
+  cuda::CuteProblem half_;              ///< of 16-bit types and of cute, its longest run
 };
 
 class CudaProduct final : public MatrixKernel {
  public:
   std::string_view name() const override { return "gemm"; }
   DeviceKind device() const override { return DeviceKind::cuda; }
+  DTypeSet types() const override { return dtypes<Types<float, Float16, BFloat16>>; }
   std::unique_ptr<const BoundKernel> bind(const Binding& binding) const override {
-    return std::make_unique<BoundProduct>(matrix_problem(binding.problem), binding.candidate.config);
+    return std::make_unique<BoundProduct>(matrix_problem(binding.problem),
+                                          binding.problem.inputs()[MatrixOp::a].type.dtype,
+                                          binding.problem.outputs()[0].dtype, binding.candidate.config);
   }
 
  private:
@@ -88,18 +162,34 @@ class CudaProduct final : public MatrixKernel {
                                        node.shape(MatrixOp::a).str(), node.shape(MatrixOp::b).str()));
     // fold_batch_norm and fold_scale make these for constant B only.
     if (!p.scale.empty() && !p.b_known) return Offer::refuse("weight_scale on a B that is computed");
+    const DType type = node.inputs()[MatrixOp::a].type.dtype, y_type = node.outputs()[0].dtype;
+    if (is_half(type))
+      if (const std::string why = refuse_half(node, p, type, y_type); !why.empty()) return Offer::refuse(why);
     Candidate candidate;
     ConfigWriter config;
-    candidate.tolerance = sum_tolerance(p.gemm_k);
-    if (has_few_rows(p)) {
+    candidate.tolerance = is_half(type) ? half_sum_tolerance(type, p.gemm_k) : sum_tolerance(p.gemm_k);
+    const bool tf32 = !is_half(type) && target.numerics.multiply == Multiply::tf32;
+    const bool has_cublas = !is_half(type) && target.device.cublas_reason.empty() && p.gemm_k > 0;
+    const cuda::CuteProblem product = cute_problem(p, type, y_type, target.numerics.multiply, longest(product_runs(p)));
+    if (has_few_rows(p, type)) {
       // Two blocks for each multiprocessor, if sharing the sum can make as many: of one device, whatever the one at
       // hand, so that the order of summation belongs to the problem.
       int slices = 1;
       while (slices < cuda::few_rows_warps && cuda::few_rows_blocks(p.gemm_n, slices) < 2 * reference_gpu().units)
         slices *= 2;
       config.add("way", few_rows).add("slices", std::int64_t{slices});
-    } else if (target.device.cublas_reason.empty() && p.gemm_k > 0) {
-      const bool tf32 = target.numerics.multiply == Multiply::tf32;
+    } else if (is_half(type) || (tf32 && !has_cublas && !p.trans_a && cute_refusal(product, target.device).empty())) {
+      if (std::string why = cute_refusal(product, target.device); !why.empty()) return Offer::refuse(std::move(why));
+      const cuda::CutePlan cut = cuda::plan_cute(product, target.device);
+      config.add("way", cute);
+      if (tf32) {
+        config.add("tf32", true);
+        candidate.tolerance = tf32_sum_tolerance(p.gemm_k);
+      }
+      cut.write(config);
+      candidate.workspace_bytes = cuda::cute_workspace_bytes(product, cut);
+      candidate.estimated_us = cuda::cute_plan_us(product, cut, target.device);
+    } else if (has_cublas) {
       config.add("way", cublas).add("tf32", tf32);
       if (tf32) candidate.tolerance = tf32_sum_tolerance(p.gemm_k);
       candidate.needs_cublas = true;
@@ -109,11 +199,39 @@ class CudaProduct final : public MatrixKernel {
     candidate.config = config.str();
     return candidate;
   }
-  std::int64_t weight_floats(const MatrixProblem& p) const override { return is_prepared(p) ? p.b_floats() : 0; }
-  void write_weights(const MatrixProblem& p, const float* b, float* to) const override {
-    for (std::int64_t j = 0; j < p.gemm_n; ++j)
-      for (std::int64_t l = 0; l < p.gemm_k; ++l)
-        to[j * p.gemm_k + l] = p.scaled(b[p.trans_b ? j * p.gemm_k + l : l * p.gemm_n + j], j);
+
+  /// What a product of a 16-bit type cannot be.
+  static std::string refuse_half(const Problem& node, const MatrixProblem& p, DType type, DType y_type) {
+    const auto of = [&](std::size_t input) { return node.inputs()[input].type.dtype; };
+    if (y_type != type && y_type != DType::f32)
+      return fmt::format("product of {} into {}", to_string(type), to_string(y_type));
+    if (p.trans_a) return fmt::format("product of a transposed A of {}", to_string(type));
+    if (of(MatrixOp::b) != (p.b_known ? DType::f32 : type))
+      return fmt::format("product of {} with a {} B of {}", to_string(type), p.b_known ? "known" : "computed",
+                         to_string(of(MatrixOp::b)));
+    if (p.c && of(MatrixOp::c) != DType::f32)
+      return fmt::format("product of {} with a C of {}; only float32 is done", to_string(type),
+                         to_string(of(MatrixOp::c)));
+    return {};
+  }
+
+  std::int64_t weight_elems(const MatrixProblem& p, DType type) const override {
+    return is_prepared(p, type) ? p.b_floats() : 0;
+  }
+  void write_weights(const MatrixProblem& p, DType type, const float* b, std::byte* to) const override {
+    dispatch(type, Types<float, Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
+      for (std::int64_t j = 0; j < p.gemm_n; ++j)
+        for (std::int64_t l = 0; l < p.gemm_k; ++l) {
+          const double weight = p.scaled_exactly(b[p.trans_b ? j * p.gemm_k + l : l * p.gemm_n + j], j);
+          T& at = reinterpret_cast<T*>(to)[j * p.gemm_k + l];
+          if constexpr (std::is_same_v<T, Float16>)
+            at.bits = f16_from_f64(weight);
+          else if constexpr (std::is_same_v<T, BFloat16>)
+            at.bits = bf16_from_f64(weight);
+          else
+            at = static_cast<float>(weight);
+        }
+    });
   }
 };
 

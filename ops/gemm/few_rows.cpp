@@ -63,8 +63,8 @@ class FewRows final : public MatrixKernel {
     candidate.tolerance = sum_tolerance(p.gemm_k);
     return candidate;
   }
-  std::int64_t weight_floats(const MatrixProblem&) const override { return 0; }
-  void write_weights(const MatrixProblem&, const float*, float*) const override {}
+  std::int64_t weight_elems(const MatrixProblem&, DType) const override { return 0; }
+  void write_weights(const MatrixProblem&, DType, const float*, std::byte*) const override {}
 };
 
 }  // namespace

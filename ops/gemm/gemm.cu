@@ -6,125 +6,24 @@
 
 #include "base/cuda/cublas.h"
 #include "base/cuda/launch.h"
-#include "ops/core/activation.cuh"
+#include "ops/gemm/few_rows.cuh"
 
 namespace lenslet::cuda {
 namespace {
-
-/// What happens to a finished sum.
-struct DeviceEpilogue {
-  float alpha, beta;
-  const float* c;
-  std::int64_t c_row, c_col;
-  DeviceActivation activation;
-
-  bool none() const { return alpha == 1 && c == nullptr && activation.kind == Activation::Kind::none; }
-
-  __device__ float operator()(float sum, std::int64_t i, std::int64_t j) const {
-    float value = alpha * sum;
-    if (c != nullptr) value += beta * c[i * c_row + j * c_col];
-    return activation(value);
-  }
-};
 
 DeviceEpilogue epilogue_of(const GemmCall& call) {
   const MatrixProblem& p = call.problem;
   return {p.alpha, p.beta, call.c, p.c_row, p.c_col, DeviceActivation(p.activation)};
 }
 
-// ---- Few rows: y[i][j] = dot(a[i], b[j]), b [n][k]. Bound by reading b, so b is read once, as a stream that leaves
-// the L1 to the rows of A. A warp has `columns` rows of b (outputs j) at once, which gives it that many loads in flight
-// and spreads its reads of A over them. The warps of a block share the sum over k `slices` ways: more when there are
-// too few columns for all multiprocessors.
-
-constexpr int warps = few_rows_warps, columns = few_rows_columns;
-
-template <typename Vector>
-struct Lanes;
-template <>
-struct Lanes<float4> {
-  static constexpr int count = 4;
-  __device__ static float fma(float4 x, float4 y, float sum) {
-    sum = fmaf(x.x, y.x, sum);
-    sum = fmaf(x.y, y.y, sum);
-    sum = fmaf(x.z, y.z, sum);
-    return fmaf(x.w, y.w, sum);
-  }
-};
-template <>
-struct Lanes<float> {
-  static constexpr int count = 1;
-  __device__ static float fma(float x, float y, float sum) { return fmaf(x, y, sum); }
-};
-
-/// `rows`: at least m. Vector float4: k, lda and ldb are multiples of 4 and both pointers aligned to 16 bytes.
-template <int rows, typename Vector>
-__global__ void __launch_bounds__(32 * warps)
-    few_rows_kernel(const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* y, int m, int n, int k,
-                    int slices, DeviceEpilogue epilogue) {
-  wait_for_previous();
-  __shared__ float parts[warps][rows * columns];
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int column_groups = warps / slices;
-  const int first = (static_cast<int>(blockIdx.x) * column_groups + warp / slices) * columns;
-
-  // Past the end the last column (row of A) is computed again and not stored.
-  const Vector* b_rows[columns];
-  const Vector* a_rows[rows];
-#pragma unroll
-  for (int j = 0; j < columns; ++j) b_rows[j] = reinterpret_cast<const Vector*>(b + min(first + j, n - 1) * ldb);
-#pragma unroll
-  for (int i = 0; i < rows; ++i) a_rows[i] = reinterpret_cast<const Vector*>(a + min(i, m - 1) * lda);
-
-  float sums[rows][columns] = {};
-  const int count = k / Lanes<Vector>::count, step = 32 * slices;
-  // All loads of b stand before the first use: left to itself, the compiler puts a branch between the steps of an
-  // unrolled loop, and only one step's loads are under way at a time.
-  const auto add = [&]<int steps>(int at) {
-    Vector weights[steps][columns];
-#pragma unroll
-    for (int t = 0; t < steps; ++t)
-#pragma unroll
-      for (int j = 0; j < columns; ++j) weights[t][j] = __ldcs(b_rows[j] + at + t * step);
-#pragma unroll
-    for (int t = 0; t < steps; ++t)
-#pragma unroll
-      for (int i = 0; i < rows; ++i) {
-        const Vector values = a_rows[i][at + t * step];
-#pragma unroll
-        for (int j = 0; j < columns; ++j) sums[i][j] = Lanes<Vector>::fma(values, weights[t][j], sums[i][j]);
-      }
-  };
-  constexpr int ahead = rows <= 2 ? 2 : 1;
-  int e = warp % slices * 32 + lane;
-  for (; e + (ahead - 1) * step < count; e += ahead * step) add.template operator()<ahead>(e);
-  if (ahead > 1 && e < count) add.template operator()<1>(e);
-
-#pragma unroll
-  for (int i = 0; i < rows; ++i)
-#pragma unroll
-    for (int j = 0; j < columns; ++j) {
-      float sum = sums[i][j];
-#pragma unroll
-      for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffff, sum, distance);
-      if (lane == 0) parts[warp][i * columns + j] = sum;
-    }
-  __syncthreads();
-
-  const int at = static_cast<int>(threadIdx.x), group = at / (rows * columns), part = at % (rows * columns);
-  if (group >= column_groups) return;
-  float sum = 0;
-  for (int w = 0; w < slices; ++w) sum += parts[group * slices + w][part];
-  const int i = part / columns, j = (static_cast<int>(blockIdx.x) * column_groups + group) * columns + part % columns;
-  if (i < m && j < n) y[static_cast<std::int64_t>(i) * n + j] = epilogue(sum, i, j);
-}
+// ---- Few rows: few_rows.cuh.
 
 template <int rows>
 void launch_few_rows(const Context& context, const GemmCall& call, int slices, bool vectors) {
   const MatrixProblem& p = call.problem;
-  launch(context, vectors ? few_rows_kernel<rows, float4> : few_rows_kernel<rows, float>,
-         dim3(static_cast<unsigned>(few_rows_blocks(p.gemm_n, slices))), dim3(32 * warps), 0, call.a.data, call.a.ld,
-         call.b.data, call.b.ld, call.y, p.gemm_m, p.gemm_n, p.gemm_k, slices, epilogue_of(call));
+  launch(context, vectors ? few_rows_kernel<rows, float4, float, float> : few_rows_kernel<rows, float, float, float>,
+         dim3(static_cast<unsigned>(few_rows_blocks(p.gemm_n, slices))), dim3(32 * few_rows_warps), 0, call.a.data,
+         call.a.ld, call.b.data, call.b.ld, call.y, p.gemm_m, p.gemm_n, p.gemm_k, slices, epilogue_of(call));
 }
 
 // ---- After cuBLAS: the epilogue in place, a thread an element.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/cuda/matrix_operand.h"
+#include "ops/gemm/cute/gemm_cute.h"
 #include "ops/gemm/problem.h"
 
 namespace lenslet::cuda {
@@ -41,6 +42,8 @@ constexpr std::int64_t few_rows_blocks(std::int64_t n, int slices) {
 /// batch), whose bytes are the cost: it is read once. `vectors`: k and both ld are multiples of 4, and both operands
 /// lie on 16 bytes.
 void gemm_few_rows(const Context& context, const GemmCall& call, int slices, bool vectors);
+/// The same of 16-bit types, one product without a residual; call.problem.aligned: vectors.
+void gemm_few_rows_half(const Context& context, const CuteCall& call, int slices);
 /// By cuBLAS, then the epilogue in place. k at least 1.
 void gemm_cublas(const Context& context, const GemmCall& call, Numerics::Multiply multiply);
 /// By plain tiles: what there is without cuBLAS.

@@ -145,12 +145,12 @@ class PackedProduct final : public MatrixKernel {
     candidate.tolerance = sum_tolerance(p.gemm_k);
     return candidate;
   }
-  std::int64_t weight_floats(const MatrixProblem& p) const override {
+  std::int64_t weight_elems(const MatrixProblem& p, DType) const override {
     return p.b_known ? packed_b_floats(p.gemm_k, p.gemm_n) : 0;
   }
-  void write_weights(const MatrixProblem& p, const float* b, float* to) const override {
+  void write_weights(const MatrixProblem& p, DType, const float* b, std::byte* to) const override {
     std::vector<float> scratch(p.scales() ? static_cast<std::size_t>(p.b_floats()) : 0);
-    pack_scaled(p, b, scratch.data(), to);
+    pack_scaled(p, b, scratch.data(), reinterpret_cast<float*>(to));
   }
 };
 

@@ -55,14 +55,16 @@ double MatrixOp::flops(std::span<const InputInfo> inputs, std::span<const Tensor
 }
 
 Offer MatrixKernel::offer(const Problem& node, const Target& target) const {
-  if (const DType dtype = node.inputs()[MatrixOp::a].type.dtype; !types().contains(dtype))
+  const DType dtype = node.inputs()[MatrixOp::a].type.dtype;
+  if (!types().contains(dtype))
     return Offer::refuse(fmt::format("product of {}; only {} is done", to_string(dtype), types().str()));
   const MatrixProblem p = matrix_problem(node);
   Offer offer = plan(node, p, target);
   for (Candidate& candidate : offer.candidates) {
     candidate.inputs.assign(node.inputs().size(), formats::nchw);
     candidate.outputs = {formats::nchw};
-    if (weight_floats(p) > 0) candidate.reads &= ~input_bit(MatrixOp::b);
+    if (weight_elems(p, dtype) > 0) candidate.reads &= ~input_bit(MatrixOp::b);
+    if (candidate.estimated_us > 0) continue;
     // What bounds it, at the device's best.
     const double multiply_us =
         node.op().flops(node.inputs(), node.outputs()) / target.device.flops_per_us(target.numerics.multiply);
@@ -73,13 +75,14 @@ Offer MatrixKernel::offer(const Problem& node, const Target& target) const {
 
 std::optional<BlobSpec> MatrixKernel::blob(const Problem& node, const Candidate&) const {
   const MatrixProblem p = matrix_problem(node);
-  const std::int64_t floats = p.batch_b.elems() * weight_floats(p);
-  if (floats == 0) return std::nullopt;
+  const DType dtype = node.inputs()[MatrixOp::a].type.dtype;
+  const std::int64_t elems = p.batch_b.elems() * weight_elems(p, dtype);
+  if (elems == 0) return std::nullopt;
   BlobSpec spec;
-  spec.bytes = static_cast<std::size_t>(floats) * sizeof(float);
+  spec.bytes = static_cast<std::size_t>(elems) * dtype_bytes(dtype);
   // Alpha and the scales are no inputs, so they are in here; k, n and the batch come with the constant. What gemm()
   // reads differs with the CPU's vectors.
-  spec.key = fmt::format("transB={} alpha={} columns={} ", p.trans_b, p.alpha,
+  spec.key = fmt::format("{} transB={} alpha={} columns={} ", to_string(dtype), p.trans_b, p.alpha,
                          device() == DeviceKind::cpu ? gemm_tile_cols() : 0);
   spec.key.append(reinterpret_cast<const char*>(p.scale.data()), p.scale.size() * sizeof(float));
   return spec;
@@ -87,10 +90,11 @@ std::optional<BlobSpec> MatrixKernel::blob(const Problem& node, const Candidate&
 
 void MatrixKernel::prepare(const Problem& node, const Candidate&, std::span<std::byte> blob) const {
   const MatrixProblem p = matrix_problem(node);
+  const DType dtype = node.inputs()[MatrixOp::a].type.dtype;
   const float* const b = node.inputs()[MatrixOp::b].constant->values<float>().data();
-  const std::int64_t floats = weight_floats(p);
+  const std::size_t bytes = static_cast<std::size_t>(weight_elems(p, dtype)) * dtype_bytes(dtype);
   for (std::int64_t i = 0; i < p.batch_b.elems(); ++i)
-    write_weights(p, b + i * p.b_floats(), reinterpret_cast<float*>(blob.data()) + i * floats);
+    write_weights(p, dtype, b + i * p.b_floats(), blob.data() + static_cast<std::size_t>(i) * bytes);
 }
 
 }  // namespace lenslet

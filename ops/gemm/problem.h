@@ -30,10 +30,11 @@ struct MatrixProblem {
   /// Is B multiplied by something before it is multiplied with A?
   bool scales() const { return alpha != 1 || !scale.empty(); }
   /// An element of column j of B times alpha and scale, multiplied in double.
-  float scaled(float value, std::int64_t j) const {
+  double scaled_exactly(float value, std::int64_t j) const {
     const double factor = scale.empty() ? 1.0 : double{scale[static_cast<std::size_t>(j)]};
-    return static_cast<float>(double{value} * double{alpha} * factor);
+    return double{value} * double{alpha} * factor;
   }
+  float scaled(float value, std::int64_t j) const { return static_cast<float>(scaled_exactly(value, j)); }
 };
 
 /// Products whose operands lie evenly apart; counted in matrices.
@@ -62,21 +63,22 @@ class MatrixOp : public Op {
   virtual MatrixProblem problem(std::span<const InputInfo> inputs) const = 0;
 };
 
-/// A kernel of both operators. Float32, known weights in a blob.
+/// A kernel of both operators. Known weights, which are float32, in a blob.
 class MatrixKernel : public Kernel {
  public:
-  DTypeSet types() const final { return dtypes<Types<float>>; }
+  DTypeSet types() const override { return dtypes<Types<float>>; }
   Offer offer(const Problem& node, const Target& target) const final;
   std::optional<BlobSpec> blob(const Problem& node, const Candidate& candidate) const final;
   void prepare(const Problem& node, const Candidate& candidate, std::span<std::byte> blob) const final;
 
  protected:
-  /// Of the candidate: configuration, workspace, tolerance, needs_cublas.
+  /// Of the candidate: configuration, workspace, tolerance, needs_cublas; an estimate where it has a better one than
+  /// what bounds the product.
   virtual Offer plan(const Problem& node, const MatrixProblem& problem, const Target& target) const = 0;
-  /// Floats that one matrix of B has in the blob. 0: run() reads B itself, as it does when B is not known.
-  virtual std::int64_t weight_floats(const MatrixProblem& problem) const = 0;
-  /// Writes these, scaled.
-  virtual void write_weights(const MatrixProblem& problem, const float* b, float* to) const = 0;
+  /// Elements that one matrix of B has in the blob. 0: run() reads B itself, as it does when B is not known.
+  virtual std::int64_t weight_elems(const MatrixProblem& problem, DType type) const = 0;
+  /// Writes these, scaled, in A's type.
+  virtual void write_weights(const MatrixProblem& problem, DType type, const float* b, std::byte* to) const = 0;
 };
 
 inline MatrixProblem matrix_problem(const Problem& node) { return node.as<MatrixOp>().problem(node.inputs()); }

@@ -1,0 +1,152 @@
+#pragma once
+// Few rows: y[i][j] = dot(a[i], b[j]), b [n][k], for each element type. Bound by reading b, so b is read once, as a
+// stream that leaves the L1 to the rows of A. A warp has `columns` rows of b (outputs j) at once, which gives it that
+// many loads in flight and spreads its reads of A over them. The warps of a block share the sum over k `slices` ways:
+// more when there are too few columns for all multiprocessors.
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "base/cuda/launch.h"
+#include "ops/core/activation.cuh"
+#include "ops/gemm/gemm_cuda.h"
+
+namespace lenslet::cuda {
+
+/// What happens to a finished sum.
+struct DeviceEpilogue {
+  float alpha, beta;
+  const float* c;
+  std::int64_t c_row, c_col;
+  DeviceActivation activation;
+
+  bool none() const { return alpha == 1 && c == nullptr && activation.kind == Activation::Kind::none; }
+
+  __device__ float operator()(float sum, std::int64_t i, std::int64_t j) const {
+    float value = alpha * sum;
+    if (c != nullptr) value += beta * c[i * c_row + j * c_col];
+    return activation(value);
+  }
+};
+
+/// Elements of a load, and their products with those of another, added up.
+template <typename Vector>
+struct Lanes;
+template <>
+struct Lanes<float4> {
+  static constexpr int count = 4;
+  __device__ static float fma(float4 x, float4 y, float sum) {
+    sum = fmaf(x.x, y.x, sum);
+    sum = fmaf(x.y, y.y, sum);
+    sum = fmaf(x.z, y.z, sum);
+    return fmaf(x.w, y.w, sum);
+  }
+};
+template <>
+struct Lanes<float> {
+  static constexpr int count = 1;
+  __device__ static float fma(float x, float y, float sum) { return fmaf(x, y, sum); }
+};
+
+/// 16 bytes of a 16-bit type.
+template <typename T>
+struct alignas(16) Eight {
+  T values[8];
+};
+template <typename T>
+struct Lanes<Eight<T>> {
+  static constexpr int count = 8;
+  __device__ static float fma(const Eight<T>& x, const Eight<T>& y, float sum) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum = fmaf(static_cast<float>(x.values[i]), static_cast<float>(y.values[i]), sum);
+    return sum;
+  }
+};
+template <typename T>
+struct One {
+  static constexpr int count = 1;
+  __device__ static float fma(T x, T y, float sum) { return fmaf(static_cast<float>(x), static_cast<float>(y), sum); }
+};
+template <>
+struct Lanes<__half> : One<__half> {};
+template <>
+struct Lanes<__nv_bfloat16> : One<__nv_bfloat16> {};
+
+/// A load that is read once and kept in no cache longer than that.
+template <typename Vector>
+__device__ inline Vector load_stream(const Vector* from) {
+  return __ldcs(from);
+}
+template <typename T>
+__device__ inline Eight<T> load_stream(const Eight<T>* from) {
+  const int4 bits = __ldcs(reinterpret_cast<const int4*>(from));
+  return reinterpret_cast<const Eight<T>&>(bits);
+}
+
+/// `rows`: at least m. Y: the type of y. Of a Vector of several elements k, lda and ldb are multiples and both pointers
+/// aligned to 16 bytes.
+template <int rows, typename Vector, typename Element, typename Y>
+__global__ void __launch_bounds__(32 * few_rows_warps)
+    few_rows_kernel(const Element* a, std::int64_t lda, const Element* b, std::int64_t ldb, Y* y, int m, int n, int k,
+                    int slices, DeviceEpilogue epilogue) {
+  wait_for_previous();
+  constexpr int warps = few_rows_warps, columns = few_rows_columns;
+  __shared__ float parts[warps][rows * columns];
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int column_groups = warps / slices;
+  const int first = (static_cast<int>(blockIdx.x) * column_groups + warp / slices) * columns;
+
+  // Past the end the last column (row of A) is computed again and not stored.
+  const Vector* b_rows[columns];
+  const Vector* a_rows[rows];
+#pragma unroll
+  for (int j = 0; j < columns; ++j) b_rows[j] = reinterpret_cast<const Vector*>(b + min(first + j, n - 1) * ldb);
+#pragma unroll
+  for (int i = 0; i < rows; ++i) a_rows[i] = reinterpret_cast<const Vector*>(a + min(i, m - 1) * lda);
+
+  float sums[rows][columns] = {};
+  const int count = k / Lanes<Vector>::count, step = 32 * slices;
+  // All loads of b stand before the first use: left to itself, the compiler puts a branch between the steps of an
+  // unrolled loop, and only one step's loads are under way at a time.
+  const auto add = [&]<int steps>(int at) {
+    Vector weights[steps][columns];
+#pragma unroll
+    for (int t = 0; t < steps; ++t)
+#pragma unroll
+      for (int j = 0; j < columns; ++j) weights[t][j] = load_stream(b_rows[j] + at + t * step);
+#pragma unroll
+    for (int t = 0; t < steps; ++t)
+#pragma unroll
+      for (int i = 0; i < rows; ++i) {
+        const Vector values = a_rows[i][at + t * step];
+#pragma unroll
+        for (int j = 0; j < columns; ++j) sums[i][j] = Lanes<Vector>::fma(values, weights[t][j], sums[i][j]);
+      }
+  };
+  constexpr int ahead = rows <= 2 ? 2 : 1;
+  int e = warp % slices * 32 + lane;
+  for (; e + (ahead - 1) * step < count; e += ahead * step) add.template operator()<ahead>(e);
+  if (ahead > 1 && e < count) add.template operator()<1>(e);
+
+#pragma unroll
+  for (int i = 0; i < rows; ++i)
+#pragma unroll
+    for (int j = 0; j < columns; ++j) {
+      float sum = sums[i][j];
+#pragma unroll
+      for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffff, sum, distance);
+      if (lane == 0) parts[warp][i * columns + j] = sum;
+    }
+  __syncthreads();
+
+  const int at = static_cast<int>(threadIdx.x), group = at / (rows * columns), part = at % (rows * columns);
+  if (group >= column_groups) return;
+  float sum = 0;
+  for (int w = 0; w < slices; ++w) sum += parts[group * slices + w][part];
+  const int i = part / columns, j = (static_cast<int>(blockIdx.x) * column_groups + group) * columns + part % columns;
+  if (i < m && j < n) y[static_cast<std::int64_t>(i) * n + j] = Y(epilogue(sum, i, j));
+}
+
+}  // namespace lenslet::cuda
