@@ -38,5 +38,5 @@ if(_cutlass_version VERSION_LESS 4.2)
 endif()
 set(LENSLET_HAVE_CUTLASS ON)
 # For the few sources that include them: as system headers, whose warnings are not ours.
-set(LENSLET_CUTLASS_OPTIONS "SHELL:-isystem \"${_cutlass_include}\"")
+set(LENSLET_CUTLASS_OPTIONS -isystem ${_cutlass_include})
 message(STATUS "CUTLASS: ${_cutlass_version} in ${_cutlass_include}")

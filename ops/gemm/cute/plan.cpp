@@ -124,7 +124,7 @@ std::vector<CutePlan> cute_plans(const CuteProblem& p, const DeviceProfile& devi
 // what it multiplies (gemm_cute_sm90.cu, gemm_cute_mma.cu). waves: of as many blocks as run at once. memory: all
 // operands and y once, and the slices' sums, which are written and read; blocks that are too few for the memory's rate
 // get their part of it: half the multiprocessors can ask for all that memory gives. What is assumed stands here, for
-// want of a fit: lenslet-bench-gemm prints the estimate beside the time.
+// want of a fit: lenslet-bench-gemm-cute prints the estimate beside the time.
 double cute_plan_us(const CuteProblem& p, const CutePlan& plan, const DeviceProfile& device) {
   struct Rate {
     double share;     ///< of the tensor cores' rate

@@ -1,0 +1,317 @@
+// lenslet-bench-gemm-cute: gemm_cute beside the best that cuBLASLt has, as CSV. Of gemm_cute the plan that the model
+// takes, a row that starts with *, and with --all every other one, which is what the constants of
+// ops/gemm/cute/plan.cpp are to be fitted to. Of cuBLASLt the fastest of the algorithms that its heuristic names first.
+// Both add a bias by column and apply ReLU; cuBLASLt's bias is of y's type, ours float32.
+//
+// Each is a CUDA graph of many products that go round as many copies of the operands as L2 does not hold; medians of
+// the replays. The floor is what bounds the product at what an H200 reaches of it (base/device_profile.cpp).
+
+#include <cublasLt.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <random>
+#include <stdexcept>
+#include <string_view>
+#include <vector>
+
+#include "base/cuda/graph.h"
+#include "base/cuda/session.h"
+#include "base/cuda/upload.h"
+#include "base/half.h"
+#include "ops/core/config_text.h"
+#include "ops/gemm/cute/gemm_cute.h"
+
+namespace lenslet {
+namespace {
+
+using namespace cuda;
+using Multiply = Numerics::Multiply;
+
+struct Size {
+  std::int64_t m, n, k;
+};
+constexpr Size squares[] = {{256, 256, 256},    {512, 512, 512},    {1024, 1024, 1024}, {2048, 2048, 2048},
+                            {4096, 4096, 4096}, {6144, 6144, 6144}, {8192, 8192, 8192}};
+constexpr Size layers[] = {{1, 1000, 2048},   {8, 1000, 2048},  {64, 1000, 2048}, {1, 4096, 4096},
+                           {8, 4096, 4096},   {64, 4096, 4096}, {1, 4096, 25088}, {8, 4096, 25088},
+                           {64, 4096, 25088}, {1, 1000, 1280},  {8, 1000, 1280},  {64, 1000, 1280}};
+// 1x1 convolutions of ResNet-50 at batch 1, 4 and 64.
+constexpr Size convolutions[] = {{3136, 64, 64},    {3136, 256, 64},    {3136, 64, 256},  {784, 512, 128},
+                                 {784, 128, 512},   {196, 1024, 256},   {196, 256, 1024}, {49, 2048, 512},
+                                 {49, 512, 2048},   {12544, 64, 64},    {12544, 256, 64}, {12544, 64, 256},
+                                 {3136, 512, 128},  {784, 1024, 256},   {196, 2048, 512}, {200704, 256, 64},
+                                 {50176, 512, 128}, {12544, 1024, 256}, {3136, 2048, 512}};
+constexpr Size skinny[] = {{8192, 64, 8192}, {64, 8192, 8192}, {128, 128, 65536}, {65536, 128, 128}, {100, 1000, 1000}};
+
+struct Types {
+  std::string_view name;
+  Multiply multiply;
+  DType x, y;
+  cudaDataType_t lt;
+  cublasComputeType_t compute;
+};
+constexpr Types types[] = {
+    {"bf16", Multiply::bf16, DType::bf16, DType::bf16, CUDA_R_16BF, CUBLAS_COMPUTE_32F},
+    {"fp16", Multiply::fp16, DType::f16, DType::f16, CUDA_R_16F, CUBLAS_COMPUTE_32F},
+    {"tf32", Multiply::tf32, DType::f32, DType::f32, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32},
+    {"fp32", Multiply::fp32, DType::f32, DType::f32, CUDA_R_32F, CUBLAS_COMPUTE_32F},
+};
+
+/// libcublasLt as far as it is called here; the bench, too, links none.
+struct Lt {
+  decltype(&::cublasLtCreate) create;
+  decltype(&::cublasLtMatmul) matmul;
+  decltype(&::cublasLtMatmulAlgoGetHeuristic) heuristic;
+  decltype(&::cublasLtMatmulDescCreate) desc_create;
+  decltype(&::cublasLtMatmulDescSetAttribute) desc_set;
+  decltype(&::cublasLtMatrixLayoutCreate) layout_create;
+  decltype(&::cublasLtMatmulPreferenceCreate) preference_create;
+  decltype(&::cublasLtMatmulPreferenceSetAttribute) preference_set;
+  cublasLtHandle_t handle = nullptr;
+
+  Lt() {
+    void* library = nullptr;
+    const char* const named = std::getenv("LENSLET_CUBLASLT");
+    for (const char* name : {named, "libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so"})
+      if (library == nullptr && name != nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) throw std::runtime_error("no libcublasLt: set LENSLET_CUBLASLT to its file");
+    const auto find = [&](const char* name, auto& entry) {
+      entry = reinterpret_cast<std::remove_reference_t<decltype(entry)>>(dlsym(library, name));
+      if (entry == nullptr) throw std::runtime_error(fmt::format("libcublasLt has no {}", name));
+    };
+    find("cublasLtCreate", create);
+    find("cublasLtMatmul", matmul);
+    find("cublasLtMatmulAlgoGetHeuristic", heuristic);
+    find("cublasLtMatmulDescCreate", desc_create);
+    find("cublasLtMatmulDescSetAttribute", desc_set);
+    find("cublasLtMatrixLayoutCreate", layout_create);
+    find("cublasLtMatmulPreferenceCreate", preference_create);
+    find("cublasLtMatmulPreferenceSetAttribute", preference_set);
+    good(create(&handle));
+  }
+  static void good(cublasStatus_t status) {
+    if (status != CUBLAS_STATUS_SUCCESS) throw std::runtime_error(fmt::format("cuBLASLt: status {}", int{status}));
+  }
+};
+
+constexpr int replays = 7;
+
+/// Median us of queue(context, turn), turn counting up from 0.
+double measure_us(Session& session, double expected_us, const std::function<void(const Context&, int)>& queue,
+                  bool capture) {
+  const int runs = std::clamp(static_cast<int>(4000 / expected_us), 4, 200);
+  GraphRecorder recorder;
+  if (capture)
+    recorder.capture(session.stream(), [&] {
+      for (int i = 0; i < runs; ++i) queue(session.context(), i);
+    });
+  else
+    session.record(recorder, [&](const Context& context) {
+      for (int i = 0; i < runs; ++i) queue(context, i);
+    });
+  const GraphExec graph(recorder);
+  std::vector<double> us;
+  for (int i = 0; i < replays + 2; ++i) {
+    Event start, stop;
+    start.record(session.stream());
+    graph.launch(session.stream());
+    stop.record(session.stream());
+    stop.synchronize();
+    if (i > 1) us.push_back(1e3 * static_cast<double>(stop.ms_since(start)) / runs);
+  }
+  std::nth_element(us.begin(), us.begin() + replays / 2, us.end());
+  return us[replays / 2];
+}
+
+/// Drawn values, a million again and again: zeros let the device run at a higher clock.
+DeviceBuffer<std::byte> drawn(DType type, std::int64_t count) {
+  static std::mt19937 random(1);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  const std::size_t size = dtype_bytes(type), bytes = static_cast<std::size_t>(count) * size;
+  std::vector<std::byte> pattern(std::min(bytes, size << 20));
+  for (std::size_t at = 0; at < pattern.size(); at += size) {
+    const float value = uniform(random);
+    const std::uint16_t half = type == DType::f16 ? f16_from_f32(value) : bf16_from_f32(value);
+    std::memcpy(pattern.data() + at, type == DType::f32 ? static_cast<const void*>(&value) : &half, size);
+  }
+  DeviceBuffer<std::byte> buffer(bytes);
+  for (std::size_t at = 0; at < bytes; at += pattern.size())
+    copy_to_device(buffer.data() + at, pattern.data(), std::min(pattern.size(), bytes - at));
+  return buffer;
+}
+
+class Bench {
+ public:
+  explicit Bench(bool all) : all_(all), session_(0), device_(device_profile(0)), workspace_(std::size_t{256} << 20) {}
+
+  void measure(std::string_view set, const Size& s, const Types& type) {
+    const auto vector = static_cast<std::int64_t>(16 / dtype_bytes(type.x));
+    CuteProblem p{.multiply = type.multiply, .y_type = type.y, .m = s.m, .n = s.n, .k = s.k};
+    p.aligned = s.k % vector == 0;
+    const double flops_rate = type.multiply == Multiply::fp32   ? device_.fp32_flops_per_us
+                              : type.multiply == Multiply::tf32 ? device_.tf32_flops_per_us
+                                                                : 2 * device_.tf32_flops_per_us;
+    const double floor_us = std::max(p.flops() / flops_rate, p.bytes() / device_.bytes_per_us);
+    // Twice the L2, and no more than 4 GiB.
+    const double l2 = static_cast<double>(device_.l2_bytes);
+    copies_ = std::clamp(static_cast<int>(2 * l2 / p.bytes()) + 1, 1, 512);
+    const auto many = [&](DType of, std::int64_t rows, std::int64_t columns) {
+      return drawn(of, copies_ * padded(rows * columns));
+    };
+    const auto a = many(type.x, s.m, s.k), b = many(type.x, s.n, s.k), bias = drawn(DType::f32, s.n);
+    auto y = many(type.y, s.m, s.n);
+    const Operands operands{a.data(), b.data(), y.data(), bias.data()};
+
+    const double lt_us = measure_lt(s, type, operands, 4 * floor_us + 5);
+    const CutePlan taken = plan_cute(p, device_);
+    for (const CutePlan& plan : cute_plans(p, device_)) {
+      const bool is_taken = plan == taken;
+      if (!is_taken && !all_) continue;
+      if (cute_workspace_bytes(p, plan) > workspace_.bytes()) continue;
+      const double estimated_us = cute_plan_us(p, plan, device_);
+      if (!is_taken && estimated_us > 5 * cute_plan_us(p, taken, device_)) continue;
+      const double us = measure_us(
+          session_, estimated_us,
+          [&](const Context& context, int turn) {
+            const Turn at = this->at(turn, s, type);
+            gemm_cute(context,
+                      {.problem = p,
+                       .a = {operands.a + at.a, s.k, 0},
+                       .b = {operands.b + at.b, s.k, 0},
+                       .c = reinterpret_cast<const float*>(operands.bias),
+                       .c_col = 1,
+                       .activation = {Activation::Kind::relu, 0, 0},
+                       .y = operands.y + at.y,
+                       .workspace = reinterpret_cast<float*>(workspace_.data())},
+                      plan);
+          },
+          false);
+      ConfigWriter config;
+      plan.write(config);
+      fmt::print("{}{},{},{}x{}x{},{},{:.2f},{:.2f},{:.2f},{:.1f},{:.2f},{:.2f}\n", is_taken ? "*" : "", set, type.name,
+                 s.m, s.n, s.k, config.str(), us, estimated_us, floor_us, 100 * floor_us / us, lt_us, us / lt_us);
+      std::fflush(stdout);
+    }
+  }
+
+ private:
+  struct Operands {
+    const std::byte *a, *b;
+    std::byte* y;
+    const std::byte* bias;
+  };
+  struct Turn {
+    std::size_t a, b, y;
+  };
+
+  /// Elements of a copy: whole 256 bytes.
+  static std::int64_t padded(std::int64_t elems) { return (elems + 127) / 128 * 128; }
+  Turn at(int turn, const Size& s, const Types& type) const {
+    const auto bytes = [&](std::int64_t elems, DType of) {
+      return static_cast<std::size_t>(turn % copies_ * padded(elems)) * dtype_bytes(of);
+    };
+    return {bytes(s.m * s.k, type.x), bytes(s.n * s.k, type.x), bytes(s.m * s.n, type.y)};
+  }
+
+  /// Column-major: y^T [n,m] = (B as [k,n])^T * (A as [k,m]).
+  double measure_lt(const Size& s, const Types& type, const Operands& operands, double expected_us) {
+    cublasLtMatmulDesc_t desc = nullptr;
+    Lt::good(lt_.desc_create(&desc, type.compute, CUDA_R_32F));
+    const auto set = [&](cublasLtMatmulDescAttributes_t which, const auto& value) {
+      Lt::good(lt_.desc_set(desc, which, &value, sizeof value));
+    };
+    set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_RELU_BIAS);
+    const void* bias = operands.bias;  // bits of floats: any values do
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    const auto layout = [&](std::int64_t rows, std::int64_t columns) {
+      cublasLtMatrixLayout_t made = nullptr;
+      Lt::good(lt_.layout_create(&made, type.lt, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns),
+                                 rows));
+      return made;
+    };
+    const cublasLtMatrixLayout_t b = layout(s.k, s.n), a = layout(s.k, s.m), y = layout(s.n, s.m);
+    cublasLtMatmulPreference_t preference = nullptr;
+    Lt::good(lt_.preference_create(&preference));
+    const std::size_t most = std::size_t{64} << 20;
+    Lt::good(lt_.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most));
+    cublasLtMatmulHeuristicResult_t found[8];
+    int count = 0;
+    if (lt_.heuristic(lt_.handle, desc, b, a, y, y, preference, 8, found, &count) != CUBLAS_STATUS_SUCCESS) return NAN;
+    double best = NAN;
+    for (int i = 0; i < count; ++i) {
+      if (found[i].state != CUBLAS_STATUS_SUCCESS) continue;
+      const auto queue = [&](const Context& context, int turn) {
+        const float one = 1, zero = 0;
+        const Turn at = this->at(turn, s, type);
+        Lt::good(lt_.matmul(lt_.handle, desc, &one, operands.b + at.b, b, operands.a + at.a, a, &zero,
+                            operands.y + at.y, y, operands.y + at.y, y, &found[i].algo, workspace_.data(), most,
+                            context.stream));
+      };
+      queue(session_.context(), 0);  // loads the kernel, which a capture must not
+      session_.stream().synchronize();
+      const double us = measure_us(session_, expected_us, queue, true);
+      if (!(us >= best)) best = us;
+    }
+    return best;
+  }
+
+  bool all_;
+  Session session_;
+  DeviceProfile device_;
+  DeviceBuffer<std::byte> workspace_;
+  Lt lt_;
+  int copies_ = 1;
+};
+
+int main(int argc, char** argv) {
+  bool all = false;
+  std::string_view only, set;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument == "--all")
+      all = true;
+    else if (argument.starts_with("--type="))
+      only = argument.substr(7);
+    else if (argument.starts_with("--set="))
+      set = argument.substr(6);
+    else
+      throw std::runtime_error(
+          "usage: lenslet-bench-gemm-cute [--all] [--type=bf16|fp16|tf32|fp32] "
+          "[--set=squares|layers|convolutions|skinny]");
+  }
+  Bench bench(all);
+  fmt::print("set,type,mxnxk,plan,us,estimated_us,floor_us,percent_of_floor,cublaslt_us,ratio\n");
+  for (const Types& type : types) {
+    if (!only.empty() && only != type.name) continue;
+    const auto measure = [&](std::string_view name, const auto& sizes) {
+      if (!set.empty() && set != name) return;
+      for (const Size& size : sizes) bench.measure(name, size, type);
+    };
+    measure("squares", squares);
+    measure("layers", layers);
+    measure("convolutions", convolutions);
+    measure("skinny", skinny);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace lenslet
+
+int main(int argc, char** argv) {
+  try {
+    return lenslet::main(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "lenslet-bench-gemm-cute: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,240 @@
+// Every cut of gemm_cute against sums in double of the same rounded operands, at sizes that leave tails everywhere,
+// over NaNs: between the operands' rows, around them, in y and in the workspace. And few_rows of 16-bit types.
+
+#include "ops/gemm/cute/gemm_cute.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "base/cuda/session.h"
+#include "base/cuda/upload.h"
+#include "base/half.h"
+#include "ops/core/config_text.h"
+#include "ops/core/sum_tolerance.h"
+#include "ops/gemm/gemm_cuda.h"
+
+namespace lenslet {
+namespace {
+
+using Multiply = Numerics::Multiply;
+
+/// What a matrix holds as bytes on the device, and the values that these are.
+struct Drawn {
+  std::vector<std::byte> bytes;
+  std::vector<double> values;
+};
+
+void put(DType type, float value, std::byte* to) {
+  const std::uint16_t half = type == DType::f16 ? f16_from_f32(value) : bf16_from_f32(value);
+  if (type == DType::f32)
+    std::memcpy(to, &value, sizeof value);
+  else
+    std::memcpy(to, &half, sizeof half);
+}
+
+double get(DType type, const std::byte* from) {
+  std::uint16_t half = 0;
+  float value = 0;
+  if (type == DType::f32)
+    std::memcpy(&value, from, sizeof value);
+  else
+    std::memcpy(&half, from, sizeof half);
+  return type == DType::f32 ? double{value} : double{type == DType::f16 ? f32_from_f16(half) : f32_from_bf16(half)};
+}
+
+constexpr std::int64_t guard = 64;  ///< elements of NaN before and behind
+
+/// `rows` of `columns` values, `ld` apart, NaN between them.
+Drawn draw(DType type, std::int64_t rows, std::int64_t columns, std::int64_t ld) {
+  static std::mt19937 random{std::random_device()()};
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  const auto size = static_cast<std::int64_t>(dtype_bytes(type));
+  Drawn drawn{std::vector<std::byte>(static_cast<std::size_t>((rows * ld + 2 * guard) * size), std::byte{0xff}), {}};
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j) {
+      std::byte* const at = drawn.bytes.data() + (guard + i * ld + j) * size;
+      put(type, uniform(random), at);
+      drawn.values.push_back(get(type, at));
+    }
+  return drawn;
+}
+
+struct Case {
+  std::int64_t m, n, k;
+  bool b_transposed = true;
+  std::int64_t batch = 1;
+  bool one_b = false;        ///< for the whole batch
+  std::int64_t between = 0;  ///< elements between rows of A and B
+  bool row_of_c = false, full_c = false, residual = false;
+  float alpha = 1, beta = 1;
+  Activation activation = {};
+};
+
+struct Types {
+  Multiply multiply;
+  DType x, y;
+  std::string_view name;
+};
+constexpr Types types[] = {
+    {Multiply::fp16, DType::f16, DType::f16, "fp16"},   {Multiply::fp16, DType::f16, DType::f32, "fp16 to fp32"},
+    {Multiply::bf16, DType::bf16, DType::bf16, "bf16"}, {Multiply::bf16, DType::bf16, DType::f32, "bf16 to fp32"},
+    {Multiply::tf32, DType::f32, DType::f32, "tf32"},   {Multiply::fp32, DType::f32, DType::f32, "fp32"}};
+
+void check(const cuda::Context& context, const DeviceProfile& device, const Case& t, const Types& type) {
+  const std::int64_t a_ld = t.k + t.between, b_rows = t.b_transposed ? t.n : t.k,
+                     b_columns = t.b_transposed ? t.k : t.n, b_ld = b_columns + t.between;
+  const std::int64_t b_count = t.one_b ? 1 : t.batch, y_elems = t.batch * t.m * t.n;
+  const Drawn a = draw(type.x, t.batch * t.m, t.k, a_ld), b = draw(type.x, b_count * b_rows, b_columns, b_ld);
+  const Drawn c = draw(DType::f32, t.m, t.n, t.n), residual = draw(type.y, t.batch * t.m, t.n, t.n);
+  const auto device_a = cuda::upload(a.bytes), device_b = cuda::upload(b.bytes), device_c = cuda::upload(c.bytes),
+             device_residual = cuda::upload(residual.bytes);
+  const std::size_t x_bytes = dtype_bytes(type.x), y_bytes = dtype_bytes(type.y);
+  cuda::DeviceBuffer<std::byte> device_y(static_cast<std::size_t>(y_elems + 2 * guard) * y_bytes);
+
+  const auto vector = static_cast<std::int64_t>(16 / x_bytes);
+  cuda::CuteCall call{
+      .problem = {.multiply = type.multiply,
+                  .y_type = type.y,
+                  .m = t.m,
+                  .n = t.n,
+                  .k = t.k,
+                  .batch = t.batch,
+                  .b_transposed = t.b_transposed,
+                  .aligned = t.k % vector == 0 && b_columns % vector == 0 && t.between % vector == 0},
+      .a = {device_a.data() + guard * static_cast<std::int64_t>(x_bytes), a_ld, t.m * a_ld},
+      .b = {device_b.data() + guard * static_cast<std::int64_t>(x_bytes), b_ld, t.one_b ? 0 : b_rows * b_ld},
+      .alpha = t.alpha,
+      .beta = t.beta,
+      .c = t.row_of_c || t.full_c ? reinterpret_cast<const float*>(device_c.data()) + guard : nullptr,
+      .c_row = t.full_c ? t.n : 0,
+      .c_col = 1,
+      .residual = t.residual ? device_residual.data() + guard * static_cast<std::int64_t>(y_bytes) : nullptr,
+      .activation = t.activation,
+      .y = device_y.data() + guard * static_cast<std::int64_t>(y_bytes)};
+
+  std::vector<double> exact(static_cast<std::size_t>(y_elems));
+  for (std::int64_t at = 0; at < y_elems; ++at) {
+    const std::int64_t product = at / (t.m * t.n), i = at / t.n % t.m, j = at % t.n;
+    const double* const row = a.values.data() + (product * t.m + i) * t.k;
+    const double* const column = b.values.data() + (t.one_b ? 0 : product * t.k * t.n) + (t.b_transposed ? j * t.k : j);
+    const std::int64_t step = t.b_transposed ? 1 : t.n;
+    double sum = 0;
+    for (std::int64_t l = 0; l < t.k; ++l) sum += row[l] * column[l * step];
+    sum *= double{t.alpha};
+    if (call.c != nullptr) sum += double{t.beta} * c.values[static_cast<std::size_t>(i * call.c_row + j)];
+    if (t.residual) sum += residual.values[static_cast<std::size_t>(at)];
+    exact[static_cast<std::size_t>(at)] = apply(t.activation, sum);
+  }
+  // Factors in (-1, 1) have the variance 1/3. The operands are what they are: rounding them is not to be allowed for,
+  // but in tf32. The last rounding errs by half a unit in the last place.
+  const double rms =
+      std::sqrt(double{t.alpha} * double{t.alpha} * static_cast<double>(t.k) / 9 +
+                (call.c != nullptr ? double{t.beta} * double{t.beta} / 3 : 0) + (t.residual ? 1.0 / 3 : 0));
+  const double sums = (type.multiply == Multiply::tf32 ? tf32_sum_tolerance(t.k) : sum_tolerance(t.k)) * rms;
+  const double last = type.y == DType::f16 ? std::ldexp(1, -11) : type.y == DType::bf16 ? std::ldexp(1, -8) : 0;
+
+  const auto once = [&](const std::function<void()>& queue) {
+    CUDA_CHECK(cudaMemset(device_y.data(), 0xff, device_y.bytes()));
+    CUDA_CHECK(cudaDeviceSynchronize());  // the session's stream does not wait for the one that fills
+    queue();
+    CUDA_CHECK(cudaStreamSynchronize(context.stream));
+    std::vector<std::byte> y(device_y.size());
+    CUDA_CHECK(cudaMemcpy(y.data(), device_y.data(), device_y.bytes(), cudaMemcpyDeviceToHost));
+    return y;
+  };
+  const auto try_way = [&](const std::string& way, const std::function<void()>& queue) {
+    const std::string name = fmt::format("{} {} {}x{}x{} B {} batch {}", type.name, way, t.m, t.n, t.k,
+                                         t.b_transposed ? "[n,k]" : "[k,n]", t.batch);
+    const std::vector<std::byte> y = once(queue);
+    double worst = 0;  // of what is allowed
+    std::size_t where = 0;
+    for (std::size_t at = 0; at < exact.size(); ++at) {
+      const double error = std::abs(get(type.y, y.data() + (guard + at) * y_bytes) - exact[at]);
+      const double part = error / (sums + last * std::abs(exact[at]));
+      if (part > worst || std::isnan(part)) {
+        worst = std::isnan(part) ? HUGE_VAL : part;
+        where = at;
+      }
+    }
+    CHECK_MESSAGE(worst <= 1, fmt::format("{}: y[{}] is {}, exact {}, off by {} of what is allowed", name, where,
+                                          get(type.y, y.data() + (guard + where) * y_bytes), exact[where], worst));
+    const auto untouched = [](std::byte byte) { return byte == std::byte{0xff}; };
+    const auto guard_bytes = static_cast<std::ptrdiff_t>(guard * y_bytes);
+    CHECK_MESSAGE(std::all_of(y.begin(), y.begin() + guard_bytes, untouched), name, ": wrote before y");
+    CHECK_MESSAGE(std::all_of(y.end() - guard_bytes, y.end(), untouched), name, ": wrote behind y");
+    CHECK_MESSAGE(once(queue) == y, name, ": other bits in the second run");
+  };
+
+  for (const cuda::CutePlan& plan : cuda::cute_plans(call.problem, device)) {
+    cuda::DeviceBuffer<float> workspace(cuda::cute_workspace_bytes(call.problem, plan) / sizeof(float));
+    if (workspace.size() > 0) CUDA_CHECK(cudaMemset(workspace.data(), 0xff, workspace.bytes()));
+    call.workspace = workspace.data();
+    ConfigWriter config;
+    plan.write(config);
+    try_way(config.str(), [&] { cuda::gemm_cute(context, call, plan); });
+  }
+  if (type.x != DType::f32 && t.m <= cuda::most_few_rows && t.batch == 1 && t.b_transposed && !t.residual)
+    for (const int slices : {1, 2, 4, 8})
+      try_way(fmt::format("few_rows in {}", slices), [&] { cuda::gemm_few_rows_half(context, call, slices); });
+}
+
+void check_all(const std::vector<Case>& cases) {
+  const cuda::Session session(0);
+  const DeviceProfile device = cuda::device_profile(0);
+  for (const Case& t : cases)
+    for (const Types& type : types) check(session.context(), device, t, type);
+}
+
+const Activation relu{Activation::Kind::relu, 0, 0}, silu{Activation::Kind::silu, 0, 0};
+
+TEST_CASE("cuda/gemm_cute/sizes") {
+  std::vector<Case> cases;
+  // One element, one more and one less than tiles of 64, 128 and 256 and steps of 32 and 64; k that has no vectors.
+  for (const std::int64_t k : {1, 8, 63, 64, 72, 200})
+    for (const std::int64_t m : {1, 9, 64, 129})
+      for (const std::int64_t n : {1, 8, 65, 260}) cases.push_back({.m = m, .n = n, .k = k});
+  cases.push_back({.m = 257, .n = 520, .k = 1000});
+  check_all(cases);
+}
+
+TEST_CASE("cuda/gemm_cute/epilogues") {
+  std::vector<Case> cases;
+  for (const std::int64_t n : {36, 37, 130, 264}) {
+    cases.push_back({.m = 70, .n = n, .k = 96, .row_of_c = true, .activation = relu});
+    cases.push_back(
+        {.m = 70, .n = n, .k = 96, .full_c = true, .residual = true, .alpha = 0.5F, .beta = -2, .activation = silu});
+    cases.push_back({.m = 5, .n = n, .k = 136, .row_of_c = true, .activation = {Activation::Kind::clip, 0, 6}});
+  }
+  check_all(cases);
+}
+
+TEST_CASE("cuda/gemm_cute/batches") {
+  check_all({{.m = 3, .n = 7, .k = 11, .batch = 7'000},
+             {.m = 130, .n = 72, .k = 80, .batch = 5, .residual = true},
+             {.m = 50, .n = 136, .k = 64, .batch = 3, .one_b = true, .row_of_c = true},
+             {.m = 33, .n = 31, .k = 29, .b_transposed = false, .batch = 4},
+             {.m = 200, .n = 136, .k = 328, .b_transposed = false, .batch = 3}});
+}
+
+TEST_CASE("cuda/gemm_cute/operands") {
+  check_all({{.m = 100, .n = 264, .k = 136, .b_transposed = false},
+             {.m = 100, .n = 200, .k = 77, .b_transposed = false},
+             {.m = 100, .n = 100, .k = 136, .between = 8},
+             {.m = 100, .n = 104, .k = 136, .b_transposed = false, .between = 16},
+             {.m = 100, .n = 100, .k = 136, .between = 3}});
+}
+
+// A persistent block makes several tiles, over the edges of groups of tile rows; rings go round often.
+TEST_CASE("cuda/gemm_cute/many_tiles") {
+  check_all({{.m = 1300, .n = 2570, .k = 24}, {.m = 2500, .n = 136, .k = 72}, {.m = 64, .n = 200, .k = 4104}});
+}
+
+}  // namespace
+}  // namespace lenslet
