@@ -1,6 +1,8 @@
 #include "ops/pool/pool_kernels.h"
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 
 #include "base/cuda/launch.h"
 #include "base/cuda/vector.cuh"
@@ -24,8 +26,10 @@ __device__ Value least() {
   if constexpr (std::is_same_v<Value, float4>) {
     const float one = least<float>();
     return make_float4(one, one, one, one);
-  } else if constexpr (std::is_same_v<Value, Eight>) {
-    return {least<float4>(), least<float4>()};
+  } else if constexpr (std::is_class_v<Value>) {
+    Value all;
+    for (auto& one : all.at) one = narrowed<std::remove_reference_t<decltype(one)>>(least<float>());
+    return all;
   } else {
     return reduce::least_value<Value>;
   }
@@ -45,16 +49,41 @@ template <>
 __device__ float4 greater(float4 a, float4 b) {
   return make_float4(greater(a.x, b.x), greater(a.y, b.y), greater(a.z, b.z), greater(a.w, b.w));
 }
-template <>
-__device__ Eight greater(Eight a, Eight b) {
-  return {greater(a.low, b.low), greater(a.high, b.high)};
+/// Two halves an instruction: a maximum needs no floats.
+template <typename T>
+__device__ EightHalves<T> greater(EightHalves<T> a, EightHalves<T> b) {
+  std::uint32_t pairs[2][4];
+  memcpy(pairs[0], &a, sizeof(a));
+  memcpy(pairs[1], &b, sizeof(b));
+#pragma unroll
+  for (int k = 0; k < 4; ++k)
+    if constexpr (std::is_same_v<T, Float16>)
+      asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(pairs[0][k]) : "r"(pairs[0][k]), "r"(pairs[1][k]));
+    else
+      asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(pairs[0][k]) : "r"(pairs[0][k]), "r"(pairs[1][k]));
+  memcpy(&a, pairs[0], sizeof(a));
+  return a;
+}
+
+/// What a maximum is taken of.
+template <typename T>
+struct MaxOf : std::type_identity<Loaded<T>> {};
+template <typename T>
+struct MaxOf<EightHalves<T>> : std::type_identity<EightHalves<T>> {};
+
+template <typename Value, typename Stored>
+__device__ Value value_of(const Stored& stored) {
+  if constexpr (std::is_same_v<Value, Stored>)
+    return stored;
+  else
+    return loaded(stored);
 }
 
 /// Of what is folded halfway, Partial is kept.
 template <typename T>
 struct MaxFold {
   using Stored = T;
-  using Value = Loaded<T>;
+  using Value = typename MaxOf<T>::type;
   using Partial = T;
   static constexpr bool sums = false;
   __device__ static Value start() { return least<Value>(); }
@@ -137,9 +166,9 @@ __global__ void __launch_bounds__(threads) pool_square(const typename Fold::Stor
   Value total = Fold::start();
 #pragma unroll
   for (int r = 0; r < side; ++r) {
-    Value partial = loaded(values[r][0]);
+    Value partial = value_of<Value>(values[r][0]);
 #pragma unroll
-    for (int s = 1; s < side; ++s) partial = Fold::join(partial, loaded(values[r][s]));
+    for (int s = 1; s < side; ++s) partial = Fold::join(partial, value_of<Value>(values[r][s]));
     total = Fold::join(total, partial);
   }
   if constexpr (Fold::sums) {
@@ -196,7 +225,7 @@ __device__ std::int64_t image_offset(const WindowProblem& p, const Outputs::Plac
 template <typename T>
 struct Maximum {
   using Stored = T;
-  using Value = Loaded<T>;
+  using Value = typename MaxOf<T>::type;
   Value top = least<Value>();
   __device__ void add(Value x, std::int64_t) { top = greater(top, x); }
   __device__ void end_of_line() {}
@@ -323,7 +352,8 @@ __global__ void __launch_bounds__(threads)
   Window window;
   if constexpr (std::is_same_v<Window, Norm<typename Window::Stored>>) window.p = p.pool.norm;
   walk(
-      p, taps, [&](std::int64_t offset) { window.add(loaded(image[offset]), offset); }, [&] { window.end_of_line(); });
+      p, taps, [&](std::int64_t offset) { window.add(value_of<typename Window::Value>(image[offset]), offset); },
+      [&] { window.end_of_line(); });
   y[output] = as_stored<typename Window::Stored>(window.result(taps, kind));
   if constexpr (std::is_same_v<Window, IndexedMaximum<typename Window::Stored>>)
     indices[output] = start + (window.index < 0 ? 0 : p.pool.numbered(window.index));
@@ -372,7 +402,7 @@ __global__ void __launch_bounds__(threads) pool_tile(const typename Fold::Stored
         const Stored* at = from + (top + line) * wide.in * depth;
         const auto count = static_cast<int>(columns.count);
 #pragma unroll 4
-        for (int s = 0; s < count; ++s) partial = Fold::join(partial, loaded(at[s * wide.dilation * depth]));
+        for (int s = 0; s < count; ++s) partial = Fold::join(partial, value_of<Value>(at[s * wide.dilation * depth]));
       }
       pooled[line * tile_values + value] = as_stored<Partial>(partial);
     }
@@ -395,7 +425,7 @@ __global__ void __launch_bounds__(threads) pool_tile(const typename Fold::Stored
     } else {
       Value best = Fold::start();
 #pragma unroll 4
-      for (int r = 0; r < count; ++r) best = Fold::join(best, loaded(at[r * step * tile_values]));
+      for (int r = 0; r < count; ++r) best = Fold::join(best, value_of<Value>(at[r * step * tile_values]));
       *to = as_stored<Stored>(best);
     }
   }

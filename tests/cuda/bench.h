@@ -45,6 +45,7 @@ Row measure_op(cuda::Session& session, const std::string& what, const Node& node
 
 /// One a source file.
 std::vector<Row> elementwise(cuda::Session& session);
+std::vector<Row> halves(cuda::Session& session);
 std::vector<Row> movement(cuda::Session& session);
 /// Loaded ones: by the host's clock, and against uploads out of pinned memory.
 std::vector<Row> photos(cuda::Session& session);

@@ -56,6 +56,7 @@ int main() {
       "CUDA-graph replays, median of {}\n",
       device->name, device->architecture, report.cuda.driver, report.cuda.runtime, replays);
   print("elementwise", elementwise(session));
+  print("in 16 bits", halves(session));
   print("movement", movement(session));
   print("photos (loaded: host's clock, against pinned uploads)", photos(session));
   print("pooling, softmax, reductions", reduction(session));

@@ -1,0 +1,61 @@
+// What a network stored in 16 bits runs between its products, with the channels last.
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/cuda/bench.h"
+
+namespace lenslet::bench {
+
+std::vector<Row> halves(cuda::Session& session) {
+  using Ints = std::vector<std::int64_t>;
+  const Shape images{64, 256, 56, 56};
+  std::vector<Row> rows;
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const auto add = [&](const char* op, const Shape& x, const std::vector<Shape>& others = {},
+                         const AttributeList& attributes = {}, std::vector<Tensor> constants = {}) {
+      Node node{.op = op, .attributes = attributes, .inputs = {{dtype, x}}, .format = formats::nhwc};
+      for (const Shape& other : others) node.inputs.push_back({dtype, other});
+      node.constants = std::move(constants);
+      if (node.op == "Clip") node.opset = 6;
+      if (node.op == "HardSwish" || node.op == "Gelu") node.opset = 20;
+      std::string what = fmt::format("{} {} {}", op, to_string(dtype), x.str());
+      if (!others.empty() && others[0].rank() < x.rank()) what += " per channel";
+      rows.push_back(measure_op(session, what, node));
+    };
+    for (const char* op : {"Relu", "Sigmoid", "SiLU", "HardSwish", "Gelu"}) add(op, images);
+    add("Clip", images, {}, {{"min", 0.0}, {"max", 6.0}});
+    add("Relu", {64, 255, 55, 55});
+    add("Add", images, {images});
+    add("Mul", images, {{256, 1, 1}});
+    add("Mul", images, {{64, 256, 1, 1}});
+    add("BatchNormalization", images, {{256}, {256}, {256}, {256}});
+    add("LRN", {64, 96, 55, 55}, {}, {{"size", std::int64_t{5}}});
+    const AttributeList three{{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}};
+    const AttributeList five{{"kernel_shape", Ints{5, 5}}, {"pads", Ints{2, 2, 2, 2}}};
+    for (const char* op : {"MaxPool", "AveragePool"}) {
+      add(op, {64, 64, 112, 112}, {}, three);
+      add(op, {64, 64, 56, 56}, {}, five);
+    }
+    add("GlobalAveragePool", {64, 2048, 7, 7});
+    add("GlobalAveragePool", {64, 96, 112, 112});
+    add("GlobalMaxPool", {64, 2048, 7, 7});
+    add("ReduceMean", images, {}, {{"axes", Ints{2, 3}}});
+    add("Concat", images, {images}, {{"axis", std::int64_t{1}}});
+    for (const char* mode : {"nearest", "linear"})
+      rows.push_back(measure_op(session, fmt::format("Upsample {} twice {}", mode, to_string(dtype)),
+                                {.op = "Upsample",
+                                 .attributes = {{"mode", std::string(mode)}},
+                                 .inputs = {{dtype, {64, 256, 28, 28}}},
+                                 .format = formats::nhwc,
+                                 .opset = 9,
+                                 .constants = {Tensor::of<float>(Shape{4}, {1, 1, 2, 2})}}));
+  }
+  return rows;
+}
+
+}  // namespace lenslet::bench
