@@ -1,36 +1,16 @@
 // Depthwise convolution in NHWC: every output channel reads one input channel. 3x3 and 5x5 with stride 1 or 2 go by
 // four channels and a few neighbouring outputs a thread, which share the columns and rows that they read; everything
-// else goes an output at a time.
+// else goes an output at a time. Here are the kernels for floats; those for 16 bit are in depthwise_half.cu.
 
 #include <algorithm>
 #include <iterator>
 
-#include "base/cuda/fast_divider.h"
-#include "ops/conv/cuda/one_launch.cuh"
+#include "base/convert.h"
+#include "ops/conv/cuda/depthwise.h"
 #include "ops/core/sum_tolerance.h"
 
 namespace lenslet::cuda {
 namespace {
-
-constexpr int max_threads = 128;
-
-/// w [R][S][K]. An item is what one thread computes; items count channels first, then tiles along q, tiles along p,
-/// images.
-struct DepthwiseCall : ConvCall<> {
-  int items;
-  FastDivider channel_groups, tiles_q, tiles_p, multiplier;
-};
-
-/// Where an item lies.
-struct Place {
-  int channel, q, p, image;
-  __device__ Place(const DepthwiseCall& call, int item, int lanes, int tile_p, int tile_q) {
-    channel = call.channel_groups.split(item) * lanes;
-    q = call.tiles_q.split(item) * tile_q;
-    p = call.tiles_p.split(item) * tile_p;
-    image = item;
-  }
-};
 
 __device__ void multiply_add(float& sum, float x, float w) { sum = fmaf(x, w, sum); }
 __device__ void multiply_add(float4& sum, float4 x, float4 w) {
@@ -78,23 +58,24 @@ __device__ void start(float4& sum, const float* bias, int channel) {
 template <typename Vector>
 __device__ void finish(const DepthwiseCall& call, Vector sum, int image, int at) {
   const std::int64_t offset = static_cast<std::int64_t>(image) * call.p * call.q * call.k + at;
-  if (call.residual != nullptr) add(sum, vector_at<Vector>(call.residual + offset));
-  *reinterpret_cast<Vector*>(call.y + offset) = call.activation(sum);
+  if (call.residual != nullptr) add(sum, vector_at<Vector>(static_cast<const float*>(call.residual) + offset));
+  *reinterpret_cast<Vector*>(static_cast<float*>(call.y) + offset) = call.activation(sum);
 }
 
 /// tile_p x tile_q outputs of four channels, which share the window of inputs that one thread reads into registers.
 // One block a multiprocessor is all that is asked for, so that the compiler spends registers on loads under way instead
 // of sinking them between the multiplications: what counts is bytes in flight, not the number of warps.
 template <int size, int stride, int tile_p, int tile_q>
-__global__ void __launch_bounds__(max_threads, 1) depthwise_tile(const __grid_constant__ DepthwiseCall call) {
+__global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_tile(const __grid_constant__ DepthwiseCall call) {
   wait_for_previous();
   constexpr int rows = (tile_p - 1) * stride + size, columns = (tile_q - 1) * stride + size;
   const int item = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (item >= call.items) return;
-  const Place place(call, item, 4, tile_p, tile_q);
+  const DepthwisePlace place(call, item, 4, tile_p, tile_q);
   const int top = place.p * stride - call.pad_top, left = place.q * stride - call.pad_left;
-  const float* x = call.x + static_cast<std::int64_t>(place.image) * call.height * call.width * call.c + place.channel;
-  const float* w = call.w + place.channel;
+  const float* x = static_cast<const float*>(call.x) +
+                   static_cast<std::int64_t>(place.image) * call.height * call.width * call.c + place.channel;
+  const float* w = static_cast<const float*>(call.w) + place.channel;
 
   float4 sums[tile_p][tile_q];
   start(sums[0][0], call.bias, place.channel);
@@ -134,15 +115,16 @@ __global__ void __launch_bounds__(max_threads, 1) depthwise_tile(const __grid_co
 
 /// Any filter, stride, dilation and multiplier; Vector is float4 only for multiplier 1.
 template <typename Vector>
-__global__ void __launch_bounds__(max_threads) depthwise_any(const __grid_constant__ DepthwiseCall call) {
+__global__ void __launch_bounds__(max_depthwise_threads) depthwise_any(const __grid_constant__ DepthwiseCall call) {
   wait_for_previous();
   const int item = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (item >= call.items) return;
-  const Place place(call, item, sizeof(Vector) / sizeof(float), 1, 1);
+  const DepthwisePlace place(call, item, sizeof(Vector) / sizeof(float), 1, 1);
   const int top = place.p * call.stride_h - call.pad_top, left = place.q * call.stride_w - call.pad_left;
-  const float* x = call.x + static_cast<std::int64_t>(place.image) * call.height * call.width * call.c +
+  const float* x = static_cast<const float*>(call.x) +
+                   static_cast<std::int64_t>(place.image) * call.height * call.width * call.c +
                    static_cast<int>(call.multiplier.divide(static_cast<unsigned>(place.channel)));
-  const float* w = call.w + place.channel;
+  const float* w = static_cast<const float*>(call.w) + place.channel;
   Vector sum;
   start(sum, call.bias, place.channel);
   for (int r = 0; r < call.r; ++r) {
@@ -159,20 +141,12 @@ __global__ void __launch_bounds__(max_threads) depthwise_any(const __grid_consta
   finish(call, sum, place.image, (place.p * call.q + place.q) * call.k + place.channel);
 }
 
-/// A kernel with the filters that it is for and what a thread of it computes.
-struct Variant {
-  std::string_view name;
-  void (*kernel)(DepthwiseCall);
-  int size, stride;  ///< 0: any
-  int lanes, tile_p, tile_q;
-};
-
 template <int size, int stride, int tile_p, int tile_q>
-constexpr Variant tile(std::string_view name) {
+constexpr DepthwiseVariant tile(std::string_view name) {
   return {name, depthwise_tile<size, stride, tile_p, tile_q>, size, stride, 4, tile_p, tile_q};
 }
 /// Of those for one filter the largest first; of 5x5 with stride 2 a wider one would no longer fit into the registers.
-constexpr Variant variants[] = {
+constexpr DepthwiseVariant variants[] = {
     tile<3, 1, 2, 4>("2x4"),
     tile<3, 1, 1, 4>("1x4"),
     tile<3, 1, 1, 1>("1x1"),
@@ -187,16 +161,19 @@ constexpr Variant variants[] = {
     {"any4", depthwise_any<float4>, 0, 0, 4, 1, 1},
     {"any1", depthwise_any<float>, 0, 0, 1, 1, 1},
 };
-constexpr const Variant& any1 = std::end(variants)[-1];
 
-bool computes(const Variant& variant, const ConvProblem& p) {
-  if (variant.lanes == 4 && (p.c != p.k || p.c % 4 != 0)) return false;
+std::span<const DepthwiseVariant> variants_of(DType storage) {
+  return storage == DType::f32 ? variants : half_depthwise_variants(storage);
+}
+
+bool computes(const DepthwiseVariant& variant, const ConvProblem& p) {
+  if (variant.lanes > 1 && (p.c != p.k || p.c % variant.lanes != 0)) return false;
   if (variant.size == 0) return true;
   return p.r == variant.size && p.s == variant.size && p.stride_h == variant.stride && p.stride_w == variant.stride &&
          p.dilation_h == 1 && p.dilation_w == 1;
 }
 
-double item_count(const ConvProblem& p, const Variant& variant) {
+double item_count(const ConvProblem& p, const DepthwiseVariant& variant) {
   const auto blocks = [](std::int64_t size, int tile) { return static_cast<double>((size + tile - 1) / tile); };
   return static_cast<double>(p.n) * blocks(p.p, variant.tile_p) * blocks(p.q, variant.tile_q) *
          static_cast<double>(p.k / variant.lanes);
@@ -204,8 +181,9 @@ double item_count(const ConvProblem& p, const Variant& variant) {
 
 /// The largest tile that still gives every multiprocessor a warp for each of its four schedulers: below that, the loads
 /// that a larger tile saves cost less than the multiprocessors that it leaves waiting.
-const Variant& choose_variant(const ConvProblem& p, int multiprocessors) {
-  return *std::find_if(std::begin(variants), std::end(variants), [&](const Variant& variant) {
+const DepthwiseVariant& choose_variant(const ConvProblem& p, int multiprocessors) {
+  const auto known = variants_of(p.storage);
+  return *std::find_if(known.begin(), known.end(), [&](const DepthwiseVariant& variant) {
     const bool smallest = variant.tile_p * variant.tile_q == 1;
     return computes(variant, p) && (smallest || item_count(p, variant) >= 128.0 * multiprocessors);
   });
@@ -215,11 +193,13 @@ class Depthwise final : public ConvAlgorithm {
  public:
   std::string_view name() const override { return "depthwise"; }
   DeviceKind device() const override { return DeviceKind::cuda; }
+  DTypeSet types() const override { return dtypes<Types<float, Float16, BFloat16>>; }
 
  private:
   std::optional<std::string> refuse(const ConvProblem& problem, const Target&) const override {
     if (problem.groups != problem.c) return "not depthwise: groups and input channels differ";
-    if (!fits_32_bits(problem) || item_count(problem, any1) > 0x7fffff00) return "a tensor beyond 32-bit offsets";
+    if (!fits_32_bits(problem) || item_count(problem, variants_of(problem.storage).back()) > 0x7fffff00)
+      return "a tensor beyond 32-bit offsets";
     return std::nullopt;
   }
 
@@ -228,42 +208,53 @@ class Depthwise final : public ConvAlgorithm {
   Plan plan(const ConvProblem& p, const Target& target) const override {
     constexpr double start_us = 0.5, any_us_a_tap = 0.02, any_loads = 0.25;
     const DeviceProfile& device = target.device;
-    const Variant& variant = choose_variant(p, device.units);
+    const DepthwiseVariant& variant = choose_variant(p, device.units);
     const auto taps = static_cast<double>(p.r * p.s);
     const double memory = p.bytes() / device.bytes_per_us;
     const double any_us = variant.size == 0 ? any_us_a_tap * taps + any_loads * taps * memory : 0;
-    // Small problems in small blocks, so that every multiprocessor gets one.
-    const std::int64_t threads = item_count(p, variant) < max_threads * device.units ? max_threads / 2 : max_threads;
+    // Small problems in small blocks, so that every multiprocessor gets one; 16 bit always, because of 195 registers a
+    // thread five small blocks fit where two large ones do.
+    const bool small = p.storage != DType::f32 || item_count(p, variant) < max_depthwise_threads * device.units;
+    const std::int64_t threads = small ? max_depthwise_threads / 2 : max_depthwise_threads;
     return {.config = ConfigWriter().add("tile", variant.name).add("threads", threads).str(),
             .estimated_us = device.launch_us + start_us + memory + any_us,
-            .tolerance = sum_tolerance(p.r * p.s)};
+            .tolerance = p.storage == DType::f32 ? sum_tolerance(p.r * p.s) : half_sum_tolerance(p.storage, p.r * p.s)};
   }
 
-  FilterForm filter_form(const ConvProblem& p, std::string_view) const override { return {.floats = p.k * p.r * p.s}; }
+  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
+    return {.floats = p.k * p.r * p.s,
+            .form = std::string(to_string(p.storage)),
+            .element_bytes = static_cast<std::size_t>(dtype_bytes(p.storage))};
+  }
   /// [R][S][K]
-  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
-    for (std::int64_t tap = 0; tap < filter.terms; ++tap)
-      for (std::int64_t k = 0; k < p.k; ++k) to[static_cast<std::size_t>(tap * p.k + k)] = filter.weight(k, tap);
+  void transform_bytes(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+                       std::span<std::byte> to) const override {
+    dispatch(p.storage, Types<float, Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
+      auto* const taps = reinterpret_cast<T*>(to.data());
+      for (std::int64_t tap = 0; tap < filter.terms; ++tap)
+        for (std::int64_t k = 0; k < p.k; ++k) taps[tap * p.k + k] = convert<T>(filter.exact_weight(k, tap));
+    });
   }
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
                                                const DeviceProfile&) const override {
     ConfigReader reader(config);
     const std::string_view name = reader.word("tile");
-    const auto threads = static_cast<unsigned>(reader.integer("threads", 1, max_threads));
+    const auto threads = static_cast<unsigned>(reader.integer("threads", 1, max_depthwise_threads));
     reader.finish();
-    const auto* const variant = std::find_if(std::begin(variants), std::end(variants), [&](const Variant& known) {
-      return known.name == name && computes(known, p);
-    });
-    if (variant == std::end(variants)) reader.refuse("no kernel with such a tile computes this problem");
+    const auto known = variants_of(p.storage);
+    const auto variant = std::find_if(
+        known.begin(), known.end(), [&](const DepthwiseVariant& one) { return one.name == name && computes(one, p); });
+    if (variant == known.end()) reader.refuse("no kernel with such a tile computes this problem");
     const int items = static_cast<int>(item_count(p, *variant));
-    const DepthwiseCall call{ConvCall<>(p),
+    const DepthwiseCall call{UntypedConvCall(p),
                              items,
                              FastDivider(p.k / variant->lanes),
                              FastDivider((p.q + variant->tile_q - 1) / variant->tile_q),
                              FastDivider((p.p + variant->tile_p - 1) / variant->tile_p),
                              FastDivider(p.k / p.c)};
-    return std::make_unique<OneLaunch<DepthwiseCall>>(p, call, variant->kernel, blocks_for(items, threads), threads);
+    return std::make_unique<OneUntypedLaunch<DepthwiseCall>>(call, variant->kernel, blocks_for(items, threads),
+                                                             threads);
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include "base/cuda/launch.h"
 #include "ops/conv/algorithm.h"
+#include "ops/conv/conv.h"
 #include "ops/conv/cuda/device_problem.h"
 #include "ops/core/activation.cuh"
 
@@ -43,6 +44,45 @@ class OneLaunch final : public BoundConv {
     launch(*run.cuda, kernel_, grid_, threads_, shared_bytes_, call);
   }
 
+  Call call_;
+  void (*kernel_)(Call);
+  dim3 grid_;
+  unsigned threads_;
+  std::size_t shared_bytes_;
+};
+
+/// The same for tensors that need not be of floats: of what, the kernel knows.
+struct UntypedConvCall : DeviceProblem<> {
+  DeviceActivation activation;
+  const void *x = nullptr, *w = nullptr, *residual = nullptr;
+  const float* bias = nullptr;
+  void* y = nullptr;
+
+  explicit UntypedConvCall(const ConvProblem& problem) : DeviceProblem(problem), activation(problem.activation) {}
+
+  void point_at(const KernelRun& run) {
+    x = run.in<void>(ConvOp::input);
+    w = run.blob;
+    residual = run.in<void>(ConvOp::residual);
+    bias = run.in<float>(ConvOp::bias);
+    y = run.out<void>();
+  }
+};
+
+template <typename Call>
+class OneUntypedLaunch final : public BoundKernel {
+ public:
+  OneUntypedLaunch(const Call& call, void (*kernel)(Call), dim3 grid, unsigned threads, std::size_t shared_bytes = 0)
+      : call_(call), kernel_(kernel), grid_(grid), threads_(threads), shared_bytes_(shared_bytes) {}
+
+  void run(const KernelRun& run) const override {
+    Call call = call_;
+    call.point_at(run);
+    allow_shared_bytes(kernel_, shared_bytes_);
+    launch(*run.cuda, kernel_, grid_, threads_, shared_bytes_, call);
+  }
+
+ private:
   Call call_;
   void (*kernel_)(Call);
   dim3 grid_;

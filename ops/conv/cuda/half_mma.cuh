@@ -1,0 +1,120 @@
+#pragma once
+// Pairs of 16-bit floats in a 32-bit word, and the instructions that move and multiply them. T is Float16 or BFloat16;
+// the element of the lower address is the lower half.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "base/convert.h"
+
+namespace lenslet::cuda {
+
+/// Exact.
+template <typename T>
+__device__ inline float2 widened_pair(std::uint32_t pair) {
+  if constexpr (std::is_same_v<T, BFloat16>)
+    return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000U)};
+  else
+    return __half22float2(__halves2half2(__ushort_as_half(static_cast<unsigned short>(pair)),
+                                         __ushort_as_half(static_cast<unsigned short>(pair >> 16))));
+}
+
+/// To nearest even, by one instruction.
+template <typename T>
+__device__ inline std::uint32_t narrowed_pair(float low, float high) {
+  std::uint32_t pair;
+  if constexpr (std::is_same_v<T, BFloat16>)
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
+/// sums += a * b, a 16x16 and b 16x8, by a warp (mma.sync.m16n8k16). With g = lane / 4 and t = lane % 4 a lane has
+/// of a:    rows g, g + 8 of columns 2t, 2t + 1, then the same rows of columns 2t + 8, 2t + 9
+/// of b:    rows 2t, 2t + 1, then 2t + 8, 2t + 9, of column g
+/// of sums: columns 2t, 2t + 1 of row g, then of row g + 8
+template <typename T>
+__device__ inline void multiply_add(float (&sums)[4], const std::uint32_t (&a)[4], uint2 b) {
+  if constexpr (std::is_same_v<T, BFloat16>)
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
+  else
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
+}
+
+/// Four matrices of 8 rows of 16 bytes in shared memory as operand a above: lanes 0 to 15 say where its rows' columns
+/// 0 to 7 lie, lanes 16 to 31 where columns 8 to 15 do (ldmatrix).
+__device__ inline void load_matrices(std::uint32_t (&a)[4], const void* row) {
+  const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+               : "r"(shared)
+               : "memory");
+}
+
+/// Starts the copy of 16 bytes from global to shared memory, or of zeros unless `valid`; `from` must be an address
+/// that could be read even then. commit_copies() and wait_for_copies() as in copy_async.cuh.
+__device__ inline void copy_async_16(void* to, const void* from, bool valid) {
+  const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  const int bytes = valid ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
+}
+__device__ inline void wait_for_all_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+/// 32-bit word i.
+__device__ inline std::uint32_t word_of(std::uint32_t v, int) { return v; }
+__device__ inline std::uint32_t word_of(const uint4& v, int i) {
+  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+
+/// 4 * words bytes, or zeros without a read. Predicated by hand: as an `if` it can become a branch, which ends the run
+/// of loads that are under way together.
+template <int words>
+__device__ inline void load_or_zero(std::uint32_t (&to)[words], const void* from, bool inside) {
+  static_assert(words == 1 || words == 4);
+  if constexpr (words == 4)
+    asm volatile(
+        "{\n"
+        "  .reg .pred inside;\n"
+        "  setp.ne.s32 inside, %5, 0;\n"
+        "  mov.b32 %0, 0;\n"
+        "  mov.b32 %1, 0;\n"
+        "  mov.b32 %2, 0;\n"
+        "  mov.b32 %3, 0;\n"
+        "  @inside ld.global.v4.b32 {%0, %1, %2, %3}, [%4];\n"
+        "}"
+        : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+        : "l"(from), "r"(static_cast<int>(inside)));
+  else
+    asm volatile(
+        "{\n"
+        "  .reg .pred inside;\n"
+        "  setp.ne.s32 inside, %2, 0;\n"
+        "  mov.b32 %0, 0;\n"
+        "  @inside ld.global.b32 %0, [%1];\n"
+        "}"
+        : "=r"(to[0])
+        : "l"(from), "r"(static_cast<int>(inside)));
+}
+
+/// What was on the device before the network ran: prepared filters, also ahead of wait_for_previous().
+template <int words>
+__device__ inline void load_constant(std::uint32_t (&to)[words], const void* from) {
+  static_assert(words == 1 || words == 4);
+  if constexpr (words == 4) {
+    const uint4 v = __ldg(static_cast<const uint4*>(from));
+    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+  } else {
+    to[0] = __ldg(static_cast<const std::uint32_t*>(from));
+  }
+}
+
+}  // namespace lenslet::cuda
