@@ -105,4 +105,18 @@ void Cublas::gemm(std::int64_t m, std::int64_t n, std::int64_t k, const MatrixOp
     multiply_all();
 }
 
+void Cublas::gemm_halves(std::int64_t m, std::int64_t n, std::int64_t k, const void* a, const void* b, void* c,
+                         DType type) const {
+  const CublasLibrary& library = cublas_library();
+  const cudaDataType_t halves = type == DType::bf16 ? CUDA_R_16BF : CUDA_R_16F;
+  const float alpha = 1, beta = 0;
+  // Operands change places, as above.
+  const cublasStatus_t status =
+      library.gemm(handle_, CUBLAS_OP_N, CUBLAS_OP_N, to_int(n), to_int(m), to_int(k), &alpha, b, halves, to_int(n), a,
+                   halves, to_int(k), &beta, c, halves, to_int(n), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw Error(ErrorKind::device, fmt::format("cuBLAS, product of m={} n={} k={} in {}: {}", m, n, k, to_string(type),
+                                               library.status_name(status)));
+}
+
 }  // namespace lenslet::cuda

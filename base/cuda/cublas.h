@@ -45,6 +45,11 @@ class Cublas {
             std::int64_t ldc, float beta = 0, std::int64_t batch = 1, std::int64_t c_stride = 0,
             Numerics::Multiply multiply = Numerics::Multiply::fp32) const;
 
+  /// c = a * b of fp16 or bf16 operands and results [m,k], [k,n], [m,n], row-major without gaps, sums in fp32: what
+  /// such products can reach. Sizes and errors as of gemm().
+  void gemm_halves(std::int64_t m, std::int64_t n, std::int64_t k, const void* a, const void* b, void* c,
+                   DType type) const;
+
   /// Until it is set back to null, products are captured into this graph in place of the stream.
   void record_to(GraphRecorder* recorder) { recorder_ = recorder; }
 

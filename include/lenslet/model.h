@@ -53,8 +53,9 @@ struct PlanOptions {
   /// "cpu", "cuda", "cuda:1" or "auto", as choose_device() reads them. On CUDA, Error(unsupported) lists every node
   /// that has no kernel there: nothing is moved to the CPU.
   std::string device = "auto";
-  /// Arithmetic that kernels may use: parse_numerics("tf32") lets products round their operands where that is faster
-  /// (on CUDA: cuBLAS; Error(unsupported) on the CPU). A step states the tolerance of what it does.
+  /// Arithmetic that kernels may use: parse_numerics("tf32") lets products round their operands, "fp16" and "bf16"
+  /// store what lies between them in 16 bit, too (on CUDA; Error(unsupported) on the CPU). A step states the tolerance
+  /// of what it does.
   Numerics numerics = {};
   /// Force one convolution algorithm by name for every convolution: Error(unsupported) names each layer that refuses
   /// and why. "" lets the rule choose. With `conv_algorithm_where_accepted`, layers that refuse keep the rule's choice.
@@ -163,6 +164,7 @@ struct PlanInfo {
   std::vector<PlacementInfo> placements;
   MemoryReport memory;
   int layout_conversions = 0;  ///< LayoutConvert steps that change the order of elements
+  int type_conversions = 0;    ///< Cast steps: a 16-bit precision's, where it meets float32, and the model's own
   int explicit_paddings = 0;   ///< LayoutConvert steps that put zeros around images for a kernel
 };
 

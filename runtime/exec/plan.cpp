@@ -310,6 +310,7 @@ class PlanBuilder {
     for (const PlanStep& step : plan_->steps) {
       info.steps.push_back(describe_step(graph(), step));
       const Node& node = graph().node(step.node);
+      info.type_conversions += node.type() == "Cast" ? 1 : 0;
       if (node.type() != "LayoutConvert") continue;
       const bool pads = graph().value(node.outputs[0]).format.halo != Format::Halo();
       ++(pads ? info.explicit_paddings : info.layout_conversions);

@@ -1,4 +1,5 @@
-// lenslet-bench-implicit-gemm: every cut of implicit_gemm on problems of known networks, as CSV: what the constants in
+// lenslet-bench-implicit-gemm [PRECISION]: every cut of implicit_gemm, or, of another precision than fp32, of mma_gemm
+// and wgmma_gemm, on problems of known networks, as CSV: what the constants in
 // ops/conv/cuda/implicit_gemm_plan.cpp are fitted to, and on others, which they are held to (tools/scripts/
 // refit_conv.py). Cuts that the model puts beyond three times the best are left out. Each cut is a CUDA graph of many
 // runs on the same memory, so weights up to the size of L2 come from there; blocks are spread evenly as the planner has
@@ -12,6 +13,8 @@
 #include <exception>
 #include <memory>
 #include <random>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,6 +23,8 @@
 #include "base/cuda/upload.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
+#include "ops/conv/cuda/mma_gemm_plan.h"
+#include "ops/conv/cuda/wgmma_gemm_plan.h"
 
 namespace lenslet {
 namespace {
@@ -29,6 +34,7 @@ using namespace cuda;
 constexpr int runs_a_graph = 20;
 constexpr int replays = 5;
 constexpr double hopeless = 3;
+constexpr std::size_t workspace_bytes = std::size_t{64} << 20;
 
 struct Row {
   std::int64_t n, c, size, k, filter, stride;
@@ -56,6 +62,15 @@ constexpr Row unseen[] = {
     {1, 256, 14, 512, 3, 2}, {1, 40, 28, 240, 1, 1},   {1, 112, 14, 672, 1, 1},  {1, 1152, 7, 192, 1, 1},
     {2, 512, 7, 512, 3, 1},  {4, 256, 14, 1024, 1, 1}, {8, 256, 56, 64, 1, 1},   {8, 256, 14, 1024, 1, 1},
     {8, 512, 7, 2048, 1, 1}, {8, 128, 28, 128, 3, 1},  {16, 512, 14, 256, 1, 1},
+};
+
+/// Tensor cores are for batches: what is measured of them besides.
+constexpr Row batches[] = {
+    {8, 64, 56, 256, 1, 1},    {8, 128, 28, 128, 3, 1},   {8, 256, 56, 256, 3, 1},  {64, 256, 56, 64, 1, 1},
+    {64, 64, 56, 256, 1, 1},   {64, 128, 28, 512, 1, 1},  {64, 512, 28, 128, 1, 1}, {64, 128, 28, 128, 3, 1},
+    {64, 1024, 14, 256, 1, 1}, {64, 256, 14, 1024, 1, 1}, {64, 256, 14, 256, 3, 1}, {64, 512, 7, 512, 3, 1},
+    {64, 512, 7, 2048, 1, 1},  {64, 128, 112, 128, 3, 1}, {64, 512, 28, 512, 3, 1}, {64, 96, 56, 24, 1, 1},
+    {64, 32, 112, 16, 1, 1},   {64, 144, 28, 32, 1, 1},   {64, 960, 7, 320, 1, 1},
 };
 
 /// Median time of one run in us; run.cuda is the session's.
@@ -88,7 +103,89 @@ Tensor drawn(const Shape& shape) {
   return tensor;
 }
 
-void measure(const Session& session, std::string_view name, std::string_view set, const Row& row) {
+/// One way to cut a problem.
+struct Cut {
+  std::string config, tile;
+  std::int64_t slices = 1, cluster = 1, steps_a_slice = 0, blocks = 0;
+  double estimated_us = 0;
+  bool taken = false;  ///< by the planner
+};
+
+std::vector<std::int64_t> slice_counts(std::int64_t planned) {
+  std::vector<std::int64_t> counts{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, planned};
+  std::sort(counts.begin(), counts.end());
+  return counts;
+}
+
+std::vector<Cut> implicit_gemm_cuts(const ConvProblem& p, const Format& format, const DeviceProfile& device) {
+  const GemmAccess access = gemm_access(p, format);
+  const ImplicitGemmPlan planned = plan_implicit_gemm(p, access);
+  std::vector<Cut> cuts;
+  for (const GemmTile tile : gemm_tiles_for(access)) {
+    std::int64_t last = 0;
+    for (const std::int64_t slices : slice_counts(tile == planned.tile ? planned.slices : 1)) {
+      ImplicitGemmPlan plan = cut_gemm(p, tile, slices);
+      if (plan.slices == last || plan.workspace_bytes > workspace_bytes) continue;
+      last = plan.slices;
+      const auto add = [&] {
+        ImplicitGemmPlan even = plan;
+        even.resident = even_resident(p, plan, device);
+        cuts.push_back({.config = even.str(),
+                        .tile = to_string(tile),
+                        .slices = plan.slices,
+                        .cluster = plan.cluster,
+                        .steps_a_slice = plan.steps_a_slice,
+                        .blocks = plan.tiles_m * plan.tiles_n * plan.slices,
+                        .estimated_us = gemm_plan_us(p, access, plan, device),
+                        .taken = plan.str() == planned.str()});
+      };
+      if (plan.cluster > 1 && device.clusters) add();
+      plan.cluster = 1;
+      add();
+    }
+  }
+  return cuts;
+}
+
+std::vector<Cut> mma_gemm_cuts(const ConvProblem& p, const DeviceProfile& device) {
+  const MmaGemmPlan planned = plan_mma_gemm(p, device.clusters);
+  std::vector<Cut> cuts;
+  for (const MmaTile tile : mma_tiles_for(mma_access(p))) {
+    std::int64_t last = 0;
+    for (std::int64_t slices = 1; slices <= (device.clusters ? max_cluster : 1); ++slices) {
+      const MmaGemmPlan plan = cut_mma_gemm(p, tile, slices);
+      if (plan.slices == last) continue;
+      last = plan.slices;
+      cuts.push_back({.config = plan.str(),
+                      .tile = fmt::format("{}x{}", shape_of(tile).m, shape_of(tile).n),
+                      .slices = plan.slices,
+                      .cluster = plan.slices,
+                      .steps_a_slice = plan.steps_a_slice,
+                      .blocks = plan.tiles_m * plan.tiles_n * plan.slices,
+                      .estimated_us = mma_gemm_us(p, plan, device),
+                      .taken = plan.str() == planned.str()});
+    }
+  }
+  return cuts;
+}
+
+std::vector<Cut> wgmma_gemm_cuts(const ConvProblem& p, const DeviceProfile& device) {
+  std::vector<Cut> cuts;
+  const WgmmaGemmPlan planned = plan_wgmma_gemm(p, device);
+  for (std::size_t tile = 0; tile < wgmma_tiles.size(); ++tile) {
+    const WgmmaGemmPlan plan = cut_wgmma(p, static_cast<WgmmaTile>(tile));
+    cuts.push_back({.config = plan.str(),
+                    .tile = fmt::format("{}x{}", wgmma_tiles[tile].m, wgmma_tiles[tile].n),
+                    .steps_a_slice = plan.steps,
+                    .blocks = plan.tiles_m * plan.tiles_n,
+                    .estimated_us = wgmma_plan_us(p, plan, device),
+                    .taken = plan.str() == planned.str()});
+  }
+  return cuts;
+}
+
+void measure(const Session& session, std::string_view name, std::string_view set, const Row& row,
+             const Numerics& numerics = {}) {
   const Kernel& algorithm = *find_kernel("Conv", DeviceKind::cuda, name);
   ConvGeometry geometry;
   geometry.pads.fill(row.filter / 2);
@@ -96,59 +193,57 @@ void measure(const Session& session, std::string_view name, std::string_view set
   ConvProblem p = resolve_conv({row.n, row.c, row.size, row.size}, {row.k, row.c, row.filter, row.filter}, geometry);
   p.bias = true;
   p.activation.kind = Activation::Kind::relu;
+  p.storage = p.x_storage = numerics.storage;
   const DeviceProfile device = device_profile(0);
   const auto problem = pose(p, drawn({p.k, p.c, p.r, p.s}));
-  Candidate candidate = algorithm.offer(*problem, {.device = device}).candidates.at(0);
+  const Offer offer = algorithm.offer(*problem, {.device = device, .numerics = numerics});
+  if (!offer.refusal.empty()) return;
+  Candidate candidate = offer.candidates.at(0);
   const Format format = candidate.outputs[0];
-  const GemmAccess access = gemm_access(p, format);
 
   std::vector<std::byte> host_blob(algorithm.blob(*problem, candidate).value().bytes);
   algorithm.prepare(*problem, candidate, host_blob);
   const DeviceBuffer<std::byte> blob = upload(host_blob);
-  DeviceBuffer<float> x = upload(drawn({p.n, p.c, p.h, p.w}).values<float>()),
-                      bias = upload(drawn({p.k}).values<float>());
-  DeviceBuffer<float> y(static_cast<std::size_t>(p.n * p.k * p.p * p.q));
-  DeviceBuffer<std::byte> workspace(std::size_t{64} << 20);
-  const Tensor inputs[] = {Tensor::view(DType::f32, {p.n, p.c, p.h, p.w}, x.data(), format), Tensor(),
+  const Tensor host_x = drawn({p.n, p.c, p.h, p.w}).to_dtype(p.x_storage);
+  DeviceBuffer<std::byte> x = upload(std::span(static_cast<const std::byte*>(host_x.data()), host_x.bytes()));
+  DeviceBuffer<float> bias = upload(drawn({p.k}).values<float>());
+  DeviceBuffer<std::byte> y(static_cast<std::size_t>(p.n * p.k * p.p * p.q) * dtype_bytes(p.storage));
+  DeviceBuffer<std::byte> workspace(workspace_bytes);
+  const Tensor inputs[] = {Tensor::view(p.x_storage, {p.n, p.c, p.h, p.w}, x.data(), format), Tensor(),
                            Tensor::view(DType::f32, {p.k}, bias.data())};
-  Tensor outputs[] = {Tensor::view(DType::f32, {p.n, p.k, p.p, p.q}, y.data(), format)};
+  Tensor outputs[] = {Tensor::view(p.storage, {p.n, p.k, p.p, p.q}, y.data(), format)};
   const KernelRun run{
       .inputs = inputs, .outputs = outputs, .workspace = {workspace.data(), workspace.bytes()}, .blob = blob.data()};
 
-  const ImplicitGemmPlan planned = plan_implicit_gemm(p, access);
-  const double planned_us = gemm_plan_us(p, access, planned, device);
-  for (const GemmTile tile : gemm_tiles_for(access)) {
-    std::int64_t last = 0;
-    std::vector<std::int64_t> counts{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
-    if (tile == planned.tile) counts.push_back(planned.slices);
-    std::sort(counts.begin(), counts.end());
-    for (const std::int64_t slices : counts) {
-      ImplicitGemmPlan plan = cut_gemm(p, tile, slices);
-      if (plan.slices == last || plan.workspace_bytes > workspace.bytes()) continue;
-      last = plan.slices;
-      const auto print = [&] {
-        const double estimated_us = gemm_plan_us(p, access, plan, device);
-        if (estimated_us > hopeless * planned_us) return;
-        const bool taken = plan.str() == planned.str();
-        ImplicitGemmPlan even = plan;
-        even.resident = even_resident(p, plan, device);
-        candidate.config = even.str();
-        const auto bound = algorithm.bind({*problem, candidate, device});
-        fmt::print("{}{},{},\"{}\",{}x{},{},{},{},{},{:.2f},{:.2f},{:.2f},{:.2f}\n", taken ? "*" : "", set,
-                   algorithm.name(), p.str(), shape_of(tile).m, shape_of(tile).n, plan.slices, plan.cluster,
-                   plan.steps_a_slice, plan.tiles_m * plan.tiles_n * plan.slices, measure_us(session, *bound, run),
-                   estimated_us, p.flops() / device.fp32_flops_per_us, p.bytes() / device.bytes_per_us);
-      };
-      if (plan.cluster > 1 && device.clusters) print();
-      plan.cluster = 1;
-      print();
-    }
+  const std::vector<Cut> cuts = name == "mma_gemm"     ? mma_gemm_cuts(p, device)
+                                : name == "wgmma_gemm" ? wgmma_gemm_cuts(p, device)
+                                                       : implicit_gemm_cuts(p, format, device);
+  double planned_us = candidate.estimated_us;
+  for (const Cut& cut : cuts)
+    if (cut.taken) planned_us = cut.estimated_us;
+  for (const Cut& cut : cuts) {
+    if (cut.estimated_us > hopeless * planned_us) continue;
+    candidate.config = cut.config;
+    const auto bound = algorithm.bind({*problem, candidate, device});
+    fmt::print("{}{},{},\"{}\",{},{},{},{},{},{:.2f},{:.2f},{:.2f},{:.2f}\n", cut.taken ? "*" : "", set,
+               algorithm.name(), p.str(), cut.tile, cut.slices, cut.cluster, cut.steps_a_slice, cut.blocks,
+               measure_us(session, *bound, run), cut.estimated_us, p.flops() / device.flops_per_us(numerics.multiply),
+               p.bytes() / device.bytes_per_us);
   }
 }
 
-int main() {
+int main(std::string_view precision) {
   const Session session(0);
+  const Numerics numerics = parse_numerics(precision);
   fmt::print("set,algorithm,problem,tile,slices,cluster,steps_a_slice,blocks,us,estimated_us,flops_us,bytes_us\n");
+  if (numerics != Numerics()) {
+    for (const char* const algorithm : {"mma_gemm", "wgmma_gemm"}) {
+      for (const Row& row : fitted) measure(session, algorithm, "fitted", row, numerics);
+      for (const Row& row : batches) measure(session, algorithm, "fitted", row, numerics);
+      for (const Row& row : unseen) measure(session, algorithm, "unseen", row, numerics);
+    }
+    return 0;
+  }
   for (const Row& row : fitted) measure(session, "implicit_gemm", "fitted", row);
   for (const Row& row : unseen) measure(session, "implicit_gemm", "unseen", row);
   for (const Row& row : fitted)
@@ -161,9 +256,9 @@ int main() {
 }  // namespace
 }  // namespace lenslet
 
-int main() {
+int main(int argc, char** argv) {
   try {
-    return lenslet::main();
+    return lenslet::main(argc > 1 ? argv[1] : "fp32");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "lenslet-bench-implicit-gemm: %s\n", error.what());
     return 1;

@@ -41,8 +41,10 @@ ConvReference::ConvReference(const PosedConv& conv) : problem_(conv.problem) {
     places_ = {0, p.q - 1, (p.p - 1) * p.q, outputs - 1};  // corners, where the pads are
     while (places_.size() < static_cast<std::size_t>(most_places)) places_.push_back(place(random));
   }
+  std::vector<Tensor> inputs_f32;
+  for (const Tensor& input : conv.inputs) inputs_f32.push_back(input.empty() ? input : input.to_dtype(DType::f32));
   const auto value = [&](std::size_t input, std::int64_t i) {
-    return double{static_cast<const float*>(conv.inputs[input].data())[i]};
+    return double{static_cast<const float*>(inputs_f32[input].data())[i]};
   };
   // Each place as a convolution of its own window that has one output; the oracle does many at once, as groups.
   const std::int64_t c = p.group_c(), window = c * p.r * p.s, at_once = std::max<std::int64_t>(1, (1 << 20) / window);
@@ -79,13 +81,13 @@ ConvReference::ConvReference(const PosedConv& conv) : problem_(conv.problem) {
 double ConvReference::error(const Tensor& y) const {
   const ConvProblem& p = problem_;
   const Strides strides(y.format(), y.shape());
-  const std::span<const float> values = y.values<float>();
+  const Tensor singles = y.to_dtype(DType::f32);
+  const auto* const values = static_cast<const float*>(singles.data());
   double worst = 0;
   for (std::size_t i = 0; i < places_.size(); ++i) {
     const std::int64_t place = places_[i], pixel = place % (p.p * p.q), plane = place / (p.p * p.q);
     const std::int64_t at = strides.at(plane / p.k, plane % p.k, pixel / p.q, pixel % p.q);
-    const double off = std::abs(double{values[static_cast<std::size_t>(at)]} - exact_[i]);
-    worst = std::max(worst, std::isnan(off) ? std::numeric_limits<double>::infinity() : off);
+    worst = std::max(worst, oracle::error_beyond_rounding(double{values[at]}, exact_[i], y.dtype()));
   }
   return worst / rms_;
 }

@@ -23,7 +23,8 @@ struct PosedConv {
 class ConvReference {
  public:
   explicit ConvReference(const PosedConv& conv);
-  /// Largest |y - exact| over those places, by the rms of exact; NaN is infinitely far. `y` is the whole output.
+  /// Largest |y - exact| over those places, beyond the rounding to y's type, by the rms of exact; NaN is infinitely
+  /// far. `y` is the whole output.
   double error(const Tensor& y) const;
   std::size_t places() const { return places_.size(); }
 

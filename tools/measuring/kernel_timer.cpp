@@ -11,7 +11,7 @@ class CpuTimer final : public KernelTimer {
  public:
   explicit CpuTimer(int threads) : pool_(threads), device_(cpu_profile(pool_.threads())) {}
   const DeviceProfile& device() const override { return device_; }
-  Peak peak() override { return cpu_peak(pool_.threads()); }
+  Peak peak(const Numerics&) override { return cpu_peak(pool_.threads()); }
 
   Measured measure(const Kernel& kernel, const Problem& problem, const Candidate& candidate,
                    std::span<const Tensor> inputs, double seconds) override {

@@ -50,7 +50,8 @@ class KernelTimer {
   virtual ~KernelTimer() = default;
   /// What plans for this device are made for.
   virtual const DeviceProfile& device() const = 0;
-  virtual Peak peak() = 0;
+  /// Of this arithmetic's products.
+  virtual Peak peak(const Numerics& numerics = {}) = 0;
   /// `candidate` is one that the kernel offers for the problem, or one with another configuration; `inputs` as of
   /// drawn_inputs(). `seconds`: time to spend on samples, but at least 7 are taken.
   virtual Measured measure(const Kernel& kernel, const Problem& problem, const Candidate& candidate,

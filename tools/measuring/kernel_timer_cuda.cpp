@@ -88,14 +88,14 @@ class CudaTimer final : public KernelTimer {
         session_(device, device_.cublas_reason.empty()) {}
   const DeviceProfile& device() const override { return device_; }
 
-  Peak peak() override {
+  Peak peak(const Numerics& numerics) override {
     constexpr std::size_t bytes = std::size_t{1} << 30;
     constexpr std::int64_t size = 8192;
     if (session_.context().cublas == nullptr)
       throw Error(ErrorKind::device, fmt::format("{}; it measures the arithmetic ceiling", device_.cublas_reason));
     cuda::DeviceBuffer<std::byte> from(bytes), to(bytes);
     // Nothing that can be compressed, and no zeros.
-    Tensor matrix(DType::f32, {size, size});
+    Tensor matrix(numerics.storage, {size, size});
     FastEngine engine(1);
     draw(matrix, engine);
     for (std::size_t at = 0; at < bytes; at += matrix.bytes())
@@ -104,13 +104,17 @@ class CudaTimer final : public KernelTimer {
       CUDA_CHECK(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice, session_.stream().get()));
     });
     const auto* a = reinterpret_cast<const float*>(from.data());
+    const cuda::Cublas& cublas = *session_.context().cublas;
     const double gemm_us = least_us([&] {
-      session_.context().cublas->gemm(size, size, size, {a, size}, {a, size}, reinterpret_cast<float*>(to.data()),
-                                      size);
+      if (numerics.storage == DType::f32)
+        cublas.gemm(size, size, size, {a, size}, {a, size}, reinterpret_cast<float*>(to.data()), size, 0, 1, 0,
+                    numerics.multiply);
+      else
+        cublas.gemm_halves(size, size, size, from.data(), from.data(), to.data(), numerics.storage);
     });
     return {.flops_per_us = 2.0 * size * size * size / gemm_us,
             .bytes_per_us = 2.0 * static_cast<double>(bytes) / copy_us,
-            .how = "device-to-device copy of 1 GiB, cuBLAS product of 8192^3"};
+            .how = fmt::format("device-to-device copy of 1 GiB, cuBLAS product of 8192^3 in {}", to_string(numerics))};
   }
 
   Measured measure(const Kernel& kernel, const Problem& problem, const Candidate& candidate,

@@ -8,7 +8,7 @@
 namespace lenslet::tool {
 
 struct Peak {
-  double flops_per_us = 0;  ///< fp32, multiply and add counted apart
+  double flops_per_us = 0;  ///< multiply and add counted apart
   double bytes_per_us = 0;  ///< copy of a buffer far larger than the caches, read + written
   std::string how;          ///< by what both were measured
 };

@@ -23,7 +23,7 @@ std::vector<std::string> members(const std::string& type) {
 // Values that CLI11 does not judge, but that are known.
 std::vector<std::string> known_values(std::string_view verb, std::string_view option) {
   if (option == "--device") return {"auto", "cpu", "cuda"};
-  if (option == "--precision") return {"fp32", "tf32"};
+  if (option == "--precision") return {"fp32", "tf32", "fp16", "bf16"};
   if (option != "--conv-algorithm" && option != "--algorithm") return {};
   std::vector<std::string> names = conv_algorithm_names("cpu");
   for (const std::string& name : conv_algorithm_names("cuda"))

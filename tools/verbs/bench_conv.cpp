@@ -58,6 +58,7 @@ std::vector<NamedConv> problems_of(const Options& options) {
   for (const std::string& text : options.problems) list.push_back(parse_conv(text));
   for (const std::string& set : options.sets)
     std::ranges::move(conv_set(set, options.batches), std::back_inserter(list));
+  for (NamedConv& conv : list) conv.problem.storage = conv.problem.x_storage = options.plan.numerics.storage;
   if (!options.plain)
     for (NamedConv& conv : list) {
       if (conv.with_epilogue) continue;
@@ -183,7 +184,7 @@ bool bench_conv(const Options& options) {
       throw Error(ErrorKind::invalid_argument,
                   fmt::format("no convolution algorithm of {} is called \"{}\"; there are: {}", to_string(device), name,
                               fmt::join(conv_algorithm_names(std::string(to_string(device))), ", ")));
-  const Peak peak = timer->peak();
+  const Peak peak = timer->peak(options.plan.numerics);
   nlohmann::json list = nlohmann::json::array();
   if (!options.json) print_head(peak, options, device);
   bool right = true;

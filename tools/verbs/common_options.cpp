@@ -48,7 +48,7 @@ void add_device_and_precision(CLI::App& verb, PlanOptions& options) {
               throw CLI::ValidationError("--precision", error.message());
             }
           },
-          "Matrix products on CUDA: fp32 (IEEE), or tf32 where cuBLAS does them")
+          "On CUDA: fp32 (IEEE), tf32 (products of rounded operands), or fp16 and bf16 (values stored in 16 bit)")
       ->default_str(std::string(to_string(options.numerics)));
 }
 

@@ -135,8 +135,8 @@ void print_text(const Model& model, const PlanInfo& plan, bool memory_map) {
   print_ports("outputs", model.outputs(), plan.outputs, plan.late_outputs, false);
   fmt::print("\nsteps by op:");
   for (const auto& [op, count] : count_ops(plan)) fmt::print(" {} {}", op, count);
-  fmt::print("\nlayout conversions that move bytes: {}, explicit paddings: {}\n", plan.layout_conversions,
-             plan.explicit_paddings);
+  fmt::print("\nlayout conversions that move bytes: {}, explicit paddings: {}, casts: {}\n", plan.layout_conversions,
+             plan.explicit_paddings, plan.type_conversions);
   print_late(plan);
   print_choices(plan);
   print_bands(plan);

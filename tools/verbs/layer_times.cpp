@@ -13,11 +13,10 @@ namespace lenslet::tool {
 
 namespace {
 
-std::string why_above(const StepInfo& step, const Floor& floor, const Numerics& numerics) {
+std::string why_above(const StepInfo& step, const Floor& floor) {
   if (floor.by == "bytes") return "caches held what the floor takes from memory";
   if (step.algorithm.starts_with("winograd"))
     return "Winograd multiplies less than the direct sum, which the floor counts";
-  if (numerics != Numerics()) return "the floor counts fp32's rate";
   return "the limit was measured at a busier moment";
 }
 
@@ -27,7 +26,7 @@ std::optional<Peak> peak_of(const PlanInfo& plan) {
   if (plan.device == "cpu") return cpu_peak(plan.threads);
   if constexpr (cuda_built) {
     try {
-      return cuda_timer(choose_device(plan.device).cuda_index)->peak();
+      return cuda_timer(choose_device(plan.device).cuda_index)->peak(plan.numerics);
     } catch (const Error& error) {
       say("no floors: " + first_line(error));
     }
@@ -58,7 +57,7 @@ std::vector<LayerTime> time_layers(Runner& runner, std::span<const Tensor> input
                                  plan.steps[static_cast<std::size_t>(band.last_step)].name, band.reason);
     if (!peak) continue;
     layer.floor.emplace(step.flops, static_cast<double>(step.bytes), *peak);
-    if (layer.percent_of_floor() > 100) layer.above = why_above(step, *layer.floor, plan.numerics);
+    if (layer.percent_of_floor() > 100) layer.above = why_above(step, *layer.floor);
   }
   return layers;
 }

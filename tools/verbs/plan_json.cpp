@@ -109,6 +109,7 @@ Json to_json(const PlanInfo& plan) {
           {"placements", plan.placements},
           {"memory", plan.memory},
           {"layout_conversions", plan.layout_conversions},
+          {"type_conversions", plan.type_conversions},
           {"explicit_paddings", plan.explicit_paddings}};
 }
 

@@ -24,6 +24,7 @@ struct Options {
   std::vector<std::string> problems, sets{"resnet50", "vgg16", "mobilenet_v2", "squeezenet", "seeds"};
   std::vector<std::int64_t> batches{1};
   int device = 0;
+  Numerics numerics;
   double seconds = 0.05;
 };
 
@@ -43,35 +44,34 @@ void compare(const Options& options) {
   Peer peer(stream);
   const auto timer = tool::cuda_timer(options.device, tool::Buffers::same);
   const std::size_t version = cudnnGetVersion();
-  fmt::print("cuDNN {}.{}.{}, best of NCHW and NHWC, microseconds by graph replays on the same buffers\n",
-             version / 10000, version / 100 % 100, version % 100);
-  fmt::print("{:<20} {:>4} {:<20} {:>10} {:>10} {:>10} {:>7} {:>10} {:>10}  {}\n", "layer", "N", "ours", "us",
-             "cuDNN conv", "+bias+relu", "ours/it", "TF32", "fp16", "cuDNN's fp32");
+  fmt::print("{}; cuDNN {}.{}.{}, best of NCHW and NHWC, microseconds by graph replays on the same buffers\n",
+             to_string(options.numerics), version / 10000, version / 100 % 100, version % 100);
+  fmt::print("{:<20} {:>4} {:<46} {:<20} {:>10} {:>10} {:>10} {:>7}  {}\n", "layer", "N", "problem", "ours", "us",
+             "cuDNN conv", "+bias+relu", "ours/it", "cuDNN's");
   double logs = 0;
   int rows = 0;
   for (tool::NamedConv& conv : problems) {
     if (!comparable(conv.problem)) continue;
     conv.problem.bias = true;
     conv.problem.activation.kind = Activation::Kind::relu;
+    conv.problem.storage = conv.problem.x_storage = options.numerics.storage;
     const tool::PosedConv posed(conv.problem);
-    const Choice ours = choose_kernel(*posed.node, {timer->device()}, conv.problem.str());
+    const Choice ours = choose_kernel(*posed.node, {timer->device(), options.numerics}, conv.problem.str());
     const double us =
         timer->measure(*ours.kernel, *posed.node, ours.candidate, posed.inputs, options.seconds).us.median;
-    const PeerTime fp32 = peer.best(conv.problem, Arithmetic::fp32, options.seconds);
-    const PeerTime tf32 = peer.best(conv.problem, Arithmetic::tf32, options.seconds);
-    const PeerTime fp16 = peer.best(conv.problem, Arithmetic::fp16, options.seconds);
-    const double ratio = entry(fp32) > 0 ? us / entry(fp32) : 0;
+    const PeerTime theirs = peer.best(conv.problem, options.numerics.multiply, options.seconds);
+    const double ratio = entry(theirs) > 0 ? us / entry(theirs) : 0;
     if (ratio > 0) {
       logs += std::log(ratio);
       ++rows;
     }
-    fmt::print("{:<20} {:>4} {:<20} {:>10.2f} {:>10.2f} {:>10.2f} {:>7.2f} {:>10.2f} {:>10.2f}  {}\n", conv.name,
-               conv.problem.n, ours.kernel->name(), us, fp32.conv_us, fp32.fused_us, ratio, entry(tf32), entry(fp16),
-               fp32.what);
+    fmt::print("{:<20} {:>4} {:<46} {:<20} {:>10.2f} {:>10.2f} {:>10.2f} {:>7.2f}  {}\n", conv.name, conv.problem.n,
+               conv.problem.str(), ours.kernel->name(), us, theirs.conv_us, theirs.fused_us, ratio, theirs.what);
     std::fflush(stdout);
   }
   if (rows > 0)
-    fmt::print("our time over cuDNN's in fp32, geometric mean of {} problems: {:.3f}\n", rows, std::exp(logs / rows));
+    fmt::print("our time over cuDNN's in {}, geometric mean of {} problems: {:.3f}\n", to_string(options.numerics),
+               rows, std::exp(logs / rows));
 }
 
 }  // namespace
@@ -83,6 +83,10 @@ int main(int argc, char** argv) {
   app.add_option("--problem", options.problems, "N,C,H,W,K,R,S[,stride[,pad[,dilation[,groups]]]]");
   app.add_option("--set", options.sets, "Layers of networks")->delimiter(',')->capture_default_str();
   app.add_option("--batch", options.batches, "Batch sizes")->delimiter(',');
+  app.add_option_function<std::string>(
+         "--precision", [&](const std::string& name) { options.numerics = parse_numerics(name); },
+         "Arithmetic of both sides")
+      ->check(CLI::IsMember({"fp32", "tf32", "fp16", "bf16"}));
   app.add_option("--device", options.device, "Index of the CUDA device");
   app.add_option("--seconds", options.seconds, "Time to spend on each measurement");
   CLI11_PARSE(app, argc, argv);

@@ -63,9 +63,8 @@ std::string_view name_of(cudnnConvolutionFwdAlgo_t algorithm) {
   }
 }
 
-/// fp32 or fp16, drawn.
-cuda::DeviceBuffer<std::byte> drawn(std::int64_t elems, bool half) {
-  Tensor host(half ? DType::f16 : DType::f32, {elems});
+cuda::DeviceBuffer<std::byte> drawn(std::int64_t elems, DType type) {
+  Tensor host(type, {elems});
   tool::FastEngine engine(1);
   tool::draw(host, engine);
   return cuda::upload(std::span(static_cast<const std::byte*>(host.data()), host.bytes()));
@@ -96,8 +95,12 @@ double Peer::replay_us(const ConvProblem& problem, double seconds, const Call& c
 
 void Peer::time_layout(const ConvProblem& p, Arithmetic arithmetic, cudnnTensorFormat_t format, double seconds,
                        PeerTime& best) {
-  const bool half = arithmetic == Arithmetic::fp16;
-  const cudnnDataType_t type = half ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
+  const DType storage = arithmetic == Arithmetic::fp16   ? DType::f16
+                        : arithmetic == Arithmetic::bf16 ? DType::bf16
+                                                         : DType::f32;
+  const cudnnDataType_t type = storage == DType::f16    ? CUDNN_DATA_HALF
+                               : storage == DType::bf16 ? CUDNN_DATA_BFLOAT16
+                                                        : CUDNN_DATA_FLOAT;
   const TensorDescriptor x_type, y_type, bias_type;
   const FilterDescriptor w_type;
   const ConvDescriptor conv;
@@ -117,9 +120,9 @@ void Peer::time_layout(const ConvProblem& p, Arithmetic arithmetic, cudnnTensorF
                                                                                  : CUDNN_TENSOR_OP_MATH));
   CUDNN_CHECK(cudnnSetActivationDescriptor(relu, CUDNN_ACTIVATION_RELU, CUDNN_NOT_PROPAGATE_NAN, 0));
 
-  const auto x = drawn(p.n * p.c * p.h * p.w, half), w = drawn(p.k * p.group_c() * p.r * p.s, half);
-  const auto bias = drawn(p.k, half);
-  cuda::DeviceBuffer<std::byte> y(static_cast<std::size_t>(p.n * p.k * p.p * p.q) * (half ? 2 : 4));
+  const auto x = drawn(p.n * p.c * p.h * p.w, storage), w = drawn(p.k * p.group_c() * p.r * p.s, storage);
+  const auto bias = drawn(p.k, storage);
+  cuda::DeviceBuffer<std::byte> y(static_cast<std::size_t>(p.n * p.k * p.p * p.q) * dtype_bytes(storage));
   CUDA_CHECK(cudaDeviceSynchronize());
   std::array<cudnnConvolutionFwdAlgoPerf_t, CUDNN_CONVOLUTION_FWD_ALGO_COUNT> found{};
   int count = 0;

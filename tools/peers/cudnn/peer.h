@@ -8,11 +8,12 @@
 
 #include "base/cuda/buffer.h"
 #include "base/cuda/stream.h"
+#include "lenslet/numerics.h"
 #include "ops/conv/problem.h"
 
 namespace lenslet::bench {
 
-enum class Arithmetic { fp32, tf32, fp16 };
+using Arithmetic = Numerics::Multiply;
 
 struct PeerTime {
   double conv_us = 0;   ///< the convolution alone

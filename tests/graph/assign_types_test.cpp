@@ -1,0 +1,121 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "graph_builder.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+Graph assigned(const Graph& graph, std::string_view precision) {
+  Graph changed = graph;
+  assign_types(changed, {.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"});
+  changed.check();
+  return changed;
+}
+
+std::ptrdiff_t casts(const Graph& graph) {
+  return std::count_if(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) { return node.type() == "Cast"; });
+}
+
+const Node& only_node(const Graph& graph, std::string_view type) {
+  const auto is = [&](const Node& node) { return node.type() == type; };
+  REQUIRE(std::count_if(graph.nodes.begin(), graph.nodes.end(), is) == 1);
+  return *std::find_if(graph.nodes.begin(), graph.nodes.end(), is);
+}
+
+DType type_of(const Graph& graph, ValueId id) { return graph.value(id).dtype; }
+
+// Conv, MaxPool, Flatten, Gemm, Softmax: what classifies.
+Graph classifier() {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {-1, 16, 8, 8});
+  const ValueId convolved = b.node("Relu", {b.conv(x, 16, 32, 3, 1)});
+  const ValueId pooled =
+      b.node("MaxPool", {convolved},
+             {{"kernel_shape", std::vector<std::int64_t>{2, 2}}, {"strides", std::vector<std::int64_t>{2, 2}}});
+  const ValueId flat = b.node("Flatten", {pooled});
+  const ValueId scores = b.node("Gemm", {flat, b.weights({512, 10}), b.weights({10})});
+  b.output(b.node("Softmax", {scores}));
+  return b.build();
+}
+
+}  // namespace
+
+TEST_CASE("assign_types/fp32_changes_nothing") {
+  const Graph before = classifier();
+  CHECK(assigned(before, "fp32").dump() == before.dump());
+  CHECK(assigned(before, "tf32").dump() == before.dump());
+}
+
+TEST_CASE("assign_types/a_classifier") {
+  if constexpr (!cuda_built) return;
+  const Graph before = classifier();
+  for (const auto& [precision, half] : {std::pair<const char*, DType>{"fp16", DType::f16}, {"bf16", DType::bf16}}) {
+    const Graph graph = assigned(before, precision);
+    INFO(graph.dump());
+    // The input on its way in, and what the scores are made of.
+    CHECK(casts(graph) == 2);
+    const Node& conv = only_node(graph, "Conv");
+    CHECK(type_of(graph, conv.inputs[0]) == half);
+    CHECK(type_of(graph, conv.inputs[1]) == DType::f32);
+    CHECK(type_of(graph, conv.outputs[0]) == half);
+    CHECK(type_of(graph, only_node(graph, "Relu").outputs[0]) == half);
+    CHECK(type_of(graph, only_node(graph, "MaxPool").outputs[0]) == half);
+    CHECK(type_of(graph, only_node(graph, "Flatten").outputs[0]) == half);
+    const Node& gemm = only_node(graph, "Gemm");
+    CHECK(type_of(graph, gemm.inputs[0]) == DType::f32);
+    CHECK(type_of(graph, gemm.outputs[0]) == DType::f32);
+    CHECK(type_of(graph, graph.inputs[0]) == DType::f32);
+    CHECK(type_of(graph, graph.outputs[0]) == DType::f32);
+  }
+}
+
+TEST_CASE("assign_types/outputs_keep_type_and_name") {
+  if constexpr (!cuda_built) return;
+  GraphBuilder b;
+  const ValueId first = b.conv(b.input("x", {-1, 16, 8, 8}), 16, 16, 3, 1);
+  const ValueId second = b.conv(first, 16, 16, 3, 1);
+  b.output(first);
+  b.output(second);
+  const Graph before = b.build(), graph = assigned(before, "fp16");
+  INFO(graph.dump());
+  for (std::size_t i = 0; i < 2; ++i) {
+    CHECK(type_of(graph, graph.outputs[i]) == DType::f32);
+    CHECK(graph.value(graph.outputs[i]).name == before.value(before.outputs[i]).name);
+  }
+  CHECK(casts(graph) == 3);
+}
+
+TEST_CASE("assign_types/constants_that_halves_cannot_hold") {
+  if constexpr (!cuda_built) return;
+  const auto type_with = [](float constant, const char* precision) {
+    GraphBuilder b;
+    const ValueId sum = b.node("Add", {b.conv(b.input("x", {-1, 16, 8, 8}), 16, 16, 3, 1), b.scalar(constant)});
+    b.output(b.conv(sum, 16, 16, 3, 1));
+    const Graph graph = assigned(b.build(), precision);
+    return type_of(graph, only_node(graph, "Add").outputs[0]);
+  };
+  CHECK(type_with(3.0F, "fp16") == DType::f16);
+  CHECK(type_with(1e5F, "fp16") == DType::f32);
+  CHECK(type_with(1e5F, "bf16") == DType::bf16);
+  CHECK(type_with(1e-9F, "fp16") == DType::f32);
+  CHECK(type_with(0.0F, "fp16") == DType::f16);
+}
+
+TEST_CASE("assign_types/a_residual_and_a_concat") {
+  if constexpr (!cuda_built) return;
+  GraphBuilder b;
+  const ValueId x = b.conv(b.input("x", {-1, 16, 8, 8}), 16, 16, 3, 1);
+  const ValueId sum = b.node("Add", {b.conv(x, 16, 16, 3, 1), x});
+  const ValueId joined = b.node("Concat", {sum, x}, {{"axis", std::int64_t{1}}});
+  b.output(b.conv(joined, 32, 16, 1));
+  const Graph fused = after(after(b.build(), "fuse_residual"), "drop_dead"), graph = assigned(fused, "fp16");
+  INFO(graph.dump());
+  CHECK(casts(graph) == 2);
+  for (const Node& node : graph.nodes)
+    if (node.type() != "Cast") CHECK(type_of(graph, node.outputs[0]) == DType::f16);
+}
