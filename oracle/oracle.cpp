@@ -453,8 +453,8 @@ double error_beyond_rounding(double got, double exact, DType stored) {
   if (!ieee && stored != DType::bf16) return error;
   const double largest = ieee ? 65504 : 0x1.FEp127;
   if (std::isinf(got) && std::abs(exact) > largest && std::signbit(got) == std::signbit(exact)) return 0;
-  const double rounding = ieee ? std::max(0x1p-11 * std::abs(exact), 0x1p-25)
-                               : std::max(0x1p-8 * std::abs(exact), 0x1p-134);
+  const double rounding =
+      ieee ? std::max(0x1p-11 * std::abs(exact), 0x1p-25) : std::max(0x1p-8 * std::abs(exact), 0x1p-134);
   return std::max(0.0, error - rounding);
 }
 

@@ -30,8 +30,8 @@ Tensor to_tensor(const Array& array);
 double rms(std::span<const double> values);
 
 /// How far `got` is from `exact`, less what storing it explains: of f16 and bf16 the unit roundoff (2^-11, 2^-8)
-/// of `exact`, or half the spacing of subnormals, and an infinity where `exact` is beyond the type's largest number. Of other types
-/// |got - exact|. 0 for equal infinities and two NaN, infinite where only one of the two is NaN.
+/// of `exact`, or half the spacing of subnormals, and an infinity where `exact` is beyond the type's largest number. Of
+/// other types |got - exact|. 0 for equal infinities and two NaN, infinite where only one of the two is NaN.
 double error_beyond_rounding(double got, double exact, DType stored);
 
 /// The outputs of one operator, or nothing when there is no reference for it. `attributes` are normalised, as

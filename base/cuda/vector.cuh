@@ -59,8 +59,8 @@ __device__ Stored as_stored(const Value& value) {
   } else {
     using T = std::remove_extent_t<decltype(Stored::at)>;
     const float4 &a = value.low, &b = value.high;
-    return {{narrowed<T>(a.x), narrowed<T>(a.y), narrowed<T>(a.z), narrowed<T>(a.w), narrowed<T>(b.x),
-             narrowed<T>(b.y), narrowed<T>(b.z), narrowed<T>(b.w)}};
+    return {{narrowed<T>(a.x), narrowed<T>(a.y), narrowed<T>(a.z), narrowed<T>(a.w), narrowed<T>(b.x), narrowed<T>(b.y),
+             narrowed<T>(b.z), narrowed<T>(b.w)}};
   }
 }
 

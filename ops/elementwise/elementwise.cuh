@@ -4,10 +4,10 @@
 //
 //   elementwise<Kernels::both>(context, loops, Sum{}, y, a, b);
 //
-// A thread handles packs of neighbouring elements of the output (four, two 8-byte or eight 2-byte ones) and has several packs of
-// every operand in flight before it stores the first, so that y may be any operand that has y's shape and layout.
-// Operands are found by a Walk each; equal shapes and scalars cost nothing, a repeated vector a multiplication and
-// shift a pack and loop.
+// A thread handles packs of neighbouring elements of the output (four, two 8-byte or eight 2-byte ones) and has several
+// packs of every operand in flight before it stores the first, so that y may be any operand that has y's shape and
+// layout. Operands are found by a Walk each; equal shapes and scalars cost nothing, a repeated vector a multiplication
+// and shift a pack and loop.
 
 #include <cuda_runtime.h>
 

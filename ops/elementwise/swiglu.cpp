@@ -65,13 +65,12 @@ void run_cuda(const SwiGlu& op, const KernelRun& run) {
 }
 
 // Swish is good to some units of the last place.
-constexpr auto kernels =
-    on_both({.types = dtypes<FloatTypes>,
-             .more_on_cuda = dtypes<HalfTypes>,
-             .formats_for = formats_for,
-             .tolerance = 2e-6,
-             .in_place = input_bit(0)},
-            bind_run<run_cpu>, bind_run<run_cuda>);
+constexpr auto kernels = on_both({.types = dtypes<FloatTypes>,
+                                  .more_on_cuda = dtypes<HalfTypes>,
+                                  .formats_for = formats_for,
+                                  .tolerance = 2e-6,
+                                  .in_place = input_bit(0)},
+                                 bind_run<run_cpu>, bind_run<run_cuda>);
 
 }  // namespace
 

@@ -73,13 +73,13 @@ void run_unary(const UnaryOp& op, const KernelRun& run) {
 }
 
 template <UnaryKind kind>
-constexpr auto kernels =
-    on_both({.types = row_of(kind).types,
-             .more_on_cuda = row_of(kind).types.contains(DType::f32) ? dtypes<HalfTypes> : DTypeSet(),
-             .formats_for = formats_of_x,
-             .tolerance = 2e-6,
-             .in_place = input_bit(0)},
-            bind_run<run_unary>, bind_run<run_unary>);
+constexpr auto kernels = on_both({.types = row_of(kind).types,
+                                  .more_on_cuda = row_of(kind).types.contains(DType::f32) ? dtypes<HalfTypes>
+                                                                                          : DTypeSet(),
+                                  .formats_for = formats_of_x,
+                                  .tolerance = 2e-6,
+                                  .in_place = input_bit(0)},
+                                 bind_run<run_unary>, bind_run<run_unary>);
 
 float value_of(const UnaryParameter& parameter, AttributeReader& reader) {
   const auto& [name, fallback, words] = parameter;

@@ -58,8 +58,8 @@ class Pad final : public Op {
     const TensorType& data = required_input(inputs, data_input, "data");
     const Shape& x = data.shape;
     const Integers pads = this->pads(inputs);
-    if (pads_ && value_ != 0) require_dtype("Pad with a value: data", data.dtype,
-                                              {DType::f32, DType::f64, DType::f16, DType::bf16});
+    if (pads_ && value_ != 0)
+      require_dtype("Pad with a value: data", data.dtype, {DType::f32, DType::f64, DType::f16, DType::bf16});
     if (present(inputs, value_input)) {
       const TensorType& value = inputs[value_input].type;
       require_dtype("Pad: constant value", value.dtype, {data.dtype});

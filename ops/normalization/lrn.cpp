@@ -114,11 +114,9 @@ void run_cuda(const LrnOp& op, const KernelRun& run) {
   }
 }
 
-constexpr auto kernels = on_both({.types = dtypes<Types<float>>,
-                                  .more_on_cuda = dtypes<HalfTypes>,
-                                  .formats = nchw_or_nhwc,
-                                  .tolerance = 2e-6},
-                                 bind_run<run_cpu>, bind_run<run_cuda>);
+constexpr auto kernels = on_both(
+    {.types = dtypes<Types<float>>, .more_on_cuda = dtypes<HalfTypes>, .formats = nchw_or_nhwc, .tolerance = 2e-6},
+    bind_run<run_cpu>, bind_run<run_cuda>);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<LrnOp>();

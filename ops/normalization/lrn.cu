@@ -52,7 +52,8 @@ struct alignas(sizeof(T) * 4) Four {
   T at[4];
 };
 
-/// Channels last, in fours, and at most four on either side: a thread makes four neighbouring channels from three loads.
+/// Channels last, in fours, and at most four on either side: a thread makes four neighbouring channels from three
+/// loads.
 template <bool three_quarters, typename T>
 __global__ void __launch_bounds__(threads) lrn_quads(const Four<T>* x, Four<T>* y, const __grid_constant__ LrnProblem p,
                                                      Radix channel_quads, std::int64_t count, bool narrow) {

@@ -62,12 +62,9 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   return reduce::on_cuda(binding.op<GlobalPoolOp>().kind, binding.problem.inputs()[0].type.dtype, loops_of(binding));
 }
 
-constexpr auto kernels =
-    on_both({.types = dtypes<Types<float>>,
-             .more_on_cuda = dtypes<HalfTypes>,
-             .formats = nchw_or_nhwc,
-             .tolerance = 2e-6},
-            bind_cpu, bind_cuda);
+constexpr auto kernels = on_both(
+    {.types = dtypes<Types<float>>, .more_on_cuda = dtypes<HalfTypes>, .formats = nchw_or_nhwc, .tolerance = 2e-6},
+    bind_cpu, bind_cuda);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   AttributeReader reader(spec);

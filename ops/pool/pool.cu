@@ -12,7 +12,8 @@
 
 // A tensor is seen as [images, in0, in1, in2, depth]: depth is C in nhwc (in float4 or eight halves where C and the
 // addresses allow) and 1 in nchw, where a plane counts as an image. A thread makes one output, or four or eight
-// neighbouring channels of it, in memory of type Stored and computed with as Loaded<Stored>; neighbouring threads walk along the depth, then along the line, so that a warp reads neighbours in both layouts.
+// neighbouring channels of it, in memory of type Stored and computed with as Loaded<Stored>; neighbouring threads walk
+// along the depth, then along the line, so that a warp reads neighbours in both layouts.
 
 namespace lenslet::cuda {
 

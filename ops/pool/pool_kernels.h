@@ -44,8 +44,8 @@ namespace cuda {
 struct Context;
 
 /// y [n,c,out] from x [n,c,in], device addresses; `nhwc`: both stored with the channels last, and floats. `dtype` one
-/// of PoolTypes, or f16 or bf16, which are folded in float32 and rounded once. `indices` [n,c,out], for the maximum in nchw only: position of each maximum in the whole of x; null:
-/// not wanted.
+/// of PoolTypes, or f16 or bf16, which are folded in float32 and rounded once. `indices` [n,c,out], for the maximum in
+/// nchw only: position of each maximum in the whole of x; null: not wanted.
 void pool(const Context& context, PoolKind kind, const PoolProblem& problem, DType dtype, bool nhwc, const void* x,
           void* y, std::int64_t* indices);
 

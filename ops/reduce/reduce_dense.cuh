@@ -1,7 +1,7 @@
 #pragma once
-// Reductions of x [outer][count][inner] without gaps in float32 or halves, which is what networks ask for: global pooling, means
-// over pixels, the class of each pixel. Few kernel arguments, 32-bit indices and eight loads of 16 bytes in flight a
-// thread, where the kernels for any loops (reduce_kernel.cuh) reach half of an H200's bandwidth.
+// Reductions of x [outer][count][inner] without gaps in float32 or halves, which is what networks ask for: global
+// pooling, means over pixels, the class of each pixel. Few kernel arguments, 32-bit indices and eight loads of 16 bytes
+// in flight a thread, where the kernels for any loops (reduce_kernel.cuh) reach half of an H200's bandwidth.
 
 #include <cstdint>
 #include <utility>
@@ -229,8 +229,9 @@ bool reduce_dense(const Context& context, const DenseReduction& dense, typename 
     const bool packs = length % pack == 0 && quad_aligned(x);
     const int bits = row_group_bits(dense.outer, packs ? length / pack : length);
     const int threads = bits > 8 ? 1 << bits : 256;
-    launch(context, packs ? reduce_rows<Fold, pack> : reduce_rows<Fold, 1>, dim3(blocks_for(dense.outer, threads >> bits)),
-           dim3(static_cast<unsigned>(threads)), 0, x, y, dense.outer, length, bits, rule);
+    launch(context, packs ? reduce_rows<Fold, pack> : reduce_rows<Fold, 1>,
+           dim3(blocks_for(dense.outer, threads >> bits)), dim3(static_cast<unsigned>(threads)), 0, x, y, dense.outer,
+           length, bits, rule);
     return true;
   }
   const ColumnGeometry g = column_geometry(dense, pack);
@@ -239,8 +240,8 @@ bool reduce_dense(const Context& context, const DenseReduction& dense, typename 
   launch(context, reduce_columns<Fold>, dim3(blocks_for(g.columns, 1 << g.lane_bits), static_cast<unsigned>(g.splits)),
          dim3(reduce_threads), 0, x, y, partials, g, rule);
   if (g.splits > 1)
-    launch(context, merge_partials<Fold, InOrder>, dim3(blocks_for(g.columns * pack, reduce_warps)), dim3(reduce_threads),
-           0, partials, y, g.columns * pack, g.splits, g.count, rule, InOrder());
+    launch(context, merge_partials<Fold, InOrder>, dim3(blocks_for(g.columns * pack, reduce_warps)),
+           dim3(reduce_threads), 0, partials, y, g.columns * pack, g.splits, g.count, rule, InOrder());
   return true;
 }
 

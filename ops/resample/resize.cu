@@ -48,8 +48,7 @@ struct alignas(sizeof(T) * each) Pack {
 /// once, all of them before the first is needed.
 template <typename T, int taps, int each, int lines>
 __global__ void __launch_bounds__(threads) resize_rows(const T* x, T* y, const ResizeTap* __restrict__ table,
-                                                       const __grid_constant__ ResizeItems p,
-                                                       Blended<T, taps> beyond) {
+                                                       const __grid_constant__ ResizeItems p, Blended<T, taps> beyond) {
   using Value = Blended<T, taps>;
   wait_for_previous();
   const std::uint32_t group_block = blockIdx.x / p.column_blocks;

@@ -32,8 +32,8 @@ struct ResizeLaunch {
 };
 
 /// y[o,r,c,i] = sum over taps a of row r and b of column c of a.weight * b.weight * x[o, a.index, b.index, i]. `table`:
-/// `taps` for each row, then for each column; rows_in and columns_in are below 2^31. Elements are f32, or f16 or bf16, which
-/// are rounded once; with one tap, where they are copied, of any type. Device addresses that do not overlap.
+/// `taps` for each row, then for each column; rows_in and columns_in are below 2^31. Elements are f32, or f16 or bf16,
+/// which are rounded once; with one tap, where they are copied, of any type. Device addresses that do not overlap.
 void resize(const Context& context, const ResizeLaunch& launch, DType dtype, const ResizeTap* table,
             float extrapolation, const void* x, void* y);
 

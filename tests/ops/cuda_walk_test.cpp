@@ -103,6 +103,17 @@ TEST_CASE("cuda_walk/unaligned_operands_are_never_read_as_packs") {
   CHECK(walk_of({{2, 9, 5, 8}}, {{9, 1, 1}}, false).form == Form::splats);
 }
 
+TEST_CASE("cuda_walk/packs_of_halves") {
+  const auto form = [](const Stored& y, const Stored& operand) {
+    return make_walk(loops_over(y, operand), 1, true, half_pack_elems).form;
+  };
+  CHECK(form({{2, 16, 5, 7}, nhwc}, {{16, 1, 1}}) == Form::packs);
+  CHECK(form({{2, 12, 5, 7}, nhwc}, {{12, 1, 1}}) == Form::each);
+  CHECK(form({{2, 9, 4, 4}}, {{9, 1, 1}}) == Form::splats);
+  CHECK(form({{2, 9, 4, 5}}, {{9, 1, 1}}) == Form::each);
+  CHECK(form({{2, 9, 4, 5}}, {{2, 9, 4, 5}}) == Form::whole);
+}
+
 // Large outputs are cut: here at a few elements, where the device cuts at 2^30.
 TEST_CASE("cuda_walk/pieces") {
   for (const Case& c : cases)

@@ -1,0 +1,198 @@
+// What CUDA takes in float16 and bfloat16, which a network stored in 16 bits counts on: said here, so that it cannot
+// shrink unnoticed. No device is needed. What is computed, check_op() checks with every case of the other tests.
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/core/kernel.h"
+#include "ops/elementwise/unary_kinds.h"
+#include "oracle/oracle.h"
+#include "tests/ops/op_harness.h"
+#include "tests/ops/op_runner.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+constexpr DType halves[] = {DType::f16, DType::bf16};
+
+using Ints = std::vector<std::int64_t>;
+
+/// In float, rounded once.
+std::vector<std::string_view> computing() {
+  std::vector<std::string_view> names{"Add",
+                                      "Sub",
+                                      "Mul",
+                                      "Div",
+                                      "Max",
+                                      "Min",
+                                      "PRelu",
+                                      "Pow",
+                                      "Sum",
+                                      "Mean",
+                                      "Mod",
+                                      "Clip",
+                                      "SwiGLU",
+                                      "MaxPool",
+                                      "AveragePool",
+                                      "LpPool",
+                                      "GlobalAveragePool",
+                                      "GlobalMaxPool",
+                                      "GlobalLpPool",
+                                      "ReduceSum",
+                                      "ReduceMean",
+                                      "ReduceMax",
+                                      "ReduceMin",
+                                      "ReduceProd",
+                                      "ReduceSumSquare",
+                                      "ReduceL1",
+                                      "ReduceL2",
+                                      "ReduceLogSum",
+                                      "ReduceLogSumExp",
+                                      "BatchNormalization",
+                                      "LRN"};
+  for (const UnaryRow& row : unary_table)
+    if (row.types.contains(DType::f32)) names.push_back(row.name);
+  return names;
+}
+
+/// Of whatever type.
+constexpr std::string_view moving[] = {"Concat",         "Slice",        "Split",        "Pad",     "Transpose",
+                                       "ChannelShuffle", "DepthToSpace", "SpaceToDepth", "Expand",  "Tile",
+                                       "LayoutConvert",  "Gather",       "Where",        "Resize",  "Upsample",
+                                       "Reshape",        "Flatten",      "Unsqueeze",    "Squeeze", "Dropout",
+                                       "Identity",       "Cast"};
+
+bool some_takes(std::string_view op, DeviceKind device, DType dtype) {
+  for (const Kernel* kernel : kernels_of(op, device))
+    if (kernel->types().contains(dtype)) return true;
+  return false;
+}
+
+/// What the CUDA kernels say of the case: nothing when one takes it.
+std::string refusals(const OpCase& c) {
+  const std::shared_ptr<const Op> op = test::make_op(c);
+  const std::vector<InputInfo> infos = infos_of(c.inputs, c.constant);
+  const Problem problem(op, infos, infer_types(*op, infos));
+  CHECK(problem.outputs()[0].dtype == c.inputs[0].dtype());
+  std::string all;
+  for (const Kernel* kernel : kernels_of(op->type(), DeviceKind::cuda)) {
+    const Offer offer = kernel->offer(problem, {.device = reference_gpu()});
+    if (offer.refusal.empty()) return {};
+    all += offer.refusal + "; ";
+  }
+  return all;
+}
+
+Tensor image(DType dtype) { return random_of(dtype, {2, 16, 8, 8}, 1, 0.5, 2); }
+
+}  // namespace
+
+TEST_CASE("halves/operators_that_cuda_computes_in_16_bits") {
+  for (const DType dtype : halves) {
+    for (const std::string_view op : computing()) {
+      CAPTURE(std::string(op));
+      CHECK(some_takes(op, DeviceKind::cuda, dtype));
+      CHECK_FALSE(some_takes(op, DeviceKind::cpu, dtype));  // there everything is widened
+    }
+    for (const std::string_view op : moving) {
+      CAPTURE(std::string(op));
+      CHECK(some_takes(op, DeviceKind::cuda, dtype));
+    }
+  }
+}
+
+TEST_CASE("halves/problems_that_networks_have") {
+  for (const DType dtype : halves) {
+    const Tensor x = image(dtype), channels = random_of(dtype, {16, 1, 1}, 2, 0.5, 2);
+    const Tensor line = random_of(dtype, {16}, 3, 0.5, 2), number = random_of(dtype, {}, 4, 2, 2.5);
+    const Tensor line_f32 = random_of(DType::f32, {16}, 3, 0.5, 2);
+    const Tensor scales = Tensor::of<float>(Shape{4}, {1, 1, 2, 2});
+    std::vector<OpCase> cases{
+        {.op = "Relu", .inputs = {x}},
+        {.op = "Sigmoid", .inputs = {x}},
+        {.op = "SiLU", .domain = "lenslet", .inputs = {x}},
+        {.op = "HardSwish", .opset = 14, .inputs = {x}},
+        {.op = "Clip", .inputs = {x, number, number}, .constant = {1, 2}},
+        {.op = "Add", .inputs = {x, x}},
+        {.op = "Mul", .inputs = {x, channels}, .constant = {1}},
+        {.op = "Pow", .inputs = {x, number}, .constant = {1}},
+        {.op = "PRelu", .inputs = {x, channels}, .constant = {1}},
+        {.op = "MaxPool", .attributes = {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}}, .inputs = {x}},
+        {.op = "AveragePool", .attributes = {{"kernel_shape", Ints{8, 8}}}, .inputs = {x}},
+        {.op = "GlobalAveragePool", .inputs = {x}},
+        {.op = "ReduceMean", .attributes = {{"axes", Ints{2, 3}}}, .inputs = {x}},
+        {.op = "BatchNormalization", .inputs = {x, line, line, line, line}, .constant = {1, 2, 3, 4}},
+        {.op = "BatchNormalization", .inputs = {x, line_f32, line_f32, line_f32, line_f32}, .constant = {1, 2, 3, 4}},
+        {.op = "LRN", .attributes = {{"size", std::int64_t{5}}}, .inputs = {x}},
+        {.op = "Concat", .attributes = {{"axis", std::int64_t{1}}}, .inputs = {x, x}},
+        {.op = "Pad", .inputs = {x, int64s({0, 0, 1, 1, 0, 0, 1, 1}), number}, .constant = {1, 2}},
+        {.op = "Transpose", .attributes = {{"perm", Ints{0, 2, 3, 1}}}, .inputs = {x}},
+        {.op = "LayoutConvert",
+         .domain = "lenslet",
+         .attributes = {{"from", std::string("nchw")}, {"to", std::string("nhwc")}},
+         .inputs = {x}},
+    };
+    for (const char* mode : {"nearest", "linear"})
+      cases.push_back(
+          {.op = "Resize", .attributes = {{"mode", std::string(mode)}}, .inputs = {x, {}, scales}, .constant = {2}});
+    for (const OpCase& c : cases) {
+      CAPTURE(c.op);
+      CHECK(refusals(c) == "");
+    }
+  }
+}
+
+TEST_CASE("halves/what_would_round_more_than_once_is_refused") {
+  for (const DType dtype : halves) {
+    const Tensor x = image(dtype);
+    CHECK(refusals({.op = "Sum", .inputs = {x, x}}) == "");
+    CHECK(refusals({.op = "Sum", .inputs = {x, x, x}}) != "");
+    CHECK(refusals({.op = "Max", .inputs = {x, x, x}}) == "");
+    const Tensor scales = Tensor::of<float>(Shape{4}, {1, 1, 0.2F, 0.2F});
+    const AttributeList smooth{{"mode", std::string("linear")}, {"antialias", std::int64_t{1}}};
+    CHECK(refusals({.op = "Resize", .opset = 18, .attributes = smooth, .inputs = {x, {}, scales}, .constant = {2}}) !=
+          "");
+    CHECK(refusals({.op = "Softmax", .inputs = {x}}) != "");
+  }
+}
+
+TEST_CASE("halves/rounding_once_is_no_error") {
+  using oracle::error_beyond_rounding;
+  constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  struct Type {
+    DType dtype;
+    double unit, largest, subnormal;
+  };
+  for (const auto& [dtype, unit, largest, subnormal] :
+       {Type{DType::f16, 0x1p-11, 65504, 0x1p-24}, Type{DType::bf16, 0x1p-8, 0x1.FEp127, 0x1p-133}}) {
+    CHECK(error_beyond_rounding(1 + 2 * unit, 1 + unit, dtype) == 0);
+    CHECK(error_beyond_rounding(1 + 4 * unit, 1 + unit, dtype) > unit);
+    CHECK(error_beyond_rounding(1, 1 - unit, dtype) <= unit * unit);
+    CHECK(error_beyond_rounding(subnormal, subnormal / 2, dtype) == 0);
+    CHECK(error_beyond_rounding(subnormal, 0, dtype) > 0);
+    CHECK(error_beyond_rounding(inf, largest * (1 + 2 * unit), dtype) == 0);
+    CHECK(error_beyond_rounding(largest, largest * (1 + unit / 2), dtype) == 0);
+    CHECK(error_beyond_rounding(-inf, largest * (1 + 2 * unit), dtype) == inf);
+    CHECK(error_beyond_rounding(inf, largest, dtype) == inf);
+    CHECK(error_beyond_rounding(largest, inf, dtype) == inf);
+    CHECK(error_beyond_rounding(nan, 1, dtype) == inf);
+    CHECK(error_beyond_rounding(1, nan, dtype) == inf);
+    CHECK(error_beyond_rounding(nan, nan, dtype) == 0);
+    CHECK(error_beyond_rounding(inf, inf, dtype) == 0);
+    // What the harness and verify judge is rounded by the same rule.
+    const Tensor random = random_of(DType::f64, {4096}, 5, -2, 2);
+    oracle::Array exact = oracle::from_tensor(random);
+    exact.dtype = dtype;
+    const oracle::Array rounded = oracle::from_tensor(oracle::to_tensor(exact));
+    for (std::size_t i = 0; i < exact.values.size(); ++i)
+      CHECK(error_beyond_rounding(rounded.values[i], exact.values[i], dtype) == 0);
+  }
+  CHECK(error_beyond_rounding(1 + 0x1p-20, 1, DType::f32) == 0x1p-20);
+  CHECK(error_beyond_rounding(inf, 1e300, DType::f32) == inf);
+}
