@@ -134,9 +134,10 @@ __device__ Folds<Fold, sizeof...(k)> folds_of_nothing(typename Fold::Rule rule, 
   return {{(static_cast<void>(k), Fold(rule))...}};
 }
 
-/// Grid: (columns, splits); a thread folds the neighbouring columns of a pack at once.
+/// Grid: (columns, splits); a thread folds the neighbouring columns of a pack at once. Eight sums spill where three
+/// blocks share a multiprocessor.
 template <typename Fold>
-__global__ void __launch_bounds__(reduce_threads, 3)
+__global__ void __launch_bounds__(reduce_threads, fold_pack<typename Fold::In> > 4 ? 2 : 3)
     reduce_columns(const typename Fold::In* x, typename Fold::Out* y, Fold* partials,
                    const __grid_constant__ ColumnGeometry g, typename Fold::Rule rule) {
   constexpr int pack = fold_pack<typename Fold::In>;
