@@ -65,7 +65,7 @@ std::string cute_refusal(const CuteProblem& problem, const DeviceProfile& device
 std::vector<CutePlan> cute_plans(const CuteProblem& problem, const DeviceProfile& device);
 /// What a plan takes, by the model in plan.cpp.
 double cute_plan_us(const CuteProblem& problem, const CutePlan& plan, const DeviceProfile& device);
-/// The one of the least time; the first of equals.
+/// The one of them that takes the least on the reference_gpu(), by the same model; the first of equals.
 CutePlan plan_cute(const CuteProblem& problem, const DeviceProfile& device);
 /// Sums of slices.
 std::size_t cute_workspace_bytes(const CuteProblem& problem, const CutePlan& plan);
