@@ -236,5 +236,66 @@ TEST_CASE("cuda/gemm_cute/many_tiles") {
   check_all({{.m = 1300, .n = 2570, .k = 24}, {.m = 2500, .n = 136, .k = 72}, {.m = 64, .n = 200, .k = 4104}});
 }
 
+// What a network does: A of 16 bit, weights and bias known in float32, rounded once when they are prepared.
+TEST_CASE("cuda/gemm_cute/op_of_16_bit") {
+  const cuda::Session session(0);
+  const DeviceProfile device = cuda::device_profile(0);
+  constexpr std::int64_t n = 40, k = 72;
+  for (const std::int64_t m : {3, 50})
+    for (const DType type : {DType::f16, DType::bf16})
+      for (const DType y_type : {type, DType::f32}) {
+        const std::vector<double> scale(n, 1.25);
+        const auto op = make_normalised_op("Gemm", {{"alpha", 0.75}, {"weight_scale", scale}}, 3);
+        const Drawn a = draw(type, m, k, k), b = draw(DType::f32, k, n, n), c = draw(DType::f32, 1, n, n);
+        Tensor weights(DType::f32, {k, n}), bias(DType::f32, {n});
+        std::copy(b.values.begin(), b.values.end(), weights.values<float>().begin());
+        std::copy(c.values.begin(), c.values.end(), bias.values<float>().begin());
+        const InputInfo infos[] = {
+            {true, {type, {m, k}}, nullptr}, {true, {DType::f32, {k, n}}, &weights}, {true, {DType::f32, {n}}, &bias}};
+        const Problem problem(op, infos, {{y_type, {m, n}}});
+        const Kernel& kernel = *kernels_of("Gemm", DeviceKind::cuda).front();
+        const Offer offer = kernel.offer(problem, {device});
+        if (offer.candidates.empty()) {
+          CHECK(!cuda::cute_built());
+          continue;
+        }
+        const Candidate& candidate = offer.candidates.front();
+        std::vector<std::byte> host(kernel.blob(problem, candidate).value().bytes);
+        CHECK(host.size() == n * k * 2);
+        kernel.prepare(problem, candidate, host);
+        const auto blob = cuda::upload(host), x = cuda::upload(a.bytes);
+        const auto added = cuda::upload(bias.values<float>());
+        const auto bound = kernel.bind({problem, candidate, device});
+        cuda::DeviceBuffer<std::byte> y(static_cast<std::size_t>(m * n) * dtype_bytes(y_type)),
+            workspace(bound->workspace_bytes());
+        const Tensor inputs[] = {Tensor::view(type, {m, k}, const_cast<std::byte*>(x.data()) + guard * 2), Tensor(),
+                                 Tensor::view(DType::f32, {n}, const_cast<float*>(added.data()))};
+        Tensor outputs[] = {Tensor::view(y_type, {m, n}, y.data())};
+        bound->run({.inputs = inputs,
+                    .outputs = outputs,
+                    .workspace = {workspace.data(), workspace.bytes()},
+                    .blob = blob.data(),
+                    .cuda = &session.context()});
+        session.stream().synchronize();
+        std::vector<std::byte> got(y.bytes());
+        CUDA_CHECK(cudaMemcpy(got.data(), y.data(), y.bytes(), cudaMemcpyDeviceToHost));
+        const double last = y_type == DType::f16 ? std::ldexp(1, -11) : y_type == DType::bf16 ? std::ldexp(1, -8) : 0;
+        const double rms = 0.75 * 1.25 * std::sqrt(static_cast<double>(k) / 9);
+        double worst = 0;
+        for (std::int64_t i = 0; i < m; ++i)
+          for (std::int64_t j = 0; j < n; ++j) {
+            double exact = 0;
+            for (std::int64_t l = 0; l < k; ++l)
+              exact += a.values[static_cast<std::size_t>(i * k + l)] * b.values[static_cast<std::size_t>(l * n + j)];
+            exact = 0.75 * 1.25 * exact + c.values[static_cast<std::size_t>(j)];
+            const double error =
+                std::abs(get(y_type, got.data() + static_cast<std::size_t>(i * n + j) * dtype_bytes(y_type)) - exact);
+            worst = std::max(worst, error / (candidate.tolerance * rms + last * std::abs(exact)));
+          }
+        CHECK_MESSAGE(worst <= 1, fmt::format("{} {} to {}: {} of what is allowed", candidate.config, to_string(type),
+                                              to_string(y_type), worst));
+      }
+}
+
 }  // namespace
 }  // namespace lenslet
