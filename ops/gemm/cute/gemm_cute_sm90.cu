@@ -24,6 +24,7 @@
 
 #include <cutlass/arch/barrier.h>
 #include <cutlass/arch/reg_reconfig.h>
+#include <algorithm>
 #include <cute/tensor.hpp>
 
 #include "base/cuda/launch.h"
