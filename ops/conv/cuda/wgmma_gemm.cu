@@ -46,14 +46,11 @@ class BoundWgmmaGemm final : public BoundKernel {
       : problem_(p), shape_(shape_of(plan.tile)), kernel_(kernel_for(p.storage, plan.tile)) {
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
     call_.walk = WindowWalk(p);
+    call_.terms = TermOrder(p);
     call_.activation = DeviceActivation(p.activation);
     call_.pointwise = is_pointwise(p) ? 1 : 0;
     call_.pixels = narrow(p.n * p.p * p.q);
-    call_.c = narrow(p.c);
     call_.k = narrow(p.k);
-    call_.dilation_h = narrow(p.dilation_h);
-    call_.dilation_w = narrow(p.dilation_w);
-    call_.window_w = narrow(p.s * p.dilation_w);
     call_.steps = narrow(plan.steps);
     call_.tiles = narrow(plan.tiles_m * plan.tiles_n);
     call_.tiles_n = narrow(plan.tiles_n);

@@ -23,10 +23,9 @@ struct WgmmaGemm {
   WindowWalk walk;
   DeviceActivation activation;
   int pointwise = 0;
-  int pixels = 0, c = 0, k = 0;        ///< pixels: N*P*Q
-  int dilation_h = 1, dilation_w = 1;  ///< of taps
-  int window_w = 1;                    ///< S * dilation_w
-  int steps = 0;                       ///< of a tile
+  int pixels = 0, k = 0;  ///< pixels: N*P*Q
+  TermOrder terms;
+  int steps = 0;  ///< of a tile
   int tiles = 0, tiles_n = 0;
   const float* bias = nullptr;     ///< may be null
   const void* residual = nullptr;  ///< may be null, or y
@@ -69,21 +68,6 @@ struct StageWalk {
   }
 };
 
-/// The steps of a tile: channels, then taps of a line, then lines.
-struct TermWalk {
-  int c = 0, tap = 0, tap_w = 0, tap_h = 0;
-  __device__ void next(const WgmmaGemm& g) {
-    c += wgmma_step;
-    if (c < g.c) return;
-    c = 0;
-    ++tap;
-    tap_w += g.dilation_w;
-    if (tap_w < g.window_w) return;
-    tap_w = 0;
-    tap_h += g.dilation_h;
-  }
-};
-
 /// One thread: all copies of a block.
 template <WgmmaTile tile>
 __device__ inline void produce(const WgmmaGemm& g, const WgmmaBlock<tile>& block) {
@@ -102,7 +86,7 @@ __device__ inline void produce(const WgmmaGemm& g, const WgmmaBlock<tile>& block
     TermWalk terms;
     for (int stage = 0; stage < early; ++stage) {
       bring_filters(stage, first_k, terms);
-      terms.next(g);
+      terms.next(g.terms);
     }
   }
   wait_for_previous();
@@ -126,7 +110,7 @@ __device__ inline void produce(const WgmmaGemm& g, const WgmmaBlock<tile>& block
         copy_windows(block.pixels(at.stage), g.windows, block.full(at.stage), terms.c, start.w, start.h, start.n,
                      terms.tap_w, terms.tap_h);
       at.next();
-      terms.next(g);
+      terms.next(g.terms);
     }
   }
   let_next_start();

@@ -104,6 +104,34 @@ struct WindowWalk {
   }
 };
 
+/// The steps of a tile: channels, then taps of a line, then lines.
+struct TermOrder {
+  int c = 1;
+  int dilation_w = 1, dilation_h = 1;
+  int window_w = 1;  ///< S * dilation_w
+
+  TermOrder() = default;
+  explicit TermOrder(const ConvProblem& problem)
+      : c(static_cast<int>(problem.c)),
+        dilation_w(static_cast<int>(problem.dilation_w)),
+        dilation_h(static_cast<int>(problem.dilation_h)),
+        window_w(static_cast<int>(problem.s * problem.dilation_w)) {}
+};
+struct TermWalk {
+  int c = 0, tap = 0, tap_w = 0, tap_h = 0;  ///< of the step: its first channel, its tap, and where that is
+
+  LENSLET_HOST_DEVICE void next(const TermOrder& order) {
+    c += wgmma_step;
+    if (c < order.c) return;
+    c = 0;
+    ++tap;
+    tap_w += order.dilation_w;
+    if (tap_w < order.window_w) return;
+    tap_w = 0;
+    tap_h += order.dilation_h;
+  }
+};
+
 struct WgmmaGemmPlan {
   WgmmaTile tile = WgmmaTile::t128x128;
   std::int64_t tiles_m = 0, tiles_n = 0;
