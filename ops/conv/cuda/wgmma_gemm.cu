@@ -117,6 +117,7 @@ class WgmmaGemmConv final : public ConvAlgorithm {
     if (p.n > limit / p.p / p.q || p.n > limit / p.h / p.w) return "more than 2^30 pixels";
     if (p.c > limit / p.h / p.w || p.k > limit / p.r / p.s || p.c > limit / p.r / p.s)
       return "an image or the filters have more than 2^30 elements";
+    if (p.n * p.p * p.q > limit / ((p.k + 63) / 64)) return "more than 2^30 tiles";
     if (is_pointwise(p)) return std::nullopt;
     return refuse_im2col(p);
   }
