@@ -30,7 +30,7 @@ struct MmaGemm : DeviceProblem<> {
   long long x_image;       ///< elements of an image
   bool store_vectors;      ///< 16 bytes of y at a time are aligned
 
-  explicit MmaGemm(const ConvProblem& p) : DeviceProblem(p), activation(p.activation) {}
+  explicit MmaGemm(const ConvProblem& problem) : DeviceProblem(problem), activation(problem.activation) {}
 };
 
 template <MmaTile tile>

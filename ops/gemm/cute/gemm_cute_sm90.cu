@@ -68,7 +68,7 @@ struct Cut {
       GMMA::ss_op_selector<T, T, float, Shape<Int<tile_m>, Int<tile_n>, Int<tile_k>>, GMMA::Major::K, B_major>(),
       cute::Layout<Shape<_2, _1, _1>>{}));
 
-  static constexpr unsigned stage_bytes = (tile_m + tile_n) * tile_k * sizeof(T);
+  [[maybe_unused]] static constexpr unsigned stage_bytes = (tile_m + tile_n) * tile_k * sizeof(T);
 };
 
 // Sums go to y by way of shared memory, so that a warp writes whole rows of 32 columns, and the epilogue's code is in a
