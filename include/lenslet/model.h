@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -55,8 +56,9 @@ struct PlanOptions {
   std::string device = "auto";
   /// Arithmetic that kernels may use: parse_numerics("tf32") lets products round their operands, "fp16" and "bf16"
   /// store what lies between them in 16 bit, too (on CUDA; Error(unsupported) on the CPU). A step states the tolerance
-  /// of what it does.
-  Numerics numerics = {};
+  /// of what it does. Unset: fp32, but for models whose weights are mostly of a 16-bit type, which CUDA computes in
+  /// that.
+  std::optional<Numerics> numerics;
   /// Force one convolution algorithm by name for every convolution: Error(unsupported) names each layer that refuses
   /// and why. "" lets the rule choose. With `conv_algorithm_where_accepted`, layers that refuse keep the rule's choice.
   std::string conv_algorithm;

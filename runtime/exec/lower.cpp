@@ -65,6 +65,10 @@ DeviceProfile profile_of(const DeviceChoice& device, const PlanOptions& options)
   return cpu_profile(resolve_threads(options.threads));
 }
 
+Numerics numerics_of(const ModelImpl& model, const PlanOptions& options, const DeviceChoice& device) {
+  return options.numerics ? *options.numerics : device.is_cuda() ? model.own_numerics : Numerics();
+}
+
 void apply_early_passes(Graph& graph) {
   const DeviceProfile none;
   for (const Pass& pass : passes().first(passes_before_inference)) pass.run(graph, {.target = {none}});
@@ -75,7 +79,8 @@ Lowered lower(ModelImpl& model, const PlanOptions& options, const DeviceChoice& 
   check_disabled(options.disabled_passes);
   check_stage(stage);
   check_algorithm(device_kind(device), options.conv_algorithm);
-  check_numerics(device, options.numerics);
+  const Numerics numerics = numerics_of(model, options, device);
+  check_numerics(device, numerics);
   if (stage == "load") return {model.source};
   Lowered made{model.typed};
   Graph& graph = made.graph;
@@ -85,7 +90,7 @@ Lowered lower(ModelImpl& model, const PlanOptions& options, const DeviceChoice& 
   if (const std::vector<WaitingNode> waiting = infer_known_shapes(graph); !waiting.empty())
     made.late = std::make_shared<const LatePart>(split_late(graph, waiting));
   if (stage == "infer") return made;
-  PassContext context{.target = {profile, options.numerics},
+  PassContext context{.target = {profile, numerics},
                       .device = device.id,
                       .forced_algorithm = options.conv_algorithm,
                       .forced_where_accepted = options.conv_algorithm_where_accepted,

@@ -23,6 +23,9 @@ int resolve_threads(int threads);
 /// What kernels know of `device`, with as many threads as `options` ask for. Error(device).
 DeviceProfile profile_of(const DeviceChoice& device, const PlanOptions& options);
 
+/// What `options` ask for, or what the model's weights suggest where nothing is asked for.
+Numerics numerics_of(const ModelImpl& model, const PlanOptions& options, const DeviceChoice& device);
+
 /// `graph` after the passes that come before inference.
 void apply_early_passes(Graph& graph);
 

@@ -30,6 +30,19 @@ std::shared_ptr<const std::unordered_set<const void*>> constant_memory(const Gra
   return memory;
 }
 
+Numerics numerics_of_weights(const Graph& graph) {
+  double singles = 0, halves = 0, brains = 0;
+  for (const Value& value : graph.values) {
+    if (!value.is_constant()) continue;
+    const auto elems = static_cast<double>(value.constant.elems());
+    singles += value.dtype == DType::f32 ? elems : 0;
+    halves += value.dtype == DType::f16 ? elems : 0;
+    brains += value.dtype == DType::bf16 ? elems : 0;
+  }
+  if (halves > singles + brains) return parse_numerics("fp16");
+  return brains > singles + halves ? parse_numerics("bf16") : Numerics();
+}
+
 // A port whose only free dimension is the batch can be checked before anybody says how the model will be run.
 bool known_but_for_batch(const PortInfo& port) {
   for (std::size_t i = 1; i < port.dims.size(); ++i)
@@ -107,6 +120,7 @@ void complete_outputs(Graph& graph, const Graph& one) {
 ModelImpl::ModelImpl(Graph loaded, Graph after_early_passes, std::function<void()> let_go)
     : source(std::move(loaded)),
       typed(std::move(after_early_passes)),
+      own_numerics(numerics_of_weights(source)),
       let_pages_go(std::move(let_go)),
       prepared(std::make_shared<PreparedCache>(unused_prepared_bytes(typed))),
       lasting(constant_memory(typed)) {}
@@ -114,6 +128,7 @@ ModelImpl::ModelImpl(Graph loaded, Graph after_early_passes, std::function<void(
 ModelImpl::ModelImpl(Graph part, std::shared_ptr<const ModelImpl> whole)
     : source(part),
       typed(std::move(part)),
+      own_numerics(whole->own_numerics),
       let_pages_go(whole->let_pages_go),
       prepared(whole->prepared),
       lasting(whole->lasting),

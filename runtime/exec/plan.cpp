@@ -298,7 +298,7 @@ class PlanBuilder {
     PlanInfo& info = plan_->info;
     info.device = device().id;
     info.device_note = device().note;
-    info.numerics = options_.numerics;
+    info.numerics = numerics_of(model_, options_, device());
     for (const ValueId id : graph().inputs) {
       info.inputs.emplace_back(graph().value(id).name, graph().value(id).shape);
       Tensor& fixed = plan_->input_values.emplace_back();

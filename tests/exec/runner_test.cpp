@@ -252,9 +252,9 @@ TEST_CASE("exec/plan/refuses_options_that_make_no_sense") {
   CHECK(kind_with([](PlanOptions& o) { o.device = "cuda:99999"; }) == ErrorKind::device);
   CHECK(error_of([] { (void)parse_numerics("fp8"); }).kind() == ErrorKind::invalid_argument);
   CHECK(kind_with([](PlanOptions& o) { o.numerics = parse_numerics("tf32"); }) == ErrorKind::unsupported);
-  CHECK(kind_with([](PlanOptions& o) { o.numerics.storage = DType::f64; }) == ErrorKind::unsupported);
-  CHECK(kind_with([](PlanOptions& o) { o.numerics.storage = DType::f16; }) == ErrorKind::unsupported);
-  CHECK(kind_with([](PlanOptions& o) { o.numerics.accumulate = DType::f16; }) == ErrorKind::unsupported);
+  CHECK(kind_with([](PlanOptions& o) { o.numerics = Numerics{.storage = DType::f64}; }) == ErrorKind::unsupported);
+  CHECK(kind_with([](PlanOptions& o) { o.numerics = Numerics{.storage = DType::f16}; }) == ErrorKind::unsupported);
+  CHECK(kind_with([](PlanOptions& o) { o.numerics = Numerics{.accumulate = DType::f16}; }) == ErrorKind::unsupported);
   CHECK(kind_with([](PlanOptions& o) { o.threads = -1; }) == ErrorKind::invalid_argument);
   CHECK(kind_with([](PlanOptions& o) { o.threads = 100000; }) == ErrorKind::invalid_argument);
   CHECK(kind_with([](PlanOptions& o) { o.batch = 0; }) == ErrorKind::invalid_argument);

@@ -40,6 +40,7 @@ struct Result {
   std::string model;
   std::int64_t batch = 1;
   std::string device;
+  Numerics numerics;
   int threads = 1;
   double flops = 0;
   Quantiles ms = {};         ///< of a run as its caller sees it
@@ -95,6 +96,7 @@ Result bench_once(const Model& model, const PlanOptions& plan, const Options& op
   Result result{.model = model.name(),
                 .batch = plan.batch,
                 .device = info.device,
+                .numerics = info.numerics,
                 .threads = info.threads,
                 .first_ms = all.ms(),
                 .peak = peak};
@@ -129,8 +131,8 @@ void print_results(std::span<const Result> results) {
   }
 }
 
-void print_text(std::span<const Result> results, const Options& options) {
-  fmt::print("on {}, {}\n", results[0].device, to_string(options.plan.numerics));
+void print_text(std::span<const Result> results) {
+  fmt::print("on {}, {}\n", results[0].device, to_string(results[0].numerics));
   std::set<int> told;
   for (const Result& result : results)
     if (result.on_cpu() && result.peak && told.insert(result.threads).second)
@@ -187,12 +189,13 @@ ExitCode bench(const Options& options) {
     }
   }
   if (options.json) {
-    nlohmann::ordered_json document = {{"precision", to_string(options.plan.numerics)},
+    const Numerics numerics = results.empty() ? Numerics() : results[0].numerics;
+    nlohmann::ordered_json document = {{"precision", to_string(numerics)},
                                        {"results", nlohmann::ordered_json::array()}};
     for (const Result& result : results) document["results"].push_back(to_json(result));
     print_document(std::move(document), options.plan);
   } else if (!results.empty()) {
-    print_text(results, options);
+    print_text(results);
   }
   return code;
 }

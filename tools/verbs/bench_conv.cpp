@@ -31,6 +31,8 @@ struct Options {
   bool all_algorithms = false, plain = false, same_buffers = false, json = false;
 };
 
+Numerics numerics_of(const Options& options) { return options.plan.numerics.value_or(Numerics()); }
+
 struct Row {
   std::string algorithm, config;
   bool chosen = false;
@@ -58,7 +60,7 @@ std::vector<NamedConv> problems_of(const Options& options) {
   for (const std::string& text : options.problems) list.push_back(parse_conv(text));
   for (const std::string& set : options.sets)
     std::ranges::move(conv_set(set, options.batches), std::back_inserter(list));
-  for (NamedConv& conv : list) conv.problem.storage = conv.problem.x_storage = options.plan.numerics.storage;
+  for (NamedConv& conv : list) conv.problem.storage = conv.problem.x_storage = numerics_of(options).storage;
   if (!options.plain)
     for (NamedConv& conv : list) {
       if (conv.with_epilogue) continue;
@@ -102,7 +104,7 @@ Result measure(KernelTimer& timer, const NamedConv& named, const Peak& peak, con
   Result result{named, Floor(named.problem.flops(), named.problem.bytes(), peak), {}};
   const PosedConv conv(named.problem);
   const ConvReference reference(conv);
-  const Target target{timer.device(), options.plan.numerics};
+  const Target target{timer.device(), numerics_of(options)};
   const Choice choice = choose_kernel(*conv.node, target, named.problem.str());
   for (const Choice::Row& asked : choice.rows) {
     Row row;
@@ -184,7 +186,7 @@ bool bench_conv(const Options& options) {
       throw Error(ErrorKind::invalid_argument,
                   fmt::format("no convolution algorithm of {} is called \"{}\"; there are: {}", to_string(device), name,
                               fmt::join(conv_algorithm_names(std::string(to_string(device))), ", ")));
-  const Peak peak = timer->peak(options.plan.numerics);
+  const Peak peak = timer->peak(numerics_of(options));
   nlohmann::json list = nlohmann::json::array();
   if (!options.json) print_head(peak, options, device);
   bool right = true;
@@ -200,7 +202,7 @@ bool bench_conv(const Options& options) {
     print_document(
         nlohmann::json{
             {"device", to_string(device)},
-            {"precision", to_string(options.plan.numerics)},
+            {"precision", to_string(numerics_of(options))},
             {"epilogue", options.plain ? "none" : "bias, relu"},  // of problems that do not say so themselves
             {"buffers", device == DeviceKind::cpu || options.same_buffers ? "same" : "rotating"},
             {"peak", {{"gflops", peak.flops_per_us / 1e3}, {"gb_per_s", peak.bytes_per_us / 1e3}, {"how", peak.how}}},

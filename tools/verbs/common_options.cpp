@@ -49,7 +49,7 @@ void add_device_and_precision(CLI::App& verb, PlanOptions& options) {
             }
           },
           "On CUDA: fp32 (IEEE), tf32 (products of rounded operands), or fp16 and bf16 (values stored in 16 bit)")
-      ->default_str(std::string(to_string(options.numerics)));
+      ->default_str("the model's");
 }
 
 void add_other_plan_options(CLI::App& verb, PlanOptions& options) {

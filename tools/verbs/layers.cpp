@@ -76,6 +76,7 @@ std::size_t find_layer(std::span<const LayerRow> rows, const std::string& wanted
 
 struct Report {
   std::string model, device = {};
+  Numerics numerics = {};
   int threads = 1;
   std::optional<Peak> peak = {};
   std::vector<LayerRow> rows = {};
@@ -91,6 +92,7 @@ Report measure(const Options& options) {
   {
     Runner runner(model, plan);
     report.device = runner.plan().device;
+    report.numerics = runner.plan().numerics;
     report.threads = runner.plan().threads;
     note_refused_algorithms(runner.plan(), plan);
     report.peak = peak_of(runner.plan());
@@ -148,7 +150,7 @@ bool layers(const Options& options) {
   } else if (options.json) {
     nlohmann::ordered_json document = {{"model", report.model},
                                        {"device", report.device},
-                                       {"precision", to_string(options.plan.numerics)},
+                                       {"precision", to_string(report.numerics)},
                                        {"threads", report.threads}};
     if (report.peak) document["peak"] = to_json(*report.peak);
     document["layers"] = nlohmann::ordered_json::array();
