@@ -217,7 +217,11 @@ TEST_CASE("conv/wgmma_gemm_plan/cuts_and_configurations") {
     CHECK(read.tiles_n == cut.tiles_n);
     CHECK(read.steps == cut.steps);
   }
-  for (const char* config : {"", "tile=", "tile=64x64", "tile=128x256 ", "tile=128x256 stages=4", "tiles=128x256"}) {
+  const WgmmaGemmPlan pairs = read_wgmma_gemm_plan(p, "tile=128x128 cluster=2");
+  CHECK(pairs.cluster == 2);
+  CHECK(pairs.str() == "tile=128x128 cluster=2");
+  for (const char* config : {"", "tile=", "tile=64x64", "tile=128x256 ", "tile=128x256 stages=4", "tiles=128x256",
+                             "tile=128x256 cluster=1", "tile=128x256 cluster=3"}) {
     CAPTURE(config);
     CHECK_THROWS_AS((void)read_wgmma_gemm_plan(p, config), Error);
   }

@@ -22,28 +22,32 @@ bool has_wgmma(const DeviceProfile& device) {
 }
 
 using WgmmaKernel = void (*)(WgmmaGemm);
-WgmmaKernel kernel_for(DType storage, WgmmaTile tile) {
-  return dispatch(storage, HalfTypes(), [&]<typename T>(std::type_identity<T>) -> WgmmaKernel {
-    switch (tile) {
-      case WgmmaTile::t128x256:
-        return wgmma_gemm_kernel<T, WgmmaTile::t128x256>;
-      case WgmmaTile::t256x128:
-        return wgmma_gemm_kernel<T, WgmmaTile::t256x128>;
-      case WgmmaTile::t128x128:
-        return wgmma_gemm_kernel<T, WgmmaTile::t128x128>;
-      case WgmmaTile::t256x64:
-        return wgmma_gemm_kernel<T, WgmmaTile::t256x64>;
-      case WgmmaTile::t128x64:
-        return wgmma_gemm_kernel<T, WgmmaTile::t128x64>;
-    }
-    return nullptr;
+template <typename T, int cluster>
+WgmmaKernel kernel_for(WgmmaTile tile) {
+  switch (tile) {
+    case WgmmaTile::t128x256:
+      return wgmma_gemm_kernel<T, WgmmaTile::t128x256, cluster>;
+    case WgmmaTile::t256x128:
+      return wgmma_gemm_kernel<T, WgmmaTile::t256x128, cluster>;
+    case WgmmaTile::t128x128:
+      return wgmma_gemm_kernel<T, WgmmaTile::t128x128, cluster>;
+    case WgmmaTile::t256x64:
+      return wgmma_gemm_kernel<T, WgmmaTile::t256x64, cluster>;
+    case WgmmaTile::t128x64:
+      return wgmma_gemm_kernel<T, WgmmaTile::t128x64, cluster>;
+  }
+  return nullptr;
+}
+WgmmaKernel kernel_for(DType storage, const WgmmaGemmPlan& plan) {
+  return dispatch(storage, HalfTypes(), [&]<typename T>(std::type_identity<T>) {
+    return plan.cluster == 1 ? kernel_for<T, 1>(plan.tile) : kernel_for<T, 2>(plan.tile);
   });
 }
 
 class BoundWgmmaGemm final : public BoundKernel {
  public:
   BoundWgmmaGemm(const ConvProblem& p, const WgmmaGemmPlan& plan)
-      : problem_(p), shape_(shape_of(plan.tile)), kernel_(kernel_for(p.storage, plan.tile)) {
+      : problem_(p), shape_(shape_of(plan.tile)), cluster_(plan.cluster), kernel_(kernel_for(p.storage, plan)) {
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
     call_.walk = WindowWalk(p);
     call_.terms = TermOrder(p);
@@ -52,7 +56,7 @@ class BoundWgmmaGemm final : public BoundKernel {
     call_.pixels = narrow(p.n * p.p * p.q);
     call_.k = narrow(p.k);
     call_.steps = narrow(plan.steps);
-    call_.tiles = narrow(plan.tiles_m * plan.tiles_n);
+    call_.tiles = narrow((plan.tiles_m + plan.cluster - 1) / plan.cluster * plan.tiles_n);
     call_.tiles_n = narrow(plan.tiles_n);
   }
 
@@ -65,8 +69,9 @@ class BoundWgmmaGemm final : public BoundKernel {
     call.y = run.out<void>();
     const auto shared_bytes = static_cast<std::size_t>(shared_of(shape_).total);
     allow_shared_bytes(kernel_, shared_bytes);
-    const int blocks = std::min(call.tiles, run.cuda->multiprocessors);
-    launch(*run.cuda, kernel_, static_cast<unsigned>(blocks), wgmma_threads, shared_bytes, call);
+    const int clusters = std::min(call.tiles, std::max(run.cuda->multiprocessors / cluster_, 1));
+    launch_clusters(*run.cuda, kernel_, static_cast<unsigned>(clusters * cluster_), wgmma_threads,
+                    static_cast<unsigned>(cluster_), shared_bytes, call);
   }
 
  private:
@@ -88,11 +93,12 @@ class BoundWgmmaGemm final : public BoundKernel {
     const ConvProblem& p = problem_;
     const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
     return tiled_map(prepared, std::array{size(p.c), size(p.r * p.s), size(p.k)},
-                     std::array{std::uint32_t{wgmma_step}, 1U, static_cast<std::uint32_t>(shape_.n)});
+                     std::array{std::uint32_t{wgmma_step}, 1U, static_cast<std::uint32_t>(shape_.n / cluster_)});
   }
 
   ConvProblem problem_;
   WgmmaTileShape shape_;
+  int cluster_;
   WgmmaKernel kernel_;
   WgmmaGemm call_;  // but for what depends on addresses
 };

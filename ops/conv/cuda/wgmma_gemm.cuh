@@ -3,6 +3,9 @@
 // of shared memory with windows and filters, the other two multiply them, each half of a tile's pixels, and finish what
 // they have. Stages go round through all tiles of a block: while sums leave, the next tile's operands arrive. Nothing
 // else holds the two consumers together, so that one may multiply while the other stores.
+//
+// The blocks of a cluster take tiles of the same filters and of pixels that follow each other, and each brings its part
+// of the filters to all of them: a stage is empty when the consumers of all blocks are done with it.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -11,6 +14,7 @@
 #include "base/cuda/launch.h"
 #include "base/cuda/vector.cuh"
 #include "base/cuda/wgmma.cuh"
+#include "ops/conv/cuda/cluster.cuh"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 #include "ops/core/activation.cuh"
 
@@ -25,8 +29,8 @@ struct WgmmaGemm {
   int pointwise = 0;
   int pixels = 0, k = 0;  ///< pixels: N*P*Q
   TermOrder terms;
-  int steps = 0;  ///< of a tile
-  int tiles = 0, tiles_n = 0;
+  int steps = 0;                   ///< of a tile
+  int tiles = 0, tiles_n = 0;      ///< tiles: of blocks or, in a cluster, groups of them, the last may be partly empty
   const float* bias = nullptr;     ///< may be null
   const void* residual = nullptr;  ///< may be null, or y
   void* y = nullptr;
@@ -36,15 +40,21 @@ inline constexpr int wgmma_threads = 128 * (1 + wgmma_consumers);
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// A block's shared memory.
-template <WgmmaTile tile>
+/// A block: its shared memory, and its tiles.
+template <WgmmaTile tile, int cluster_blocks>
 struct WgmmaBlock {
+  static constexpr int cluster = cluster_blocks;
   static constexpr WgmmaTileShape shape = shape_of(tile);
   static constexpr WgmmaShared layout = shared_of(shape);
   static constexpr int stage_bytes = layout.pixels + layout.filters;
   static_assert(layout.pixels % 1024 == 0 && layout.filters % 1024 == 0 && layout.barriers % 8 == 0);
 
   unsigned char* shared;
+
+  __device__ static int rank() { return static_cast<int>(blockIdx.x) % cluster; }
+  __device__ static int first() { return static_cast<int>(blockIdx.x) / cluster; }
+  __device__ static int step() { return static_cast<int>(gridDim.x) / cluster; }
+  __device__ static int first_pixel(int tile_m) { return (tile_m * cluster + rank()) * shape.m; }
 
   __device__ unsigned char* pixels(int stage) const { return shared + stage * stage_bytes; }
   __device__ unsigned char* filters(int stage) const { return pixels(stage) + layout.pixels; }
@@ -69,20 +79,26 @@ struct StageWalk {
 };
 
 /// One thread: all copies of a block.
-template <WgmmaTile tile>
-__device__ inline void produce(const WgmmaGemm& g, const WgmmaBlock<tile>& block) {
-  using Block = WgmmaBlock<tile>;
+template <typename Block>
+__device__ inline void produce(const WgmmaGemm& g, const Block& block) {
   constexpr int stages = Block::layout.stages;
   prefetch_map(g.filters);
   prefetch_map(g.windows);
   const auto bring_filters = [&](int stage, int first_k, const TermWalk& terms) {
     arrive_expecting(block.full(stage), Block::stage_bytes);
-    copy_tile(block.filters(stage), g.filters, block.full(stage), terms.c, terms.tap, first_k);
+    if constexpr (Block::cluster == 1) {
+      copy_tile(block.filters(stage), g.filters, block.full(stage), terms.c, terms.tap, first_k);
+    } else {
+      constexpr int part = Block::shape.n / Block::cluster, part_bytes = Block::layout.filters / Block::cluster;
+      static_assert(part % 8 == 0);
+      copy_tile_to((1U << Block::cluster) - 1, block.filters(stage) + Block::rank() * part_bytes, g.filters,
+                   block.full(stage), terms.c, terms.tap, first_k + Block::rank() * part);
+    }
   };
   // Filters do not wait for what other kernels compute.
   int early = g.steps < stages ? g.steps : stages;
   {
-    const int first_k = static_cast<int>(blockIdx.x) % g.tiles_n * Block::shape.n;
+    const int first_k = Block::first() % g.tiles_n * Block::shape.n;
     TermWalk terms;
     for (int stage = 0; stage < early; ++stage) {
       bring_filters(stage, first_k, terms);
@@ -92,9 +108,9 @@ __device__ inline void produce(const WgmmaGemm& g, const WgmmaBlock<tile>& block
   wait_for_previous();
   order_copies_after_stores();
   StageWalk<stages> at;
-  for (int index = static_cast<int>(blockIdx.x); index < g.tiles; index += static_cast<int>(gridDim.x)) {
+  for (int index = Block::first(); index < g.tiles; index += Block::step()) {
     const int tile_m = index / g.tiles_n, first_k = (index - tile_m * g.tiles_n) * Block::shape.n;
-    const int first_pixel = tile_m * Block::shape.m;
+    const int first_pixel = Block::first_pixel(tile_m);
     const WindowStart start = g.walk.start(first_pixel);
     TermWalk terms;
     for (int step = 0; step < g.steps; ++step) {
@@ -257,23 +273,31 @@ class Finisher {
 };
 
 /// A warpgroup: its half of every tile's pixels.
-template <typename T, WgmmaTile tile>
-__device__ inline void consume(const WgmmaGemm& g, const WgmmaBlock<tile>& block) {
-  using Block = WgmmaBlock<tile>;
+template <typename T, typename Block>
+__device__ inline void consume(const WgmmaGemm& g, const Block& block) {
   constexpr int stages = Block::layout.stages, n = Block::shape.n, rows64 = Block::shape.m / 64 / wgmma_consumers;
   constexpr int rows64_bytes = 64 * wgmma_step * 2, terms_bytes = wgmma_terms * 2;
   // The same for all threads of a warp, and known to be.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32 - 4, 0), consumer = warp / 4;
-  const bool first_lane = threadIdx.x % 32 == 0;
+  const unsigned lane = threadIdx.x % 32;
   const int half_m = consumer * (rows64 * 64);
+
+  // To each block that brings filters here: it must not before all are done with the stage.
+  const auto release = [&](int stage) {
+    if constexpr (Block::cluster == 1) {
+      if (lane == 0) arrive(block.empty(stage));
+    } else {
+      if (lane < Block::cluster) arrive_in_cluster(block.empty(stage), lane);
+    }
+  };
 
   wait_for_previous();
   Finisher<T, rows64, n> finisher(g, block.staging(warp));
   StageWalk<stages> at;
   float d[rows64][n / 2];
-  for (int index = static_cast<int>(blockIdx.x); index < g.tiles; index += static_cast<int>(gridDim.x)) {
+  for (int index = Block::first(); index < g.tiles; index += Block::step()) {
     const int tile_m = index / g.tiles_n;
-    finisher.begin(tile_m * Block::shape.m + half_m + warp % 4 * 16, (index - tile_m * g.tiles_n) * n);
+    finisher.begin(Block::first_pixel(tile_m) + half_m + warp % 4 * 16, (index - tile_m * g.tiles_n) * n);
     int last = 0;
     for (int step = 0; step < g.steps; ++step) {
       wait_for_phase(block.full(at.stage), at.phase);
@@ -289,12 +313,12 @@ __device__ inline void consume(const WgmmaGemm& g, const WgmmaBlock<tile>& block
       wgmma_commit();
       // The step before this one is done: its stage is free, as far as this warp is concerned.
       wgmma_wait<1>();
-      if (step > 0 && first_lane) arrive(block.empty(last));
+      if (step > 0) release(last);
       last = at.stage;
       at.next();
     }
     wgmma_wait<0>();
-    if (first_lane) arrive(block.empty(last));
+    release(last);
 #pragma unroll
     for (int row = 0; row < rows64; ++row) wgmma_hold(d[row]);
     finisher.finish(d);
@@ -304,28 +328,34 @@ __device__ inline void consume(const WgmmaGemm& g, const WgmmaBlock<tile>& block
 #endif
 
 /// Registers of a thread: 168 at the start, of which the producer keeps 40 and a consumer gets 232.
-template <typename T, WgmmaTile tile>
+template <typename T, WgmmaTile tile, int cluster>
 __global__ void __launch_bounds__(wgmma_threads, 1) wgmma_gemm_kernel(const __grid_constant__ WgmmaGemm g) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
-  const WgmmaBlock<tile> block{shared};
+  using Block = WgmmaBlock<tile, cluster>;
+  const Block block{shared};
   if (threadIdx.x == 0) {
-    for (int stage = 0; stage < WgmmaBlock<tile>::layout.stages; ++stage) {
+    for (int stage = 0; stage < Block::layout.stages; ++stage) {
       init_barrier(block.full(stage), 1);
-      init_barrier(block.empty(stage), wgmma_consumers * 4);
+      init_barrier(block.empty(stage), wgmma_consumers * 4 * cluster);
     }
     publish_barriers();
   }
-  __syncthreads();
+  if constexpr (cluster == 1)
+    __syncthreads();
+  else
+    sync_cluster();
   if (threadIdx.x < 128) {
     give_up_registers<40>();
     if (threadIdx.x == 0)
       produce(g, block);
     else
       wait_for_previous();
+    if constexpr (cluster > 1) sync_cluster();  // the others' consumers still arrive here
   } else {
     take_registers<232>();
     consume<T>(g, block);
+    if constexpr (cluster > 1) sync_cluster();
   }
 #endif
 }

@@ -59,14 +59,20 @@ WindowWalk::WindowWalk(const ConvProblem& problem) : p(problem.p), q(problem.q) 
   stride_h = box.stride_h;
 }
 
-std::string WgmmaGemmPlan::str() const { return ConfigWriter().add("tile", to_string(shape_of(tile))).str(); }
+std::string WgmmaGemmPlan::str() const {
+  ConfigWriter text;
+  text.add("tile", to_string(shape_of(tile)));
+  if (cluster != 1) text.add("cluster", std::int64_t{cluster});
+  return text.str();
+}
 
-WgmmaGemmPlan cut_wgmma(const ConvProblem& p, WgmmaTile tile) {
+WgmmaGemmPlan cut_wgmma(const ConvProblem& p, WgmmaTile tile, int cluster) {
   const WgmmaTileShape& shape = shape_of(tile);
   return {.tile = tile,
           .tiles_m = ceil_div(p.n * p.p * p.q, shape.m),
           .tiles_n = ceil_div(p.k, shape.n),
-          .steps = p.r * p.s * ceil_div(p.c, wgmma_step)};
+          .steps = p.r * p.s * ceil_div(p.c, wgmma_step),
+          .cluster = cluster};
 }
 
 double wgmma_plan_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DeviceProfile& device) {
@@ -98,8 +104,9 @@ WgmmaGemmPlan read_wgmma_gemm_plan(const ConvProblem& p, std::string_view config
   std::size_t tile = 0;
   while (tile < wgmma_tiles.size() && to_string(wgmma_tiles[tile]) != text) ++tile;
   if (tile == wgmma_tiles.size()) reader.refuse("there is no kernel for such a tile");
+  const auto cluster = static_cast<int>(reader.done() ? 1 : reader.integer("cluster", 2, 2));
   reader.finish();
-  return cut_wgmma(p, static_cast<WgmmaTile>(tile));
+  return cut_wgmma(p, static_cast<WgmmaTile>(tile), cluster);
 }
 
 }  // namespace lenslet::cuda

@@ -136,12 +136,14 @@ struct WgmmaGemmPlan {
   WgmmaTile tile = WgmmaTile::t128x128;
   std::int64_t tiles_m = 0, tiles_n = 0;
   std::int64_t steps = 0;  ///< R*S times C/64 rounded up
+  /// 2: two blocks, a cluster, take tiles of the same filters, of which each brings half to both.
+  int cluster = 1;
 
-  /// The configuration, from which the rest follows: "tile=128x256".
+  /// The configuration, from which the rest follows: "tile=128x256", " cluster=2" where it is not 1.
   std::string str() const;
 };
 
-WgmmaGemmPlan cut_wgmma(const ConvProblem& problem, WgmmaTile tile);
+WgmmaGemmPlan cut_wgmma(const ConvProblem& problem, WgmmaTile tile, int cluster = 1);
 /// Time in us, launch included.
 double wgmma_plan_us(const ConvProblem& problem, const WgmmaGemmPlan& plan, const DeviceProfile& device);
 /// The fastest by wgmma_plan_us(). All tiles add in the same order: no bit depends on the choice.
