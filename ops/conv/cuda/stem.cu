@@ -1,0 +1,354 @@
+// stem: the first layer of a network, few channels in and any number out, to 16-bit NHWC on tensor cores. x is NCHW as
+// the network's input comes, float32 or of 16 bit.
+//
+// A block lays the patch that 8x16 outputs read into shared memory, a row of it [columns][C] in 16 bit, and fetches
+// operand a from there. Terms are ordered r, s, c: those of a filter's row lie side by side in the patch, and only the
+// row's end is padded, to a pair. A pair is one 32-bit word at an even element; where windows may begin at an odd one,
+// they read a second copy of the patch that is shifted by an element. What a word brings beside the window meets a zero
+// filter, so that an infinity there makes a NaN, as it may in Winograd.
+
+#include <algorithm>
+
+#include "base/cuda/fast_divider.h"
+#include "ops/conv/cuda/half_mma.cuh"
+#include "ops/conv/cuda/one_launch.cuh"
+#include "ops/core/sum_tolerance.h"
+
+namespace lenslet::cuda {
+namespace {
+
+constexpr int tile_p = 8, tile_q = 16, warps = 4, block_threads = 32 * warps;
+constexpr int warp_rows = tile_p / warps;  ///< of outputs: 16 pixels each
+constexpr int step_pairs = 8;              ///< of terms that one instruction multiplies
+
+/// w [blocks of 8 * tiles_n filters][steps][tiles_n / 2][lanes] of four words: a lane's part of operands b of two tiles
+/// of eight filters.
+struct StemCall : UntypedConvCall {
+  using UntypedConvCall::UntypedConvCall;
+  int steps, pairs_a_row;
+  int columns, lines;  ///< of the patch; lines: C times its rows
+  int pitch;           ///< elements of a row: even, one more than columns * C at least
+  int patch_words;     ///< of a copy
+  int copies;          ///< 1, or 2 where windows begin at odd elements
+  int tiles;
+  FastDivider tiles_q, tiles_p, rows;
+};
+
+/// lane t of four gets word[t] of each of them, in order.
+__device__ void transpose_four(std::uint32_t (&word)[4]) {
+#pragma unroll
+  for (int mask = 1; mask <= 2; mask *= 2) {
+    const bool upper = (threadIdx.x & static_cast<unsigned>(mask)) != 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if ((i & mask) != 0) continue;
+      const std::uint32_t theirs = __shfl_xor_sync(0xffffffffU, upper ? word[i] : word[i + mask], mask);
+      (upper ? word[i] : word[i + mask]) = theirs;
+    }
+  }
+}
+
+/// Lays the patch whose first element is (top, left) of the image at x into `patch`, zeros where there is no image.
+/// Eight lanes take neighbouring columns, for two lines at a time and five times eight columns: ten loads under way.
+template <typename X, typename T>
+__device__ void load_patch(const StemCall& call, const X* x, int top, int left, T* patch) {
+  constexpr int lanes = 8, groups = block_threads / lanes, line_loads = 2, column_loads = 5;
+  const int group = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
+  for (int line = group; line < call.lines; line += groups * line_loads)
+    for (int first = lane; first < call.columns; first += lanes * column_loads) {
+      X value[line_loads][column_loads];
+      int to[line_loads];
+#pragma unroll
+      for (int i = 0; i < line_loads; ++i) {
+        int channel = line + i * groups;
+        const bool line_exists = channel < call.lines;
+        const int row = call.rows.split(channel), h = top + row;
+        to[i] = line_exists ? row * call.pitch + channel : -1;
+        const bool line_inside = line_exists && static_cast<unsigned>(h) < static_cast<unsigned>(call.height);
+        const X* const from = x + (channel * call.height + h) * call.width + left;
+#pragma unroll
+        for (int j = 0; j < column_loads; ++j) {
+          const int column = first + j * lanes;
+          const bool inside = line_inside && column < call.columns &&
+                              static_cast<unsigned>(left + column) < static_cast<unsigned>(call.width);
+          value[i][j] = inside ? from[column] : X{};
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < line_loads; ++i)
+#pragma unroll
+        for (int j = 0; j < column_loads; ++j) {
+          const int column = first + j * lanes, at = to[i] + column * call.c;
+          if (to[i] < 0 || column >= call.columns) continue;
+          T rounded;
+          if constexpr (std::is_same_v<X, T>)
+            rounded = value[i][j];
+          else
+            rounded = narrowed<T>(value[i][j]);
+          patch[at] = rounded;
+          if (call.copies == 2 && at > 0) patch[2 * call.patch_words + at - 1] = rounded;
+        }
+    }
+}
+
+template <typename T>
+__device__ void store_eight(const StemCall& call, T* y, int k, const std::uint32_t (&word)[4]) {
+  if (call.k % 8 == 0) {
+    *reinterpret_cast<uint4*>(y) = {word[0], word[1], word[2], word[3]};
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < 8; ++i)
+    if (k + i < call.k) y[i] = {static_cast<std::uint16_t>(word[i / 2] >> 16 * (i % 2))};
+}
+
+/// Blocks stay and take tile after tile: their filters are fetched once, before the kernel ahead has ended.
+template <typename X, typename T, int tiles_n>
+__global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 6)
+    stem_kernel(const __grid_constant__ StemCall call) {
+  extern __shared__ uint4 shared[];
+  const int filter_vectors = call.steps * tiles_n / 2 * 32;
+  uint4* const filters = shared;
+  int* const offsets = reinterpret_cast<int*>(filters + filter_vectors);  // of the pairs of a window, in words
+  float* const bias = reinterpret_cast<float*>(offsets + call.steps * step_pairs);
+  std::uint32_t* const patch = reinterpret_cast<std::uint32_t*>(bias + 8 * tiles_n);
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
+  const int first_k = static_cast<int>(blockIdx.y) * 8 * tiles_n;
+
+  const uint4* const w = static_cast<const uint4*>(call.w) + static_cast<int>(blockIdx.y) * filter_vectors;
+  for (int i = thread; i < filter_vectors; i += block_threads) filters[i] = __ldg(w + i);
+  for (int pair = thread; pair < call.steps * step_pairs; pair += block_threads) {
+    const int r = pair / call.pairs_a_row;
+    offsets[pair] = r < call.r ? r * (call.pitch / 2) + pair % call.pairs_a_row : 0;
+  }
+  // The ends of rows, which no patch reaches.
+  for (int i = thread; i < call.copies * call.patch_words; i += block_threads) patch[i] = 0;
+  wait_for_previous();
+  for (int k = thread; k < 8 * tiles_n; k += block_threads)
+    bias[k] = call.bias != nullptr && first_k + k < call.k ? call.bias[first_k + k] : 0.0F;
+
+  int window[warp_rows][2];  // where those of pixels g and g + 8 begin
+#pragma unroll
+  for (int i = 0; i < warp_rows; ++i)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int at = (warp * warp_rows + i) * call.stride_h * call.pitch + (g + 8 * half) * call.stride_w * call.c;
+      window[i][half] = at / 2 + (at % 2) * call.patch_words;
+    }
+
+  for (int tile = static_cast<int>(blockIdx.x); tile < call.tiles; tile += static_cast<int>(gridDim.x)) {
+    int image = tile;
+    const int first_q = call.tiles_q.split(image) * tile_q, first_p = call.tiles_p.split(image) * tile_p;
+    const X* const x =
+        static_cast<const X*>(call.x) + static_cast<std::int64_t>(image) * call.c * call.height * call.width;
+    __syncthreads();
+    load_patch(call, x, first_p * call.stride_h - call.pad_top, first_q * call.stride_w - call.pad_left,
+               reinterpret_cast<T*>(patch));
+    __syncthreads();
+
+    float sums[warp_rows][tiles_n][4];
+#pragma unroll
+    for (int n = 0; n < tiles_n; ++n) {
+      const float2 begin = *reinterpret_cast<const float2*>(bias + 8 * n + 2 * t);
+#pragma unroll
+      for (int i = 0; i < warp_rows; ++i) {
+        sums[i][n][0] = sums[i][n][2] = begin.x;
+        sums[i][n][1] = sums[i][n][3] = begin.y;
+      }
+    }
+    for (int step = 0; step < call.steps; ++step) {
+      const int low = offsets[step * step_pairs + t], high = offsets[step * step_pairs + t + 4];
+      std::uint32_t a[warp_rows][4];
+#pragma unroll
+      for (int i = 0; i < warp_rows; ++i) {
+        a[i][0] = patch[window[i][0] + low];
+        a[i][1] = patch[window[i][1] + low];
+        a[i][2] = patch[window[i][0] + high];
+        a[i][3] = patch[window[i][1] + high];
+      }
+#pragma unroll
+      for (int n = 0; n < tiles_n; n += 2) {
+        const uint4 b = filters[(step * tiles_n + n) * 16 + lane];
+#pragma unroll
+        for (int i = 0; i < warp_rows; ++i) {
+          multiply_add<T>(sums[i][n], a[i], {b.x, b.y});
+          multiply_add<T>(sums[i][n + 1], a[i], {b.z, b.w});
+        }
+      }
+    }
+
+#pragma unroll
+    for (int i = 0; i < warp_rows; ++i) {
+      const int p = first_p + warp * warp_rows + i;
+#pragma unroll
+      for (int n = 0; n < tiles_n; n += 4) {
+        std::uint32_t word[2][4];  // of pixels g and g + 8
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const float(&sum)[4] = sums[i][n + j];
+          const float4 value = call.activation(float4{sum[0], sum[1], sum[2], sum[3]});
+          word[0][j] = narrowed_pair<T>(value.x, value.y);
+          word[1][j] = narrowed_pair<T>(value.z, value.w);
+        }
+        const int k = first_k + (n + t) * 8;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          transpose_four(word[half]);
+          const int q = first_q + g + 8 * half;
+          if (p >= call.p || q >= call.q || k >= call.k) continue;
+          T* const y = static_cast<T*>(call.y) + static_cast<std::int64_t>(image) * call.p * call.q * call.k;
+          store_eight(call, y + (p * call.q + q) * call.k + k, k, word[half]);
+        }
+      }
+    }
+  }
+}
+
+std::int64_t row_pairs(const ConvProblem& p) { return (p.s * p.c + 1) / 2; }
+std::int64_t step_count(const ConvProblem& p) { return (p.r * row_pairs(p) + step_pairs - 1) / step_pairs; }
+std::int64_t blocks_over(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
+
+/// Rows and columns of what a tile reads.
+struct Patch {
+  std::int64_t rows, columns, pitch, copies;
+  explicit Patch(const ConvProblem& p)
+      : rows((tile_p - 1) * p.stride_h + p.r),
+        columns((tile_q - 1) * p.stride_w + p.s),
+        pitch((columns * p.c + 2) / 2 * 2),
+        copies(p.stride_w * p.c % 2 + 1) {}
+  std::int64_t words() const { return rows * pitch / 2; }
+};
+
+std::int64_t shared_bytes(const ConvProblem& p, std::int64_t filters) {
+  const Patch patch(p);
+  return step_count(p) * (filters * 32 + 4 * step_pairs) + 4 * filters + 4 * patch.copies * patch.words();
+}
+
+std::int64_t tile_count(const ConvProblem& p) { return p.n * blocks_over(p.p, tile_p) * blocks_over(p.q, tile_q); }
+
+template <typename T>
+void (*kernel_for(DType x, std::int64_t filters))(StemCall) {
+  if (x == DType::f32) return filters == 32 ? stem_kernel<float, T, 4> : stem_kernel<float, T, 8>;
+  return filters == 32 ? stem_kernel<T, T, 4> : stem_kernel<T, T, 8>;
+}
+
+/// How a problem is cut: filters a block computes, and blocks that a multiprocessor holds.
+struct StemPlan {
+  std::int64_t filters, resident;
+};
+
+StemPlan read_plan(std::string_view config) {
+  ConfigReader reader(config);
+  const StemPlan plan{reader.integer("filters", 32, 64), reader.integer("resident", 1, 16)};
+  reader.finish();
+  if (plan.filters != 32 && plan.filters != 64) reader.refuse("filters come in blocks of 32 or 64");
+  return plan;
+}
+
+class Stem final : public ConvAlgorithm {
+ public:
+  std::string_view name() const override { return "stem"; }
+  DeviceKind device() const override { return DeviceKind::cuda; }
+  DTypeSet types() const override { return dtypes<Types<Float16, BFloat16>>; }
+
+ private:
+  bool reads_float32() const override { return true; }
+
+  std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
+    if (p.groups != 1) return "grouped filters";
+    if (p.c > 4) return "more than four input channels";
+    if (p.r > 11 || p.s > 11 || p.stride_h > 4 || p.stride_w > 4) return "a filter beyond 11x11 or a stride beyond 4";
+    if (p.dilation_h != 1 || p.dilation_w != 1) return "dilated filters";
+    if (p.residual) return "a residual: it is for first layers";
+    if (!fits_32_bits(p) || p.k > 0xffff || tile_count(p) > 0x7fffff00) return "a tensor beyond 32-bit offsets";
+    return target.device.refuse_shared(static_cast<std::size_t>(shared_bytes(p, 64)));
+  }
+
+  /// Memory or tensor cores, whichever takes longer, of whole tiles. First guesses, to be fitted.
+  Plan plan(const ConvProblem& p, const Target& target) const override {
+    constexpr double start_us = 2, memory_share = 0.8, product_share = 0.4;
+    const DeviceProfile& device = target.device;
+    const StemPlan cut{p.k <= 32 ? 32 : 64, p.k <= 32 ? 6 : 4};
+    const double products = 2.0 * static_cast<double>(tile_count(p) * tile_p * tile_q) *
+                            static_cast<double>(blocks_over(p.k, cut.filters) * cut.filters) *
+                            static_cast<double>(step_count(p) * 2 * step_pairs);
+    const double rate = device.flops_per_us(Numerics::Multiply::fp16);
+    return {
+        .format = formats::nhwc,
+        .x_format = formats::nchw,
+        .config = ConfigWriter().add("filters", cut.filters).add("resident", cut.resident).str(),
+        .estimated_us = device.launch_us + start_us +
+                        std::max(p.bytes() / (memory_share * device.bytes_per_us), products / (product_share * rate)),
+        .tolerance = tolerance(p)};
+  }
+
+  /// Of float32 both operands are rounded, as for TF32 (tf32_sum_tolerance).
+  static double tolerance(const ConvProblem& p) {
+    const std::int64_t terms = p.c * p.r * p.s;
+    if (p.x_storage == p.storage) return half_sum_tolerance(p.storage, terms);
+    return 10 * unit_roundoff(p.storage) + 2 * sum_tolerance(terms);
+  }
+
+  FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
+    const std::int64_t filters = read_plan(config).filters;
+    return {.floats = blocks_over(p.k, filters) * filters * step_count(p) * 2 * step_pairs,
+            .form = std::string(to_string(p.storage)) + " by " + std::to_string(filters),
+            .element_bytes = 2};
+  }
+
+  void transform_bytes(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
+                       std::span<std::byte> to) const override {
+    const std::int64_t filters = read_plan(config).filters, pairs = row_pairs(p), steps = step_count(p);
+    dispatch(p.storage, Types<Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
+      T* element = reinterpret_cast<T*>(to.data());
+      for (std::int64_t first_k = 0; first_k < p.k; first_k += filters)
+        for (std::int64_t step = 0; step < steps; ++step)
+          for (std::int64_t tile = 0; tile < filters / 8; tile += 2)
+            for (std::int64_t lane = 0; lane < 32; ++lane)
+              for (std::int64_t i = 0; i < 8; ++i, ++element) {
+                const std::int64_t k = first_k + (tile + i / 4) * 8 + lane / 4;
+                const std::int64_t pair = step * step_pairs + lane % 4 + i / 2 % 2 * 4;
+                const std::int64_t r = pair / pairs, term = pair % pairs * 2 + i % 2;
+                const bool exists = k < p.k && r < p.r && term < p.s * p.c;
+                const std::int64_t s = term / p.c, c = term % p.c;
+                *element = narrowed<T>(exists ? filter.exact_weight(k, (c * p.r + r) * p.s + s) : 0.0);
+              }
+    });
+  }
+
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
+                                               const DeviceProfile& device) const override {
+    const StemPlan plan = read_plan(config);
+    const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
+    const Patch patch(p);
+    StemCall call(p);
+    call.steps = narrow(step_count(p));
+    call.pairs_a_row = narrow(row_pairs(p));
+    call.columns = narrow(patch.columns);
+    call.lines = narrow(p.c * patch.rows);
+    call.pitch = narrow(patch.pitch);
+    call.patch_words = narrow(patch.words());
+    call.copies = narrow(patch.copies);
+    call.tiles = narrow(tile_count(p));
+    call.tiles_q = FastDivider(blocks_over(p.q, tile_q));
+    call.tiles_p = FastDivider(blocks_over(p.p, tile_p));
+    call.rows = FastDivider(patch.rows);
+    const auto bytes = static_cast<std::size_t>(shared_bytes(p, plan.filters));
+    const auto blocks = std::min(tile_count(p), std::int64_t{device.units} * plan.resident);
+    const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(blocks_over(p.k, plan.filters)));
+    return std::make_unique<OneUntypedLaunch<StemCall>>(call,
+                                                        p.storage == DType::f16
+                                                            ? kernel_for<Float16>(p.x_storage, plan.filters)
+                                                            : kernel_for<BFloat16>(p.x_storage, plan.filters),
+                                                        grid, block_threads, bytes);
+  }
+};
+
+}  // namespace
+
+const Kernel& conv_stem() {
+  static const Stem algorithm;
+  return algorithm;
+}
+
+}  // namespace lenslet::cuda
