@@ -1,0 +1,324 @@
+// grouped_mma: convolutions of groups of few channels on tensor cores, NHWC of 16 bit.
+//
+// Channels are taken by as many eights as hold whole groups: one for groups of 4 or 8, two for 16, three for 12 or 24,
+// four for 32. Such a block of channels is a small dense convolution whose filters are zero across groups. Operand a,
+// 16 neighbouring pixels by 16 terms, are the eights of two columns of the window, or two eights of one column; it
+// comes by ldmatrix out of a patch in shared memory, and of 3x3 filters it is multiplied at once for the three rows of
+// outputs that read it. An infinity meets the zeros of its neighbours' groups and makes NaNs there, as it may in
+// Winograd.
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/cuda/fast_divider.h"
+#include "ops/conv/cuda/half_mma.cuh"
+#include "ops/conv/cuda/one_launch.cuh"
+#include "ops/core/sum_tolerance.h"
+
+namespace lenslet::cuda {
+namespace {
+
+constexpr int tile_p = 8, tile_q = 16, warps = 8, block_threads = 32 * warps;
+
+/// w [blocks of channels][steps][R][eights of filters][lanes] of two words: a lane's part of an operand b. A step is
+/// two columns of taps (one eight a block) or two eights of one.
+struct GroupedCall : UntypedConvCall {
+  using UntypedConvCall::UntypedConvCall;
+  int steps;
+  int patch_columns, patch_pixels;
+  int pixel_vectors;  ///< from a pixel of the patch to the next, in 16 bytes: odd, so that eight lie in all banks
+  int chunk;          ///< channels that a thread block computes
+  FastDivider chunks, tiles_q, tiles_p, vectors, columns;
+};
+
+/// The blocks of channels of a thread block. Half as many where a stride makes the patch four times as large.
+constexpr int channel_blocks_of(std::int64_t eights, std::int64_t stride) {
+  return (eights == 1 ? 8 : 4) / (stride == 1 ? 1 : 2);
+}
+
+/// What warps share out: blocks of channels, and rows of the tile.
+template <int eights, int stride>
+struct WarpTile {
+  static constexpr int channel_blocks = channel_blocks_of(eights, stride);
+  static constexpr int row_groups = warps / channel_blocks;
+  static constexpr int rows = tile_p / row_groups;
+};
+
+/// `rows_together` rows of taps are multiplied at once: 3, of filters of that height, for which `stride` is known, or
+/// 1 of any filter. Then `stride` is 2 and stands for any.
+template <typename T, int eights, int rows_together, int stride>
+__global__ void __launch_bounds__(block_threads, eights == 1 ? 3 : 2)
+    grouped_kernel(const __grid_constant__ GroupedCall call) {
+  using Warp = WarpTile<eights, stride>;
+  extern __shared__ uint4 shared[];
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
+  int image = static_cast<int>(blockIdx.x);
+  const int first_channel = call.chunks.split(image) * call.chunk;
+  const int first_q = call.tiles_q.split(image) * tile_q, first_p = call.tiles_p.split(image) * tile_p;
+  const int channel_block = warp % Warp::channel_blocks, first_row = warp / Warp::channel_blocks * Warp::rows;
+  const int channel = first_channel + channel_block * 8 * eights;
+  const bool busy = channel < call.c && first_p + first_row < call.p;
+
+  // Filters were there before the kernel ahead.
+  uint2 b[rows_together][eights];
+  const uint2* w = static_cast<const uint2*>(call.w) +
+                   static_cast<std::int64_t>(channel / (8 * eights)) * call.steps * call.r * eights * 32 + lane;
+  const auto load_filters = [&](uint2(&to)[rows_together][eights]) {
+#pragma unroll
+    for (int i = 0; i < rows_together * eights; ++i) to[i / eights][i % eights] = __ldg(w + i * 32);
+    w += rows_together * eights * 32;
+  };
+  if (busy) load_filters(b);
+  wait_for_previous();
+
+  const T* const x = static_cast<const T*>(call.x) +
+                     static_cast<std::int64_t>(image) * call.height * call.width * call.c + first_channel;
+  const int top = first_p * call.stride_h - call.pad_top, left = first_q * call.stride_w - call.pad_left;
+  const int vectors = static_cast<int>(call.vectors.divisor());
+  for (int i = thread; i < call.patch_pixels * vectors; i += block_threads) {
+    int pixel = i;
+    const int vector = call.vectors.split(pixel);
+    int row = pixel;
+    const int width = left + call.columns.split(row), h = top + row;
+    const bool inside = first_channel + vector * 8 < call.c &&
+                        static_cast<unsigned>(h) < static_cast<unsigned>(call.height) &&
+                        static_cast<unsigned>(width) < static_cast<unsigned>(call.width);
+    copy_async_16(shared + pixel * call.pixel_vectors + vector,
+                  inside ? static_cast<const void*>(x + (h * call.width + width) * call.c + vector * 8) : call.x,
+                  inside);
+  }
+  float sums[Warp::rows][eights][4];
+#pragma unroll
+  for (int n = 0; n < eights; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float begin = busy && call.bias != nullptr ? call.bias[channel + 8 * n + lane % 4 * 2 + i % 2] : 0.0F;
+#pragma unroll
+      for (int row = 0; row < Warp::rows; ++row) sums[row][n][i] = begin;
+    }
+  wait_for_all_copies();
+  __syncthreads();
+
+  if (busy) {
+    const int line = call.patch_columns * call.pixel_vectors;
+    const uint4* const pixel = shared + lane % 16 * call.stride_w * call.pixel_vectors + channel_block * eights +
+                               first_row * call.stride_h * line;
+    constexpr int steps_a_column = (eights + 1) / 2;
+    for (int step = 0; step < call.steps; ++step) {
+      // What a step has too much is read twice, to meet zeros.
+      const int half = lane / 16;
+      const int column = eights == 1 ? min(2 * step + half, call.s - 1) : step / steps_a_column;
+      const int eight = eights == 1 ? 0 : min(step % steps_a_column * 2 + half, eights - 1);
+      const uint4* const from = pixel + column * call.dilation_w * call.pixel_vectors + eight;
+      for (int r = 0; r < call.r; r += rows_together) {
+        uint2 next[rows_together][eights] = {};
+        if (step + 1 < call.steps || r + rows_together < call.r) load_filters(next);
+        if constexpr (rows_together == 1) {
+#pragma unroll
+          for (int row = 0; row < Warp::rows; ++row) {
+            std::uint32_t a[4];
+            load_matrices(a, from + (row * call.stride_h + r * call.dilation_h) * line);
+#pragma unroll
+            for (int n = 0; n < eights; ++n) multiply_add<T>(sums[row][n], a, b[0][n]);
+          }
+        } else {
+#pragma unroll
+          for (int h = 0; h < (Warp::rows - 1) * stride + rows_together; ++h) {
+            std::uint32_t a[4];
+            load_matrices(a, from + h * line);
+#pragma unroll
+            for (int i = 0; i < rows_together; ++i) {
+              const int row = (h - i) / stride;
+              if (h < i || (h - i) % stride != 0 || row >= Warp::rows) continue;
+#pragma unroll
+              for (int n = 0; n < eights; ++n) multiply_add<T>(sums[row][n], a, b[i][n]);
+            }
+          }
+        }
+#pragma unroll
+        for (int i = 0; i < rows_together * eights; ++i) b[i / eights][i % eights] = next[i / eights][i % eights];
+      }
+    }
+  }
+
+  // The tile takes the patch's place, so that whole pixels are written.
+  __syncthreads();
+  const std::int64_t image_y = static_cast<std::int64_t>(image) * call.p * call.q * call.k;
+  if (busy) {
+    const T* const residual = static_cast<const T*>(call.residual) + image_y;
+    std::uint32_t* const words = reinterpret_cast<std::uint32_t*>(shared);
+#pragma unroll
+    for (int row = 0; row < Warp::rows; ++row)
+#pragma unroll
+      for (int n = 0; n < eights; ++n) {
+        float4 value{sums[row][n][0], sums[row][n][1], sums[row][n][2], sums[row][n][3]};
+        const int p = first_p + first_row + row, q = first_q + lane / 4;
+        if (call.residual != nullptr && p < call.p) {
+          const T* const from = residual + (p * call.q + q) * call.k + channel + 8 * n + lane % 4 * 2;
+          if (q < call.q) {
+            const float2 pair = widened_pair<T>(*reinterpret_cast<const std::uint32_t*>(from));
+            value.x += pair.x, value.y += pair.y;
+          }
+          if (q + 8 < call.q) {
+            const float2 pair = widened_pair<T>(*reinterpret_cast<const std::uint32_t*>(from + 8 * call.k));
+            value.z += pair.x, value.w += pair.y;
+          }
+        }
+        value = call.activation(value);
+        const int at = ((first_row + row) * tile_q + lane / 4) * call.pixel_vectors + channel_block * eights + n;
+        words[at * 4 + lane % 4] = narrowed_pair<T>(value.x, value.y);
+        words[(at + 8 * call.pixel_vectors) * 4 + lane % 4] = narrowed_pair<T>(value.z, value.w);
+      }
+  }
+  __syncthreads();
+  T* const y = static_cast<T*>(call.y) + image_y + first_channel;
+  for (int i = thread; i < tile_p * tile_q * vectors; i += block_threads) {
+    int pixel = i;
+    const int vector = call.vectors.split(pixel), p = first_p + pixel / tile_q, q = first_q + pixel % tile_q;
+    if (p < call.p && q < call.q && first_channel + vector * 8 < call.c)
+      *reinterpret_cast<uint4*>(y + (p * call.q + q) * call.k + vector * 8) =
+          shared[pixel * call.pixel_vectors + vector];
+  }
+}
+
+template <typename T, int eights>
+void (*kernel_for(int rows_together, std::int64_t stride))(GroupedCall) {
+  if (rows_together == 1) return grouped_kernel<T, eights, 1, 2>;
+  return stride == 1 ? grouped_kernel<T, eights, 3, 1> : grouped_kernel<T, eights, 3, 2>;
+}
+template <typename T>
+void (*kernel_for(std::int64_t eights, int rows_together, std::int64_t stride))(GroupedCall) {
+  switch (eights) {
+    case 1:
+      return kernel_for<T, 1>(rows_together, stride);
+    case 2:
+      return kernel_for<T, 2>(rows_together, stride);
+    case 3:
+      return kernel_for<T, 3>(rows_together, stride);
+    default:
+      return kernel_for<T, 4>(rows_together, stride);
+  }
+}
+
+/// Eights of channels that hold whole groups.
+std::int64_t eights_of(const ConvProblem& p) { return std::lcm(p.group_c(), std::int64_t{8}) / 8; }
+std::int64_t step_count(const ConvProblem& p) {
+  const std::int64_t eights = eights_of(p);
+  return eights == 1 ? (p.s + 1) / 2 : p.s * ((eights + 1) / 2);
+}
+std::int64_t chunk_of(const ConvProblem& p) { return 8 * eights_of(p) * channel_blocks_of(eights_of(p), p.stride_h); }
+std::int64_t blocks_over(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
+double block_count(const ConvProblem& p, int rows) {
+  return static_cast<double>(p.n) * static_cast<double>(blocks_over(p.p, tile_p) * blocks_over(p.q, tile_q)) *
+         static_cast<double>(blocks_over(p.c, chunk_of(p, rows)));
+}
+
+/// Of what a tile reads.
+struct Patch {
+  std::int64_t rows, columns, pixel_vectors;
+  Patch(const ConvProblem& p, int rows_at_once)
+      : rows((tile_p - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1),
+        columns((tile_q - 1) * p.stride_w + (p.s - 1) * p.dilation_w + 1),
+        pixel_vectors(chunk_of(p, rows_at_once) / 8 + 1) {}
+  std::int64_t bytes() const { return 16 * rows * columns * pixel_vectors; }
+};
+
+class GroupedMma final : public ConvAlgorithm {
+ public:
+  std::string_view name() const override { return "grouped_mma"; }
+  DeviceKind device() const override { return DeviceKind::cuda; }
+  DTypeSet types() const override { return dtypes<Types<Float16, BFloat16>>; }
+
+ private:
+  std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
+    if (p.groups == 1) return "one group";
+    if (p.group_c() != p.group_k()) return "more channels than filters in a group, or fewer";
+    if (p.group_c() % 4 != 0) return "channels of a group that are no multiple of four";
+    if (p.group_c() > 32 || eights_of(p) > 4) return "groups that need more than four eights of channels";
+    if (p.c % (8 * eights_of(p)) != 0) return "a last group that fills no eight";
+    if (!fits_32_bits(p) || block_count(p, rows_together(p)) > 0x7fffff00) return "a tensor beyond 32-bit offsets";
+    constexpr std::int64_t most = 64;
+    if (p.stride_h > most || p.stride_w > most || (p.r - 1) * p.dilation_h > most || (p.s - 1) * p.dilation_w > most)
+      return "a window or a stride beyond 64";
+    return target.device.refuse_shared(static_cast<std::size_t>(Patch(p, rows_together(p)).bytes()));
+  }
+
+  /// Memory or tensor cores, whichever takes longer, of whole tiles. First guesses, to be fitted.
+  Plan plan(const ConvProblem& p, const Target& target) const override {
+    constexpr double start_us = 1.5, memory_share = 0.75, product_share = 0.3;
+    const DeviceProfile& device = target.device;
+    const int rows = rows_together(p);
+    const double products = 2 * block_count(p, rows) * tile_p * tile_q * static_cast<double>(chunk_of(p, rows)) *
+                            static_cast<double>(step_count(p) * p.r * 16);
+    const double rate = device.flops_per_us(Numerics::Multiply::fp16);
+    return {
+        .config = ConfigWriter().add("rows", std::int64_t{rows}).str(),
+        .estimated_us = device.launch_us + start_us +
+                        std::max(p.bytes() / (memory_share * device.bytes_per_us), products / (product_share * rate)),
+        .tolerance = half_sum_tolerance(p.storage, p.group_c() * p.r * p.s)};
+  }
+
+  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
+    return {.floats = p.k / 8 * step_count(p) * p.r * 32 * 4,
+            .form = std::string(to_string(p.storage)),
+            .element_bytes = 2};
+  }
+
+  void transform_bytes(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+                       std::span<std::byte> to) const override {
+    const std::int64_t eights = eights_of(p), steps = step_count(p), steps_a_column = (eights + 1) / 2;
+    dispatch(p.storage, Types<Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
+      T* element = reinterpret_cast<T*>(to.data());
+      for (std::int64_t first = 0; first < p.c; first += 8 * eights)
+        for (std::int64_t step = 0; step < steps; ++step)
+          for (std::int64_t r = 0; r < p.r; ++r)
+            for (std::int64_t n = 0; n < eights; ++n)
+              for (std::int64_t lane = 0; lane < 32; ++lane)
+                for (std::int64_t i = 0; i < 4; ++i, ++element) {
+                  const std::int64_t half = i / 2, k = first + 8 * n + lane / 4;
+                  const std::int64_t s = eights == 1 ? 2 * step + half : step / steps_a_column;
+                  const std::int64_t eight = eights == 1 ? 0 : step % steps_a_column * 2 + half;
+                  const std::int64_t c = first + 8 * eight + lane % 4 * 2 + i % 2;
+                  const bool exists = s < p.s && eight < eights && c / p.group_c() == k / p.group_k();
+                  *element = narrowed<T>(exists ? filter.exact_weight(k, (c % p.group_c() * p.r + r) * p.s + s) : 0.0);
+                }
+    });
+  }
+
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
+                                               const DeviceProfile& device) const override {
+    ConfigReader reader(config);
+    const auto rows = static_cast<int>(reader.integer("rows", 1, 3));
+    reader.finish();
+    if (rows != 1 && rows != rows_together(p)) reader.refuse("so many rows of taps are not multiplied at once");
+    const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
+    const Patch patch(p, rows);
+    if (const auto why = device.refuse_shared(static_cast<std::size_t>(patch.bytes()))) reader.refuse(*why);
+    GroupedCall call(p);
+    call.steps = narrow(step_count(p));
+    call.patch_columns = narrow(patch.columns);
+    call.patch_pixels = narrow(patch.rows * patch.columns);
+    call.pixel_vectors = narrow(patch.pixel_vectors);
+    call.chunk = narrow(chunk_of(p, rows));
+    call.chunks = FastDivider(blocks_over(p.c, chunk_of(p, rows)));
+    call.tiles_q = FastDivider(blocks_over(p.q, tile_q));
+    call.tiles_p = FastDivider(blocks_over(p.p, tile_p));
+    call.vectors = FastDivider(chunk_of(p, rows) / 8);
+    call.columns = FastDivider(patch.columns);
+    const std::int64_t eights = eights_of(p);
+    return std::make_unique<OneUntypedLaunch<GroupedCall>>(
+        call,
+        p.storage == DType::f16 ? kernel_for<Float16>(eights, rows, p.stride_h)
+                                : kernel_for<BFloat16>(eights, rows, p.stride_h),
+        static_cast<unsigned>(block_count(p, rows)), block_threads, static_cast<std::size_t>(patch.bytes()));
+  }
+};
+
+}  // namespace
+
+const Kernel& conv_grouped_mma() {
+  static const GroupedMma algorithm;
+  return algorithm;
+}
+
+}  // namespace lenslet::cuda
