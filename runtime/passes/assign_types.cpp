@@ -139,58 +139,71 @@ class TypeAssigner {
     });
   }
 
-  /// Turns the node to 16 bit, if that can be.
-  bool assign_halves(Node& node) {
-    std::vector<InputInfo> inputs = graph_.input_infos(node);
-    std::vector<TensorType> outputs = graph_.output_types(node);
-    std::vector<std::optional<Tensor>> constants(inputs.size());
-    std::vector<DType> wanted(inputs.size());
+  /// What a node would be in 16 bit.
+  struct Halved {
+    std::vector<DType> inputs;                     ///< what they have to be
+    std::vector<std::optional<Tensor>> constants;  ///< where one has to be rounded
+    std::vector<TensorType> outputs;
+  };
+
+  /// Products keep weights and bias in float32. Others keep constants where they can, as BatchNormalization's
+  /// parameters and Resize's scales; `with_constants`: not these.
+  std::optional<Halved> halved(const Node& node, bool with_constants) {
     const Epilogue* const product = node.op->epilogue();
+    std::vector<InputInfo> inputs = graph_.input_infos(node);
+    Halved halved{.inputs = std::vector<DType>(inputs.size()),
+                  .constants = std::vector<std::optional<Tensor>>(inputs.size()),
+                  .outputs = graph_.output_types(node)};
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      wanted[i] = inputs[i].type.dtype;
-      if (!inputs[i].present || (wanted[i] != DType::f32 && wanted[i] != half_)) continue;
-      if (product != nullptr && i != 0 && static_cast<int>(i) != product->residual_input) {
-        wanted[i] = DType::f32;
-      } else if (inputs[i].constant == nullptr) {
-        wanted[i] = half_;
-      } else {
-        constants[i] = in_halves(*inputs[i].constant, half_);
-        if (!constants[i]) return false;
-        inputs[i].constant = &*constants[i];
-        wanted[i] = half_;
+      DType& dtype = inputs[i].type.dtype;
+      if (inputs[i].present && (dtype == DType::f32 || dtype == half_)) {
+        const bool operand = product == nullptr || i == 0 || static_cast<int>(i) == product->residual_input;
+        if (!operand) {
+          dtype = DType::f32;
+        } else if (inputs[i].constant == nullptr) {
+          dtype = half_;
+        } else if ((with_constants || product != nullptr) && dtype == DType::f32) {
+          halved.constants[i] = in_halves(*inputs[i].constant, half_);
+          if (!halved.constants[i]) return std::nullopt;
+          inputs[i].constant = &*halved.constants[i];
+          dtype = half_;
+        }
       }
-      inputs[i].type.dtype = wanted[i];
+      halved.inputs[i] = dtype;
     }
     if (product != nullptr) {
-      for (TensorType& output : outputs)
+      for (TensorType& output : halved.outputs)
         if (output.dtype == DType::f32) output.dtype = half_;
+      // Best without a Cast, where the kernel rounds what it reads.
+      if (is_single(node.inputs[0]) && forms(node.inputs[0]).half == no_id) {
+        inputs[0].type.dtype = halved.inputs[0] = DType::f32;
+        if (takes(node, inputs, halved.outputs)) return halved;
+        inputs[0].type.dtype = halved.inputs[0] = half_;
+      }
     } else {
       try {
-        outputs = infer_types(*node.op, inputs);
+        halved.outputs = infer_types(*node.op, inputs);
       } catch (const Error&) {
-        return false;  // it wants float32 somewhere
+        return std::nullopt;  // it wants one type everywhere, or float32 somewhere
       }
     }
-    const ValueId x = node.inputs[0];
-    if (product != nullptr && is_single(x) && forms(x).half == no_id) {
-      // Best without a Cast, where the kernel rounds what it reads.
-      inputs[0].type.dtype = DType::f32;
-      if (takes(node, inputs, outputs))
-        wanted[0] = DType::f32;
-      else
-        inputs[0].type.dtype = half_;
-    }
-    if (inputs[0].type.dtype == half_ && !takes(node, inputs, outputs)) return false;
+    return takes(node, inputs, halved.outputs) ? std::optional(std::move(halved)) : std::nullopt;
+  }
 
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
+  /// Turns the node to 16 bit, if that can be.
+  bool assign_halves(Node& node) {
+    std::optional<Halved> made = halved(node, false);
+    if (!made && !is_product(node)) made = halved(node, true);
+    if (!made) return false;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       ValueId& id = node.inputs[i];
-      if (constants[i])
-        id = graph_.add_constant(fmt::format("{}:{}", graph_.value(id).name, to_string(half_)), *constants[i]);
+      if (made->constants[i])
+        id = graph_.add_constant(fmt::format("{}:{}", graph_.value(id).name, to_string(half_)), *made->constants[i]);
       else if (is_single(id) || is_half(id))
-        id = in_type(id, wanted[i]);
+        id = in_type(id, made->inputs[i]);
     }
     for (std::size_t i = 0; i < node.outputs.size(); ++i)
-      if (node.outputs[i] != no_id) graph_.value(node.outputs[i]).dtype = outputs[i].dtype;
+      if (node.outputs[i] != no_id) graph_.value(node.outputs[i]).dtype = made->outputs[i].dtype;
     return true;
   }
 

@@ -230,7 +230,27 @@ inline std::vector<ConvCase> conv_cases() {
       {.n = 1, .c = 64, .h = 9, .w = 9, .k = 64, .r = 5, .s = 5, .pads = pad2, .groups = 16, .bias = true},
       {.n = 1, .c = 40, .h = 6, .w = 9, .k = 40, .r = 1, .s = 7, .pads = {0, 3, 0, 3}, .groups = 5, .residual = true},
 
+      // Groups in eights of channels (grouped_mma): 4, 8, 12, 16, 24 and 32 wide, tiles and blocks of channels in part.
+      {.n = 2, .c = 72, .h = 9, .w = 17, .k = 72, .r = 3, .s = 3, .pads = pad1, .groups = 18, .residual = true},
+      {.n = 1, .c = 72, .h = 18, .w = 35, .k = 72, .r = 3, .s = 3, .stride = {2, 2}, .pads = pad1, .groups = 9},
+      {.n = 1, .c = 48, .h = 9, .w = 18, .k = 48, .r = 3, .s = 3, .pads = pad1, .groups = 4, .activation = silu},
+      {.n = 2, .c = 80, .h = 7, .w = 7, .k = 80, .r = 3, .s = 3, .pads = pad1, .groups = 5, .activation = relu},
+      {.n = 1, .c = 72, .h = 10, .w = 5, .k = 72, .r = 3, .s = 3, .stride = {2, 1}, .pads = pad1, .groups = 3},
+      {.n = 1, .c = 160, .h = 8, .w = 16, .k = 160, .r = 3, .s = 3, .pads = pad1, .groups = 5, .bias = true},
+      {.n = 1, .c = 16, .h = 1, .w = 1, .k = 16, .r = 3, .s = 3, .pads = pad1, .groups = 4, .bias = true},
+      {.n = 1, .c = 24, .h = 9, .w = 9, .k = 24, .r = 2, .s = 2, .stride = {3, 3}, .groups = 3, .bias = true},
+
+      // First layers (stem): one to four channels, windows that begin at odd elements, filters beside a block.
+      {.n = 2, .c = 1, .h = 19, .w = 33, .k = 40, .r = 3, .s = 3, .pads = pad1, .bias = true, .activation = silu},
+      {.n = 1, .c = 2, .h = 9, .w = 17, .k = 65, .r = 3, .s = 3, .stride = {2, 1}, .pads = pad1, .activation = relu},
+      {.n = 1, .c = 4, .h = 16, .w = 32, .k = 96, .r = 4, .s = 4, .stride = {4, 4}, .bias = true},
+      {.n = 1, .c = 3, .h = 17, .w = 18, .k = 32, .r = 3, .s = 3, .stride = {1, 3}, .pads = {0, 1, 2, 3}},
+
       // Depthwise: one to three filters a channel.
+      {.n = 2, .c = 24, .h = 9, .w = 7, .k = 24, .r = 5, .s = 5, .stride = {2, 2}, .pads = pad2, .groups = 24},
+      {.n = 1, .c = 10, .h = 7, .w = 9, .k = 10, .r = 3, .s = 3, .pads = pad1, .groups = 10, .residual = true},
+      {.n = 3, .c = 32, .h = 9, .w = 9, .k = 32, .r = 3, .s = 3, .stride = {2, 2}, .pads = pad1, .groups = 32},
+      {.n = 1, .c = 8, .h = 13, .w = 9, .k = 8, .r = 7, .s = 7, .pads = pad3, .groups = 8, .activation = silu},
       {.n = 1, .c = 1, .h = 5, .w = 5, .k = 3, .r = 3, .s = 3, .pads = pad1, .groups = 1, .bias = true},
       {.n = 1, .c = 16, .h = 1, .w = 1, .k = 16, .r = 3, .s = 3, .pads = pad1, .groups = 16, .bias = true},
       {.n = 1, .c = 7, .h = 9, .w = 7, .k = 7, .r = 3, .s = 3, .pads = pad1, .groups = 7, .bias = true},

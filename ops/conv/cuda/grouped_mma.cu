@@ -104,6 +104,7 @@ __global__ void __launch_bounds__(block_threads, eights == 1 ? 3 : 2)
     const uint4* const pixel = shared + lane % 16 * call.stride_w * call.pixel_vectors + channel_block * eights +
                                first_row * call.stride_h * line;
     constexpr int steps_a_column = (eights + 1) / 2;
+    constexpr bool loads_ahead = eights < 4;  // a second set of four eights does not fit into registers
     for (int step = 0; step < call.steps; ++step) {
       // What a step has too much is read twice, to meet zeros.
       const int half = lane / 16;
@@ -111,8 +112,9 @@ __global__ void __launch_bounds__(block_threads, eights == 1 ? 3 : 2)
       const int eight = eights == 1 ? 0 : min(step % steps_a_column * 2 + half, eights - 1);
       const uint4* const from = pixel + column * call.dilation_w * call.pixel_vectors + eight;
       for (int r = 0; r < call.r; r += rows_together) {
+        const bool more = step + 1 < call.steps || r + rows_together < call.r;
         uint2 next[rows_together][eights] = {};
-        if (step + 1 < call.steps || r + rows_together < call.r) load_filters(next);
+        if (loads_ahead && more) load_filters(next);
         if constexpr (rows_together == 1) {
 #pragma unroll
           for (int row = 0; row < Warp::rows; ++row) {
@@ -135,8 +137,12 @@ __global__ void __launch_bounds__(block_threads, eights == 1 ? 3 : 2)
             }
           }
         }
+        if constexpr (loads_ahead) {
 #pragma unroll
-        for (int i = 0; i < rows_together * eights; ++i) b[i / eights][i % eights] = next[i / eights][i % eights];
+          for (int i = 0; i < rows_together * eights; ++i) b[i / eights][i % eights] = next[i / eights][i % eights];
+        } else {
+          if (more) load_filters(b);
+        }
       }
     }
   }
@@ -206,7 +212,11 @@ std::int64_t step_count(const ConvProblem& p) {
   const std::int64_t eights = eights_of(p);
   return eights == 1 ? (p.s + 1) / 2 : p.s * ((eights + 1) / 2);
 }
-std::int64_t chunk_of(const ConvProblem& p) { return 8 * eights_of(p) * channel_blocks_of(eights_of(p), p.stride_h); }
+/// How many rows of taps a kernel may multiply at once.
+int rows_together(const ConvProblem& p) { return p.r == 3 && p.dilation_h == 1 && p.stride_h <= 2 ? 3 : 1; }
+std::int64_t chunk_of(const ConvProblem& p, int rows) {
+  return 8 * eights_of(p) * channel_blocks_of(eights_of(p), rows == 1 ? 2 : p.stride_h);
+}
 std::int64_t blocks_over(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 double block_count(const ConvProblem& p, int rows) {
   return static_cast<double>(p.n) * static_cast<double>(blocks_over(p.p, tile_p) * blocks_over(p.q, tile_q)) *
