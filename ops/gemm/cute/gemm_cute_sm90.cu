@@ -67,8 +67,6 @@ struct Cut {
   using Mma = decltype(cute::make_tiled_mma(
       GMMA::ss_op_selector<T, T, float, Shape<Int<tile_m>, Int<tile_n>, Int<tile_k>>, GMMA::Major::K, B_major>(),
       cute::Layout<Shape<_2, _1, _1>>{}));
-
-  [[maybe_unused]] static constexpr unsigned stage_bytes = (tile_m + tile_n) * tile_k * sizeof(T);
 };
 
 // Sums go to y by way of shared memory, so that a warp writes whole rows of 32 columns, and the epilogue's code is in a
@@ -126,6 +124,7 @@ __global__ void __launch_bounds__(threads, 1)
   if (group == 0) {
     cutlass::arch::warpgroup_reg_dealloc<40>();
     if (thread != 0) return;
+    constexpr unsigned stage_bytes = (C::tile_m + C::tile_n) * C::tile_k * sizeof(typename C::Element);
     constexpr auto hint = static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL);
     for (unsigned index = blockIdx.x; index < tiles.count; index += gridDim.x) {
       const CuteTiles::Tile tile = tiles[index];
@@ -133,7 +132,7 @@ __global__ void __launch_bounds__(threads, 1)
         // The ring is empty at first: of a barrier that was just made, the phase before the first one counts as over.
         Empty::wait(&shared.empty[turn.stage], turn.parity ^ 1);
         std::uint64_t* const full = &shared.full[turn.stage];
-        Full::arrive_and_expect_tx(full, C::stage_bytes);
+        Full::arrive_and_expect_tx(full, stage_bytes);
         const int k = (tile.first_step + step) * C::tile_k;
         cute::SM90_TMA_LOAD_3D::copy(&a_map, full, hint, &a_tiles(0, 0, turn.stage), k, tile.m * C::tile_m,
                                      tile.product * a_moves);
