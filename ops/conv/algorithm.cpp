@@ -50,6 +50,12 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
     return Offer::refuse(fmt::format("convolution of {}; only {} is done", to_string(dtype), types().str()));
   if (of_x != dtype && !(of_x == DType::f32 && reads_float32()))
     return Offer::refuse(fmt::format("its input is {}, its output {}", to_string(of_x), to_string(dtype)));
+  for (const std::size_t i : {ConvOp::filter, ConvOp::bias})  // widen makes them so
+    if (present(node.inputs(), i) && node.inputs()[i].type.dtype != DType::f32)
+      return Offer::refuse(fmt::format("its {} is {}; kernels round float32", i == ConvOp::filter ? "filter" : "bias",
+                                       to_string(node.inputs()[i].type.dtype)));
+  if (present(node.inputs(), ConvOp::residual) && node.inputs()[ConvOp::residual].type.dtype != dtype)
+    return Offer::refuse("its residual is of another type than its output");
   if (node.shape(ConvOp::input).rank() == 5) return Offer::refuse("it is 3-D");
   const bool computed = node.inputs()[ConvOp::filter].constant == nullptr;
   if (!takes_anything()) {

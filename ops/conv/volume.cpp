@@ -287,8 +287,9 @@ class Planes final : public Kernel {
 
   /// The least estimate of the planes, in either format; the copies are bound by memory.
   Offer offer(const Problem& node, const Target& target) const override {
-    if (const DType dtype = node.inputs()[x_input].type.dtype; !types().contains(dtype))
-      return Offer::refuse(fmt::format("convolution of {}; only {} is done", to_string(dtype), types().str()));
+    for (const DType dtype : {node.inputs()[x_input].type.dtype, node.outputs()[0].dtype})
+      if (!types().contains(dtype))
+        return Offer::refuse(fmt::format("convolution of {}; only {} is done", to_string(dtype), types().str()));
     if (node.shape(x_input).rank() != 5) return Offer::refuse("it is not 3-D");
     const Volume volume(node, device_);
     PlanesPlan best;

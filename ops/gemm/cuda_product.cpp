@@ -163,6 +163,7 @@ class CudaProduct final : public MatrixKernel {
     // fold_batch_norm and fold_scale make these for constant B only.
     if (!p.scale.empty() && !p.b_known) return Offer::refuse("weight_scale on a B that is computed");
     const DType type = node.inputs()[MatrixOp::a].type.dtype, y_type = node.outputs()[0].dtype;
+    if (type == DType::f32 && y_type != type) return Offer::refuse(fmt::format("product into {}", to_string(y_type)));
     if (is_half(type))
       if (const std::string why = refuse_half(node, p, type, y_type); !why.empty()) return Offer::refuse(why);
     Candidate candidate;

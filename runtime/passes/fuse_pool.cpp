@@ -31,12 +31,12 @@ struct Pooled {
   std::shared_ptr<const Op> op;
   Candidate candidate;
 };
-std::optional<Pooled> pooled(const Graph& graph, const Node& node, const Target& target) {
+std::optional<Pooled> pooled(const Graph& graph, const Node& node, const Node& pool, const Target& target) {
   if (node.type() != "Conv" || node.choice == nullptr || (node.inputs.size() > 3 && node.inputs[3] != no_id))
     return std::nullopt;
   const Candidate& chosen = node.choice->candidate;
   auto op = with_attributes(*node.op, {{"max_pool", std::int64_t{2}}}, node.inputs.size());
-  const Offer offer = node.choice->kernel->offer(Problem(op, graph.input_infos(node)), target);
+  const Offer offer = node.choice->kernel->offer(Problem(op, graph.input_infos(node), graph.output_types(pool)), target);
   const auto same = std::find_if(offer.candidates.begin(), offer.candidates.end(), [&](const Candidate& candidate) {
     return candidate.config == chosen.config && candidate.inputs == chosen.inputs &&
            candidate.outputs == chosen.outputs;
@@ -53,7 +53,7 @@ void fuse_pool(Graph& graph, const PassContext& context) {
     const Node& pool = graph.nodes[n];
     if (!is_max_of_four(graph, pool) || !edit.merges(pool.inputs[0])) continue;
     const NodeId maker = edit.producer(pool.inputs[0]);
-    auto with_pool = pooled(graph, graph.node(maker), context.target);
+    auto with_pool = pooled(graph, graph.node(maker), pool, context.target);
     if (!with_pool || graph.value(pool.outputs[0]).format != graph.value(pool.inputs[0]).format) continue;
     Node& conv = graph.node(maker);
     conv.op = std::move(with_pool->op);

@@ -153,9 +153,10 @@ std::vector<Cut> mma_gemm_cuts(const ConvProblem& p, const DeviceProfile& device
   for (const MmaTile tile : mma_tiles_for(mma_access(p))) {
     std::int64_t last = 0;
     for (std::int64_t slices = 1; slices <= (device.clusters ? max_cluster : 1); ++slices) {
-      const MmaGemmPlan plan = cut_mma_gemm(p, tile, slices);
+      MmaGemmPlan plan = cut_mma_gemm(p, tile, slices);
       if (plan.slices == last) continue;
       last = plan.slices;
+      plan.resident = even_resident(p, plan, device);
       cuts.push_back({.config = plan.str(),
                       .tile = fmt::format("{}x{}", shape_of(tile).m, shape_of(tile).n),
                       .slices = plan.slices,
@@ -163,7 +164,7 @@ std::vector<Cut> mma_gemm_cuts(const ConvProblem& p, const DeviceProfile& device
                       .steps_a_slice = plan.steps_a_slice,
                       .blocks = plan.tiles_m * plan.tiles_n * plan.slices,
                       .estimated_us = mma_gemm_us(p, plan, device),
-                      .taken = plan.str() == planned.str()});
+                      .taken = plan.tile == planned.tile && plan.slices == planned.slices});
     }
   }
   return cuts;

@@ -106,6 +106,32 @@ TEST_CASE("assign_types/constants_that_halves_cannot_hold") {
   CHECK(type_with(0.0F, "fp16") == DType::f16);
 }
 
+// A squeeze-and-excite branch, a pool that a convolution might take in, a Gemm that is not the last.
+TEST_CASE("assign_types/what_follows_chooses_kernels") {
+  if constexpr (!cuda_built) return;
+  using Ints = std::vector<std::int64_t>;
+  GraphBuilder b;
+  const ValueId x = b.node("Relu", {b.conv(b.input("x", {-1, 3, 32, 32}), 3, 16, 3, 1)});
+  const ValueId squeezed = b.node("GlobalAveragePool", {x});
+  const ValueId excited = b.node("Sigmoid", {b.conv(b.node("Relu", {b.conv(squeezed, 16, 8, 1)}), 8, 16, 1)});
+  const ValueId scaled = b.conv(b.node("Mul", {x, excited}), 16, 16, 3, 1);
+  const ValueId pooled =
+      b.node("MaxPool", {b.node("Relu", {scaled})}, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}});
+  const ValueId hidden = b.node("Gemm", {b.node("Flatten", {pooled}), b.weights({4096, 64}), b.weights({64})});
+  b.output(b.node("Gemm", {b.node("Relu", {hidden}), b.weights({64, 10}), b.weights({10})}));
+  for (const std::int64_t batch : {1, 64})
+    for (const char* const precision : {"fp16", "bf16"}) {
+      Graph graph = b.build(batch);
+      const PassContext context{.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"};
+      for (const Pass& pass : passes().subspan(passes_before_inference)) pass.run(graph, context);
+      INFO(graph.dump());
+      for (const Node& node : graph.nodes) {
+        REQUIRE(node.choice != nullptr);
+        if (node.type() == "Conv") CHECK(type_of(graph, node.outputs[0]) == parse_numerics(precision).storage);
+      }
+    }
+}
+
 TEST_CASE("assign_types/a_residual_and_a_concat") {
   if constexpr (!cuda_built) return;
   GraphBuilder b;

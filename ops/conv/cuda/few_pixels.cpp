@@ -22,7 +22,9 @@ Problem as_product(const Problem& node) {
   std::vector<InputInfo> inputs(operands.begin(), operands.end());
   inputs[MatrixOp::a].type.shape = {p.n * p.h * p.w, p.c};
   inputs[MatrixOp::b].type.shape = {p.k, p.c};
-  return {make_normalised_op("Gemm", attributes, inputs.size()), inputs};
+  return {make_normalised_op("Gemm", attributes, inputs.size()),
+          inputs,
+          {{node.outputs()[0].dtype, {p.n * p.h * p.w, p.k}}}};
 }
 
 class FewPixels final : public Kernel {

@@ -47,12 +47,6 @@ std::int64_t blocks_of(const ConvProblem& p, const ImplicitGemmPlan& plan) {
   return plan.tiles_m * plan.tiles_n * plan.slices * p.groups;
 }
 
-/// Multiprocessors of a device that clusters of so many blocks fill.
-std::int64_t filled_multiprocessors(std::int64_t cluster, const DeviceProfile& device) {
-  const std::int64_t of_all = cluster_multiprocessors[static_cast<std::size_t>(cluster)];
-  return std::max<std::int64_t>(1, device.units * of_all / cluster_multiprocessors.front());
-}
-
 std::int64_t output_elems(const ConvProblem& p) { return p.n * p.k * p.p * p.q; }
 
 /// How a block reads its input, in the terms of the model.
@@ -66,6 +60,11 @@ AccessSpeed speed_of(GemmAccess access) {
 }
 
 }  // namespace
+
+std::int64_t filled_multiprocessors(std::int64_t cluster, const DeviceProfile& device) {
+  const std::int64_t of_all = cluster_multiprocessors[static_cast<std::size_t>(cluster)];
+  return std::max<std::int64_t>(1, device.units * of_all / cluster_multiprocessors.front());
+}
 
 std::string to_string(GemmTile tile) {
   return std::to_string(shape_of(tile).m) + "x" + std::to_string(shape_of(tile).n);

@@ -106,6 +106,9 @@ ImplicitGemmPlan cut_gemm(const ConvProblem& problem, GemmTile tile, std::int64_
 /// where they fill the multiprocessors anyway.
 std::int64_t even_resident(const ConvProblem& problem, const ImplicitGemmPlan& plan, const DeviceProfile& device);
 
+/// Multiprocessors of a device that clusters of so many blocks fill.
+std::int64_t filled_multiprocessors(std::int64_t cluster, const DeviceProfile& device);
+
 /// The shared memory in bytes that a block asks for, of which it uses `bytes`, so that at most `resident` (0: any
 /// number) of them fit a multiprocessor; less where one block cannot have that much.
 std::size_t shared_bytes_for(std::size_t bytes, std::int64_t resident, const DeviceProfile& device);

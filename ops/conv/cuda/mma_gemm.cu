@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "ops/conv/conv.h"
+#include "ops/conv/cuda/implicit_gemm_plan.h"
 #include "ops/core/sum_tolerance.h"
 
 namespace lenslet::cuda {
@@ -44,8 +45,9 @@ TileKernel kernel_for(const ConvProblem& p, MmaTile tile) {
 
 class BoundMmaGemm final : public BoundKernel {
  public:
-  BoundMmaGemm(const ConvProblem& p, const MmaGemmPlan& plan)
+  BoundMmaGemm(const ConvProblem& p, const MmaGemmPlan& plan, const DeviceProfile& device)
       : plan_(plan), groups_(static_cast<unsigned>(p.groups)), kernel_(kernel_for(p, plan.tile)), call_(p) {
+    kernel_.shared_bytes = shared_bytes_for(kernel_.shared_bytes, plan.resident, device);
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
     call_.steps = narrow(plan.steps);
     call_.steps_a_slice = narrow(plan.steps_a_slice);
@@ -122,7 +124,8 @@ class MmaGemmConv final : public ConvAlgorithm {
   }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    const MmaGemmPlan cut = plan_mma_gemm(p, target.device.clusters);
+    MmaGemmPlan cut = plan_mma_gemm(p, target.device.clusters);
+    if (cut.slices > 1) cut.resident = even_resident(p, cut, target.device);
     const std::int64_t terms = p.group_c() * p.r * p.s;
     return {.format = formats::nhwc,
             .config = cut.str(),
@@ -157,7 +160,7 @@ class MmaGemmConv final : public ConvAlgorithm {
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
                                                const DeviceProfile& device) const override {
-    return std::make_unique<BoundMmaGemm>(p, read_mma_gemm_plan(p, config, device.clusters));
+    return std::make_unique<BoundMmaGemm>(p, read_mma_gemm_plan(p, config, device.clusters), device);
   }
 };
 

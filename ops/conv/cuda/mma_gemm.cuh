@@ -152,17 +152,38 @@ class MmaFilterLoader {
   const char* from_;  ///< that row in the next step
 };
 
+/// The floats at `from`, by 16 bytes if they are that many: it is aligned then.
+template <int width>
+__device__ inline void read_floats(float (&value)[width], const float* from) {
+  if constexpr (width % 4 == 0)
+#pragma unroll
+    for (int e = 0; e < width; e += 4) {
+      const float4 four = *reinterpret_cast<const float4*>(from + e);
+      value[e] = four.x;
+      value[e + 1] = four.y;
+      value[e + 2] = four.z;
+      value[e + 3] = four.w;
+    }
+  else
+#pragma unroll
+    for (int e = 0; e < width; ++e) value[e] = from[e];
+}
+
 /// value = what the cluster's blocks have at `mine`, added up in their order.
 template <int width>
 __device__ inline void sum_slices_of(const float* mine, int slices, float (&value)[width]) {
+  if (slices == 1) return read_floats(value, mine);
+  float theirs[max_mma_slices][width];  // all under way at once
+#pragma unroll
+  for (int rank = 0; rank < max_mma_slices; ++rank)
+    if (rank < slices) read_floats(theirs[rank], in_block(rank, mine));
 #pragma unroll
   for (int e = 0; e < width; ++e) value[e] = 0;
-#pragma unroll 4
-  for (int rank = 0; rank < slices; ++rank) {
-    const float* const theirs = in_block(rank, mine);
 #pragma unroll
-    for (int e = 0; e < width; ++e) value[e] += theirs[e];
-  }
+  for (int rank = 0; rank < max_mma_slices; ++rank)
+    if (rank < slices)
+#pragma unroll
+      for (int e = 0; e < width; ++e) value[e] += theirs[rank][e];
 }
 
 /// Finishes the tile `sums`, [m][sums_pitch] in shared memory, and writes it, `width` adjacent outputs at a time; in a

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/conv/cuda/implicit_gemm_plan.h"
+
 namespace lenslet::cuda {
 namespace {
 
@@ -19,7 +21,7 @@ constexpr double cluster_us = 0.7, cluster_bytes_per_us = 3e6;
 /// Copies of 4 bytes, and loads of 2: what a step takes longer.
 constexpr double word_factor = 2.5, half_factor = 6;
 
-constexpr std::int64_t max_slices = 8;  // a cluster that every device can place
+constexpr std::int64_t max_slices = max_mma_slices;
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -52,6 +54,7 @@ std::string MmaGemmPlan::str() const {
   const MmaTileShape& shape = shape_of(tile);
   ConfigWriter text;
   text.add("tile", std::to_string(shape.m) + "x" + std::to_string(shape.n)).add("slices", slices);
+  if (resident != 0) text.add("resident", resident);
   return text.str();
 }
 
@@ -65,6 +68,12 @@ MmaGemmPlan cut_mma_gemm(const ConvProblem& p, MmaTile tile, std::int64_t slices
   plan.steps_a_slice = ceil_div(plan.steps, std::clamp<std::int64_t>(slices, 1, std::min(plan.steps, max_slices)));
   plan.slices = ceil_div(plan.steps, plan.steps_a_slice);
   return plan;
+}
+
+std::int64_t even_resident(const ConvProblem& p, const MmaGemmPlan& plan, const DeviceProfile& device) {
+  const std::int64_t blocks = plan.tiles_m * plan.tiles_n * plan.slices * p.groups;
+  const std::int64_t even = ceil_div(blocks, filled_multiprocessors(device.clusters ? plan.slices : 1, device));
+  return even < shape_of(plan.tile).blocks ? even : 0;
 }
 
 double mma_gemm_us(const ConvProblem& p, const MmaGemmPlan& plan, const DeviceProfile& device) {
@@ -113,12 +122,15 @@ MmaGemmPlan read_mma_gemm_plan(const ConvProblem& p, std::string_view config, bo
   ConfigReader reader(config);
   const std::string_view text = reader.word("tile");
   const std::int64_t slices = reader.integer("slices", 1, clusters ? max_slices : 1);
+  const std::int64_t resident = reader.done() ? 0 : reader.integer("resident", 1, std::numeric_limits<int>::max());
   reader.finish();
   for (const MmaTile tile : mma_tiles_for(mma_access(p))) {
-    const MmaGemmPlan plan = cut_mma_gemm(p, tile, slices);
+    MmaGemmPlan plan = cut_mma_gemm(p, tile, slices);
     const MmaTileShape& shape = shape_of(tile);
     if (std::to_string(shape.m) + "x" + std::to_string(shape.n) != text) continue;
     if (plan.slices != slices) reader.refuse("the terms cannot be cut into so many slices");
+    if (resident > shape.blocks) reader.refuse("so many blocks do not fit");
+    plan.resident = resident;
     return plan;
   }
   reader.refuse("there is no kernel for such a tile");

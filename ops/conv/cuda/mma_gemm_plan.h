@@ -21,6 +21,9 @@ namespace lenslet::cuda {
 /// copied and what ldmatrix reads.
 inline constexpr int mma_step_bytes = 128;
 
+/// A cluster that every device can place.
+inline constexpr int max_mma_slices = 8;
+
 enum class MmaTile { t128x128, t128x64, t64x128, t64x64, t64x32, t32x64, t32x32 };
 
 struct MmaTileShape {
@@ -76,8 +79,9 @@ struct MmaGemmPlan {
   std::int64_t steps = 0;                 ///< of mma_step_bytes, the last may be partial
   std::int64_t steps_a_slice = 0;         ///< the last slice may have fewer, none has 0
   std::int64_t slices = 0;                ///< a cluster of blocks, which adds them up in their order
+  std::int64_t resident = 0;              ///< blocks on a multiprocessor at most; 0: as many as fit
 
-  /// "tile=128x64 slices=4"
+  /// "tile=128x64 slices=4", " resident=2" where it is not 0
   std::string str() const;
 };
 
@@ -88,6 +92,8 @@ std::int64_t mma_filter_pitch(const ConvProblem& problem);
 
 /// `slices` is an upper bound: as many as are not empty are made.
 MmaGemmPlan cut_mma_gemm(const ConvProblem& problem, MmaTile tile, std::int64_t slices);
+/// What `resident` shall be: as even_resident() of implicit_gemm.
+std::int64_t even_resident(const ConvProblem& problem, const MmaGemmPlan& plan, const DeviceProfile& device);
 /// Time in us, the launch included, on a device with clusters.
 double mma_gemm_us(const ConvProblem& problem, const MmaGemmPlan& plan, const DeviceProfile& device);
 /// The fastest by mma_gemm_us() on reference_gpu(); in one slice where the device has no clusters.
