@@ -36,7 +36,8 @@ std::optional<Pooled> pooled(const Graph& graph, const Node& node, const Node& p
     return std::nullopt;
   const Candidate& chosen = node.choice->candidate;
   auto op = with_attributes(*node.op, {{"max_pool", std::int64_t{2}}}, node.inputs.size());
-  const Offer offer = node.choice->kernel->offer(Problem(op, graph.input_infos(node), graph.output_types(pool)), target);
+  const Offer offer =
+      node.choice->kernel->offer(Problem(op, graph.input_infos(node), graph.output_types(pool)), target);
   const auto same = std::find_if(offer.candidates.begin(), offer.candidates.end(), [&](const Candidate& candidate) {
     return candidate.config == chosen.config && candidate.inputs == chosen.inputs &&
            candidate.outputs == chosen.outputs;

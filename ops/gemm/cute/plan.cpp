@@ -138,7 +138,8 @@ double cute_plan_us(const CuteProblem& p, const CutePlan& plan, const DeviceProf
   const double tensor = device.flops_per_us(p.multiply == Multiply::fp32 ? Multiply::fp32 : Multiply::tf32);
   const double peak = is_half(p) ? 2 * tensor : tensor;
   const double units = device.units, blocks = static_cast<double>(tiles_of(p, plan) * plan.slices);
-  const double at_once = std::clamp(blocks, 1.0, units * rate.blocks), waves = std::ceil(blocks / (units * rate.blocks));
+  const double at_once = std::clamp(blocks, 1.0, units * rate.blocks),
+               waves = std::ceil(blocks / (units * rate.blocks));
   const double steps = static_cast<double>(ceil_div(steps_of(p), plan.slices));
   const double step_flops = 2.0 * plan.tile_m * plan.tile_n * static_cast<double>(cute_tile_k(p.element_bytes()));
   const double here = std::max(1.0, std::min(rate.blocks, blocks / units));  // blocks that share a multiprocessor
