@@ -37,6 +37,10 @@ class Judge {
     for (std::size_t i = 0; i < got.values.size(); ++i) {
       const double a = got.values[i], e = exact.values[i];
       if (!std::isfinite(e)) ++check.not_finite;
+      if (std::isinf(a) && std::isfinite(e) && got.dtype != DType::f32) {
+        ++check.beyond_range;
+        check.largest = std::max(check.largest, std::abs(e));
+      }
       if (made_nan(a, e))
         ++check.made_nan;
       else
@@ -131,11 +135,21 @@ nlohmann::json number_or_infinite(double error) {
 
 std::string verdict(const LayerCheck& check) {
   if (!check.skipped.empty()) return check.skipped;
+  if (check.beyond_range > 0)
+    return fmt::format("OUT OF RANGE: {} up to {:.3g} are infinite as stored", check.beyond_range, check.largest);
   if (!check.passed()) return "EXCEEDED";
   std::string text = check.against_terms ? "ok (of the terms: they cancel)" : "ok";
   if (check.not_finite > 0) text += fmt::format("; {} infinite or NaN by the reference", check.not_finite);
   if (check.made_nan > 0) text += fmt::format("; {} made NaN by {}", check.made_nan, check.algorithm);
   return text;
+}
+
+std::string range_advice(std::span<const LayerCheck> layers) {
+  const auto leaves = [](const LayerCheck& layer) { return layer.beyond_range > 0; };
+  const auto first = std::ranges::find_if(layers, leaves);
+  if (first == layers.end()) return {};
+  return fmt::format("{} of them leave the range of float16, first {} (up to {:.3g}): bf16 has that of float32",
+                     std::ranges::count_if(layers, leaves), first->name, first->largest);
 }
 
 }  // namespace lenslet::tool

@@ -82,6 +82,7 @@ nlohmann::json to_json(const LayerCheck& layer) {
   if (layer.against_terms) row["relative_to"] = "terms";
   if (layer.not_finite > 0) row["not_finite"] = layer.not_finite;
   if (layer.made_nan > 0) row["made_nan"] = layer.made_nan;
+  if (layer.beyond_range > 0) row["beyond_range"] = layer.beyond_range;
   row["passed"] = layer.passed();
   return row;
 }
@@ -123,6 +124,11 @@ bool verify(const Options& options) {
   } else {
     fmt::print("{} layers checked on {}, {} exceeded their tolerance, {} without a reference\n", checked, device,
                exceeded, skipped);
+    for (const Report& report : reports)
+      if (const std::string advice = range_advice(report.layers); !advice.empty()) {
+        fmt::print("{} (--precision bf16)\n", advice);
+        break;
+      }
   }
   return exceeded == 0;
 }
