@@ -114,7 +114,10 @@ if wants models; then
         super-resolution-x3) free=(--shape input=1x1x60x52) ;;
         ppocr-cls-mobilenetv3) free=(--shape x=1x3x48x192) ;;
       esac
-      step "verify-$model" "$lenslet" verify "$file" --device cuda --conv-algorithm all "${free[@]}"
+      for precision in fp32 tf32 fp16 bf16; do
+        step "verify-$model-$precision" "$lenslet" verify "$file" --device cuda --conv-algorithm all \
+          --precision $precision "${free[@]}"
+      done
     done
     for cases in generated-ops onnxjs-ops; do
       if [ -d "$shared/$cases" ]; then
@@ -126,7 +129,10 @@ if wants models; then
     for model in squeezenet1.1 resnet50 mobilenetv2-nhwc; do
       file=$shared/models/$model.onnx
       [ -f "$file" ] && [ -d "$shared/images/photos" ] || continue
-      step "classify-$model" python3 tools/scripts/same_classes.py "$lenslet" "$file" "$shared/images/photos"
+      for precision in fp32 tf32 fp16 bf16; do
+        step "classify-$model-$precision" python3 tools/scripts/same_classes.py --precision $precision "$lenslet" \
+          "$file" "$shared/images/photos"
+      done
     done
   else
     note skipped models "no $shared"
@@ -164,9 +170,19 @@ if wants bench; then
     step "bench-conv-$set" "$lenslet" bench conv --set "$set" --batch 1 --all-algorithms --same-buffers \
       --device cuda
   done
+  for set in resnet50 mobilenet_v2; do
+    for precision in tf32 fp16; do
+      step "bench-conv-$set-$precision" "$lenslet" bench conv --set "$set" --batch 64 --all-algorithms \
+        --device cuda --precision $precision
+    done
+  done
+  [ ! -x "$build/tests/cuda/lenslet-bench-gemm-cute" ] ||
+    step bench-gemm-cute "$build/tests/cuda/lenslet-bench-gemm-cute" --type=fp16
   for model in squeezenet1.1 resnet50 mobilenetv2-nhwc; do
-    [ ! -f "$shared/models/$model.onnx" ] ||
-      step "bench-$model" "$lenslet" bench "$shared/models/$model.onnx" --device cuda --batch 1,8
+    for precision in fp32 tf32 fp16; do
+      [ ! -f "$shared/models/$model.onnx" ] || step "bench-$model-$precision" "$lenslet" bench \
+        "$shared/models/$model.onnx" --device cuda --batch 1,8,64 --precision $precision
+    done
     [ ! -f "$shared/models/$model.onnx" ] || step "layers-$model" "$lenslet" layers "$shared/models/$model.onnx" --device cuda
   done
 fi
