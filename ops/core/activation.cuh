@@ -5,6 +5,9 @@
 
 #include <cuda_runtime.h>
 
+#include <cmath>
+
+#include "ops/core/approximate_math.cuh"
 #include "ops/core/scalar_math.h"
 
 namespace lenslet::cuda {
@@ -17,15 +20,21 @@ __device__ inline float clip(float x, float low, float high) {
 /// The activation of four values, with one branch. `alpha` and `beta` as in Activation.
 __device__ inline float4 activated(Activation::Kind kind, float4 x, float alpha, float beta) {
   const auto each = [&](auto of) { return float4{of(x.x), of(x.y), of(x.z), of(x.w)}; };
-  switch (kind) {
-    case Activation::Kind::none:
-      return x;
-    case Activation::Kind::relu:
-      return each([](float v) { return lenslet::activated<Activation::Kind::relu>(ScalarMath<float>(), v, 0, 0); });
-    default:
-      return each([&](float v) { return lenslet::activated(kind, v, alpha, beta); });
-  }
+#define LENSLET_CASE(NAME, PARAMETERS, ...) \
+  case Activation::Kind::NAME:              \
+    return each(                            \
+        [&](float v) { return lenslet::activated<Activation::Kind::NAME>(ScalarMath<float>(), v, alpha, beta); });
+  switch (kind) { LENSLET_ACTIVATIONS(LENSLET_CASE) }
+#undef LENSLET_CASE
+  return x;
 }
+
+/// none, relu and clip as one: x limited to [low, high], in two instructions. NaN stays NaN; of zeros either may come.
+struct Clamp {
+  float low = -INFINITY, high = INFINITY;
+
+  __device__ float operator()(float x) const { return at_most(high, at_least(low, x)); }
+};
 
 /// An Activation as kernels take it: by value, 12 bytes.
 struct DeviceActivation {
@@ -38,6 +47,34 @@ struct DeviceActivation {
 
   __device__ float operator()(float x) const { return lenslet::activated(kind, x, alpha, beta); }
   __device__ float4 operator()(float4 x) const { return activated(kind, x, alpha, beta); }
+
+  /// Is it none, relu or clip?
+  LENSLET_HOST_DEVICE bool is_clamp() const {
+    return kind == Activation::Kind::none || kind == Activation::Kind::relu || kind == Activation::Kind::clip;
+  }
+  /// What it is then: a few instructions, once a kernel. Of other activations, the clamp that does nothing.
+  LENSLET_HOST_DEVICE Clamp clamp() const {
+    Clamp limits;
+    if (kind == Activation::Kind::relu) limits.low = 0;
+    if (kind == Activation::Kind::clip) {  // a bound that is NaN is none
+      limits.low = fmaxf(alpha, limits.low);
+      limits.high = fminf(beta, limits.high);
+    }
+    return limits;
+  }
+
+  /// Of many numbers that are rounded to 16 bits afterwards: one branch, and approximate functions. Kernels that unroll
+  /// this a lot keep the clamp apart, which is short, and call this where it is none.
+  template <int count>
+  __device__ void apply_for_halves(float (&x)[count]) const {
+#define LENSLET_CASE(NAME, PARAMETERS, ...)                                                                  \
+  case Activation::Kind::NAME:                                                                               \
+    _Pragma("unroll") for (int i = 0; i < count; ++i) x[i] =                                                 \
+        lenslet::activated<Activation::Kind::NAME>(ApproximateMath(), Approximate{x[i]}, alpha, beta).value; \
+    return;
+    switch (kind) { LENSLET_ACTIVATIONS(LENSLET_CASE) }
+#undef LENSLET_CASE
+  }
 };
 
 }  // namespace lenslet::cuda

@@ -1,0 +1,80 @@
+#pragma once
+// Arithmetic for results that are rounded to 16 bits: functions by the approximations that processors of CUDA have as
+// single instructions. With it an activation is within 2^-17 of its value, or within 1e-35 where that is tiny.
+
+#include <cuda_runtime.h>
+
+#include <cfloat>
+#include <cmath>
+
+#include "base/cuda/host_device.h"
+
+namespace lenslet::cuda {
+
+// Bounds in one instruction each, which keeps NaN, where the architecture has it. Of zeros either may come.
+LENSLET_HOST_DEVICE inline float at_least(float low, float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(low));
+  return y;
+#else
+  return x < low ? low : x;
+#endif
+}
+LENSLET_HOST_DEVICE inline float at_most(float high, float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  float y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(high));
+  return y;
+#else
+  return x > high ? high : x;
+#endif
+}
+
+/// 2^x; what is below 2^-126 is 0.
+LENSLET_HOST_DEVICE inline float approximate_exp2(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return exp2f(x);
+#endif
+}
+/// 1 / x; what is below 2^-126 is 0.
+LENSLET_HOST_DEVICE inline float approximate_reciprocal(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1 / x;
+#endif
+}
+
+/// A number whose quotients are approximate.
+struct Approximate {
+  float value;
+
+  friend LENSLET_HOST_DEVICE Approximate operator+(Approximate a, Approximate b) { return {a.value + b.value}; }
+  friend LENSLET_HOST_DEVICE Approximate operator*(Approximate a, Approximate b) { return {a.value * b.value}; }
+  friend LENSLET_HOST_DEVICE Approximate operator/(Approximate a, Approximate b) {
+    return {a.value * approximate_reciprocal(b.value)};
+  }
+};
+
+/// The Math (ops/core/activation_kinds.h) of such numbers.
+struct ApproximateMath {
+  using V = Approximate;
+  LENSLET_HOST_DEVICE V operator()(float constant) const { return {constant}; }
+  LENSLET_HOST_DEVICE V neg(V x) const { return {-x.value}; }
+  LENSLET_HOST_DEVICE V at_least(float low, V x) const { return {cuda::at_least(low, x.value)}; }
+  LENSLET_HOST_DEVICE V at_most(float high, V x) const { return {cuda::at_most(high, x.value)}; }
+  LENSLET_HOST_DEVICE V mul_add(V a, V b, V c) const { return {fmaf(a.value, b.value, c.value)}; }
+  LENSLET_HOST_DEVICE V if_negative(V x, V yes, V no) const { return x.value < 0 ? yes : no; }
+  LENSLET_HOST_DEVICE V short_exp(V x) const { return {approximate_exp2(x.value * 1.44269504F)}; }
+  /// x / y, whose limit at -inf / inf is 0.
+  LENSLET_HOST_DEVICE V limited_ratio(V x, V y) const { return at_least(-FLT_MAX, x) / y; }
+};
+
+}  // namespace lenslet::cuda
