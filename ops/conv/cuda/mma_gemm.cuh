@@ -186,6 +186,21 @@ __device__ inline void sum_slices_of(const float* mine, int slices, float (&valu
       for (int e = 0; e < width; ++e) value[e] += theirs[rank][e];
 }
 
+/// What is stored as 16 bits may come of approximate functions.
+template <typename T, int width>
+__device__ inline void activate(const MmaGemm& g, float (&value)[width]) {
+  if (g.activation.is_clamp()) {
+    const Clamp clamp = g.activation.clamp();
+#pragma unroll
+    for (int e = 0; e < width; ++e) value[e] = clamp(value[e]);
+  } else if constexpr (sizeof(T) == 2) {
+    g.activation.apply_for_halves(value);
+  } else {
+#pragma unroll
+    for (int e = 0; e < width; ++e) value[e] = g.activation(value[e]);
+  }
+}
+
 /// Finishes the tile `sums`, [m][sums_pitch] in shared memory, and writes it, `width` adjacent outputs at a time; in a
 /// cluster, each block a part of the sum of all.
 template <typename Tile, typename T, int width>
@@ -221,18 +236,7 @@ __device__ inline void finish_tile(const MmaGemm& g, const float* sums, int firs
 #pragma unroll
     for (int i = 0; i < batch; ++i) {
       if (at[i] < 0) continue;
-      if constexpr (width % 4 == 0) {
-#pragma unroll
-        for (int e = 0; e < width; e += 4) {
-          const float4 v = g.activation(float4{value[i][e], value[i][e + 1], value[i][e + 2], value[i][e + 3]});
-          value[i][e] = v.x;
-          value[i][e + 1] = v.y;
-          value[i][e + 2] = v.z;
-          value[i][e + 3] = v.w;
-        }
-      } else {
-        value[i][0] = g.activation(value[i][0]);
-      }
+      activate<T>(g, value[i]);
       write_stored(y + at[i], value[i]);
     }
   }
