@@ -173,17 +173,21 @@ __device__ inline void read_floats(float (&value)[width], const float* from) {
 template <int width>
 __device__ inline void sum_slices_of(const float* mine, int slices, float (&value)[width]) {
   if (slices == 1) return read_floats(value, mine);
-  float theirs[max_mma_slices][width];  // all under way at once
-#pragma unroll
-  for (int rank = 0; rank < max_mma_slices; ++rank)
-    if (rank < slices) read_floats(theirs[rank], in_block(rank, mine));
 #pragma unroll
   for (int e = 0; e < width; ++e) value[e] = 0;
+  constexpr int together = 4;  // under way at once; with all eight the smallest tiles spill
 #pragma unroll
-  for (int rank = 0; rank < max_mma_slices; ++rank)
-    if (rank < slices)
+  for (int first = 0; first < max_mma_slices; first += together) {
+    float theirs[together][width];
 #pragma unroll
-      for (int e = 0; e < width; ++e) value[e] += theirs[rank][e];
+    for (int i = 0; i < together; ++i)
+      if (first + i < slices) read_floats(theirs[i], in_block(first + i, mine));
+#pragma unroll
+    for (int i = 0; i < together; ++i)
+      if (first + i < slices)
+#pragma unroll
+        for (int e = 0; e < width; ++e) value[e] += theirs[i][e];
+  }
 }
 
 /// What is stored as 16 bits may come of approximate functions.
