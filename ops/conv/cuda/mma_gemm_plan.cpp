@@ -10,8 +10,6 @@ namespace {
 
 // First guesses, to be fitted (lenslet-bench-implicit-gemm).
 
-/// A lone block's step: its loads come from L2, three steps ahead, then ldmatrix, mma and a barrier after each other.
-constexpr double step_us = 0.30;
 /// From a block's start to its first product, and the epilogue: here for m + n = 128.
 constexpr double block_us = 0.9, tile_us = 0.6;
 /// L2 to the multiprocessors, all together.
@@ -88,14 +86,15 @@ double mma_gemm_us(const ConvProblem& p, const MmaGemmPlan& plan, const DevicePr
   // So many blocks on a multiprocessor at once: the units' rate, L2's, or the wait for one's own loads.
   const auto round_us = [&](std::int64_t together) {
     const auto blocks = static_cast<double>(together);
-    const double step = std::max({step_us, blocks * step_flops * device.units / (shape.efficiency * rate),
+    const double step = std::max({shape.lone_us, blocks * step_flops * device.units / (shape.efficiency * rate),
                                   blocks * step_bytes * device.units / l2_bytes_per_us});
     return static_cast<double>(plan.steps_a_slice) * step * factor + start;
   };
   const std::int64_t blocks = plan.tiles_m * plan.tiles_n * plan.slices * p.groups;
-  const std::int64_t round = device.units * shape.blocks, rest = blocks % round;
+  const std::int64_t units = filled_multiprocessors(plan.slices, device);
+  const std::int64_t round = units * shape.blocks, rest = blocks % round;
   double us = static_cast<double>(blocks / round) * round_us(shape.blocks);
-  if (rest > 0) us += round_us(ceil_div(rest, device.units));
+  if (rest > 0) us += round_us(ceil_div(rest, units));
   if (plan.slices > 1) us += cluster_us + 4.0 * static_cast<double>(plan.slices) * elements(p) / cluster_bytes_per_us;
   return device.launch_us + std::max(us, p.bytes() / device.bytes_per_us + start);
 }

@@ -32,19 +32,20 @@ struct MmaTileShape {
   int stages = 0;         ///< steps in shared memory: one multiplied, the others under way
   int blocks = 0;         ///< that fit a multiprocessor of sm_90 together (registers, shared memory)
   double efficiency = 0;  ///< share of the tensor cores' rate (wgmma's) with a full multiprocessor
+  double lone_us = 0;     ///< a step of a block that has a multiprocessor to itself: loads, ldmatrix, mma, a barrier
 
   constexpr int threads() const { return 32 * warps_m * warps_n; }
   constexpr std::size_t stage_bytes() const { return static_cast<std::size_t>(m + n) * mma_step_bytes; }
 };
 
 inline constexpr std::array<MmaTileShape, 7> mma_tiles{{
-    {128, 128, 2, 4, 3, 2, 0.55},
-    {128, 64, 2, 2, 4, 2, 0.50},
-    {64, 128, 2, 2, 4, 2, 0.50},
-    {64, 64, 2, 2, 4, 3, 0.42},
-    {64, 32, 2, 2, 4, 4, 0.30},
-    {32, 64, 2, 2, 4, 4, 0.30},
-    {32, 32, 2, 2, 4, 6, 0.20},
+    {128, 128, 2, 4, 3, 2, 0.55, 0.82},
+    {128, 64, 2, 2, 4, 2, 0.50, 0.70},
+    {64, 128, 2, 2, 4, 2, 0.50, 0.66},
+    {64, 64, 2, 2, 4, 3, 0.42, 0.43},
+    {64, 32, 2, 2, 4, 4, 0.30, 0.35},
+    {32, 64, 2, 2, 4, 4, 0.30, 0.30},
+    {32, 32, 2, 2, 4, 6, 0.20, 0.24},
 }};
 constexpr const MmaTileShape& shape_of(MmaTile tile) { return mma_tiles[static_cast<std::size_t>(tile)]; }
 
