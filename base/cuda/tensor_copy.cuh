@@ -61,6 +61,10 @@ __device__ inline void wait_for_phase(std::uint64_t* barrier, unsigned parity) {
 
 /// What ordinary stores wrote to memory, and what is visible to this thread, copies read afterwards.
 __device__ inline void order_copies_after_stores() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+/// The same of what ordinary stores wrote to shared memory.
+__device__ inline void order_copies_after_shared_stores() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
 
 /// Brings the map itself near. It is a __grid_constant__ parameter.
 __device__ inline void prefetch_map(const CUtensorMap& map) {
@@ -103,6 +107,28 @@ __device__ inline void copy_windows(void* to, const CUtensorMap& map, std::uint6
       "h"(static_cast<std::uint16_t>(tap_h))
       : "memory");
 }
+/// Brings the box of a later copy as near as L2.
+__device__ inline void prefetch_tile(const CUtensorMap& map, int x, int y) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(&map), "r"(x), "r"(y)
+               : "memory");
+}
+
+// The way back, of what lies inside of the tensor. A thread's stores since its last commit are a group, which may be
+// empty.
+
+__device__ inline void store_tile(const CUtensorMap& map, const void* from, int x, int y) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
+               "r"(shared_address(from)), "r"(x), "r"(y)
+               : "memory");
+}
+__device__ inline void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+/// Until at most so many of this thread's last groups have something to read in shared memory.
+template <int groups>
+__device__ inline void wait_until_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(groups) : "memory");
+}
+/// Until all of them have been written.
+__device__ inline void wait_for_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 #endif
 

@@ -52,10 +52,14 @@ void check_cuts(ConvProblem p, DType storage, unsigned seed) {
     }
 }
 
-ConvProblem fused(ConvProblem problem, Activation activation) {
-  problem.bias = problem.residual = true;
+ConvProblem activated(ConvProblem problem, Activation activation) {
+  problem.bias = true;
   problem.activation = activation;
   return problem;
+}
+ConvProblem fused(ConvProblem problem, Activation activation) {
+  problem.residual = true;
+  return activated(problem, activation);
 }
 
 }  // namespace
@@ -65,9 +69,10 @@ TEST_CASE("cuda/wgmma_gemm/every_cut") {
   if (device.capability != 90 || !device.clusters) return;
   const unsigned seed = std::random_device{}();
   const Activation relu{Activation::Kind::relu, 0, 0}, silu{Activation::Kind::silu, 0, 0};
+  const Activation clip{Activation::Kind::clip, -0.5F, 0.75F}, hard_swish{Activation::Kind::hard_swish, 1.0F / 6, 0.5F};
   // One step, pointwise; several tiles both ways, none full at the end, and an odd number of them; channels that end
-  // within a step; strides, dilations and pads of different width; more tiles than multiprocessors, so that stages go
-  // round through several.
+  // within a step; strides, dilations and pads of different width; more tiles than multiprocessors, so that stages and
+  // buffers of results go round through several, with parts that lie outside of y.
   const ConvProblem problems[] = {
       resolve_conv({1, 64, 16, 16}, {64, 64, 1, 1}, {}),
       resolve_conv({1, 8, 3, 3}, {8, 8, 1, 1}, {}),
@@ -77,6 +82,10 @@ TEST_CASE("cuda/wgmma_gemm/every_cut") {
       fused(resolve_conv({5, 40, 17, 19}, {264, 40, 3, 2}, {.dilation = {2, 3}, .pads = {2, 1, 1, 3}}), relu),
       fused(resolve_conv({2, 200, 14, 14}, {72, 200, 1, 1}, {.stride = {2, 2}}), {}),
       fused(resolve_conv({12, 64, 60, 60}, {128, 64, 3, 3}, {.pads = {1, 1, 1, 1}}), relu),
+      fused(resolve_conv({12, 16, 61, 60}, {96, 16, 1, 1}, {}), clip),
+      fused(resolve_conv({12, 72, 61, 60}, {264, 72, 1, 1}, {}), hard_swish),
+      activated(resolve_conv({7, 64, 61, 60}, {264, 64, 1, 1}, {}), clip),
+      activated(resolve_conv({7, 64, 61, 60}, {72, 64, 1, 1}, {}), silu),
   };
   for (const ConvProblem& p : problems)
     for (const DType storage : {DType::f16, DType::bf16}) check_cuts(p, storage, seed);

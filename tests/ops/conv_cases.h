@@ -347,17 +347,17 @@ inline std::vector<ConvCase> conv_cases() {
                       .bias = true,
                       .activation = filters < channels ? silu : Activation{Kind::sigmoid, 0, 0}});
 
-  // Every activation, on a problem for the dense algorithms and one for depthwise.
+  // Every activation, on a problem for the dense algorithms, one of channels in eights and one for depthwise.
   const Activation activations[] = {
       relu,       {Kind::clip, -0.5F, 0.75F},      {Kind::leaky_relu, 0.1F, 0}, {Kind::sigmoid, 0, 0}, silu,
       hard_swish, {Kind::hard_sigmoid, 0.2F, 0.5F}};
   for (const Activation& activation : activations)
-    for (const std::int64_t groups : {1, 19})
+    for (const auto& [c, k, groups] : {std::array<std::int64_t, 3>{19, 19, 1}, {24, 72, 1}, {19, 19, 19}})
       rows.push_back({.n = 2,
-                      .c = 19,
+                      .c = c,
                       .h = 9,
                       .w = 10,
-                      .k = 19,
+                      .k = k,
                       .r = 3,
                       .s = 3,
                       .pads = pad1,

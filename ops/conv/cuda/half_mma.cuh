@@ -32,6 +32,25 @@ __device__ inline std::uint32_t narrowed_pair(float low, float high) {
   return pair;
 }
 
+/// Limits both numbers of a pair to [low, high]: rounding first changes no result, because it keeps the order of
+/// numbers. NaN stays NaN.
+template <typename T>
+class PairClamp {
+ public:
+  __device__ PairClamp(float low, float high) : low_(narrowed_pair<T>(low, low)), high_(narrowed_pair<T>(high, high)) {}
+
+  __device__ std::uint32_t operator()(std::uint32_t pair) const {
+    if constexpr (std::is_same_v<T, BFloat16>)
+      asm("max.NaN.bf16x2 %0, %0, %1;\n\tmin.NaN.bf16x2 %0, %0, %2;" : "+r"(pair) : "r"(low_), "r"(high_));
+    else
+      asm("max.NaN.f16x2 %0, %0, %1;\n\tmin.NaN.f16x2 %0, %0, %2;" : "+r"(pair) : "r"(low_), "r"(high_));
+    return pair;
+  }
+
+ private:
+  std::uint32_t low_, high_;
+};
+
 /// sums += a * b, a 16x16 and b 16x8, by a warp (mma.sync.m16n8k16). With g = lane / 4 and t = lane % 4 a lane has
 /// of a:    rows g, g + 8 of columns 2t, 2t + 1, then the same rows of columns 2t + 8, 2t + 9
 /// of b:    rows 2t, 2t + 1, then 2t + 8, 2t + 9, of column g
@@ -59,6 +78,15 @@ __device__ inline void load_matrices(std::uint32_t (&a)[4], const void* row) {
                : "r"(shared)
                : "memory");
 }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+/// The reverse (stmatrix).
+__device__ inline void store_matrices(void* row, const std::uint32_t (&a)[4]) {
+  const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(row));
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(a[0]), "r"(a[1]),
+               "r"(a[2]), "r"(a[3])
+               : "memory");
+}
+#endif
 
 /// Starts the copy of 16 bytes from global to shared memory, or of zeros unless `valid`; `from` must be an address
 /// that could be read even then. commit_copies() and wait_for_copies() as in copy_async.cuh.

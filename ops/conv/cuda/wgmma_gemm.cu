@@ -65,8 +65,11 @@ class BoundWgmmaGemm final : public BoundKernel {
     call.windows = windows(run.in<void>(ConvOp::input));
     call.filters = filters(run.blob);
     call.bias = run.in<float>(ConvOp::bias);
-    call.residual = run.in<void>(ConvOp::residual);
-    call.y = run.out<void>();
+    call.results = results(run.out<void>());
+    if (const void* residual = run.in<void>(ConvOp::residual); residual != nullptr) {
+      call.residuals = results(residual);
+      call.adds_residual = 1;
+    }
     const auto shared_bytes = static_cast<std::size_t>(shared_of(shape_).total);
     allow_shared_bytes(kernel_, shared_bytes);
     const int clusters = std::min(call.tiles, std::max(run.cuda->multiprocessors / cluster_, 1));
@@ -94,6 +97,12 @@ class BoundWgmmaGemm final : public BoundKernel {
     const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
     return tiled_map(prepared, std::array{size(p.c), size(p.r * p.s), size(p.k)},
                      std::array{std::uint32_t{wgmma_step}, 1U, static_cast<std::uint32_t>(shape_.n / cluster_)});
+  }
+  CUtensorMap results(const void* y) const {
+    const ConvProblem& p = problem_;
+    const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
+    return tiled_map(y, std::array{size(p.k), size(p.n * p.p * p.q)},
+                     std::array{std::uint32_t{staged_filters}, std::uint32_t{staged_rows}});
   }
 
   ConvProblem problem_;

@@ -7,14 +7,10 @@
 // The blocks of a cluster take tiles of the same filters and of pixels that follow each other, and each brings its part
 // of the filters to all of them: a stage is empty when the consumers of all blocks are done with it.
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-#include "base/convert.h"
 #include "base/cuda/launch.h"
-#include "base/cuda/vector.cuh"
 #include "base/cuda/wgmma.cuh"
 #include "ops/conv/cuda/cluster.cuh"
+#include "ops/conv/cuda/wgmma_finish.cuh"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 #include "ops/core/activation.cuh"
 
@@ -24,16 +20,17 @@ namespace lenslet::cuda {
 struct WgmmaGemm {
   CUtensorMap windows{};  ///< of x: in im2col mode, or pointwise [pixels][C]
   CUtensorMap filters{};  ///< [K][R*S][C]
+  /// Of y and of the residual, which may be y or missing: [pixels][K], boxes of a part.
+  CUtensorMap results{}, residuals{};
   WindowWalk walk;
   DeviceActivation activation;
   int pointwise = 0;
   int pixels = 0, k = 0;  ///< pixels: N*P*Q
   TermOrder terms;
-  int steps = 0;                   ///< of a tile
-  int tiles = 0, tiles_n = 0;      ///< tiles: of blocks or, in a cluster, groups of them, the last may be partly empty
-  const float* bias = nullptr;     ///< may be null
-  const void* residual = nullptr;  ///< may be null, or y
-  void* y = nullptr;
+  int steps = 0;                ///< of a tile
+  int tiles = 0, tiles_n = 0;   ///< tiles: of blocks or, in a cluster, groups of them, the last may be partly empty
+  const float* bias = nullptr;  ///< may be null
+  int adds_residual = 0;
 };
 
 inline constexpr int wgmma_threads = 128 * (1 + wgmma_consumers);
@@ -58,7 +55,6 @@ struct WgmmaBlock {
 
   __device__ unsigned char* pixels(int stage) const { return shared + stage * stage_bytes; }
   __device__ unsigned char* filters(int stage) const { return pixels(stage) + layout.pixels; }
-  __device__ unsigned char* staging(int warp) const { return shared + layout.staging + warp * staging_bytes; }
   /// A stage's operands have arrived; its last readers are done.
   __device__ std::uint64_t* full(int stage) const {
     return reinterpret_cast<std::uint64_t*>(shared + layout.barriers) + stage;
@@ -112,6 +108,7 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
     const int tile_m = index / g.tiles_n, first_k = (index - tile_m * g.tiles_n) * Block::shape.n;
     const int first_pixel = Block::first_pixel(tile_m);
     const WindowStart start = g.walk.start(first_pixel);
+    if (g.adds_residual != 0) prefetch_residual<Block>(g, first_pixel, first_k);
     TermWalk terms;
     for (int step = 0; step < g.steps; ++step) {
       if (early > 0) {
@@ -131,146 +128,6 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
   }
   let_next_start();
 }
-
-template <typename T>
-__device__ inline unsigned packed_pair(float low, float high) {
-  if constexpr (std::is_same_v<T, Float16>) {
-    const __half2 pair = __floats2half2_rn(low, high);
-    return static_cast<unsigned>(__half_as_ushort(__low2half(pair))) |
-           static_cast<unsigned>(__half_as_ushort(__high2half(pair))) << 16;
-  } else {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return static_cast<unsigned>(__bfloat16_as_ushort(__low2bfloat16(pair))) |
-           static_cast<unsigned>(__bfloat16_as_ushort(__high2bfloat16(pair))) << 16;
-  }
-}
-template <typename T>
-__device__ inline uint4 packed(float4 low, float4 high) {
-  return {packed_pair<T>(low.x, low.y), packed_pair<T>(low.z, low.w), packed_pair<T>(high.x, high.y),
-          packed_pair<T>(high.z, high.w)};
-}
-template <typename T>
-__device__ inline float4 unpacked(unsigned low, unsigned high) {
-  const auto number = [](unsigned bits) { return widened(T{static_cast<std::uint16_t>(bits)}); };
-  return {number(low), number(low >> 16), number(high), number(high >> 16)};
-}
-
-/// What a consumer warp does with its sums. A part is 16 pixels of 64 filters; of a warp's parts those of the same
-/// pixels follow each other. On its way out a thread has eight filters of every fourth pixel of a part.
-template <typename T, int rows64, int n>
-class Finisher {
-  static constexpr int parts_n = n / staged_filters, passes = staged_rows / 4;
-
- public:
-  static constexpr int parts = rows64 * parts_n;
-
-  __device__ Finisher(const WgmmaGemm& g, unsigned char* staging)
-      : g_(g), staging_(staging), lane_(static_cast<int>(threadIdx.x) % 32) {}
-
-  /// The tile's sums begin at this pixel for this warp. Its first residuals are on their way while it multiplies.
-  __device__ void begin(int first_pixel, int first_k) {
-    first_pixel_ = first_pixel;
-    first_k_ = first_k;
-    load_residual(0);
-  }
-
-  /// All sums are there.
-  __device__ void finish(const float (&d)[rows64][n / 2]) {
-    // A loop, and its body once, for the sake of the code's size; registers are indexed by what is known here.
-#pragma unroll 1
-    for (int part = 0; part < parts; ++part) {
-#pragma unroll
-      for (int known = 0; known < parts; ++known)
-        if (part == known) stage(d[known / parts_n], known % parts_n * (staged_filters / 2));
-      __syncwarp();
-      finish_part(part);
-      __syncwarp();
-    }
-  }
-
- private:
-  __device__ int pixel(int part, int pass) const { return first_pixel_ + part / parts_n * 64 + lane_ / 8 + pass * 4; }
-  __device__ int filter(int part) const { return first_k_ + part % parts_n * staged_filters + lane_ % 8 * 8; }
-  /// In units of eight elements.
-  __device__ std::size_t place(int part, int pass) const {
-    return (static_cast<std::size_t>(pixel(part, pass)) * static_cast<std::size_t>(g_.k) +
-            static_cast<std::size_t>(filter(part))) /
-           8;
-  }
-
-  __device__ void load_residual(int part) {
-    if (g_.residual == nullptr) return;
-#pragma unroll
-    for (int pass = 0; pass < passes; ++pass) load_residual(part, pass);
-  }
-  __device__ void load_residual(int part, int pass) {
-    residual_[pass] = {};
-    if (part < parts && pixel(part, pass) < g_.pixels && filter(part) < g_.k)
-      residual_[pass] = static_cast<const uint4*>(g_.residual)[place(part, pass)];
-  }
-
-  /// A part's fragment, from register `first` on.
-  __device__ void stage(const float (&d)[n / 2], int first) const {
-    const int row = lane_ / 4, half = lane_ % 4 / 2;
-    unsigned char* const to = staging_ + lane_ % 2 * 8;
-#pragma unroll
-    for (int eight = 0; eight < staged_filters / 8; ++eight)
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int at = first + eight * 4 + i * 2;
-        *reinterpret_cast<float2*>(to + staged_offset(row + i * 8, eight, half)) = {d[at], d[at + 1]};
-      }
-  }
-
-  __device__ float4* staged(int pass, int half) const {
-    return reinterpret_cast<float4*>(staging_ + staged_offset(lane_ / 8 + pass * 4, lane_ % 8, half));
-  }
-  __device__ void store(int part, int pass, float4 low, float4 high) const {
-    if (pixel(part, pass) < g_.pixels && filter(part) < g_.k)
-      static_cast<uint4*>(g_.y)[place(part, pass)] = packed<T>(low, high);
-  }
-
-  __device__ void finish_part(int part) {
-    float4 bias[2]{};
-    if (g_.bias != nullptr && filter(part) < g_.k) {
-      const float4* const from = reinterpret_cast<const float4*>(g_.bias + filter(part));
-      bias[0] = from[0];
-      bias[1] = from[1];
-    }
-    const auto kind = g_.activation.kind;
-    const bool plain = kind == Activation::Kind::none || kind == Activation::Kind::relu;
-#pragma unroll
-    for (int pass = 0; pass < passes; ++pass) {
-      float4 low = *staged(pass, 0) + bias[0], high = *staged(pass, 1) + bias[1];
-      if (g_.residual != nullptr) {
-        low = low + unpacked<T>(residual_[pass].x, residual_[pass].y);
-        high = high + unpacked<T>(residual_[pass].z, residual_[pass].w);
-        load_residual(part + 1, pass);
-      }
-      if (plain) {
-        if (kind == Activation::Kind::relu) {
-          low = activated(Activation::Kind::relu, low, 0, 0);
-          high = activated(Activation::Kind::relu, high, 0, 0);
-        }
-        store(part, pass, low, high);
-      } else {
-        *staged(pass, 0) = low;
-        *staged(pass, 1) = high;
-      }
-    }
-    if (plain) return;
-      // Their code is long: once. What a thread reads it has written.
-#pragma unroll 1
-    for (int pass = 0; pass < passes; ++pass)
-      store(part, pass, g_.activation(*staged(pass, 0)), g_.activation(*staged(pass, 1)));
-  }
-
-  const WgmmaGemm& g_;
-  unsigned char* staging_;
-  int lane_;
-  int first_pixel_ = 0, first_k_ = 0;
-  uint4 residual_[passes];
-};
 
 /// A warpgroup: its half of every tile's pixels.
 template <typename T, typename Block>
@@ -292,7 +149,7 @@ __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
   };
 
   wait_for_previous();
-  Finisher<T, rows64, n> finisher(g, block.staging(warp));
+  Finisher<T, Block, WgmmaGemm> finisher(g, block, warp);
   StageWalk<stages> at;
   float d[rows64][n / 2];
   for (int index = Block::first(); index < g.tiles; index += Block::step()) {
@@ -323,6 +180,7 @@ __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
     for (int row = 0; row < rows64; ++row) wgmma_hold(d[row]);
     finisher.finish(d);
   }
+  finisher.end();
 }
 
 #endif
@@ -339,6 +197,7 @@ __global__ void __launch_bounds__(wgmma_threads, 1) wgmma_gemm_kernel(const __gr
       init_barrier(block.full(stage), 1);
       init_barrier(block.empty(stage), wgmma_consumers * 4 * cluster);
     }
+    init_residual_barriers(block);
     publish_barriers();
   }
   if constexpr (cluster == 1)

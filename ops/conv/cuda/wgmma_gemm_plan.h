@@ -40,35 +40,39 @@ inline constexpr std::array<WgmmaTileShape, 5> wgmma_tiles{{
 
 constexpr const WgmmaTileShape& shape_of(WgmmaTile tile) { return wgmma_tiles[static_cast<std::size_t>(tile)]; }
 
-/// A consumer warp stages so many rows of sums of so many filters on their way out, in float32.
-inline constexpr int staged_rows = 16, staged_filters = 64;
+/// Results leave through shared memory in parts of so many pixels and filters, which a consumer warp rounds and one
+/// copy stores. A residual comes the same way.
+inline constexpr int staged_rows = 16, staged_filters = 64, staged_bytes = staged_rows * staged_filters * 2;
 
-/// Where sums (row, 8 * eight + 4 * half ...+3) of a warp lie in its staging area, in bytes. 16-byte units are permuted
-/// so that neither the writes of fragments (8 bytes a thread: rows 0-3 or 4-7, two threads a unit, one `eight`) nor the
-/// reads of rows (16 bytes a thread: one row, all eights, one half) meet in a bank.
-LENSLET_HOST_DEVICE constexpr int staged_offset(int row, int eight, int half) {
-  return row * staged_filters * 4 + half * 128 + ((eight ^ (half << 2) ^ (row & 3)) << 4);
+/// Where the results (row, 8 * eight ...+7) of a part lie, in bytes: as copies by a tensor map have them, 16-byte units
+/// permuted so that those of eight rows lie in different banks.
+LENSLET_HOST_DEVICE constexpr int staged_offset(int row, int eight) {
+  return row * staged_filters * 2 + ((eight ^ (row & 7)) << 4);
 }
 
-/// Bytes of shared memory: stages of both operands, what consumers stage, and barriers.
+/// Bytes of shared memory: stages of both operands, parts on their way, and barriers.
 struct WgmmaShared {
   int pixels = 0, filters = 0;  ///< of a stage's operands
   int stages = 0;
-  int staging = 0;   ///< where the consumers' area begins, `staging_bytes` a warp
-  int barriers = 0;  ///< where they begin: a full one each stage, then an empty one each
+  int buffers = 0;   ///< of a consumer warp, for parts
+  int staging = 0;   ///< where the warps' buffers begin
+  int barriers = 0;  ///< where they begin: a full one each stage, then an empty one each, then one each buffer
   int total = 0;
 };
-inline constexpr int wgmma_consumers = 2, staging_bytes = staged_rows * staged_filters * 4;
+inline constexpr int wgmma_consumers = 2;
 constexpr WgmmaShared shared_of(const WgmmaTileShape& tile) {
-  constexpr int for_stages = 192 << 10, most_stages = 8;
+  constexpr int all = 224 << 10, warps = wgmma_consumers * 4, least_stages = 4, most_stages = 8;
   WgmmaShared shared;
   shared.pixels = tile.m * wgmma_step * 2;
   shared.filters = tile.n * wgmma_step * 2;
   const int stage = shared.pixels + shared.filters;
+  // More of them keep more bytes under way where sums are short. Large tiles are for long ones.
+  shared.buffers = least_stages * stage + warps * 4 * staged_bytes <= all ? 4 : 2;
+  const int staging = warps * shared.buffers * staged_bytes, for_stages = all - staging;
   shared.stages = for_stages / stage < most_stages ? for_stages / stage : most_stages;
   shared.staging = shared.stages * stage;
-  shared.barriers = shared.staging + wgmma_consumers * 4 * staging_bytes;
-  shared.total = shared.barriers + 2 * shared.stages * 8;
+  shared.barriers = shared.staging + staging;
+  shared.total = shared.barriers + (2 * shared.stages + warps * shared.buffers) * 8;
   return shared;
 }
 
