@@ -17,13 +17,26 @@ __device__ inline float clip(float x, float low, float high) {
   return lenslet::activated<Activation::Kind::clip>(ScalarMath<float>(), x, low, high);
 }
 
-/// The activation of four values, with one branch. `alpha` and `beta` as in Activation.
+/// Is it none, relu or clip?
+LENSLET_HOST_DEVICE constexpr bool is_clamp(Activation::Kind kind) {
+  return kind == Activation::Kind::none || kind == Activation::Kind::relu || kind == Activation::Kind::clip;
+}
+
+/// The activation of four values. `alpha` and `beta` as in Activation.
 __device__ inline float4 activated(Activation::Kind kind, float4 x, float alpha, float beta) {
   const auto each = [&](auto of) { return float4{of(x.x), of(x.y), of(x.z), of(x.w)}; };
-#define LENSLET_CASE(NAME, PARAMETERS, ...) \
-  case Activation::Kind::NAME:              \
-    return each(                            \
-        [&](float v) { return lenslet::activated<Activation::Kind::NAME>(ScalarMath<float>(), v, alpha, beta); });
+  if (is_clamp(kind)) {  // apart: the jump that a switch becomes takes longer than they do
+    const float low = kind == Activation::Kind::none ? -INFINITY : kind == Activation::Kind::relu ? 0 : alpha;
+    const float high = kind == Activation::Kind::clip ? beta : INFINITY;
+    return each([&](float v) { return clip(v, low, high); });
+  }
+#define LENSLET_CASE(NAME, PARAMETERS, ...)         \
+  case Activation::Kind::NAME:                      \
+    if constexpr (is_clamp(Activation::Kind::NAME)) \
+      break;                                        \
+    else                                            \
+      return each(                                  \
+          [&](float v) { return lenslet::activated<Activation::Kind::NAME>(ScalarMath<float>(), v, alpha, beta); });
   switch (kind) { LENSLET_ACTIVATIONS(LENSLET_CASE) }
 #undef LENSLET_CASE
   return x;
@@ -48,11 +61,8 @@ struct DeviceActivation {
   __device__ float operator()(float x) const { return lenslet::activated(kind, x, alpha, beta); }
   __device__ float4 operator()(float4 x) const { return activated(kind, x, alpha, beta); }
 
-  /// Is it none, relu or clip?
-  LENSLET_HOST_DEVICE bool is_clamp() const {
-    return kind == Activation::Kind::none || kind == Activation::Kind::relu || kind == Activation::Kind::clip;
-  }
-  /// What it is then: a few instructions, once a kernel. Of other activations, the clamp that does nothing.
+  LENSLET_HOST_DEVICE bool is_clamp() const { return cuda::is_clamp(kind); }
+  /// The clamp that it is: a few instructions, once a kernel. Of other activations, one that does nothing.
   LENSLET_HOST_DEVICE Clamp clamp() const {
     Clamp limits;
     if (kind == Activation::Kind::relu) limits.low = 0;
@@ -67,11 +77,18 @@ struct DeviceActivation {
   /// this a lot keep the clamp apart, which is short, and call this where it is none.
   template <int count>
   __device__ void apply_for_halves(float (&x)[count]) const {
-#define LENSLET_CASE(NAME, PARAMETERS, ...)                                                                  \
-  case Activation::Kind::NAME:                                                                               \
-    _Pragma("unroll") for (int i = 0; i < count; ++i) x[i] =                                                 \
-        lenslet::activated<Activation::Kind::NAME>(ApproximateMath(), Approximate{x[i]}, alpha, beta).value; \
-    return;
+    const auto each = [&](auto of) {
+#pragma unroll
+      for (int i = 0; i < count; ++i) x[i] = of(x[i]);
+    };
+    if (is_clamp()) return each(clamp());
+#define LENSLET_CASE(NAME, PARAMETERS, ...)                                                                      \
+  case Activation::Kind::NAME:                                                                                   \
+    if constexpr (!cuda::is_clamp(Activation::Kind::NAME))                                                       \
+      each([&](float v) {                                                                                        \
+        return lenslet::activated<Activation::Kind::NAME>(ApproximateMath(), Approximate{v}, alpha, beta).value; \
+      });                                                                                                        \
+    break;
     switch (kind) { LENSLET_ACTIVATIONS(LENSLET_CASE) }
 #undef LENSLET_CASE
   }
