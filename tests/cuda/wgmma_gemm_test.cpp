@@ -3,9 +3,14 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "base/convert.h"
 #include "ops/conv/conv.h"
@@ -89,6 +94,51 @@ TEST_CASE("cuda/wgmma_gemm/every_cut") {
   };
   for (const ConvProblem& p : problems)
     for (const DType storage : {DType::f16, DType::bf16}) check_cuts(p, storage, seed);
+}
+
+// Functions that are approximate for results of 16 bits, where they have limits, and NaN.
+TEST_CASE("cuda/wgmma_gemm/activations_of_special_numbers") {
+  const DeviceProfile device = op_runner().profiles(1).at(0);
+  if (device.capability != 90 || !device.clusters) return;
+  using Kind = Activation::Kind;
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  const std::array numbers{0.0F,  -0.0F,  1.0F,     -1.0F,     5.0F,  -5.0F, 0x1p-12F, -0x1p-12F,
+                           20.0F, -20.0F, 16384.0F, -16384.0F, 90.0F, inf,   -inf,     std::nanf("")};
+  // Each number at a pixel, and every filter gives it back.
+  ConvProblem p = resolve_conv({1, 8, 4, 4}, {8, 8, 1, 1}, {});
+  Tensor x(DType::f32, {1, 8, 4, 4}), w(DType::f32, {8, 8, 1, 1});
+  std::ranges::fill(x.values<float>(), 0.0F);
+  std::ranges::fill(w.values<float>(), 0.0F);
+  std::ranges::copy(numbers, x.values<float>().begin());
+  for (std::size_t k = 0; k < 8; ++k) w.values<float>()[k * 8] = 1;
+
+  const Kernel& algorithm = *find_kernel("Conv", DeviceKind::cuda, "wgmma_gemm");
+  for (const Activation& activation : {Activation{},
+                                       {Kind::relu, 0, 0},
+                                       {Kind::clip, -2, 6},
+                                       {Kind::leaky_relu, 0.125F, 0},
+                                       {Kind::sigmoid, 0, 0},
+                                       {Kind::silu, 0, 0},
+                                       {Kind::hard_swish, 1.0F / 6, 0.5F},
+                                       {Kind::hard_sigmoid, 0.25F, 0.5F}})
+    for (const DType storage : {DType::f16, DType::bf16}) {
+      p.activation = activation;
+      p.storage = p.x_storage = storage;
+      const Tensor inputs[] = {as(storage, x), w, Tensor(), Tensor()};
+      const auto problem = pose(p, w);
+      const Offer offer = algorithm.offer(*problem, {.device = device});
+      REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
+      const Call call{.problem = *problem, .kernel = algorithm, .candidate = offer.candidates.at(0), .device = device};
+      const Tensor y = run_between_guards(op_runner(), call, inputs, p.str()).at(0);
+      const std::vector<double> got = oracle::from_tensor(y.to_format(formats::nchw)).values;
+      REQUIRE(got.size() == 8 * numbers.size());
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        const double exact = apply(activation, double{numbers[i % numbers.size()]});
+        const double error = oracle::error_beyond_rounding(got[i], exact, storage);
+        CHECK_MESSAGE((error == 0 || error <= 0x1p-16 * std::abs(exact) + 1e-30), to_string(activation), " of ",
+                      numbers[i % numbers.size()], " in ", to_string(storage), " is ", got[i]);
+      }
+    }
 }
 
 }  // namespace lenslet::test
