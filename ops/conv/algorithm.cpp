@@ -28,7 +28,7 @@ ConvRun BoundConv::conv_run(const KernelRun& run) const {
           .bias = run.in<float>(ConvOp::bias),
           .residual = run.in<float>(ConvOp::residual),
           .y = run.out<float>(),
-          .y_pixel = std::max(problem.k, run.outputs[0].format().pixel_pitch),
+          .y_pixel = y_pixel(problem.k, run),
           .workspace = run.workspace,
           .pool = run.pool,
           .cuda = run.cuda};

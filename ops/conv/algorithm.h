@@ -2,6 +2,7 @@
 // A convolution algorithm: a kernel of Conv. Adding one: a file in ops/conv/cpu or ops/conv/cuda, and a row in
 // rows.cpp.
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -31,7 +32,7 @@ struct ConvFilter {
   float weight(std::int64_t k, std::int64_t i) const { return static_cast<float>(exact_weight(k, i)); }
 };
 
-/// One call. Pointers are 64-byte aligned arena memory (CUDA: 256-byte aligned, on the device) except that bias and
+/// One call. Pointers are 64-byte aligned arena memory (CUDA: on the device, 256-byte, a part 16) except that bias and
 /// residual may be constants as the model has them; x, residual and y are in the algorithm's format.
 struct ConvRun {
   const float* x = nullptr;         ///< with its pads where the algorithm wants them
@@ -39,11 +40,16 @@ struct ConvRun {
   const float* bias = nullptr;      ///< [K]; null when !problem.bias
   const float* residual = nullptr;  ///< like y; null when !problem.residual; may be y itself (in place)
   float* y = nullptr;
-  std::int64_t y_pixel = 0;  ///< nhwc: floats from one pixel of y to the next; K, or more where Plan::pitched
+  std::int64_t y_pixel = 0;  ///< y_pixel()
   std::span<std::byte> workspace = {};
   ThreadPool* pool = nullptr;           ///< CPU algorithms
   const cuda::Context* cuda = nullptr;  ///< CUDA algorithms: queue the work on its stream and return
 };
+
+/// nhwc: elements from one pixel of y to the next; K, or more where Plan::pitched.
+inline std::int64_t y_pixel(std::int64_t k, const KernelRun& run) {
+  return std::max(k, run.outputs[0].format().pixel_pitch);
+}
 
 /// An algorithm bound to a problem.
 class BoundConv : public BoundKernel {

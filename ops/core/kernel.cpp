@@ -77,7 +77,7 @@ class Adapter final : public Kernel {
       candidate.estimated_us = target.device.launch_us + problem.bytes() / target.device.bytes_per_us;
       candidate.tolerance = row_.tolerance_for != nullptr ? row_.tolerance_for(problem) : row_.tolerance;
       candidate.in_place = row_.in_place;
-      if (row_.device == DeviceKind::cpu && format == formats::nhwc) {
+      if (format == formats::nhwc) {
         candidate.pitched_inputs = row_.pitched_inputs;
         candidate.pitched_output = row_.pitched_output;
       }

@@ -76,7 +76,8 @@ struct Candidate {
   double tolerance = 0;     ///< stated bound on max |y - exact| / rms(exact), for random data of one scale
   /// Output 0 may be written over one of these while it is read: same element index read before written, equal type.
   InputMask in_place = no_inputs;
-  /// May these inputs, may output 0, where they are nhwc, get a pixel pitch instead? bind() sees it.
+  /// May these inputs, may output 0, where they are nhwc, get a pixel pitch instead? bind() sees it. On CUDA the pitch
+  /// and where they begin are multiples of 16 bytes, and an image has less than 2^30 elements, pitch included.
   InputMask pitched_inputs = no_inputs;
   bool pitched_output = false;
   /// Of the constant inputs, those that run() reads. The others are in the blob, or were read by bind().
@@ -106,8 +107,9 @@ struct BlobSpec {
 };
 
 /// Everything a kernel gets in a run. Shapes and formats are final; nothing may be allocated. On CUDA the tensors'
-/// data() are device addresses, 256-byte aligned, which the host never reads; work is queued on cuda->stream and
-/// nothing waits: a launch may be recorded into a graph and repeated, so nothing may depend on the moment.
+/// data() are device addresses, 256-byte aligned but for parts of others, which the host never reads; work is queued on
+/// cuda->stream and nothing waits: a launch may be recorded into a graph and repeated, so nothing may depend on the
+/// moment.
 struct KernelRun {
   std::span<const Tensor> inputs;  ///< empty() for omitted optional inputs, and for constants that are not read
   std::span<Tensor> outputs;
@@ -218,7 +220,7 @@ struct SimpleKernel {
   double tolerance = 0;
   double (*tolerance_for)(const Problem&) = nullptr;
   InputMask in_place = no_inputs;
-  InputMask pitched_inputs = no_inputs;  ///< as Candidate's, on the CPU
+  InputMask pitched_inputs = no_inputs;  ///< as Candidate's
   bool pitched_output = false;
   InputMask reads = all_inputs;
   /// Why this problem (not only its types) cannot be computed, or nothing. Answers alike in builds without CUDA.

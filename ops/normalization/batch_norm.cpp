@@ -148,14 +148,16 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   const Shape& x = binding.shape(0);
   std::int64_t outer = x[0], inner = 1;
   const std::int64_t channels = x[1];
-  for (int d = 2; d < x.rank(); ++d) (binding.format(0) == formats::nhwc ? outer : inner) *= x[d];
+  const bool nhwc = binding.format(0).order == Format::Order::channels_last;
+  for (int d = 2; d < x.rank(); ++d) (nhwc ? outer : inner) *= x[d];
+  const std::int64_t x_gap = nhwc ? element_strides(x, binding.format(0))[3] - channels : 0;
   const auto run_on = [=, epsilon = binding.op<BatchNormOp>().epsilon](const KernelRun& run) {
     if constexpr (cuda_built)
       cuda::batch_norm(*run.cuda,
                        {run.inputs[1].data(), run.inputs[2].data(), run.inputs[3].data(), run.inputs[4].data(), epsilon,
                         run.inputs[1].dtype()},
-                       run.inputs[0].dtype(), outer, channels, inner, run.inputs[0].data(), run.outputs[0].data(),
-                       reinterpret_cast<float*>(run.workspace.data()));
+                       run.inputs[0].dtype(), outer, channels, inner, x_gap, run.inputs[0].data(),
+                       run.outputs[0].data(), reinterpret_cast<float*>(run.workspace.data()));
   };
   return bound(run_on, workspace_bytes(channels));
 }

@@ -30,14 +30,14 @@ __device__ float scale_shift(float x, float factor, float offset) { return fmaf(
 template <typename T>
 __global__ void __launch_bounds__(threads)
     scale_elements(const T* x, T* y, const float* factor, const float* offset, Radix inner, Radix channels,
-                   std::int64_t count, bool narrow) {
+                   std::int64_t x_gap, std::int64_t count, bool narrow) {
   wait_for_previous();
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
   if (i >= count) return;
   std::int64_t rest = i;
   take_digit(rest, inner, narrow);
   const std::int64_t c = take_digit(rest, channels, narrow);
-  y[i] = as_stored<T>(scale_shift(loaded(x[i]), factor[c], offset[c]));
+  y[i] = as_stored<T>(scale_shift(loaded(x[i + rest * x_gap]), factor[c], offset[c]));
 }
 
 __device__ float4 scale_shift(float4 x, float4 factor, float4 offset) {
@@ -56,11 +56,11 @@ __device__ void fill(Eight& values, float value) {
 }
 
 /// A pack a thread, of four floats or eight halves: of one channel (inner in packs), or a channel each (inner 1,
-/// channels in packs). `inner` and `channels` count packs.
+/// channels in packs). `inner`, `channels` and `x_gap` count packs.
 template <bool of_channels, typename Stored>
 __global__ void __launch_bounds__(threads)
     scale_packs(const Stored* x, Stored* y, const float* factor, const float* offset, Radix inner, Radix channels,
-                std::int64_t packs, bool narrow) {
+                std::int64_t x_gap, std::int64_t packs, bool narrow) {
   wait_for_previous();
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
   if (i >= packs) return;
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(threads)
     fill(f, factor[c]);
     fill(o, offset[c]);
   }
-  y[i] = as_stored<Stored>(scale_shift(loaded(x[i]), f, o));
+  y[i] = as_stored<Stored>(scale_shift(loaded(x[i + rest * x_gap]), f, o));
 }
 
 /// T as four or eight of them.
@@ -86,7 +86,8 @@ using Several = std::conditional_t<is_half<T>, EightHalves<T>, float4>;
 }  // namespace
 
 void batch_norm(const Context& context, const BatchNormParameters& parameters, DType dtype, std::int64_t outer,
-                std::int64_t channels, std::int64_t inner, const void* from, void* to, float* workspace) {
+                std::int64_t channels, std::int64_t inner, std::int64_t x_gap, const void* from, void* to,
+                float* workspace) {
   const std::int64_t count = outer * channels * inner;
   if (count == 0) return;
   float* factor = workspace;
@@ -104,15 +105,15 @@ void batch_norm(const Context& context, const BatchNormParameters& parameters, D
     const auto* packs = static_cast<const Stored*>(from);
     const dim3 grid(blocks_for(count / pack, threads));
     // The workspace is aligned, and with channels in packs so is the offset in it.
-    if (aligned && inner == 1 && channels % pack == 0)
+    if (aligned && inner == 1 && channels % pack == 0 && x_gap % pack == 0)
       launch(context, scale_packs<true, Stored>, grid, block, 0, packs, static_cast<Stored*>(to), factor, offset,
-             Radix(1), Radix(channels / pack), count / pack, narrow);
-    else if (aligned && inner % pack == 0)
+             Radix(1), Radix(channels / pack), x_gap / pack, count / pack, narrow);
+    else if (aligned && inner % pack == 0 && x_gap == 0)
       launch(context, scale_packs<false, Stored>, grid, block, 0, packs, static_cast<Stored*>(to), factor, offset,
-             Radix(inner / pack), Radix(channels), count / pack, narrow);
+             Radix(inner / pack), Radix(channels), x_gap, count / pack, narrow);
     else
       launch(context, scale_elements<T>, dim3(blocks_for(count, threads)), block, 0, static_cast<const T*>(from),
-             static_cast<T*>(to), factor, offset, Radix(inner), Radix(channels), count, narrow);
+             static_cast<T*>(to), factor, offset, Radix(inner), Radix(channels), x_gap, count, narrow);
   });
 }
 

@@ -18,8 +18,10 @@ struct BatchNormParameters {
 
 /// y = (x - mean[c]) / sqrt(var[c] + epsilon) * scale[c] + bias[c], with x and y stored [outer, channels, inner] (nchw
 /// [N,C,H*W]; nhwc [N*H*W,C,1]); device addresses; y may be x. `dtype`: f32, or f16 or bf16, which are
-/// rounded once. `workspace`: 2 * channels floats.
+/// rounded once. `x_gap`: elements of x between one of `outer` and the next (Format::pixel_pitch). `workspace`: 2 *
+/// channels floats.
 void batch_norm(const Context& context, const BatchNormParameters& parameters, DType dtype, std::int64_t outer,
-                std::int64_t channels, std::int64_t inner, const void* x, void* y, float* workspace);
+                std::int64_t channels, std::int64_t inner, std::int64_t x_gap, const void* x, void* y,
+                float* workspace);
 
 }  // namespace lenslet::cuda

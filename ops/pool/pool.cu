@@ -104,14 +104,17 @@ struct SumFold {
 struct Outputs {
   Radix depth, line, lines, slices;  ///< slices: out[0]
   std::int64_t count = 0;
+  PoolPixels pixel;  ///< as depth is counted; 1 in nchw
   bool narrow = true;
 
   struct Place {
     std::int64_t image, slice, line, column, channel;
+    std::int64_t stored;  ///< where it lies in y
   };
   __device__ Place place(std::int64_t output) const {
     Place at{};
     at.channel = take_digit(output, depth, narrow);
+    at.stored = output * pixel.y + at.channel;
     at.column = take_digit(output, line, narrow);
     at.line = take_digit(output, lines, narrow);
     at.slice = take_digit(output, slices, narrow);
@@ -148,8 +151,8 @@ __global__ void __launch_bounds__(threads) pool_square(const typename Fold::Stor
   const Outputs::Place at = p.outputs.place(output);
   const int top = static_cast<int>(at.line) * p.high.stride - p.high.pad_begin;
   const int left = static_cast<int>(at.column) * p.wide.stride - p.wide.pad_begin;
-  const auto depth = static_cast<int>(p.outputs.depth.value);
-  const Stored* image = x + at.image * p.high.in * p.wide.in * depth + at.channel;
+  const auto pixel = static_cast<int>(p.outputs.pixel.x);
+  const Stored* image = x + at.image * p.high.in * p.wide.in * pixel + at.channel;
   Stored values[side][side];
   const Stored start = as_stored<Stored>(Fold::start());
   int lines = 0, columns = 0;
@@ -157,11 +160,11 @@ __global__ void __launch_bounds__(threads) pool_square(const typename Fold::Stor
   for (int r = 0; r < side; ++r) {
     const bool on_line = top + r >= 0 && top + r < p.high.in;
     lines += on_line ? 1 : 0;
-    const Stored* line = image + static_cast<std::int64_t>(top + r) * p.wide.in * depth;
+    const Stored* line = image + static_cast<std::int64_t>(top + r) * p.wide.in * pixel;
 #pragma unroll
     for (int s = 0; s < side; ++s) {
       const bool inside = on_line && left + s >= 0 && left + s < p.wide.in;
-      values[r][s] = inside ? line[static_cast<std::int64_t>(left + s) * depth] : start;
+      values[r][s] = inside ? line[static_cast<std::int64_t>(left + s) * pixel] : start;
     }
   }
   Value total = Fold::start();
@@ -181,7 +184,7 @@ __global__ void __launch_bounds__(threads) pool_square(const typename Fold::Stor
     }
     total = total / static_cast<float>(max(1, lines * columns));
   }
-  y[output] = as_stored<Stored>(total);
+  y[at.stored] = as_stored<Stored>(total);
 }
 
 /// Any window in up to three dimensions.
@@ -198,13 +201,13 @@ struct Taps {
 /// end_of_line().
 template <typename Tap, typename EndOfLine>
 __device__ void walk(const WindowProblem& p, const Taps& taps, const Tap& tap, const EndOfLine& end_of_line) {
-  const std::int64_t depth = p.outputs.depth.value, step = p.pool.axes[2].dilation * depth;
+  const std::int64_t pixel = p.outputs.pixel.x, step = p.pool.axes[2].dilation * pixel;
   if (taps.w.count == 0) return;
   for (std::int64_t i = 0; i < taps.d.count; ++i)
     for (std::int64_t j = 0; j < taps.h.count; ++j) {
       const std::int64_t slice = taps.d.first + i * p.pool.axes[0].dilation,
                          line = taps.h.first + j * p.pool.axes[1].dilation;
-      const std::int64_t at = ((slice * p.pool.axes[1].in + line) * p.pool.axes[2].in + taps.w.first) * depth;
+      const std::int64_t at = ((slice * p.pool.axes[1].in + line) * p.pool.axes[2].in + taps.w.first) * pixel;
       const auto count = static_cast<int>(taps.w.count);  // at most the width
 #pragma unroll 4
       for (int k = 0; k < count; ++k) tap(at + k * step);
@@ -217,7 +220,7 @@ __device__ Taps taps_at(const WindowProblem& p, const Outputs::Place& at) {
 }
 
 __device__ std::int64_t image_offset(const WindowProblem& p, const Outputs::Place& at) {
-  return at.image * p.pool.axes[0].in * p.pool.axes[1].in * p.pool.axes[2].in * p.outputs.depth.value + at.channel;
+  return at.image * p.pool.axes[0].in * p.pool.axes[1].in * p.pool.axes[2].in * p.outputs.pixel.x + at.channel;
 }
 
 // What pool_windows does with the taps of an output, in order: add(x, offset of the tap), end_of_line() after each line
@@ -355,7 +358,7 @@ __global__ void __launch_bounds__(threads)
   walk(
       p, taps, [&](std::int64_t offset) { window.add(value_of<typename Window::Value>(image[offset]), offset); },
       [&] { window.end_of_line(); });
-  y[output] = as_stored<typename Window::Stored>(window.result(taps, kind));
+  y[at.stored] = as_stored<typename Window::Stored>(window.result(taps, kind));
   if constexpr (std::is_same_v<Window, IndexedMaximum<typename Window::Stored>>)
     indices[output] = start + (window.index < 0 ? 0 : p.pool.numbered(window.index));
 }
@@ -383,6 +386,7 @@ __global__ void __launch_bounds__(threads) pool_tile(const typename Fold::Stored
   auto* pooled = reinterpret_cast<Partial*>(pool_tile_shared);
   const PoolAxis &high = p.window.pool.axes[1], &wide = p.window.pool.axes[2];
   const std::int64_t depth = p.window.outputs.depth.value;
+  const PoolPixels& pixel = p.window.outputs.pixel;
   const std::int64_t out_lines = p.window.outputs.lines.value, out_columns = p.window.outputs.line.value;
   const std::uint32_t flat = p.across.divide(blockIdx.x), image = p.down.divide(flat);
   const std::uint32_t along = blockIdx.x - flat * p.across.divisor(), column_tile = p.deep.divide(along);
@@ -396,14 +400,14 @@ __global__ void __launch_bounds__(threads) pool_tile(const typename Fold::Stored
   PoolTaps columns;
   if (inside) {
     columns = wide.taps(column);
-    const Stored* from = x + (image * high.in * wide.in + columns.first) * depth + channel;
+    const Stored* from = x + (image * high.in * wide.in + columns.first) * pixel.x + channel;
     for (int line = row; line < p.lines_in; line += threads / tile_values) {
       Value partial = Fold::start();
       if (top + line >= 0 && top + line < high.in) {
-        const Stored* at = from + (top + line) * wide.in * depth;
+        const Stored* at = from + (top + line) * wide.in * pixel.x;
         const auto count = static_cast<int>(columns.count);
 #pragma unroll 4
-        for (int s = 0; s < count; ++s) partial = Fold::join(partial, value_of<Value>(at[s * wide.dilation * depth]));
+        for (int s = 0; s < count; ++s) partial = Fold::join(partial, value_of<Value>(at[s * wide.dilation * pixel.x]));
       }
       pooled[line * tile_values + value] = as_stored<Partial>(partial);
     }
@@ -414,7 +418,7 @@ __global__ void __launch_bounds__(threads) pool_tile(const typename Fold::Stored
     const PoolTaps lines = high.taps(first_line + line);
     const auto skipped = static_cast<int>(lines.first - top), step = static_cast<int>(high.dilation);
     const Partial* at = pooled + skipped * tile_values + value;
-    Stored* to = y + ((image * out_lines + first_line + line) * out_columns + column) * depth + channel;
+    Stored* to = y + ((image * out_lines + first_line + line) * out_columns + column) * pixel.y + channel;
     const auto count = static_cast<int>(lines.count);
     if constexpr (Fold::sums) {
       Total<Value> total;
@@ -457,21 +461,22 @@ bool launch_tile(const Context& context, PoolKind kind, const PoolProblem& p, st
   return true;
 }
 
-Outputs outputs_of(const PoolProblem& p, std::int64_t images, std::int64_t depth) {
+Outputs outputs_of(const PoolProblem& p, std::int64_t images, std::int64_t depth, const PoolPixels& pixel) {
   Outputs outputs;
   outputs.depth = Radix(depth);
   outputs.line = Radix(p.axes[2].out);
   outputs.lines = Radix(p.axes[1].out);
   outputs.slices = Radix(p.axes[0].out);
   outputs.count = images * p.out() * depth;
+  outputs.pixel = pixel;
   outputs.narrow = outputs.count < Radix::narrow_end;
   return outputs;
 }
 
 /// Do the numbers of pool_square fit 32 bits with room for a stride?
-bool is_square(const PoolProblem& p, int side, std::int64_t depth) {
+bool is_square(const PoolProblem& p, int side, std::int64_t pixel) {
   constexpr std::int64_t most = 1 << 28;
-  bool fits = depth < most && p.axes[0].in == 1 && p.axes[0].kernel == 1 && p.axes[0].out == 1;
+  bool fits = pixel < most && p.axes[0].in == 1 && p.axes[0].kernel == 1 && p.axes[0].out == 1;
   for (const PoolAxis& axis : {p.axes[1], p.axes[2]})
     fits = fits && axis.kernel == side && axis.dilation == 1 && axis.in < most && axis.stride < most &&
            axis.out * axis.stride < most;
@@ -486,7 +491,7 @@ void pool_floats(const Context& context, PoolKind kind, const PoolProblem& p, st
   if (kind == PoolKind::lp)
     return launch(context, pool_windows<Norm<Stored>>, grid, block, 0, x, y, nullptr, window, kind);
   for (const int side : {2, 3})
-    if (is_square(p, side, window.outputs.depth.value))
+    if (is_square(p, side, window.outputs.pixel.x))
       return launch(context, side == 2 ? pool_square<Fold, 2> : pool_square<Fold, 3>, grid, block, 0, x, y,
                     SquareProblem{window.outputs, SquareAxis(p.axes[1]), SquareAxis(p.axes[2])}, kind);
   if (launch_tile<Fold>(context, kind, p, images, window, x, y)) return;
@@ -496,9 +501,9 @@ void pool_floats(const Context& context, PoolKind kind, const PoolProblem& p, st
 
 template <typename Stored>
 void pool_values(const Context& context, PoolKind kind, const PoolProblem& p, std::int64_t images, std::int64_t depth,
-                 const void* from, void* to, std::int64_t* indices) {
+                 const PoolPixels& pixel, const void* from, void* to, std::int64_t* indices) {
   if (images * p.out() * depth == 0) return;
-  const WindowProblem window{outputs_of(p, images, depth), p};
+  const WindowProblem window{outputs_of(p, images, depth, pixel), p};
   const auto* x = static_cast<const Stored*>(from);
   auto* y = static_cast<Stored*>(to);
   using Value = Loaded<Stored>;
@@ -514,21 +519,24 @@ void pool_values(const Context& context, PoolKind kind, const PoolProblem& p, st
 
 }  // namespace
 
-void pool(const Context& context, PoolKind kind, const PoolProblem& problem, DType dtype, bool nhwc, const void* x,
-          void* y, std::int64_t* indices) {
+void pool(const Context& context, PoolKind kind, const PoolProblem& problem, DType dtype, bool nhwc,
+          const PoolPixels& pixel, const void* x, void* y, std::int64_t* indices) {
   const std::int64_t images = nhwc ? problem.n : problem.n * problem.c, depth = nhwc ? problem.c : 1;
+  const PoolPixels step = nhwc ? pixel : PoolPixels{1, 1};
   dispatch(dtype, WithHalves<PoolTypes>(), [&]<typename T>(std::type_identity<T>) {
     const auto several = [&]<typename Stored>(std::type_identity<Stored>) {
       constexpr std::int64_t count = sizeof(Stored) / sizeof(T);
-      if (indices != nullptr || depth % count != 0 || !quad_aligned(x, y)) return false;
-      pool_values<Stored>(context, kind, problem, images, depth / count, x, y, nullptr);
+      const bool whole = depth % count == 0 && step.x % count == 0 && step.y % count == 0;
+      if (indices != nullptr || !whole || !quad_aligned(x, y)) return false;
+      pool_values<Stored>(context, kind, problem, images, depth / count, {step.x / count, step.y / count}, x, y,
+                          nullptr);
       return true;
     };
     if constexpr (std::is_same_v<T, float>)
       if (several(std::type_identity<float4>())) return;
     if constexpr (is_half<T>)
       if (several(std::type_identity<EightHalves<T>>())) return;
-    pool_values<T>(context, kind, problem, images, depth, x, y, indices);
+    pool_values<T>(context, kind, problem, images, depth, step, x, y, indices);
   });
 }
 

@@ -16,7 +16,7 @@ using PoolTypes = Types<float, std::int8_t, std::uint8_t>;
 
 // Of float, vectorised over channels (nhwc, 2-D) or along a line (nchw); norms of p 1 and 2.
 
-/// Floats from one pixel to the next: the channels, or more (Format::pixel_pitch).
+/// Elements from one pixel to the next: the channels, or more (Format::pixel_pitch).
 struct PoolPixels {
   std::int64_t x = 0, y = 0;
 };
@@ -45,9 +45,9 @@ struct Context;
 
 /// y [n,c,out] from x [n,c,in], device addresses; `nhwc`: both stored with the channels last, and floats. `dtype` one
 /// of PoolTypes, or f16 or bf16, which are folded in float32 and rounded once. `indices` [n,c,out], for the maximum in
-/// nchw only: position of each maximum in the whole of x; null: not wanted.
-void pool(const Context& context, PoolKind kind, const PoolProblem& problem, DType dtype, bool nhwc, const void* x,
-          void* y, std::int64_t* indices);
+/// nchw only: position of each maximum in the whole of x; null: not wanted. `pixel` is read in nhwc.
+void pool(const Context& context, PoolKind kind, const PoolProblem& problem, DType dtype, bool nhwc,
+          const PoolPixels& pixel, const void* x, void* y, std::int64_t* indices);
 
 }  // namespace cuda
 }  // namespace lenslet

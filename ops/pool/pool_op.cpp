@@ -82,12 +82,17 @@ struct Pool {
   PoolKind kind;
   PoolProblem problem;
   bool nhwc, indices;
+  PoolPixels pixel;  ///< nhwc
 
   explicit Pool(const Binding& binding)
       : kind(binding.op<PoolOp>().kind),
         problem(resolve_pool(binding.shape(0), binding.op<PoolOp>().geometry)),
         nhwc(binding.format(0).order == Format::Order::channels_last),
-        indices(binding.problem.outputs().size() > 1) {}
+        indices(binding.problem.outputs().size() > 1) {
+    if (!nhwc) return;
+    pixel = {element_strides(binding.shape(0), binding.format(0))[3],
+             element_strides(binding.output_shape(), binding.output_format())[3]};
+  }
   std::int64_t* where(const KernelRun& run) const { return indices ? run.out<std::int64_t>(1) : nullptr; }
 };
 
@@ -102,10 +107,7 @@ std::int64_t line_grain(const PoolProblem& p, std::int64_t elements) {
 /// In nhwc: by lines, on all threads or apart.
 class PoolNhwc final : public BoundKernel, private RowKernel {
  public:
-  PoolNhwc(const Pool& pool, const Binding& binding)
-      : pool_(pool),
-        pixel_{element_strides(binding.shape(0), binding.format(0))[3],
-               element_strides(binding.output_shape(), binding.output_format())[3]} {}
+  explicit PoolNhwc(const Pool& pool) : pool_(pool) {}
 
   void run(const KernelRun& run) const override {
     const RowShape x = x_shape(), y = y_shape();
@@ -121,10 +123,10 @@ class PoolNhwc final : public BoundKernel, private RowKernel {
 
  private:
   RowShape x_shape() const override {
-    return {pool_.problem.n, pool_.problem.axes[1].in, pool_.problem.axes[2].in * pixel_.x};
+    return {pool_.problem.n, pool_.problem.axes[1].in, pool_.problem.axes[2].in * pool_.pixel.x};
   }
   RowShape y_shape() const override {
-    return {pool_.problem.n, pool_.problem.axes[1].out, pool_.problem.axes[2].out * pixel_.y};
+    return {pool_.problem.n, pool_.problem.axes[1].out, pool_.problem.axes[2].out * pool_.pixel.y};
   }
   Rows reads(Rows rows) const override {
     if (rows.count() <= 0) return {};
@@ -140,11 +142,10 @@ class PoolNhwc final : public BoundKernel, private RowKernel {
 
   void compute_line(const RowMemory<const float>& x, std::int64_t line, float* y) const {
     const PoolTaps taps = pool_.problem.axes[1].taps(line);
-    pool_line_nhwc(pool_.kind, pool_.problem, taps.count == 0 ? x.data : x.at(taps.first), line, y, pixel_);
+    pool_line_nhwc(pool_.kind, pool_.problem, taps.count == 0 ? x.data : x.at(taps.first), line, y, pool_.pixel);
   }
 
   Pool pool_;
-  PoolPixels pixel_;
 };
 
 void run_nchw(const PoolLines& lines, const KernelRun& run) {
@@ -222,7 +223,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
     return bound(nonempty([=](const KernelRun& run) {
       dispatch(run.inputs[0].dtype(), PoolTypes(), [&]<typename T>(std::type_identity<T>) { run_plain<T>(pool, run); });
     }));
-  if (pool.nhwc) return std::make_unique<PoolNhwc>(pool, binding);
+  if (pool.nhwc) return std::make_unique<PoolNhwc>(pool);
   const PoolLines lines(pool.kind, pool.problem);
   const std::int64_t scratch = binding.threads() * lines.scratch_floats;
   return bound(nonempty([=](const KernelRun& run) { run_nchw(lines, run); }),
@@ -244,10 +245,11 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   const PoolProblem& p = pool.problem;
   if (is_plane_mean(pool))
     return reduce::on_cuda(ReduceKind::mean, binding.problem.inputs()[0].type.dtype,
-                           reduce::plane_loops(p.n, p.c, p.in(), pool.nhwc));
+                           pool.nhwc ? reduce::plane_loops(p.n, p.c, p.in(), true, {pool.pixel.x, pool.pixel.y})
+                                     : reduce::plane_loops(p.n, p.c, p.in(), false));
   return bound([pool = Pool(binding)](const KernelRun& run) {
     if constexpr (cuda_built)
-      cuda::pool(*run.cuda, pool.kind, pool.problem, run.inputs[0].dtype(), pool.nhwc, run.inputs[0].data(),
+      cuda::pool(*run.cuda, pool.kind, pool.problem, run.inputs[0].dtype(), pool.nhwc, pool.pixel, run.inputs[0].data(),
                  run.outputs[0].data(), pool.where(run));
   });
 }

@@ -16,13 +16,20 @@ struct Loops {
   StridedLoops kept, reduced;
 };
 
+/// Elements from one pixel of x and of y to the next in nhwc: the channels, or more (Format::pixel_pitch).
+struct PlanePixels {
+  std::int64_t x, y;
+};
 /// Loops that reduce each plane of x [n,c,area] (nhwc: stored [n,area,c]) to one value of y [n,c].
-inline Loops plane_loops(std::int64_t n, std::int64_t c, std::int64_t area, bool nhwc) {
+inline Loops plane_loops(std::int64_t n, std::int64_t c, std::int64_t area, bool nhwc, PlanePixels pixel) {
   Loops loops;
-  loops.kept.add(n, c * area, c);
+  loops.kept.add(n, pixel.x * area, pixel.y);
   loops.kept.add(c, nhwc ? 1 : area, 1);
-  loops.reduced.add(area, nhwc ? c : 1, 0);
+  loops.reduced.add(area, nhwc ? pixel.x : 1, 0);
   return loops;
+}
+inline Loops plane_loops(std::int64_t n, std::int64_t c, std::int64_t area, bool nhwc) {
+  return plane_loops(n, c, area, nhwc, {c, c});
 }
 
 // Neighbouring outputs accumulated together; 32 doubles stay in vector registers or close.

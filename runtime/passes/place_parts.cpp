@@ -1,25 +1,31 @@
-// place_parts: on the CPU, what a Concat of channels joins is written by its makers where the Concat would copy it:
+// place_parts: what a Concat of channels joins is written by its makers where the Concat would copy it:
 // between the other channels of each pixel. It comes after formats are assigned: a value becomes a part (Value::part)
 // where its maker can leave room between pixels (Candidate::pitched_output) and whoever else reads it can step over
 // that room (pitched_inputs). What one of several cannot place is copied as before.
 //
 // Concats are looked at from the last to the first, so that of nested ones (DenseNet: each layer joins all that came
 // before) the largest has the memory and the smaller ones are parts of it, already there.
+#include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "base/dtypes.h"
 #include "runtime/passes/edit.h"
 #include "runtime/passes/passes.h"
 
 namespace lenslet {
 namespace {
 
-/// Parts begin at cache lines, so that a vector never crosses one and no two threads write one.
-constexpr std::int64_t line_floats = 16;
+/// Where parts begin, in bytes. On the CPU at cache lines, so that a vector never crosses one and no two threads write
+/// one; on CUDA at what a thread loads and stores at once.
+constexpr std::int64_t alignment_of(DeviceKind device) { return device == DeviceKind::cpu ? 64 : 16; }
+/// Kernels count within an image in 32 bits.
+constexpr std::int64_t most_elements = std::int64_t{1} << 30;
 
 class PartPlacer {
  public:
-  explicit PartPlacer(Graph& graph) : graph_(graph), edit_(graph), readers_(graph.readers()) {}
+  PartPlacer(Graph& graph, DeviceKind device)
+      : graph_(graph), alignment_(alignment_of(device)), edit_(graph), readers_(graph.readers()) {}
 
   void run() {
     for (std::size_t n = graph_.nodes.size(); n-- > 0;)
@@ -34,8 +40,9 @@ class PartPlacer {
     if (node.type() != "Concat" || node.choice == nullptr) return false;
     const Value& y = graph_.value(node.outputs[0]);
     const auto axis = integer_attribute(*node.op, "axis");
-    return y.shape.rank() == 4 && y.dtype == DType::f32 && y.format.order == Format::Order::channels_last &&
-           (axis == 1 || axis == -3);
+    return y.shape.rank() == 4 && dtypes<WithHalves<Types<float>>>.contains(y.dtype) &&
+           y.format.order == Format::Order::channels_last && (axis == 1 || axis == -3) &&
+           y.shape[1] < most_elements / std::max<std::int64_t>(1, y.shape[2] * y.shape[3]);
   }
 
   void place_inputs(Node& node) {
@@ -75,7 +82,10 @@ class PartPlacer {
     const Value& value = graph_.value(id);
     const NodeId maker = edit_.producer(id);
     if (maker == no_id || edit_.is_output(id) || value.format != formats::nhwc) return false;
-    if (part.channel % line_floats != 0 || graph_.value(part.whole).shape[1] % line_floats != 0) return false;
+    const auto aligned = [&](std::int64_t channels) {
+      return channels * static_cast<std::int64_t>(dtype_bytes(value.dtype)) % alignment_ == 0;
+    };
+    if (!aligned(part.channel) || !aligned(graph_.value(part.whole).shape[1])) return false;
     const Node& node = graph_.node(maker);
     if (node.choice == nullptr || !node.choice->candidate.pitched_output || node.outputs[0] != id) return false;
     for (const NodeId reader : readers_[static_cast<std::size_t>(id)])
@@ -108,14 +118,13 @@ class PartPlacer {
   }
 
   Graph& graph_;
+  const std::int64_t alignment_;
   GraphEdit edit_;
   const std::vector<std::vector<NodeId>> readers_;
 };
 
 }  // namespace
 
-void place_parts(Graph& graph, const PassContext& context) {
-  if (context.target.device.kind == DeviceKind::cpu) PartPlacer(graph).run();
-}
+void place_parts(Graph& graph, const PassContext& context) { PartPlacer(graph, context.target.device.kind).run(); }
 
 }  // namespace lenslet

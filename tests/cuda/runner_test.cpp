@@ -370,5 +370,85 @@ TEST_CASE("cuda/plan/tf32_is_near_fp32") {
   CHECK(difference(bits(rounded.run(x)[0]), bits(exact.run(x)[0])) < 1e-2);
 }
 
+/// Branches of every kind that a Concat joins, and another that joins those with what is made of them (DenseNet).
+Graph joining_net() {
+  using Integers = std::vector<std::int64_t>;
+  Graph graph;
+  graph.name = "joining";
+  const auto name = [&](const char* text) { return fmt::format("{}{}", text, graph.nodes.size()); };
+  const auto conv = [&](ValueId from, std::int64_t c, std::int64_t k, std::int64_t r, std::int64_t groups = 1) {
+    const float scale = 1.5F / std::sqrt(static_cast<float>(c / groups * r * r));
+    const ValueId w = add_weights(graph, name("w"), {k, c / groups, r, r}, scale, graph.nodes.size());
+    return add_node(graph, "Conv", {from, w}, {{"pads", Integers(4, r / 2)}, {"group", groups}});
+  };
+  const auto pool = [&](const char* op, ValueId from, std::int64_t r) {
+    return add_node(graph, op, {from},
+                    {{"kernel_shape", Integers(2, r)}, {"pads", Integers(4, r / 2)}, {"strides", Integers(2, 1)}});
+  };
+  const auto normal = [&](ValueId from, std::int64_t c) {
+    std::vector<ValueId> inputs{from};
+    for (const char* of : {"scale", "bias", "mean"})
+      inputs.push_back(add_weights(graph, name(of), {c}, 1, inputs.size()));
+    Tensor var = random_tensor({c}, 4);
+    for (float& value : var.values<float>()) value = std::fabs(value) + 0.5F;
+    inputs.push_back(graph.add_constant(name("var"), std::move(var)));
+    return add_node(graph, "Relu", {add_node(graph, "BatchNormalization", inputs)});
+  };
+  const auto concat = [&](std::vector<ValueId> parts) {
+    return add_node(graph, "Concat", std::move(parts), {{"axis", std::int64_t{1}}});
+  };
+  const ValueId x = add_node(graph, "Relu", {conv(add_input(graph, {16, 13, 11}), 16, 32, 3)});
+  const ValueId branches =
+      concat({add_node(graph, "Relu", {conv(x, 32, 24, 1)}), conv(x, 32, 40, 3), conv(x, 32, 32, 3, 32),
+              conv(x, 32, 32, 3, 4), pool("MaxPool", x, 3), pool("AveragePool", x, 5), pool("MaxPool", x, 7)});
+  const ValueId all = concat({branches, conv(normal(branches, 224), 224, 32, 3)});
+  add_output(graph, conv(normal(all, 256), 256, 8, 1));
+  return graph;
+}
+
+TEST_CASE("cuda/runner/what_a_concat_joins_is_written_where_it_belongs") {
+  if (!have_device("cuda/runner/what_a_concat_joins_is_written_where_it_belongs")) return;
+  const Model model = make_model(joining_net());
+  const Tensor x = random_tensor({3, 16, 13, 11}, 5);
+  Runner cpu(model, on_cpu(3));
+  const std::vector<float> expected = bits(cpu.run(x)[0]);
+  std::vector<std::string> algorithms = conv_algorithm_names("cuda");
+  algorithms.emplace_back();  // whichever is chosen
+  for (const std::string precision : {"fp32", "tf32", "fp16", "bf16"})
+    for (const std::string& algorithm : algorithms) {
+      CAPTURE(precision);
+      CAPTURE(algorithm);
+      PlanOptions options = on_cuda(3);
+      options.numerics = parse_numerics(precision);
+      options.conv_algorithm = algorithm;
+      options.conv_algorithm_where_accepted = true;
+      PlanOptions apart_options = options;
+      apart_options.disabled_passes = {"place_parts"};
+      Runner joined(model, options), apart(model, apart_options);
+      const std::vector<float> result = bits(joined.run(x)[0]);
+      CHECK(same_bits(result, bits(apart.run(x)[0])));
+      CHECK(difference(result, expected) < (precision == "fp32" ? 1e-3 : precision == "bf16" ? 0.2 : 0.05));
+      for (const StepInfo& step : joined.plan().steps)
+        if (step.op == "Concat" && algorithm == (precision == "fp32" ? "implicit_gemm" : "mma_gemm"))
+          CHECK(step.bytes == 0);
+      // An observer sees each part by itself, and the whole with all of them.
+      int parts = 0;
+      std::map<std::string, Tensor> made;
+      joined.set_observer([&](const LayerEvent& event) {
+        parts += event.outputs[0].format().pixel_pitch != 0 ? 1 : 0;
+        made[event.info->name] = event.outputs[0].clone().to_format(formats::nchw);
+      });
+      apart.set_observer([&](const LayerEvent& event) {
+        const Tensor copied = event.outputs[0].clone().to_format(formats::nchw);
+        const Tensor& placed = made.at(event.info->name);
+        CHECK(placed.bytes() == copied.bytes());
+        CHECK(std::memcmp(placed.data(), copied.data(), copied.bytes()) == 0);
+      });
+      CHECK(same_bits(bits(joined.run(x)[0]), result));
+      CHECK(same_bits(bits(apart.run(x)[0]), result));
+      if (algorithm == "implicit_gemm" && precision == "fp32") CHECK(parts == 9);
+    }
+}
+
 }  // namespace
 }  // namespace lenslet::test

@@ -28,6 +28,27 @@ std::vector<Ints> placed(const Graph& graph) {
   return list;
 }
 
+/// After all passes for a GPU, all convolutions by one algorithm.
+Graph on_gpu(GraphBuilder& b, std::string_view precision, const std::string& algorithm) {
+  Graph graph = b.build(2);
+  const PassContext context{.target = {reference_gpu(), parse_numerics(precision)},
+                            .device = "cuda:0",
+                            .forced_algorithm = algorithm,
+                            .forced_where_accepted = true};
+  for (const Pass& pass : passes().subspan(passes_before_inference)) {
+    pass.run(graph, context);
+    INFO(std::string(pass.name));
+    graph.check();
+  }
+  return graph;
+}
+
+struct OnGpu {
+  const char *precision, *algorithm;
+};
+constexpr OnGpu on_gpus[] = {
+    {"fp32", "implicit_gemm"}, {"fp32", "winograd_f4"}, {"fp16", "mma_gemm"}, {"bf16", "mma_gemm"}};
+
 /// After all passes, with the same values as before them.
 Graph checked(GraphBuilder& b, std::int64_t batch = 1) {
   const Graph before = b.build(batch), all = after_all(before), apart = after_all(before, {"place_parts"});
@@ -145,4 +166,54 @@ TEST_CASE("place_parts/one_value_in_two_joins") {
   const ValueId first = b.conv(concat(b, {z, y}), 32, 16, 1);
   finish(b, concat(b, {first, y, z}), 48);
   CHECK(placed(checked(b)) == std::vector<Ints>{{}, {0, 1, 2}});
+}
+
+TEST_CASE("place_parts/cuda/branches") {
+  if constexpr (!cuda_built) return;
+  for (const auto& [precision, algorithm] : on_gpus) {
+    CAPTURE(std::string(precision));
+    CAPTURE(std::string(algorithm));
+    GraphBuilder b;
+    const ValueId x = relu(b, b.conv(b.input("x", {2, 16, 12, 12}), 16, 32, 3, 1));
+    const AttributeList window{{"kernel_shape", Ints{3, 3}}, {"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{1, 1}}};
+    const ValueId most = b.node("MaxPool", {x}, window), mean = b.node("AveragePool", {x}, window);
+    finish(b, concat(b, {relu(b, b.conv(x, 32, 24, 3, 1)), most, b.conv(x, 32, 40, 3, 1), mean}), 128);
+    const Graph graph = on_gpu(b, precision, algorithm);
+    INFO(graph.dump());
+    CHECK(placed(graph) == std::vector<Ints>{{0, 1, 2, 3}});
+    for (const Value& value : graph.values)
+      if (value.part.whole != no_id) CHECK(value.format.pixel_pitch == 128);
+  }
+}
+
+TEST_CASE("place_parts/cuda/each_of_nested_ones_is_a_part_of_the_largest") {
+  if constexpr (!cuda_built) return;
+  for (const auto& [precision, algorithm] : on_gpus) {
+    CAPTURE(std::string(precision));
+    CAPTURE(std::string(algorithm));
+    GraphBuilder b;
+    ValueId all = relu(b, b.conv(b.input("x", {2, 16, 10, 10}), 16, 32, 3, 1));
+    std::int64_t c = 32;
+    for (int layer = 0; layer < 2; ++layer, c += 16) {
+      const ValueId inner = relu(b, b.conv(relu(b, b.batch_norm(all, c)), c, 32, 3, 1));
+      all = concat(b, {all, b.conv(inner, 32, 16, 3, 1)});
+    }
+    finish(b, relu(b, b.batch_norm(all, c)), c);
+    const Graph graph = on_gpu(b, precision, algorithm);
+    INFO(graph.dump());
+    CHECK(placed(graph) == std::vector<Ints>{{0, 1}, {0, 1}});
+  }
+}
+
+TEST_CASE("place_parts/cuda/parts_begin_at_16_bytes") {
+  if constexpr (!cuda_built) return;
+  for (const auto& [precision, algorithm] : on_gpus) {
+    CAPTURE(std::string(precision));
+    GraphBuilder b;
+    const ValueId x = relu(b, b.conv(b.input("x", {2, 16, 12, 12}), 16, 16, 3, 1));
+    finish(b, concat(b, {relu(b, b.conv(x, 16, 20, 3, 1)), relu(b, b.conv(x, 16, 20, 3, 1))}), 40);
+    const Graph graph = on_gpu(b, precision, algorithm);
+    INFO(graph.dump());
+    CHECK(placed(graph) == std::vector<Ints>{std::string(precision) == "fp32" ? Ints{0, 1} : Ints{0}});
+  }
 }

@@ -109,11 +109,13 @@ std::vector<InputInfo> infos_of(const std::vector<Tensor>& inputs, const std::ve
 namespace {
 
 /// The candidate with room between the pixels of whatever may have it, or nothing.
-std::optional<Candidate> pitched(const Problem& problem, Candidate candidate) {
+std::optional<Candidate> pitched(const Problem& problem, Candidate candidate, DeviceKind device) {
   bool any = false;
   const auto widen = [&](Format& format, const TensorType& type) {
-    if (format != formats::nhwc || type.shape.rank() != 4 || type.dtype != DType::f32) return;
-    format.pixel_pitch = type.shape[1] + 5;
+    if (format != formats::nhwc || type.shape.rank() != 4) return;
+    if (!dtypes<WithHalves<Types<float>>>.contains(type.dtype)) return;
+    const auto unit = static_cast<std::int64_t>(16 / dtype_bytes(type.dtype));
+    format.pixel_pitch = device == DeviceKind::cpu ? type.shape[1] + 5 : (type.shape[1] / unit + 2) * unit;
     any = true;
   };
   for (std::size_t i = 0; i < candidate.inputs.size(); ++i)
@@ -143,7 +145,7 @@ std::vector<std::string> for_each_call(const OpRunner& runner, const Problem& pr
         f(call);
       }
       if (device.units != threads) continue;
-      if (const auto among_others = pitched(problem, candidate))
+      if (const auto among_others = pitched(problem, candidate, kernel.device()))
         f({.problem = problem, .kernel = kernel, .candidate = *among_others, .device = device});
     }
   }

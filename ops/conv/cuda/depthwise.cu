@@ -57,7 +57,7 @@ __device__ void start(float4& sum, const float* bias, int channel) {
 /// Adds the residual, activates and stores; `at` counts floats within the output image.
 template <typename Vector>
 __device__ void finish(const DepthwiseCall& call, Vector sum, int image, int at) {
-  const std::int64_t offset = static_cast<std::int64_t>(image) * call.p * call.q * call.k + at;
+  const std::int64_t offset = static_cast<std::int64_t>(image) * call.p * call.q * call.y_pixel + at;
   if (call.residual != nullptr) add(sum, vector_at<Vector>(static_cast<const float*>(call.residual) + offset));
   *reinterpret_cast<Vector*>(static_cast<float*>(call.y) + offset) = call.activation(sum);
 }
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_tile(const
 #pragma unroll
     for (int q = 0; q < tile_q; ++q)
       if (place.p + p < call.p && place.q + q < call.q)
-        finish(call, sums[p][q], place.image, ((place.p + p) * call.q + place.q + q) * call.k + place.channel);
+        finish(call, sums[p][q], place.image, ((place.p + p) * call.q + place.q + q) * call.y_pixel + place.channel);
 }
 
 /// Any filter, stride, dilation and multiplier; Vector is float4 only for multiplier 1.
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(max_depthwise_threads) depthwise_any(const __g
       multiply_add(sum, value, vector_at<Vector>(w + (r * call.s + s) * call.k));
     }
   }
-  finish(call, sum, place.image, (place.p * call.q + place.q) * call.k + place.channel);
+  finish(call, sum, place.image, (place.p * call.q + place.q) * call.y_pixel + place.channel);
 }
 
 template <int size, int stride, int tile_p, int tile_q>
@@ -216,7 +216,8 @@ class Depthwise final : public ConvAlgorithm {
     // thread five small blocks fit where two large ones do.
     const bool small = p.storage != DType::f32 || item_count(p, variant) < max_depthwise_threads * device.units;
     const std::int64_t threads = small ? max_depthwise_threads / 2 : max_depthwise_threads;
-    return {.config = ConfigWriter().add("tile", variant.name).add("threads", threads).str(),
+    return {.pitched = true,
+            .config = ConfigWriter().add("tile", variant.name).add("threads", threads).str(),
             .estimated_us = device.launch_us + start_us + memory + any_us,
             .tolerance = p.storage == DType::f32 ? sum_tolerance(p.r * p.s) : half_sum_tolerance(p.storage, p.r * p.s)};
   }

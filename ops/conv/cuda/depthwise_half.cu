@@ -24,7 +24,7 @@ __device__ void start(float (&sum)[lanes], const float* bias, int channel) {
 /// Adds the residual, activates and stores; `at` counts elements within the output image.
 template <typename T, int lanes>
 __device__ void finish(const DepthwiseCall& call, float (&sum)[lanes], int image, int at) {
-  const std::int64_t offset = static_cast<std::int64_t>(image) * call.p * call.q * call.k + at;
+  const std::int64_t offset = static_cast<std::int64_t>(image) * call.p * call.q * call.y_pixel + at;
   const T* residual = static_cast<const T*>(call.residual) + offset;
   T* y = static_cast<T*>(call.y) + offset;
   if constexpr (lanes == 1) {
@@ -71,7 +71,7 @@ __device__ void finish_tile(const DepthwiseCall& call, const DepthwisePlace& pla
 #pragma unroll
     for (int q = 0; q < tile_q; ++q)
       if (place.p + p < call.p && place.q + q < call.q)
-        finish<T>(call, sums[p][q], place.image, ((place.p + p) * call.q + place.q + q) * call.k + place.channel);
+        finish<T>(call, sums[p][q], place.image, ((place.p + p) * call.q + place.q + q) * call.y_pixel + place.channel);
 }
 
 /// tile_p x tile_q outputs of 2 * words channels by 3x3, out of a window and taps that are all in registers before the
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(max_depthwise_threads) depthwise_any(const __g
       }
     }
   }
-  finish<T>(call, sum, place.image, (place.p * call.q + place.q) * call.k + place.channel);
+  finish<T>(call, sum, place.image, (place.p * call.q + place.q) * call.y_pixel + place.channel);
 }
 
 template <typename T, int stride, int tile_p, int tile_q, int words = 4>

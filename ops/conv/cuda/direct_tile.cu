@@ -137,7 +137,7 @@ struct alignas(vector * sizeof(float)) Vector {
 /// Bias, residual and activation of neighbouring filters of one output, and the store; `at` counts floats in y's image.
 template <int vector>
 __device__ void finish(const TileCall& call, Vector<vector> sums, int image, int at, int k) {
-  const std::int64_t offset = static_cast<std::int64_t>(image) * call.p * call.q * call.k + at;
+  const std::int64_t offset = static_cast<std::int64_t>(image) * call.p * call.q * call.y_pixel + at;
   const int count = min(vector, call.k - k);
   Vector<vector> residual{};
   if (call.residual != nullptr) {
@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(max_threads, 2) direct_tile(const __grid_const
     if (p >= call.p || q >= call.q || k >= call.k) continue;
     const int place = size == 0 ? column : column % thread_columns * 8 + column / thread_columns;
     const float* from = shared + (line * warp_columns + place) * call.output_pitch + k_in_block;
-    finish(call, *reinterpret_cast<const Vector<vector>*>(from), image, (p * call.q + q) * call.k + k, k);
+    finish(call, *reinterpret_cast<const Vector<vector>*>(from), image, (p * call.q + q) * call.y_pixel + k, k);
   }
 }
 
@@ -377,7 +377,8 @@ ConvAlgorithm::Plan DirectTile::plan(const ConvProblem& p, const Target& target)
       (static_cast<double>(tile.rows * tile.columns) + taps * static_cast<double>(t.warps_k * (group_floats / 4)));
   const double filled = std::min(1.0, warps / (warps_to_fill * device.units));
   const double share = window_for(p).size != 0 ? window_share : taps_share;
-  return {.config = t.str(),
+  return {.pitched = true,
+          .config = t.str(),
           .estimated_us = device.launch_us + start_us + issued / (filled * share * device.fp32_flops_per_us) +
                           copies / (filled * copies_a_us * device.units) + p.bytes() / device.bytes_per_us,
           .tolerance = direct_tolerance(p)};

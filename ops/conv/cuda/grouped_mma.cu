@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(block_threads, eights == 1 ? 3 : 2)
 
   // The tile takes the patch's place, so that whole pixels are written.
   __syncthreads();
-  const std::int64_t image_y = static_cast<std::int64_t>(image) * call.p * call.q * call.k;
+  const std::int64_t image_y = static_cast<std::int64_t>(image) * call.p * call.q * call.y_pixel;
   if (busy) {
     const T* const residual = static_cast<const T*>(call.residual) + image_y;
     std::uint32_t* const words = reinterpret_cast<std::uint32_t*>(shared);
@@ -160,13 +160,13 @@ __global__ void __launch_bounds__(block_threads, eights == 1 ? 3 : 2)
         float4 value{sums[row][n][0], sums[row][n][1], sums[row][n][2], sums[row][n][3]};
         const int p = first_p + first_row + row, q = first_q + lane / 4;
         if (call.residual != nullptr && p < call.p) {
-          const T* const from = residual + (p * call.q + q) * call.k + channel + 8 * n + lane % 4 * 2;
+          const T* const from = residual + (p * call.q + q) * call.y_pixel + channel + 8 * n + lane % 4 * 2;
           if (q < call.q) {
             const float2 pair = widened_pair<T>(*reinterpret_cast<const std::uint32_t*>(from));
             value.x += pair.x, value.y += pair.y;
           }
           if (q + 8 < call.q) {
-            const float2 pair = widened_pair<T>(*reinterpret_cast<const std::uint32_t*>(from + 8 * call.k));
+            const float2 pair = widened_pair<T>(*reinterpret_cast<const std::uint32_t*>(from + 8 * call.y_pixel));
             value.z += pair.x, value.w += pair.y;
           }
         }
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(block_threads, eights == 1 ? 3 : 2)
     int pixel = i;
     const int vector = call.vectors.split(pixel), p = first_p + pixel / tile_q, q = first_q + pixel % tile_q;
     if (p < call.p && q < call.q && first_channel + vector * 8 < call.c)
-      *reinterpret_cast<uint4*>(y + (p * call.q + q) * call.k + vector * 8) =
+      *reinterpret_cast<uint4*>(y + (p * call.q + q) * call.y_pixel + vector * 8) =
           shared[pixel * call.pixel_vectors + vector];
   }
 }
@@ -262,6 +262,7 @@ class GroupedMma final : public ConvAlgorithm {
                             static_cast<double>(step_count(p) * p.r * 16);
     const double rate = device.flops_per_us(Numerics::Multiply::fp16);
     return {
+        .pitched = true,
         .config = ConfigWriter().add("rows", std::int64_t{rows}).str(),
         .estimated_us = device.launch_us + start_us +
                         std::max(p.bytes() / (memory_share * device.bytes_per_us), products / (product_share * rate)),

@@ -87,6 +87,7 @@ class BoundImplicitGemm final : public BoundConv {
     sum.bias = run.bias;
     sum.residual = run.residual;
     sum.y = run.y;
+    sum.y_gap = static_cast<unsigned>(run.y_pixel - problem.k);
     sum_slices(*run.cuda, sum);
   }
 
@@ -129,6 +130,7 @@ class ImplicitGemmConv final : public ConvAlgorithm {
     constexpr double least_held_us = 9;
     if (us >= least_held_us) cut.resident = even_resident(p, cut, target.device);
     return {.format = format_,
+            .pitched = true,
             .config = cut.str(),
             .estimated_us = us,
             .tolerance = sum_tolerance(p.group_c() * p.r * p.s)};

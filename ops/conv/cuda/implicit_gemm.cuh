@@ -164,6 +164,7 @@ __device__ inline void store_tile(const ImplicitGemm& g, const float* sums, int 
   const bool finish = g.partial == nullptr;
   const int slice = static_cast<int>(blockIdx.y), rank = g.cluster > 1 ? slice : 0;
   float* const to = finish ? g.y : g.partial + slice * g.elems;
+  const int pitch = finish ? g.y_pixel : g.k;
   const int stride = g.cluster * Tile::threads;
 #pragma unroll 1
   for (int first = rank * Tile::threads + static_cast<int>(threadIdx.x); first < items; first += batch * stride) {
@@ -181,7 +182,7 @@ __device__ inline void store_tile(const ImplicitGemm& g, const float* sums, int 
       if constexpr (nchw)
         at[i] = (static_cast<long long>(pixel / g.pq) * g.k + k) * g.pq + pixel % g.pq;
       else
-        at[i] = static_cast<long long>(pixel) * g.k + k;
+        at[i] = static_cast<long long>(pixel) * pitch + k;
       const float* const from = sums + row * sums_pitch<Tile, access> + col;
       if (g.cluster > 1)
         sum_cluster(from, g.cluster, value[i]);

@@ -71,6 +71,7 @@ class BoundMmaGemm final : public BoundKernel {
     call.bias = run.in<float>(ConvOp::bias);
     call.residual = run.in<void>(ConvOp::residual);
     call.y = run.out<void>();
+    call.y_pixel = static_cast<int>(y_pixel(call.k, run));
     allow_shared_bytes(kernel_.kernel, kernel_.shared_bytes);
     const auto slices = static_cast<unsigned>(plan_.slices);
     launch_clusters(*run.cuda, kernel_.kernel,
@@ -128,6 +129,7 @@ class MmaGemmConv final : public ConvAlgorithm {
     if (cut.slices > 1) cut.resident = even_resident(p, cut, target.device);
     const std::int64_t terms = p.group_c() * p.r * p.s;
     return {.format = formats::nhwc,
+            .pitched = true,
             .config = cut.str(),
             .estimated_us = mma_gemm_us(p, cut, target.device),
             .tolerance = p.storage == DType::f32 ? tf32_sum_tolerance(terms) + sum_tolerance(terms)

@@ -21,6 +21,7 @@ struct MmaGemm : DeviceProblem<> {
   const void *x = nullptr, *w = nullptr, *residual = nullptr;  ///< residual like y, or null; may be y
   const float* bias = nullptr;                                 ///< [K] or null
   void* y = nullptr;
+  int y_pixel = 0;  ///< elements from one pixel of y to the next; K with a residual
   int steps, steps_a_slice, tiles_n;
   int slices;  ///< a cluster
   int pixels;  ///< N*P*Q
@@ -227,7 +228,7 @@ __device__ inline void finish_tile(const MmaGemm& g, const float* sums, int firs
       const int pixel = first_pixel + row, in_group = first_k + col, k = group * g.group_k + in_group;
       at[i] = -1;
       if (item >= items || pixel >= g.pixels || in_group >= g.group_k) continue;
-      at[i] = static_cast<long long>(pixel) * g.k + k;
+      at[i] = static_cast<long long>(pixel) * g.y_pixel + k;
       float added[width] = {};
       if (residual != nullptr) read_stored(added, residual + at[i]);
       sum_slices_of(sums + row * Tile::sums_pitch + col, g.slices, value[i]);

@@ -16,6 +16,7 @@ struct ConvCall : DeviceProblem<Index> {
   DeviceActivation activation;  ///< after an odd number of ints: its two floats then are loaded as one
   const float *x = nullptr, *w = nullptr, *bias = nullptr, *residual = nullptr;  ///< bias and residual may be null
   float* y = nullptr;
+  int y_pixel = 0;  ///< nhwc: floats from one pixel of y to the next; K with a residual
 
   explicit ConvCall(const ConvProblem& problem) : DeviceProblem<Index>(problem), activation(problem.activation) {}
 
@@ -25,6 +26,7 @@ struct ConvCall : DeviceProblem<Index> {
     bias = run.bias;
     residual = run.residual;
     y = run.y;
+    y_pixel = static_cast<int>(run.y_pixel);
   }
 };
 
@@ -57,6 +59,7 @@ struct UntypedConvCall : DeviceProblem<> {
   const void *x = nullptr, *w = nullptr, *residual = nullptr;
   const float* bias = nullptr;
   void* y = nullptr;
+  int y_pixel = 0;  ///< elements from one pixel of y to the next; K with a residual
 
   explicit UntypedConvCall(const ConvProblem& problem) : DeviceProblem(problem), activation(problem.activation) {}
 
@@ -66,6 +69,7 @@ struct UntypedConvCall : DeviceProblem<> {
     residual = run.in<void>(ConvOp::residual);
     bias = run.in<float>(ConvOp::bias);
     y = run.out<void>();
+    y_pixel = static_cast<int>(lenslet::y_pixel(k, run));
   }
 };
 

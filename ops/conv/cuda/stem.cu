@@ -196,8 +196,8 @@ __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 6)
           transpose_four(word[half]);
           const int q = first_q + g + 8 * half;
           if (p >= call.p || q >= call.q || k >= call.k) continue;
-          T* const y = static_cast<T*>(call.y) + static_cast<std::int64_t>(image) * call.p * call.q * call.k;
-          store_eight(call, y + (p * call.q + q) * call.k + k, k, word[half]);
+          T* const y = static_cast<T*>(call.y) + static_cast<std::int64_t>(image) * call.p * call.q * call.y_pixel;
+          store_eight(call, y + (p * call.q + q) * call.y_pixel + k, k, word[half]);
         }
       }
     }
@@ -276,6 +276,7 @@ class Stem final : public ConvAlgorithm {
     return {
         .format = formats::nhwc,
         .x_format = formats::nchw,
+        .pitched = true,
         .config = ConfigWriter().add("filters", cut.filters).add("resident", cut.resident).str(),
         .estimated_us = device.launch_us + start_us +
                         std::max(p.bytes() / (memory_share * device.bytes_per_us), products / (product_share * rate)),

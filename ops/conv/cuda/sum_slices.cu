@@ -47,13 +47,14 @@ __global__ void __launch_bounds__(columns* most_rows) sum_slices_kernel(const __
   for (unsigned row = 1; row < blockDim.y; ++row) sum = sum + sums[row][threadIdx.x];
   if (call.bias != nullptr) add_bias(sum, call, item);
   if (call.residual != nullptr) sum = sum + *reinterpret_cast<const Item*>(call.residual + item);
-  *reinterpret_cast<Item*>(call.y + item) = call.activation(sum);
+  const long long gaps = call.y_gap == 0 ? 0 : static_cast<long long>(item / call.k) * call.y_gap;
+  *reinterpret_cast<Item*>(call.y + item + gaps) = call.activation(sum);
 }
 
 }  // namespace
 
 void sum_slices(const Context& context, const SumSlices& call) {
-  const bool vectors = call.elems % 4 == 0;
+  const bool vectors = call.elems % 4 == 0 && (call.y_gap == 0 || (call.k % 4 == 0 && call.y_gap % 4 == 0));
   launch(context, vectors ? sum_slices_kernel<float4> : sum_slices_kernel<float>,
          blocks_for(vectors ? call.elems / 4 : call.elems, columns), dim3(columns, std::min(call.slices, most_rows)), 0,
          call);

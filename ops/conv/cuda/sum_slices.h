@@ -16,6 +16,7 @@ struct SumSlices {
   float* y = nullptr;
   long long elems = 0;  ///< below 2^31
   unsigned plane = 1, k = 1;
+  unsigned y_gap = 0;  ///< NHWC: floats between the pixels of y; without a residual
   int slices = 1;
   DeviceActivation activation;
 };

@@ -35,6 +35,7 @@ class BoundWinograd final : public BoundConv {
     output.bias = run.bias;
     output.residual = run.residual;
     output.y = run.y;
+    output.y_pixel = static_cast<int>(run.y_pixel);
     const auto launch_transform = [&](auto kernel, std::int64_t floats, const auto& arguments) {
       launch(context, kernel, blocks_for(floats, winograd_threads), winograd_threads, 0, arguments);
     };
@@ -78,7 +79,8 @@ class Winograd final : public ConvAlgorithm {
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
     const WinogradPlan winograd = plan_winograd(p, M, target.device);
-    return {.config = winograd.str(),
+    return {.pitched = true,
+            .config = winograd.str(),
             .estimated_us = estimate_winograd_us(p, winograd, target.device),
             .tolerance = winograd_tolerance(M, p.c)};
   }

@@ -30,7 +30,8 @@ struct WinogradOutput {
   const float* product;
   const float* bias;      ///< [k] or null
   const float* residual;  ///< like y or null; may be y
-  float* y;               ///< [n][p][q][k]
+  float* y;               ///< [n][p][q][k], from one pixel to the next
+  int y_pixel;            ///< floats: k, or more without a residual
   int first, count;
   int down, across;
   int p, q, k;
@@ -174,8 +175,8 @@ __global__ void __launch_bounds__(winograd_threads) winograd_output_kernel(const
   if (place.tile >= g.count) return;
   const int k = place.channel;
   const int row = place.row * M, column = place.column * M;
-  const long long first = (static_cast<long long>(place.image) * g.p + row) * g.q * g.k + column * g.k + k;
-  const int line = g.q * g.k;
+  const long long first = (static_cast<long long>(place.image) * g.p + row) * g.q * g.y_pixel + column * g.y_pixel + k;
+  const int line = g.q * g.y_pixel;
 
   // Asked for first: a residual that comes from memory takes longest.
   float addend[M][M][V] = {};
@@ -184,7 +185,7 @@ __global__ void __launch_bounds__(winograd_threads) winograd_output_kernel(const
     for (int i = 0; i < M; ++i)
 #pragma unroll
       for (int j = 0; j < M; ++j)
-        load(g.residual + first + static_cast<long long>(i) * line + j * g.k, row + i < g.p && column + j < g.q,
+        load(g.residual + first + static_cast<long long>(i) * line + j * g.y_pixel, row + i < g.p && column + j < g.q,
              addend[i][j]);
   }
   float bias[V];
@@ -223,7 +224,7 @@ __global__ void __launch_bounds__(winograd_threads) winograd_output_kernel(const
 #pragma unroll
         for (int e = 0; e < V; ++e) out[e] = g.activation(out[e]);
       }
-      if (row + i < g.p && column + j < g.q) store(g.y + first + static_cast<long long>(i) * line + j * g.k, out);
+      if (row + i < g.p && column + j < g.q) store(g.y + first + static_cast<long long>(i) * line + j * g.y_pixel, out);
     }
   }
 }
