@@ -32,16 +32,17 @@ void check(CUresult status, const char* name) {
 
 /// Bytes from one place of axes 1 and up to the next.
 template <std::size_t most>
-std::array<cuuint64_t, most> strides_of(std::span<const std::uint64_t> sizes) {
+std::array<cuuint64_t, most> strides_of(std::span<const std::uint64_t> sizes, std::uint64_t pitch) {
   std::array<cuuint64_t, most> strides{};
-  cuuint64_t bytes = element_bytes;
-  for (std::size_t axis = 0; axis + 1 < sizes.size(); ++axis) strides[axis] = bytes *= sizes[axis];
+  strides[0] = element_bytes * (pitch == 0 ? sizes[0] : pitch);
+  for (std::size_t axis = 1; axis + 1 < sizes.size(); ++axis) strides[axis] = strides[axis - 1] * sizes[axis];
   return strides;
 }
 
 }  // namespace
 
-CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, std::span<const std::uint32_t> box) {
+CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, std::span<const std::uint32_t> box,
+                      std::uint64_t pitch) {
   static const auto encode = driver_entry<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
   constexpr std::size_t most = 3;
   if (sizes.size() < 2 || sizes.size() > most || box.size() != sizes.size())
@@ -52,7 +53,7 @@ CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, 
     lengths[axis] = sizes[axis];
     lines[axis] = box[axis];
   }
-  const auto strides = strides_of<most>(sizes);
+  const auto strides = strides_of<most>(sizes, pitch);
   CUtensorMap map{};
   check(encode(&map, element, static_cast<cuuint32_t>(sizes.size()), const_cast<void*>(tensor), lengths.data(),
                strides.data(), lines.data(), ones.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
@@ -65,7 +66,7 @@ CUtensorMap window_map(const void* images, const WindowMap& windows) {
   static const auto encode = driver_entry<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
   std::array<cuuint64_t, 4> lengths{};
   for (std::size_t axis = 0; axis < lengths.size(); ++axis) lengths[axis] = windows.sizes[axis];
-  const auto strides = strides_of<4>(windows.sizes);
+  const auto strides = strides_of<4>(windows.sizes, 0);
   // In the order of the axes, as CUTLASS has them: cuda.h calls the corners {D, H, W} without saying from which end.
   const std::array<cuuint32_t, 4> steps{1, windows.stride[0], windows.stride[1], 1};
   CUtensorMap map{};

@@ -12,8 +12,10 @@
 namespace lenslet::cuda {
 
 /// `sizes` from the innermost axis, three at most, densely one in the other; of axis 0 a multiple of 8. `box` is what
-/// one copy brings: 64, then 256 each at most. Error(device), also where the driver makes no tensor maps.
-CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, std::span<const std::uint32_t> box);
+/// one copy brings: 64, then 256 each at most. `pitch`, if it is not 0: elements from one place of axis 1 to the next,
+/// a multiple of 8. Error(device), also where the driver makes no tensor maps.
+CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, std::span<const std::uint32_t> box,
+                      std::uint64_t pitch = 0);
 
 /// Of images [N][H][W][C] in im2col mode: a copy brings 64 channels of `pixels` windows. Windows begin at the lower
 /// corner and `stride` apart, up to the upper corner, which counts from the last column and line. Pairs are w, h.

@@ -65,9 +65,9 @@ class BoundWgmmaGemm final : public BoundKernel {
     call.windows = windows(run.in<void>(ConvOp::input));
     call.filters = filters(run.blob);
     call.bias = run.in<float>(ConvOp::bias);
-    call.results = results(run.out<void>());
+    call.results = results(run.out<void>(), y_pixel(call.k, run));
     if (const void* residual = run.in<void>(ConvOp::residual); residual != nullptr) {
-      call.residuals = results(residual);
+      call.residuals = results(residual, call.k);
       call.adds_residual = 1;
     }
     const auto shared_bytes = static_cast<std::size_t>(shared_of(shape_).total);
@@ -98,11 +98,12 @@ class BoundWgmmaGemm final : public BoundKernel {
     return tiled_map(prepared, std::array{size(p.c), size(p.r * p.s), size(p.k)},
                      std::array{std::uint32_t{wgmma_step}, 1U, static_cast<std::uint32_t>(shape_.n / cluster_)});
   }
-  CUtensorMap results(const void* y) const {
+  /// `pitch`: elements from one pixel to the next.
+  CUtensorMap results(const void* y, std::int64_t pitch) const {
     const ConvProblem& p = problem_;
     const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
     return tiled_map(y, std::array{size(p.k), size(p.n * p.p * p.q)},
-                     std::array{std::uint32_t{staged_filters}, std::uint32_t{staged_rows}});
+                     std::array{std::uint32_t{staged_filters}, std::uint32_t{staged_rows}}, size(pitch));
   }
 
   ConvProblem problem_;
@@ -139,7 +140,8 @@ class WgmmaGemmConv final : public ConvAlgorithm {
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
     const WgmmaGemmPlan cut = plan_wgmma_gemm(p, target.device);
-    return {.config = cut.str(),
+    return {.pitched = true,
+            .config = cut.str(),
             .estimated_us = wgmma_plan_us(p, cut, target.device),
             .tolerance = half_sum_tolerance(p.storage, p.c * p.r * p.s)};
   }

@@ -16,7 +16,7 @@
 
 namespace lenslet::cuda {
 
-/// What the kernel takes. x, residual and y are NHWC, dense.
+/// What the kernel takes. x, residual and y are NHWC.
 struct WgmmaGemm {
   CUtensorMap windows{};  ///< of x: in im2col mode, or pointwise [pixels][C]
   CUtensorMap filters{};  ///< [K][R*S][C]
