@@ -1,7 +1,6 @@
 #include "ops/pool/pool_kernels.h"
 
 #include <algorithm>
-#include <cstring>
 #include <type_traits>
 
 #include "base/cuda/launch.h"
@@ -28,9 +27,9 @@ __device__ Value least() {
     const float one = least<float>();
     return make_float4(one, one, one, one);
   } else if constexpr (std::is_class_v<Value>) {
-    Value all;
-    for (auto& one : all.at) one = narrowed<std::remove_reference_t<decltype(one)>>(least<float>());
-    return all;
+    const auto half = narrowed<typename Value::Half>(least<float>());
+    const std::uint32_t pair = paired(half, half);
+    return {{pair, pair, pair, pair}};
   } else {
     return reduce::least_value<Value>;
   }
@@ -53,16 +52,12 @@ __device__ float4 greater(float4 a, float4 b) {
 /// Two halves an instruction: a maximum needs no floats.
 template <typename T>
 __device__ EightHalves<T> greater(EightHalves<T> a, EightHalves<T> b) {
-  std::uint32_t pairs[2][4];
-  memcpy(pairs[0], &a, sizeof(a));
-  memcpy(pairs[1], &b, sizeof(b));
 #pragma unroll
   for (int k = 0; k < 4; ++k)
     if constexpr (std::is_same_v<T, Float16>)
-      asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(pairs[0][k]) : "r"(pairs[0][k]), "r"(pairs[1][k]));
+      asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(a.pairs[k]) : "r"(a.pairs[k]), "r"(b.pairs[k]));
     else
-      asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(pairs[0][k]) : "r"(pairs[0][k]), "r"(pairs[1][k]));
-  memcpy(&a, pairs[0], sizeof(a));
+      asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(a.pairs[k]) : "r"(a.pairs[k]), "r"(b.pairs[k]));
   return a;
 }
 
@@ -111,13 +106,14 @@ struct Outputs {
     std::int64_t image, slice, line, column, channel;
     std::int64_t stored;  ///< where it lies in y
   };
-  __device__ Place place(std::int64_t output) const {
+  /// `flat`: there is one slice.
+  __device__ Place place(std::int64_t output, bool flat = false) const {
     Place at{};
     at.channel = take_digit(output, depth, narrow);
     at.stored = output * pixel.y + at.channel;
     at.column = take_digit(output, line, narrow);
     at.line = take_digit(output, lines, narrow);
-    at.slice = take_digit(output, slices, narrow);
+    if (!flat) at.slice = take_digit(output, slices, narrow);
     at.image = output;
     return at;
   }
@@ -140,19 +136,23 @@ struct SquareProblem {
 };
 
 /// 2-D windows of side x side without dilation, which nearly all networks have: unrolled, all loads in flight at once.
+/// That takes up to 56 registers; not told how many blocks are enough, the compiler saves some and lets lines of a
+/// window wait for each other.
 template <typename Fold, int side>
-__global__ void __launch_bounds__(threads) pool_square(const typename Fold::Stored* x, typename Fold::Stored* y,
-                                                       const __grid_constant__ SquareProblem p, PoolKind kind) {
+__global__ void __launch_bounds__(threads, 4) pool_square(const typename Fold::Stored* x, typename Fold::Stored* y,
+                                                          const __grid_constant__ SquareProblem p, PoolKind kind) {
   using Value = typename Fold::Value;
   using Stored = typename Fold::Stored;
   wait_for_previous();
   const std::int64_t output = thread_index();
   if (output >= p.outputs.count) return;
-  const Outputs::Place at = p.outputs.place(output);
+  const Outputs::Place at = p.outputs.place(output, true);
   const int top = static_cast<int>(at.line) * p.high.stride - p.high.pad_begin;
   const int left = static_cast<int>(at.column) * p.wide.stride - p.wide.pad_begin;
+  // Offsets from the window's corner, which may lie outside of the image, fit 32 bits (is_square).
   const auto pixel = static_cast<int>(p.outputs.pixel.x);
-  const Stored* image = x + at.image * p.high.in * p.wide.in * pixel + at.channel;
+  const int line = p.wide.in * pixel;
+  const Stored* corner = x + at.image * p.high.in * line + at.channel + (top * line + left * pixel);
   Stored values[side][side];
   const Stored start = as_stored<Stored>(Fold::start());
   int lines = 0, columns = 0;
@@ -160,11 +160,10 @@ __global__ void __launch_bounds__(threads) pool_square(const typename Fold::Stor
   for (int r = 0; r < side; ++r) {
     const bool on_line = top + r >= 0 && top + r < p.high.in;
     lines += on_line ? 1 : 0;
-    const Stored* line = image + static_cast<std::int64_t>(top + r) * p.wide.in * pixel;
 #pragma unroll
     for (int s = 0; s < side; ++s) {
       const bool inside = on_line && left + s >= 0 && left + s < p.wide.in;
-      values[r][s] = inside ? line[static_cast<std::int64_t>(left + s) * pixel] : start;
+      values[r][s] = inside ? corner[r * line + s * pixel] : start;
     }
   }
   Value total = Fold::start();
@@ -479,8 +478,13 @@ bool is_square(const PoolProblem& p, int side, std::int64_t pixel) {
   bool fits = pixel < most && p.axes[0].in == 1 && p.axes[0].kernel == 1 && p.axes[0].out == 1;
   for (const PoolAxis& axis : {p.axes[1], p.axes[2]})
     fits = fits && axis.kernel == side && axis.dilation == 1 && axis.in < most && axis.stride < most &&
-           axis.out * axis.stride < most;
-  return fits;
+           axis.out * axis.stride < most && axis.pad_begin < most;
+  // From the beginning of an image to the farthest tap, before it or behind.
+  const auto taps = [&](const PoolAxis& axis) {
+    return static_cast<double>(std::max(axis.pad_begin, axis.out * axis.stride) + side);
+  };
+  const double line = static_cast<double>(p.axes[2].in) * static_cast<double>(pixel);
+  return fits && taps(p.axes[1]) * line + taps(p.axes[2]) * static_cast<double>(pixel) < 0x1p31;
 }
 
 template <typename Fold>
