@@ -47,6 +47,12 @@ void check_cuts(const Kernel& algorithm, const ConvProblem& p, unsigned seed) {
       plan.resident = 1;
       CHECK_MESSAGE(std::memcmp(run_on(device).data(), y.data(), y.bytes()) == 0, where,
                     ": other bits with one block on a multiprocessor at a time");
+      if (!candidate.pitched_output) continue;
+      candidate.outputs[0].pixel_pitch = (p.k / 4 + 2) * 4;
+      for (const DeviceProfile& profile : {without_clusters, device})
+        CHECK_MESSAGE(std::memcmp(run_on(profile).data(), y.data(), y.bytes()) == 0, where,
+                      ": other bits among other channels");
+      candidate.outputs[0].pixel_pitch = 0;
     }
 }
 
@@ -70,6 +76,7 @@ TEST_CASE("cuda/implicit_gemm/every_cut") {
       fused(resolve_conv({2, 10, 9, 10}, {18, 5, 3, 3}, {.pads = {1, 1, 1, 1}, .groups = 2})),
       resolve_conv({1, 204, 7, 7}, {72, 204, 1, 1}, {}),
       resolve_conv({5, 3, 1, 1}, {9, 3, 1, 1}, {}),
+      resolve_conv({4, 40, 1, 1}, {9, 40, 1, 1}, {}),
   };
   for (const ConvProblem& p : problems)
     for (const char* name : {"implicit_gemm", "implicit_gemm_nchw"})

@@ -54,6 +54,12 @@ void check_cuts(ConvProblem p, DType storage, unsigned seed) {
       compare(as(DType::f32, y), data, tolerance, where);
       if (first.empty()) first = y;
       CHECK_MESSAGE(std::memcmp(first.data(), y.data(), y.bytes()) == 0, where, ": other bits than another tile's");
+      if (!candidate.pitched_output) continue;
+      candidate.outputs[0].pixel_pitch = p.k + 16;
+      const Tensor among_others = run_between_guards(op_runner(), call, inputs, where).at(0);
+      CHECK_MESSAGE(std::memcmp(among_others.data(), y.data(), y.bytes()) == 0, where,
+                    ": other bits among other channels");
+      candidate.outputs[0].pixel_pitch = 0;
     }
 }
 
