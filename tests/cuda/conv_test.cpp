@@ -108,4 +108,41 @@ TEST_CASE("cuda/conv_numerics/tf32_when_asked_for") {
   }
 }
 
+// Small problems alone would get low strips only.
+TEST_CASE("cuda/conv_depthwise/strips_of_any_height") {
+  const Kernel* algorithm = find_kernel("Conv", DeviceKind::cuda, "depthwise");
+  REQUIRE(algorithm != nullptr);
+  const unsigned seed = std::random_device{}();
+  std::mt19937 random(seed);
+  const Activation activations[] = {{}, {Activation::Kind::clip, 0, 6}, {Activation::Kind::silu, 0, 0}};
+  for (const char* name : {"fp16", "bf16"})
+    for (const std::int64_t stride : {1, 2})
+      // One chunk of vectors of channels and several; vectors of four and of two.
+      for (const std::int64_t c : {24, 192, 10})
+        for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 7, 9, 13}) {
+          ConvGeometry geometry;
+          geometry.pads = {1, 1, 1, 1};
+          geometry.stride = {stride, stride};
+          geometry.groups = c;
+          ConvProblem p = resolve_conv({2, c, 13 * stride, 11}, {c, 1, 3, 3}, geometry);
+          p.bias = rows % 2 == 0;
+          p.residual = rows % 3 == 0;
+          p.activation = activations[rows % 3];
+          const Numerics numerics = parse_numerics(name);
+          p.storage = p.x_storage = numerics.storage;
+          const ConvData data = make_conv_data(p, random);
+          const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};
+          const auto problem = pose(p, data.w, data.scale);
+          const DeviceProfile device = op_runner().profiles(1).at(0);
+          const Offer offer = algorithm->offer(*problem, {.device = device, .numerics = numerics});
+          REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
+          Candidate candidate = offer.candidates.at(0);
+          const std::size_t at = candidate.config.find("rows=") + 5;
+          candidate.config.replace(at, candidate.config.find(' ', at) - at, fmt::format("{}", rows));
+          const Call call{.problem = *problem, .kernel = *algorithm, .candidate = candidate, .device = device};
+          const std::string where = fmt::format("{} on {} (seed {})", call.str(), p.str(), seed);
+          compare(run_between_guards(op_runner(), call, inputs, where).at(0), data, candidate.tolerance, where);
+        }
+}
+
 }  // namespace lenslet::test

@@ -335,6 +335,8 @@ inline std::vector<ConvCase> conv_cases() {
        .residual = true,
        .activation = relu},
       {.n = 1, .c = 12, .h = 7, .w = 7, .k = 12, .r = 7, .s = 7, .groups = 12},
+      {.n = 2, .c = 36, .h = 11, .w = 8, .k = 36, .r = 3, .s = 3, .pads = pad1, .groups = 36, .activation = silu},
+      {.n = 1, .c = 44, .h = 9, .w = 9, .k = 44, .r = 3, .s = 3, .stride = {2, 2}, .pads = pad1, .groups = 44},
   };
 
   // Squeeze-and-excite branches of EfficientNet-B0 and MobileNetV3: a pixel an image.

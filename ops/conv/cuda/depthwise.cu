@@ -173,10 +173,47 @@ bool computes(const DepthwiseVariant& variant, const ConvProblem& p) {
          p.dilation_h == 1 && p.dilation_w == 1;
 }
 
-double item_count(const ConvProblem& p, const DepthwiseVariant& variant) {
-  const auto blocks = [](std::int64_t size, int tile) { return static_cast<double>((size + tile - 1) / tile); };
-  return static_cast<double>(p.n) * blocks(p.p, variant.tile_p) * blocks(p.q, variant.tile_q) *
-         static_cast<double>(p.k / variant.lanes);
+std::int64_t blocks_over(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
+
+/// Threads, in tiles of `rows` rows.
+double item_count(const ConvProblem& p, const DepthwiseVariant& variant, std::int64_t rows) {
+  return static_cast<double>(p.n * (p.k / variant.lanes)) * static_cast<double>(blocks_over(p.p, rows)) *
+         static_cast<double>(blocks_over(p.q, variant.tile_q));
+}
+
+/// Of strips, in us without the launch: all the work, at the rate of memory or of instructions, and a thread's time,
+/// for which the last ones are waited for. First guesses, to be fitted.
+double strips_us(const ConvProblem& p, const DepthwiseVariant& variant, std::int64_t rows,
+                 const DeviceProfile& device) {
+  // An input row that a second strip reads comes from L2.
+  constexpr double memory_share = 0.8, again_share = 0.4, instruction_share = 0.6, row_us = 0.1, first_us = 0.7;
+  constexpr double item_instructions = 200, output_row_instructions = 33, load_instructions = 36, products = 72;
+  const auto inputs = static_cast<double>((rows - 1) * p.stride_h + p.r), outputs = static_cast<double>(rows);
+  const double again = inputs / static_cast<double>(rows * p.stride_h) - 1;
+  const double x_bytes = static_cast<double>(p.n * p.c * p.h * p.w * dtype_bytes(p.storage));
+  const double memory = (p.bytes() + again_share * again * x_bytes) / (memory_share * device.bytes_per_us);
+  const double instructions = item_instructions + output_row_instructions * outputs +
+                              (load_instructions + products / static_cast<double>(p.stride_h)) * inputs;
+  const double issue = item_count(p, variant, rows) * instructions / (instruction_share * device.fp32_flops_per_us / 2);
+  return std::max(memory, issue) + first_us + row_us * inputs;
+}
+
+/// The quickest height of strips; as even as the image allows.
+std::int64_t choose_rows(const ConvProblem& p, const DepthwiseVariant& variant, const DeviceProfile& device) {
+  std::int64_t best = std::max(p.p, std::int64_t{1});
+  for (std::int64_t strips = 2; strips <= p.p; ++strips) {
+    const std::int64_t rows = blocks_over(p.p, strips);
+    if (rows != best && strips_us(p, variant, rows, device) < strips_us(p, variant, best, device)) best = rows;
+  }
+  return best;
+}
+
+/// Vectors of channels side by side of which strips are made: a line of 128 bytes where the channels are whole chunks,
+/// so that a block's threads have columns in common.
+std::int64_t chunk_groups(std::int64_t groups) {
+  for (const std::int64_t chunk : {16, 12, 8})
+    if (groups % chunk == 0) return chunk;
+  return groups;
 }
 
 /// The largest tile that still gives every multiprocessor a warp for each of its four schedulers: below that, the loads
@@ -184,8 +221,8 @@ double item_count(const ConvProblem& p, const DepthwiseVariant& variant) {
 const DepthwiseVariant& choose_variant(const ConvProblem& p, int multiprocessors) {
   const auto known = variants_of(p.storage);
   return *std::find_if(known.begin(), known.end(), [&](const DepthwiseVariant& variant) {
-    const bool smallest = variant.tile_p * variant.tile_q == 1;
-    return computes(variant, p) && (smallest || item_count(p, variant) >= 128.0 * multiprocessors);
+    const bool any = variant.tile_p == any_height || variant.tile_p * variant.tile_q == 1;
+    return computes(variant, p) && (any || item_count(p, variant, variant.tile_p) >= 128.0 * multiprocessors);
   });
 }
 
@@ -198,7 +235,7 @@ class Depthwise final : public ConvAlgorithm {
  private:
   std::optional<std::string> refuse(const ConvProblem& problem, const Target&) const override {
     if (problem.groups != problem.c) return "not depthwise: groups and input channels differ";
-    if (!fits_32_bits(problem) || item_count(problem, variants_of(problem.storage).back()) > 0x7fffff00)
+    if (!fits_32_bits(problem) || item_count(problem, variants_of(problem.storage).back(), 1) > 0x7fffff00)
       return "a tensor beyond 32-bit offsets";
     return std::nullopt;
   }
@@ -209,17 +246,24 @@ class Depthwise final : public ConvAlgorithm {
     constexpr double start_us = 0.5, any_us_a_tap = 0.02, any_loads = 0.25;
     const DeviceProfile& device = target.device;
     const DepthwiseVariant& variant = choose_variant(p, device.units);
+    const bool strips = variant.tile_p == any_height;
+    const std::int64_t rows = strips ? choose_rows(p, variant, device) : variant.tile_p;
     const auto taps = static_cast<double>(p.r * p.s);
     const double memory = p.bytes() / device.bytes_per_us;
     const double any_us = variant.size == 0 ? any_us_a_tap * taps + any_loads * taps * memory : 0;
-    // Small problems in small blocks, so that every multiprocessor gets one; 16 bit always, because of 195 registers a
-    // thread five small blocks fit where two large ones do.
-    const bool small = p.storage != DType::f32 || item_count(p, variant) < max_depthwise_threads * device.units;
+    // Small problems in small blocks, so that every multiprocessor gets one; 16 bit always but in strips, because of up
+    // to 255 registers a thread five small blocks fit where two large ones do.
+    const bool small = (p.storage != DType::f32 && !strips) ||
+                       item_count(p, variant, rows) < max_depthwise_threads * device.units * (strips ? 4.0 : 1.0);
     const std::int64_t threads = small ? max_depthwise_threads / 2 : max_depthwise_threads;
-    return {.pitched = true,
-            .config = ConfigWriter().add("tile", variant.name).add("threads", threads).str(),
-            .estimated_us = device.launch_us + start_us + memory + any_us,
-            .tolerance = p.storage == DType::f32 ? sum_tolerance(p.r * p.s) : half_sum_tolerance(p.storage, p.r * p.s)};
+    ConfigWriter config;
+    config.add("tile", variant.name);
+    if (strips) config.add("rows", rows);
+    return {
+        .pitched = true,
+        .config = config.add("threads", threads).str(),
+        .estimated_us = device.launch_us + (strips ? strips_us(p, variant, rows, device) : start_us + memory + any_us),
+        .tolerance = p.storage == DType::f32 ? sum_tolerance(p.r * p.s) : half_sum_tolerance(p.storage, p.r * p.s)};
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
@@ -241,18 +285,23 @@ class Depthwise final : public ConvAlgorithm {
                                                const DeviceProfile&) const override {
     ConfigReader reader(config);
     const std::string_view name = reader.word("tile");
-    const auto threads = static_cast<unsigned>(reader.integer("threads", 1, max_depthwise_threads));
-    reader.finish();
     const auto known = variants_of(p.storage);
     const auto variant = std::find_if(
         known.begin(), known.end(), [&](const DepthwiseVariant& one) { return one.name == name && computes(one, p); });
     if (variant == known.end()) reader.refuse("no kernel with such a tile computes this problem");
-    const int items = static_cast<int>(item_count(p, *variant));
+    const bool strips = variant->tile_p == any_height;
+    const std::int64_t rows = strips ? reader.integer("rows", 1, std::max(p.p, std::int64_t{1})) : variant->tile_p;
+    const auto threads = static_cast<unsigned>(reader.integer("threads", 1, max_depthwise_threads));
+    reader.finish();
+    const int items = static_cast<int>(item_count(p, *variant, rows));
+    const std::int64_t groups = p.k / variant->lanes, chunk = strips ? chunk_groups(groups) : groups;
     const DepthwiseCall call{UntypedConvCall(p),
                              items,
-                             FastDivider(p.k / variant->lanes),
-                             FastDivider((p.q + variant->tile_q - 1) / variant->tile_q),
-                             FastDivider((p.p + variant->tile_p - 1) / variant->tile_p),
+                             static_cast<int>(rows),
+                             FastDivider(chunk),
+                             FastDivider(blocks_over(p.q, variant->tile_q)),
+                             FastDivider(groups / chunk),
+                             FastDivider(blocks_over(p.p, rows)),
                              FastDivider(p.k / p.c)};
     return std::make_unique<OneUntypedLaunch<DepthwiseCall>>(call, variant->kernel, blocks_for(items, threads),
                                                              threads);

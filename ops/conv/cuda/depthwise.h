@@ -12,13 +12,13 @@ namespace lenslet::cuda {
 inline constexpr int max_depthwise_threads = 128;
 
 /// w [R][S][K] of the type of x. An item is what one thread computes; items count channels first, then tiles along q,
-/// tiles along p, images.
+/// chunks of channels, tiles along p, images. There is one chunk, but of strips.
 struct DepthwiseCall : UntypedConvCall {
-  int items;
-  FastDivider channel_groups, tiles_q, tiles_p, multiplier;
+  int items, rows;                                                   ///< rows: of a strip
+  FastDivider channel_groups, tiles_q, chunks, tiles_p, multiplier;  ///< channel_groups: of a chunk
 };
 
-/// Where an item lies.
+/// Where an item lies that is no strip.
 struct DepthwisePlace {
   int channel, q, p, image;
   LENSLET_HOST_DEVICE DepthwisePlace(const DepthwiseCall& call, int item, int lanes, int tile_p, int tile_q) {
@@ -29,12 +29,15 @@ struct DepthwisePlace {
   }
 };
 
+/// The height of tiles that are strips: the plan says how many rows they have.
+inline constexpr int any_height = 0;
+
 /// A kernel with the filters that it is for and what a thread of it computes.
 struct DepthwiseVariant {
   std::string_view name;
   void (*kernel)(DepthwiseCall);
-  int size, stride;  ///< 0: any
-  int lanes, tile_p, tile_q;
+  int size, stride;           ///< 0: any
+  int lanes, tile_p, tile_q;  ///< tile_p: or any_height
 };
 
 /// Those for tensors of 16 bit, in the order in which they are preferred. depthwise_half.cu.

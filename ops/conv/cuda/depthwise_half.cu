@@ -1,5 +1,5 @@
-// The kernels of depthwise for tensors of 16 bit: eight channels a thread, 16 bytes a load, where there are so many;
-// sums in float. Filters are of 16 bit, too, and widened on use: that is exact.
+// The kernels of depthwise for tensors of 16 bit, with sums in float. Filters are of 16 bit, too, and widened: that is
+// exact.
 
 #include "ops/conv/cuda/depthwise.h"
 #include "ops/conv/cuda/half_mma.cuh"
@@ -21,36 +21,83 @@ __device__ void start(float (&sum)[lanes], const float* bias, int channel) {
   for (int i = 0; i < lanes; ++i) sum[i] = bias == nullptr ? 0.0F : bias[channel + i];
 }
 
-/// Adds the residual, activates and stores; `at` counts elements within the output image.
-template <typename T, int lanes>
-__device__ void finish(const DepthwiseCall& call, float (&sum)[lanes], int image, int at) {
-  const std::int64_t offset = static_cast<std::int64_t>(image) * call.p * call.q * call.y_pixel + at;
-  const T* residual = static_cast<const T*>(call.residual) + offset;
-  T* y = static_cast<T*>(call.y) + offset;
-  if constexpr (lanes == 1) {
-    if (call.residual != nullptr) sum[0] += widened(*residual);
-    *y = narrowed<T>(call.activation(sum[0]));
-  } else {
-    using Vector = std::conditional_t<lanes == 8, uint4, std::uint32_t>;
-    if (call.residual != nullptr) {
-      const Vector added = *reinterpret_cast<const Vector*>(residual);
+/// Words that one access takes.
+template <int words>
+struct alignas(4 * words) Words {
+  std::uint32_t at[words];
+};
+
+/// Adds the residual, activates and stores: the end of every output.
+template <typename T>
+class Finisher {
+ public:
+  __device__ explicit Finisher(const DepthwiseCall& call)
+      : call_(call), clamp_(call.activation.clamp().low, call.activation.clamp().high) {}
+
+  /// Of any activation; `at` counts elements of y.
+  template <int lanes>
+  __device__ void operator()(float (&sum)[lanes], std::int64_t at) const {
+    add_residual(sum, at);
+    if (!call_.activation.is_clamp()) call_.activation.apply_for_halves(sum);
+    store(sum, at);
+  }
+  /// All there is to do without a residual where the activation is a clamp: short, for kernels that unroll it a lot.
+  template <int lanes>
+  __device__ void store(const float (&sum)[lanes], std::int64_t at) const {
+    T* const y = static_cast<T*>(call_.y) + at;
+    if constexpr (lanes == 1) {
+      y->bits = static_cast<std::uint16_t>(clamp_(narrowed_pair<T>(sum[0], sum[0])));
+    } else {
+      Words<lanes / 2> result;
+#pragma unroll
+      for (int i = 0; i < lanes / 2; ++i) result.at[i] = clamp_(narrowed_pair<T>(sum[2 * i], sum[2 * i + 1]));
+      *reinterpret_cast<Words<lanes / 2>*>(y) = result;
+    }
+  }
+
+ private:
+  template <int lanes>
+  __device__ void add_residual(float (&sum)[lanes], std::int64_t at) const {
+    if (call_.residual == nullptr) return;
+    const T* const residual = static_cast<const T*>(call_.residual) + at;
+    if constexpr (lanes == 1) {
+      sum[0] += widened(*residual);
+    } else {
+      const auto added = *reinterpret_cast<const Words<lanes / 2>*>(residual);
 #pragma unroll
       for (int i = 0; i < lanes / 2; ++i) {
-        const float2 pair = widened_pair<T>(word_of(added, i));
+        const float2 pair = widened_pair<T>(added.at[i]);
         sum[2 * i] += pair.x;
         sum[2 * i + 1] += pair.y;
       }
     }
-    if constexpr (lanes == 8) {
-      const float4 low = call.activation(float4{sum[0], sum[1], sum[2], sum[3]});
-      const float4 high = call.activation(float4{sum[4], sum[5], sum[6], sum[7]});
-      *reinterpret_cast<uint4*>(y) = {narrowed_pair<T>(low.x, low.y), narrowed_pair<T>(low.z, low.w),
-                                      narrowed_pair<T>(high.x, high.y), narrowed_pair<T>(high.z, high.w)};
-    } else {
-      *reinterpret_cast<std::uint32_t*>(y) = narrowed_pair<T>(call.activation(sum[0]), call.activation(sum[1]));
-    }
+  }
+
+  const DepthwiseCall& call_;
+  PairClamp<T> clamp_;  ///< that does nothing where the activation is no clamp
+};
+
+template <typename T, int words>
+__device__ void widen(float (&to)[2 * words], const std::uint32_t (&pairs)[words]) {
+#pragma unroll
+  for (int i = 0; i < words; ++i) {
+    const float2 pair = widened_pair<T>(pairs[i]);
+    to[2 * i] = pair.x;
+    to[2 * i + 1] = pair.y;
   }
 }
+
+/// Where a strip lies.
+struct StripPlace {
+  int channel, q, p, image;
+  __device__ StripPlace(const DepthwiseCall& call, int item, int lanes, int tile_q) {
+    channel = call.channel_groups.split(item);
+    q = call.tiles_q.split(item) * tile_q;
+    channel = (channel + call.chunks.split(item) * static_cast<int>(call.channel_groups.divisor())) * lanes;
+    p = call.tiles_p.split(item) * call.rows;
+    image = item;
+  }
+};
 
 /// One row of inputs, `columns` from `left` on, of 2 * words channels.
 template <typename T, int columns, int words>
@@ -63,71 +110,123 @@ __device__ void load_row(std::uint32_t (&row)[columns][words], const T* x, const
   }
 }
 
-template <typename T, int tile_p, int tile_q, int lanes>
-__device__ void finish_tile(const DepthwiseCall& call, const DepthwisePlace& place,
-                            float (&sums)[tile_p][tile_q][lanes]) {
-#pragma unroll
-  for (int p = 0; p < tile_p; ++p)
-#pragma unroll
-    for (int q = 0; q < tile_q; ++q)
-      if (place.p + p < call.p && place.q + q < call.q)
-        finish<T>(call, sums[p][q], place.image, ((place.p + p) * call.q + place.q + q) * call.y_pixel + place.channel);
-}
-
-/// tile_p x tile_q outputs of 2 * words channels by 3x3, out of a window and taps that are all in registers before the
-/// first multiplication: the taps before the kernel ahead has ended. Two channels at a time are widened and multiplied.
-template <typename T, int stride, int tile_p, int tile_q, int words>
-__global__ void __launch_bounds__(max_depthwise_threads, 1)
-    depthwise_window(const __grid_constant__ DepthwiseCall call) {
-  constexpr int size = 3, rows = (tile_p - 1) * stride + size, columns = (tile_q - 1) * stride + size;
+/// tile_q columns of outputs of 2 * words channels by 3x3, call.rows of them from the top down. A row of inputs is
+/// loaded once, a turn of the ring before it is multiplied, and goes into every output that it is for. The taps are
+/// there, widened, before the kernel ahead has ended.
+// Four blocks a multiprocessor leave 128 registers a thread, of which bf16 would spill six.
+template <typename T, int stride, int tile_q, int words>
+__global__ void __launch_bounds__(max_depthwise_threads, std::is_same_v<T, BFloat16> ? 3 : 4)
+    depthwise_strip(const __grid_constant__ DepthwiseCall call) {
+  constexpr int size = 3, columns = (tile_q - 1) * stride + size, lanes = 2 * words;
+  constexpr int ring = stride == 1 ? 3 : 4;  // rows of inputs under way
+  constexpr int unfinished = ring / stride;  // rows of outputs, at most
   const int item = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  const DepthwisePlace place(call, min(item, call.items - 1), 2 * words, tile_p, tile_q);
-  std::uint32_t taps[size * size][words];
+  const StripPlace place(call, min(item, call.items - 1), lanes, tile_q);
+  float tap[size][size][lanes];
 #pragma unroll
-  for (int tap = 0; tap < size * size; ++tap)
-    load_constant(taps[tap], static_cast<const T*>(call.w) + tap * call.k + place.channel);
+  for (int i = 0; i < size * size; ++i) {
+    std::uint32_t pairs[words];
+    load_constant(pairs, static_cast<const T*>(call.w) + i * call.k + place.channel);
+    widen<T>(tap[i / size][i % size], pairs);
+  }
   wait_for_previous();
   if (item >= call.items) return;
 
+  const int inputs = (min(call.rows, call.p - place.p) - 1) * stride + size;
   const int top = place.p * stride - call.pad_top, left = place.q * stride - call.pad_left;
-  const T* x = image_of<T>(call.x, place.image, call.height, call.width, call.c) + place.channel;
-  std::uint32_t window[rows][columns][words];
+  const T* x = image_of<T>(call.x, place.image, call.height, call.width, call.c) + (top * call.width + left) * call.c +
+               place.channel;
+  const auto load_next = [&](std::uint32_t(&window)[columns][words], int row) {
+    const bool row_inside = row < inputs && static_cast<unsigned>(top + row) < static_cast<unsigned>(call.height);
 #pragma unroll
-  for (int row = 0; row < rows; ++row) load_row(window[row], x, call, top + row, left);
-  float bias[2 * words], sums[tile_p][tile_q][2 * words];
+    for (int column = 0; column < columns; ++column)
+      load_or_zero(window[column], x + column * call.c,
+                   row_inside && static_cast<unsigned>(left + column) < static_cast<unsigned>(call.width));
+    x += call.width * call.c;
+  };
+  std::uint32_t window[ring][columns][words];
+#pragma unroll
+  for (int row = 0; row < ring; ++row) load_next(window[row], row);
+  float bias[lanes];
   start(bias, call.bias, place.channel);
+  const Finisher<T> finish(call);
+  const bool plain = call.residual == nullptr && call.activation.is_clamp();
+  std::int64_t at = static_cast<std::int64_t>(place.image) * call.p * call.q * call.y_pixel +
+                    (place.p * call.q + place.q) * call.y_pixel + place.channel;
+
+  float sums[unfinished][tile_q][lanes];
+  for (int first = 0;; first += ring) {
 #pragma unroll
-  for (int j = 0; j < words; ++j) {
-    float2 tap[size][size];
+    for (int turn = 0; turn < ring; ++turn) {
+      const int row = first + turn;
+      if (row >= inputs) return;
+      float value[columns][lanes];
 #pragma unroll
-    for (int i = 0; i < size * size; ++i) tap[i / size][i % size] = widened_pair<T>(taps[i][j]);
+      for (int column = 0; column < columns; ++column) widen<T>(value[column], window[turn][column]);
+      load_next(window[turn], row + ring);
+      // Row r of the filter for the output that began r rows ago; one above the strip is computed, too, and dropped.
 #pragma unroll
-    for (int i = 0; i < tile_p * tile_q; ++i) {
-      sums[i / tile_q][i % tile_q][2 * j] = bias[2 * j];
-      sums[i / tile_q][i % tile_q][2 * j + 1] = bias[2 * j + 1];
-    }
+      for (int r = size - 1; r >= 0; --r) {
+        if ((turn + ring - r) % stride != 0) continue;
+        float(&sum)[tile_q][lanes] = sums[(turn + ring - r) / stride % unfinished];
 #pragma unroll
-    for (int row = 0; row < rows; ++row)
+        for (int q = 0; q < tile_q; ++q)
 #pragma unroll
-      for (int column = 0; column < columns; ++column) {
-        const float2 value = widened_pair<T>(window[row][column][j]);
+          for (int lane = 0; lane < lanes; ++lane) {
+            if (r == 0) sum[q][lane] = bias[lane];
 #pragma unroll
-        for (int p = 0; p < tile_p; ++p)
-#pragma unroll
-          for (int q = 0; q < tile_q; ++q) {
-            const int r = row - p * stride, s = column - q * stride;
-            if (r < 0 || r >= size || s < 0 || s >= size) continue;
-            float(&sum)[2 * words] = sums[p][q];
-            sum[2 * j] = fmaf(value.x, tap[r][s].x, sum[2 * j]);
-            sum[2 * j + 1] = fmaf(value.y, tap[r][s].y, sum[2 * j + 1]);
+            for (int s = 0; s < size; ++s)
+              sum[q][lane] = fmaf(value[q * stride + s][lane], tap[r][s][lane], sum[q][lane]);
           }
       }
+      if (turn % stride != 0 || row < size - 1) continue;
+      float(&finished)[tile_q][lanes] = sums[(turn + ring - size + 1) / stride % unfinished];
+      if (plain) {
+#pragma unroll
+        for (int q = 0; q < tile_q; ++q)
+          if (place.q + q < call.q) finish.store(finished[q], at + q * call.y_pixel);
+      } else {
+#pragma unroll
+        for (int q = 0; q < tile_q; ++q)
+          if (place.q + q < call.q) finish(finished[q], at + q * call.y_pixel);
+      }
+      at += call.q * call.y_pixel;
+    }
   }
-  finish_tile<T>(call, place, sums);
 }
 
-/// The same for larger filters, whose window does not fit into registers: `ahead` rows of it are under way while one is
-/// multiplied, and taps are read where they are used.
+template <typename T, int tile_p, int tile_q, int lanes>
+__device__ void finish_tile(const DepthwiseCall& call, const DepthwisePlace& place,
+                            float (&sums)[tile_p][tile_q][lanes]) {
+  const Finisher<T> finish(call);
+  const std::int64_t image = static_cast<std::int64_t>(place.image) * call.p * call.q * call.y_pixel;
+  const auto exists = [&](int p, int q) { return place.p + p < call.p && place.q + q < call.q; };
+  const auto offset = [&](int p, int q) {
+    return image + ((place.p + p) * call.q + place.q + q) * call.y_pixel + place.channel;
+  };
+  if (call.residual == nullptr && call.activation.is_clamp()) {
+#pragma unroll
+    for (int p = 0; p < tile_p; ++p)
+#pragma unroll
+      for (int q = 0; q < tile_q; ++q)
+        if (exists(p, q)) finish.store(sums[p][q], offset(p, q));
+    return;
+  }
+  // A loop, and its body once, for the sake of the code's size; registers are indexed by what is known here.
+#pragma unroll 1
+  for (int i = 0; i < tile_p * tile_q; ++i) {
+    float sum[lanes];
+#pragma unroll
+    for (int known = 0; known < tile_p * tile_q; ++known)
+#pragma unroll
+      for (int lane = 0; lane < lanes; ++lane)
+        if (i == known) sum[lane] = sums[known / tile_q][known % tile_q][lane];
+    if (exists(i / tile_q, i % tile_q)) finish(sum, offset(i / tile_q, i % tile_q));
+  }
+}
+
+/// tile_p x tile_q outputs of eight channels by larger filters, whose taps do not fit into registers: they are read
+/// where they are used. `ahead` rows of inputs are under way while one is multiplied.
 template <typename T, int size, int stride, int tile_p, int tile_q, int ahead>
 __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_rows(const __grid_constant__ DepthwiseCall call) {
   wait_for_previous();
@@ -220,30 +319,29 @@ __global__ void __launch_bounds__(max_depthwise_threads) depthwise_any(const __g
       }
     }
   }
-  finish<T>(call, sum, place.image, (place.p * call.q + place.q) * call.y_pixel + place.channel);
+  const Finisher<T> finish(call);
+  finish(sum, static_cast<std::int64_t>(place.image) * call.p * call.q * call.y_pixel +
+                  (place.p * call.q + place.q) * call.y_pixel + place.channel);
 }
 
-template <typename T, int stride, int tile_p, int tile_q, int words = 4>
-constexpr DepthwiseVariant window(std::string_view name) {
-  return {name, depthwise_window<T, stride, tile_p, tile_q, words>, 3, stride, 2 * words, tile_p, tile_q};
+template <typename T, int stride, int tile_q, int words>
+constexpr DepthwiseVariant strips(std::string_view name) {
+  return {name, depthwise_strip<T, stride, tile_q, words>, 3, stride, 2 * words, any_height, tile_q};
 }
 template <typename T, int size, int stride, int tile_p, int tile_q, int ahead>
 constexpr DepthwiseVariant rows(std::string_view name) {
   return {name, depthwise_rows<T, size, stride, tile_p, tile_q, ahead>, size, stride, 8, tile_p, tile_q};
 }
 
-/// As `variants` of depthwise.cu. High tiles rather than wide ones: columns that two threads read are in L1 for the
-/// second, because threads side by side are in one block; rows are not.
+/// As `variants` of depthwise.cu.
 template <typename T>
 constexpr DepthwiseVariant variants[] = {
-    window<T, 1, 4, 2>("4x2"),
-    window<T, 1, 2, 2>("2x2"),
-    window<T, 1, 1, 2>("1x2"),
-    window<T, 1, 1, 1>("1x1"),
-    window<T, 2, 2, 2>("2x2"),
-    window<T, 2, 1, 2>("1x2"),
-    window<T, 2, 1, 1>("1x1"),
-    rows<T, 5, 1, 2, 4, 3>("2x4"),
+    strips<T, 1, 2, 2>("by4"),
+    strips<T, 2, 2, 2>("by4"),
+    // Channels that are no multiple of four, as ShuffleNet has them.
+    strips<T, 1, 4, 1>("by2"),
+    strips<T, 2, 4, 1>("by2"),
+    rows<T, 5, 1, 2, 3, 3>("2x3"),
     rows<T, 5, 1, 1, 2, 5>("1x2"),
     rows<T, 5, 1, 1, 1, 5>("1x1"),
     rows<T, 5, 2, 2, 2, 3>("2x2"),
@@ -251,9 +349,6 @@ constexpr DepthwiseVariant variants[] = {
     rows<T, 7, 1, 2, 4, 2>("2x4"),
     rows<T, 7, 1, 1, 1, 4>("1x1"),
     {"any8", depthwise_any<T, 8>, 0, 0, 8, 1, 1},
-    // Channels that are no multiple of eight, as ShuffleNet has them.
-    window<T, 1, 4, 4, 1>("4x4by2"),
-    window<T, 2, 2, 4, 1>("2x4by2"),
     {"any2", depthwise_any<T, 2>, 0, 0, 2, 1, 1},
     {"any1", depthwise_any<T, 1>, 0, 0, 1, 1, 1},
 };

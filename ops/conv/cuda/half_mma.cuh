@@ -107,7 +107,7 @@ __device__ inline std::uint32_t word_of(const uint4& v, int i) {
 /// of loads that are under way together.
 template <int words>
 __device__ inline void load_or_zero(std::uint32_t (&to)[words], const void* from, bool inside) {
-  static_assert(words == 1 || words == 4);
+  static_assert(words == 1 || words == 2 || words == 4);
   if constexpr (words == 4)
     asm volatile(
         "{\n"
@@ -120,6 +120,17 @@ __device__ inline void load_or_zero(std::uint32_t (&to)[words], const void* from
         "  @inside ld.global.v4.b32 {%0, %1, %2, %3}, [%4];\n"
         "}"
         : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+        : "l"(from), "r"(static_cast<int>(inside)));
+  else if constexpr (words == 2)
+    asm volatile(
+        "{\n"
+        "  .reg .pred inside;\n"
+        "  setp.ne.s32 inside, %3, 0;\n"
+        "  mov.b32 %0, 0;\n"
+        "  mov.b32 %1, 0;\n"
+        "  @inside ld.global.v2.b32 {%0, %1}, [%2];\n"
+        "}"
+        : "=r"(to[0]), "=r"(to[1])
         : "l"(from), "r"(static_cast<int>(inside)));
   else
     asm volatile(
@@ -136,10 +147,13 @@ __device__ inline void load_or_zero(std::uint32_t (&to)[words], const void* from
 /// What was on the device before the network ran: prepared filters, also ahead of wait_for_previous().
 template <int words>
 __device__ inline void load_constant(std::uint32_t (&to)[words], const void* from) {
-  static_assert(words == 1 || words == 4);
+  static_assert(words == 1 || words == 2 || words == 4);
   if constexpr (words == 4) {
     const uint4 v = __ldg(static_cast<const uint4*>(from));
     to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+  } else if constexpr (words == 2) {
+    const uint2 v = __ldg(static_cast<const uint2*>(from));
+    to[0] = v.x, to[1] = v.y;
   } else {
     to[0] = __ldg(static_cast<const std::uint32_t*>(from));
   }
