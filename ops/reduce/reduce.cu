@@ -60,6 +60,12 @@ struct HalfFold : Base {
   using Base::Base;
   __device__ static Half neutral(Rule rule) { return narrowed<Half>(static_cast<float>(Base::neutral(rule))); }
   __device__ void add(Half x, std::int64_t i, Rule rule) { Base::add(widened(x), i, rule); }
+  /// The sum of up to sixteen elements, each divided by sixteen, so that it does not overflow. Conversions to double
+  /// run at an eighth of the rate of additions in float: with one an element GlobalAveragePool of 64x1000x13x13 took 15
+  /// us where memory takes 5.
+  __device__ void add_sixteenths(float sum) requires std::is_same_v<Base, reduce::SumFold<float, reduce::Term::value>> {
+    Base::sum += static_cast<double>(sum) * 16;
+  }
   __device__ Half result(std::int64_t count, Rule rule) const { return narrowed<Half>(Base::result(count, rule)); }
 };
 

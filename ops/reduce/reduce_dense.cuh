@@ -4,6 +4,7 @@
 // in flight a thread, where the kernels for any loops (reduce_kernel.cuh) reach half of an H200's bandwidth.
 
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "base/cuda/fast_divider.h"
@@ -120,6 +121,39 @@ struct ColumnGeometry {
 /// bytes.
 ColumnGeometry column_geometry(const DenseReduction& dense, int pack);
 
+/// What a thread of reduce_columns loads at once.
+template <typename In>
+struct ColumnPack : std::type_identity<Floats<fold_pack<In>, In>> {};
+template <typename In>
+requires is_half<In>
+struct ColumnPack<In> : std::type_identity<EightHalves<In>> {
+};
+
+template <int pack, typename In>
+__device__ void fill(Floats<pack, In>& values, In value) {
+#pragma unroll
+  for (int k = 0; k < pack; ++k) values.at[k] = value;
+}
+template <typename In>
+__device__ void fill(EightHalves<In>& values, In value) {
+  const std::uint32_t pair = paired(value, value);
+  values = {{pair, pair, pair, pair}};
+}
+template <int pack, typename In>
+__device__ In element(const Floats<pack, In>& values, int k) {
+  return values.at[k];
+}
+template <typename In>
+__device__ In element(const EightHalves<In>& values, int k) {
+  return values.at(k);
+}
+
+/// Does the fold take the sum of some elements at once, in float (Fold::add_sixteenths)?
+template <typename Fold>
+concept TakesSums = requires(Fold fold) {
+  fold.add_sixteenths(0.0F);
+};
+
 template <typename Out, int pack>
 struct alignas(16) OutPack {
   Out at[pack];
@@ -134,14 +168,14 @@ __device__ Folds<Fold, sizeof...(k)> folds_of_nothing(typename Fold::Rule rule, 
   return {{(static_cast<void>(k), Fold(rule))...}};
 }
 
-/// Grid: (columns, splits); a thread folds the neighbouring columns of a pack at once. Eight sums spill where three
-/// blocks share a multiprocessor.
+/// Grid: (columns, splits); a thread folds the neighbouring columns of a pack at once. Eight folds spill where three
+/// blocks share a multiprocessor, but for those that take sums.
 template <typename Fold>
-__global__ void __launch_bounds__(reduce_threads, fold_pack<typename Fold::In> > 4 ? 2 : 3)
+__global__ void __launch_bounds__(reduce_threads, fold_pack<typename Fold::In> > 4 && !TakesSums<Fold> ? 2 : 3)
     reduce_columns(const typename Fold::In* x, typename Fold::Out* y, Fold* partials,
                    const __grid_constant__ ColumnGeometry g, typename Fold::Rule rule) {
   constexpr int pack = fold_pack<typename Fold::In>;
-  using Pack = Floats<pack, typename Fold::In>;
+  using Pack = typename ColumnPack<typename Fold::In>::type;
   wait_for_previous();
   const int thread = static_cast<int>(threadIdx.x), lanes = 1 << g.lane_bits, depth = reduce_threads >> g.lane_bits;
   const int lane = thread & (lanes - 1), member = thread >> g.lane_bits;
@@ -161,14 +195,23 @@ __global__ void __launch_bounds__(reduce_threads, fold_pack<typename Fold::In> >
       Pack values[dense_unroll];
 #pragma unroll
       for (int j = 0; j < dense_unroll; ++j) {
-#pragma unroll
-        for (int k = 0; k < pack; ++k) values[j].at[k] = neutral;
+        fill(values[j], neutral);
         if (i + j * depth < end) values[j] = at[j * step];
       }
+      if constexpr (TakesSums<Fold>) {
 #pragma unroll
-      for (int j = 0; j < dense_unroll; ++j)
+        for (int k = 0; k < pack; ++k) {
+          float sum = 0;
 #pragma unroll
-        for (int k = 0; k < pack; ++k) folds.at[k].add(values[j].at[k], i + j * depth, rule);
+          for (int j = 0; j < dense_unroll; ++j) sum = fmaf(widened(element(values[j], k)), 0x1p-4F, sum);
+          folds.at[k].add_sixteenths(sum);
+        }
+      } else {
+#pragma unroll
+        for (int j = 0; j < dense_unroll; ++j)
+#pragma unroll
+          for (int k = 0; k < pack; ++k) folds.at[k].add(element(values[j], k), i + j * depth, rule);
+      }
     }
   }
   if (depth == 1) {
