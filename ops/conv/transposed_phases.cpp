@@ -434,7 +434,7 @@ class TransposedPhases final : public Kernel {
     whole.inputs[ConvTransposeOp::input] = format_;
     whole.outputs = {format_};
     whole.reads = input_bit(ConvTransposeOp::input);
-    whole.pitched_output = device_ == DeviceKind::cpu && format_ == formats::nhwc && !phases.whole();
+    whole.pitched_output = format_ == formats::nhwc && !phases.whole();
     whole.workspace_bytes = bind({node, whole, target.device})->workspace_bytes();
     return whole;
   }
