@@ -4,9 +4,9 @@
 
 #include "ops/conv/cuda/mma_gemm.cuh"
 
-#include <bit>
 #include <cstring>
 
+#include "base/tf32.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 #include "ops/core/sum_tolerance.h"
@@ -89,13 +89,6 @@ class BoundMmaGemm final : public BoundKernel {
 /// Of the largest tile.
 constexpr std::size_t most_shared_bytes = mma_shared_bytes<MmaTraits<MmaTile::t128x128>>();
 
-/// To TF32's 10 mantissa bits, to nearest, ties away from zero as cvt.rna.
-float to_tf32(double value) {
-  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
-  if ((bits & 0x7F800000U) == 0x7F800000U) return std::bit_cast<float>(bits);
-  return std::bit_cast<float>((bits + 0x1000U) & 0xFFFFE000U);
-}
-
 class MmaGemmConv final : public ConvAlgorithm {
  public:
   std::string_view name() const override { return "mma_gemm"; }
@@ -157,7 +150,7 @@ class MmaGemmConv final : public ConvAlgorithm {
     else if (p.storage == DType::bf16)
       write(reinterpret_cast<std::uint16_t*>(to.data()), bf16_from_f64);
     else
-      write(reinterpret_cast<float*>(to.data()), to_tf32);
+      write(reinterpret_cast<float*>(to.data()), tf32_from_f64);
   }
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
