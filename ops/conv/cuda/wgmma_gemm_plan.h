@@ -124,8 +124,8 @@ struct TermOrder {
 struct TermWalk {
   int c = 0, tap = 0, tap_w = 0, tap_h = 0;  ///< of the step: its first channel, its tap, and where that is
 
-  LENSLET_HOST_DEVICE void next(const TermOrder& order) {
-    c += wgmma_step;
+  LENSLET_HOST_DEVICE void next(const TermOrder& order, int channels = wgmma_step) {
+    c += channels;
     if (c < order.c) return;
     c = 0;
     ++tap;

@@ -1,0 +1,159 @@
+// wgmma_tf32: large convolutions of float32 as TF32 products of Hopper's tensor cores, where that was asked for: one
+// matrix product whose left side, the windows, the copy engine finds in the input and rounds by itself. Sums are
+// float32, in the order r, s, c whatever the tile. The kernel is in wgmma_tf32.cuh, tiles are chosen in
+// wgmma_tf32_plan.cpp.
+
+#include "ops/conv/cuda/wgmma_tf32.cuh"
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/tf32.h"
+#include "ops/conv/conv.h"
+#include "ops/core/sum_tolerance.h"
+
+namespace lenslet::cuda {
+namespace {
+
+/// Instructions of one architecture alone, which newer ones do not run.
+bool has_wgmma(const DeviceProfile& device) {
+  return device.capability == 90 && std::string_view(LENSLET_CUDA_ARCHITECTURES).find("90a") != std::string_view::npos;
+}
+
+using Tf32Kernel = void (*)(WgmmaTf32);
+Tf32Kernel kernel_for(WgmmaTile tile) {
+  switch (tile) {
+    case WgmmaTile::t128x256:
+      return wgmma_tf32_kernel<WgmmaTile::t128x256>;
+    case WgmmaTile::t256x128:
+      return wgmma_tf32_kernel<WgmmaTile::t256x128>;
+    case WgmmaTile::t128x128:
+      return wgmma_tf32_kernel<WgmmaTile::t128x128>;
+    case WgmmaTile::t256x64:
+      return wgmma_tf32_kernel<WgmmaTile::t256x64>;
+    case WgmmaTile::t128x64:
+      return wgmma_tf32_kernel<WgmmaTile::t128x64>;
+  }
+  return nullptr;
+}
+
+class BoundWgmmaTf32 final : public BoundKernel {
+ public:
+  BoundWgmmaTf32(const ConvProblem& p, const WgmmaTf32Plan& plan)
+      : problem_(p), shape_(shape_of(plan.tile)), kernel_(kernel_for(plan.tile)) {
+    const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
+    call_.walk = WindowWalk(p);
+    call_.terms = TermOrder(p);
+    call_.activation = DeviceActivation(p.activation);
+    call_.pointwise = is_pointwise(p) ? 1 : 0;
+    call_.pixels = narrow(p.n * p.p * p.q);
+    call_.k = narrow(p.k);
+    call_.steps = narrow(plan.steps);
+    call_.tiles = narrow(plan.tiles_m * plan.tiles_n);
+    call_.tiles_n = narrow(plan.tiles_n);
+  }
+
+  void run(const KernelRun& run) const override {
+    WgmmaTf32 call = call_;
+    call.windows = windows(run.in<void>(ConvOp::input));
+    call.filters = filters(run.blob);
+    call.bias = run.in<float>(ConvOp::bias);
+    call.residual = run.in<float4>(ConvOp::residual);
+    call.y = run.out<float4>();
+    const auto shared_bytes = static_cast<std::size_t>(tf32_shared_of(shape_).total);
+    allow_shared_bytes(kernel_, shared_bytes);
+    const int blocks = std::min(call.tiles, run.cuda->multiprocessors);
+    launch(*run.cuda, kernel_, static_cast<unsigned>(blocks), wgmma_threads, shared_bytes, call);
+  }
+
+ private:
+  CUtensorMap windows(const void* x) const {
+    const ConvProblem& p = problem_;
+    const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
+    const auto pixels = static_cast<std::uint32_t>(shape_.m);
+    if (is_pointwise(p))
+      return tiled_map(x, std::array{size(p.c), size(p.n * p.h * p.w)},
+                       std::array{std::uint32_t{wgmma_tf32_step}, pixels}, MapElement::tf32);
+    const Im2colBox box = im2col_box(p);
+    return window_map(x,
+                      {.sizes = {size(p.c), size(p.w), size(p.h), size(p.n)},
+                       .lower = {box.lower_w, box.lower_h},
+                       .upper = {box.upper_w, box.upper_h},
+                       .stride = {static_cast<std::uint32_t>(box.stride_w), static_cast<std::uint32_t>(box.stride_h)},
+                       .pixels = pixels},
+                      MapElement::tf32);
+  }
+  CUtensorMap filters(const void* prepared) const {
+    const ConvProblem& p = problem_;
+    const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
+    return tiled_map(prepared, std::array{size(p.c), size(p.r * p.s), size(p.k)},
+                     std::array{std::uint32_t{wgmma_tf32_step}, 1U, static_cast<std::uint32_t>(shape_.n)},
+                     MapElement::tf32);
+  }
+
+  ConvProblem problem_;
+  WgmmaTileShape shape_;
+  Tf32Kernel kernel_;
+  WgmmaTf32 call_;  // but for what depends on addresses
+};
+
+class WgmmaTf32Conv final : public ConvAlgorithm {
+ public:
+  std::string_view name() const override { return "wgmma_tf32"; }
+  DeviceKind device() const override { return DeviceKind::cuda; }
+
+ private:
+  std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
+    if (target.numerics.multiply != Numerics::Multiply::tf32)
+      return "tensor cores would round float32 to TF32, which was not asked for";
+    if (!has_wgmma(target.device)) return "it needs the tensor cores of compute capability 9.0, and code for them";
+    if (p.groups > 1) return "several groups";
+    if (p.c % 4 != 0 || p.k % 4 != 0) return "channels or filters that are no multiple of 4";
+    std::size_t shared_bytes = 0;
+    for (const WgmmaTileShape& shape : wgmma_tiles)
+      shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(tf32_shared_of(shape).total));
+    if (auto reason = target.device.refuse_shared(shared_bytes)) return reason;
+    // The kernel counts pixels in 32 bits, tensor maps coordinates.
+    constexpr std::int64_t limit = 1 << 30;
+    if (p.n > limit / p.p / p.q || p.n > limit / p.h / p.w) return "more than 2^30 pixels";
+    if (p.c > limit / p.h / p.w || p.k > limit / p.r / p.s || p.c > limit / p.r / p.s)
+      return "an image or the filters have more than 2^30 elements";
+    if (p.n * p.p * p.q > limit / ((p.k + 63) / 64)) return "more than 2^30 tiles";
+    if (is_pointwise(p)) return std::nullopt;
+    return refuse_im2col(p);
+  }
+
+  Plan plan(const ConvProblem& p, const Target& target) const override {
+    const WgmmaTf32Plan cut = plan_wgmma_tf32(p, target.device);
+    const std::int64_t terms = p.c * p.r * p.s;
+    return {.config = cut.str(),
+            .estimated_us = wgmma_tf32_us(p, cut, target.device),
+            .tolerance = tf32_sum_tolerance(terms) + sum_tolerance(terms)};
+  }
+
+  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
+    return {.floats = p.k * p.r * p.s * p.c, .form = "tf32"};
+  }
+  /// [K][R*S][C]
+  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
+    const std::int64_t taps = p.r * p.s;
+    float* next = to.data();
+    for (std::int64_t k = 0; k < p.k; ++k)
+      for (std::int64_t tap = 0; tap < taps; ++tap)
+        for (std::int64_t c = 0; c < p.c; ++c) *next++ = tf32_from_f64(filter.exact_weight(k, c * taps + tap));
+  }
+
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
+                                               const DeviceProfile&) const override {
+    return std::make_unique<BoundWgmmaTf32>(p, read_wgmma_tf32_plan(p, config));
+  }
+};
+
+}  // namespace
+
+const Kernel& conv_wgmma_tf32() {
+  static const WgmmaTf32Conv algorithm;
+  return algorithm;
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,135 @@
+// How wgmma_tf32 cuts problems, and where its threads put sums: plain arithmetic, no device needed. What it has of
+// wgmma_gemm is tested in wgmma_gemm_plan_test.cpp.
+
+#include "ops/conv/cuda/wgmma_tf32_plan.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "base/tf32.h"
+#include "lenslet/error.h"
+
+namespace lenslet::test {
+namespace {
+
+using namespace lenslet::cuda;
+
+ConvProblem problem(std::int64_t n, std::int64_t c, std::int64_t size, std::int64_t k, std::int64_t window,
+                    std::int64_t pad = 0) {
+  return resolve_conv({n, c, size, size}, {k, c, window, window}, {.pads = {pad, pad, pad, pad}});
+}
+
+}  // namespace
+
+TEST_CASE("conv/wgmma_tf32_plan/rounds_to_nearest") {
+  CHECK(tf32_from_f64(1) == 1);
+  CHECK(tf32_from_f64(1 + 0x1p-10) == 1 + 0x1p-10F);
+  CHECK(tf32_from_f64(1 + 0x1p-11) == 1 + 0x1p-10F);
+  CHECK(tf32_from_f64(-1 - 0x1p-11) == -1 - 0x1p-10F);
+  CHECK(tf32_from_f64(1 + 0x1p-12) == 1);
+  CHECK(tf32_from_f64(2 - 0x1p-12) == 2);
+  CHECK(std::isinf(tf32_from_f64(std::numeric_limits<double>::infinity())));
+  CHECK(std::isnan(tf32_from_f64(std::numeric_limits<double>::quiet_NaN())));
+}
+
+TEST_CASE("conv/wgmma_tf32_plan/steps_go_through_all_terms") {
+  for (const std::int64_t c : {4, 32, 36, 100})
+    for (const std::int64_t window : {1, 3}) {
+      const ConvProblem p = problem(1, c, 5, 8, window);
+      const TermOrder order(p);
+      TermWalk term;
+      for (std::int64_t tap = 0; tap < window * window; ++tap)
+        for (std::int64_t first = 0; first < c; first += wgmma_tf32_step, term.next(order, wgmma_tf32_step)) {
+          CHECK(term.tap == tap);
+          CHECK(term.c == first);
+          CHECK(term.tap_h == tap / window);
+          CHECK(term.tap_w == tap % window);
+        }
+      CHECK(term.tap == window * window);
+      CHECK(cut_wgmma_tf32(p, WgmmaTile::t128x64).steps == window * window * ((c + 31) / 32));
+    }
+}
+
+TEST_CASE("conv/wgmma_tf32_plan/staged_sums_meet_in_no_bank") {
+  std::set<int> places;
+  for (int row = 0; row < tf32_staged_rows; ++row)
+    for (int quad = 0; quad < tf32_staged_filters / 4; ++quad) places.insert(tf32_staged_offset(row, quad));
+  CHECK(places.size() == tf32_staged_rows * tf32_staged_filters / 4);
+  CHECK(*places.begin() == 0);
+  CHECK(*places.rbegin() == tf32_staging_bytes - 16);
+  for (const int place : places) CHECK(place % 16 == 0);
+
+  // 8 bytes a thread go 16 threads at a time, 16 bytes a thread 8 of them; 32 banks of 4 bytes.
+  for (int eight = 0; eight < 4; ++eight)
+    for (int i = 0; i < 2; ++i)
+      for (int first = 0; first < 32; first += 16) {
+        std::set<int> banks;
+        for (int lane = first; lane < first + 16; ++lane)
+          banks.insert((tf32_staged_offset(lane / 4 + i * 8, eight * 2 + lane % 4 / 2) + lane % 2 * 8) % 128);
+        CHECK(banks.size() == 16);
+      }
+  for (int pass = 0; pass < 4; ++pass)
+    for (int first = 0; first < 32; first += 8) {
+      std::set<int> banks;
+      for (int lane = first; lane < first + 8; ++lane)
+        banks.insert(tf32_staged_offset(lane / 8 + pass * 4, lane % 8) % 128);
+      CHECK(banks.size() == 8);
+    }
+}
+
+TEST_CASE("conv/wgmma_tf32_plan/shared_memory") {
+  for (const WgmmaTileShape& tile : wgmma_tiles) {
+    const WgmmaTf32Shared shared = tf32_shared_of(tile);
+    CAPTURE(tile.m);
+    CAPTURE(tile.n);
+    CHECK(shared.stages >= 4);
+    CHECK(shared.pixels == tile.m * 128);
+    CHECK(shared.filters == tile.n * 128);
+    CHECK(shared.staging == shared.stages * (shared.pixels + shared.filters));
+    CHECK(shared.barriers == shared.staging + 8 * tf32_staging_bytes);
+    CHECK(shared.total == shared.barriers + 16 * shared.stages);
+    CHECK(static_cast<std::size_t>(shared.total) <= reference_gpu().shared_bytes_per_block);
+  }
+}
+
+TEST_CASE("conv/wgmma_tf32_plan/cuts_and_configurations") {
+  const ConvProblem p = problem(8, 100, 28, 192, 3, 1);
+  const WgmmaTf32Plan plan = cut_wgmma_tf32(p, WgmmaTile::t128x256);
+  CHECK(plan.tiles_m == 49);
+  CHECK(plan.tiles_n == 1);
+  CHECK(plan.steps == 36);
+  CHECK(plan.str() == "tile=128x256");
+  for (std::size_t i = 0; i < wgmma_tiles.size(); ++i) {
+    const WgmmaTf32Plan cut = cut_wgmma_tf32(p, static_cast<WgmmaTile>(i));
+    const WgmmaTf32Plan read = read_wgmma_tf32_plan(p, cut.str());
+    CHECK(read.tile == cut.tile);
+    CHECK(read.tiles_m == cut.tiles_m);
+    CHECK(read.tiles_n == cut.tiles_n);
+    CHECK(read.steps == cut.steps);
+  }
+  for (const char* config : {"", "tile=", "tile=64x64", "tile=128x256 ", "tile=128x256 cluster=2", "tiles=128x256"}) {
+    CAPTURE(config);
+    CHECK_THROWS_AS((void)read_wgmma_tf32_plan(p, config), Error);
+  }
+}
+
+TEST_CASE("conv/wgmma_tf32_plan/estimate") {
+  const DeviceProfile& device = reference_gpu();
+  const auto us = [&](const ConvProblem& p) {
+    const double estimate = wgmma_tf32_us(p, plan_wgmma_tf32(p, device), device);
+    CHECK(estimate >= p.flops() / device.tf32_flops_per_us);
+    CHECK(estimate >= p.bytes() / device.bytes_per_us);
+    return estimate;
+  };
+  const ConvProblem large = problem(64, 512, 28, 512, 3, 1);
+  CHECK(us(large) <= 1.6 * large.flops() / device.tf32_flops_per_us);
+  CHECK(us(problem(8, 512, 28, 512, 3, 1)) < us(large));
+  CHECK(us(problem(1, 64, 7, 64, 1)) > 0);
+  // Few filters want a narrow tile.
+  CHECK(shape_of(plan_wgmma_tf32(problem(64, 64, 56, 64, 3, 1), device).tile).n == 64);
+}
+
+}  // namespace lenslet::test
