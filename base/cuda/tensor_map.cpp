@@ -10,9 +10,11 @@ namespace lenslet::cuda {
 namespace {
 
 // All 16-bit types are copied alike, and only zeros are filled in.
-constexpr CUtensorMapDataType element = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-constexpr std::uint64_t element_bytes = 2;
-constexpr std::uint32_t channels = 64;
+CUtensorMapDataType type_of(MapElement element) {
+  return element == MapElement::half ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+}
+constexpr std::uint32_t box_bytes = 128;
+constexpr std::uint32_t bytes_of(MapElement element) { return element == MapElement::half ? 2 : 4; }
 
 /// An entry of the driver, which is not linked: programs run where there is none.
 template <typename Entry>
@@ -32,9 +34,9 @@ void check(CUresult status, const char* name) {
 
 /// Bytes from one place of axes 1 and up to the next.
 template <std::size_t most>
-std::array<cuuint64_t, most> strides_of(std::span<const std::uint64_t> sizes, std::uint64_t pitch) {
+std::array<cuuint64_t, most> strides_of(std::span<const std::uint64_t> sizes, std::uint64_t pitch, MapElement element) {
   std::array<cuuint64_t, most> strides{};
-  strides[0] = element_bytes * (pitch == 0 ? sizes[0] : pitch);
+  strides[0] = bytes_of(element) * (pitch == 0 ? sizes[0] : pitch);
   for (std::size_t axis = 1; axis + 1 < sizes.size(); ++axis) strides[axis] = strides[axis - 1] * sizes[axis];
   return strides;
 }
@@ -42,7 +44,7 @@ std::array<cuuint64_t, most> strides_of(std::span<const std::uint64_t> sizes, st
 }  // namespace
 
 CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, std::span<const std::uint32_t> box,
-                      std::uint64_t pitch) {
+                      std::uint64_t pitch, MapElement element) {
   static const auto encode = driver_entry<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
   constexpr std::size_t most = 3;
   if (sizes.size() < 2 || sizes.size() > most || box.size() != sizes.size())
@@ -53,26 +55,27 @@ CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, 
     lengths[axis] = sizes[axis];
     lines[axis] = box[axis];
   }
-  const auto strides = strides_of<most>(sizes, pitch);
+  const auto strides = strides_of<most>(sizes, pitch, element);
   CUtensorMap map{};
-  check(encode(&map, element, static_cast<cuuint32_t>(sizes.size()), const_cast<void*>(tensor), lengths.data(),
+  check(encode(&map, type_of(element), static_cast<cuuint32_t>(sizes.size()), const_cast<void*>(tensor), lengths.data(),
                strides.data(), lines.data(), ones.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
         "cuTensorMapEncodeTiled");
   return map;
 }
 
-CUtensorMap window_map(const void* images, const WindowMap& windows) {
+CUtensorMap window_map(const void* images, const WindowMap& windows, MapElement element) {
   static const auto encode = driver_entry<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
   std::array<cuuint64_t, 4> lengths{};
   for (std::size_t axis = 0; axis < lengths.size(); ++axis) lengths[axis] = windows.sizes[axis];
-  const auto strides = strides_of<4>(windows.sizes, 0);
+  const auto strides = strides_of<4>(windows.sizes, 0, element);
   // In the order of the axes, as CUTLASS has them: cuda.h calls the corners {D, H, W} without saying from which end.
   const std::array<cuuint32_t, 4> steps{1, windows.stride[0], windows.stride[1], 1};
   CUtensorMap map{};
-  check(encode(&map, element, 4, const_cast<void*>(images), lengths.data(), strides.data(), windows.lower.data(),
-               windows.upper.data(), channels, windows.pixels, steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-               CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+  check(encode(&map, type_of(element), 4, const_cast<void*>(images), lengths.data(), strides.data(),
+               windows.lower.data(), windows.upper.data(), box_bytes / bytes_of(element), windows.pixels, steps.data(),
+               CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
         "cuTensorMapEncodeIm2col");
   return map;
 }

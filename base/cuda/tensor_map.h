@@ -1,7 +1,7 @@
 #pragma once
 // Tensor maps: what the bulk tensor copy engine (TMA, sm_90) knows of a tensor in memory. They are made on the host,
-// hold an address, and go to a kernel as a __grid_constant__ parameter. 16-bit elements, boxes of 64 of them (128
-// bytes) side by side, in the swizzle of 128 bytes that tensor cores read; what lies outside of the tensor is zero.
+// hold an address, and go to a kernel as a __grid_constant__ parameter. Boxes of 128 bytes side by side, in the swizzle
+// of 128 bytes that tensor cores read; what lies outside of the tensor is zero.
 
 #include <cuda.h>
 
@@ -11,20 +11,24 @@
 
 namespace lenslet::cuda {
 
-/// `sizes` from the innermost axis, three at most, densely one in the other; of axis 0 a multiple of 8. `box` is what
-/// one copy brings: 64, then 256 each at most. `pitch`, if it is not 0: elements from one place of axis 1 to the next,
-/// a multiple of 8. Error(device), also where the driver makes no tensor maps.
-CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, std::span<const std::uint32_t> box,
-                      std::uint64_t pitch = 0);
+/// What copies move: 16 bits of any type, 64 a box; or float32, 32 a box, which the copy engine rounds to TF32's 10
+/// mantissa bits, to nearest, on its way into shared memory.
+enum class MapElement { half, tf32 };
 
-/// Of images [N][H][W][C] in im2col mode: a copy brings 64 channels of `pixels` windows. Windows begin at the lower
-/// corner and `stride` apart, up to the upper corner, which counts from the last column and line. Pairs are w, h.
+/// `sizes` from the innermost axis, three at most, densely one in the other; of axis 0 a multiple of 16 bytes. `box` is
+/// what one copy brings: 128 bytes, then 256 each at most. `pitch`, if it is not 0: elements from one place of axis 1
+/// to the next, a multiple of 16 bytes. Error(device), also where the driver makes no tensor maps.
+CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, std::span<const std::uint32_t> box,
+                      std::uint64_t pitch = 0, MapElement element = MapElement::half);
+
+/// Of images [N][H][W][C] in im2col mode: a copy brings 128 bytes of channels of `pixels` windows. Windows begin at the
+/// lower corner and `stride` apart, up to the upper corner, which counts from the last column and line. Pairs are w, h.
 struct WindowMap {
   std::array<std::uint64_t, 4> sizes{};  ///< C, W, H, N
   std::array<int, 2> lower{}, upper{};
   std::array<std::uint32_t, 2> stride{};
   std::uint32_t pixels = 0;
 };
-CUtensorMap window_map(const void* images, const WindowMap& map);
+CUtensorMap window_map(const void* images, const WindowMap& map, MapElement element = MapElement::half);
 
 }  // namespace lenslet::cuda

@@ -1,7 +1,8 @@
 #pragma once
 // Products of Hopper's tensor cores (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"; sm_90a): a warpgroup
-// of 128 threads, the first of which is a multiple of 128, multiplies 64 rows of A with n rows of B, 16 terms at a
-// time, both from shared memory, where they lie as copies by maps of base/cuda/tensor_map.h leave them: 64 terms a row.
+// of 128 threads, the first of which is a multiple of 128, multiplies 64 rows of A with n rows of B, 32 bytes of terms
+// at a time, both from shared memory, where they lie as copies by maps of base/cuda/tensor_map.h leave them: 128 bytes
+// of terms a row. That is 16 and 64 terms of 16 bits, 8 and 32 of TF32.
 
 #include <cuda_runtime.h>
 
@@ -15,12 +16,12 @@ namespace lenslet::cuda {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// Terms of one instruction.
-inline constexpr int wgmma_terms = 16;
+/// Terms of one instruction, of 16 bits and of TF32.
+inline constexpr int wgmma_terms = 16, wgmma_tf32_terms = 8;
 
 /// Describes an operand ("Matrix Descriptor Format"): its address, 8 rows of 128 bytes from one group of rows to the
 /// next, swizzle of 128 bytes. `rows` is 1024-byte aligned. All in units of 16 bytes; the leading offset has no meaning
-/// where 64 terms are all there are. Later terms, and later rows in eights: the descriptor plus their distance.
+/// where 128 bytes are all there are. Later terms, and later rows in eights: the descriptor plus their distance.
 __device__ inline std::uint64_t wgmma_operand(const void* rows) {
   constexpr std::uint64_t leading = 1, groups = 1024 / 16, swizzle_128 = 1;
   return ((shared_address(rows) & 0x3FFFFU) >> 4) | leading << 16 | groups << 32 | swizzle_128 << 62;
@@ -61,36 +62,40 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
 #define LENSLET_WGMMA_32(i) LENSLET_WGMMA_8(i), LENSLET_WGMMA_8(i + 8), LENSLET_WGMMA_8(i + 16), LENSLET_WGMMA_8(i + 24)
 #define LENSLET_WGMMA_64(i) LENSLET_WGMMA_32(i), LENSLET_WGMMA_32(i + 32)
 #define LENSLET_WGMMA_128 LENSLET_WGMMA_64(0), LENSLET_WGMMA_64(64)
-#define LENSLET_WGMMA(n, type, names, registers, a_at, b_at, add_at)                                               \
-  asm volatile("{\n\t.reg .pred add;\n\tsetp.ne.b32 add, %" #add_at                                                \
-               ", 0;\n\t"                                                                                          \
-               "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" names "}, %" #a_at ", %" #b_at \
-               ", add, 1, 1, 0, 0;\n\t}"                                                                           \
-               : registers                                                                                         \
+#define LENSLET_WGMMA(n, form, transposed, names, registers, a_at, b_at, add_at)               \
+  asm volatile("{\n\t.reg .pred add;\n\tsetp.ne.b32 add, %" #add_at                            \
+               ", 0;\n\t"                                                                      \
+               "wgmma.mma_async.sync.aligned.m64n" #n form " {" names "}, %" #a_at ", %" #b_at \
+               ", add, 1, 1" transposed ";\n\t}"                                               \
+               : registers                                                                     \
                : "l"(a), "l"(b), "r"(add))
+#define LENSLET_WGMMA_OF(form, transposed)                                                                         \
+  if constexpr (n == 64)                                                                                           \
+    LENSLET_WGMMA(64, form, transposed, LENSLET_WGMMA_0_32, LENSLET_WGMMA_32(0), 32, 33, 34);                      \
+  else if constexpr (n == 128)                                                                                     \
+    LENSLET_WGMMA(128, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64, LENSLET_WGMMA_64(0), 64, 65, \
+                  66);                                                                                             \
+  else                                                                                                             \
+    LENSLET_WGMMA(256, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64 ", " LENSLET_WGMMA_64_128,    \
+                  LENSLET_WGMMA_128, 128, 129, 130)
 
-/// d = a * b, or d += a * b. T: Float16 or BFloat16. d[4*j + 2*i + e] of thread t of warp w is the sum of row
-/// 16*w + t/4 + 8*i of A and row 8*j + 2*(t%4) + e of B. Under way until wgmma_wait().
+/// d = a * b, or d += a * b. T: Float16, BFloat16, or float, of which TF32's bits count: what lies below is dropped.
+/// d[4*j + 2*i + e] of thread t of warp w is the sum of row 16*w + t/4 + 8*i of A and row 8*j + 2*(t%4) + e of B. Under
+/// way until wgmma_wait().
 template <typename T, int n>
 __device__ inline void wgmma(float (&d)[n / 2], std::uint64_t a, std::uint64_t b, int add) {
   static_assert(n == 64 || n == 128 || n == 256);
-  constexpr bool ieee = std::is_same_v<T, Float16>;
-  if constexpr (n == 64 && ieee)
-    LENSLET_WGMMA(64, "f16", LENSLET_WGMMA_0_32, LENSLET_WGMMA_32(0), 32, 33, 34);
-  else if constexpr (n == 64)
-    LENSLET_WGMMA(64, "bf16", LENSLET_WGMMA_0_32, LENSLET_WGMMA_32(0), 32, 33, 34);
-  else if constexpr (n == 128 && ieee)
-    LENSLET_WGMMA(128, "f16", LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64, LENSLET_WGMMA_64(0), 64, 65, 66);
-  else if constexpr (n == 128)
-    LENSLET_WGMMA(128, "bf16", LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64, LENSLET_WGMMA_64(0), 64, 65, 66);
-  else if constexpr (ieee)
-    LENSLET_WGMMA(256, "f16", LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64 ", " LENSLET_WGMMA_64_128, LENSLET_WGMMA_128,
-                  128, 129, 130);
-  else
-    LENSLET_WGMMA(256, "bf16", LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64 ", " LENSLET_WGMMA_64_128, LENSLET_WGMMA_128,
-                  128, 129, 130);
+  if constexpr (std::is_same_v<T, Float16>) {
+    LENSLET_WGMMA_OF("k16.f32.f16.f16", ", 0, 0");
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    LENSLET_WGMMA_OF("k16.f32.bf16.bf16", ", 0, 0");
+  } else {
+    static_assert(std::is_same_v<T, float>);
+    LENSLET_WGMMA_OF("k8.f32.tf32.tf32", "");
+  }
 }
 
+#undef LENSLET_WGMMA_OF
 #undef LENSLET_WGMMA
 #undef LENSLET_WGMMA_128
 #undef LENSLET_WGMMA_64
