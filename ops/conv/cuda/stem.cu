@@ -91,6 +91,20 @@ __device__ void load_patch(const StemCall& call, const X* x, int top, int left, 
     }
 }
 
+/// Of all pixels of a row at once: one branch a row.
+template <int tiles_n>
+__device__ void activate(const DeviceActivation& activation, float (&sums)[warp_rows][tiles_n][4]) {
+#pragma unroll
+  for (int i = 0; i < warp_rows; ++i) {
+    float flat[tiles_n * 4];
+#pragma unroll
+    for (int j = 0; j < tiles_n * 4; ++j) flat[j] = sums[i][j / 4][j % 4];
+    activation.apply_for_halves(flat);
+#pragma unroll
+    for (int j = 0; j < tiles_n * 4; ++j) sums[i][j / 4][j % 4] = flat[j];
+  }
+}
+
 template <typename T>
 __device__ void store_eight(const StemCall& call, T* y, int k, const std::uint32_t (&word)[4]) {
   if (call.k % 8 == 0) {
@@ -127,6 +141,7 @@ __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 6)
   for (int k = thread; k < 8 * tiles_n; k += block_threads)
     bias[k] = call.bias != nullptr && first_k + k < call.k ? call.bias[first_k + k] : 0.0F;
 
+  const PairClamp<T> clamp(call.activation.clamp().low, call.activation.clamp().high);
   int window[warp_rows][2];  // where those of pixels g and g + 8 begin
 #pragma unroll
   for (int i = 0; i < warp_rows; ++i)
@@ -177,6 +192,7 @@ __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 6)
       }
     }
 
+    if (!call.activation.is_clamp()) activate(call.activation, sums);
 #pragma unroll
     for (int i = 0; i < warp_rows; ++i) {
       const int p = first_p + warp * warp_rows + i;
@@ -186,9 +202,8 @@ __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 6)
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           const float(&sum)[4] = sums[i][n + j];
-          const float4 value = call.activation(float4{sum[0], sum[1], sum[2], sum[3]});
-          word[0][j] = narrowed_pair<T>(value.x, value.y);
-          word[1][j] = narrowed_pair<T>(value.z, value.w);
+          word[0][j] = clamp(narrowed_pair<T>(sum[0], sum[1]));
+          word[1][j] = clamp(narrowed_pair<T>(sum[2], sum[3]));
         }
         const int k = first_k + (n + t) * 8;
 #pragma unroll
