@@ -60,6 +60,7 @@ class BoundWgmmaTf32 final : public BoundKernel {
     call.bias = run.in<float>(ConvOp::bias);
     call.residual = run.in<float4>(ConvOp::residual);
     call.y = run.out<float4>();
+    call.y_pixel = static_cast<int>(y_pixel(call.k, run));
     const auto shared_bytes = static_cast<std::size_t>(tf32_shared_of(shape_).total);
     allow_shared_bytes(kernel_, shared_bytes);
     const int blocks = std::min(call.tiles, run.cuda->multiprocessors);
@@ -73,7 +74,7 @@ class BoundWgmmaTf32 final : public BoundKernel {
     const auto pixels = static_cast<std::uint32_t>(shape_.m);
     if (is_pointwise(p))
       return tiled_map(x, std::array{size(p.c), size(p.n * p.h * p.w)},
-                       std::array{std::uint32_t{wgmma_tf32_step}, pixels}, MapElement::tf32);
+                       std::array{std::uint32_t{wgmma_tf32_step}, pixels}, 0, MapElement::tf32);
     const Im2colBox box = im2col_box(p);
     return window_map(x,
                       {.sizes = {size(p.c), size(p.w), size(p.h), size(p.n)},
@@ -87,7 +88,7 @@ class BoundWgmmaTf32 final : public BoundKernel {
     const ConvProblem& p = problem_;
     const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
     return tiled_map(prepared, std::array{size(p.c), size(p.r * p.s), size(p.k)},
-                     std::array{std::uint32_t{wgmma_tf32_step}, 1U, static_cast<std::uint32_t>(shape_.n)},
+                     std::array{std::uint32_t{wgmma_tf32_step}, 1U, static_cast<std::uint32_t>(shape_.n)}, 0,
                      MapElement::tf32);
   }
 
@@ -126,7 +127,8 @@ class WgmmaTf32Conv final : public ConvAlgorithm {
   Plan plan(const ConvProblem& p, const Target& target) const override {
     const WgmmaTf32Plan cut = plan_wgmma_tf32(p, target.device);
     const std::int64_t terms = p.c * p.r * p.s;
-    return {.config = cut.str(),
+    return {.pitched = true,
+            .config = cut.str(),
             .estimated_us = wgmma_tf32_us(p, cut, target.device),
             .tolerance = tf32_sum_tolerance(terms) + sum_tolerance(terms)};
   }

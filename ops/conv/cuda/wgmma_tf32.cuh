@@ -15,7 +15,7 @@
 
 namespace lenslet::cuda {
 
-/// What the kernel takes. x, residual and y are NHWC, dense.
+/// What the kernel takes. x, residual and y are NHWC.
 struct WgmmaTf32 {
   CUtensorMap windows{};  ///< of x: in im2col mode, or pointwise [pixels][C]; rounds
   CUtensorMap filters{};  ///< [K][R*S][C]
@@ -23,6 +23,7 @@ struct WgmmaTf32 {
   DeviceActivation activation;
   int pointwise = 0;
   int pixels = 0, k = 0;  ///< pixels: N*P*Q
+  int y_pixel = 0;        ///< floats from one pixel of y to the next; K with a residual
   TermOrder terms;
   int steps = 0;                     ///< of a tile
   int tiles = 0, tiles_n = 0;        ///< of all blocks, and those side by side
@@ -105,21 +106,24 @@ __device__ inline void produce_tf32(const WgmmaTf32& g, const Tf32Block<tile>& b
 /// pixels follow each other. On its way out a thread has four filters of every fourth pixel of a part.
 template <int rows64, int n>
 class Tf32Finisher {
-  static constexpr int parts_n = n / tf32_staged_filters, passes = tf32_staged_rows / 4;
+  static constexpr int parts_n = n / tf32_staged_filters, parts = rows64 * parts_n, passes = tf32_staged_rows / 4;
 
  public:
-  static constexpr int parts = rows64 * parts_n;
-
   __device__ Tf32Finisher(const WgmmaTf32& g, unsigned char* staging)
-      : g_(g), staging_(staging), lane_(static_cast<int>(threadIdx.x) % 32) {}
+      : g_(g), staging_(staging), lane_(static_cast<int>(threadIdx.x) % 32), clamp_(g.activation.clamp()) {}
 
-  /// The tile's sums begin at this pixel for this warp. Its first residuals are on their way while it multiplies.
+  /// The tile's sums begin at this pixel for this warp. While it multiplies, its first residuals are on their way, the
+  /// others as far as L2.
   __device__ void begin(int first_pixel, int first_k) {
     first_pixel_ = first_pixel;
     first_k_ = first_k;
     if (g_.residual == nullptr) return;
+    const Outputs outputs = outputs_of(0);
 #pragma unroll
-    for (int pass = 0; pass < passes; ++pass) load_residual(0, pass);
+    for (int pass = 0; pass < passes; ++pass) load_residual(outputs, pass);
+#pragma unroll 1
+    for (int part = lane_ / tf32_staged_rows; part < parts; part += 32 / tf32_staged_rows) prefetch_residual(part);
+    __syncwarp();
   }
 
   /// All sums are there.
@@ -137,19 +141,36 @@ class Tf32Finisher {
   }
 
  private:
-  __device__ int pixel(int part, int pass) const { return first_pixel_ + part / parts_n * 64 + lane_ / 8 + pass * 4; }
-  __device__ int filter(int part) const { return first_k_ + part % parts_n * tf32_staged_filters + lane_ % 8 * 4; }
-  __device__ bool inside(int part, int pass) const { return pixel(part, pass) < g_.pixels && filter(part) < g_.k; }
-  /// In units of four elements.
-  __device__ std::size_t place(int part, int pass) const {
-    return (static_cast<std::size_t>(pixel(part, pass)) * static_cast<std::size_t>(g_.k) +
-            static_cast<std::size_t>(filter(part))) /
+  /// A thread's of a part: where the first lies, in units of four floats, and how many pixels there are from its own
+  /// on. Those of the next pass are y_pixel units behind.
+  struct Outputs {
+    std::size_t at = 0;
+    int pixels = 0;
+  };
+
+  __device__ int filter(int part) const { return first_k_ + part % parts_n * tf32_staged_filters; }
+  __device__ int pixel(int part) const { return first_pixel_ + part / parts_n * 64; }
+  __device__ std::size_t place(int pixel, int filter) const {
+    return (static_cast<std::size_t>(pixel) * static_cast<std::size_t>(g_.y_pixel) + static_cast<std::size_t>(filter)) /
            4;
   }
+  __device__ Outputs outputs_of(int part) const {
+    const int row = pixel(part) + lane_ / 8, k = filter(part) + lane_ % 8 * 4;
+    return {place(row, k), k < g_.k ? g_.pixels - row : 0};
+  }
+  __device__ std::size_t place(const Outputs& outputs, int pass) const {
+    return outputs.at + static_cast<std::size_t>(pass) * static_cast<std::size_t>(g_.y_pixel);
+  }
 
-  __device__ void load_residual(int part, int pass) {
+  __device__ void load_residual(const Outputs& outputs, int pass) {
     residual_[pass] = {};
-    if (part < parts && inside(part, pass)) residual_[pass] = g_.residual[place(part, pass)];
+    if (pass * 4 < outputs.pixels) residual_[pass] = g_.residual[place(outputs, pass)];
+  }
+  /// One row of a part, 128 bytes, by each of as many lanes as there are.
+  __device__ void prefetch_residual(int part) const {
+    const int row = pixel(part) + lane_ % tf32_staged_rows;
+    if (row < g_.pixels && filter(part) < g_.k)
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(g_.residual + place(row, filter(part))));
   }
 
   /// A part's fragment, from register `first` on.
@@ -168,37 +189,38 @@ class Tf32Finisher {
   __device__ float4* staged(int pass) const {
     return reinterpret_cast<float4*>(staging_ + tf32_staged_offset(lane_ / 8 + pass * 4, lane_ % 8));
   }
-  __device__ void store(int part, int pass, float4 value) const {
-    if (inside(part, pass)) g_.y[place(part, pass)] = value;
+  __device__ void store(const Outputs& outputs, int pass, float4 value) const {
+    if (pass * 4 < outputs.pixels) g_.y[place(outputs, pass)] = value;
   }
 
   __device__ void finish_part(int part) {
+    const Outputs outputs = outputs_of(part), next = part + 1 < parts ? outputs_of(part + 1) : Outputs{};
     float4 bias{};
-    if (g_.bias != nullptr && filter(part) < g_.k) bias = *reinterpret_cast<const float4*>(g_.bias + filter(part));
-    const auto kind = g_.activation.kind;
-    const bool plain = kind == Activation::Kind::none || kind == Activation::Kind::relu;
+    if (g_.bias != nullptr && outputs.pixels > 0)
+      bias = *reinterpret_cast<const float4*>(g_.bias + filter(part) + lane_ % 8 * 4);
+    const bool clamps = g_.activation.is_clamp();
 #pragma unroll
     for (int pass = 0; pass < passes; ++pass) {
       float4 value = *staged(pass) + bias;
       if (g_.residual != nullptr) {
         value = value + residual_[pass];
-        load_residual(part + 1, pass);
+        load_residual(next, pass);
       }
-      if (kind == Activation::Kind::relu) value = activated(Activation::Kind::relu, value, 0, 0);
-      if (plain)
-        store(part, pass, value);
+      if (clamps)
+        store(outputs, pass, {clamp_(value.x), clamp_(value.y), clamp_(value.z), clamp_(value.w)});
       else
         *staged(pass) = value;
     }
-    if (plain) return;
-      // Their code is long: once. What a thread reads it has written.
+    if (clamps) return;
+      // The others' code is long: once. What a thread reads it has written.
 #pragma unroll 1
-    for (int pass = 0; pass < passes; ++pass) store(part, pass, g_.activation(*staged(pass)));
+    for (int pass = 0; pass < passes; ++pass) store(outputs, pass, g_.activation(*staged(pass)));
   }
 
   const WgmmaTf32& g_;
   unsigned char* staging_;
   int lane_;
+  Clamp clamp_;
   int first_pixel_ = 0, first_k_ = 0;
   float4 residual_[passes];
 };
