@@ -1,5 +1,5 @@
-// lenslet-bench-implicit-gemm [PRECISION]: every cut of implicit_gemm, or, of another precision than fp32, of mma_gemm
-// and wgmma_gemm, on problems of known networks, as CSV: what the constants in
+// lenslet-bench-implicit-gemm [PRECISION]: every cut of implicit_gemm, or, of another precision than fp32, of
+// mma_gemm, wgmma_gemm and wgmma_tf32, on problems of known networks, as CSV: what the constants in
 // ops/conv/cuda/implicit_gemm_plan.cpp are fitted to, and on others, which they are held to (tools/scripts/
 // refit_conv.py). Cuts that the model puts beyond three times the best are left out. Each cut is a CUDA graph of many
 // runs on the same memory, so weights up to the size of L2 come from there; blocks are spread evenly as the planner has
@@ -25,6 +25,7 @@
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 #include "ops/conv/cuda/mma_gemm_plan.h"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
+#include "ops/conv/cuda/wgmma_tf32_plan.h"
 
 namespace lenslet {
 namespace {
@@ -185,6 +186,21 @@ std::vector<Cut> wgmma_gemm_cuts(const ConvProblem& p, const DeviceProfile& devi
   return cuts;
 }
 
+std::vector<Cut> wgmma_tf32_cuts(const ConvProblem& p, const DeviceProfile& device) {
+  std::vector<Cut> cuts;
+  const WgmmaTf32Plan planned = plan_wgmma_tf32(p, device);
+  for (std::size_t tile = 0; tile < wgmma_tiles.size(); ++tile) {
+    const WgmmaTf32Plan plan = cut_wgmma_tf32(p, static_cast<WgmmaTile>(tile));
+    cuts.push_back({.config = plan.str(),
+                    .tile = fmt::format("{}x{}", wgmma_tiles[tile].m, wgmma_tiles[tile].n),
+                    .steps_a_slice = plan.steps,
+                    .blocks = plan.tiles_m * plan.tiles_n,
+                    .estimated_us = wgmma_tf32_us(p, plan, device),
+                    .taken = plan.tile == planned.tile});
+  }
+  return cuts;
+}
+
 void measure(const Session& session, std::string_view name, std::string_view set, const Row& row,
              const Numerics& numerics = {}) {
   const Kernel& algorithm = *find_kernel("Conv", DeviceKind::cuda, name);
@@ -218,6 +234,7 @@ void measure(const Session& session, std::string_view name, std::string_view set
 
   const std::vector<Cut> cuts = name == "mma_gemm"     ? mma_gemm_cuts(p, device)
                                 : name == "wgmma_gemm" ? wgmma_gemm_cuts(p, device)
+                                : name == "wgmma_tf32" ? wgmma_tf32_cuts(p, device)
                                                        : implicit_gemm_cuts(p, format, device);
   double planned_us = candidate.estimated_us;
   for (const Cut& cut : cuts)
@@ -238,7 +255,7 @@ int main(std::string_view precision) {
   const Numerics numerics = parse_numerics(precision);
   fmt::print("set,algorithm,problem,tile,slices,cluster,steps_a_slice,blocks,us,estimated_us,flops_us,bytes_us\n");
   if (numerics != Numerics()) {
-    for (const char* const algorithm : {"mma_gemm", "wgmma_gemm"}) {
+    for (const char* const algorithm : {"mma_gemm", "wgmma_gemm", "wgmma_tf32"}) {
       for (const Row& row : fitted) measure(session, algorithm, "fitted", row, numerics);
       for (const Row& row : batches) measure(session, algorithm, "fitted", row, numerics);
       for (const Row& row : unseen) measure(session, algorithm, "unseen", row, numerics);
