@@ -170,9 +170,10 @@ TEST_CASE("place_parts/one_value_in_two_joins") {
 
 TEST_CASE("place_parts/cuda/branches") {
   if constexpr (!cuda_built) return;
-  for (const auto& [precision, algorithm] : on_gpus) {
-    CAPTURE(std::string(precision));
-    CAPTURE(std::string(algorithm));
+  for (const OnGpu& way : on_gpus) {
+    const std::string precision = way.precision, algorithm = way.algorithm;
+    CAPTURE(precision);
+    CAPTURE(algorithm);
     GraphBuilder b;
     const ValueId x = relu(b, b.conv(b.input("x", {2, 16, 12, 12}), 16, 32, 3, 1));
     const AttributeList window{{"kernel_shape", Ints{3, 3}}, {"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{1, 1}}};
@@ -188,9 +189,10 @@ TEST_CASE("place_parts/cuda/branches") {
 
 TEST_CASE("place_parts/cuda/each_of_nested_ones_is_a_part_of_the_largest") {
   if constexpr (!cuda_built) return;
-  for (const auto& [precision, algorithm] : on_gpus) {
-    CAPTURE(std::string(precision));
-    CAPTURE(std::string(algorithm));
+  for (const OnGpu& way : on_gpus) {
+    const std::string precision = way.precision, algorithm = way.algorithm;
+    CAPTURE(precision);
+    CAPTURE(algorithm);
     GraphBuilder b;
     ValueId all = relu(b, b.conv(b.input("x", {2, 16, 10, 10}), 16, 32, 3, 1));
     std::int64_t c = 32;

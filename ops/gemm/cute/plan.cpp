@@ -56,7 +56,7 @@ bool has_wgmma(const DeviceProfile& device) {
 }
 
 bool has_shared(const CutePlan& plan, const DeviceProfile& device) {
-  const std::size_t bytes = (plan.tile_m == 128 ? 96 : 64) << 10;
+  const std::size_t bytes = (plan.tile_m == 128 ? std::size_t{96} : std::size_t{64}) << 10;
   return plan.core == Core::wgmma || !device.refuse_shared(bytes);
 }
 
