@@ -209,8 +209,9 @@ TEST_CASE("place_parts/cuda/each_of_nested_ones_is_a_part_of_the_largest") {
 
 TEST_CASE("place_parts/cuda/parts_begin_at_16_bytes") {
   if constexpr (!cuda_built) return;
-  for (const auto& [precision, algorithm] : on_gpus) {
-    CAPTURE(std::string(precision));
+  for (const OnGpu& way : on_gpus) {
+    const std::string precision = way.precision, algorithm = way.algorithm;
+    CAPTURE(precision);
     GraphBuilder b;
     const ValueId x = relu(b, b.conv(b.input("x", {2, 16, 12, 12}), 16, 16, 3, 1));
     finish(b, concat(b, {relu(b, b.conv(x, 16, 20, 3, 1)), relu(b, b.conv(x, 16, 20, 3, 1))}), 40);
