@@ -1,6 +1,7 @@
 #pragma once
 // What cost models and kernels know of a processor: fixed figures, no clock, so that plans repeat exactly.
 
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -22,10 +23,13 @@ struct DeviceProfile {
   double bytes_per_us = 10e3;       ///< streaming from memory, all units together
   double launch_us = 0;             ///< of a kernel that has nothing to do
 
-  std::size_t l2_bytes = 512 << 10;            ///< the CPU: of one core; CUDA: of the device
-  std::size_t shared_bytes_per_block = 0;      ///< CUDA: that one block can ask for
-  std::size_t shared_bytes_per_unit = 0;       ///< CUDA: of one multiprocessor
-  bool clusters = false;                       ///< CUDA: thread-block clusters, and code for them in this build
+  std::size_t l2_bytes = 512 << 10;        ///< the CPU: of one core; CUDA: of the device
+  std::size_t shared_bytes_per_block = 0;  ///< CUDA: that one block can ask for
+  std::size_t shared_bytes_per_unit = 0;   ///< CUDA: of one multiprocessor
+  bool clusters = false;                   ///< CUDA: thread-block clusters, and code for them in this build
+  /// CUDA: multiprocessors that clusters of so many blocks fill where a block has one to itself, as far as the device
+  /// was asked: it depends on which ones of a chip are in use. 0: not known.
+  std::array<int, 9> cluster_units{};
   std::string cublas_reason = "it is CUDA's";  ///< why cuBLAS cannot be used; empty when it can
 
   /// Why a block cannot have so much shared memory, or nothing.

@@ -70,6 +70,8 @@ DeviceProfile look(int device) {
   profile.shared_bytes_per_unit = static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor));
   // PTX made for an older architecture has no clusters.
   profile.clusters = kernels_wait_for_previous();
+  for (std::size_t blocks = 2; profile.clusters && blocks < profile.cluster_units.size(); ++blocks)
+    profile.cluster_units[blocks] = multiprocessors_for_clusters(static_cast<int>(blocks));
   return profile;
 }
 

@@ -15,4 +15,9 @@ cudaError_t load_probe_kernel(KernelCode& code) noexcept;
 /// those which a driver compiles for such a device from PTX of an older architecture. Throws Error(device).
 bool kernels_wait_for_previous();
 
+/// How many multiprocessors clusters of `blocks` fill at most on the current device when every block takes one to
+/// itself: a cluster stays within one of the chip's groups of multiprocessors, and what a group has left over stays
+/// idle. 0 where there are no such clusters. Throws Error(device).
+int multiprocessors_for_clusters(int blocks);
+
 }  // namespace lenslet::cuda

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/cuda/check.h"
+#include "base/device_profile.h"
 #include "lenslet/error.h"
 #include "tests/cuda/skip.h"
 
@@ -43,6 +44,18 @@ TEST_CASE("cuda/check/failure_is_reported_once") {
   if (!test::have_device("cuda/check/failure_is_reported_once")) return;
   CHECK_THROWS_AS(CUDA_CHECK(cudaSetDevice(-1)), Error);
   CHECK(cudaPeekAtLastError() == cudaSuccess);
+}
+
+TEST_CASE("cuda/profile/clusters_fill_whole_multiples") {
+  if (!test::have_device("cuda/profile/clusters_fill_whole_multiples")) return;
+  const DeviceProfile profile = cuda::device_profile(0);
+  for (std::size_t blocks = 2; blocks < profile.cluster_units.size(); ++blocks) {
+    const int units = profile.cluster_units[blocks];
+    MESSAGE("clusters of " << blocks << " fill " << units << " of " << profile.units << " multiprocessors");
+    CHECK((units > 0) == profile.clusters);
+    CHECK(units % static_cast<int>(blocks) == 0);
+    CHECK(units <= profile.units);
+  }
 }
 
 TEST_CASE("cuda/query/first_device") {

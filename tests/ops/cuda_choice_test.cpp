@@ -11,6 +11,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <random>
 #include <set>
 #include <sstream>
 #include <string>
@@ -220,6 +221,25 @@ TEST_CASE("conv/cuda_choice/only_long_products_are_held_to_an_even_share") {
   };
   CHECK(config({8, 256, 56, 56}, 64).ends_with(" resident=3"));
   CHECK(config({1, 24, 56, 56}, 144).find("resident") == std::string::npos);
+}
+
+TEST_CASE("conv/cuda_choice/sixteen_bits_always_have_a_kernel") {
+  // Groups above all: of odd sizes, with more filters than channels, and fewer.
+  std::mt19937 random(1);
+  const auto draw = [&](std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(1, most)(random); };
+  for (int i = 0; i < 300; ++i) {
+    const std::int64_t groups = draw(3) == 1 ? 1 : draw(20), c = draw(20), k = draw(20), window = draw(5);
+    const ConvGeometry geometry{.stride = {draw(2), draw(3)}, .groups = groups};
+    Layer layer{"drawn", resolve_conv({draw(3), groups * c, 30, 20}, {groups * k, c, window, draw(5)}, geometry), {}};
+    for (const DType type : {DType::f16, DType::bf16}) {
+      layer.problem.storage = layer.problem.x_storage = type;
+      CAPTURE(layer.problem.str());
+      const auto problem =
+          pose(layer.problem, Tensor(DType::f32, {layer.problem.k, layer.problem.group_c(), window, layer.problem.s}));
+      const Numerics numerics = parse_numerics(type == DType::f16 ? "fp16" : "bf16");
+      CHECK_NOTHROW((void)choose_kernel(*problem, {.device = h200(true), .numerics = numerics}, layer.problem.str()));
+    }
+  }
 }
 
 TEST_CASE("conv/cuda_choice/kernels_that_a_block_has_too_little_shared_memory_for_are_refused") {

@@ -226,7 +226,8 @@ TEST_CASE("conv/wgmma_gemm_plan/estimate") {
   const auto us = [&](ConvProblem p) {
     p.storage = p.x_storage = DType::f16;
     const double estimate = wgmma_plan_us(p, plan_wgmma_gemm(p, device), device);
-    CHECK(estimate >= p.flops() / device.half_flops_per_us);
+    // 760 TFLOP/s are what seconds of products reach: 64x512x28x28 -> 512, 3x3, takes 303 us where that would be 312.
+    CHECK(estimate >= 0.9 * p.flops() / device.half_flops_per_us);
     CHECK(estimate >= p.bytes() / device.bytes_per_us);
     return estimate;
   };

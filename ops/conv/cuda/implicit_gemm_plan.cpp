@@ -62,8 +62,10 @@ AccessSpeed speed_of(GemmAccess access) {
 }  // namespace
 
 std::int64_t filled_multiprocessors(std::int64_t cluster, const DeviceProfile& device) {
-  const std::int64_t of_all = cluster_multiprocessors[static_cast<std::size_t>(cluster)];
-  return std::max<std::int64_t>(1, device.units * of_all / cluster_multiprocessors.front());
+  const auto blocks = static_cast<std::size_t>(cluster);
+  const std::int64_t usual = device.units * cluster_multiprocessors[blocks] / cluster_multiprocessors.front();
+  const std::int64_t here = device.cluster_units[blocks] > 0 ? device.cluster_units[blocks] : usual;
+  return std::max<std::int64_t>(1, std::min(usual, here));
 }
 
 std::string to_string(GemmTile tile) {

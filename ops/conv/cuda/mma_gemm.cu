@@ -101,8 +101,6 @@ class MmaGemmConv final : public ConvAlgorithm {
       return "tensor cores would round float32 to TF32, which was not asked for";
     if (target.device.capability < 80) return "it needs tensor cores of compute capability 8.0";
     if (auto reason = target.device.refuse_shared(most_shared_bytes)) return reason;
-    if (p.groups > 1 && (p.group_c() < 8 || p.group_k() < 8))
-      return "a group of less than eight channels or filters leaves tiles empty";
     if (p.groups > 65535) return "more than 65535 groups";
     // The kernel counts in 32 bits within an image, a window and the pixels of the output.
     constexpr std::int64_t limit = 1 << 30;

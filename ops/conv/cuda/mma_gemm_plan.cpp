@@ -8,16 +8,18 @@
 namespace lenslet::cuda {
 namespace {
 
-// First guesses, to be fitted (lenslet-bench-implicit-gemm).
+// Fitted by tools/scripts/refit_tensor_cores.py to 2587 cuts in fp16 and TF32 (H200, 24 November 2026): root mean
+// square error 12 %, 10 % on 1268 others, where the cut taken is 3.9 % behind the best on average, 27 % at worst.
 
 /// From a block's start to its first product, and the epilogue: here for m + n = 128.
-constexpr double block_us = 0.9, tile_us = 0.6;
+constexpr double block_us = 0.26, tile_us = 1.92;
 /// L2 to the multiprocessors, all together.
-constexpr double l2_bytes_per_us = 5.5e6;
-/// Blocks of a cluster wait for each other and read each other's sums.
-constexpr double cluster_us = 0.7, cluster_bytes_per_us = 3e6;
+constexpr double l2_bytes_per_us = 7.6e6;
+/// Blocks of a cluster wait for each other, longer the more there are of them on a multiprocessor, and read each
+/// other's sums.
+constexpr double cluster_us = 0.07, slice_us = 0.022, cluster_bytes_per_us = 5.8e6;
 /// Copies of 4 bytes, and loads of 2: what a step takes longer.
-constexpr double word_factor = 2.5, half_factor = 6;
+constexpr double word_factor = 2.42, half_factor = 7.8;
 
 constexpr std::int64_t max_slices = max_mma_slices;
 
@@ -95,7 +97,11 @@ double mma_gemm_us(const ConvProblem& p, const MmaGemmPlan& plan, const DevicePr
   const std::int64_t round = units * shape.blocks, rest = blocks % round;
   double us = static_cast<double>(blocks / round) * round_us(shape.blocks);
   if (rest > 0) us += round_us(ceil_div(rest, units));
-  if (plan.slices > 1) us += cluster_us + 4.0 * static_cast<double>(plan.slices) * elements(p) / cluster_bytes_per_us;
+  if (plan.slices > 1) {
+    const auto slices = static_cast<double>(plan.slices);
+    us += cluster_us +
+          slices * (slice_us * static_cast<double>(ceil_div(blocks, units)) + 4.0 * elements(p) / cluster_bytes_per_us);
+  }
   return device.launch_us + std::max(us, p.bytes() / device.bytes_per_us + start);
 }
 

@@ -8,12 +8,13 @@
 namespace lenslet::cuda {
 namespace {
 
-// The cost model's constants: first guesses, to be fitted.
+// Fitted by tools/scripts/refit_tensor_cores.py to 183 cuts in fp16 (H200, 24 November 2026): root mean square error
+// 12 %, 11 % on 80 others.
 
 /// From the launch to the first product: barriers, tensor maps, a trip to memory.
-constexpr double start_us = 3;
+constexpr double start_us = 1.17;
 /// A tile's way out where the other consumer's products do not hide it, of 128x128 outputs.
-constexpr double epilogue_us = 1.0;
+constexpr double epilogue_us = 1.38;
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 

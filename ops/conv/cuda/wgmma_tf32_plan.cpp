@@ -8,13 +8,14 @@
 namespace lenslet::cuda {
 namespace {
 
-// The cost model's constants: first guesses, to be fitted.
+// Fitted by tools/scripts/refit_tensor_cores.py to 156 cuts (H200, 24 November 2026): root mean square error 10 %, 9 %
+// on 71 others.
 
 /// From the launch to the first product: barriers, tensor maps, a trip to memory.
-constexpr double start_us = 2.4;
+constexpr double start_us = 0.69;
 /// A tile's way out where the other consumer's products do not hide it, of 128x128 outputs: twice the bytes of 16-bit
 /// numbers.
-constexpr double epilogue_us = 1.3;
+constexpr double epilogue_us = 2.75;
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 

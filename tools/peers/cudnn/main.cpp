@@ -21,7 +21,7 @@ namespace lenslet::bench {
 namespace {
 
 struct Options {
-  std::vector<std::string> problems, sets{"resnet50", "vgg16", "mobilenet_v2", "squeezenet", "seeds"};
+  std::vector<std::string> problems, sets;
   std::vector<std::int64_t> batches{1};
   int device = 0;
   Numerics numerics;
@@ -81,15 +81,17 @@ int main(int argc, char** argv) {
   lenslet::bench::Options options;
   CLI::App app{"Our convolutions beside cuDNN's", "bench-cudnn"};
   app.add_option("--problem", options.problems, "N,C,H,W,K,R,S[,stride[,pad[,dilation[,groups]]]]");
-  app.add_option("--set", options.sets, "Layers of networks")->delimiter(',')->capture_default_str();
+  app.add_option("--set", options.sets, "Layers of networks; without problems, all that are known")->delimiter(',');
   app.add_option("--batch", options.batches, "Batch sizes")->delimiter(',');
   app.add_option_function<std::string>(
-         "--precision", [&](const std::string& name) { options.numerics = parse_numerics(name); },
+         "--precision", [&](const std::string& name) { options.numerics = lenslet::parse_numerics(name); },
          "Arithmetic of both sides")
       ->check(CLI::IsMember({"fp32", "tf32", "fp16", "bf16"}));
   app.add_option("--device", options.device, "Index of the CUDA device");
   app.add_option("--seconds", options.seconds, "Time to spend on each measurement");
   CLI11_PARSE(app, argc, argv);
+  if (options.problems.empty() && options.sets.empty())
+    options.sets = {"resnet50", "vgg16", "mobilenet_v2", "squeezenet", "seeds"};
   try {
     lenslet::bench::compare(options);
   } catch (const std::exception& error) {

@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""From measured cuts of the tensor cores' convolutions to the constants of their cost models.
+
+    refit_tensor_cores.py mma_gemm CUTS.csv... [--near 1.5] [--fix NAME]
+    refit_tensor_cores.py wgmma_gemm CUTS.csv... ...
+    refit_tensor_cores.py wgmma_tf32 CUTS.csv... ...
+
+CUTS.csv: what `lenslet-bench-implicit-gemm fp16` (and bf16, tf32) prints. As refit_conv.py fit, by whose least squares
+this is done: constants, tiles and the device are read from the sources, the model stands here once more, and the script
+stops when it differs from the estimates in the files. Fitted to the rows "fitted", judged by those and the "unseen".
+Standard library only.
+"""
+
+import argparse
+import csv
+import math
+import re
+import sys
+
+from refit_conv import ROOT, ceil_div, judge, least_squares, near_best, read_problem
+
+NUMBER = r"(-?\d+(?:\.\d+)?(?:e\d+)?)"
+CONV = ROOT / "ops" / "conv" / "cuda"
+
+
+def constants_of(file, names):
+    """Constants NAME = VALUE of a source."""
+    text = (CONV / file).read_text()
+    found = {name: re.search(rf"\b{name} = {NUMBER}[,;]", text) for name in names}
+    missing = [name for name, match in found.items() if not match]
+    if missing:
+        sys.exit(f"{file}: no constant {', '.join(missing)}")
+    return {name: float(match[1]) for name, match in found.items()}
+
+
+def device():
+    text = (ROOT / "base" / "device_profile.cpp").read_text().split("An H200", 1)[1]
+    names = ("units", "tf32_flops_per_us", "half_flops_per_us", "bytes_per_us", "launch_us")
+    return {name: float(re.search(rf"\.{name} = ([\d.e]+)", text)[1]) for name in names}
+
+
+def multiprocessors_of_clusters():
+    text = (CONV / "implicit_gemm_plan.cpp").read_text()
+    return [int(x) for x in re.search(r"cluster_multiprocessors\{([\d,\s]*)\}", text)[1].split(",")]
+
+
+class Cut:
+    """A measured row."""
+
+    def __init__(self, row):
+        self.set, self.problem, self.tile_name = row["set"].lstrip("*"), row["problem"], row["tile"]
+        self.us, self.estimated_us = float(row["us"]), float(row["estimated_us"])
+        self.slices, self.cluster, self.steps = (int(row[x]) for x in ("slices", "cluster", "steps_a_slice"))
+        self.blocks = int(row["blocks"])
+        p = self.p = read_problem(row["problem"])
+        self.half = re.search(r"\bb?float16\b", row["problem"]) is not None
+        element = 2 if self.half else 4
+        self.outputs = float(p.n * p.k * p.p * p.q)
+        self.moved = element * (p.n * p.c * p.h * p.w + p.k * p.c // p.groups * p.r * p.s + self.outputs)
+        self.moved += 4 * p.k if "+bias" in row["problem"] else 0
+
+
+class MmaGemm:
+    """mma_gemm_us()."""
+
+    def __init__(self):
+        self.constants = constants_of("mma_gemm_plan.cpp", ("l2_bytes_per_us", "cluster_us", "slice_us", "cluster_bytes_per_us"))
+        text = (CONV / "mma_gemm_plan.cpp").read_text()
+        for pair in (("block_us", "tile_us"), ("word_factor", "half_factor")):
+            found = re.search(rf"{pair[0]} = {NUMBER}, {pair[1]} = {NUMBER};", text)
+            self.constants |= dict(zip(pair, map(float, found.groups())))
+        self.tiles = {}
+        for m, n, _, _, _, blocks, efficiency, lone in re.findall(
+                rf"\{{(\d+), (\d+), (\d+), (\d+), (\d+), (\d+), {NUMBER}, {NUMBER}\}}",
+                (CONV / "mma_gemm_plan.h").read_text()):
+            self.tiles[f"{m}x{n}"] = (int(m), int(n), int(blocks))
+            self.constants |= {f"efficiency {m}x{n}": float(efficiency), f"lone {m}x{n}": float(lone)}
+        self.device, self.clusters = device(), multiprocessors_of_clusters()
+
+    def us(self, cut, x):
+        m, n, most = self.tiles[cut.tile_name]
+        device, p = self.device, cut.p
+        channels = p.c // p.groups * (2 if cut.half else 4)
+        factor = 1 if channels % 16 == 0 else x["word_factor"] if channels % 4 == 0 else x["half_factor"]
+        rate = device["half_flops_per_us" if cut.half else "tf32_flops_per_us"]
+        flops, copied = 2.0 * m * n * (64 if cut.half else 32), (m + n) * 128
+        start = x["block_us"] + x["tile_us"] * (m + n) / 128
+
+        def round_us(blocks):
+            step = max(x["lone " + cut.tile_name], blocks * flops * device["units"] / (x["efficiency " + cut.tile_name] * rate),
+                       blocks * copied * device["units"] / x["l2_bytes_per_us"])
+            return cut.steps * step * factor + start
+
+        units = max(1, int(device["units"]) * self.clusters[cut.slices] // self.clusters[0])
+        rounds, rest = divmod(cut.blocks * p.groups, units * most)
+        us = rounds * round_us(most)
+        if rest:
+            us += round_us(ceil_div(rest, units))
+        if cut.slices > 1:
+            us += x["cluster_us"] + cut.slices * (x["slice_us"] * ceil_div(cut.blocks * p.groups, units)
+                                                  + 4 * cut.outputs / x["cluster_bytes_per_us"])
+        return device["launch_us"] + max(us, cut.moved / device["bytes_per_us"] + start)
+
+
+class Persistent:
+    """wgmma_plan_us() of whole tiles, and wgmma_tf32_us()."""
+
+    def __init__(self, source, step):
+        self.constants = constants_of(source, ("start_us", "epilogue_us"))
+        header = (CONV / "wgmma_gemm_plan.h").read_text()  # of both: the tiles are the same
+        self.step, self.tiles, self.device = step, {}, device()
+        for m, n, efficiency in re.findall(rf"\{{(\d+), (\d+), {NUMBER}\}}", header):
+            self.tiles[f"{m}x{n}"] = (int(m), int(n))
+            self.constants[f"efficiency {m}x{n}"] = float(efficiency)
+
+    def us(self, cut, x):
+        m, n = self.tiles[cut.tile_name]
+        device = self.device
+        rate = device["half_flops_per_us" if cut.half else "tf32_flops_per_us"] / device["units"]
+        step_us = 2.0 * m * n * self.step / (x["efficiency " + cut.tile_name] * rate)
+        tile_us = cut.steps * step_us + x["epilogue_us"] * m * n / 128 ** 2
+        return x["start_us"] + max(ceil_div(cut.blocks, int(device["units"])) * tile_us,
+                                   cut.moved / device["bytes_per_us"])
+
+
+MODELS = {"mma_gemm": MmaGemm,
+          "wgmma_gemm": lambda: Persistent("wgmma_gemm_plan.cpp", 64),
+          "wgmma_tf32": lambda: Persistent("wgmma_tf32_plan.cpp", 32)}
+
+
+class Bound:
+    """A cut, as refit_conv's functions want it."""
+
+    def __init__(self, cut, model):
+        self.cut, self.model = cut, model
+        self.set, self.problem, self.tile_name, self.us = cut.set, cut.problem, cut.tile_name, cut.us
+        self.slices, self.cluster = cut.slices, cut.cluster
+
+    def us_by(self, x, _=None):
+        return self.model.us(self.cut, x)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("algorithm", choices=MODELS)
+    parser.add_argument("cuts", nargs="+")
+    parser.add_argument("--near", type=float, default=1.5, help="cuts within so many times the best of their problem count")
+    parser.add_argument("--fix", action="append", default=[], metavar="NAME", help="a constant that is kept")
+    arguments = parser.parse_args()
+    model = MODELS[arguments.algorithm]()
+    cuts = []
+    for name in arguments.cuts:
+        with open(name, newline="") as file:
+            cuts += [Bound(Cut(row), model) for row in csv.DictReader(file) if row["algorithm"] == arguments.algorithm]
+    if not cuts:
+        sys.exit(f"no cut of {arguments.algorithm} in {', '.join(arguments.cuts)}")
+    for cut in cuts:
+        here = cut.us_by(model.constants)
+        if abs(here - cut.cut.estimated_us) > 0.006 + 1e-3 * cut.cut.estimated_us:
+            sys.exit(f"{cut.problem}, {cut.tile_name} slices {cut.slices}: {here:.3f} us here, {cut.cut.estimated_us} in "
+                     "the file; is it of this commit?")
+    used = near_best([cut for cut in cuts if cut.set == "fitted"], arguments.near)
+    seen = {name for cut in used for name in (f"efficiency {cut.tile_name}", f"lone {cut.tile_name}")}
+    names = [name for name in model.constants
+             if name not in arguments.fix and (" " not in name or name in seen)]
+    x = least_squares(lambda x: [math.log(cut.us_by(x) / cut.us) for cut in used], model.constants, names)
+    print(f"{'constant':26} {'now':>12} {'fitted':>12}")
+    for name, value in model.constants.items():
+        print(f"{name:26} {value:12.5g} {x[name]:12.5g}{'' if name in names else '  (kept)'}")
+    for what, constants in (("as they are", model.constants), ("fitted anew", x)):
+        print(what)
+        for which in sorted({cut.set for cut in cuts}):
+            judge(which, [cut for cut in cuts if cut.set == which], constants, None, arguments.near)
+
+
+if __name__ == "__main__":
+    main()
