@@ -13,8 +13,22 @@ namespace {
 CUtensorMapDataType type_of(MapElement element) {
   return element == MapElement::half ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
 }
-constexpr std::uint32_t box_bytes = 128;
+constexpr std::uint32_t widest_bytes = 128;
 constexpr std::uint32_t bytes_of(MapElement element) { return element == MapElement::half ? 2 : 4; }
+
+/// Of boxes whose rows have so many bytes.
+CUtensorMapSwizzle swizzle_of(std::uint32_t row_bytes) {
+  switch (row_bytes) {
+    case 128:
+      return CU_TENSOR_MAP_SWIZZLE_128B;
+    case 64:
+      return CU_TENSOR_MAP_SWIZZLE_64B;
+    case 32:
+      return CU_TENSOR_MAP_SWIZZLE_32B;
+    default:
+      throw Error(ErrorKind::internal, fmt::format("a tensor map's box with rows of {} bytes", row_bytes));
+  }
+}
 
 /// An entry of the driver, which is not linked: programs run where there is none.
 template <typename Entry>
@@ -58,8 +72,9 @@ CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, 
   const auto strides = strides_of<most>(sizes, pitch, element);
   CUtensorMap map{};
   check(encode(&map, type_of(element), static_cast<cuuint32_t>(sizes.size()), const_cast<void*>(tensor), lengths.data(),
-               strides.data(), lines.data(), ones.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+               strides.data(), lines.data(), ones.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+               swizzle_of(box[0] * bytes_of(element)), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
         "cuTensorMapEncodeTiled");
   return map;
 }
@@ -71,11 +86,12 @@ CUtensorMap window_map(const void* images, const WindowMap& windows, MapElement 
   const auto strides = strides_of<4>(windows.sizes, 0, element);
   // In the order of the axes, as CUTLASS has them: cuda.h calls the corners {D, H, W} without saying from which end.
   const std::array<cuuint32_t, 4> steps{1, windows.stride[0], windows.stride[1], 1};
+  const std::uint32_t channels = windows.channels == 0 ? widest_bytes / bytes_of(element) : windows.channels;
   CUtensorMap map{};
   check(encode(&map, type_of(element), 4, const_cast<void*>(images), lengths.data(), strides.data(),
-               windows.lower.data(), windows.upper.data(), box_bytes / bytes_of(element), windows.pixels, steps.data(),
-               CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+               windows.lower.data(), windows.upper.data(), channels, windows.pixels, steps.data(),
+               CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(channels * bytes_of(element)),
+               CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
         "cuTensorMapEncodeIm2col");
   return map;
 }

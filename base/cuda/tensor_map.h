@@ -1,7 +1,7 @@
 #pragma once
 // Tensor maps: what the bulk tensor copy engine (TMA, sm_90) knows of a tensor in memory. They are made on the host,
-// hold an address, and go to a kernel as a __grid_constant__ parameter. Boxes of 128 bytes side by side, in the swizzle
-// of 128 bytes that tensor cores read; what lies outside of the tensor is zero.
+// hold an address, and go to a kernel as a __grid_constant__ parameter. Boxes are 128, 64 or 32 bytes wide, in the
+// swizzle of as many bytes that tensor cores read; what lies outside of the tensor is zero.
 
 #include <cuda.h>
 
@@ -16,18 +16,20 @@ namespace lenslet::cuda {
 enum class MapElement { half, tf32 };
 
 /// `sizes` from the innermost axis, three at most, densely one in the other; of axis 0 a multiple of 16 bytes. `box` is
-/// what one copy brings: 128 bytes, then 256 each at most. `pitch`, if it is not 0: elements from one place of axis 1
-/// to the next, a multiple of 16 bytes. Error(device), also where the driver makes no tensor maps.
+/// what one copy brings: 128, 64 or 32 bytes, then 256 each at most. `pitch`, if it is not 0: elements from one place
+/// of axis 1 to the next, a multiple of 16 bytes. Error(device), also where the driver makes no tensor maps.
 CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, std::span<const std::uint32_t> box,
                       std::uint64_t pitch = 0, MapElement element = MapElement::half);
 
-/// Of images [N][H][W][C] in im2col mode: a copy brings 128 bytes of channels of `pixels` windows. Windows begin at the
-/// lower corner and `stride` apart, up to the upper corner, which counts from the last column and line. Pairs are w, h.
+/// Of images [N][H][W][C] in im2col mode: a copy brings `channels` of `pixels` windows: 128, 64 or 32 bytes. Windows
+/// begin at the lower corner and `stride` apart, up to the upper corner, which counts from the last column and line.
+/// Pairs are w, h.
 struct WindowMap {
   std::array<std::uint64_t, 4> sizes{};  ///< C, W, H, N
   std::array<int, 2> lower{}, upper{};
   std::array<std::uint32_t, 2> stride{};
   std::uint32_t pixels = 0;
+  std::uint32_t channels = 0;  ///< 0: 128 bytes
 };
 CUtensorMap window_map(const void* images, const WindowMap& map, MapElement element = MapElement::half);
 

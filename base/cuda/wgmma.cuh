@@ -2,7 +2,7 @@
 // Products of Hopper's tensor cores (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"; sm_90a): a warpgroup
 // of 128 threads, the first of which is a multiple of 128, multiplies 64 rows of A with n rows of B, 32 bytes of terms
 // at a time, both from shared memory, where they lie as copies by maps of base/cuda/tensor_map.h leave them: 128 bytes
-// of terms a row. That is 16 and 64 terms of 16 bits, 8 and 32 of TF32.
+// of terms a row, or 64 or 32. 32 bytes are 16 terms of 16 bits, 8 of TF32.
 
 #include <cuda_runtime.h>
 
@@ -19,12 +19,15 @@ namespace lenslet::cuda {
 /// Terms of one instruction, of 16 bits and of TF32.
 inline constexpr int wgmma_terms = 16, wgmma_tf32_terms = 8;
 
-/// Describes an operand ("Matrix Descriptor Format"): its address, 8 rows of 128 bytes from one group of rows to the
-/// next, swizzle of 128 bytes. `rows` is 1024-byte aligned. All in units of 16 bytes; the leading offset has no meaning
-/// where 128 bytes are all there are. Later terms, and later rows in eights: the descriptor plus their distance.
+/// Describes an operand ("Matrix Descriptor Format"): its address, 8 rows from one group of rows to the next, and the
+/// swizzle of a row's bytes. `rows` is aligned to 8 rows. All in units of 16 bytes; the leading offset has no meaning
+/// where a row is all there is. Later terms, and later rows in eights: the descriptor plus their distance.
+template <int row_bytes = 128>
 __device__ inline std::uint64_t wgmma_operand(const void* rows) {
-  constexpr std::uint64_t leading = 1, groups = 1024 / 16, swizzle_128 = 1;
-  return ((shared_address(rows) & 0x3FFFFU) >> 4) | leading << 16 | groups << 32 | swizzle_128 << 62;
+  static_assert(row_bytes == 128 || row_bytes == 64 || row_bytes == 32);
+  constexpr std::uint64_t leading = 1, groups = 8 * row_bytes / 16;
+  constexpr std::uint64_t swizzle = row_bytes == 128 ? 1 : row_bytes == 64 ? 2 : 3;
+  return ((shared_address(rows) & 0x3FFFFU) >> 4) | leading << 16 | groups << 32 | swizzle << 62;
 }
 /// From an operand's descriptor to that of what lies `bytes` behind.
 __device__ constexpr std::uint64_t wgmma_behind(int bytes) { return static_cast<std::uint64_t>(bytes / 16); }
@@ -45,6 +48,7 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
   for (int i = 0; i < count; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
+#define LENSLET_WGMMA_0_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define LENSLET_WGMMA_0_32                                                                               \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
   "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -59,6 +63,7 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
 #define LENSLET_WGMMA_8(i)                                                                                    \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
       "+f"(d[i + 7])
+#define LENSLET_WGMMA_16(i) LENSLET_WGMMA_8(i), LENSLET_WGMMA_8(i + 8)
 #define LENSLET_WGMMA_32(i) LENSLET_WGMMA_8(i), LENSLET_WGMMA_8(i + 8), LENSLET_WGMMA_8(i + 16), LENSLET_WGMMA_8(i + 24)
 #define LENSLET_WGMMA_64(i) LENSLET_WGMMA_32(i), LENSLET_WGMMA_32(i + 32)
 #define LENSLET_WGMMA_128 LENSLET_WGMMA_64(0), LENSLET_WGMMA_64(64)
@@ -70,7 +75,9 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
                : registers                                                                     \
                : "l"(a), "l"(b), "r"(add))
 #define LENSLET_WGMMA_OF(form, transposed)                                                                         \
-  if constexpr (n == 64)                                                                                           \
+  if constexpr (n == 32)                                                                                           \
+    LENSLET_WGMMA(32, form, transposed, LENSLET_WGMMA_0_16, LENSLET_WGMMA_16(0), 16, 17, 18);                      \
+  else if constexpr (n == 64)                                                                                      \
     LENSLET_WGMMA(64, form, transposed, LENSLET_WGMMA_0_32, LENSLET_WGMMA_32(0), 32, 33, 34);                      \
   else if constexpr (n == 128)                                                                                     \
     LENSLET_WGMMA(128, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64, LENSLET_WGMMA_64(0), 64, 65, \
@@ -84,7 +91,7 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
 /// way until wgmma_wait().
 template <typename T, int n>
 __device__ inline void wgmma(float (&d)[n / 2], std::uint64_t a, std::uint64_t b, int add) {
-  static_assert(n == 64 || n == 128 || n == 256);
+  static_assert(n == 32 || n == 64 || n == 128 || n == 256);
   if constexpr (std::is_same_v<T, Float16>) {
     LENSLET_WGMMA_OF("k16.f32.f16.f16", ", 0, 0");
   } else if constexpr (std::is_same_v<T, BFloat16>) {
@@ -100,10 +107,12 @@ __device__ inline void wgmma(float (&d)[n / 2], std::uint64_t a, std::uint64_t b
 #undef LENSLET_WGMMA_128
 #undef LENSLET_WGMMA_64
 #undef LENSLET_WGMMA_32
+#undef LENSLET_WGMMA_16
 #undef LENSLET_WGMMA_8
 #undef LENSLET_WGMMA_64_128
 #undef LENSLET_WGMMA_32_64
 #undef LENSLET_WGMMA_0_32
+#undef LENSLET_WGMMA_0_16
 
 /// Registers a thread of this warpgroup may have from here on, a multiple of 8. All warpgroups of a block together have
 /// what they had at the start; waits until others gave up enough.
