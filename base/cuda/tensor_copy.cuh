@@ -1,6 +1,6 @@
 #pragma once
 // Barriers in shared memory (mbarrier) and the bulk copies of tensors (TMA) that complete on them (PTX ISA, "mbarrier",
-// "cp.async.bulk.tensor"; sm_90). Within one block, but for what says cluster.
+// "cp.async.bulk.tensor"; sm_90). Within one block.
 
 #include <cuda_runtime.h>
 
@@ -28,14 +28,6 @@ __device__ inline void publish_barriers() { asm volatile("fence.mbarrier_init.re
 __device__ inline void arrive(std::uint64_t* barrier) {
   asm volatile(
       "{\n\t.reg .b64 state;\n\tmbarrier.arrive.shared::cta.b64 state, [%0];\n\t}" ::"r"(shared_address(barrier))
-      : "memory");
-}
-/// At the same barrier of a block of the cluster.
-__device__ inline void arrive_in_cluster(std::uint64_t* barrier, unsigned rank) {
-  asm volatile(
-      "{\n\t.reg .b32 theirs;\n\tmapa.shared::cluster.u32 theirs, %0, %1;\n\t"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [theirs];\n\t}" ::"r"(shared_address(barrier)),
-      "r"(rank)
       : "memory");
 }
 /// Arrives, and announces so many bytes of copies.
@@ -71,8 +63,8 @@ __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// Copies of a map's box into shared memory, 1024-byte aligned, by one thread. Coordinates count elements, from the
-// innermost axis; a box counts as whole where parts of it lie outside.
+// Copies of a map's box into shared memory, aligned to 8 of its rows, by one thread. Coordinates count elements, from
+// the innermost axis; a box counts as whole where parts of it lie outside.
 
 __device__ inline void copy_tile(void* to, const CUtensorMap& map, std::uint64_t* barrier, int x, int y) {
   asm volatile(
@@ -86,15 +78,6 @@ __device__ inline void copy_tile(void* to, const CUtensorMap& map, std::uint64_t
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
       "[%2];" ::"r"(shared_address(to)),
       "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z)
-      : "memory");
-}
-/// To the same place of all blocks of the cluster in `ranks`, one bit each, and it completes on the barrier of each.
-__device__ inline void copy_tile_to(unsigned ranks, void* to, const CUtensorMap& map, std::uint64_t* barrier, int x,
-                                    int y, int z) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-      "[%1, {%3, %4, %5}], [%2], %6;" ::"r"(shared_address(to)),
-      "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z), "h"(static_cast<std::uint16_t>(ranks))
       : "memory");
 }
 /// Of the windows from the one that begins at (w, h) of image n, at tap (tap_w, tap_h) in elements, channels from c.

@@ -74,6 +74,15 @@ constexpr Row batches[] = {
     {64, 32, 112, 16, 1, 1},   {64, 144, 28, 32, 1, 1},   {64, 960, 7, 320, 1, 1},
 };
 
+/// Few channels: SqueezeNet's and MobileNetV2's expanding layers.
+constexpr Row narrow[] = {
+    {1, 16, 55, 64, 1, 1},   {1, 16, 55, 64, 3, 1},   {1, 32, 27, 128, 1, 1},  {1, 24, 56, 144, 1, 1},
+    {1, 32, 28, 192, 1, 1},  {8, 16, 55, 64, 1, 1},   {8, 16, 55, 64, 3, 1},   {8, 32, 27, 128, 3, 1},
+    {8, 24, 56, 144, 1, 1},  {64, 16, 55, 64, 1, 1},  {64, 16, 55, 64, 3, 1},  {64, 32, 27, 128, 1, 1},
+    {64, 32, 27, 128, 3, 1}, {64, 16, 112, 96, 1, 1}, {64, 24, 56, 144, 1, 1}, {64, 32, 28, 192, 1, 1},
+    {64, 48, 13, 192, 1, 1}, {64, 48, 13, 192, 3, 1},
+};
+
 /// Median time of one run in us; run.cuda is the session's.
 double measure_us(const Session& session, const BoundKernel& bound, KernelRun run) {
   GraphRecorder recorder;
@@ -173,13 +182,16 @@ std::vector<Cut> mma_gemm_cuts(const ConvProblem& p, const DeviceProfile& device
 
 std::vector<Cut> wgmma_gemm_cuts(const ConvProblem& p, const DeviceProfile& device) {
   std::vector<Cut> cuts;
-  const WgmmaGemmPlan planned = plan_wgmma_gemm(p, device);
-  for (std::size_t tile = 0; tile < wgmma_tiles.size(); ++tile) {
-    const WgmmaGemmPlan plan = cut_wgmma(p, static_cast<WgmmaTile>(tile));
+  const WgmmaGemmPlan planned = plan_wgmma_gemm(p);
+  for (const WgmmaGemmPlan& plan : wgmma_cuts(p)) {
+    // Persistent blocks are 0 slices here.
+    const std::int64_t slices = std::max(plan.slices, 1);
     cuts.push_back({.config = plan.str(),
-                    .tile = fmt::format("{}x{}", wgmma_tiles[tile].m, wgmma_tiles[tile].n),
-                    .steps_a_slice = plan.steps,
-                    .blocks = plan.tiles_m * plan.tiles_n,
+                    .tile = fmt::format("{}x{}/{}", plan.m(), plan.n(), plan.width),
+                    .slices = plan.slices,
+                    .cluster = slices,
+                    .steps_a_slice = (plan.steps + slices - 1) / slices,
+                    .blocks = plan.tiles_m * plan.tiles_n * slices,
                     .estimated_us = wgmma_plan_us(p, plan, device),
                     .taken = plan.str() == planned.str()});
   }
@@ -258,6 +270,7 @@ int main(std::string_view precision) {
     for (const char* const algorithm : {"mma_gemm", "wgmma_gemm", "wgmma_tf32"}) {
       for (const Row& row : fitted) measure(session, algorithm, "fitted", row, numerics);
       for (const Row& row : batches) measure(session, algorithm, "fitted", row, numerics);
+      for (const Row& row : narrow) measure(session, algorithm, "fitted", row, numerics);
       for (const Row& row : unseen) measure(session, algorithm, "unseen", row, numerics);
     }
     return 0;

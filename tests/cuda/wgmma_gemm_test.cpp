@@ -6,10 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/convert.h"
@@ -31,29 +35,45 @@ Tensor as(DType dtype, const Tensor& tensor) {
   return converted;
 }
 
-void check_cuts(ConvProblem p, DType storage, unsigned seed) {
-  std::mt19937 random(seed);
-  const ConvData data = make_conv_data(p, random);
-  p.storage = p.x_storage = storage;
-  const Tensor inputs[] = {as(storage, data.x), data.w, data.bias, as(storage, data.residual)};
-  const auto problem = pose(p, data.w, data.scale);
-  const DeviceProfile device = op_runner().profiles(1).at(0);
-  const Kernel& algorithm = *find_kernel("Conv", DeviceKind::cuda, "wgmma_gemm");
-  const Offer offer = algorithm.offer(*problem, {.device = device});
-  REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
-  Candidate candidate = offer.candidates.at(0);
-  // What is stated, once more because x is rounded here, too, and what residual and y lose where they are 5 rms large.
-  const double tolerance = 2 * candidate.tolerance + 10 * unit_roundoff(storage);
-  Tensor first;
-  for (std::size_t tile = 0; tile < wgmma_tiles.size(); ++tile)
-    for (const int cluster : {1, 2}) {
-      candidate.config = cut_wgmma(p, static_cast<WgmmaTile>(tile), cluster).str();
-      const std::string where = fmt::format("{} (seed {}, {})", p.str(), seed, candidate.config);
+/// LENSLET_TEST_WGMMA="tile=64x64 slices=4": only cuts of which this is a part, to find out which one hangs.
+bool asked_for(const std::string& config) {
+  const char* const only = std::getenv("LENSLET_TEST_WGMMA");
+  return only == nullptr || config.find(only) != std::string::npos;
+}
+
+/// Cuts of which `wanted` says so, in both types.
+void check_cuts(ConvProblem p, unsigned seed, const std::function<bool(const WgmmaGemmPlan&)>& wanted) {
+  for (const DType storage : {DType::f16, DType::bf16}) {
+    std::mt19937 random(seed);
+    const ConvData data = make_conv_data(p, random);
+    p.storage = p.x_storage = storage;
+    const Tensor inputs[] = {as(storage, data.x), data.w, data.bias, as(storage, data.residual)};
+    const auto problem = pose(p, data.w, data.scale);
+    const DeviceProfile device = op_runner().profiles(1).at(0);
+    const Kernel& algorithm = *find_kernel("Conv", DeviceKind::cuda, "wgmma_gemm");
+    const Offer offer = algorithm.offer(*problem, {.device = device});
+    REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
+    Candidate candidate = offer.candidates.at(0);
+    // What is stated, once more because x is rounded here, too, and what residual and y lose where they are 5 rms
+    // large.
+    const double tolerance = 2 * candidate.tolerance + 10 * unit_roundoff(storage);
+    // Bits depend on where sums are cut: on the number of slices, and on what their steps are.
+    std::map<std::pair<int, int>, std::pair<std::string, Tensor>> first_of;
+    int checked = 0;
+    for (const WgmmaGemmPlan& plan : wgmma_cuts(p)) {
+      candidate.config = plan.str();
+      if (!wanted(plan) || !asked_for(candidate.config)) continue;
+      const std::string where =
+          fmt::format("{} in {} (seed {}, {})", p.str(), to_string(storage), seed, candidate.config);
+      INFO(where);
       const Call call{.problem = *problem, .kernel = algorithm, .candidate = candidate, .device = device};
       const Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
       compare(as(DType::f32, y), data, tolerance, where);
-      if (first.empty()) first = y;
-      CHECK_MESSAGE(std::memcmp(first.data(), y.data(), y.bytes()) == 0, where, ": other bits than another tile's");
+      const std::pair<int, int> order = plan.slices <= 1 ? std::pair(1, 0) : std::pair(plan.slices, plan.width);
+      const std::pair<std::string, Tensor>& first = first_of.try_emplace(order, candidate.config, y).first->second;
+      CHECK_MESSAGE(std::memcmp(first.second.data(), y.data(), y.bytes()) == 0, where, ": other bits than ",
+                    first.first);
+      ++checked;
       if (!candidate.pitched_output) continue;
       candidate.outputs[0].pixel_pitch = p.k + 16;
       const Tensor among_others = run_between_guards(op_runner(), call, inputs, where).at(0);
@@ -61,7 +81,21 @@ void check_cuts(ConvProblem p, DType storage, unsigned seed) {
                     ": other bits among other channels");
       candidate.outputs[0].pixel_pitch = 0;
     }
+    CHECK_MESSAGE((checked > 0 || std::getenv("LENSLET_TEST_WGMMA") != nullptr), p.str(), ": no cut was checked");
+  }
 }
+
+bool persistent(const WgmmaGemmPlan& plan) { return plan.slices == 0 && plan.width == wgmma_step; }
+bool sliced(const WgmmaGemmPlan& plan) { return plan.slices > 0 && plan.width == wgmma_step; }
+bool narrow(const WgmmaGemmPlan& plan) { return plan.width != wgmma_step; }
+
+bool has_wgmma() {
+  const DeviceProfile device = op_runner().profiles(1).at(0);
+  return device.capability == 90 && device.clusters;
+}
+
+const Activation relu{Activation::Kind::relu, 0, 0}, silu{Activation::Kind::silu, 0, 0};
+const Activation clip{Activation::Kind::clip, -0.5F, 0.75F}, hard_swish{Activation::Kind::hard_swish, 1.0F / 6, 0.5F};
 
 ConvProblem activated(ConvProblem problem, Activation activation) {
   problem.bias = true;
@@ -73,18 +107,11 @@ ConvProblem fused(ConvProblem problem, Activation activation) {
   return activated(problem, activation);
 }
 
-}  // namespace
-
-TEST_CASE("cuda/wgmma_gemm/every_cut") {
-  const DeviceProfile device = op_runner().profiles(1).at(0);
-  if (device.capability != 90 || !device.clusters) return;
-  const unsigned seed = std::random_device{}();
-  const Activation relu{Activation::Kind::relu, 0, 0}, silu{Activation::Kind::silu, 0, 0};
-  const Activation clip{Activation::Kind::clip, -0.5F, 0.75F}, hard_swish{Activation::Kind::hard_swish, 1.0F / 6, 0.5F};
-  // One step, pointwise; several tiles both ways, none full at the end, and an odd number of them; channels that end
-  // within a step; strides, dilations and pads of different width; more tiles than multiprocessors, so that stages and
-  // buffers of results go round through several, with parts that lie outside of y.
-  const ConvProblem problems[] = {
+// One step, pointwise; several tiles both ways, none full at the end, and an odd number of them; channels that end
+// within a step; strides, dilations and pads of different width; more tiles than multiprocessors, so that stages and
+// buffers of results go round through several, with parts that lie outside of y.
+std::vector<ConvProblem> problems() {
+  return {
       resolve_conv({1, 64, 16, 16}, {64, 64, 1, 1}, {}),
       resolve_conv({1, 8, 3, 3}, {8, 8, 1, 1}, {}),
       fused(resolve_conv({3, 256, 13, 11}, {328, 256, 1, 1}, {}), relu),
@@ -98,14 +125,97 @@ TEST_CASE("cuda/wgmma_gemm/every_cut") {
       activated(resolve_conv({7, 64, 61, 60}, {264, 64, 1, 1}, {}), clip),
       activated(resolve_conv({7, 64, 61, 60}, {72, 64, 1, 1}, {}), silu),
   };
-  for (const ConvProblem& p : problems)
-    for (const DType storage : {DType::f16, DType::bf16}) check_cuts(p, storage, seed);
+}
+
+}  // namespace
+
+TEST_CASE("cuda/wgmma_gemm/persistent") {
+  if (!has_wgmma()) return;
+  const unsigned seed = std::random_device{}();
+  for (const ConvProblem& p : problems()) check_cuts(p, seed, persistent);
+}
+
+TEST_CASE("cuda/wgmma_gemm/slices") {
+  if (!has_wgmma()) return;
+  const unsigned seed = std::random_device{}();
+  // Each with one thing more than the one before: one tile of 64x64 and two steps; a tile that is full of nothing but
+  // its first pixel and eight filters; more steps than stages, and no even number of them.
+  check_cuts(resolve_conv({1, 128, 8, 8}, {64, 128, 1, 1}, {}), seed, sliced);
+  check_cuts(activated(resolve_conv({1, 512, 1, 1}, {8, 512, 1, 1}, {}), relu), seed, sliced);
+  check_cuts(fused(resolve_conv({1, 2048, 7, 7}, {512, 2048, 1, 1}, {}), relu), seed, sliced);
+  check_cuts(fused(resolve_conv({1, 72, 7, 7}, {200, 72, 3, 3}, {.pads = {1, 1, 1, 1}}), hard_swish), seed, sliced);
+  // ResNet-50's at batch 1.
+  check_cuts(activated(resolve_conv({1, 512, 7, 7}, {512, 512, 3, 3}, {.pads = {1, 1, 1, 1}}), relu), seed, sliced);
+  check_cuts(activated(resolve_conv({1, 256, 14, 14}, {256, 256, 3, 3}, {.pads = {1, 1, 1, 1}}), clip), seed, sliced);
+  check_cuts(fused(resolve_conv({1, 512, 14, 14}, {512, 512, 3, 3}, {.stride = {2, 2}, .pads = {1, 1, 1, 1}}), silu),
+             seed, sliced);
+  for (const ConvProblem& p : problems()) check_cuts(p, seed, sliced);
+}
+
+// All cuts, so that bits are compared with those of steps of 64 channels.
+TEST_CASE("cuda/wgmma_gemm/narrow") {
+  if (!has_wgmma()) return;
+  const unsigned seed = std::random_device{}();
+  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
+  const auto narrow_and_one = [](const WgmmaGemmPlan& plan) {
+    return narrow(plan) || (plan.tile == WgmmaTile::t128x64 && persistent(plan));
+  };
+  // One group of 16 channels, and of 32; half of it and three quarters; two and four groups a step, some left over in
+  // the last; channels in several groups, of which the last has zeros; then what problems() has.
+  const ConvProblem narrow_problems[] = {
+      resolve_conv({1, 16, 8, 8}, {64, 16, 1, 1}, {}),
+      resolve_conv({1, 32, 8, 8}, {64, 32, 1, 1}, {}),
+      fused(resolve_conv({1, 8, 9, 9}, {24, 8, 1, 1}, {}), relu),
+      fused(resolve_conv({2, 24, 28, 28}, {144, 24, 1, 1}, {}), clip),
+      resolve_conv({1, 16, 8, 8}, {64, 16, 2, 2}, {}),
+      resolve_conv({1, 32, 8, 8}, {64, 32, 1, 2}, {}),
+      activated(resolve_conv({1, 16, 55, 55}, {64, 16, 3, 3}, pad), relu),
+      activated(resolve_conv({2, 32, 27, 27}, {128, 32, 3, 3}, pad), relu),
+      fused(resolve_conv({2, 24, 15, 14}, {72, 24, 3, 3}, {.stride = {2, 1}, .pads = {1, 0, 2, 1}}), silu),
+      fused(resolve_conv({1, 8, 21, 20}, {40, 8, 5, 3}, {.dilation = {2, 3}, .pads = {4, 2, 3, 1}}), hard_swish),
+      fused(resolve_conv({1, 80, 19, 17}, {136, 80, 1, 1}, {}), relu),
+      fused(resolve_conv({1, 40, 19, 17}, {264, 40, 3, 3}, pad), relu),
+      fused(resolve_conv({24, 16, 61, 60}, {64, 16, 3, 3}, pad), clip),
+      activated(resolve_conv({24, 32, 61, 60}, {192, 32, 1, 1}, {}), relu),
+  };
+  for (const ConvProblem& p : narrow_problems) check_cuts(p, seed, narrow_and_one);
+  for (const ConvProblem& p : problems())
+    if (wgmma_cuts(p).back().width != wgmma_step) check_cuts(p, seed, narrow_and_one);
+}
+
+// Zeros that fill a step up must come from both sides: what lies elsewhere in x may be infinite.
+TEST_CASE("cuda/wgmma_gemm/infinities_stay_where_they_are") {
+  if (!has_wgmma()) return;
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  const Kernel& algorithm = *find_kernel("Conv", DeviceKind::cuda, "wgmma_gemm");
+  const DeviceProfile device = op_runner().profiles(1).at(0);
+  ConvProblem p = resolve_conv({1, 16, 6, 6}, {8, 16, 3, 3}, {});
+  p.storage = p.x_storage = DType::f16;
+  Tensor x(DType::f32, {1, 16, 6, 6}), w(DType::f32, {8, 16, 3, 3});
+  std::ranges::fill(x.values<float>(), 1.0F);
+  std::ranges::fill(w.values<float>(), 0.5F);
+  x.values<float>()[0] = inf;  // of the first window alone
+  const Tensor inputs[] = {as(DType::f16, x), w, Tensor(), Tensor()};
+  const auto problem = pose(p, w);
+  Candidate candidate = algorithm.offer(*problem, {.device = device}).candidates.at(0);
+  for (const WgmmaGemmPlan& plan : wgmma_cuts(p)) {
+    candidate.config = plan.str();
+    if (!asked_for(candidate.config)) continue;
+    CAPTURE(candidate.config);
+    const Call call{.problem = *problem, .kernel = algorithm, .candidate = candidate, .device = device};
+    const Tensor y = run_between_guards(op_runner(), call, inputs, candidate.config).at(0);
+    const std::vector<double> got = oracle::from_tensor(y.to_format(formats::nchw)).values;
+    REQUIRE(got.size() == 8 * 16);
+    bool right = true;
+    for (std::size_t i = 0; i < got.size(); ++i) right = right && (i % 16 == 0 ? got[i] == double{inf} : got[i] == 72);
+    CHECK(right);
+  }
 }
 
 // Functions that are approximate for results of 16 bits, where they have limits, and NaN.
 TEST_CASE("cuda/wgmma_gemm/activations_of_special_numbers") {
+  if (!has_wgmma()) return;
   const DeviceProfile device = op_runner().profiles(1).at(0);
-  if (device.capability != 90 || !device.clusters) return;
   using Kind = Activation::Kind;
   constexpr float inf = std::numeric_limits<float>::infinity();
   const std::array numbers{0.0F,  -0.0F,  1.0F,     -1.0F,     5.0F,  -5.0F, 0x1p-12F, -0x1p-12F,

@@ -4,7 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <set>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "lenslet/error.h"
@@ -60,7 +63,7 @@ double input(const ConvProblem& p, std::int64_t n, std::int64_t c, std::int64_t 
   return static_cast<double>((((n * p.h + h) * p.w + w) * p.c + c) * 7919 % 31 - 15);
 }
 double weight(const ConvProblem& p, std::int64_t k, std::int64_t tap, std::int64_t c) {
-  if (k >= p.k || c >= p.c) return 0;
+  if (k >= p.k || c >= p.c || tap >= p.r * p.s) return 0;
   return static_cast<double>(((k * p.r * p.s + tap) * p.c + c) * 104729 % 29 - 14);
 }
 
@@ -119,43 +122,50 @@ TEST_CASE("conv/wgmma_gemm_plan/refuses_what_tensor_maps_cannot_say") {
 }
 
 TEST_CASE("conv/wgmma_gemm_plan/steps_add_up_to_the_convolution") {
-  // What a tile's steps bring: 64 channels of a tap from where the windows begin, zeros outside of x and the filters.
+  // What a tile's steps bring: groups of channels of a tap from where the windows begin, zeros outside of x and the
+  // filters, of which zeros in both where a step has groups left over: what is outside of one might meet an infinity.
   const ConvProblem problems[] = {
       problem(2, 72, 5, 6, 16, 3, 3, {.stride = {2, 1}, .dilation = {1, 2}, .pads = {1, 2, 0, 3}}),
       problem(3, 64, 4, 4, 8, 1, 1), problem(1, 8, 9, 7, 8, 2, 5, {.stride = {1, 3}, .pads = {1, 0, 1, 4}}),
       problem(2, 136, 6, 3, 8, 3, 1, {.dilation = {2, 1}, .pads = {2, 0, 1, 0}})};
-  for (const ConvProblem& p : problems) {
-    CAPTURE(p.str());
-    const WgmmaGemmPlan plan = cut_wgmma(p, WgmmaTile::t128x64);
-    const WindowWalk walk(p);
-    const TermOrder order(p);
-    bool right = true;
-    for (std::int64_t tile = 0; tile < plan.tiles_m; ++tile) {
-      BoxWalk engine{p, im2col_box(p), walk.start(static_cast<int>(tile) * 128)};
-      for (std::int64_t row = 0; row < 128; ++row, engine.next()) {
-        const std::int64_t pixel = tile * 128 + row;
-        for (std::int64_t k = 0; k < p.k; ++k) {
-          double sum = 0, expected = 0;
-          TermWalk term;
-          for (std::int64_t step = 0; step < plan.steps; ++step, term.next(order))
-            for (int c = 0; c < wgmma_step; ++c)
-              sum += input(p, engine.at.n, term.c + c, engine.at.h + term.tap_h, engine.at.w + term.tap_w) *
-                     weight(p, k, term.tap, term.c + c);
-          CHECK(term.tap == p.r * p.s);
-          if (pixel < p.n * p.p * p.q)
-            for (std::int64_t r = 0; r < p.r; ++r)
-              for (std::int64_t s = 0; s < p.s; ++s)
-                for (std::int64_t c = 0; c < p.c; ++c)
-                  expected +=
-                      input(p, pixel / p.q / p.p, c, pixel / p.q % p.p * p.stride_h - p.pad_top + r * p.dilation_h,
-                            pixel % p.q * p.stride_w - p.pad_left + s * p.dilation_w) *
-                      weight(p, k, r * p.s + s, c);
-          right = right && sum == expected;
+  for (const ConvProblem& p : problems)
+    for (const int width : wgmma_widths) {
+      CAPTURE(p.str());
+      CAPTURE(width);
+      const WgmmaGemmPlan plan = cut_wgmma(p, WgmmaTile::t128x64, width);
+      const WindowWalk walk(p);
+      const TermOrder order(p);
+      bool right = true;
+      for (std::int64_t tile = 0; tile < plan.tiles_m; ++tile) {
+        BoxWalk engine{p, im2col_box(p), walk.start(static_cast<int>(tile) * 128)};
+        for (std::int64_t row = 0; row < 128; ++row, engine.next()) {
+          const std::int64_t pixel = tile * 128 + row;
+          for (std::int64_t k = 0; k < p.k; ++k) {
+            double sum = 0, expected = 0;
+            TermWalk walked;
+            for (std::int64_t group = 0; group < plan.steps * plan.groups_a_step; ++group, walked.next(order, width)) {
+              if (group == plan.groups) CHECK(walked.tap == p.r * p.s);
+              const TermWalk term = walked.or_zeros(order);
+              for (int c = 0; c < width; ++c) {
+                const double x = input(p, engine.at.n, term.c + c, engine.at.h + term.tap_h, engine.at.w + term.tap_w);
+                sum += x * weight(p, k, term.tap, term.c + c);
+                right = right && (group < plan.groups || (x == 0 && weight(p, k, term.tap, term.c + c) == 0));
+              }
+            }
+            if (pixel < p.n * p.p * p.q)
+              for (std::int64_t r = 0; r < p.r; ++r)
+                for (std::int64_t s = 0; s < p.s; ++s)
+                  for (std::int64_t c = 0; c < p.c; ++c)
+                    expected +=
+                        input(p, pixel / p.q / p.p, c, pixel / p.q % p.p * p.stride_h - p.pad_top + r * p.dilation_h,
+                              pixel % p.q * p.stride_w - p.pad_left + s * p.dilation_w) *
+                        weight(p, k, r * p.s + s, c);
+            right = right && sum == expected;
+          }
         }
       }
+      CHECK(right);
     }
-    CHECK(right);
-  }
 }
 
 TEST_CASE("conv/wgmma_gemm_plan/results_lie_as_copies_take_them") {
@@ -211,13 +221,157 @@ TEST_CASE("conv/wgmma_gemm_plan/cuts_and_configurations") {
     CHECK(read.tiles_n == cut.tiles_n);
     CHECK(read.steps == cut.steps);
   }
-  const WgmmaGemmPlan pairs = read_wgmma_gemm_plan(p, "tile=128x128 cluster=2");
-  CHECK(pairs.cluster == 2);
-  CHECK(pairs.str() == "tile=128x128 cluster=2");
-  for (const char* config : {"", "tile=", "tile=64x64", "tile=128x256 ", "tile=128x256 stages=4", "tiles=128x256",
-                             "tile=128x256 cluster=1", "tile=128x256 cluster=3"}) {
+  const WgmmaGemmPlan four = read_wgmma_gemm_plan(p, "tile=64x32 slices=4");
+  CHECK(four.slices == 4);
+  CHECK(four.slices_tile == SlicesTile::t64x32);
+  CHECK(four.tiles_m == 98);
+  CHECK(four.tiles_n == 6);
+  CHECK(four.steps == 18);
+  // Nine taps of three groups, in pairs.
+  const WgmmaGemmPlan narrow = read_wgmma_gemm_plan(p, "tile=128x64 width=32");
+  CHECK(narrow.width == 32);
+  CHECK(narrow.slices == 0);
+  CHECK(narrow.groups == 27);
+  CHECK(narrow.groups_a_step == 2);
+  CHECK(narrow.steps == 14);
+  for (const char* config :
+       {"", "tile=", "tile=64x64", "tile=128x256 ", "tile=128x256 stages=4", "tiles=128x256", "tile=128x256 cluster=2",
+        "tile=128x256 slices=2", "tile=64x64 slices=0", "tile=64x64 slices=3", "tile=64x64 slices=16",
+        "tile=64x64 slices=4 width=8", "tile=64x64 width=32 slices=4", "tile=128x256 width=32",
+        "tile=64x32 slices=1 width=32", "tile=128x64 width=64"}) {
     CAPTURE(config);
     CHECK_THROWS_AS((void)read_wgmma_gemm_plan(p, config), Error);
+  }
+  // One step cannot be cut, and narrow groups must save something.
+  const ConvProblem one_step = problem(1, 64, 14, 14, 64, 1, 1);
+  CHECK_THROWS_AS((void)read_wgmma_gemm_plan(one_step, "tile=64x64 slices=2"), Error);
+  CHECK_THROWS_AS((void)read_wgmma_gemm_plan(one_step, "tile=128x64 width=32"), Error);
+}
+
+TEST_CASE("conv/wgmma_gemm_plan/every_cut_reads_back_as_itself") {
+  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
+  for (const ConvProblem& p : {problem(1, 512, 7, 7, 512, 3, 3, pad), problem(8, 16, 55, 55, 64, 3, 3, pad),
+                               problem(64, 24, 56, 56, 144, 1, 1), problem(1, 32, 28, 28, 192, 1, 1),
+                               problem(1, 40, 5, 5, 8, 1, 1), problem(1, 8, 1, 1, 8, 1, 1)}) {
+    CAPTURE(p.str());
+    std::set<std::string> configs;
+    const std::vector<WgmmaGemmPlan> cuts = wgmma_cuts(p);
+    for (const WgmmaGemmPlan& cut : cuts) {
+      CAPTURE(cut.str());
+      configs.insert(cut.str());
+      const WgmmaGemmPlan read = read_wgmma_gemm_plan(p, cut.str());
+      CHECK(read.str() == cut.str());
+      CHECK(read.tiles_m == cut.tiles_m);
+      CHECK(read.tiles_n == cut.tiles_n);
+      CHECK(read.steps == cut.steps);
+      CHECK(cut.slices <= cut.steps);
+      CHECK(cut.tiles_m * cut.m() >= p.n * p.p * p.q);
+      CHECK(cut.tiles_n * cut.n() >= p.k);
+      CHECK(cut.steps * cut.groups_a_step >= cut.groups);
+      CHECK((cut.steps - 1) * cut.groups_a_step < cut.groups);
+      CHECK(cut.groups * cut.width >= p.r * p.s * p.c);
+      ConvProblem half = p;
+      half.storage = half.x_storage = DType::f16;
+      const double us = wgmma_plan_us(half, cut, reference_gpu());
+      CHECK(us > 1);
+      CHECK(us < 1e6);
+    }
+    CHECK(configs.size() == cuts.size());
+  }
+  const auto has = [](const ConvProblem& p, std::string_view config) {
+    const std::vector<WgmmaGemmPlan> cuts = wgmma_cuts(p);
+    return std::any_of(cuts.begin(), cuts.end(), [&](const WgmmaGemmPlan& cut) { return cut.str() == config; });
+  };
+  CHECK(has(problem(1, 512, 7, 7, 512, 3, 3, pad), "tile=64x64 slices=8"));
+  CHECK(!has(problem(1, 512, 7, 7, 512, 3, 3, pad), "tile=128x64 width=32"));
+  CHECK(has(problem(1, 16, 55, 55, 64, 3, 3, pad), "tile=128x64 width=16"));
+  CHECK(has(problem(1, 24, 56, 56, 144, 1, 1), "tile=128x128 width=32"));
+  CHECK(!has(problem(1, 24, 56, 56, 144, 1, 1), "tile=128x128 width=16"));  // as many zeros
+}
+
+TEST_CASE("conv/wgmma_gemm_plan/slices_have_every_step_once") {
+  for (const int steps : {1, 2, 7, 8, 9, 18, 72, 1000003})
+    for (int log2 = 0; log2 <= 3; ++log2) {
+      if (steps < 1 << log2) continue;
+      CHECK(first_step(0, steps, log2) == 0);
+      CHECK(first_step(1 << log2, steps, log2) == steps);
+      for (int slice = 0; slice < 1 << log2; ++slice) {
+        const int count = first_step(slice + 1, steps, log2) - first_step(slice, steps, log2);
+        CHECK(count >= steps >> log2);
+        CHECK(count <= (steps + (1 << log2) - 1) >> log2);
+        CHECK(count > 0);
+      }
+    }
+  // Where a slice begins in the walk.
+  const ConvProblem p = problem(2, 72, 9, 9, 16, 3, 2, {.dilation = {3, 2}, .pads = {4, 4, 4, 4}});
+  const TermOrder order(p);
+  for (const int width : wgmma_widths) {
+    TermWalk walk;
+    for (int group = 0; walk.tap < 6; ++group, walk.next(order, width)) {
+      const TermWalk at = TermWalk::at(order, group, width);
+      CHECK(at.c == walk.c);
+      CHECK(at.tap == walk.tap);
+      CHECK(at.tap_w == walk.tap_w);
+      CHECK(at.tap_h == walk.tap_h);
+    }
+  }
+}
+
+TEST_CASE("conv/wgmma_gemm_plan/every_unit_is_finished_once") {
+  for (const SlicesTileShape& tile : slices_tiles)
+    for (const int slices : slice_counts) {
+      CAPTURE(tile.m);
+      CAPTURE(tile.n);
+      CAPTURE(slices);
+      const SlicesShare share = share_of(tile.m, tile.n, log2_of(slices));
+      const int units = tile.m / 16 * (tile.n / 16), warps = tile.m / 16;
+      CHECK(share.each() * slices == units);
+      CHECK(share.warps == warps);
+      for (int unit = 0; unit < units; ++unit) {
+        CHECK(share.owner(unit) >= 0);
+        CHECK(share.owner(unit) < slices);
+        CHECK(share.unit(share.owner(unit), share.slot(unit)) == unit);
+      }
+      std::set<int> slots;
+      for (int warp = 0; warp < warps; ++warp) {
+        CHECK(share.of_warp() <= tile.n / 16);  // what it has registers for
+        for (int i = 0; i < share.of_warp() && share.first(warp) + i < share.each(); ++i)
+          CHECK(slots.insert(share.first(warp) + i).second);
+      }
+      CHECK(static_cast<int>(slots.size()) == share.each());
+      CHECK(*slots.rbegin() == share.each() - 1);
+      // Without slices a warp finishes what it multiplied.
+      if (slices == 1)
+        for (int warp = 0; warp < warps; ++warp) CHECK(share.first(warp) == warp * (tile.n / 16));
+    }
+  // A unit's results turned: 512 bytes, and no two of eight rows in the same banks.
+  std::set<int> places;
+  for (int row = 0; row < 16; ++row)
+    for (int half = 0; half < 2; ++half) places.insert(unit_offset(row, half));
+  CHECK(places.size() == 32);
+  CHECK(*places.rbegin() == 512 - 16);
+  for (int first = 0; first < 16; first += 8)
+    for (int half = 0; half < 2; ++half) {
+      std::set<int> banks;
+      for (int row = first; row < first + 8; ++row) banks.insert(unit_offset(row, half) % 128);
+      CHECK(banks.size() == 8);
+    }
+}
+
+TEST_CASE("conv/wgmma_gemm_plan/shared_memory_of_slices") {
+  for (const SlicesTileShape& tile : slices_tiles) {
+    const SlicesShared shared = shared_of(tile);
+    CAPTURE(tile.m);
+    CAPTURE(tile.n);
+    CHECK(shared.stages >= 5);
+    CHECK(shared.pixels == tile.m * 128);
+    CHECK(shared.filters == tile.n * 128);
+    CHECK(shared.sums == shared.stages * (shared.pixels + shared.filters));
+    CHECK(shared.barriers == shared.sums + tile.m * tile.n * 4);
+    CHECK(shared.total == shared.barriers + 16 * shared.stages);
+    const auto total = static_cast<std::size_t>(shared.total);
+    CHECK(total <= reference_gpu().shared_bytes_per_block);
+    CHECK(static_cast<std::size_t>(tile.blocks) * (total + 1024) <= reference_gpu().shared_bytes_per_unit);
   }
 }
 
@@ -225,7 +379,7 @@ TEST_CASE("conv/wgmma_gemm_plan/estimate") {
   const DeviceProfile& device = reference_gpu();
   const auto us = [&](ConvProblem p) {
     p.storage = p.x_storage = DType::f16;
-    const double estimate = wgmma_plan_us(p, plan_wgmma_gemm(p, device), device);
+    const double estimate = wgmma_plan_us(p, plan_wgmma_gemm(p), device);
     // 760 TFLOP/s are what seconds of products reach: 64x512x28x28 -> 512, 3x3, takes 303 us where that would be 312.
     CHECK(estimate >= 0.9 * p.flops() / device.half_flops_per_us);
     CHECK(estimate >= p.bytes() / device.bytes_per_us);
@@ -237,7 +391,15 @@ TEST_CASE("conv/wgmma_gemm_plan/estimate") {
   CHECK(us(problem(8, 512, 28, 28, 512, 3, 3, pad)) < us(large));
   CHECK(us(problem(1, 64, 7, 7, 64, 1, 1)) > 0);
   // Few filters want a narrow tile.
-  CHECK(shape_of(plan_wgmma_gemm(problem(64, 64, 56, 56, 64, 3, 3, pad), device).tile).n == 64);
+  const WgmmaGemmPlan few_filters = plan_wgmma_gemm(problem(64, 64, 56, 56, 64, 3, 3, pad));
+  CHECK(few_filters.n() == 64);
+  CHECK(few_filters.slices == 0);
+  // Few tiles and long sums want slices, few channels narrow groups, large products neither.
+  CHECK(plan_wgmma_gemm(problem(1, 512, 7, 7, 512, 3, 3, pad)).slices >= 4);
+  CHECK(plan_wgmma_gemm(problem(1, 2048, 7, 7, 512, 1, 1)).slices >= 2);
+  CHECK(plan_wgmma_gemm(problem(64, 16, 55, 55, 64, 3, 3, pad)).width == 16);
+  CHECK(plan_wgmma_gemm(large).slices == 0);
+  CHECK(plan_wgmma_gemm(large).width == wgmma_step);
 }
 
 }  // namespace lenslet::test

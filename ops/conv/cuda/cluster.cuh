@@ -33,6 +33,21 @@ __device__ inline void wait_for_cluster() {
 #endif
 }
 
+/// Stores 16 bytes where block `rank` of the cluster has what this block has at `mine` in its shared memory. That block
+/// must have begun: after a barrier of the cluster.
+__device__ inline void store_in_block(int rank, float4* mine, float4 value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n\t.reg .b32 theirs;\n\tmapa.shared::cluster.u32 theirs, %0, %1;\n\t"
+      "st.shared::cluster.v4.f32 [theirs], {%2, %3, %4, %5};\n\t}" ::"r"(
+          static_cast<unsigned>(__cvta_generic_to_shared(mine))),
+      "r"(rank), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
+      : "memory");
+#else
+  *mine = value;
+#endif
+}
+
 /// Where block `rank` of the cluster has what this block has at `mine` in its shared memory.
 __device__ inline const float* in_block(int rank, const float* mine) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

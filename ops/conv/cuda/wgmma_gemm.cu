@@ -1,6 +1,7 @@
 // wgmma_gemm: large convolutions of 16-bit numbers on Hopper's tensor cores, as one matrix product whose left side, the
 // windows, the copy engine finds in the input by itself. Sums are float32, in the order r, s, c whatever the tile. The
-// kernel is in wgmma_gemm.cuh, tiles are chosen in wgmma_gemm_plan.cpp.
+// kernel is in wgmma_gemm.cuh; that for few tiles, whose sums are cut into slices, in wgmma_slices.cu. Tiles are chosen
+// in wgmma_gemm_plan.cpp.
 
 #include "ops/conv/cuda/wgmma_gemm.cuh"
 
@@ -8,6 +9,8 @@
 #include <string_view>
 
 #include "ops/conv/conv.h"
+#include "ops/conv/cuda/wgmma_maps.cuh"
+#include "ops/conv/cuda/wgmma_slices.h"
 #include "ops/core/sum_tolerance.h"
 
 namespace lenslet::cuda {
@@ -22,32 +25,40 @@ bool has_wgmma(const DeviceProfile& device) {
 }
 
 using WgmmaKernel = void (*)(WgmmaGemm);
-template <typename T, int cluster>
-WgmmaKernel kernel_for(WgmmaTile tile) {
-  switch (tile) {
+template <typename T, WgmmaTile tile>
+WgmmaKernel kernel_for(const WgmmaGemmPlan& plan) {
+  if constexpr (has_width(tile, 32))
+    if (plan.width == 32)
+      return plan.groups_a_step == 1 ? wgmma_gemm_kernel<T, tile, 32, 1> : wgmma_gemm_kernel<T, tile, 32, 2>;
+  if constexpr (has_width(tile, 16))
+    if (plan.width == 16)
+      return plan.groups_a_step == 1 ? wgmma_gemm_kernel<T, tile, 16, 1> : wgmma_gemm_kernel<T, tile, 16, 4>;
+  return wgmma_gemm_kernel<T, tile, wgmma_step, 1>;
+}
+template <typename T>
+WgmmaKernel kernel_for_tile(const WgmmaGemmPlan& plan) {
+  switch (plan.tile) {
     case WgmmaTile::t128x256:
-      return wgmma_gemm_kernel<T, WgmmaTile::t128x256, cluster>;
+      return kernel_for<T, WgmmaTile::t128x256>(plan);
     case WgmmaTile::t256x128:
-      return wgmma_gemm_kernel<T, WgmmaTile::t256x128, cluster>;
+      return kernel_for<T, WgmmaTile::t256x128>(plan);
     case WgmmaTile::t128x128:
-      return wgmma_gemm_kernel<T, WgmmaTile::t128x128, cluster>;
+      return kernel_for<T, WgmmaTile::t128x128>(plan);
     case WgmmaTile::t256x64:
-      return wgmma_gemm_kernel<T, WgmmaTile::t256x64, cluster>;
+      return kernel_for<T, WgmmaTile::t256x64>(plan);
     case WgmmaTile::t128x64:
-      return wgmma_gemm_kernel<T, WgmmaTile::t128x64, cluster>;
+      return kernel_for<T, WgmmaTile::t128x64>(plan);
   }
   return nullptr;
 }
 WgmmaKernel kernel_for(DType storage, const WgmmaGemmPlan& plan) {
-  return dispatch(storage, HalfTypes(), [&]<typename T>(std::type_identity<T>) {
-    return plan.cluster == 1 ? kernel_for<T, 1>(plan.tile) : kernel_for<T, 2>(plan.tile);
-  });
+  return dispatch(storage, HalfTypes(), [&]<typename T>(std::type_identity<T>) { return kernel_for_tile<T>(plan); });
 }
 
 class BoundWgmmaGemm final : public BoundKernel {
  public:
   BoundWgmmaGemm(const ConvProblem& p, const WgmmaGemmPlan& plan)
-      : problem_(p), shape_(shape_of(plan.tile)), cluster_(plan.cluster), kernel_(kernel_for(p.storage, plan)) {
+      : problem_(p), shape_(shape_of(plan.tile)), width_(plan.width), kernel_(kernel_for(p.storage, plan)) {
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
     call_.walk = WindowWalk(p);
     call_.terms = TermOrder(p);
@@ -56,14 +67,14 @@ class BoundWgmmaGemm final : public BoundKernel {
     call_.pixels = narrow(p.n * p.p * p.q);
     call_.k = narrow(p.k);
     call_.steps = narrow(plan.steps);
-    call_.tiles = narrow((plan.tiles_m + plan.cluster - 1) / plan.cluster * plan.tiles_n);
+    call_.tiles = narrow(plan.tiles_m * plan.tiles_n);
     call_.tiles_n = narrow(plan.tiles_n);
   }
 
   void run(const KernelRun& run) const override {
     WgmmaGemm call = call_;
-    call.windows = windows(run.in<void>(ConvOp::input));
-    call.filters = filters(run.blob);
+    call.windows = window_operand(problem_, run.in<void>(ConvOp::input), shape_.m, width_);
+    call.filters = filter_operand(problem_, run.blob, shape_.n, width_);
     call.bias = run.in<float>(ConvOp::bias);
     call.results = results(run.out<void>(), y_pixel(call.k, run));
     if (const void* residual = run.in<void>(ConvOp::residual); residual != nullptr) {
@@ -72,32 +83,11 @@ class BoundWgmmaGemm final : public BoundKernel {
     }
     const auto shared_bytes = static_cast<std::size_t>(shared_of(shape_).total);
     allow_shared_bytes(kernel_, shared_bytes);
-    const int clusters = std::min(call.tiles, std::max(run.cuda->multiprocessors / cluster_, 1));
-    launch_clusters(*run.cuda, kernel_, static_cast<unsigned>(clusters * cluster_), wgmma_threads,
-                    static_cast<unsigned>(cluster_), shared_bytes, call);
+    launch(*run.cuda, kernel_, static_cast<unsigned>(std::min(call.tiles, run.cuda->multiprocessors)), wgmma_threads,
+           shared_bytes, call);
   }
 
  private:
-  CUtensorMap windows(const void* x) const {
-    const ConvProblem& p = problem_;
-    const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
-    const auto pixels = static_cast<std::uint32_t>(shape_.m);
-    if (is_pointwise(p))
-      return tiled_map(x, std::array{size(p.c), size(p.n * p.h * p.w)}, std::array{std::uint32_t{wgmma_step}, pixels});
-    const Im2colBox box = im2col_box(p);
-    return window_map(x,
-                      {.sizes = {size(p.c), size(p.w), size(p.h), size(p.n)},
-                       .lower = {box.lower_w, box.lower_h},
-                       .upper = {box.upper_w, box.upper_h},
-                       .stride = {static_cast<std::uint32_t>(box.stride_w), static_cast<std::uint32_t>(box.stride_h)},
-                       .pixels = pixels});
-  }
-  CUtensorMap filters(const void* prepared) const {
-    const ConvProblem& p = problem_;
-    const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
-    return tiled_map(prepared, std::array{size(p.c), size(p.r * p.s), size(p.k)},
-                     std::array{std::uint32_t{wgmma_step}, 1U, static_cast<std::uint32_t>(shape_.n / cluster_)});
-  }
   /// `pitch`: elements from one pixel to the next.
   CUtensorMap results(const void* y, std::int64_t pitch) const {
     const ConvProblem& p = problem_;
@@ -108,7 +98,7 @@ class BoundWgmmaGemm final : public BoundKernel {
 
   ConvProblem problem_;
   WgmmaTileShape shape_;
-  int cluster_;
+  int width_;
   WgmmaKernel kernel_;
   WgmmaGemm call_;  // but for what depends on addresses
 };
@@ -127,6 +117,8 @@ class WgmmaGemmConv final : public ConvAlgorithm {
     std::size_t shared_bytes = 0;
     for (const WgmmaTileShape& shape : wgmma_tiles)
       shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(shared_of(shape).total));
+    for (const SlicesTileShape& shape : slices_tiles)
+      shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(shared_of(shape).total));
     if (auto reason = target.device.refuse_shared(shared_bytes)) return reason;
     // The kernel counts pixels in 32 bits, tensor maps coordinates.
     constexpr std::int64_t limit = 1 << 30;
@@ -139,7 +131,7 @@ class WgmmaGemmConv final : public ConvAlgorithm {
   }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    const WgmmaGemmPlan cut = plan_wgmma_gemm(p, target.device);
+    const WgmmaGemmPlan cut = plan_wgmma_gemm(p);
     return {.pitched = true,
             .config = cut.str(),
             .estimated_us = wgmma_plan_us(p, cut, target.device),
@@ -163,7 +155,9 @@ class WgmmaGemmConv final : public ConvAlgorithm {
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
                                                const DeviceProfile&) const override {
-    return std::make_unique<BoundWgmmaGemm>(p, read_wgmma_gemm_plan(p, config));
+    const WgmmaGemmPlan plan = read_wgmma_gemm_plan(p, config);
+    if (plan.slices > 0) return bind_wgmma_slices(p, plan);
+    return std::make_unique<BoundWgmmaGemm>(p, plan);
   }
 };
 

@@ -3,15 +3,12 @@
 // of shared memory with windows and filters, the other two multiply them, each half of a tile's pixels, and finish what
 // they have. Stages go round through all tiles of a block: while sums leave, the next tile's operands arrive. Nothing
 // else holds the two consumers together, so that one may multiply while the other stores.
-//
-// The blocks of a cluster take tiles of the same filters and of pixels that follow each other, and each brings its part
-// of the filters to all of them: a stage is empty when the consumers of all blocks are done with it.
 
 #include "base/cuda/launch.h"
 #include "base/cuda/wgmma.cuh"
-#include "ops/conv/cuda/cluster.cuh"
 #include "ops/conv/cuda/wgmma_finish.cuh"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
+#include "ops/conv/cuda/wgmma_stage.cuh"
 #include "ops/core/activation.cuh"
 
 namespace lenslet::cuda {
@@ -28,7 +25,7 @@ struct WgmmaGemm {
   int pixels = 0, k = 0;  ///< pixels: N*P*Q
   TermOrder terms;
   int steps = 0;                ///< of a tile
-  int tiles = 0, tiles_n = 0;   ///< tiles: of blocks or, in a cluster, groups of them, the last may be partly empty
+  int tiles = 0, tiles_n = 0;   ///< of all blocks, and those side by side
   const float* bias = nullptr;  ///< may be null
   int adds_residual = 0;
 };
@@ -38,20 +35,18 @@ inline constexpr int wgmma_threads = 128 * (1 + wgmma_consumers);
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 /// A block: its shared memory, and its tiles.
-template <WgmmaTile tile, int cluster_blocks>
+template <WgmmaTile tile, int width, int groups>
 struct WgmmaBlock {
-  static constexpr int cluster = cluster_blocks;
   static constexpr WgmmaTileShape shape = shape_of(tile);
   static constexpr WgmmaShared layout = shared_of(shape);
   static constexpr int stage_bytes = layout.pixels + layout.filters;
+  using Stage = WgmmaStage<shape.m, shape.n, width, groups>;
   static_assert(layout.pixels % 1024 == 0 && layout.filters % 1024 == 0 && layout.barriers % 8 == 0);
 
   unsigned char* shared;
 
-  __device__ static int rank() { return static_cast<int>(blockIdx.x) % cluster; }
-  __device__ static int first() { return static_cast<int>(blockIdx.x) / cluster; }
-  __device__ static int step() { return static_cast<int>(gridDim.x) / cluster; }
-  __device__ static int first_pixel(int tile_m) { return (tile_m * cluster + rank()) * shape.m; }
+  __device__ static int first() { return static_cast<int>(blockIdx.x); }
+  __device__ static int step() { return static_cast<int>(gridDim.x); }
 
   __device__ unsigned char* pixels(int stage) const { return shared + stage * stage_bytes; }
   __device__ unsigned char* filters(int stage) const { return pixels(stage) + layout.pixels; }
@@ -62,68 +57,41 @@ struct WgmmaBlock {
   __device__ std::uint64_t* empty(int stage) const { return full(stage) + layout.stages; }
 };
 
-/// Stages one after the other, and the phase of their barriers.
-template <int stages>
-struct StageWalk {
-  int stage = 0;
-  unsigned phase = 0;
-  __device__ void next() {
-    if (++stage < stages) return;
-    stage = 0;
-    phase ^= 1;
-  }
-};
-
 /// One thread: all copies of a block.
 template <typename Block>
 __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
+  using Stage = typename Block::Stage;
   constexpr int stages = Block::layout.stages;
   prefetch_map(g.filters);
   prefetch_map(g.windows);
-  const auto bring_filters = [&](int stage, int first_k, const TermWalk& terms) {
-    arrive_expecting(block.full(stage), Block::stage_bytes);
-    if constexpr (Block::cluster == 1) {
-      copy_tile(block.filters(stage), g.filters, block.full(stage), terms.c, terms.tap, first_k);
-    } else {
-      constexpr int part = Block::shape.n / Block::cluster, part_bytes = Block::layout.filters / Block::cluster;
-      static_assert(part % 8 == 0);
-      copy_tile_to((1U << Block::cluster) - 1, block.filters(stage) + Block::rank() * part_bytes, g.filters,
-                   block.full(stage), terms.c, terms.tap, first_k + Block::rank() * part);
-    }
-  };
   // Filters do not wait for what other kernels compute.
   int early = g.steps < stages ? g.steps : stages;
   {
     const int first_k = Block::first() % g.tiles_n * Block::shape.n;
     TermWalk terms;
-    for (int stage = 0; stage < early; ++stage) {
-      bring_filters(stage, first_k, terms);
-      terms.next(g.terms);
-    }
+    for (int stage = 0; stage < early; ++stage)
+      Stage::bring_filters(g, block.filters(stage), block.full(stage), first_k, terms);
   }
   wait_for_previous();
   order_copies_after_stores();
   StageWalk<stages> at;
   for (int index = Block::first(); index < g.tiles; index += Block::step()) {
     const int tile_m = index / g.tiles_n, first_k = (index - tile_m * g.tiles_n) * Block::shape.n;
-    const int first_pixel = Block::first_pixel(tile_m);
+    const int first_pixel = tile_m * Block::shape.m;
     const WindowStart start = g.walk.start(first_pixel);
     if (g.adds_residual != 0) prefetch_residual<Block>(g, first_pixel, first_k);
     TermWalk terms;
     for (int step = 0; step < g.steps; ++step) {
+      std::uint64_t* const full = block.full(at.stage);
       if (early > 0) {
         --early;
       } else {
         wait_for_phase(block.empty(at.stage), at.phase ^ 1);  // the first time round all are
-        bring_filters(at.stage, first_k, terms);
+        TermWalk same = terms;
+        Stage::bring_filters(g, block.filters(at.stage), full, first_k, same);
       }
-      if (g.pointwise != 0)
-        copy_tile(block.pixels(at.stage), g.windows, block.full(at.stage), terms.c, first_pixel);
-      else
-        copy_windows(block.pixels(at.stage), g.windows, block.full(at.stage), terms.c, start.w, start.h, start.n,
-                     terms.tap_w, terms.tap_h);
+      Stage::bring_windows(g, block.pixels(at.stage), full, first_pixel, start, terms);
       at.next();
-      terms.next(g.terms);
     }
   }
   let_next_start();
@@ -132,20 +100,15 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
 /// A warpgroup: its half of every tile's pixels.
 template <typename T, typename Block>
 __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
+  using Stage = typename Block::Stage;
   constexpr int stages = Block::layout.stages, n = Block::shape.n, rows64 = Block::shape.m / 64 / wgmma_consumers;
-  constexpr int rows64_bytes = 64 * wgmma_step * 2, terms_bytes = wgmma_terms * 2;
   // The same for all threads of a warp, and known to be.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32 - 4, 0), consumer = warp / 4;
   const unsigned lane = threadIdx.x % 32;
   const int half_m = consumer * (rows64 * 64);
 
-  // To each block that brings filters here: it must not before all are done with the stage.
   const auto release = [&](int stage) {
-    if constexpr (Block::cluster == 1) {
-      if (lane == 0) arrive(block.empty(stage));
-    } else {
-      if (lane < Block::cluster) arrive_in_cluster(block.empty(stage), lane);
-    }
+    if (lane == 0) arrive(block.empty(stage));
   };
 
   wait_for_previous();
@@ -154,20 +117,11 @@ __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
   float d[rows64][n / 2];
   for (int index = Block::first(); index < g.tiles; index += Block::step()) {
     const int tile_m = index / g.tiles_n;
-    finisher.begin(Block::first_pixel(tile_m) + half_m + warp % 4 * 16, (index - tile_m * g.tiles_n) * n);
+    finisher.begin(tile_m * Block::shape.m + half_m + warp % 4 * 16, (index - tile_m * g.tiles_n) * n);
     int last = 0;
     for (int step = 0; step < g.steps; ++step) {
       wait_for_phase(block.full(at.stage), at.phase);
-      const std::uint64_t a = wgmma_operand(block.pixels(at.stage)) + wgmma_behind(consumer * rows64 * rows64_bytes);
-      const std::uint64_t b = wgmma_operand(block.filters(at.stage));
-      wgmma_fence();
-#pragma unroll
-      for (int i = 0; i < wgmma_step / wgmma_terms; ++i)
-#pragma unroll
-        for (int row = 0; row < rows64; ++row)
-          wgmma<T, n>(d[row], a + wgmma_behind(row * rows64_bytes + i * terms_bytes), b + wgmma_behind(i * terms_bytes),
-                      step > 0 || i > 0);
-      wgmma_commit();
+      Stage::template multiply<T>(d, block.pixels(at.stage), block.filters(at.stage), half_m, step > 0);
       // The step before this one is done: its stage is free, as far as this warp is concerned.
       wgmma_wait<1>();
       if (step > 0) release(last);
@@ -186,35 +140,30 @@ __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
 #endif
 
 /// Registers of a thread: 168 at the start, of which the producer keeps 40 and a consumer gets 232.
-template <typename T, WgmmaTile tile, int cluster>
+template <typename T, WgmmaTile tile, int width, int groups>
 __global__ void __launch_bounds__(wgmma_threads, 1) wgmma_gemm_kernel(const __grid_constant__ WgmmaGemm g) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
-  using Block = WgmmaBlock<tile, cluster>;
+  using Block = WgmmaBlock<tile, width, groups>;
   const Block block{shared};
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < Block::layout.stages; ++stage) {
       init_barrier(block.full(stage), 1);
-      init_barrier(block.empty(stage), wgmma_consumers * 4 * cluster);
+      init_barrier(block.empty(stage), wgmma_consumers * 4);
     }
     init_residual_barriers(block);
     publish_barriers();
   }
-  if constexpr (cluster == 1)
-    __syncthreads();
-  else
-    sync_cluster();
+  __syncthreads();
   if (threadIdx.x < 128) {
     give_up_registers<40>();
     if (threadIdx.x == 0)
       produce(g, block);
     else
       wait_for_previous();
-    if constexpr (cluster > 1) sync_cluster();  // the others' consumers still arrive here
   } else {
     take_registers<232>();
     consume<T>(g, block);
-    if constexpr (cluster > 1) sync_cluster();
   }
 #endif
 }

@@ -1,9 +1,13 @@
 #pragma once
 // How wgmma_gemm cuts a convolution, and all index arithmetic of its that does not need a device. Plain C++.
 //
-// gemm_m = N*P*Q output pixels, gemm_n = K filters, gemm_k = R*S*C terms of one group. A block of three warpgroups
-// walks through tiles of [m x n] outputs, filters fastest, so that the blocks at work share pixels and filters in L2.
-// A step multiplies 64 channels of one tap; the last channels of a tap may be fewer, and zeros then.
+// gemm_m = N*P*Q output pixels, gemm_n = K filters, gemm_k = R*S*C terms of one group. Terms come in groups of `width`
+// channels of one tap, 64, 32 or 16; the last channels of a tap may be fewer, and zeros then. A step multiplies as many
+// groups as have 64 terms, the last of which may be zeros, too; or the only one of a problem.
+//
+// There are two kernels. In wgmma_gemm.cuh a block of three warpgroups walks through tiles of [m x n] outputs, filters
+// fastest, so that the blocks at work share pixels and filters in L2. In wgmma_slices.cuh the blocks of a cluster
+// multiply a slice of one tile's steps each and add up: for problems of few tiles.
 
 #include <array>
 #include <cstddef>
@@ -11,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/cuda/fast_divider.h"
 #include "base/cuda/host_device.h"
@@ -18,10 +23,13 @@
 
 namespace lenslet::cuda {
 
-/// Channels of a step: 128 bytes, a row of the tensor cores' swizzled layout.
+/// Terms of a step.
 inline constexpr int wgmma_step = 64;
 
-/// Tile shapes there are kernels for, in the order of `wgmma_tiles`.
+/// Channels of a group: a row of 128, 64 or 32 bytes in the tensor cores' swizzled layout.
+inline constexpr std::array<int, 3> wgmma_widths{64, 32, 16};
+
+/// Tile shapes of persistent blocks, in the order of `wgmma_tiles`.
 enum class WgmmaTile { t128x256, t256x128, t128x128, t256x64, t128x64 };
 
 struct WgmmaTileShape {
@@ -40,6 +48,36 @@ inline constexpr std::array<WgmmaTileShape, 5> wgmma_tiles{{
 }};
 
 constexpr const WgmmaTileShape& shape_of(WgmmaTile tile) { return wgmma_tiles[static_cast<std::size_t>(tile)]; }
+
+/// Kernels of narrow groups, which are for few channels, exist of these.
+constexpr bool has_width(WgmmaTile tile, int width) {
+  return width == wgmma_step || tile == WgmmaTile::t128x128 || tile == WgmmaTile::t256x64 || tile == WgmmaTile::t128x64;
+}
+
+/// Tile shapes of clusters, in the order of `slices_tiles`.
+enum class SlicesTile { t128x128, t128x64, t64x64, t64x32 };
+
+struct SlicesTileShape {
+  int m = 0, n = 0;
+  double efficiency = 0;  ///< as above, of full multiprocessors
+  int blocks = 1;         ///< that a multiprocessor holds
+};
+
+inline constexpr std::array<SlicesTileShape, 4> slices_tiles{{
+    {128, 128, 0.70, 1},
+    {128, 64, 0.50, 1},
+    {64, 64, 0.50, 2},
+    {64, 32, 0.35, 2},
+}};
+
+constexpr const SlicesTileShape& shape_of(SlicesTile tile) { return slices_tiles[static_cast<std::size_t>(tile)]; }
+
+constexpr bool has_width(SlicesTile tile, int width) {
+  return width == wgmma_step || tile == SlicesTile::t128x64 || tile == SlicesTile::t64x64;
+}
+
+/// Blocks of a cluster: powers of 2, so that their shares of a tile are even.
+inline constexpr std::array<int, 4> slice_counts{1, 2, 4, 8};
 
 /// Results leave through shared memory in parts of so many pixels and filters, which a consumer warp rounds and one
 /// copy stores. A residual comes the same way.
@@ -77,6 +115,66 @@ constexpr WgmmaShared shared_of(const WgmmaTileShape& tile) {
   return shared;
 }
 
+/// Bytes of shared memory of a block of a cluster: stages of both operands, its share of the tile's sums of all slices,
+/// and barriers.
+struct SlicesShared {
+  int pixels = 0, filters = 0;  ///< of a stage's operands
+  int stages = 0;
+  int sums = 0;      ///< where they begin
+  int barriers = 0;  ///< where they begin: a full one each stage, then an empty one each
+  int total = 0;
+};
+constexpr SlicesShared shared_of(const SlicesTileShape& tile) {
+  // Of 228 KiB a multiprocessor, of which each block costs 1 more, and one block can have 227.
+  constexpr int all = 227 << 10, half = 113 << 10, most_stages = 8, for_barriers = 256;
+  SlicesShared shared;
+  shared.pixels = tile.m * wgmma_step * 2;
+  shared.filters = tile.n * wgmma_step * 2;
+  const int stage = shared.pixels + shared.filters, sums_bytes = tile.m * tile.n * 4;
+  const int fitting = ((tile.blocks == 1 ? all : half) - sums_bytes - for_barriers) / stage;
+  shared.stages = fitting < most_stages ? fitting : most_stages;
+  shared.sums = shared.stages * stage;
+  shared.barriers = shared.sums + sums_bytes;
+  shared.total = shared.barriers + 2 * shared.stages * 8;
+  return shared;
+}
+
+/// Who of a cluster finishes what of a tile: units of 16 pixels and 16 filters, those of the same pixels after each
+/// other. A consumer warp multiplies the units of 16 pixels, and gives them to their owners; each rank owns as many,
+/// which are its slots. All numbers are powers of 2.
+inline constexpr int unit_rows = 16, unit_filters = 16, unit_bytes = unit_rows * unit_filters * 4;
+struct SlicesShare {
+  int each_log2 = 0;  ///< units of a rank
+  int warps = 0;      ///< that share them
+
+  LENSLET_HOST_DEVICE constexpr int each() const { return 1 << each_log2; }
+  LENSLET_HOST_DEVICE constexpr int owner(int unit) const { return unit >> each_log2; }
+  LENSLET_HOST_DEVICE constexpr int slot(int unit) const { return unit & (each() - 1); }
+  LENSLET_HOST_DEVICE constexpr int unit(int rank, int slot) const { return rank << each_log2 | slot; }
+  /// Slots of a warp, one after the other. With fewer slots than warps the last warps have none: first() is each().
+  LENSLET_HOST_DEVICE constexpr int of_warp() const { return each() < warps ? 1 : each() / warps; }
+  LENSLET_HOST_DEVICE constexpr int first(int warp) const {
+    const int slot = warp * of_warp();
+    return slot < each() ? slot : each();
+  }
+};
+LENSLET_HOST_DEVICE constexpr int log2_of(int power) {
+  int log2 = 0;
+  while (power >> (log2 + 1) != 0) ++log2;
+  return log2;
+}
+LENSLET_HOST_DEVICE constexpr SlicesShare share_of(int m, int n, int slices_log2) {
+  return {log2_of(m / unit_rows * (n / unit_filters)) - slices_log2, m / unit_rows};
+}
+/// Where the 16 bytes (row, half) of a unit lie while its results are brought into the order of memory: those of eight
+/// rows in different banks.
+LENSLET_HOST_DEVICE constexpr int unit_offset(int row, int half) { return (row * 2 + (half ^ (row >> 2 & 1))) * 16; }
+
+/// The first step of a slice; that of slice `slices` is the number of steps.
+LENSLET_HOST_DEVICE constexpr int first_step(int slice, int steps, int slices_log2) {
+  return static_cast<int>(static_cast<std::int64_t>(slice) * steps >> slices_log2);
+}
+
 /// What the copy engine's im2col mode is told (PTX ISA, "Im2col mode"; cuTensorMapEncodeIm2col): windows begin at the
 /// lower corner, `stride` apart, up to W - 1 + upper_w and H - 1 + upper_h inclusive, along W, then H, then N.
 struct Im2colBox {
@@ -109,22 +207,34 @@ struct WindowWalk {
   }
 };
 
-/// The steps of a tile: channels, then taps of a line, then lines.
+/// The groups of a tile: channels, then taps of a line, then lines.
 struct TermOrder {
-  int c = 1;
+  int c = 1, taps = 1;
   int dilation_w = 1, dilation_h = 1;
   int window_w = 1;  ///< S * dilation_w
 
   TermOrder() = default;
   explicit TermOrder(const ConvProblem& problem)
       : c(static_cast<int>(problem.c)),
+        taps(static_cast<int>(problem.r * problem.s)),
         dilation_w(static_cast<int>(problem.dilation_w)),
         dilation_h(static_cast<int>(problem.dilation_h)),
         window_w(static_cast<int>(problem.s * problem.dilation_w)) {}
 };
 struct TermWalk {
-  int c = 0, tap = 0, tap_w = 0, tap_h = 0;  ///< of the step: its first channel, its tap, and where that is
+  int c = 0, tap = 0, tap_w = 0, tap_h = 0;  ///< of the group: its first channel, its tap, and where that is
 
+  /// Itself, or behind the last group what lies outside of x and of the filters, so that copies of it are zeros.
+  LENSLET_HOST_DEVICE TermWalk or_zeros(const TermOrder& order) const {
+    if (tap < order.taps) return *this;
+    return {order.c, order.taps, 0, 0};
+  }
+  /// The group that so many come before.
+  LENSLET_HOST_DEVICE static TermWalk at(const TermOrder& order, int group, int channels) {
+    const int a_tap = (order.c + channels - 1) / channels, taps = order.window_w / order.dilation_w;
+    const int tap = group / a_tap, line = tap / taps;
+    return {(group - tap * a_tap) * channels, tap, (tap - line * taps) * order.dilation_w, line * order.dilation_h};
+  }
   LENSLET_HOST_DEVICE void next(const TermOrder& order, int channels = wgmma_step) {
     c += channels;
     if (c < order.c) return;
@@ -138,21 +248,32 @@ struct TermWalk {
 };
 
 struct WgmmaGemmPlan {
-  WgmmaTile tile = WgmmaTile::t128x128;
+  WgmmaTile tile = WgmmaTile::t128x128;           ///< of persistent blocks
+  SlicesTile slices_tile = SlicesTile::t128x128;  ///< of clusters
+  int slices = 0;                                 ///< a tile's, added up by a cluster; 0: persistent blocks
+  int width = wgmma_step;                         ///< channels of a group
   std::int64_t tiles_m = 0, tiles_n = 0;
-  std::int64_t steps = 0;  ///< R*S times C/64 rounded up
-  /// 2: two blocks, a cluster, take tiles of the same filters, of which each brings half to both.
-  int cluster = 1;
+  std::int64_t groups = 0;  ///< R*S times C/width rounded up
+  std::int64_t steps = 0;   ///< of a tile, all slices
+  int groups_a_step = 1;    ///< 64 / width, or 1 where there is one group
 
-  /// The configuration, from which the rest follows: "tile=128x256", " cluster=2" where it is not 1.
+  int m() const { return slices == 0 ? shape_of(tile).m : shape_of(slices_tile).m; }
+  int n() const { return slices == 0 ? shape_of(tile).n : shape_of(slices_tile).n; }
+  /// The configuration, from which the rest follows: "tile=128x256" of persistent blocks, "tile=64x64 slices=4" of
+  /// clusters; then " width=32" where it is not 64.
   std::string str() const;
 };
 
-WgmmaGemmPlan cut_wgmma(const ConvProblem& problem, WgmmaTile tile, int cluster = 1);
+WgmmaGemmPlan cut_wgmma(const ConvProblem& problem, WgmmaTile tile, int width = wgmma_step);
+/// `slices` is one of slice_counts, and no more than there are steps.
+WgmmaGemmPlan cut_wgmma(const ConvProblem& problem, SlicesTile tile, int slices, int width = wgmma_step);
+/// Every cut there is a kernel for: narrow ones where they have fewer terms to multiply than wider ones.
+std::vector<WgmmaGemmPlan> wgmma_cuts(const ConvProblem& problem);
 /// Time in us, launch included.
 double wgmma_plan_us(const ConvProblem& problem, const WgmmaGemmPlan& plan, const DeviceProfile& device);
-/// The fastest by wgmma_plan_us(). All tiles add in the same order: no bit depends on the choice.
-WgmmaGemmPlan plan_wgmma_gemm(const ConvProblem& problem, const DeviceProfile& device);
+/// The fastest by wgmma_plan_us() on reference_gpu(): slices decide in which order sums are added, so that bits must
+/// not depend on the device. Neither tile nor width do that without slices.
+WgmmaGemmPlan plan_wgmma_gemm(const ConvProblem& problem);
 /// What str() wrote. Error(invalid_argument).
 WgmmaGemmPlan read_wgmma_gemm_plan(const ConvProblem& problem, std::string_view config);
 

@@ -1,0 +1,171 @@
+#pragma once
+// The wgmma_slices kernel: one tile a cluster, of whose steps each block multiplies a slice, so that a long sum comes
+// through several multiprocessors' shares of L2 at once. One thread of a block's last warp has the copy engine fill
+// stages, one or two warpgroups multiply them, 64 pixels each. Blocks live for one tile: they are launched while the
+// kernel before still runs, and have fetched their first filters when it ends. How slices are added up, and what comes
+// after, is in wgmma_slices_finish.cuh.
+
+#include "base/cuda/launch.h"
+#include "base/cuda/wgmma.cuh"
+#include "ops/conv/cuda/cluster.cuh"
+#include "ops/conv/cuda/wgmma_gemm_plan.h"
+#include "ops/conv/cuda/wgmma_slices_finish.cuh"
+#include "ops/conv/cuda/wgmma_stage.cuh"
+#include "ops/core/activation.cuh"
+
+namespace lenslet::cuda {
+
+/// What the kernel takes. x, residual and y are NHWC.
+struct WgmmaSlices {
+  CUtensorMap windows{};  ///< of x: in im2col mode, or pointwise [pixels][C]
+  CUtensorMap filters{};  ///< [K][R*S][C]
+  WindowWalk walk;
+  DeviceActivation activation;
+  int pointwise = 0;
+  int pixels = 0, k = 0;  ///< pixels: N*P*Q
+  TermOrder terms;
+  int steps = 0;        ///< of a tile, all slices
+  int slices_log2 = 0;  ///< of the blocks of a cluster
+  int tiles_n = 0;
+  const float* bias = nullptr;     ///< may be null
+  const void* residual = nullptr;  ///< like y, K from pixel to pixel; may be null, or y
+  void* y = nullptr;
+  int y_pixel = 0;  ///< elements from one pixel of y to the next
+};
+
+template <SlicesTile tile>
+inline constexpr int slices_consumers = shape_of(tile).m / 64;
+/// The consumers', and those of the warp that copies.
+template <SlicesTile tile>
+inline constexpr int slices_threads = 128 * slices_consumers<tile> + 32;
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+/// A block: its shared memory.
+template <SlicesTile tile, int stage_width, int stage_groups>
+struct SlicesBlock {
+  static constexpr SlicesTileShape shape = shape_of(tile);
+  static constexpr SlicesShared layout = shared_of(shape);
+  static constexpr int stage_bytes = layout.pixels + layout.filters;
+  static constexpr int width = stage_width, groups = stage_groups;
+  using Stage = WgmmaStage<shape.m, shape.n, width, groups>;
+  static_assert(layout.pixels % 1024 == 0 && layout.filters % 1024 == 0 && layout.barriers % 8 == 0);
+
+  unsigned char* shared;
+
+  __device__ unsigned char* pixels(int stage) const { return shared + stage * stage_bytes; }
+  __device__ unsigned char* filters(int stage) const { return pixels(stage) + layout.pixels; }
+  /// A stage's operands have arrived; its last readers are done.
+  __device__ std::uint64_t* full(int stage) const {
+    return reinterpret_cast<std::uint64_t*>(shared + layout.barriers) + stage;
+  }
+  __device__ std::uint64_t* empty(int stage) const { return full(stage) + layout.stages; }
+};
+
+/// What a block multiplies: steps [first, last) of a tile.
+template <typename Block>
+struct SliceWork {
+  int rank, first_pixel, first_k, first, last;
+
+  __device__ explicit SliceWork(const WgmmaSlices& g) {
+    const int block = static_cast<int>(blockIdx.x), tile = block >> g.slices_log2, tile_m = tile / g.tiles_n;
+    rank = block & ((1 << g.slices_log2) - 1);
+    first_pixel = tile_m * Block::shape.m;
+    first_k = (tile - tile_m * g.tiles_n) * Block::shape.n;
+    first = first_step(rank, g.steps, g.slices_log2);
+    last = first_step(rank + 1, g.steps, g.slices_log2);
+  }
+};
+
+/// One thread: all copies of a block.
+template <typename Block>
+__device__ inline void produce_slice(const WgmmaSlices& g, const Block& block) {
+  using Stage = typename Block::Stage;
+  constexpr int stages = Block::layout.stages;
+  prefetch_map(g.filters);
+  prefetch_map(g.windows);
+  const SliceWork<Block> work(g);
+  // Filters do not wait for what other kernels compute.
+  TermWalk terms = TermWalk::at(g.terms, work.first * Block::groups, Block::width), filter_terms = terms;
+  const int early = min(work.first + stages, work.last);
+  for (int step = work.first; step < early; ++step)
+    Stage::bring_filters(g, block.filters(step - work.first), block.full(step - work.first), work.first_k,
+                         filter_terms);
+  const WindowStart start = g.walk.start(work.first_pixel);
+  wait_for_previous();
+  order_copies_after_stores();
+  StageWalk<stages> at;
+  for (int step = work.first; step < work.last; ++step) {
+    std::uint64_t* const full = block.full(at.stage);
+    if (step >= early) {
+      wait_for_phase(block.empty(at.stage), at.phase ^ 1);
+      Stage::bring_filters(g, block.filters(at.stage), full, work.first_k, filter_terms);
+    }
+    Stage::bring_windows(g, block.pixels(at.stage), full, work.first_pixel, start, terms);
+    if (step == work.first) let_next_start();
+    at.next();
+  }
+}
+
+/// A warpgroup: its 64 pixels of the tile.
+template <typename T, typename Block>
+__device__ inline void consume_slice(const WgmmaSlices& g, const Block& block) {
+  using Stage = typename Block::Stage;
+  constexpr int stages = Block::layout.stages, n = Block::shape.n;
+  // The same for all threads of a warp, and known to be.
+  const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32, 0);
+  const unsigned lane = threadIdx.x % 32;
+  const SliceWork<Block> work(g);
+  wait_for_previous();
+  SlicesFinisher<T, Block, WgmmaSlices> finisher(g, block, warp, work.rank, work.first_pixel, work.first_k);
+  StageWalk<stages> at;
+  float d[1][n / 2];
+  int last = 0;
+  for (int step = work.first; step < work.last; ++step) {
+    wait_for_phase(block.full(at.stage), at.phase);
+    Stage::template multiply<T>(d, block.pixels(at.stage), block.filters(at.stage), warp / 4 * 64, step > work.first);
+    // The step before this one is done: its stage is free, as far as this warp is concerned.
+    wgmma_wait<1>();
+    if (step > work.first && lane == 0) arrive(block.empty(last));
+    last = at.stage;
+    at.next();
+  }
+  wgmma_wait<0>();
+  wgmma_hold(d[0]);
+  finisher.finish(d[0]);
+}
+
+#endif
+
+/// Grid: the blocks of a tile, clusters, after each other; tiles of the same pixels together.
+template <typename T, SlicesTile tile, int width, int groups>
+__global__ void __launch_bounds__(slices_threads<tile>, shape_of(tile).blocks)
+    wgmma_slices_kernel(const __grid_constant__ WgmmaSlices g) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) unsigned char shared[];
+  using Block = SlicesBlock<tile, width, groups>;
+  const Block block{shared};
+  constexpr int consumers = slices_consumers<tile>;
+  const bool copies = threadIdx.x >= 128 * consumers;
+  if (threadIdx.x == 128 * consumers) {
+    for (int stage = 0; stage < Block::layout.stages; ++stage) {
+      init_barrier(block.full(stage), 1);
+      init_barrier(block.empty(stage), consumers * 4);
+    }
+    publish_barriers();
+  }
+  __syncthreads();
+  if (g.slices_log2 > 0) leave_cluster();  // it has begun; waited for where sums are given
+  if (copies) {
+    if (threadIdx.x == 128 * consumers)
+      produce_slice(g, block);
+    else
+      wait_for_previous();
+    wait_for_sums(g);
+  } else {
+    consume_slice<T>(g, block);
+  }
+#endif
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,200 @@
+#pragma once
+// The way out of wgmma_slices. The blocks of a cluster have sums of the same outputs. Each owns an even share of them,
+// in units of 16 pixels and 16 filters, and every block stores what it has of a unit into its owner's shared memory, as
+// registers lie: 16 bytes a thread, next to each other. After one barrier the owner adds them up in the order of the
+// ranks, from its own memory, so that no block waits for another at its end. A warp then has a unit as the tensor cores
+// have it, finishes it there, and turns it through shared memory into 16 bytes a thread of y.
+//
+// Stores, one way, instead of loads, there and back: nothing but the barrier waits for the way between two blocks.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "ops/conv/cuda/cluster.cuh"
+#include "ops/conv/cuda/half_mma.cuh"
+#include "ops/conv/cuda/wgmma_gemm_plan.h"
+#include "ops/core/activation.cuh"
+
+namespace lenslet::cuda {
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+/// What a consumer warp does with its sums.
+template <typename T, typename Block, typename Call>
+class SlicesFinisher {
+  static constexpr int n = Block::shape.n, m = Block::shape.m;
+  static constexpr int units_n = n / unit_filters;  ///< of 16 pixels: those of a warp's sums, and the most it finishes
+  static constexpr int sums_a_unit = 8;             ///< a thread's
+
+ public:
+  /// After wait_for_previous(). Biases and residuals are on their way while the warp multiplies.
+  __device__ SlicesFinisher(const Call& g, const Block& block, int warp, int rank, int first_pixel, int first_k)
+      : g_(g),
+        sums_(block.shared + Block::layout.sums),
+        share_(share_of(m, n, g.slices_log2)),
+        clamp_(g.activation.clamp().low, g.activation.clamp().high),
+        warp_(warp),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        rank_(rank),
+        first_slot_(share_.first(warp)),
+        slots_(min(share_.of_warp(), share_.each() - first_slot_)),
+        first_pixel_(first_pixel),
+        first_k_(first_k) {
+#pragma unroll
+    for (int i = 0; i < units_n; ++i) {
+      bias_[i] = {};
+      residual_[i] = {};
+      if (i >= slots_) continue;
+      const Place place = place_of(first_slot_ + i);
+      if (g.bias != nullptr) {
+        // K is a multiple of 8: so are the pairs that a thread has of each eight.
+        const int k = place.k + lane_ % 4 * 2;
+        float2 low{}, high{};
+        if (k < g.k) low = *reinterpret_cast<const float2*>(g.bias + k);
+        if (k + 8 < g.k) high = *reinterpret_cast<const float2*>(g.bias + k + 8);
+        bias_[i] = {low.x, low.y, high.x, high.y};
+      }
+      if (g.residual != nullptr && exists(place))
+        residual_[i] = *reinterpret_cast<const uint4*>(static_cast<const T*>(g.residual) + offset(place, g.k));
+    }
+  }
+
+  /// All sums of this block are there. Meanwhile the warps of the cluster that have none are in wait_for_sums().
+  __device__ void finish(const float (&d)[n / 2]) {
+    if (g_.slices_log2 > 0) give_to_owners(d);
+      // A loop, and its body once, for the sake of the code's size; registers are indexed by what is known here.
+#pragma unroll 1
+    for (int i = 0; i < slots_; ++i) {
+      float v[sums_a_unit];
+      float4 bias{};
+      uint4 residual{};
+#pragma unroll
+      for (int known = 0; known < units_n; ++known)
+        if (i == known) {
+          bias = bias_[known];
+          residual = residual_[known];
+#pragma unroll
+          for (int j = 0; j < sums_a_unit; ++j) v[j] = d[known * sums_a_unit + j];
+        }
+      if (g_.slices_log2 > 0) add_up(first_slot_ + i, v);
+      finish_unit(first_slot_ + i, v, bias, residual);
+    }
+  }
+
+ private:
+  /// A unit's pixels and filters begin here, in y.
+  struct Place {
+    int pixel, k;
+  };
+  __device__ Place place_of(int slot) const {
+    const int unit = share_.unit(rank_, slot);
+    return {first_pixel_ + unit / units_n * unit_rows, first_k_ + unit % units_n * unit_filters};
+  }
+  /// Of a unit a thread stores 8 filters of a pixel.
+  __device__ int row() const { return lane_ / 2; }
+  __device__ int half() const { return lane_ % 2; }
+  __device__ bool exists(const Place& place) const {
+    return place.pixel + row() < g_.pixels && place.k + half() * 8 < g_.k;
+  }
+  __device__ std::size_t offset(const Place& place, int pitch) const {
+    return static_cast<std::size_t>(place.pixel + row()) * static_cast<std::size_t>(pitch) +
+           static_cast<std::size_t>(place.k + half() * 8);
+  }
+  /// A thread's part of what `source` has of the unit in this slot: 16 bytes, and 16 more 512 bytes behind.
+  __device__ float4* part(int source, int slot) const {
+    const int unit = source << share_.each_log2 | slot;
+    return reinterpret_cast<float4*>(sums_ + unit * unit_bytes) + lane_;
+  }
+
+  __device__ void give_to_owners(const float (&d)[n / 2]) const {
+    __syncwarp();
+    wait_for_cluster();  // all blocks have begun
+#pragma unroll
+    for (int i = 0; i < units_n; ++i) {
+      const int unit = warp_ * units_n + i, owner = share_.owner(unit);
+      float4* const to = part(rank_, share_.slot(unit));
+      const float* const v = d + i * sums_a_unit;
+      store_in_block(owner, to, {v[0], v[1], v[2], v[3]});
+      store_in_block(owner, to + 32, {v[4], v[5], v[6], v[7]});
+    }
+    sync_cluster();
+  }
+
+  __device__ void add_up(int slot, float (&v)[sums_a_unit]) const {
+    const float4 low = part(0, slot)[0], high = part(0, slot)[32];
+    v[0] = low.x, v[1] = low.y, v[2] = low.z, v[3] = low.w;
+    v[4] = high.x, v[5] = high.y, v[6] = high.z, v[7] = high.w;
+#pragma unroll 1
+    for (int pair = 0; pair < 1 << g_.slices_log2; pair += 2) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if (pair + i == 0) continue;
+        const float4* const from = part(pair + i, slot);
+        const float4 more_low = from[0], more_high = from[32];
+        v[0] += more_low.x, v[1] += more_low.y, v[2] += more_low.z, v[3] += more_low.w;
+        v[4] += more_high.x, v[5] += more_high.y, v[6] += more_high.z, v[7] += more_high.w;
+      }
+    }
+  }
+
+  /// The unit's first bytes among the sums, which only this warp has read, turn it.
+  __device__ void finish_unit(int slot, float (&v)[sums_a_unit], const float4& bias, const uint4& residual) const {
+    unsigned char* const turned = sums_ + slot * unit_bytes;
+    auto* const mine = reinterpret_cast<uint4*>(turned + unit_offset(row(), half()));
+    // As matrices go: rows 0-7 and 8-15 of the first eight filters, then of the second.
+    unsigned char* const matrix_row = turned + unit_offset(lane_ % 16, lane_ / 16);
+    const Place place = place_of(slot);
+
+#pragma unroll
+    for (int j = 0; j < sums_a_unit; j += 4) {
+      const float even = j == 0 ? bias.x : bias.z, odd = j == 0 ? bias.y : bias.w;
+      v[j] += even, v[j + 1] += odd, v[j + 2] += even, v[j + 3] += odd;
+    }
+    __syncwarp();
+    if (g_.residual != nullptr) {
+      *mine = residual;
+      __syncwarp();
+      std::uint32_t words[4];
+      load_matrices(words, matrix_row);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float2 added = widened_pair<T>(words[i]);
+        v[i * 2] += added.x;
+        v[i * 2 + 1] += added.y;
+      }
+      __syncwarp();
+    }
+    if (!g_.activation.is_clamp()) g_.activation.apply_for_halves(v);
+    std::uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) words[i] = clamp_(narrowed_pair<T>(v[i * 2], v[i * 2 + 1]));
+    store_matrices(matrix_row, words);
+    __syncwarp();
+    if (exists(place)) *reinterpret_cast<uint4*>(static_cast<T*>(g_.y) + offset(place, g_.y_pixel)) = *mine;
+  }
+
+  const Call& g_;
+  unsigned char* sums_;
+  SlicesShare share_;
+  PairClamp<T> clamp_;
+  int warp_, lane_, rank_;
+  int first_slot_, slots_;  // that the warp finishes
+  int first_pixel_, first_k_;
+  float4 bias_[units_n];     // of the pairs of filters that a thread has of each eight
+  uint4 residual_[units_n];  // of what it stores
+};
+
+/// Warps that have no sums, so that the others' barriers are whole.
+template <typename Call>
+__device__ inline void wait_for_sums(const Call& g) {
+  __syncwarp();
+  if (g.slices_log2 == 0) return;
+  wait_for_cluster();
+  leave_cluster();
+  wait_for_cluster();
+}
+
+#endif
+
+}  // namespace lenslet::cuda
