@@ -18,8 +18,9 @@ constexpr double start_us = 1.17;
 /// A tile's way out where the other consumer's products do not hide it, of 128x128 outputs.
 constexpr double epilogue_us = 1.38;
 
-/// The same of clusters, whose next kernel starts earlier, and whose results leave at once.
-constexpr double slices_start_us = 2.4, slices_epilogue_us = 0.8;
+/// The same of clusters: the launch, and what every round of blocks spends on barriers, on the way to its first
+/// operands and until the next blocks come; 128x128 outputs that one block sends out.
+constexpr double slices_start_us = 1.4, slices_block_us = 1.0, slices_epilogue_us = 0.8;
 /// What one multiprocessor gets from L2, and what all get together. 32 KiB, a step of 128x128, in 0.2 us were measured
 /// of few blocks; the other is a guess.
 constexpr double lone_bytes_per_us = 160e3, l2_bytes_per_us = 7e6;
@@ -91,14 +92,15 @@ double slices_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DevicePr
     const auto together = static_cast<double>(blocks_together);
     const double step_us = std::max(
         {least_step_us, together * 2 * outputs * terms_a_step(plan) / rate, together * copies_us(plan, bytes_per_us)});
-    double us = steps * step_us + together * slices_epilogue_us * outputs / (128.0 * 128.0) / plan.slices;
+    double us =
+        slices_block_us + steps * step_us + together * slices_epilogue_us * outputs / (128.0 * 128.0) / plan.slices;
     if (plan.slices > 1) us += exchange_us + together * outputs * 4 / exchange_bytes_per_us;
     return us;
   };
   const std::int64_t round = units * shape.blocks, rest = blocks % round;
   double us = static_cast<double>(blocks / round) * round_us(shape.blocks);
   if (rest > 0) us += round_us(ceil_div(rest, units));
-  return slices_start_us + std::max(us, p.bytes() / device.bytes_per_us);
+  return slices_start_us + std::max(us, p.bytes() / device.bytes_per_us + slices_block_us);
 }
 
 }  // namespace
