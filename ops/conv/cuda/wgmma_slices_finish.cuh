@@ -66,6 +66,7 @@ class SlicesFinisher {
       // A loop, and its body once, for the sake of the code's size; registers are indexed by what is known here.
 #pragma unroll 1
     for (int i = 0; i < slots_; ++i) {
+      if (!exists(share_.unit(rank_, first_slot_ + i))) continue;
       float v[sums_a_unit];
       float4 bias{};
       uint4 residual{};
@@ -87,9 +88,14 @@ class SlicesFinisher {
   struct Place {
     int pixel, k;
   };
-  __device__ Place place_of(int slot) const {
-    const int unit = share_.unit(rank_, slot);
+  __device__ Place begin_of(int unit) const {
     return {first_pixel_ + unit / units_n * unit_rows, first_k_ + unit % units_n * unit_filters};
+  }
+  __device__ Place place_of(int slot) const { return begin_of(share_.unit(rank_, slot)); }
+  /// Is something of a unit inside of y? The others are neither given nor finished: a 7x7 image has 49 of 64 pixels.
+  __device__ bool exists(int unit) const {
+    const Place begin = begin_of(unit);
+    return begin.pixel < g_.pixels && begin.k < g_.k;
   }
   /// Of a unit a thread stores 8 filters of a pixel.
   __device__ int row() const { return lane_ / 2; }
@@ -113,6 +119,7 @@ class SlicesFinisher {
 #pragma unroll
     for (int i = 0; i < units_n; ++i) {
       const int unit = warp_ * units_n + i, owner = share_.owner(unit);
+      if (!exists(unit)) continue;
       float4* const to = part(rank_, share_.slot(unit));
       const float* const v = d + i * sums_a_unit;
       store_in_block(owner, to, {v[0], v[1], v[2], v[3]});
