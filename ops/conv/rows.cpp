@@ -14,7 +14,7 @@ const Kernel &conv_depthwise(), &conv_winograd_f2(), &conv_winograd_f4(), &conv_
     &conv_transpose_phases(), &conv_transpose_phases_nchw(), &conv_planes();
 namespace cuda {
 const Kernel &conv_depthwise(), &conv_winograd_f2(), &conv_winograd_f4(), &conv_few_pixels(), &conv_implicit_gemm(),
-    &conv_stem(), &conv_grouped_mma(), &conv_mma_gemm(), &conv_wgmma_gemm(), &conv_wgmma_tf32(),
+    &conv_stem(), &conv_grouped_mma(), &conv_grouped_tf32(), &conv_mma_gemm(), &conv_wgmma_gemm(), &conv_wgmma_tf32(),
     &conv_implicit_gemm_nchw(), &conv_im2col_gemm(), &conv_direct_tile(), &conv_direct_tile_padded(),
     &conv_direct_pixel(), &conv_direct_block(), &conv_direct(), &conv_transpose_phases(), &conv_transpose_phases_nchw(),
     &conv_planes();
@@ -55,6 +55,7 @@ std::span<const KernelRow> conv_kernels() {
           {"Conv", &cuda::conv_depthwise()},           // NHWC, groups == C
           {"Conv", &cuda::conv_stem()},                // NCHW to NHWC, 16 bit, few channels in
           {"Conv", &cuda::conv_grouped_mma()},         // NHWC, 16 bit, groups of few channels
+          {"Conv", &cuda::conv_grouped_tf32()},        // NHWC, the same of float32 as TF32
           {"Conv", &cuda::conv_winograd_f4()},         // winograd.cu: NHWC, 3x3 stride 1 by F(4x4,3x3)
           {"Conv", &cuda::conv_winograd_f2()},         // the same by F(2x2,3x3)
           {"Conv", &cuda::conv_few_pixels()},          // NHWC, 1x1 of a few pixels in all, by Gemm's kernel

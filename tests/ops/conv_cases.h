@@ -230,7 +230,8 @@ inline std::vector<ConvCase> conv_cases() {
       {.n = 1, .c = 64, .h = 9, .w = 9, .k = 64, .r = 5, .s = 5, .pads = pad2, .groups = 16, .bias = true},
       {.n = 1, .c = 40, .h = 6, .w = 9, .k = 40, .r = 1, .s = 7, .pads = {0, 3, 0, 3}, .groups = 5, .residual = true},
 
-      // Groups in eights of channels (grouped_mma): 4, 8, 12, 16, 24 and 32 wide, tiles and blocks of channels in part.
+      // Groups in eights of channels (grouped_mma, grouped_tf32), of 4, 8, 12, 16, 24, 32, 48 and 64: tiles and blocks
+      // of channels in part, windows that begin at every second and third column.
       {.n = 2, .c = 72, .h = 9, .w = 17, .k = 72, .r = 3, .s = 3, .pads = pad1, .groups = 18, .residual = true},
       {.n = 1, .c = 72, .h = 18, .w = 35, .k = 72, .r = 3, .s = 3, .stride = {2, 2}, .pads = pad1, .groups = 9},
       {.n = 1, .c = 48, .h = 9, .w = 18, .k = 48, .r = 3, .s = 3, .pads = pad1, .groups = 4, .activation = silu},
@@ -239,6 +240,9 @@ inline std::vector<ConvCase> conv_cases() {
       {.n = 1, .c = 160, .h = 8, .w = 16, .k = 160, .r = 3, .s = 3, .pads = pad1, .groups = 5, .bias = true},
       {.n = 1, .c = 16, .h = 1, .w = 1, .k = 16, .r = 3, .s = 3, .pads = pad1, .groups = 4, .bias = true},
       {.n = 1, .c = 24, .h = 9, .w = 9, .k = 24, .r = 2, .s = 2, .stride = {3, 3}, .groups = 3, .bias = true},
+      {.n = 1, .c = 96, .h = 9, .w = 10, .k = 96, .r = 3, .s = 3, .pads = pad1, .groups = 2, .residual = true},
+      {.n = 2, .c = 128, .h = 7, .w = 9, .k = 128, .r = 3, .s = 3, .stride = {2, 2}, .pads = pad1, .groups = 2},
+      {.n = 1, .c = 32, .h = 9, .w = 40, .k = 32, .r = 3, .s = 5, .stride = {1, 3}, .pads = pad1, .groups = 4},
 
       // First layers (stem): one to four channels, windows that begin at odd elements, filters beside a block.
       {.n = 2, .c = 1, .h = 19, .w = 33, .k = 40, .r = 3, .s = 3, .pads = pad1, .bias = true, .activation = silu},

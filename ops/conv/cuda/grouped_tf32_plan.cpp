@@ -1,0 +1,135 @@
+#include "ops/conv/cuda/grouped_tf32_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+
+namespace lenslet::cuda {
+namespace {
+
+// The cost model's constants: first guesses, to be fitted.
+
+/// Of a block: the way of its first bytes in, and of its last out.
+constexpr double block_us = 1.2;
+/// A step of one warp that has the tensor cores to itself: loads and their latency, then a product.
+constexpr double step_us = 0.10, product_us = 0.004;
+/// Share of the tensor cores' rate (wgmma's) by eights of filters of a warp: more of them read the patch less often.
+constexpr std::array efficiency{0.30, 0.38, 0.42, 0.45};
+/// Registers of a thread, by the same.
+constexpr std::array<std::int64_t, 4> registers{64, 80, 128, 128};
+constexpr double memory_share = 0.75, l2_bytes_per_us = 5.5e6;
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+GroupedTf32Cut cut_of(const ConvProblem& p, std::int64_t filter_eights, std::int64_t row_groups, std::int64_t tile_q,
+                      std::int64_t sets) {
+  GroupedTf32Cut cut;
+  cut.filter_eights = filter_eights;
+  cut.row_groups = row_groups;
+  cut.tile_p = row_groups * grouped_tf32_rows * (16 / tile_q);
+  cut.tile_q = tile_q;
+  cut.set_eights = grouped_tf32_set_eights(p);
+  cut.channels = sets * cut.set_eights * 8;
+  cut.warps = row_groups * sets * cut.set_eights / filter_eights;
+  cut.patch_rows = (cut.tile_p - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1;
+  cut.phases = std::min(p.stride_w, (p.s - 1) * p.dilation_w + 1);
+  cut.phase_pixels = tile_q + (p.s - 1) * p.dilation_w / p.stride_w;
+  cut.pixel_vectors = cut.channels / 4 + 1;
+  cut.laid_vectors = cut.channels / 4 + (cut.channels / 4 % 4 == 0 ? 2 : 0);
+  cut.blocks = p.n * ceil_div(p.p, cut.tile_p) * ceil_div(p.q, tile_q) * ceil_div(p.c, cut.channels);
+  return cut;
+}
+
+}  // namespace
+
+std::size_t GroupedTf32Cut::shared_bytes() const {
+  return static_cast<std::size_t>(16 * std::max(patch_pixels() * pixel_vectors, tile_p * tile_q * laid_vectors));
+}
+
+std::string GroupedTf32Cut::str() const {
+  return ConfigWriter()
+      .add("filters", 8 * filter_eights)
+      .add("tile", fmt::format("{}x{}", tile_p, tile_q))
+      .add("channels", channels)
+      .str();
+}
+
+std::int64_t grouped_tf32_set_eights(const ConvProblem& p) {
+  if (p.group_c() % 4 != 0) return 0;
+  const std::int64_t eights = std::lcm(p.group_c(), std::int64_t{8}) / 8;
+  return eights <= 4 || eights == 6 || eights == 8 ? eights : 0;
+}
+
+int grouped_tf32_rows_together(const ConvProblem& p) {
+  return p.r == 3 && p.dilation_h == 1 && p.stride_h <= 2 ? 3 : 1;
+}
+
+std::vector<GroupedTf32Cut> grouped_tf32_cuts(const ConvProblem& p) {
+  std::vector<GroupedTf32Cut> cuts;
+  const std::int64_t eights = grouped_tf32_set_eights(p);
+  for (std::int64_t filters = std::min<std::int64_t>(eights, grouped_tf32_most_filter_eights); filters > 0; --filters) {
+    if (eights % filters != 0) continue;
+    for (std::int64_t sets = 8; sets > 0; sets /= 2) {
+      if (sets > 1 && sets / 2 * eights * 8 >= p.c) continue;  // half of a block would have nothing to do
+      for (std::int64_t row_groups = 4; row_groups > 0; row_groups /= 2)
+        for (const std::int64_t tile_q : {16, 8})
+          if (row_groups * sets * eights / filters <= grouped_tf32_most_warps)
+            cuts.push_back(cut_of(p, filters, row_groups, tile_q, sets));
+    }
+  }
+  return cuts;
+}
+
+double grouped_tf32_us(const ConvProblem& p, const GroupedTf32Cut& cut, const DeviceProfile& device) {
+  const auto of_filters = static_cast<std::size_t>(cut.filter_eights - 1);
+  const std::int64_t steps = p.s * cut.set_eights;
+  // A warp's products, and what a block brings and takes away.
+  const auto products = static_cast<double>(steps * p.r * grouped_tf32_rows * cut.filter_eights);
+  const auto rounds_of_rows = static_cast<double>(steps * ceil_div(p.r, grouped_tf32_rows_together(p)));
+  const auto block_bytes = 4.0 * static_cast<double>(cut.channels * (cut.patch_pixels() + cut.tile_p * cut.tile_q +
+                                                                     cut.set_eights * 8 * p.r * p.s));
+  const std::int64_t resident = std::clamp<std::int64_t>(
+      std::min({64 / cut.warps, 65536 / (registers[of_filters] * 32 * cut.warps),
+                static_cast<std::int64_t>(device.shared_bytes_per_unit / (cut.shared_bytes() + 1024))}),
+      1, 32);
+  // Those of the fullest multiprocessor: what they compute in all, and how they wait for what they do one by one.
+  const std::int64_t blocks = ceil_div(cut.blocks, device.units);
+  const double flops = 2.0 * 16 * 8 * 8 * products * static_cast<double>(cut.warps);
+  const double rate = efficiency[of_filters] * device.flops_per_us(Numerics::Multiply::tf32) / device.units;
+  const double lone_us =
+      block_us + rounds_of_rows * step_us + products * product_us + block_bytes / (l2_bytes_per_us / device.units);
+  return device.launch_us + std::max({p.bytes() / (memory_share * device.bytes_per_us) + block_us,
+                                      static_cast<double>(cut.blocks) * block_bytes / l2_bytes_per_us + block_us,
+                                      static_cast<double>(blocks) * flops / rate + block_us,
+                                      static_cast<double>(ceil_div(blocks, resident)) * lone_us});
+}
+
+std::optional<GroupedTf32Cut> plan_grouped_tf32(const ConvProblem& p, const DeviceProfile& device) {
+  std::optional<GroupedTf32Cut> best;
+  double best_us = std::numeric_limits<double>::infinity();
+  for (const GroupedTf32Cut& cut : grouped_tf32_cuts(p)) {
+    if (device.refuse_shared(cut.shared_bytes())) continue;
+    const double us = grouped_tf32_us(p, cut, device);
+    if (us >= best_us) continue;
+    best_us = us;
+    best = cut;
+  }
+  return best;
+}
+
+GroupedTf32Cut read_grouped_tf32_cut(const ConvProblem& p, std::string_view config, const DeviceProfile& device) {
+  ConfigReader reader(config);
+  (void)reader.integer("filters"), (void)reader.word("tile"), (void)reader.integer("channels");
+  reader.finish();
+  for (const GroupedTf32Cut& cut : grouped_tf32_cuts(p)) {
+    if (cut.str() != config) continue;
+    if (const auto why = device.refuse_shared(cut.shared_bytes())) reader.refuse(*why);
+    return cut;
+  }
+  reader.refuse("the problem is not cut so");
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,144 @@
+// How grouped_tf32 cuts problems, and where what a warp reads lies: plain arithmetic, no device needed.
+
+#include "ops/conv/cuda/grouped_tf32_plan.h"
+
+#include <doctest/doctest.h>
+
+#include <set>
+#include <string>
+
+#include "lenslet/error.h"
+
+namespace lenslet::test {
+namespace {
+
+using namespace lenslet::cuda;
+
+ConvProblem problem(std::int64_t n, std::int64_t c, std::int64_t size, std::int64_t group, std::int64_t stride = 1,
+                    std::int64_t window = 3, std::int64_t dilation = 1) {
+  ConvGeometry geometry{.stride = {stride, stride}, .dilation = {dilation, dilation}};
+  geometry.pads.fill(window / 2 * dilation);
+  geometry.groups = c / group;
+  return resolve_conv({n, c, size, size}, {c, group, window, window}, geometry);
+}
+
+}  // namespace
+
+TEST_CASE("conv/grouped_tf32_plan/sets_hold_whole_groups") {
+  const std::int64_t widths[][2] = {{4, 1},  {8, 1},  {12, 3}, {16, 2}, {24, 3}, {32, 4}, {48, 6},
+                                    {64, 8}, {20, 0}, {40, 0}, {56, 0}, {72, 0}, {6, 0},  {1, 0}};
+  for (const auto& width : widths) {
+    const ConvProblem p = problem(1, width[0] * 16, 7, width[0]);
+    CHECK_MESSAGE(grouped_tf32_set_eights(p) == width[1], p.str());
+  }
+}
+
+TEST_CASE("conv/grouped_tf32_plan/cuts_cover_the_problem") {
+  for (const ConvProblem& p : {problem(2, 128, 56, 4), problem(1, 1024, 7, 32), problem(1, 24, 9, 24, 2),
+                               problem(1, 192, 14, 48), problem(3, 64, 5, 64, 1, 5), problem(1, 36 * 8, 20, 12, 3)})
+    for (const GroupedTf32Cut& cut : grouped_tf32_cuts(p)) {
+      const std::string where = p.str() + ", " + cut.str();
+      CHECK_MESSAGE(cut.warps >= 1, where);
+      CHECK_MESSAGE(cut.warps <= grouped_tf32_most_warps, where);
+      CHECK_MESSAGE(cut.filter_eights <= grouped_tf32_most_filter_eights, where);
+      // Warps beside each other have the block's filters, warps below each other the tile's rows.
+      CHECK_MESSAGE(cut.warps / cut.row_groups * cut.filter_eights * 8 == cut.channels, where);
+      CHECK_MESSAGE(cut.row_groups * grouped_tf32_rows * 16 == cut.tile_p * cut.tile_q, where);
+      CHECK_MESSAGE(cut.channels % (8 * cut.set_eights) == 0, where);
+      const auto covered = [](std::int64_t size, std::int64_t part) { return (size + part - 1) / part; };
+      CHECK_MESSAGE(
+          cut.blocks == p.n * covered(p.p, cut.tile_p) * covered(p.q, cut.tile_q) * covered(p.c, cut.channels), where);
+      // All sums fit where they are laid down.
+      CHECK_MESSAGE(cut.shared_bytes() >= static_cast<std::size_t>(16 * cut.tile_p * cut.tile_q * (cut.channels / 4)),
+                    where);
+    }
+}
+
+TEST_CASE("conv/grouped_tf32_plan/taps_find_their_columns") {
+  for (const std::int64_t stride : {1, 2, 3, 5})
+    for (const std::int64_t window : {1, 2, 3, 5})
+      for (const std::int64_t dilation : {1, 2, 3}) {
+        const ConvProblem p = problem(1, 32, 40, 8, stride, window, dilation);
+        for (const GroupedTf32Cut& cut : grouped_tf32_cuts(p))
+          for (std::int64_t q = 0; q < cut.tile_q; ++q)
+            for (std::int64_t s = 0; s < window; ++s) {
+              // As the kernel reads it, and as it was laid down.
+              const std::int64_t tap = s * dilation, in_phase = tap / stride + q, phase = tap % stride;
+              CHECK(in_phase < cut.phase_pixels);
+              CHECK(phase < cut.phases);
+              CHECK(in_phase * stride + phase == q * stride + tap);
+            }
+      }
+}
+
+TEST_CASE("conv/grouped_tf32_plan/pixels_meet_in_no_bank") {
+  for (const std::int64_t group : {4, 16, 24, 48})
+    for (const GroupedTf32Cut& cut : grouped_tf32_cuts(problem(1, group * 16, 14, group))) {
+      // ldmatrix reads 16 bytes of eight pixels side by side at a time.
+      std::set<std::int64_t> read;
+      for (std::int64_t pixel = 0; pixel < 8; ++pixel) read.insert(pixel * cut.pixel_vectors % 8);
+      CHECK_MESSAGE(read.size() == 8, cut.str());
+      // Sums are written by 8 bytes, half a warp at a time: four pixels of four neighbours.
+      std::set<std::int64_t> written;
+      for (std::int64_t lane = 0; lane < 16; ++lane)
+        written.insert((lane / 4 * cut.laid_vectors * 16 + lane % 4 * 8) % 128);
+      CHECK_MESSAGE(written.size() == 16, cut.str());
+    }
+}
+
+TEST_CASE("conv/grouped_tf32_plan/filters_lie_apart") {
+  const ConvProblem p = problem(1, 96, 7, 24);
+  const GroupedTf32Filters filters(p);
+  std::set<std::int64_t> places;
+  for (std::int64_t set = 0; set < 4; ++set)
+    for (std::int64_t s = 0; s < 3; ++s)
+      for (std::int64_t from = 0; from < 3; ++from)
+        for (std::int64_t r = 0; r < 3; ++r)
+          for (std::int64_t into = 0; into < 3; ++into) places.insert(filters.at(set, s, from, r, into));
+  CHECK(places.size() == 4 * 3 * 3 * 3 * 3);
+  CHECK(*places.begin() == 0);
+  CHECK(*places.rbegin() == (4 * 3 * 3 * 3 * 3 - 1) * 64);
+}
+
+TEST_CASE("conv/grouped_tf32_plan/configurations") {
+  const DeviceProfile& device = reference_gpu();
+  const ConvProblem p = problem(8, 256, 28, 16);
+  std::set<std::string> texts;
+  for (const GroupedTf32Cut& cut : grouped_tf32_cuts(p)) {
+    CHECK(texts.insert(cut.str()).second);
+    if (device.refuse_shared(cut.shared_bytes())) continue;
+    const GroupedTf32Cut read = read_grouped_tf32_cut(p, cut.str(), device);
+    CHECK(read.str() == cut.str());
+    CHECK(read.warps == cut.warps);
+    CHECK(read.shared_bytes() == cut.shared_bytes());
+  }
+  CHECK(texts.count("filters=16 tile=8x16 channels=64") == 1);
+  for (const char* const config : {"", "filters=16", "filters=24 tile=8x16 channels=64",
+                                   "filters=16 tile=9x16 channels=64", "filters=16 tile=8x16 channels=40",
+                                   "filters=16 tile=8x16 channels=64 slices=2", "tile=8x16 filters=16 channels=64"})
+    CHECK_THROWS_AS((void)read_grouped_tf32_cut(p, config, device), Error);
+}
+
+TEST_CASE("conv/grouped_tf32_plan/estimate") {
+  const DeviceProfile& device = reference_gpu();
+  for (const std::int64_t n : {1, 8, 64})
+    for (const std::int64_t group : {4, 8, 16, 24, 32, 48, 64}) {
+      const ConvProblem p = problem(n, 4 * group, 28, group);
+      const auto cut = plan_grouped_tf32(p, device);
+      REQUIRE(cut.has_value());
+      CHECK(grouped_tf32_us(p, *cut, device) >= p.bytes() / device.bytes_per_us);
+      CHECK(grouped_tf32_us(p, *cut, device) >= p.flops() / device.tf32_flops_per_us);
+    }
+  // What memory holds up is not held up by more.
+  const ConvProblem wide = problem(64, 128, 56, 4);
+  CHECK(grouped_tf32_us(wide, plan_grouped_tf32(wide, device).value(), device) <=
+        2 * wide.bytes() / device.bytes_per_us);
+  // A device with little shared memory gets what fits, and one with none nothing.
+  DeviceProfile small = device;
+  small.shared_bytes_per_block = 16 << 10;
+  CHECK(plan_grouped_tf32(wide, small).value().shared_bytes() <= small.shared_bytes_per_block);
+  small.shared_bytes_per_block = 1 << 10;
+  CHECK(!plan_grouped_tf32(wide, small).has_value());
+}
+
+}  // namespace lenslet::test
