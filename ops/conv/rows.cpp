@@ -53,7 +53,7 @@ std::span<const KernelRow> conv_kernels() {
     if constexpr (cuda_built) {
       const KernelRow on_gpu[] = {
           {"Conv", &cuda::conv_depthwise()},           // NHWC, groups == C
-          {"Conv", &cuda::conv_stem()},                // NCHW to NHWC, 16 bit, few channels in
+          {"Conv", &cuda::conv_stem()},                // NCHW to NHWC, 16 bit or TF32, few channels in
           {"Conv", &cuda::conv_grouped_mma()},         // NHWC, 16 bit, groups of few channels
           {"Conv", &cuda::conv_grouped_tf32()},        // NHWC, the same of float32 as TF32
           {"Conv", &cuda::conv_winograd_f4()},         // winograd.cu: NHWC, 3x3 stride 1 by F(4x4,3x3)

@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -105,6 +107,38 @@ TEST_CASE("cuda/conv_numerics/tf32_when_asked_for") {
     // Other bits show that the tensor cores did it.
     const Tensor exact = run(Numerics::Multiply::fp32), rounded = run(Numerics::Multiply::tf32);
     CHECK(std::memcmp(exact.data(), rounded.data(), exact.bytes()) != 0);
+  }
+}
+
+// Of filters that are ones on the diagonal, y is x as it was multiplied: the nearest number of 10 mantissa bits.
+TEST_CASE("cuda/conv_numerics/tf32_rounds_to_nearest") {
+  for (const char* const name : {"stem", "mma_gemm"}) {
+    const Kernel* algorithm = find_kernel("Conv", DeviceKind::cuda, name);
+    REQUIRE(algorithm != nullptr);
+    const ConvProblem p = resolve_conv({2, 4, 12, 19}, {4, 4, 1, 1}, {});
+    Tensor w(DType::f32, {4, 4, 1, 1});
+    for (std::size_t i = 0; i < 16; ++i) w.values<float>()[i] = i % 5 == 0 ? 1.0F : 0.0F;
+    const unsigned seed = std::random_device{}();
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    Tensor x(DType::f32, {p.n, p.c, p.h, p.w});
+    for (float& value : x.values<float>()) value = normal(random);
+    const auto problem = pose(p, w);
+    const DeviceProfile device = op_runner().profiles(1).at(0);
+    const Offer offer =
+        algorithm->offer(*problem, {.device = device, .numerics = {.multiply = Numerics::Multiply::tf32}});
+    REQUIRE_MESSAGE(offer.refusal.empty(), name, ": ", offer.refusal);
+    const Call call{.problem = *problem, .kernel = *algorithm, .candidate = offer.candidates.at(0), .device = device};
+    const Tensor inputs[] = {x, w, Tensor(), Tensor()};
+    const Tensor y = run_between_guards(op_runner(), call, inputs, name).at(0);
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < x.values<float>().size(); ++i) {
+      const float exact = x.values<float>()[i], got = y.values<float>()[i];
+      std::uint32_t bits = 0;
+      std::memcpy(&bits, &got, sizeof(bits));
+      if ((bits & 0x1FFFU) != 0 || std::abs(got - exact) > std::ldexp(1.0F, std::ilogb(exact) - 11)) ++wrong;
+    }
+    CHECK_MESSAGE(wrong == 0, name, ", seed ", seed);
   }
 }
 

@@ -1,16 +1,20 @@
-// stem: the first layer of a network, few channels in and any number out, to 16-bit NHWC on tensor cores. x is NCHW as
-// the network's input comes, float32 or of 16 bit.
+// stem: the first layer of a network, few channels in and any number out, to NHWC on tensor cores: to 16 bit, or to
+// float32 where TF32 was asked for. x is NCHW as the network's input comes, float32 or of 16 bit.
 //
-// A block lays the patch that 8x16 outputs read into shared memory, a row of it [columns][C] in 16 bit, and fetches
-// operand a from there. Terms are ordered r, s, c: those of a filter's row lie side by side in the patch, and only the
-// row's end is padded, to a pair. A pair is one 32-bit word at an even element; where windows may begin at an odd one,
-// they read a second copy of the patch that is shifted by an element. What a word brings beside the window meets a zero
-// filter, so that an infinity there makes a NaN, as it may in Winograd.
+// A block lays the patch that 8x16 outputs read into shared memory, a row of it [columns][C] rounded to what is
+// multiplied, and fetches operand a from there, in words of 32 bit: one TF32, or a pair of 16 bit. Operands of both
+// kinds have the same words in the same lanes. Terms are ordered r, s, c: those of a filter's row lie side by side in
+// the patch, and only the row's end is padded, to a pair. A pair is one word at an even element; where windows may
+// begin at an odd one, they read a second copy of the patch that is shifted by an element. What a word brings beside
+// the window meets a zero filter, so that an infinity there makes a NaN, as it may in Winograd.
 
 #include <algorithm>
+#include <type_traits>
 
 #include "base/cuda/fast_divider.h"
+#include "base/tf32.h"
 #include "ops/conv/cuda/half_mma.cuh"
+#include "ops/conv/cuda/mma.cuh"
 #include "ops/conv/cuda/one_launch.cuh"
 #include "ops/core/sum_tolerance.h"
 
@@ -19,15 +23,19 @@ namespace {
 
 constexpr int tile_p = 8, tile_q = 16, warps = 4, block_threads = 32 * warps;
 constexpr int warp_rows = tile_p / warps;  ///< of outputs: 16 pixels each
-constexpr int step_pairs = 8;              ///< of terms that one instruction multiplies
+constexpr int step_words = 8;              ///< of terms that one instruction multiplies
+
+/// Elements of a word.
+template <typename T>
+constexpr int word_elems = 4 / static_cast<int>(sizeof(T));
 
 /// w [blocks of 8 * tiles_n filters][steps][tiles_n / 2][lanes] of four words: a lane's part of operands b of two tiles
 /// of eight filters.
 struct StemCall : UntypedConvCall {
   using UntypedConvCall::UntypedConvCall;
-  int steps, pairs_a_row;
+  int steps, words_a_row;
   int columns, lines;  ///< of the patch; lines: C times its rows
-  int pitch;           ///< elements of a row: even, one more than columns * C at least
+  int pitch;           ///< elements of a row: whole words, of pairs one element more than columns * C at least
   int patch_words;     ///< of a copy
   int copies;          ///< 1, or 2 where windows begin at odd elements
   int tiles;
@@ -45,6 +53,20 @@ __device__ void transpose_four(std::uint32_t (&word)[4]) {
       const std::uint32_t theirs = __shfl_xor_sync(0xffffffffU, upper ? word[i] : word[i + mask], mask);
       (upper ? word[i] : word[i + mask]) = theirs;
     }
+  }
+}
+
+/// Rounded to nearest.
+template <typename T, typename X>
+__device__ T as_multiplied(X x) {
+  if constexpr (std::is_same_v<T, float>) {
+    std::uint32_t bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return __uint_as_float(bits);
+  } else if constexpr (std::is_same_v<X, T>) {
+    return x;
+  } else {
+    return narrowed<T>(x);
   }
 }
 
@@ -80,20 +102,47 @@ __device__ void load_patch(const StemCall& call, const X* x, int top, int left, 
         for (int j = 0; j < column_loads; ++j) {
           const int column = first + j * lanes, at = to[i] + column * call.c;
           if (to[i] < 0 || column >= call.columns) continue;
-          T rounded;
-          if constexpr (std::is_same_v<X, T>)
-            rounded = value[i][j];
-          else
-            rounded = narrowed<T>(value[i][j]);
+          const T rounded = as_multiplied<T>(value[i][j]);
           patch[at] = rounded;
-          if (call.copies == 2 && at > 0) patch[2 * call.patch_words + at - 1] = rounded;
+          if constexpr (word_elems<T> == 2)
+            if (call.copies == 2 && at > 0) patch[2 * call.patch_words + at - 1] = rounded;
         }
     }
 }
 
+template <typename T>
+__device__ void multiply(float (&sums)[4], const std::uint32_t (&a)[4], uint2 b) {
+  if constexpr (std::is_same_v<T, float>)
+    Mma<float>::multiply(sums, a, b.x, b.y);
+  else
+    multiply_add<T>(sums, a, b);
+}
+
+/// Exactly. In a loop and its body once, because the functions are long; registers are indexed by what is known here.
+template <int tiles_n>
+__device__ void activate_floats(const DeviceActivation& activation, float (&sums)[warp_rows][tiles_n][4]) {
+#pragma unroll 1
+  for (int tile = 0; tile < warp_rows * tiles_n; ++tile) {
+    float4 value{};
+#pragma unroll
+    for (int known = 0; known < warp_rows * tiles_n; ++known)
+      if (tile == known) {
+        const float(&of)[4] = sums[known / tiles_n][known % tiles_n];
+        value = {of[0], of[1], of[2], of[3]};
+      }
+    value = activation(value);
+#pragma unroll
+    for (int known = 0; known < warp_rows * tiles_n; ++known)
+      if (tile == known) {
+        float(&of)[4] = sums[known / tiles_n][known % tiles_n];
+        of[0] = value.x, of[1] = value.y, of[2] = value.z, of[3] = value.w;
+      }
+  }
+}
+
 /// Of all pixels of a row at once: one branch a row.
 template <int tiles_n>
-__device__ void activate(const DeviceActivation& activation, float (&sums)[warp_rows][tiles_n][4]) {
+__device__ void activate_halves(const DeviceActivation& activation, float (&sums)[warp_rows][tiles_n][4]) {
 #pragma unroll
   for (int i = 0; i < warp_rows; ++i) {
     float flat[tiles_n * 4];
@@ -116,6 +165,58 @@ __device__ void store_eight(const StemCall& call, T* y, int k, const std::uint32
     if (k + i < call.k) y[i] = {static_cast<std::uint16_t>(word[i / 2] >> 16 * (i % 2))};
 }
 
+/// What a warp has of a row of outputs, `tiles_n` eights of filters from first_k on, to pixels first_q + g and 8
+/// behind. Pairs of filters as they are: four lanes fill 32 bytes of a pixel.
+template <int tiles_n>
+__device__ void store_floats(const StemCall& call, float* row, int first_q, int first_k, const Clamp& clamp,
+                             const float (&sums)[tiles_n][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
+  const bool pairs = call.k % 2 == 0;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int q = first_q + g + 8 * half;
+    if (q >= call.q) continue;
+    float* const y = row + q * call.y_pixel;
+#pragma unroll
+    for (int n = 0; n < tiles_n; ++n) {
+      const int k = first_k + n * 8 + t * 2;
+      if (k >= call.k) continue;
+      const float2 value{clamp(sums[n][2 * half]), clamp(sums[n][2 * half + 1])};
+      if (pairs) {
+        *reinterpret_cast<float2*>(y + k) = value;
+      } else {
+        y[k] = value.x;
+        if (k + 1 < call.k) y[k + 1] = value.y;
+      }
+    }
+  }
+}
+
+/// The same rounded to 16 bit: four lanes exchange theirs, so that each has eight filters of a pixel.
+template <typename T, int tiles_n>
+__device__ void store_halves(const StemCall& call, T* row, int first_q, int first_k, const PairClamp<T>& clamp,
+                             const float (&sums)[tiles_n][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int n = 0; n < tiles_n; n += 4) {
+    std::uint32_t word[2][4];  // of pixels g and g + 8
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const float(&sum)[4] = sums[n + j];
+      word[0][j] = clamp(narrowed_pair<T>(sum[0], sum[1]));
+      word[1][j] = clamp(narrowed_pair<T>(sum[2], sum[3]));
+    }
+    const int k = first_k + (n + t) * 8;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      transpose_four(word[half]);
+      const int q = first_q + g + 8 * half;
+      if (q >= call.q || k >= call.k) continue;
+      store_eight(call, row + q * call.y_pixel + k, k, word[half]);
+    }
+  }
+}
+
 /// Blocks stay and take tile after tile: their filters are fetched once, before the kernel ahead has ended.
 template <typename X, typename T, int tiles_n>
 __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 6)
@@ -123,17 +224,17 @@ __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 6)
   extern __shared__ uint4 shared[];
   const int filter_vectors = call.steps * tiles_n / 2 * 32;
   uint4* const filters = shared;
-  int* const offsets = reinterpret_cast<int*>(filters + filter_vectors);  // of the pairs of a window, in words
-  float* const bias = reinterpret_cast<float*>(offsets + call.steps * step_pairs);
+  int* const offsets = reinterpret_cast<int*>(filters + filter_vectors);  // of the words of a window
+  float* const bias = reinterpret_cast<float*>(offsets + call.steps * step_words);
   std::uint32_t* const patch = reinterpret_cast<std::uint32_t*>(bias + 8 * tiles_n);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
   const int first_k = static_cast<int>(blockIdx.y) * 8 * tiles_n;
 
   const uint4* const w = static_cast<const uint4*>(call.w) + static_cast<int>(blockIdx.y) * filter_vectors;
   for (int i = thread; i < filter_vectors; i += block_threads) filters[i] = __ldg(w + i);
-  for (int pair = thread; pair < call.steps * step_pairs; pair += block_threads) {
-    const int r = pair / call.pairs_a_row;
-    offsets[pair] = r < call.r ? r * (call.pitch / 2) + pair % call.pairs_a_row : 0;
+  for (int word = thread; word < call.steps * step_words; word += block_threads) {
+    const int r = word / call.words_a_row;
+    offsets[word] = r < call.r ? r * (call.pitch / word_elems<T>)+word % call.words_a_row : 0;
   }
   // The ends of rows, which no patch reaches.
   for (int i = thread; i < call.copies * call.patch_words; i += block_threads) patch[i] = 0;
@@ -141,14 +242,16 @@ __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 6)
   for (int k = thread; k < 8 * tiles_n; k += block_threads)
     bias[k] = call.bias != nullptr && first_k + k < call.k ? call.bias[first_k + k] : 0.0F;
 
-  const PairClamp<T> clamp(call.activation.clamp().low, call.activation.clamp().high);
+  // Of activations that are none it does nothing.
+  const std::conditional_t<word_elems<T> == 1, Clamp, PairClamp<T>> clamp{call.activation.clamp().low,
+                                                                          call.activation.clamp().high};
   int window[warp_rows][2];  // where those of pixels g and g + 8 begin
 #pragma unroll
   for (int i = 0; i < warp_rows; ++i)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int at = (warp * warp_rows + i) * call.stride_h * call.pitch + (g + 8 * half) * call.stride_w * call.c;
-      window[i][half] = at / 2 + (at % 2) * call.patch_words;
+      window[i][half] = word_elems<T> == 2 ? at / 2 + (at % 2) * call.patch_words : at;
     }
 
   for (int tile = static_cast<int>(blockIdx.x); tile < call.tiles; tile += static_cast<int>(gridDim.x)) {
@@ -172,7 +275,7 @@ __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 6)
       }
     }
     for (int step = 0; step < call.steps; ++step) {
-      const int low = offsets[step * step_pairs + t], high = offsets[step * step_pairs + t + 4];
+      const int low = offsets[step * step_words + t], high = offsets[step * step_words + t + 4];
       std::uint32_t a[warp_rows][4];
 #pragma unroll
       for (int i = 0; i < warp_rows; ++i) {
@@ -186,64 +289,59 @@ __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 6)
         const uint4 b = filters[(step * tiles_n + n) * 16 + lane];
 #pragma unroll
         for (int i = 0; i < warp_rows; ++i) {
-          multiply_add<T>(sums[i][n], a[i], {b.x, b.y});
-          multiply_add<T>(sums[i][n + 1], a[i], {b.z, b.w});
+          multiply<T>(sums[i][n], a[i], {b.x, b.y});
+          multiply<T>(sums[i][n + 1], a[i], {b.z, b.w});
         }
       }
     }
 
-    if (!call.activation.is_clamp()) activate(call.activation, sums);
+    if (!call.activation.is_clamp()) {
+      if constexpr (std::is_same_v<T, float>)
+        activate_floats(call.activation, sums);
+      else
+        activate_halves(call.activation, sums);
+    }
 #pragma unroll
     for (int i = 0; i < warp_rows; ++i) {
       const int p = first_p + warp * warp_rows + i;
-#pragma unroll
-      for (int n = 0; n < tiles_n; n += 4) {
-        std::uint32_t word[2][4];  // of pixels g and g + 8
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          const float(&sum)[4] = sums[i][n + j];
-          word[0][j] = clamp(narrowed_pair<T>(sum[0], sum[1]));
-          word[1][j] = clamp(narrowed_pair<T>(sum[2], sum[3]));
-        }
-        const int k = first_k + (n + t) * 8;
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          transpose_four(word[half]);
-          const int q = first_q + g + 8 * half;
-          if (p >= call.p || q >= call.q || k >= call.k) continue;
-          T* const y = static_cast<T*>(call.y) + static_cast<std::int64_t>(image) * call.p * call.q * call.y_pixel;
-          store_eight(call, y + (p * call.q + q) * call.y_pixel + k, k, word[half]);
-        }
-      }
+      if (p >= call.p) continue;
+      T* const row = static_cast<T*>(call.y) + (static_cast<std::int64_t>(image) * call.p + p) * call.q * call.y_pixel;
+      if constexpr (std::is_same_v<T, float>)
+        store_floats(call, row, first_q, first_k, clamp, sums[i]);
+      else
+        store_halves(call, row, first_q, first_k, clamp, sums[i]);
     }
   }
 }
 
-std::int64_t row_pairs(const ConvProblem& p) { return (p.s * p.c + 1) / 2; }
-std::int64_t step_count(const ConvProblem& p) { return (p.r * row_pairs(p) + step_pairs - 1) / step_pairs; }
+std::int64_t word_elems_of(const ConvProblem& p) { return p.storage == DType::f32 ? 1 : 2; }
+std::int64_t row_words(const ConvProblem& p) { return (p.s * p.c + word_elems_of(p) - 1) / word_elems_of(p); }
+std::int64_t step_count(const ConvProblem& p) { return (p.r * row_words(p) + step_words - 1) / step_words; }
 std::int64_t blocks_over(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 
 /// Rows and columns of what a tile reads.
 struct Patch {
-  std::int64_t rows, columns, pitch, copies;
+  std::int64_t rows, columns, word, pitch, copies;  ///< word: elements of one
   explicit Patch(const ConvProblem& p)
       : rows((tile_p - 1) * p.stride_h + p.r),
         columns((tile_q - 1) * p.stride_w + p.s),
-        pitch((columns * p.c + 2) / 2 * 2),
-        copies(p.stride_w * p.c % 2 + 1) {}
-  std::int64_t words() const { return rows * pitch / 2; }
+        word(word_elems_of(p)),
+        pitch(word == 1 ? columns * p.c : (columns * p.c + 2) / 2 * 2),
+        copies(word == 1 ? 1 : p.stride_w * p.c % 2 + 1) {}
+  std::int64_t words() const { return rows * pitch / word; }
 };
 
 std::int64_t shared_bytes(const ConvProblem& p, std::int64_t filters) {
   const Patch patch(p);
-  return step_count(p) * (filters * 32 + 4 * step_pairs) + 4 * filters + 4 * patch.copies * patch.words();
+  return step_count(p) * (filters * 32 + 4 * step_words) + 4 * filters + 4 * patch.copies * patch.words();
 }
 
 std::int64_t tile_count(const ConvProblem& p) { return p.n * blocks_over(p.p, tile_p) * blocks_over(p.q, tile_q); }
 
 template <typename T>
 void (*kernel_for(DType x, std::int64_t filters))(StemCall) {
-  if (x == DType::f32) return filters == 32 ? stem_kernel<float, T, 4> : stem_kernel<float, T, 8>;
+  if (std::is_same_v<T, float> || x == DType::f32)
+    return filters == 32 ? stem_kernel<float, T, 4> : stem_kernel<float, T, 8>;
   return filters == 32 ? stem_kernel<T, T, 4> : stem_kernel<T, T, 8>;
 }
 
@@ -264,12 +362,15 @@ class Stem final : public ConvAlgorithm {
  public:
   std::string_view name() const override { return "stem"; }
   DeviceKind device() const override { return DeviceKind::cuda; }
-  DTypeSet types() const override { return dtypes<Types<Float16, BFloat16>>; }
+  DTypeSet types() const override { return dtypes<Types<float, Float16, BFloat16>>; }
 
  private:
   bool reads_float32() const override { return true; }
 
   std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
+    if (p.storage == DType::f32 && target.numerics.multiply != Numerics::Multiply::tf32)
+      return "tensor cores would round float32 to TF32, which was not asked for";
+    if (target.device.capability < 80) return "it needs tensor cores of compute capability 8.0";
     if (p.groups != 1) return "grouped filters";
     if (p.c > 4) return "more than four input channels";
     if (p.r > 11 || p.s > 11 || p.stride_h > 4 || p.stride_w > 4) return "a filter beyond 11x11 or a stride beyond 4";
@@ -286,8 +387,9 @@ class Stem final : public ConvAlgorithm {
     const StemPlan cut{p.k <= 32 ? 32 : 64, p.k <= 32 ? 6 : 4};
     const double products = 2.0 * static_cast<double>(tile_count(p) * tile_p * tile_q) *
                             static_cast<double>(blocks_over(p.k, cut.filters) * cut.filters) *
-                            static_cast<double>(step_count(p) * 2 * step_pairs);
-    const double rate = device.flops_per_us(Numerics::Multiply::fp16);
+                            static_cast<double>(step_count(p) * step_words * word_elems_of(p));
+    const double rate =
+        device.flops_per_us(p.storage == DType::f32 ? Numerics::Multiply::tf32 : Numerics::Multiply::fp16);
     return {
         .format = formats::nhwc,
         .x_format = formats::nchw,
@@ -301,33 +403,40 @@ class Stem final : public ConvAlgorithm {
   /// Of float32 both operands are rounded, as for TF32 (tf32_sum_tolerance).
   static double tolerance(const ConvProblem& p) {
     const std::int64_t terms = p.c * p.r * p.s;
+    if (p.storage == DType::f32) return tf32_sum_tolerance(terms) + sum_tolerance(terms);
     if (p.x_storage == p.storage) return half_sum_tolerance(p.storage, terms);
     return 10 * unit_roundoff(p.storage) + 2 * sum_tolerance(terms);
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
     const std::int64_t filters = read_plan(config).filters;
-    return {.floats = blocks_over(p.k, filters) * filters * step_count(p) * 2 * step_pairs,
+    return {.floats = blocks_over(p.k, filters) * filters * step_count(p) * step_words * word_elems_of(p),
             .form = std::string(to_string(p.storage)) + " by " + std::to_string(filters),
-            .element_bytes = 2};
+            .element_bytes = dtype_bytes(p.storage)};
   }
 
   void transform_bytes(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
                        std::span<std::byte> to) const override {
-    const std::int64_t filters = read_plan(config).filters, pairs = row_pairs(p), steps = step_count(p);
-    dispatch(p.storage, Types<Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
+    const std::int64_t filters = read_plan(config).filters, words_a_row = row_words(p), steps = step_count(p);
+    dispatch(p.storage, Types<float, Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
+      constexpr std::int64_t elems = word_elems<T>;
       T* element = reinterpret_cast<T*>(to.data());
       for (std::int64_t first_k = 0; first_k < p.k; first_k += filters)
         for (std::int64_t step = 0; step < steps; ++step)
           for (std::int64_t tile = 0; tile < filters / 8; tile += 2)
             for (std::int64_t lane = 0; lane < 32; ++lane)
-              for (std::int64_t i = 0; i < 8; ++i, ++element) {
-                const std::int64_t k = first_k + (tile + i / 4) * 8 + lane / 4;
-                const std::int64_t pair = step * step_pairs + lane % 4 + i / 2 % 2 * 4;
-                const std::int64_t r = pair / pairs, term = pair % pairs * 2 + i % 2;
+              for (std::int64_t i = 0; i < 4 * elems; ++i, ++element) {
+                const std::int64_t part = i / elems;  // a word
+                const std::int64_t k = first_k + (tile + part / 2) * 8 + lane / 4;
+                const std::int64_t word = step * step_words + lane % 4 + part % 2 * 4;
+                const std::int64_t r = word / words_a_row, term = word % words_a_row * elems + i % elems;
                 const bool exists = k < p.k && r < p.r && term < p.s * p.c;
                 const std::int64_t s = term / p.c, c = term % p.c;
-                *element = narrowed<T>(exists ? filter.exact_weight(k, (c * p.r + r) * p.s + s) : 0.0);
+                const double weight = exists ? filter.exact_weight(k, (c * p.r + r) * p.s + s) : 0.0;
+                if constexpr (std::is_same_v<T, float>)
+                  *element = tf32_from_f64(weight);
+                else
+                  *element = narrowed<T>(weight);
               }
     });
   }
@@ -339,7 +448,7 @@ class Stem final : public ConvAlgorithm {
     const Patch patch(p);
     StemCall call(p);
     call.steps = narrow(step_count(p));
-    call.pairs_a_row = narrow(row_pairs(p));
+    call.words_a_row = narrow(row_words(p));
     call.columns = narrow(patch.columns);
     call.lines = narrow(p.c * patch.rows);
     call.pitch = narrow(patch.pitch);
@@ -352,11 +461,10 @@ class Stem final : public ConvAlgorithm {
     const auto bytes = static_cast<std::size_t>(shared_bytes(p, plan.filters));
     const auto blocks = std::min(tile_count(p), std::int64_t{device.units} * plan.resident);
     const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(blocks_over(p.k, plan.filters)));
-    return std::make_unique<OneUntypedLaunch<StemCall>>(call,
-                                                        p.storage == DType::f16
-                                                            ? kernel_for<Float16>(p.x_storage, plan.filters)
-                                                            : kernel_for<BFloat16>(p.x_storage, plan.filters),
-                                                        grid, block_threads, bytes);
+    const auto kernel = p.storage == DType::f32   ? kernel_for<float>(p.x_storage, plan.filters)
+                        : p.storage == DType::f16 ? kernel_for<Float16>(p.x_storage, plan.filters)
+                                                  : kernel_for<BFloat16>(p.x_storage, plan.filters);
+    return std::make_unique<OneUntypedLaunch<StemCall>>(call, kernel, grid, block_threads, bytes);
   }
 };
 
