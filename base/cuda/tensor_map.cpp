@@ -11,7 +11,9 @@ namespace {
 
 // All 16-bit types are copied alike, and only zeros are filled in.
 CUtensorMapDataType type_of(MapElement element) {
-  return element == MapElement::half ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+  return element == MapElement::half   ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+         : element == MapElement::tf32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
+                                       : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
 }
 constexpr std::uint32_t widest_bytes = 128;
 constexpr std::uint32_t bytes_of(MapElement element) { return element == MapElement::half ? 2 : 4; }

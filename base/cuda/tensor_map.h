@@ -11,9 +11,9 @@
 
 namespace lenslet::cuda {
 
-/// What copies move: 16 bits of any type, 64 a box; or float32, 32 a box, which the copy engine rounds to TF32's 10
-/// mantissa bits, to nearest, on its way into shared memory.
-enum class MapElement { half, tf32 };
+/// What copies move: 16 bits of any type, 64 a box; or float32, 32 a box, as they are (f32), or such as the copy engine
+/// rounds to TF32's 10 mantissa bits, to nearest, on their way into shared memory.
+enum class MapElement { half, tf32, f32 };
 
 /// `sizes` from the innermost axis, three at most, densely one in the other; of axis 0 a multiple of 16 bytes. `box` is
 /// what one copy brings: 128, 64 or 32 bytes, then 256 each at most. `pitch`, if it is not 0: elements from one place

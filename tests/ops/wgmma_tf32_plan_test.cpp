@@ -59,25 +59,31 @@ TEST_CASE("conv/wgmma_tf32_plan/staged_sums_meet_in_no_bank") {
     for (int quad = 0; quad < tf32_staged_filters / 4; ++quad) places.insert(tf32_staged_offset(row, quad));
   CHECK(places.size() == tf32_staged_rows * tf32_staged_filters / 4);
   CHECK(*places.begin() == 0);
-  CHECK(*places.rbegin() == tf32_staging_bytes - 16);
+  CHECK(*places.rbegin() == tf32_staged_bytes - 16);
   for (const int place : places) CHECK(place % 16 == 0);
 
-  // 8 bytes a thread go 16 threads at a time, 16 bytes a thread 8 of them; 32 banks of 4 bytes.
-  for (int eight = 0; eight < 4; ++eight)
-    for (int i = 0; i < 2; ++i)
-      for (int first = 0; first < 32; first += 16) {
-        std::set<int> banks;
-        for (int lane = first; lane < first + 16; ++lane)
-          banks.insert((tf32_staged_offset(lane / 4 + i * 8, eight * 2 + lane % 4 / 2) + lane % 2 * 8) % 128);
-        CHECK(banks.size() == 16);
-      }
-  for (int pass = 0; pass < 4; ++pass)
+  // 16 bytes a thread go 8 threads at a time; 32 banks of 4 bytes.
+  for (int i = 0; i < 4; ++i)
     for (int first = 0; first < 32; first += 8) {
       std::set<int> banks;
       for (int lane = first; lane < first + 8; ++lane)
-        banks.insert(tf32_staged_offset(lane / 8 + pass * 4, lane % 8) % 128);
+        banks.insert(tf32_staged_offset(lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2) % 128);
       CHECK(banks.size() == 8);
     }
+}
+
+TEST_CASE("conv/wgmma_tf32_plan/threads_have_eight_filters_side_by_side") {
+  std::set<int> filters;
+  for (int place = 0; place < tf32_staged_filters; ++place) filters.insert(tf32_filter_at(place));
+  CHECK(filters.size() == tf32_staged_filters);
+  CHECK(*filters.rbegin() == tf32_staged_filters - 1);
+  // An instruction's sums of places 8 * j + 2 * t + e are thread t's.
+  for (int t = 0; t < 4; ++t)
+    for (int j = 0; j < 4; ++j)
+      for (int e = 0; e < 2; ++e) CHECK(tf32_filter_at(8 * j + 2 * t + e) == 8 * t + 2 * j + e);
+  CHECK(tf32_prepared_filters(4) == 32);
+  CHECK(tf32_prepared_filters(96) == 96);
+  CHECK(tf32_prepared_filters(100) == 128);
 }
 
 TEST_CASE("conv/wgmma_tf32_plan/shared_memory") {
@@ -86,11 +92,12 @@ TEST_CASE("conv/wgmma_tf32_plan/shared_memory") {
     CAPTURE(tile.m);
     CAPTURE(tile.n);
     CHECK(shared.stages >= 4);
+    CHECK((shared.buffers == 2 || shared.buffers == 4));
     CHECK(shared.pixels == tile.m * 128);
     CHECK(shared.filters == tile.n * 128);
     CHECK(shared.staging == shared.stages * (shared.pixels + shared.filters));
-    CHECK(shared.barriers == shared.staging + 8 * tf32_staging_bytes);
-    CHECK(shared.total == shared.barriers + 16 * shared.stages);
+    CHECK(shared.barriers == shared.staging + 8 * shared.buffers * tf32_staged_bytes);
+    CHECK(shared.total == shared.barriers + 16 * shared.stages + 64 * shared.buffers);
     CHECK(static_cast<std::size_t>(shared.total) <= reference_gpu().shared_bytes_per_block);
   }
 }

@@ -58,9 +58,11 @@ class BoundWgmmaTf32 final : public BoundKernel {
     call.windows = windows(run.in<void>(ConvOp::input));
     call.filters = filters(run.blob);
     call.bias = run.in<float>(ConvOp::bias);
-    call.residual = run.in<float4>(ConvOp::residual);
-    call.y = run.out<float4>();
-    call.y_pixel = static_cast<int>(y_pixel(call.k, run));
+    call.results = results(run.out<void>(), y_pixel(call.k, run));
+    if (const void* residual = run.in<void>(ConvOp::residual); residual != nullptr) {
+      call.residuals = results(residual, call.k);
+      call.adds_residual = 1;
+    }
     const auto shared_bytes = static_cast<std::size_t>(tf32_shared_of(shape_).total);
     allow_shared_bytes(kernel_, shared_bytes);
     const int blocks = std::min(call.tiles, run.cuda->multiprocessors);
@@ -87,9 +89,17 @@ class BoundWgmmaTf32 final : public BoundKernel {
   CUtensorMap filters(const void* prepared) const {
     const ConvProblem& p = problem_;
     const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
-    return tiled_map(prepared, std::array{size(p.c), size(p.r * p.s), size(p.k)},
+    return tiled_map(prepared, std::array{size(p.c), size(p.r * p.s), size(tf32_prepared_filters(p.k))},
                      std::array{std::uint32_t{wgmma_tf32_step}, 1U, static_cast<std::uint32_t>(shape_.n)}, 0,
                      MapElement::tf32);
+  }
+  /// `pitch`: floats from one pixel to the next.
+  CUtensorMap results(const void* y, std::int64_t pitch) const {
+    const ConvProblem& p = problem_;
+    const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
+    return tiled_map(y, std::array{size(p.k), size(p.n * p.p * p.q)},
+                     std::array{std::uint32_t{tf32_staged_filters}, std::uint32_t{tf32_staged_rows}}, size(pitch),
+                     MapElement::f32);
   }
 
   ConvProblem problem_;
@@ -134,15 +144,19 @@ class WgmmaTf32Conv final : public ConvAlgorithm {
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = p.k * p.r * p.s * p.c, .form = "tf32"};
+    return {.floats = tf32_prepared_filters(p.k) * p.r * p.s * p.c, .form = "tf32"};
   }
-  /// [K][R*S][C]
+  /// [K][R*S][C], the filters of a part in the order of their places, zeros for those that are missing.
   void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
     const std::int64_t taps = p.r * p.s;
     float* next = to.data();
-    for (std::int64_t k = 0; k < p.k; ++k)
+    for (std::int64_t place = 0; place < tf32_prepared_filters(p.k); ++place) {
+      const auto in_part = static_cast<int>(place % tf32_staged_filters);
+      const std::int64_t k = place - in_part + tf32_filter_at(in_part);
       for (std::int64_t tap = 0; tap < taps; ++tap)
-        for (std::int64_t c = 0; c < p.c; ++c) *next++ = tf32_from_f64(filter.exact_weight(k, c * taps + tap));
+        for (std::int64_t c = 0; c < p.c; ++c)
+          *next++ = k < p.k ? tf32_from_f64(filter.exact_weight(k, c * taps + tap)) : 0.0F;
+    }
   }
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,

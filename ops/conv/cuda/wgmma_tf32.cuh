@@ -1,12 +1,15 @@
 #pragma once
 // The wgmma_tf32 kernel: that of wgmma_gemm (wgmma_gemm.cuh) without clusters, on float32 windows, which the copy
 // engine rounds to TF32 on their way into shared memory, and on filters that were rounded when they were prepared. A
-// step has as many bytes as there and takes the tensor cores as long; sums leave as float32.
+// step has as many bytes as there and takes the tensor cores as long. Sums leave as there, too, as float32: through
+// parts in shared memory by the copy engine, which brings residuals the same way. Filters are ordered so that a thread
+// has eight of a pixel side by side (tf32_filter_at).
 //
 // Warps that rounded windows in place would move 32 KiB more in shared memory a step of 128x128, where products and
 // copies move 80 in about 640 cycles, of 128 bytes at most.
 
 #include "base/cuda/launch.h"
+#include "base/cuda/tensor_copy.cuh"
 #include "base/cuda/vector.cuh"
 #include "base/cuda/wgmma.cuh"
 #include "ops/conv/cuda/wgmma_gemm.cuh"
@@ -18,18 +21,18 @@ namespace lenslet::cuda {
 /// What the kernel takes. x, residual and y are NHWC.
 struct WgmmaTf32 {
   CUtensorMap windows{};  ///< of x: in im2col mode, or pointwise [pixels][C]; rounds
-  CUtensorMap filters{};  ///< [K][R*S][C]
+  CUtensorMap filters{};  ///< [K in whole parts][R*S][C]
+  /// Of y and of the residual, which may be y or missing: [pixels][K], boxes of a part.
+  CUtensorMap results{}, residuals{};
   WindowWalk walk;
   DeviceActivation activation;
   int pointwise = 0;
   int pixels = 0, k = 0;  ///< pixels: N*P*Q
-  int y_pixel = 0;        ///< floats from one pixel of y to the next; K with a residual
   TermOrder terms;
-  int steps = 0;                     ///< of a tile
-  int tiles = 0, tiles_n = 0;        ///< of all blocks, and those side by side
-  const float* bias = nullptr;       ///< may be null
-  const float4* residual = nullptr;  ///< may be null, or y
-  float4* y = nullptr;
+  int steps = 0;                ///< of a tile
+  int tiles = 0, tiles_n = 0;   ///< of all blocks, and those side by side
+  const float* bias = nullptr;  ///< may be null
+  int adds_residual = 0;
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -46,12 +49,16 @@ struct Tf32Block {
 
   __device__ unsigned char* pixels(int stage) const { return shared + stage * stage_bytes; }
   __device__ unsigned char* filters(int stage) const { return pixels(stage) + layout.pixels; }
-  __device__ unsigned char* staging(int warp) const { return shared + layout.staging + warp * tf32_staging_bytes; }
+  __device__ unsigned char* staging(int warp) const {
+    return shared + layout.staging + warp * (layout.buffers * tf32_staged_bytes);
+  }
   /// A stage's operands have arrived; its last readers are done.
   __device__ std::uint64_t* full(int stage) const {
     return reinterpret_cast<std::uint64_t*>(shared + layout.barriers) + stage;
   }
   __device__ std::uint64_t* empty(int stage) const { return full(stage) + layout.stages; }
+  /// The barriers of a warp's buffers: a part of the residual has arrived.
+  __device__ std::uint64_t* residuals(int warp) const { return full(0) + 2 * layout.stages + warp * layout.buffers; }
 };
 
 /// One thread: all copies of a block.
@@ -82,6 +89,11 @@ __device__ inline void produce_tf32(const WgmmaTf32& g, const Tf32Block<tile>& b
     const int tile_m = index / g.tiles_n, first_k = (index - tile_m * g.tiles_n) * Block::shape.n;
     const int first_pixel = tile_m * Block::shape.m;
     const WindowStart start = g.walk.start(first_pixel);
+    // The tile's residual comes to L2, ahead of the consumers.
+    if (g.adds_residual != 0)
+      for (int row = 0; row < Block::shape.m && first_pixel + row < g.pixels; row += tf32_staged_rows)
+        for (int k = 0; k < Block::shape.n && first_k + k < g.k; k += tf32_staged_filters)
+          prefetch_tile(g.residuals, first_k + k, first_pixel + row);
     TermWalk terms;
     for (int step = 0; step < g.steps; ++step) {
       if (early > 0) {
@@ -102,127 +114,147 @@ __device__ inline void produce_tf32(const WgmmaTf32& g, const Tf32Block<tile>& b
   let_next_start();
 }
 
-/// What a consumer warp does with its sums. A part is 16 pixels of 32 filters; of a warp's parts those of the same
-/// pixels follow each other. On its way out a thread has four filters of every fourth pixel of a part.
-template <int rows64, int n>
+/// What a consumer warp does with its sums: wgmma_gemm's Finisher (wgmma_finish.cuh) for floats. Of its parts of a tile
+/// those of the same pixels follow each other. Each takes the next of the warp's buffers and is a group of the first
+/// lane's stores, also where it lies outside of y.
+template <WgmmaTile tile>
 class Tf32Finisher {
-  static constexpr int parts_n = n / tf32_staged_filters, parts = rows64 * parts_n, passes = tf32_staged_rows / 4;
+  using Block = Tf32Block<tile>;
+  static constexpr int n = Block::shape.n, rows64 = Block::shape.m / 64 / wgmma_consumers;
+  static constexpr int parts_n = n / tf32_staged_filters, parts = rows64 * parts_n;
+  static constexpr int sums = tf32_staged_filters / 2;  // of a part, a thread's: eight filters of two pixels
+  static constexpr int buffers = Block::layout.buffers;
+  /// So many parts ahead a residual is under way. Its buffer's last part then need not be the latest to leave.
+  static constexpr int ahead = buffers / 2;
 
  public:
-  __device__ Tf32Finisher(const WgmmaTf32& g, unsigned char* staging)
-      : g_(g), staging_(staging), lane_(static_cast<int>(threadIdx.x) % 32), clamp_(g.activation.clamp()) {}
+  /// After wait_for_previous().
+  __device__ Tf32Finisher(const WgmmaTf32& g, const Block& block, int warp)
+      : g_(g),
+        staging_(block.staging(warp)),
+        barriers_(block.residuals(warp)),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        clamp_(g.activation.clamp()) {
+    if (lane_ == 0) {
+      prefetch_map(g.results);
+      if (g.adds_residual != 0) order_copies_after_stores();
+    }
+    __syncwarp();
+  }
 
-  /// The tile's sums begin at this pixel for this warp. While it multiplies, its first residuals are on their way, the
-  /// others as far as L2.
+  /// The tile's sums begin at this pixel for this warp. Its first residuals are on their way while it multiplies.
   __device__ void begin(int first_pixel, int first_k) {
     first_pixel_ = first_pixel;
     first_k_ = first_k;
-    if (g_.residual == nullptr) return;
-    const Outputs outputs = outputs_of(0);
-#pragma unroll
-    for (int pass = 0; pass < passes; ++pass) load_residual(outputs, pass);
-#pragma unroll 1
-    for (int part = lane_ / tf32_staged_rows; part < parts; part += 32 / tf32_staged_rows) prefetch_residual(part);
+    if (g_.adds_residual == 0) return;
+    if (lane_ == 0)
+      for (int part = 0; part < ahead; ++part) load_residual(part);
     __syncwarp();
   }
 
   /// All sums are there.
   __device__ void finish(const float (&d)[rows64][n / 2]) {
-    // A loop, and its body once, for the sake of the code's size; registers are indexed by what is known here.
+    // A loop, and most of its body once, for the sake of the code's size.
 #pragma unroll 1
     for (int part = 0; part < parts; ++part) {
-#pragma unroll
-      for (int known = 0; known < parts; ++known)
-        if (part == known) stage(d[known / parts_n], known % parts_n * (tf32_staged_filters / 2));
-      __syncwarp();
-      finish_part(part);
+      if (exists(part)) finish_part(part, d);
+      if (lane_ == 0) {
+        commit_stores();
+        if (g_.adds_residual != 0) load_residual(part + ahead);
+      }
       __syncwarp();
     }
+    turn_ += parts;
+  }
+
+  /// After the last tile: shared memory may go.
+  __device__ void end() const {
+    if (lane_ == 0) wait_for_stores();
+    __syncwarp();
   }
 
  private:
-  /// A thread's of a part: where the first lies, in units of four floats, and how many pixels there are from its own
-  /// on. Those of the next pass are y_pixel units behind.
-  struct Outputs {
-    std::size_t at = 0;
-    int pixels = 0;
-  };
-
-  __device__ int filter(int part) const { return first_k_ + part % parts_n * tf32_staged_filters; }
   __device__ int pixel(int part) const { return first_pixel_ + part / parts_n * 64; }
-  __device__ std::size_t place(int pixel, int filter) const {
-    return (static_cast<std::size_t>(pixel) * static_cast<std::size_t>(g_.y_pixel) + static_cast<std::size_t>(filter)) /
-           4;
-  }
-  __device__ Outputs outputs_of(int part) const {
-    const int row = pixel(part) + lane_ / 8, k = filter(part) + lane_ % 8 * 4;
-    return {place(row, k), k < g_.k ? g_.pixels - row : 0};
-  }
-  __device__ std::size_t place(const Outputs& outputs, int pass) const {
-    return outputs.at + static_cast<std::size_t>(pass) * static_cast<std::size_t>(g_.y_pixel);
+  __device__ int filter(int part) const { return first_k_ + part % parts_n * tf32_staged_filters; }
+  __device__ bool exists(int part) const { return part < parts && pixel(part) < g_.pixels && filter(part) < g_.k; }
+  __device__ int buffer(int part) const { return static_cast<int>((turn_ + static_cast<unsigned>(part)) % buffers); }
+
+  /// By the first lane, when the part `ahead` of it, or an earlier one of another tile, was committed last.
+  __device__ void load_residual(int part) const {
+    if (!exists(part)) return;
+    wait_until_read<buffers - ahead>();  // what left from the buffer before
+    const int at = buffer(part);
+    arrive_expecting(barriers_ + at, tf32_staged_bytes);
+    copy_tile(staging_ + at * tf32_staged_bytes, g_.residuals, barriers_ + at, filter(part), pixel(part));
   }
 
-  __device__ void load_residual(const Outputs& outputs, int pass) {
-    residual_[pass] = {};
-    if (pass * 4 < outputs.pixels) residual_[pass] = g_.residual[place(outputs, pass)];
-  }
-  /// One row of a part, 128 bytes, by each of as many lanes as there are.
-  __device__ void prefetch_residual(int part) const {
-    const int row = pixel(part) + lane_ % tf32_staged_rows;
-    if (row < g_.pixels && filter(part) < g_.k)
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(g_.residual + place(row, filter(part))));
-  }
-
-  /// A part's fragment, from register `first` on.
-  __device__ void stage(const float (&d)[n / 2], int first) const {
-    const int row = lane_ / 4, half = lane_ % 4 / 2;
-    unsigned char* const to = staging_ + lane_ % 2 * 8;
+  /// Of the thread's eight filters, four and four.
+  __device__ void load_bias(int part, float4 (&bias)[2]) const {
 #pragma unroll
-    for (int eight = 0; eight < tf32_staged_filters / 8; ++eight)
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int at = first + eight * 4 + i * 2;
-        *reinterpret_cast<float2*>(to + tf32_staged_offset(row + i * 8, eight * 2 + half)) = {d[at], d[at + 1]};
-      }
-  }
-
-  __device__ float4* staged(int pass) const {
-    return reinterpret_cast<float4*>(staging_ + tf32_staged_offset(lane_ / 8 + pass * 4, lane_ % 8));
-  }
-  __device__ void store(const Outputs& outputs, int pass, float4 value) const {
-    if (pass * 4 < outputs.pixels) g_.y[place(outputs, pass)] = value;
-  }
-
-  __device__ void finish_part(int part) {
-    const Outputs outputs = outputs_of(part), next = part + 1 < parts ? outputs_of(part + 1) : Outputs{};
-    float4 bias{};
-    if (g_.bias != nullptr && outputs.pixels > 0)
-      bias = *reinterpret_cast<const float4*>(g_.bias + filter(part) + lane_ % 8 * 4);
-    const bool clamps = g_.activation.is_clamp();
-#pragma unroll
-    for (int pass = 0; pass < passes; ++pass) {
-      float4 value = *staged(pass) + bias;
-      if (g_.residual != nullptr) {
-        value = value + residual_[pass];
-        load_residual(next, pass);
-      }
-      if (clamps)
-        store(outputs, pass, {clamp_(value.x), clamp_(value.y), clamp_(value.z), clamp_(value.w)});
-      else
-        *staged(pass) = value;
+    for (int half = 0; half < 2; ++half) {
+      const int k = filter(part) + lane_ % 4 * 8 + half * 4;
+      bias[half] = {};
+      if (g_.bias != nullptr && k < g_.k) bias[half] = *reinterpret_cast<const float4*>(g_.bias + k);
     }
-    if (clamps) return;
-      // The others' code is long: once. What a thread reads it has written.
+  }
+
+  __device__ void finish_part(int part, const float (&d)[rows64][n / 2]) {
+    const int at = buffer(part);
+    unsigned char* const staged = staging_ + at * tf32_staged_bytes;
+    // Four are filters 8t + 4 * (i % 2) on of row lane / 4, then of the row 8 below.
+    const auto four_at = [&](int i) {
+      return reinterpret_cast<float4*>(staged + tf32_staged_offset(lane_ / 4 + i / 2 * 8, lane_ % 4 * 2 + i % 2));
+    };
+
+    float4 bias[2];
+    load_bias(part, bias);
+    float4 v[sums / 4];
+#pragma unroll
+    for (int known = 0; known < parts; ++known)  // registers are indexed by what is known here
+      if (part == known) {
+#pragma unroll
+        for (int i = 0; i < sums / 4; ++i) {
+          // Filters 2j and 2j + 1 of the eight come from the j-th eight places.
+          const int first = known % parts_n * sums + i % 2 * 8 + i / 2 * 2;
+          const float(&of)[n / 2] = d[known / parts_n];
+          v[i] = float4{of[first], of[first + 1], of[first + 4], of[first + 5]} + bias[i % 2];
+        }
+      }
+
+    if (g_.adds_residual != 0) {
+      wait_for_phase(barriers_ + at, phases_ >> at & 1);
+      phases_ ^= 1U << at;
+      __syncwarp();
+#pragma unroll
+      for (int i = 0; i < sums / 4; ++i) v[i] = v[i] + *four_at(i);
+    } else if (lane_ == 0) {
+      wait_until_read<buffers - 1>();
+    }
+    __syncwarp();
+
+    if (g_.activation.is_clamp()) {
+#pragma unroll
+      for (int i = 0; i < sums / 4; ++i) *four_at(i) = {clamp_(v[i].x), clamp_(v[i].y), clamp_(v[i].z), clamp_(v[i].w)};
+    } else {
+#pragma unroll
+      for (int i = 0; i < sums / 4; ++i) *four_at(i) = v[i];
+        // The others' code is long: once. What a thread reads it has written.
 #pragma unroll 1
-    for (int pass = 0; pass < passes; ++pass) store(outputs, pass, g_.activation(*staged(pass)));
+      for (int i = 0; i < sums / 4; ++i) *four_at(i) = g_.activation(*four_at(i));
+    }
+    order_copies_after_shared_stores();
+    __syncwarp();
+    if (lane_ == 0) store_tile(g_.results, staged, filter(part), pixel(part));
   }
 
   const WgmmaTf32& g_;
   unsigned char* staging_;
+  std::uint64_t* barriers_;  // a buffer each
   int lane_;
   Clamp clamp_;
   int first_pixel_ = 0, first_k_ = 0;
-  float4 residual_[passes];
+  unsigned turn_ = 0;    // parts before this tile
+  unsigned phases_ = 0;  // of barriers_, one bit each
 };
 
 /// A warpgroup: its half of every tile's pixels.
@@ -240,7 +272,7 @@ __device__ inline void consume_tf32(const WgmmaTf32& g, const Tf32Block<tile>& b
   };
 
   wait_for_previous();
-  Tf32Finisher<rows64, n> finisher(g, block.staging(warp));
+  Tf32Finisher<tile> finisher(g, block, warp);
   StageWalk<stages> at;
   float d[rows64][n / 2];
   for (int index = static_cast<int>(blockIdx.x); index < g.tiles; index += static_cast<int>(gridDim.x)) {
@@ -271,6 +303,7 @@ __device__ inline void consume_tf32(const WgmmaTf32& g, const Tf32Block<tile>& b
     for (int row = 0; row < rows64; ++row) wgmma_hold(d[row]);
     finisher.finish(d);
   }
+  finisher.end();
 }
 
 #endif
@@ -287,6 +320,7 @@ __global__ void __launch_bounds__(wgmma_threads, 1) wgmma_tf32_kernel(const __gr
       init_barrier(block.full(stage), 1);
       init_barrier(block.empty(stage), wgmma_consumers * 4);
     }
+    for (int i = 0; i < wgmma_consumers * 4 * Block::layout.buffers; ++i) init_barrier(block.residuals(0) + i, 1);
     publish_barriers();
   }
   __syncthreads();

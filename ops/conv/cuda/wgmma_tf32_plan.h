@@ -13,35 +13,47 @@ namespace lenslet::cuda {
 /// Channels of a step: 128 bytes, a row of the tensor cores' swizzled layout.
 inline constexpr int wgmma_tf32_step = 32;
 
-/// A consumer warp stages so many rows of sums of so many filters on their way out.
+/// Results leave through shared memory in parts of so many pixels and filters, as wgmma_gemm's do: a consumer warp lays
+/// one down, one copy stores it, and a residual comes the same way.
 inline constexpr int tf32_staged_rows = 16, tf32_staged_filters = 32;
-inline constexpr int tf32_staging_bytes = tf32_staged_rows * tf32_staged_filters * 4;
+inline constexpr int tf32_staged_bytes = tf32_staged_rows * tf32_staged_filters * 4;
 
-/// Where sums (row, 4 * quad ...+3) of a warp lie in its staging area, in bytes. 16-byte units are permuted so that
-/// neither the writes of fragments (8 bytes a thread: rows 0-3 or 4-7, two quads side by side) nor the reads of rows
-/// (16 bytes a thread: one row, all quads) meet in a bank.
+/// Where the results (row, 4 * quad ...+3) of a part lie, in bytes: as copies by a tensor map have them, 16-byte units
+/// permuted so that those of eight rows lie in different banks.
 LENSLET_HOST_DEVICE constexpr int tf32_staged_offset(int row, int quad) {
-  return row * tf32_staged_filters * 4 + ((quad ^ ((row & 3) << 1)) << 4);
+  return row * tf32_staged_filters * 4 + ((quad ^ (row & 7)) << 4);
 }
 
-/// Bytes of shared memory: stages of both operands, what consumers stage, and barriers.
+/// Of a part's filters, the one that operand b has at `place`. An instruction leaves sums of places 8*j + 2*t and the
+/// next to thread t of four: in this order those are eight filters side by side, two units of 16 bytes.
+LENSLET_HOST_DEVICE constexpr int tf32_filter_at(int place) { return place % 8 / 2 * 8 + place / 8 * 2 + place % 2; }
+/// Filters as they are prepared: whole parts.
+constexpr std::int64_t tf32_prepared_filters(std::int64_t k) {
+  return (k + tf32_staged_filters - 1) / tf32_staged_filters * tf32_staged_filters;
+}
+
+/// Bytes of shared memory: stages of both operands, parts on their way, and barriers.
 struct WgmmaTf32Shared {
   int pixels = 0, filters = 0;  ///< of a stage's operands
   int stages = 0;
-  int staging = 0;   ///< where the consumers' area begins, `tf32_staging_bytes` a warp
-  int barriers = 0;  ///< where they begin: a full one each stage, then an empty one each
+  int buffers = 0;   ///< of a consumer warp, for parts
+  int staging = 0;   ///< where the warps' buffers begin
+  int barriers = 0;  ///< where they begin: a full one each stage, then an empty one each, then one each buffer
   int total = 0;
 };
 constexpr WgmmaTf32Shared tf32_shared_of(const WgmmaTileShape& tile) {
-  constexpr int for_stages = 208 << 10, most_stages = 8;
+  constexpr int all = 224 << 10, warps = wgmma_consumers * 4, least_stages = 4, most_stages = 8;
   WgmmaTf32Shared shared;
   shared.pixels = tile.m * wgmma_tf32_step * 4;
   shared.filters = tile.n * wgmma_tf32_step * 4;
   const int stage = shared.pixels + shared.filters;
+  // More of them keep more bytes under way where sums are short. Large tiles are for long ones.
+  shared.buffers = least_stages * stage + warps * 4 * tf32_staged_bytes <= all ? 4 : 2;
+  const int staging = warps * shared.buffers * tf32_staged_bytes, for_stages = all - staging;
   shared.stages = for_stages / stage < most_stages ? for_stages / stage : most_stages;
   shared.staging = shared.stages * stage;
-  shared.barriers = shared.staging + wgmma_consumers * 4 * tf32_staging_bytes;
-  shared.total = shared.barriers + 2 * shared.stages * 8;
+  shared.barriers = shared.staging + staging;
+  shared.total = shared.barriers + (2 * shared.stages + warps * shared.buffers) * 8;
   return shared;
 }
 
