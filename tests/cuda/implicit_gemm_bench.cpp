@@ -1,5 +1,5 @@
 // lenslet-bench-implicit-gemm [PRECISION]: every cut of implicit_gemm, or, of another precision than fp32, of
-// mma_gemm, wgmma_gemm and wgmma_tf32, on problems of known networks, as CSV: what the constants in
+// mma_gemm, wgmma_gemm, wgmma_tf32 and grouped_tf32, on problems of known networks, as CSV: what the constants in
 // ops/conv/cuda/implicit_gemm_plan.cpp are fitted to, and on others, which they are held to (tools/scripts/
 // refit_conv.py). Cuts that the model puts beyond three times the best are left out. Each cut is a CUDA graph of many
 // runs on the same memory, so weights up to the size of L2 come from there; blocks are spread evenly as the planner has
@@ -22,6 +22,7 @@
 #include "base/cuda/session.h"
 #include "base/cuda/upload.h"
 #include "ops/conv/conv.h"
+#include "ops/conv/cuda/grouped_tf32_plan.h"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 #include "ops/conv/cuda/mma_gemm_plan.h"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
@@ -39,6 +40,7 @@ constexpr std::size_t workspace_bytes = std::size_t{64} << 20;
 
 struct Row {
   std::int64_t n, c, size, k, filter, stride;
+  std::int64_t groups = 1;
 };
 
 // ResNet-50 and the first layers' kin, VGG-16, MobileNetV2, SqueezeNet; a few at larger batch.
@@ -81,6 +83,17 @@ constexpr Row narrow[] = {
     {8, 24, 56, 144, 1, 1},  {64, 16, 55, 64, 1, 1},  {64, 16, 55, 64, 3, 1},  {64, 32, 27, 128, 1, 1},
     {64, 32, 27, 128, 3, 1}, {64, 16, 112, 96, 1, 1}, {64, 24, 56, 144, 1, 1}, {64, 32, 28, 192, 1, 1},
     {64, 48, 13, 192, 1, 1}, {64, 48, 13, 192, 3, 1},
+};
+
+/// ResNeXt-50 32x4d and RegNets: groups of 4, 8, 16, 24, 32 and 48.
+constexpr Row grouped[] = {
+    {1, 128, 56, 128, 3, 1, 32},   {1, 256, 28, 256, 3, 1, 32},    {1, 512, 14, 512, 3, 1, 32},
+    {1, 1024, 14, 1024, 3, 2, 32}, {1, 1024, 7, 1024, 3, 1, 32},   {1, 144, 28, 144, 3, 1, 6},
+    {8, 256, 28, 256, 3, 1, 32},   {8, 1024, 7, 1024, 3, 1, 32},   {64, 128, 56, 128, 3, 1, 32},
+    {64, 256, 56, 256, 3, 2, 32},  {64, 256, 28, 256, 3, 1, 32},   {64, 512, 28, 512, 3, 2, 32},
+    {64, 512, 14, 512, 3, 1, 32},  {64, 1024, 14, 1024, 3, 2, 32}, {64, 1024, 7, 1024, 3, 1, 32},
+    {64, 72, 56, 72, 3, 1, 3},     {64, 144, 28, 144, 3, 1, 6},    {64, 320, 14, 320, 3, 1, 20},
+    {64, 432, 14, 432, 3, 1, 9},
 };
 
 /// Median time of one run in us; run.cuda is the session's.
@@ -213,18 +226,35 @@ std::vector<Cut> wgmma_tf32_cuts(const ConvProblem& p, const DeviceProfile& devi
   return cuts;
 }
 
+std::vector<Cut> grouped_tf32_cuts_of(const ConvProblem& p, const DeviceProfile& device) {
+  std::vector<Cut> cuts;
+  const GroupedTf32Cut planned = plan_grouped_tf32(p, device).value();
+  for (const GroupedTf32Cut& cut : grouped_tf32_cuts(p)) {
+    if (device.refuse_shared(cut.shared_bytes())) continue;
+    cuts.push_back({.config = cut.str(),
+                    .tile = cut.str(),
+                    .steps_a_slice = p.s * cut.set_eights,
+                    .blocks = cut.blocks,
+                    .estimated_us = grouped_tf32_us(p, cut, device),
+                    .taken = cut.str() == planned.str()});
+  }
+  return cuts;
+}
+
 void measure(const Session& session, std::string_view name, std::string_view set, const Row& row,
              const Numerics& numerics = {}) {
   const Kernel& algorithm = *find_kernel("Conv", DeviceKind::cuda, name);
   ConvGeometry geometry;
   geometry.pads.fill(row.filter / 2);
   geometry.stride = {row.stride, row.stride};
-  ConvProblem p = resolve_conv({row.n, row.c, row.size, row.size}, {row.k, row.c, row.filter, row.filter}, geometry);
+  geometry.groups = row.groups;
+  ConvProblem p =
+      resolve_conv({row.n, row.c, row.size, row.size}, {row.k, row.c / row.groups, row.filter, row.filter}, geometry);
   p.bias = true;
   p.activation.kind = Activation::Kind::relu;
   p.storage = p.x_storage = numerics.storage;
   const DeviceProfile device = device_profile(0);
-  const auto problem = pose(p, drawn({p.k, p.c, p.r, p.s}));
+  const auto problem = pose(p, drawn({p.k, p.group_c(), p.r, p.s}));
   const Offer offer = algorithm.offer(*problem, {.device = device, .numerics = numerics});
   if (!offer.refusal.empty()) return;
   Candidate candidate = offer.candidates.at(0);
@@ -244,10 +274,11 @@ void measure(const Session& session, std::string_view name, std::string_view set
   const KernelRun run{
       .inputs = inputs, .outputs = outputs, .workspace = {workspace.data(), workspace.bytes()}, .blob = blob.data()};
 
-  const std::vector<Cut> cuts = name == "mma_gemm"     ? mma_gemm_cuts(p, device)
-                                : name == "wgmma_gemm" ? wgmma_gemm_cuts(p, device)
-                                : name == "wgmma_tf32" ? wgmma_tf32_cuts(p, device)
-                                                       : implicit_gemm_cuts(p, format, device);
+  const std::vector<Cut> cuts = name == "mma_gemm"       ? mma_gemm_cuts(p, device)
+                                : name == "wgmma_gemm"   ? wgmma_gemm_cuts(p, device)
+                                : name == "wgmma_tf32"   ? wgmma_tf32_cuts(p, device)
+                                : name == "grouped_tf32" ? grouped_tf32_cuts_of(p, device)
+                                                         : implicit_gemm_cuts(p, format, device);
   double planned_us = candidate.estimated_us;
   for (const Cut& cut : cuts)
     if (cut.taken) planned_us = cut.estimated_us;
@@ -273,6 +304,8 @@ int main(std::string_view precision) {
       for (const Row& row : narrow) measure(session, algorithm, "fitted", row, numerics);
       for (const Row& row : unseen) measure(session, algorithm, "unseen", row, numerics);
     }
+    for (const char* const algorithm : {"mma_gemm", "grouped_tf32"})
+      for (const Row& row : grouped) measure(session, algorithm, "grouped", row, numerics);
     return 0;
   }
   for (const Row& row : fitted) measure(session, "implicit_gemm", "fitted", row);
