@@ -1,6 +1,6 @@
 #pragma once
 // What Winograd's algorithms on the CPU and on CUDA have in common: the problems they take, U = G g G^T, and how far
-// off they may be.
+// off they may be. r: 3, 5 or 7.
 
 #include <array>
 #include <cmath>
@@ -11,13 +11,14 @@
 
 #include "ops/conv/problem.h"
 #include "ops/conv/winograd_matrices.h"
+#include "ops/core/sum_tolerance.h"
 
 namespace lenslet {
 
-/// Why F(m x m, 3 x 3) cannot do a problem of this form, or nothing. Dilated ones fall apart into undilated ones, which
+/// Why F(m x m, r x r) cannot do a problem of this form, or nothing. Dilated ones fall apart into undilated ones, which
 /// the CPU's does.
-inline std::optional<std::string> refuse_winograd_form(const ConvProblem& p) {
-  if (p.r != 3 || p.s != 3) return "filter is not 3x3";
+inline std::optional<std::string> refuse_winograd_form(const ConvProblem& p, int r = 3) {
+  if (p.r != r || p.s != r) return r == 3 ? "filter is not 3x3" : r == 5 ? "filter is not 5x5" : "filter is not 7x7";
   if (p.stride_h != 1 || p.stride_w != 1) return "stride is not 1";
   if (p.groups != 1) return "groups are not 1";
   return std::nullopt;
@@ -33,21 +34,46 @@ inline double winograd_tolerance(std::int64_t m, std::int64_t channels) {
   return 1e-4 + 4e-6 * c;
 }
 
-/// Row i of G g for the 3x3 filter `w`, in double.
-template <int M>
-std::array<double, 3> winograd_filter_row(std::size_t i, const float* w) {
-  constexpr const auto& g = winograd_matrices<M>.g;
-  std::array<double, 3> line{};
-  for (std::size_t s = 0; s < 3; ++s)
-    for (std::size_t r = 0; r < 3; ++r) line[s] += g[i][r] * static_cast<double>(w[r * 3 + s]);
+/// The bound of F(m x m, r x r) where r is 5 or 7, by winograd_amplification(): beside that of the sum itself, whose
+/// terms may cancel (sum_tolerance.h), 2^-24 * amplification * (32 + 4 sqrt(C)). Emulated (rectified Gaussian input,
+/// He-scaled filters, C from 1 to 1024, also F(2,3) to F(6,3) and F(6,5)) the error's rms stays below
+/// 2^-24 * amplification * (1 + sqrt(C) / 4): 16 times that, and twice it for the roundings of the transforms, which
+/// few channels do not average (worst of 25600 at C = 1: 13 of 20). winograd_transform_test.cpp holds it.
+template <int M, int R>
+double large_winograd_tolerance(std::int64_t channels) {
+  constexpr double amplification = winograd_amplification<M, R>();
+  const double c = std::sqrt(static_cast<double>(channels));
+  return sum_tolerance(channels * R * R) + std::ldexp(amplification * (32 + 4 * c), -24);
+}
+
+/// Of all that there are on CUDA.
+inline double winograd_tolerance(std::int64_t m, std::int64_t r, std::int64_t channels) {
+  if (r == 3) return winograd_tolerance(m, channels);
+  if (r == 7) return large_winograd_tolerance<2, 7>(channels);
+  return m == 2 ? large_winograd_tolerance<2, 5>(channels) : large_winograd_tolerance<4, 5>(channels);
+}
+
+/// What a bound may be for float32 that is called so: a tenth of what TF32's operands are rounded by. F(4,5) reaches it
+/// at 2000 channels; F(6,5) is above it with one.
+inline constexpr double most_winograd_tolerance = 1.0 / 2048;
+
+/// Row i of G g for the r x r filter `w`, in double.
+template <int M, int R = 3>
+std::array<double, R> winograd_filter_row(std::size_t i, const float* w) {
+  constexpr const auto& g = winograd_matrices<M, R>.g;
+  std::array<double, R> line{};
+  for (std::size_t s = 0; s < R; ++s)
+    for (std::size_t r = 0; r < R; ++r) line[s] += g[i][r] * static_cast<double>(w[r * R + s]);
   return line;
 }
 
 /// Element j of that row times G^T.
-template <int M>
-double winograd_filter_element(std::size_t j, const std::array<double, 3>& line) {
-  constexpr const auto& g = winograd_matrices<M>.g;
-  return line[0] * g[j][0] + line[1] * g[j][1] + line[2] * g[j][2];
+template <int M, std::size_t R>
+double winograd_filter_element(std::size_t j, const std::array<double, R>& line) {
+  constexpr const auto& g = winograd_matrices<M, static_cast<int>(R)>.g;
+  double sum = line[0] * g[j][0];
+  for (std::size_t s = 1; s < R; ++s) sum += line[s] * g[j][s];
+  return sum;
 }
 
 }  // namespace lenslet

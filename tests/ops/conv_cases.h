@@ -205,6 +205,18 @@ inline std::vector<ConvCase> conv_cases() {
        .bias = true,
        .activation = relu},
       {.n = 1, .c = 1, .h = 7, .w = 7, .k = 3, .r = 7, .s = 7},
+
+      // 5x5 and 7x7 of stride 1 (Winograd): no pads to 3, partial tiles, one output alone, channels that are odd.
+      {.n = 1, .c = 8, .h = 5, .w = 5, .k = 5, .r = 5, .s = 5, .bias = true},
+      {.n = 2, .c = 16, .h = 13, .w = 15, .k = 17, .r = 5, .s = 5, .residual = true, .activation = relu},
+      {.n = 1, .c = 21, .h = 9, .w = 11, .k = 32, .r = 5, .s = 5, .pads = {1, 3, 2, 0}, .activation = silu},
+      {.n = 3, .c = 34, .h = 6, .w = 5, .k = 12, .r = 5, .s = 5, .pads = pad3, .bias = true, .residual = true},
+      {.n = 1, .c = 64, .h = 18, .w = 23, .k = 64, .r = 5, .s = 5, .pads = pad2, .bias = true, .activation = relu6},
+      {.n = 2, .c = 16, .h = 12, .w = 13, .k = 16, .r = 7, .s = 7, .pads = pad3, .bias = true, .activation = relu},
+      {.n = 1, .c = 7, .h = 9, .w = 8, .k = 20, .r = 7, .s = 7, .pads = {0, 1, 2, 3}, .residual = true},
+      {.n = 3, .c = 32, .h = 8, .w = 9, .k = 34, .r = 7, .s = 7, .bias = true, .residual = true, .activation = silu},
+      {.n = 1, .c = 18, .h = 14, .w = 21, .k = 36, .r = 7, .s = 7, .pads = pad2, .activation = relu},
+      {.n = 1, .c = 40, .h = 31, .w = 10, .k = 24, .r = 7, .s = 7, .pads = pad1, .bias = true},
       {.n = 1, .c = 3, .h = 35, .w = 31, .k = 16, .r = 11, .s = 11, .stride = {4, 4}, .pads = pad2, .bias = true},
       {.n = 1, .c = 16, .h = 12, .w = 17, .k = 16, .r = 1, .s = 7, .pads = {0, 3, 0, 3}, .activation = relu},
       {.n = 1, .c = 15, .h = 17, .w = 12, .k = 16, .r = 7, .s = 1, .pads = {3, 0, 3, 0}, .bias = true},

@@ -12,25 +12,33 @@ using namespace lenslet::cuda;
 
 constexpr std::size_t workspace_limit = 256 << 20;
 
-ConvProblem square(std::int64_t n, std::int64_t c, std::int64_t size, std::int64_t k) {
+ConvProblem square(std::int64_t n, std::int64_t c, std::int64_t size, std::int64_t k, std::int64_t r = 3) {
   ConvGeometry geometry;
-  geometry.pads.fill(1);
-  return resolve_conv({n, c, size, size}, {k, c, 3, 3}, geometry);
+  geometry.pads.fill(r / 2);
+  return resolve_conv({n, c, size, size}, {k, c, r, r}, geometry);
 }
+
+/// F(m x m, r x r).
+struct Form {
+  int m, r;
+};
+constexpr Form forms[] = {{2, 3}, {4, 3}, {2, 5}, {4, 5}, {2, 7}};
 
 std::size_t workspace_bytes(const WinogradPlan& plan) {
   return (plan.v_floats() + plan.product_floats()) * sizeof(float);
 }
 
 /// What the kernels rely on.
-void check_plan(const ConvProblem& p, int m) {
+void check_plan(const ConvProblem& p, const Form& form) {
+  const int m = form.m, r = form.r;
   CAPTURE(p.str());
   CAPTURE(m);
   const WinogradPlan plan = plan_winograd(p, m, reference_gpu());
   const auto covers = [](std::int64_t parts, std::int64_t size, std::int64_t whole) {
     return parts * size >= whole && (parts - 1) * size < whole;
   };
-  CHECK(plan.alpha2 == (m + 2) * (m + 2));
+  CHECK(plan.r == r);
+  CHECK(plan.alpha2 == (m + r - 1) * (m + r - 1));
   CHECK(covers(plan.down, m, p.p));
   CHECK(covers(plan.across, m, p.q));
   CHECK(plan.count == p.n * plan.down * plan.across);
@@ -44,8 +52,8 @@ void check_plan(const ConvProblem& p, int m) {
   // The kernels count within V and M in 32 bits.
   CHECK(std::max(plan.v_floats(), plan.product_floats()) < std::size_t{1} << 31);
   // Wide threads take their channels whole.
-  CHECK((!plan.wide_input || p.c % winograd_width(m) == 0));
-  CHECK((!plan.wide_output || p.k % winograd_width(m) == 0));
+  CHECK((!plan.wide_input || p.c % winograd_width(m, r) == 0));
+  CHECK((!plan.wide_output || p.k % winograd_width(m, r) == 0));
   const WinogradPlan read = read_winograd_plan(p, m, plan.str());
   CHECK(read.str() == plan.str());
   CHECK(workspace_bytes(read) == workspace_bytes(plan));
@@ -55,19 +63,23 @@ void check_plan(const ConvProblem& p, int m) {
 
 TEST_CASE("conv/winograd_plan/covers_every_output") {
   int accepted = 0;
-  for (const ConvCase& c : conv_cases())
-    for (const int m : {2, 4}) {
-      if (refuse_winograd(c.problem, m)) continue;
-      ++accepted;
-      check_plan(c.problem, m);
+  for (const Form& form : forms) {
+    int of_form = 0;
+    for (const ConvCase& c : conv_cases()) {
+      if (refuse_winograd(c.problem, form.m, form.r)) continue;
+      ++of_form;
+      check_plan(c.problem, form);
     }
-  CHECK(accepted >= 40);
+    CHECK(of_form >= 5);
+    accepted += of_form;
+  }
+  CHECK(accepted >= 60);
 }
 
 TEST_CASE("conv/winograd_plan/chunks_keep_the_workspace_under_the_cap") {
   for (const int m : {2, 4}) {
     const ConvProblem p = square(64, 64, 224, 64);
-    check_plan(p, m);
+    check_plan(p, {m, 3});
     const WinogradPlan plan = plan_winograd(p, m, reference_gpu());
     const std::int64_t chunks = (plan.count + plan.chunk - 1) / plan.chunk;
     CHECK(chunks > 1);
@@ -79,6 +91,25 @@ TEST_CASE("conv/winograd_plan/chunks_keep_the_workspace_under_the_cap") {
   }
   // What fits is done at once.
   CHECK(plan_winograd(square(1, 64, 224, 64), 4, reference_gpu()).chunk == 56 * 56);
+}
+
+TEST_CASE("conv/winograd_plan/chunks_of_large_filters_are_those_of_the_least_estimate") {
+  const DeviceProfile& device = reference_gpu();
+  for (const auto& [p, m] :
+       {std::pair{resolve_conv({64, 128, 96, 96}, {128, 128, 5, 5}, {}), 4},
+        std::pair{resolve_conv({64, 128, 96, 96}, {128, 128, 5, 5}, {}), 2}, std::pair{square(8, 64, 112, 64, 7), 2}}) {
+    check_plan(p, {m, static_cast<int>(p.r)});
+    const WinogradPlan plan = plan_winograd(p, m, device);
+    const double us = estimate_winograd_us(p, plan, device);
+    for (const int parts : {1, 2, 3, 8}) {
+      WinogradPlan other = plan;
+      other.chunk = std::max(1, plan.chunk / parts);
+      other.tile = choose_batched_gemm_tile(other.gemm(other.chunk), device);
+      CHECK(us <= estimate_winograd_us(p, other, device));
+    }
+  }
+  // What fits is done at once where the starts would cost more.
+  CHECK(plan_winograd(square(1, 64, 28, 64, 5), 4, device).chunk == 49);
 }
 
 TEST_CASE("conv/winograd_plan/refusals") {
@@ -101,6 +132,19 @@ TEST_CASE("conv/winograd_plan/refusals") {
   CHECK(reason({1, 50000, 9, 9}, {20000, 50000, 3, 3}) == "workspace would exceed 256 MiB");
   CHECK(!refuse_winograd(resolve_conv({1, 50000, 9, 9}, {20000, 50000, 3, 3}, geometry), 2));
   CHECK(reason({1, 16, 3, 1 << 27}, {16, 16, 3, 3}) == "sizes exceed 32-bit indices");
+
+  const auto of_form = [&](const Form& form, const Shape& x, const Shape& filter) {
+    return refuse_winograd(resolve_conv(x, filter, geometry), form.m, form.r).value_or("");
+  };
+  CHECK(of_form({4, 5}, {1, 8, 9, 9}, {8, 8, 3, 3}) == "filter is not 5x5");
+  CHECK(of_form({2, 5}, {1, 8, 9, 9}, {8, 8, 5, 3}) == "filter is not 5x5");
+  CHECK(of_form({2, 7}, {1, 8, 9, 9}, {8, 8, 5, 5}) == "filter is not 7x7");
+  CHECK(of_form({4, 3}, {1, 8, 9, 9}, {8, 8, 5, 5}) == "filter is not 3x3");
+  CHECK(of_form({4, 5}, {1, 1900, 9, 9}, {8, 1900, 5, 5}).empty());
+  CHECK(of_form({4, 5}, {1, 4096, 9, 9}, {8, 4096, 5, 5}).find("its error may be") == 0);
+  CHECK(of_form({2, 5}, {1, 4096, 9, 9}, {8, 4096, 5, 5}).empty());
+  geometry.dilation = {2, 2};
+  CHECK(of_form({4, 5}, {1, 8, 19, 19}, {8, 8, 5, 5}) == "dilation is not 1");
 }
 
 TEST_CASE("conv/winograd_plan/wide_transforms_need_threads") {
@@ -150,6 +194,8 @@ TEST_CASE("conv/winograd_plan/estimates_follow_the_work") {
   // 4 tiles of it, which leave most rows of its 36 products' blocks empty.
   CHECK(us(square(8, 256, 56, 256), 4) < us(square(8, 256, 56, 256), 2));
   CHECK(us(square(1, 512, 7, 512), 2) < us(square(1, 512, 7, 512), 4));
+  // F(4,5) multiplies 6.25 times less than the definition, F(2,5) 2.8 times.
+  CHECK(us(square(8, 128, 56, 128, 5), 4) < us(square(8, 128, 56, 128, 5), 2));
   // Never below the bytes of input, filters and output.
   for (const std::int64_t size : {7, 56, 224}) {
     const ConvProblem p = square(1, 64, size, 64);

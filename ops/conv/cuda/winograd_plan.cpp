@@ -1,6 +1,9 @@
 #include "ops/conv/cuda/winograd_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <limits>
 
 #include "ops/conv/winograd_filter.h"
 
@@ -10,6 +13,8 @@ namespace {
 constexpr std::int64_t max_workspace_bytes = 256 << 20;
 /// A chunk has at least so many tiles: rows of the smallest tile of the product.
 constexpr std::int64_t min_chunk = 32;
+/// Launches are three a chunk, and each is a node of the graph.
+constexpr std::int64_t most_chunks = 128;
 /// Sizes that kernels count in 32 bits, with room for a tile beyond the edge.
 constexpr std::int64_t max_index = 1 << 30;
 
@@ -20,13 +25,17 @@ constexpr double cached_share = 0.8, cache_speed = 1.25;
 /// The filters, each of which one block reads at a time and waits for: U of 512x512 takes 30 us though L2 holds it.
 constexpr double filter_speed = 0.3;
 
+/// A first guess for 5x5 and 7x7, of which nothing is measured: so much more must they save than the estimate says. To
+/// be fitted, by layers of 5 to 10 us first.
+constexpr double unmeasured_us = 5;
+
 std::int64_t round_up(std::int64_t x, std::int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
 
-std::int64_t alpha2_of(int m) { return static_cast<std::int64_t>(m + 2) * (m + 2); }
+std::int64_t alpha2_of(const ConvProblem& p, int m) { return (m + p.r - 1) * (m + p.r - 1); }
 
 /// Of V and M.
 std::int64_t bytes_a_tile(const ConvProblem& p, int m) {
-  return alpha2_of(m) * (round_up(p.c, gemm_step) + round_up(p.k, 4)) * static_cast<std::int64_t>(sizeof(float));
+  return alpha2_of(p, m) * (round_up(p.c, gemm_step) + round_up(p.k, 4)) * static_cast<std::int64_t>(sizeof(float));
 }
 
 std::int64_t tiles_of(const ConvProblem& p, int m) { return p.n * ((p.p + m - 1) / m) * ((p.q + m - 1) / m); }
@@ -38,7 +47,8 @@ constexpr std::int64_t wide_threads = 512;
 WinogradPlan cut(const ConvProblem& p, int m) {
   WinogradPlan plan;
   plan.m = m;
-  plan.alpha2 = static_cast<int>(alpha2_of(m));
+  plan.r = static_cast<int>(p.r);
+  plan.alpha2 = static_cast<int>(alpha2_of(p, m));
   plan.down = static_cast<int>((p.p + m - 1) / m);
   plan.across = static_cast<int>((p.q + m - 1) / m);
   plan.count = static_cast<int>(tiles_of(p, m));
@@ -52,9 +62,12 @@ WinogradPlan cut(const ConvProblem& p, int m) {
 
 }  // namespace
 
-std::optional<std::string> refuse_winograd(const ConvProblem& p, int m) {
-  if (auto why = refuse_winograd_form(p)) return why;
+std::optional<std::string> refuse_winograd(const ConvProblem& p, int m, int r) {
+  if (auto why = refuse_winograd_form(p, r)) return why;
   if (p.dilation_h != 1 || p.dilation_w != 1) return "dilation is not 1";
+  if (const double bound = winograd_tolerance(m, r, p.c); r > 3 && bound > most_winograd_tolerance)
+    return fmt::format("its error may be {:.1e} of the output's rms, and float32 shall keep to {:.1e}", bound,
+                       most_winograd_tolerance);
   if (p.c > max_index || p.k > max_index || bytes_a_tile(p, m) * min_chunk > max_workspace_bytes)
     return "workspace would exceed 256 MiB";
   if (std::max({p.h, p.p, p.w * p.c, p.q * p.k, tiles_of(p, m)}) > max_index) return "sizes exceed 32-bit indices";
@@ -72,14 +85,31 @@ std::string WinogradPlan::str() const {
 
 WinogradPlan plan_winograd(const ConvProblem& p, int m, const DeviceProfile& device) {
   WinogradPlan plan = cut(p, m);
-  plan.tile = choose_batched_gemm_tile(plan.gemm(plan.chunk), device);
-  const auto wide = [&](std::int64_t channels, std::int64_t row) {
-    const int width = winograd_width(m);
-    return channels % width == 0 && plan.chunk * row / width >= wide_threads * device.units;
+  const auto decide = [&] {
+    plan.tile = choose_batched_gemm_tile(plan.gemm(plan.chunk), device);
+    const auto wide = [&](std::int64_t channels, std::int64_t row) {
+      const int width = winograd_width(m, plan.r);
+      return channels % width == 0 && plan.chunk * row / width >= wide_threads * device.units;
+    };
+    plan.wide_input = wide(p.c, plan.c);
+    plan.wide_output = wide(p.k, p.k);
   };
-  plan.wide_input = wide(p.c, plan.c);
-  plan.wide_output = wide(p.k, p.k);
-  return plan;
+  decide();
+  if (plan.r == 3) return plan;
+  // The transforms of 5x5 and 7x7 move twice the bytes of F(4,3) for each output: in smaller chunks L2 holds V and M,
+  // and the product wants them neither so small that starts count nor a little more than whole rounds of blocks.
+  WinogradPlan best = plan;
+  double least = estimate_winograd_us(p, plan, device);
+  for (std::int64_t chunks = (plan.count + plan.chunk - 1) / plan.chunk + 1; chunks <= most_chunks; ++chunks) {
+    plan.chunk = static_cast<int>((plan.count + chunks - 1) / chunks);
+    if (plan.chunk < min_chunk) break;
+    decide();
+    const double us = estimate_winograd_us(p, plan, device);
+    if (us >= least) continue;
+    least = us;
+    best = plan;
+  }
+  return best;
 }
 
 WinogradPlan read_winograd_plan(const ConvProblem& p, int m, std::string_view config) {
@@ -90,7 +120,8 @@ WinogradPlan read_winograd_plan(const ConvProblem& p, int m, std::string_view co
   plan.wide_input = reader.flag("wide_input");
   plan.wide_output = reader.flag("wide_output");
   reader.finish();
-  if ((plan.wide_input && p.c % winograd_width(m) != 0) || (plan.wide_output && p.k % winograd_width(m) != 0))
+  const int width = winograd_width(m, plan.r);
+  if ((plan.wide_input && p.c % width != 0) || (plan.wide_output && p.k % width != 0))
     reader.refuse("the channels are no multiple of what a wide thread takes");
   return plan;
 }
@@ -106,7 +137,8 @@ double estimate_winograd_us(const ConvProblem& p, const WinogradPlan& plan, cons
   const double arithmetic = batched_gemm_us(plan.gemm(plan.chunk), plan.tile, device) + product / rate;
   const double reading = (v + product) / rate + u / (filter_speed * device.bytes_per_us);
   const double transforms = chunks * (v + product) / rate + (x + y) / rate;
-  return transforms + chunks * std::max(arithmetic, reading) + 3 * chunks * device.launch_us;
+  const double starts = 3 * chunks * device.launch_us + (plan.r == 3 ? 0 : unmeasured_us);
+  return transforms + chunks * std::max(arithmetic, reading) + starts;
 }
 
 }  // namespace lenslet::cuda

@@ -1,8 +1,8 @@
 #pragma once
-// How a 3x3 convolution is cut into Winograd tiles on CUDA, and what that costs. Plain C++: built and tested where
-// there is no CUDA, too.
+// How a 3x3, 5x5 or 7x7 convolution is cut into Winograd tiles on CUDA, and what that costs. Plain C++: built and
+// tested where there is no CUDA, too.
 //
-// A tile is m x m outputs of one image, from (m+2) x (m+2) inputs; alpha^2 = (m+2)^2. With T tiles at a time:
+// A tile is m x m outputs of one image, from alpha x alpha inputs; alpha = m + r - 1. With T tiles at a time:
 //   V [alpha^2][T][c]   the transformed input, from x in NHWC
 //   U [alpha^2][c][k]   the transformed filters
 //   M [alpha^2][T][k]   = V U, the products, transformed to y in NHWC
@@ -18,14 +18,14 @@ namespace lenslet::cuda {
 
 struct WinogradPlan {
   // What follows from the problem and m.
-  int m = 0, alpha2 = 0;
+  int m = 0, r = 0, alpha2 = 0;
   int down = 0, across = 0;  ///< tiles of an image
   int count = 0;             ///< of all images
   int c = 0, k = 0;          ///< row lengths of V and M
   // The configuration.
   int chunk = 0;             ///< tiles at a time: V and M of so many are the workspace
   GemmTile tile{};           ///< of the products
-  bool wide_input = false;   ///< a thread of the input transform takes winograd_width(m) channels, not one
+  bool wide_input = false;   ///< a thread of the input transform takes winograd_width(m, r) channels, not one
   bool wide_output = false;  ///< the same of the output transform
 
   std::size_t u_floats() const { return floats_of(c) * static_cast<std::size_t>(k); }
@@ -42,11 +42,11 @@ struct WinogradPlan {
   }
 };
 
-/// Channels of a thread of the wide transforms: 72 registers of input for F(4), 64 for F(2).
-constexpr int winograd_width(int m) { return m == 2 ? 4 : 2; }
+/// Channels of a thread of the wide transforms: registers of input are 64 where alpha is 4, 72 of 6, 128 of 8.
+constexpr int winograd_width(int m, int r = 3) { return m + r == 5 ? 4 : 2; }
 
-/// Why F(m x m, 3 x 3) cannot do the problem, or nothing. m is 2 or 4.
-std::optional<std::string> refuse_winograd(const ConvProblem& problem, int m);
+/// Why F(m x m, r x r) cannot do the problem, or nothing. m is 2 or 4 with r 3 or 5, 2 with r 7.
+std::optional<std::string> refuse_winograd(const ConvProblem& problem, int m, int r = 3);
 
 /// Of a problem that is not refused.
 WinogradPlan plan_winograd(const ConvProblem& problem, int m, const DeviceProfile& device);

@@ -1,5 +1,5 @@
 #pragma once
-// The data transforms of Winograd F(m x m, 3 x 3) in NHWC. A thread transforms one tile of V neighbouring channels;
+// The data transforms of Winograd F(m x m, r x r) in NHWC. A thread transforms one tile of V neighbouring channels;
 // lanes run over channels, so that a warp reads and writes whole lines wherever its tile lies.
 
 #include <cuda_runtime.h>
@@ -116,10 +116,10 @@ struct TilePlace {
 };
 
 /// Grid: blocks of winograd_threads over count * v_row / V. c and v_row are multiples of V.
-template <int M, int V>
+template <int M, int V, int R = 3>
 __global__ void __launch_bounds__(winograd_threads) winograd_input_kernel(const WinogradInput g) {
   wait_for_previous();
-  constexpr int alpha = winograd_alpha<M>;
+  constexpr int alpha = winograd_alpha<M, R>;
   const TilePlace<V> place(g.v_row, g.first, g.down, g.across);
   if (place.tile >= g.count) return;
   const int top = place.row * M - g.pad_top, left = place.column * M - g.pad_left;
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(winograd_threads) winograd_input_kernel(const 
       float x[alpha], y[alpha];
 #pragma unroll
       for (int i = 0; i < alpha; ++i) x[i] = d[i][e];
-      input_transform<M>(FloatMath(), x, y);
+      input_transform<M, R>(FloatMath(), x, y);
 #pragma unroll
       for (int i = 0; i < alpha; ++i) half[e][i][j] = y[i];
     }
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(winograd_threads) winograd_input_kernel(const 
   for (int i = 0; i < alpha; ++i) {
     float y[V][alpha];
 #pragma unroll
-    for (int e = 0; e < V; ++e) input_transform<M>(FloatMath(), half[e][i], y[e]);
+    for (int e = 0; e < V; ++e) input_transform<M, R>(FloatMath(), half[e][i], y[e]);
 #pragma unroll
     for (int j = 0; j < alpha; ++j, v += matrix) {
       float out[V];
@@ -167,10 +167,10 @@ __global__ void __launch_bounds__(winograd_threads) winograd_input_kernel(const 
 }
 
 /// Grid: blocks of winograd_threads over count * k / V. k and product_row are multiples of V.
-template <int M, int V>
+template <int M, int V, int R = 3>
 __global__ void __launch_bounds__(winograd_threads) winograd_output_kernel(const WinogradOutput g) {
   wait_for_previous();
-  constexpr int alpha = winograd_alpha<M>;
+  constexpr int alpha = winograd_alpha<M, R>;
   const TilePlace<V> place(g.k, g.first, g.down, g.across);
   if (place.tile >= g.count) return;
   const int k = place.channel;
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(winograd_threads) winograd_output_kernel(const
       float x[alpha], y[M];
 #pragma unroll
       for (int i = 0; i < alpha; ++i) x[i] = d[i][e];
-      output_transform<M>(FloatMath(), x, y);
+      output_transform<M, R>(FloatMath(), x, y);
 #pragma unroll
       for (int i = 0; i < M; ++i) half[e][i][j] = y[i];
     }
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(winograd_threads) winograd_output_kernel(const
   for (int i = 0; i < M; ++i) {
     float sums[V][M];
 #pragma unroll
-    for (int e = 0; e < V; ++e) output_transform<M>(FloatMath(), half[e][i], sums[e]);
+    for (int e = 0; e < V; ++e) output_transform<M, R>(FloatMath(), half[e][i], sums[e]);
 #pragma unroll
     for (int j = 0; j < M; ++j) {
       float out[V];
