@@ -102,30 +102,81 @@ class MmaGemm:
         return device["launch_us"] + max(us, cut.moved / device["bytes_per_us"] + start)
 
 
-class Persistent:
-    """wgmma_plan_us() of whole tiles, and wgmma_tf32_us()."""
+def wgmma_tiles(constants):
+    """Of persistent blocks; their efficiencies go to `constants`."""
+    text = (CONV / "wgmma_gemm_plan.h").read_text().split("wgmma_tiles{{", 1)[1].split("}};", 1)[0]
+    tiles = {}
+    for m, n, efficiency in re.findall(rf"\{{(\d+), (\d+), {NUMBER}\}}", text):
+        tiles[f"{m}x{n}"] = (int(m), int(n))
+        constants[f"efficiency {m}x{n}"] = float(efficiency)
+    return tiles
 
-    def __init__(self, source, step):
-        self.constants = constants_of(source, ("start_us", "epilogue_us"))
-        header = (CONV / "wgmma_gemm_plan.h").read_text()  # of both: the tiles are the same
-        self.step, self.tiles, self.device = step, {}, device()
-        for m, n, efficiency in re.findall(rf"\{{(\d+), (\d+), {NUMBER}\}}", header):
-            self.tiles[f"{m}x{n}"] = (int(m), int(n))
-            self.constants[f"efficiency {m}x{n}"] = float(efficiency)
+
+class WgmmaGemm:
+    """wgmma_plan_us(). A tile is MxN/WIDTH, 0 slices are persistent blocks."""
+
+    def __init__(self):
+        self.constants = constants_of("wgmma_gemm_plan.cpp", (
+            "start_us", "epilogue_us", "unhidden", "slices_block_us", "slices_epilogue_us", "l2_bytes_per_us",
+            "exchange_us", "exchange_bytes_per_us", "rows_per_us"))
+        self.tiles, self.slices_tiles = wgmma_tiles(self.constants), {}
+        text = (CONV / "wgmma_gemm_plan.h").read_text().split("slices_tiles{{", 1)[1].split("}};", 1)[0]
+        for m, n, efficiency, blocks in re.findall(rf"\{{(\d+), (\d+), {NUMBER}, (\d+)\}}", text):
+            self.slices_tiles[f"{m}x{n}"] = int(blocks)
+            self.constants[f"sliced {m}x{n}"] = float(efficiency)
+        self.device, self.clusters = device(), multiprocessors_of_clusters()
+
+    def us(self, cut, x):
+        device, p, units = self.device, cut.p, int(self.device["units"])
+        tile, width = cut.tile_name.split("/")
+        (m, n), width = map(int, tile.split("x")), int(width)
+        groups = p.r * p.s * ceil_div(p.c, width)
+        terms = (1 if groups == 1 else 64 // width) * width
+        outputs, memory_us = m * n, cut.moved / device["bytes_per_us"]
+
+        copies = (m + n) * terms / width / x["rows_per_us"]
+
+        if cut.slices == 0:
+            rate = x["efficiency " + tile] * device["half_flops_per_us"] / units
+            step_us = max(2.0 * outputs * terms / rate, copies)
+            tiles_us = ceil_div(cut.blocks, units) * (cut.steps * step_us + x["epilogue_us"] * outputs / 128 ** 2)
+            return x["start_us"] + max(tiles_us, memory_us) + x["unhidden"] * min(tiles_us, memory_us)
+        rate = x["sliced " + tile] * device["half_flops_per_us"] / units
+        units = max(1, units * self.clusters[cut.slices] // self.clusters[0])
+        arriving = max((m + n) * terms * 2 * min(cut.blocks, units) / x["l2_bytes_per_us"], copies)
+
+        def round_us(together):
+            us = x["slices_block_us"] + cut.steps * together * max(2 * outputs * terms / rate, arriving)
+            us += together * x["slices_epilogue_us"] * outputs / 128 ** 2 / cut.slices
+            if cut.slices > 1:
+                us += x["exchange_us"] + together * outputs * 4 / x["exchange_bytes_per_us"]
+            return us
+
+        most = self.slices_tiles[tile]
+        rounds, rest = divmod(cut.blocks, units * most)
+        us = rounds * round_us(most) + (round_us(ceil_div(rest, units)) if rest else 0)
+        return (max(us, memory_us + x["slices_block_us"])
+                + x["unhidden"] * min(us - x["slices_block_us"], memory_us))
+
+
+class WgmmaTf32:
+    """wgmma_tf32_us()."""
+
+    def __init__(self):
+        self.constants = constants_of("wgmma_tf32_plan.cpp", ("start_us", "epilogue_us", "unhidden", "share"))
+        self.efficiencies = {}  # fitted as wgmma_gemm's
+        self.tiles, self.device = wgmma_tiles(self.efficiencies), device()
 
     def us(self, cut, x):
         m, n = self.tiles[cut.tile_name]
         device = self.device
-        rate = device["half_flops_per_us" if cut.half else "tf32_flops_per_us"] / device["units"]
-        step_us = 2.0 * m * n * self.step / (x["efficiency " + cut.tile_name] * rate)
-        tile_us = cut.steps * step_us + x["epilogue_us"] * m * n / 128 ** 2
-        return x["start_us"] + max(ceil_div(cut.blocks, int(device["units"])) * tile_us,
-                                   cut.moved / device["bytes_per_us"])
+        rate = x["share"] * self.efficiencies["efficiency " + cut.tile_name] * device["tf32_flops_per_us"] / device["units"]
+        tile_us = cut.steps * 2.0 * m * n * 32 / rate + x["epilogue_us"] * m * n / 128 ** 2
+        tiles_us, memory_us = ceil_div(cut.blocks, int(device["units"])) * tile_us, cut.moved / device["bytes_per_us"]
+        return x["start_us"] + max(tiles_us, memory_us) + x["unhidden"] * min(tiles_us, memory_us)
 
 
-MODELS = {"mma_gemm": MmaGemm,
-          "wgmma_gemm": lambda: Persistent("wgmma_gemm_plan.cpp", 64),
-          "wgmma_tf32": lambda: Persistent("wgmma_tf32_plan.cpp", 32)}
+MODELS = {"mma_gemm": MmaGemm, "wgmma_gemm": WgmmaGemm, "wgmma_tf32": WgmmaTf32}
 
 
 class Bound:
@@ -160,7 +211,8 @@ def main():
             sys.exit(f"{cut.problem}, {cut.tile_name} slices {cut.slices}: {here:.3f} us here, {cut.cut.estimated_us} in "
                      "the file; is it of this commit?")
     used = near_best([cut for cut in cuts if cut.set == "fitted"], arguments.near)
-    seen = {name for cut in used for name in (f"efficiency {cut.tile_name}", f"lone {cut.tile_name}")}
+    tiles = {cut.tile_name.split("/")[0] for cut in used}
+    seen = {f"{word} {tile}" for tile in tiles for word in ("efficiency", "lone", "sliced")}
     names = [name for name in model.constants
              if name not in arguments.fix and (" " not in name or name in seen)]
     x = least_squares(lambda x: [math.log(cut.us_by(x) / cut.us) for cut in used], model.constants, names)

@@ -40,11 +40,11 @@ struct WgmmaTileShape {
 // Fitted with the rest of the model (wgmma_gemm_plan.cpp). Above 1: what a large product reaches is held by the power
 // that it draws, which short ones do not; narrow tiles read more shared memory and L2 for a product.
 inline constexpr std::array<WgmmaTileShape, 5> wgmma_tiles{{
-    {128, 256, 1.15},
-    {256, 128, 1.10},
-    {128, 128, 1.05},
-    {256, 64, 1.12},
-    {128, 64, 0.79},
+    {128, 256, 1.33},
+    {256, 128, 1.29},
+    {128, 128, 1.20},
+    {256, 64, 1.02},
+    {128, 64, 0.78},
 }};
 
 constexpr const WgmmaTileShape& shape_of(WgmmaTile tile) { return wgmma_tiles[static_cast<std::size_t>(tile)]; }
@@ -64,10 +64,10 @@ struct SlicesTileShape {
 };
 
 inline constexpr std::array<SlicesTileShape, 4> slices_tiles{{
-    {128, 128, 0.70, 1},
-    {128, 64, 0.50, 1},
-    {64, 64, 0.50, 2},
-    {64, 32, 0.35, 2},
+    {128, 128, 1.00, 1},
+    {128, 64, 0.80, 1},
+    {64, 64, 0.52, 2},
+    {64, 32, 0.34, 2},
 }};
 
 constexpr const SlicesTileShape& shape_of(SlicesTile tile) { return slices_tiles[static_cast<std::size_t>(tile)]; }
