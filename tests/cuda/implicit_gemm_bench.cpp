@@ -12,13 +12,11 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
-#include <random>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/cuda/graph.h"
 #include "base/cuda/session.h"
 #include "base/cuda/upload.h"
 #include "ops/conv/conv.h"
@@ -27,14 +25,14 @@
 #include "ops/conv/cuda/mma_gemm_plan.h"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 #include "ops/conv/cuda/wgmma_tf32_plan.h"
+#include "tests/cuda/cut_timer.h"
 
 namespace lenslet {
 namespace {
 
+using namespace bench;
 using namespace cuda;
 
-constexpr int runs_a_graph = 20;
-constexpr int replays = 5;
 constexpr double hopeless = 3;
 constexpr std::size_t workspace_bytes = std::size_t{64} << 20;
 
@@ -95,36 +93,6 @@ constexpr Row grouped[] = {
     {64, 72, 56, 72, 3, 1, 3},     {64, 144, 28, 144, 3, 1, 6},    {64, 320, 14, 320, 3, 1, 20},
     {64, 432, 14, 432, 3, 1, 9},
 };
-
-/// Median time of one run in us; run.cuda is the session's.
-double measure_us(const Session& session, const BoundKernel& bound, KernelRun run) {
-  GraphRecorder recorder;
-  Context context = session.context();
-  context.recorder = &recorder;
-  run.cuda = &context;
-  for (int i = 0; i < runs_a_graph; ++i) bound.run(run);
-  const GraphExec graph(recorder);
-  std::vector<double> us;
-  for (int i = 0; i < replays + 1; ++i) {
-    Event start, stop;
-    start.record(session.stream());
-    graph.launch(session.stream());
-    stop.record(session.stream());
-    stop.synchronize();
-    if (i > 0) us.push_back(1e3 * static_cast<double>(stop.ms_since(start)) / runs_a_graph);
-  }
-  std::nth_element(us.begin(), us.begin() + replays / 2, us.end());
-  return us[replays / 2];
-}
-
-/// Drawn values: zeros let the device run at a higher clock.
-Tensor drawn(const Shape& shape) {
-  static std::mt19937 random(1);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  Tensor tensor(DType::f32, shape);
-  for (float& value : tensor.values<float>()) value = uniform(random);
-  return tensor;
-}
 
 /// One way to cut a problem.
 struct Cut {
