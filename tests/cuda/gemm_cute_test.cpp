@@ -76,6 +76,8 @@ struct Case {
   bool row_of_c = false, full_c = false, residual = false;
   float alpha = 1, beta = 1;
   Activation activation = {};
+  bool in_place = false;   ///< the residual is y
+  std::int64_t shift = 0;  ///< elements that y begins behind 128 bytes
 };
 
 struct Types {
@@ -88,27 +90,49 @@ constexpr Types types[] = {
     {Multiply::bf16, DType::bf16, DType::bf16, "bf16"}, {Multiply::bf16, DType::bf16, DType::f32, "bf16 to fp32"},
     {Multiply::tf32, DType::f32, DType::f32, "tf32"},   {Multiply::fp32, DType::f32, DType::f32, "fp32"}};
 
-void check(const cuda::Context& context, const DeviceProfile& device, const Case& t, const Types& type) {
+/// LENSLET_TEST_CUTE="core=wgmma tile=128x256 cluster=2": only these, to find out which one hangs.
+std::string_view wanted() {
+  const char* const only = std::getenv("LENSLET_TEST_CUTE");
+  return only == nullptr ? "" : only;
+}
+
+std::string text(const cuda::CutePlan& plan) {
+  ConfigWriter config;
+  plan.write(config);
+  return config.str();
+}
+
+/// Runs what says `only` somewhere; gives how many did.
+int check(const cuda::Context& context, const DeviceProfile& device, const Case& t, const Types& type,
+          std::string_view only) {
   const std::int64_t a_ld = t.k + t.between, b_rows = t.b_transposed ? t.n : t.k,
                      b_columns = t.b_transposed ? t.k : t.n, b_ld = b_columns + t.between;
   const std::int64_t b_count = t.one_b ? 1 : t.batch, y_elems = t.batch * t.m * t.n;
+  const std::size_t x_bytes = dtype_bytes(type.x), y_bytes = dtype_bytes(type.y);
+  const auto vector = static_cast<std::int64_t>(16 / x_bytes);
+  const cuda::CuteProblem problem{.multiply = type.multiply,
+                                  .y_type = type.y,
+                                  .m = t.m,
+                                  .n = t.n,
+                                  .k = t.k,
+                                  .batch = t.batch,
+                                  .b_transposed = t.b_transposed,
+                                  .aligned = t.k % vector == 0 && b_columns % vector == 0 && t.between % vector == 0};
+  std::vector<cuda::CutePlan> plans;
+  for (const cuda::CutePlan& plan : cuda::cute_plans(problem, device))
+    if (text(plan).find(only) != std::string::npos) plans.push_back(plan);
+  if (plans.empty()) return 0;
+
   const Drawn a = draw(type.x, t.batch * t.m, t.k, a_ld), b = draw(type.x, b_count * b_rows, b_columns, b_ld);
   const Drawn c = draw(DType::f32, t.m, t.n, t.n), residual = draw(type.y, t.batch * t.m, t.n, t.n);
   const auto device_a = cuda::upload(a.bytes), device_b = cuda::upload(b.bytes), device_c = cuda::upload(c.bytes),
              device_residual = cuda::upload(residual.bytes);
-  const std::size_t x_bytes = dtype_bytes(type.x), y_bytes = dtype_bytes(type.y);
-  cuda::DeviceBuffer<std::byte> device_y(static_cast<std::size_t>(y_elems + 2 * guard) * y_bytes);
+  const std::int64_t before = guard + t.shift;
+  cuda::DeviceBuffer<std::byte> device_y(static_cast<std::size_t>(before + y_elems + guard) * y_bytes);
+  std::byte* const y_begin = device_y.data() + before * static_cast<std::int64_t>(y_bytes);
 
-  const auto vector = static_cast<std::int64_t>(16 / x_bytes);
   cuda::CuteCall call{
-      .problem = {.multiply = type.multiply,
-                  .y_type = type.y,
-                  .m = t.m,
-                  .n = t.n,
-                  .k = t.k,
-                  .batch = t.batch,
-                  .b_transposed = t.b_transposed,
-                  .aligned = t.k % vector == 0 && b_columns % vector == 0 && t.between % vector == 0},
+      .problem = problem,
       .a = {device_a.data() + guard * static_cast<std::int64_t>(x_bytes), a_ld, t.m * a_ld},
       .b = {device_b.data() + guard * static_cast<std::int64_t>(x_bytes), b_ld, t.one_b ? 0 : b_rows * b_ld},
       .alpha = t.alpha,
@@ -116,9 +140,11 @@ void check(const cuda::Context& context, const DeviceProfile& device, const Case
       .c = t.row_of_c || t.full_c ? reinterpret_cast<const float*>(device_c.data()) + guard : nullptr,
       .c_row = t.full_c ? t.n : 0,
       .c_col = 1,
-      .residual = t.residual ? device_residual.data() + guard * static_cast<std::int64_t>(y_bytes) : nullptr,
+      .residual = t.in_place   ? y_begin
+                  : t.residual ? device_residual.data() + guard * static_cast<std::int64_t>(y_bytes)
+                               : nullptr,
       .activation = t.activation,
-      .y = device_y.data() + guard * static_cast<std::int64_t>(y_bytes)};
+      .y = y_begin};
 
   std::vector<double> exact(static_cast<std::size_t>(y_elems));
   for (std::int64_t at = 0; at < y_elems; ++at) {
@@ -130,19 +156,24 @@ void check(const cuda::Context& context, const DeviceProfile& device, const Case
     for (std::int64_t l = 0; l < t.k; ++l) sum += row[l] * column[l * step];
     sum *= double{t.alpha};
     if (call.c != nullptr) sum += double{t.beta} * c.values[static_cast<std::size_t>(i * call.c_row + j)];
-    if (t.residual) sum += residual.values[static_cast<std::size_t>(at)];
+    if (call.residual != nullptr) sum += residual.values[static_cast<std::size_t>(at)];
     exact[static_cast<std::size_t>(at)] = apply(t.activation, sum);
   }
   // Factors in (-1, 1) have the variance 1/3. The operands are what they are: rounding them is not to be allowed for,
   // but in tf32. The last rounding errs by half a unit in the last place.
-  const double rms =
-      std::sqrt(double{t.alpha} * double{t.alpha} * static_cast<double>(t.k) / 9 +
-                (call.c != nullptr ? double{t.beta} * double{t.beta} / 3 : 0) + (t.residual ? 1.0 / 3 : 0));
+  const double rms = std::sqrt(double{t.alpha} * double{t.alpha} * static_cast<double>(t.k) / 9 +
+                               (call.c != nullptr ? double{t.beta} * double{t.beta} / 3 : 0) +
+                               (call.residual != nullptr ? 1.0 / 3 : 0));
   const double sums = (type.multiply == Multiply::tf32 ? tf32_sum_tolerance(t.k) : sum_tolerance(t.k)) * rms;
-  const double last = type.y == DType::f16 ? std::ldexp(1, -11) : type.y == DType::bf16 ? std::ldexp(1, -8) : 0;
+  double last = type.y == DType::f16 ? std::ldexp(1, -11) : type.y == DType::bf16 ? std::ldexp(1, -8) : 0;
+  // What is rounded to 16 bits may be within 2^-17 before (ops/core/approximate_math.cuh).
+  if (type.y != DType::f32) last += std::ldexp(1, -17);
 
   const auto once = [&](const std::function<void()>& queue) {
     CUDA_CHECK(cudaMemset(device_y.data(), 0xff, device_y.bytes()));
+    if (t.in_place)
+      CUDA_CHECK(cudaMemcpy(y_begin, device_residual.data() + guard * static_cast<std::int64_t>(y_bytes),
+                            static_cast<std::size_t>(y_elems) * y_bytes, cudaMemcpyDeviceToDevice));
     CUDA_CHECK(cudaDeviceSynchronize());  // the session's stream does not wait for the one that fills
     queue();
     CUDA_CHECK(cudaStreamSynchronize(context.stream));
@@ -151,13 +182,16 @@ void check(const cuda::Context& context, const DeviceProfile& device, const Case
     return y;
   };
   const auto try_way = [&](const std::string& way, const std::function<void()>& queue) {
-    const std::string name = fmt::format("{} {} {}x{}x{} B {} batch {}", type.name, way, t.m, t.n, t.k,
-                                         t.b_transposed ? "[n,k]" : "[k,n]", t.batch);
+    const std::string name = fmt::format("{} {} {}x{}x{} B {} batch {}{}{}{}", type.name, way, t.m, t.n, t.k,
+                                         t.b_transposed ? "[n,k]" : "[k,n]", t.batch, t.residual ? " residual" : "",
+                                         t.in_place ? " in place" : "", t.shift > 0 ? " shifted" : "");
     const std::vector<std::byte> y = once(queue);
     double worst = 0;  // of what is allowed
     std::size_t where = 0;
     for (std::size_t at = 0; at < exact.size(); ++at) {
-      const double error = std::abs(get(type.y, y.data() + (guard + at) * y_bytes) - exact[at]);
+      const double error = std::abs(
+          get(type.y, y.data() + (before + static_cast<std::int64_t>(at)) * static_cast<std::int64_t>(y_bytes)) -
+          exact[at]);
       const double part = error / (sums + last * std::abs(exact[at]));
       if (part > worst || std::isnan(part)) {
         worst = std::isnan(part) ? HUGE_VAL : part;
@@ -165,38 +199,84 @@ void check(const cuda::Context& context, const DeviceProfile& device, const Case
       }
     }
     CHECK_MESSAGE(worst <= 1, fmt::format("{}: y[{}] is {}, exact {}, off by {} of what is allowed", name, where,
-                                          get(type.y, y.data() + (guard + where) * y_bytes), exact[where], worst));
+                                          get(type.y, y.data() + (before + static_cast<std::int64_t>(where)) *
+                                                                     static_cast<std::int64_t>(y_bytes)),
+                                          exact[where], worst));
     const auto untouched = [](std::byte byte) { return byte == std::byte{0xff}; };
-    const auto guard_bytes = static_cast<std::ptrdiff_t>(guard * y_bytes);
-    CHECK_MESSAGE(std::all_of(y.begin(), y.begin() + guard_bytes, untouched), name, ": wrote before y");
-    CHECK_MESSAGE(std::all_of(y.end() - guard_bytes, y.end(), untouched), name, ": wrote behind y");
+    const auto bytes_of = [&](std::int64_t elems) { return elems * static_cast<std::int64_t>(y_bytes); };
+    CHECK_MESSAGE(std::all_of(y.begin(), y.begin() + bytes_of(before), untouched), name, ": wrote before y");
+    CHECK_MESSAGE(std::all_of(y.end() - bytes_of(guard), y.end(), untouched), name, ": wrote behind y");
     CHECK_MESSAGE(once(queue) == y, name, ": other bits in the second run");
   };
 
-  for (const cuda::CutePlan& plan : cuda::cute_plans(call.problem, device)) {
-    cuda::DeviceBuffer<float> workspace(cuda::cute_workspace_bytes(call.problem, plan) / sizeof(float));
+  for (const cuda::CutePlan& plan : plans) {
+    cuda::DeviceBuffer<float> workspace(cuda::cute_workspace_bytes(problem, plan) / sizeof(float));
     if (workspace.size() > 0) CUDA_CHECK(cudaMemset(workspace.data(), 0xff, workspace.bytes()));
     call.workspace = workspace.data();
-    ConfigWriter config;
-    plan.write(config);
-    // LENSLET_TEST_CUTE="core=wgmma tile=128x256 cluster=2": only these, to find out which one hangs.
-    const char* const only = std::getenv("LENSLET_TEST_CUTE");
-    if (only != nullptr && config.str().find(only) == std::string::npos) continue;
-    try_way(config.str(), [&] { cuda::gemm_cute(context, call, plan); });
+    try_way(text(plan), [&] { cuda::gemm_cute(context, call, plan); });
   }
-  if (type.x != DType::f32 && t.m <= cuda::most_few_rows && t.batch == 1 && t.b_transposed && !t.residual)
+  if (type.x != DType::f32 && t.m <= cuda::most_few_rows && t.batch == 1 && t.b_transposed &&
+      call.residual == nullptr && only.empty())
     for (const int slices : {1, 2, 4, 8})
       try_way(fmt::format("few_rows in {}", slices), [&] { cuda::gemm_few_rows_half(context, call, slices); });
+  return static_cast<int>(plans.size());
 }
 
 void check_all(const std::vector<Case>& cases) {
   const cuda::Session session(0);
   const DeviceProfile device = cuda::device_profile(0);
   for (const Case& t : cases)
-    for (const Types& type : types) check(session.context(), device, t, type);
+    for (const Types& type : types) check(session.context(), device, t, type, wanted());
 }
 
 const Activation relu{Activation::Kind::relu, 0, 0}, silu{Activation::Kind::silu, 0, 0};
+
+/// One cut alone, from a single tile to blocks that make several: the first thing to look at when anything fails.
+void check_cut(const std::string& only) {
+  const cuda::Session session(0);
+  const DeviceProfile device = cuda::device_profile(0);
+  if (device.capability != 90 && only.starts_with("core=wgmma")) {
+    MESSAGE("skipped: wgmma is of compute capability 9.0 alone");
+    return;
+  }
+  int ran = 0;
+  // A step of one tile; all steps of a ring and more; tails everywhere; rows of y that TMA cannot store; every word of
+  // the epilogue, in place, too; a batch; B as [k,n]; more tiles than multiprocessors, few steps each and many.
+  for (const Case& t : {Case{.m = 128, .n = 256, .k = 64}, Case{.m = 64, .n = 64, .k = 1024},
+                        Case{.m = 257, .n = 264, .k = 520, .row_of_c = true, .activation = relu},
+                        Case{.m = 100, .n = 300, .k = 648, .full_c = true},
+                        Case{.m = 129, .n = 69, .k = 520, .row_of_c = true, .residual = true, .activation = silu},
+                        Case{.m = 130, .n = 136, .k = 520, .shift = 1},
+                        Case{.m = 130, .n = 136, .k = 520, .full_c = true, .alpha = 0.5F, .in_place = true},
+                        Case{.m = 70, .n = 136, .k = 520, .batch = 3, .one_b = true},
+                        Case{.m = 300, .n = 136, .k = 520, .b_transposed = false, .batch = 3},
+                        Case{.m = 140, .n = 136, .k = 24, .batch = 100, .row_of_c = true, .residual = true},
+                        Case{.m = 140, .n = 136, .k = 104, .b_transposed = false, .batch = 100}})
+    for (const Types& type : types) ran += check(session.context(), device, t, type, only);
+  if (cuda::cute_built()) CHECK_MESSAGE(ran > 0, only, " was never run");
+}
+
+#define LENSLET_CUT(NAME, CONFIG) \
+  TEST_CASE("cuda/gemm_cute/cut/" NAME) { check_cut(CONFIG); }
+LENSLET_CUT("mma_64x64", "core=mma tile=64x64 slices=1")
+LENSLET_CUT("mma_128x128", "core=mma tile=128x128 slices=1")
+LENSLET_CUT("wgmma_128x64", "core=wgmma tile=128x64 cluster=1 slices=1")
+LENSLET_CUT("wgmma_128x128", "core=wgmma tile=128x128 cluster=1 slices=1")
+LENSLET_CUT("wgmma_128x256", "core=wgmma tile=128x256 cluster=1 slices=1")
+LENSLET_CUT("wgmma_256x128", "core=wgmma tile=256x128 cluster=1 slices=1")
+LENSLET_CUT("wgmma_128x64_slices", "core=wgmma tile=128x64 cluster=1 slices=3")
+LENSLET_CUT("wgmma_128x256_slices", "core=wgmma tile=128x256 cluster=1 slices=2")
+LENSLET_CUT("wgmma_128x64_cluster", "core=wgmma tile=128x64 cluster=2 slices=1")
+LENSLET_CUT("wgmma_128x128_cluster", "core=wgmma tile=128x128 cluster=2 slices=1")
+LENSLET_CUT("wgmma_128x256_cluster", "core=wgmma tile=128x256 cluster=2 slices=1")
+LENSLET_CUT("wgmma_256x128_cluster", "core=wgmma tile=256x128 cluster=2 slices=1")
+LENSLET_CUT("wgmma_128x64_join2", "core=wgmma tile=128x64 cluster=2 slices=2")
+LENSLET_CUT("wgmma_128x64_join4", "core=wgmma tile=128x64 cluster=4 slices=4")
+LENSLET_CUT("wgmma_128x64_join8", "core=wgmma tile=128x64 cluster=8 slices=8")
+LENSLET_CUT("wgmma_128x128_join2", "core=wgmma tile=128x128 cluster=2 slices=2")
+LENSLET_CUT("wgmma_128x128_join4", "core=wgmma tile=128x128 cluster=4 slices=4")
+LENSLET_CUT("wgmma_128x128_join8", "core=wgmma tile=128x128 cluster=8 slices=8")
+#undef LENSLET_CUT
 
 TEST_CASE("cuda/gemm_cute/sizes") {
   std::vector<Case> cases;

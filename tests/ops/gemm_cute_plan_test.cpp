@@ -3,10 +3,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "lenslet/error.h"
 #include "ops/core/config_text.h"
 #include "ops/gemm/cute/gemm_cute.h"
+#include "ops/gemm/cute/tile_order.h"
 
 namespace lenslet {
 namespace {
@@ -74,7 +76,7 @@ TEST_CASE("gemm_cute/plans_are_read_back") {
         for (const CutePlan& plan : plans) {
           CHECK(read(text(plan), p) == plan);
           CHECK(cuda::cute_plan_us(p, plan, device) > 0);
-          CHECK((cuda::cute_workspace_bytes(p, plan) > 0) == (plan.slices > 1));
+          CHECK((cuda::cute_workspace_bytes(p, plan) > 0) == (plan.slices > 1 && !plan.joined()));
           CHECK((plan.core == Core::mma || (device.capability == 90 && p.aligned)));
         }
       }
@@ -82,10 +84,77 @@ TEST_CASE("gemm_cute/plans_are_read_back") {
   CHECK(read("core=mma tile=64x64 slices=4", p).slices == 4);
   for (const std::string_view wrong :
        {"core=mma tile=64x64 slices=5", "core=mma tile=64x64 slices=8", "core=mma tile=64x64 slices=0",
-        "core=wgmma tile=64x64 slices=1", "core=mma tile=64x64", ""})
+        "core=wgmma tile=64x64 cluster=1 slices=1", "core=wgmma tile=128x128 slices=1",
+        "core=mma tile=64x64 cluster=1 slices=1", "core=wgmma tile=128x128 cluster=4 slices=1",
+        "core=wgmma tile=128x128 cluster=3 slices=3", "core=wgmma tile=128x128 cluster=8 slices=8",
+        "core=wgmma tile=128x128 cluster=2 slices=4", "core=wgmma tile=128x256 cluster=2 slices=2",
+        "core=mma tile=64x64", ""})
     CHECK_THROWS_AS(read(wrong, p), Error);
+  CHECK(read("core=wgmma tile=128x256 cluster=2 slices=1", p).cluster == 2);
+  CHECK(read("core=wgmma tile=128x64 cluster=4 slices=4", p).joined());
+  CHECK(!read("core=wgmma tile=128x64 cluster=1 slices=4", p).joined());
   const CuteProblem odd{.multiply = bf16, .m = 64, .n = 64, .k = 65, .aligned = false};
-  CHECK_THROWS_AS(read("core=wgmma tile=128x128 slices=1", odd), Error);
+  CHECK_THROWS_AS(read("core=wgmma tile=128x128 cluster=1 slices=1", odd), Error);
+}
+
+// What the kernels are told: of every product and slice each tile once, and all steps, in order.
+TEST_CASE("gemm_cute/every_tile_once") {
+  if (!cuda::cute_built()) return;
+  for (const CuteProblem& p : {CuteProblem{.multiply = bf16, .m = 1, .n = 8, .k = 8},
+                               CuteProblem{.multiply = bf16, .m = 1300, .n = 2570, .k = 24},
+                               CuteProblem{.multiply = bf16, .m = 5000, .n = 1032, .k = 1000, .batch = 3},
+                               CuteProblem{.multiply = bf16, .m = 70, .n = 9000, .k = 640, .b_transposed = false},
+                               CuteProblem{.multiply = Numerics::Multiply::tf32, .m = 9000, .n = 70, .k = 640}})
+    for (const CutePlan& plan : cuda::cute_plans(p, reference_gpu())) {
+      const cuda::CuteTiles tiles = cuda::cute_tiles(p, plan);
+      const bool shares = plan.core == Core::wgmma && plan.cluster > 1 && !plan.joined();
+      const bool shares_a = shares && cuda::cute_shares_a(plan.tile_m, plan.tile_n);
+      const int rows = shares && !shares_a ? plan.tile_m * plan.cluster : plan.tile_m;
+      const int columns = shares_a ? plan.tile_n * plan.cluster : plan.tile_n;
+      CHECK(tiles.tiles_m * std::int64_t{rows} >= p.m);
+      CHECK((tiles.tiles_m - 1) * std::int64_t{rows} < p.m);
+      CHECK(tiles.tiles_n * std::int64_t{columns} >= p.n);
+      CHECK((tiles.tiles_n - 1) * std::int64_t{columns} < p.n);
+      std::vector<int> seen(tiles.count);
+      bool whole = true;
+      for (unsigned index = 0; index < tiles.count; ++index) {
+        const cuda::CuteTiles::Tile tile = tiles[index];
+        const std::int64_t at =
+            ((std::int64_t{tile.product} * tiles.slices + tile.slice) * tiles.tiles_m + tile.m) * tiles.tiles_n +
+            tile.n;
+        whole = whole && tile.m < tiles.tiles_m && tile.n < tiles.tiles_n && at < std::int64_t{tiles.count};
+        if (whole) ++seen[static_cast<std::size_t>(at)];
+        int next = tile.slice * tiles.steps_a_slice;
+        whole = whole && tile.first_step == next && tile.step_count > 0;
+        if (tile.slice + 1 == tiles.slices) whole = whole && tile.first_step + tile.step_count == tiles.steps;
+        if (!plan.joined()) continue;
+        next = 0;
+        for (int block = 0; block < plan.cluster; ++block) {
+          const cuda::CuteTiles::Tile part = tiles.part(index, block, plan.cluster);
+          whole = whole && part.m == tile.m && part.n == tile.n && part.first_step == next && part.step_count > 0;
+          next += part.step_count;
+        }
+        whole = whole && next == tiles.steps;
+      }
+      CHECK_MESSAGE(whole, text(plan));
+      CHECK_MESSAGE(std::all_of(seen.begin(), seen.end(), [](int count) { return count == 1; }), text(plan));
+    }
+}
+
+TEST_CASE("gemm_cute/shared_memory") {
+  for (const int tile_m : {128, 256})
+    for (const int tile_n : {64, 128, 256}) {
+      if (tile_m * tile_n > 128 * 256) continue;
+      for (const bool joins : {false, true}) {
+        const cuda::CuteShared shared = cuda::cute_shared(tile_m, tile_n, joins);
+        CHECK(shared.stages >= 4);
+        CHECK(shared.stage % 1024 == 0);
+        CHECK((joins || shared.buffers >= 2));
+        CHECK(shared.total <= static_cast<int>(reference_gpu().shared_bytes_per_block));
+        if (joins && tile_m == 128 && tile_n <= 128)
+          CHECK(tile_m * (tile_n + cuda::cute_join_gap) * 4 <= shared.stages * shared.stage);
+      }
+    }
 }
 
 TEST_CASE("gemm_cute/choices") {
@@ -103,7 +172,7 @@ TEST_CASE("gemm_cute/choices") {
       cuda::cute_plans({.multiply = bf16, .m = 8192, .n = 8192, .k = 8192}, reference_gpu());
   const bool wgmma = std::any_of(all.begin(), all.end(), [](const CutePlan& p) { return p.core == Core::wgmma; });
   if (wgmma)  // in a build for sm_90a
-    CHECK(text(plan(8192, 8192, 8192, reference_gpu())) == "core=wgmma tile=128x256 slices=1");
+    CHECK(text(plan(8192, 8192, 8192, reference_gpu())) == "core=wgmma tile=128x256 cluster=2 slices=1");
 }
 
 }  // namespace

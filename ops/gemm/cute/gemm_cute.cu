@@ -9,22 +9,14 @@
 namespace lenslet::cuda {
 namespace {
 
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 bool lies_on(const void* data, std::size_t bytes) { return reinterpret_cast<std::uintptr_t>(data) % bytes == 0; }
 
-}  // namespace
-
-CuteTiles cute_tiles(const CuteProblem& p, const CutePlan& plan) {
-  CuteTiles tiles;
-  tiles.tiles_m = static_cast<int>(ceil_div(p.m, plan.tile_m));
-  tiles.tiles_n = static_cast<int>(ceil_div(p.n, plan.tile_n));
-  tiles.slices = static_cast<int>(plan.slices);
-  tiles.steps = static_cast<int>(ceil_div(p.k, cute_tile_k(p.element_bytes())));
-  tiles.steps_a_slice = static_cast<int>(ceil_div(tiles.steps, plan.slices));
-  tiles.count = static_cast<unsigned>(std::int64_t{tiles.tiles_m} * tiles.tiles_n * plan.slices * p.batch);
-  return tiles;
+/// Does a matrix lie, and do its rows of n elements, on 16 bytes?
+bool goes_by_tma(const void* data, std::int64_t n, std::size_t element_bytes) {
+  return static_cast<std::size_t>(n) * element_bytes % 16 == 0 && lies_on(data, 16);
 }
+
+}  // namespace
 
 CuteEpilogue cute_epilogue(const CuteCall& call) {
   const CuteProblem& p = call.problem;
@@ -42,7 +34,9 @@ CuteEpilogue cute_epilogue(const CuteCall& call) {
           .y = call.y,
           .m = static_cast<int>(p.m),
           .n = static_cast<int>(p.n),
-          .vectors = p.n % 4 == 0 && lies_on(call.y, four) && lies_on(call.residual, four)};
+          .vectors = p.n % 4 == 0 && lies_on(call.y, four) && lies_on(call.residual, four),
+          .c_pairs = p.n % 2 == 0 && call.c_row == 0 && call.c_col == 1 && lies_on(call.c, 8),
+          .by_tma = goes_by_tma(call.y, p.n, dtype_bytes(p.y_type))};
 }
 
 CuteEpilogue cute_slice_sums(const CuteCall& call) {
@@ -52,6 +46,7 @@ CuteEpilogue cute_slice_sums(const CuteCall& call) {
   plain.m = static_cast<int>(p.m);
   plain.n = static_cast<int>(p.n);
   plain.vectors = p.n % 4 == 0;
+  plain.by_tma = goes_by_tma(call.workspace, p.n, sizeof(float));
   return plain;
 }
 
@@ -59,7 +54,7 @@ bool cute_built() { return true; }
 
 void gemm_cute(const Context& context, const CuteCall& call, const CutePlan& plan) {
   (plan.core == CutePlan::Core::wgmma ? gemm_cute_wgmma : gemm_cute_mma)(context, call, plan);
-  if (plan.slices > 1) gemm_cute_add_slices(context, call, plan.slices);
+  if (plan.slices > 1 && !plan.joined()) gemm_cute_add_slices(context, call, plan.slices);
 }
 
 }  // namespace lenslet::cuda

@@ -1,6 +1,6 @@
 #pragma once
 // gemm_cute: matrix products on tensor cores, written with CuTe (the header library of NVIDIA's CUTLASS). Plain C++:
-// included where there is no CUDA, and no CUTLASS, too. Read gemm_cute_mma.cu first, then gemm_cute_sm90.cu.
+// included where there is no CUDA, and no CUTLASS, too. Read gemm_cute_mma.cu first, then gemm_cute_sm90.cuh.
 
 #include <cstddef>
 #include <cstdint>
@@ -38,8 +38,9 @@ struct CuteProblem {
   double bytes() const;  ///< of A, B and y, each once
 };
 
-/// How it is cut: which core multiplies, the tile of y that a block makes at a time, into how many slices k is cut.
-/// Slices are summed up in their order by a kernel of their own: same inputs, same bits.
+/// How it is cut: which core multiplies, the tile of y that a block makes at a time, into how many slices k is cut, and
+/// what the blocks of a cluster have to do with each other. Slices are summed up in their order, by a kernel of their
+/// own or within a cluster: same inputs, same bits.
 struct CutePlan {
   enum class Core : std::uint8_t {
     wgmma,  ///< Hopper's: TMA, mbarriers, a persistent block on each multiprocessor
@@ -47,9 +48,15 @@ struct CutePlan {
   };
   Core core = Core::mma;
   int tile_m = 64, tile_n = 64;
+  /// Blocks of a cluster (wgmma alone). 2 with one slice: their tiles lie side by side, and what they share of an
+  /// operand is brought once. As many as there are slices, 2, 4 or 8: each sums up one slice of the same tile, and they
+  /// add what they have out of each other's shared memory.
+  int cluster = 1;
   std::int64_t slices = 1;
 
-  /// "core=wgmma tile=128x256 slices=1".
+  /// Are the slices the blocks of a cluster?
+  bool joined() const { return slices > 1 && cluster > 1; }
+  /// "core=wgmma tile=128x256 cluster=2 slices=1", "core=mma tile=64x64 slices=1".
   void write(ConfigWriter& config) const;
   /// The reverse; the reader refuses what cannot compute the problem on a device.
   static CutePlan read(ConfigReader& config, const CuteProblem& problem);
@@ -67,7 +74,7 @@ std::vector<CutePlan> cute_plans(const CuteProblem& problem, const DeviceProfile
 double cute_plan_us(const CuteProblem& problem, const CutePlan& plan, const DeviceProfile& device);
 /// The one of them that takes the least on the reference_gpu(), by the same model; the first of equals.
 CutePlan plan_cute(const CuteProblem& problem, const DeviceProfile& device);
-/// Sums of slices.
+/// Sums of slices that a kernel of its own adds.
 std::size_t cute_workspace_bytes(const CuteProblem& problem, const CutePlan& plan);
 
 /// Rows `ld` elements apart, matrices of the batch `step` elements; step 0: the same for all.

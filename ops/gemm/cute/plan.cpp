@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <string_view>
 
 #include "ops/core/config_text.h"
 #include "ops/gemm/cute/gemm_cute.h"
+#include "ops/gemm/cute/tile_order.h"
 
 #ifndef LENSLET_CUDA_ARCHITECTURES
 #define LENSLET_CUDA_ARCHITECTURES ""
@@ -35,17 +37,43 @@ std::int64_t tiles_of(const CuteProblem& p, const CutePlan& plan) {
   return ceil_div(p.m, plan.tile_m) * ceil_div(p.n, plan.tile_n) * p.batch;
 }
 
-/// Cuts without slices that compute a problem on a device that has everything.
+/// Blocks of a cluster that share an operand.
+struct Sharing {
+  int a = 1, b = 1;
+};
+Sharing sharing_of(const CutePlan& plan) {
+  if (plan.joined()) return {};
+  if (cute_shares_a(plan.tile_m, plan.tile_n)) return {.a = plan.cluster};
+  return {.b = plan.cluster};
+}
+
+/// Cuts without slices that compute a problem on a device that has everything, those of one tile together.
 std::vector<CutePlan> cuts_for(const CuteProblem& p) {
   std::vector<CutePlan> cuts;
-  if (is_half(p) && p.aligned) {
-    if (p.b_transposed) cuts.push_back({.core = Core::wgmma, .tile_m = 128, .tile_n = 256});
-    cuts.push_back({.core = Core::wgmma, .tile_m = 128, .tile_n = 128});
+  const auto wgmma = [&](int tile_m, int tile_n, bool in_clusters = true) {
+    cuts.push_back({.core = Core::wgmma, .tile_m = tile_m, .tile_n = tile_n});
+    if (in_clusters) cuts.push_back({.core = Core::wgmma, .tile_m = tile_m, .tile_n = tile_n, .cluster = 2});
+  };
+  if (p.aligned && is_half(p) && !p.b_transposed) {
+    wgmma(128, 256);
+    wgmma(128, 128);
+    wgmma(128, 64, false);
+  }
+  if (p.aligned && p.b_transposed && p.multiply != Multiply::fp32) {
+    wgmma(128, 256);
+    wgmma(256, 128);
+    wgmma(128, 128);
+    wgmma(128, 64);
   }
   if (p.aligned && p.b_transposed) cuts.push_back({.core = Core::mma, .tile_m = 128, .tile_n = 128});
   cuts.push_back({.core = Core::mma, .tile_m = 64, .tile_n = 64});
   return cuts;
 }
+
+constexpr std::int64_t most_joined = 8;  // blocks of a cluster
+
+/// May the slices of such a tile be joined by a cluster?
+bool can_join(const CutePlan& cut) { return cut.core == Core::wgmma && cut.tile_m == 128 && cut.tile_n <= 128; }
 
 bool fits(const CuteProblem& p, const CutePlan& plan) { return tiles_of(p, plan) * plan.slices <= most_tiles; }
 
@@ -75,16 +103,28 @@ double CuteProblem::bytes() const {
 }
 
 void CutePlan::write(ConfigWriter& config) const {
-  config.add("core", name_of(core)).add("tile", fmt::format("{}x{}", tile_m, tile_n)).add("slices", slices);
+  config.add("core", name_of(core)).add("tile", fmt::format("{}x{}", tile_m, tile_n));
+  if (core == Core::wgmma) config.add("cluster", std::int64_t{cluster});
+  config.add("slices", slices);
 }
 
 CutePlan CutePlan::read(ConfigReader& config, const CuteProblem& problem) {
   const std::string_view core = config.word("core"), tile = config.word("tile");
-  for (CutePlan plan : cuts_for(problem))
-    if (core == name_of(plan.core) && tile == fmt::format("{}x{}", plan.tile_m, plan.tile_n)) {
-      plan.slices = config.integer("slices", 1, std::max<std::int64_t>(1, steps_of(problem)));
-      if (plan.slices == whole_slices(steps_of(problem), plan.slices) && fits(problem, plan)) return plan;
-    }
+  CutePlan wanted;
+  if (core == name_of(Core::wgmma)) wanted.cluster = static_cast<int>(config.integer("cluster", 1, most_joined));
+  const std::int64_t steps = std::max<std::int64_t>(1, steps_of(problem));
+  wanted.slices = config.integer("slices", 1, steps);
+  for (CutePlan plan : cuts_for(problem)) {
+    if (core != name_of(plan.core) || tile != fmt::format("{}x{}", plan.tile_m, plan.tile_n)) continue;
+    const bool joins = wanted.joined() && wanted.cluster == wanted.slices && can_join(plan) && plan.cluster == 1 &&
+                       std::has_single_bit(static_cast<unsigned>(wanted.cluster));
+    const bool shares = wanted.slices == 1 && wanted.cluster == plan.cluster;
+    const bool slices = wanted.cluster == 1 && plan.cluster == 1 && wanted.slices == whole_slices(steps, wanted.slices);
+    if (!joins && !shares && !slices) continue;
+    plan.cluster = wanted.cluster;
+    plan.slices = wanted.slices;
+    if (fits(problem, plan)) return plan;
+  }
   config.refuse("no cut of gemm_cute for this product");
 }
 
@@ -105,6 +145,10 @@ std::vector<CutePlan> cute_plans(const CuteProblem& p, const DeviceProfile& devi
   for (CutePlan plan : cuts_for(p)) {
     if (plan.core == Core::wgmma && !has_wgmma(device)) continue;
     if (!has_shared(plan, device)) continue;
+    if (plan.cluster > 1) {
+      if (fits(p, plan)) plans.push_back(plan);
+      continue;
+    }
     std::int64_t last = 0;
     for (const std::int64_t slices : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32}) {
       plan.slices = whole_slices(steps_of(p), slices);
@@ -112,47 +156,113 @@ std::vector<CutePlan> cute_plans(const CuteProblem& p, const DeviceProfile& devi
       last = plan.slices;
       plans.push_back(plan);
     }
+    for (std::int64_t slices = 2; can_join(plan) && slices <= std::min(most_joined, steps_of(p)); slices *= 2) {
+      plan.cluster = static_cast<int>(slices);
+      plan.slices = slices;
+      if (fits(p, plan)) plans.push_back(plan);
+    }
   }
   return plans;
 }
 
-// A floor and what keeps a plan from it, in us:
-//
-//   launches * launch + max(waves * (prologue + steps a slice * step + epilogue), memory)
+CuteTiles cute_tiles(const CuteProblem& p, const CutePlan& plan) {
+  const Sharing sharing = sharing_of(plan);
+  const int rows = plan.tile_m * sharing.b, columns = plan.tile_n * sharing.a;
+  CuteTiles tiles;
+  tiles.tiles_m = static_cast<int>(ceil_div(p.m, rows));
+  tiles.tiles_n = static_cast<int>(ceil_div(p.n, columns));
+  tiles.slices = plan.joined() ? 1 : static_cast<int>(plan.slices);
+  tiles.steps = static_cast<int>(steps_of(p));
+  tiles.steps_a_slice = static_cast<int>(ceil_div(tiles.steps, tiles.slices));
+  // 132 tiles of 128x256 are 2048 x 2112 elements of y then.
+  if (plan.core == Core::wgmma) tiles.span = 2048 / rows;
+  tiles.count = static_cast<unsigned>(std::int64_t{tiles.tiles_m} * tiles.tiles_n * tiles.slices * p.batch);
+  return tiles;
+}
+
+namespace {
+
+/// 16-bit products run at twice the rate of TF32 ones on every architecture.
+double products_per_us(const CuteProblem& p, const DeviceProfile& device) {
+  const double tensor = device.flops_per_us(p.multiply == Multiply::fp32 ? Multiply::fp32 : Multiply::tf32);
+  return is_half(p) ? 2 * tensor : tensor;
+}
+
+/// What memory takes for all operands and y, once: blocks that are too few for its rate get their part of it: half the
+/// multiprocessors can ask for all that memory gives.
+double memory_us(const CuteProblem& p, double blocks, const DeviceProfile& device) {
+  return p.bytes() / (device.bytes_per_us * std::min(1.0, blocks / (device.units / 2.0)));
+}
+
+/// The kernel that adds slices. Their sums are read out of L2, which gives about twice what memory does.
+double add_us(const CuteProblem& p, const CutePlan& plan, const DeviceProfile& device) {
+  if (plan.slices == 1 || plan.joined()) return 0;
+  const double sums = 4.0 * static_cast<double>(p.batch * p.m * p.n);
+  return device.launch_us + 1.5 + sums * static_cast<double>(2 * plan.slices) / (2 * device.bytes_per_us);
+}
+
+// Of gemm_cute_mma.cu, in us: launch + max(waves * (start + steps a slice * step), memory), and what adds slices.
 //
 // step: of a tile, at the share of the core's rate that the tile can have at best: what it reads from shared memory for
-// what it multiplies (gemm_cute_sm90.cu, gemm_cute_mma.cu). waves: of as many blocks as run at once. memory: all
-// operands and y once, and the slices' sums, which are written and read; blocks that are too few for the memory's rate
-// get their part of it: half the multiprocessors can ask for all that memory gives. What is assumed stands here, for
-// want of a fit: lenslet-bench-gemm-cute prints the estimate beside the time.
-double cute_plan_us(const CuteProblem& p, const CutePlan& plan, const DeviceProfile& device) {
+// what it multiplies. waves: of as many blocks as run at once.
+double mma_us(const CuteProblem& p, const CutePlan& plan, const DeviceProfile& device) {
   struct Rate {
     double share;     ///< of the tensor cores' rate
     double blocks;    ///< on a multiprocessor at once
     double start_us;  ///< until the first step's operands have come, and from the last sum to y
   };
-  const Rate rate = plan.core == Core::wgmma ? Rate{plan.tile_n == 256 ? 0.8 : 0.7, 1, 1.5}
-                    : plan.tile_m == 128     ? Rate{0.4, 2, 2}
-                                             : Rate{0.3, 3, 1.5};
-  // 16-bit products run at twice the rate of TF32 ones on every architecture.
-  const double tensor = device.flops_per_us(p.multiply == Multiply::fp32 ? Multiply::fp32 : Multiply::tf32);
-  const double peak = is_half(p) ? 2 * tensor : tensor;
+  const Rate rate = plan.tile_m == 128 ? Rate{0.4, 2, 2} : Rate{0.3, 3, 1.5};
   const double units = device.units, blocks = static_cast<double>(tiles_of(p, plan) * plan.slices);
   const double at_once = std::clamp(blocks, 1.0, units * rate.blocks),
                waves = std::ceil(blocks / (units * rate.blocks));
   const double steps = static_cast<double>(ceil_div(steps_of(p), plan.slices));
   const double step_flops = 2.0 * plan.tile_m * plan.tile_n * static_cast<double>(cute_tile_k(p.element_bytes()));
   const double here = std::max(1.0, std::min(rate.blocks, blocks / units));  // blocks that share a multiprocessor
-  const double element_wise = p.aligned && (p.b_transposed || plan.core == Core::wgmma) ? 1 : 4;
-  const double step_us = element_wise * step_flops * here / (rate.share * peak / units);
-  const double sums = plan.slices > 1 ? 4.0 * static_cast<double>(p.batch * p.m * p.n) : 0;
-  const double share_of_memory = std::min(1.0, at_once / (units / 2));
-  const double memory_us = p.bytes() / (device.bytes_per_us * share_of_memory);
-  // The sums of slices are read out of L2, which gives about twice what memory does.
-  const double add_us =
-      plan.slices > 1 ? device.launch_us + 1.5 + sums * static_cast<double>(2 * plan.slices) / (2 * device.bytes_per_us)
-                      : 0;
-  return device.launch_us + std::max(waves * (rate.start_us + steps * step_us), rate.start_us + memory_us) + add_us;
+  const double element_wise = p.aligned && p.b_transposed ? 1 : 4;
+  const double step_us = element_wise * step_flops * here / (rate.share * products_per_us(p, device) / units);
+  return device.launch_us +
+         std::max(waves * (rate.start_us + steps * step_us), rate.start_us + memory_us(p, at_once, device)) +
+         add_us(p, plan, device);
+}
+
+// Of gemm_cute_sm90.cuh. First guesses, to be fitted: lenslet-bench-gemm-cute --all prints estimates beside times.
+constexpr double start_us = 2.5;              // from the launch to the first product, and of the last part's way out
+constexpr double tile_us = 0.1;               // from one tile to the next
+constexpr double l2_bytes_per_us = 5.5e6;     // of all multiprocessors together
+constexpr double unit_bytes_per_us = 100e3;   // of one, out of L2 and to y
+constexpr double out_shown = 0.5;             // of a tile's way out, what no product hides
+constexpr double join_us = 1.2;               // barriers of a cluster, and the way between its blocks
+double share_of_rate(const CutePlan& plan) {  // what the tensor cores reach that wait for nothing but shared memory
+  return plan.tile_n == 256 ? 1.0 : plan.tile_m == 256 ? 0.97 : plan.tile_n == 128 ? 0.9 : 0.7;
+}
+
+// launch + start + max(rounds * (steps of a tile * step + out), memory) + join, and what adds slices.
+//
+// step: the longer of what tensor cores and L2 take. rounds: tiles that a cluster makes one after the other. The last
+// of them may find fewer blocks at work, to which L2 gives more; that is left out.
+double wgmma_us(const CuteProblem& p, const CutePlan& plan, const DeviceProfile& device) {
+  const Sharing sharing = sharing_of(plan);
+  const auto tiles = static_cast<double>(cute_tiles(p, plan).count);
+  const double blocks = tiles * plan.cluster, clusters = std::max(1, device.units / plan.cluster);
+  const double at_once = std::min(tiles, clusters) * plan.cluster;
+  const double step_flops = 2.0 * plan.tile_m * plan.tile_n * static_cast<double>(cute_tile_k(p.element_bytes()));
+  const double step_bytes = 128.0 * (plan.tile_m / sharing.a + plan.tile_n / sharing.b);
+  const double step_us = std::max(step_flops / (share_of_rate(plan) * products_per_us(p, device) / device.units),
+                                  step_bytes / std::min(unit_bytes_per_us, l2_bytes_per_us / at_once));
+  const double sum_bytes = plan.slices > 1 || p.y_type == DType::f32 ? 4 : 2;
+  const double out_us = sum_bytes * plan.tile_m * plan.tile_n / unit_bytes_per_us;
+  const double steps = static_cast<double>(ceil_div(steps_of(p), plan.slices));
+  const double each_us = tile_us + steps * step_us + (plan.joined() ? 0 : out_shown * out_us);
+  const double join = plan.joined() ? join_us + out_us : 0;
+  return device.launch_us + start_us +
+         std::max(std::ceil(blocks / plan.cluster / clusters) * (each_us + join), memory_us(p, at_once, device)) +
+         add_us(p, plan, device);
+}
+
+}  // namespace
+
+double cute_plan_us(const CuteProblem& p, const CutePlan& plan, const DeviceProfile& device) {
+  return plan.core == Core::wgmma ? wgmma_us(p, plan, device) : mma_us(p, plan, device);
 }
 
 // Of what the device has the one that would be best on the reference: where sums are cut belongs to the problem.
@@ -164,7 +274,9 @@ CutePlan plan_cute(const CuteProblem& p, const DeviceProfile& device) {
 }
 
 std::size_t cute_workspace_bytes(const CuteProblem& p, const CutePlan& plan) {
-  return plan.slices == 1 ? 0 : sizeof(float) * static_cast<std::size_t>(p.batch * plan.slices * p.m * p.n);
+  return plan.slices == 1 || plan.joined()
+             ? 0
+             : sizeof(float) * static_cast<std::size_t>(p.batch * plan.slices * p.m * p.n);
 }
 
 }  // namespace lenslet::cuda

@@ -1,0 +1,427 @@
+#pragma once
+// gemm_cute on Hopper: TMA fills shared memory, wgmma multiplies out of it, and warps have trades. Read
+// gemm_cute_mma.cu first, where layouts, tiles and partitions are explained. The way from sums to y is in
+// sm90_way_out.cuh; which tile comes when, and how shared memory is divided, in tile_order.h.
+//
+// The floor. A multiprocessor's tensor cores do 2048 multiply-adds of 16 bit a cycle (of TF32 half as many, and a step
+// of 128 bytes of k has half as many), so a step of a 128x256 tile takes 128 * 256 * 64 / 2048 = 1024 cycles. Three
+// things must keep up with it:
+//   shared memory  wgmma of 64x256x16 reads (64 + 256) * 32 bytes in 128 cycles, and a step's 48 KiB are written: 80 +
+//                  48 = 128 bytes a cycle, all that there is. 64x128x16 reads (64 + 128) * 32 in 64: 96 + 48 of a
+//                  256x128 tile, 96 + 64 of 128x128, 64x64 more yet. So these reach less.
+//   L2             48 KiB a step are 48 bytes a cycle for each multiprocessor, 11 TB/s for 132 of them at 1.75 GHz,
+//                  and L2 gives 5 to 7. Two blocks that multiply with the same rows of B therefore are a cluster: each
+//                  brings half of them, and TMA writes what it brings to both (multicast). 32 bytes a cycle are left.
+//   memory         every block reads what its neighbours read: tiles go in an order (CuteTiles) in which those that run
+//                  at once are a square.
+//
+// The pipeline. Shared memory holds a ring of `stages` steps. Two mbarriers belong to a stage: `full` (its bytes have
+// come; TMA itself counts them) and `empty` (all warps that multiply have read it; of a cluster those of both blocks,
+// as a block's copies write to both).
+//   producer, 1 thread:      wait empty[s] -> expect bytes on full[s] -> start copies -> next stage
+//   consumers, 2 warpgroups: wait full[s]  -> start wgmma on s, wait for those of s - 1 -> arrive at empty[s - 1]
+// Nobody else waits: the producer runs up to `stages` steps ahead, over the end of a tile, so that while the consumers
+// finish one tile the next one's operands come in; and as nothing but the ring holds the two warpgroups together, one
+// may finish sums while the other multiplies. A block is persistent: there are as many as multiprocessors, and each
+// makes every gridDim.x-th tile.
+//
+// Few tiles. What is too little for all multiprocessors is cut along k, and a cluster of 2, 4 or 8 blocks has the
+// slices of one tile: each leaves its sums in its shared memory, and then adds up, for its part of the rows, what all
+// of them have, in the order of the slices (distributed shared memory).
+//
+// Registers. A tile of 128x256 is 256 threads * 128 sums, more than the 168 registers that 384 threads may have leave
+// room for; so the producer's warpgroup, which needs few, gives its registers back (setmaxnreg), and the consumers take
+// them: 128 * 40 + 256 * 232 <= 65536.
+
+#include <cuda.h>
+
+#include <cutlass/arch/barrier.h>
+#include <cutlass/arch/reg_reconfig.h>
+#include <algorithm>
+#include <cute/tensor.hpp>
+
+#include "base/cuda/launch.h"
+#include "ops/gemm/cute/epilogue.cuh"
+#include "ops/gemm/cute/sm90_way_out.cuh"
+
+namespace lenslet::cuda {
+
+/// What the kernels take. Maps of three dimensions each, the matrix of the batch (of y: and slice) the last, so that a
+/// box is cut at the end of its own matrix, and filled up with zeros.
+struct Sm90Call {
+  CUtensorMap a{}, b{}, y{};
+  int a_moves = 0, b_moves = 0;  ///< from one product to the next
+  CuteTiles tiles;
+  CuteEpilogue epilogue;
+};
+
+enum class Sm90Operand { fp16, bf16, tf32 };
+
+/// Boxes of `box_rows` rows of 128 bytes out of `count` matrices of `rows` x `columns`. float32 is rounded to TF32, to
+/// nearest, by the engine that copies it. Error(device).
+CUtensorMap sm90_operand_map(const CuteOperand& operand, std::int64_t rows, std::int64_t columns, std::int64_t count,
+                             int box_rows, Sm90Operand type);
+/// Parts of y.
+CUtensorMap sm90_y_map(const CuteEpilogue& epilogue, std::int64_t count);
+
+// One a type of operands, each in a source file of its own.
+void gemm_cute_wgmma_fp16(const Context& context, const CuteCall& call, const CutePlan& plan);
+void gemm_cute_wgmma_bf16(const Context& context, const CuteCall& call, const CutePlan& plan);
+void gemm_cute_wgmma_tf32(const Context& context, const CuteCall& call, const CutePlan& plan);
+
+namespace {
+
+using cute::_, cute::_1, cute::_2, cute::_3, cute::Int, cute::Shape;
+using Full = cutlass::arch::ClusterTransactionBarrier;
+using Empty = cutlass::arch::ClusterBarrier;
+namespace GMMA = cute::GMMA;
+
+constexpr int warpgroup = 128, threads = (1 + cute_consumers) * warpgroup;
+
+/// Everything that is known when it is compiled. `B_major`: MN where B lies as [k,n]. `cluster`: blocks that share an
+/// operand. `joins`: those of a cluster have slices of one tile.
+template <typename T, int tile_m_, int tile_n_, GMMA::Major B_major, int cluster_, bool joins_ = false>
+struct Cut {
+  using Element = T;
+  static constexpr int tile_m = tile_m_, tile_n = tile_n_, tile_k = 128 / sizeof(T), cluster = cluster_;
+  static constexpr bool joins = joins_;
+  static constexpr CuteShared layout = cute_shared(tile_m, tile_n, joins);
+  static constexpr int stages = layout.stages;
+  static constexpr int rows64 = tile_m / 64 / cute_consumers;  ///< blocks of 64 rows that a warpgroup has
+  static constexpr bool b_transposed = B_major == GMMA::Major::K;
+  static constexpr Sm90Operand operand = std::is_same_v<T, cute::half_t>       ? Sm90Operand::fp16
+                                         : std::is_same_v<T, cute::bfloat16_t> ? Sm90Operand::bf16
+                                                                               : Sm90Operand::tf32;
+
+  // Of A or B a block of the cluster brings its part of the rows, for all.
+  static constexpr int sharing_a = cute_shares_a(tile_m, tile_n) ? cluster : 1, sharing_b = cluster / sharing_a;
+  static constexpr int part_m = tile_m / sharing_a, part_n = tile_n / sharing_b;
+
+  // What lies in a stage is made of blocks of 8 rows of 128 bytes, in which the 16-byte units of row r stand at
+  // (unit ^ r): so eight rows of one unit lie in different banks. wgmma reads such blocks, and TMA writes them
+  // (CU_TENSOR_MAP_SWIZZLE_128B): of an operand whose k is contiguous a row is 128 bytes of k, and the blocks of a
+  // tile are stacked: one copy of a box of 128 bytes x rows writes them all. Of B as [k,n] a row is 64 elements of n,
+  // blocks of 8 k are stacked to 64 k, which is a box, and such boxes lie beside each other.
+  using LayoutA =
+      decltype(cute::tile_to_shape(GMMA::Layout_K_SW128_Atom<T>{}, Shape<Int<tile_m>, Int<tile_k>, Int<stages>>{}));
+  using LayoutB = std::conditional_t<
+      b_transposed,
+      decltype(cute::tile_to_shape(GMMA::Layout_K_SW128_Atom<T>{}, Shape<Int<tile_n>, Int<tile_k>, Int<stages>>{})),
+      decltype(cute::tile_to_shape(GMMA::Layout_MN_SW128_Atom<T>{}, Shape<Int<tile_n>, Int<tile_k>, Int<stages>>{},
+                                   cute::Step<_2, _1, _3>{}))>;
+  static constexpr int box_n = b_transposed ? part_n : tile_k;  ///< columns of B in one copy
+  static_assert(part_n % box_n == 0 && part_m % 8 == 0);
+
+  // wgmma of 64 x tile_n x 32 bytes: a warpgroup has 64 rows of the tile, two of them 128; of 256 rows each does two.
+  using Mma = decltype(cute::make_tiled_mma(
+      GMMA::ss_op_selector<T, T, float, Shape<Int<tile_m>, Int<tile_n>, Int<tile_k>>, GMMA::Major::K, B_major>(),
+      cute::Layout<Shape<_2, _1, _1>>{}));
+};
+
+template <typename C>
+struct Shared {
+  alignas(1024) cute::ArrayEngine<typename C::Element, cute::cosize_v<typename C::LayoutA>> a;
+  alignas(1024) cute::ArrayEngine<typename C::Element, cute::cosize_v<typename C::LayoutB>> b;
+  alignas(
+      1024) std::byte staging[cute_consumer_warps * std::max(C::layout.buffers, 1) * (C::joins ? 1 : cute_part_bytes)];
+  std::uint64_t full[C::stages], empty[C::stages];
+
+  __device__ auto a_tiles() { return cute::make_tensor(cute::make_smem_ptr(a.begin()), typename C::LayoutA{}); }
+  __device__ auto b_tiles() { return cute::make_tensor(cute::make_smem_ptr(b.begin()), typename C::LayoutB{}); }
+};
+
+/// A stage of the ring, and how often the ring has been gone round, of which mbarriers want the parity.
+template <int stages>
+struct Turn {
+  int stage = 0;
+  std::uint32_t parity = 0;
+  __device__ void operator++() {
+    if (++stage < stages) return;
+    stage = 0;
+    parity ^= 1;
+  }
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+/// All threads of all blocks of the cluster; what they wrote to shared memory before is visible to all behind it. Whole
+/// warps, which may have parted.
+__device__ inline void sync_cluster() {
+  __syncwarp();
+  asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+/// Where block `rank` of the cluster has what this one has at `mine`.
+__device__ inline const float* in_block(int rank, const float* mine) {
+  const float* theirs;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(theirs) : "l"(mine), "r"(rank));
+  return theirs;
+}
+
+/// Before a block's first step; barriers may be waited for when all blocks of the cluster are through a barrier.
+template <typename C>
+__device__ inline void begin(Shared<C>& shared, const Sm90Call& call) {
+  if (threadIdx.x != 0) return;
+  prefetch_map(call.a);
+  prefetch_map(call.b);
+  for (int s = 0; s < C::stages; ++s) {
+    Full::init(&shared.full[s], 1);
+    Empty::init(&shared.empty[s], cute_consumer_warps * C::cluster);
+  }
+  cutlass::arch::fence_barrier_init();  // TMA sees them
+}
+
+/// One box, to as many blocks of the cluster, at the same place of each.
+template <int blocks>
+__device__ inline void bring(const CUtensorMap& map, std::uint64_t* full, void* to, int x, int y, int z) {
+  constexpr auto hint = static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL);
+  if constexpr (blocks == 1)
+    cute::SM90_TMA_LOAD_3D::copy(&map, full, hint, to, x, y, z);
+  else
+    cute::SM90_TMA_LOAD_MULTICAST_3D::copy(&map, full, (1 << blocks) - 1, hint, to, x, y, z);
+}
+
+/// One thread: the copies of a tile's steps. The tile's first row and column, and the block's rank in the cluster.
+template <typename C>
+__device__ inline void produce(const Sm90Call& call, Shared<C>& shared, const CuteTiles::Tile& tile, int i, int j,
+                               int rank, Turn<C::stages>& turn) {
+  const cute::Tensor a_tiles = shared.a_tiles();
+  const cute::Tensor b_tiles = shared.b_tiles();
+  const int a_first = C::sharing_a > 1 ? rank * C::part_m : 0, b_first = C::sharing_b > 1 ? rank * C::part_n : 0;
+  for (int step = 0; step < tile.step_count; ++step, ++turn) {
+    // The ring is empty at first: of a barrier that was just made, the phase before the first one counts as over.
+    Empty::wait(&shared.empty[turn.stage], turn.parity ^ 1);
+    std::uint64_t* const full = &shared.full[turn.stage];
+    // All that comes here, also by the other block, whose copies may be faster than this: then the count is below zero.
+    Full::arrive_and_expect_tx(full, C::layout.stage);
+    const int k = (tile.first_step + step) * C::tile_k;
+    bring<C::sharing_a>(call.a, full, &a_tiles(a_first, 0, turn.stage), k, i + a_first, tile.product * call.a_moves);
+#pragma unroll
+    for (int n = 0; n < C::part_n; n += C::box_n) {
+      const int column = j + b_first + n;
+      bring<C::sharing_b>(call.b, full, &b_tiles(b_first + n, 0, turn.stage), C::b_transposed ? k : column,
+                          C::b_transposed ? column : k, tile.product * call.b_moves);
+    }
+  }
+}
+
+/// A consumer warpgroup: the sums of a tile's steps.
+template <typename C, typename Sums>
+__device__ __forceinline__ void multiply(Shared<C>& shared, int steps, Turn<C::stages>& turn, Sums& sums) {
+  typename C::Mma mma;
+  const auto part = mma.get_slice(static_cast<int>(threadIdx.x) - warpgroup);
+  // Of an operand that wgmma reads from shared memory the "fragment" is a descriptor: where it lies, and how.
+  const cute::Tensor a = part.make_fragment_A(part.partition_A(shared.a_tiles()));  // (MMA, MMA_M, MMA_K, stage)
+  const cute::Tensor b = part.make_fragment_B(part.partition_B(shared.b_tiles()));  // (MMA, MMA_N, MMA_K, stage)
+  // To each block whose copies come here: it must not bring more before all are done with the stage.
+  const unsigned lane = threadIdx.x % 32;
+  const auto release = [&](int stage) {
+    if constexpr (C::cluster == 1) {
+      if (lane == 0) Empty::arrive(&shared.empty[stage]);
+    } else {
+      Empty::arrive(&shared.empty[stage], lane, lane < C::cluster);
+    }
+  };
+  mma.accumulate_ = GMMA::ScaleOut::Zero;  // the first product of a tile overwrites what was in the sums
+  int before = 0;
+  for (int step = 0; step < steps; ++step, ++turn) {
+    Full::wait(&shared.full[turn.stage], turn.parity);
+    cute::warpgroup_fence_operand(sums);
+    cute::warpgroup_arrive();
+#pragma unroll
+    for (int at = 0; at < cute::size<2>(a); ++at) {
+      cute::gemm(mma, a(_, _, at, turn.stage), b(_, _, at, turn.stage), sums);
+      mma.accumulate_ = GMMA::ScaleOut::One;
+    }
+    cute::warpgroup_commit_batch();
+    cute::warpgroup_wait<1>();  // those of the step before are done, these go on
+    cute::warpgroup_fence_operand(sums);
+    if (step > 0) release(before);
+    before = turn.stage;
+  }
+  cute::warpgroup_wait<0>();
+  cute::warpgroup_fence_operand(sums);
+  release(before);
+}
+
+#endif
+
+/// All tiles, or slices whose sums are kept for another kernel.
+template <typename C>
+__global__ void __launch_bounds__(threads, 1) wgmma_kernel(const __grid_constant__ Sm90Call call) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) std::byte memory[];
+  Shared<C>& shared = *reinterpret_cast<Shared<C>*>(memory);
+  begin(shared, call);
+  if constexpr (C::cluster == 1)
+    __syncthreads();
+  else
+    sync_cluster();
+  wait_for_previous();
+
+  // Of the two tiles that a cluster makes the second is below the first, or beside it.
+  const int rank = static_cast<int>(blockIdx.x) % C::cluster;
+  const auto first_row = [&](const CuteTiles::Tile& tile) {
+    return (tile.m * C::sharing_b + (C::sharing_b > 1 ? rank : 0)) * C::tile_m;
+  };
+  const auto first_column = [&](const CuteTiles::Tile& tile) {
+    return (tile.n * C::sharing_a + (C::sharing_a > 1 ? rank : 0)) * C::tile_n;
+  };
+  const unsigned first = blockIdx.x / C::cluster, clusters = gridDim.x / C::cluster;
+  Turn<C::stages> turn;
+  if (threadIdx.x < warpgroup) {
+    cutlass::arch::warpgroup_reg_dealloc<40>();
+    if (threadIdx.x == 0) {
+      order_copies_after_stores();
+      for (unsigned index = first; index < call.tiles.count; index += clusters) {
+        const CuteTiles::Tile tile = call.tiles[index];
+        produce(call, shared, tile, first_row(tile), first_column(tile), rank, turn);
+      }
+      let_next_start();
+    }
+  } else {
+    cutlass::arch::warpgroup_reg_alloc<232>();
+    // The same for all threads of a warp, and known to be.
+    const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32 - warpgroup / 32, 0);
+    cute::Tensor sums = cute::partition_fragment_C(typename C::Mma{}, Shape<Int<C::tile_m>, Int<C::tile_n>>{});
+    WayOut<C::rows64, C::tile_n, C::layout.buffers> way_out(
+        call.epilogue, call.y, shared.staging + warp * (C::layout.buffers * cute_part_bytes));
+    for (unsigned index = first; index < call.tiles.count; index += clusters) {
+      const CuteTiles::Tile tile = call.tiles[index];
+      multiply(shared, tile.step_count, turn, sums);
+      const int matrix = tile.product * call.tiles.slices + tile.slice;
+      const int i = first_row(tile) + warp * cute_part_rows, j = first_column(tile);
+      if constexpr (C::operand != Sm90Operand::tf32) {
+        using Y = std::conditional_t<C::operand == Sm90Operand::fp16, __half, __nv_bfloat16>;
+        if (call.epilogue.type != CuteEpilogue::Type::f32) {
+          way_out.template finish<Y>(sums, matrix, i, j);
+          continue;
+        }
+      }
+      way_out.template finish<float>(sums, matrix, i, j);
+    }
+    way_out.end();
+  }
+  // The others' copies still come here, and their consumers arrive.
+  if constexpr (C::cluster > 1) sync_cluster();
+#endif
+}
+
+/// A tile by each cluster of as many blocks as slices.
+template <typename C>
+__global__ void __launch_bounds__(threads, 1) join_kernel(const __grid_constant__ Sm90Call call, int slices) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) std::byte memory[];
+  Shared<C>& shared = *reinterpret_cast<Shared<C>*>(memory);
+  begin(shared, call);
+  __syncthreads();
+  wait_for_previous();
+  let_next_start();
+
+  const int rank = static_cast<int>(blockIdx.x) % slices;
+  const CuteTiles::Tile tile = call.tiles.part(blockIdx.x / static_cast<unsigned>(slices), rank, slices);
+  const int first_row = tile.m * C::tile_m, first_column = tile.n * C::tile_n;
+  Turn<C::stages> turn;
+  if (threadIdx.x < warpgroup) {
+    cutlass::arch::warpgroup_reg_dealloc<40>();
+    if (threadIdx.x == 0) {
+      order_copies_after_stores();
+      produce(call, shared, tile, first_row, first_column, 0, turn);
+    }
+    sync_cluster();
+    sync_cluster();
+    return;
+  }
+  cutlass::arch::warpgroup_reg_alloc<232>();
+  const int thread = static_cast<int>(threadIdx.x) - warpgroup, warp = thread / 32, lane = thread % 32;
+  cute::Tensor sums = cute::partition_fragment_C(typename C::Mma{}, Shape<Int<C::tile_m>, Int<C::tile_n>>{});
+  multiply(shared, tile.step_count, turn, sums);
+
+  // Where the ring was: both warpgroups are done with it, and no copy is under way.
+  constexpr int ld = C::tile_n + cute_join_gap;
+  static_assert(C::tile_m * ld * sizeof(float) <= sizeof(shared.a) + sizeof(shared.b) && C::rows64 == 1);
+  float* const rows = reinterpret_cast<float*>(memory);
+  asm volatile("bar.sync 1, %0;" ::"n"(cute_consumers * warpgroup) : "memory");
+#pragma unroll
+  for (int pair = 0; pair < C::tile_n / 4; ++pair) {
+    const int row = warp * cute_part_rows + lane / 4 + pair % 2 * 8, column = pair / 2 * 8 + lane % 4 * 2;
+    *reinterpret_cast<float2*>(rows + row * ld + column) = {sums(pair * 2), sums(pair * 2 + 1)};
+  }
+  sync_cluster();
+  constexpr int fours = C::tile_n / 4, most_slices = 8;
+  const int own_rows = C::tile_m / slices;
+#pragma unroll 1
+  for (int at = thread; at < own_rows * fours; at += cute_consumers * warpgroup) {
+    const int row = rank * own_rows + at / fours, column = at % fours * 4;
+    if (first_row + row >= call.epilogue.m || first_column + column >= call.epilogue.n) continue;
+    const float* const own = rows + row * ld + column;
+    float4 part[most_slices];
+#pragma unroll
+    for (int slice = 0; slice < most_slices; ++slice)
+      if (slice < slices) part[slice] = *reinterpret_cast<const float4*>(in_block(slice, own));
+    float4 sum = part[0];
+#pragma unroll
+    for (int slice = 1; slice < most_slices; ++slice)
+      if (slice < slices)
+        sum = {sum.x + part[slice].x, sum.y + part[slice].y, sum.z + part[slice].z, sum.w + part[slice].w};
+    call.epilogue.store(sum, tile.product, first_row + row, first_column + column);
+  }
+  sync_cluster();  // the others still read here
+#endif
+}
+
+template <typename C>
+void launch_cut(const Context& context, const CuteCall& call, const CutePlan& plan) {
+  const CuteProblem& p = call.problem;
+  Sm90Call sm90;
+  sm90.a = sm90_operand_map(call.a, p.m, p.k, p.batch, C::part_m, C::operand);
+  sm90.b = C::b_transposed ? sm90_operand_map(call.b, p.n, p.k, p.batch, C::part_n, C::operand)
+                           : sm90_operand_map(call.b, p.k, p.n, p.batch, C::tile_k, C::operand);
+  sm90.a_moves = call.a.step != 0;
+  sm90.b_moves = call.b.step != 0;
+  sm90.tiles = cute_tiles(p, plan);
+  sm90.epilogue = plan.slices > 1 && !C::joins ? cute_slice_sums(call) : cute_epilogue(call);
+  static_assert(sizeof(Shared<C>) <= 227 << 10);
+  constexpr std::size_t shared_bytes = sizeof(Shared<C>);
+  if constexpr (C::joins) {
+    const auto slices = static_cast<unsigned>(plan.slices);
+    allow_shared_bytes(join_kernel<C>, shared_bytes);
+    launch_clusters(context, join_kernel<C>, dim3(sm90.tiles.count * slices), dim3(threads), dim3(slices), shared_bytes,
+                    sm90, static_cast<int>(plan.slices));
+  } else {
+    if (sm90.epilogue.by_tma) sm90.y = sm90_y_map(sm90.epilogue, p.batch * plan.slices);
+    const unsigned at_once = static_cast<unsigned>(std::max(context.multiprocessors / C::cluster, 1));
+    allow_shared_bytes(wgmma_kernel<C>, shared_bytes);
+    launch_clusters(context, wgmma_kernel<C>, dim3(std::min(sm90.tiles.count, at_once) * C::cluster), dim3(threads),
+                    dim3(C::cluster), shared_bytes, sm90);
+  }
+}
+
+template <typename T, int tile_m, int tile_n, GMMA::Major B_major>
+void launch_tile(const Context& context, const CuteCall& call, const CutePlan& plan) {
+  if constexpr (tile_m == 128 && tile_n <= 128)
+    if (plan.joined()) return launch_cut<Cut<T, tile_m, tile_n, B_major, 1, true>>(context, call, plan);
+  // Of B as [k,n] with 64 columns nothing can be shared but A; that was not worth a kernel.
+  if constexpr (B_major == GMMA::Major::K || tile_n > 64)
+    if (plan.cluster == 2) return launch_cut<Cut<T, tile_m, tile_n, B_major, 2>>(context, call, plan);
+  launch_cut<Cut<T, tile_m, tile_n, B_major, 1>>(context, call, plan);
+}
+
+template <typename T>
+void launch_type(const Context& context, const CuteCall& call, const CutePlan& plan) {
+  const auto launch_major = [&](auto major) {
+    constexpr GMMA::Major B_major = decltype(major)::value;
+    if (plan.tile_n == 256) return launch_tile<T, 128, 256, B_major>(context, call, plan);
+    if constexpr (B_major == GMMA::Major::K)
+      if (plan.tile_m == 256) return launch_tile<T, 256, 128, B_major>(context, call, plan);
+    if (plan.tile_n == 64) return launch_tile<T, 128, 64, B_major>(context, call, plan);
+    launch_tile<T, 128, 128, B_major>(context, call, plan);
+  };
+  // TF32's operands must have k contiguous.
+  if constexpr (!std::is_same_v<T, cute::tfloat32_t>)
+    if (!call.problem.b_transposed) return launch_major(std::integral_constant<GMMA::Major, GMMA::Major::MN>{});
+  launch_major(std::integral_constant<GMMA::Major, GMMA::Major::K>{});
+}
+
+}  // namespace
+}  // namespace lenslet::cuda
