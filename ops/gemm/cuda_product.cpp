@@ -117,6 +117,7 @@ class BoundProduct final : public BoundKernel {
                                   products.a_step * p_.a_floats()},
                             .b = {b + products.b * p_.b_floats() * element, p_.trans_b ? p_.gemm_k : p_.gemm_n,
                                   products.b_step * p_.b_floats()},
+                            .b_known = prepared_,
                             .alpha = p_.alpha,
                             .beta = p_.beta,
                             .c = p_.c ? run.in<float>(MatrixOp::c) : nullptr,

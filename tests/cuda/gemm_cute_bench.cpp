@@ -1,7 +1,9 @@
 // lenslet-bench-gemm-cute: gemm_cute beside the best that cuBLASLt has, as CSV. Of gemm_cute the plan that the model
 // takes, a row that starts with *, and with --all every other one, which is what the constants of
-// ops/gemm/cute/plan.cpp are to be fitted to. Of cuBLASLt the fastest of the algorithms that its heuristic names first.
-// Both add a bias by column and apply ReLU; cuBLASLt's bias is of y's type, ours float32.
+// ops/gemm/cute/plan.cpp are to be fitted to; stderr then says what the model lost. With --plan=TEXT the plans that say
+// so, whatever they take. Of cuBLASLt the fastest of the algorithms that its heuristic names first. Both add a bias by
+// column and apply ReLU; cuBLASLt's bias is of y's type, ours float32. B counts as weights, which gemm_cute may read
+// before the kernel before it has ended, as in a network.
 //
 // Each is a CUDA graph of many products that go round as many copies of the operands as L2 does not hold; medians of
 // the replays. The floor is what bounds the product at what an H200 reaches of it (base/device_profile.cpp).
@@ -19,6 +21,7 @@
 #include <functional>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -150,7 +153,9 @@ DeviceBuffer<std::byte> drawn(DType type, std::int64_t count) {
 
 class Bench {
  public:
-  explicit Bench(bool all) : all_(all), session_(0), device_(device_profile(0)), workspace_(std::size_t{256} << 20) {}
+  /// Measures the plan taken, with `all` the others, too, or those whose text has `wanted` in it.
+  Bench(bool all, std::string_view wanted)
+      : all_(all), wanted_(wanted), session_(0), device_(device_profile(0)), workspace_(std::size_t{256} << 20) {}
 
   void measure(std::string_view set, const Size& s, const Types& type) {
     const auto vector = static_cast<std::int64_t>(16 / dtype_bytes(type.x));
@@ -172,12 +177,17 @@ class Bench {
 
     const double lt_us = measure_lt(s, type, operands, 4 * floor_us + 5);
     const CutePlan taken = plan_cute(p, device_);
+    double best_us = INFINITY, taken_us = NAN;
+    std::string best;
     for (const CutePlan& plan : cute_plans(p, device_)) {
       const bool is_taken = plan == taken;
-      if (!is_taken && !all_) continue;
+      ConfigWriter config;
+      plan.write(config);
+      const bool is_wanted = !wanted_.empty() && config.str().find(wanted_) != std::string::npos;
+      if (wanted_.empty() ? !is_taken && !all_ : !is_wanted) continue;
       if (cute_workspace_bytes(p, plan) > workspace_.bytes()) continue;
       const double estimated_us = cute_plan_us(p, plan, device_);
-      if (!is_taken && estimated_us > 5 * cute_plan_us(p, taken, device_)) continue;
+      if (!is_taken && !is_wanted && estimated_us > 5 * cute_plan_us(p, taken, device_)) continue;
       const double us = measure_us(
           session_, estimated_us,
           [&](const Context& context, int turn) {
@@ -186,6 +196,7 @@ class Bench {
                       {.problem = p,
                        .a = {operands.a + at.a, s.k, 0},
                        .b = {operands.b + at.b, s.k, 0},
+                       .b_known = true,
                        .c = reinterpret_cast<const float*>(operands.bias),
                        .c_col = 1,
                        .activation = {Activation::Kind::relu, 0, 0},
@@ -194,12 +205,18 @@ class Bench {
                       plan);
           },
           false);
-      ConfigWriter config;
-      plan.write(config);
+      if (is_taken) taken_us = us;
+      if (us < best_us) {
+        best_us = us;
+        best = config.str();
+      }
       fmt::print("{}{},{},{}x{}x{},{},{:.2f},{:.2f},{:.2f},{:.1f},{:.2f},{:.2f}\n", is_taken ? "*" : "", set, type.name,
                  s.m, s.n, s.k, config.str(), us, estimated_us, floor_us, 100 * floor_us / us, lt_us, us / lt_us);
       std::fflush(stdout);
     }
+    if (all_)
+      fmt::print(stderr, "{} {}x{}x{}: taken {:.2f} of the best, which is {:.2f} of cuBLASLt: {}\n", type.name, s.m,
+                 s.n, s.k, taken_us / best_us, best_us / lt_us, best);
   }
 
  private:
@@ -265,6 +282,7 @@ class Bench {
   }
 
   bool all_;
+  std::string_view wanted_;
   Session session_;
   DeviceProfile device_;
   DeviceBuffer<std::byte> workspace_;
@@ -274,7 +292,7 @@ class Bench {
 
 int main(int argc, char** argv) {
   bool all = false;
-  std::string_view only, set;
+  std::string_view only, set, plan;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     if (argument == "--all")
@@ -283,12 +301,14 @@ int main(int argc, char** argv) {
       only = argument.substr(7);
     else if (argument.starts_with("--set="))
       set = argument.substr(6);
+    else if (argument.starts_with("--plan="))
+      plan = argument.substr(7);
     else
       throw std::runtime_error(
           "usage: lenslet-bench-gemm-cute [--all] [--type=bf16|fp16|tf32|fp32] "
-          "[--set=squares|layers|convolutions|skinny]");
+          "[--set=squares|layers|convolutions|skinny] [--plan='core=wgmma tile=128x256 cluster=2']");
   }
-  Bench bench(all);
+  Bench bench(all, plan);
   fmt::print("set,type,mxnxk,plan,us,estimated_us,floor_us,percent_of_floor,cublaslt_us,ratio\n");
   for (const Types& type : types) {
     if (!only.empty() && only != type.name) continue;

@@ -88,6 +88,8 @@ struct CuteOperand {
 struct CuteCall {
   CuteProblem problem;
   CuteOperand a, b;
+  bool b_known =
+      false;  ///< B was on the device before the network ran, so that it may be read before earlier kernels end
   float alpha = 1, beta = 1;
   const float* c = nullptr;  ///< null: none; the same for all products
   std::int64_t c_row = 0, c_col = 0;

@@ -8,10 +8,11 @@
 // things must keep up with it:
 //   shared memory  wgmma of 64x256x16 reads (64 + 256) * 32 bytes in 128 cycles, and a step's 48 KiB are written: 80 +
 //                  48 = 128 bytes a cycle, all that there is. 64x128x16 reads (64 + 128) * 32 in 64: 96 + 48 of a
-//                  256x128 tile, 96 + 64 of 128x128, 64x64 more yet. So these reach less.
+//                  256x128 tile, 96 + 64 of 128x128, 128 + 96 where a warpgroup has 64x64. So these reach less.
 //   L2             48 KiB a step are 48 bytes a cycle for each multiprocessor, 11 TB/s for 132 of them at 1.75 GHz,
-//                  and L2 gives 5 to 7. Two blocks that multiply with the same rows of B therefore are a cluster: each
-//                  brings half of them, and TMA writes what it brings to both (multicast). 32 bytes a cycle are left.
+//                  and without clusters this came to 6.6 at 8192 cubed. Two blocks that multiply with the same rows of
+//                  B therefore are a cluster: each brings half of them, and TMA writes what it brings to both
+//                  (multicast). 32 bytes a cycle are left.
 //   memory         every block reads what its neighbours read: tiles go in an order (CuteTiles) in which those that run
 //                  at once are a square.
 //
@@ -23,7 +24,8 @@
 // Nobody else waits: the producer runs up to `stages` steps ahead, over the end of a tile, so that while the consumers
 // finish one tile the next one's operands come in; and as nothing but the ring holds the two warpgroups together, one
 // may finish sums while the other multiplies. A block is persistent: there are as many as multiprocessors, and each
-// makes every gridDim.x-th tile.
+// makes every gridDim.x-th tile. Weights that lie on the device beforehand are on their way before the kernel before
+// this one has ended.
 //
 // Few tiles. What is too little for all multiprocessors is cut along k, and a cluster of 2, 4 or 8 blocks has the
 // slices of one tile: each leaves its sums in its shared memory, and then adds up, for its part of the rows, what all
@@ -51,6 +53,7 @@ namespace lenslet::cuda {
 struct Sm90Call {
   CUtensorMap a{}, b{}, y{};
   int a_moves = 0, b_moves = 0;  ///< from one product to the next
+  int b_known = 0;               ///< it was there before the network ran
   CuteTiles tiles;
   CuteEpilogue epilogue;
 };
@@ -87,7 +90,11 @@ struct Cut {
   static constexpr bool joins = joins_;
   static constexpr CuteShared layout = cute_shared(tile_m, tile_n, joins);
   static constexpr int stages = layout.stages;
-  static constexpr int rows64 = tile_m / 64 / cute_consumers;  ///< blocks of 64 rows that a warpgroup has
+  // The two warpgroups have the same columns and rows below each other or, where there are only 64 rows, half of the
+  // columns each.
+  static constexpr bool beside = tile_m == 64;
+  static constexpr int rows64 = beside ? 1 : tile_m / 64 / cute_consumers;   ///< blocks of 64 rows of a warpgroup
+  static constexpr int group_n = beside ? tile_n / cute_consumers : tile_n;  ///< and its columns
   static constexpr bool b_transposed = B_major == GMMA::Major::K;
   static constexpr Sm90Operand operand = std::is_same_v<T, cute::half_t>       ? Sm90Operand::fp16
                                          : std::is_same_v<T, cute::bfloat16_t> ? Sm90Operand::bf16
@@ -112,18 +119,20 @@ struct Cut {
   static constexpr int box_n = b_transposed ? part_n : tile_k;  ///< columns of B in one copy
   static_assert(part_n % box_n == 0 && part_m % 8 == 0);
 
-  // wgmma of 64 x tile_n x 32 bytes: a warpgroup has 64 rows of the tile, two of them 128; of 256 rows each does two.
+  // wgmma of 64 x group_n x 32 bytes: a warpgroup has 64 rows of the tile, two of them 128; of 256 rows each does two.
   using Mma = decltype(cute::make_tiled_mma(
-      GMMA::ss_op_selector<T, T, float, Shape<Int<tile_m>, Int<tile_n>, Int<tile_k>>, GMMA::Major::K, B_major>(),
-      cute::Layout<Shape<_2, _1, _1>>{}));
+      GMMA::ss_op_selector<T, T, float, Shape<Int<tile_m>, Int<group_n>, Int<tile_k>>, GMMA::Major::K, B_major>(),
+      std::conditional_t<beside, cute::Layout<Shape<_1, _2, _1>>, cute::Layout<Shape<_2, _1, _1>>>{}));
+  /// Where the rows and columns of one of the warps that multiply begin within a tile.
+  __device__ static constexpr int first_row(int warp) { return (beside ? warp % 4 : warp) * cute_part_rows; }
+  __device__ static constexpr int first_column(int warp) { return beside ? warp / 4 * group_n : 0; }
 };
 
 template <typename C>
 struct Shared {
   alignas(1024) cute::ArrayEngine<typename C::Element, cute::cosize_v<typename C::LayoutA>> a;
   alignas(1024) cute::ArrayEngine<typename C::Element, cute::cosize_v<typename C::LayoutB>> b;
-  alignas(
-      1024) std::byte staging[cute_consumer_warps * std::max(C::layout.buffers, 1) * (C::joins ? 1 : cute_part_bytes)];
+  alignas(1024) std::byte staging[std::max(cute_consumer_warps * C::layout.buffers * cute_part_bytes, 1)];
   std::uint64_t full[C::stages], empty[C::stages];
 
   __device__ auto a_tiles() { return cute::make_tensor(cute::make_smem_ptr(a.begin()), typename C::LayoutA{}); }
@@ -144,8 +153,15 @@ struct Turn {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// All threads of all blocks of the cluster; what they wrote to shared memory before is visible to all behind it. Whole
-/// warps, which may have parted.
+// All threads of all blocks of the cluster come here before one goes on; whole warps, which may have parted.
+
+/// Orders nothing but time, and barriers that were made (fence_barrier_init).
+__device__ inline void meet_cluster() {
+  __syncwarp();
+  cute::cluster_arrive_relaxed();
+  cute::cluster_wait();
+}
+/// What was written to shared memory before is visible to all behind it. Takes longer: it waits for memory, too.
 __device__ inline void sync_cluster() {
   __syncwarp();
   asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
@@ -181,35 +197,70 @@ __device__ inline void bring(const CUtensorMap& map, std::uint64_t* full, void* 
     cute::SM90_TMA_LOAD_MULTICAST_3D::copy(&map, full, (1 << blocks) - 1, hint, to, x, y, z);
 }
 
-/// One thread: the copies of a tile's steps. The tile's first row and column, and the block's rank in the cluster.
+/// One thread: the copies of a block's steps.
 template <typename C>
-__device__ inline void produce(const Sm90Call& call, Shared<C>& shared, const CuteTiles::Tile& tile, int i, int j,
-                               int rank, Turn<C::stages>& turn) {
-  const cute::Tensor a_tiles = shared.a_tiles();
-  const cute::Tensor b_tiles = shared.b_tiles();
-  const int a_first = C::sharing_a > 1 ? rank * C::part_m : 0, b_first = C::sharing_b > 1 ? rank * C::part_n : 0;
-  for (int step = 0; step < tile.step_count; ++step, ++turn) {
-    // The ring is empty at first: of a barrier that was just made, the phase before the first one counts as over.
-    Empty::wait(&shared.empty[turn.stage], turn.parity ^ 1);
-    std::uint64_t* const full = &shared.full[turn.stage];
-    // All that comes here, also by the other block, whose copies may be faster than this: then the count is below zero.
-    Full::arrive_and_expect_tx(full, C::layout.stage);
-    const int k = (tile.first_step + step) * C::tile_k;
-    bring<C::sharing_a>(call.a, full, &a_tiles(a_first, 0, turn.stage), k, i + a_first, tile.product * call.a_moves);
-#pragma unroll
-    for (int n = 0; n < C::part_n; n += C::box_n) {
-      const int column = j + b_first + n;
-      bring<C::sharing_b>(call.b, full, &b_tiles(b_first + n, 0, turn.stage), C::b_transposed ? k : column,
-                          C::b_transposed ? column : k, tile.product * call.b_moves);
+class Producer {
+ public:
+  /// `rank`: the block's in its cluster.
+  __device__ Producer(const Sm90Call& call, Shared<C>& shared, int rank)
+      : call_(call),
+        shared_(shared),
+        a_first_(C::sharing_a > 1 ? rank * C::part_m : 0),
+        b_first_(C::sharing_b > 1 ? rank * C::part_n : 0) {}
+
+  /// The block's first tile begins at column j: as many steps of B as the ring holds. Of a B that was there before the
+  /// network ran, this is what can be done before wait_for_previous().
+  __device__ void begin(const CuteTiles::Tile& tile, int j) {
+    early_ = tile.step_count < C::stages ? tile.step_count : C::stages;
+    for (int step = 0; step < early_; ++step) bring_b(tile, j, step, step);
+  }
+
+  /// All steps of a tile whose first row and column these are.
+  __device__ void produce(const CuteTiles::Tile& tile, int i, int j) {
+    for (int step = 0; step < tile.step_count; ++step, ++turn_) {
+      if (early_ > 0) {
+        --early_;
+      } else {
+        // The ring is empty at first: of a barrier that was just made, the phase before the first one counts as over.
+        Empty::wait(&shared_.empty[turn_.stage], turn_.parity ^ 1);
+        bring_b(tile, j, step, turn_.stage);
+      }
+      bring<C::sharing_a>(call_.a, &shared_.full[turn_.stage], &shared_.a_tiles()(a_first_, 0, turn_.stage),
+                          first_k(tile, step), i + a_first_, tile.product * call_.a_moves);
     }
   }
-}
+
+ private:
+  __device__ static int first_k(const CuteTiles::Tile& tile, int step) { return (tile.first_step + step) * C::tile_k; }
+
+  __device__ void bring_b(const CuteTiles::Tile& tile, int j, int step, int stage) {
+    std::uint64_t* const full = &shared_.full[stage];
+    // All that comes here, also A, and what the other block brings, whose copies may be faster than this: then the
+    // count is below zero for a while.
+    Full::arrive_and_expect_tx(full, C::layout.stage);
+    const int k = first_k(tile, step);
+#pragma unroll
+    for (int n = 0; n < C::part_n; n += C::box_n) {
+      const int column = j + b_first_ + n;
+      bring<C::sharing_b>(call_.b, full, &shared_.b_tiles()(b_first_ + n, 0, stage), C::b_transposed ? k : column,
+                          C::b_transposed ? column : k, tile.product * call_.b_moves);
+    }
+  }
+
+  const Sm90Call& call_;
+  Shared<C>& shared_;
+  int a_first_, b_first_;  ///< the first of the rows of a tile that this block brings
+  Turn<C::stages> turn_;
+  int early_ = 0;  ///< steps whose B is on its way
+};
 
 /// A consumer warpgroup: the sums of a tile's steps.
 template <typename C, typename Sums>
 __device__ __forceinline__ void multiply(Shared<C>& shared, int steps, Turn<C::stages>& turn, Sums& sums) {
   typename C::Mma mma;
-  const auto part = mma.get_slice(static_cast<int>(threadIdx.x) - warpgroup);
+  // What a thread reads is what its warpgroup reads: a slice of its first thread, so that the compiler knows
+  // descriptors to be the same for all threads of a warp, as wgmma wants them.
+  const auto part = mma.get_slice((cutlass::canonical_warp_group_idx() - 1) * warpgroup);
   // Of an operand that wgmma reads from shared memory the "fragment" is a descriptor: where it lies, and how.
   const cute::Tensor a = part.make_fragment_A(part.partition_A(shared.a_tiles()));  // (MMA, MMA_M, MMA_K, stage)
   const cute::Tensor b = part.make_fragment_B(part.partition_B(shared.b_tiles()));  // (MMA, MMA_N, MMA_K, stage)
@@ -256,8 +307,7 @@ __global__ void __launch_bounds__(threads, 1) wgmma_kernel(const __grid_constant
   if constexpr (C::cluster == 1)
     __syncthreads();
   else
-    sync_cluster();
-  wait_for_previous();
+    meet_cluster();
 
   // Of the two tiles that a cluster makes the second is below the first, or beside it.
   const int rank = static_cast<int>(blockIdx.x) % C::cluster;
@@ -268,29 +318,38 @@ __global__ void __launch_bounds__(threads, 1) wgmma_kernel(const __grid_constant
     return (tile.n * C::sharing_a + (C::sharing_a > 1 ? rank : 0)) * C::tile_n;
   };
   const unsigned first = blockIdx.x / C::cluster, clusters = gridDim.x / C::cluster;
-  Turn<C::stages> turn;
   if (threadIdx.x < warpgroup) {
     cutlass::arch::warpgroup_reg_dealloc<40>();
     if (threadIdx.x == 0) {
+      Producer<C> producer(call, shared, rank);
+      if (call.b_known != 0) {
+        const CuteTiles::Tile tile = call.tiles[first];
+        producer.begin(tile, first_column(tile));
+      }
+      wait_for_previous();
+      let_next_start();
       order_copies_after_stores();
       for (unsigned index = first; index < call.tiles.count; index += clusters) {
         const CuteTiles::Tile tile = call.tiles[index];
-        produce(call, shared, tile, first_row(tile), first_column(tile), rank, turn);
+        producer.produce(tile, first_row(tile), first_column(tile));
       }
-      let_next_start();
+    } else {
+      wait_for_previous();
     }
   } else {
     cutlass::arch::warpgroup_reg_alloc<232>();
+    wait_for_previous();
     // The same for all threads of a warp, and known to be.
     const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32 - warpgroup / 32, 0);
     cute::Tensor sums = cute::partition_fragment_C(typename C::Mma{}, Shape<Int<C::tile_m>, Int<C::tile_n>>{});
-    WayOut<C::rows64, C::tile_n, C::layout.buffers> way_out(
+    Turn<C::stages> turn;
+    WayOut<C::rows64, C::group_n, C::layout.buffers> way_out(
         call.epilogue, call.y, shared.staging + warp * (C::layout.buffers * cute_part_bytes));
     for (unsigned index = first; index < call.tiles.count; index += clusters) {
       const CuteTiles::Tile tile = call.tiles[index];
       multiply(shared, tile.step_count, turn, sums);
       const int matrix = tile.product * call.tiles.slices + tile.slice;
-      const int i = first_row(tile) + warp * cute_part_rows, j = first_column(tile);
+      const int i = first_row(tile) + C::first_row(warp), j = first_column(tile) + C::first_column(warp);
       if constexpr (C::operand != Sm90Operand::tf32) {
         using Y = std::conditional_t<C::operand == Sm90Operand::fp16, __half, __nv_bfloat16>;
         if (call.epilogue.type != CuteEpilogue::Type::f32) {
@@ -303,7 +362,7 @@ __global__ void __launch_bounds__(threads, 1) wgmma_kernel(const __grid_constant
     way_out.end();
   }
   // The others' copies still come here, and their consumers arrive.
-  if constexpr (C::cluster > 1) sync_cluster();
+  if constexpr (C::cluster > 1) meet_cluster();
 #endif
 }
 
@@ -315,26 +374,31 @@ __global__ void __launch_bounds__(threads, 1) join_kernel(const __grid_constant_
   Shared<C>& shared = *reinterpret_cast<Shared<C>*>(memory);
   begin(shared, call);
   __syncthreads();
-  wait_for_previous();
-  let_next_start();
 
   const int rank = static_cast<int>(blockIdx.x) % slices;
   const CuteTiles::Tile tile = call.tiles.part(blockIdx.x / static_cast<unsigned>(slices), rank, slices);
   const int first_row = tile.m * C::tile_m, first_column = tile.n * C::tile_n;
-  Turn<C::stages> turn;
   if (threadIdx.x < warpgroup) {
     cutlass::arch::warpgroup_reg_dealloc<40>();
     if (threadIdx.x == 0) {
+      Producer<C> producer(call, shared, 0);
+      if (call.b_known != 0) producer.begin(tile, first_column);
+      wait_for_previous();
+      let_next_start();
       order_copies_after_stores();
-      produce(call, shared, tile, first_row, first_column, 0, turn);
+      producer.produce(tile, first_row, first_column);
+    } else {
+      wait_for_previous();
     }
     sync_cluster();
-    sync_cluster();
+    meet_cluster();
     return;
   }
   cutlass::arch::warpgroup_reg_alloc<232>();
+  wait_for_previous();
   const int thread = static_cast<int>(threadIdx.x) - warpgroup, warp = thread / 32, lane = thread % 32;
   cute::Tensor sums = cute::partition_fragment_C(typename C::Mma{}, Shape<Int<C::tile_m>, Int<C::tile_n>>{});
+  Turn<C::stages> turn;
   multiply(shared, tile.step_count, turn, sums);
 
   // Where the ring was: both warpgroups are done with it, and no copy is under way.
@@ -343,8 +407,9 @@ __global__ void __launch_bounds__(threads, 1) join_kernel(const __grid_constant_
   float* const rows = reinterpret_cast<float*>(memory);
   asm volatile("bar.sync 1, %0;" ::"n"(cute_consumers * warpgroup) : "memory");
 #pragma unroll
-  for (int pair = 0; pair < C::tile_n / 4; ++pair) {
-    const int row = warp * cute_part_rows + lane / 4 + pair % 2 * 8, column = pair / 2 * 8 + lane % 4 * 2;
+  for (int pair = 0; pair < C::group_n / 4; ++pair) {
+    const int row = C::first_row(warp) + lane / 4 + pair % 2 * 8;
+    const int column = C::first_column(warp) + pair / 2 * 8 + lane % 4 * 2;
     *reinterpret_cast<float2*>(rows + row * ld + column) = {sums(pair * 2), sums(pair * 2 + 1)};
   }
   sync_cluster();
@@ -366,7 +431,7 @@ __global__ void __launch_bounds__(threads, 1) join_kernel(const __grid_constant_
         sum = {sum.x + part[slice].x, sum.y + part[slice].y, sum.z + part[slice].z, sum.w + part[slice].w};
     call.epilogue.store(sum, tile.product, first_row + row, first_column + column);
   }
-  sync_cluster();  // the others still read here
+  meet_cluster();  // the others still read here
 #endif
 }
 
@@ -379,6 +444,7 @@ void launch_cut(const Context& context, const CuteCall& call, const CutePlan& pl
                            : sm90_operand_map(call.b, p.k, p.n, p.batch, C::tile_k, C::operand);
   sm90.a_moves = call.a.step != 0;
   sm90.b_moves = call.b.step != 0;
+  sm90.b_known = call.b_known ? 1 : 0;
   sm90.tiles = cute_tiles(p, plan);
   sm90.epilogue = plan.slices > 1 && !C::joins ? cute_slice_sums(call) : cute_epilogue(call);
   static_assert(sizeof(Shared<C>) <= 227 << 10);
@@ -399,10 +465,9 @@ void launch_cut(const Context& context, const CuteCall& call, const CutePlan& pl
 
 template <typename T, int tile_m, int tile_n, GMMA::Major B_major>
 void launch_tile(const Context& context, const CuteCall& call, const CutePlan& plan) {
-  if constexpr (tile_m == 128 && tile_n <= 128)
+  if constexpr (cute_joins(tile_m, tile_n))
     if (plan.joined()) return launch_cut<Cut<T, tile_m, tile_n, B_major, 1, true>>(context, call, plan);
-  // Of B as [k,n] with 64 columns nothing can be shared but A; that was not worth a kernel.
-  if constexpr (B_major == GMMA::Major::K || tile_n > 64)
+  if constexpr (cute_shares(tile_m, tile_n, B_major == GMMA::Major::K))
     if (plan.cluster == 2) return launch_cut<Cut<T, tile_m, tile_n, B_major, 2>>(context, call, plan);
   launch_cut<Cut<T, tile_m, tile_n, B_major, 1>>(context, call, plan);
 }
@@ -414,6 +479,7 @@ void launch_type(const Context& context, const CuteCall& call, const CutePlan& p
     if (plan.tile_n == 256) return launch_tile<T, 128, 256, B_major>(context, call, plan);
     if constexpr (B_major == GMMA::Major::K)
       if (plan.tile_m == 256) return launch_tile<T, 256, 128, B_major>(context, call, plan);
+    if (plan.tile_m == 64) return launch_tile<T, 64, 128, B_major>(context, call, plan);
     if (plan.tile_n == 64) return launch_tile<T, 128, 64, B_major>(context, call, plan);
     launch_tile<T, 128, 128, B_major>(context, call, plan);
   };

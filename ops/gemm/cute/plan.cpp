@@ -50,20 +50,18 @@ Sharing sharing_of(const CutePlan& plan) {
 /// Cuts without slices that compute a problem on a device that has everything, those of one tile together.
 std::vector<CutePlan> cuts_for(const CuteProblem& p) {
   std::vector<CutePlan> cuts;
-  const auto wgmma = [&](int tile_m, int tile_n, bool in_clusters = true) {
+  const auto wgmma = [&](int tile_m, int tile_n) {
     cuts.push_back({.core = Core::wgmma, .tile_m = tile_m, .tile_n = tile_n});
-    if (in_clusters) cuts.push_back({.core = Core::wgmma, .tile_m = tile_m, .tile_n = tile_n, .cluster = 2});
+    if (cute_shares(tile_m, tile_n, p.b_transposed))
+      cuts.push_back({.core = Core::wgmma, .tile_m = tile_m, .tile_n = tile_n, .cluster = 2});
   };
-  if (p.aligned && is_half(p) && !p.b_transposed) {
+  // TF32's operands must have k contiguous.
+  if (p.aligned && (is_half(p) || (p.b_transposed && p.multiply == Multiply::tf32))) {
     wgmma(128, 256);
-    wgmma(128, 128);
-    wgmma(128, 64, false);
-  }
-  if (p.aligned && p.b_transposed && p.multiply != Multiply::fp32) {
-    wgmma(128, 256);
-    wgmma(256, 128);
+    if (p.b_transposed) wgmma(256, 128);
     wgmma(128, 128);
     wgmma(128, 64);
+    wgmma(64, 128);
   }
   if (p.aligned && p.b_transposed) cuts.push_back({.core = Core::mma, .tile_m = 128, .tile_n = 128});
   cuts.push_back({.core = Core::mma, .tile_m = 64, .tile_n = 64});
@@ -73,7 +71,7 @@ std::vector<CutePlan> cuts_for(const CuteProblem& p) {
 constexpr std::int64_t most_joined = 8;  // blocks of a cluster
 
 /// May the slices of such a tile be joined by a cluster?
-bool can_join(const CutePlan& cut) { return cut.core == Core::wgmma && cut.tile_m == 128 && cut.tile_n <= 128; }
+bool can_join(const CutePlan& cut) { return cut.core == Core::wgmma && cute_joins(cut.tile_m, cut.tile_n); }
 
 bool fits(const CuteProblem& p, const CutePlan& plan) { return tiles_of(p, plan) * plan.slices <= most_tiles; }
 
@@ -226,14 +224,18 @@ double mma_us(const CuteProblem& p, const CutePlan& plan, const DeviceProfile& d
 }
 
 // Of gemm_cute_sm90.cuh. First guesses, to be fitted: lenslet-bench-gemm-cute --all prints estimates beside times.
-constexpr double start_us = 2.5;              // from the launch to the first product, and of the last part's way out
-constexpr double tile_us = 0.1;               // from one tile to the next
-constexpr double l2_bytes_per_us = 5.5e6;     // of all multiprocessors together
-constexpr double unit_bytes_per_us = 100e3;   // of one, out of L2 and to y
-constexpr double out_shown = 0.5;             // of a tile's way out, what no product hides
-constexpr double join_us = 1.2;               // barriers of a cluster, and the way between its blocks
-double share_of_rate(const CutePlan& plan) {  // what the tensor cores reach that wait for nothing but shared memory
-  return plan.tile_n == 256 ? 1.0 : plan.tile_m == 256 ? 0.97 : plan.tile_n == 128 ? 0.9 : 0.7;
+constexpr double start_us = 2.0;             // from the launch to the first product, and of the last part's way out
+constexpr double tile_us = 0.1;              // from one tile to the next
+constexpr double l2_bytes_per_us = 6.6e6;    // of all multiprocessors together: what 8192 cubed took without clusters
+constexpr double unit_bytes_per_us = 100e3;  // of one, out of L2 and to y
+constexpr double out_shown = 0.5;            // of a tile's way out, what no product hides
+constexpr double join_us = 1.0;              // barriers of a cluster, and the way between its blocks
+/// What the tensor cores reach that wait for nothing but shared memory: its 128 bytes a cycle over what products of a
+/// tile and the copies of its operands want (gemm_cute_sm90.cuh).
+double share_of_rate(const CutePlan& plan) {
+  if (plan.tile_n == 256) return 1.0;
+  if (plan.tile_m == 256) return 0.89;
+  return plan.tile_m == plan.tile_n ? 0.8 : 0.57;
 }
 
 // launch + start + max(rounds * (steps of a tile * step + out), memory) + join, and what adds slices.

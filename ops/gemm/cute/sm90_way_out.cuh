@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #include "base/cuda/tensor_copy.cuh"
-#include "ops/gemm/cute/tiles.h"
+#include "ops/gemm/cute/epilogue.cuh"
 
 namespace lenslet::cuda {
 
@@ -26,14 +26,13 @@ __device__ inline std::uint32_t rounded_pair(__nv_bfloat16, float low, float hig
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
-__device__ inline float2 pair_at(const float* at) { return *reinterpret_cast<const float2*>(at); }
-__device__ inline float2 pair_at(const __half* at) { return __half22float2(*reinterpret_cast<const __half2*>(at)); }
-__device__ inline float2 pair_at(const __nv_bfloat16* at) {
-  return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(at));
-}
-__device__ inline float value_at(const float* at) { return *at; }
-__device__ inline float value_at(const __half* at) { return __half2float(*at); }
-__device__ inline float value_at(const __nv_bfloat16* at) { return __bfloat162float(*at); }
+/// Two neighbours as they lie in memory.
+template <typename Y>
+using Pair = std::conditional_t<std::is_same_v<Y, float>, float2,
+                                std::conditional_t<std::is_same_v<Y, __half>, __half2, __nv_bfloat162>>;
+__device__ inline float2 widened(float2 pair) { return pair; }
+__device__ inline float2 widened(__half2 pair) { return __half22float2(pair); }
+__device__ inline float2 widened(__nv_bfloat162 pair) { return __bfloat1622float2(pair); }
 
 /// A warp's. `rows64`: blocks of 64 rows of a tile that its warpgroup has, of which it has 16 each; `tile_n`: columns.
 ///
@@ -54,40 +53,54 @@ class WayOut {
   /// rows 128 rows further down. `Y`: y's type on the device.
   template <typename Y, typename Sums>
   __device__ __forceinline__ void finish(const Sums& sums, int matrix, int i, int j) {
-    constexpr int columns = 128 / static_cast<int>(sizeof(Y)), values = columns / 2;
-    constexpr int parts_n = tile_n / columns, parts = rows64 * parts_n;
+    constexpr int pieces_n = tile_n / columns, pieces = rows64 * pieces_n;
+    constexpr int pieces_a_part = 128 / static_cast<int>(sizeof(Y)) / columns;
     // A loop, and most of its body once, for the sake of the code's size; registers are indexed by what is known here.
 #pragma unroll 1
-    for (int part = 0; part < parts; ++part) {
-      const int row = i + part / parts_n * 128, column = j + part % parts_n * columns;
-      if (row >= e_.m || column >= e_.n) continue;
+    for (int piece = 0; piece < pieces; ++piece) {
+      const int row = i + piece / pieces_n * 128, column = j + piece % pieces_n * columns;
+      const int in_part = piece % pieces_a_part, part_column = column - in_part * columns;
+      if (row >= e_.m || part_column >= e_.n) continue;
+      // c is under way before it is wanted.
+      const int first_row = row + lane_ / 4, first_column = column + lane_ % 4 * 2;
+      float2 c[values / 4];
+      if (e_.c != nullptr && e_.c_row == 0) load_c(c, first_column);
       float v[values];
 #pragma unroll
-      for (int known = 0; known < parts; ++known)
-        if (part == known) {
+      for (int known = 0; known < pieces; ++known)
+        if (piece == known) {
 #pragma unroll
-          for (int at = 0; at < values; ++at)
-            v[at] = e_.alpha * sums(known / parts_n * (tile_n / 2) + known % parts_n * values + at);
+          for (int at = 0; at < values; ++at) v[at] = e_.alpha * sums(known * values + at);
         }
-      add_c(v, row + lane_ / 4, column + lane_ % 4 * 2);
-      add_residual<Y>(v, matrix, row + lane_ / 4, column + lane_ % 4 * 2);
+      if (e_.c != nullptr) {
+        if (e_.c_row == 0) {
+#pragma unroll
+          for (int at = 0; at < values; ++at) v[at] += e_.beta * (at % 2 == 0 ? c[at / 4].x : c[at / 4].y);
+        } else {
+          add_matrix_c(v, first_row, first_column);
+        }
+      }
+      if (e_.residual != nullptr) add_residual<Y>(v, matrix, first_row, first_column);
       std::byte* const staged = staging_ + turn_ * cute_part_bytes;
+      if (in_part == 0) {
+        // The part that left from here before was read: of the latest groups of stores all but buffers - 1.
+        if (lane_ == 0) wait_until_read<buffers - 1>();
+        __syncwarp();
+      }
+      stage(v, reinterpret_cast<Y*>(staged), in_part * columns);
+      if (in_part + 1 < pieces_a_part) continue;
       turn_ = turn_ + 1 < buffers ? turn_ + 1 : 0;
-      // The part that left from here before was read: of the latest groups of stores all but buffers - 1.
-      if (lane_ == 0) wait_until_read<buffers - 1>();
-      __syncwarp();
-      stage(v, reinterpret_cast<Y*>(staged));
       if (e_.by_tma) {
         order_copies_after_shared_stores();
         __syncwarp();
         if (lane_ == 0) {
-          cute::SM90_TMA_STORE_3D::copy(&map_, staged, column, row, matrix);
+          cute::SM90_TMA_STORE_3D::copy(&map_, staged, part_column, row, matrix);
           commit_stores();
         }
         __syncwarp();
       } else {
         __syncwarp();
-        copy_rows(reinterpret_cast<const Y*>(staged), matrix, row, column);
+        copy_rows(reinterpret_cast<const Y*>(staged), matrix, row, part_column);
         __syncwarp();
       }
     }
@@ -100,68 +113,64 @@ class WayOut {
   }
 
  private:
+  static constexpr int columns = 32, values = columns / 2;  ///< of a piece, and of it a thread's
+
   /// Where element (row, column) of a part lies, in elements: rows of 128 bytes, in which the copy engine finds 16-byte
   /// units permuted by the row.
   template <typename Y>
-  using Part =
-      decltype(cute::composition(cute::Swizzle < 3, sizeof(Y) == 2 ? 3 : 2, 3 > {},
-                                 cute::Layout<cute::Shape<cute::Int<cute_part_rows>, cute::Int<128 / sizeof(Y)>>,
-                                              cute::Stride<cute::Int<128 / sizeof(Y)>, cute::_1>>{}));
+  static constexpr int unit_bits = sizeof(Y) == 2 ? 3 : 2;  // 16 bytes are 2^unit_bits elements
+  template <typename Y>
+  using Part = decltype(cute::composition(cute::Swizzle<3, unit_bits<Y>, 3>{},
+                                          cute::Layout<cute::Shape<cute::_16, cute::Int<128 / sizeof(Y)>>,
+                                                       cute::Stride<cute::Int<128 / sizeof(Y)>, cute::_1>>{}));
 
-  /// c in columns j, j + 1, as far as y has them.
-  __device__ float2 columns_of_c(int j) const {
-    if (e_.c_pairs) return j < e_.n ? pair_at(e_.c + j) : float2{};
-    return {j < e_.n ? e_.c[j * e_.c_col] : 0, j + 1 < e_.n ? e_.c[(j + 1) * e_.c_col] : 0};
-  }
+  __device__ int row_in_y(int i) const { return min(i, e_.m - 1); }
+  __device__ int column_in_y(int j) const { return min(j, e_.n - 1); }
 
-  /// The thread's values begin at row i, column j.
-  template <int values>
-  __device__ __forceinline__ void add_c(float (&v)[values], int i, int j) const {
-    if (e_.c == nullptr) return;
-    if (e_.c_row == 0) {  // a bias by column, or one number
+  /// Of a c that is the same for all rows what the thread's columns get, the first of which is j.
+  __device__ __forceinline__ void load_c(float2 (&c)[values / 4], int j) const {
+    if (e_.c_pairs) {
 #pragma unroll
-      for (int eight = 0; eight < values / 4; ++eight) {
-        const float2 c = columns_of_c(j + eight * 8);
+      for (int eight = 0; eight < values / 4; ++eight)
+        c[eight] = *reinterpret_cast<const float2*>(e_.c + min(j + eight * 8, e_.n - 2));
+    } else {
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          v[eight * 4 + half * 2] += e_.beta * c.x;
-          v[eight * 4 + half * 2 + 1] += e_.beta * c.y;
-        }
-      }
-      return;
-    }
-#pragma unroll
-    for (int at = 0; at < values; ++at) {
-      const int row = i + at / 2 % 2 * 8, column = j + at / 4 * 8 + at % 2;
-      if (row < e_.m && column < e_.n) v[at] += e_.beta * e_.c[row * e_.c_row + column * e_.c_col];
+      for (int eight = 0; eight < values / 4; ++eight)
+        c[eight] = {e_.c[column_in_y(j + eight * 8) * e_.c_col], e_.c[column_in_y(j + eight * 8 + 1) * e_.c_col]};
     }
   }
+  __device__ __forceinline__ void add_matrix_c(float (&v)[values], int i, int j) const {
+    const float* const upper = e_.c + row_in_y(i) * e_.c_row;
+    const float* const lower = e_.c + row_in_y(i + 8) * e_.c_row;
+#pragma unroll
+    for (int at = 0; at < values; ++at)
+      v[at] += e_.beta * (at / 2 % 2 == 0 ? upper : lower)[column_in_y(j + at / 4 * 8 + at % 2) * e_.c_col];
+  }
 
-  /// Which may be y: a warp reads its part before it writes it.
-  template <typename Y, int values>
+  /// The residual may be y: a warp reads its part before it writes it.
+  template <typename Y>
   __device__ __forceinline__ void add_residual(float (&v)[values], int matrix, int i, int j) const {
-    if (e_.residual == nullptr) return;
+    const Y* const from = static_cast<const Y*>(e_.residual) + std::int64_t{matrix} * e_.m * e_.n;
+    const Y* const upper = from + std::int64_t{row_in_y(i)} * e_.n;
+    const Y* const lower = from + std::int64_t{row_in_y(i + 8)} * e_.n;
 #pragma unroll
     for (int pair = 0; pair < values / 2; ++pair) {
-      const int row = i + pair % 2 * 8, column = j + pair / 2 * 8;
-      if (row >= e_.m) continue;
-      const Y* const at = static_cast<const Y*>(e_.residual) + (std::int64_t{matrix} * e_.m + row) * e_.n + column;
-      if (e_.vectors) {
-        if (column >= e_.n) continue;
-        const float2 residual = pair_at(at);
-        v[pair * 2] += residual.x;
-        v[pair * 2 + 1] += residual.y;
-      } else {
-        if (column < e_.n) v[pair * 2] += value_at(at);
-        if (column + 1 < e_.n) v[pair * 2 + 1] += value_at(at + 1);
-      }
+      const Y* const row = pair % 2 == 0 ? upper : lower;
+      const int column = j + pair / 2 * 8;
+      float2 added;
+      if (e_.vectors)
+        added = widened(*reinterpret_cast<const Pair<Y>*>(row + min(column, e_.n - 2)));
+      else
+        added = {to_f32(row[column_in_y(column)]), to_f32(row[column_in_y(column + 1)])};
+      v[pair * 2] += added.x;
+      v[pair * 2 + 1] += added.y;
     }
   }
 
   /// Activation, rounding, and to shared memory. stmatrix stores four matrices of 8 rows x 16 bytes of which a thread
   /// has what wgmma leaves in it; lane l says where row l % 8 of matrix l / 8 goes.
-  template <typename Y, int values>
-  __device__ __forceinline__ void stage(float (&v)[values], Y* staged) const {
+  template <typename Y>
+  __device__ __forceinline__ void stage(float (&v)[values], Y* staged, int column) const {
     e_.activation.apply_for_halves(v);
 #pragma unroll
     for (int pair = 0; pair < values / 8; ++pair) {
@@ -169,14 +178,13 @@ class WayOut {
 #pragma unroll
       for (int at = 0; at < 4; ++at) words[at] = rounded_pair(Y{}, v[pair * 8 + at * 2], v[pair * 8 + at * 2 + 1]);
       cute::uint128_t& to =
-          *reinterpret_cast<cute::uint128_t*>(staged + Part<Y>{}(lane_ % 16, pair * 16 + lane_ / 16 * 8));
+          *reinterpret_cast<cute::uint128_t*>(staged + Part<Y>{}(lane_ % 16, column + pair * 16 + lane_ / 16 * 8));
       cute::SM90_U32x4_STSM_N::copy(words[0], words[1], words[2], words[3], to);
     }
   }
   /// Pairs of floats. A half-warp stores 4 rows at once, whose same two units of 16 bytes would lie in the banks of two
   /// units only ((unit ^ row) of rows 0 and 1 are the same pair); so odd rows store another eight of columns first.
-  template <int values>
-  __device__ __forceinline__ void stage(float (&v)[values], float* staged) const {
+  __device__ __forceinline__ void stage(float (&v)[values], float* staged, int) const {
     if (e_.activation.is_clamp()) {
       const Clamp clamp = e_.activation.clamp();
 #pragma unroll

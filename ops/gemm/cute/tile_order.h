@@ -60,6 +60,14 @@ CuteTiles cute_tiles(const CuteProblem& problem, const CutePlan& plan);
 /// blocks then have the same rows of A and tiles side by side, or the same of B and tiles below each other.
 constexpr bool cute_shares_a(int tile_m, int tile_n) { return tile_m > tile_n; }
 
+/// Are there kernels for such a tile of wgmma in which two blocks share an operand? Boxes of B as [k,n] are 64 columns
+/// wide; and where there are only 64 rows there is little to share.
+constexpr bool cute_shares(int tile_m, int tile_n, bool b_transposed) {
+  return tile_m > 64 && (b_transposed || tile_n > 64);
+}
+/// And such in which the blocks of a cluster join slices? Small tiles, for what has few.
+constexpr bool cute_joins(int tile_m, int tile_n) { return tile_m * tile_n <= 128 * 128; }
+
 /// Sums leave in parts of 16 rows x 128 bytes, through so many `buffers` of each of 8 warps that multiply.
 inline constexpr int cute_part_rows = 16, cute_part_bytes = cute_part_rows * 128;
 inline constexpr int cute_consumers = 2, cute_consumer_warps = cute_consumers * 4;
