@@ -55,6 +55,7 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
 #define LENSLET_WGMMA_32_64                                                                              \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, " \
   "%52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define LENSLET_WGMMA_32_48 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
 #define LENSLET_WGMMA_64_128                                                                             \
   "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
   "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, "   \
@@ -66,6 +67,7 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
 #define LENSLET_WGMMA_16(i) LENSLET_WGMMA_8(i), LENSLET_WGMMA_8(i + 8)
 #define LENSLET_WGMMA_32(i) LENSLET_WGMMA_8(i), LENSLET_WGMMA_8(i + 8), LENSLET_WGMMA_8(i + 16), LENSLET_WGMMA_8(i + 24)
 #define LENSLET_WGMMA_64(i) LENSLET_WGMMA_32(i), LENSLET_WGMMA_32(i + 32)
+#define LENSLET_WGMMA_96 LENSLET_WGMMA_32(0), LENSLET_WGMMA_16(32)
 #define LENSLET_WGMMA_128 LENSLET_WGMMA_64(0), LENSLET_WGMMA_64(64)
 #define LENSLET_WGMMA(n, form, transposed, names, registers, a_at, b_at, add_at)               \
   asm volatile("{\n\t.reg .pred add;\n\tsetp.ne.b32 add, %" #add_at                            \
@@ -74,16 +76,18 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
                ", add, 1, 1" transposed ";\n\t}"                                               \
                : registers                                                                     \
                : "l"(a), "l"(b), "r"(add))
-#define LENSLET_WGMMA_OF(form, transposed)                                                                         \
-  if constexpr (n == 32)                                                                                           \
-    LENSLET_WGMMA(32, form, transposed, LENSLET_WGMMA_0_16, LENSLET_WGMMA_16(0), 16, 17, 18);                      \
-  else if constexpr (n == 64)                                                                                      \
-    LENSLET_WGMMA(64, form, transposed, LENSLET_WGMMA_0_32, LENSLET_WGMMA_32(0), 32, 33, 34);                      \
-  else if constexpr (n == 128)                                                                                     \
-    LENSLET_WGMMA(128, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64, LENSLET_WGMMA_64(0), 64, 65, \
-                  66);                                                                                             \
-  else                                                                                                             \
-    LENSLET_WGMMA(256, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64 ", " LENSLET_WGMMA_64_128,    \
+#define LENSLET_WGMMA_OF(form, transposed)                                                                          \
+  if constexpr (n == 32)                                                                                            \
+    LENSLET_WGMMA(32, form, transposed, LENSLET_WGMMA_0_16, LENSLET_WGMMA_16(0), 16, 17, 18);                       \
+  else if constexpr (n == 64)                                                                                       \
+    LENSLET_WGMMA(64, form, transposed, LENSLET_WGMMA_0_32, LENSLET_WGMMA_32(0), 32, 33, 34);                       \
+  else if constexpr (n == 96)                                                                                       \
+    LENSLET_WGMMA(96, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_48, LENSLET_WGMMA_96, 48, 49, 50); \
+  else if constexpr (n == 128)                                                                                      \
+    LENSLET_WGMMA(128, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64, LENSLET_WGMMA_64(0), 64, 65,  \
+                  66);                                                                                              \
+  else                                                                                                              \
+    LENSLET_WGMMA(256, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64 ", " LENSLET_WGMMA_64_128,     \
                   LENSLET_WGMMA_128, 128, 129, 130)
 
 /// d = a * b, or d += a * b. T: Float16, BFloat16, or float, of which TF32's bits count: what lies below is dropped.
@@ -91,7 +95,7 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
 /// way until wgmma_wait().
 template <typename T, int n>
 __device__ inline void wgmma(float (&d)[n / 2], std::uint64_t a, std::uint64_t b, int add) {
-  static_assert(n == 32 || n == 64 || n == 128 || n == 256);
+  static_assert(n == 32 || n == 64 || n == 96 || n == 128 || n == 256);
   if constexpr (std::is_same_v<T, Float16>) {
     LENSLET_WGMMA_OF("k16.f32.f16.f16", ", 0, 0");
   } else if constexpr (std::is_same_v<T, BFloat16>) {
@@ -105,12 +109,14 @@ __device__ inline void wgmma(float (&d)[n / 2], std::uint64_t a, std::uint64_t b
 #undef LENSLET_WGMMA_OF
 #undef LENSLET_WGMMA
 #undef LENSLET_WGMMA_128
+#undef LENSLET_WGMMA_96
 #undef LENSLET_WGMMA_64
 #undef LENSLET_WGMMA_32
 #undef LENSLET_WGMMA_16
 #undef LENSLET_WGMMA_8
 #undef LENSLET_WGMMA_64_128
 #undef LENSLET_WGMMA_32_64
+#undef LENSLET_WGMMA_32_48
 #undef LENSLET_WGMMA_0_32
 #undef LENSLET_WGMMA_0_16
 

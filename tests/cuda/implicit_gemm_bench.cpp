@@ -138,7 +138,8 @@ std::vector<Cut> implicit_gemm_cuts(const ConvProblem& p, const Format& format, 
   return cuts;
 }
 
-std::vector<Cut> mma_gemm_cuts(const ConvProblem& p, const DeviceProfile& device) {
+std::vector<Cut> mma_gemm_cuts(const ConvProblem& problem, const DeviceProfile& device) {
+  const ConvProblem p = with_merged_groups(problem);
   const MmaGemmPlan planned = plan_mma_gemm(p, device.clusters);
   std::vector<Cut> cuts;
   for (const MmaTile tile : mma_tiles_for(mma_access(p))) {

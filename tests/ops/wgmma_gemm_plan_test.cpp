@@ -169,24 +169,29 @@ TEST_CASE("conv/wgmma_gemm_plan/steps_add_up_to_the_convolution") {
 }
 
 TEST_CASE("conv/wgmma_gemm_plan/results_lie_as_copies_take_them") {
-  std::set<int> places;
-  for (int row = 0; row < staged_rows; ++row)
-    for (int eight = 0; eight < staged_filters / 8; ++eight) {
-      // PTX ISA, "Swizzling modes", 128 bytes: bits 4 to 6 of an address change with bits 7 to 9.
-      const int dense = (row * staged_filters + eight * 8) * 2;
-      CHECK(staged_offset(row, eight) == (dense ^ ((dense >> 7 & 7) << 4)));
-      places.insert(staged_offset(row, eight));
-    }
-  CHECK(places.size() == staged_rows * staged_filters / 8);
-  CHECK(*places.rbegin() == staged_bytes - 16);
+  for (const int filters : {64, 32}) {
+    std::set<int> places;
+    for (int row = 0; row < staged_rows; ++row)
+      for (int eight = 0; eight < filters / 8; ++eight) {
+        // PTX ISA, "Swizzling modes": of rows of 128 bytes bits 4 to 6 of an address change with bits 7 to 9, of rows
+        // of 64 bytes bits 4 and 5 with bits 7 and 8.
+        const int dense = (row * filters + eight * 8) * 2, bits = filters == 64 ? 7 : 3;
+        CHECK(staged_offset(row, eight, filters) == (dense ^ ((dense >> 7 & bits) << 4)));
+        places.insert(staged_offset(row, eight, filters));
+      }
+    CHECK(places.size() == static_cast<std::size_t>(staged_rows * filters / 8));
+    CHECK(*places.rbegin() == staged_rows * filters * 2 - 16);
+    CHECK(*places.rbegin() < staged_bytes);
 
-  // A matrix of 8 rows of 16 bytes at a time; 32 banks of 4 bytes.
-  for (int eight = 0; eight < staged_filters / 8; ++eight)
-    for (int first = 0; first < staged_rows; first += 8) {
-      std::set<int> banks;
-      for (int row = first; row < first + 8; ++row) banks.insert(staged_offset(row, eight) % 128);
-      CHECK(banks.size() == 8);
-    }
+    // A matrix of 8 rows of 16 bytes at a time; 32 banks of 4 bytes.
+    for (int eight = 0; eight < filters / 8; ++eight)
+      for (int first = 0; first < staged_rows; first += 8) {
+        std::set<int> banks;
+        for (int row = first; row < first + 8; ++row) banks.insert(staged_offset(row, eight, filters) % 128);
+        CHECK(banks.size() == 8);
+      }
+  }
+  for (const WgmmaTileShape& tile : wgmma_tiles) CHECK(tile.n % staged_filters(tile.n) == 0);
 }
 
 TEST_CASE("conv/wgmma_gemm_plan/shared_memory") {

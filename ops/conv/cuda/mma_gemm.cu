@@ -1,6 +1,7 @@
 // mma_gemm: the convolution as one tiled matrix product per group on tensor cores, the windows fetched from the input
 // while multiplying: 16-bit elements, and TF32 where it is asked for. The kernel is in mma_gemm.cuh, tiles and slices
-// are chosen in mma_gemm_plan.cpp.
+// are chosen in mma_gemm_plan.cpp. Groups too small for it are multiplied together: an infinity then meets the zeros
+// across them, and makes NaNs there, as it may in Winograd.
 
 #include "ops/conv/cuda/mma_gemm.cuh"
 
@@ -111,24 +112,26 @@ class MmaGemmConv final : public ConvAlgorithm {
     if (p.h + p.pad_top + p.pad_bottom > limit || p.w + p.pad_left + p.pad_right > limit)
       return "a padded image has more than 2^30 lines or columns";
     if (p.n > limit / p.p / p.q) return "more than 2^30 output pixels";
-    if (p.group_k() > limit / mma_filter_pitch(p)) return "more than 2^30 weights in a group";
+    const ConvProblem merged = with_merged_groups(p);
+    if (merged.group_k() > limit / mma_filter_pitch(merged)) return "more than 2^30 weights in a group";
     return std::nullopt;
   }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    MmaGemmPlan cut = plan_mma_gemm(p, target.device.clusters);
-    if (cut.slices > 1) cut.resident = even_resident(p, cut, target.device);
+    const ConvProblem merged = with_merged_groups(p);
+    MmaGemmPlan cut = plan_mma_gemm(merged, target.device.clusters);
+    if (cut.slices > 1) cut.resident = even_resident(merged, cut, target.device);
     const std::int64_t terms = p.group_c() * p.r * p.s;
     return {.format = formats::nhwc,
             .pitched = true,
             .config = cut.str(),
-            .estimated_us = mma_gemm_us(p, cut, target.device),
+            .estimated_us = mma_gemm_us(merged, cut, target.device),
             .tolerance = p.storage == DType::f32 ? tf32_sum_tolerance(terms) + sum_tolerance(terms)
                                                  : half_sum_tolerance(p.storage, terms)};
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = p.k * mma_filter_pitch(p),
+    return {.floats = p.k * mma_filter_pitch(with_merged_groups(p)),
             .form = std::string(to_string(p.storage)),
             .element_bytes = dtype_bytes(p.storage)};
   }
@@ -136,12 +139,15 @@ class MmaGemmConv final : public ConvAlgorithm {
   void transform_bytes(const ConvProblem& p, std::string_view, const ConvFilter& filter,
                        std::span<std::byte> to) const override {
     std::memset(to.data(), 0, to.size());
-    const std::int64_t taps = p.r * p.s, c = p.group_c(), pitch = mma_filter_pitch(p);
+    const ConvProblem merged = with_merged_groups(p);
+    const std::int64_t taps = p.r * p.s, c = p.group_c(), merged_c = merged.group_c(), pitch = mma_filter_pitch(merged);
     const auto write = [&]<typename T>(T* first, const auto& rounded) {
-      for (std::int64_t k = 0; k < p.k; ++k)
+      for (std::int64_t k = 0; k < p.k; ++k) {
+        const std::int64_t first_c = k / p.group_k() * c % merged_c;  // of its group among those taken together
         for (std::int64_t in = 0; in < c; ++in)
           for (std::int64_t tap = 0; tap < taps; ++tap)
-            first[k * pitch + tap * c + in] = rounded(filter.exact_weight(k, in * taps + tap));
+            first[k * pitch + tap * merged_c + first_c + in] = rounded(filter.exact_weight(k, in * taps + tap));
+      }
     };
     if (p.storage == DType::f16)
       write(reinterpret_cast<std::uint16_t*>(to.data()), f16_from_f64);
@@ -153,7 +159,8 @@ class MmaGemmConv final : public ConvAlgorithm {
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
                                                const DeviceProfile& device) const override {
-    return std::make_unique<BoundMmaGemm>(p, read_mma_gemm_plan(p, config, device.clusters), device);
+    const ConvProblem merged = with_merged_groups(p);
+    return std::make_unique<BoundMmaGemm>(merged, read_mma_gemm_plan(merged, config, device.clusters), device);
   }
 };
 

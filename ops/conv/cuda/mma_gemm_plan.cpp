@@ -29,6 +29,21 @@ double elements(const ConvProblem& p) { return static_cast<double>(p.n * p.p * p
 
 }  // namespace
 
+ConvProblem with_merged_groups(const ConvProblem& p) {
+  constexpr std::int64_t most = 64;
+  const auto vector = 16 / static_cast<std::int64_t>(dtype_bytes(p.storage));
+  ConvProblem merged = p;
+  for (std::int64_t together = 1; together <= p.groups; ++together) {
+    if (p.groups % together != 0) continue;
+    const std::int64_t c = together * p.group_c(), k = together * p.group_k();
+    if (together > 1 && (c > most || k > most)) break;
+    if (c % vector != 0 || k % vector != 0) continue;
+    merged.groups = p.groups / together;
+    break;
+  }
+  return merged;
+}
+
 MmaAccess mma_access(const ConvProblem& p) {
   const auto bytes = static_cast<std::int64_t>(dtype_bytes(p.storage));
   if (p.group_c() * bytes % 16 == 0) return MmaAccess::vectors;

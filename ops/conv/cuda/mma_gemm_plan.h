@@ -86,6 +86,10 @@ struct MmaGemmPlan {
   std::string str() const;
 };
 
+/// The problem as it is computed: groups whose channels or filters fill no vector of 16 bytes are taken together, a
+/// dense product with zeros across them, as long as at most 64 of either are. All that follows is of such a problem.
+ConvProblem with_merged_groups(const ConvProblem& problem);
+
 /// Terms of one step.
 std::int64_t mma_step_terms(const ConvProblem& problem);
 /// Terms of a filter with the zeros behind them: whole steps.

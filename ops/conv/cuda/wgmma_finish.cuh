@@ -1,8 +1,8 @@
 #pragma once
 // The way out of wgmma_gemm: bias, residual and activation in the registers that hold sums; then a warp lays 16 pixels
-// of 64 filters, a part, into shared memory in 16 bits, and the copy engine stores it. The residual comes by the copy
-// engine into the buffers that its results will leave by. Warps wait for nobody but the engine: while parts leave and
-// come, they multiply the next tile.
+// of 64 or 32 filters, a part, into shared memory in 16 bits, and the copy engine stores it. The residual comes by the
+// copy engine into the buffers that its results will leave by. Warps wait for nobody but the engine: while parts leave
+// and come, they multiply the next tile.
 
 #include <cuda_runtime.h>
 
@@ -34,7 +34,7 @@ __device__ inline void init_residual_barriers(const Block& block) {
 template <typename Block, typename Call>
 __device__ inline void prefetch_residual(const Call& g, int first_pixel, int first_k) {
   for (int row = 0; row < Block::shape.m && first_pixel + row < g.pixels; row += staged_rows)
-    for (int k = 0; k < Block::shape.n && first_k + k < g.k; k += staged_filters)
+    for (int k = 0; k < Block::shape.n && first_k + k < g.k; k += staged_filters(Block::shape.n))
       prefetch_tile(g.residuals, first_k + k, first_pixel + row);
 }
 
@@ -43,8 +43,9 @@ __device__ inline void prefetch_residual(const Call& g, int first_pixel, int fir
 template <typename T, typename Block, typename Call>
 class Finisher {
   static constexpr int n = Block::shape.n, rows64 = Block::shape.m / 64 / wgmma_consumers;
-  static constexpr int parts_n = n / staged_filters, parts = rows64 * parts_n;
-  static constexpr int sums = staged_filters / 2;  // of a part, a thread's
+  static constexpr int filters = staged_filters(n);  // of a part
+  static constexpr int parts_n = n / filters, parts = rows64 * parts_n;
+  static constexpr int sums = filters / 2;  // of a part, a thread's
   static constexpr int buffers = Block::layout.buffers;
   /// So many parts ahead a residual is under way. Its buffer's last part then need not be the latest to leave.
   static constexpr int ahead = buffers / 2;
@@ -97,7 +98,7 @@ class Finisher {
 
  private:
   __device__ int pixel(int part) const { return first_pixel_ + part / parts_n * 64; }
-  __device__ int filter(int part) const { return first_k_ + part % parts_n * staged_filters; }
+  __device__ int filter(int part) const { return first_k_ + part % parts_n * filters; }
   __device__ bool exists(int part) const { return part < parts && pixel(part) < g_.pixels && filter(part) < g_.k; }
   __device__ int buffer(int part) const { return static_cast<int>((turn_ + static_cast<unsigned>(part)) % buffers); }
 
@@ -106,15 +107,15 @@ class Finisher {
     if (!exists(part)) return;
     wait_until_read<buffers - ahead>();  // what left from the buffer before
     const int at = buffer(part);
-    arrive_expecting(barriers_ + at, staged_bytes);
+    arrive_expecting(barriers_ + at, staged_rows * filters * 2);
     copy_tile(staging_ + at * staged_bytes, g_.residuals, barriers_ + at, filter(part), pixel(part));
   }
 
   /// Of the eights of filters that the thread has two of each.
-  __device__ void load_bias(int part, float2 (&bias)[staged_filters / 8]) const {
+  __device__ void load_bias(int part, float2 (&bias)[filters / 8]) const {
     const int first = filter(part) + lane_ % 4 * 2;
 #pragma unroll
-    for (int eight = 0; eight < staged_filters / 8; ++eight) {
+    for (int eight = 0; eight < filters / 8; ++eight) {
       const int k = first + eight * 8;
       bias[eight] = {};
       if (g_.bias != nullptr && k < g_.k) bias[eight] = *reinterpret_cast<const float2*>(g_.bias + k);
@@ -125,9 +126,9 @@ class Finisher {
     const int at = buffer(part);
     unsigned char* const staged = staging_ + at * staged_bytes;
     // Of a pair of eights, as matrices go: rows 0-7 and 8-15 of the first, then of the second.
-    const auto row = [&](int pair) { return staged + staged_offset(lane_ % 16, pair * 2 + lane_ / 16); };
+    const auto row = [&](int pair) { return staged + staged_offset(lane_ % 16, pair * 2 + lane_ / 16, filters); };
 
-    float2 bias[staged_filters / 8];
+    float2 bias[filters / 8];
     load_bias(part, bias);
     float v[sums];
 #pragma unroll
@@ -143,7 +144,7 @@ class Finisher {
       phases_ ^= 1U << at;
       __syncwarp();
 #pragma unroll
-      for (int pair = 0; pair < staged_filters / 16; ++pair) {
+      for (int pair = 0; pair < filters / 16; ++pair) {
         std::uint32_t words[4];
         load_matrices(words, row(pair));
 #pragma unroll
@@ -160,7 +161,7 @@ class Finisher {
 
     if (!g_.activation.is_clamp()) g_.activation.apply_for_halves(v);
 #pragma unroll
-    for (int pair = 0; pair < staged_filters / 16; ++pair) {
+    for (int pair = 0; pair < filters / 16; ++pair) {
       std::uint32_t words[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) words[i] = clamp_(narrowed_pair<T>(v[pair * 8 + i * 2], v[pair * 8 + i * 2 + 1]));

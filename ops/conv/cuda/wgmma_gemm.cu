@@ -44,10 +44,16 @@ WgmmaKernel kernel_for_tile(const WgmmaGemmPlan& plan) {
       return kernel_for<T, WgmmaTile::t256x128>(plan);
     case WgmmaTile::t128x128:
       return kernel_for<T, WgmmaTile::t128x128>(plan);
+    case WgmmaTile::t256x96:
+      return kernel_for<T, WgmmaTile::t256x96>(plan);
+    case WgmmaTile::t128x96:
+      return kernel_for<T, WgmmaTile::t128x96>(plan);
     case WgmmaTile::t256x64:
       return kernel_for<T, WgmmaTile::t256x64>(plan);
     case WgmmaTile::t128x64:
       return kernel_for<T, WgmmaTile::t128x64>(plan);
+    case WgmmaTile::t256x32:
+      return kernel_for<T, WgmmaTile::t256x32>(plan);
   }
   return nullptr;
 }
@@ -93,7 +99,8 @@ class BoundWgmmaGemm final : public BoundKernel {
     const ConvProblem& p = problem_;
     const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
     return tiled_map(y, std::array{size(p.k), size(p.n * p.p * p.q)},
-                     std::array{std::uint32_t{staged_filters}, std::uint32_t{staged_rows}}, size(pitch));
+                     std::array{static_cast<std::uint32_t>(staged_filters(shape_.n)), std::uint32_t{staged_rows}},
+                     size(pitch));
   }
 
   ConvProblem problem_;
@@ -125,7 +132,7 @@ class WgmmaGemmConv final : public ConvAlgorithm {
     if (p.n > limit / p.p / p.q || p.n > limit / p.h / p.w) return "more than 2^30 pixels";
     if (p.c > limit / p.h / p.w || p.k > limit / p.r / p.s || p.c > limit / p.r / p.s)
       return "an image or the filters have more than 2^30 elements";
-    if (p.n * p.p * p.q > limit / ((p.k + 63) / 64)) return "more than 2^30 tiles";
+    if (p.n * p.p * p.q > limit / ((p.k + 31) / 32)) return "more than 2^30 tiles";
     if (is_pointwise(p)) return std::nullopt;
     return refuse_im2col(p);
   }

@@ -30,7 +30,7 @@ inline constexpr int wgmma_step = 64;
 inline constexpr std::array<int, 3> wgmma_widths{64, 32, 16};
 
 /// Tile shapes of persistent blocks, in the order of `wgmma_tiles`.
-enum class WgmmaTile { t128x256, t256x128, t128x128, t256x64, t128x64 };
+enum class WgmmaTile { t128x256, t256x128, t128x128, t256x96, t128x96, t256x64, t128x64, t256x32 };
 
 struct WgmmaTileShape {
   int m = 0, n = 0;
@@ -39,19 +39,23 @@ struct WgmmaTileShape {
 
 // Fitted with the rest of the model (wgmma_gemm_plan.cpp). Above 1: what a large product reaches is held by the power
 // that it draws, which short ones do not; narrow tiles read more shared memory and L2 for a product.
-inline constexpr std::array<WgmmaTileShape, 5> wgmma_tiles{{
+inline constexpr std::array<WgmmaTileShape, 8> wgmma_tiles{{
     {128, 256, 1.33},
     {256, 128, 1.29},
     {128, 128, 1.20},
+    {256, 96, 1.15},
+    {128, 96, 1.00},
     {256, 64, 1.02},
     {128, 64, 0.78},
+    {256, 32, 0.60},
 }};
 
 constexpr const WgmmaTileShape& shape_of(WgmmaTile tile) { return wgmma_tiles[static_cast<std::size_t>(tile)]; }
 
 /// Kernels of narrow groups, which are for few channels, exist of these.
 constexpr bool has_width(WgmmaTile tile, int width) {
-  return width == wgmma_step || tile == WgmmaTile::t128x128 || tile == WgmmaTile::t256x64 || tile == WgmmaTile::t128x64;
+  return width == wgmma_step || tile == WgmmaTile::t128x128 || tile == WgmmaTile::t256x96 ||
+         tile == WgmmaTile::t256x64 || tile == WgmmaTile::t128x64;
 }
 
 /// Tile shapes of clusters, in the order of `slices_tiles`.
@@ -80,13 +84,16 @@ constexpr bool has_width(SlicesTile tile, int width) {
 inline constexpr std::array<int, 4> slice_counts{1, 2, 4, 8};
 
 /// Results leave through shared memory in parts of so many pixels and filters, which a consumer warp rounds and one
-/// copy stores. A residual comes the same way.
-inline constexpr int staged_rows = 16, staged_filters = 64, staged_bytes = staged_rows * staged_filters * 2;
+/// copy stores. A residual comes the same way. Parts are as wide as a tile of n filters has whole ones.
+LENSLET_HOST_DEVICE constexpr int staged_filters(int n) { return n % 64 == 0 ? 64 : 32; }
+/// A buffer has room for the widest.
+inline constexpr int staged_rows = 16, staged_bytes = staged_rows * 64 * 2;
 
-/// Where the results (row, 8 * eight ...+7) of a part lie, in bytes: as copies by a tensor map have them, 16-byte units
-/// permuted so that those of eight rows lie in different banks.
-LENSLET_HOST_DEVICE constexpr int staged_offset(int row, int eight) {
-  return row * staged_filters * 2 + ((eight ^ (row & 7)) << 4);
+/// Where the results (row, 8 * eight ...+7) of a part of so many filters lie, in bytes: as copies by a tensor map have
+/// them, 16-byte units permuted so that those of eight rows lie in different banks.
+LENSLET_HOST_DEVICE constexpr int staged_offset(int row, int eight, int filters) {
+  const int dense = row * filters * 2 + eight * 16;
+  return dense ^ ((dense >> 7 & (filters / 8 - 1)) << 4);
 }
 
 /// Bytes of shared memory: stages of both operands, parts on their way, and barriers.

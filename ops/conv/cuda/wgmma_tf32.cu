@@ -29,10 +29,16 @@ Tf32Kernel kernel_for(WgmmaTile tile) {
       return wgmma_tf32_kernel<WgmmaTile::t256x128>;
     case WgmmaTile::t128x128:
       return wgmma_tf32_kernel<WgmmaTile::t128x128>;
+    case WgmmaTile::t256x96:
+      return wgmma_tf32_kernel<WgmmaTile::t256x96>;
+    case WgmmaTile::t128x96:
+      return wgmma_tf32_kernel<WgmmaTile::t128x96>;
     case WgmmaTile::t256x64:
       return wgmma_tf32_kernel<WgmmaTile::t256x64>;
     case WgmmaTile::t128x64:
       return wgmma_tf32_kernel<WgmmaTile::t128x64>;
+    case WgmmaTile::t256x32:
+      return wgmma_tf32_kernel<WgmmaTile::t256x32>;
   }
   return nullptr;
 }
