@@ -124,9 +124,43 @@ struct Cut {
       GMMA::ss_op_selector<T, T, float, Shape<Int<tile_m>, Int<group_n>, Int<tile_k>>, GMMA::Major::K, B_major>(),
       std::conditional_t<beside, cute::Layout<Shape<_1, _2, _1>>, cute::Layout<Shape<_2, _1, _1>>>{}));
   /// Where the rows and columns of one of the warps that multiply begin within a tile.
-  __device__ static constexpr int first_row(int warp) { return (beside ? warp % 4 : warp) * cute_part_rows; }
-  __device__ static constexpr int first_column(int warp) { return beside ? warp / 4 * group_n : 0; }
+  LENSLET_HOST_DEVICE static constexpr int first_row(int warp) { return (beside ? warp % 4 : warp) * cute_part_rows; }
+  LENSLET_HOST_DEVICE static constexpr int first_column(int warp) { return beside ? warp / 4 * group_n : 0; }
 };
+
+/// What the way out and the copies take for granted, asked of the layouts. An identity tensor, partitioned like the
+/// sums, tells where in the tile each of them stands.
+template <typename C>
+constexpr bool sums_lie_as_expected() {
+  constexpr int of_block = C::group_n / 2, each = C::rows64 * of_block;
+  const auto all = cute::make_identity_tensor(Shape<Int<C::tile_m>, Int<C::tile_n>>{});
+  for (const int thread : {0, 37, warpgroup + 97, 2 * warpgroup - 1}) {
+    const auto own = typename C::Mma{}.get_slice(thread).partition_C(all);
+    if (cute::size(own) != each) return false;
+    const int warp = thread / 32, lane = thread % 32;
+    for (const int sum : {0, 1, 2, 5, each / 2 + 3, each - 1}) {
+      const int block = sum / of_block, at = sum % of_block;
+      const int row = C::first_row(warp) + block * 128 + lane / 4 + at / 2 % 2 * 8;
+      const int column = C::first_column(warp) + at / 4 * 8 + lane % 4 * 2 + at % 2;
+      if (cute::get<0>(own(sum)) != row || cute::get<1>(own(sum)) != column) return false;
+    }
+  }
+  return true;
+}
+/// Before 16-byte units are permuted, which the engine does by the same bits of an address.
+template <typename C>
+constexpr bool boxes_lie_as_expected() {
+  const auto a = typename C::LayoutA{}.layout_b();
+  const auto b = typename C::LayoutB{}.layout_b();
+  constexpr int k = C::tile_k - 1, stage = C::stages - 1;
+  for (const int row : {0, 7, 8, C::tile_m - 1})
+    if (a(row, k, stage) != (stage * C::tile_m + row) * C::tile_k + k) return false;
+  for (const int row : {0, 7, 8, C::tile_n - 1}) {
+    const int in_stage = C::b_transposed ? row * C::tile_k + k : row / 64 * 64 * C::tile_k + k * 64 + row % 64;
+    if (b(row, k, stage) != stage * C::tile_n * C::tile_k + in_stage) return false;
+  }
+  return true;
+}
 
 template <typename C>
 struct Shared {
@@ -447,7 +481,7 @@ void launch_cut(const Context& context, const CuteCall& call, const CutePlan& pl
   sm90.b_known = call.b_known ? 1 : 0;
   sm90.tiles = cute_tiles(p, plan);
   sm90.epilogue = plan.slices > 1 && !C::joins ? cute_slice_sums(call) : cute_epilogue(call);
-  static_assert(sizeof(Shared<C>) <= 227 << 10);
+  static_assert(sums_lie_as_expected<C>() && boxes_lie_as_expected<C>() && sizeof(Shared<C>) <= 227 << 10);
   constexpr std::size_t shared_bytes = sizeof(Shared<C>);
   if constexpr (C::joins) {
     const auto slices = static_cast<unsigned>(plan.slices);
