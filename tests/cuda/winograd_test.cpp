@@ -59,10 +59,6 @@ class EveryCut {
         plan.tile = tile;
         run(plan);
       }
-      if (p_.c % width != 0 || p_.k % width != 0) continue;
-      plan.tile = wide_pipeline_tile;
-      plan.wide_input = plan.wide_output = true;
-      run(plan);
     }
     CHECK(cuts_ >= 12);
   }

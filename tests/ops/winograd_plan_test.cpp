@@ -57,8 +57,7 @@ void check_plan(const ConvProblem& p, const Form& form) {
   CHECK((!plan.wide_input || p.c % winograd_width(m, r) == 0));
   CHECK((!plan.wide_output || p.k % winograd_width(m, r) == 0));
   if (plan.pipelined) {
-    CHECK(plan.wide_input == plan.wide_output);
-    CHECK((!plan.wide_input || plan.tile == wide_pipeline_tile));
+    CHECK_FALSE((plan.wide_input || plan.wide_output));
     CHECK(std::ranges::count(PipelineTiles::all, plan.tile) == 1);
   }
   const WinogradPlan read = read_winograd_plan(p, m, plan.str());
@@ -188,7 +187,6 @@ TEST_CASE("conv/winograd_plan/pipelined_configurations") {
   for (const char* config : {"chunk=2049 tile=128x64 wide_input=no wide_output=no pipelined=yes",
                              "chunk=2048 tile=64x64 wide_input=no wide_output=no pipelined=yes",
                              "chunk=2048 tile=128x64 wide_input=yes wide_output=no pipelined=yes",
-                             "chunk=2048 tile=128x128 wide_input=yes wide_output=yes pipelined=yes",
                              "chunk=2048 tile=128x64 wide_input=no wide_output=yes pipelined=yes",
                              "chunk=2048 tile=128x64 wide_input=no wide_output=no pipelined=maybe"}) {
     CAPTURE(config);

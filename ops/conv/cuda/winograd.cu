@@ -83,12 +83,7 @@ class BoundWinograd final : public BoundConv {
       stage.output.first = first(i - 2);
       stage.output.count = tiles(i - 2);
       stage.output.product = product_of(i - 2);
-      PipelineTiles::with(plan_.tile, [&]<GemmTile tile>() {
-        if constexpr (tile == wide_pipeline_tile) {
-          if (plan_.wide_input) return launch_stage<M, R, tile, winograd_width(M, R)>(*run.cuda, plan_, stage);
-        }
-        launch_stage<M, R, tile, 1>(*run.cuda, plan_, stage);
-      });
+      PipelineTiles::with(plan_.tile, [&]<GemmTile tile>() { launch_stage<M, R, tile>(*run.cuda, plan_, stage); });
     }
   }
 

@@ -16,9 +16,8 @@ struct WinogradStage {
   PipelineCut cut;
 };
 
-/// Grid: cut.blocks(). A thread transforms V channels: two where the product's tile leaves the registers for it, which
-/// takes 11 instructions an element instead of 16 (F(4,5)).
-template <int M, int R, typename Tile, int V>
+/// Grid: cut.blocks(). A thread transforms one channel, so that the registers of the product's tile suffice.
+template <int M, int R, typename Tile>
 __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
     winograd_pipeline_kernel(const __grid_constant__ WinogradStage g) {
   wait_for_previous();
@@ -32,21 +31,21 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
   }
   const unsigned thread = static_cast<unsigned>(block.index) * Tile::threads + threadIdx.x;
   if (block.kind == PipelineBlock::Kind::input)
-    winograd_input<M, V, R>(g.input, thread);
+    winograd_input<M, 1, R>(g.input, thread);
   else
-    winograd_output<M, V, R, false>(g.output, thread);
+    winograd_output<M, 1, R>(g.output, thread);
 }
 
-template <int M, int R, GemmTile tile, int V>
+template <int M, int R, GemmTile tile>
 void launch_stage(const Context& context, const WinogradPlan& plan, WinogradStage stage) {
   using Tile = TileTraits<tile>;
-  constexpr auto kernel = winograd_pipeline_kernel<M, R, Tile, V>;
+  constexpr auto kernel = winograd_pipeline_kernel<M, R, Tile>;
   const auto blocks = [](std::int64_t items, int per_block) { return static_cast<int>(blocks_for(items, per_block)); };
   stage.row_tiles = blocks(stage.gemm.m, Tile::m);
   stage.column_tiles = blocks(stage.gemm.n, Tile::n);
   stage.cut = PipelineCut(stage.row_tiles * stage.column_tiles * stage.gemm.batches,
-                          blocks(std::int64_t{stage.input.count} * plan.c / V, Tile::threads),
-                          blocks(std::int64_t{stage.output.count} * stage.output.k / V, Tile::threads));
+                          blocks(std::int64_t{stage.input.count} * plan.c, Tile::threads),
+                          blocks(std::int64_t{stage.output.count} * stage.output.k, Tile::threads));
   allow_shared_bytes(kernel, Tile::shared_bytes);
   launch(context, kernel, static_cast<unsigned>(stage.cut.blocks()), Tile::threads, Tile::shared_bytes, stage);
 }

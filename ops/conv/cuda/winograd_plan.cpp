@@ -118,11 +118,10 @@ WinogradPlan plan_winograd(const ConvProblem& p, int m, const DeviceProfile& dev
     consider(plan);
     WinogradPlan pipelined = plan;
     pipelined.pipelined = true;
+    pipelined.wide_input = pipelined.wide_output = false;
     if (plan.chunk > most_tiles(p, m, true)) continue;
     for (const GemmTile tile : PipelineTiles::all) {
-      const int width = winograd_width(m, plan.r);
       pipelined.tile = tile;
-      pipelined.wide_input = pipelined.wide_output = tile == wide_pipeline_tile && p.c % width == 0 && p.k % width == 0;
       consider(pipelined);
     }
   }
@@ -140,8 +139,7 @@ WinogradPlan read_winograd_plan(const ConvProblem& p, int m, std::string_view co
   reader.finish();
   if (plan.pipelined) {
     if (plan.chunk > most_tiles(p, m, true)) reader.refuse("two chunks of that size exceed the workspace");
-    if (plan.wide_input != plan.wide_output || (plan.wide_input && plan.tile != wide_pipeline_tile))
-      reader.refuse("pipelined transforms are both wide, with 128x64, or neither");
+    if (plan.wide_input || plan.wide_output) reader.refuse("pipelined transforms are not wide");
     if (std::find(PipelineTiles::all.begin(), PipelineTiles::all.end(), plan.tile) == PipelineTiles::all.end())
       reader.refuse("no pipelined kernel has that tile");
   }
@@ -157,9 +155,9 @@ namespace {
 /// in which not all multiprocessors have one, or what its bytes do: V and M written and read, x, y and U. Before the
 /// pipeline is full and while it drains, transforms run alone.
 double estimate_pipelined_us(const ConvProblem& p, const WinogradPlan& plan, const DeviceProfile& device) {
-  // Counted in the machine code of F(4,5), an element of V or M; the half round is a first guess.
-  const double transform_instructions = plan.wide_input ? 11 : 16;
-  constexpr double idle_rounds = 0.5;
+  // A first guess: 2 alpha transforms of alpha numbers, and a load and a store for each of alpha^2, are 9 to 11
+  // instructions an element of V and as many of M.
+  constexpr double transform_instructions = 10, idle_rounds = 0.5;
   const GemmTileShape& shape = shape_of(plan.tile);
   const auto ceil_div = [](int a, int b) { return (a + b - 1) / b; };
   const double chunks = ceil_div(plan.count, plan.chunk);

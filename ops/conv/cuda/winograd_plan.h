@@ -18,8 +18,6 @@ namespace lenslet::cuda {
 
 /// Of the product where it is pipelined: blocks whose registers a transform of one channel does with.
 using PipelineTiles = GemmTileList<GemmTile::t128x128, GemmTile::t128x64>;
-/// Whose blocks may have 168.
-inline constexpr GemmTile wide_pipeline_tile = GemmTile::t128x64;
 
 struct WinogradPlan {
   // What follows from the problem and m.
@@ -32,9 +30,7 @@ struct WinogradPlan {
   GemmTile tile{};           ///< of the products
   bool wide_input = false;   ///< a thread of the input transform takes winograd_width(m, r) channels, not one
   bool wide_output = false;  ///< the same of the output transform
-  /// One launch a chunk (winograd_pipeline.h): a tile of PipelineTiles; wide are both transforms, beside one tile, or
-  /// none.
-  bool pipelined = false;
+  bool pipelined = false;    ///< one launch a chunk (winograd_pipeline.h), no wide transforms, a tile of PipelineTiles
 
   std::size_t u_floats() const { return floats_of(c) * static_cast<std::size_t>(k); }
   std::size_t v_floats() const { return floats_of(c) * static_cast<std::size_t>(chunk); }

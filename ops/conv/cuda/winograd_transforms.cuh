@@ -164,9 +164,8 @@ __device__ inline void winograd_input(const WinogradInput& g, unsigned thread) {
   }
 }
 
-/// What thread `thread` of count * k / V does. k and product_row are multiples of V. The residual is asked for early
-/// where nothing but this thread's own loads hides how long it takes, and late where registers are short.
-template <int M, int V, int R, bool early_residual = true>
+/// What thread `thread` of count * k / V does. k and product_row are multiples of V.
+template <int M, int V, int R>
 __device__ inline void winograd_output(const WinogradOutput& g, unsigned thread) {
   constexpr int alpha = winograd_alpha<M, R>;
   const TilePlace<V> place(thread, g.k, g.first, g.down, g.across);
@@ -176,16 +175,15 @@ __device__ inline void winograd_output(const WinogradOutput& g, unsigned thread)
   const long long first = (static_cast<long long>(place.image) * g.p + row) * g.q * g.y_pixel + column * g.y_pixel + k;
   const int line = g.q * g.y_pixel;
 
+  // Asked for first: a residual that comes from memory takes longest.
   float addend[M][M][V] = {};
-  const auto load_residual = [&](int i) {
+  if (g.residual != nullptr) {
 #pragma unroll
-    for (int j = 0; j < M; ++j)
-      load(g.residual + first + static_cast<long long>(i) * line + j * g.y_pixel, row + i < g.p && column + j < g.q,
-           addend[i][j]);
-  };
-  if (early_residual && g.residual != nullptr) {
+    for (int i = 0; i < M; ++i)
 #pragma unroll
-    for (int i = 0; i < M; ++i) load_residual(i);
+      for (int j = 0; j < M; ++j)
+        load(g.residual + first + static_cast<long long>(i) * line + j * g.y_pixel, row + i < g.p && column + j < g.q,
+             addend[i][j]);
   }
   float bias[V];
   load(g.bias + k, g.bias != nullptr, bias);
@@ -211,7 +209,6 @@ __device__ inline void winograd_output(const WinogradOutput& g, unsigned thread)
 
 #pragma unroll
   for (int i = 0; i < M; ++i) {
-    if (!early_residual && g.residual != nullptr) load_residual(i);
     float sums[V][M];
 #pragma unroll
     for (int e = 0; e < V; ++e) output_transform<M, R>(FloatMath(), half[e][i], sums[e]);
