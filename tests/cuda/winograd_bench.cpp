@@ -1,5 +1,5 @@
 // lenslet-bench-winograd [R]: cuts of Winograd on CUDA, of R x R filters or all, as CSV: chunks, tiles of the product,
-// wide transforms and pipelined ones. What the constants in ops/conv/cuda/winograd_plan.cpp are to be fitted to. Each
+// and wide transforms. What the constants in ops/conv/cuda/winograd_plan.cpp are to be fitted to. Each
 // cut is a CUDA graph of many runs on the same memory. A row that starts with * is what the planner takes; cuts that
 // the model puts beyond 1.6 times that are left out.
 
@@ -51,7 +51,6 @@ constexpr Row rows[] = {
     {8, 64, 56, 64, 7, 3},
     {64, 64, 56, 64, 7, 3},
     {8, 256, 14, 256, 7, 3},
-    // 3x3, whose planner knows no pipeline yet.
     {8, 64, 224, 64, 3, 1},
     {64, 64, 56, 64, 3, 1},
     {64, 128, 28, 128, 3, 1},
@@ -59,7 +58,7 @@ constexpr Row rows[] = {
     {64, 256, 56, 256, 3, 1},
 };
 
-/// In every tile, one launch after the other and pipelined, in so many chunks.
+/// In every tile, in so many chunks.
 std::vector<WinogradPlan> cuts_of(const ConvProblem& p, const WinogradPlan& planned) {
   std::vector<WinogradPlan> cuts{planned};
   std::set<std::string> seen{planned.str()};
@@ -76,13 +75,11 @@ std::vector<WinogradPlan> cuts_of(const ConvProblem& p, const WinogradPlan& plan
     WinogradPlan plan = planned;
     plan.chunk = (planned.count + parts - 1) / parts;
     for (const GemmTile tile : AllGemmTiles::all)
-      for (const bool wide : {false, true})
-        for (const bool pipelined : {false, true}) {
-          plan.tile = tile;
-          plan.wide_input = plan.wide_output = wide;
-          plan.pipelined = pipelined;
-          add(plan);
-        }
+      for (const bool wide : {false, true}) {
+        plan.tile = tile;
+        plan.wide_input = plan.wide_output = wide;
+        add(plan);
+      }
   }
   return cuts;
 }

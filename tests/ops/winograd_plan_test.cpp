@@ -2,10 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <utility>
-
-#include "ops/conv/cuda/winograd_pipeline.h"
 #include "ops/conv/cuda/winograd_plan.h"
 #include "tests/ops/conv_cases.h"
 
@@ -28,7 +24,9 @@ struct Form {
 };
 constexpr Form forms[] = {{2, 3}, {4, 3}, {2, 5}, {4, 5}, {2, 7}};
 
-std::size_t workspace_bytes(const WinogradPlan& plan) { return plan.workspace_floats() * sizeof(float); }
+std::size_t workspace_bytes(const WinogradPlan& plan) {
+  return (plan.v_floats() + plan.product_floats()) * sizeof(float);
+}
 
 /// What the kernels rely on.
 void check_plan(const ConvProblem& p, const Form& form) {
@@ -56,10 +54,6 @@ void check_plan(const ConvProblem& p, const Form& form) {
   // Wide threads take their channels whole.
   CHECK((!plan.wide_input || p.c % winograd_width(m, r) == 0));
   CHECK((!plan.wide_output || p.k % winograd_width(m, r) == 0));
-  if (plan.pipelined) {
-    CHECK_FALSE((plan.wide_input || plan.wide_output));
-    CHECK(std::ranges::count(PipelineTiles::all, plan.tile) == 1);
-  }
   const WinogradPlan read = read_winograd_plan(p, m, plan.str());
   CHECK(read.str() == plan.str());
   CHECK(workspace_bytes(read) == workspace_bytes(plan));
@@ -110,12 +104,9 @@ TEST_CASE("conv/winograd_plan/chunks_of_large_filters_are_those_of_the_least_est
     for (const int parts : {1, 2, 3, 8}) {
       WinogradPlan other = plan;
       other.chunk = std::max(1, plan.chunk / parts);
-      if (!other.pipelined) other.tile = choose_batched_gemm_tile(other.gemm(other.chunk), device);
+      other.tile = choose_batched_gemm_tile(other.gemm(other.chunk), device);
       CHECK(us <= estimate_winograd_us(p, other, device));
     }
-    // Several chunks, and arithmetic enough to hide the transforms behind.
-    CHECK(plan.pipelined);
-    CHECK(us > p.flops() / (p.r == 5 && m == 4 ? 6.25 : p.r == 5 ? 25.0 / 9 : 49.0 / 16) / device.fp32_flops_per_us);
   }
   // What fits is done at once where the starts would cost more.
   CHECK(plan_winograd(square(1, 64, 28, 64, 5), 4, device).chunk == 49);
@@ -174,50 +165,6 @@ TEST_CASE("conv/winograd_plan/configurations_that_no_kernel_runs") {
         "chunk=7 tile=64x32 wide_input=no", ""}) {
     CAPTURE(config);
     CHECK_THROWS_AS((void)read_winograd_plan(p, 4, config), Error);
-  }
-}
-
-TEST_CASE("conv/winograd_plan/pipelined_configurations") {
-  const ConvProblem p = resolve_conv({64, 128, 96, 96}, {128, 128, 5, 5}, {});  // 65536 bytes a tile of F(4)
-  const auto read = [&](const char* config) { return read_winograd_plan(p, 4, config); };
-  const WinogradPlan plan = read("chunk=2048 tile=128x64 wide_input=no wide_output=no pipelined=yes");
-  CHECK(plan.pipelined);
-  CHECK(workspace_bytes(plan) == workspace_limit);
-  CHECK(workspace_bytes(read("chunk=2048 tile=128x64 wide_input=no wide_output=no")) == workspace_limit / 2);
-  for (const char* config : {"chunk=2049 tile=128x64 wide_input=no wide_output=no pipelined=yes",
-                             "chunk=2048 tile=64x64 wide_input=no wide_output=no pipelined=yes",
-                             "chunk=2048 tile=128x64 wide_input=yes wide_output=no pipelined=yes",
-                             "chunk=2048 tile=128x64 wide_input=no wide_output=yes pipelined=yes",
-                             "chunk=2048 tile=128x64 wide_input=no wide_output=no pipelined=maybe"}) {
-    CAPTURE(config);
-    CHECK_THROWS_AS((void)read(config), Error);
-  }
-}
-
-TEST_CASE("conv/winograd_plan/a_stage_of_the_pipeline_has_every_block_once") {
-  const int counts[][3] = {{0, 7, 0},  {5, 7, 0},     {512, 900, 1}, {3, 0, 0},
-                           {64, 1, 1}, {1, 100, 300}, {0, 0, 9},     {1000, 2, 500}};
-  for (const auto& count : counts) {
-    const int products = count[0], inputs = count[1], outputs = count[2];
-    const PipelineCut stage(products, inputs, outputs);
-    CAPTURE(products);
-    CAPTURE(inputs);
-    CAPTURE(outputs);
-    REQUIRE(stage.blocks() == products + inputs + outputs);
-    int next[3] = {};
-    int last_product = -1;
-    bool in_order = true;
-    for (int i = 0; i < stage.blocks(); ++i) {
-      const PipelineBlock block = pipeline_block(stage, static_cast<unsigned>(i));
-      in_order = in_order && block.index == next[static_cast<int>(block.kind)]++;
-      if (block.kind == PipelineBlock::Kind::product) last_product = i;
-    }
-    CHECK(in_order);
-    CHECK(next[0] == products);
-    CHECK(next[1] == inputs);
-    CHECK(next[2] == outputs);
-    // A third of the transforms comes last.
-    if (products > 0) CHECK(stage.blocks() - 1 - last_product >= (inputs + outputs) / 3);
   }
 }
 

@@ -56,6 +56,7 @@ class Cut:
         self.half = re.search(r"\bb?float16\b", row["problem"]) is not None
         element = 2 if self.half else 4
         self.outputs = float(p.n * p.k * p.p * p.q)
+        self.flops = 2.0 * self.outputs * p.c // p.groups * p.r * p.s
         self.moved = element * (p.n * p.c * p.h * p.w + p.k * p.c // p.groups * p.r * p.s + self.outputs)
         self.moved += 4 * p.k if "+bias" in row["problem"] else 0
 
@@ -117,8 +118,10 @@ class WgmmaGemm:
 
     def __init__(self):
         self.constants = constants_of("wgmma_gemm_plan.cpp", (
-            "start_us", "epilogue_us", "unhidden", "slices_block_us", "slices_epilogue_us", "l2_bytes_per_us",
+            "start_us", "epilogue_us", "unhidden", "sustained", "slices_block_us", "slices_epilogue_us", "l2_bytes_per_us",
             "exchange_us", "exchange_bytes_per_us", "rows_per_us"))
+        text = (CONV / "wgmma_gemm_plan.cpp").read_text()
+        self.constants["narrow_epilogue_us"] = float(re.search(rf", narrow_epilogue_us = {NUMBER};", text)[1])
         self.tiles, self.slices_tiles = wgmma_tiles(self.constants), {}
         text = (CONV / "wgmma_gemm_plan.h").read_text().split("slices_tiles{{", 1)[1].split("}};", 1)[0]
         for m, n, efficiency, blocks in re.findall(rf"\{{(\d+), (\d+), {NUMBER}, (\d+)\}}", text):
@@ -139,7 +142,9 @@ class WgmmaGemm:
         if cut.slices == 0:
             rate = x["efficiency " + tile] * device["half_flops_per_us"] / units
             step_us = max(2.0 * outputs * terms / rate, copies)
-            tiles_us = ceil_div(cut.blocks, units) * (cut.steps * step_us + x["epilogue_us"] * outputs / 128 ** 2)
+            out_us = x["epilogue_us" if n % 64 == 0 else "narrow_epilogue_us"]
+            tiles_us = ceil_div(cut.blocks, units) * (cut.steps * step_us + out_us * outputs / 128 ** 2)
+            tiles_us = max(tiles_us, cut.flops / (x["sustained"] * device["half_flops_per_us"]))
             return x["start_us"] + max(tiles_us, memory_us) + x["unhidden"] * min(tiles_us, memory_us)
         rate = x["sliced " + tile] * device["half_flops_per_us"] / units
         units = max(1, units * self.clusters[cut.slices] // self.clusters[0])
@@ -163,7 +168,7 @@ class WgmmaTf32:
     """wgmma_tf32_us()."""
 
     def __init__(self):
-        self.constants = constants_of("wgmma_tf32_plan.cpp", ("start_us", "epilogue_us", "unhidden", "share"))
+        self.constants = constants_of("wgmma_tf32_plan.cpp", ("start_us", "epilogue_us", "unhidden", "sustained", "share"))
         self.efficiencies = {}  # fitted as wgmma_gemm's
         self.tiles, self.device = wgmma_tiles(self.efficiencies), device()
 
@@ -173,6 +178,7 @@ class WgmmaTf32:
         rate = x["share"] * self.efficiencies["efficiency " + cut.tile_name] * device["tf32_flops_per_us"] / device["units"]
         tile_us = cut.steps * 2.0 * m * n * 32 / rate + x["epilogue_us"] * m * n / 128 ** 2
         tiles_us, memory_us = ceil_div(cut.blocks, int(device["units"])) * tile_us, cut.moved / device["bytes_per_us"]
+        tiles_us = max(tiles_us, cut.flops / (x["sustained"] * device["tf32_flops_per_us"]))
         return x["start_us"] + max(tiles_us, memory_us) + x["unhidden"] * min(tiles_us, memory_us)
 
 

@@ -11,19 +11,12 @@ constexpr double block_us = 0.3, tile_us = 0.5;
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-double start_us(const GemmTileShape& shape) { return block_us + tile_us * (shape.m + shape.n) / 128.0; }
-
 }  // namespace
 
 double batched_gemm_us(const BatchedGemm& gemm, GemmTile tile, const DeviceProfile& device) {
   const GemmTileShape& shape = shape_of(tile);
   const std::int64_t blocks = ceil_div(gemm.m, shape.m) * ceil_div(gemm.n, shape.n) * gemm.batches;
-  return gemm_blocks_us(tile, blocks, ceil_div(gemm.k, gemm_step), 1, start_us(shape), device);
-}
-
-double batched_gemm_round_us(int k, GemmTile tile, const DeviceProfile& device) {
-  const GemmTileShape& shape = shape_of(tile);
-  return gemm_blocks_us(tile, std::int64_t{shape.blocks} * device.units, ceil_div(k, gemm_step), 1, start_us(shape),
+  return gemm_blocks_us(tile, blocks, ceil_div(gemm.k, gemm_step), 1, block_us + tile_us * (shape.m + shape.n) / 128.0,
                         device);
 }
 

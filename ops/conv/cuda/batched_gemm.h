@@ -20,9 +20,6 @@ struct BatchedGemm {
 /// Microseconds of the arithmetic with that tile, without the launch and the memory behind L2.
 double batched_gemm_us(const BatchedGemm& gemm, GemmTile tile, const DeviceProfile& device);
 
-/// The same of one round: as many blocks as the device holds.
-double batched_gemm_round_us(int k, GemmTile tile, const DeviceProfile& device);
-
 /// The tile with the least batched_gemm_us(). All give the same bits.
 GemmTile choose_batched_gemm_tile(const BatchedGemm& gemm, const DeviceProfile& device);
 

@@ -40,13 +40,13 @@ struct WgmmaTileShape {
 // Fitted with the rest of the model (wgmma_gemm_plan.cpp). Above 1: what a large product reaches is held by the power
 // that it draws, which short ones do not; narrow tiles read more shared memory and L2 for a product.
 inline constexpr std::array<WgmmaTileShape, 8> wgmma_tiles{{
-    {128, 256, 1.33},
-    {256, 128, 1.29},
-    {128, 128, 1.20},
-    {256, 96, 1.15},
+    {128, 256, 1.37},
+    {256, 128, 1.37},
+    {128, 128, 1.25},
+    {256, 96, 1.12},
     {128, 96, 1.00},
-    {256, 64, 1.02},
-    {128, 64, 0.78},
+    {256, 64, 1.05},
+    {128, 64, 0.79},
     {256, 32, 0.60},
 }};
 

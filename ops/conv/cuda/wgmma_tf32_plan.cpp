@@ -19,8 +19,10 @@ constexpr double epilogue_us = 1.13;
 
 /// Of products beside what memory takes, or the other way round: what the longer one does not hide.
 constexpr double unhidden = 0.47;
+/// Of what large products reach: what a long one does here, whatever its tiles.
+constexpr double sustained = 1.03;
 /// What tiles reach of what they reach in 16 bits.
-constexpr double share = 1.03;
+constexpr double share = 1.01;
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -49,7 +51,8 @@ double wgmma_tf32_us(const ConvProblem& p, const WgmmaTf32Plan& plan, const Devi
   const double tile_us = static_cast<double>(plan.steps) * step_us + epilogue_us * shape.m * shape.n / (128.0 * 128.0);
   // Each multiprocessor's share of tiles, one after the other; or what memory takes.
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
-  const double tiles_us = rounds * tile_us, memory_us = p.bytes() / device.bytes_per_us;
+  const double least_us = p.flops() / (sustained * device.flops_per_us(Numerics::Multiply::tf32));
+  const double tiles_us = std::max(rounds * tile_us, least_us), memory_us = p.bytes() / device.bytes_per_us;
   return start_us + std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);
 }
 

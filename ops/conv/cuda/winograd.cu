@@ -1,10 +1,12 @@
-// Winograd F(2x2,3x3), F(4x4,3x3), F(2x2,5x5), F(4x4,5x5) and F(2x2,7x7) in NHWC: input transform, alpha^2 products,
-// output transform with bias, residual and activation. Three launches a chunk of tiles, or one where it is pipelined.
-// Shapes: winograd_plan.h; matrices: ops/conv/winograd_matrices.h.
+// Winograd F(2x2,3x3), F(4x4,3x3), F(2x2,5x5), F(4x4,5x5) and F(2x2,7x7) in NHWC, three launches a chunk of tiles:
+// input transform, alpha^2 products, output transform with bias, residual and activation. Shapes: winograd_plan.h;
+// matrices: ops/conv/winograd_matrices.h.
 
 #include <algorithm>
 
-#include "ops/conv/cuda/winograd_pipeline.cuh"
+#include "ops/conv/cuda/gemm_tile.cuh"
+#include "ops/conv/cuda/winograd_plan.h"
+#include "ops/conv/cuda/winograd_transforms.cuh"
 #include "ops/conv/winograd_filter.h"
 
 namespace lenslet::cuda {
@@ -14,7 +16,7 @@ template <int M, int R>
 class BoundWinograd final : public BoundConv {
  public:
   BoundWinograd(const ConvProblem& p, const WinogradPlan& plan)
-      : BoundConv(p, plan.workspace_floats() * sizeof(float)), plan_(plan), input_(p), output_(p) {
+      : BoundConv(p, (plan.v_floats() + plan.product_floats()) * sizeof(float)), plan_(plan), input_(p), output_(p) {
     input_.down = output_.down = plan.down;
     input_.across = output_.across = plan.across;
     input_.v_row = plan.c;
@@ -28,14 +30,13 @@ class BoundWinograd final : public BoundConv {
     WinogradInput input = input_;
     WinogradOutput output = output_;
     input.x = run.x;
+    input.v = reinterpret_cast<float*>(run.workspace.data());
+    float* const product = input.v + plan_.v_floats();
+    output.product = product;
     output.bias = run.bias;
     output.residual = run.residual;
     output.y = run.y;
     output.y_pixel = static_cast<int>(run.y_pixel);
-    if (plan_.pipelined) return pipeline(run, input, output);
-    input.v = reinterpret_cast<float*>(run.workspace.data());
-    float* const product = input.v + plan_.v_floats();
-    output.product = product;
     const auto launch_transform = [&](auto kernel, std::int64_t floats, const auto& arguments) {
       launch(context, kernel, blocks_for(floats, winograd_threads), winograd_threads, 0, arguments);
     };
@@ -57,33 +58,6 @@ class BoundWinograd final : public BoundConv {
         launch_transform(winograd_output_kernel<M, width, R>, y_floats / width, output);
       else
         launch_transform(winograd_output_kernel<M, 1, R>, y_floats, output);
-    }
-  }
-
-  void pipeline(const ConvRun& run, const WinogradInput& input, const WinogradOutput& output) const {
-    float* const v = reinterpret_cast<float*>(run.workspace.data());
-    float* const products = v + 2 * plan_.v_floats();
-    const int chunks = (plan_.count + plan_.chunk - 1) / plan_.chunk;
-    const auto first = [&](int chunk) { return chunk * plan_.chunk; };
-    const auto tiles = [&](int chunk) {
-      return chunk < 0 || chunk >= chunks ? 0 : std::min(plan_.chunk, plan_.count - first(chunk));
-    };
-    const auto v_of = [&](int chunk) { return v + static_cast<std::size_t>(chunk & 1) * plan_.v_floats(); };
-    const auto product_of = [&](int chunk) {
-      return products + static_cast<std::size_t>(chunk & 1) * plan_.product_floats();
-    };
-    for (int i = 0; i < chunks + 2; ++i) {
-      WinogradStage stage{plan_.gemm(tiles(i - 1)), input, output, 0, 0, {}};
-      stage.input.first = first(i);
-      stage.input.count = tiles(i);
-      stage.input.v = v_of(i);
-      stage.gemm.a = v_of(i - 1);
-      stage.gemm.b = run.filter;
-      stage.gemm.product = product_of(i - 1);
-      stage.output.first = first(i - 2);
-      stage.output.count = tiles(i - 2);
-      stage.output.product = product_of(i - 2);
-      PipelineTiles::with(plan_.tile, [&]<GemmTile tile>() { launch_stage<M, R, tile>(*run.cuda, plan_, stage); });
     }
   }
 

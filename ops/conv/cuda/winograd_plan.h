@@ -16,9 +16,6 @@
 
 namespace lenslet::cuda {
 
-/// Of the product where it is pipelined: blocks whose registers a transform of one channel does with.
-using PipelineTiles = GemmTileList<GemmTile::t128x128, GemmTile::t128x64>;
-
 struct WinogradPlan {
   // What follows from the problem and m.
   int m = 0, r = 0, alpha2 = 0;
@@ -30,16 +27,13 @@ struct WinogradPlan {
   GemmTile tile{};           ///< of the products
   bool wide_input = false;   ///< a thread of the input transform takes winograd_width(m, r) channels, not one
   bool wide_output = false;  ///< the same of the output transform
-  bool pipelined = false;    ///< one launch a chunk (winograd_pipeline.h), no wide transforms, a tile of PipelineTiles
 
   std::size_t u_floats() const { return floats_of(c) * static_cast<std::size_t>(k); }
   std::size_t v_floats() const { return floats_of(c) * static_cast<std::size_t>(chunk); }
   std::size_t product_floats() const { return floats_of(k) * static_cast<std::size_t>(chunk); }
-  /// Pipelined there are two of V, then two of M.
-  std::size_t workspace_floats() const { return (v_floats() + product_floats()) * (pipelined ? 2 : 1); }
   /// Of V and M of `tiles` tiles (<= chunk), without the pointers.
   BatchedGemm gemm(int tiles) const { return {nullptr, nullptr, nullptr, tiles, k, c, alpha2}; }
-  /// The configuration: "chunk=196 tile=64x64 wide_input=yes wide_output=no", " pipelined=yes" where it is.
+  /// The configuration: "chunk=196 tile=64x64 wide_input=yes wide_output=no".
   std::string str() const;
 
  private:

@@ -103,8 +103,9 @@ struct TilePlace {
   int channel;             ///< first of V
   int image, row, column;  ///< the tile's, in tiles
 
-  __device__ TilePlace(unsigned thread, int channels, int first, int down, int across) {
+  __device__ TilePlace(int channels, int first, int down, int across) {
     const unsigned groups = static_cast<unsigned>(channels) / V;
+    const unsigned thread = blockIdx.x * winograd_threads + threadIdx.x;
     tile = static_cast<int>(thread / groups);
     channel = static_cast<int>(thread % groups) * V;
     const unsigned whole = static_cast<unsigned>(first + tile), line = whole / static_cast<unsigned>(across);
@@ -114,11 +115,12 @@ struct TilePlace {
   }
 };
 
-/// What thread `thread` of count * v_row / V does. c and v_row are multiples of V.
-template <int M, int V, int R>
-__device__ inline void winograd_input(const WinogradInput& g, unsigned thread) {
+/// Grid: blocks of winograd_threads over count * v_row / V. c and v_row are multiples of V.
+template <int M, int V, int R = 3>
+__global__ void __launch_bounds__(winograd_threads) winograd_input_kernel(const WinogradInput g) {
+  wait_for_previous();
   constexpr int alpha = winograd_alpha<M, R>;
-  const TilePlace<V> place(thread, g.v_row, g.first, g.down, g.across);
+  const TilePlace<V> place(g.v_row, g.first, g.down, g.across);
   if (place.tile >= g.count) return;
   const int top = place.row * M - g.pad_top, left = place.column * M - g.pad_left;
   const bool exists = place.channel < g.c;
@@ -164,11 +166,12 @@ __device__ inline void winograd_input(const WinogradInput& g, unsigned thread) {
   }
 }
 
-/// What thread `thread` of count * k / V does. k and product_row are multiples of V.
-template <int M, int V, int R>
-__device__ inline void winograd_output(const WinogradOutput& g, unsigned thread) {
+/// Grid: blocks of winograd_threads over count * k / V. k and product_row are multiples of V.
+template <int M, int V, int R = 3>
+__global__ void __launch_bounds__(winograd_threads) winograd_output_kernel(const WinogradOutput g) {
+  wait_for_previous();
   constexpr int alpha = winograd_alpha<M, R>;
-  const TilePlace<V> place(thread, g.k, g.first, g.down, g.across);
+  const TilePlace<V> place(g.k, g.first, g.down, g.across);
   if (place.tile >= g.count) return;
   const int k = place.channel;
   const int row = place.row * M, column = place.column * M;
@@ -224,18 +227,6 @@ __device__ inline void winograd_output(const WinogradOutput& g, unsigned thread)
       if (row + i < g.p && column + j < g.q) store(g.y + first + static_cast<long long>(i) * line + j * g.y_pixel, out);
     }
   }
-}
-
-/// Grids: blocks of winograd_threads.
-template <int M, int V, int R = 3>
-__global__ void __launch_bounds__(winograd_threads) winograd_input_kernel(const WinogradInput g) {
-  wait_for_previous();
-  winograd_input<M, V, R>(g, blockIdx.x * winograd_threads + threadIdx.x);
-}
-template <int M, int V, int R = 3>
-__global__ void __launch_bounds__(winograd_threads) winograd_output_kernel(const WinogradOutput g) {
-  wait_for_previous();
-  winograd_output<M, V, R>(g, blockIdx.x * winograd_threads + threadIdx.x);
 }
 
 }  // namespace lenslet::cuda
