@@ -180,17 +180,19 @@ std::vector<Cut> wgmma_gemm_cuts(const ConvProblem& p, const DeviceProfile& devi
   return cuts;
 }
 
-std::vector<Cut> wgmma_tf32_cuts(const ConvProblem& p, const DeviceProfile& device) {
+std::vector<Cut> wgmma_tf32_cuts_of(const ConvProblem& p, const DeviceProfile& device) {
   std::vector<Cut> cuts;
-  const WgmmaTf32Plan planned = plan_wgmma_tf32(p, device);
-  for (std::size_t tile = 0; tile < wgmma_tiles.size(); ++tile) {
-    const WgmmaTf32Plan plan = cut_wgmma_tf32(p, static_cast<WgmmaTile>(tile));
+  const WgmmaTf32Plan planned = plan_wgmma_tf32(p);
+  for (const WgmmaTf32Plan& plan : wgmma_tf32_cuts(p)) {
+    const std::int64_t slices = std::max(plan.slices, 1);
     cuts.push_back({.config = plan.str(),
-                    .tile = fmt::format("{}x{}", wgmma_tiles[tile].m, wgmma_tiles[tile].n),
-                    .steps_a_slice = plan.steps,
-                    .blocks = plan.tiles_m * plan.tiles_n,
+                    .tile = fmt::format("{}x{}", plan.m(), plan.n()),
+                    .slices = plan.slices,
+                    .cluster = slices,
+                    .steps_a_slice = (plan.steps + slices - 1) / slices,
+                    .blocks = plan.tiles_m * plan.tiles_n * slices,
                     .estimated_us = wgmma_tf32_us(p, plan, device),
-                    .taken = plan.tile == planned.tile});
+                    .taken = plan.str() == planned.str()});
   }
   return cuts;
 }
@@ -245,7 +247,7 @@ void measure(const Session& session, std::string_view name, std::string_view set
 
   const std::vector<Cut> cuts = name == "mma_gemm"       ? mma_gemm_cuts(p, device)
                                 : name == "wgmma_gemm"   ? wgmma_gemm_cuts(p, device)
-                                : name == "wgmma_tf32"   ? wgmma_tf32_cuts(p, device)
+                                : name == "wgmma_tf32"   ? wgmma_tf32_cuts_of(p, device)
                                 : name == "grouped_tf32" ? grouped_tf32_cuts_of(p, device)
                                                          : implicit_gemm_cuts(p, format, device);
   double planned_us = candidate.estimated_us;

@@ -7,10 +7,15 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <map>
 #include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/wgmma_tf32_plan.h"
@@ -31,7 +36,18 @@ bool can_run() {
   return device.capability == 90 && device.clusters;
 }
 
-void check_cuts(const ConvProblem& p, unsigned seed) {
+/// LENSLET_TEST_WGMMA="tile=64x64 slices=4": only cuts of which this is a part, to find out which one hangs.
+bool asked_for(const std::string& config) {
+  const char* const only = std::getenv("LENSLET_TEST_WGMMA");
+  return only == nullptr || config.find(only) != std::string::npos;
+}
+
+bool persistent(const WgmmaTf32Plan& plan) { return plan.slices == 0; }
+/// And one tile of persistent blocks, the bits of which one slice has, too.
+bool sliced(const WgmmaTf32Plan& plan) { return plan.slices > 0 || plan.tile == WgmmaTile::t128x64; }
+
+/// Cuts of which `wanted` says so.
+void check_cuts(const ConvProblem& p, unsigned seed, const std::function<bool(const WgmmaTf32Plan&)>& wanted) {
   std::mt19937 random(seed);
   const ConvData data = make_conv_data(p, random);
   const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};
@@ -40,22 +56,58 @@ void check_cuts(const ConvProblem& p, unsigned seed) {
   const Offer offer = wgmma_tf32().offer(*problem, {.device = device, .numerics = tf32});
   REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
   Candidate candidate = offer.candidates.at(0);
-  Tensor first;
-  for (std::size_t tile = 0; tile < wgmma_tiles.size(); ++tile) {
-    candidate.config = cut_wgmma_tf32(p, static_cast<WgmmaTile>(tile)).str();
+  // Bits depend on the number of slices alone.
+  std::map<int, std::pair<std::string, Tensor>> first_of;
+  int checked = 0;
+  for (const WgmmaTf32Plan& plan : wgmma_tf32_cuts(p)) {
+    candidate.config = plan.str();
+    if (!wanted(plan) || !asked_for(candidate.config)) continue;
     const std::string where = fmt::format("{} (seed {}, {})", p.str(), seed, candidate.config);
+    INFO(where);
     const Call call{.problem = *problem, .kernel = wgmma_tf32(), .candidate = candidate, .device = device};
     const Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
     compare(y, data, candidate.tolerance, where);
-    if (first.empty()) first = y;
-    CHECK_MESSAGE(std::memcmp(first.data(), y.data(), y.bytes()) == 0, where, ": other bits than another tile's");
+    const std::pair<std::string, Tensor>& first =
+        first_of.try_emplace(std::max(plan.slices, 1), candidate.config, y).first->second;
+    CHECK_MESSAGE(std::memcmp(first.second.data(), y.data(), y.bytes()) == 0, where, ": other bits than ", first.first);
+    ++checked;
+    if (!candidate.pitched_output) continue;
+    candidate.outputs[0].pixel_pitch = p.k + 12;
+    const Tensor among_others = run_between_guards(op_runner(), call, inputs, where).at(0);
+    CHECK_MESSAGE(std::memcmp(among_others.data(), y.data(), y.bytes()) == 0, where,
+                  ": other bits among other channels");
+    candidate.outputs[0].pixel_pitch = 0;
   }
+  CHECK_MESSAGE((checked > 0 || std::getenv("LENSLET_TEST_WGMMA") != nullptr), p.str(), ": no cut was checked");
 }
 
-ConvProblem fused(ConvProblem problem, Activation activation) {
-  problem.bias = problem.residual = true;
+const Activation relu{Activation::Kind::relu, 0, 0}, silu{Activation::Kind::silu, 0, 0};
+const Activation clip{Activation::Kind::clip, -0.5F, 0.75F}, hard_swish{Activation::Kind::hard_swish, 1.0F / 6, 0.5F};
+
+ConvProblem activated(ConvProblem problem, Activation activation) {
+  problem.bias = true;
   problem.activation = activation;
   return problem;
+}
+ConvProblem fused(ConvProblem problem, Activation activation) {
+  problem.residual = true;
+  return activated(problem, activation);
+}
+
+// One step, pointwise; several tiles both ways, none full at the end, and an odd number of them; channels that end
+// within a step; strides, dilations and pads of different width; more tiles than multiprocessors, so that stages go
+// round through several.
+std::vector<ConvProblem> problems() {
+  return {
+      resolve_conv({1, 32, 16, 16}, {64, 32, 1, 1}, {}),
+      resolve_conv({1, 4, 3, 3}, {4, 4, 1, 1}, {}),
+      fused(resolve_conv({3, 256, 13, 11}, {324, 256, 1, 1}, {}), relu),
+      resolve_conv({1, 64, 16, 16}, {64, 64, 3, 3}, {.pads = {1, 1, 1, 1}}),
+      fused(resolve_conv({2, 36, 23, 22}, {132, 36, 3, 3}, {.stride = {1, 2}, .pads = {1, 0, 2, 1}}), silu),
+      fused(resolve_conv({5, 20, 17, 19}, {260, 20, 3, 2}, {.dilation = {2, 3}, .pads = {2, 1, 1, 3}}), relu),
+      fused(resolve_conv({2, 100, 14, 14}, {68, 100, 1, 1}, {.stride = {2, 2}}), {}),
+      fused(resolve_conv({12, 32, 60, 60}, {128, 32, 3, 3}, {.pads = {1, 1, 1, 1}}), relu),
+  };
 }
 
 /// y of filters that are ones on the diagonal of their middle tap: x as it was multiplied.
@@ -75,24 +127,76 @@ Tensor copied(const ConvProblem& p, const Tensor& x) {
 
 }  // namespace
 
-TEST_CASE("cuda/wgmma_tf32/every_cut") {
+TEST_CASE("cuda/wgmma_tf32/persistent") {
   if (!can_run()) return;
   const unsigned seed = std::random_device{}();
-  const Activation relu{Activation::Kind::relu, 0, 0}, silu{Activation::Kind::silu, 0, 0};
-  // One step, pointwise; several tiles both ways, none full at the end, and an odd number of them; channels that end
-  // within a step; strides, dilations and pads of different width; more tiles than multiprocessors, so that stages go
-  // round through several.
-  const ConvProblem problems[] = {
-      resolve_conv({1, 32, 16, 16}, {64, 32, 1, 1}, {}),
-      resolve_conv({1, 4, 3, 3}, {4, 4, 1, 1}, {}),
-      fused(resolve_conv({3, 256, 13, 11}, {324, 256, 1, 1}, {}), relu),
-      resolve_conv({1, 64, 16, 16}, {64, 64, 3, 3}, {.pads = {1, 1, 1, 1}}),
-      fused(resolve_conv({2, 36, 23, 22}, {132, 36, 3, 3}, {.stride = {1, 2}, .pads = {1, 0, 2, 1}}), silu),
-      fused(resolve_conv({5, 20, 17, 19}, {260, 20, 3, 2}, {.dilation = {2, 3}, .pads = {2, 1, 1, 3}}), relu),
-      fused(resolve_conv({2, 100, 14, 14}, {68, 100, 1, 1}, {.stride = {2, 2}}), {}),
-      fused(resolve_conv({12, 32, 60, 60}, {128, 32, 3, 3}, {.pads = {1, 1, 1, 1}}), relu),
-  };
-  for (const ConvProblem& p : problems) check_cuts(p, seed);
+  for (const ConvProblem& p : problems()) check_cuts(p, seed, persistent);
+}
+
+// Where a thread of a cluster's tile has which output: each is a number of its own, exact in TF32, so that one in a
+// wrong place says where it is from.
+TEST_CASE("cuda/wgmma_tf32/slices_put_every_output_in_its_place") {
+  if (!can_run()) return;
+  // 128 * pixel of the first channel, which the first slice has, and k of the last. Tiles both ways, none full at the
+  // end.
+  constexpr std::int64_t size = 9, filters = 100, channels = 512;
+  const ConvProblem p = resolve_conv({1, channels, size, size}, {filters, channels, 1, 1}, {});
+  Tensor x(DType::f32, {1, channels, size, size}), w(DType::f32, {filters, channels, 1, 1});
+  std::ranges::fill(x.values<float>(), 0.0F);
+  std::ranges::fill(w.values<float>(), 0.0F);
+  constexpr std::int64_t pixels = size * size;
+  const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+  for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
+    x.values<float>()[at(pixel)] = static_cast<float>(pixel);
+    x.values<float>()[at((channels - 1) * pixels + pixel)] = 1;
+  }
+  for (std::int64_t k = 0; k < filters; ++k) {
+    w.values<float>()[at(k * channels)] = 128;
+    w.values<float>()[at(k * channels + channels - 1)] = static_cast<float>(k);
+  }
+  const Tensor inputs[] = {x, w, Tensor(), Tensor()};
+  const auto problem = pose(p, w);
+  const DeviceProfile device = op_runner().profiles(1).at(0);
+  const Offer offer = wgmma_tf32().offer(*problem, {.device = device, .numerics = tf32});
+  REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
+  Candidate candidate = offer.candidates.at(0);
+  for (const WgmmaTf32Plan& plan : wgmma_tf32_cuts(p)) {
+    candidate.config = plan.str();
+    if (!sliced(plan) || !asked_for(candidate.config)) continue;
+    const Call call{.problem = *problem, .kernel = wgmma_tf32(), .candidate = candidate, .device = device};
+    const Tensor y = run_between_guards(op_runner(), call, inputs, candidate.config).at(0);
+    const std::vector<double> got = oracle::from_tensor(y.to_format(formats::nchw)).values;
+    REQUIRE(got.size() == at(filters * pixels));
+    std::string first_wrong;
+    for (std::int64_t k = 0; k < filters; ++k)
+      for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
+        const double value = got[at(k * pixels + pixel)];
+        if (value == static_cast<double>(pixel * 128 + k) || !first_wrong.empty()) continue;
+        first_wrong = fmt::format("pixel {} filter {} has {}, which is pixel {} filter {}", pixel, k, value,
+                                  std::floor(value / 128), value - std::floor(value / 128) * 128);
+      }
+    CHECK_MESSAGE(first_wrong.empty(), candidate.config, ": ", first_wrong);
+  }
+}
+
+TEST_CASE("cuda/wgmma_tf32/slices") {
+  if (!can_run()) return;
+  const unsigned seed = std::random_device{}();
+  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
+  // Each with one thing more than the one before: one tile of 64x64 and two steps; a tile that is full of nothing but
+  // its first pixel and four filters; a part of 32 filters of which half a unit is there; more steps than stages, and
+  // no even number of them.
+  check_cuts(resolve_conv({1, 64, 8, 8}, {64, 64, 1, 1}, {}), seed, sliced);
+  check_cuts(activated(resolve_conv({1, 256, 1, 1}, {4, 256, 1, 1}, {}), relu), seed, sliced);
+  check_cuts(fused(resolve_conv({1, 256, 5, 5}, {44, 256, 1, 1}, {}), relu), seed, sliced);
+  check_cuts(fused(resolve_conv({1, 2048, 7, 7}, {512, 2048, 1, 1}, {}), relu), seed, sliced);
+  check_cuts(fused(resolve_conv({1, 36, 7, 7}, {196, 36, 3, 3}, pad), hard_swish), seed, sliced);
+  // ResNet-50's at batch 1.
+  check_cuts(activated(resolve_conv({1, 512, 7, 7}, {512, 512, 3, 3}, pad), relu), seed, sliced);
+  check_cuts(activated(resolve_conv({1, 256, 14, 14}, {256, 256, 3, 3}, pad), clip), seed, sliced);
+  check_cuts(fused(resolve_conv({1, 512, 14, 14}, {512, 512, 3, 3}, {.stride = {2, 2}, .pads = {1, 1, 1, 1}}), silu),
+             seed, sliced);
+  for (const ConvProblem& p : problems()) check_cuts(p, seed, sliced);
 }
 
 TEST_CASE("cuda/wgmma_tf32/windows_are_rounded_to_nearest") {

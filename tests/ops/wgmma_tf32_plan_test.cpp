@@ -8,6 +8,8 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "base/tf32.h"
 #include "lenslet/error.h"
@@ -86,6 +88,22 @@ TEST_CASE("conv/wgmma_tf32_plan/threads_have_eight_filters_side_by_side") {
   CHECK(tf32_prepared_filters(100) == 128);
 }
 
+TEST_CASE("conv/wgmma_tf32_plan/units_have_four_filters_a_thread") {
+  // Sums of places 16 * unit + 8 * j + 2 * t + e are thread t's: of a tile's filters, its fours, each once.
+  std::set<int> filters;
+  for (int unit = 0; unit < 8; ++unit)
+    for (int t = 0; t < 4; ++t)
+      for (int j = 0; j < 2; ++j)
+        for (int e = 0; e < 2; ++e) {
+          const int place = unit * unit_filters + 8 * j + 2 * t + e, in_part = place % tf32_staged_filters;
+          CHECK(place - in_part + tf32_filter_at(in_part) == tf32_unit_filter(unit, t) + 2 * j + e);
+          filters.insert(tf32_unit_filter(unit, t) + 2 * j + e);
+        }
+  CHECK(filters.size() == 128);
+  CHECK(*filters.begin() == 0);
+  CHECK(*filters.rbegin() == 127);
+}
+
 TEST_CASE("conv/wgmma_tf32_plan/shared_memory") {
   for (const WgmmaTileShape& tile : wgmma_tiles) {
     const WgmmaTf32Shared shared = tf32_shared_of(tile);
@@ -117,16 +135,54 @@ TEST_CASE("conv/wgmma_tf32_plan/cuts_and_configurations") {
     CHECK(read.tiles_n == cut.tiles_n);
     CHECK(read.steps == cut.steps);
   }
-  for (const char* config : {"", "tile=", "tile=64x64", "tile=128x256 ", "tile=128x256 cluster=2", "tiles=128x256"}) {
+  const WgmmaTf32Plan four = read_wgmma_tf32_plan(p, "tile=64x32 slices=4");
+  CHECK(four.slices == 4);
+  CHECK(four.slices_tile == SlicesTile::t64x32);
+  CHECK(four.tiles_m == 98);
+  CHECK(four.tiles_n == 6);
+  CHECK(four.steps == 36);
+  for (const char* config :
+       {"", "tile=", "tile=64x64", "tile=128x256 ", "tile=128x256 cluster=2", "tiles=128x256", "tile=128x256 slices=2",
+        "tile=64x64 slices=0", "tile=64x64 slices=3", "tile=64x64 slices=16", "tile=64x64 slices=4 width=32"}) {
     CAPTURE(config);
     CHECK_THROWS_AS((void)read_wgmma_tf32_plan(p, config), Error);
+  }
+  // One step cannot be cut.
+  CHECK_THROWS_AS((void)read_wgmma_tf32_plan(problem(1, 32, 14, 64, 1), "tile=64x64 slices=2"), Error);
+}
+
+TEST_CASE("conv/wgmma_tf32_plan/every_cut_reads_back_as_itself") {
+  for (const ConvProblem& p : {problem(1, 512, 7, 512, 3, 1), problem(8, 16, 55, 64, 3, 1), problem(64, 24, 56, 144, 1),
+                               problem(1, 36, 5, 4, 1), problem(1, 4, 1, 4, 1)}) {
+    CAPTURE(p.str());
+    std::set<std::string> configs;
+    const std::vector<WgmmaTf32Plan> cuts = wgmma_tf32_cuts(p);
+    for (const WgmmaTf32Plan& cut : cuts) {
+      CAPTURE(cut.str());
+      configs.insert(cut.str());
+      const WgmmaTf32Plan read = read_wgmma_tf32_plan(p, cut.str());
+      CHECK(read.str() == cut.str());
+      CHECK(read.tiles_m == cut.tiles_m);
+      CHECK(read.tiles_n == cut.tiles_n);
+      CHECK(read.steps == cut.steps);
+      CHECK(cut.slices <= cut.steps);
+      CHECK(cut.tiles_m * cut.m() >= p.n * p.p * p.q);
+      CHECK(cut.tiles_n * cut.n() >= p.k);
+      CHECK(cut.steps * wgmma_tf32_step >= p.r * p.s * p.c);
+      const double us = wgmma_tf32_us(p, cut, reference_gpu());
+      CHECK(us > 1);
+      CHECK(us < 1e6);
+    }
+    CHECK(configs.size() == cuts.size());
+    CHECK(configs.count("tile=64x64 slices=1") == 1);
+    CHECK(configs.count("tile=64x64 slices=8") == (cuts.front().steps >= 8 ? 1 : 0));
   }
 }
 
 TEST_CASE("conv/wgmma_tf32_plan/estimate") {
   const DeviceProfile& device = reference_gpu();
   const auto us = [&](const ConvProblem& p) {
-    const double estimate = wgmma_tf32_us(p, plan_wgmma_tf32(p, device), device);
+    const double estimate = wgmma_tf32_us(p, plan_wgmma_tf32(p), device);
     // 384 TFLOP/s are what seconds of products reach: 64x512x28x28 -> 512, 3x3, takes 542 us where that would be 617.
     CHECK(estimate >= 0.9 * p.flops() / device.tf32_flops_per_us);
     CHECK(estimate >= p.bytes() / device.bytes_per_us);
@@ -137,7 +193,14 @@ TEST_CASE("conv/wgmma_tf32_plan/estimate") {
   CHECK(us(problem(8, 512, 28, 512, 3, 1)) < us(large));
   CHECK(us(problem(1, 64, 7, 64, 1)) > 0);
   // Few filters want a narrow tile.
-  CHECK(shape_of(plan_wgmma_tf32(problem(64, 64, 56, 64, 3, 1), device).tile).n == 64);
+  const WgmmaTf32Plan few_filters = plan_wgmma_tf32(problem(64, 64, 56, 64, 3, 1));
+  CHECK(few_filters.n() == 64);
+  CHECK(few_filters.slices == 0);
+  // Few tiles and long sums want slices, large products none.
+  CHECK(plan_wgmma_tf32(problem(1, 512, 7, 512, 3, 1)).slices >= 4);
+  CHECK(plan_wgmma_tf32(problem(1, 512, 14, 512, 3, 1)).slices >= 2);
+  CHECK(plan_wgmma_tf32(problem(1, 2048, 7, 512, 1)).slices >= 2);
+  CHECK(plan_wgmma_tf32(large).slices == 0);
 }
 
 }  // namespace lenslet::test

@@ -103,6 +103,38 @@ class MmaGemm:
         return device["launch_us"] + max(us, cut.moved / device["bytes_per_us"] + start)
 
 
+def slices_tiles(constants, word):
+    """Of clusters, the blocks that a multiprocessor holds; efficiencies go to `constants`."""
+    text = (CONV / "wgmma_gemm_plan.h").read_text().split("slices_tiles{{", 1)[1].split("}};", 1)[0]
+    blocks = {}
+    for m, n, efficiency, held in re.findall(rf"\{{(\d+), (\d+), {NUMBER}, (\d+)\}}", text):
+        blocks[f"{m}x{n}"] = int(held)
+        constants[f"{word} {m}x{n}"] = float(efficiency)
+    return blocks
+
+
+SLICES = ("slices_block_us", "slices_epilogue_us", "l2_bytes_per_us", "exchange_us", "exchange_bytes_per_us",
+          "rows_per_us")
+
+
+def slices_us(cut, x, m, n, most, step_us, step_bytes, step_rows, device, clusters):
+    """slices_us(): most blocks on a multiprocessor; what the products, bytes and rows of a step take."""
+    outputs, memory_us = m * n, cut.moved / device["bytes_per_us"]
+    units = max(1, int(device["units"]) * clusters[cut.slices] // clusters[0])
+    step_us = max(step_us, step_bytes * min(cut.blocks, units) / x["l2_bytes_per_us"], step_rows / x["rows_per_us"])
+
+    def round_us(together):
+        us = x["slices_block_us"] + together * cut.steps * step_us
+        us += together * x["slices_epilogue_us"] * outputs / 128 ** 2 / cut.slices
+        if cut.slices > 1:
+            us += x["exchange_us"] + together * outputs * 4 / x["exchange_bytes_per_us"]
+        return us
+
+    rounds, rest = divmod(cut.blocks, units * most)
+    us = rounds * round_us(most) + (round_us(ceil_div(rest, units)) if rest else 0)
+    return max(us, memory_us + x["slices_block_us"]) + x["unhidden"] * min(us - x["slices_block_us"], memory_us)
+
+
 def wgmma_tiles(constants):
     """Of persistent blocks; their efficiencies go to `constants`."""
     text = (CONV / "wgmma_gemm_plan.h").read_text().split("wgmma_tiles{{", 1)[1].split("}};", 1)[0]
@@ -117,16 +149,11 @@ class WgmmaGemm:
     """wgmma_plan_us(). A tile is MxN/WIDTH, 0 slices are persistent blocks."""
 
     def __init__(self):
-        self.constants = constants_of("wgmma_gemm_plan.cpp", (
-            "start_us", "epilogue_us", "unhidden", "sustained", "slices_block_us", "slices_epilogue_us", "l2_bytes_per_us",
-            "exchange_us", "exchange_bytes_per_us", "rows_per_us"))
+        self.constants = constants_of("wgmma_gemm_plan.cpp", ("start_us", "epilogue_us", "unhidden", "sustained") + SLICES)
         text = (CONV / "wgmma_gemm_plan.cpp").read_text()
         self.constants["narrow_epilogue_us"] = float(re.search(rf", narrow_epilogue_us = {NUMBER};", text)[1])
-        self.tiles, self.slices_tiles = wgmma_tiles(self.constants), {}
-        text = (CONV / "wgmma_gemm_plan.h").read_text().split("slices_tiles{{", 1)[1].split("}};", 1)[0]
-        for m, n, efficiency, blocks in re.findall(rf"\{{(\d+), (\d+), {NUMBER}, (\d+)\}}", text):
-            self.slices_tiles[f"{m}x{n}"] = int(blocks)
-            self.constants[f"sliced {m}x{n}"] = float(efficiency)
+        self.tiles = wgmma_tiles(self.constants)
+        self.slices_tiles = slices_tiles(self.constants, "sliced")
         self.device, self.clusters = device(), multiprocessors_of_clusters()
 
     def us(self, cut, x):
@@ -147,34 +174,28 @@ class WgmmaGemm:
             tiles_us = max(tiles_us, cut.flops / (x["sustained"] * device["half_flops_per_us"]))
             return x["start_us"] + max(tiles_us, memory_us) + x["unhidden"] * min(tiles_us, memory_us)
         rate = x["sliced " + tile] * device["half_flops_per_us"] / units
-        units = max(1, units * self.clusters[cut.slices] // self.clusters[0])
-        arriving = max((m + n) * terms * 2 * min(cut.blocks, units) / x["l2_bytes_per_us"], copies)
-
-        def round_us(together):
-            us = x["slices_block_us"] + cut.steps * together * max(2 * outputs * terms / rate, arriving)
-            us += together * x["slices_epilogue_us"] * outputs / 128 ** 2 / cut.slices
-            if cut.slices > 1:
-                us += x["exchange_us"] + together * outputs * 4 / x["exchange_bytes_per_us"]
-            return us
-
-        most = self.slices_tiles[tile]
-        rounds, rest = divmod(cut.blocks, units * most)
-        us = rounds * round_us(most) + (round_us(ceil_div(rest, units)) if rest else 0)
-        return (max(us, memory_us + x["slices_block_us"])
-                + x["unhidden"] * min(us - x["slices_block_us"], memory_us))
+        return slices_us(cut, x, m, n, self.slices_tiles[tile], 2 * outputs * terms / rate, (m + n) * terms * 2,
+                         (m + n) * terms / width, device, self.clusters)
 
 
 class WgmmaTf32:
-    """wgmma_tf32_us()."""
+    """wgmma_tf32_us(). 0 slices are persistent blocks."""
 
     def __init__(self):
-        self.constants = constants_of("wgmma_tf32_plan.cpp", ("start_us", "epilogue_us", "unhidden", "sustained", "share"))
+        self.constants = constants_of("wgmma_tf32_plan.cpp", (
+            "start_us", "epilogue_us", "unhidden", "sustained", "share", "slices_share") + SLICES)
         self.efficiencies = {}  # fitted as wgmma_gemm's
-        self.tiles, self.device = wgmma_tiles(self.efficiencies), device()
+        self.tiles, self.slices_tiles = wgmma_tiles(self.efficiencies), slices_tiles(self.efficiencies, "sliced")
+        self.device, self.clusters = device(), multiprocessors_of_clusters()
 
     def us(self, cut, x):
-        m, n = self.tiles[cut.tile_name]
+        m, n = map(int, cut.tile_name.split("x"))
         device = self.device
+        if cut.slices > 0:
+            rate = (x["slices_share"] * self.efficiencies["sliced " + cut.tile_name] * device["tf32_flops_per_us"]
+                    / device["units"])
+            return slices_us(cut, x, m, n, self.slices_tiles[cut.tile_name], 2.0 * m * n * 32 / rate, (m + n) * 128,
+                             m + n, device, self.clusters)
         rate = x["share"] * self.efficiencies["efficiency " + cut.tile_name] * device["tf32_flops_per_us"] / device["units"]
         tile_us = cut.steps * 2.0 * m * n * 32 / rate + x["epilogue_us"] * m * n / 128 ** 2
         tiles_us, memory_us = ceil_div(cut.blocks, int(device["units"])) * tile_us, cut.moved / device["bytes_per_us"]

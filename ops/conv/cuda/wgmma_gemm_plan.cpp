@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "ops/conv/cuda/implicit_gemm_plan.h"
+#include "ops/conv/cuda/wgmma_slices_us.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -32,6 +32,14 @@ constexpr double l2_bytes_per_us = 12.4e6;
 constexpr double exchange_us = 0.23, exchange_bytes_per_us = 46e3;
 /// Rows that the copy engine of a multiprocessor brings, however narrow.
 constexpr double rows_per_us = 1150;
+
+constexpr SlicesCosts slices_costs{.block_us = slices_block_us,
+                                   .epilogue_us = slices_epilogue_us,
+                                   .l2_bytes_per_us = l2_bytes_per_us,
+                                   .exchange_us = exchange_us,
+                                   .exchange_bytes_per_us = exchange_bytes_per_us,
+                                   .rows_per_us = rows_per_us,
+                                   .unhidden = unhidden};
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -83,29 +91,17 @@ double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Devi
   return start_us + std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);
 }
 
-double slices_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DeviceProfile& device) {
-  const SlicesTileShape& shape = shape_of(plan.slices_tile);
-  const double rate = shape.efficiency * device.flops_per_us(Numerics::Multiply::fp16) / device.units;
-  const std::int64_t blocks = plan.tiles_m * plan.tiles_n * plan.slices;
-  const std::int64_t units = filled_multiprocessors(plan.slices, device);
-  const double outputs = shape.m * shape.n, bytes = (shape.m + shape.n) * terms_a_step(plan) * 2;
-  const auto at_work = static_cast<double>(std::min(blocks, units));
-  const double step_us =
-      std::max({2 * outputs * terms_a_step(plan) / rate, bytes * at_work / l2_bytes_per_us, copies_us(plan)});
-  const auto steps = static_cast<double>(ceil_div(plan.steps, plan.slices));
-  // What so many blocks on a multiprocessor at once take.
-  const auto round_us = [&](std::int64_t blocks_together) {
-    const auto together = static_cast<double>(blocks_together);
-    double us =
-        slices_block_us + together * (steps * step_us + slices_epilogue_us * outputs / (128.0 * 128.0) / plan.slices);
-    if (plan.slices > 1) us += exchange_us + together * outputs * 4 / exchange_bytes_per_us;
-    return us;
-  };
-  const std::int64_t round = units * shape.blocks, rest = blocks % round;
-  double us = static_cast<double>(blocks / round) * round_us(shape.blocks);
-  if (rest > 0) us += round_us(ceil_div(rest, units));
-  const double memory_us = p.bytes() / device.bytes_per_us;
-  return std::max(us, memory_us + slices_block_us) + unhidden * std::min(us - slices_block_us, memory_us);
+double clusters_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DeviceProfile& device) {
+  return slices_us(p,
+                   {.tile = plan.slices_tile,
+                    .slices = plan.slices,
+                    .tiles = plan.tiles_m * plan.tiles_n,
+                    .steps = plan.steps,
+                    .terms = terms_a_step(plan),
+                    .groups = static_cast<double>(plan.groups_a_step),
+                    .row_bytes = plan.width * 2.0,
+                    .flops_per_us = device.flops_per_us(Numerics::Multiply::fp16)},
+                   slices_costs, device);
 }
 
 }  // namespace
@@ -188,7 +184,7 @@ std::vector<WgmmaGemmPlan> wgmma_cuts(const ConvProblem& p) {
 }
 
 double wgmma_plan_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DeviceProfile& device) {
-  return plan.slices == 0 ? persistent_us(p, plan, device) : slices_us(p, plan, device);
+  return plan.slices == 0 ? persistent_us(p, plan, device) : clusters_us(p, plan, device);
 }
 
 WgmmaGemmPlan plan_wgmma_gemm(const ConvProblem& p) {

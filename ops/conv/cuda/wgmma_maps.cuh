@@ -1,5 +1,5 @@
 #pragma once
-// The tensor maps of wgmma_gemm's operands. Made on the host.
+// The tensor maps of the operands of wgmma_gemm and wgmma_tf32. Made on the host.
 
 #include <array>
 #include <cstdint>
@@ -10,25 +10,33 @@
 namespace lenslet::cuda {
 
 /// A group of the windows of `pixels` outputs, of x in NHWC: in im2col mode, or pointwise [pixels][C].
-inline CUtensorMap window_operand(const ConvProblem& p, const void* x, int pixels, int width) {
+inline CUtensorMap window_operand(const ConvProblem& p, const void* x, int pixels, int width,
+                                  MapElement element = MapElement::half) {
   const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
   const auto rows = static_cast<std::uint32_t>(pixels), channels = static_cast<std::uint32_t>(width);
-  if (is_pointwise(p)) return tiled_map(x, std::array{size(p.c), size(p.n * p.h * p.w)}, std::array{channels, rows});
+  if (is_pointwise(p))
+    return tiled_map(x, std::array{size(p.c), size(p.n * p.h * p.w)}, std::array{channels, rows}, 0, element);
   const Im2colBox box = im2col_box(p);
-  return window_map(x, {.sizes = {size(p.c), size(p.w), size(p.h), size(p.n)},
-                        .lower = {box.lower_w, box.lower_h},
-                        .upper = {box.upper_w, box.upper_h},
-                        .stride = {static_cast<std::uint32_t>(box.stride_w), static_cast<std::uint32_t>(box.stride_h)},
-                        .pixels = rows,
-                        .channels = channels});
+  return window_map(x,
+                    {.sizes = {size(p.c), size(p.w), size(p.h), size(p.n)},
+                     .lower = {box.lower_w, box.lower_h},
+                     .upper = {box.upper_w, box.upper_h},
+                     .stride = {static_cast<std::uint32_t>(box.stride_w), static_cast<std::uint32_t>(box.stride_h)},
+                     .pixels = rows,
+                     .channels = channels},
+                    element);
 }
 
-/// A group of `filters` filters, prepared [K][R*S][C]. One tap a copy: those of several in one would lie together
-/// filter by filter.
-inline CUtensorMap filter_operand(const ConvProblem& p, const void* prepared, int filters, int width) {
+/// A group of `filters` filters of the `prepared_filters` that there are, [K][R*S][C]. One tap a copy: those of several
+/// in one would lie together filter by filter.
+inline CUtensorMap filter_operand(const ConvProblem& p, const void* prepared, std::int64_t prepared_filters,
+                                  int filters, int width, MapElement element) {
   const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
-  return tiled_map(prepared, std::array{size(p.c), size(p.r * p.s), size(p.k)},
-                   std::array{static_cast<std::uint32_t>(width), 1U, static_cast<std::uint32_t>(filters)});
+  return tiled_map(prepared, std::array{size(p.c), size(p.r * p.s), size(prepared_filters)},
+                   std::array{static_cast<std::uint32_t>(width), 1U, static_cast<std::uint32_t>(filters)}, 0, element);
+}
+inline CUtensorMap filter_operand(const ConvProblem& p, const void* prepared, int filters, int width) {
+  return filter_operand(p, prepared, p.k, filters, width, MapElement::half);
 }
 
 }  // namespace lenslet::cuda

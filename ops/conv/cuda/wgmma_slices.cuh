@@ -3,7 +3,8 @@
 // through several multiprocessors' shares of L2 at once. One thread of a block's last warp has the copy engine fill
 // stages, one or two warpgroups multiply them, 64 pixels each. Blocks live for one tile: they are launched while the
 // kernel before still runs, and have fetched their first filters when it ends. How slices are added up, and what comes
-// after, is in wgmma_slices_finish.cuh.
+// after, is in wgmma_slices_finish.cuh. Floats are products of TF32: rows of 128 bytes are 32 channels then, rounded by
+// the copies, and instructions take as many bytes of terms.
 
 #include "base/cuda/launch.h"
 #include "base/cuda/wgmma.cuh"
@@ -15,10 +16,10 @@
 
 namespace lenslet::cuda {
 
-/// What the kernel takes. x, residual and y are NHWC.
+/// What the kernel takes, of T: Float16, BFloat16, or float, multiplied as TF32. x, residual and y are NHWC.
 struct WgmmaSlices {
-  CUtensorMap windows{};  ///< of x: in im2col mode, or pointwise [pixels][C]
-  CUtensorMap filters{};  ///< [K][R*S][C]
+  CUtensorMap windows{};  ///< of x: in im2col mode, or pointwise [pixels][C]; of floats one that rounds
+  CUtensorMap filters{};  ///< [K][R*S][C], of floats in the order that wgmma_tf32 prepares
   WindowWalk walk;
   DeviceActivation activation;
   int pointwise = 0;
@@ -42,13 +43,13 @@ inline constexpr int slices_threads = 128 * slices_consumers<tile> + 32;
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 /// A block: its shared memory.
-template <SlicesTile tile, int stage_width, int stage_groups>
+template <typename T, SlicesTile tile, int stage_width, int stage_groups>
 struct SlicesBlock {
   static constexpr SlicesTileShape shape = shape_of(tile);
   static constexpr SlicesShared layout = shared_of(shape);
   static constexpr int stage_bytes = layout.pixels + layout.filters;
   static constexpr int width = stage_width, groups = stage_groups;
-  using Stage = WgmmaStage<shape.m, shape.n, width, groups>;
+  using Stage = WgmmaStage<shape.m, shape.n, width, groups, sizeof(T)>;
   static_assert(layout.pixels % 1024 == 0 && layout.filters % 1024 == 0 && layout.barriers % 8 == 0);
 
   unsigned char* shared;
@@ -143,7 +144,7 @@ __global__ void __launch_bounds__(slices_threads<tile>, shape_of(tile).blocks)
     wgmma_slices_kernel(const __grid_constant__ WgmmaSlices g) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
-  using Block = SlicesBlock<tile, width, groups>;
+  using Block = SlicesBlock<T, tile, width, groups>;
   const Block block{shared};
   constexpr int consumers = slices_consumers<tile>;
   const bool copies = threadIdx.x >= 128 * consumers;

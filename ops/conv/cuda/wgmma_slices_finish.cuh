@@ -3,17 +3,23 @@
 // in units of 16 pixels and 16 filters, and every block stores what it has of a unit into its owner's shared memory, as
 // registers lie: 16 bytes a thread, next to each other. After one barrier the owner adds them up in the order of the
 // ranks, from its own memory, so that no block waits for another at its end. A warp then has a unit as the tensor cores
-// have it, finishes it there, and turns it through shared memory into 16 bytes a thread of y.
+// have it, finishes it there, and turns it through shared memory into 16 bytes a thread of y. Of floats a thread has 16
+// bytes of two pixels as it is, because wgmma_tf32's filters are in an order for that (tf32_filter_at): a unit's
+// filters are then fours of a part of 32, and two units fill its sectors of memory.
 //
 // Stores, one way, instead of loads, there and back: nothing but the barrier waits for the way between two blocks.
 
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <type_traits>
 
+#include "base/convert.h"
+#include "base/cuda/vector.cuh"
 #include "ops/conv/cuda/cluster.cuh"
 #include "ops/conv/cuda/half_mma.cuh"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
+#include "ops/conv/cuda/wgmma_tf32_plan.h"
 #include "ops/core/activation.cuh"
 
 namespace lenslet::cuda {
@@ -26,6 +32,11 @@ class SlicesFinisher {
   static constexpr int n = Block::shape.n, m = Block::shape.m;
   static constexpr int units_n = n / unit_filters;  ///< of 16 pixels: those of a warp's sums, and the most it finishes
   static constexpr int sums_a_unit = 8;             ///< a thread's
+  static constexpr bool halves = is_half<T>;
+  /// What a thread stores of a unit: 8 filters of a pixel, or of floats 4 of each of two pixels.
+  using Stored = std::conditional_t<halves, uint4, Eight>;
+  /// Units whose residuals are on their way early: of 128x128 floats there are registers for half of them.
+  static constexpr int early = halves || units_n <= 4 ? units_n : units_n / 2;
 
  public:
   /// After wait_for_previous(). Biases and residuals are on their way while the warp multiplies.
@@ -33,7 +44,7 @@ class SlicesFinisher {
       : g_(g),
         sums_(block.shared + Block::layout.sums),
         share_(share_of(m, n, g.slices_log2)),
-        clamp_(g.activation.clamp().low, g.activation.clamp().high),
+        clamp_{g.activation.clamp().low, g.activation.clamp().high},
         warp_(warp),
         lane_(static_cast<int>(threadIdx.x) % 32),
         rank_(rank),
@@ -44,19 +55,11 @@ class SlicesFinisher {
 #pragma unroll
     for (int i = 0; i < units_n; ++i) {
       bias_[i] = {};
-      residual_[i] = {};
+      if (i < early) residual_[i] = {};
       if (i >= slots_) continue;
       const Place place = place_of(first_slot_ + i);
-      if (g.bias != nullptr) {
-        // K is a multiple of 8: so are the pairs that a thread has of each eight.
-        const int k = place.k + lane_ % 4 * 2;
-        float2 low{}, high{};
-        if (k < g.k) low = *reinterpret_cast<const float2*>(g.bias + k);
-        if (k + 8 < g.k) high = *reinterpret_cast<const float2*>(g.bias + k + 8);
-        bias_[i] = {low.x, low.y, high.x, high.y};
-      }
-      if (g.residual != nullptr && exists(place))
-        residual_[i] = *reinterpret_cast<const uint4*>(static_cast<const T*>(g.residual) + offset(place, g.k));
+      if (g.bias != nullptr) bias_[i] = load_bias(place);
+      if (i < early && g.residual != nullptr) load_residual(place, residual_[i]);
     }
   }
 
@@ -69,15 +72,16 @@ class SlicesFinisher {
       if (!exists(share_.unit(rank_, first_slot_ + i))) continue;
       float v[sums_a_unit];
       float4 bias{};
-      uint4 residual{};
+      Stored residual{};
 #pragma unroll
       for (int known = 0; known < units_n; ++known)
         if (i == known) {
           bias = bias_[known];
-          residual = residual_[known];
+          if (known < early) residual = residual_[known];
 #pragma unroll
           for (int j = 0; j < sums_a_unit; ++j) v[j] = d[known * sums_a_unit + j];
         }
+      if (early < units_n && i >= early && g_.residual != nullptr) load_residual(place_of(first_slot_ + i), residual);
       if (g_.slices_log2 > 0) add_up(first_slot_ + i, v);
       finish_unit(first_slot_ + i, v, bias, residual);
     }
@@ -89,7 +93,9 @@ class SlicesFinisher {
     int pixel, k;
   };
   __device__ Place begin_of(int unit) const {
-    return {first_pixel_ + unit / units_n * unit_rows, first_k_ + unit % units_n * unit_filters};
+    const int of_row = unit % units_n;
+    return {first_pixel_ + unit / units_n * unit_rows,
+            first_k_ + (halves ? of_row * unit_filters : tf32_unit_filter(of_row, 0))};
   }
   __device__ Place place_of(int slot) const { return begin_of(share_.unit(rank_, slot)); }
   /// Is something of a unit inside of y? The others are neither given nor finished: a 7x7 image has 49 of 64 pixels.
@@ -97,15 +103,40 @@ class SlicesFinisher {
     const Place begin = begin_of(unit);
     return begin.pixel < g_.pixels && begin.k < g_.k;
   }
-  /// Of a unit a thread stores 8 filters of a pixel.
-  __device__ int row() const { return lane_ / 2; }
-  __device__ int half() const { return lane_ % 2; }
-  __device__ bool exists(const Place& place) const {
-    return place.pixel + row() < g_.pixels && place.k + half() * 8 < g_.k;
+  /// Of a unit a thread stores 8 filters of a pixel, or of floats 4 of this one and of that 8 below.
+  __device__ int row() const { return halves ? lane_ / 2 : lane_ / 4; }
+  __device__ int eight() const { return halves ? lane_ % 2 : lane_ % 4; }
+  __device__ bool exists(const Place& place, int rows_below = 0) const {
+    return place.pixel + row() + rows_below < g_.pixels && place.k + eight() * 8 < g_.k;
   }
-  __device__ std::size_t offset(const Place& place, int pitch) const {
-    return static_cast<std::size_t>(place.pixel + row()) * static_cast<std::size_t>(pitch) +
-           static_cast<std::size_t>(place.k + half() * 8);
+  __device__ std::size_t offset(const Place& place, int pitch, int rows_below = 0) const {
+    return static_cast<std::size_t>(place.pixel + row() + rows_below) * static_cast<std::size_t>(pitch) +
+           static_cast<std::size_t>(place.k + eight() * 8);
+  }
+
+  /// Of the filters that a thread has sums of.
+  __device__ float4 load_bias(const Place& place) const {
+    if constexpr (halves) {
+      // K is a multiple of 8: so are the pairs that a thread has of each eight.
+      const int k = place.k + lane_ % 4 * 2;
+      float2 low{}, high{};
+      if (k < g_.k) low = *reinterpret_cast<const float2*>(g_.bias + k);
+      if (k + 8 < g_.k) high = *reinterpret_cast<const float2*>(g_.bias + k + 8);
+      return {low.x, low.y, high.x, high.y};
+    } else {
+      // K is a multiple of 4.
+      const int k = place.k + eight() * 8;
+      return k < g_.k ? *reinterpret_cast<const float4*>(g_.bias + k) : float4{};
+    }
+  }
+  __device__ void load_residual(const Place& place, Stored& residual) const {
+    const T* const from = static_cast<const T*>(g_.residual);
+    if constexpr (halves) {
+      if (exists(place)) residual = *reinterpret_cast<const uint4*>(from + offset(place, g_.k));
+    } else {
+      if (exists(place)) residual.low = *reinterpret_cast<const float4*>(from + offset(place, g_.k));
+      if (exists(place, 8)) residual.high = *reinterpret_cast<const float4*>(from + offset(place, g_.k, 8));
+    }
   }
   /// A thread's part of what `source` has of the unit in this slot: 16 bytes, and 16 more 512 bytes behind.
   __device__ float4* part(int source, int slot) const {
@@ -148,7 +179,7 @@ class SlicesFinisher {
   /// The unit's first bytes among the sums, which only this warp has read, turn it.
   __device__ void finish_unit(int slot, float (&v)[sums_a_unit], const float4& bias, const uint4& residual) const {
     unsigned char* const turned = sums_ + slot * unit_bytes;
-    auto* const mine = reinterpret_cast<uint4*>(turned + unit_offset(row(), half()));
+    auto* const mine = reinterpret_cast<uint4*>(turned + unit_offset(row(), eight()));
     // As matrices go: rows 0-7 and 8-15 of the first eight filters, then of the second.
     unsigned char* const matrix_row = turned + unit_offset(lane_ % 16, lane_ / 16);
     const Place place = place_of(slot);
@@ -181,15 +212,40 @@ class SlicesFinisher {
     if (exists(place)) *reinterpret_cast<uint4*>(static_cast<T*>(g_.y) + offset(place, g_.y_pixel)) = *mine;
   }
 
+  /// Of floats, in the order of wgmma_tf32's way out: its bits are those of one slice.
+  __device__ void finish_unit(int slot, float (&v)[sums_a_unit], const float4& bias, const Eight& residual) const {
+    const Place place = place_of(slot);
+    float4 low = float4{v[0], v[1], v[4], v[5]} + bias, high = float4{v[2], v[3], v[6], v[7]} + bias;
+    if (g_.residual != nullptr) {
+      low = low + residual.low;
+      high = high + residual.high;
+    }
+    if (g_.activation.is_clamp()) {
+      low = {clamp_(low.x), clamp_(low.y), clamp_(low.z), clamp_(low.w)};
+      high = {clamp_(high.x), clamp_(high.y), clamp_(high.z), clamp_(high.w)};
+    } else {
+      // The others' code is long: once, for one after the other.
+#pragma unroll 1
+      for (int i = 0; i < 2; ++i) {
+        const float4 done = g_.activation(low);
+        low = high;
+        high = done;
+      }
+    }
+    T* const y = static_cast<T*>(g_.y);
+    if (exists(place)) *reinterpret_cast<float4*>(y + offset(place, g_.y_pixel)) = low;
+    if (exists(place, 8)) *reinterpret_cast<float4*>(y + offset(place, g_.y_pixel, 8)) = high;
+  }
+
   const Call& g_;
   unsigned char* sums_;
   SlicesShare share_;
-  PairClamp<T> clamp_;
+  std::conditional_t<halves, PairClamp<T>, Clamp> clamp_;
   int warp_, lane_, rank_;
   int first_slot_, slots_;  // that the warp finishes
   int first_pixel_, first_k_;
-  float4 bias_[units_n];     // of the pairs of filters that a thread has of each eight
-  uint4 residual_[units_n];  // of what it stores
+  float4 bias_[units_n];    // of the filters that a thread has sums of
+  Stored residual_[early];  // of what it stores
 };
 
 /// Warps that have no sums, so that the others' barriers are whole.

@@ -1,8 +1,8 @@
 #pragma once
-// A stage of wgmma_gemm's kernels: what its copies bring, and the products of it. Its operands are those of a step, in
-// groups of `width` channels of a tap: one group where rows are 128 bytes wide, otherwise several, one behind the
-// other, so that a barrier is waited for once in 64 terms. A step always has all of them, zeros if need be: products in
-// branches are serialized by the compiler.
+// A stage of wgmma_gemm's kernels, and of wgmma_tf32's slices: what its copies bring, and the products of it. Its
+// operands are those of a step, in groups of `width` channels of a tap: one group where rows are 128 bytes wide,
+// otherwise several, one behind the other, so that a barrier is waited for once in 128 bytes of terms. A step always
+// has all of them, zeros if need be: products in branches are serialized by the compiler.
 
 #include <cuda_runtime.h>
 
@@ -27,12 +27,13 @@ struct StageWalk {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// Of tiles of m pixels and n filters. A call has maps of windows and filters, `pointwise` and `terms`.
-template <int m, int n, int width, int groups>
+/// Of tiles of m pixels and n filters, elements of 2 bytes, or of 4 where products are TF32. A call has maps of windows
+/// and filters, `pointwise` and `terms`.
+template <int m, int n, int width, int groups, int element_bytes = 2>
 struct WgmmaStage {
-  static constexpr int row_bytes = width * 2;
+  static constexpr int row_bytes = width * element_bytes;
   static constexpr int pixels_bytes = m * row_bytes, filters_bytes = n * row_bytes;  ///< of a group
-  static_assert(groups * width <= wgmma_step);
+  static_assert(groups * row_bytes <= 128);
 
   /// One thread: announces what comes to the stage, and has the filters from first_k on come. `terms` goes on.
   template <typename Call>
@@ -66,14 +67,15 @@ struct WgmmaStage {
   template <typename T, int rows64>
   __device__ static void multiply(float (&d)[rows64][n / 2], const unsigned char* pixels, const unsigned char* filters,
                                   int first_row, bool add) {
-    constexpr int rows64_bytes = 64 * row_bytes, terms_bytes = wgmma_terms * 2;
+    static_assert(sizeof(T) == element_bytes);
+    constexpr int rows64_bytes = 64 * row_bytes, terms_bytes = wgmma_terms * 2;  // of one instruction, whatever T
     const std::uint64_t a = wgmma_operand<row_bytes>(pixels) + wgmma_behind(first_row * row_bytes);
     const std::uint64_t b = wgmma_operand<row_bytes>(filters);
     wgmma_fence();
 #pragma unroll
     for (int group = 0; group < groups; ++group)
 #pragma unroll
-      for (int i = 0; i < width / wgmma_terms; ++i)
+      for (int i = 0; i < row_bytes / terms_bytes; ++i)
 #pragma unroll
         for (int row = 0; row < rows64; ++row)
           wgmma<T, n>(d[row], a + wgmma_behind(group * pixels_bytes + row * rows64_bytes + i * terms_bytes),

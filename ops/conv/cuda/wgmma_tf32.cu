@@ -1,7 +1,7 @@
 // wgmma_tf32: large convolutions of float32 as TF32 products of Hopper's tensor cores, where that was asked for: one
 // matrix product whose left side, the windows, the copy engine finds in the input and rounds by itself. Sums are
-// float32, in the order r, s, c whatever the tile. The kernel is in wgmma_tf32.cuh, tiles are chosen in
-// wgmma_tf32_plan.cpp.
+// float32, in the order r, s, c whatever the tile. The kernel is in wgmma_tf32.cuh; that for few tiles, whose sums are
+// cut into slices, in wgmma_tf32_slices.cu. Tiles are chosen in wgmma_tf32_plan.cpp.
 
 #include "ops/conv/cuda/wgmma_tf32.cuh"
 
@@ -10,6 +10,8 @@
 
 #include "base/tf32.h"
 #include "ops/conv/conv.h"
+#include "ops/conv/cuda/wgmma_maps.cuh"
+#include "ops/conv/cuda/wgmma_tf32_slices.h"
 #include "ops/core/sum_tolerance.h"
 
 namespace lenslet::cuda {
@@ -17,7 +19,8 @@ namespace {
 
 /// Instructions of one architecture alone, which newer ones do not run.
 bool has_wgmma(const DeviceProfile& device) {
-  return device.capability == 90 && std::string_view(LENSLET_CUDA_ARCHITECTURES).find("90a") != std::string_view::npos;
+  return device.capability == 90 && device.clusters &&
+         std::string_view(LENSLET_CUDA_ARCHITECTURES).find("90a") != std::string_view::npos;
 }
 
 using Tf32Kernel = void (*)(WgmmaTf32);
@@ -61,8 +64,9 @@ class BoundWgmmaTf32 final : public BoundKernel {
 
   void run(const KernelRun& run) const override {
     WgmmaTf32 call = call_;
-    call.windows = windows(run.in<void>(ConvOp::input));
-    call.filters = filters(run.blob);
+    call.windows = window_operand(problem_, run.in<void>(ConvOp::input), shape_.m, wgmma_tf32_step, MapElement::tf32);
+    call.filters = filter_operand(problem_, run.blob, tf32_prepared_filters(problem_.k), shape_.n, wgmma_tf32_step,
+                                  MapElement::tf32);
     call.bias = run.in<float>(ConvOp::bias);
     call.results = results(run.out<void>(), y_pixel(call.k, run));
     if (const void* residual = run.in<void>(ConvOp::residual); residual != nullptr) {
@@ -76,29 +80,6 @@ class BoundWgmmaTf32 final : public BoundKernel {
   }
 
  private:
-  CUtensorMap windows(const void* x) const {
-    const ConvProblem& p = problem_;
-    const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
-    const auto pixels = static_cast<std::uint32_t>(shape_.m);
-    if (is_pointwise(p))
-      return tiled_map(x, std::array{size(p.c), size(p.n * p.h * p.w)},
-                       std::array{std::uint32_t{wgmma_tf32_step}, pixels}, 0, MapElement::tf32);
-    const Im2colBox box = im2col_box(p);
-    return window_map(x,
-                      {.sizes = {size(p.c), size(p.w), size(p.h), size(p.n)},
-                       .lower = {box.lower_w, box.lower_h},
-                       .upper = {box.upper_w, box.upper_h},
-                       .stride = {static_cast<std::uint32_t>(box.stride_w), static_cast<std::uint32_t>(box.stride_h)},
-                       .pixels = pixels},
-                      MapElement::tf32);
-  }
-  CUtensorMap filters(const void* prepared) const {
-    const ConvProblem& p = problem_;
-    const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
-    return tiled_map(prepared, std::array{size(p.c), size(p.r * p.s), size(tf32_prepared_filters(p.k))},
-                     std::array{std::uint32_t{wgmma_tf32_step}, 1U, static_cast<std::uint32_t>(shape_.n)}, 0,
-                     MapElement::tf32);
-  }
   /// `pitch`: floats from one pixel to the next.
   CUtensorMap results(const void* y, std::int64_t pitch) const {
     const ConvProblem& p = problem_;
@@ -129,6 +110,8 @@ class WgmmaTf32Conv final : public ConvAlgorithm {
     std::size_t shared_bytes = 0;
     for (const WgmmaTileShape& shape : wgmma_tiles)
       shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(tf32_shared_of(shape).total));
+    for (const SlicesTileShape& shape : slices_tiles)
+      shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(shared_of(shape).total));
     if (auto reason = target.device.refuse_shared(shared_bytes)) return reason;
     // The kernel counts pixels in 32 bits, tensor maps coordinates.
     constexpr std::int64_t limit = 1 << 30;
@@ -141,7 +124,7 @@ class WgmmaTf32Conv final : public ConvAlgorithm {
   }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    const WgmmaTf32Plan cut = plan_wgmma_tf32(p, target.device);
+    const WgmmaTf32Plan cut = plan_wgmma_tf32(p);
     const std::int64_t terms = p.c * p.r * p.s;
     return {.pitched = true,
             .config = cut.str(),
@@ -167,7 +150,9 @@ class WgmmaTf32Conv final : public ConvAlgorithm {
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
                                                const DeviceProfile&) const override {
-    return std::make_unique<BoundWgmmaTf32>(p, read_wgmma_tf32_plan(p, config));
+    const WgmmaTf32Plan plan = read_wgmma_tf32_plan(p, config);
+    if (plan.slices > 0) return bind_wgmma_tf32_slices(p, plan);
+    return std::make_unique<BoundWgmmaTf32>(p, plan);
   }
 };
 

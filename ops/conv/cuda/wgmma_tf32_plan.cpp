@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/conv/cuda/wgmma_slices_us.h"
+
 namespace lenslet::cuda {
 namespace {
 
@@ -24,27 +26,33 @@ constexpr double sustained = 1.03;
 /// What tiles reach of what they reach in 16 bits.
 constexpr double share = 1.01;
 
+/// Of clusters: wgmma_gemm's, whose operands and sums are as many bytes. To be fitted: what the copy engine takes to
+/// round, and a way out of twice the bytes.
+constexpr double slices_block_us = 1.59, slices_epilogue_us = 1.47;
+constexpr double l2_bytes_per_us = 12.4e6;
+constexpr double exchange_us = 0.23, exchange_bytes_per_us = 46e3;
+constexpr double rows_per_us = 1150;
+/// As `share`.
+constexpr double slices_share = 1.00;
+constexpr SlicesCosts slices_costs{.block_us = slices_block_us,
+                                   .epilogue_us = slices_epilogue_us,
+                                   .l2_bytes_per_us = l2_bytes_per_us,
+                                   .exchange_us = exchange_us,
+                                   .exchange_bytes_per_us = exchange_bytes_per_us,
+                                   .rows_per_us = rows_per_us,
+                                   .unhidden = unhidden};
+
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-std::string to_string(const WgmmaTileShape& shape) { return fmt::format("{}x{}", shape.m, shape.n); }
-
-}  // namespace
-
-std::string WgmmaTf32Plan::str() const {
-  ConfigWriter text;
-  text.add("tile", to_string(shape_of(tile)));
-  return text.str();
+/// All but what the tile says.
+WgmmaTf32Plan tiled(const ConvProblem& p, WgmmaTf32Plan plan) {
+  plan.tiles_m = ceil_div(p.n * p.p * p.q, plan.m());
+  plan.tiles_n = ceil_div(p.k, plan.n());
+  plan.steps = p.r * p.s * ceil_div(p.c, wgmma_tf32_step);
+  return plan;
 }
 
-WgmmaTf32Plan cut_wgmma_tf32(const ConvProblem& p, WgmmaTile tile) {
-  const WgmmaTileShape& shape = shape_of(tile);
-  return {.tile = tile,
-          .tiles_m = ceil_div(p.n * p.p * p.q, shape.m),
-          .tiles_n = ceil_div(p.k, shape.n),
-          .steps = p.r * p.s * ceil_div(p.c, wgmma_tf32_step)};
-}
-
-double wgmma_tf32_us(const ConvProblem& p, const WgmmaTf32Plan& plan, const DeviceProfile& device) {
+double persistent_us(const ConvProblem& p, const WgmmaTf32Plan& plan, const DeviceProfile& device) {
   const WgmmaTileShape& shape = shape_of(plan.tile);
   const double rate = share * shape.efficiency * device.flops_per_us(Numerics::Multiply::tf32) / device.units;
   const double step_us = 2.0 * shape.m * shape.n * wgmma_tf32_step / rate;
@@ -56,12 +64,58 @@ double wgmma_tf32_us(const ConvProblem& p, const WgmmaTf32Plan& plan, const Devi
   return start_us + std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);
 }
 
-WgmmaTf32Plan plan_wgmma_tf32(const ConvProblem& p, const DeviceProfile& device) {
+}  // namespace
+
+std::string WgmmaTf32Plan::str() const {
+  ConfigWriter text;
+  text.add("tile", fmt::format("{}x{}", m(), n()));
+  if (slices != 0) text.add("slices", std::int64_t{slices});
+  return text.str();
+}
+
+WgmmaTf32Plan cut_wgmma_tf32(const ConvProblem& p, WgmmaTile tile) {
+  WgmmaTf32Plan plan;
+  plan.tile = tile;
+  return tiled(p, plan);
+}
+
+WgmmaTf32Plan cut_wgmma_tf32(const ConvProblem& p, SlicesTile tile, int slices) {
+  WgmmaTf32Plan plan;
+  plan.slices_tile = tile;
+  plan.slices = slices;
+  return tiled(p, plan);
+}
+
+std::vector<WgmmaTf32Plan> wgmma_tf32_cuts(const ConvProblem& p) {
+  std::vector<WgmmaTf32Plan> cuts;
+  for (std::size_t i = 0; i < wgmma_tiles.size(); ++i) cuts.push_back(cut_wgmma_tf32(p, static_cast<WgmmaTile>(i)));
+  for (std::size_t i = 0; i < slices_tiles.size(); ++i)
+    for (const int slices : slice_counts) {
+      const WgmmaTf32Plan plan = cut_wgmma_tf32(p, static_cast<SlicesTile>(i), slices);
+      if (slices <= plan.steps) cuts.push_back(plan);
+    }
+  return cuts;
+}
+
+double wgmma_tf32_us(const ConvProblem& p, const WgmmaTf32Plan& plan, const DeviceProfile& device) {
+  if (plan.slices == 0) return persistent_us(p, plan, device);
+  return slices_us(p,
+                   {.tile = plan.slices_tile,
+                    .slices = plan.slices,
+                    .tiles = plan.tiles_m * plan.tiles_n,
+                    .steps = plan.steps,
+                    .terms = wgmma_tf32_step,
+                    .groups = 1,
+                    .row_bytes = wgmma_tf32_step * 4,
+                    .flops_per_us = slices_share * device.flops_per_us(Numerics::Multiply::tf32)},
+                   slices_costs, device);
+}
+
+WgmmaTf32Plan plan_wgmma_tf32(const ConvProblem& p) {
   WgmmaTf32Plan best;
   double best_us = std::numeric_limits<double>::infinity();
-  for (std::size_t tile = 0; tile < wgmma_tiles.size(); ++tile) {
-    const WgmmaTf32Plan plan = cut_wgmma_tf32(p, static_cast<WgmmaTile>(tile));
-    const double us = wgmma_tf32_us(p, plan, device);
+  for (const WgmmaTf32Plan& plan : wgmma_tf32_cuts(p)) {
+    const double us = wgmma_tf32_us(p, plan, reference_gpu());
     if (us >= best_us) continue;
     best_us = us;
     best = plan;
@@ -71,12 +125,9 @@ WgmmaTf32Plan plan_wgmma_tf32(const ConvProblem& p, const DeviceProfile& device)
 
 WgmmaTf32Plan read_wgmma_tf32_plan(const ConvProblem& p, std::string_view config) {
   ConfigReader reader(config);
-  const std::string_view text = reader.word("tile");
-  std::size_t tile = 0;
-  while (tile < wgmma_tiles.size() && to_string(wgmma_tiles[tile]) != text) ++tile;
-  if (tile == wgmma_tiles.size()) reader.refuse("there is no kernel for such a tile");
-  reader.finish();
-  return cut_wgmma_tf32(p, static_cast<WgmmaTile>(tile));
+  for (const WgmmaTf32Plan& plan : wgmma_tf32_cuts(p))
+    if (plan.str() == config) return plan;
+  reader.refuse("there is no kernel for such a cut of this problem");
 }
 
 }  // namespace lenslet::cuda

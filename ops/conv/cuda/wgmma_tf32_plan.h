@@ -1,10 +1,11 @@
 #pragma once
-// How wgmma_tf32 cuts a convolution: as wgmma_gemm does (wgmma_gemm_plan.h), with the same tiles, but 32 channels a
-// step, and sums that leave as they are. Plain C++.
+// How wgmma_tf32 cuts a convolution: as wgmma_gemm does (wgmma_gemm_plan.h), with the same tiles of persistent blocks
+// and of clusters, but 32 channels a step, and sums that leave as they are. Plain C++.
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 
@@ -27,6 +28,11 @@ LENSLET_HOST_DEVICE constexpr int tf32_staged_offset(int row, int quad) {
 /// Of a part's filters, the one that operand b has at `place`. An instruction leaves sums of places 8*j + 2*t and the
 /// next to thread t of four: in this order those are eight filters side by side, two units of 16 bytes.
 LENSLET_HOST_DEVICE constexpr int tf32_filter_at(int place) { return place % 8 / 2 * 8 + place / 8 * 2 + place % 2; }
+/// A unit of clusters (SlicesShare) is half of a part's places: the first of four filters side by side, of which thread
+/// t of four has sums, from the first of a tile on. `unit` counts those of the same pixels.
+LENSLET_HOST_DEVICE constexpr int tf32_unit_filter(int unit, int t) {
+  return unit / 2 * tf32_staged_filters + t * 8 + unit % 2 * 4;
+}
 /// Filters as they are prepared: whole parts.
 constexpr std::int64_t tf32_prepared_filters(std::int64_t k) {
   return (k + tf32_staged_filters - 1) / tf32_staged_filters * tf32_staged_filters;
@@ -58,19 +64,29 @@ constexpr WgmmaTf32Shared tf32_shared_of(const WgmmaTileShape& tile) {
 }
 
 struct WgmmaTf32Plan {
-  WgmmaTile tile = WgmmaTile::t128x128;
+  WgmmaTile tile = WgmmaTile::t128x128;           ///< of persistent blocks
+  SlicesTile slices_tile = SlicesTile::t128x128;  ///< of clusters
+  int slices = 0;                                 ///< a tile's, added up by a cluster; 0: persistent blocks
   std::int64_t tiles_m = 0, tiles_n = 0;
-  std::int64_t steps = 0;  ///< R*S times C/32 rounded up
+  std::int64_t steps = 0;  ///< R*S times C/32 rounded up: of a tile, all slices
 
-  /// The configuration, from which the rest follows: "tile=128x256".
+  int m() const { return slices == 0 ? shape_of(tile).m : shape_of(slices_tile).m; }
+  int n() const { return slices == 0 ? shape_of(tile).n : shape_of(slices_tile).n; }
+  /// The configuration, from which the rest follows: "tile=128x256" of persistent blocks, "tile=64x64 slices=4" of
+  /// clusters.
   std::string str() const;
 };
 
 WgmmaTf32Plan cut_wgmma_tf32(const ConvProblem& problem, WgmmaTile tile);
+/// `slices` is one of slice_counts, and no more than there are steps.
+WgmmaTf32Plan cut_wgmma_tf32(const ConvProblem& problem, SlicesTile tile, int slices);
+/// Every cut there is a kernel for.
+std::vector<WgmmaTf32Plan> wgmma_tf32_cuts(const ConvProblem& problem);
 /// Time in us, launch included.
 double wgmma_tf32_us(const ConvProblem& problem, const WgmmaTf32Plan& plan, const DeviceProfile& device);
-/// The fastest by wgmma_tf32_us(). All tiles add in the same order: no bit depends on the choice.
-WgmmaTf32Plan plan_wgmma_tf32(const ConvProblem& problem, const DeviceProfile& device);
+/// The fastest by wgmma_tf32_us() on reference_gpu(): slices decide in which order sums are added, so that bits must
+/// not depend on the device. Tiles do not.
+WgmmaTf32Plan plan_wgmma_tf32(const ConvProblem& problem);
 /// What str() wrote. Error(invalid_argument).
 WgmmaTf32Plan read_wgmma_tf32_plan(const ConvProblem& problem, std::string_view config);
 

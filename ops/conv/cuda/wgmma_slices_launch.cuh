@@ -1,0 +1,66 @@
+#pragma once
+// What wgmma_gemm and wgmma_tf32 bind where their plans have slices.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ops/conv/algorithm.h"
+#include "ops/conv/conv.h"
+#include "ops/conv/cuda/wgmma_maps.cuh"
+#include "ops/conv/cuda/wgmma_slices.cuh"
+
+namespace lenslet::cuda {
+
+using SlicesKernel = void (*)(WgmmaSlices);
+
+/// Of a plan and of prepared filters.
+struct SlicesLaunch {
+  SlicesKernel kernel = nullptr;
+  SlicesTile tile = SlicesTile::t128x128;
+  int slices = 1;
+  std::int64_t tiles_m = 0, tiles_n = 0;
+  std::int64_t steps = 0;  ///< of a tile, all slices
+  int width = 0;           ///< channels of a group
+  std::int64_t prepared_filters = 0;
+  MapElement element = MapElement::half;
+};
+
+class BoundWgmmaSlices final : public BoundKernel {
+ public:
+  BoundWgmmaSlices(const ConvProblem& p, const SlicesLaunch& launch) : problem_(p), launch_(launch) {
+    const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
+    call_.walk = WindowWalk(p);
+    call_.terms = TermOrder(p);
+    call_.activation = DeviceActivation(p.activation);
+    call_.pointwise = is_pointwise(p) ? 1 : 0;
+    call_.pixels = narrow(p.n * p.p * p.q);
+    call_.k = narrow(p.k);
+    call_.steps = narrow(launch.steps);
+    call_.slices_log2 = log2_of(launch.slices);
+    call_.tiles_n = narrow(launch.tiles_n);
+  }
+
+  void run(const KernelRun& run) const override {
+    const SlicesLaunch& l = launch_;
+    const SlicesTileShape& shape = shape_of(l.tile);
+    WgmmaSlices call = call_;
+    call.windows = window_operand(problem_, run.in<void>(ConvOp::input), shape.m, l.width, l.element);
+    call.filters = filter_operand(problem_, run.blob, l.prepared_filters, shape.n, l.width, l.element);
+    call.bias = run.in<float>(ConvOp::bias);
+    call.residual = run.in<void>(ConvOp::residual);
+    call.y = run.out<void>();
+    call.y_pixel = static_cast<int>(y_pixel(problem_.k, run));
+    const auto shared_bytes = static_cast<std::size_t>(shared_of(shape).total);
+    allow_shared_bytes(l.kernel, shared_bytes);
+    launch_clusters(*run.cuda, l.kernel, static_cast<unsigned>(l.tiles_m * l.tiles_n * l.slices),
+                    static_cast<unsigned>(128 * (shape.m / 64) + 32), static_cast<unsigned>(l.slices), shared_bytes,
+                    call);
+  }
+
+ private:
+  ConvProblem problem_;
+  SlicesLaunch launch_;
+  WgmmaSlices call_;  // but for what depends on addresses
+};
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,39 @@
+#include "ops/conv/cuda/wgmma_slices_us.h"
+
+#include <algorithm>
+
+#include "ops/conv/cuda/implicit_gemm_plan.h"
+
+namespace lenslet::cuda {
+namespace {
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+double slices_us(const ConvProblem& p, const SlicesWork& work, const SlicesCosts& costs, const DeviceProfile& device) {
+  const SlicesTileShape& shape = shape_of(work.tile);
+  const double rate = shape.efficiency * work.flops_per_us / device.units;
+  const std::int64_t blocks = work.tiles * work.slices;
+  const std::int64_t units = filled_multiprocessors(work.slices, device);
+  const double outputs = shape.m * shape.n, rows = (shape.m + shape.n) * work.groups;
+  const auto at_work = static_cast<double>(std::min(blocks, units));
+  const double step_us = std::max({2 * outputs * work.terms / rate,
+                                   rows * work.row_bytes * at_work / costs.l2_bytes_per_us, rows / costs.rows_per_us});
+  const auto steps = static_cast<double>(ceil_div(work.steps, work.slices));
+  // What so many blocks on a multiprocessor at once take.
+  const auto round_us = [&](std::int64_t blocks_together) {
+    const auto together = static_cast<double>(blocks_together);
+    double us =
+        costs.block_us + together * (steps * step_us + costs.epilogue_us * outputs / (128.0 * 128.0) / work.slices);
+    if (work.slices > 1) us += costs.exchange_us + together * outputs * 4 / costs.exchange_bytes_per_us;
+    return us;
+  };
+  const std::int64_t round = units * shape.blocks, rest = blocks % round;
+  double us = static_cast<double>(blocks / round) * round_us(shape.blocks);
+  if (rest > 0) us += round_us(ceil_div(rest, units));
+  const double memory_us = p.bytes() / device.bytes_per_us;
+  return std::max(us, memory_us + costs.block_us) + costs.unhidden * std::min(us - costs.block_us, memory_us);
+}
+
+}  // namespace lenslet::cuda

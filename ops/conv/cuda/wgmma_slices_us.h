@@ -1,0 +1,37 @@
+#pragma once
+// What clusters that share a tile's steps take: the model that wgmma_gemm and wgmma_tf32 have in common. Plain C++.
+
+#include <cstdint>
+
+#include "ops/conv/cuda/wgmma_gemm_plan.h"
+
+namespace lenslet::cuda {
+
+/// Constants, fitted by tools/scripts/refit_tensor_cores.py.
+struct SlicesCosts {
+  /// Every round of blocks: barriers, the way to its first operands, until the next blocks come.
+  double block_us = 0;
+  double epilogue_us = 0;  ///< 128x128 outputs that one block sends out
+  /// What all multiprocessors together get from L2.
+  double l2_bytes_per_us = 0;
+  /// The blocks of a cluster wait for each other, then have sent their sums, of 4 bytes, to each other.
+  double exchange_us = 0, exchange_bytes_per_us = 0;
+  double rows_per_us = 0;  ///< that the copy engine of a multiprocessor brings, however narrow
+  /// Of products beside what memory takes, or the other way round: what the longer one does not hide.
+  double unhidden = 0;
+};
+
+/// What is timed.
+struct SlicesWork {
+  SlicesTile tile = SlicesTile::t128x128;
+  int slices = 1;
+  std::int64_t tiles = 0, steps = 0;            ///< of a tile, all slices
+  double terms = 0, groups = 1, row_bytes = 0;  ///< of a step; a group's rows
+  double flops_per_us = 0;                      ///< of the device, in full tiles of efficiency 1
+};
+
+/// Time in us, launch included.
+double slices_us(const ConvProblem& problem, const SlicesWork& work, const SlicesCosts& costs,
+                 const DeviceProfile& device);
+
+}  // namespace lenslet::cuda
