@@ -59,6 +59,8 @@ TEST_CASE("cuda/grouped_tf32/every_cut") {
       problem({2, 160, 14, 14}, 16, 3, 3, same, relu),
       problem({1, 168, 15, 33}, 24, 3, 3, half, relu),
       problem({3, 160, 7, 7}, 32, 3, 3, same, silu),
+      problem({1, 120, 10, 9}, 20, 3, 3, half, relu),
+      problem({2, 112, 7, 9}, 56, 3, 3, same),
       problem({1, 144, 9, 17}, 48, 3, 3, half),
       problem({1, 192, 14, 14}, 64, 3, 3, same, relu),
       problem({1, 48, 20, 23}, 16, 5, 3, {.stride = {3, 2}, .dilation = {1, 2}, .pads = {2, 1, 0, 3}}, relu),

@@ -26,7 +26,7 @@ ConvProblem problem(std::int64_t n, std::int64_t c, std::int64_t size, std::int6
 
 TEST_CASE("conv/grouped_tf32_plan/sets_hold_whole_groups") {
   const std::int64_t widths[][2] = {{4, 1},  {8, 1},  {12, 3}, {16, 2}, {24, 3}, {32, 4}, {48, 6},
-                                    {64, 8}, {20, 0}, {40, 0}, {56, 0}, {72, 0}, {6, 0},  {1, 0}};
+                                    {64, 8}, {20, 5}, {40, 5}, {56, 7}, {72, 0}, {6, 0},  {1, 0}};
   for (const auto& width : widths) {
     const ConvProblem p = problem(1, width[0] * 16, 7, width[0]);
     CHECK_MESSAGE(grouped_tf32_set_eights(p) == width[1], p.str());
@@ -34,8 +34,9 @@ TEST_CASE("conv/grouped_tf32_plan/sets_hold_whole_groups") {
 }
 
 TEST_CASE("conv/grouped_tf32_plan/cuts_cover_the_problem") {
-  for (const ConvProblem& p : {problem(2, 128, 56, 4), problem(1, 1024, 7, 32), problem(1, 24, 9, 24, 2),
-                               problem(1, 192, 14, 48), problem(3, 64, 5, 64, 1, 5), problem(1, 36 * 8, 20, 12, 3)})
+  for (const ConvProblem& p :
+       {problem(2, 128, 56, 4), problem(1, 1024, 7, 32), problem(1, 24, 9, 24, 2), problem(1, 192, 14, 48),
+        problem(3, 64, 5, 64, 1, 5), problem(1, 112, 14, 56), problem(1, 36 * 8, 20, 12, 3)})
     for (const GroupedTf32Cut& cut : grouped_tf32_cuts(p)) {
       const std::string where = p.str() + ", " + cut.str();
       CHECK_MESSAGE(cut.warps >= 1, where);
@@ -72,7 +73,7 @@ TEST_CASE("conv/grouped_tf32_plan/taps_find_their_columns") {
 }
 
 TEST_CASE("conv/grouped_tf32_plan/pixels_meet_in_no_bank") {
-  for (const std::int64_t group : {4, 16, 24, 48})
+  for (const std::int64_t group : {4, 16, 24, 40, 48, 56})
     for (const GroupedTf32Cut& cut : grouped_tf32_cuts(problem(1, group * 16, 14, group))) {
       // ldmatrix reads 16 bytes of eight pixels side by side at a time.
       std::set<std::int64_t> read;

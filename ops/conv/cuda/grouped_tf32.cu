@@ -47,7 +47,7 @@ class GroupedTf32Conv final : public ConvAlgorithm {
     if (p.group_c() != p.group_k()) return "more channels than filters in a group, or fewer";
     if (p.group_c() % 4 != 0) return "channels of a group that are no multiple of four";
     const std::int64_t eights = grouped_tf32_set_eights(p);
-    if (eights == 0) return "groups that need five, seven or more than eight eights of channels";
+    if (eights == 0) return "groups that need more than eight eights of channels";
     if (p.c % (8 * eights) != 0) return "a last group that fills no eight";
     if (!fits_32_bits(p)) return "a tensor beyond 32-bit offsets";
     constexpr std::int64_t most = 64;

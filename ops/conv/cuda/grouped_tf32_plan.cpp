@@ -60,7 +60,7 @@ std::string GroupedTf32Cut::str() const {
 std::int64_t grouped_tf32_set_eights(const ConvProblem& p) {
   if (p.group_c() % 4 != 0) return 0;
   const std::int64_t eights = std::lcm(p.group_c(), std::int64_t{8}) / 8;
-  return eights <= 4 || eights == 6 || eights == 8 ? eights : 0;
+  return eights <= grouped_tf32_most_eights ? eights : 0;
 }
 
 int grouped_tf32_rows_together(const ConvProblem& p) {

@@ -2,9 +2,9 @@
 // How grouped_tf32 cuts a convolution, and what follows from that without a device. Plain C++.
 //
 // Channels are taken by sets of as many eights as hold whole groups: one for groups of 4 or 8, two for 16, three for 12
-// or 24, four for 32, six for 48, eight for 64. A set is a small dense convolution whose filters are zero across
-// groups. A block computes some sets of a tile of outputs; of these a warp takes one to four eights of filters for four
-// fragments of 16 pixels. All cuts add in the same order: no bit depends on the choice.
+// or 24, four for 32, five for 20 or 40, eight at most. A set is a small dense convolution whose filters are zero
+// across groups. A block computes some sets of a tile of outputs; of these a warp takes one to four eights of filters
+// for four fragments of 16 pixels. All cuts add in the same order: no bit depends on the choice.
 
 #include <cstddef>
 #include <cstdint>
