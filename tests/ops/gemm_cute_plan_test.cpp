@@ -173,7 +173,7 @@ TEST_CASE("gemm_cute/choices") {
       cuda::cute_plans({.multiply = bf16, .m = 8192, .n = 8192, .k = 8192}, reference_gpu());
   const bool wgmma = std::any_of(all.begin(), all.end(), [](const CutePlan& p) { return p.core == Core::wgmma; });
   if (wgmma)  // in a build for sm_90a
-    CHECK(text(plan(8192, 8192, 8192, reference_gpu())) == "core=wgmma tile=128x256 cluster=2 slices=1");
+    CHECK(text(plan(8192, 8192, 8192, reference_gpu())) == "core=wgmma tile=128x128 cluster=2 slices=1");
 }
 
 }  // namespace
