@@ -1,7 +1,8 @@
 // How well the rule chooses on CUDA, against times measured on an H200 by `lenslet bench conv --all-algorithms
-// --same-buffers`, with bias and ReLU, on 22 November 2026 (Winograd of 5x5 on the 24th, by lenslet-bench-winograd): data/h200_conv_batch1.csv, 52 layers at batch 1 that the
-// constants of the estimates were fitted on, and data/h200_conv_unseen.csv, 96 that they were not. What a table has no
-// time of is left out, and counted, but for what is chosen. No device needed.
+// --same-buffers`, with bias and ReLU, on 22 November 2026 (Winograd of 5x5 on the 24th, by lenslet-bench-winograd):
+// data/h200_conv_batch1.csv, 52 layers at batch 1 that the constants of the estimates were fitted on, and
+// data/h200_conv_unseen.csv, 96 that they were not. What a table has no time of is left out, and counted, but for what
+// is chosen. No device needed.
 
 #include <doctest/doctest.h>
 
