@@ -11,7 +11,7 @@
 #   --only PARTS     of tests,models,sanitize,bench,cpu, comma-separated; default all but cpu:
 #                      tests     device, operator, convolution and runner tests
 #                      models    shared models: reference outputs, verify, check, classify against the CPU; ONNX's cases
-#                      sanitize  memcheck, racecheck and initcheck over the tests at reduced size
+#                      sanitize  memcheck, racecheck, initcheck and synccheck over the tests at reduced size
 #                      bench     data movement, convolutions, networks
 #                      cpu       the CPU tests of the layers: this machine's CPU may have instructions (AVX-512) that
 #                                the machine the build comes from lacks, and their kernels have then run nowhere yet
@@ -154,7 +154,7 @@ if wants sanitize; then
   sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
   [ -n "$sanitizer" ] || fail "compute-sanitizer is not installed (it comes with the CUDA toolkit)"
   export LENSLET_TEST_REDUCED=1 # every seventh convolution problem
-  for tool in memcheck racecheck initcheck; do
+  for tool in memcheck racecheck initcheck synccheck; do
     options=(--tool "$tool" --error-exitcode 9)
     [ "$tool" != memcheck ] || options+=(--leak-check full)
     # Calls that tests make fail on purpose are not errors of ours; faults inside kernels are.
