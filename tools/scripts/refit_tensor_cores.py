@@ -4,10 +4,11 @@
     refit_tensor_cores.py mma_gemm CUTS.csv... [--near 1.5] [--fix NAME]
     refit_tensor_cores.py wgmma_gemm CUTS.csv... ...
     refit_tensor_cores.py wgmma_tf32 CUTS.csv... ...
+    refit_tensor_cores.py grouped_tf32 CUTS.csv... ...
 
 CUTS.csv: what `lenslet-bench-implicit-gemm fp16` (and bf16, tf32) prints. As refit_conv.py fit, by whose least squares
 this is done: constants, tiles and the device are read from the sources, the model stands here once more, and the script
-stops when it differs from the estimates in the files. Fitted to the rows "fitted", judged by those and the "unseen".
+stops when it differs from the estimates in the files. Fitted to all rows but the "unseen", and judged by each set.
 Standard library only.
 """
 
@@ -203,7 +204,50 @@ class WgmmaTf32:
         return x["start_us"] + max(tiles_us, memory_us) + x["unhidden"] * min(tiles_us, memory_us)
 
 
-MODELS = {"mma_gemm": MmaGemm, "wgmma_gemm": WgmmaGemm, "wgmma_tf32": WgmmaTf32}
+class GroupedTf32:
+    """grouped_tf32_us(). A tile is a configuration."""
+
+    registers = (64, 80, 128, 128)
+    rows = 4  # grouped_tf32_rows
+
+    def __init__(self):
+        self.constants = constants_of("grouped_tf32_plan.cpp", ("block_us", "memory_share", "l2_bytes_per_us"))
+        text = (CONV / "grouped_tf32_plan.cpp").read_text()
+        found = re.search(rf"step_us = {NUMBER}, product_us = {NUMBER};", text)
+        self.constants |= {"step_us": float(found[1]), "product_us": float(found[2])}
+        for eights, value in enumerate(re.search(r"efficiency{([^}]*)}", text)[1].split(","), 1):
+            self.constants[f"of {eights}"] = float(value)
+        self.device = device()
+
+    def us(self, cut, x):
+        device, p, units = self.device, cut.p, int(self.device["units"])
+        filters, tile_p, tile_q, channels = map(int, re.match(
+            r"filters=(\d+) tile=(\d+)x(\d+) channels=(\d+)", cut.tile_name).groups())
+        eights, (stride_h, stride_w) = filters // 8, p.stride
+        set_eights = math.lcm(p.c // p.groups, 8) // 8
+        row_groups = tile_p // (self.rows * 16 // tile_q)
+        warps = row_groups * channels // 8 // eights
+        phases = min(stride_w, p.s)
+        pixels = ((tile_p - 1) * stride_h + p.r) * phases * (tile_q + (p.s - 1) // stride_w)
+        quads = channels // 4
+        shared = 16 * max(pixels * (quads + 1), tile_p * tile_q * (quads + (2 if quads % 4 == 0 else 0)))
+        steps = p.s * set_eights
+        products = steps * p.r * self.rows * eights
+        rounds_of_rows = steps * (p.r // 3 if p.r == 3 and stride_h <= 2 else p.r)
+        moved = 4.0 * channels * (pixels + tile_p * tile_q + set_eights * 8 * p.r * p.s)
+        resident = min(64 // warps, 65536 // (self.registers[eights - 1] * 32 * warps), (228 << 10) // (shared + 1024))
+        blocks = ceil_div(cut.blocks, units)
+        rate = x[f"of {eights}"] * device["tf32_flops_per_us"] / units
+        lone = (x["block_us"] + rounds_of_rows * x["step_us"] + products * x["product_us"]
+                + moved * units / x["l2_bytes_per_us"])
+        return device["launch_us"] + max(
+            cut.moved / (x["memory_share"] * device["bytes_per_us"]) + x["block_us"],
+            cut.blocks * moved / x["l2_bytes_per_us"] + x["block_us"],
+            blocks * 2.0 * 16 * 8 * 8 * products * warps / rate + x["block_us"],
+            ceil_div(blocks, max(1, min(32, resident))) * lone)
+
+
+MODELS = {"grouped_tf32": GroupedTf32, "mma_gemm": MmaGemm, "wgmma_gemm": WgmmaGemm, "wgmma_tf32": WgmmaTf32}
 
 
 class Bound:
@@ -237,9 +281,10 @@ def main():
         if abs(here - cut.cut.estimated_us) > 0.006 + 1e-3 * cut.cut.estimated_us:
             sys.exit(f"{cut.problem}, {cut.tile_name} slices {cut.slices}: {here:.3f} us here, {cut.cut.estimated_us} in "
                      "the file; is it of this commit?")
-    used = near_best([cut for cut in cuts if cut.set == "fitted"], arguments.near)
+    used = near_best([cut for cut in cuts if cut.set != "unseen"], arguments.near)
     tiles = {cut.tile_name.split("/")[0] for cut in used}
-    seen = {f"{word} {tile}" for tile in tiles for word in ("efficiency", "lone", "sliced")}
+    seen = {name for name in model.constants if name.startswith("of ")}
+    seen |= {f"{word} {tile}" for tile in tiles for word in ("efficiency", "lone", "sliced")}
     names = [name for name in model.constants
              if name not in arguments.fix and (" " not in name or name in seen)]
     x = least_squares(lambda x: [math.log(cut.us_by(x) / cut.us) for cut in used], model.constants, names)
