@@ -80,6 +80,13 @@ __device__ inline void copy_tile(void* to, const CUtensorMap& map, std::uint64_t
       "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z)
       : "memory");
 }
+__device__ inline void copy_tile(void* to, const CUtensorMap& map, std::uint64_t* barrier, int x, int y, int z, int u) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+      "[%2];" ::"r"(shared_address(to)),
+      "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z), "r"(u)
+      : "memory");
+}
 /// Of the windows from the one that begins at (w, h) of image n, at tap (tap_w, tap_h) in elements, channels from c.
 __device__ inline void copy_windows(void* to, const CUtensorMap& map, std::uint64_t* barrier, int c, int w, int h,
                                     int n, int tap_w, int tap_h) {
@@ -95,6 +102,11 @@ __device__ inline void prefetch_tile(const CUtensorMap& map, int x, int y) {
   asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(&map), "r"(x), "r"(y)
                : "memory");
 }
+__device__ inline void prefetch_tile(const CUtensorMap& map, int x, int y, int z, int u) {
+  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];" ::"l"(&map), "r"(x), "r"(y),
+               "r"(z), "r"(u)
+               : "memory");
+}
 
 // The way back, of what lies inside of the tensor. A thread's stores since its last commit are a group, which may be
 // empty.
@@ -102,6 +114,11 @@ __device__ inline void prefetch_tile(const CUtensorMap& map, int x, int y) {
 __device__ inline void store_tile(const CUtensorMap& map, const void* from, int x, int y) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
                "r"(shared_address(from)), "r"(x), "r"(y)
+               : "memory");
+}
+__device__ inline void store_tile(const CUtensorMap& map, const void* from, int x, int y, int z, int u) {
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(&map),
+               "r"(shared_address(from)), "r"(x), "r"(y), "r"(z), "r"(u)
                : "memory");
 }
 __device__ inline void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }

@@ -62,11 +62,11 @@ std::array<cuuint64_t, most> strides_of(std::span<const std::uint64_t> sizes, st
 CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, std::span<const std::uint32_t> box,
                       std::uint64_t pitch, MapElement element) {
   static const auto encode = driver_entry<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
-  constexpr std::size_t most = 3;
+  constexpr std::size_t most = 4;
   if (sizes.size() < 2 || sizes.size() > most || box.size() != sizes.size())
-    throw Error(ErrorKind::internal, "a tensor map of other than two or three axes");
+    throw Error(ErrorKind::internal, "a tensor map of other than two to four axes");
   std::array<cuuint64_t, most> lengths{};
-  std::array<cuuint32_t, most> lines{}, ones{1, 1, 1};
+  std::array<cuuint32_t, most> lines{}, ones{1, 1, 1, 1};
   for (std::size_t axis = 0; axis < sizes.size(); ++axis) {
     lengths[axis] = sizes[axis];
     lines[axis] = box[axis];

@@ -15,7 +15,7 @@ namespace lenslet::cuda {
 /// rounds to TF32's 10 mantissa bits, to nearest, on their way into shared memory.
 enum class MapElement { half, tf32, f32 };
 
-/// `sizes` from the innermost axis, three at most, densely one in the other; of axis 0 a multiple of 16 bytes. `box` is
+/// `sizes` from the innermost axis, four at most, densely one in the other; of axis 0 a multiple of 16 bytes. `box` is
 /// what one copy brings: 128, 64 or 32 bytes, then 256 each at most. `pitch`, if it is not 0: elements from one place
 /// of axis 1 to the next, a multiple of 16 bytes. Error(device), also where the driver makes no tensor maps.
 CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, std::span<const std::uint32_t> box,

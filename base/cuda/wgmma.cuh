@@ -19,14 +19,16 @@ namespace lenslet::cuda {
 /// Terms of one instruction, of 16 bits and of TF32.
 inline constexpr int wgmma_terms = 16, wgmma_tf32_terms = 8;
 
-/// Describes an operand ("Matrix Descriptor Format"): its address, 8 rows from one group of rows to the next, and the
+/// Describes an operand ("Matrix Descriptor Format"): its address, rows from one group of 8 rows to the next, and the
 /// swizzle of a row's bytes. `rows` is aligned to 8 rows. All in units of 16 bytes; the leading offset has no meaning
-/// where a row is all there is. Later terms, and later rows in eights: the descriptor plus their distance.
+/// where a row is all there is. Later terms, and later rows in eights: the descriptor plus their distance. Units are
+/// permuted by their address, whatever row of eight an operand begins with.
 template <int row_bytes = 128>
-__device__ inline std::uint64_t wgmma_operand(const void* rows) {
+__device__ inline std::uint64_t wgmma_operand(const void* rows, int group_rows = 8) {
   static_assert(row_bytes == 128 || row_bytes == 64 || row_bytes == 32);
-  constexpr std::uint64_t leading = 1, groups = 8 * row_bytes / 16;
+  constexpr std::uint64_t leading = 1;
   constexpr std::uint64_t swizzle = row_bytes == 128 ? 1 : row_bytes == 64 ? 2 : 3;
+  const auto groups = static_cast<std::uint64_t>(group_rows * (row_bytes / 16));
   return ((shared_address(rows) & 0x3FFFFU) >> 4) | leading << 16 | groups << 32 | swizzle << 62;
 }
 /// From an operand's descriptor to that of what lies `bytes` behind.

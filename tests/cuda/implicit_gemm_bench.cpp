@@ -1,5 +1,6 @@
-// lenslet-bench-implicit-gemm [PRECISION]: every cut of implicit_gemm, or, of another precision than fp32, of
-// mma_gemm, wgmma_gemm, wgmma_tf32 and grouped_tf32, on problems of known networks, as CSV: what the constants in
+// lenslet-bench-implicit-gemm [PRECISION [ALGORITHM]]: every cut of implicit_gemm, or, of another precision than fp32,
+// of mma_gemm, wgmma_gemm, wgmma_tf32, wgmma_patch and grouped_tf32, or the one that is named, on problems of known
+// networks, as CSV: what the constants in
 // ops/conv/cuda/implicit_gemm_plan.cpp are fitted to, and on others, which they are held to (tools/scripts/
 // refit_conv.py). Cuts that the model puts beyond three times the best are left out. Each cut is a CUDA graph of many
 // runs on the same memory, so weights up to the size of L2 come from there; blocks are spread evenly as the planner has
@@ -24,6 +25,7 @@
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 #include "ops/conv/cuda/mma_gemm_plan.h"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
+#include "ops/conv/cuda/wgmma_patch_plan.h"
 #include "ops/conv/cuda/wgmma_tf32_plan.h"
 #include "tests/cuda/cut_timer.h"
 
@@ -81,6 +83,17 @@ constexpr Row narrow[] = {
     {8, 24, 56, 144, 1, 1},  {64, 16, 55, 64, 1, 1},  {64, 16, 55, 64, 3, 1},  {64, 32, 27, 128, 1, 1},
     {64, 32, 27, 128, 3, 1}, {64, 16, 112, 96, 1, 1}, {64, 24, 56, 144, 1, 1}, {64, 32, 28, 192, 1, 1},
     {64, 48, 13, 192, 1, 1}, {64, 48, 13, 192, 3, 1},
+};
+
+/// Windows that overlap, of all the networks above, GoogLeNet and DenseNet.
+constexpr Row overlapping[] = {
+    {1, 64, 56, 64, 3, 1},    {1, 64, 224, 64, 3, 1},   {1, 128, 112, 128, 3, 1}, {1, 256, 56, 256, 3, 1},
+    {8, 64, 56, 64, 3, 1},    {8, 128, 28, 128, 3, 1},  {8, 16, 55, 64, 3, 1},    {8, 256, 56, 256, 3, 1},
+    {64, 64, 56, 64, 3, 1},   {64, 128, 28, 128, 3, 1}, {64, 256, 14, 256, 3, 1}, {64, 512, 7, 512, 3, 1},
+    {64, 16, 55, 64, 3, 1},   {64, 32, 27, 128, 3, 1},  {64, 48, 13, 192, 3, 1},  {64, 64, 13, 256, 3, 1},
+    {64, 128, 56, 32, 3, 1},  {64, 128, 28, 32, 3, 1},  {64, 128, 14, 32, 3, 1},  {64, 64, 56, 192, 3, 1},
+    {64, 96, 28, 128, 3, 1},  {64, 16, 28, 32, 5, 1},   {64, 32, 28, 96, 5, 1},   {64, 48, 35, 64, 5, 1},
+    {64, 64, 112, 128, 3, 1}, {64, 128, 56, 256, 3, 1}, {64, 512, 28, 512, 3, 1}, {64, 64, 28, 64, 7, 1},
 };
 
 /// ResNeXt-50 32x4d and RegNets: groups of 4, 8, 16, 24, 32 and 48.
@@ -197,6 +210,19 @@ std::vector<Cut> wgmma_tf32_cuts_of(const ConvProblem& p, const DeviceProfile& d
   return cuts;
 }
 
+std::vector<Cut> wgmma_patch_cuts_of(const ConvProblem& p, const DeviceProfile& device) {
+  std::vector<Cut> cuts;
+  const WgmmaPatchPlan planned = plan_wgmma_patch(p);
+  for (const WgmmaPatchPlan& plan : wgmma_patch_cuts(p))
+    cuts.push_back({.config = plan.str(),
+                    .tile = plan.str(),
+                    .steps_a_slice = plan.groups * plan.taps,
+                    .blocks = plan.tiles_m * plan.tiles_n,
+                    .estimated_us = wgmma_patch_us(p, plan, device),
+                    .taken = plan.str() == planned.str()});
+  return cuts;
+}
+
 std::vector<Cut> grouped_tf32_cuts_of(const ConvProblem& p, const DeviceProfile& device) {
   std::vector<Cut> cuts;
   const GroupedTf32Cut planned = plan_grouped_tf32(p, device).value();
@@ -248,6 +274,7 @@ void measure(const Session& session, std::string_view name, std::string_view set
   const std::vector<Cut> cuts = name == "mma_gemm"       ? mma_gemm_cuts(p, device)
                                 : name == "wgmma_gemm"   ? wgmma_gemm_cuts(p, device)
                                 : name == "wgmma_tf32"   ? wgmma_tf32_cuts_of(p, device)
+                                : name == "wgmma_patch"  ? wgmma_patch_cuts_of(p, device)
                                 : name == "grouped_tf32" ? grouped_tf32_cuts_of(p, device)
                                                          : implicit_gemm_cuts(p, format, device);
   double planned_us = candidate.estimated_us;
@@ -264,19 +291,23 @@ void measure(const Session& session, std::string_view name, std::string_view set
   }
 }
 
-int main(std::string_view precision) {
+int main(std::string_view precision, std::string_view only) {
   const Session session(0);
   const Numerics numerics = parse_numerics(precision);
   fmt::print("set,algorithm,problem,tile,slices,cluster,steps_a_slice,blocks,us,estimated_us,flops_us,bytes_us\n");
   if (numerics != Numerics()) {
-    for (const char* const algorithm : {"mma_gemm", "wgmma_gemm", "wgmma_tf32"}) {
+    for (const std::string_view algorithm : {"mma_gemm", "wgmma_gemm", "wgmma_tf32"}) {
+      if (!only.empty() && algorithm != only) continue;
       for (const Row& row : fitted) measure(session, algorithm, "fitted", row, numerics);
       for (const Row& row : batches) measure(session, algorithm, "fitted", row, numerics);
       for (const Row& row : narrow) measure(session, algorithm, "fitted", row, numerics);
       for (const Row& row : unseen) measure(session, algorithm, "unseen", row, numerics);
     }
-    for (const char* const algorithm : {"mma_gemm", "grouped_tf32"})
-      for (const Row& row : grouped) measure(session, algorithm, "grouped", row, numerics);
+    if (only.empty() || only == "wgmma_patch")
+      for (const Row& row : overlapping) measure(session, "wgmma_patch", "fitted", row, numerics);
+    for (const std::string_view algorithm : {"mma_gemm", "grouped_tf32"})
+      if (only.empty() || algorithm == only)
+        for (const Row& row : grouped) measure(session, algorithm, "grouped", row, numerics);
     return 0;
   }
   for (const Row& row : fitted) measure(session, "implicit_gemm", "fitted", row);
@@ -293,7 +324,7 @@ int main(std::string_view precision) {
 
 int main(int argc, char** argv) {
   try {
-    return lenslet::main(argc > 1 ? argv[1] : "fp32");
+    return lenslet::main(argc > 1 ? argv[1] : "fp32", argc > 2 ? argv[2] : "");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "lenslet-bench-implicit-gemm: %s\n", error.what());
     return 1;

@@ -18,17 +18,33 @@ namespace lenslet::cuda {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// The barriers of a warp's buffers: a part of the residual has arrived.
-template <typename Block>
-__device__ inline std::uint64_t* residual_barriers(const Block& block, int warp) {
-  return block.full(0) + 2 * Block::layout.stages + warp * Block::layout.buffers;
-}
 /// One thread, with the block's other barriers.
 template <typename Block>
 __device__ inline void init_residual_barriers(const Block& block) {
-  for (int i = 0; i < wgmma_consumers * 4 * Block::layout.buffers; ++i)
-    init_barrier(residual_barriers(block, 0) + i, 1);
+  for (int i = 0; i < wgmma_consumers * 4 * Block::buffers; ++i) init_barrier(block.residuals(0) + i, 1);
 }
+
+/// Where a part lies in [pixels][K]: 16 pixels, one after the other.
+struct PixelPlace {
+  int pixel;
+  /// So many times 64 rows of sums further.
+  template <typename Call>
+  __device__ PixelPlace behind(const Call&, int rows64) const {
+    return {pixel + rows64 * 64};
+  }
+  template <typename Call>
+  __device__ bool exists(const Call& g) const {
+    return pixel < g.pixels;
+  }
+  template <typename Call>
+  __device__ void load(const Call& g, void* to, std::uint64_t* barrier, int k) const {
+    copy_tile(to, g.residuals, barrier, k, pixel);
+  }
+  template <typename Call>
+  __device__ void store(const Call& g, const void* from, int k) const {
+    store_tile(g.results, from, k, pixel);
+  }
+};
 
 /// One thread, ahead of the consumers: a tile's residual comes to L2.
 template <typename Block, typename Call>
@@ -40,13 +56,13 @@ __device__ inline void prefetch_residual(const Call& g, int first_pixel, int fir
 
 /// What a consumer warp does with its sums. Of its parts of a tile those of the same pixels follow each other. Each
 /// takes the next of the warp's buffers and is a group of the first lane's stores, also where it lies outside of y.
-template <typename T, typename Block, typename Call>
+template <typename T, typename Block, typename Call, typename Place = PixelPlace>
 class Finisher {
   static constexpr int n = Block::shape.n, rows64 = Block::shape.m / 64 / wgmma_consumers;
   static constexpr int filters = staged_filters(n);  // of a part
   static constexpr int parts_n = n / filters, parts = rows64 * parts_n;
   static constexpr int sums = filters / 2;  // of a part, a thread's
-  static constexpr int buffers = Block::layout.buffers;
+  static constexpr int buffers = Block::buffers;
   /// So many parts ahead a residual is under way. Its buffer's last part then need not be the latest to leave.
   static constexpr int ahead = buffers / 2;
 
@@ -54,8 +70,8 @@ class Finisher {
   /// After wait_for_previous().
   __device__ Finisher(const Call& g, const Block& block, int warp)
       : g_(g),
-        staging_(block.shared + Block::layout.staging + warp * (buffers * staged_bytes)),
-        barriers_(residual_barriers(block, warp)),
+        staging_(block.staging(warp)),
+        barriers_(block.residuals(warp)),
         lane_(static_cast<int>(threadIdx.x) % 32),
         clamp_(g.activation.clamp().low, g.activation.clamp().high) {
     if (lane_ == 0) {
@@ -65,9 +81,9 @@ class Finisher {
     __syncwarp();
   }
 
-  /// The tile's sums begin at this pixel for this warp. Its first residuals are on their way while it multiplies.
-  __device__ void begin(int first_pixel, int first_k) {
-    first_pixel_ = first_pixel;
+  /// The tile's sums begin here for this warp. Its first residuals are on their way while it multiplies.
+  __device__ void begin(const Place& first, int first_k) {
+    first_ = first;
     first_k_ = first_k;
     if (g_.adds_residual == 0) return;
     if (lane_ == 0)
@@ -97,9 +113,9 @@ class Finisher {
   }
 
  private:
-  __device__ int pixel(int part) const { return first_pixel_ + part / parts_n * 64; }
+  __device__ Place place(int part) const { return first_.behind(g_, part / parts_n); }
   __device__ int filter(int part) const { return first_k_ + part % parts_n * filters; }
-  __device__ bool exists(int part) const { return part < parts && pixel(part) < g_.pixels && filter(part) < g_.k; }
+  __device__ bool exists(int part) const { return part < parts && filter(part) < g_.k && place(part).exists(g_); }
   __device__ int buffer(int part) const { return static_cast<int>((turn_ + static_cast<unsigned>(part)) % buffers); }
 
   /// By the first lane, when the part `ahead` of it, or an earlier one of another tile, was committed last.
@@ -108,7 +124,7 @@ class Finisher {
     wait_until_read<buffers - ahead>();  // what left from the buffer before
     const int at = buffer(part);
     arrive_expecting(barriers_ + at, staged_rows * filters * 2);
-    copy_tile(staging_ + at * staged_bytes, g_.residuals, barriers_ + at, filter(part), pixel(part));
+    place(part).load(g_, staging_ + at * staged_bytes, barriers_ + at, filter(part));
   }
 
   /// Of the eights of filters that the thread has two of each.
@@ -169,7 +185,7 @@ class Finisher {
     }
     order_copies_after_shared_stores();
     __syncwarp();
-    if (lane_ == 0) store_tile(g_.results, staged, filter(part), pixel(part));
+    if (lane_ == 0) place(part).store(g_, staged, filter(part));
   }
 
   const Call& g_;
@@ -177,7 +193,8 @@ class Finisher {
   std::uint64_t* barriers_;  // a buffer each
   int lane_;
   PairClamp<T> clamp_;
-  int first_pixel_ = 0, first_k_ = 0;
+  Place first_{};
+  int first_k_ = 0;
   unsigned turn_ = 0;    // parts before this tile
   unsigned phases_ = 0;  // of barriers_, one bit each
 };

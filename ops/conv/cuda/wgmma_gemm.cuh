@@ -39,7 +39,7 @@ template <WgmmaTile tile, int width, int groups>
 struct WgmmaBlock {
   static constexpr WgmmaTileShape shape = shape_of(tile);
   static constexpr WgmmaShared layout = shared_of(shape);
-  static constexpr int stage_bytes = layout.pixels + layout.filters;
+  static constexpr int stage_bytes = layout.pixels + layout.filters, buffers = layout.buffers;
   using Stage = WgmmaStage<shape.m, shape.n, width, groups>;
   static_assert(layout.pixels % 1024 == 0 && layout.filters % 1024 == 0 && layout.barriers % 8 == 0);
 
@@ -55,6 +55,11 @@ struct WgmmaBlock {
     return reinterpret_cast<std::uint64_t*>(shared + layout.barriers) + stage;
   }
   __device__ std::uint64_t* empty(int stage) const { return full(stage) + layout.stages; }
+  __device__ unsigned char* staging(int warp) const {
+    return shared + layout.staging + warp * (buffers * staged_bytes);
+  }
+  /// The barriers of a warp's buffers: a part of the residual has arrived.
+  __device__ std::uint64_t* residuals(int warp) const { return full(0) + 2 * layout.stages + warp * buffers; }
 };
 
 /// One thread: all copies of a block.
@@ -117,7 +122,7 @@ __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
   float d[rows64][n / 2];
   for (int index = Block::first(); index < g.tiles; index += Block::step()) {
     const int tile_m = index / g.tiles_n;
-    finisher.begin(tile_m * Block::shape.m + half_m + warp % 4 * 16, (index - tile_m * g.tiles_n) * n);
+    finisher.begin({tile_m * Block::shape.m + half_m + warp % 4 * 16}, (index - tile_m * g.tiles_n) * n);
     int last = 0;
     for (int step = 0; step < g.steps; ++step) {
       wait_for_phase(block.full(at.stage), at.phase);

@@ -1,0 +1,186 @@
+// wgmma_patch: convolutions whose windows overlap, stride 1, on Hopper's tensor cores: of 16-bit numbers, and of
+// float32 as TF32 where that was asked for. What the windows of 8x8 outputs read is brought to shared memory once
+// instead of once a tap. Sums are float32, in the order r, s, c by groups of channels, whatever the tile. The kernel is
+// in wgmma_patch.cuh; tiles are chosen in wgmma_patch_plan.cpp.
+
+#include "ops/conv/cuda/wgmma_patch.cuh"
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/tf32.h"
+#include "ops/conv/conv.h"
+#include "ops/conv/cuda/wgmma_maps.cuh"
+#include "ops/core/sum_tolerance.h"
+
+namespace lenslet::cuda {
+
+template <>
+WgmmaPatchKernel wgmma_patch_kernel_for<Float16>(const WgmmaPatchPlan& plan);
+template <>
+WgmmaPatchKernel wgmma_patch_kernel_for<BFloat16>(const WgmmaPatchPlan& plan);
+template <>
+WgmmaPatchKernel wgmma_patch_kernel_for<float>(const WgmmaPatchPlan& plan);
+
+namespace {
+
+/// Instructions of one architecture alone, which newer ones do not run.
+bool has_wgmma(const DeviceProfile& device) {
+  return device.capability == 90 && device.clusters &&
+         std::string_view(LENSLET_CUDA_ARCHITECTURES).find("90a") != std::string_view::npos;
+}
+
+using HalfTypes = Types<Float16, BFloat16>;
+using PatchTypes = Types<Float16, BFloat16, float>;
+
+bool is_tf32(const ConvProblem& p) { return p.storage == DType::f32; }
+
+class BoundWgmmaPatch final : public BoundKernel {
+ public:
+  BoundWgmmaPatch(const ConvProblem& p, const WgmmaPatchPlan& plan)
+      : problem_(p), plan_(plan), kernel_(dispatch(p.storage, PatchTypes(), [&]<typename T>(std::type_identity<T>) {
+          return wgmma_patch_kernel_for<T>(plan);
+        })) {
+    const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
+    call_.walk = UnitWalk(p);
+    call_.activation = DeviceActivation(p.activation);
+    call_.units = narrow(plan.units);
+    call_.p = narrow(p.p);
+    call_.k = narrow(p.k);
+    call_.pad_top = narrow(p.pad_top);
+    call_.pad_left = narrow(p.pad_left);
+    call_.tiles = narrow(plan.tiles_m * plan.tiles_n);
+    call_.tiles_n = narrow(plan.tiles_n);
+    call_.groups = narrow(plan.groups);
+    call_.r = narrow(p.r);
+    call_.s = narrow(p.s);
+    call_.line_offset = narrow(p.dilation_h) * plan.columns * plan.row_bytes;
+    call_.tap_offset = narrow(p.dilation_w) * plan.row_bytes;
+    call_.columns = plan.columns;
+    call_.patch_box = plan.lines * plan.columns * plan.row_bytes;
+    call_.patch_bytes = plan.patch_bytes;
+    call_.patch_stages = plan.patch_stages;
+    call_.filter_stages = plan.filter_stages;
+    call_.resident = plan.resident ? 1 : 0;
+    call_.filters_at = plan.filters_at;
+    call_.staging_at = plan.staging_at;
+    call_.barriers_at = plan.barriers_at;
+  }
+
+  void run(const KernelRun& run) const override {
+    const ConvProblem& p = problem_;
+    const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
+    const auto side = [](int value) { return static_cast<std::uint32_t>(value); };
+    const MapElement element = is_tf32(p) ? MapElement::tf32 : MapElement::half;
+    const int channels = plan_.row_bytes / static_cast<int>(dtype_bytes(p.storage));
+    WgmmaPatch call = call_;
+    call.patches = tiled_map(run.in<void>(ConvOp::input), std::array{size(p.c), size(p.w), size(p.h), size(p.n)},
+                             std::array{side(channels), side(plan_.columns), side(plan_.lines), 1U}, 0, element);
+    call.filters = filter_operand(p, run.blob, is_tf32(p) ? tf32_prepared_filters(p.k) : p.k, plan_.tile.filters,
+                                  channels, element);
+    call.bias = run.in<float>(ConvOp::bias);
+    call.results = results(run.out<void>(), y_pixel(call.k, run));
+    if (const void* residual = run.in<void>(ConvOp::residual); residual != nullptr) {
+      call.residuals = results(residual, call.k);
+      call.adds_residual = 1;
+    }
+    const auto shared_bytes = static_cast<std::size_t>(plan_.total);
+    allow_shared_bytes(kernel_, shared_bytes);
+    launch(*run.cuda, kernel_, static_cast<unsigned>(std::min(call.tiles, run.cuda->multiprocessors)), wgmma_threads,
+           shared_bytes, call);
+  }
+
+ private:
+  /// `pitch`: elements from one pixel to the next.
+  CUtensorMap results(const void* y, std::int64_t pitch) const {
+    const ConvProblem& p = problem_;
+    const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
+    const int filters = is_tf32(p) ? tf32_staged_filters : staged_filters(plan_.tile.filters);
+    return tiled_map(y, std::array{size(p.k), size(p.q), size(p.p), size(p.n)},
+                     std::array{static_cast<std::uint32_t>(filters), static_cast<std::uint32_t>(unit_side),
+                                static_cast<std::uint32_t>(part_lines), 1U},
+                     size(pitch), is_tf32(p) ? MapElement::f32 : MapElement::half);
+  }
+
+  ConvProblem problem_;
+  WgmmaPatchPlan plan_;
+  WgmmaPatchKernel kernel_;
+  WgmmaPatch call_;  // but for what depends on addresses
+};
+
+class WgmmaPatchConv final : public ConvAlgorithm {
+ public:
+  std::string_view name() const override { return "wgmma_patch"; }
+  DeviceKind device() const override { return DeviceKind::cuda; }
+  DTypeSet types() const override { return dtypes<PatchTypes>; }
+
+ private:
+  std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
+    if (is_tf32(p) && target.numerics.multiply != Numerics::Multiply::tf32)
+      return "tensor cores would round float32 to TF32, which was not asked for";
+    if (!has_wgmma(target.device)) return "it needs the tensor cores of compute capability 9.0, and code for them";
+    if (p.groups > 1) return "several groups";
+    const std::int64_t vector = 16 / static_cast<std::int64_t>(dtype_bytes(p.storage));
+    if (p.c % vector != 0 || p.k % vector != 0)
+      return "channels or filters that are no multiple of " + std::to_string(vector);
+    // The kernel counts units in 32 bits, tensor maps coordinates.
+    constexpr std::int64_t limit = 1 << 28;
+    if (p.n > limit / p.p / p.q || p.n > limit / p.h / p.w) return "more than 2^28 pixels";
+    if (p.c > limit / p.h / p.w || p.k > limit / p.r / p.s || p.c > limit / p.r / p.s)
+      return "an image or the filters have more than 2^28 elements";
+    if (p.n * ((p.p + 7) / 8) * ((p.q + 7) / 8) > limit / ((p.k + 31) / 32)) return "more than 2^28 tiles";
+    if (auto reason = refuse_wgmma_patch(p)) return reason;
+    return target.device.refuse_shared(static_cast<std::size_t>(plan_wgmma_patch(p).total));
+  }
+
+  Plan plan(const ConvProblem& p, const Target& target) const override {
+    const WgmmaPatchPlan cut = plan_wgmma_patch(p);
+    const std::int64_t terms = p.c * p.r * p.s;
+    return {.pitched = true,
+            .config = cut.str(),
+            .estimated_us = wgmma_patch_us(p, cut, target.device),
+            .tolerance =
+                is_tf32(p) ? tf32_sum_tolerance(terms) + sum_tolerance(terms) : half_sum_tolerance(p.storage, terms)};
+  }
+
+  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
+    const std::int64_t filters = is_tf32(p) ? tf32_prepared_filters(p.k) : p.k;
+    return {.floats = filters * p.r * p.s * p.c,
+            .form = is_tf32(p) ? "tf32" : std::string(to_string(p.storage)),
+            .element_bytes = dtype_bytes(p.storage)};
+  }
+  /// [K][R*S][C]; of TF32 the filters of a part in the order of their places, zeros for those that are missing.
+  void transform_bytes(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+                       std::span<std::byte> to) const override {
+    dispatch(p.storage, PatchTypes(), [&]<typename T>(std::type_identity<T>) {
+      T* next = reinterpret_cast<T*>(to.data());
+      const std::int64_t taps = p.r * p.s, filters = is_tf32(p) ? tf32_prepared_filters(p.k) : p.k;
+      for (std::int64_t place = 0; place < filters; ++place) {
+        const auto in_part = static_cast<int>(place % tf32_staged_filters);
+        const std::int64_t k = is_tf32(p) ? place - in_part + tf32_filter_at(in_part) : place;
+        for (std::int64_t tap = 0; tap < taps; ++tap)
+          for (std::int64_t c = 0; c < p.c; ++c) {
+            const double weight = k < p.k ? filter.exact_weight(k, c * taps + tap) : 0.0;
+            if constexpr (std::is_same_v<T, float>)
+              *next++ = tf32_from_f64(weight);
+            else
+              *next++ = narrowed<T>(weight);
+          }
+      }
+    });
+  }
+
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
+                                               const DeviceProfile&) const override {
+    return std::make_unique<BoundWgmmaPatch>(p, read_wgmma_patch_plan(p, config));
+  }
+};
+
+}  // namespace
+
+const Kernel& conv_wgmma_patch() {
+  static const WgmmaPatchConv algorithm;
+  return algorithm;
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,305 @@
+#pragma once
+// The wgmma_patch kernel: wgmma_gemm's persistent blocks (wgmma_gemm.cuh) where windows overlap. There the copy engine
+// brings every tap's windows anew, nine times the input for 3x3, which keeps L2 and shared memory busier than the
+// tensor cores are. Here it brings the patch that 8x8 windows read, once for some channels, and a tap's operand is a
+// part of it: 8 lines of 8 pixels, further on by the tap. Units of a row are permuted by their address, so that such an
+// operand may begin at any pixel. Filters of a tap come in stages of their own, and stay where all of them have one.
+
+#include <type_traits>
+
+#include "base/cuda/launch.h"
+#include "base/cuda/wgmma.cuh"
+#include "ops/conv/cuda/wgmma_finish.cuh"
+#include "ops/conv/cuda/wgmma_gemm.cuh"
+#include "ops/conv/cuda/wgmma_patch_plan.h"
+#include "ops/conv/cuda/wgmma_tf32_finish.cuh"
+
+namespace lenslet::cuda {
+
+/// What the kernel takes. x, residual and y are NHWC.
+struct WgmmaPatch {
+  CUtensorMap patches{};  ///< of x, [N][H][W][C]: boxes of a unit's patch
+  CUtensorMap filters{};  ///< [K][R*S][C]
+  /// Of y and of the residual, which may be y or missing: [N][P][Q][K], boxes of a part.
+  CUtensorMap results{}, residuals{};
+  UnitWalk walk;
+  DeviceActivation activation;
+  int units = 0, p = 0, k = 0;
+  int pad_top = 0, pad_left = 0;
+  int tiles = 0, tiles_n = 0;           ///< of all blocks, and those side by side
+  int groups = 0, r = 0, s = 0;         ///< of channels; of taps
+  int line_offset = 0, tap_offset = 0;  ///< from a tap's operand to that of the next line and column, in bytes
+  int columns = 0, patch_box = 0, patch_bytes = 0;  ///< of a patch: its width, what a copy brings, and room for it
+  int patch_stages = 0, filter_stages = 0, resident = 0;
+  int filters_at = 0, staging_at = 0, barriers_at = 0;
+  const float* bias = nullptr;  ///< may be null
+  int adds_residual = 0;
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+/// 16 pixels of a unit, two lines of it.
+struct UnitPlace {
+  int unit, line;
+  __device__ UnitPlace behind(const WgmmaPatch&, int rows64) const { return {unit + rows64, line}; }
+  __device__ bool exists(const WgmmaPatch& g) const { return unit < g.units && g.walk.start(unit).p + line < g.p; }
+  __device__ void load(const WgmmaPatch& g, void* to, std::uint64_t* barrier, int k) const {
+    const UnitStart at = g.walk.start(unit);
+    copy_tile(to, g.residuals, barrier, k, at.q, at.p + line, at.n);
+  }
+  __device__ void prefetch(const WgmmaPatch& g, int k) const {
+    const UnitStart at = g.walk.start(unit);
+    prefetch_tile(g.residuals, k, at.q, at.p + line, at.n);
+  }
+  __device__ void store(const WgmmaPatch& g, const void* from, int k) const {
+    const UnitStart at = g.walk.start(unit);
+    store_tile(g.results, from, k, at.q, at.p + line, at.n);
+  }
+};
+
+/// Stages whose number is known when the kernel runs.
+struct PatchStageWalk {
+  int stage = 0;
+  unsigned phase = 0;
+  __device__ void next(int stages) {
+    if (++stage < stages) return;
+    stage = 0;
+    phase ^= 1;
+  }
+};
+
+/// A block: its shared memory, and its tiles.
+template <int units, int n, int row_bytes>
+struct PatchBlock {
+  static constexpr WgmmaTileShape shape{64 * units, n, 0};
+  static constexpr int buffers = 2, filter_bytes = n * row_bytes;
+  static_assert(filter_bytes % 1024 == 0);
+
+  const WgmmaPatch& g;
+  unsigned char* shared;
+
+  __device__ unsigned char* patch(int stage, int unit) const { return shared + (stage * units + unit) * g.patch_bytes; }
+  __device__ unsigned char* filters(int stage) const { return shared + g.filters_at + stage * filter_bytes; }
+  __device__ std::uint64_t* barriers() const { return reinterpret_cast<std::uint64_t*>(shared + g.barriers_at); }
+  /// A tile's patches, and a tap's filters, have arrived; their last readers are done.
+  __device__ std::uint64_t* patch_full(int stage) const { return barriers() + stage; }
+  __device__ std::uint64_t* patch_empty(int stage) const { return barriers() + g.patch_stages + stage; }
+  __device__ std::uint64_t* full(int stage) const { return barriers() + 2 * g.patch_stages + stage; }
+  __device__ std::uint64_t* empty(int stage) const { return full(stage) + g.filter_stages; }
+  __device__ unsigned char* staging(int warp) const { return shared + g.staging_at + warp * (buffers * staged_bytes); }
+  __device__ std::uint64_t* residuals(int warp) const { return full(0) + 2 * g.filter_stages + warp * buffers; }
+};
+
+/// The groups and taps of a tile in their order.
+struct PatchTerms {
+  int group = 0, tap = 0;
+  __device__ void next(const WgmmaPatch& g) {
+    if (++tap < g.r * g.s) return;
+    tap = 0;
+    ++group;
+  }
+};
+
+/// One thread: all copies of a block.
+template <typename T, int units, int n, int row_bytes>
+__device__ inline void produce_patches(const WgmmaPatch& g, const PatchBlock<units, n, row_bytes>& block) {
+  using Block = PatchBlock<units, n, row_bytes>;
+  constexpr int channels = row_bytes / static_cast<int>(sizeof(T));
+  constexpr int part_filters = std::is_same_v<T, float> ? tf32_staged_filters : staged_filters(n);
+  prefetch_map(g.filters);
+  prefetch_map(g.patches);
+  const int steps = g.groups * g.r * g.s;
+  const auto bring_filters = [&](int stage, int first_k, const PatchTerms& terms) {
+    arrive_expecting(block.full(stage), Block::filter_bytes);
+    copy_tile(block.filters(stage), g.filters, block.full(stage), terms.group * channels, terms.tap, first_k);
+  };
+  // Filters do not wait for what other kernels compute.
+  int early = steps < g.filter_stages ? steps : g.filter_stages;
+  {
+    const int first_k = static_cast<int>(blockIdx.x) % g.tiles_n * n;
+    PatchTerms terms;
+    for (int stage = 0; stage < early; ++stage) {
+      bring_filters(stage, first_k, terms);
+      terms.next(g);
+    }
+  }
+  wait_for_previous();
+  order_copies_after_stores();
+  PatchStageWalk patch, filter;
+  for (int index = static_cast<int>(blockIdx.x); index < g.tiles; index += static_cast<int>(gridDim.x)) {
+    const int tile_m = index / g.tiles_n, first_k = (index - tile_m * g.tiles_n) * n, first_unit = tile_m * units;
+    PatchTerms terms;
+    for (int group = 0; group < g.groups; ++group) {
+      wait_for_phase(block.patch_empty(patch.stage), patch.phase ^ 1);  // the first time round all are
+      std::uint64_t* const full = block.patch_full(patch.stage);
+      arrive_expecting(full, static_cast<unsigned>(units * g.patch_box));
+      for (int unit = 0; unit < units; ++unit) {
+        const UnitStart at = g.walk.start(first_unit + unit);
+        copy_tile(block.patch(patch.stage, unit), g.patches, full, group * channels, at.q - g.pad_left,
+                  at.p - g.pad_top, at.n);
+      }
+      patch.next(g.patch_stages);
+      if (group == 0 && g.adds_residual != 0)
+        for (int unit = 0; unit < units; ++unit)
+          for (int line = 0; line < unit_side; line += part_lines) {
+            const UnitPlace place{first_unit + unit, line};
+            if (!place.exists(g)) break;
+            for (int k = first_k; k < first_k + n && k < g.k; k += part_filters) place.prefetch(g, k);
+          }
+      for (int tap = 0; tap < g.r * g.s; ++tap, terms.next(g)) {
+        if (early > 0) {
+          --early;
+        } else {
+          if (g.resident != 0) continue;
+          wait_for_phase(block.empty(filter.stage), filter.phase ^ 1);
+          bring_filters(filter.stage, first_k, terms);
+        }
+        filter.next(g.filter_stages);
+      }
+    }
+  }
+  let_next_start();
+}
+
+/// A warpgroup: its half of every tile's units.
+template <typename T, int units, int n, int row_bytes>
+__device__ inline void consume_patches(const WgmmaPatch& g, const PatchBlock<units, n, row_bytes>& block) {
+  using Block = PatchBlock<units, n, row_bytes>;
+  using Out = std::conditional_t<std::is_same_v<T, float>, Tf32Finisher<Block, WgmmaPatch, UnitPlace>,
+                                 Finisher<T, Block, WgmmaPatch, UnitPlace>>;
+  constexpr int rows64 = units / wgmma_consumers, terms_bytes = wgmma_terms * 2;  // of one instruction, whatever T
+  // The same for all threads of a warp, and known to be.
+  const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32 - 4, 0), consumer = warp / 4;
+  const unsigned lane = threadIdx.x % 32;
+  const auto release = [&](std::uint64_t* empty) {
+    if (lane == 0) arrive(empty);
+  };
+
+  // Steps that are under way beside the one that is begun: short ones do not fill the tensor cores by themselves.
+  constexpr int under_way = patch_steps_under_way(row_bytes);
+
+  wait_for_previous();
+  Out finisher(g, block, warp);
+  const int taps = g.r * g.s;
+  PatchStageWalk patch, filter;
+  // The same, and the tap, of the first step that may be under way, and how many there are.
+  PatchStageWalk done_patch, done_filter;
+  int done_tap = 0, begun = 0;
+  const auto retire = [&](int left) {
+    for (; begun > left; --begun) {
+      if (g.resident == 0) release(block.empty(done_filter.stage));
+      done_filter.next(g.filter_stages);
+      if (++done_tap < taps) continue;
+      done_tap = 0;
+      release(block.patch_empty(done_patch.stage));
+      done_patch.next(g.patch_stages);
+    }
+  };
+  bool filters_stay = false;
+  float d[rows64][n / 2];
+  for (int index = static_cast<int>(blockIdx.x); index < g.tiles; index += static_cast<int>(gridDim.x)) {
+    const int tile_m = index / g.tiles_n;
+    finisher.begin({tile_m * units + consumer * rows64, warp % 4 * part_lines}, (index - tile_m * g.tiles_n) * n);
+    for (int group = 0; group < g.groups; ++group) {
+      // The only stage is free when nobody multiplies.
+      if (group > 0 && g.patch_stages == 1) {
+        wgmma_wait<0>();
+        retire(0);
+      }
+      wait_for_phase(block.patch_full(patch.stage), patch.phase);
+      std::uint64_t a[rows64];
+#pragma unroll
+      for (int row = 0; row < rows64; ++row)
+        a[row] = wgmma_operand<row_bytes>(block.patch(patch.stage, consumer * rows64 + row), g.columns);
+      int line = 0, column = 0, offset = 0;
+      for (int tap = 0; tap < taps; ++tap) {
+        if (!filters_stay) wait_for_phase(block.full(filter.stage), filter.phase);
+        const std::uint64_t b = wgmma_operand<row_bytes>(block.filters(filter.stage));
+        const std::uint64_t behind = static_cast<std::uint64_t>(offset / 16);
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < row_bytes / terms_bytes; ++i)
+#pragma unroll
+          for (int row = 0; row < rows64; ++row)
+            wgmma<T, n>(d[row], a[row] + behind + wgmma_behind(i * terms_bytes), b + wgmma_behind(i * terms_bytes),
+                        group > 0 || tap > 0 || i > 0);
+        wgmma_commit();
+        ++begun;
+        wgmma_wait<under_way>();
+        retire(under_way);
+        filter.next(g.filter_stages);
+        offset += g.tap_offset;
+        if (++column == g.s) {
+          column = 0;
+          offset = ++line * g.line_offset;
+        }
+      }
+      patch.next(g.patch_stages);
+    }
+    wgmma_wait<0>();
+    retire(0);
+    filters_stay = g.resident != 0;
+#pragma unroll
+    for (int row = 0; row < rows64; ++row) wgmma_hold(d[row]);
+    finisher.finish(d);
+  }
+  finisher.end();
+}
+
+#endif
+
+/// Registers of a thread: 168 at the start, of which the producer keeps 40 and a consumer gets 232.
+template <typename T, int units, int n, int row_bytes>
+__global__ void __launch_bounds__(wgmma_threads, 1) wgmma_patch_kernel(const __grid_constant__ WgmmaPatch g) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) unsigned char shared[];
+  using Block = PatchBlock<units, n, row_bytes>;
+  const Block block{g, shared};
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < g.patch_stages; ++stage) {
+      init_barrier(block.patch_full(stage), 1);
+      init_barrier(block.patch_empty(stage), wgmma_consumers * 4);
+    }
+    for (int stage = 0; stage < g.filter_stages; ++stage) {
+      init_barrier(block.full(stage), 1);
+      init_barrier(block.empty(stage), wgmma_consumers * 4);
+    }
+    init_residual_barriers(block);
+    publish_barriers();
+  }
+  __syncthreads();
+  if (threadIdx.x < 128) {
+    give_up_registers<40>();
+    if (threadIdx.x == 0)
+      produce_patches<T>(g, block);
+    else
+      wait_for_previous();
+  } else {
+    take_registers<232>();
+    consume_patches<T>(g, block);
+  }
+#endif
+}
+
+using WgmmaPatchKernel = void (*)(WgmmaPatch);
+/// The kernel of a plan, compiled for elements T in files of their own.
+template <typename T>
+WgmmaPatchKernel wgmma_patch_kernel_for(const WgmmaPatchPlan& plan);
+
+/// Defines it.
+template <typename T>
+WgmmaPatchKernel find_wgmma_patch_kernel(const WgmmaPatchPlan& plan) {
+  const auto of_rows = [&]<int units, int n>() -> WgmmaPatchKernel {
+    return plan.row_bytes == 128  ? wgmma_patch_kernel<T, units, n, 128>
+           : plan.row_bytes == 64 ? wgmma_patch_kernel<T, units, n, 64>
+                                  : wgmma_patch_kernel<T, units, n, 32>;
+  };
+  const auto of_filters = [&]<int units>() -> WgmmaPatchKernel {
+    return plan.tile.filters == 128  ? of_rows.template operator()<units, 128>()
+           : plan.tile.filters == 64 ? of_rows.template operator()<units, 64>()
+                                     : of_rows.template operator()<units, 32>();
+  };
+  return plan.tile.units == 4 ? of_filters.template operator()<4>() : of_filters.template operator()<2>();
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,157 @@
+#include "ops/conv/cuda/wgmma_patch_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace lenslet::cuda {
+namespace {
+
+// First guesses beside wgmma_gemm's constants.
+
+/// From the launch to the first product: barriers, tensor maps, a trip to memory.
+constexpr double start_us = 1.8;
+/// A tile's way out where the other consumer's products do not hide it, of 128x128 outputs; and in parts of 32 filters.
+constexpr double epilogue_us = 1.22, narrow_epilogue_us = 1.65;
+/// A tap's least: its barriers and instructions.
+constexpr double tap_us = 0.08;
+/// Of products beside what memory takes, or the other way round: what the longer one does not hide.
+constexpr double unhidden = 0.42;
+/// What a multiprocessor gets from L2.
+constexpr double l2_bytes_per_us = 60e3;
+
+constexpr int shared_bytes = 226 << 10, consumer_warps = wgmma_consumers * 4, buffers = 2;
+constexpr int most_stages = 16, most_resident = 49;  ///< of filters
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+std::int64_t element_bytes(const ConvProblem& p) { return static_cast<std::int64_t>(dtype_bytes(p.storage)); }
+
+/// Without what must fit.
+WgmmaPatchPlan cut(const ConvProblem& p, const PatchTile& tile, int row_bytes) {
+  WgmmaPatchPlan plan;
+  plan.tile = tile;
+  plan.row_bytes = row_bytes;
+  plan.units = p.n * ceil_div(p.p, unit_side) * ceil_div(p.q, unit_side);
+  plan.tiles_m = ceil_div(plan.units, tile.units);
+  plan.tiles_n = ceil_div(p.k, tile.filters);
+  plan.groups = ceil_div(p.c * element_bytes(p), row_bytes);
+  plan.taps = p.r * p.s;
+  plan.lines = static_cast<int>(unit_side + (p.r - 1) * p.dilation_h);
+  plan.columns = static_cast<int>(unit_side + (p.s - 1) * p.dilation_w);
+  plan.patch_bytes = static_cast<int>(ceil_div(std::int64_t{plan.lines} * plan.columns * row_bytes, 1024) * 1024);
+  plan.filter_bytes = tile.filters * row_bytes;
+  return plan;
+}
+
+/// Fills shared memory; false where it is too small.
+bool lay_out(WgmmaPatchPlan& plan) {
+  constexpr int staging = consumer_warps * buffers * staged_bytes, barrier_bytes = 1 << 10;
+  const int tile_bytes = plan.tile.units * plan.patch_bytes;
+  const int all = shared_bytes - staging - barrier_bytes;
+  const std::int64_t steps = plan.groups * plan.taps;
+  const auto fitting = [&](int patches) { return std::max(0, all - patches * tile_bytes) / plan.filter_bytes; };
+  // Two tiles' patches, so that one comes while the other is multiplied; if need be, one. Filters of
+  // steps that are under way, of the next, and one to come.
+  const int least = patch_steps_under_way(plan.row_bytes) + 2;
+  plan.patch_stages = fitting(2) >= least ? 2 : 1;
+  if (fitting(plan.patch_stages) < least) return false;
+  plan.resident = plan.tiles_n == 1 && steps <= std::min(most_resident, fitting(plan.patch_stages));
+  plan.filter_stages = plan.resident ? static_cast<int>(steps) : std::min(most_stages, fitting(plan.patch_stages));
+  while (plan.patch_stages < 4 && plan.patch_stages > 1 &&
+         plan.filter_stages * plan.filter_bytes + (plan.patch_stages + 1) * tile_bytes <= all)
+    ++plan.patch_stages;
+  plan.filters_at = plan.patch_stages * tile_bytes;
+  plan.staging_at = plan.filters_at + plan.filter_stages * plan.filter_bytes;
+  plan.barriers_at = plan.staging_at + staging;
+  plan.total = plan.barriers_at + 8 * (2 * (plan.patch_stages + plan.filter_stages) + consumer_warps * buffers);
+  return true;
+}
+
+/// 128, and narrower ones that leave fewer zeros to multiply.
+std::vector<int> useful_rows(const ConvProblem& p) {
+  std::vector<int> rows;
+  std::int64_t bytes = std::numeric_limits<std::int64_t>::max();
+  for (const int row : {128, 64, 32}) {
+    const std::int64_t with = ceil_div(p.c * element_bytes(p), row) * row;
+    if (with < bytes) rows.push_back(row);
+    bytes = std::min(bytes, with);
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::string WgmmaPatchPlan::str() const {
+  ConfigWriter text;
+  text.add("units", std::int64_t{tile.units}).add("filters", std::int64_t{tile.filters});
+  if (row_bytes != 128) text.add("row", std::int64_t{row_bytes});
+  return text.str();
+}
+
+UnitWalk::UnitWalk(const ConvProblem& problem)
+    : columns(ceil_div(problem.q, unit_side)), lines(ceil_div(problem.p, unit_side)) {}
+
+std::vector<WgmmaPatchPlan> wgmma_patch_cuts(const ConvProblem& p) {
+  std::vector<WgmmaPatchPlan> cuts;
+  for (const int row_bytes : useful_rows(p))
+    for (const PatchTile& tile : patch_tiles) {
+      WgmmaPatchPlan plan = cut(p, tile, row_bytes);
+      // Half a tile of filters is the next narrower one's.
+      if (tile.filters > 32 && p.k <= tile.filters / 2) continue;
+      if (lay_out(plan)) cuts.push_back(plan);
+    }
+  return cuts;
+}
+
+std::optional<std::string> refuse_wgmma_patch(const ConvProblem& p) {
+  if (p.r * p.s == 1) return "one tap: its windows share nothing";
+  if (p.stride_h != 1 || p.stride_w != 1) return "a stride";
+  // Coordinates of a box, and its sides.
+  constexpr std::int64_t most_side = 64;
+  if ((p.r - 1) * p.dilation_h > most_side || (p.s - 1) * p.dilation_w > most_side)
+    return fmt::format("a window of more than {} lines or columns", most_side + 1);
+  if (wgmma_patch_cuts(p).empty()) return "what 64 windows read does not fit shared memory";
+  return std::nullopt;
+}
+
+double wgmma_patch_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const DeviceProfile& device) {
+  const PatchTile& tile = plan.tile;
+  const double rate =
+      tile.efficiency / device.units *
+      device.flops_per_us(p.storage == DType::f32 ? Numerics::Multiply::tf32 : Numerics::Multiply::fp16);
+  const double terms = static_cast<double>(plan.row_bytes) / static_cast<double>(element_bytes(p));
+  const double outputs = 64.0 * tile.units * tile.filters;
+  const double step_us = std::max(2.0 * outputs * terms / rate, tap_us);
+  const auto steps = static_cast<double>(plan.groups * plan.taps);
+  const double copied = static_cast<double>(plan.groups) * tile.units * plan.patch_bytes +
+                        (plan.resident ? 0.0 : steps * plan.filter_bytes);
+  const double out_us = (tile.filters % 64 == 0 && p.storage != DType::f32 ? epilogue_us : narrow_epilogue_us) *
+                        outputs / (128.0 * 128.0);
+  const double tile_us = std::max(steps * step_us + out_us, copied / l2_bytes_per_us);
+  const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
+  const double tiles_us = rounds * tile_us, memory_us = p.bytes() / device.bytes_per_us;
+  return start_us + std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);
+}
+
+WgmmaPatchPlan plan_wgmma_patch(const ConvProblem& p) {
+  WgmmaPatchPlan best;
+  double best_us = std::numeric_limits<double>::infinity();
+  for (const WgmmaPatchPlan& plan : wgmma_patch_cuts(p)) {
+    const double us = wgmma_patch_us(p, plan, reference_gpu());
+    if (us >= best_us) continue;
+    best_us = us;
+    best = plan;
+  }
+  return best;
+}
+
+WgmmaPatchPlan read_wgmma_patch_plan(const ConvProblem& p, std::string_view config) {
+  ConfigReader reader(config);
+  for (const WgmmaPatchPlan& plan : wgmma_patch_cuts(p))
+    if (plan.str() == config) return plan;
+  reader.refuse("there is no kernel for such a cut of this problem");
+}
+
+}  // namespace lenslet::cuda

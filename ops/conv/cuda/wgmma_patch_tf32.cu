@@ -1,0 +1,12 @@
+// wgmma_patch's kernels for TF32, in a file of their own so that they compile beside the others.
+
+#include "ops/conv/cuda/wgmma_patch.cuh"
+
+namespace lenslet::cuda {
+
+template <>
+WgmmaPatchKernel wgmma_patch_kernel_for<float>(const WgmmaPatchPlan& plan) {
+  return find_wgmma_patch_kernel<float>(plan);
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,178 @@
+// wgmma_patch cut in every way there are kernels for: the planner takes one way a problem, conv_test.cpp checks that.
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/conv/conv.h"
+#include "ops/conv/cuda/wgmma_patch_plan.h"
+#include "ops/core/sum_tolerance.h"
+#include "tests/ops/conv_data.h"
+#include "tests/ops/op_runner.h"
+
+namespace lenslet::test {
+namespace {
+
+using namespace lenslet::cuda;
+
+bool can_run() {
+  const DeviceProfile device = op_runner().profiles(1).at(0);
+  return device.capability == 90 && device.clusters;
+}
+
+/// LENSLET_TEST_WGMMA="units=4 filters=64": only cuts of which this is a part, to find out which one hangs.
+bool asked_for(const std::string& config) {
+  const char* const only = std::getenv("LENSLET_TEST_WGMMA");
+  return only == nullptr || config.find(only) != std::string::npos;
+}
+
+Offer offer_of(const Problem& problem, const DeviceProfile& device, const Numerics& numerics) {
+  return find_kernel("Conv", DeviceKind::cuda, "wgmma_patch")->offer(problem, {.device = device, .numerics = numerics});
+}
+
+void check_cuts(ConvProblem p, unsigned seed) {
+  const Kernel& algorithm = *find_kernel("Conv", DeviceKind::cuda, "wgmma_patch");
+  const DeviceProfile device = op_runner().profiles(1).at(0);
+  for (const char* const precision : {"fp16", "bf16", "tf32"}) {
+    const Numerics numerics = parse_numerics(precision);
+    std::mt19937 random(seed);
+    const ConvData data = make_conv_data(p, random);
+    p.storage = p.x_storage = numerics.storage;
+    const auto stored = [&](const Tensor& tensor) { return tensor.empty() ? tensor : tensor.to_dtype(p.storage); };
+    const Tensor inputs[] = {stored(data.x), data.w, data.bias, stored(data.residual)};
+    const auto problem = pose(p, data.w, data.scale);
+    const Offer offer = offer_of(*problem, device, numerics);
+    REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
+    Candidate candidate = offer.candidates.at(0);
+    // What is stated; of 16 bits once more because x is rounded here, too, and what residual and y lose where they are
+    // 5 rms large.
+    const bool half = p.storage != DType::f32;
+    const double tolerance = half ? 2 * candidate.tolerance + 10 * unit_roundoff(p.storage) : candidate.tolerance;
+    // Bits depend on where the channels are cut: on the rows, where there are several of them.
+    std::map<int, std::pair<std::string, Tensor>> first_of;
+    int checked = 0;
+    for (const WgmmaPatchPlan& plan : wgmma_patch_cuts(p)) {
+      candidate.config = plan.str();
+      if (!asked_for(candidate.config)) continue;
+      const std::string where = fmt::format("{} in {} (seed {}, {})", p.str(), precision, seed, candidate.config);
+      INFO(where);
+      const Call call{.problem = *problem, .kernel = algorithm, .candidate = candidate, .device = device};
+      const Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
+      compare(y.to_dtype(DType::f32), data, tolerance, where);
+      const std::pair<std::string, Tensor>& first =
+          first_of.try_emplace(plan.groups == 1 ? 0 : plan.row_bytes, candidate.config, y).first->second;
+      CHECK_MESSAGE(std::memcmp(first.second.data(), y.data(), y.bytes()) == 0, where, ": other bits than ",
+                    first.first);
+      ++checked;
+      if (!candidate.pitched_output) continue;
+      candidate.outputs[0].pixel_pitch = p.k + 16;
+      const Tensor among_others = run_between_guards(op_runner(), call, inputs, where).at(0);
+      CHECK_MESSAGE(std::memcmp(among_others.data(), y.data(), y.bytes()) == 0, where,
+                    ": other bits among other channels");
+      candidate.outputs[0].pixel_pitch = 0;
+    }
+    CHECK_MESSAGE((checked > 0 || std::getenv("LENSLET_TEST_WGMMA") != nullptr), p.str(), ": no cut was checked");
+  }
+}
+
+const Activation relu{Activation::Kind::relu, 0, 0}, silu{Activation::Kind::silu, 0, 0};
+const Activation clip{Activation::Kind::clip, -0.5F, 0.75F}, hard_swish{Activation::Kind::hard_swish, 1.0F / 6, 0.5F};
+
+ConvProblem activated(ConvProblem problem, Activation activation) {
+  problem.bias = true;
+  problem.activation = activation;
+  return problem;
+}
+ConvProblem fused(ConvProblem problem, Activation activation) {
+  problem.residual = true;
+  return activated(problem, activation);
+}
+
+}  // namespace
+
+// Each with one thing more than the one before: one unit without pads; pads; filters that do not fit a tile; channels
+// in several groups; units that lie partly outside; images smaller than a unit.
+TEST_CASE("cuda/wgmma_patch/one_thing_more") {
+  if (!can_run()) return;
+  const unsigned seed = std::random_device{}();
+  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
+  check_cuts(resolve_conv({1, 64, 8, 9}, {64, 64, 1, 2}, {}), seed);
+  check_cuts(resolve_conv({1, 64, 9, 8}, {64, 64, 2, 1}, {}), seed);
+  check_cuts(resolve_conv({1, 64, 10, 10}, {64, 64, 3, 3}, {}), seed);
+  check_cuts(resolve_conv({1, 64, 8, 8}, {64, 64, 3, 3}, pad), seed);
+  check_cuts(resolve_conv({1, 64, 8, 8}, {200, 64, 3, 3}, pad), seed);
+  check_cuts(resolve_conv({1, 256, 8, 8}, {64, 256, 3, 3}, pad), seed);
+  check_cuts(resolve_conv({2, 64, 13, 21}, {64, 64, 3, 3}, pad), seed);
+  check_cuts(resolve_conv({3, 64, 7, 3}, {64, 64, 3, 3}, pad), seed);
+}
+
+// Rows of 128, 64 and 32 bytes, full or not, in one group or several.
+TEST_CASE("cuda/wgmma_patch/rows") {
+  if (!can_run()) return;
+  const unsigned seed = std::random_device{}();
+  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
+  for (const std::int64_t c : {8, 16, 24, 32, 48, 72, 80, 136})
+    check_cuts(activated(resolve_conv({2, c, 17, 15}, {40, c, 3, 3}, pad), relu), seed);
+}
+
+// Windows of any kind, and what is fused; more tiles than multiprocessors, so that all stages go round.
+TEST_CASE("cuda/wgmma_patch/windows") {
+  if (!can_run()) return;
+  const unsigned seed = std::random_device{}();
+  const ConvProblem problems[] = {
+      fused(resolve_conv({2, 72, 23, 22}, {136, 72, 3, 2}, {.pads = {1, 0, 2, 1}}), silu),
+      fused(resolve_conv({5, 40, 17, 19}, {264, 40, 3, 2}, {.dilation = {2, 3}, .pads = {2, 1, 1, 3}}), relu),
+      activated(resolve_conv({1, 48, 20, 20}, {64, 48, 5, 5}, {.pads = {2, 2, 2, 2}}), hard_swish),
+      fused(resolve_conv({2, 32, 17, 17}, {32, 32, 7, 7}, {.pads = {3, 3, 3, 3}}), relu),
+      // Patches of which there is room for one stage, of several groups.
+      fused(resolve_conv({2, 136, 17, 18}, {72, 136, 7, 7}, {.pads = {3, 3, 3, 3}}), clip),
+      fused(resolve_conv({2, 80, 31, 18}, {264, 80, 5, 5}, {.dilation = {2, 2}, .pads = {4, 4, 4, 4}}), relu),
+      activated(resolve_conv({1, 64, 17, 17}, {192, 64, 1, 7}, {.pads = {0, 3, 0, 3}}), relu),
+      activated(resolve_conv({1, 64, 17, 17}, {192, 64, 7, 1}, {.pads = {3, 0, 3, 0}}), relu),
+      fused(resolve_conv({12, 64, 60, 60}, {128, 64, 3, 3}, {.pads = {1, 1, 1, 1}}), relu),
+      fused(resolve_conv({24, 16, 61, 60}, {64, 16, 3, 3}, {.pads = {1, 1, 1, 1}}), clip),
+      fused(resolve_conv({16, 64, 56, 56}, {64, 64, 3, 3}, {.pads = {1, 1, 1, 1}}), hard_swish),
+  };
+  for (const ConvProblem& p : problems) check_cuts(p, seed);
+}
+
+// A unit reads what its windows need and nothing else: infinities of x stay where they are, also beside the image.
+TEST_CASE("cuda/wgmma_patch/infinities_stay_where_they_are") {
+  if (!can_run()) return;
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  const Kernel& algorithm = *find_kernel("Conv", DeviceKind::cuda, "wgmma_patch");
+  const DeviceProfile device = op_runner().profiles(1).at(0);
+  ConvProblem p = resolve_conv({1, 24, 12, 12}, {8, 24, 3, 3}, {});
+  p.storage = p.x_storage = DType::f16;
+  Tensor x(DType::f32, {1, 24, 12, 12}), w(DType::f32, {8, 24, 3, 3});
+  std::ranges::fill(x.values<float>(), 1.0F);
+  std::ranges::fill(w.values<float>(), 0.5F);
+  x.values<float>()[0] = inf;  // of the first window alone
+  const Tensor inputs[] = {x.to_dtype(DType::f16), w, Tensor(), Tensor()};
+  const auto problem = pose(p, w);
+  Candidate candidate = offer_of(*problem, device, {}).candidates.at(0);
+  for (const WgmmaPatchPlan& plan : wgmma_patch_cuts(p)) {
+    candidate.config = plan.str();
+    if (!asked_for(candidate.config)) continue;
+    CAPTURE(candidate.config);
+    const Call call{.problem = *problem, .kernel = algorithm, .candidate = candidate, .device = device};
+    const Tensor y = run_between_guards(op_runner(), call, inputs, candidate.config).at(0);
+    const std::vector<double> got = oracle::from_tensor(y.to_format(formats::nchw)).values;
+    REQUIRE(got.size() == 8 * 100);
+    bool right = true;
+    for (std::size_t i = 0; i < got.size(); ++i)
+      right = right && (i % 100 == 0 ? got[i] == double{inf} : got[i] == 108);
+    CHECK(right);
+  }
+}
+
+}  // namespace lenslet::test

@@ -1,0 +1,95 @@
+// How wgmma_patch cuts convolutions: plain arithmetic, no device needed.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lenslet/error.h"
+#include "ops/conv/cuda/wgmma_patch_plan.h"
+
+namespace lenslet::cuda {
+namespace {
+
+ConvProblem halves(ConvProblem p) {
+  p.storage = p.x_storage = DType::f16;
+  return p;
+}
+
+const ConvGeometry pad1{.pads = {1, 1, 1, 1}};
+
+TEST_CASE("conv/wgmma_patch_plan/units_cover_every_pixel_once") {
+  for (const auto& [h, w] : {std::pair(8, 8), std::pair(1, 1), std::pair(56, 55), std::pair(9, 17)}) {
+    const ConvProblem p = halves(resolve_conv({3, 16, h, w}, {16, 16, 3, 3}, pad1));
+    const WgmmaPatchPlan plan = plan_wgmma_patch(p);
+    const UnitWalk walk(p);
+    std::vector<int> times(static_cast<std::size_t>(p.n * p.p * p.q));
+    for (int unit = 0; unit < plan.units; ++unit) {
+      const UnitStart at = walk.start(unit);
+      REQUIRE(at.n < p.n);
+      for (std::int64_t y = at.p; y < std::min<std::int64_t>(at.p + unit_side, p.p); ++y)
+        for (std::int64_t x = at.q; x < std::min<std::int64_t>(at.q + unit_side, p.q); ++x)
+          ++times[static_cast<std::size_t>((at.n * p.p + y) * p.q + x)];
+    }
+    CHECK(std::ranges::all_of(times, [](int n) { return n == 1; }));
+    // What is behind the last one lies in no image.
+    CHECK(walk.start(static_cast<int>(plan.units)).n == p.n);
+  }
+}
+
+TEST_CASE("conv/wgmma_patch_plan/shared_memory") {
+  constexpr int most = 227 << 10;
+  for (const std::int64_t window : {3, 5, 7})
+    for (const std::int64_t c : {8, 16, 40, 64, 256})
+      for (const std::int64_t k : {8, 64, 200, 512}) {
+        const ConvProblem p = halves(resolve_conv({2, c, 30, 30}, {k, c, window, window}, pad1));
+        const std::vector<WgmmaPatchPlan> cuts = wgmma_patch_cuts(p);
+        REQUIRE(!cuts.empty());
+        for (const WgmmaPatchPlan& plan : cuts) {
+          CAPTURE(p.str());
+          CAPTURE(plan.str());
+          CHECK(plan.total <= most);
+          CHECK(plan.lines * plan.columns * plan.row_bytes <= plan.patch_bytes);
+          // Where swizzles begin.
+          CHECK(plan.patch_bytes % 1024 == 0);
+          CHECK(plan.filters_at % 1024 == 0);
+          CHECK(plan.staging_at % 1024 == 0);
+          CHECK(plan.barriers_at % 8 == 0);
+          CHECK(plan.filters_at >= plan.patch_stages * plan.tile.units * plan.patch_bytes);
+          CHECK(plan.staging_at - plan.filters_at == plan.filter_stages * plan.filter_bytes);
+          CHECK((plan.resident || plan.filter_stages > patch_steps_under_way(plan.row_bytes) + 1));
+          CHECK(plan.groups * plan.row_bytes >= p.c * 2);
+          CHECK(plan.resident == (plan.filter_stages == plan.groups * plan.taps && plan.tiles_n == 1));
+          CHECK(read_wgmma_patch_plan(p, plan.str()).total == plan.total);
+        }
+      }
+}
+
+TEST_CASE("conv/wgmma_patch_plan/filters_stay_where_they_fit") {
+  const WgmmaPatchPlan plan =
+      read_wgmma_patch_plan(halves(resolve_conv({64, 64, 56, 56}, {64, 64, 3, 3}, pad1)), "units=4 filters=64");
+  CHECK(plan.resident);
+  CHECK(plan.patch_stages == 2);
+  CHECK(plan.lines == 10);
+  CHECK(plan.columns == 10);
+  CHECK(!read_wgmma_patch_plan(halves(resolve_conv({64, 64, 56, 56}, {192, 64, 3, 3}, pad1)), "units=4 filters=64")
+             .resident);
+}
+
+TEST_CASE("conv/wgmma_patch_plan/what_it_refuses") {
+  const auto refusal = [](const ConvProblem& p) { return refuse_wgmma_patch(halves(p)).value_or(""); };
+  CHECK(refusal(resolve_conv({1, 64, 56, 56}, {64, 64, 3, 3}, pad1)).empty());
+  CHECK(refusal(resolve_conv({1, 64, 56, 56}, {64, 64, 1, 1}, {})).find("one tap") != std::string::npos);
+  CHECK(refusal(resolve_conv({1, 64, 56, 56}, {64, 64, 3, 3}, {.stride = {2, 1}})).find("stride") != std::string::npos);
+  CHECK(refusal(resolve_conv({1, 64, 99, 99}, {64, 64, 3, 3}, {.dilation = {40, 40}})).find("lines") !=
+        std::string::npos);
+  CHECK(refusal(resolve_conv({1, 64, 99, 99}, {64, 64, 3, 3}, {.dilation = {30, 30}})).find("fit") !=
+        std::string::npos);
+  CHECK_THROWS_AS(read_wgmma_patch_plan(halves(resolve_conv({1, 64, 56, 56}, {64, 64, 3, 3}, pad1)), "units=3"), Error);
+}
+
+}  // namespace
+}  // namespace lenslet::cuda
