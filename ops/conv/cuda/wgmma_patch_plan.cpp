@@ -52,9 +52,8 @@ bool lay_out(WgmmaPatchPlan& plan) {
   const int all = shared_bytes - staging - barrier_bytes;
   const std::int64_t steps = plan.groups * plan.taps;
   const auto fitting = [&](int patches) { return std::max(0, all - patches * tile_bytes) / plan.filter_bytes; };
-  // Two tiles' patches, so that one comes while the other is multiplied; if need be, one. Filters of
-  // steps that are under way, of the next, and one to come.
-  const int least = patch_steps_under_way(plan.row_bytes) + 2;
+  // Two tiles' patches, so that one comes while the other is multiplied; if need be, one.
+  constexpr int least = 3;
   plan.patch_stages = fitting(2) >= least ? 2 : 1;
   if (fitting(plan.patch_stages) < least) return false;
   plan.resident = plan.tiles_n == 1 && steps <= std::min(most_resident, fitting(plan.patch_stages));

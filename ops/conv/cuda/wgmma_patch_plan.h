@@ -32,11 +32,6 @@ struct PatchTile {
 inline constexpr PatchTile patch_tiles[] = {{4, 128, 1.30}, {4, 64, 1.15}, {4, 32, 0.60},
                                             {2, 128, 1.15}, {2, 64, 0.80}, {2, 32, 0.45}};
 
-/// Steps of a consumer, a tap of a group each, that are under way beside the one that it begins.
-LENSLET_HOST_DEVICE constexpr int patch_steps_under_way(int row_bytes) {
-  return row_bytes == 128 ? 2 : row_bytes == 64 ? 3 : 5;
-}
-
 struct WgmmaPatchPlan {
   PatchTile tile;
   int row_bytes = 128;     ///< of channels of a pixel: 128, 64 or 32
