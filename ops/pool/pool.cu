@@ -4,187 +4,12 @@
 #include <type_traits>
 
 #include "base/cuda/launch.h"
-#include "base/cuda/vector.cuh"
-#include "ops/core/radix.cuh"
+#include "ops/pool/pool_square.cuh"
 #include "ops/reduce/beats.h"
-#include "ops/reduce/fold.h"
-
-// A tensor is seen as [images, in0, in1, in2, depth]: depth is C in nhwc (in float4 or eight halves where C and the
-// addresses allow) and 1 in nchw, where a plane counts as an image. A thread makes one output, or four or eight
-// neighbouring channels of it, in memory of type Stored and computed with as Loaded<Stored>; neighbouring threads walk
-// along the depth, then along the line, so that a warp reads neighbours in both layouts.
 
 namespace lenslet::cuda {
 
 namespace {
-
-constexpr int threads = 256;
-
-/// Of the values that a thread holds of neighbouring channels: one, four or eight.
-template <typename Value>
-__device__ Value least() {
-  if constexpr (std::is_same_v<Value, float4>) {
-    const float one = least<float>();
-    return make_float4(one, one, one, one);
-  } else if constexpr (std::is_class_v<Value>) {
-    const auto half = narrowed<typename Value::Half>(least<float>());
-    const std::uint32_t pair = paired(half, half);
-    return {{pair, pair, pair, pair}};
-  } else {
-    return reduce::least_value<Value>;
-  }
-}
-template <typename T>
-__device__ T greater(T a, T b) {
-  return b > a ? b : a;
-}
-/// NaN when either is: one instruction, as fmaxf is.
-template <>
-__device__ float greater(float a, float b) {
-  float most;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
-  return most;
-}
-template <>
-__device__ float4 greater(float4 a, float4 b) {
-  return make_float4(greater(a.x, b.x), greater(a.y, b.y), greater(a.z, b.z), greater(a.w, b.w));
-}
-/// Two halves an instruction: a maximum needs no floats.
-template <typename T>
-__device__ EightHalves<T> greater(EightHalves<T> a, EightHalves<T> b) {
-#pragma unroll
-  for (int k = 0; k < 4; ++k)
-    if constexpr (std::is_same_v<T, Float16>)
-      asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(a.pairs[k]) : "r"(a.pairs[k]), "r"(b.pairs[k]));
-    else
-      asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(a.pairs[k]) : "r"(a.pairs[k]), "r"(b.pairs[k]));
-  return a;
-}
-
-/// What a maximum is taken of.
-template <typename T>
-struct MaxOf : std::type_identity<Loaded<T>> {};
-template <typename T>
-struct MaxOf<EightHalves<T>> : std::type_identity<EightHalves<T>> {};
-
-template <typename Value, typename Stored>
-__device__ Value value_of(const Stored& stored) {
-  if constexpr (std::is_same_v<Value, Stored>)
-    return stored;
-  else
-    return loaded(stored);
-}
-
-/// Of what is folded halfway, Partial is kept.
-template <typename T>
-struct MaxFold {
-  using Stored = T;
-  using Value = typename MaxOf<T>::type;
-  using Partial = T;
-  static constexpr bool sums = false;
-  __device__ static Value start() { return least<Value>(); }
-  __device__ static Value join(Value a, Value b) { return greater(a, b); }
-};
-template <typename T>
-struct SumFold {
-  using Stored = T;
-  using Value = Loaded<T>;
-  using Partial = Value;
-  static constexpr bool sums = true;
-  __device__ static Value start() { return Value{}; }
-  __device__ static Value join(Value a, Value b) { return a + b; }
-};
-
-/// Which output a thread makes.
-struct Outputs {
-  Radix depth, line, lines, slices;  ///< slices: out[0]
-  std::int64_t count = 0;
-  PoolPixels pixel;  ///< as depth is counted; 1 in nchw
-  bool narrow = true;
-
-  struct Place {
-    std::int64_t image, slice, line, column, channel;
-    std::int64_t stored;  ///< where it lies in y
-  };
-  /// `flat`: there is one slice.
-  __device__ Place place(std::int64_t output, bool flat = false) const {
-    Place at{};
-    at.channel = take_digit(output, depth, narrow);
-    at.stored = output * pixel.y + at.channel;
-    at.column = take_digit(output, line, narrow);
-    at.line = take_digit(output, lines, narrow);
-    if (!flat) at.slice = take_digit(output, slices, narrow);
-    at.image = output;
-    return at;
-  }
-};
-
-__device__ std::int64_t thread_index() { return static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x; }
-
-struct SquareAxis {
-  int in, stride, pad_begin, pad_end;
-
-  explicit SquareAxis(const PoolAxis& axis)
-      : in(static_cast<int>(axis.in)),
-        stride(static_cast<int>(axis.stride)),
-        pad_begin(static_cast<int>(axis.pad_begin)),
-        pad_end(static_cast<int>(axis.pad_end)) {}
-};
-struct SquareProblem {
-  Outputs outputs;
-  SquareAxis high, wide;
-};
-
-/// 2-D windows of side x side without dilation, which nearly all networks have: unrolled, all loads in flight at once.
-/// That takes up to 56 registers; not told how many blocks are enough, the compiler saves some and lets lines of a
-/// window wait for each other.
-template <typename Fold, int side>
-__global__ void __launch_bounds__(threads, 4) pool_square(const typename Fold::Stored* x, typename Fold::Stored* y,
-                                                          const __grid_constant__ SquareProblem p, PoolKind kind) {
-  using Value = typename Fold::Value;
-  using Stored = typename Fold::Stored;
-  wait_for_previous();
-  const std::int64_t output = thread_index();
-  if (output >= p.outputs.count) return;
-  const Outputs::Place at = p.outputs.place(output, true);
-  const int top = static_cast<int>(at.line) * p.high.stride - p.high.pad_begin;
-  const int left = static_cast<int>(at.column) * p.wide.stride - p.wide.pad_begin;
-  // Offsets from the window's corner, which may lie outside of the image, fit 32 bits (is_square).
-  const auto pixel = static_cast<int>(p.outputs.pixel.x);
-  const int line = p.wide.in * pixel;
-  const Stored* corner = x + at.image * p.high.in * line + at.channel + (top * line + left * pixel);
-  Stored values[side][side];
-  const Stored start = as_stored<Stored>(Fold::start());
-  int lines = 0, columns = 0;
-#pragma unroll
-  for (int r = 0; r < side; ++r) {
-    const bool on_line = top + r >= 0 && top + r < p.high.in;
-    lines += on_line ? 1 : 0;
-#pragma unroll
-    for (int s = 0; s < side; ++s) {
-      const bool inside = on_line && left + s >= 0 && left + s < p.wide.in;
-      values[r][s] = inside ? corner[r * line + s * pixel] : start;
-    }
-  }
-  Value total = Fold::start();
-#pragma unroll
-  for (int r = 0; r < side; ++r) {
-    Value partial = value_of<Value>(values[r][0]);
-#pragma unroll
-    for (int s = 1; s < side; ++s) partial = Fold::join(partial, value_of<Value>(values[r][s]));
-    total = Fold::join(total, partial);
-  }
-  if constexpr (Fold::sums) {
-#pragma unroll
-    for (int s = 0; s < side; ++s) columns += left + s >= 0 && left + s < p.wide.in ? 1 : 0;
-    if (kind == PoolKind::average_with_pads) {
-      lines = min(side, p.high.in + p.high.pad_end - top);
-      columns = min(side, p.wide.in + p.wide.pad_end - left);
-    }
-    total = total / static_cast<float>(max(1, lines * columns));
-  }
-  y[at.stored] = as_stored<Stored>(total);
-}
 
 /// Any window in up to three dimensions.
 struct WindowProblem {
@@ -496,8 +321,8 @@ void pool_floats(const Context& context, PoolKind kind, const PoolProblem& p, st
     return launch(context, pool_windows<Norm<Stored>>, grid, block, 0, x, y, nullptr, window, kind);
   for (const int side : {2, 3})
     if (is_square(p, side, window.outputs.pixel.x))
-      return launch(context, side == 2 ? pool_square<Fold, 2> : pool_square<Fold, 3>, grid, block, 0, x, y,
-                    SquareProblem{window.outputs, SquareAxis(p.axes[1]), SquareAxis(p.axes[2])}, kind);
+      return pool_squares<Fold>(context, side, {window.outputs, SquareAxis(p.axes[1]), SquareAxis(p.axes[2])}, kind, x,
+                                y);
   if (launch_tile<Fold>(context, kind, p, images, window, x, y)) return;
   using Window = std::conditional_t<Fold::sums, Average<Stored>, Maximum<Stored>>;
   launch(context, pool_windows<Window>, grid, block, 0, x, y, nullptr, window, kind);

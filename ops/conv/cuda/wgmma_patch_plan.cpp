@@ -14,8 +14,8 @@ namespace {
 constexpr double start_us = 1.8;
 /// A tile's way out where the other consumer's products do not hide it, of 128x128 outputs; and in parts of 32 filters.
 constexpr double epilogue_us = 1.22, narrow_epilogue_us = 1.65;
-/// A tap's least: its barriers and instructions.
-constexpr double tap_us = 0.08;
+/// A tap's least: its barriers and instructions; where filters stay, the latter alone.
+constexpr double tap_us = 0.20, resident_tap_us = 0.07;
 /// Of products beside what memory takes, or the other way round: what the longer one does not hide.
 constexpr double unhidden = 0.42;
 /// What a multiprocessor gets from L2.
@@ -122,7 +122,7 @@ double wgmma_patch_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const De
       device.flops_per_us(p.storage == DType::f32 ? Numerics::Multiply::tf32 : Numerics::Multiply::fp16);
   const double terms = static_cast<double>(plan.row_bytes) / static_cast<double>(element_bytes(p));
   const double outputs = 64.0 * tile.units * tile.filters;
-  const double step_us = std::max(2.0 * outputs * terms / rate, tap_us);
+  const double step_us = std::max(2.0 * outputs * terms / rate, plan.resident ? resident_tap_us : tap_us);
   const auto steps = static_cast<double>(plan.groups * plan.taps);
   const double copied = static_cast<double>(plan.groups) * tile.units * plan.patch_bytes +
                         (plan.resident ? 0.0 : steps * plan.filter_bytes);
