@@ -108,6 +108,35 @@ __device__ inline void wgmma(float (&d)[n / 2], std::uint64_t a, std::uint64_t b
   }
 }
 
+#define LENSLET_WGMMA_REGISTERS(n, form, transposed, names, registers, a0, a1, a2, a3, b_at)                    \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n" #n form " {" names "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 \
+               "}, %" #b_at ", 1, 1, 1" transposed ";"                                                          \
+               : registers                                                                                      \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+#define LENSLET_WGMMA_REGISTERS_OF(form, transposed)                                                            \
+  if constexpr (n == 32)                                                                                        \
+    LENSLET_WGMMA_REGISTERS(32, form, transposed, LENSLET_WGMMA_0_16, LENSLET_WGMMA_16(0), 16, 17, 18, 19, 20); \
+  else                                                                                                          \
+    LENSLET_WGMMA_REGISTERS(64, form, transposed, LENSLET_WGMMA_0_32, LENSLET_WGMMA_32(0), 32, 33, 34, 35, 36)
+
+/// d += a * b, of a in registers: thread t of warp w has the words (row 16*w + t/4, word t%4), the one 8 rows below,
+/// and the same two 4 words on. A word is two terms of 16 bits or one of TF32. They may not be written before
+/// wgmma_wait().
+template <typename T, int n>
+__device__ inline void wgmma_of_registers(float (&d)[n / 2], const std::uint32_t (&a)[4], std::uint64_t b) {
+  static_assert(n == 32 || n == 64);
+  if constexpr (std::is_same_v<T, Float16>) {
+    LENSLET_WGMMA_REGISTERS_OF("k16.f32.f16.f16", ", 0");
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    LENSLET_WGMMA_REGISTERS_OF("k16.f32.bf16.bf16", ", 0");
+  } else {
+    static_assert(std::is_same_v<T, float>);
+    LENSLET_WGMMA_REGISTERS_OF("k8.f32.tf32.tf32", "");
+  }
+}
+
+#undef LENSLET_WGMMA_REGISTERS_OF
+#undef LENSLET_WGMMA_REGISTERS
 #undef LENSLET_WGMMA_OF
 #undef LENSLET_WGMMA
 #undef LENSLET_WGMMA_128

@@ -3,7 +3,8 @@
 //
 // A block lays the patch that 8x16 outputs read into shared memory, a row of it [columns][C] rounded to what is
 // multiplied, and fetches operand a from there, in words of 32 bit: one TF32, or a pair of 16 bit. Operands of both
-// kinds have the same words in the same lanes. Terms are ordered r, s, c: those of a filter's row lie side by side in
+// kinds have the same words in the same lanes. Operand b, the filters, stays in shared memory: wgmma reads it there,
+// mma.sync has it in registers. Terms are ordered r, s, c: those of a filter's row lie side by side in
 // the patch, and only the row's end is padded, to a pair. A pair is one word at an even element; where windows may
 // begin at an odd one, they read a second copy of the patch that is shifted by an element. What a word brings beside
 // the window meets a zero filter, so that an infinity there makes a NaN, as it may in Winograd.
@@ -12,10 +13,12 @@
 #include <type_traits>
 
 #include "base/cuda/fast_divider.h"
+#include "base/cuda/wgmma.cuh"
 #include "base/tf32.h"
 #include "ops/conv/cuda/half_mma.cuh"
 #include "ops/conv/cuda/mma.cuh"
 #include "ops/conv/cuda/one_launch.cuh"
+#include "ops/conv/cuda/wgmma_tf32_plan.h"
 #include "ops/core/sum_tolerance.h"
 
 namespace lenslet::cuda {
@@ -29,8 +32,9 @@ constexpr int step_words = 8;              ///< of terms that one instruction mu
 template <typename T>
 constexpr int word_elems = 4 / static_cast<int>(sizeof(T));
 
-/// w [blocks of 8 * tiles_n filters][steps][tiles_n / 2][lanes] of four words: a lane's part of operands b of two tiles
-/// of eight filters.
+/// w [blocks of 8 * tiles_n filters][steps][bytes_a_step]. For mma.sync a step is [tiles_n / 2][lanes] of four words: a
+/// lane's part of operands b of two tiles of eight filters. For wgmma it is [2][tiles_n][8 filters][4 words]: matrices
+/// of 128 bytes. Filters are ordered so that a thread has eight of a pixel side by side (tf32_filter_at).
 struct StemCall : UntypedConvCall {
   using UntypedConvCall::UntypedConvCall;
   int steps, words_a_row;
@@ -41,20 +45,6 @@ struct StemCall : UntypedConvCall {
   int tiles;
   FastDivider tiles_q, tiles_p, rows;
 };
-
-/// lane t of four gets word[t] of each of them, in order.
-__device__ void transpose_four(std::uint32_t (&word)[4]) {
-#pragma unroll
-  for (int mask = 1; mask <= 2; mask *= 2) {
-    const bool upper = (threadIdx.x & static_cast<unsigned>(mask)) != 0;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if ((i & mask) != 0) continue;
-      const std::uint32_t theirs = __shfl_xor_sync(0xffffffffU, upper ? word[i] : word[i + mask], mask);
-      (upper ? word[i] : word[i + mask]) = theirs;
-    }
-  }
-}
 
 /// Rounded to nearest.
 template <typename T, typename X>
@@ -72,7 +62,8 @@ __device__ T as_multiplied(X x) {
 
 /// Lays the patch whose first element is (top, left) of the image at x into `patch`, zeros where there is no image.
 /// Eight lanes take neighbouring columns, for two lines at a time and five times eight columns: ten loads under way.
-template <typename X, typename T>
+/// `whole`: there is image everywhere.
+template <bool whole, typename X, typename T>
 __device__ void load_patch(const StemCall& call, const X* x, int top, int left, T* patch) {
   constexpr int lanes = 8, groups = block_threads / lanes, line_loads = 2, column_loads = 5;
   const int group = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
@@ -86,13 +77,14 @@ __device__ void load_patch(const StemCall& call, const X* x, int top, int left, 
         const bool line_exists = channel < call.lines;
         const int row = call.rows.split(channel), h = top + row;
         to[i] = line_exists ? row * call.pitch + channel : -1;
-        const bool line_inside = line_exists && static_cast<unsigned>(h) < static_cast<unsigned>(call.height);
+        const bool line_inside =
+            line_exists && (whole || static_cast<unsigned>(h) < static_cast<unsigned>(call.height));
         const X* const from = x + (channel * call.height + h) * call.width + left;
 #pragma unroll
         for (int j = 0; j < column_loads; ++j) {
           const int column = first + j * lanes;
           const bool inside = line_inside && column < call.columns &&
-                              static_cast<unsigned>(left + column) < static_cast<unsigned>(call.width);
+                              (whole || static_cast<unsigned>(left + column) < static_cast<unsigned>(call.width));
           value[i][j] = inside ? from[column] : X{};
         }
       }
@@ -154,71 +146,120 @@ __device__ void activate_halves(const DeviceActivation& activation, float (&sums
   }
 }
 
-template <typename T>
-__device__ void store_eight(const StemCall& call, T* y, int k, const std::uint32_t (&word)[4]) {
-  if (call.k % 8 == 0) {
-    *reinterpret_cast<uint4*>(y) = {word[0], word[1], word[2], word[3]};
-    return;
-  }
+/// Eight filters of a pixel from k on, of sums of four neighbouring tiles of filters; `pair` counts pairs of sums.
+template <typename T, typename Clamp, int tiles_n>
+__device__ void store_eight(const StemCall& call, T* y, int k, const Clamp& clamp, const float (&sums)[tiles_n][4],
+                            int first_tile, int pair) {
+  const auto sum = [&](int i) { return sums[first_tile + i / 2][2 * pair + i % 2]; };
+  if constexpr (std::is_same_v<T, float>) {
+    if (call.k % 4 == 0) {
+      *reinterpret_cast<float4*>(y) = {clamp(sum(0)), clamp(sum(1)), clamp(sum(2)), clamp(sum(3))};
+      if (k + 4 < call.k)
+        *reinterpret_cast<float4*>(y + 4) = {clamp(sum(4)), clamp(sum(5)), clamp(sum(6)), clamp(sum(7))};
+      return;
+    }
 #pragma unroll
-  for (int i = 0; i < 8; ++i)
-    if (k + i < call.k) y[i] = {static_cast<std::uint16_t>(word[i / 2] >> 16 * (i % 2))};
+    for (int i = 0; i < 8; ++i)
+      if (k + i < call.k) y[i] = clamp(sum(i));
+  } else {
+    std::uint32_t word[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) word[i] = clamp(narrowed_pair<T>(sum(2 * i), sum(2 * i + 1)));
+    if (call.k % 8 == 0) {
+      *reinterpret_cast<uint4*>(y) = {word[0], word[1], word[2], word[3]};
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      if (k + i < call.k) y[i] = {static_cast<std::uint16_t>(word[i / 2] >> 16 * (i % 2))};
+  }
 }
 
 /// What a warp has of a row of outputs, `tiles_n` eights of filters from first_k on, to pixels first_q + g and 8
-/// behind. Pairs of filters as they are: four lanes fill 32 bytes of a pixel.
-template <int tiles_n>
-__device__ void store_floats(const StemCall& call, float* row, int first_q, int first_k, const Clamp& clamp,
-                             const float (&sums)[tiles_n][4]) {
+/// behind: four lanes fill 32 filters of a pixel.
+template <typename T, typename Clamp, int tiles_n>
+__device__ void store_row(const StemCall& call, T* row, int first_q, int first_k, const Clamp& clamp,
+                          const float (&sums)[tiles_n][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
-  const bool pairs = call.k % 2 == 0;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int q = first_q + g + 8 * half;
+  for (int pair = 0; pair < 2; ++pair) {
+    const int q = first_q + g + 8 * pair;
     if (q >= call.q) continue;
-    float* const y = row + q * call.y_pixel;
+    T* const y = row + q * call.y_pixel;
 #pragma unroll
-    for (int n = 0; n < tiles_n; ++n) {
-      const int k = first_k + n * 8 + t * 2;
-      if (k >= call.k) continue;
-      const float2 value{clamp(sums[n][2 * half]), clamp(sums[n][2 * half + 1])};
-      if (pairs) {
-        *reinterpret_cast<float2*>(y + k) = value;
-      } else {
-        y[k] = value.x;
-        if (k + 1 < call.k) y[k + 1] = value.y;
+    for (int n = 0; n < tiles_n; n += 4) {
+      const int k = first_k + n * 8 + t * 8;
+      if (k < call.k) store_eight(call, y + k, k, clamp, sums, n, pair);
+    }
+  }
+}
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+/// Describes a step's filters: matrices of eight filters and 16 bytes, those of the same terms one after the other.
+template <int tiles_n>
+__device__ std::uint64_t step_operand(const uint4* filters) {
+  constexpr std::uint64_t terms = tiles_n * 128 / 16, eights = 128 / 16;
+  return ((shared_address(filters) & 0x3FFFFU) >> 4) | terms << 16 | eights << 32;
+}
+#endif
+
+/// sums += windows * filters, all steps. `window`: where those of pixels g and g + 8 of a row begin in the patch.
+template <bool wgmma_reads, typename T, int tiles_n>
+__device__ void multiply_windows(const StemCall& call, const uint4* filters, const int* offsets,
+                                 const std::uint32_t* patch, const int (&window)[warp_rows][2],
+                                 float (&sums)[warp_rows][tiles_n][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, t = lane % 4;
+  constexpr int step_vectors = tiles_n * 16;
+  const auto load = [&](int step, std::uint32_t(&a)[warp_rows][4]) {
+    const int low = offsets[step * step_words + t], high = offsets[step * step_words + t + 4];
+#pragma unroll
+    for (int i = 0; i < warp_rows; ++i) {
+      a[i][0] = patch[window[i][0] + low];
+      a[i][1] = patch[window[i][1] + low];
+      a[i][2] = patch[window[i][0] + high];
+      a[i][3] = patch[window[i][1] + high];
+    }
+  };
+  if constexpr (wgmma_reads) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    // Two steps' operands a, so that one is fetched while the other is multiplied. Steps are even in number.
+    std::uint32_t a[2][warp_rows][4];
+    for (int step = 0; step < call.steps; step += 2)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        wgmma_wait<1>();
+        load(step + half, a[half]);
+        const std::uint64_t b = step_operand<tiles_n>(filters + (step + half) * step_vectors);
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < warp_rows; ++i)
+          wgmma_of_registers<T, 8 * tiles_n>(reinterpret_cast<float(&)[4 * tiles_n]>(sums[i]), a[half][i], b);
+        wgmma_commit();
+      }
+    wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < warp_rows; ++i) wgmma_hold(reinterpret_cast<float(&)[4 * tiles_n]>(sums[i]));
+#endif
+  } else {
+#pragma unroll 1
+    for (int step = 0; step < call.steps; ++step) {
+      std::uint32_t a[warp_rows][4];
+      load(step, a);
+#pragma unroll
+      for (int n = 0; n < tiles_n; n += 2) {
+        const uint4 b = filters[step * step_vectors + n * 16 + lane];
+#pragma unroll
+        for (int i = 0; i < warp_rows; ++i) {
+          multiply<T>(sums[i][n], a[i], {b.x, b.y});
+          multiply<T>(sums[i][n + 1], a[i], {b.z, b.w});
+        }
       }
     }
   }
 }
 
-/// The same rounded to 16 bit: four lanes exchange theirs, so that each has eight filters of a pixel.
-template <typename T, int tiles_n>
-__device__ void store_halves(const StemCall& call, T* row, int first_q, int first_k, const PairClamp<T>& clamp,
-                             const float (&sums)[tiles_n][4]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
-#pragma unroll
-  for (int n = 0; n < tiles_n; n += 4) {
-    std::uint32_t word[2][4];  // of pixels g and g + 8
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const float(&sum)[4] = sums[n + j];
-      word[0][j] = clamp(narrowed_pair<T>(sum[0], sum[1]));
-      word[1][j] = clamp(narrowed_pair<T>(sum[2], sum[3]));
-    }
-    const int k = first_k + (n + t) * 8;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      transpose_four(word[half]);
-      const int q = first_q + g + 8 * half;
-      if (q >= call.q || k >= call.k) continue;
-      store_eight(call, row + q * call.y_pixel + k, k, word[half]);
-    }
-  }
-}
-
 /// Blocks stay and take tile after tile: their filters are fetched once, before the kernel ahead has ended.
-template <typename X, typename T, int tiles_n>
+template <typename X, typename T, int tiles_n, bool wgmma_reads>
 __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 6)
     stem_kernel(const __grid_constant__ StemCall call) {
   extern __shared__ uint4 shared[];
@@ -232,6 +273,9 @@ __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 6)
 
   const uint4* const w = static_cast<const uint4*>(call.w) + static_cast<int>(blockIdx.y) * filter_vectors;
   for (int i = thread; i < filter_vectors; i += block_threads) filters[i] = __ldg(w + i);
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  if constexpr (wgmma_reads) order_copies_after_shared_stores();  // products read as copies do
+#endif
   for (int word = thread; word < call.steps * step_words; word += block_threads) {
     const int r = word / call.words_a_row;
     offsets[word] = r < call.r ? r * (call.pitch / word_elems<T>)+word % call.words_a_row : 0;
@@ -260,40 +304,25 @@ __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 6)
     const X* const x =
         static_cast<const X*>(call.x) + static_cast<std::int64_t>(image) * call.c * call.height * call.width;
     __syncthreads();
-    load_patch(call, x, first_p * call.stride_h - call.pad_top, first_q * call.stride_w - call.pad_left,
-               reinterpret_cast<T*>(patch));
+    const int top = first_p * call.stride_h - call.pad_top, left = first_q * call.stride_w - call.pad_left;
+    const int rows = static_cast<int>(call.rows.divisor());
+    if (top >= 0 && left >= 0 && top + rows <= call.height && left + call.columns <= call.width)
+      load_patch<true>(call, x, top, left, reinterpret_cast<T*>(patch));
+    else
+      load_patch<false>(call, x, top, left, reinterpret_cast<T*>(patch));
     __syncthreads();
 
     float sums[warp_rows][tiles_n][4];
 #pragma unroll
     for (int n = 0; n < tiles_n; ++n) {
-      const float2 begin = *reinterpret_cast<const float2*>(bias + 8 * n + 2 * t);
+      const float2 begin = *reinterpret_cast<const float2*>(bias + n / 4 * 32 + 8 * t + n % 4 * 2);
 #pragma unroll
       for (int i = 0; i < warp_rows; ++i) {
         sums[i][n][0] = sums[i][n][2] = begin.x;
         sums[i][n][1] = sums[i][n][3] = begin.y;
       }
     }
-    for (int step = 0; step < call.steps; ++step) {
-      const int low = offsets[step * step_words + t], high = offsets[step * step_words + t + 4];
-      std::uint32_t a[warp_rows][4];
-#pragma unroll
-      for (int i = 0; i < warp_rows; ++i) {
-        a[i][0] = patch[window[i][0] + low];
-        a[i][1] = patch[window[i][1] + low];
-        a[i][2] = patch[window[i][0] + high];
-        a[i][3] = patch[window[i][1] + high];
-      }
-#pragma unroll
-      for (int n = 0; n < tiles_n; n += 2) {
-        const uint4 b = filters[(step * tiles_n + n) * 16 + lane];
-#pragma unroll
-        for (int i = 0; i < warp_rows; ++i) {
-          multiply<T>(sums[i][n], a[i], {b.x, b.y});
-          multiply<T>(sums[i][n + 1], a[i], {b.z, b.w});
-        }
-      }
-    }
+    multiply_windows<wgmma_reads, T>(call, filters, offsets, patch, window, sums);
 
     if (!call.activation.is_clamp()) {
       if constexpr (std::is_same_v<T, float>)
@@ -306,17 +335,17 @@ __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 6)
       const int p = first_p + warp * warp_rows + i;
       if (p >= call.p) continue;
       T* const row = static_cast<T*>(call.y) + (static_cast<std::int64_t>(image) * call.p + p) * call.q * call.y_pixel;
-      if constexpr (std::is_same_v<T, float>)
-        store_floats(call, row, first_q, first_k, clamp, sums[i]);
-      else
-        store_halves(call, row, first_q, first_k, clamp, sums[i]);
+      store_row(call, row, first_q, first_k, clamp, sums[i]);
     }
   }
 }
 
 std::int64_t word_elems_of(const ConvProblem& p) { return p.storage == DType::f32 ? 1 : 2; }
 std::int64_t row_words(const ConvProblem& p) { return (p.s * p.c + word_elems_of(p) - 1) / word_elems_of(p); }
-std::int64_t step_count(const ConvProblem& p) { return (p.r * row_words(p) + step_words - 1) / step_words; }
+/// Whole pairs of steps.
+std::int64_t step_count(const ConvProblem& p) {
+  return (p.r * row_words(p) + 2 * step_words - 1) / (2 * step_words) * 2;
+}
 std::int64_t blocks_over(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 
 /// Rows and columns of what a tile reads.
@@ -338,21 +367,34 @@ std::int64_t shared_bytes(const ConvProblem& p, std::int64_t filters) {
 
 std::int64_t tile_count(const ConvProblem& p) { return p.n * blocks_over(p.p, tile_p) * blocks_over(p.q, tile_q); }
 
-template <typename T>
-void (*kernel_for(DType x, std::int64_t filters))(StemCall) {
-  if (std::is_same_v<T, float> || x == DType::f32)
-    return filters == 32 ? stem_kernel<float, T, 4> : stem_kernel<float, T, 8>;
-  return filters == 32 ? stem_kernel<T, T, 4> : stem_kernel<T, T, 8>;
-}
-
-/// How a problem is cut: filters a block computes, and blocks that a multiprocessor holds.
+/// How a problem is cut: filters a block computes, blocks that a multiprocessor holds, and the instruction.
 struct StemPlan {
   std::int64_t filters, resident;
+  bool wgmma;
 };
+
+template <typename X, typename T>
+void (*kernel_for(const StemPlan& plan))(StemCall) {
+  if (plan.wgmma) return plan.filters == 32 ? stem_kernel<X, T, 4, true> : stem_kernel<X, T, 8, true>;
+  return plan.filters == 32 ? stem_kernel<X, T, 4, false> : stem_kernel<X, T, 8, false>;
+}
+template <typename T>
+void (*kernel_for(DType x, const StemPlan& plan))(StemCall) {
+  return std::is_same_v<T, float> || x == DType::f32 ? kernel_for<float, T>(plan) : kernel_for<T, T>(plan);
+}
+
+/// Instructions of one architecture alone, which newer ones do not run.
+bool has_wgmma(const DeviceProfile& device) {
+  return device.capability == 90 && std::string_view(LENSLET_CUDA_ARCHITECTURES).find("90a") != std::string_view::npos;
+}
 
 StemPlan read_plan(std::string_view config) {
   ConfigReader reader(config);
-  const StemPlan plan{reader.integer("filters", 32, 64), reader.integer("resident", 1, 16)};
+  StemPlan plan{reader.integer("filters", 32, 64), reader.integer("resident", 1, 16), false};
+  if (!reader.done()) {
+    if (reader.word("by") != "wgmma") reader.refuse("there is no such instruction");
+    plan.wgmma = true;
+  }
   reader.finish();
   if (plan.filters != 32 && plan.filters != 64) reader.refuse("filters come in blocks of 32 or 64");
   return plan;
@@ -384,7 +426,10 @@ class Stem final : public ConvAlgorithm {
   Plan plan(const ConvProblem& p, const Target& target) const override {
     constexpr double start_us = 2, memory_share = 0.8, product_share = 0.4;
     const DeviceProfile& device = target.device;
-    const StemPlan cut{p.k <= 32 ? 32 : 64, p.k <= 32 ? 6 : 4};
+    const StemPlan cut{p.k <= 32 ? 32 : 64, p.k <= 32 ? 6 : 4, has_wgmma(device)};
+    ConfigWriter config;
+    config.add("filters", cut.filters).add("resident", cut.resident);
+    if (cut.wgmma) config.add("by", "wgmma");
     const double products = 2.0 * static_cast<double>(tile_count(p) * tile_p * tile_q) *
                             static_cast<double>(blocks_over(p.k, cut.filters) * cut.filters) *
                             static_cast<double>(step_count(p) * step_words * word_elems_of(p));
@@ -394,7 +439,7 @@ class Stem final : public ConvAlgorithm {
         .format = formats::nhwc,
         .x_format = formats::nchw,
         .pitched = true,
-        .config = ConfigWriter().add("filters", cut.filters).add("resident", cut.resident).str(),
+        .config = config.str(),
         .estimated_us = device.launch_us + start_us +
                         std::max(p.bytes() / (memory_share * device.bytes_per_us), products / (product_share * rate)),
         .tolerance = tolerance(p)};
@@ -409,35 +454,45 @@ class Stem final : public ConvAlgorithm {
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
-    const std::int64_t filters = read_plan(config).filters;
+    const auto [filters, resident, wgmma] = read_plan(config);
     return {.floats = blocks_over(p.k, filters) * filters * step_count(p) * step_words * word_elems_of(p),
-            .form = std::string(to_string(p.storage)) + " by " + std::to_string(filters),
+            .form = std::string(to_string(p.storage)) + " by " + std::to_string(filters) + (wgmma ? " for wgmma" : ""),
             .element_bytes = dtype_bytes(p.storage)};
   }
 
   void transform_bytes(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
                        std::span<std::byte> to) const override {
-    const std::int64_t filters = read_plan(config).filters, words_a_row = row_words(p), steps = step_count(p);
+    const StemPlan plan = read_plan(config);
+    const std::int64_t filters = plan.filters, words_a_row = row_words(p), steps = step_count(p);
     dispatch(p.storage, Types<float, Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
       constexpr std::int64_t elems = word_elems<T>;
       T* element = reinterpret_cast<T*>(to.data());
+      // `place` of a filter in its block, and a word of a step.
+      const auto write = [&](std::int64_t first_k, std::int64_t place, std::int64_t word) {
+        const std::int64_t k = first_k + place / 32 * 32 + tf32_filter_at(static_cast<int>(place % 32));
+        const std::int64_t r = word / words_a_row;
+        for (std::int64_t i = 0; i < elems; ++i) {
+          const std::int64_t term = word % words_a_row * elems + i, s = term / p.c, c = term % p.c;
+          const bool exists = k < p.k && r < p.r && term < p.s * p.c;
+          const double weight = exists ? filter.exact_weight(k, (c * p.r + r) * p.s + s) : 0.0;
+          if constexpr (std::is_same_v<T, float>)
+            *element++ = tf32_from_f64(weight);
+          else
+            *element++ = narrowed<T>(weight);
+        }
+      };
       for (std::int64_t first_k = 0; first_k < p.k; first_k += filters)
         for (std::int64_t step = 0; step < steps; ++step)
-          for (std::int64_t tile = 0; tile < filters / 8; tile += 2)
-            for (std::int64_t lane = 0; lane < 32; ++lane)
-              for (std::int64_t i = 0; i < 4 * elems; ++i, ++element) {
-                const std::int64_t part = i / elems;  // a word
-                const std::int64_t k = first_k + (tile + part / 2) * 8 + lane / 4;
-                const std::int64_t word = step * step_words + lane % 4 + part % 2 * 4;
-                const std::int64_t r = word / words_a_row, term = word % words_a_row * elems + i % elems;
-                const bool exists = k < p.k && r < p.r && term < p.s * p.c;
-                const std::int64_t s = term / p.c, c = term % p.c;
-                const double weight = exists ? filter.exact_weight(k, (c * p.r + r) * p.s + s) : 0.0;
-                if constexpr (std::is_same_v<T, float>)
-                  *element = tf32_from_f64(weight);
-                else
-                  *element = narrowed<T>(weight);
-              }
+          if (plan.wgmma) {
+            for (std::int64_t word = 0; word < step_words; word += 4)
+              for (std::int64_t place = 0; place < filters; ++place)
+                for (std::int64_t i = 0; i < 4; ++i) write(first_k, place, step * step_words + word + i);
+          } else {
+            for (std::int64_t tile = 0; tile < filters / 8; tile += 2)
+              for (std::int64_t lane = 0; lane < 32; ++lane)
+                for (std::int64_t part = 0; part < 4; ++part)
+                  write(first_k, (tile + part / 2) * 8 + lane / 4, step * step_words + lane % 4 + part % 2 * 4);
+          }
     });
   }
 
@@ -461,9 +516,9 @@ class Stem final : public ConvAlgorithm {
     const auto bytes = static_cast<std::size_t>(shared_bytes(p, plan.filters));
     const auto blocks = std::min(tile_count(p), std::int64_t{device.units} * plan.resident);
     const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(blocks_over(p.k, plan.filters)));
-    const auto kernel = p.storage == DType::f32   ? kernel_for<float>(p.x_storage, plan.filters)
-                        : p.storage == DType::f16 ? kernel_for<Float16>(p.x_storage, plan.filters)
-                                                  : kernel_for<BFloat16>(p.x_storage, plan.filters);
+    const auto kernel = p.storage == DType::f32   ? kernel_for<float>(p.x_storage, plan)
+                        : p.storage == DType::f16 ? kernel_for<Float16>(p.x_storage, plan)
+                                                  : kernel_for<BFloat16>(p.x_storage, plan);
     return std::make_unique<OneUntypedLaunch<StemCall>>(call, kernel, grid, block_threads, bytes);
   }
 };
