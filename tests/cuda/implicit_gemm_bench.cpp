@@ -175,13 +175,6 @@ std::vector<Cut> mma_gemm_cuts(const ConvProblem& problem, const DeviceProfile& 
   return cuts;
 }
 
-/// "128x64", "128x64x2" of two blocks.
-template <typename Plan>
-std::string tile_name(const Plan& plan) {
-  const int blocks = plan.slices == 0 ? shape_of(plan.tile).blocks : 1;
-  return fmt::format("{}x{}{}", plan.m(), plan.n(), blocks > 1 ? fmt::format("x{}", blocks) : "");
-}
-
 std::vector<Cut> wgmma_gemm_cuts(const ConvProblem& p, const DeviceProfile& device) {
   std::vector<Cut> cuts;
   const WgmmaGemmPlan planned = plan_wgmma_gemm(p);
@@ -189,7 +182,7 @@ std::vector<Cut> wgmma_gemm_cuts(const ConvProblem& p, const DeviceProfile& devi
     // Persistent blocks are 0 slices here.
     const std::int64_t slices = std::max(plan.slices, 1);
     cuts.push_back({.config = plan.str(),
-                    .tile = fmt::format("{}/{}", tile_name(plan), plan.width),
+                    .tile = fmt::format("{}x{}/{}", plan.m(), plan.n(), plan.width),
                     .slices = plan.slices,
                     .cluster = slices,
                     .steps_a_slice = (plan.steps + slices - 1) / slices,
@@ -206,7 +199,7 @@ std::vector<Cut> wgmma_tf32_cuts_of(const ConvProblem& p, const DeviceProfile& d
   for (const WgmmaTf32Plan& plan : wgmma_tf32_cuts(p)) {
     const std::int64_t slices = std::max(plan.slices, 1);
     cuts.push_back({.config = plan.str(),
-                    .tile = tile_name(plan),
+                    .tile = fmt::format("{}x{}", plan.m(), plan.n()),
                     .slices = plan.slices,
                     .cluster = slices,
                     .steps_a_slice = (plan.steps + slices - 1) / slices,

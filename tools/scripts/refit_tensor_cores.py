@@ -143,25 +143,19 @@ def wgmma_tiles(constants):
     """Of persistent blocks; their efficiencies go to `constants`."""
     text = (CONV / "wgmma_gemm_plan.h").read_text().split("wgmma_tiles{{", 1)[1].split("}};", 1)[0]
     tiles = {}
-    for m, n, efficiency, blocks in re.findall(rf"\{{(\d+), (\d+), {NUMBER}(?:, (\d+))?\}}", text):
-        name = f"{m}x{n}x{blocks}" if blocks else f"{m}x{n}"
-        tiles[name] = (int(m), int(n), int(blocks or 1))
-        constants[f"efficiency {name}"] = float(efficiency)
+    for m, n, efficiency in re.findall(rf"\{{(\d+), (\d+), {NUMBER}\}}", text):
+        tiles[f"{m}x{n}"] = (int(m), int(n))
+        constants[f"efficiency {m}x{n}"] = float(efficiency)
     return tiles
 
 
-def persistent_tile_us(products_us, out_us, blocks):
-    return products_us + (out_us if blocks == 1 else max(products_us, out_us))
-
-
 class WgmmaGemm:
-    """wgmma_plan_us(). A tile is MxN/WIDTH, MxNx2 of two blocks a multiprocessor; 0 slices are persistent blocks."""
+    """wgmma_plan_us(). A tile is MxN/WIDTH, 0 slices are persistent blocks."""
 
     def __init__(self):
-        self.constants = constants_of("wgmma_gemm_plan.cpp", ("start_us", "paired_epilogue_us", "unhidden", "sustained") + SLICES)
+        self.constants = constants_of("wgmma_gemm_plan.cpp", ("start_us", "epilogue_us", "unhidden", "sustained") + SLICES)
         text = (CONV / "wgmma_gemm_plan.cpp").read_text()
-        found = re.search(rf"constexpr double epilogue_us = {NUMBER}, narrow_epilogue_us = {NUMBER};", text)
-        self.constants |= {"epilogue_us": float(found[1]), "narrow_epilogue_us": float(found[2])}
+        self.constants["narrow_epilogue_us"] = float(re.search(rf", narrow_epilogue_us = {NUMBER};", text)[1])
         self.tiles = wgmma_tiles(self.constants)
         self.slices_tiles = slices_tiles(self.constants, "sliced")
         self.device, self.clusters = device(), multiprocessors_of_clusters()
@@ -169,8 +163,7 @@ class WgmmaGemm:
     def us(self, cut, x):
         device, p, units = self.device, cut.p, int(self.device["units"])
         tile, width = cut.tile_name.split("/")
-        width = int(width)
-        m, n, blocks = self.tiles[tile] if cut.slices == 0 else (*map(int, tile.split("x")), 1)
+        (m, n), width = map(int, tile.split("x")), int(width)
         groups = p.r * p.s * ceil_div(p.c, width)
         terms = (1 if groups == 1 else 64 // width) * width
         outputs, memory_us = m * n, cut.moved / device["bytes_per_us"]
@@ -180,9 +173,8 @@ class WgmmaGemm:
         if cut.slices == 0:
             rate = x["efficiency " + tile] * device["half_flops_per_us"] / units
             step_us = max(2.0 * outputs * terms / rate, copies)
-            out_us = x["paired_epilogue_us" if blocks > 1 else "epilogue_us" if n % 64 == 0 else "narrow_epilogue_us"]
-            tile_us = persistent_tile_us(cut.steps * step_us, out_us * outputs / 128 ** 2, blocks)
-            tiles_us = ceil_div(cut.blocks, units * blocks) * tile_us
+            out_us = x["epilogue_us" if n % 64 == 0 else "narrow_epilogue_us"]
+            tiles_us = ceil_div(cut.blocks, units) * (cut.steps * step_us + out_us * outputs / 128 ** 2)
             tiles_us = max(tiles_us, cut.flops / (x["sustained"] * device["half_flops_per_us"]))
             return x["start_us"] + max(tiles_us, memory_us) + x["unhidden"] * min(tiles_us, memory_us)
         rate = x["sliced " + tile] * device["half_flops_per_us"] / units
@@ -195,13 +187,13 @@ class WgmmaTf32:
 
     def __init__(self):
         self.constants = constants_of("wgmma_tf32_plan.cpp", (
-            "start_us", "epilogue_us", "paired_epilogue_us", "unhidden", "sustained", "share", "slices_share") + SLICES)
+            "start_us", "epilogue_us", "unhidden", "sustained", "share", "slices_share") + SLICES)
         self.efficiencies = {}  # fitted as wgmma_gemm's
         self.tiles, self.slices_tiles = wgmma_tiles(self.efficiencies), slices_tiles(self.efficiencies, "sliced")
         self.device, self.clusters = device(), multiprocessors_of_clusters()
 
     def us(self, cut, x):
-        m, n, blocks = self.tiles[cut.tile_name] if cut.slices == 0 else (*map(int, cut.tile_name.split("x")), 1)
+        m, n = map(int, cut.tile_name.split("x"))
         device = self.device
         if cut.slices > 0:
             rate = (x["slices_share"] * self.efficiencies["sliced " + cut.tile_name] * device["tf32_flops_per_us"]
@@ -209,10 +201,8 @@ class WgmmaTf32:
             return slices_us(cut, x, m, n, self.slices_tiles[cut.tile_name], 2.0 * m * n * 32 / rate, (m + n) * 128,
                              m + n, device, self.clusters)
         rate = x["share"] * self.efficiencies["efficiency " + cut.tile_name] * device["tf32_flops_per_us"] / device["units"]
-        out_us = x["paired_epilogue_us" if blocks > 1 else "epilogue_us"] * m * n / 128 ** 2
-        tile_us = persistent_tile_us(cut.steps * 2.0 * m * n * 32 / rate, out_us, blocks)
-        tiles_us = ceil_div(cut.blocks, int(device["units"]) * blocks) * tile_us
-        memory_us = cut.moved / device["bytes_per_us"]
+        tile_us = cut.steps * 2.0 * m * n * 32 / rate + x["epilogue_us"] * m * n / 128 ** 2
+        tiles_us, memory_us = ceil_div(cut.blocks, int(device["units"])) * tile_us, cut.moved / device["bytes_per_us"]
         tiles_us = max(tiles_us, cut.flops / (x["sustained"] * device["tf32_flops_per_us"]))
         return x["start_us"] + max(tiles_us, memory_us) + x["unhidden"] * min(tiles_us, memory_us)
 

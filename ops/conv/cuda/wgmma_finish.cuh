@@ -50,7 +50,7 @@ struct PixelPlace {
 template <typename Block, typename Call>
 __device__ inline void prefetch_residual(const Call& g, int first_pixel, int first_k) {
   for (int row = 0; row < Block::shape.m && first_pixel + row < g.pixels; row += staged_rows)
-    for (int k = 0; k < Block::shape.n && first_k + k < g.k; k += staged_filters(Block::shape))
+    for (int k = 0; k < Block::shape.n && first_k + k < g.k; k += staged_filters(Block::shape.n))
       prefetch_tile(g.residuals, first_k + k, first_pixel + row);
 }
 
@@ -59,7 +59,7 @@ __device__ inline void prefetch_residual(const Call& g, int first_pixel, int fir
 template <typename T, typename Block, typename Call, typename Place = PixelPlace>
 class Finisher {
   static constexpr int n = Block::shape.n, rows64 = Block::shape.m / 64 / wgmma_consumers;
-  static constexpr int filters = staged_filters(Block::shape);  // of a part
+  static constexpr int filters = staged_filters(n);  // of a part
   static constexpr int parts_n = n / filters, parts = rows64 * parts_n;
   static constexpr int sums = filters / 2;  // of a part, a thread's
   static constexpr int buffers = Block::buffers;

@@ -54,12 +54,6 @@ WgmmaKernel kernel_for_tile(const WgmmaGemmPlan& plan) {
       return kernel_for<T, WgmmaTile::t128x64>(plan);
     case WgmmaTile::t256x32:
       return kernel_for<T, WgmmaTile::t256x32>(plan);
-    case WgmmaTile::t128x96_twice:
-      return kernel_for<T, WgmmaTile::t128x96_twice>(plan);
-    case WgmmaTile::t128x64_twice:
-      return kernel_for<T, WgmmaTile::t128x64_twice>(plan);
-    case WgmmaTile::t128x32_twice:
-      return kernel_for<T, WgmmaTile::t128x32_twice>(plan);
   }
   return nullptr;
 }
@@ -95,8 +89,8 @@ class BoundWgmmaGemm final : public BoundKernel {
     }
     const auto shared_bytes = static_cast<std::size_t>(shared_of(shape_).total);
     allow_shared_bytes(kernel_, shared_bytes);
-    launch(*run.cuda, kernel_, static_cast<unsigned>(std::min(call.tiles, run.cuda->multiprocessors * shape_.blocks)),
-           wgmma_threads, shared_bytes, call);
+    launch(*run.cuda, kernel_, static_cast<unsigned>(std::min(call.tiles, run.cuda->multiprocessors)), wgmma_threads,
+           shared_bytes, call);
   }
 
  private:
@@ -105,7 +99,7 @@ class BoundWgmmaGemm final : public BoundKernel {
     const ConvProblem& p = problem_;
     const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
     return tiled_map(y, std::array{size(p.k), size(p.n * p.p * p.q)},
-                     std::array{static_cast<std::uint32_t>(staged_filters(shape_)), std::uint32_t{staged_rows}},
+                     std::array{static_cast<std::uint32_t>(staged_filters(shape_.n)), std::uint32_t{staged_rows}},
                      size(pitch));
   }
 

@@ -144,14 +144,9 @@ __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
 
 #endif
 
-/// Registers of a thread: a block's are 168 at the start, those of two blocks 80.
-template <int blocks>
-inline constexpr int producer_registers = blocks == 1 ? 40 : 24;
-template <int blocks>
-inline constexpr int consumer_registers = blocks == 1 ? 232 : 104;
+/// Registers of a thread: 168 at the start, of which the producer keeps 40 and a consumer gets 232.
 template <typename T, WgmmaTile tile, int width, int groups>
-__global__ void __launch_bounds__(wgmma_threads, shape_of(tile).blocks)
-    wgmma_gemm_kernel(const __grid_constant__ WgmmaGemm g) {
+__global__ void __launch_bounds__(wgmma_threads, 1) wgmma_gemm_kernel(const __grid_constant__ WgmmaGemm g) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
   using Block = WgmmaBlock<tile, width, groups>;
@@ -166,13 +161,13 @@ __global__ void __launch_bounds__(wgmma_threads, shape_of(tile).blocks)
   }
   __syncthreads();
   if (threadIdx.x < 128) {
-    give_up_registers<producer_registers<Block::shape.blocks>>();
+    give_up_registers<40>();
     if (threadIdx.x == 0)
       produce(g, block);
     else
       wait_for_previous();
   } else {
-    take_registers<consumer_registers<Block::shape.blocks>>();
+    take_registers<232>();
     consume<T>(g, block);
   }
 #endif

@@ -17,8 +17,6 @@ namespace {
 constexpr double start_us = 1.32;
 /// A tile's way out where the other consumer's products do not hide it, of 128x128 outputs; and in parts of 32 filters.
 constexpr double epilogue_us = 1.22, narrow_epilogue_us = 1.65;
-/// The same where two blocks share a multiprocessor: what the other's products do not hide. A first guess.
-constexpr double paired_epilogue_us = 1.22;
 /// Of products beside what memory takes, or the other way round: what the longer one does not hide.
 constexpr double unhidden = 0.42;
 
@@ -84,15 +82,10 @@ double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Devi
   const WgmmaTileShape& shape = shape_of(plan.tile);
   const double rate = shape.efficiency * device.flops_per_us(Numerics::Multiply::fp16) / device.units;
   const double step_us = std::max(2.0 * shape.m * shape.n * terms_a_step(plan) / rate, copies_us(plan));
-  const double out_us = (shape.blocks > 1              ? paired_epilogue_us
-                         : staged_filters(shape) == 64 ? epilogue_us
-                                                       : narrow_epilogue_us) *
-                        shape.m * shape.n / (128.0 * 128.0);
-  const double products_us = static_cast<double>(plan.steps) * step_us;
-  // Of two blocks, two tiles: one's products and way out beside the other's.
-  const double tile_us = shape.blocks == 1 ? products_us + out_us : products_us + std::max(products_us, out_us);
+  const double out_us = staged_filters(shape.n) == 64 ? epilogue_us : narrow_epilogue_us;
+  const double tile_us = static_cast<double>(plan.steps) * step_us + out_us * shape.m * shape.n / (128.0 * 128.0);
   // Each multiprocessor's share of tiles, one after the other; or what memory takes.
-  const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units * shape.blocks));
+  const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
   const double least_us = p.flops() / (sustained * device.flops_per_us(Numerics::Multiply::fp16));
   const double tiles_us = std::max(rounds * tile_us, least_us), memory_us = p.bytes() / device.bytes_per_us;
   return start_us + std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);
@@ -151,16 +144,10 @@ WindowWalk::WindowWalk(const ConvProblem& problem) : p(problem.p), q(problem.q) 
   stride_h = box.stride_h;
 }
 
-std::string WgmmaTileShape::str() const {
-  return fmt::format("{}x{}{}", m, n, blocks > 1 ? fmt::format(" blocks={}", blocks) : "");
-}
-
 std::string WgmmaGemmPlan::str() const {
   ConfigWriter text;
-  if (slices == 0)
-    text.add("tile", shape_of(tile).str());
-  else
-    text.add("tile", fmt::format("{}x{}", m(), n())).add("slices", std::int64_t{slices});
+  text.add("tile", fmt::format("{}x{}", m(), n()));
+  if (slices != 0) text.add("slices", std::int64_t{slices});
   if (width != wgmma_step) text.add("width", std::int64_t{width});
   return text.str();
 }

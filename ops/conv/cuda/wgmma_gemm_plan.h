@@ -30,33 +30,16 @@ inline constexpr int wgmma_step = 64;
 inline constexpr std::array<int, 3> wgmma_widths{64, 32, 16};
 
 /// Tile shapes of persistent blocks, in the order of `wgmma_tiles`.
-enum class WgmmaTile {
-  t128x256,
-  t256x128,
-  t128x128,
-  t256x96,
-  t128x96,
-  t256x64,
-  t128x64,
-  t256x32,
-  // Two blocks on a multiprocessor: where sums are short, one multiplies while the other's leave.
-  t128x96_twice,
-  t128x64_twice,
-  t128x32_twice,
-};
+enum class WgmmaTile { t128x256, t256x128, t128x128, t256x96, t128x96, t256x64, t128x64, t256x32 };
 
 struct WgmmaTileShape {
   int m = 0, n = 0;
   double efficiency = 0;  ///< share that steps reach of what large products reach
-  int blocks = 1;         ///< that a multiprocessor holds
-
-  /// "128x64", "128x64 blocks=2"
-  std::string str() const;
 };
 
 // Fitted with the rest of the model (wgmma_gemm_plan.cpp). Above 1: what a large product reaches is held by the power
 // that it draws, which short ones do not; narrow tiles read more shared memory and L2 for a product.
-inline constexpr std::array<WgmmaTileShape, 11> wgmma_tiles{{
+inline constexpr std::array<WgmmaTileShape, 8> wgmma_tiles{{
     {128, 256, 1.37},
     {256, 128, 1.37},
     {128, 128, 1.25},
@@ -65,9 +48,6 @@ inline constexpr std::array<WgmmaTileShape, 11> wgmma_tiles{{
     {256, 64, 1.05},
     {128, 64, 0.79},
     {256, 32, 0.60},
-    {128, 96, 1.00, 2},
-    {128, 64, 0.79, 2},
-    {128, 32, 0.60, 2},
 }};
 
 constexpr const WgmmaTileShape& shape_of(WgmmaTile tile) { return wgmma_tiles[static_cast<std::size_t>(tile)]; }
@@ -75,8 +55,7 @@ constexpr const WgmmaTileShape& shape_of(WgmmaTile tile) { return wgmma_tiles[st
 /// Kernels of narrow groups, which are for few channels, exist of these.
 constexpr bool has_width(WgmmaTile tile, int width) {
   return width == wgmma_step || tile == WgmmaTile::t128x128 || tile == WgmmaTile::t256x96 ||
-         tile == WgmmaTile::t256x64 || tile == WgmmaTile::t128x64 || tile == WgmmaTile::t128x96_twice ||
-         tile == WgmmaTile::t128x64_twice;
+         tile == WgmmaTile::t256x64 || tile == WgmmaTile::t128x64;
 }
 
 /// Tile shapes of clusters, in the order of `slices_tiles`.
@@ -105,10 +84,8 @@ constexpr bool has_width(SlicesTile tile, int width) {
 inline constexpr std::array<int, 4> slice_counts{1, 2, 4, 8};
 
 /// Results leave through shared memory in parts of so many pixels and filters, which a consumer warp rounds and one
-/// copy stores. A residual comes the same way. Parts are as wide as a tile has whole ones, and a thread registers.
-LENSLET_HOST_DEVICE constexpr int staged_filters(const WgmmaTileShape& tile) {
-  return tile.n % 64 == 0 && tile.blocks == 1 ? 64 : 32;
-}
+/// copy stores. A residual comes the same way. Parts are as wide as a tile of n filters has whole ones.
+LENSLET_HOST_DEVICE constexpr int staged_filters(int n) { return n % 64 == 0 ? 64 : 32; }
 /// A buffer has room for the widest.
 inline constexpr int staged_rows = 16, staged_bytes = staged_rows * 64 * 2;
 
@@ -129,11 +106,8 @@ struct WgmmaShared {
   int total = 0;
 };
 inline constexpr int wgmma_consumers = 2;
-/// And parts: of 228 KiB a multiprocessor, of which each block costs 1 more, without barriers.
-constexpr int bytes_for_stages(const WgmmaTileShape& tile) { return (tile.blocks == 1 ? 224 : 112) << 10; }
 constexpr WgmmaShared shared_of(const WgmmaTileShape& tile) {
-  constexpr int warps = wgmma_consumers * 4, least_stages = 4, most_stages = 8;
-  const int all = bytes_for_stages(tile);
+  constexpr int all = 224 << 10, warps = wgmma_consumers * 4, least_stages = 4, most_stages = 8;
   WgmmaShared shared;
   shared.pixels = tile.m * wgmma_step * 2;
   shared.filters = tile.n * wgmma_step * 2;

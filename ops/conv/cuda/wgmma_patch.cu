@@ -95,7 +95,7 @@ class BoundWgmmaPatch final : public BoundKernel {
   CUtensorMap results(const void* y, std::int64_t pitch) const {
     const ConvProblem& p = problem_;
     const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
-    const int filters = is_tf32(p) ? tf32_staged_filters : staged_filters({64 * plan_.tile.units, plan_.tile.filters});
+    const int filters = is_tf32(p) ? tf32_staged_filters : staged_filters(plan_.tile.filters);
     return tiled_map(y, std::array{size(p.k), size(p.q), size(p.p), size(p.n)},
                      std::array{static_cast<std::uint32_t>(filters), static_cast<std::uint32_t>(unit_side),
                                 static_cast<std::uint32_t>(part_lines), 1U},

@@ -42,12 +42,6 @@ Tf32Kernel kernel_for(WgmmaTile tile) {
       return wgmma_tf32_kernel<WgmmaTile::t128x64>;
     case WgmmaTile::t256x32:
       return wgmma_tf32_kernel<WgmmaTile::t256x32>;
-    case WgmmaTile::t128x96_twice:
-      return wgmma_tf32_kernel<WgmmaTile::t128x96_twice>;
-    case WgmmaTile::t128x64_twice:
-      return wgmma_tf32_kernel<WgmmaTile::t128x64_twice>;
-    case WgmmaTile::t128x32_twice:
-      return wgmma_tf32_kernel<WgmmaTile::t128x32_twice>;
   }
   return nullptr;
 }
@@ -81,7 +75,7 @@ class BoundWgmmaTf32 final : public BoundKernel {
     }
     const auto shared_bytes = static_cast<std::size_t>(tf32_shared_of(shape_).total);
     allow_shared_bytes(kernel_, shared_bytes);
-    const int blocks = std::min(call.tiles, run.cuda->multiprocessors * shape_.blocks);
+    const int blocks = std::min(call.tiles, run.cuda->multiprocessors);
     launch(*run.cuda, kernel_, static_cast<unsigned>(blocks), wgmma_threads, shared_bytes, call);
   }
 

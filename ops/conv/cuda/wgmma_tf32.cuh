@@ -166,10 +166,9 @@ __device__ inline void consume_tf32(const WgmmaTf32& g, const Tf32Block<tile>& b
 
 #endif
 
-/// Registers as of wgmma_gemm_kernel.
+/// Registers of a thread: 168 at the start, of which the producer keeps 40 and a consumer gets 232.
 template <WgmmaTile tile>
-__global__ void __launch_bounds__(wgmma_threads, shape_of(tile).blocks)
-    wgmma_tf32_kernel(const __grid_constant__ WgmmaTf32 g) {
+__global__ void __launch_bounds__(wgmma_threads, 1) wgmma_tf32_kernel(const __grid_constant__ WgmmaTf32 g) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
   using Block = Tf32Block<tile>;
@@ -184,13 +183,13 @@ __global__ void __launch_bounds__(wgmma_threads, shape_of(tile).blocks)
   }
   __syncthreads();
   if (threadIdx.x < 128) {
-    give_up_registers<producer_registers<Block::shape.blocks>>();
+    give_up_registers<40>();
     if (threadIdx.x == 0)
       produce_tf32(g, block);
     else
       wait_for_previous();
   } else {
-    take_registers<consumer_registers<Block::shape.blocks>>();
+    take_registers<232>();
     consume_tf32(g, block);
   }
 #endif

@@ -18,8 +18,6 @@ constexpr double start_us = 1.75;
 /// A tile's way out where the other consumer's products do not hide it, of 128x128 outputs: twice the bytes of 16-bit
 /// numbers.
 constexpr double epilogue_us = 1.13;
-/// The same where two blocks share a multiprocessor: what the other's products do not hide. A first guess.
-constexpr double paired_epilogue_us = 1.13;
 
 /// Of products beside what memory takes, or the other way round: what the longer one does not hide.
 constexpr double unhidden = 0.47;
@@ -58,12 +56,9 @@ double persistent_us(const ConvProblem& p, const WgmmaTf32Plan& plan, const Devi
   const WgmmaTileShape& shape = shape_of(plan.tile);
   const double rate = share * shape.efficiency * device.flops_per_us(Numerics::Multiply::tf32) / device.units;
   const double step_us = 2.0 * shape.m * shape.n * wgmma_tf32_step / rate;
-  const double products_us = static_cast<double>(plan.steps) * step_us;
-  const double out_us = (shape.blocks > 1 ? paired_epilogue_us : epilogue_us) * shape.m * shape.n / (128.0 * 128.0);
-  // Of two blocks, two tiles: one's products and way out beside the other's.
-  const double tile_us = shape.blocks == 1 ? products_us + out_us : products_us + std::max(products_us, out_us);
+  const double tile_us = static_cast<double>(plan.steps) * step_us + epilogue_us * shape.m * shape.n / (128.0 * 128.0);
   // Each multiprocessor's share of tiles, one after the other; or what memory takes.
-  const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units * shape.blocks));
+  const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
   const double least_us = p.flops() / (sustained * device.flops_per_us(Numerics::Multiply::tf32));
   const double tiles_us = std::max(rounds * tile_us, least_us), memory_us = p.bytes() / device.bytes_per_us;
   return start_us + std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);
@@ -73,10 +68,8 @@ double persistent_us(const ConvProblem& p, const WgmmaTf32Plan& plan, const Devi
 
 std::string WgmmaTf32Plan::str() const {
   ConfigWriter text;
-  if (slices == 0)
-    text.add("tile", shape_of(tile).str());
-  else
-    text.add("tile", fmt::format("{}x{}", m(), n())).add("slices", std::int64_t{slices});
+  text.add("tile", fmt::format("{}x{}", m(), n()));
+  if (slices != 0) text.add("slices", std::int64_t{slices});
   return text.str();
 }
 

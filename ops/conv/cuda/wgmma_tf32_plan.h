@@ -48,8 +48,7 @@ struct WgmmaTf32Shared {
   int total = 0;
 };
 constexpr WgmmaTf32Shared tf32_shared_of(const WgmmaTileShape& tile) {
-  constexpr int warps = wgmma_consumers * 4, least_stages = 4, most_stages = 8;
-  const int all = bytes_for_stages(tile);
+  constexpr int all = 224 << 10, warps = wgmma_consumers * 4, least_stages = 4, most_stages = 8;
   WgmmaTf32Shared shared;
   shared.pixels = tile.m * wgmma_tf32_step * 4;
   shared.filters = tile.n * wgmma_tf32_step * 4;
