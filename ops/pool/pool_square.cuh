@@ -157,8 +157,8 @@ __global__ void __launch_bounds__(threads, 4)
 template <typename Fold>
 void pool_squares(const Context& context, int side, SquareProblem p, PoolKind kind, const typename Fold::Stored* x,
                   typename Fold::Stored* y) {
-  // Lines a thread: as many as leave every multiprocessor its threads. 64x768x17x17, 3x3 s1, averages of 16 bits.
-  constexpr std::int64_t least_threads = 132 * 2048, most_lines = 8;
+  // Lines a thread: as many as leave every multiprocessor of an H200 the threads that it holds.
+  constexpr std::int64_t least_threads = 132 * 1024, most_lines = 8;
   const auto out_lines = static_cast<std::int64_t>(p.outputs.lines.value);
   const std::int64_t lines = std::min({p.outputs.count / least_threads, most_lines, out_lines});
   if (p.high.stride != 1 || lines < 2)

@@ -429,7 +429,7 @@ class Stem final : public ConvAlgorithm {
     const StemPlan cut{p.k <= 32 ? 32 : 64, p.k <= 32 ? 6 : 4, has_wgmma(device)};
     ConfigWriter config;
     config.add("filters", cut.filters).add("resident", cut.resident);
-    if (cut.wgmma) config.add("by", "wgmma");
+    if (cut.wgmma) config.add("by", std::string_view("wgmma"));
     const double products = 2.0 * static_cast<double>(tile_count(p) * tile_p * tile_q) *
                             static_cast<double>(blocks_over(p.k, cut.filters) * cut.filters) *
                             static_cast<double>(step_count(p) * step_words * word_elems_of(p));
