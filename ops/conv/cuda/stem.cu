@@ -18,7 +18,6 @@
 #include "ops/conv/cuda/half_mma.cuh"
 #include "ops/conv/cuda/mma.cuh"
 #include "ops/conv/cuda/one_launch.cuh"
-#include "ops/conv/cuda/wgmma_tf32_plan.h"
 #include "ops/core/sum_tolerance.h"
 
 namespace lenslet::cuda {
@@ -32,9 +31,21 @@ constexpr int step_words = 8;              ///< of terms that one instruction mu
 template <typename T>
 constexpr int word_elems = 4 / static_cast<int>(sizeof(T));
 
+/// Filters that a thread stores of a pixel: 16 bytes.
+template <typename T>
+constexpr int thread_filters = 16 / static_cast<int>(sizeof(T));
+/// The filter that operand b has at `place`: products leave places 8*j + 2*t and the next to thread t of four, which in
+/// this order are thread_filters side by side.
+template <typename T>
+constexpr std::int64_t filter_at(std::int64_t place) {
+  constexpr std::int64_t each = thread_filters<T>, group = 4 * each;
+  const std::int64_t in_group = place % group;
+  return place - in_group + in_group % 8 / 2 * each + in_group / 8 * 2 + in_group % 2;
+}
+
 /// w [blocks of 8 * tiles_n filters][steps][bytes_a_step]. For mma.sync a step is [tiles_n / 2][lanes] of four words: a
 /// lane's part of operands b of two tiles of eight filters. For wgmma it is [2][tiles_n][8 filters][4 words]: matrices
-/// of 128 bytes. Filters are ordered so that a thread has eight of a pixel side by side (tf32_filter_at).
+/// of 128 bytes. Filters are in the order of filter_at().
 struct StemCall : UntypedConvCall {
   using UntypedConvCall::UntypedConvCall;
   int steps, words_a_row;
@@ -61,11 +72,11 @@ __device__ T as_multiplied(X x) {
 }
 
 /// Lays the patch whose first element is (top, left) of the image at x into `patch`, zeros where there is no image.
-/// Eight lanes take neighbouring columns, for two lines at a time and five times eight columns: ten loads under way.
-/// `whole`: there is image everywhere.
-template <bool whole, typename X, typename T>
+/// Eight lanes take neighbouring columns, for some lines at a time and five times eight columns: ten loads under way,
+/// or twenty of large patches, so that there is no second trip to memory. `whole`: there is image everywhere.
+template <bool whole, int line_loads, typename X, typename T>
 __device__ void load_patch(const StemCall& call, const X* x, int top, int left, T* patch) {
-  constexpr int lanes = 8, groups = block_threads / lanes, line_loads = 2, column_loads = 5;
+  constexpr int lanes = 8, groups = block_threads / lanes, column_loads = 5;
   const int group = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
   for (int line = group; line < call.lines; line += groups * line_loads)
     for (int first = lane; first < call.columns; first += lanes * column_loads) {
@@ -100,6 +111,14 @@ __device__ void load_patch(const StemCall& call, const X* x, int top, int left, 
             if (call.copies == 2 && at > 0) patch[2 * call.patch_words + at - 1] = rounded;
         }
     }
+}
+
+template <bool whole, typename X, typename T>
+__device__ void load_patch(const StemCall& call, const X* x, int top, int left, T* patch) {
+  if (call.lines > 2 * block_threads / 8)
+    load_patch<whole, 4>(call, x, top, left, patch);
+  else
+    load_patch<whole, 2>(call, x, top, left, patch);
 }
 
 template <typename T>
@@ -146,20 +165,18 @@ __device__ void activate_halves(const DeviceActivation& activation, float (&sums
   }
 }
 
-/// Eight filters of a pixel from k on, of sums of four neighbouring tiles of filters; `pair` counts pairs of sums.
+/// A thread's filters of a pixel from k on, of sums of neighbouring tiles of filters; `pair` counts pairs of sums.
 template <typename T, typename Clamp, int tiles_n>
-__device__ void store_eight(const StemCall& call, T* y, int k, const Clamp& clamp, const float (&sums)[tiles_n][4],
-                            int first_tile, int pair) {
+__device__ void store_filters(const StemCall& call, T* y, int k, const Clamp& clamp, const float (&sums)[tiles_n][4],
+                              int first_tile, int pair) {
   const auto sum = [&](int i) { return sums[first_tile + i / 2][2 * pair + i % 2]; };
   if constexpr (std::is_same_v<T, float>) {
     if (call.k % 4 == 0) {
       *reinterpret_cast<float4*>(y) = {clamp(sum(0)), clamp(sum(1)), clamp(sum(2)), clamp(sum(3))};
-      if (k + 4 < call.k)
-        *reinterpret_cast<float4*>(y + 4) = {clamp(sum(4)), clamp(sum(5)), clamp(sum(6)), clamp(sum(7))};
       return;
     }
 #pragma unroll
-    for (int i = 0; i < 8; ++i)
+    for (int i = 0; i < 4; ++i)
       if (k + i < call.k) y[i] = clamp(sum(i));
   } else {
     std::uint32_t word[4];
@@ -176,7 +193,7 @@ __device__ void store_eight(const StemCall& call, T* y, int k, const Clamp& clam
 }
 
 /// What a warp has of a row of outputs, `tiles_n` eights of filters from first_k on, to pixels first_q + g and 8
-/// behind: four lanes fill 32 filters of a pixel.
+/// behind: four lanes fill 64 bytes of a pixel.
 template <typename T, typename Clamp, int tiles_n>
 __device__ void store_row(const StemCall& call, T* row, int first_q, int first_k, const Clamp& clamp,
                           const float (&sums)[tiles_n][4]) {
@@ -187,9 +204,9 @@ __device__ void store_row(const StemCall& call, T* row, int first_q, int first_k
     if (q >= call.q) continue;
     T* const y = row + q * call.y_pixel;
 #pragma unroll
-    for (int n = 0; n < tiles_n; n += 4) {
-      const int k = first_k + n * 8 + t * 8;
-      if (k < call.k) store_eight(call, y + k, k, clamp, sums, n, pair);
+    for (int n = 0; n < tiles_n; n += thread_filters<T> / 2) {
+      const int k = first_k + n * 8 + t * thread_filters<T>;
+      if (k < call.k) store_filters(call, y + k, k, clamp, sums, n, pair);
     }
   }
 }
@@ -260,7 +277,7 @@ __device__ void multiply_windows(const StemCall& call, const uint4* filters, con
 
 /// Blocks stay and take tile after tile: their filters are fetched once, before the kernel ahead has ended.
 template <typename X, typename T, int tiles_n, bool wgmma_reads>
-__global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 6)
+__global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 5)
     stem_kernel(const __grid_constant__ StemCall call) {
   extern __shared__ uint4 shared[];
   const int filter_vectors = call.steps * tiles_n / 2 * 32;
@@ -313,9 +330,11 @@ __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 6)
     __syncthreads();
 
     float sums[warp_rows][tiles_n][4];
+    constexpr int tiles_a_group = thread_filters<T> / 2;
 #pragma unroll
     for (int n = 0; n < tiles_n; ++n) {
-      const float2 begin = *reinterpret_cast<const float2*>(bias + n / 4 * 32 + 8 * t + n % 4 * 2);
+      const float2 begin = *reinterpret_cast<const float2*>(bias + n / tiles_a_group * tiles_a_group * 8 +
+                                                            thread_filters<T> * t + n % tiles_a_group * 2);
 #pragma unroll
       for (int i = 0; i < warp_rows; ++i) {
         sums[i][n][0] = sums[i][n][2] = begin.x;
@@ -426,7 +445,7 @@ class Stem final : public ConvAlgorithm {
   Plan plan(const ConvProblem& p, const Target& target) const override {
     constexpr double start_us = 2, memory_share = 0.8, product_share = 0.4;
     const DeviceProfile& device = target.device;
-    const StemPlan cut{p.k <= 32 ? 32 : 64, p.k <= 32 ? 6 : 4, has_wgmma(device)};
+    const StemPlan cut{p.k <= 32 ? 32 : 64, p.k <= 32 ? 5 : 4, has_wgmma(device)};
     ConfigWriter config;
     config.add("filters", cut.filters).add("resident", cut.resident);
     if (cut.wgmma) config.add("by", std::string_view("wgmma"));
@@ -469,7 +488,7 @@ class Stem final : public ConvAlgorithm {
       T* element = reinterpret_cast<T*>(to.data());
       // `place` of a filter in its block, and a word of a step.
       const auto write = [&](std::int64_t first_k, std::int64_t place, std::int64_t word) {
-        const std::int64_t k = first_k + place / 32 * 32 + tf32_filter_at(static_cast<int>(place % 32));
+        const std::int64_t k = first_k + filter_at<T>(place);
         const std::int64_t r = word / words_a_row;
         for (std::int64_t i = 0; i < elems; ++i) {
           const std::int64_t term = word % words_a_row * elems + i, s = term / p.c, c = term % p.c;

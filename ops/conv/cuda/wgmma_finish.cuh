@@ -63,8 +63,8 @@ class Finisher {
   static constexpr int parts_n = n / filters, parts = rows64 * parts_n;
   static constexpr int sums = filters / 2;  // of a part, a thread's
   static constexpr int buffers = Block::buffers;
-  /// So many parts ahead a residual is under way. Its buffer's last part then need not be the latest to leave.
-  static constexpr int ahead = buffers / 2;
+  /// So many parts ahead a residual is under way, into all buffers but that of the part which left last.
+  static constexpr int ahead = buffers - 1;
 
  public:
   /// After wait_for_previous().
@@ -121,7 +121,7 @@ class Finisher {
   /// By the first lane, when the part `ahead` of it, or an earlier one of another tile, was committed last.
   __device__ void load_residual(int part) const {
     if (!exists(part)) return;
-    wait_until_read<buffers - ahead>();  // what left from the buffer before
+    wait_until_read<1>();  // what left from the buffer before
     const int at = buffer(part);
     arrive_expecting(barriers_ + at, staged_rows * filters * 2);
     place(part).load(g_, staging_ + at * staged_bytes, barriers_ + at, filter(part));

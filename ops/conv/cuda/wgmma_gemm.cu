@@ -25,46 +25,55 @@ bool has_wgmma(const DeviceProfile& device) {
 }
 
 using WgmmaKernel = void (*)(WgmmaGemm);
-template <typename T, WgmmaTile tile>
-WgmmaKernel kernel_for(const WgmmaGemmPlan& plan) {
+template <typename T, WgmmaTile tile, bool residual>
+WgmmaKernel kernel_of(const WgmmaGemmPlan& plan) {
   if constexpr (has_width(tile, 32))
     if (plan.width == 32)
-      return plan.groups_a_step == 1 ? wgmma_gemm_kernel<T, tile, 32, 1> : wgmma_gemm_kernel<T, tile, 32, 2>;
+      return plan.groups_a_step == 1 ? wgmma_gemm_kernel<T, tile, 32, 1, residual>
+                                     : wgmma_gemm_kernel<T, tile, 32, 2, residual>;
   if constexpr (has_width(tile, 16))
     if (plan.width == 16)
-      return plan.groups_a_step == 1 ? wgmma_gemm_kernel<T, tile, 16, 1> : wgmma_gemm_kernel<T, tile, 16, 4>;
-  return wgmma_gemm_kernel<T, tile, wgmma_step, 1>;
+      return plan.groups_a_step == 1 ? wgmma_gemm_kernel<T, tile, 16, 1, residual>
+                                     : wgmma_gemm_kernel<T, tile, 16, 4, residual>;
+  return wgmma_gemm_kernel<T, tile, wgmma_step, 1, residual>;
+}
+template <typename T, WgmmaTile tile>
+WgmmaKernel kernel_for(const WgmmaGemmPlan& plan, bool residual) {
+  if constexpr (has_residual_layout(shape_of(tile)))
+    if (residual) return kernel_of<T, tile, true>(plan);
+  return kernel_of<T, tile, false>(plan);
 }
 template <typename T>
-WgmmaKernel kernel_for_tile(const WgmmaGemmPlan& plan) {
+WgmmaKernel kernel_for_tile(const WgmmaGemmPlan& plan, bool residual) {
   switch (plan.tile) {
     case WgmmaTile::t128x256:
-      return kernel_for<T, WgmmaTile::t128x256>(plan);
+      return kernel_for<T, WgmmaTile::t128x256>(plan, residual);
     case WgmmaTile::t256x128:
-      return kernel_for<T, WgmmaTile::t256x128>(plan);
+      return kernel_for<T, WgmmaTile::t256x128>(plan, residual);
     case WgmmaTile::t128x128:
-      return kernel_for<T, WgmmaTile::t128x128>(plan);
+      return kernel_for<T, WgmmaTile::t128x128>(plan, residual);
     case WgmmaTile::t256x96:
-      return kernel_for<T, WgmmaTile::t256x96>(plan);
+      return kernel_for<T, WgmmaTile::t256x96>(plan, residual);
     case WgmmaTile::t128x96:
-      return kernel_for<T, WgmmaTile::t128x96>(plan);
+      return kernel_for<T, WgmmaTile::t128x96>(plan, residual);
     case WgmmaTile::t256x64:
-      return kernel_for<T, WgmmaTile::t256x64>(plan);
+      return kernel_for<T, WgmmaTile::t256x64>(plan, residual);
     case WgmmaTile::t128x64:
-      return kernel_for<T, WgmmaTile::t128x64>(plan);
+      return kernel_for<T, WgmmaTile::t128x64>(plan, residual);
     case WgmmaTile::t256x32:
-      return kernel_for<T, WgmmaTile::t256x32>(plan);
+      return kernel_for<T, WgmmaTile::t256x32>(plan, residual);
   }
   return nullptr;
 }
-WgmmaKernel kernel_for(DType storage, const WgmmaGemmPlan& plan) {
-  return dispatch(storage, HalfTypes(), [&]<typename T>(std::type_identity<T>) { return kernel_for_tile<T>(plan); });
+WgmmaKernel kernel_for(const ConvProblem& p, const WgmmaGemmPlan& plan) {
+  return dispatch(p.storage, HalfTypes(),
+                  [&]<typename T>(std::type_identity<T>) { return kernel_for_tile<T>(plan, p.residual); });
 }
 
 class BoundWgmmaGemm final : public BoundKernel {
  public:
   BoundWgmmaGemm(const ConvProblem& p, const WgmmaGemmPlan& plan)
-      : problem_(p), shape_(shape_of(plan.tile)), width_(plan.width), kernel_(kernel_for(p.storage, plan)) {
+      : problem_(p), shape_(shape_of(plan.tile)), width_(plan.width), kernel_(kernel_for(p, plan)) {
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
     call_.walk = WindowWalk(p);
     call_.terms = TermOrder(p);
@@ -87,7 +96,7 @@ class BoundWgmmaGemm final : public BoundKernel {
       call.residuals = results(residual, call.k);
       call.adds_residual = 1;
     }
-    const auto shared_bytes = static_cast<std::size_t>(shared_of(shape_).total);
+    const auto shared_bytes = static_cast<std::size_t>(shared_of(shape_, problem_.residual).total);
     allow_shared_bytes(kernel_, shared_bytes);
     launch(*run.cuda, kernel_, static_cast<unsigned>(std::min(call.tiles, run.cuda->multiprocessors)), wgmma_threads,
            shared_bytes, call);
@@ -123,7 +132,7 @@ class WgmmaGemmConv final : public ConvAlgorithm {
     if (p.c % 8 != 0 || p.k % 8 != 0) return "channels or filters that are no multiple of 8";
     std::size_t shared_bytes = 0;
     for (const WgmmaTileShape& shape : wgmma_tiles)
-      shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(shared_of(shape).total));
+      shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(shared_of(shape, p.residual).total));
     for (const SlicesTileShape& shape : slices_tiles)
       shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(shared_of(shape).total));
     if (auto reason = target.device.refuse_shared(shared_bytes)) return reason;

@@ -35,10 +35,10 @@ inline constexpr int wgmma_threads = 128 * (1 + wgmma_consumers);
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 /// A block: its shared memory, and its tiles.
-template <WgmmaTile tile, int width, int groups>
+template <WgmmaTile tile, int width, int groups, bool residual>
 struct WgmmaBlock {
   static constexpr WgmmaTileShape shape = shape_of(tile);
-  static constexpr WgmmaShared layout = shared_of(shape);
+  static constexpr WgmmaShared layout = shared_of(shape, residual);
   static constexpr int stage_bytes = layout.pixels + layout.filters, buffers = layout.buffers;
   using Stage = WgmmaStage<shape.m, shape.n, width, groups>;
   static_assert(layout.pixels % 1024 == 0 && layout.filters % 1024 == 0 && layout.barriers % 8 == 0);
@@ -145,11 +145,12 @@ __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
 #endif
 
 /// Registers of a thread: 168 at the start, of which the producer keeps 40 and a consumer gets 232.
-template <typename T, WgmmaTile tile, int width, int groups>
+/// `residual`: its layout, of which others make no use.
+template <typename T, WgmmaTile tile, int width, int groups, bool residual>
 __global__ void __launch_bounds__(wgmma_threads, 1) wgmma_gemm_kernel(const __grid_constant__ WgmmaGemm g) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
-  using Block = WgmmaBlock<tile, width, groups>;
+  using Block = WgmmaBlock<tile, width, groups, residual>;
   const Block block{shared};
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < Block::layout.stages; ++stage) {

@@ -72,7 +72,7 @@ struct PatchStageWalk {
 template <int units, int n, int row_bytes>
 struct PatchBlock {
   static constexpr WgmmaTileShape shape{64 * units, n, 0};
-  static constexpr int buffers = 2, filter_bytes = n * row_bytes;
+  static constexpr int buffers = patch_buffers, filter_bytes = n * row_bytes;
   static_assert(filter_bytes % 1024 == 0);
 
   const WgmmaPatch& g;

@@ -21,7 +21,7 @@ constexpr double unhidden = 0.42;
 /// What a multiprocessor gets from L2.
 constexpr double l2_bytes_per_us = 60e3;
 
-constexpr int shared_bytes = 226 << 10, consumer_warps = wgmma_consumers * 4, buffers = 2;
+constexpr int shared_bytes = 226 << 10, consumer_warps = wgmma_consumers * 4;
 constexpr int most_stages = 16, most_resident = 49;  ///< of filters
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -47,7 +47,7 @@ WgmmaPatchPlan cut(const ConvProblem& p, const PatchTile& tile, int row_bytes) {
 
 /// Fills shared memory; false where it is too small.
 bool lay_out(WgmmaPatchPlan& plan) {
-  constexpr int staging = consumer_warps * buffers * staged_bytes, barrier_bytes = 1 << 10;
+  constexpr int staging = consumer_warps * patch_buffers * staged_bytes, barrier_bytes = 1 << 10;
   const int tile_bytes = plan.tile.units * plan.patch_bytes;
   const int all = shared_bytes - staging - barrier_bytes;
   const std::int64_t steps = plan.groups * plan.taps;
@@ -64,7 +64,7 @@ bool lay_out(WgmmaPatchPlan& plan) {
   plan.filters_at = plan.patch_stages * tile_bytes;
   plan.staging_at = plan.filters_at + plan.filter_stages * plan.filter_bytes;
   plan.barriers_at = plan.staging_at + staging;
-  plan.total = plan.barriers_at + 8 * (2 * (plan.patch_stages + plan.filter_stages) + consumer_warps * buffers);
+  plan.total = plan.barriers_at + 8 * (2 * (plan.patch_stages + plan.filter_stages) + consumer_warps * patch_buffers);
   return true;
 }
 

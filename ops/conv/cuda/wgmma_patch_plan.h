@@ -24,6 +24,9 @@ inline constexpr int unit_side = 8;
 /// Lines of a part of a unit, which a warp stores.
 inline constexpr int part_lines = staged_rows / unit_side;
 
+/// Of a consumer warp, for parts.
+inline constexpr int patch_buffers = 3;
+
 /// There are kernels of these, of 64 * units pixels and so many filters.
 struct PatchTile {
   int units = 0, filters = 0;

@@ -24,24 +24,30 @@ bool has_wgmma(const DeviceProfile& device) {
 }
 
 using Tf32Kernel = void (*)(WgmmaTf32);
-Tf32Kernel kernel_for(WgmmaTile tile) {
+template <WgmmaTile tile>
+Tf32Kernel kernel_of(bool residual) {
+  if constexpr (has_residual_layout(shape_of(tile)))
+    if (residual) return wgmma_tf32_kernel<tile, true>;
+  return wgmma_tf32_kernel<tile, false>;
+}
+Tf32Kernel kernel_for(WgmmaTile tile, bool residual) {
   switch (tile) {
     case WgmmaTile::t128x256:
-      return wgmma_tf32_kernel<WgmmaTile::t128x256>;
+      return kernel_of<WgmmaTile::t128x256>(residual);
     case WgmmaTile::t256x128:
-      return wgmma_tf32_kernel<WgmmaTile::t256x128>;
+      return kernel_of<WgmmaTile::t256x128>(residual);
     case WgmmaTile::t128x128:
-      return wgmma_tf32_kernel<WgmmaTile::t128x128>;
+      return kernel_of<WgmmaTile::t128x128>(residual);
     case WgmmaTile::t256x96:
-      return wgmma_tf32_kernel<WgmmaTile::t256x96>;
+      return kernel_of<WgmmaTile::t256x96>(residual);
     case WgmmaTile::t128x96:
-      return wgmma_tf32_kernel<WgmmaTile::t128x96>;
+      return kernel_of<WgmmaTile::t128x96>(residual);
     case WgmmaTile::t256x64:
-      return wgmma_tf32_kernel<WgmmaTile::t256x64>;
+      return kernel_of<WgmmaTile::t256x64>(residual);
     case WgmmaTile::t128x64:
-      return wgmma_tf32_kernel<WgmmaTile::t128x64>;
+      return kernel_of<WgmmaTile::t128x64>(residual);
     case WgmmaTile::t256x32:
-      return wgmma_tf32_kernel<WgmmaTile::t256x32>;
+      return kernel_of<WgmmaTile::t256x32>(residual);
   }
   return nullptr;
 }
@@ -49,7 +55,7 @@ Tf32Kernel kernel_for(WgmmaTile tile) {
 class BoundWgmmaTf32 final : public BoundKernel {
  public:
   BoundWgmmaTf32(const ConvProblem& p, const WgmmaTf32Plan& plan)
-      : problem_(p), shape_(shape_of(plan.tile)), kernel_(kernel_for(plan.tile)) {
+      : problem_(p), shape_(shape_of(plan.tile)), kernel_(kernel_for(plan.tile, p.residual)) {
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
     call_.walk = WindowWalk(p);
     call_.terms = TermOrder(p);
@@ -73,7 +79,7 @@ class BoundWgmmaTf32 final : public BoundKernel {
       call.residuals = results(residual, call.k);
       call.adds_residual = 1;
     }
-    const auto shared_bytes = static_cast<std::size_t>(tf32_shared_of(shape_).total);
+    const auto shared_bytes = static_cast<std::size_t>(tf32_shared_of(shape_, problem_.residual).total);
     allow_shared_bytes(kernel_, shared_bytes);
     const int blocks = std::min(call.tiles, run.cuda->multiprocessors);
     launch(*run.cuda, kernel_, static_cast<unsigned>(blocks), wgmma_threads, shared_bytes, call);
@@ -109,7 +115,7 @@ class WgmmaTf32Conv final : public ConvAlgorithm {
     if (p.c % 4 != 0 || p.k % 4 != 0) return "channels or filters that are no multiple of 4";
     std::size_t shared_bytes = 0;
     for (const WgmmaTileShape& shape : wgmma_tiles)
-      shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(tf32_shared_of(shape).total));
+      shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(tf32_shared_of(shape, p.residual).total));
     for (const SlicesTileShape& shape : slices_tiles)
       shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(shared_of(shape).total));
     if (auto reason = target.device.refuse_shared(shared_bytes)) return reason;

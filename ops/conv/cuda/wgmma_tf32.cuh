@@ -39,10 +39,10 @@ struct WgmmaTf32 {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 /// A block's shared memory.
-template <WgmmaTile tile>
+template <WgmmaTile tile, bool residual>
 struct Tf32Block {
   static constexpr WgmmaTileShape shape = shape_of(tile);
-  static constexpr WgmmaTf32Shared layout = tf32_shared_of(shape);
+  static constexpr WgmmaTf32Shared layout = tf32_shared_of(shape, residual);
   static constexpr int stage_bytes = layout.pixels + layout.filters, buffers = layout.buffers;
   static_assert(layout.pixels % 1024 == 0 && layout.filters % 1024 == 0 && layout.barriers % 8 == 0);
 
@@ -63,9 +63,8 @@ struct Tf32Block {
 };
 
 /// One thread: all copies of a block.
-template <WgmmaTile tile>
-__device__ inline void produce_tf32(const WgmmaTf32& g, const Tf32Block<tile>& block) {
-  using Block = Tf32Block<tile>;
+template <typename Block>
+__device__ inline void produce_tf32(const WgmmaTf32& g, const Block& block) {
   constexpr int stages = Block::layout.stages;
   prefetch_map(g.filters);
   prefetch_map(g.windows);
@@ -116,9 +115,8 @@ __device__ inline void produce_tf32(const WgmmaTf32& g, const Tf32Block<tile>& b
 }
 
 /// A warpgroup: its half of every tile's pixels.
-template <WgmmaTile tile>
-__device__ inline void consume_tf32(const WgmmaTf32& g, const Tf32Block<tile>& block) {
-  using Block = Tf32Block<tile>;
+template <typename Block>
+__device__ inline void consume_tf32(const WgmmaTf32& g, const Block& block) {
   constexpr int stages = Block::layout.stages, n = Block::shape.n, rows64 = Block::shape.m / 64 / wgmma_consumers;
   constexpr int rows64_bytes = 64 * wgmma_tf32_step * 4, terms_bytes = wgmma_tf32_terms * 4;
   // The same for all threads of a warp, and known to be.
@@ -167,11 +165,12 @@ __device__ inline void consume_tf32(const WgmmaTf32& g, const Tf32Block<tile>& b
 #endif
 
 /// Registers of a thread: 168 at the start, of which the producer keeps 40 and a consumer gets 232.
-template <WgmmaTile tile>
+/// `residual`: its layout, of which others make no use.
+template <WgmmaTile tile, bool residual>
 __global__ void __launch_bounds__(wgmma_threads, 1) wgmma_tf32_kernel(const __grid_constant__ WgmmaTf32 g) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
-  using Block = Tf32Block<tile>;
+  using Block = Tf32Block<tile, residual>;
   const Block block{shared};
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < Block::layout.stages; ++stage) {

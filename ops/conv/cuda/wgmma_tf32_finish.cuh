@@ -25,8 +25,8 @@ class Tf32Finisher {
   static constexpr int parts_n = n / tf32_staged_filters, parts = rows64 * parts_n;
   static constexpr int sums = tf32_staged_filters / 2;  // of a part, a thread's: eight filters of two pixels
   static constexpr int buffers = Block::buffers;
-  /// So many parts ahead a residual is under way. Its buffer's last part then need not be the latest to leave.
-  static constexpr int ahead = buffers / 2;
+  /// So many parts ahead a residual is under way, into all buffers but that of the part which left last.
+  static constexpr int ahead = buffers - 1;
 
  public:
   /// After wait_for_previous().
@@ -83,7 +83,7 @@ class Tf32Finisher {
   /// By the first lane, when the part `ahead` of it, or an earlier one of another tile, was committed last.
   __device__ void load_residual(int part) const {
     if (!exists(part)) return;
-    wait_until_read<buffers - ahead>();  // what left from the buffer before
+    wait_until_read<1>();  // what left from the buffer before
     const int at = buffer(part);
     arrive_expecting(barriers_ + at, tf32_staged_bytes);
     place(part).load(g_, staging_ + at * tf32_staged_bytes, barriers_ + at, filter(part));

@@ -47,8 +47,9 @@ struct WgmmaTf32Shared {
   int barriers = 0;  ///< where they begin: a full one each stage, then an empty one each, then one each buffer
   int total = 0;
 };
-constexpr WgmmaTf32Shared tf32_shared_of(const WgmmaTileShape& tile) {
-  constexpr int all = 224 << 10, warps = wgmma_consumers * 4, least_stages = 4, most_stages = 8;
+constexpr WgmmaTf32Shared tf32_shared_of(const WgmmaTileShape& tile, bool residual) {
+  constexpr int all = 224 << 10, warps = wgmma_consumers * 4, most_stages = 8;
+  const int least_stages = residual ? 3 : 4;  // as wgmma_gemm's
   WgmmaTf32Shared shared;
   shared.pixels = tile.m * wgmma_tf32_step * 4;
   shared.filters = tile.n * wgmma_tf32_step * 4;
