@@ -184,6 +184,7 @@ __device__ inline void consume_patches(const WgmmaPatch& g, const PatchBlock<uni
   const auto multiply = [&](int filter_stage, int offset, bool add) {
     const std::uint64_t b = wgmma_operand<row_bytes>(block.filters(filter_stage));
     const std::uint64_t behind = static_cast<std::uint64_t>(offset / 16);
+    wgmma_fence();
 #pragma unroll
     for (int i = 0; i < row_bytes / terms_bytes; ++i)
 #pragma unroll
@@ -216,12 +217,12 @@ __device__ inline void consume_patches(const WgmmaPatch& g, const PatchBlock<uni
         a[row] = wgmma_operand<row_bytes>(block.patch(patch.stage, consumer * rows64 + row), g.columns);
       if (g.resident != 0) {
         // All taps at once: with a barrier and a wait each they take 0.2 us, however few terms they have.
-        wgmma_fence();
         int stage = group * taps;
         for (int line = 0; line < g.r; ++line)
 #pragma unroll 3
           for (int column = 0; column < g.s; ++column, ++stage)
             multiply(stage, line * g.line_offset + column * g.tap_offset, stage > 0);
+        wgmma_fence();  // the compiler wants one after a loop of products, too
         wgmma_commit();
         wgmma_wait<1>();
         release_last();
@@ -229,7 +230,6 @@ __device__ inline void consume_patches(const WgmmaPatch& g, const PatchBlock<uni
         int line = 0, column = 0, offset = 0;
         for (int tap = 0; tap < taps; ++tap) {
           wait_for_phase(block.full(filter.stage), filter.phase);
-          wgmma_fence();
           multiply(filter.stage, offset, group > 0 || tap > 0);
           wgmma_commit();
           // The step before this one is done.
