@@ -59,6 +59,11 @@ struct PlanOptions {
   /// of what it does. Unset: fp32, but for models whose weights are mostly of a 16-bit type, which CUDA computes in
   /// that.
   std::optional<Numerics> numerics;
+  /// Inputs in the order of Model::inputs(), such as are to come. Where values are stored in float16, a Runner first
+  /// computes the network on them in float32, on the CPU, and refuses what float16 would not hold: Error(unsupported)
+  /// names the first step that goes beyond 65504, and how far. Empty: nothing is checked. Read while the Runner is
+  /// made, not kept.
+  std::vector<Tensor> calibration;
   /// Force one convolution algorithm by name for every convolution: Error(unsupported) names each layer that refuses
   /// and why. "" lets the rule choose. With `conv_algorithm_where_accepted`, layers that refuse keep the rule's choice.
   std::string conv_algorithm;

@@ -9,6 +9,7 @@
 #include "base/boundary.h"
 #include "base/fork.h"
 #include "base/format.h"
+#include "runtime/exec/check_range.h"
 #include "runtime/exec/runner_impl.h"
 
 namespace lenslet {
@@ -48,6 +49,7 @@ auto use(const std::shared_ptr<RunnerImpl>& runner, const Work& work) {
 
 std::shared_ptr<RunnerImpl> make_runner(const Model& model, const PlanOptions& options, RunnerShare& share) {
   std::shared_ptr<const Plan> plan = make_plan(*model.impl(), options, share.pool);
+  check_calibration(model, options, *plan);
   std::shared_ptr<RunnerImpl> runner;
   try {
     runner = make_runner(model, plan, share);

@@ -22,6 +22,7 @@ class ShapesRunner final : public RunnerImpl {
     std::string key;
     for (const auto& [name, shape] : plan().info.inputs) key += shape.str();
     runners_.add(std::move(key), std::move(first));
+    options_.calibration.clear();  // of the first plan
     options_.batch = 1;
   }
 

@@ -41,7 +41,7 @@ struct Options {
   PreparationOptions preparation;
   PictureOutputOptions pictures;
   std::string output_dir, all_values;
-  bool json = false;
+  bool check_range = false, json = false;
   PlanOptions plan;
 };
 
@@ -97,7 +97,9 @@ ExitCode run(const Options& options) {
   const std::vector<Tensor> inputs =
       read_pictures_or_tensors(model, options.model, options.inputs, options.preparation);
   print_device_note(options.plan);
-  Runner runner = runner_for(model, inputs, options.plan);
+  PlanOptions plan = options.plan;
+  if (options.check_range) plan.calibration = inputs;
+  Runner runner = runner_for(model, inputs, plan);
   note_refused_algorithms(runner.plan(), options.plan);
   std::span<const Tensor> outputs;
   if (options.all_values.empty()) {
@@ -176,6 +178,9 @@ void add_run(CLI::App& app, ExitCode& result) {
                    "Also write inputs and all values that the layers make, as NAME.npy, into this folder")
       ->check(not_empty());
   add_plan_options(*verb, options->plan);
+  verb->add_flag("--check-range", options->check_range,
+                 "CUDA, where values are stored in float16: first compute the inputs in float32 on the CPU, and refuse "
+                 "what float16 would not hold");
   add_json_option(*verb, options->json);
   add_examples(*verb,
                "lenslet run net.onnx --input x.npy\n"
