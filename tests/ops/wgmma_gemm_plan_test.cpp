@@ -181,7 +181,7 @@ TEST_CASE("conv/wgmma_gemm_plan/results_lie_as_copies_take_them") {
       }
     CHECK(places.size() == static_cast<std::size_t>(staged_rows * filters / 8));
     CHECK(*places.rbegin() == staged_rows * filters * 2 - 16);
-    CHECK(*places.rbegin() < staged_bytes);
+    CHECK(*places.rbegin() < staged_box_bytes(filters));
 
     // A matrix of 8 rows of 16 bytes at a time; 32 banks of 4 bytes.
     for (int eight = 0; eight < filters / 8; ++eight)
@@ -201,14 +201,18 @@ TEST_CASE("conv/wgmma_gemm_plan/shared_memory") {
       CAPTURE(tile.m);
       CAPTURE(tile.n);
       CHECK(shared.stages >= (residual ? 3 : 4));
-      CHECK((!residual || shared.buffers == 4));
       CHECK(shared.pixels == tile.m * 128);
       CHECK(shared.filters == tile.n * 128);
-      CHECK((shared.buffers == 2 || shared.buffers == 4));
+      const int box = staged_box_bytes(tile.n), wide = wide_boxes(tile.n, shared.slots);
+      CHECK(shared.slots >= 2);
+      CHECK((!residual || shared.slots * box >= 6144));
+      CHECK(shared.slots % wide == 0);
+      CHECK(shared.slots >= 2 * wide);
+      CHECK(tile.n / staged_filters(tile.n) % wide == 0);
       CHECK(shared.staging == shared.stages * (shared.pixels + shared.filters));
       CHECK(shared.staging % 1024 == 0);
-      CHECK(shared.barriers == shared.staging + 8 * shared.buffers * staged_bytes);
-      CHECK(shared.total == shared.barriers + 16 * shared.stages + 64 * shared.buffers);
+      CHECK(shared.barriers == shared.staging + 8 * shared.slots * box);
+      CHECK(shared.total == shared.barriers + 16 * shared.stages + 64 * shared.slots);
       CHECK(static_cast<std::size_t>(shared.total) <= reference_gpu().shared_bytes_per_block);
     }
 }

@@ -1,7 +1,7 @@
 #pragma once
 // The way out of wgmma_gemm: bias, residual and activation in the registers that hold sums; then a warp lays 16 pixels
-// of 64 or 32 filters, a part, into shared memory in 16 bits, and the copy engine stores it. The residual comes by the
-// copy engine into the buffers that its results will leave by. Warps wait for nobody but the engine: while parts leave
+// of 64 or 32 filters, a box, into shared memory in 16 bits, and the copy engine stores it. The residual comes by the
+// copy engine into the slots that its results will leave by. Warps wait for nobody but the engine: while boxes leave
 // and come, they multiply the next tile.
 
 #include <cuda_runtime.h>
@@ -21,7 +21,7 @@ namespace lenslet::cuda {
 /// One thread, with the block's other barriers.
 template <typename Block>
 __device__ inline void init_residual_barriers(const Block& block) {
-  for (int i = 0; i < wgmma_consumers * 4 * Block::buffers; ++i) init_barrier(block.residuals(0) + i, 1);
+  for (int i = 0; i < wgmma_consumers * 4 * Block::slots; ++i) init_barrier(block.residuals(0) + i, 1);
 }
 
 /// Where a part lies in [pixels][K]: 16 pixels, one after the other.
@@ -54,17 +54,26 @@ __device__ inline void prefetch_residual(const Call& g, int first_pixel, int fir
       prefetch_tile(g.residuals, first_k + k, first_pixel + row);
 }
 
-/// What a consumer warp does with its sums. Of its parts of a tile those of the same pixels follow each other. Each
-/// takes the next of the warp's buffers and is a group of the first lane's stores, also where it lies outside of y.
+/// What a consumer warp does with its sums. They leave by boxes of 16 pixels of `box` filters, which go round through
+/// the warp's slots in shared memory; those of the same pixels follow each other. A part is so many boxes that are
+/// rounded together and then are one group of the first lane's stores, also where they lie outside of y.
+///
+/// Where sums are short this is what a kernel does most of the time, by two warps a scheduler, so what counts is how
+/// many instructions depend on each other: parts are unrolled, and wide, and biases come while a tile is multiplied.
+/// 64x16x112x112 -> 96, 1x1: 75.6 us by parts of a box in a loop with guarded biases.
 template <typename T, typename Block, typename Call, typename Place = PixelPlace>
 class Finisher {
   static constexpr int n = Block::shape.n, rows64 = Block::shape.m / 64 / wgmma_consumers;
-  static constexpr int filters = staged_filters(n);  // of a part
-  static constexpr int parts_n = n / filters, parts = rows64 * parts_n;
-  static constexpr int sums = filters / 2;  // of a part, a thread's
-  static constexpr int buffers = Block::buffers;
-  /// So many parts ahead a residual is under way, into all buffers but that of the part which left last.
-  static constexpr int ahead = buffers - 1;
+  static constexpr int box = staged_filters(n), box_bytes = staged_rows * box * 2;
+  static constexpr int boxes_n = n / box, boxes = rows64 * boxes_n;
+  static constexpr int slots = Block::slots;
+  /// Boxes of a part; of one where a residual comes.
+  static constexpr int wide = Block::for_residual ? 1 : wide_boxes(n, slots);
+  /// Where registers are left a thread keeps a tile's biases, those of the next one often being the same.
+  static constexpr bool holds_bias = rows64 * n / 2 + n / 4 <= 128;
+  static constexpr int held = holds_bias ? n / 8 : 1;
+  /// So many boxes ahead a residual is under way, into all slots but that of the box which left last.
+  static constexpr int ahead = slots - 1;
 
  public:
   /// After wait_for_previous().
@@ -74,6 +83,9 @@ class Finisher {
         barriers_(block.residuals(warp)),
         lane_(static_cast<int>(threadIdx.x) % 32),
         clamp_(g.activation.clamp().low, g.activation.clamp().high) {
+    // As matrices go: rows 0-7 and 8-15 of an eight of filters, then of the next. A pair of eights further on is 32
+    // bytes, which the permutation leaves as a bit of its own.
+    lane_offset_ = staged_offset(lane_ % 16, lane_ / 16, box);
     if (lane_ == 0) {
       prefetch_map(g.results);
       if (g.adds_residual != 0) order_copies_after_stores();
@@ -81,29 +93,42 @@ class Finisher {
     __syncwarp();
   }
 
-  /// The tile's sums begin here for this warp. Its first residuals are on their way while it multiplies.
+  /// The tile's sums begin here for this warp. Its biases, and its first residuals, are on their way while it
+  /// multiplies.
   __device__ void begin(const Place& first, int first_k) {
     first_ = first;
+    if constexpr (holds_bias)
+      if (first_k != first_k_) load_bias<n>(first_k, bias_);
     first_k_ = first_k;
     if (g_.adds_residual == 0) return;
     if (lane_ == 0)
-      for (int part = 0; part < ahead; ++part) load_residual(part);
+      for (int at = 0; at < ahead; ++at) load_residual(at, at);
     __syncwarp();
   }
 
   /// All sums are there.
   __device__ void finish(const float (&d)[rows64][n / 2]) {
-    // A loop, and most of its body once, for the sake of the code's size.
+    if (g_.activation.is_clamp()) {
+      if (wide > 1 && g_.adds_residual == 0)
+        finish_clamped<wide>(d);
+      else
+        finish_clamped<1>(d);
+    } else {
+      // A loop, and its body once, for the sake of the code's size.
 #pragma unroll 1
-    for (int part = 0; part < parts; ++part) {
-      if (exists(part)) finish_part(part, d);
-      if (lane_ == 0) {
-        commit_stores();
-        if (g_.adds_residual != 0) load_residual(part + ahead);
+      for (int at = 0; at < boxes; ++at) {
+        float v[box / 2];
+        float2 bias[box / 8];
+        if constexpr (!holds_bias) find_bias<1>(at, bias);
+#pragma unroll
+        for (int known = 0; known < boxes; ++known)  // registers are indexed by what is known here
+          if (at == known) {
+            if constexpr (holds_bias) find_bias<1>(known, bias);
+            take_sums<1>(known, d, bias, v);
+          }
+        finish_part<1, true>(at, v);
       }
-      __syncwarp();
     }
-    turn_ += parts;
   }
 
   /// After the last tile: shared memory may go.
@@ -113,89 +138,146 @@ class Finisher {
   }
 
  private:
-  __device__ Place place(int part) const { return first_.behind(g_, part / parts_n); }
-  __device__ int filter(int part) const { return first_k_ + part % parts_n * filters; }
-  __device__ bool exists(int part) const { return part < parts && filter(part) < g_.k && place(part).exists(g_); }
-  __device__ int buffer(int part) const { return static_cast<int>((turn_ + static_cast<unsigned>(part)) % buffers); }
-
-  /// By the first lane, when the part `ahead` of it, or an earlier one of another tile, was committed last.
-  __device__ void load_residual(int part) const {
-    if (!exists(part)) return;
-    wait_until_read<1>();  // what left from the buffer before
-    const int at = buffer(part);
-    arrive_expecting(barriers_ + at, staged_rows * filters * 2);
-    place(part).load(g_, staging_ + at * staged_bytes, barriers_ + at, filter(part));
+  __device__ Place place(int at) const { return first_.behind(g_, at / boxes_n); }
+  __device__ int filter(int at) const { return first_k_ + at % boxes_n * box; }
+  __device__ bool exists(int at) const { return at < boxes && filter(at) < g_.k && place(at).exists(g_); }
+  /// The slot of the box so many after that which is finished next.
+  __device__ int slot_behind(int count) const {
+    const int slot = slot_ + count;
+    return slot < slots ? slot : slot - slots;
   }
 
-  /// Of the eights of filters that the thread has two of each.
-  __device__ void load_bias(int part, float2 (&bias)[filters / 8]) const {
-    const int first = filter(part) + lane_ % 4 * 2;
+  /// By the first lane, when the box `ahead` of it, or an earlier one of another tile, was committed last. `behind`:
+  /// that many boxes after that which is finished next.
+  __device__ void load_residual(int at, int behind) const {
+    if (!exists(at)) return;
+    wait_until_read<1>();  // what left from the slot before
+    const int slot = slot_behind(behind);
+    arrive_expecting(barriers_ + slot, box_bytes);
+    place(at).load(g_, staging_ + slot * box_bytes, barriers_ + slot, filter(at));
+  }
+  /// Of the `count` filters from `first` on, of whose eights the thread has two of each.
+  template <int count>
+  __device__ void load_bias(int first, float2 (&bias)[count / 8]) const {
 #pragma unroll
-    for (int eight = 0; eight < filters / 8; ++eight) {
-      const int k = first + eight * 8;
-      bias[eight] = {};
-      if (g_.bias != nullptr && k < g_.k) bias[eight] = *reinterpret_cast<const float2*>(g_.bias + k);
+    for (int eight = 0; eight < count / 8; ++eight) bias[eight] = {};
+    if (g_.bias == nullptr) return;
+    const int own = first + lane_ % 4 * 2;
+    if (first + count <= g_.k) {
+      const float2* const from = reinterpret_cast<const float2*>(g_.bias + own);
+#pragma unroll
+      for (int eight = 0; eight < count / 8; ++eight) bias[eight] = from[eight * 4];
+    } else {
+#pragma unroll
+      for (int eight = 0; eight < count / 8; ++eight)
+        if (own + eight * 8 < g_.k) bias[eight] = *reinterpret_cast<const float2*>(g_.bias + own + eight * 8);
     }
   }
 
-  __device__ void finish_part(int part, const float (&d)[rows64][n / 2]) {
-    const int at = buffer(part);
-    unsigned char* const staged = staging_ + at * staged_bytes;
-    // Of a pair of eights, as matrices go: rows 0-7 and 8-15 of the first, then of the second.
-    const auto row = [&](int pair) { return staged + staged_offset(lane_ % 16, pair * 2 + lane_ / 16, filters); };
+  /// Of `count` boxes from this one on: of what is held, or loaded now.
+  template <int count>
+  __device__ void find_bias(int at, float2 (&bias)[count * box / 8]) const {
+    if constexpr (holds_bias) {
+#pragma unroll
+      for (int i = 0; i < count * box / 8; ++i) bias[i] = bias_[at % boxes_n * (box / 8) + i];
+    } else {
+      load_bias<count * box>(filter(at), bias);
+    }
+  }
+  template <int count>
+  __device__ void take_sums(int at, const float (&d)[rows64][n / 2], const float2 (&bias)[count * box / 8],
+                            float (&v)[count * box / 2]) const {
+#pragma unroll
+    for (int i = 0; i < count * box / 2; ++i)
+      v[i] = d[at / boxes_n][at % boxes_n * (box / 2) + i] + (i % 2 == 0 ? bias[i / 4].x : bias[i / 4].y);
+  }
 
-    float2 bias[filters / 8];
-    load_bias(part, bias);
-    float v[sums];
-#pragma unroll
-    for (int known = 0; known < parts; ++known)  // registers are indexed by what is known here
-      if (part == known) {
-#pragma unroll
-        for (int i = 0; i < sums; ++i)
-          v[i] = d[known / parts_n][known % parts_n * sums + i] + (i % 2 == 0 ? bias[i / 4].x : bias[i / 4].y);
-      }
+  /// Parts of so many boxes, from this box on, whose biases are known; those of the next part come meanwhile.
+  template <int count, int at>
+  __device__ void finish_clamped(const float (&d)[rows64][n / 2], const float2 (&bias)[count * box / 8]) {
+    float v[count * box / 2];
+    take_sums<count>(at, d, bias, v);
+    if constexpr (at + count < boxes) {
+      float2 next[count * box / 8];
+      find_bias<count>(at + count, next);
+      finish_part<count, false>(at, v);
+      finish_clamped<count, at + count>(d, next);
+    } else {
+      finish_part<count, false>(at, v);
+    }
+  }
+  template <int count>
+  __device__ void finish_clamped(const float (&d)[rows64][n / 2]) {
+    float2 bias[count * box / 8];
+    find_bias<count>(0, bias);
+    finish_clamped<count, 0>(d, bias);
+  }
 
-    if (g_.adds_residual != 0) {
-      wait_for_phase(barriers_ + at, phases_ >> at & 1);
-      phases_ ^= 1U << at;
-      __syncwarp();
+  /// `count` boxes from this one on, if the first of them exists.
+  template <int count, bool activates>
+  __device__ void finish_part(int at, float (&v)[count * box / 2]) {
+    const bool there = exists(at);
+    if (there) {
+      unsigned char* const staged = staging_ + slot_ * box_bytes;
+      // Of a pair of eights of a box.
+      const auto row = [&](int pair) {
+        return reinterpret_cast<unsigned char*>(
+            reinterpret_cast<std::uintptr_t>(staged + pair / (box / 16) * box_bytes + lane_offset_) ^
+            static_cast<std::uintptr_t>(pair % (box / 16) * 32));
+      };
+      if (count == 1 && g_.adds_residual != 0) {
+        wait_for_phase(barriers_ + slot_, phases_ >> slot_ & 1);
+        phases_ ^= 1U << slot_;
+        __syncwarp();
 #pragma unroll
-      for (int pair = 0; pair < filters / 16; ++pair) {
-        std::uint32_t words[4];
-        load_matrices(words, row(pair));
+        for (int pair = 0; pair < count * box / 16; ++pair) {
+          std::uint32_t words[4];
+          load_matrices(words, row(pair));
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float2 residual = widened_pair<T>(words[i]);
-          v[pair * 8 + i * 2] += residual.x;
-          v[pair * 8 + i * 2 + 1] += residual.y;
+          for (int i = 0; i < 4; ++i) {
+            const float2 residual = widened_pair<T>(words[i]);
+            v[pair * 8 + i * 2] += residual.x;
+            v[pair * 8 + i * 2 + 1] += residual.y;
+          }
         }
+      } else if (lane_ == 0) {
+        wait_until_read<slots / count - 1>();
       }
-    } else if (lane_ == 0) {
-      wait_until_read<buffers - 1>();
-    }
-    __syncwarp();
+      __syncwarp();
 
-    if (!g_.activation.is_clamp()) g_.activation.apply_for_halves(v);
+      if constexpr (activates) g_.activation.apply_for_halves(v);
 #pragma unroll
-    for (int pair = 0; pair < filters / 16; ++pair) {
-      std::uint32_t words[4];
+      for (int pair = 0; pair < count * box / 16; ++pair) {
+        std::uint32_t words[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) words[i] = clamp_(narrowed_pair<T>(v[pair * 8 + i * 2], v[pair * 8 + i * 2 + 1]));
-      store_matrices(row(pair), words);
+        for (int i = 0; i < 4; ++i) words[i] = clamp_(narrowed_pair<T>(v[pair * 8 + i * 2], v[pair * 8 + i * 2 + 1]));
+        store_matrices(row(pair), words);
+      }
+      order_copies_after_shared_stores();
+      __syncwarp();
     }
-    order_copies_after_shared_stores();
+    if (lane_ == 0) {
+      if (there)
+#pragma unroll
+        for (int i = 0; i < count; ++i)
+          if (filter(at + i) < g_.k) place(at).store(g_, staging_ + (slot_ + i) * box_bytes, filter(at + i));
+      commit_stores();
+      if (count == 1 && g_.adds_residual != 0) load_residual(at + ahead, ahead);
+    }
     __syncwarp();
-    if (lane_ == 0) place(part).store(g_, staged, filter(part));
+    slot_ = slot_behind(count);
   }
 
   const Call& g_;
   unsigned char* staging_;
-  std::uint64_t* barriers_;  // a buffer each
+  std::uint64_t* barriers_;  // a slot each
   int lane_;
+  int lane_offset_;
   PairClamp<T> clamp_;
   Place first_{};
-  int first_k_ = 0;
-  unsigned turn_ = 0;    // parts before this tile
+  int first_k_ = -1;
+  float2 bias_[held];    // of the tile, where they are held
+  int slot_ = 0;         // of the box that is finished next
   unsigned phases_ = 0;  // of barriers_, one bit each
 };
 

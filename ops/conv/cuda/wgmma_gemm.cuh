@@ -39,7 +39,8 @@ template <WgmmaTile tile, int width, int groups, bool residual>
 struct WgmmaBlock {
   static constexpr WgmmaTileShape shape = shape_of(tile);
   static constexpr WgmmaShared layout = shared_of(shape, residual);
-  static constexpr int stage_bytes = layout.pixels + layout.filters, buffers = layout.buffers;
+  static constexpr int stage_bytes = layout.pixels + layout.filters, slots = layout.slots;
+  static constexpr bool for_residual = residual;
   using Stage = WgmmaStage<shape.m, shape.n, width, groups>;
   static_assert(layout.pixels % 1024 == 0 && layout.filters % 1024 == 0 && layout.barriers % 8 == 0);
 
@@ -56,10 +57,10 @@ struct WgmmaBlock {
   }
   __device__ std::uint64_t* empty(int stage) const { return full(stage) + layout.stages; }
   __device__ unsigned char* staging(int warp) const {
-    return shared + layout.staging + warp * (buffers * staged_bytes);
+    return shared + layout.staging + warp * (slots * staged_box_bytes(shape.n));
   }
-  /// The barriers of a warp's buffers: a part of the residual has arrived.
-  __device__ std::uint64_t* residuals(int warp) const { return full(0) + 2 * layout.stages + warp * buffers; }
+  /// The barriers of a warp's slots: a box of the residual has arrived.
+  __device__ std::uint64_t* residuals(int warp) const { return full(0) + 2 * layout.stages + warp * slots; }
 };
 
 /// One thread: all copies of a block.

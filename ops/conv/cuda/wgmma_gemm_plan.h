@@ -83,51 +83,58 @@ constexpr bool has_width(SlicesTile tile, int width) {
 /// Blocks of a cluster: powers of 2, so that their shares of a tile are even.
 inline constexpr std::array<int, 4> slice_counts{1, 2, 4, 8};
 
-/// Results leave through shared memory in parts of so many pixels and filters, which a consumer warp rounds and one
-/// copy stores. A residual comes the same way. Parts are as wide as a tile of n filters has whole ones.
+/// Results leave through shared memory in boxes of so many pixels and filters, which a consumer warp rounds and one
+/// copy stores. A residual comes the same way. Boxes are as wide as a tile of n filters has whole ones.
 LENSLET_HOST_DEVICE constexpr int staged_filters(int n) { return n % 64 == 0 ? 64 : 32; }
-/// A buffer has room for the widest.
-inline constexpr int staged_rows = 16, staged_bytes = staged_rows * 64 * 2;
+inline constexpr int staged_rows = 16;
+LENSLET_HOST_DEVICE constexpr int staged_box_bytes(int n) { return staged_rows * staged_filters(n) * 2; }
+/// Boxes that are rounded together: those of the same pixels, 128 filters at most, if a warp's slots have room for
+/// twice as many; else one.
+LENSLET_HOST_DEVICE constexpr int wide_boxes(int n, int slots) {
+  const int boxes = n / staged_filters(n);
+  return n <= 128 && slots % (2 * boxes) == 0 ? boxes : 1;
+}
 
-/// Where the results (row, 8 * eight ...+7) of a part of so many filters lie, in bytes: as copies by a tensor map have
+/// Where the results (row, 8 * eight ...+7) of a box of so many filters lie, in bytes: as copies by a tensor map have
 /// them, 16-byte units permuted so that those of eight rows lie in different banks.
 LENSLET_HOST_DEVICE constexpr int staged_offset(int row, int eight, int filters) {
   const int dense = row * filters * 2 + eight * 16;
   return dense ^ ((dense >> 7 & (filters / 8 - 1)) << 4);
 }
 
-/// Bytes of shared memory: stages of both operands, parts on their way, and barriers.
+/// Bytes of shared memory: stages of both operands, boxes on their way, and barriers.
 struct WgmmaShared {
   int pixels = 0, filters = 0;  ///< of a stage's operands
   int stages = 0;
-  int buffers = 0;   ///< of a consumer warp, for parts
-  int staging = 0;   ///< where the warps' buffers begin
-  int barriers = 0;  ///< where they begin: a full one each stage, then an empty one each, then one each buffer
+  int slots = 0;     ///< of a consumer warp, for boxes
+  int staging = 0;   ///< where the warps' slots begin
+  int barriers = 0;  ///< where they begin: a full one each stage, then an empty one each, then one each slot
   int total = 0;
 };
 inline constexpr int wgmma_consumers = 2;
-/// With a residual, whose parts come as well as leave, buffers are worth more than a fourth stage: in TF32
+/// With a residual, whose boxes come as well as leave, slots are worth more than a fourth stage: in TF32
 /// 64x64x56x56 -> 256, 1x1, takes 80 us without one, and 174 where parts come one by one, of which its bytes are 49.
 constexpr WgmmaShared shared_of(const WgmmaTileShape& tile, bool residual) {
-  constexpr int all = 224 << 10, warps = wgmma_consumers * 4, most_stages = 8;
-  const int least_stages = residual ? 3 : 4;
+  constexpr int all = 224 << 10, warps = wgmma_consumers * 4, most_stages = 8, most_slots = 8;
+  const int least_stages = residual ? 3 : 4, box = staged_box_bytes(tile.n);
   WgmmaShared shared;
   shared.pixels = tile.m * wgmma_step * 2;
   shared.filters = tile.n * wgmma_step * 2;
   const int stage = shared.pixels + shared.filters;
   // More of them keep more bytes under way where sums are short. Large tiles are for long ones.
-  shared.buffers = least_stages * stage + warps * 4 * staged_bytes <= all ? 4 : 2;
-  const int staging = warps * shared.buffers * staged_bytes, for_stages = all - staging;
+  const int ample = tile.n % 96 == 0 ? 6 : 8192 / box < most_slots ? 8192 / box : most_slots;
+  shared.slots = least_stages * stage + warps * ample * box <= all ? ample : ample / 2;
+  const int staging = warps * shared.slots * box, for_stages = all - staging;
   shared.stages = for_stages / stage < most_stages ? for_stages / stage : most_stages;
   shared.staging = shared.stages * stage;
   shared.barriers = shared.staging + staging;
-  shared.total = shared.barriers + (2 * shared.stages + warps * shared.buffers) * 8;
+  shared.total = shared.barriers + (2 * shared.stages + warps * shared.slots) * 8;
   return shared;
 }
 
 /// Is there a layout of its own for residuals?
 constexpr bool has_residual_layout(const WgmmaTileShape& tile) {
-  return shared_of(tile, true).buffers != shared_of(tile, false).buffers;
+  return shared_of(tile, true).slots != shared_of(tile, false).slots;
 }
 
 /// Bytes of shared memory of a block of a cluster: stages of both operands, its share of the tile's sums of all slices,

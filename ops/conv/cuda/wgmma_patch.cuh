@@ -72,7 +72,8 @@ struct PatchStageWalk {
 template <int units, int n, int row_bytes>
 struct PatchBlock {
   static constexpr WgmmaTileShape shape{64 * units, n, 0};
-  static constexpr int buffers = patch_buffers, filter_bytes = n * row_bytes;
+  static constexpr bool for_residual = false;
+  static constexpr int slots = patch_slots, buffers = slots, filter_bytes = n * row_bytes;
   static_assert(filter_bytes % 1024 == 0);
 
   const WgmmaPatch& g;
@@ -86,8 +87,10 @@ struct PatchBlock {
   __device__ std::uint64_t* patch_empty(int stage) const { return barriers() + g.patch_stages + stage; }
   __device__ std::uint64_t* full(int stage) const { return barriers() + 2 * g.patch_stages + stage; }
   __device__ std::uint64_t* empty(int stage) const { return full(stage) + g.filter_stages; }
-  __device__ unsigned char* staging(int warp) const { return shared + g.staging_at + warp * (buffers * staged_bytes); }
-  __device__ std::uint64_t* residuals(int warp) const { return full(0) + 2 * g.filter_stages + warp * buffers; }
+  __device__ unsigned char* staging(int warp) const {
+    return shared + g.staging_at + warp * (slots * patch_slot_bytes);
+  }
+  __device__ std::uint64_t* residuals(int warp) const { return full(0) + 2 * g.filter_stages + warp * slots; }
 };
 
 /// The groups and taps of a tile in their order.

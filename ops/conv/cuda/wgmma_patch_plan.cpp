@@ -47,7 +47,7 @@ WgmmaPatchPlan cut(const ConvProblem& p, const PatchTile& tile, int row_bytes) {
 
 /// Fills shared memory; false where it is too small.
 bool lay_out(WgmmaPatchPlan& plan) {
-  constexpr int staging = consumer_warps * patch_buffers * staged_bytes, barrier_bytes = 1 << 10;
+  constexpr int staging = consumer_warps * patch_slots * patch_slot_bytes, barrier_bytes = 1 << 10;
   const int tile_bytes = plan.tile.units * plan.patch_bytes;
   const int all = shared_bytes - staging - barrier_bytes;
   const std::int64_t steps = plan.groups * plan.taps;
@@ -64,7 +64,7 @@ bool lay_out(WgmmaPatchPlan& plan) {
   plan.filters_at = plan.patch_stages * tile_bytes;
   plan.staging_at = plan.filters_at + plan.filter_stages * plan.filter_bytes;
   plan.barriers_at = plan.staging_at + staging;
-  plan.total = plan.barriers_at + 8 * (2 * (plan.patch_stages + plan.filter_stages) + consumer_warps * patch_buffers);
+  plan.total = plan.barriers_at + 8 * (2 * (plan.patch_stages + plan.filter_stages) + consumer_warps * patch_slots);
   return true;
 }
 

@@ -24,8 +24,8 @@ inline constexpr int unit_side = 8;
 /// Lines of a part of a unit, which a warp stores.
 inline constexpr int part_lines = staged_rows / unit_side;
 
-/// Of a consumer warp, for parts.
-inline constexpr int patch_buffers = 3;
+/// Of a consumer warp, for boxes on their way, and room for the widest.
+inline constexpr int patch_slots = 3, patch_slot_bytes = 2 << 10;
 
 /// There are kernels of these, of 64 * units pixels and so many filters.
 struct PatchTile {
