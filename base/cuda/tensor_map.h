@@ -16,8 +16,9 @@ namespace lenslet::cuda {
 enum class MapElement { half, tf32, f32 };
 
 /// `sizes` from the innermost axis, four at most, densely one in the other; of axis 0 a multiple of 16 bytes. `box` is
-/// what one copy brings: 128, 64 or 32 bytes, then 256 each at most. `pitch`, if it is not 0: elements from one place
-/// of axis 1 to the next, a multiple of 16 bytes. Error(device), also where the driver makes no tensor maps.
+/// what one copy brings: 128, 64 or 32 bytes, or 192 without a swizzle, then 256 each at most. `pitch`, if it is not 0:
+/// elements from one place of axis 1 to the next, a multiple of 16 bytes. Error(device), also where the driver makes no
+/// tensor maps.
 CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, std::span<const std::uint32_t> box,
                       std::uint64_t pitch = 0, MapElement element = MapElement::half);
 

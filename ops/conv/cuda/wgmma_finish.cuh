@@ -83,8 +83,7 @@ class Finisher {
         barriers_(block.residuals(warp)),
         lane_(static_cast<int>(threadIdx.x) % 32),
         clamp_(g.activation.clamp().low, g.activation.clamp().high) {
-    // As matrices go: rows 0-7 and 8-15 of an eight of filters, then of the next. A pair of eights further on is 32
-    // bytes, which the permutation leaves as a bit of its own.
+    // As matrices go: rows 0-7 and 8-15 of an eight of filters, then of the next.
     lane_offset_ = staged_offset(lane_ % 16, lane_ / 16, box);
     if (lane_ == 0) {
       prefetch_map(g.results);
@@ -221,9 +220,7 @@ class Finisher {
       unsigned char* const staged = staging_ + slot_ * box_bytes;
       // Of a pair of eights of a box.
       const auto row = [&](int pair) {
-        return reinterpret_cast<unsigned char*>(
-            reinterpret_cast<std::uintptr_t>(staged + pair / (box / 16) * box_bytes + lane_offset_) ^
-            static_cast<std::uintptr_t>(pair % (box / 16) * 32));
+        return staged + pair / (box / 16) * box_bytes + staged_behind(lane_offset_, pair % (box / 16), box);
       };
       if (count == 1 && g_.adds_residual != 0) {
         wait_for_phase(barriers_ + slot_, phases_ >> slot_ & 1);

@@ -73,7 +73,11 @@ WgmmaKernel kernel_for(const ConvProblem& p, const WgmmaGemmPlan& plan) {
 class BoundWgmmaGemm final : public BoundKernel {
  public:
   BoundWgmmaGemm(const ConvProblem& p, const WgmmaGemmPlan& plan)
-      : problem_(p), shape_(shape_of(plan.tile)), width_(plan.width), kernel_(kernel_for(p, plan)) {
+      : problem_(p),
+        shape_(shape_of(plan.tile)),
+        width_(plan.width),
+        lasting_(plan.lasting_stages(shared_of(shape_, p.residual).stages)),
+        kernel_(kernel_for(p, plan)) {
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
     call_.walk = WindowWalk(p);
     call_.terms = TermOrder(p);
@@ -96,9 +100,15 @@ class BoundWgmmaGemm final : public BoundKernel {
       call.residuals = results(residual, call.k);
       call.adds_residual = 1;
     }
-    const auto shared_bytes = static_cast<std::size_t>(shared_of(shape_, problem_.residual).total);
+    const WgmmaShared shared = shared_of(shape_, problem_.residual);
+    const auto shared_bytes = static_cast<std::size_t>(shared.total);
+    // A block's tiles are all of the same filters where blocks are a multiple of the tiles side by side.
+    const int units = run.cuda->multiprocessors, even = units / call.tiles_n * call.tiles_n;
+    const bool lasts = lasting_ > 0 && even > units - units / 16;
+    call.filters_last = lasts ? 1 : 0;
+    call.stages = lasts ? lasting_ : shared.stages;
     allow_shared_bytes(kernel_, shared_bytes);
-    launch(*run.cuda, kernel_, static_cast<unsigned>(std::min(call.tiles, run.cuda->multiprocessors)), wgmma_threads,
+    launch(*run.cuda, kernel_, static_cast<unsigned>(std::min(call.tiles, lasts ? even : units)), wgmma_threads,
            shared_bytes, call);
   }
 
@@ -115,6 +125,7 @@ class BoundWgmmaGemm final : public BoundKernel {
   ConvProblem problem_;
   WgmmaTileShape shape_;
   int width_;
+  int lasting_;
   WgmmaKernel kernel_;
   WgmmaGemm call_;  // but for what depends on addresses
 };

@@ -25,6 +25,8 @@ struct WgmmaGemm {
   int pixels = 0, k = 0;  ///< pixels: N*P*Q
   TermOrder terms;
   int steps = 0;                ///< of a tile
+  int stages = 0;               ///< that are used
+  int filters_last = 0;         ///< what a stage has of them is right whenever its turn comes
   int tiles = 0, tiles_n = 0;   ///< of all blocks, and those side by side
   const float* bias = nullptr;  ///< may be null
   int adds_residual = 0;
@@ -67,20 +69,25 @@ struct WgmmaBlock {
 template <typename Block>
 __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
   using Stage = typename Block::Stage;
-  constexpr int stages = Block::layout.stages;
   prefetch_map(g.filters);
   prefetch_map(g.windows);
   // Filters do not wait for what other kernels compute.
-  int early = g.steps < stages ? g.steps : stages;
+  const int own_tiles = (g.tiles - Block::first() + Block::step() - 1) / Block::step();
+  int early = g.filters_last != 0 ? g.steps * own_tiles : g.steps;
+  early = early < g.stages ? early : g.stages;
   {
     const int first_k = Block::first() % g.tiles_n * Block::shape.n;
     TermWalk terms;
-    for (int stage = 0; stage < early; ++stage)
+    for (int stage = 0, step = 0; stage < early; ++stage) {
       Stage::bring_filters(g, block.filters(stage), block.full(stage), first_k, terms);
+      if (++step < g.steps) continue;
+      step = 0;
+      terms = {};
+    }
   }
   wait_for_previous();
   order_copies_after_stores();
-  StageWalk<stages> at;
+  StageRing at{g.stages};
   for (int index = Block::first(); index < g.tiles; index += Block::step()) {
     const int tile_m = index / g.tiles_n, first_k = (index - tile_m * g.tiles_n) * Block::shape.n;
     const int first_pixel = tile_m * Block::shape.m;
@@ -94,7 +101,10 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
       } else {
         wait_for_phase(block.empty(at.stage), at.phase ^ 1);  // the first time round all are
         TermWalk same = terms;
-        Stage::bring_filters(g, block.filters(at.stage), full, first_k, same);
+        if (g.filters_last != 0)
+          Stage::announce_windows(full);
+        else
+          Stage::bring_filters(g, block.filters(at.stage), full, first_k, same);
       }
       Stage::bring_windows(g, block.pixels(at.stage), full, first_pixel, start, terms);
       at.next();
@@ -107,7 +117,7 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
 template <typename T, typename Block>
 __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
   using Stage = typename Block::Stage;
-  constexpr int stages = Block::layout.stages, n = Block::shape.n, rows64 = Block::shape.m / 64 / wgmma_consumers;
+  constexpr int n = Block::shape.n, rows64 = Block::shape.m / 64 / wgmma_consumers;
   // The same for all threads of a warp, and known to be.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32 - 4, 0), consumer = warp / 4;
   const unsigned lane = threadIdx.x % 32;
@@ -119,7 +129,7 @@ __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
 
   wait_for_previous();
   Finisher<T, Block, WgmmaGemm> finisher(g, block, warp);
-  StageWalk<stages> at;
+  StageRing at{g.stages};
   float d[rows64][n / 2];
   for (int index = Block::first(); index < g.tiles; index += Block::step()) {
     const int tile_m = index / g.tiles_n;

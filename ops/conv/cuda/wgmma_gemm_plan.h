@@ -84,8 +84,10 @@ constexpr bool has_width(SlicesTile tile, int width) {
 inline constexpr std::array<int, 4> slice_counts{1, 2, 4, 8};
 
 /// Results leave through shared memory in boxes of so many pixels and filters, which a consumer warp rounds and one
-/// copy stores. A residual comes the same way. Boxes are as wide as a tile of n filters has whole ones.
-LENSLET_HOST_DEVICE constexpr int staged_filters(int n) { return n % 64 == 0 ? 64 : 32; }
+/// copy stores. A residual comes the same way. The copy engine takes its time for each row of a box, so rows are as
+/// wide as a tile of n filters has whole ones; 64 filters, since wider ones have no permutation (below), and 96 all the
+/// same: their rows meet in two of four groups of banks, which is less than three boxes cost.
+LENSLET_HOST_DEVICE constexpr int staged_filters(int n) { return n % 64 == 0 ? 64 : n % 96 == 0 ? 96 : 32; }
 inline constexpr int staged_rows = 16;
 LENSLET_HOST_DEVICE constexpr int staged_box_bytes(int n) { return staged_rows * staged_filters(n) * 2; }
 /// Boxes that are rounded together: those of the same pixels, 128 filters at most, if a warp's slots have room for
@@ -96,10 +98,15 @@ LENSLET_HOST_DEVICE constexpr int wide_boxes(int n, int slots) {
 }
 
 /// Where the results (row, 8 * eight ...+7) of a box of so many filters lie, in bytes: as copies by a tensor map have
-/// them, 16-byte units permuted so that those of eight rows lie in different banks.
+/// them, 16-byte units permuted so that those of eight rows lie in different banks; of 96 filters as they come.
 LENSLET_HOST_DEVICE constexpr int staged_offset(int row, int eight, int filters) {
   const int dense = row * filters * 2 + eight * 16;
-  return dense ^ ((dense >> 7 & (filters / 8 - 1)) << 4);
+  return filters == 96 ? dense : dense ^ ((dense >> 7 & (filters / 8 - 1)) << 4);
+}
+/// The same of (row, 8 * (eight + 2 * pairs) ...), `offset` being that of (row, 8 * eight ...), of a box that begins at
+/// a multiple of its bytes.
+LENSLET_HOST_DEVICE constexpr int staged_behind(int offset, int pairs, int filters) {
+  return filters == 96 ? offset + pairs * 32 : offset ^ (pairs * 32);
 }
 
 /// Bytes of shared memory: stages of both operands, boxes on their way, and barriers.
@@ -122,8 +129,8 @@ constexpr WgmmaShared shared_of(const WgmmaTileShape& tile, bool residual) {
   shared.filters = tile.n * wgmma_step * 2;
   const int stage = shared.pixels + shared.filters;
   // More of them keep more bytes under way where sums are short. Large tiles are for long ones.
-  const int ample = tile.n % 96 == 0 ? 6 : 8192 / box < most_slots ? 8192 / box : most_slots;
-  shared.slots = least_stages * stage + warps * ample * box <= all ? ample : ample / 2;
+  const int ample = 8192 / box < most_slots ? 8192 / box : most_slots;
+  shared.slots = ample == 2 || least_stages * stage + warps * ample * box <= all ? ample : ample / 2;
   const int staging = warps * shared.slots * box, for_stages = all - staging;
   shared.stages = for_stages / stage < most_stages ? for_stages / stage : most_stages;
   shared.staging = shared.stages * stage;
@@ -278,6 +285,12 @@ struct WgmmaGemmPlan {
   std::int64_t groups = 0;  ///< R*S times C/width rounded up
   std::int64_t steps = 0;   ///< of a tile, all slices
   int groups_a_step = 1;    ///< 64 / width, or 1 where there is one group
+
+  /// Stages of which each has the same filters whenever its turn comes, if a block's tiles are all of the same filters:
+  /// they need to come once. 0 where a tile has more steps than there are stages.
+  int lasting_stages(int stages) const {
+    return steps > stages ? 0 : stages / static_cast<int>(steps) * static_cast<int>(steps);
+  }
 
   int m() const { return slices == 0 ? shape_of(tile).m : shape_of(slices_tile).m; }
   int n() const { return slices == 0 ? shape_of(tile).n : shape_of(slices_tile).n; }

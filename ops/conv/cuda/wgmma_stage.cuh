@@ -25,6 +25,18 @@ struct StageWalk {
   }
 };
 
+/// The same of a number that is known when the kernel runs.
+struct StageRing {
+  int stages;
+  int stage = 0;
+  unsigned phase = 0;
+  __device__ void next() {
+    if (++stage < stages) return;
+    stage = 0;
+    phase ^= 1;
+  }
+};
+
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 /// Of tiles of m pixels and n filters, elements of 2 bytes, or of 4 where products are TF32. A call has maps of windows
@@ -35,6 +47,8 @@ struct WgmmaStage {
   static constexpr int pixels_bytes = m * row_bytes, filters_bytes = n * row_bytes;  ///< of a group
   static_assert(groups * row_bytes <= 128);
 
+  /// One thread: windows come to a stage whose filters are there.
+  __device__ static void announce_windows(std::uint64_t* full) { arrive_expecting(full, groups * pixels_bytes); }
   /// One thread: announces what comes to the stage, and has the filters from first_k on come. `terms` goes on.
   template <typename Call>
   __device__ static void bring_filters(const Call& g, unsigned char* to, std::uint64_t* full, int first_k,
