@@ -87,7 +87,7 @@ CUtensorMap window_map(const void* images, const WindowMap& windows, MapElement 
   static const auto encode = driver_entry<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
   std::array<cuuint64_t, 4> lengths{};
   for (std::size_t axis = 0; axis < lengths.size(); ++axis) lengths[axis] = windows.sizes[axis];
-  const auto strides = strides_of<4>(windows.sizes, 0, element);
+  const auto strides = strides_of<4>(windows.sizes, windows.pitch, element);
   // In the order of the axes, as CUTLASS has them: cuda.h calls the corners {D, H, W} without saying from which end.
   const std::array<cuuint32_t, 4> steps{1, windows.stride[0], windows.stride[1], 1};
   const std::uint32_t channels = windows.channels == 0 ? widest_bytes / bytes_of(element) : windows.channels;

@@ -15,10 +15,9 @@ namespace lenslet::cuda {
 /// rounds to TF32's 10 mantissa bits, to nearest, on their way into shared memory.
 enum class MapElement { half, tf32, f32 };
 
-/// `sizes` from the innermost axis, four at most, densely one in the other; of axis 0 a multiple of 16 bytes. `box` is
-/// what one copy brings: 128, 64 or 32 bytes, or 192 without a swizzle, then 256 each at most. `pitch`, if it is not 0:
-/// elements from one place of axis 1 to the next, a multiple of 16 bytes. Error(device), also where the driver makes no
-/// tensor maps.
+/// `sizes` from the innermost axis, four at most, densely one in the other, but for `pitch`: elements from one place of
+/// axis 1 to the next, a multiple of 16 bytes; 0: as many as axis 0 has. `box` is what one copy brings: 128, 64 or 32
+/// bytes, or 192 without a swizzle, then 256 each at most. Error(device), also where the driver makes no tensor maps.
 CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, std::span<const std::uint32_t> box,
                       std::uint64_t pitch = 0, MapElement element = MapElement::half);
 
@@ -31,6 +30,7 @@ struct WindowMap {
   std::array<std::uint32_t, 2> stride{};
   std::uint32_t pixels = 0;
   std::uint32_t channels = 0;  ///< 0: 128 bytes
+  std::uint64_t pitch = 0;     ///< as above, of pixels
 };
 CUtensorMap window_map(const void* images, const WindowMap& map, MapElement element = MapElement::half);
 

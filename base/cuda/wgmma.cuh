@@ -50,6 +50,7 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
   for (int i = 0; i < count; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
+#define LENSLET_WGMMA_0_8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define LENSLET_WGMMA_0_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define LENSLET_WGMMA_0_32                                                                               \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
@@ -79,7 +80,9 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
                : registers                                                                     \
                : "l"(a), "l"(b), "r"(add))
 #define LENSLET_WGMMA_OF(form, transposed)                                                                          \
-  if constexpr (n == 32)                                                                                            \
+  if constexpr (n == 16)                                                                                            \
+    LENSLET_WGMMA(16, form, transposed, LENSLET_WGMMA_0_8, LENSLET_WGMMA_8(0), 8, 9, 10);                           \
+  else if constexpr (n == 32)                                                                                       \
     LENSLET_WGMMA(32, form, transposed, LENSLET_WGMMA_0_16, LENSLET_WGMMA_16(0), 16, 17, 18);                       \
   else if constexpr (n == 64)                                                                                       \
     LENSLET_WGMMA(64, form, transposed, LENSLET_WGMMA_0_32, LENSLET_WGMMA_32(0), 32, 33, 34);                       \
@@ -97,7 +100,7 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
 /// way until wgmma_wait().
 template <typename T, int n>
 __device__ inline void wgmma(float (&d)[n / 2], std::uint64_t a, std::uint64_t b, int add) {
-  static_assert(n == 32 || n == 64 || n == 96 || n == 128 || n == 256);
+  static_assert(n == 16 || n == 32 || n == 64 || n == 96 || n == 128 || n == 256);
   if constexpr (std::is_same_v<T, Float16>) {
     LENSLET_WGMMA_OF("k16.f32.f16.f16", ", 0, 0");
   } else if constexpr (std::is_same_v<T, BFloat16>) {
@@ -150,6 +153,7 @@ __device__ inline void wgmma_of_registers(float (&d)[n / 2], const std::uint32_t
 #undef LENSLET_WGMMA_32_48
 #undef LENSLET_WGMMA_0_32
 #undef LENSLET_WGMMA_0_16
+#undef LENSLET_WGMMA_0_8
 
 /// Registers a thread of this warpgroup may have from here on, a multiple of 8. All warpgroups of a block together have
 /// what they had at the start; waits until others gave up enough.

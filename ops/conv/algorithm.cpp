@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/aligned_format.h"
 #include "ops/conv/conv.h"
 #include "ops/core/checks.h"
 
@@ -82,7 +83,7 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
   candidate.estimated_us = plan.estimated_us;
   candidate.tolerance = plan.tolerance;
   candidate.in_place = input_bit(ConvOp::residual);
-  candidate.pitched_output = plan.pitched && format == formats::nhwc && !p.residual;
+  candidate.pitched_output = plan.pitched && may_have_pitch(format) && !p.residual;
   if (!computed) candidate.reads = all_inputs & ~input_bit(ConvOp::filter);
   candidate.needs_cublas = plan.needs_cublas;
   candidate.workspace_bytes = bind({node, candidate, target.device})->workspace_bytes();

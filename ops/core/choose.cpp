@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/aligned_format.h"
+
 namespace lenslet {
 namespace {
 
@@ -26,6 +28,17 @@ Choice::Row ask(const Kernel& kernel, const Problem& problem, const Target& targ
 
 }  // namespace
 
+Format home_format(const TensorType& type, const Target& target) {
+  const DeviceProfile& device = target.device;
+  const bool copies = device.kind == DeviceKind::cuda && device.capability == 90 && device.clusters;
+  const bool reads_by_copies = type.dtype == DType::f16 || type.dtype == DType::bf16 ||
+                               (type.dtype == DType::f32 && target.numerics.multiply == Numerics::Multiply::tf32);
+  if (!copies || !reads_by_copies || type.shape.rank() != 4) return formats::nhwc;
+  const Format aligned = aligned_nhwc(type.shape[1], type.dtype);
+  const bool pays = 2 * type.shape[1] > aligned.pixel_pitch && type.shape[2] * type.shape[3] > 1;
+  return pays ? aligned : formats::nhwc;
+}
+
 double conversion_us(const Format& from, const Format& to, const TensorType& type, const Target& target) {
   if (same_bytes(from, to, type.shape)) return 0;
   const auto op = make_normalised_op("LayoutConvert", {{"from", to_string(from)}, {"to", to_string(to)}}, 1);
@@ -42,10 +55,12 @@ double neighbours_us(const Problem& problem, const Candidate& candidate, const T
   const bool at_home = target.device.kind == DeviceKind::cuda;
   double us = 0;
   const auto convert = [&](const Format& format, const TensorType& type) {
-    if (type.shape.rank() != 4 || format == home_format) return;
+    if (type.shape.rank() != 4) return;
+    const Format home = home_format(type, target);
+    if (format == home) return;
     Format plain = format;  // a halo is a step of its own
     plain.halo = {};
-    if (at_home) us += conversion_us(home_format, plain, type, target);
+    if (at_home) us += conversion_us(home, plain, type, target);
     us += conversion_us(plain, format, type, target);
   };
   for (std::size_t i = 0; i < problem.inputs().size(); ++i)

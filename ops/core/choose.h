@@ -26,12 +26,14 @@ struct Choice {
   std::vector<Row> rows = {};  ///< in the kernels' order
 };
 
-/// The format in which activations run on every device: the fast convolutions of both take it.
-inline constexpr Format home_format = formats::nhwc;
+/// The format in which activations run: the fast convolutions of every device take it. nhwc; where those read by the
+/// tensor copy engine (sm_90, 16 bits and TF32), with pixels at multiples of 16 bytes (aligned_nhwc), unless that were
+/// twice the bytes, or there is one pixel.
+Format home_format(const TensorType& type, const Target& target);
 
 /// Microseconds of the LayoutConvert step between two formats of a 4-D tensor; 0 where no byte moves.
 double conversion_us(const Format& from, const Format& to, const TensorType& type, const Target& target);
-/// Those of a candidate's inputs and outputs, all neighbours being in home_format (on the CPU: in the candidate's own,
+/// Those of a candidate's inputs and outputs, all neighbours being in home_format() (on the CPU: in the candidate's own,
 /// but for halos).
 double neighbours_us(const Problem& problem, const Candidate& candidate, const Target& target);
 

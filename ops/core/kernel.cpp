@@ -6,6 +6,8 @@
 #include <array>
 #include <map>
 
+#include "base/aligned_format.h"
+#include "ops/core/choose.h"
 #include "ops/core/rows.h"
 
 namespace lenslet {
@@ -42,6 +44,100 @@ Tensor prepared_blob(const Kernel& kernel, const Problem& problem, const Candida
 
 namespace {
 
+bool moves(const InputInfo& input) {
+  return input.present && input.constant == nullptr && input.type.shape.rank() == 4;
+}
+
+/// Pixels with room (aligned_nhwc) are pixels of more channels to an operator that keeps channels apart: what it makes of
+/// the room lies in the room. Nothing where a channel of output 0 depends on others, or on more than what lies in it.
+class WithRoom {
+ public:
+  static std::optional<WithRoom> of(const Problem& problem) {
+    if (problem.outputs().size() != 1 || problem.output_shape().rank() != 4 || problem.inputs().size() > most_inputs)
+      return std::nullopt;
+    const std::optional<AxisMap> map = problem.op().axis_map(problem.inputs(), problem.output_shape());
+    if (!map || map->keeps_order) return std::nullopt;
+    const WithRoom with_room(problem.output_shape()[1]);
+    for (std::size_t i = 0; i < problem.inputs().size(); ++i) {
+      const InputInfo& input = problem.inputs()[i];
+      if (!input.present || input.type.shape.elems() == 1) continue;
+      const AxisMap::Followed& followed = map->inputs[i];
+      if (followed.parameter || !moves(input)) return std::nullopt;
+      const bool stretched = map->broadcasts && input.type.shape[1] == 1;
+      if (!stretched && (followed.axis[1] != 1 || !with_room.has(input.type.shape))) return std::nullopt;
+    }
+    return with_room;
+  }
+
+  /// A 4-D tensor whose channels get the room.
+  bool has(const Shape& shape) const { return shape.rank() == 4 && shape[1] == channels_; }
+  /// The formats in which a kernel of nhwc computes it with so many channels.
+  Format format(const Shape& shape, std::int64_t pitch) const {
+    Format format = formats::nhwc;
+    if (has(shape) && pitch != channels_) format.pixel_pitch = pitch;
+    return format;
+  }
+  bool takes(const Problem& problem, const Candidate& candidate) const {
+    const std::int64_t pitch = candidate.outputs[0].pixel_pitch;
+    if (pitch == 0 || candidate.outputs[0] != format(problem.output_shape(), pitch)) return false;
+    for (std::size_t i = 0; i < problem.inputs().size(); ++i)
+      if (const InputInfo& input = problem.inputs()[i];
+          moves(input) && candidate.inputs[i] != format(input.type.shape, pitch))
+        return false;
+    return true;
+  }
+
+  /// The kernel of the problem with so many channels.
+  class Bound final : public BoundKernel {
+   public:
+    Bound(const SimpleKernel& row, const Binding& binding, std::int64_t channels)
+        : channels_(channels), pitch_(binding.candidate.outputs[0].pixel_pitch) {
+      std::vector<InputInfo> inputs(binding.problem.inputs().begin(), binding.problem.inputs().end());
+      for (InputInfo& input : inputs)
+        if (moves(input)) input.type.shape = widened(input.type.shape);
+      TensorType output = binding.problem.outputs()[0];
+      output.shape = widened(output.shape);
+      problem_ = std::make_unique<Problem>(binding.problem.shared_op(), inputs, std::vector{output});
+      Candidate candidate = binding.candidate;
+      for (Format& format : candidate.inputs)
+        if (format.pixel_pitch != 0) format = formats::nhwc;
+      candidate.outputs[0] = formats::nhwc;
+      kernel_ = row.bind({*problem_, candidate, binding.device});
+    }
+    std::size_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
+    std::string fault() const override { return kernel_->fault(); }
+    void run(const KernelRun& run) const override {
+      std::array<Tensor, most_inputs> inputs;
+      for (std::size_t i = 0; i < run.inputs.size(); ++i) {
+        const Tensor& x = run.inputs[i];
+        const bool room = !x.empty() && x.format().pixel_pitch != 0;
+        inputs[i] = room ? Tensor::share(x.dtype(), widened(x.shape()), nullptr, x.data(), formats::nhwc) : x;
+      }
+      Tensor& y = run.outputs[0];
+      std::array<Tensor, 1> outputs{Tensor::view(y.dtype(), widened(y.shape()), y.data(), formats::nhwc)};
+      KernelRun wide = run;
+      wide.inputs = {inputs.data(), run.inputs.size()};
+      wide.outputs = outputs;
+      kernel_->run(wide);
+    }
+
+   private:
+    Shape widened(const Shape& shape) const { return shape[1] == channels_ ? shape.with(1, pitch_) : shape; }
+
+    std::int64_t channels_, pitch_;
+    std::unique_ptr<const Problem> problem_;
+    std::unique_ptr<const BoundKernel> kernel_;
+  };
+  std::unique_ptr<const BoundKernel> bind(const SimpleKernel& row, const Binding& binding) const {
+    return std::make_unique<Bound>(row, binding, channels_);
+  }
+
+ private:
+  static constexpr std::size_t most_inputs = 8;
+  explicit WithRoom(std::int64_t channels) : channels_(channels) {}
+  std::int64_t channels_;
+};
+
 /// A SimpleKernel as a Kernel.
 class Adapter final : public Kernel {
  public:
@@ -64,29 +160,15 @@ class Adapter final : public Kernel {
 
     Offer offer;
     const auto list = row_.formats_for != nullptr ? row_.formats_for(problem) : row_.formats;
+    bool nhwc = false;
     for (const Format& format : list.empty() ? std::span<const Format>(nchw_only) : list) {
-      Candidate candidate;
-      bool any = false;  // where no tensor that moves is 4-D, there is nothing to choose
-      for (const InputInfo& input : problem.inputs()) {
-        const bool moves = input.present && input.constant == nullptr && input.type.shape.rank() == 4;
-        any = any || moves;
-        candidate.inputs.push_back(moves ? format : formats::nchw);
-      }
-      for (const TensorType& output : problem.outputs())
-        candidate.outputs.push_back(output.shape.rank() == 4 ? format : formats::nchw);
-      candidate.estimated_us = target.device.launch_us + problem.bytes() / target.device.bytes_per_us;
-      candidate.tolerance = row_.tolerance_for != nullptr ? row_.tolerance_for(problem) : row_.tolerance;
-      candidate.in_place = row_.in_place;
-      if (format == formats::nhwc) {
-        candidate.pitched_inputs = row_.pitched_inputs;
-        candidate.pitched_output = row_.pitched_output;
-      }
-      candidate.reads = row_.reads;
-      if (row_.device == DeviceKind::cpu || cuda_built)
-        candidate.workspace_bytes = bind({problem, candidate, target.device})->workspace_bytes();
-      offer.candidates.push_back(std::move(candidate));
-      if (!any) break;
+      offer.candidates.push_back(candidate_in(problem, target, [&](const TensorType&) { return format; }));
+      nhwc = nhwc || format == formats::nhwc;
+      // Where no tensor that moves is 4-D, there is nothing to choose.
+      if (std::none_of(problem.inputs().begin(), problem.inputs().end(), moves)) return offer;
     }
+    if (nhwc)
+      if (auto with_room = candidate_with_room(problem, target)) offer.candidates.push_back(std::move(*with_room));
     return offer;
   }
 
@@ -96,9 +178,59 @@ class Adapter final : public Kernel {
   void prepare(const Problem& problem, const Candidate& candidate, std::span<std::byte> blob) const override {
     row_.prepare(problem, candidate, blob);
   }
-  std::unique_ptr<const BoundKernel> bind(const Binding& binding) const override { return row_.bind(binding); }
+  std::unique_ptr<const BoundKernel> bind(const Binding& binding) const override {
+    if (const auto room = with_room(binding.problem); room && room->takes(binding.problem, binding.candidate))
+      return room->bind(row_, binding);
+    return row_.bind(binding);
+  }
 
  private:
+  /// All that moves and is 4-D in the formats that it gets from `format_of`.
+  template <typename FormatOf>
+  Candidate candidate_in(const Problem& problem, const Target& target, const FormatOf& format_of) const {
+    Candidate candidate;
+    for (const InputInfo& input : problem.inputs())
+      candidate.inputs.push_back(moves(input) ? format_of(input.type) : formats::nchw);
+    for (const TensorType& output : problem.outputs())
+      candidate.outputs.push_back(output.shape.rank() == 4 ? format_of(output) : formats::nchw);
+    candidate.estimated_us = target.device.launch_us + problem.bytes() / target.device.bytes_per_us;
+    candidate.tolerance = row_.tolerance_for != nullptr ? row_.tolerance_for(problem) : row_.tolerance;
+    candidate.in_place = row_.in_place;
+    const auto all_nhwc = [](const std::vector<Format>& formats) {
+      return std::all_of(formats.begin(), formats.end(), may_have_pitch);
+    };
+    if (row_.pitched_inputs != no_inputs && std::any_of(candidate.inputs.begin(), candidate.inputs.end(), may_have_pitch))
+      candidate.pitched_inputs = row_.pitched_inputs;
+    candidate.pitched_output = row_.pitched_output && all_nhwc(candidate.outputs);
+    candidate.reads = row_.reads;
+    if (row_.device == DeviceKind::cpu || cuda_built)
+      candidate.workspace_bytes = bind({problem, candidate, target.device})->workspace_bytes();
+    return candidate;
+  }
+
+  /// In formats of values at home whose pixels have room, where the kernel takes such.
+  std::optional<Candidate> candidate_with_room(const Problem& problem, const Target& target) const {
+    std::int64_t pitch = 0;
+    for (const InputInfo& input : problem.inputs())
+      if (moves(input)) pitch = std::max(pitch, home_format(input.type, target).pixel_pitch);
+    if (pitch == 0) return std::nullopt;
+    const auto room = with_room(problem);
+    if (room && problem.output_shape()[2] * problem.output_shape()[3] > 1) {
+      if (room->format(problem.output_shape(), pitch).pixel_pitch == 0) return std::nullopt;
+      Candidate candidate =
+          candidate_in(problem, target, [&](const TensorType& type) { return room->format(type.shape, pitch); });
+      candidate.pitched_inputs = no_inputs;
+      candidate.pitched_output = false;
+      return candidate;
+    }
+    if (!row_.steps_over_room) return std::nullopt;
+    return candidate_in(problem, target, [&](const TensorType& type) { return home_format(type, target); });
+  }
+  std::optional<WithRoom> with_room(const Problem& problem) const {
+    if (row_.device != DeviceKind::cuda || row_.blob != nullptr) return std::nullopt;
+    return WithRoom::of(problem);
+  }
+
   const SimpleKernel& row_;
 };
 

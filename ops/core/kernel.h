@@ -77,7 +77,8 @@ struct Candidate {
   /// Output 0 may be written over one of these while it is read: same element index read before written, equal type.
   InputMask in_place = no_inputs;
   /// May these inputs, may output 0, where they are nhwc, get a pixel pitch instead? bind() sees it. On CUDA the pitch
-  /// and where they begin are multiples of 16 bytes, and an image has less than 2^30 elements, pitch included.
+  /// and where they begin are multiples of 16 bytes, what is left of the last 16 of a pixel may be written, too, and an
+  /// image has less than 2^30 elements, pitch included.
   InputMask pitched_inputs = no_inputs;
   bool pitched_output = false;
   /// Of the constant inputs, those that run() reads. The others are in the blob, or were read by bind().
@@ -222,6 +223,9 @@ struct SimpleKernel {
   InputMask in_place = no_inputs;
   InputMask pitched_inputs = no_inputs;  ///< as Candidate's
   bool pitched_output = false;
+  /// CUDA: all that moves and is 4-D may be in aligned_nhwc formats, of which bind() sees the pitches. Where an operator
+  /// keeps channels apart (AxisMap) it needs not say so: the room is computed like channels.
+  bool steps_over_room = false;
   InputMask reads = all_inputs;
   /// Why this problem (not only its types) cannot be computed, or nothing. Answers alike in builds without CUDA.
   std::optional<std::string> (*refuse)(const Problem&) = nullptr;

@@ -13,6 +13,7 @@
 #include "ops/core/shape_args.h"
 #include "ops/movement/interleave.h"
 #include "ops/movement/moves.h"
+#include "ops/movement/shuffle_pairs_cuda.h"
 
 namespace lenslet {
 
@@ -86,10 +87,11 @@ std::vector<Move> moves(const Binding& binding) {
         loops.add(x[2], from[2], to[2]);
         loops.add(x[3], from[3], to[3]);
       };
-      if (binding.output_format() == formats::nhwc) add_image();
+      const bool last = binding.output_format().order == Format::Order::channels_last;
+      if (last) add_image();
       loops.add(of_output, from[1], groups * to[1]);
       loops.add(of_input, of_group * from[1], to[1]);
-      if (binding.output_format() != formats::nhwc) add_image();
+      if (!last) add_image();
       moves.push_back({.loops = loops,
                        .input = input,
                        .output = output,
@@ -135,7 +137,32 @@ std::unique_ptr<const BoundKernel> bind_on_cpu(const Binding& binding) {
   return bind_moves<moves>(binding);
 }
 
-constexpr auto kernels = on_both({.formats = nchw_or_nhwc, .bind = bind_moves<moves>}, bind_on_cpu, bind_moves<moves>);
+/// Two groups, an input each, in nhwc on CUDA: whole vectors, where pixels are made of such.
+std::unique_ptr<const BoundKernel> bind_on_cuda(const Binding& binding) {
+  const Shape &x = binding.shape(0), &y = binding.output_shape();
+  const auto inputs = binding.problem.inputs().size(), outputs = binding.problem.outputs().size();
+  const auto bytes = static_cast<std::int64_t>(dtype_bytes(binding.problem.outputs()[0].dtype));
+  const auto nhwc = [](const Format& format) { return format.order == Format::Order::channels_last; };
+  const auto pixel = [](const Shape& shape, const Format& format) { return std::max(shape[1], format.pixel_pitch); };
+  const std::int64_t x_pixel = pixel(x, binding.format(0)), y_pixel = pixel(y, binding.output_format());
+  const std::int64_t pixels = x[0] * x[2] * x[3], most = std::int64_t{1} << 30;
+  const bool alike = inputs == 2 && outputs <= 2 && nhwc(binding.output_format()) && nhwc(binding.format(0)) &&
+                     binding.format(0) == binding.format(1) && (bytes == 2 || bytes == 4) && y[1] % 2 == 0;
+  if (!cuda_built || !alike || (x_pixel | y_pixel) * bytes % 16 != 0 || pixels > most / y_pixel)
+    return bind_moves<moves>(binding);
+  return bound([=, shuffle = cuda::ShufflePairs{.element_bytes = static_cast<std::size_t>(bytes),
+                                                .pixels = pixels,
+                                                .outputs = static_cast<int>(outputs),
+                                                .count = static_cast<int>(y[1] / 2),
+                                                .x_pixel = static_cast<int>(x_pixel),
+                                                .y_pixel = static_cast<int>(y_pixel)}](const KernelRun& run) {
+    if constexpr (cuda_built)
+      cuda::shuffle_pairs(*run.cuda, shuffle, {run.in<void>(0), run.in<void>(1)}, {run.out<void>(0), run.out<void>(1)});
+  });
+}
+
+constexpr auto kernels =
+    on_both({.formats = nchw_or_nhwc, .steps_over_room = true}, bind_on_cpu, bind_on_cuda);
 
 }  // namespace
 

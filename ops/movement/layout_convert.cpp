@@ -102,6 +102,8 @@ std::unique_ptr<const BoundKernel> bind_conversion(const Binding& binding) {
     return std::make_unique<BoundMoves>(binding, std::vector<Move>{all});
   }
   const bool dense = from.channel_block == 1 && to.channel_block == 1 && from.halo == Format::Halo();
+  if (from.pixel_pitch != 0 || to.pixel_pitch != 0)  // what lies between pixels stays as it is
+    return std::make_unique<BoundMoves>(binding, general_moves(from, to, shape));
   if (dense && to.halo == Format::Halo()) return std::make_unique<BoundPlanes>(binding);
   if (dense && from.order == to.order) {
     const std::int64_t pads[] = {0, 0, to.halo.top, to.halo.left, 0, 0, to.halo.bottom, to.halo.right};

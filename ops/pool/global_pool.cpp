@@ -51,7 +51,12 @@ std::int64_t area_of(const Shape& x) {
 
 reduce::Loops loops_of(const Binding& binding) {
   const Shape& x = binding.shape(0);
-  return reduce::plane_loops(x[0], x[1], area_of(x), binding.format(0) == formats::nhwc);
+  const bool nhwc = binding.format(0).order == Format::Order::channels_last;
+  const auto pixel = [](const Shape& shape, const Format& format) { return std::max(shape[1], format.pixel_pitch); };
+  if (!nhwc || x.rank() != 4) return reduce::plane_loops(x[0], x[1], area_of(x), nhwc);
+  return reduce::plane_loops(
+      x[0], x[1], area_of(x), true,
+      {pixel(x, binding.format(0)), pixel(binding.output_shape(), binding.output_format())});
 }
 
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
@@ -63,7 +68,11 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
 }
 
 constexpr auto kernels = on_both(
-    {.types = dtypes<Types<float>>, .more_on_cuda = dtypes<HalfTypes>, .formats = nchw_or_nhwc, .tolerance = 2e-6},
+    {.types = dtypes<Types<float>>,
+     .more_on_cuda = dtypes<HalfTypes>,
+     .formats = nchw_or_nhwc,
+     .tolerance = 2e-6,
+     .steps_over_room = true},
     bind_cpu, bind_cuda);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {

@@ -25,8 +25,8 @@ struct Value {
   bool typed = false;
   Format format;    ///< nchw until formats are assigned
   Tensor constant;  ///< not empty(): the value is known (then it has no producer)
-  /// Where it lies among the channels of another value, which has memory of its own; `format` has that one's channels
-  /// as its pixel pitch.
+  /// Where it lies among the channels of another value, which has memory of its own; `format` has that one's pixel
+  /// pitch.
   struct Part {
     ValueId whole = no_id;
     std::int64_t channel = 0;
@@ -34,9 +34,14 @@ struct Value {
   Part part = {};
 
   bool is_constant() const { return !constant.empty(); }
-  /// As it is stored, without what lies between its pixels; once `typed`.
+  /// As it is stored, once `typed`: of a part without what lies between its pixels, otherwise with what lies behind
+  /// each of them.
   std::size_t bytes() const {
-    const std::int64_t stored = format.pixel_pitch == 0 ? Strides(format, shape).stored : shape.elems();
+    std::int64_t stored = shape.elems();
+    if (part.whole == no_id && stored > 0) {
+      stored = Strides(format, shape).stored;
+      if (format.pixel_pitch != 0) stored += format.pixel_pitch - shape[1];
+    }
     return static_cast<std::size_t>(stored) * dtype_bytes(dtype);
   }
 };

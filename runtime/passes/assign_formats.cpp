@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/aligned_format.h"
 #include "runtime/passes/edit.h"
 #include "runtime/passes/passes.h"
 #include "runtime/passes/transposed_op.h"
@@ -41,7 +42,8 @@ class FormatAssigner {
     if (node.type() != "Transpose" || !moves(node.inputs[0])) return false;
     const auto perm = integers_attribute(*node.op, "perm");
     const bool to_first = perm == to_channels_first;
-    if (!to_first && !(perm == to_channels_last && find(node.inputs[0], formats::nhwc) != no_id)) return false;
+    const bool last = may_have_pitch(graph_.value(node.inputs[0]).format);
+    if (!to_first && !(perm == to_channels_last && (last || find(node.inputs[0], formats::nhwc) != no_id))) return false;
     node.inputs[0] = in_format(node.inputs[0], to_first ? formats::nchw : formats::nhwc);
     const std::string kind = to_first ? "channels_first" : "channels_last";
     node.op = make_normalised_op("Relabel", {{"kind", kind}}, 1);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/aligned_format.h"
 #include "base/dtypes.h"
 #include "runtime/passes/edit.h"
 #include "runtime/passes/passes.h"
@@ -34,6 +35,8 @@ class PartPlacer {
 
  private:
   Value& value(ValueId id) { return graph_.value(id); }
+  /// Elements from one pixel to the next.
+  static std::int64_t pixel_of(const Value& whole) { return std::max(whole.shape[1], whole.format.pixel_pitch); }
   bool is_part(ValueId id) const { return graph_.value(id).part.whole != no_id; }
 
   bool joins_channels(const Node& node) const {
@@ -42,7 +45,7 @@ class PartPlacer {
     const auto axis = integer_attribute(*node.op, "axis");
     return y.shape.rank() == 4 && dtypes<WithHalves<Types<float>>>.contains(y.dtype) &&
            y.format.order == Format::Order::channels_last && (axis == 1 || axis == -3) &&
-           y.shape[1] < most_elements / std::max<std::int64_t>(1, y.shape[2] * y.shape[3]);
+           pixel_of(y) < most_elements / std::max<std::int64_t>(1, y.shape[2] * y.shape[3]);
   }
 
   void place_inputs(Node& node) {
@@ -81,11 +84,12 @@ class PartPlacer {
   bool can_be_part(ValueId id, const Value::Part& part) const {
     const Value& value = graph_.value(id);
     const NodeId maker = edit_.producer(id);
-    if (maker == no_id || edit_.is_output(id) || value.format != formats::nhwc) return false;
+    const bool placeable = value.format == formats::nhwc || value.format == aligned_nhwc(value.shape[1], value.dtype);
+    if (maker == no_id || edit_.is_output(id) || !placeable || is_part(id)) return false;
     const auto aligned = [&](std::int64_t channels) {
       return channels * static_cast<std::int64_t>(dtype_bytes(value.dtype)) % alignment_ == 0;
     };
-    if (!aligned(part.channel) || !aligned(graph_.value(part.whole).shape[1])) return false;
+    if (!aligned(part.channel) || !aligned(pixel_of(graph_.value(part.whole)))) return false;
     const Node& node = graph_.node(maker);
     if (node.choice == nullptr || !node.choice->candidate.pitched_output || node.outputs[0] != id) return false;
     for (const NodeId reader : readers_[static_cast<std::size_t>(id)])
@@ -102,7 +106,7 @@ class PartPlacer {
 
   void make_part(ValueId id, const Value::Part& part) {
     value(id).part = part;
-    value(id).format.pixel_pitch = value(part.whole).shape[1];
+    value(id).format.pixel_pitch = pixel_of(value(part.whole));
     const Format format = value(id).format;
     Node& maker = graph_.node(edit_.producer(id));
     Candidate made = maker.choice->candidate;

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/aligned_format.h"
 #include "base/convert.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
@@ -75,11 +76,12 @@ void check_cuts(ConvProblem p, unsigned seed, const std::function<bool(const Wgm
                     first.first);
       ++checked;
       if (!candidate.pitched_output) continue;
-      candidate.outputs[0].pixel_pitch = p.k + 16;
+      const Format stated = candidate.outputs[0];
+      candidate.outputs[0].pixel_pitch = aligned_channels(p.k, p.storage) + 16;
       const Tensor among_others = run_between_guards(op_runner(), call, inputs, where).at(0);
       CHECK_MESSAGE(std::memcmp(among_others.data(), y.data(), y.bytes()) == 0, where,
                     ": other bits among other channels");
-      candidate.outputs[0].pixel_pitch = 0;
+      candidate.outputs[0] = stated;
     }
     CHECK_MESSAGE((checked > 0 || std::getenv("LENSLET_TEST_WGMMA") != nullptr), p.str(), ": no cut was checked");
   }
@@ -127,6 +129,23 @@ std::vector<ConvProblem> problems() {
   };
 }
 
+// Channels and filters that fill no 16 bytes: pixels with room, which holds NaN. Of one more than whole vectors, of one
+// less, of odd numbers and of fewer than a vector.
+std::vector<ConvProblem> problems_with_room() {
+  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
+  return {
+      resolve_conv({1, 65, 8, 8}, {63, 65, 1, 1}, {}),
+      activated(resolve_conv({2, 100, 14, 13}, {100, 100, 3, 3}, pad), relu),
+      fused(resolve_conv({2, 58, 28, 28}, {58, 58, 1, 1}, {}), clip),
+      fused(resolve_conv({3, 33, 13, 11}, {65, 33, 3, 2}, {.stride = {2, 1}, .pads = {1, 0, 2, 1}}), silu),
+      fused(resolve_conv({2, 12, 30, 31}, {21, 12, 3, 3}, {.dilation = {2, 1}, .pads = {2, 1, 2, 1}}), relu),
+      fused(resolve_conv({2, 6, 30, 31}, {6, 6, 4, 4}, {.pads = {2, 1, 1, 2}}), hard_swish),
+      activated(resolve_conv({3, 3, 9, 9}, {1, 3, 3, 3}, pad), relu),
+      fused(resolve_conv({9, 20, 61, 60}, {13, 20, 1, 1}, {}), relu),
+      fused(resolve_conv({1, 270, 7, 7}, {131, 270, 3, 3}, pad), relu),
+  };
+}
+
 }  // namespace
 
 TEST_CASE("cuda/wgmma_gemm/persistent") {
@@ -150,6 +169,12 @@ TEST_CASE("cuda/wgmma_gemm/slices") {
   check_cuts(fused(resolve_conv({1, 512, 14, 14}, {512, 512, 3, 3}, {.stride = {2, 2}, .pads = {1, 1, 1, 1}}), silu),
              seed, sliced);
   for (const ConvProblem& p : problems()) check_cuts(p, seed, sliced);
+}
+
+TEST_CASE("cuda/wgmma_gemm/room") {
+  if (!has_wgmma()) return;
+  const unsigned seed = std::random_device{}();
+  for (const ConvProblem& p : problems_with_room()) check_cuts(p, seed, [](const WgmmaGemmPlan&) { return true; });
 }
 
 // All cuts, so that bits are compared with those of steps of 64 channels.

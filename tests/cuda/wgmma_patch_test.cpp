@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/aligned_format.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/wgmma_patch_plan.h"
 #include "ops/core/sum_tolerance.h"
@@ -74,11 +75,12 @@ void check_cuts(ConvProblem p, unsigned seed) {
                     first.first);
       ++checked;
       if (!candidate.pitched_output) continue;
-      candidate.outputs[0].pixel_pitch = p.k + 16;
+      const Format stated = candidate.outputs[0];
+      candidate.outputs[0].pixel_pitch = aligned_channels(p.k, p.storage) + 16;
       const Tensor among_others = run_between_guards(op_runner(), call, inputs, where).at(0);
       CHECK_MESSAGE(std::memcmp(among_others.data(), y.data(), y.bytes()) == 0, where,
                     ": other bits among other channels");
-      candidate.outputs[0].pixel_pitch = 0;
+      candidate.outputs[0] = stated;
     }
     CHECK_MESSAGE((checked > 0 || std::getenv("LENSLET_TEST_WGMMA") != nullptr), p.str(), ": no cut was checked");
   }
@@ -141,6 +143,24 @@ TEST_CASE("cuda/wgmma_patch/windows") {
       fused(resolve_conv({12, 64, 60, 60}, {128, 64, 3, 3}, {.pads = {1, 1, 1, 1}}), relu),
       fused(resolve_conv({24, 16, 61, 60}, {64, 16, 3, 3}, {.pads = {1, 1, 1, 1}}), clip),
       fused(resolve_conv({16, 64, 56, 56}, {64, 64, 3, 3}, {.pads = {1, 1, 1, 1}}), hard_swish),
+  };
+  for (const ConvProblem& p : problems) check_cuts(p, seed);
+}
+
+// Channels and filters that fill no 16 bytes: pixels with room, which holds NaN.
+TEST_CASE("cuda/wgmma_patch/room") {
+  if (!can_run()) return;
+  const unsigned seed = std::random_device{}();
+  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
+  const ConvProblem problems[] = {
+      resolve_conv({1, 65, 9, 8}, {63, 65, 2, 1}, {}),
+      activated(resolve_conv({2, 100, 14, 13}, {100, 100, 3, 3}, pad), relu),
+      fused(resolve_conv({2, 33, 23, 22}, {65, 33, 3, 2}, {.pads = {1, 0, 2, 1}}), silu),
+      fused(resolve_conv({2, 12, 30, 31}, {21, 12, 3, 3}, {.dilation = {2, 1}, .pads = {2, 1, 2, 1}}), relu),
+      fused(resolve_conv({9, 6, 60, 61}, {6, 6, 6, 6}, {.pads = {3, 2, 2, 3}}), hard_swish),
+      fused(resolve_conv({9, 24, 60, 61}, {10, 24, 5, 5}, {.pads = {2, 2, 2, 2}}), clip),
+      activated(resolve_conv({3, 3, 9, 9}, {1, 3, 3, 3}, pad), relu),
+      fused(resolve_conv({1, 270, 7, 7}, {131, 270, 3, 3}, pad), relu),
   };
   for (const ConvProblem& p : problems) check_cuts(p, seed);
 }

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/aligned_format.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/wgmma_tf32_plan.h"
 #include "tests/ops/conv_data.h"
@@ -72,11 +73,12 @@ void check_cuts(const ConvProblem& p, unsigned seed, const std::function<bool(co
     CHECK_MESSAGE(std::memcmp(first.second.data(), y.data(), y.bytes()) == 0, where, ": other bits than ", first.first);
     ++checked;
     if (!candidate.pitched_output) continue;
-    candidate.outputs[0].pixel_pitch = p.k + 12;
+    const Format stated = candidate.outputs[0];
+    candidate.outputs[0].pixel_pitch = aligned_channels(p.k, p.storage) + 12;
     const Tensor among_others = run_between_guards(op_runner(), call, inputs, where).at(0);
     CHECK_MESSAGE(std::memcmp(among_others.data(), y.data(), y.bytes()) == 0, where,
                   ": other bits among other channels");
-    candidate.outputs[0].pixel_pitch = 0;
+    candidate.outputs[0] = stated;
   }
   CHECK_MESSAGE((checked > 0 || std::getenv("LENSLET_TEST_WGMMA") != nullptr), p.str(), ": no cut was checked");
 }
@@ -131,6 +133,23 @@ TEST_CASE("cuda/wgmma_tf32/persistent") {
   if (!can_run()) return;
   const unsigned seed = std::random_device{}();
   for (const ConvProblem& p : problems()) check_cuts(p, seed, persistent);
+}
+
+// Channels and filters that fill no 16 bytes: pixels with room, which holds NaN.
+TEST_CASE("cuda/wgmma_tf32/room") {
+  if (!can_run()) return;
+  const unsigned seed = std::random_device{}();
+  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
+  const ConvProblem with_room[] = {
+      resolve_conv({1, 65, 8, 8}, {63, 65, 1, 1}, {}),
+      activated(resolve_conv({2, 50, 14, 13}, {102, 50, 3, 3}, pad), relu),
+      fused(resolve_conv({2, 58, 28, 28}, {58, 58, 1, 1}, {}), clip),
+      fused(resolve_conv({3, 33, 13, 11}, {65, 33, 3, 2}, {.stride = {2, 1}, .pads = {1, 0, 2, 1}}), silu),
+      fused(resolve_conv({2, 6, 30, 31}, {6, 6, 4, 4}, {.pads = {2, 1, 1, 2}}), hard_swish),
+      activated(resolve_conv({3, 3, 9, 9}, {1, 3, 3, 3}, pad), relu),
+      fused(resolve_conv({1, 270, 7, 7}, {131, 270, 3, 3}, pad), relu),
+  };
+  for (const ConvProblem& p : with_room) check_cuts(p, seed, [](const WgmmaTf32Plan&) { return true; });
 }
 
 // Where a thread of a cluster's tile has which output: each is a number of its own, exact in TF32, so that one in a

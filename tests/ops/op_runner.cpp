@@ -8,6 +8,8 @@
 #include <cstring>
 #include <optional>
 
+#include "base/aligned_format.h"
+
 namespace lenslet::test {
 namespace {
 
@@ -112,7 +114,8 @@ namespace {
 std::optional<Candidate> pitched(const Problem& problem, Candidate candidate, DeviceKind device) {
   bool any = false;
   const auto widen = [&](Format& format, const TensorType& type) {
-    if (format != formats::nhwc || type.shape.rank() != 4) return;
+    if (type.shape.rank() != 4 || !(format == formats::nhwc || format == aligned_nhwc(type.shape[1], type.dtype)))
+      return;
     if (!dtypes<WithHalves<Types<float>>>.contains(type.dtype)) return;
     const auto unit = static_cast<std::int64_t>(16 / dtype_bytes(type.dtype));
     format.pixel_pitch = device == DeviceKind::cpu ? type.shape[1] + 5 : (type.shape[1] / unit + 2) * unit;
@@ -175,11 +178,26 @@ void poison_padding(Tensor& stored) {
     if (!element[i]) bytes[i] = Block::poison;
 }
 
-/// Is what lies between the pixels as it was?
-bool between_pixels_intact(const Tensor& stored) {
-  if (stored.format().pixel_pitch == 0) return true;
-  const std::vector<bool> element = of_elements(stored);
-  for (std::size_t i = 0; i < element.size(); ++i)
+/// Bytes of a block for it: on CUDA with what may be written behind the last pixel.
+std::size_t block_bytes(const TensorType& type, const Format& format, DeviceKind device) {
+  constexpr std::size_t unit = 16;
+  const std::size_t bytes = stored_bytes(type, format);
+  return device == DeviceKind::cpu || format.pixel_pitch == 0 ? bytes : (bytes + unit - 1) / unit * unit;
+}
+void write(Block& block, const Tensor& stored) {
+  std::vector<std::byte> bytes(block.bytes(), Block::poison);
+  if (!bytes.empty()) std::memcpy(bytes.data(), stored.data(), std::min(bytes.size(), stored.bytes()));
+  block.write(bytes.data());
+}
+
+/// Is what lies between the pixels as it was? On CUDA what is left of 16 bytes may be written.
+bool between_pixels_intact(const Tensor& stored, DeviceKind device) {
+  const Format& format = stored.format();
+  if (format.pixel_pitch == 0) return true;
+  const std::int64_t channels =
+      device == DeviceKind::cpu ? stored.shape()[1] : aligned_channels(stored.shape()[1], stored.dtype());
+  const std::vector<bool> element = of_elements(Tensor(stored.dtype(), stored.shape().with(1, channels), format));
+  for (std::size_t i = 0; i < std::min(element.size(), stored.bytes()); ++i)
     if (!element[i] && static_cast<const std::byte*>(stored.data())[i] != Block::poison) return false;
   return true;
 }
@@ -197,7 +215,7 @@ std::vector<Tensor> run_between_guards(const OpRunner& runner, const Call& call,
   std::vector<Tensor> outputs, inputs(values.size()), before(values.size());
   for (std::size_t i = 0; i < problem.outputs().size(); ++i) {
     const TensorType& type = problem.outputs()[i];
-    output_blocks.push_back(runner.block(stored_bytes(type, candidate.outputs[i])));
+    output_blocks.push_back(runner.block(block_bytes(type, candidate.outputs[i], call.kernel.device())));
     outputs.push_back(Tensor::view(type.dtype, type.shape, output_blocks[i]->data(), candidate.outputs[i]));
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -207,8 +225,9 @@ std::vector<Tensor> run_between_guards(const OpRunner& runner, const Call& call,
     before[i] = values[i].to_format(candidate.inputs[i]);
     poison_padding(before[i]);
     if (call.in_place != static_cast<int>(i)) {
-      input_blocks[i] = runner.block(before[i].bytes());
-      input_blocks[i]->write(before[i].data());
+      input_blocks[i] =
+          runner.block(block_bytes({before[i].dtype(), before[i].shape()}, candidate.inputs[i], call.kernel.device()));
+      write(*input_blocks[i], before[i]);
     }
     Block& block = input_blocks[i] != nullptr ? *input_blocks[i] : *output_blocks[0];
     inputs[i] = Tensor::view(before[i].dtype(), before[i].shape(), block.data(), candidate.inputs[i]);
@@ -220,7 +239,7 @@ std::vector<Tensor> run_between_guards(const OpRunner& runner, const Call& call,
   // Twice over the same workspace: what the first run leaves behind (counters, say) must not matter to the next.
   std::vector<std::vector<std::byte>> first;
   for (const bool again : {false, true}) {
-    if (call.in_place >= 0) output_blocks[0]->write(before[static_cast<std::size_t>(call.in_place)].data());
+    if (call.in_place >= 0) write(*output_blocks[0], before[static_cast<std::size_t>(call.in_place)]);
     runner.run(*bound, call,
                {.inputs = inputs,
                 .outputs = outputs,
@@ -242,14 +261,14 @@ std::vector<Tensor> run_between_guards(const OpRunner& runner, const Call& call,
     if (input_blocks[i] == nullptr) continue;
     CHECK_MESSAGE(input_blocks[i]->intact(), where, ": bytes around input ", i, " were written");
     const std::vector<std::byte> after = input_blocks[i]->read();
-    CHECK_MESSAGE((after.empty() || std::memcmp(after.data(), before[i].data(), after.size()) == 0), where, ": input ",
-                  i, " was written");
+    CHECK_MESSAGE((after.empty() || std::memcmp(after.data(), before[i].data(), before[i].bytes()) == 0), where,
+                  ": input ", i, " was written");
   }
   std::vector<Tensor> results;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     Tensor stored(outputs[i].dtype(), outputs[i].shape(), outputs[i].format());
-    if (!first[i].empty()) std::memcpy(stored.data(), first[i].data(), first[i].size());
-    CHECK_MESSAGE(between_pixels_intact(stored), where, ": bytes between the pixels of output ", i, " were written");
+    if (!first[i].empty()) std::memcpy(stored.data(), first[i].data(), stored.bytes());
+    CHECK_MESSAGE(between_pixels_intact(stored, call.kernel.device()), where, ": bytes between the pixels of output ", i, " were written");
     results.push_back(stored.to_format(formats::nchw));
   }
   return results;

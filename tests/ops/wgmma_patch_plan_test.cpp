@@ -59,7 +59,8 @@ TEST_CASE("conv/wgmma_patch_plan/shared_memory") {
           CHECK(plan.staging_at % 1024 == 0);
           CHECK(plan.barriers_at % 8 == 0);
           CHECK(plan.filters_at >= plan.patch_stages * plan.tile.units * plan.patch_bytes);
-          CHECK(plan.staging_at - plan.filters_at == plan.filter_stages * plan.filter_bytes);
+          CHECK(plan.staging_at >= plan.filters_at + plan.filter_stages * plan.filter_bytes);
+          CHECK(plan.staging_at < plan.filters_at + plan.filter_stages * plan.filter_bytes + 1024);
           CHECK((plan.resident || plan.filter_stages >= 3));
           CHECK(plan.groups * plan.row_bytes >= p.c * 2);
           CHECK(plan.resident == (plan.filter_stages == plan.groups * plan.taps && plan.tiles_n == 1));
@@ -77,6 +78,19 @@ TEST_CASE("conv/wgmma_patch_plan/filters_stay_where_they_fit") {
   CHECK(plan.columns == 10);
   CHECK(!read_wgmma_patch_plan(halves(resolve_conv({64, 64, 56, 56}, {192, 64, 3, 3}, pad1)), "units=4 filters=64")
              .resident);
+}
+
+// Tiles of 16 filters, of 16 bits alone, where there are no more.
+TEST_CASE("conv/wgmma_patch_plan/few_filters") {
+  const auto has = [](ConvProblem p, int filters) {
+    const std::vector<WgmmaPatchPlan> cuts = wgmma_patch_cuts(p);
+    return std::ranges::any_of(cuts, [&](const WgmmaPatchPlan& plan) { return plan.tile.filters == filters; });
+  };
+  const ConvProblem p = resolve_conv({64, 6, 56, 56}, {13, 6, 3, 3}, pad1);
+  CHECK(has(halves(p), 16));
+  CHECK(!has(p, 16));
+  CHECK(has(p, 32));
+  CHECK(!has(halves(resolve_conv({64, 6, 56, 56}, {17, 6, 3, 3}, pad1)), 16));
 }
 
 TEST_CASE("conv/wgmma_patch_plan/what_it_refuses") {

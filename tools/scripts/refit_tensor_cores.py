@@ -59,6 +59,10 @@ class Cut:
         self.outputs = float(p.n * p.k * p.p * p.q)
         self.flops = 2.0 * self.outputs * p.c // p.groups * p.r * p.s
         self.moved = element * (p.n * p.c * p.h * p.w + p.k * p.c // p.groups * p.r * p.s + self.outputs)
+        unit = 16 // element  # pixels of wgmma's have room behind what fills no 16 bytes
+        c, k = ceil_div(p.c, unit) * unit, ceil_div(p.k, unit) * unit
+        self.moved_with_room = element * (p.n * c * p.h * p.w + k * c * p.r * p.s + p.n * k * p.p * p.q)
+        self.moved_with_room += 4 * k if "+bias" in row["problem"] else 0
         self.moved += 4 * p.k if "+bias" in row["problem"] else 0
 
 
@@ -121,14 +125,22 @@ SLICES = ("slices_block_us", "slices_epilogue_us", "l2_bytes_per_us", "exchange_
           "rows_per_us")
 
 
-def slices_us(cut, x, m, n, most, step_us, step_bytes, step_rows, device, clusters):
+def ragged_us(cut, width):
+    """ragged_us(): copies of a tile's windows that lie partly outside."""
+    p, (outside_us,) = cut.p, constants_of("wgmma_slices_us.cpp", ("outside_us",)).values()
+    if p.r * p.s == 1 and max(p.stride) == 1 and max(p.pads) == 0:
+        return 0
+    return p.r * p.s * outside_us * (ceil_div(p.c, width) * width - p.c) * (2 if cut.half else 4)
+
+
+def slices_us(cut, x, m, n, most, step_us, step_bytes, step_rows, ragged, device, clusters):
     """slices_us(): most blocks on a multiprocessor; what the products, bytes and rows of a step take."""
-    outputs, memory_us = m * n, cut.moved / device["bytes_per_us"]
+    outputs, memory_us = m * n, cut.moved_with_room / device["bytes_per_us"]
     units = max(1, int(device["units"]) * clusters[cut.slices] // clusters[0])
     step_us = max(step_us, step_bytes * min(cut.blocks, units) / x["l2_bytes_per_us"], step_rows / x["rows_per_us"])
 
     def round_us(together):
-        us = x["slices_block_us"] + together * cut.steps * step_us
+        us = x["slices_block_us"] + together * (cut.steps * step_us + ragged / cut.slices)
         us += together * x["slices_epilogue_us"] * outputs / 128 ** 2 / cut.slices
         if cut.slices > 1:
             us += x["exchange_us"] + together * outputs * 4 / x["exchange_bytes_per_us"]
@@ -166,7 +178,7 @@ class WgmmaGemm:
         (m, n), width = map(int, tile.split("x")), int(width)
         groups = p.r * p.s * ceil_div(p.c, width)
         terms = (1 if groups == 1 else 64 // width) * width
-        outputs, memory_us = m * n, cut.moved / device["bytes_per_us"]
+        outputs, memory_us = m * n, cut.moved_with_room / device["bytes_per_us"]
 
         copies = (m + n) * terms / width / x["rows_per_us"]
 
@@ -174,12 +186,13 @@ class WgmmaGemm:
             rate = x["efficiency " + tile] * device["half_flops_per_us"] / units
             step_us = max(2.0 * outputs * terms / rate, copies)
             out_us = x["epilogue_us" if n % 64 == 0 else "narrow_epilogue_us"]
-            tiles_us = ceil_div(cut.blocks, units) * (cut.steps * step_us + out_us * outputs / 128 ** 2)
+            tile_us = cut.steps * step_us + ragged_us(cut, width) + out_us * outputs / 128 ** 2
+            tiles_us = ceil_div(cut.blocks, units) * tile_us
             tiles_us = max(tiles_us, cut.flops / (x["sustained"] * device["half_flops_per_us"]))
             return x["start_us"] + max(tiles_us, memory_us) + x["unhidden"] * min(tiles_us, memory_us)
         rate = x["sliced " + tile] * device["half_flops_per_us"] / units
         return slices_us(cut, x, m, n, self.slices_tiles[tile], 2 * outputs * terms / rate, (m + n) * terms * 2,
-                         (m + n) * terms / width, device, self.clusters)
+                         (m + n) * terms / width, ragged_us(cut, width), device, self.clusters)
 
 
 class WgmmaTf32:
@@ -199,10 +212,11 @@ class WgmmaTf32:
             rate = (x["slices_share"] * self.efficiencies["sliced " + cut.tile_name] * device["tf32_flops_per_us"]
                     / device["units"])
             return slices_us(cut, x, m, n, self.slices_tiles[cut.tile_name], 2.0 * m * n * 32 / rate, (m + n) * 128,
-                             m + n, device, self.clusters)
+                             m + n, ragged_us(cut, 32), device, self.clusters)
         rate = x["share"] * self.efficiencies["efficiency " + cut.tile_name] * device["tf32_flops_per_us"] / device["units"]
-        tile_us = cut.steps * 2.0 * m * n * 32 / rate + x["epilogue_us"] * m * n / 128 ** 2
-        tiles_us, memory_us = ceil_div(cut.blocks, int(device["units"])) * tile_us, cut.moved / device["bytes_per_us"]
+        tile_us = cut.steps * 2.0 * m * n * 32 / rate + ragged_us(cut, 32) + x["epilogue_us"] * m * n / 128 ** 2
+        tiles_us = ceil_div(cut.blocks, int(device["units"])) * tile_us
+        memory_us = cut.moved_with_room / device["bytes_per_us"]
         tiles_us = max(tiles_us, cut.flops / (x["sustained"] * device["tf32_flops_per_us"]))
         return x["start_us"] + max(tiles_us, memory_us) + x["unhidden"] * min(tiles_us, memory_us)
 

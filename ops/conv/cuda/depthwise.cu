@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string>
 
+#include "base/aligned_format.h"
 #include "base/convert.h"
 #include "ops/conv/cuda/depthwise.h"
+#include "ops/core/choose.h"
 #include "ops/core/sum_tolerance.h"
 
 namespace lenslet::cuda {
@@ -46,12 +49,14 @@ __device__ float4 load_or_zero(const float* from, bool inside) {
 
 /// The bias of the channels from `channel` on: what sums start from. Where a model's bias lies is not for us to say, so
 /// it is read by single floats.
-__device__ void start(float& sum, const float* bias, int channel) { sum = bias == nullptr ? 0 : bias[channel]; }
-__device__ void start(float4& sum, const float* bias, int channel) {
-  sum = {};
-  if (bias == nullptr) return;
-  bias += channel;
-  sum = {bias[0], bias[1], bias[2], bias[3]};
+__device__ void start(float& sum, const DepthwiseCall& call, int channel) {
+  sum = call.bias == nullptr || channel >= call.biases ? 0 : call.bias[channel];
+}
+__device__ void start(float4& sum, const DepthwiseCall& call, int channel) {
+  start(sum.x, call, channel);
+  start(sum.y, call, channel + 1);
+  start(sum.z, call, channel + 2);
+  start(sum.w, call, channel + 3);
 }
 
 /// Adds the residual, activates and stores; `at` counts floats within the output image.
@@ -78,7 +83,7 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_tile(const
   const float* w = static_cast<const float*>(call.w) + place.channel;
 
   float4 sums[tile_p][tile_q];
-  start(sums[0][0], call.bias, place.channel);
+  start(sums[0][0], call, place.channel);
 #pragma unroll
   for (int i = 1; i < tile_p * tile_q; ++i) sums[i / tile_q][i % tile_q] = sums[0][0];
 
@@ -126,7 +131,7 @@ __global__ void __launch_bounds__(max_depthwise_threads) depthwise_any(const __g
                    static_cast<int>(call.multiplier.divide(static_cast<unsigned>(place.channel)));
   const float* w = static_cast<const float*>(call.w) + place.channel;
   Vector sum;
-  start(sum, call.bias, place.channel);
+  start(sum, call, place.channel);
   for (int r = 0; r < call.r; ++r) {
     const int h = top + r * call.dilation_h;
     if (h < 0 || h >= call.height) continue;
@@ -226,6 +231,19 @@ const DepthwiseVariant& choose_variant(const ConvProblem& p, int multiprocessors
   });
 }
 
+/// The problem whose channels are `room` more.
+ConvProblem with_room(const ConvProblem& p, std::int64_t room) {
+  ConvProblem more = p;
+  more.c += room, more.k += room, more.groups += room;
+  return more;
+}
+/// Behind the channels of a pixel in the format that the convolutions around it have, so that vectors are taken.
+std::int64_t room_of(const ConvProblem& p, const Target& target) {
+  if (p.c != p.k) return 0;
+  const std::int64_t pitch = home_format({p.storage, {p.n, p.k, p.p, p.q}}, target).pixel_pitch;
+  return pitch == 0 ? 0 : pitch - p.k;
+}
+
 class Depthwise final : public ConvAlgorithm {
  public:
   std::string_view name() const override { return "depthwise"; }
@@ -233,7 +251,8 @@ class Depthwise final : public ConvAlgorithm {
   DTypeSet types() const override { return dtypes<Types<float, Float16, BFloat16>>; }
 
  private:
-  std::optional<std::string> refuse(const ConvProblem& problem, const Target&) const override {
+  std::optional<std::string> refuse(const ConvProblem& given, const Target& target) const override {
+    const ConvProblem problem = with_room(given, room_of(given, target));
     if (problem.groups != problem.c) return "not depthwise: groups and input channels differ";
     if (!fits_32_bits(problem) || item_count(problem, variants_of(problem.storage).back(), 1) > 0x7fffff00)
       return "a tensor beyond 32-bit offsets";
@@ -242,7 +261,9 @@ class Depthwise final : public ConvAlgorithm {
 
   /// Each tensor once at the rate of memory, which L2 does not exceed for so few bytes; `any` loads every tap of every
   /// output. Of MobileNetV2's layers on an H200, batch 1 and 8, within 25 %: 2.4 us (2.3 by this) for 32x112x112.
-  Plan plan(const ConvProblem& p, const Target& target) const override {
+  Plan plan(const ConvProblem& given, const Target& target) const override {
+    const std::int64_t room = room_of(given, target);
+    const ConvProblem p = with_room(given, room);
     constexpr double start_us = 0.5, any_us_a_tap = 0.02, any_loads = 0.25;
     const DeviceProfile& device = target.device;
     const DepthwiseVariant& variant = choose_variant(p, device.units);
@@ -259,45 +280,75 @@ class Depthwise final : public ConvAlgorithm {
     ConfigWriter config;
     config.add("tile", variant.name);
     if (strips) config.add("rows", rows);
+    config.add("threads", threads);
+    if (room > 0) config.add("room", room);
     return {
+        .format = room > 0 ? aligned_nhwc(given.k, p.storage) : formats::nhwc,
         .pitched = true,
-        .config = config.add("threads", threads).str(),
+        .config = config.str(),
         .estimated_us = device.launch_us + (strips ? strips_us(p, variant, rows, device) : start_us + memory + any_us),
         .tolerance = p.storage == DType::f32 ? sum_tolerance(p.r * p.s) : half_sum_tolerance(p.storage, p.r * p.s)};
   }
 
-  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = p.k * p.r * p.s,
-            .form = std::string(to_string(p.storage)),
+  FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
+    const std::int64_t channels = read(p, config).channels;
+    return {.floats = channels * p.r * p.s,
+            .form = std::string(to_string(p.storage)).append(" room=").append(std::to_string(channels - p.k)),
             .element_bytes = static_cast<std::size_t>(dtype_bytes(p.storage))};
   }
-  /// [R][S][K]
-  void transform_bytes(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+  /// [R][S][K], zeros for the room
+  void transform_bytes(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
                        std::span<std::byte> to) const override {
+    const std::int64_t channels = read(p, config).channels;
     dispatch(p.storage, Types<float, Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
       auto* const taps = reinterpret_cast<T*>(to.data());
       for (std::int64_t tap = 0; tap < filter.terms; ++tap)
-        for (std::int64_t k = 0; k < p.k; ++k) taps[tap * p.k + k] = convert<T>(filter.exact_weight(k, tap));
+        for (std::int64_t k = 0; k < channels; ++k)
+          taps[tap * channels + k] = convert<T>(k < p.k ? filter.exact_weight(k, tap) : 0.0);
     });
   }
 
-  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
-                                               const DeviceProfile&) const override {
+  struct Configured {
+    const DepthwiseVariant* variant = nullptr;
+    std::int64_t rows = 0, channels = 0;  ///< channels: K and room
+    unsigned threads = 0;
+  };
+  static Configured read(const ConvProblem& given, std::string_view config) {
     ConfigReader reader(config);
+    Configured read;
     const std::string_view name = reader.word("tile");
-    const auto known = variants_of(p.storage);
-    const auto variant = std::find_if(
-        known.begin(), known.end(), [&](const DepthwiseVariant& one) { return one.name == name && computes(one, p); });
-    if (variant == known.end()) reader.refuse("no kernel with such a tile computes this problem");
-    const bool strips = variant->tile_p == any_height;
-    const std::int64_t rows = strips ? reader.integer("rows", 1, std::max(p.p, std::int64_t{1})) : variant->tile_p;
-    const auto threads = static_cast<unsigned>(reader.integer("threads", 1, max_depthwise_threads));
+    const auto known = variants_of(given.storage);
+    const auto named = std::find_if(known.begin(), known.end(), [&](const auto& one) { return one.name == name; });
+    const bool strips = named != known.end() && named->tile_p == any_height;
+    if (strips) read.rows = reader.integer("rows", 1, std::max(given.p, std::int64_t{1}));
+    read.threads = static_cast<unsigned>(reader.integer("threads", 1, max_depthwise_threads));
+    const std::int64_t room = reader.done() ? 0 : reader.integer("room", 1, 7);
     reader.finish();
+    if (room > 0 && given.c != given.k) reader.refuse("room is for as many filters as channels");
+    read.channels = given.k + room;
+    const auto variant = std::find_if(known.begin(), known.end(), [&](const DepthwiseVariant& one) {
+      return one.name == name && computes(one, with_room(given, room));
+    });
+    if (variant == known.end()) reader.refuse("no kernel with such a tile computes this problem");
+    read.variant = &*variant;
+    if (!strips) read.rows = variant->tile_p;
+    return read;
+  }
+
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& given, std::string_view config,
+                                               const DeviceProfile&) const override {
+    const Configured as = read(given, config);
+    const ConvProblem p = with_room(given, as.channels - given.k);
+    const DepthwiseVariant* const variant = as.variant;
+    const std::int64_t rows = as.rows;
+    const unsigned threads = as.threads;
     const int items = static_cast<int>(item_count(p, *variant, rows));
-    const std::int64_t groups = p.k / variant->lanes, chunk = strips ? chunk_groups(groups) : groups;
+    const std::int64_t groups = p.k / variant->lanes;
+    const std::int64_t chunk = variant->tile_p == any_height ? chunk_groups(groups) : groups;
     const DepthwiseCall call{UntypedConvCall(p),
                              items,
                              static_cast<int>(rows),
+                             static_cast<int>(given.k),
                              FastDivider(chunk),
                              FastDivider(blocks_over(p.q, variant->tile_q)),
                              FastDivider(groups / chunk),

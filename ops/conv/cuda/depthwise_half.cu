@@ -16,9 +16,10 @@ __device__ const T* image_of(const void* x, int image, int height, int width, in
 /// The bias of `lanes` channels, what sums start from. Where a model's bias lies is not for us to say, so it is read by
 /// single floats.
 template <int lanes>
-__device__ void start(float (&sum)[lanes], const float* bias, int channel) {
+__device__ void start(float (&sum)[lanes], const DepthwiseCall& call, int channel) {
 #pragma unroll
-  for (int i = 0; i < lanes; ++i) sum[i] = bias == nullptr ? 0.0F : bias[channel + i];
+  for (int i = 0; i < lanes; ++i)
+    sum[i] = call.bias == nullptr || channel + i >= call.biases ? 0.0F : call.bias[channel + i];
 }
 
 /// Words that one access takes.
@@ -148,7 +149,7 @@ __global__ void __launch_bounds__(max_depthwise_threads, std::is_same_v<T, BFloa
 #pragma unroll
   for (int row = 0; row < ring; ++row) load_next(window[row], row);
   float bias[lanes];
-  start(bias, call.bias, place.channel);
+  start(bias, call, place.channel);
   const Finisher<T> finish(call);
   const bool plain = call.residual == nullptr && call.activation.is_clamp();
   std::int64_t at = static_cast<std::int64_t>(place.image) * call.p * call.q * call.y_pixel +
@@ -242,7 +243,7 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_rows(const
 #pragma unroll
   for (int row = 0; row < ahead; ++row) load_row(window[row], x, call, top + row, left);
   float sums[tile_p][tile_q][2 * words];
-  start(sums[0][0], call.bias, place.channel);
+  start(sums[0][0], call, place.channel);
 #pragma unroll
   for (int i = 1; i < tile_p * tile_q; ++i)
 #pragma unroll
@@ -294,7 +295,7 @@ __global__ void __launch_bounds__(max_depthwise_threads) depthwise_any(const __g
                static_cast<int>(call.multiplier.divide(static_cast<unsigned>(place.channel)));
   const T* w = static_cast<const T*>(call.w) + place.channel;
   float sum[lanes];
-  start(sum, call.bias, place.channel);
+  start(sum, call, place.channel);
   for (int r = 0; r < call.r; ++r) {
     const int h = top + r * call.dilation_h;
     if (h < 0 || h >= call.height) continue;

@@ -11,6 +11,7 @@
 #include "base/cuda/launch.h"
 #include "base/cuda/tensor_copy.cuh"
 #include "ops/conv/cuda/half_mma.cuh"
+#include "ops/conv/cuda/some_of.cuh"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 #include "ops/core/activation.cuh"
 
@@ -24,7 +25,7 @@ __device__ inline void init_residual_barriers(const Block& block) {
   for (int i = 0; i < wgmma_consumers * 4 * Block::slots; ++i) init_barrier(block.residuals(0) + i, 1);
 }
 
-/// Where a part lies in [pixels][K]: 16 pixels, one after the other.
+/// Where a part lies in [pixels][k]: 16 pixels, one after the other.
 struct PixelPlace {
   int pixel;
   /// So many times 64 rows of sums further.
@@ -162,14 +163,13 @@ class Finisher {
     for (int eight = 0; eight < count / 8; ++eight) bias[eight] = {};
     if (g_.bias == nullptr) return;
     const int own = first + lane_ % 4 * 2;
-    if (first + count <= g_.k) {
+    if (first + count <= g_.biases) {
       const float2* const from = reinterpret_cast<const float2*>(g_.bias + own);
 #pragma unroll
       for (int eight = 0; eight < count / 8; ++eight) bias[eight] = from[eight * 4];
     } else {
 #pragma unroll
-      for (int eight = 0; eight < count / 8; ++eight)
-        if (own + eight * 8 < g_.k) bias[eight] = *reinterpret_cast<const float2*>(g_.bias + own + eight * 8);
+      for (int eight = 0; eight < count / 8; ++eight) bias[eight] = pair_of(g_.bias, own + eight * 8, g_.biases);
     }
   }
 

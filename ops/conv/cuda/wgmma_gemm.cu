@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/aligned_format.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/wgmma_maps.cuh"
 #include "ops/conv/cuda/wgmma_slices.h"
@@ -84,7 +85,8 @@ class BoundWgmmaGemm final : public BoundKernel {
     call_.activation = DeviceActivation(p.activation);
     call_.pointwise = is_pointwise(p) ? 1 : 0;
     call_.pixels = narrow(p.n * p.p * p.q);
-    call_.k = narrow(p.k);
+    call_.k = narrow(aligned_channels(p.k, p.storage));
+    call_.biases = narrow(p.k);
     call_.steps = narrow(plan.steps);
     call_.tiles = narrow(plan.tiles_m * plan.tiles_n);
     call_.tiles_n = narrow(plan.tiles_n);
@@ -116,8 +118,8 @@ class BoundWgmmaGemm final : public BoundKernel {
   /// `pitch`: elements from one pixel to the next.
   CUtensorMap results(const void* y, std::int64_t pitch) const {
     const ConvProblem& p = problem_;
-    const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
-    return tiled_map(y, std::array{size(p.k), size(p.n * p.p * p.q)},
+    const auto size = [](auto value) { return static_cast<std::uint64_t>(value); };
+    return tiled_map(y, std::array{size(call_.k), size(p.n * p.p * p.q)},
                      std::array{static_cast<std::uint32_t>(staged_filters(shape_.n)), std::uint32_t{staged_rows}},
                      size(pitch));
   }
@@ -140,7 +142,6 @@ class WgmmaGemmConv final : public ConvAlgorithm {
   std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
     if (!has_wgmma(target.device)) return "it needs the tensor cores of compute capability 9.0, and code for them";
     if (p.groups > 1) return "several groups";
-    if (p.c % 8 != 0 || p.k % 8 != 0) return "channels or filters that are no multiple of 8";
     std::size_t shared_bytes = 0;
     for (const WgmmaTileShape& shape : wgmma_tiles)
       shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(shared_of(shape, p.residual).total));
@@ -159,24 +160,29 @@ class WgmmaGemmConv final : public ConvAlgorithm {
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
     const WgmmaGemmPlan cut = plan_wgmma_gemm(p);
-    return {.pitched = true,
+    return {.format = aligned_nhwc(p.k, p.storage),
+            .x_format = aligned_nhwc(p.c, p.storage),
+            .pitched = true,
             .config = cut.str(),
             .estimated_us = wgmma_plan_us(p, cut, target.device),
             .tolerance = half_sum_tolerance(p.storage, p.c * p.r * p.s)};
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = p.k * p.r * p.s * p.c, .form = std::string(to_string(p.storage)), .element_bytes = 2};
+    return {.floats = p.k * p.r * p.s * prepared_channels(p),
+            .form = std::string(to_string(p.storage)),
+            .element_bytes = 2};
   }
-  /// [K][R*S][C]
+  /// [K][R*S][prepared_channels]
   void transform_bytes(const ConvProblem& p, std::string_view, const ConvFilter& filter,
                        std::span<std::byte> to) const override {
-    const std::int64_t taps = p.r * p.s;
+    const std::int64_t taps = p.r * p.s, with_room = prepared_channels(p);
     dispatch(p.storage, HalfTypes(), [&]<typename T>(std::type_identity<T>) {
       T* next = reinterpret_cast<T*>(to.data());
       for (std::int64_t k = 0; k < p.k; ++k)
         for (std::int64_t tap = 0; tap < taps; ++tap)
-          for (std::int64_t c = 0; c < p.c; ++c) *next++ = narrowed<T>(filter.exact_weight(k, c * taps + tap));
+          for (std::int64_t c = 0; c < with_room; ++c)
+            *next++ = narrowed<T>(c < p.c ? filter.exact_weight(k, c * taps + tap) : 0.0);
     });
   }
 

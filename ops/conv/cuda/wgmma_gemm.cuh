@@ -13,16 +13,17 @@
 
 namespace lenslet::cuda {
 
-/// What the kernel takes. x, residual and y are NHWC.
+/// What the kernel takes. x, residual and y are NHWC, their pixels at multiples of 16 bytes (aligned_nhwc).
 struct WgmmaGemm {
   CUtensorMap windows{};  ///< of x: in im2col mode, or pointwise [pixels][C]
   CUtensorMap filters{};  ///< [K][R*S][C]
-  /// Of y and of the residual, which may be y or missing: [pixels][K], boxes of a part.
+  /// Of y and of the residual, which may be y or missing: [pixels][k], boxes of a part.
   CUtensorMap results{}, residuals{};
   WindowWalk walk;
   DeviceActivation activation;
   int pointwise = 0;
-  int pixels = 0, k = 0;  ///< pixels: N*P*Q
+  int pixels = 0, k = 0;  ///< pixels: N*P*Q; k: K, and the room behind it, which is written, too
+  int biases = 0;         ///< K
   TermOrder terms;
   int steps = 0;                ///< of a tile
   int stages = 0;               ///< that are used

@@ -83,11 +83,12 @@ double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Devi
   const double rate = shape.efficiency * device.flops_per_us(Numerics::Multiply::fp16) / device.units;
   const double step_us = std::max(2.0 * shape.m * shape.n * terms_a_step(plan) / rate, copies_us(plan));
   const double out_us = staged_filters(shape.n) == 64 ? epilogue_us : narrow_epilogue_us;
-  const double tile_us = static_cast<double>(plan.steps) * step_us + out_us * shape.m * shape.n / (128.0 * 128.0);
+  const double tile_us = static_cast<double>(plan.steps) * step_us + ragged_us(p, plan.width) +
+                         out_us * shape.m * shape.n / (128.0 * 128.0);
   // Each multiprocessor's share of tiles, one after the other; or what memory takes.
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
   const double least_us = p.flops() / (sustained * device.flops_per_us(Numerics::Multiply::fp16));
-  const double tiles_us = std::max(rounds * tile_us, least_us), memory_us = p.bytes() / device.bytes_per_us;
+  const double tiles_us = std::max(rounds * tile_us, least_us), memory_us = bytes_with_room(p) / device.bytes_per_us;
   return start_us + std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);
 }
 
@@ -100,11 +101,18 @@ double clusters_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Device
                     .terms = terms_a_step(plan),
                     .groups = static_cast<double>(plan.groups_a_step),
                     .row_bytes = plan.width * 2.0,
+                    .ragged_us = ragged_us(p, plan.width),
                     .flops_per_us = device.flops_per_us(Numerics::Multiply::fp16)},
                    slices_costs, device);
 }
 
 }  // namespace
+
+std::int64_t prepared_channels(const ConvProblem& p) {
+  const auto bytes = static_cast<std::int64_t>(dtype_bytes(p.storage));
+  const std::int64_t row = p.c * bytes <= 32 ? 32 : p.c * bytes <= 64 ? 64 : 128;
+  return ceil_div(p.c * bytes, row) * row / bytes;
+}
 
 Im2colBox im2col_box(const ConvProblem& p) {
   const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/aligned_format.h"
 #include "base/cuda/fast_divider.h"
 #include "base/cuda/host_device.h"
 #include "ops/conv/algorithm.h"
@@ -54,8 +55,8 @@ constexpr const WgmmaTileShape& shape_of(WgmmaTile tile) { return wgmma_tiles[st
 
 /// Kernels of narrow groups, which are for few channels, exist of these.
 constexpr bool has_width(WgmmaTile tile, int width) {
-  return width == wgmma_step || tile == WgmmaTile::t128x128 || tile == WgmmaTile::t256x96 ||
-         tile == WgmmaTile::t256x64 || tile == WgmmaTile::t128x64;
+  return width == wgmma_step ||
+         (tile != WgmmaTile::t128x256 && tile != WgmmaTile::t256x128 && tile != WgmmaTile::t128x96);
 }
 
 /// Tile shapes of clusters, in the order of `slices_tiles`.
@@ -80,6 +81,9 @@ constexpr bool has_width(SlicesTile tile, int width) {
   return width == wgmma_step || tile == SlicesTile::t128x64 || tile == SlicesTile::t64x64;
 }
 
+/// Channels of prepared filters, zeros behind those of x: whole rows, so that they begin at multiples of their length.
+std::int64_t prepared_channels(const ConvProblem& problem);
+
 /// Blocks of a cluster: powers of 2, so that their shares of a tile are even.
 inline constexpr std::array<int, 4> slice_counts{1, 2, 4, 8};
 
@@ -87,7 +91,9 @@ inline constexpr std::array<int, 4> slice_counts{1, 2, 4, 8};
 /// copy stores. A residual comes the same way. The copy engine takes its time for each row of a box, so rows are as
 /// wide as a tile of n filters has whole ones; 64 filters, since wider ones have no permutation (below), and 96 all the
 /// same: their rows meet in two of four groups of banks, which is less than three boxes cost.
-LENSLET_HOST_DEVICE constexpr int staged_filters(int n) { return n % 64 == 0 ? 64 : n % 96 == 0 ? 96 : 32; }
+LENSLET_HOST_DEVICE constexpr int staged_filters(int n) {
+  return n % 64 == 0 ? 64 : n % 96 == 0 ? 96 : n % 32 == 0 ? 32 : 16;
+}
 inline constexpr int staged_rows = 16;
 LENSLET_HOST_DEVICE constexpr int staged_box_bytes(int n) { return staged_rows * staged_filters(n) * 2; }
 /// Boxes that are rounded together: those of the same pixels, 128 filters at most, if a warp's slots have room for
@@ -238,13 +244,13 @@ struct WindowWalk {
 
 /// The groups of a tile: channels, then taps of a line, then lines.
 struct TermOrder {
-  int c = 1, taps = 1;
+  int c = 1, taps = 1;  ///< c: with room; the copy engine refuses boxes that begin between multiples of 16 bytes
   int dilation_w = 1, dilation_h = 1;
   int window_w = 1;  ///< S * dilation_w
 
   TermOrder() = default;
   explicit TermOrder(const ConvProblem& problem)
-      : c(static_cast<int>(problem.c)),
+      : c(static_cast<int>(aligned_channels(problem.c, problem.storage))),
         taps(static_cast<int>(problem.r * problem.s)),
         dilation_w(static_cast<int>(problem.dilation_w)),
         dilation_h(static_cast<int>(problem.dilation_h)),

@@ -4,10 +4,17 @@
 #include <array>
 #include <cstdint>
 
+#include "base/aligned_format.h"
 #include "base/cuda/tensor_map.h"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 
 namespace lenslet::cuda {
+
+/// Elements from a pixel to the next where it has so many channels: they begin at 16 bytes (aligned_nhwc). What lies
+/// between is no part of a map: a copy brings zeros for it.
+inline std::int64_t map_pitch(std::int64_t channels, MapElement element) {
+  return aligned_channels(channels, element == MapElement::half ? DType::f16 : DType::f32);
+}
 
 /// A group of the windows of `pixels` outputs, of x in NHWC: in im2col mode, or pointwise [pixels][C].
 inline CUtensorMap window_operand(const ConvProblem& p, const void* x, int pixels, int width,
@@ -15,7 +22,8 @@ inline CUtensorMap window_operand(const ConvProblem& p, const void* x, int pixel
   const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
   const auto rows = static_cast<std::uint32_t>(pixels), channels = static_cast<std::uint32_t>(width);
   if (is_pointwise(p))
-    return tiled_map(x, std::array{size(p.c), size(p.n * p.h * p.w)}, std::array{channels, rows}, 0, element);
+    return tiled_map(x, std::array{size(p.c), size(p.n * p.h * p.w)}, std::array{channels, rows},
+                     size(map_pitch(p.c, element)), element);
   const Im2colBox box = im2col_box(p);
   return window_map(x,
                     {.sizes = {size(p.c), size(p.w), size(p.h), size(p.n)},
@@ -23,16 +31,17 @@ inline CUtensorMap window_operand(const ConvProblem& p, const void* x, int pixel
                      .upper = {box.upper_w, box.upper_h},
                      .stride = {static_cast<std::uint32_t>(box.stride_w), static_cast<std::uint32_t>(box.stride_h)},
                      .pixels = rows,
-                     .channels = channels},
+                     .channels = channels,
+                     .pitch = size(map_pitch(p.c, element))},
                     element);
 }
 
-/// A group of `filters` filters of the `prepared_filters` that there are, [K][R*S][C]. One tap a copy: those of several
-/// in one would lie together filter by filter.
+/// A group of `filters` filters of the `prepared_filters` that there are, [K][R*S][prepared_channels]. One tap a copy:
+/// those of several in one would lie together filter by filter.
 inline CUtensorMap filter_operand(const ConvProblem& p, const void* prepared, std::int64_t prepared_filters,
                                   int filters, int width, MapElement element) {
   const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
-  return tiled_map(prepared, std::array{size(p.c), size(p.r * p.s), size(prepared_filters)},
+  return tiled_map(prepared, std::array{size(prepared_channels(p)), size(p.r * p.s), size(prepared_filters)},
                    std::array{static_cast<std::uint32_t>(width), 1U, static_cast<std::uint32_t>(filters)}, 0, element);
 }
 inline CUtensorMap filter_operand(const ConvProblem& p, const void* prepared, int filters, int width) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/aligned_format.h"
 #include "base/tf32.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/wgmma_maps.cuh"
@@ -46,7 +47,8 @@ class BoundWgmmaPatch final : public BoundKernel {
     call_.activation = DeviceActivation(p.activation);
     call_.units = narrow(plan.units);
     call_.p = narrow(p.p);
-    call_.k = narrow(p.k);
+    call_.k = narrow(aligned_channels(p.k, p.storage));
+    call_.biases = narrow(p.k);
     call_.pad_top = narrow(p.pad_top);
     call_.pad_left = narrow(p.pad_left);
     call_.tiles = narrow(plan.tiles_m * plan.tiles_n);
@@ -75,7 +77,8 @@ class BoundWgmmaPatch final : public BoundKernel {
     const int channels = plan_.row_bytes / static_cast<int>(dtype_bytes(p.storage));
     WgmmaPatch call = call_;
     call.patches = tiled_map(run.in<void>(ConvOp::input), std::array{size(p.c), size(p.w), size(p.h), size(p.n)},
-                             std::array{side(channels), side(plan_.columns), side(plan_.lines), 1U}, 0, element);
+                             std::array{side(channels), side(plan_.columns), side(plan_.lines), 1U},
+                             size(map_pitch(p.c, element)), element);
     call.filters = filter_operand(p, run.blob, is_tf32(p) ? tf32_prepared_filters(p.k) : p.k, plan_.tile.filters,
                                   channels, element);
     call.bias = run.in<float>(ConvOp::bias);
@@ -94,9 +97,9 @@ class BoundWgmmaPatch final : public BoundKernel {
   /// `pitch`: elements from one pixel to the next.
   CUtensorMap results(const void* y, std::int64_t pitch) const {
     const ConvProblem& p = problem_;
-    const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
+    const auto size = [](auto value) { return static_cast<std::uint64_t>(value); };
     const int filters = is_tf32(p) ? tf32_staged_filters : staged_filters(plan_.tile.filters);
-    return tiled_map(y, std::array{size(p.k), size(p.q), size(p.p), size(p.n)},
+    return tiled_map(y, std::array{size(call_.k), size(p.q), size(p.p), size(p.n)},
                      std::array{static_cast<std::uint32_t>(filters), static_cast<std::uint32_t>(unit_side),
                                 static_cast<std::uint32_t>(part_lines), 1U},
                      size(pitch), is_tf32(p) ? MapElement::f32 : MapElement::half);
@@ -120,9 +123,6 @@ class WgmmaPatchConv final : public ConvAlgorithm {
       return "tensor cores would round float32 to TF32, which was not asked for";
     if (!has_wgmma(target.device)) return "it needs the tensor cores of compute capability 9.0, and code for them";
     if (p.groups > 1) return "several groups";
-    const std::int64_t vector = 16 / static_cast<std::int64_t>(dtype_bytes(p.storage));
-    if (p.c % vector != 0 || p.k % vector != 0)
-      return "channels or filters that are no multiple of " + std::to_string(vector);
     // The kernel counts units in 32 bits, tensor maps coordinates.
     constexpr std::int64_t limit = 1 << 28;
     if (p.n > limit / p.p / p.q || p.n > limit / p.h / p.w) return "more than 2^28 pixels";
@@ -136,7 +136,9 @@ class WgmmaPatchConv final : public ConvAlgorithm {
   Plan plan(const ConvProblem& p, const Target& target) const override {
     const WgmmaPatchPlan cut = plan_wgmma_patch(p);
     const std::int64_t terms = p.c * p.r * p.s;
-    return {.pitched = true,
+    return {.format = aligned_nhwc(p.k, p.storage),
+            .x_format = aligned_nhwc(p.c, p.storage),
+            .pitched = true,
             .config = cut.str(),
             .estimated_us = wgmma_patch_us(p, cut, target.device),
             .tolerance =
@@ -145,22 +147,24 @@ class WgmmaPatchConv final : public ConvAlgorithm {
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
     const std::int64_t filters = is_tf32(p) ? tf32_prepared_filters(p.k) : p.k;
-    return {.floats = filters * p.r * p.s * p.c,
+    return {.floats = filters * p.r * p.s * prepared_channels(p),
             .form = is_tf32(p) ? "tf32" : std::string(to_string(p.storage)),
             .element_bytes = dtype_bytes(p.storage)};
   }
-  /// [K][R*S][C]; of TF32 the filters of a part in the order of their places, zeros for those that are missing.
+  /// [K][R*S][prepared_channels]; of TF32 the filters of a part in the order of their places, zeros for those that are
+  /// missing.
   void transform_bytes(const ConvProblem& p, std::string_view, const ConvFilter& filter,
                        std::span<std::byte> to) const override {
     dispatch(p.storage, PatchTypes(), [&]<typename T>(std::type_identity<T>) {
       T* next = reinterpret_cast<T*>(to.data());
       const std::int64_t taps = p.r * p.s, filters = is_tf32(p) ? tf32_prepared_filters(p.k) : p.k;
+      const std::int64_t with_room = prepared_channels(p);
       for (std::int64_t place = 0; place < filters; ++place) {
         const auto in_part = static_cast<int>(place % tf32_staged_filters);
         const std::int64_t k = is_tf32(p) ? place - in_part + tf32_filter_at(in_part) : place;
         for (std::int64_t tap = 0; tap < taps; ++tap)
-          for (std::int64_t c = 0; c < p.c; ++c) {
-            const double weight = k < p.k ? filter.exact_weight(k, c * taps + tap) : 0.0;
+          for (std::int64_t c = 0; c < with_room; ++c) {
+            const double weight = k < p.k && c < p.c ? filter.exact_weight(k, c * taps + tap) : 0.0;
             if constexpr (std::is_same_v<T, float>)
               *next++ = tf32_from_f64(weight);
             else

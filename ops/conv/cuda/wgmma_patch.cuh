@@ -16,15 +16,16 @@
 
 namespace lenslet::cuda {
 
-/// What the kernel takes. x, residual and y are NHWC.
+/// What the kernel takes. x, residual and y are NHWC, their pixels at multiples of 16 bytes (aligned_nhwc).
 struct WgmmaPatch {
   CUtensorMap patches{};  ///< of x, [N][H][W][C]: boxes of a unit's patch
   CUtensorMap filters{};  ///< [K][R*S][C]
-  /// Of y and of the residual, which may be y or missing: [N][P][Q][K], boxes of a part.
+  /// Of y and of the residual, which may be y or missing: [N][P][Q][k], boxes of a part.
   CUtensorMap results{}, residuals{};
   UnitWalk walk;
   DeviceActivation activation;
-  int units = 0, p = 0, k = 0;
+  int units = 0, p = 0, k = 0;  ///< k: K, and the room behind it, which is written, too
+  int biases = 0;               ///< K
   int pad_top = 0, pad_left = 0;
   int tiles = 0, tiles_n = 0;           ///< of all blocks, and those side by side
   int groups = 0, r = 0, s = 0;         ///< of channels; of taps
@@ -74,7 +75,7 @@ struct PatchBlock {
   static constexpr WgmmaTileShape shape{64 * units, n, 0};
   static constexpr bool for_residual = false;
   static constexpr int slots = patch_slots, buffers = slots, filter_bytes = n * row_bytes;
-  static_assert(filter_bytes % 1024 == 0);
+  static_assert(filter_bytes % (8 * row_bytes) == 0);
 
   const WgmmaPatch& g;
   unsigned char* shared;
@@ -307,10 +308,15 @@ WgmmaPatchKernel find_wgmma_patch_kernel(const WgmmaPatchPlan& plan) {
            : plan.row_bytes == 64 ? wgmma_patch_kernel<T, units, n, 64>
                                   : wgmma_patch_kernel<T, units, n, 32>;
   };
+  const auto few_filters = [&]<int units>() -> WgmmaPatchKernel {
+    if constexpr (units == 4 && !std::is_same_v<T, float>) return of_rows.template operator()<units, 16>();
+    return nullptr;
+  };
   const auto of_filters = [&]<int units>() -> WgmmaPatchKernel {
     return plan.tile.filters == 128  ? of_rows.template operator()<units, 128>()
            : plan.tile.filters == 64 ? of_rows.template operator()<units, 64>()
-                                     : of_rows.template operator()<units, 32>();
+           : plan.tile.filters == 32 ? of_rows.template operator()<units, 32>()
+                                     : few_filters.template operator()<units>();
   };
   return plan.tile.units == 4 ? of_filters.template operator()<4>() : of_filters.template operator()<2>();
 }

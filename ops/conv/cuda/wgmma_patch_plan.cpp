@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/conv/cuda/wgmma_slices_us.h"
+
 namespace lenslet::cuda {
 namespace {
 
@@ -16,6 +18,8 @@ constexpr double start_us = 1.8;
 constexpr double epilogue_us = 1.22, narrow_epilogue_us = 1.65;
 /// A tap's least: its barriers and instructions; where filters stay, the latter alone.
 constexpr double tap_us = 0.20, resident_tap_us = 0.07;
+/// Tiles of 32 filters and fewer, in 16 bits, take so much longer each; groups behind the first do where filters stay.
+constexpr double narrow_tile_us = 0.9, resident_group_us = 1.0;
 /// Of products beside what memory takes, or the other way round: what the longer one does not hide.
 constexpr double unhidden = 0.42;
 /// What a multiprocessor gets from L2.
@@ -62,7 +66,9 @@ bool lay_out(WgmmaPatchPlan& plan) {
          plan.filter_stages * plan.filter_bytes + (plan.patch_stages + 1) * tile_bytes <= all)
     ++plan.patch_stages;
   plan.filters_at = plan.patch_stages * tile_bytes;
-  plan.staging_at = plan.filters_at + plan.filter_stages * plan.filter_bytes;
+  constexpr int alignment = 1024;  // of what is permuted by its address
+  plan.staging_at = static_cast<int>(
+      ceil_div(plan.filters_at + std::int64_t{plan.filter_stages} * plan.filter_bytes, alignment) * alignment);
   plan.barriers_at = plan.staging_at + staging;
   plan.total = plan.barriers_at + 8 * (2 * (plan.patch_stages + plan.filter_stages) + consumer_warps * patch_slots);
   return true;
@@ -97,8 +103,9 @@ std::vector<WgmmaPatchPlan> wgmma_patch_cuts(const ConvProblem& p) {
   for (const int row_bytes : useful_rows(p))
     for (const PatchTile& tile : patch_tiles) {
       WgmmaPatchPlan plan = cut(p, tile, row_bytes);
-      // Half a tile of filters is the next narrower one's.
+      // Half a tile of filters is the next narrower one's, and the narrowest one is for no more than it has.
       if (tile.filters > 32 && p.k <= tile.filters / 2) continue;
+      if (tile.filters < 32 && (p.k > tile.filters || p.storage == DType::f32)) continue;
       if (lay_out(plan)) cuts.push_back(plan);
     }
   return cuts;
@@ -128,9 +135,11 @@ double wgmma_patch_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const De
                         (plan.resident ? 0.0 : steps * plan.filter_bytes);
   const double out_us = (tile.filters % 64 == 0 && p.storage != DType::f32 ? epilogue_us : narrow_epilogue_us) *
                         outputs / (128.0 * 128.0);
-  const double tile_us = std::max(steps * step_us + out_us, copied / l2_bytes_per_us);
+  const double narrow_us = tile.filters <= 32 && p.storage != DType::f32 ? narrow_tile_us : 0;
+  const double groups_us = plan.resident ? resident_group_us * static_cast<double>(plan.groups - 1) : 0;
+  const double tile_us = std::max(steps * step_us + out_us + narrow_us + groups_us, copied / l2_bytes_per_us);
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
-  const double tiles_us = rounds * tile_us, memory_us = p.bytes() / device.bytes_per_us;
+  const double tiles_us = rounds * tile_us, memory_us = bytes_with_room(p) / device.bytes_per_us;
   return start_us + std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);
 }
 

@@ -27,12 +27,12 @@ inline constexpr int part_lines = staged_rows / unit_side;
 /// Of a consumer warp, for boxes on their way, and room for the widest.
 inline constexpr int patch_slots = 3, patch_slot_bytes = 2 << 10;
 
-/// There are kernels of these, of 64 * units pixels and so many filters.
+/// There are kernels of these, of 64 * units pixels and so many filters; the fewest of 16 bits alone.
 struct PatchTile {
   int units = 0, filters = 0;
   double efficiency = 0;  ///< share that long sums reach of what large products reach
 };
-inline constexpr PatchTile patch_tiles[] = {{4, 128, 1.30}, {4, 64, 1.15}, {4, 32, 0.60},
+inline constexpr PatchTile patch_tiles[] = {{4, 128, 1.30}, {4, 64, 1.15}, {4, 32, 0.60}, {4, 16, 0.35},
                                             {2, 128, 1.15}, {2, 64, 0.80}, {2, 32, 0.45}};
 
 struct WgmmaPatchPlan {

@@ -16,20 +16,22 @@
 
 namespace lenslet::cuda {
 
-/// What the kernel takes, of T: Float16, BFloat16, or float, multiplied as TF32. x, residual and y are NHWC.
+/// What the kernel takes, of T: Float16, BFloat16, or float, multiplied as TF32. x, residual and y are NHWC,
+/// their pixels at multiples of 16 bytes (aligned_nhwc).
 struct WgmmaSlices {
   CUtensorMap windows{};  ///< of x: in im2col mode, or pointwise [pixels][C]; of floats one that rounds
   CUtensorMap filters{};  ///< [K][R*S][C], of floats in the order that wgmma_tf32 prepares
   WindowWalk walk;
   DeviceActivation activation;
   int pointwise = 0;
-  int pixels = 0, k = 0;  ///< pixels: N*P*Q
+  int pixels = 0, k = 0;  ///< pixels: N*P*Q; k: K, and the room behind it, which is written, too
+  int biases = 0;         ///< K
   TermOrder terms;
   int steps = 0;        ///< of a tile, all slices
   int slices_log2 = 0;  ///< of the blocks of a cluster
   int tiles_n = 0;
   const float* bias = nullptr;     ///< may be null
-  const void* residual = nullptr;  ///< like y, K from pixel to pixel; may be null, or y
+  const void* residual = nullptr;  ///< like y, k from pixel to pixel; may be null, or y
   void* y = nullptr;
   int y_pixel = 0;  ///< elements from one pixel of y to the next
 };

@@ -18,6 +18,7 @@
 #include "base/cuda/vector.cuh"
 #include "ops/conv/cuda/cluster.cuh"
 #include "ops/conv/cuda/half_mma.cuh"
+#include "ops/conv/cuda/some_of.cuh"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 #include "ops/conv/cuda/wgmma_tf32_plan.h"
 #include "ops/core/activation.cuh"
@@ -117,16 +118,11 @@ class SlicesFinisher {
   /// Of the filters that a thread has sums of.
   __device__ float4 load_bias(const Place& place) const {
     if constexpr (halves) {
-      // K is a multiple of 8: so are the pairs that a thread has of each eight.
       const int k = place.k + lane_ % 4 * 2;
-      float2 low{}, high{};
-      if (k < g_.k) low = *reinterpret_cast<const float2*>(g_.bias + k);
-      if (k + 8 < g_.k) high = *reinterpret_cast<const float2*>(g_.bias + k + 8);
+      const float2 low = pair_of(g_.bias, k, g_.biases), high = pair_of(g_.bias, k + 8, g_.biases);
       return {low.x, low.y, high.x, high.y};
     } else {
-      // K is a multiple of 4.
-      const int k = place.k + eight() * 8;
-      return k < g_.k ? *reinterpret_cast<const float4*>(g_.bias + k) : float4{};
+      return four_of(g_.bias, place.k + eight() * 8, g_.biases);
     }
   }
   __device__ void load_residual(const Place& place, Stored& residual) const {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/aligned_format.h"
 #include "ops/conv/algorithm.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/wgmma_maps.cuh"
@@ -34,7 +35,8 @@ class BoundWgmmaSlices final : public BoundKernel {
     call_.activation = DeviceActivation(p.activation);
     call_.pointwise = is_pointwise(p) ? 1 : 0;
     call_.pixels = narrow(p.n * p.p * p.q);
-    call_.k = narrow(p.k);
+    call_.k = narrow(aligned_channels(p.k, p.storage));
+    call_.biases = narrow(p.k);
     call_.steps = narrow(launch.steps);
     call_.slices_log2 = log2_of(launch.slices);
     call_.tiles_n = narrow(launch.tiles_n);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/aligned_format.h"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
 
 namespace lenslet::cuda {
@@ -10,6 +11,21 @@ namespace {
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
+
+double bytes_with_room(const ConvProblem& p) {
+  ConvProblem stored = p;
+  stored.c = aligned_channels(p.c, p.storage);
+  stored.k = aligned_channels(p.k, p.storage);
+  return stored.bytes();
+}
+
+double ragged_us(const ConvProblem& p, int width) {
+  if (is_pointwise(p)) return 0;
+  constexpr double outside_us = 0.0125;  // a byte
+  const auto bytes =
+      static_cast<double>((ceil_div(p.c, width) * width - p.c) * static_cast<std::int64_t>(dtype_bytes(p.storage)));
+  return static_cast<double>(p.r * p.s) * outside_us * bytes;
+}
 
 double slices_us(const ConvProblem& p, const SlicesWork& work, const SlicesCosts& costs, const DeviceProfile& device) {
   const SlicesTileShape& shape = shape_of(work.tile);
@@ -24,15 +40,15 @@ double slices_us(const ConvProblem& p, const SlicesWork& work, const SlicesCosts
   // What so many blocks on a multiprocessor at once take.
   const auto round_us = [&](std::int64_t blocks_together) {
     const auto together = static_cast<double>(blocks_together);
-    double us =
-        costs.block_us + together * (steps * step_us + costs.epilogue_us * outputs / (128.0 * 128.0) / work.slices);
+    double us = costs.block_us + together * (steps * step_us + work.ragged_us / work.slices +
+                                             costs.epilogue_us * outputs / (128.0 * 128.0) / work.slices);
     if (work.slices > 1) us += costs.exchange_us + together * outputs * 4 / costs.exchange_bytes_per_us;
     return us;
   };
   const std::int64_t round = units * shape.blocks, rest = blocks % round;
   double us = static_cast<double>(blocks / round) * round_us(shape.blocks);
   if (rest > 0) us += round_us(ceil_div(rest, units));
-  const double memory_us = p.bytes() / device.bytes_per_us;
+  const double memory_us = bytes_with_room(p) / device.bytes_per_us;
   return std::max(us, memory_us + costs.block_us) + costs.unhidden * std::min(us - costs.block_us, memory_us);
 }
 

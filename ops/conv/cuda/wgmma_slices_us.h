@@ -27,9 +27,16 @@ struct SlicesWork {
   int slices = 1;
   std::int64_t tiles = 0, steps = 0;            ///< of a tile, all slices
   double terms = 0, groups = 1, row_bytes = 0;  ///< of a step; a group's rows
+  double ragged_us = 0;                         ///< of a tile, all slices: copies of what lies partly outside
   double flops_per_us = 0;                      ///< of the device, in full tiles of efficiency 1
 };
 
+/// As ConvProblem::bytes(), with what lies between pixels (aligned_nhwc).
+double bytes_with_room(const ConvProblem& problem);
+/// What copies of a tile's windows take longer where the last channels of a tap do not fill a group of `width`, in us:
+/// 0.8 a tap where 64 bytes lie outside of x (64x100x28x28 -> 100, 3x3, in fp16: 46 us for 23 without that;
+/// 64x33x28x28 -> 65: 32 for 14). Boxes of 1x1 take no longer.
+double ragged_us(const ConvProblem& problem, int width);
 /// Time in us, launch included.
 double slices_us(const ConvProblem& problem, const SlicesWork& work, const SlicesCosts& costs,
                  const DeviceProfile& device);

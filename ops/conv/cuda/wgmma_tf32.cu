@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/aligned_format.h"
 #include "base/tf32.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/wgmma_maps.cuh"
@@ -62,7 +63,8 @@ class BoundWgmmaTf32 final : public BoundKernel {
     call_.activation = DeviceActivation(p.activation);
     call_.pointwise = is_pointwise(p) ? 1 : 0;
     call_.pixels = narrow(p.n * p.p * p.q);
-    call_.k = narrow(p.k);
+    call_.k = narrow(aligned_channels(p.k, p.storage));
+    call_.biases = narrow(p.k);
     call_.steps = narrow(plan.steps);
     call_.tiles = narrow(plan.tiles_m * plan.tiles_n);
     call_.tiles_n = narrow(plan.tiles_n);
@@ -89,8 +91,8 @@ class BoundWgmmaTf32 final : public BoundKernel {
   /// `pitch`: floats from one pixel to the next.
   CUtensorMap results(const void* y, std::int64_t pitch) const {
     const ConvProblem& p = problem_;
-    const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
-    return tiled_map(y, std::array{size(p.k), size(p.n * p.p * p.q)},
+    const auto size = [](auto value) { return static_cast<std::uint64_t>(value); };
+    return tiled_map(y, std::array{size(call_.k), size(p.n * p.p * p.q)},
                      std::array{std::uint32_t{tf32_staged_filters}, std::uint32_t{tf32_staged_rows}}, size(pitch),
                      MapElement::f32);
   }
@@ -112,7 +114,6 @@ class WgmmaTf32Conv final : public ConvAlgorithm {
       return "tensor cores would round float32 to TF32, which was not asked for";
     if (!has_wgmma(target.device)) return "it needs the tensor cores of compute capability 9.0, and code for them";
     if (p.groups > 1) return "several groups";
-    if (p.c % 4 != 0 || p.k % 4 != 0) return "channels or filters that are no multiple of 4";
     std::size_t shared_bytes = 0;
     for (const WgmmaTileShape& shape : wgmma_tiles)
       shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(tf32_shared_of(shape, p.residual).total));
@@ -132,25 +133,27 @@ class WgmmaTf32Conv final : public ConvAlgorithm {
   Plan plan(const ConvProblem& p, const Target& target) const override {
     const WgmmaTf32Plan cut = plan_wgmma_tf32(p);
     const std::int64_t terms = p.c * p.r * p.s;
-    return {.pitched = true,
+    return {.format = aligned_nhwc(p.k, p.storage),
+            .x_format = aligned_nhwc(p.c, p.storage),
+            .pitched = true,
             .config = cut.str(),
             .estimated_us = wgmma_tf32_us(p, cut, target.device),
             .tolerance = tf32_sum_tolerance(terms) + sum_tolerance(terms)};
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = tf32_prepared_filters(p.k) * p.r * p.s * p.c, .form = "tf32"};
+    return {.floats = tf32_prepared_filters(p.k) * p.r * p.s * prepared_channels(p), .form = "tf32"};
   }
-  /// [K][R*S][C], the filters of a part in the order of their places, zeros for those that are missing.
+  /// [K][R*S][prepared_channels], the filters of a part in the order of their places, zeros for those that are missing.
   void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
-    const std::int64_t taps = p.r * p.s;
+    const std::int64_t taps = p.r * p.s, with_room = prepared_channels(p);
     float* next = to.data();
     for (std::int64_t place = 0; place < tf32_prepared_filters(p.k); ++place) {
       const auto in_part = static_cast<int>(place % tf32_staged_filters);
       const std::int64_t k = place - in_part + tf32_filter_at(in_part);
       for (std::int64_t tap = 0; tap < taps; ++tap)
-        for (std::int64_t c = 0; c < p.c; ++c)
-          *next++ = k < p.k ? tf32_from_f64(filter.exact_weight(k, c * taps + tap)) : 0.0F;
+        for (std::int64_t c = 0; c < with_room; ++c)
+          *next++ = k < p.k && c < p.c ? tf32_from_f64(filter.exact_weight(k, c * taps + tap)) : 0.0F;
     }
   }
 

@@ -19,16 +19,17 @@
 
 namespace lenslet::cuda {
 
-/// What the kernel takes. x, residual and y are NHWC.
+/// What the kernel takes. x, residual and y are NHWC, their pixels at multiples of 16 bytes (aligned_nhwc).
 struct WgmmaTf32 {
   CUtensorMap windows{};  ///< of x: in im2col mode, or pointwise [pixels][C]; rounds
   CUtensorMap filters{};  ///< [K in whole parts][R*S][C]
-  /// Of y and of the residual, which may be y or missing: [pixels][K], boxes of a part.
+  /// Of y and of the residual, which may be y or missing: [pixels][k], boxes of a part.
   CUtensorMap results{}, residuals{};
   WindowWalk walk;
   DeviceActivation activation;
   int pointwise = 0;
-  int pixels = 0, k = 0;  ///< pixels: N*P*Q
+  int pixels = 0, k = 0;  ///< pixels: N*P*Q; k: K, and the room behind it, which is written, too
+  int biases = 0;         ///< K
   TermOrder terms;
   int steps = 0;                ///< of a tile
   int tiles = 0, tiles_n = 0;   ///< of all blocks, and those side by side

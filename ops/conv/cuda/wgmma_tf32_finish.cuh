@@ -8,6 +8,7 @@
 #include "base/cuda/launch.h"
 #include "base/cuda/tensor_copy.cuh"
 #include "base/cuda/vector.cuh"
+#include "ops/conv/cuda/some_of.cuh"
 #include "ops/conv/cuda/wgmma_finish.cuh"
 #include "ops/conv/cuda/wgmma_tf32_plan.h"
 #include "ops/core/activation.cuh"
@@ -94,8 +95,7 @@ class Tf32Finisher {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int k = filter(part) + lane_ % 4 * 8 + half * 4;
-      bias[half] = {};
-      if (g_.bias != nullptr && k < g_.k) bias[half] = *reinterpret_cast<const float4*>(g_.bias + k);
+      bias[half] = g_.bias != nullptr ? four_of(g_.bias, k, g_.biases) : float4{};
     }
   }
 

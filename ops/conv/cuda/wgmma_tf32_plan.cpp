@@ -56,11 +56,12 @@ double persistent_us(const ConvProblem& p, const WgmmaTf32Plan& plan, const Devi
   const WgmmaTileShape& shape = shape_of(plan.tile);
   const double rate = share * shape.efficiency * device.flops_per_us(Numerics::Multiply::tf32) / device.units;
   const double step_us = 2.0 * shape.m * shape.n * wgmma_tf32_step / rate;
-  const double tile_us = static_cast<double>(plan.steps) * step_us + epilogue_us * shape.m * shape.n / (128.0 * 128.0);
+  const double tile_us = static_cast<double>(plan.steps) * step_us + ragged_us(p, wgmma_tf32_step) +
+                         epilogue_us * shape.m * shape.n / (128.0 * 128.0);
   // Each multiprocessor's share of tiles, one after the other; or what memory takes.
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
   const double least_us = p.flops() / (sustained * device.flops_per_us(Numerics::Multiply::tf32));
-  const double tiles_us = std::max(rounds * tile_us, least_us), memory_us = p.bytes() / device.bytes_per_us;
+  const double tiles_us = std::max(rounds * tile_us, least_us), memory_us = bytes_with_room(p) / device.bytes_per_us;
   return start_us + std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);
 }
 
@@ -107,6 +108,7 @@ double wgmma_tf32_us(const ConvProblem& p, const WgmmaTf32Plan& plan, const Devi
                     .terms = wgmma_tf32_step,
                     .groups = 1,
                     .row_bytes = wgmma_tf32_step * 4,
+                    .ragged_us = ragged_us(p, wgmma_tf32_step),
                     .flops_per_us = slices_share * device.flops_per_us(Numerics::Multiply::tf32)},
                    slices_costs, device);
 }
