@@ -33,8 +33,8 @@ Format home_format(const TensorType& type, const Target& target);
 
 /// Microseconds of the LayoutConvert step between two formats of a 4-D tensor; 0 where no byte moves.
 double conversion_us(const Format& from, const Format& to, const TensorType& type, const Target& target);
-/// Those of a candidate's inputs and outputs, all neighbours being in home_format() (on the CPU: in the candidate's own,
-/// but for halos).
+/// Those of a candidate's inputs and outputs, all neighbours being in home_format() (on the CPU: in the candidate's
+/// own, but for halos).
 double neighbours_us(const Problem& problem, const Candidate& candidate, const Target& target);
 
 /// The documented rule (docs/conv-choice.md): among the kernels that offer something, the least estimate with its

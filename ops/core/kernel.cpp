@@ -48,8 +48,9 @@ bool moves(const InputInfo& input) {
   return input.present && input.constant == nullptr && input.type.shape.rank() == 4;
 }
 
-/// Pixels with room (aligned_nhwc) are pixels of more channels to an operator that keeps channels apart: what it makes of
-/// the room lies in the room. Nothing where a channel of output 0 depends on others, or on more than what lies in it.
+/// Pixels with room (aligned_nhwc) are pixels of more channels to an operator that keeps channels apart: what it makes
+/// of the room lies in the room. Nothing where a channel of output 0 depends on others, or on more than what lies in
+/// it.
 class WithRoom {
  public:
   static std::optional<WithRoom> of(const Problem& problem) {
@@ -179,8 +180,9 @@ class Adapter final : public Kernel {
     row_.prepare(problem, candidate, blob);
   }
   std::unique_ptr<const BoundKernel> bind(const Binding& binding) const override {
-    if (const auto room = with_room(binding.problem); room && room->takes(binding.problem, binding.candidate))
-      return room->bind(row_, binding);
+    if (!binding.candidate.outputs.empty() && binding.output_format().pixel_pitch != 0)
+      if (const auto room = with_room(binding.problem); room && room->takes(binding.problem, binding.candidate))
+        return room->bind(row_, binding);
     return row_.bind(binding);
   }
 
@@ -199,7 +201,8 @@ class Adapter final : public Kernel {
     const auto all_nhwc = [](const std::vector<Format>& formats) {
       return std::all_of(formats.begin(), formats.end(), may_have_pitch);
     };
-    if (row_.pitched_inputs != no_inputs && std::any_of(candidate.inputs.begin(), candidate.inputs.end(), may_have_pitch))
+    if (row_.pitched_inputs != no_inputs &&
+        std::any_of(candidate.inputs.begin(), candidate.inputs.end(), may_have_pitch))
       candidate.pitched_inputs = row_.pitched_inputs;
     candidate.pitched_output = row_.pitched_output && all_nhwc(candidate.outputs);
     candidate.reads = row_.reads;

@@ -223,8 +223,8 @@ struct SimpleKernel {
   InputMask in_place = no_inputs;
   InputMask pitched_inputs = no_inputs;  ///< as Candidate's
   bool pitched_output = false;
-  /// CUDA: all that moves and is 4-D may be in aligned_nhwc formats, of which bind() sees the pitches. Where an operator
-  /// keeps channels apart (AxisMap) it needs not say so: the room is computed like channels.
+  /// CUDA: all that moves and is 4-D may be in aligned_nhwc formats, of which bind() sees the pitches. Where an
+  /// operator keeps channels apart (AxisMap) it needs not say so: the room is computed like channels.
   bool steps_over_room = false;
   InputMask reads = all_inputs;
   /// Why this problem (not only its types) cannot be computed, or nothing. Answers alike in builds without CUDA.

@@ -78,12 +78,11 @@ std::vector<Move> moves(const Binding& binding) {
   return moves;
 }
 
-constexpr auto kernels = on_either(
-    {.formats = nchw_or_nhwc,
-     .pitched_inputs = all_inputs,
-     .pitched_output = true,
-     .steps_over_room = true,
-     .bind = bind_moves<moves>});
+constexpr auto kernels = on_either({.formats = nchw_or_nhwc,
+                                    .pitched_inputs = all_inputs,
+                                    .pitched_output = true,
+                                    .steps_over_room = true,
+                                    .bind = bind_moves<moves>});
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   AttributeReader reader(spec);

@@ -18,9 +18,9 @@ constexpr int threads = 256;
 struct Call {
   const void* x[2];
   void* y[2];
-  std::uint32_t items;           ///< of an output: vectors of a pixel, then pixels
-  FastDivider vectors;           ///< of a pixel
-  int count, x_pixel, y_pixel;   ///< elements; y_pixel: vectors
+  std::uint32_t items;          ///< of an output: vectors of a pixel, then pixels
+  FastDivider vectors;          ///< of a pixel
+  int count, x_pixel, y_pixel;  ///< elements; y_pixel: vectors
 };
 
 /// `elements` from a multiple of `bytes` bytes on.

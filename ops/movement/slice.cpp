@@ -137,8 +137,8 @@ std::vector<Move> moves(const Binding& binding) {
   return {{.loops{y, format, from, element_strides(y, format)}, .from = start}};
 }
 
-constexpr auto kernels = on_either(
-    {.formats = nchw_or_nhwc, .steps_over_room = true, .reads = input_bit(0), .bind = bind_moves<moves>});
+constexpr auto kernels =
+    on_either({.formats = nchw_or_nhwc, .steps_over_room = true, .reads = input_bit(0), .bind = bind_moves<moves>});
 
 }  // namespace
 

@@ -95,8 +95,8 @@ std::vector<Move> moves(const Binding& binding) {
   return moves;
 }
 
-constexpr auto kernels = on_either(
-    {.formats = nchw_or_nhwc, .steps_over_room = true, .reads = input_bit(0), .bind = bind_moves<moves>});
+constexpr auto kernels =
+    on_either({.formats = nchw_or_nhwc, .steps_over_room = true, .reads = input_bit(0), .bind = bind_moves<moves>});
 
 }  // namespace
 

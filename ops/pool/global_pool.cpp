@@ -54,9 +54,8 @@ reduce::Loops loops_of(const Binding& binding) {
   const bool nhwc = binding.format(0).order == Format::Order::channels_last;
   const auto pixel = [](const Shape& shape, const Format& format) { return std::max(shape[1], format.pixel_pitch); };
   if (!nhwc || x.rank() != 4) return reduce::plane_loops(x[0], x[1], area_of(x), nhwc);
-  return reduce::plane_loops(
-      x[0], x[1], area_of(x), true,
-      {pixel(x, binding.format(0)), pixel(binding.output_shape(), binding.output_format())});
+  return reduce::plane_loops(x[0], x[1], area_of(x), true,
+                             {pixel(x, binding.format(0)), pixel(binding.output_shape(), binding.output_format())});
 }
 
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
@@ -67,13 +66,12 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   return reduce::on_cuda(binding.op<GlobalPoolOp>().kind, binding.problem.inputs()[0].type.dtype, loops_of(binding));
 }
 
-constexpr auto kernels = on_both(
-    {.types = dtypes<Types<float>>,
-     .more_on_cuda = dtypes<HalfTypes>,
-     .formats = nchw_or_nhwc,
-     .tolerance = 2e-6,
-     .steps_over_room = true},
-    bind_cpu, bind_cuda);
+constexpr auto kernels = on_both({.types = dtypes<Types<float>>,
+                                  .more_on_cuda = dtypes<HalfTypes>,
+                                  .formats = nchw_or_nhwc,
+                                  .tolerance = 2e-6,
+                                  .steps_over_room = true},
+                                 bind_cpu, bind_cuda);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   AttributeReader reader(spec);

@@ -43,7 +43,8 @@ class FormatAssigner {
     const auto perm = integers_attribute(*node.op, "perm");
     const bool to_first = perm == to_channels_first;
     const bool last = may_have_pitch(graph_.value(node.inputs[0]).format);
-    if (!to_first && !(perm == to_channels_last && (last || find(node.inputs[0], formats::nhwc) != no_id))) return false;
+    if (!to_first && !(perm == to_channels_last && (last || find(node.inputs[0], formats::nhwc) != no_id)))
+      return false;
     node.inputs[0] = in_format(node.inputs[0], to_first ? formats::nchw : formats::nhwc);
     const std::string kind = to_first ? "channels_first" : "channels_last";
     node.op = make_normalised_op("Relabel", {{"kind", kind}}, 1);

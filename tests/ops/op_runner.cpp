@@ -268,7 +268,8 @@ std::vector<Tensor> run_between_guards(const OpRunner& runner, const Call& call,
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     Tensor stored(outputs[i].dtype(), outputs[i].shape(), outputs[i].format());
     if (!first[i].empty()) std::memcpy(stored.data(), first[i].data(), stored.bytes());
-    CHECK_MESSAGE(between_pixels_intact(stored, call.kernel.device()), where, ": bytes between the pixels of output ", i, " were written");
+    CHECK_MESSAGE(between_pixels_intact(stored, call.kernel.device()), where, ": bytes between the pixels of output ",
+                  i, " were written");
     results.push_back(stored.to_format(formats::nchw));
   }
   return results;

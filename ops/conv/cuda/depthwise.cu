@@ -345,14 +345,10 @@ class Depthwise final : public ConvAlgorithm {
     const int items = static_cast<int>(item_count(p, *variant, rows));
     const std::int64_t groups = p.k / variant->lanes;
     const std::int64_t chunk = variant->tile_p == any_height ? chunk_groups(groups) : groups;
-    const DepthwiseCall call{UntypedConvCall(p),
-                             items,
-                             static_cast<int>(rows),
-                             static_cast<int>(given.k),
-                             FastDivider(chunk),
-                             FastDivider(blocks_over(p.q, variant->tile_q)),
-                             FastDivider(groups / chunk),
-                             FastDivider(blocks_over(p.p, rows)),
+    const DepthwiseCall call{UntypedConvCall(p),          items,
+                             static_cast<int>(rows),      static_cast<int>(given.k),
+                             FastDivider(chunk),          FastDivider(blocks_over(p.q, variant->tile_q)),
+                             FastDivider(groups / chunk), FastDivider(blocks_over(p.p, rows)),
                              FastDivider(p.k / p.c)};
     return std::make_unique<OneUntypedLaunch<DepthwiseCall>>(call, variant->kernel, blocks_for(items, threads),
                                                              threads);

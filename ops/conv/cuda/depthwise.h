@@ -11,10 +11,11 @@ namespace lenslet::cuda {
 
 inline constexpr int max_depthwise_threads = 128;
 
-/// w [R][S][K] of the type of x. C and K count room (aligned_nhwc), which is computed like channels. An item is what one thread computes; items count channels first, then tiles along q,
-/// chunks of channels, tiles along p, images. There is one chunk, but of strips.
+/// w [R][S][K] of the type of x. C and K count room (aligned_nhwc), which is computed like channels. An item is what
+/// one thread computes; items count channels first, then tiles along q, chunks of channels, tiles along p, images.
+/// There is one chunk, but of strips.
 struct DepthwiseCall : UntypedConvCall {
-  int items, rows, biases;  ///< rows: of a strip; biases: K without room
+  int items, rows, biases;                                           ///< rows: of a strip; biases: K without room
   FastDivider channel_groups, tiles_q, chunks, tiles_p, multiplier;  ///< channel_groups: of a chunk
 };
 
