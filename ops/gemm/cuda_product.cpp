@@ -14,9 +14,10 @@ namespace {
 
 using Multiply = Numerics::Multiply;
 
-// What a configuration says: "way=few_rows slices=4", "way=cublas tf32=no", "way=tiled", or "way=cute", with "tf32=yes"
-// of float32, and then a CutePlan.
-constexpr std::string_view few_rows = "few_rows", cublas = "cublas", tiled = "tiled", cute = "cute";
+// What a configuration says: "way=few_rows slices=4", "way=few_rows_mma eights=2", "way=cublas tf32=no", "way=tiled",
+// or "way=cute", with "tf32=yes" of float32, and then a CutePlan.
+constexpr std::string_view few_rows = "few_rows", few_rows_mma = "few_rows_mma", cublas = "cublas", tiled = "tiled",
+                           cute = "cute";
 
 bool is_half(DType type) { return type == DType::f16 || type == DType::bf16; }
 
@@ -29,6 +30,11 @@ bool is_prepared(const MatrixProblem& p, DType type) {
 bool has_few_rows(const MatrixProblem& p, DType type) {
   return p.batch.elems() == 1 && p.gemm_m <= cuda::most_few_rows && !p.trans_a && (p.trans_b || is_prepared(p, type)) &&
          (!is_half(type) || p.gemm_k > 0);
+}
+
+bool has_few_rows_mma(const MatrixProblem& p, DType type) {
+  return is_half(type) && p.batch.elems() == 1 && p.gemm_m <= cuda::most_few_rows_mma && p.gemm_k > 0 &&
+         p.gemm_k % 8 == 0 && !p.trans_a && (p.trans_b || is_prepared(p, type));
 }
 
 /// One run of products as gemm_cute sees it; a plan is made for the longest one.
@@ -67,6 +73,8 @@ class BoundProduct final : public BoundKernel {
     half_ = cute_problem(p, type, y_type, Multiply::fp32, longest(runs_));
     if (way == few_rows && has_few_rows(p, type))
       slices_ = static_cast<int>(reader.integer("slices", 1, cuda::few_rows_warps));
+    else if (way == few_rows_mma && has_few_rows_mma(p, type))
+      eights_ = static_cast<int>(reader.integer("eights", 1, 2));
     else if (way == cute && p.gemm_k > 0 && !p.trans_a) {
       if (!is_half(type) && reader.flag("tf32")) half_.multiply = Multiply::tf32;
       plan_ = cuda::CutePlan::read(reader, half_);
@@ -93,6 +101,7 @@ class BoundProduct final : public BoundKernel {
                   p_.trans_a, products.a_step * p_.a_floats()},
             .b = {b + products.b * p_.b_floats(), p_.trans_b ? p_.gemm_k : p_.gemm_n, p_.trans_b,
                   products.b_step * p_.b_floats()},
+            .b_known = p_.b_known,
             .c = p_.c ? run.in<float>(MatrixOp::c) : nullptr,
             .y = run.out<float>() + products.y * p_.y_floats()};
         if (slices_ > 0)
@@ -129,6 +138,8 @@ class BoundProduct final : public BoundKernel {
         call.problem.batch = products.count;
         if (slices_ > 0)
           cuda::gemm_few_rows_half(*run.cuda, call, slices_);
+        else if (eights_ > 0)
+          cuda::gemm_few_rows_mma(*run.cuda, call, eights_);
         else
           cuda::gemm_cute(*run.cuda, call, *plan_);
       }
@@ -140,6 +151,7 @@ class BoundProduct final : public BoundKernel {
   bool prepared_;
   std::vector<ProductRun> runs_;
   int slices_ = 0;                      ///< few_rows
+  int eights_ = 0;                      ///< few_rows_mma
   std::optional<Multiply> multiply_;    ///< cublas
   std::optional<cuda::CutePlan> plan_;  ///< cute
   cuda::CuteProblem half_;              ///< of 16-bit types and of cute, its longest run
@@ -173,12 +185,12 @@ class CudaProduct final : public MatrixKernel {
     const bool tf32 = !is_half(type) && target.numerics.multiply == Multiply::tf32;
     const bool has_cublas = !is_half(type) && target.device.cublas_reason.empty() && p.gemm_k > 0;
     const cuda::CuteProblem product = cute_problem(p, type, y_type, target.numerics.multiply, longest(product_runs(p)));
-    if (has_few_rows(p, type)) {
-      // Two blocks for each multiprocessor, if sharing the sum can make as many: of one device, whatever the one at
-      // hand, so that the order of summation belongs to the problem.
-      int slices = 1;
-      while (slices < cuda::few_rows_warps && cuda::few_rows_blocks(p.gemm_n, slices) < 2 * reference_gpu().units)
-        slices *= 2;
+    const int eights = has_few_rows_mma(p, type) ? cuda::few_rows_mma_eights(p.gemm_m, p.gemm_n) : 0;
+    if (eights > 0) {
+      config.add("way", few_rows_mma).add("eights", std::int64_t{eights});
+    } else if (has_few_rows(p, type)) {
+      // Of one device, whatever the one at hand, so that the order of summation belongs to the problem.
+      const int slices = cuda::few_rows_slices(p.gemm_n, reference_gpu().units);
       config.add("way", few_rows).add("slices", std::int64_t{slices});
     } else if (is_half(type) || (tf32 && !has_cublas && !p.trans_a && cute_refusal(product, target.device).empty())) {
       if (std::string why = cute_refusal(product, target.device); !why.empty()) return Offer::refuse(std::move(why));

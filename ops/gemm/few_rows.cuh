@@ -85,13 +85,13 @@ __device__ inline Eight<T> load_stream(const Eight<T>* from) {
   return reinterpret_cast<const Eight<T>&>(bits);
 }
 
-/// `rows`: at least m. Y: the type of y. Of a Vector of several elements k, lda and ldb are multiples and both pointers
+/// `rows`: at least m. Y: the type of y. b_known: b was there before the network ran, and its first terms are read
+/// before the kernel before has ended. Of a Vector of several elements k, lda and ldb are multiples and both pointers
 /// aligned to 16 bytes.
 template <int rows, typename Vector, typename Element, typename Y>
 __global__ void __launch_bounds__(32 * few_rows_warps)
     few_rows_kernel(const Element* a, std::int64_t lda, const Element* b, std::int64_t ldb, Y* y, int m, int n, int k,
-                    int slices, DeviceEpilogue epilogue) {
-  wait_for_previous();
+                    int slices, int b_known, DeviceEpilogue epilogue) {
   constexpr int warps = few_rows_warps, columns = few_rows_columns;
   __shared__ float parts[warps][rows * columns];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -110,12 +110,15 @@ __global__ void __launch_bounds__(32 * few_rows_warps)
   const int count = k / Lanes<Vector>::count, step = 32 * slices;
   // All loads of b stand before the first use: left to itself, the compiler puts a branch between the steps of an
   // unrolled loop, and only one step's loads are under way at a time.
-  const auto add = [&]<int steps>(int at) {
-    Vector weights[steps][columns];
+  constexpr int ahead = rows <= 2 ? 2 : 1;
+  Vector weights[ahead][columns];
+  const auto load = [&]<int steps>(int at) {
 #pragma unroll
     for (int t = 0; t < steps; ++t)
 #pragma unroll
       for (int j = 0; j < columns; ++j) weights[t][j] = load_stream(b_rows[j] + at + t * step);
+  };
+  const auto add = [&]<int steps>(int at) {
 #pragma unroll
     for (int t = 0; t < steps; ++t)
 #pragma unroll
@@ -125,10 +128,23 @@ __global__ void __launch_bounds__(32 * few_rows_warps)
         for (int j = 0; j < columns; ++j) sums[i][j] = Lanes<Vector>::fma(values, weights[t][j], sums[i][j]);
       }
   };
-  constexpr int ahead = rows <= 2 ? 2 : 1;
   int e = warp % slices * 32 + lane;
-  for (; e + (ahead - 1) * step < count; e += ahead * step) add.template operator()<ahead>(e);
-  if (ahead > 1 && e < count) add.template operator()<1>(e);
+  const auto whole = [&] { return e + (ahead - 1) * step < count; };
+  const bool early = b_known != 0 && whole();
+  if (early) load.template operator()<ahead>(e);
+  wait_for_previous();
+  if (early) {
+    add.template operator()<ahead>(e);
+    e += ahead * step;
+  }
+  for (; whole(); e += ahead * step) {
+    load.template operator()<ahead>(e);
+    add.template operator()<ahead>(e);
+  }
+  if (ahead > 1 && e < count) {
+    load.template operator()<1>(e);
+    add.template operator()<1>(e);
+  }
 
 #pragma unroll
   for (int i = 0; i < rows; ++i)

@@ -23,7 +23,8 @@ void launch_few_rows(const Context& context, const GemmCall& call, int slices, b
   const MatrixProblem& p = call.problem;
   launch(context, vectors ? few_rows_kernel<rows, float4, float, float> : few_rows_kernel<rows, float, float, float>,
          dim3(static_cast<unsigned>(few_rows_blocks(p.gemm_n, slices))), dim3(32 * few_rows_warps), 0, call.a.data,
-         call.a.ld, call.b.data, call.b.ld, call.y, p.gemm_m, p.gemm_n, p.gemm_k, slices, epilogue_of(call));
+         call.a.ld, call.b.data, call.b.ld, call.y, p.gemm_m, p.gemm_n, p.gemm_k, slices, call.b_known ? 1 : 0,
+         epilogue_of(call));
 }
 
 // ---- After cuBLAS: the epilogue in place, a thread an element.

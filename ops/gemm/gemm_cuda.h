@@ -18,6 +18,7 @@ struct GemmCall {
   const MatrixProblem& problem;
   std::int64_t batch = 1;
   MatrixOperand a = {}, b = {};
+  bool b_known = false;      ///< as in CuteCall
   const float* c = nullptr;  ///< null: none
   float* y = nullptr;
 };
@@ -29,11 +30,27 @@ constexpr bool gemm_fits(std::int64_t m, std::int64_t n, std::int64_t k) {
 }
 
 inline constexpr std::int64_t most_few_rows = 8;
+inline constexpr std::int64_t most_few_rows_mma = 16;
+inline constexpr int few_rows_mma_warps = 16;
+/// Do tensor cores multiply so few rows of 16-bit types the faster, and with how many columns a warp? With few columns
+/// each block has few, too, and more blocks read. 0: they do not. (lenslet-bench-gemm-cute --set=layers.)
+constexpr int few_rows_mma_eights(std::int64_t m, std::int64_t n) {
+  const bool many = n >= 2048;
+  if (m > most_few_rows_mma || m <= (many ? 2 : 4)) return 0;
+  return many ? 2 : 1;
+}
 /// Of a block of gemm_few_rows(): a warp has four columns, and `slices` warps share the sum over k.
 inline constexpr int few_rows_warps = 8, few_rows_columns = 4;
 constexpr std::int64_t few_rows_blocks(std::int64_t n, int slices) {
   const int columns = few_rows_columns * (few_rows_warps / slices);
   return (n + columns - 1) / columns;
+}
+
+/// Two blocks for each of so many multiprocessors, if sharing the sum can make as many.
+constexpr int few_rows_slices(std::int64_t n, int units) {
+  int slices = 1;
+  while (slices < few_rows_warps && few_rows_blocks(n, slices) < 2 * std::int64_t{units}) slices *= 2;
+  return slices;
 }
 
 // Each queues a call. Same inputs, same bits.
@@ -44,6 +61,9 @@ constexpr std::int64_t few_rows_blocks(std::int64_t n, int slices) {
 void gemm_few_rows(const Context& context, const GemmCall& call, int slices, bool vectors);
 /// The same of 16-bit types, one product without a residual; call.problem.aligned: vectors.
 void gemm_few_rows_half(const Context& context, const CuteCall& call, int slices);
+/// The same by tensor cores, of up to most_few_rows_mma rows, call.problem.aligned. A warp has 8 * `eights` (1 or 2)
+/// columns of y; the sum over k goes round the warps of a block.
+void gemm_few_rows_mma(const Context& context, const CuteCall& call, int eights);
 /// By cuBLAS, then the epilogue in place. k at least 1.
 void gemm_cublas(const Context& context, const GemmCall& call, Numerics::Multiply multiply);
 /// By plain tiles: what there is without cuBLAS.

@@ -232,6 +232,17 @@ TEST_CASE("gemm/cuda_ways") {
     CHECK(offered(*pose("Gemm", trans_b, {{1, 64}, {8417, 64}}), gpu).config == "way=few_rows slices=1");
     CHECK(offered(*pose("Gemm", trans_b, {{1, 64}, {8416, 64}}), gpu).config == "way=few_rows slices=2");
   }
+  // Of 16 bits tensor cores multiply few rows, from where that is the faster; rows of B lie on 16 bytes then.
+  const auto half_way = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+    const InputInfo infos[] = {{true, {DType::f16, {m, k}}, nullptr}, {true, {DType::f16, {n, k}}, nullptr}};
+    const Problem problem(make_normalised_op("Gemm", trans_b, 2), infos);
+    return way(problem);
+  };
+  CHECK(half_way(2, 4096, 64) == "way=few_rows slices=4");
+  CHECK(half_way(3, 4096, 64) == "way=few_rows_mma eights=2");
+  CHECK(half_way(4, 1000, 64) == "way=few_rows slices=8");
+  CHECK(half_way(16, 1000, 64) == "way=few_rows_mma eights=1");
+  CHECK(half_way(8, 1000, 65) == "way=few_rows slices=8");
   const auto large = pose("Gemm", trans_b, {{100, 64}, {50, 64}});
   CHECK(offered(*large, without).config == "way=tiled");
   const Numerics tf32{.multiply = Numerics::Multiply::tf32};

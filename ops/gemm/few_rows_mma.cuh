@@ -1,0 +1,115 @@
+#pragma once
+// Few rows of 16-bit types on tensor cores: y[i][j] = dot(a[i], b[j]), b [n][k], up to 16 rows of A. Bound by reading
+// b, which goes from memory to registers: the sum over k may be taken in any order as long as both operands are in the
+// same, so what one thread of mma.sync holds of a row are eight terms that lie side by side, one load of 16 bytes,
+// instead of four pairs. Rows of A are the 16 rows of the product, those of b its 8 columns.
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "base/cuda/launch.h"
+#include "ops/gemm/few_rows.cuh"
+
+namespace lenslet::cuda {
+
+/// d += a * b: of thread t d[0..1] are row t / 4 of A and columns 2 * (t % 4) + 0..1, d[2..3] those 8 rows below. A
+/// word is two terms: a[0], a[1] rows t / 4 and 8 below, a[2], a[3] the same of later terms; b0, b1 column t / 4.
+template <typename T>
+__device__ inline void mma_16x8(float (&d)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t a2, std::uint32_t a3,
+                                std::uint32_t b0, std::uint32_t b1) {
+  if constexpr (std::is_same_v<T, __half>)
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+        "%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+  else
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, "
+        "%2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+struct FewRows {
+  const void *a = nullptr, *b = nullptr;
+  void* y = nullptr;
+  std::int64_t a_ld = 0, b_ld = 0;
+  int m = 0, n = 0, k = 0;
+  int b_known = 0;  ///< b was there before the network ran: its first terms are read before the kernel before has ended
+  DeviceEpilogue epilogue;
+};
+
+/// A warp: 8 * eights rows of b, of which it takes 32 * steps terms at a time; the warps of a block have the same rows
+/// and go round along k. halves: 2, or 1 where there are no more than 8 rows of A. Of A and b rows lie on 16 bytes, and
+/// k is a multiple of 8.
+template <typename T, typename Y, int halves, int eights, int steps>
+__global__ void __launch_bounds__(32 * few_rows_mma_warps) few_rows_mma_kernel(const FewRows p) {
+  constexpr int warps = few_rows_mma_warps;
+  __shared__ float parts[warps][halves * 8][eights * 8];
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int group = lane / 4, terms = lane % 4 * 8, first = static_cast<int>(blockIdx.x) * (eights * 8);
+  constexpr int chunk = 32 * steps;
+
+  // Past the end the last row of b is read again and not stored; of A zeros are multiplied.
+  const T* b_rows[eights];
+#pragma unroll
+  for (int e = 0; e < eights; ++e)
+    b_rows[e] = static_cast<const T*>(p.b) + min(first + e * 8 + group, p.n - 1) * p.b_ld + terms;
+  const T* const a_row = static_cast<const T*>(p.a) + group * p.a_ld + terms;
+
+  uint4 weights[steps][eights];
+  const auto load = [&](int at) {
+#pragma unroll
+    for (int s = 0; s < steps; ++s)
+#pragma unroll
+      for (int e = 0; e < eights; ++e)
+        weights[s][e] =
+            at + s * 32 + terms < p.k ? __ldcs(reinterpret_cast<const uint4*>(b_rows[e] + at + s * 32)) : uint4{};
+  };
+  float sums[eights][4] = {};
+  int at = warp * chunk;
+  if (p.b_known != 0) load(at);
+  wait_for_previous();
+  if (p.b_known == 0) load(at);
+  while (at < p.k) {
+    uint4 values[steps][halves];
+#pragma unroll
+    for (int s = 0; s < steps; ++s)
+#pragma unroll
+      for (int half = 0; half < halves; ++half) {
+        const bool inside = group + half * 8 < p.m && at + s * 32 + terms < p.k;
+        values[s][half] = inside ? *reinterpret_cast<const uint4*>(a_row + half * 8 * p.a_ld + at + s * 32) : uint4{};
+      }
+#pragma unroll
+    for (int s = 0; s < steps; ++s) {
+      const uint4 upper = values[s][0], lower = halves > 1 ? values[s][halves - 1] : uint4{};
+#pragma unroll
+      for (int e = 0; e < eights; ++e) {
+        mma_16x8<T>(sums[e], upper.x, lower.x, upper.y, lower.y, weights[s][e].x, weights[s][e].y);
+        mma_16x8<T>(sums[e], upper.z, lower.z, upper.w, lower.w, weights[s][e].z, weights[s][e].w);
+      }
+    }
+    at += warps * chunk;
+    if (at < p.k) load(at);
+  }
+
+#pragma unroll
+  for (int e = 0; e < eights; ++e)
+#pragma unroll
+    for (int half = 0; half < halves; ++half)
+#pragma unroll
+      for (int next = 0; next < 2; ++next)
+        parts[warp][half * 8 + group][e * 8 + lane % 4 * 2 + next] = sums[e][half * 2 + next];
+  __syncthreads();
+  for (int at = static_cast<int>(threadIdx.x); at < halves * 8 * eights * 8; at += 32 * warps) {
+    const int i = at / (eights * 8), column = at % (eights * 8), j = first + column;
+    if (i >= p.m || j >= p.n) continue;
+    float sum = 0;
+    for (int w = 0; w < warps; ++w) sum += parts[w][i][column];
+    static_cast<Y*>(p.y)[static_cast<std::int64_t>(i) * p.n + j] = Y(p.epilogue(sum, i, j));
+  }
+}
+
+}  // namespace lenslet::cuda
