@@ -6,7 +6,8 @@
 // before the kernel before it has ended, as in a network.
 //
 // Each is a CUDA graph of many products that go round as many copies of the operands as L2 does not hold; medians of
-// the replays. The floor is what bounds the product at what an H200 reaches of it (base/device_profile.cpp).
+// replays, which a plan and cuBLASLt's best take in turns. The floor is what bounds the product at what an H200 reaches
+// of it (base/device_profile.cpp).
 
 #include <cublasLt.h>
 #include <dlfcn.h>
@@ -19,6 +20,8 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -31,6 +34,7 @@
 #include "base/half.h"
 #include "ops/core/config_text.h"
 #include "ops/gemm/cute/gemm_cute.h"
+#include "ops/gemm/gemm_cuda.h"
 
 namespace lenslet {
 namespace {
@@ -43,9 +47,10 @@ struct Size {
 };
 constexpr Size squares[] = {{256, 256, 256},    {512, 512, 512},    {1024, 1024, 1024}, {2048, 2048, 2048},
                             {4096, 4096, 4096}, {6144, 6144, 6144}, {8192, 8192, 8192}};
-constexpr Size layers[] = {{1, 1000, 2048},   {8, 1000, 2048},  {64, 1000, 2048}, {1, 4096, 4096},
-                           {8, 4096, 4096},   {64, 4096, 4096}, {1, 4096, 25088}, {8, 4096, 25088},
-                           {64, 4096, 25088}, {1, 1000, 1280},  {8, 1000, 1280},  {64, 1000, 1280}};
+constexpr Size layers[] = {{1, 1000, 2048},  {8, 1000, 2048},   {16, 1000, 2048},  {64, 1000, 2048},  {1, 4096, 4096},
+                           {8, 4096, 4096},  {16, 4096, 4096},  {32, 4096, 4096},  {64, 4096, 4096},  {1, 4096, 25088},
+                           {8, 4096, 25088}, {16, 4096, 25088}, {32, 4096, 25088}, {64, 4096, 25088}, {1, 1000, 1280},
+                           {8, 1000, 1280},  {64, 1000, 1280},  {1, 1000, 4096},   {64, 1000, 4096}};
 // 1x1 convolutions of ResNet-50 at batch 1, 4 and 64.
 constexpr Size convolutions[] = {{3136, 64, 64},    {3136, 256, 64},    {3136, 64, 256},  {784, 512, 128},
                                  {784, 128, 512},   {196, 1024, 256},   {196, 256, 1024}, {49, 2048, 512},
@@ -105,33 +110,48 @@ struct Lt {
   }
 };
 
-constexpr int replays = 7;
+constexpr int replays = 5;
 
-/// Median us of queue(context, turn), turn counting up from 0.
-double measure_us(Session& session, double expected_us, const std::function<void(const Context&, int)>& queue,
-                  bool capture) {
-  const int runs = std::clamp(static_cast<int>(4000 / expected_us), 4, 200);
-  GraphRecorder recorder;
-  if (capture)
-    recorder.capture(session.stream(), [&] {
-      for (int i = 0; i < runs; ++i) queue(session.context(), i);
-    });
-  else
-    session.record(recorder, [&](const Context& context) {
-      for (int i = 0; i < runs; ++i) queue(context, i);
-    });
-  const GraphExec graph(recorder);
-  std::vector<double> us;
-  for (int i = 0; i < replays + 2; ++i) {
-    Event start, stop;
-    start.record(session.stream());
-    graph.launch(session.stream());
-    stop.record(session.stream());
-    stop.synchronize();
-    if (i > 1) us.push_back(1e3 * static_cast<double>(stop.ms_since(start)) / runs);
+/// A product many times over, as a graph: queue(context, turn), turn counting up from 0.
+class Repeated {
+ public:
+  using Queue = std::function<void(const Context&, int)>;
+
+  /// `capture`: it launches by itself.
+  Repeated(Session& session, double expected_us, const Queue& queue, bool capture)
+      : session_(session), runs_(std::clamp(static_cast<int>(2000 / expected_us), 4, 200)) {
+    GraphRecorder recorder;
+    if (capture)
+      recorder.capture(session.stream(), [&] {
+        for (int i = 0; i < runs_; ++i) queue(session.context(), i);
+      });
+    else
+      session.record(recorder, [&](const Context& context) {
+        for (int i = 0; i < runs_; ++i) queue(context, i);
+      });
+    graph_.emplace(recorder);
   }
-  std::nth_element(us.begin(), us.begin() + replays / 2, us.end());
-  return us[replays / 2];
+
+  /// Of one product, in us.
+  double replay() const {
+    Event start, stop;
+    start.record(session_.stream());
+    graph_->launch(session_.stream());
+    stop.record(session_.stream());
+    stop.synchronize();
+    return 1e3 * static_cast<double>(stop.ms_since(start)) / runs_;
+  }
+
+ private:
+  Session& session_;
+  int runs_;
+  std::optional<GraphExec> graph_;
+};
+
+double median(std::vector<double> us) {
+  const auto middle = us.begin() + static_cast<std::ptrdiff_t>(us.size() / 2);
+  std::nth_element(us.begin(), middle, us.end());
+  return *middle;
 }
 
 /// Drawn values, a million again and again: zeros let the device run at a higher clock.
@@ -175,9 +195,9 @@ class Bench {
     auto y = many(type.y, s.m, s.n);
     const Operands operands{a.data(), b.data(), y.data(), bias.data()};
 
-    const double lt_us = measure_lt(s, type, operands, 4 * floor_us + 5);
+    const std::unique_ptr<Repeated> lt = best_lt(s, type, operands, 4 * floor_us + 5);
     const CutePlan taken = plan_cute(p, device_);
-    double best_us = INFINITY, taken_us = NAN;
+    double best_us = INFINITY, best_lt_us = NAN, taken_us = NAN;
     std::string best;
     for (const CutePlan& plan : cute_plans(p, device_)) {
       const bool is_taken = plan == taken;
@@ -187,36 +207,68 @@ class Bench {
       if (wanted_.empty() ? !is_taken && !all_ : !is_wanted) continue;
       if (cute_workspace_bytes(p, plan) > workspace_.bytes()) continue;
       const double estimated_us = cute_plan_us(p, plan, device_);
-      if (!is_taken && !is_wanted && estimated_us > 5 * cute_plan_us(p, taken, device_)) continue;
-      const double us = measure_us(
-          session_, estimated_us,
-          [&](const Context& context, int turn) {
-            const Turn at = this->at(turn, s, type);
-            gemm_cute(context,
-                      {.problem = p,
-                       .a = {operands.a + at.a, s.k, 0},
-                       .b = {operands.b + at.b, s.k, 0},
-                       .b_known = true,
-                       .c = reinterpret_cast<const float*>(operands.bias),
-                       .c_col = 1,
-                       .activation = {Activation::Kind::relu, 0, 0},
-                       .y = operands.y + at.y,
-                       .workspace = reinterpret_cast<float*>(workspace_.data())},
-                      plan);
-          },
-          false);
-      if (is_taken) taken_us = us;
+      if (!is_taken && !is_wanted && estimated_us > 4 * cute_plan_us(p, taken, device_)) continue;
+      const auto [us, lt_us] = measure_beside(lt.get(), estimated_us, [&](const Context& context, int turn) {
+        gemm_cute(context, cute_call(operands, this->at(turn, s, type), s, p), plan);
+      });
+      // Few rows go another way, below.
+      const bool is_ours = is_taken && !has_few_rows(s, type);
+      if (is_ours) taken_us = us;
       if (us < best_us) {
         best_us = us;
+        best_lt_us = lt_us;
         best = config.str();
       }
-      fmt::print("{}{},{},{}x{}x{},{},{:.2f},{:.2f},{:.2f},{:.1f},{:.2f},{:.2f}\n", is_taken ? "*" : "", set, type.name,
+      fmt::print("{}{},{},{}x{}x{},{},{:.2f},{:.2f},{:.2f},{:.1f},{:.2f},{:.2f}\n", is_ours ? "*" : "", set, type.name,
                  s.m, s.n, s.k, config.str(), us, estimated_us, floor_us, 100 * floor_us / us, lt_us, us / lt_us);
       std::fflush(stdout);
     }
+    const int eights = is_half(type) ? few_rows_mma_eights(s.m, s.n) : 0;
+    const auto few = [&](const std::string& config, bool is_taken,
+                         const std::function<void(const Context&, int)>& queue) {
+      if (!all_ && !is_taken && wanted_.empty()) return;
+      const auto [us, lt_us] = measure_beside(lt.get(), floor_us + 2, queue);
+      if (is_taken) taken_us = us;
+      if (us < best_us) {
+        best_us = us;
+        best_lt_us = lt_us;
+        best = config;
+      }
+      fmt::print("{}{},{},{}x{}x{},{},{:.2f},,{:.2f},{:.1f},{:.2f},{:.2f}\n", is_taken ? "*" : "", set, type.name, s.m,
+                 s.n, s.k, config, us, floor_us, 100 * floor_us / us, lt_us, us / lt_us);
+      std::fflush(stdout);
+    };
+    if (s.m <= most_few_rows)
+      for (const int slices : {1, 2, 4, 8})
+        few(fmt::format("few_rows slices={}", slices),
+            eights == 0 && slices == few_rows_slices(s.n, reference_gpu().units),
+            [&](const Context& context, int turn) {
+              const Turn at = this->at(turn, s, type);
+              if (is_half(type)) return gemm_few_rows_half(context, cute_call(operands, at, s, p), slices);
+              MatrixProblem problem;
+              problem.gemm_m = s.m;
+              problem.gemm_n = s.n;
+              problem.gemm_k = s.k;
+              problem.c_col = 1;
+              problem.activation = {Activation::Kind::relu, 0, 0};
+              const auto floats = [](const std::byte* from) { return reinterpret_cast<const float*>(from); };
+              gemm_few_rows(context,
+                            {.problem = problem,
+                             .a = {floats(operands.a + at.a), s.k},
+                             .b = {floats(operands.b + at.b), s.k, true},
+                             .b_known = true,
+                             .c = floats(operands.bias),
+                             .y = reinterpret_cast<float*>(operands.y + at.y)},
+                            slices, true);
+            });
+    if (is_half(type) && s.m <= most_few_rows_mma)
+      for (const int with : {1, 2})
+        few(fmt::format("few_rows_mma eights={}", with), with == eights, [&](const Context& context, int turn) {
+          gemm_few_rows_mma(context, cute_call(operands, this->at(turn, s, type), s, p), with);
+        });
     if (all_)
       fmt::print(stderr, "{} {}x{}x{}: taken {:.2f} of the best, which is {:.2f} of cuBLASLt: {}\n", type.name, s.m,
-                 s.n, s.k, taken_us / best_us, best_us / lt_us, best);
+                 s.n, s.k, taken_us / best_us, best_us / best_lt_us, best);
   }
 
  private:
@@ -229,6 +281,23 @@ class Bench {
     std::size_t a, b, y;
   };
 
+  static bool is_half(const Types& type) { return dtype_bytes(type.x) == 2; }
+  /// Does the library take few_rows or few_rows_mma?
+  static bool has_few_rows(const Size& s, const Types& type) {
+    return s.m <= most_few_rows || (is_half(type) && few_rows_mma_eights(s.m, s.n) > 0);
+  }
+  CuteCall cute_call(const Operands& operands, const Turn& at, const Size& s, const CuteProblem& problem) {
+    return {.problem = problem,
+            .a = {operands.a + at.a, s.k, 0},
+            .b = {operands.b + at.b, s.k, 0},
+            .b_known = true,
+            .c = reinterpret_cast<const float*>(operands.bias),
+            .c_col = 1,
+            .activation = {Activation::Kind::relu, 0, 0},
+            .y = operands.y + at.y,
+            .workspace = reinterpret_cast<float*>(workspace_.data())};
+  }
+
   /// Elements of a copy: whole 256 bytes.
   static std::int64_t padded(std::int64_t elems) { return (elems + 127) / 128 * 128; }
   Turn at(int turn, const Size& s, const Types& type) const {
@@ -238,8 +307,27 @@ class Bench {
     return {bytes(s.m * s.k, type.x), bytes(s.n * s.k, type.x), bytes(s.m * s.n, type.y)};
   }
 
+  struct Pair {
+    double us, lt_us;
+  };
+  /// Replays of both in turns: after some 100 ms of large products the device holds its power by a lower clock, and
+  /// what is measured first would look 10 % faster.
+  Pair measure_beside(const Repeated* lt, double expected_us, const Repeated::Queue& queue) {
+    const Repeated ours(session_, expected_us, queue, false);
+    std::vector<double> us, lt_us;
+    for (int i = 0; i < replays + 1; ++i) {
+      const double one = ours.replay(), other = lt == nullptr ? NAN : lt->replay();
+      if (i == 0) continue;
+      us.push_back(one);
+      lt_us.push_back(other);
+    }
+    return {median(us), median(lt_us)};
+  }
+
+  /// The fastest of the algorithms that the heuristic names first, or null where it names none.
+  ///
   /// Column-major: y^T [n,m] = (B as [k,n])^T * (A as [k,m]).
-  double measure_lt(const Size& s, const Types& type, const Operands& operands, double expected_us) {
+  std::unique_ptr<Repeated> best_lt(const Size& s, const Types& type, const Operands& operands, double expected_us) {
     cublasLtMatmulDesc_t desc = nullptr;
     Lt::good(lt_.desc_create(&desc, type.compute, CUDA_R_32F));
     const auto set = [&](cublasLtMatmulDescAttributes_t which, const auto& value) {
@@ -262,8 +350,9 @@ class Bench {
     Lt::good(lt_.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most));
     cublasLtMatmulHeuristicResult_t found[8];
     int count = 0;
-    if (lt_.heuristic(lt_.handle, desc, b, a, y, y, preference, 8, found, &count) != CUBLAS_STATUS_SUCCESS) return NAN;
-    double best = NAN;
+    if (lt_.heuristic(lt_.handle, desc, b, a, y, y, preference, 8, found, &count) != CUBLAS_STATUS_SUCCESS)
+      return nullptr;
+    std::vector<std::unique_ptr<Repeated>> all;
     for (int i = 0; i < count; ++i) {
       if (found[i].state != CUBLAS_STATUS_SUCCESS) continue;
       const auto queue = [&](const Context& context, int turn) {
@@ -275,10 +364,13 @@ class Bench {
       };
       queue(session_.context(), 0);  // loads the kernel, which a capture must not
       session_.stream().synchronize();
-      const double us = measure_us(session_, expected_us, queue, true);
-      if (!(us >= best)) best = us;
+      all.push_back(std::make_unique<Repeated>(session_, expected_us, queue, true));
     }
-    return best;
+    std::vector<double> least(all.size(), INFINITY);
+    for (int round = 0; round < replays; ++round)
+      for (std::size_t i = 0; i < all.size(); ++i) least[i] = std::min(least[i], all[i]->replay());
+    if (all.empty()) return nullptr;
+    return std::move(all[static_cast<std::size_t>(std::min_element(least.begin(), least.end()) - least.begin())]);
   }
 
   bool all_;

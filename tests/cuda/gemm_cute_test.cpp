@@ -224,6 +224,15 @@ int check(const cuda::Context& context, const DeviceProfile& device, const Case&
       call.residual == nullptr && only.empty())
     for (const int slices : {1, 2, 4, 8})
       try_way(fmt::format("few_rows in {}", slices), [&] { cuda::gemm_few_rows_half(context, call, slices); });
+  if (type.x != DType::f32 && t.m <= cuda::most_few_rows_mma && t.batch == 1 && t.b_transposed && problem.aligned &&
+      call.residual == nullptr && only.empty())
+    for (const int eights : {1, 2}) {
+      call.b_known = false;
+      try_way(fmt::format("few_rows_mma of {}", eights), [&] {
+        cuda::gemm_few_rows_mma(context, call, eights);
+        call.b_known = true;
+      });
+    }
   return static_cast<int>(plans.size());
 }
 
@@ -270,6 +279,13 @@ LENSLET_CUT("wgmma_128x128", "core=wgmma tile=128x128 cluster=1 slices=1")
 LENSLET_CUT("wgmma_128x256", "core=wgmma tile=128x256 cluster=1 slices=1")
 LENSLET_CUT("wgmma_256x128", "core=wgmma tile=256x128 cluster=1 slices=1")
 LENSLET_CUT("wgmma_64x128", "core=wgmma tile=64x128 cluster=1 slices=1")
+LENSLET_CUT("wgmma_64x64", "core=wgmma tile=64x64 cluster=1 slices=1")
+LENSLET_CUT("wgmma_64x256", "core=wgmma tile=64x256 cluster=1 slices=1")
+LENSLET_CUT("wgmma_64x64_join2", "core=wgmma tile=64x64 cluster=2 slices=2")
+LENSLET_CUT("wgmma_64x64_join4", "core=wgmma tile=64x64 cluster=4 slices=4")
+LENSLET_CUT("wgmma_64x64_join8", "core=wgmma tile=64x64 cluster=8 slices=8")
+LENSLET_CUT("wgmma_64x256_join2", "core=wgmma tile=64x256 cluster=2 slices=2")
+LENSLET_CUT("wgmma_64x256_join8", "core=wgmma tile=64x256 cluster=8 slices=8")
 LENSLET_CUT("wgmma_128x64_slices", "core=wgmma tile=128x64 cluster=1 slices=3")
 LENSLET_CUT("wgmma_128x256_slices", "core=wgmma tile=128x256 cluster=1 slices=2")
 LENSLET_CUT("wgmma_128x64_cluster", "core=wgmma tile=128x64 cluster=2 slices=1")
@@ -290,7 +306,7 @@ TEST_CASE("cuda/gemm_cute/sizes") {
   std::vector<Case> cases;
   // One element, one more and one less than tiles of 64, 128 and 256 and steps of 32 and 64; k that has no vectors.
   for (const std::int64_t k : {1, 8, 63, 64, 72, 200})
-    for (const std::int64_t m : {1, 9, 64, 129})
+    for (const std::int64_t m : {1, 5, 9, 16, 64, 129})
       for (const std::int64_t n : {1, 8, 65, 260}) cases.push_back({.m = m, .n = n, .k = k});
   cases.push_back({.m = 257, .n = 520, .k = 1000});
   check_all(cases);
@@ -333,7 +349,7 @@ TEST_CASE("cuda/gemm_cute/op_of_16_bit") {
   const cuda::Session session(0);
   const DeviceProfile device = cuda::device_profile(0);
   constexpr std::int64_t n = 40, k = 72;
-  for (const std::int64_t m : {3, 50})
+  for (const std::int64_t m : {3, 12, 50})
     for (const DType type : {DType::f16, DType::bf16})
       for (const DType y_type : {type, DType::f32}) {
         const std::vector<double> scale(n, 1.25);

@@ -22,7 +22,7 @@ __device__ inline void from_f32(float x, __half& to) { to = __float2half_rn(x); 
 __device__ inline void from_f32(float x, __nv_bfloat16& to) { to = __float2bfloat16_rn(x); }
 
 template <typename T, typename Vector>
-__device__ inline void store_row(const CuteEpilogue& e, float4 sums, std::int64_t matrix, int i, int j) {
+__device__ inline void store_row(const CuteEpilogue& e, float4 sums, float4 c, std::int64_t matrix, int i, int j) {
   const std::int64_t at = (matrix * e.m + i) * e.n + j;
   T* const y = static_cast<T*>(e.y) + at;
   const T* const residual = e.residual == nullptr ? nullptr : static_cast<const T*>(e.residual) + at;
@@ -30,10 +30,10 @@ __device__ inline void store_row(const CuteEpilogue& e, float4 sums, std::int64_
   const int count = min(4, e.n - j);
   float* const values = &value.x;
   if (e.c != nullptr) {
-    const float* const c = e.c + i * e.c_row + j * e.c_col;
-#pragma unroll
-    for (int t = 0; t < 4; ++t)
-      if (t < count) values[t] += e.beta * c[t * e.c_col];
+    value.x += e.beta * c.x;
+    value.y += e.beta * c.y;
+    value.z += e.beta * c.z;
+    value.w += e.beta * c.w;
   }
   if (residual != nullptr) {
     if (e.vectors) {
@@ -64,16 +64,31 @@ __device__ inline void store_row(const CuteEpilogue& e, float4 sums, std::int64_
   }
 }
 
-__device__ inline void CuteEpilogue::store(float4 sums, std::int64_t matrix, int i, int j) const {
+__device__ inline float4 CuteEpilogue::load_c(int i, int j) const {
+  float4 values{};
+  if (c == nullptr || i >= m) return values;
+  const float* const from = c + i * c_row;
+  if (j < n) values.x = from[j * c_col];
+  if (j + 1 < n) values.y = from[(j + 1) * c_col];
+  if (j + 2 < n) values.z = from[(j + 2) * c_col];
+  if (j + 3 < n) values.w = from[(j + 3) * c_col];
+  return values;
+}
+
+__device__ inline void CuteEpilogue::store(float4 sums, float4 added, std::int64_t matrix, int i, int j) const {
   if (i >= m || j >= n) return;
   switch (type) {
     case Type::f32:
-      return store_row<float, float4>(*this, sums, matrix, i, j);
+      return store_row<float, float4>(*this, sums, added, matrix, i, j);
     case Type::f16:
-      return store_row<__half, HalfVector<__half>>(*this, sums, matrix, i, j);
+      return store_row<__half, HalfVector<__half>>(*this, sums, added, matrix, i, j);
     case Type::bf16:
-      return store_row<__nv_bfloat16, HalfVector<__nv_bfloat16>>(*this, sums, matrix, i, j);
+      return store_row<__nv_bfloat16, HalfVector<__nv_bfloat16>>(*this, sums, added, matrix, i, j);
   }
+}
+
+__device__ inline void CuteEpilogue::store(float4 sums, std::int64_t matrix, int i, int j) const {
+  store(sums, load_c(i, j), matrix, i, j);
 }
 
 }  // namespace lenslet::cuda

@@ -35,7 +35,6 @@ CuteEpilogue cute_epilogue(const CuteCall& call) {
           .m = static_cast<int>(p.m),
           .n = static_cast<int>(p.n),
           .vectors = p.n % 4 == 0 && lies_on(call.y, four) && lies_on(call.residual, four),
-          .c_pairs = p.n % 2 == 0 && call.c_row == 0 && call.c_col == 1 && lies_on(call.c, 8),
           .by_tma = goes_by_tma(call.y, p.n, dtype_bytes(p.y_type))};
 }
 

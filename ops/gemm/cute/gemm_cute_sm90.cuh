@@ -27,9 +27,14 @@
 // makes every gridDim.x-th tile. Weights that lie on the device beforehand are on their way before the kernel before
 // this one has ended.
 //
+// The way out. Where both warpgroups come to the end of their tile at once nothing is multiplied meanwhile, so it must
+// be short: sm90_way_out.cuh. What c adds is in registers by then.
+//
 // Few tiles. What is too little for all multiprocessors is cut along k, and a cluster of 2, 4 or 8 blocks has the
 // slices of one tile: each leaves its sums in its shared memory, and then adds up, for its part of the rows, what all
-// of them have, in the order of the slices (distributed shared memory).
+// of them have, in the order of the slices (distributed shared memory). Small tiles of this kind are for few rows of A
+// and much of B, which memory bounds: a multiprocessor holds two such blocks, and while one begins or ends, the other
+// reads.
 //
 // Registers. A tile of 128x256 is 256 threads * 128 sums, more than the 168 registers that 384 threads may have leave
 // room for; so the producer's warpgroup, which needs few, gives its registers back (setmaxnreg), and the consumers take
@@ -64,8 +69,8 @@ enum class Sm90Operand { fp16, bf16, tf32 };
 /// nearest, by the engine that copies it. Error(device).
 CUtensorMap sm90_operand_map(const CuteOperand& operand, std::int64_t rows, std::int64_t columns, std::int64_t count,
                              int box_rows, Sm90Operand type);
-/// Parts of y.
-CUtensorMap sm90_y_map(const CuteEpilogue& epilogue, std::int64_t count);
+/// Parts of y, of which a warp has `columns` at a time.
+CUtensorMap sm90_y_map(const CuteEpilogue& epilogue, std::int64_t count, int columns);
 
 // One a type of operands, each in a source file of its own.
 void gemm_cute_wgmma_fp16(const Context& context, const CuteCall& call, const CutePlan& plan);
@@ -381,9 +386,10 @@ __global__ void __launch_bounds__(threads, 1) wgmma_kernel(const __grid_constant
         call.epilogue, call.y, shared.staging + warp * (C::layout.buffers * cute_part_bytes));
     for (unsigned index = first; index < call.tiles.count; index += clusters) {
       const CuteTiles::Tile tile = call.tiles[index];
-      multiply(shared, tile.step_count, turn, sums);
       const int matrix = tile.product * call.tiles.slices + tile.slice;
       const int i = first_row(tile) + C::first_row(warp), j = first_column(tile) + C::first_column(warp);
+      way_out.begin(j);
+      multiply(shared, tile.step_count, turn, sums);
       if constexpr (C::operand != Sm90Operand::tf32) {
         using Y = std::conditional_t<C::operand == Sm90Operand::fp16, __half, __nv_bfloat16>;
         if (call.epilogue.type != CuteEpilogue::Type::f32) {
@@ -402,7 +408,8 @@ __global__ void __launch_bounds__(threads, 1) wgmma_kernel(const __grid_constant
 
 /// A tile by each cluster of as many blocks as slices.
 template <typename C>
-__global__ void __launch_bounds__(threads, 1) join_kernel(const __grid_constant__ Sm90Call call, int slices) {
+__global__ void __launch_bounds__(threads, C::layout.blocks)
+    join_kernel(const __grid_constant__ Sm90Call call, int slices) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) std::byte memory[];
   Shared<C>& shared = *reinterpret_cast<Shared<C>*>(memory);
@@ -413,7 +420,7 @@ __global__ void __launch_bounds__(threads, 1) join_kernel(const __grid_constant_
   const CuteTiles::Tile tile = call.tiles.part(blockIdx.x / static_cast<unsigned>(slices), rank, slices);
   const int first_row = tile.m * C::tile_m, first_column = tile.n * C::tile_n;
   if (threadIdx.x < warpgroup) {
-    cutlass::arch::warpgroup_reg_dealloc<40>();
+    cutlass::arch::warpgroup_reg_dealloc<C::layout.blocks == 1 ? 40 : 24>();
     if (threadIdx.x == 0) {
       Producer<C> producer(call, shared, 0);
       if (call.b_known != 0) producer.begin(tile, first_column);
@@ -428,11 +435,17 @@ __global__ void __launch_bounds__(threads, 1) join_kernel(const __grid_constant_
     meet_cluster();
     return;
   }
-  cutlass::arch::warpgroup_reg_alloc<232>();
+  cutlass::arch::warpgroup_reg_alloc<C::layout.blocks == 1 ? 232 : 104>();
   wait_for_previous();
   const int thread = static_cast<int>(threadIdx.x) - warpgroup, warp = thread / 32, lane = thread % 32;
   cute::Tensor sums = cute::partition_fragment_C(typename C::Mma{}, Shape<Int<C::tile_m>, Int<C::tile_n>>{});
   Turn<C::stages> turn;
+  // A thread has the same four columns in all rows that it finishes: a c that is the same for all rows comes while the
+  // tile is multiplied.
+  constexpr int fours = C::tile_n / 4, most_slices = 8;
+  static_assert(cute_consumers * warpgroup % fours == 0);
+  const bool row_of_c = call.epilogue.c_row == 0;
+  const float4 c = row_of_c ? call.epilogue.load_c(0, first_column + thread % fours * 4) : float4{};
   multiply(shared, tile.step_count, turn, sums);
 
   // Where the ring was: both warpgroups are done with it, and no copy is under way.
@@ -447,7 +460,6 @@ __global__ void __launch_bounds__(threads, 1) join_kernel(const __grid_constant_
     *reinterpret_cast<float2*>(rows + row * ld + column) = {sums(pair * 2), sums(pair * 2 + 1)};
   }
   sync_cluster();
-  constexpr int fours = C::tile_n / 4, most_slices = 8;
   const int own_rows = C::tile_m / slices;
 #pragma unroll 1
   for (int at = thread; at < own_rows * fours; at += cute_consumers * warpgroup) {
@@ -463,7 +475,8 @@ __global__ void __launch_bounds__(threads, 1) join_kernel(const __grid_constant_
     for (int slice = 1; slice < most_slices; ++slice)
       if (slice < slices)
         sum = {sum.x + part[slice].x, sum.y + part[slice].y, sum.z + part[slice].z, sum.w + part[slice].w};
-    call.epilogue.store(sum, tile.product, first_row + row, first_column + column);
+    const int i = first_row + row, j = first_column + column;
+    call.epilogue.store(sum, row_of_c ? c : call.epilogue.load_c(i, j), tile.product, i, j);
   }
   meet_cluster();  // the others still read here
 #endif
@@ -489,7 +502,7 @@ void launch_cut(const Context& context, const CuteCall& call, const CutePlan& pl
     launch_clusters(context, join_kernel<C>, dim3(sm90.tiles.count * slices), dim3(threads), dim3(slices), shared_bytes,
                     sm90, static_cast<int>(plan.slices));
   } else {
-    if (sm90.epilogue.by_tma) sm90.y = sm90_y_map(sm90.epilogue, p.batch * plan.slices);
+    if (sm90.epilogue.by_tma) sm90.y = sm90_y_map(sm90.epilogue, p.batch * plan.slices, C::group_n);
     const unsigned at_once = static_cast<unsigned>(std::max(context.multiprocessors / C::cluster, 1));
     allow_shared_bytes(wgmma_kernel<C>, shared_bytes);
     launch_clusters(context, wgmma_kernel<C>, dim3(std::min(sm90.tiles.count, at_once) * C::cluster), dim3(threads),
@@ -510,9 +523,12 @@ template <typename T>
 void launch_type(const Context& context, const CuteCall& call, const CutePlan& plan) {
   const auto launch_major = [&](auto major) {
     constexpr GMMA::Major B_major = decltype(major)::value;
+    if (plan.tile_m == 64 && plan.tile_n == 256) return launch_tile<T, 64, 256, B_major>(context, call, plan);
     if (plan.tile_n == 256) return launch_tile<T, 128, 256, B_major>(context, call, plan);
-    if constexpr (B_major == GMMA::Major::K)
+    if constexpr (B_major == GMMA::Major::K) {
       if (plan.tile_m == 256) return launch_tile<T, 256, 128, B_major>(context, call, plan);
+      if (plan.tile_m == 64 && plan.tile_n == 64) return launch_tile<T, 64, 64, B_major>(context, call, plan);
+    }
     if (plan.tile_m == 64) return launch_tile<T, 64, 128, B_major>(context, call, plan);
     if (plan.tile_n == 64) return launch_tile<T, 128, 64, B_major>(context, call, plan);
     launch_tile<T, 128, 128, B_major>(context, call, plan);

@@ -62,6 +62,8 @@ std::vector<CutePlan> cuts_for(const CuteProblem& p) {
     wgmma(128, 128);
     wgmma(128, 64);
     wgmma(64, 128);
+    wgmma(64, 256);
+    if (p.b_transposed) wgmma(64, 64);
   }
   if (p.aligned && p.b_transposed) cuts.push_back({.core = Core::mma, .tile_m = 128, .tile_n = 128});
   cuts.push_back({.core = Core::mma, .tile_m = 64, .tile_n = 64});
@@ -223,43 +225,62 @@ double mma_us(const CuteProblem& p, const CutePlan& plan, const DeviceProfile& d
          add_us(p, plan, device);
 }
 
-// Of gemm_cute_sm90.cuh. Fitted to squares of 256 to 8192 in fp16 (lenslet-bench-gemm-cute --all, H200, 24 November
-// 2026): root mean square error 12 %, the cut taken 2 % behind the best on average.
-constexpr double start_us = 0.5;               // from the launch to the first product
-constexpr double tile_us = 0.4;                // from one tile to the next
-constexpr double l2_bytes_per_us = 9.4e6;      // of all multiprocessors together
+// Of gemm_cute_sm90.cuh. Fitted to 532 cuts, of squares of 256 to 8192 in fp16 and TF32 and of fully connected layers
+// at batch 32 and 64 (lenslet-bench-gemm-cute --all, H200, 24 November 2026): root mean square error 14 %, the cut
+// taken 3 % behind the best on average, 24 % at worst (of 256 cubed in TF32).
+constexpr double tile_us = 0.76;               // from one tile to the next, or from the launch to the first
+constexpr double least_step_us = 0.05;         // barriers
+constexpr double l2_bytes_per_us = 12.2e6;     // of all multiprocessors together
 constexpr double unit_bytes_per_us = 100e3;    // of one, out of L2
-constexpr double way_out_bytes_per_us = 21e3;  // of one, from sums to y
-constexpr double out_shown = 0.5;              // of a tile's way out, what no product hides
-constexpr double join_us = 0.94;               // barriers of a cluster, and the way between its blocks
+constexpr double way_out_bytes_per_us = 64e3;  // of one, from sums to y
+constexpr double join_us = 0.6;                // barriers of a cluster
+constexpr double join_bytes_per_us = 27.5e3;   // of sums, through shared memory and between its blocks
+// Two blocks that share an operand meet at the start and at the end, and draw less power: 8192 cubed 1738 us against
+// 1764, 4096 cubed as fast either way, 2048 cubed 29.2 against 28.6.
+constexpr double sharing_us = 0.5, sharing_gain = 1.01;
+/// Of a device's multiprocessors what clusters of 4 and 8 find room in: 30 and 15 of them on an H200, which has 132.
+constexpr double large_clusters_share = 0.91;
 /// What the tensor cores reach that wait for nothing but shared memory: its 128 bytes a cycle over what products of a
 /// tile and the copies of its operands want (gemm_cute_sm90.cuh).
 double share_of_rate(const CutePlan& plan) {
-  if (plan.tile_n == 256) return 0.85;
-  if (plan.tile_m == 256) return 0.82;
-  return plan.tile_m == plan.tile_n ? 0.88 : 0.64;
+  const int area = plan.tile_m * plan.tile_n;
+  if (area == 128 * 256) return plan.tile_n == 256 ? 0.875 : 0.865;
+  if (area == 128 * 128) return plan.tile_m == 128 ? 0.845 : 0.76;
+  return area == 64 * 128 ? 0.59 : 0.39;
 }
 
-// launch + start + max(rounds * (steps of a tile * step + out), memory) + join, and what adds slices.
+// launch + sharing + max(rounds * (tile + steps of a tile * step + out or join), memory), and what adds slices.
 //
-// step: the longer of what tensor cores and L2 take. rounds: tiles that a cluster makes one after the other. The last
-// of them may find fewer blocks at work, to which L2 gives more; that is left out.
+// step: the longest of what barriers, tensor cores and L2 take. rounds: tiles that a cluster makes one after the other.
+// The last of them may find fewer blocks at work, to which L2 gives more; that is left out. Where a multiprocessor
+// holds two blocks they share what it has: large clusters are put two on each before the next one gets any.
 double wgmma_us(const CuteProblem& p, const CutePlan& plan, const DeviceProfile& device) {
   const Sharing sharing = sharing_of(plan);
   const auto tiles = static_cast<double>(cute_tiles(p, plan).count);
-  const double blocks = tiles * plan.cluster, clusters = std::max(1, device.units / plan.cluster);
+  const int blocks = cute_shared(plan.tile_m, plan.tile_n, plan.joined()).blocks;  // that a multiprocessor holds
+  const double room = plan.joined() ? blocks * device.units : device.units;
+  const double clusters =
+      std::max(1.0, std::floor(room * (plan.cluster > 2 ? large_clusters_share : 1.0) / plan.cluster));
   const double at_once = std::min(tiles, clusters) * plan.cluster;
+  const double here = blocks == 1 ? 1 : plan.cluster > 2 ? blocks : std::max(1.0, at_once / device.units);
   const double step_flops = 2.0 * plan.tile_m * plan.tile_n * static_cast<double>(cute_tile_k(p.element_bytes()));
-  const double step_bytes = 128.0 * (plan.tile_m / sharing.a + plan.tile_n / sharing.b);
-  const double step_us = std::max(step_flops / (share_of_rate(plan) * products_per_us(p, device) / device.units),
-                                  step_bytes / std::min(unit_bytes_per_us, l2_bytes_per_us / at_once));
+  // Rows that A and B do not have are not read.
+  const auto used = [](std::int64_t rows, int tile) {
+    return static_cast<double>(rows) / static_cast<double>(ceil_div(rows, tile));
+  };
+  const double rows = used(p.m, plan.tile_m), columns = used(p.n, plan.tile_n);
+  const double step_bytes = 128.0 * (rows / sharing.a + columns / sharing.b);
+  const double share = share_of_rate(plan) * (sharing.a * sharing.b > 1 ? sharing_gain : 1);
+  const double step_us =
+      std::max({least_step_us, step_flops * here / (share * products_per_us(p, device) / device.units),
+                step_bytes / std::min(unit_bytes_per_us / here, l2_bytes_per_us / at_once)});
   const double sum_bytes = plan.slices > 1 || p.y_type == DType::f32 ? 4 : 2;
-  const double out_us = sum_bytes * plan.tile_m * plan.tile_n / way_out_bytes_per_us;
   const double steps = static_cast<double>(ceil_div(steps_of(p), plan.slices));
-  const double each_us = tile_us + steps * step_us + (plan.joined() ? 0 : out_shown * out_us);
-  const double join = plan.joined() ? join_us + out_us : 0;
-  return device.launch_us + start_us +
-         std::max(std::ceil(blocks / plan.cluster / clusters) * (each_us + join), memory_us(p, at_once, device)) +
+  const double out_us = plan.joined() ? join_us + 4.0 * plan.tile_m * plan.tile_n / join_bytes_per_us
+                                      : sum_bytes * rows * columns / way_out_bytes_per_us;
+  return device.launch_us + (sharing.a * sharing.b > 1 ? sharing_us : 0) +
+         std::max(std::ceil(tiles / clusters) * (tile_us + steps * step_us + out_us),
+                  memory_us(p, at_once / here, device)) +
          add_us(p, plan, device);
 }
 

@@ -34,16 +34,18 @@ struct Matrices {
   std::int64_t ld = 1, step = 1;  ///< elements
 };
 
-/// Boxes of 128 bytes by `box_rows`.
-CUtensorMap map_of(const Matrices& matrices, int box_rows) {
+/// Boxes of 128 bytes, or 64, by `box_rows`.
+CUtensorMap map_of(const Matrices& matrices, int box_rows, cuuint64_t box_bytes = 128) {
   const auto size = [](std::int64_t value) { return static_cast<cuuint64_t>(value); };
   const cuuint64_t sizes[] = {size(matrices.columns), size(matrices.rows), size(matrices.count)};
   const cuuint64_t strides[] = {size(matrices.ld) * matrices.element, size(matrices.step) * matrices.element};
-  const cuuint32_t box[] = {static_cast<cuuint32_t>(128 / matrices.element), static_cast<cuuint32_t>(box_rows), 1};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(box_bytes / matrices.element), static_cast<cuuint32_t>(box_rows),
+                            1};
   const cuuint32_t every[] = {1, 1, 1};
   CUtensorMap map;
   const CUresult result = encode_tiled()(&map, matrices.type, 3, const_cast<void*>(matrices.data), sizes, strides, box,
-                                         every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                         every, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                         box_bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
                                          CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
     throw Error(ErrorKind::device, "cuTensorMapEncodeTiled failed (" + std::to_string(result) + ")");
@@ -68,7 +70,7 @@ CUtensorMap sm90_operand_map(const CuteOperand& operand, std::int64_t rows, std:
                 box_rows);
 }
 
-CUtensorMap sm90_y_map(const CuteEpilogue& epilogue, std::int64_t count) {
+CUtensorMap sm90_y_map(const CuteEpilogue& epilogue, std::int64_t count, int columns) {
   const bool floats = epilogue.type == CuteEpilogue::Type::f32;
   return map_of({.data = epilogue.y,
                  .type = floats                                     ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
@@ -80,7 +82,7 @@ CUtensorMap sm90_y_map(const CuteEpilogue& epilogue, std::int64_t count) {
                  .count = count,
                  .ld = epilogue.n,
                  .step = std::int64_t{epilogue.m} * epilogue.n},
-                cute_part_rows);
+                cute_part_rows, static_cast<cuuint64_t>(cute_part_columns(columns, floats ? 4 : 2)) * (floats ? 4 : 2));
 }
 
 void gemm_cute_wgmma(const Context& context, const CuteCall& call, const CutePlan& plan) {

@@ -68,9 +68,14 @@ constexpr bool cute_shares(int tile_m, int tile_n, bool b_transposed) {
 /// And such in which the blocks of a cluster join slices? Small tiles, for what has few.
 constexpr bool cute_joins(int tile_m, int tile_n) { return tile_m * tile_n <= 128 * 128; }
 
-/// Sums leave in parts of 16 rows x 128 bytes, through so many `buffers` of each of 8 warps that multiply.
+/// Sums leave in parts of 16 rows x 128 bytes, or 64 where a warp has no more columns, through so many `buffers` of
+/// each of 8 warps that multiply.
 inline constexpr int cute_part_rows = 16, cute_part_bytes = cute_part_rows * 128;
 inline constexpr int cute_consumers = 2, cute_consumer_warps = cute_consumers * 4;
+/// Of a part, where a warp has `columns`.
+constexpr int cute_part_columns(int columns, std::size_t element_bytes) {
+  return std::min(columns, 128 / static_cast<int>(element_bytes));
+}
 /// What joins slices is laid out in rows of floats, so many more than a tile has: pairs that a half-warp stores, 8
 /// bytes a thread in 4 rows, and fours in a row then lie in different banks.
 inline constexpr int cute_join_gap = 8;
@@ -80,10 +85,15 @@ struct CuteShared {
   int stage = 0;  ///< bytes of both operands
   int stages = 0, buffers = 0;
   int total = 0;
+  int blocks = 1;  ///< that a multiprocessor holds
 };
+/// Small tiles of a cluster that joins slices are for what reads much and multiplies little: while one of two blocks
+/// begins or ends, the other reads. And twice as many clusters find room.
 constexpr CuteShared cute_shared(int tile_m, int tile_n, bool joins) {
-  constexpr int all = 224 << 10, least_stages = 4, most_stages = 8;
+  constexpr int least_stages = 4, most_stages = 8;
   CuteShared shared;
+  shared.blocks = joins && tile_m * tile_n <= 64 * 128 ? 2 : 1;
+  const int all = (shared.blocks == 1 ? 224 : 112) << 10;
   shared.stage = (tile_m + tile_n) * 128;
   // More buffers keep more bytes on their way out where sums are short. Large tiles are for long ones.
   const auto buffers_bytes = [](int buffers) { return cute_consumer_warps * buffers * cute_part_bytes; };

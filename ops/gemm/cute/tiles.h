@@ -24,11 +24,13 @@ struct CuteEpilogue {
   void* y = nullptr;
   int m = 0, n = 0;
   bool vectors = false;  ///< n is a multiple of 4, and y and the residual lie on 4 elements
-  bool c_pairs = false;  ///< two neighbours of a row of c are read at once: n is even, c lies on 8 bytes, c_col is 1
   bool by_tma = false;   ///< y lies on 16 bytes, and so do its rows: what TMA wants
 
   /// Four sums, of y[matrix][i][j] and the three behind it in the row, as far as they are y's.
   __device__ void store(float4 sums, std::int64_t matrix, int i, int j) const;
+  /// The same in two steps: what c has there, which may be on its way while sums are not yet known.
+  __device__ float4 load_c(int i, int j) const;
+  __device__ void store(float4 sums, float4 added, std::int64_t matrix, int i, int j) const;
 };
 
 CuteEpilogue cute_epilogue(const CuteCall& call);
