@@ -14,13 +14,14 @@ namespace lenslet::tool {
 namespace {
 
 // Where the reference is NaN, or an infinity, the layer has to have the same: anything else is an infinite error, and
-// so is what is not finite where the reference is. But Winograd adds and subtracts the pixels of a tile before it
-// multiplies: of an infinity or a NaN among a layer's inputs it makes NaN in all outputs of the tile, which is told and
-// no error. Errors are measured where both are finite, beyond the rounding to the type that the output is stored in.
+// so is what is not finite where the reference is. But Winograd and fft add and subtract the pixels of a tile before
+// they multiply: of an infinity or a NaN among a layer's inputs they make NaN in all outputs of the tile, which is told
+// and no error. Errors are measured where both are finite, beyond the rounding to the type that the output is stored
+// in.
 class Judge {
  public:
   Judge(const LayerEvent& event, const std::vector<oracle::Array>& inputs)
-      : spreads_(event.info->algorithm.starts_with("winograd") &&
+      : spreads_((event.info->algorithm.starts_with("winograd") || event.info->algorithm == "fft") &&
                  !std::ranges::all_of(inputs, [](const oracle::Array& input) {
                    return std::ranges::all_of(input.values, [](double value) { return std::isfinite(value); });
                  })) {}

@@ -17,6 +17,7 @@ std::string why_above(const StepInfo& step, const Floor& floor) {
   if (floor.by == "bytes") return "caches held what the floor takes from memory";
   if (step.algorithm.starts_with("winograd"))
     return "Winograd multiplies less than the direct sum, which the floor counts";
+  if (step.algorithm == "fft") return "Fourier transforms multiply less than the direct sum, which the floor counts";
   return "the limit was measured at a busier moment";
 }
 

@@ -1,0 +1,206 @@
+// The Fourier transforms of tiles as the kernels have them, on the host: their algebra in double, and what float32
+// makes of it against the bound that the algorithm states.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <numbers>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "ops/conv/cuda/fft_plan.h"
+
+namespace lenslet::test {
+namespace {
+
+using namespace lenslet::cuda;
+
+#define FFT_INLINE inline
+#include "ops/conv/cuda/fft_transform-inl.h"
+#undef FFT_INLINE
+
+/// A tile's slots, [column][slot], and the spectra of its rows.
+template <int N, typename V>
+struct Tile {
+  V a[N * N / 2] = {}, b[N * N / 2] = {};
+  V re[N][N / 2] = {}, im[N][N / 2] = {};
+
+  /// Of x [N][N].
+  void forward(const V* x) {
+    for (int row = 0; row < N; ++row) {
+      for (int j = 0; j < N; ++j) (j % 2 == 0 ? re : im)[row][j / 2] = x[row * N + j];
+      fft_of_reals<N>(re[row], im[row]);
+    }
+    for (int column = 0; column < N / 2; ++column) {
+      V line_re[N], line_im[N];
+      for (int i = 0; i < N; ++i) {
+        line_re[i] = re[i][column];
+        line_im[i] = im[i][column];
+      }
+      fft<N>(line_re, line_im);
+      if (column == 0) fft_separate<N>(line_re, line_im);
+      std::copy_n(line_re, N, a + column * N);
+      std::copy_n(line_im, N, b + column * N);
+    }
+  }
+  /// y [N][N], of products.
+  void inverse(V* y) {
+    for (int column = 0; column < N / 2; ++column) {
+      V line_re[N], line_im[N];
+      std::copy_n(a + column * N, N, line_re);
+      std::copy_n(b + column * N, N, line_im);
+      if (column == 0) fft_join<N>(line_re, line_im);
+      fft<N>(line_im, line_re);
+      for (int i = 0; i < N; ++i) {
+        re[i][column] = line_re[i];
+        im[i][column] = line_im[i];
+      }
+    }
+    for (int row = 0; row < N; ++row) {
+      fft_to_reals<N>(re[row], im[row]);
+      for (int j = 0; j < N; ++j) y[row * N + j] = (j % 2 == 0 ? re : im)[row][j / 2];
+    }
+  }
+};
+
+struct Errors {
+  double worst = 0, rms = 0;  ///< relative to the output's rms
+};
+
+/// Tiles of Gaussian numbers, rectified or not, by He-scaled filters: transforms, products and sums in V.
+template <int N, typename V>
+Errors errors_of(std::int64_t channels, std::int64_t r, std::int64_t s, int tiles, bool rectified, unsigned seed) {
+  const ConvProblem p = resolve_conv({1, channels, N, N}, {1, channels, r, s}, {});
+  const FftPlan plan = plan_fft(p, N, reference_gpu());
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal;
+  const auto terms = static_cast<std::size_t>(channels * r * s);
+  std::vector<float> w(terms), u(plan.u_floats());
+  for (float& value : w) value = static_cast<float>(std::sqrt(2 / static_cast<double>(terms)) * normal(random));
+  fft_filters(p, plan, {.w = w.data(), .scale = nullptr, .terms = static_cast<std::int64_t>(terms)}, u);
+  const auto c_row = static_cast<std::size_t>(plan.c), k_row = static_cast<std::size_t>(plan.k);
+  double squares = 0, exact_squares = 0, worst = 0;
+  for (int tile = 0; tile < tiles; ++tile) {
+    std::vector<V> sums(3 * N * N / 2), x(N * N), y(N * N);
+    std::vector<double> exact(static_cast<std::size_t>(p.p * p.q));
+    Tile<N, V> spectra;
+    for (std::size_t c = 0; c < static_cast<std::size_t>(channels); ++c) {
+      for (V& value : x) {
+        const auto drawn = static_cast<float>(normal(random));
+        value = static_cast<V>(rectified ? std::max(drawn, 0.0F) : drawn);
+      }
+      spectra.forward(x.data());
+      for (std::size_t slot = 0; slot < N * N / 2; ++slot) {
+        const V a = spectra.a[slot], b = spectra.b[slot], factors[] = {a + b, a, b};
+        for (std::size_t part = 0; part < 3; ++part) {
+          V& sum = sums[3 * slot + part];
+          sum = std::fma(factors[part], static_cast<V>(u[((slot * 3 + part) * c_row + c) * k_row]), sum);
+        }
+      }
+      for (std::size_t i = 0; i < exact.size(); ++i) {
+        const std::size_t row = i / static_cast<std::size_t>(p.q), column = i % static_cast<std::size_t>(p.q);
+        for (std::size_t tap = 0; tap < static_cast<std::size_t>(r * s); ++tap) {
+          const std::size_t h = row + tap / static_cast<std::size_t>(s), v = column + tap % static_cast<std::size_t>(s);
+          exact[i] +=
+              static_cast<double>(x[h * N + v]) * static_cast<double>(w[c * static_cast<std::size_t>(r * s) + tap]);
+        }
+      }
+    }
+    for (std::size_t slot = 0; slot < N * N / 2; ++slot) {
+      spectra.a[slot] = sums[3 * slot] - sums[3 * slot + 2];
+      spectra.b[slot] = sums[3 * slot] + sums[3 * slot + 1];
+    }
+    spectra.inverse(y.data());
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      const std::size_t row = i / static_cast<std::size_t>(p.q), column = i % static_cast<std::size_t>(p.q);
+      const double error = static_cast<double>(y[row * N + column]) - exact[i];
+      squares += error * error;
+      exact_squares += exact[i] * exact[i];
+      worst = std::max(worst, std::abs(error));
+    }
+  }
+  const double outputs = static_cast<double>(tiles * p.p * p.q);
+  return {worst / std::sqrt(exact_squares / outputs), std::sqrt(squares / exact_squares)};
+}
+
+template <int N>
+void check_size() {
+  const unsigned seed = std::random_device{}();
+  CAPTURE(seed);
+  for (const auto& window : {std::pair<std::int64_t, std::int64_t>{5, 5}, {7, 4}, {largest_fft_window(N), 3}}) {
+    const std::int64_t r = window.first, s = window.second;
+    CAPTURE(r);
+    CAPTURE(s);
+    // In double it is the convolution, up to the filters' rounding to float32.
+    CHECK(errors_of<N, double>(3, r, s, 3, true, seed).worst < 4e-7);
+    for (const std::int64_t channels : {1, 16, 128, 600}) {
+      CAPTURE(channels);
+      const ConvProblem p = resolve_conv({1, channels, N, N}, {1, channels, r, s}, {});
+      for (const bool rectified : {false, true}) {
+        const Errors errors = errors_of<N, float>(channels, r, s, channels == 1 ? 60 : 6, rectified, seed);
+        CHECK(errors.worst < fft_tolerance(p));
+        // The bound follows from the rms.
+        const double unit = std::ldexp(3 + std::sqrt(static_cast<double>(channels)) / 3, -24);
+        CHECK(errors.rms < 1.5 * unit);
+        CHECK(errors.rms > 0.3 * unit);
+      }
+    }
+  }
+}
+
+template <int N>
+void check_lines() {
+  CAPTURE(N);
+  std::mt19937 random(7);
+  std::normal_distribution<double> normal;
+  double x[N], re[N], im[N] = {}, half_re[N / 2], half_im[N / 2];
+  for (int j = 0; j < N; ++j) (j % 2 == 0 ? half_re : half_im)[j / 2] = re[j] = x[j] = normal(random);
+  fft<N>(re, im);
+  fft_of_reals<N>(half_re, half_im);
+  for (int k = 0; k < N; ++k) {
+    double exact_re = 0, exact_im = 0;
+    for (int j = 0; j < N; ++j) {
+      const double angle = 2 * std::numbers::pi * (j * k % N) / N;
+      exact_re += x[j] * std::cos(angle);
+      exact_im -= x[j] * std::sin(angle);
+    }
+    CHECK(re[k] == doctest::Approx(exact_re));
+    CHECK(im[k] == doctest::Approx(exact_im).scale(1));
+    if (k == 0) CHECK(half_re[0] == doctest::Approx(exact_re));
+    if (k == N / 2) CHECK(half_im[0] == doctest::Approx(exact_re));
+    if (k > 0 && k < N / 2) {
+      CHECK(half_re[k] == doctest::Approx(2 * exact_re));
+      CHECK(half_im[k] == doctest::Approx(2 * exact_im));
+    }
+    const double angle = 2 * std::numbers::pi * k / N;
+    CHECK(std::abs(fft_cos(k, N) - std::cos(angle)) < 1e-15);
+    CHECK(std::abs(fft_sin(k, N) - std::sin(angle)) < 1e-15);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("conv/fft_transform/lines_are_what_the_definition_says") {
+  check_lines<16>();
+  check_lines<20>();
+  check_lines<24>();
+  check_lines<32>();
+  check_lines<36>();
+  check_lines<40>();
+}
+
+TEST_CASE("conv/fft_transform/tiles") {
+  static_assert(fft_sizes == std::array{16, 20, 24, 32, 36, 40});
+  SUBCASE("16") { check_size<16>(); }
+  SUBCASE("20") { check_size<20>(); }
+  SUBCASE("24") { check_size<24>(); }
+  SUBCASE("32") { check_size<32>(); }
+  SUBCASE("36") { check_size<36>(); }
+  SUBCASE("40") { check_size<40>(); }
+}
+
+}  // namespace lenslet::test
