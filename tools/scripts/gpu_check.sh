@@ -8,11 +8,13 @@
 # usage: tools/scripts/gpu_check.sh [--only PARTS] [--shared FOLDER] [BUILD_FOLDER]
 #                                    default build/cuda; logs go to results/gpu-check/ ($OUT overrides)
 #        tools/scripts/gpu_check.sh --pack FOLDER [BUILD_FOLDER]
-#   --only PARTS     of tests,models,sanitize,bench,cpu, comma-separated; default all but cpu:
+#   --only PARTS     of tests,models,sanitize,bench,peers,cpu, comma-separated; default all but peers and cpu:
 #                      tests     device, operator, convolution and runner tests
 #                      models    shared models: reference outputs, verify, check, classify against the CPU; ONNX's cases
 #                      sanitize  memcheck, racecheck, initcheck and synccheck over the tests at reduced size
 #                      bench     data movement, convolutions, networks
+#                      peers     networks beside PyTorch and layers beside cuDNN, in each arithmetic; needs PyTorch with
+#                                torchvision, and bench-cudnn in the build folder
 #                      cpu       the CPU tests of the layers: this machine's CPU may have instructions (AVX-512) that
 #                                the machine the build comes from lacks, and their kernels have then run nowhere yet
 #   --shared FOLDER  where the shared models lie; default ../shared/data. Without it that part is skipped, by name
@@ -30,7 +32,7 @@ while [ $# -gt 0 ]; do
     --only) [ $# -ge 2 ] || fail "--only needs a list"; parts=$2; shift 2 ;;
     --shared) [ $# -ge 2 ] || fail "--shared needs a folder"; shared=$2; shift 2 ;;
     --pack) [ $# -ge 2 ] || fail "--pack needs a folder"; pack=$2; shift 2 ;;
-    -h | --help) sed -n '2,23s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,25s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) fail "unknown option '$1'; see --help" ;;
     *) break ;;
   esac
@@ -50,7 +52,7 @@ done
 if [ -n "$pack" ]; then
   [ -d "$build/portable" ] || fail "$build/portable is not there: configure with LENSLET_PORTABLE=ON (preset cuda)"
   programs=("$lenslet" "$tests" "$op_tests" "$tool_tests" "$bench")
-  for extra in tests/cuda/lenslet-bench-{implicit-gemm,winograd,fft,gemm-cute} tools/peers/cudnn/lenslet-bench-cudnn; do
+  for extra in tests/cuda/lenslet-bench-{implicit-gemm,winograd,fft,gemm-cute} tools/peers/cudnn/bench-cudnn; do
     [ ! -x "$build/$extra" ] || programs+=("$build/$extra")
   done
   for layer in "${layers[@]}"; do programs+=("$build/tests/$layer/lenslet-test-$layer"); done
@@ -85,6 +87,38 @@ step() {
   note $state "$name" "$((SECONDS - begin)) s: $(grep -E '[^[:space:]]' "$out/$name.log" | tail -n 1 | cut -c 1-90)"
 }
 
+# sharded NAME PROGRAM COMMAND...: COMMAND, which ends with a doctest PROGRAM, in as many processes at once as there are
+# cores, 8 at most, each with every so-many-th test case: references in double take longer than kernels, and one core.
+sharded() {
+  local name=$1 program=$2 begin=$SECONDS shards state=passed
+  shift 2
+  shards=$(($(nproc) < 8 ? $(nproc) : 8))
+  local -a cases running=()
+  mapfile -t cases < <("$program" --list-test-cases | grep -v -e '^\[doctest\]' -e '^===')
+  echo "== $name: $* (${#cases[@]} cases, $shards processes)"
+  local shard i
+  for ((shard = 0; shard < shards; ++shard)); do
+    local mine=()
+    for ((i = shard; i < ${#cases[@]}; i += shards)); do mine+=("${cases[i]}"); done
+    [ ${#mine[@]} -gt 0 ] || continue
+    (IFS=, && exec timeout 300 "$@" "--test-case=${mine[*]}") >"$out/$name.$shard.log" 2>&1 &
+    running+=($!)
+  done
+  for i in "${running[@]}"; do wait "$i" || state=FAILED; done
+  cat "$out/$name".[0-9].log >"$out/$name.log"
+  rm -f "$out/$name".[0-9].log
+  if [ $state = FAILED ]; then
+    failed=1
+    grep -E "ERROR|error|FAILED|Error" "$out/$name.log" | head -n 12 || true
+  fi
+  grep -E "skipped[,:]" "$out/$name.log" | grep -v doctest | head -n 5 || true
+  local words
+  words=$(awk '/^\[doctest\] test cases:/ {gsub(/\|/, " "); passed += $5; failed += $7}
+    /SUMMARY:/ {sub(/^=+ /, ""); print "; " $0} END {print passed " passed, " failed " failed"}' "$out/$name.log" |
+    sort | uniq -c | sed 's/^ *[0-9]* //' | tr '\n' ' ')
+  note $state "$name" "$((SECONDS - begin)) s: $words"
+}
+
 step devices "$lenslet" devices
 
 if wants cpu; then
@@ -96,7 +130,7 @@ fi
 
 if wants tests; then
   step device-tests "$tests"
-  step op-tests "$op_tests"
+  sharded op-tests "$op_tests" "$op_tests"
 fi
 
 models=(squeezenet1.1 resnet50 mobilenetv2-nhwc mnist-cntk cifar10-cnn4 cifar10-resnet20 ultraface-rfb-320
@@ -158,8 +192,8 @@ if wants sanitize; then
     options=(--tool "$tool" --error-exitcode 9)
     [ "$tool" != memcheck ] || options+=(--leak-check full)
     # Calls that tests make fail on purpose are not errors of ours; faults inside kernels are.
-    step "$tool-device" "$sanitizer" "${options[@]}" --report-api-errors no "$tests"
-    step "$tool-ops" "$sanitizer" "${options[@]}" --report-api-errors no "$op_tests"
+    sharded "$tool-device" "$tests" "$sanitizer" "${options[@]}" --report-api-errors no "$tests"
+    sharded "$tool-ops" "$op_tests" "$sanitizer" "${options[@]}" --report-api-errors no "$op_tests"
   done
   unset LENSLET_TEST_REDUCED
 fi
@@ -185,6 +219,28 @@ if wants bench; then
     done
     [ ! -f "$shared/models/$model.onnx" ] || step "layers-$model" "$lenslet" layers "$shared/models/$model.onnx" --device cuda
   done
+fi
+
+if wants peers; then
+  # Batch 64 comes first: of a run that is cut short it says most.
+  networks=resnet50,mobilenet_v2,vgg16,squeezenet1_1,resnet18,efficientnet_b0,googlenet,densenet121,resnext50_32x4d
+  networks+=,regnet_y_400mf,shufflenet_v2_x1_0,inception_v3
+  if python3 -c 'import torch, torchvision' 2>/dev/null; then
+    for precision in fp16 tf32 bf16; do
+      step "peers-$precision" python3 tools/peers/bench_gpu_peers.py "$lenslet" --precision $precision \
+        --networks $networks --batches 64,8,1 --rounds 1
+    done
+  else
+    note skipped peers "no PyTorch with torchvision"
+  fi
+  cudnn=$build/tools/peers/cudnn/bench-cudnn
+  if [ -x "$cudnn" ]; then
+    for precision in fp16 tf32 fp32; do
+      step "cudnn-$precision" "$cudnn" --precision $precision --batch 1,64 --seconds 0.02
+    done
+  else
+    note skipped cudnn "no $cudnn"
+  fi
 fi
 
 echo

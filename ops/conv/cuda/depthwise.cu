@@ -53,6 +53,12 @@ __device__ void start(float& sum, const DepthwiseCall& call, int channel) {
   sum = call.bias == nullptr || channel >= call.biases ? 0 : call.bias[channel];
 }
 __device__ void start(float4& sum, const DepthwiseCall& call, int channel) {
+  sum = {};
+  if (call.bias == nullptr) return;
+  if (const float* const bias = call.bias + channel; channel + 4 <= call.biases) {
+    sum = {bias[0], bias[1], bias[2], bias[3]};
+    return;
+  }
   start(sum.x, call, channel);
   start(sum.y, call, channel + 1);
   start(sum.z, call, channel + 2);

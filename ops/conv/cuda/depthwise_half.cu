@@ -17,9 +17,14 @@ __device__ const T* image_of(const void* x, int image, int height, int width, in
 /// single floats.
 template <int lanes>
 __device__ void start(float (&sum)[lanes], const DepthwiseCall& call, int channel) {
+  if (channel + lanes <= call.biases) {
 #pragma unroll
-  for (int i = 0; i < lanes; ++i)
-    sum[i] = call.bias == nullptr || channel + i >= call.biases ? 0.0F : call.bias[channel + i];
+    for (int i = 0; i < lanes; ++i) sum[i] = call.bias == nullptr ? 0.0F : call.bias[channel + i];
+  } else {
+#pragma unroll
+    for (int i = 0; i < lanes; ++i)
+      sum[i] = call.bias == nullptr || channel + i >= call.biases ? 0.0F : call.bias[channel + i];
+  }
 }
 
 /// Words that one access takes.

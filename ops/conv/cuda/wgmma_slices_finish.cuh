@@ -57,11 +57,13 @@ class SlicesFinisher {
     for (int i = 0; i < units_n; ++i) {
       bias_[i] = {};
       if (i < early) residual_[i] = {};
-      if (i >= slots_) continue;
-      const Place place = place_of(first_slot_ + i);
-      if (g.bias != nullptr) bias_[i] = load_bias(place);
-      if (i < early && g.residual != nullptr) load_residual(place, residual_[i]);
     }
+    // Apart, since branches for the end of a list that fills no vector take 0.1 us of 2 where they are not needed.
+    if (g.bias != nullptr && g.biases == g.k) load_biases<true>();
+    if (g.bias != nullptr && g.biases != g.k) load_biases<false>();
+#pragma unroll
+    for (int i = 0; i < early; ++i)
+      if (i < slots_ && g.residual != nullptr) load_residual(place_of(first_slot_ + i), residual_[i]);
   }
 
   /// All sums of this block are there. Meanwhile the warps of the cluster that have none are in wait_for_sums().
@@ -115,15 +117,31 @@ class SlicesFinisher {
            static_cast<std::size_t>(place.k + eight() * 8);
   }
 
-  /// Of the filters that a thread has sums of.
+  /// Of the filters that a thread has sums of. `whole`: K fills the vectors.
+  template <bool whole>
   __device__ float4 load_bias(const Place& place) const {
     if constexpr (halves) {
       const int k = place.k + lane_ % 4 * 2;
-      const float2 low = pair_of(g_.bias, k, g_.biases), high = pair_of(g_.bias, k + 8, g_.biases);
+      float2 low{}, high{};
+      if constexpr (whole) {
+        if (k < g_.k) low = *reinterpret_cast<const float2*>(g_.bias + k);
+        if (k + 8 < g_.k) high = *reinterpret_cast<const float2*>(g_.bias + k + 8);
+      } else {
+        low = pair_of(g_.bias, k, g_.biases);
+        high = pair_of(g_.bias, k + 8, g_.biases);
+      }
       return {low.x, low.y, high.x, high.y};
     } else {
-      return four_of(g_.bias, place.k + eight() * 8, g_.biases);
+      const int k = place.k + eight() * 8;
+      if constexpr (whole) return k < g_.k ? *reinterpret_cast<const float4*>(g_.bias + k) : float4{};
+      return four_of(g_.bias, k, g_.biases);
     }
+  }
+  template <bool whole>
+  __device__ void load_biases() {
+#pragma unroll
+    for (int i = 0; i < units_n; ++i)
+      if (i < slots_) bias_[i] = load_bias<whole>(place_of(first_slot_ + i));
   }
   __device__ void load_residual(const Place& place, Stored& residual) const {
     const T* const from = static_cast<const T*>(g_.residual);

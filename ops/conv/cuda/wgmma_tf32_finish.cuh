@@ -95,7 +95,12 @@ class Tf32Finisher {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int k = filter(part) + lane_ % 4 * 8 + half * 4;
-      bias[half] = g_.bias != nullptr ? four_of(g_.bias, k, g_.biases) : float4{};
+      bias[half] = {};
+      if (g_.bias == nullptr) continue;
+      if (g_.biases != g_.k)
+        bias[half] = four_of(g_.bias, k, g_.biases);
+      else if (k < g_.k)
+        bias[half] = *reinterpret_cast<const float4*>(g_.bias + k);
     }
   }
 
