@@ -257,11 +257,15 @@ TEST_CASE("nan/products") {
 // A convolution's NaN reaches the outputs whose window holds it, through a fused activation, too; Winograd's and fft's,
 // all outputs of a tile that reads it. An infinity may become NaN there, nothing else.
 TEST_CASE("nan/convolutions") {
+  struct Windows {
+    std::int64_t groups, window;
+  };
   const auto check = [] {
     unsigned seed = 500;
     for (const float value : {nan, inf})
-      for (const auto& [groups, window] : {std::pair<std::int64_t, std::int64_t>{1, 3}, {16, 3}, {1, 5}})
+      for (const Windows& windows : {Windows{1, 3}, {16, 3}, {1, 5}})
         for (const char* activation : {"none", "relu", "clip", "hard_swish"}) {
+          const std::int64_t groups = windows.groups, window = windows.window;
           const std::int64_t pad = window / 2, spoilt = window * window * (groups == 1 ? 16 : 1);
           Tensor x = random_f32({2, 16, 11, 13}, seed++);
           x.values<float>()[16 * 11 * 13 + 3 * 11 * 13 + 5 * 13 + 6] = value;
