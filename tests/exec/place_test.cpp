@@ -144,7 +144,8 @@ TEST_CASE("exec/place/parts_lie_in_their_whole") {
   check_no_overlap(plan);
   for (const StepInfo& step : plan.steps)
     if (step.op == "Concat") CHECK(step.bytes == 0);
-  CHECK(plan.memory.peak_bytes < copied.memory.peak_bytes);
+  // The most at once is what a convolution needs besides, on some instruction sets: less of it cannot be promised.
+  CHECK(plan.memory.peak_bytes <= copied.memory.peak_bytes);
   CHECK(plan.memory.activation_sum_bytes + 2 * 48 * 9 * 11 * sizeof(float) == copied.memory.activation_sum_bytes);
   const Tensor input = random_tensor({2, 16, 9, 11}, 3);
   for (const int threads : {1, 3}) {
