@@ -1,3 +1,4 @@
+cmake_minimum_required(VERSION 3.25) # policies: without it they are those of CMake 2
 # cmake -DSOURCE=FOLDER -DHEADER=FILE -P write_commit.cmake: the commit of the checkout as LENSLET_COMMIT, empty outside of
 # one. The file is touched only when that changes.
 execute_process(

@@ -123,6 +123,8 @@ struct WgmmaShared {
   int staging = 0;   ///< where the warps' slots begin
   int barriers = 0;  ///< where they begin: a full one each stage, then an empty one each, then one each slot
   int total = 0;
+
+  bool operator==(const WgmmaShared&) const = default;
 };
 inline constexpr int wgmma_consumers = 2;
 /// With a residual, whose boxes come as well as leave, slots are worth more than a fourth stage: in TF32
@@ -147,7 +149,7 @@ constexpr WgmmaShared shared_of(const WgmmaTileShape& tile, bool residual) {
 
 /// Is there a layout of its own for residuals?
 constexpr bool has_residual_layout(const WgmmaTileShape& tile) {
-  return shared_of(tile, true).slots != shared_of(tile, false).slots;
+  return shared_of(tile, true) != shared_of(tile, false);
 }
 
 /// Bytes of shared memory of a block of a cluster: stages of both operands, its share of the tile's sums of all slices,

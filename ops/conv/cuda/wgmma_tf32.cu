@@ -27,7 +27,7 @@ bool has_wgmma(const DeviceProfile& device) {
 using Tf32Kernel = void (*)(WgmmaTf32);
 template <WgmmaTile tile>
 Tf32Kernel kernel_of(bool residual) {
-  if constexpr (has_residual_layout(shape_of(tile)))
+  if constexpr (tf32_has_residual_layout(shape_of(tile)))
     if (residual) return wgmma_tf32_kernel<tile, true>;
   return wgmma_tf32_kernel<tile, false>;
 }

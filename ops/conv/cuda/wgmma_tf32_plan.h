@@ -46,6 +46,8 @@ struct WgmmaTf32Shared {
   int staging = 0;   ///< where the warps' buffers begin
   int barriers = 0;  ///< where they begin: a full one each stage, then an empty one each, then one each buffer
   int total = 0;
+
+  bool operator==(const WgmmaTf32Shared&) const = default;
 };
 constexpr WgmmaTf32Shared tf32_shared_of(const WgmmaTileShape& tile, bool residual) {
   constexpr int all = 224 << 10, warps = wgmma_consumers * 4, most_stages = 8;
@@ -62,6 +64,10 @@ constexpr WgmmaTf32Shared tf32_shared_of(const WgmmaTileShape& tile, bool residu
   shared.barriers = shared.staging + staging;
   shared.total = shared.barriers + (2 * shared.stages + warps * shared.buffers) * 8;
   return shared;
+}
+/// Is there a layout of its own for residuals? Other tiles have one than in 16 bits (has_residual_layout).
+constexpr bool tf32_has_residual_layout(const WgmmaTileShape& tile) {
+  return tf32_shared_of(tile, true) != tf32_shared_of(tile, false);
 }
 
 struct WgmmaTf32Plan {
