@@ -220,6 +220,11 @@ class Adapter final : public Kernel {
     const auto room = with_room(problem);
     if (room && problem.output_shape()[2] * problem.output_shape()[3] > 1) {
       if (room->format(problem.output_shape(), pitch).pixel_pitch == 0) return std::nullopt;
+      // Of larger elements the room would be more than what is left of 16 bytes, and nothing else may be written.
+      const auto fits = [&](const TensorType& type) {
+        return !room->has(type.shape) || pitch <= aligned_channels(type.shape[1], type.dtype);
+      };
+      if (!std::all_of(problem.outputs().begin(), problem.outputs().end(), fits)) return std::nullopt;
       Candidate candidate =
           candidate_in(problem, target, [&](const TensorType& type) { return room->format(type.shape, pitch); });
       candidate.pitched_inputs = no_inputs;

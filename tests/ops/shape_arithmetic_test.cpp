@@ -112,6 +112,15 @@ TEST_CASE("cast/every_pair_of_types") {
     }
 }
 
+// Where the tensor copy engine wants it, pixels of 33 channels have room for 40 in 16 bits, for 36 in 32.
+TEST_CASE("cast/channels_that_fill_no_16_bytes") {
+  for (const DType from : {DType::f16, DType::bf16, DType::f32, DType::i64, DType::u8})
+    for (const DType to : all_types)
+      check_op({.op = "Cast",
+                .attributes = {{"to", dtype_to_onnx(to)}},
+                .inputs = {random_of(from, {2, 33, 3, 5}, 11, is_unsigned(from) ? 0 : -100, 100)}});
+}
+
 TEST_CASE("cast/wide_values") {
   for (const DType from : {DType::f32, DType::f64, DType::i64, DType::i32})
     for (const DType to : all_types)

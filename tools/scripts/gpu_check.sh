@@ -88,11 +88,11 @@ step() {
 }
 
 # sharded NAME PROGRAM COMMAND...: COMMAND, which ends with a doctest PROGRAM, in as many processes at once as there are
-# cores, 8 at most, each with every so-many-th test case: references in double take longer than kernels, and one core.
+# cores, 14 at most, each with every so-many-th test case: references in double take longer than kernels, and one core.
 sharded() {
   local name=$1 program=$2 begin=$SECONDS shards state=passed
   shift 2
-  shards=$(($(nproc) < 8 ? $(nproc) : 8))
+  shards=$(($(nproc) < 14 ? $(nproc) : 14))
   local -a cases running=()
   mapfile -t cases < <("$program" --list-test-cases | grep -v -e '^\[doctest\]' -e '^===')
   echo "== $name: $* (${#cases[@]} cases, $shards processes)"
@@ -101,12 +101,12 @@ sharded() {
     local mine=()
     for ((i = shard; i < ${#cases[@]}; i += shards)); do mine+=("${cases[i]}"); done
     [ ${#mine[@]} -gt 0 ] || continue
-    (IFS=, && exec timeout 300 "$@" "--test-case=${mine[*]}") >"$out/$name.$shard.log" 2>&1 &
+    (IFS=, && exec timeout 300 "$@" --duration=true "--test-case=${mine[*]}") >"$out/$name.shard$shard.log" 2>&1 &
     running+=($!)
   done
   for i in "${running[@]}"; do wait "$i" || state=FAILED; done
-  cat "$out/$name".[0-9].log >"$out/$name.log"
-  rm -f "$out/$name".[0-9].log
+  cat "$out/$name".shard*.log >"$out/$name.log"
+  rm -f "$out/$name".shard*.log
   if [ $state = FAILED ]; then
     failed=1
     grep -E "ERROR|error|FAILED|Error" "$out/$name.log" | head -n 12 || true
@@ -192,7 +192,8 @@ if wants sanitize; then
     options=(--tool "$tool" --error-exitcode 9)
     [ "$tool" != memcheck ] || options+=(--leak-check full)
     # Calls that tests make fail on purpose are not errors of ours; faults inside kernels are.
-    sharded "$tool-device" "$tests" "$sanitizer" "${options[@]}" --report-api-errors no "$tests"
+    # In one process: some of its tests look at the device's free memory.
+    step "$tool-device" "$sanitizer" "${options[@]}" --report-api-errors no "$tests" --duration=true
     sharded "$tool-ops" "$op_tests" "$sanitizer" "${options[@]}" --report-api-errors no "$op_tests"
   done
   unset LENSLET_TEST_REDUCED
