@@ -36,7 +36,7 @@ class BoundWgmmaSlices final : public BoundKernel {
     call_.pointwise = is_pointwise(p) ? 1 : 0;
     call_.pixels = narrow(p.n * p.p * p.q);
     call_.k = narrow(aligned_channels(p.k, p.storage));
-    call_.biases = narrow(p.k);
+    call_.room = static_cast<std::int16_t>(call_.k - p.k);
     call_.steps = narrow(launch.steps);
     call_.slices_log2 = log2_of(launch.slices);
     call_.tiles_n = narrow(launch.tiles_n);

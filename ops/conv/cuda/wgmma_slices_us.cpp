@@ -20,7 +20,7 @@ double bytes_with_room(const ConvProblem& p) {
 }
 
 double ragged_us(const ConvProblem& p, int width) {
-  if (is_pointwise(p)) return 0;
+  if (is_pointwise(p) || aligned_channels(p.c, p.storage) == p.c) return 0;
   constexpr double outside_us = 0.0125;  // a byte
   const auto bytes =
       static_cast<double>((ceil_div(p.c, width) * width - p.c) * static_cast<std::int64_t>(dtype_bytes(p.storage)));
