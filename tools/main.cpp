@@ -42,6 +42,7 @@ constexpr void (*verbs[])(CLI::App&, ExitCode&) = {
     add_diff,
     add_layers,
     add_bench,
+    add_scan,
     add_devices,
     add_generate,
 };

@@ -260,6 +260,44 @@ class Run(Verb):
         text = self.passes("run", self.sub, "--input", self.a, "--input", self.b, "--output-dir", self.out)
         self.assertRegex(text, r"a/b:0: float32 \[3,2\] min 3 mean 3\.83333 max 4 -> ")
 
+    def test_points(self):
+        # Rows as long as the input's, whatever the first bytes look like: these begin as a bitmap does.
+        points = self.write("b.bin", b"BM\0\0" + struct.pack("<5f", 2, 3, 4, 5, 7))
+        output = self.run_sub(self.a, points)["outputs"][0]
+        self.assertEqual(output["shape"], [3, 2])
+        self.assertEqual(read_npy(pathlib.Path(output["file"]))[1][1:], [4, 4, 4, 4, 3])
+        for wrong, words in ((self.write("c.bin", points.read_bytes()[:-1]), "23 bytes are no whole number of points"),
+                             (self.folder / "missing.bin", "no such file")):
+            done = lenslet("run", self.sub, "--input", self.a, "--input", wrong, "--output-dir", self.out)
+            self.assertIn(words, done.stderr)
+            self.assertNotEqual(done.returncode, 0)
+        flat = self.write("flat.onnx", model([node("Neg", ["x"], "y")], [port("x", FLOAT, ["N"])],
+                                             [port("y", FLOAT, ["N"])]))
+        done = lenslet("run", flat, "--input", points, "--output-dir", self.out)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("a file of points is for inputs [points, columns], and x is [N]", done.stderr)
+
+    def test_scans(self):
+        file, again, other = (self.folder / name for name in ("a.bin", "b.npy", "c.npy"))
+        options = ["--rings", 8, "--steps", 100]
+        text = self.passes("scan", file, *options)
+        points = int(re.search(r"a\.bin: (\d+) points of 4 float32", text)[1])
+        self.assertTrue(400 < points <= 800, text)
+        self.assertEqual(file.stat().st_size, points * 16)
+        self.passes("scan", again, *options)
+        self.passes("scan", other, *options, "--seed", 2, "--columns", 5, "--sweeps", 2)
+        shape, values = read_npy(again)
+        self.assertEqual(shape, (points, 4))
+        self.assertEqual(tuple(values), struct.unpack(f"<{points * 4}f", file.read_bytes()))
+        shape, _ = read_npy(other)
+        self.assertEqual(shape[1], 5)
+        self.assertGreater(shape[0], points)
+        for wrong in (["x.txt"], ["x.bin", "--columns", 6], ["x.bin", "--rings", 0],
+                      ["x.bin", "--rings", 1 << 20, "--steps", 1 << 20]):
+            done = lenslet("scan", *wrong)
+            self.assertEqual(done.returncode, 2, wrong)
+        self.assertFalse(pathlib.Path("x.bin").exists())
+
     def test_doubles_are_converted(self):
         write_npy(self.b, (3, 2), [1, 2, 3, 4, 5, 7], "<f8")
         self.run_sub(self.a, self.b)
@@ -283,7 +321,7 @@ class Run(Verb):
         refused(2, "one input too many: the model has a float32 [N,2], b float32 [N,2]", self.a, self.b, self.a)
         refused(2, "no input is called 'c'; the model has a float32 [N,2], b float32 [N,2]", self.a, f"c={self.b}")
         refused(2, "given twice", f"a={self.a}", f"a={self.b}")
-        refused(2, ".npy or .pb", self.a, self.write("b.txt", b"1 2"))
+        refused(2, ".npy, .pb or .bin", self.a, self.write("b.txt", b"1 2"))
         refused(4, "missing.npy: ", self.a, self.folder / "missing.npy")
         cut = self.write("cut.npy", self.b.read_bytes()[:-1])
         done = lenslet("run", self.sub, "--input", self.a, "--input", cut, "--output-dir", self.out)

@@ -11,6 +11,7 @@
 #include "lenslet/error.h"
 #include "lenslet/tensor_file.h"
 #include "tools/measuring/draw.h"
+#include "tools/scans/read_points.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/dtype_convert.h"
 
@@ -39,10 +40,16 @@ void refuse_unknown_name(const std::vector<PortInfo>& ports, const std::string& 
 
 }  // namespace
 
-Tensor read_tensor(const fs::path& file) {
+Tensor read_tensor(const fs::path& file, const PortInfo& port) {
   if (file.extension() == ".npy") return read_npy(file);
   if (file.extension() == ".pb") return read_tensor_pb(file);
-  throw Error(ErrorKind::invalid_argument, "an input file must end in .npy or .pb", file.string());
+  if (file.extension() != ".bin")
+    throw Error(ErrorKind::invalid_argument, "an input file must end in .npy, .pb or, of points, .bin", file.string());
+  if (port.dims.size() != 2 || port.dims[1] < 1)
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("a file of points is for inputs [points, columns], and {} is {}", port.name, port.str()),
+                file.string());
+  return read_points(file, port.dims[1]);
 }
 
 std::optional<std::size_t> named_port(const std::vector<PortInfo>& ports, const std::string& text) {
@@ -94,7 +101,8 @@ std::vector<Tensor> random_inputs(const Model& model, const PlanInfo& plan, std:
 
 void add_input_options(CLI::App& verb, InputOptions& options) {
   CLI::Option* const input =
-      verb.add_option("--input", options.files, "[NAME=]FILE.npy or .pb; repeatable")->allow_extra_args(false);
+      verb.add_option("--input", options.files, "[NAME=]FILE.npy or .pb, or points as .bin; repeatable")
+          ->allow_extra_args(false);
   verb.add_option("--random", options.seed, "Seed of random inputs, when no --input is given")
       ->transform(whole_number(std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max()))
       ->capture_default_str()
@@ -121,6 +129,9 @@ std::vector<Tensor> read_named_inputs(const Model& model, const std::vector<std:
   const auto& ports = model.inputs();
   std::vector<Tensor> tensors(ports.size());
   std::vector<std::string> unnamed;
+  const auto read_for = [&](const std::string& file, std::size_t port) {
+    return read ? read(file, port) : read_tensor(file, ports[port]);
+  };
   for (const std::string& text : texts) {
     const auto port = named_port(ports, text);
     if (!port) {
@@ -129,7 +140,7 @@ std::vector<Tensor> read_named_inputs(const Model& model, const std::vector<std:
     } else if (!tensors[*port].empty()) {
       throw Error(ErrorKind::invalid_argument, fmt::format("input {} is given twice", ports[*port].name));
     } else {
-      tensors[*port] = read(text.substr(ports[*port].name.size() + 1), *port);
+      tensors[*port] = read_for(text.substr(ports[*port].name.size() + 1), *port);
     }
   }
   std::size_t next = 0;
@@ -138,7 +149,7 @@ std::vector<Tensor> read_named_inputs(const Model& model, const std::vector<std:
     if (next == tensors.size())
       throw Error(ErrorKind::invalid_argument,
                   fmt::format("'{}' is one input too many: the model has {}", file, described(ports)));
-    tensors[next] = read(file, next);
+    tensors[next] = read_for(file, next);
   }
   for (std::size_t i = 0; i < ports.size(); ++i) {
     if (tensors[i].empty())

@@ -35,16 +35,16 @@ std::vector<Tensor> given_or_random(const Model& model, const PlanInfo& plan, co
 /// Fresh pseudo-random tensors for the planned inputs (draw.h). The same `seed` gives the same values on every machine.
 std::vector<Tensor> random_inputs(const Model& model, const PlanInfo& plan, std::uint64_t seed);
 
-/// A tensor out of a file that ends in .npy or .pb; Error(invalid_argument) for any other.
-Tensor read_tensor(const std::filesystem::path& file);
+/// A tensor for `port` out of a file that ends in .npy, .pb, or .bin: points, float32 rows as long as those of the
+/// input. Error(invalid_argument) for any other.
+Tensor read_tensor(const std::filesystem::path& file, const PortInfo& port);
 
-/// Reads `file` for input `port` of the model.
+/// Reads `file` for input `port` of the model; without one as read_tensor() does.
 using ReadInput = std::function<Tensor(const std::string& file, std::size_t port)>;
 /// One tensor for each input of the model, in its order. A text is NAME=FILE, or FILE for the next input without one.
 /// Floats are converted to the input's type. Error(invalid_argument) for inputs missing, twice or too many.
-std::vector<Tensor> read_named_inputs(
-    const Model& model, const std::vector<std::string>& texts,
-    const ReadInput& read = [](const std::string& file, std::size_t) { return read_tensor(file); });
+std::vector<Tensor> read_named_inputs(const Model& model, const std::vector<std::string>& texts,
+                                      const ReadInput& read = nullptr);
 
 /// The port of NAME=FILE, where NAME is one of `ports` (names and paths may both hold '='); none: it is just a FILE.
 std::optional<std::size_t> named_port(const std::vector<PortInfo>& ports, const std::string& text);

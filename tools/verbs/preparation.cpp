@@ -26,7 +26,7 @@ template <typename... Args>
 
 bool is_picture(const fs::path& file) {
   if (file == "-") return true;
-  if (file.extension() == ".pb") return false;  // protobuf has no first bytes of its own
+  if (file.extension() == ".pb" || file.extension() == ".bin") return false;  // which may begin with anything
   std::array<char, 12> head{};
   std::ifstream stream(file, std::ios::binary);
   stream.read(head.data(), head.size());
@@ -36,7 +36,7 @@ bool is_picture(const fs::path& file) {
   if (file.extension() == ".npy") return false;
   if (bytes.empty()) return true;  // reading it as one says what is wrong
   throw Error(ErrorKind::invalid_argument,
-              "an input file must be a picture (JPEG, PNG, BMP, PNM, WebP) or end in .npy or .pb", file.string());
+              "an input file must be a picture (JPEG, PNG, BMP, PNM, WebP) or end in .npy, .pb or .bin", file.string());
 }
 
 // What is done without a card.
@@ -71,8 +71,8 @@ class PictureReader {
       : model_(model), model_file_(model_file), options_(options) {}
 
   Tensor read(const std::string& file, std::size_t index) {
-    if (!is_picture(file)) return read_tensor(file);
     const PortInfo& port = model_.inputs()[index];
+    if (!is_picture(file)) return read_tensor(file, port);
     if (port.dims.size() != 4) refuse("{} is a picture, and the input {} {} takes none", file, port.name, port.str());
     if (port.dims[0] > 1)
       refuse("the input {} {} takes {} pictures at once: give it as a tensor", port.name, port.str(), port.dims[0]);

@@ -164,7 +164,8 @@ void add_run(CLI::App& app, ExitCode& result) {
   verb->add_option("MODEL", options->model, "ONNX file")->required();
   verb->add_option("--input", options->inputs,
                    "[NAME=]FILE, once for each input; without a name in the model's order. FILE.npy or FILE.pb (floats "
-                   "are converted to the type that the model declares), or a picture (JPEG, PNG, BMP, PNM, WebP; - is "
+                   "are converted to the type that the model declares), points of float32 as FILE.bin, or a picture "
+                   "(JPEG, PNG, BMP, PNM, WebP; - is "
                    "standard input), prepared as the card says or the options below; else RGB or gray of 0 to 1, "
                    "stretched to the input's size or, where that is free, as large as it is")
       ->take_all()

@@ -20,6 +20,7 @@ void add_diff(CLI::App& app, ExitCode& result);
 void add_layers(CLI::App& app, ExitCode& result);
 void add_bench(CLI::App& app, ExitCode& result);
 void add_bench_conv(CLI::App& bench, ExitCode& result);  ///< `conv`, a subcommand of `bench`, which adds it
+void add_scan(CLI::App& app, ExitCode& result);
 void add_devices(CLI::App& app, ExitCode& result);
 void add_generate(CLI::App& app, ExitCode& result);
 
