@@ -1,6 +1,6 @@
-cmake_minimum_required(VERSION 3.25) # policies: without it they are those of CMake 2
 # cmake -DSOURCE=FOLDER -DHEADER=FILE -P write_commit.cmake: the commit of the checkout as LENSLET_COMMIT, empty outside of
 # one. The file is touched only when that changes.
+cmake_minimum_required(VERSION 3.25) # policies: without it they are those of CMake 2
 execute_process(
   COMMAND git -C "${SOURCE}" describe --always --dirty --abbrev=7 "--exclude=*"
   OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)

@@ -1,4 +1,5 @@
-// LENSLET_INSTRUCTION_SET=AVX2 runs all tests with no better instruction set than that.
+// LENSLET_INSTRUCTION_SET=AVX2 runs all tests with no better instruction set than that; with LENSLET_LESSER_ONLY, too,
+// none if it is this CPU's best: the same tests run by that anyway.
 
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
@@ -11,7 +12,13 @@
 
 int main(int argc, char** argv) {
   try {
-    if (const char* name = std::getenv("LENSLET_INSTRUCTION_SET")) lenslet::limit_instruction_set(name);
+    if (const char* name = std::getenv("LENSLET_INSTRUCTION_SET")) {
+      if (std::getenv("LENSLET_LESSER_ONLY") != nullptr && lenslet::query_cpu().architecture == name) {
+        std::printf("skipped: %s is this CPU's best\n", name);
+        return 0;
+      }
+      lenslet::limit_instruction_set(name);
+    }
   } catch (const lenslet::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -2,24 +2,28 @@
 # Installs what is missing, builds into build/test, and runs all tests. May be run twice; the second run only rebuilds
 # what changed.
 #
-# usage: tools/test.sh [--sanitize] [-- CTEST_OPTIONS...]
+# usage: tools/test.sh [--sanitize] [--cuda] [-- CTEST_OPTIONS...]
 #   --sanitize   afterwards also the whole suite under AddressSanitizer + UndefinedBehaviorSanitizer (build/asan) and
 #                the tests of the layers that use threads (base, ops, exec) under ThreadSanitizer (build/tsan)
+#   --cuda       for CI: build/test must have the CUDA half (else it has, where nvcc is found), without line information,
+#                which is a tenth of nvcc's time
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/scripts/deps.sh
 trap 'die "stopped at line $LINENO"' ERR
 
-sanitize=0
+sanitize=0 cuda=()
 while [ $# -gt 0 ]; do
   case $1 in
     --sanitize) sanitize=1; shift ;;
+    --cuda) cuda=(-DLENSLET_CUDA=ON -DLENSLET_CUDA_LINE_INFO=OFF); shift ;;
     --) shift; break ;;
-    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) die "unknown option '$1'; see --help" ;;
   esac
 done
 
+phase "installing what is missing"
 install_missing "${lenslet_build_packages[@]}" "${lenslet_test_packages[@]}"
 make_peers
 make_cutlass
@@ -37,22 +41,26 @@ if [ $sanitize = 1 ]; then
   install_missing "${lenslet_sanitize_packages[@]}"
   # Memory that is not to be had is an Error of ours, tested as such, not the end of the process.
   export ASAN_OPTIONS=allocator_may_return_null=1 TSAN_OPTIONS=allocator_may_return_null=1
-  say "building with AddressSanitizer and UndefinedBehaviorSanitizer: build/asan"
+  # Sweeps that take the same way many times draw fewer cases: the Release tests below draw them all.
+  export LENSLET_TEST_REDUCED=1
+  phase "building with AddressSanitizer and UndefinedBehaviorSanitizer: build/asan"
   configure build/asan --preset asan
   build build/asan
-  say "testing under AddressSanitizer and UndefinedBehaviorSanitizer"
+  phase "testing under AddressSanitizer and UndefinedBehaviorSanitizer"
   run_tests build/asan -LE install "$@"
-  say "building with ThreadSanitizer: build/tsan"
+  phase "building with ThreadSanitizer: build/tsan"
   configure build/tsan --preset tsan
   build build/tsan --target lenslet-test-base lenslet-test-ops lenslet-test-exec
-  say "testing threads under ThreadSanitizer"
+  phase "testing threads under ThreadSanitizer"
   # By label, not by name: nearly every test of an op or a convolution runs on several threads too.
   run_tests build/tsan -L '^(base|ops|exec)$' "$@"
+  unset LENSLET_TEST_REDUCED
 fi
 
-say "building: build/test"
-configure build/test -DCMAKE_BUILD_TYPE=Release
+phase "building: build/test"
+configure build/test -DCMAKE_BUILD_TYPE=Release "${cuda[@]}"
 build build/test
-say "testing"
+phase "testing"
 run_tests build/test "$@"
-grep '% tests passed' build/test/ctest.log # once more, below CTest's lists of labels and skipped tests
+phases_done
+grep '% tests passed' build/test/ctest.log # once more, below CTest's lists of labels and skipped tests: the log's last line

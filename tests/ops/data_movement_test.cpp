@@ -58,8 +58,7 @@ TEST_CASE("transpose/whole_vectors_and_partial_tiles") {
                   .inputs = {random_of(dtype, shape, 2, 0, 100)}});
     }
   };
-  check();
-  if (op_runner().device() == DeviceKind::cpu) for_each_target(HWY_TARGETS, check);
+  on_every_instruction_set(HWY_TARGETS, check);
 }
 
 TEST_CASE("transpose/other_ranks") {

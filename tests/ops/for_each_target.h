@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "tests/ops/op_runner.h"
+
 namespace lenslet::test {
 
 /// f() once for each of `compiled` (HWY_TARGETS) that the CPU supports. The choice is process-wide: nothing else may
@@ -21,6 +23,15 @@ void for_each_target(std::int64_t compiled, const F& f) {
     f();
   }
   hwy::SetSupportedTargetsForTest(0);
+}
+
+/// The same where the tested runner is the CPU's. On a device f() once, which knows of no instruction sets.
+template <typename F>
+void on_every_instruction_set(std::int64_t compiled, const F& f) {
+  if (op_runner().device() == DeviceKind::cpu)
+    for_each_target(compiled, f);
+  else
+    f();
 }
 
 }  // namespace lenslet::test

@@ -103,8 +103,7 @@ TEST_CASE("gather_elements/lines") {
                              doctest::Contains("outside axis 1"), Error);
       }
   };
-  check();
-  if (op_runner().device() == DeviceKind::cpu) for_each_target(HWY_TARGETS, check);
+  on_every_instruction_set(HWY_TARGETS, check);
 }
 
 TEST_CASE("gather_elements/ranks_and_sizes") {

@@ -185,8 +185,7 @@ TEST_CASE("pool/nan_is_the_maximum") {
         check_max_pool({.op = "GlobalMaxPool", .inputs = {with_nan(x, seed += 3, share)}}, whole);
     }
   };
-  check();
-  if (op_runner().device() == DeviceKind::cpu) for_each_target(HWY_TARGETS, check);
+  on_every_instruction_set(HWY_TARGETS, check);
 }
 
 TEST_CASE("pool/average") {

@@ -192,8 +192,7 @@ TEST_CASE("reduce/neighbours") {
       CHECK(run_op(c)[0].values<std::int64_t>()[0] == 100);
     }
   };
-  check();
-  if (op_runner().device() == DeviceKind::cpu) for_each_target(HWY_TARGETS, check);
+  on_every_instruction_set(HWY_TARGETS, check);
 }
 
 TEST_CASE("reduce/refusals") {

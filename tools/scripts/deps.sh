@@ -26,6 +26,26 @@ lenslet_cutlass_package=nvidia-cutlass==4.2.0
 # say WORDS...: what a script is about to do.
 say() { printf '\n== %s\n' "$*"; }
 
+# phase WORDS...: the same, for what takes time: ends the phase before and says how long that took. phases_done ends the
+# last one and prints them all. A script that another one calls goes on with the caller's table (.ci/run, tools/test.sh).
+phase() {
+  phase_ends
+  lenslet_phase=$* lenslet_phase_from=$SECONDS
+  say "$*"
+}
+phase_ends() {
+  [ -n "${lenslet_phase:-}" ] || return 0
+  local seconds=$((SECONDS - lenslet_phase_from))
+  printf -- '-- %d s: %s\n' "$seconds" "$lenslet_phase"
+  export LENSLET_PHASES=${LENSLET_PHASES:-}$(printf '%6d  %s' "$seconds" "$lenslet_phase")$'\n'
+  lenslet_phase=
+}
+phases_done() {
+  phase_ends
+  printf '\n== seconds of each phase\n%s%6d  in all\n' "$LENSLET_PHASES" \
+    "$(awk '{sum += $1} END {print sum + 0}' <<<"$LENSLET_PHASES")"
+}
+
 # die WORDS...: the one clear line a script fails with.
 die() {
   printf '\n%s: error: %s\n' "$(basename "$0")" "$*" >&2
