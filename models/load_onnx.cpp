@@ -20,6 +20,7 @@
 #include "models/opset.h"
 #include "models/problems.h"
 #include "models/subgraphs.h"
+#include "ops/core/never.h"
 #include "ops/core/onnx_types.h"
 #include "ops/expand.h"
 #include "ops/shape/constant.h"
@@ -159,8 +160,8 @@ ValueId GraphBuilder::find_value(std::string_view name) {
 std::shared_ptr<const Op> GraphBuilder::make_op(const OnnxNode& node, AttributeList attributes,
                                                 std::int64_t opset) const {
   const std::string_view domain = canonical_domain(node.domain);
-  const OpRow* row = domain == "lenslet" ? nullptr : find_op(node.op_type, domain);
-  if (row == nullptr) throw Error(ErrorKind::unsupported, "the operator is not supported");
+  const OpRow* row = find_op(node.op_type, domain);
+  if (row == nullptr || row->min_opset == never) throw Error(ErrorKind::unsupported, "the operator is not supported");
   if (domain.empty() && opset < limits::min_opset) {
     upgrade_from_opset_6(node.op_type, attributes);
     opset = limits::min_opset;

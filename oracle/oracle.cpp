@@ -31,6 +31,7 @@ constexpr std::span<const Entry> (*families[])() = {
     pad_entries,
     resize_entries,
     grid_entries,
+    sparse_entries,
 };
 // clang-format on
 

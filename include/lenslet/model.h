@@ -177,8 +177,8 @@ struct PlanInfo {
 
 /// Names of the graph passes in the order they run.
 LENSLET_API std::vector<std::string> pass_names();
-/// Names of a device's convolution algorithms, in candidate order. Those of "cuda" and "cuda:1" can be asked for
-/// without a device; a build without the CUDA half has none. Else errors as of PlanOptions::device.
+/// Names of a device's convolution algorithms, dense then sparse, in candidate order. Those of "cuda" and "cuda:1" can
+/// be asked for without a device; a build without the CUDA half has none. Else errors as of PlanOptions::device.
 LENSLET_API std::vector<std::string> conv_algorithm_names(const std::string& device);
 /// The table of supported operators as Markdown: op, domain, versions, CPU, CUDA, notes. docs/ops.md holds it.
 LENSLET_API std::string op_support_table();

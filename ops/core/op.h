@@ -166,7 +166,7 @@ std::shared_ptr<const Op> make_plain(const NodeSpec& spec) {
 /// One row of the op table.
 struct OpRow {
   std::string_view name;
-  std::string_view domain;             ///< "" is ai.onnx; "lenslet" for steps the passes insert (never in a file)
+  std::string_view domain;             ///< "" is ai.onnx; "lenslet": our own
   int min_opset = 1;                   ///< first version of the op that `make` understands (read for opset >= 7 models)
   int min_inputs = 1, max_inputs = 1;  ///< max -1: any number
   int min_outputs = 1, max_outputs = 1;

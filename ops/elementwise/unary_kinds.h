@@ -8,6 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "ops/core/never.h"
 #include "ops/core/scalar_math.h"
 #include "ops/elementwise/types.h"
 
@@ -19,7 +20,7 @@
   KIND(Relu, "", 6, SignedTypes, (), relu, return activated<relu>(m, x, a, b))                                         \
   KIND(LeakyRelu, "", 6, FloatTypes, ({"alpha", 0.01}), leaky_relu, return activated<leaky_relu>(m, x, a, b))          \
   KIND(Sigmoid, "", 6, FloatTypes, (), sigmoid, return activated<sigmoid>(m, x, a, b))                                 \
-  KIND(SiLU, "lenslet", 1, FloatTypes, (), silu, return activated<silu>(m, x, a, b))                                   \
+  KIND(SiLU, "lenslet", never, FloatTypes, (), silu, return activated<silu>(m, x, a, b))                               \
   KIND(HardSigmoid, "", 6, FloatTypes, ({"alpha", 0.2}, {"beta", 0.5}), hard_sigmoid,                                  \
        return activated<hard_sigmoid>(m, x, a, b))                                                                     \
   KIND(HardSwish, "", 14, FloatTypes, ({"", 1.0F / 6.0F}, {"", 0.5}), hard_swish,                                      \

@@ -37,8 +37,8 @@ std::span<const OpRow> movement_rows() {
       {"SpaceToDepth", "", 1, 1, 1, 1, 1, depth_to_space()},
       {"ReverseSequence", "", 10, 2, 2, 1, 1, reverse_sequence()},
       {"NonZero", "", 9, 1, 1, 1, 1, non_zero(), "on the host, between two parts of the plan"},
-      {"ChannelShuffle", own, 1, 1, any_number, 1, any_number, channel_shuffle(), "4-D"},
-      {"LayoutConvert", own, 1, 1, 1, 1, 1, layout_convert(), "4-D"},
+      {"ChannelShuffle", own, never, 1, any_number, 1, any_number, channel_shuffle(), "4-D"},
+      {"LayoutConvert", own, never, 1, 1, 1, 1, layout_convert(), "4-D"},
   };
   return rows;
 }

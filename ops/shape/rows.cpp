@@ -18,7 +18,7 @@ std::span<const OpRow> shape_rows() {
       {"Identity", "", 1, 1, 1, 1, 1, identity()},
       {"BitCast", "", 26, 1, 1, 1, 1, bit_cast(), "not of float16, bfloat16 and float64"},
       {"Dropout", "", 7, 1, 3, 1, 2, dropout(), "inference only"},
-      {"Relabel", own, 1, 1, 1, 1, 1, relabel(), "4-D, no bytes move"},
+      {"Relabel", own, never, 1, 1, 1, 1, relabel(), "4-D, no bytes move"},
       {"Shape", "", 1, 1, 1, 1, 1, shape()},
       {"Size", "", 1, 1, 1, 1, 1, size()},
       {"Constant", "", 1, 0, 0, 1, 1, constant(), "value, value_float(s), value_int(s)"},

@@ -26,7 +26,9 @@ void check_disabled(const std::vector<std::string>& disabled) {
 
 // Here once, where each convolution would say the same, and a network without any would say nothing.
 void check_algorithm(DeviceKind device, const std::string& name) {
-  if (name.empty() || find_kernel("Conv", device, name) != nullptr) return;
+  if (name.empty()) return;
+  for (const char* const op : {"Conv", "SparseConv"})
+    if (find_kernel(op, device, name) != nullptr) return;
   const std::vector<std::string> known = conv_algorithm_names(std::string(to_string(device)));
   throw Error(ErrorKind::invalid_argument,
               fmt::format("no convolution algorithm is called '{}'; there are: {}", name, fmt::join(known, ", ")));

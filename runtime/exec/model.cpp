@@ -203,8 +203,9 @@ std::vector<std::string> conv_algorithm_names(const std::string& device) {
     // The names of CUDA's can be asked for without a device.
     const bool of_cuda = cuda_index(device) || choose_device(device).is_cuda();
     std::vector<std::string> names;
-    for (const Kernel* kernel : kernels_of("Conv", of_cuda ? DeviceKind::cuda : DeviceKind::cpu))
-      names.emplace_back(kernel->name());
+    for (const char* const op : {"Conv", "SparseConv"})
+      for (const Kernel* kernel : kernels_of(op, of_cuda ? DeviceKind::cuda : DeviceKind::cpu))
+        names.emplace_back(kernel->name());
     return names;
   });
 }

@@ -182,10 +182,13 @@ bool bench_conv(const Options& options) {
   const std::unique_ptr<KernelTimer> timer = timer_of(options);
   const DeviceKind device = timer->device().kind;
   for (const std::string& name : options.algorithms)
-    if (find_kernel("Conv", device, name) == nullptr)
+    if (find_kernel("Conv", device, name) == nullptr) {
+      std::vector<std::string_view> known;
+      for (const Kernel* kernel : kernels_of("Conv", device)) known.push_back(kernel->name());
       throw Error(ErrorKind::invalid_argument,
                   fmt::format("no convolution algorithm of {} is called \"{}\"; there are: {}", to_string(device), name,
-                              fmt::join(conv_algorithm_names(std::string(to_string(device))), ", ")));
+                              fmt::join(known, ", ")));
+    }
   const Peak peak = timer->peak(numerics_of(options));
   nlohmann::json list = nlohmann::json::array();
   if (!options.json) print_head(peak, options, device);

@@ -1,0 +1,89 @@
+#pragma once
+// The SparseConv operator: what a rulebook's pairs are multiplied with, and an epilogue. No arithmetic.
+
+#include <algorithm>
+#include <memory>
+
+#include "ops/core/kernel.h"
+#include "ops/sparse/rulebook.h"
+
+namespace lenslet {
+
+/// y[o,k] = activation(bias[k] + residual[o,k] + sum over taps t and their pairs (i, o) of
+/// sum over c of w[k,c,t] * x[i,c]).
+struct SparseConvProblem {
+  std::int64_t max_inputs = 0, max_outputs = 0;  ///< rows of x and of y
+  std::int64_t channels = 0, filters = 0, taps = 0;
+  std::int64_t max_pairs = 0;  ///< that the rulebook may hold, identities included
+  bool submanifold = false, inverse = false;
+  bool weights_known = false, bias = false, residual = false;
+  Activation activation = {};
+
+  /// When all pairs are there that may be.
+  double flops() const {
+    return 2.0 * static_cast<double>(max_pairs) * static_cast<double>(channels) * static_cast<double>(filters);
+  }
+};
+
+/// Inputs: x [sites,C], rulebook, w [K,C,spatial axes], sites (optional: indices of the outputs, whose number of rows
+/// is that of y; left out: that of x), bias [K] (optional), residual (optional: added before the activation).
+/// attributes(): kind, and the epilogue's.
+class SparseConvOp final : public Op {
+ public:
+  static constexpr std::size_t input = 0, rulebook = 1, filter = 2, sites = 3, bias = 4, residual = 5;
+
+  explicit SparseConvOp(const NodeSpec& spec);
+
+  std::string_view type() const override { return "SparseConv"; }
+  AttributeList attributes() const override;
+  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override;
+  double flops(std::span<const InputInfo> inputs, std::span<const TensorType> outputs) const override;
+  std::string describe(std::span<const InputInfo> inputs) const override;
+  const Epilogue* epilogue() const override { return &epilogue_; }
+  std::shared_ptr<const Op> with_epilogue(Epilogue changed) const override;
+
+  /// The problem that these inputs pose, fused parts included. Error(invalid_model).
+  SparseConvProblem problem(std::span<const InputInfo> inputs) const;
+  /// The weight of filter `k` times the scale of its channel, rounded once.
+  float scaled(float weight, std::int64_t k) const {
+    if (epilogue_.scale.empty()) return weight;
+    return static_cast<float>(double{weight} * double{epilogue_.scale[static_cast<std::size_t>(k)]});
+  }
+  std::span<const float> scale() const { return epilogue_.scale; }
+
+ private:
+  enum class Kind { submanifold, regular, inverse };
+  Kind kind_ = Kind::submanifold;
+  Epilogue epilogue_{.weight_input = static_cast<int>(filter),
+                     .bias_input = static_cast<int>(bias),
+                     .residual_input = static_cast<int>(residual)};
+};
+
+/// What a kernel of it reads in a run.
+struct SparseConvRun {
+  const float* x;
+  RulebookView rulebook;
+  const float *w, *bias, *residual;  ///< null where there is none, or it is in the blob
+  float* y;
+
+  /// Error(invalid_argument) as RulebookView.
+  SparseConvRun(const SparseConvProblem& problem, const KernelRun& run);
+
+  /// f(first, last, worker) over blocks of `rows` outputs, on all threads.
+  template <typename F>
+  void for_each_block(std::int64_t rows, ThreadPool& pool, const F& f) const {
+    const std::int64_t outputs = rulebook.outputs();
+    pool.parallel_for((outputs + rows - 1) / rows, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
+      for (std::int64_t block = begin; block < end; ++block)
+        f(block * rows, std::min(outputs, (block + 1) * rows), worker);
+    });
+  }
+};
+
+/// Zeros in rows [begin, end) of `columns` floats: those behind the last site.
+void clear_rows(float* y, std::int64_t begin, std::int64_t end, std::int64_t columns, ThreadPool& pool);
+
+/// The kernels, in the files of their names.
+const Kernel &sparse_conv_gathered_tiles(), &sparse_conv_gather_scatter();
+
+}  // namespace lenslet

