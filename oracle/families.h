@@ -44,6 +44,7 @@ double real(const AttributeList& attributes, std::string_view name, double fallb
 std::string text(const AttributeList& attributes, std::string_view name, std::string_view fallback);
 std::vector<std::int64_t> integers(const AttributeList& attributes, std::string_view name,
                                    std::vector<std::int64_t> fallback = {});
+std::vector<double> reals(const AttributeList& attributes, std::string_view name);
 bool has(const AttributeList& attributes, std::string_view name);
 
 /// Whether input i was given.

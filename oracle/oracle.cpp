@@ -252,6 +252,9 @@ std::vector<std::int64_t> integers(const AttributeList& attributes, std::string_
                                    std::vector<std::int64_t> fallback) {
   return attribute(attributes, name, std::move(fallback));
 }
+std::vector<double> reals(const AttributeList& attributes, std::string_view name) {
+  return attribute(attributes, name, std::vector<double>());
+}
 bool has(const AttributeList& attributes, std::string_view name) { return find(attributes, name) != nullptr; }
 
 bool has(Inputs inputs, std::size_t i) { return i < inputs.size() && inputs[i].present; }

@@ -275,9 +275,48 @@ std::vector<Array> sort(const AttributeList& attributes, Inputs inputs) {
   return {indices_of(sites, bound, width), y};
 }
 
-constexpr Entry entries[] = {{"SparseSort", sort},        {"SparseRulebook", rulebook},
-                             {"SparseConv", conv},        {"SparseMaxPool", max_pool},
-                             {"SparseToDense", to_dense}, {"SparseFromDense", from_dense}};
+std::vector<Array> voxelize(const AttributeList& attributes, Inputs inputs) {
+  const Array& points = at(inputs, 0);
+  const std::vector<double> size = reals(attributes, "voxel_size"), low = reals(attributes, "range_min"),
+                            high = reals(attributes, "range_max");
+  const int last = points.shape.rank() - 1;
+  const std::int64_t columns = points.shape[last], rows = points.shape[last - 1];
+  const std::int64_t images = last == 2 ? points.shape[0] : 1;
+  std::map<Site, std::vector<std::int64_t>> cells;
+  double all = static_cast<double>(images);
+  for (std::size_t a = 0; a < 3; ++a) all *= std::round((high[a] - low[a]) / size[a]);
+  for (std::int64_t i = 0; i < images * rows; ++i) {
+    Site site{i / rows, 0, 0, 0};
+    bool inside = true;
+    for (std::size_t a = 0; a < 3; ++a) {
+      // Which cell a point is in is stated in float32; what becomes of it there is not.
+      const auto x = static_cast<float>(points.values[static_cast<std::size_t>(i * columns) + a]);
+      const float cell = std::floor((x - static_cast<float>(low[a])) / static_cast<float>(size[a]));
+      inside = inside && cell >= 0 && cell < std::round((high[a] - low[a]) / size[a]);
+      if (inside) site[3 - a] = static_cast<std::int64_t>(cell);
+    }
+    if (inside) cells[site].push_back(i);
+  }
+  const auto most = static_cast<std::int64_t>(std::min(static_cast<double>(images * rows), all));
+  const std::int64_t bound = integer(attributes, "max_sites", most);
+  Array y = zeros({bound, columns}, points.dtype);
+  std::vector<Site> sites;
+  for (const auto& [site, members] : cells) {
+    const auto to = static_cast<std::int64_t>(sites.size());
+    sites.push_back(site);
+    if (to >= bound) continue;
+    for (std::int64_t c = 0; c < columns; ++c) {
+      double sum = 0;
+      for (const std::int64_t i : members) sum += points.values[static_cast<std::size_t>(i * columns + c)];
+      y.values[static_cast<std::size_t>(to * columns + c)] = sum / static_cast<double>(members.size());
+    }
+  }
+  return {indices_of(sites, bound, 4), y};
+}
+
+constexpr Entry entries[] = {{"SparseVoxelize", voxelize},   {"SparseSort", sort},        {"SparseRulebook", rulebook},
+                             {"SparseConv", conv},           {"SparseMaxPool", max_pool}, {"SparseToDense", to_dense},
+                             {"SparseFromDense", from_dense}};
 
 }  // namespace
 

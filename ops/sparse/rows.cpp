@@ -5,11 +5,13 @@
 
 namespace lenslet {
 
-OpParts sparse_sort(), sparse_rulebook(), sparse_conv(), sparse_max_pool(), sparse_to_dense(), sparse_from_dense();
+OpParts sparse_voxelize(), sparse_sort(), sparse_rulebook(), sparse_conv(), sparse_max_pool(), sparse_to_dense(),
+    sparse_from_dense();
 
 std::span<const OpRow> sparse_rows() {
   // name, domain, first version read, inputs min..max, outputs min..max, parts, notes
   static const OpRow rows[] = {
+      {"SparseVoxelize", own, 1, 1, 1, 2, 2, sparse_voxelize(), "points of x, y, z and more columns: their mean"},
       {"SparseSort", own, 1, 2, 2, 2, 2, sparse_sort(), "2-D and 3-D, as all of them: [sparse.md](sparse.md)"},
       {"SparseRulebook", own, 1, 1, 1, 1, 2, sparse_rulebook(), "kernels to 5 an axis"},
       {"SparseConv", own, 1, 3, 5, 1, 1, sparse_conv(), "submanifold, regular, transposed, inverse"},

@@ -12,6 +12,7 @@
 #include "ops/core/kernel.h"
 #include "ops/sparse/build_rulebook.h"
 #include "ops/sparse/grid.h"
+#include "ops/sparse/sort_sites.h"
 
 namespace lenslet {
 
@@ -58,34 +59,17 @@ class SparseSort final : public Op {
   std::optional<std::int64_t> max_sites_;
 };
 
-struct Entry {
-  std::int64_t key;
-  std::int64_t row;
-};
-
-// By the lowest byte first, stable; only as many bytes as the largest key has. 160,000 sites of a scan: 1.5 ms.
-Entry* radix_sorted(Entry* entries, Entry* other, std::int64_t count, std::int64_t largest) {
-  for (int shift = 0; shift < 63 && (largest >> shift) != 0; shift += 8) {
-    std::int64_t places[257] = {};
-    for (std::int64_t i = 0; i < count; ++i) ++places[((entries[i].key >> shift) & 255) + 1];
-    for (int digit = 0; digit < 256; ++digit) places[digit + 1] += places[digit];
-    for (std::int64_t i = 0; i < count; ++i) other[places[(entries[i].key >> shift) & 255]++] = entries[i];
-    std::swap(entries, other);
-  }
-  return entries;
-}
-
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   const SparseGrid grid = binding.op<SparseSort>().grid();
   const std::int64_t rows = binding.shape(0)[0], channels = binding.shape(1)[1], most = binding.output_shape(0)[0];
-  const auto workspace = static_cast<std::size_t>(rows) * 2 * sizeof(Entry);
+  const auto workspace = static_cast<std::size_t>(rows) * 2 * sizeof(SiteEntry);
   return bound(
       [=](const KernelRun& run) {
         const std::int32_t* const indices = run.in<std::int32_t>(0);
         const float* const x = run.in<float>(1);
         auto* const to_indices = run.out<std::int32_t>(0);
         float* const y = run.out<float>(1);
-        auto* const entries = reinterpret_cast<Entry*>(run.workspace.data());
+        auto* const entries = reinterpret_cast<SiteEntry*>(run.workspace.data());
         const SiteKeys key(grid);
         std::int64_t sites = 0, largest = 0;
         bool sorted = true;
@@ -99,7 +83,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
           sorted = sorted && (sites == 0 || entries[sites - 1].key < entries[sites].key);
           largest = std::max(largest, entries[sites++].key);
         }
-        const Entry* const order = sorted ? entries : radix_sorted(entries, entries + rows, sites, largest);
+        const SiteEntry* const order = sorted ? entries : radix_sorted(entries, entries + rows, sites, largest);
         for (std::int64_t i = 1; i < sites; ++i)
           if (order[i].key == order[i - 1].key)
             throw Error(ErrorKind::invalid_argument,
