@@ -31,9 +31,9 @@ namespace {
 
 // As gemm()'s (ops/gemm/gemm_kernel-inl.h): rows of A times two vectors of columns that the registers hold.
 #if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
-constexpr int tile_rows = 6, narrow_rows = 8;
+constexpr int tile_rows = 6;
 #else
-constexpr int tile_rows = 12, narrow_rows = 12;
+constexpr int tile_rows = 12;
 #endif
 
 /// Pairs of one tap against one panel of its filters.
@@ -78,21 +78,42 @@ HWY_INLINE void add_tile(const Tile& t, const std::int32_t* in, const std::int32
   }
 }
 
-template <int Vectors>
-void add_pairs(const Tile& t, const std::int32_t* in, const std::int32_t* out, std::int64_t count) {
-  constexpr int full = Vectors == 1 ? narrow_rows : tile_rows;
+/// Rows pairs against all panels of so many columns: their rows of x are in L1 from the second panel on.
+template <int Rows>
+HWY_INLINE void add_rows(Tile tile, std::int64_t columns, const std::int32_t* in, const std::int32_t* out) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>()));
+  std::int64_t j = 0;
+  for (; j + 2 * lanes <= columns; j += 2 * lanes) {
+    add_tile<Rows, 2>(tile, in, out);
+    tile.b += tile.channels * 2 * lanes;
+    tile.sums += 2 * lanes;
+  }
+  if (j < columns) add_tile<Rows, 1>(tile, in, out);
+}
+
+void add_pairs(const Tile& tile, std::int64_t columns, const std::int32_t* in, const std::int32_t* out,
+               std::int64_t count) {
   std::int64_t i = 0;
-  for (; i + full <= count; i += full) add_tile<full, Vectors>(t, in + i, out + i);
+  for (; i + tile_rows <= count; i += tile_rows) {
+    // While this tile multiplies, the next one's rows come from L2 or beyond.
+    if (i + 2 * tile_rows <= count)
+      for (int r = 0; r < tile_rows; ++r) {
+        const float* const next = tile.x + in[i + tile_rows + r] * tile.channels;
+        for (std::int64_t c = 0; c < tile.channels; c += 16) __builtin_prefetch(next + c, 0, 3);
+      }
+    add_rows<tile_rows>(tile, columns, in + i, out + i);
+  }
   const std::int64_t rest = count - i;
   in += i;
   out += i;
   // What is left in at most three tiles: one of few rows waits for its sums.
   const auto part = [&]<int Rows>(std::integral_constant<int, Rows>) HWY_ATTR {
-    add_tile<Rows, Vectors>(t, in, out);
+    add_rows<Rows>(tile, columns, in, out);
     in += Rows;
     out += Rows;
   };
-  if ((rest & 8) != 0) part(std::integral_constant<int, 8>());
+  if constexpr (tile_rows > 8)
+    if ((rest & 8) != 0) part(std::integral_constant<int, 8>());
   if ((rest & 4) != 0) part(std::integral_constant<int, 4>());
   if ((rest & 2) != 0) part(std::integral_constant<int, 2>());
   if ((rest & 1) != 0) part(std::integral_constant<int, 1>());
@@ -102,14 +123,14 @@ void add_pairs(const Tile& t, const std::int32_t* in, const std::int32_t* out, s
 void add_tap(const float* x, std::int64_t channels, const float* filters, std::int64_t columns, float* sums,
              std::int64_t first, const std::int32_t* in, const std::int32_t* out, std::int64_t count) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>()));
+  // Panels at a time: 16 KiB of filters stay in L1.
+  const std::int64_t at_once = std::max<std::int64_t>(1, (16 << 10) / (channels * 2 * lanes * 4)) * 2 * lanes;
   Tile tile{.x = x, .b = filters, .sums = sums, .channels = channels, .pitch = columns, .first = first};
-  std::int64_t j = 0;
-  for (; j + 2 * lanes <= columns; j += 2 * lanes) {
-    add_pairs<2>(tile, in, out, count);
-    tile.b += channels * 2 * lanes;
-    tile.sums += 2 * lanes;
+  for (std::int64_t j = 0; j < columns; j += at_once) {
+    add_pairs(tile, std::min(at_once, columns - j), in, out, count);
+    tile.b += channels * at_once;
+    tile.sums += at_once;
   }
-  if (j < columns) add_pairs<1>(tile, in, out, count);
 }
 
 /// Rows of sums to y: bias, residual (or null) and activation.

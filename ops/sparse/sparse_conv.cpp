@@ -42,6 +42,8 @@ SparseConvProblem SparseConvOp::problem(std::span<const InputInfo> inputs) const
   require_rank("rulebook", book, 1, 1);
   require_rank("w", w, 4, 5);
   if (w[1] != x[1]) throw Error(ErrorKind::invalid_model, fmt::format("filters {} for {} channels", w.str(), x[1]));
+  if (w[0] == 0 || w[1] == 0)
+    throw Error(ErrorKind::unsupported, fmt::format("filters {}: none, or of no channels", w.str()));
   SparseConvProblem p{.max_inputs = x[0],
                       .channels = x[1],
                       .filters = w[0],

@@ -191,8 +191,8 @@ void check_conv(const OpCase& c, const std::vector<Site>& sites, const Dense& ex
       const Tensor y = run_between_guards(cpu_op_runner(), call, c.inputs, where)[0];
       const std::vector<float> got(y.values<float>().begin(), y.values<float>().end());
       const auto [known, added] = first.emplace(kernel->name(), got);
-      CHECK_MESSAGE(std::memcmp(known->second.data(), got.data(), got.size() * sizeof(float)) == 0, where, ": ",
-                    call.str(), " has other bits on two threads");
+      CHECK_MESSAGE((got.empty() || std::memcmp(known->second.data(), got.data(), got.size() * sizeof(float)) == 0),
+                    where, ": ", call.str(), " has other bits on two threads");
       double worst = 0;
       std::size_t i = 0;
       for (const Site& site : sites)
@@ -287,7 +287,8 @@ void check_drawn(unsigned seed) {
     check_pairs(g, book[0], sites, out_sites, where);
     if (submanifold) return;
     const Tensor wanted = indices_of(out_sites, book[1].shape()[0], g.dims);
-    CHECK_MESSAGE(std::memcmp(book[1].data(), wanted.data(), wanted.bytes()) == 0, where, ": other sites");
+    CHECK_MESSAGE((wanted.bytes() == 0 || std::memcmp(book[1].data(), wanted.data(), wanted.bytes()) == 0), where,
+                  ": other sites");
   });
 
   check_conv(conv_of(submanifold ? "submanifold" : "regular", x, book[0], w, submanifold ? Tensor() : book[1]),

@@ -223,6 +223,11 @@ TEST_CASE("sparse/conv/refusals") {
   CHECK(error([](OpCase& c) { c.inputs[1] = Tensor(DType::i32, {13}); }) == ErrorKind::invalid_model);
   CHECK(error([](OpCase& c) { c.inputs[1] = Tensor(DType::i64, {12}); }) == ErrorKind::unsupported);
   CHECK(error([](OpCase& c) { c.inputs[2] = Tensor(DType::f32, {4, 3, 3, 7}); }) == ErrorKind::unsupported);
+  CHECK(error([](OpCase& c) { c.inputs[2] = Tensor(DType::f32, {0, 3, 3, 3}); }) == ErrorKind::unsupported);
+  CHECK(error([](OpCase& c) {
+          c.inputs[0] = Tensor(DType::f32, {5, 0});
+          c.inputs[2] = Tensor(DType::f32, {4, 0, 3, 3});
+        }) == ErrorKind::unsupported);
   CHECK(error([](OpCase& c) { c.inputs[2] = Tensor(DType::f32, {4, 3, 3}); }) == ErrorKind::unsupported);
   CHECK(error([](OpCase& c) { c.inputs[3] = Tensor(); }) == ErrorKind::invalid_model);
   CHECK(error([](OpCase& c) { c.inputs[3] = Tensor(DType::i32, {5, 4}); }) == ErrorKind::invalid_model);
