@@ -137,6 +137,12 @@ case $part in
     diff "$work/segment.txt" - <<<$'class   0   75.0%\nclass   2   25.0%' || fail "wrong shares"
     python3 "$source/tests/install/judge_picture.py" halves "$work/segment.png"
     ;;
+  lidar)
+    build_sample lidar
+    output=$("$work/lidar/lidar" "$work/voxels.onnx" "$work/points.bin" "$work/lidar.png")
+    [ "$output" = "4 points, 2 of 12 cells occupied" ] || fail "wrong answer: $output"
+    python3 "$source/tests/install/judge_picture.py" above "$work/lidar.png"
+    ;;
   other_protobuf_shared | other_protobuf_static)
     static=OFF
     [ "$part" = other_protobuf_shared ] || static=ON

@@ -1,7 +1,8 @@
 """judge_picture.py WHAT FILE...: is what a sample has drawn right?
 
 faces PRINTED PNG EXPECTED.json: one face, where it is expected, and a frame there. larger PNG PPM: three times as large,
-and in each 3 x 3 pixels about what the one pixel was. halves PNG: half of the colours of classes 0 and 2.
+and in each 3 x 3 pixels about what the one pixel was. halves PNG: half of the colours of classes 0 and 2. above PNG: two of
+4 x 3 cells, the one that is further away the brighter.
 """
 
 import json
@@ -53,4 +54,12 @@ def judge_halves(png):
             assert pixels[at : at + 3] == expected, (y, x, pixels[at : at + 3])
 
 
-{"faces": judge_faces, "larger": judge_larger, "halves": judge_halves}[sys.argv[1]](*sys.argv[2:])
+def judge_above(png):
+    shape, pixels = read_png(png)
+    assert tuple(shape) == (4, 3, 3), shape
+    drawn = {(i // 9, i // 3 % 3): pixels[i] for i in range(0, len(pixels), 3) if pixels[i] > 0}
+    assert sorted(drawn) == [(0, 1), (3, 2)], drawn
+    assert drawn[0, 1] == 255 > drawn[3, 2], drawn
+
+
+{"faces": judge_faces, "larger": judge_larger, "halves": judge_halves, "above": judge_above}[sys.argv[1]](*sys.argv[2:])

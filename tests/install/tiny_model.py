@@ -1,5 +1,6 @@
 """tiny_model.py FOLDER: writes rgb.onnx, which names the main colour of a photo, its labels, and two photos; and
-segment.onnx, which does so pixel by pixel, and halves.ppm, red and, in its last quarter, blue.
+segment.onnx, which does so pixel by pixel, and halves.ppm, red and, in its last quarter, blue; and voxels.onnx, which
+puts points [n,4] into a dense map of 2x3x4 cells of a metre, and points.bin, of two cells.
 
 rgb.onnx is GlobalAveragePool -> Flatten -> Gemm(10 * identity) over [N,3,224,224], segment.onnx a 1x1 Conv of the same
 weights over [N,3,H,W]. They are written field by field in
@@ -44,6 +45,24 @@ def node(op, inputs, output):
     return b"".join(field(1, name) for name in inputs) + field(2, output) + field(3, op.lower()) + field(4, op)
 
 
+def floats(name, values):
+    return field(1, name) + field(20, 6) + field(7, struct.pack(f"<{len(values)}f", *values))
+
+
+def integers(name, values):
+    return field(1, name) + field(20, 7) + field(8, b"".join(map(varint, values)))
+
+
+def own(op, inputs, outputs, *attributes):
+    return (
+        b"".join(field(1, name) for name in inputs)
+        + b"".join(field(2, name) for name in outputs)
+        + field(4, op)
+        + b"".join(field(5, attribute) for attribute in attributes)
+        + field(7, "lenslet")
+    )
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     weights = [10.0 if row == column else 0.0 for row in range(3) for column in range(3)]
@@ -67,6 +86,18 @@ def main():
         + field(12, value_info("scores", ["N", 3, "H", "W"]))
     )
     (folder / "segment.onnx").write_bytes(head + field(7, graph) + opset)
+    graph = (
+        field(1, own("SparseVoxelize", ["points"], ["indices", "features"], floats("voxel_size", [1.0] * 3),
+                     floats("range_min", [0.0] * 3), floats("range_max", [4.0, 3.0, 2.0])))
+        + field(1, own("SparseToDense", ["indices", "features"], ["map"], integers("spatial_shape", [2, 3, 4])))
+        + field(2, "voxels")
+        + field(11, value_info("points", ["n", 4]))
+        + field(12, value_info("map", [1, 4, 2, 3, 4]))
+    )
+    sparse = field(8, field(1, "lenslet") + field(2, 1))
+    (folder / "voxels.onnx").write_bytes(head + field(7, graph) + opset + sparse)
+    points = [0.5, 0.5, 0.5, 0.1, 0.6, 0.6, 1.5, 0.1, 3.5, 1.5, 1.5, 0.1, 9.0, 9.0, 9.0, 0.1]
+    (folder / "points.bin").write_bytes(struct.pack(f"<{len(points)}f", *points))
     halves = bytes((240, 0, 0) * 30 + (0, 0, 240) * 10) * 20
     (folder / "halves.ppm").write_bytes(b"P6 40 20 255\n" + halves)
     (folder / "rgb.txt").write_text("red\ngreen\nblue\n")
