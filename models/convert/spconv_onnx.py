@@ -5,8 +5,8 @@
 
 Needs NumPy and onnx, neither PyTorch nor spconv. STATE is a NumPy archive (numpy.savez(path, **{name: tensor.numpy()
 for name, tensor in module.state_dict().items()})) or a checkpoint of PyTorch's legacy format; without it weights are
-drawn from the seed, as for measurements. spconv 2 keeps filters as [K, kernel axes, C] (its README, "weight layout"), ONNX
-and lenslet as [K, C, kernel axes]. docs/sparse.md has the operators; second.json beside this file is an example:
+drawn from the seed, as for measurements. spconv 2 keeps filters as [K, kernel axes, C] ("weight layout" in its README),
+ONNX and lenslet as [K, C, kernel axes]. docs/sparse.md has the operators; second.json beside this file is an example:
 
     {"spatial_shape": [z, y, x], "images": 1, "channels": 4, "max_sites": 160000,
      "layers": [{"name": "conv1.0", "type": "SubMConv3d", "channels": [16, 16], "kernel": 3, "indice_key": "subm1",
@@ -14,8 +14,8 @@ and lenslet as [K, C, kernel axes]. docs/sparse.md has the operators; second.jso
 
 Types are spconv's SubMConv2d/3d, SparseConv2d/3d, SparseConvTranspose2d/3d, SparseInverseConv2d/3d, SparseMaxPool2d/3d,
 and ToDense, which only ends a network. `name` is what its weight and bias are called in the state dict before the dot,
-`norm` the BatchNorm1d that follows (`eps`, 1e-3), `add` the layer whose result is added before the activation. `kernel`,
-`stride`, `padding`, `dilation`, `output_padding` are numbers or a number an axis; layers of one indice_key share a
+`norm` the BatchNorm1d that follows (`eps`, 1e-3), `add` the layer whose result is added before the activation.
+`kernel`, `stride`, `padding`, `dilation`, `output_padding` are numbers or a number an axis; layers of one indice_key share a
 rulebook, and an inverse one goes back to the sites from which the layer of its key came. `max_sites` bounds the outputs
 of a layer that makes sites. With "voxels": {"size": [x, y, z], "min": [x, y, z], "max": [x, y, z]}, in metres, the
 network takes points [n, channels] and begins by making sites of them; else it takes indices and features.
