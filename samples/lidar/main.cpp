@@ -16,6 +16,7 @@ std::vector<float> read_floats(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
   if (!stream) throw std::runtime_error(file + ": cannot be opened");
   const std::vector<char> bytes{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  if (bytes.size() % sizeof(float) != 0) throw std::runtime_error(file + ": no list of float32");
   std::vector<float> floats(bytes.size() / sizeof(float));
   std::copy_n(bytes.data(), floats.size() * sizeof(float), reinterpret_cast<char*>(floats.data()));
   return floats;
@@ -25,12 +26,16 @@ std::vector<float> read_floats(const std::string& file) {
 
 int main(int argc, char** argv) try {
   if (argc != 4) return std::fprintf(stderr, "usage: lidar MODEL.onnx SCAN.bin OUT.png\n"), 2;
+  const std::vector<float> floats = read_floats(argv[2]);
   const lenslet::Model model = lenslet::Model::load(argv[1]);
   const lenslet::PortInfo& port = model.inputs().at(0);
   if (port.dims.size() != 2 || port.dims[1] < 3)
     return std::fprintf(stderr, "lidar: the input %s is no list of points\n", port.str().c_str()), 1;
-  const std::vector<float> floats = read_floats(argv[2]);
   const std::int64_t points = static_cast<std::int64_t>(floats.size()) / port.dims[1];
+  if (points * port.dims[1] != static_cast<std::int64_t>(floats.size()))
+    return std::fprintf(stderr, "lidar: %s: no whole number of points of %lld float32\n", argv[2],
+                        static_cast<long long>(port.dims[1])),
+           1;
 
   // A program that gets scan after scan plans once, for the most points that may come, and fills up with NaN.
   lenslet::Tensor input(lenslet::DType::f32, {points, port.dims[1]});

@@ -100,7 +100,7 @@ class SpconvOnnx(unittest.TestCase):
                   "layers": [dict(layer, max_sites=400) if "max_sites" in layer else layer
                              for layer in LAYERS["layers"]]}
         cells = np.array([s for s in itertools.product(*map(range, SHAPE)) if self.random.random() < 0.2], np.int32)
-        points = np.float32(voxels["min"]) + (cells[:, ::-1] + np.float32(0.5)) * np.float32(voxels["size"])
+        points = (np.array(voxels["min"]) + (cells[:, ::-1] + 0.5) * np.array(voxels["size"])).astype(np.float32)
         outputs = []
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
