@@ -1,6 +1,6 @@
 // lidar MODEL.onnx SCAN.bin OUT.png: a scan, float32 points as KITTI and nuScenes store them, through a sparse network
 // that ends in a dense map [1,channels,z,y,x], as SECOND's middle encoder does (docs/sparse.md says how to make one);
-// drawn from above: grey where the network sees something, the brighter the more, x up as the car drives.
+// drawn from above: grey where the network sees something, the brighter the more (its root), x up as the car drives.
 #include <lenslet/runner.h>
 
 #include <cmath>
@@ -63,7 +63,7 @@ int main(int argc, char** argv) try {
       const double value = seen[static_cast<std::size_t>(y * width + x)];
       if (!(value > 0)) continue;
       ++occupied;
-      std::fill_n(picture.at(width - 1 - x, height - 1 - y), 3, to_byte(55 + 200 * value / most));
+      std::fill_n(picture.at(width - 1 - x, height - 1 - y), 3, to_byte(55 + 200 * std::sqrt(value / most)));
     }
   std::printf("%lld points, %lld of %lld cells occupied\n", static_cast<long long>(points),
               static_cast<long long>(occupied), static_cast<long long>(height * width));
