@@ -199,11 +199,11 @@ class BoundGatheredTiles final : public BoundKernel {
         const TapPairs pairs = r.rulebook.pairs(tap);
         const std::int64_t begin = first_pair(pairs, first);
         const std::int64_t end = end_of_pairs(pairs, begin, first, last, r.rulebook.inputs());
-        const std::int32_t *in = pairs.in + begin, *out = pairs.out + begin;
-        if (pairs.identity) {
+        const std::int32_t *in = same, *out = same;
+        if (pairs.identity)  // which has no lists
           for (std::int64_t i = begin; i < end; ++i) same[i - begin] = static_cast<std::int32_t>(i);
-          in = out = same;
-        }
+        else
+          in = pairs.in + begin, out = pairs.out + begin;
         HWY_DYNAMIC_DISPATCH(add_tap)
         (r.x, p_.channels, filters + tap * packed_, columns_, sums, first, in, out, end - begin);
       }
