@@ -29,6 +29,7 @@ not_run = (
     (r"tools/peers/(bench_peers|op_speed)[.]py ", "needs ONNX Runtime, and takes minutes"),
     (r"tools/peers/bench_(cpu_peers|start)[.]py ", "installs GB of peers, and takes a quarter of an hour"),
     (r"tools/peers/bench_gpu_peers[.]py ", "needs a GPU and PyTorch"),
+    (r"models/convert/spconv_onnx[.]py ", "needs NumPy and onnx: spconv_onnx_test.py does it"),
     (r"refit_conv[.]py ", "takes what was measured on a GPU"),
 )
 # Blocks that are no commands begin so.
@@ -135,6 +136,7 @@ class Documents(Verb):
         for name in ("resnet50", "efficientnet-lite0", "mobilenetv2"):  # a photo's main colour
             subprocess.run([sys.executable, ROOT / "tests" / "install" / "tiny_model.py", self.folder], check=True)
             os.rename(self.folder / "rgb.onnx", self.folder / f"{name}.onnx")
+        os.rename(self.folder / "voxels.onnx", self.folder / "second.onnx")  # points to a dense map, as well
         shutil.copytree(self.folder, photos := self.folder / "FOLDER")
         for file in photos.iterdir():
             if file.suffix != ".ppm":
