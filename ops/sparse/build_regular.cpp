@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "ops/sparse/build_rulebook.h"
+#include "ops/sparse/clear.h"
 
 namespace lenslet {
 
@@ -226,16 +227,8 @@ void RegularBuilder::build(const std::int32_t* indices, std::int32_t* rulebook, 
       for (std::int64_t t = 0; t < taps; ++t)
         for (std::int64_t p = starts[piece * taps + t]; p < starts[(piece + 1) * taps + t]; ++p) out[p] += before;
       const std::int64_t* const own = sites + first_site[piece];
-      for (std::int64_t i = found[piece]; i < found[piece + 1]; ++i) {
-        std::int64_t key = own[i - found[piece]];
-        std::array<std::int32_t, 4> site{};
-        for (std::size_t a = 3; a > 0; --a) {
-          site[a] = static_cast<std::int32_t>(key % out_.size[a - 1]);
-          key /= out_.size[a - 1];
-        }
-        site[0] = static_cast<std::int32_t>(key);
-        put_site(out_indices, out_.dims, i, site);
-      }
+      for (std::int64_t i = found[piece]; i < found[piece + 1]; ++i)
+        put_cell(out_indices, out_, i, own[i - found[piece]]);
     }
   });
   const std::int64_t width = 1 + out_.dims;

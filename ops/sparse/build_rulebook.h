@@ -70,7 +70,5 @@ class RegularBuilder {
 
 /// -1 behind the pairs, in both lists.
 void clear_rest(std::int32_t* rulebook, std::int64_t stored_taps, std::int64_t max_pairs, ThreadPool& pool);
-/// Fills ints [0, count) with -1, by all threads.
-void fill_with_none(std::int32_t* values, std::int64_t count, ThreadPool& pool);
 
 }  // namespace lenslet

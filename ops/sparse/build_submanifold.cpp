@@ -4,8 +4,8 @@
 #include <cstring>
 #include <limits>
 
-#include "ops/core/grain.h"
 #include "ops/sparse/build_rulebook.h"
+#include "ops/sparse/clear.h"
 
 namespace lenslet {
 
@@ -21,12 +21,6 @@ PerAxis reach_of(const SparseGeometry& g) {
 }
 
 }  // namespace
-
-void fill_with_none(std::int32_t* values, std::int64_t count, ThreadPool& pool) {
-  pool.parallel_for(count, elementwise_grain, [values](std::int64_t begin, std::int64_t end, int) {
-    std::memset(values + begin, 0xFF, static_cast<std::size_t>(end - begin) * sizeof(std::int32_t));
-  });
-}
 
 void clear_rest(std::int32_t* rulebook, std::int64_t stored_taps, std::int64_t max_pairs, ThreadPool& pool) {
   std::int32_t* const pairs = rulebook + rulebook_header(stored_taps);

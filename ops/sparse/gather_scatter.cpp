@@ -6,6 +6,7 @@
 
 #include "ops/core/config_text.h"
 #include "ops/core/sum_tolerance.h"
+#include "ops/sparse/clear.h"
 #include "ops/sparse/sparse_conv.h"
 
 namespace lenslet {

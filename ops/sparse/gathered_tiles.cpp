@@ -13,6 +13,7 @@
 #include "ops/core/config_text.h"
 #include "ops/core/sum_tolerance.h"
 #include "ops/gemm/gemm.h"
+#include "ops/sparse/clear.h"
 #include "ops/sparse/sparse_conv.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/sparse/gathered_tiles.cpp"

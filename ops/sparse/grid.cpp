@@ -44,6 +44,24 @@ PerAxis read_per_axis(AttributeReader& reader, const char* name, int dims, std::
   return values;
 }
 
+std::optional<std::int64_t> read_bound(AttributeReader& reader, const char* name) {
+  if (!reader.has(name)) return std::nullopt;
+  const std::int64_t bound = reader.required_integer(name);
+  if (bound < 0 || bound > INT32_MAX)
+    throw Error(ErrorKind::invalid_model, fmt::format("attribute {} is {}", name, bound));
+  return bound;
+}
+
+void put_cell(std::int32_t* indices, const SparseGrid& grid, std::int64_t i, std::int64_t cell) {
+  std::array<std::int32_t, 4> site{};
+  for (std::size_t a = 3; a > 0; --a) {
+    site[a] = static_cast<std::int32_t>(cell % grid.size[a - 1]);
+    cell /= grid.size[a - 1];
+  }
+  site[0] = static_cast<std::int32_t>(cell);
+  put_site(indices, grid.dims, i, site);
+}
+
 SparseGrid read_grid(AttributeReader& reader) {
   const std::size_t entries = reader.integers("spatial_shape").size();
   if (entries != 2 && entries != 3)

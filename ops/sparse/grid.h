@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,6 +34,9 @@ SparseGrid read_grid(AttributeReader& reader);
 void append_grid(AttributeList& list, const SparseGrid& grid);
 /// Error(invalid_model) unless keys of the grid with so much room behind each axis fit 62 bits.
 void require_countable(const SparseGrid& grid, const PerAxis& room);
+
+/// An attribute that bounds how many of something there are, where it is given; Error(invalid_model) outside 31 bits.
+std::optional<std::int64_t> read_bound(AttributeReader& reader, const char* name);
 
 /// A list of `dims` entries, or nothing: `fallback` for each. Error(invalid_model) outside [least, most].
 PerAxis read_per_axis(AttributeReader& reader, const char* name, int dims, std::int64_t fallback, std::int64_t missing,
@@ -68,6 +72,8 @@ inline void put_site(std::int32_t* indices, int dims, std::int64_t i, const std:
   row[0] = site[0];
   for (int a = 0; a < dims; ++a) row[1 + a] = site[static_cast<std::size_t>(4 - dims + a)];
 }
+/// The site of a cell's number, as SiteKeys without room counts them, in row `i`.
+void put_cell(std::int32_t* indices, const SparseGrid& grid, std::int64_t i, std::int64_t cell);
 /// "(0, 3, 17, 5)" as the row has it.
 std::string site_text(const std::int32_t* indices, int dims, std::int64_t i);
 

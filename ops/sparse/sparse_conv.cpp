@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "ops/core/checks.h"
-#include "ops/core/grain.h"
 
 namespace lenslet {
 
@@ -128,12 +127,6 @@ SparseConvRun::SparseConvRun(const SparseConvProblem& p, const KernelRun& run)
       bias(run.in<float>(SparseConvOp::bias)),
       residual(run.in<float>(SparseConvOp::residual)),
       y(run.out<float>()) {}
-
-void clear_rows(float* y, std::int64_t begin, std::int64_t end, std::int64_t columns, ThreadPool& pool) {
-  pool.parallel_for((end - begin) * columns, elementwise_grain, [&](std::int64_t first, std::int64_t last, int) {
-    std::fill(y + begin * columns + first, y + begin * columns + last, 0.0F);
-  });
-}
 
 OpParts sparse_conv() { return {make_from<SparseConvOp>}; }
 

@@ -80,9 +80,6 @@ struct SparseConvRun {
   }
 };
 
-/// Zeros in rows [begin, end) of `columns` floats: those behind the last site.
-void clear_rows(float* y, std::int64_t begin, std::int64_t end, std::int64_t columns, ThreadPool& pool);
-
 /// The kernels, in the files of their names.
 const Kernel &sparse_conv_gathered_tiles(), &sparse_conv_gather_scatter();
 

@@ -10,6 +10,7 @@
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"
 #include "ops/sparse/build_rulebook.h"
+#include "ops/sparse/clear.h"
 #include "ops/sparse/grid.h"
 
 namespace lenslet {
@@ -79,10 +80,8 @@ class SparseFromDense final : public Op {
  public:
   explicit SparseFromDense(const NodeSpec& spec) {
     AttributeReader reader(spec);
-    if (reader.has("max_sites")) max_sites_ = reader.required_integer("max_sites");
+    max_sites_ = read_bound(reader, "max_sites");
     reader.finish();
-    if (max_sites_ && (*max_sites_ < 0 || *max_sites_ > INT32_MAX))
-      throw Error(ErrorKind::invalid_model, fmt::format("attribute max_sites is {}", *max_sites_));
   }
 
   std::string_view type() const override { return "SparseFromDense"; }
@@ -155,24 +154,14 @@ std::unique_ptr<const BoundKernel> bind_from_dense(const Binding& binding) {
             std::int64_t to = before[piece];
             for (std::int64_t cell = piece * piece_cells; cell < std::min(cells, (piece + 1) * piece_cells); ++cell) {
               if (is_site[cell] == 0) continue;
-              std::int64_t rest = cell;
-              std::array<std::int32_t, 4> site{};
-              for (std::size_t a = 3; a > 0; --a) {
-                site[a] = static_cast<std::int32_t>(rest % grid.size[a - 1]);
-                rest /= grid.size[a - 1];
-              }
-              site[0] = static_cast<std::int32_t>(rest);
-              put_site(indices, grid.dims, to, site);
+              put_cell(indices, grid, to, cell);
               for (std::int64_t c = 0; c < channels; ++c) y[to * channels + c] = at(cell)[c * volume];
               ++to;
             }
           }
         });
         fill_with_none(indices + sites * width, (most - sites) * width, *run.pool);
-        run.pool->parallel_for((most - sites) * channels, elementwise_grain,
-                               [&](std::int64_t begin, std::int64_t end, int) {
-                                 std::fill(y + sites * channels + begin, y + sites * channels + end, 0.0F);
-                               });
+        clear_rows(y, sites, most, channels, *run.pool);
       },
       workspace);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ops/core/checks.h"
+#include "ops/sparse/clear.h"
 #include "ops/sparse/rulebook.h"
 #include "ops/sparse/sparse_conv.h"
 

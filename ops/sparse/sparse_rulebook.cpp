@@ -134,13 +134,6 @@ class SparseRulebook final : public Op {
       (i < dims ? geometry_.pad_begin : geometry_.pad_end)[3 - dims + i % dims] = pads[i];
     }
   }
-  static std::optional<std::int64_t> read_bound(AttributeReader& reader, const char* name) {
-    if (!reader.has(name)) return std::nullopt;
-    const std::int64_t bound = reader.required_integer(name);
-    if (bound < 0 || bound > INT32_MAX)
-      throw Error(ErrorKind::invalid_model, fmt::format("attribute {} is {}", name, bound));
-    return bound;
-  }
 
   SparseGrid grid_;
   SparseGeometry geometry_;

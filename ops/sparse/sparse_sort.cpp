@@ -11,6 +11,7 @@
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"
 #include "ops/sparse/build_rulebook.h"
+#include "ops/sparse/clear.h"
 #include "ops/sparse/grid.h"
 #include "ops/sparse/sort_sites.h"
 
@@ -24,10 +25,8 @@ class SparseSort final : public Op {
   explicit SparseSort(const NodeSpec& spec) {
     AttributeReader reader(spec);
     grid_ = read_grid(reader);
-    if (reader.has("max_sites")) max_sites_ = reader.required_integer("max_sites");
+    max_sites_ = read_bound(reader, "max_sites");
     reader.finish();
-    if (max_sites_ && (*max_sites_ < 0 || *max_sites_ > INT32_MAX))
-      throw Error(ErrorKind::invalid_model, fmt::format("attribute max_sites is {}", *max_sites_));
   }
 
   std::string_view type() const override { return "SparseSort"; }
@@ -100,10 +99,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
                                  }
                                });
         fill_with_none(to_indices + sites * width, (most - sites) * width, *run.pool);
-        run.pool->parallel_for((most - sites) * channels, elementwise_grain,
-                               [&](std::int64_t begin, std::int64_t end, int) {
-                                 std::fill(y + sites * channels + begin, y + sites * channels + end, 0.0F);
-                               });
+        clear_rows(y, sites, most, channels, *run.pool);
       },
       workspace);
 }

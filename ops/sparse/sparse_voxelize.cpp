@@ -12,6 +12,7 @@
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"
 #include "ops/sparse/build_rulebook.h"
+#include "ops/sparse/clear.h"
 #include "ops/sparse/grid.h"
 #include "ops/sparse/sort_sites.h"
 
@@ -27,10 +28,8 @@ class SparseVoxelize final : public Op {
     read_three(reader, "voxel_size", size_);
     read_three(reader, "range_min", low_);
     read_three(reader, "range_max", high_);
-    if (reader.has("max_sites")) max_sites_ = reader.required_integer("max_sites");
+    max_sites_ = read_bound(reader, "max_sites");
     reader.finish();
-    if (max_sites_ && (*max_sites_ < 0 || *max_sites_ > INT32_MAX))
-      throw Error(ErrorKind::invalid_model, fmt::format("attribute max_sites is {}", *max_sites_));
     for (std::size_t a = 0; a < 3; ++a) {
       const double cells = std::round((double{high_[a]} - double{low_[a]}) / double{size_[a]});
       // Not so written that NaN passes.
@@ -133,14 +132,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
         run.pool->parallel_for(sites, std::max<std::int64_t>(1, elementwise_grain / (columns + 4)),
                                [&](std::int64_t begin, std::int64_t end, int) {
                                  for (std::int64_t site = begin; site < end; ++site) {
-                                   std::int64_t cell = order[begins[site]].key;
-                                   std::array<std::int32_t, 4> at{};
-                                   for (std::size_t a = 3; a > 0; --a) {
-                                     at[a] = static_cast<std::int32_t>(cell % grid.size[a - 1]);
-                                     cell /= grid.size[a - 1];
-                                   }
-                                   at[0] = static_cast<std::int32_t>(cell);
-                                   put_site(indices, 3, site, at);
+                                   put_cell(indices, grid, site, order[begins[site]].key);
                                    const auto count = static_cast<double>(begins[site + 1] - begins[site]);
                                    for (std::int64_t c = 0; c < columns; ++c) {
                                      double sum = 0;  // in the order of the points
@@ -151,10 +143,7 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
                                  }
                                });
         fill_with_none(indices + sites * 4, (most - sites) * 4, *run.pool);
-        run.pool->parallel_for((most - sites) * columns, elementwise_grain,
-                               [&](std::int64_t begin, std::int64_t end, int) {
-                                 std::fill(y + sites * columns + begin, y + sites * columns + end, 0.0F);
-                               });
+        clear_rows(y, sites, most, columns, *run.pool);
       },
       workspace);
 }

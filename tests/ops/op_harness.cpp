@@ -63,6 +63,15 @@ std::shared_ptr<const Op> make_op(const OpCase& c) {
 
 std::vector<TensorType> infer_op(const OpCase& c) { return infer_types(*make_op(c), infos_of(c.inputs, c.constant)); }
 
+std::string refusal(const OpCase& c) {
+  try {
+    infer_op(c);
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return {};
+}
+
 ErrorKind infer_error(const OpCase& c) {
   try {
     infer_op(c);

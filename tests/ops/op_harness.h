@@ -31,6 +31,8 @@ std::shared_ptr<const Op> make_op(const OpCase& c);
 
 /// Output types with the inputs named in `constant` known.
 std::vector<TensorType> infer_op(const OpCase& c);
+/// What infer_op says against a case, nothing where it takes it.
+std::string refusal(const OpCase& c);
 /// The error that infer_op ends with; that there is none fails the test.
 ErrorKind infer_error(const OpCase& c);
 

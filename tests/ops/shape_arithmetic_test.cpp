@@ -19,15 +19,6 @@ constexpr DType all_types[] = {DType::f32,    DType::f64,        DType::f16,    
                                DType::f8e5m2, DType::f8e5m2fnuz, DType::f8e8m0,  DType::f4e2m1,   DType::i4,
                                DType::u4,     DType::i2,         DType::u2};
 
-std::string refusal(const OpCase& c) {
-  try {
-    infer_op(c);
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return {};
-}
-
 }  // namespace
 
 TEST_CASE("shape/ranges_of_axes") {

@@ -39,15 +39,6 @@ Tensor draw_points(const Shape& shape, unsigned seed) {
   return points;
 }
 
-std::string refusal(const OpCase& c) {
-  try {
-    infer_op(c);
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return {};
-}
-
 }  // namespace
 
 TEST_CASE("sparse/voxelize/drawn") {
