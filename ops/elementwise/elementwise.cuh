@@ -137,6 +137,7 @@ __global__ void __launch_bounds__(elementwise_threads)
     elementwise_kernel(const F f, Y* y, bool packs_aligned, std::uint32_t elems,
                        const __grid_constant__ Operands<sizeof...(X)> x) {
   wait_for_previous();
+  let_next_start();
   constexpr int per_pack = flat ? flat_pack_elems<Y, X...> : any_pack_elems<Y, X...>;
   constexpr int count = (flat ? flat_thread_elems<Y, X...> : any_thread_elems<Y, X...>) / per_pack;
   const std::uint32_t packs = elems / per_pack;

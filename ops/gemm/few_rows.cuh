@@ -133,6 +133,7 @@ __global__ void __launch_bounds__(32 * few_rows_warps)
   const bool early = b_known != 0 && whole();
   if (early) load.template operator()<ahead>(e);
   wait_for_previous();
+  let_next_start();
   if (early) {
     add.template operator()<ahead>(e);
     e += ahead * step;

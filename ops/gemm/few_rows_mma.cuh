@@ -72,6 +72,7 @@ __global__ void __launch_bounds__(32 * few_rows_mma_warps) few_rows_mma_kernel(c
   int at = warp * chunk;
   if (p.b_known != 0) load(at);
   wait_for_previous();
+  let_next_start();
   if (p.b_known == 0) load(at);
   while (at < p.k) {
     uint4 values[steps][halves];

@@ -32,6 +32,7 @@ template <typename T, int channels, bool to_pixels>
 __global__ void __launch_bounds__(threads)
     interleave(const uint4* from, uint4* to, std::uint32_t group_count, FastDivider groups_per_plane) {
   wait_for_previous();
+  let_next_start();
   __shared__ Staging<channels> staging[warps];
   constexpr int per_vector = 16 / static_cast<int>(sizeof(T));
   const int lane = static_cast<int>(threadIdx.x) % 32;

@@ -40,6 +40,7 @@ __device__ void load(T (&to)[elements], const T* from) {
 template <typename T, int bytes>
 __global__ void __launch_bounds__(threads) interleave_pairs(const __grid_constant__ Call call) {
   wait_for_previous();
+  let_next_start();
   constexpr int half = 8 / static_cast<int>(sizeof(T));
   const int output = static_cast<int>(blockIdx.y);
   int pixel = static_cast<int>(blockIdx.x * threads + threadIdx.x);

@@ -44,6 +44,7 @@ struct Copies {
 template <typename T, int max_copies, int max_rank>
 __global__ void __launch_bounds__(threads) copy_items(const __grid_constant__ Copies<max_copies, max_rank> all) {
   wait_for_previous();
+  let_next_start();
   int c = 0;
   while (c + 1 < all.count && blockIdx.x >= all.copies[c + 1].first_block) ++c;
   const CopyLoops<max_rank>& copy = all.copies[c];

@@ -115,6 +115,7 @@ __device__ void softmax_streamed(const float* x, float* y, std::int64_t member, 
 __global__ void __launch_bounds__(long_threads)
     softmax_long_rows(const float* x, float* y, std::int64_t length, bool log) {
   wait_for_previous();
+  let_next_start();
   const std::int64_t start = static_cast<std::int64_t>(blockIdx.x) * length;
   softmax_streamed<8>(
       x + start, y + start, threadIdx.x, length, long_threads, log, [](std::int64_t i) { return i; },
@@ -129,6 +130,7 @@ __global__ void __launch_bounds__(block_threads, 3)
     softmax_short_columns(const float* x, float* y, std::int64_t columns, int length, Radix inner, bool narrow,
                           bool log) {
   wait_for_previous();
+  let_next_start();
   std::int64_t outer = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x;
   if (outer >= columns) return;
   const std::int64_t first = take_digit(outer, inner, narrow), start = outer * length * inner.value + first;
@@ -169,6 +171,7 @@ __global__ void __launch_bounds__(block_threads)
     softmax_columns(const float* x, float* y, std::int64_t columns, std::int64_t length, Radix inner, bool narrow,
                     bool log) {
   wait_for_previous();
+  let_next_start();
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   std::int64_t outer = column;
   const std::int64_t first = take_digit(outer, inner, narrow);

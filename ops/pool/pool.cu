@@ -171,6 +171,7 @@ __global__ void __launch_bounds__(threads)
     pool_windows(const typename Window::Stored* x, typename Window::Stored* y, std::int64_t* indices,
                  const __grid_constant__ WindowProblem p, PoolKind kind) {
   wait_for_previous();
+  let_next_start();
   const std::int64_t output = thread_index();
   if (output >= p.outputs.count) return;
   const Outputs::Place at = p.outputs.place(output);
@@ -206,6 +207,7 @@ __global__ void __launch_bounds__(threads) pool_tile(const typename Fold::Stored
   using Stored = typename Fold::Stored;
   using Partial = typename Fold::Partial;
   wait_for_previous();
+  let_next_start();
   extern __shared__ float4 pool_tile_shared[];
   auto* pooled = reinterpret_cast<Partial*>(pool_tile_shared);
   const PoolAxis &high = p.window.pool.axes[1], &wide = p.window.pool.axes[2];

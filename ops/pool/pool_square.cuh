@@ -32,6 +32,7 @@ __global__ void __launch_bounds__(threads, 4) pool_square(const typename Fold::S
   using Value = typename Fold::Value;
   using Stored = typename Fold::Stored;
   wait_for_previous();
+  let_next_start();
   const std::int64_t output = thread_index();
   if (output >= p.outputs.count) return;
   const Outputs::Place at = p.outputs.place(output, true);
@@ -83,6 +84,7 @@ __global__ void __launch_bounds__(threads, 4)
   using Value = typename Fold::Value;
   using Stored = typename Fold::Stored;
   wait_for_previous();
+  let_next_start();
   const std::int64_t strip = thread_index();
   if (strip >= p.outputs.count) return;
   const Outputs::Place at = p.outputs.place(strip, true);

@@ -39,6 +39,7 @@ __global__ void __launch_bounds__(reduce_threads)
     merge_partials(const Fold* partials, typename Fold::Out* y, std::int64_t outputs, int splits, std::int64_t count,
                    typename Fold::Rule rule, const __grid_constant__ Place place) {
   wait_for_previous();
+  let_next_start();
   const int lane = static_cast<int>(threadIdx.x) % warp_threads;
   const std::int64_t output =
       static_cast<std::int64_t>(blockIdx.x) * reduce_warps + static_cast<int>(threadIdx.x) / warp_threads;
@@ -66,6 +67,7 @@ __global__ void __launch_bounds__(row_threads_most, 1)
                 typename Fold::Rule rule) {
   using Pack = Floats<pack, typename Fold::In>;
   wait_for_previous();
+  let_next_start();
   alignas(16) __shared__ unsigned char shared_bytes[row_threads_most / warp_threads * sizeof(Fold)];
   auto* shared = reinterpret_cast<Fold*>(shared_bytes);
   const int thread = static_cast<int>(threadIdx.x), group = 1 << group_bits, member = thread & (group - 1);
@@ -177,6 +179,7 @@ __global__ void __launch_bounds__(reduce_threads, fold_pack<typename Fold::In> >
   constexpr int pack = fold_pack<typename Fold::In>;
   using Pack = typename ColumnPack<typename Fold::In>::type;
   wait_for_previous();
+  let_next_start();
   const int thread = static_cast<int>(threadIdx.x), lanes = 1 << g.lane_bits, depth = reduce_threads >> g.lane_bits;
   const int lane = thread & (lanes - 1), member = thread >> g.lane_bits;
   const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) << g.lane_bits;

@@ -68,6 +68,7 @@ __global__ void __launch_bounds__(reduce_threads, 5)
   using In = typename Fold::In;
   using Loop = ReduceGeometry::Loop;
   wait_for_previous();
+  let_next_start();
   alignas(16) __shared__ unsigned char shared_bytes[reduce_threads * sizeof(Fold)];
   auto* shared = reinterpret_cast<Fold*>(shared_bytes);
   const int thread = static_cast<int>(threadIdx.x);

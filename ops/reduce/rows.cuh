@@ -82,6 +82,7 @@ template <int pack, typename Map>
 __global__ void __launch_bounds__(held_threads, 3)
     map_held_rows(const float* x, float* y, std::int64_t rows, int length, int group, const Map map) {
   wait_for_previous();
+  let_next_start();
   const int thread = static_cast<int>(threadIdx.x);
   const int member = thread & (group - 1), rows_per_block = held_threads / group;
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * rows_per_block + thread / group;
@@ -156,6 +157,7 @@ template <typename Take, typename Out>
 __global__ void __launch_bounds__(staged_rows, 9)
     take_staged_rows(const float* x, Out* y, std::int64_t rows, int length, const Take take) {
   wait_for_previous();
+  let_next_start();
   alignas(16) __shared__ float shared[staged_rows * staged_length];
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * staged_rows;
   const int here = rows - first < staged_rows ? static_cast<int>(rows - first) : staged_rows;

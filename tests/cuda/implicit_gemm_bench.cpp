@@ -1,11 +1,11 @@
-// lenslet-bench-implicit-gemm [PRECISION [ALGORITHM]]: every cut of implicit_gemm, or, of another precision than fp32,
-// of mma_gemm, wgmma_gemm, wgmma_tf32, wgmma_patch and grouped_tf32, or the one that is named, on problems of known
-// networks, as CSV: what the constants in
-// ops/conv/cuda/implicit_gemm_plan.cpp are fitted to, and on others, which they are held to (tools/scripts/
-// refit_conv.py). Cuts that the model puts beyond three times the best are left out. Each cut is a CUDA graph of many
-// runs on the same memory, so weights up to the size of L2 come from there; blocks are spread evenly as the planner has
-// it. A row that starts with * is what the planner takes. Cuts into slices that a cluster can add up are measured in
-// both forms: with clusters, and added up by a second kernel.
+// lenslet-bench-implicit-gemm [PRECISION [ALGORITHM [PROBLEM...]]]: every cut of implicit_gemm, or, of another
+// precision than fp32, of mma_gemm, wgmma_gemm, wgmma_tf32, wgmma_patch and grouped_tf32, or the one that is
+// named, on problems of known networks, as CSV: what the constants in ops/conv/cuda/implicit_gemm_plan.cpp are
+// fitted to, and on others, which they are held to (tools/scripts/refit_conv.py); or on the problems that are named,
+// N,C,SIZE,K,FILTER,STRIDE[,GROUPS]. Cuts that the model puts beyond three times the best are left out. Each cut is a
+// CUDA graph of many runs on the same memory, so weights up to the size of L2 come from there; blocks are spread evenly
+// as the planner has it. A row that starts with * is what the planner takes. Cuts into slices that a cluster can add up
+// are measured in both forms: with clusters, and added up by a second kernel.
 
 #include <fmt/format.h>
 
@@ -20,6 +20,7 @@
 
 #include "base/cuda/session.h"
 #include "base/cuda/upload.h"
+#include "lenslet/error.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/grouped_tf32_plan.h"
 #include "ops/conv/cuda/implicit_gemm_plan.h"
@@ -291,10 +292,21 @@ void measure(const Session& session, std::string_view name, std::string_view set
   }
 }
 
-int main(std::string_view precision, std::string_view only) {
+/// "64,144,56,144,3,1,144"
+Row read_row(const std::string& text) {
+  long long n = 0, c = 0, size = 0, k = 0, filter = 0, stride = 0, groups = 1;
+  const int read =
+      std::sscanf(text.c_str(), "%lld,%lld,%lld,%lld,%lld,%lld,%lld", &n, &c, &size, &k, &filter, &stride, &groups);
+  if (read < 6) throw Error(ErrorKind::invalid_argument, text + ": not N,C,SIZE,K,FILTER,STRIDE[,GROUPS]");
+  return {n, c, size, k, filter, stride, groups};
+}
+
+int main(std::string_view precision, std::string_view only, std::span<char*> problems) {
   const Session session(0);
   const Numerics numerics = parse_numerics(precision);
   fmt::print("set,algorithm,problem,tile,slices,cluster,steps_a_slice,blocks,us,estimated_us,flops_us,bytes_us\n");
+  for (const char* const text : problems) measure(session, only, "asked", read_row(text), numerics);
+  if (!problems.empty()) return 0;
   if (numerics != Numerics()) {
     for (const std::string_view algorithm : {"mma_gemm", "wgmma_gemm", "wgmma_tf32"}) {
       if (!only.empty() && algorithm != only) continue;
@@ -324,7 +336,8 @@ int main(std::string_view precision, std::string_view only) {
 
 int main(int argc, char** argv) {
   try {
-    return lenslet::main(argc > 1 ? argv[1] : "fp32", argc > 2 ? argv[2] : "");
+    return lenslet::main(argc > 1 ? argv[1] : "fp32", argc > 2 ? argv[2] : "",
+                         argc > 3 ? std::span(argv + 3, static_cast<std::size_t>(argc - 3)) : std::span<char*>());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "lenslet-bench-implicit-gemm: %s\n", error.what());
     return 1;

@@ -106,6 +106,7 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_tile(const
           load_or_zero(x + (h * call.width + width) * call.c, row_inside && width >= 0 && width < call.width);
     }
   }
+  let_next_start();
 #pragma unroll
   for (int r = 0; r < size; ++r)
 #pragma unroll
@@ -128,6 +129,7 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_tile(const
 template <typename Vector>
 __global__ void __launch_bounds__(max_depthwise_threads) depthwise_any(const __grid_constant__ DepthwiseCall call) {
   wait_for_previous();
+  let_next_start();
   const int item = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (item >= call.items) return;
   const DepthwisePlace place(call, item, sizeof(Vector) / sizeof(float), 1, 1);

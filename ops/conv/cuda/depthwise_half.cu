@@ -153,6 +153,7 @@ __global__ void __launch_bounds__(max_depthwise_threads, std::is_same_v<T, BFloa
   std::uint32_t window[ring][columns][words];
 #pragma unroll
   for (int row = 0; row < ring; ++row) load_next(window[row], row);
+  let_next_start();
   float bias[lanes];
   start(bias, call, place.channel);
   const Finisher<T> finish(call);
@@ -247,6 +248,7 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_rows(const
   std::uint32_t window[ahead][columns][words];
 #pragma unroll
   for (int row = 0; row < ahead; ++row) load_row(window[row], x, call, top + row, left);
+  let_next_start();
   float sums[tile_p][tile_q][2 * words];
   start(sums[0][0], call, place.channel);
 #pragma unroll
@@ -292,6 +294,7 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_rows(const
 template <typename T, int lanes>
 __global__ void __launch_bounds__(max_depthwise_threads) depthwise_any(const __grid_constant__ DepthwiseCall call) {
   wait_for_previous();
+  let_next_start();
   const int item = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (item >= call.items) return;
   const DepthwisePlace place(call, item, lanes, 1, 1);

@@ -70,6 +70,7 @@ __global__ void __launch_bounds__(block_threads, eights == 1 ? 3 : 2)
   };
   if (busy) load_filters(b);
   wait_for_previous();
+  let_next_start();
 
   const T* const x = static_cast<const T*>(call.x) +
                      static_cast<std::int64_t>(image) * call.height * call.width * call.c + first_channel;

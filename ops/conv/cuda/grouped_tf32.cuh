@@ -74,6 +74,7 @@ __global__ void __launch_bounds__(32 * grouped_tf32_most_warps, eights == 1   ? 
   };
   if (busy) load_filters(b);
   wait_for_previous();
+  let_next_start();
 
   {
     const float* const x =

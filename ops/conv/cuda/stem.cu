@@ -300,6 +300,7 @@ __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 5)
   // The ends of rows, which no patch reaches.
   for (int i = thread; i < call.copies * call.patch_words; i += block_threads) patch[i] = 0;
   wait_for_previous();
+  let_next_start();
   for (int k = thread; k < 8 * tiles_n; k += block_threads)
     bias[k] = call.bias != nullptr && first_k + k < call.k ? call.bias[first_k + k] : 0.0F;
 

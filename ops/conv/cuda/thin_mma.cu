@@ -120,6 +120,7 @@ __global__ void __launch_bounds__(block_threads, held == 1 ? 4 : 3) thin_kernel(
     kept[i] = channel + 1 < call.c ? 0xffffffffU : channel < call.c ? 0xffffU : 0;
   }
   wait_for_previous();
+  let_next_start();
 
   const auto take_bias = [&](ThinSet& to, int filter) {
     const auto fours = [&](int i) {
