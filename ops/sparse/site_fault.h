@@ -40,7 +40,7 @@ struct SiteFaultWords {
 
 /// What the texts name besides.
 struct SiteFaultContext {
-  SparseGrid grid;
+  SparseGrid grid = {};
   std::int64_t max_sites = 0, max_pairs = 0;
   std::int64_t taps = 0, most_inputs = 0, most_outputs = 0;  ///< what a rulebook has to be
 };
