@@ -2,7 +2,6 @@
 // A CUDA kernel of sparse values as it is bound: what it finds wrong becomes the CPU's words.
 
 #include <cstddef>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,12 +22,7 @@ std::unique_ptr<const BoundKernel> bound_checking(Run run, std::size_t workspace
     std::size_t workspace_bytes() const override { return bytes_; }
     void run(const KernelRun& run) const override { run_(run); }
     std::string fault() const override { return site_fault_text({}, context_); }
-    std::string fault_of(FaultWords words) const override {
-      static_assert(sizeof(SiteFaultWords) <= fault_words * sizeof(std::int32_t));
-      SiteFaultWords found;
-      std::memcpy(&found, words.data(), sizeof(found));
-      return site_fault_text(found, context_);
-    }
+    std::string fault_of(FaultWords words) const override { return site_fault_text(read_fault(words), context_); }
 
    private:
     Run run_;

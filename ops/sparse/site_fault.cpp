@@ -4,6 +4,15 @@
 
 namespace lenslet {
 
+SiteFaultWords read_fault(std::span<const std::int32_t> words) {
+  return {.kind = static_cast<SiteFault>(words[0]),
+          .row = words[1],
+          .other = words[2],
+          .site = {words[3], words[4], words[5], words[6]},
+          .count_low = words[7],
+          .count_high = words[8]};
+}
+
 std::string site_fault_text(const SiteFaultWords& words, const SiteFaultContext& context) {
   const auto row = [&](const std::string& why) {
     return fmt::format("site {} {} {}", words.row, site_text(words.site, context.grid.dims, 0), why);

@@ -3,6 +3,7 @@
 // which throws them, and of CUDA's kernels, which leave numbers behind (ops/core/fault.h).
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "ops/sparse/grid.h"
@@ -37,6 +38,9 @@ struct SiteFaultWords {
     return std::int64_t{count_high} * (std::int64_t{1} << 32) + static_cast<std::uint32_t>(count_low);
   }
 };
+
+/// `words`: what a kernel has written, 9 at least.
+SiteFaultWords read_fault(std::span<const std::int32_t> words);
 
 /// What the texts name besides.
 struct SiteFaultContext {

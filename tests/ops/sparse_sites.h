@@ -1,11 +1,16 @@
 #pragma once
 // Sites and cases of the sparse operators, for their tests.
 
-#include <array>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <limits>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "lenslet/error.h"
 #include "tests/ops/op_harness.h"
 
 namespace lenslet::test {
@@ -45,6 +50,34 @@ inline std::vector<Site> draw_sites(std::mt19937& random, std::int64_t images, c
   return sites;
 }
 
+/// The grid of a LiDAR's scan, z, y, x, and so many of its cells or somewhat more, in order, of each of `images`: rings
+/// on the ground, and walls.
+inline const Ints scan_grid{41, 1440, 1440};
+inline std::vector<Site> scan_sites(std::int64_t count, std::int64_t images, unsigned seed) {
+  std::mt19937 random(seed);
+  const auto in = [&](std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+  };
+  std::vector<Site> sites;
+  for (std::int64_t image = 0; image < images; ++image) {
+    std::vector<Site> own;
+    while (static_cast<std::int64_t>(own.size()) < count) {
+      const bool wall = in(0, 3) == 0;
+      const std::int64_t length = in(5, 60), y = in(0, 1439), step = in(-1, 1);
+      std::int64_t z = wall ? in(0, 30) : in(3, 6), x = in(0, 1439 - length);
+      for (std::int64_t i = 0; i < length; ++i) {
+        const std::int64_t at = std::clamp<std::int64_t>(y + step * i, 0, 1439);
+        own.push_back({image, z, at, x + i});
+        if (wall && z < 40) own.push_back({image, z + 1, at, x + i});
+      }
+    }
+    std::sort(own.begin(), own.end());
+    own.erase(std::unique(own.begin(), own.end()), own.end());
+    sites.insert(sites.end(), own.begin(), own.end());
+  }
+  return sites;
+}
+
 /// Features [bound,C], NaN in the rows that no site has: nobody may read those.
 inline Tensor features_of(std::size_t sites, std::int64_t bound, std::int64_t channels, unsigned seed) {
   Tensor x = random_f32({bound, channels}, seed);
@@ -53,5 +86,42 @@ inline Tensor features_of(std::size_t sites, std::int64_t bound, std::int64_t ch
             std::numeric_limits<float>::quiet_NaN());
   return x;
 }
+
+using Attributes = AttributeList;
+
+inline OpCase rulebook_case(const char* kind, const Ints& size, const Ints& kernel, Tensor indices,
+                            std::int64_t images = 1, const Attributes& more = {}) {
+  OpCase c{.op = "SparseRulebook",
+           .domain = "lenslet",
+           .attributes = {{"kind", std::string(kind)},
+                          {"spatial_shape", size},
+                          {"images", images},
+                          {"kernel_shape", kernel}},
+           .inputs = {std::move(indices)},
+           .outputs = std::string_view(kind) == "submanifold" ? 1U : 2U};
+  c.attributes.insert(c.attributes.end(), more.begin(), more.end());
+  return c;
+}
+
+inline Attributes strides(const Ints& values) { return {{"strides", values}}; }
+
+inline std::vector<std::int32_t> values(const Tensor& tensor) {
+  const auto span = tensor.values<std::int32_t>();
+  return {span.begin(), span.end()};
+}
+
+/// The message of the error that running a case ends with.
+inline std::string run_error(const OpCase& c) {
+  try {
+    (void)run_op(c);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::invalid_argument);
+    return error.what();
+  }
+  FAIL("ran: " << c.op);
+  return {};
+}
+
+inline bool contains(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
 }  // namespace lenslet::test

@@ -51,6 +51,27 @@ __device__ inline void write_header(const Book& book, const Begins& begins, bool
     book.rulebook[2 + t] = wrong ? 0 : static_cast<std::int32_t>(begins.at[t]);
 }
 
+/// Where a warp's pairs of each tap go, tap by tap in order from 0; all lanes ask.
+class Places {
+ public:
+  __device__ Places(const Begins& begins, const std::uint32_t* counts, int taps, std::int64_t warps, std::int64_t warp)
+      : begins_(begins), counts_(counts), taps_(taps), warps_(warps), warp_(warp) {}
+  __device__ std::int64_t operator()(int tap) {
+    // Those of 32 taps at a time: one wait for memory in place of 32.
+    if (tap % warp_threads == 0) {
+      const int own = tap + static_cast<int>(threadIdx.x) % warp_threads;
+      places_ = own < taps_ ? begins_.at[own] + counts_[own * warps_ + warp_] : 0;
+    }
+    return __shfl_sync(whole_warp, places_, tap % warp_threads);
+  }
+
+ private:
+  const Begins& begins_;
+  const std::uint32_t* counts_;
+  int taps_;
+  std::int64_t warps_, warp_, places_ = 0;
+};
+
 /// The lane's place among the lanes for which `is` holds.
 __device__ inline int rank_in_warp(unsigned which) { return __popc(which & ((1U << threadIdx.x % warp_threads) - 1)); }
 

@@ -58,10 +58,12 @@ __device__ void write_pairs(const WriteCall& c, const Begins& begins, std::int64
   if (warp * warp_threads >= sites) return;  // whole warps
   const Site site = c.in.site(row);
   std::int32_t *const in = c.book.in(), *const out = c.book.out();
+  Places places(begins, c.in.counts, c.book.taps, c.in.warps, warp);
   for_each_tap(c.in.geometry, c.in.out, site, row < sites, [&](int tap, std::int64_t key) {
+    const std::int64_t place = places(tap);
     const unsigned which = __ballot_sync(whole_warp, key >= 0);
     if (key < 0) return;
-    const std::int64_t to = begins.at[tap] + c.in.counts[tap * c.in.warps + warp] + rank_in_warp(which);
+    const std::int64_t to = place + rank_in_warp(which);
     in[to] = static_cast<std::int32_t>(row);
     out[to] = static_cast<std::int32_t>(c.cells.number(key));
   });

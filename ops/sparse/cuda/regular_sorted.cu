@@ -35,10 +35,12 @@ __global__ void __launch_bounds__(threads)
   const PairTotals all(totals, begins, book);
   const std::int64_t row = in.row(blockIdx.x), warp = row / warp_threads;
   if (all.wrong || warp * warp_threads >= all.sites) return;
+  Places places(begins, in.counts, book.taps, in.warps, warp);
   for_each_tap(in.geometry, in.out, in.site(row), row < all.sites, [&](int tap, std::int64_t key) {
+    const std::int64_t place = places(tap);
     const unsigned which = __ballot_sync(whole_warp, key >= 0);
     if (key < 0) return;
-    const std::int64_t to = begins.at[tap] + in.counts[tap * in.warps + warp] + rank_in_warp(which);
+    const std::int64_t to = place + rank_in_warp(which);
     book.in()[to] = static_cast<std::int32_t>(row);
     keys[to] = key;
   });

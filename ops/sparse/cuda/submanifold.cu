@@ -8,6 +8,9 @@ constexpr int threads = site_threads, warps_of_block = threads / warp_threads;
 /// Keys of a line that a block keeps: those of its 256 sites, shifted, lie among as many as a rule.
 constexpr int held = 1024;
 constexpr int most_lines = 13;  // of 5x5x5
+/// Taps whose pairs are read before any is written: what is written might be what is read next, for all a compiler
+/// knows.
+constexpr int taps_at_once = 8;
 
 /// Taps that differ in x alone.
 struct Line {
@@ -132,13 +135,22 @@ __global__ void __launch_bounds__(threads) write_kernel(WriteCall c) {
   fill_with_none(out, wrong ? 0 : pairs, c.book.room);
   const std::int64_t row = std::int64_t{blockIdx.x} * threads + threadIdx.x, warp = row / warp_threads;
   if (wrong || warp * warp_threads >= sites) return;
-  for (int t = 0; t < taps; ++t) {
-    const std::int32_t input = row < sites ? c.found[t * c.rows + row] : -1;
-    const unsigned which = __ballot_sync(whole_warp, input >= 0);
-    if (input < 0) continue;
-    const std::int64_t to = begins.at[t] + c.counts[t * c.warps + warp] + rank_in_warp(which);
-    in[to] = input;
-    out[to] = static_cast<std::int32_t>(row);
+  Places places(begins, c.counts, taps, c.warps, warp);
+  for (int first = 0; first < taps; first += taps_at_once) {
+    std::int32_t inputs[taps_at_once];
+#pragma unroll
+    for (int j = 0; j < taps_at_once; ++j)
+      inputs[j] = row < sites && first + j < taps ? c.found[(first + j) * c.rows + row] : -1;
+#pragma unroll
+    for (int j = 0; j < taps_at_once; ++j) {
+      if (first + j >= taps) break;
+      const std::int64_t place = places(first + j);
+      const unsigned which = __ballot_sync(whole_warp, inputs[j] >= 0);
+      if (inputs[j] < 0) continue;
+      const std::int64_t to = place + rank_in_warp(which);
+      in[to] = inputs[j];
+      out[to] = static_cast<std::int32_t>(row);
+    }
   }
 }
 
