@@ -12,7 +12,7 @@ void check_sites_of_each_run(const std::string& device);
 void check_sparse_bits_repeat(const std::string& device);
 /// What is wrong with the sites ends the run in the words of the CPU, and the runner runs on.
 void check_sparse_errors(const std::string& device);
-/// Where `precision` stores 16 bits, features are among them.
+/// `precision` is one that stores values in 16 bits.
 void check_sparse_halves(const std::string& device, const std::string& precision);
 
 }  // namespace lenslet::test
