@@ -60,6 +60,7 @@ int main() {
   print("movement", movement(session));
   print("photos (loaded: host's clock, against pinned uploads)", photos(session));
   print("pooling, softmax, reductions", reduction(session));
+  print("sparse values", sparse(session));
   return 0;
 }
 
