@@ -10,6 +10,7 @@ constexpr int per_thread = static_cast<int>(Cells::words_of_chunk) / threads;
 // A block a chunk.
 __global__ void __launch_bounds__(threads) number_kernel(Cells c) {
   wait_for_previous();
+  let_next_start();
   __shared__ std::uint32_t of_warps[warps];
   const std::int64_t first = std::int64_t{blockIdx.x} * Cells::words_of_chunk + threadIdx.x * per_thread;
   std::uint32_t own[per_thread], sum = 0;

@@ -14,6 +14,7 @@ constexpr std::int64_t words_of_clearing_block = threads * 8;
 __global__ void __launch_bounds__(threads)
     count_kernel(const __grid_constant__ Inputs in, std::uint64_t* bits, std::int64_t words) {
   wait_for_previous();
+  let_next_start();
   fill_with_zeros(bits, 0, words);
   const std::int64_t row = in.row(blockIdx.x);
   if (row - threadIdx.x < in.rows) count_pairs(in, row);
@@ -21,6 +22,7 @@ __global__ void __launch_bounds__(threads)
 
 __global__ void __launch_bounds__(threads) mark_kernel(const __grid_constant__ Inputs in, std::uint64_t* bits) {
   wait_for_previous();
+  let_next_start();
   const Site site = in.site(in.row(blockIdx.x));
   if (!in.grid.has(site)) return;
   // Outputs of neighbouring taps share a word mostly.
@@ -82,6 +84,7 @@ __device__ void write_outputs(const WriteCall& c) {
 
 __global__ void __launch_bounds__(threads) write_kernel(const __grid_constant__ WriteCall c) {
   wait_for_previous();
+  let_next_start();
   __shared__ Begins begins;
   const int taps = c.book.taps;
   begins.read(c.totals, taps);

@@ -10,6 +10,7 @@ constexpr int threads = site_threads;
 
 __global__ void __launch_bounds__(threads) count_kernel(const __grid_constant__ Inputs in) {
   wait_for_previous();
+  let_next_start();
   count_pairs(in, in.row(blockIdx.x));
 }
 
@@ -30,6 +31,7 @@ struct PairTotals {
 __global__ void __launch_bounds__(threads)
     keys_kernel(const __grid_constant__ Inputs in, Book book, const std::int64_t* totals, std::int64_t* keys) {
   wait_for_previous();
+  let_next_start();
   __shared__ Begins begins;
   begins.read(totals, book.taps);
   const PairTotals all(totals, begins, book);
@@ -73,6 +75,7 @@ struct WriteCall {
 
 __global__ void __launch_bounds__(threads) write_kernel(const __grid_constant__ WriteCall c) {
   wait_for_previous();
+  let_next_start();
   __shared__ Begins begins;
   begins.read(c.totals, c.book.taps);
   const PairTotals all(c.totals, begins, c.book);

@@ -6,6 +6,7 @@ namespace {
 __global__ void __launch_bounds__(merge_threads)
     merge_kernel(const Entry* from, Entry* to, std::int64_t count, std::int64_t run) {
   wait_for_previous();
+  let_next_start();
   const std::int64_t i = std::int64_t{blockIdx.x} * merge_threads + threadIdx.x;
   if (i >= count) return;
   const Entry entry = from[i];
@@ -31,6 +32,7 @@ __global__ void __launch_bounds__(merge_threads)
     heads_kernel(const Entry* sorted, std::int64_t count, std::uint32_t* heads, std::uint32_t* live,
                  std::uint64_t* repeated) {
   wait_for_previous();
+  let_next_start();
   const std::int64_t i = std::int64_t{blockIdx.x} * merge_threads + threadIdx.x, warp = i / warp_threads;
   const std::int64_t key = i < count ? sorted[i].key : no_key;
   const bool is_live = key != no_key, is_head = is_live && (i == 0 || sorted[i - 1].key != key);

@@ -21,6 +21,7 @@ template <typename Load>
 __global__ void __launch_bounds__(tile_threads)
     sort_tiles_kernel(const __grid_constant__ Load load, std::int64_t count, Entry* sorted, std::uint64_t* faults) {
   wait_for_previous();
+  let_next_start();
   __shared__ Entry tile[sort_tile];
   const std::int64_t begin = std::int64_t{blockIdx.x} * sort_tile;
   const int thread = static_cast<int>(threadIdx.x);

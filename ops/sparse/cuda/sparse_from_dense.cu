@@ -32,6 +32,7 @@ __device__ bool is_zero(T bits) {
 template <typename T>
 __global__ void __launch_bounds__(threads) mark_kernel(Dense<T> dense, std::uint32_t* bits, std::int64_t padded) {
   wait_for_previous();
+  let_next_start();
   const std::int64_t cell = std::int64_t{blockIdx.x} * threads + threadIdx.x;
   bool any = false;
   if (cell < dense.cells) {
@@ -58,6 +59,7 @@ struct GatherCall {
 template <typename T>
 __global__ void __launch_bounds__(threads) gather_kernel(const __grid_constant__ GatherCall<T> c) {
   wait_for_previous();
+  let_next_start();
   const std::int64_t all = c.totals[0], channels = c.dense.channels;
   const bool wrong = all > c.most;
   if (wrong && blockIdx.x == 0 && threadIdx.x == 0) tell_count(c.fault, SiteFault::sites, all);

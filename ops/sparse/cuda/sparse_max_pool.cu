@@ -24,6 +24,7 @@ struct PoolCall {
 template <typename T>
 __global__ void __launch_bounds__(threads) pool_kernel(const __grid_constant__ PoolCall<T> c) {
   wait_for_previous();
+  let_next_start();
   __shared__ std::int32_t input_of[most_taps][outputs_of_block];  // through a tap, or -1
   __shared__ std::int32_t first_pair[most_taps];
   const int thread = static_cast<int>(threadIdx.x);

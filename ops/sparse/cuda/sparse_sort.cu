@@ -37,6 +37,7 @@ struct MoveCall {
 template <typename T>
 __global__ void __launch_bounds__(threads) move_kernel(const __grid_constant__ MoveCall<T> c) {
   wait_for_previous();
+  let_next_start();
   const std::int64_t live = c.totals[0];
   const auto found = static_cast<std::uint64_t>(c.totals[2]);
   const bool wrong = found != no_fault || live > c.most;

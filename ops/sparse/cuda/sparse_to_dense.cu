@@ -15,6 +15,7 @@ std::int64_t warps_of(std::int64_t rows) { return (rows + warp_threads - 1) / wa
 __global__ void __launch_bounds__(threads)
     check_kernel(DeviceGrid grid, const std::int32_t* indices, std::int64_t rows, std::uint64_t* faults) {
   wait_for_previous();
+  let_next_start();
   const std::int64_t row = std::int64_t{blockIdx.x} * threads + threadIdx.x;
   const Site site = row < rows ? site_at(indices, grid.dims, row) : Site{-1, 0, 0, 0};
   const std::uint64_t fault = least_of_warp(fault_of_row(grid, indices, row, site));
@@ -50,6 +51,7 @@ struct DenseCall {
 template <typename T>
 __global__ void __launch_bounds__(threads) dense_kernel(const __grid_constant__ DenseCall<T> c) {
   wait_for_previous();
+  let_next_start();
   __shared__ std::int32_t row_of[cells_of_block];
   __shared__ std::int64_t ends[2];
   const std::int64_t image = blockIdx.x / c.blocks_of_image;

@@ -47,6 +47,7 @@ struct MeanCall {
 
 __global__ void __launch_bounds__(threads) mean_kernel(const __grid_constant__ MeanCall c) {
   wait_for_previous();
+  let_next_start();
   const std::int64_t all = c.totals[0];
   const bool wrong = all > c.most;
   if (wrong && blockIdx.x == 0 && threadIdx.x == 0) tell_count(c.fault, SiteFault::sites, all);

@@ -36,6 +36,7 @@ struct FindCall {
 
 __global__ void __launch_bounds__(threads) find_kernel(const __grid_constant__ FindCall c) {
   wait_for_previous();
+  let_next_start();
   __shared__ std::int64_t keys[held];
   __shared__ std::int64_t first_key, last_key;
   __shared__ std::int64_t ends[2 * most_lines];
@@ -119,6 +120,7 @@ struct WriteCall {
 
 __global__ void __launch_bounds__(threads) write_kernel(WriteCall c) {
   wait_for_previous();
+  let_next_start();
   __shared__ Begins begins;
   const int taps = c.book.taps;
   begins.read(c.totals, taps);

@@ -39,6 +39,7 @@ __device__ std::int64_t sums_before(std::uint32_t* values, std::int64_t count) {
 
 __global__ void __launch_bounds__(threads) totals_kernel(Totals t) {
   wait_for_previous();
+  let_next_start();
   const int row = static_cast<int>(blockIdx.x);
   if (row <= t.rows) {
     const std::int64_t total =
