@@ -228,6 +228,62 @@ TEST_CASE("sparse/rulebook/errors_on_a_large_grid") {
                  "18 output sites, more than the bound of 17 (max_sites)"));
 }
 
+namespace {
+
+/// What a runner's first kernel says against a case; nothing where it runs.
+std::string told_by(const OpRunner& runner, const OpCase& c) {
+  const std::shared_ptr<const Op> op = make_op(c);
+  const std::vector<InputInfo> infos = infos_of(c.inputs, {});
+  const Problem problem(op, infos);
+  std::string told;
+  for_each_call(runner, problem, *kernels_of(c.op, runner.device())[0], 1, [&](const Call& call) {
+    try {
+      (void)run_between_guards(runner, call, c.inputs, call.str());
+    } catch (const Error& error) {
+      told = error.what();
+    }
+  });
+  return told;
+}
+
+}  // namespace
+
+// Rows changed at random: whatever is wrong first, all devices tell it alike, and nothing is written outside.
+TEST_CASE("sparse/rulebook/wrong_sites_are_told_alike") {
+  std::mt19937 random(static_cast<unsigned>(std::random_device{}()));
+  const auto in = [&](std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+  };
+  int wrong = 0;
+  for (int i = 0; i < 120; ++i) {
+    const Ints size = i % 2 == 0 ? Ints{9, 12, 11} : Ints{30, 40};
+    const std::vector<Site> sites = draw_sites(random, 2, size, 0.4);
+    Tensor indices = indices_of(sites, static_cast<std::int64_t>(sites.size()) + in(0, 300), size.size());
+    const auto values = indices.values<std::int32_t>();
+    for (std::int64_t change = in(1, 3); change > 0; --change) {
+      std::int32_t& value = values[static_cast<std::size_t>(in(0, static_cast<std::int64_t>(values.size()) - 1))];
+      const std::int32_t odd[] = {-1, INT32_MIN, INT32_MAX, 0, 5, value + 1};
+      value = odd[in(0, 5)];
+    }
+    const AttributeList grid{{"spatial_shape", size}, {"images", std::int64_t{2}}};
+    const Tensor features = random_f32({indices.shape()[0], 3}, 1);
+    const Ints kernel(size.size(), 3);
+    OpCase cases[] = {
+        rulebook_case("submanifold", size, kernel, indices, 2),
+        rulebook_case("regular", size, kernel, indices, 2, {{"max_sites", in(100, 4000)}}),
+        rulebook_case("transposed", size, kernel, indices, 2, strides(Ints(size.size(), 2))),
+        {.op = "SparseSort", .domain = "lenslet", .attributes = grid, .inputs = {indices, features}, .outputs = 2},
+        {.op = "SparseToDense", .domain = "lenslet", .attributes = grid, .inputs = {indices, features}}};
+    cases[3].attributes.emplace_back("max_sites", static_cast<std::int64_t>(sites.size()) - in(0, 2));
+    for (const OpCase& c : cases) {
+      const std::string told = told_by(cpu_op_runner(), c);
+      CHECK(told_by(op_runner(), c) == told);
+      wrong += told.empty() ? 0 : 1;
+    }
+  }
+  CHECK(wrong > 100);
+}
+
 TEST_CASE("sparse/rulebook/bits_repeat") {
   const std::vector<Site> sites = scan_sites(50'000, 1, 9);
   const Tensor indices = indices_of(sites, static_cast<std::int64_t>(sites.size()), 3);
