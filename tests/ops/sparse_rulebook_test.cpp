@@ -67,6 +67,21 @@ TEST_CASE("sparse/rulebook/far_apart") {
   check_op(rulebook_case("regular", {3, 300, 300}, {3, 3, 3}, indices_of(wide, count, 3), 1, strides({1, 2, 2})));
 }
 
+// A file may leave the indices of the outputs off.
+TEST_CASE("sparse/rulebook/without_output_sites") {
+  for (const std::int64_t size : {4, 1 << 20})
+    for (const char* const kind : {"regular", "transposed"}) {
+      OpCase c = rulebook_case(kind, {size, size}, {3, 3}, indices_of({{0, 1, 1}, {0, 2, 3}}, 4, 2), 1,
+                               {{"pads", Ints{1, 1, 1, 1}}});
+      const std::vector<Tensor> both = run_op(c);
+      c.outputs = 1;
+      check_op(c);
+      const std::vector<Tensor> one = run_op(c);
+      REQUIRE(one.size() == 1);
+      CHECK(values(one[0]) == values(both[0]));
+    }
+}
+
 TEST_CASE("sparse/rulebook/errors_of_the_run") {
   const auto error = [](const std::vector<Site>& sites, const Attributes& more = {}, const char* kind = "submanifold") {
     return run_error(

@@ -105,11 +105,11 @@ __global__ void __launch_bounds__(threads) write_kernel(const __grid_constant__ 
   const int width = 1 + c.in.out.dims;
   fill_with_none(c.book.in(), wrong ? 0 : pairs, c.book.room);
   fill_with_none(c.book.out(), wrong ? 0 : pairs, c.book.room);
-  fill_with_none(c.out_indices, wrong ? 0 : outputs * width, c.most_outputs * width);
+  if (c.out_indices != nullptr) fill_with_none(c.out_indices, wrong ? 0 : outputs * width, c.most_outputs * width);
   if (wrong) return;
   if (blockIdx.x < c.site_blocks)
     write_pairs(c, begins, sites);
-  else
+  else if (c.out_indices != nullptr)
     write_outputs(c);
 }
 

@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(threads) write_kernel(const __grid_constant__ 
   const std::int64_t pairs = wrong ? 0 : all.pairs;
   fill_with_none(c.book.in(), pairs, c.book.room);
   fill_with_none(c.book.out(), pairs, c.book.room);
-  fill_with_none(c.out_indices, wrong ? 0 : outputs * width, c.most_outputs * width);
+  if (c.out_indices != nullptr) fill_with_none(c.out_indices, wrong ? 0 : outputs * width, c.most_outputs * width);
   const std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x, warp = i / warp_threads;
   if (warp * warp_threads >= pairs) return;
   const Entry entry = i < pairs ? c.sorted[i] : Entry{no_key, 0};
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(threads) write_kernel(const __grid_constant__ 
   // Of an entry that is no head, that of the last head before it.
   const std::int64_t output = std::int64_t{c.heads[warp]} + rank_in_warp(which) + (is_head ? 1 : 0) - 1;
   c.book.out()[entry.row] = static_cast<std::int32_t>(output);
-  if (is_head) put_site(c.out_indices, c.in.out.dims, output, c.in.out.site(entry.key));
+  if (is_head && c.out_indices != nullptr) put_site(c.out_indices, c.in.out.dims, output, c.in.out.site(entry.key));
 }
 
 struct Memory {

@@ -28,7 +28,7 @@ inline constexpr std::int64_t most_marked_cells = std::int64_t{1} << 28;
 
 /// Bytes of workspace of make_rulebook().
 std::size_t rulebook_workspace_bytes(const RulebookPlan& plan);
-/// Device addresses; `out_indices` only of what is no submanifold. What is wrong is told to context.fault as
+/// Device addresses; `out_indices` only of what is no submanifold, or null. What is wrong is told to context.fault as
 /// SiteFaultWords say, and the rulebook then is that of no site.
 void make_rulebook(const Context& context, const RulebookPlan& plan, const std::int32_t* indices,
                    std::int32_t* rulebook, std::int32_t* out_indices, std::byte* workspace);
