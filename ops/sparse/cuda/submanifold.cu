@@ -54,6 +54,7 @@ __global__ void __launch_bounds__(threads) find_kernel(const __grid_constant__ F
   }
   const std::int64_t key = c.grid.key(site);
   const bool is_site = key != no_key;
+  const Site own = is_site ? site : Site{0, 0, 0, 0};  // what is none may be any numbers
 
   // Sites of a block are its first threads', if all is right; if not, these keys are any.
   const int count = __syncthreads_count(is_site ? 1 : 0);
@@ -86,10 +87,10 @@ __global__ void __launch_bounds__(threads) find_kernel(const __grid_constant__ F
     const auto key_at = [&](std::int64_t i) {
       return is_held ? keys[i - begin] : c.grid.key(site_at(c.indices, c.grid.dims, i));
     };
-    const std::int32_t z = site.z + line.dz, y = site.y + line.dy;
+    const std::int32_t z = own.z + line.dz, y = own.y + line.dy;
     const bool on_grid = is_site && z >= 0 && z < c.grid.depth && y >= 0 && y < c.grid.height;
-    std::int64_t wanted = key + (on_grid ? c.step(line) : 0);
-    std::int32_t x = site.x - c.taps_of_line / 2 * c.dilation;
+    std::int64_t wanted = on_grid ? key + c.step(line) : 0;
+    std::int32_t x = own.x - c.taps_of_line / 2 * c.dilation;
     std::int64_t at = begin;
     for (int j = 0; j < line.taps; ++j, wanted += c.dilation, x += c.dilation) {
       std::int64_t input = -1;
