@@ -227,12 +227,13 @@ void RegularBuilder::build(const std::int32_t* indices, std::int32_t* rulebook, 
       for (std::int64_t t = 0; t < taps; ++t)
         for (std::int64_t p = starts[piece * taps + t]; p < starts[(piece + 1) * taps + t]; ++p) out[p] += before;
       const std::int64_t* const own = sites + first_site[piece];
-      for (std::int64_t i = found[piece]; i < found[piece + 1]; ++i)
+      for (std::int64_t i = found[piece]; out_indices != nullptr && i < found[piece + 1]; ++i)
         put_cell(out_indices, out_, i, own[i - found[piece]]);
     }
   });
   const std::int64_t width = 1 + out_.dims;
-  fill_with_none(out_indices + outputs * width, (plan_.max_outputs - outputs) * width, pool);
+  if (out_indices != nullptr)
+    fill_with_none(out_indices + outputs * width, (plan_.max_outputs - outputs) * width, pool);
   clear_rest(rulebook, taps, room, pool);
 }
 

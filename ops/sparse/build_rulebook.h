@@ -53,7 +53,7 @@ class RegularBuilder {
  public:
   explicit RegularBuilder(const RulebookPlan& plan);
   std::size_t workspace_bytes() const;
-  /// As SubmanifoldBuilder's; `out_indices` [max_outputs, 1 + dims], in the order of their keys.
+  /// As SubmanifoldBuilder's; `out_indices` [max_outputs, 1 + dims], in the order of their keys, or null.
   /// Error(invalid_argument) also for more outputs than there is room for.
   void build(const std::int32_t* indices, std::int32_t* rulebook, std::int32_t* out_indices,
              std::span<std::byte> workspace, ThreadPool& pool) const;

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ops/core/checks.h"
+#include "ops/sparse/site_fault.h"
 
 namespace lenslet {
 
@@ -106,28 +109,32 @@ std::string site_text(const std::int32_t* indices, int dims, std::int64_t i) {
 
 std::int64_t read_sites(const std::int32_t* indices, std::int64_t bound, const SparseGrid& grid, const SiteKeys& key,
                         std::int64_t* keys) {
-  const auto fail = [&](std::int64_t i, const std::string& why) {
-    throw Error(ErrorKind::invalid_argument, fmt::format("site {} {} {}", i, site_text(indices, grid.dims, i), why));
+  const auto fail = [&](std::int64_t i, SiteFault kind, std::int64_t other = -1) {
+    SiteFaultWords words{.kind = kind, .row = static_cast<std::int32_t>(i), .other = static_cast<std::int32_t>(other)};
+    std::copy_n(indices + i * (1 + grid.dims), 1 + grid.dims, words.site);
+    throw Error(ErrorKind::invalid_argument, site_fault_text(words, {.grid = grid}));
   };
   std::int64_t count = 0, last = -1;
   for (; count < bound; ++count) {
     const std::array<std::int32_t, 4> site = site_at(indices, grid.dims, count);
     if (site[0] < 0) break;
-    if (!on_grid(grid, site)) fail(count, "lies outside " + grid.str());
+    if (!on_grid(grid, site)) fail(count, SiteFault::outside);
     const std::int64_t own = key(site[0], site[1], site[2], site[3]);
-    if (own <= last)
-      fail(count, own == last ? "stands twice" : "comes after a larger one; SparseSort brings sites into their order");
+    if (own <= last) fail(count, own == last ? SiteFault::twice : SiteFault::out_of_order);
     last = own;
     if (keys != nullptr) keys[count] = own;
   }
   for (std::int64_t i = count; i < bound; ++i)
-    if (indices[i * (1 + grid.dims)] >= 0) fail(i, fmt::format("comes after row {}, which holds no site", count));
+    if (indices[i * (1 + grid.dims)] >= 0) fail(i, SiteFault::behind_empty, count);
   return count;
 }
 
+std::string count_text(std::int64_t count, std::int64_t bound, const char* what, const char* attribute) {
+  return fmt::format("{} {}, more than the bound of {} ({})", count, what, bound, attribute);
+}
+
 void refuse_count(std::int64_t count, std::int64_t bound, const char* what, const char* attribute) {
-  throw Error(ErrorKind::invalid_argument,
-              fmt::format("{} {}, more than the bound of {} ({})", count, what, bound, attribute));
+  throw Error(ErrorKind::invalid_argument, count_text(count, bound, what, attribute));
 }
 
 }  // namespace lenslet

@@ -88,7 +88,8 @@ inline bool on_grid(const SparseGrid& grid, const std::array<std::int32_t, 4>& s
 std::int64_t read_sites(const std::int32_t* indices, std::int64_t bound, const SparseGrid& grid, const SiteKeys& key,
                         std::int64_t* keys);
 
-/// Error(invalid_argument) "171234 sites, more than the bound of 160000 (max_sites)".
+/// "171234 sites, more than the bound of 160000 (max_sites)", and the Error(invalid_argument) of it.
+std::string count_text(std::int64_t count, std::int64_t bound, const char* what, const char* attribute);
 [[noreturn]] void refuse_count(std::int64_t count, std::int64_t bound, const char* what, const char* attribute);
 
 }  // namespace lenslet

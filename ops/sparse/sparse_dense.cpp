@@ -9,8 +9,9 @@
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"
-#include "ops/sparse/build_rulebook.h"
+#include "ops/sparse/bound_checking.h"
 #include "ops/sparse/clear.h"
+#include "ops/sparse/cuda/features_cuda.h"
 #include "ops/sparse/grid.h"
 
 namespace lenslet {
@@ -166,8 +167,42 @@ std::unique_ptr<const BoundKernel> bind_from_dense(const Binding& binding) {
       workspace);
 }
 
-constexpr SimpleKernel to_dense_kernels[] = {{.types = dtypes<Types<float>>, .typed_input = 1, .bind = bind_to_dense}};
-constexpr SimpleKernel from_dense_kernels[] = {{.types = dtypes<Types<float>>, .bind = bind_from_dense}};
+std::unique_ptr<const BoundKernel> bind_to_dense_cuda(const Binding& binding) {
+  if constexpr (cuda_built) {
+    const SparseGrid grid = binding.op<SparseToDense>().grid();
+    const std::int64_t rows = binding.shape(0)[0], channels = binding.shape(1)[1];
+    const std::size_t element_bytes = dtype_bytes(binding.problem.inputs()[1].type.dtype);
+    return bound_checking(
+        [=](const KernelRun& run) {
+          cuda::sparse_to_dense(*run.cuda, grid, rows, channels, element_bytes, run.in<std::int32_t>(0),
+                                run.in<void>(1), run.out<void>(), run.workspace.data());
+        },
+        cuda::sparse_to_dense_workspace_bytes(rows), {.grid = grid});
+  }
+  return nullptr;
+}
+
+std::unique_ptr<const BoundKernel> bind_from_dense_cuda(const Binding& binding) {
+  if constexpr (cuda_built) {
+    const SparseGrid grid = SparseFromDense::grid(binding.shape(0));
+    const std::int64_t channels = binding.shape(0)[1], most = binding.output_shape(0)[0];
+    const std::size_t element_bytes = dtype_bytes(binding.problem.inputs()[0].type.dtype);
+    return bound_checking(
+        [=](const KernelRun& run) {
+          cuda::sparse_from_dense(*run.cuda, grid, channels, most, element_bytes, run.in<void>(0),
+                                  run.out<std::int32_t>(0), run.out<void>(1), run.workspace.data());
+        },
+        cuda::sparse_from_dense_workspace_bytes(grid), {.grid = grid, .max_sites = most});
+  }
+  return nullptr;
+}
+
+constexpr auto to_dense_kernels =
+    on_both({.types = dtypes<Types<float>>, .more_on_cuda = dtypes<Types<Float16, BFloat16>>, .typed_input = 1},
+            bind_to_dense, bind_to_dense_cuda);
+constexpr auto from_dense_kernels =
+    on_both({.types = dtypes<Types<float>>, .more_on_cuda = dtypes<Types<Float16, BFloat16>>}, bind_from_dense,
+            bind_from_dense_cuda);
 
 }  // namespace
 

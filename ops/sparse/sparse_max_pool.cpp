@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "ops/core/checks.h"
+#include "ops/sparse/bound_checking.h"
 #include "ops/sparse/clear.h"
+#include "ops/sparse/cuda/features_cuda.h"
 #include "ops/sparse/rulebook.h"
 #include "ops/sparse/sparse_conv.h"
 
@@ -88,7 +90,26 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   });
 }
 
-constexpr SimpleKernel kernels[] = {{.types = dtypes<Types<float>>, .bind = bind_cpu}};
+std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
+  if constexpr (cuda_built) {
+    const std::int64_t taps = binding.op<SparseMaxPool>().taps();
+    const cuda::SparsePoolSizes sizes{.taps = taps,
+                                      .room = (binding.shape(1)[0] - rulebook_header(taps)) / 2,
+                                      .most_inputs = binding.shape(0)[0],
+                                      .most_outputs = binding.output_shape()[0],
+                                      .channels = binding.shape(0)[1]};
+    const DType dtype = binding.problem.inputs()[0].type.dtype;
+    return bound_checking(
+        [=](const KernelRun& run) {
+          cuda::sparse_max_pool(*run.cuda, sizes, dtype, run.in<void>(0), run.in<std::int32_t>(1), run.out<void>());
+        },
+        0, {.taps = taps, .most_inputs = sizes.most_inputs, .most_outputs = sizes.most_outputs});
+  }
+  return nullptr;
+}
+
+constexpr auto kernels =
+    on_both({.types = dtypes<Types<float>>, .more_on_cuda = dtypes<Types<Float16, BFloat16>>}, bind_cpu, bind_cuda);
 
 }  // namespace
 

@@ -6,7 +6,9 @@
 
 #include "ops/core/checks.h"
 #include "ops/core/kernel.h"
+#include "ops/sparse/bound_checking.h"
 #include "ops/sparse/build_rulebook.h"
+#include "ops/sparse/cuda/rulebook_cuda.h"
 
 namespace lenslet {
 
@@ -162,7 +164,21 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
       bytes);
 }
 
-constexpr SimpleKernel kernels[] = {{.types = dtypes<Types<std::int32_t>>, .bind = bind_cpu}};
+std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
+  if constexpr (cuda_built) {
+    const RulebookPlan plan = binding.op<SparseRulebook>().plan(binding.shape(0));
+    return bound_checking(
+        [plan](const KernelRun& run) {
+          cuda::make_rulebook(*run.cuda, plan, run.in<std::int32_t>(0), run.out<std::int32_t>(0),
+                              run.out<std::int32_t>(1), run.workspace.data());
+        },
+        cuda::rulebook_workspace_bytes(plan),
+        {.grid = plan.grid, .max_sites = plan.max_outputs, .max_pairs = plan.max_pairs});
+  }
+  return nullptr;
+}
+
+constexpr auto kernels = on_both({.types = dtypes<Types<std::int32_t>>}, bind_cpu, bind_cuda);
 
 }  // namespace
 

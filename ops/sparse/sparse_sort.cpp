@@ -10,8 +10,9 @@
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"
-#include "ops/sparse/build_rulebook.h"
+#include "ops/sparse/bound_checking.h"
 #include "ops/sparse/clear.h"
+#include "ops/sparse/cuda/features_cuda.h"
 #include "ops/sparse/grid.h"
 #include "ops/sparse/sort_sites.h"
 
@@ -104,7 +105,25 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
       workspace);
 }
 
-constexpr SimpleKernel kernels[] = {{.types = dtypes<Types<float>>, .typed_input = 1, .bind = bind_cpu}};
+std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
+  if constexpr (cuda_built) {
+    const SparseGrid grid = binding.op<SparseSort>().grid();
+    const cuda::SortSizes sizes{
+        .rows = binding.shape(0)[0], .channels = binding.shape(1)[1], .most = binding.output_shape(0)[0]};
+    const std::size_t element_bytes = dtype_bytes(binding.problem.inputs()[1].type.dtype);
+    return bound_checking(
+        [=](const KernelRun& run) {
+          cuda::sparse_sort(*run.cuda, grid, sizes, element_bytes, run.in<std::int32_t>(0), run.in<void>(1),
+                            run.out<std::int32_t>(0), run.out<void>(1), run.workspace.data());
+        },
+        cuda::sparse_sort_workspace_bytes(sizes), {.grid = grid, .max_sites = sizes.most});
+  }
+  return nullptr;
+}
+
+constexpr auto kernels =
+    on_both({.types = dtypes<Types<float>>, .more_on_cuda = dtypes<Types<Float16, BFloat16>>, .typed_input = 1},
+            bind_cpu, bind_cuda);
 
 }  // namespace
 

@@ -11,8 +11,9 @@
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"
-#include "ops/sparse/build_rulebook.h"
+#include "ops/sparse/bound_checking.h"
 #include "ops/sparse/clear.h"
+#include "ops/sparse/cuda/features_cuda.h"
 #include "ops/sparse/grid.h"
 #include "ops/sparse/sort_sites.h"
 
@@ -148,7 +149,29 @@ std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
       workspace);
 }
 
-constexpr SimpleKernel kernels[] = {{.types = dtypes<Types<float>>, .bind = bind_cpu}};
+std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
+  if constexpr (cuda_built) {
+    const auto& op = binding.op<SparseVoxelize>();
+    const SparseGrid grid = op.grid();
+    const Shape& shape = binding.shape(0);
+    const int last = shape.rank() - 1;
+    const cuda::VoxelSizes sizes{.images = last == 2 ? shape[0] : 1,
+                                 .rows = shape[last - 1],
+                                 .columns = shape[last],
+                                 .most = binding.output_shape(0)[0],
+                                 .low = op.low(),
+                                 .size = op.voxel_size()};
+    return bound_checking(
+        [=](const KernelRun& run) {
+          cuda::sparse_voxelize(*run.cuda, grid, sizes, run.in<float>(0), run.out<std::int32_t>(0), run.out<float>(1),
+                                run.workspace.data());
+        },
+        cuda::sparse_voxelize_workspace_bytes(sizes), {.grid = grid, .max_sites = sizes.most});
+  }
+  return nullptr;
+}
+
+constexpr auto kernels = on_both({.types = dtypes<Types<float>>}, bind_cpu, bind_cuda);
 
 }  // namespace
 

@@ -50,5 +50,7 @@ std::vector<Row> movement(cuda::Session& session);
 /// Loaded ones: by the host's clock, and against uploads out of pinned memory.
 std::vector<Row> photos(cuda::Session& session);
 std::vector<Row> reduction(cuda::Session& session);
+/// On one pair of buffers, as few_bytes.
+std::vector<Row> sparse(cuda::Session& session);
 
 }  // namespace lenslet::bench

@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <iterator>
+#include <string_view>
+#include <vector>
 
 #include "base/cuda/buffer.h"
 #include "base/cuda/cublas.h"
@@ -41,7 +44,25 @@ void print(const char* title, const std::vector<Row>& rows) {
   std::fflush(stdout);  // what is measured stays, whatever the next part does
 }
 
-int main() {
+struct Part {
+  std::string_view name;
+  const char* title;
+  std::vector<Row> (*rows)(cuda::Session& session);
+};
+constexpr Part parts[] = {{"elementwise", "elementwise", elementwise},
+                          {"halves", "in 16 bits", halves},
+                          {"movement", "movement", movement},
+                          {"photos", "photos (loaded: host's clock, against pinned uploads)", photos},
+                          {"reduction", "pooling, softmax, reductions", reduction},
+                          {"sparse", "sparse values", sparse}};
+
+/// `wanted`: names of parts; none: all.
+int main(const std::vector<std::string_view>& wanted) {
+  for (const std::string_view name : wanted)
+    if (std::none_of(std::begin(parts), std::end(parts), [&](const Part& part) { return part.name == name; })) {
+      fmt::print(stderr, "lenslet-bench-cuda: there is no part {}\n", name);
+      return 1;
+    }
   const DeviceReport report = query_devices();
   const auto device = std::find_if(report.devices.begin(), report.devices.end(),
                                    [](const DeviceInfo& info) { return info.id == "cuda:0"; });
@@ -55,11 +76,9 @@ int main() {
       "{} ({}), driver {}, runtime {}; bytes read + written, against device-to-device copies of as many,\n"
       "CUDA-graph replays, median of {}\n",
       device->name, device->architecture, report.cuda.driver, report.cuda.runtime, replays);
-  print("elementwise", elementwise(session));
-  print("in 16 bits", halves(session));
-  print("movement", movement(session));
-  print("photos (loaded: host's clock, against pinned uploads)", photos(session));
-  print("pooling, softmax, reductions", reduction(session));
+  for (const Part& part : parts)
+    if (wanted.empty() || std::find(wanted.begin(), wanted.end(), part.name) != wanted.end())
+      print(part.title, part.rows(session));
   return 0;
 }
 
@@ -106,9 +125,9 @@ Row measure(cuda::Session& session, const std::string& what, std::size_t from_by
 
 }  // namespace lenslet::bench
 
-int main() {
+int main(int argc, char** argv) {
   try {
-    return lenslet::bench::main();
+    return lenslet::bench::main({argv + 1, argv + argc});
   } catch (const std::exception& error) {
     fmt::print(stderr, "lenslet-bench-cuda: {}\n", error.what());
     return 1;

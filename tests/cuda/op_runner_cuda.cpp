@@ -2,8 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "base/cuda/buffer.h"
 #include "base/cuda/session.h"
+#include "ops/core/fault.h"
 #include "tests/cuda/device_block.h"
 #include "tests/ops/op_runner.h"
 
@@ -27,14 +30,15 @@ class CudaOpRunner final : public OpRunner {
   }
   void run(const BoundKernel& bound, const Call& call, KernelRun run) const override {
     const cuda::Session& on = session(call.candidate.needs_cublas);
-    static cuda::PinnedBuffer<int> fault(1);
-    fault.data()[0] = 0;
+    static cuda::PinnedBuffer<int> fault(fault_words);
+    std::fill_n(fault.data(), fault_words, 0);
     cuda::Context context = on.context();
     if (!bound.fault().empty()) context.fault = fault.data();
     run.cuda = &context;
     bound.run(run);
     on.stream().synchronize();
-    if (fault.data()[0] != 0) throw Error(ErrorKind::invalid_argument, bound.fault());
+    if (fault.data()[0] != 0)
+      throw Error(ErrorKind::invalid_argument, fault_of(bound, FaultWords(fault.data(), fault_words)));
   }
 };
 

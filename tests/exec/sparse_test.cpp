@@ -10,6 +10,7 @@
 #include "lenslet/runner.h"
 #include "runtime/exec/model_impl.h"
 #include "small_net.h"
+#include "tests/exec/sparse_pool_cases.h"
 
 namespace lenslet::test {
 namespace {
@@ -131,6 +132,11 @@ TEST_CASE("sparse/more_sites_than_the_bound_end_the_run") {
   CHECK(std::string(error_of([&] { run(runner, twice); }).what()).find("node sort (SparseSort): site 2 ") !=
         std::string::npos);
   CHECK(run(runner, scan(40, 90)) == before);  // it runs on
+}
+
+TEST_CASE("sparse/pool") {
+  check_sites_of_each_run("cpu");
+  check_sparse_errors("cpu");
 }
 
 TEST_CASE("sparse/steps") {

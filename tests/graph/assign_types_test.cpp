@@ -74,6 +74,28 @@ TEST_CASE("assign_types/a_classifier") {
   }
 }
 
+// Features between products: what pools, sorts and spreads them keeps their type, beside indices and rulebooks.
+TEST_CASE("assign_types/features_of_sites") {
+  if constexpr (!cuda_built) return;
+  using Ints = std::vector<std::int64_t>;
+  GraphBuilder b;
+  const ValueId x = b.input("x", {9, 64}), indices = b.input("indices", {9, 3}, DType::i32);
+  const ValueId book = b.input("book", {3 + 4 + 2 * 8}, DType::i32), sites = b.input("sites", {6, 3}, DType::i32);
+  const AttributeList grid{{"spatial_shape", Ints{8, 8}}};
+  const ValueId features = b.node("Gemm", {x, b.weights({64, 64}), b.weights({64})});
+  const ValueId pooled =
+      b.node("SparseMaxPool", {features, book, sites}, {{"kernel_shape", Ints{2, 2}}}, 1, 1, "lenslet");
+  const ValueId dense = b.node("SparseToDense", {sites, pooled}, grid, 1, 1, "lenslet");
+  b.output(b.conv(dense, 64, 64, 3, 1));
+  b.output(b.node("Relu", {b.node("SparseToDense", {indices, x}, grid, 1, 1, "lenslet")}));
+  const Graph graph = assigned(b.build(), "fp16");
+  INFO(graph.dump());
+  CHECK(type_of(graph, features) == DType::f16);
+  CHECK(type_of(graph, pooled) == DType::f16);
+  CHECK(type_of(graph, dense) == DType::f16);
+  CHECK(type_of(graph, graph.outputs[1]) == DType::f32);  // behind no product
+}
+
 TEST_CASE("assign_types/outputs_keep_type_and_name") {
   if constexpr (!cuda_built) return;
   GraphBuilder b;

@@ -39,6 +39,7 @@ std::vector<std::string_view> computing() {
                                       "Clip",
                                       "SwiGLU",
                                       "MaxPool",
+                                      "SparseMaxPool",
                                       "AveragePool",
                                       "LpPool",
                                       "GlobalAveragePool",
@@ -62,11 +63,12 @@ std::vector<std::string_view> computing() {
 }
 
 /// Of whatever type.
-constexpr std::string_view moving[] = {"Concat",         "Slice",        "Split",        "Pad",     "Transpose",
-                                       "ChannelShuffle", "DepthToSpace", "SpaceToDepth", "Expand",  "Tile",
-                                       "LayoutConvert",  "Gather",       "Where",        "Resize",  "Upsample",
-                                       "Reshape",        "Flatten",      "Unsqueeze",    "Squeeze", "Dropout",
-                                       "Identity",       "Cast"};
+constexpr std::string_view moving[] = {
+    "Concat",         "Slice",        "Split",        "Pad",           "Transpose",
+    "ChannelShuffle", "DepthToSpace", "SpaceToDepth", "Expand",        "Tile",
+    "LayoutConvert",  "Gather",       "Where",        "Resize",        "Upsample",
+    "Reshape",        "Flatten",      "Unsqueeze",    "Squeeze",       "Dropout",
+    "Identity",       "Cast",         "SparseSort",   "SparseToDense", "SparseFromDense"};
 
 bool some_takes(std::string_view op, DeviceKind device, DType dtype) {
   for (const Kernel* kernel : kernels_of(op, device))
@@ -125,6 +127,10 @@ TEST_CASE("halves/problems_that_networks_have") {
         {.op = "PRelu", .inputs = {x, channels}, .constant = {1}},
         {.op = "MaxPool", .attributes = {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}}, .inputs = {x}},
         {.op = "AveragePool", .attributes = {{"kernel_shape", Ints{8, 8}}}, .inputs = {x}},
+        {.op = "SparseMaxPool",
+         .domain = "lenslet",
+         .attributes = {{"kernel_shape", Ints{2, 2}}},
+         .inputs = {random_of(dtype, {9, 16}, 1, 0.5, 2), Tensor(DType::i32, {7 + 2 * 8}), Tensor(DType::i32, {4, 3})}},
         {.op = "GlobalAveragePool", .inputs = {x}},
         {.op = "ReduceMean", .attributes = {{"axes", Ints{2, 3}}}, .inputs = {x}},
         {.op = "BatchNormalization", .inputs = {x, line, line, line, line}, .constant = {1, 2, 3, 4}},

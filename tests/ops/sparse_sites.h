@@ -1,28 +1,20 @@
 #pragma once
 // Sites and cases of the sparse operators, for their tests.
 
-#include <array>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <limits>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "lenslet/error.h"
 #include "tests/ops/op_harness.h"
+#include "tests/ops/scan_sites.h"
 
 namespace lenslet::test {
-
-using Ints = std::vector<std::int64_t>;
-/// Image and coordinates.
-using Site = std::vector<std::int64_t>;
-
-/// `sites` as indices [bound, 1 + dims], -1 behind them.
-inline Tensor indices_of(const std::vector<Site>& sites, std::int64_t bound, std::size_t dims) {
-  Tensor indices(DType::i32, {bound, static_cast<std::int64_t>(1 + dims)});
-  auto values = indices.values<std::int32_t>();
-  std::fill(values.begin(), values.end(), -1);
-  for (std::size_t i = 0; i < sites.size(); ++i)
-    for (std::size_t a = 0; a <= dims; ++a) values[i * (1 + dims) + a] = static_cast<std::int32_t>(sites[i][a]);
-  return indices;
-}
 
 /// Every cell is a site with probability `fill`; in order. Image `empty` has none.
 inline std::vector<Site> draw_sites(std::mt19937& random, std::int64_t images, const Ints& size, double fill,
@@ -53,5 +45,42 @@ inline Tensor features_of(std::size_t sites, std::int64_t bound, std::int64_t ch
             std::numeric_limits<float>::quiet_NaN());
   return x;
 }
+
+using Attributes = AttributeList;
+
+inline OpCase rulebook_case(const char* kind, const Ints& size, const Ints& kernel, Tensor indices,
+                            std::int64_t images = 1, const Attributes& more = {}) {
+  OpCase c{.op = "SparseRulebook",
+           .domain = "lenslet",
+           .attributes = {{"kind", std::string(kind)},
+                          {"spatial_shape", size},
+                          {"images", images},
+                          {"kernel_shape", kernel}},
+           .inputs = {std::move(indices)},
+           .outputs = std::string_view(kind) == "submanifold" ? 1U : 2U};
+  c.attributes.insert(c.attributes.end(), more.begin(), more.end());
+  return c;
+}
+
+inline Attributes strides(const Ints& values) { return {{"strides", values}}; }
+
+inline std::vector<std::int32_t> values(const Tensor& tensor) {
+  const auto span = tensor.values<std::int32_t>();
+  return {span.begin(), span.end()};
+}
+
+/// The message of the error that running a case ends with.
+inline std::string run_error(const OpCase& c) {
+  try {
+    (void)run_op(c);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::invalid_argument);
+    return error.what();
+  }
+  FAIL("ran: " << c.op);
+  return {};
+}
+
+inline bool contains(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
 }  // namespace lenslet::test

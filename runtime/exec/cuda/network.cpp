@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "ops/core/fault.h"
 #include "runtime/exec/cuda/observation.h"
 #include "runtime/exec/place.h"
 
@@ -35,9 +36,9 @@ Network::Network(const Plan& plan, std::shared_ptr<Session> session)
       session_(std::move(session)),
       // At least one line: offsets of empty tensors are valid addresses.
       arena_(std::max(plan.arena_bytes, cuda_arena_alignment)),
-      faults_(plan.steps.size()),
+      faults_(plan.steps.size() * fault_words),
       staging_(staging_bytes(plan)) {
-  std::fill_n(faults_.data(), faults_.size(), 0);
+  clear_faults();
   bind_steps();
   bind_ports();
   // Fresh memory may hold any index.
@@ -47,6 +48,7 @@ Network::Network(const Plan& plan, std::shared_ptr<Session> session)
   else if (plan_.needs_cublas)
     launch_all();
   wait();
+  clear_faults();  // of zeros
   const bool any = std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.plan->runs; });
   if (any) recorded_.emplace(record({}));
 }
@@ -106,7 +108,8 @@ void Network::bind_ports() {
 void Network::launch(Step& step, const Context& shared) {
   try {
     Context context = shared;
-    context.fault = step.plan->kernel->fault().empty() ? nullptr : &faults_.data()[&step - steps_.data()];
+    context.fault =
+        step.plan->kernel->fault().empty() ? nullptr : fault(static_cast<std::size_t>(&step - steps_.data()));
     step.plan->kernel->run({.inputs = step.inputs,
                             .outputs = step.outputs,
                             .workspace = step.workspace,
@@ -117,11 +120,16 @@ void Network::launch(Step& step, const Context& shared) {
   }
 }
 
+std::int32_t* Network::fault(std::size_t step) { return faults_.data() + step * fault_words; }
+
+void Network::clear_faults() { std::fill_n(faults_.data(), faults_.size(), 0); }
+
 void Network::check_faults() {
   for (std::size_t i = 0; i < steps_.size(); ++i) {
-    if (std::exchange(faults_.data()[i], 0) == 0) continue;
-    std::fill_n(faults_.data(), steps_.size(), 0);
-    throw Error(ErrorKind::invalid_argument, steps_[i].plan->kernel->fault(), steps_[i].node->label());
+    if (*fault(i) == 0) continue;
+    const std::string why = fault_of(*steps_[i].plan->kernel, FaultWords(fault(i), fault_words));
+    clear_faults();
+    throw Error(ErrorKind::invalid_argument, why, steps_[i].node->label());
   }
 }
 
@@ -262,6 +270,7 @@ std::vector<double> Network::time(int repeats) {
   std::vector<double> samples;
   samples.reserve(static_cast<std::size_t>(repeats));
   for (int i = 0; i < repeats; ++i) samples.push_back(replay(replays));
+  check_faults();  // what was timed ended early
   return samples;
 }
 

@@ -65,7 +65,10 @@ class Network {
   void bind_steps();
   void bind_ports();
   void launch(Step& step, const Context& context);
-  /// Error(invalid_argument) when a step has found its inputs wrong.
+  /// Where a step tells what is wrong with its inputs: fault_words.
+  std::int32_t* fault(std::size_t step);
+  void clear_faults();
+  /// Error(invalid_argument) when a step has found its inputs wrong. What lies behind it has run on what it made.
   void check_faults();
   void launch_all();
   /// With an event before each step and after the last, where there are `boundaries`.
@@ -79,7 +82,7 @@ class Network {
   std::shared_ptr<Session> session_;
   ImageInput images_;
   DeviceBuffer<std::byte> arena_;
-  PinnedBuffer<int> faults_;         // by step: Context::fault
+  PinnedBuffer<int> faults_;         // by step fault_words: Context::fault
   PinnedBuffer<std::byte> staging_;  // what Port::host points into
   std::vector<Step> steps_;
   std::vector<Port> inputs_, outputs_;

@@ -1,0 +1,78 @@
+#pragma once
+// What the kernels share that write a rulebook.
+
+#include "ops/sparse/cuda/sites.cuh"
+#include "ops/sparse/cuda/totals_cuda.h"
+
+namespace lenslet::cuda {
+
+/// Rows of counts of a rulebook: one a tap, then the sites.
+struct Book {
+  std::int32_t* rulebook = nullptr;
+  int taps = 0;           ///< that are stored
+  std::int64_t room = 0;  ///< for pairs
+
+  __device__ std::int32_t* in() const { return rulebook + 3 + taps; }
+  __device__ std::int32_t* out() const { return in() + room; }
+};
+
+inline constexpr int most_stored_taps = 125;
+
+/// Where each tap's pairs begin, in shared memory, and what there is altogether.
+struct Begins {
+  std::int64_t at[most_stored_taps + 1];
+
+  /// By the whole block; totals[0, taps) are the counts of pairs.
+  __device__ void read(const std::int64_t* totals, int taps) {
+    for (int t = static_cast<int>(threadIdx.x); t <= taps; t += static_cast<int>(blockDim.x))
+      at[t] = t < taps ? totals[t] : 0;
+    __syncthreads();
+    if (threadIdx.x < warp_threads) {
+      std::int64_t known = 0;
+      for (int first = 0; first <= taps; first += warp_threads) {
+        const int t = first + static_cast<int>(threadIdx.x);
+        const std::int64_t own = t < taps ? at[t] : 0, so_far = sum_so_far(own);
+        if (t <= taps) at[t] = known + so_far - own;
+        known += __shfl_sync(whole_warp, so_far, warp_threads - 1);
+      }
+    }
+    __syncthreads();
+  }
+};
+
+/// Counts and begins; zeros of what is wrong. By one block.
+__device__ inline void write_header(const Book& book, const Begins& begins, bool wrong, std::int64_t inputs,
+                                    std::int64_t outputs) {
+  if (threadIdx.x == 0) {
+    book.rulebook[0] = wrong ? 0 : static_cast<std::int32_t>(inputs);
+    book.rulebook[1] = wrong ? 0 : static_cast<std::int32_t>(outputs);
+  }
+  for (int t = static_cast<int>(threadIdx.x); t <= book.taps; t += static_cast<int>(blockDim.x))
+    book.rulebook[2 + t] = wrong ? 0 : static_cast<std::int32_t>(begins.at[t]);
+}
+
+/// Where a warp's pairs of each tap go, tap by tap in order from 0; all lanes ask.
+class Places {
+ public:
+  __device__ Places(const Begins& begins, const std::uint32_t* counts, int taps, std::int64_t warps, std::int64_t warp)
+      : begins_(begins), counts_(counts), taps_(taps), warps_(warps), warp_(warp) {}
+  __device__ std::int64_t operator()(int tap) {
+    // Those of 32 taps at a time: one wait for memory in place of 32.
+    if (tap % warp_threads == 0) {
+      const int own = tap + static_cast<int>(threadIdx.x) % warp_threads;
+      places_ = own < taps_ ? begins_.at[own] + counts_[own * warps_ + warp_] : 0;
+    }
+    return __shfl_sync(whole_warp, places_, tap % warp_threads);
+  }
+
+ private:
+  const Begins& begins_;
+  const std::uint32_t* counts_;
+  int taps_;
+  std::int64_t warps_, warp_, places_ = 0;
+};
+
+/// The lane's place among the lanes for which `is` holds.
+__device__ inline int rank_in_warp(unsigned which) { return __popc(which & ((1U << threadIdx.x % warp_threads) - 1)); }
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,73 @@
+#pragma once
+// The outputs that an input of a regular or transposed geometry meets, tap by tap.
+
+#include "ops/sparse/cuda/book.cuh"
+
+namespace lenslet::cuda {
+
+inline constexpr int most_taps_of_axis = 5;
+
+/// f(tap, key of the output, or -1) for every tap in order, the same taps in all threads. `is_site`: the site is on the
+/// grid; else it meets nothing.
+template <bool transposed, typename F>
+__device__ void for_each_tap(const DeviceGeometry& g, const DeviceGrid& out, const Site& site, bool is_site,
+                             const F& f) {
+  std::int32_t x[most_taps_of_axis];  // in registers: a division each
+#pragma unroll
+  for (int c = 0; c < most_taps_of_axis; ++c) x[c] = is_site && c < g.x.taps ? g.x.meets<transposed>(site.x, c) : -1;
+  for (int a = 0; a < g.z.taps; ++a) {
+    const std::int32_t z = is_site ? g.z.meets<transposed>(site.z, a) : -1;
+    for (int b = 0; b < g.y.taps; ++b) {
+      const std::int32_t y = z >= 0 ? g.y.meets<transposed>(site.y, b) : -1;
+      const std::int64_t line = y < 0 ? -1 : site.image * out.volume + z * out.plane + std::int64_t{y} * out.width;
+      const int first = (a * g.y.taps + b) * g.x.taps;
+#pragma unroll
+      for (int c = 0; c < most_taps_of_axis; ++c)
+        if (c < g.x.taps) f(first + c, y < 0 || x[c] < 0 ? std::int64_t{-1} : line + x[c]);
+    }
+  }
+}
+template <typename F>
+__device__ void for_each_tap(const DeviceGeometry& g, const DeviceGrid& out, const Site& site, bool is_site,
+                             const F& f) {
+  if (g.transposed)
+    for_each_tap<true>(g, out, site, is_site, f);
+  else
+    for_each_tap<false>(g, out, site, is_site, f);
+}
+
+/// Input sites, and what is counted of them.
+struct Inputs {
+  DeviceGrid grid, out;
+  DeviceGeometry geometry;
+  std::int64_t rows = 0, warps = 0;
+  const std::int32_t* indices = nullptr;
+  std::uint32_t* counts = nullptr;  ///< [taps + 1, warps]
+  std::uint64_t* faults = nullptr;  ///< [warps]
+
+  /// Row of this thread, and whether its warp has any.
+  __device__ std::int64_t row(std::int64_t block) const { return block * site_threads + threadIdx.x; }
+  __device__ Site site(std::int64_t row) const {
+    return row < rows ? site_at(indices, grid.dims, row) : Site{-1, 0, 0, 0};
+  }
+};
+
+/// Pairs of each tap, sites and the first fault of the warp whose rows begin with `row` of its first lane.
+__device__ inline void count_pairs(const Inputs& in, std::int64_t row) {
+  const std::int64_t warp = row / warp_threads;
+  const bool counts_here = threadIdx.x % warp_threads == 0 && warp < in.warps;
+  const Site site = in.site(row);
+  const std::uint64_t fault = least_of_warp(fault_of_row(in.grid, in.indices, row, site));
+  const unsigned sites = __ballot_sync(whole_warp, site.image >= 0);
+  const int taps = in.geometry.volume();
+  if (counts_here) {
+    in.faults[warp] = fault;
+    in.counts[taps * in.warps + warp] = static_cast<std::uint32_t>(__popc(sites));
+  }
+  for_each_tap(in.geometry, in.out, site, in.grid.has(site), [&](int tap, std::int64_t key) {
+    const unsigned which = __ballot_sync(whole_warp, key >= 0);
+    if (counts_here) in.counts[tap * in.warps + warp] = static_cast<std::uint32_t>(__popc(which));
+  });
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,38 @@
+#pragma once
+// Sorting by key on a device (sort_entries.cuh), what it needs, and what comes of it: how many different keys there
+// are.
+
+#include <cstdint>
+
+#include "ops/sparse/cuda/workspace.h"
+
+namespace lenslet::cuda {
+
+struct Context;
+
+/// A row, or a pair, and the number of its cell; no_key where it has none.
+struct alignas(16) Entry {
+  std::int64_t key, row;
+};
+
+inline constexpr int sort_tile = 1024, faults_of_tile = sort_tile / 2 / 32;
+
+/// Device addresses.
+struct SortMemory {
+  Entry *entries, *other;
+
+  SortMemory(std::int64_t count, Parts& parts) : entries(parts.take<Entry>(count)), other(parts.take<Entry>(count)) {}
+};
+
+constexpr std::int64_t tiles_of(std::int64_t count) { return (count + sort_tile - 1) / sort_tile; }
+constexpr std::int64_t warps_of(std::int64_t count) { return (count + 31) / 32; }
+
+/// Sorted tiles of memory.entries become one list, there or in memory.other.
+const Entry* merge_tiles(const Context& context, std::int64_t count, const SortMemory& memory);
+
+/// Of sorted entries, warp by warp of 32: `heads`, those whose key is not that of the one before; `live`, those that
+/// have a key; `repeated`, of_sorted | fault_at() of the first that is no head. Each may be null.
+void count_heads(const Context& context, const Entry* sorted, std::int64_t count, std::uint32_t* heads,
+                 std::uint32_t* live, std::uint64_t* repeated);
+
+}  // namespace lenslet::cuda

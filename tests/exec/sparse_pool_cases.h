@@ -1,0 +1,18 @@
+#pragma once
+// A network on sparse values without convolutions, on any device: sites in any order are sorted, pooled by a rulebook,
+// and made dense.
+
+#include <string>
+
+namespace lenslet::test {
+
+/// One plan takes any number of sites, with the CPU's bits.
+void check_sites_of_each_run(const std::string& device);
+/// 100 runs.
+void check_sparse_bits_repeat(const std::string& device);
+/// What is wrong with the sites ends the run in the words of the CPU, and the runner runs on.
+void check_sparse_errors(const std::string& device);
+/// `precision` is one that stores values in 16 bits.
+void check_sparse_halves(const std::string& device, const std::string& precision);
+
+}  // namespace lenslet::test
