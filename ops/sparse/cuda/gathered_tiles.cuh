@@ -1,0 +1,323 @@
+#pragma once
+// The kernel of gathered_tiles and gathered_mma. A block keeps the sums of some outputs in shared memory and goes
+// through the taps: the pairs of a tap that lead to its outputs lie next to one another in the rulebook, so that their
+// rows of x are gathered into a full tile, multiplied with the tap's filters and added to the sums where they belong.
+// Nothing is multiplied that is not there, and no neighbours are looked up. Each output meets its taps in their order
+// and belongs to one block, so that bits repeat.
+//
+// While a step of a batch is multiplied, the next two are on their way (cp.async), and the numbers of the batches
+// behind those.
+
+#include "base/cuda/launch.h"
+#include "ops/conv/cuda/copy_async.cuh"
+#include "ops/conv/cuda/half_mma.cuh"
+#include "ops/conv/cuda/stored.cuh"
+#include "ops/core/activation.cuh"
+#include "ops/sparse/cuda/block_pairs.h"
+#include "ops/sparse/cuda/gathered_stage.cuh"
+
+namespace lenslet::cuda {
+
+struct GatheredCall {
+  DeviceRulebook rulebook;
+  DeviceActivation activation;
+  GatheredPlan plan;
+  const void *x = nullptr, *residual = nullptr;  ///< residual like y, or null; may be y
+  const char* w = nullptr;                       ///< pack_gathered_filters()
+  const float* bias = nullptr;                   ///< [K] or null
+  void* y = nullptr;
+  const int* begins = nullptr;  ///< find_block_pairs()
+  int* fault = nullptr;
+  int channels, filters, steps, blocks;
+  int access;        ///< bytes by which rows of x are read: 16, 4 or 2
+  bool store_fours;  ///< four numbers of y at a time are aligned
+
+  GatheredCall(const SparseConvProblem& p, std::int64_t length, const GatheredPlan& cut, SparseArithmetic arithmetic)
+      : rulebook(p, length),
+        activation(p.activation),
+        plan(cut),
+        channels(static_cast<int>(p.channels)),
+        filters(static_cast<int>(p.filters)),
+        steps(static_cast<int>(gathered_steps(p, arithmetic))),
+        blocks(static_cast<int>(cut.blocks(p))) {}
+};
+
+/// Pairs `first` to first + rows of a tap's list. In shared memory.
+struct alignas(16) Batch {
+  int tap, first, rows;
+};
+
+/// Finishes `width` sums of an output and stores them.
+template <typename T, int width>
+__device__ inline void finish(const GatheredCall& call, float (&value)[width], long long at, int k) {
+  if (call.bias != nullptr)
+#pragma unroll
+    for (int e = 0; e < width; ++e) value[e] += call.bias[k + e];
+  if (call.residual != nullptr) {
+    float added[width];
+    read_stored(added, static_cast<const T*>(call.residual) + at);
+#pragma unroll
+    for (int e = 0; e < width; ++e) value[e] += added[e];
+  }
+  if (call.activation.is_clamp()) {
+    const Clamp clamp = call.activation.clamp();
+#pragma unroll
+    for (int e = 0; e < width; ++e) value[e] = clamp(value[e]);
+  } else if constexpr (sizeof(T) == 2) {
+    call.activation.apply_for_halves(value);
+  } else {
+#pragma unroll
+    for (int e = 0; e < width; ++e) value[e] = call.activation(value[e]);
+  }
+  write_stored(static_cast<T*>(call.y) + at, value);
+}
+
+/// y of the block's rows out of their sums; zeros from row `rows` on.
+template <typename T, int columns, int width>
+__device__ inline void store_rows(const GatheredCall& call, const float* sums, int first_row, int rows, int first_k) {
+  constexpr int of_row = columns / width;
+  const int there = min(call.plan.rows, call.rulebook.most_outputs - first_row);
+#pragma unroll 1
+  for (int item = static_cast<int>(threadIdx.x); item < there * of_row; item += block_threads(columns)) {
+    const int row = item / of_row, column = item % of_row * width, k = first_k + column;
+    if (k >= call.filters) continue;
+    const long long at = static_cast<long long>(first_row + row) * call.filters + k;
+    float value[width] = {};
+    if (row < rows) {
+      const float* const from = sums + sums_offset<columns>(row, column / 4) + column % 4;
+      read_stored(value, from);
+      finish<T>(call, value, at, k);
+    } else {
+      write_stored(static_cast<T*>(call.y) + at, value);
+    }
+  }
+}
+template <typename T, int columns>
+__device__ inline void store_rows(const GatheredCall& call, const float* sums, int first_row, int rows, int first_k) {
+  if (call.store_fours)
+    store_rows<T, columns, 4>(call, sums, first_row, rows, first_k);
+  else
+    store_rows<T, columns, 1>(call, sums, first_row, rows, first_k);
+}
+
+/// A block's shared memory, in this order.
+template <int columns>
+struct GatheredShared {
+  float* sums;   ///< [rows][columns], sums_offset()
+  char* stages;  ///< of each step under way: rows of x, then filters
+  int* numbers;  ///< of each batch: inputs, then rows of the block
+  Batch* batches;
+  int a_bytes;
+  static constexpr int slots = steps_ahead + 1, number_slots = 2 * steps_ahead + 1;
+
+  __device__ GatheredShared(char* memory, const GatheredPlan& plan) : a_bytes(plan.most_batch() * step_bytes) {
+    sums = reinterpret_cast<float*>(memory);
+    stages = memory + plan.rows * columns * static_cast<int>(sizeof(float));
+    numbers = reinterpret_cast<int*>(stages + slots * stage_bytes());
+    batches = reinterpret_cast<Batch*>(numbers + number_slots * 2 * plan.most_batch());
+  }
+  __device__ int stage_bytes() const { return a_bytes + columns * step_bytes; }
+};
+
+/// Lists a block's batches, tap by tap, and counts them. All threads; what it writes is there when it returns.
+template <int columns>
+__device__ inline int list_batches(const GatheredCall& call, const GatheredShared<columns>& shared,
+                                   DeviceRulebook::Counts counts, int block, int block_rows) {
+  constexpr int threads = block_threads(columns), most_taps = 125;
+  __shared__ int first[most_taps], count[most_taps];
+  const int thread = static_cast<int>(threadIdx.x), taps = call.rulebook.volume, most = call.plan.most_batch();
+  for (int tap = thread; tap < taps; tap += threads) {
+    first[tap] = block * call.plan.rows;
+    count[tap] = block_rows;
+    if (call.rulebook.is_centre(tap)) continue;
+    const int pairs = call.rulebook.pairs(tap, counts.outputs).count;
+    const int* const begins = call.begins + static_cast<long long>(tap) * (call.blocks + 1) + block;
+    // Of lists in order they are in order, and no more than there are outputs.
+    first[tap] = min(max(begins[0], 0), pairs);
+    count[tap] = min(min(max(begins[1], first[tap]), pairs) - first[tap], block_rows);
+  }
+  __syncthreads();
+  const auto batches_of = [&](int tap) { return (count[tap] + most - 1) / most; };
+  int all = 0;
+  for (int tap = 0; tap < taps; ++tap) {
+    if (tap % threads == thread)
+      for (int i = 0; i < batches_of(tap); ++i)
+        shared.batches[all + i] = {tap, first[tap] + i * most, min(most, count[tap] - i * most)};
+    all += batches_of(tap);
+  }
+  __syncthreads();
+  return all;
+}
+
+/// Fills shared memory for one block.
+template <typename T, SparseArithmetic arithmetic, int columns>
+class GatheredLoader {
+  static constexpr int threads = block_threads(columns), row_elems = step_bytes / static_cast<int>(sizeof(T));
+
+ public:
+  __device__ GatheredLoader(const GatheredCall& call, const GatheredShared<columns>& shared,
+                            DeviceRulebook::Counts counts)
+      : call_(call), shared_(shared), counts_(counts) {}
+
+  /// Groups of terms in step `step`.
+  __device__ static int groups(const GatheredCall& call, int step) {
+    constexpr int elems = group_bytes(arithmetic) / static_cast<int>(sizeof(T)), most = row_elems / elems;
+    return min(most, (call.channels - step * row_elems + elems - 1) / elems);
+  }
+
+  __device__ int* inputs_of(int batch) const {
+    return shared_.numbers + batch % GatheredShared<columns>::number_slots * 2 * call_.plan.most_batch();
+  }
+  /// Numbers of outputs, as the rulebook has them.
+  __device__ int* outputs_of(int batch) const { return inputs_of(batch) + call_.plan.most_batch(); }
+
+  /// Starts the copies of a batch's numbers.
+  __device__ void load_numbers(int number) const {
+    const Batch batch = shared_.batches[number];
+    int *const in = inputs_of(number), *const out = outputs_of(number);
+    const DevicePairs pairs = call_.rulebook.pairs(batch.tap, counts_.outputs);
+    for (int i = static_cast<int>(threadIdx.x); i < batch.rows; i += threads) {
+      const int pair = batch.first + i;
+      if (pairs.in == nullptr) {
+        in[i] = out[i] = pair;
+      } else {
+        copy_async<1>(reinterpret_cast<float*>(in + i), reinterpret_cast<const float*>(pairs.in + pair), true);
+        copy_async<1>(reinterpret_cast<float*>(out + i), reinterpret_cast<const float*>(pairs.out + pair), true);
+      }
+    }
+  }
+
+  /// Starts the copies of a step: rows of x, whose numbers are there, and filters, to slot `slot`.
+  __device__ void load_step(int number, int step, int slot, int tile_n) const {
+    const Batch batch = shared_.batches[number];
+    char* const a = shared_.stages + slot * shared_.stage_bytes();
+    const int groups = this->groups(call_, step);
+    load_rows(inputs_of(number), batch.rows, step, groups, a);
+    const long long stage = (static_cast<long long>(tile_n) * call_.rulebook.volume + batch.tap) * call_.steps + step;
+    const char* const from = call_.w + stage * (columns * step_bytes);
+    char* const b = a + shared_.a_bytes;
+    for (int at = static_cast<int>(threadIdx.x) * 16; at < groups * columns * group_bytes(arithmetic);
+         at += threads * 16)
+      copy_async_16(b + at, from + at, true);
+  }
+
+ private:
+  /// Channels of the step's groups that x does not have become zeros.
+  __device__ void load_rows(const int* inputs, int rows, int step, int groups, char* a) const {
+    const int bytes = groups * group_bytes(arithmetic);
+    const int there = (call_.channels - step * row_elems) * static_cast<int>(sizeof(T));  // of a row, from here on
+    const char* const x = static_cast<const char*>(call_.x) + step * step_bytes;
+    const long long pitch = static_cast<long long>(call_.channels) * static_cast<int>(sizeof(T));
+    const auto row_at = [&](int row, bool& exists) {
+      const int in = inputs[row];
+      exists = static_cast<unsigned>(in) < static_cast<unsigned>(counts_.inputs);
+      if (!exists) report(call_.fault);
+      return exists ? in * pitch : 0;
+    };
+    if (call_.access == 16) {
+      const int shift = bytes > 32 ? 2 : bytes > 16 ? 1 : 0;
+      for (int item = static_cast<int>(threadIdx.x); item < rows << shift; item += threads) {
+        const int row = item >> shift, chunk = item & ((1 << shift) - 1);
+        bool exists;
+        const long long at = row_at(row, exists);
+        exists = exists && chunk * 16 < there;
+        if (chunk * 16 < bytes)
+          copy_async_16(a + stage_offset(row, chunk), exists ? x + at + chunk * 16 : call_.w, exists);
+      }
+    } else if (call_.access == 4) {
+      const int shift = bytes > 32 ? 4 : bytes > 16 ? 3 : 2;
+      for (int item = static_cast<int>(threadIdx.x); item < rows << shift; item += threads) {
+        const int row = item >> shift, word = item & ((1 << shift) - 1);
+        bool exists;
+        const long long at = row_at(row, exists);
+        exists = exists && word * 4 < there;
+        if (word * 4 < bytes)
+          copy_async<1>(reinterpret_cast<float*>(a + stage_offset(row, word / 4) + word % 4 * 4),
+                        reinterpret_cast<const float*>(exists ? x + at + word * 4 : call_.w), exists);
+      }
+    } else {
+      const int shift = bytes > 32 ? 5 : 4;
+      for (int item = static_cast<int>(threadIdx.x); item < rows << shift; item += threads) {
+        const int row = item >> shift, half = item & ((1 << shift) - 1);
+        bool exists;
+        const long long at = row_at(row, exists);
+        exists = exists && half * 2 < there;
+        *reinterpret_cast<unsigned short*>(a + stage_offset(row, half / 8) + half % 8 * 2) =
+            exists ? *reinterpret_cast<const unsigned short*>(x + at + half * 2) : 0;
+      }
+    }
+  }
+
+  const GatheredCall& call_;
+  const GatheredShared<columns>& shared_;
+  const DeviceRulebook::Counts counts_;
+};
+
+/// Grid: x the blocks of outputs, y the tiles of filters.
+template <typename Tile, int columns, int resident>
+__global__ void __launch_bounds__(block_threads(columns), resident)
+    gathered_kernel(const __grid_constant__ GatheredCall call) {
+  using T = typename Tile::Stored;
+  using Loader = GatheredLoader<T, Tile::arithmetic, columns>;
+  constexpr int threads = block_threads(columns);
+  extern __shared__ float4 memory[];
+  wait_for_previous();
+  let_next_start();
+
+  const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);
+  const int first_row = block * call.plan.rows, tile_n = static_cast<int>(blockIdx.y), first_k = tile_n * columns;
+  const GatheredShared<columns> shared(reinterpret_cast<char*>(memory), call.plan);
+  const auto counts = call.rulebook.counts();
+  const int block_rows = min(call.plan.rows, counts.outputs - first_row);
+  if (block_rows <= 0) return store_rows<T, columns>(call, shared.sums, first_row, 0, first_k);
+
+  const Loader loader(call, shared, counts);
+  const int batches = list_batches(call, shared, counts, block, block_rows);
+  for (int i = thread; i < call.plan.rows * columns / 4; i += threads)
+    reinterpret_cast<float4*>(shared.sums)[i] = float4{0, 0, 0, 0};
+
+  for (int i = 0; i < min(steps_ahead, batches); ++i) loader.load_numbers(i);
+  commit_copies();
+  wait_for_copies<0>();
+  __syncthreads();
+
+  int loading = 0, loading_step = 0, load_slot = 0;
+  // A group of copies each, empty behind the last step, so that waiting counts steps.
+  const auto load_next = [&] {
+    if (loading < batches) {
+      if (loading_step == 0 && loading + steps_ahead < batches) loader.load_numbers(loading + steps_ahead);
+      loader.load_step(loading, loading_step, load_slot, tile_n);
+      if (++loading_step == call.steps) {
+        loading_step = 0;
+        ++loading;
+      }
+    }
+    load_slot = load_slot + 1 == shared.slots ? 0 : load_slot + 1;
+    commit_copies();
+  };
+#pragma unroll 1
+  for (int i = 0; i < steps_ahead; ++i) load_next();
+
+  Tile tile;
+  int batch = 0, step = 0, slot = 0;
+#pragma unroll 1
+  while (batch < batches) {
+    wait_for_copies<steps_ahead - 1>();
+    // Also: everyone is done with the step before, whose slot is filled next, and with the sums of its batch.
+    __syncthreads();
+    load_next();
+    if (step == 0) tile.clear();
+    const char* const a = shared.stages + slot * shared.stage_bytes();
+    const int rows = shared.batches[batch].rows;
+    tile.multiply(a, a + shared.a_bytes, rows, Loader::groups(call, step));
+    slot = slot + 1 == shared.slots ? 0 : slot + 1;
+    if (++step < call.steps) continue;
+    step = 0;
+    tile.add_to(shared.sums, loader.outputs_of(batch), rows, {first_row, block_rows, call.fault});
+    ++batch;
+  }
+  __syncthreads();
+  store_rows<T, columns>(call, shared.sums, first_row, block_rows, first_k);
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,39 @@
+#include "ops/sparse/cuda/sparse_conv_cuda.h"
+
+#include <fmt/format.h>
+
+namespace lenslet::cuda {
+
+std::optional<std::string> refuse_types(const Problem& node, DType storage) {
+  const auto type_of = [&](std::size_t i) { return node.inputs()[i].type.dtype; };
+  const auto present = [&](std::size_t i) { return i < node.inputs().size() && node.inputs()[i].present; };
+  if (node.outputs()[0].dtype != storage)
+    return fmt::format("its output is {}, not {}", to_string(node.outputs()[0].dtype), to_string(storage));
+  for (const std::size_t i : {SparseConvOp::input, SparseConvOp::residual})
+    if (present(i) && type_of(i) != storage)
+      return fmt::format("its {} is {}, its output {}", i == SparseConvOp::input ? "input" : "residual",
+                         to_string(type_of(i)), to_string(storage));
+  for (const std::size_t i : {SparseConvOp::filter, SparseConvOp::bias})
+    if (present(i) && type_of(i) != DType::f32)
+      return fmt::format("its {} is {}; kernels round float32", i == SparseConvOp::filter ? "filter" : "bias",
+                         to_string(type_of(i)));
+  return std::nullopt;
+}
+
+std::optional<std::string> refuse_sizes(const SparseConvProblem& p, const Problem& node) {
+  // Some blocks' worth less than 2^31, so that a row behind the last one has a number, too.
+  constexpr std::int64_t limit = std::int64_t{1} << 30;
+  if (p.max_inputs > limit || p.max_outputs > limit) return "more than 2^30 sites";
+  if (node.shape(SparseConvOp::rulebook)[0] > 2 * limit - 1) return "a rulebook of more than 2^31 numbers";
+  if (p.channels > limit / 256 || p.filters > limit / 256) return "more than 2^22 channels or filters";
+  return std::nullopt;
+}
+
+std::string rulebook_fault(const SparseConvProblem& p) {
+  return fmt::format(
+      "the rulebook is none of {} taps that leads from at most {} sites to at most {}, or has pairs that are out of "
+      "order, or of sites that are not",
+      p.taps, p.max_inputs, p.max_outputs);
+}
+
+}  // namespace lenslet::cuda
