@@ -42,9 +42,10 @@ struct GatheredCall {
         blocks(static_cast<int>(cut.blocks(p))) {}
 };
 
-/// Pairs `first` to first + rows of a tap's list. In shared memory.
+/// Pairs of a tap that are multiplied together. In shared memory.
 struct alignas(16) Batch {
-  int tap, first, rows;
+  int tap, rows;
+  int in, out;  ///< where in the rulebook their numbers begin; in < 0: each site with itself, from number `out` on
 };
 
 /// Finishes `width` sums of an output and stores them.
@@ -124,29 +125,37 @@ template <int columns>
 __device__ inline int list_batches(const GatheredCall& call, const GatheredShared<columns>& shared,
                                    DeviceRulebook::Counts counts, int block, int block_rows) {
   constexpr int threads = block_threads(columns), most_taps = 125;
-  __shared__ int first[most_taps], count[most_taps];
+  __shared__ Batch of_tap[most_taps];
   const int thread = static_cast<int>(threadIdx.x), taps = call.rulebook.volume, most = call.plan.most_batch();
   for (int tap = thread; tap < taps; tap += threads) {
-    first[tap] = block * call.plan.rows;
-    count[tap] = block_rows;
-    if (call.rulebook.is_centre(tap)) continue;
-    const int pairs = call.rulebook.pairs(tap, counts.outputs).count;
-    const int* const begins = call.begins + static_cast<long long>(tap) * (call.blocks + 1) + block;
-    // Of lists in order they are in order, and no more than there are outputs.
-    first[tap] = min(max(begins[0], 0), pairs);
-    count[tap] = min(min(max(begins[1], first[tap]), pairs) - first[tap], block_rows);
+    const DevicePairs pairs = call.rulebook.pairs(tap, counts.outputs);
+    Batch all{tap, block_rows, -1, block * call.plan.rows};
+    if (pairs.in != nullptr) {
+      const int* const begins = call.begins + static_cast<long long>(tap) * (call.blocks + 1) + block;
+      // Of lists in order they are in order, and no more than there are outputs.
+      const int first = min(max(begins[0], 0), pairs.count), last = min(max(begins[1], first), pairs.count);
+      all.rows = min(last - first, block_rows);
+      all.in = static_cast<int>(pairs.in - call.rulebook.values) + first;
+      all.out = static_cast<int>(pairs.out - call.rulebook.values) + first;
+    }
+    of_tap[tap] = all;
   }
   __syncthreads();
-  const auto batches_of = [&](int tap) { return (count[tap] + most - 1) / most; };
-  int all = 0;
+  int count = 0;
   for (int tap = 0; tap < taps; ++tap) {
+    const int rows = of_tap[tap].rows;
     if (tap % threads == thread)
-      for (int i = 0; i < batches_of(tap); ++i)
-        shared.batches[all + i] = {tap, first[tap] + i * most, min(most, count[tap] - i * most)};
-    all += batches_of(tap);
+      for (int i = 0; i * most < rows; ++i) {
+        Batch part = of_tap[tap];
+        part.rows = min(most, rows - i * most);
+        part.in += part.in < 0 ? 0 : i * most;
+        part.out += i * most;
+        shared.batches[count + i] = part;
+      }
+    count += (rows + most - 1) / most;
   }
   __syncthreads();
-  return all;
+  return count;
 }
 
 /// Fills shared memory for one block.
@@ -175,14 +184,13 @@ class GatheredLoader {
   __device__ void load_numbers(int number) const {
     const Batch batch = shared_.batches[number];
     int *const in = inputs_of(number), *const out = outputs_of(number);
-    const DevicePairs pairs = call_.rulebook.pairs(batch.tap, counts_.outputs);
+    const auto* const book = reinterpret_cast<const float*>(call_.rulebook.values);
     for (int i = static_cast<int>(threadIdx.x); i < batch.rows; i += threads) {
-      const int pair = batch.first + i;
-      if (pairs.in == nullptr) {
-        in[i] = out[i] = pair;
+      if (batch.in < 0) {
+        in[i] = out[i] = batch.out + i;
       } else {
-        copy_async<1>(reinterpret_cast<float*>(in + i), reinterpret_cast<const float*>(pairs.in + pair), true);
-        copy_async<1>(reinterpret_cast<float*>(out + i), reinterpret_cast<const float*>(pairs.out + pair), true);
+        copy_async<1>(reinterpret_cast<float*>(in + i), book + batch.in + i, true);
+        copy_async<1>(reinterpret_cast<float*>(out + i), book + batch.out + i, true);
       }
     }
   }
@@ -235,7 +243,7 @@ class GatheredLoader {
           copy_async<1>(reinterpret_cast<float*>(a + stage_offset(row, word / 4) + word % 4 * 4),
                         reinterpret_cast<const float*>(exists ? x + at + word * 4 : call_.w), exists);
       }
-    } else {
+    } else if constexpr (sizeof(T) == 2) {
       const int shift = bytes > 32 ? 5 : 4;
       for (int item = static_cast<int>(threadIdx.x); item < rows << shift; item += threads) {
         const int row = item >> shift, half = item & ((1 << shift) - 1);
