@@ -4,22 +4,6 @@
 
 namespace lenslet::cuda {
 
-std::optional<std::string> refuse_types(const Problem& node, DType storage) {
-  const auto type_of = [&](std::size_t i) { return node.inputs()[i].type.dtype; };
-  const auto present = [&](std::size_t i) { return i < node.inputs().size() && node.inputs()[i].present; };
-  if (node.outputs()[0].dtype != storage)
-    return fmt::format("its output is {}, not {}", to_string(node.outputs()[0].dtype), to_string(storage));
-  for (const std::size_t i : {SparseConvOp::input, SparseConvOp::residual})
-    if (present(i) && type_of(i) != storage)
-      return fmt::format("its {} is {}, its output {}", i == SparseConvOp::input ? "input" : "residual",
-                         to_string(type_of(i)), to_string(storage));
-  for (const std::size_t i : {SparseConvOp::filter, SparseConvOp::bias})
-    if (present(i) && type_of(i) != DType::f32)
-      return fmt::format("its {} is {}; kernels round float32", i == SparseConvOp::filter ? "filter" : "bias",
-                         to_string(type_of(i)));
-  return std::nullopt;
-}
-
 std::optional<std::string> refuse_sizes(const SparseConvProblem& p, const Problem& node) {
   // Some blocks' worth less than 2^31, so that a row behind the last one has a number, too.
   constexpr std::int64_t limit = std::int64_t{1} << 30;

@@ -8,8 +8,6 @@
 
 namespace lenslet::cuda {
 
-/// Why x, y and the residual are not all of `storage`, and what filters and bias are made of not float32; or nothing.
-std::optional<std::string> refuse_types(const Problem& node, DType storage);
 /// Why 31 bits do not number what the kernels number, or nothing.
 std::optional<std::string> refuse_sizes(const SparseConvProblem& p, const Problem& node);
 /// BoundKernel::fault.
