@@ -125,10 +125,13 @@ class GatherScatter final : public Kernel {
     Candidate candidate;
     candidate.inputs.resize(node.inputs().size());
     candidate.outputs.resize(1);
-    // For the bound. Each product is two loads, of which the filter's lies apart from its neighbours': 1 % of the peak
-    // is a guess; then a bisection an output.
-    candidate.estimated_us = target.device.launch_us + p.flops() / (0.01 * target.device.fp32_flops_per_us) +
-                             6.0 * static_cast<double>(p.max_outputs) / (16.0 * target.device.units);
+    // For the bound: as many outputs at once as blocks, each a bisection and its terms one after the other, whose
+    // filters lie apart and come from L2. Guesses.
+    constexpr double bisection_us = 3, term_us = 0.1;
+    const auto turns = static_cast<double>((p.max_outputs + 16 * target.device.units - 1) / (16 * target.device.units) *
+                                           ((p.filters + threads - 1) / threads));
+    candidate.estimated_us =
+        2 * target.device.launch_us + turns * (bisection_us + term_us * static_cast<double>(p.taps * p.channels));
     candidate.tolerance = sum_tolerance(p.channels * p.taps);
     candidate.in_place = p.residual ? input_bit(SparseConvOp::residual) : no_inputs;
     return candidate;

@@ -20,7 +20,7 @@ int columns_for(std::int64_t filters, SparseArithmetic arithmetic) {
 }
 
 /// Of many outputs: as many as leave room for two blocks of 128 filters on a multiprocessor, and for three and more of
-/// fewer.
+/// fewer. At least 64: list_batches() needs the room of their numbers.
 int most_rows(int columns) { return columns == 16 ? 256 : columns == 128 ? 112 : 128; }
 constexpr int few_rows = 64;
 

@@ -124,8 +124,8 @@ struct GatheredShared {
 template <int columns>
 __device__ inline int list_batches(const GatheredCall& call, const GatheredShared<columns>& shared,
                                    DeviceRulebook::Counts counts, int block, int block_rows) {
-  constexpr int threads = block_threads(columns), most_taps = 125;
-  __shared__ Batch of_tap[most_taps];
+  constexpr int threads = block_threads(columns);
+  auto* const of_tap = reinterpret_cast<Batch*>(shared.numbers);  // of 125 taps at most: they have room there
   const int thread = static_cast<int>(threadIdx.x), taps = call.rulebook.volume, most = call.plan.most_batch();
   for (int tap = thread; tap < taps; tap += threads) {
     const DevicePairs pairs = call.rulebook.pairs(tap, counts.outputs);
