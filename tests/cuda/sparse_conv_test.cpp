@@ -89,7 +89,7 @@ class Posed {
 
   std::vector<Tensor>& inputs() { return inputs_; }
 
-  /// f(call) for every candidate of every kernel of the device.
+  /// f(call) for every kernel of the device that takes it, with large blocks and with small ones.
   template <typename F>
   int for_each_call(const F& f) const {
     int calls = 0;
@@ -98,7 +98,18 @@ class Posed {
           op_runner(), *problem_, *kernel, 1,
           [&](const Call& call) {
             ++calls;
-            f(call);
+            constexpr std::string_view few = "few_below=";
+            const std::size_t at = call.candidate.config.find(few);
+            if (at == std::string::npos) return f(call);
+            for (const char* const below : {"0", "1073741824"}) {
+              Candidate cut = call.candidate;
+              cut.config = cut.config.substr(0, at + few.size()) + below;
+              f({.problem = call.problem,
+                 .kernel = call.kernel,
+                 .candidate = cut,
+                 .device = call.device,
+                 .in_place = call.in_place});
+            }
           },
           numerics_);
     return calls;
@@ -133,7 +144,7 @@ void check_all(const Wanted& w, unsigned seed) {
   const int calls = posed.for_each_call([&](const Call& call) {
     posed.check(run_between_guards(op_runner(), call, posed.inputs(), w.str())[0], call, w.str());
   });
-  CHECK_MESSAGE(calls >= 2, w.str(), ": both cuts");
+  CHECK_MESSAGE(calls >= 1, w.str());
 }
 
 }  // namespace

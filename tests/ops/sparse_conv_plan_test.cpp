@@ -31,23 +31,29 @@ constexpr SparseArithmetic all[] = {SparseArithmetic::fma, SparseArithmetic::tf3
 
 TEST_CASE("sparse/plan/cuts") {
   for (const SparseArithmetic arithmetic : all)
-    for (const std::int64_t filters : {1, 16, 17, 32, 64, 65, 128, 129, 192, 200, 256, 1000})
-      for (const GatheredPlan& plan : gathered_plans(problem(16, filters), arithmetic)) {
-        const SparseConvProblem p = problem(16, filters);
-        CHECK(plan.columns <= most_columns(arithmetic));
-        CHECK(plan.tiles_n(p) * plan.columns >= filters);
-        CHECK((plan.tiles_n(p) - 1) * plan.columns < filters);
-        CHECK(plan.most_batch() % 16 == 0);  // pieces of tensor cores end within a slot
-        // What the launch bounds of the kernels count on: blocks on a multiprocessor of 228 KiB, a KiB each its own.
-        const std::size_t resident = plan.columns == 128 ? 2 : 3;
-        CHECK(resident * (plan.shared_bytes(27) + 1024) <= 228U * 1024);
-        CHECK(plan.shared_bytes(125) <= 227U * 1024);
-        CHECK(read_gathered_plan(p, arithmetic, plan.str()).rows == plan.rows);
-        CHECK_THROWS_AS(read_gathered_plan(p, arithmetic, "rows=65 columns=16"), Error);
-      }
-  CHECK(gathered_plans(problem(16, 192), SparseArithmetic::fp16)[0].columns == 64);
-  CHECK(gathered_plans(problem(16, 256), SparseArithmetic::fp16)[0].columns == 128);
-  CHECK(gathered_plans(problem(16, 256), SparseArithmetic::fma)[0].columns == 64);
+    for (const std::int64_t filters : {1, 16, 17, 32, 64, 65, 128, 129, 192, 200, 256, 1000}) {
+      const SparseConvProblem p = problem(16, filters);
+      const GatheredPlan plan = plan_gathered(p, arithmetic, reference_gpu());
+      CHECK(plan.columns <= most_columns(arithmetic));
+      CHECK(plan.tiles_n(p) * plan.columns >= filters);
+      CHECK((plan.tiles_n(p) - 1) * plan.columns < filters);
+      CHECK(plan.rows >= few_rows);
+      CHECK(plan.most_batch() % 16 == 0);  // pieces of tensor cores end within a slot
+      // What the launch bounds of the kernels count on: blocks on a multiprocessor of 228 KiB, a KiB each its own.
+      const std::size_t resident = plan.columns == 128 ? 2 : 3;
+      CHECK(resident * (plan.shared_bytes(27) + 1024) <= 228U * 1024);
+      CHECK(plan.shared_bytes(125) <= 227U * 1024);
+      CHECK(plan.rows_of(plan.few_below) == plan.rows);
+      CHECK(plan.rows_of(plan.few_below - 1) == few_rows);
+      CHECK(read_gathered_plan(p, arithmetic, plan.str()).str() == plan.str());
+      CHECK_THROWS_AS((void)read_gathered_plan(p, arithmetic, "rows=65 columns=16 few_below=1"), Error);
+    }
+  const auto columns = [](std::int64_t filters, SparseArithmetic arithmetic) {
+    return plan_gathered(problem(16, filters), arithmetic, reference_gpu()).columns;
+  };
+  CHECK(columns(192, SparseArithmetic::fp16) == 64);
+  CHECK(columns(256, SparseArithmetic::fp16) == 128);
+  CHECK(columns(256, SparseArithmetic::fma) == 64);
 }
 
 // Every weight stands where the kernels look for it, rounded once with its scale, and zeros everywhere else.
@@ -60,7 +66,7 @@ TEST_CASE("sparse/plan/filters") {
     for (std::size_t k = 0; k < scale.size(); ++k) scale[k] = 0.5 + static_cast<double>(k % 3);
     const auto op = make_normalised_op("SparseConv", {{"weight_scale", scale}}, 3);
     const auto& conv = static_cast<const SparseConvOp&>(*op);
-    const GatheredPlan plan = gathered_plans(p, arithmetic)[0];
+    const GatheredPlan plan = plan_gathered(p, arithmetic, reference_gpu());
     std::vector<std::byte> blob(gathered_filter_bytes(p, plan, arithmetic), std::byte{0x5A});
     pack_gathered_filters(conv, p, weights, plan, arithmetic, blob);
     const std::int64_t steps = gathered_steps(p, arithmetic), bytes = element_bytes(arithmetic), of_step = 64 / bytes;

@@ -14,8 +14,8 @@ namespace {
 constexpr int threads = 256;
 
 /// Grid: x cuts a tap's list, y the taps.
-__global__ void __launch_bounds__(threads)
-    block_pairs(const __grid_constant__ DeviceRulebook rulebook, int rows, int blocks, int* begins, int* fault) {
+__global__ void __launch_bounds__(threads) block_pairs(const __grid_constant__ DeviceRulebook rulebook,
+                                                       GatheredPlan plan, int blocks, int* begins, int* fault) {
   wait_for_previous();
   let_next_start();
   const int tap = static_cast<int>(blockIdx.y), lane = static_cast<int>(threadIdx.x) % 32;
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(threads)
   if (!counts.valid || !pairs.valid) report(fault);
   if (pairs.out == nullptr) return;
   begins += static_cast<long long>(tap) * (blocks + 1);
-  const int last = (counts.outputs + rows - 1) / rows;
+  const int rows = plan.rows_of(counts.outputs), last = (counts.outputs + rows - 1) / rows;
   // Number `count` stands for the end, behind the last block.
   const int stride = static_cast<int>(gridDim.x) * threads;
   for (int first = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x) - lane; first <= pairs.count;
@@ -50,12 +50,13 @@ __global__ void __launch_bounds__(threads)
 
 }  // namespace
 
-void find_block_pairs(const Context& context, const DeviceRulebook& rulebook, int rows, int blocks, int* begins) {
+void find_block_pairs(const Context& context, const DeviceRulebook& rulebook, const GatheredPlan& plan, int blocks,
+                      int* begins) {
   // Some 8 blocks a multiprocessor in all, and no more than the longest list could fill.
   const long long longest = std::min<long long>(rulebook.room, rulebook.most_outputs) + 1;
   const auto most = blocks_for(8LL * context.multiprocessors, rulebook.volume);
   const unsigned x = std::min(blocks_for(longest, threads), most);
-  launch(context, block_pairs, dim3(x, static_cast<unsigned>(rulebook.volume)), threads, 0, rulebook, rows, blocks,
+  launch(context, block_pairs, dim3(x, static_cast<unsigned>(rulebook.volume)), threads, 0, rulebook, plan, blocks,
          begins, context.fault);
 }
 

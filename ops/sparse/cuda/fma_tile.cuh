@@ -61,7 +61,8 @@ class FmaTile {
     const int first = row_of(0), shuffle = first >> 1 & 3;  // other rows are multiples of 8 apart
     a += first * step_bytes;
     const float* right = reinterpret_cast<const float*>(b) + first_four() * 4;
-#pragma unroll 1
+    // Of few rows two groups together: their reads wait for each other's products.
+#pragma unroll(n <= 2 ? 2 : 1)
     for (int group = 0; group < groups; ++group, right += 4 * columns) {
       const char* const at = a + ((group ^ shuffle) << 4);
       float left[n][4];

@@ -51,7 +51,7 @@ class BoundGathered final : public BoundKernel {
     call.store_fours = p_.filters % 4 == 0 && quad_aligned(call.y, call.residual);
     auto* const begins = reinterpret_cast<int*>(run.workspace.data());
     call.begins = begins;
-    find_block_pairs(*run.cuda, call.rulebook, plan_.rows, call.blocks, begins);
+    find_block_pairs(*run.cuda, call.rulebook, plan_, call.blocks, begins);
     const std::size_t shared_bytes = plan_.shared_bytes(p_.taps);
     allow_shared_bytes(function_, shared_bytes);
     launch(*run.cuda, function_, dim3(static_cast<unsigned>(call.blocks), static_cast<unsigned>(plan_.tiles_n(p_))),
@@ -79,27 +79,19 @@ class GatheredKernel : public Kernel {
     if (!p.weights_known) return Offer::refuse("its filters are computed by the network");
     if (auto why = refuse_sizes(p, node)) return Offer::refuse(std::move(*why));
     const SparseArithmetic arithmetic = arithmetic_of(node);
-    if (gathered_plans(p, arithmetic).front().tiles_n(p) > 65535)
-      return Offer::refuse("more than 65535 tiles of filters");
-    Offer offer;
-    for (const GatheredPlan& plan : gathered_plans(p, arithmetic)) {
-      if (auto why = target.device.refuse_shared(plan.shared_bytes(p.taps))) {
-        offer.refusal = std::move(*why);
-        continue;
-      }
-      Candidate candidate;
-      candidate.config = plan.str();
-      candidate.inputs.resize(node.inputs().size());
-      candidate.outputs.resize(1);
-      candidate.workspace_bytes = plan.workspace_bytes(p);
-      candidate.estimated_us = gathered_us(p, plan, arithmetic, target.device);
-      candidate.tolerance = tolerance(arithmetic, p.channels * p.taps);
-      candidate.in_place = p.residual ? input_bit(SparseConvOp::residual) : no_inputs;
-      candidate.reads = all_inputs & ~input_bit(SparseConvOp::filter);
-      offer.candidates.push_back(std::move(candidate));
-    }
-    if (!offer.candidates.empty()) offer.refusal.clear();
-    return offer;
+    const GatheredPlan plan = plan_gathered(p, arithmetic, target.device);
+    if (plan.tiles_n(p) > 65535) return Offer::refuse("more than 65535 tiles of filters");
+    if (auto why = target.device.refuse_shared(plan.shared_bytes(p.taps))) return Offer::refuse(std::move(*why));
+    Candidate candidate;
+    candidate.config = plan.str();
+    candidate.inputs.resize(node.inputs().size());
+    candidate.outputs.resize(1);
+    candidate.workspace_bytes = plan.workspace_bytes(p);
+    candidate.estimated_us = gathered_us(p, plan, arithmetic, target.device);
+    candidate.tolerance = tolerance(arithmetic, p.channels * p.taps);
+    candidate.in_place = p.residual ? input_bit(SparseConvOp::residual) : no_inputs;
+    candidate.reads = all_inputs & ~input_bit(SparseConvOp::filter);
+    return candidate;
   }
 
   std::optional<BlobSpec> blob(const Problem& node, const Candidate& candidate) const final {

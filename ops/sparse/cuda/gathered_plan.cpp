@@ -22,12 +22,15 @@ int columns_for(std::int64_t filters, SparseArithmetic arithmetic) {
 /// Of many outputs: as many as leave room for two blocks of 128 filters on a multiprocessor, and for three and more of
 /// fewer. At least 64: list_batches() needs the room of their numbers.
 int most_rows(int columns) { return columns == 16 ? 256 : columns == 128 ? 112 : 128; }
-constexpr int few_rows = 64;
 
 }  // namespace
 
 std::string GatheredPlan::str() const {
-  return ConfigWriter().add("rows", std::int64_t{rows}).add("columns", std::int64_t{columns}).str();
+  return ConfigWriter()
+      .add("rows", std::int64_t{rows})
+      .add("columns", std::int64_t{columns})
+      .add("few_below", std::int64_t{few_below})
+      .str();
 }
 
 std::size_t GatheredPlan::shared_bytes(std::int64_t taps) const {
@@ -42,18 +45,20 @@ std::size_t GatheredPlan::workspace_bytes(const SparseConvProblem& p) const {
   return static_cast<std::size_t>(p.taps * (blocks(p) + 1)) * sizeof(int);
 }
 
-std::vector<GatheredPlan> gathered_plans(const SparseConvProblem& p, SparseArithmetic arithmetic) {
-  const int columns = columns_for(p.filters, arithmetic);
-  return {{columns, most_rows(columns)}, {columns, few_rows}};
+GatheredPlan plan_gathered(const SparseConvProblem& p, SparseArithmetic arithmetic, const DeviceProfile& device) {
+  const int columns = columns_for(p.filters, arithmetic), rows = most_rows(columns);
+  return {columns, rows, 3 * rows * std::clamp(device.units, 1, 1 << 16) / 2};
 }
 
 GatheredPlan read_gathered_plan(const SparseConvProblem& p, SparseArithmetic arithmetic, std::string_view config) {
   ConfigReader reader(config);
-  const std::int64_t rows = reader.integer("rows", 1, 1024), columns = reader.integer("columns", 16, 128);
+  const std::int64_t rows = reader.integer("rows", 1, 1024), columns = reader.integer("columns", 1, 1024),
+                     few_below = reader.integer("few_below", 0, 1 << 30);
   reader.finish();
-  for (const GatheredPlan& plan : gathered_plans(p, arithmetic))
-    if (plan.rows == rows && plan.columns == columns) return plan;
-  reader.refuse("there is no such cut of it");
+  const GatheredPlan plan{columns_for(p.filters, arithmetic), most_rows(columns_for(p.filters, arithmetic)),
+                          static_cast<int>(few_below)};
+  if (plan.rows != rows || plan.columns != columns) reader.refuse("there is no such cut of it");
+  return plan;
 }
 
 std::int64_t gathered_steps(const SparseConvProblem& p, SparseArithmetic arithmetic) {
@@ -100,7 +105,8 @@ double gathered_us(const SparseConvProblem& p, const GatheredPlan& plan, SparseA
   // Of the peak. Batches are filled up: a block of 64 outputs has 16 % more rows than pairs at multiples of 16, one of
   // 128 has 10 % (docs/sparse.md).
   constexpr double share = 0.65, step_us = 0.4;
-  const double filled = plan.rows <= few_rows ? 1.16 : 1.1;
+  const int block_rows = plan.rows_of(p.max_outputs);
+  const double filled = block_rows <= few_rows ? 1.16 : 1.1;
   const std::int64_t bytes = element_bytes(arithmetic);
   const double rate = arithmetic == SparseArithmetic::fma    ? device.fp32_flops_per_us
                       : arithmetic == SparseArithmetic::tf32 ? device.flops_per_us(Numerics::Multiply::tf32)
@@ -108,7 +114,8 @@ double gathered_us(const SparseConvProblem& p, const GatheredPlan& plan, SparseA
   const auto steps = static_cast<double>(gathered_steps(p, arithmetic));
   const auto pairs = static_cast<double>(p.max_pairs), rows = static_cast<double>(p.max_outputs);
   const auto tiles_n = static_cast<double>(plan.tiles_n(p));
-  const auto blocks = static_cast<double>(plan.blocks(p)), taps = static_cast<double>(p.taps);
+  const auto blocks = static_cast<double>((p.max_outputs + block_rows - 1) / block_rows),
+             taps = static_cast<double>(p.taps);
   const double multiplied = 2 * filled * pairs * steps * (step_bytes / static_cast<double>(bytes)) *
                             (tiles_n * plan.columns) / (share * rate);
   // L2 gives some 1.3 times what memory does: rows of x a pair, filters a block and tap.
@@ -117,9 +124,9 @@ double gathered_us(const SparseConvProblem& p, const GatheredPlan& plan, SparseA
                         8 * pairs + static_cast<double>(p.max_inputs * p.channels * bytes);
   const double moved = gathered / (1.3 * device.bytes_per_us) + stored / device.bytes_per_us;
   // What one block's steps take one after the other, as often as blocks follow one another.
-  const double at_once = std::max(device.units, 1) * (plan.columns == 128 ? 2.0 : plan.rows <= few_rows ? 5.0 : 3.0);
+  const double at_once = std::max(device.units, 1) * (plan.columns == 128 ? 2.0 : 3.0);
   const double turns = std::ceil(blocks * tiles_n / at_once);
-  const double alone = turns * taps * steps * std::ceil(plan.rows / static_cast<double>(batch_rows)) * step_us;
+  const double alone = turns * taps * steps * std::ceil(block_rows / static_cast<double>(batch_rows)) * step_us;
   return 2 * device.launch_us + start_us + std::max({multiplied, moved, alone});
 }
 

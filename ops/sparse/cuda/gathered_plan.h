@@ -2,7 +2,7 @@
 // How gathered_tiles and gathered_mma cut a problem, how their filters lie, and what they are estimated to take. Plain
 // C++, tested without a device.
 //
-// A block has the sums of `rows` outputs and a tile of the filters in shared memory. Tap after tap, the pairs that lead
+// A block has the sums of some outputs and a tile of the filters in shared memory. Tap after tap, the pairs that lead
 // to its outputs are packed into batches of at most batch_rows, so that nothing is multiplied that is not there; of a
 // batch come step_bytes of channels at a time.
 
@@ -11,7 +11,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/cuda/host_device.h"
 #include "base/device_profile.h"
@@ -43,13 +42,20 @@ LENSLET_HOST_DEVICE constexpr int warps_n(int columns) { return columns <= 32 ? 
 LENSLET_HOST_DEVICE constexpr int warps_m(int columns) { return columns <= 32 ? 4 : 2; }
 LENSLET_HOST_DEVICE constexpr int block_threads(int columns) { return 32 * warps_n(columns) * warps_m(columns); }
 
-struct GatheredPlan {
-  int columns;  ///< filters of a tile: 16, 32, 64 or 128
-  int rows;     ///< outputs of a block
+/// Outputs of a block where there are few.
+inline constexpr int few_rows = 64;
 
-  /// "rows=128 columns=64".
+struct GatheredPlan {
+  int columns;    ///< filters of a tile: 16, 32, 64 or 128
+  int rows;       ///< outputs of a block, at most
+  int few_below;  ///< few_rows where a run has fewer outputs than this; no bit of a result depends on it
+
+  /// "rows=128 columns=64 few_below=25344".
   std::string str() const;
-  std::int64_t blocks(const SparseConvProblem& p) const { return (p.max_outputs + rows - 1) / rows; }
+  /// Outputs of a block in a run that has so many.
+  LENSLET_HOST_DEVICE int rows_of(std::int64_t outputs) const { return outputs < few_below ? few_rows : rows; }
+  /// Blocks that there are at most.
+  std::int64_t blocks(const SparseConvProblem& p) const { return (p.max_outputs + few_rows - 1) / few_rows; }
   std::int64_t tiles_n(const SparseConvProblem& p) const { return (p.filters + columns - 1) / columns; }
   /// Pairs of a batch that there may be.
   LENSLET_HOST_DEVICE int most_batch() const { return rows < batch_rows ? rows : batch_rows; }
@@ -58,8 +64,9 @@ struct GatheredPlan {
   std::size_t workspace_bytes(const SparseConvProblem& p) const;
 };
 
-/// The cuts offered: for many outputs, and for few. Error(invalid_argument) where `config` is none of those.
-std::vector<GatheredPlan> gathered_plans(const SparseConvProblem& p, SparseArithmetic arithmetic);
+/// Blocks are small where those of `rows` would leave multiprocessors of `device` with less than one and a half.
+GatheredPlan plan_gathered(const SparseConvProblem& p, SparseArithmetic arithmetic, const DeviceProfile& device);
+/// Any few_below. Error(invalid_argument) where `config` is no plan of this problem otherwise.
 GatheredPlan read_gathered_plan(const SparseConvProblem& p, SparseArithmetic arithmetic, std::string_view config);
 
 /// Steps of a pair's channels.

@@ -73,11 +73,11 @@ __device__ inline void finish(const GatheredCall& call, float (&value)[width], l
   write_stored(static_cast<T*>(call.y) + at, value);
 }
 
-/// y of the block's rows out of their sums; zeros from row `rows` on.
+/// y of the block's rows, `there` in all, out of their sums; zeros from row `rows` on.
 template <typename T, int columns, int width>
-__device__ inline void store_rows(const GatheredCall& call, const float* sums, int first_row, int rows, int first_k) {
+__device__ inline void store_rows(const GatheredCall& call, const float* sums, int first_row, int there, int rows,
+                                  int first_k) {
   constexpr int of_row = columns / width;
-  const int there = min(call.plan.rows, call.rulebook.most_outputs - first_row);
 #pragma unroll 1
   for (int item = static_cast<int>(threadIdx.x); item < there * of_row; item += block_threads(columns)) {
     const int row = item / of_row, column = item % of_row * width, k = first_k + column;
@@ -94,11 +94,12 @@ __device__ inline void store_rows(const GatheredCall& call, const float* sums, i
   }
 }
 template <typename T, int columns>
-__device__ inline void store_rows(const GatheredCall& call, const float* sums, int first_row, int rows, int first_k) {
+__device__ inline void store_rows(const GatheredCall& call, const float* sums, int first_row, int there, int rows,
+                                  int first_k) {
   if (call.store_fours)
-    store_rows<T, columns, 4>(call, sums, first_row, rows, first_k);
+    store_rows<T, columns, 4>(call, sums, first_row, there, rows, first_k);
   else
-    store_rows<T, columns, 1>(call, sums, first_row, rows, first_k);
+    store_rows<T, columns, 1>(call, sums, first_row, there, rows, first_k);
 }
 
 /// A block's shared memory, in this order.
@@ -123,13 +124,13 @@ struct GatheredShared {
 /// Lists a block's batches, tap by tap, and counts them. All threads; what it writes is there when it returns.
 template <int columns>
 __device__ inline int list_batches(const GatheredCall& call, const GatheredShared<columns>& shared,
-                                   DeviceRulebook::Counts counts, int block, int block_rows) {
+                                   DeviceRulebook::Counts counts, int block, int first_row, int block_rows) {
   constexpr int threads = block_threads(columns);
   auto* const of_tap = reinterpret_cast<Batch*>(shared.numbers);  // of 125 taps at most: they have room there
   const int thread = static_cast<int>(threadIdx.x), taps = call.rulebook.volume, most = call.plan.most_batch();
   for (int tap = thread; tap < taps; tap += threads) {
     const DevicePairs pairs = call.rulebook.pairs(tap, counts.outputs);
-    Batch all{tap, block_rows, -1, block * call.plan.rows};
+    Batch all{tap, block_rows, -1, first_row};
     if (pairs.in != nullptr) {
       const int* const begins = call.begins + static_cast<long long>(tap) * (call.blocks + 1) + block;
       // Of lists in order they are in order, and no more than there are outputs.
@@ -273,15 +274,17 @@ __global__ void __launch_bounds__(block_threads(columns), resident)
   let_next_start();
 
   const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);
-  const int first_row = block * call.plan.rows, tile_n = static_cast<int>(blockIdx.y), first_k = tile_n * columns;
+  const int tile_n = static_cast<int>(blockIdx.y), first_k = tile_n * columns;
   const GatheredShared<columns> shared(reinterpret_cast<char*>(memory), call.plan);
   const auto counts = call.rulebook.counts();
-  const int block_rows = min(call.plan.rows, counts.outputs - first_row);
-  if (block_rows <= 0) return store_rows<T, columns>(call, shared.sums, first_row, 0, first_k);
+  const int rows_a_block = call.plan.rows_of(counts.outputs), first_row = block * rows_a_block;
+  const int there = min(rows_a_block, call.rulebook.most_outputs - first_row);
+  const int block_rows = min(rows_a_block, counts.outputs - first_row);
+  if (block_rows <= 0) return store_rows<T, columns>(call, shared.sums, first_row, there, 0, first_k);
 
   const Loader loader(call, shared, counts);
-  const int batches = list_batches(call, shared, counts, block, block_rows);
-  for (int i = thread; i < call.plan.rows * columns / 4; i += threads)
+  const int batches = list_batches(call, shared, counts, block, first_row, block_rows);
+  for (int i = thread; i < block_rows * columns / 4; i += threads)
     reinterpret_cast<float4*>(shared.sums)[i] = float4{0, 0, 0, 0};
 
   for (int i = 0; i < min(steps_ahead, batches); ++i) loader.load_numbers(i);
@@ -325,7 +328,7 @@ __global__ void __launch_bounds__(block_threads(columns), resident)
     ++batch;
   }
   __syncthreads();
-  store_rows<T, columns>(call, shared.sums, first_row, block_rows, first_k);
+  store_rows<T, columns>(call, shared.sums, first_row, there, block_rows, first_k);
 }
 
 }  // namespace lenslet::cuda
