@@ -1,5 +1,5 @@
 // Times SparseConv's kernels on the sites of generated scans, layer by layer as SECOND's and CenterPoint's encoders
-// have them, with large blocks and with small ones: what few_below and the constants of gathered_us() are fitted to.
+// have them, with blocks of each size: what few_below and the constants of gathered_us() are fitted to.
 //
 // usage: lenslet-bench-sparse-conv [precision...]   (fp32 tf32 fp16 bf16)
 //
@@ -151,7 +151,7 @@ void measure(const Session& session, const std::string& layer, const Level& from
     const std::size_t end = planned.find("few_below=") + 10;
     const GatheredPlan taken =
         read_gathered_plan(p, storage == DType::f32 ? SparseArithmetic::fma : SparseArithmetic::fp16, planned);
-    for (const int below : {0, 1 << 30}) {
+    for (const int below : {0, static_cast<int>(book.to.sites()) + 1, 1 << 30}) {
       candidate.config = planned.substr(0, end) + std::to_string(below);
       GatheredPlan plan = taken;
       plan.few_below = below;

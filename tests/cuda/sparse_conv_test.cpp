@@ -89,7 +89,7 @@ class Posed {
 
   std::vector<Tensor>& inputs() { return inputs_; }
 
-  /// f(call) for every kernel of the device that takes it, with large blocks and with small ones.
+  /// f(call) for every kernel of the device that takes it, with blocks of every size.
   template <typename F>
   int for_each_call(const F& f) const {
     int calls = 0;
@@ -101,9 +101,10 @@ class Posed {
             constexpr std::string_view few = "few_below=";
             const std::size_t at = call.candidate.config.find(few);
             if (at == std::string::npos) return f(call);
-            for (const char* const below : {"0", "1073741824"}) {
+            const std::int64_t rows = call.problem.output_shape()[0];
+            for (const std::int64_t below : {std::int64_t{0}, rows + 1, std::int64_t{1} << 30}) {
               Candidate cut = call.candidate;
-              cut.config = cut.config.substr(0, at + few.size()) + below;
+              cut.config = cut.config.substr(0, at + few.size()) + std::to_string(below);
               f({.problem = call.problem,
                  .kernel = call.kernel,
                  .candidate = cut,

@@ -45,6 +45,13 @@ TEST_CASE("sparse/plan/cuts") {
       CHECK(plan.shared_bytes(125) <= 227U * 1024);
       CHECK(plan.rows_of(plan.few_below) == plan.rows);
       CHECK(plan.rows_of(plan.few_below - 1) == few_rows);
+      CHECK(plan.rows_of(plan.few_below / 4 - 1) == fewest_rows);
+      for (const std::int64_t bound : {1, 5000, 30000, 1000000})
+        for (std::int64_t outputs = 0; outputs <= bound; outputs += 1 + outputs / 50) {
+          SparseConvProblem bounded = p;
+          bounded.max_outputs = bound;
+          REQUIRE(plan.blocks(bounded) * plan.rows_of(outputs) >= outputs);
+        }
       CHECK(read_gathered_plan(p, arithmetic, plan.str()).str() == plan.str());
       CHECK_THROWS_AS((void)read_gathered_plan(p, arithmetic, "rows=65 columns=16 few_below=1"), Error);
     }

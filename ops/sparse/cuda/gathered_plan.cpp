@@ -33,6 +33,13 @@ std::string GatheredPlan::str() const {
       .str();
 }
 
+std::int64_t GatheredPlan::blocks(const SparseConvProblem& p) const {
+  const auto filled = [&](std::int64_t most_outputs, int of_block) {
+    return (std::min(p.max_outputs, most_outputs) + of_block - 1) / of_block;
+  };
+  return std::max({filled(p.max_outputs, rows), filled(few_below, few_rows), filled(few_below / 4, fewest_rows)});
+}
+
 std::size_t GatheredPlan::shared_bytes(std::int64_t taps) const {
   const auto sums = static_cast<std::size_t>(rows * columns) * sizeof(float);
   const auto stage = static_cast<std::size_t>((most_batch() + columns) * step_bytes);

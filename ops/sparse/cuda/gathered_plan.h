@@ -42,20 +42,23 @@ LENSLET_HOST_DEVICE constexpr int warps_n(int columns) { return columns <= 32 ? 
 LENSLET_HOST_DEVICE constexpr int warps_m(int columns) { return columns <= 32 ? 4 : 2; }
 LENSLET_HOST_DEVICE constexpr int block_threads(int columns) { return 32 * warps_n(columns) * warps_m(columns); }
 
-/// Outputs of a block where there are few.
-inline constexpr int few_rows = 64;
+/// Outputs of a block where there are few, and where there are fewer still.
+inline constexpr int few_rows = 64, fewest_rows = 32;
 
 struct GatheredPlan {
   int columns;    ///< filters of a tile: 16, 32, 64 or 128
   int rows;       ///< outputs of a block, at most
-  int few_below;  ///< few_rows where a run has fewer outputs than this; no bit of a result depends on it
+  int few_below;  ///< few_rows where a run has fewer outputs than this, fewest_rows below a quarter; no bit depends on
+                  ///< it
 
   /// "rows=128 columns=64 few_below=25344".
   std::string str() const;
   /// Outputs of a block in a run that has so many.
-  LENSLET_HOST_DEVICE int rows_of(std::int64_t outputs) const { return outputs < few_below ? few_rows : rows; }
-  /// Blocks that there are at most.
-  std::int64_t blocks(const SparseConvProblem& p) const { return (p.max_outputs + few_rows - 1) / few_rows; }
+  LENSLET_HOST_DEVICE int rows_of(std::int64_t outputs) const {
+    return outputs >= few_below ? rows : outputs >= few_below / 4 ? few_rows : fewest_rows;
+  }
+  /// As many as any number of outputs fills that there may be.
+  std::int64_t blocks(const SparseConvProblem& p) const;
   std::int64_t tiles_n(const SparseConvProblem& p) const { return (p.filters + columns - 1) / columns; }
   /// Pairs of a batch that there may be.
   LENSLET_HOST_DEVICE int most_batch() const { return rows < batch_rows ? rows : batch_rows; }

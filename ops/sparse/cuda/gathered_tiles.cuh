@@ -102,6 +102,19 @@ __device__ inline void store_rows(const GatheredCall& call, const float* sums, i
     store_rows<T, columns, 1>(call, sums, first_row, there, rows, first_k);
 }
 
+/// Zeros in this block's share of the rows from `first` on: those that no block computes.
+template <typename T, int columns>
+__device__ inline void clear_share(const GatheredCall& call, int first, int first_k) {
+  const int all = call.rulebook.most_outputs - first, blocks = static_cast<int>(gridDim.x);
+  if (all <= 0) return;
+  const int share = (all + blocks - 1) / blocks;
+  const long long mine = first + static_cast<long long>(blockIdx.x) * share;
+  const long long left = call.rulebook.most_outputs - mine;
+  if (left > 0)
+    store_rows<T, columns>(call, nullptr, static_cast<int>(mine),
+                           static_cast<int>(min(left, static_cast<long long>(share))), 0, first_k);
+}
+
 /// A block's shared memory, in this order.
 template <int columns>
 struct GatheredShared {
@@ -278,9 +291,11 @@ __global__ void __launch_bounds__(block_threads(columns), resident)
   const GatheredShared<columns> shared(reinterpret_cast<char*>(memory), call.plan);
   const auto counts = call.rulebook.counts();
   const int rows_a_block = call.plan.rows_of(counts.outputs), first_row = block * rows_a_block;
+  const int computed = (counts.outputs + rows_a_block - 1) / rows_a_block * rows_a_block;
+  clear_share<T, columns>(call, computed, first_k);
+  if (first_row >= counts.outputs) return;
   const int there = min(rows_a_block, call.rulebook.most_outputs - first_row);
   const int block_rows = min(rows_a_block, counts.outputs - first_row);
-  if (block_rows <= 0) return store_rows<T, columns>(call, shared.sums, first_row, there, 0, first_k);
 
   const Loader loader(call, shared, counts);
   const int batches = list_batches(call, shared, counts, block, first_row, block_rows);
