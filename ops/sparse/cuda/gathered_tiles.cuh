@@ -176,6 +176,8 @@ __device__ inline int list_batches(const GatheredCall& call, const GatheredShare
 template <typename T, SparseArithmetic arithmetic, int columns>
 class GatheredLoader {
   static constexpr int threads = block_threads(columns), row_elems = step_bytes / static_cast<int>(sizeof(T));
+  /// Taps that follow one another along x want nearly the same rows. Not measured.
+  static constexpr bool rows_in_l1 = true;
 
  public:
   __device__ GatheredLoader(const GatheredCall& call, const GatheredShared<columns>& shared,
@@ -244,7 +246,8 @@ class GatheredLoader {
         const long long at = row_at(row, exists);
         exists = exists && chunk * 16 < there;
         if (chunk * 16 < bytes)
-          copy_async_16(a + stage_offset(row, chunk), exists ? x + at + chunk * 16 : call_.w, exists);
+          copy_async<4, rows_in_l1>(reinterpret_cast<float*>(a + stage_offset(row, chunk)),
+                                    reinterpret_cast<const float*>(exists ? x + at + chunk * 16 : call_.w), exists);
       }
     } else if (call_.access == 4) {
       const int shift = bytes > 32 ? 4 : bytes > 16 ? 3 : 2;
