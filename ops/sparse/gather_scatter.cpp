@@ -84,6 +84,7 @@ class GatherScatter final : public Kernel {
   DTypeSet types() const override { return dtypes<Types<float>>; }
 
   Offer offer(const Problem& node, const Target& target) const override {
+    if (auto why = refuse_types(node, DType::f32)) return Offer::refuse(std::move(*why));
     const SparseConvProblem p = node.as<SparseConvOp>().problem(node.inputs());
     Candidate candidate;
     candidate.inputs.resize(node.inputs().size());

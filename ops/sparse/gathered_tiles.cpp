@@ -231,6 +231,7 @@ class GatheredTiles final : public Kernel {
   DTypeSet types() const override { return dtypes<Types<float>>; }
 
   Offer offer(const Problem& node, const Target& target) const override {
+    if (auto why = refuse_types(node, DType::f32)) return Offer::refuse(std::move(*why));
     const SparseConvProblem p = node.as<SparseConvOp>().problem(node.inputs());
     if (!p.weights_known) return Offer::refuse("its filters are computed by the network");
     const std::int64_t columns = columns_of(p.filters);

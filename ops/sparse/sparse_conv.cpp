@@ -120,6 +120,21 @@ std::shared_ptr<const Op> SparseConvOp::with_epilogue(Epilogue changed) const {
   return op;
 }
 
+std::optional<std::string> refuse_types(const Problem& node, DType storage) {
+  const auto type_of = [&](std::size_t i) { return node.inputs()[i].type.dtype; };
+  if (node.outputs()[0].dtype != storage)
+    return fmt::format("its output is {}, not {}", to_string(node.outputs()[0].dtype), to_string(storage));
+  for (const std::size_t i : {SparseConvOp::input, SparseConvOp::residual})
+    if (present(node.inputs(), i) && type_of(i) != storage)
+      return fmt::format("its {} is {}, its output {}", i == SparseConvOp::input ? "input" : "residual",
+                         to_string(type_of(i)), to_string(storage));
+  for (const std::size_t i : {SparseConvOp::filter, SparseConvOp::bias})
+    if (present(node.inputs(), i) && type_of(i) != DType::f32)
+      return fmt::format("its {} is {}; kernels round float32", i == SparseConvOp::filter ? "filter" : "bias",
+                         to_string(type_of(i)));
+  return std::nullopt;
+}
+
 SparseConvRun::SparseConvRun(const SparseConvProblem& p, const KernelRun& run)
     : x(run.in<float>(SparseConvOp::input)),
       rulebook(run.inputs[SparseConvOp::rulebook], p.taps, p.submanifold, p.inverse, p.max_inputs, p.max_outputs),

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "ops/core/kernel.h"
 #include "ops/sparse/rulebook.h"
@@ -58,6 +60,9 @@ class SparseConvOp final : public Op {
                      .bias_input = static_cast<int>(bias),
                      .residual_input = static_cast<int>(residual)};
 };
+
+/// Why x, y and the residual are not all of `storage`, and what filters and bias are made of not float32; or nothing.
+std::optional<std::string> refuse_types(const Problem& node, DType storage);
 
 /// What a kernel of it reads in a run.
 struct SparseConvRun {

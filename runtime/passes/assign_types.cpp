@@ -62,19 +62,25 @@ class TypeAssigner {
   }
   bool is_half(ValueId id) const { return id != no_id && graph_.value(id).dtype == half_; }
 
-  /// Products behind which there is none, and which make no images.
+  /// Products behind which there is none, and which make no images, nor features that become some (of a sparse value).
   void find_last_products() {
     std::vector<bool> multiplied(graph_.values.size());  // is it, or what follows from it, an operand of a product?
+    std::vector<bool> images(graph_.values.size());      // is it, or does it become, something of planes?
     last_.assign(graph_.nodes.size(), false);
     for (std::size_t n = graph_.nodes.size(); n-- > 0;) {
       const Node& node = graph_.nodes[n];
-      const bool again = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
-        return id != no_id && multiplied[static_cast<std::size_t>(id)];
-      });
-      last_[n] = is_product(node) && !again && graph_.value(node.outputs[0]).shape.rank() == 2;
-      if (!again && !is_product(node)) continue;
-      for (const ValueId id : node.inputs)
-        if (id != no_id) multiplied[static_cast<std::size_t>(id)] = true;
+      const auto any_output = [&](const auto& holds) {
+        return std::any_of(node.outputs.begin(), node.outputs.end(),
+                           [&](ValueId id) { return id != no_id && holds(static_cast<std::size_t>(id)); });
+      };
+      const bool again = any_output([&](std::size_t id) { return multiplied[id]; });
+      const bool image = any_output([&](std::size_t id) { return images[id] || graph_.values[id].shape.rank() >= 4; });
+      last_[n] = is_product(node) && !again && !image && graph_.value(node.outputs[0]).shape.rank() == 2;
+      for (const ValueId id : node.inputs) {
+        if (id == no_id) continue;
+        if (again || is_product(node)) multiplied[static_cast<std::size_t>(id)] = true;
+        if (image) images[static_cast<std::size_t>(id)] = true;
+      }
     }
   }
 

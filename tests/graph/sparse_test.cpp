@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <tuple>
+
 #include "graph_builder.h"
 
 using namespace lenslet;
@@ -71,4 +73,35 @@ TEST_CASE("sparse/algorithms_are_chosen_by_name") {
     CHECK(only(graph, "SparseConv").choice->kernel->name() == name);
   }
   CHECK(only(after_all(before), "SparseConv").choice->kernel->name() == "gathered_tiles");
+}
+
+// On CUDA, in each precision: what multiplies, and in which type. The encoder's last convolution becomes images.
+TEST_CASE("sparse/precisions_on_cuda") {
+  if constexpr (!cuda_built) return;
+  SparseNet b;
+  const ValueId deep = b.sparse_conv(b.node("Relu", {b.sparse_conv(b.x)}));
+  const ValueId dense =
+      b.node("SparseToDense", {b.constant(indices()), deep}, {{"spatial_shape", Ints{6, 7}}}, 1, 1, "lenslet");
+  b.output(dense);
+  const Graph before = b.build();
+  for (const auto& [precision, kernel, type] :
+       {std::tuple{"fp32", "gathered_tiles", DType::f32}, std::tuple{"tf32", "gathered_mma", DType::f32},
+        std::tuple{"fp16", "gathered_mma", DType::f16}, std::tuple{"bf16", "gathered_mma", DType::bf16}}) {
+    const Target target{reference_gpu(), parse_numerics(precision)};
+    Graph graph = before;
+    assign_types(graph, {.target = target, .device = "cuda:0"});
+    INFO(graph.dump());
+    int convolutions = 0;
+    for (const Node& node : graph.nodes) {
+      if (node.type() != "SparseConv") continue;
+      ++convolutions;
+      const Problem problem(node.op, graph.input_infos(node), graph.output_types(node));
+      const Choice choice = choose_kernel(problem, target, "it");
+      CHECK(choice.kernel->name() == kernel);
+      CHECK(problem.outputs()[0].dtype == type);
+      CHECK(problem.inputs()[0].type.dtype == type);
+      CHECK(problem.inputs()[2].type.dtype == DType::f32);
+    }
+    CHECK(convolutions == 2);
+  }
 }

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -172,8 +173,8 @@ Dense convolve(const Geometry& g, const Dense& x, const Tensor& w, const Ints& o
   return y;
 }
 
-/// What every kernel makes of a case on one and two threads: the same bits, within its tolerance of y at the sites, and
-/// zeros behind them.
+/// What every kernel makes of a case on one and two threads, or in each of its cuts on a device: the same bits, within
+/// its tolerance of y at the sites, and zeros behind them.
 void check_conv(const OpCase& c, const std::vector<Site>& sites, const Dense& exact, const std::string& where) {
   const std::shared_ptr<const Op> op = make_op(c);
   const std::vector<InputInfo> infos = infos_of(c.inputs, c.constant);
@@ -186,13 +187,14 @@ void check_conv(const OpCase& c, const std::vector<Site>& sites, const Dense& ex
   const double rms = std::max(std::sqrt(static_cast<double>(c.inputs[0].shape()[1])),
                               sites.empty() ? 0 : std::sqrt(squares / outputs));
   std::map<std::string_view, std::vector<float>> first;
-  for (const Kernel* kernel : kernels_of("SparseConv", DeviceKind::cpu))
-    for_each_call(cpu_op_runner(), problem, *kernel, 2, [&](const Call& call) {
-      const Tensor y = run_between_guards(cpu_op_runner(), call, c.inputs, where)[0];
+  const OpRunner& runner = op_runner();
+  for (const Kernel* kernel : kernels_of("SparseConv", runner.device()))
+    for_each_call(runner, problem, *kernel, 2, [&](const Call& call) {
+      const Tensor y = run_between_guards(runner, call, c.inputs, where)[0];
       const std::vector<float> got(y.values<float>().begin(), y.values<float>().end());
       const auto [known, added] = first.emplace(kernel->name(), got);
       CHECK_MESSAGE((got.empty() || std::memcmp(known->second.data(), got.data(), got.size() * sizeof(float)) == 0),
-                    where, ": ", call.str(), " has other bits on two threads");
+                    where, ": ", call.str(), " has other bits on two threads, or cut otherwise");
       double worst = 0;
       std::size_t i = 0;
       for (const Site& site : sites)
@@ -305,7 +307,9 @@ void check_drawn(unsigned seed) {
 
 TEST_CASE("sparse/drawn") {
   const unsigned first = std::random_device{}() % 1'000'000'000U;
-  for (int i = 0; i < drawn; ++i) check_drawn(first + static_cast<unsigned>(3 * i));
+  // A device's blocks of memory are made anew for each run.
+  const int count = op_runner().device() == DeviceKind::cpu ? drawn : std::min(drawn, 300);
+  for (int i = 0; i < count; ++i) check_drawn(first + static_cast<unsigned>(3 * i));
 }
 
 }  // namespace lenslet::test

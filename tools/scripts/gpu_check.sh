@@ -52,7 +52,7 @@ done
 if [ -n "$pack" ]; then
   [ -d "$build/portable" ] || fail "$build/portable is not there: configure with LENSLET_PORTABLE=ON (preset cuda)"
   programs=("$lenslet" "$tests" "$op_tests" "$tool_tests" "$bench")
-  for extra in tests/cuda/lenslet-bench-{implicit-gemm,winograd,fft,gemm-cute} tools/peers/cudnn/bench-cudnn; do
+  for extra in tests/cuda/lenslet-bench-{implicit-gemm,winograd,fft,gemm-cute,sparse-conv} tools/peers/cudnn/bench-cudnn; do
     [ ! -x "$build/$extra" ] || programs+=("$build/$extra")
   done
   for layer in "${layers[@]}"; do programs+=("$build/tests/$layer/lenslet-test-$layer"); done

@@ -28,7 +28,7 @@ struct Options {
   std::vector<std::string> models;
   std::vector<std::int64_t> batches{1};
   std::vector<int> threads{0};
-  std::vector<std::string> shapes;
+  InputOptions inputs;
   double seconds = 1.0;
   int warmup = default_warmup;
   bool per_layer = false;
@@ -83,7 +83,8 @@ class Peaks {
   std::map<std::pair<std::string, int>, std::optional<Peak>> peaks_;
 };
 
-Result bench_once(const Model& model, const PlanOptions& plan, const Options& options, Peaks& peaks) {
+Result bench_once(const Model& model, const PlanOptions& plan, const std::vector<Tensor>& given, const Options& options,
+                  Peaks& peaks) {
   // First, since it is a fraction of a second of full load: what is timed after it finds a machine at work.
   const PlanInfo info = model.plan(plan);
   std::optional<Peak> peak;
@@ -91,7 +92,7 @@ Result bench_once(const Model& model, const PlanOptions& plan, const Options& op
 
   const Stopwatch all;
   Runner runner(model, plan);
-  const std::vector<Tensor> inputs = random_inputs(model, runner.plan(), 1);
+  const std::vector<Tensor> inputs = given_or_random(model, runner.plan(), given, options.inputs);
   runner.run(inputs);
   Result result{.model = model.name(),
                 .batch = plan.batch,
@@ -175,12 +176,12 @@ ExitCode bench(const Options& options) {
     try {
       const Model model = Model::load(file);
       PlanOptions plan = options.plan;
-      plan.input_shapes = parse_shapes(options.shapes);
+      const std::vector<Tensor> given = given_inputs(model, options.inputs, plan);
       for (const std::int64_t batch : options.batches)
         for (const int threads : options.threads) {
           plan.batch = batch;
           plan.threads = threads;
-          results.push_back(bench_once(model, plan, options, peaks));
+          results.push_back(bench_once(model, plan, given, options, peaks));
         }
     } catch (const Error& error) {
       if (options.models.size() == 1) throw;
@@ -216,13 +217,14 @@ void add_bench(CLI::App& app, ExitCode& result) {
       ->capture_default_str();
   add_warmup_option(*verb, options->warmup);
   verb->add_flag("--per-layer", options->per_layer, "Also time every layer; `lenslet layers` says more of each");
-  add_shape_option(*verb, options->shapes);
+  add_input_options(*verb, options->inputs);
   add_plan_options(*verb, options->plan, options->threads);
   add_json_option(*verb, options->json);
   add_examples(*verb,
                "lenslet bench resnet50.onnx --threads 2\n"
                "lenslet bench resnet50.onnx mobilenetv2.onnx --batch 1,8 --threads 1,2\n"
                "lenslet bench resnet50.onnx --per-layer\n"
+               "lenslet bench second.onnx --input street.bin\n"
                "lenslet bench resnet50.onnx --conv-algorithm im2col --json");
   add_bench_conv(*verb, result);
   verb->callback([verb, options, &result] {

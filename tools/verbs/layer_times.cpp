@@ -7,6 +7,7 @@
 #include "lenslet/device.h"
 #include "lenslet/error.h"
 #include "tools/measuring/kernel_timer.h"
+#include "tools/verbs/sparse_work.h"
 #include "tools/verbs/terminal.h"
 
 namespace lenslet::tool {
@@ -39,8 +40,12 @@ std::vector<LayerTime> time_layers(Runner& runner, std::span<const Tensor> input
                                    const std::optional<Peak>& peak) {
   const PlanInfo& plan = runner.plan();
   std::vector<std::vector<double>> us(plan.steps.size());
-  runner.set_observer(
-      [&](const LayerEvent& event) { us[static_cast<std::size_t>(event.step)].push_back(1e3 * event.ms); });
+  std::vector<std::optional<SparseWork>> sparse(plan.steps.size());
+  runner.set_observer([&](const LayerEvent& event) {
+    const auto step = static_cast<std::size_t>(event.step);
+    if (us[step].empty()) sparse[step] = sparse_work(event);
+    us[step].push_back(1e3 * event.ms);
+  });
   sample(seconds, 5, [&] {
     runner.run(inputs);
     return 0.0;
@@ -49,8 +54,12 @@ std::vector<LayerTime> time_layers(Runner& runner, std::span<const Tensor> input
 
   std::vector<LayerTime> layers;
   for (std::size_t i = 0; i < us.size(); ++i) {
-    const StepInfo& step = plan.steps[i];
+    StepInfo step = plan.steps[i];
     if (step.no_op || us[i].empty()) continue;
+    if (sparse[i]) {
+      step.flops = sparse[i]->flops;
+      step.bytes = sparse[i]->bytes;
+    }
     LayerTime& layer = layers.emplace_back(LayerTime{step, quantiles(us[i]), {}, {}, {}});
     for (const BandInfo& band : plan.bands)
       if (band.first_step <= static_cast<int>(i) && static_cast<int>(i) <= band.last_step)

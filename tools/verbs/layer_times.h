@@ -14,7 +14,7 @@
 namespace lenslet::tool {
 
 struct LayerTime {
-  StepInfo step;
+  StepInfo step;               ///< the plan's; of a sparse convolution work and bytes of the sites that came
   Quantiles us;                ///< of the step alone
   std::optional<Floor> floor;  ///< absent without measured limits
   std::string above;           ///< why the floor's share is above 100%; empty when it is not

@@ -1,0 +1,63 @@
+// One pass over the lists of outputs: who stands where a block ends writes it down. It takes a tenth of what a table of
+// each output's neighbours would, which is 27 numbers an output to write, and to read in each layer; so each layer does
+// it for itself, and no value of it lives between them.
+
+#include "ops/sparse/cuda/block_pairs.h"
+
+#include <algorithm>
+
+#include "base/cuda/launch.h"
+
+namespace lenslet::cuda {
+namespace {
+
+constexpr int threads = 256;
+
+/// Grid: x cuts a tap's list, y the taps.
+__global__ void __launch_bounds__(threads) block_pairs(const __grid_constant__ DeviceRulebook rulebook,
+                                                       GatheredPlan plan, int blocks, int* begins, int* fault) {
+  wait_for_previous();
+  let_next_start();
+  const int tap = static_cast<int>(blockIdx.y), lane = static_cast<int>(threadIdx.x) % 32;
+  const auto counts = rulebook.counts();
+  const DevicePairs pairs = rulebook.pairs(tap, counts.outputs);
+  if (!counts.valid || !pairs.valid) report(fault);
+  if (pairs.out == nullptr) return;
+  begins += static_cast<long long>(tap) * (blocks + 1);
+  const int rows = plan.rows_of(counts.outputs), last = (counts.outputs + rows - 1) / rows;
+  // Number `count` stands for the end, behind the last block.
+  const int stride = static_cast<int>(gridDim.x) * threads;
+  for (int first = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x) - lane; first <= pairs.count;
+       first += stride) {
+    const int i = first + lane;
+    int from = 0, to = -1;  // the blocks that begin with pair i
+    if (i <= pairs.count) {
+      const int before = i == 0 ? -1 : pairs.out[i - 1], at = i == pairs.count ? counts.outputs : pairs.out[i];
+      if (i < pairs.count && (before >= at || at >= counts.outputs)) report(fault);
+      const auto block_of = [&](int output) { return min(max(output, 0), counts.outputs) / rows; };
+      from = i == 0 ? 0 : block_of(before) + 1;
+      to = i == pairs.count ? last : block_of(at);
+    }
+    // Most often there is none or one; blocks without a pair in between are written by the warp.
+    if (from <= to) begins[from] = i;
+    for (unsigned longer = __ballot_sync(0xffffffffU, from < to); longer != 0; longer &= longer - 1) {
+      const int source = __ffs(static_cast<int>(longer)) - 1;
+      const int next = __shfl_sync(0xffffffffU, from, source) + 1, end = __shfl_sync(0xffffffffU, to, source);
+      for (int block = next + lane; block <= end; block += 32) begins[block] = first + source;
+    }
+  }
+}
+
+}  // namespace
+
+void find_block_pairs(const Context& context, const DeviceRulebook& rulebook, const GatheredPlan& plan, int blocks,
+                      int* begins) {
+  // Some 8 blocks a multiprocessor in all, and no more than the longest list could fill.
+  const long long longest = std::min<long long>(rulebook.room, rulebook.most_outputs) + 1;
+  const auto most = blocks_for(8LL * context.multiprocessors, rulebook.volume);
+  const unsigned x = std::min(blocks_for(longest, threads), most);
+  launch(context, block_pairs, dim3(x, static_cast<unsigned>(rulebook.volume)), threads, 0, rulebook, plan, blocks,
+         begins, context.fault);
+}
+
+}  // namespace lenslet::cuda

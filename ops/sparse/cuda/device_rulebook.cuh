@@ -1,0 +1,71 @@
+#pragma once
+// A rulebook as kernels on the device read it. What it says is not believed: counts and places are limited to what
+// there is room for, and a list of pairs is followed within its bounds only.
+
+#include <cuda_runtime.h>
+
+#include "ops/sparse/sparse_conv.h"
+
+namespace lenslet::cuda {
+
+/// Pairs of one tap. `count` is 0 where the rulebook's places of them cannot be.
+struct DevicePairs {
+  const int *in, *out;  ///< null: each site with itself
+  int count;
+  bool valid;
+};
+
+/// What is known of a rulebook before the run, and where it lies. By value to kernels.
+struct DeviceRulebook {
+  const int* values = nullptr;
+  int room;                       ///< of either list
+  int volume;                     ///< taps
+  int most_inputs, most_outputs;  ///< rows of x and of y
+  bool submanifold, inverse;
+
+  DeviceRulebook(const SparseConvProblem& p, std::int64_t length)
+      : room(static_cast<int>((length - rulebook_header(p.submanifold ? p.taps / 2 : p.taps)) / 2)),
+        volume(static_cast<int>(p.taps)),
+        most_inputs(static_cast<int>(p.max_inputs)),
+        most_outputs(static_cast<int>(p.max_outputs)),
+        submanifold(p.submanifold),
+        inverse(p.inverse) {}
+
+#if defined(__CUDACC__)
+  __device__ int stored() const { return submanifold ? volume / 2 : volume; }
+
+  struct Counts {
+    int inputs, outputs;  ///< both 0 unless `valid`
+    bool valid;
+  };
+  __device__ Counts counts() const {
+    const int inputs = values[inverse ? 1 : 0], outputs = values[inverse ? 0 : 1];
+    const bool valid = inputs >= 0 && inputs <= most_inputs && outputs >= 0 && outputs <= most_outputs &&
+                       (!submanifold || inputs == outputs);
+    return {valid ? inputs : 0, valid ? outputs : 0, valid};
+  }
+
+  __device__ bool is_centre(int tap) const { return submanifold && tap == volume / 2; }
+
+  /// `outputs`: as counts() has them.
+  __device__ DevicePairs pairs(int tap, int outputs) const {
+    if (is_centre(tap)) return {nullptr, nullptr, outputs, true};
+    const bool mirrored = submanifold && tap > volume / 2;
+    const int list = mirrored ? volume - 1 - tap : tap;
+    const int begin = values[2 + list], end = values[3 + list];
+    const bool valid = begin >= 0 && begin <= end && end <= room && (list > 0 || begin == 0);
+    const int* const first = values + 3 + stored() + (valid ? begin : 0);
+    const bool swapped = mirrored != inverse;
+    return {swapped ? first + room : first, swapped ? first : first + room, valid ? end - begin : 0, valid};
+  }
+#endif
+};
+
+#if defined(__CUDACC__)
+/// Context::fault.
+__device__ inline void report(int* fault) {
+  if (fault != nullptr) *fault = 1;
+}
+#endif
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,23 @@
+#include "ops/sparse/cuda/sparse_conv_cuda.h"
+
+#include <fmt/format.h>
+
+namespace lenslet::cuda {
+
+std::optional<std::string> refuse_sizes(const SparseConvProblem& p, const Problem& node) {
+  // Blocks are counted for as few as 32 outputs each and may have 256: their rows have numbers below 2^31, too.
+  constexpr std::int64_t limit = std::int64_t{1} << 30;
+  if (p.max_inputs > limit / 8 || p.max_outputs > limit / 8) return "more than 2^27 sites";
+  if (node.shape(SparseConvOp::rulebook)[0] > 2 * limit - 1) return "a rulebook of more than 2^31 numbers";
+  if (p.channels > limit / 256 || p.filters > limit / 256) return "more than 2^22 channels or filters";
+  return std::nullopt;
+}
+
+std::string rulebook_fault(const SparseConvProblem& p) {
+  return fmt::format(
+      "the rulebook is none of {} taps that leads from at most {} sites to at most {}, or has pairs that are out of "
+      "order, or of sites that are not",
+      p.taps, p.max_inputs, p.max_outputs);
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,142 @@
+// How CUDA's kernels of SparseConv cut problems, lay filters down and refuse: no device needed.
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "base/half.h"
+#include "ops/sparse/cuda/gathered_plan.h"
+#include "tests/ops/op_runner.h"
+#include "tests/ops/sparse_sites.h"
+
+namespace lenslet::cuda {
+namespace {
+
+using test::random_f32;
+
+SparseConvProblem problem(std::int64_t channels, std::int64_t filters, std::int64_t taps = 27) {
+  return {.max_inputs = 1000,
+          .max_outputs = 1000,
+          .channels = channels,
+          .filters = filters,
+          .taps = taps,
+          .max_pairs = 27000,
+          .submanifold = true,
+          .weights_known = true};
+}
+
+constexpr SparseArithmetic all[] = {SparseArithmetic::fma, SparseArithmetic::tf32, SparseArithmetic::fp16,
+                                    SparseArithmetic::bf16};
+
+TEST_CASE("sparse/plan/cuts") {
+  for (const SparseArithmetic arithmetic : all)
+    for (const std::int64_t filters : {1, 16, 17, 32, 64, 65, 128, 129, 192, 200, 256, 1000}) {
+      const SparseConvProblem p = problem(16, filters);
+      const GatheredPlan plan = plan_gathered(p, arithmetic, reference_gpu());
+      CHECK(plan.columns <= most_columns(arithmetic));
+      CHECK(plan.tiles_n(p) * plan.columns >= filters);
+      CHECK((plan.tiles_n(p) - 1) * plan.columns < filters);
+      CHECK(plan.rows >= few_rows);
+      CHECK(plan.most_batch() % 16 == 0);  // pieces of tensor cores end within a slot
+      // What the launch bounds of the kernels count on: blocks on a multiprocessor of 228 KiB, a KiB each its own.
+      const std::size_t resident = plan.columns == 128 ? 2 : 3;
+      CHECK(resident * (plan.shared_bytes(27) + 1024) <= 228U * 1024);
+      CHECK(plan.shared_bytes(125) <= 227U * 1024);
+      CHECK(plan.rows_of(plan.few_below) == plan.rows);
+      CHECK(plan.rows_of(plan.few_below - 1) == few_rows);
+      CHECK(plan.rows_of(plan.few_below / 4 - 1) == fewest_rows);
+      for (const std::int64_t bound : {1, 5000, 30000, 1000000})
+        for (std::int64_t outputs = 0; outputs <= bound; outputs += 1 + outputs / 50) {
+          SparseConvProblem bounded = p;
+          bounded.max_outputs = bound;
+          REQUIRE(plan.blocks(bounded) * plan.rows_of(outputs) >= outputs);
+        }
+      CHECK(read_gathered_plan(p, arithmetic, plan.str()).str() == plan.str());
+      CHECK_THROWS_AS((void)read_gathered_plan(p, arithmetic, "rows=65 columns=16 few_below=1"), Error);
+    }
+  const auto columns = [](std::int64_t filters, SparseArithmetic arithmetic) {
+    return plan_gathered(problem(16, filters), arithmetic, reference_gpu()).columns;
+  };
+  CHECK(columns(192, SparseArithmetic::fp16) == 64);
+  CHECK(columns(256, SparseArithmetic::fp16) == 128);
+  CHECK(columns(256, SparseArithmetic::fma) == 64);
+}
+
+// Every weight stands where the kernels look for it, rounded once with its scale, and zeros everywhere else.
+TEST_CASE("sparse/plan/filters") {
+  for (const SparseArithmetic arithmetic : all) {
+    const SparseConvProblem p = problem(21, 70, 9);
+    const Tensor w = random_f32({70, 21, 3, 3}, 3);
+    const float* const weights = w.values<float>().data();
+    std::vector<double> scale(70);
+    for (std::size_t k = 0; k < scale.size(); ++k) scale[k] = 0.5 + static_cast<double>(k % 3);
+    const auto op = make_normalised_op("SparseConv", {{"weight_scale", scale}}, 3);
+    const auto& conv = static_cast<const SparseConvOp&>(*op);
+    const GatheredPlan plan = plan_gathered(p, arithmetic, reference_gpu());
+    std::vector<std::byte> blob(gathered_filter_bytes(p, plan, arithmetic), std::byte{0x5A});
+    pack_gathered_filters(conv, p, weights, plan, arithmetic, blob);
+    const std::int64_t steps = gathered_steps(p, arithmetic), bytes = element_bytes(arithmetic), of_step = 64 / bytes;
+    std::int64_t filled = 0;
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(blob.size()); i += bytes)
+      for (std::int64_t b = 0; b < bytes; ++b)
+        if (blob[static_cast<std::size_t>(i + b)] != std::byte{0}) {
+          ++filled;
+          break;
+        }
+    CHECK(filled == 70 * 21 * 9);
+    for (const auto& [k, c, tap] : {std::tuple{0, 0, 0}, {69, 20, 8}, {64, 3, 4}, {37, 17, 5}, {12, 9, 1}}) {
+      const std::int64_t column = k % plan.columns, channel = c % of_step;
+      const std::byte* at = blob.data() + ((k / plan.columns * 9 + tap) * steps + c / of_step) * plan.columns * 64;
+      if (arithmetic == SparseArithmetic::fma) {
+        at += (channel * plan.columns + column) * 4;
+      } else {
+        const std::int64_t group = channel * bytes / 32, chunk = channel * bytes % 32 / 16;
+        at += group * plan.columns * 32 + column * 32 + (chunk ^ (column / 4 % 2)) * 16 + channel * bytes % 16;
+      }
+      const double exact = double{weights[(k * 21 + c) * 9 + tap]} * scale[static_cast<std::size_t>(k)];
+      std::uint32_t found = 0;
+      std::memcpy(&found, at, static_cast<std::size_t>(bytes));
+      const auto half = static_cast<std::uint16_t>(found);
+      const double got = arithmetic == SparseArithmetic::fp16   ? double{f32_from_f16(half)}
+                         : arithmetic == SparseArithmetic::bf16 ? double{f32_from_bf16(half)}
+                                                                : double{std::bit_cast<float>(found)};
+      const double unit = arithmetic == SparseArithmetic::fma    ? 0x1p-24
+                          : arithmetic == SparseArithmetic::bf16 ? 0x1p-8
+                                                                 : 0x1p-11;
+      CHECK(std::abs(got - exact) <= unit * std::abs(exact));
+    }
+  }
+}
+
+TEST_CASE("sparse/plan/offers") {
+  if constexpr (!cuda_built) return;
+  const Tensor w = random_f32({32, 16, 3, 3, 3}, 3);
+  const auto refusal = [&](const char* kernel, const char* numerics, DType type, bool known = true,
+                           DType w_type = DType::f32) {
+    const auto op = make_normalised_op("SparseConv", {}, 3);
+    const std::vector<InputInfo> inputs{
+        {.present = true, .type = {type, {1000, 16}}},
+        {.present = true, .type = {DType::i32, {rulebook_length(13, 13000)}}},
+        {.present = true, .type = {w_type, w.shape()}, .constant = known ? &w : nullptr}};
+    const Problem posed(op, inputs, {{type, {1000, 32}}});
+    return find_kernel("SparseConv", DeviceKind::cuda, kernel)
+        ->offer(posed, {reference_gpu(), parse_numerics(numerics)})
+        .refusal;
+  };
+  CHECK(refusal("gathered_tiles", "fp32", DType::f32).empty());
+  CHECK(refusal("gathered_tiles", "tf32", DType::f32).empty());  // more exact than was asked for
+  CHECK(refusal("gathered_tiles", "fp16", DType::f16) == "it multiplies float32");
+  CHECK(refusal("gathered_tiles", "fp32", DType::f32, false) == "its filters are computed by the network");
+  CHECK(refusal("gather_scatter", "fp32", DType::f32, false).empty());
+  CHECK(refusal("gathered_mma", "fp32", DType::f32) ==
+        "tensor cores would round float32 to TF32, which was not asked for");
+  CHECK(refusal("gathered_mma", "tf32", DType::f32).empty());
+  CHECK(refusal("gathered_mma", "fp16", DType::f16).empty());
+  CHECK(refusal("gathered_mma", "bf16", DType::bf16).empty());
+  CHECK(refusal("gathered_mma", "fp16", DType::f16, true, DType::f16) ==
+        "its filter is float16; kernels round float32");
+}
+
+}  // namespace
+}  // namespace lenslet::cuda
