@@ -27,7 +27,10 @@ struct CancelObject {
 struct EventObject {
   using Handle = lenslet_event_values;
   static constexpr auto handle_name = "lenslet_event_values";
-  const LayerEvent& event;
+  explicit EventObject(const LayerEvent& of) : event(&of) {}
+
+  std::mutex mutex;         // other threads may look, too
+  const LayerEvent* event;  // null: it is over
   std::vector<Tensor> copies;
 };
 

@@ -16,13 +16,18 @@ using Events = Handles<EventObject>;
 class EventHandle {
  public:
   explicit EventHandle(const LayerEvent& event)
-      : values_(Events::add(std::make_shared<EventObject>(EventObject{event, {}}))) {}
-  ~EventHandle() { Events::free(values_); }
+      : object_(std::make_shared<EventObject>(event)), values_(Events::add(object_)) {}
+  ~EventHandle() {
+    Events::free(values_);
+    const std::lock_guard lock(object_->mutex);
+    object_->event = nullptr;
+  }
   EventHandle(const EventHandle&) = delete;
   EventHandle& operator=(const EventHandle&) = delete;
   lenslet_event_values* values() const { return values_; }
 
  private:
+  std::shared_ptr<EventObject> object_;
   lenslet_event_values* values_;
 };
 
@@ -42,13 +47,18 @@ void call(lenslet_observer observer, void* context, const LayerEvent& event) {
     throw Error(ErrorKind::cancelled, fmt::format("the observer ended the run after step {}", event.step));
 }
 
-void give_value(EventObject& object, std::span<const Tensor> tensors, std::size_t index, lenslet_tensor* to) {
+void give_value(const lenslet_event_values* values, std::span<const Tensor> LayerEvent::*of, std::size_t index,
+                lenslet_tensor* to) {
+  const auto object = Events::get(values);
+  const std::lock_guard lock(object->mutex);
+  if (object->event == nullptr) throw Error(ErrorKind::invalid_argument, "the observer's call is over");
+  const std::span<const Tensor> tensors = object->event->*of;
   if (index >= tensors.size())
     throw Error(ErrorKind::invalid_argument, fmt::format("there is no value {} of {}", index, tensors.size()));
   const Tensor& tensor = tensors[index];
   const bool as_is = tensor.empty() || tensor.shape().rank() != 4 || tensor.format() == formats::nchw;
-  if (!as_is) object.copies.push_back(tensor.to_format(formats::nchw));
-  give(to, as_c(as_is ? tensor : object.copies.back()), "tensor");
+  if (!as_is) object->copies.push_back(tensor.to_format(formats::nchw));
+  give(to, as_c(as_is ? tensor : object->copies.back()), "tensor");
 }
 
 }  // namespace
@@ -68,15 +78,9 @@ lenslet_status lenslet_runner_set_observer(lenslet_runner* runner, lenslet_obser
 }
 
 lenslet_status lenslet_event_input(lenslet_event_values* values, size_t index, lenslet_tensor* tensor) {
-  return guarded([&] {
-    const auto object = Events::get(values);
-    give_value(*object, object->event.inputs, index, tensor);
-  });
+  return guarded([&] { give_value(values, &LayerEvent::inputs, index, tensor); });
 }
 
 lenslet_status lenslet_event_output(lenslet_event_values* values, size_t index, lenslet_tensor* tensor) {
-  return guarded([&] {
-    const auto object = Events::get(values);
-    give_value(*object, object->event.outputs, index, tensor);
-  });
+  return guarded([&] { give_value(values, &LayerEvent::outputs, index, tensor); });
 }

@@ -14,8 +14,8 @@
  *
  * Structs begin with `struct_size`, which you set to sizeof the struct, so that they can grow: what your struct does
  * not have yet is taken for 0, and what this library does not know yet must be 0 (LENSLET_UNSUPPORTED otherwise). 0 is
- * the default of every member: `lenslet_plan_options o = {sizeof o};`. In arrays each element has the same
- * `struct_size`.
+ * the default of every member: `lenslet_plan_options o = {.struct_size = sizeof o};`. In arrays each element has the
+ * same `struct_size`.
  *
  * Threads. Any function may be called from any thread. A model is used by many at once; a runner by one at a time: what
  * else is asked of a runner that is at work, by another thread or from a callback of that run, is refused with
@@ -172,11 +172,12 @@ typedef struct lenslet_allocator {
 } lenslet_allocator;
 
 /* Of lenslet_plan_options::flags. */
-#define LENSLET_PLAN_ALGORITHM_WHERE_ACCEPTED UINT64_C(1) /* layers that refuse conv_algorithm keep the rule's choice \
-                                                           */
-#define LENSLET_PLAN_KEEP_ALL_VALUES UINT64_C(2)          /* every value in memory of its own, for observers */
-#define LENSLET_PLAN_SYNC_EACH_STEP UINT64_C(4)           /* CUDA: wait after each step, so that errors name the node */
-#define LENSLET_PLAN_FLUSH_DENORMALS UINT64_C(8)          /* CPU: denormal numbers count as zero */
+#define LENSLET_PLAN_ALGORITHM_WHERE_ACCEPTED                                                                \
+  UINT64_C(1)                                    /* layers that refuse conv_algorithm keep the rule's choice \
+                                                  */
+#define LENSLET_PLAN_KEEP_ALL_VALUES UINT64_C(2) /* every value in memory of its own, for observers */
+#define LENSLET_PLAN_SYNC_EACH_STEP UINT64_C(4)  /* CUDA: wait after each step, so that errors name the node */
+#define LENSLET_PLAN_FLUSH_DENORMALS UINT64_C(8) /* CPU: denormal numbers count as zero */
 
 /* lenslet::PlanOptions (lenslet/model.h) says more of each. Strings are copied. */
 typedef struct lenslet_plan_options {
