@@ -67,7 +67,8 @@ class PlanWriter {
     json_.member("name", step.name);
     json_.member("op", step.op);
     json_.object("attributes", [&] {
-      for (const auto& [name, value] : step.attributes) std::visit([&](const auto& of) { attribute(name, of); }, value);
+      for (const auto& attribute : step.attributes)
+        std::visit([&](const auto& value) { write_attribute(attribute.first, value); }, attribute.second);
     });
     values("inputs", step.inputs);
     json_.array("outputs", [&] {
@@ -93,14 +94,14 @@ class PlanWriter {
   }
 
   template <typename T>
-  void attribute(const std::string& name, const T& value) {
+  void write_attribute(const std::string& name, const T& value) {
     json_.member(name, value);
   }
   template <typename T>
-  void attribute(const std::string& name, const std::vector<T>& of) {
+  void write_attribute(const std::string& name, const std::vector<T>& of) {
     values(name.c_str(), of);
   }
-  void attribute(const std::string& name, const Tensor& tensor) {
+  void write_attribute(const std::string& name, const Tensor& tensor) {
     json_.object(name, [&] {
       json_.member("dtype", to_string(tensor.dtype()));
       values("shape", tensor.shape().dims());

@@ -24,7 +24,7 @@ namespace {
 /// Memory that ends where no page follows, so that what reads or writes behind it faults.
 class Page {
  public:
-  explicit Page(std::size_t bytes) : bytes_(bytes) {
+  explicit Page(std::size_t bytes) {
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     mapped_ = (bytes + page - 1) / page * page + page;
     begin_ =
@@ -40,7 +40,7 @@ class Page {
   void forbid_writing() { ::mprotect(begin_, mapped_, PROT_READ); }
 
  private:
-  std::size_t bytes_, mapped_ = 0;
+  std::size_t mapped_ = 0;
   std::byte *begin_ = nullptr, *data_ = nullptr;
 };
 
