@@ -30,6 +30,8 @@ std::string_view to_string(ErrorKind kind) noexcept {
       return "device error";
     case ErrorKind::internal:
       return "internal error";
+    case ErrorKind::cancelled:
+      return "cancelled";
   }
   return "error";
 }

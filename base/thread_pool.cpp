@@ -13,6 +13,7 @@
 
 #include "base/float_environment.h"
 #include "base/fork.h"
+#include "lenslet/host.h"
 
 namespace lenslet {
 namespace {
@@ -91,10 +92,12 @@ struct ThreadPool::State {
   std::atomic<bool> stop{false};
   bool spin = true;
   const unsigned process = fork_count();
+  const std::shared_ptr<Executor> executor;  ///< or null: `workers`
   std::vector<std::jthread> workers;
 
-  State(int threads, bool flush_denormals) : shares(static_cast<std::size_t>(threads)) {
-    if (threads == 1) return;
+  State(int threads, bool flush_denormals, std::shared_ptr<Executor> given)
+      : shares(static_cast<std::size_t>(threads)), executor(std::move(given)) {
+    if (threads == 1 || executor != nullptr) return;
     // With more threads than cores a spinning thread would hold the core that the awaited one needs.
     spin = threads <= available_cores();
     workers.reserve(static_cast<std::size_t>(threads - 1));
@@ -170,6 +173,33 @@ struct ThreadPool::State {
     }
   }
 
+  /// The open loop in the executor's tasks. Any of them takes all that others leave, so that they may come one by one,
+  /// and the caller takes what none has taken.
+  void execute(bool flush_denormals) {
+    struct Loop {
+      State* state;
+      bool flush_denormals;
+    } loop{this, flush_denormals};
+    std::exception_ptr refused;
+    try {
+      const auto tasks = std::min(static_cast<std::int64_t>(shares.size()), pieces);
+      executor->run(static_cast<int>(tasks), {[](void* context, int worker) {
+                                                const Loop& of = *static_cast<const Loop*>(context);
+                                                const FloatEnvironment environment(of.flush_denormals);
+                                                of.state->take_pieces(worker);
+                                              },
+                                              &loop});
+    } catch (...) {
+      refused = std::current_exception();
+      failed.store(true);  // what is left is only counted down
+    }
+    take_pieces(0);
+    wait_until_finished();
+    if (refused == nullptr) return;
+    error = nullptr;
+    std::rethrow_exception(refused);
+  }
+
   void end() {
     stop.store(true);
     loops.fetch_add(1);
@@ -190,19 +220,22 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(int threads, bool flush_denormals)
-    : flush_denormals_(flush_denormals), state_(std::make_unique<State>(std::max(threads, 1), flush_denormals)) {}
+ThreadPool::ThreadPool(int threads, bool flush_denormals) : ThreadPool(threads, flush_denormals, nullptr) {}
+
+ThreadPool::ThreadPool(int threads, bool flush_denormals, std::shared_ptr<Executor> executor)
+    : flush_denormals_(flush_denormals),
+      state_(std::make_unique<State>(std::max(threads, 1), flush_denormals, std::move(executor))) {}
 
 ThreadPool::~ThreadPool() {
-  if (state_->process == fork_count())
+  if (state_->process == fork_count() || state_->executor != nullptr)
     state_->end();
   else  // of threads that are not in this process nothing can be joined or freed
     static_cast<void>(state_.release());
 }
 
 void ThreadPool::start_in_this_process() {
-  if (state_->process == fork_count()) return;
-  auto fresh = std::make_unique<State>(threads(), flush_denormals_);
+  if (state_->process == fork_count() || state_->executor != nullptr) return;
+  auto fresh = std::make_unique<State>(threads(), flush_denormals_, nullptr);
   static_cast<void>(state_.release());
   state_ = std::move(fresh);
 }
@@ -226,8 +259,12 @@ void ThreadPool::parallel_for(std::int64_t count, std::int64_t grain, RangeFunct
   s.pieces = pieces;
   s.failed.store(false, std::memory_order_relaxed);
   s.deal_out();
-  s.take_pieces(0);
-  s.wait_until_finished();
+  if (s.executor != nullptr) {
+    s.execute(flush_denormals_);
+  } else {
+    s.take_pieces(0);
+    s.wait_until_finished();
+  }
   if (s.failed.load()) {
     // Moved out, so that the pool does not keep the exception alive; the next loop starts clean.
     const std::exception_ptr error = std::move(s.error);

@@ -7,6 +7,8 @@
 
 namespace lenslet {
 
+class Executor;  // lenslet/host.h
+
 /// A plain function and its context: no allocation, no type erasure on the heap.
 class RangeFunction {
  public:
@@ -30,6 +32,8 @@ class ThreadPool {
  public:
   /// std::system_error when the system gives no thread.
   explicit ThreadPool(int threads, bool flush_denormals = false);
+  /// No threads of its own: loops are cut for `threads` workers, which are `executor`'s tasks. Null: as above.
+  ThreadPool(int threads, bool flush_denormals, std::shared_ptr<Executor> executor);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

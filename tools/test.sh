@@ -4,7 +4,7 @@
 #
 # usage: tools/test.sh [--sanitize] [--cuda] [-- CTEST_OPTIONS...]
 #   --sanitize   afterwards also the whole suite under AddressSanitizer + UndefinedBehaviorSanitizer (build/asan) and
-#                the tests of the layers that use threads (base, ops, exec) under ThreadSanitizer (build/tsan)
+#                the tests of the layers that use threads (base, ops, exec, c_api) under ThreadSanitizer (build/tsan)
 #   --cuda       for CI: build/test must have the CUDA half (else it has, where nvcc is found), without line information,
 #                which is a tenth of nvcc's time
 set -euo pipefail
@@ -50,10 +50,10 @@ if [ $sanitize = 1 ]; then
   run_tests build/asan -LE install "$@"
   phase "building with ThreadSanitizer: build/tsan"
   configure build/tsan --preset tsan
-  build build/tsan --target lenslet-test-base lenslet-test-ops lenslet-test-exec
+  build build/tsan --target lenslet-test-base lenslet-test-ops lenslet-test-exec lenslet-test-c-api
   phase "testing threads under ThreadSanitizer"
   # By label, not by name: nearly every test of an op or a convolution runs on several threads too.
-  run_tests build/tsan -L '^(base|ops|exec)$' "$@"
+  run_tests build/tsan -L '^(base|ops|exec|c-api)$' "$@"
   unset LENSLET_TEST_REDUCED
 fi
 

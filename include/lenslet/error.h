@@ -19,6 +19,7 @@ enum class ErrorKind {
   limit,             ///< a published limit (docs/limits.md) was exceeded, or the host has no memory left
   device,            ///< an accelerator, its driver or its library failed
   internal,          ///< a broken invariant of ours: please report it
+  cancelled,         ///< the caller asked for the run's end (RunOptions::stop)
 };
 
 /// The kind as a lower-case phrase, for messages ("invalid model").

@@ -14,6 +14,7 @@
 #include "lenslet/attributes.h"
 #include "lenslet/error.h"
 #include "lenslet/export.h"
+#include "lenslet/host.h"
 #include "lenslet/numerics.h"
 #include "lenslet/tensor.h"
 
@@ -83,6 +84,12 @@ struct PlanOptions {
   /// (Intel's: SqueezeNet on denormal inputs was seen to take 8 times as long; an AMD EPYC shows no difference), and
   /// networks whose values fade away meet them. Off: IEEE, as everywhere else.
   bool flush_denormals = false;
+  /// CPU: the app's threads, which plan and run in place of a Runner's own; `threads` is how many tasks a loop is
+  /// shared out to. Results are the same.
+  std::shared_ptr<Executor> executor;
+  /// Of a Runner: where its values and workspaces lie (MemoryReport::peak_bytes), on the CPU or on its CUDA device.
+  /// Weights belong to the Model, and what else it needs is small: those are not asked for here.
+  std::shared_ptr<Allocator> allocator;
 };
 
 /// Bytes a Runner needs, known before the first run.

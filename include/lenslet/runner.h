@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,25 @@ struct LayerEvent {
 };
 using Observer = std::function<void(const LayerEvent&)>;
 
+/// An input or an output of a run in the app's memory.
+struct IoTensor {
+  Tensor tensor;         ///< a view, layout nchw; empty() for an output that stays in the Runner's memory
+  bool on_cuda = false;  ///< data() is an address on a CUDA device (or managed), which the host does not read
+};
+
+/// How a single run is done.
+struct RunOptions {
+  /// Where outputs go: none, or one for each of Model::outputs(), of the dtype and shape that comes out. Host memory
+  /// apart from each other's. After an error they hold anything.
+  std::span<const IoTensor> outputs{};
+  /// CUDA: a cudaStream_t. The run begins behind what is queued there so far; it is done when the call returns. Null is
+  /// CUDA's legacy default stream where an input or an output is `on_cuda`, and else none.
+  void* cuda_stream = nullptr;
+  /// Ends the run, with Error(cancelled), before its next step, or the next band of steps. On CUDA a network is one
+  /// launch: only what was not launched yet can be cancelled, which with an observer or `sync_each_step` are steps.
+  std::stop_token stop{};
+};
+
 class RunnerImpl;
 
 /// Plans on construction: algorithms chosen, weights transformed (shared between Runners of one Model), memory laid
@@ -49,6 +69,13 @@ class LENSLET_API Runner {
   /// needs it).
   std::span<const Tensor> run(std::span<const Tensor> inputs);
   std::span<const Tensor> run(const Tensor& input) { return run({&input, 1}); }
+  /// The same on the app's memory, which must stay as it is during the call. The CPU reads inputs and writes outputs
+  /// where they lie if they are 64-byte aligned, apart from each other, and the plan neither overwrites the input nor
+  /// gives it back; else it copies, as does CUDA: from and to device memory on the device, pinned memory at once, other
+  /// memory by way of pinned memory. The result has those outputs that are not `on_cuda`, empty() in place of others.
+  /// Error(invalid_argument) as of run(), and for outputs that do not fit: nothing has run then, unless shapes follow
+  /// from what is computed. May allocate in the first call.
+  std::span<const Tensor> run(std::span<const IoTensor> inputs, const RunOptions& options);
 
   /// to_input() straight into the memory that the network reads: image `index` of the batch of a floating-point input,
   /// counted as in Model::inputs(). On CUDA the 8-bit pixels are uploaded and the GPU does the rest, to the same bits;
@@ -60,6 +87,7 @@ class LENSLET_API Runner {
   /// with a value in PlanOptions::input_values have that one. Error(invalid_argument) when nothing was loaded into some
   /// other input; nothing has run then.
   std::span<const Tensor> run_loaded();
+  std::span<const Tensor> run_loaded(const RunOptions& options);
 
   const PlanInfo& plan() const;
   /// Called after each step from then on; an empty function switches it off. On the CPU steps then run one by one that

@@ -34,6 +34,7 @@ PlanOptions in_float32(const Model& model, const PlanOptions& options) {
   PlanOptions cpu;
   cpu.device = "cpu";
   cpu.threads = options.threads;
+  cpu.executor = options.executor;
   cpu.numerics = Numerics();
   cpu.batch = options.batch;
   cpu.input_values = options.input_values;

@@ -92,6 +92,7 @@ class PlanBuilder {
     plan_->late = std::move(lowered.late);
     plan_->sync_each_step = options_.sync_each_step;
     plan_->flush_denormals = options_.flush_denormals;
+    plan_->allocator = options_.allocator;
     name_unwanted_outputs();
     if (device().is_cuda()) {
       if constexpr (cuda_built)
@@ -209,7 +210,8 @@ class PlanBuilder {
 
   ThreadPool* workers() {
     if (device().is_cuda()) return nullptr;
-    if (pool_ == nullptr) pool_ = std::make_shared<ThreadPool>(plan_->info.threads, options_.flush_denormals);
+    if (pool_ == nullptr)
+      pool_ = std::make_shared<ThreadPool>(plan_->info.threads, options_.flush_denormals, options_.executor);
     pool_->start_in_this_process();
     return pool_.get();
   }
@@ -250,6 +252,7 @@ class PlanBuilder {
       memory.workspace_bytes = std::max(memory.workspace_bytes, workspaces[n]);
     }
     plan_->offsets = placement.offsets;
+    plan_->roots = placement.root;
     plan_->arena_bytes = placement.arena_bytes;
     plan_->constants.assign(graph().values.size(), nullptr);
     for (std::size_t v = 0; v < graph().values.size(); ++v) {

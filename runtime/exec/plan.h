@@ -32,6 +32,7 @@ struct Plan {
   Graph graph;                           ///< final: after all passes
   std::vector<PlanStep> steps;           ///< one a node, same order
   std::vector<std::size_t> offsets;      ///< by ValueId; Placement::npos for constants
+  std::vector<ValueId> roots;            ///< by ValueId: the value whose block it lies in
   std::vector<const Tensor*> constants;  ///< by ValueId: the constant behind it (through renamings), or null
   std::vector<Tensor> input_values;      ///< by input: PlanOptions::input_values, owned; empty() where it is free
   /// Of a CUDA plan, by ValueId: device address of the constant behind it. Null where no step reads it there.
@@ -40,6 +41,7 @@ struct Plan {
   DeviceProfile profile;
   bool needs_cublas = false, sync_each_step = false, flush_denormals = false;
   std::size_t arena_bytes = 0;
+  std::shared_ptr<Allocator> allocator;  ///< of the arena; null: ours
   /// Where shapes follow from what is computed: the rest of the network, and how it is to be planned. By output of
   /// `graph`, whether only that rest reads it, where it was computed.
   std::shared_ptr<const LatePart> late;

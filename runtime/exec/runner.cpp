@@ -66,27 +66,36 @@ std::shared_ptr<RunnerImpl> make_runner(const Model& model, const PlanOptions& o
 }
 
 void RunnerImpl::check_inputs(std::span<const Tensor> inputs) const {
-  const std::vector<ValueId>& wanted_ids = plan_->graph.inputs;
-  if (inputs.size() != wanted_ids.size())
+  check_count(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) check_input(i, inputs[i]);
+}
+
+void RunnerImpl::check_count(std::size_t inputs) const {
+  if (inputs != plan_->graph.inputs.size())
     throw Error(ErrorKind::invalid_argument,
-                fmt::format("{} inputs given, the model takes {}", inputs.size(), wanted_ids.size()), model_.name());
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const Tensor& given = inputs[i];
-    const Value& wanted = plan_->graph.value(wanted_ids[i]);
-    const std::string& name = plan_->info.inputs[i].first;
-    if (given.empty() || given.dtype() != wanted.dtype || !(given.shape() == wanted.shape))
-      throw Error(ErrorKind::invalid_argument,
-                  fmt::format("input '{}' is {}{}, planned was {}{}", name,
-                              given.empty() ? "missing" : to_string(given.dtype()),
-                              given.empty() ? "" : given.shape().str(), to_string(wanted.dtype), wanted.shape.str()),
-                  model_.name());
-    if (given.format() != formats::nchw && !same_bytes(formats::nchw, formats::nhwc, given.shape()))
-      throw Error(ErrorKind::invalid_argument, fmt::format("input '{}' is not in format nchw", name), model_.name());
-    if (const Tensor& fixed = plan_->input_values[i];
-        fixed.bytes() > 0 && std::memcmp(given.data(), fixed.data(), fixed.bytes()) != 0)
-      throw Error(ErrorKind::invalid_argument,
-                  fmt::format("input '{}' has another value than the one it was planned for", name), model_.name());
-  }
+                fmt::format("{} inputs given, the model takes {}", inputs, plan_->graph.inputs.size()), model_.name());
+}
+
+void RunnerImpl::check_input(std::size_t input, const Tensor& given, bool on_cuda) const {
+  const Value& wanted = plan_->graph.value(plan_->graph.inputs[input]);
+  const std::string& name = plan_->info.inputs[input].first;
+  if (given.empty() || given.dtype() != wanted.dtype || !(given.shape() == wanted.shape))
+    throw Error(
+        ErrorKind::invalid_argument,
+        fmt::format("input '{}' is {}{}, planned was {}{}", name, given.empty() ? "missing" : to_string(given.dtype()),
+                    given.empty() ? "" : given.shape().str(), to_string(wanted.dtype), wanted.shape.str()),
+        model_.name());
+  if (given.format() != formats::nchw && !same_bytes(formats::nchw, given.format(), given.shape()))
+    throw Error(ErrorKind::invalid_argument, fmt::format("input '{}' is not in format nchw", name), model_.name());
+  const Tensor& fixed = plan_->input_values[input];
+  if (fixed.bytes() == 0) return;
+  if (on_cuda)
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("input '{}' was planned for one value, which is compared on the host", name),
+                model_.name());
+  if (std::memcmp(given.data(), fixed.data(), fixed.bytes()) != 0)
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("input '{}' has another value than the one it was planned for", name), model_.name());
 }
 
 RunnerImpl::~RunnerImpl() {
@@ -110,15 +119,19 @@ bool RunnerImpl::is_own(const Tensor& given) const {
   return at < begin + own_memory().size() && begin < at + given.bytes();
 }
 
+// All of them before any input is written, which may change them.
+void RunnerImpl::set_apart(std::size_t input, const Tensor& given) {
+  if (!is_own(given)) return;
+  apart_.resize(loaded_.size());
+  if (apart_[input].empty()) apart_[input] = Tensor(given.dtype(), given.shape(), given.format());
+  std::memcpy(apart_[input].data(), given.data(), given.bytes());
+}
+
 std::span<const Tensor> RunnerImpl::run(std::span<const Tensor> inputs) {
   check_inputs(inputs);
+  place_at_home();
   for (std::vector<bool>& images : loaded_) images.clear();
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (!is_own(inputs[i])) continue;
-    apart_.resize(inputs.size());
-    if (apart_[i].empty()) apart_[i] = Tensor(inputs[i].dtype(), inputs[i].shape(), inputs[i].format());
-    std::memcpy(apart_[i].data(), inputs[i].data(), inputs[i].bytes());
-  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) set_apart(i, inputs[i]);
   for (std::size_t i = 0; i < inputs.size(); ++i) write_input(i, is_own(inputs[i]) ? apart_[i] : inputs[i]);
   return run_steps();
 }
@@ -132,6 +145,7 @@ void RunnerImpl::load_image(std::size_t input, const ImageView& image, const Ima
                 fmt::format("input '{}' was planned for one value, an image cannot be loaded into it",
                             plan_->info.inputs[input].first),
                 model_.name());
+  place_at_home();
   write_image(input, image, spec, index);
   std::vector<bool>& images = loaded_[input];
   images.resize(static_cast<std::size_t>(plan_->info.inputs[input].second[0]));
@@ -139,11 +153,21 @@ void RunnerImpl::load_image(std::size_t input, const ImageView& image, const Ima
 }
 
 std::span<const Tensor> RunnerImpl::run_loaded() {
+  check_loaded();
+  place_at_home();
+  write_missing();
+  return run_steps();
+}
+
+void RunnerImpl::check_loaded() const {
   for (std::size_t i = 0; i < loaded_.size(); ++i)
     if (loaded_[i].empty() && plan_->input_values[i].empty())
       throw Error(ErrorKind::invalid_argument,
                   fmt::format("no image was loaded into input '{}' since the last run", plan_->info.inputs[i].first),
                   model_.name());
+}
+
+void RunnerImpl::write_missing() {
   for (std::size_t i = 0; i < loaded_.size(); ++i) {
     std::vector<bool>& images = loaded_[i];
     for (std::size_t n = 0; n < images.size(); ++n)
@@ -151,7 +175,6 @@ std::span<const Tensor> RunnerImpl::run_loaded() {
     images.clear();
     if (const Tensor& fixed = plan_->input_values[i]; !fixed.empty()) write_input(i, fixed);
   }
-  return run_steps();
 }
 
 Runner::Runner(const Model& model, const PlanOptions& options)
@@ -163,6 +186,14 @@ Runner::Runner(const Model& model, const PlanOptions& options)
 Runner::~Runner() = default;
 Runner::Runner(Runner&&) noexcept = default;
 Runner& Runner::operator=(Runner&&) noexcept = default;
+
+std::span<const Tensor> Runner::run(std::span<const IoTensor> inputs, const RunOptions& options) {
+  return use(impl_, [&](RunnerImpl& runner) { return runner.run(inputs, options); });
+}
+
+std::span<const Tensor> Runner::run_loaded(const RunOptions& options) {
+  return use(impl_, [&](RunnerImpl& runner) { return runner.run_loaded(options); });
+}
 
 std::span<const Tensor> Runner::run(std::span<const Tensor> inputs) {
   return use(impl_, [&](RunnerImpl& runner) { return runner.run(inputs); });

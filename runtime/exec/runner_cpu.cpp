@@ -4,11 +4,13 @@
 #include <cstring>
 #include <utility>
 
+#include "base/app_memory.h"
 #include "base/float_environment.h"
 #include "base/tensor_bytes.h"
 #include "base/thread_pool.h"
 #include "ops/core/grain.h"
 #include "runtime/exec/constant_outputs.h"
+#include "runtime/exec/movable_ports.h"
 #include "runtime/exec/runner_impl.h"
 #include "runtime/graph/memory_plan.h"
 
@@ -23,13 +25,19 @@ struct BoundStep {
   std::span<std::byte> workspace;
 };
 
+Tensor arena_of(const Plan& plan) {
+  // At least one line: offsets of empty tensors are valid pointers.
+  const std::size_t bytes = std::max(plan.arena_bytes, arena_alignment);
+  if (plan.allocator == nullptr) return tensor_of_bytes(bytes);
+  std::shared_ptr<std::byte> memory = app_memory(plan.allocator, bytes, arena_alignment, false);
+  const void* const data = memory.get();
+  return Tensor::share(DType::u8, {static_cast<std::int64_t>(bytes)}, std::move(memory), data);
+}
+
 class CpuRunner final : public RunnerImpl {
  public:
   CpuRunner(Model model, std::shared_ptr<const Plan> plan_made, RunnerShare& share)
-      : RunnerImpl(std::move(model), std::move(plan_made)),
-        pool_(share.pool),
-        // At least one line: offsets of empty tensors are valid pointers.
-        arena_(tensor_of_bytes(std::max(plan().arena_bytes, arena_alignment))) {
+      : RunnerImpl(std::move(model), std::move(plan_made)), pool_(share.pool), arena_(arena_of(plan())) {
     for (const PlanStep& step : plan().steps) {
       const Node& node = plan().graph.node(step.node);
       BoundStep bound;
@@ -50,6 +58,10 @@ class CpuRunner final : public RunnerImpl {
       const bool is_constant = plan().constants[static_cast<std::size_t>(output)] != nullptr;
       outputs_.push_back(is_constant ? constant_outputs_.add(plan(), output) : bind(output));
     }
+    for (std::size_t i = 0; i < inputs_.size(); ++i)
+      input_ports_.emplace_back(inputs_[i], tensors_at(plan().graph.inputs[i], input_may_move(plan(), i)));
+    for (std::size_t i = 0; i < outputs_.size(); ++i)
+      output_ports_.emplace_back(outputs_[i], tensors_at(plan().graph.outputs[i], output_may_move(plan(), i)));
   }
 
   void set_observer(Observer observer) override { observer_ = std::move(observer); }
@@ -65,6 +77,26 @@ class CpuRunner final : public RunnerImpl {
                         [&](std::int64_t begin, std::int64_t end, int) {
                           std::memcpy(to.data() + begin, from + begin, static_cast<std::size_t>(end - begin));
                         });
+  }
+
+  bool place_input(std::size_t input, const IoTensor* given) override {
+    return input_ports_[input].move(given == nullptr ? nullptr : address_of(given->tensor));
+  }
+
+  bool place_output(std::size_t output, const IoTensor* given) override {
+    MovablePort& port = output_ports_[output];
+    if (!port.move(given == nullptr ? nullptr : address_of(given->tensor))) {
+      port.move(nullptr);
+      outputs_[output] = port.home();
+      return false;
+    }
+    outputs_[output] = given == nullptr ? port.home() : given->tensor;
+    return true;
+  }
+
+  void wait_for(void*) override {
+    throw Error(ErrorKind::invalid_argument, "a CUDA stream or memory of a CUDA device for a Runner on the CPU",
+                model().name());
   }
 
   void write_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index) override {
@@ -83,7 +115,10 @@ class CpuRunner final : public RunnerImpl {
       run_observed();
     } else {
       const FloatEnvironment environment(plan().flush_denormals);
-      for (std::size_t i = 0; i < steps_.size(); i = next_after(i)) run_steps_from(i);
+      for (std::size_t i = 0; i < steps_.size(); i = next_after(i)) {
+        end_if_cancelled(i);
+        run_steps_from(i);
+      }
     }
     constant_outputs_.write();
     return outputs_;
@@ -102,6 +137,29 @@ class CpuRunner final : public RunnerImpl {
     if (const Tensor* constant = plan().constants[v])
       return Tensor::share(value.dtype, value.shape, nullptr, constant->data(), value.format);
     return Tensor::view(value.dtype, value.shape, bytes_of(arena_).data() + plan().offsets[v], value.format);
+  }
+
+  // An empty view may have no address, which here is one like any other.
+  void* address_of(const Tensor& given) {
+    return given.data() == nullptr ? arena_.data() : const_cast<void*>(given.data());
+  }
+
+  // The steps' tensors that lie where `id` does; none where it may not move.
+  std::vector<Tensor*> tensors_at(ValueId id, bool may_move) {
+    std::vector<Tensor*> found;
+    if (!may_move) return found;
+    const std::vector<ValueId>& roots = plan().roots;
+    const auto add = [&](const std::vector<ValueId>& ids, std::vector<Tensor>& tensors) {
+      for (std::size_t i = 0; i < ids.size(); ++i)
+        if (ids[i] != no_id && roots[static_cast<std::size_t>(ids[i])] == roots[static_cast<std::size_t>(id)])
+          found.push_back(&tensors[i]);
+    };
+    for (BoundStep& step : steps_) {
+      const Node& node = plan().graph.node(step.plan->node);
+      add(node.inputs, step.inputs);
+      add(node.outputs, step.outputs);
+    }
+    return found;
   }
 
   /// The step that comes after step `i` and those that are run with it.
@@ -129,6 +187,7 @@ class CpuRunner final : public RunnerImpl {
   void run_observed() {
     using Clock = std::chrono::steady_clock;
     for (std::size_t i = 0; i < steps_.size(); ++i) {
+      end_if_cancelled(i);
       const auto begin = Clock::now();
       {
         const FloatEnvironment environment(plan().flush_denormals);
@@ -149,7 +208,9 @@ class CpuRunner final : public RunnerImpl {
   Tensor arena_;
   std::vector<BoundStep> steps_;
   std::vector<KernelRun> calls_;  // of the steps, one each
-  std::vector<Tensor> inputs_, outputs_;
+  std::vector<Tensor> inputs_;    // in the arena
+  std::vector<Tensor> outputs_;   // where the last run put them
+  std::vector<MovablePort> input_ports_, output_ports_;
   ConstantOutputs constant_outputs_;
   Observer observer_;
 };

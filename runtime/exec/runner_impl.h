@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,8 @@ class RunnerImpl {
   virtual std::span<const Tensor> run(std::span<const Tensor> inputs);
   virtual void load_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index);
   virtual std::span<const Tensor> run_loaded();
+  virtual std::span<const Tensor> run(std::span<const IoTensor> inputs, const RunOptions& options);
+  virtual std::span<const Tensor> run_loaded(const RunOptions& options);
   virtual void set_observer(Observer observer) = 0;
   virtual std::vector<double> time_device(int repeats) = 0;
   virtual const PlanInfo& info() const { return plan().info; }
@@ -59,6 +62,21 @@ class RunnerImpl {
   /// Where writing one input may change another that was given.
   virtual std::span<const std::byte> own_memory() const = 0;
 
+  // The same half, of runs on the app's memory, which was checked as far as the host can.
+  /// The next run reads that input where it lies, or what it queued to copy; null: the input's own memory again. False:
+  /// it has to be written.
+  virtual bool place_input(std::size_t /*input*/, const IoTensor* /*given*/) { return false; }
+  /// The next run writes that output there; null: the output's own memory again. False: it has to be copied.
+  virtual bool place_output(std::size_t /*output*/, const IoTensor* /*given*/) { return false; }
+  /// What a run gave back, to where it is wanted.
+  virtual void copy_output(const Tensor& computed, const IoTensor& wanted);
+  /// What comes is done behind what the app has queued so far. Error(invalid_argument) on the CPU.
+  virtual void wait_for(void* cuda_stream) = 0;
+  /// Nothing reads or writes the app's memory any more: after an error.
+  virtual void let_go() noexcept {}
+  /// For the parts of a network that was cut.
+  void stop_by(const std::stop_token& stop) { stop_ = stop; }
+
   const Model& model() const { return model_; }
   const Plan& plan() const { return *plan_; }
   const std::shared_ptr<const Plan>& shared_plan() const { return plan_; }
@@ -67,14 +85,36 @@ class RunnerImpl {
   RunnerImpl(Model model, std::shared_ptr<const Plan> plan)
       : model_(std::move(model)), plan_(std::move(plan)), loaded_(plan_->graph.inputs.size()) {}
 
+  const std::stop_token& stop() const { return stop_; }
+  /// Error(cancelled) when the app has asked for the end; `done` steps of those of the plan are.
+  void end_if_cancelled(std::size_t done) const {
+    if (stop_.stop_requested()) throw_cancelled(done);
+  }
+
  private:
   void check_inputs(std::span<const Tensor> inputs) const;
+  void check_count(std::size_t inputs) const;
+  void check_input(std::size_t input, const Tensor& given, bool on_cuda = false) const;
+  void check_outputs(std::span<const IoTensor> outputs) const;
+  void check_loaded() const;
+  void write_missing();
   bool is_own(const Tensor& given) const;
+  void set_apart(std::size_t input, const Tensor& given);
+  void place_at_home();
+  void check_output(std::size_t output, const Tensor& given, DType dtype, const Shape& shape) const;
+  void give(std::size_t input, const IoTensor& given, std::span<const IoTensor> outputs);
+  template <typename Prepare>
+  std::span<const Tensor> run_on_app_memory(const RunOptions& options, bool on_cuda, const Prepare& prepare);
+  [[noreturn]] void throw_cancelled(std::size_t done) const;
 
   Model model_;  // keeps the constants alive
   std::shared_ptr<const Plan> plan_;
   std::vector<std::vector<bool>> loaded_;  // by input and image, since the last run; no images: none was
   std::vector<Tensor> apart_;              // by input: copies of those that lie in own_memory()
+  std::vector<bool> placed_;               // outputs that the run at work writes in the app's memory
+  std::vector<Tensor> given_back_;         // outputs of the last run on the app's memory
+  std::stop_token stop_;                   // of the run at work
+  bool away_ = false;                      // some input or output may lie in the app's memory
   std::atomic<unsigned> turn_{0};          // who works: 1 + fork_count(), so that a child is free of its parent's
 };
 

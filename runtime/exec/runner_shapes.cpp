@@ -11,6 +11,9 @@ namespace lenslet {
 
 namespace {
 
+const Tensor& tensor_of(const Tensor& input) { return input; }
+const Tensor& tensor_of(const IoTensor& input) { return input.tensor; }
+
 class ShapesRunner final : public RunnerImpl {
  public:
   ShapesRunner(Model model, std::shared_ptr<const Plan> plan_made, PlanOptions options,
@@ -31,6 +34,12 @@ class ShapesRunner final : public RunnerImpl {
     runners_.last()->load_image(input, image, spec, index);
   }
   std::span<const Tensor> run_loaded() override { return runners_.last()->run_loaded(); }
+  std::span<const Tensor> run(std::span<const IoTensor> inputs, const RunOptions& options) override {
+    return planned_for(inputs).run(inputs, options);
+  }
+  std::span<const Tensor> run_loaded(const RunOptions& options) override {
+    return runners_.last()->run_loaded(options);
+  }
 
   const PlanInfo& info() const override { return runners_.last()->info(); }
   void set_observer(Observer observer) override {
@@ -41,18 +50,19 @@ class ShapesRunner final : public RunnerImpl {
 
  private:
   // What is no set of inputs is refused by the last one used.
-  RunnerImpl& planned_for(std::span<const Tensor> inputs) {
+  template <typename Input>
+  RunnerImpl& planned_for(std::span<const Input> inputs) {
     const auto& names = plan().info.inputs;
     if (inputs.size() != names.size()) return *runners_.last();
     std::string key;
-    for (const Tensor& input : inputs) {
-      if (input.empty()) return *runners_.last();
-      key += input.shape().str();
+    for (const Input& input : inputs) {
+      if (tensor_of(input).empty()) return *runners_.last();
+      key += tensor_of(input).shape().str();
     }
     if (RunnerImpl* const known = runners_.use(key)) return *known;
     options_.input_shapes.clear();
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      options_.input_shapes.emplace_back(names[i].first, inputs[i].shape());
+      options_.input_shapes.emplace_back(names[i].first, tensor_of(inputs[i]).shape());
     std::shared_ptr<RunnerImpl> made = make_runner(model(), options_, share_);
     if (observer_) made->set_observer(observer_);
     runners_.make_room();
@@ -68,6 +78,7 @@ class ShapesRunner final : public RunnerImpl {
   std::span<const Tensor> run_steps() override { return runners_.last()->run_steps(); }
   const Tensor& computed(std::size_t output) const override { return runners_.last()->computed(output); }
   std::span<const std::byte> own_memory() const override { return runners_.last()->own_memory(); }
+  void wait_for(void* cuda_stream) override { runners_.last()->wait_for(cuda_stream); }
 
   PlanOptions options_;
   RunnerShare share_;

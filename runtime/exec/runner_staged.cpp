@@ -64,14 +64,22 @@ class StagedRunner final : public RunnerImpl {
   }
   void write_blank(std::size_t input, std::int64_t index) override { early_->write_blank(input, index); }
   std::span<const std::byte> own_memory() const override { return early_->own_memory(); }
+  // Outputs are known where they are computed: those are copied.
+  bool place_input(std::size_t input, const IoTensor* given) override { return early_->place_input(input, given); }
+  void copy_output(const Tensor& computed, const IoTensor& wanted) override { early_->copy_output(computed, wanted); }
+  void wait_for(void* cuda_stream) override { early_->wait_for(cuda_stream); }
+  void let_go() noexcept override { early_->let_go(); }
   const Tensor& computed(std::size_t output) const override { return outputs_[output]; }
 
   std::span<const Tensor> run_steps() override {
+    early_->stop_by(stop());
     const std::span<const Tensor> early = early_->run_steps();
     for (std::size_t i = 0; i < early.size(); ++i) made_[at(late().early_outputs[i])] = early[i];
     info_.steps.resize(plan().steps.size());
     for (const Node& node : late().on_host) compute(node);
+    end_if_cancelled(plan().steps.size());
     RunnerImpl& rest = planned();
+    rest.stop_by(stop());
     const std::vector<ValueId>& inputs = late().graph.inputs;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (const auto output = early_output(inputs[i]))

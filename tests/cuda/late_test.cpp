@@ -22,6 +22,9 @@ TEST_CASE("cuda/late/shapes_decided_one_after_another") {
 TEST_CASE("cuda/late/branch_taken_in_the_run") {
   if (have_device("cuda/late/branch_taken_in_the_run")) check_branch_taken_in_the_run("cuda");
 }
+TEST_CASE("cuda/late/memory_of_the_apps") {
+  if (have_device("cuda/late/memory_of_the_apps")) check_late_on_memory_of_the_apps("cuda");
+}
 TEST_CASE("cuda/late/wrong_indices_are_reported") {
   if (have_device("cuda/late/wrong_indices_are_reported")) check_wrong_indices_are_reported("cuda");
 }

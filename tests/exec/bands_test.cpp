@@ -71,6 +71,22 @@ TEST_CASE("exec/bands/same_bits_as_step_by_step") {
   }
 }
 
+TEST_CASE("exec/bands/on_memory_of_the_apps") {
+  const Model model = make_model(inverted_residuals());
+  const Tensor x = random_tensor({1, 5, 421, 31}, 3);
+  Runner runner(model, on_cpu(1, 2));
+  REQUIRE(!runner.plan().bands.empty());
+  const Tensor expected = runner.run(x)[0].clone();
+  Tensor y(DType::f32, expected.shape());
+  const std::array inputs{IoTensor{x}}, outputs{IoTensor{y}};
+  for (int run = 0; run < 2; ++run) {
+    std::memset(y.data(), 0xFF, y.bytes());
+    CHECK(runner.run(inputs, {.outputs = outputs})[0].data() == y.data());
+    CHECK(equal(y, expected));
+  }
+  CHECK(equal(runner.run(x)[0], expected));
+}
+
 TEST_CASE("exec/bands/nothing_is_allocated_in_a_run") {
   const Model model = make_model(inverted_residuals());
   const std::array<Tensor, 1> x{random_tensor({1, 5, 421, 31}, 3)};

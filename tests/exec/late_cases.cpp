@@ -3,6 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
+#include <stop_token>
+#include <utility>
 #include <vector>
 
 #include "embedder_cases.h"
@@ -247,6 +250,40 @@ void check_wrong_indices_are_reported(const std::string& device) {
   }
 }
 
+void check_late_on_memory_of_the_apps(const std::string& device) {
+  Runner runner(make_model(positive_net()), on(device));
+  const Tensor x = row({-1, 2, -3, 4, 5, -6, -7, -8});
+  const Tensor expected = runner.run(x)[0].clone();
+  REQUIRE(expected.shape() == Shape{3});
+  const std::array inputs{IoTensor{x}};
+  Tensor y(DType::f32, {3}), relu(DType::f32, {8}), too_many(DType::f32, {4});
+  const auto run = [&](const Tensor& wanted, std::stop_token stop = {}) {
+    const std::array outputs{IoTensor{wanted}, IoTensor{relu}, IoTensor{}};
+    RunOptions options;
+    options.outputs = outputs;
+    options.stop = std::move(stop);
+    return runner.run(inputs, options);
+  };
+  for (int round = 0; round < 2; ++round) {
+    const std::span<const Tensor> given = run(y);
+    CHECK(given[0].data() == y.data());
+    CHECK(given[1].data() == relu.data());
+    CHECK(equal(y, expected));
+    CHECK(held<float>(relu) == std::vector<float>{0, 2, 0, 4, 5, 0, 0, 0});
+    CHECK(held<float>(given[2]) == std::vector<float>{4, 8, 10});
+    const Error refused = error_of([&] { run(too_many); });
+    CHECK(refused.kind() == ErrorKind::invalid_argument);
+    CHECK(std::string(refused.what()).find("is wanted as float32[4] and comes as float32[3]") != std::string::npos);
+  }
+  std::stop_source stop;
+  runner.set_observer([&](const LayerEvent& event) {
+    if (event.info->op == "NonZero") stop.request_stop();  // on the host, between the parts
+  });
+  CHECK(kind_of([&] { run(y, stop.get_token()); }) == ErrorKind::cancelled);
+  runner.set_observer({});
+  CHECK(equal(runner.run(x)[0], expected));
+}
+
 void check_other_shapes_are_planned_anew(const std::string& device) {
   Graph graph;
   graph.name = "sizes";
@@ -275,6 +312,12 @@ void check_other_shapes_are_planned_anew(const std::string& device) {
       CHECK(steps == static_cast<int>(runner.plan().steps.size()));
       Runner alone(model, options(shape, 0));
       CHECK(equal(y, alone.run(image)[0]));
+      Tensor there(DType::f32, y.shape());
+      const std::array inputs{IoTensor{image}}, outputs{IoTensor{there}};
+      RunOptions options_of_run;
+      options_of_run.outputs = outputs;
+      CHECK(runner.run(inputs, options_of_run)[0].data() == there.data());
+      CHECK(equal(there, alone.run(image)[0]));
     }
     if (round == 0) prepared = model.impl()->prepared->bytes();
   }

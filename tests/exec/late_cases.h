@@ -10,6 +10,8 @@ void check_as_many_images_as_selected(const std::string& device);
 void check_reshape_to_what_is_computed(const std::string& device);
 void check_shapes_decided_one_after_another(const std::string& device);
 void check_branch_taken_in_the_run(const std::string& device);
+/// RunOptions::outputs and stop, and inputs where they lie.
+void check_late_on_memory_of_the_apps(const std::string& device);
 void check_wrong_indices_are_reported(const std::string& device);
 /// PlanOptions::other_shapes.
 void check_other_shapes_are_planned_anew(const std::string& device);

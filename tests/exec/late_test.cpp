@@ -12,6 +12,7 @@ TEST_CASE("exec/late/as_many_images_as_selected") { check_as_many_images_as_sele
 TEST_CASE("exec/late/reshape_to_what_is_computed") { check_reshape_to_what_is_computed("cpu"); }
 TEST_CASE("exec/late/shapes_decided_one_after_another") { check_shapes_decided_one_after_another("cpu"); }
 TEST_CASE("exec/late/branch_taken_in_the_run") { check_branch_taken_in_the_run("cpu"); }
+TEST_CASE("exec/late/memory_of_the_apps") { check_late_on_memory_of_the_apps("cpu"); }
 TEST_CASE("exec/late/wrong_indices_are_reported") { check_wrong_indices_are_reported("cpu"); }
 TEST_CASE("exec/late/other_shapes_are_planned_anew") { check_other_shapes_are_planned_anew("cpu"); }
 

@@ -56,7 +56,7 @@ case $part in
       [ -d "$deep/cmake/lenslet" ] || fail "no package files under $prefix/lib"
       fail "libraries are under $deep: configure with CMAKE_INSTALL_LIBDIR=lib"
     fi
-    for file in include/lenslet/model.h include/lenslet/export.h include/lenslet/version.h lib/liblenslet.a \
+    for file in include/lenslet/model.h include/lenslet/lenslet.h include/lenslet/export.h include/lenslet/version.h lib/liblenslet.a \
       lib/liblenslet.so lib/cmake/lenslet/lensletConfig.cmake lib/pkgconfig/lenslet.pc share/doc/lenslet/LICENSE; do
       [ -e "$prefix/$file" ] || fail "$file was not installed"
     done
@@ -75,7 +75,7 @@ case $part in
   exports)
     # Defined dynamic symbols: ours only.
     others=$(nm -D --defined-only "$lib/liblenslet.so" | awk '{print $3}' |
-      grep -vE '^_Z(N|NK|TI|TS|TV|NKR)?[0-9]*N?K?7lenslet' || true)
+      grep -vE '^(lenslet_|_Z(N|NK|TI|TS|TV|NKR)?[0-9]*N?K?7lenslet)' || true)
     [ -z "$others" ] || fail "liblenslet.so exports symbols that are not ours: $(head -n 5 <<<"$others")"
     count=$(nm -D --defined-only "$lib/liblenslet.so" | grep -c lenslet)
     [ "$count" -ge 20 ] || fail "liblenslet.so exports only $count symbols of lenslet"
@@ -108,6 +108,17 @@ case $part in
     "$CXX" -std=c++20 -O2 "$source/samples/embed/main.cpp" -isystem "$stb" $(pkg-config --cflags lenslet) \
       "$lib/liblenslet.a" $(pkg-config --static --libs lenslet | sed 's/-llenslet//') -o "$work/pkg_config/embed_static"
     run_embed "$work/pkg_config/embed_static"
+    ;;
+  c)
+    configure_and_build "$source/samples/c" c
+    run_embed "$work/c/classify"
+    # Without CMake: a C compiler, pkg-config and the header alone.
+    export PKG_CONFIG_LIBDIR=$lib/pkgconfig
+    stb=$(dirname "$(find /usr/include /usr/local/include -name stb_image.h | head -n 1)")
+    # shellcheck disable=SC2046  # the flags are words
+    "$CXX" -x c -std=c99 -pedantic -Wall -Werror "$source/samples/c/main.c" -x none -isystem "$stb" \
+      $(pkg-config --cflags --libs lenslet) -lm -Wl,-rpath,"$lib" -o "$work/c/classify_pkg_config"
+    run_embed "$work/c/classify_pkg_config"
     ;;
   per_layer)
     configure_and_build "$source/samples/per_layer" per_layer

@@ -40,6 +40,7 @@ stands_for = {"~/.cache/lenslet/photos": "FOLDER", "CASE_FOLDER...": "CASE_FOLDE
 foreign_options = {
     "cmake": {"--preset", "--build", "--target", "--install", "--prefix", "--list-presets"},
     "cpack": {"--config"},
+    "c_api_test.py": {"--update"},
     "nvcc": {"--compress-mode"},
     "doctest": {"--list-test-cases", "--test-case"},
     "pkg-config": {"--cflags", "--libs", "--variable", "--static"},
@@ -177,7 +178,7 @@ class Documents(Verb):
     def test_commands_stand_in_indented_blocks(self):
         for document in documents:
             for language in re.findall(r"^```(.+)$", document.read_text(encoding="utf-8"), re.MULTILINE):
-                self.must(language in ("cmake", "cpp", "json", "text"), document.name, f"a block of {language}")
+                self.must(language in ("c", "cmake", "cpp", "json", "text"), document.name, f"a block of {language}")
 
     def test_options_exist(self):
         known = options_by_verb_once()

@@ -42,6 +42,7 @@ constexpr ExitCode exit_code(ErrorKind kind) {
     case ErrorKind::limit:
       return exit_model;
     case ErrorKind::invalid_image:
+    case ErrorKind::cancelled:
       return exit_failed;
     case ErrorKind::io:
       return exit_io;

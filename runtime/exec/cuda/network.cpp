@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/app_memory.h"
 #include "ops/core/fault.h"
 #include "runtime/exec/cuda/observation.h"
 #include "runtime/exec/place.h"
@@ -25,6 +26,30 @@ std::size_t staging_bytes(const Plan& plan) {
   return bytes;
 }
 
+constexpr auto no_port = static_cast<std::size_t>(-1);
+
+std::size_t arena_bytes(const Plan& plan) {
+  // At least one line: offsets of empty tensors are valid addresses.
+  return std::max(plan.arena_bytes, cuda_arena_alignment);
+}
+
+std::shared_ptr<std::byte> arena_of(const Plan& plan) {
+  if (plan.allocator != nullptr) return app_memory(plan.allocator, arena_bytes(plan), cuda_arena_alignment, true);
+  const auto own = std::make_shared<DeviceBuffer<std::byte>>(arena_bytes(plan));
+  return {own, own->data()};
+}
+
+// Host memory that the device copies by itself, or memory of a device. Error(invalid_argument) for `on_cuda` memory
+// that is none.
+bool copies_at_once(const IoTensor& tensor) {
+  if (tensor.tensor.bytes() == 0) return true;
+  cudaPointerAttributes found{};
+  CUDA_CHECK(cudaPointerGetAttributes(&found, tensor.tensor.data()));
+  if (!tensor.on_cuda) return found.type == cudaMemoryTypeHost;
+  if (found.type == cudaMemoryTypeDevice || found.type == cudaMemoryTypeManaged) return true;
+  throw Error(ErrorKind::invalid_argument, "an address that is said to be a CUDA device's is none");
+}
+
 void copy(Tensor& to, const Tensor& from, cudaMemcpyKind direction, const Stream& stream) {
   if (from.bytes() > 0) CUDA_CHECK(cudaMemcpyAsync(to.data(), from.data(), from.bytes(), direction, stream.get()));
 }
@@ -34,17 +59,16 @@ void copy(Tensor& to, const Tensor& from, cudaMemcpyKind direction, const Stream
 Network::Network(const Plan& plan, std::shared_ptr<Session> session)
     : plan_(plan),
       session_(std::move(session)),
-      // At least one line: offsets of empty tensors are valid addresses.
-      arena_(std::max(plan.arena_bytes, cuda_arena_alignment)),
+      arena_(arena_of(plan)),
       faults_(plan.steps.size() * fault_words),
       staging_(staging_bytes(plan)) {
   clear_faults();
   bind_steps();
   bind_ports();
   // Fresh memory may hold any index.
-  CUDA_CHECK(cudaMemsetAsync(arena_.data(), 0, arena_.bytes(), session_->stream().get()));
+  CUDA_CHECK(cudaMemsetAsync(arena_.get(), 0, arena_bytes(plan), session_->stream().get()));
   if (plan_.sync_each_step)
-    launch_each_and_wait();
+    launch_each_and_wait({});
   else if (plan_.needs_cublas)
     launch_all();
   wait();
@@ -53,7 +77,10 @@ Network::Network(const Plan& plan, std::shared_ptr<Session> session)
   if (any) recorded_.emplace(record({}));
 }
 
-Network::~Network() = default;
+Network::~Network() {
+  // What gives the app's memory back does not wait, as cudaFree does.
+  if (plan_.allocator != nullptr) let_go();
+}
 
 Tensor Network::bind(ValueId id) {
   const Value& value = plan_.graph.value(id);
@@ -63,7 +90,7 @@ Tensor Network::bind(ValueId id) {
     if (address == nullptr && value.bytes() > 0) return {};  // no step reads it there
     return Tensor::share(value.dtype, value.shape, nullptr, address, value.format);
   }
-  return Tensor::view(value.dtype, value.shape, arena_.data() + plan_.offsets[v], value.format);
+  return Tensor::view(value.dtype, value.shape, arena_.get() + plan_.offsets[v], value.format);
 }
 
 void Network::bind_steps() {
@@ -75,7 +102,7 @@ void Network::bind_steps() {
       step.inputs.push_back(id == no_id ? Tensor() : bind(id));
     }
     for (const ValueId id : step.node->outputs) step.outputs.push_back(bind(id));
-    step.workspace = {arena_.data() + planned.workspace_offset, planned.workspace_bytes};
+    step.workspace = {arena_.get() + planned.workspace_offset, planned.workspace_bytes};
     steps_.push_back(std::move(step));
   }
 }
@@ -90,6 +117,7 @@ void Network::bind_ports() {
   for (const ValueId id : plan_.graph.inputs) inputs_.push_back({bind(id), pinned(id)});
   for (std::size_t i = 0; i < plan_.graph.outputs.size(); ++i) {
     const ValueId id = plan_.graph.outputs[i];
+    output_ports_.push_back(no_port);
     if (plan_.constants[static_cast<std::size_t>(id)] != nullptr) {
       host_outputs_.push_back(constant_outputs_.add(plan_, id));
       computed_.push_back(host_outputs_.back());
@@ -100,6 +128,7 @@ void Network::bind_ports() {
       host_outputs_.emplace_back();
       continue;
     }
+    output_ports_.back() = outputs_.size();
     outputs_.push_back({computed_.back(), pinned(id)});
     host_outputs_.push_back(outputs_.back().host);
   }
@@ -150,9 +179,10 @@ void Network::launch_all() {
     if (step.plan->runs) launch(step, session_->context());
 }
 
-void Network::launch_each_and_wait() {
+void Network::launch_each_and_wait(const BeforeStep& before) {
   for (Step& step : steps_) {
     if (!step.plan->runs) continue;
+    if (before) before(static_cast<std::size_t>(&step - steps_.data()));
     launch(step, session_->context());
     try {
       session_->stream().synchronize();
@@ -181,6 +211,37 @@ void Network::take_over(std::size_t input, const Tensor& computed) {
   copy(inputs_[input].device, computed, cudaMemcpyDefault, session_->stream());
 }
 
+bool Network::take_input(std::size_t input, const IoTensor& given) {
+  if (!copies_at_once(given)) return false;
+  copy(inputs_[input].device, given.tensor, cudaMemcpyDefault, session_->stream());
+  return true;
+}
+
+bool Network::send_output(std::size_t output, const IoTensor* wanted) {
+  if (output_ports_[output] == no_port) return false;
+  Port& port = outputs_[output_ports_[output]];
+  port.app = nullptr;
+  if (wanted == nullptr) return true;
+  if (!copies_at_once(*wanted)) return false;
+  port.app = const_cast<void*>(wanted->tensor.data());
+  return true;
+}
+
+void Network::copy_output(const Tensor& computed, const IoTensor& wanted) {
+  static_cast<void>(copies_at_once(wanted));  // throws
+  Tensor to = wanted.tensor;
+  copy(to, computed, cudaMemcpyDefault, session_->stream());
+  wait();
+}
+
+void Network::run_behind(void* stream) {
+  if (!app_work_) app_work_.emplace();
+  CUDA_CHECK(cudaEventRecord(app_work_->get(), static_cast<cudaStream_t>(stream)));
+  CUDA_CHECK(cudaStreamWaitEvent(session_->stream().get(), app_work_->get(), 0));
+}
+
+void Network::let_go() noexcept { CUDA_LOG(cudaStreamSynchronize(session_->stream().get())); }
+
 void Network::write_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index) {
   images_.queue(session_->context(), image, spec, inputs_[input].device, index);
 }
@@ -192,15 +253,22 @@ void Network::write_blank(std::size_t input, std::int64_t index) {
                              session_->stream().get()));
 }
 
-std::span<const Tensor> Network::run() {
+std::span<const Tensor> Network::run(const BeforeStep& before) {
   const Stream& stream = session_->stream();
+  before(0);
   if (observation_ != nullptr)
-    run_observed();
+    run_observed(before);
   else if (plan_.sync_each_step)
-    launch_each_and_wait();
+    launch_each_and_wait(before);
   else if (recorded_)
     recorded_->launch(stream);
-  for (Port& output : outputs_) copy(output.host, output.device, cudaMemcpyDeviceToHost, stream);
+  for (Port& output : outputs_) {
+    if (output.app == nullptr)
+      copy(output.host, output.device, cudaMemcpyDeviceToHost, stream);
+    else if (output.device.bytes() > 0)
+      CUDA_CHECK(
+          cudaMemcpyAsync(output.app, output.device.data(), output.device.bytes(), cudaMemcpyDefault, stream.get()));
+  }
   constant_outputs_.write();
   wait();
   check_faults();
@@ -216,7 +284,7 @@ void Network::observe(Observer observer) {
   observation_ = std::move(made);
 }
 
-void Network::run_observed() {
+void Network::run_observed(const BeforeStep& before) {
   Observation& seen = *observation_;
   const Stream& stream = session_->stream();
   for (std::size_t i = 0; i < inputs_.size(); ++i)
@@ -226,6 +294,7 @@ void Network::run_observed() {
   if (seen.timed) seen.timed->launch(stream);
   wait();
   for (std::size_t i = 0; i < steps_.size(); ++i) {
+    before(i);
     Step& step = steps_[i];
     LayerEvent event;
     event.step = static_cast<int>(i);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,12 +38,25 @@ class Network {
   /// device, into an input.
   const Tensor& computed(std::size_t output) const { return computed_[output]; }
   void take_over(std::size_t input, const Tensor& computed);
+  /// Queues a copy out of the app's memory, which is to stay until the run is done. False, and nothing is queued, for
+  /// host memory that is not pinned. Error(invalid_argument) for what is `on_cuda` and no device memory.
+  bool take_input(std::size_t input, const IoTensor& given);
+  /// Where the following runs copy that output; null: to the Network's own memory. False likewise, and for a constant.
+  bool send_output(std::size_t output, const IoTensor* wanted);
+  /// From the host, at once, to where send_output() does not.
+  void copy_output(const Tensor& computed, const IoTensor& wanted);
+  /// What is queued from now on runs behind what lies in `stream`, a cudaStream_t, so far.
+  void run_behind(void* stream);
+  /// Waits, whatever failed.
+  void let_go() noexcept;
   /// Queues what Runner::load_image describes. Errors as of to_input(), and Error(device).
   void write_image(std::size_t input, const ImageView& image, const ImageSpec& spec, std::int64_t index);
   /// Queues zeros for one image of the batch.
   void write_blank(std::size_t input, std::int64_t index);
-  /// Runs on what the inputs hold. The outputs are on the host, valid until the next run.
-  std::span<const Tensor> run();
+  /// Runs on what the inputs hold. The outputs are on the host, valid until the next run, or where send_output() says.
+  /// `before(i)` is called before step i is launched, 0 for the whole, and may throw.
+  using BeforeStep = std::function<void(std::size_t)>;
+  std::span<const Tensor> run(const BeforeStep& before);
   /// As Runner::set_observer: here memory for the host's copies is taken.
   void observe(Observer observer);
   /// As Runner::time_device.
@@ -59,6 +73,7 @@ class Network {
   // A graph input or output: where it lies on the device, and pinned memory for it on the host.
   struct Port {
     Tensor device, host;
+    void* app = nullptr;  // of an output: where it goes instead of `host`
   };
 
   Tensor bind(ValueId id);
@@ -73,19 +88,21 @@ class Network {
   void launch_all();
   /// With an event before each step and after the last, where there are `boundaries`.
   GraphExec record(std::span<const Event> boundaries);
-  void launch_each_and_wait();
+  void launch_each_and_wait(const BeforeStep& before);
   /// Waits for the stream. What failed is a kernel of some step.
   void wait() const;
-  void run_observed();
+  void run_observed(const BeforeStep& before);
 
   const Plan& plan_;
   std::shared_ptr<Session> session_;
   ImageInput images_;
-  DeviceBuffer<std::byte> arena_;
-  PinnedBuffer<int> faults_;         // by step fault_words: Context::fault
-  PinnedBuffer<std::byte> staging_;  // what Port::host points into
+  std::shared_ptr<std::byte> arena_;  // on the device; ours or out of Plan::allocator
+  PinnedBuffer<int> faults_;          // by step fault_words: Context::fault
+  PinnedBuffer<std::byte> staging_;   // what Port::host points into
   std::vector<Step> steps_;
   std::vector<Port> inputs_, outputs_;
+  std::vector<std::size_t> output_ports_;  // by output: into outputs_; no_port: a constant, or it stays on the device
+  std::optional<Event> app_work_;          // run_behind()
   std::vector<Tensor> host_outputs_;
   std::vector<Tensor> computed_;  // by output
   ConstantOutputs constant_outputs_;

@@ -56,7 +56,7 @@ class CudaRunner final : public RunnerImpl {
 
   std::span<const Tensor> run_steps() override {
     std::span<const Tensor> outputs;
-    on_device([&] { outputs = network_->run(); });
+    on_device([&] { outputs = network_->run([this](std::size_t step) { end_if_cancelled(step); }); });
     return outputs;
   }
 
@@ -64,6 +64,34 @@ class CudaRunner final : public RunnerImpl {
 
   void take_over(std::size_t input, const Tensor& computed) override {
     on_device([&] { network_->take_over(input, computed); });
+  }
+
+  bool place_input(std::size_t input, const IoTensor* given) override {
+    bool queued = given == nullptr;
+    if (!queued) on_device([&] { queued = network_->take_input(input, *given); });
+    return queued;
+  }
+
+  bool place_output(std::size_t output, const IoTensor* given) override {
+    bool sent = false;
+    on_device([&] { sent = network_->send_output(output, given); });
+    return sent;
+  }
+
+  void copy_output(const Tensor& computed, const IoTensor& wanted) override {
+    if (!wanted.on_cuda) return RunnerImpl::copy_output(computed, wanted);
+    on_device([&] { network_->copy_output(computed, wanted); });
+  }
+
+  void wait_for(void* cuda_stream) override {
+    on_device([&] { network_->run_behind(cuda_stream); });
+  }
+
+  void let_go() noexcept override {
+    try {
+      on_device([this] { network_->let_go(); });
+    } catch (const std::exception&) {  // a device that failed has stopped by itself
+    }
   }
 
   // Inputs are staged apart from all that an app gets to see.

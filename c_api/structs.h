@@ -1,0 +1,58 @@
+#pragma once
+// Structs that an app gives, checked: of the size they say, which may be another version's.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
+
+#include "lenslet/lenslet.h"
+
+namespace lenslet::c_api {
+
+/// What the struct had in the version that brought it. One that grows keeps its old size here, as a number.
+template <typename T>
+inline constexpr std::size_t first_size = sizeof(T);
+
+/// `struct_size`, by which all begin. Error(invalid_argument) below `least` and above what any struct will have.
+std::size_t checked_size(const void* given, std::size_t least, const char* name);
+/// Error(unsupported) where a byte in [known, size) is not 0: a newer app wants what is not there.
+void check_unknown(const void* given, std::size_t known, std::size_t size, const char* name);
+/// Error(invalid_argument) unless equal.
+void check_same_size(std::size_t size, std::size_t of_first, const char* name);
+/// Error(invalid_argument) for null.
+void check_given(const void* given, const char* name);
+
+/// As this version knows it; what an older app does not have is 0, as is all of null.
+template <typename T>
+T taken(const T* given, const char* name) {
+  static_assert(std::is_trivially_copyable_v<T> && offsetof(T, struct_size) == 0);
+  T result{};
+  if (given == nullptr) return result;
+  const std::size_t size = checked_size(given, first_size<T>, name);
+  check_unknown(given, sizeof(T), size, name);
+  std::memcpy(&result, given, std::min(size, sizeof(T)));
+  return result;
+}
+
+/// Number `index` of an array whose elements all have the size of the first.
+template <typename T>
+T taken_from(const T* array, std::size_t index, const char* name) {
+  const std::size_t stride = checked_size(array, first_size<T>, name);
+  const auto* const element = reinterpret_cast<const T*>(reinterpret_cast<const char*>(array) + index * stride);
+  check_same_size(checked_size(element, first_size<T>, name), stride, name);
+  return taken(element, name);
+}
+
+/// `made` for an app that may know less of it, or more, which is 0. Error(invalid_argument) for null.
+template <typename T>
+void give(T* to, T made, const char* name) {
+  static_assert(std::is_trivially_copyable_v<T> && offsetof(T, struct_size) == 0);
+  check_given(to, name);
+  made.struct_size = checked_size(to, first_size<T>, name);
+  std::memcpy(static_cast<void*>(to), &made, std::min(made.struct_size, sizeof(T)));
+  if (made.struct_size > sizeof(T))
+    std::memset(reinterpret_cast<char*>(to) + sizeof(T), 0, made.struct_size - sizeof(T));
+}
+
+}  // namespace lenslet::c_api

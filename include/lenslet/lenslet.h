@@ -1,0 +1,316 @@
+/* lenslet in C (C99): load a network, plan it, run it on memory of your own. docs/c-api.md shows how.
+ *
+ * Errors. Every function that can fail returns a lenslet_status; on any but LENSLET_OK what it was to give back is
+ * NULL, or as it was. lenslet_last_error() is one line that says why. No C++ exception leaves the library; one that a
+ * callback of yours throws, or a longjmp out of it, is undefined.
+ *
+ * Handles (lenslet_model*, lenslet_runner*, lenslet_cancel*) are numbers that are never given twice. NULL, a handle
+ * that was freed and one of another kind are LENSLET_INVALID_ARGUMENT wherever they come, free functions included,
+ * which let NULL pass. What is freed while another thread is in it lives until that call returns.
+ *
+ * Undefined, for no library can see it: pointers to memory that is not as large as said or not alive, strings without
+ * an end, structs that are not initialised, memory that another thread changes during a call, and what a call gave
+ * (names, results) used after the time that its comment states.
+ *
+ * Structs begin with `struct_size`, which you set to sizeof the struct, so that they can grow: what your struct does
+ * not have yet is taken for 0, and what this library does not know yet must be 0 (LENSLET_UNSUPPORTED otherwise). 0 is
+ * the default of every member: `lenslet_plan_options o = {.struct_size = sizeof o};`. In arrays each element has the
+ * same `struct_size`.
+ *
+ * Threads. Any function may be called from any thread. A model is used by many at once; a runner by one at a time: what
+ * else is asked of a runner that is at work, by another thread or from a callback of that run, is refused with
+ * LENSLET_INVALID_ARGUMENT and disturbs nothing, but for lenslet_runner_free(). fork(): samples/README.md. */
+#ifndef LENSLET_LENSLET_H_
+#define LENSLET_LENSLET_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define LENSLET_C_API __attribute__((visibility("default")))
+#else
+#define LENSLET_C_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Version ---- */
+
+/* Of this interface, not of the library. Major: something changed its meaning. Minor: something was added. */
+#define LENSLET_API_MAJOR 1u
+#define LENSLET_API_MINOR 0u
+
+/* What went wrong; each value and what it says is lenslet::ErrorKind (samples/README.md has a table). */
+typedef int32_t lenslet_status;
+enum {
+  LENSLET_OK = 0,
+  LENSLET_INVALID_ARGUMENT = 1, /* you asked for something that makes no sense */
+  LENSLET_INVALID_MODEL = 2,    /* a model file that is damaged or contradicts itself */
+  LENSLET_UNSUPPORTED = 3,      /* well-formed, but not done */
+  LENSLET_INVALID_IMAGE = 4,
+  LENSLET_IO = 5,       /* a file that cannot be read */
+  LENSLET_LIMIT = 6,    /* a published limit is exceeded, or memory is short */
+  LENSLET_DEVICE = 7,   /* an accelerator or its driver failed */
+  LENSLET_INTERNAL = 8, /* a broken invariant of the library: please report it */
+  LENSLET_CANCELLED = 9 /* you asked for the end of the run */
+};
+
+/* To be called first, with LENSLET_API_MAJOR and LENSLET_API_MINOR: LENSLET_UNSUPPORTED when this library does not have
+ * what that header declares. The library's own are lenslet_api_version()'s. */
+LENSLET_C_API lenslet_status lenslet_negotiate(uint32_t api_major, uint32_t api_minor);
+LENSLET_C_API void lenslet_api_version(uint32_t* api_major, uint32_t* api_minor); /* either may be NULL */
+LENSLET_C_API const char* lenslet_version(void);                                  /* of the library: "0.1.0" */
+
+LENSLET_C_API const char* lenslet_status_name(lenslet_status status); /* "invalid argument"; never NULL */
+/* Of the last call in this thread that failed: one line, never NULL, until the next one that fails. */
+LENSLET_C_API const char* lenslet_last_error(void);
+/* The same with a further line for each node at fault, where there are several. */
+LENSLET_C_API const char* lenslet_last_error_details(void);
+
+/* ---- Tensors ---- */
+
+/* Element types. Those of fewer than 8 bits take a byte an element (lenslet/tensor.h). */
+/* clang-format off */
+enum {
+  LENSLET_F32 = 0, LENSLET_F64 = 1, LENSLET_F16 = 2, LENSLET_BF16 = 3, LENSLET_I8 = 4, LENSLET_U8 = 5,
+  LENSLET_I16 = 6, LENSLET_U16 = 7, LENSLET_I32 = 8, LENSLET_U32 = 9, LENSLET_I64 = 10, LENSLET_U64 = 11,
+  LENSLET_BOOL = 12, LENSLET_F8E4M3FN = 13, LENSLET_F8E4M3FNUZ = 14, LENSLET_F8E5M2 = 15, LENSLET_F8E5M2FNUZ = 16,
+  LENSLET_F8E8M0 = 17, LENSLET_F4E2M1 = 18, LENSLET_I4 = 19, LENSLET_U4 = 20, LENSLET_I2 = 21, LENSLET_U2 = 22
+};
+/* clang-format on */
+LENSLET_C_API size_t lenslet_dtype_bytes(int32_t dtype);     /* of one element; 0 for no dtype */
+LENSLET_C_API const char* lenslet_dtype_name(int32_t dtype); /* "float32"; "" for no dtype */
+
+#define LENSLET_MAX_RANK 8
+
+enum {
+  LENSLET_ON_HOST = 0,
+  LENSLET_ON_CUDA = 1 /* `data` is an address on a CUDA device, or managed */
+};
+
+/* Elements row-major in the order of the shape ([N,C,H,W]), without gaps; it does not own them. */
+typedef struct lenslet_tensor {
+  size_t struct_size;
+  void* data;   /* of an input it is only read; of an output NULL leaves the output in the runner's memory */
+  size_t bytes; /* of data: exactly the elements' */
+  int32_t dtype;
+  int32_t memory; /* LENSLET_ON_HOST or LENSLET_ON_CUDA */
+  int32_t rank;   /* 0: a scalar */
+  int32_t reserved;
+  int64_t dims[LENSLET_MAX_RANK]; /* `rank` of them */
+} lenslet_tensor;
+
+/* An input or an output. Names are UTF-8 as the file has them, never NULL, and live as long as the handle they were
+ * asked of. */
+typedef struct lenslet_port {
+  size_t struct_size;
+  const char* name;
+  int32_t dtype;
+  int32_t rank;                            /* -1: not known before a run */
+  int64_t dims[LENSLET_MAX_RANK];          /* -1: free */
+  const char* dim_names[LENSLET_MAX_RANK]; /* of free dimensions ("N"), else "" */
+} lenslet_port;
+
+/* ---- Models: immutable, used by any number of threads and runners ---- */
+
+typedef struct lenslet_model lenslet_model;
+
+typedef struct lenslet_load_options {
+  size_t struct_size;
+  const char* external_data_dir; /* of files with weights; NULL: the model file's own folder, none for bytes */
+  const char* name;              /* of bytes, in messages; NULL: "model" */
+} lenslet_load_options;
+
+/* Reads and checks an ONNX file wholly. `options` may be NULL here and in every function. */
+LENSLET_C_API lenslet_status lenslet_model_load(const char* file, const lenslet_load_options* options,
+                                                lenslet_model** model);
+/* The same from memory, which may go afterwards. */
+LENSLET_C_API lenslet_status lenslet_model_load_bytes(const void* data, size_t bytes,
+                                                      const lenslet_load_options* options, lenslet_model** model);
+/* Runners of it go on. */
+LENSLET_C_API lenslet_status lenslet_model_free(lenslet_model* model);
+
+LENSLET_C_API lenslet_status lenslet_model_count(lenslet_model* model, size_t* inputs, size_t* outputs);
+/* As the file declares them. */
+LENSLET_C_API lenslet_status lenslet_model_input(lenslet_model* model, size_t index, lenslet_port* port);
+LENSLET_C_API lenslet_status lenslet_model_output(lenslet_model* model, size_t index, lenslet_port* port);
+
+/* ---- How a model is to be run ---- */
+
+/* Shape of the input of that name. */
+typedef struct lenslet_named_shape {
+  size_t struct_size;
+  const char* name;
+  int32_t rank;
+  int32_t reserved;
+  int64_t dims[LENSLET_MAX_RANK];
+} lenslet_named_shape;
+
+/* Threads of yours that loops are shared out to. Copied by lenslet_runner_create(), and then used until release() is
+ * called, once, when the runner needs it no more; never where that function fails, nor for a plan alone. */
+typedef struct lenslet_executor {
+  size_t struct_size;
+  void* context;
+  /* Calls task(task_context, i) once for each i in [0, tasks), in whatever threads, and returns when all have returned.
+   * No task waits for another. Called in the thread that runs, some hundred times a run. */
+  void (*run)(void* context, int32_t tasks, void (*task)(void* task_context, int32_t index), void* task_context);
+  void (*release)(void* context); /* or NULL */
+} lenslet_executor;
+
+/* Where a runner's values and workspaces lie, which is most of its memory. Weights belong to the model, and the
+ * rest is small. Copied, used and released like an executor. */
+typedef struct lenslet_allocator {
+  size_t struct_size;
+  void* context;
+  /* `bytes` > 0 aligned to `alignment` (a power of two, at most 256), on the host or, LENSLET_ON_CUDA, on the CUDA
+   * device that is current in the calling thread; NULL: there are none. */
+  void* (*allocate)(void* context, size_t bytes, size_t alignment, int32_t memory);
+  void (*deallocate)(void* context, void* data, size_t bytes, size_t alignment, int32_t memory);
+  void (*release)(void* context); /* or NULL */
+} lenslet_allocator;
+
+/* Of lenslet_plan_options::flags. */
+#define LENSLET_PLAN_ALGORITHM_WHERE_ACCEPTED                                                                \
+  UINT64_C(1)                                    /* layers that refuse conv_algorithm keep the rule's choice \
+                                                  */
+#define LENSLET_PLAN_KEEP_ALL_VALUES UINT64_C(2) /* every value in memory of its own, for observers */
+#define LENSLET_PLAN_SYNC_EACH_STEP UINT64_C(4)  /* CUDA: wait after each step, so that errors name the node */
+#define LENSLET_PLAN_FLUSH_DENORMALS UINT64_C(8) /* CPU: denormal numbers count as zero */
+
+/* lenslet::PlanOptions (lenslet/model.h) says more of each. Strings are copied. */
+typedef struct lenslet_plan_options {
+  size_t struct_size;
+  const char* device;    /* "cpu", "cuda", "cuda:1", "auto"; NULL: "auto" */
+  const char* precision; /* "fp32"; on CUDA "tf32", "fp16", "bf16" as well; NULL: fp32, or what the weights are of */
+  const char* conv_algorithm; /* one for all convolutions; NULL: the rule chooses */
+  int64_t batch;              /* images at once; 0: 1 */
+  int32_t threads;            /* the caller's included; 0: as many as this process has cores */
+  int32_t reserved;
+  uint64_t flags;
+  uint64_t other_shapes; /* further sets of input shapes that a plan is kept for; 0: other shapes are refused */
+  const lenslet_named_shape* shapes; /* of inputs with free dimensions besides the batch */
+  size_t shape_count;
+  const lenslet_executor* executor; /* CPU; NULL: threads of the runner's own */
+  const lenslet_allocator* allocator;
+} lenslet_plan_options;
+
+/* What a runner with these options will do and need, as JSON: nothing is allocated or prepared for it. Give `*json`
+ * back by lenslet_text_free(). */
+LENSLET_C_API lenslet_status lenslet_model_plan_json(lenslet_model* model, const lenslet_plan_options* options,
+                                                     char** json);
+LENSLET_C_API lenslet_status lenslet_text_free(char* text);
+
+/* ---- Runners: one thread at a time, as many as wanted a model ---- */
+
+typedef struct lenslet_runner lenslet_runner;
+
+/* Plans, prepares weights, takes memory. Later runs take none, but where lenslet/runner.h says so. */
+LENSLET_C_API lenslet_status lenslet_runner_create(lenslet_model* model, const lenslet_plan_options* options,
+                                                   lenslet_runner** runner);
+/* At once, or, where it is at work, when that call returns. */
+LENSLET_C_API lenslet_status lenslet_runner_free(lenslet_runner* runner);
+LENSLET_C_API lenslet_status lenslet_runner_plan_json(lenslet_runner* runner, char** json);
+/* As planned; of an output whose shape a run decides, as of the last run. */
+LENSLET_C_API lenslet_status lenslet_runner_input(lenslet_runner* runner, size_t index, lenslet_port* port);
+LENSLET_C_API lenslet_status lenslet_runner_output(lenslet_runner* runner, size_t index, lenslet_port* port);
+
+/* Ends runs from any thread. One serves any number of runs, also at once, and cannot be taken back: make one for each
+ * request. */
+typedef struct lenslet_cancel lenslet_cancel;
+LENSLET_C_API lenslet_status lenslet_cancel_create(lenslet_cancel** cancel);
+/* Runs that were given it, now or later, end with LENSLET_CANCELLED before their next step. On CUDA a network is one
+ * launch, which is not stopped once it is made. */
+LENSLET_C_API lenslet_status lenslet_cancel_request(lenslet_cancel* cancel);
+LENSLET_C_API lenslet_status lenslet_cancel_free(lenslet_cancel* cancel); /* may still be asked for: runs go on */
+
+typedef struct lenslet_run_options {
+  size_t struct_size;
+  lenslet_cancel* cancel; /* or NULL */
+  /* A cudaStream_t. The run begins behind what is queued there so far, and is done when the call returns. NULL is
+   * CUDA's legacy default stream where a tensor is LENSLET_ON_CUDA, and else none. */
+  void* cuda_stream;
+} lenslet_run_options;
+
+/* Inputs in the model's order, of dtype and shape as planned. `outputs` NULL and 0, or one for each of the model's:
+ * where results go; apart from each other. The CPU reads and writes them where they lie when `data` is 64-byte aligned,
+ * inputs and outputs do not overlap, and the plan neither overwrites the input nor gives it back; else it copies, as
+ * CUDA does: pinned and device memory at once, other memory by way of pinned memory. After an error outputs hold
+ * anything. */
+LENSLET_C_API lenslet_status lenslet_runner_run(lenslet_runner* runner, const lenslet_tensor* inputs,
+                                                size_t input_count, const lenslet_tensor* outputs, size_t output_count,
+                                                const lenslet_run_options* options);
+/* An output of the last run: where it was wanted, or in the runner's memory until its next run or load_image.
+ * LENSLET_INVALID_ARGUMENT when there was no run, it failed, or an image was loaded since. */
+LENSLET_C_API lenslet_status lenslet_runner_result(lenslet_runner* runner, size_t index, lenslet_tensor* result);
+
+/* 8-bit pixels, height x width x channels (1: gray, 3: RGB), rows without gaps. */
+typedef struct lenslet_image {
+  size_t struct_size;
+  const uint8_t* pixels;
+  size_t bytes; /* height * width * channels */
+  int64_t height, width;
+  int32_t channels;
+  int32_t reserved;
+} lenslet_image;
+
+enum { LENSLET_RESIZE_SHORTER_SIDE = 0, LENSLET_RESIZE_STRETCH = 1, LENSLET_RESIZE_NONE = 2 };
+enum { LENSLET_FILTER_BILINEAR = 0, LENSLET_FILTER_NEAREST = 1, LENSLET_FILTER_BICUBIC = 2 };
+enum { LENSLET_CROP_CENTER = 0, LENSLET_CROP_NONE = 1 };
+enum { LENSLET_CHANNELS_RGB = 0, LENSLET_CHANNELS_BGR = 1, LENSLET_CHANNELS_GRAY = 2 };
+
+/* How a picture becomes an input: resized as Pillow does, cropped, (pixel * scale - mean[c]) / std[c]. */
+typedef struct lenslet_image_spec {
+  size_t struct_size;
+  int64_t height, width; /* of the network's input; 0: as planned */
+  int64_t resize_size;   /* of the shorter side before the crop; 0: 256 */
+  int32_t channels, resize, filter, crop;
+  int32_t nhwc;         /* not 0: the model's own input is [N,H,W,C] */
+  int32_t no_antialias; /* not 0: two or four taps, however much smaller the result is */
+  double scale;         /* 0: 1 */
+  double mean[3];       /* in the order of `channels`; gray: the first */
+  double std[3];        /* 0: 1 */
+} lenslet_image_spec;
+
+/* Straight into the memory that input `input` is read from, as image `index` of its batch; 8-bit pixels are uploaded to
+ * a CUDA device. `spec` NULL: all defaults. Ends the results of the last run. */
+LENSLET_C_API lenslet_status lenslet_runner_load_image(lenslet_runner* runner, size_t input, const lenslet_image* image,
+                                                       const lenslet_image_spec* spec, int64_t index);
+/* Runs on what was loaded since the last run; images of the batch that were not are zeros. */
+LENSLET_C_API lenslet_status lenslet_runner_run_loaded(lenslet_runner* runner, const lenslet_tensor* outputs,
+                                                       size_t output_count, const lenslet_run_options* options);
+
+/* ---- Observers ---- */
+
+typedef struct lenslet_event_values lenslet_event_values;
+
+/* A step that has been done. All of it is valid during the call only. */
+typedef struct lenslet_event {
+  size_t struct_size; /* the library's: look at it before you read what a later header added */
+  const char* name;   /* of the node */
+  const char* op;
+  const char* algorithm; /* "" where there is no choice */
+  double ms;             /* of the step alone, on its device */
+  int32_t step;
+  int32_t reserved;
+  size_t inputs, outputs; /* counts */
+  lenslet_event_values* values;
+} lenslet_event;
+
+/* Not 0 ends the run with LENSLET_CANCELLED. */
+typedef int32_t (*lenslet_observer)(void* context, const lenslet_event* event);
+/* Called after each step of later runs, in the thread that runs; NULL: no longer. Steps that run together otherwise run
+ * one by one with it; on CUDA it costs copies to the host. */
+LENSLET_C_API lenslet_status lenslet_runner_set_observer(lenslet_runner* runner, lenslet_observer observer,
+                                                         void* context);
+/* Host memory in the order of the shape, copied when the step has it in another; `data` NULL and `rank` -1 for an
+ * optional input that is left out. */
+LENSLET_C_API lenslet_status lenslet_event_input(lenslet_event_values* values, size_t index, lenslet_tensor* tensor);
+LENSLET_C_API lenslet_status lenslet_event_output(lenslet_event_values* values, size_t index, lenslet_tensor* tensor);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* LENSLET_LENSLET_H_ */

@@ -1,0 +1,297 @@
+// What lenslet.h promises to an app that does as it says.
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lenslet/image.h"
+#include "lenslet/runner.h"
+#include "lenslet/version.h"
+#include "tests/c_api/small_model.h"
+
+namespace lenslet::test {
+namespace {
+
+// The same network in C++.
+Runner cpp_runner() {
+  PlanOptions options;
+  options.device = "cpu";
+  return Runner(Model::load_bytes(bytes_of(small_onnx())), options);
+}
+
+std::vector<float> expected_of(CRunner& c) {
+  Runner runner = cpp_runner();
+  const std::span<const float> y = runner.run(Tensor::view(DType::f32, {1, 3, 8, 8}, c.x.data))[0].values<float>();
+  return {y.begin(), y.end()};
+}
+
+TEST_CASE("c_api/use/versions") {
+  CHECK(lenslet_negotiate(LENSLET_API_MAJOR, LENSLET_API_MINOR) == LENSLET_OK);
+  CHECK(lenslet_negotiate(LENSLET_API_MAJOR, LENSLET_API_MINOR + 1) == LENSLET_UNSUPPORTED);
+  CHECK(last_error_says("made for version 1.1 of lenslet.h"));
+  CHECK(lenslet_negotiate(LENSLET_API_MAJOR + 1, 0) == LENSLET_UNSUPPORTED);
+  std::uint32_t major = 0, minor = 77;
+  lenslet_api_version(&major, &minor);
+  CHECK(major == LENSLET_API_MAJOR);
+  CHECK(minor == LENSLET_API_MINOR);
+  CHECK(std::string(lenslet_version()) == LENSLET_VERSION);
+  CHECK(std::string(lenslet_status_name(LENSLET_CANCELLED)) == "cancelled");
+  CHECK(std::string(lenslet_status_name(LENSLET_OK)) == "ok");
+  CHECK(std::string(lenslet_status_name(-1)) == "no status");
+  CHECK(lenslet_dtype_bytes(LENSLET_F64) == 8);
+  CHECK(lenslet_dtype_bytes(LENSLET_U2 + 1) == 0);
+  CHECK(std::string(lenslet_dtype_name(LENSLET_BF16)) == "bfloat16");
+  CHECK(std::string(lenslet_dtype_name(-1)).empty());
+}
+
+TEST_CASE("c_api/use/ports") {
+  const CRunner c;
+  std::size_t inputs = 0, outputs = 0;
+  REQUIRE(lenslet_model_count(c.model.handle, &inputs, &outputs) == LENSLET_OK);
+  CHECK(inputs == 1);
+  CHECK(outputs == 1);
+  lenslet_port port = sized<lenslet_port>();
+  REQUIRE(lenslet_model_input(c.model.handle, 0, &port) == LENSLET_OK);
+  CHECK(std::string(port.name) == "x");
+  CHECK(port.dtype == LENSLET_F32);
+  CHECK(port.rank == 4);
+  CHECK(port.dims[0] == -1);
+  CHECK(port.dims[3] == 8);
+  CHECK(std::string(port.dim_names[0]) == "N");
+  CHECK(std::string(port.dim_names[3]).empty());
+  REQUIRE(lenslet_runner_input(c.handle, 0, &port) == LENSLET_OK);
+  CHECK(port.dims[0] == 1);
+  REQUIRE(lenslet_runner_output(c.handle, 0, &port) == LENSLET_OK);
+  CHECK(std::string(port.name) == "y");
+  CHECK(port.rank == 2);
+  CHECK(port.dims[1] == 4);
+}
+
+TEST_CASE("c_api/use/run_on_memory_of_the_apps") {
+  CRunner c;
+  const std::vector<float> expected = expected_of(c);
+  CHECK(c.result() == expected);
+  lenslet_tensor result = sized<lenslet_tensor>();
+  REQUIRE(lenslet_runner_result(c.handle, 0, &result) == LENSLET_OK);
+  CHECK(result.data == c.y.data);
+  const lenslet_tensor in = c.input();
+  REQUIRE(lenslet_runner_run(c.handle, &in, 1, nullptr, 0, nullptr) == LENSLET_OK);
+  REQUIRE(lenslet_runner_result(c.handle, 0, &result) == LENSLET_OK);
+  CHECK(result.data != c.y.data);
+  CHECK(result.rank == 2);
+  CHECK(result.bytes == 16);
+  CHECK(std::memcmp(result.data, expected.data(), 16) == 0);
+  lenslet_tensor none = sized<lenslet_tensor>();  // one for each output, and none wanted
+  REQUIRE(lenslet_runner_run(c.handle, &in, 1, &none, 1, nullptr) == LENSLET_OK);
+  REQUIRE(lenslet_runner_result(c.handle, 0, &result) == LENSLET_OK);
+  CHECK(std::memcmp(result.data, expected.data(), 16) == 0);
+}
+
+TEST_CASE("c_api/use/images") {
+  CRunner c;
+  std::vector<std::uint8_t> pixels(std::size_t{12} * 10 * 3);
+  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(i * 5);
+  ImageSpec spec;
+  spec.height = spec.width = 8;
+  spec.resize_size = 9;
+  spec.channels = ImageSpec::Channels::bgr;
+  spec.filter = ImageSpec::Filter::bicubic;
+  spec.scale = 1 / 255.0;
+  spec.mean = {0.5, 0.25, 0.125};
+  spec.std = {2, 1, 4};
+  Runner runner = cpp_runner();
+  runner.load_image(0, {pixels.data(), 12, 10, 3}, spec);
+  const Tensor expected = runner.run_loaded()[0].clone();
+
+  lenslet_image image = sized<lenslet_image>();
+  image.pixels = pixels.data();
+  image.bytes = pixels.size();
+  image.height = 12;
+  image.width = 10;
+  image.channels = 3;
+  lenslet_image_spec same = sized<lenslet_image_spec>();
+  same.resize_size = 9;
+  same.channels = LENSLET_CHANNELS_BGR;
+  same.filter = LENSLET_FILTER_BICUBIC;
+  same.scale = 1 / 255.0;
+  std::memcpy(same.mean, spec.mean.data(), sizeof(same.mean));
+  std::memcpy(same.std, spec.std.data(), sizeof(same.std));
+  same.std[1] = 0;  // 1
+  REQUIRE_MESSAGE(lenslet_runner_load_image(c.handle, 0, &image, &same, 0) == LENSLET_OK, lenslet_last_error());
+  const lenslet_tensor out = c.output();
+  REQUIRE(lenslet_runner_run_loaded(c.handle, &out, 1, nullptr) == LENSLET_OK);
+  CHECK(std::memcmp(c.y.data, expected.data(), expected.bytes()) == 0);
+  CHECK(lenslet_runner_run_loaded(c.handle, nullptr, 0, nullptr) == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("no image was loaded"));
+}
+
+TEST_CASE("c_api/use/plan_as_json") {
+  CRunner c;
+  char* text = nullptr;
+  REQUIRE(lenslet_runner_plan_json(c.handle, &text) == LENSLET_OK);
+  CHECK(std::string(text).find(
+            R"({"device":"cpu","precision":"fp32","threads":1,"inputs":[{"name":"x","shape":[1,3,8,8]}])") == 0);
+  CHECK(lenslet_text_free(text) == LENSLET_OK);
+  lenslet_plan_options options = on_one_thread();
+  options.batch = 3;
+  options.conv_algorithm = "direct";
+  REQUIRE(lenslet_model_plan_json(c.model.handle, &options, &text) == LENSLET_OK);
+  CHECK(std::string(text).find(R"("shape":[3,3,8,8])") != std::string::npos);
+  CHECK(std::string(text).find(R"("algorithm":"direct")") != std::string::npos);
+  CHECK(lenslet_text_free(text) == LENSLET_OK);
+  const lenslet_named_shape shape = {sizeof(shape), "x", 4, 0, {2, 3, 8, 8}};
+  options = on_one_thread();
+  options.shapes = &shape;
+  options.shape_count = 1;
+  REQUIRE(lenslet_model_plan_json(c.model.handle, &options, &text) == LENSLET_OK);
+  CHECK(std::string(text).find(R"("shape":[2,3,8,8])") != std::string::npos);
+  CHECK(lenslet_text_free(text) == LENSLET_OK);
+}
+
+struct Seen {
+  int events = 0, last_step = -1, ends_after = 1000;
+  std::string ops;
+  std::vector<float> relu;
+  static std::int32_t look(void* context, const lenslet_event* event) {
+    Seen& seen = *static_cast<Seen*>(context);
+    ++seen.events;
+    seen.last_step = event->step;
+    seen.ops += std::string(event->op) + " ";
+    lenslet_tensor value = sized<lenslet_tensor>();
+    CHECK(event->struct_size == sizeof(lenslet_event));
+    REQUIRE(event->outputs >= 1);
+    REQUIRE(lenslet_event_output(event->values, 0, &value) == LENSLET_OK);
+    if (value.rank == 4) {
+      const auto* const at = static_cast<const float*>(value.data);
+      seen.relu.assign(at, at + value.bytes / sizeof(float));
+    }
+    for (std::size_t i = 0; i < event->inputs; ++i) CHECK(lenslet_event_input(event->values, i, &value) == LENSLET_OK);
+    return event->step >= seen.ends_after ? 1 : 0;
+  }
+};
+
+TEST_CASE("c_api/use/observer") {
+  CRunner c;
+  const std::vector<float> expected = c.result();
+  Seen seen;
+  REQUIRE(lenslet_runner_set_observer(c.handle, Seen::look, &seen) == LENSLET_OK);
+  CHECK(c.result() == expected);
+  CHECK(seen.events >= 2);
+  CHECK(seen.ops.find("Conv") != std::string::npos);
+  REQUIRE(seen.relu.size() == 4);  // the pooled values, as [1,4,1,1]
+  for (std::size_t i = 0; i < 4; ++i) CHECK(seen.relu[i] == expected[i]);
+  seen.ends_after = 0;
+  CHECK(c.run() == LENSLET_CANCELLED);
+  CHECK(last_error_says("the observer ended the run after step 0"));
+  CHECK(seen.last_step == 0);
+  REQUIRE(lenslet_runner_set_observer(c.handle, nullptr, nullptr) == LENSLET_OK);
+  CHECK(c.result() == expected);
+}
+
+TEST_CASE("c_api/use/cancel") {
+  CRunner c;
+  const std::vector<float> expected = c.result();
+  lenslet_run_options options = sized<lenslet_run_options>();
+  REQUIRE(lenslet_cancel_create(&options.cancel) == LENSLET_OK);
+  CHECK(c.run(&options) == LENSLET_OK);
+  struct Stops {
+    static std::int32_t after_first(void* cancel, const lenslet_event*) {
+      CHECK(lenslet_cancel_request(static_cast<lenslet_cancel*>(cancel)) == LENSLET_OK);
+      return 0;
+    }
+  };
+  REQUIRE(lenslet_runner_set_observer(c.handle, Stops::after_first, options.cancel) == LENSLET_OK);
+  CHECK(c.run(&options) == LENSLET_CANCELLED);
+  CHECK(last_error_says("after 1 of"));
+  lenslet_tensor result = sized<lenslet_tensor>();
+  CHECK(lenslet_runner_result(c.handle, 0, &result) == LENSLET_INVALID_ARGUMENT);
+  REQUIRE(lenslet_runner_set_observer(c.handle, nullptr, nullptr) == LENSLET_OK);
+  CHECK(c.run(&options) == LENSLET_CANCELLED);  // for good
+  CHECK(lenslet_cancel_free(options.cancel) == LENSLET_OK);
+  CHECK(c.result() == expected);
+}
+
+struct Lender {
+  int loops = 0, releases = 0;
+  std::size_t held = 0;
+  static void run(void* context, std::int32_t tasks, void (*task)(void*, std::int32_t), void* task_context) {
+    ++static_cast<Lender*>(context)->loops;
+    for (std::int32_t i = tasks; i-- > 0;) task(task_context, i);
+  }
+  static void* allocate(void* context, std::size_t bytes, std::size_t alignment, std::int32_t memory) {
+    CHECK(memory == LENSLET_ON_HOST);
+    static_cast<Lender*>(context)->held += bytes;
+    return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  }
+  static void deallocate(void* context, void* data, std::size_t bytes, std::size_t, std::int32_t) {
+    static_cast<Lender*>(context)->held -= bytes;
+    std::free(data);
+  }
+  static void release(void* context) { ++static_cast<Lender*>(context)->releases; }
+};
+
+TEST_CASE("c_api/use/executor_and_allocator") {
+  Lender lender;
+  const lenslet_executor executor = {sizeof(executor), &lender, Lender::run, Lender::release};
+  const lenslet_allocator allocator = {sizeof(allocator), &lender, Lender::allocate, Lender::deallocate,
+                                       Lender::release};
+  lenslet_plan_options options = on_one_thread();
+  options.threads = 2;
+  options.batch = 64;
+  options.executor = &executor;
+  options.allocator = &allocator;
+  {
+    const CModel model;
+    lenslet_runner* runner = nullptr;
+    options.precision = "fp17";
+    CHECK(lenslet_runner_create(model.handle, &options, &runner) == LENSLET_INVALID_ARGUMENT);
+    CHECK(runner == nullptr);
+    CHECK(lender.releases == 0);  // nothing was taken over
+    options.precision = nullptr;
+    REQUIRE_MESSAGE(lenslet_runner_create(model.handle, &options, &runner) == LENSLET_OK, lenslet_last_error());
+    CHECK(lender.held > 0);
+    Floats x(64 * input_floats), y(std::size_t{64} * 4);
+    const lenslet_tensor in = tensor_of(some_input(x), {64, 3, 8, 8}), out = tensor_of(y, {64, 4});
+    REQUIRE_MESSAGE(lenslet_runner_run(runner, &in, 1, &out, 1, nullptr) == LENSLET_OK, lenslet_last_error());
+    CHECK(lender.loops > 0);
+    lenslet_runner* plain = nullptr;
+    options.executor = nullptr;
+    options.allocator = nullptr;
+    Floats z(std::size_t{64} * 4);
+    const lenslet_tensor other = tensor_of(z, {64, 4});
+    REQUIRE(lenslet_runner_create(model.handle, &options, &plain) == LENSLET_OK);
+    REQUIRE(lenslet_runner_run(plain, &in, 1, &other, 1, nullptr) == LENSLET_OK);
+    CHECK(std::memcmp(y.data, z.data, y.count * sizeof(float)) == 0);
+    CHECK(lenslet_runner_free(runner) == LENSLET_OK);
+    CHECK(lenslet_runner_free(plain) == LENSLET_OK);
+    CHECK(lender.releases == 2);
+    CHECK(lender.held == 0);
+  }
+}
+
+TEST_CASE("c_api/use/a_runner_for_each_of_many_threads") {
+  const CModel model;
+  const auto expected = CRunner().result();
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int round = 0; round < 5; ++round) {
+        lenslet_runner* runner = nullptr;
+        const lenslet_plan_options options = on_one_thread();
+        Floats x(input_floats), y(4);
+        const lenslet_tensor in = tensor_of(some_input(x), {1, 3, 8, 8}), out = tensor_of(y, {1, 4});
+        bool right = lenslet_runner_create(model.handle, &options, &runner) == LENSLET_OK;
+        right = right && lenslet_runner_run(runner, &in, 1, &out, 1, nullptr) == LENSLET_OK;
+        right = right && std::memcmp(y.data, expected.data(), 16) == 0;
+        right = right && lenslet_runner_free(runner) == LENSLET_OK;
+        CHECK(right);
+      }
+    });
+}
+
+}  // namespace
+}  // namespace lenslet::test
