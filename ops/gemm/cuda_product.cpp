@@ -21,10 +21,11 @@ constexpr std::string_view few_rows = "few_rows", few_rows_mma = "few_rows_mma",
 
 bool is_half(DType type) { return type == DType::f16 || type == DType::bf16; }
 
-/// Is B brought to [n,k], A's type, and scaled beforehand? Of float32 only one matrix that needs it.
+/// Is B brought to [n,k], A's type and order, and scaled beforehand? Of float32 only one matrix that needs it.
 bool is_prepared(const MatrixProblem& p, DType type) {
   if (!p.b_known || p.b_floats() == 0) return false;
-  return is_half(type) ? p.batch_b.elems() > 0 : p.batch_b.elems() == 1 && (!p.trans_b || p.scales());
+  return is_half(type) ? p.batch_b.elems() > 0
+                       : p.batch_b.elems() == 1 && (!p.trans_b || p.scales() || p.channels != 0);
 }
 
 bool has_few_rows(const MatrixProblem& p, DType type) {
@@ -233,10 +234,11 @@ class CudaProduct final : public MatrixKernel {
     return is_prepared(p, type) ? p.b_floats() : 0;
   }
   void write_weights(const MatrixProblem& p, DType type, const float* b, std::byte* to) const override {
+    const std::int64_t apart = p.rows_apart();
     dispatch(type, Types<float, Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
       for (std::int64_t j = 0; j < p.gemm_n; ++j)
-        for (std::int64_t l = 0; l < p.gemm_k; ++l) {
-          const double weight = p.scaled_exactly(b[p.trans_b ? j * p.gemm_k + l : l * p.gemm_n + j], j);
+        for (std::int64_t l = 0, row = 0; l < p.gemm_k; ++l, row = p.next_row(row, apart)) {
+          const double weight = p.scaled_exactly(b[p.trans_b ? j * p.gemm_k + row : row * p.gemm_n + j], j);
           T& at = reinterpret_cast<T*>(to)[j * p.gemm_k + l];
           if constexpr (std::is_same_v<T, Float16>)
             at.bits = f16_from_f64(weight);

@@ -59,6 +59,8 @@ Offer MatrixKernel::offer(const Problem& node, const Target& target) const {
   if (!types().contains(dtype))
     return Offer::refuse(fmt::format("product of {}; only {} is done", to_string(dtype), types().str()));
   const MatrixProblem p = matrix_problem(node);
+  if (p.channels != 0 && weight_elems(p, dtype) == 0)
+    return Offer::refuse("A's columns stand pixel by pixel, and B is read as it lies");
   Offer offer = plan(node, p, target);
   for (Candidate& candidate : offer.candidates) {
     candidate.inputs.assign(node.inputs().size(), formats::nchw);
@@ -80,10 +82,10 @@ std::optional<BlobSpec> MatrixKernel::blob(const Problem& node, const Candidate&
   if (elems == 0) return std::nullopt;
   BlobSpec spec;
   spec.bytes = static_cast<std::size_t>(elems) * dtype_bytes(dtype);
-  // Alpha and the scales are no inputs, so they are in here; k, n and the batch come with the constant. What gemm()
-  // reads differs with the CPU's vectors.
-  spec.key = fmt::format("{} transB={} alpha={} columns={} ", to_string(dtype), p.trans_b, p.alpha,
-                         device() == DeviceKind::cpu ? gemm_tile_cols() : 0);
+  // Alpha, the scales and the order of A's columns are no inputs, so they are in here; k, n and the batch come with the
+  // constant. What gemm() reads differs with the CPU's vectors.
+  spec.key = fmt::format("{} transB={} alpha={} channels={} columns={} ", to_string(dtype), p.trans_b, p.alpha,
+                         p.channels, device() == DeviceKind::cpu ? gemm_tile_cols() : 0);
   spec.key.append(reinterpret_cast<const char*>(p.scale.data()), p.scale.size() * sizeof(float));
   return spec;
 }
