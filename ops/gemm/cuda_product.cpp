@@ -38,6 +38,16 @@ bool has_few_rows_mma(const MatrixProblem& p, DType type) {
          p.gemm_k % 8 == 0 && !p.trans_a && (p.trans_b || is_prepared(p, type));
 }
 
+/// Does an A of 16 bits meet weights of float32, as they are? Who wants y in float32 wants it exact, and few rows cost
+/// what B's bytes do: so the last product of a classifier needs no Cast before it.
+bool meets_floats(const MatrixProblem& p, DType type, DType y_type) {
+  return is_half(type) && y_type == DType::f32 && p.b_known && p.gemm_k > 0 && p.gemm_k % 4 == 0 &&
+         has_few_rows(p, DType::f32);
+}
+DType type_of_weights(const MatrixProblem& p, DType type, DType y_type) {
+  return meets_floats(p, type, y_type) ? DType::f32 : type;
+}
+
 /// One run of products as gemm_cute sees it; a plan is made for the longest one.
 cuda::CuteProblem cute_problem(const MatrixProblem& p, DType type, DType y_type, Multiply of_floats,
                                std::int64_t batch) {
@@ -64,7 +74,11 @@ std::int64_t longest(const std::vector<ProductRun>& runs) {
 class BoundProduct final : public BoundKernel {
  public:
   BoundProduct(const MatrixProblem& p, DType type, DType y_type, std::string_view config)
-      : p_(p), type_(type), prepared_(is_prepared(p, type)), runs_(product_runs(p)) {
+      : p_(p),
+        a_type_(type),
+        type_(type_of_weights(p, type, y_type)),
+        prepared_(is_prepared(p, type_)),
+        runs_(product_runs(p)) {
     if (prepared_) {
       p_.trans_b = true;
       p_.alpha = 1;
@@ -72,8 +86,10 @@ class BoundProduct final : public BoundKernel {
     ConfigReader reader(config);
     const std::string_view way = reader.word("way");
     half_ = cute_problem(p, type, y_type, Multiply::fp32, longest(runs_));
-    if (way == few_rows && has_few_rows(p, type))
+    if (way == few_rows && has_few_rows(p, type_))
       slices_ = static_cast<int>(reader.integer("slices", 1, cuda::few_rows_warps));
+    else if (a_type_ != type_)
+      reader.refuse("no way for this product");
     else if (way == few_rows_mma && has_few_rows_mma(p, type))
       eights_ = static_cast<int>(reader.integer("eights", 1, 2));
     else if (way == cute && p.gemm_k > 0 && !p.trans_a) {
@@ -105,7 +121,9 @@ class BoundProduct final : public BoundKernel {
             .b_known = p_.b_known,
             .c = p_.c ? run.in<float>(MatrixOp::c) : nullptr,
             .y = run.out<float>() + products.y * p_.y_floats()};
-        if (slices_ > 0)
+        if (a_type_ != type_)
+          cuda::gemm_few_rows_by_floats(*run.cuda, call, a_type_, run.inputs[MatrixOp::a].data(), slices_);
+        else if (slices_ > 0)
           cuda::gemm_few_rows(*run.cuda, call, slices_, p_.gemm_k % 4 == 0);
         else if (multiply_)
           cuda::gemm_cublas(*run.cuda, call, *multiply_);
@@ -148,7 +166,8 @@ class BoundProduct final : public BoundKernel {
   }
 
   MatrixProblem p_;  ///< with B as run() sees it
-  DType type_;       ///< of A, and of B as run() sees it
+  DType a_type_;
+  DType type_;  ///< of B as run() sees it, and of A, but for gemm_few_rows_by_floats()
   bool prepared_;
   std::vector<ProductRun> runs_;
   int slices_ = 0;                      ///< few_rows
@@ -182,6 +201,12 @@ class CudaProduct final : public MatrixKernel {
       if (const std::string why = refuse_half(node, p, type, y_type); !why.empty()) return Offer::refuse(why);
     Candidate candidate;
     ConfigWriter config;
+    if (meets_floats(p, type, y_type)) {
+      const int slices = cuda::few_rows_slices(p.gemm_n, reference_gpu().units);
+      candidate.config = config.add("way", few_rows).add("slices", std::int64_t{slices}).str();
+      candidate.tolerance = sum_tolerance(p.gemm_k);
+      return candidate;
+    }
     candidate.tolerance = is_half(type) ? half_sum_tolerance(type, p.gemm_k) : sum_tolerance(p.gemm_k);
     const bool tf32 = !is_half(type) && target.numerics.multiply == Multiply::tf32;
     const bool has_cublas = !is_half(type) && target.device.cublas_reason.empty() && p.gemm_k > 0;
@@ -230,6 +255,9 @@ class CudaProduct final : public MatrixKernel {
     return {};
   }
 
+  DType weight_type(const Problem& node, const MatrixProblem& p) const override {
+    return type_of_weights(p, MatrixKernel::weight_type(node, p), node.outputs()[0].dtype);
+  }
   std::int64_t weight_elems(const MatrixProblem& p, DType type) const override {
     return is_prepared(p, type) ? p.b_floats() : 0;
   }

@@ -59,13 +59,13 @@ Offer MatrixKernel::offer(const Problem& node, const Target& target) const {
   if (!types().contains(dtype))
     return Offer::refuse(fmt::format("product of {}; only {} is done", to_string(dtype), types().str()));
   const MatrixProblem p = matrix_problem(node);
-  if (p.channels != 0 && weight_elems(p, dtype) == 0)
-    return Offer::refuse("A's columns stand pixel by pixel, and B is read as it lies");
+  const bool prepares = weight_elems(p, weight_type(node, p)) > 0;
+  if (p.channels != 0 && !prepares) return Offer::refuse("A's columns stand pixel by pixel, and B is read as it lies");
   Offer offer = plan(node, p, target);
   for (Candidate& candidate : offer.candidates) {
     candidate.inputs.assign(node.inputs().size(), formats::nchw);
     candidate.outputs = {formats::nchw};
-    if (weight_elems(p, dtype) > 0) candidate.reads &= ~input_bit(MatrixOp::b);
+    if (prepares) candidate.reads &= ~input_bit(MatrixOp::b);
     if (candidate.estimated_us > 0) continue;
     // What bounds it, at the device's best.
     const double multiply_us =
@@ -77,7 +77,7 @@ Offer MatrixKernel::offer(const Problem& node, const Target& target) const {
 
 std::optional<BlobSpec> MatrixKernel::blob(const Problem& node, const Candidate&) const {
   const MatrixProblem p = matrix_problem(node);
-  const DType dtype = node.inputs()[MatrixOp::a].type.dtype;
+  const DType dtype = weight_type(node, p);
   const std::int64_t elems = p.batch_b.elems() * weight_elems(p, dtype);
   if (elems == 0) return std::nullopt;
   BlobSpec spec;
@@ -92,7 +92,7 @@ std::optional<BlobSpec> MatrixKernel::blob(const Problem& node, const Candidate&
 
 void MatrixKernel::prepare(const Problem& node, const Candidate&, std::span<std::byte> blob) const {
   const MatrixProblem p = matrix_problem(node);
-  const DType dtype = node.inputs()[MatrixOp::a].type.dtype;
+  const DType dtype = weight_type(node, p);
   const float* const b = node.inputs()[MatrixOp::b].constant->values<float>().data();
   const std::size_t bytes = static_cast<std::size_t>(weight_elems(p, dtype)) * dtype_bytes(dtype);
   for (std::int64_t i = 0; i < p.batch_b.elems(); ++i)

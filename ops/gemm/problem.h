@@ -84,9 +84,13 @@ class MatrixKernel : public Kernel {
   /// Of the candidate: configuration, workspace, tolerance, needs_cublas; an estimate where it has a better one than
   /// what bounds the product.
   virtual Offer plan(const Problem& node, const MatrixProblem& problem, const Target& target) const = 0;
+  /// What they are in the blob.
+  virtual DType weight_type(const Problem& node, const MatrixProblem&) const {
+    return node.inputs()[MatrixOp::a].type.dtype;
+  }
   /// Elements that one matrix of B has in the blob. 0: run() reads B itself, as it does when B is not known.
   virtual std::int64_t weight_elems(const MatrixProblem& problem, DType type) const = 0;
-  /// Writes these, scaled, in A's type.
+  /// Writes these, scaled, in that type.
   virtual void write_weights(const MatrixProblem& problem, DType type, const float* b, std::byte* to) const = 0;
 };
 

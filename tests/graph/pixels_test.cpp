@@ -173,16 +173,18 @@ TEST_CASE("assign_formats/products_on_cuda_read_images_as_they_lie") {
     }
 }
 
-// The only product stays in float32, and its rows are cast on their way.
+// The only product stays in float32: few rows it reads as they are, others are cast on their way.
 TEST_CASE("assign_formats/rows_are_cast_as_they_lie") {
   if constexpr (!cuda_built) return;
   GraphBuilder b;
   b.output(product(b, b.node("Flatten", {image(b, 64)}), 64));
-  const Graph graph = on_gpu(b, "fp16", 1);
-  INFO(graph.dump());
-  CHECK(by_pixels(graph) == 1);
-  CHECK(to_nchw(graph) == 0);
-  CHECK(graph.value(only(graph, "Gemm").inputs[0]).dtype == DType::f32);
+  for (const std::int64_t batch : {1, 16}) {
+    const Graph graph = on_gpu(b, "fp16", batch);
+    INFO(graph.dump());
+    CHECK(by_pixels(graph) == 1);
+    CHECK(to_nchw(graph) == 0);
+    CHECK(graph.value(only(graph, "Gemm").inputs[0]).dtype == (batch == 1 ? DType::f16 : DType::f32));
+  }
 }
 
 TEST_CASE("assign_formats/pixels_with_room_are_converted") {

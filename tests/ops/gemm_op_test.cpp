@@ -286,6 +286,28 @@ TEST_CASE("gemm/cuda_ways") {
   CHECK(half_way(4, 1000, 64) == "way=few_rows slices=8");
   CHECK(half_way(16, 1000, 64) == "way=few_rows_mma eights=1");
   CHECK(half_way(8, 1000, 65) == "way=few_rows slices=8");
+  // Few rows of 16 bits whose product stays in float32 meet the weights as they are, which are no less exact then.
+  const auto into_float32 = [&](std::int64_t m, std::int64_t k, const AttributeList& attributes) {
+    const Tensor weights = random_f32({100, k}, 1);
+    const InputInfo infos[] = {{true, {DType::f16, {m, k}}, nullptr}, {true, {DType::f32, {100, k}}, &weights}};
+    const Problem problem(make_normalised_op("Gemm", attributes, 2), infos, {{DType::f32, {m, 100}}});
+    const Candidate candidate = offered(problem, with);
+    const bool exact = candidate.tolerance == sum_tolerance(k);
+    CHECK(exact == (candidate.config == "way=few_rows slices=8" && m <= 8 && k % 4 == 0));
+    const auto blob = kernel(problem, DeviceKind::cuda).blob(problem, candidate);
+    CHECK(((candidate.reads & input_bit(1)) == no_inputs) == blob.has_value());
+    if (blob) CHECK(blob->bytes == static_cast<std::size_t>(100 * k * (exact ? 4 : 2)));
+    CHECK(blob.has_value() == (!exact || attributes.size() > 1));  // else they lie as they are read
+    Candidate other = candidate;
+    other.config = "way=few_rows_mma eights=1";  // of weights in 16 bits
+    if (exact) CHECK_THROWS_AS(kernel(problem, DeviceKind::cuda).bind({problem, other, with}), Error);
+    return exact;
+  };
+  CHECK(into_float32(1, 64, trans_b));
+  CHECK(into_float32(8, 60, {{"transB", std::int64_t{1}}, {"alpha", 0.5}}));
+  CHECK(into_float32(8, 60, {{"transB", std::int64_t{1}}, {"a_channels", std::int64_t{10}}}));
+  CHECK_FALSE(into_float32(9, 64, trans_b));
+  CHECK_FALSE(into_float32(1, 65, trans_b));
   const auto large = pose("Gemm", trans_b, {{100, 64}, {50, 64}});
   CHECK(offered(*large, without).config == "way=tiled");
   const Numerics tf32{.multiply = Numerics::Multiply::tf32};
