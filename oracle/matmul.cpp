@@ -20,13 +20,18 @@ std::vector<Array> gemm(const AttributeList& attributes, Inputs inputs) {
     if (name == "weight_scale") scales = &value;
   const std::int64_t m = a.shape[trans_a ? 1 : 0], k = a.shape[trans_a ? 0 : 1], n = b.shape[trans_b ? 0 : 1];
   if (b.shape[trans_b ? 1 : 0] != k) throw Error(ErrorKind::invalid_argument, "oracle: matrices that do not multiply");
+  // Columns of A may stand pixel by pixel, B's rows channel by channel.
+  const std::int64_t channels = integer(attributes, "a_channels", 0);
+  const auto row_of_b = [&](std::int64_t l) {
+    return channels == 0 ? l : l % channels * (k / channels) + l / channels;
+  };
   Array y = zeros(Shape{m, n}, a.dtype);
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t j = 0; j < n; ++j) {
       double sum = 0;
       for (std::int64_t l = 0; l < k; ++l)
         sum += a.values[static_cast<std::size_t>(trans_a ? l * m + i : i * k + l)] *
-               b.values[static_cast<std::size_t>(trans_b ? j * k + l : l * n + j)];
+               b.values[static_cast<std::size_t>(trans_b ? j * k + row_of_b(l) : row_of_b(l) * n + j)];
       sum *= alpha;
       if (scales != nullptr) sum *= std::get<std::vector<double>>(*scales)[static_cast<std::size_t>(j)];
       if (has(inputs, 2)) {

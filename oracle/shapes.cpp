@@ -271,7 +271,8 @@ std::vector<Array> channel_shuffle(const AttributeList& attributes, Inputs input
   return results;
 }
 
-// Relabel is a Transpose between channels-first and channels-last that moves no bytes; kind "layout" keeps the shape.
+// Relabel is a Transpose between channels-first and channels-last that moves no bytes; kind "pixels" makes one row of
+// each image of the latter, "layout" keeps the shape.
 std::vector<Array> relabel(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
   const Shape& s = x.shape;
@@ -280,6 +281,10 @@ std::vector<Array> relabel(const AttributeList& attributes, Inputs inputs) {
     return pick(x, {s[0], s[3], s[1], s[2]}, [](const Index& y) { return Index{y[0], y[2], y[3], y[1]}; });
   if (kind == "channels_last")
     return pick(x, {s[0], s[2], s[3], s[1]}, [](const Index& y) { return Index{y[0], y[3], y[1], y[2]}; });
+  if (kind == "pixels")
+    return pick(x, {s[0], s[1] * s[2] * s[3]}, [&](const Index& y) {
+      return Index{y[0], y[1] % s[1], y[1] / s[1] / s[3], y[1] / s[1] % s[3]};
+    });
   return {x};
 }
 

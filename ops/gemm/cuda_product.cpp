@@ -21,10 +21,11 @@ constexpr std::string_view few_rows = "few_rows", few_rows_mma = "few_rows_mma",
 
 bool is_half(DType type) { return type == DType::f16 || type == DType::bf16; }
 
-/// Is B brought to [n,k], A's type, and scaled beforehand? Of float32 only one matrix that needs it.
+/// Is B brought to [n,k], A's type and order, and scaled beforehand? Of float32 only one matrix that needs it.
 bool is_prepared(const MatrixProblem& p, DType type) {
   if (!p.b_known || p.b_floats() == 0) return false;
-  return is_half(type) ? p.batch_b.elems() > 0 : p.batch_b.elems() == 1 && (!p.trans_b || p.scales());
+  return is_half(type) ? p.batch_b.elems() > 0
+                       : p.batch_b.elems() == 1 && (!p.trans_b || p.scales() || p.channels != 0);
 }
 
 bool has_few_rows(const MatrixProblem& p, DType type) {
@@ -35,6 +36,16 @@ bool has_few_rows(const MatrixProblem& p, DType type) {
 bool has_few_rows_mma(const MatrixProblem& p, DType type) {
   return is_half(type) && p.batch.elems() == 1 && p.gemm_m <= cuda::most_few_rows_mma && p.gemm_k > 0 &&
          p.gemm_k % 8 == 0 && !p.trans_a && (p.trans_b || is_prepared(p, type));
+}
+
+/// Does an A of 16 bits meet weights of float32, as they are? Who wants y in float32 wants it exact, and few rows cost
+/// what B's bytes do: so the last product of a classifier needs no Cast before it.
+bool meets_floats(const MatrixProblem& p, DType type, DType y_type) {
+  return is_half(type) && y_type == DType::f32 && p.b_known && p.gemm_k > 0 && p.gemm_k % 4 == 0 &&
+         has_few_rows(p, DType::f32);
+}
+DType type_of_weights(const MatrixProblem& p, DType type, DType y_type) {
+  return meets_floats(p, type, y_type) ? DType::f32 : type;
 }
 
 /// One run of products as gemm_cute sees it; a plan is made for the longest one.
@@ -63,7 +74,11 @@ std::int64_t longest(const std::vector<ProductRun>& runs) {
 class BoundProduct final : public BoundKernel {
  public:
   BoundProduct(const MatrixProblem& p, DType type, DType y_type, std::string_view config)
-      : p_(p), type_(type), prepared_(is_prepared(p, type)), runs_(product_runs(p)) {
+      : p_(p),
+        a_type_(type),
+        type_(type_of_weights(p, type, y_type)),
+        prepared_(is_prepared(p, type_)),
+        runs_(product_runs(p)) {
     if (prepared_) {
       p_.trans_b = true;
       p_.alpha = 1;
@@ -71,8 +86,10 @@ class BoundProduct final : public BoundKernel {
     ConfigReader reader(config);
     const std::string_view way = reader.word("way");
     half_ = cute_problem(p, type, y_type, Multiply::fp32, longest(runs_));
-    if (way == few_rows && has_few_rows(p, type))
+    if (way == few_rows && has_few_rows(p, type_))
       slices_ = static_cast<int>(reader.integer("slices", 1, cuda::few_rows_warps));
+    else if (a_type_ != type_)
+      reader.refuse("no way for this product");
     else if (way == few_rows_mma && has_few_rows_mma(p, type))
       eights_ = static_cast<int>(reader.integer("eights", 1, 2));
     else if (way == cute && p.gemm_k > 0 && !p.trans_a) {
@@ -104,7 +121,9 @@ class BoundProduct final : public BoundKernel {
             .b_known = p_.b_known,
             .c = p_.c ? run.in<float>(MatrixOp::c) : nullptr,
             .y = run.out<float>() + products.y * p_.y_floats()};
-        if (slices_ > 0)
+        if (a_type_ != type_)
+          cuda::gemm_few_rows_by_floats(*run.cuda, call, a_type_, run.inputs[MatrixOp::a].data(), slices_);
+        else if (slices_ > 0)
           cuda::gemm_few_rows(*run.cuda, call, slices_, p_.gemm_k % 4 == 0);
         else if (multiply_)
           cuda::gemm_cublas(*run.cuda, call, *multiply_);
@@ -147,7 +166,8 @@ class BoundProduct final : public BoundKernel {
   }
 
   MatrixProblem p_;  ///< with B as run() sees it
-  DType type_;       ///< of A, and of B as run() sees it
+  DType a_type_;
+  DType type_;  ///< of B as run() sees it, and of A, but for gemm_few_rows_by_floats()
   bool prepared_;
   std::vector<ProductRun> runs_;
   int slices_ = 0;                      ///< few_rows
@@ -181,6 +201,12 @@ class CudaProduct final : public MatrixKernel {
       if (const std::string why = refuse_half(node, p, type, y_type); !why.empty()) return Offer::refuse(why);
     Candidate candidate;
     ConfigWriter config;
+    if (meets_floats(p, type, y_type)) {
+      const int slices = cuda::few_rows_slices(p.gemm_n, reference_gpu().units);
+      candidate.config = config.add("way", few_rows).add("slices", std::int64_t{slices}).str();
+      candidate.tolerance = sum_tolerance(p.gemm_k);
+      return candidate;
+    }
     candidate.tolerance = is_half(type) ? half_sum_tolerance(type, p.gemm_k) : sum_tolerance(p.gemm_k);
     const bool tf32 = !is_half(type) && target.numerics.multiply == Multiply::tf32;
     const bool has_cublas = !is_half(type) && target.device.cublas_reason.empty() && p.gemm_k > 0;
@@ -229,14 +255,18 @@ class CudaProduct final : public MatrixKernel {
     return {};
   }
 
+  DType weight_type(const Problem& node, const MatrixProblem& p) const override {
+    return type_of_weights(p, MatrixKernel::weight_type(node, p), node.outputs()[0].dtype);
+  }
   std::int64_t weight_elems(const MatrixProblem& p, DType type) const override {
     return is_prepared(p, type) ? p.b_floats() : 0;
   }
   void write_weights(const MatrixProblem& p, DType type, const float* b, std::byte* to) const override {
+    const std::int64_t apart = p.rows_apart();
     dispatch(type, Types<float, Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
       for (std::int64_t j = 0; j < p.gemm_n; ++j)
-        for (std::int64_t l = 0; l < p.gemm_k; ++l) {
-          const double weight = p.scaled_exactly(b[p.trans_b ? j * p.gemm_k + l : l * p.gemm_n + j], j);
+        for (std::int64_t l = 0, row = 0; l < p.gemm_k; ++l, row = p.next_row(row, apart)) {
+          const double weight = p.scaled_exactly(b[p.trans_b ? j * p.gemm_k + row : row * p.gemm_n + j], j);
           T& at = reinterpret_cast<T*>(to)[j * p.gemm_k + l];
           if constexpr (std::is_same_v<T, Float16>)
             at.bits = f16_from_f64(weight);

@@ -31,6 +31,12 @@ struct DeviceEpilogue {
   }
 };
 
+/// 8 bytes of a 16-bit type.
+template <typename T>
+struct alignas(8) Four {
+  T values[4];
+};
+
 /// Elements of a load, and their products with those of another, added up.
 template <typename Vector>
 struct Lanes;
@@ -42,6 +48,12 @@ struct Lanes<float4> {
     sum = fmaf(x.y, y.y, sum);
     sum = fmaf(x.z, y.z, sum);
     return fmaf(x.w, y.w, sum);
+  }
+  template <typename T>
+  __device__ static float fma(const Four<T>& x, float4 y, float sum) {
+    return fma(float4{static_cast<float>(x.values[0]), static_cast<float>(x.values[1]), static_cast<float>(x.values[2]),
+                      static_cast<float>(x.values[3])},
+               y, sum);
   }
 };
 template <>
@@ -87,10 +99,11 @@ __device__ inline Eight<T> load_stream(const Eight<T>* from) {
 
 /// `rows`: at least m. Y: the type of y. b_known: b was there before the network ran, and its first terms are read
 /// before the kernel before has ended. Of a Vector of several elements k, lda and ldb are multiples and both pointers
-/// aligned to 16 bytes.
-template <int rows, typename Vector, typename Element, typename Y>
+/// aligned to 16 bytes. AVector has as many elements: those of A may be of another type.
+template <int rows, typename Vector, typename Element, typename Y, typename AVector = Vector,
+          typename AElement = Element>
 __global__ void __launch_bounds__(32 * few_rows_warps)
-    few_rows_kernel(const Element* a, std::int64_t lda, const Element* b, std::int64_t ldb, Y* y, int m, int n, int k,
+    few_rows_kernel(const AElement* a, std::int64_t lda, const Element* b, std::int64_t ldb, Y* y, int m, int n, int k,
                     int slices, int b_known, DeviceEpilogue epilogue) {
   constexpr int warps = few_rows_warps, columns = few_rows_columns;
   __shared__ float parts[warps][rows * columns];
@@ -100,11 +113,11 @@ __global__ void __launch_bounds__(32 * few_rows_warps)
 
   // Past the end the last column (row of A) is computed again and not stored.
   const Vector* b_rows[columns];
-  const Vector* a_rows[rows];
+  const AVector* a_rows[rows];
 #pragma unroll
   for (int j = 0; j < columns; ++j) b_rows[j] = reinterpret_cast<const Vector*>(b + min(first + j, n - 1) * ldb);
 #pragma unroll
-  for (int i = 0; i < rows; ++i) a_rows[i] = reinterpret_cast<const Vector*>(a + min(i, m - 1) * lda);
+  for (int i = 0; i < rows; ++i) a_rows[i] = reinterpret_cast<const AVector*>(a + min(i, m - 1) * lda);
 
   float sums[rows][columns] = {};
   const int count = k / Lanes<Vector>::count, step = 32 * slices;
@@ -123,7 +136,7 @@ __global__ void __launch_bounds__(32 * few_rows_warps)
     for (int t = 0; t < steps; ++t)
 #pragma unroll
       for (int i = 0; i < rows; ++i) {
-        const Vector values = a_rows[i][at + t * step];
+        const AVector values = a_rows[i][at + t * step];
 #pragma unroll
         for (int j = 0; j < columns; ++j) sums[i][j] = Lanes<Vector>::fma(values, weights[t][j], sums[i][j]);
       }

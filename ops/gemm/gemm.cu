@@ -27,6 +27,15 @@ void launch_few_rows(const Context& context, const GemmCall& call, int slices, b
          epilogue_of(call));
 }
 
+template <int rows, typename T>
+void launch_few_rows_of(const Context& context, const GemmCall& call, const void* a, int slices) {
+  const MatrixProblem& p = call.problem;
+  launch(context, few_rows_kernel<rows, float4, float, float, Four<T>, T>,
+         dim3(static_cast<unsigned>(few_rows_blocks(p.gemm_n, slices))), dim3(32 * few_rows_warps), 0,
+         static_cast<const T*>(a), call.a.ld, call.b.data, call.b.ld, call.y, p.gemm_m, p.gemm_n, p.gemm_k, slices,
+         call.b_known ? 1 : 0, epilogue_of(call));
+}
+
 // ---- After cuBLAS: the epilogue in place, a thread an element.
 
 template <typename Index>
@@ -98,6 +107,17 @@ void gemm_few_rows(const Context& context, const GemmCall& call, int slices, boo
                            : m <= 4 ? launch_few_rows<4>
                                     : launch_few_rows<8>;
   launch_rows(context, call, slices, vectors);
+}
+
+void gemm_few_rows_by_floats(const Context& context, const GemmCall& call, DType a_type, const void* a, int slices) {
+  const std::int64_t m = call.problem.gemm_m;
+  const bool ieee = a_type == DType::f16;
+  const auto launch_rows = m == 1   ? ieee ? launch_few_rows_of<1, __half> : launch_few_rows_of<1, __nv_bfloat16>
+                             : m == 2 ? ieee ? launch_few_rows_of<2, __half> : launch_few_rows_of<2, __nv_bfloat16>
+                             : m <= 4 ? ieee ? launch_few_rows_of<4, __half> : launch_few_rows_of<4, __nv_bfloat16>
+                             : ieee ? launch_few_rows_of<8, __half>
+                                    : launch_few_rows_of<8, __nv_bfloat16>;
+  launch_rows(context, call, a, slices);
 }
 
 void gemm_cublas(const Context& context, const GemmCall& call, Numerics::Multiply multiply) {

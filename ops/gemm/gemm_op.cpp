@@ -12,7 +12,8 @@
 namespace lenslet {
 namespace {
 
-/// attributes(): alpha, beta, transA, transB, and the epilogue's.
+/// attributes(): alpha, beta, transA, transB, and the epilogue's; "a_channels" (MatrixProblem::channels) where A may be
+/// images: it is not transposed.
 class GemmOp final : public MatrixOp {
  public:
   explicit GemmOp(const NodeSpec& spec) {
@@ -24,7 +25,10 @@ class GemmOp final : public MatrixOp {
     if (reader.has("broadcast"))
       throw Error(ErrorKind::unsupported,
                   "attribute 'broadcast' belongs to opset 6 and earlier: export with opset 7 or later");
-    if (spec.normalised) read_epilogue(reader, epilogue_);
+    if (spec.normalised) {
+      a_channels_ = reader.integer("a_channels", 0);
+      read_epilogue(reader, epilogue_);
+    }
     reader.finish();
   }
 
@@ -34,6 +38,7 @@ class GemmOp final : public MatrixOp {
                        {"beta", epilogue_.bias_factor},
                        {"transA", std::int64_t{trans_a_}},
                        {"transB", std::int64_t{trans_b_}}};
+    if (!trans_a_) list.emplace_back("a_channels", a_channels_);
     append_attributes(list, epilogue_);
     return list;
   }
@@ -66,6 +71,7 @@ class GemmOp final : public MatrixOp {
                     .trans_a = trans_a_,
                     .trans_b = trans_b_,
                     .b_known = inputs[b].constant != nullptr,
+                    .channels = a_channels_,
                     .alpha = alpha_,
                     .beta = static_cast<float>(epilogue_.bias_factor),
                     .scale = epilogue_.scale,
@@ -83,6 +89,8 @@ class GemmOp final : public MatrixOp {
       p.c_col = rank > 0 && of_c[rank - 1] != 1 ? 1 : 0;
       p.c_row = rank == 2 && of_c[0] != 1 ? of_c[1] : 0;
     }
+    if (a_channels_ != 0 && (a_channels_ < 0 || p.gemm_k % a_channels_ != 0 || trans_a_))
+      throw Error(ErrorKind::internal, fmt::format("a_channels = {} of {} columns", a_channels_, p.gemm_k));
     if (!p.scale.empty() && static_cast<std::int64_t>(p.scale.size()) != p.gemm_n)
       throw Error(ErrorKind::internal, "weight_scale does not fit B");
     return p;
@@ -91,6 +99,7 @@ class GemmOp final : public MatrixOp {
  private:
   float alpha_ = 1;
   bool trans_a_ = false, trans_b_ = false;
+  std::int64_t a_channels_ = 0;
   Epilogue epilogue_;
 };
 

@@ -18,15 +18,29 @@ void pack_columns(const MatrixProblem& p, const float* b, std::int64_t begin, st
   const std::int64_t row = p.trans_b ? 1 : p.gemm_n, col = p.trans_b ? p.gemm_k : 1;
   pack_b(b + begin * col, row, col, p.gemm_k, end - begin, packed + begin * p.gemm_k);
 }
-/// `scratch` (k * n floats) is used where anything is to be scaled.
+
+/// Is B packed out of copies of some columns, scaled or in another order?
+bool packs_copies(const MatrixProblem& p) { return p.scales() || p.channels != 0; }
+/// Columns of such a copy: weights may be as large as memory allows to have once.
+std::int64_t copied_columns(const MatrixProblem& p) { return std::min(p.gemm_n, 4 * gemm_tile_cols()); }
+
+/// `scratch` (k * copied_columns() floats) is used where packs_copies() says so.
 void pack_scaled(const MatrixProblem& p, const float* b, float* scratch, float* packed) {
-  const std::int64_t rows = p.trans_b ? p.gemm_n : p.gemm_k, cols = p.trans_b ? p.gemm_k : p.gemm_n;  // as B lies
-  if (p.scales()) {
-    for (std::int64_t i = 0; i < rows; ++i)
-      for (std::int64_t j = 0; j < cols; ++j) scratch[i * cols + j] = p.scaled(b[i * cols + j], p.trans_b ? i : j);
-    b = scratch;
+  if (!packs_copies(p)) return pack_columns(p, b, 0, p.gemm_n, packed);
+  const std::int64_t step = copied_columns(p), apart = p.rows_apart();
+  for (std::int64_t begin = 0; begin < p.gemm_n; begin += step) {
+    const std::int64_t columns = std::min(step, p.gemm_n - begin);
+    const std::int64_t row = p.trans_b ? 1 : columns, col = p.trans_b ? p.gemm_k : 1;  // as B lies
+    const auto copy = [&](std::int64_t l, std::int64_t from, std::int64_t j) {
+      const std::int64_t of_b = begin + j;
+      scratch[l * row + j * col] = p.scaled(b[p.trans_b ? of_b * p.gemm_k + from : from * p.gemm_n + of_b], of_b);
+    };
+    for (std::int64_t j = 0; p.trans_b && j < columns; ++j)
+      for (std::int64_t l = 0, from = 0; l < p.gemm_k; ++l, from = p.next_row(from, apart)) copy(l, from, j);
+    for (std::int64_t l = 0, from = 0; !p.trans_b && l < p.gemm_k; ++l, from = p.next_row(from, apart))
+      for (std::int64_t j = 0; j < columns; ++j) copy(l, from, j);
+    pack_b(scratch, row, col, p.gemm_k, columns, packed + begin * p.gemm_k);
   }
-  pack_columns(p, b, 0, p.gemm_n, packed);
 }
 
 /// Many products are shared out among the threads, few by gemm(), which cuts each.
@@ -42,7 +56,7 @@ class BoundPacked final : public BoundKernel {
     };
     rows_ = piece(p_.trans_a, p_.a_floats());
     packed_ = piece(!p_.b_known, packed_floats_);
-    scaled_ = piece(!p_.b_known && p_.scales(), p_.b_floats());
+    scaled_ = piece(!p_.b_known && p_.scales(), p_.gemm_k * copied_columns(p_));
     workspace_floats_ = bias_floats_ + own_floats_ * (apart_ ? threads : 1);
   }
 
@@ -149,7 +163,7 @@ class PackedProduct final : public MatrixKernel {
     return p.b_known ? packed_b_floats(p.gemm_k, p.gemm_n) : 0;
   }
   void write_weights(const MatrixProblem& p, DType, const float* b, std::byte* to) const override {
-    std::vector<float> scratch(p.scales() ? static_cast<std::size_t>(p.b_floats()) : 0);
+    std::vector<float> scratch(packs_copies(p) ? static_cast<std::size_t>(p.gemm_k * copied_columns(p)) : 0);
     pack_scaled(p, b, scratch.data(), reinterpret_cast<float*>(to));
   }
 };

@@ -59,11 +59,13 @@ Offer MatrixKernel::offer(const Problem& node, const Target& target) const {
   if (!types().contains(dtype))
     return Offer::refuse(fmt::format("product of {}; only {} is done", to_string(dtype), types().str()));
   const MatrixProblem p = matrix_problem(node);
+  const bool prepares = weight_elems(p, weight_type(node, p)) > 0;
+  if (p.channels != 0 && !prepares) return Offer::refuse("A's columns stand pixel by pixel, and B is read as it lies");
   Offer offer = plan(node, p, target);
   for (Candidate& candidate : offer.candidates) {
     candidate.inputs.assign(node.inputs().size(), formats::nchw);
     candidate.outputs = {formats::nchw};
-    if (weight_elems(p, dtype) > 0) candidate.reads &= ~input_bit(MatrixOp::b);
+    if (prepares) candidate.reads &= ~input_bit(MatrixOp::b);
     if (candidate.estimated_us > 0) continue;
     // What bounds it, at the device's best.
     const double multiply_us =
@@ -75,22 +77,22 @@ Offer MatrixKernel::offer(const Problem& node, const Target& target) const {
 
 std::optional<BlobSpec> MatrixKernel::blob(const Problem& node, const Candidate&) const {
   const MatrixProblem p = matrix_problem(node);
-  const DType dtype = node.inputs()[MatrixOp::a].type.dtype;
+  const DType dtype = weight_type(node, p);
   const std::int64_t elems = p.batch_b.elems() * weight_elems(p, dtype);
   if (elems == 0) return std::nullopt;
   BlobSpec spec;
   spec.bytes = static_cast<std::size_t>(elems) * dtype_bytes(dtype);
-  // Alpha and the scales are no inputs, so they are in here; k, n and the batch come with the constant. What gemm()
-  // reads differs with the CPU's vectors.
-  spec.key = fmt::format("{} transB={} alpha={} columns={} ", to_string(dtype), p.trans_b, p.alpha,
-                         device() == DeviceKind::cpu ? gemm_tile_cols() : 0);
+  // Alpha, the scales and the order of A's columns are no inputs, so they are in here; k, n and the batch come with the
+  // constant. What gemm() reads differs with the CPU's vectors.
+  spec.key = fmt::format("{} transB={} alpha={} channels={} columns={} ", to_string(dtype), p.trans_b, p.alpha,
+                         p.channels, device() == DeviceKind::cpu ? gemm_tile_cols() : 0);
   spec.key.append(reinterpret_cast<const char*>(p.scale.data()), p.scale.size() * sizeof(float));
   return spec;
 }
 
 void MatrixKernel::prepare(const Problem& node, const Candidate&, std::span<std::byte> blob) const {
   const MatrixProblem p = matrix_problem(node);
-  const DType dtype = node.inputs()[MatrixOp::a].type.dtype;
+  const DType dtype = weight_type(node, p);
   const float* const b = node.inputs()[MatrixOp::b].constant->values<float>().data();
   const std::size_t bytes = static_cast<std::size_t>(weight_elems(p, dtype)) * dtype_bytes(dtype);
   for (std::int64_t i = 0; i < p.batch_b.elems(); ++i)

@@ -17,6 +17,9 @@ struct MatrixProblem {
   Shape batch = {};                       ///< of the result: `batch_a` and `batch_b` broadcast
   Shape batch_a = {}, batch_b = {};       ///< how many matrices A and B hold; {}: one, for all products
   bool b_known = false;                   ///< B is a constant
+  /// Not 0: a row of A is an image as nhwc bytes lie, so many channels of a pixel together, while B's rows stand
+  /// channel by channel. Known B only.
+  std::int64_t channels = 0;
   float alpha = 1, beta = 1;
   std::vector<float> scale = {};  ///< n factors; empty: 1
   bool c = false;
@@ -27,6 +30,12 @@ struct MatrixProblem {
   std::int64_t a_floats() const { return gemm_m * gemm_k; }  ///< of one matrix
   std::int64_t b_floats() const { return gemm_k * gemm_n; }
   std::int64_t y_floats() const { return gemm_m * gemm_n; }
+  /// Column 0 of A meets row 0 of B, the next column that which is rows_apart() below, from the end on to the top
+  /// again: a division an element would take as long as all else that is done to it.
+  std::int64_t rows_apart() const { return channels == 0 ? 1 : gemm_k / channels; }
+  std::int64_t next_row(std::int64_t row, std::int64_t apart) const {
+    return row + apart < gemm_k ? row + apart : row + apart - gemm_k + 1;
+  }
   /// Is B multiplied by something before it is multiplied with A?
   bool scales() const { return alpha != 1 || !scale.empty(); }
   /// An element of column j of B times alpha and scale, multiplied in double.
@@ -75,9 +84,13 @@ class MatrixKernel : public Kernel {
   /// Of the candidate: configuration, workspace, tolerance, needs_cublas; an estimate where it has a better one than
   /// what bounds the product.
   virtual Offer plan(const Problem& node, const MatrixProblem& problem, const Target& target) const = 0;
+  /// What they are in the blob.
+  virtual DType weight_type(const Problem& node, const MatrixProblem&) const {
+    return node.inputs()[MatrixOp::a].type.dtype;
+  }
   /// Elements that one matrix of B has in the blob. 0: run() reads B itself, as it does when B is not known.
   virtual std::int64_t weight_elems(const MatrixProblem& problem, DType type) const = 0;
-  /// Writes these, scaled, in A's type.
+  /// Writes these, scaled, in that type.
   virtual void write_weights(const MatrixProblem& problem, DType type, const float* b, std::byte* to) const = 0;
 };
 

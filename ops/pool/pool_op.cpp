@@ -64,6 +64,17 @@ class PoolOp final : public Op {
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape&) const override {
     return axes_kept(inputs.size(), {0, 1});
   }
+
+  /// Windows of one element, one for each element of x: what an adaptive pool to the size that is there is exported as.
+  /// Of an Lp norm they give |x|.
+  bool gives_input_back(std::span<const InputInfo> inputs) const override {
+    if (kind == PoolKind::lp) return false;
+    const PoolProblem p = resolve_pool(inputs[0].type.shape, geometry);
+    return std::all_of(std::begin(p.axes), std::end(p.axes), [](const PoolAxis& axis) {
+      return axis.kernel == 1 && axis.pad_begin == 0 && axis.pad_end == 0 && axis.out == axis.in &&
+             (axis.stride == 1 || axis.in == 1);
+    });
+  }
 };
 
 /// There are no vectors for other norms.

@@ -15,9 +15,10 @@ namespace {
 enum class Kind {
   channels_first,  ///< [N,H,W,C] in nchw (row-major) is [N,C,H,W] in nhwc: Transpose 0,3,1,2
   channels_last,   ///< [N,C,H,W] in nhwc is [N,H,W,C] in nchw (row-major): Transpose 0,2,3,1
+  pixels,          ///< [N,C,H,W] in nhwc is [N,H*W*C]: rows of images, pixel by pixel
   layout,          ///< the same shape in another format, where both have the same bytes
 };
-constexpr std::string_view names[] = {"channels_first", "channels_last", "layout"};  // by Kind
+constexpr std::string_view names[] = {"channels_first", "channels_last", "pixels", "layout"};  // by Kind
 
 class Relabel final : public ViewOp {
  public:
@@ -37,6 +38,8 @@ class Relabel final : public ViewOp {
         return {{x.dtype, Shape{s[0], s[3], s[1], s[2]}}};
       case Kind::channels_last:
         return {{x.dtype, Shape{s[0], s[2], s[3], s[1]}}};
+      case Kind::pixels:
+        return {{x.dtype, Shape{s[0], s[1] * s[2] * s[3]}}};
       case Kind::layout:
         break;
     }
@@ -45,7 +48,8 @@ class Relabel final : public ViewOp {
     return {x};
   }
   std::optional<AxisMap> axis_map(std::span<const InputInfo>, const Shape&) const override {
-    constexpr std::array<std::int8_t, 4> from[] = {{0, 3, 1, 2}, {0, 2, 3, 1}, {0, 1, 2, 3}};  // by Kind
+    if (kind == Kind::pixels) return axes_kept(1, {0});
+    constexpr std::array<std::int8_t, 4> from[] = {{0, 3, 1, 2}, {0, 2, 3, 1}, {}, {0, 1, 2, 3}};  // by Kind
     AxisMap map = axes_kept(1, {});
     std::ranges::copy(from[static_cast<std::size_t>(kind)], map.inputs[0].axis.begin());
     return map;
@@ -57,7 +61,8 @@ Offer offer(const Problem& problem, const Target&) {
   const Kind kind = problem.as<Relabel>().kind;
   Offer offer;
   for (const auto& [from, to] : {std::pair{formats::nchw, formats::nhwc}, std::pair{formats::nhwc, formats::nchw}}) {
-    if (kind == (from == formats::nchw ? Kind::channels_last : Kind::channels_first)) continue;
+    const bool to_last = kind == Kind::channels_last || kind == Kind::pixels;  // it says which way round
+    if (from == formats::nchw ? to_last : kind == Kind::channels_first) continue;
     Candidate candidate;
     candidate.inputs = {from};
     candidate.outputs = {to};

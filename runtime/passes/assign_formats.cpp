@@ -1,7 +1,8 @@
 // assign_formats: each 4-D value gets a format, and conversions stand where two do not meet. Formats follow the data: a
 // node with several kernels runs where the chosen one wants; any other takes, of the formats that its kernel names, the
 // one in which most elements arrive. A halo of zeros (explicit padding) is a conversion, too. Conversions are made once
-// a value; graph outputs are always nchw.
+// a value; graph outputs are always nchw. Images in nhwc that are flattened for products by known weights are not
+// converted: the products read them pixel by pixel.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,10 +24,11 @@ class FormatAssigner {
   FormatAssigner(Graph& graph, const Target& target) : graph_(graph), target_(target) {}
 
   void run() {
-    std::vector<Node> nodes = std::move(graph_.nodes);
+    readers_ = graph_.readers();
+    nodes_ = std::move(graph_.nodes);
     graph_.nodes.clear();
-    for (Node& node : nodes) {
-      if (!relabel_transpose(node)) assign(node);
+    for (Node& node : nodes_) {
+      if (!relabel_transpose(node) && !keep_pixels(node)) assign(node);
       graph_.nodes.push_back(std::move(node));
     }
     for (ValueId& output : graph_.outputs) output = as_output(output);
@@ -51,6 +53,80 @@ class FormatAssigner {
     node.choice = nullptr;
     if (to_first) graph_.value(node.outputs[0]).format = formats::nhwc;
     return true;
+  }
+
+  /// A product that can read rows of images pixel by pixel, as that.
+  struct PixelProduct {
+    Node* node = nullptr;
+    std::shared_ptr<const Op> op = {};
+    Candidate candidate = {};
+  };
+  /// What comes of a flattened image until products have read it.
+  struct Flattened {
+    std::int64_t channels = 0;
+    std::vector<ValueId> values = {};  ///< as it is, and what elementwise steps make of it
+    std::vector<PixelProduct> products = {};
+  };
+
+  /// [N,C,H,W] in nhwc flattened to [N,C*H*W] costs nothing where none but products by known weights read it: they
+  /// prepare the weights in that order, and add in another one. Not where weights would be there twice, which costs
+  /// more than the conversion: read as they lie (few_rows on the CPU), or by others as well. Pixels with room behind
+  /// them are no rows without gaps.
+  bool keep_pixels(Node& node) {
+    const int alias = node.op->alias_input();
+    if (alias < 0) return false;
+    const ValueId x = node.inputs[static_cast<std::size_t>(alias)], y = node.outputs[0];
+    if (!moves(x)) return false;
+    const Value &image = graph_.value(x), &rows = graph_.value(y);
+    if (rows.shape.rank() != 2 || rows.shape[0] != image.shape[0] || rows.dtype != image.dtype ||
+        image.shape.elems() == 0 || same_bytes(formats::nchw, formats::nhwc, image.shape))
+      return false;
+    const ValueId pixels = find(x, formats::nhwc);
+    if (pixels == no_id || find(x, formats::nchw) != no_id) return false;
+    Flattened flattened{.channels = image.shape[1]};
+    if (!read_by_products(y, flattened)) return false;
+    for (const ValueId id : flattened.values) graph_.value(id).name += ":nhwc";
+    for (PixelProduct& product : flattened.products) {
+      product.node->op = std::move(product.op);
+      set_candidate(*product.node, std::move(product.candidate));
+    }
+    node.inputs = {pixels};
+    node.op = make_normalised_op("Relabel", {{"kind", std::string("pixels")}}, 1);
+    node.choice = nullptr;
+    return true;
+  }
+
+  /// Is `id` read, and by nothing but products, as their rows, and elementwise steps before them?
+  bool read_by_products(ValueId id, Flattened& flattened) {
+    const std::vector<NodeId>& readers = readers_[static_cast<std::size_t>(id)];
+    if (readers.empty() || graph_.is_output(id)) return false;
+    flattened.values.push_back(id);
+    for (const NodeId n : readers) {
+      Node& reader = nodes_[static_cast<std::size_t>(n)];
+      if (reader.inputs[0] != id || std::count(reader.inputs.begin(), reader.inputs.end(), id) != 1) return false;
+      if (integer_attribute(*reader.op, "a_channels") == 0) {
+        if (readers_[static_cast<std::size_t>(reader.inputs[1])].size() != 1) return false;
+        PixelProduct product{.node = &reader};
+        product.op = with_attributes(*reader.op, {{"a_channels", flattened.channels}}, reader.inputs.size());
+        const Problem problem(product.op, graph_.input_infos(reader), graph_.output_types(reader));
+        const Offer offer = reader.choice->kernel->offer(problem, target_);
+        if (!offer.refusal.empty()) return false;
+        product.candidate = offer.candidates.front();
+        flattened.products.push_back(std::move(product));
+      } else if (!is_elementwise(reader) || !read_by_products(reader.outputs[0], flattened)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /// One matrix to another, element by element.
+  bool is_elementwise(const Node& node) const {
+    if (node.inputs.size() != 1 || node.outputs.size() != 1) return false;
+    const std::vector<InputInfo> inputs = graph_.input_infos(node);
+    const Shape& y = graph_.value(node.outputs[0]).shape;
+    const auto map = node.op->axis_map(inputs, y);
+    return map && y == inputs[0].type.shape && map->inputs[0].axis[0] == 0 && map->inputs[0].axis[1] == 1;
   }
 
   /// The same value stored in that format, if there is one already; else no_id.
@@ -144,7 +220,9 @@ class FormatAssigner {
 
   Graph& graph_;
   const Target& target_;
-  std::vector<std::vector<ValueId>> forms_;  // values that are stored in several formats, each with all of them
+  std::vector<Node> nodes_;                   // those before this pass
+  std::vector<std::vector<NodeId>> readers_;  // of their values, by value
+  std::vector<std::vector<ValueId>> forms_;   // values that are stored in several formats, each with all of them
 };
 
 }  // namespace

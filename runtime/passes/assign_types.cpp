@@ -4,7 +4,8 @@
 // here: kernels round weights themselves, once, with the scales that were folded into them, and add in float32.
 //
 // float32 stay: what no kernel takes in 16 bit (Softmax); the last product of a network if it makes no images, whose
-// scores are often near each other; what has a constant that 16 bits cannot hold; inputs and outputs of the network.
+// scores are often near each other (it may read what it multiplies in 16 bit, where that loses nothing); what has a
+// constant that 16 bits cannot hold; inputs and outputs of the network.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -122,8 +123,31 @@ class TypeAssigner {
     } else if (!last && wants_halves(node) && assign_halves(node)) {
       return;
     }
-    for (ValueId& id : node.inputs)
-      if (is_half(id) && node.op->alias_input() < 0) id = in_type(id, DType::f32);
+    if (node.op->alias_input() >= 0) return;
+    const bool as_it_is = last && multiplies_as_exactly(node);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      if (is_half(node.inputs[i]) && !(as_it_is && i == 0)) node.inputs[i] = in_type(node.inputs[i], DType::f32);
+  }
+
+  /// Does a kernel compute a product in float32 of a 16-bit input 0 as exactly as of one that was cast?
+  bool multiplies_as_exactly(const Node& node) {
+    if (!is_half(node.inputs[0]) || forms(node.inputs[0]).single != no_id) return false;
+    std::vector<InputInfo> inputs = graph_.input_infos(node);
+    for (InputInfo& input : inputs)
+      if (input.type.dtype == half_) input.type.dtype = DType::f32;
+    const std::optional<double> cast = least_tolerance(node, inputs);
+    inputs[0].type.dtype = half_;
+    const std::optional<double> as_it_is = least_tolerance(node, inputs);
+    return cast && as_it_is && *as_it_is <= *cast;
+  }
+
+  std::optional<double> least_tolerance(const Node& node, const std::vector<InputInfo>& inputs) const {
+    const Problem problem(node.op, inputs, graph_.output_types(node));
+    std::optional<double> least;
+    for (const Kernel* kernel : kernels_of(node.type(), target_.device.kind))
+      for (const Candidate& candidate : kernel->offer(problem, target_).candidates)
+        least = std::min(least.value_or(candidate.tolerance), candidate.tolerance);
+    return least;
   }
 
   bool wants_halves(const Node& node) const {

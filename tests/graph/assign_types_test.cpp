@@ -30,7 +30,7 @@ const Node& only_node(const Graph& graph, std::string_view type) {
 DType type_of(const Graph& graph, ValueId id) { return graph.value(id).dtype; }
 
 // Conv, MaxPool, Flatten, Gemm, Softmax: what classifies.
-Graph classifier() {
+Graph classifier(std::int64_t batch = 1) {
   GraphBuilder b;
   const ValueId x = b.input("x", {-1, 16, 8, 8});
   const ValueId convolved = b.node("Relu", {b.conv(x, 16, 32, 3, 1)});
@@ -40,7 +40,7 @@ Graph classifier() {
   const ValueId flat = b.node("Flatten", {pooled});
   const ValueId scores = b.node("Gemm", {flat, b.weights({512, 10}), b.weights({10})});
   b.output(b.node("Softmax", {scores}));
-  return b.build();
+  return b.build(batch);
 }
 
 }  // namespace
@@ -53,25 +53,25 @@ TEST_CASE("assign_types/fp32_changes_nothing") {
 
 TEST_CASE("assign_types/a_classifier") {
   if constexpr (!cuda_built) return;
-  const Graph before = classifier();
-  for (const auto& [precision, half] : {std::pair<const char*, DType>{"fp16", DType::f16}, {"bf16", DType::bf16}}) {
-    const Graph graph = assigned(before, precision);
-    INFO(graph.dump());
-    // The input on its way in, and what the scores are made of.
-    CHECK(casts(graph) == 2);
-    const Node& conv = only_node(graph, "Conv");
-    CHECK(type_of(graph, conv.inputs[0]) == half);
-    CHECK(type_of(graph, conv.inputs[1]) == DType::f32);
-    CHECK(type_of(graph, conv.outputs[0]) == half);
-    CHECK(type_of(graph, only_node(graph, "Relu").outputs[0]) == half);
-    CHECK(type_of(graph, only_node(graph, "MaxPool").outputs[0]) == half);
-    CHECK(type_of(graph, only_node(graph, "Flatten").outputs[0]) == half);
-    const Node& gemm = only_node(graph, "Gemm");
-    CHECK(type_of(graph, gemm.inputs[0]) == DType::f32);
-    CHECK(type_of(graph, gemm.outputs[0]) == DType::f32);
-    CHECK(type_of(graph, graph.inputs[0]) == DType::f32);
-    CHECK(type_of(graph, graph.outputs[0]) == DType::f32);
-  }
+  for (const std::int64_t batch : {8, 9})
+    for (const auto& [precision, half] : {std::pair<const char*, DType>{"fp16", DType::f16}, {"bf16", DType::bf16}}) {
+      const Graph graph = assigned(classifier(batch), precision);
+      INFO(graph.dump());
+      // The input on its way in, and what the scores are made of, but for few rows, which the product reads itself.
+      CHECK(casts(graph) == (batch == 8 ? 1 : 2));
+      const Node& conv = only_node(graph, "Conv");
+      CHECK(type_of(graph, conv.inputs[0]) == half);
+      CHECK(type_of(graph, conv.inputs[1]) == DType::f32);
+      CHECK(type_of(graph, conv.outputs[0]) == half);
+      CHECK(type_of(graph, only_node(graph, "Relu").outputs[0]) == half);
+      CHECK(type_of(graph, only_node(graph, "MaxPool").outputs[0]) == half);
+      CHECK(type_of(graph, only_node(graph, "Flatten").outputs[0]) == half);
+      const Node& gemm = only_node(graph, "Gemm");
+      CHECK(type_of(graph, gemm.inputs[0]) == (batch == 8 ? half : DType::f32));
+      CHECK(type_of(graph, gemm.outputs[0]) == DType::f32);
+      CHECK(type_of(graph, graph.inputs[0]) == DType::f32);
+      CHECK(type_of(graph, graph.outputs[0]) == DType::f32);
+    }
 }
 
 // Features between products: what pools, sorts and spreads them keeps their type, beside indices and rulebooks.
@@ -148,6 +148,7 @@ TEST_CASE("assign_types/what_follows_chooses_kernels") {
       for (const Pass& pass : passes().subspan(passes_before_inference)) pass.run(graph, context);
       INFO(graph.dump());
       for (const Node& node : graph.nodes) {
+        if (node.op->alias_input() >= 0) continue;
         REQUIRE(node.choice != nullptr);
         if (node.type() == "Conv") CHECK(type_of(graph, node.outputs[0]) == parse_numerics(precision).storage);
       }

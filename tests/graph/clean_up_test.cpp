@@ -30,11 +30,32 @@ TEST_CASE("drop_identity/goes") {
   CHECK(worst_difference(before, clean) == 0);
 }
 
+TEST_CASE("drop_identity/pools_of_one_element") {
+  GraphBuilder b;
+  ValueId x = b.node("Relu", {b.input("x", {2, 3, 4, 1})});
+  const AttributeList plain{{"kernel_shape", Ints{1, 1}}};
+  x = b.node("AveragePool", {x}, plain);
+  x = b.node("MaxPool", {x}, plain, 13, 2);
+  x = b.node("AveragePool", {x},
+             {{"kernel_shape", Ints{1, 1}}, {"strides", Ints{1, 3}}, {"ceil_mode", std::int64_t{1}}}, 19);
+  x = b.node("MaxPool", {x}, {{"kernel_shape", Ints{1, 1}}, {"auto_pad", std::string("SAME_UPPER")}});
+  b.output(x);
+  const Graph before = b.build(), clean = after(before, "drop_identity");
+  INFO(clean.dump());
+  CHECK(clean.nodes.size() == 1);
+  CHECK(worst_difference(before, clean) == 0);
+}
+
 TEST_CASE("drop_identity/stays") {
   GraphBuilder b;
   const ValueId x = b.input("x", {2, 3, 4, 4});
   SUBCASE("square transpose") { b.output(b.node("Transpose", {x}, {{"perm", Ints{0, 1, 3, 2}}})); }
   SUBCASE("pad that shifts") { b.output(b.node("Pad", {x, b.int64s({0, 0, 1, 0, 0, 0, -1, 0})})); }
+  SUBCASE("pool that leaves out") {
+    b.output(b.node("MaxPool", {x}, {{"kernel_shape", Ints{1, 1}}, {"strides", Ints{1, 2}}}));
+  }
+  SUBCASE("wider pool") { b.output(b.node("MaxPool", {x}, {{"kernel_shape", Ints{1, 2}}})); }
+  SUBCASE("norm") { b.output(b.node("LpPool", {x}, {{"kernel_shape", Ints{1, 1}}})); }
   SUBCASE("output of an input") { b.output(b.node("Identity", {x})); }
   const Graph before = b.build(), clean = after(before, "drop_identity");
   CHECK(clean.nodes.size() == 1);

@@ -178,6 +178,49 @@ TEST_CASE("gemm/both_operators_keep_weights_in_one_form") {
   }
 }
 
+// "a_channels": column p * channels + c of A meets row c * pixels + p of B, in what kernels prepare and in the oracle.
+TEST_CASE("gemm/rows_of_images_pixel_by_pixel") {
+  constexpr std::int64_t channels = 5, pixels = 6, k = channels * pixels, n = 19, m = 3;
+  const auto moved = [&](std::int64_t column) { return column % channels * pixels + column / channels; };
+  for (const std::int64_t trans_b : {0, 1}) {
+    CAPTURE(trans_b);
+    const Tensor a = random_f32({m, k}, 1), b = random_f32(trans_b ? Shape{n, k} : Shape{k, n}, 2);
+    Tensor b_moved = b.clone();
+    for (std::int64_t j = 0; j < n; ++j)
+      for (std::int64_t l = 0; l < k; ++l) {
+        const auto at = [&](std::int64_t row) { return static_cast<std::size_t>(trans_b ? j * k + row : row * n + j); };
+        b_moved.values<float>()[at(l)] = b.values<float>()[at(moved(l))];
+      }
+    const AttributeList plain{{"transB", trans_b}, {"alpha", 0.75}};
+    AttributeList by_pixels = plain;
+    by_pixels.emplace_back("a_channels", channels);
+    const std::vector<Tensor> known{Tensor(), b}, known_moved{Tensor(), b_moved};
+    for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::cuda}) {
+      std::string key, other_key;
+      const auto bytes = weights(*pose("Gemm", by_pixels, {a.shape(), b.shape()}, known), device, &key);
+      CHECK(bytes == weights(*pose("Gemm", plain, {a.shape(), b.shape()}, known_moved), device, &other_key));
+      CHECK(key != other_key);
+    }
+    const std::vector<oracle::Array> arrays{oracle::from_tensor(a), oracle::from_tensor(b)},
+        arrays_moved{oracle::from_tensor(a), oracle::from_tensor(b_moved)};
+    CHECK((*oracle::run("Gemm", by_pixels, arrays))[0].values == (*oracle::run("Gemm", plain, arrays_moved))[0].values);
+  }
+  // Weights that lie as a kernel reads them are prepared all the same, or the kernel refuses.
+  const AttributeList attributes{{"transB", std::int64_t{1}}, {"a_channels", channels}};
+  const std::vector<Tensor> b{Tensor(), random_f32({n, k}, 1)};
+  const auto known = pose("Gemm", attributes, {{m, k}, {n, k}}, b),
+             computed = pose("Gemm", attributes, {{m, k}, {n, k}});
+  CHECK_FALSE(weights(*known, DeviceKind::cuda).empty());
+  for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::cuda})
+    for (const Kernel* const each : kernels_of("Gemm", device)) {
+      CAPTURE(each->name());
+      const DeviceProfile profile = device == DeviceKind::cpu ? cpu_profile(1) : reference_gpu();
+      CHECK(each->offer(*known, {profile}).refusal.empty() == (each->name() != "few_rows"));
+      CHECK_FALSE(each->offer(*computed, {profile}).refusal.empty());
+    }
+  CHECK_THROWS_AS(pose("Gemm", {{"a_channels", std::int64_t{4}}}, {{m, k}, {k, n}}), Error);
+}
+
 TEST_CASE("gemm/refusals") {
   const auto f32 = [](Shape shape) { return Tensor(DType::f32, shape); };
   CHECK_THROWS_WITH_AS(infer_op({.op = "Gemm", .inputs = {f32({2, 3}), f32({4, 5})}}), doctest::Contains("[4,5]"),
@@ -243,6 +286,28 @@ TEST_CASE("gemm/cuda_ways") {
   CHECK(half_way(4, 1000, 64) == "way=few_rows slices=8");
   CHECK(half_way(16, 1000, 64) == "way=few_rows_mma eights=1");
   CHECK(half_way(8, 1000, 65) == "way=few_rows slices=8");
+  // Few rows of 16 bits whose product stays in float32 meet the weights as they are, which are no less exact then.
+  const auto into_float32 = [&](std::int64_t m, std::int64_t k, const AttributeList& attributes) {
+    const Tensor weights = random_f32({100, k}, 1);
+    const InputInfo infos[] = {{true, {DType::f16, {m, k}}, nullptr}, {true, {DType::f32, {100, k}}, &weights}};
+    const Problem problem(make_normalised_op("Gemm", attributes, 2), infos, {{DType::f32, {m, 100}}});
+    const Candidate candidate = offered(problem, with);
+    const bool exact = candidate.tolerance == sum_tolerance(k);
+    CHECK(exact == (candidate.config == "way=few_rows slices=8" && m <= 8 && k % 4 == 0));
+    const auto blob = kernel(problem, DeviceKind::cuda).blob(problem, candidate);
+    CHECK(((candidate.reads & input_bit(1)) == no_inputs) == blob.has_value());
+    if (blob) CHECK(blob->bytes == static_cast<std::size_t>(100 * k * (exact ? 4 : 2)));
+    CHECK(blob.has_value() == (!exact || attributes.size() > 1));  // else they lie as they are read
+    Candidate other = candidate;
+    other.config = "way=few_rows_mma eights=1";  // of weights in 16 bits
+    if (exact) CHECK_THROWS_AS(kernel(problem, DeviceKind::cuda).bind({problem, other, with}), Error);
+    return exact;
+  };
+  CHECK(into_float32(1, 64, trans_b));
+  CHECK(into_float32(8, 60, {{"transB", std::int64_t{1}}, {"alpha", 0.5}}));
+  CHECK(into_float32(8, 60, {{"transB", std::int64_t{1}}, {"a_channels", std::int64_t{10}}}));
+  CHECK_FALSE(into_float32(9, 64, trans_b));
+  CHECK_FALSE(into_float32(1, 65, trans_b));
   const auto large = pose("Gemm", trans_b, {{100, 64}, {50, 64}});
   CHECK(offered(*large, without).config == "way=tiled");
   const Numerics tf32{.multiply = Numerics::Multiply::tf32};

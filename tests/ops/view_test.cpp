@@ -145,6 +145,7 @@ TEST_CASE("view/relabel") {
       {.op = "Relabel", .domain = "lenslet", .attributes = {{"kind", std::string("channels_first")}}, .inputs = {x}});
   check_op(
       {.op = "Relabel", .domain = "lenslet", .attributes = {{"kind", std::string("channels_last")}}, .inputs = {x}});
+  check_op({.op = "Relabel", .domain = "lenslet", .attributes = {{"kind", std::string("pixels")}}, .inputs = {x}});
   check_op({.op = "Relabel",
             .domain = "lenslet",
             .attributes = {{"kind", std::string("layout")}},
