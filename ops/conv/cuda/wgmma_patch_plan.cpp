@@ -12,9 +12,9 @@ namespace {
 
 // First guesses beside wgmma_gemm's constants.
 
-/// From the launch to the first product: barriers, tensor maps, a trip to memory. 0.5 us less than it took at first: VGG's
-/// layers at batch 1 were estimated at 0.6 to 2.3 us above what they take, and went to wgmma_gemm, slower by up to 2.1
-/// us in fp16 and 5 in TF32 (1x64x224x224 -> 64).
+/// From the launch to the first product: barriers, tensor maps, a trip to memory. 0.5 us less than it took at first:
+/// VGG's layers at batch 1 were estimated at 0.6 to 2.3 us above what they take, and went to wgmma_gemm, slower by up
+/// to 2.1 us in fp16 and 5 in TF32 (1x64x224x224 -> 64).
 constexpr double start_us = 1.3;
 /// A tile's way out where the other consumer's products do not hide it, of 128x128 outputs; and in parts of 32 filters.
 constexpr double epilogue_us = 1.22, narrow_epilogue_us = 1.65;
