@@ -49,11 +49,9 @@ add_library(lenslet_cuda_options INTERFACE)
 target_compile_definitions(lenslet_cuda_options INTERFACE LENSLET_CUDA_ARCHITECTURES="${_architectures}")
 target_link_libraries(lenslet_cuda_options INTERFACE CUDA::cudart_static)
 # Everything in it compresses to an eighth. Line information, with the PTX that it refers to, is two thirds of it, and
-# changes no instruction. --Ofast-compile=max halves nvcc's time (wgmma_patch_half.cu: 9.9 s for 19.7) where nothing of it
-# is run.
+# changes no instruction.
 target_compile_options(lenslet_cuda_options INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${_host_warnings}>
   $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${LENSLET_CUDA_LINE_INFO}>>:--generate-line-info>
-  $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${LENSLET_CUDA_QUICK}>,$<VERSION_GREATER_EQUAL:${CMAKE_CUDA_COMPILER_VERSION},12.9>>:--Ofast-compile=max>
   $<$<COMPILE_LANGUAGE:CUDA>:-Xfatbin=-compress-all>
   $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${LENSLET_WERROR}>>:-Werror=all-warnings>)
