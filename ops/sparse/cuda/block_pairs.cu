@@ -18,6 +18,9 @@ __global__ void __launch_bounds__(threads) block_pairs(const __grid_constant__ D
                                                        GatheredPlan plan, int blocks, int* begins, int* fault) {
   wait_for_previous();
   let_next_start();
+  if (blockIdx.x == 0 && blockIdx.y == 0)
+    for (int i = static_cast<int>(threadIdx.x); i < plan.counters(); i += threads)
+      begins[static_cast<long long>(rulebook.volume) * (blocks + 1) + i] = 0;
   const int tap = static_cast<int>(blockIdx.y), lane = static_cast<int>(threadIdx.x) % 32;
   const auto counts = rulebook.counts();
   const DevicePairs pairs = rulebook.pairs(tap, counts.outputs);

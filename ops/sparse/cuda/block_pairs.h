@@ -8,7 +8,8 @@
 namespace lenslet::cuda {
 
 /// begins[tap][b] = number of the tap's pairs whose output lies before the first row of block b, for b = 0 ... blocks
-/// that the outputs of the run fill; what stands behind is not written. [volume, blocks + 1]. Reports what counts,
+/// that the outputs of the run fill; what stands behind is not written. [volume, blocks + 1], and behind them the
+/// plan's counters, which become 0. Reports what counts,
 /// places and order of the lists say that cannot be; of lists out of order begins may be anything.
 void find_block_pairs(const Context& context, const DeviceRulebook& rulebook, const GatheredPlan& plan, int blocks,
                       int* begins);
