@@ -159,11 +159,13 @@ void measure(const Session& session, const std::string& layer, const Level& from
           std::none_of(cuts.begin(), cuts.end(), [&](const GatheredPlan& cut) { return cut.str() == plan.str(); }))
         cuts.push_back(plan);
     };
-    const int small = static_cast<int>(book.to.sites()) + 1;
-    add([](GatheredPlan& plan) { plan.rows = 128, plan.few_below = 0; });
-    for (const int below : {small, 1 << 30})
-      for (const int fill : {0, planned.fill, 2 * planned.fill})
-        add([&](GatheredPlan& plan) { plan.few_below = below, plan.fill = fill; });
+    // Blocks of 128, 64 and 32, and slices.
+    const int sites = static_cast<int>(book.to.sites());
+    for (const int rows : {128, 96, 64, 48, 32})
+      add([&](GatheredPlan& plan) { plan.rows = std::max(rows, 64), plan.fill = (sites + rows - 1) / rows; });
+    for (const int slices : {1, 2, 4})
+      for (const int fill : {planned.fill, 2 * planned.fill})
+        add([&](GatheredPlan& plan) { plan.slices = slices, plan.fill = fill; });
     for (const int units : {1, 2, 4})
       for (const int ahead : {1, 2}) add([&](GatheredPlan& plan) { plan.units = units, plan.ahead = ahead; });
     for (const GatheredPlan& plan : cuts) {
@@ -177,16 +179,15 @@ void measure(const Session& session, const std::string& layer, const Level& from
       DeviceRulebook rulebook(p, book.book.shape()[0]);
       rulebook.values = reinterpret_cast<const int*>(book_on.data());
       const auto pairs = bound([&](const KernelRun& of) {
-        find_block_pairs(*of.cuda, rulebook, plan, static_cast<int>(plan.blocks(p)),
+        find_block_pairs(*of.cuda, rulebook, plan, static_cast<int>(plan.blocks(p)), plan.counters(plan.tiles_n(p)),
                          reinterpret_cast<int*>(workspace.data()));
       });
       const double us = measure_us(session, *algorithm.bind({problem, candidate, device}), run);
       fmt::print("{}{},{},{},{},{},{},{},{},{},{},{},{:.1f},{:.1f},{:.1f},{:.2f},{:.1f}\n",
                  &plan == &cuts.front() ? "*" : "", to_string(numerics), layer, name, book.to.sites(),
                  view.pair_count(), channels, filters, plan.rows_of(p.max_outputs),
-                 plan.slices_of(p.max_outputs, plan.tiles_n(p), p.taps), plan.units, plan.ahead, us,
-                 measure_us(session, *pairs, run), candidate.estimated_us, useful / us / 1e6,
-                 100 * useful / us / device.flops_per_us(numerics.multiply));
+                 plan.slices_of(p.max_outputs, p.taps), plan.units, plan.ahead, us, measure_us(session, *pairs, run),
+                 candidate.estimated_us, useful / us / 1e6, 100 * useful / us / device.flops_per_us(numerics.multiply));
       std::fflush(stdout);
     }
   }

@@ -67,14 +67,14 @@ std::vector<Candidate> cuts_of(const Call& call) {
     cut.workspace_bytes = plan.workspace_bytes(p);
     cuts.push_back(std::move(cut));
   };
-  const int any = 1 << 30, small = static_cast<int>(p.max_outputs) + 1;
+  const int sites = static_cast<int>(p.max_outputs);
   add([](GatheredPlan&) {});
-  add([](GatheredPlan& plan) { plan.few_below = 0; });
-  add([](GatheredPlan& plan) { plan.few_below = 0, plan.rows = 128; });
-  add([&](GatheredPlan& plan) { plan.few_below = small, plan.fill = 0; });
-  add([&](GatheredPlan& plan) { plan.few_below = any, plan.fill = 0, plan.units = 1, plan.ahead = 3; });
-  add([&](GatheredPlan& plan) { plan.few_below = any, plan.units = 2, plan.ahead = 2; });
-  add([&](GatheredPlan& plan) { plan.few_below = small, plan.units = 4, plan.ahead = 1, plan.fill = 1 << 16; });
+  add([](GatheredPlan& plan) { plan.fill = 1, plan.rows = 64; });
+  add([](GatheredPlan& plan) { plan.fill = 2, plan.rows = 128; });
+  add([&](GatheredPlan& plan) { plan.fill = sites / 70 + 1, plan.rows = 112; });
+  add([&](GatheredPlan& plan) { plan.slices = 1, plan.fill = 1 << 16, plan.units = 1, plan.ahead = 3; });
+  add([&](GatheredPlan& plan) { plan.fill = sites / 20 + 1, plan.units = 2, plan.ahead = 2; });
+  add([&](GatheredPlan& plan) { plan.fill = 1 << 16, plan.units = 4, plan.ahead = 1; });
   return cuts;
 }
 

@@ -39,11 +39,12 @@ TEST_CASE("sparse/plan/cuts") {
       CHECK((plan.tiles_n(p) - 1) * plan.columns < filters);
       CHECK(plan.rows >= few_rows);
       CHECK(plan.rows % 16 == 0);
-      CHECK(plan.rows_of(plan.few_below) == plan.rows);
-      CHECK(plan.rows_of(plan.few_below - 1) == few_rows);
-      CHECK(plan.rows_of(plan.few_below / 16 - 1) == fewest_rows);
+      CHECK(plan.rows_of(plan.fill * 64) == 64);
+      CHECK(plan.rows_of(plan.fill * 32) == fewest_rows);
+      CHECK(plan.rows_of(plan.fill * 32 - 1) == few_rows);
+      CHECK(plan.rows_of(plan.fill * 8 - 1) == fewest_rows);
       CHECK(read_gathered_plan(p, arithmetic, plan.str()).str() == plan.str());
-      CHECK_THROWS_AS((void)read_gathered_plan(p, arithmetic, "rows=65 columns=16 units=1 ahead=1 few_below=1 fill=1"),
+      CHECK_THROWS_AS((void)read_gathered_plan(p, arithmetic, "rows=65 columns=16 units=1 ahead=1 fill=1 slices=1"),
                       Error);
     }
   const auto columns = [](std::int64_t filters, SparseArithmetic arithmetic) {
@@ -78,14 +79,16 @@ TEST_CASE("sparse/plan/slices") {
   for (const std::int64_t filters : {16, 64, 300})
     for (const std::int64_t taps : {1, 3, 27})
       for (const std::int64_t bound : {1, 700, 5000, 30000, 1000000})
-        for (const int few_below : {-1, 0, 1000, 1 << 30})
+        for (const int fill : {0, 1, 7, 300, 1 << 16})
           for (std::int64_t outputs = 0; outputs <= bound; outputs += 1 + outputs / 20) {
             SparseConvProblem p = problem(16, filters, taps);
             p.max_outputs = bound;
             GatheredPlan plan = plan_gathered(p, SparseArithmetic::fp16, reference_gpu());
-            if (few_below >= 0) plan.few_below = few_below;
+            if (fill > 0) plan.fill = fill;
             const std::int64_t rows = plan.rows_of(outputs), blocks = (outputs + rows - 1) / rows,
-                               slices = plan.slices_of(outputs, plan.tiles_n(p), taps);
+                               slices = plan.slices_of(outputs, taps);
+            REQUIRE(rows >= fewest_rows);
+            REQUIRE(rows <= plan.rows);
             REQUIRE(blocks <= plan.blocks(p));
             REQUIRE(blocks * slices <= plan.grid_x(p));
             REQUIRE(slices >= 1);
@@ -93,7 +96,7 @@ TEST_CASE("sparse/plan/slices") {
             if (slices == 1) continue;
             ++sliced;
             REQUIRE(taps / slices >= 3);
-            REQUIRE(blocks * plan.tiles_n(p) < plan.counters());
+            REQUIRE(blocks * plan.tiles_n(p) <= plan.counters(plan.tiles_n(p)));
             const std::int64_t sums = blocks * slices * plan.tiles_n(p) * rows * plan.columns;
             REQUIRE(plan.parts_offset(p) + static_cast<std::size_t>(sums) * 4 <= plan.workspace_bytes(p));
             REQUIRE(plan.parts_offset(p) % 16 == 0);

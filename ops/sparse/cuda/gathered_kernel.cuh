@@ -53,7 +53,7 @@ class BoundGathered final : public BoundKernel {
     call.begins = begins;
     call.done = begins + p_.taps * (call.blocks + 1);
     call.parts = reinterpret_cast<float4*>(run.workspace.data() + plan_.parts_offset(p_));
-    find_block_pairs(*run.cuda, call.rulebook, plan_, call.blocks, begins);
+    find_block_pairs(*run.cuda, call.rulebook, plan_, call.blocks, plan_.counters(plan_.tiles_n(p_)), begins);
     const std::size_t shared_bytes = plan_.shared_bytes(p_.taps, call.units);
     allow_shared_bytes(function_, shared_bytes);
     launch(*run.cuda, function_,

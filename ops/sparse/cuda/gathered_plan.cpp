@@ -31,20 +31,17 @@ std::string GatheredPlan::str() const {
       .add("columns", std::int64_t{columns})
       .add("units", std::int64_t{units})
       .add("ahead", std::int64_t{ahead})
-      .add("few_below", std::int64_t{few_below})
       .add("fill", std::int64_t{fill})
+      .add("slices", std::int64_t{slices})
       .str();
 }
 
 std::int64_t GatheredPlan::blocks(const SparseConvProblem& p) const {
-  const auto filled = [&](std::int64_t most_outputs, int of_block) {
-    return (std::min(p.max_outputs, most_outputs) + of_block - 1) / of_block;
-  };
-  return std::max({filled(p.max_outputs, rows), filled(few_below, few_rows), filled(few_below / 16, fewest_rows)});
+  return std::min((p.max_outputs + fewest_rows - 1) / fewest_rows, p.max_outputs / rows + fill + 1);
 }
 
 std::int64_t GatheredPlan::grid_x(const SparseConvProblem& p) const {
-  return std::max(blocks(p), std::min(fill / tiles_n(p), most_slices * blocks(p)));
+  return std::max(blocks(p), std::min<std::int64_t>(fill, slices * blocks(p)));
 }
 
 int GatheredPlan::number_slots(std::int64_t pair_units) const {
@@ -60,27 +57,29 @@ std::size_t GatheredPlan::shared_bytes(std::int64_t taps, std::int64_t pair_unit
 }
 
 std::size_t GatheredPlan::parts_offset(const SparseConvProblem& p) const {
-  return (static_cast<std::size_t>(p.taps * (blocks(p) + 1) + counters()) * sizeof(int) + 15) / 16 * 16;
+  return (static_cast<std::size_t>(p.taps * (blocks(p) + 1) + counters(tiles_n(p))) * sizeof(int) + 15) / 16 * 16;
 }
 
 std::size_t GatheredPlan::workspace_bytes(const SparseConvProblem& p) const {
-  // Slices are no more than `fill` blocks of at most few_rows, and most_slices of each output.
-  const std::int64_t filled = std::int64_t{fill} * few_rows;
-  const std::int64_t there = most_slices * tiles_n(p) * (std::min<std::int64_t>(p.max_outputs, few_below) + few_rows);
-  const bool sliced = slices_of(1, tiles_n(p), p.taps) > 1;
-  return parts_offset(p) + (sliced ? static_cast<std::size_t>(std::min(filled, there) * columns) * sizeof(float) : 0);
+  // Slices are no more than `fill` blocks of at most few_rows, and `slices` of each output.
+  const std::int64_t filled = std::int64_t{fill} * few_rows, there = slices * (p.max_outputs + few_rows);
+  const bool sliced = slices_of(1, p.taps) > 1;
+  return parts_offset(p) +
+         (sliced ? static_cast<std::size_t>(std::min(filled, there) * tiles_n(p) * columns) * sizeof(float) : 0);
 }
 
 GatheredPlan plan_gathered(const SparseConvProblem& p, SparseArithmetic arithmetic, const DeviceProfile& device) {
   const int columns = columns_for(p.filters, arithmetic), multiprocessors = std::clamp(device.units, 1, 1 << 14);
+  const int fill =
+      std::max<int>(1, static_cast<int>(resident(columns) * multiprocessors / ((p.filters + columns - 1) / columns)));
   // More rows share what is read of filters; of 64 filters their sums would take the room of larger steps.
-  const int many = columns == 128 ? 112 : columns == 64 ? few_rows : 128, few_below = 3 * 128 * multiprocessors;
+  const int many = columns == 128 ? 112 : columns == 64 ? few_rows : 128;
   GatheredPlan plan{.columns = columns,
-                    .rows = p.max_outputs < few_below ? few_rows : many,
+                    .rows = p.max_outputs <= std::int64_t{fill} * few_rows ? few_rows : many,
                     .units = 1,
                     .ahead = 1,
-                    .few_below = few_below,
-                    .fill = resident(columns) * multiprocessors};
+                    .fill = fill,
+                    .slices = most_slices};
   // As large steps as leave room for the other blocks of a multiprocessor of 228 KiB, each with a KiB of its own.
   const auto fits = [&](int units, int ahead) {
     GatheredPlan larger = plan;
@@ -100,14 +99,14 @@ GatheredPlan read_gathered_plan(const SparseConvProblem& p, SparseArithmetic ari
   ConfigReader reader(config);
   const std::int64_t rows = reader.integer("rows", few_rows, 256), columns = reader.integer("columns", 1, 1024),
                      units = reader.integer("units", 1, most_units), ahead = reader.integer("ahead", 1, most_ahead),
-                     few_below = reader.integer("few_below", 0, 1 << 30), fill = reader.integer("fill", 0, 1 << 16);
+                     fill = reader.integer("fill", 1, 1 << 16), slices = reader.integer("slices", 1, most_slices);
   reader.finish();
   const GatheredPlan plan{.columns = columns_for(p.filters, arithmetic),
                           .rows = static_cast<int>(rows),
                           .units = static_cast<int>(units),
                           .ahead = static_cast<int>(ahead),
-                          .few_below = static_cast<int>(few_below),
-                          .fill = static_cast<int>(fill)};
+                          .fill = static_cast<int>(fill),
+                          .slices = static_cast<int>(slices)};
   if (plan.columns != columns || rows % 16 != 0 || units == 3) reader.refuse("there is no such cut of it");
   return plan;
 }
@@ -179,8 +178,8 @@ double gathered_us(const SparseConvProblem& p, const GatheredPlan& plan, SparseA
                         8 * pairs + static_cast<double>(p.max_inputs * p.channels * bytes);
   const double moved = gathered / (1.3 * device.bytes_per_us) + stored / device.bytes_per_us;
   // What one block's steps take one after the other, as often as blocks follow one another.
-  const int slices = plan.slices_of(p.max_outputs, plan.tiles_n(p), p.taps);
-  const double turns = std::ceil(blocks * tiles_n * slices / std::max(plan.fill, 1));
+  const int slices = plan.slices_of(p.max_outputs, p.taps);
+  const double turns = std::ceil(blocks * slices / plan.fill);
   const double batches = taps * std::ceil(block_rows / static_cast<double>(batch_rows)) / slices;
   const double alone = turns * batches * (batch_us + pair_units * unit_us) + (slices > 1 ? slices_us : 0);
   return 2 * device.launch_us + start_us + std::max({multiplied, moved, alone});

@@ -42,32 +42,35 @@ LENSLET_HOST_DEVICE constexpr int warps_n(int columns) { return columns <= 32 ? 
 LENSLET_HOST_DEVICE constexpr int warps_m(int columns) { return columns <= 32 ? 4 : 2; }
 LENSLET_HOST_DEVICE constexpr int block_threads(int columns) { return 32 * warps_n(columns) * warps_m(columns); }
 
-/// Outputs of a block where there are few, and where there are fewer still.
+/// Outputs of a block where slices share them, and where there are fewest; whole ones have at least the latter.
 inline constexpr int few_rows = 64, fewest_rows = 32;
 
 struct GatheredPlan {
-  int columns;    ///< filters of a tile: 16, 32, 64 or 128
-  int rows;       ///< outputs of a block, at most: few_rows or more
-  int units;      ///< of a step: 1, 2 or 4
-  int ahead;      ///< steps that are under way while one is multiplied
-  int few_below;  ///< few_rows where a run has fewer outputs than this, fewest_rows below a sixteenth
-  int fill;       ///< blocks that fill the device: fewer are cut into slices, but none where rows are not few
+  int columns;  ///< filters of a tile: 16, 32, 64 or 128
+  int rows;     ///< outputs of a block, at most: few_rows or more, a multiple of 16
+  int units;    ///< of a step: 1, 2 or 4
+  int ahead;    ///< steps that are under way while one is multiplied
+  int fill;     ///< blocks of outputs, times tiles of filters, that fill the device
+  int slices;   ///< among which the batches of one block's outputs may be divided, at most
 
-  /// "rows=64 columns=64 units=2 ahead=1 few_below=50688 fill=528".
+  /// "rows=64 columns=64 units=2 ahead=1 fill=528 slices=8".
   std::string str() const;
-  /// Outputs of a block in a run that has so many.
+  /// Outputs of a block in a run that has so many: such that blocks fill the device once, or a whole number of times.
   LENSLET_HOST_DEVICE int rows_of(std::int64_t outputs) const {
-    return outputs >= few_below ? rows : outputs >= few_below / 16 ? few_rows : fewest_rows;
+    const int all = static_cast<int>(outputs);
+    if (all < fill * 8) return fewest_rows;
+    if (all < fill * fewest_rows) return slices > 1 ? few_rows : fewest_rows;
+    const int times = (all + fill * rows - 1) / (fill * rows);
+    return ((all + fill * times - 1) / (fill * times) + 7) / 8 * 8;
   }
   /// Blocks among which the batches of one block's outputs are divided, in a run that has so many outputs. The order in
   /// which an output's products are added follows from it.
-  LENSLET_HOST_DEVICE int slices_of(std::int64_t outputs, std::int64_t tiles_n, std::int64_t taps) const {
-    if (outputs <= 0 || outputs >= few_below) return 1;
-    const int of_block = rows_of(outputs);
-    const std::int64_t often = fill / ((outputs + of_block - 1) / of_block * tiles_n);
-    const std::int64_t most = taps / 3 < most_slices ? taps / 3 : most_slices;
-    const std::int64_t slices = often < most ? often : most;
-    return slices < 1 ? 1 : static_cast<int>(slices);
+  LENSLET_HOST_DEVICE int slices_of(std::int64_t outputs, std::int64_t taps) const {
+    if (outputs <= 0 || outputs >= fill * fewest_rows) return 1;
+    const int of_block = rows_of(outputs), often = fill / ((static_cast<int>(outputs) + of_block - 1) / of_block);
+    const int most = taps / 3 < slices ? static_cast<int>(taps / 3) : slices;
+    const int taken = often < most ? often : most;
+    return taken < 1 ? 1 : taken;
   }
   /// As many as any number of outputs fills that there may be.
   std::int64_t blocks(const SparseConvProblem& p) const;
@@ -84,13 +87,13 @@ struct GatheredPlan {
 
   // The workspace: where each tap's pairs of each block begin, ints [taps, blocks + 1]; how many slices of a block are
   // done, ints; the slices' sums.
-  LENSLET_HOST_DEVICE int counters() const { return fill / 2 + 1; }
+  LENSLET_HOST_DEVICE int counters(std::int64_t tiles) const { return static_cast<int>(fill / 2 * tiles); }
   /// Where the sums begin.
   std::size_t parts_offset(const SparseConvProblem& p) const;
   std::size_t workspace_bytes(const SparseConvProblem& p) const;
 };
 
-/// Blocks are small where large ones would leave multiprocessors of `device` with less than three.
+/// Of large blocks only where there are outputs for them.
 GatheredPlan plan_gathered(const SparseConvProblem& p, SparseArithmetic arithmetic, const DeviceProfile& device);
 /// Any but the columns may be others than plan_gathered()'s. Error(invalid_argument) where `config` is no plan of this
 /// problem otherwise.

@@ -364,7 +364,7 @@ __global__ void __launch_bounds__(block_threads(columns), resident)
   const GatheredShared<columns> shared(reinterpret_cast<char*>(memory), call);
   const auto counts = call.rulebook.counts();
   const int rows_a_block = call.plan.rows_of(counts.outputs);
-  const int slices = call.plan.slices_of(counts.outputs, tiles_n, call.rulebook.volume);
+  const int slices = call.plan.slices_of(counts.outputs, call.rulebook.volume);
   const int block = static_cast<int>(blockIdx.x) / slices, slice = static_cast<int>(blockIdx.x) % slices;
   const int first_row = block * rows_a_block;
   const int computed = (counts.outputs + rows_a_block - 1) / rows_a_block * rows_a_block;
