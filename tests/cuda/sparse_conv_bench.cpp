@@ -168,6 +168,9 @@ void measure(const Session& session, const std::string& layer, const Level& from
         add([&](GatheredPlan& plan) { plan.slices = slices, plan.fill = fill; });
     for (const int units : {1, 2, 4})
       for (const int ahead : {1, 2}) add([&](GatheredPlan& plan) { plan.units = units, plan.ahead = ahead; });
+    // Larger steps, as fewer blocks of a multiprocessor leave room for.
+    for (const int eighths : {6, 4})
+      add([&](GatheredPlan& plan) { plan.units = 4, plan.fill = planned.fill * eighths / 8; });
     for (const GatheredPlan& plan : cuts) {
       candidate.config = plan.str();
       candidate.workspace_bytes = plan.workspace_bytes(p);
@@ -183,11 +186,12 @@ void measure(const Session& session, const std::string& layer, const Level& from
                          reinterpret_cast<int*>(workspace.data()));
       });
       const double us = measure_us(session, *algorithm.bind({problem, candidate, device}), run);
-      fmt::print("{}{},{},{},{},{},{},{},{},{},{},{},{:.1f},{:.1f},{:.1f},{:.2f},{:.1f}\n",
+      fmt::print("{}{},{},{},{},{},{},{},{},{},{},{},{},{:.1f},{:.1f},{:.1f},{:.2f},{:.1f}\n",
                  &plan == &cuts.front() ? "*" : "", to_string(numerics), layer, name, book.to.sites(),
                  view.pair_count(), channels, filters, plan.rows_of(p.max_outputs),
-                 plan.slices_of(p.max_outputs, p.taps), plan.units, plan.ahead, us, measure_us(session, *pairs, run),
-                 candidate.estimated_us, useful / us / 1e6, 100 * useful / us / device.flops_per_us(numerics.multiply));
+                 plan.slices_of(p.max_outputs, p.taps), plan.units, plan.ahead, plan.fill, us,
+                 measure_us(session, *pairs, run), candidate.estimated_us, useful / us / 1e6,
+                 100 * useful / us / device.flops_per_us(numerics.multiply));
       std::fflush(stdout);
     }
   }
@@ -196,7 +200,8 @@ void measure(const Session& session, const std::string& layer, const Level& from
 int main(const std::vector<std::string>& precisions) {
   const Session session(0);
   fmt::print(
-      "precision,layer,kernel,outputs,pairs,channels,filters,rows,slices,units,ahead,us,pairs_us,estimated_us,useful_"
+      "precision,layer,kernel,outputs,pairs,channels,filters,rows,slices,units,ahead,fill,us,pairs_us,estimated_us,"
+      "useful_"
       "tflops,percent\n");
   const Ints cube{3, 3, 3}, two{2, 2, 2}, one{1, 1, 1};
   for (const int sweeps : {1, 3, 10}) {

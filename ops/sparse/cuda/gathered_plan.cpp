@@ -72,8 +72,8 @@ GatheredPlan plan_gathered(const SparseConvProblem& p, SparseArithmetic arithmet
   const int columns = columns_for(p.filters, arithmetic), multiprocessors = std::clamp(device.units, 1, 1 << 14);
   const int fill =
       std::max<int>(1, static_cast<int>(resident(columns) * multiprocessors / ((p.filters + columns - 1) / columns)));
-  // More rows share what is read of filters; of 64 filters their sums would take the room of larger steps.
-  const int many = columns == 128 ? 112 : columns == 64 ? few_rows : 128;
+  // More rows share what is read of filters; of few filters their sums would take the room of larger steps.
+  const int many = columns == 128 ? 112 : columns == 64 ? few_rows : columns == 32 ? 128 : 96;
   GatheredPlan plan{.columns = columns,
                     .rows = p.max_outputs <= std::int64_t{fill} * few_rows ? few_rows : many,
                     .units = 1,
