@@ -1,5 +1,6 @@
 // Times SparseConv's kernels on the sites of generated scans, layer by layer as SECOND's and CenterPoint's encoders
-// have them, with blocks of each size: what few_below and the constants of gathered_us() are fitted to.
+// have them, cut as planned (*) and in other ways: what plan_gathered() and the constants of gathered_us() are fitted
+// to.
 //
 // usage: lenslet-bench-sparse-conv [precision...]   (fp32 tf32 fp16 bf16)
 //
@@ -7,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -144,29 +146,52 @@ void measure(const Session& session, const std::string& layer, const Level& from
     std::vector<std::byte> host_blob(algorithm.blob(problem, candidate).value().bytes);
     algorithm.prepare(problem, candidate, host_blob);
     const DeviceBuffer<std::byte> blob = upload(host_blob);
-    DeviceBuffer<std::byte> workspace(candidate.workspace_bytes);
-    const KernelRun run{
-        .inputs = inputs, .outputs = outputs, .workspace = {workspace.data(), workspace.bytes()}, .blob = blob.data()};
-    const std::string planned = candidate.config;
-    const std::size_t end = planned.find("few_below=") + 10;
-    const GatheredPlan taken =
-        read_gathered_plan(p, storage == DType::f32 ? SparseArithmetic::fma : SparseArithmetic::fp16, planned);
-    for (const int below : {0, static_cast<int>(book.to.sites()) + 1, 1 << 30}) {
-      candidate.config = planned.substr(0, end) + std::to_string(below);
-      GatheredPlan plan = taken;
-      plan.few_below = below;
+    const SparseArithmetic arithmetic = std::string_view(name) == "gathered_tiles" ? SparseArithmetic::fma
+                                        : storage == DType::f32                    ? SparseArithmetic::tf32
+                                        : storage == DType::f16                    ? SparseArithmetic::fp16
+                                                                                   : SparseArithmetic::bf16;
+    const GatheredPlan planned = read_gathered_plan(p, arithmetic, candidate.config);
+    std::vector<GatheredPlan> cuts{planned};
+    const auto add = [&](auto change) {
+      GatheredPlan plan = planned;
+      change(plan);
+      if (plan.shared_bytes(p.taps, gathered_units(p, arithmetic)) <= device.shared_bytes_per_block &&
+          std::none_of(cuts.begin(), cuts.end(), [&](const GatheredPlan& cut) { return cut.str() == plan.str(); }))
+        cuts.push_back(plan);
+    };
+    // Blocks of 128, 64 and 32, and slices.
+    const int sites = static_cast<int>(book.to.sites());
+    for (const int rows : {128, 96, 64, 48, 32})
+      add([&](GatheredPlan& plan) { plan.rows = std::max(rows, 64), plan.fill = (sites + rows - 1) / rows; });
+    for (const int slices : {1, 2, 4})
+      for (const int fill : {planned.fill, 2 * planned.fill})
+        add([&](GatheredPlan& plan) { plan.slices = slices, plan.fill = fill; });
+    for (const int units : {1, 2, 4})
+      for (const int ahead : {1, 2}) add([&](GatheredPlan& plan) { plan.units = units, plan.ahead = ahead; });
+    // Larger steps, as fewer blocks of a multiprocessor leave room for.
+    for (const int eighths : {6, 4})
+      add([&](GatheredPlan& plan) { plan.units = 4, plan.fill = planned.fill * eighths / 8; });
+    for (const GatheredPlan& plan : cuts) {
+      candidate.config = plan.str();
+      candidate.workspace_bytes = plan.workspace_bytes(p);
+      DeviceBuffer<std::byte> workspace(candidate.workspace_bytes);
+      const KernelRun run{.inputs = inputs,
+                          .outputs = outputs,
+                          .workspace = {workspace.data(), workspace.bytes()},
+                          .blob = blob.data()};
       DeviceRulebook rulebook(p, book.book.shape()[0]);
       rulebook.values = reinterpret_cast<const int*>(book_on.data());
       const auto pairs = bound([&](const KernelRun& of) {
-        find_block_pairs(*of.cuda, rulebook, plan, static_cast<int>(plan.blocks(p)),
+        find_block_pairs(*of.cuda, rulebook, plan, static_cast<int>(plan.blocks(p)), plan.counters(plan.tiles_n(p)),
                          reinterpret_cast<int*>(workspace.data()));
       });
       const double us = measure_us(session, *algorithm.bind({problem, candidate, device}), run);
-      const bool chosen = plan.rows_of(p.max_outputs) == taken.rows_of(p.max_outputs);
-      fmt::print("{}{},{},{},{},{},{},{},{},{:.1f},{:.1f},{:.1f},{:.2f},{:.1f}\n", chosen ? "*" : "",
-                 to_string(numerics), layer, name, book.to.sites(), view.pair_count(), channels, filters,
-                 plan.rows_of(p.max_outputs), us, measure_us(session, *pairs, run), candidate.estimated_us,
-                 useful / us / 1e6, 100 * useful / us / device.flops_per_us(numerics.multiply));
+      fmt::print("{}{},{},{},{},{},{},{},{},{},{},{},{},{:.1f},{:.1f},{:.1f},{:.2f},{:.1f}\n",
+                 &plan == &cuts.front() ? "*" : "", to_string(numerics), layer, name, book.to.sites(),
+                 view.pair_count(), channels, filters, plan.rows_of(p.max_outputs),
+                 plan.slices_of(p.max_outputs, p.taps), plan.units, plan.ahead, plan.fill, us,
+                 measure_us(session, *pairs, run), candidate.estimated_us, useful / us / 1e6,
+                 100 * useful / us / device.flops_per_us(numerics.multiply));
       std::fflush(stdout);
     }
   }
@@ -175,7 +200,9 @@ void measure(const Session& session, const std::string& layer, const Level& from
 int main(const std::vector<std::string>& precisions) {
   const Session session(0);
   fmt::print(
-      "precision,layer,kernel,outputs,pairs,channels,filters,rows,us,pairs_us,estimated_us,useful_tflops,percent\n");
+      "precision,layer,kernel,outputs,pairs,channels,filters,rows,slices,units,ahead,fill,us,pairs_us,estimated_us,"
+      "useful_"
+      "tflops,percent\n");
   const Ints cube{3, 3, 3}, two{2, 2, 2}, one{1, 1, 1};
   for (const int sweeps : {1, 3, 10}) {
     const Level level1 = first_level(sweeps);

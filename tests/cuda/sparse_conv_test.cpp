@@ -12,6 +12,7 @@
 
 #include "lenslet/numerics.h"
 #include "ops/core/kernel.h"
+#include "ops/sparse/cuda/gathered_plan.h"
 #include "oracle/oracle.h"
 #include "tests/ops/op_runner.h"
 #include "tests/ops/sparse_sites.h"
@@ -42,6 +43,39 @@ Tensor in_type(const Tensor& tensor, DType dtype) {
   oracle::Array array = oracle::from_tensor(tensor);
   array.dtype = dtype;
   return oracle::to_tensor(array);
+}
+
+/// The call in its kernel's other cuts: of large, small and smallest blocks, with and without slices, in steps of every
+/// size. Itself where its kernel does not cut.
+std::vector<Candidate> cuts_of(const Call& call) {
+  using namespace cuda;
+  if (!call.kernel.name().starts_with("gathered")) return {call.candidate};
+  const SparseConvProblem p = call.problem.as<SparseConvOp>().problem(call.problem.inputs());
+  const DType dtype = call.problem.outputs()[0].dtype;
+  const SparseArithmetic arithmetic = call.kernel.name() == "gathered_tiles" ? SparseArithmetic::fma
+                                      : dtype == DType::f32                  ? SparseArithmetic::tf32
+                                      : dtype == DType::f16                  ? SparseArithmetic::fp16
+                                                                             : SparseArithmetic::bf16;
+  const GatheredPlan planned = read_gathered_plan(p, arithmetic, call.candidate.config);
+  std::vector<Candidate> cuts;
+  const auto add = [&](auto change) {
+    GatheredPlan plan = planned;
+    change(plan);
+    if (plan.shared_bytes(p.taps, gathered_units(p, arithmetic)) > call.device.shared_bytes_per_block) return;
+    Candidate cut = call.candidate;
+    cut.config = plan.str();
+    cut.workspace_bytes = plan.workspace_bytes(p);
+    cuts.push_back(std::move(cut));
+  };
+  const int sites = static_cast<int>(p.max_outputs);
+  add([](GatheredPlan&) {});
+  add([](GatheredPlan& plan) { plan.fill = 1, plan.rows = 64; });
+  add([](GatheredPlan& plan) { plan.fill = 2, plan.rows = 128; });
+  add([&](GatheredPlan& plan) { plan.fill = sites / 70 + 1, plan.rows = 112; });
+  add([&](GatheredPlan& plan) { plan.slices = 1, plan.fill = 1 << 16, plan.units = 1, plan.ahead = 3; });
+  add([&](GatheredPlan& plan) { plan.fill = sites / 20 + 1, plan.units = 2, plan.ahead = 2; });
+  add([&](GatheredPlan& plan) { plan.fill = 1 << 16, plan.units = 4, plan.ahead = 1; });
+  return cuts;
 }
 
 /// What a plan in some arithmetic asks of the kernels, and the exact result of what they are given.
@@ -102,19 +136,12 @@ class Posed {
           op_runner(), *problem_, *kernel, 1,
           [&](const Call& call) {
             ++calls;
-            constexpr std::string_view few = "few_below=";
-            const std::size_t at = call.candidate.config.find(few);
-            if (at == std::string::npos) return f(call);
-            const std::int64_t rows = call.problem.output_shape()[0];
-            for (const std::int64_t below : {std::int64_t{0}, rows + 1, std::int64_t{1} << 30}) {
-              Candidate cut = call.candidate;
-              cut.config = cut.config.substr(0, at + few.size()) + std::to_string(below);
+            for (const Candidate& cut : cuts_of(call))
               f({.problem = call.problem,
                  .kernel = call.kernel,
                  .candidate = cut,
                  .device = call.device,
                  .in_place = call.in_place});
-            }
           },
           numerics_);
     return calls;
@@ -231,19 +258,21 @@ TEST_CASE("cuda/sparse_conv/many_blocks") {
   }
 }
 
+// Of some hundred outputs, whose blocks are cut into eight slices, and of some thousand, in two to four.
 TEST_CASE("cuda/sparse_conv/the_same_bits_a_hundred_times") {
-  for (const char* const numerics : arithmetics) {
-    const Wanted w{.size = {10, 60, 60}, .channels = 32, .filters = 64, .fill = 0.1, .numerics = numerics};
-    Posed posed(w, 21);
-    posed.for_each_call([&](const Call& call) {
-      Tensor first;
-      for (int i = 0; i < (reduced() ? 1 : 50); ++i) {  // each of them two
-        const Tensor y = run_between_guards(op_runner(), call, posed.inputs(), w.str())[0];
-        if (first.empty()) first = y.clone();
-        REQUIRE_MESSAGE(std::memcmp(first.data(), y.data(), y.bytes()) == 0, w.str(), ": ", call.str(), ", run ", i);
-      }
-    });
-  }
+  for (const char* const numerics : arithmetics)
+    for (const std::int64_t depth : {1, 10}) {
+      const Wanted w{.size = {depth, 60, 60}, .channels = 32, .filters = 64, .fill = 0.1, .numerics = numerics};
+      Posed posed(w, 21);
+      posed.for_each_call([&](const Call& call) {
+        Tensor first;
+        for (int i = 0; i < (reduced() ? 1 : 50); ++i) {  // each of them two
+          const Tensor y = run_between_guards(op_runner(), call, posed.inputs(), w.str())[0];
+          if (first.empty()) first = y.clone();
+          REQUIRE_MESSAGE(std::memcmp(first.data(), y.data(), y.bytes()) == 0, w.str(), ": ", call.str(), ", run ", i);
+        }
+      });
+    }
 }
 
 // Whatever a rulebook says, nothing outside is read or written; what is wrong is said or, where it is in order and of

@@ -38,22 +38,14 @@ TEST_CASE("sparse/plan/cuts") {
       CHECK(plan.tiles_n(p) * plan.columns >= filters);
       CHECK((plan.tiles_n(p) - 1) * plan.columns < filters);
       CHECK(plan.rows >= few_rows);
-      CHECK(plan.most_batch() % 16 == 0);  // pieces of tensor cores end within a slot
-      // What the launch bounds of the kernels count on: blocks on a multiprocessor of 228 KiB, a KiB each its own.
-      const std::size_t resident = plan.columns == 128 ? 2 : 3;
-      CHECK(resident * (plan.shared_bytes(27) + 1024) <= 228U * 1024);
-      CHECK(plan.shared_bytes(125) <= 227U * 1024);
-      CHECK(plan.rows_of(plan.few_below) == plan.rows);
-      CHECK(plan.rows_of(plan.few_below - 1) == few_rows);
-      CHECK(plan.rows_of(plan.few_below / 4 - 1) == fewest_rows);
-      for (const std::int64_t bound : {1, 5000, 30000, 1000000})
-        for (std::int64_t outputs = 0; outputs <= bound; outputs += 1 + outputs / 50) {
-          SparseConvProblem bounded = p;
-          bounded.max_outputs = bound;
-          REQUIRE(plan.blocks(bounded) * plan.rows_of(outputs) >= outputs);
-        }
+      CHECK(plan.rows % 16 == 0);
+      CHECK(plan.rows_of(plan.fill * 64) == 64);
+      CHECK(plan.rows_of(plan.fill * 32) == fewest_rows);
+      CHECK(plan.rows_of(plan.fill * 32 - 1) == few_rows);
+      CHECK(plan.rows_of(plan.fill * 8 - 1) == fewest_rows);
       CHECK(read_gathered_plan(p, arithmetic, plan.str()).str() == plan.str());
-      CHECK_THROWS_AS((void)read_gathered_plan(p, arithmetic, "rows=65 columns=16 few_below=1"), Error);
+      CHECK_THROWS_AS((void)read_gathered_plan(p, arithmetic, "rows=65 columns=16 units=1 ahead=1 fill=1 slices=1"),
+                      Error);
     }
   const auto columns = [](std::int64_t filters, SparseArithmetic arithmetic) {
     return plan_gathered(problem(16, filters), arithmetic, reference_gpu()).columns;
@@ -61,6 +53,55 @@ TEST_CASE("sparse/plan/cuts") {
   CHECK(columns(192, SparseArithmetic::fp16) == 64);
   CHECK(columns(256, SparseArithmetic::fp16) == 128);
   CHECK(columns(256, SparseArithmetic::fma) == 64);
+}
+
+// What the launch bounds of the kernels count on: blocks on a multiprocessor of 228 KiB, a KiB each its own.
+TEST_CASE("sparse/plan/shared") {
+  for (const SparseArithmetic arithmetic : all)
+    for (const std::int64_t filters : {16, 32, 64, 128})
+      for (const std::int64_t channels : {1, 16, 32, 64, 100, 128, 300})
+        for (const std::int64_t outputs : {1000, 1000000}) {
+          SparseConvProblem p = problem(channels, filters);
+          p.max_outputs = outputs;
+          const std::int64_t pair_units = gathered_units(p, arithmetic);
+          const GatheredPlan plan = plan_gathered(p, arithmetic, reference_gpu());
+          CAPTURE(plan.str());
+          const std::size_t resident = plan.columns == 128 ? 2 : 4;
+          CHECK(resident * (plan.shared_bytes(27, pair_units) + 1024) <= 228U * 1024);
+          CHECK(plan.shared_bytes(125, pair_units) <= 227U * 1024);
+          CHECK(plan.number_slots(pair_units) * 2 * batch_rows * 4 >= 125 * 16);  // taps are listed there
+        }
+}
+
+// The grid has every block and slice of any run, and the workspace what they write.
+TEST_CASE("sparse/plan/slices") {
+  int sliced = 0;
+  for (const std::int64_t filters : {16, 64, 300})
+    for (const std::int64_t taps : {1, 3, 27})
+      for (const std::int64_t bound : {1, 700, 5000, 30000, 1000000})
+        for (const int fill : {0, 1, 7, 300, 1 << 16})
+          for (std::int64_t outputs = 0; outputs <= bound; outputs += 1 + outputs / 20) {
+            SparseConvProblem p = problem(16, filters, taps);
+            p.max_outputs = bound;
+            GatheredPlan plan = plan_gathered(p, SparseArithmetic::fp16, reference_gpu());
+            if (fill > 0) plan.fill = fill;
+            const std::int64_t rows = plan.rows_of(outputs), blocks = (outputs + rows - 1) / rows,
+                               slices = plan.slices_of(outputs, taps);
+            REQUIRE(rows >= fewest_rows);
+            REQUIRE(rows <= plan.rows);
+            REQUIRE(blocks <= plan.blocks(p));
+            REQUIRE(blocks * slices <= plan.grid_x(p));
+            REQUIRE(slices >= 1);
+            REQUIRE(slices <= most_slices);
+            if (slices == 1) continue;
+            ++sliced;
+            REQUIRE(taps / slices >= 3);
+            REQUIRE(blocks * plan.tiles_n(p) <= plan.counters(plan.tiles_n(p)));
+            const std::int64_t sums = blocks * slices * plan.tiles_n(p) * rows * plan.columns;
+            REQUIRE(plan.parts_offset(p) + static_cast<std::size_t>(sums) * 4 <= plan.workspace_bytes(p));
+            REQUIRE(plan.parts_offset(p) % 16 == 0);
+          }
+  CHECK(sliced > 100);
 }
 
 // Every weight stands where the kernels look for it, rounded once with its scale, and zeros everywhere else.
@@ -76,7 +117,7 @@ TEST_CASE("sparse/plan/filters") {
     const GatheredPlan plan = plan_gathered(p, arithmetic, reference_gpu());
     std::vector<std::byte> blob(gathered_filter_bytes(p, plan, arithmetic), std::byte{0x5A});
     pack_gathered_filters(conv, p, weights, plan, arithmetic, blob);
-    const std::int64_t steps = gathered_steps(p, arithmetic), bytes = element_bytes(arithmetic), of_step = 64 / bytes;
+    const std::int64_t units = gathered_units(p, arithmetic), bytes = element_bytes(arithmetic), of_unit = 64 / bytes;
     std::int64_t filled = 0;
     for (std::int64_t i = 0; i < static_cast<std::int64_t>(blob.size()); i += bytes)
       for (std::int64_t b = 0; b < bytes; ++b)
@@ -86,8 +127,8 @@ TEST_CASE("sparse/plan/filters") {
         }
     CHECK(filled == 70 * 21 * 9);
     for (const auto& [k, c, tap] : {std::tuple{0, 0, 0}, {69, 20, 8}, {64, 3, 4}, {37, 17, 5}, {12, 9, 1}}) {
-      const std::int64_t column = k % plan.columns, channel = c % of_step;
-      const std::byte* at = blob.data() + ((k / plan.columns * 9 + tap) * steps + c / of_step) * plan.columns * 64;
+      const std::int64_t column = k % plan.columns, channel = c % of_unit;
+      const std::byte* at = blob.data() + ((k / plan.columns * 9 + tap) * units + c / of_unit) * plan.columns * 64;
       if (arithmetic == SparseArithmetic::fma) {
         at += (channel * plan.columns + column) * 4;
       } else {

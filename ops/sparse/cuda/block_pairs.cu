@@ -14,10 +14,14 @@ namespace {
 constexpr int threads = 256;
 
 /// Grid: x cuts a tap's list, y the taps.
-__global__ void __launch_bounds__(threads) block_pairs(const __grid_constant__ DeviceRulebook rulebook,
-                                                       GatheredPlan plan, int blocks, int* begins, int* fault) {
+__global__ void __launch_bounds__(threads)
+    block_pairs(const __grid_constant__ DeviceRulebook rulebook, GatheredPlan plan, int blocks, int counters,
+                int* begins, int* fault) {
   wait_for_previous();
   let_next_start();
+  if (blockIdx.x == 0 && blockIdx.y == 0)
+    for (int i = static_cast<int>(threadIdx.x); i < counters; i += threads)
+      begins[static_cast<long long>(rulebook.volume) * (blocks + 1) + i] = 0;
   const int tap = static_cast<int>(blockIdx.y), lane = static_cast<int>(threadIdx.x) % 32;
   const auto counts = rulebook.counts();
   const DevicePairs pairs = rulebook.pairs(tap, counts.outputs);
@@ -51,13 +55,13 @@ __global__ void __launch_bounds__(threads) block_pairs(const __grid_constant__ D
 }  // namespace
 
 void find_block_pairs(const Context& context, const DeviceRulebook& rulebook, const GatheredPlan& plan, int blocks,
-                      int* begins) {
+                      int counters, int* begins) {
   // Some 8 blocks a multiprocessor in all, and no more than the longest list could fill.
   const long long longest = std::min<long long>(rulebook.room, rulebook.most_outputs) + 1;
   const auto most = blocks_for(8LL * context.multiprocessors, rulebook.volume);
   const unsigned x = std::min(blocks_for(longest, threads), most);
   launch(context, block_pairs, dim3(x, static_cast<unsigned>(rulebook.volume)), threads, 0, rulebook, plan, blocks,
-         begins, context.fault);
+         counters, begins, context.fault);
 }
 
 }  // namespace lenslet::cuda

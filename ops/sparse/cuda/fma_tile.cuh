@@ -21,7 +21,7 @@ class FmaTile {
       for (float& sum : row) sum = 0;
   }
 
-  /// += a step: `groups` times four channels of the batch's `rows` rows at `a`, and of the filters at `b`.
+  /// += a unit: `groups` times four channels of the batch's `rows` rows at `a`, and of the filters at `b`.
   __device__ void multiply(const char* a, const char* b, int rows, int groups) {
     const int count = place_.pieces(rows, 8);
     if (count == 0) return;
@@ -59,7 +59,7 @@ class FmaTile {
   template <int n>
   __device__ void multiply_pieces(const char* a, const char* b, int groups) {
     const int first = row_of(0), shuffle = first >> 1 & 3;  // other rows are multiples of 8 apart
-    a += first * step_bytes;
+    a += first * unit_bytes;
     const float* right = reinterpret_cast<const float*>(b) + first_four() * 4;
     // Of few rows two groups together: their reads wait for each other's products.
 #pragma unroll(n <= 2 ? 2 : 1)
@@ -68,7 +68,7 @@ class FmaTile {
       float left[n][4];
 #pragma unroll
       for (int i = 0; i < n; ++i)
-        read_stored(left[i], reinterpret_cast<const float*>(at + i * Place::along_m * 8 * step_bytes));
+        read_stored(left[i], reinterpret_cast<const float*>(at + i * Place::along_m * 8 * unit_bytes));
 #pragma unroll
       for (int k = 0; k < 4; ++k)
 #pragma unroll

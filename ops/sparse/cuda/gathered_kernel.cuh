@@ -15,14 +15,14 @@ namespace lenslet::cuda {
 using GatheredFunction = void (*)(GatheredCall);
 
 /// Kernels for 16, 32, 64 and 128 filters, as far as most_columns(). Of 128, two blocks of eight warps are resident, of
-/// fewer three of four.
+/// fewer four of four.
 template <template <int> typename Tile>
 GatheredFunction gathered_function(int columns) {
-  if (columns == 16) return gathered_kernel<Tile<16>, 16, 3>;
-  if (columns == 32) return gathered_kernel<Tile<32>, 32, 3>;
+  if (columns == 16) return gathered_kernel<Tile<16>, 16, 4>;
+  if (columns == 32) return gathered_kernel<Tile<32>, 32, 4>;
   if constexpr (most_columns(Tile<16>::arithmetic) == 128)
     if (columns == 128) return gathered_kernel<Tile<128>, 128, 2>;
-  return gathered_kernel<Tile<64>, 64, 3>;
+  return gathered_kernel<Tile<64>, 64, 4>;
 }
 
 class BoundGathered final : public BoundKernel {
@@ -51,10 +51,13 @@ class BoundGathered final : public BoundKernel {
     call.store_fours = p_.filters % 4 == 0 && quad_aligned(call.y, call.residual);
     auto* const begins = reinterpret_cast<int*>(run.workspace.data());
     call.begins = begins;
-    find_block_pairs(*run.cuda, call.rulebook, plan_, call.blocks, begins);
-    const std::size_t shared_bytes = plan_.shared_bytes(p_.taps);
+    call.done = begins + p_.taps * (call.blocks + 1);
+    call.parts = reinterpret_cast<float4*>(run.workspace.data() + plan_.parts_offset(p_));
+    find_block_pairs(*run.cuda, call.rulebook, plan_, call.blocks, plan_.counters(plan_.tiles_n(p_)), begins);
+    const std::size_t shared_bytes = plan_.shared_bytes(p_.taps, call.units);
     allow_shared_bytes(function_, shared_bytes);
-    launch(*run.cuda, function_, dim3(static_cast<unsigned>(call.blocks), static_cast<unsigned>(plan_.tiles_n(p_))),
+    launch(*run.cuda, function_,
+           dim3(static_cast<unsigned>(plan_.grid_x(p_)), static_cast<unsigned>(plan_.tiles_n(p_))),
            static_cast<unsigned>(block_threads(plan_.columns)), shared_bytes, call);
   }
   std::string fault() const override { return rulebook_fault(p_); }
@@ -81,7 +84,8 @@ class GatheredKernel : public Kernel {
     const SparseArithmetic arithmetic = arithmetic_of(node);
     const GatheredPlan plan = plan_gathered(p, arithmetic, target.device);
     if (plan.tiles_n(p) > 65535) return Offer::refuse("more than 65535 tiles of filters");
-    if (auto why = target.device.refuse_shared(plan.shared_bytes(p.taps))) return Offer::refuse(std::move(*why));
+    if (auto why = target.device.refuse_shared(plan.shared_bytes(p.taps, gathered_units(p, arithmetic))))
+      return Offer::refuse(std::move(*why));
     Candidate candidate;
     candidate.config = plan.str();
     candidate.inputs.resize(node.inputs().size());

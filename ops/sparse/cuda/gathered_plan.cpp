@@ -1,6 +1,7 @@
 #include "ops/sparse/cuda/gathered_plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -19,9 +20,8 @@ int columns_for(std::int64_t filters, SparseArithmetic arithmetic) {
   return most_columns(arithmetic) == 128 && (filters + 63) / 64 % 2 == 0 ? 128 : 64;
 }
 
-/// Of many outputs: as many as leave room for two blocks of 128 filters on a multiprocessor, and for three and more of
-/// fewer. At least 64: list_batches() needs the room of their numbers.
-int most_rows(int columns) { return columns == 16 ? 256 : columns == 128 ? 112 : 128; }
+/// Blocks that a multiprocessor is to have at a time.
+int resident(int columns) { return columns == 128 ? 2 : 4; }
 
 }  // namespace
 
@@ -29,73 +29,116 @@ std::string GatheredPlan::str() const {
   return ConfigWriter()
       .add("rows", std::int64_t{rows})
       .add("columns", std::int64_t{columns})
-      .add("few_below", std::int64_t{few_below})
+      .add("units", std::int64_t{units})
+      .add("ahead", std::int64_t{ahead})
+      .add("fill", std::int64_t{fill})
+      .add("slices", std::int64_t{slices})
       .str();
 }
 
 std::int64_t GatheredPlan::blocks(const SparseConvProblem& p) const {
-  const auto filled = [&](std::int64_t most_outputs, int of_block) {
-    return (std::min(p.max_outputs, most_outputs) + of_block - 1) / of_block;
-  };
-  return std::max({filled(p.max_outputs, rows), filled(few_below, few_rows), filled(few_below / 4, fewest_rows)});
+  return std::min((p.max_outputs + fewest_rows - 1) / fewest_rows, p.max_outputs / rows + fill + 1);
 }
 
-std::size_t GatheredPlan::shared_bytes(std::int64_t taps) const {
+std::int64_t GatheredPlan::grid_x(const SparseConvProblem& p) const {
+  return std::max(blocks(p), std::min<std::int64_t>(fill, slices * blocks(p)));
+}
+
+int GatheredPlan::number_slots(std::int64_t pair_units) const {
+  return static_cast<int>(std::bit_ceil(static_cast<unsigned>((2 * ahead + 1) * step_batches(pair_units) + 1)));
+}
+
+std::size_t GatheredPlan::shared_bytes(std::int64_t taps, std::int64_t pair_units) const {
   const auto sums = static_cast<std::size_t>(rows * columns) * sizeof(float);
-  const auto stage = static_cast<std::size_t>((most_batch() + columns) * step_bytes);
-  const auto numbers = static_cast<std::size_t>((2 * steps_ahead + 1) * 2 * most_batch()) * sizeof(int);
-  const auto batches = static_cast<std::size_t>(taps * ((rows + most_batch() - 1) / most_batch()));
-  return sums + (steps_ahead + 1) * stage + numbers + batches * 16;
+  const auto stage = static_cast<std::size_t>(units * (batch_rows + columns) * unit_bytes);
+  const auto numbers = static_cast<std::size_t>(number_slots(pair_units) * 2 * batch_rows) * sizeof(int);
+  const auto batches = static_cast<std::size_t>(taps * ((rows + batch_rows - 1) / batch_rows));
+  return sums + static_cast<std::size_t>(ahead + 1) * stage + numbers + batches * 16;
+}
+
+std::size_t GatheredPlan::parts_offset(const SparseConvProblem& p) const {
+  return (static_cast<std::size_t>(p.taps * (blocks(p) + 1) + counters(tiles_n(p))) * sizeof(int) + 15) / 16 * 16;
 }
 
 std::size_t GatheredPlan::workspace_bytes(const SparseConvProblem& p) const {
-  return static_cast<std::size_t>(p.taps * (blocks(p) + 1)) * sizeof(int);
+  // Slices are no more than `fill` blocks of at most few_rows, and `slices` of each output.
+  const std::int64_t filled = std::int64_t{fill} * few_rows, there = slices * (p.max_outputs + few_rows);
+  const bool sliced = slices_of(1, p.taps) > 1;
+  return parts_offset(p) +
+         (sliced ? static_cast<std::size_t>(std::min(filled, there) * tiles_n(p) * columns) * sizeof(float) : 0);
 }
 
 GatheredPlan plan_gathered(const SparseConvProblem& p, SparseArithmetic arithmetic, const DeviceProfile& device) {
-  const int columns = columns_for(p.filters, arithmetic), rows = most_rows(columns);
-  return {columns, rows, 3 * rows * std::clamp(device.units, 1, 1 << 16) / 2};
+  const int columns = columns_for(p.filters, arithmetic), multiprocessors = std::clamp(device.units, 1, 1 << 14);
+  const int fill =
+      std::max<int>(1, static_cast<int>(resident(columns) * multiprocessors / ((p.filters + columns - 1) / columns)));
+  // More rows share what is read of filters; of few filters their sums would take the room of larger steps.
+  const int many = columns == 128 ? 112 : columns == 64 ? few_rows : columns == 32 ? 128 : 96;
+  GatheredPlan plan{.columns = columns,
+                    .rows = p.max_outputs <= std::int64_t{fill} * few_rows ? few_rows : many,
+                    .units = 1,
+                    .ahead = 1,
+                    .fill = fill,
+                    .slices = most_slices};
+  // As large steps as leave room for the other blocks of a multiprocessor of 228 KiB, each with a KiB of its own.
+  const auto fits = [&](int units, int ahead) {
+    GatheredPlan larger = plan;
+    larger.units = units;
+    larger.ahead = ahead;
+    const auto of_block = larger.shared_bytes(p.taps, gathered_units(p, arithmetic)) + 1024;
+    return static_cast<std::size_t>(resident(columns)) * of_block <= 228U * 1024;
+  };
+  for (const int units : {2, 4})
+    if (fits(units, 1)) plan.units = units;
+  for (const int ahead : {2, 3})
+    if (fits(plan.units, ahead)) plan.ahead = ahead;
+  return plan;
 }
 
 GatheredPlan read_gathered_plan(const SparseConvProblem& p, SparseArithmetic arithmetic, std::string_view config) {
   ConfigReader reader(config);
-  const std::int64_t rows = reader.integer("rows", 1, 1024), columns = reader.integer("columns", 1, 1024),
-                     few_below = reader.integer("few_below", 0, 1 << 30);
+  const std::int64_t rows = reader.integer("rows", few_rows, 256), columns = reader.integer("columns", 1, 1024),
+                     units = reader.integer("units", 1, most_units), ahead = reader.integer("ahead", 1, most_ahead),
+                     fill = reader.integer("fill", 1, 1 << 16), slices = reader.integer("slices", 1, most_slices);
   reader.finish();
-  const GatheredPlan plan{columns_for(p.filters, arithmetic), most_rows(columns_for(p.filters, arithmetic)),
-                          static_cast<int>(few_below)};
-  if (plan.rows != rows || plan.columns != columns) reader.refuse("there is no such cut of it");
+  const GatheredPlan plan{.columns = columns_for(p.filters, arithmetic),
+                          .rows = static_cast<int>(rows),
+                          .units = static_cast<int>(units),
+                          .ahead = static_cast<int>(ahead),
+                          .fill = static_cast<int>(fill),
+                          .slices = static_cast<int>(slices)};
+  if (plan.columns != columns || rows % 16 != 0 || units == 3) reader.refuse("there is no such cut of it");
   return plan;
 }
 
-std::int64_t gathered_steps(const SparseConvProblem& p, SparseArithmetic arithmetic) {
-  return (p.channels * element_bytes(arithmetic) + step_bytes - 1) / step_bytes;
+std::int64_t gathered_units(const SparseConvProblem& p, SparseArithmetic arithmetic) {
+  return (p.channels * element_bytes(arithmetic) + unit_bytes - 1) / unit_bytes;
 }
 
 std::size_t gathered_filter_bytes(const SparseConvProblem& p, const GatheredPlan& plan, SparseArithmetic arithmetic) {
-  return static_cast<std::size_t>(plan.tiles_n(p) * p.taps * gathered_steps(p, arithmetic) * plan.columns * step_bytes);
+  return static_cast<std::size_t>(plan.tiles_n(p) * p.taps * gathered_units(p, arithmetic) * plan.columns * unit_bytes);
 }
 
 void pack_gathered_filters(const SparseConvOp& op, const SparseConvProblem& p, const float* w, const GatheredPlan& plan,
                            SparseArithmetic arithmetic, std::span<std::byte> to) {
   std::memset(to.data(), 0, to.size());
-  const std::int64_t steps = gathered_steps(p, arithmetic), bytes = element_bytes(arithmetic),
-                     step_channels = step_bytes / bytes;
+  const std::int64_t units = gathered_units(p, arithmetic), bytes = element_bytes(arithmetic),
+                     unit_channels = unit_bytes / bytes;
   const auto scale = op.scale();
   for (std::int64_t k = 0; k < p.filters; ++k)
     for (std::int64_t c = 0; c < p.channels; ++c)
       for (std::int64_t tap = 0; tap < p.taps; ++tap) {
         const double exact = double{w[(k * p.channels + c) * p.taps + tap]} *
                              (scale.empty() ? 1.0 : double{scale[static_cast<std::size_t>(k)]});
-        const std::int64_t column = k % plan.columns, in_step = c % step_channels;
+        const std::int64_t column = k % plan.columns, in_unit = c % unit_channels;
         std::byte* const stage =
-            to.data() + ((k / plan.columns * p.taps + tap) * steps + c / step_channels) * plan.columns * step_bytes;
+            to.data() + ((k / plan.columns * p.taps + tap) * units + c / unit_channels) * plan.columns * unit_bytes;
         const auto put = [&](std::int64_t at, auto value) { std::memcpy(stage + at, &value, sizeof(value)); };
         if (arithmetic == SparseArithmetic::fma) {
-          put((in_step * plan.columns + column) * bytes, static_cast<float>(exact));
+          put((in_unit * plan.columns + column) * bytes, static_cast<float>(exact));
           continue;
         }
-        const std::int64_t byte = in_step * bytes, half = byte / 16 % 2 ^ (column >> 2 & 1);
+        const std::int64_t byte = in_unit * bytes, half = byte / 16 % 2 ^ (column >> 2 & 1);
         const std::int64_t at = (byte / 32 * plan.columns + column) * 32 + half * 16 + byte % 16;
         if (arithmetic == SparseArithmetic::tf32)
           put(at, tf32_from_f64(exact));
@@ -104,36 +147,41 @@ void pack_gathered_filters(const SparseConvOp& op, const SparseConvProblem& p, c
       }
 }
 
-// Not fitted: counted by hand, before anything was measured.
+// Constants of steps by what an H100 took for those before steps had several units: not fitted.
 double gathered_us(const SparseConvProblem& p, const GatheredPlan& plan, SparseArithmetic arithmetic,
                    const DeviceProfile& device) {
   // Both launches' starts: reading counts, places and numbers of sites, one after the other.
   constexpr double start_us = 4;
   // Of the peak. Batches are filled up: a block of 64 outputs has 16 % more rows than pairs at multiples of 16, one of
   // 128 has 10 % (docs/sparse.md).
-  constexpr double share = 0.65, step_us = 0.4;
+  constexpr double share = 0.65, slices_us = 3;
+  // Narrow rows are multiplied sooner without tensor cores.
+  const bool fma = arithmetic == SparseArithmetic::fma;
+  const double batch_us = fma ? 0.4 : 0.5, unit_us = fma ? 0.3 : 0.22;
   const int block_rows = plan.rows_of(p.max_outputs);
   const double filled = block_rows <= few_rows ? 1.16 : 1.1;
   const std::int64_t bytes = element_bytes(arithmetic);
   const double rate = arithmetic == SparseArithmetic::fma    ? device.fp32_flops_per_us
                       : arithmetic == SparseArithmetic::tf32 ? device.flops_per_us(Numerics::Multiply::tf32)
                                                              : device.flops_per_us(Numerics::Multiply::fp16);
-  const auto steps = static_cast<double>(gathered_steps(p, arithmetic));
+  const auto pair_units = static_cast<double>(gathered_units(p, arithmetic));
   const auto pairs = static_cast<double>(p.max_pairs), rows = static_cast<double>(p.max_outputs);
   const auto tiles_n = static_cast<double>(plan.tiles_n(p));
   const auto blocks = static_cast<double>((p.max_outputs + block_rows - 1) / block_rows),
              taps = static_cast<double>(p.taps);
-  const double multiplied = 2 * filled * pairs * steps * (step_bytes / static_cast<double>(bytes)) *
+  const double multiplied = 2 * filled * pairs * pair_units * (unit_bytes / static_cast<double>(bytes)) *
                             (tiles_n * plan.columns) / (share * rate);
   // L2 gives some 1.3 times what memory does: rows of x a pair, filters a block and tap.
-  const double gathered = tiles_n * pairs * steps * step_bytes + tiles_n * blocks * taps * steps * plan.columns * 64;
+  const double gathered =
+      tiles_n * pairs * pair_units * unit_bytes + tiles_n * blocks * taps * pair_units * plan.columns * 64;
   const double stored = static_cast<double>(bytes) * rows * static_cast<double>(p.filters) * (p.residual ? 2 : 1) +
                         8 * pairs + static_cast<double>(p.max_inputs * p.channels * bytes);
   const double moved = gathered / (1.3 * device.bytes_per_us) + stored / device.bytes_per_us;
   // What one block's steps take one after the other, as often as blocks follow one another.
-  const double at_once = std::max(device.units, 1) * (plan.columns == 128 ? 2.0 : 3.0);
-  const double turns = std::ceil(blocks * tiles_n / at_once);
-  const double alone = turns * taps * steps * std::ceil(block_rows / static_cast<double>(batch_rows)) * step_us;
+  const int slices = plan.slices_of(p.max_outputs, p.taps);
+  const double turns = std::ceil(blocks * slices / plan.fill);
+  const double batches = taps * std::ceil(block_rows / static_cast<double>(batch_rows)) / slices;
+  const double alone = turns * batches * (batch_us + pair_units * unit_us) + (slices > 1 ? slices_us : 0);
   return 2 * device.launch_us + start_us + std::max({multiplied, moved, alone});
 }
 

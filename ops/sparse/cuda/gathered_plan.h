@@ -3,8 +3,9 @@
 // C++, tested without a device.
 //
 // A block has the sums of some outputs and a tile of the filters in shared memory. Tap after tap, the pairs that lead
-// to its outputs are packed into batches of at most batch_rows, so that nothing is multiplied that is not there; of a
-// batch come step_bytes of channels at a time.
+// to its outputs are packed into batches of at most batch_rows, so that nothing is multiplied that is not there. A
+// batch's channels come in units of unit_bytes; some units, of one batch or of several, are a step, which is loaded and
+// waited for together. Where blocks are few, several share the batches of one block's outputs: slices.
 
 #include <cstddef>
 #include <optional>
@@ -19,9 +20,8 @@
 namespace lenslet::cuda {
 
 /// Pairs multiplied at a time, and bytes of channels of each.
-inline constexpr int batch_rows = 128, step_bytes = 64;
-/// Batches whose steps are under way while one is multiplied.
-inline constexpr int steps_ahead = 2;
+inline constexpr int batch_rows = 64, unit_bytes = 64;
+inline constexpr int most_units = 4, most_ahead = 3, most_slices = 8;
 
 /// What is multiplied, and by what.
 enum class SparseArithmetic { fma, tf32, fp16, bf16 };
@@ -42,39 +42,66 @@ LENSLET_HOST_DEVICE constexpr int warps_n(int columns) { return columns <= 32 ? 
 LENSLET_HOST_DEVICE constexpr int warps_m(int columns) { return columns <= 32 ? 4 : 2; }
 LENSLET_HOST_DEVICE constexpr int block_threads(int columns) { return 32 * warps_n(columns) * warps_m(columns); }
 
-/// Outputs of a block where there are few, and where there are fewer still.
+/// Outputs of a block where slices share them, and where there are fewest; whole ones have at least the latter.
 inline constexpr int few_rows = 64, fewest_rows = 32;
 
 struct GatheredPlan {
-  int columns;    ///< filters of a tile: 16, 32, 64 or 128
-  int rows;       ///< outputs of a block, at most
-  int few_below;  ///< few_rows where a run has fewer outputs than this, fewest_rows below a quarter; no bit depends on
-                  ///< it
+  int columns;  ///< filters of a tile: 16, 32, 64 or 128
+  int rows;     ///< outputs of a block, at most: few_rows or more, a multiple of 16
+  int units;    ///< of a step: 1, 2 or 4
+  int ahead;    ///< steps that are under way while one is multiplied
+  int fill;     ///< blocks of outputs, times tiles of filters, that fill the device
+  int slices;   ///< among which the batches of one block's outputs may be divided, at most
 
-  /// "rows=128 columns=64 few_below=25344".
+  /// "rows=64 columns=64 units=2 ahead=1 fill=528 slices=8".
   std::string str() const;
-  /// Outputs of a block in a run that has so many.
+  /// Outputs of a block in a run that has so many: such that blocks fill the device once, or a whole number of times.
   LENSLET_HOST_DEVICE int rows_of(std::int64_t outputs) const {
-    return outputs >= few_below ? rows : outputs >= few_below / 4 ? few_rows : fewest_rows;
+    const int all = static_cast<int>(outputs);
+    if (all < fill * 8) return fewest_rows;
+    if (all < fill * fewest_rows) return slices > 1 ? few_rows : fewest_rows;
+    const int times = (all + fill * rows - 1) / (fill * rows);
+    return ((all + fill * times - 1) / (fill * times) + 7) / 8 * 8;
+  }
+  /// Blocks among which the batches of one block's outputs are divided, in a run that has so many outputs. The order in
+  /// which an output's products are added follows from it.
+  LENSLET_HOST_DEVICE int slices_of(std::int64_t outputs, std::int64_t taps) const {
+    if (outputs <= 0 || outputs >= fill * fewest_rows) return 1;
+    const int of_block = rows_of(outputs), often = fill / ((static_cast<int>(outputs) + of_block - 1) / of_block);
+    const int most = taps / 3 < slices ? static_cast<int>(taps / 3) : slices;
+    const int taken = often < most ? often : most;
+    return taken < 1 ? 1 : taken;
   }
   /// As many as any number of outputs fills that there may be.
   std::int64_t blocks(const SparseConvProblem& p) const;
+  /// With their slices.
+  std::int64_t grid_x(const SparseConvProblem& p) const;
   std::int64_t tiles_n(const SparseConvProblem& p) const { return (p.filters + columns - 1) / columns; }
-  /// Pairs of a batch that there may be.
-  LENSLET_HOST_DEVICE int most_batch() const { return rows < batch_rows ? rows : batch_rows; }
-  std::size_t shared_bytes(std::int64_t taps) const;
-  /// Where each tap's pairs of each block begin: ints [taps, blocks + 1].
+  /// Batches that may begin in a step, of pairs with `pair_units` units.
+  LENSLET_HOST_DEVICE int step_batches(std::int64_t pair_units) const {
+    return static_cast<int>((units + pair_units - 1) / pair_units);
+  }
+  /// Batches whose numbers of sites are there at a time: a power of two.
+  int number_slots(std::int64_t pair_units) const;
+  std::size_t shared_bytes(std::int64_t taps, std::int64_t pair_units) const;
+
+  // The workspace: where each tap's pairs of each block begin, ints [taps, blocks + 1]; how many slices of a block are
+  // done, ints; the slices' sums.
+  LENSLET_HOST_DEVICE int counters(std::int64_t tiles) const { return static_cast<int>(fill / 2 * tiles); }
+  /// Where the sums begin.
+  std::size_t parts_offset(const SparseConvProblem& p) const;
   std::size_t workspace_bytes(const SparseConvProblem& p) const;
 };
 
-/// Blocks are small where those of `rows` would leave multiprocessors of `device` with less than one and a half.
+/// Of large blocks only where there are outputs for them.
 GatheredPlan plan_gathered(const SparseConvProblem& p, SparseArithmetic arithmetic, const DeviceProfile& device);
-/// Any few_below. Error(invalid_argument) where `config` is no plan of this problem otherwise.
+/// Any but the columns may be others than plan_gathered()'s. Error(invalid_argument) where `config` is no plan of this
+/// problem otherwise.
 GatheredPlan read_gathered_plan(const SparseConvProblem& p, SparseArithmetic arithmetic, std::string_view config);
 
-/// Steps of a pair's channels.
-std::int64_t gathered_steps(const SparseConvProblem& p, SparseArithmetic arithmetic);
-/// Filters, [tiles_n][taps][steps][64 * columns bytes], as they lie in shared memory while they are multiplied:
+/// Units of a pair's channels.
+std::int64_t gathered_units(const SparseConvProblem& p, SparseArithmetic arithmetic);
+/// Filters, [tiles_n][taps][units][64 * columns bytes], as they lie in shared memory while they are multiplied:
 /// fma: 16 channels of `columns` filters; others: two groups of 32 bytes of channels, [columns][32 bytes], whose halves
 /// are swapped in every second four filters, so that eight rows lie in different banks.
 std::size_t gathered_filter_bytes(const SparseConvProblem& p, const GatheredPlan& plan, SparseArithmetic arithmetic);

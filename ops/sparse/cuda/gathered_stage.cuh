@@ -8,8 +8,8 @@
 
 namespace lenslet::cuda {
 
-/// Where 16 bytes `chunk` of row `row` of a step lie: eight rows are read at once from different banks.
-__device__ inline int stage_offset(int row, int chunk) { return row * step_bytes + ((chunk ^ (row >> 1 & 3)) << 4); }
+/// Where 16 bytes `chunk` of row `row` of a unit lie: eight rows are read at once from different banks.
+__device__ inline int stage_offset(int row, int chunk) { return row * unit_bytes + ((chunk ^ (row >> 1 & 3)) << 4); }
 
 /// Where four sums, of columns 4 * `four` and on, of row `row` lie, in floats. Rows are those of a batch, most often
 /// neighbours: two of them by 64 bytes, or four by 32, lie in different banks.

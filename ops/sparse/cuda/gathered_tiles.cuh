@@ -3,10 +3,11 @@
 // through the taps: the pairs of a tap that lead to its outputs lie next to one another in the rulebook, so that their
 // rows of x are gathered into a full tile, multiplied with the tap's filters and added to the sums where they belong.
 // Nothing is multiplied that is not there, and no neighbours are looked up. Each output meets its taps in their order
-// and belongs to one block, so that bits repeat.
+// and belongs to one block, or to slices that share its batches and whose sums the last of them to end adds in their
+// order, so that bits repeat.
 //
-// While a step of a batch is multiplied, the next two are on their way (cp.async), and the numbers of the batches
-// behind those.
+// A step is units of one batch or of several, so that narrow rows are not waited for one batch at a time. While one is
+// multiplied, the next are on their way (cp.async), and the numbers of the batches behind those.
 
 #include "base/cuda/launch.h"
 #include "ops/conv/cuda/copy_async.cuh"
@@ -27,8 +28,13 @@ struct GatheredCall {
   const float* bias = nullptr;                   ///< [K] or null
   void* y = nullptr;
   const int* begins = nullptr;  ///< find_block_pairs()
+  int* done = nullptr;          ///< slices of each block and tile that are done; zeros before
+  float4* parts = nullptr;      ///< the sums of each slice
   int* fault = nullptr;
-  int channels, filters, steps, blocks;
+  int channels, filters, blocks;
+  int units;         ///< of a pair
+  int numbers_mask;  ///< batches whose numbers are there, less one: slots in turn
+  int lead;          ///< batches that numbers are loaded before their rows
   int access;        ///< bytes by which rows of x are read: 16, 4 or 2
   bool store_fours;  ///< four numbers of y at a time are aligned
 
@@ -38,8 +44,10 @@ struct GatheredCall {
         plan(cut),
         channels(static_cast<int>(p.channels)),
         filters(static_cast<int>(p.filters)),
-        steps(static_cast<int>(gathered_steps(p, arithmetic))),
-        blocks(static_cast<int>(cut.blocks(p))) {}
+        blocks(static_cast<int>(cut.blocks(p))),
+        units(static_cast<int>(gathered_units(p, arithmetic))),
+        numbers_mask(cut.number_slots(units) - 1),
+        lead(cut.ahead * cut.step_batches(units)) {}
 };
 
 /// Pairs of a tap that are multiplied together. In shared memory.
@@ -119,29 +127,30 @@ __device__ inline void clear_share(const GatheredCall& call, int first, int firs
 template <int columns>
 struct GatheredShared {
   float* sums;   ///< [rows][columns], sums_offset()
-  char* stages;  ///< of each step under way: rows of x, then filters
+  char* stages;  ///< of each step under way: its units' rows of x, then their filters
   int* numbers;  ///< of each batch: inputs, then rows of the block
   Batch* batches;
-  int a_bytes;
-  static constexpr int slots = steps_ahead + 1, number_slots = 2 * steps_ahead + 1;
+  int units;  ///< of a step
+  static constexpr int a_bytes = batch_rows * unit_bytes, b_bytes = columns * unit_bytes;
 
-  __device__ GatheredShared(char* memory, const GatheredPlan& plan) : a_bytes(plan.most_batch() * step_bytes) {
+  __device__ GatheredShared(char* memory, const GatheredCall& call) : units(call.plan.units) {
     sums = reinterpret_cast<float*>(memory);
-    stages = memory + plan.rows * columns * static_cast<int>(sizeof(float));
-    numbers = reinterpret_cast<int*>(stages + slots * stage_bytes());
-    batches = reinterpret_cast<Batch*>(numbers + number_slots * 2 * plan.most_batch());
+    stages = memory + call.plan.rows * columns * static_cast<int>(sizeof(float));
+    numbers = reinterpret_cast<int*>(stages + (call.plan.ahead + 1) * stage_bytes());
+    batches = reinterpret_cast<Batch*>(numbers + (call.numbers_mask + 1) * 2 * batch_rows);
   }
-  __device__ int stage_bytes() const { return a_bytes + columns * step_bytes; }
+  __device__ int stage_bytes() const { return units * (a_bytes + b_bytes); }
 };
 
 /// Lists a block's batches, tap by tap, and counts them. All threads; what it writes is there when it returns.
 template <int columns>
 __device__ inline int list_batches(const GatheredCall& call, const GatheredShared<columns>& shared,
                                    DeviceRulebook::Counts counts, int block, int first_row, int block_rows) {
-  constexpr int threads = block_threads(columns);
+  static_assert(block_threads(columns) >= 125);
   auto* const of_tap = reinterpret_cast<Batch*>(shared.numbers);  // of 125 taps at most: they have room there
-  const int thread = static_cast<int>(threadIdx.x), taps = call.rulebook.volume, most = call.plan.most_batch();
-  for (int tap = thread; tap < taps; tap += threads) {
+  const int thread = static_cast<int>(threadIdx.x), taps = call.rulebook.volume;
+  const int tap = thread;  // no more taps than threads: 125 and 128
+  if (tap < taps) {
     const DevicePairs pairs = call.rulebook.pairs(tap, counts.outputs);
     Batch all{tap, block_rows, -1, first_row};
     if (pairs.in != nullptr) {
@@ -155,18 +164,21 @@ __device__ inline int list_batches(const GatheredCall& call, const GatheredShare
     of_tap[tap] = all;
   }
   __syncthreads();
-  int count = 0;
-  for (int tap = 0; tap < taps; ++tap) {
-    const int rows = of_tap[tap].rows;
-    if (tap % threads == thread)
-      for (int i = 0; i * most < rows; ++i) {
-        Batch part = of_tap[tap];
-        part.rows = min(most, rows - i * most);
-        part.in += part.in < 0 ? 0 : i * most;
-        part.out += i * most;
-        shared.batches[count + i] = part;
-      }
-    count += (rows + most - 1) / most;
+  int count = 0, before = 0;
+#pragma unroll 4
+  for (int other = 0; other < taps; ++other) {
+    const int batches = (of_tap[other].rows + batch_rows - 1) / batch_rows;
+    count += batches;
+    before += other < tap ? batches : 0;
+  }
+  if (tap < taps) {
+    Batch part = of_tap[tap];
+    for (int left = part.rows; left > 0; left -= batch_rows) {
+      part.rows = min(batch_rows, left);
+      shared.batches[before++] = part;
+      part.in += part.in < 0 ? 0 : batch_rows;
+      part.out += batch_rows;
+    }
   }
   __syncthreads();
   return count;
@@ -175,7 +187,7 @@ __device__ inline int list_batches(const GatheredCall& call, const GatheredShare
 /// Fills shared memory for one block.
 template <typename T, SparseArithmetic arithmetic, int columns>
 class GatheredLoader {
-  static constexpr int threads = block_threads(columns), row_elems = step_bytes / static_cast<int>(sizeof(T));
+  static constexpr int threads = block_threads(columns), unit_elems = unit_bytes / static_cast<int>(sizeof(T));
   /// Taps that follow one another along x want nearly the same rows. Not measured.
   static constexpr bool rows_in_l1 = true;
 
@@ -184,17 +196,17 @@ class GatheredLoader {
                             DeviceRulebook::Counts counts)
       : call_(call), shared_(shared), counts_(counts) {}
 
-  /// Groups of terms in step `step`.
-  __device__ static int groups(const GatheredCall& call, int step) {
-    constexpr int elems = group_bytes(arithmetic) / static_cast<int>(sizeof(T)), most = row_elems / elems;
-    return min(most, (call.channels - step * row_elems + elems - 1) / elems);
+  /// Groups of terms in unit `unit` of a pair.
+  __device__ static int groups(const GatheredCall& call, int unit) {
+    constexpr int elems = group_bytes(arithmetic) / static_cast<int>(sizeof(T)), most = unit_elems / elems;
+    return min(most, (call.channels - unit * unit_elems + elems - 1) / elems);
   }
 
   __device__ int* inputs_of(int batch) const {
-    return shared_.numbers + batch % GatheredShared<columns>::number_slots * 2 * call_.plan.most_batch();
+    return shared_.numbers + (batch & call_.numbers_mask) * (2 * batch_rows);
   }
   /// Numbers of outputs, as the rulebook has them.
-  __device__ int* outputs_of(int batch) const { return inputs_of(batch) + call_.plan.most_batch(); }
+  __device__ int* outputs_of(int batch) const { return inputs_of(batch) + batch_rows; }
 
   /// Starts the copies of a batch's numbers.
   __device__ void load_numbers(int number) const {
@@ -211,26 +223,29 @@ class GatheredLoader {
     }
   }
 
-  /// Starts the copies of a step: rows of x, whose numbers are there, and filters, to slot `slot`.
-  __device__ void load_step(int number, int step, int slot, int tile_n) const {
+  /// Starts the copies of units `unit` ... unit + count - 1 of a batch: rows of x, whose numbers are there, and
+  /// filters, to places `place` and on of slot `slot`.
+  __device__ void load_units(int number, int unit, int count, int slot, int place, int tile_n) const {
+    using Shared = GatheredShared<columns>;
     const Batch batch = shared_.batches[number];
-    char* const a = shared_.stages + slot * shared_.stage_bytes();
-    const int groups = this->groups(call_, step);
-    load_rows(inputs_of(number), batch.rows, step, groups, a);
-    const long long stage = (static_cast<long long>(tile_n) * call_.rulebook.volume + batch.tap) * call_.steps + step;
-    const char* const from = call_.w + stage * (columns * step_bytes);
-    char* const b = a + shared_.a_bytes;
-    for (int at = static_cast<int>(threadIdx.x) * 16; at < groups * columns * group_bytes(arithmetic);
-         at += threads * 16)
+    char* const stage = shared_.stages + slot * shared_.stage_bytes();
+    constexpr int of_group = group_bytes(arithmetic);
+    const int there = (call_.channels - unit * unit_elems) * static_cast<int>(sizeof(T));  // of a row, from here on
+    const int bytes = min(count * unit_bytes, (there + of_group - 1) / of_group * of_group);
+    load_rows(inputs_of(number), batch.rows, unit, there, bytes, stage + place * Shared::a_bytes);
+    const long long from_unit =
+        (static_cast<long long>(tile_n) * call_.rulebook.volume + batch.tap) * call_.units + unit;
+    const char* const from = call_.w + from_unit * Shared::b_bytes;
+    char* const b = stage + shared_.units * Shared::a_bytes + place * Shared::b_bytes;
+#pragma unroll 4
+    for (int at = static_cast<int>(threadIdx.x) * 16; at < bytes * columns; at += threads * 16)
       copy_async_16(b + at, from + at, true);
   }
 
  private:
-  /// Channels of the step's groups that x does not have become zeros.
-  __device__ void load_rows(const int* inputs, int rows, int step, int groups, char* a) const {
-    const int bytes = groups * group_bytes(arithmetic);
-    const int there = (call_.channels - step * row_elems) * static_cast<int>(sizeof(T));  // of a row, from here on
-    const char* const x = static_cast<const char*>(call_.x) + step * step_bytes;
+  /// `bytes` of each row, of which x has the first `there`: zeros behind.
+  __device__ void load_rows(const int* inputs, int rows, int unit, int there, int bytes, char* a) const {
+    const char* const x = static_cast<const char*>(call_.x) + unit * unit_bytes;
     const long long pitch = static_cast<long long>(call_.channels) * static_cast<int>(sizeof(T));
     const auto row_at = [&](int row, bool& exists) {
       const int in = inputs[row];
@@ -238,37 +253,43 @@ class GatheredLoader {
       if (!exists) report(call_.fault);
       return exists ? in * pitch : 0;
     };
+    const auto place = [&](int row, int chunk) {
+      return a + (chunk >> 2) * GatheredShared<columns>::a_bytes + stage_offset(row, chunk & 3);
+    };
+    // Threads a row: for as many chunks of 16 bytes.
+    const int chunks_log = bytes > 128 ? 4 : bytes > 64 ? 3 : bytes > 32 ? 2 : bytes > 16 ? 1 : 0;
     if (call_.access == 16) {
-      const int shift = bytes > 32 ? 2 : bytes > 16 ? 1 : 0;
-      for (int item = static_cast<int>(threadIdx.x); item < rows << shift; item += threads) {
-        const int row = item >> shift, chunk = item & ((1 << shift) - 1);
+#pragma unroll 2
+      for (int item = static_cast<int>(threadIdx.x); item < rows << chunks_log; item += threads) {
+        const int row = item >> chunks_log, chunk = item & ((1 << chunks_log) - 1);
         bool exists;
         const long long at = row_at(row, exists);
         exists = exists && chunk * 16 < there;
         if (chunk * 16 < bytes)
-          copy_async<4, rows_in_l1>(reinterpret_cast<float*>(a + stage_offset(row, chunk)),
+          copy_async<4, rows_in_l1>(reinterpret_cast<float*>(place(row, chunk)),
                                     reinterpret_cast<const float*>(exists ? x + at + chunk * 16 : call_.w), exists);
       }
     } else if (call_.access == 4) {
-      const int shift = bytes > 32 ? 4 : bytes > 16 ? 3 : 2;
+      const int shift = chunks_log + 2;
       for (int item = static_cast<int>(threadIdx.x); item < rows << shift; item += threads) {
         const int row = item >> shift, word = item & ((1 << shift) - 1);
         bool exists;
         const long long at = row_at(row, exists);
         exists = exists && word * 4 < there;
         if (word * 4 < bytes)
-          copy_async<1>(reinterpret_cast<float*>(a + stage_offset(row, word / 4) + word % 4 * 4),
+          copy_async<1>(reinterpret_cast<float*>(place(row, word / 4) + word % 4 * 4),
                         reinterpret_cast<const float*>(exists ? x + at + word * 4 : call_.w), exists);
       }
     } else if constexpr (sizeof(T) == 2) {
-      const int shift = bytes > 32 ? 5 : 4;
+      const int shift = chunks_log + 3;
       for (int item = static_cast<int>(threadIdx.x); item < rows << shift; item += threads) {
         const int row = item >> shift, half = item & ((1 << shift) - 1);
         bool exists;
         const long long at = row_at(row, exists);
         exists = exists && half * 2 < there;
-        *reinterpret_cast<unsigned short*>(a + stage_offset(row, half / 8) + half % 8 * 2) =
-            exists ? *reinterpret_cast<const unsigned short*>(x + at + half * 2) : 0;
+        if (half * 2 < bytes)
+          *reinterpret_cast<unsigned short*>(place(row, half / 8) + half % 8 * 2) =
+              exists ? *reinterpret_cast<const unsigned short*>(x + at + half * 2) : 0;
       }
     }
   }
@@ -278,7 +299,56 @@ class GatheredLoader {
   const DeviceRulebook::Counts counts_;
 };
 
-/// Grid: x the blocks of outputs, y the tiles of filters.
+/// Waits until no more than `pending` steps are under way: less than most_ahead.
+__device__ inline void wait_for_steps(int pending) {
+  if (pending == 0)
+    wait_for_copies<0>();
+  else if (pending == 1)
+    wait_for_copies<1>();
+  else
+    wait_for_copies<2>();
+}
+
+/// Leaves the sums of one of `slices` slices of block and tile `part` for the last of them to end, which adds all in
+/// their order. Whether this is the last, and has them.
+template <int columns>
+__device__ inline bool add_slices(const GatheredCall& call, float* sums, int part, int slice, int slices,
+                                  int rows_a_block, int rows) {
+  constexpr int threads = block_threads(columns);
+  __shared__ bool last;
+  const int thread = static_cast<int>(threadIdx.x), of_slice = rows_a_block * columns / 4;
+  auto* const mine = reinterpret_cast<float4*>(sums);
+  float4* const parts = call.parts + static_cast<long long>(part) * slices * of_slice;
+  for (int i = thread; i < rows * columns / 4; i += threads)
+    __stcg(parts + static_cast<long long>(slice) * of_slice + i, mine[i]);
+  __threadfence();
+  __syncthreads();
+  if (thread == 0) last = atomicAdd(call.done + part, 1) == slices - 1;
+  __syncthreads();
+  if (!last) return false;
+  __threadfence();
+#pragma unroll 1
+  for (int i = thread; i < rows * columns / 4; i += threads) {
+    float4 read[most_slices];
+#pragma unroll
+    for (int s = 0; s < most_slices; ++s)
+      if (s < slices) read[s] = __ldcg(parts + static_cast<long long>(s) * of_slice + i);
+    float4 sum = read[0];
+#pragma unroll
+    for (int s = 1; s < most_slices; ++s)
+      if (s < slices) {
+        sum.x += read[s].x;
+        sum.y += read[s].y;
+        sum.z += read[s].z;
+        sum.w += read[s].w;
+      }
+    mine[i] = sum;
+  }
+  __syncthreads();
+  return true;
+}
+
+/// Grid: x the blocks of outputs and their slices, y the tiles of filters.
 template <typename Tile, int columns, int resident>
 __global__ void __launch_bounds__(block_threads(columns), resident)
     gathered_kernel(const __grid_constant__ GatheredCall call) {
@@ -289,11 +359,14 @@ __global__ void __launch_bounds__(block_threads(columns), resident)
   wait_for_previous();
   let_next_start();
 
-  const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);
-  const int tile_n = static_cast<int>(blockIdx.y), first_k = tile_n * columns;
-  const GatheredShared<columns> shared(reinterpret_cast<char*>(memory), call.plan);
+  const int thread = static_cast<int>(threadIdx.x);
+  const int tile_n = static_cast<int>(blockIdx.y), tiles_n = static_cast<int>(gridDim.y), first_k = tile_n * columns;
+  const GatheredShared<columns> shared(reinterpret_cast<char*>(memory), call);
   const auto counts = call.rulebook.counts();
-  const int rows_a_block = call.plan.rows_of(counts.outputs), first_row = block * rows_a_block;
+  const int rows_a_block = call.plan.rows_of(counts.outputs);
+  const int slices = call.plan.slices_of(counts.outputs, call.rulebook.volume);
+  const int block = static_cast<int>(blockIdx.x) / slices, slice = static_cast<int>(blockIdx.x) % slices;
+  const int first_row = block * rows_a_block;
   const int computed = (counts.outputs + rows_a_block - 1) / rows_a_block * rows_a_block;
   clear_share<T, columns>(call, computed, first_k);
   if (first_row >= counts.outputs) return;
@@ -301,51 +374,67 @@ __global__ void __launch_bounds__(block_threads(columns), resident)
   const int block_rows = min(rows_a_block, counts.outputs - first_row);
 
   const Loader loader(call, shared, counts);
-  const int batches = list_batches(call, shared, counts, block, first_row, block_rows);
+  const int all = list_batches(call, shared, counts, block, first_row, block_rows);
+  const int end = all * (slice + 1) / slices;
   for (int i = thread; i < block_rows * columns / 4; i += threads)
     reinterpret_cast<float4*>(shared.sums)[i] = float4{0, 0, 0, 0};
 
-  for (int i = 0; i < min(steps_ahead, batches); ++i) loader.load_numbers(i);
+  int batch = all * slice / slices, unit = 0, slot = 0;
+  for (int i = batch; i < min(batch + call.lead, end); ++i) loader.load_numbers(i);
   commit_copies();
   wait_for_copies<0>();
   __syncthreads();
 
-  int loading = 0, loading_step = 0, load_slot = 0;
+  int loading = batch, loading_unit = 0, load_slot = 0;
   // A group of copies each, empty behind the last step, so that waiting counts steps.
   const auto load_next = [&] {
-    if (loading < batches) {
-      if (loading_step == 0 && loading + steps_ahead < batches) loader.load_numbers(loading + steps_ahead);
-      loader.load_step(loading, loading_step, load_slot, tile_n);
-      if (++loading_step == call.steps) {
-        loading_step = 0;
+#pragma unroll 1
+    for (int place = 0; place < shared.units && loading < end;) {
+      if (loading_unit == 0 && loading + call.lead < end) loader.load_numbers(loading + call.lead);
+      const int count = min(shared.units - place, call.units - loading_unit);
+      loader.load_units(loading, loading_unit, count, load_slot, place, tile_n);
+      place += count;
+      loading_unit += count;
+      if (loading_unit == call.units) {
+        loading_unit = 0;
         ++loading;
       }
     }
-    load_slot = load_slot + 1 == shared.slots ? 0 : load_slot + 1;
+    load_slot = load_slot == call.plan.ahead ? 0 : load_slot + 1;
     commit_copies();
   };
 #pragma unroll 1
-  for (int i = 0; i < steps_ahead; ++i) load_next();
+  for (int i = 0; i < call.plan.ahead; ++i) load_next();
 
   Tile tile;
-  int batch = 0, step = 0, slot = 0;
 #pragma unroll 1
-  while (batch < batches) {
-    wait_for_copies<steps_ahead - 1>();
-    // Also: everyone is done with the step before, whose slot is filled next, and with the sums of its batch.
+  while (batch < end) {
+    wait_for_steps(call.plan.ahead - 1);
+    // Also: everyone is done with the step before, whose slot is filled next, and with the sums of its batches.
     __syncthreads();
     load_next();
-    if (step == 0) tile.clear();
-    const char* const a = shared.stages + slot * shared.stage_bytes();
-    const int rows = shared.batches[batch].rows;
-    tile.multiply(a, a + shared.a_bytes, rows, Loader::groups(call, step));
-    slot = slot + 1 == shared.slots ? 0 : slot + 1;
-    if (++step < call.steps) continue;
-    step = 0;
-    tile.add_to(shared.sums, loader.outputs_of(batch), rows, {first_row, block_rows, call.fault});
-    ++batch;
+    const char* a = shared.stages + slot * shared.stage_bytes();
+    const char* b = a + shared.units * shared.a_bytes;
+    slot = slot == call.plan.ahead ? 0 : slot + 1;
+    bool added = false;
+#pragma unroll 1
+    for (int place = 0; place < shared.units && batch < end; ++place, a += shared.a_bytes, b += shared.b_bytes) {
+      if (unit == 0) tile.clear();
+      const int rows = shared.batches[batch].rows;
+      tile.multiply(a, b, rows, Loader::groups(call, unit));
+      if (++unit < call.units) continue;
+      unit = 0;
+      // The batch before may have the same output in another warp's rows.
+      if (added) __syncthreads();
+      added = true;
+      tile.add_to(shared.sums, loader.outputs_of(batch), rows, {first_row, block_rows, call.fault});
+      ++batch;
+    }
   }
   __syncthreads();
+  if (slices > 1 &&
+      !add_slices<columns>(call, shared.sums, block * tiles_n + tile_n, slice, slices, rows_a_block, block_rows))
+    return;
   store_rows<T, columns>(call, shared.sums, first_row, there, block_rows, first_k);
 }
 

@@ -43,7 +43,7 @@ class MmaTile {
         for (float& sum : of) sum = 0;
   }
 
-  /// += a step: `groups` times 32 bytes of channels of the batch's `rows` rows at `a`, and of the filters at `b`.
+  /// += a unit: `groups` times 32 bytes of channels of the batch's `rows` rows at `a`, and of the filters at `b`.
   __device__ void multiply(const char* a, const char* b, int rows, int groups) {
     const int count = place_.pieces(rows, 16);
     if (count == 0) return;
@@ -89,7 +89,7 @@ class MmaTile {
 #pragma unroll
       for (int i = 0; i < n; ++i) {
         std::uint32_t rows[4];
-        load_matrices(rows, left + i * Place::along_m * 16 * step_bytes);
+        load_matrices(rows, left + i * Place::along_m * 16 * unit_bytes);
         if constexpr (std::is_same_v<T, float>)
 #pragma unroll
           for (std::uint32_t& bits : rows) asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(__uint_as_float(bits)));
