@@ -203,7 +203,8 @@ TEST_CASE("cuda/sparse_conv/arithmetics") {
         w.size = {13, 10};
         w.kernel = {5, 3};
         w.fill = 0.6;
-        w.activation = seed % 2 == 0 ? "relu" : "silu";
+        // A channel alone may have a bias that leaves nothing of it, and nothing to judge errors by.
+        if (filters > 1) w.activation = seed % 2 == 0 ? "relu" : "silu";
         check_all(w, seed += 5);
       }
 }

@@ -40,8 +40,12 @@ TEST_CASE("sparse/plan/cuts") {
       CHECK(plan.rows >= few_rows);
       CHECK(plan.rows % 16 == 0);
       CHECK(plan.rows_of(plan.fill * 64) == 64);
-      CHECK(plan.rows_of(plan.fill * 32) == fewest_rows);
-      CHECK(plan.rows_of(plan.fill * 32 - 1) == few_rows);
+      CHECK(plan.rows_of(plan.fill * 64 - 1) == few_rows);
+      CHECK(plan.slices_of(plan.fill * 64 - 1, 27) == 2);
+      CHECK(plan.slices_of(plan.fill * 64, 27) == 1);
+      const GatheredPlan of_a_line = plan_gathered(problem(16, filters, 3), arithmetic, reference_gpu());
+      CHECK(of_a_line.slices == 1);
+      CHECK(of_a_line.rows_of(of_a_line.fill * 32 - 1) == fewest_rows);
       CHECK(plan.rows_of(plan.fill * 8 - 1) == fewest_rows);
       CHECK(read_gathered_plan(p, arithmetic, plan.str()).str() == plan.str());
       CHECK_THROWS_AS((void)read_gathered_plan(p, arithmetic, "rows=65 columns=16 units=1 ahead=1 fill=1 slices=1"),

@@ -41,7 +41,7 @@ std::int64_t GatheredPlan::blocks(const SparseConvProblem& p) const {
 }
 
 std::int64_t GatheredPlan::grid_x(const SparseConvProblem& p) const {
-  return std::max(blocks(p), std::min<std::int64_t>(fill, slices * blocks(p)));
+  return std::max(blocks(p), std::min<std::int64_t>(2 * fill, slices * blocks(p)));
 }
 
 int GatheredPlan::number_slots(std::int64_t pair_units) const {
@@ -61,8 +61,8 @@ std::size_t GatheredPlan::parts_offset(const SparseConvProblem& p) const {
 }
 
 std::size_t GatheredPlan::workspace_bytes(const SparseConvProblem& p) const {
-  // Slices are no more than `fill` blocks of at most few_rows, and `slices` of each output.
-  const std::int64_t filled = std::int64_t{fill} * few_rows, there = slices * (p.max_outputs + few_rows);
+  // Slices are no more than twice `fill` blocks of at most few_rows, and `slices` of each output.
+  const std::int64_t filled = 2 * std::int64_t{fill} * few_rows, there = slices * (p.max_outputs + few_rows);
   const bool sliced = slices_of(1, p.taps) > 1;
   return parts_offset(p) +
          (sliced ? static_cast<std::size_t>(std::min(filled, there) * tiles_n(p) * columns) * sizeof(float) : 0);
@@ -79,7 +79,7 @@ GatheredPlan plan_gathered(const SparseConvProblem& p, SparseArithmetic arithmet
                     .units = 1,
                     .ahead = 1,
                     .fill = fill,
-                    .slices = most_slices};
+                    .slices = static_cast<int>(std::clamp<std::int64_t>(p.taps / 3, 1, most_slices))};
   // As large steps as leave room for the other blocks of a multiprocessor of 228 KiB, each with a KiB of its own.
   const auto fits = [&](int units, int ahead) {
     GatheredPlan larger = plan;

@@ -59,15 +59,18 @@ struct GatheredPlan {
   LENSLET_HOST_DEVICE int rows_of(std::int64_t outputs) const {
     const int all = static_cast<int>(outputs);
     if (all < fill * 8) return fewest_rows;
-    if (all < fill * fewest_rows) return slices > 1 ? few_rows : fewest_rows;
+    if (slices > 1 && all < fill * few_rows) return few_rows;
+    if (all < fill * fewest_rows) return fewest_rows;
     const int times = (all + fill * rows - 1) / (fill * rows);
     return ((all + fill * times - 1) / (fill * times) + 7) / 8 * 8;
   }
-  /// Blocks among which the batches of one block's outputs are divided, in a run that has so many outputs. The order in
-  /// which an output's products are added follows from it.
+  /// Blocks among which the batches of one block's outputs are divided, in a run that has so many outputs: so that they
+  /// fill the device once, and twice where there is a third of that (18,250 outputs of 64 -> 64 in float32: 122 us for
+  /// 171 on an H100). The order in which an output's products are added follows from it.
   LENSLET_HOST_DEVICE int slices_of(std::int64_t outputs, std::int64_t taps) const {
-    if (outputs <= 0 || outputs >= fill * fewest_rows) return 1;
-    const int of_block = rows_of(outputs), often = fill / ((static_cast<int>(outputs) + of_block - 1) / of_block);
+    if (outputs <= 0 || outputs >= fill * few_rows) return 1;
+    const int of_block = rows_of(outputs), alone = (static_cast<int>(outputs) + of_block - 1) / of_block;
+    const int often = (3 * alone > fill ? 2 * fill : fill) / alone;
     const int most = taps / 3 < slices ? static_cast<int>(taps / 3) : slices;
     const int taken = often < most ? often : most;
     return taken < 1 ? 1 : taken;
@@ -87,7 +90,7 @@ struct GatheredPlan {
 
   // The workspace: where each tap's pairs of each block begin, ints [taps, blocks + 1]; how many slices of a block are
   // done, ints; the slices' sums.
-  LENSLET_HOST_DEVICE int counters(std::int64_t tiles) const { return static_cast<int>(fill / 2 * tiles); }
+  LENSLET_HOST_DEVICE int counters(std::int64_t tiles) const { return static_cast<int>(fill * tiles); }
   /// Where the sums begin.
   std::size_t parts_offset(const SparseConvProblem& p) const;
   std::size_t workspace_bytes(const SparseConvProblem& p) const;
