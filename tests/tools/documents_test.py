@@ -28,7 +28,7 @@ not_run = (
     (r"lenslet .*--device cuda\b", "needs a GPU"),
     (r"tools/peers/(bench_peers|op_speed)[.]py ", "needs ONNX Runtime, and takes minutes"),
     (r"tools/peers/bench_(cpu_peers|start)[.]py ", "installs GB of peers, and takes a quarter of an hour"),
-    (r"tools/peers/bench_gpu_peers[.]py ", "needs a GPU and PyTorch"),
+    (r"tools/peers/bench_(gpu|sparse)_peers[.]py ", "needs a GPU and PyTorch"),
     (r"models/convert/spconv_onnx[.]py ", "needs NumPy and onnx: spconv_onnx_test.py does it"),
     (r"refit_conv[.]py ", "takes what was measured on a GPU"),
 )
