@@ -75,8 +75,8 @@ TEST_CASE("sparse/algorithms_are_chosen_by_name") {
   CHECK(only(after_all(before), "SparseConv").choice->kernel->name() == "gathered_tiles");
 }
 
-// On CUDA, in each precision: what multiplies, and in which type. Rows of 8 floats are multiplied as soon without tensor
-// cores. The encoder's last convolution becomes images.
+// On CUDA, in each precision: what multiplies, and in which type. Rows of 8 floats are multiplied as soon without
+// tensor cores. The encoder's last convolution becomes images.
 TEST_CASE("sparse/precisions_on_cuda") {
   if constexpr (!cuda_built) return;
   SparseNet b;
