@@ -12,11 +12,6 @@
 #include "small_net.h"
 
 namespace lenslet::test {
-namespace {
-
-using Ints = std::vector<std::int64_t>;
-const Ints size{6, 52, 40}, halved{3, 26, 20};
-constexpr std::int64_t bound = 3000, channels = 5;
 
 std::vector<ValueId> add_sparse(Graph& graph, const std::string& op, const std::string& name,
                                 std::vector<ValueId> inputs, const AttributeList& attributes, std::size_t outputs) {
@@ -28,6 +23,12 @@ std::vector<ValueId> add_sparse(Graph& graph, const std::string& op, const std::
   graph.nodes.push_back(node);
   return node.outputs;
 }
+
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+const Ints size{6, 52, 40}, halved{3, 26, 20};
+constexpr std::int64_t bound = 3000, channels = 5;
 
 Graph pooling_net(std::int64_t max_sites) {
   Graph graph;

@@ -2,9 +2,18 @@
 // A network on sparse values without convolutions, on any device: sites in any order are sorted, pooled by a rulebook,
 // and made dense.
 
+#include <cstddef>
 #include <string>
+#include <vector>
+
+#include "lenslet/attributes.h"
+#include "runtime/graph/graph.h"
 
 namespace lenslet::test {
+
+/// Appends a node of our domain with so many outputs, NAME:0 and on.
+std::vector<ValueId> add_sparse(Graph& graph, const std::string& op, const std::string& name,
+                                std::vector<ValueId> inputs, const AttributeList& attributes, std::size_t outputs);
 
 /// One plan takes any number of sites, with the CPU's bits.
 void check_sites_of_each_run(const std::string& device);

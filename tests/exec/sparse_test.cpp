@@ -18,17 +18,6 @@ namespace {
 using Ints = std::vector<std::int64_t>;
 const Ints size{6, 12, 10}, halved{3, 6, 5};
 
-std::vector<ValueId> add_sparse(Graph& graph, const std::string& op, const std::string& name,
-                                std::vector<ValueId> inputs, const AttributeList& attributes, std::size_t outputs) {
-  Node node;
-  node.name = name;
-  node.op = make_op(op, "lenslet", attributes, inputs.size(), outputs, 1);
-  node.inputs = std::move(inputs);
-  for (std::size_t i = 0; i < outputs; ++i) node.outputs.push_back(graph.add_value(name + ":" + std::to_string(i)));
-  graph.nodes.push_back(node);
-  return node.outputs;
-}
-
 /// Sites in any order -> two submanifold convolutions by one rulebook -> one of stride 2, of at most 60 sites -> dense.
 Graph encoder(std::int64_t bound) {
   Graph graph;

@@ -24,6 +24,8 @@ import numpy
 import torch
 import torchvision
 
+from gpu_time import time_run
+
 NETWORKS = "resnet50,mobilenet_v2,squeezenet1_1,vgg16,resnet18"
 
 
@@ -81,22 +83,6 @@ def captured(network, batch, memory_format):
     with torch.cuda.graph(graph), torch.inference_mode():
         output = network(image)
     return graph, (network, image, output)
-
-
-def time_run(run, samples=20, replays=10):
-    for _ in range(5):
-        run()
-    torch.cuda.synchronize()
-    times = []
-    for _ in range(samples):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        for _ in range(replays):
-            run()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) / replays)
-    return statistics.median(times)
 
 
 def our_round(lenslet, model, batch, precision):

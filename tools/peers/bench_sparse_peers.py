@@ -45,6 +45,7 @@ except ImportError as error:
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "models" / "convert"))
 import spconv_onnx  # noqa: E402
+from gpu_time import time_run  # noqa: E402
 
 TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 VERSION = getattr(spconv, "__version__", "of no version")
@@ -178,22 +179,6 @@ class KnownPairs:
             self.mode = "off"
 
 
-def time_run(run, samples=20, repeats=5):
-    for _ in range(5):
-        run()
-    torch.cuda.synchronize()
-    times = []
-    for _ in range(samples):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        for _ in range(repeats):
-            run()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) / repeats)
-    return statistics.median(times)
-
-
 class Spconv:
     """One algorithm in one type."""
 
@@ -247,8 +232,8 @@ class Spconv:
             return None
 
     def times(self):
-        return {"whole": time_run(self.run), "network": time_run(self.run_network),
-                "graph": time_run(self.graph.replay) if self.graph else None}
+        return {"whole": time_run(self.run, 5), "network": time_run(self.run_network, 5),
+                "graph": time_run(self.graph.replay, 5) if self.graph else None}
 
 
 # ---- ours
