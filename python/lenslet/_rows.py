@@ -1,0 +1,36 @@
+"""A column of pictures to classes and errors: what the workers of Ray and Spark share."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+
+import numpy as np
+
+from .classifier import Classifier
+from .errors import Error
+
+# The classes of a row, best first, or None and what is wrong with its picture.
+Outcome = Tuple[Optional[List[Dict[str, Any]]], Optional[str]]
+
+# No paths: a row comes from outside, and must not open files of the machine that computes it.
+_PICTURES = (bytes, bytearray, memoryview, np.ndarray)
+
+
+def described(error: Error) -> str:
+    """As it stands in the column `error`: the kind first, so that a query may group by it."""
+    return f"{error.kind}: {error}"
+
+
+def outcomes(classifier: Classifier, cells: Iterable[Any], top: int) -> Iterator[Outcome]:
+    """One for each cell, in their order. What is no picture, a null as well, is its row's error; DeviceError is raised."""
+    cells, again = itertools.tee(cells)
+    pictures = (cell if isinstance(cell, _PICTURES) else None for cell in again)
+    for cell, result in zip(cells, classifier.classify_stream(pictures, top)):
+        if not isinstance(result, Error):
+            yield [{"index": best.index, "label": best.label or None, "prob": best.prob} for best in result], None
+        elif isinstance(cell, _PICTURES):
+            yield None, described(result)
+        else:
+            what = "null" if cell is None else type(cell).__name__
+            yield None, f"invalid argument: a picture is encoded bytes or an array of uint8, no {what}"

@@ -1,0 +1,86 @@
+"""Spark: a column of encoded pictures to classes, one model for each Python worker process (docs/scale-out.md).
+
+    pictures = spark.read.format("binaryFile").load(folder)
+    found = pictures.select("path", lenslet.spark.predict_udf("net.onnx")("content").alias("found"))
+    found.select("path", "found.classes", "found.error").write.parquet(results)
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Union
+
+import pandas as pd  # type: ignore[import-not-found,import-untyped,unused-ignore]
+from pyspark import Broadcast, TaskContext  # type: ignore[import-not-found,import-untyped,unused-ignore]
+from pyspark.sql import SparkSession  # type: ignore[import-not-found,import-untyped,unused-ignore]
+from pyspark.sql.pandas.functions import pandas_udf  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+from . import Classifier
+from ._rows import outcomes
+
+RESULT = "classes array<struct<index: bigint, label: string, prob: float>>, error string"
+
+
+def predict_udf(
+    model: Union[str, "os.PathLike[str]", bytes, "Broadcast[bytes]", None] = None,
+    card: Union[str, "os.PathLike[str]", Mapping[str, object], None] = None,
+    *,
+    labels: Union[str, "os.PathLike[str]", Sequence[str], None] = None,
+    top: int = 5,
+    batch: int = 1,
+    device: Optional[str] = None,
+    threads: Optional[int] = None,
+    precision: Optional[str] = None,
+) -> Any:
+    """A function of a binary column: a struct of `classes`, an array of {index, label, prob}, best first, and `error`, of
+    which one is null. What is wrong with a picture, a null as well, never ends the job.
+
+    `model`: a path that every worker has, or a file's bytes, which are broadcast; None: the default model in the worker's
+    cache. `card` is a path or a mapping; it, `labels`, `batch` (pictures that are computed at once) and `precision` are
+    lenslet.Classifier's. Threads are the task's (spark.task.cpus); the device is the GPU that Spark gives the task
+    (resource "gpu"), else the CPU; unless named here. A model, card or device that cannot be used fails the task with its
+    lenslet.Error.
+    """
+    session: Any = SparkSession.getActiveSession()
+    if isinstance(model, bytes) and hasattr(session, "_jsc"):  # over Spark Connect bytes go with the function
+        model = session.sparkContext.broadcast(model)
+    name = uuid.uuid4().hex
+    how = {"card": card, "labels": labels, "batch": batch, "precision": precision}
+
+    def predict(batches: Iterator[pd.Series]) -> Iterator[pd.DataFrame]:
+        assigned = _assigned()
+        where = (device or assigned[0], assigned[1] if threads is None else threads)
+        classifier = _classifier(name, where, model, how)
+        for pictures in batches:
+            rows = list(outcomes(classifier, pictures, top))
+            yield pd.DataFrame(rows, columns=["classes", "error"], dtype=object)
+
+    made: Any = pandas_udf  # its overloads have no struct that an iterator returns
+    return made(predict, RESULT)
+
+
+# Of this worker process, which does one task after the other: a model is not loaded and planned for each task. The
+# functions of a few queries, the oldest go first.
+_classifiers: Dict[Tuple[str, str, int], Classifier] = {}
+_KEPT = 4
+
+
+def _classifier(name: str, where: Tuple[str, int], model: Any, how: Mapping[str, Any]) -> Classifier:
+    made = _classifiers.get((name, *where))
+    if made is None:
+        source = model.value if isinstance(model, Broadcast) else model
+        made = Classifier(source, device=where[0], threads=where[1], **how)
+        while len(_classifiers) >= _KEPT:
+            del _classifiers[next(iter(_classifiers))]
+        _classifiers[(name, *where)] = made
+    return made
+
+
+def _assigned() -> Tuple[str, int]:
+    """Device and threads of the task: what Spark gave it; of no task: what there is."""
+    task = TaskContext.get()
+    if task is None:
+        return "auto", 0
+    gpu = task.resources().get("gpu")  # Spark hides no other GPU from the worker
+    return f"cuda:{gpu.addresses[0]}" if gpu and gpu.addresses else "cpu", max(1, int(task.cpus()))

@@ -1,0 +1,128 @@
+"""What the tests of Ray and Spark share: a small network with its card, pictures of which a third is broken, and what one
+process says of them. Needs nothing but lenslet."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import struct
+import sys
+import zlib
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "install"))
+from tiny_model import field, initializer, node, value_info  # noqa: E402
+
+import lenslet  # noqa: E402
+
+SIDE, CLASSES, COUNT = 24, 6, 2000
+LABELS = ["ash", "birch", "cedar", "elm", "fir", "hazel"]
+CARD = {
+    "name": "trees of noise",
+    "input": {"name": "image", "layout": "NCHW", "channels": "RGB", "size": [SIDE, SIDE]},
+    "resize": {"mode": "shorter_side", "size": 28, "filter": "bilinear", "antialias": True},
+    "crop": "center",
+    "normalize": {"scale": 0.0078125, "mean": [1, 1, 1], "std": [1, 1, 1]},
+    "output": {"name": "scores", "softmax": True, "class_offset": 0},
+}
+
+
+def write_model(folder):
+    """net.onnx, net.card.json and net.txt: a 3x3 convolution to 8 channels, their means, a product to 6 classes."""
+    drawn = random.Random(12)
+
+    def weights(name, dims, scale):
+        count = 1
+        for dim in dims:
+            count *= dim
+        return initializer(name, dims, [drawn.uniform(-scale, scale) for _ in range(count)])
+
+    graph = (
+        field(1, node("Conv", ["image", "filters", "bias"], "sums"))
+        + field(1, node("Relu", ["sums"], "rectified"))
+        + field(1, node("GlobalAveragePool", ["rectified"], "pooled"))
+        + field(1, node("Flatten", ["pooled"], "flat"))
+        + field(1, node("Gemm", ["flat", "matrix", "offset"], "scores"))
+        + field(2, "trees")
+        + field(5, weights("filters", [8, 3, 3, 3], 0.5))
+        + field(5, weights("bias", [8], 0.5))
+        + field(5, weights("matrix", [8, CLASSES], 9))
+        + field(5, weights("offset", [CLASSES], 1))
+        + field(11, value_info("image", ["N", 3, SIDE, SIDE]))
+        + field(12, value_info("scores", ["N", CLASSES]))
+    )
+    folder = pathlib.Path(folder)
+    (folder / "net.onnx").write_bytes(field(1, 8) + field(7, graph) + field(8, field(2, 13)))
+    (folder / "net.txt").write_text("\n".join(LABELS) + "\n")
+    (folder / "net.card.json").write_text(json.dumps({**CARD, "labels": "net.txt"}))
+    return folder / "net.onnx"
+
+
+def png(width, height, pixels):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    lines = b"".join(b"\0" + pixels[line * width * 3 : (line + 1) * width * 3] for line in range(height))
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    body = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines, 1)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + body
+
+
+def picture(index):
+    """A PNG or PPM of noise; of every nine, one is cut off, one is text, one is empty."""
+    drawn = random.Random(index)
+    width, height = drawn.randrange(SIDE, 48), drawn.randrange(SIDE, 48)
+    base = drawn.randrange(200)
+    pixels = bytes(base + value % 56 for value in drawn.randbytes(width * height * 3))
+    data = png(width, height, pixels) if index % 2 else b"P6 %d %d 255\n" % (width, height) + pixels
+    return {2: data[: len(data) // 2], 4: b"no picture, row %d\n" % index, 7: b""}.get(index % 9, data)
+
+
+def broken(index):
+    return index % 9 in (2, 4, 7)
+
+
+def write_pictures(folder, count=COUNT):
+    os.makedirs(folder)
+    for index in range(count):
+        (pathlib.Path(folder) / f"{index:05}.jpg").write_bytes(picture(index))
+
+
+def exact(predictions):
+    """Comparable bit by bit, of lenslet's predictions or of a table's rows."""
+    if predictions is None:
+        return None
+    rows = [row._asdict() if hasattr(row, "_asdict") else row for row in predictions]
+    return [(row["index"], row["label"], struct.pack("<f", row["prob"]).hex()) for row in rows]
+
+
+def expected(model, count=COUNT, top=5):
+    """{index: (exact(predictions) or None, error or None)} of one process with one thread."""
+    classifier = lenslet.Classifier(model, device="cpu", threads=1)
+    found = {}
+    for index, result in enumerate(classifier.classify_stream(map(picture, range(count)), top)):
+        error = isinstance(result, lenslet.Error)
+        found[index] = (None, f"{result.kind}: {result}") if error else (exact(result), None)
+    return found
+
+
+def ends_within(test_class, seconds):
+    """An engine that waits for ever fails the test, whose clean-up then ends its processes: nobody else would."""
+
+    def too_long(*_):
+        raise TimeoutError(f"not done within {seconds} s, or asked to end")
+
+    for number in signal.SIGALRM, signal.SIGTERM:
+        test_class.addClassCleanup(signal.signal, number, signal.signal(number, too_long))
+    test_class.addClassCleanup(signal.alarm, 0)
+    signal.alarm(seconds)
+
+
+def die_once(marker):
+    """Kills this process, unless one died of this marker before: as a machine that is taken away, nothing is cleaned up."""
+    try:
+        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return
+    os.kill(os.getpid(), 9)
