@@ -56,8 +56,9 @@ def predict_udf(
             rows = list(outcomes(classifier, pictures, top))
             yield pd.DataFrame(rows, columns=["classes", "error"], dtype=object)
 
-    made: Any = pandas_udf  # its overloads have no struct that an iterator returns
-    return made(predict, RESULT)
+    make: Any = pandas_udf  # its overloads have no struct that an iterator returns
+    # Else Spark computes every picture twice where a query filters by `error`: it moves the filter below the function.
+    return make(predict, RESULT).asNondeterministic()
 
 
 # Of this worker process, which does one task after the other: a model is not loaded and planned for each task. The

@@ -107,6 +107,18 @@ def expected(model, count=COUNT, top=5):
     return found
 
 
+def printed(expected, indices):
+    """What the samples print of these, but for the path: {index: fields}."""
+    lines = {}
+    for index in indices:
+        classes, error = expected[index]
+        lines[index] = [error]
+        if classes is not None:
+            number, label, prob = classes[0]
+            lines[index] = [f"{struct.unpack('<f', bytes.fromhex(prob))[0]:.4f}", str(number), label]
+    return lines
+
+
 def ends_within(test_class, seconds):
     """An engine that waits for ever fails the test, whose clean-up then ends its processes: nobody else would."""
 

@@ -5,6 +5,7 @@ import os
 import pathlib
 import secrets
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -28,6 +29,7 @@ try:
     import pyarrow as pa
     import ray
     import ray.data
+    from ray.data.extensions import ArrowTensorArray
 except ImportError as missing:
     raise unittest.SkipTest(f"lenslet.ray is not tested here: {missing}") from None
 
@@ -111,20 +113,28 @@ class RayData(unittest.TestCase):
         self.compare(rows, expected)
 
     def test_tensors(self):
-        drawn = np.random.default_rng(3)
-        pixels = drawn.standard_normal((300, 3, data.SIDE, data.SIDE)).astype(np.float32)
+        pixels = np.random.default_rng(3).standard_normal((300, 3, data.SIDE, data.SIDE)).astype(np.float32)
         runner = lenslet.Model(self.model).runner(device="cpu", threads=1)
-        wanted = [runner(row[None])[0].tobytes() for row in pixels]
-        named = {"model": str(self.model), "inputs": {"image": "pixels"}}
+        wanted = {float(row.sum()): runner(row[None])[0].tobytes() for row in pixels}
         dataset = ray.data.from_numpy([pixels[:150], pixels[150:]]).rename_columns({"data": "pixels"})
-        dataset = dataset.map_batches(lambda batch: {**batch, "id": batch["pixels"].sum((1, 2, 3))})
-        order = {float(value): index for index, value in enumerate(pixels.sum((1, 2, 3)))}
-        for batch_format in "numpy", "pyarrow":
-            rows = self.rows(dataset, batch_format, **named)
-            self.assertEqual(len(rows), 300)
-            for row in rows:
-                self.assertEqual(row["scores"].tobytes(), wanted[order[float(row["id"])]])
-                self.assertIsNone(row["error"])
+        dataset = dataset.map_batches(lambda batch: {**batch, "id": [float(row.sum()) for row in batch["pixels"]]})
+        rows = self.rows(dataset, "pyarrow", model=str(self.model), inputs={"image": "pixels"})
+        self.assertEqual({row["id"]: row["scores"].tobytes() for row in rows}, wanted)
+        self.assertEqual({row["error"] for row in rows}, {None})
+
+    def test_sample(self):
+        """In a cluster of its own, as at a desk."""
+        folder = os.path.join(self.folder, "few")
+        data.write_pictures(folder, 60)
+        command = [sys.executable, "-B", str(data.ROOT / "samples/ray_batch.py"), folder, "--model", str(self.model)]
+        # Short, as above. RAY_ADDRESS would name a cluster.
+        environment = {**os.environ, "RAY_TMPDIR": os.path.join(self.folder, "s")}
+        environment.pop("RAY_ADDRESS", None)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [line.split("\t") for line in done.stdout.splitlines()]
+        seen = {int(pathlib.Path(line[0]).stem): line[1:] for line in lines}
+        self.assertEqual(seen, data.printed(self.expected, range(60)))
 
 
 class InOneProcess(unittest.TestCase):
@@ -178,6 +188,9 @@ class InOneProcess(unittest.TestCase):
         runner = lenslet.Model(self.model).runner(device="cpu", threads=1, batch=4)
         whole = np.stack([row if index in (0, 2, 4) else rows[0] for index, row in enumerate(rows)])
         self.assertEqual(values[[0, 2]].tobytes(), runner(whole[:4])[[0, 2]].tobytes())
+        again = predictor({"x": whole})
+        by_arrow = predictor(again.select([]).append_column("x", ArrowTensorArray.from_numpy(whole)))
+        self.assertEqual(by_arrow, again)
 
     def test_refusals(self):
         self.refused("no column 'bytes' among ['id']", self.predictor, {"id": np.arange(2)})

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -121,6 +122,25 @@ class Spark(unittest.TestCase):
             if whole is not None:
                 self.assertEqual(data.exact([best.asDict() for best in row["a"].classes]), whole[:2])
                 self.assertEqual([best.label for best in row["b"].classes], ["abcdef"[whole[0][0]]])
+
+    def test_a_picture_is_computed_once(self):
+        """Though the rows are filtered by what came out."""
+        table, expected = self.parquet_of(80)
+        found = table.select("id", predict_udf(str(self.model))("photo").alias("f")).select("id", "f.*")
+        good = found.where("error is null")
+        plan = good._jdf.queryExecution().executedPlan().toString()
+        self.assertEqual(plan.count("ArrowEvalPython"), 1, plan)
+        self.compare(good.collect(), {index: row for index, row in expected.items() if row[1] is None})
+
+    def test_sample(self):
+        folder = os.path.join(self.folder, "few")
+        data.write_pictures(folder, 60)
+        command = [sys.executable, "-B", str(data.ROOT / "samples/spark_batch.py"), folder, "--model", str(self.model)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [line.split("\t") for line in done.stdout.splitlines()]
+        seen = {int(pathlib.Path(line[0]).stem): line[1:] for line in lines}
+        self.assertEqual(seen, data.printed(self.expected, [index for index in range(60) if data.picture(index)]))
 
     def test_a_model_that_is_none_ends_the_job(self):
         table, _ = self.parquet_of(8)
