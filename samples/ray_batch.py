@@ -3,7 +3,8 @@
 
     python samples/ray_batch.py FOLDER [--model NET.onnx] [--output FOLDER]
 
-Without --model it is the default one (`lenslet fetch`). On a cluster, folder and model are paths that every machine has.
+Without --model it is the default one (`lenslet fetch`). On a cluster, every machine needs folder and model at these
+paths.
 Needs lenslet, ray, pyarrow and pandas. docs/scale-out.md says when this pays.
 """
 
@@ -37,8 +38,8 @@ def main():
         ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="error")
     logging.getLogger("ray.data").setLevel(logging.WARNING)
 
-    # A worker for each core, with one thread: more pictures than by workers of several. Each holds 0.9 of its core, which
-    # leaves something for the tasks that read: workers that hold all cores wait for pictures which nobody may read.
+    # A worker for each core, with one thread. Each holds 0.9 of its core by Ray's books, which leaves something for the
+    # tasks that read: workers that hold all cores wait for ever for pictures that nobody may read.
     cores = int(ray.cluster_resources()["CPU"])
     photos = ray.data.read_binary_files(os.path.abspath(arguments.folder), include_paths=True, num_cpus=0.1)
     found = photos.map_batches(

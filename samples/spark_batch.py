@@ -3,7 +3,8 @@
 
     python samples/spark_batch.py FOLDER [--model NET.onnx] [--output FOLDER]
 
-Without --model it is the default one (`lenslet fetch`). On a cluster, folder and model are paths that every machine has.
+Without --model it is the default one (`lenslet fetch`). On a cluster, every machine needs folder and model at these
+paths.
 Needs lenslet, pyspark, pyarrow, pandas below 3, and Java 17. docs/scale-out.md says when this pays.
 """
 

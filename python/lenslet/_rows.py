@@ -23,7 +23,7 @@ def described(error: Error) -> str:
 
 
 def outcomes(classifier: Classifier, cells: Iterable[Any], top: int) -> Iterator[Outcome]:
-    """One for each cell, in their order. What is no picture, a null as well, is its row's error; DeviceError is raised."""
+    """One for each cell, in their order. What is no picture (or null) is its row's error. DeviceError is raised."""
     cells, again = itertools.tee(cells)
     pictures = (cell if isinstance(cell, _PICTURES) else None for cell in again)
     for cell, result in zip(cells, classifier.classify_stream(pictures, top)):

@@ -18,8 +18,8 @@ Array = np.ndarray[Any, Any]
 class TensorRows:
     """`inputs`: {"the model's input": "column"}. `columns` are those columns, in the order of the model's inputs.
 
-    InvalidArgumentError where the model's inputs and `inputs` differ, or an input or output does not begin with the batch's
-    axis: results could not be told apart by rows.
+    InvalidArgumentError where the model's inputs and `inputs` differ, or where an input or output does not begin with
+    the batch's axis: results could not be told apart by rows.
     """
 
     columns: List[str]
@@ -38,7 +38,7 @@ class TensorRows:
         self._size = len(self._slots[names[0]])
 
     def __call__(self, columns: Sequence[Sequence[Any]]) -> Tuple[Dict[str, Array], List[Optional[str]]]:
-        """The outputs [rows, ...] by name, and each row's error or None. Outputs of a row with an error mean nothing."""
+        """The outputs [rows, ...] by name, and each row's error or None; with an error its outputs mean nothing."""
         count = len(columns[0])
         results = {
             port.name: np.zeros((count, *_dims(port.shape)[1:]), _dtype(port.dtype)) for port in self._runner.outputs

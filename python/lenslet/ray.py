@@ -27,16 +27,16 @@ CLASSES = pa.list_(pa.struct([("index", pa.int64()), ("label", pa.string()), ("p
 class Predictor:
     """Batches to tables: the columns that came, less those that were read, and those that were computed.
 
-    Pictures are read from `column`: encoded bytes, or uint8 [H,W,C]. New columns are `classes`, a list of {index, label,
-    prob}, best first, and `error`, of which one is null. `card` is a path or a mapping; it, `labels`, `batch` (pictures
-    that are computed at once) and `precision` are lenslet.Classifier's.
+    Pictures are read from `column`: encoded bytes, or uint8 [H,W,C]. New columns are `classes`, a list of {index,
+    label, prob}, best first, and `error`, of which one is null. `card` is a path or a mapping; it, `labels`, `batch`
+    (pictures that are computed at once) and `precision` are lenslet.Classifier's.
 
     With `inputs`, {"the model's input": "column"}, rows are tensors without the batch's axis and go through the bare
     model. New columns are named as its outputs, and `error`. A row that does not fit has null in all of them but that.
 
-    `model`: a path that every worker has, a file's bytes, or an ObjectRef of those (ray.put); None: the default model in
-    the worker's cache. Threads and device are those that Ray gives the actor (num_cpus, num_gpus), unless named here. A
-    model, card or device that cannot be used ends the job with its lenslet.Error.
+    `model`: a path that every worker has, a file's bytes, or an ObjectRef of those (ray.put); None: the default model
+    in the worker's cache. Threads and device are those that Ray gives the actor (num_cpus, num_gpus), unless named
+    here. A model, card or device that cannot be used ends the job with its lenslet.Error.
     """
 
     def __init__(

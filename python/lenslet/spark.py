@@ -33,14 +33,14 @@ def predict_udf(
     threads: Optional[int] = None,
     precision: Optional[str] = None,
 ) -> Any:
-    """A function of a binary column: a struct of `classes`, an array of {index, label, prob}, best first, and `error`, of
-    which one is null. What is wrong with a picture, a null as well, never ends the job.
+    """A function of a binary column: a struct of `classes`, an array of {index, label, prob}, best first, and `error`,
+    of which one is null. What is wrong with a picture, a null as well, never ends the job.
 
-    `model`: a path that every worker has, or a file's bytes, which are broadcast; None: the default model in the worker's
-    cache. `card` is a path or a mapping; it, `labels`, `batch` (pictures that are computed at once) and `precision` are
-    lenslet.Classifier's. Threads are the task's (spark.task.cpus); the device is the GPU that Spark gives the task
-    (resource "gpu"), else the CPU; unless named here. A model, card or device that cannot be used fails the task with its
-    lenslet.Error.
+    `model`: a path that every worker has, or a file's bytes, which are broadcast; None: the default model in the
+    worker's cache. `card` is a path or a mapping; it, `labels`, `batch` (pictures that are computed at once) and
+    `precision` are lenslet.Classifier's. Threads are the task's (spark.task.cpus); the device is the GPU that Spark
+    gives the task (resource "gpu"), else the CPU; unless named here. A model, card or device that cannot be used fails
+    the task with its lenslet.Error.
     """
     session: Any = SparkSession.getActiveSession()
     if isinstance(model, bytes) and hasattr(session, "_jsc"):  # over Spark Connect bytes go with the function

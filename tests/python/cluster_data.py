@@ -1,5 +1,5 @@
-"""What the tests of Ray and Spark share: a small network with its card, pictures of which a third is broken, and what one
-process says of them. Needs nothing but lenslet."""
+"""What the tests of Ray and Spark share: a small network with its card, pictures of which a third is broken, and what
+one process says of them. Needs nothing but lenslet."""
 
 import json
 import os
@@ -132,7 +132,7 @@ def ends_within(test_class, seconds):
 
 
 def die_once(marker):
-    """Kills this process, unless one died of this marker before: as a machine that is taken away, nothing is cleaned up."""
+    """Kills this process, unless one died of this marker before. Nothing is cleaned up, as if the machine were gone."""
     try:
         os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
     except FileExistsError:

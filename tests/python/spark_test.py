@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from typing import Iterator
 from unittest import mock
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -20,28 +21,32 @@ os.environ.update(
 )
 
 try:
+    import cluster_data as data
     import pandas as pd
     import pyarrow as pa
     import pyarrow.parquet as parquet
     from pyspark.sql import SparkSession
     from pyspark.sql.pandas.functions import pandas_udf
-except ImportError as missing:
-    raise unittest.SkipTest(f"lenslet.spark is not tested here: {missing}") from None
-if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-    raise unittest.SkipTest("lenslet.spark is not tested here: there is no Java (openjdk-17-jre-headless)")
 
-from typing import Iterator  # noqa: E402
+    from lenslet.spark import TaskContext, _assigned, predict_udf
 
-import cluster_data as data  # noqa: E402
-
-import lenslet  # noqa: E402
-from lenslet.spark import TaskContext, _assigned, predict_udf  # noqa: E402
+    missing = ""
+except ImportError as error:
+    missing = f"lenslet.spark is not tested here: {error}"
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:-UsePerfData"  # starts sooner, and leaves nothing in /tmp
+java = shutil.which("java") or os.environ.get("JAVA_HOME")
 
 
+def exact(classes):
+    return None if classes is None else data.exact([best.asDict() for best in classes])
+
+
+@unittest.skipIf(missing, missing)
+@unittest.skipUnless(java, "lenslet.spark is not tested here: there is no Java (openjdk-17-jre-headless)")
 class Spark(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        data.ends_within(cls, 240)
+        data.ends_within(cls, 400)
         cls.folder = tempfile.mkdtemp(prefix="lenslet-spark-")
         cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
         cls.model = data.write_model(cls.folder)
@@ -54,7 +59,7 @@ class Spark(unittest.TestCase):
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.memory", "1g")
-            .config("spark.driver.extraJavaOptions", f"-XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.io.tmpdir={cls.folder}")
+            .config("spark.driver.extraJavaOptions", f"{JAVA_OPTIONS} -Djava.io.tmpdir={cls.folder}")
             .config("spark.local.dir", cls.folder)
             .config("spark.sql.warehouse.dir", os.path.join(cls.folder, "warehouse"))
             .config("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
@@ -66,10 +71,7 @@ class Spark(unittest.TestCase):
 
     def compare(self, rows, expected):
         self.assertEqual(len(rows), len(expected))
-        seen = {
-            row["id"]: (None if row["classes"] is None else data.exact([best.asDict() for best in row["classes"]]), row["error"])
-            for row in rows
-        }
+        seen = {row["id"]: (exact(row["classes"]), row["error"]) for row in rows}
         self.assertEqual(seen, expected)
 
     def parquet_of(self, count):
@@ -114,13 +116,14 @@ class Spark(unittest.TestCase):
 
     def test_two_functions_in_one_query(self):
         table, expected = self.parquet_of(120)
-        first, second = predict_udf(str(self.model), self.card, top=2), predict_udf(str(self.model), top=1, labels=list("abcdef"))
+        first = predict_udf(str(self.model), self.card, top=2)
+        second = predict_udf(str(self.model), top=1, labels=list("abcdef"))
         rows = table.select("id", first("photo").alias("a"), second("photo").alias("b")).collect()
         for row in rows:
             whole = expected[row["id"]][0]
             self.assertEqual(row["a"].error, row["b"].error)
             if whole is not None:
-                self.assertEqual(data.exact([best.asDict() for best in row["a"].classes]), whole[:2])
+                self.assertEqual(exact(row["a"].classes), whole[:2])
                 self.assertEqual([best.label for best in row["b"].classes], ["abcdef"[whole[0][0]]])
 
     def test_a_picture_is_computed_once(self):
@@ -136,7 +139,10 @@ class Spark(unittest.TestCase):
         folder = os.path.join(self.folder, "few")
         data.write_pictures(folder, 60)
         command = [sys.executable, "-B", str(data.ROOT / "samples/spark_batch.py"), folder, "--model", str(self.model)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=self.folder)
+        environment = {**os.environ, "JAVA_TOOL_OPTIONS": JAVA_OPTIONS, "SPARK_LOCAL_DIRS": self.folder}
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=200, cwd=self.folder
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = [line.split("\t") for line in done.stdout.splitlines()]
         seen = {int(pathlib.Path(line[0]).stem): line[1:] for line in lines}
@@ -149,6 +155,7 @@ class Spark(unittest.TestCase):
         self.assertIn("InvalidModelError", str(caught.exception))
 
 
+@unittest.skipIf(missing, missing)
 class WithoutASession(unittest.TestCase):
     def test_what_spark_gives(self):
         task = mock.Mock()

@@ -3,18 +3,18 @@
 
 usage: bench_scale_out.py PHOTOS... [--model NET.onnx] [--count 560] [--rounds 5] [--jobs loops,ray,spark] [--json FILE]
 
-PHOTOS are files or folders; they are copied until there are COUNT. Run with the Python that has lenslet, ray and pyspark.
+PHOTOS are files or folders, copied until there are COUNT. Run with the Python that has lenslet, ray and pyspark.
 Rounds alternate between the jobs, each a process of its own; the table has medians, with the least and the greatest.
 
   loops   one process, encoded photos in memory: RUNNERSxTHREADS, a Classifier for each Runner in a thread of its own
-  parts   the same loop with one thread taken apart: decoding and preparing, running, choosing classes
+  parts   the first of these taken apart: decoding and preparing, running, choosing classes
   ray     map_batches(lenslet.ray.Predictor) over a folder of files, one and two workers of one thread: from the first
-          batch's begin to the last one's end
-  spark   lenslet.spark.predict_udf over the same folder by binaryFile, one and two tasks: the third run of a query, when
-          the Python workers are there and have the model
+          batch's begin to the last one's end; CPU time is that within the workers' calls
+  spark   lenslet.spark.predict_udf over the same folder by binaryFile, one and two tasks: the third run of a query,
+          when the Python workers are there and have the model
 
-An engine's own cost is that of the same jobs with a function that looks at no picture: what four times as many photos cost
-more, for each, in CPU time of all its processes together (the driver, Java, Ray's servers, those that read).
+An engine's own cost is that of the same jobs with a function that looks at no picture: what four times as many photos
+cost more, for each, in CPU time of all its processes together (the driver, Java, Ray's servers, those that read).
 """
 import argparse
 import json
@@ -132,9 +132,10 @@ def ray_job(photos, model, copies):
 
     class Timed(lenslet.ray.Predictor):
         def __call__(self, batch):
-            begin = time.time()
+            begin, cpu = time.time(), time.process_time()
             table = super().__call__(batch)
-            times = pa.array([[begin, time.time()]] * len(table))
+            spent = (time.process_time() - cpu) / max(1, len(table))
+            times = pa.array([[begin, time.time(), spent]] * len(table))
             return table.append_column("times", times).append_column("pid", pa.array([os.getpid()] * len(table)))
 
     class Nothing:
@@ -164,13 +165,16 @@ def ray_job(photos, model, copies):
         )
         ray.data.DataContext.get_current().enable_progress_bars = False
         started = time.perf_counter() - begin
+        run(copies, Nothing, 2)  # Ray starts processes for what is to come
         for workers in 1, 2:
             begin = time.perf_counter()
             rows = run(folder, Timed, workers, model=model)
             wall = time.perf_counter() - begin
             window = max(row["times"][1] for row in rows) - min(row["times"][0] for row in rows)
             assert len(rows) == len(photos) and len({row["pid"] for row in rows}) == workers
-            yield f"{workers} workers", {"photos/s": len(rows) / window, "start s": started + wall - window}
+            cpu = sum(row["times"][2] for row in rows) / len(rows)
+            figures = {"photos/s": len(rows) / window, "CPU ms": cpu * 1e3, "start s": started + wall - window}
+            yield f"{workers} workers", figures
         yield "nothing but the engine", costs(lambda folder: run(folder, Nothing, 1), folder, copies)
     finally:
         ray.shutdown()
