@@ -11,27 +11,32 @@ from typing import Any
 import numpy as np
 import onnx
 from google.protobuf.message import EncodeError
-from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper, shape_inference
 
 from . import InvalidArgumentError, LimitError, Model
+
+# What protobuf's implementations raise for a message beyond 2 GiB; ValueErrors of other kinds do not come from there.
+_TOO_LARGE = (EncodeError, ValueError)
 
 
 def load(model: ModelProto, external_data_dir: str | os.PathLike[str] | None) -> Model:
     """Errors are those of lenslet.Model."""
     name = model.graph.name or "model"
     try:
-        return Model(model.SerializeToString(), name=name, external_data_dir=external_data_dir)
-    except (EncodeError, ValueError) as error:  # beyond 2 GiB, in protobuf's two implementations
-        if isinstance(error, InvalidArgumentError):
-            raise
-    # The library maps the file of weights, which may go from the folder then.
-    with tempfile.TemporaryDirectory(prefix="lenslet-backend-") as folder:
-        skeleton = with_weights_in(model, pathlib.Path(folder) / "weights")
-        try:
-            whole = skeleton.SerializeToString()
-        except (EncodeError, ValueError):
-            raise LimitError(f"{name}: is larger than 2 GiB, even without its weights") from None
-        return Model(whole, name=name, external_data_dir=folder)
+        whole = _serialized(model)
+    except _TOO_LARGE:
+        # The library maps the file of weights, which may go from the folder then.
+        with tempfile.TemporaryDirectory(prefix="lenslet-backend-") as folder:
+            skeleton = with_weights_in(model, pathlib.Path(folder) / "weights")
+            try:
+                return Model(_serialized(skeleton), name=name, external_data_dir=folder)
+            except _TOO_LARGE:
+                raise LimitError(f"{name}: is larger than 2 GiB even without its weights") from None
+    return Model(whole, name=name, external_data_dir=external_data_dir)
+
+
+def _serialized(message: ModelProto) -> bytes:
+    return message.SerializeToString()
 
 
 def edited(model: ModelProto, as_inputs: Collection[str], ranks: Mapping[str, int], values: Mapping[str, Any]) -> ModelProto:
@@ -108,7 +113,7 @@ def node_feeds(node: NodeProto, inputs: Any) -> dict[str, Any]:
 
 
 def model_of_node(node: NodeProto, feeds: Mapping[str, Any], outputs_info: Any, opset: int | None) -> ModelProto:
-    """`outputs_info` are pairs of type and shape; where they are None, the library finds them."""
+    """`outputs_info` are pairs of type and shape; where they are None, ONNX's inference finds them."""
     names = [name for name in node.output if name]
     if outputs_info is None:
         outputs = [ValueInfoProto(name=name) for name in names]
@@ -120,7 +125,8 @@ def model_of_node(node: NodeProto, feeds: Mapping[str, Any], outputs_info: Any, 
         versions = [s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.domain == domain]
         opset = max(versions, default=1)
     graph = helper.make_graph([node], node.op_type, inputs, outputs)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid(domain, opset)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(domain, opset)])
+    return shape_inference.infer_shapes(model) if outputs_info is None else model
 
 
 def _port(name: str, dtype: Any, shape: Sequence[int]) -> ValueInfoProto:

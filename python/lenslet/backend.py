@@ -21,7 +21,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
-from . import Error, InvalidArgumentError, LimitError, Runner, UnsupportedError, _onnx_models
+from . import Error, InvalidArgumentError, LimitError, Port, Runner, UnsupportedError, _onnx_models
 
 # Plans that are kept for shapes besides those of the first run.
 _OTHER_SHAPES = 8
@@ -80,13 +80,15 @@ class LensletRep(BackendRep):
         overridden = frozenset(feeds).difference(self._needed)
         ranks = {name: np.ndim(feeds[name]) for name in self._rankless if name in feeds}
         variant = self._variant(overridden, ranks)
+        arrays = variant.arrays(feeds)
         try:
-            outputs = variant.run(feeds)
+            outputs = variant.run(arrays)
         except Refused:
             short = {n: x for n, x in feeds.items() if np.ndim(x) <= 1 and np.size(x) <= _SHORT_LIST}
             if not short:
                 raise
-            outputs = self._bound_to(short, overridden, ranks).run(feeds)
+            bound = self._bound_to(short, overridden, ranks)
+            outputs = bound.run(bound.arrays(feeds))
         return self._outputs(*outputs)
 
     def _variant(self, overridden: frozenset[str], ranks: Mapping[str, int]) -> _Variant:
@@ -137,10 +139,13 @@ class _Variant:
         self._runner = _or_refused(self._model.runner, shapes=dict(shapes), **self._options)
         return self._runner
 
-    def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
+    def arrays(self, feeds: Mapping[str, Any]) -> list[Any]:
         arrays = [feeds[port.name] for port in self._model.inputs]
         for port, array in zip(self._model.inputs, arrays):
-            _refuse_beyond_float32(port.name, array)
+            _check(port, array)
+        return arrays
+
+    def run(self, arrays: Sequence[Any]) -> Sequence[Any]:
         runner = self._runner or self.plan({port.name: x.shape for port, x in zip(self._model.inputs, arrays)})
         outputs = _or_refused(runner, *arrays)
         return outputs if isinstance(outputs, tuple) else (outputs,)
@@ -224,9 +229,7 @@ def _or_refused(call: Any, *arguments: Any, **options: Any) -> Any:
     try:
         return call(*arguments, **options)
     except (UnsupportedError, LimitError) as error:
-        refused = Refused(str(error))
-        refused.kind, refused.details = error.kind, error.details
-        raise refused from error
+        raise Refused(str(error), error.details) from error
 
 
 def _fixed(dim: Any) -> int | None:
@@ -245,15 +248,17 @@ def _array(name: str, value: Any) -> Any:
     if free := _FREE_BITS.get(array.dtype.name):
         # ml_dtypes ignores these bits, and what ONNX unpacks has anything there.
         bits = array.view(np.int8 if array.dtype.name.startswith("int") else np.uint8)
-        array = np.right_shift(np.left_shift(bits, free), free).view(array.dtype)
+        array = np.asarray(np.right_shift(np.left_shift(bits, free), free)).view(array.dtype)
     return array
 
 
-def _refuse_beyond_float32(name: str, array: Any) -> None:
-    if getattr(array.dtype, "name", "") != "float64":
-        return
-    if np.any(np.isfinite(array) & (np.abs(array) > np.finfo(np.float32).max)):
-        raise Refused(f"input {name}: holds values beyond float32, in which lenslet computes")
+def _check(port: Port, array: Any) -> None:
+    if not isinstance(array, np.ndarray):
+        return  # the library looks at what is not NumPy's
+    if array.dtype.name != port.dtype:
+        raise InvalidArgumentError(f"input {port.name}: is of {array.dtype.name}, the model's is of {port.dtype}")
+    if port.dtype == "float64" and np.any(np.isfinite(array) & (np.abs(array) > np.finfo(np.float32).max)):
+        raise Refused(f"input {port.name}: holds values beyond float32, in which lenslet computes")
 
 
 is_compatible = LensletBackend.is_compatible
