@@ -10,33 +10,31 @@ from typing import Any
 
 import numpy as np
 import onnx
-from google.protobuf.message import EncodeError
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper, shape_inference
 
 from . import InvalidArgumentError, LimitError, Model
 
-# What protobuf's implementations raise for a message beyond 2 GiB; ValueErrors of other kinds do not come from there.
-_TOO_LARGE = (EncodeError, ValueError)
-
-
 def load(model: ModelProto, external_data_dir: str | os.PathLike[str] | None) -> Model:
     """Errors are those of lenslet.Model."""
     name = model.graph.name or "model"
+    whole = _serialized(model)
+    if whole is not None:
+        return Model(whole, name=name, external_data_dir=external_data_dir)
+    # The library maps the file of weights, which may go from the folder then.
+    with tempfile.TemporaryDirectory(prefix="lenslet-backend-") as folder:
+        whole = _serialized(with_weights_in(model, pathlib.Path(folder) / "weights"))
+        if whole is None:
+            raise LimitError(f"{name}: is larger than 2 GiB even without its weights")
+        return Model(whole, name=name, external_data_dir=folder)
+
+
+def _serialized(message: ModelProto) -> bytes | None:
+    """None for what is larger than 2 GiB."""
     try:
-        whole = _serialized(model)
-    except _TOO_LARGE:
-        # The library maps the file of weights, which may go from the folder then.
-        with tempfile.TemporaryDirectory(prefix="lenslet-backend-") as folder:
-            skeleton = with_weights_in(model, pathlib.Path(folder) / "weights")
-            try:
-                return Model(_serialized(skeleton), name=name, external_data_dir=folder)
-            except _TOO_LARGE:
-                raise LimitError(f"{name}: is larger than 2 GiB even without its weights") from None
-    return Model(whole, name=name, external_data_dir=external_data_dir)
-
-
-def _serialized(message: ModelProto) -> bytes:
-    return message.SerializeToString()
+        data: bytes = message.SerializeToString()
+        return data
+    except Exception:  # EncodeError or ValueError, in protobuf's different implementations, and for nothing else here
+        return None
 
 
 def edited(model: ModelProto, as_inputs: Collection[str], ranks: Mapping[str, int], values: Mapping[str, Any]) -> ModelProto:
