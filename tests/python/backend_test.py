@@ -50,7 +50,7 @@ def identity(shape, dtype):
     return model_of([node], [floats("x", shape, dtype)], [floats("y", shape, dtype)], opset=25)
 
 
-class Case(unittest.TestCase):
+class _Case(unittest.TestCase):
     """A Refused that is not expected is a failure here, though it is a SkipTest."""
 
     def _callTestMethod(self, method):
@@ -61,7 +61,7 @@ class Case(unittest.TestCase):
 
 
 @needs_onnx
-class OnnxRunner(Case):
+class OnnxRunner(_Case):
     @classmethod
     def setUpClass(cls):
         version = tuple(map(int, onnx.__version__.split(".")[:2]))
@@ -91,7 +91,7 @@ class OnnxRunner(Case):
 
 
 @needs_onnx
-class Prepare(Case):
+class Prepare(_Case):
     def test_refuses_what_lenslet_refuses(self):
         gru = [helper.make_node("GRU", ["x", "w", "r"], ["", "y"], hidden_size=2)]
         shapes = {"x": [1, 1, 2], "w": [1, 6, 2], "r": [1, 6, 2]}
@@ -146,12 +146,6 @@ class Prepare(Case):
                 backend.prepare(relu(), "CUDA")
             self.assertNotIsInstance(caught.exception, backend.Refused)  # not what the model asks for
 
-    @unittest.skipUnless(HAS_ONNX and backend.supports_device("CUDA"), "there is no usable CUDA device")
-    def test_on_cuda(self):
-        for device in ("CUDA", "CUDA:0"):
-            outputs = backend.run_model(relu(["N", 3]), [np.float32([[-1, 0, 1]])], device)
-            np.testing.assert_array_equal(outputs.y, [[0, 0, 1]])
-
     def test_options(self):
         self.assertIsNotNone(backend.prepare(relu(), threads=1, flush_denormals=True, rtol=1e-3, atol=1e-7))
         with self.assertRaisesRegex(TypeError, "no option thread$"):
@@ -162,8 +156,21 @@ class Prepare(Case):
             backend.prepare(relu().SerializeToString())
 
 
+@unittest.skipUnless(HAS_ONNX and backend.supports_device("CUDA"), "onnx or a usable CUDA device is not there")
+class OnCuda(_Case):
+    def test_names(self):
+        for device in ("CUDA", "CUDA:0"):
+            outputs = backend.run_model(relu(["N", 3]), [np.float32([[-1, 0, 1]])], device)
+            np.testing.assert_array_equal(outputs.y, [[0, 0, 1]])
+
+    def test_onnx_runner(self):
+        cases = onnx_runner.run(backend, "CUDA", "test_(relu|conv|basic_conv|maxpool|constant_pad|softmax|gemm)")
+        self.assertEqual([case for case in cases if case["status"] == "failed"], [])
+        self.assertGreater(sum(case["status"] == "passed" for case in cases), 40)
+
+
 @needs_onnx
-class Run(Case):
+class Run(_Case):
     def test_inputs_by_order_and_by_name(self):
         sub = helper.make_node("Sub", ["a", "b"], ["0"])
         rep = backend.prepare(model_of([sub], [floats("a", [2]), floats("b", [2])], [floats("0", [2])]))
@@ -302,7 +309,7 @@ class Run(Case):
 
 
 @needs_onnx
-class Models(Case):
+class Models(_Case):
     def weighted(self, as_input=True):
         weight = numpy_helper.from_array(np.float32([10, 20]), "w")
         inputs = [floats("w", [2])] * as_input + [floats("x", [2])]
@@ -367,7 +374,7 @@ class Models(Case):
 
 
 @needs_onnx
-class RunNode(Case):
+class RunNode(_Case):
     def test_by_order_by_name_and_left_out(self):
         node = helper.make_node("Clip", ["x", "", "top"], ["y"])
         x, top = np.float32([-5, 5]), np.float32(1)

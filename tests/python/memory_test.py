@@ -6,16 +6,13 @@ shared/data is, else a small one that is written here.
 
 import gc
 import os
-import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
 
 import lenslet
+import models
 import numpy as np
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 CALLS = int(os.environ.get("LENSLET_MEMORY_CALLS", "100000"))
 # Pages that allocators take and keep. A leak of malloc's smallest block, 32 bytes, in a tenth of the calls is more.
 NOISE = 256 * 1024
@@ -29,13 +26,11 @@ def resident():
 
 def network():
     """The model's bytes."""
-    for place in (ROOT, ROOT.parent):
-        file = place / "shared" / "data" / "models" / "mnist-cntk.onnx"
-        if file.exists():
-            return file.read_bytes()
-    with tempfile.TemporaryDirectory(prefix="lenslet-memory-") as folder:
-        subprocess.run([sys.executable, ROOT / "tests" / "install" / "tiny_model.py", folder], check=True)
-        return pathlib.Path(folder, "rgb.onnx").read_bytes()
+    if (data := models.shared_data()) is not None:
+        return (data / "models" / "mnist-cntk.onnx").read_bytes()
+    folder, path = models.tiny_models()
+    with folder:
+        return (path / "rgb.onnx").read_bytes()
 
 
 @unittest.skipIf(os.environ.get("LENSLET_SANITIZE"), "a sanitizer keeps what was freed")
