@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pathlib
 import tempfile
@@ -62,14 +63,15 @@ def with_weights_in(model: ModelProto, file: pathlib.Path) -> ModelProto:
             entry = skeleton.graph.initializer.add(
                 name=tensor.name, dims=tensor.dims, data_type=tensor.data_type, data_location=TensorProto.EXTERNAL
             )
-            for key, value in (("location", file.name), ("offset", out.tell()), ("length", len(tensor.raw_data))):
+            data = tensor.raw_data  # protobuf copies it each time
+            for key, value in (("location", file.name), ("offset", out.tell()), ("length", len(data))):
                 entry.external_data.add(key=key, value=str(value))
-            out.write(tensor.raw_data)
+            out.write(data)
     return skeleton
 
 
 def _is_large(tensor: TensorProto) -> bool:
-    return len(tensor.raw_data) > 4096
+    return bool(tensor.HasField("raw_data")) and math.prod(tensor.dims) > 1024
 
 
 def _without(model: ModelProto, is_left_out: Any) -> ModelProto:
