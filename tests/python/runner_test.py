@@ -15,7 +15,7 @@ import numpy as np
 from models import tiny_models
 
 
-class InFolder(unittest.TestCase):
+class _InFolder(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         temporary, cls.folder = tiny_models()
@@ -28,7 +28,7 @@ class InFolder(unittest.TestCase):
         self.exact = 10 * self.x.astype(np.float64).mean((2, 3))
 
 
-class Models(InFolder):
+class Models(_InFolder):
     def test_ports(self):
         self.assertEqual(self.model.inputs, (lenslet.Port("image", "float32", ("N", 3, 224, 224)),))
         self.assertEqual(self.model.outputs, (lenslet.Port("scores", "float32", ("N", 3)),))
@@ -99,7 +99,7 @@ class Models(InFolder):
             self.model.verify(shapes={"nothing": (1, 2)})
 
 
-class Runs(InFolder):
+class Runs(_InFolder):
     def check(self, y, exact=None):
         np.testing.assert_allclose(y, self.exact if exact is None else exact, rtol=2e-6)
 
