@@ -38,8 +38,10 @@ def _serialized(message: ModelProto) -> bytes | None:
         return None
 
 
-def edited(model: ModelProto, as_inputs: Collection[str], ranks: Mapping[str, int], values: Mapping[str, Any]) -> ModelProto:
-    """A copy in which initializers `as_inputs` are inputs, inputs have `ranks`, and those with `values` are constants."""
+def edited(
+    model: ModelProto, as_inputs: Collection[str], ranks: Mapping[str, int], values: Mapping[str, Any]
+) -> ModelProto:
+    """A copy: initializers `as_inputs` are inputs, inputs have these `ranks`, and those with `values` are constants."""
     copy = _without(model, lambda tensor: tensor.name in as_inputs)
     inputs = list(copy.graph.input)
     del copy.graph.input[:]

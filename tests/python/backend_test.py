@@ -71,7 +71,7 @@ class OnnxRunner(_Case):
                      if not any(re.fullmatch(pattern, case["case"]) for pattern in wrong)]  # fmt: skip
 
     def test_nothing_fails(self):
-        failed = [f"{case['suite']}/{case['case']}: {case['reason']}" for case in self.cases if case["status"] == "failed"]
+        failed = [f"{c['suite']}/{c['case']}: {c['reason']}" for c in self.cases if c["status"] == "failed"]
         self.assertEqual(failed, [], f"{len(failed)} failed")
 
     def test_passes_what_the_document_says(self):
@@ -235,8 +235,8 @@ class Run(_Case):
             np.testing.assert_array_equal(rep.run([array])[0], x)
 
     def test_element_types(self):
-        for name in ("FLOAT DOUBLE FLOAT16 BFLOAT16 INT8 UINT8 INT16 UINT16 INT32 UINT32 INT64 UINT64 BOOL FLOAT8E4M3FN "
-                     "FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ FLOAT4E2M1 INT4 UINT4").split():  # fmt: skip
+        for name in ("FLOAT DOUBLE FLOAT16 BFLOAT16 INT8 UINT8 INT16 UINT16 INT32 UINT32 INT64 UINT64 BOOL "
+                     "FLOAT8E4M3FN FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ FLOAT4E2M1 INT4 UINT4").split():  # fmt: skip
             with self.subTest(name):
                 kind = getattr(TensorProto, name)
                 dtype = helper.tensor_dtype_to_np_dtype(kind)
@@ -332,9 +332,8 @@ class Models(_Case):
         np.testing.assert_array_equal(backend.run_model(model, [np.float32([-5, 5]), np.float32(1)])[0], [-5, 1])
 
     def test_functions(self):
-        function = helper.make_function(
-            "of.mine", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 17)]
-        )
+        add = helper.make_node("Add", ["a", "a"], ["b"])
+        function = helper.make_function("of.mine", "Twice", ["a"], ["b"], [add], [helper.make_opsetid("", 17)])
         graph = helper.make_graph([helper.make_node("Twice", ["x"], ["y"], domain="of.mine")], "g",
                                   [floats("x", [2])], [floats("y", [2])])  # fmt: skip
         opsets = [helper.make_opsetid("", 17), helper.make_opsetid("of.mine", 1)]
@@ -355,8 +354,9 @@ class Models(_Case):
 
     def test_weights_that_one_message_does_not_hold(self):
         w = np.random.default_rng(2).standard_normal((64, 64)).astype(np.float32)
-        model = model_of([helper.make_node("MatMul", ["x", "w"], ["y"])], [floats("x", [1, 64])], [floats("y", [1, 64])],
-                         initializer=[numpy_helper.from_array(w, "w")])  # fmt: skip
+        product = helper.make_node("MatMul", ["x", "w"], ["y"])
+        weights = [numpy_helper.from_array(w, "w")]
+        model = model_of([product], [floats("x", [1, 64])], [floats("y", [1, 64])], initializer=weights)
         x = np.ones([1, 64], np.float32)
         expected = backend.run_model(model, [x])[0]
         too_large = len(model.SerializeToString()) - 1

@@ -5,10 +5,10 @@
 
 Each turn is a process of its own, on one thread: A is the median that `lenslet bench MODEL --threads 1` gives, B the
 median of single calls `runner(x)` on an array that NumPy made, with a fresh array for the result, C the same with
-`out=`, both as `lenslet.empty` makes them. What a clock in Python adds is taken off: the median of an empty call. MODEL is
-MNIST's network of shared/data where that is. The overhead is that of each round, B - A, whose median and quartiles are
-printed: the machine's own pace, which moves from minute to minute, is the same in a round. Needs lenslet and numpy; B and
-C take what PYTHONPATH and LENSLET_LIBRARY name.
+`out=`, both as `lenslet.empty` makes them. What a clock in Python adds is taken off: the median of an empty call.
+MODEL is MNIST's network of shared/data where that is. The overhead is that of each round, B - A, whose median and
+quartiles are printed: the machine's own pace, which moves from minute to minute, is the same in a round. Needs lenslet
+and numpy; B and C take what PYTHONPATH and LENSLET_LIBRARY name.
 """
 
 import argparse

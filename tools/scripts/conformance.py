@@ -9,7 +9,8 @@
 --onnx is what write_onnx_cases.py wrote (build/peers/onnx-cases), --debian Debian's libonnx-testdata; each may be
 absent with --check, and its numbers are then not looked at. --cuda are results of `lenslet check FOLDER --json --device
 cuda` over the same folders, from a machine with a GPU; without them the document's CUDA half stays as it is. --backend
-are what onnx_runner.py printed, of either device; each case is then compared with what `check` says of it. Python's standard library is enough.
+are what onnx_runner.py printed, of either device; each case is then compared with what `check` says of it. Python's
+standard library is enough.
 """
 
 import argparse
@@ -200,9 +201,9 @@ Debian's libonnx-testdata.
 
 `onnx.backend.test.runner` over `lenslet.backend` (the Python package), its own comparison: every element within
 1e-3 of the expected one and 1e-7, integers too, of the same type and shape. All cases of the package run: the networks
-that its runner calls real are the light ones, which lie in the package, so that nothing is downloaded. "Skipped" is what
-`lenslet.UnsupportedError` refused, by its own reason, when the model was prepared or, where shapes and values come only
-then, run. Older releases on which cases fail expect what ONNX has mended since: qlinearmatmul of int8 wrapped at 8 bits
+that its runner calls real are the light ones, which lie in the package, so that nothing is downloaded. "Skipped" is
+what lenslet refused, by its own reason (`lenslet.UnsupportedError`), when the model was prepared or, where shapes and
+values come only then, run. Older releases on which cases fail expect what ONNX has mended since: qlinearmatmul of int8 wrapped at 8 bits
 up to 1.21, l2normalization of zeros was NaN up to 1.20.
 
 <!-- backend -->
