@@ -126,9 +126,9 @@ class Runner:
         """Runs the network.
 
         Inputs are arrays of the planned type and shape, in the model's order, or one mapping from names: of NumPy,
-        PyTorch, CuPy, or whatever NumPy takes by DLPack. The CPU reads them where they lie if they are aligned to 64
-        bytes (`lenslet.empty`), else copies them; CUDA copies them on the device. Outputs are fresh arrays of the kind
-        of the first input, or `out`, which is filled in place.
+        PyTorch, CuPy, or whatever NumPy takes by DLPack. The CPU reads them where they lie if they are aligned to 16
+        bytes, as all but slices are, else copies them; CUDA copies them on the device. Outputs are fresh arrays of the
+        kind of the first input, or `out`, which is filled in place.
 
         Returns an array, a tuple where the model has several outputs, or a dict by name where a mapping came in.
 
