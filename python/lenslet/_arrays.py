@@ -17,6 +17,8 @@ from .errors import InvalidArgumentError, UnsupportedError
 # the detour costs 2 us, which a copy of 64 KiB takes, too.
 ALIGNED_FROM = 65536
 ALIGNMENT = 64
+# Bits of a byte that an element does not have.
+FREE_BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 6, "uint2": 6}
 
 
 def empty(shape: Sequence[int] | int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
@@ -74,6 +76,15 @@ def describe_numpy(tensor: structs.Tensor, array: np.ndarray[Any, Any], what: st
     if writable and not array.flags.writeable:
         raise InvalidArgumentError(f"{what} is read-only")
     describe(tensor, address(array), number_of(array.dtype), array.shape, array.itemsize, structs.ON_HOST, what)
+
+
+def _clean(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Of elements of fewer than 8 bits: ml_dtypes leaves anything in the rest of the byte, the library wants the sign."""
+    free = FREE_BITS.get(array.dtype.name, 0)
+    if free == 0:
+        return array
+    bits = array.view(np.int8 if array.dtype.name.startswith("int") else np.uint8)
+    return np.asarray(np.right_shift(np.left_shift(bits, free), free)).view(array.dtype)
 
 
 def library_of(array: Any) -> Optional[str]:
@@ -139,6 +150,8 @@ def describe_any(
         array = np.ascontiguousarray(array)
     if not array.dtype.isnative and not writable:
         array = array.astype(array.dtype.newbyteorder("="))
+    if not writable:
+        array = _clean(array)
     describe_numpy(tensor, array, what, writable)
     return array
 
