@@ -13,36 +13,11 @@ from . import _structs as structs
 from ._dtypes import NAMES, NUMBERS, number_of, numpy_dtype
 from .errors import InvalidArgumentError, UnsupportedError
 
-# Outputs from here on lie where the CPU writes them without a copy (lenslet.h: 64 bytes). np.empty() aligns to 16, and
-# the detour costs 2 us, which a copy of 64 KiB takes, too.
-ALIGNED_FROM = 65536
-ALIGNMENT = 64
 # Bits of a byte that an element does not have.
 FREE_BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 6, "uint2": 6}
 
 
-def empty(shape: Sequence[int] | int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
-    """A NumPy array, not initialised, that a Runner on the CPU reads and writes where it lies, without a copy."""
-    wanted = np.dtype(dtype)
-    if wanted.hasobject:
-        raise UnsupportedError("arrays of objects are not taken")
-    dims = (shape,) if isinstance(shape, int) else tuple(shape)
-    count = 1
-    for dim in dims:
-        count *= dim
-    size = count * wanted.itemsize
-    room = np.empty(size + ALIGNMENT, np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    made: np.ndarray[Any, Any] = room[start : start + size].view(wanted).reshape(dims)
-    return made
-
-
 _from_buffer: Any = ctypes.c_char.from_buffer
-
-
-def fresh(shape: Tuple[int, ...], dtype: np.dtype[Any], size: int) -> np.ndarray[Any, Any]:
-    """An array for an output of `size` bytes."""
-    return np.empty(shape, dtype) if size < ALIGNED_FROM else empty(shape, dtype)
 
 
 def address(array: np.ndarray[Any, Any]) -> int:
@@ -191,7 +166,7 @@ def fresh_like(model: Any, number: int, shape: Tuple[int, ...]) -> Any:
 def copied(result: structs.Tensor) -> np.ndarray[Any, Any]:
     """A NumPy array of its own with what a host tensor of the library's holds."""
     shape = tuple(result.dims[axis] for axis in range(result.rank))
-    array = fresh(shape, numpy_dtype(result.dtype), result.bytes)
+    array = np.empty(shape, numpy_dtype(result.dtype))
     if result.bytes:
         ctypes.memmove(address(array), result.data, result.bytes)
     return array

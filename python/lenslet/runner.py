@@ -255,14 +255,8 @@ class Runner:
                 array = arrays.fresh_like(like, planned.number, shape)
                 arrays.describe_any(tensor, array, None, planned.name, True)
                 self._as_planned = False
-            elif dtype is not None and 0 < planned.size < arrays.ALIGNED_FROM:
-                array = _empty(shape, dtype)
-                try:
-                    tensor.data = ctypes.addressof(_from_buffer(array))
-                except (TypeError, ValueError):
-                    tensor.data = arrays.address(array)
             else:
-                array = arrays.fresh(shape, dtype or numpy_dtype(planned.number), planned.size)
+                array = _empty(shape, dtype or numpy_dtype(planned.number))
                 tensor.data = arrays.address(array) if planned.size else None
             results.append(array)
         return results

@@ -5,7 +5,7 @@
 
 Each turn is a process of its own, on one thread: A is the median that `lenslet bench MODEL --threads 1` gives, B the
 median of single calls `runner(x)` on an array that NumPy made, with a fresh array for the result, C the same with
-`out=`, both as `lenslet.empty` makes them. What a clock in Python adds is taken off: the median of an empty call.
+`out=`. What a clock in Python adds is taken off: the median of an empty call.
 MODEL is MNIST's network of shared/data where that is. The overhead is that of each round, B - A, whose median and
 quartiles are printed: the machine's own pace, which moves from minute to minute, is the same in a round. Needs lenslet
 and numpy; B and C take what PYTHONPATH and LENSLET_LIBRARY name.
@@ -44,10 +44,8 @@ def in_python(model, seconds, is_given):
     port = runner.inputs[0]
     x = numpy.random.default_rng(1).standard_normal(port.shape).astype(numpy.float32)
     if is_given:
-        given = lenslet.empty(port.shape)
-        given[...] = x
-        out = lenslet.empty(runner.outputs[0].shape)
-        samples = timed(lambda: runner(given, out=out), seconds)
+        out = numpy.empty(runner.outputs[0].shape, numpy.float32)
+        samples = timed(lambda: runner(x, out=out), seconds)
     else:
         samples = timed(lambda: runner(x), seconds)
     print(statistics.median(samples) - statistics.median(timed(lambda: None, 0.1)))
