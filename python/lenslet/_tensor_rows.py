@@ -6,7 +6,6 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ._arrays import empty
 from ._dtypes import NUMBERS, numpy_dtype
 from ._rows import described
 from .errors import Error, InvalidArgumentError
@@ -34,7 +33,7 @@ class TensorRows:
         for port in ports:
             if not port.shape or not ports[0].shape or port.shape[0] != ports[0].shape[0]:
                 raise InvalidArgumentError(f"{port.name} {port.shape}: its first axis is not the batch's")
-        self._slots = {port.name: empty(_dims(port.shape), _dtype(port.dtype)) for port in self._runner.inputs}
+        self._slots = {port.name: np.empty(_dims(port.shape), _dtype(port.dtype)) for port in self._runner.inputs}
         self._size = len(self._slots[names[0]])
 
     def __call__(self, columns: Sequence[Sequence[Any]]) -> Tuple[Dict[str, Array], List[Optional[str]]]:
