@@ -278,9 +278,9 @@ def main():
                         name, figures = json.loads(line.partition(" ")[2])
                         for what, value in figures.items():
                             found.setdefault(f"{job}: {name}", {}).setdefault(what, []).append(value)
+                if arguments.json:
+                    arguments.json.write_text(json.dumps(found, indent=1))
                 print(f"round {number + 1}: {job}, load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1))
     for name, figures in found.items():
         print(name)
         for what, values in figures.items():
