@@ -1,0 +1,110 @@
+"""uvicorn, with limits that it leaves to a proxy: on headers, on the time they take, and on connections."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import Any, Iterator, Type
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+#: Of the headers of one request, together with its first line.
+HEADER_BYTES = 32768
+#: Seconds that a connection without a request is kept.
+IDLE_SECONDS = 75
+
+
+class Server(uvicorn.Server):  # type: ignore[misc, unused-ignore]
+    """Signals are not its business."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def server(app: Any, seconds: float, connections: int, stop_seconds: float) -> Server:
+    """One to be given sockets. A request's headers have `seconds` to come."""
+    config = uvicorn.Config(
+        app,
+        http=protocol(seconds, connections),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",  # a malformed request is answered and counted, not logged
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=max(1, round(stop_seconds)),
+    )
+    return Server(config)
+
+
+def protocol(seconds: float, most_connections: int) -> Type[asyncio.Protocol]:
+    """A connection's class."""
+
+    class Limited(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
+        _header_bytes = 0
+        _timer: Any = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            if len(self.connections) > most_connections:
+                transport.abort()
+                return
+            self._timer = self.loop.call_later(seconds, self._late)
+
+        def connection_lost(self, exc: Any) -> None:
+            self._on_time()
+            super().connection_lost(exc)
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self._header_bytes = 0
+            if self._timer is None:
+                self._timer = self.loop.call_later(seconds, self._late)
+
+        def on_url(self, url: bytes) -> None:
+            super().on_url(url)
+            self._count(url)
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            super().on_header(name, value)
+            self._count(name, value)
+
+        def on_headers_complete(self) -> None:
+            self._on_time()
+            super().on_headers_complete()
+
+        def _count(self, *parts: bytes) -> None:
+            self._header_bytes += sum(map(len, parts))
+            if self._header_bytes > HEADER_BYTES:
+                raise ValueError("headers are too large")  # httptools ends the request with it: 400
+
+        def _on_time(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        def _late(self) -> None:
+            self._timer = None
+            self.transport.abort()
+
+    return Limited
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A bound socket. OSError."""
+    family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    made = socket.socket(family, kind, number)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        made.setblocking(False)
+    except BaseException:
+        made.close()
+        raise
+    return made
