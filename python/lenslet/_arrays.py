@@ -31,7 +31,11 @@ def empty(shape: Sequence[int] | int, dtype: Any = np.float32) -> np.ndarray[Any
     size = count * wanted.itemsize
     room = np.empty(size + ALIGNMENT, np.uint8)
     start = -room.ctypes.data % ALIGNMENT
-    return room[start : start + size].view(wanted).reshape(dims)
+    made: np.ndarray[Any, Any] = room[start : start + size].view(wanted).reshape(dims)
+    return made
+
+
+_from_buffer: Any = ctypes.c_char.from_buffer
 
 
 def fresh(shape: Tuple[int, ...], dtype: np.dtype[Any], size: int) -> np.ndarray[Any, Any]:
@@ -43,7 +47,7 @@ def address(array: np.ndarray[Any, Any]) -> int:
     """Of a contiguous array. The first way takes a third of the second's time and refuses arrays that are read-only, have
     no elements, or are of ml_dtypes' types."""
     try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+        return ctypes.addressof(_from_buffer(array))
     except (TypeError, ValueError, BufferError):
         return int(array.ctypes.data)
 
@@ -72,18 +76,10 @@ def describe_numpy(tensor: structs.Tensor, array: np.ndarray[Any, Any], what: st
     describe(tensor, address(array), number_of(array.dtype), array.shape, array.itemsize, structs.ON_HOST, what)
 
 
-class _Library:
-    """What is asked of PyTorch and CuPy, without importing either."""
-
-    @staticmethod
-    def of(array: Any) -> Optional[str]:
-        root = type(array).__module__.partition(".")[0]
-        return root if root in ("torch", "cupy") else None
-
-
 def library_of(array: Any) -> Optional[str]:
-    """ "torch", "cupy" or None."""
-    return _Library.of(array)
+    """ "torch", "cupy" or None; neither is imported."""
+    root = type(array).__module__.partition(".")[0]
+    return root if root in ("torch", "cupy") else None
 
 
 def _torch_number(dtype: Any) -> int:

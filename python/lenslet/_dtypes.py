@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -44,9 +45,8 @@ def numpy_dtype(number: int) -> np.dtype[Any]:
     if number in _OF_NUMPY:
         return np.dtype(name)
     try:
-        import ml_dtypes
-
-        return np.dtype(getattr(ml_dtypes, name))
+        made: np.dtype[Any] = np.dtype(getattr(importlib.import_module("ml_dtypes"), name))
+        return made
     except (ImportError, AttributeError):
         raise UnsupportedError(f"{name} has no NumPy type here: install ml_dtypes") from None
 

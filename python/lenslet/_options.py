@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from typing import Mapping, Optional, Sequence
 
@@ -59,7 +60,7 @@ def plan_options(
         for struct, (name, dims) in zip(named, shapes.items()):
             if len(dims) > structs.MAX_RANK:
                 raise InvalidArgumentError(f"shapes: {name} has {len(dims)} dimensions, at most {structs.MAX_RANK}")
-            struct.struct_size = structs.ctypes.sizeof(structs.NamedShape)
+            struct.struct_size = ctypes.sizeof(structs.NamedShape)
             struct.name = encoded(name, "a name in shapes")
             struct.rank = len(dims)
             for axis, dim in enumerate(dims):

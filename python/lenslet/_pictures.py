@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import Any, Tuple, Union
 
@@ -31,10 +32,8 @@ def _pixels(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _from_pil(image: Any) -> np.ndarray[Any, Any]:
     """Turned upright as its EXIF orientation says, as a file's picture is."""
-    from PIL import ImageOps
-
     try:
-        upright = ImageOps.exif_transpose(image)
+        upright = importlib.import_module("PIL.ImageOps").exif_transpose(image)
         if upright.mode.startswith("I;16"):
             return (np.asarray(upright) >> 8).astype(np.uint8)  # the upper 8 bits
         gray = upright.mode in ("1", "L", "LA", "La")

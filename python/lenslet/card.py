@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import os
-from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from .model import Model
 class Prediction(NamedTuple):
     """A class. ``label`` is "" without labels; ``prob`` is a score of another range where the model gives such."""
 
-    index: int
+    index: int  # type: ignore[assignment]
     label: str
     prob: float
 
@@ -129,9 +130,10 @@ def read_labels(file: Union[str, "os.PathLike[str]"], classes: int = -1) -> Tupl
 
 
 def predictions(
-    classes: Sequence[int], probs: Sequence[float], count: int, labels: Optional[Sequence[str]]
+    classes: Iterable[int], probs: Iterable[float], count: int, labels: Optional[Sequence[str]]
 ) -> List[Prediction]:
+    """The first `count`, with their names."""
     return [
         Prediction(index, labels[index] if labels is not None and index < len(labels) else "", prob)
-        for index, prob in zip(classes[:count], probs[:count])
+        for index, prob in itertools.islice(zip(classes, probs), count)
     ]

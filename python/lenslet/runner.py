@@ -13,11 +13,12 @@ from . import _structs as structs
 from ._dtypes import NUMBERS, numpy_dtype
 from ._library import Handle, check, last_error, library, taken_json, text_of
 from .cancel import Cancel
-from .errors import InvalidArgumentError
+from .errors import InvalidArgumentError, UnsupportedError
 from .ports import Port, port_of
 
 Array = Any  # of NumPy, PyTorch, CuPy, or with DLPack
 Outputs = Union[Array, Tuple[Array, ...], Dict[str, Array]]
+_from_buffer: Any = ctypes.c_char.from_buffer
 Observer = Callable[["LayerEvent"], Optional[bool]]
 
 
@@ -45,11 +46,10 @@ class _Planned:
         self.number = NUMBERS[port.dtype]
         known = port.shape is not None and all(isinstance(dim, int) for dim in port.shape)
         self.shape: Optional[Tuple[int, ...]] = tuple(int(dim) for dim in port.shape or ()) if known else None
-        # A type that NumPy lacks matters where an array of it comes.
-        self.dtype: Optional[np.dtype[Any]] = None
+        self.dtype: Optional[np.dtype[Any]]
         try:
             self.dtype = numpy_dtype(self.number)
-        except Exception:
+        except UnsupportedError:  # matters where an array of it is to be made
             self.dtype = None
         self.size = 0
         if self.shape is not None:
@@ -85,8 +85,7 @@ class Runner:
         self._in_tensors = (structs.Tensor * inputs)()
         self._out_tensors = (structs.Tensor * outputs)()
         self._exact = [False] * inputs  # whether the struct has the planned type and shape, so that data alone is set
-        for planned, tensor in zip(self._out, self._out_tensors):
-            planned.fill(tensor)
+        self._as_planned = False  # whether the structs of outputs have the planned types and shapes, on the host
         self._options = structs.made(structs.RunOptions)
         self._run = library.lenslet_runner_run
         self._in_at, self._out_at = ctypes.addressof(self._in_tensors), ctypes.addressof(self._out_tensors)
@@ -141,27 +140,31 @@ class Runner:
         if not self._lock.acquire(False):
             raise InvalidArgumentError("the runner is at work: another thread is in it, or its own observer")
         try:
+            if not self._as_planned:
+                self._reset_outputs()
             named = len(inputs) == 1 and isinstance(inputs[0], Mapping)
             given = self._by_name(inputs[0]) if named else inputs
             if len(given) != len(self._in):
                 raise InvalidArgumentError(f"{len(given)} inputs where the model has {len(self._in)}")
-            kept = self._describe_inputs(given)
-            wanted = self._late_outputs(out) if self._late else self._make_outputs(given, out)
-            self._options.cancel = None if cancel is None else cancel._handle
-            self._options.cuda_stream = arrays.current_stream(given) if stream is None else stream
+            kept: List[Array] = []  # what has to live until the run is over
+            like = self._describe_inputs(given, kept)
+            if like is not None and stream is None:
+                stream = arrays.current_stream(given)
+            wanted = self._late_outputs(out) if self._late else self._make_outputs(like, out)
             status = self._run(
                 self._handle,
                 self._in_at,
                 len(kept),
                 None if wanted is None else self._out_at,
                 0 if wanted is None else len(wanted),
-                ctypes.addressof(self._options),
+                None if cancel is None and stream is None else self._run_options(cancel, stream),
             )
             if status != 0:
                 self._raise(status)
-            results = self._computed() if wanted is None else wanted
-            if out is not None and wanted is None:
-                results = self._into(results, out)
+            if wanted is not None:
+                results = wanted
+            else:
+                results = self._computed() if out is None else self._into(self._computed(), out)
         finally:
             self._lock.release()
         if named:
@@ -206,45 +209,53 @@ class Runner:
             raise InvalidArgumentError(f"inputs {', '.join(map(str, given))} where the model has {names}")
         return [given[planned.name] for planned in self._in]
 
-    def _describe_inputs(self, given: Sequence[Array]) -> List[Array]:
-        """What has to live until the run is over."""
-        kept: List[Array] = []
+    def _describe_inputs(self, given: Sequence[Array], kept: List[Array]) -> Optional[Array]:
+        """The first of them that is PyTorch's or CuPy's."""
+        like: Optional[Array] = None
         for i, array in enumerate(given):
-            planned, tensor = self._in[i], self._in_tensors[i]
-            if (
-                type(array) is np.ndarray
-                and array.dtype == planned.dtype
-                and array.shape == planned.shape
-                and array.flags.c_contiguous
-            ):
-                if not self._exact[i]:
-                    planned.fill(tensor)
-                    self._exact[i] = True
-                tensor.data = arrays.address(array)
-                kept.append(array)
-            else:
-                self._exact[i] = False
-                tensor.struct_size = ctypes.sizeof(structs.Tensor)
-                kept.append(arrays.describe_any(tensor, array, planned.dtype, f"input {planned.name}"))
-        return kept
+            planned = self._in[i]
+            if type(array) is np.ndarray and array.dtype is planned.dtype and array.shape == planned.shape:
+                # The common case, a third of a microsecond: from_buffer() takes what is contiguous and not read-only.
+                try:
+                    data = ctypes.addressof(_from_buffer(array))
+                except (TypeError, ValueError, BufferError):
+                    pass
+                else:
+                    if not self._exact[i]:
+                        planned.fill(self._in_tensors[i])
+                        self._exact[i] = True
+                    self._in_tensors[i].data = data
+                    kept.append(array)
+                    continue
+            if like is None and arrays.library_of(array) is not None:
+                like = array
+            self._exact[i] = False
+            tensor = self._in_tensors[i]
+            tensor.struct_size = ctypes.sizeof(structs.Tensor)
+            kept.append(arrays.describe_any(tensor, array, planned.dtype, f"input {planned.name}"))
+        return like
 
-    def _make_outputs(self, given: Sequence[Array], out: Any) -> List[Array]:
+    def _make_outputs(self, like: Optional[Array], out: Any) -> List[Array]:
         """Arrays for the results, described."""
         if out is not None:
             return self._describe_out(out)
-        like = next((array for array in given if arrays.library_of(array) is not None), None)
         results: List[Array] = []
         for planned, tensor in zip(self._out, self._out_tensors):
             assert planned.shape is not None
             if like is None:
                 array = arrays.fresh(planned.shape, planned.dtype or numpy_dtype(planned.number), planned.size)
                 tensor.data = arrays.address(array) if planned.size else None
-                tensor.memory = structs.ON_HOST
             else:
                 array = arrays.fresh_like(like, planned.number, planned.shape)
                 arrays.describe_any(tensor, array, None, planned.name, True)
+                self._as_planned = False
             results.append(array)
         return results
+
+    def _run_options(self, cancel: Optional[Cancel], stream: Optional[int]) -> int:
+        self._options.cancel = None if cancel is None else cancel._handle
+        self._options.cuda_stream = stream
+        return ctypes.addressof(self._options)
 
     def _out_list(self, out: Any) -> List[Array]:
         if isinstance(out, Mapping):
@@ -257,23 +268,23 @@ class Runner:
         return listed
 
     def _describe_out(self, out: Any) -> List[Array]:
+        """Type and shape are the library's to judge."""
         listed = self._out_list(out)
-        try:
-            for planned, tensor, array in zip(self._out, self._out_tensors, listed):
-                arrays.describe_any(tensor, array, None, f"out {planned.name}", True)
-        except Exception:
-            self._reset_outputs()
-            raise
-        # Outputs of a type or shape of their own are refused by the library; the structs are as planned afterwards.
+        self._as_planned = False
+        for planned, tensor, array in zip(self._out, self._out_tensors, listed):
+            arrays.describe_any(tensor, array, None, f"out {planned.name}", True)
         return listed
 
     def _reset_outputs(self) -> None:
         for planned, tensor in zip(self._out, self._out_tensors):
             planned.fill(tensor)
+        self._as_planned = True
 
-    def _late_outputs(self, out: Any) -> None:
+    def _late_outputs(self, out: Any) -> Optional[List[Array]]:
+        """None: they are asked for afterwards."""
         if out is not None:
             self._out_list(out)
+        return None
 
     def _computed(self) -> List[Array]:
         result = structs.made(structs.Tensor)
@@ -299,7 +310,6 @@ class Runner:
         if observed is not None and observed.raised is not None:
             raised, observed.raised = observed.raised, None
             raise raised
-        self._reset_outputs()
         raise error
 
 
