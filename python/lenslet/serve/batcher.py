@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -165,7 +165,7 @@ class _Runners:
 
     def __init__(self, served: ServedModel) -> None:
         self.served = served
-        self._by_size: "OrderedDict[int, lenslet.Runner]" = OrderedDict()
+        self._by_size: Dict[int, lenslet.Runner] = {}
         self._of_any_shape: Optional[lenslet.Runner] = None
         self._buffers: List[Array] = []
         if served.fixed:

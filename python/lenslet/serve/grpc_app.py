@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Awaitable, Callable, Dict, List, Sequence, Union
 
-import grpc
-import grpc.aio
+import grpc  # type: ignore[import-untyped, import-not-found, unused-ignore]
+import grpc.aio  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
 import lenslet
 
@@ -157,8 +156,3 @@ def read_request(message: Any) -> Request:
         tensors.append(Tensor(entry.name, entry.datatype, checked_shape(list(entry.shape), entry.name), data))
     wanted = [wanted_of(output.name, _parameters(output), True) for output in message.outputs]
     return Request(message.id, tensors, wanted, True)
-
-
-async def stop(server: grpc.aio.Server, seconds: float) -> None:
-    """Calls that are in it get their answers, for so long; new ones are refused at once."""
-    await asyncio.shield(server.stop(seconds))

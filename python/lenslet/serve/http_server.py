@@ -7,8 +7,10 @@ import contextlib
 import socket
 from typing import Any, Iterator, Type
 
-import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import uvicorn  # type: ignore[import-not-found, unused-ignore]
+from uvicorn.protocols.http.httptools_impl import (  # type: ignore[import-not-found, unused-ignore]
+    HttpToolsProtocol,
+)
 
 #: Of the headers of one request, together with its first line.
 HEADER_BYTES = 32768

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import (  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    descriptor_pb2,
+    descriptor_pool,
+    message_factory,
+)
 
 SERVICE = "inference.GRPCInferenceService"
 

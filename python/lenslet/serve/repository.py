@@ -60,6 +60,7 @@ class ServedModel:
             raise lenslet.InvalidArgumentError(f"{path}: --shape: no input is named {quoted(wrong)}")
         self.dtypes = [np.dtype(port.dtype) for port in self.model.inputs]
         self._plan()
+        self.assumed = False  # the card: from the input's shape alone
         self.card = self._card_of(card)
         #: The number of the input that pictures may be given for, or None.
         self.picture_input = None if self.card is None else self._picture_index(self.card)
@@ -127,8 +128,9 @@ class ServedModel:
             card = lenslet.Card.of(self.model)
         except lenslet.Error:  # no classifier, as far as one can see
             return None
+        self.assumed = not card.name and not self.path.with_name(f"{self.path.stem}.card.json").exists()
         # Nothing is assumed of a network that takes pictures of any size: it hardly is a classifier.
-        return card if (card.name or self.fixed) and self._picture_index(card) is not None else None
+        return card if (self.fixed or not self.assumed) and self._picture_index(card) is not None else None
 
     def _picture_index(self, card: lenslet.Card) -> Optional[int]:
         """The input that its pictures go to, if that has the card's size."""

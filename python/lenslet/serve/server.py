@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from typing import List, Optional
+from typing import Any, Awaitable, List, Optional
 
-import uvloop
+import uvloop  # type: ignore[import-not-found, unused-ignore]
 
 from . import grpc_app, http_server
 from .http_app import HttpApp
@@ -31,6 +31,9 @@ def run(options: Options, repository: Repository) -> None:
 class _Server:
     def __init__(self, options: Options, repository: Repository) -> None:
         self._options, self._repository = options, repository
+        self._http: Optional[http_server.Server] = None
+        self._http_task: Any = None
+        self._grpc: Any = None
 
     async def live(self) -> None:
         options = self._options
@@ -39,48 +42,56 @@ class _Server:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, asked_to_stop.set)
         limits = Limits(options.max_body, options.max_requests, options.max_rows, options.seconds)
-        workers, preparers = options.runners, options.preparers
-        service = Service(self._repository, limits, workers, preparers, options.max_wait)
+        service = Service(self._repository, limits, options.runners, options.preparers, options.max_wait)
+        try:
+            where = await self._open(service)
+            print("lenslet: ready: " + ", ".join(where), flush=True)
+            await asked_to_stop.wait()
+            print(f"lenslet: stopping, {service.in_house} requests to be finished", file=sys.stderr, flush=True)
+            service.stopping = True
+            await asyncio.sleep(options.drain_seconds)  # ports stay open: whoever asks is told that we are not ready
+            await self._close()
+        finally:
+            await service.stop()
+
+    async def _open(self, service: Service) -> List[str]:
+        """Opens the ports and says where. OSError."""
+        options = self._options
+        loop = asyncio.get_running_loop()
         where: List[str] = []
-        http_task: Optional["asyncio.Task[None]"] = None
-        grpc_server = None
+        listener = None
         if options.http_port is not None:
             listener = http_server.listening(options.host, options.http_port)
-            http = http_server.server(
-                HttpApp(service), options.seconds, options.max_requests + options.max_connections, options.stop_seconds
-            )
             where.append(f"HTTP on {_shown(options.host, listener.getsockname()[1])}")
         if options.grpc_port is not None:
-            grpc_server = grpc_app.GrpcApp(service).server()
+            self._grpc = grpc_app.GrpcApp(service).server()
+            address = _shown(options.host, options.grpc_port)
             try:
-                port = grpc_server.add_insecure_port(_shown(options.host, options.grpc_port))
+                port = self._grpc.add_insecure_port(address)
             except RuntimeError:
                 port = 0
             if port == 0:
-                raise OSError(f"gRPC cannot listen on {_shown(options.host, options.grpc_port)}")
+                raise OSError(f"gRPC cannot listen on {address}")
             where.append(f"gRPC on {_shown(options.host, port)}")
-            await grpc_server.start()
-        if options.http_port is not None:
-            http_task = loop.create_task(http.serve(sockets=[listener]))
-            while not http.started and not http_task.done():
+            await self._grpc.start()
+        if listener is not None:
+            connections = options.max_requests + options.max_connections
+            app = HttpApp(service)
+            self._http = http_server.server(app, options.seconds, connections, options.stop_seconds)
+            self._http_task = loop.create_task(self._http.serve(sockets=[listener]))
+            while not self._http.started and not self._http_task.done():
                 await asyncio.sleep(0.01)
-        print("lenslet: ready: " + ", ".join(where), flush=True)
-        await asked_to_stop.wait()
-        print(f"lenslet: stopping, {service.in_house} requests to be finished", file=sys.stderr, flush=True)
-        service.stopping = True
-        await self._leave_time(service, options.drain_seconds)
-        ends = []
-        if http_task is not None:
-            http.should_exit = True
-            ends.append(http_task)
-        if grpc_server is not None:
-            ends.append(loop.create_task(grpc_app.stop(grpc_server, options.stop_seconds)))
-        await asyncio.gather(*ends)
-        await service.stop()
+        return where
 
-    async def _leave_time(self, service: Service, seconds: float) -> None:
-        """Ports stay open meanwhile, so that whoever asks is told that we are not ready."""
-        await asyncio.sleep(seconds)
+    async def _close(self) -> None:
+        """Closes the ports. Returns when all requests are answered, or their time is up."""
+        ends: List[Awaitable[Any]] = []
+        if self._http is not None:
+            self._http.should_exit = True
+            ends.append(self._http_task)
+        if self._grpc is not None:
+            ends.append(self._grpc.stop(self._options.stop_seconds))
+        await asyncio.gather(*ends)
 
 
 def _shown(host: str, port: int) -> str:

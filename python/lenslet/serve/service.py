@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import time
+from functools import partial
 from typing import Callable, List, Optional, Type, TypeVar
 
 import lenslet
@@ -41,7 +42,7 @@ class Service:
         self._preparers = concurrent.futures.ThreadPoolExecutor(preparers, "lenslet-prepare")
         self.metrics.in_house.set_function(lambda: self._in_house)
         for served in repository.models.values():
-            self.metrics.queue.labels(served.name).set_function(lambda served=served: self._batcher.waiting(served))  # type: ignore[misc]
+            self.metrics.queue.labels(served.name).set_function(partial(self._batcher.waiting, served))
         self._batcher.start()
 
     def ready(self, served: Optional[ServedModel] = None) -> bool:

@@ -68,6 +68,6 @@ def _about(served: ServedModel) -> str:
         batches = f"batches of up to {served.sizes[0]}" if served.batchable else "a request at a time"
         parts.append(f"{served.device}, {batches}")
     if served.card is not None:
-        how = "" if served.card.name else " (assumed: --card says otherwise)"
+        how = " (assumed: --card says otherwise)" if served.assumed else ""
         parts.append(f"pictures: {served.card.preparation}{how}")
     return "; ".join(parts)
