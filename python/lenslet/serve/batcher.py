@@ -215,7 +215,7 @@ class _Runners:
         return list(outputs_of(self._by_size[1](*self._buffers)))
 
     def _run_any(self, inputs: Sequence[Array]) -> List[Array]:
-        names = [port.name for port in self.served.model.inputs]
+        names = [port.name for port in self.served.inputs]
         shapes: Mapping[str, Shape] = {name: array.shape for name, array in zip(names, inputs)}
         own = [lenslet.empty(array.shape, array.dtype) for array in inputs]
         for into, array in zip(own, inputs):

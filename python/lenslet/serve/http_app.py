@@ -48,11 +48,11 @@ def metadata(served: ServedModel) -> Dict[str, Any]:
         "platform": "lenslet_onnx",
         "inputs": [
             {"name": port.name, "datatype": DATATYPES[port.dtype], "shape": list(shape)}
-            for port, shape in zip(served.model.inputs, served.input_shapes)
+            for port, shape in zip(served.inputs, served.input_shapes)
         ],
         "outputs": [
             {"name": port.name, "datatype": DATATYPES[port.dtype], "shape": list(shape)}
-            for port, shape in zip(served.model.outputs, served.output_shapes)
+            for port, shape in zip(served.outputs, served.output_shapes)
         ],
     }
     if card is not None:
@@ -158,42 +158,29 @@ class HttpApp:
     async def _body(self, receive: Receive) -> bytes:
         """All of it, within the limits. Disconnected when the client does not wait."""
         limits = self._service.limits
-        message = await self._in_time(receive)
-        if not message.get("more_body", False):
-            first: bytes = message["body"]
-            if len(first) > limits.body:
-                raise RequestError("too_large", f"a body of more than {limits.body} bytes")
-            return first
-        deadline = asyncio.get_running_loop().time() + limits.seconds
-        parts, size = [], 0
-        while True:
-            parts.append(message["body"])
-            size += len(parts[-1])
-            if size > limits.body:
-                raise RequestError("too_large", f"a body of more than {limits.body} bytes")
-            if not message.get("more_body", False):
-                return b"".join(parts)
-            message = await self._in_time(receive, deadline)
-
-    async def _in_time(self, receive: Receive, deadline: Optional[float] = None) -> Message:
-        loop = asyncio.get_running_loop()
-        if deadline is None:
-            deadline = loop.time() + self._service.limits.seconds
         task = asyncio.current_task()
         assert task is not None
         leave = _Leave(task)
-        timer = loop.call_at(deadline, leave)
+        timer = asyncio.get_running_loop().call_later(limits.seconds, leave)
+        parts: List[bytes] = []
+        size, more = 0, True
         try:
-            message = await receive()
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Disconnected
+                parts.append(message["body"])
+                size += len(parts[-1])
+                if size > limits.body:
+                    raise RequestError("too_large", f"a body of more than {limits.body} bytes")
+                more = message.get("more_body", False)
         except asyncio.CancelledError:
             if leave.happened:
-                raise RequestError("timeout", f"the body did not come in {self._service.limits.seconds:g} s") from None
+                raise RequestError("timeout", f"the body did not come in {limits.seconds:g} s") from None
             raise
         finally:
             timer.cancel()
-        if message["type"] == "http.disconnect":
-            raise Disconnected
-        return message
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 class _Leave:
@@ -238,7 +225,7 @@ def _of_error(error: RequestError) -> List[Tuple[bytes, bytes]]:
         headers.append((b"retry-after", b"1"))
     if error.kind == "method":
         headers.append((b"allow", b"POST" if str(error).endswith("POST is meant") else b"GET"))
-    if error.kind in ("too_large", "timeout", "stopping"):  # the rest of the body is not waited for
+    if error.kind == "timeout":
         headers.append((b"connection", b"close"))
     return headers
 
@@ -332,9 +319,9 @@ def _raw_request(served: ServedModel, headers: Headers, body: bytes) -> Request:
     """A body without JSON: the only input's elements, or, as Content-Type: image/..., one picture."""
     if headers.get(b"content-type", b"").startswith(b"image/"):
         return Request("", [Tensor(served.picture_name, "BYTES", (1,), [body])], [])
-    if len(served.model.inputs) != 1:
-        raise malformed(f"model '{served.name}' has {len(served.model.inputs)} inputs: they need a header of JSON")
-    port, shape = served.model.inputs[0], served.input_shapes[0]
+    if len(served.inputs) != 1:
+        raise malformed(f"model '{served.name}' has {len(served.inputs)} inputs: they need a header of JSON")
+    port, shape = served.inputs[0], served.input_shapes[0]
     fixed = math.prod(shape[1:] if served.batchable else shape) * served.dtypes[0].itemsize
     if not served.fixed or fixed == 0:
         raise malformed(f"model '{served.name}' takes more than one shape: its input needs a header of JSON")

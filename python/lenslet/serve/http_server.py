@@ -1,16 +1,20 @@
-"""uvicorn, with limits that it leaves to a proxy: on headers, on the time they take, and on connections."""
+"""uvicorn, with limits that it leaves to a proxy: on headers, on the time they take, and on connections. And bodies are
+given to the application when they are whole: handed on as they come, a tensor of 602 KB costs 0.2 ms more, for two more
+copies and a pause of the connection at each 64 KB."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import socket
-from typing import Any, Iterator, Type
+from typing import Any, Iterator, List, Type
 
 import uvicorn  # type: ignore[import-not-found, unused-ignore]
 from uvicorn.protocols.http.httptools_impl import (  # type: ignore[import-not-found, unused-ignore]
     HttpToolsProtocol,
 )
+
+from .service import Limits
 
 #: Of the headers of one request, together with its first line.
 HEADER_BYTES = 32768
@@ -26,11 +30,11 @@ class Server(uvicorn.Server):  # type: ignore[misc, unused-ignore]
         yield
 
 
-def server(app: Any, seconds: float, connections: int, stop_seconds: float) -> Server:
-    """One to be given sockets. A request's headers have `seconds` to come."""
+def server(app: Any, limits: Limits, connections: int, stop_seconds: float) -> Server:
+    """One to be given sockets."""
     config = uvicorn.Config(
         app,
-        http=protocol(seconds, connections),
+        http=protocol(limits, connections),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -45,11 +49,13 @@ def server(app: Any, seconds: float, connections: int, stop_seconds: float) -> S
     return Server(config)
 
 
-def protocol(seconds: float, most_connections: int) -> Type[asyncio.Protocol]:
-    """A connection's class."""
+def protocol(limits: Limits, most_connections: int) -> Type[asyncio.Protocol]:
+    """A connection's class. A request's headers have `limits.seconds` to come, as its body has then."""
 
     class Limited(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
-        _header_bytes = 0
+        _header_bytes = _body_bytes = 0
+        _parts: List[bytes] = []
+        _whole = True
         _timer: Any = None
 
         def connection_made(self, transport: Any) -> None:
@@ -57,7 +63,7 @@ def protocol(seconds: float, most_connections: int) -> Type[asyncio.Protocol]:
             if len(self.connections) > most_connections:
                 transport.abort()
                 return
-            self._timer = self.loop.call_later(seconds, self._late)
+            self._timer = self.loop.call_later(limits.seconds, self._late)
 
         def connection_lost(self, exc: Any) -> None:
             self._on_time()
@@ -65,9 +71,11 @@ def protocol(seconds: float, most_connections: int) -> Type[asyncio.Protocol]:
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
-            self._header_bytes = 0
+            self._header_bytes = self._body_bytes = 0
+            self._whole = False
+            self._parts = []
             if self._timer is None:
-                self._timer = self.loop.call_later(seconds, self._late)
+                self._timer = self.loop.call_later(limits.seconds, self._late)
 
         def on_url(self, url: bytes) -> None:
             super().on_url(url)
@@ -80,6 +88,33 @@ def protocol(seconds: float, most_connections: int) -> Type[asyncio.Protocol]:
         def on_headers_complete(self) -> None:
             self._on_time()
             super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            if self.cycle.response_complete or self._body_bytes > limits.body:  # refused
+                return
+            self._parts.append(body)
+            self._body_bytes += len(body)
+            if self._body_bytes > limits.body:  # the application is to see that
+                self._give()
+                self.cycle.message_event.set()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            # A refused body is let come and dropped, for a client that still sends would not see the answer.
+            if not self._whole and self._timer is None and not self.transport.is_closing():
+                self._timer = self.loop.call_later(limits.seconds, self._late)
+
+        def on_message_complete(self) -> None:
+            self._whole = True
+            self._on_time()
+            if self._body_bytes <= limits.body:
+                self._give()
+            super().on_message_complete()
+
+        def _give(self) -> None:
+            # The cycle's bytearray is to be bytes: whoever receives them gets bytes(them), which then is no copy.
+            self.cycle.body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)  # type: ignore[assignment, unused-ignore]
+            self._parts = []
 
         def _count(self, *parts: bytes) -> None:
             self._header_bytes += sum(map(len, parts))

@@ -50,15 +50,19 @@ class ServedModel:
     ) -> None:
         self.name, self.path, self.options = name, path, options
         self.model = lenslet.Model(path)
+        # Kept: each time the model is asked, it asks its library.
+        self.inputs, self.outputs = self.model.inputs, self.model.outputs
+        self._numbers = {port.name: number for number, port in enumerate(self.inputs)}
+        self._names = [port.name for port in self.outputs]
         self.shapes = dict(shapes)
         self.broken = ""  # why the device of this model will not work again
-        for port in (*self.model.inputs, *self.model.outputs):
+        for port in (*self.inputs, *self.outputs):
             if port.dtype not in DATATYPES:
                 raise lenslet.UnsupportedError(f"{path}: '{port.name}' is {port.dtype}, which is not served")
-        names = [port.name for port in self.model.inputs]
+        names = [port.name for port in self.inputs]
         for wrong in sorted(set(shapes) - set(names)):
             raise lenslet.InvalidArgumentError(f"{path}: --shape: no input is named {quoted(wrong)}")
-        self.dtypes = [np.dtype(port.dtype) for port in self.model.inputs]
+        self.dtypes = [np.dtype(port.dtype) for port in self.inputs]
         self._plan()
         self.assumed = False  # the card: from the input's shape alone
         self.card = self._card_of(card)
@@ -72,13 +76,13 @@ class ServedModel:
         free. A batch is axis 0 of all inputs and outputs, where twice as much goes in and comes out at batch 2."""
         free = [
             port.name
-            for port in self.model.inputs
+            for port in self.inputs
             if port.name not in self.shapes and (port.shape is None or any(isinstance(dim, str) for dim in port.shape[1:]))
         ]
         self.fixed = not free
         self.batchable = False
-        self.input_shapes = [_free_as_minus_one(port) for port in self.model.inputs]
-        self.output_shapes = [_free_as_minus_one(port) for port in self.model.outputs]
+        self.input_shapes = [_free_as_minus_one(port) for port in self.inputs]
+        self.output_shapes = [_free_as_minus_one(port) for port in self.outputs]
         if not self.fixed:
             return
         one = self.make_runner(1)
@@ -135,7 +139,7 @@ class ServedModel:
     def _picture_index(self, card: lenslet.Card) -> Optional[int]:
         """The input that its pictures go to, if that has the card's size."""
         rows = (card.height, card.width, card.channels) if card.nhwc else (card.channels, card.height, card.width)
-        for index, port in enumerate(self.model.inputs):
+        for index, port in enumerate(self.inputs):
             if port.name == card.input:
                 shape = self.input_shapes[index]
                 fits = len(shape) == 4 and all(dim in (-1, row) for dim, row in zip(shape[1:], rows))
@@ -145,7 +149,7 @@ class ServedModel:
     @property
     def picture_name(self) -> str:
         """What a BYTES input with pictures is called; the input's own name does as well."""
-        taken = any(port.name == "image" for i, port in enumerate(self.model.inputs) if i != self.picture_input)
+        taken = any(port.name == "image" for i, port in enumerate(self.inputs) if i != self.picture_input)
         return "encoded_image" if taken else "image"
 
     def prepared(self, pictures: Sequence[bytes]) -> Array:
@@ -169,11 +173,11 @@ class ServedModel:
 
     def read(self, request: Request, max_rows: int) -> Tuple[List[Optional[Array]], List[bytes]]:
         """The request's inputs in the model's order, checked; None for the one that `pictures` are for."""
-        inputs: List[Optional[Array]] = [None] * len(self.model.inputs)
+        inputs: List[Optional[Array]] = [None] * len(self.inputs)
         given: Dict[int, Shape] = {}
         pictures: List[bytes] = []
         for tensor in request.inputs:
-            index = next((i for i, port in enumerate(self.model.inputs) if port.name == tensor.name), None)
+            index = self._numbers.get(tensor.name)
             if tensor.datatype == "BYTES":
                 if self.picture_input is None:
                     raise malformed(f"model '{self.name}' has no card and takes no BYTES: {quoted(tensor.name)}")
@@ -193,7 +197,7 @@ class ServedModel:
                 pictures = strings_of(tensor)
                 given[index] = (len(pictures),)
                 continue
-            datatype = DATATYPES[self.model.inputs[index].dtype]
+            datatype = DATATYPES[self.inputs[index].dtype]
             if tensor.datatype != datatype:
                 raise malformed(f"input {quoted(tensor.name)}: is {datatype}, not {quoted(tensor.datatype)}")
             shape = self.input_shapes[index]
@@ -203,7 +207,7 @@ class ServedModel:
                 )
             inputs[index] = array_of(tensor, self.dtypes[index])
             given[index] = tensor.shape
-        for index, port in enumerate(self.model.inputs):
+        for index, port in enumerate(self.inputs):
             if index not in given:
                 raise malformed(f"model '{self.name}' wants input '{port.name}'")
         self._check_rows(given, max_rows)
@@ -223,7 +227,7 @@ class ServedModel:
 
     def wanted(self, request: Request) -> List[Tuple[int, Wanted]]:
         """The outputs asked for, each with its number."""
-        names = [port.name for port in self.model.outputs]
+        names = self._names
         if not request.wanted:
             return [(index, Wanted(name, request.binary)) for index, name in enumerate(names)]
         found: List[Tuple[int, Wanted]] = []
@@ -241,7 +245,7 @@ class ServedModel:
         count = min(count, rows.shape[1])
         found: List[bytes] = []
         card = self.card
-        if card is not None and self.model.outputs[index].name == card.output:
+        if card is not None and self.outputs[index].name == card.output:
             for row in rows:
                 top = card.top(row, count)
                 found += [

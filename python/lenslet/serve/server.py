@@ -77,7 +77,7 @@ class _Server:
         if listener is not None:
             connections = options.max_requests + options.max_connections
             app = HttpApp(service)
-            self._http = http_server.server(app, options.seconds, connections, options.stop_seconds)
+            self._http = http_server.server(app, service.limits, connections, options.stop_seconds)
             self._http_task = loop.create_task(self._http.serve(sockets=[listener]))
             while not self._http.started and not self._http_task.done():
                 await asyncio.sleep(0.01)

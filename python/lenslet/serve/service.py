@@ -154,10 +154,10 @@ class Disconnected(Exception):
 
 
 def _result(served: ServedModel, index: int, array: Array, binary: bool, classes: int) -> Result:
-    port = served.model.outputs[index]
+    port = served.outputs[index]
     if classes:
         strings = served.classes(index, array, classes)
         rows = array.shape[0] if array.ndim > 1 else 1
         shape = (rows, len(strings) // rows) if rows else (0, 0)
         return Result(port.name, "BYTES", shape, strings, binary)
-    return Result(port.name, DATATYPES[array.dtype.name], array.shape, array, binary)
+    return Result(port.name, DATATYPES[port.dtype], array.shape, array, binary)
