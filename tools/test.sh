@@ -2,23 +2,25 @@
 # Installs what is missing, builds into build/test, and runs all tests. May be run twice; the second run only rebuilds
 # what changed.
 #
-# usage: tools/test.sh [--sanitize] [--cuda] [-- CTEST_OPTIONS...]
+# usage: tools/test.sh [--sanitize] [--cuda] [--wheel] [-- CTEST_OPTIONS...]
 #   --sanitize   afterwards also the whole suite under AddressSanitizer + UndefinedBehaviorSanitizer (build/asan) and
 #                the tests of the layers that use threads (base, ops, exec, c_api) under ThreadSanitizer (build/tsan)
 #   --cuda       for CI: build/test must have the CUDA half (else it has, where nvcc is found), without line information,
 #                which is a tenth of nvcc's time
+#   --wheel      also the Python wheel: built (tools/scripts/build_wheel.sh), installed into an empty environment, tried
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/scripts/deps.sh
 trap 'die "stopped at line $LINENO"' ERR
 
-sanitize=0 cuda=()
+sanitize=0 wheel=0 cuda=()
 while [ $# -gt 0 ]; do
   case $1 in
     --sanitize) sanitize=1; shift ;;
+    --wheel) wheel=1; shift ;;
     --cuda) cuda=(-DLENSLET_CUDA=ON -DLENSLET_CUDA_LINE_INFO=OFF); shift ;;
     --) shift; break ;;
-    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) die "unknown option '$1'; see --help" ;;
   esac
 done
@@ -60,6 +62,12 @@ fi
 phase "building: build/test"
 configure build/test -DCMAKE_BUILD_TYPE=Release "${cuda[@]}"
 build build/test
+if [ $wheel = 1 ]; then
+  phase "building the Python wheel"
+  tools/scripts/build_wheel.sh
+  phase "testing the Python wheel"
+  tests/python/wheel_test.sh build/dist
+fi
 phase "testing"
 run_tests build/test "$@"
 phases_done

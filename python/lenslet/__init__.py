@@ -11,7 +11,7 @@ Errors are lenslet.Error, of a class for each kind. docs/python.md says more.
 from __future__ import annotations
 
 from ._arrays import empty
-from ._library import library as _library
+from ._library import library as _native
 from ._library import text_of as _text_of
 from .cancel import Cancel
 from .card import Card, Prediction, read_labels
@@ -32,7 +32,7 @@ from .model import Model
 from .ports import Port
 from .runner import LayerEvent, Runner
 
-__version__: str = _text_of(_library.lenslet_version())
+__version__: str = _text_of(_native.lenslet_version())
 
 __all__ = [
     "Cancel",
