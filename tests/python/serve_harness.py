@@ -38,7 +38,8 @@ def is_there(name):
 
 
 def skip_without(*names):
-    """A decorator of test classes: they skip where a library is missing, and say which."""
+    """A decorator of test classes: they skip where a library is missing, and say which. (Test files have no class with
+    bases that is no test: tests/python/CMakeLists.txt takes each for one.)"""
     missing = [name for name in (*WANTED, *names) if not is_there(name)]
     return unittest.skipIf(missing, f"no {', '.join(missing)} here (pip install 'lenslet[serve]' tritonclient[all])")
 
@@ -68,7 +69,7 @@ def named(kind, inputs, output, number):
 
 def write_models(folder):
     """rgb.onnx (the main colour of a picture, with a card), segment.onnx (the same by pixels, of any size), lookup.onnx
-    (fails on numbers beyond 3), slow.onnx (some 100 ms a row), sums.onnx (two inputs, two outputs), half.onnx, and
+    (fails on numbers beyond 3), slow.onnx (some 50 ms a row), sums.onnx (two inputs, two outputs), half.onnx, and
     types.onnx (every datatype, given back)."""
     subprocess.run([sys.executable, str(ROOT / "tests" / "install" / "tiny_model.py"), str(folder)], check=True)
     card = {
@@ -213,10 +214,10 @@ def floats(*values):
     return struct.pack(f"<{len(values)}f", *values)
 
 
-def slow_body(value=1.0):
-    """A request to slow.onnx, whose answer is its input, once more."""
-    shape = [1, 1, 96, 96]
-    return binary_body([("x", "FP32", shape, floats(value) * math.prod(shape))], parameters={"binary_data_output": True})
+def slow_body(rows=1):
+    """A request to slow.onnx."""
+    shape = [rows, 1, 96, 96]
+    return binary_body([("x", "FP32", shape, floats(1) * math.prod(shape))], parameters={"binary_data_output": True})
 
 
 __all__ = [name for name in dir() if not name.startswith("_")]

@@ -79,8 +79,9 @@ class Server:
 # ---- The bare runner ----
 
 
-def bare(model: str, runners: int, batch: int, seconds: float) -> None:
-    """Says the images a second, and processor seconds an image, of threads that do nothing but run."""
+def bare(model: str, runners: int, batch: int, seconds: float, picture: str) -> None:
+    """Says the images a second, and processor time an image, of threads that do nothing but run, and prepare the picture
+    before each, if there is one."""
     import numpy as np
 
     import lenslet
@@ -89,6 +90,8 @@ def bare(model: str, runners: int, batch: int, seconds: float) -> None:
     made = [loaded.runner(device="cpu", threads=1, batch=batch) for _ in range(runners)]
     port = made[0].inputs[0]
     counts = [0] * runners
+    card = lenslet.Card.of(loaded) if picture else None
+    encoded = pathlib.Path(picture).read_bytes() if picture else b""
     begin = threading.Barrier(runners + 1)
     end = [math.inf]
 
@@ -98,6 +101,9 @@ def bare(model: str, runners: int, batch: int, seconds: float) -> None:
         made[number](x)
         begin.wait()
         while time.perf_counter() < end[0]:
+            if card is not None:
+                for row in x:
+                    card.prepare(encoded, out=row)
             made[number](x)
             counts[number] += batch
 
@@ -150,7 +156,7 @@ class Connection(asyncio.Protocol):
             at = self.head.find(b"\r\n\r\n")
             if at < 0:
                 return
-            length = re.search(rb"\ncontent-length: (\d+)", self.head)
+            length = re.search(rb"(?i)\ncontent-length: (\d+)", self.head)
             if not self.head.startswith(b"HTTP/1.1 200 ") or not length:
                 return self.load.failed(f"not answered: {self.head[:300]!r}")
             self.left = int(length[1]) + at + 4 - len(self.head)
@@ -291,7 +297,7 @@ def of_file(arguments: argparse.Namespace, file: str, server: Server, folder: st
     for _ in range(arguments.rounds):
         rates = {}
         for batch in (1, arguments.batch):
-            said = child("bare", file, cores, batch, arguments.seconds)
+            said = child("bare", file, cores, batch, arguments.seconds, arguments.picture)
             rates[batch] = said["rate"]
             seen[f"bare runners, batch {batch}", "rate"].append(said["rate"])
             seen[f"bare runners, batch {batch}", "processor ms an image"].append(said["processor_ms"])
@@ -461,7 +467,7 @@ def of_library(library: str, folder: str, arguments: argparse.Namespace, seen: d
 
 def main() -> None:
     if sys.argv[1:2] == ["bare"]:
-        return bare(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]))
+        return bare(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]), sys.argv[6])
     if sys.argv[1:2] == ["load"]:
         protocol, port, request, connections, seconds, rate = sys.argv[2:]
         return load(protocol, int(port), request, int(connections), float(seconds), float(rate))
@@ -469,7 +475,7 @@ def main() -> None:
     verbs = parser.add_subparsers(required=True, metavar="throughput|soak|libraries")
     verb = verbs.add_parser("throughput")
     verb.add_argument("models", nargs="+")
-    verb.add_argument("--picture", help="send this file in place of a tensor")
+    verb.add_argument("--picture", default="", help="send this file in place of a tensor")
     verb.add_argument("--batch", type=int, default=8)
     verb.add_argument("--connections", type=int, default=32)
     verb.add_argument("--protocols", nargs="+", default=["http", "grpc"])

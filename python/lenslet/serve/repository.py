@@ -90,7 +90,7 @@ class ServedModel:
         self.input_shapes = [tuple(map(int, port.shape or ())) for port in one.inputs]
         self.output_shapes = [_free_as_minus_one(port) for port in one.outputs]
         ones = [port.shape for port in (*one.inputs, *one.outputs)]
-        if self.options.max_batch > 1 and all(shape and shape[0] == 1 for shape in ones):
+        if all(shape and shape[0] == 1 for shape in ones):
             try:
                 two = self.make_runner(2)
             except lenslet.Error:
