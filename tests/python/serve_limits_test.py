@@ -437,7 +437,7 @@ class Life(Served, unittest.TestCase):
             headers, body = slow_body(rows)
             return server.request("POST", "/v2/models/slow/infer", body, headers, 60)[0]
 
-        answers = [pool.submit(ask, rows) for rows in (24, 1, 1, 1)]
+        answers = [pool.submit(ask, rows) for rows in (12, 1, 1, 1)]
         self.eventually(lambda: server.metrics()["lenslet_requests_in_house"] == 4)
         server.process.send_signal(number)
         return server, answers

@@ -1,6 +1,6 @@
 """The Open Inference Protocol's messages for gRPC, made from this table when the server starts.
 
-No code is generated, so any protobuf from 4.21 on does; and they are in a pool of their own, so that a process may hold
+No code is generated, so any protobuf from 4.25 on does; and they are in a pool of their own, so that a process may hold
 another library's copy of the same names (tritonclient's is one).
 """
 

@@ -50,35 +50,32 @@ class _Server:
             print(f"lenslet: stopping, {service.in_house} requests to be finished", file=sys.stderr, flush=True)
             service.stopping = True
             await asyncio.sleep(options.drain_seconds)  # ports stay open: whoever asks is told that we are not ready
-            await self._close()
         finally:
+            await self._close()
             await service.stop()
 
     async def _open(self, service: Service) -> List[str]:
         """Opens the ports and says where. OSError."""
         options = self._options
-        loop = asyncio.get_running_loop()
         where: List[str] = []
-        listener = None
-        if options.http_port is not None:
-            listener = http_server.listening(options.host, options.http_port)
-            where.append(f"HTTP on {_shown(options.host, listener.getsockname()[1])}")
         if options.grpc_port is not None:
-            self._grpc = grpc_app.GrpcApp(service).server()
+            server = grpc_app.GrpcApp(service).server()
             address = _shown(options.host, options.grpc_port)
             try:
-                port = self._grpc.add_insecure_port(address)
+                port = server.add_insecure_port(address)
             except RuntimeError:
                 port = 0
             if port == 0:
                 raise OSError(f"gRPC cannot listen on {address}")
             where.append(f"gRPC on {_shown(options.host, port)}")
-            await self._grpc.start()
-        if listener is not None:
+            await server.start()
+            self._grpc = server
+        if options.http_port is not None:
+            listener = http_server.listening(options.host, options.http_port)
+            where.insert(0, f"HTTP on {_shown(options.host, listener.getsockname()[1])}")
             connections = options.max_requests + options.max_connections
-            app = HttpApp(service)
-            self._http = http_server.server(app, service.limits, connections, options.stop_seconds)
-            self._http_task = loop.create_task(self._http.serve(sockets=[listener]))
+            self._http = http_server.server(HttpApp(service), service.limits, connections, options.stop_seconds)
+            self._http_task = asyncio.get_running_loop().create_task(self._http.serve(sockets=[listener]))
             while not self._http.started and not self._http_task.done():
                 await asyncio.sleep(0.01)
         return where

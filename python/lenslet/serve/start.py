@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import lenslet
@@ -9,7 +10,6 @@ import lenslet
 from .options import Options
 from .protocol import quoted
 from .repository import Repository, RunnerOptions, ServedModel, named
-from .server import run
 
 #: As the command's (`lenslet --help`).
 EXIT_CODES = (
@@ -21,7 +21,10 @@ EXIT_CODES = (
 
 
 def start(options: Options) -> int:
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # a port that is taken is said in one line, ours
     try:
+        from .server import run  # gRPC reads its environment when it is imported
+
         repository = _loaded(options)
         run(options, repository)
     except lenslet.Error as error:
