@@ -138,7 +138,7 @@ STRAY = (
 class Served:
     """`arguments` after the models' files, for one server a class."""
 
-    names = ("sums", "lookup", "rgb")
+    names = ("sums", "lookup", "rgb", "segment")
     arguments = ()
 
     @classmethod
@@ -251,6 +251,29 @@ class Malformed(Served, unittest.TestCase):
             "POST", "/v2/models/lookup/infer", (3).to_bytes(8, "little"), {"Inference-Header-Content-Length": "0"}
         )
         self.assertEqual((status, answer[int(headers["Inference-Header-Content-Length"]) :]), (200, floats(40)))
+
+    def test_long_json(self):
+        """Such as is read and written in a thread aside."""
+        numbers = [number % 7 / 4 for number in range(3 * 224 * 224)]
+        status, said = self.server.infer("rgb", [entry("image", "FP32", [1, 3, 224, 224], numbers)])
+        means = [sum(numbers[at : at + 50176]) / 50176 for at in (0, 50176, 100352)]
+        self.assertEqual(status, 200)
+        for found, mean in zip(said["outputs"][0]["data"], means):
+            self.assertAlmostEqual(found, 10 * mean, 4)
+        status, said = self.server.infer("rgb", [entry("image", "FP32", [1, 3, 224, 224], numbers[1:])])
+        self.assertEqual((status, said["error"]), (400, "input 'image': 150527 elements, but shape [1, 3, 224, 224] has 150528"))
+        numbers = [float(number) for number in range(3 * 100 * 100)]
+        status, said = self.server.infer("segment", [entry("image", "FP32", [1, 3, 100, 100], numbers)])
+        self.assertEqual((status, said["outputs"][0]["data"]), (200, [10 * number for number in numbers]))
+
+    def test_a_client_that_waits_to_be_told_to_go_on(self):
+        body = sums()
+        head = f"POST /v2/models/sums/infer HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
+        with socket.create_connection((self.server.host, self.server.http_port), 30) as connection:
+            connection.sendall(head.encode())
+            self.assertEqual(connection.recv(1000), b"HTTP/1.1 100 Continue\r\n\r\n")
+            connection.sendall(body)
+            self.assertEqual(answer_of(connection)[0], 200)
 
     def test_no_http(self):
         for data in NO_HTTP:
@@ -462,6 +485,12 @@ class Life(Served, unittest.TestCase):
 
     def test_what_was_accepted_is_answered(self):
         self.ended(*self.signalled(signal.SIGINT))
+
+    def test_a_second_signal_ends_it_at_once(self):
+        server, _ = self.signalled(signal.SIGTERM, "--drain-s", 60)
+        self.eventually(lambda: server.request("GET", "/v2/health/ready")[0] == 503)
+        server.process.send_signal(signal.SIGTERM)
+        self.assertEqual(server.process.wait(20), 1)
 
     def failed(self, *arguments):
         """(exit code, the last line of stderr) of the verb, in this process, which spares starting Python."""

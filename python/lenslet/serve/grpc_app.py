@@ -9,7 +9,7 @@ import grpc.aio  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
 import lenslet
 
-from .http_app import EXTENSIONS, metadata
+from .http_app import ASIDE_FROM, EXTENSIONS, metadata
 from .messages import SERVICE, message_classes
 from .protocol import (
     Array,
@@ -116,7 +116,8 @@ class GrpcApp:
         with service.counted("grpc") as visit:
             served = service.repository.find(message.model_name, message.model_version)
             visit.enter(served)
-            results = await service.infer(served, read_request(message))
+            long = not message.raw_input_contents and message.ByteSize() >= ASIDE_FROM
+            results, _ = await service.infer(served, lambda: read_request(message), long)
             return self._answer(served, message, results)
 
     def _answer(self, served: ServedModel, message: Any, results: List[Result]) -> Any:

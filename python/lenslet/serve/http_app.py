@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import traceback
 from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple
 
 import lenslet
@@ -79,6 +80,9 @@ class HttpApp:
             status, body, headers = error.status, _error(str(error)), _of_error(error)
         except Disconnected:
             return
+        except Exception:  # a fault of ours
+            traceback.print_exc()
+            status, body, headers = 500, _error("internal error"), [(b"content-type", JSON)]
         headers.append((b"content-length", str(len(body)).encode()))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
@@ -138,11 +142,8 @@ class HttpApp:
         leave = _Leave(task)
         gone.add_done_callback(leave)
         try:
-            if len(body) < ASIDE_FROM or b"inference-header-content-length" in headers:
-                request = read_request(served, headers, body)
-            else:
-                request = await self._service.aside(lambda: read_request(served, headers, body))
-            results = await self._service.infer(served, request)
+            long = len(body) >= ASIDE_FROM and b"inference-header-content-length" not in headers
+            results, request = await self._service.infer(served, lambda: read_request(served, headers, body), long)
             plain = sum(result.values.size for result in results if not (result.binary or isinstance(result.values, list)))
             if plain * 16 < ASIDE_FROM:
                 return write_answer(served, request, results)

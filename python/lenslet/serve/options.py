@@ -24,7 +24,7 @@ class Options(NamedTuple):
     grpc_port: Optional[int]
     device: str
     precision: Optional[str]
-    runners: int
+    runners: Optional[int]  # None: as suits the device
     threads: int
     preparers: int
     max_batch: int
@@ -116,7 +116,6 @@ def parsed(arguments: Sequence[str]) -> Options:
         shapes.setdefault(name, {})[input] = shape
     if ("" in cards or "" in shapes) and len(given.models) > 1:
         parser.error("several models: --card NAME=FILE, --shape NAME:INPUT=SHAPE")
-    cuda = given.device.startswith("cuda")
     return Options(
         models=given.models,
         host=given.host,
@@ -124,7 +123,7 @@ def parsed(arguments: Sequence[str]) -> Options:
         grpc_port=given.grpc_port,
         device=given.device,
         precision=given.precision,
-        runners=given.runners or (1 if cuda else max(1, len(os.sched_getaffinity(0)) // given.threads)),
+        runners=given.runners,
         threads=given.threads,
         preparers=given.preparers,
         max_batch=given.max_batch,

@@ -80,6 +80,7 @@ class ServedModel:
             if port.name not in self.shapes and (port.shape is None or any(isinstance(dim, str) for dim in port.shape[1:]))
         ]
         self.fixed = not free
+        self.device = self.options.device
         self.batchable = False
         self.input_shapes = [_free_as_minus_one(port) for port in self.inputs]
         self.output_shapes = [_free_as_minus_one(port) for port in self.outputs]

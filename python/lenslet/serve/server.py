@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from typing import Any, Awaitable, List, Optional
@@ -39,10 +40,17 @@ class _Server:
         options = self._options
         loop = asyncio.get_running_loop()
         asked_to_stop = asyncio.Event()
+
+        def stop() -> None:
+            if asked_to_stop.is_set():  # the second time: at once
+                os._exit(1)
+            asked_to_stop.set()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, asked_to_stop.set)
+            loop.add_signal_handler(number, stop)
         limits = Limits(options.max_body, options.max_requests, options.max_rows, options.seconds)
-        service = Service(self._repository, limits, options.runners, options.preparers, options.max_wait)
+        runners = options.runners or self._runners()
+        service = Service(self._repository, limits, runners, options.preparers, options.max_wait)
         try:
             where = await self._open(service)
             print("lenslet: ready: " + ", ".join(where), flush=True)
@@ -53,6 +61,12 @@ class _Server:
         finally:
             await self._close()
             await service.stop()
+
+    def _runners(self) -> int:
+        """One for each core, or, on CUDA, one."""
+        if any(served.device.startswith("cuda") for served in self._repository.models.values()):
+            return 1
+        return max(1, len(os.sched_getaffinity(0)) // self._options.threads)
 
     async def _open(self, service: Service) -> List[str]:
         """Opens the ports and says where. OSError."""

@@ -7,13 +7,13 @@ import asyncio
 import concurrent.futures
 import time
 from functools import partial
-from typing import Callable, List, Optional, Type, TypeVar
+from typing import Callable, List, Optional, Tuple, Type, TypeVar
 
 import lenslet
 
 from .batcher import Batcher, Done, Job
 from .metrics import Metrics
-from .protocol import DATATYPES, Array, Request, RequestError, Result
+from .protocol import DATATYPES, Array, Request, RequestError, Result, Wanted
 from .repository import Repository, ServedModel
 
 T = TypeVar("T")
@@ -66,10 +66,19 @@ class Service:
         """Work that takes long for the event loop's thread (or lets go of Python's lock), in another."""
         return await self._loop.run_in_executor(self._preparers, work)
 
-    async def infer(self, served: ServedModel, request: Request) -> List[Result]:
-        """RequestError for everything that is not done. Cancelled, it takes the request back if that has not begun."""
-        outputs = served.wanted(request)
-        inputs, pictures = served.read(request, self.limits.rows)
+    async def infer(
+        self, served: ServedModel, read: Callable[[], Request], long: bool
+    ) -> Tuple[List[Result], Request]:
+        """The outputs of the request that `read` gives, which is `long` when it holds many numbers as such.
+
+        RequestError for everything that is not done. Cancelled, it takes the request back if that has not begun.
+        """
+
+        def checked() -> Tuple[Request, List[Tuple[int, Wanted]], List[Optional[Array]], List[bytes]]:
+            request = read()
+            return (request, served.wanted(request), *served.read(request, self.limits.rows))
+
+        request, outputs, inputs, pictures = await self.aside(checked) if long else checked()
         if pictures:
             began = time.monotonic()
             assert served.picture_input is not None
@@ -89,7 +98,7 @@ class Service:
             raise RequestError("run", f"model '{served.name}': {error}") from None
         except Exception as error:
             raise RequestError("run", f"model '{served.name}': {type(error).__name__}: {error}") from None
-        return [_result(served, index, arrays[index], want.binary, want.classes) for index, want in outputs]
+        return [_result(served, index, arrays[index], want.binary, want.classes) for index, want in outputs], request
 
     def _deliver(self, done: Done) -> None:
         """In a worker's thread."""
