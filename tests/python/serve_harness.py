@@ -69,7 +69,7 @@ def named(kind, inputs, output, number):
 
 def write_models(folder):
     """rgb.onnx (the main colour of a picture, with a card), segment.onnx (the same by pixels, of any size), lookup.onnx
-    (fails on numbers beyond 3), slow.onnx (some 50 ms a row), sums.onnx (two inputs, two outputs), half.onnx, and
+    (fails on numbers beyond 3), slow.onnx (some 30 ms a row), sums.onnx (two inputs, two outputs), half.onnx, and
     types.onnx (every datatype, given back)."""
     subprocess.run([sys.executable, str(ROOT / "tests" / "install" / "tiny_model.py"), str(folder)], check=True)
     card = {
@@ -87,7 +87,7 @@ def write_models(folder):
     widen = initializer("widen", [channels, 1, 1, 1], [1 / channels] * channels)
     mix = initializer("mix", [channels, channels, 1, 1], [1 / channels] * channels * channels)
     narrow = initializer("narrow", [1, channels, 1, 1], [1] * channels)
-    count = 50
+    count = 30
     layers = [named("Conv", ["x", "widen"], "v0", "first")]
     layers += [named("Conv", [f"v{i}", "mix"], f"v{i + 1}", i) for i in range(count)]
     layers.append(named("Conv", [f"v{count}", "narrow"], "y", "last"))
