@@ -10,7 +10,6 @@ Errors are lenslet.Error, of a class for each kind. docs/python.md says more.
 
 from __future__ import annotations
 
-from ._arrays import empty
 from ._library import library as _native
 from ._library import text_of as _text_of
 from .cancel import Cancel
@@ -56,6 +55,5 @@ __all__ = [
     "__version__",
     "classify",
     "default_model",
-    "empty",
     "read_labels",
 ]

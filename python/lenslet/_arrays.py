@@ -13,34 +13,11 @@ from . import _structs as structs
 from ._dtypes import NAMES, NUMBERS, number_of, numpy_dtype
 from .errors import InvalidArgumentError, UnsupportedError
 
-# Outputs from here on lie where the CPU writes them without a copy (lenslet.h: 64 bytes). np.empty() aligns to 16, and
-# the detour costs 2 us, which a copy of 64 KiB takes, too.
-ALIGNED_FROM = 65536
-ALIGNMENT = 64
-
-
-def empty(shape: Sequence[int] | int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
-    """A NumPy array, not initialised, that a Runner on the CPU reads and writes where it lies, without a copy."""
-    wanted = np.dtype(dtype)
-    if wanted.hasobject:
-        raise UnsupportedError("arrays of objects are not taken")
-    dims = (shape,) if isinstance(shape, int) else tuple(shape)
-    count = 1
-    for dim in dims:
-        count *= dim
-    size = count * wanted.itemsize
-    room = np.empty(size + ALIGNMENT, np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    made: np.ndarray[Any, Any] = room[start : start + size].view(wanted).reshape(dims)
-    return made
+# Bits of a byte that an element does not have.
+FREE_BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 6, "uint2": 6}
 
 
 _from_buffer: Any = ctypes.c_char.from_buffer
-
-
-def fresh(shape: Tuple[int, ...], dtype: np.dtype[Any], size: int) -> np.ndarray[Any, Any]:
-    """An array for an output of `size` bytes."""
-    return np.empty(shape, dtype) if size < ALIGNED_FROM else empty(shape, dtype)
 
 
 def address(array: np.ndarray[Any, Any]) -> int:
@@ -74,6 +51,15 @@ def describe_numpy(tensor: structs.Tensor, array: np.ndarray[Any, Any], what: st
     if writable and not array.flags.writeable:
         raise InvalidArgumentError(f"{what} is read-only")
     describe(tensor, address(array), number_of(array.dtype), array.shape, array.itemsize, structs.ON_HOST, what)
+
+
+def _clean(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Of elements of fewer than 8 bits: ml_dtypes leaves anything in the rest of the byte, the library wants the sign."""
+    free = FREE_BITS.get(array.dtype.name, 0)
+    if free == 0:
+        return array
+    bits = array.view(np.int8 if array.dtype.name.startswith("int") else np.uint8)
+    return np.asarray(np.right_shift(np.left_shift(bits, free), free)).view(array.dtype)
 
 
 def library_of(array: Any) -> Optional[str]:
@@ -139,6 +125,8 @@ def describe_any(
         array = np.ascontiguousarray(array)
     if not array.dtype.isnative and not writable:
         array = array.astype(array.dtype.newbyteorder("="))
+    if not writable:
+        array = _clean(array)
     describe_numpy(tensor, array, what, writable)
     return array
 
@@ -178,7 +166,7 @@ def fresh_like(model: Any, number: int, shape: Tuple[int, ...]) -> Any:
 def copied(result: structs.Tensor) -> np.ndarray[Any, Any]:
     """A NumPy array of its own with what a host tensor of the library's holds."""
     shape = tuple(result.dims[axis] for axis in range(result.rank))
-    array = fresh(shape, numpy_dtype(result.dtype), result.bytes)
+    array = np.empty(shape, numpy_dtype(result.dtype))
     if result.bytes:
         ctypes.memmove(address(array), result.data, result.bytes)
     return array

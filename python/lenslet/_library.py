@@ -36,7 +36,7 @@ _FUNCTIONS: dict[str, list[Any]] = {
     "lenslet_runner_plan_json": [Handle, Text],
     "lenslet_runner_input": [Handle, c_size_t, POINTER(structs.Port)],
     "lenslet_runner_output": [Handle, c_size_t, POINTER(structs.Port)],
-    "lenslet_runner_run": [Handle, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p],
+    "lenslet_python_run": [c_void_p],
     "lenslet_runner_result": [Handle, c_size_t, Tensors],
     "lenslet_runner_set_observer": [Handle, structs.Observer, c_void_p],
     "lenslet_event_input": [Handle, c_size_t, Tensors],

@@ -49,6 +49,17 @@ class Port(ctypes.Structure):
     ]
 
 
+class Call(ctypes.Structure):
+    _fields_ = [
+        ("runner", c_void_p),
+        ("inputs", c_void_p),
+        ("input_count", c_size_t),
+        ("outputs", c_void_p),
+        ("output_count", c_size_t),
+        ("options", c_void_p),
+    ]
+
+
 class LoadOptions(ctypes.Structure):
     _fields_ = [("struct_size", c_size_t), ("external_data_dir", c_char_p), ("name", c_char_p)]
 

@@ -82,7 +82,7 @@ class Card:
             (self.height, self.width, self.channels) if self.nhwc else (self.channels, self.height, self.width)
         )
         if out is None:
-            out = arrays.empty(shape)
+            out = np.empty(shape, np.float32)
         elif out.dtype != np.float32 or out.shape != shape or not out.flags.c_contiguous or not out.flags.writeable:
             raise InvalidArgumentError(f"out has to be a contiguous array of float32{list(shape)}")
         picture, held = picture_of(image)

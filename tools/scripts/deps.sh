@@ -20,6 +20,13 @@ lenslet_fetch_packages=(python3 python3-venv ca-certificates)
 # From PyPI, into build/peers: what the tests beside ONNX Runtime and over onnx's own newest cases need.
 lenslet_peer_packages=(onnx==1.23.2 onnxruntime==1.32.0 numpy)
 
+# From PyPI, into build/python-env: what the tests of the Python package want besides it.
+lenslet_python_packages=(numpy==2.4.6 onnx==1.23.2 pillow==13.0.0 mypy==2.4.1 uvicorn==0.54.0 httptools==0.9.0
+  uvloop==0.23.0 grpcio==1.85.3 prometheus_client==0.26.0 "tritonclient[http,grpc]==2.41.0")
+# For a Ray and a Spark of two workers, 1.2 GB: tools/test.sh --cluster.
+lenslet_cluster_packages=(ray==2.60.0 pyarrow==26.0.1 pandas==2.3.3 pyspark==4.3.0)
+lenslet_java_packages=(openjdk-17-jre-headless)
+
 # From PyPI, into build/cutlass: headers that ops/gemm/cute is compiled with.
 lenslet_cutlass_package=nvidia-cutlass==4.2.0
 
@@ -97,6 +104,24 @@ make_peers() {
   else
     rm -rf "$folder"
     say "without them: the tests beside ONNX Runtime and over onnx's newest cases will report as skipped"
+  fi
+}
+
+# make_python_env [PACKAGE...]: build/python-env, a Python environment with lenslet_python_packages and these. Without a
+# network the tests that want them skip by name.
+make_python_env() {
+  local folder=build/python-env package wanted=("${lenslet_python_packages[@]}" "$@") missing=()
+  for package in "${wanted[@]}"; do
+    grep -qxF -- "$package" "$folder/made" 2>/dev/null || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  say "installing ${missing[*]} into $folder"
+  if { [ -x "$folder/bin/pip" ] || python3 -m venv "$folder"; } &&
+    "$folder/bin/pip" install -q --no-input --retries 1 --disable-pip-version-check "${wanted[@]}"; then
+    printf '%s\n' "${wanted[@]}" >"$folder/made"
+  else
+    rm -rf "$folder"
+    say "without them: tests of the Python package that want them will report as skipped"
   fi
 }
 
