@@ -138,7 +138,9 @@ class Clients:
     def test_broken_pictures_and_those_for_other_models(self):
         broken = self.input("image", np.array([ppm(1, 2, 3), b"GIF89a"], object), "BYTES")
         self.fails("picture 2 of 2", lambda: self.client.infer("rgb", [broken]))
-        self.fails("takes no BYTES", lambda: self.client.infer("lookup", [self.input("x", np.array([b"1"], object), "BYTES")]))
+        self.fails(
+            "takes no BYTES", lambda: self.client.infer("lookup", [self.input("x", np.array([b"1"], object), "BYTES")])
+        )
 
     def test_wrong_requests(self):
         x = np.array([[1, 2]], "float32")

@@ -81,7 +81,9 @@ def write_models(folder):
     }
     (folder / "rgb.card.json").write_text(json.dumps(card))
     table = initializer("table", [4], [10, 20, 30, 40])
-    gather = model([node("Gather", ["table", "x"], "y")], [port("x", "INT64", ["N"])], [port("y", "FP32", ["N"])], [table])
+    gather = model(
+        [node("Gather", ["table", "x"], "y")], [port("x", "INT64", ["N"])], [port("y", "FP32", ["N"])], [table]
+    )
     (folder / "lookup.onnx").write_bytes(gather)
     channels = 128
     widen = initializer("widen", [channels, 1, 1, 1], [1 / channels] * channels)

@@ -1,5 +1,5 @@
-"""`lenslet serve` before clients that err or mean harm: malformed bodies, limits, disconnects, models that fail, a signal
-in the middle."""
+"""`lenslet serve` before clients that err or mean harm: malformed bodies, limits, disconnects, models that fail, a
+signal in the middle."""
 
 import concurrent.futures
 import contextlib
@@ -232,7 +232,9 @@ class Malformed(Served, unittest.TestCase):
                     self.assertNotIn("abcd", said)
                 else:
                     self.assertIn(words, said)
-        status, said = self.server.infer("rgb", [{**entry("image", "BYTES", [1], ["?"]), "parameters": {"content_type": "base64"}}])
+        status, said = self.server.infer(
+            "rgb", [{**entry("image", "BYTES", [1], ["?"]), "parameters": {"content_type": "base64"}}]
+        )
         self.assertEqual((status, said["error"]), (400, "input 'image': 'data' is no base64"))
 
     def test_a_picture_alone_and_in_base64(self):
@@ -244,7 +246,10 @@ class Malformed(Served, unittest.TestCase):
         self.assertEqual(status, 200)
         scores = json.loads(answer)["outputs"][0]["data"]
         self.assertEqual(scores.index(max(scores)), 0)
-        coded = {**entry("image", "BYTES", [1], [base64.b64encode(red).decode()]), "parameters": {"content_type": "base64"}}
+        coded = {
+            **entry("image", "BYTES", [1], [base64.b64encode(red).decode()]),
+            "parameters": {"content_type": "base64"},
+        }
         self.assertEqual(self.server.infer("rgb", [coded])[1]["outputs"][0]["data"], scores)
         # The elements of the only input, likewise.
         status, headers, answer = self.server.request(
@@ -261,14 +266,17 @@ class Malformed(Served, unittest.TestCase):
         for found, mean in zip(said["outputs"][0]["data"], means):
             self.assertAlmostEqual(found, 10 * mean, 4)
         status, said = self.server.infer("rgb", [entry("image", "FP32", [1, 3, 224, 224], numbers[1:])])
-        self.assertEqual((status, said["error"]), (400, "input 'image': 150527 elements, but shape [1, 3, 224, 224] has 150528"))
+        self.assertEqual(
+            (status, said["error"]), (400, "input 'image': 150527 elements, but shape [1, 3, 224, 224] has 150528")
+        )
         numbers = [float(number) for number in range(3 * 100 * 100)]
         status, said = self.server.infer("segment", [entry("image", "FP32", [1, 3, 100, 100], numbers)])
         self.assertEqual((status, said["outputs"][0]["data"]), (200, [10 * number for number in numbers]))
 
     def test_a_client_that_waits_to_be_told_to_go_on(self):
         body = sums()
-        head = f"POST /v2/models/sums/infer HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = "POST /v2/models/sums/infer HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
+        head += f"Content-Length: {len(body)}\r\n\r\n"
         with socket.create_connection((self.server.host, self.server.http_port), 30) as connection:
             connection.sendall(head.encode())
             self.assertEqual(connection.recv(1000), b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -285,7 +293,9 @@ class Malformed(Served, unittest.TestCase):
         for path in STRAY:
             for method in ("GET", "POST"):
                 with self.subTest(path, method=method):
-                    answer = self.raw(f"{method} {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".encode())
+                    answer = self.raw(
+                        f"{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".encode()
+                    )
                     self.assertRegex(answer, rb"^HTTP/1.1 (404 Not Found|405 Method Not Allowed|400 Bad Request)\r\n")
                     self.assertNotIn(b"root:", answer)
         for method, path, allowed in (
@@ -567,7 +577,10 @@ class Load(Served, unittest.TestCase):
                     headers, body = {}, draw.choice(MALFORMED[:12])[-1]
                 else:
                     value = 50 if kind == "failing" else index
-                    headers, body = {}, json.dumps({"id": str(number), "inputs": [entry("x", "INT64", [1], [value])]}).encode()
+                    headers, body = (
+                        {},
+                        json.dumps({"id": str(number), "inputs": [entry("x", "INT64", [1], [value])]}).encode(),
+                    )
                 head = f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n"
                 head += "".join(f"{name}: {value}\r\n" for name, value in headers.items())
                 if connection is None:
@@ -583,7 +596,9 @@ class Load(Served, unittest.TestCase):
                     self.assertEqual(status, wanted, answer)
                     if kind == "good":
                         found = json.loads(answer)
-                        self.assertEqual((found["id"], found["outputs"][0]["data"]), (str(number), [10.0 * (index + 1)]))
+                        self.assertEqual(
+                            (found["id"], found["outputs"][0]["data"]), (str(number), [10.0 * (index + 1)])
+                        )
                     outcome = str(status)
                 with lock:
                     counts[outcome] = counts.get(outcome, 0) + 1

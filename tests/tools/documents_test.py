@@ -45,6 +45,7 @@ foreign_options = {
     "cmake": {"--preset", "--build", "--target", "--install", "--prefix", "--list-presets"},
     "cpack": {"--config"},
     "c_api_test.py": {"--update"},
+    "curl": {"--data-binary"},
     "nvcc": {"--compress-mode"},
     "doctest": {"--list-test-cases", "--test-case"},
     "ld": {"--wrap"},
@@ -196,6 +197,7 @@ class Documents(Verb):
                             if file.startswith("tools/") and file.endswith((".sh", ".py", "cudnn/main.cpp")))  # fmt: skip
         package = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "python/lenslet").rglob("*.py"))
         foreign = set().union(*foreign_options.values()) | set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", scripts))
+        foreign |= set(re.findall(r'"(--[a-z][a-z-]+)"', package))
         for where, text in [*commands(), *spans()]:
             words = text.split()
             verb = of_lenslet(words)

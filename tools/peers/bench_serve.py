@@ -80,8 +80,8 @@ class Server:
 
 
 def bare(model: str, runners: int, batch: int, seconds: float, picture: str) -> None:
-    """Says the images a second, and processor time an image, of threads that do nothing but run, and prepare the picture
-    before each, if there is one."""
+    """Says the images a second, and processor time an image, of threads that do nothing but run, and prepare the
+    picture before each, if there is one."""
     import numpy as np
 
     import lenslet
@@ -96,7 +96,7 @@ def bare(model: str, runners: int, batch: int, seconds: float, picture: str) -> 
     end = [math.inf]
 
     def work(number: int) -> None:
-        x = lenslet.empty(port.shape, port.dtype)
+        x = np.empty(port.shape, port.dtype)
         x[...] = np.random.default_rng(1).random(port.shape)
         made[number](x)
         begin.wait()
@@ -249,7 +249,12 @@ def load(protocol: str, port: int, request: str, connections: int, seconds: floa
 
 def http_request(name: str, input: tuple, more: dict | None = None) -> bytes:
     """(name, datatype, shape, bytes) to model `name`, answered in binary."""
-    described = {"name": input[0], "datatype": input[1], "shape": input[2], "parameters": {"binary_data_size": len(input[3])}}
+    described = {
+        "name": input[0],
+        "datatype": input[1],
+        "shape": input[2],
+        "parameters": {"binary_data_size": len(input[3])},
+    }
     head = json.dumps({"inputs": [described], "parameters": {"binary_data_output": True}, **(more or {})}).encode()
     line = f"POST /v2/models/{name}/infer HTTP/1.1\r\nHost: a\r\nContent-Length: {len(head) + len(input[3])}\r\n"
     return f"{line}Inference-Header-Content-Length: {len(head)}\r\n\r\n".encode() + head + input[3]
@@ -291,7 +296,10 @@ def throughput(arguments: argparse.Namespace) -> None:
 
 
 def of_file(arguments: argparse.Namespace, file: str, server: Server, folder: str, cores: int) -> None:
-    print(f"{pathlib.Path(file).name}, {arguments.connections} connections, {arguments.rounds} rounds of {arguments.seconds:g} s")
+    print(
+        f"{pathlib.Path(file).name}, {arguments.connections} connections, "
+        f"{arguments.rounds} rounds of {arguments.seconds:g} s"
+    )
     seen = collections.defaultdict(list)
     best = 0.0
     for _ in range(arguments.rounds):
@@ -412,7 +420,10 @@ async def soak_all(arguments: argparse.Namespace, server: Server, kinds: list) -
     requests = int(sum(value for key, value in metrics.items() if key.startswith("lenslet_requests_total")))
     print(f"  the server counted {requests} requests: {done} done, {dict(failures)}, in the house at the end: "
           f"{metrics['lenslet_requests_in_house']:.0f}")  # fmt: skip
-    print(f"  {seconds:.0f} s, resident memory {memory[min(5, len(memory) - 1)]:.0f} MiB early, {memory[-1]:.0f} MiB at the end")
+    print(
+        f"  {seconds:.0f} s, resident memory {memory[min(5, len(memory) - 1)]:.0f} MiB early, "
+        f"{memory[-1]:.0f} MiB at the end"
+    )
     answered = totals["good"] + totals["picture"]
     sent = sum(totals.values())
     assert sent == arguments.requests and not [kind for kind in totals if kind.startswith("WRONG")], totals
@@ -481,7 +492,9 @@ def main() -> None:
     verb.add_argument("--protocols", nargs="+", default=["http", "grpc"])
     verb.add_argument("--rounds", type=int, default=5)
     verb.add_argument("--seconds", type=float, default=4)
-    verb.add_argument("--server", action="append", default=[], help="an option for the server: --server=--max-wait-ms=2")
+    verb.add_argument(
+        "--server", action="append", default=[], help="an option for the server: --server=--max-wait-ms=2"
+    )
     verb.set_defaults(run=throughput)
     verb = verbs.add_parser("soak")
     verb.add_argument("--requests", type=int, default=100000)

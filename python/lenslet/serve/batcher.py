@@ -21,6 +21,7 @@ import lenslet
 from .protocol import Array, RequestError, Shape
 from .repository import Repository, ServedModel
 
+
 class Job:
     """A request's inputs, checked and complete, on their way to a runner."""
 
@@ -173,7 +174,7 @@ class _Runners:
                 self._by_size[size] = served.make_runner(size)
             rows = served.sizes[0]
             for shape, dtype in zip(served.input_shapes, served.dtypes):
-                self._buffers.append(lenslet.empty((rows, *shape[1:]) if served.batchable else shape, dtype))
+                self._buffers.append(np.empty((rows, *shape[1:]) if served.batchable else shape, dtype))
                 self._buffers[-1].fill(0)
 
     def run(self, jobs: List[List[Array]]) -> List[List[Array]]:
@@ -217,7 +218,7 @@ class _Runners:
     def _run_any(self, inputs: Sequence[Array]) -> List[Array]:
         names = [port.name for port in self.served.inputs]
         shapes: Mapping[str, Shape] = {name: array.shape for name, array in zip(names, inputs)}
-        own = [lenslet.empty(array.shape, array.dtype) for array in inputs]
+        own = [np.empty(array.shape, array.dtype) for array in inputs]
         for into, array in zip(own, inputs):
             into[...] = array
         try:

@@ -144,7 +144,9 @@ class HttpApp:
         try:
             long = len(body) >= ASIDE_FROM and b"inference-header-content-length" not in headers
             results, request = await self._service.infer(served, lambda: read_request(served, headers, body), long)
-            plain = sum(result.values.size for result in results if not (result.binary or isinstance(result.values, list)))
+            plain = sum(
+                result.values.size for result in results if not (result.binary or isinstance(result.values, list))
+            )
             if plain * 16 < ASIDE_FROM:
                 return write_answer(served, request, results)
             return await self._service.aside(lambda: write_answer(served, request, results))
@@ -354,7 +356,9 @@ def write_answer(served: ServedModel, request: Request, results: List[Result]) -
     try:
         head = json.dumps(answer, allow_nan=False).encode()
     except ValueError:
-        raise RequestError("run", f"model '{served.name}': outputs that JSON cannot say (NaN, inf): ask for binary data")
+        raise RequestError(
+            "run", f"model '{served.name}': outputs that JSON cannot say (NaN, inf): ask for binary data"
+        )
     if not parts:
         return 200, head, [(b"content-type", JSON)]
     headers = [

@@ -34,9 +34,7 @@ class Metrics:
         self.in_house = Gauge(
             "lenslet_requests_in_house", "Requests that were let in and are not answered yet", registry=self.registry
         )
-        self.queue = Gauge(
-            "lenslet_queue_length", "Requests that wait for a runner", ["model"], registry=self.registry
-        )
+        self.queue = Gauge("lenslet_queue_length", "Requests that wait for a runner", ["model"], registry=self.registry)
         self.batch = Histogram(
             "lenslet_batch_size", "Rows (images) of a run", ["model"], buckets=ROWS, registry=self.registry
         )

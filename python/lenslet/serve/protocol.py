@@ -28,7 +28,7 @@ Data = Union[bytes, bytearray, memoryview, Sequence[Any]]
 
 
 class RequestError(Exception):
-    """A request that is not done: `kind` counts it in the metrics, `status` is HTTP's, `grpc` the name of gRPC's code."""
+    """A request that is not done: `kind` counts it in the metrics, `status` is HTTP's, `grpc` names gRPC's code."""
 
     #: kind: (HTTP status, name of gRPC's)
     CODES = {
@@ -164,7 +164,9 @@ def strings_of(tensor: Tensor) -> List[bytes]:
     else:
         found = _flat_strings(tensor, data)
     if len(found) != count:
-        raise malformed(f"input {quoted(tensor.name)}: {len(found)} elements, but shape {list(tensor.shape)} has {count}")
+        raise malformed(
+            f"input {quoted(tensor.name)}: {len(found)} elements, but shape {list(tensor.shape)} has {count}"
+        )
     return found
 
 

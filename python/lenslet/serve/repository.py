@@ -77,7 +77,8 @@ class ServedModel:
         free = [
             port.name
             for port in self.inputs
-            if port.name not in self.shapes and (port.shape is None or any(isinstance(dim, str) for dim in port.shape[1:]))
+            if port.name not in self.shapes
+            and (port.shape is None or any(isinstance(dim, str) for dim in port.shape[1:]))
         ]
         self.fixed = not free
         self.device = self.options.device
@@ -249,9 +250,7 @@ class ServedModel:
         if card is not None and self.outputs[index].name == card.output:
             for row in rows:
                 top = card.top(row, count)
-                found += [
-                    f"{best.prob:f}:{best.index}{':' if best.label else ''}{best.label}".encode() for best in top
-                ]
+                found += [f"{best.prob:f}:{best.index}{':' if best.label else ''}{best.label}".encode() for best in top]
             return found
         for row in rows:
             order = np.argsort(-row.astype(np.float64), kind="stable")[:count]

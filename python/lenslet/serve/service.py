@@ -66,9 +66,7 @@ class Service:
         """Work that takes long for the event loop's thread (or lets go of Python's lock), in another."""
         return await self._loop.run_in_executor(self._preparers, work)
 
-    async def infer(
-        self, served: ServedModel, read: Callable[[], Request], long: bool
-    ) -> Tuple[List[Result], Request]:
+    async def infer(self, served: ServedModel, read: Callable[[], Request], long: bool) -> Tuple[List[Result], Request]:
         """The outputs of the request that `read` gives, which is `long` when it holds many numbers as such.
 
         RequestError for everything that is not done. Cancelled, it takes the request back if that has not begun.
