@@ -12,6 +12,7 @@ from typing import Dict, List, NoReturn, Optional
 # Verbs that are written in Python: modules with main(arguments) -> exit code. All others are the native command's.
 PYTHON_VERBS: Dict[str, str] = {
     "fetch": "lenslet.fetch",
+    "serve": "lenslet.serve",
 }
 
 

@@ -31,6 +31,8 @@ not_run = (
     (r"tools/peers/bench_(gpu|sparse)_peers[.]py ", "needs a GPU and PyTorch"),
     (r"python3 -m venv |venv/bin/", "compiles, for minutes; tests/python runs the package"),
     (r"tools/scripts/build_wheel[.]sh", "compiles, for minutes: tests/python/wheel_test.sh does it"),
+    (r"lenslet serve |curl |pip install ", "serves until it is stopped; tests/python does it"),
+    (r"tools/peers/bench_serve[.]py ", "takes minutes"),
     (r"models/convert/spconv_onnx[.]py ", "needs NumPy and onnx: spconv_onnx_test.py does it"),
     (r"refit_conv[.]py ", "takes what was measured on a GPU"),
 )
@@ -43,6 +45,7 @@ foreign_options = {
     "cmake": {"--preset", "--build", "--target", "--install", "--prefix", "--list-presets"},
     "cpack": {"--config"},
     "c_api_test.py": {"--update"},
+    "curl": {"--data-binary"},
     "nvcc": {"--compress-mode"},
     "doctest": {"--list-test-cases", "--test-case"},
     "ld": {"--wrap"},
@@ -194,6 +197,7 @@ class Documents(Verb):
                             if file.startswith("tools/") and file.endswith((".sh", ".py", "cudnn/main.cpp")))  # fmt: skip
         package = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "python/lenslet").rglob("*.py"))
         foreign = set().union(*foreign_options.values()) | set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", scripts))
+        foreign |= set(re.findall(r'"(--[a-z][a-z-]+)"', package))
         for where, text in [*commands(), *spans()]:
             words = text.split()
             verb = of_lenslet(words)

@@ -1,0 +1,235 @@
+"""Requests wait here for runners, and runs take as many of them at once as wait (up to a limit).
+
+A worker is a thread with a runner of its own for every model and batch size: as many workers as runs go on at once, so
+that models share the processors and none can have them all. A free worker takes the model whose first request has
+waited longest, with the requests behind that one. Nothing is padded: n rows are run as the planned sizes whose sum is
+n. Runners let go of Python's lock while they compute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+import lenslet
+
+from .protocol import Array, RequestError, Shape
+from .repository import Repository, ServedModel
+
+
+class Job:
+    """A request's inputs, checked and complete, on their way to a runner."""
+
+    __slots__ = ("served", "inputs", "rows", "future", "since", "waiting")
+
+    def __init__(self, served: ServedModel, inputs: List[Array], future: asyncio.Future[List[Array]]) -> None:
+        self.served, self.inputs, self.future = served, inputs, future
+        self.rows = inputs[0].shape[0] if served.batchable else 1
+        self.since = time.monotonic()
+        self.waiting = True
+
+
+class Done:
+    """A run: its jobs, each with its outputs or what went wrong, and when it began and ended."""
+
+    __slots__ = ("served", "jobs", "rows", "began", "ended")
+
+    def __init__(self, served: ServedModel, jobs: List[Tuple[Job, Union[List[Array], Exception]]], rows: int,
+                 began: float, ended: float) -> None:  # fmt: skip
+        self.served, self.jobs, self.rows, self.began, self.ended = served, jobs, rows, began, ended
+
+
+class Batcher:
+    """`deliver` is called with each run, in a worker's thread."""
+
+    def __init__(self, repository: Repository, workers: int, max_wait: float, deliver: Callable[[Done], None]) -> None:
+        self._max_wait, self._deliver = max_wait, deliver
+        self._changed = threading.Condition()
+        self._queues: Dict[ServedModel, Deque[Job]] = {served: deque() for served in repository.models.values()}
+        self._rows: Dict[ServedModel, int] = dict.fromkeys(self._queues, 0)
+        self._idle = 0
+        self._stopping = False
+        self._workers = [_Worker(self, list(self._queues)) for _ in range(workers)]
+
+    def start(self) -> None:
+        for worker in self._workers:
+            worker.start()
+
+    def put(self, job: Job) -> None:
+        with self._changed:
+            queue = self._queues[job.served]
+            queue.append(job)
+            self._rows[job.served] += job.rows
+            if self._idle:
+                self._changed.notify()
+
+    def drop(self, job: Job) -> bool:
+        """Takes back a job whose client is gone. False when it has been started: it is then done for nobody."""
+        with self._changed:
+            if job.waiting:
+                job.waiting = False
+                self._queues[job.served].remove(job)
+                self._rows[job.served] -= job.rows
+                return True
+            return False
+
+    def waiting(self, served: ServedModel) -> int:
+        return len(self._queues[served])
+
+    def stop(self) -> None:
+        """Returns when all that was put has been run."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        for worker in self._workers:
+            worker.join()
+
+    def take(self) -> Optional[List[Job]]:
+        """Of a worker: waits for its next batch; None when there will be none."""
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                first: Optional[ServedModel] = None
+                due = float("inf")
+                for served, queue in self._queues.items():
+                    if queue:
+                        when = queue[0].since
+                        if served.batchable and self._rows[served] < served.options.max_batch and not self._stopping:
+                            when += self._max_wait
+                        if when < due:
+                            first, due = served, when
+                if first is not None and due <= now:
+                    return self._pop(first)
+                if first is None and self._stopping:
+                    return None
+                self._idle += 1
+                self._changed.wait(None if first is None else due - now)
+                self._idle -= 1
+
+    def _pop(self, served: ServedModel) -> List[Job]:
+        queue = self._queues[served]
+        jobs = [queue.popleft()]
+        rows = jobs[0].rows
+        while served.batchable and queue and rows + queue[0].rows <= served.options.max_batch:
+            jobs.append(queue.popleft())
+            rows += jobs[-1].rows
+        self._rows[served] -= rows
+        for job in jobs:
+            job.waiting = False
+        if self._idle and any(self._queues.values()):
+            self._changed.notify()
+        return jobs
+
+    def delivered(self, done: Done) -> None:
+        self._deliver(done)
+
+
+class _Worker(threading.Thread):
+    def __init__(self, batcher: Batcher, models: Sequence[ServedModel]) -> None:
+        super().__init__(name="lenslet-worker", daemon=True)
+        self._batcher = batcher
+        self._runners = {served: _Runners(served) for served in models}
+
+    def run(self) -> None:
+        while True:
+            jobs = self._batcher.take()
+            if jobs is None:
+                return
+            runners = self._runners[jobs[0].served]
+            self._run(runners, jobs)
+            del jobs  # else the last batch lives until the next
+
+    def _run(self, runners: "_Runners", jobs: List[Job]) -> None:
+        began = time.monotonic()
+        outcomes: List[Tuple[Job, Union[List[Array], Exception]]]
+        try:
+            outcomes = list(zip(jobs, runners.run([job.inputs for job in jobs])))
+        except Exception as error:  # whatever it is, the others go on
+            if len(jobs) > 1:  # one row may be at fault: it fails alone
+                for job in jobs:
+                    self._run(runners, [job])
+                return
+            if isinstance(error, lenslet.DeviceError):
+                runners.served.broken = str(error)
+            outcomes = [(jobs[0], error)]
+        rows = sum(job.rows for job in jobs)
+        self._batcher.delivered(Done(runners.served, outcomes, rows, began, time.monotonic()))
+
+
+class _Runners:
+    """One worker's runners of one model, used by it alone."""
+
+    def __init__(self, served: ServedModel) -> None:
+        self.served = served
+        self._by_size: Dict[int, lenslet.Runner] = {}
+        self._of_any_shape: Optional[lenslet.Runner] = None
+        self._buffers: List[Array] = []
+        if served.fixed:
+            for size in served.sizes:
+                self._by_size[size] = served.make_runner(size)
+            rows = served.sizes[0]
+            for shape, dtype in zip(served.input_shapes, served.dtypes):
+                self._buffers.append(np.empty((rows, *shape[1:]) if served.batchable else shape, dtype))
+                self._buffers[-1].fill(0)
+
+    def run(self, jobs: List[List[Array]]) -> List[List[Array]]:
+        """The outputs of each job. Those of a batch are parts of arrays that it shares."""
+        served = self.served
+        if not served.fixed:
+            return [self._run_any(inputs) for inputs in jobs]
+        if not served.batchable:
+            return [self._run_one(inputs) for inputs in jobs]
+        counts = [inputs[0].shape[0] for inputs in jobs]
+        rows = sum(counts)
+        capacity = served.sizes[0]
+        if rows <= capacity:  # the usual case: one copy, to memory that kernels read where it lies
+            inputs = [buffer[:rows] for buffer in self._buffers]
+            for number, into in enumerate(inputs):
+                np.concatenate([job[number] for job in jobs], out=into)
+        else:
+            inputs = jobs[0]  # a request of more rows than a batch has comes alone
+        pieces: List[Tuple[Array, ...]] = []
+        at = 0
+        while at < rows:
+            size = next(size for size in served.sizes if size <= rows - at)
+            part = [array[at : at + size] for array in inputs]
+            if rows > capacity:
+                for buffer, array in zip(self._buffers, part):
+                    buffer[:size] = array
+                part = [buffer[:size] for buffer in self._buffers]
+            pieces.append(outputs_of(self._by_size[size](*part)))
+            at += size
+        whole = [np.concatenate(parts) if len(parts) > 1 else parts[0] for parts in zip(*pieces)]
+        if len(counts) == 1:
+            return [whole]
+        ends = np.cumsum(counts)
+        return [[array[end - count : end] for array in whole] for count, end in zip(counts, ends)]
+
+    def _run_one(self, inputs: Sequence[Array]) -> List[Array]:
+        for buffer, array in zip(self._buffers, inputs):
+            buffer[...] = array
+        return list(outputs_of(self._by_size[1](*self._buffers)))
+
+    def _run_any(self, inputs: Sequence[Array]) -> List[Array]:
+        names = [port.name for port in self.served.inputs]
+        shapes: Mapping[str, Shape] = {name: array.shape for name, array in zip(names, inputs)}
+        own = [np.empty(array.shape, array.dtype) for array in inputs]
+        for into, array in zip(own, inputs):
+            into[...] = array
+        try:
+            if self._of_any_shape is None:
+                self._of_any_shape = self.served.make_runner(1, shapes)
+            return list(outputs_of(self._of_any_shape(*own)))
+        except (lenslet.InvalidArgumentError, lenslet.UnsupportedError, lenslet.LimitError) as error:
+            # The shapes are the client's, and the model's nodes do not take them.
+            raise RequestError("malformed", str(error)) from None
+
+
+def outputs_of(result: Any) -> Tuple[Array, ...]:
+    """What a Runner gives, always as a tuple."""
+    return result if isinstance(result, tuple) else (result,)

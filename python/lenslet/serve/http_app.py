@@ -1,0 +1,368 @@
+"""The Open Inference Protocol over HTTP, as an ASGI application: JSON, and JSON with binary tensors behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import traceback
+from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple
+
+import lenslet
+
+from .protocol import (
+    DATATYPES,
+    Data,
+    Request,
+    RequestError,
+    Result,
+    Tensor,
+    Wanted,
+    checked_shape,
+    malformed,
+    parameters_of,
+    quoted,
+    wanted_of,
+)
+from .repository import ServedModel
+from .service import Disconnected, Service, Visit
+
+Message = Dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Headers = Dict[bytes, bytes]
+
+EXTENSIONS = ["binary_tensor_data", "classification", "model_repository"]
+JSON = b"application/json"
+#: JSON of more bytes is read and written in a thread aside: a megabyte takes some 20 ms.
+ASIDE_FROM = 1 << 16
+
+Answer = Tuple[int, bytes, List[Tuple[bytes, bytes]]]
+
+
+def metadata(served: ServedModel) -> Dict[str, Any]:
+    """What a client may know of a model."""
+    card = served.card
+    about: Dict[str, Any] = {
+        "name": served.name,
+        "versions": ["1"],
+        "platform": "lenslet_onnx",
+        "inputs": [
+            {"name": port.name, "datatype": DATATYPES[port.dtype], "shape": list(shape)}
+            for port, shape in zip(served.inputs, served.input_shapes)
+        ],
+        "outputs": [
+            {"name": port.name, "datatype": DATATYPES[port.dtype], "shape": list(shape)}
+            for port, shape in zip(served.outputs, served.output_shapes)
+        ],
+    }
+    if card is not None:
+        about["parameters"] = {
+            "image_input": served.picture_name,
+            "image_replaces": card.input,
+            "preparation": card.preparation,
+        }
+    return about
+
+
+class HttpApp:
+    """`ASGI <https://asgi.readthedocs.io>`_, version 3."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        try:
+            status, body, headers = await self._answer(scope, receive)
+        except RequestError as error:
+            status, body, headers = error.status, _error(str(error)), _of_error(error)
+        except Disconnected:
+            return
+        except Exception:  # a fault of ours
+            traceback.print_exc()
+            status, body, headers = 500, _error("internal error"), [(b"content-type", JSON)]
+        headers.append((b"content-length", str(len(body)).encode()))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _answer(self, scope: Message, receive: Receive) -> Answer:
+        method = scope["method"]
+        parts = scope["path"].split("/")[1:]
+        if parts and parts[-1] == "":
+            parts.pop()
+        service = self._service
+        if parts[:2] == ["v2", "models"] and len(parts) >= 3:
+            name, version, rest = parts[2], "", parts[3:]
+            if len(rest) >= 2 and rest[0] == "versions":
+                version, rest = rest[1], rest[2:]
+            if rest == ["infer"]:
+                with service.counted("http") as visit:
+                    _only("POST", method)
+                    return await self._infer(service.repository.find(name, version), visit, scope, receive)
+            if rest in ([], ["ready"]):
+                _only("GET", method)
+                served = service.repository.find(name, version)
+                if not rest:
+                    return _json(200, metadata(served))
+                ready = service.ready(served)
+                return _json(200 if ready else 503, {"name": served.name, "ready": ready})
+        elif parts == ["v2"]:
+            _only("GET", method)
+            return _json(200, {"name": "lenslet", "version": lenslet.__version__, "extensions": EXTENSIONS})
+        elif parts == ["v2", "health", "live"]:
+            _only("GET", method)
+            return _json(200, {"live": True})
+        elif parts == ["v2", "health", "ready"]:
+            _only("GET", method)
+            ready = service.ready()
+            return _json(200 if ready else 503, {"ready": ready})
+        elif parts == ["v2", "repository", "index"]:
+            _only("POST", method)
+            return _json(200, [_index(served) for served in service.repository.models.values()])
+        elif parts == ["metrics"]:
+            _only("GET", method)
+            return 200, service.metrics.text(), [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
+        raise RequestError("unknown", f"no such path: {quoted(scope['path'])}")
+
+    async def _infer(self, served: ServedModel, visit: Visit, scope: Message, receive: Receive) -> Answer:
+        headers: Headers = dict(scope["headers"])
+        length = _number(headers, b"content-length")
+        if length is not None and length > self._service.limits.body:
+            raise RequestError("too_large", f"a body of {length} bytes: at most {self._service.limits.body}")
+        if headers.get(b"content-encoding", b"identity") != b"identity":
+            raise RequestError("encoding", "a compressed body is not taken")
+        visit.enter(served)
+        body = await self._body(receive)
+        # From here on `receive` tells when the client goes away: then this very task is cancelled.
+        task = asyncio.current_task()
+        assert task is not None
+        gone = asyncio.ensure_future(receive())
+        leave = _Leave(task)
+        gone.add_done_callback(leave)
+        try:
+            long = len(body) >= ASIDE_FROM and b"inference-header-content-length" not in headers
+            results, request = await self._service.infer(served, lambda: read_request(served, headers, body), long)
+            plain = sum(
+                result.values.size for result in results if not (result.binary or isinstance(result.values, list))
+            )
+            if plain * 16 < ASIDE_FROM:
+                return write_answer(served, request, results)
+            return await self._service.aside(lambda: write_answer(served, request, results))
+        except asyncio.CancelledError:
+            if leave.happened:
+                raise Disconnected from None
+            raise
+        finally:
+            leave.task = None
+            gone.cancel()
+
+    async def _body(self, receive: Receive) -> bytes:
+        """All of it, within the limits. Disconnected when the client does not wait."""
+        limits = self._service.limits
+        task = asyncio.current_task()
+        assert task is not None
+        leave = _Leave(task)
+        timer = asyncio.get_running_loop().call_later(limits.seconds, leave)
+        parts: List[bytes] = []
+        size, more = 0, True
+        try:
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Disconnected
+                parts.append(message["body"])
+                size += len(parts[-1])
+                if size > limits.body:
+                    raise RequestError("too_large", f"a body of more than {limits.body} bytes")
+                more = message.get("more_body", False)
+        except asyncio.CancelledError:
+            if leave.happened:
+                raise RequestError("timeout", f"the body did not come in {limits.seconds:g} s") from None
+            raise
+        finally:
+            timer.cancel()
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class _Leave:
+    """Called, it cancels `task`, and `happened` tells that from a cancellation by others."""
+
+    def __init__(self, task: Optional["asyncio.Task[Any]"]) -> None:
+        self.task = task
+        self.happened = False
+
+    def __call__(self, *_: object) -> None:
+        if self.task is not None:
+            self.happened = True
+            self.task.cancel()
+
+
+def _only(wanted: str, method: str) -> None:
+    if method != wanted:
+        raise RequestError("method", f"{quoted(method)} where {wanted} is meant")
+
+
+def _number(headers: Headers, name: bytes) -> Optional[int]:
+    """A count in a header; None where it is not there."""
+    text = headers.get(name)
+    if text is None:
+        return None
+    if not text.isdigit() or len(text) > 18:
+        raise malformed(f"{name.decode()} is no number of bytes: {quoted(text.decode('latin-1'))}")
+    return int(text)
+
+
+def _json(status: int, value: object) -> Answer:
+    return status, json.dumps(value).encode(), [(b"content-type", JSON)]
+
+
+def _error(line: str) -> bytes:
+    return json.dumps({"error": line}).encode()
+
+
+def _of_error(error: RequestError) -> List[Tuple[bytes, bytes]]:
+    headers = [(b"content-type", JSON)]
+    if error.kind == "queue_full":
+        headers.append((b"retry-after", b"1"))
+    if error.kind == "method":
+        headers.append((b"allow", b"POST" if str(error).endswith("POST is meant") else b"GET"))
+    if error.kind == "timeout":
+        headers.append((b"connection", b"close"))
+    return headers
+
+
+def _index(served: ServedModel) -> Dict[str, str]:
+    return {
+        "name": served.name,
+        "version": "1",
+        "state": "UNAVAILABLE" if served.broken else "READY",
+        "reason": served.broken,
+    }
+
+
+# ---- Requests ----
+
+
+def read_request(served: ServedModel, headers: Headers, body: bytes) -> Request:
+    """An inference request, of JSON and of what the header Inference-Header-Content-Length says is behind it."""
+    json_bytes = _number(headers, b"inference-header-content-length")
+    if json_bytes is None:
+        json_bytes = len(body)
+    elif json_bytes > len(body):
+        raise malformed(f"Inference-Header-Content-Length is {json_bytes}, the body has {len(body)} bytes")
+    elif json_bytes == 0:
+        return _raw_request(served, headers, body)
+    try:
+        value = json.loads(body[:json_bytes])
+    except (ValueError, RecursionError) as error:
+        raise malformed(f"the body is no JSON: {error or type(error).__name__}") from None
+    if not isinstance(value, dict):
+        raise malformed("the body is no JSON object")
+    id = value.get("id", "")
+    if not isinstance(id, str):
+        raise malformed("'id' is no string")
+    inputs = value.get("inputs")
+    if not isinstance(inputs, list):
+        raise malformed("'inputs' is no list")
+    parameters = parameters_of(value.get("parameters"), "the request")
+    binary = parameters.get("binary_data_output", False)
+    if not isinstance(binary, bool):
+        raise malformed("'binary_data_output' is true or false")
+    rest = memoryview(body)[json_bytes:]
+    tensors: List[Tensor] = []
+    for entry in inputs:
+        tensor, used = _tensor(entry, rest)
+        tensors.append(tensor)
+        rest = rest[used:]
+    if len(rest):
+        raise malformed(f"{len(rest)} bytes at the end of the body are no input's")
+    return Request(id, tensors, _wanted(value.get("outputs"), binary), binary)
+
+
+def _tensor(entry: object, rest: memoryview) -> Tuple[Tensor, int]:
+    """An entry of "inputs", and how many bytes of `rest` are its elements."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+        raise malformed("an input has no 'name'")
+    name, datatype = entry["name"], entry.get("datatype")
+    if not isinstance(datatype, str):
+        raise malformed(f"input {quoted(name)}: 'datatype' is no string")
+    shape = checked_shape(entry.get("shape"), name)
+    parameters = parameters_of(entry.get("parameters"), f"input {quoted(name)}")
+    size = parameters.get("binary_data_size")
+    data: Data
+    if size is None:
+        data = entry.get("data", ())
+        if not isinstance(data, list):
+            raise malformed(f"input {quoted(name)}: 'data' is no list")
+        return Tensor(name, datatype, shape, data, parameters.get("content_type") == "base64"), 0
+    if "data" in entry:
+        raise malformed(f"input {quoted(name)}: has both 'data' and 'binary_data_size'")
+    if type(size) is not int or not 0 <= size <= len(rest):
+        raise malformed(f"input {quoted(name)}: 'binary_data_size' is {quoted(size)}, {len(rest)} bytes are there")
+    return Tensor(name, datatype, shape, rest[:size]), size
+
+
+def _wanted(outputs: object, binary: bool) -> List[Wanted]:
+    if outputs is None:
+        return []
+    if not isinstance(outputs, list):
+        raise malformed("'outputs' is no list")
+    found: List[Wanted] = []
+    for entry in outputs:
+        if not isinstance(entry, dict):
+            raise malformed("an output is no object")
+        parameters = parameters_of(entry.get("parameters"), f"output {quoted(entry.get('name'))}")
+        found.append(wanted_of(entry.get("name"), parameters, binary))
+    return found
+
+
+def _raw_request(served: ServedModel, headers: Headers, body: bytes) -> Request:
+    """A body without JSON: the only input's elements, or, as Content-Type: image/..., one picture."""
+    if headers.get(b"content-type", b"").startswith(b"image/"):
+        return Request("", [Tensor(served.picture_name, "BYTES", (1,), [body])], [])
+    if len(served.inputs) != 1:
+        raise malformed(f"model '{served.name}' has {len(served.inputs)} inputs: they need a header of JSON")
+    port, shape = served.inputs[0], served.input_shapes[0]
+    fixed = math.prod(shape[1:] if served.batchable else shape) * served.dtypes[0].itemsize
+    if not served.fixed or fixed == 0:
+        raise malformed(f"model '{served.name}' takes more than one shape: its input needs a header of JSON")
+    if served.batchable:
+        shape = (len(body) // fixed, *shape[1:])
+    return Request("", [Tensor(port.name, DATATYPES[port.dtype], shape, body)], [], True)
+
+
+# ---- Answers ----
+
+
+def write_answer(served: ServedModel, request: Request, results: List[Result]) -> Answer:
+    """JSON, with the binary outputs behind it where there are some."""
+    outputs: List[Dict[str, Any]] = []
+    parts: List[bytes] = []
+    for result in results:
+        output: Dict[str, Any] = {"name": result.name, "datatype": result.datatype, "shape": list(result.shape)}
+        if result.binary:
+            parts.append(result.raw())
+            output["parameters"] = {"binary_data_size": len(parts[-1])}
+        elif isinstance(result.values, list):
+            output["data"] = [value.decode("utf-8", "replace") for value in result.values]
+        else:
+            output["data"] = result.values.ravel().tolist()
+        outputs.append(output)
+    answer: Dict[str, Any] = {"model_name": served.name, "model_version": "1", "outputs": outputs}
+    if request.id:
+        answer["id"] = request.id
+    try:
+        head = json.dumps(answer, allow_nan=False).encode()
+    except ValueError:
+        raise RequestError(
+            "run", f"model '{served.name}': outputs that JSON cannot say (NaN, inf): ask for binary data"
+        )
+    if not parts:
+        return 200, head, [(b"content-type", JSON)]
+    headers = [
+        (b"content-type", b"application/octet-stream"),
+        (b"inference-header-content-length", str(len(head)).encode()),
+    ]
+    return 200, b"".join([head, *parts]), headers

@@ -1,0 +1,292 @@
+"""The models that are served: those of the command line and no others. A request's model name is looked up in a table,
+never made into a path."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+import lenslet
+
+from .protocol import DATATYPES, Array, Request, RequestError, Shape, Wanted, array_of, malformed, quoted, strings_of
+
+#: Free shapes beyond the batch: so many are kept planned by each runner.
+KEPT_SHAPES = 8
+
+
+class RunnerOptions:
+    """How every model is run."""
+
+    def __init__(self, device: str, precision: Optional[str], threads: int, max_batch: int) -> None:
+        self.device, self.precision = device, precision
+        self.threads, self.max_batch = threads, max_batch
+
+
+def planned_sizes(max_batch: int) -> List[int]:
+    """Batches that runners are planned for, largest first: powers of two, and `max_batch`. Any number is a sum of
+    them, so nothing is padded; a plan for each number would take eight times the memory at 16."""
+    sizes = {max_batch}
+    size = 1
+    while size < max_batch:
+        sizes.add(size)
+        size *= 2
+    return sorted(sizes, reverse=True)
+
+
+class ServedModel:
+    """A model with a name, its ports as clients see them, and how its card makes an input of a picture."""
+
+    def __init__(
+        self,
+        name: str,
+        path: pathlib.Path,
+        card: Optional[pathlib.Path],
+        shapes: Mapping[str, Shape],
+        options: RunnerOptions,
+    ) -> None:
+        self.name, self.path, self.options = name, path, options
+        self.model = lenslet.Model(path)
+        # Kept: each time the model is asked, it asks its library.
+        self.inputs, self.outputs = self.model.inputs, self.model.outputs
+        self._numbers = {port.name: number for number, port in enumerate(self.inputs)}
+        self._names = [port.name for port in self.outputs]
+        self.shapes = dict(shapes)
+        self.broken = ""  # why the device of this model will not work again
+        for port in (*self.inputs, *self.outputs):
+            if port.dtype not in DATATYPES:
+                raise lenslet.UnsupportedError(f"{path}: '{port.name}' is {port.dtype}, which is not served")
+        names = [port.name for port in self.inputs]
+        for wrong in sorted(set(shapes) - set(names)):
+            raise lenslet.InvalidArgumentError(f"{path}: --shape: no input is named {quoted(wrong)}")
+        self.dtypes = [np.dtype(port.dtype) for port in self.inputs]
+        self._plan()
+        self.assumed = False  # the card: from the input's shape alone
+        self.card = self._card_of(card)
+        #: The number of the input that pictures may be given for, or None.
+        self.picture_input = None if self.card is None else self._picture_index(self.card)
+
+    # ---- The plan ----
+
+    def _plan(self) -> None:
+        """Sets `fixed` (no input has a free dimension besides the batch), `batchable`, and the ports' shapes; -1 is
+        free. A batch is axis 0 of all inputs and outputs, where twice as much goes in and comes out at batch 2."""
+        free = [
+            port.name
+            for port in self.inputs
+            if port.name not in self.shapes
+            and (port.shape is None or any(isinstance(dim, str) for dim in port.shape[1:]))
+        ]
+        self.fixed = not free
+        self.device = self.options.device
+        self.batchable = False
+        self.input_shapes = [_free_as_minus_one(port) for port in self.inputs]
+        self.output_shapes = [_free_as_minus_one(port) for port in self.outputs]
+        if not self.fixed:
+            return
+        one = self.make_runner(1)
+        self.device = one.device
+        self.input_shapes = [tuple(map(int, port.shape or ())) for port in one.inputs]
+        self.output_shapes = [_free_as_minus_one(port) for port in one.outputs]
+        ones = [port.shape for port in (*one.inputs, *one.outputs)]
+        if all(shape and shape[0] == 1 for shape in ones):
+            try:
+                two = self.make_runner(2)
+            except lenslet.Error:
+                return  # a model that was exported for a batch of 1, and hangs on it
+            twos = [port.shape for port in (*two.inputs, *two.outputs)]
+            two.close()
+            self.batchable = all(a and b and b == (2, *a[1:]) for a, b in zip(ones, twos))
+        if self.batchable:
+            self.input_shapes = [(-1, *shape[1:]) for shape in self.input_shapes]
+            self.output_shapes = [(-1, *shape[1:]) for shape in self.output_shapes]
+        one.close()
+
+    @property
+    def sizes(self) -> List[int]:
+        return planned_sizes(self.options.max_batch) if self.batchable else [1]
+
+    def make_runner(self, batch: int, shapes: Optional[Mapping[str, Shape]] = None) -> lenslet.Runner:
+        """`shapes`: of a model that is not `fixed`, those of a request."""
+        own = {name: (batch, *shape[1:]) for name, shape in self.shapes.items()}
+        return self.model.runner(
+            device=self.options.device,
+            threads=self.options.threads,
+            batch=batch,
+            precision=self.options.precision,
+            shapes={**own, **(shapes or {})} or None,
+            other_shapes=KEPT_SHAPES if shapes else 0,
+        )
+
+    # ---- Pictures ----
+
+    def _card_of(self, file: Optional[pathlib.Path]) -> Optional[lenslet.Card]:
+        """Its own, or the one that `lenslet classify` would take; none where neither fits the model."""
+        if file is not None:
+            card = lenslet.Card(file).bound(self.model)
+            if self._picture_index(card) is None:
+                raise lenslet.InvalidArgumentError(f"{file}: does not fit the inputs of {self.path}")
+            return card
+        try:
+            card = lenslet.Card.of(self.model)
+        except lenslet.Error:  # no classifier, as far as one can see
+            return None
+        self.assumed = not card.name and not self.path.with_name(f"{self.path.stem}.card.json").exists()
+        # Nothing is assumed of a network that takes pictures of any size: it hardly is a classifier.
+        return card if (self.fixed or not self.assumed) and self._picture_index(card) is not None else None
+
+    def _picture_index(self, card: lenslet.Card) -> Optional[int]:
+        """The input that its pictures go to, if that has the card's size."""
+        rows = (card.height, card.width, card.channels) if card.nhwc else (card.channels, card.height, card.width)
+        for index, port in enumerate(self.inputs):
+            if port.name == card.input:
+                shape = self.input_shapes[index]
+                fits = len(shape) == 4 and all(dim in (-1, row) for dim, row in zip(shape[1:], rows))
+                return index if fits and port.dtype in ("float32", "float16", "uint8") else None
+        return None
+
+    @property
+    def picture_name(self) -> str:
+        """What a BYTES input with pictures is called; the input's own name does as well."""
+        taken = any(port.name == "image" for i, port in enumerate(self.inputs) if i != self.picture_input)
+        return "encoded_image" if taken else "image"
+
+    def prepared(self, pictures: Sequence[bytes]) -> Array:
+        """[N,C,H,W] (or [N,H,W,C]) of N encoded pictures, of the input's type. RequestError for what is no picture."""
+        card = self.card
+        assert card is not None and self.picture_input is not None
+        rows = (card.height, card.width, card.channels) if card.nhwc else (card.channels, card.height, card.width)
+        batch = np.empty((len(pictures), *rows), np.float32)
+        for index, picture in enumerate(pictures):
+            try:
+                card.prepare(picture, out=batch[index])
+            except lenslet.Error as error:
+                where = f"picture {index + 1} of {len(pictures)}: " if len(pictures) > 1 else ""
+                raise RequestError("image", where + str(error)) from None
+        dtype = self.dtypes[self.picture_input]
+        if dtype == np.uint8:
+            return np.clip(np.rint(batch), 0, 255).astype(np.uint8)
+        return batch.astype(dtype, copy=False)
+
+    # ---- Requests ----
+
+    def read(self, request: Request, max_rows: int) -> Tuple[List[Optional[Array]], List[bytes]]:
+        """The request's inputs in the model's order, checked; None for the one that `pictures` are for."""
+        inputs: List[Optional[Array]] = [None] * len(self.inputs)
+        given: Dict[int, Shape] = {}
+        pictures: List[bytes] = []
+        for tensor in request.inputs:
+            index = self._numbers.get(tensor.name)
+            if tensor.datatype == "BYTES":
+                if self.picture_input is None:
+                    raise malformed(f"model '{self.name}' has no card and takes no BYTES: {quoted(tensor.name)}")
+                if index is None and tensor.name == self.picture_name:
+                    index = self.picture_input
+                if index != self.picture_input:
+                    raise malformed(f"input {quoted(tensor.name)}: pictures are for '{self.picture_name}'")
+            if index is None:
+                raise malformed(f"model '{self.name}' has no input {quoted(tensor.name)}")
+            if index in given:
+                raise malformed(f"input {quoted(tensor.name)} is given twice")
+            if tensor.datatype == "BYTES":
+                if not 1 <= len(tensor.shape) <= 2 or tensor.shape[1:] not in ((), (1,)):
+                    raise malformed(f"input {quoted(tensor.name)}: pictures are of shape [N] or [N,1]")
+                if not 1 <= tensor.shape[0] <= max_rows:
+                    raise malformed(f"input {quoted(tensor.name)}: 1 to {max_rows} pictures a request")
+                pictures = strings_of(tensor)
+                given[index] = (len(pictures),)
+                continue
+            datatype = DATATYPES[self.inputs[index].dtype]
+            if tensor.datatype != datatype:
+                raise malformed(f"input {quoted(tensor.name)}: is {datatype}, not {quoted(tensor.datatype)}")
+            shape = self.input_shapes[index]
+            if len(shape) != len(tensor.shape) or any(a not in (-1, b) for a, b in zip(shape, tensor.shape)):
+                raise malformed(
+                    f"input {quoted(tensor.name)}: shape {list(tensor.shape)} is not the model's {list(shape)}"
+                )
+            inputs[index] = array_of(tensor, self.dtypes[index])
+            given[index] = tensor.shape
+        for index, port in enumerate(self.inputs):
+            if index not in given:
+                raise malformed(f"model '{self.name}' wants input '{port.name}'")
+        self._check_rows(given, max_rows)
+        return inputs, pictures
+
+    def _check_rows(self, given: Mapping[int, Shape], max_rows: int) -> None:
+        if self.batchable:
+            rows = {shape[0] for shape in given.values()}
+            if len(rows) != 1:
+                raise malformed(f"model '{self.name}': inputs of {sorted(rows)} rows in one request")
+            if not 1 <= rows.pop() <= max_rows:
+                raise malformed(f"model '{self.name}': 1 to {max_rows} rows a request")
+        elif self.picture_input is not None:
+            shape = self.input_shapes[self.picture_input]
+            if shape[0] not in (-1, given[self.picture_input][0]):
+                raise malformed(f"model '{self.name}' takes {shape[0]} picture at a time")
+
+    def wanted(self, request: Request) -> List[Tuple[int, Wanted]]:
+        """The outputs asked for, each with its number."""
+        names = self._names
+        if not request.wanted:
+            return [(index, Wanted(name, request.binary)) for index, name in enumerate(names)]
+        found: List[Tuple[int, Wanted]] = []
+        for wanted in request.wanted:
+            if wanted.name not in names:
+                raise malformed(f"model '{self.name}' has no output {quoted(wanted.name)}")
+            found.append((names.index(wanted.name), wanted))
+        if len({index for index, _ in found}) != len(found):
+            raise malformed("an output is asked for twice")
+        return found
+
+    def classes(self, index: int, scores: Array, count: int) -> List[bytes]:
+        """Of output `index` and each of its rows the `count` best, "probability:class:label" or "value:class"."""
+        rows = scores.reshape(scores.shape[0] if scores.ndim > 1 else 1, -1)
+        count = min(count, rows.shape[1])
+        found: List[bytes] = []
+        card = self.card
+        if card is not None and self.outputs[index].name == card.output:
+            for row in rows:
+                top = card.top(row, count)
+                found += [f"{best.prob:f}:{best.index}{':' if best.label else ''}{best.label}".encode() for best in top]
+            return found
+        for row in rows:
+            order = np.argsort(-row.astype(np.float64), kind="stable")[:count]
+            found += [f"{float(row[best]):f}:{best}".encode() for best in order]
+        return found
+
+
+def _free_as_minus_one(port: lenslet.Port) -> Shape:
+    return tuple(dim if isinstance(dim, int) else -1 for dim in port.shape or ())
+
+
+class Repository:
+    """Models by name, in the order of the command line."""
+
+    def __init__(self) -> None:
+        self.models: Dict[str, ServedModel] = {}
+
+    def add(self, served: ServedModel) -> None:
+        self.models[served.name] = served
+
+    def find(self, name: object, version: object = "") -> ServedModel:
+        """RequestError("unknown") for a name or a version that is not served. Each model's only version is "1"."""
+        served = self.models.get(name) if isinstance(name, str) else None
+        if served is None:
+            raise RequestError("unknown", f"no model is named {quoted(name)}")
+        if version not in ("", "1", None):
+            raise RequestError("unknown", f"model '{served.name}' has no version {quoted(version)}")
+        return served
+
+
+def named(argument: str) -> Tuple[str, pathlib.Path]:
+    """(name, file) of "NAME=FILE", or of "FILE", whose name is the file's without its ending. ValueError for a name
+    that would not stand in a URL as it is."""
+    head, equals, tail = argument.partition("=")
+    name, path = (head, tail) if equals and os.sep not in head else ("", argument)
+    name = name or pathlib.Path(path).stem
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", name):
+        raise ValueError(f"{quoted(name)} is no name of a model (letters, digits, '_', '-', '.'): NAME={path}")
+    return name, pathlib.Path(path)

@@ -1,0 +1,109 @@
+"""The server's life: models planned, ports open, ready, and after a signal ready no more, drained, closed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from typing import Any, Awaitable, List, Optional
+
+import uvloop  # type: ignore[import-not-found, unused-ignore]
+
+from . import grpc_app, http_server
+from .http_app import HttpApp
+from .options import Options
+from .repository import Repository
+from .service import Limits, Service
+
+
+def run(options: Options, repository: Repository) -> None:
+    """Returns after SIGTERM or SIGINT. OSError for a port that is not to be had."""
+    loop = uvloop.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_until_complete(_Server(options, repository).live())
+    finally:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+class _Server:
+    def __init__(self, options: Options, repository: Repository) -> None:
+        self._options, self._repository = options, repository
+        self._http: Optional[http_server.Server] = None
+        self._http_task: Any = None
+        self._grpc: Any = None
+
+    async def live(self) -> None:
+        options = self._options
+        loop = asyncio.get_running_loop()
+        asked_to_stop = asyncio.Event()
+
+        def stop() -> None:
+            if asked_to_stop.is_set():  # the second time: at once
+                os._exit(1)
+            asked_to_stop.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop)
+        limits = Limits(options.max_body, options.max_requests, options.max_rows, options.seconds)
+        runners = options.runners or self._runners()
+        service = Service(self._repository, limits, runners, options.preparers, options.max_wait)
+        try:
+            where = await self._open(service)
+            print("lenslet: ready: " + ", ".join(where), flush=True)
+            await asked_to_stop.wait()
+            print(f"lenslet: stopping, {service.in_house} requests to be finished", file=sys.stderr, flush=True)
+            service.stopping = True
+            await asyncio.sleep(options.drain_seconds)  # ports stay open: whoever asks is told that we are not ready
+        finally:
+            await self._close()
+            await service.stop()
+
+    def _runners(self) -> int:
+        """One for each core, or, on CUDA, one."""
+        if any(served.device.startswith("cuda") for served in self._repository.models.values()):
+            return 1
+        return max(1, len(os.sched_getaffinity(0)) // self._options.threads)
+
+    async def _open(self, service: Service) -> List[str]:
+        """Opens the ports and says where. OSError."""
+        options = self._options
+        where: List[str] = []
+        if options.grpc_port is not None:
+            server = grpc_app.GrpcApp(service).server()
+            address = _shown(options.host, options.grpc_port)
+            try:
+                port = server.add_insecure_port(address)
+            except RuntimeError:
+                port = 0
+            if port == 0:
+                raise OSError(f"gRPC cannot listen on {address}")
+            where.append(f"gRPC on {_shown(options.host, port)}")
+            await server.start()
+            self._grpc = server
+        if options.http_port is not None:
+            listener = http_server.listening(options.host, options.http_port)
+            where.insert(0, f"HTTP on {_shown(options.host, listener.getsockname()[1])}")
+            connections = options.max_requests + options.max_connections
+            self._http = http_server.server(HttpApp(service), service.limits, connections, options.stop_seconds)
+            self._http_task = asyncio.get_running_loop().create_task(self._http.serve(sockets=[listener]))
+            while not self._http.started and not self._http_task.done():
+                await asyncio.sleep(0.01)
+        return where
+
+    async def _close(self) -> None:
+        """Closes the ports. Returns when all requests are answered, or their time is up."""
+        ends: List[Awaitable[Any]] = []
+        if self._http is not None:
+            self._http.should_exit = True
+            ends.append(self._http_task)
+        if self._grpc is not None:
+            ends.append(self._grpc.stop(self._options.stop_seconds))
+        await asyncio.gather(*ends)
+
+
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,514 @@
+"""bench_serve.py throughput MODEL...: what `lenslet serve` makes of the bare runner's throughput, on loopback.
+bench_serve.py soak: 100,000 requests of clients of which a third err; counts what is lost (nothing may be).
+bench_serve.py libraries: HTTP and gRPC servers for Python, with a handler that computes nothing.
+
+The load comes from a process of its own on the same cores, which it shares with the runners: the processor time of
+client, server and bare runner stands beside the rates. All are told apart by rounds that alternate. Run it with the
+package on PYTHONPATH (docs/serving.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import collections
+import json
+import math
+import os
+import pathlib
+import random
+import re
+import resource
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HERE = pathlib.Path(__file__).resolve()
+
+
+def processor_seconds(pid: int) -> float:
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def own_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def child(*arguments: object) -> dict:
+    """What a part of this program says, run in a process of its own."""
+    command = [sys.executable, str(HERE), *map(str, arguments)]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+class Server:
+    def __init__(self, *arguments: object) -> None:
+        command = [sys.executable, "-m", "lenslet", "serve", *map(str, arguments)]
+        command += ["--http-port=0", "--grpc-port=0", "--device=cpu"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        for line in self.process.stdout:
+            found = re.search(r"ready: HTTP on .*:(\d+), gRPC on .*:(\d+)", line)
+            if found:
+                self.http, self.grpc = int(found[1]), int(found[2])
+                return
+        raise SystemExit("the server did not start")
+
+    def metrics(self) -> dict:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(60)
+        finally:
+            self.process.kill()
+
+
+# ---- The bare runner ----
+
+
+def bare(model: str, runners: int, batch: int, seconds: float, picture: str) -> None:
+    """Says the images a second, and processor time an image, of threads that do nothing but run, and prepare the
+    picture before each, if there is one."""
+    import numpy as np
+
+    import lenslet
+
+    loaded = lenslet.Model(model)
+    made = [loaded.runner(device="cpu", threads=1, batch=batch) for _ in range(runners)]
+    port = made[0].inputs[0]
+    counts = [0] * runners
+    card = lenslet.Card.of(loaded) if picture else None
+    encoded = pathlib.Path(picture).read_bytes() if picture else b""
+    begin = threading.Barrier(runners + 1)
+    end = [math.inf]
+
+    def work(number: int) -> None:
+        x = np.empty(port.shape, port.dtype)
+        x[...] = np.random.default_rng(1).random(port.shape)
+        made[number](x)
+        begin.wait()
+        while time.perf_counter() < end[0]:
+            if card is not None:
+                for row in x:
+                    card.prepare(encoded, out=row)
+            made[number](x)
+            counts[number] += batch
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(runners)]
+    for thread in threads:
+        thread.start()
+    begin.wait()
+    began, used = time.perf_counter(), own_seconds()
+    end[0] = began + seconds
+    for thread in threads:
+        thread.join()
+    spent, images = time.perf_counter() - began, sum(counts)
+    print(json.dumps({"rate": images / spent, "processor_ms": (own_seconds() - used) / images * 1e3}))
+
+
+# ---- The load ----
+
+
+class Connection(asyncio.Protocol):
+    """Sends `request` again and again, as `next_due` says when; as little work as can be."""
+
+    def __init__(self, load: Load) -> None:
+        self.load, self.head, self.left, self.due = load, b"", -1, 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        self.transport = transport
+        self.send()
+
+    def send(self) -> None:
+        due = self.load.next_due()
+        if due is None:
+            self.transport.close()
+            self.load.closed()
+        elif (wait := due - time.perf_counter()) > 0:
+            self.load.loop.call_later(wait, self.send_now, due)
+        else:
+            self.send_now(due)
+
+    def send_now(self, due: float) -> None:
+        self.due = due
+        self.transport.write(self.load.request)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if error is not None:
+            self.load.failed(f"connection lost: {error!r}")
+
+    def data_received(self, data: bytes) -> None:
+        if self.left < 0:
+            self.head += data
+            at = self.head.find(b"\r\n\r\n")
+            if at < 0:
+                return
+            length = re.search(rb"(?i)\ncontent-length: (\d+)", self.head)
+            if not self.head.startswith(b"HTTP/1.1 200 ") or not length:
+                return self.load.failed(f"not answered: {self.head[:300]!r}")
+            self.left = int(length[1]) + at + 4 - len(self.head)
+            self.head = b""
+        else:
+            self.left -= len(data)
+        if self.left == 0:
+            self.left = -1
+            self.load.done(self.due)
+            self.send()
+
+
+class Load:
+    """Requests on some connections for a while: as fast as they are answered, or at `rate` a second, in which case a
+    request's time counts from when it should have been sent."""
+
+    def __init__(self, request: bytes, seconds: float, rate: float) -> None:
+        self.request, self.rate = request, rate
+        self.loop = asyncio.get_running_loop()
+        self.began = time.perf_counter()
+        self.end = self.began + seconds
+        self.sent = 0
+        self.times: list[float] = []
+        self.open = 0
+        self.all_closed = self.loop.create_future()
+
+    def next_due(self) -> float | None:
+        now = time.perf_counter()
+        if now >= self.end:
+            return None
+        self.sent += 1
+        return self.began + self.sent / self.rate if self.rate else now
+
+    def done(self, due: float) -> None:
+        self.times.append(time.perf_counter() - due)
+
+    def failed(self, why: str) -> None:
+        if not self.all_closed.done():
+            self.all_closed.set_exception(SystemExit(why))
+
+    def closed(self) -> None:
+        self.open -= 1
+        if self.open == 0:
+            self.all_closed.set_result(None)
+
+
+async def over_http(load: Load, port: int, connections: int) -> None:
+    load.open = connections
+    for _ in range(connections):
+        await load.loop.create_connection(lambda: Connection(load), "127.0.0.1", port)
+    await load.all_closed
+
+
+async def over_grpc(load: Load, port: int, connections: int) -> None:
+    import grpc
+
+    async def one(call) -> None:
+        while (due := load.next_due()) is not None:
+            await asyncio.sleep(max(0, due - time.perf_counter()))
+            await call(load.request)
+            load.done(due)
+
+    options = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options) as channel:
+        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        await asyncio.gather(*(one(call) for _ in range(connections)))
+
+
+def load(protocol: str, port: int, request: str, connections: int, seconds: float, rate: float) -> None:
+    import uvloop
+
+    async def all_of_it() -> Load:
+        made = Load(pathlib.Path(request).read_bytes(), seconds, rate)
+        await (over_grpc if protocol == "grpc" else over_http)(made, port, connections)
+        return made
+
+    used = own_seconds()
+    uvloop.install()
+    made = asyncio.run(all_of_it())
+    times = sorted(made.times)
+    said = {
+        "requests": len(times),
+        "rate": len(times) / (max(made.end, made.began + 1e-9) - made.began),
+        "processor_ms": (own_seconds() - used) / len(times) * 1e3,
+        "p50_ms": times[len(times) // 2] * 1e3,
+        "p99_ms": times[min(len(times) - 1, len(times) * 99 // 100)] * 1e3,
+    }
+    print(json.dumps(said))
+
+
+def http_request(name: str, input: tuple, more: dict | None = None) -> bytes:
+    """(name, datatype, shape, bytes) to model `name`, answered in binary."""
+    described = {
+        "name": input[0],
+        "datatype": input[1],
+        "shape": input[2],
+        "parameters": {"binary_data_size": len(input[3])},
+    }
+    head = json.dumps({"inputs": [described], "parameters": {"binary_data_output": True}, **(more or {})}).encode()
+    line = f"POST /v2/models/{name}/infer HTTP/1.1\r\nHost: a\r\nContent-Length: {len(head) + len(input[3])}\r\n"
+    return f"{line}Inference-Header-Content-Length: {len(head)}\r\n\r\n".encode() + head + input[3]
+
+
+def grpc_request(name: str, input: tuple) -> bytes:
+    from lenslet.serve.messages import message_classes
+
+    made = message_classes()["ModelInferRequest"](model_name=name)
+    made.inputs.add(name=input[0], datatype=input[1], shape=input[2])
+    made.raw_input_contents.append(input[3])
+    return made.SerializeToString()
+
+
+def spread(values: list) -> str:
+    return f"{statistics.median(values):.4g} ({min(values):.4g} to {max(values):.4g})"
+
+
+def throughput(arguments: argparse.Namespace) -> None:
+    import numpy as np
+
+    import lenslet
+
+    cores = len(os.sched_getaffinity(0))
+    with tempfile.TemporaryDirectory(prefix="lenslet-bench-") as folder:
+        for file in arguments.models:
+            port = lenslet.Model(file).runner(device="cpu", batch=1).inputs[0]
+            data = np.random.default_rng(1).random(port.shape).astype(port.dtype).tobytes()
+            datatype = {"float32": "FP32", "uint8": "UINT8"}[port.dtype]
+            input = (port.name, datatype, list(port.shape), data)
+            if arguments.picture:
+                picture = pathlib.Path(arguments.picture).read_bytes()
+                input = ("image", "BYTES", [1], len(picture).to_bytes(4, "little") + picture)
+            requests = {"http": http_request("net", input), "grpc": grpc_request("net", input)}
+            for protocol, request in requests.items():
+                pathlib.Path(folder, protocol).write_bytes(request)
+            with Server(f"net={file}", f"--max-batch={arguments.batch}", *arguments.server) as server:
+                of_file(arguments, file, server, folder, cores)
+
+
+def of_file(arguments: argparse.Namespace, file: str, server: Server, folder: str, cores: int) -> None:
+    print(
+        f"{pathlib.Path(file).name}, {arguments.connections} connections, "
+        f"{arguments.rounds} rounds of {arguments.seconds:g} s"
+    )
+    seen = collections.defaultdict(list)
+    best = 0.0
+    for _ in range(arguments.rounds):
+        rates = {}
+        for batch in (1, arguments.batch):
+            said = child("bare", file, cores, batch, arguments.seconds, arguments.picture)
+            rates[batch] = said["rate"]
+            seen[f"bare runners, batch {batch}", "rate"].append(said["rate"])
+            seen[f"bare runners, batch {batch}", "processor ms an image"].append(said["processor_ms"])
+        best = max(rates.values())
+        for protocol in arguments.protocols:
+            port = getattr(server, protocol)
+            request = f"{folder}/{protocol}"
+            before, used = server.metrics(), processor_seconds(server.process.pid)
+            said = child("load", protocol, port, request, arguments.connections, arguments.seconds, 0)
+            used = processor_seconds(server.process.pid) - used
+            after = server.metrics()
+            grown = {key: after[key] - before.get(key, 0) for key in after if key.startswith("lenslet_batch_size")}
+            rows = grown['lenslet_batch_size_sum{model="net"}']
+            for key, value in {
+                "rate": said["rate"],
+                "share of the bare runners' rate": said["rate"] / best,
+                "processor ms an image": used / said["requests"] * 1e3,
+                "of the client": said["processor_ms"],
+                "images a run": rows / grown['lenslet_batch_size_count{model="net"}'],
+                "p50 ms": said["p50_ms"],
+                "p99 ms": said["p99_ms"],
+            }.items():
+                seen[protocol, key].append(value)
+            rate = 0.7 * said["rate"]
+            said = child("load", protocol, port, request, 64, arguments.seconds, rate)
+            seen[f"{protocol} at 70 % of that", "p50 ms"].append(said["p50_ms"])
+            seen[f"{protocol} at 70 % of that", "p99 ms"].append(said["p99_ms"])
+    for (what, key), values in seen.items():
+        print(f"  {what:24} {key:32} {spread(values)}", flush=True)
+
+
+# ---- Soak ----
+
+
+async def soak_client(number: int, server: Server, count: int, kinds: list, totals: collections.Counter) -> None:
+    draw = random.Random(number)
+    stream = None
+    for _ in range(count):
+        kind, request, status = draw.choice(kinds)
+        if stream is None:
+            stream = await asyncio.open_connection("127.0.0.1", server.http)
+        reader, writer = stream
+        writer.write(request if kind != "half a request" else request[: draw.randrange(1, len(request))])
+        if kind in ("leaves", "half a request"):
+            await asyncio.sleep(draw.choice((0, 0, 0.001, 0.01)))
+            writer.close()
+            stream = None
+            totals[kind] += 1
+            continue
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 120)
+        body = await reader.readexactly(int(re.search(rb"\ncontent-length: (\d+)", head)[1]))
+        found = int(head.split()[1])
+        totals[kind] += 1
+        if found != status:
+            totals[f"WRONG: {kind}: {found} {body[:100]!r}"] += 1
+        if b"connection: close" in head:
+            writer.close()
+            stream = None
+
+
+def soak(arguments: argparse.Namespace) -> None:
+    """Models of the tests: lookup.onnx fails on some requests, rgb.onnx takes pictures."""
+    sys.path.insert(0, str(ROOT / "tests" / "python"))
+    from serve_harness import ppm, write_models
+
+    with tempfile.TemporaryDirectory(prefix="lenslet-soak-") as folder:
+        write_models(pathlib.Path(folder))
+        good = http_request("lookup", ("x", "INT64", [2], (1).to_bytes(8, "little") * 2))
+        failing = http_request("lookup", ("x", "INT64", [1], (77).to_bytes(8, "little")))
+        picture = len(ppm(1, 2, 3)).to_bytes(4, "little") + ppm(1, 2, 3)
+        pictures = http_request("rgb", ("image", "BYTES", [1], picture))
+        broken = http_request("rgb", ("image", "BYTES", [1], b"\3\0\0\0GIF"))
+        unknown = http_request("nothing", ("x", "INT64", [1], bytes(8)))
+        malformed = good.replace(b"INT64", b"INT65").replace(b'"shape"', b'"shap\xff"')
+        kinds = [("good", good, 200)] * 8 + [("picture", pictures, 200)] * 2
+        kinds += [("failing", failing, 500), ("broken picture", broken, 400), ("malformed", malformed, 400),
+                  ("unknown", unknown, 404), ("leaves", good, 0), ("half a request", good, 0)]  # fmt: skip
+        files = [f"{folder}/{name}.onnx" for name in ("lookup", "rgb")]
+        with Server(*files) as server:
+            asyncio.run(soak_all(arguments, server, kinds))
+
+
+async def soak_all(arguments: argparse.Namespace, server: Server, kinds: list) -> None:
+    totals: collections.Counter = collections.Counter()
+    began = time.perf_counter()
+    clients = arguments.connections
+    shares = [arguments.requests // clients + (number < arguments.requests % clients) for number in range(clients)]
+    memory = []
+    clients = [soak_client(number, server, share, kinds, totals) for number, share in enumerate(shares)]
+
+    async def watch() -> None:
+        while True:
+            memory.append(resident_mib(server.process.pid))
+            await asyncio.sleep(1)
+
+    watching = asyncio.create_task(watch())
+    await asyncio.gather(*clients)
+    watching.cancel()
+    seconds = time.perf_counter() - began
+    for _ in range(100):
+        await asyncio.sleep(0.1)
+        metrics = server.metrics()
+        if metrics["lenslet_requests_in_house"] == 0:
+            break
+    for kind, count in sorted(totals.items()):
+        print(f"  {count:7} {kind}")
+    failures = collections.Counter()
+    for key, value in metrics.items():
+        if key.startswith("lenslet_failures_total"):
+            failures[re.search('kind="([a-z_]+)"', key)[1]] += int(value)
+    done = int(sum(value for key, value in metrics.items() if key.startswith("lenslet_request_seconds_count")))
+    requests = int(sum(value for key, value in metrics.items() if key.startswith("lenslet_requests_total")))
+    print(f"  the server counted {requests} requests: {done} done, {dict(failures)}, in the house at the end: "
+          f"{metrics['lenslet_requests_in_house']:.0f}")  # fmt: skip
+    print(
+        f"  {seconds:.0f} s, resident memory {memory[min(5, len(memory) - 1)]:.0f} MiB early, "
+        f"{memory[-1]:.0f} MiB at the end"
+    )
+    answered = totals["good"] + totals["picture"]
+    sent = sum(totals.values())
+    assert sent == arguments.requests and not [kind for kind in totals if kind.startswith("WRONG")], totals
+    assert failures["run"] == totals["failing"] and failures["unknown"] == totals["unknown"]
+    assert failures["malformed"] + failures["image"] == totals["malformed"] + totals["broken picture"]
+    assert answered <= done <= answered + totals["leaves"] + totals["half a request"]
+    assert requests == done + sum(failures.values()) and metrics["lenslet_requests_in_house"] == 0
+    print("  nothing was lost")
+
+
+def resident_mib(pid: int) -> float:
+    pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+# ---- Libraries ----
+
+
+def libraries(arguments: argparse.Namespace) -> None:
+    """Each answers requests of 3 KB and of 602 KB (an image of 224x224) with 40 bytes, behind JSON, as serve does."""
+    with tempfile.TemporaryDirectory(prefix="lenslet-bench-") as folder:
+        for elements in (784, 150528):
+            input = ("x", "FP32", [1, elements], bytes(4 * elements))
+            pathlib.Path(folder, "http").write_bytes(http_request("net", input))
+            pathlib.Path(folder, "grpc").write_bytes(grpc_request("net", input))
+            seen = collections.defaultdict(list)
+            for _ in range(arguments.rounds):
+                for library in arguments.libraries:
+                    of_library(library, folder, arguments, seen)
+            print(f"{4 * elements} bytes a request")
+            for (library, key), values in seen.items():
+                print(f"  {library:24} {key:28} {spread(values)}", flush=True)
+
+
+def of_library(library: str, folder: str, arguments: argparse.Namespace, seen: dict) -> None:
+    command = [sys.executable, str(HERE.with_name("serve_libraries.py")), library]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        port = int(process.stdout.readline())
+        protocol = "grpc" if library.startswith("grpc") else "http"
+        child("load", protocol, port, f"{folder}/{protocol}", 16, 0.5, 0)
+        used = processor_seconds(process.pid)
+        said = child("load", protocol, port, f"{folder}/{protocol}", 16, arguments.seconds, 0)
+        used = processor_seconds(process.pid) - used
+        seen[library, "requests a second"].append(said["rate"])
+        seen[library, "processor us a request"].append(used / said["requests"] * 1e6)
+        seen[library, "p99 ms"].append(said["p99_ms"])
+    finally:
+        process.kill()
+        process.wait()
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["bare"]:
+        return bare(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]), sys.argv[6])
+    if sys.argv[1:2] == ["load"]:
+        protocol, port, request, connections, seconds, rate = sys.argv[2:]
+        return load(protocol, int(port), request, int(connections), float(seconds), float(rate))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(required=True, metavar="throughput|soak|libraries")
+    verb = verbs.add_parser("throughput")
+    verb.add_argument("models", nargs="+")
+    verb.add_argument("--picture", default="", help="send this file in place of a tensor")
+    verb.add_argument("--batch", type=int, default=8)
+    verb.add_argument("--connections", type=int, default=32)
+    verb.add_argument("--protocols", nargs="+", default=["http", "grpc"])
+    verb.add_argument("--rounds", type=int, default=5)
+    verb.add_argument("--seconds", type=float, default=4)
+    verb.add_argument(
+        "--server", action="append", default=[], help="an option for the server: --server=--max-wait-ms=2"
+    )
+    verb.set_defaults(run=throughput)
+    verb = verbs.add_parser("soak")
+    verb.add_argument("--requests", type=int, default=100000)
+    verb.add_argument("--connections", type=int, default=64)
+    verb.set_defaults(run=soak)
+    verb = verbs.add_parser("libraries")
+    verb.add_argument("--libraries", nargs="+", default=["uvicorn", "uvicorn-h11", "starlette", "granian", "aiohttp",
+                                                         "grpc.aio", "grpc-threads"])  # fmt: skip
+    verb.add_argument("--rounds", type=int, default=5)
+    verb.add_argument("--seconds", type=float, default=2)
+    verb.set_defaults(run=libraries)
+    arguments = parser.parse_args()
+    arguments.run(arguments)
+
+
+if __name__ == "__main__":
+    main()
