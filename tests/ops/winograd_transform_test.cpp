@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ops/conv/winograd_filter.h"
+#include "tests/random_seed.h"
 
 namespace lenslet::test {
 namespace {
@@ -131,7 +132,7 @@ void check_form(double amplification) {
     for (const double x : row) CHECK(static_cast<double>(static_cast<float>(x)) == x);
   CHECK(winograd_amplification<M, R>() == doctest::Approx(amplification).epsilon(0.01));
 
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = random_seed();
   CAPTURE(seed);
   // In double it is the convolution, up to double's own roundings.
   CHECK(errors_of<M, R, double>(3, 50, seed).worst < 1e-12);
