@@ -16,7 +16,7 @@ sanitize=0 cuda=()
 while [ $# -gt 0 ]; do
   case $1 in
     --sanitize) sanitize=1; shift ;;
-    --cuda) cuda=(-DLENSLET_CUDA=ON -DLENSLET_CUDA_LINE_INFO=OFF); shift ;;
+    --cuda) cuda=(-DLENSLET_CUDA=ON -DLENSLET_CUDA_LINE_INFO=OFF -DLENSLET_CUDA_QUICK=ON); shift ;;
     --) shift; break ;;
     -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) die "unknown option '$1'; see --help" ;;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/cuda_built.h"
 #include "lenslet/device.h"
 #include "lenslet/error.h"
 #include "tools/measuring/kernel_timer.h"
