@@ -29,12 +29,37 @@ make_peers
 make_cutlass
 [ -d ../shared/data ] || say "no ../shared/data: the tests over the shared models and photos will report as skipped"
 
+# failures_in FOLDER: what each test that failed there said of errors, else its last lines, so that it stands at the end
+# of the log; and the seed of what was drawn (LENSLET_TEST_SEED).
+failures_in() {
+  local name output
+  output=$(mktemp)
+  while IFS=: read -r _ name; do
+    say "failed in $1: $name"
+    awk -v name="$name" '/^[0-9]+\/[0-9]+ Testing: / {own = substr($0, index($0, ": ") + 2) == name}
+      /^<end of output>/ {own = inside = 0} inside {print} own && /^Output:/ {inside = 1}' \
+      "$1/Testing/Temporary/LastTest.log" >"$output"
+    if grep -qE "$lenslet_errors" "$output"; then
+      grep -E -A 2 "$lenslet_errors" "$output" | grep -v LENSLET_TEST_SEED | head -n 40 || true
+    else
+      tail -n 20 "$output"
+    fi
+    grep LENSLET_TEST_SEED "$output" | tail -n 5 || true
+  done <"$1/Testing/Temporary/LastTestsFailed.log"
+  rm -f "$output"
+}
+lenslet_errors='ERROR|FAIL|Error|error:|what\(\)'
+
 # run_tests FOLDER CTEST_OPTIONS...
 run_tests() {
   local folder=$1
   shift
+  rm -f "$folder/Testing/Temporary/LastTestsFailed.log"
   ctest --test-dir "$folder" --output-on-failure --timeout 1200 --no-tests=error -j "$(nproc)" "$@" |
-    tee "$folder/ctest.log" || die "tests failed in $folder (log: $folder/ctest.log)"
+    tee "$folder/ctest.log" || {
+    [ ! -e "$folder/Testing/Temporary/LastTestsFailed.log" ] || failures_in "$folder"
+    die "tests failed in $folder (log: $folder/ctest.log)"
+  }
 }
 
 if [ $sanitize = 1 ]; then
