@@ -196,22 +196,26 @@ void check_lines() {
 }  // namespace
 
 TEST_CASE("conv/fft_transform/lines_are_what_the_definition_says") {
-  check_lines<16>();
   check_lines<20>();
   check_lines<24>();
+#ifndef LENSLET_SANITIZED
+  check_lines<16>();
   check_lines<32>();
   check_lines<36>();
   check_lines<40>();
+#endif
 }
 
 TEST_CASE("conv/fft_transform/tiles") {
   static_assert(fft_sizes == std::array{16, 20, 24, 32, 36, 40});
-  SUBCASE("16") { check_size<16>(); }
   SUBCASE("20") { check_size<20>(); }
   SUBCASE("24") { check_size<24>(); }
+#ifndef LENSLET_SANITIZED  // the two above have all radices
+  SUBCASE("16") { check_size<16>(); }
   SUBCASE("32") { check_size<32>(); }
   SUBCASE("36") { check_size<36>(); }
   SUBCASE("40") { check_size<40>(); }
+#endif
 }
 
 }  // namespace lenslet::test

@@ -19,14 +19,8 @@
 namespace lenslet::test {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef LENSLET_SANITIZED
 constexpr int drawn = 150;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr int drawn = 150;
-#else
-constexpr int drawn = 2500;
-#endif
 #else
 constexpr int drawn = 2500;
 #endif
