@@ -2,23 +2,27 @@
 # Installs what is missing, builds into build/test, and runs all tests. May be run twice; the second run only rebuilds
 # what changed.
 #
-# usage: tools/test.sh [--sanitize] [--cuda] [-- CTEST_OPTIONS...]
+# usage: tools/test.sh [--sanitize] [--cuda] [--wheel] [--cluster] [-- CTEST_OPTIONS...]
 #   --sanitize   afterwards also the whole suite under AddressSanitizer + UndefinedBehaviorSanitizer (build/asan) and
 #                the tests of the layers that use threads (base, ops, exec, c_api) under ThreadSanitizer (build/tsan)
 #   --cuda       for CI: build/test must have the CUDA half (else it has, where nvcc is found), without line information,
-#                which is a tenth of nvcc's time
+#                which is a tenth of nvcc's time, and not optimised by nvcc, which is half of it
+#   --wheel      also the Python wheel: built (tools/scripts/build_wheel.sh), installed into an empty environment, tried
+#   --cluster    also the tests over Ray and Spark (1.2 GB from PyPI, and Debian's Java), which skip otherwise
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/scripts/deps.sh
 trap 'die "stopped at line $LINENO"' ERR
 
-sanitize=0 cuda=()
+sanitize=0 wheel=0 cluster=() cuda=()
 while [ $# -gt 0 ]; do
   case $1 in
     --sanitize) sanitize=1; shift ;;
+    --wheel) wheel=1; shift ;;
+    --cluster) cluster=("${lenslet_cluster_packages[@]}"); shift ;;
     --cuda) cuda=(-DLENSLET_CUDA=ON -DLENSLET_CUDA_LINE_INFO=OFF -DLENSLET_CUDA_QUICK=ON); shift ;;
     --) shift; break ;;
-    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) die "unknown option '$1'; see --help" ;;
   esac
 done
@@ -26,6 +30,8 @@ done
 phase "installing what is missing"
 install_missing "${lenslet_build_packages[@]}" "${lenslet_test_packages[@]}"
 make_peers
+make_python_env "${cluster[@]}"
+[ ${#cluster[@]} = 0 ] || install_missing "${lenslet_java_packages[@]}"
 make_cutlass
 [ -d ../shared/data ] || say "no ../shared/data: the tests over the shared models and photos will report as skipped"
 
@@ -85,6 +91,13 @@ fi
 phase "building: build/test"
 configure build/test -DCMAKE_BUILD_TYPE=Release "${cuda[@]}"
 build build/test
+if [ $wheel = 1 ]; then
+  phase "building the Python wheel"
+  # With the kernels of build/test, which ccache has.
+  tools/scripts/build_wheel.sh ${cuda[@]:+--quick}
+  phase "testing the Python wheel"
+  tests/python/wheel_test.sh build/dist
+fi
 phase "testing"
 run_tests build/test "$@"
 phases_done

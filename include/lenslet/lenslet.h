@@ -234,7 +234,7 @@ typedef struct lenslet_run_options {
 } lenslet_run_options;
 
 /* Inputs in the model's order, of dtype and shape as planned. `outputs` NULL and 0, or one for each of the model's:
- * where results go; apart from each other. The CPU reads and writes them where they lie when `data` is 64-byte aligned,
+ * where results go; apart from each other. The CPU reads and writes them where they lie when `data` is 16-byte aligned,
  * inputs and outputs do not overlap, and the plan neither overwrites the input nor gives it back; else it copies, as
  * CUDA does: pinned and device memory at once, other memory by way of pinned memory. After an error outputs hold
  * anything. */

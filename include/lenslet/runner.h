@@ -70,7 +70,7 @@ class LENSLET_API Runner {
   std::span<const Tensor> run(std::span<const Tensor> inputs);
   std::span<const Tensor> run(const Tensor& input) { return run({&input, 1}); }
   /// The same on the app's memory, which must stay as it is during the call. The CPU reads inputs and writes outputs
-  /// where they lie if they are 64-byte aligned, apart from each other, and the plan neither overwrites the input nor
+  /// where they lie if they are 16-byte aligned, apart from each other, and the plan neither overwrites the input nor
   /// gives it back; else it copies, as does CUDA: from and to device memory on the device, pinned memory at once, other
   /// memory by way of pinned memory. The result has those outputs that are not `on_cuda`, empty() in place of others.
   /// Error(invalid_argument) as of run(), and for outputs that do not fit: nothing has run then, unless shapes follow

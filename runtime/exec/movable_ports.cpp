@@ -26,7 +26,7 @@ std::ptrdiff_t ports_in(const Plan& plan, const std::vector<ValueId>& ports, Val
 
 bool MovablePort::move(void* data) {
   void* const to = data == nullptr ? home_.data() : data;
-  if (tensors_.empty() || reinterpret_cast<std::uintptr_t>(to) % arena_alignment != 0) return false;
+  if (tensors_.empty() || reinterpret_cast<std::uintptr_t>(to) % app_alignment != 0) return false;
   if (to == at_) return true;
   for (Tensor* const tensor : tensors_) *tensor = Tensor::view(tensor->dtype(), tensor->shape(), to, tensor->format());
   at_ = to;

@@ -10,6 +10,10 @@
 
 namespace lenslet {
 
+/// Of the app's memory, to be read and written where it lies: what malloc() and NumPy give. Kernels load and store
+/// values unaligned; that vectors may cross lines of the cache takes less than a copy does.
+inline constexpr std::size_t app_alignment = 16;
+
 /// One input or output, and every tensor of the steps that lies in its memory: they move together.
 class MovablePort {
  public:
@@ -19,7 +23,7 @@ class MovablePort {
 
   const Tensor& home() const { return home_; }
   /// To `data`, which holds as many bytes; null: home. False when it stays where it is: at home, if it may not move, or
-  /// where it was, if `data` is not aligned as the arena is.
+  /// where it was, if `data` is not aligned to app_alignment.
   bool move(void* data);
 
  private:

@@ -106,6 +106,17 @@ TEST_CASE("exec/app_memory/copied_where_it_cannot_lie") {
     return runner.run(inputs, {.outputs = outputs})[0].clone();
   };
   CHECK(equal(at(odd, odd + x.bytes()), expected));  // neither is aligned
+  {
+    // Aligned to 16 bytes, as malloc() does: where it lies.
+    std::byte* const even = odd + 12;
+    std::memmove(even, odd, x.bytes());
+    std::byte* const behind = even + (x.bytes() + 15) / 16 * 16;
+    Addresses seen(runner);
+    CHECK(equal(at(even, behind), expected));
+    CHECK(seen.read == even);
+    CHECK(seen.written == behind);
+    runner.set_observer({});
+  }
   std::memcpy(block.data(), x.data(), x.bytes());
   CHECK(equal(at(block.data(), block.data()), expected));  // the output over the input
   // Outputs of the Runner's, given back.

@@ -5,11 +5,11 @@
 
 namespace lenslet::test {
 
-HostBlock::HostBlock(std::size_t bytes, std::size_t alignment)
-    : Block(bytes), memory_(DType::u8, Shape{static_cast<std::int64_t>(bytes + 2 * guard_bytes + alignment)}) {
+HostBlock::HostBlock(std::size_t bytes, std::size_t alignment, std::size_t beyond)
+    : Block(bytes), memory_(DType::u8, Shape{static_cast<std::int64_t>(bytes + 2 * guard_bytes + alignment + beyond)}) {
   void* data = static_cast<std::byte*>(memory_.data()) + guard_bytes;
   std::size_t space = bytes + guard_bytes + alignment;
-  begin_ = static_cast<std::byte*>(std::align(alignment, bytes, data, space)) - guard_bytes;
+  begin_ = static_cast<std::byte*>(std::align(alignment, bytes, data, space)) + beyond - guard_bytes;
   std::memset(this->data(), static_cast<int>(poison), bytes);
   for (std::size_t i = 0; i < guard_bytes; ++i)
     for (const std::size_t at : {i, guard_bytes + bytes + i}) begin_[at] = guard(at);

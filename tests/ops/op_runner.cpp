@@ -215,7 +215,7 @@ std::vector<Tensor> run_between_guards(const OpRunner& runner, const Call& call,
   std::vector<Tensor> outputs, inputs(values.size()), before(values.size());
   for (std::size_t i = 0; i < problem.outputs().size(); ++i) {
     const TensorType& type = problem.outputs()[i];
-    output_blocks.push_back(runner.block(block_bytes(type, candidate.outputs[i], call.kernel.device())));
+    output_blocks.push_back(runner.value_block(block_bytes(type, candidate.outputs[i], call.kernel.device())));
     outputs.push_back(Tensor::view(type.dtype, type.shape, output_blocks[i]->data(), candidate.outputs[i]));
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -225,8 +225,8 @@ std::vector<Tensor> run_between_guards(const OpRunner& runner, const Call& call,
     before[i] = values[i].to_format(candidate.inputs[i]);
     poison_padding(before[i]);
     if (call.in_place != static_cast<int>(i)) {
-      input_blocks[i] =
-          runner.block(block_bytes({before[i].dtype(), before[i].shape()}, candidate.inputs[i], call.kernel.device()));
+      input_blocks[i] = runner.value_block(
+          block_bytes({before[i].dtype(), before[i].shape()}, candidate.inputs[i], call.kernel.device()));
       write(*input_blocks[i], before[i]);
     }
     Block& block = input_blocks[i] != nullptr ? *input_blocks[i] : *output_blocks[0];

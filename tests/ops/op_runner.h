@@ -32,6 +32,8 @@ class OpRunner {
   virtual std::vector<DeviceProfile> profiles(int threads) const = 0;
   /// Memory for tensors: aligned to 64 bytes, on a device to 256, or to `alignment` if that is more.
   virtual std::unique_ptr<Block> block(std::size_t bytes, std::size_t alignment = 64) const = 0;
+  /// Of an input or an output, aligned no better than an app's may be.
+  virtual std::unique_ptr<Block> value_block(std::size_t bytes) const { return block(bytes); }
   /// Runs what `call` bound, and waits for it.
   virtual void run(const BoundKernel& bound, const Call& call, KernelRun run) const = 0;
 };

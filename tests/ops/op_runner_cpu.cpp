@@ -54,6 +54,10 @@ class CpuOpRunner final : public OpRunner {
   std::unique_ptr<Block> block(std::size_t bytes, std::size_t alignment) const override {
     return std::make_unique<HostBlock>(bytes, alignment);
   }
+  // What malloc() and NumPy give, and no multiple of 32 (runtime/exec/movable_ports.h).
+  std::unique_ptr<Block> value_block(std::size_t bytes) const override {
+    return std::make_unique<HostBlock>(bytes, 64, 16);
+  }
   void run(const BoundKernel& bound, const Call& call, KernelRun run) const override {
     static std::array<ThreadPool, 3> pools{ThreadPool(1), ThreadPool(2), ThreadPool(3)};
     run.pool = &pools.at(static_cast<std::size_t>(call.device.units - 1));

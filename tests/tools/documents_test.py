@@ -29,6 +29,8 @@ not_run = (
     (r"tools/peers/(bench_peers|op_speed)[.]py ", "needs ONNX Runtime, and takes minutes"),
     (r"tools/peers/bench_(cpu_peers|start)[.]py ", "installs GB of peers, and takes a quarter of an hour"),
     (r"tools/peers/bench_(gpu|sparse)_peers[.]py ", "needs a GPU and PyTorch"),
+    (r"python3 -m venv |venv/bin/", "compiles, for minutes; tests/python runs the package"),
+    (r"tools/scripts/build_wheel[.]sh", "compiles, for minutes: tests/python/wheel_test.sh does it"),
     (r"models/convert/spconv_onnx[.]py ", "needs NumPy and onnx: spconv_onnx_test.py does it"),
     (r"refit_conv[.]py ", "takes what was measured on a GPU"),
 )
@@ -43,6 +45,7 @@ foreign_options = {
     "c_api_test.py": {"--update"},
     "nvcc": {"--compress-mode"},
     "doctest": {"--list-test-cases", "--test-case"},
+    "ld": {"--wrap"},
     "pkg-config": {"--cflags", "--libs", "--variable", "--static"},
 }
 
@@ -114,6 +117,11 @@ def of_lenslet(words):
     return next((name for name in (names, words[1] if len(words) > 1 else "") if name in known), "")
 
 
+def python_verbs():
+    """Verbs that the Python package adds to the command."""
+    return set(re.findall(r'"(\w+)": "lenslet[.]', (ROOT / "python/lenslet/__main__.py").read_text(encoding="utf-8")))
+
+
 def options_by_verb_once(cache={}):
     if not cache:
         cache.update(options_by_verb())
@@ -178,12 +186,13 @@ class Documents(Verb):
     def test_commands_stand_in_indented_blocks(self):
         for document in documents:
             for language in re.findall(r"^```(.+)$", document.read_text(encoding="utf-8"), re.MULTILINE):
-                self.must(language in ("c", "cmake", "cpp", "json", "text"), document.name, f"a block of {language}")
+                self.must(language in ("c", "cmake", "cpp", "json", "python", "text"), document.name, f"a block of {language}")
 
     def test_options_exist(self):
         known = options_by_verb_once()
         scripts = "\n".join((ROOT / file).read_text(encoding="utf-8") for file in self.files
                             if file.startswith("tools/") and file.endswith((".sh", ".py", "cudnn/main.cpp")))  # fmt: skip
+        package = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "python/lenslet").rglob("*.py"))
         foreign = set().union(*foreign_options.values()) | set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", scripts))
         for where, text in [*commands(), *spans()]:
             words = text.split()
@@ -193,6 +202,10 @@ class Documents(Verb):
                 for option in options:
                     self.must(option in foreign or any(option in names for names in known.values()), where,
                               f"nothing has the option {option}")  # fmt: skip
+                continue
+            if len(words) > 1 and words[1] in python_verbs():
+                for option in options:
+                    self.must(f'"{option}"' in package, where, f"lenslet {words[1]} has no {option}")
                 continue
             if len(words) > 1 and re.fullmatch(r"[a-z]+", words[1]):
                 self.must(verb.split()[:1] == words[1:2], where, f"no verb: {text}")
@@ -260,7 +273,7 @@ class Documents(Verb):
                 self.must(program in targets, where, f"no program {program}")
             self.must(not re.match(r"ninja\b(?!.* -C )", text), where, f"ninja without a folder: {text}")
             for folder in re.findall(r"(?<!\S)build/(\w+)", text):
-                made = names["configure"] | {"quickstart", "test", "packages", "peers", "cutlass"}
+                made = names["configure"] | {"quickstart", "test", "packages", "peers", "cutlass", "dist", "python"}
                 self.must(folder in made, where, f"nothing builds into build/{folder}")
 
 

@@ -36,6 +36,18 @@ bool are_probabilities(std::span<const float> scores) {
   return inside && std::abs(std::accumulate(scores.begin(), scores.end(), 0.0) - 1.0) < 0.15;
 }
 
+std::vector<ClassResult> best_classes(const Card& card, std::vector<float> scores, std::size_t count) {
+  // A second softmax would flatten probabilities to almost nothing; logits do not sum to 1 by chance. remark() tells.
+  if (card.softmax.value_or(true) && !are_probabilities(scores)) softmax(scores);
+  // Outputs below the offset (a background class, as some exports have) are no classes of the labels.
+  const auto skipped = static_cast<std::size_t>(std::max<std::int64_t>(card.class_offset, 0));
+  const std::int64_t shift = static_cast<std::int64_t>(skipped) - card.class_offset;
+  std::vector<ClassResult> best;
+  for (const ClassScore& score : top_k(std::span(scores).subspan(skipped), count))
+    best.push_back({score.index + shift, {}, score.score});
+  return best;
+}
+
 Classifier::Classifier(const Model& model, const Card& card, const std::optional<std::filesystem::path>& labels,
                        PlanOptions plan)
     : card_(card),
@@ -66,7 +78,7 @@ Classifier::Classifier(const Model& model, const Card& card, const std::optional
     for (float& value : input_.values<float>()) value = 0;
   }
   const auto& file = labels ? labels : card.labels;
-  if (file) labels_ = read_labels(*file, output_elems_ - card.class_offset);
+  if (file) labels_ = read_labels(*file, classes());
 }
 
 void Classifier::prepare(const Picture& picture, std::int64_t slot) {
@@ -89,18 +101,10 @@ std::vector<float> Classifier::raw_scores(std::int64_t slot) const {
 }
 
 std::vector<ClassResult> Classifier::top(std::int64_t slot, std::size_t count) const {
-  std::vector<float> scores = raw_scores(slot);
-  // A second softmax would flatten probabilities to almost nothing; logits do not sum to 1 by chance. remark() tells.
-  if (card_.softmax.value_or(true) && !are_probabilities(scores)) softmax(scores);
-  // Outputs below the offset (a background class, as some exports have) are no classes of the labels.
-  const auto skipped = static_cast<std::size_t>(std::max<std::int64_t>(card_.class_offset, 0));
-  const std::int64_t shift = static_cast<std::int64_t>(skipped) - card_.class_offset;
-  std::vector<ClassResult> best;
-  for (const ClassScore& score : top_k(std::span(scores).subspan(skipped), count)) {
-    const std::int64_t index = score.index + shift;
-    const bool named = index < static_cast<std::int64_t>(labels_.size());
-    best.push_back({index, named ? labels_[static_cast<std::size_t>(index)] : std::string(), score.score});
-  }
+  std::vector<ClassResult> best = best_classes(card_, raw_scores(slot), count);
+  for (ClassResult& result : best)
+    if (result.index < static_cast<std::int64_t>(labels_.size()))
+      result.label = labels_[static_cast<std::size_t>(result.index)];
   return best;
 }
 

@@ -24,6 +24,10 @@ struct ClassResult {
 /// Does the output look like probabilities: nothing outside [0, 1], and a sum of 1?
 bool are_probabilities(std::span<const float> scores);
 
+/// The `count` best classes of one image's output, best first, without labels: probabilities, unless card and values
+/// say that these are scores of another kind. The card's class_offset is less than the number of scores.
+std::vector<ClassResult> best_classes(const Card& card, std::vector<float> scores, std::size_t count);
+
 /// A model, its card and its labels, planned for up to `plan.batch` photos at once. Not thread-safe.
 class Classifier {
  public:
@@ -32,6 +36,7 @@ class Classifier {
              PlanOptions plan);
 
   std::int64_t batch() const { return batch_; }
+  std::int64_t classes() const { return output_elems_ - card_.class_offset; }  ///< labels have to be as many
   const PlanInfo& plan() const { return runner_.plan(); }
   /// Resizes, crops and normalises into `slot` of the next batch, 0 <= slot < batch(). On CUDA this is queued for the
   /// GPU where the model's input is f32, and waited for by run().

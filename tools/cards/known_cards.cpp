@@ -1,5 +1,8 @@
 #include "tools/cards/known_cards.h"
 
+#include <dlfcn.h>
+#include <link.h>
+
 #include <algorithm>
 #include <cctype>
 #include <string>
@@ -63,9 +66,16 @@ std::string_view to_string(FoundBy found_by) {
 }
 
 fs::path known_cards_folder() {
+  // Of what this code is in: the command, whose name in the list of loaded objects is empty, or a shared library.
+  Dl_info found{};
+  link_map* object = nullptr;
+  if (::dladdr1(reinterpret_cast<const void*>(&known_cards_folder), &found, reinterpret_cast<void**>(&object),
+                RTLD_DL_LINKMAP) == 0)
+    return {};
   std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  return program.parent_path().parent_path() / "share" / "lenslet" / "cards";
+  const bool command = object->l_name == nullptr || *object->l_name == '\0';
+  const fs::path binary = command ? fs::read_symlink("/proc/self/exe", error) : fs::canonical(object->l_name, error);
+  return binary.parent_path().parent_path() / "share" / "lenslet" / "cards";
 }
 
 std::optional<FoundCard> find_known_card(const fs::path& model_file, const fs::path& folder) {

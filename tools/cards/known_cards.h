@@ -19,7 +19,8 @@ struct FoundCard {
   FoundBy found_by = FoundBy::nothing;
 };
 
-/// share/lenslet/cards beside the folder of the running program: models/cards, as installed or in a build folder.
+/// share/lenslet/cards beside the folder of the running program (or of the shared library
+/// that this is in): models/cards, as installed or in a build folder.
 std::filesystem::path known_cards_folder();
 
 /// The card in `folder` that knows the contents of `model_file` (which is only read where a card names its size), or

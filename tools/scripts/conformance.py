@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Writes docs/conformance.md: how many of ONNX's own backend cases pass, and why the others are not run.
 
-    conformance.py LENSLET [--onnx FOLDER] [--debian FOLDER] [--cuda RESULT.json...]
-    conformance.py LENSLET --check [--without-light]
+    conformance.py LENSLET [--onnx FOLDER] [--debian FOLDER] [--cuda RESULT.json...] [--backend RESULT.json...]
+    conformance.py LENSLET --check [--without-light] [--backend RESULT.json]
                                        writes nothing; exit code 1 where the document says otherwise than a run
     conformance.py --section NAME=FILE puts what another tool wrote (torchvision, differential) into its section
 
 --onnx is what write_onnx_cases.py wrote (build/peers/onnx-cases), --debian Debian's libonnx-testdata; each may be
 absent with --check, and its numbers are then not looked at. --cuda are results of `lenslet check FOLDER --json --device
-cuda` over the same folders, from a machine with a GPU; without them the document's CUDA half stays as it is.
-Python's standard library is enough.
+cuda` over the same folders, from a machine with a GPU; without them the document's CUDA half stays as it is. --backend
+are what onnx_runner.py printed, of either device; each case is then compared with what `check` says of it. Python's
+standard library is enough.
 """
 
 import argparse
@@ -135,6 +136,47 @@ def only_on_cuda(cpu, cuda):
     return text
 
 
+def backend(runs, checked):
+    """Of the results of onnx_runner.py, and of the results of `check` on the CPU."""
+    verdicts = {(case["suite"], case["case"]): case for result in checked for case in by_suite(result)}
+    text = table("cases", "device", "passed", "failed", "skipped")
+    said = ""
+    for run in runs:
+        tally = collections.Counter((case["suite"], case["status"]) for case in run["cases"])
+        for suite in (suite for suite in SUITES if any(of == suite for of, _ in tally)):
+            of = [tally[suite, status] for status in ("passed", "failed", "skipped")]
+            text += row(f"onnx {run['onnx']} {suite}", run["device"], *of)
+        if run["device"] != "CPU" or PACKAGES[0] != f"onnx {run['onnx']}":
+            continue
+        differing = [difference for case in run["cases"] if (difference := differs(case, verdicts))]
+        whole = "no case has another verdict or another reason" if not differing else f"{len(differing)} differ:"
+        said = f"\nBeside `lenslet check` on the CPU, case by case: {whole}"
+        said += "".join(f"\n- {line}" for line in differing) if differing else "."
+    return text + said
+
+
+def by_suite(result):
+    for case in result["cases"]:
+        path = pathlib.PurePath(case["case"])
+        if PACKAGES["libonnx-testdata" in case["case"]] == PACKAGES[0]:
+            name = re.sub("^light_", "test_", path.name)
+            yield {"suite": path.parent.name, "case": name, "status": case["status"], "reason": case.get("reason", "")}
+
+
+def differs(case, verdicts):
+    """In words, or None."""
+    known = verdicts.get((case["suite"], case["case"]))
+    name = f"{case['suite']}/{case['case']}"
+    if known is None:
+        return f"{name} is none of its cases"
+    status = known["status"].replace("unsupported", "skipped")
+    if status != case["status"]:
+        return f"{name}: {case['status']} ({case['reason']}), there {status} ({known['reason']})"
+    if status == "skipped" and group(case["reason"]) != group(known["reason"]):
+        return f"{name}: {case['reason']}; there {known['reason']}"
+    return None
+
+
 TEMPLATE = """# Conformance
 
 Written by `tools/scripts/conformance.py`: numbers of a run, none by hand. What a verdict means stands in
@@ -153,6 +195,18 @@ Debian's libonnx-testdata.
 | cases | device | passed | failed | not run |
 |---|---|---|---|---|
 | onnx 1.23.2 node | CUDA | 1133 | 0 | 751 |
+<!-- end -->
+
+## ONNX's own runner
+
+`onnx.backend.test.runner` over `lenslet.backend` (the Python package), its own comparison: every element within
+1e-3 of the expected one and 1e-7, integers too, of the same type and shape. All cases of the package run: the networks
+that its runner calls real are the light ones, which lie in the package, so that nothing is downloaded. "Skipped" is
+what lenslet refused, by its own reason (`lenslet.UnsupportedError`), when the model was prepared or, where shapes and
+values come only then, run. Older releases on which cases fail expect what ONNX has mended since: qlinearmatmul of int8 wrapped at 8 bits
+up to 1.21, l2normalization of zeros was NaN up to 1.20.
+
+<!-- backend -->
 <!-- end -->
 
 ## Cases that are not run on the CPU
@@ -185,12 +239,16 @@ def put(document, name, text):
     return re.sub(pattern, lambda _: f"<!-- {name} -->\n{text.strip()}\n<!-- end -->", document, flags=re.DOTALL)
 
 
+def section_of(document, name):
+    found = re.search(rf"<!-- {name} -->\n(.*?)<!-- end -->", document, re.DOTALL)
+    return found[1] if found else ""
+
+
 def numbers_of(document, package, left_out):
     """The document's CPU rows as far as they speak of one package, as a set of lines; without those of a suite."""
     lines, column, names = set(), None, 1
     for name in ("cpu", "not-run"):
-        section = re.search(rf"<!-- {name} -->\n(.*?)<!-- end -->", document, re.DOTALL)
-        for line in (section[1] if section else "").splitlines():
+        for line in section_of(document, name).splitlines():
             cells = [cell.strip() for cell in line.strip("|").split("|")]
             if name == "cpu":
                 lines |= {line} if cells[0].startswith(package) and cells[0] != f"{package} {left_out}" else set()
@@ -217,6 +275,7 @@ def main():
     parser.add_argument("--onnx", type=pathlib.Path, default=ROOT / "build" / "peers" / "onnx-cases")
     parser.add_argument("--debian", type=pathlib.Path, default="/usr/share/libonnx-testdata/data")
     parser.add_argument("--cuda", type=pathlib.Path, nargs="+", default=[])
+    parser.add_argument("--backend", type=pathlib.Path, nargs="+", default=[])
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--without-light", action="store_const", const="light", help="whole networks: slow in some builds")
     parser.add_argument("--section", metavar="NAME=FILE")
@@ -228,15 +287,20 @@ def main():
         return 0
     if not arguments.lenslet:
         parser.error("which lenslet?")
+    if arguments.backend and arguments.without_light:
+        parser.error("--backend is compared with all suites, --without-light leaves one out")
 
     present = [folder for folder in (arguments.onnx, arguments.debian) if folder.is_dir()]
     if len(present) < (1 if arguments.check else 2):
         sys.exit(f"skipped: neither {arguments.onnx} nor {arguments.debian} is there" if arguments.check
                  else f"{arguments.onnx} and {arguments.debian} must both be there")  # fmt: skip
     suites = [folder / suite for folder in present for suite in SUITES if suite != arguments.without_light]
-    counts, groups = count(run(arguments.lenslet, [folder for folder in suites if folder.is_dir()]))
+    checked = run(arguments.lenslet, [folder for folder in suites if folder.is_dir()])
+    counts, groups = count(checked)
     new = put(old, "cpu", counts_table(counts, "CPU"))
     new = put(new, "not-run", not_run(groups))
+    if arguments.backend:
+        new = put(new, "backend", backend([json.loads(file.read_text()) for file in arguments.backend], checked))
     failed = [case for cases in groups.values() for case in cases if case["status"] == "failed"]
     for case in failed:
         print(f"failed: {case['case']}: {case['reason']}")
@@ -248,6 +312,9 @@ def main():
                 for line in sorted(lines):
                     print(f"{sign} {package}: {line}")
                     wrong += 1
+        if arguments.backend and (old_backend := section_of(old, "backend")) != (now := section_of(new, "backend")):
+            print(f"- {old_backend}\n+ {now}")
+            wrong += 1
         return 1 if wrong or failed else 0
     if arguments.cuda:
         cuda_counts, cuda_groups = count([json.loads(file.read_text()[file.read_text().index("{"):])

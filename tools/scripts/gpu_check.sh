@@ -55,6 +55,7 @@ if [ -n "$pack" ]; then
   for extra in tests/cuda/lenslet-bench-{implicit-gemm,winograd,fft,gemm-cute,sparse-conv} tools/peers/cudnn/bench-cudnn; do
     [ ! -x "$build/$extra" ] || programs+=("$build/$extra")
   done
+  [ ! -f "$build/python/liblenslet_python.so" ] || programs+=("$build/python/liblenslet_python.so")
   for layer in "${layers[@]}"; do programs+=("$build/tests/$layer/lenslet-test-$layer"); done
   for program in "${programs[@]}"; do
     mkdir -p "$pack/$(dirname "${program#"$build"/}")"
@@ -131,6 +132,14 @@ fi
 if wants tests; then
   step device-tests "$tests"
   sharded op-tests "$op_tests" "$op_tests"
+  # The Python package with tensors of PyTorch's on the device.
+  library=$(realpath "$build/python/liblenslet_python.so")
+  if [ -f "$library" ] && python3 -c 'import numpy, torch' 2>/dev/null; then
+    step python env PYTHONPATH="$PWD/python:$PWD/tests/python" LENSLET_LIBRARY="$library" \
+      python3 -B -m unittest -v torch_test runner_test
+  else
+    note skipped python "no PyTorch, or no $library"
+  fi
 fi
 
 models=(squeezenet1.1 resnet50 mobilenetv2-nhwc mnist-cntk cifar10-cnn4 cifar10-resnet20 ultraface-rfb-320

@@ -139,8 +139,8 @@ ExitCode classify(const Options& options) {
   if (const std::int64_t fixed = model.inputs()[bound.input].dims[0]; fixed > 1) plan.batch = fixed;
   std::optional<std::filesystem::path> labels;
   if (!options.labels.empty()) labels = options.labels;
-  if (!labels && !found.card.labels && bound.classes - found.card.class_offset == 1000) {
-    labels = imagenet_labels();
+  if (!labels) {
+    labels = assumed_labels(found.card, bound);
     if (labels) note("1000 classes without names: assuming ImageNet's (--labels names others)");
   }
   print_device_note(plan);

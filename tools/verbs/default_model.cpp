@@ -24,6 +24,11 @@ std::optional<std::filesystem::path> imagenet_labels() {
   return file;
 }
 
+std::optional<std::filesystem::path> assumed_labels(const Card& card, const BoundCard& bound) {
+  if (card.labels || bound.classes - card.class_offset != 1000) return std::nullopt;
+  return imagenet_labels();
+}
+
 std::filesystem::path default_model() {
   const auto file = cache_folder() / "efficientnet-lite0.onnx";
   std::error_code ignored;

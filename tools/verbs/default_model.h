@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <optional>
 
+#include "tools/cards/card.h"
+
 namespace lenslet::tool {
 
 /// $LENSLET_CACHE, else $XDG_CACHE_HOME/lenslet, else $HOME/.cache/lenslet; empty when none is set.
@@ -14,5 +16,7 @@ std::filesystem::path default_model();
 
 /// ImageNet's 1000 names as they came with the default model; nothing when they are not there.
 std::optional<std::filesystem::path> imagenet_labels();
+/// Those, for a model of 1000 classes whose card names no labels.
+std::optional<std::filesystem::path> assumed_labels(const Card& card, const BoundCard& bound);
 
 }  // namespace lenslet::tool

@@ -1,0 +1,59 @@
+"""lenslet: runs convolutional networks from ONNX files.
+
+    import lenslet
+    lenslet.classify("photo.jpg")                       # the default model (`lenslet fetch`)
+    runner = lenslet.Model("net.onnx").runner(threads=2)
+    scores = runner(x)                                  # NumPy, PyTorch, CuPy, or with DLPack
+
+Errors are lenslet.Error, of a class for each kind. docs/python.md says more.
+"""
+
+from __future__ import annotations
+
+from ._library import library as _native
+from ._library import text_of as _text_of
+from .cancel import Cancel
+from .card import Card, Prediction, read_labels
+from .classifier import Classifier, classify, default_model
+from .errors import (
+    CancelledError,
+    DeviceError,
+    Error,
+    FileError,
+    InternalError,
+    InvalidArgumentError,
+    InvalidImageError,
+    InvalidModelError,
+    LimitError,
+    UnsupportedError,
+)
+from .model import Model
+from .ports import Port
+from .runner import LayerEvent, Runner
+
+__version__: str = _text_of(_native.lenslet_version())
+
+__all__ = [
+    "Cancel",
+    "CancelledError",
+    "Card",
+    "Classifier",
+    "DeviceError",
+    "Error",
+    "FileError",
+    "InternalError",
+    "InvalidArgumentError",
+    "InvalidImageError",
+    "InvalidModelError",
+    "LayerEvent",
+    "LimitError",
+    "Model",
+    "Port",
+    "Prediction",
+    "Runner",
+    "UnsupportedError",
+    "__version__",
+    "classify",
+    "default_model",
+    "read_labels",
+]

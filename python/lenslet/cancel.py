@@ -1,0 +1,26 @@
+"""Ends runs from any thread."""
+
+from __future__ import annotations
+
+import ctypes
+
+from ._library import Handle, check, library
+
+
+class Cancel:
+    """Give one to ``runner(..., cancel=...)``; `request` ends such runs, now or later, with CancelledError.
+
+    It serves any number of runs, also at once, and cannot be taken back: make one for each request. On CUDA a network is
+    one launch, which is not stopped once it is made.
+    """
+
+    def __init__(self) -> None:
+        self._handle = Handle()
+        check(library.lenslet_cancel_create(ctypes.byref(self._handle)))
+
+    def request(self) -> None:
+        check(library.lenslet_cancel_request(self._handle))
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            library.lenslet_cancel_free(self._handle)

@@ -1,0 +1,139 @@
+"""Model cards: how a picture becomes an input, and what an output means (docs/model-card.md)."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import json
+import os
+from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from . import _arrays as arrays
+from ._library import Handle, check, library, taken_json
+from ._options import encoded
+from ._pictures import Image, picture_of
+from .errors import InvalidArgumentError
+from .model import Model
+
+
+class Prediction(NamedTuple):
+    """A class. ``label`` is "" without labels; ``prob`` is a score of another range where the model gives such."""
+
+    index: int  # type: ignore[assignment]
+    label: str
+    prob: float
+
+
+class Card:
+    """A card out of a file, or of the object that its JSON is. `Card.of` finds a model's.
+
+    InvalidArgumentError names a field that is wrong.
+    """
+
+    name: str
+    input: str
+    output: str
+    labels: Optional[Tuple[str, ...]]
+    softmax: Optional[bool]
+    height: int
+    width: int
+    channels: int
+    nhwc: bool
+    preparation: str
+
+    def __init__(self, source: Union[str, "os.PathLike[str]", Mapping[str, object]]) -> None:
+        handle = Handle()
+        if isinstance(source, Mapping):
+            text = encoded(json.dumps(source), "the card")
+            check(library.lenslet_card_read(b"card", text, ctypes.byref(handle)))
+        elif isinstance(source, (str, os.PathLike)):
+            check(library.lenslet_card_read(encoded(os.fspath(source), "the path"), None, ctypes.byref(handle)))
+        else:
+            raise InvalidArgumentError(f"a card is a path or a mapping, no {type(source).__name__}")
+        self._take(handle, None)
+
+    @classmethod
+    def of(cls, model: Model) -> Card:
+        """The card that the command takes: beside the model's file, else one that ships with lenslet, else what the
+        model's input lets assume."""
+        handle = Handle()
+        file = None if model.path is None else encoded(model.path, "the path")
+        check(library.lenslet_card_of(model._handle, file, ctypes.byref(handle)))
+        card = cls.__new__(cls)
+        card._take(handle, model)
+        return card
+
+    def bound(self, model: Model) -> Card:
+        """The same card with what it leaves to the model filled in. InvalidArgumentError where they do not fit."""
+        card = type(self).__new__(type(self))
+        card._handle, card._owner = self._handle, self
+        card._describe(model)
+        return card
+
+    def prepare(self, image: Image, out: Optional[np.ndarray[Any, Any]] = None) -> np.ndarray[Any, Any]:
+        """The picture as the network's input, as the command prepares it: float32 [C,H,W], or [H,W,C] of an nhwc card.
+
+        `out` is filled and given back instead of a fresh array: float32, contiguous, of that shape. InvalidImageError
+        for what is no picture, LimitError for one that is too large.
+        """
+        shape = (
+            (self.height, self.width, self.channels) if self.nhwc else (self.channels, self.height, self.width)
+        )
+        if out is None:
+            out = np.empty(shape, np.float32)
+        elif out.dtype != np.float32 or out.shape != shape or not out.flags.c_contiguous or not out.flags.writeable:
+            raise InvalidArgumentError(f"out has to be a contiguous array of float32{list(shape)}")
+        picture, held = picture_of(image)
+        check(library.lenslet_card_prepare(self._handle, picture, arrays.address(out), out.size))
+        del held
+        return out
+
+    def top(self, scores: Any, count: int = 5) -> List[Prediction]:
+        """The best classes of one image's output, best first: probabilities, by a softmax where card and values ask."""
+        values = np.ascontiguousarray(scores, np.float32).reshape(-1)
+        room = max(0, min(int(count), values.size))
+        classes, probs, found = (ctypes.c_int64 * room)(), (ctypes.c_float * room)(), ctypes.c_size_t()
+        check(
+            library.lenslet_card_top(
+                self._handle, arrays.address(values), values.size, room, classes, probs, ctypes.byref(found)
+            )
+        )
+        return predictions(classes, probs, found.value, self.labels)
+
+    def _take(self, handle: Handle, model: Optional[Model]) -> None:
+        self._handle = handle
+        self._owner: Optional[Card] = None
+        self._describe(model)
+
+    def _describe(self, model: Optional[Model]) -> None:
+        of = None if model is None else model._handle
+        fields: Mapping[str, Any] = taken_json(lambda text: library.lenslet_card_describe(self._handle, of, text))
+        self.name, self.input, self.output = fields["name"], fields["input"], fields["output"]
+        self.softmax, self.preparation = fields["softmax"], fields["preparation"]
+        self.height, self.width, self.channels = fields["height"], fields["width"], fields["channels"]
+        self.nhwc = fields["nhwc"]
+        self._class_offset: int = fields["class_offset"]
+        self._labels_file: Optional[str] = fields["labels_file"]
+        self.labels = None if self._labels_file is None else read_labels(self._labels_file)
+
+    def __del__(self) -> None:
+        if getattr(self, "_owner", None) is None and getattr(self, "_handle", None):
+            library.lenslet_card_free(self._handle)
+
+
+def read_labels(file: Union[str, "os.PathLike[str]"], classes: int = -1) -> Tuple[str, ...]:
+    """Class names, one a line. InvalidArgumentError when there are not `classes`, where that is not negative."""
+    name = encoded(os.fspath(file), "the path")
+    return tuple(taken_json(lambda text: library.lenslet_labels_read(name, classes, text)))
+
+
+def predictions(
+    classes: Iterable[int], probs: Iterable[float], count: int, labels: Optional[Sequence[str]]
+) -> List[Prediction]:
+    """The first `count`, with their names."""
+    return [
+        Prediction(index, labels[index] if labels is not None and index < len(labels) else "", prob)
+        for index, prob in itertools.islice(zip(classes, probs), count)
+    ]

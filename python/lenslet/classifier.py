@@ -1,0 +1,141 @@
+"""Pictures to classes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Iterable, Iterator, List, Mapping, Optional, Tuple, Union
+
+from . import _options as options
+from ._library import Handle, check, library, taken_json, taken_text
+from ._pictures import Image, picture_of
+from .card import Card, Prediction, predictions, read_labels
+from .errors import DeviceError, Error, InvalidArgumentError
+from .model import Model
+
+ModelOrPath = Union[Model, str, "os.PathLike[str]", bytes]
+CardOrPath = Union[Card, str, "os.PathLike[str]", Mapping[str, object]]
+
+
+def default_model() -> str:
+    """Where the default model lies (EfficientNet-Lite0). FileError until ``lenslet fetch`` has fetched it."""
+    return taken_text(library.lenslet_default_model)
+
+
+class Classifier:
+    """A model with its card and labels, planned for `batch` pictures at once. One thread at a time.
+
+    `model`: a Model, a path or bytes; None: the default model. `card`: None finds the model's, as the command does.
+    `labels`: a file with a class name a line, or the names; None: the card's. `device`, `threads`, `batch`, `precision`:
+    as of Model.runner(). A batch that the model's file fixes stays.
+    """
+
+    labels: Optional[Tuple[str, ...]]
+    batch: int
+    device: str
+
+    def __init__(
+        self,
+        model: Optional[ModelOrPath] = None,
+        card: Optional[CardOrPath] = None,
+        *,
+        labels: Union[str, "os.PathLike[str]", Iterable[str], None] = None,
+        device: str = "auto",
+        threads: int = 0,
+        batch: int = 1,
+        precision: Optional[str] = None,
+    ) -> None:
+        self.model = model if isinstance(model, Model) else Model(default_model() if model is None else model)
+        found = Card.of(self.model) if card is None else card if isinstance(card, Card) else Card(card)
+        self.card = found.bound(self.model)
+        made = options.plan_options(device=device, threads=threads, batch=batch, precision=precision)
+        names = self.card.labels
+        file: Optional[bytes] = None
+        if isinstance(labels, (str, os.PathLike)):
+            names = read_labels(labels)
+            file = options.encoded(os.fspath(labels), "labels")
+        elif labels is not None:
+            names = tuple(labels)
+        self._handle = Handle()
+        check(
+            library.lenslet_classifier_create(
+                self.model._handle, self.card._handle, file, made, ctypes.byref(self._handle)
+            )
+        )
+        fields = taken_json(lambda text: library.lenslet_classifier_describe(self._handle, text))
+        self.batch, self.device = fields["batch"], fields["device"]
+        self._classes: int = fields["classes"]
+        self.labels = names
+        if labels is not None and file is None and names is not None and len(names) != self._classes:
+            raise InvalidArgumentError(f"{len(names)} labels for {self._classes} classes")
+
+    def __call__(self, image: Image, top: int = 5) -> List[Prediction]:
+        """The `top` best classes of one picture, best first. InvalidImageError, FileError, LimitError."""
+        result = next(self.classify_stream((image,), top))
+        if isinstance(result, Error):
+            raise result
+        return result
+
+    def classify_each(self, images: Iterable[Image], top: int = 5) -> List[Union[List[Prediction], Error]]:
+        """The same of many, `batch` at a time. A broken picture gives its Error in its place and ends nothing."""
+        return list(self.classify_stream(images, top))
+
+    def classify_stream(self, images: Iterable[Image], top: int = 5) -> Iterator[Union[List[Prediction], Error]]:
+        """The same as they come: at most a batch of them is taken ahead of what is given back."""
+        count = options.whole(top, "top", 1, 1_000_000)
+        waiting: List[Optional[Error]] = []  # None: in a slot
+        slots = 0
+        for image in images:
+            error = self._prepare(image, slots)
+            waiting.append(error)
+            slots += error is None
+            if slots == self.batch or (slots == 0 and error is not None):
+                yield from self._finish(waiting, slots, count)
+                waiting, slots = [], 0
+        yield from self._finish(waiting, slots, count)
+
+    def _prepare(self, image: Image, slot: int) -> Optional[Error]:
+        try:
+            picture, held = picture_of(image)
+            check(library.lenslet_classifier_prepare(self._handle, picture, slot))
+            del held
+        except DeviceError:  # no picture's fault
+            raise
+        except Error as error:
+            return error
+        return None
+
+    def _finish(
+        self, waiting: List[Optional[Error]], slots: int, count: int
+    ) -> Iterator[Union[List[Prediction], Error]]:
+        if slots > 0:
+            check(library.lenslet_classifier_run(self._handle))
+        room = min(count, self._classes)
+        classes, probs, found = (ctypes.c_int64 * room)(), (ctypes.c_float * room)(), ctypes.c_size_t()
+        results: List[Union[List[Prediction], Error]] = []
+        slot = 0
+        for error in waiting:
+            if error is not None:
+                results.append(error)
+                continue
+            check(library.lenslet_classifier_top(self._handle, slot, room, classes, probs, ctypes.byref(found)))
+            results.append(predictions(classes, probs, found.value, self.labels))
+            slot += 1
+        yield from results  # all read before anything is given back: the next batch may be prepared meanwhile
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            library.lenslet_classifier_free(self._handle)
+
+
+def classify(
+    image: Image,
+    *,
+    model: Optional[ModelOrPath] = None,
+    card: Optional[CardOrPath] = None,
+    top: int = 5,
+    device: str = "auto",
+    threads: int = 0,
+) -> List[Prediction]:
+    """What is in a picture. Loads and plans the model each time: for many pictures make a Classifier."""
+    return Classifier(model, card, device=device, threads=threads)(image, top)

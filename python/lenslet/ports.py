@@ -1,0 +1,34 @@
+"""Inputs and outputs."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, NamedTuple, Optional, Tuple, Union
+
+from . import _structs as structs
+from ._dtypes import NAMES
+from ._library import check, text_of
+
+
+class Port(NamedTuple):
+    """An input or an output.
+
+    ``dtype`` is NumPy's name of it ("float32"; "bfloat16" and smaller ones as ml_dtypes calls them). ``shape`` has a
+    string for a dimension that is free, its name ("" where it has none), and is None where the rank is not known before
+    a run.
+    """
+
+    name: str
+    dtype: str
+    shape: Optional[Tuple[Union[int, str], ...]]
+
+
+def port_of(ask: Callable[[Any], int]) -> Port:
+    """The port that `ask` fills in."""
+    given = structs.made(structs.Port)
+    check(ask(given))
+    shape: Optional[Tuple[Union[int, str], ...]] = None
+    if given.rank >= 0:
+        shape = tuple(
+            int(given.dims[i]) if given.dims[i] >= 0 else text_of(given.dim_names[i]) for i in range(given.rank)
+        )
+    return Port(text_of(given.name), NAMES[given.dtype], shape)

@@ -1,0 +1,78 @@
+"""Verbs of the command for a Model, as objects: the command in a process of its own, which prints JSON."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+from typing import Any, Dict, List, Mapping, Optional, Type
+
+import numpy as np
+
+from .errors import (
+    DeviceError,
+    Error,
+    FileError,
+    InternalError,
+    InvalidArgumentError,
+    UnsupportedError,
+)
+
+# By exit code (`lenslet --help`). 3 is a model that does not run: this one was loaded, so that it asks for too much.
+_BY_EXIT: Dict[int, Type[Error]] = {
+    1: Error,
+    2: InvalidArgumentError,
+    3: UnsupportedError,
+    4: FileError,
+    5: DeviceError,
+    6: InternalError,
+}
+
+# Arguments whose option is named otherwise.
+_OPTIONS = {"algorithm": "conv-algorithm"}
+
+
+def _arguments(how: Mapping[str, Any], folder: pathlib.Path) -> List[str]:
+    made: List[str] = []
+    for name, value in how.items():
+        option = "--" + _OPTIONS.get(name, name).replace("_", "-")
+        if value is None or value is False:
+            continue
+        if value is True:
+            made.append(option)
+        elif name == "shapes":
+            made += [f"--shape={port}={'x'.join(map(str, dims))}" for port, dims in value.items()]
+        elif name == "inputs":
+            for number, (port, array) in enumerate(value.items()):
+                file = folder / f"input-{number}.npy"
+                np.save(file, np.asarray(array))
+                made.append(f"--input={port}={file}")
+        elif isinstance(value, (list, tuple)):
+            made.append(f"{option}={','.join(map(str, value))}")
+        else:
+            made.append(f"{option}={value}")
+    return made
+
+
+def run(
+    verb: str, model: Optional[bytes], path: Optional[str], external_data_dir: Any, how: Mapping[str, Any]
+) -> Dict[str, Any]:
+    """`how` are the verb's options, "_" for "-". An Error of the kind that the exit code tells where it prints none."""
+    if external_data_dir is not None:
+        raise UnsupportedError(f"{verb} reads weights beside the model's file only")
+    with tempfile.TemporaryDirectory(prefix="lenslet-") as made:
+        folder = pathlib.Path(made)
+        if model is not None:
+            path = str(folder / "model.onnx")
+            pathlib.Path(path).write_bytes(model)
+        command = [sys.executable, "-m", "lenslet", verb, "--json", *_arguments(how, folder), "--", str(path)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    if done.stdout.strip():
+        result: Dict[str, Any] = json.loads(done.stdout.decode("utf-8", "replace"))
+        return result
+    words = done.stderr.decode("utf-8", "replace").strip()
+    start = words.rfind("lenslet: error: ")
+    message = words[start + len("lenslet: error: ") :] if start >= 0 else words or f"exit code {done.returncode}"
+    raise _BY_EXIT.get(done.returncode, InternalError)(message.partition("\n")[0], message)

@@ -1,0 +1,137 @@
+// Cards for Python.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "c_api/last_error.h"
+#include "c_api/objects.h"
+#include "c_api/structs.h"
+#include "c_api/text.h"
+#include "python/native/objects.h"
+#include "python/native/picture.h"
+#include "tools/cards/known_cards.h"
+#include "tools/verbs/default_model.h"
+
+using namespace lenslet;
+using namespace lenslet::python;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Cards = c_api::Handles<CardObject>;
+
+// What is no UTF-8 in names becomes U+FFFD.
+char* text_of(const Json& json) {
+  return c_api::text_for_app(json.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+Json describe(const tool::Card& card, const Model* model) {
+  const ImageSpec& spec = card.spec;
+  Json json{{"name", card.name},
+            {"input", card.input},
+            {"output", card.output},
+            {"labels_file", card.labels ? Json(card.labels->string()) : Json()},
+            {"softmax", card.softmax ? Json(*card.softmax) : Json()},
+            {"class_offset", card.class_offset},
+            {"height", spec.height},
+            {"width", spec.width},
+            {"channels", spec.channels == ImageSpec::Channels::gray ? 1 : 3},
+            {"nhwc", spec.nhwc},
+            {"preparation", tool::describe(spec)}};
+  if (model == nullptr) return json;
+  const tool::BoundCard bound = tool::bind_card(card, *model);
+  json["input"] = model->inputs()[bound.input].name;
+  json["output"] = model->outputs()[bound.output].name;
+  if (const auto labels = card.labels ? card.labels : tool::assumed_labels(card, bound))
+    json["labels_file"] = labels->string();
+  return json;
+}
+
+}  // namespace
+
+lenslet_status lenslet_card_read(const char* file, const char* json, lenslet_card** card) {
+  return c_api::guarded([&] {
+    c_api::check_given(card, "card");
+    *card = nullptr;
+    c_api::check_given(file, "file");
+    *card = Cards::add(
+        std::make_shared<CardObject>(json == nullptr ? tool::read_card(file) : tool::parse_card(json, file)));
+  });
+}
+
+lenslet_status lenslet_card_of(lenslet_model* model, const char* model_file, lenslet_card** card) {
+  return c_api::guarded([&] {
+    c_api::check_given(card, "card");
+    *card = nullptr;
+    const auto of = c_api::Handles<c_api::ModelObject>::get(model);
+    *card = Cards::add(std::make_shared<CardObject>(model_file == nullptr ? tool::assumed_card(of->model)
+                                                                          : tool::card_of(of->model, model_file).card));
+  });
+}
+
+lenslet_status lenslet_card_free(lenslet_card* card) {
+  return c_api::guarded([&] { Cards::free(card); });
+}
+
+lenslet_status lenslet_card_describe(lenslet_card* card, lenslet_model* model, char** json) {
+  return c_api::guarded([&] {
+    c_api::check_given(json, "json");
+    *json = nullptr;
+    const auto object = Cards::get(card);
+    const auto of = model == nullptr ? nullptr : c_api::Handles<c_api::ModelObject>::get(model);
+    *json = text_of(describe(object->card, of == nullptr ? nullptr : &of->model));
+  });
+}
+
+lenslet_status lenslet_card_prepare(lenslet_card* card, const lenslet_picture* picture, float* input, size_t count) {
+  return c_api::guarded([&] {
+    const auto object = Cards::get(card);
+    const ImageSpec& spec = object->card.spec;
+    const std::int64_t channels = spec.channels == ImageSpec::Channels::gray ? 1 : 3;
+    const Shape shape =
+        spec.nhwc ? Shape{1, spec.height, spec.width, channels} : Shape{1, channels, spec.height, spec.width};
+    if (count != static_cast<std::size_t>(shape.elems()))
+      throw Error(ErrorKind::invalid_argument, fmt::format("room for {} numbers where {} come", count, shape.elems()));
+    c_api::check_given(input, "input");
+    Tensor tensor = Tensor::view(DType::f32, shape, input);
+    to_input(picture_of(picture).view(), spec, tensor);
+  });
+}
+
+lenslet_status lenslet_card_top(lenslet_card* card, const float* scores, size_t count, size_t room, int64_t* classes,
+                                float* probs, size_t* found) {
+  return c_api::guarded([&] {
+    const auto object = Cards::get(card);
+    c_api::check_given(found, "found");
+    if (count == 0) throw Error(ErrorKind::invalid_argument, "no scores");
+    if (object->card.class_offset >= static_cast<std::int64_t>(count))
+      throw Error(ErrorKind::invalid_argument,
+                  fmt::format("the card's output.class_offset is {}, and there are {} scores",
+                              object->card.class_offset, count));
+    *found = 0;
+    for (const tool::ClassResult& result : tool::best_classes(object->card, {scores, scores + count}, room)) {
+      classes[*found] = result.index;
+      probs[(*found)++] = result.prob;
+    }
+  });
+}
+
+lenslet_status lenslet_labels_read(const char* file, int64_t classes, char** json) {
+  return c_api::guarded([&] {
+    c_api::check_given(json, "json");
+    *json = nullptr;
+    c_api::check_given(file, "file");
+    *json = text_of(tool::read_labels(file, classes));
+  });
+}
+
+lenslet_status lenslet_default_model(char** file) {
+  return c_api::guarded([&] {
+    c_api::check_given(file, "file");
+    *file = nullptr;
+    *file = c_api::text_for_app(tool::default_model().string());
+  });
+}

@@ -1,0 +1,31 @@
+#pragma once
+// What the handles of python.h lead to.
+
+#include <mutex>
+
+#include "c_api/handles.h"
+#include "python/native/python.h"
+#include "tools/cards/card.h"
+#include "tools/cards/classifier.h"
+
+namespace lenslet::python {
+
+struct CardObject {
+  using Handle = lenslet_card;
+  static constexpr auto handle_name = "lenslet_card";
+  const tool::Card card;
+};
+
+struct ClassifierObject {
+  using Handle = lenslet_classifier;
+  static constexpr auto handle_name = "lenslet_classifier";
+
+  ClassifierObject(const Model& model, const tool::Card& card, const std::optional<std::filesystem::path>& labels,
+                   const PlanOptions& options)
+      : classifier(model, card, labels, options) {}
+
+  std::mutex mutex;  // one thread at a time; a second waits
+  tool::Classifier classifier;
+};
+
+}  // namespace lenslet::python

@@ -1,0 +1,231 @@
+"""Cards, classifiers and the command."""
+
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import lenslet
+import numpy as np
+from models import ROOT, shared_data, tiny_models
+
+SPEC = {
+    "name": "colours",
+    "model": "rgb.onnx",
+    "labels": "rgb.txt",
+    "input": {"name": "image", "layout": "NCHW", "channels": "RGB", "size": [224, 224]},
+    "resize": {"mode": "stretch", "filter": "bilinear", "antialias": True},
+    "crop": "none",
+    "normalize": {"scale": 0.00392156862745098, "mean": [0.0, 0.0, 0.0], "std": [1.0, 1.0, 1.0]},
+    "output": {"name": "scores", "softmax": True, "class_offset": 0},
+}
+
+
+def command(*arguments, **how):
+    return subprocess.run([sys.executable, "-m", "lenslet", *map(str, arguments)], capture_output=True, text=True, **how)
+
+
+class Pictures(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        temporary, cls.folder = tiny_models()
+        cls.addClassCleanup(temporary.cleanup)
+        cls.model = cls.folder / "rgb.onnx"
+        cls.card = cls.folder / "rgb.card.json"
+        cls.card.write_text(json.dumps(SPEC))
+
+    def test_kinds_of_pictures_give_the_same(self):
+        classify = lenslet.Classifier(self.model, device="cpu")
+        file = self.folder / "red.ppm"
+        pixels = np.empty((260, 300, 3), np.uint8)
+        pixels[:] = (250, 20, 30)
+        expected = classify(file)
+        self.assertEqual(expected[0].label, "red")
+        with_alpha = np.concatenate([pixels, np.full((260, 300, 1), 7, np.uint8)], 2)
+        for image in (str(file), file.read_bytes(), bytearray(file.read_bytes()), pixels, with_alpha, pixels[:, ::-1]):
+            with self.subTest(type(image)):
+                self.assertEqual(classify(image), expected)
+        gray = classify(np.full((20, 30), 100, np.uint8))
+        self.assertEqual(gray, classify(np.full((20, 30, 1), 100, np.uint8)))
+        self.assertEqual([p.prob for p in gray][0], [p.prob for p in gray][2])
+
+    def test_pil(self):
+        try:
+            from PIL import Image
+        except ImportError:
+            self.skipTest("PIL is not installed")
+        classify = lenslet.Classifier(self.model, device="cpu")
+        pixels = np.random.default_rng().integers(0, 256, (50, 70, 3), np.uint8)
+        self.assertEqual(classify(Image.fromarray(pixels)), classify(pixels))
+        self.assertEqual(classify(Image.fromarray(pixels).convert("RGBA")), classify(pixels))
+        self.assertEqual(classify(Image.fromarray(pixels[:, :, 0])), classify(pixels[:, :, 0]))
+        turned = Image.fromarray(pixels)
+        exif = turned.getexif()
+        exif[0x0112] = 6
+        with tempfile.NamedTemporaryFile(suffix=".png") as file:
+            turned.save(file.name, exif=exif)
+            with Image.open(file.name) as opened:
+                card = lenslet.Card(SPEC | {"labels": ""})
+                np.testing.assert_array_equal(card.prepare(opened), card.prepare(np.rot90(pixels, -1)))
+
+    def test_batches_are_as_one_by_one(self):
+        random = np.random.default_rng()
+        images = [random.integers(0, 256, (int(random.integers(1, 90)), 64, 3), np.uint8) for _ in range(11)]
+        one = lenslet.Classifier(self.model, device="cpu", threads=1)
+        alone = [one(image) for image in images]
+        for batch in (1, 2, 4, 16):
+            many = lenslet.Classifier(self.model, device="cpu", threads=1, batch=batch)
+            self.assertEqual(many.classify_each(images), alone)
+        self.assertEqual(one.classify_each([]), [])
+
+    def test_a_broken_picture_is_an_error_in_its_place(self):
+        classify = lenslet.Classifier(self.model, device="cpu", batch=3)
+        red, blue = ((self.folder / name).read_bytes() for name in ("red.ppm", "blue.ppm"))
+        results = classify.classify_each([b"", red, red[:200], blue, "none.jpg", np.zeros((2, 2)), 7, blue])
+        self.assertEqual(
+            [type(r) if isinstance(r, lenslet.Error) else r[0].label for r in results],
+            [
+                lenslet.InvalidImageError,
+                "red",
+                lenslet.InvalidImageError,
+                "blue",
+                lenslet.FileError,
+                lenslet.InvalidArgumentError,
+                lenslet.InvalidArgumentError,
+                "blue",
+            ],
+        )
+        with self.assertRaises(lenslet.InvalidImageError):
+            classify(b"no picture")
+
+    def test_a_stream_takes_a_batch_ahead_at_most(self):
+        taken = []
+
+        def images():
+            for i in range(9):
+                taken.append(i)
+                yield np.full((4, 4, 3), i, np.uint8)
+
+        stream = lenslet.Classifier(self.model, device="cpu", batch=4).classify_stream(images())
+        next(stream)
+        self.assertEqual(len(taken), 4)
+        self.assertEqual(len(list(stream)), 8)
+
+    def test_card_and_runner_are_the_classifier(self):
+        """What a server puts together of a Card and a Runner."""
+        image = np.random.default_rng().integers(0, 256, (90, 123, 3), np.uint8)
+        model = lenslet.Model(self.model)
+        card = lenslet.Card.of(model)
+        self.assertEqual((card.name, card.input, card.output), ("colours", "image", "scores"))
+        self.assertEqual((card.height, card.width, card.channels, card.nhwc), (224, 224, 3, False))
+        self.assertEqual(card.labels, ("red", "green", "blue"))
+        batch = np.empty((1, 3, 224, 224), np.float32)
+        self.assertIs(card.prepare(image, batch[0]).base, batch)
+        scores = model.runner(device="cpu", threads=1)(batch)[0]
+        self.assertEqual(card.top(scores, 2), lenslet.Classifier(model, device="cpu", threads=1)(image, 2))
+
+    def test_cards(self):
+        prepared = lenslet.Card(SPEC | {"labels": ""}).prepare(np.full((9, 9, 3), 255, np.uint8))
+        np.testing.assert_allclose(prepared, np.ones((3, 224, 224)), rtol=1e-6)
+        self.assertEqual(lenslet.Card(self.card).labels, ("red", "green", "blue"))
+        nhwc = lenslet.Card(SPEC | {"labels": "", "input": SPEC["input"] | {"layout": "NHWC", "size": [2, 5]}})
+        self.assertEqual(nhwc.prepare(np.zeros((9, 9, 3), np.uint8)).shape, (2, 5, 3))
+        for wrong in (SPEC | {"colour": "red"}, {"input": 3}, SPEC | {"crop": "left"}):
+            with self.subTest(wrong), self.assertRaisesRegex(lenslet.InvalidArgumentError, "^card: "):
+                lenslet.Card(wrong)
+        with self.assertRaises(lenslet.FileError):
+            lenslet.Card(self.folder / "none.card.json")
+        with self.assertRaises(lenslet.InvalidArgumentError):
+            lenslet.Card(3)
+        card = lenslet.Card(SPEC | {"labels": ""})
+        for out in (np.empty((3, 224, 223), np.float32), np.empty((3, 224, 224)), np.empty((224, 224, 3), np.float32).T):
+            with self.assertRaises(lenslet.InvalidArgumentError):
+                card.prepare(np.zeros((9, 9, 3), np.uint8), out)
+        with self.assertRaises(lenslet.InvalidArgumentError):
+            card.top(np.zeros(0, np.float32))
+
+    def test_labels(self):
+        names = ["rot", "grün", "blau"]
+        self.assertEqual(
+            lenslet.Classifier(self.model, labels=names, device="cpu")(self.folder / "blue.ppm")[0].label, "blau"
+        )
+        with self.assertRaisesRegex(lenslet.InvalidArgumentError, "2 labels for 3 classes"):
+            lenslet.Classifier(self.model, labels=names[:2], device="cpu")
+        two = self.folder / "two.txt"
+        two.write_text("a\nb\n")
+        with self.assertRaisesRegex(lenslet.InvalidArgumentError, "2 lines for 3 classes"):
+            lenslet.Classifier(self.model, labels=two, device="cpu")
+
+    def test_the_command_says_the_same(self):
+        done = command("classify", "--json", "--device", "cpu", "--model", self.model, self.folder / "red.ppm")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        top = json.loads(done.stdout)["results"][0]["top"]
+        here = lenslet.classify(self.folder / "red.ppm", model=self.model, device="cpu")
+        self.assertEqual([(t["index"], t["label"]) for t in top], [(p.index, p.label) for p in here])
+        for theirs, ours in zip(top, here):
+            self.assertAlmostEqual(theirs["prob"], ours.prob, places=6)
+
+    def test_the_default_model(self):
+        try:
+            lenslet.default_model()
+        except lenslet.FileError as error:
+            self.assertRegex(str(error), "default model is not there")
+            self.skipTest("the default model is not fetched")
+        photos = pathlib.Path(lenslet.default_model()).parent / "photos"
+        classifier = lenslet.Classifier(device="cpu", batch=2)
+        done = command("classify", "--json", "--device", "cpu", "--batch", 2, photos)
+        theirs = [[t["label"] for t in photo["top"]] for photo in json.loads(done.stdout)["results"]]
+        self.assertEqual([[p.label for p in top] for top in classifier.classify_each(sorted(photos.iterdir()))], theirs)
+
+    def test_shared_photos_are_prepared_as_by_the_command(self):
+        data = shared_data()
+        if data is None:
+            self.skipTest("shared/data is not there")
+        model = lenslet.Model(data / "models" / "squeezenet1.1.onnx")
+        photos = sorted(p for p in (data / "images" / "photos").iterdir() if p.suffix in (".jpg", ".jpeg", ".png", ".webp"))[:8]
+        done = command("classify", "--json", "--device", "cpu", "--model", model.path, *photos)
+        theirs = {photo["file"]: photo.get("top") for photo in json.loads(done.stdout)["results"]}
+        for photo, top in zip(photos, lenslet.Classifier(model, device="cpu").classify_each(photos)):
+            with self.subTest(photo.name):
+                wanted = theirs[str(photo)]
+                if wanted is None:
+                    self.assertIsInstance(top, lenslet.Error)
+                else:
+                    self.assertEqual([t["index"] for t in wanted], [p.index for p in top])
+                    np.testing.assert_allclose([t["prob"] for t in wanted], [p.prob for p in top], rtol=1e-5)
+
+
+class Command(unittest.TestCase):
+    def test_is_the_command(self):
+        self.assertRegex(command("--version").stdout, rf"^lenslet {lenslet.__version__}")
+        help = command("--help")
+        self.assertEqual(help.returncode, 0)
+        self.assertIn("classify", help.stdout)
+        wrong = command("clasify")
+        self.assertEqual(wrong.returncode, 2)
+        self.assertIn("did you mean classify?", wrong.stderr)
+        self.assertEqual(command("inspect", "none.onnx").returncode, 4)
+
+    def test_finds_the_known_cards(self):
+        """Beside the library lies share/lenslet/cards."""
+        temporary, folder = tiny_models()
+        self.addCleanup(temporary.cleanup)
+        model = (folder / "rgb.onnx").rename(folder / "resnet18.onnx")
+        known = lenslet.Card(ROOT / "models" / "cards" / "imagenet-224.card.json")
+        self.assertEqual(lenslet.Card.of(lenslet.Model(model)).name, known.name)
+
+    def test_is_interrupted(self):
+        arguments = [sys.executable, "-m", "lenslet", "classify", "-"]  # waits for a picture
+        pipe = subprocess.PIPE
+        with subprocess.Popen(arguments, stdin=pipe, stdout=pipe, stderr=pipe) as running:
+            time.sleep(1)
+            running.send_signal(signal.SIGINT)
+            self.assertNotEqual(running.wait(20), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,370 @@
+"""Models and runners: what goes in, what comes out, and what is refused."""
+
+import gc
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+import lenslet
+import numpy as np
+from models import tiny_models
+
+
+class _InFolder(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        temporary, cls.folder = tiny_models()
+        cls.addClassCleanup(temporary.cleanup)
+        cls.model = lenslet.Model(cls.folder / "rgb.onnx")
+        cls.segment = lenslet.Model(cls.folder / "segment.onnx")
+
+    def setUp(self):
+        self.x = np.random.default_rng().random((1, 3, 224, 224), np.float32)
+        self.exact = 10 * self.x.astype(np.float64).mean((2, 3))
+
+
+class Models(_InFolder):
+    def test_ports(self):
+        self.assertEqual(self.model.inputs, (lenslet.Port("image", "float32", ("N", 3, 224, 224)),))
+        self.assertEqual(self.model.outputs, (lenslet.Port("scores", "float32", ("N", 3)),))
+        runner = self.model.runner(device="cpu", batch=4)
+        self.assertEqual(runner.inputs[0].shape, (4, 3, 224, 224))
+        self.assertEqual(runner.outputs[0].shape, (4, 3))
+        self.assertEqual(runner.device, "cpu")
+
+    def test_bytes_and_paths_are_the_same(self):
+        data = (self.folder / "rgb.onnx").read_bytes()
+        for source in (data, bytearray(data), memoryview(data), str(self.folder / "rgb.onnx")):
+            np.testing.assert_array_equal(
+                lenslet.Model(source).runner(device="cpu")(self.x), self.model.runner(device="cpu")(self.x)
+            )
+
+    def test_errors_are_of_their_kinds(self):
+        missing = self.folder / "none.onnx"
+        with self.assertRaisesRegex(lenslet.FileError, "none.onnx.*No such file"):
+            lenslet.Model(missing)
+        self.assertTrue(issubclass(lenslet.FileError, OSError))
+        with self.assertRaisesRegex(lenslet.InvalidModelError, "^mine"):
+            lenslet.Model(b"no model at all", name="mine")
+        with self.assertRaises(lenslet.InvalidModelError) as caught:
+            lenslet.Model((self.folder / "rgb.onnx").read_bytes()[:-40])
+        self.assertEqual(caught.exception.kind, "invalid model")
+        for wrong in (3, None, 2.5, ["a"]):
+            with self.assertRaises(lenslet.InvalidArgumentError):
+                lenslet.Model(wrong)
+        with self.assertRaises(lenslet.InvalidArgumentError):
+            lenslet.Model("a\0b")
+
+    def test_plan_allocates_nothing_and_is_the_runners(self):
+        plan = self.model.plan(device="cpu", threads=1)
+        self.assertEqual([step["op"] for step in plan["steps"]][-1], "Gemm")
+        runner = self.model.runner(device="cpu", threads=1).plan
+        for each in (plan, runner):
+            each.pop("memory")
+        self.assertEqual(plan, runner)
+
+    def test_options_are_checked(self):
+        for how in (
+            {"threads": -1},
+            {"threads": 4096},
+            {"threads": "two"},
+            {"batch": 0},
+            {"device": "gpu"},
+            {"device": "cpu\0"},
+            {"precision": "fp7"},
+            {"shapes": {"image": (1,) * 9}},
+            {"shapes": {"photo": (1, 3, 224, 224)}},
+            {"other_shapes": -1},
+        ):
+            with self.subTest(how), self.assertRaises(lenslet.InvalidArgumentError):
+                self.model.runner(**{"device": "cpu", **how})
+        with self.assertRaises(lenslet.Error):
+            self.model.runner(device="cpu", algorithm="no such thing")
+        with self.assertRaises(TypeError):
+            self.model.runner(colour="red")
+
+    def test_verbs(self):
+        verified = self.model.verify(device="cpu", threads=1, inputs={"image": self.x})
+        self.assertEqual(verified["exceeded"], 0)
+        self.assertTrue(all(layer["passed"] for layer in verified["layers"]))
+        self.assertEqual(self.model.inspect(device="cpu")["inputs"][0]["name"], "image")
+        timed = lenslet.Model((self.folder / "rgb.onnx").read_bytes()).bench(device="cpu", seconds=0.01, threads=[1])
+        self.assertGreater(timed["results"][0]["ms"]["median"], 0)
+        with self.assertRaisesRegex(lenslet.InvalidArgumentError, "nothing"):
+            self.model.verify(shapes={"nothing": (1, 2)})
+
+
+class Runs(_InFolder):
+    def check(self, y, exact=None):
+        np.testing.assert_allclose(y, self.exact if exact is None else exact, rtol=2e-6)
+
+    def test_arrays_as_they_lie(self):
+        runner = self.model.runner(device="cpu", threads=2)
+        self.check(runner(self.x))
+        room = np.empty(self.x.size + 16, np.float32)
+        start = -room.ctypes.data % 64 // 4
+        for beyond in (0, 4, 1):  # on a line of the cache, on 16 bytes, on an element's 4
+            x = room[start + beyond : start + beyond + self.x.size].reshape(self.x.shape)
+            x[:] = self.x
+            np.testing.assert_array_equal(runner(x), runner(self.x))
+        frozen = self.x.copy()
+        frozen.flags.writeable = False
+        np.testing.assert_array_equal(runner(frozen), runner(self.x))
+
+    def test_other_layouts_are_copied(self):
+        runner = self.model.runner(device="cpu")
+        self.check(runner(self.x[:, :, ::-1]))
+        self.check(runner(np.asfortranarray(self.x)))
+        self.check(runner(self.x.astype(">f4")))
+        self.check(runner(self.x.tolist()))
+
+    def test_dlpack(self):
+        class Foreign:
+            def __init__(self, array):
+                self.array = array
+
+            def __dlpack__(self, **how):
+                return self.array.__dlpack__(**how)
+
+            def __dlpack_device__(self):
+                return self.array.__dlpack_device__()
+
+        self.check(self.model.runner(device="cpu")(Foreign(self.x)))
+
+        class Elsewhere(Foreign):
+            def __dlpack_device__(self):
+                return (2, 0)
+
+            def __dlpack__(self, **how):
+                raise BufferError("not on the host")
+
+        with self.assertRaisesRegex(lenslet.UnsupportedError, "input image"):
+            self.model.runner(device="cpu")(Elsewhere(self.x))
+
+    def test_names(self):
+        y = self.model.runner(device="cpu")({"image": self.x})
+        self.assertEqual(list(y), ["scores"])
+        self.check(y["scores"])
+        for wrong in ({}, {"photo": self.x}, {"image": self.x, "more": self.x}):
+            with self.assertRaisesRegex(lenslet.InvalidArgumentError, "where the model has image"):
+                self.model.runner(device="cpu")(wrong)
+
+    def test_out(self):
+        runner = self.model.runner(device="cpu")
+        out = np.full((1, 3), np.nan, np.float32)
+        self.assertIs(runner(self.x, out=out), out)
+        self.check(out)
+        named = {"scores": np.empty((1, 3), np.float32)}
+        self.check(runner({"image": self.x}, out=named)["scores"])
+        frozen = np.empty((1, 3), np.float32)
+        frozen.flags.writeable = False
+        for wrong in (np.empty((1, 4), np.float32), np.empty((1, 3)), np.empty((3, 1), np.float32).T[:, ::-1], frozen, []):
+            with self.subTest(wrong=type(wrong)), self.assertRaises(lenslet.InvalidArgumentError):
+                runner(self.x, out=wrong)
+        self.check(runner(self.x))  # and none of it stays
+
+    def test_results_are_fresh(self):
+        runner = self.model.runner(device="cpu")
+        first = runner(self.x)
+        kept = first.copy()
+        runner(1 - self.x)
+        np.testing.assert_array_equal(first, kept)
+
+    def test_arrays_are_read_and_written_where_they_lie(self):
+        """Copies would touch as many pages of the Runner's own memory: as those 4 bytes beyond a place for them do."""
+        code = (
+            "import resource, sys, numpy as np, lenslet\n"
+            "model, beyond = sys.argv[1], int(sys.argv[2])\n"
+            "runner = lenslet.Model(model).runner(device='cpu', threads=1, shapes={'image': (1, 3, 2000, 2000)})\n"
+            "make = lambda: np.ones(12_000_016, np.float32)[beyond : beyond + 12_000_000].reshape(1, 3, 2000, 2000)\n"
+            "x, y = make(), make()\n"
+            "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+            "runner(x, out=y)\n"
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+        )
+        kib = [
+            int(subprocess.check_output([sys.executable, "-c", code, self.folder / "segment.onnx", str(beyond)]))
+            for beyond in (4, 1)
+        ]
+        self.assertGreater(kib[1] - kib[0], 2 * 46_875 * 0.9, kib)
+
+    def test_other_shapes(self):
+        runner = self.segment.runner(device="cpu", shapes={"image": (1, 3, 8, 8)}, other_shapes=3)
+        for height, width in ((8, 8), (5, 9), (1, 1), (8, 8)):
+            x = np.random.default_rng().random((1, 3, height, width), np.float32)
+            np.testing.assert_allclose(runner(x), 10 * x, rtol=2e-6)
+            out = np.empty_like(x)
+            self.assertIs(runner(x, out=out), out)
+            np.testing.assert_allclose(out, 10 * x, rtol=2e-6)
+        with self.assertRaises(lenslet.InvalidArgumentError):
+            runner(x, out=np.empty((1, 3, 2, 2), np.float32))
+        with self.assertRaises(lenslet.InvalidArgumentError):
+            self.segment.runner(device="cpu", shapes={"image": (1, 3, 8, 8)})(x[:, :, :3])
+
+    def test_misfits_are_refused(self):
+        runner = self.model.runner(device="cpu")
+        for wrong in (
+            self.x.astype(np.float64),
+            self.x[0],
+            self.x[:, :2],
+            np.zeros((1,) * 9, np.float32),
+            np.array(["a"]),
+            np.array([1j]),
+            np.array([object()]),
+            "picture",
+            b"\0" * 16,
+            None,
+            object(),
+            3,
+            [[1], [1, 2]],
+        ):
+            with self.subTest(type(wrong)), self.assertRaises((lenslet.InvalidArgumentError, lenslet.UnsupportedError)):
+                runner(wrong)
+        for count in ((), (self.x, self.x)):
+            with self.assertRaisesRegex(lenslet.InvalidArgumentError, "where the model has 1"):
+                runner(*count)
+        self.check(runner(self.x))
+
+    def test_closed_and_freed(self):
+        with self.model.runner(device="cpu") as runner:
+            runner(self.x)
+        with self.assertRaises(lenslet.InvalidArgumentError):
+            runner(self.x)
+        runner.close()
+        runner = lenslet.Model(self.folder / "rgb.onnx").runner(device="cpu")  # whose Model is gone
+        gc.collect()
+        self.check(runner(self.x))
+
+    def test_observer(self):
+        runner = self.model.runner(device="cpu")
+        seen = []
+        runner.observe(seen.append)
+        y = runner(self.x)
+        self.assertEqual([event.step for event in seen], list(range(len(runner.plan["steps"]))))
+        np.testing.assert_array_equal(seen[-1].outputs[0], y)
+
+        def stop(event):
+            return event.step == 0
+
+        runner.observe(stop)
+        with self.assertRaises(lenslet.CancelledError):
+            runner(self.x)
+
+        def fail(event):
+            raise KeyError(event.name)
+
+        runner.observe(fail)
+        with self.assertRaises(KeyError):
+            runner(self.x)
+        refused = []
+
+        def again(_):
+            for ask in (lambda: runner(self.x), lambda: runner.observe(None)):
+                try:
+                    ask()
+                except lenslet.InvalidArgumentError as error:
+                    refused.append(error)
+
+        runner.observe(again)
+        runner(self.x)
+        self.assertGreater(len(refused), 1)
+        runner.observe(None)
+        np.testing.assert_array_equal(runner(self.x), y)
+
+    def test_cancel(self):
+        cancel = lenslet.Cancel()
+        runner = self.model.runner(device="cpu")
+        self.check(runner(self.x, cancel=cancel))
+        cancel.request()
+        with self.assertRaises(lenslet.CancelledError):
+            runner(self.x, cancel=cancel)
+        self.check(runner(self.x))
+
+    def test_threads(self):
+        """Runners of one Model in threads of their own give one thread's bits, and the GIL is free meanwhile."""
+        expected = self.model.runner(device="cpu", threads=1)(self.x)
+        different, ticks, done = [], [0], threading.Event()
+
+        def work():
+            runner = self.model.runner(device="cpu", threads=1)
+            for _ in range(50):
+                if not np.array_equal(runner(self.x), expected):
+                    different.append(1)
+
+        def tick():
+            while not done.is_set():
+                ticks[0] += 1
+                time.sleep(0)
+
+        workers = [threading.Thread(target=work) for _ in range(3)]
+        ticking = threading.Thread(target=tick)
+        for thread in (ticking, *workers):
+            thread.start()
+        for thread in workers:
+            thread.join()
+        done.set()
+        ticking.join()
+        self.assertFalse(different)
+        self.assertGreater(ticks[0], 0)
+
+    def test_a_runner_serves_one_thread(self):
+        runner = self.segment.runner(device="cpu", threads=1, shapes={"image": (1, 3, 1500, 1500)})
+        x = np.zeros((1, 3, 1500, 1500), np.float32)
+        refused, start = [], threading.Barrier(4)
+
+        def work():
+            start.wait()
+            for _ in range(10):
+                try:
+                    runner(x)
+                except lenslet.InvalidArgumentError as error:
+                    refused.append(str(error))
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertTrue(refused)
+        self.assertTrue(all("at work" in words for words in refused))
+
+    def test_fork(self):
+        runner = self.model.runner(device="cpu", threads=2)
+        expected = runner(self.x)
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if np.array_equal(runner(self.x), expected) else 1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+
+class Package(unittest.TestCase):
+    def test_version_is_the_headers(self):
+        header = pathlib.Path(__file__).resolve().parents[2] / "include" / "lenslet" / "version.h"
+        self.assertIn(f'LENSLET_VERSION "{lenslet.__version__}"', header.read_text())
+
+    def test_what_is_named_is_there(self):
+        for name in lenslet.__all__:
+            self.assertTrue(hasattr(lenslet, name), name)
+
+    def test_a_library_that_is_missing_is_an_import_error(self):
+        done = subprocess.run(
+            [sys.executable, "-c", "import lenslet"],
+            env={**os.environ, "LENSLET_LIBRARY": "/nowhere/liblenslet_python.so"},
+            capture_output=True,
+            text=True,
+        )
+        self.assertIn("ImportError: lenslet's library cannot be opened", done.stderr)
+
+    def test_errors_survive_pickling(self):
+        for kind in (lenslet.Error, lenslet.FileError, lenslet.InvalidArgumentError):
+            back = pickle.loads(pickle.dumps(kind("one line", "one line\n  and more")))
+            self.assertEqual((type(back), str(back), back.details), (kind, "one line", "one line\n  and more"))
+
+
+if __name__ == "__main__":
+    unittest.main()

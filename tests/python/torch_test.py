@@ -1,0 +1,77 @@
+"""PyTorch's tensors in and out, on the CPU and, where there is one, on a CUDA device."""
+
+import unittest
+
+import lenslet
+import numpy as np
+from models import tiny_models
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed")
+class Torch(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        temporary, cls.folder = tiny_models()
+        cls.addClassCleanup(temporary.cleanup)
+        cls.segment = lenslet.Model(cls.folder / "segment.onnx")
+
+    def runner(self, device, **how):
+        return self.segment.runner(device=device, shapes={"image": (2, 3, 64, 96)}, batch=2, **how)
+
+    def test_on_the_cpu(self):
+        runner = self.runner("cpu")
+        x = torch.rand(2, 3, 64, 96)
+        y = runner(x)
+        self.assertIsInstance(y, torch.Tensor)
+        torch.testing.assert_close(y, 10 * x, rtol=2e-6, atol=0)
+        strided = torch.rand(2, 64, 96, 3).permute(0, 3, 1, 2)
+        torch.testing.assert_close(runner(strided), 10 * strided, rtol=2e-6, atol=0)
+        out = torch.empty(2, 3, 64, 96)
+        self.assertIs(runner(x, out=out), out)
+        torch.testing.assert_close(out, y)
+        with self.assertRaises(lenslet.InvalidArgumentError):
+            runner(x.double())
+        with self.assertRaises(lenslet.InvalidArgumentError):
+            runner(x, out=strided)
+        np.testing.assert_array_equal(runner(x.numpy()), y.numpy())
+        torch.testing.assert_close(runner(x.requires_grad_()), y)
+
+    def test_on_cuda(self):
+        if not torch.cuda.is_available():
+            self.skipTest("no CUDA device")
+        runner = self.runner("cuda")
+        x = torch.rand(2, 3, 64, 96, device="cuda")
+        y = runner(x)
+        self.assertEqual(y.device, x.device)
+        torch.testing.assert_close(y, 10 * x, rtol=2e-6, atol=0)
+        # Host memory in, device memory in: the same bits.
+        np.testing.assert_array_equal(runner(x.cpu().numpy()), y.cpu().numpy())
+        out = torch.full((2, 3, 64, 96), float("nan"), device="cuda")
+        self.assertIs(runner(x, out=out), out)
+        self.assertTrue(torch.equal(out, y))
+
+    def test_cuda_runs_behind_its_stream(self):
+        """What is still being written on PyTorch's current stream when the call comes is read as it will be."""
+        if not torch.cuda.is_available():
+            self.skipTest("no CUDA device")
+        runner = self.runner("cuda")
+        stream = torch.cuda.Stream()
+        a = torch.rand(4096, 4096, device="cuda")
+        runner(torch.rand(2, 3, 64, 96, device="cuda"))
+        torch.cuda.synchronize()
+        for _ in range(10):
+            with torch.cuda.stream(stream):
+                for _ in range(20):  # some milliseconds
+                    a = (a @ a).clamp(0, 1)
+                x = a[:192, :192].reshape(2, 3, 64, 96).contiguous()
+                y = runner(x)
+                torch.testing.assert_close(y, 10 * x, rtol=2e-6, atol=0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,59 @@
+"""What a user of lenslet writes; mypy --strict has nothing to say. It is checked, not run."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Optional, Tuple, Union
+
+import lenslet
+import numpy as np
+from lenslet import backend
+from onnx import ModelProto, NodeProto
+
+
+def best(files: List[str]) -> Dict[str, str]:
+    classifier = lenslet.Classifier("net.onnx", device="cpu", threads=2, batch=8)
+    found: Dict[str, str] = {}
+    for file, result in zip(files, classifier.classify_each(files, top=1)):
+        if isinstance(result, lenslet.Error):
+            found[file] = f"{result.kind}: {result}"
+        else:
+            found[file] = f"{result[0].label.upper()} {result[0].prob * 100:.1f} {result[0].index + 1}"
+    return found
+
+
+def scores(model: lenslet.Model, image: bytes) -> List[lenslet.Prediction]:
+    card = lenslet.Card.of(model)
+    x: np.ndarray[Tuple[int, ...], np.dtype[np.float32]] = card.prepare(image)[np.newaxis]
+    port = model.inputs[0]
+    shape: Optional[Tuple[Union[int, str], ...]] = port.shape
+    with model.runner(shapes={port.name: x.shape}, other_shapes=2) as runner:
+        assert shape is None or len(shape) == x.ndim
+        return card.top(runner(x), 3)
+
+
+def stop(runner: lenslet.Runner, x: object) -> bool:
+    cancel = lenslet.Cancel()
+
+    def slow(event: lenslet.LayerEvent) -> Optional[bool]:
+        return event.ms > 100
+
+    runner.observe(slow)
+    cancel.request()
+    try:
+        runner(x, cancel=cancel)
+    except (lenslet.CancelledError, lenslet.DeviceError) as error:
+        return error.kind == "cancelled" and bool(error.details)
+    return False
+
+
+def through_onnx(model: ModelProto, node: NodeProto) -> int:
+    x = np.zeros([1, 3], np.float32)
+    rep: backend.LensletRep = backend.prepare(model, "CPU", threads=1)
+    outputs: Tuple[object, ...] = rep.run([x])
+    if backend.supports_device("CUDA") and backend.is_compatible(model):
+        outputs += backend.run_model(model, [x], "CUDA")
+    return len(outputs + backend.run_node(node, [x]))
+
+
+for prediction in lenslet.classify("photo.jpg", top=5, threads=0):
+    print(prediction.label, lenslet.__version__)

@@ -1,0 +1,171 @@
+#include "tools/verbs/command.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <new>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "lenslet/device.h"
+#include "lenslet/error.h"
+#include "tools/verbs/common_options.h"
+#include "tools/verbs/exit_codes.h"
+#include "tools/verbs/provenance.h"
+#include "tools/verbs/terminal.h"
+#include "tools/verbs/verbs.h"
+
+namespace lenslet::tool {
+namespace {
+
+// In the order of --help.
+// clang-format off
+constexpr void (*verbs[])(CLI::App&, ExitCode&) = {
+    add_classify,
+    add_card,
+    add_run,
+    add_check,
+    add_inspect,
+    add_verify,
+    add_diff,
+    add_layers,
+    add_bench,
+    add_scan,
+    add_devices,
+    add_generate,
+};
+// clang-format on
+
+std::string footer() {
+  std::string text = "\nExit codes:";
+  for (const ExitCodeMeaning& row : exit_code_meanings) text += fmt::format("\n  {}  {}", int{row.code}, row.meaning);
+  text += "\n\n`lenslet VERB --help` explains a verb and shows examples.";
+  return text;
+}
+
+// Files opened later must not get the descriptors of streams that were closed. Writing to a folder fails as writing to
+// a closed descriptor does.
+void occupy_closed_streams() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(descriptor, F_GETFD) < 0) ::open("/", O_RDONLY);  // takes the lowest that is free
+}
+
+ExitCode failed(const Error& error, bool all_reasons) {
+  say(error, all_reasons);
+  return exit_code(error.kind());
+}
+
+ExitCode failed(ExitCode code, const std::string& message) {
+  say(fmt::format("error: {}", message));
+  return code;
+}
+
+ExitCode unwritable(const std::error_code& why) {
+  return failed(exit_io, fmt::format("standard output cannot be written: {}", why.message()));
+}
+
+// Letters to insert, remove or replace (Levenshtein's distance).
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({diagonal + 1, row[j] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+// Empty when none is near.
+std::string nearest_verb(const CLI::App& app, const std::string& mistyped) {
+  constexpr std::size_t near = 2;
+  std::string best;
+  std::size_t least = near + 1;
+  for (const CLI::App* verb : app.get_subcommands({}))
+    if (const std::size_t d = distance(mistyped.substr(0, 64), verb->get_name()); d < least) {
+      least = d;
+      best = verb->get_name();
+    }
+  return best;
+}
+
+std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> rest = app.remaining();
+  if (!app.get_subcommands().empty()) return error.what();
+  std::string known;
+  for (const CLI::App* verb : app.get_subcommands({}))
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", verb->get_name());
+  if (rest.empty()) return fmt::format("a verb is missing; there are: {}", known);
+  const std::string near = nearest_verb(app, rest.front());
+  return fmt::format("there is no verb '{}'{}; there are: {}", rest.front(),
+                     near.empty() ? near : fmt::format(" (did you mean {}?)", near), known);
+}
+
+ExitCode run(int argc, char** argv) {
+  CLI::App app{"lenslet: runs convolutional networks from ONNX files", "lenslet"};
+  app.set_help_all_flag("--help-all", "Help for all verbs");
+  app.set_version_flag("--version", "lenslet " + version_text());
+  app.require_subcommand(1);
+  app.footer(footer());
+  app.fallthrough();  // what a verb does not know is looked for here
+  bool all_reasons = false;
+  app.add_flag("--all", all_reasons, "List every reason of an error that has many");
+  app.add_option_function<std::string>("--instruction-set", limit_instruction_set,
+                                       "CPU: no better one than this, as `lenslet devices` calls them (AVX2)")
+      ->envname("LENSLET_INSTRUCTION_SET");
+  ExitCode result = exit_ok;
+  try {
+    for (auto* add : verbs) add(app, result);
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (argc == 1) fmt::print(stderr, "{}", app.help());
+    if (error.get_exit_code() != 0) return failed(exit_usage, usage_error(app, error));
+    app.exit(error);  // --help
+  } catch (const Error& error) {
+    return failed(error, all_reasons);
+  } catch (const std::bad_alloc&) {
+    return failed(exit_code(ErrorKind::limit), "out of memory");
+  } catch (const std::filesystem::filesystem_error& error) {
+    return failed(exit_io, error.what());
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout) != 0) return unwritable(error.code());  // fmt::print
+    // Of std::thread: no memory for a stack, or the process's limit.
+    if (error.code() == std::errc::resource_unavailable_try_again)
+      return failed(exit_code(ErrorKind::limit), "no memory for another thread, or too many threads");
+    return failed(exit_internal, error.what());
+  } catch (const std::exception& error) {
+    return failed(exit_internal, error.what());
+  }
+  // What was computed counts only where it can be read. A verb's errors come first.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) return unwritable({errno, std::generic_category()});
+  return result;
+}
+
+}  // namespace
+
+int run_command(int argc, char** argv) {
+  occupy_closed_streams();
+  // Where the reader of a pipe has gone, or a file may not grow, writing fails as on a full disk.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  const ExitCode code = run(argc, argv);
+  const bool lost = std::ferror(stderr) != 0 && code <= exit_failed;  // a note, or what failed
+  return lost ? exit_io : code;
+}
+
+}  // namespace lenslet::tool
