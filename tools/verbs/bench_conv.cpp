@@ -11,7 +11,6 @@
 #include <string>
 #include <system_error>
 
-#include "base/cuda_built.h"
 #include "lenslet/device.h"
 #include "lenslet/error.h"
 #include "tools/measuring/conv_data.h"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "base/cuda_built.h"
 #include "lenslet/device.h"
 #include "lenslet/error.h"
 #include "tools/measuring/kernel_timer.h"
