@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lenslet/error.h"
@@ -117,16 +118,22 @@ std::vector<Array> resize(const AttributeList& attributes, Inputs inputs) {
     const Axis& a = axes[static_cast<std::size_t>(d)];
     if (a.in == a.out && a.scale == 1 && a.start == 0 && a.end == 1) continue;  // stays as it is, whatever the formula
     Array y = zeros(x.shape.with(d, a.out), x.dtype);
-    std::vector<std::vector<double>> matrix;
-    for (std::int64_t j = 0; j < a.out; ++j) matrix.push_back(weights(attributes, a, static_cast<double>(j)));
+    // By output element, the elements of the line that have a weight, few of many.
+    std::vector<std::vector<std::pair<std::int64_t, double>>> taps(static_cast<std::size_t>(a.out));
+    std::vector<bool> outside;
+    for (std::int64_t j = 0; j < a.out; ++j) {
+      const std::vector<double> line = weights(attributes, a, static_cast<double>(j));
+      outside.push_back(line.empty());
+      for (std::size_t k = 0; k < line.size(); ++k)
+        if (line[k] != 0) taps[static_cast<std::size_t>(j)].emplace_back(static_cast<std::int64_t>(k), line[k]);
+    }
     for (std::size_t i = 0; i < y.values.size(); ++i) {
       std::vector<std::int64_t> index = index_of(y.shape, static_cast<std::int64_t>(i));
-      const std::vector<double>& line = matrix[static_cast<std::size_t>(index[static_cast<std::size_t>(d)])];
-      if (line.empty()) y.values[i] = beyond;
-      for (std::size_t k = 0; k < line.size(); ++k) {
-        if (line[k] == 0) continue;
-        index[static_cast<std::size_t>(d)] = static_cast<std::int64_t>(k);
-        y.values[i] += line[k] * x.values[static_cast<std::size_t>(flat_of(x.shape, index))];
+      const auto at_axis = static_cast<std::size_t>(d), j = static_cast<std::size_t>(index[at_axis]);
+      if (outside[j]) y.values[i] = beyond;
+      for (const auto& [k, weight] : taps[j]) {
+        index[at_axis] = k;
+        y.values[i] += weight * x.values[static_cast<std::size_t>(flat_of(x.shape, index))];
       }
     }
     x = std::move(y);

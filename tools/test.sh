@@ -6,7 +6,7 @@
 #   --sanitize   afterwards also the whole suite under AddressSanitizer + UndefinedBehaviorSanitizer (build/asan) and
 #                the tests of the layers that use threads (base, ops, exec, c_api) under ThreadSanitizer (build/tsan)
 #   --cuda       for CI: build/test must have the CUDA half (else it has, where nvcc is found), without line information,
-#                which is a tenth of nvcc's time
+#                which is a tenth of nvcc's time, and not optimised by nvcc, which is half of it
 #   --wheel      also the Python wheel: built (tools/scripts/build_wheel.sh), installed into an empty environment, tried
 #   --cluster    also the tests over Ray and Spark (1.2 GB from PyPI, and Debian's Java), which skip otherwise
 set -euo pipefail
@@ -20,7 +20,7 @@ while [ $# -gt 0 ]; do
     --sanitize) sanitize=1; shift ;;
     --wheel) wheel=1; shift ;;
     --cluster) cluster=("${lenslet_cluster_packages[@]}"); shift ;;
-    --cuda) cuda=(-DLENSLET_CUDA=ON -DLENSLET_CUDA_LINE_INFO=OFF); shift ;;
+    --cuda) cuda=(-DLENSLET_CUDA=ON -DLENSLET_CUDA_LINE_INFO=OFF -DLENSLET_CUDA_QUICK=ON); shift ;;
     --) shift; break ;;
     -h | --help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) die "unknown option '$1'; see --help" ;;
@@ -35,12 +35,37 @@ make_python_env "${cluster[@]}"
 make_cutlass
 [ -d ../shared/data ] || say "no ../shared/data: the tests over the shared models and photos will report as skipped"
 
+# failures_in FOLDER: what each test that failed there said of errors, else its last lines, so that it stands at the end
+# of the log; and the seed of what was drawn (LENSLET_TEST_SEED).
+failures_in() {
+  local name output
+  output=$(mktemp)
+  while IFS=: read -r _ name; do
+    say "failed in $1: $name"
+    awk -v name="$name" '/^[0-9]+\/[0-9]+ Testing: / {own = substr($0, index($0, ": ") + 2) == name}
+      /^<end of output>/ {own = inside = 0} inside {print} own && /^Output:/ {inside = 1}' \
+      "$1/Testing/Temporary/LastTest.log" >"$output"
+    if grep -qE "$lenslet_errors" "$output"; then
+      grep -E -A 2 "$lenslet_errors" "$output" | grep -v LENSLET_TEST_SEED | head -n 40 || true
+    else
+      tail -n 20 "$output"
+    fi
+    grep LENSLET_TEST_SEED "$output" | tail -n 5 || true
+  done <"$1/Testing/Temporary/LastTestsFailed.log"
+  rm -f "$output"
+}
+lenslet_errors='ERROR|FAIL|Error|error:|what\(\)'
+
 # run_tests FOLDER CTEST_OPTIONS...
 run_tests() {
   local folder=$1
   shift
+  rm -f "$folder/Testing/Temporary/LastTestsFailed.log"
   ctest --test-dir "$folder" --output-on-failure --timeout 1200 --no-tests=error -j "$(nproc)" "$@" |
-    tee "$folder/ctest.log" || die "tests failed in $folder (log: $folder/ctest.log)"
+    tee "$folder/ctest.log" || {
+    [ ! -e "$folder/Testing/Temporary/LastTestsFailed.log" ] || failures_in "$folder"
+    die "tests failed in $folder (log: $folder/ctest.log)"
+  }
 }
 
 if [ $sanitize = 1 ]; then
@@ -68,7 +93,8 @@ configure build/test -DCMAKE_BUILD_TYPE=Release "${cuda[@]}"
 build build/test
 if [ $wheel = 1 ]; then
   phase "building the Python wheel"
-  tools/scripts/build_wheel.sh
+  # With the kernels of build/test, which ccache has.
+  tools/scripts/build_wheel.sh ${cuda[@]:+--quick}
   phase "testing the Python wheel"
   tests/python/wheel_test.sh build/dist
 fi

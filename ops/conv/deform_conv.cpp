@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/core/config_text.h"
 #include "ops/core/kernel.h"

@@ -3,6 +3,7 @@
 #include <iterator>
 #include <vector>
 
+#include "base/cuda_built.h"
 #include "ops/families.h"
 
 namespace lenslet {

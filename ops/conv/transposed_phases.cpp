@@ -9,6 +9,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/cuda_built.h"
 #include "ops/conv/conv_transpose.h"
 #include "ops/conv/phases.h"
 #include "ops/core/checks.h"

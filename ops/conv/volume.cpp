@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/cuda_built.h"
 #include "ops/conv/conv_transpose.h"
 #include "ops/core/checks.h"
 #include "ops/core/config_text.h"

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/aligned_format.h"
+#include "base/cuda_built.h"
 #include "ops/core/choose.h"
 #include "ops/core/rows.h"
 

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/convert.h"
+#include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/core/rows.h"
 #include "ops/elementwise/binary_cuda.h"

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "base/convert.h"
+#include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/core/onnx_types.h"
 #include "ops/elementwise/cast_cuda.h"

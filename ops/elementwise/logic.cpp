@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/logic_cuda.h"

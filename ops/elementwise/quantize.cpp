@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/core/onnx_types.h"
 #include "ops/elementwise/elementwise.h"

@@ -1,5 +1,6 @@
 // SwiGLU: swish of one tensor times another of its shape.
 
+#include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/elementwise/binary_cuda.h"
 #include "ops/elementwise/binary_kernels.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/core/kernel.h"
 #include "ops/elementwise/elementwise.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/cuda_built.h"
 #include "ops/core/config_text.h"
 #include "ops/core/sum_tolerance.h"
 #include "ops/gemm/gemm_cuda.h"

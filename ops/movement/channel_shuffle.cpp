@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/shape_args.h"

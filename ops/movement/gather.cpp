@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/cuda_built.h"
 #include "ops/movement/layout_convert_cuda.h"
 #include "ops/movement/moves.h"
 #include "ops/movement/padding.h"

@@ -3,6 +3,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "base/cuda_built.h"
 #include "ops/core/grain.h"
 #include "ops/movement/fill_cuda.h"
 #include "ops/movement/strided_copy_cuda.h"

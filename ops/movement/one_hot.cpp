@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/convert.h"
+#include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 

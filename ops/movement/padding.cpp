@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/cuda_built.h"
 #include "ops/core/grain.h"
 #include "ops/movement/pad_cuda.h"
 #include "ops/movement/padding.h"

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/cuda_built.h"
 #include "ops/core/broadcast.h"
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"

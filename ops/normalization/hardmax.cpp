@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 
+#include "base/cuda_built.h"
 #include "ops/core/grain.h"
 #include "ops/movement/one_hot.h"
 #include "ops/normalization/softmax_op.h"

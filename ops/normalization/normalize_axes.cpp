@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/core/shape_args.h"
 #include "ops/elementwise/elementwise.h"

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/cuda_built.h"
 #include "ops/core/kernel.h"
 #include "ops/normalization/normalize_rows.h"
 

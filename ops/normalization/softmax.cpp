@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/cuda_built.h"
 #include "ops/core/transpose_block.h"
 #include "ops/normalization/softmax_kernels.h"
 #include "ops/normalization/softmax_op.h"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/cuda_built.h"
 #include "ops/conv/conv.h"
 #include "ops/core/grain.h"
 #include "ops/quantized/apart.h"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/cuda_built.h"
 #include "ops/core/grain.h"
 #include "ops/gemm/problem.h"
 #include "ops/quantized/integer_product_cuda.h"

@@ -4,6 +4,7 @@
 #include <array>
 #include <type_traits>
 
+#include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/reduce/beats.h"
 #include "ops/reduce/reduce_cuda.h"

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "base/cuda_built.h"
 #include "ops/core/shape_args.h"
 #include "ops/reduce/reduce_cuda.h"
 #include "ops/reduce/row_kernels.h"

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"

@@ -8,6 +8,7 @@
 #include <array>
 #include <limits>
 
+#include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <utility>
 
+#include "base/cuda_built.h"
 #include "ops/movement/moves.h"
 #include "ops/resample/resize_cuda.h"
 #include "ops/resample/resize_passes.h"

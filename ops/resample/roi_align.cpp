@@ -9,6 +9,7 @@
 #include <limits>
 #include <span>
 
+#include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"

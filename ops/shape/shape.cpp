@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/core/kernel.h"
 #include "ops/movement/fill_cuda.h"

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "base/cuda_built.h"
 #include "ops/families.h"
 #include "ops/sparse/cuda/sparse_conv_cuda.h"
 #include "ops/sparse/sparse_conv.h"

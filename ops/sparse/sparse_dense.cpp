@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/sparse/bound_checking.h"
 #include "ops/sparse/clear.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/cuda_built.h"
 #include "ops/core/checks.h"
 #include "ops/core/kernel.h"
 #include "ops/sparse/bound_checking.h"

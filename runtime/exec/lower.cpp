@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/cuda_built.h"
 #include "base/thread_pool.h"
 #include "runtime/graph/infer_shapes.h"
 #include "runtime/passes/passes.h"

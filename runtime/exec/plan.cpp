@@ -9,6 +9,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "base/cuda_built.h"
 #include "base/float_environment.h"
 #include "runtime/exec/cuda/device_memory.h"
 #include "runtime/exec/describe_step.h"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/boundary.h"
+#include "base/cuda_built.h"
 #include "base/fork.h"
 #include "base/format.h"
 #include "runtime/exec/check_range.h"

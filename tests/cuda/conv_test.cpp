@@ -16,6 +16,7 @@
 #include "tests/ops/conv_cases.h"
 #include "tests/ops/conv_data.h"
 #include "tests/ops/op_runner.h"
+#include "tests/random_seed.h"
 
 namespace lenslet::test {
 namespace {
@@ -31,7 +32,7 @@ void run_named_case() {
   const std::string name = doctest::getContextOptions()->currentTest->m_name;
   const Kernel* algorithm = find_kernel("Conv", DeviceKind::cuda, name.substr(name.rfind('/') + 1));
   REQUIRE(algorithm != nullptr);
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = random_seed();
   std::mt19937 random(seed);
   const int stride = stride_of_cases();
   // In every arithmetic that it does: TF32 of those that do float32 in no other way (im2col_gemm's is below).
@@ -83,7 +84,7 @@ int register_cases() {
 TEST_CASE("cuda/conv_numerics/tf32_when_asked_for") {
   const Kernel* algorithm = find_kernel("Conv", DeviceKind::cuda, "im2col_gemm");
   REQUIRE(algorithm != nullptr);
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = random_seed();
   ConvGeometry geometry;
   geometry.pads.fill(1);
   for (const std::int64_t filter : {1, 3}) {
@@ -118,7 +119,7 @@ TEST_CASE("cuda/conv_numerics/tf32_rounds_to_nearest") {
     const ConvProblem p = resolve_conv({2, 4, 12, 19}, {4, 4, 1, 1}, {});
     Tensor w(DType::f32, {4, 4, 1, 1});
     for (std::size_t i = 0; i < 16; ++i) w.values<float>()[i] = i % 5 == 0 ? 1.0F : 0.0F;
-    const unsigned seed = std::random_device{}();
+    const unsigned seed = random_seed();
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
     Tensor x(DType::f32, {p.n, p.c, p.h, p.w});
@@ -146,7 +147,7 @@ TEST_CASE("cuda/conv_numerics/tf32_rounds_to_nearest") {
 TEST_CASE("cuda/conv_depthwise/strips_of_any_height") {
   const Kernel* algorithm = find_kernel("Conv", DeviceKind::cuda, "depthwise");
   REQUIRE(algorithm != nullptr);
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = random_seed();
   std::mt19937 random(seed);
   const Activation activations[] = {{}, {Activation::Kind::clip, 0, 6}, {Activation::Kind::silu, 0, 0}};
   for (const char* name : {"fp16", "bf16"})

@@ -20,6 +20,7 @@
 #include "ops/core/config_text.h"
 #include "ops/core/sum_tolerance.h"
 #include "ops/gemm/gemm_cuda.h"
+#include "tests/random_seed.h"
 
 namespace lenslet {
 namespace {
@@ -53,8 +54,7 @@ double get(DType type, const std::byte* from) {
 constexpr std::int64_t guard = 64;  ///< elements of NaN before and behind
 
 /// `rows` of `columns` values, `ld` apart, NaN between them.
-Drawn draw(DType type, std::int64_t rows, std::int64_t columns, std::int64_t ld) {
-  static std::mt19937 random{std::random_device()()};
+Drawn draw(std::mt19937& random, DType type, std::int64_t rows, std::int64_t columns, std::int64_t ld) {
   std::uniform_real_distribution<float> uniform(-1, 1);
   const auto size = static_cast<std::int64_t>(dtype_bytes(type));
   Drawn drawn{std::vector<std::byte>(static_cast<std::size_t>((rows * ld + 2 * guard) * size), std::byte{0xff}), {}};
@@ -123,8 +123,10 @@ int check(const cuda::Context& context, const DeviceProfile& device, const Case&
     if (text(plan).find(only) != std::string::npos) plans.push_back(plan);
   if (plans.empty()) return 0;
 
-  const Drawn a = draw(type.x, t.batch * t.m, t.k, a_ld), b = draw(type.x, b_count * b_rows, b_columns, b_ld);
-  const Drawn c = draw(DType::f32, t.m, t.n, t.n), residual = draw(type.y, t.batch * t.m, t.n, t.n);
+  std::mt19937 random(test::random_seed());
+  const Drawn a = draw(random, type.x, t.batch * t.m, t.k, a_ld),
+              b = draw(random, type.x, b_count * b_rows, b_columns, b_ld);
+  const Drawn c = draw(random, DType::f32, t.m, t.n, t.n), residual = draw(random, type.y, t.batch * t.m, t.n, t.n);
   const auto device_a = cuda::upload(a.bytes), device_b = cuda::upload(b.bytes), device_c = cuda::upload(c.bytes),
              device_residual = cuda::upload(residual.bytes);
   const std::int64_t before = guard + t.shift;
@@ -355,7 +357,9 @@ TEST_CASE("cuda/gemm_cute/op_of_16_bit") {
       for (const DType y_type : {type, DType::f32}) {
         const std::vector<double> scale(n, 1.25);
         const auto op = make_normalised_op("Gemm", {{"alpha", 0.75}, {"weight_scale", scale}}, 3);
-        const Drawn a = draw(type, m, k, k), b = draw(DType::f32, k, n, n), c = draw(DType::f32, 1, n, n);
+        std::mt19937 random(test::random_seed());
+        const Drawn a = draw(random, type, m, k, k), b = draw(random, DType::f32, k, n, n),
+                    c = draw(random, DType::f32, 1, n, n);
         Tensor weights(DType::f32, {k, n}), bias(DType::f32, {n});
         std::copy(b.values.begin(), b.values.end(), weights.values<float>().begin());
         std::copy(c.values.begin(), c.values.end(), bias.values<float>().begin());

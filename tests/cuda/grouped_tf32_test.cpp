@@ -15,6 +15,7 @@
 #include "ops/conv/cuda/grouped_tf32_plan.h"
 #include "tests/ops/conv_data.h"
 #include "tests/ops/op_runner.h"
+#include "tests/random_seed.h"
 
 namespace lenslet::test {
 namespace {
@@ -46,7 +47,7 @@ Tensor computed(const ConvProblem& p, const Problem& posed, const Tensor& x, con
 }  // namespace
 
 TEST_CASE("cuda/grouped_tf32/every_cut") {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = random_seed();
   const DeviceProfile device = op_runner().profiles(1).at(0);
   const ConvGeometry same{.pads = {1, 1, 1, 1}}, half{.stride = {2, 2}, .pads = {1, 1, 1, 1}};
   const Activation relu{Activation::Kind::relu, 0, 0}, silu{Activation::Kind::silu, 0, 0};
@@ -99,7 +100,7 @@ TEST_CASE("cuda/grouped_tf32/windows_are_rounded_to_nearest") {
   std::fill(w.values<float>().begin(), w.values<float>().end(), 0.0F);
   for (std::int64_t k = 0; k < p.k; ++k)
     w.values<float>()[static_cast<std::size_t>((k * p.group_c() + k % p.group_k()) * 9 + 4)] = 1;
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = random_seed();
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
   Tensor x(DType::f32, {p.n, p.c, p.h, p.w});

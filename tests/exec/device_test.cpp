@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/cuda_built.h"
 #include "base/device_kind.h"
 #include "lenslet/runner.h"
 #include "runtime/exec/lower.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/cuda_built.h"
 #include "graph_builder.h"
 
 using namespace lenslet;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cuda_built.h"
 #include "graph_builder.h"
 #include "ops/core/op.h"
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cuda_built.h"
 #include "graph_builder.h"
 
 using namespace lenslet;

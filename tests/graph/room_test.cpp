@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/aligned_format.h"
+#include "base/cuda_built.h"
 #include "graph_builder.h"
 #include "ops/core/choose.h"
 

@@ -15,7 +15,7 @@ struct ConvData {
   Tensor x, w, bias, residual;  ///< NCHW; left empty where the problem has none
   std::vector<float> scale;     ///< one a filter, or none
   oracle::Array exact;
-  double rms = 0;  ///< what the tolerance is relative to
+  std::vector<double> rms;  ///< by channel, what the tolerance is relative to: of all outputs, or its own if larger
 };
 
 ConvData make_conv_data(const ConvProblem& problem, std::mt19937& random);

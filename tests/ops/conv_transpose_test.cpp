@@ -12,6 +12,7 @@
 #include "oracle/oracle.h"
 #include "tests/ops/op_harness.h"
 #include "tests/ops/op_runner.h"
+#include "tests/random_seed.h"
 
 namespace lenslet::test {
 namespace {
@@ -96,7 +97,7 @@ TEST_CASE("conv_transpose/1d") {
 }
 
 TEST_CASE("conv_transpose/random") {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = random_seed();
   CAPTURE(seed);
   std::mt19937 random(seed);
   const auto draw = [&](std::int64_t least, std::int64_t most) {

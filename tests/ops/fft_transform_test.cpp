@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ops/conv/cuda/fft_plan.h"
+#include "tests/random_seed.h"
 
 namespace lenslet::test {
 namespace {
@@ -70,6 +71,9 @@ struct Tile {
 
 struct Errors {
   double worst = 0, rms = 0;  ///< relative to the output's rms
+  /// The rms relative to what independent terms of these sizes sum to. Rectified inputs have a mean: the output grows
+  /// with the sum of all filters times it, the roundings of the transforms do not, those of the sums in part.
+  double rms_of_terms = 0;
 };
 
 /// Tiles of Gaussian numbers, rectified or not, by He-scaled filters: transforms, products and sums in V.
@@ -84,7 +88,9 @@ Errors errors_of(std::int64_t channels, std::int64_t r, std::int64_t s, int tile
   for (float& value : w) value = static_cast<float>(std::sqrt(2 / static_cast<double>(terms)) * normal(random));
   fft_filters(p, plan, {.w = w.data(), .scale = nullptr, .terms = static_cast<std::int64_t>(terms)}, u);
   const auto c_row = static_cast<std::size_t>(plan.c), k_row = static_cast<std::size_t>(plan.k);
-  double squares = 0, exact_squares = 0, worst = 0;
+  std::vector<double> w_squares(static_cast<std::size_t>(channels));
+  for (std::size_t i = 0; i < terms; ++i) w_squares[i / static_cast<std::size_t>(r * s)] += std::pow(double{w[i]}, 2);
+  double squares = 0, exact_squares = 0, term_squares = 0, worst = 0;
   for (int tile = 0; tile < tiles; ++tile) {
     std::vector<V> sums(3 * N * N / 2), x(N * N), y(N * N);
     std::vector<double> exact(static_cast<std::size_t>(p.p * p.q));
@@ -93,6 +99,7 @@ Errors errors_of(std::int64_t channels, std::int64_t r, std::int64_t s, int tile
       for (V& value : x) {
         const auto drawn = static_cast<float>(normal(random));
         value = static_cast<V>(rectified ? std::max(drawn, 0.0F) : drawn);
+        term_squares += w_squares[c] * std::pow(static_cast<double>(value), 2) / (N * N);
       }
       spectra.forward(x.data());
       for (std::size_t slot = 0; slot < N * N / 2; ++slot) {
@@ -125,12 +132,13 @@ Errors errors_of(std::int64_t channels, std::int64_t r, std::int64_t s, int tile
     }
   }
   const double outputs = static_cast<double>(tiles * p.p * p.q);
-  return {worst / std::sqrt(exact_squares / outputs), std::sqrt(squares / exact_squares)};
+  const double error_rms = std::sqrt(squares / outputs), exact_rms = std::sqrt(exact_squares / outputs);
+  return {worst / exact_rms, error_rms / exact_rms, error_rms / std::sqrt(term_squares / tiles)};
 }
 
 template <int N>
 void check_size() {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = random_seed();
   CAPTURE(seed);
   for (const auto& window : {std::pair<std::int64_t, std::int64_t>{5, 5}, {7, 4}, {largest_fft_window(N), 3}}) {
     const std::int64_t r = window.first, s = window.second;
@@ -148,8 +156,8 @@ void check_size() {
         CHECK(errors.worst < fft_tolerance(p));
         // The bound follows from the rms.
         const double unit = std::ldexp(3 + std::sqrt(static_cast<double>(channels)) / 3, -24);
-        CHECK(errors.rms < 1.5 * unit);
-        CHECK(errors.rms > 0.3 * unit);
+        CHECK(std::min(errors.rms, errors.rms_of_terms) < 1.5 * unit);
+        CHECK(errors.rms_of_terms > 0.3 * unit);
       }
     }
   }
@@ -188,22 +196,26 @@ void check_lines() {
 }  // namespace
 
 TEST_CASE("conv/fft_transform/lines_are_what_the_definition_says") {
-  check_lines<16>();
   check_lines<20>();
   check_lines<24>();
+#ifndef LENSLET_SANITIZED
+  check_lines<16>();
   check_lines<32>();
   check_lines<36>();
   check_lines<40>();
+#endif
 }
 
 TEST_CASE("conv/fft_transform/tiles") {
   static_assert(fft_sizes == std::array{16, 20, 24, 32, 36, 40});
-  SUBCASE("16") { check_size<16>(); }
   SUBCASE("20") { check_size<20>(); }
   SUBCASE("24") { check_size<24>(); }
+#ifndef LENSLET_SANITIZED  // the two above have all radices
+  SUBCASE("16") { check_size<16>(); }
   SUBCASE("32") { check_size<32>(); }
   SUBCASE("36") { check_size<36>(); }
   SUBCASE("40") { check_size<40>(); }
+#endif
 }
 
 }  // namespace lenslet::test

@@ -5,6 +5,7 @@
 #include <hwy/targets.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 
 #include "tests/ops/op_runner.h"
@@ -12,9 +13,11 @@
 namespace lenslet::test {
 
 /// f() once for each of `compiled` (HWY_TARGETS) that the CPU supports. The choice is process-wide: nothing else may
-/// run kernels meanwhile.
+/// run kernels meanwhile. Not in the runs for lesser instruction sets (LENSLET_LESSER_ONLY): the other one had them
+/// all.
 template <typename F>
 void for_each_target(std::int64_t compiled, const F& f) {
+  if (std::getenv("LENSLET_LESSER_ONLY") != nullptr) return;
   for (std::int64_t left = hwy::SupportedTargets() & compiled; left != 0; left &= left - 1) {
     const std::int64_t target = left & -left;
     hwy::SetSupportedTargetsForTest(target);

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 
+#include "base/cuda_built.h"
 #include "ops/core/kernel.h"
 #include "tests/ops/ops_doc.h"
 

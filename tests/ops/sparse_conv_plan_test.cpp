@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/cuda_built.h"
 #include "base/half.h"
 #include "ops/sparse/cuda/gathered_plan.h"
 #include "tests/ops/op_runner.h"

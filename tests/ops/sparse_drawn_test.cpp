@@ -14,18 +14,13 @@
 #include "ops/core/sum_tolerance.h"
 #include "tests/ops/op_runner.h"
 #include "tests/ops/sparse_sites.h"
+#include "tests/random_seed.h"
 
 namespace lenslet::test {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef LENSLET_SANITIZED
 constexpr int drawn = 150;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr int drawn = 150;
-#else
-constexpr int drawn = 2500;
-#endif
 #else
 constexpr int drawn = 2500;
 #endif
@@ -306,7 +301,7 @@ void check_drawn(unsigned seed) {
 }  // namespace
 
 TEST_CASE("sparse/drawn") {
-  const unsigned first = std::random_device{}() % 1'000'000'000U;
+  const unsigned first = random_seed() % 1'000'000'000U;
   // A device's blocks of memory are made anew for each run.
   const int count = op_runner().device() == DeviceKind::cpu ? drawn : std::min(drawn, 300);
   for (int i = 0; i < count; ++i) check_drawn(first + static_cast<unsigned>(3 * i));

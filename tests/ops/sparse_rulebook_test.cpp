@@ -12,6 +12,7 @@
 #include "tests/ops/op_harness.h"
 #include "tests/ops/op_runner.h"
 #include "tests/ops/sparse_sites.h"
+#include "tests/random_seed.h"
 
 namespace lenslet::test {
 
@@ -192,7 +193,7 @@ TEST_CASE("sparse/rulebook/thin_lines_beside_full_ones") {
 }
 
 TEST_CASE("sparse/rulebook/drawn_on_all_devices") {
-  std::mt19937 random(static_cast<unsigned>(std::random_device{}()));
+  std::mt19937 random(random_seed());
   const auto in = [&](std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
   };
@@ -265,7 +266,7 @@ std::string told_by(const OpRunner& runner, const OpCase& c) {
 
 // Rows changed at random: whatever is wrong first, all devices tell it alike, and nothing is written outside.
 TEST_CASE("sparse/rulebook/wrong_sites_are_told_alike") {
-  std::mt19937 random(static_cast<unsigned>(std::random_device{}()));
+  std::mt19937 random(random_seed());
   const auto in = [&](std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
   };

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "base/cuda_built.h"
 #include "base/device_kind.h"
 #include "tests/ops/ops_doc.h"
 

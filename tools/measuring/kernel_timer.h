@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "base/cuda_built.h"  // for the verbs that time, which see base by this header alone
 #include "ops/core/choose.h"
 #include "tools/measuring/peak.h"
 #include "tools/measuring/samples.h"
