@@ -30,6 +30,8 @@ not_run = (
     (r"tools/peers/bench_(cpu_peers|start)[.]py ", "installs GB of peers, and takes a quarter of an hour"),
     (r"tools/peers/bench_(gpu|sparse)_peers[.]py ", "needs a GPU and PyTorch"),
     (r"python3 -m venv |venv/bin/", "compiles, for minutes; tests/python runs the package"),
+    (r"python samples/(ray|spark)_batch[.]py ", "needs Ray or Spark: tests/python/ray_test.py and spark_test.py do it"),
+    (r"tools/peers/bench_scale_out[.]py ", "needs Ray and Spark, and takes a quarter of an hour"),
     (r"tools/scripts/build_wheel[.]sh", "compiles, for minutes: tests/python/wheel_test.sh does it"),
     (r"lenslet serve |curl |pip install ", "serves until it is stopped; tests/python does it"),
     (r"tools/peers/bench_serve[.]py ", "takes minutes"),
