@@ -34,7 +34,6 @@ not_run = (
     (r"tools/peers/bench_scale_out[.]py ", "needs Ray and Spark, and takes a quarter of an hour"),
     (r"tools/scripts/build_wheel[.]sh", "compiles, for minutes: tests/python/wheel_test.sh does it"),
     (r"lenslet serve |curl |pip install ", "serves until it is stopped; tests/python does it"),
-    (r"tools/peers/bench_serve[.]py ", "takes minutes"),
     (r"models/convert/spconv_onnx[.]py ", "needs NumPy and onnx: spconv_onnx_test.py does it"),
     (r"refit_conv[.]py ", "takes what was measured on a GPU"),
 )
