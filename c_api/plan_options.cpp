@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::uint64_t known_flags = LENSLET_PLAN_ALGORITHM_WHERE_ACCEPTED | LENSLET_PLAN_KEEP_ALL_VALUES |
                                       LENSLET_PLAN_SYNC_EACH_STEP | LENSLET_PLAN_FLUSH_DENORMALS;
-constexpr auto shapes_name = "shapes";
+constexpr auto shapes_name = "shapes", layers_name = "layer algorithms", calibration_name = "calibration",
+               values_name = "input values";
 
 void check_zero(std::int32_t reserved, const char* name) {
   if (reserved != 0) throw Error(ErrorKind::unsupported, fmt::format("{}: a reserved member is {}", name, reserved));
@@ -41,6 +42,27 @@ PlanOptions plan_options(const lenslet_plan_options& given) {
     check_given(shape.name, "the name of a shape");
     check_zero(shape.reserved, shapes_name);
     options.input_shapes.emplace_back(shape.name, shape_of(shape.dims, shape.rank, shape.name));
+  }
+  if (given.layer_algorithm_count > 0) check_given(given.layer_algorithms, layers_name);
+  for (std::size_t i = 0; i < given.layer_algorithm_count; ++i) {
+    const lenslet_layer_algorithm layer = taken_from(given.layer_algorithms, i, layers_name);
+    check_given(layer.layer, "the name of a layer");
+    options.layer_algorithms.emplace_back(layer.layer, layer.algorithm == nullptr ? "" : layer.algorithm);
+  }
+  if (given.disabled_pass_count > 0) check_given(given.disabled_passes, "disabled passes");
+  for (std::size_t i = 0; i < given.disabled_pass_count; ++i) {
+    check_given(given.disabled_passes[i], "the name of a disabled pass");
+    options.disabled_passes.emplace_back(given.disabled_passes[i]);
+  }
+  if (given.calibration_count > 0) check_given(given.calibration, calibration_name);
+  for (std::size_t i = 0; i < given.calibration_count; ++i)
+    options.calibration.push_back(host_copy(taken_from(given.calibration, i, calibration_name), calibration_name));
+  if (given.input_value_count > 0) check_given(given.input_values, values_name);
+  for (std::size_t i = 0; i < given.input_value_count; ++i) {
+    const lenslet_named_tensor value = taken_from(given.input_values, i, values_name);
+    check_given(value.name, "the name of an input value");
+    check_given(value.tensor, value.name);
+    options.input_values.emplace_back(value.name, host_copy(taken(value.tensor, value.name), value.name));
   }
   return options;
 }

@@ -10,9 +10,12 @@
 
 namespace lenslet::c_api {
 
-/// What the struct had in the version that brought it. One that grows keeps its old size here, as a number.
+/// What the struct had in the version that brought it. One that grows keeps its old size here: where the first member
+/// that came later begins.
 template <typename T>
 inline constexpr std::size_t first_size = sizeof(T);
+template <>
+inline constexpr std::size_t first_size<lenslet_plan_options> = offsetof(lenslet_plan_options, layer_algorithms);
 
 /// `struct_size`, by which all begin. Error(invalid_argument) below `least` and above what any struct will have.
 std::size_t checked_size(const void* given, std::size_t least, const char* name);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "c_api/structs.h"
 #include "lenslet/error.h"
@@ -60,6 +61,14 @@ void take_tensors(const lenslet_tensor* given, std::size_t count, bool optional,
   to.clear();
   if (count > 0) check_given(given, name);
   for (std::size_t i = 0; i < count; ++i) to.push_back(io_tensor(taken_from(given, i, name), optional, name));
+}
+
+Tensor host_copy(const lenslet_tensor& given, const char* name) {
+  const IoTensor tensor = io_tensor(given, false, name);
+  if (tensor.on_cuda) refuse(name, "lies on a CUDA device, and is read on the host");
+  Tensor copy(tensor.tensor.dtype(), tensor.tensor.shape());
+  if (copy.bytes() > 0) std::memcpy(copy.data(), tensor.tensor.data(), copy.bytes());
+  return copy;
 }
 
 lenslet_tensor as_c(const Tensor& tensor) {

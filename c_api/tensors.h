@@ -18,6 +18,9 @@ Shape shape_of(const std::int64_t* dims, std::int32_t rank, const char* name);
 void take_tensors(const lenslet_tensor* given, std::size_t count, bool optional, const char* name,
                   std::vector<IoTensor>& to);
 
+/// A copy, which may be read at any time. Error(invalid_argument) as above, and for what lies on a CUDA device.
+Tensor host_copy(const lenslet_tensor& given, const char* name);
+
 /// On the host; of an empty() one, no data and rank -1.
 lenslet_tensor as_c(const Tensor& tensor);
 

@@ -40,7 +40,7 @@ extern "C" {
 
 /* Of this interface, not of the library. Major: something changed its meaning. Minor: something was added. */
 #define LENSLET_API_MAJOR 1u
-#define LENSLET_API_MINOR 0u
+#define LENSLET_API_MINOR 1u
 
 /* What went wrong; each value and what it says is lenslet::ErrorKind (samples/README.md has a table). */
 typedef int32_t lenslet_status;
@@ -148,6 +148,20 @@ typedef struct lenslet_named_shape {
   int64_t dims[LENSLET_MAX_RANK];
 } lenslet_named_shape;
 
+/* The algorithm of one step, as lenslet_model_plan_json() lists them among its candidates. */
+typedef struct lenslet_layer_algorithm {
+  size_t struct_size;
+  const char* layer;     /* name of the node */
+  const char* algorithm; /* NULL or "": the rule chooses, whatever conv_algorithm says */
+} lenslet_layer_algorithm;
+
+/* A value for the input of that name, on the host. Copied. */
+typedef struct lenslet_named_tensor {
+  size_t struct_size;
+  const char* name;
+  const lenslet_tensor* tensor;
+} lenslet_named_tensor;
+
 /* Threads of yours that loops are shared out to. Copied by lenslet_runner_create(), and then used until release() is
  * called, once, when the runner needs it no more; never where that function fails, nor for a plan alone. */
 typedef struct lenslet_executor {
@@ -194,6 +208,20 @@ typedef struct lenslet_plan_options {
   size_t shape_count;
   const lenslet_executor* executor; /* CPU; NULL: threads of the runner's own */
   const lenslet_allocator* allocator;
+  /* Since 1.1. */
+  const lenslet_layer_algorithm* layer_algorithms; /* they win over conv_algorithm, and are refused as it is */
+  size_t layer_algorithm_count;
+  const char* const* disabled_passes; /* names of graph passes to leave out ("fuse_residual") */
+  size_t disabled_pass_count;
+  /* Inputs such as are to come, on the host, one for each of the model's, of the runner's shapes; none: 0. Where values
+   * are stored in float16 the network is computed on them in float32 first, and LENSLET_UNSUPPORTED names the step that
+   * goes beyond float16's range. Copied, and gone when lenslet_runner_create() returns; of no use to a plan alone. */
+  const lenslet_tensor* calibration;
+  size_t calibration_count;
+  /* Whole inputs for models whose shapes depend on what an input holds (the target of a Reshape). A run still takes
+   * such an input in its place, and refuses any other value. */
+  const lenslet_named_tensor* input_values;
+  size_t input_value_count;
 } lenslet_plan_options;
 
 /* What a runner with these options will do and need, as JSON: nothing is allocated or prepared for it. Give `*json`

@@ -1,6 +1,7 @@
 #include "runtime/exec/lower.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -19,7 +20,14 @@ void check_disabled(const std::vector<std::string>& disabled) {
   for (const std::string& name : disabled) {
     const auto all = passes();
     const auto found = std::find_if(all.begin(), all.end(), [&](const Pass& pass) { return pass.name == name; });
-    if (found == all.end()) throw Error(ErrorKind::invalid_argument, fmt::format("there is no graph pass '{}'", name));
+    if (found == all.end()) {
+      std::vector<std::string_view> optional;
+      for (const Pass& pass : all)
+        if (pass.optional) optional.push_back(pass.name);
+      throw Error(
+          ErrorKind::invalid_argument,
+          fmt::format("there is no graph pass '{}'; those that can be left out: {}", name, fmt::join(optional, ", ")));
+    }
     if (!found->optional)
       throw Error(ErrorKind::invalid_argument, fmt::format("graph pass '{}' cannot be left out", name));
   }

@@ -22,6 +22,8 @@ int main(int argc, char** argv) {
   enum { side = 224, pixels = side * side };
   lenslet_plan_options options = {.struct_size = sizeof options};
   lenslet_tensor input = {.struct_size = sizeof input}, output = {.struct_size = sizeof output};
+  lenslet_layer_algorithm layer = {.struct_size = sizeof layer, .layer = "gemm"}; /* the rule's own choice */
+  const char* const passes[] = {"fold_pad"};
   lenslet_model* model = NULL;
   lenslet_runner* runner = NULL;
   float scores[3] = {0, 0, 0};
@@ -33,6 +35,10 @@ int main(int argc, char** argv) {
   must(lenslet_model_load(argv[1], NULL, &model), "load");
   options.device = "cpu";
   options.threads = 1;
+  options.layer_algorithms = &layer;
+  options.layer_algorithm_count = 1;
+  options.disabled_passes = passes;
+  options.disabled_pass_count = 1;
   must(lenslet_runner_create(model, &options, &runner), "create");
   must(lenslet_model_free(model), "model_free");
 

@@ -130,12 +130,19 @@ class Executor(ctypes.Structure):
     _fields_ = [("struct_size", Size), ("context", ctypes.c_void_p), ("run", RunTasks), ("release", Release)]
 
 
+class LayerAlgorithm(ctypes.Structure):
+    _fields_ = [("struct_size", Size), ("layer", ctypes.c_char_p), ("algorithm", ctypes.c_char_p)]
+
+
 class PlanOptions(ctypes.Structure):
     _fields_ = [("struct_size", Size), ("device", ctypes.c_char_p), ("precision", ctypes.c_char_p),
                 ("conv_algorithm", ctypes.c_char_p), ("batch", ctypes.c_int64), ("threads", ctypes.c_int32),
                 ("reserved", ctypes.c_int32), ("flags", ctypes.c_uint64), ("other_shapes", ctypes.c_uint64),
                 ("shapes", ctypes.c_void_p), ("shape_count", Size), ("executor", ctypes.POINTER(Executor)),
-                ("allocator", ctypes.c_void_p)]  # fmt: skip
+                ("allocator", ctypes.c_void_p), ("layer_algorithms", ctypes.POINTER(LayerAlgorithm)),
+                ("layer_algorithm_count", Size), ("disabled_passes", ctypes.POINTER(ctypes.c_char_p)),
+                ("disabled_pass_count", Size), ("calibration", ctypes.POINTER(Tensor)), ("calibration_count", Size),
+                ("input_values", ctypes.c_void_p), ("input_value_count", Size)]  # fmt: skip
 
 
 class RunOptions(ctypes.Structure):
@@ -212,14 +219,43 @@ class Ctypes(InFolder):
         self.must(self.lib.lenslet_runner_result(runner, Size(0), ctypes.byref(result)))
         self.assertEqual(result.data, ctypes.addressof(scores))
 
-    def test_a_plan_is_json(self):
+    def plan(self, runner):
         text = ctypes.c_void_p()
-        self.must(self.lib.lenslet_runner_plan_json(self.runner(threads=2, batch=3), ctypes.byref(text)))
+        self.must(self.lib.lenslet_runner_plan_json(runner, ctypes.byref(text)))
         plan = json.loads(ctypes.string_at(text))
         self.must(self.lib.lenslet_text_free(text))
+        return plan
+
+    def test_a_plan_is_json(self):
+        plan = self.plan(self.runner(threads=2, batch=3))
         self.assertEqual(plan["threads"], 2)
         self.assertEqual(plan["inputs"], [{"name": "image", "shape": [3, 3, 224, 224]}])
         self.assertTrue(all(math.isfinite(step["estimated_us"]) for step in plan["steps"]))
+
+    def test_options_of_layers_and_passes(self):
+        plan = self.plan(self.runner(threads=1))
+        layer = next(step["name"] for step in plan["steps"] if step["op"] == "Gemm")
+        for wrong in (b"no such layer", layer.encode()):
+            layers = (LayerAlgorithm * 1)(made(LayerAlgorithm, layer=wrong, algorithm=b"magic"))
+            options = made(PlanOptions, device=b"cpu", layer_algorithms=layers, layer_algorithm_count=1)
+            runner = ctypes.c_void_p()
+            self.assertEqual(self.lib.lenslet_runner_create(self.model, ctypes.byref(options), ctypes.byref(runner)), 1)
+            self.assertIn(wrong if wrong != layer.encode() else b"magic", self.lib.lenslet_last_error())
+        passes = (ctypes.c_char_p * 2)(b"fold_constants", b"drop_dead")
+        image, scores = self.blue()
+        calibration = (Tensor * 1)(tensor(image, 1, 3, 224, 224))
+        runner = self.runner(disabled_passes=passes, disabled_pass_count=2, calibration=calibration, calibration_count=1)
+        self.must(self.run_on(runner, image, scores))
+        self.assertEqual(list(scores), [0, 0, 5])
+
+    def test_an_app_of_the_first_version(self):
+        """Its struct ends where the allocator does."""
+        options = made(PlanOptions, device=b"cpu", batch=2, layer_algorithm_count=99)
+        options.struct_size = PlanOptions.layer_algorithms.offset
+        runner = ctypes.c_void_p()
+        self.must(self.lib.lenslet_runner_create(self.model, ctypes.byref(options), ctypes.byref(runner)))
+        self.addCleanup(self.lib.lenslet_runner_free, runner)
+        self.assertEqual(self.plan(runner)["inputs"], [{"name": "image", "shape": [2, 3, 224, 224]}])
 
     def test_an_observer_and_an_end(self):
         ops, cancel = [], ctypes.c_void_p()

@@ -143,6 +143,18 @@ TEST_CASE("c_api/misuse/sizes_of_structs") {
   CHECK(larger.known.struct_size == sizeof(larger));
   CHECK(larger.more == 0);
   CHECK(std::string(larger.known.name) == "x");
+  // Of an older header: what is behind is not looked at, and a size between two versions reads no half of a member.
+  lenslet_plan_options older = on_one_thread();
+  std::memset(reinterpret_cast<char*>(&older) + offsetof(lenslet_plan_options, layer_algorithms), 0xFF,
+              sizeof(older) - offsetof(lenslet_plan_options, layer_algorithms));
+  older.struct_size = offsetof(lenslet_plan_options, layer_algorithms);
+  CHECK(lenslet_model_plan_json(c.model.handle, &older, &text) == LENSLET_OK);
+  CHECK(lenslet_text_free(text) == LENSLET_OK);
+  older.struct_size += 4;
+  CHECK(lenslet_model_plan_json(c.model.handle, &older, &text) == LENSLET_OK);
+  CHECK(lenslet_text_free(text) == LENSLET_OK);
+  older.struct_size = offsetof(lenslet_plan_options, layer_algorithms) - 1;
+  CHECK(lenslet_model_plan_json(c.model.handle, &older, &text) == LENSLET_INVALID_ARGUMENT);
   // An array of larger elements, and one of elements that disagree.
   struct NewerTensor {
     lenslet_tensor known;
@@ -199,6 +211,81 @@ TEST_CASE("c_api/misuse/plan_options") {
   CHECK(status([&](Options& o) { o.executor = &no_executor; }) == LENSLET_INVALID_ARGUMENT);
   const lenslet_allocator no_allocator = {sizeof(no_allocator), nullptr, nullptr, nullptr, nullptr};
   CHECK(status([&](Options& o) { o.allocator = &no_allocator; }) == LENSLET_INVALID_ARGUMENT);
+}
+
+TEST_CASE("c_api/misuse/plan_options_of_layers_passes_and_values") {
+  const CModel model;
+  lenslet_plan_options options = on_one_thread();
+  const auto status = [&] {
+    lenslet_runner* runner = nullptr;
+    const lenslet_status got = lenslet_runner_create(model.handle, &options, &runner);
+    CHECK(lenslet_runner_free(runner) == LENSLET_OK);
+    options = on_one_thread();
+    return got;
+  };
+  options.layer_algorithm_count = 1;
+  CHECK(status() == LENSLET_INVALID_ARGUMENT);
+  const auto layer = [&](const char* name, const char* algorithm) {
+    const lenslet_layer_algorithm one = {sizeof(one), name, algorithm};
+    options.layer_algorithms = &one;
+    options.layer_algorithm_count = 1;
+    return status();
+  };
+  CHECK(layer(nullptr, "im2col") == LENSLET_INVALID_ARGUMENT);
+  CHECK(layer("nowhere", "im2col") == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("'nowhere'"));
+  CHECK(layer("conv", "best") == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("no algorithm of Conv is called 'best'"));
+  CHECK(layer("conv", "depthwise") == LENSLET_UNSUPPORTED);
+
+  options.disabled_pass_count = 1;
+  CHECK(status() == LENSLET_INVALID_ARGUMENT);
+  const auto pass = [&](const char* name) {
+    options.disabled_passes = &name;
+    options.disabled_pass_count = 1;
+    return status();
+  };
+  CHECK(pass(nullptr) == LENSLET_INVALID_ARGUMENT);
+  CHECK(pass("no_such_pass") == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("fuse_activation"));
+  CHECK(pass("choose_kernels") == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("cannot be left out"));
+
+  Floats x(input_floats);
+  lenslet_tensor tensor = tensor_of(some_input(x), {1, 3, 8, 8});
+  options.calibration_count = 1;
+  CHECK(status() == LENSLET_INVALID_ARGUMENT);
+  const auto calibration = [&] {
+    options.calibration = &tensor;
+    options.calibration_count = 1;
+    return status();
+  };
+  CHECK(calibration() == LENSLET_OK);
+  tensor.memory = LENSLET_ON_CUDA;
+  CHECK(calibration() == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("is read on the host"));
+  tensor.memory = LENSLET_ON_HOST;
+  tensor.bytes -= 4;
+  CHECK(calibration() == LENSLET_INVALID_ARGUMENT);
+  tensor.bytes += 4;
+  tensor.data = nullptr;
+  CHECK(calibration() == LENSLET_INVALID_ARGUMENT);
+
+  options.input_value_count = 1;
+  CHECK(status() == LENSLET_INVALID_ARGUMENT);
+  const auto value = [&](const char* name, const lenslet_tensor* of) {
+    const lenslet_named_tensor one = {sizeof(one), name, of};
+    options.input_values = &one;
+    options.input_value_count = 1;
+    return status();
+  };
+  CHECK(value("x", nullptr) == LENSLET_INVALID_ARGUMENT);
+  CHECK(value("x", &tensor) == LENSLET_INVALID_ARGUMENT);
+  tensor.data = x.data;
+  CHECK(value(nullptr, &tensor) == LENSLET_INVALID_ARGUMENT);
+  CHECK(value("z", &tensor) == LENSLET_INVALID_ARGUMENT);
+  tensor.dtype = LENSLET_I32;
+  CHECK(value("x", &tensor) == LENSLET_INVALID_ARGUMENT);
 }
 
 TEST_CASE("c_api/misuse/models") {

@@ -32,7 +32,7 @@ std::vector<float> expected_of(CRunner& c) {
 TEST_CASE("c_api/use/versions") {
   CHECK(lenslet_negotiate(LENSLET_API_MAJOR, LENSLET_API_MINOR) == LENSLET_OK);
   CHECK(lenslet_negotiate(LENSLET_API_MAJOR, LENSLET_API_MINOR + 1) == LENSLET_UNSUPPORTED);
-  CHECK(last_error_says("made for version 1.1 of lenslet.h"));
+  CHECK(last_error_says("made for version 1.2 of lenslet.h"));
   CHECK(lenslet_negotiate(LENSLET_API_MAJOR + 1, 0) == LENSLET_UNSUPPORTED);
   std::uint32_t major = 0, minor = 77;
   lenslet_api_version(&major, &minor);
@@ -150,6 +150,116 @@ TEST_CASE("c_api/use/plan_as_json") {
   REQUIRE(lenslet_model_plan_json(c.model.handle, &options, &text) == LENSLET_OK);
   CHECK(std::string(text).find(R"("shape":[2,3,8,8])") != std::string::npos);
   CHECK(lenslet_text_free(text) == LENSLET_OK);
+}
+
+/// The plan of a model with these options, as text.
+std::string plan_of(const lenslet_model* model, const lenslet_plan_options& options) {
+  char* text = nullptr;
+  REQUIRE_MESSAGE(lenslet_model_plan_json(const_cast<lenslet_model*>(model), &options, &text) == LENSLET_OK,
+                  lenslet_last_error());
+  std::string plan = text;
+  CHECK(lenslet_text_free(text) == LENSLET_OK);
+  return plan;
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST_CASE("c_api/use/layer_algorithms_and_disabled_passes") {
+  const CModel model;
+  const std::string usual = plan_of(model.handle, on_one_thread());
+  lenslet_plan_options options = on_one_thread();
+  lenslet_layer_algorithm layer = {sizeof(layer), "conv", "im2col"};
+  options.layer_algorithms = &layer;
+  options.layer_algorithm_count = 1;
+  options.conv_algorithm = "direct";
+  CHECK(has(plan_of(model.handle, options), R"("algorithm":"im2col")"));
+  layer.algorithm = nullptr;  // back to the rule
+  CHECK(plan_of(model.handle, options) == usual);
+  layer.algorithm = "depthwise";
+  options.flags = LENSLET_PLAN_ALGORITHM_WHERE_ACCEPTED;
+  CHECK_FALSE(has(plan_of(model.handle, options), R"("algorithm":"depthwise","config")"));
+
+  CHECK_FALSE(has(usual, R"("op":"Relu")"));
+  const char* passes[] = {"fuse_activation", "fold_pad"};
+  options = on_one_thread();
+  options.disabled_passes = passes;
+  options.disabled_pass_count = 2;
+  CHECK(has(plan_of(model.handle, options), R"("op":"Relu")"));
+  const std::vector<float> expected = CRunner().result();
+  CRunner apart(options);
+  const std::vector<float> result = apart.result();
+  for (std::size_t i = 0; i < 4; ++i) CHECK(result[i] == doctest::Approx(expected[i]).epsilon(1e-6));
+}
+
+TEST_CASE("c_api/use/calibration") {
+  // A value of float16, under the name that a Cast of ours would give it: "x" is then looked at on its way there.
+  ModelText text;
+  text.nodes = {node("Cast", {"x"}, {"x:float16"}, "narrow",
+                     [](pbf_writer& cast) { attribute(cast, "to", 2, [](pbf_writer& to) { to.add_int64(3, f16); }); })};
+  text.inputs = {port("x", f32, {4})};
+  text.outputs = {port("x:float16", f16, {4})};
+  const std::string bytes = text.bytes();
+  lenslet_model* model = nullptr;
+  REQUIRE_MESSAGE(lenslet_model_load_bytes(bytes.data(), bytes.size(), nullptr, &model) == LENSLET_OK,
+                  lenslet_last_error());
+  Floats x(5);  // the first of them on no 16 bytes, and freed before the runner is
+  lenslet_tensor tensors[] = {tensor_of(some_input(x), {4}), tensor_of(x, {4})};
+  for (lenslet_tensor& tensor : tensors) {
+    tensor.data = x.data + 1;
+    tensor.bytes = 16;
+  }
+  lenslet_plan_options options = on_one_thread();
+  options.calibration = tensors;
+  options.calibration_count = 1;
+  lenslet_runner* runner = nullptr;
+  CHECK(lenslet_runner_create(model, &options, &runner) == LENSLET_OK);
+  CHECK(lenslet_runner_free(runner) == LENSLET_OK);
+  options.calibration_count = 2;
+  CHECK(lenslet_runner_create(model, &options, &runner) == LENSLET_INVALID_ARGUMENT);
+  options.calibration_count = 1;
+  x.data[2] = -7e4F;
+  CHECK(lenslet_runner_create(model, &options, &runner) == LENSLET_UNSUPPORTED);
+  CHECK(last_error_says("input 'x' reaches 7e+04 on the calibration inputs, and float16 ends at 65504"));
+  CHECK(lenslet_model_free(model) == LENSLET_OK);
+}
+
+TEST_CASE("c_api/use/input_values") {
+  ModelText text;
+  text.nodes = {node("Reshape", {"x", "shape"}, {"y"}, "reshape")};
+  text.inputs = {port("x", f32, {6}), port("shape", i64, {2})};
+  text.outputs = {port("y", f32, {-1, -1})};
+  const std::string bytes = text.bytes();
+  lenslet_model* model = nullptr;
+  REQUIRE(lenslet_model_load_bytes(bytes.data(), bytes.size(), nullptr, &model) == LENSLET_OK);
+  std::int64_t dims[] = {2, 3};
+  lenslet_tensor shape = sized<lenslet_tensor>();
+  shape.data = dims;
+  shape.bytes = sizeof(dims);
+  shape.dtype = LENSLET_I64;
+  shape.rank = 1;
+  shape.dims[0] = 2;
+  const lenslet_named_tensor value = {sizeof(value), "shape", &shape};
+  lenslet_plan_options options = on_one_thread();
+  options.input_values = &value;
+  options.input_value_count = 1;
+  CHECK(has(plan_of(model, options), R"("outputs":[{"name":"y","shape":[2,3]}])"));
+  lenslet_runner* runner = nullptr;
+  options.other_shapes = 1;
+  REQUIRE_MESSAGE(lenslet_runner_create(model, &options, &runner) == LENSLET_OK, lenslet_last_error());
+  dims[0] = 3;  // it has a copy
+  dims[1] = 2;
+  Floats x(6);
+  const lenslet_tensor in[] = {tensor_of(some_input(x), {6}), shape};
+  CHECK(lenslet_runner_run(runner, in, 2, nullptr, 0, nullptr) == LENSLET_INVALID_ARGUMENT);
+  CHECK(last_error_says("has another value than the one it was planned for"));
+  dims[0] = 2;
+  dims[1] = 3;
+  CHECK(lenslet_runner_run(runner, in, 2, nullptr, 0, nullptr) == LENSLET_OK);
+  lenslet_tensor result = sized<lenslet_tensor>();
+  REQUIRE(lenslet_runner_result(runner, 0, &result) == LENSLET_OK);
+  CHECK(std::memcmp(result.data, x.data, 6 * sizeof(float)) == 0);
+  CHECK(lenslet_runner_free(runner) == LENSLET_OK);
+  CHECK(lenslet_model_free(model) == LENSLET_OK);
 }
 
 struct Seen {
