@@ -13,7 +13,7 @@ from typing import Any, Callable
 from . import _structs as structs
 from .errors import BY_STATUS, Error, InternalError
 
-API_MAJOR, API_MINOR = 1, 0
+API_MAJOR, API_MINOR = 1, 1
 
 Handle = c_void_p
 Out = POINTER(c_void_p)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Mapping, Optional, Sequence
+from typing import Any, List, Mapping, Optional, Sequence
 
+from . import _arrays as arrays
 from . import _structs as structs
-from .errors import InvalidArgumentError
+from ._dtypes import NUMBERS, numpy_dtype
+from .errors import InvalidArgumentError, UnsupportedError
+from .ports import Port
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -40,8 +43,14 @@ def plan_options(
     algorithm: Optional[str] = None,
     other_shapes: int = 0,
     flush_denormals: bool = False,
+    layer_algorithms: Optional[Mapping[str, str]] = None,
+    strict: bool = False,
+    disabled_passes: Sequence[str] = (),
+    calibration: Any = None,
+    input_values: Optional[Mapping[str, Any]] = None,
+    ports: Sequence[Port] = (),
 ) -> structs.PlanOptions:
-    """The arguments of Model.runner(). What they mean to a model is the library's to judge."""
+    """The arguments of Model.runner(), of a model with these inputs. What they mean to it is the library's to judge."""
     options = structs.made(structs.PlanOptions)
     # As the command: LENSLET_DEVICE stands in for what nobody named.
     options.device = encoded(os.environ.get("LENSLET_DEVICE") or "auto" if device == "auto" else device, "device")
@@ -49,6 +58,7 @@ def plan_options(
         options.precision = encoded(precision, "precision")
     if algorithm is not None:
         options.conv_algorithm = encoded(algorithm, "algorithm")
+    if not strict:
         options.flags |= structs.PLAN_ALGORITHM_WHERE_ACCEPTED
     if flush_denormals:
         options.flags |= structs.PLAN_FLUSH_DENORMALS
@@ -67,4 +77,69 @@ def plan_options(
                 struct.dims[axis] = whole(dim, f"shapes: a dimension of {name}", 0, 2**40)
         options.shapes = named
         options.shape_count = len(named)
+    _set_layers(options, layer_algorithms or {})
+    if isinstance(disabled_passes, str):
+        raise InvalidArgumentError("disabled_passes is a string, no list of names")
+    passes = [encoded(name, "a name in disabled_passes") for name in disabled_passes]
+    if passes:
+        options.disabled_passes = (ctypes.c_char_p * len(passes))(*passes)
+        options.disabled_pass_count = len(passes)
+    _set_arrays(options, calibration, input_values or {}, ports)
     return options
+
+
+def _set_layers(options: structs.PlanOptions, algorithms: Mapping[str, str]) -> None:
+    if not algorithms:
+        return
+    layers = (structs.LayerAlgorithm * len(algorithms))()
+    for struct, (name, algorithm) in zip(layers, algorithms.items()):
+        struct.struct_size = ctypes.sizeof(structs.LayerAlgorithm)
+        struct.layer = encoded(name, "a layer in layer_algorithms")
+        struct.algorithm = encoded(algorithm, f"layer_algorithms: the algorithm of {name}")
+    options.layer_algorithms = layers
+    options.layer_algorithm_count = len(layers)
+
+
+def _set_arrays(
+    options: structs.PlanOptions, calibration: Any, values: Mapping[str, Any], ports: Sequence[Port]
+) -> None:
+    options.kept = []
+    if calibration is not None:
+        listed = _in_order(calibration, ports)
+        tensors = (structs.Tensor * len(listed))()
+        for number, array in enumerate(listed):
+            _describe(options, tensors[number], array, ports[number] if number < len(ports) else None, "calibration")
+        options.calibration = tensors
+        options.calibration_count = len(tensors)
+    if values:
+        known = {port.name: port for port in ports}
+        named = (structs.NamedTensor * len(values))()
+        for struct, (name, array) in zip(named, values.items()):
+            struct.struct_size = ctypes.sizeof(structs.NamedTensor)
+            struct.name = encoded(name, "a name in input_values")
+            tensor = structs.made(structs.Tensor)
+            _describe(options, tensor, array, known.get(name), f"input_values: {name}")
+            struct.tensor = ctypes.pointer(tensor)
+        options.input_values = named
+        options.input_value_count = len(named)
+
+
+def _in_order(calibration: Any, ports: Sequence[Port]) -> List[Any]:
+    """An array for each input: given by name, as a list or tuple in the model's order, or as the only one."""
+    if not isinstance(calibration, Mapping):
+        return list(calibration) if isinstance(calibration, (list, tuple)) else [calibration]
+    names = [port.name for port in ports]
+    if set(calibration) != set(names):
+        raise InvalidArgumentError(f"calibration names {', '.join(map(str, calibration))}; the inputs are {', '.join(names)}")
+    return [calibration[name] for name in names]
+
+
+def _describe(
+    options: structs.PlanOptions, tensor: structs.Tensor, array: Any, port: Optional[Port], what: str
+) -> None:
+    tensor.struct_size = ctypes.sizeof(structs.Tensor)
+    try:
+        planned = None if port is None else numpy_dtype(NUMBERS[port.dtype])
+    except UnsupportedError:  # NumPy has no such type: it matters to lists alone
+        planned = None
+    options.kept.append(arrays.describe_any(tensor, array, planned, what))

@@ -14,7 +14,7 @@ from ctypes import (
     c_uint64,
     c_void_p,
 )
-from typing import TypeVar
+from typing import List, TypeVar
 
 MAX_RANK = 8
 ON_HOST, ON_CUDA = 0, 1
@@ -74,7 +74,17 @@ class NamedShape(ctypes.Structure):
     ]
 
 
+class LayerAlgorithm(ctypes.Structure):
+    _fields_ = [("struct_size", c_size_t), ("layer", c_char_p), ("algorithm", c_char_p)]
+
+
+class NamedTensor(ctypes.Structure):
+    _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("tensor", ctypes.POINTER(Tensor))]
+
+
 class PlanOptions(ctypes.Structure):
+    kept: List[object]  # arrays that its tensors are read from
+
     _fields_ = [
         ("struct_size", c_size_t),
         ("device", c_char_p),
@@ -89,6 +99,14 @@ class PlanOptions(ctypes.Structure):
         ("shape_count", c_size_t),
         ("executor", c_void_p),
         ("allocator", c_void_p),
+        ("layer_algorithms", ctypes.POINTER(LayerAlgorithm)),
+        ("layer_algorithm_count", c_size_t),
+        ("disabled_passes", ctypes.POINTER(c_char_p)),
+        ("disabled_pass_count", c_size_t),
+        ("calibration", ctypes.POINTER(Tensor)),
+        ("calibration_count", c_size_t),
+        ("input_values", ctypes.POINTER(NamedTensor)),
+        ("input_value_count", c_size_t),
     ]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+from typing import NoReturn
 
 from ._library import Handle, check, library
+from .errors import stays_here
 
 
 class Cancel:
@@ -20,6 +22,9 @@ class Cancel:
 
     def request(self) -> None:
         check(library.lenslet_cancel_request(self._handle))
+
+    def __reduce__(self) -> NoReturn:
+        raise stays_here("Cancel", "it reaches the threads of this process")
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):

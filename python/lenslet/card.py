@@ -6,7 +6,7 @@ import ctypes
 import itertools
 import json
 import os
-from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
 import numpy as np
 
@@ -29,7 +29,12 @@ class Prediction(NamedTuple):
 class Card:
     """A card out of a file, or of the object that its JSON is. `Card.of` finds a model's.
 
-    InvalidArgumentError names a field that is wrong.
+    `found_by` says where it comes from: "given", or of `Card.of` "beside the model", "checksum" or "name" (a card that
+    ships with lenslet and knows the model's file by that), or "assumed" (of what the model's input shows). `path` is its
+    file, None where there is none. `labels` are class names, None without.
+
+    InvalidArgumentError names a field that is wrong. A Card is pickled with all that it says, labels included: it needs
+    no file where it arrives.
     """
 
     name: str
@@ -42,6 +47,8 @@ class Card:
     channels: int
     nhwc: bool
     preparation: str
+    found_by: str
+    path: Optional[str]
 
     def __init__(self, source: Union[str, "os.PathLike[str]", Mapping[str, object]]) -> None:
         handle = Handle()
@@ -57,9 +64,9 @@ class Card:
     @classmethod
     def of(cls, model: Model) -> Card:
         """The card that the command takes: beside the model's file, else one that ships with lenslet, else what the
-        model's input lets assume."""
+        model's input lets assume; `found_by` says which."""
         handle = Handle()
-        file = None if model.path is None else encoded(model.path, "the path")
+        file = None if model._file is None else encoded(model._file, "the path")
         check(library.lenslet_card_of(model._handle, file, ctypes.byref(handle)))
         card = cls.__new__(cls)
         card._take(handle, model)
@@ -68,9 +75,20 @@ class Card:
     def bound(self, model: Model) -> Card:
         """The same card with what it leaves to the model filled in. InvalidArgumentError where they do not fit."""
         card = type(self).__new__(type(self))
-        card._handle, card._owner = self._handle, self
+        card._handle, card._owner, card._names = self._handle, self, self._names
         card._describe(model)
         return card
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        own = {"_handle", "_owner", "_json", "_labels_file"}
+        state = {name: value for name, value in vars(self).items() if name not in own}
+        return _restored, (type(self), self._json, {**state, "_names": self.labels})
+
+    def __copy__(self) -> Card:
+        return self
+
+    def __deepcopy__(self, _: object) -> Card:
+        return self
 
     def prepare(self, image: Image, out: Optional[np.ndarray[Any, Any]] = None) -> np.ndarray[Any, Any]:
         """The picture as the network's input, as the command prepares it: float32 [C,H,W], or [H,W,C] of an nhwc card.
@@ -105,6 +123,7 @@ class Card:
     def _take(self, handle: Handle, model: Optional[Model]) -> None:
         self._handle = handle
         self._owner: Optional[Card] = None
+        self._names: Optional[Tuple[str, ...]] = None  # labels that came with a pickle
         self._describe(model)
 
     def _describe(self, model: Optional[Model]) -> None:
@@ -113,14 +132,28 @@ class Card:
         self.name, self.input, self.output = fields["name"], fields["input"], fields["output"]
         self.softmax, self.preparation = fields["softmax"], fields["preparation"]
         self.height, self.width, self.channels = fields["height"], fields["width"], fields["channels"]
-        self.nhwc = fields["nhwc"]
+        self.nhwc, self.path = fields["nhwc"], fields["file"]
+        self.found_by = {"": "assumed", "option": "given"}.get(fields["found_by"], fields["found_by"])
+        self._json: str = fields["json"]
         self._class_offset: int = fields["class_offset"]
         self._labels_file: Optional[str] = fields["labels_file"]
-        self.labels = None if self._labels_file is None else read_labels(self._labels_file)
+        self.labels = self._names
+        if self._names is None and self._labels_file is not None:
+            self.labels = read_labels(self._labels_file)
 
     def __del__(self) -> None:
         if getattr(self, "_owner", None) is None and getattr(self, "_handle", None):
             library.lenslet_card_free(self._handle)
+
+
+def _restored(kind: Type[Card], text: str, state: Mapping[str, Any]) -> Card:
+    """A Card out of a pickle."""
+    handle = Handle()
+    check(library.lenslet_card_read(b"card", encoded(text, "the card"), ctypes.byref(handle)))
+    card = kind.__new__(kind)
+    card._take(handle, None)
+    vars(card).update(state)
+    return card
 
 
 def read_labels(file: Union[str, "os.PathLike[str]"], classes: int = -1) -> Tuple[str, ...]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Iterable, Iterator, List, Mapping, Optional, Tuple, Union
+from typing import Iterable, Iterator, List, Mapping, NoReturn, Optional, Tuple, Union
 
 from . import _options as options
 from ._library import Handle, check, library, taken_json, taken_text
 from ._pictures import Image, picture_of
 from .card import Card, Prediction, predictions, read_labels
-from .errors import DeviceError, Error, InvalidArgumentError
+from .errors import DeviceError, Error, InvalidArgumentError, stays_here
 from .model import Model
 
 ModelOrPath = Union[Model, str, "os.PathLike[str]", bytes]
@@ -66,7 +66,7 @@ class Classifier:
         self.batch, self.device = fields["batch"], fields["device"]
         self._classes: int = fields["classes"]
         self.labels = names
-        if labels is not None and file is None and names is not None and len(names) != self._classes:
+        if file is None and names is not None and len(names) != self._classes:
             raise InvalidArgumentError(f"{len(names)} labels for {self._classes} classes")
 
     def __call__(self, image: Image, top: int = 5) -> List[Prediction]:
@@ -122,6 +122,9 @@ class Classifier:
             results.append(predictions(classes, probs, found.value, self.labels))
             slot += 1
         yield from results  # all read before anything is given back: the next batch may be prepared meanwhile
+
+    def __reduce__(self) -> NoReturn:
+        raise stays_here("Classifier", "send its model and card, and make one where it is used, once for each worker")
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):

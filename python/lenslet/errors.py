@@ -92,3 +92,8 @@ BY_STATUS: dict[int, type[Error]] = {
     8: InternalError,
     9: CancelledError,
 }
+
+
+def stays_here(what: str, instead: str) -> UnsupportedError:
+    """What to raise where somebody pickles or copies what belongs to this process."""
+    return UnsupportedError(f"a {what} is of this process, and is not pickled or copied: {instead}")

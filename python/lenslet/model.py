@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any, Dict, Optional, Tuple, Union
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from . import _options as options
 from . import _structs as structs
 from . import verbs
 from ._library import Handle, check, library, taken_json
 from .errors import InvalidArgumentError
-from .ports import Port, port_of
+from .ports import Port, ports_of
 from .runner import Runner
 
 Source = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview]
@@ -23,9 +23,15 @@ class Model:
     `source` is the path of an ONNX file, or its bytes. It is read and checked wholly: FileError, InvalidModelError, and
     UnsupportedError, which lists every node that cannot run. `external_data_dir` is where files with weights lie, by
     default the model file's own folder; `name` stands for bytes in messages.
+
+    `inputs` and `outputs` are as the file declares them, outputs filled in where that follows from the inputs.
+
+    A Model is pickled as its absolute path, or its bytes, and read again where it arrives.
     """
 
     path: Optional[str]
+    inputs: Tuple[Port, ...]
+    outputs: Tuple[Port, ...]
 
     def __init__(
         self,
@@ -42,30 +48,32 @@ class Model:
         self._handle = Handle()
         self._bytes: Optional[bytes] = None
         self.path = None
-        self._external = external_data_dir
+        self._name = name
+        self._external = None if external_data_dir is None else os.path.abspath(external_data_dir)
+        self._file: Optional[str] = None  # the path for good, wherever the process goes
         if isinstance(source, (bytes, bytearray, memoryview)):
             self._bytes = bytes(source)
             check(library.lenslet_model_load_bytes(self._bytes, len(self._bytes), load, ctypes.byref(self._handle)))
         elif isinstance(source, (str, os.PathLike)):
             self.path = os.fspath(source)
+            self._file = os.path.abspath(self.path)
             check(library.lenslet_model_load(options.encoded(self.path, "the path"), load, ctypes.byref(self._handle)))
         else:
             raise InvalidArgumentError(f"a model is a path or bytes, no {type(source).__name__}")
         inputs, outputs = ctypes.c_size_t(), ctypes.c_size_t()
         check(library.lenslet_model_count(self._handle, inputs, outputs))
-        self._counts = (inputs.value, outputs.value)
+        self.inputs = ports_of(library.lenslet_model_input, self._handle, inputs.value)
+        self.outputs = ports_of(library.lenslet_model_output, self._handle, outputs.value)
 
-    @property
-    def inputs(self) -> Tuple[Port, ...]:
-        """As the file declares them."""
-        ask = library.lenslet_model_input
-        return tuple(port_of(lambda port, i=i: ask(self._handle, i, port)) for i in range(self._counts[0]))  # type: ignore[misc]
+    def __reduce__(self) -> Tuple[Any, ...]:
+        source = self._bytes if self._file is None else self._file
+        return _loaded, (type(self), source, self._name, self._external)
 
-    @property
-    def outputs(self) -> Tuple[Port, ...]:
-        """As the file declares them, filled in where that follows from the inputs."""
-        ask = library.lenslet_model_output
-        return tuple(port_of(lambda port, i=i: ask(self._handle, i, port)) for i in range(self._counts[1]))  # type: ignore[misc]
+    def __copy__(self) -> Model:
+        return self
+
+    def __deepcopy__(self, _: object) -> Model:
+        return self
 
     def runner(
         self,
@@ -78,6 +86,11 @@ class Model:
         algorithm: Optional[str] = None,
         other_shapes: int = 0,
         flush_denormals: bool = False,
+        layer_algorithms: Optional[Mapping[str, str]] = None,
+        strict: bool = False,
+        disabled_passes: Sequence[str] = (),
+        calibration: Any = None,
+        input_values: Optional[Mapping[str, Any]] = None,
     ) -> Runner:
         """Plans the model and takes memory for it.
 
@@ -87,6 +100,14 @@ class Model:
         {"x": (1, 3, 48, 192)} for inputs with free dimensions besides the batch. `algorithm`: one for all convolutions
         that accept it. `other_shapes`: how many further sets of input shapes a plan is made and kept for, as they come;
         0: other shapes are refused. `flush_denormals`: on the CPU denormal numbers count as zero.
+
+        `layer_algorithms`: {"Conv_7": "im2col"} for single layers, by their names in the plan; they win over
+        `algorithm`, and "" gives a layer back to the rule. `strict`: a layer that refuses the algorithm that is wanted
+        of it is an error, else it keeps the rule's choice. `disabled_passes`: names of graph passes to leave out.
+        `calibration`: inputs such as are to come, on the host: one array, a list in the model's order, or a mapping. At
+        fp16 the network is computed on them in float32 first, and UnsupportedError names the layer that goes beyond
+        float16's range. `input_values`: whole inputs by name, for models whose shapes depend on what an input holds (the
+        target of a Reshape); runs take these inputs still, and refuse other values.
         """
         made = options.plan_options(
             device=device,
@@ -97,33 +118,44 @@ class Model:
             algorithm=algorithm,
             other_shapes=other_shapes,
             flush_denormals=flush_denormals,
+            layer_algorithms=layer_algorithms,
+            strict=strict,
+            disabled_passes=disabled_passes,
+            calibration=calibration,
+            input_values=input_values,
+            ports=self.inputs,
         )
-        return Runner(self._handle, made, self._counts[0], self._counts[1], other_shapes > 0)
+        return Runner(self._handle, made, len(self.inputs), len(self.outputs), other_shapes > 0)
 
     def plan(self, **how: Any) -> Dict[str, Any]:
         """What a runner with these arguments will do and need; nothing is allocated or prepared for it."""
-        made = options.plan_options(**how)
+        made = options.plan_options(**how, ports=self.inputs)
         result: Dict[str, Any] = taken_json(lambda text: library.lenslet_model_plan_json(self._handle, made, text))
         return result
 
     def inspect(self, **how: Any) -> Dict[str, Any]:
         """Ports, operators, FLOPs, each convolution's candidates, memory: ``lenslet inspect --json``."""
-        return verbs.run("inspect", self._bytes, self.path, self._external, how)
+        return verbs.run("inspect", self._bytes, self._file, self._external, how)
 
     def verify(self, **how: Any) -> Dict[str, Any]:
         """Each layer against double precision: ``lenslet verify --json``, whose "layers" is a list of dicts. "exceeded" is
         how many are beyond their tolerance. Inputs are random, or `inputs`, a mapping from names to arrays."""
-        return verbs.run("verify", self._bytes, self.path, self._external, how)
+        return verbs.run("verify", self._bytes, self._file, self._external, how)
 
     def layers(self, **how: Any) -> Dict[str, Any]:
         """Each layer's algorithm, why, time, floor and error: ``lenslet layers --json``."""
-        return verbs.run("layers", self._bytes, self.path, self._external, how)
+        return verbs.run("layers", self._bytes, self._file, self._external, how)
 
     def bench(self, **how: Any) -> Dict[str, Any]:
         """Times of whole runs, in milliseconds: ``lenslet bench --json``, whose "results" is a list of dicts. `seconds`
         to spend on it, `per_layer` for each layer's."""
-        return verbs.run("bench", self._bytes, self.path, self._external, how)
+        return verbs.run("bench", self._bytes, self._file, self._external, how)
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             library.lenslet_model_free(self._handle)
+
+
+def _loaded(kind: Type[Model], source: Source, name: Optional[str], external: Optional[str]) -> Model:
+    """A Model out of a pickle."""
+    return kind(source, name=name, external_data_dir=external)

@@ -22,10 +22,14 @@ class Port(NamedTuple):
     shape: Optional[Tuple[Union[int, str], ...]]
 
 
-def port_of(ask: Callable[[Any], int]) -> Port:
-    """The port that `ask` fills in."""
+def ports_of(ask: Callable[[Any, int, Any], int], handle: Any, count: int) -> Tuple[Port, ...]:
+    """The ports that `ask(handle, number, struct)` fills in."""
+    return tuple(_port_of(ask, handle, number) for number in range(count))
+
+
+def _port_of(ask: Callable[[Any, int, Any], int], handle: Any, number: int) -> Port:
     given = structs.made(structs.Port)
-    check(ask(given))
+    check(ask(handle, number, given))
     shape: Optional[Tuple[Union[int, str], ...]] = None
     if given.rank >= 0:
         shape = tuple(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -13,8 +13,8 @@ from . import _structs as structs
 from ._dtypes import NUMBERS, numpy_dtype
 from ._library import Handle, check, last_error, library, taken_json, text_of
 from .cancel import Cancel
-from .errors import InvalidArgumentError, UnsupportedError
-from .ports import Port, port_of
+from .errors import InvalidArgumentError, UnsupportedError, stays_here
+from .ports import Port, ports_of
 
 Array = Any  # of NumPy, PyTorch, CuPy, or with DLPack
 Outputs = Union[Array, Tuple[Array, ...], Dict[str, Array]]
@@ -104,14 +104,12 @@ class Runner:
     @property
     def inputs(self) -> Tuple[Port, ...]:
         """As planned."""
-        ask = library.lenslet_runner_input
-        return tuple(port_of(lambda port, i=i: ask(self._handle, i, port)) for i in range(self._counts[0]))  # type: ignore[misc]
+        return ports_of(library.lenslet_runner_input, self._handle, self._counts[0])
 
     @property
     def outputs(self) -> Tuple[Port, ...]:
         """As planned; of an output whose shape a run decides, as of the last run."""
-        ask = library.lenslet_runner_output
-        return tuple(port_of(lambda port, i=i: ask(self._handle, i, port)) for i in range(self._counts[1]))  # type: ignore[misc]
+        return ports_of(library.lenslet_runner_output, self._handle, self._counts[1])
 
     @property
     def plan(self) -> Dict[str, Any]:
@@ -206,6 +204,9 @@ class Runner:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise stays_here("Runner", "send its Model, and call runner() where it is used, once for each worker")
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):

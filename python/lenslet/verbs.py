@@ -44,6 +44,8 @@ def _arguments(how: Mapping[str, Any], folder: pathlib.Path) -> List[str]:
             made.append(option)
         elif name == "shapes":
             made += [f"--shape={port}={'x'.join(map(str, dims))}" for port, dims in value.items()]
+        elif name == "layer_algorithms":
+            made += [f"--conv-algorithm={layer}={algorithm}" for layer, algorithm in value.items()]
         elif name == "inputs":
             for number, (port, array) in enumerate(value.items()):
                 file = folder / f"input-{number}.npy"

@@ -13,6 +13,7 @@
 #include "python/native/objects.h"
 #include "python/native/picture.h"
 #include "tools/cards/known_cards.h"
+#include "tools/cards/write_card.h"
 #include "tools/verbs/default_model.h"
 
 using namespace lenslet;
@@ -28,7 +29,8 @@ char* text_of(const Json& json) {
   return c_api::text_for_app(json.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-Json describe(const tool::Card& card, const Model* model) {
+Json describe(const CardObject& object, const Model* model) {
+  const tool::Card& card = object.card;
   const ImageSpec& spec = card.spec;
   Json json{{"name", card.name},
             {"input", card.input},
@@ -40,7 +42,10 @@ Json describe(const tool::Card& card, const Model* model) {
             {"width", spec.width},
             {"channels", spec.channels == ImageSpec::Channels::gray ? 1 : 3},
             {"nhwc", spec.nhwc},
-            {"preparation", tool::describe(spec)}};
+            {"preparation", tool::describe(spec)},
+            {"found_by", tool::to_string(object.found_by)},
+            {"file", object.file.empty() ? Json() : Json(object.file.string())},
+            {"json", tool::card_json(card)}};
   if (model == nullptr) return json;
   const tool::BoundCard bound = tool::bind_card(card, *model);
   json["input"] = model->inputs()[bound.input].name;
@@ -57,8 +62,10 @@ lenslet_status lenslet_card_read(const char* file, const char* json, lenslet_car
     c_api::check_given(card, "card");
     *card = nullptr;
     c_api::check_given(file, "file");
-    *card = Cards::add(
-        std::make_shared<CardObject>(json == nullptr ? tool::read_card(file) : tool::parse_card(json, file)));
+    const bool from_file = json == nullptr;
+    *card = Cards::add(std::make_shared<CardObject>(
+        CardObject{from_file ? tool::read_card(file) : tool::parse_card(json, file), tool::FoundBy::option,
+                   from_file ? std::filesystem::path(file) : std::filesystem::path()}));
   });
 }
 
@@ -67,8 +74,12 @@ lenslet_status lenslet_card_of(lenslet_model* model, const char* model_file, len
     c_api::check_given(card, "card");
     *card = nullptr;
     const auto of = c_api::Handles<c_api::ModelObject>::get(model);
-    *card = Cards::add(std::make_shared<CardObject>(model_file == nullptr ? tool::assumed_card(of->model)
-                                                                          : tool::card_of(of->model, model_file).card));
+    tool::FoundCard found;
+    if (model_file == nullptr)
+      found.card = tool::assumed_card(of->model);
+    else
+      found = tool::card_of(of->model, model_file);
+    *card = Cards::add(std::make_shared<CardObject>(CardObject{found.card, found.found_by, found.file}));
   });
 }
 
@@ -82,7 +93,7 @@ lenslet_status lenslet_card_describe(lenslet_card* card, lenslet_model* model, c
     *json = nullptr;
     const auto object = Cards::get(card);
     const auto of = model == nullptr ? nullptr : c_api::Handles<c_api::ModelObject>::get(model);
-    *json = text_of(describe(object->card, of == nullptr ? nullptr : &of->model));
+    *json = text_of(describe(*object, of == nullptr ? nullptr : &of->model));
   });
 }
 

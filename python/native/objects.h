@@ -1,12 +1,14 @@
 #pragma once
 // What the handles of python.h lead to.
 
+#include <filesystem>
 #include <mutex>
 
 #include "c_api/handles.h"
 #include "python/native/python.h"
 #include "tools/cards/card.h"
 #include "tools/cards/classifier.h"
+#include "tools/cards/known_cards.h"
 
 namespace lenslet::python {
 
@@ -14,6 +16,8 @@ struct CardObject {
   using Handle = lenslet_card;
   static constexpr auto handle_name = "lenslet_card";
   const tool::Card card;
+  const tool::FoundBy found_by;
+  const std::filesystem::path file;  // empty: of no file
 };
 
 struct ClassifierObject {

@@ -41,8 +41,9 @@ LENSLET_C_API lenslet_status lenslet_card_read(const char* file, const char* jso
 LENSLET_C_API lenslet_status lenslet_card_of(lenslet_model* model, const char* model_file, lenslet_card** card);
 LENSLET_C_API lenslet_status lenslet_card_free(lenslet_card* card);
 /* {"name", "input", "output", "labels_file", "softmax", "class_offset", "height", "width", "channels", "nhwc",
- * "preparation"} as JSON. With a model the card is compared with it, its ports stand in place of "", and so do the
- * labels that the command assumes. */
+ * "preparation", "found_by" (tool::FoundBy, "" where it is assumed), "file" or null, "json" (the card without its
+ * files, which lenslet_card_read() takes)} as JSON. With a model the card is compared with it, its ports stand in place
+ * of "", and so do the labels that the command assumes. */
 LENSLET_C_API lenslet_status lenslet_card_describe(lenslet_card* card, lenslet_model* model, char** json);
 /* `count` floats [C,H,W], or [H,W,C] of an nhwc card. */
 LENSLET_C_API lenslet_status lenslet_card_prepare(lenslet_card* card, const lenslet_picture* picture, float* input,

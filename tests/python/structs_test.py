@@ -30,7 +30,7 @@ def members(body):
         kind, names = re.match(r"(?:const )?(\w+)(.*)", declaration, re.DOTALL).groups()
         for name in names.split(","):
             pointer = "*" in name or "*" in names.split(",")[0] and name == names.split(",")[0]
-            word, count = re.match(r"[\s*]*(?:const )?(\w+)(?:\[(\w+)\])?", name).groups()
+            word, count = re.match(r"[\s*]*(?:const\b[\s*]*)?(\w+)(?:\[(\w+)\])?", name).groups()
             size = 8 if pointer else ctypes.sizeof(TYPES[kind])
             found.append((word, size * (_structs.MAX_RANK if count else 1), pointer))
     return found

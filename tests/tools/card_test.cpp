@@ -12,6 +12,7 @@
 #include "lenslet/error.h"
 #include "tools/cards/known_cards.h"
 #include "tools/cards/sha256.h"
+#include "tools/cards/write_card.h"
 
 namespace lenslet::tool {
 namespace {
@@ -36,6 +37,29 @@ std::string refusal(const nlohmann::json& json) {
     return error.message();
   }
   return "accepted";
+}
+
+TEST_CASE("card/as json and back") {
+  nlohmann::json json = nlohmann::json::parse(whole_card);
+  json.erase("resize");  // its size is only kept where photos are resized by it
+  for (const nlohmann::json& softmax : {nlohmann::json(true), nlohmann::json(false), nlohmann::json()}) {
+    json["output"]["softmax"] = softmax;
+    const Card card = parse(json);
+    CHECK(card.softmax.has_value() != softmax.is_null());
+    const Card back = parse_card(card_json(card), "elsewhere");
+    CHECK(card_json(back) == card_json(card));
+    CHECK(back.softmax == card.softmax);
+    CHECK(back.name == card.name);
+    CHECK(back.input == card.input);
+    CHECK(back.output == card.output);
+    CHECK(back.class_offset == card.class_offset);
+    CHECK(describe(back.spec) == describe(card.spec));
+    CHECK(!back.labels);
+  }
+  const Card card = parse_card(whole_card, "net.card.json");
+  const Card back = parse_card(card_json(card), "elsewhere");
+  CHECK(describe(back.spec) == describe(card.spec));
+  CHECK(back.spec.antialias == card.spec.antialias);
 }
 
 TEST_CASE("card/every field") {

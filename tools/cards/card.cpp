@@ -134,7 +134,8 @@ Card parse_card(const std::string& text, const std::filesystem::path& file) {
   read_normalize(whole.object("normalize"), card.spec);
   CardObject output = whole.object("output");
   card.output = output.text("name", {});
-  card.softmax = output.boolean("softmax", false);
+  const bool open = output.is_null("softmax");
+  card.softmax = open ? std::nullopt : std::optional(output.boolean("softmax", false));
   card.class_offset = output.integer("class_offset", 0);
   output.refuse_unknown();
   for (CardObject& known : whole.objects("files")) card.files.push_back(read_known_file(std::move(known)));

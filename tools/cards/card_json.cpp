@@ -23,6 +23,11 @@ const nlohmann::json* CardObject::find(const std::string& field) {
   return found == object_.end() ? nullptr : &*found;
 }
 
+bool CardObject::is_null(const std::string& field) {
+  const auto* value = find(field);
+  return value != nullptr && value->is_null();
+}
+
 std::string CardObject::text(const std::string& field, const std::string& otherwise) {
   const auto* value = find(field);
   if (value == nullptr) return otherwise;

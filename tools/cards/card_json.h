@@ -19,6 +19,8 @@ class CardObject {
   CardObject(const nlohmann::json& object, std::string path, std::string file);
 
   bool has(const std::string& field) const { return object_.contains(field); }
+  /// That it stands there as null, which is a way to say nothing. False when the field is absent.
+  bool is_null(const std::string& field);
   std::string text(const std::string& field, const std::string& otherwise);
   bool boolean(const std::string& field, bool otherwise);
   double number(const std::string& field, double otherwise);

@@ -74,4 +74,13 @@ std::string card_text(const Card& card, const Model& model, const fs::path& mode
   return text + "\n}\n";
 }
 
+std::string card_json(const Card& card) {
+  Json json{{"name", card.name}};
+  json.update(to_json(card.spec, card.input));
+  json["output"] = {{"name", card.output},
+                    {"softmax", card.softmax ? Json(*card.softmax) : Json()},
+                    {"class_offset", card.class_offset}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 }  // namespace lenslet::tool

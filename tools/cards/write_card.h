@@ -1,5 +1,5 @@
 #pragma once
-// A card as text, every field of it, so that somebody can edit it.
+// A card as text: every field of it, so that somebody can edit it, or what goes to another process.
 
 #include <filesystem>
 #include <string>
@@ -13,5 +13,8 @@ namespace lenslet::tool {
 /// open.
 std::string card_text(const Card& card, const Model& model, const std::filesystem::path& model_file, bool softmax,
                       const std::filesystem::path& folder);
+
+/// JSON that parse_card() makes the same card of anywhere: without the files that it names.
+std::string card_json(const Card& card);
 
 }  // namespace lenslet::tool

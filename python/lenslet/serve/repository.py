@@ -50,7 +50,6 @@ class ServedModel:
     ) -> None:
         self.name, self.path, self.options = name, path, options
         self.model = lenslet.Model(path)
-        # Kept: each time the model is asked, it asks its library.
         self.inputs, self.outputs = self.model.inputs, self.model.outputs
         self._numbers = {port.name: number for number, port in enumerate(self.inputs)}
         self._names = [port.name for port in self.outputs]
@@ -134,7 +133,7 @@ class ServedModel:
             card = lenslet.Card.of(self.model)
         except lenslet.Error:  # no classifier, as far as one can see
             return None
-        self.assumed = not card.name and not self.path.with_name(f"{self.path.stem}.card.json").exists()
+        self.assumed = card.found_by == "assumed"
         # Nothing is assumed of a network that takes pictures of any size: it hardly is a classifier.
         return card if (self.fixed or not self.assumed) and self._picture_index(card) is not None else None
 
