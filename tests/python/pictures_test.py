@@ -1,7 +1,9 @@
 """Cards, classifiers and the command."""
 
+import copy
 import json
 import pathlib
+import pickle
 import signal
 import subprocess
 import sys
@@ -127,6 +129,54 @@ class Pictures(unittest.TestCase):
         self.assertIs(card.prepare(image, batch[0]).base, batch)
         scores = model.runner(device="cpu", threads=1)(batch)[0]
         self.assertEqual(card.top(scores, 2), lenslet.Classifier(model, device="cpu", threads=1)(image, 2))
+
+    def test_how_a_card_was_found(self):
+        """In the command's words, and as the command finds it."""
+        beside = lenslet.Card.of(lenslet.Model(self.model))
+        self.assertEqual((beside.found_by, beside.path), ("beside the model", str(self.card)))
+        given = lenslet.Card(self.card)
+        self.assertEqual((given.found_by, given.path), ("given", str(self.card)))
+        self.assertEqual((lenslet.Card(SPEC | {"labels": ""}).found_by, lenslet.Card(SPEC | {"labels": ""}).path), ("given", None))
+        assumed = lenslet.Card.of(lenslet.Model(self.model.read_bytes()))
+        self.assertEqual((assumed.found_by, assumed.path, assumed.softmax), ("assumed", None, None))
+        self.assertEqual(beside.bound(lenslet.Model(self.model)).found_by, "beside the model")
+        with tempfile.TemporaryDirectory() as folder:
+            known = pathlib.Path(folder, "resnet-18.onnx")  # a name that a card that ships knows
+            known.write_bytes(self.model.read_bytes())
+            card = lenslet.Card.of(lenslet.Model(known))
+            said = json.loads(command("classify", "--json", "--model", known, self.folder / "red.ppm").stdout)
+            self.assertEqual(said["card"] and said["card"]["found_by"], card.found_by if card.path else None)
+            self.assertEqual(said["assumed"], card.found_by == "assumed")
+
+    def test_cards_are_pickled_whole(self):
+        """They need no file where they arrive, and say and do the same there."""
+        image = np.random.default_rng().integers(0, 256, (90, 123, 3), np.uint8)
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("rgb.onnx", "rgb.card.json", "rgb.txt"):
+                pathlib.Path(folder, name).write_bytes((self.folder / name).read_bytes())
+            model = lenslet.Model(pathlib.Path(folder, "rgb.onnx").read_bytes())
+            cards = [
+                lenslet.Card(pathlib.Path(folder, "rgb.card.json")),
+                lenslet.Card.of(lenslet.Model(pathlib.Path(folder, "rgb.onnx"))),
+                lenslet.Card.of(model),
+                lenslet.Card({"input": {"size": [224, 224]}, "resize": {"mode": "stretch"}, "normalize": {"scale": 1 / 255}}),
+            ]
+            expected = [lenslet.Classifier(model, card, device="cpu", threads=1)(image) for card in cards]
+        for card, classes in zip(cards, expected):
+            with self.subTest(card.found_by):
+                back = pickle.loads(pickle.dumps(card))
+                again = pickle.loads(pickle.dumps(back))
+                for other in (back, again):
+                    for field in ("name", "input", "output", "labels", "softmax", "preparation", "found_by", "path", "nhwc"):
+                        self.assertEqual(getattr(other, field), getattr(card, field), field)
+                    np.testing.assert_array_equal(other.prepare(image), card.prepare(image))
+                    self.assertEqual(lenslet.Classifier(model, other, device="cpu", threads=1)(image), classes)
+        labelled = pickle.loads(pickle.dumps(cards[0]))
+        self.assertEqual(labelled.bound(model).labels, ("red", "green", "blue"))
+        labelled._names = labelled.labels = ("red", "green")
+        with self.assertRaisesRegex(lenslet.InvalidArgumentError, "2 labels for 3 classes"):
+            lenslet.Classifier(model, labelled, device="cpu")
+        self.assertIs(copy.deepcopy(labelled), labelled)
 
     def test_cards(self):
         prepared = lenslet.Card(SPEC | {"labels": ""}).prepare(np.full((9, 9, 3), 255, np.uint8))

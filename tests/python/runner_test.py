@@ -1,9 +1,12 @@
 """Models and runners: what goes in, what comes out, and what is refused."""
 
+import copy
 import gc
+import multiprocessing
 import os
 import pathlib
 import pickle
+import shutil
 import subprocess
 import sys
 import threading
@@ -12,7 +15,7 @@ import unittest
 
 import lenslet
 import numpy as np
-from models import tiny_models
+from models import named, tiny_models, written
 
 
 class _InFolder(unittest.TestCase):
@@ -87,6 +90,81 @@ class Models(_InFolder):
             self.model.runner(device="cpu", algorithm="no such thing")
         with self.assertRaises(TypeError):
             self.model.runner(colour="red")
+
+    def test_ports_are_read_once(self):
+        self.assertIs(self.model.inputs, self.model.inputs)
+
+    def test_layers_and_passes(self):
+        """The plan follows; a layer that refuses keeps the rule's choice, or is an error."""
+        how = {"device": "cpu", "threads": 1, "shapes": {"image": (1, 3, 16, 16)}}
+
+        def planned(**more):
+            return next(step for step in self.segment.plan(**how, **more)["steps"] if step["op"] == "Conv")
+
+        conv = planned()
+        accepted = [each["algorithm"] for each in conv["candidates"] if not each.get("refusal")]
+        refusing = next(each["algorithm"] for each in conv["candidates"] if each.get("refusal"))
+        self.assertGreater(len(accepted), 1)
+        for algorithm in accepted:
+            step = planned(layer_algorithms={conv["name"]: algorithm}, algorithm="direct")
+            self.assertEqual(step["algorithm"], algorithm)
+        step = planned(layer_algorithms={conv["name"]: ""}, algorithm=accepted[-1])
+        self.assertEqual(step["algorithm"], conv["algorithm"])
+        step = planned(layer_algorithms={conv["name"]: refusing})
+        self.assertEqual(step["algorithm"], conv["algorithm"])
+        for forced in ({"layer_algorithms": {conv["name"]: refusing}}, {"algorithm": refusing}):
+            with self.subTest(forced), self.assertRaisesRegex(lenslet.UnsupportedError, refusing):
+                self.segment.runner(**how, strict=True, **forced)
+        runner = self.segment.runner(**how, layer_algorithms={conv["name"]: accepted[-1]}, disabled_passes=["fold_pad"])
+        x = self.x[:, :, :16, :16]
+        np.testing.assert_allclose(runner(x), 10 * x, rtol=2e-6)
+        verified = self.segment.verify(**how, layer_algorithms={conv["name"]: accepted[-1]})
+        self.assertEqual(verified["exceeded"], 0)
+        self.assertIn(accepted[-1], [layer.get("algorithm") for layer in verified["layers"]])
+        for wrong in (
+            {"layer_algorithms": {"nowhere": "direct"}},
+            {"layer_algorithms": {conv["name"]: "magic"}},
+            {"layer_algorithms": {conv["name"]: 3}},
+            {"layer_algorithms": {"a\0": "direct"}},
+            {"disabled_passes": ["no_such_pass"]},
+            {"disabled_passes": ["choose_kernels"]},
+            {"disabled_passes": "fold_pad"},
+            {"disabled_passes": [3]},
+        ):
+            with self.subTest(wrong), self.assertRaises(lenslet.InvalidArgumentError):
+                self.segment.runner(**how, **wrong)
+        with self.assertRaisesRegex(lenslet.InvalidArgumentError, "fuse_residual"):  # it says what there is
+            self.segment.runner(**how, disabled_passes=["no_such_pass"])
+
+    def test_calibration(self):
+        """The value of float16 has the name that a Cast of lenslet's gives: the CPU looks at its input, too."""
+        model = lenslet.Model(written([named("Cast", ["x"], "x:float16", to=10)], {"x": (1, [4])}, {"x:float16": (10, [4])}))
+        x = np.array([1, -2, 3e4, 4], np.float32)
+        for good in (x, [x], (x,), {"x": x}, x[::-1], [[1, 2, 3, 4]]):
+            y = model.runner(device="cpu", calibration=good)(x)
+        self.assertEqual(y.dtype, np.float16)
+        x[2] = -70000
+        for beyond in (x, {"x": x}):
+            with self.assertRaisesRegex(lenslet.UnsupportedError, "input 'x' reaches 7e.04 on the calibration inputs"):
+                model.runner(device="cpu", calibration=beyond)
+        for wrong in ([x, x], {"y": x}, x.astype(np.float64), x[:2], "x", object()):
+            with self.subTest(type(wrong)), self.assertRaises(lenslet.Error):
+                model.runner(device="cpu", calibration=wrong)
+
+    def test_input_values(self):
+        nodes = [named("Reshape", ["x", "shape"], "y")]
+        model = lenslet.Model(written(nodes, {"x": (1, [6]), "shape": (7, [2])}, {"y": (1, ["H", "W"])}))
+        x, shape = np.arange(6, dtype=np.float32), np.array([3, 2])
+        runner = model.runner(device="cpu", input_values={"shape": shape})
+        shape[:] = 2, 3
+        self.assertEqual(runner.outputs[0].shape, (3, 2))
+        with self.assertRaisesRegex(lenslet.InvalidArgumentError, "another value"):
+            runner(x, shape)
+        np.testing.assert_array_equal(runner(x, np.array([3, 2])), x.reshape(3, 2))
+        self.assertEqual(model.plan(device="cpu", input_values={"shape": [1, 6]})["outputs"][0]["shape"], [1, 6])
+        for wrong in ({"z": shape}, {"shape": np.array([2.0, 3.0])}, {"shape": "2x3"}, {"shape": np.array([4, 4])}):
+            with self.subTest(wrong), self.assertRaises(lenslet.Error):
+                model.runner(device="cpu", input_values=wrong)
 
     def test_verbs(self):
         verified = self.model.verify(device="cpu", threads=1, inputs={"image": self.x})
@@ -340,6 +418,65 @@ class Runs(_InFolder):
         if child == 0:
             os._exit(0 if np.array_equal(runner(self.x), expected) else 1)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+
+def from_a_model(model, x):
+    """In a process of a pool."""
+    return os.getpid(), model.path, model.runner(device="cpu", threads=1)(x)
+
+
+class Pickling(_InFolder):
+    def assert_refused(self, thing, instead):
+        for copied in (pickle.dumps, copy.copy, copy.deepcopy):
+            with self.assertRaisesRegex(lenslet.UnsupportedError, instead):
+                copied(thing)
+
+    def test_models_in_other_processes(self):
+        """By path, wherever the other process is, and by bytes; with what they were loaded with."""
+        expected = self.model.runner(device="cpu", threads=1)(self.x)
+        there = os.getcwd()
+        try:
+            os.chdir(self.folder)
+            relative = lenslet.Model("rgb.onnx")
+        finally:
+            os.chdir(there)
+        of_bytes = lenslet.Model((self.folder / "rgb.onnx").read_bytes(), name="mine")
+        for method in ("spawn", "fork"):
+            with multiprocessing.get_context(method).Pool(1) as pool:
+                for model in (self.model, relative, of_bytes):
+                    process, path, y = pool.apply(from_a_model, (model, self.x))
+                    self.assertNotEqual(process, os.getpid())
+                    self.assertEqual(path, None if model is of_bytes else str(self.folder / "rgb.onnx"))
+                    np.testing.assert_array_equal(y, expected)
+        relative.inspect(device="cpu")
+
+    def test_what_a_model_was_loaded_with(self):
+        with self.assertRaisesRegex(lenslet.InvalidModelError, "^mine"):
+            kind, (loaded, source, name, external) = lenslet.Model(
+                (self.folder / "rgb.onnx").read_bytes(), name="mine", external_data_dir=self.folder
+            ).__reduce__()
+            self.assertEqual((loaded, external), (lenslet.Model, str(self.folder)))
+            kind(loaded, source[:-40], name, external)
+        moved = self.folder / "moved.onnx"
+        shutil.copy(self.folder / "rgb.onnx", moved)
+        pickled = pickle.dumps(lenslet.Model(moved))
+        moved.unlink()
+        with self.assertRaisesRegex(lenslet.FileError, "moved.onnx"):
+            pickle.loads(pickled)
+
+        class Mine(lenslet.Model):
+            pass
+
+        self.assertIs(Mine(self.folder / "rgb.onnx").__reduce__()[1][0], Mine)
+        self.assertIs(copy.deepcopy([self.model])[0], self.model)
+        self.assertIs(copy.copy(self.model), self.model)
+
+    def test_what_belongs_to_the_process_says_so(self):
+        self.assert_refused(self.model.runner(device="cpu"), "Runner is of this process.*send its Model")
+        self.assert_refused(lenslet.Classifier(self.model, device="cpu"), "Classifier.*send its model and card")
+        self.assert_refused(lenslet.Cancel(), "Cancel is of this process")
+        for plain in (lenslet.Prediction(3, "cat", 0.5), self.model.inputs[0]):
+            self.assertEqual(pickle.loads(pickle.dumps(plain)), plain)
 
 
 class Package(unittest.TestCase):

@@ -10,6 +10,7 @@ from lenslet import backend
 model = lenslet.Model(3)  # error: arg-type
 lenslet.Model("net.onnx", external="folder")  # error: call-arg
 runner = lenslet.Model("net.onnx").runner(threads="two")  # error: arg-type
+lenslet.Model("net.onnx").runner(layer_algorithms=["im2col"])  # error: arg-type
 runner.inputs = ()  # error: misc
 names: List[str] = runner.outputs  # error: assignment
 runner.outputs[0].dim  # error: attr-defined

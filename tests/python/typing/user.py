@@ -46,6 +46,14 @@ def stop(runner: lenslet.Runner, x: object) -> bool:
     return False
 
 
+def tuned(model: lenslet.Model, x: np.ndarray[Tuple[int, ...], np.dtype[np.float32]]) -> str:
+    how = {step["name"]: "im2col" for step in model.plan(threads=1)["steps"] if step["op"] == "Conv"}
+    runner = model.runner(layer_algorithms=how, strict=True, disabled_passes=["fold_pad"], calibration={"x": x})
+    runner = model.runner(input_values={"shape": np.array([2, 3])}, calibration=[x])
+    card = lenslet.Card.of(model)
+    return f"{runner.device} {card.found_by.upper()} {card.path or ''}"
+
+
 def through_onnx(model: ModelProto, node: NodeProto) -> int:
     x = np.zeros([1, 3], np.float32)
     rep: backend.LensletRep = backend.prepare(model, "CPU", threads=1)
