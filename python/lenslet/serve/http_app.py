@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import traceback
@@ -12,6 +11,7 @@ import lenslet
 
 from .protocol import (
     DATATYPES,
+    Buffer,
     Data,
     Request,
     RequestError,
@@ -66,7 +66,8 @@ def metadata(served: ServedModel) -> Dict[str, Any]:
 
 
 class HttpApp:
-    """`ASGI <https://asgi.readthedocs.io>`_, version 3."""
+    """`ASGI <https://asgi.readthedocs.io>`_, version 3, for a server that gives a body whole and cancels the task when the
+    client goes (http_connection.py)."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -135,68 +136,25 @@ class HttpApp:
             raise RequestError("encoding", "a compressed body is not taken")
         visit.enter(served)
         body = await self._body(receive)
-        # From here on `receive` tells when the client goes away: then this very task is cancelled.
-        task = asyncio.current_task()
-        assert task is not None
-        gone = asyncio.ensure_future(receive())
-        leave = _Leave(task)
-        gone.add_done_callback(leave)
-        try:
-            long = len(body) >= ASIDE_FROM and b"inference-header-content-length" not in headers
-            results, request = await self._service.infer(served, lambda: read_request(served, headers, body), long)
-            plain = sum(
-                result.values.size for result in results if not (result.binary or isinstance(result.values, list))
-            )
-            if plain * 16 < ASIDE_FROM:
-                return write_answer(served, request, results)
-            return await self._service.aside(lambda: write_answer(served, request, results))
-        except asyncio.CancelledError:
-            if leave.happened:
-                raise Disconnected from None
-            raise
-        finally:
-            leave.task = None
-            gone.cancel()
+        long = len(body) >= ASIDE_FROM and b"inference-header-content-length" not in headers
+        results, request = await self._service.infer(served, lambda: read_request(served, headers, body), long)
+        plain = sum(result.values.size for result in results if not (result.binary or isinstance(result.values, list)))
+        if plain * 16 < ASIDE_FROM:
+            return write_answer(served, request, results)
+        return await self._service.aside(lambda: write_answer(served, request, results))
 
-    async def _body(self, receive: Receive) -> bytes:
-        """All of it, within the limits. Disconnected when the client does not wait."""
+    async def _body(self, receive: Receive) -> Buffer:
+        """All of it, within the limits."""
         limits = self._service.limits
-        task = asyncio.current_task()
-        assert task is not None
-        leave = _Leave(task)
-        timer = asyncio.get_running_loop().call_later(limits.seconds, leave)
-        parts: List[bytes] = []
-        size, more = 0, True
-        try:
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise Disconnected
-                parts.append(message["body"])
-                size += len(parts[-1])
-                if size > limits.body:
-                    raise RequestError("too_large", f"a body of more than {limits.body} bytes")
-                more = message.get("more_body", False)
-        except asyncio.CancelledError:
-            if leave.happened:
-                raise RequestError("timeout", f"the body did not come in {limits.seconds:g} s") from None
-            raise
-        finally:
-            timer.cancel()
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-class _Leave:
-    """Called, it cancels `task`, and `happened` tells that from a cancellation by others."""
-
-    def __init__(self, task: Optional["asyncio.Task[Any]"]) -> None:
-        self.task = task
-        self.happened = False
-
-    def __call__(self, *_: object) -> None:
-        if self.task is not None:
-            self.happened = True
-            self.task.cancel()
+        message = await receive()
+        if message["type"] == "lenslet.late":
+            raise RequestError("timeout", f"the body did not come in {limits.seconds:g} s")
+        if message["type"] == "http.disconnect":
+            raise Disconnected
+        if message["more_body"]:
+            raise RequestError("too_large", f"a body of more than {limits.body} bytes")
+        body: Buffer = message["body"]
+        return body
 
 
 def _only(wanted: str, method: str) -> None:
@@ -245,7 +203,7 @@ def _index(served: ServedModel) -> Dict[str, str]:
 # ---- Requests ----
 
 
-def read_request(served: ServedModel, headers: Headers, body: bytes) -> Request:
+def read_request(served: ServedModel, headers: Headers, body: Buffer) -> Request:
     """An inference request, of JSON and of what the header Inference-Header-Content-Length says is behind it."""
     json_bytes = _number(headers, b"inference-header-content-length")
     if json_bytes is None:
@@ -255,7 +213,7 @@ def read_request(served: ServedModel, headers: Headers, body: bytes) -> Request:
     elif json_bytes == 0:
         return _raw_request(served, headers, body)
     try:
-        value = json.loads(body[:json_bytes])
+        value = json.loads(bytes(body[:json_bytes]))
     except (ValueError, RecursionError) as error:
         raise malformed(f"the body is no JSON: {error or type(error).__name__}") from None
     if not isinstance(value, dict):
@@ -318,7 +276,7 @@ def _wanted(outputs: object, binary: bool) -> List[Wanted]:
     return found
 
 
-def _raw_request(served: ServedModel, headers: Headers, body: bytes) -> Request:
+def _raw_request(served: ServedModel, headers: Headers, body: Buffer) -> Request:
     """A body without JSON: the only input's elements, or, as Content-Type: image/..., one picture."""
     if headers.get(b"content-type", b"").startswith(b"image/"):
         return Request("", [Tensor(served.picture_name, "BYTES", (1,), [body])], [])

@@ -22,9 +22,10 @@ DATATYPES = {
 
 Shape = Tuple[int, ...]
 Array = np.ndarray[Any, Any]
+Buffer = Union[bytes, bytearray, memoryview]
 #: Of a tensor in a request: its bytes as they lie in memory (little-endian; of BYTES each element behind its length in
 #: four bytes), or a sequence of values, nested or not.
-Data = Union[bytes, bytearray, memoryview, Sequence[Any]]
+Data = Union[Buffer, Sequence[Any]]
 
 
 class RequestError(Exception):
@@ -178,7 +179,7 @@ def _flat_strings(tensor: Tensor, data: Sequence[Any]) -> List[bytes]:
     left: List[Any] = [data]
     while left:
         value = left.pop()
-        if isinstance(value, bytes):
+        if isinstance(value, (bytes, memoryview)):
             found.append(value)
         elif isinstance(value, str):
             try:
