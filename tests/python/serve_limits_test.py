@@ -110,7 +110,7 @@ MALFORMED = (
     ("8 bytes, but FP32 [2, 2] are 16", *binary_body([("a", "FP32", [2, 2], ONE), ("b", "FP32", [1, 2], ONE)])),
     ("9 bytes, but FP32 [1, 2] are 8", *binary_body([("a", "FP32", [1, 2], ONE + b"x"), ("b", "FP32", [1, 2], ONE)])),
     ("'binary_data_size' is 99, 16 bytes are there", *lying(99)),
-    ("'binary_data_size' is -8, 16 bytes are there", *lying(-8)),
+    ("'binary_data_size' is -8, which is no number of bytes", *lying(-8)),
 )  # fmt: skip
 
 #: Bytes that are no request of HTTP, or none that is taken: answered by 400 or by the end of the connection.

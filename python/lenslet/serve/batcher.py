@@ -9,6 +9,7 @@ n. Runners let go of Python's lock while they compute.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import time
 from collections import deque
@@ -20,18 +21,21 @@ import lenslet
 
 from .protocol import Array, RequestError, Shape
 from .repository import Repository, ServedModel
+from .rooms import Room
 
 
 class Job:
     """A request's inputs, checked and complete, on their way to a runner."""
 
-    __slots__ = ("served", "inputs", "rows", "future", "since", "waiting")
+    __slots__ = ("served", "inputs", "rows", "future", "since", "waiting", "slab", "place")
 
-    def __init__(self, served: ServedModel, inputs: List[Array], future: asyncio.Future[List[Array]]) -> None:
+    def __init__(self, served: ServedModel, inputs: List[Array], future: asyncio.Future[List[Array]],
+                 room: Optional[Room] = None) -> None:  # fmt: skip
         self.served, self.inputs, self.future = served, inputs, future
         self.rows = inputs[0].shape[0] if served.batchable else 1
         self.since = time.monotonic()
         self.waiting = True
+        self.slab, self.place = (None, 0) if room is None else (room.slab, room.place)
 
 
 class Done:
@@ -113,16 +117,33 @@ class Batcher:
 
     def _pop(self, served: ServedModel) -> List[Job]:
         queue = self._queues[served]
-        jobs = [queue.popleft()]
-        rows = jobs[0].rows
-        while served.batchable and queue and rows + queue[0].rows <= served.options.max_batch:
-            jobs.append(queue.popleft())
-            rows += jobs[-1].rows
+        jobs = self._beside_the_first(queue, served.options.max_batch)
+        if not jobs:
+            jobs = [queue.popleft()]
+            rows = jobs[0].rows
+            while served.batchable and queue and rows + queue[0].rows <= served.options.max_batch:
+                jobs.append(queue.popleft())
+                rows += jobs[-1].rows
+        rows = sum(job.rows for job in jobs)
         self._rows[served] -= rows
         for job in jobs:
             job.waiting = False
         if self._idle and any(self._queues.values()):
             self._changed.notify()
+        return jobs
+
+    @staticmethod
+    def _beside_the_first(queue: Deque[Job], most: int) -> List[Job]:
+        """Those whose images lie beside the first one's, where they are as many as there would be else; or fewer, where
+        enough are behind them: batches then go by slabs from there on. None where it does not pay."""
+        slab = queue[0].slab
+        if slab is None:
+            return []
+        jobs = [job for job in itertools.islice(queue, 2 * most) if job.slab is slab]
+        if len(jobs) < min(most, len(queue)) and len(queue) - len(jobs) < most:
+            return []
+        for job in jobs:
+            queue.remove(job)
         return jobs
 
     def delivered(self, done: Done) -> None:
@@ -148,7 +169,8 @@ class _Worker(threading.Thread):
         began = time.monotonic()
         outcomes: List[Tuple[Job, Union[List[Array], Exception]]]
         try:
-            outcomes = list(zip(jobs, runners.run([job.inputs for job in jobs])))
+            results = runners.run(jobs)
+            outcomes = list(zip(jobs, results))
         except Exception as error:  # whatever it is, the others go on
             if len(jobs) > 1:  # one row may be at fault: it fails alone
                 for job in jobs:
@@ -177,22 +199,26 @@ class _Runners:
                 self._buffers.append(np.empty((rows, *shape[1:]) if served.batchable else shape, dtype))
                 self._buffers[-1].fill(0)
 
-    def run(self, jobs: List[List[Array]]) -> List[List[Array]]:
-        """The outputs of each job. Those of a batch are parts of arrays that it shares."""
+    def run(self, jobs: List[Job]) -> List[List[Array]]:
+        """The outputs of each job, in an order that `jobs` then has. Those of a batch are parts of arrays that it
+        shares."""
         served = self.served
         if not served.fixed:
-            return [self._run_any(inputs) for inputs in jobs]
+            return [self._run_any(job.inputs) for job in jobs]
         if not served.batchable:
-            return [self._run_one(inputs) for inputs in jobs]
-        counts = [inputs[0].shape[0] for inputs in jobs]
+            return [self._run_one(job.inputs) for job in jobs]
+        together = images_beside(jobs)
+        counts = [job.rows for job in jobs]
         rows = sum(counts)
         capacity = served.sizes[0]
-        if rows <= capacity:  # the usual case: one copy, to memory that kernels read where it lies
+        if together is not None:
+            inputs = [together]
+        elif rows <= capacity:  # one copy, to memory that kernels read where it lies
             inputs = [buffer[:rows] for buffer in self._buffers]
             for number, into in enumerate(inputs):
-                np.concatenate([job[number] for job in jobs], out=into)
+                np.concatenate([job.inputs[number] for job in jobs], out=into)
         else:
-            inputs = jobs[0]  # a request of more rows than a batch has comes alone
+            inputs = jobs[0].inputs  # a request of more rows than a batch has comes alone
         pieces: List[Tuple[Array, ...]] = []
         at = 0
         while at < rows:
@@ -233,3 +259,13 @@ class _Runners:
 def outputs_of(result: Any) -> Tuple[Array, ...]:
     """What a Runner gives, always as a tuple."""
     return result if isinstance(result, tuple) else (result,)
+
+
+def images_beside(jobs: List[Job]) -> Optional[Array]:
+    """The images of `jobs` as one array, where they lie beside each other (rooms.py); `jobs` are then in that order."""
+    slab = jobs[0].slab
+    if slab is None or any(job.slab is not slab for job in jobs):
+        return None
+    jobs.sort(key=lambda job: job.place)
+    first = jobs[0].place
+    return slab.images[first : first + len(jobs)] if jobs[-1].place - first == len(jobs) - 1 else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import traceback
-from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple
+from typing import Any, Awaitable, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import lenslet
 
@@ -25,6 +25,7 @@ from .protocol import (
     wanted_of,
 )
 from .repository import ServedModel
+from .rooms import Room, Rooms
 from .service import Disconnected, Service, Visit
 
 Message = Dict[str, Any]
@@ -36,6 +37,8 @@ EXTENSIONS = ["binary_tensor_data", "classification", "model_repository"]
 JSON = b"application/json"
 #: JSON of more bytes is read and written in a thread aside: a megabyte takes some 20 ms.
 ASIDE_FROM = 1 << 16
+#: What was read of so many heads of requests is kept, of at most so many bytes each.
+KNOWN_HEADS, HEAD_BYTES = 64, 4096
 
 Answer = Tuple[int, bytes, List[Tuple[bytes, bytes]]]
 
@@ -71,6 +74,13 @@ class HttpApp:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self.rooms = Rooms()
+
+    def room_for(self, path: str, head: int, rest: int) -> Room:
+        """Where a body for `path` is to be read to: `head` bytes of JSON, and the `rest`."""
+        parts = path.split("/", 4)
+        named = len(parts) == 5 and parts[:3] == ["", "v2", "models"]
+        return self.rooms.take(head, rest, self._service.repository.models.get(parts[3]) if named else None)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -135,16 +145,21 @@ class HttpApp:
         if headers.get(b"content-encoding", b"identity") != b"identity":
             raise RequestError("encoding", "a compressed body is not taken")
         visit.enter(served)
-        body = await self._body(receive)
+        body, room = await self._body(receive)
         long = len(body) >= ASIDE_FROM and b"inference-header-content-length" not in headers
-        results, request = await self._service.infer(served, lambda: read_request(served, headers, body), long)
+        head = None if room is None else room.head
+
+        def read() -> Request:
+            return read_request(served, headers, body, head)
+
+        results, request = await self._service.infer(served, read, long, room)
         plain = sum(result.values.size for result in results if not (result.binary or isinstance(result.values, list)))
         if plain * 16 < ASIDE_FROM:
             return write_answer(served, request, results)
         return await self._service.aside(lambda: write_answer(served, request, results))
 
-    async def _body(self, receive: Receive) -> Buffer:
-        """All of it, within the limits."""
+    async def _body(self, receive: Receive) -> Tuple[Buffer, Optional[Room]]:
+        """All of it, within the limits; what it has of JSON before its tensors is the room's `head`, if there is one."""
         limits = self._service.limits
         message = await receive()
         if message["type"] == "lenslet.late":
@@ -153,8 +168,8 @@ class HttpApp:
             raise Disconnected
         if message["more_body"]:
             raise RequestError("too_large", f"a body of more than {limits.body} bytes")
-        body: Buffer = message["body"]
-        return body
+        room: Optional[Room] = message.get("lenslet.room")
+        return (message["body"], None) if room is None else (room.rest, room)
 
 
 def _only(wanted: str, method: str) -> None:
@@ -203,17 +218,59 @@ def _index(served: ServedModel) -> Dict[str, str]:
 # ---- Requests ----
 
 
-def read_request(served: ServedModel, headers: Headers, body: Buffer) -> Request:
-    """An inference request, of JSON and of what the header Inference-Header-Content-Length says is behind it."""
+def read_request(served: ServedModel, headers: Headers, body: Buffer, head: Optional[Buffer] = None) -> Request:
+    """An inference request, of JSON and of what the header Inference-Header-Content-Length says is behind it: the rest of
+    `body`, or all of it where `head` has the JSON."""
     json_bytes = _number(headers, b"inference-header-content-length")
-    if json_bytes is None:
-        json_bytes = len(body)
-    elif json_bytes > len(body):
-        raise malformed(f"Inference-Header-Content-Length is {json_bytes}, the body has {len(body)} bytes")
-    elif json_bytes == 0:
+    if json_bytes == 0:
         return _raw_request(served, headers, body)
+    if json_bytes is None:
+        head, body = body, b""
+    elif not head:
+        if json_bytes > len(body):
+            raise malformed(f"Inference-Header-Content-Length is {json_bytes}, the body has {len(body)} bytes")
+        head, body = body[:json_bytes], memoryview(body)[json_bytes:]
+    text = bytes(head)
+    known = _known_heads.get(text)
+    if known is None:
+        known = _read_head(text)
+        if len(text) <= HEAD_BYTES and not any(tensor.data for tensor, _ in known.inputs):
+            while len(_known_heads) >= KNOWN_HEADS:
+                del _known_heads[next(iter(_known_heads))]
+            _known_heads[text] = known
+    rest = memoryview(body)
+    tensors: List[Tensor] = []
+    for tensor, size in known.inputs:
+        if size is None:
+            tensors.append(tensor)
+            continue
+        if size > len(rest):
+            raise malformed(
+                f"input {quoted(tensor.name)}: 'binary_data_size' is {size}, {len(rest)} bytes are there"
+            )
+        tensors.append(tensor._replace(data=rest[:size]))
+        rest = rest[size:]
+    if len(rest):
+        raise malformed(f"{len(rest)} bytes at the end of the body are no input's")
+    return Request(known.id, tensors, known.wanted, known.binary)
+
+
+class _Head(NamedTuple):
+    """What the JSON of a request says."""
+
+    id: str
+    inputs: List[Tuple[Tensor, Optional[int]]]  # with how many bytes behind the JSON are its elements, if they are there
+    wanted: List[Wanted]
+    binary: bool
+
+
+#: A client's requests mostly have the same head: what the last ones said, where they held no elements.
+_known_heads: Dict[bytes, _Head] = {}
+
+
+def _read_head(text: bytes) -> _Head:
     try:
-        value = json.loads(bytes(body[:json_bytes]))
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise malformed(f"the body is no JSON: {error or type(error).__name__}") from None
     if not isinstance(value, dict):
@@ -228,19 +285,11 @@ def read_request(served: ServedModel, headers: Headers, body: Buffer) -> Request
     binary = parameters.get("binary_data_output", False)
     if not isinstance(binary, bool):
         raise malformed("'binary_data_output' is true or false")
-    rest = memoryview(body)[json_bytes:]
-    tensors: List[Tensor] = []
-    for entry in inputs:
-        tensor, used = _tensor(entry, rest)
-        tensors.append(tensor)
-        rest = rest[used:]
-    if len(rest):
-        raise malformed(f"{len(rest)} bytes at the end of the body are no input's")
-    return Request(id, tensors, _wanted(value.get("outputs"), binary), binary)
+    return _Head(id, [_tensor(entry) for entry in inputs], _wanted(value.get("outputs"), binary), binary)
 
 
-def _tensor(entry: object, rest: memoryview) -> Tuple[Tensor, int]:
-    """An entry of "inputs", and how many bytes of `rest` are its elements."""
+def _tensor(entry: object) -> Tuple[Tensor, Optional[int]]:
+    """An entry of "inputs", and how many bytes behind the JSON are its elements."""
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         raise malformed("an input has no 'name'")
     name, datatype = entry["name"], entry.get("datatype")
@@ -254,12 +303,12 @@ def _tensor(entry: object, rest: memoryview) -> Tuple[Tensor, int]:
         data = entry.get("data", ())
         if not isinstance(data, list):
             raise malformed(f"input {quoted(name)}: 'data' is no list")
-        return Tensor(name, datatype, shape, data, parameters.get("content_type") == "base64"), 0
+        return Tensor(name, datatype, shape, data, parameters.get("content_type") == "base64"), None
     if "data" in entry:
         raise malformed(f"input {quoted(name)}: has both 'data' and 'binary_data_size'")
-    if type(size) is not int or not 0 <= size <= len(rest):
-        raise malformed(f"input {quoted(name)}: 'binary_data_size' is {quoted(size)}, {len(rest)} bytes are there")
-    return Tensor(name, datatype, shape, rest[:size]), size
+    if type(size) is not int or size < 0:
+        raise malformed(f"input {quoted(name)}: 'binary_data_size' is {quoted(size)}, which is no number of bytes")
+    return Tensor(name, datatype, shape, b""), size
 
 
 def _wanted(outputs: object, binary: bool) -> List[Wanted]:
@@ -294,6 +343,9 @@ def _raw_request(served: ServedModel, headers: Headers, body: Buffer) -> Request
 # ---- Answers ----
 
 
+_encoder = json.JSONEncoder(allow_nan=False)
+
+
 def write_answer(served: ServedModel, request: Request, results: List[Result]) -> Answer:
     """JSON, with the binary outputs behind it where there are some."""
     outputs: List[Dict[str, Any]] = []
@@ -312,7 +364,7 @@ def write_answer(served: ServedModel, request: Request, results: List[Result]) -
     if request.id:
         answer["id"] = request.id
     try:
-        head = json.dumps(answer, allow_nan=False).encode()
+        head = _encoder.encode(answer).encode()
     except ValueError:
         raise RequestError(
             "run", f"model '{served.name}': outputs that JSON cannot say (NaN, inf): ask for binary data"

@@ -14,8 +14,9 @@ from collections import deque
 from typing import Any, Deque, Dict, List, Optional, Tuple, Type
 
 import httptools  # type: ignore[import-untyped, import-not-found, unused-ignore]
-import numpy as np
 
+from .http_app import HttpApp
+from .rooms import Room
 from .service import Limits
 
 #: Of the headers of one request, together with its first line.
@@ -24,10 +25,6 @@ HEADER_BYTES = 32768
 IDLE_SECONDS = 75
 #: What is read before a head is known, and so copied, and at a time of bodies whose length is not.
 HEAD_BYTES, PIECE_BYTES = 16384, 1 << 18
-#: Of memory for bodies that is kept for later ones: fresh memory costs a fault for each page.
-KEPT_BYTES = 64 << 20
-#: Where a tensor in a body begins, so that kernels read it there.
-ALIGNMENT = 64
 FOREVER = float("inf")
 
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in http.HTTPStatus}
@@ -37,39 +34,15 @@ _piece = memoryview(bytearray(PIECE_BYTES))
 _head = _piece[:HEAD_BYTES]
 
 
-class Rooms:
-    """Memory for bodies, given back when they have been answered."""
-
-    STEP = 1 << 16
-
-    def __init__(self) -> None:
-        self._free: Dict[int, List["np.ndarray[Any, Any]"]] = {}
-        self._kept = 0
-
-    def take(self, size: int) -> "np.ndarray[Any, Any]":
-        """At least `size` bytes, with anything in them."""
-        size = -(-size // self.STEP) * self.STEP
-        free = self._free.get(size)
-        if free:
-            self._kept -= size
-            return free.pop()
-        return np.empty(size, np.uint8)
-
-    def give(self, room: "np.ndarray[Any, Any]") -> None:
-        if self._kept + room.size <= KEPT_BYTES:
-            self._kept += room.size
-            self._free.setdefault(room.size, []).append(room)
-
-
 class Exchange:
     """A request and its answer, as ASGI has them, but that a body comes whole, that one which does not come in time is
-    "lenslet.late", and that the task is cancelled when the client goes."""
+    "lenslet.late", that a long one is a "lenslet.room", and that the task is cancelled when the client goes."""
 
     def __init__(self, connection: "Connection", scope: Dict[str, Any], keep_alive: bool, expects: bool) -> None:
         self._connection, self.scope = connection, scope
         self.keep_alive, self._expects = keep_alive, expects
         self.task: Any = None
-        self.room: Optional["np.ndarray[Any, Any]"] = None
+        self.room: Optional[Room] = None
         self.body: Any = b""
         self.parts: List[bytes] = []
         self.size = 0  # of the parts
@@ -78,12 +51,12 @@ class Exchange:
         self._start: Dict[str, Any] = {}
         self._waiter: Any = None
 
-    async def run(self, app: Any) -> None:
+    async def run(self, app: HttpApp) -> None:
         connection = self._connection
         try:
             await app(self.scope, self.receive, self.send)
             if self.room is not None and self.whole and self.answered and not self.gone:
-                connection.rooms.give(self.room)
+                app.rooms.give(self.room)
         except asyncio.CancelledError:  # the client is gone, or the time for stopping is over
             pass
         except Exception:
@@ -104,7 +77,7 @@ class Exchange:
         while not (self.gone or self.answered):
             if not self._given and (self.whole or self.too_large):
                 self._given = True
-                return {"type": "http.request", "body": self.body, "more_body": self.too_large}
+                return {"type": "http.request", "body": self.body, "more_body": self.too_large, "lenslet.room": self.room}
             if self.late:
                 return {"type": "lenslet.late"}
             self._waiter = asyncio.get_running_loop().create_future()
@@ -134,14 +107,14 @@ class Exchange:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """`limits`, `most`, `rooms` are the server's (`connection_class`)."""
+    """`app`, `limits` and `most`, the number of connections, are the server's (`connection_class`)."""
 
+    app: HttpApp
     limits: Limits
-    most: int  # connections
-    rooms: Rooms
+    most: int
 
     def __init__(self, config: Any, server_state: Any, app_state: Any, _loop: Any = None) -> None:
-        self._app, self.state, self._loop = config.loaded_app, server_state, _loop or asyncio.get_event_loop()
+        self.state, self._loop = server_state, _loop or asyncio.get_event_loop()
         self._connections = server_state.connections
         self.transport: Any = None
         self._parser = self._new_parser()
@@ -149,8 +122,8 @@ class Connection(asyncio.BufferedProtocol):
         self._coming: Optional[Exchange] = None  # whose body is on its way
         self._current: Optional[Exchange] = None  # which is being answered, or is to come wholly
         self._waiting: Deque[Exchange] = deque()
-        self._room: Any = None  # a memoryview of where the body of `_coming` goes; its place in it, and its end
-        self._at = self._end = 0
+        self._room: Optional[Room] = None  # where the body of `_coming` goes
+        self._at = self._end = 0  # of that body: how much is there, and how much it is
         self._direct = False  # the rest of it is read to there
         self._heads = 0  # bytes of a head that has no end yet
         self._deadline = FOREVER
@@ -234,8 +207,10 @@ class Connection(asyncio.BufferedProtocol):
     # ---- What comes ----
 
     def get_buffer(self, _: int) -> Any:
-        if self._direct:
-            return self._room[self._at : self._end]
+        room = self._room
+        if self._direct and room is not None:
+            head = len(room.head)
+            return room.head[self._at :] if self._at < head else room.rest[self._at - head :]
         return _head if self._coming is None else _piece
 
     def buffer_updated(self, count: int) -> None:
@@ -313,12 +288,9 @@ class Connection(asyncio.BufferedProtocol):
                 chunked = True
         keep_alive = parser.get_http_version() != "1.0" and parser.should_keep_alive()
         exchange = self._coming = Exchange(self, scope, keep_alive, expects)
-        if HEAD_BYTES < length <= self.limits.body and not chunked and not parser.should_upgrade():
-            exchange.room = self.rooms.take(length + ALIGNMENT)
-            self._at = -(exchange.room.ctypes.data + before) % ALIGNMENT
-            self._end = self._at + length
-            self._room = memoryview(exchange.room)
-            exchange.body = self._room[self._at : self._end]
+        if HEAD_BYTES < length <= self.limits.body and before <= length and not chunked and not parser.should_upgrade():
+            exchange.room = self._room = self.app.room_for(scope["path"], before, length - before)
+            self._at, self._end = 0, length
         if self._current is None:
             self._begin(exchange)
         else:
@@ -328,8 +300,14 @@ class Connection(asyncio.BufferedProtocol):
     def on_body(self, body: bytes) -> None:
         exchange = self._coming
         assert exchange is not None
-        if self._room is not None:
-            self._room[self._at : self._at + len(body)] = body
+        room = self._room
+        if room is not None:
+            left = len(room.head) - self._at
+            if left > 0:
+                room.head[self._at : self._at + len(body)] = body[:left]
+            part = body[left:] if left > 0 else body
+            at = max(0, -left)
+            room.rest[at : at + len(part)] = part
             self._at += len(body)
         elif not (exchange.answered or exchange.too_large):  # else refused: let come, or the answer is not seen
             exchange.parts.append(body)
@@ -362,7 +340,7 @@ class Connection(asyncio.BufferedProtocol):
             self._deadline = FOREVER
         else:
             self._set_deadline(self.limits.seconds)
-        exchange.task = self._loop.create_task(exchange.run(self._app))
+        exchange.task = self._loop.create_task(exchange.run(self.app))
         self.state.tasks.add(exchange.task)
 
     def write(self, parts: List[Any]) -> None:
@@ -394,6 +372,6 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.resume_reading()
 
 
-def connection_class(limits: Limits, most: int) -> Type[Connection]:
+def connection_class(app: HttpApp, limits: Limits, most: int) -> Type[Connection]:
     """Connections of one server: a request's headers have `limits.seconds` to come, as its body has then."""
-    return type("Connection", (Connection,), {"limits": limits, "most": most, "rooms": Rooms()})
+    return type("Connection", (Connection,), {"app": app, "limits": limits, "most": most})

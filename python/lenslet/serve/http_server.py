@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from typing import Any, Iterator
+from typing import Iterator
 
 import uvicorn  # type: ignore[import-not-found, unused-ignore]
 
+from .http_app import HttpApp
 from .http_connection import connection_class
 from .service import Limits
 
@@ -20,11 +21,11 @@ class Server(uvicorn.Server):  # type: ignore[misc, unused-ignore]
         yield
 
 
-def server(app: Any, limits: Limits, connections: int, stop_seconds: float) -> Server:
+def server(app: HttpApp, limits: Limits, connections: int, stop_seconds: float) -> Server:
     """One to be given sockets."""
     config = uvicorn.Config(
         app,
-        http=connection_class(limits, connections),
+        http=connection_class(app, limits, connections),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -3,6 +3,8 @@ by name, so that it cannot fill the memory."""
 
 from __future__ import annotations
 
+from typing import Any, Dict, Tuple
+
 from prometheus_client import (  # type: ignore[import-not-found, unused-ignore]
     CollectorRegistry,
     Counter,
@@ -54,6 +56,15 @@ class Metrics:
             "lenslet_run_seconds", "Runs of the network, each a batch", ["model"], buckets=SECONDS,
             registry=self.registry,
         )  # fmt: skip
+
+        self._of: Dict[Tuple[Any, Tuple[str, ...]], Any] = {}
+
+    def of(self, metric: Any, *labels: str) -> Any:
+        """`metric.labels(*labels)`, found in a tenth of its time."""
+        child = self._of.get((metric, labels))
+        if child is None:
+            child = self._of[metric, labels] = metric.labels(*labels)
+        return child
 
     def text(self) -> bytes:
         """In Prometheus' text format 0.0.4."""

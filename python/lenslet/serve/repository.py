@@ -3,6 +3,7 @@ never made into a path."""
 
 from __future__ import annotations
 
+import math
 import os
 import pathlib
 import re
@@ -16,6 +17,8 @@ from .protocol import DATATYPES, Array, Request, RequestError, Shape, Wanted, ar
 
 #: Free shapes beyond the batch: so many are kept planned by each runner.
 KEPT_SHAPES = 8
+#: Larger batches are put together when they are run.
+SLAB_BYTES = 32 << 20
 
 
 class RunnerOptions:
@@ -63,6 +66,7 @@ class ServedModel:
             raise lenslet.InvalidArgumentError(f"{path}: --shape: no input is named {quoted(wrong)}")
         self.dtypes = [np.dtype(port.dtype) for port in self.inputs]
         self._plan()
+        self.image_bytes = self._image_bytes()
         self.assumed = False  # the card: from the input's shape alone
         self.card = self._card_of(card)
         #: The number of the input that pictures may be given for, or None.
@@ -103,6 +107,13 @@ class ServedModel:
             self.input_shapes = [(-1, *shape[1:]) for shape in self.input_shapes]
             self.output_shapes = [(-1, *shape[1:]) for shape in self.output_shapes]
         one.close()
+
+    def _image_bytes(self) -> int:
+        """Of the tensor of one image, whose place is beside those of other requests (rooms.py); 0 where it has none."""
+        if not self.batchable or len(self.inputs) != 1 or self.dtypes[0] == np.bool_:
+            return 0
+        size = math.prod(self.input_shapes[0][1:]) * self.dtypes[0].itemsize
+        return size if size * self.options.max_batch <= SLAB_BYTES else 0
 
     @property
     def sizes(self) -> List[int]:

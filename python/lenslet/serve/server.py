@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -53,6 +54,8 @@ class _Server:
         service = Service(self._repository, limits, runners, options.preparers, options.max_wait)
         try:
             where = await self._open(service)
+            gc.collect()
+            gc.freeze()  # what is there stays: collections need not look at it
             print("lenslet: ready: " + ", ".join(where), flush=True)
             await asked_to_stop.wait()
             print(f"lenslet: stopping, {service.in_house} requests to be finished", file=sys.stderr, flush=True)

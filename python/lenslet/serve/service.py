@@ -15,6 +15,7 @@ from .batcher import Batcher, Done, Job
 from .metrics import Metrics
 from .protocol import DATATYPES, Array, Request, RequestError, Result, Wanted
 from .repository import Repository, ServedModel
+from .rooms import Room
 
 T = TypeVar("T")
 
@@ -66,8 +67,11 @@ class Service:
         """Work that takes long for the event loop's thread (or lets go of Python's lock), in another."""
         return await self._loop.run_in_executor(self._preparers, work)
 
-    async def infer(self, served: ServedModel, read: Callable[[], Request], long: bool) -> Tuple[List[Result], Request]:
-        """The outputs of the request that `read` gives, which is `long` when it holds many numbers as such.
+    async def infer(
+        self, served: ServedModel, read: Callable[[], Request], long: bool, room: Optional[Room] = None
+    ) -> Tuple[List[Result], Request]:
+        """The outputs of the request that `read` gives, which is `long` when it holds many numbers as such; `room` is
+        where its tensors lie.
 
         RequestError for everything that is not done. Cancelled, it takes the request back if that has not begun.
         """
@@ -81,9 +85,9 @@ class Service:
             began = time.monotonic()
             assert served.picture_input is not None
             inputs[served.picture_input] = await self.aside(lambda: served.prepared(pictures))
-            self.metrics.prepare_seconds.labels(served.name).observe(time.monotonic() - began)
+            self.metrics.of(self.metrics.prepare_seconds, served.name).observe(time.monotonic() - began)
         complete = [array for array in inputs if array is not None]
-        job = Job(served, complete, self._loop.create_future())
+        job = Job(served, complete, self._loop.create_future(), None if pictures else room)
         self._batcher.put(job)
         try:
             arrays = await job.future
@@ -104,9 +108,9 @@ class Service:
 
     def _delivered(self, done: Done) -> None:
         name = done.served.name
-        self.metrics.batch.labels(name).observe(done.rows)
-        self.metrics.run_seconds.labels(name).observe(done.ended - done.began)
-        queue_seconds = self.metrics.queue_seconds.labels(name)
+        self.metrics.of(self.metrics.batch, name).observe(done.rows)
+        self.metrics.of(self.metrics.run_seconds, name).observe(done.ended - done.began)
+        queue_seconds = self.metrics.of(self.metrics.queue_seconds, name)
         for job, outcome in done.jobs:
             queue_seconds.observe(done.began - job.since)
             if job.future.done():  # its client is gone
@@ -145,15 +149,15 @@ class Visit:
         metrics = self._service.metrics
         if self._inside:
             self._service._in_house -= 1
-        metrics.requests.labels(self._name, self._protocol).inc()
+        metrics.of(metrics.requests, self._name, self._protocol).inc()
         if error is None:
-            metrics.request_seconds.labels(self._name, self._protocol).observe(time.monotonic() - self._since)
+            metrics.of(metrics.request_seconds, self._name, self._protocol).observe(time.monotonic() - self._since)
         elif isinstance(error, RequestError):
-            metrics.failures.labels(self._name, self._protocol, error.kind).inc()
+            metrics.of(metrics.failures, self._name, self._protocol, error.kind).inc()
         elif isinstance(error, (asyncio.CancelledError, Disconnected)):
-            metrics.failures.labels(self._name, self._protocol, "disconnected").inc()
+            metrics.of(metrics.failures, self._name, self._protocol, "disconnected").inc()
         else:
-            metrics.failures.labels(self._name, self._protocol, "internal").inc()
+            metrics.of(metrics.failures, self._name, self._protocol, "internal").inc()
 
 
 class Disconnected(Exception):
