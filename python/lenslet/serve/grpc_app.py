@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Awaitable, Callable, Dict, List, Sequence, Union
+from functools import partial
+from typing import Any, Awaitable, Callable, Dict, List
 
 import grpc  # type: ignore[import-untyped, import-not-found, unused-ignore]
 import grpc.aio  # type: ignore[import-untyped, import-not-found, unused-ignore]
@@ -10,9 +11,9 @@ import grpc.aio  # type: ignore[import-untyped, import-not-found, unused-ignore]
 import lenslet
 
 from .http_app import ASIDE_FROM, EXTENSIONS, metadata
-from .messages import SERVICE, message_classes
+from .messages import SERVICE, Inference, message_classes, read_inference
 from .protocol import (
-    Array,
+    Data,
     Request,
     RequestError,
     Result,
@@ -79,9 +80,10 @@ class GrpcApp:
                 line = str(error)
             await context.abort(code, line)
 
+        kind = self._messages[f"{name}Request"]
         return grpc.unary_unary_rpc_method_handler(
             call,
-            request_deserializer=self._messages[f"{name}Request"].FromString,
+            request_deserializer=partial(read_inference, kind) if name == "ModelInfer" else kind.FromString,
             response_serializer=self._messages[f"{name}Response"].SerializeToString,
         )
 
@@ -111,13 +113,13 @@ class GrpcApp:
             answer.models.add(name=served.name, version="1", state=state, reason=served.broken)
         return answer
 
-    async def _model_infer(self, message: Any) -> Any:
-        service = self._service
+    async def _model_infer(self, inference: Inference) -> Any:
+        service, message = self._service, inference.message
         with service.counted("grpc") as visit:
             served = service.repository.find(message.model_name, message.model_version)
             visit.enter(served)
-            long = not message.raw_input_contents and message.ByteSize() >= ASIDE_FROM
-            results, _ = await service.infer(served, lambda: read_request(message), long)
+            long = not inference.raw and message.ByteSize() >= ASIDE_FROM
+            results, _ = await service.infer(served, lambda: read_request(inference), long)
             return self._answer(served, message, results)
 
     def _answer(self, served: ServedModel, message: Any, results: List[Result]) -> Any:
@@ -137,14 +139,14 @@ def _parameters(message: Any) -> Dict[str, Any]:
     return found
 
 
-def read_request(message: Any) -> Request:
+def read_request(inference: Inference) -> Request:
     """An inference request, of a ModelInferRequest."""
-    raw: Sequence[bytes] = message.raw_input_contents
+    message, raw = inference
     if raw and len(raw) != len(message.inputs):
         raise malformed(f"{len(raw)} raw_input_contents for {len(message.inputs)} inputs")
     tensors: List[Tensor] = []
     for number, entry in enumerate(message.inputs):
-        data: Union[bytes, Sequence[Any], Array]
+        data: Data
         if raw:
             if entry.HasField("contents"):
                 raise malformed(f"input {quoted(entry.name)}: has both contents and raw_input_contents")

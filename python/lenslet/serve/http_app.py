@@ -69,8 +69,8 @@ def metadata(served: ServedModel) -> Dict[str, Any]:
 
 
 class HttpApp:
-    """`ASGI <https://asgi.readthedocs.io>`_, version 3, for a server that gives a body whole and cancels the task when the
-    client goes (http_connection.py)."""
+    """`ASGI <https://asgi.readthedocs.io>`_, version 3, for a server that gives a body whole and cancels the task when
+    the client goes (http_connection.py)."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -159,7 +159,7 @@ class HttpApp:
         return await self._service.aside(lambda: write_answer(served, request, results))
 
     async def _body(self, receive: Receive) -> Tuple[Buffer, Optional[Room]]:
-        """All of it, within the limits; what it has of JSON before its tensors is the room's `head`, if there is one."""
+        """All of it, within the limits; where there is a room, its `head` has the JSON, and this is the rest."""
         limits = self._service.limits
         message = await receive()
         if message["type"] == "lenslet.late":
@@ -219,8 +219,8 @@ def _index(served: ServedModel) -> Dict[str, str]:
 
 
 def read_request(served: ServedModel, headers: Headers, body: Buffer, head: Optional[Buffer] = None) -> Request:
-    """An inference request, of JSON and of what the header Inference-Header-Content-Length says is behind it: the rest of
-    `body`, or all of it where `head` has the JSON."""
+    """An inference request, of JSON and of what the header Inference-Header-Content-Length says is behind it: the rest
+    of `body`, or all of it where `head` has the JSON."""
     json_bytes = _number(headers, b"inference-header-content-length")
     if json_bytes == 0:
         return _raw_request(served, headers, body)
@@ -259,7 +259,7 @@ class _Head(NamedTuple):
     """What the JSON of a request says."""
 
     id: str
-    inputs: List[Tuple[Tensor, Optional[int]]]  # with how many bytes behind the JSON are its elements, if they are there
+    inputs: List[Tuple[Tensor, Optional[int]]]  # with its bytes behind the JSON, where they are there
     wanted: List[Wanted]
     binary: bool
 

@@ -1,7 +1,7 @@
-"""A connection of HTTP/1.1 as uvicorn takes them, in place of its own. httptools reads the heads; the kernel puts a body
-where it is to lie, once: handed on as it comes, a tensor of 602 KB is copied four times before a runner sees it. Beside
-that it has limits that uvicorn leaves to a proxy, on headers, on the time they take and on connections; it writes an
-answer at once, and has one timer, where uvicorn has some for each request.
+"""A connection of HTTP/1.1 as uvicorn takes them, in place of its own. httptools reads the heads; the kernel puts a
+body where it is to lie, once: uvicorn's copies a tensor of 602 KB four times before a runner sees it. Beside that it
+has limits that uvicorn leaves to a proxy, on headers, on the time they take and on connections; it writes an answer at
+once, and has one timer, where uvicorn has some for each request.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class Exchange:
         while not (self.gone or self.answered):
             if not self._given and (self.whole or self.too_large):
                 self._given = True
-                return {"type": "http.request", "body": self.body, "more_body": self.too_large, "lenslet.room": self.room}
+                more = {"more_body": self.too_large, "lenslet.room": self.room}
+                return {"type": "http.request", "body": self.body, **more}
             if self.late:
                 return {"type": "lenslet.late"}
             self._waiter = asyncio.get_running_loop().create_future()
@@ -190,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
         self._deadline = self._loop.time() + seconds
 
     def _look_at_the_clock(self) -> None:
-        """The timer is never set further than `limits.seconds`, so that it comes before any deadline that is set later."""
+        """The timer is never set further than `limits.seconds`: it comes before any deadline that is set meanwhile."""
         left = self._deadline - self._loop.time()
         if left > 0:
             self._timer = self._loop.call_later(min(left, self.limits.seconds), self._look_at_the_clock)

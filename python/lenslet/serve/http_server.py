@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from typing import Iterator
+from typing import Any, Iterator
 
 import uvicorn  # type: ignore[import-not-found, unused-ignore]
 
@@ -23,9 +23,10 @@ class Server(uvicorn.Server):  # type: ignore[misc, unused-ignore]
 
 def server(app: HttpApp, limits: Limits, connections: int, stop_seconds: float) -> Server:
     """One to be given sockets."""
+    connection: Any = connection_class(app, limits, connections)
     config = uvicorn.Config(
         app,
-        http=connection_class(app, limits, connections),
+        http=connection,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -6,7 +6,7 @@ another library's copy of the same names (tritonclient's is one).
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 from google.protobuf import (  # type: ignore[import-untyped, import-not-found, unused-ignore]
     descriptor_pb2,
@@ -92,3 +92,50 @@ def message_classes() -> Dict[str, Any]:
         for name in MESSAGES
         if "." not in name
     }
+
+
+class Inference(NamedTuple):
+    """A ModelInferRequest, whose raw_input_contents, mostly all of it, are left where they came."""
+
+    message: Any
+    raw: List[memoryview]
+
+
+#: The number of ModelInferRequest.raw_input_contents.
+RAW = 7
+
+
+def read_inference(kind: Any, data: bytes) -> Inference:
+    """A ModelInferRequest of the class `kind`. protobuf would copy its tensors twice."""
+    view = memoryview(data)
+    raw: List[memoryview] = []
+    others: List[memoryview] = []
+    at = 0
+    while at < len(data):
+        begin = at
+        tag, at = _varint(data, at)
+        if tag & 7 == 2:
+            size, at = _varint(data, at)
+            at += size
+            if tag >> 3 == RAW and at <= len(data):
+                raw.append(view[at - size : at])
+                continue
+        elif tag & 7 == 0:
+            _, at = _varint(data, at)
+        else:
+            at += {1: 8, 5: 4}.get(tag & 7, len(data))
+        others.append(view[begin:at])
+    return Inference(kind.FromString(b"".join(others)), raw)  # which judges what is malformed
+
+
+def _varint(data: bytes, at: int) -> Tuple[int, int]:
+    """A number, and where it ends; beyond the end of `data` where there is none."""
+    number, shift = 0, 0
+    while at < len(data) and shift < 70:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+        shift += 7
+    return 0, len(data) + 1

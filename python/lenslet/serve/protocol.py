@@ -147,11 +147,11 @@ def array_of(tensor: Tensor, dtype: np.dtype[Any]) -> Array:
         return array.astype(dtype).reshape(tensor.shape)
 
 
-def strings_of(tensor: Tensor) -> List[bytes]:
+def strings_of(tensor: Tensor) -> List[Buffer]:
     """The elements of a tensor of BYTES."""
     count = math.prod(tensor.shape)
     data = tensor.data
-    found: List[bytes] = []
+    found: List[Buffer] = []
     if isinstance(data, (bytes, bytearray, memoryview)):
         view, at = memoryview(data), 0
         while at < len(view):
@@ -160,7 +160,7 @@ def strings_of(tensor: Tensor) -> List[bytes]:
                 end += int.from_bytes(view[at:end], "little")
             if end > len(view) or len(found) == count:
                 raise malformed(f"input {quoted(tensor.name)}: BYTES do not end where their lengths say")
-            found.append(bytes(view[at + 4 : end]))
+            found.append(view[at + 4 : end])
             at = end
     else:
         found = _flat_strings(tensor, data)
@@ -171,11 +171,11 @@ def strings_of(tensor: Tensor) -> List[bytes]:
     return found
 
 
-def _flat_strings(tensor: Tensor, data: Sequence[Any]) -> List[bytes]:
+def _flat_strings(tensor: Tensor, data: Sequence[Any]) -> List[Buffer]:
     import base64
     import binascii
 
-    found: List[bytes] = []
+    found: List[Buffer] = []
     left: List[Any] = [data]
     while left:
         value = left.pop()

@@ -13,7 +13,19 @@ import numpy as np
 
 import lenslet
 
-from .protocol import DATATYPES, Array, Request, RequestError, Shape, Wanted, array_of, malformed, quoted, strings_of
+from .protocol import (
+    DATATYPES,
+    Array,
+    Buffer,
+    Request,
+    RequestError,
+    Shape,
+    Wanted,
+    array_of,
+    malformed,
+    quoted,
+    strings_of,
+)
 
 #: Free shapes beyond the batch: so many are kept planned by each runner.
 KEPT_SHAPES = 8
@@ -164,7 +176,7 @@ class ServedModel:
         taken = any(port.name == "image" for i, port in enumerate(self.inputs) if i != self.picture_input)
         return "encoded_image" if taken else "image"
 
-    def prepared(self, pictures: Sequence[bytes]) -> Array:
+    def prepared(self, pictures: Sequence[Buffer]) -> Array:
         """[N,C,H,W] (or [N,H,W,C]) of N encoded pictures, of the input's type. RequestError for what is no picture."""
         card = self.card
         assert card is not None and self.picture_input is not None
@@ -183,11 +195,11 @@ class ServedModel:
 
     # ---- Requests ----
 
-    def read(self, request: Request, max_rows: int) -> Tuple[List[Optional[Array]], List[bytes]]:
+    def read(self, request: Request, max_rows: int) -> Tuple[List[Optional[Array]], List[Buffer]]:
         """The request's inputs in the model's order, checked; None for the one that `pictures` are for."""
         inputs: List[Optional[Array]] = [None] * len(self.inputs)
         given: Dict[int, Shape] = {}
-        pictures: List[bytes] = []
+        pictures: List[Buffer] = []
         for tensor in request.inputs:
             index = self._numbers.get(tensor.name)
             if tensor.datatype == "BYTES":

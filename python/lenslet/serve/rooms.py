@@ -40,7 +40,7 @@ class Slab:
         memory = _aligned(shape[0] * served.image_bytes)
         self.served = served
         self.images: Array = memory.view(served.dtypes[0]).reshape(shape)
-        self.places = [memoryview(part) for part in memory.reshape(shape[0], -1)]
+        self.places = [part.data for part in memory.reshape(shape[0], -1)]
         self.taken = self.done = 0
 
 
@@ -59,7 +59,7 @@ class Rooms:
             memory = self._kept_one(size, size)
             if memory is None:
                 memory = _aligned(size)
-            return Room(head, memoryview(memory)[:rest], memory)
+            return Room(head, memory[:rest].data, memory)
         slab = self._current.get(served)
         if slab is None or slab.taken == len(slab.places):
             slab = self._current[served] = self._kept_one(served, served.sizes[0] * rest) or Slab(served)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import os
 import signal
@@ -15,11 +16,23 @@ from . import grpc_app, http_server
 from .http_app import HttpApp
 from .options import Options
 from .repository import Repository
+from .rooms import KEPT_BYTES
 from .service import Limits, Service
+
+
+def keep_memory() -> None:
+    """Messages of a megabyte come and go: glibc would take each from the system anew, with a fault for every page."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):  # another C library
+        return
+    mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD
+    mallopt(-1, KEPT_BYTES)  # M_TRIM_THRESHOLD
 
 
 def run(options: Options, repository: Repository) -> None:
     """Returns after SIGTERM or SIGINT. OSError for a port that is not to be had."""
+    keep_memory()
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
     try:

@@ -13,7 +13,7 @@ import lenslet
 
 from .batcher import Batcher, Done, Job
 from .metrics import Metrics
-from .protocol import DATATYPES, Array, Request, RequestError, Result, Wanted
+from .protocol import DATATYPES, Array, Buffer, Request, RequestError, Result, Wanted
 from .repository import Repository, ServedModel
 from .rooms import Room
 
@@ -76,7 +76,7 @@ class Service:
         RequestError for everything that is not done. Cancelled, it takes the request back if that has not begun.
         """
 
-        def checked() -> Tuple[Request, List[Tuple[int, Wanted]], List[Optional[Array]], List[bytes]]:
+        def checked() -> Tuple[Request, List[Tuple[int, Wanted]], List[Optional[Array]], List[Buffer]]:
             request = read()
             return (request, served.wanted(request), *served.read(request, self.limits.rows))
 

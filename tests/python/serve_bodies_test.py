@@ -1,0 +1,261 @@
+"""Bodies of `lenslet serve` as they come over HTTP: in pieces, one behind the other, beside each other, and not wholly.
+
+Images of 602 KB are read to places beside each other (python/lenslet/serve/rooms.py): each client gets what is its own.
+"""
+
+import concurrent.futures
+import json
+import random
+import socket
+import struct
+import threading
+import time
+import unittest
+
+from serve_harness import binary_body, entry, ppm, skip_without
+from serve_limits_test import Served, answer_of
+
+ELEMENTS = 3 * 224 * 224
+
+
+def request(headers, body, path="/v2/models/rgb/infer"):
+    head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n"
+    return (head + "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n").encode() + body
+
+
+def image(colours, rows=1):
+    """A request to rgb.onnx of images that are of one colour: the scores are ten times that."""
+    planes = b"".join(struct.pack("<f", colour) * (224 * 224) for colour in colours) * rows
+    return request(*binary_body([("image", "FP32", [rows, 3, 224, 224], planes)],
+                                outputs=[{"name": "scores"}]))  # fmt: skip
+
+
+def scores(body):
+    return json.loads(body)["outputs"][0]["data"]
+
+
+def colours_of(draw):
+    return [draw.randrange(100) for _ in range(3)]
+
+
+@skip_without()
+class Bodies(Served, unittest.TestCase):
+    names = ("rgb", "lookup", "segment")
+    arguments = ("--max-body-mib", 8, "--request-s", 20)
+
+    def connection(self):
+        made = socket.create_connection((self.server.host, self.server.http_port), 30)
+        self.addCleanup(made.close)
+        return made
+
+    def check(self, answer, colours, rows=1):
+        status, body = answer
+        self.assertEqual(status, 200, body)
+        for found, colour in zip(scores(body), colours * rows):
+            self.assertAlmostEqual(found, 10 * colour, delta=1e-3 * (1 + colour))
+
+    def test_each_client_gets_its_own(self):
+        """Sixteen at once, whose batches are of all sizes, and of some that leave meanwhile."""
+
+        def client(seed):
+            draw = random.Random(seed)
+            connection = self.connection()
+            for _ in range(40):
+                colours, rows = colours_of(draw), draw.choice((1, 1, 1, 1, 2, 3))
+                data = image(colours, rows)
+                kind = draw.choice(("whole",) * 6 + ("pieces", "leaves", "half"))
+                if kind == "pieces":
+                    at = draw.randrange(1, len(data))
+                    connection.sendall(data[:at])
+                    time.sleep(0.001)
+                    connection.sendall(data[at:])
+                elif kind == "half":
+                    connection.sendall(data[: draw.randrange(1, len(data))])
+                else:
+                    connection.sendall(data)
+                if kind in ("leaves", "half"):
+                    connection.close()
+                    connection = self.connection()
+                    continue
+                self.check(answer_of(connection), colours, rows)
+
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            for done in [pool.submit(client, seed) for seed in range(16)]:
+                done.result(120)
+        self.eventually(lambda: self.server.metrics()["lenslet_requests_in_house"] == 0)
+        self.still_answers()
+
+    def test_pieces_of_all_sizes(self):
+        """Cut within the first line, the headers, the JSON and the tensor."""
+        colours = [1, 2, 3]
+        data = image(colours)
+        begin = data.index(b"\r\n\r\n") + 4
+        json_end = begin + int(data.split(b"Inference-Header-Content-Length: ")[1].split(b"\r\n")[0])
+        connection = self.connection()
+        cuts = (5, begin - 3, begin, begin + 1, json_end - 1, json_end, json_end + 1, 16384, 16385, len(data) - 1)
+        for cut in cuts:
+            with self.subTest(cut):
+                connection.sendall(data[:cut])
+                time.sleep(0.02)
+                connection.sendall(data[cut:])
+                self.check(answer_of(connection), colours)
+        for part in (data[at : at + 100_001] for at in range(0, len(data), 100_001)):
+            connection.sendall(part)
+            time.sleep(0.005)
+        self.check(answer_of(connection), colours)
+
+    def test_one_behind_the_other(self):
+        """Pipelined: long and short ones, answered in their order."""
+        draw = random.Random(5)
+        asked, data = [], b""
+        for _ in range(12):
+            if draw.random() < 0.5:
+                asked.append(colours_of(draw))
+                data += image(asked[-1])
+            else:
+                asked.append(draw.randrange(4))
+                data += request({}, json.dumps({"inputs": [entry("x", "INT64", [1], [asked[-1]])]}).encode(),
+                                "/v2/models/lookup/infer")  # fmt: skip
+        connection = self.connection()
+        sender = threading.Thread(target=connection.sendall, args=(data,))
+        sender.start()
+        answers, rest = [], b""
+        while len(answers) < len(asked):
+            head, separator, body = rest.partition(b"\r\n\r\n")
+            length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]) if separator else 0
+            if separator and len(body) >= length:
+                answers.append((int(head.split()[1]), body[:length]))
+                rest = body[length:]
+            else:
+                part = connection.recv(65536)
+                self.assertTrue(part)
+                rest += part
+        sender.join()
+        for answer, wanted in zip(answers, asked):
+            if isinstance(wanted, int):
+                self.assertEqual(scores(answer[1]), [10.0 * (wanted + 1)])
+            else:
+                self.check(answer, wanted)
+
+    def test_long_bodies_that_are_wrong(self):
+        tensor = struct.pack("<f", 0.5) * ELEMENTS
+        headers, body = binary_body([("image", "FP32", [1, 3, 224, 224], tensor)])
+        before = int(headers["Inference-Header-Content-Length"])
+
+        def lying(number):
+            return {"Inference-Header-Content-Length": str(number)}
+
+        connection = self.connection()
+        for words, data in (
+            ("is no JSON", request(lying(before + 1), body)),
+            ("is no JSON", request(lying(before - 1), body)),
+            ("is no JSON", request({}, body)),
+            ("the body has", request(lying(len(body) + 1), body)),
+            ("no number of bytes", request(lying("1e3"), body)),
+            ("are no input's", request(headers, body + b"x")),
+            ("bytes are there", request(headers, body[:-1])),
+            ("is FP32, not 'INT32'", request(*binary_body([("image", "INT32", [1, 3, 224, 224], tensor)]))),
+            ("is not the model's", request(*binary_body([("image", "FP32", [1, 3, 112, 448], tensor)]))),
+            ("where their lengths say", request(*binary_body([("image", "BYTES", [1], tensor)]))),
+        ):
+            with self.subTest(words):
+                connection.sendall(data)
+                status, answer = answer_of(connection)
+                self.assertEqual(status, 400)
+                self.assertIn(words, json.loads(answer)["error"])
+        # JSON that is long itself, and a tensor without any; on the same connection.
+        connection.sendall(request({}, json.dumps({"inputs": [entry("image", "FP32", [1, 3, 224, 224], [0.5] * ELEMENTS)],
+                                                   "id": "x" * 20000}).encode()))  # fmt: skip
+        self.check(answer_of(connection), [0.5] * 3)
+        long = request(*binary_body([("image", "FP32", [1, 3, 224, 224], tensor)], outputs=[{"name": "scores"}], id="y" * 40000))
+        connection.sendall(long)
+        self.check(answer_of(connection), [0.5] * 3)
+        connection.sendall(request({"Inference-Header-Content-Length": "0"}, tensor))
+        status, answer = answer_of(connection)
+        self.assertEqual((status, struct.unpack("<3f", answer[-12:])), (200, (5, 5, 5)))
+        picture = ppm(250, 20, 30, 200, 100)
+        connection.sendall(request({"Inference-Header-Content-Length": "0", "Content-Type": "image/x-portable-pixmap"}, picture))
+        status, answer = answer_of(connection)
+        self.assertEqual((status, max(scores(answer))), (200, scores(answer)[0]))
+
+    def test_a_long_body_for_nobody(self):
+        """A model that is not there, and a path: the answer comes at once, and the connection goes on."""
+        connection = self.connection()
+        for path in ("/v2/models/nothing/infer", "/v2/nothing", "/v2/models/rgb", "/v2/models"):
+            connection.sendall(image([1, 2, 3]).replace(b"/v2/models/rgb/infer", path.encode()))
+            self.assertIn(answer_of(connection)[0], (404, 405))
+        connection.sendall(image([1, 2, 3]))
+        self.check(answer_of(connection), [1, 2, 3])
+
+    def test_kinds_of_connections(self):
+        data = image([1, 2, 3])
+        for line, lives in ((b"HTTP/1.1\r\n", True), (b"HTTP/1.0\r\n", False), (b"HTTP/1.1\r\nConnection: close\r\n", False)):
+            with self.subTest(line):
+                connection = self.connection()
+                connection.sendall(data.replace(b"HTTP/1.1\r\n", line, 1))
+                self.check(answer_of(connection), [1, 2, 3])
+                connection.sendall(b"GET /v2/health/live HTTP/1.1\r\n\r\n")
+                if lives:
+                    self.assertEqual(answer_of(connection)[0], 200)
+                else:
+                    with self.assertRaises(ConnectionError):
+                        answer_of(connection)
+        connection = self.connection()
+        upgrade = b"HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+        connection.sendall(b"GET /v2/health/live " + upgrade + b"\r\n")
+        self.assertEqual(answer_of(connection)[0], 200)
+        connection.sendall(data)
+        self.check(answer_of(connection), [1, 2, 3])
+        head = self.raw(b"HEAD /v2/health/live HTTP/1.1\r\nConnection: close\r\n\r\n")
+        self.assertRegex(head, rb"(?s)^HTTP/1.1 405 .*\r\n\r\n$")
+        connection = self.connection()
+        body = data.partition(b"\r\n\r\n")[2]
+        chunks = b"".join(
+            b"%x\r\n" % len(body[at : at + 70_000]) + body[at : at + 70_000] + b"\r\n" for at in range(0, len(body), 70_000)
+        )
+        head = data.partition(b"\r\n\r\n")[0].replace(b"Content-Length: %d\r\n" % len(body), b"Transfer-Encoding: chunked\r\n", 1)
+        connection.sendall(head + b"\r\n\r\n" + chunks + b"0\r\n\r\n")
+        self.check(answer_of(connection), [1, 2, 3])
+
+    def test_answers_that_are_long(self):
+        """Nine of a megabyte each, which the client takes when it has sent all requests."""
+        shape = [1, 3, 300, 301]
+        tensors = [struct.pack("<f", number) * (3 * 300 * 301) for number in range(9)]
+        connection = self.connection()
+
+        def send():
+            for tensor in tensors:
+                headers, body = binary_body([("image", "FP32", shape, tensor)], parameters={"binary_data_output": True})
+                connection.sendall(request(headers, body, "/v2/models/segment/infer"))
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        time.sleep(0.5)
+        found = b""
+        with connection.makefile("rb") as answers:
+            for number in range(9):
+                self.assertEqual(answers.readline(), b"HTTP/1.1 200 OK\r\n")
+                length = 0
+                while (line := answers.readline()) != b"\r\n":
+                    if line.startswith(b"content-length: "):
+                        length = int(line.split()[1])
+                found = answers.read(length)[-len(tensors[number]) :]
+                self.assertEqual(found, struct.pack("<f", 10 * number) * (3 * 300 * 301))
+        sender.join()
+
+    def test_headers_without_an_end(self):
+        """Refused when they are too long, not when memory is."""
+        for start in (b"GET /v2 HTTP/1.1\r\nX: ", b"GET /"):
+            connection = self.connection()
+            sent = 0
+            with self.assertRaises(ConnectionError):
+                connection.sendall(start)
+                while sent < 8 << 20:
+                    connection.sendall(b"a" * 65536)
+                    sent += 65536
+            self.assertLess(sent, 8 << 20)
+        self.still_answers()
+
+
+if __name__ == "__main__":
+    unittest.main()
