@@ -25,7 +25,7 @@ from .protocol import (
     wanted_of,
 )
 from .repository import ServedModel
-from .rooms import Room, Rooms
+from .rooms import Room
 from .service import Disconnected, Service, Visit
 
 Message = Dict[str, Any]
@@ -74,7 +74,7 @@ class HttpApp:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self.rooms = Rooms()
+        self.rooms = service.rooms
 
     def room_for(self, path: str, head: int, rest: int) -> Room:
         """Where a body for `path` is to be read to: `head` bytes of JSON, and the `rest`."""

@@ -176,12 +176,13 @@ class ServedModel:
         taken = any(port.name == "image" for i, port in enumerate(self.inputs) if i != self.picture_input)
         return "encoded_image" if taken else "image"
 
-    def prepared(self, pictures: Sequence[Buffer]) -> Array:
-        """[N,C,H,W] (or [N,H,W,C]) of N encoded pictures, of the input's type. RequestError for what is no picture."""
+    def prepared(self, pictures: Sequence[Buffer], into: Optional[Array] = None) -> Array:
+        """[N,C,H,W] (or [N,H,W,C]) of N encoded pictures, of the input's type; `into`, of float32, where it is given.
+        RequestError for what is no picture."""
         card = self.card
         assert card is not None and self.picture_input is not None
         rows = (card.height, card.width, card.channels) if card.nhwc else (card.channels, card.height, card.width)
-        batch = np.empty((len(pictures), *rows), np.float32)
+        batch = np.empty((len(pictures), *rows), np.float32) if into is None else into
         for index, picture in enumerate(pictures):
             try:
                 card.prepare(picture, out=batch[index])

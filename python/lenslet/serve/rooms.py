@@ -29,6 +29,11 @@ class Room:
         self.head = memoryview(bytearray(head))
         self.rest, self.memory, self.slab, self.place = rest, memory, slab, place
 
+    @property
+    def image(self) -> Array:
+        """[1,...] of the model's input, of a room in a slab."""
+        return self.memory[self.place : self.place + 1]
+
 
 class Slab:
     """Places for as many images as a batch has: `images` is [N,...] of the model's input."""

@@ -9,13 +9,15 @@ import time
 from functools import partial
 from typing import Callable, List, Optional, Tuple, Type, TypeVar
 
+import numpy as np
+
 import lenslet
 
 from .batcher import Batcher, Done, Job
 from .metrics import Metrics
 from .protocol import DATATYPES, Array, Buffer, Request, RequestError, Result, Wanted
 from .repository import Repository, ServedModel
-from .rooms import Room
+from .rooms import Room, Rooms
 
 T = TypeVar("T")
 
@@ -36,6 +38,7 @@ class Service:
     def __init__(self, repository: Repository, limits: Limits, workers: int, preparers: int, max_wait: float) -> None:
         self.repository, self.limits = repository, limits
         self.metrics = Metrics()
+        self.rooms = Rooms()
         self.stopping = False
         self._in_house = 0
         self._loop = asyncio.get_running_loop()
@@ -81,13 +84,23 @@ class Service:
             return (request, served.wanted(request), *served.read(request, self.limits.rows))
 
         request, outputs, inputs, pictures = await self.aside(checked) if long else checked()
+        own = None  # room that is ours to give back
         if pictures:
             began = time.monotonic()
             assert served.picture_input is not None
-            inputs[served.picture_input] = await self.aside(lambda: served.prepared(pictures))
+            if len(pictures) == 1 and served.image_bytes and served.dtypes[0] == np.float32:
+                own = self.rooms.take(0, served.image_bytes, served)
+            room = own
+            into = None if own is None else own.image
+            try:
+                inputs[served.picture_input] = await self.aside(lambda: served.prepared(pictures, into))
+            except RequestError:
+                if own is not None:
+                    self.rooms.give(own)
+                raise
             self.metrics.of(self.metrics.prepare_seconds, served.name).observe(time.monotonic() - began)
         complete = [array for array in inputs if array is not None]
-        job = Job(served, complete, self._loop.create_future(), None if pictures else room)
+        job = Job(served, complete, self._loop.create_future(), room)
         self._batcher.put(job)
         try:
             arrays = await job.future
@@ -100,6 +113,8 @@ class Service:
             raise RequestError("run", f"model '{served.name}': {error}") from None
         except Exception as error:
             raise RequestError("run", f"model '{served.name}': {type(error).__name__}: {error}") from None
+        if own is not None:
+            self.rooms.give(own)
         return [_result(served, index, arrays[index], want.binary, want.classes) for index, want in outputs], request
 
     def _deliver(self, done: Done) -> None:
