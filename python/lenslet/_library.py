@@ -38,7 +38,7 @@ _FUNCTIONS: dict[str, list[Any]] = {
     "lenslet_runner_output": [Handle, c_size_t, POINTER(structs.Port)],
     "lenslet_python_run": [c_void_p],
     "lenslet_runner_result": [Handle, c_size_t, Tensors],
-    "lenslet_runner_set_observer": [Handle, structs.Observer, c_void_p],
+    "lenslet_python_observe": [Handle, structs.Observer],
     "lenslet_event_input": [Handle, c_size_t, Tensors],
     "lenslet_event_output": [Handle, c_size_t, Tensors],
     "lenslet_cancel_create": [Out],

@@ -23,6 +23,13 @@ def encoded(text: str, what: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
+def mapping(value: Optional[Mapping[str, Any]], what: str) -> Mapping[str, Any]:
+    """{} for None."""
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidArgumentError(f"{what} is a {type(value).__name__}, no mapping from names")
+    return {} if value is None else value
+
+
 def whole(value: int, what: str, least: int, most: int) -> int:
     try:
         number = value.__index__()
@@ -65,9 +72,11 @@ def plan_options(
     options.batch = whole(batch, "batch", 1, 2**40)
     options.threads = whole(threads, "threads", 0, 1024)
     options.other_shapes = whole(other_shapes, "other_shapes", 0, 2**32)
-    named = (structs.NamedShape * len(shapes))() if shapes else None
+    named = (structs.NamedShape * len(shapes))() if mapping(shapes, "shapes") else None
     if named is not None and shapes is not None:
         for struct, (name, dims) in zip(named, shapes.items()):
+            if isinstance(dims, str) or not isinstance(dims, Sequence):
+                raise InvalidArgumentError(f"shapes: {name} is a {type(dims).__name__}, no sequence of whole numbers")
             if len(dims) > structs.MAX_RANK:
                 raise InvalidArgumentError(f"shapes: {name} has {len(dims)} dimensions, at most {structs.MAX_RANK}")
             struct.struct_size = ctypes.sizeof(structs.NamedShape)
@@ -77,14 +86,14 @@ def plan_options(
                 struct.dims[axis] = whole(dim, f"shapes: a dimension of {name}", 0, 2**40)
         options.shapes = named
         options.shape_count = len(named)
-    _set_layers(options, layer_algorithms or {})
+    _set_layers(options, mapping(layer_algorithms, "layer_algorithms"))
     if isinstance(disabled_passes, str):
         raise InvalidArgumentError("disabled_passes is a string, no list of names")
     passes = [encoded(name, "a name in disabled_passes") for name in disabled_passes]
     if passes:
         options.disabled_passes = (ctypes.c_char_p * len(passes))(*passes)
         options.disabled_pass_count = len(passes)
-    _set_arrays(options, calibration, input_values or {}, ports)
+    _set_arrays(options, calibration, mapping(input_values, "input_values"), ports)
     return options
 
 

@@ -25,6 +25,8 @@ def _pixels(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         array = array[:, :, None]
     if array.ndim != 3 or array.shape[2] not in (1, 3, 4):
         raise InvalidArgumentError(f"an image of shape {list(array.shape)}: [H,W], [H,W,1], [H,W,3] or [H,W,4] is wanted")
+    if array.size == 0:
+        raise InvalidArgumentError(f"an image of shape {list(array.shape)} has no pixels")
     if array.shape[2] == 4:  # alpha is dropped without blending, as of a file
         array = array[:, :, :3]
     return np.ascontiguousarray(array)

@@ -129,7 +129,7 @@ class Event(ctypes.Structure):
     ]
 
 
-Observer = CFUNCTYPE(c_int32, c_void_p, ctypes.POINTER(Event))
+Observer = CFUNCTYPE(c_int32, ctypes.POINTER(Event))
 
 
 class Picture(ctypes.Structure):

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _arrays as arrays
 from ._library import Handle, check, library, taken_json
-from ._options import encoded
+from ._options import encoded, whole
 from ._pictures import Image, picture_of
 from .errors import InvalidArgumentError
 from .model import Model
@@ -53,7 +53,10 @@ class Card:
     def __init__(self, source: Union[str, "os.PathLike[str]", Mapping[str, object]]) -> None:
         handle = Handle()
         if isinstance(source, Mapping):
-            text = encoded(json.dumps(source), "the card")
+            try:
+                text = encoded(json.dumps(source), "the card")
+            except (TypeError, ValueError, RecursionError) as error:
+                raise InvalidArgumentError(f"the card is no JSON: {error}") from None
             check(library.lenslet_card_read(b"card", text, ctypes.byref(handle)))
         elif isinstance(source, (str, os.PathLike)):
             check(library.lenslet_card_read(encoded(os.fspath(source), "the path"), None, ctypes.byref(handle)))
@@ -101,7 +104,7 @@ class Card:
         )
         if out is None:
             out = np.empty(shape, np.float32)
-        elif out.dtype != np.float32 or out.shape != shape or not out.flags.c_contiguous or not out.flags.writeable:
+        elif not isinstance(out, np.ndarray) or out.dtype != np.float32 or out.shape != shape or not out.flags.c_contiguous or not out.flags.writeable:
             raise InvalidArgumentError(f"out has to be a contiguous array of float32{list(shape)}")
         picture, held = picture_of(image)
         check(library.lenslet_card_prepare(self._handle, picture, arrays.address(out), out.size))
@@ -109,9 +112,16 @@ class Card:
         return out
 
     def top(self, scores: Any, count: int = 5) -> List[Prediction]:
-        """The best classes of one image's output, best first: probabilities, by a softmax where card and values ask."""
-        values = np.ascontiguousarray(scores, np.float32).reshape(-1)
-        room = max(0, min(int(count), values.size))
+        """The best classes of one image's output, best first: probabilities, by a softmax where card and values ask.
+        InvalidArgumentError for a batch of several."""
+        try:
+            values = np.ascontiguousarray(scores, np.float32)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgumentError(f"scores are no numbers: {error}") from None
+        if sum(dim > 1 for dim in values.shape) > 1:
+            raise InvalidArgumentError(f"scores of shape {list(values.shape)}: those of one image are wanted")
+        values = values.reshape(-1)
+        room = min(whole(count, "count", 0, 2**62), values.size)
         classes, probs, found = (ctypes.c_int64 * room)(), (ctypes.c_float * room)(), ctypes.c_size_t()
         check(
             library.lenslet_card_top(
@@ -140,6 +150,9 @@ class Card:
         self.labels = self._names
         if self._names is None and self._labels_file is not None:
             self.labels = read_labels(self._labels_file)
+
+    def __repr__(self) -> str:
+        return f"<lenslet.Card {self.name!r}: {self.preparation} ({self.found_by})>"
 
     def __del__(self) -> None:
         if getattr(self, "_owner", None) is None and getattr(self, "_handle", None):

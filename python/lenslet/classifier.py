@@ -56,6 +56,8 @@ class Classifier:
             file = options.encoded(os.fspath(labels), "labels")
         elif labels is not None:
             names = tuple(labels)
+            if not all(isinstance(name, str) for name in names):
+                raise InvalidArgumentError("labels are no strings")
         self._handle = Handle()
         check(
             library.lenslet_classifier_create(
@@ -82,7 +84,11 @@ class Classifier:
 
     def classify_stream(self, images: Iterable[Image], top: int = 5) -> Iterator[Union[List[Prediction], Error]]:
         """The same as they come: at most a batch of them is taken ahead of what is given back."""
-        count = options.whole(top, "top", 1, 1_000_000)
+        if isinstance(images, (str, bytes, bytearray, memoryview, os.PathLike)):
+            raise InvalidArgumentError(f"one picture, a {type(images).__name__}, where many are meant: [picture]")
+        return self._stream(iter(images), options.whole(top, "top", 1, 1_000_000))
+
+    def _stream(self, images: Iterator[Image], count: int) -> Iterator[Union[List[Prediction], Error]]:
         waiting: List[Optional[Error]] = []  # None: in a slot
         slots = 0
         for image in images:

@@ -11,7 +11,7 @@ from . import _structs as structs
 from . import verbs
 from ._library import Handle, check, library, taken_json
 from .errors import InvalidArgumentError
-from .ports import Port, ports_of
+from .ports import Port, ports_of, shown
 from .runner import Runner
 
 Source = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview]
@@ -64,6 +64,9 @@ class Model:
         check(library.lenslet_model_count(self._handle, inputs, outputs))
         self.inputs = ports_of(library.lenslet_model_input, self._handle, inputs.value)
         self.outputs = ports_of(library.lenslet_model_output, self._handle, outputs.value)
+
+    def __repr__(self) -> str:
+        return f"<lenslet.Model {self.path or self._name or 'of bytes'}: {shown(self.inputs)} -> {shown(self.outputs)}>"
 
     def __reduce__(self) -> Tuple[Any, ...]:
         source = self._bytes if self._file is None else self._file

@@ -36,3 +36,11 @@ def _port_of(ask: Callable[[Any, int, Any], int], handle: Any, number: int) -> P
             int(given.dims[i]) if given.dims[i] >= 0 else text_of(given.dim_names[i]) for i in range(given.rank)
         )
     return Port(text_of(given.name), NAMES[given.dtype], shape)
+
+
+def shown(ports: Tuple[Port, ...]) -> str:
+    """For people: "x float32[N,3,224,224]"."""
+    return ", ".join(
+        f"{port.name} {port.dtype}[{'...' if port.shape is None else ','.join(str(dim or '?') for dim in port.shape)}]"
+        for port in ports
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Generator, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from . import _arrays as arrays
 from . import _structs as structs
 from ._dtypes import NUMBERS, numpy_dtype
 from ._library import Handle, check, last_error, library, taken_json, text_of
+from ._options import whole
 from .cancel import Cancel
 from .errors import InvalidArgumentError, UnsupportedError, stays_here
 from .ports import Port, ports_of
@@ -104,18 +105,19 @@ class Runner:
     @property
     def inputs(self) -> Tuple[Port, ...]:
         """As planned."""
-        return ports_of(library.lenslet_runner_input, self._handle, self._counts[0])
+        return ports_of(library.lenslet_runner_input, self._still_open(), self._counts[0])
 
     @property
     def outputs(self) -> Tuple[Port, ...]:
         """As planned; of an output whose shape a run decides, as of the last run."""
-        return ports_of(library.lenslet_runner_output, self._handle, self._counts[1])
+        return ports_of(library.lenslet_runner_output, self._still_open(), self._counts[1])
 
     @property
     def plan(self) -> Dict[str, Any]:
         """Everything that was decided: steps with algorithm, reason and estimate, memory, device; as ``lenslet inspect
         --json`` prints it."""
-        result: Dict[str, Any] = taken_json(lambda text: library.lenslet_runner_plan_json(self._handle, text))
+        handle = self._still_open()
+        result: Dict[str, Any] = taken_json(lambda text: library.lenslet_runner_plan_json(handle, text))
         return result
 
     @property
@@ -182,12 +184,14 @@ class Runner:
         What it raises comes out of the run, which then ends; True ends it with CancelledError. Steps that run together
         otherwise run one by one with it.
         """
+        if observer is not None and not callable(observer):
+            raise InvalidArgumentError(f"an observer is a function, no {type(observer).__name__}")
         if not self._lock.acquire(False):
             raise InvalidArgumentError("the runner is at work: an observer cannot be changed now")
         try:
             made = _Observed(observer) if observer is not None else None
             callback = made.callback if made is not None else structs.Observer()
-            check(library.lenslet_runner_set_observer(self._handle, callback, None))
+            check(library.lenslet_python_observe(self._still_open(), callback))
             self._observer = made
         finally:
             self._lock.release()
@@ -198,6 +202,9 @@ class Runner:
             self._call.runner = None
             library.lenslet_runner_free(self._handle)
             self._handle = Handle()
+
+    def __repr__(self) -> str:
+        return f"<lenslet.Runner of {', '.join(planned.name for planned in self._in)}{'' if self._handle else ', closed'}>"
 
     def __enter__(self) -> Runner:
         return self
@@ -211,6 +218,11 @@ class Runner:
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             library.lenslet_runner_free(self._handle)
+
+    def _still_open(self) -> Handle:
+        if not self._handle:
+            raise InvalidArgumentError("the Runner is closed")
+        return self._handle
 
     def _by_name(self, given: Mapping[str, Array]) -> List[Array]:
         if set(given) != {planned.name for planned in self._in}:
@@ -263,8 +275,10 @@ class Runner:
         return results
 
     def _run_with(self, cancel: Optional[Cancel], stream: Optional[int]) -> int:
+        if cancel is not None and not isinstance(cancel, Cancel):
+            raise InvalidArgumentError(f"cancel is a {type(cancel).__name__}, no lenslet.Cancel")
         self._options.cancel = None if cancel is None else cancel._handle
-        self._options.cuda_stream = stream
+        self._options.cuda_stream = None if stream is None else whole(stream, "stream", 0, 2**64 - 1)
         self._call.options = ctypes.addressof(self._options)
         try:
             return int(self._run(self._call_at))
@@ -326,6 +340,7 @@ class Runner:
 
     def _raise(self, status: int) -> None:
         error = last_error(status)
+        self._still_open()
         observed = self._observer
         if observed is not None and observed.raised is not None:
             raised, observed.raised = observed.raised, None
@@ -339,24 +354,35 @@ class _Observed:
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
         self.raised: Optional[BaseException] = None
-        self.callback = structs.Observer(self.call)
+        self._calls = self._called()
+        next(self._calls)
+        self.callback = structs.Observer(self._calls.send)
 
-    def call(self, _: Any, event: Any) -> int:
-        try:
-            given = event.contents
-            seen = LayerEvent(
-                int(given.step),
-                text_of(given.name),
-                text_of(given.op),
-                text_of(given.algorithm),
-                float(given.ms),
-                _values(library.lenslet_event_input, given.values, int(given.inputs)),
-                _values(library.lenslet_event_output, given.values, int(given.outputs)),
-            )
-            return 1 if self.observer(seen) else 0
-        except BaseException as error:  # ctypes would print it and go on
-            self.raised = error
-            return 1
+    def _called(self) -> Generator[int, Any, None]:
+        """What is raised ends the run; ctypes would print it and go on. A generator, as a signal that came meanwhile
+        raises where a call begins: before the first line of a function, where nothing catches it."""
+        answer = 0
+        while True:
+            try:
+                event = yield answer
+                answer = 1 if self.observer(_seen(event.contents)) else 0
+            except GeneratorExit:
+                return
+            except BaseException as error:
+                self.raised = error
+                answer = 1
+
+
+def _seen(given: Any) -> LayerEvent:
+    return LayerEvent(
+        int(given.step),
+        text_of(given.name),
+        text_of(given.op),
+        text_of(given.algorithm),
+        float(given.ms),
+        _values(library.lenslet_event_input, given.values, int(given.inputs)),
+        _values(library.lenslet_event_output, given.values, int(given.outputs)),
+    )
 
 
 def _values(ask: Any, values: Any, count: int) -> Tuple[Optional[np.ndarray[Any, Any]], ...]:

@@ -20,6 +20,10 @@ typedef struct lenslet_call {
 } lenslet_call;
 LENSLET_C_API lenslet_status lenslet_python_run(const lenslet_call* call);
 
+/* lenslet_runner_set_observer() for an observer of one argument, which a generator's send() is. */
+typedef int32_t (*lenslet_python_observer)(const lenslet_event* event);
+LENSLET_C_API lenslet_status lenslet_python_observe(lenslet_runner* runner, lenslet_python_observer observer);
+
 /* A picture: a file, an encoded one in memory, or pixels. */
 typedef struct lenslet_picture {
   size_t struct_size;
