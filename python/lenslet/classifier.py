@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
+import threading
 from typing import Iterable, Iterator, List, Mapping, NoReturn, Optional, Tuple, Union
 
 from . import _options as options
@@ -23,7 +25,7 @@ def default_model() -> str:
 
 
 class Classifier:
-    """A model with its card and labels, planned for `batch` pictures at once. One thread at a time.
+    """A model with its card and labels, planned for `batch` pictures at once. Threads wait for each other.
 
     `model`: a Model, a path or bytes; None: the default model. `card`: None finds the model's, as the command does.
     `labels`: a file with a class name a line, or the names; None: the card's. `device`, `threads`, `batch`, `precision`:
@@ -59,6 +61,7 @@ class Classifier:
             if not all(isinstance(name, str) for name in names):
                 raise InvalidArgumentError("labels are no strings")
         self._handle = Handle()
+        self._lock = threading.Lock()
         check(
             library.lenslet_classifier_create(
                 self.model._handle, self.card._handle, file, made, ctypes.byref(self._handle)
@@ -89,16 +92,30 @@ class Classifier:
         return self._stream(iter(images), options.whole(top, "top", 1, 1_000_000))
 
     def _stream(self, images: Iterator[Image], count: int) -> Iterator[Union[List[Prediction], Error]]:
-        waiting: List[Optional[Error]] = []  # None: in a slot
-        slots = 0
-        for image in images:
-            error = self._prepare(image, slots)
-            waiting.append(error)
-            slots += error is None
-            if slots == self.batch or (slots == 0 and error is not None):
-                yield from self._finish(waiting, slots, count)
-                waiting, slots = [], 0
-        yield from self._finish(waiting, slots, count)
+        # Taken before the lock is: what gives them may wait for another thread, or use this Classifier.
+        while batch := list(itertools.islice(images, self.batch)):
+            yield from self._classified(batch, count)
+
+    def _classified(self, images: List[Image], count: int) -> List[Union[List[Prediction], Error]]:
+        """Of a batch at most."""
+        room = min(count, self._classes)
+        classes, probs, found = (ctypes.c_int64 * room)(), (ctypes.c_float * room)(), ctypes.c_size_t()
+        results: List[Union[List[Prediction], Error]] = []
+        with self._lock:
+            errors: List[Optional[Error]] = []  # None: in a slot
+            for image in images:
+                errors.append(self._prepare(image, errors.count(None)))
+            if None in errors:
+                check(library.lenslet_classifier_run(self._handle))
+            slot = 0
+            for error in errors:
+                if error is not None:
+                    results.append(error)
+                    continue
+                check(library.lenslet_classifier_top(self._handle, slot, room, classes, probs, ctypes.byref(found)))
+                results.append(predictions(classes, probs, found.value, self.labels))
+                slot += 1
+        return results
 
     def _prepare(self, image: Image, slot: int) -> Optional[Error]:
         try:
@@ -110,24 +127,6 @@ class Classifier:
         except Error as error:
             return error
         return None
-
-    def _finish(
-        self, waiting: List[Optional[Error]], slots: int, count: int
-    ) -> Iterator[Union[List[Prediction], Error]]:
-        if slots > 0:
-            check(library.lenslet_classifier_run(self._handle))
-        room = min(count, self._classes)
-        classes, probs, found = (ctypes.c_int64 * room)(), (ctypes.c_float * room)(), ctypes.c_size_t()
-        results: List[Union[List[Prediction], Error]] = []
-        slot = 0
-        for error in waiting:
-            if error is not None:
-                results.append(error)
-                continue
-            check(library.lenslet_classifier_top(self._handle, slot, room, classes, probs, ctypes.byref(found)))
-            results.append(predictions(classes, probs, found.value, self.labels))
-            slot += 1
-        yield from results  # all read before anything is given back: the next batch may be prepared meanwhile
 
     def __reduce__(self) -> NoReturn:
         raise stays_here("Classifier", "send its model and card, and make one where it is used, once for each worker")

@@ -19,6 +19,7 @@ from ray.data.extensions import ArrowTensorArray  # type: ignore[import-not-foun
 from . import Classifier, InvalidArgumentError, Model
 from ._rows import outcomes
 from ._tensor_rows import TensorRows
+from .classifier import CardOrPath
 
 # The type is stated, so that blocks in which all pictures are broken have it, too.
 CLASSES = pa.list_(pa.struct([("index", pa.int64()), ("label", pa.string()), ("prob", pa.float32())]))
@@ -28,21 +29,21 @@ class Predictor:
     """Batches to tables: the columns that came, less those that were read, and those that were computed.
 
     Pictures are read from `column`: encoded bytes, or uint8 [H,W,C]. New columns are `classes`, a list of {index,
-    label, prob}, best first, and `error`, of which one is null. `card` is a path or a mapping; it, `labels`, `batch`
-    (pictures that are computed at once) and `precision` are lenslet.Classifier's.
+    label, prob}, best first, and `error`, of which one is null. `card` is a Card, a path or a mapping; it, `labels`,
+    `batch` (pictures that are computed at once) and `precision` are lenslet.Classifier's.
 
     With `inputs`, {"the model's input": "column"}, rows are tensors without the batch's axis and go through the bare
     model. New columns are named as its outputs, and `error`. A row that does not fit has null in all of them but that.
 
-    `model`: a path that every worker has, a file's bytes, or an ObjectRef of those (ray.put); None: the default model
-    in the worker's cache. Threads and device are those that Ray gives the actor (num_cpus, num_gpus), unless named
+    `model`: a path that every worker has, a file's bytes, an ObjectRef of those (ray.put), or a Model, which is sent as
+    its path or bytes; None: the default model in the worker's cache. Threads and device are those that Ray gives the actor (num_cpus, num_gpus), unless named
     here. A model, card or device that cannot be used ends the job with its lenslet.Error.
     """
 
     def __init__(
         self,
-        model: Union[str, "os.PathLike[str]", bytes, "ray.ObjectRef[bytes]", None] = None,
-        card: Union[str, "os.PathLike[str]", Mapping[str, object], None] = None,
+        model: Union[Model, str, "os.PathLike[str]", bytes, "ray.ObjectRef[bytes]", None] = None,
+        card: Optional[CardOrPath] = None,
         *,
         column: str = "bytes",
         inputs: Optional[Mapping[str, str]] = None,
@@ -65,7 +66,7 @@ class Predictor:
         elif model is None or card is not None or labels is not None:
             raise InvalidArgumentError("tensors (inputs=) go through a model that is named, without card and labels")
         else:
-            self._tensor_rows = TensorRows(Model(model), inputs, **how)
+            self._tensor_rows = TensorRows(model if isinstance(model, Model) else Model(model), inputs, **how)
             self._columns, self._compute = self._tensor_rows.columns, self._tensors
 
     def __call__(self, batch: Union[pa.Table, Mapping[str, Any]]) -> pa.Table:

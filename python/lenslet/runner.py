@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from typing import Any, Callable, Dict, Generator, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -76,7 +75,9 @@ class Runner:
     def __init__(self, model: Handle, options: structs.PlanOptions, inputs: int, outputs: int, late: bool) -> None:
         self._handle = Handle()
         check(library.lenslet_runner_create(model, ctypes.byref(options), ctypes.byref(self._handle)))
-        self._lock = threading.Lock()
+        # An element that who comes in takes out. No lock: a signal may raise behind a call, that of acquire() too, and
+        # before the `try` that would release it.
+        self._turn = [None]
         self._plan: Optional[Dict[str, Any]] = None
         self._observer: Any = None
         self._counts = (inputs, outputs)
@@ -148,8 +149,10 @@ class Runner:
 
         Raises InvalidArgumentError for inputs that do not fit, CancelledError, DeviceError.
         """
-        if not self._lock.acquire(False):
-            raise InvalidArgumentError("the runner is at work: another thread is in it, or its own observer")
+        try:
+            del self._turn[0]
+        except IndexError:
+            raise InvalidArgumentError("the runner is at work: another thread is in it, or its own observer") from None
         try:
             if not self._as_planned:
                 self._reset_outputs()
@@ -173,7 +176,7 @@ class Runner:
             else:
                 results = self._computed() if out is None else self._into(self._computed(), out)
         finally:
-            self._lock.release()
+            self._turn.append(None)
         if named:
             return {planned.name: result for planned, result in zip(self._out, results)}
         return results[0] if len(results) == 1 else tuple(results)
@@ -186,15 +189,17 @@ class Runner:
         """
         if observer is not None and not callable(observer):
             raise InvalidArgumentError(f"an observer is a function, no {type(observer).__name__}")
-        if not self._lock.acquire(False):
-            raise InvalidArgumentError("the runner is at work: an observer cannot be changed now")
+        try:
+            del self._turn[0]
+        except IndexError:
+            raise InvalidArgumentError("the runner is at work: an observer cannot be changed now") from None
         try:
             made = _Observed(observer) if observer is not None else None
             callback = made.callback if made is not None else structs.Observer()
             check(library.lenslet_python_observe(self._still_open(), callback))
             self._observer = made
         finally:
-            self._lock.release()
+            self._turn.append(None)
 
     def close(self) -> None:
         """Gives its memory and threads back now. What is asked of it afterwards is refused."""
@@ -360,16 +365,18 @@ class _Observed:
 
     def _called(self) -> Generator[int, Any, None]:
         """What is raised ends the run; ctypes would print it and go on. A generator, as a signal that came meanwhile
-        raises where a call begins: before the first line of a function, where nothing catches it."""
+        raises where a call begins, or a loop: before the first line of a function, where nothing catches it."""
         answer = 0
         while True:
             try:
-                event = yield answer
-                answer = 1 if self.observer(_seen(event.contents)) else 0
+                while True:
+                    event = yield answer
+                    answer = 1 if self.observer(_seen(event.contents)) else 0
             except GeneratorExit:
                 return
             except BaseException as error:
-                self.raised = error
+                # Without this frame, which traceback.clear_frames() would end.
+                self.raised = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
                 answer = 1
 
 

@@ -16,15 +16,16 @@ from pyspark import Broadcast, TaskContext  # type: ignore[import-not-found,impo
 from pyspark.sql import SparkSession  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from pyspark.sql.pandas.functions import pandas_udf  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-from . import Classifier
+from . import Classifier, Model
 from ._rows import outcomes
+from .classifier import CardOrPath
 
 RESULT = "classes array<struct<index: bigint, label: string, prob: float>>, error string"
 
 
 def predict_udf(
-    model: Union[str, "os.PathLike[str]", bytes, "Broadcast[bytes]", None] = None,
-    card: Union[str, "os.PathLike[str]", Mapping[str, object], None] = None,
+    model: Union[Model, str, "os.PathLike[str]", bytes, "Broadcast[bytes]", None] = None,
+    card: Optional[CardOrPath] = None,
     *,
     labels: Union[str, "os.PathLike[str]", Sequence[str], None] = None,
     top: int = 5,
@@ -36,8 +37,8 @@ def predict_udf(
     """A function of a binary column: a struct of `classes`, an array of {index, label, prob}, best first, and `error`,
     of which one is null. What is wrong with a picture, a null as well, never ends the job.
 
-    `model`: a path that every worker has, or a file's bytes, which are broadcast; None: the default model in the
-    worker's cache. `card` is a path or a mapping; it, `labels`, `batch` (pictures that are computed at once) and
+    `model`: a path that every worker has, a file's bytes, which are broadcast, or a Model, which is sent as its path or
+    bytes; None: the default model in the worker's cache. `card` is a Card, a path or a mapping; it, `labels`, `batch` (pictures that are computed at once) and
     `precision` are lenslet.Classifier's. Threads are the task's (spark.task.cpus); the device is the GPU that Spark
     gives the task (resource "gpu"), else the CPU; unless named here. A model, card or device that cannot be used fails
     the task with its lenslet.Error.

@@ -163,7 +163,8 @@ void bind_inputs(Graph& graph, std::int64_t batch, const std::vector<std::pair<s
                              wanted_shape(dims));
   }
   if (!missing.empty())
-    refuse(fmt::format("give a shape for each input with free dimensions: {}; PlanOptions::input_shapes", missing));
+    refuse(fmt::format(
+        "give a shape for each input with free dimensions: {}; PlanOptions::input_shapes, in Python shapes=", missing));
 
   std::vector<FreedInput> freed;
   std::int64_t freed_batch = 1;

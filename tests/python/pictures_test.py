@@ -4,10 +4,12 @@ import copy
 import json
 import pathlib
 import pickle
+import random
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -29,6 +31,10 @@ SPEC = {
 
 def command(*arguments, **how):
     return subprocess.run([sys.executable, "-m", "lenslet", *map(str, arguments)], capture_output=True, text=True, **how)
+
+
+def card_of_another():
+    return lenslet.Card(SPEC | {"labels": "", "input": SPEC["input"] | {"name": "other"}})
 
 
 class Pictures(unittest.TestCase):
@@ -116,6 +122,59 @@ class Pictures(unittest.TestCase):
         next(stream)
         self.assertEqual(len(taken), 4)
         self.assertEqual(len(list(stream)), 8)
+
+    def test_threads_wait_for_each_other(self):
+        """Threads that share one Classifier get each its own, whatever the sizes of their batches."""
+        shared = lenslet.Classifier(self.model, device="cpu", threads=1, batch=3)
+        colours = {name: np.full((9, 9, 3), 250 * np.eye(3, dtype=np.uint8)[i]) for i, name in enumerate(shared.labels)}
+        wrong = []
+
+        def work(seed):
+            draw = random.Random(seed)
+            for _ in range(60):
+                names = [draw.choice(["red", "green", "blue"]) for _ in range(draw.randrange(1, 8))]
+                images = [colours[name] for name in names]
+                images.insert(draw.randrange(len(names)), b"broken")
+                found = [result[0].label for result in shared.classify_each(images) if isinstance(result, list)]
+                if found != names:
+                    wrong.append((found, names))
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+        # What gives the pictures may use the Classifier itself.
+        images = (colours[shared(colours[name])[0].label] for name in ("blue", "red", "green", "blue"))
+        self.assertEqual([r[0].label for r in shared.classify_stream(images)], ["blue", "red", "green", "blue"])
+
+    def test_misuse(self):
+        classify = lenslet.Classifier(self.model, device="cpu")
+        card = classify.card
+        for words, call in (
+            ("where many are meant", lambda: classify.classify_each("photo.jpg")),
+            ("where many are meant", lambda: classify.classify_stream(b"photo")),
+            ("where many are meant", lambda: classify.classify_each(pathlib.Path("photo.jpg"))),
+            ("top is 0", lambda: classify(np.zeros((2, 2), np.uint8), top=0)),
+            ("no list", lambda: classify([1, 2])),
+            ("has no pixels", lambda: classify(np.zeros((0, 5, 3), np.uint8))),
+            ("has no pixels", lambda: classify(np.zeros((5, 0), np.uint8))),
+            ("labels are no strings", lambda: lenslet.Classifier(self.model, labels=[1, 2, 3], device="cpu")),
+            ("2 labels for 3 classes", lambda: lenslet.Classifier(self.model, labels=["a", "b"], device="cpu")),
+            ("those of one image", lambda: card.top(np.zeros((2, 3)))),
+            ("no numbers", lambda: card.top("abc")),
+            ("no scores", lambda: card.top([])),
+            ("count is -5", lambda: card.top(np.zeros(3), -5)),
+            ("count is a float", lambda: card.top(np.zeros(3), 2.5)),
+            ("out has to be", lambda: card.prepare(np.zeros((2, 2), np.uint8), out=[1])),
+            ("the card is no JSON", lambda: lenslet.Card({"name": object()})),
+            ("input.name is 'other'", lambda: card_of_another().bound(classify.model)),
+        ):
+            with self.subTest(words), self.assertRaisesRegex(lenslet.InvalidArgumentError, words):
+                call()
+        self.assertEqual([p.index for p in card.top(np.array([[[[1]], [[3]], [[2]]]]), 2)], [1, 2])
+        self.assertRegex(repr(card), "^<lenslet.Card 'colours': RGB 224x224 NCHW.*\\(beside the model\\)>$")
 
     def test_card_and_runner_are_the_classifier(self):
         """What a server puts together of a Card and a Runner."""

@@ -104,6 +104,7 @@ class RayData(unittest.TestCase):
         self.assertGreater(len({row["pid"] for row in rows}), 1)
 
     def test_arrow_batches_with_nulls(self):
+        card = lenslet.Card.of(lenslet.Model(self.model))
         expected = {index: self.expected[index] for index in range(400)}
         cells = [data.picture(index) for index in expected]
         for index in range(0, 400, 40):
@@ -111,7 +112,7 @@ class RayData(unittest.TestCase):
             expected[index] = (None, "invalid argument: a picture is encoded bytes or an array of uint8, no null")
         table = pa.table({"id": list(expected), "photo": pa.array(cells, pa.large_binary())})
         parts = [table.slice(start, 100) for start in range(0, 400, 100)]
-        rows = self.rows(ray.data.from_arrow(parts), "pyarrow", model=str(self.model), column="photo")
+        rows = self.rows(ray.data.from_arrow(parts), "pyarrow", model=lenslet.Model(self.model), card=card, column="photo")
         self.compare(rows, expected)
 
     def test_tensors(self):
@@ -120,7 +121,7 @@ class RayData(unittest.TestCase):
         wanted = {float(row.sum()): runner(row[None])[0].tobytes() for row in pixels}
         dataset = ray.data.from_numpy([pixels[:150], pixels[150:]]).rename_columns({"data": "pixels"})
         dataset = dataset.map_batches(lambda batch: {**batch, "id": [float(row.sum()) for row in batch["pixels"]]})
-        rows = self.rows(dataset, "pyarrow", model=str(self.model), inputs={"image": "pixels"})
+        rows = self.rows(dataset, "pyarrow", model=lenslet.Model(self.model), inputs={"image": "pixels"})
         self.assertEqual({row["id"]: row["scores"].tobytes() for row in rows}, wanted)
         self.assertEqual({row["error"] for row in rows}, {None})
 

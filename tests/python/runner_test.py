@@ -7,8 +7,10 @@ import os
 import pathlib
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -47,6 +49,23 @@ class Models(_InFolder):
                 lenslet.Model(source).runner(device="cpu")(self.x), self.model.runner(device="cpu")(self.x)
             )
 
+    def test_names_of_any_kind(self):
+        data = (self.folder / "rgb.onnx").read_bytes()
+        expected = self.model.runner(device="cpu", threads=1)(self.x)
+        for name in ("模型 ü.onnx", "a b.onnx", "-dash.onnx", "=x=.onnx", "new\nline.onnx", os.fsdecode(b"\xff.onnx")):
+            with self.subTest(ascii(name)), tempfile.TemporaryDirectory() as folder:
+                file = pathlib.Path(folder, name)
+                file.write_bytes(data)
+                model = lenslet.Model(file)
+                np.testing.assert_array_equal(model.runner(device="cpu", threads=1)(self.x), expected)
+                self.assertEqual(model.inspect(device="cpu")["inputs"][0]["name"], "image")
+                self.assertEqual(pickle.loads(pickle.dumps(model)).path, str(file))
+                self.assertEqual(lenslet.Card.of(model).found_by, "assumed")
+                self.assertIn("image float32[N,3,224,224] -> scores float32[N,3]", repr(model))
+                file.unlink()
+                with self.assertRaises(lenslet.FileError):
+                    lenslet.Model(file)
+
     def test_errors_are_of_their_kinds(self):
         missing = self.folder / "none.onnx"
         with self.assertRaisesRegex(lenslet.FileError, "none.onnx.*No such file"):
@@ -82,6 +101,16 @@ class Models(_InFolder):
             {"precision": "fp7"},
             {"shapes": {"image": (1,) * 9}},
             {"shapes": {"photo": (1, 3, 224, 224)}},
+            {"shapes": [("image", (1, 3, 224, 224))]},
+            {"shapes": {"image": "1x3x224x224"}},
+            {"shapes": {"image": None}},
+            {"shapes": {"image": (1, 3, -1, 224)}},
+            {"shapes": {"image": (1, 3, 2.5, 224)}},
+            {"layer_algorithms": ["direct"]},
+            {"input_values": [1]},
+            {"batch": 10**30},
+            {"batch": 2.0},
+            {"device": None},
             {"other_shapes": -1},
         ):
             with self.subTest(how), self.assertRaises(lenslet.InvalidArgumentError):
@@ -410,6 +439,98 @@ class Runs(_InFolder):
             thread.join()
         self.assertTrue(refused)
         self.assertTrue(all("at work" in words for words in refused))
+
+    def test_a_signal_in_a_run_raises(self):
+        """Also where an observer is called then, whose function it would end before its first line."""
+        runner = self.segment.runner(device="cpu", threads=1, shapes={"image": (1, 3, 700, 700)})
+        x = np.zeros((1, 3, 700, 700), np.float32)
+        expected = runner(x)
+
+        class Rang(Exception):
+            pass
+
+        def ring(*_):
+            raise Rang
+
+        before = signal.signal(signal.SIGUSR1, ring)
+        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+        for observer in (None, lambda event: None):
+            runner.observe(observer)
+            for number in range(40):
+                timer = threading.Timer(0.0005 * number, os.kill, (os.getpid(), signal.SIGUSR1))
+                with self.assertRaises(Rang):
+                    timer.start()
+                    while True:
+                        runner(x)
+                timer.join()
+        runner.observe(None)
+        np.testing.assert_array_equal(runner(x), expected)
+
+    def test_signals_leave_no_runner_at_work(self):
+        """Some thousand, on whatever line of the package they come."""
+        runner = self.segment.runner(device="cpu", threads=1, shapes={"image": (1, 3, 8, 8)})
+        x = self.x[:, :, :8, :8].copy()
+        expected, rang, runs = runner(x), 0, 0
+
+        class Rang(Exception):
+            pass
+
+        def ring(_, frame):
+            if frame.f_code.co_filename.endswith("lenslet/runner.py"):
+                raise Rang
+
+        before = signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.00007)
+        try:
+            until = time.monotonic() + 2
+            while time.monotonic() < until:
+                try:
+                    np.testing.assert_array_equal(runner(x), expected)
+                    runs += 1
+                except Rang:
+                    rang += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        self.assertGreater(min(rang, runs), 100)
+        np.testing.assert_array_equal(runner(x), expected)
+
+    def test_what_makes_no_sense_to_a_run(self):
+        runner = self.model.runner(device="cpu")
+        for how in ({"cancel": 1}, {"stream": "a"}, {"stream": -1}, {"stream": 2**64}, {"stream": 8}, {"out": "a"}):
+            with self.subTest(how), self.assertRaises(lenslet.InvalidArgumentError):
+                runner(self.x, **how)
+        for wrong in (5, "print"):
+            with self.assertRaisesRegex(lenslet.InvalidArgumentError, "an observer is a function"):
+                runner.observe(wrong)
+        self.check(runner(self.x))
+        runner.close()
+        for ask in (lambda: runner(self.x), lambda: runner.inputs, lambda: runner.outputs, lambda: runner.plan,
+                    lambda: runner.device, lambda: runner.observe(None), lambda: runner.observe(print)):  # fmt: skip
+            with self.assertRaisesRegex(lenslet.InvalidArgumentError, "the Runner is closed"):
+                ask()
+        self.assertRegex(repr(runner), "Runner of image, closed")
+
+    def test_closed_by_another_thread(self):
+        """The run that goes on ends as it would; the next is refused."""
+        runner = self.segment.runner(device="cpu", threads=1, shapes={"image": (1, 3, 900, 900)})
+        x, errors = np.ones((1, 3, 900, 900), np.float32), []
+
+        def work():
+            try:
+                while True:
+                    y = runner(x)
+                    if not (y == 10).all():
+                        errors.append("wrong")
+            except lenslet.InvalidArgumentError as error:
+                errors.append(str(error))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        time.sleep(0.05)
+        runner.close()
+        thread.join(20)
+        self.assertEqual(errors, ["the Runner is closed"])
 
     def test_fork(self):
         runner = self.model.runner(device="cpu", threads=2)

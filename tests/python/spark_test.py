@@ -116,7 +116,7 @@ class Spark(unittest.TestCase):
 
     def test_two_functions_in_one_query(self):
         table, expected = self.parquet_of(120)
-        first = predict_udf(str(self.model), self.card, top=2)
+        first = predict_udf(lenslet.Model(self.model.read_bytes()), lenslet.Card(self.card), top=2)
         second = predict_udf(str(self.model), top=1, labels=list("abcdef"))
         rows = table.select("id", first("photo").alias("a"), second("photo").alias("b")).collect()
         for row in rows:
