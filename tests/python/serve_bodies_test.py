@@ -5,6 +5,8 @@ Images of 602 KB are read to places beside each other (python/lenslet/serve/room
 
 import concurrent.futures
 import json
+import os
+import pathlib
 import random
 import socket
 import struct
@@ -186,6 +188,26 @@ class Bodies(Served, unittest.TestCase):
             self.assertIn(answer_of(connection)[0], (404, 405))
         connection.sendall(image([1, 2, 3]))
         self.check(answer_of(connection), [1, 2, 3])
+
+    def test_refused_bodies_take_no_memory(self):
+        """Forty at once of eight megabytes, which are let come and dropped."""
+
+        def resident():
+            pages = int(pathlib.Path(f"/proc/{self.server.process.pid}/statm").read_text().split()[1])
+            return pages * os.sysconf("SC_PAGE_SIZE") >> 20
+
+        before = resident()
+        connections = [self.connection() for _ in range(40)]
+        for connection in connections:
+            connection.sendall(b"POST /v2/models/nothing/infer HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (8 << 20))
+        for connection in connections:
+            self.assertEqual(answer_of(connection)[0], 404)
+        for connection in connections:
+            connection.sendall(bytes((8 << 20) - 1))
+        self.assertLess(resident() - before, 100)
+        for connection in connections:
+            connection.sendall(b"x" + image([1, 2, 3]))
+            self.check(answer_of(connection), [1, 2, 3])
 
     def test_kinds_of_connections(self):
         data = image([1, 2, 3])

@@ -28,6 +28,7 @@ try:
     from pyspark.sql import SparkSession
     from pyspark.sql.pandas.functions import pandas_udf
 
+    import lenslet
     from lenslet.spark import TaskContext, _assigned, predict_udf
 
     missing = ""

@@ -194,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         """The timer is never set further than `limits.seconds`: it comes before any deadline that is set meanwhile."""
         left = self._deadline - self._loop.time()
         if left > 0:
-            self._timer = self._loop.call_later(min(left, self.limits.seconds), self._look_at_the_clock)
+            self._timer = self._loop.call_later(min(left, max(self.limits.seconds, 0.1)), self._look_at_the_clock)
             return
         coming = self._coming
         if coming is not None and not coming.answered and coming is self._current:
@@ -202,14 +202,18 @@ class Connection(asyncio.BufferedProtocol):
             coming.wake()
             self._set_deadline(self.limits.seconds)
             self._timer = self._loop.call_later(self.limits.seconds, self._look_at_the_clock)
-        else:
+        elif coming is not None or self._heads or self._full:
             self.transport.abort()
+        else:
+            self.transport.close()
 
     # ---- What comes ----
 
     def get_buffer(self, _: int) -> Any:
         room = self._room
-        if self._direct and room is not None:
+        if self._direct:
+            if room is None:  # refused meanwhile: it is let come, and dropped
+                return _piece[: self._end - self._at]
             head = len(room.head)
             return room.head[self._at :] if self._at < head else room.rest[self._at - head :]
         return _head if self._coming is None else _piece
@@ -356,9 +360,11 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.close()
         elif exchange.whole:
             self._current = None
+            self._set_deadline(IDLE_SECONDS)
             self._go_on()
         else:
             self._set_deadline(self.limits.seconds)
+            exchange.room = self._room = None
 
     def _go_on(self) -> None:
         """To the next request, if the client takes answers."""

@@ -59,7 +59,7 @@ class Rooms:
 
     def take(self, head: int, rest: int, served: Optional[ServedModel]) -> Room:
         """Room for a body of `head` + `rest` bytes, with anything in it."""
-        if served is None or rest != served.image_bytes:
+        if served is None or not served.image_bytes or rest != served.image_bytes:
             size = -(-rest // STEP) * STEP
             memory = self._kept_one(size, size)
             if memory is None:

@@ -101,7 +101,11 @@ class _Server:
             await server.start()
             self._grpc = server
         if options.http_port is not None:
-            listener = http_server.listening(options.host, options.http_port)
+            try:
+                listener = http_server.listening(options.host, options.http_port)
+            except OSError as error:
+                address = _shown(options.host, options.http_port)
+                raise OSError(f"HTTP cannot listen on {address}: {error.strerror or error}") from None
             where.insert(0, f"HTTP on {_shown(options.host, listener.getsockname()[1])}")
             connections = options.max_requests + options.max_connections
             self._http = http_server.server(HttpApp(service), service.limits, connections, options.stop_seconds)
