@@ -72,9 +72,10 @@ def plan_options(
     options.batch = whole(batch, "batch", 1, 2**40)
     options.threads = whole(threads, "threads", 0, 1024)
     options.other_shapes = whole(other_shapes, "other_shapes", 0, 2**32)
-    named = (structs.NamedShape * len(shapes))() if mapping(shapes, "shapes") else None
-    if named is not None and shapes is not None:
-        for struct, (name, dims) in zip(named, shapes.items()):
+    sized = mapping(shapes, "shapes")
+    if sized:
+        named = (structs.NamedShape * len(sized))()
+        for struct, (name, dims) in zip(named, sized.items()):
             if isinstance(dims, str) or not isinstance(dims, Sequence):
                 raise InvalidArgumentError(f"shapes: {name} is a {type(dims).__name__}, no sequence of whole numbers")
             if len(dims) > structs.MAX_RANK:
@@ -139,7 +140,8 @@ def _in_order(calibration: Any, ports: Sequence[Port]) -> List[Any]:
         return list(calibration) if isinstance(calibration, (list, tuple)) else [calibration]
     names = [port.name for port in ports]
     if set(calibration) != set(names):
-        raise InvalidArgumentError(f"calibration names {', '.join(map(str, calibration))}; the inputs are {', '.join(names)}")
+        given = ", ".join(map(str, calibration))
+        raise InvalidArgumentError(f"calibration names {given}; the inputs are {', '.join(names)}")
     return [calibration[name] for name in names]
 
 

@@ -104,7 +104,13 @@ class Card:
         )
         if out is None:
             out = np.empty(shape, np.float32)
-        elif not isinstance(out, np.ndarray) or out.dtype != np.float32 or out.shape != shape or not out.flags.c_contiguous or not out.flags.writeable:
+        elif (
+            not isinstance(out, np.ndarray)
+            or out.dtype != np.float32
+            or out.shape != shape
+            or not out.flags.c_contiguous
+            or not out.flags.writeable
+        ):
             raise InvalidArgumentError(f"out has to be a contiguous array of float32{list(shape)}")
         picture, held = picture_of(image)
         check(library.lenslet_card_prepare(self._handle, picture, arrays.address(out), out.size))

@@ -36,8 +36,9 @@ class Predictor:
     model. New columns are named as its outputs, and `error`. A row that does not fit has null in all of them but that.
 
     `model`: a path that every worker has, a file's bytes, an ObjectRef of those (ray.put), or a Model, which is sent as
-    its path or bytes; None: the default model in the worker's cache. Threads and device are those that Ray gives the actor (num_cpus, num_gpus), unless named
-    here. A model, card or device that cannot be used ends the job with its lenslet.Error.
+    its path or bytes; None: the default model in the worker's cache. Threads and device are those that Ray gives the
+    actor (num_cpus, num_gpus), unless named here. A model, card or device that cannot be used ends the job with its
+    lenslet.Error.
     """
 
     def __init__(

@@ -209,7 +209,8 @@ class Runner:
             self._handle = Handle()
 
     def __repr__(self) -> str:
-        return f"<lenslet.Runner of {', '.join(planned.name for planned in self._in)}{'' if self._handle else ', closed'}>"
+        names = ", ".join(planned.name for planned in self._in)
+        return f"<lenslet.Runner of {names}{'' if self._handle else ', closed'}>"
 
     def __enter__(self) -> Runner:
         return self

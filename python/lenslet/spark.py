@@ -38,10 +38,10 @@ def predict_udf(
     of which one is null. What is wrong with a picture, a null as well, never ends the job.
 
     `model`: a path that every worker has, a file's bytes, which are broadcast, or a Model, which is sent as its path or
-    bytes; None: the default model in the worker's cache. `card` is a Card, a path or a mapping; it, `labels`, `batch` (pictures that are computed at once) and
-    `precision` are lenslet.Classifier's. Threads are the task's (spark.task.cpus); the device is the GPU that Spark
-    gives the task (resource "gpu"), else the CPU; unless named here. A model, card or device that cannot be used fails
-    the task with its lenslet.Error.
+    bytes; None: the default model in the worker's cache. `card` is a Card, a path or a mapping; it, `labels`, `batch`
+    (pictures that are computed at once) and `precision` are lenslet.Classifier's. Threads are the task's
+    (spark.task.cpus); the device is the GPU that Spark gives the task (resource "gpu"), else the CPU; unless named
+    here. A model, card or device that cannot be used fails the task with its lenslet.Error.
     """
     session: Any = SparkSession.getActiveSession()
     if isinstance(model, bytes) and hasattr(session, "_jsc"):  # over Spark Connect bytes go with the function

@@ -167,7 +167,8 @@ class Models(_InFolder):
 
     def test_calibration(self):
         """The value of float16 has the name that a Cast of lenslet's gives: the CPU looks at its input, too."""
-        model = lenslet.Model(written([named("Cast", ["x"], "x:float16", to=10)], {"x": (1, [4])}, {"x:float16": (10, [4])}))
+        cast = named("Cast", ["x"], "x:float16", to=10)
+        model = lenslet.Model(written([cast], {"x": (1, [4])}, {"x:float16": (10, [4])}))
         x = np.array([1, -2, 3e4, 4], np.float32)
         for good in (x, [x], (x,), {"x": x}, x[::-1], [[1, 2, 3, 4]]):
             y = model.runner(device="cpu", calibration=good)(x)

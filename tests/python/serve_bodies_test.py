@@ -166,17 +166,18 @@ class Bodies(Served, unittest.TestCase):
                 self.assertEqual(status, 400)
                 self.assertIn(words, json.loads(answer)["error"])
         # JSON that is long itself, and a tensor without any; on the same connection.
-        connection.sendall(request({}, json.dumps({"inputs": [entry("image", "FP32", [1, 3, 224, 224], [0.5] * ELEMENTS)],
-                                                   "id": "x" * 20000}).encode()))  # fmt: skip
+        numbers = entry("image", "FP32", [1, 3, 224, 224], [0.5] * ELEMENTS)
+        connection.sendall(request({}, json.dumps({"inputs": [numbers], "id": "x" * 20000}).encode()))
         self.check(answer_of(connection), [0.5] * 3)
-        long = request(*binary_body([("image", "FP32", [1, 3, 224, 224], tensor)], outputs=[{"name": "scores"}], id="y" * 40000))
-        connection.sendall(long)
+        tensors, more = [("image", "FP32", [1, 3, 224, 224], tensor)], {"outputs": [{"name": "scores"}], "id": "y" * 40000}
+        connection.sendall(request(*binary_body(tensors, **more)))
         self.check(answer_of(connection), [0.5] * 3)
         connection.sendall(request({"Inference-Header-Content-Length": "0"}, tensor))
         status, answer = answer_of(connection)
         self.assertEqual((status, struct.unpack("<3f", answer[-12:])), (200, (5, 5, 5)))
         picture = ppm(250, 20, 30, 200, 100)
-        connection.sendall(request({"Inference-Header-Content-Length": "0", "Content-Type": "image/x-portable-pixmap"}, picture))
+        alone = {"Inference-Header-Content-Length": "0", "Content-Type": "image/x-portable-pixmap"}
+        connection.sendall(request(alone, picture))
         status, answer = answer_of(connection)
         self.assertEqual((status, max(scores(answer))), (200, scores(answer)[0]))
 
@@ -235,7 +236,8 @@ class Bodies(Served, unittest.TestCase):
         chunks = b"".join(
             b"%x\r\n" % len(body[at : at + 70_000]) + body[at : at + 70_000] + b"\r\n" for at in range(0, len(body), 70_000)
         )
-        head = data.partition(b"\r\n\r\n")[0].replace(b"Content-Length: %d\r\n" % len(body), b"Transfer-Encoding: chunked\r\n", 1)
+        head = data.partition(b"\r\n\r\n")[0]
+        head = head.replace(b"Content-Length: %d\r\n" % len(body), b"Transfer-Encoding: chunked\r\n", 1)
         connection.sendall(head + b"\r\n\r\n" + chunks + b"0\r\n\r\n")
         self.check(answer_of(connection), [1, 2, 3])
 

@@ -529,7 +529,8 @@ class Life(Served, unittest.TestCase):
             (2, "input.name is 'image'", slow, f"--card={self.folder / 'rgb.card.json'}"),
             (3, "broken.onnx", self.folder / "broken.onnx"),
             (4, "none.onnx", self.folder / "none.onnx"),
-            (4, f"HTTP cannot listen on 127.0.0.1:{self.server.http_port}: ", slow, f"--http-port={self.server.http_port}"),
+            (4, f"HTTP cannot listen on 127.0.0.1:{self.server.http_port}: ", slow,
+             f"--http-port={self.server.http_port}"),
             (4, "gRPC cannot listen", slow, "--http-port=0", f"--grpc-port={self.server.grpc_port}"),
         ):
             with self.subTest(words):
