@@ -76,7 +76,7 @@ def plan_options(
     if sized:
         named = (structs.NamedShape * len(sized))()
         for struct, (name, dims) in zip(named, sized.items()):
-            if isinstance(dims, str) or not isinstance(dims, Sequence):
+            if isinstance(dims, str) or not hasattr(dims, "__len__"):
                 raise InvalidArgumentError(f"shapes: {name} is a {type(dims).__name__}, no sequence of whole numbers")
             if len(dims) > structs.MAX_RANK:
                 raise InvalidArgumentError(f"shapes: {name} has {len(dims)} dimensions, at most {structs.MAX_RANK}")

@@ -76,7 +76,7 @@ class Runner:
         self._handle = Handle()
         check(library.lenslet_runner_create(model, ctypes.byref(options), ctypes.byref(self._handle)))
         # An element that who comes in takes out. No lock: a signal may raise behind a call, that of acquire() too, and
-        # before the `try` that would release it.
+        # before the `try` that would release it. (From Python 3.11 on; older ones look for signals anywhere.)
         self._turn = [None]
         self._plan: Optional[Dict[str, Any]] = None
         self._observer: Any = None

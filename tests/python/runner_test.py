@@ -467,6 +467,7 @@ class Runs(_InFolder):
         runner.observe(None)
         np.testing.assert_array_equal(runner(x), expected)
 
+    @unittest.skipIf(sys.version_info < (3, 11), "older ones look for signals between any two instructions")
     def test_signals_leave_no_runner_at_work(self):
         """Some thousand, on whatever line of the package they come."""
         runner = self.segment.runner(device="cpu", threads=1, shapes={"image": (1, 3, 8, 8)})

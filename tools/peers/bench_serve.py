@@ -12,6 +12,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import collections
+import contextlib
+import itertools
 import json
 import math
 import os
@@ -49,10 +51,12 @@ def child(*arguments: object) -> dict:
 
 
 class Server:
-    def __init__(self, *arguments: object) -> None:
+    def __init__(self, *arguments: object, package: str = "") -> None:
+        """`package`: the folder that another lenslet is in."""
         command = [sys.executable, "-m", "lenslet", "serve", *map(str, arguments)]
         command += ["--http-port=0", "--grpc-port=0", "--device=cpu"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        environment = {**os.environ, "PYTHONPATH": package} if package else None
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         for line in self.process.stdout:
             found = re.search(r"ready: HTTP on .*:(\d+), gRPC on .*:(\d+)", line)
             if found:
@@ -291,11 +295,15 @@ def throughput(arguments: argparse.Namespace) -> None:
             requests = {"http": http_request("net", input), "grpc": grpc_request("net", input)}
             for protocol, request in requests.items():
                 pathlib.Path(folder, protocol).write_bytes(request)
-            with Server(f"net={file}", f"--max-batch={arguments.batch}", *arguments.server) as server:
-                of_file(arguments, file, server, folder, cores)
+            options = (f"net={file}", f"--max-batch={arguments.batch}", *arguments.server)
+            with contextlib.ExitStack() as stack:
+                servers = {"": stack.enter_context(Server(*options))}
+                if arguments.against:
+                    servers["against, "] = stack.enter_context(Server(*options, package=arguments.against))
+                of_file(arguments, file, servers, folder, cores)
 
 
-def of_file(arguments: argparse.Namespace, file: str, server: Server, folder: str, cores: int) -> None:
+def of_file(arguments: argparse.Namespace, file: str, servers: dict, folder: str, cores: int) -> None:
     print(
         f"{pathlib.Path(file).name}, {arguments.connections} connections, "
         f"{arguments.rounds} rounds of {arguments.seconds:g} s"
@@ -310,7 +318,7 @@ def of_file(arguments: argparse.Namespace, file: str, server: Server, folder: st
             seen[f"bare runners, batch {batch}", "rate"].append(said["rate"])
             seen[f"bare runners, batch {batch}", "processor ms an image"].append(said["processor_ms"])
         best = max(rates.values())
-        for protocol in arguments.protocols:
+        for protocol, (which, server) in itertools.product(arguments.protocols, servers.items()):
             port = getattr(server, protocol)
             request = f"{folder}/{protocol}"
             before, used = server.metrics(), processor_seconds(server.process.pid)
@@ -328,11 +336,11 @@ def of_file(arguments: argparse.Namespace, file: str, server: Server, folder: st
                 "p50 ms": said["p50_ms"],
                 "p99 ms": said["p99_ms"],
             }.items():
-                seen[protocol, key].append(value)
+                seen[which + protocol, key].append(value)
             rate = 0.7 * said["rate"]
             said = child("load", protocol, port, request, 64, arguments.seconds, rate)
-            seen[f"{protocol} at 70 % of that", "p50 ms"].append(said["p50_ms"])
-            seen[f"{protocol} at 70 % of that", "p99 ms"].append(said["p99_ms"])
+            seen[f"{which}{protocol} at 70 % of that", "p50 ms"].append(said["p50_ms"])
+            seen[f"{which}{protocol} at 70 % of that", "p99 ms"].append(said["p99_ms"])
     for (what, key), values in seen.items():
         print(f"  {what:24} {key:32} {spread(values)}", flush=True)
 
@@ -487,6 +495,7 @@ def main() -> None:
     verb = verbs.add_parser("throughput")
     verb.add_argument("models", nargs="+")
     verb.add_argument("--picture", default="", help="send this file in place of a tensor")
+    verb.add_argument("--against", default="", metavar="FOLDER", help="another tree's python/, served in turn")
     verb.add_argument("--batch", type=int, default=8)
     verb.add_argument("--connections", type=int, default=32)
     verb.add_argument("--protocols", nargs="+", default=["http", "grpc"])
