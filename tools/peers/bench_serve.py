@@ -54,7 +54,7 @@ class Server:
     def __init__(self, *arguments: object, package: str = "") -> None:
         """`package`: the folder that another lenslet is in."""
         command = [sys.executable, "-m", "lenslet", "serve", *map(str, arguments)]
-        command += ["--http-port=0", "--grpc-port=0", "--device=cpu"]
+        command += ["--http-port=0", "--grpc-port=0"]
         environment = {**os.environ, "PYTHONPATH": package} if package else None
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         for line in self.process.stdout:
@@ -83,7 +83,7 @@ class Server:
 # ---- The bare runner ----
 
 
-def bare(model: str, runners: int, batch: int, seconds: float, picture: str) -> None:
+def bare(model: str, device: str, runners: int, batch: int, seconds: float, picture: str) -> None:
     """Says the images a second, and processor time an image, of threads that do nothing but run, and prepare the
     picture before each, if there is one."""
     import numpy as np
@@ -91,7 +91,7 @@ def bare(model: str, runners: int, batch: int, seconds: float, picture: str) -> 
     import lenslet
 
     loaded = lenslet.Model(model)
-    made = [loaded.runner(device="cpu", threads=1, batch=batch) for _ in range(runners)]
+    made = [loaded.runner(device=device, threads=1, batch=batch) for _ in range(runners)]
     port = made[0].inputs[0]
     counts = [0] * runners
     card = lenslet.Card.of(loaded) if picture else None
@@ -295,15 +295,16 @@ def throughput(arguments: argparse.Namespace) -> None:
             requests = {"http": http_request("net", input), "grpc": grpc_request("net", input)}
             for protocol, request in requests.items():
                 pathlib.Path(folder, protocol).write_bytes(request)
-            options = (f"net={file}", f"--max-batch={arguments.batch}", *arguments.server)
+            options = (f"--max-batch={arguments.batch}", f"--device={arguments.device}", *arguments.server)
             with contextlib.ExitStack() as stack:
-                servers = {"": stack.enter_context(Server(*options))}
+                servers = {"": stack.enter_context(Server(f"net={file}", *options))}
                 if arguments.against:
-                    servers["against, "] = stack.enter_context(Server(*options, package=arguments.against))
-                of_file(arguments, file, servers, folder, cores)
+                    server = Server(f"net={file}", *options, package=arguments.against)
+                    servers["against, "] = stack.enter_context(server)
+                of_file(arguments, file, servers, folder, cores if arguments.device == "cpu" else 2)
 
 
-def of_file(arguments: argparse.Namespace, file: str, servers: dict, folder: str, cores: int) -> None:
+def of_file(arguments: argparse.Namespace, file: str, servers: dict, folder: str, runners: int) -> None:
     print(
         f"{pathlib.Path(file).name}, {arguments.connections} connections, "
         f"{arguments.rounds} rounds of {arguments.seconds:g} s"
@@ -313,7 +314,7 @@ def of_file(arguments: argparse.Namespace, file: str, servers: dict, folder: str
     for _ in range(arguments.rounds):
         rates = {}
         for batch in (1, arguments.batch):
-            said = child("bare", file, cores, batch, arguments.seconds, arguments.picture)
+            said = child("bare", file, arguments.device, runners, batch, arguments.seconds, arguments.picture)
             rates[batch] = said["rate"]
             seen[f"bare runners, batch {batch}", "rate"].append(said["rate"])
             seen[f"bare runners, batch {batch}", "processor ms an image"].append(said["processor_ms"])
@@ -392,7 +393,7 @@ def soak(arguments: argparse.Namespace) -> None:
         kinds += [("failing", failing, 500), ("broken picture", broken, 400), ("malformed", malformed, 400),
                   ("unknown", unknown, 404), ("leaves", good, 0), ("half a request", good, 0)]  # fmt: skip
         files = [f"{folder}/{name}.onnx" for name in ("lookup", "rgb")]
-        with Server(*files) as server:
+        with Server(*files, "--device=cpu") as server:
             asyncio.run(soak_all(arguments, server, kinds))
 
 
@@ -486,7 +487,8 @@ def of_library(library: str, folder: str, arguments: argparse.Namespace, seen: d
 
 def main() -> None:
     if sys.argv[1:2] == ["bare"]:
-        return bare(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]), sys.argv[6])
+        model, device, runners, batch, seconds, picture = sys.argv[2:]
+        return bare(model, device, int(runners), int(batch), float(seconds), picture)
     if sys.argv[1:2] == ["load"]:
         protocol, port, request, connections, seconds, rate = sys.argv[2:]
         return load(protocol, int(port), request, int(connections), float(seconds), float(rate))
@@ -494,6 +496,7 @@ def main() -> None:
     verbs = parser.add_subparsers(required=True, metavar="throughput|soak|libraries")
     verb = verbs.add_parser("throughput")
     verb.add_argument("models", nargs="+")
+    verb.add_argument("--device", default="cpu", help="cpu or cuda (two bare runners there); (%(default)s)")
     verb.add_argument("--picture", default="", help="send this file in place of a tensor")
     verb.add_argument("--against", default="", metavar="FOLDER", help="another tree's python/, served in turn")
     verb.add_argument("--batch", type=int, default=8)
