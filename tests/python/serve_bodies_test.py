@@ -3,6 +3,7 @@
 Images of 602 KB are read to places beside each other (python/lenslet/serve/rooms.py): each client gets what is its own.
 """
 
+import collections
 import concurrent.futures
 import json
 import os
@@ -14,8 +15,16 @@ import threading
 import time
 import unittest
 
-from serve_harness import binary_body, entry, ppm, skip_without
+from serve_harness import WANTED, binary_body, entry, is_there, ppm, skip_without
 from serve_limits_test import Served, answer_of
+
+if all(map(is_there, WANTED)):
+    import numpy as np
+    from google.protobuf.message import DecodeError
+
+    from lenslet.serve.batcher import Batcher, Job, images_beside
+    from lenslet.serve.messages import message_classes, read_inference
+    from lenslet.serve.rooms import Rooms
 
 ELEMENTS = 3 * 224 * 224
 
@@ -279,6 +288,124 @@ class Bodies(Served, unittest.TestCase):
                     sent += 65536
             self.assertLess(sent, 8 << 20)
         self.still_answers()
+
+
+@skip_without()
+class Places(unittest.TestCase):
+    """Rooms and what the batcher makes of them, without a server."""
+
+    class Served:  # as much of a ServedModel as is looked at
+        image_bytes, sizes, input_shapes, dtypes = 1 << 17, [4, 2, 1], [(-1, 1, 128, 256)], [np.dtype(np.float32)]
+
+    def setUp(self):
+        self.rooms, self.served = Rooms(), self.Served()
+
+    def take(self):
+        return self.rooms.take(100, self.served.image_bytes, self.served)
+
+    def test_places_lie_beside_each_other(self):
+        rooms = [self.take() for _ in range(6)]
+        self.assertEqual([room.place for room in rooms], [0, 1, 2, 3, 0, 1])
+        self.assertIs(rooms[0].slab, rooms[3].slab)
+        self.assertIsNot(rooms[3].slab, rooms[4].slab)
+        for number, room in enumerate(rooms):
+            room.rest[:] = struct.pack("<f", number) * (128 * 256)
+            self.assertEqual(len(room.head), 100)
+            self.assertEqual(room.image.ctypes.data % 64, 0)
+        for number, room in enumerate(rooms):
+            self.assertTrue((room.image == number).all())
+
+    def test_what_is_given_back_is_taken_again(self):
+        for _ in range(3):  # who is alone has one place
+            room = self.take()
+            self.assertEqual(room.place, 0)
+            self.rooms.give(room)
+        whole = [self.take() for _ in range(4)]
+        other = self.take()
+        self.assertIsNot(other.slab, whole[0].slab)
+        for room in whole[:3]:
+            self.rooms.give(room)
+        self.assertIsNot(self.take().slab, whole[0].slab)  # one is still looked at
+        self.rooms.give(whole[3])
+        rest = [self.take() for _ in range(3)]
+        self.assertIs(rest[-1].slab, whole[0].slab)
+        one = self.rooms.take(0, 70_000, None)
+        self.rooms.give(one)
+        self.assertIs(self.rooms.take(5, 100_000, self.served).memory, one.memory)
+        self.assertIsNot(self.rooms.take(5, 200_000, self.served).memory, one.memory)
+
+    def test_no_more_is_kept_than_is_said(self):
+        large = [self.rooms.take(0, 30 << 20, None) for _ in range(4)]
+        for room in large:
+            self.rooms.give(room)
+        self.assertLessEqual(self.rooms._kept, 64 << 20)
+        self.assertEqual(len({id(self.rooms.take(0, 30 << 20, None).memory) for _ in range(2)}), 2)
+        self.assertEqual(self.rooms._kept, 0)
+
+    def job(self, room):
+        job = Job.__new__(Job)
+        job.slab, job.place, job.inputs, job.rows = room.slab, room.place, [room.image], 1
+        return job
+
+    def test_images_of_a_batch(self):
+        jobs = [self.job(self.take()) for _ in range(8)]
+        first = jobs[:4]
+        together = images_beside([first[2], first[1], first[3]])
+        self.assertEqual((together.shape, together.ctypes.data), ((3, 1, 128, 256), first[1].inputs[0].ctypes.data))
+        shuffled = [first[3], first[0], first[2], first[1]]
+        self.assertEqual(images_beside(shuffled).ctypes.data, first[0].inputs[0].ctypes.data)
+        self.assertEqual([job.place for job in shuffled], [0, 1, 2, 3])
+        self.assertIsNone(images_beside([first[0], first[2]]))  # a hole
+        self.assertIsNone(images_beside([first[3], jobs[4]]))  # of two arrays
+        # Those of one array where that is as many as there would be, or enough are behind them.
+        for queue, taken in (
+            (jobs[:4], 4),
+            (jobs[:2], 2),
+            (jobs[1:], 3),
+            (jobs[3:5], 0),
+            (jobs[3:8], 1),
+            ([jobs[0], *jobs[4:8], jobs[1]], 2),
+        ):
+            waiting = collections.deque(queue)
+            found = Batcher._beside_the_first(waiting, 4)
+            self.assertEqual(len(found), taken, [job.place for job in queue])
+            self.assertEqual(sorted(map(id, [*found, *waiting])), sorted(map(id, queue)))
+            self.assertTrue(all(job.slab is queue[0].slab for job in found))
+
+
+@skip_without()
+class Messages(unittest.TestCase):
+    def test_tensors_left_in_a_message_are_protobufs(self):
+        kind = message_classes()["ModelInferRequest"]
+        draw = random.Random(8)
+        made = kind(model_name="net", id="7", model_version="1")
+        for number in range(3):
+            made.inputs.add(name=f"x{number}", datatype="FP32", shape=[number, 2]).parameters["a"].int64_param = -5
+            made.raw_input_contents.append(draw.randbytes(number * 1000))
+        made.outputs.add(name="y")
+        data = made.SerializeToString()
+        whole = read_inference(kind, data)
+        self.assertEqual([bytes(raw) for raw in whole.raw], list(made.raw_input_contents))
+        del made.raw_input_contents[:]
+        self.assertEqual(whole.message, made)
+        refused = 0
+        for _ in range(3000):
+            broken = bytearray(data[: draw.randrange(1, len(data) + 1)])
+            for _ in range(draw.randrange(4)):
+                broken[draw.randrange(min(200, len(broken)))] = draw.randrange(256)
+            broken = bytes(broken)
+            try:
+                theirs = kind.FromString(broken)
+            except DecodeError:
+                with self.assertRaises(DecodeError):
+                    read_inference(kind, broken)
+                refused += 1
+                continue
+            ours = read_inference(kind, broken)
+            self.assertEqual([bytes(raw) for raw in ours.raw], list(theirs.raw_input_contents))
+            del theirs.raw_input_contents[:]
+            self.assertEqual(ours.message.SerializeToString(), theirs.SerializeToString())
+        self.assertGreater(refused, 300)
 
 
 if __name__ == "__main__":
