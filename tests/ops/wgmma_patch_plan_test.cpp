@@ -21,6 +21,24 @@ ConvProblem halves(ConvProblem p) {
 
 const ConvGeometry pad1{.pads = {1, 1, 1, 1}};
 
+/// Shared memory of a cluster's blocks, of which so many share a multiprocessor.
+void check_slices(const WgmmaPatchPlan& plan) {
+  constexpr int multiprocessor = 228 << 10;
+  CHECK(plan.blocks * (plan.total + 1024) <= multiprocessor);
+  CHECK(plan.slices <= plan.groups);
+  CHECK(plan.taps % plan.stage_taps == 0);
+  CHECK(plan.barriers_at == plan.tile.units * 64 * plan.tile.filters * 4);
+  const int barriers = plan.patch_stages * (plan.tile.units + 1) + 2 * plan.filter_stages;
+  CHECK(barriers * 8 <= patch_barriers_bytes);
+  const int patches_at = plan.barriers_at + patch_barriers_bytes;
+  CHECK(patches_at % 1024 == 0);
+  CHECK(plan.filters_at == patches_at + plan.patch_stages * plan.tile.units * plan.patch_bytes);
+  CHECK(plan.filter_bytes == plan.stage_taps * plan.tile.filters * plan.row_bytes);
+  // One multiplies while the other comes.
+  CHECK((plan.slice_groups() == 1 || plan.patch_stages == 2));
+  CHECK((plan.slice_groups() * plan.taps == plan.stage_taps || plan.filter_stages >= 2));
+}
+
 TEST_CASE("conv/wgmma_patch_plan/units_cover_every_pixel_once") {
   for (const auto& [h, w] : {std::pair(8, 8), std::pair(1, 1), std::pair(56, 55), std::pair(9, 17)}) {
     const ConvProblem p = halves(resolve_conv({3, 16, h, w}, {16, 16, 3, 3}, pad1));
@@ -61,10 +79,14 @@ TEST_CASE("conv/wgmma_patch_plan/shared_memory") {
           CHECK(plan.filters_at >= plan.patch_stages * plan.tile.units * plan.patch_bytes);
           CHECK(plan.staging_at >= plan.filters_at + plan.filter_stages * plan.filter_bytes);
           CHECK(plan.staging_at < plan.filters_at + plan.filter_stages * plan.filter_bytes + 1024);
-          CHECK((plan.resident || plan.filter_stages >= 3));
           CHECK(plan.groups * plan.row_bytes >= p.c * 2);
-          CHECK(plan.resident == (plan.filter_stages == plan.groups * plan.taps && plan.tiles_n == 1));
           CHECK(read_wgmma_patch_plan(p, plan.str()).total == plan.total);
+          if (plan.slices > 0) {
+            check_slices(plan);
+            continue;
+          }
+          CHECK((plan.resident || plan.filter_stages >= 3));
+          CHECK(plan.resident == (plan.filter_stages == plan.groups * plan.taps && plan.tiles_n == 1));
         }
       }
 }

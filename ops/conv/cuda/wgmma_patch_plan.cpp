@@ -27,6 +27,17 @@ constexpr double unhidden = 0.42;
 /// What a multiprocessor gets from L2.
 constexpr double l2_bytes_per_us = 60e3;
 
+/// Of clusters, wgmma_gemm's. And what a block waits for its first patches, which no filters hide.
+constexpr SlicesCosts slices_costs{.block_us = 1.59,
+                                   .epilogue_us = 1.47,
+                                   .l2_bytes_per_us = 12.4e6,
+                                   .exchange_us = 0.23,
+                                   .exchange_bytes_per_us = 46e3,
+                                   .rows_per_us = 1150,
+                                   .unhidden = unhidden};
+/// Slices are for few tiles: of more blocks there are none.
+constexpr std::int64_t most_blocks = 1024;
+
 constexpr int shared_bytes = 226 << 10, consumer_warps = wgmma_consumers * 4;
 constexpr int most_stages = 16, most_resident = 49;  ///< of filters
 
@@ -76,6 +87,25 @@ bool lay_out(WgmmaPatchPlan& plan) {
   return true;
 }
 
+/// The same of slices, for so many blocks on a multiprocessor.
+bool lay_out_slices(WgmmaPatchPlan& plan) {
+  constexpr int half = 113 << 10, all = 227 << 10, most = 8, most_taps = 16;
+  const int tile_bytes = plan.tile.units * plan.patch_bytes;
+  plan.filter_bytes *= plan.stage_taps;
+  plan.barriers_at = patch_sums_bytes(plan.tile.units, plan.tile.filters);
+  const int patches_at = plan.barriers_at + patch_barriers_bytes;
+  const std::int64_t groups = plan.slice_groups();
+  // A slice of several groups multiplies one while the next comes.
+  plan.patch_stages = groups > 1 ? 2 : 1;
+  plan.filters_at = patches_at + plan.patch_stages * tile_bytes;
+  const std::int64_t stages = groups * plan.taps / plan.stage_taps;
+  const std::int64_t fitting = std::max(0, (plan.blocks == 1 ? all : half) - plan.filters_at) / plan.filter_bytes;
+  plan.filter_stages = static_cast<int>(std::min({stages, fitting, std::int64_t{plan.stage_taps == 1 ? most_taps : most}}));
+  if (plan.filter_stages < std::min<std::int64_t>(stages, plan.stage_taps == 1 ? 3 : 2)) return false;
+  plan.staging_at = plan.total = plan.filters_at + plan.filter_stages * plan.filter_bytes;
+  return true;
+}
+
 /// 128, and narrower ones that leave fewer zeros to multiply.
 std::vector<int> useful_rows(const ConvProblem& p) {
   std::vector<int> rows;
@@ -88,11 +118,32 @@ std::vector<int> useful_rows(const ConvProblem& p) {
   return rows;
 }
 
+double clusters_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const DeviceProfile& device) {
+  const PatchTile& tile = plan.tile;
+  const double patch_rows = static_cast<double>(tile.units * plan.lines * plan.columns);
+  const double first_us = patch_rows * plan.row_bytes * device.units / slices_costs.l2_bytes_per_us;
+  return first_us +
+         slices_us(p,
+                   {.tile = {64 * tile.units, tile.filters, tile.efficiency, plan.blocks},
+                    .slices = plan.slices,
+                    .tiles = plan.tiles_m * plan.tiles_n,
+                    .steps = plan.slice_groups() * plan.slices * plan.taps,
+                    .terms = static_cast<double>(plan.row_bytes / element_bytes(p)),
+                    .rows = tile.filters + patch_rows / static_cast<double>(plan.taps),
+                    .row_bytes = static_cast<double>(plan.row_bytes),
+                    .flops_per_us = device.flops_per_us(p.storage == DType::f32 ? Numerics::Multiply::tf32
+                                                                                : Numerics::Multiply::fp16)},
+                   slices_costs, device);
+}
+
 }  // namespace
 
 std::string WgmmaPatchPlan::str() const {
   ConfigWriter text;
   text.add("units", std::int64_t{tile.units}).add("filters", std::int64_t{tile.filters});
+  if (slices != 0) text.add("slices", std::int64_t{slices});
+  if (stage_taps != 1) text.add("taps", std::int64_t{stage_taps});
+  if (blocks != 1) text.add("blocks", std::int64_t{blocks});
   if (row_bytes != 128) text.add("row", std::int64_t{row_bytes});
   return text.str();
 }
@@ -110,6 +161,21 @@ std::vector<WgmmaPatchPlan> wgmma_patch_cuts(const ConvProblem& p) {
       if (tile.filters < 32 && (p.k > tile.filters || p.storage == DType::f32)) continue;
       if (lay_out(plan)) cuts.push_back(plan);
     }
+  if (p.c * element_bytes(p) <= 64) return cuts;
+  for (const PatchTile& tile : patch_slices_tiles)
+    for (const int slices : slice_counts)
+      for (const int blocks : {1, 2})
+        for (const int stage_taps : {1, static_cast<int>(p.s)}) {
+          WgmmaPatchPlan plan = cut(p, tile, 128);
+          plan.slices = slices;
+          plan.stage_taps = stage_taps;
+          plan.blocks = blocks;
+          if (slices > plan.groups || plan.tiles_m * plan.tiles_n * slices > most_blocks) continue;
+          if (tile.filters > 32 && p.k <= tile.filters / 2) continue;
+          if (blocks == 2 && tile.units * tile.filters > 128) continue;
+          if (lay_out_slices(plan)) cuts.push_back(plan);
+          if (p.s == 1) break;
+        }
   return cuts;
 }
 
@@ -125,6 +191,7 @@ std::optional<std::string> refuse_wgmma_patch(const ConvProblem& p) {
 }
 
 double wgmma_patch_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const DeviceProfile& device) {
+  if (plan.slices > 0) return clusters_us(p, plan, device);
   const PatchTile& tile = plan.tile;
   const double rate =
       tile.efficiency / device.units *

@@ -5,6 +5,9 @@
 // filters. What a unit's windows read of some channels, its patch, [lines][columns][channels], lies in shared memory
 // once, and every tap's operand is a part of it: 8 lines of 8 pixels that begin elsewhere. Terms come in groups of
 // `row_bytes` of channels, and are ordered c, r, s by group.
+//
+// There are two kernels. In wgmma_patch.cuh persistent blocks walk through tiles. In wgmma_patch_slices.cuh the blocks
+// of a cluster multiply a slice of one tile's groups each and add up: for problems of few tiles.
 
 #include <cstdint>
 #include <optional>
@@ -35,20 +38,33 @@ struct PatchTile {
 inline constexpr PatchTile patch_tiles[] = {{4, 128, 1.30}, {4, 64, 1.15}, {4, 32, 0.60}, {4, 16, 0.35},
                                             {2, 128, 1.15}, {2, 64, 0.80}, {2, 32, 0.45}};
 
+/// Of clusters, a consumer warpgroup for each unit.
+inline constexpr PatchTile patch_slices_tiles[] = {{2, 128, 1.00}, {4, 64, 0.90}, {2, 64, 0.80}, {1, 64, 0.52},
+                                                   {1, 32, 0.34}};
+/// Where what such a block has in shared memory begins, sums first.
+constexpr int patch_sums_bytes(int units, int filters) { return units * 64 * filters * 4; }
+inline constexpr int patch_barriers_bytes = 1 << 10;  ///< room for them, behind the sums
+
 struct WgmmaPatchPlan {
   PatchTile tile;
+  int slices = 0;          ///< a tile's, added up by a cluster; 0: persistent blocks
+  int stage_taps = 1;      ///< of slices: taps whose filters are a stage
+  int blocks = 1;          ///< of slices: that a multiprocessor holds
   int row_bytes = 128;     ///< of channels of a pixel: 128, 64 or 32
   std::int64_t units = 0;  ///< of the output
   std::int64_t tiles_m = 0, tiles_n = 0;
   std::int64_t groups = 0, taps = 0;  ///< of channels; R*S
   int lines = 0, columns = 0;         ///< of a patch
-  // Shared memory, in bytes from its begin: patches of a tile, filters of a tap, parts on their way, barriers.
+  // Shared memory, in bytes from its begin: patches of a tile, filters of a tap, parts on their way, barriers. Of slices
+  // the sums, barriers, patches, filters.
   int patch_bytes = 0, filter_bytes = 0;  ///< of a unit and of a stage
   int patch_stages = 0, filter_stages = 0;
   bool resident = false;  ///< all filters have a stage, and stay
   int filters_at = 0, staging_at = 0, barriers_at = 0, total = 0;
 
-  /// "units=4 filters=64", then " row=32" where it is not 128.
+  /// Groups of channels of a slice, at most.
+  std::int64_t slice_groups() const { return slices == 0 ? groups : (groups + slices - 1) / slices; }
+  /// "units=4 filters=64", then " row=32" where it is not 128; of clusters "units=2 filters=128 slices=4".
   std::string str() const;
 };
 
@@ -68,13 +84,14 @@ struct UnitWalk {
   }
 };
 
-/// Every cut there is a kernel for and room: in rows of 128 bytes, and narrower ones that leave fewer zeros.
+/// Every cut there is a kernel for and room: in rows of 128 bytes, and narrower ones that leave fewer zeros. Slices
+/// where there are few tiles.
 std::vector<WgmmaPatchPlan> wgmma_patch_cuts(const ConvProblem& problem);
 /// Why there is none, or nothing.
 std::optional<std::string> refuse_wgmma_patch(const ConvProblem& problem);
 /// Time in us, launch included.
 double wgmma_patch_us(const ConvProblem& problem, const WgmmaPatchPlan& plan, const DeviceProfile& device);
-/// The fastest by wgmma_patch_us() on reference_gpu(). Bits depend on row_bytes alone, and not where C fits a row.
+/// The fastest by wgmma_patch_us() on reference_gpu(). Bits depend on row_bytes, not where C fits a row, and on slices.
 WgmmaPatchPlan plan_wgmma_patch(const ConvProblem& problem);
 /// What str() wrote. Error(invalid_argument).
 WgmmaPatchPlan read_wgmma_patch_plan(const ConvProblem& problem, std::string_view config);

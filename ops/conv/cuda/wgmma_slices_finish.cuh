@@ -1,5 +1,5 @@
 #pragma once
-// The way out of wgmma_slices. The blocks of a cluster have sums of the same outputs. Each owns an even share of them,
+// The way out of wgmma_slices and of wgmma_patch's slices. The blocks of a cluster have sums of the same outputs. Each owns an even share of them,
 // in units of 16 pixels and 16 filters, and every block stores what it has of a unit into its owner's shared memory, as
 // registers lie: 16 bytes a thread, next to each other. After one barrier the owner adds them up in the order of the
 // ranks, from its own memory, so that no block waits for another at its end. A warp then has a unit as the tensor cores
@@ -27,8 +27,25 @@ namespace lenslet::cuda {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// What a consumer warp does with its sums.
-template <typename T, typename Block, typename Call>
+/// 16 rows of sums that are pixels one after the other: row 0 is the first of them.
+struct PixelRows {
+  int pixel;
+  template <typename Call>
+  __device__ static PixelRows at(const Call&, int row) {
+    return {row};
+  }
+  template <typename Call>
+  __device__ bool exists(const Call& g, int row) const {
+    return pixel + row < g.pixels;
+  }
+  template <typename Call>
+  __device__ int index(const Call&, int row) const {
+    return pixel + row;
+  }
+};
+
+/// What a consumer warp does with its sums. `Rows`: which pixels 16 rows of the problem's are.
+template <typename T, typename Block, typename Call, typename Rows = PixelRows>
 class SlicesFinisher {
   static constexpr int n = Block::shape.n, m = Block::shape.m;
   static constexpr int units_n = n / unit_filters;  ///< of 16 pixels: those of a warp's sums, and the most it finishes
@@ -41,9 +58,9 @@ class SlicesFinisher {
 
  public:
   /// After wait_for_previous(). Biases and residuals are on their way while the warp multiplies.
-  __device__ SlicesFinisher(const Call& g, const Block& block, int warp, int rank, int first_pixel, int first_k)
+  __device__ SlicesFinisher(const Call& g, const Block& block, int warp, int rank, int first_row, int first_k)
       : g_(g),
-        sums_(block.shared + Block::layout.sums),
+        sums_(block.sums()),
         share_(share_of(m, n, g.slices_log2)),
         clamp_{g.activation.clamp().low, g.activation.clamp().high},
         warp_(warp),
@@ -51,7 +68,7 @@ class SlicesFinisher {
         rank_(rank),
         first_slot_(share_.first(warp)),
         slots_(min(share_.of_warp(), share_.each() - first_slot_)),
-        first_pixel_(first_pixel),
+        first_row_(first_row),
         first_k_(first_k) {
 #pragma unroll
     for (int i = 0; i < units_n; ++i) {
@@ -91,29 +108,32 @@ class SlicesFinisher {
   }
 
  private:
-  /// A unit's pixels and filters begin here, in y.
+  /// A unit's pixels, and where its filters begin, in y.
   struct Place {
-    int pixel, k;
+    Rows rows;
+    int k;
   };
-  __device__ Place begin_of(int unit) const {
+  __device__ int begin_of_filters(int unit) const {
     const int of_row = unit % units_n;
-    return {first_pixel_ + unit / units_n * unit_rows,
-            first_k_ + (halves ? of_row * unit_filters : tf32_unit_filter(of_row, 0))};
+    return first_k_ + (halves ? of_row * unit_filters : tf32_unit_filter(of_row, 0));
+  }
+  __device__ Place begin_of(int unit) const {
+    return {Rows::at(g_, first_row_ + unit / units_n * unit_rows), begin_of_filters(unit)};
   }
   __device__ Place place_of(int slot) const { return begin_of(share_.unit(rank_, slot)); }
   /// Is something of a unit inside of y? The others are neither given nor finished: a 7x7 image has 49 of 64 pixels.
   __device__ bool exists(int unit) const {
     const Place begin = begin_of(unit);
-    return begin.pixel < g_.pixels && begin.k < g_.k;
+    return begin.rows.exists(g_, 0) && begin.k < g_.k;
   }
   /// Of a unit a thread stores 8 filters of a pixel, or of floats 4 of this one and of that 8 below.
   __device__ int row() const { return halves ? lane_ / 2 : lane_ / 4; }
   __device__ int eight() const { return halves ? lane_ % 2 : lane_ % 4; }
   __device__ bool exists(const Place& place, int rows_below = 0) const {
-    return place.pixel + row() + rows_below < g_.pixels && place.k + eight() * 8 < g_.k;
+    return place.rows.exists(g_, row() + rows_below) && place.k + eight() * 8 < g_.k;
   }
   __device__ std::size_t offset(const Place& place, int pitch, int rows_below = 0) const {
-    return static_cast<std::size_t>(place.pixel + row() + rows_below) * static_cast<std::size_t>(pitch) +
+    return static_cast<std::size_t>(place.rows.index(g_, row() + rows_below)) * static_cast<std::size_t>(pitch) +
            static_cast<std::size_t>(place.k + eight() * 8);
   }
 
@@ -161,10 +181,11 @@ class SlicesFinisher {
   __device__ void give_to_owners(const float (&d)[n / 2]) const {
     __syncwarp();
     wait_for_cluster();  // all blocks have begun
+    const bool any = Rows::at(g_, first_row_ + warp_ * unit_rows).exists(g_, 0);
 #pragma unroll
     for (int i = 0; i < units_n; ++i) {
       const int unit = warp_ * units_n + i, owner = share_.owner(unit);
-      if (!exists(unit)) continue;
+      if (!any || begin_of_filters(unit) >= g_.k) continue;
       float4* const to = part(rank_, share_.slot(unit));
       const float* const v = d + i * sums_a_unit;
       store_in_block(owner, to, {v[0], v[1], v[2], v[3]});
@@ -257,7 +278,7 @@ class SlicesFinisher {
   std::conditional_t<halves, PairClamp<T>, Clamp> clamp_;
   int warp_, lane_, rank_;
   int first_slot_, slots_;  // that the warp finishes
-  int first_pixel_, first_k_;
+  int first_row_, first_k_;
   float4 bias_[units_n];    // of the filters that a thread has sums of
   Stored residual_[early];  // of what it stores
 };

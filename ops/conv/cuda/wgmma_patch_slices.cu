@@ -1,0 +1,86 @@
+// wgmma_patch for problems of few tiles and long sums. The kernel is in wgmma_patch_slices.cuh, tiles and slices are
+// chosen in wgmma_patch_plan.cpp.
+
+#include "ops/conv/cuda/wgmma_patch_slices.cuh"
+
+#include "base/aligned_format.h"
+#include "ops/conv/conv.h"
+#include "ops/conv/cuda/wgmma_maps.cuh"
+#include "ops/conv/cuda/wgmma_patch_slices.h"
+#include "ops/conv/cuda/wgmma_tf32_plan.h"
+
+namespace lenslet::cuda {
+namespace {
+
+template <typename T>
+PatchSlicesKernel kernel_for(const PatchTile& tile) {
+  if (tile.units == 4) return wgmma_patch_slices_kernel<T, 4, 64>;
+  if (tile.units == 2)
+    return tile.filters == 128 ? wgmma_patch_slices_kernel<T, 2, 128> : wgmma_patch_slices_kernel<T, 2, 64>;
+  return tile.filters == 64 ? wgmma_patch_slices_kernel<T, 1, 64> : wgmma_patch_slices_kernel<T, 1, 32>;
+}
+
+class BoundPatchSlices final : public BoundKernel {
+ public:
+  BoundPatchSlices(const ConvProblem& p, const WgmmaPatchPlan& plan)
+      : problem_(p),
+        plan_(plan),
+        kernel_(dispatch(p.storage, Types<Float16, BFloat16, float>(),
+                         [&]<typename T>(std::type_identity<T>) { return kernel_for<T>(plan.tile); })) {
+    const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
+    const auto byte = [](std::int64_t value) { return static_cast<std::uint8_t>(value); };
+    call_.walk = UnitWalk(p);
+    call_.activation = DeviceActivation(p.activation);
+    call_.units = narrow(plan.units);
+    call_.p = narrow(p.p);
+    call_.q = narrow(p.q);
+    call_.k = narrow(aligned_channels(p.k, p.storage));
+    call_.room = static_cast<std::int16_t>(call_.k - p.k);
+    call_.pad_top = static_cast<std::int16_t>(p.pad_top);
+    call_.pad_left = static_cast<std::int16_t>(p.pad_left);
+    call_.r = byte(p.r);
+    call_.s = byte(p.s);
+    call_.dilation_h = byte(p.dilation_h);
+    call_.dilation_w = byte(p.dilation_w);
+    call_.stage_taps = byte(plan.stage_taps);
+    call_.filter_stages = byte(plan.filter_stages);
+    call_.patch_stages = byte(plan.patch_stages);
+    call_.slices_log2 = byte(log2_of(plan.slices));
+    call_.groups = narrow(plan.groups);
+    call_.tiles_n = narrow(plan.tiles_n);
+  }
+
+  void run(const KernelRun& run) const override {
+    const ConvProblem& p = problem_;
+    const bool tf32 = p.storage == DType::f32;
+    const MapElement element = tf32 ? MapElement::tf32 : MapElement::half;
+    const int channels = plan_.row_bytes / static_cast<int>(dtype_bytes(p.storage));
+    PatchSlices call = call_;
+    call.patches = patch_operand(p, run.in<void>(ConvOp::input), channels, plan_.columns, plan_.lines, element);
+    call.filters = filter_operand(p, run.blob, tf32 ? tf32_prepared_filters(p.k) : p.k, plan_.tile.filters, channels,
+                                  element);
+    call.bias = run.in<float>(ConvOp::bias);
+    call.residual = run.in<void>(ConvOp::residual);
+    call.y = run.out<void>();
+    call.y_pixel = static_cast<int>(y_pixel(p.k, run));
+    const auto shared_bytes = static_cast<std::size_t>(plan_.total);
+    allow_shared_bytes(kernel_, shared_bytes);
+    launch_clusters(*run.cuda, kernel_, static_cast<unsigned>(plan_.tiles_m * plan_.tiles_n * plan_.slices),
+                    static_cast<unsigned>(128 * plan_.tile.units + 32), static_cast<unsigned>(plan_.slices),
+                    shared_bytes, call);
+  }
+
+ private:
+  ConvProblem problem_;
+  WgmmaPatchPlan plan_;
+  PatchSlicesKernel kernel_;
+  PatchSlices call_;  // but for what depends on addresses
+};
+
+}  // namespace
+
+std::unique_ptr<const BoundKernel> bind_wgmma_patch_slices(const ConvProblem& p, const WgmmaPatchPlan& plan) {
+  return std::make_unique<BoundPatchSlices>(p, plan);
+}
+
+}  // namespace lenslet::cuda

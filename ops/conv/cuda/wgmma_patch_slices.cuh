@@ -1,0 +1,243 @@
+#pragma once
+// The kernel of wgmma_patch's slices: one tile a cluster, of whose groups of channels each block multiplies a slice, as
+// wgmma_slices does with steps (wgmma_slices.cuh), but out of patches: a 3x3 step of 128x128 takes 19 KB from L2 where
+// im2col boxes take 32, which come no faster than the tensor cores multiply them. One thread of a block's last warp has
+// the copy engine fill stages, a warpgroup each multiplies a unit's 64 pixels. Filters come in stages of a tap, or of a
+// line of taps where tiles are so narrow that a barrier for each would hold them up. How slices are added up, and what
+// comes after, is in wgmma_slices_finish.cuh.
+
+#include "base/cuda/launch.h"
+#include "base/cuda/wgmma.cuh"
+#include "ops/conv/cuda/cluster.cuh"
+#include "ops/conv/cuda/wgmma_patch_plan.h"
+#include "ops/conv/cuda/wgmma_slices_finish.cuh"
+#include "ops/conv/cuda/wgmma_stage.cuh"
+#include "ops/core/activation.cuh"
+
+namespace lenslet::cuda {
+
+/// What the kernel takes. x, residual and y are NHWC, their pixels at multiples of 16 bytes (aligned_nhwc). No more
+/// than 384 bytes, for WgmmaSlices' reason.
+struct PatchSlices {
+  CUtensorMap patches{};  ///< of x, [N][H][W][C]: boxes of a unit's patch; of floats one that rounds
+  CUtensorMap filters{};  ///< [K][R*S][C], of floats in the order that wgmma_tf32 prepares
+  UnitWalk walk;
+  DeviceActivation activation;
+  int units = 0, p = 0, q = 0, k = 0;  ///< k: K, and the room behind it, which is written, too
+  std::int16_t room = 0;               ///< of k, behind K
+  std::int16_t pad_top = 0, pad_left = 0;
+  std::uint8_t r = 0, s = 0, dilation_h = 0, dilation_w = 0;
+  std::uint8_t stage_taps = 0, filter_stages = 0, patch_stages = 0, slices_log2 = 0;
+  int groups = 0;  ///< of channels, all slices
+  int tiles_n = 0;
+  const float* bias = nullptr;     ///< may be null
+  const void* residual = nullptr;  ///< like y, k from pixel to pixel; may be null, or y
+  void* y = nullptr;
+  int y_pixel = 0;  ///< elements from one pixel of y to the next
+};
+static_assert(sizeof(PatchSlices) <= 384);
+
+inline constexpr int patch_slices_row_bytes = 128;
+template <int units>
+inline constexpr int patch_slices_threads = 128 * units + 32;
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+/// Two lines of a unit.
+struct UnitRows {
+  int p, q, n;
+  __device__ static UnitRows at(const PatchSlices& g, int row) {
+    const int unit = row / 64;
+    if (unit >= g.units) return {g.p, 0, 0};
+    const UnitStart start = g.walk.start(unit);
+    return {start.p + row % 64 / unit_side, start.q, start.n};
+  }
+  __device__ bool exists(const PatchSlices& g, int row) const {
+    return p + row / unit_side < g.p && q + row % unit_side < g.q;
+  }
+  __device__ int index(const PatchSlices& g, int row) const {
+    return (n * g.p + p + row / unit_side) * g.q + q + row % unit_side;
+  }
+};
+
+/// A block: its shared memory, and what it multiplies of a tile: groups [first, last).
+template <typename T, int units, int n>
+struct PatchSlice {
+  static constexpr SlicesTileShape shape{64 * units, n};
+  static constexpr int tap_bytes = n * patch_slices_row_bytes, sums_bytes = patch_sums_bytes(units, n);
+  static constexpr int channels = patch_slices_row_bytes / static_cast<int>(sizeof(T));
+
+  unsigned char* shared;
+  int columns, patch_box, patch_bytes;  ///< of a patch: its width, what a copy brings, and room for it
+  int rank, first_unit, first_k, first, last;
+
+  __device__ PatchSlice(const PatchSlices& g, unsigned char* memory) : shared(memory) {
+    columns = unit_side + (g.s - 1) * g.dilation_w;
+    patch_box = (unit_side + (g.r - 1) * g.dilation_h) * columns * patch_slices_row_bytes;
+    patch_bytes = (patch_box + 1023) / 1024 * 1024;
+    const int block = static_cast<int>(blockIdx.x), tile = block >> g.slices_log2, tile_m = tile / g.tiles_n;
+    rank = block & ((1 << g.slices_log2) - 1);
+    first_unit = tile_m * units;
+    first_k = (tile - tile_m * g.tiles_n) * n;
+    first = first_step(rank, g.groups, g.slices_log2);
+    last = first_step(rank + 1, g.groups, g.slices_log2);
+  }
+
+  __device__ unsigned char* sums() const { return shared; }
+  __device__ std::uint64_t* barriers() const { return reinterpret_cast<std::uint64_t*>(shared + sums_bytes); }
+  /// A unit's patch, and a stage's filters, have arrived; their last readers are done.
+  __device__ std::uint64_t* patch_full(int stage, int unit) const { return barriers() + stage * units + unit; }
+  __device__ std::uint64_t* patch_empty(const PatchSlices& g, int stage) const {
+    return barriers() + g.patch_stages * units + stage;
+  }
+  __device__ std::uint64_t* full(const PatchSlices& g, int stage) const {
+    return barriers() + g.patch_stages * (units + 1) + stage;
+  }
+  __device__ std::uint64_t* empty(const PatchSlices& g, int stage) const { return full(g, stage) + g.filter_stages; }
+  __device__ unsigned char* patch(int stage, int unit) const {
+    return shared + sums_bytes + patch_barriers_bytes + (stage * units + unit) * patch_bytes;
+  }
+  __device__ unsigned char* filters(const PatchSlices& g, int stage) const {
+    return patch(g.patch_stages, 0) + stage * (g.stage_taps * tap_bytes);
+  }
+};
+
+/// One thread: all copies of a block.
+template <typename T, int units, int n>
+__device__ inline void produce_slice(const PatchSlices& g, const PatchSlice<T, units, n>& block) {
+  constexpr int channels = PatchSlice<T, units, n>::channels, tap_bytes = PatchSlice<T, units, n>::tap_bytes;
+  prefetch_map(g.filters);
+  prefetch_map(g.patches);
+  const int taps = g.r * g.s;
+  const auto bring_filters = [&](int stage, int group, int tap) {
+    std::uint64_t* const full = block.full(g, stage);
+    unsigned char* const to = block.filters(g, stage);
+    arrive_expecting(full, static_cast<unsigned>(g.stage_taps * tap_bytes));
+    for (int i = 0; i < g.stage_taps; ++i)
+      copy_tile(to + i * tap_bytes, g.filters, full, group * channels, tap + i, block.first_k);
+  };
+  // Filters do not wait for what other kernels compute.
+  int early = 0;
+  for (int group = block.first; group < block.last && early < g.filter_stages; ++group)
+    for (int tap = 0; tap < taps && early < g.filter_stages; tap += g.stage_taps, ++early)
+      bring_filters(early, group, tap);
+  wait_for_previous();
+  order_copies_after_stores();
+  StageRing patch{g.patch_stages}, filter{g.filter_stages};
+  for (int group = block.first; group < block.last; ++group, patch.next()) {
+    wait_for_phase(block.patch_empty(g, patch.stage), patch.phase ^ 1);  // the first time round all are
+    for (int unit = 0; unit < units; ++unit) {
+      const UnitStart at = g.walk.start(block.first_unit + unit);
+      std::uint64_t* const full = block.patch_full(patch.stage, unit);
+      arrive_expecting(full, static_cast<unsigned>(block.patch_box));
+      copy_tile(block.patch(patch.stage, unit), g.patches, full, group * channels, at.q - g.pad_left, at.p - g.pad_top,
+                at.n);
+    }
+    if (group == block.first) let_next_start();
+    for (int tap = 0; tap < taps; tap += g.stage_taps, filter.next()) {
+      if (early > 0) {
+        --early;
+        continue;
+      }
+      wait_for_phase(block.empty(g, filter.stage), filter.phase ^ 1);
+      bring_filters(filter.stage, group, tap);
+    }
+  }
+}
+
+/// A warpgroup: its unit of the tile.
+template <typename T, int units, int n>
+__device__ inline void consume_slice(const PatchSlices& g, const PatchSlice<T, units, n>& block) {
+  using Block = PatchSlice<T, units, n>;
+  constexpr int terms_bytes = wgmma_terms * 2;  // of one instruction, whatever T
+  // The same for all threads of a warp, and known to be.
+  const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32, 0), unit = warp / 4;
+  const unsigned lane = threadIdx.x % 32;
+  wait_for_previous();
+  SlicesFinisher<T, Block, PatchSlices, UnitRows> finisher(g, block, warp, block.rank, block.first_unit * 64,
+                                                           block.first_k);
+  const int tap_offset = g.dilation_w * patch_slices_row_bytes;
+  const int line_offset = g.dilation_h * block.columns * patch_slices_row_bytes;
+  StageRing patch{g.patch_stages}, filter{g.filter_stages};
+  float d[1][n / 2];
+  // What products that are under way read; -1 where nothing is.
+  int last_filter = -1, last_patch = -1;
+  const auto release_last = [&] {
+    if (lane == 0 && last_filter >= 0) arrive(block.empty(g, last_filter));
+    if (lane == 0 && last_patch >= 0) arrive(block.patch_empty(g, last_patch));
+    last_filter = last_patch = -1;
+  };
+  for (int group = block.first; group < block.last; ++group, patch.next()) {
+    wait_for_phase(block.patch_full(patch.stage, unit), patch.phase);
+    const std::uint64_t a = wgmma_operand<patch_slices_row_bytes>(block.patch(patch.stage, unit), block.columns);
+    int column = 0, line = 0, offset = 0;
+    for (int tap = 0; tap < g.r * g.s; tap += g.stage_taps, filter.next()) {
+      wait_for_phase(block.full(g, filter.stage), filter.phase);
+      std::uint64_t b = wgmma_operand<patch_slices_row_bytes>(block.filters(g, filter.stage));
+#pragma unroll 3
+      for (int i = 0; i < g.stage_taps; ++i) {
+        const std::uint64_t behind = wgmma_behind(offset);
+        wgmma_fence();
+#pragma unroll
+        for (int at = 0; at < patch_slices_row_bytes; at += terms_bytes)
+          wgmma<T, n>(d[0], a + behind + wgmma_behind(at), b + wgmma_behind(at),
+                      group > block.first || tap > 0 || i > 0 || at > 0);
+        b += wgmma_behind(Block::tap_bytes);
+        offset += tap_offset;
+        if (++column == g.s) {
+          column = 0;
+          offset = ++line * line_offset;
+        }
+      }
+      wgmma_fence();  // the compiler wants one after a loop of products, too
+      wgmma_commit();
+      // The step before this one is done: its stage is free, as far as this warp is concerned.
+      wgmma_wait<1>();
+      release_last();
+      last_filter = filter.stage;
+    }
+    last_patch = patch.stage;
+  }
+  wgmma_wait<0>();
+  wgmma_hold(d[0]);
+  finisher.finish(d[0]);
+}
+
+#endif
+
+/// Grid: the blocks of a tile, clusters, after each other; tiles of the same units together.
+template <typename T, int units, int n>
+__global__ void __launch_bounds__(patch_slices_threads<units>, units * n <= 128 ? 2 : 1)
+    wgmma_patch_slices_kernel(const __grid_constant__ PatchSlices g) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) unsigned char shared[];
+  const PatchSlice<T, units, n> block(g, shared);
+  const bool copies = threadIdx.x >= 128 * units;
+  if (threadIdx.x == 128 * units) {
+    for (int stage = 0; stage < g.patch_stages; ++stage) {
+      for (int unit = 0; unit < units; ++unit) init_barrier(block.patch_full(stage, unit), 1);
+      init_barrier(block.patch_empty(g, stage), units * 4);
+    }
+    for (int stage = 0; stage < g.filter_stages; ++stage) {
+      init_barrier(block.full(g, stage), 1);
+      init_barrier(block.empty(g, stage), units * 4);
+    }
+    publish_barriers();
+  }
+  __syncthreads();
+  if (g.slices_log2 > 0) leave_cluster();  // it has begun; waited for where sums are given
+  if (copies) {
+    if (threadIdx.x == 128 * units)
+      produce_slice(g, block);
+    else
+      wait_for_previous();
+    wait_for_sums(g);
+  } else {
+    consume_slice(g, block);
+  }
+#endif
+}
+
+using PatchSlicesKernel = void (*)(PatchSlices);
+
+}  // namespace lenslet::cuda
