@@ -72,8 +72,7 @@ void check_cuts(ConvProblem p, unsigned seed) {
       const Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
       compare(y.to_dtype(DType::f32), data, tolerance, where);
       const std::pair<std::string, Tensor>& first =
-          first_of
-              .try_emplace({plan.groups == 1 ? 0 : plan.row_bytes, std::max(plan.slices, 1)}, candidate.config, y)
+          first_of.try_emplace({plan.groups == 1 ? 0 : plan.row_bytes, std::max(plan.slices, 1)}, candidate.config, y)
               .first->second;
       CHECK_MESSAGE(std::memcmp(first.second.data(), y.data(), y.bytes()) == 0, where, ": other bits than ",
                     first.first);

@@ -1,8 +1,8 @@
 // wgmma_patch: convolutions whose windows overlap, stride 1, on Hopper's tensor cores: of 16-bit numbers, and of
 // float32 as TF32 where that was asked for. What the windows of 8x8 outputs read is brought to shared memory once
 // instead of once a tap. Sums are float32, in the order r, s, c by groups of channels, whatever the tile. The kernel is
-// in wgmma_patch.cuh; that for few tiles, whose sums are cut into slices, in wgmma_patch_slices.cuh. Tiles are chosen in
-// wgmma_patch_plan.cpp.
+// in wgmma_patch.cuh; that for few tiles, whose sums are cut into slices, in wgmma_patch_slices.cuh. Tiles are chosen
+// in wgmma_patch_plan.cpp.
 
 #include "ops/conv/cuda/wgmma_patch.cuh"
 

@@ -100,7 +100,8 @@ bool lay_out_slices(WgmmaPatchPlan& plan) {
   plan.filters_at = patches_at + plan.patch_stages * tile_bytes;
   const std::int64_t stages = groups * plan.taps / plan.stage_taps;
   const std::int64_t fitting = std::max(0, (plan.blocks == 1 ? all : half) - plan.filters_at) / plan.filter_bytes;
-  plan.filter_stages = static_cast<int>(std::min({stages, fitting, std::int64_t{plan.stage_taps == 1 ? most_taps : most}}));
+  plan.filter_stages =
+      static_cast<int>(std::min({stages, fitting, std::int64_t{plan.stage_taps == 1 ? most_taps : most}}));
   if (plan.filter_stages < std::min<std::int64_t>(stages, plan.stage_taps == 1 ? 3 : 2)) return false;
   plan.staging_at = plan.total = plan.filters_at + plan.filter_stages * plan.filter_bytes;
   return true;
@@ -122,18 +123,17 @@ double clusters_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const Devic
   const PatchTile& tile = plan.tile;
   const double patch_rows = static_cast<double>(tile.units * plan.lines * plan.columns);
   const double first_us = patch_rows * plan.row_bytes * device.units / slices_costs.l2_bytes_per_us;
-  return first_us +
-         slices_us(p,
-                   {.tile = {64 * tile.units, tile.filters, tile.efficiency, plan.blocks},
-                    .slices = plan.slices,
-                    .tiles = plan.tiles_m * plan.tiles_n,
-                    .steps = plan.slice_groups() * plan.slices * plan.taps,
-                    .terms = static_cast<double>(plan.row_bytes / element_bytes(p)),
-                    .rows = tile.filters + patch_rows / static_cast<double>(plan.taps),
-                    .row_bytes = static_cast<double>(plan.row_bytes),
-                    .flops_per_us = device.flops_per_us(p.storage == DType::f32 ? Numerics::Multiply::tf32
-                                                                                : Numerics::Multiply::fp16)},
-                   slices_costs, device);
+  return first_us + slices_us(p,
+                              {.tile = {64 * tile.units, tile.filters, tile.efficiency, plan.blocks},
+                               .slices = plan.slices,
+                               .tiles = plan.tiles_m * plan.tiles_n,
+                               .steps = plan.slice_groups() * plan.slices * plan.taps,
+                               .terms = static_cast<double>(plan.row_bytes / element_bytes(p)),
+                               .rows = tile.filters + patch_rows / static_cast<double>(plan.taps),
+                               .row_bytes = static_cast<double>(plan.row_bytes),
+                               .flops_per_us = device.flops_per_us(p.storage == DType::f32 ? Numerics::Multiply::tf32
+                                                                                           : Numerics::Multiply::fp16)},
+                              slices_costs, device);
 }
 
 }  // namespace

@@ -39,8 +39,8 @@ inline constexpr PatchTile patch_tiles[] = {{4, 128, 1.30}, {4, 64, 1.15}, {4, 3
                                             {2, 128, 1.15}, {2, 64, 0.80}, {2, 32, 0.45}};
 
 /// Of clusters, a consumer warpgroup for each unit.
-inline constexpr PatchTile patch_slices_tiles[] = {{2, 128, 1.00}, {4, 64, 0.90}, {2, 64, 0.80}, {1, 64, 0.52},
-                                                   {1, 32, 0.34}};
+inline constexpr PatchTile patch_slices_tiles[] = {
+    {2, 128, 1.00}, {4, 64, 0.90}, {2, 64, 0.80}, {1, 64, 0.52}, {1, 32, 0.34}};
 /// Where what such a block has in shared memory begins, sums first.
 constexpr int patch_sums_bytes(int units, int filters) { return units * 64 * filters * 4; }
 inline constexpr int patch_barriers_bytes = 1 << 10;  ///< room for them, behind the sums
@@ -55,8 +55,8 @@ struct WgmmaPatchPlan {
   std::int64_t tiles_m = 0, tiles_n = 0;
   std::int64_t groups = 0, taps = 0;  ///< of channels; R*S
   int lines = 0, columns = 0;         ///< of a patch
-  // Shared memory, in bytes from its begin: patches of a tile, filters of a tap, parts on their way, barriers. Of slices
-  // the sums, barriers, patches, filters.
+  // Shared memory, in bytes from its begin: patches of a tile, filters of a tap, parts on their way, barriers. Of
+  // slices the sums, barriers, patches, filters.
   int patch_bytes = 0, filter_bytes = 0;  ///< of a unit and of a stage
   int patch_stages = 0, filter_stages = 0;
   bool resident = false;  ///< all filters have a stage, and stay

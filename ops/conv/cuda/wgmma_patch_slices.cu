@@ -57,8 +57,8 @@ class BoundPatchSlices final : public BoundKernel {
     const int channels = plan_.row_bytes / static_cast<int>(dtype_bytes(p.storage));
     PatchSlices call = call_;
     call.patches = patch_operand(p, run.in<void>(ConvOp::input), channels, plan_.columns, plan_.lines, element);
-    call.filters = filter_operand(p, run.blob, tf32 ? tf32_prepared_filters(p.k) : p.k, plan_.tile.filters, channels,
-                                  element);
+    call.filters =
+        filter_operand(p, run.blob, tf32 ? tf32_prepared_filters(p.k) : p.k, plan_.tile.filters, channels, element);
     call.bias = run.in<float>(ConvOp::bias);
     call.residual = run.in<void>(ConvOp::residual);
     call.y = run.out<void>();

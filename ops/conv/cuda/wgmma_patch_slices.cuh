@@ -207,7 +207,7 @@ __device__ inline void consume_slice(const PatchSlices& g, const PatchSlice<T, u
 
 /// Grid: the blocks of a tile, clusters, after each other; tiles of the same units together.
 template <typename T, int units, int n>
-__global__ void __launch_bounds__(patch_slices_threads<units>, units * n <= 128 ? 2 : 1)
+__global__ void __launch_bounds__(patch_slices_threads<units>, units* n <= 128 ? 2 : 1)
     wgmma_patch_slices_kernel(const __grid_constant__ PatchSlices g) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];

@@ -1,5 +1,6 @@
 #pragma once
-// wgmma_patch with a tile's channels cut over the blocks of a cluster: what wgmma_patch binds where its plan has slices.
+// wgmma_patch with a tile's channels cut over the blocks of a cluster: what wgmma_patch binds where its plan has
+// slices.
 
 #include <memory>
 

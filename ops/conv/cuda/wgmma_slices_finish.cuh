@@ -1,11 +1,11 @@
 #pragma once
-// The way out of wgmma_slices and of wgmma_patch's slices. The blocks of a cluster have sums of the same outputs. Each owns an even share of them,
-// in units of 16 pixels and 16 filters, and every block stores what it has of a unit into its owner's shared memory, as
-// registers lie: 16 bytes a thread, next to each other. After one barrier the owner adds them up in the order of the
-// ranks, from its own memory, so that no block waits for another at its end. A warp then has a unit as the tensor cores
-// have it, finishes it there, and turns it through shared memory into 16 bytes a thread of y. Of floats a thread has 16
-// bytes of two pixels as it is, because wgmma_tf32's filters are in an order for that (tf32_filter_at): a unit's
-// filters are then fours of a part of 32, and two units fill its sectors of memory.
+// The way out of wgmma_slices and of wgmma_patch's slices. The blocks of a cluster have sums of the same outputs. Each
+// owns an even share of them, in units of 16 pixels and 16 filters, and every block stores what it has of a unit into
+// its owner's shared memory, as registers lie: 16 bytes a thread, next to each other. After one barrier the owner adds
+// them up in the order of the ranks, from its own memory, so that no block waits for another at its end. A warp then
+// has a unit as the tensor cores have it, finishes it there, and turns it through shared memory into 16 bytes a thread
+// of y. Of floats a thread has 16 bytes of two pixels as it is, because wgmma_tf32's filters are in an order for that
+// (tf32_filter_at): a unit's filters are then fours of a part of 32, and two units fill its sectors of memory.
 //
 // Stores, one way, instead of loads, there and back: nothing but the barrier waits for the way between two blocks.
 

@@ -34,8 +34,9 @@ double slices_us(const ConvProblem& p, const SlicesWork& work, const SlicesCosts
   const std::int64_t units = filled_multiprocessors(work.slices, device);
   const double outputs = shape.m * shape.n;
   const auto at_work = static_cast<double>(std::min(blocks, units));
-  const double step_us = std::max({2 * outputs * work.terms / rate,
-                                   work.rows * work.row_bytes * at_work / costs.l2_bytes_per_us, work.rows / costs.rows_per_us});
+  const double step_us =
+      std::max({2 * outputs * work.terms / rate, work.rows * work.row_bytes * at_work / costs.l2_bytes_per_us,
+                work.rows / costs.rows_per_us});
   const auto steps = static_cast<double>(ceil_div(work.steps, work.slices));
   // What so many blocks on a multiprocessor at once take.
   const auto round_us = [&](std::int64_t blocks_together) {
