@@ -27,7 +27,7 @@ void check_slices(const WgmmaPatchPlan& plan) {
   CHECK(plan.blocks * (plan.total + 1024) <= multiprocessor);
   CHECK(plan.slices <= plan.groups);
   CHECK(plan.taps % plan.stage_taps == 0);
-  CHECK(plan.barriers_at == plan.tile.units * 64 * plan.tile.filters * 4);
+  CHECK(plan.barriers_at == plan.tile.pixels() * plan.tile.filters * 4);
   const int barriers = plan.patch_stages * (plan.tile.units + 1) + 2 * plan.filter_stages;
   CHECK(barriers * 8 <= patch_barriers_bytes);
   const int patches_at = plan.barriers_at + patch_barriers_bytes;

@@ -50,12 +50,12 @@ WgmmaPatchPlan cut(const ConvProblem& p, const PatchTile& tile, int row_bytes) {
   WgmmaPatchPlan plan;
   plan.tile = tile;
   plan.row_bytes = row_bytes;
-  plan.units = p.n * ceil_div(p.p, unit_side) * ceil_div(p.q, unit_side);
+  plan.units = p.n * ceil_div(p.p, tile.lines) * ceil_div(p.q, unit_side);
   plan.tiles_m = ceil_div(plan.units, tile.units);
   plan.tiles_n = ceil_div(p.k, tile.filters);
   plan.groups = ceil_div(p.c * element_bytes(p), row_bytes);
   plan.taps = p.r * p.s;
-  plan.lines = static_cast<int>(unit_side + (p.r - 1) * p.dilation_h);
+  plan.lines = static_cast<int>(tile.lines + (p.r - 1) * p.dilation_h);
   plan.columns = static_cast<int>(unit_side + (p.s - 1) * p.dilation_w);
   plan.patch_bytes = static_cast<int>(ceil_div(std::int64_t{plan.lines} * plan.columns * row_bytes, 1024) * 1024);
   plan.filter_bytes = tile.filters * row_bytes;
@@ -92,7 +92,7 @@ bool lay_out_slices(WgmmaPatchPlan& plan) {
   constexpr int half = 113 << 10, all = 227 << 10, most = 8, most_taps = 16;
   const int tile_bytes = plan.tile.units * plan.patch_bytes;
   plan.filter_bytes *= plan.stage_taps;
-  plan.barriers_at = patch_sums_bytes(plan.tile.units, plan.tile.filters);
+  plan.barriers_at = plan.tile.pixels() * plan.tile.filters * 4;
   const int patches_at = plan.barriers_at + patch_barriers_bytes;
   const std::int64_t groups = plan.slice_groups();
   // A slice of several groups multiplies one while the next comes.
@@ -124,7 +124,7 @@ double clusters_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const Devic
   const double patch_rows = static_cast<double>(tile.units * plan.lines * plan.columns);
   const double first_us = patch_rows * plan.row_bytes * device.units / slices_costs.l2_bytes_per_us;
   return first_us + slices_us(p,
-                              {.tile = {64 * tile.units, tile.filters, tile.efficiency, plan.blocks},
+                              {.tile = {tile.pixels(), tile.filters, tile.efficiency, plan.blocks},
                                .slices = plan.slices,
                                .tiles = plan.tiles_m * plan.tiles_n,
                                .steps = plan.slice_groups() * plan.slices * plan.taps,
@@ -140,7 +140,11 @@ double clusters_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const Devic
 
 std::string WgmmaPatchPlan::str() const {
   ConfigWriter text;
-  text.add("units", std::int64_t{tile.units}).add("filters", std::int64_t{tile.filters});
+  if (tile.lines == unit_side)
+    text.add("units", std::int64_t{tile.units});
+  else
+    text.add("lines", std::int64_t{tile.lines});
+  text.add("filters", std::int64_t{tile.filters});
   if (slices != 0) text.add("slices", std::int64_t{slices});
   if (stage_taps != 1) text.add("taps", std::int64_t{stage_taps});
   if (blocks != 1) text.add("blocks", std::int64_t{blocks});
@@ -148,8 +152,8 @@ std::string WgmmaPatchPlan::str() const {
   return text.str();
 }
 
-UnitWalk::UnitWalk(const ConvProblem& problem)
-    : columns(ceil_div(problem.q, unit_side)), lines(ceil_div(problem.p, unit_side)) {}
+UnitWalk::UnitWalk(const ConvProblem& problem, int lines_of_unit)
+    : columns(ceil_div(problem.q, unit_side)), lines(ceil_div(problem.p, lines_of_unit)), unit_lines(lines_of_unit) {}
 
 std::vector<WgmmaPatchPlan> wgmma_patch_cuts(const ConvProblem& p) {
   std::vector<WgmmaPatchPlan> cuts;
@@ -170,9 +174,11 @@ std::vector<WgmmaPatchPlan> wgmma_patch_cuts(const ConvProblem& p) {
           plan.slices = slices;
           plan.stage_taps = stage_taps;
           plan.blocks = blocks;
+          // Whole units of what the blocks of a cluster give each other, for each.
+          if (tile.pixels() / unit_rows * (tile.filters / unit_filters) % slices != 0) continue;
           if (slices > plan.groups || plan.tiles_m * plan.tiles_n * slices > most_blocks) continue;
           if (tile.filters > 32 && p.k <= tile.filters / 2) continue;
-          if (blocks == 2 && tile.units * tile.filters > 128) continue;
+          if (blocks == 2 && tile.pixels() * tile.filters > 128 * 64) continue;
           if (lay_out_slices(plan)) cuts.push_back(plan);
           if (p.s == 1) break;
         }

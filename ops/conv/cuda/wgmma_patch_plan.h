@@ -7,7 +7,9 @@
 // `row_bytes` of channels, and are ordered c, r, s by group.
 //
 // There are two kernels. In wgmma_patch.cuh persistent blocks walk through tiles. In wgmma_patch_slices.cuh the blocks
-// of a cluster multiply a slice of one tile's groups each and add up: for problems of few tiles.
+// of a cluster multiply a slice of one tile's groups each and add up: for problems of few tiles. There a tile may also
+// be turned: filters are the rows of its products and pixels the columns, of which an instruction takes any number of
+// eights, so that a unit of 14 lines leaves none empty in what began as 224x224.
 
 #include <cstdint>
 #include <optional>
@@ -30,20 +32,30 @@ inline constexpr int part_lines = staged_rows / unit_side;
 /// Of a consumer warp, for boxes on their way, and room for the widest.
 inline constexpr int patch_slots = 3, patch_slot_bytes = 2 << 10;
 
-/// There are kernels of these, of 64 * units pixels and so many filters; the fewest of 16 bits alone.
+/// There are kernels of these, of 8 * lines * units pixels and so many filters; the fewest of 16 bits alone.
 struct PatchTile {
   int units = 0, filters = 0;
   double efficiency = 0;  ///< share that long sums reach of what large products reach
+  int lines = unit_side;  ///< of a unit; others than 8: turned, one unit
+
+  constexpr int pixels() const { return unit_side * lines * units; }
+  /// Warpgroups that multiply.
+  constexpr int consumers() const { return lines == unit_side ? units : filters / 64; }
 };
 inline constexpr PatchTile patch_tiles[] = {{4, 128, 1.30}, {4, 64, 1.15}, {4, 32, 0.60}, {4, 16, 0.35},
                                             {2, 128, 1.15}, {2, 64, 0.80}, {2, 32, 0.45}};
 
-/// Of clusters, a consumer warpgroup for each unit.
-inline constexpr PatchTile patch_slices_tiles[] = {
-    {2, 128, 1.00}, {4, 64, 0.90}, {2, 64, 0.80}, {1, 64, 0.52}, {1, 32, 0.34}};
-/// Where what such a block has in shared memory begins, sums first.
-constexpr int patch_sums_bytes(int units, int filters) { return units * 64 * filters * 4; }
-inline constexpr int patch_barriers_bytes = 1 << 10;  ///< room for them, behind the sums
+/// Of clusters, a consumer warpgroup for each unit; turned for 64 filters each.
+inline constexpr int turned_lines = 14;
+inline constexpr PatchTile patch_slices_tiles[] = {{2, 128, 1.00},
+                                                   {4, 64, 0.90},
+                                                   {2, 64, 0.80},
+                                                   {1, 64, 0.52},
+                                                   {1, 32, 0.34},
+                                                   {1, 128, 1.00, turned_lines},
+                                                   {1, 64, 0.80, turned_lines}};
+/// Of such a block's shared memory sums come first, behind them
+inline constexpr int patch_barriers_bytes = 1 << 10;  ///< room for barriers
 
 struct WgmmaPatchPlan {
   PatchTile tile;
@@ -64,7 +76,8 @@ struct WgmmaPatchPlan {
 
   /// Groups of channels of a slice, at most.
   std::int64_t slice_groups() const { return slices == 0 ? groups : (groups + slices - 1) / slices; }
-  /// "units=4 filters=64", then " row=32" where it is not 128; of clusters "units=2 filters=128 slices=4".
+  /// "units=4 filters=64", then " row=32" where it is not 128; of clusters "units=2 filters=128 slices=4",
+  /// "lines=14 filters=64 slices=2" where tiles are turned.
   std::string str() const;
 };
 
@@ -75,12 +88,13 @@ struct UnitStart {
 /// Finds it; of units behind the last, an image that there is not.
 struct UnitWalk {
   FastDivider columns, lines;
+  int unit_lines = unit_side;
 
   UnitWalk() = default;
-  explicit UnitWalk(const ConvProblem& problem);
+  explicit UnitWalk(const ConvProblem& problem, int unit_lines = unit_side);
   LENSLET_HOST_DEVICE UnitStart start(int unit) const {
     const int q = columns.split(unit), p = lines.split(unit);
-    return {q * unit_side, p * unit_side, unit};
+    return {q * unit_side, p * unit_lines, unit};
   }
 };
 

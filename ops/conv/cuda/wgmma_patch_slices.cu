@@ -14,6 +14,9 @@ namespace {
 
 template <typename T>
 PatchSlicesKernel kernel_for(const PatchTile& tile) {
+  if (tile.lines != unit_side)
+    return tile.filters == 128 ? wgmma_patch_slices_kernel<T, 1, 128, turned_lines>
+                               : wgmma_patch_slices_kernel<T, 1, 64, turned_lines>;
   if (tile.units == 4) return wgmma_patch_slices_kernel<T, 4, 64>;
   if (tile.units == 2)
     return tile.filters == 128 ? wgmma_patch_slices_kernel<T, 2, 128> : wgmma_patch_slices_kernel<T, 2, 64>;
@@ -29,7 +32,7 @@ class BoundPatchSlices final : public BoundKernel {
                          [&]<typename T>(std::type_identity<T>) { return kernel_for<T>(plan.tile); })) {
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
     const auto byte = [](std::int64_t value) { return static_cast<std::uint8_t>(value); };
-    call_.walk = UnitWalk(p);
+    call_.walk = UnitWalk(p, plan.tile.lines);
     call_.activation = DeviceActivation(p.activation);
     call_.units = narrow(plan.units);
     call_.p = narrow(p.p);
@@ -66,7 +69,7 @@ class BoundPatchSlices final : public BoundKernel {
     const auto shared_bytes = static_cast<std::size_t>(plan_.total);
     allow_shared_bytes(kernel_, shared_bytes);
     launch_clusters(*run.cuda, kernel_, static_cast<unsigned>(plan_.tiles_m * plan_.tiles_n * plan_.slices),
-                    static_cast<unsigned>(128 * plan_.tile.units + 32), static_cast<unsigned>(plan_.slices),
+                    static_cast<unsigned>(128 * plan_.tile.consumers() + 32), static_cast<unsigned>(plan_.slices),
                     shared_bytes, call);
   }
 

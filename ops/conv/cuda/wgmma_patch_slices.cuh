@@ -2,9 +2,9 @@
 // The kernel of wgmma_patch's slices: one tile a cluster, of whose groups of channels each block multiplies a slice, as
 // wgmma_slices does with steps (wgmma_slices.cuh), but out of patches: a 3x3 step of 128x128 takes 19 KB from L2 where
 // im2col boxes take 32, which come no faster than the tensor cores multiply them. One thread of a block's last warp has
-// the copy engine fill stages, a warpgroup each multiplies a unit's 64 pixels. Filters come in stages of a tap, or of a
-// line of taps where tiles are so narrow that a barrier for each would hold them up. How slices are added up, and what
-// comes after, is in wgmma_slices_finish.cuh.
+// the copy engine fill stages, a warpgroup each multiplies a unit's 64 pixels, or, turned, 64 filters. Filters come in
+// stages of a tap, or of a line of taps where tiles are so narrow that a barrier for each would hold them up. How
+// slices are added up, and what comes after, is in wgmma_slices_finish.cuh.
 
 #include "base/cuda/launch.h"
 #include "base/cuda/wgmma.cuh"
@@ -38,19 +38,20 @@ struct PatchSlices {
 static_assert(sizeof(PatchSlices) <= 384);
 
 inline constexpr int patch_slices_row_bytes = 128;
-template <int units>
-inline constexpr int patch_slices_threads = 128 * units + 32;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 /// Two lines of a unit.
+template <int lines>
 struct UnitRows {
+  static constexpr bool turned = lines != unit_side;
   int p, q, n;
   __device__ static UnitRows at(const PatchSlices& g, int row) {
-    const int unit = row / 64;
+    constexpr int pixels = lines * unit_side;
+    const int unit = row / pixels;
     if (unit >= g.units) return {g.p, 0, 0};
     const UnitStart start = g.walk.start(unit);
-    return {start.p + row % 64 / unit_side, start.q, start.n};
+    return {start.p + row % pixels / unit_side, start.q, start.n};
   }
   __device__ bool exists(const PatchSlices& g, int row) const {
     return p + row / unit_side < g.p && q + row % unit_side < g.q;
@@ -61,10 +62,13 @@ struct UnitRows {
 };
 
 /// A block: its shared memory, and what it multiplies of a tile: groups [first, last).
-template <typename T, int units, int n>
+template <typename T, int units, int tile_filters, int lines>
 struct PatchSlice {
-  static constexpr SlicesTileShape shape{64 * units, n};
-  static constexpr int tap_bytes = n * patch_slices_row_bytes, sums_bytes = patch_sums_bytes(units, n);
+  static constexpr PatchTile tile{units, tile_filters, 0, lines};
+  static constexpr bool turned = lines != unit_side;
+  static constexpr SlicesTileShape shape{turned ? tile_filters : tile.pixels(), turned ? tile.pixels() : tile_filters};
+  static constexpr int consumers = tile.consumers();
+  static constexpr int tap_bytes = tile_filters * patch_slices_row_bytes, sums_bytes = tile.pixels() * tile_filters * 4;
   static constexpr int channels = patch_slices_row_bytes / static_cast<int>(sizeof(T));
 
   unsigned char* shared;
@@ -73,12 +77,12 @@ struct PatchSlice {
 
   __device__ PatchSlice(const PatchSlices& g, unsigned char* memory) : shared(memory) {
     columns = unit_side + (g.s - 1) * g.dilation_w;
-    patch_box = (unit_side + (g.r - 1) * g.dilation_h) * columns * patch_slices_row_bytes;
+    patch_box = (lines + (g.r - 1) * g.dilation_h) * columns * patch_slices_row_bytes;
     patch_bytes = (patch_box + 1023) / 1024 * 1024;
-    const int block = static_cast<int>(blockIdx.x), tile = block >> g.slices_log2, tile_m = tile / g.tiles_n;
+    const int block = static_cast<int>(blockIdx.x), index = block >> g.slices_log2, tile_m = index / g.tiles_n;
     rank = block & ((1 << g.slices_log2) - 1);
     first_unit = tile_m * units;
-    first_k = (tile - tile_m * g.tiles_n) * n;
+    first_k = (index - tile_m * g.tiles_n) * tile_filters;
     first = first_step(rank, g.groups, g.slices_log2);
     last = first_step(rank + 1, g.groups, g.slices_log2);
   }
@@ -103,9 +107,9 @@ struct PatchSlice {
 };
 
 /// One thread: all copies of a block.
-template <typename T, int units, int n>
-__device__ inline void produce_slice(const PatchSlices& g, const PatchSlice<T, units, n>& block) {
-  constexpr int channels = PatchSlice<T, units, n>::channels, tap_bytes = PatchSlice<T, units, n>::tap_bytes;
+template <typename Block>
+__device__ inline void produce_slice(const PatchSlices& g, const Block& block) {
+  constexpr int channels = Block::channels, tap_bytes = Block::tap_bytes;
   prefetch_map(g.filters);
   prefetch_map(g.patches);
   const int taps = g.r * g.s;
@@ -126,7 +130,7 @@ __device__ inline void produce_slice(const PatchSlices& g, const PatchSlice<T, u
   StageRing patch{g.patch_stages}, filter{g.filter_stages};
   for (int group = block.first; group < block.last; ++group, patch.next()) {
     wait_for_phase(block.patch_empty(g, patch.stage), patch.phase ^ 1);  // the first time round all are
-    for (int unit = 0; unit < units; ++unit) {
+    for (int unit = 0; unit < Block::tile.units; ++unit) {
       const UnitStart at = g.walk.start(block.first_unit + unit);
       std::uint64_t* const full = block.patch_full(patch.stage, unit);
       arrive_expecting(full, static_cast<unsigned>(block.patch_box));
@@ -145,19 +149,20 @@ __device__ inline void produce_slice(const PatchSlices& g, const PatchSlice<T, u
   }
 }
 
-/// A warpgroup: its unit of the tile.
-template <typename T, int units, int n>
-__device__ inline void consume_slice(const PatchSlices& g, const PatchSlice<T, units, n>& block) {
-  using Block = PatchSlice<T, units, n>;
+/// A warpgroup: its unit of the tile, or its filters.
+template <typename T, typename Block>
+__device__ inline void consume_slice(const PatchSlices& g, const Block& block) {
+  constexpr int n = Block::shape.n, row_bytes = patch_slices_row_bytes;
   constexpr int terms_bytes = wgmma_terms * 2;  // of one instruction, whatever T
   // The same for all threads of a warp, and known to be.
-  const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32, 0), unit = warp / 4;
+  const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32, 0);
+  const int unit = Block::turned ? 0 : warp / 4, first_filter = Block::turned ? warp / 4 * 64 : 0;
   const unsigned lane = threadIdx.x % 32;
   wait_for_previous();
-  SlicesFinisher<T, Block, PatchSlices, UnitRows> finisher(g, block, warp, block.rank, block.first_unit * 64,
-                                                           block.first_k);
-  const int tap_offset = g.dilation_w * patch_slices_row_bytes;
-  const int line_offset = g.dilation_h * block.columns * patch_slices_row_bytes;
+  constexpr int unit_pixels = Block::tile.lines * unit_side;
+  SlicesFinisher<T, Block, PatchSlices, UnitRows<Block::tile.lines>> finisher(
+      g, block, warp, block.rank, block.first_unit * unit_pixels, block.first_k);
+  const int tap_offset = g.dilation_w * row_bytes, line_offset = g.dilation_h * block.columns * row_bytes;
   StageRing patch{g.patch_stages}, filter{g.filter_stages};
   float d[1][n / 2];
   // What products that are under way read; -1 where nothing is.
@@ -169,20 +174,22 @@ __device__ inline void consume_slice(const PatchSlices& g, const PatchSlice<T, u
   };
   for (int group = block.first; group < block.last; ++group, patch.next()) {
     wait_for_phase(block.patch_full(patch.stage, unit), patch.phase);
-    const std::uint64_t a = wgmma_operand<patch_slices_row_bytes>(block.patch(patch.stage, unit), block.columns);
+    const std::uint64_t pixels = wgmma_operand<row_bytes>(block.patch(patch.stage, unit), block.columns);
     int column = 0, line = 0, offset = 0;
     for (int tap = 0; tap < g.r * g.s; tap += g.stage_taps, filter.next()) {
       wait_for_phase(block.full(g, filter.stage), filter.phase);
-      std::uint64_t b = wgmma_operand<patch_slices_row_bytes>(block.filters(g, filter.stage));
+      std::uint64_t filters = wgmma_operand<row_bytes>(block.filters(g, filter.stage) + first_filter * row_bytes);
 #pragma unroll 3
       for (int i = 0; i < g.stage_taps; ++i) {
         const std::uint64_t behind = wgmma_behind(offset);
         wgmma_fence();
 #pragma unroll
-        for (int at = 0; at < patch_slices_row_bytes; at += terms_bytes)
-          wgmma<T, n>(d[0], a + behind + wgmma_behind(at), b + wgmma_behind(at),
+        for (int at = 0; at < row_bytes; at += terms_bytes) {
+          const std::uint64_t of_pixels = pixels + behind + wgmma_behind(at), of_filters = filters + wgmma_behind(at);
+          wgmma<T, n>(d[0], Block::turned ? of_filters : of_pixels, Block::turned ? of_pixels : of_filters,
                       group > block.first || tap > 0 || i > 0 || at > 0);
-        b += wgmma_behind(Block::tap_bytes);
+        }
+        filters += wgmma_behind(Block::tap_bytes);
         offset += tap_offset;
         if (++column == g.s) {
           column = 0;
@@ -206,34 +213,37 @@ __device__ inline void consume_slice(const PatchSlices& g, const PatchSlice<T, u
 #endif
 
 /// Grid: the blocks of a tile, clusters, after each other; tiles of the same units together.
-template <typename T, int units, int n>
-__global__ void __launch_bounds__(patch_slices_threads<units>, units* n <= 128 ? 2 : 1)
+template <typename T, int units, int filters, int lines = unit_side>
+__global__ void __launch_bounds__(128 * PatchTile{units, filters, 0, lines}.consumers() + 32,
+                                  units* lines* filters <= 16 * 64 ? 2 : 1)
     wgmma_patch_slices_kernel(const __grid_constant__ PatchSlices g) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
-  const PatchSlice<T, units, n> block(g, shared);
-  const bool copies = threadIdx.x >= 128 * units;
-  if (threadIdx.x == 128 * units) {
+  using Block = PatchSlice<T, units, filters, lines>;
+  const Block block(g, shared);
+  constexpr int consumers = Block::consumers;
+  const bool copies = threadIdx.x >= 128 * consumers;
+  if (threadIdx.x == 128 * consumers) {
     for (int stage = 0; stage < g.patch_stages; ++stage) {
       for (int unit = 0; unit < units; ++unit) init_barrier(block.patch_full(stage, unit), 1);
-      init_barrier(block.patch_empty(g, stage), units * 4);
+      init_barrier(block.patch_empty(g, stage), consumers * 4);
     }
     for (int stage = 0; stage < g.filter_stages; ++stage) {
       init_barrier(block.full(g, stage), 1);
-      init_barrier(block.empty(g, stage), units * 4);
+      init_barrier(block.empty(g, stage), consumers * 4);
     }
     publish_barriers();
   }
   __syncthreads();
   if (g.slices_log2 > 0) leave_cluster();  // it has begun; waited for where sums are given
   if (copies) {
-    if (threadIdx.x == 128 * units)
+    if (threadIdx.x == 128 * consumers)
       produce_slice(g, block);
     else
       wait_for_previous();
     wait_for_sums(g);
   } else {
-    consume_slice(g, block);
+    consume_slice<T>(g, block);
   }
 #endif
 }
