@@ -169,7 +169,8 @@ std::vector<WgmmaPatchPlan> wgmma_patch_cuts(const ConvProblem& p) {
   for (const PatchTile& tile : patch_slices_tiles)
     for (const int slices : slice_counts)
       for (const int blocks : {1, 2})
-        for (const int stage_taps : {1, static_cast<int>(p.s)}) {
+        for (const int stage_taps : {1, 3}) {
+          if (p.s % stage_taps != 0) continue;
           WgmmaPatchPlan plan = cut(p, tile, 128);
           plan.slices = slices;
           plan.stage_taps = stage_taps;
@@ -180,7 +181,6 @@ std::vector<WgmmaPatchPlan> wgmma_patch_cuts(const ConvProblem& p) {
           if (tile.filters > 32 && p.k <= tile.filters / 2) continue;
           if (blocks == 2 && tile.pixels() * tile.filters > 128 * 64) continue;
           if (lay_out_slices(plan)) cuts.push_back(plan);
-          if (p.s == 1) break;
         }
   return cuts;
 }

@@ -12,15 +12,21 @@
 namespace lenslet::cuda {
 namespace {
 
-template <typename T>
-PatchSlicesKernel kernel_for(const PatchTile& tile) {
+template <typename T, int taps>
+PatchSlicesKernel kernel_of(const PatchTile& tile) {
   if (tile.lines != unit_side)
-    return tile.filters == 128 ? wgmma_patch_slices_kernel<T, 1, 128, turned_lines>
-                               : wgmma_patch_slices_kernel<T, 1, 64, turned_lines>;
-  if (tile.units == 4) return wgmma_patch_slices_kernel<T, 4, 64>;
+    return tile.filters == 128 ? wgmma_patch_slices_kernel<T, 1, 128, turned_lines, taps>
+                               : wgmma_patch_slices_kernel<T, 1, 64, turned_lines, taps>;
+  if (tile.units == 4) return wgmma_patch_slices_kernel<T, 4, 64, unit_side, taps>;
   if (tile.units == 2)
-    return tile.filters == 128 ? wgmma_patch_slices_kernel<T, 2, 128> : wgmma_patch_slices_kernel<T, 2, 64>;
-  return tile.filters == 64 ? wgmma_patch_slices_kernel<T, 1, 64> : wgmma_patch_slices_kernel<T, 1, 32>;
+    return tile.filters == 128 ? wgmma_patch_slices_kernel<T, 2, 128, unit_side, taps>
+                               : wgmma_patch_slices_kernel<T, 2, 64, unit_side, taps>;
+  return tile.filters == 64 ? wgmma_patch_slices_kernel<T, 1, 64, unit_side, taps>
+                            : wgmma_patch_slices_kernel<T, 1, 32, unit_side, taps>;
+}
+template <typename T>
+PatchSlicesKernel kernel_for(const WgmmaPatchPlan& plan) {
+  return plan.stage_taps == 3 ? kernel_of<T, 3>(plan.tile) : kernel_of<T, 1>(plan.tile);
 }
 
 class BoundPatchSlices final : public BoundKernel {
@@ -29,7 +35,7 @@ class BoundPatchSlices final : public BoundKernel {
       : problem_(p),
         plan_(plan),
         kernel_(dispatch(p.storage, Types<Float16, BFloat16, float>(),
-                         [&]<typename T>(std::type_identity<T>) { return kernel_for<T>(plan.tile); })) {
+                         [&]<typename T>(std::type_identity<T>) { return kernel_for<T>(plan); })) {
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
     const auto byte = [](std::int64_t value) { return static_cast<std::uint8_t>(value); };
     call_.walk = UnitWalk(p, plan.tile.lines);
@@ -45,7 +51,6 @@ class BoundPatchSlices final : public BoundKernel {
     call_.s = byte(p.s);
     call_.dilation_h = byte(p.dilation_h);
     call_.dilation_w = byte(p.dilation_w);
-    call_.stage_taps = byte(plan.stage_taps);
     call_.filter_stages = byte(plan.filter_stages);
     call_.patch_stages = byte(plan.patch_stages);
     call_.slices_log2 = byte(log2_of(plan.slices));

@@ -27,7 +27,7 @@ struct PatchSlices {
   std::int16_t room = 0;               ///< of k, behind K
   std::int16_t pad_top = 0, pad_left = 0;
   std::uint8_t r = 0, s = 0, dilation_h = 0, dilation_w = 0;
-  std::uint8_t stage_taps = 0, filter_stages = 0, patch_stages = 0, slices_log2 = 0;
+  std::uint8_t filter_stages = 0, patch_stages = 0, slices_log2 = 0;
   int groups = 0;  ///< of channels, all slices
   int tiles_n = 0;
   const float* bias = nullptr;     ///< may be null
@@ -62,8 +62,9 @@ struct UnitRows {
 };
 
 /// A block: its shared memory, and what it multiplies of a tile: groups [first, last).
-template <typename T, int units, int tile_filters, int lines>
+template <typename T, int units, int tile_filters, int lines, int taps>
 struct PatchSlice {
+  static constexpr int stage_taps = taps;
   static constexpr PatchTile tile{units, tile_filters, 0, lines};
   static constexpr bool turned = lines != unit_side;
   static constexpr SlicesTileShape shape{turned ? tile_filters : tile.pixels(), turned ? tile.pixels() : tile_filters};
@@ -102,7 +103,7 @@ struct PatchSlice {
     return shared + sums_bytes + patch_barriers_bytes + (stage * units + unit) * patch_bytes;
   }
   __device__ unsigned char* filters(const PatchSlices& g, int stage) const {
-    return patch(g.patch_stages, 0) + stage * (g.stage_taps * tap_bytes);
+    return patch(g.patch_stages, 0) + stage * (taps * tap_bytes);
   }
 };
 
@@ -116,14 +117,14 @@ __device__ inline void produce_slice(const PatchSlices& g, const Block& block) {
   const auto bring_filters = [&](int stage, int group, int tap) {
     std::uint64_t* const full = block.full(g, stage);
     unsigned char* const to = block.filters(g, stage);
-    arrive_expecting(full, static_cast<unsigned>(g.stage_taps * tap_bytes));
-    for (int i = 0; i < g.stage_taps; ++i)
+    arrive_expecting(full, Block::stage_taps * tap_bytes);
+    for (int i = 0; i < Block::stage_taps; ++i)
       copy_tile(to + i * tap_bytes, g.filters, full, group * channels, tap + i, block.first_k);
   };
   // Filters do not wait for what other kernels compute.
   int early = 0;
   for (int group = block.first; group < block.last && early < g.filter_stages; ++group)
-    for (int tap = 0; tap < taps && early < g.filter_stages; tap += g.stage_taps, ++early)
+    for (int tap = 0; tap < taps && early < g.filter_stages; tap += Block::stage_taps, ++early)
       bring_filters(early, group, tap);
   wait_for_previous();
   order_copies_after_stores();
@@ -138,7 +139,7 @@ __device__ inline void produce_slice(const PatchSlices& g, const Block& block) {
                 at.n);
     }
     if (group == block.first) let_next_start();
-    for (int tap = 0; tap < taps; tap += g.stage_taps, filter.next()) {
+    for (int tap = 0; tap < taps; tap += Block::stage_taps, filter.next()) {
       if (early > 0) {
         --early;
         continue;
@@ -152,7 +153,7 @@ __device__ inline void produce_slice(const PatchSlices& g, const Block& block) {
 /// A warpgroup: its unit of the tile, or its filters.
 template <typename T, typename Block>
 __device__ inline void consume_slice(const PatchSlices& g, const Block& block) {
-  constexpr int n = Block::shape.n, row_bytes = patch_slices_row_bytes;
+  constexpr int n = Block::shape.n, row_bytes = patch_slices_row_bytes, taps = Block::stage_taps;
   constexpr int terms_bytes = wgmma_terms * 2;  // of one instruction, whatever T
   // The same for all threads of a warp, and known to be.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32, 0);
@@ -162,7 +163,14 @@ __device__ inline void consume_slice(const PatchSlices& g, const Block& block) {
   constexpr int unit_pixels = Block::tile.lines * unit_side;
   SlicesFinisher<T, Block, PatchSlices, UnitRows<Block::tile.lines>> finisher(
       g, block, warp, block.rank, block.first_unit * unit_pixels, block.first_k);
-  const int tap_offset = g.dilation_w * row_bytes, line_offset = g.dilation_h * block.columns * row_bytes;
+  const int s = g.s, stages = g.r * s / taps, columns = block.columns;
+  // Operands, and how far they lie apart in 16 bytes, kept so that they are reckoned once a warp: with addresses a
+  // thread a step of 128x128 took 0.7 us for 0.35.
+  const std::uint64_t first_pixels = wgmma_operand<row_bytes>(block.patch(0, unit), columns);
+  const std::uint64_t first_filters = wgmma_operand<row_bytes>(block.filters(g, 0) + first_filter * row_bytes);
+  const int patch_stage = Block::tile.units * block.patch_bytes / 16;
+  constexpr int filter_stage = taps * Block::tap_bytes / 16;
+  const int tap_offset = g.dilation_w * (row_bytes / 16), line_offset = g.dilation_h * columns * (row_bytes / 16);
   StageRing patch{g.patch_stages}, filter{g.filter_stages};
   float d[1][n / 2];
   // What products that are under way read; -1 where nothing is.
@@ -172,38 +180,41 @@ __device__ inline void consume_slice(const PatchSlices& g, const Block& block) {
     if (lane == 0 && last_patch >= 0) arrive(block.patch_empty(g, last_patch));
     last_filter = last_patch = -1;
   };
-  for (int group = block.first; group < block.last; ++group, patch.next()) {
+  const int groups = block.last - block.first;
+  for (int group = 0; group < groups; ++group) {
     wait_for_phase(block.patch_full(patch.stage, unit), patch.phase);
-    const std::uint64_t pixels = wgmma_operand<row_bytes>(block.patch(patch.stage, unit), block.columns);
+    const std::uint64_t pixels = first_pixels + static_cast<unsigned>(patch.stage * patch_stage);
     int column = 0, line = 0, offset = 0;
-    for (int tap = 0; tap < g.r * g.s; tap += g.stage_taps, filter.next()) {
+    for (int stage = 0; stage < stages; ++stage) {
       wait_for_phase(block.full(g, filter.stage), filter.phase);
-      std::uint64_t filters = wgmma_operand<row_bytes>(block.filters(g, filter.stage) + first_filter * row_bytes);
-#pragma unroll 3
-      for (int i = 0; i < g.stage_taps; ++i) {
-        const std::uint64_t behind = wgmma_behind(offset);
-        wgmma_fence();
+      const std::uint64_t filters = first_filters + static_cast<unsigned>(filter.stage * filter_stage);
+      wgmma_fence();
+#pragma unroll
+      for (int tap = 0; tap < taps; ++tap) {
+        const std::uint64_t of_tap = pixels + static_cast<unsigned>(offset + tap * tap_offset);
 #pragma unroll
         for (int at = 0; at < row_bytes; at += terms_bytes) {
-          const std::uint64_t of_pixels = pixels + behind + wgmma_behind(at), of_filters = filters + wgmma_behind(at);
+          const std::uint64_t of_pixels = of_tap + wgmma_behind(at);
+          const std::uint64_t of_filters = filters + wgmma_behind(tap * Block::tap_bytes + at);
           wgmma<T, n>(d[0], Block::turned ? of_filters : of_pixels, Block::turned ? of_pixels : of_filters,
-                      group > block.first || tap > 0 || i > 0 || at > 0);
-        }
-        filters += wgmma_behind(Block::tap_bytes);
-        offset += tap_offset;
-        if (++column == g.s) {
-          column = 0;
-          offset = ++line * line_offset;
+                      group > 0 || stage > 0 || tap > 0 || at > 0);
         }
       }
-      wgmma_fence();  // the compiler wants one after a loop of products, too
       wgmma_commit();
       // The step before this one is done: its stage is free, as far as this warp is concerned.
       wgmma_wait<1>();
       release_last();
       last_filter = filter.stage;
+      filter.next();
+      offset += taps * tap_offset;
+      column += taps;
+      if (column == s) {
+        column = 0;
+        offset = ++line * line_offset;
+      }
     }
     last_patch = patch.stage;
+    patch.next();
   }
   wgmma_wait<0>();
   wgmma_hold(d[0]);
@@ -213,13 +224,14 @@ __device__ inline void consume_slice(const PatchSlices& g, const Block& block) {
 #endif
 
 /// Grid: the blocks of a tile, clusters, after each other; tiles of the same units together.
-template <typename T, int units, int filters, int lines = unit_side>
+/// `taps`: of a stage.
+template <typename T, int units, int filters, int lines, int taps>
 __global__ void __launch_bounds__(128 * PatchTile{units, filters, 0, lines}.consumers() + 32,
                                   units* lines* filters <= 16 * 64 ? 2 : 1)
     wgmma_patch_slices_kernel(const __grid_constant__ PatchSlices g) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
-  using Block = PatchSlice<T, units, filters, lines>;
+  using Block = PatchSlice<T, units, filters, lines, taps>;
   const Block block(g, shared);
   constexpr int consumers = Block::consumers;
   const bool copies = threadIdx.x >= 128 * consumers;
