@@ -25,16 +25,21 @@ constexpr double narrow_tile_us = 0.9, resident_group_us = 1.0;
 /// Of products beside what memory takes, or the other way round: what the longer one does not hide.
 constexpr double unhidden = 0.42;
 /// What a multiprocessor gets from L2.
-constexpr double l2_bytes_per_us = 60e3;
+constexpr double multiprocessor_bytes_per_us = 60e3;
 
-/// Of clusters, wgmma_gemm's. And what a block waits for its first patches, which no filters hide.
-constexpr SlicesCosts slices_costs{.block_us = 1.59,
-                                   .epilogue_us = 1.47,
-                                   .l2_bytes_per_us = 12.4e6,
-                                   .exchange_us = 0.23,
-                                   .exchange_bytes_per_us = 46e3,
-                                   .rows_per_us = 1150,
-                                   .unhidden = unhidden};
+// Of clusters, as wgmma_gemm's, fitted by tools/scripts/refit_tensor_cores.py.
+constexpr double slices_block_us = 1.59, slices_epilogue_us = 1.47;
+constexpr double l2_bytes_per_us = 12.4e6;
+constexpr double exchange_us = 0.23, exchange_bytes_per_us = 46e3;
+constexpr double rows_per_us = 1150;
+constexpr double slices_unhidden = 0.42;
+constexpr SlicesCosts slices_costs{.block_us = slices_block_us,
+                                   .epilogue_us = slices_epilogue_us,
+                                   .l2_bytes_per_us = l2_bytes_per_us,
+                                   .exchange_us = exchange_us,
+                                   .exchange_bytes_per_us = exchange_bytes_per_us,
+                                   .rows_per_us = rows_per_us,
+                                   .unhidden = slices_unhidden};
 /// Slices are for few tiles: of more blocks there are none.
 constexpr std::int64_t most_blocks = 1024;
 
@@ -122,7 +127,7 @@ std::vector<int> useful_rows(const ConvProblem& p) {
 double clusters_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const DeviceProfile& device) {
   const PatchTile& tile = plan.tile;
   const double patch_rows = static_cast<double>(tile.units * plan.lines * plan.columns);
-  const double first_us = patch_rows * plan.row_bytes * device.units / slices_costs.l2_bytes_per_us;
+  const double first_us = patch_rows * plan.row_bytes * device.units / l2_bytes_per_us;
   return first_us + slices_us(p,
                               {.tile = {tile.pixels(), tile.filters, tile.efficiency, plan.blocks},
                                .slices = plan.slices,
@@ -212,7 +217,8 @@ double wgmma_patch_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const De
                         outputs / (128.0 * 128.0);
   const double narrow_us = tile.filters <= 32 && p.storage != DType::f32 ? narrow_tile_us : 0;
   const double groups_us = plan.resident ? resident_group_us * static_cast<double>(plan.groups - 1) : 0;
-  const double tile_us = std::max(steps * step_us + out_us + narrow_us + groups_us, copied / l2_bytes_per_us);
+  const double tile_us =
+      std::max(steps * step_us + out_us + narrow_us + groups_us, copied / multiprocessor_bytes_per_us);
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
   const double tiles_us = rounds * tile_us, memory_us = bytes_with_room(p) / device.bytes_per_us;
   return start_us + std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);
