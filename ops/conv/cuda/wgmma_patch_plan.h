@@ -45,15 +45,11 @@ struct PatchTile {
 inline constexpr PatchTile patch_tiles[] = {{4, 128, 1.30}, {4, 64, 1.15}, {4, 32, 0.60}, {4, 16, 0.35},
                                             {2, 128, 1.15}, {2, 64, 0.80}, {2, 32, 0.45}};
 
-/// Of clusters, a consumer warpgroup for each unit; turned for 64 filters each.
+/// Of clusters, a warpgroup each multiplies a unit, or turned 64 filters. Two units of 8 lines, by 64 or 128 filters,
+/// and four of them took longer wherever they were tried.
 inline constexpr int turned_lines = 14;
-inline constexpr PatchTile patch_slices_tiles[] = {{2, 128, 1.00},
-                                                   {4, 64, 0.90},
-                                                   {2, 64, 0.80},
-                                                   {1, 64, 0.52},
-                                                   {1, 32, 0.34},
-                                                   {1, 128, 1.00, turned_lines},
-                                                   {1, 64, 0.80, turned_lines}};
+inline constexpr PatchTile patch_slices_tiles[] = {
+    {1, 128, 0.94, turned_lines}, {1, 64, 0.99, turned_lines}, {1, 64, 0.83}, {1, 32, 0.59}};
 /// Of such a block's shared memory sums come first, behind them
 inline constexpr int patch_barriers_bytes = 1 << 10;  ///< room for barriers
 

@@ -17,10 +17,6 @@ PatchSlicesKernel kernel_of(const PatchTile& tile) {
   if (tile.lines != unit_side)
     return tile.filters == 128 ? wgmma_patch_slices_kernel<T, 1, 128, turned_lines, taps>
                                : wgmma_patch_slices_kernel<T, 1, 64, turned_lines, taps>;
-  if (tile.units == 4) return wgmma_patch_slices_kernel<T, 4, 64, unit_side, taps>;
-  if (tile.units == 2)
-    return tile.filters == 128 ? wgmma_patch_slices_kernel<T, 2, 128, unit_side, taps>
-                               : wgmma_patch_slices_kernel<T, 2, 64, unit_side, taps>;
   return tile.filters == 64 ? wgmma_patch_slices_kernel<T, 1, 64, unit_side, taps>
                             : wgmma_patch_slices_kernel<T, 1, 32, unit_side, taps>;
 }

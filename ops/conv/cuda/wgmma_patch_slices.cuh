@@ -74,13 +74,15 @@ struct PatchSlice {
 
   unsigned char* shared;
   int columns, patch_box, patch_bytes;  ///< of a patch: its width, what a copy brings, and room for it
-  int rank, first_unit, first_k, first, last;
+  int rank, tiles_m, tile_m, first_unit, first_k, first, last;
 
   __device__ PatchSlice(const PatchSlices& g, unsigned char* memory) : shared(memory) {
     columns = unit_side + (g.s - 1) * g.dilation_w;
     patch_box = (lines + (g.r - 1) * g.dilation_h) * columns * patch_slices_row_bytes;
     patch_bytes = (patch_box + 1023) / 1024 * 1024;
-    const int block = static_cast<int>(blockIdx.x), index = block >> g.slices_log2, tile_m = index / g.tiles_n;
+    const int block = static_cast<int>(blockIdx.x), index = block >> g.slices_log2;
+    tiles_m = (static_cast<int>(gridDim.x) >> g.slices_log2) / g.tiles_n;
+    tile_m = index / g.tiles_n;
     rank = block & ((1 << g.slices_log2) - 1);
     first_unit = tile_m * units;
     first_k = (index - tile_m * g.tiles_n) * tile_filters;
@@ -107,6 +109,13 @@ struct PatchSlice {
   }
 };
 
+/// Brings some filters of a tap as near as L2.
+__device__ inline void prefetch_filters(const CUtensorMap& map, int c, int tap, int k) {
+  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(&map), "r"(c), "r"(tap),
+               "r"(k)
+               : "memory");
+}
+
 /// One thread: all copies of a block.
 template <typename Block>
 __device__ inline void produce_slice(const PatchSlices& g, const Block& block) {
@@ -126,6 +135,13 @@ __device__ inline void produce_slice(const PatchSlices& g, const Block& block) {
   for (int group = block.first; group < block.last && early < g.filter_stages; ++group)
     for (int tap = 0; tap < taps && early < g.filter_stages; tap += Block::stage_taps, ++early)
       bring_filters(early, group, tap);
+  // What is not brought yet comes to L2, from each of the blocks with the same filters some of it: in a network it is
+  // in memory, and the stages are too few bytes under way for that.
+  const int steps = (block.last - block.first) * taps;
+  for (int step = early * Block::stage_taps + block.tile_m; step < steps; step += block.tiles_m) {
+    const int group = step / taps;
+    prefetch_filters(g.filters, (block.first + group) * channels, step - group * taps, block.first_k);
+  }
   wait_for_previous();
   order_copies_after_stores();
   StageRing patch{g.patch_stages}, filter{g.filter_stages};
