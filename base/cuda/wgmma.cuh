@@ -58,9 +58,6 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
 #define LENSLET_WGMMA_32_64                                                                              \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, " \
   "%52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define LENSLET_WGMMA_32_56                                                                                        \
-  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, " \
-  "%54, %55"
 #define LENSLET_WGMMA_32_48 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
 #define LENSLET_WGMMA_64_128                                                                             \
   "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
@@ -73,7 +70,6 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
 #define LENSLET_WGMMA_16(i) LENSLET_WGMMA_8(i), LENSLET_WGMMA_8(i + 8)
 #define LENSLET_WGMMA_32(i) LENSLET_WGMMA_8(i), LENSLET_WGMMA_8(i + 8), LENSLET_WGMMA_8(i + 16), LENSLET_WGMMA_8(i + 24)
 #define LENSLET_WGMMA_64(i) LENSLET_WGMMA_32(i), LENSLET_WGMMA_32(i + 32)
-#define LENSLET_WGMMA_112 LENSLET_WGMMA_32(0), LENSLET_WGMMA_16(32), LENSLET_WGMMA_8(48)
 #define LENSLET_WGMMA_96 LENSLET_WGMMA_32(0), LENSLET_WGMMA_16(32)
 #define LENSLET_WGMMA_128 LENSLET_WGMMA_64(0), LENSLET_WGMMA_64(64)
 #define LENSLET_WGMMA(n, form, transposed, names, registers, a_at, b_at, add_at)               \
@@ -83,22 +79,20 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
                ", add, 1, 1" transposed ";\n\t}"                                               \
                : registers                                                                     \
                : "l"(a), "l"(b), "r"(add))
-#define LENSLET_WGMMA_OF(form, transposed)                                                                            \
-  if constexpr (n == 16)                                                                                              \
-    LENSLET_WGMMA(16, form, transposed, LENSLET_WGMMA_0_8, LENSLET_WGMMA_8(0), 8, 9, 10);                             \
-  else if constexpr (n == 32)                                                                                         \
-    LENSLET_WGMMA(32, form, transposed, LENSLET_WGMMA_0_16, LENSLET_WGMMA_16(0), 16, 17, 18);                         \
-  else if constexpr (n == 64)                                                                                         \
-    LENSLET_WGMMA(64, form, transposed, LENSLET_WGMMA_0_32, LENSLET_WGMMA_32(0), 32, 33, 34);                         \
-  else if constexpr (n == 96)                                                                                         \
-    LENSLET_WGMMA(96, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_48, LENSLET_WGMMA_96, 48, 49, 50);   \
-  else if constexpr (n == 112)                                                                                        \
-    LENSLET_WGMMA(112, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_56, LENSLET_WGMMA_112, 56, 57, 58); \
-  else if constexpr (n == 128)                                                                                        \
-    LENSLET_WGMMA(128, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64, LENSLET_WGMMA_64(0), 64, 65,    \
-                  66);                                                                                                \
-  else                                                                                                                \
-    LENSLET_WGMMA(256, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64 ", " LENSLET_WGMMA_64_128,       \
+#define LENSLET_WGMMA_OF(form, transposed)                                                                          \
+  if constexpr (n == 16)                                                                                            \
+    LENSLET_WGMMA(16, form, transposed, LENSLET_WGMMA_0_8, LENSLET_WGMMA_8(0), 8, 9, 10);                           \
+  else if constexpr (n == 32)                                                                                       \
+    LENSLET_WGMMA(32, form, transposed, LENSLET_WGMMA_0_16, LENSLET_WGMMA_16(0), 16, 17, 18);                       \
+  else if constexpr (n == 64)                                                                                       \
+    LENSLET_WGMMA(64, form, transposed, LENSLET_WGMMA_0_32, LENSLET_WGMMA_32(0), 32, 33, 34);                       \
+  else if constexpr (n == 96)                                                                                       \
+    LENSLET_WGMMA(96, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_48, LENSLET_WGMMA_96, 48, 49, 50); \
+  else if constexpr (n == 128)                                                                                      \
+    LENSLET_WGMMA(128, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64, LENSLET_WGMMA_64(0), 64, 65,  \
+                  66);                                                                                              \
+  else                                                                                                              \
+    LENSLET_WGMMA(256, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64 ", " LENSLET_WGMMA_64_128,     \
                   LENSLET_WGMMA_128, 128, 129, 130)
 
 /// d = a * b, or d += a * b. T: Float16, BFloat16, or float, of which TF32's bits count: what lies below is dropped.
@@ -106,7 +100,7 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
 /// way until wgmma_wait().
 template <typename T, int n>
 __device__ inline void wgmma(float (&d)[n / 2], std::uint64_t a, std::uint64_t b, int add) {
-  static_assert(n == 16 || n == 32 || n == 64 || n == 96 || n == 112 || n == 128 || n == 256);
+  static_assert(n == 16 || n == 32 || n == 64 || n == 96 || n == 128 || n == 256);
   if constexpr (std::is_same_v<T, Float16>) {
     LENSLET_WGMMA_OF("k16.f32.f16.f16", ", 0, 0");
   } else if constexpr (std::is_same_v<T, BFloat16>) {
@@ -149,7 +143,6 @@ __device__ inline void wgmma_of_registers(float (&d)[n / 2], const std::uint32_t
 #undef LENSLET_WGMMA_OF
 #undef LENSLET_WGMMA
 #undef LENSLET_WGMMA_128
-#undef LENSLET_WGMMA_112
 #undef LENSLET_WGMMA_96
 #undef LENSLET_WGMMA_64
 #undef LENSLET_WGMMA_32
@@ -157,7 +150,6 @@ __device__ inline void wgmma_of_registers(float (&d)[n / 2], const std::uint32_t
 #undef LENSLET_WGMMA_8
 #undef LENSLET_WGMMA_64_128
 #undef LENSLET_WGMMA_32_64
-#undef LENSLET_WGMMA_32_56
 #undef LENSLET_WGMMA_32_48
 #undef LENSLET_WGMMA_0_32
 #undef LENSLET_WGMMA_0_16

@@ -217,10 +217,8 @@ std::vector<Cut> wgmma_patch_cuts_of(const ConvProblem& p, const DeviceProfile& 
   for (const WgmmaPatchPlan& plan : wgmma_patch_cuts(p))
     cuts.push_back({.config = plan.str(),
                     .tile = plan.str(),
-                    .slices = plan.slices,
-                    .cluster = std::max(plan.slices, 1),
-                    .steps_a_slice = plan.slice_groups() * plan.taps,
-                    .blocks = plan.tiles_m * plan.tiles_n * std::max(plan.slices, 1),
+                    .steps_a_slice = plan.groups * plan.taps,
+                    .blocks = plan.tiles_m * plan.tiles_n,
                     .estimated_us = wgmma_patch_us(p, plan, device),
                     .taken = plan.str() == planned.str()});
   return cuts;

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -60,8 +59,8 @@ void check_cuts(ConvProblem p, unsigned seed) {
     // 5 rms large.
     const bool half = p.storage != DType::f32;
     const double tolerance = half ? 2 * candidate.tolerance + 10 * unit_roundoff(p.storage) : candidate.tolerance;
-    // Bits depend on where the channels are cut: on the rows, where there are several of them, and on the slices.
-    std::map<std::pair<int, int>, std::pair<std::string, Tensor>> first_of;
+    // Bits depend on where the channels are cut: on the rows, where there are several of them.
+    std::map<int, std::pair<std::string, Tensor>> first_of;
     int checked = 0;
     for (const WgmmaPatchPlan& plan : wgmma_patch_cuts(p)) {
       candidate.config = plan.str();
@@ -72,8 +71,7 @@ void check_cuts(ConvProblem p, unsigned seed) {
       const Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
       compare(y.to_dtype(DType::f32), data, tolerance, where);
       const std::pair<std::string, Tensor>& first =
-          first_of.try_emplace({plan.groups == 1 ? 0 : plan.row_bytes, std::max(plan.slices, 1)}, candidate.config, y)
-              .first->second;
+          first_of.try_emplace(plan.groups == 1 ? 0 : plan.row_bytes, candidate.config, y).first->second;
       CHECK_MESSAGE(std::memcmp(first.second.data(), y.data(), y.bytes()) == 0, where, ": other bits than ",
                     first.first);
       ++checked;
@@ -146,10 +144,6 @@ TEST_CASE("cuda/wgmma_patch/windows") {
       fused(resolve_conv({12, 64, 60, 60}, {128, 64, 3, 3}, {.pads = {1, 1, 1, 1}}), relu),
       fused(resolve_conv({24, 16, 61, 60}, {64, 16, 3, 3}, {.pads = {1, 1, 1, 1}}), clip),
       fused(resolve_conv({16, 64, 56, 56}, {64, 64, 3, 3}, {.pads = {1, 1, 1, 1}}), hard_swish),
-      // Slices of one group and of several, even and not, of one unit and of many.
-      fused(resolve_conv({1, 512, 7, 7}, {136, 512, 3, 3}, {.pads = {1, 1, 1, 1}}), relu),
-      fused(resolve_conv({1, 600, 14, 13}, {72, 600, 3, 3}, {.pads = {1, 1, 1, 1}}), silu),
-      activated(resolve_conv({3, 328, 9, 20}, {200, 328, 2, 3}, {.dilation = {1, 2}, .pads = {1, 2, 0, 2}}), clip),
   };
   for (const ConvProblem& p : problems) check_cuts(p, seed);
 }
@@ -178,10 +172,9 @@ TEST_CASE("cuda/wgmma_patch/infinities_stay_where_they_are") {
   constexpr float inf = std::numeric_limits<float>::infinity();
   const Kernel& algorithm = *find_kernel("Conv", DeviceKind::cuda, "wgmma_patch");
   const DeviceProfile device = op_runner().profiles(1).at(0);
-  constexpr std::int64_t c = 136;  // three groups
-  ConvProblem p = resolve_conv({1, c, 12, 12}, {8, c, 3, 3}, {});
+  ConvProblem p = resolve_conv({1, 24, 12, 12}, {8, 24, 3, 3}, {});
   p.storage = p.x_storage = DType::f16;
-  Tensor x(DType::f32, {1, c, 12, 12}), w(DType::f32, {8, c, 3, 3});
+  Tensor x(DType::f32, {1, 24, 12, 12}), w(DType::f32, {8, 24, 3, 3});
   std::ranges::fill(x.values<float>(), 1.0F);
   std::ranges::fill(w.values<float>(), 0.5F);
   x.values<float>()[0] = inf;  // of the first window alone
@@ -198,7 +191,7 @@ TEST_CASE("cuda/wgmma_patch/infinities_stay_where_they_are") {
     REQUIRE(got.size() == 8 * 100);
     bool right = true;
     for (std::size_t i = 0; i < got.size(); ++i)
-      right = right && (i % 100 == 0 ? got[i] == double{inf} : got[i] == c * 9 / 2.0);
+      right = right && (i % 100 == 0 ? got[i] == double{inf} : got[i] == 108);
     CHECK(right);
   }
 }

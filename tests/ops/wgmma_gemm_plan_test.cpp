@@ -339,7 +339,7 @@ TEST_CASE("conv/wgmma_gemm_plan/every_unit_is_finished_once") {
       CAPTURE(slices);
       const SlicesShare share = share_of(tile.m, tile.n, log2_of(slices));
       const int units = tile.m / 16 * (tile.n / 16), warps = tile.m / 16;
-      CHECK(share.each * slices == units);
+      CHECK(share.each() * slices == units);
       CHECK(share.warps == warps);
       for (int unit = 0; unit < units; ++unit) {
         CHECK(share.owner(unit) >= 0);
@@ -349,11 +349,11 @@ TEST_CASE("conv/wgmma_gemm_plan/every_unit_is_finished_once") {
       std::set<int> slots;
       for (int warp = 0; warp < warps; ++warp) {
         CHECK(share.of_warp() <= tile.n / 16);  // what it has registers for
-        for (int i = 0; i < share.of_warp() && share.first(warp) + i < share.each; ++i)
+        for (int i = 0; i < share.of_warp() && share.first(warp) + i < share.each(); ++i)
           CHECK(slots.insert(share.first(warp) + i).second);
       }
-      CHECK(static_cast<int>(slots.size()) == share.each);
-      CHECK(*slots.rbegin() == share.each - 1);
+      CHECK(static_cast<int>(slots.size()) == share.each());
+      CHECK(*slots.rbegin() == share.each() - 1);
       // Without slices a warp finishes what it multiplied.
       if (slices == 1)
         for (int warp = 0; warp < warps; ++warp) CHECK(share.first(warp) == warp * (tile.n / 16));

@@ -3,7 +3,6 @@
 
     refit_tensor_cores.py mma_gemm CUTS.csv... [--near 1.5] [--fix NAME]
     refit_tensor_cores.py wgmma_gemm CUTS.csv... ...
-    refit_tensor_cores.py wgmma_patch CUTS.csv... ...      (its slices alone)
     refit_tensor_cores.py wgmma_tf32 CUTS.csv... ...
     refit_tensor_cores.py grouped_tf32 CUTS.csv... ...
 
@@ -222,29 +221,6 @@ class WgmmaTf32:
         return x["start_us"] + max(tiles_us, memory_us) + x["unhidden"] * min(tiles_us, memory_us)
 
 
-class WgmmaPatch:
-    """clusters_us() of wgmma_patch. A tile is a configuration."""
-
-    def __init__(self):
-        self.constants = constants_of("wgmma_patch_plan.cpp", SLICES + ("slices_unhidden",))
-        self.constants["unhidden"] = self.constants.pop("slices_unhidden")
-        text = (CONV / "wgmma_patch_plan.h").read_text().split("patch_slices_tiles[] = {", 1)[1].split("};", 1)[0]
-        for units, filters, efficiency, turned in re.findall(rf"\{{(\d+), (\d+), {NUMBER}(, turned_lines)?\}}", text):
-            self.constants["of " + ("14" if turned else units) + f"x{filters}"] = float(efficiency)
-        self.device, self.clusters = device(), multiprocessors_of_clusters()
-
-    def us(self, cut, x):
-        of, p, device = dict(pair.split("=") for pair in cut.tile_name.split()), cut.p, self.device
-        units, filters = int(of.get("units", 1)), int(of["filters"])
-        lines, m = int(of.get("lines", 8)), 8 * int(of.get("lines", 8)) * units
-        terms, taps = 64 if cut.half else 32, p.r * p.s
-        patch_rows = units * (lines + p.r - 1) * (8 + p.s - 1)
-        rate = x[f"of {of.get('lines', units)}x{filters}"] * device["half_flops_per_us" if cut.half else "tf32_flops_per_us"]
-        rows, first_us = filters + patch_rows / taps, patch_rows * 128 * device["units"] / x["l2_bytes_per_us"]
-        return first_us + slices_us(cut, x, m, filters, int(of.get("blocks", 1)), 2.0 * m * filters * terms * device["units"] / rate,
-                                    rows * 128, rows, 0, device, self.clusters)
-
-
 class GroupedTf32:
     """grouped_tf32_us(). A tile is a configuration."""
 
@@ -288,7 +264,7 @@ class GroupedTf32:
             ceil_div(blocks, max(1, min(32, resident))) * lone)
 
 
-MODELS = {"grouped_tf32": GroupedTf32, "mma_gemm": MmaGemm, "wgmma_gemm": WgmmaGemm, "wgmma_patch": WgmmaPatch, "wgmma_tf32": WgmmaTf32}
+MODELS = {"grouped_tf32": GroupedTf32, "mma_gemm": MmaGemm, "wgmma_gemm": WgmmaGemm, "wgmma_tf32": WgmmaTf32}
 
 
 class Bound:
@@ -314,8 +290,7 @@ def main():
     cuts = []
     for name in arguments.cuts:
         with open(name, newline="") as file:
-            cuts += [Bound(Cut(row), model) for row in csv.DictReader(file) if row["algorithm"] == arguments.algorithm
-                     and (arguments.algorithm != "wgmma_patch" or int(row["slices"]) > 0)]
+            cuts += [Bound(Cut(row), model) for row in csv.DictReader(file) if row["algorithm"] == arguments.algorithm]
     if not cuts:
         sys.exit(f"no cut of {arguments.algorithm} in {', '.join(arguments.cuts)}")
     for cut in cuts:

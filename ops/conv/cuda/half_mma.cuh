@@ -79,26 +79,11 @@ __device__ inline void load_matrices(std::uint32_t (&a)[4], const void* row) {
                : "memory");
 }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-/// The same of rows that are columns of a: lanes 0 to 15 say where its columns 0 to 7 lie, of rows 0 to 7 and then 8 to
-/// 15, lanes 16 to 31 the same of columns 8 to 15.
-__device__ inline void load_matrices_turned(std::uint32_t (&a)[4], const void* column) {
-  const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(column));
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-               : "r"(shared)
-               : "memory");
-}
 /// The reverse (stmatrix).
 __device__ inline void store_matrices(void* row, const std::uint32_t (&a)[4]) {
   const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(row));
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(a[0]), "r"(a[1]),
                "r"(a[2]), "r"(a[3])
-               : "memory");
-}
-__device__ inline void store_matrices_turned(void* column, const std::uint32_t (&a)[4]) {
-  const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(column));
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(a[0]),
-               "r"(a[1]), "r"(a[2]), "r"(a[3])
                : "memory");
 }
 #endif

@@ -94,12 +94,12 @@ double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Devi
 
 double clusters_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DeviceProfile& device) {
   return slices_us(p,
-                   {.tile = shape_of(plan.slices_tile),
+                   {.tile = plan.slices_tile,
                     .slices = plan.slices,
                     .tiles = plan.tiles_m * plan.tiles_n,
                     .steps = plan.steps,
                     .terms = terms_a_step(plan),
-                    .rows = static_cast<double>((plan.m() + plan.n()) * plan.groups_a_step),
+                    .groups = static_cast<double>(plan.groups_a_step),
                     .row_bytes = plan.width * 2.0,
                     .ragged_us = ragged_us(p, plan.width),
                     .flops_per_us = device.flops_per_us(Numerics::Multiply::fp16)},

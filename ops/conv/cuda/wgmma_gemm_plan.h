@@ -178,20 +178,21 @@ constexpr SlicesShared shared_of(const SlicesTileShape& tile) {
 
 /// Who of a cluster finishes what of a tile: units of 16 pixels and 16 filters, those of the same pixels after each
 /// other. A consumer warp multiplies the units of 16 pixels, and gives them to their owners; each rank owns as many,
-/// which are its slots. The number of slices divides that of the units.
+/// which are its slots. All numbers are powers of 2.
 inline constexpr int unit_rows = 16, unit_filters = 16, unit_bytes = unit_rows * unit_filters * 4;
 struct SlicesShare {
-  int each = 0;   ///< units of a rank
-  int warps = 0;  ///< that share them
+  int each_log2 = 0;  ///< units of a rank
+  int warps = 0;      ///< that share them
 
-  LENSLET_HOST_DEVICE constexpr int owner(int unit) const { return unit / each; }
-  LENSLET_HOST_DEVICE constexpr int slot(int unit) const { return unit - owner(unit) * each; }
-  LENSLET_HOST_DEVICE constexpr int unit(int rank, int slot) const { return rank * each + slot; }
-  /// Slots of a warp, one after the other. The last warps may have fewer, or none: first() is `each` then.
-  LENSLET_HOST_DEVICE constexpr int of_warp() const { return (each + warps - 1) / warps; }
+  LENSLET_HOST_DEVICE constexpr int each() const { return 1 << each_log2; }
+  LENSLET_HOST_DEVICE constexpr int owner(int unit) const { return unit >> each_log2; }
+  LENSLET_HOST_DEVICE constexpr int slot(int unit) const { return unit & (each() - 1); }
+  LENSLET_HOST_DEVICE constexpr int unit(int rank, int slot) const { return rank << each_log2 | slot; }
+  /// Slots of a warp, one after the other. With fewer slots than warps the last warps have none: first() is each().
+  LENSLET_HOST_DEVICE constexpr int of_warp() const { return each() < warps ? 1 : each() / warps; }
   LENSLET_HOST_DEVICE constexpr int first(int warp) const {
     const int slot = warp * of_warp();
-    return slot < each ? slot : each;
+    return slot < each() ? slot : each();
   }
 };
 LENSLET_HOST_DEVICE constexpr int log2_of(int power) {
@@ -200,7 +201,7 @@ LENSLET_HOST_DEVICE constexpr int log2_of(int power) {
   return log2;
 }
 LENSLET_HOST_DEVICE constexpr SlicesShare share_of(int m, int n, int slices_log2) {
-  return {m / unit_rows * (n / unit_filters) >> slices_log2, m / unit_rows};
+  return {log2_of(m / unit_rows * (n / unit_filters)) - slices_log2, m / unit_rows};
 }
 /// Where the 16 bytes (row, half) of a unit lie while its results are brought into the order of memory: those of eight
 /// rows in different banks.

@@ -1,5 +1,5 @@
 #pragma once
-// The tensor maps of the operands of wgmma_gemm, wgmma_tf32 and wgmma_patch. Made on the host.
+// The tensor maps of the operands of wgmma_gemm and wgmma_tf32. Made on the host.
 
 #include <array>
 #include <cstdint>
@@ -34,15 +34,6 @@ inline CUtensorMap window_operand(const ConvProblem& p, const void* x, int pixel
                      .channels = channels,
                      .pitch = size(map_pitch(p.c, element))},
                     element);
-}
-
-/// Some channels of what the windows of a unit of wgmma_patch read, of x in NHWC.
-inline CUtensorMap patch_operand(const ConvProblem& p, const void* x, int channels, int columns, int lines,
-                                 MapElement element) {
-  const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
-  const auto side = [](int value) { return static_cast<std::uint32_t>(value); };
-  return tiled_map(x, std::array{size(p.c), size(p.w), size(p.h), size(p.n)},
-                   std::array{side(channels), side(columns), side(lines), 1U}, size(map_pitch(p.c, element)), element);
 }
 
 /// A group of `filters` filters of the `prepared_filters` that there are, [K][R*S][prepared_channels]. One tap a copy:

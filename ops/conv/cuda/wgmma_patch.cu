@@ -1,8 +1,7 @@
 // wgmma_patch: convolutions whose windows overlap, stride 1, on Hopper's tensor cores: of 16-bit numbers, and of
 // float32 as TF32 where that was asked for. What the windows of 8x8 outputs read is brought to shared memory once
 // instead of once a tap. Sums are float32, in the order r, s, c by groups of channels, whatever the tile. The kernel is
-// in wgmma_patch.cuh; that for few tiles, whose sums are cut into slices, in wgmma_patch_slices.cuh. Tiles are chosen
-// in wgmma_patch_plan.cpp.
+// in wgmma_patch.cuh; tiles are chosen in wgmma_patch_plan.cpp.
 
 #include "ops/conv/cuda/wgmma_patch.cuh"
 
@@ -13,7 +12,6 @@
 #include "base/tf32.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/wgmma_maps.cuh"
-#include "ops/conv/cuda/wgmma_patch_slices.h"
 #include "ops/core/sum_tolerance.h"
 
 namespace lenslet::cuda {
@@ -73,10 +71,14 @@ class BoundWgmmaPatch final : public BoundKernel {
 
   void run(const KernelRun& run) const override {
     const ConvProblem& p = problem_;
+    const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
+    const auto side = [](int value) { return static_cast<std::uint32_t>(value); };
     const MapElement element = is_tf32(p) ? MapElement::tf32 : MapElement::half;
     const int channels = plan_.row_bytes / static_cast<int>(dtype_bytes(p.storage));
     WgmmaPatch call = call_;
-    call.patches = patch_operand(p, run.in<void>(ConvOp::input), channels, plan_.columns, plan_.lines, element);
+    call.patches = tiled_map(run.in<void>(ConvOp::input), std::array{size(p.c), size(p.w), size(p.h), size(p.n)},
+                             std::array{side(channels), side(plan_.columns), side(plan_.lines), 1U},
+                             size(map_pitch(p.c, element)), element);
     call.filters = filter_operand(p, run.blob, is_tf32(p) ? tf32_prepared_filters(p.k) : p.k, plan_.tile.filters,
                                   channels, element);
     call.bias = run.in<float>(ConvOp::bias);
@@ -174,9 +176,7 @@ class WgmmaPatchConv final : public ConvAlgorithm {
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
                                                const DeviceProfile&) const override {
-    const WgmmaPatchPlan plan = read_wgmma_patch_plan(p, config);
-    if (plan.slices > 0) return bind_wgmma_patch_slices(p, plan);
-    return std::make_unique<BoundWgmmaPatch>(p, plan);
+    return std::make_unique<BoundWgmmaPatch>(p, read_wgmma_patch_plan(p, config));
   }
 };
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include "ops/conv/cuda/wgmma_slices_us.h"
@@ -26,25 +25,7 @@ constexpr double narrow_tile_us = 0.9, resident_group_us = 1.0;
 /// Of products beside what memory takes, or the other way round: what the longer one does not hide.
 constexpr double unhidden = 0.42;
 /// What a multiprocessor gets from L2.
-constexpr double multiprocessor_bytes_per_us = 60e3;
-
-// Of clusters, as wgmma_gemm's, fitted by tools/scripts/refit_tensor_cores.py to 326 cuts in fp16 and TF32 (25 November
-// 2026): root mean square error 14 %, the cut taken 3.4 % behind the best on average, 19 % at worst. They were timed on
-// an H100, where wgmma_gemm's and wgmma_tf32's slices take 1.13 times what they are estimated at: divided by that.
-constexpr double slices_block_us = 0.99, slices_epilogue_us = 3.18;
-constexpr double l2_bytes_per_us = 10.4e6;
-constexpr double exchange_us = 0.29, exchange_bytes_per_us = 33e3;
-constexpr double rows_per_us = 1150;
-constexpr double slices_unhidden = 0.42;
-constexpr SlicesCosts slices_costs{.block_us = slices_block_us,
-                                   .epilogue_us = slices_epilogue_us,
-                                   .l2_bytes_per_us = l2_bytes_per_us,
-                                   .exchange_us = exchange_us,
-                                   .exchange_bytes_per_us = exchange_bytes_per_us,
-                                   .rows_per_us = rows_per_us,
-                                   .unhidden = slices_unhidden};
-/// Slices are for few tiles: of more blocks there are none.
-constexpr std::int64_t most_blocks = 1024;
+constexpr double l2_bytes_per_us = 60e3;
 
 constexpr int shared_bytes = 226 << 10, consumer_warps = wgmma_consumers * 4;
 constexpr int most_stages = 16, most_resident = 49;  ///< of filters
@@ -58,12 +39,12 @@ WgmmaPatchPlan cut(const ConvProblem& p, const PatchTile& tile, int row_bytes) {
   WgmmaPatchPlan plan;
   plan.tile = tile;
   plan.row_bytes = row_bytes;
-  plan.units = p.n * ceil_div(p.p, tile.lines) * ceil_div(p.q, unit_side);
+  plan.units = p.n * ceil_div(p.p, unit_side) * ceil_div(p.q, unit_side);
   plan.tiles_m = ceil_div(plan.units, tile.units);
   plan.tiles_n = ceil_div(p.k, tile.filters);
   plan.groups = ceil_div(p.c * element_bytes(p), row_bytes);
   plan.taps = p.r * p.s;
-  plan.lines = static_cast<int>(tile.lines + (p.r - 1) * p.dilation_h);
+  plan.lines = static_cast<int>(unit_side + (p.r - 1) * p.dilation_h);
   plan.columns = static_cast<int>(unit_side + (p.s - 1) * p.dilation_w);
   plan.patch_bytes = static_cast<int>(ceil_div(std::int64_t{plan.lines} * plan.columns * row_bytes, 1024) * 1024);
   plan.filter_bytes = tile.filters * row_bytes;
@@ -95,26 +76,6 @@ bool lay_out(WgmmaPatchPlan& plan) {
   return true;
 }
 
-/// The same of slices, for so many blocks on a multiprocessor.
-bool lay_out_slices(WgmmaPatchPlan& plan) {
-  constexpr int half = 113 << 10, all = 227 << 10, most = 8, most_taps = 16;
-  const int tile_bytes = plan.tile.units * plan.patch_bytes;
-  plan.filter_bytes *= plan.stage_taps;
-  plan.barriers_at = plan.tile.pixels() * plan.tile.filters * 4;
-  const int patches_at = plan.barriers_at + patch_barriers_bytes;
-  const std::int64_t groups = plan.slice_groups();
-  // A slice of several groups multiplies one while the next comes.
-  plan.patch_stages = groups > 1 ? 2 : 1;
-  plan.filters_at = patches_at + plan.patch_stages * tile_bytes;
-  const std::int64_t stages = groups * plan.taps / plan.stage_taps;
-  const std::int64_t fitting = std::max(0, (plan.blocks == 1 ? all : half) - plan.filters_at) / plan.filter_bytes;
-  plan.filter_stages =
-      static_cast<int>(std::min({stages, fitting, std::int64_t{plan.stage_taps == 1 ? most_taps : most}}));
-  if (plan.filter_stages < std::min<std::int64_t>(stages, 3)) return false;
-  plan.staging_at = plan.total = plan.filters_at + plan.filter_stages * plan.filter_bytes;
-  return true;
-}
-
 /// 128, and narrower ones that leave fewer zeros to multiply.
 std::vector<int> useful_rows(const ConvProblem& p) {
   std::vector<int> rows;
@@ -127,41 +88,17 @@ std::vector<int> useful_rows(const ConvProblem& p) {
   return rows;
 }
 
-double clusters_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const DeviceProfile& device) {
-  const PatchTile& tile = plan.tile;
-  const double patch_rows = static_cast<double>(tile.units * plan.lines * plan.columns);
-  const double first_us = patch_rows * plan.row_bytes * device.units / l2_bytes_per_us;
-  return first_us + slices_us(p,
-                              {.tile = {tile.pixels(), tile.filters, tile.efficiency, plan.blocks},
-                               .slices = plan.slices,
-                               .tiles = plan.tiles_m * plan.tiles_n,
-                               .steps = plan.slice_groups() * plan.slices * plan.taps,
-                               .terms = static_cast<double>(plan.row_bytes / element_bytes(p)),
-                               .rows = tile.filters + patch_rows / static_cast<double>(plan.taps),
-                               .row_bytes = static_cast<double>(plan.row_bytes),
-                               .flops_per_us = device.flops_per_us(p.storage == DType::f32 ? Numerics::Multiply::tf32
-                                                                                           : Numerics::Multiply::fp16)},
-                              slices_costs, device);
-}
-
 }  // namespace
 
 std::string WgmmaPatchPlan::str() const {
   ConfigWriter text;
-  if (tile.lines == unit_side)
-    text.add("units", std::int64_t{tile.units});
-  else
-    text.add("lines", std::int64_t{tile.lines});
-  text.add("filters", std::int64_t{tile.filters});
-  if (slices != 0) text.add("slices", std::int64_t{slices});
-  if (stage_taps != 1) text.add("taps", std::int64_t{stage_taps});
-  if (blocks != 1) text.add("blocks", std::int64_t{blocks});
+  text.add("units", std::int64_t{tile.units}).add("filters", std::int64_t{tile.filters});
   if (row_bytes != 128) text.add("row", std::int64_t{row_bytes});
   return text.str();
 }
 
-UnitWalk::UnitWalk(const ConvProblem& problem, int lines_of_unit)
-    : columns(ceil_div(problem.q, unit_side)), lines(ceil_div(problem.p, lines_of_unit)), unit_lines(lines_of_unit) {}
+UnitWalk::UnitWalk(const ConvProblem& problem)
+    : columns(ceil_div(problem.q, unit_side)), lines(ceil_div(problem.p, unit_side)) {}
 
 std::vector<WgmmaPatchPlan> wgmma_patch_cuts(const ConvProblem& p) {
   std::vector<WgmmaPatchPlan> cuts;
@@ -173,25 +110,6 @@ std::vector<WgmmaPatchPlan> wgmma_patch_cuts(const ConvProblem& p) {
       if (tile.filters < 32 && (p.k > tile.filters || p.storage == DType::f32)) continue;
       if (lay_out(plan)) cuts.push_back(plan);
     }
-  if (p.c * element_bytes(p) <= 64) return cuts;
-  // Taps of a stage, and blocks on a multiprocessor; of what is estimated alike the first.
-  using Stages = std::array<std::array<int, 2>, 3>;
-  constexpr Stages turned{{{3, 1}, {1, 2}, {1, 1}}}, upright{{{3, 2}, {3, 1}, {1, 2}}};
-  for (const PatchTile& tile : patch_slices_tiles)
-    for (const int slices : slice_counts)
-      for (const auto& [stage_taps, blocks] : tile.lines == unit_side ? upright : turned) {
-        if (p.s % stage_taps != 0) continue;
-        WgmmaPatchPlan plan = cut(p, tile, 128);
-        plan.slices = slices;
-        plan.stage_taps = stage_taps;
-        plan.blocks = blocks;
-        // Whole units of what the blocks of a cluster give each other, for each.
-        if (tile.pixels() / unit_rows * (tile.filters / unit_filters) % slices != 0) continue;
-        if (slices > plan.groups || plan.tiles_m * plan.tiles_n * slices > most_blocks) continue;
-        if (tile.filters > 32 && p.k <= tile.filters / 2) continue;
-        if (blocks == 2 && tile.pixels() * tile.filters > 128 * 64) continue;
-        if (lay_out_slices(plan)) cuts.push_back(plan);
-      }
   return cuts;
 }
 
@@ -207,7 +125,6 @@ std::optional<std::string> refuse_wgmma_patch(const ConvProblem& p) {
 }
 
 double wgmma_patch_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const DeviceProfile& device) {
-  if (plan.slices > 0) return clusters_us(p, plan, device);
   const PatchTile& tile = plan.tile;
   const double rate =
       tile.efficiency / device.units *
@@ -222,8 +139,7 @@ double wgmma_patch_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const De
                         outputs / (128.0 * 128.0);
   const double narrow_us = tile.filters <= 32 && p.storage != DType::f32 ? narrow_tile_us : 0;
   const double groups_us = plan.resident ? resident_group_us * static_cast<double>(plan.groups - 1) : 0;
-  const double tile_us =
-      std::max(steps * step_us + out_us + narrow_us + groups_us, copied / multiprocessor_bytes_per_us);
+  const double tile_us = std::max(steps * step_us + out_us + narrow_us + groups_us, copied / l2_bytes_per_us);
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
   const double tiles_us = rounds * tile_us, memory_us = bytes_with_room(p) / device.bytes_per_us;
   return start_us + std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);

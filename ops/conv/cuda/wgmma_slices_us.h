@@ -23,12 +23,12 @@ struct SlicesCosts {
 
 /// What is timed.
 struct SlicesWork {
-  SlicesTileShape tile;
+  SlicesTile tile = SlicesTile::t128x128;
   int slices = 1;
-  std::int64_t tiles = 0, steps = 0;          ///< of a tile, all slices
-  double terms = 0, rows = 0, row_bytes = 0;  ///< of a step: terms of an output; rows that come to a block
-  double ragged_us = 0;                       ///< of a tile, all slices: copies of what lies partly outside
-  double flops_per_us = 0;                    ///< of the device, in full tiles of efficiency 1
+  std::int64_t tiles = 0, steps = 0;            ///< of a tile, all slices
+  double terms = 0, groups = 1, row_bytes = 0;  ///< of a step; a group's rows
+  double ragged_us = 0;                         ///< of a tile, all slices: copies of what lies partly outside
+  double flops_per_us = 0;                      ///< of the device, in full tiles of efficiency 1
 };
 
 /// As ConvProblem::bytes(), with what lies between pixels (aligned_nhwc).
