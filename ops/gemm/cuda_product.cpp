@@ -9,14 +9,15 @@
 #include "ops/core/config_text.h"
 #include "ops/core/sum_tolerance.h"
 #include "ops/gemm/gemm_cuda.h"
+#include "ops/gemm/packed_weights.h"
 
 namespace lenslet {
 namespace {
 
 using Multiply = Numerics::Multiply;
 
-// What a configuration says: "way=few_rows slices=4", "way=few_rows_mma eights=2", "way=cublas tf32=no", "way=tiled",
-// or "way=cute", with "tf32=yes" of float32, and then a CutePlan.
+// What a configuration says: "way=few_rows slices=4", with "packed=yes" of weights in 20 bits, "way=few_rows_mma
+// eights=2", "way=cublas tf32=no", "way=tiled", or "way=cute", with "tf32=yes" of float32, and then a CutePlan.
 constexpr std::string_view few_rows = "few_rows", few_rows_mma = "few_rows_mma", cublas = "cublas", tiled = "tiled",
                            cute = "cute";
 
@@ -45,6 +46,14 @@ bool meets_floats(const MatrixProblem& p, DType type, DType y_type) {
   return is_half(type) && y_type == DType::f32 && p.b_known && p.gemm_k > 0 && p.gemm_k % 4 == 0 &&
          has_few_rows(p, DType::f32);
 }
+/// Are weights of few rows worth less bytes than they lie in, where TF32 would do? Small ones come from L2, as fast.
+bool may_pack(const MatrixProblem& p, DType type) {
+  constexpr std::int64_t least_floats = 1 << 20;
+  return type == DType::f32 && p.b_known && p.batch_b.elems() == 1 && p.gemm_k % cuda::packed_lane_weights == 0 &&
+         p.b_floats() >= least_floats && p.batch.elems() == 1 && p.gemm_m <= cuda::most_few_rows && !p.trans_a;
+}
+constexpr std::string_view packed = " packed=yes";
+
 DType type_of_weights(const MatrixProblem& p, DType type, DType y_type) {
   return meets_floats(p, type, y_type) ? DType::f32 : type;
 }
@@ -80,16 +89,20 @@ class BoundProduct final : public BoundKernel {
         type_(type_of_weights(p, type, y_type)),
         prepared_(is_prepared(p, type_)),
         runs_(product_runs(p)) {
+    ConfigReader reader(config);
+    const std::string_view way = reader.word("way");
+    packed_ = config.ends_with(packed);
+    if (packed_ && (way != few_rows || !may_pack(p, type))) reader.refuse("no way for this product");
+    prepared_ = prepared_ || packed_;
     if (prepared_) {
       p_.trans_b = true;
       p_.alpha = 1;
     }
-    ConfigReader reader(config);
-    const std::string_view way = reader.word("way");
     half_ = cute_problem(p, type, y_type, Multiply::fp32, longest(runs_));
-    if (way == few_rows && has_few_rows(p, type_))
+    if (way == few_rows && (packed_ || has_few_rows(p, type_))) {
       slices_ = static_cast<int>(reader.integer("slices", 1, cuda::few_rows_warps));
-    else if (a_type_ != type_)
+      if (packed_) reader.flag("packed");
+    } else if (a_type_ != type_)
       reader.refuse("no way for this product");
     else if (way == few_rows_mma && has_few_rows_mma(p, type))
       eights_ = static_cast<int>(reader.integer("eights", 1, 2));
@@ -122,7 +135,9 @@ class BoundProduct final : public BoundKernel {
             .b_known = p_.b_known,
             .c = p_.c ? run.in<float>(MatrixOp::c) : nullptr,
             .y = run.out<float>() + products.y * p_.y_floats()};
-        if (a_type_ != type_)
+        if (packed_)
+          cuda::gemm_few_rows_packed(*run.cuda, call, run.blob, slices_);
+        else if (a_type_ != type_)
           cuda::gemm_few_rows_by_floats(*run.cuda, call, a_type_, run.inputs[MatrixOp::a].data(), slices_);
         else if (slices_ > 0)
           cuda::gemm_few_rows(*run.cuda, call, slices_, p_.gemm_k % 4 == 0);
@@ -170,6 +185,7 @@ class BoundProduct final : public BoundKernel {
   DType a_type_;
   DType type_;  ///< of B as run() sees it, and of A, but for gemm_few_rows_by_floats()
   bool prepared_;
+  bool packed_ = false;  ///< its weights, few_rows
   std::vector<ProductRun> runs_;
   int slices_ = 0;                      ///< few_rows
   int eights_ = 0;                      ///< few_rows_mma
@@ -219,6 +235,10 @@ class CudaProduct final : public MatrixKernel {
       // Of one device, whatever the one at hand, so that the order of summation belongs to the problem.
       const int slices = cuda::few_rows_slices(p.gemm_n, reference_gpu().units);
       config.add("way", few_rows).add("slices", std::int64_t{slices});
+      if (tf32 && may_pack(p, type)) {
+        config.add("packed", true);
+        candidate.tolerance = tf32_sum_tolerance(p.gemm_k);
+      }
     } else if (is_half(type) || (tf32 && !has_cublas && !p.trans_a && cute_refusal(product, target.device).empty())) {
       if (std::string why = cute_refusal(product, target.device); !why.empty()) return Offer::refuse(std::move(why));
       const cuda::CutePlan cut = cuda::plan_cute(product, target.device);
@@ -256,26 +276,42 @@ class CudaProduct final : public MatrixKernel {
     return {};
   }
 
-  DType weight_type(const Problem& node, const MatrixProblem& p) const override {
-    return type_of_weights(p, MatrixKernel::weight_type(node, p), node.outputs()[0].dtype);
+  static DType weight_type(const Problem& node, const MatrixProblem& p) {
+    return type_of_weights(p, node.inputs()[MatrixOp::a].type.dtype, node.outputs()[0].dtype);
   }
-  std::int64_t weight_elems(const MatrixProblem& p, DType type) const override {
-    return is_prepared(p, type) ? p.b_floats() : 0;
+  Weights weights(const Problem& node, const MatrixProblem& p, std::string_view config) const override {
+    if (config.ends_with(packed)) return {"tf32 in 20 bits", p.gemm_n * cuda::packed_row_bytes(p.gemm_k)};
+    const DType type = weight_type(node, p);
+    const auto bytes = static_cast<std::int64_t>(dtype_bytes(type));
+    return {to_string(type), is_prepared(p, type) ? p.b_floats() * bytes : 0};
   }
-  void write_weights(const MatrixProblem& p, DType type, const float* b, std::byte* to) const override {
-    const std::int64_t apart = p.rows_apart();
-    dispatch(type, Types<float, Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
+  void write_weights(const Problem& node, const MatrixProblem& p, std::string_view config, const float* b,
+                     std::byte* to) const override {
+    // weight(j, l) is that of column j and of the term that A has at l.
+    const auto for_each = [&](auto&& write) {
+      const std::int64_t apart = p.rows_apart();
       for (std::int64_t j = 0; j < p.gemm_n; ++j)
-        for (std::int64_t l = 0, row = 0; l < p.gemm_k; ++l, row = p.next_row(row, apart)) {
-          const double weight = p.scaled_exactly(b[p.trans_b ? j * p.gemm_k + row : row * p.gemm_n + j], j);
-          T& at = reinterpret_cast<T*>(to)[j * p.gemm_k + l];
-          if constexpr (std::is_same_v<T, Float16>)
-            at.bits = f16_from_f64(weight);
-          else if constexpr (std::is_same_v<T, BFloat16>)
-            at.bits = bf16_from_f64(weight);
-          else
-            at = static_cast<float>(weight);
-        }
+        for (std::int64_t l = 0, row = 0; l < p.gemm_k; ++l, row = p.next_row(row, apart))
+          write(j, l, p.scaled_exactly(b[p.trans_b ? j * p.gemm_k + row : row * p.gemm_n + j], j));
+    };
+    if (config.ends_with(packed)) {
+      const std::int64_t row_bytes = cuda::packed_row_bytes(p.gemm_k);
+      std::fill_n(to, p.gemm_n * row_bytes, std::byte{0});
+      for_each([&](std::int64_t j, std::int64_t l, double weight) {
+        cuda::pack_weight(to + j * row_bytes, l, static_cast<float>(weight));
+      });
+      return;
+    }
+    dispatch(weight_type(node, p), Types<float, Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
+      for_each([&](std::int64_t j, std::int64_t l, double weight) {
+        T& at = reinterpret_cast<T*>(to)[j * p.gemm_k + l];
+        if constexpr (std::is_same_v<T, Float16>)
+          at.bits = f16_from_f64(weight);
+        else if constexpr (std::is_same_v<T, BFloat16>)
+          at.bits = bf16_from_f64(weight);
+        else
+          at = static_cast<float>(weight);
+      });
     });
   }
 };

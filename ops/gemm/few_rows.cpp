@@ -63,8 +63,8 @@ class FewRows final : public MatrixKernel {
     candidate.tolerance = sum_tolerance(p.gemm_k);
     return candidate;
   }
-  std::int64_t weight_elems(const MatrixProblem&, DType) const override { return 0; }
-  void write_weights(const MatrixProblem&, DType, const float*, std::byte*) const override {}
+  Weights weights(const Problem&, const MatrixProblem&, std::string_view) const override { return {}; }
+  void write_weights(const Problem&, const MatrixProblem&, std::string_view, const float*, std::byte*) const override {}
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "base/cuda/launch.h"
 #include "ops/core/activation.cuh"
 #include "ops/gemm/gemm_cuda.h"
+#include "ops/gemm/packed_weights.h"
 
 namespace lenslet::cuda {
 
@@ -86,6 +87,30 @@ struct Lanes<__half> : One<__half> {};
 template <>
 struct Lanes<__nv_bfloat16> : One<__nv_bfloat16> {};
 
+/// Eight floats, and as many weights in 20 bits (packed_weights.h): a lane's share of a chunk. Its bytes lie in two
+/// places of the chunk; as many make this type as a lane has, so that lanes and chunks are counted like other vectors.
+struct EightFloats {
+  float4 low, high;
+};
+struct PackedEight {
+  std::uint32_t words[packed_lane_bytes / 4];
+};
+template <>
+struct Lanes<PackedEight> {
+  static constexpr int count = packed_lane_weights;
+  __device__ static float weight(const PackedEight& x, int i) {
+    const std::uint32_t word = x.words[i / 2], upper = i % 2 == 0 ? word << 16 : word & 0xFFFF0000U;
+    const std::uint32_t lower = x.words[4], moved = i < 3 ? lower << (12 - 4 * i) : lower >> (4 * i - 12);
+    return __uint_as_float(upper | (moved & 0xF000U));
+  }
+  __device__ static float fma(const EightFloats& x, const PackedEight& y, float sum) {
+    const float values[] = {x.low.x, x.low.y, x.low.z, x.low.w, x.high.x, x.high.y, x.high.z, x.high.w};
+#pragma unroll
+    for (int i = 0; i < count; ++i) sum = fmaf(values[i], weight(y, i), sum);
+    return sum;
+  }
+};
+
 /// A load that is read once and kept in no cache longer than that.
 template <typename Vector>
 __device__ inline Vector load_stream(const Vector* from) {
@@ -95,6 +120,15 @@ template <typename T>
 __device__ inline Eight<T> load_stream(const Eight<T>* from) {
   const int4 bits = __ldcs(reinterpret_cast<const int4*>(from));
   return reinterpret_cast<const Eight<T>&>(bits);
+}
+/// `from` counts lanes: that of the calling thread in its chunk.
+__device__ inline PackedEight load_stream(const PackedEight* from) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto* const chunk = reinterpret_cast<const unsigned char*>(from) - lane * packed_lane_bytes;
+  const int4 upper = __ldcs(reinterpret_cast<const int4*>(chunk) + lane);
+  const int lower = __ldcs(reinterpret_cast<const int*>(chunk + packed_chunk_weights * 2) + lane);
+  const auto word = [](int value) { return static_cast<std::uint32_t>(value); };
+  return {{word(upper.x), word(upper.y), word(upper.z), word(upper.w), word(lower)}};
 }
 
 /// `rows`: at least m. Y: the type of y. b_known: b was there before the network ran, and its first terms are read

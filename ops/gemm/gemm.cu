@@ -36,6 +36,15 @@ void launch_few_rows_of(const Context& context, const GemmCall& call, const void
          call.b_known ? 1 : 0, epilogue_of(call));
 }
 
+template <int rows>
+void launch_few_rows_packed(const Context& context, const GemmCall& call, const std::byte* b, int slices) {
+  const MatrixProblem& p = call.problem;
+  launch(context, few_rows_kernel<rows, PackedEight, unsigned char, float, EightFloats, float>,
+         dim3(static_cast<unsigned>(few_rows_blocks(p.gemm_n, slices))), dim3(32 * few_rows_warps), 0, call.a.data,
+         call.a.ld, reinterpret_cast<const unsigned char*>(b), packed_row_bytes(p.gemm_k), call.y, p.gemm_m, p.gemm_n,
+         p.gemm_k, slices, call.b_known ? 1 : 0, epilogue_of(call));
+}
+
 // ---- After cuBLAS: the epilogue in place, a thread an element.
 
 template <typename Index>
@@ -118,6 +127,15 @@ void gemm_few_rows_by_floats(const Context& context, const GemmCall& call, DType
                              : ieee ? launch_few_rows_of<8, __half>
                                     : launch_few_rows_of<8, __nv_bfloat16>;
   launch_rows(context, call, a, slices);
+}
+
+void gemm_few_rows_packed(const Context& context, const GemmCall& call, const std::byte* b, int slices) {
+  const std::int64_t m = call.problem.gemm_m;
+  const auto launch_rows = m == 1   ? launch_few_rows_packed<1>
+                           : m == 2 ? launch_few_rows_packed<2>
+                           : m <= 4 ? launch_few_rows_packed<4>
+                                    : launch_few_rows_packed<8>;
+  launch_rows(context, call, b, slices);
 }
 
 void gemm_cublas(const Context& context, const GemmCall& call, Numerics::Multiply multiply) {

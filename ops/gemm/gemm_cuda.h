@@ -1,6 +1,7 @@
 #pragma once
 // Matrix products on CUDA. Plain C++: included where there is no CUDA, too.
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/cuda/matrix_operand.h"
@@ -61,6 +62,8 @@ constexpr int few_rows_slices(std::int64_t n, int units) {
 void gemm_few_rows(const Context& context, const GemmCall& call, int slices, bool vectors);
 /// The same with vectors, of an A of 16 bits that lies at `a` (call.a says how), while B and y are float32.
 void gemm_few_rows_by_floats(const Context& context, const GemmCall& call, DType a_type, const void* a, int slices);
+/// The same with vectors, of a B that lies at `b` in packed_row_bytes() a row (packed_weights.h); k is a multiple of 8.
+void gemm_few_rows_packed(const Context& context, const GemmCall& call, const std::byte* b, int slices);
 /// The same of 16-bit types, one product without a residual; call.problem.aligned: vectors.
 void gemm_few_rows_half(const Context& context, const CuteCall& call, int slices);
 /// The same by tensor cores, of up to most_few_rows_mma rows, call.problem.aligned. A warp has 8 * `eights` (1 or 2)

@@ -159,10 +159,12 @@ class PackedProduct final : public MatrixKernel {
     candidate.tolerance = sum_tolerance(p.gemm_k);
     return candidate;
   }
-  std::int64_t weight_elems(const MatrixProblem& p, DType) const override {
-    return p.b_known ? packed_b_floats(p.gemm_k, p.gemm_n) : 0;
+  Weights weights(const Problem&, const MatrixProblem& p, std::string_view) const override {
+    const std::int64_t floats = p.b_known ? packed_b_floats(p.gemm_k, p.gemm_n) : 0;
+    return {to_string(DType::f32), floats * static_cast<std::int64_t>(sizeof(float))};
   }
-  void write_weights(const MatrixProblem& p, DType, const float* b, std::byte* to) const override {
+  void write_weights(const Problem&, const MatrixProblem& p, std::string_view, const float* b,
+                     std::byte* to) const override {
     std::vector<float> scratch(packs_copies(p) ? static_cast<std::size_t>(p.gemm_k * copied_columns(p)) : 0);
     pack_scaled(p, b, scratch.data(), reinterpret_cast<float*>(to));
   }

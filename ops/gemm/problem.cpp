@@ -59,10 +59,11 @@ Offer MatrixKernel::offer(const Problem& node, const Target& target) const {
   if (!types().contains(dtype))
     return Offer::refuse(fmt::format("product of {}; only {} is done", to_string(dtype), types().str()));
   const MatrixProblem p = matrix_problem(node);
-  const bool prepares = weight_elems(p, weight_type(node, p)) > 0;
-  if (p.channels != 0 && !prepares) return Offer::refuse("A's columns stand pixel by pixel, and B is read as it lies");
   Offer offer = plan(node, p, target);
   for (Candidate& candidate : offer.candidates) {
+    const bool prepares = weights(node, p, candidate.config).bytes > 0;
+    if (p.channels != 0 && !prepares)
+      return Offer::refuse("A's columns stand pixel by pixel, and B is read as it lies");
     candidate.inputs.assign(node.inputs().size(), formats::nchw);
     candidate.outputs = {formats::nchw};
     if (prepares) candidate.reads &= ~input_bit(MatrixOp::b);
@@ -75,28 +76,27 @@ Offer MatrixKernel::offer(const Problem& node, const Target& target) const {
   return offer;
 }
 
-std::optional<BlobSpec> MatrixKernel::blob(const Problem& node, const Candidate&) const {
+std::optional<BlobSpec> MatrixKernel::blob(const Problem& node, const Candidate& candidate) const {
   const MatrixProblem p = matrix_problem(node);
-  const DType dtype = weight_type(node, p);
-  const std::int64_t elems = p.batch_b.elems() * weight_elems(p, dtype);
-  if (elems == 0) return std::nullopt;
+  const Weights lie = weights(node, p, candidate.config);
+  const std::int64_t bytes = p.batch_b.elems() * lie.bytes;
+  if (bytes == 0) return std::nullopt;
   BlobSpec spec;
-  spec.bytes = static_cast<std::size_t>(elems) * dtype_bytes(dtype);
+  spec.bytes = static_cast<std::size_t>(bytes);
   // Alpha, the scales and the order of A's columns are no inputs, so they are in here; k, n and the batch come with the
   // constant. What gemm() reads differs with the CPU's vectors.
-  spec.key = fmt::format("{} transB={} alpha={} channels={} columns={} ", to_string(dtype), p.trans_b, p.alpha,
-                         p.channels, device() == DeviceKind::cpu ? gemm_tile_cols() : 0);
+  spec.key = fmt::format("{} transB={} alpha={} channels={} columns={} ", lie.form, p.trans_b, p.alpha, p.channels,
+                         device() == DeviceKind::cpu ? gemm_tile_cols() : 0);
   spec.key.append(reinterpret_cast<const char*>(p.scale.data()), p.scale.size() * sizeof(float));
   return spec;
 }
 
-void MatrixKernel::prepare(const Problem& node, const Candidate&, std::span<std::byte> blob) const {
+void MatrixKernel::prepare(const Problem& node, const Candidate& candidate, std::span<std::byte> blob) const {
   const MatrixProblem p = matrix_problem(node);
-  const DType dtype = weight_type(node, p);
   const float* const b = node.inputs()[MatrixOp::b].constant->values<float>().data();
-  const std::size_t bytes = static_cast<std::size_t>(weight_elems(p, dtype)) * dtype_bytes(dtype);
+  const std::int64_t bytes = weights(node, p, candidate.config).bytes;
   for (std::int64_t i = 0; i < p.batch_b.elems(); ++i)
-    write_weights(p, dtype, b + i * p.b_floats(), blob.data() + static_cast<std::size_t>(i) * bytes);
+    write_weights(node, p, candidate.config, b + i * p.b_floats(), blob.data() + i * bytes);
 }
 
 }  // namespace lenslet

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "ops/core/kernel.h"
@@ -84,14 +85,15 @@ class MatrixKernel : public Kernel {
   /// Of the candidate: configuration, workspace, tolerance, needs_cublas; an estimate where it has a better one than
   /// what bounds the product.
   virtual Offer plan(const Problem& node, const MatrixProblem& problem, const Target& target) const = 0;
-  /// What they are in the blob.
-  virtual DType weight_type(const Problem& node, const MatrixProblem&) const {
-    return node.inputs()[MatrixOp::a].type.dtype;
-  }
-  /// Elements that one matrix of B has in the blob. 0: run() reads B itself, as it does when B is not known.
-  virtual std::int64_t weight_elems(const MatrixProblem& problem, DType type) const = 0;
-  /// Writes these, scaled, in that type.
-  virtual void write_weights(const MatrixProblem& problem, DType type, const float* b, std::byte* to) const = 0;
+  /// How one matrix of B lies in a candidate's blob. No bytes: run() reads B itself, as it does when B is not known.
+  struct Weights {
+    std::string_view form = {};
+    std::int64_t bytes = 0;
+  };
+  virtual Weights weights(const Problem& node, const MatrixProblem& problem, std::string_view config) const = 0;
+  /// Writes it, scaled.
+  virtual void write_weights(const Problem& node, const MatrixProblem& problem, std::string_view config, const float* b,
+                             std::byte* to) const = 0;
 };
 
 inline MatrixProblem matrix_problem(const Problem& node) { return node.as<MatrixOp>().problem(node.inputs()); }

@@ -9,12 +9,15 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "base/cuda/session.h"
 #include "base/cuda/upload.h"
 #include "ops/core/sum_tolerance.h"
+#include "ops/gemm/packed_weights.h"
 
 namespace lenslet {
 namespace {
@@ -44,8 +47,23 @@ struct Way {
   bool tf32 = false;
 };
 
-std::vector<Way> ways(const Case& t, bool with_cublas) {
+std::vector<Way> ways(const Case& t, std::span<const float> b, bool with_cublas) {
   std::vector<Way> list{{"tiled", cuda::gemm_tiled}};
+  if (t.batch == 1 && t.m <= cuda::most_few_rows && t.trans_b && !t.trans_a && t.k % cuda::packed_lane_weights == 0 &&
+      t.shift % 4 == 0) {
+    const std::int64_t row_bytes = cuda::packed_row_bytes(t.k);
+    std::vector<std::byte> host(static_cast<std::size_t>(t.n * row_bytes));
+    for (std::int64_t j = 0; j < t.n; ++j)
+      for (std::int64_t l = 0; l < t.k; ++l)
+        cuda::pack_weight(host.data() + j * row_bytes, l, b[static_cast<std::size_t>(j * t.k + l)]);
+    const auto lies = std::make_shared<cuda::DeviceBuffer<std::byte>>(cuda::upload(host));
+    for (const int slices : {1, 2, 4, 8})
+      list.push_back({fmt::format("few_rows in {}, packed", slices),
+                      [=](const cuda::Context& context, const cuda::GemmCall& call) {
+                        cuda::gemm_few_rows_packed(context, call, lies->data(), slices);
+                      },
+                      true});
+  }
   for (const int slices : {1, 2, 4, 8})
     for (const bool vectors : {false, true})
       if (t.batch == 1 && t.m <= cuda::most_few_rows && t.trans_b && !t.trans_a &&
@@ -110,7 +128,7 @@ void check(const cuda::Context& context, const Case& t) {
   const double products = double{t.alpha} * double{t.alpha} * static_cast<double>(t.k) / 9;
   const double added = call.c != nullptr ? double{t.beta} * double{t.beta} / 3 : 0;
 
-  for (const Way& way : ways(t, context.cublas != nullptr)) {
+  for (const Way& way : ways(t, b, context.cublas != nullptr)) {
     CUDA_CHECK(cudaMemset(device_y.data(), 0x7f, device_y.bytes()));
     CUDA_CHECK(cudaDeviceSynchronize());  // the session's stream does not wait for the one that fills
     way.multiply(context, call);
@@ -138,6 +156,8 @@ std::vector<Case> cases() {
   }
   list.push_back({.m = 1, .n = 4096, .k = 1028, .row_of_c = true});  // warps share the sum less than 8 ways
   list.push_back({.m = 2, .n = 9000, .k = 100});
+  list.push_back({.m = 1, .n = 70, .k = 2504, .row_of_c = true});  // of packed weights a last chunk with room
+  list.push_back({.m = 7, .n = 33, .k = 8});
   list.push_back({.m = 65, .n = 67, .k = 130, .trans_b = false, .row_of_c = true, .activation = relu});
   list.push_back({.m = 64, .n = 64, .k = 16, .trans_a = true, .trans_b = false});
   list.push_back({.m = 130, .n = 5, .k = 17, .trans_a = true, .full_c = true, .beta = 0.25F});

@@ -4,11 +4,15 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
 #include <optional>
 
 #include "ops/core/choose.h"
 #include "ops/core/kernel.h"
 #include "ops/core/sum_tolerance.h"
+#include "ops/gemm/packed_weights.h"
 #include "oracle/oracle.h"
 #include "tests/ops/op_harness.h"
 
@@ -318,12 +322,59 @@ TEST_CASE("gemm/cuda_ways") {
   CHECK(other.tolerance ==
         (other.config.starts_with("way=cute tf32=yes") ? tf32_sum_tolerance(64) : sum_tolerance(64)));
   CHECK(offered(*pose("Gemm", trans_b, {{1, 64}, {50, 64}}), with, tf32).tolerance == sum_tolerance(64));
+  // Of few rows, many known weights come packed where TF32 was asked for.
+  const auto packs = [&](std::int64_t m, std::int64_t n, std::int64_t k, bool known, const Numerics& numerics) {
+    std::vector<Tensor> constants;
+    if (known) constants = {Tensor(), Tensor(DType::f32, {n, k})};
+    const auto problem = pose("Gemm", trans_b, {{m, k}, {n, k}}, constants);
+    const Candidate candidate = offered(*problem, with, numerics);
+    const bool does = candidate.config.ends_with("packed=yes");
+    if (does) {
+      CHECK(candidate.tolerance == tf32_sum_tolerance(k));
+      CHECK(kernel(*problem, DeviceKind::cuda).blob(*problem, candidate)->bytes ==
+            static_cast<std::size_t>(n * ((k + 255) / 256 * 640)));
+      CHECK((candidate.reads & input_bit(1)) == no_inputs);
+    }
+    return does;
+  };
+  CHECK(packs(1, 1000, 2048, true, tf32));
+  CHECK(packs(8, 1000, 2056, true, tf32));
+  CHECK_FALSE(packs(9, 1000, 2048, true, tf32));
+  CHECK_FALSE(packs(1, 1000, 2044, true, tf32));
+  CHECK_FALSE(packs(1, 1000, 1024, true, tf32));
+  CHECK_FALSE(packs(1, 1000, 2048, false, tf32));
+  CHECK_FALSE(packs(1, 1000, 2048, true, {}));
   // A configuration out of a file.
   for (const char* config : {"", "way=fast", "way=tiled slices=2", "way=few_rows slices=1", "way=cublas"}) {
     Candidate candidate = offered(*large, with);
     candidate.config = config;
     CHECK_THROWS_AS(kernel(*large, DeviceKind::cuda).bind({*large, candidate, with}), Error);
   }
+}
+
+TEST_CASE("gemm/packed_weights_are_rounded_to_20_bits") {
+  const std::int64_t k = 2504;  // ten chunks, the last one with room
+  const std::int64_t bytes = cuda::packed_row_bytes(k);
+  CHECK(bytes == 10 * 640);
+  const Tensor weights = random_f32({k}, 5);
+  std::vector<std::byte> row(static_cast<std::size_t>(bytes));
+  for (std::int64_t l = 0; l < k; ++l)
+    cuda::pack_weight(row.data(), l, weights.values<float>()[static_cast<std::size_t>(l)]);
+  const auto byte = [&](std::int64_t at) { return std::to_integer<std::uint32_t>(row[static_cast<std::size_t>(at)]); };
+  for (std::int64_t l = 0; l < k; ++l) {
+    // As the kernel finds it: the upper half, then four bits of the lane's word.
+    const std::int64_t chunk = l / 256 * 640, at = l % 256;
+    const std::uint32_t lower = byte(chunk + 512 + at / 8 * 4 + at % 8 / 2) >> (at % 2 * 4) & 0xF;
+    const std::uint32_t bits = byte(chunk + at * 2 + 1) << 24 | byte(chunk + at * 2) << 16 | lower << 12;
+    const float exact = weights.values<float>()[static_cast<std::size_t>(l)];
+    CHECK(std::abs(double{std::bit_cast<float>(bits)} - double{exact}) <= std::abs(double{exact}) * 0x1p-12);
+  }
+  // Ties to even; what is no number, and what would be none.
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  CHECK(cuda::packed_bits(std::bit_cast<float>(0x3F800800U)) == 0x3F800U);
+  CHECK(cuda::packed_bits(std::bit_cast<float>(0x3F801800U)) == 0x3F802U);
+  CHECK(cuda::packed_bits(-inf) == 0xFF800U);
+  CHECK(cuda::packed_bits(std::bit_cast<float>(0x7F800001U)) == 0x7FC00U);
 }
 
 TEST_CASE("gemm/cuda_reads_weights_that_lie_as_needed") {
