@@ -1,0 +1,68 @@
+#pragma once
+// How separable shares a problem out over warps, blocks and clusters, and what it estimates. Plain C++.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/device_profile.h"
+#include "ops/conv/separable.h"
+
+namespace lenslet::cuda {
+
+/// Channels that a warp takes at a time, and filters that are numbered together.
+inline constexpr int separable_chunk = 32, separable_set = 32;
+/// Floats of a pair of channels: two biases and nine pairs of taps.
+inline constexpr int separable_taps = 20;
+
+/// Items are columns of `rows` outputs, one above the other; a warp has eight of them and 8 * tiles filters.
+struct SeparableCut {
+  int rows = 2;           ///< 2, or 4
+  int tiles = 4;          ///< of eight filters; the others are other blocks' (gridDim.y)
+  int pixel_warps = 4;    ///< of a block, each with items of its own
+  int channel_warps = 1;  ///< of a block, for each of those: they share out its channels, and their sums are added
+  int slices = 1;         ///< blocks of a cluster, which share the channels out as well
+  int clusters = 1;       ///< of a group of filters; each goes on to other items
+
+  std::string str() const;
+  int warps() const { return pixel_warps * channel_warps; }
+  bool adds() const { return channel_warps * slices > 1; }
+
+  friend bool operator==(const SeparableCut&, const SeparableCut&) = default;
+};
+
+/// A problem as cuts see it.
+struct SeparableSizes {
+  explicit SeparableSizes(const SeparableProblem& problem);
+  std::int64_t items(const SeparableCut& cut) const;
+  /// What the clusters share out: as many items as a block has at a time.
+  std::int64_t turns(const SeparableCut& cut) const;
+  /// Of filters.
+  std::int64_t groups(const SeparableCut& cut) const;
+  std::int64_t block_chunks(const SeparableCut& cut) const;
+  std::int64_t warp_chunks(const SeparableCut& cut) const;
+  std::size_t shared_bytes(const SeparableCut& cut) const;
+
+  std::int64_t n, p, q, c, k, chunks;
+};
+
+/// Outputs of a thread and tiles of filters that there are kernels of.
+bool separable_has(int rows, int tiles, std::int64_t stride);
+/// Warps of a block that such a kernel can have, and blocks of so many that a multiprocessor holds at least: with them
+/// the compiler has 168 registers a thread, or 255 where that would not do.
+constexpr int separable_most_warps(int rows, int tiles) { return rows == 4 ? 4 : tiles <= 12 ? 6 : 8; }
+constexpr int separable_bound_blocks(int rows, int tiles) { return rows == 4 || tiles <= 12 ? 2 : 1; }
+/// Blocks of a multiprocessor.
+int separable_resident(const SeparableCut& cut, std::size_t shared_bytes, const DeviceProfile& device);
+
+/// Those worth looking at, with the clusters that the device holds at once.
+std::vector<SeparableCut> separable_cuts(const SeparableProblem& problem, const DeviceProfile& device);
+/// In us, launch included.
+double estimate_separable_us(const SeparableProblem& problem, const SeparableCut& cut, const DeviceProfile& device);
+/// The one of the least estimate.
+SeparableCut plan_separable(const SeparableProblem& problem, const DeviceProfile& device);
+/// What str() wrote. Error(invalid_argument) where there is no such kernel.
+SeparableCut read_separable_cut(const SeparableProblem& problem, std::string_view config);
+
+}  // namespace lenslet::cuda

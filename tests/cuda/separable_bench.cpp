@@ -1,0 +1,190 @@
+// lenslet-bench-separable [BATCH ...]: MobileNetV2's depthwise convolutions with the 1x1 convolutions behind them,
+// fp16, as CSV: by the two kernels that the rule chooses, and by separable in all of its cuts that the estimate does
+// not call hopeless. What the constants in ops/conv/cuda/separable_plan.cpp are fitted to. Each row is a CUDA graph of
+// many runs on the same memory; one that starts with * is what the planner takes. floor_us: the bytes at 4.3 TB/s.
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "base/aligned_format.h"
+#include "base/cuda/session.h"
+#include "base/cuda/upload.h"
+#include "ops/conv/cuda/separable_plan.h"
+#include "ops/core/choose.h"
+#include "tests/cuda/cut_timer.h"
+
+namespace lenslet {
+namespace {
+
+using namespace bench;
+using namespace cuda;
+
+struct Row {
+  std::int64_t c, size, stride, k;
+  bool residual = false;
+};
+constexpr Row rows[] = {
+    {32, 112, 1, 16},       {96, 112, 2, 24},  {144, 56, 1, 24, true}, {144, 56, 2, 32},
+    {192, 28, 1, 32, true}, {192, 28, 2, 64},  {384, 14, 1, 64, true}, {384, 14, 1, 96},
+    {576, 14, 1, 96, true}, {576, 14, 2, 160}, {960, 7, 1, 160, true}, {960, 7, 1, 320},
+    {64, 112, 2, 128},      {128, 56, 1, 128}, {256, 28, 1, 256},      {512, 14, 1, 512},
+};
+
+SeparableProblem problem_of(const Row& row, std::int64_t n) {
+  ConvGeometry geometry;
+  geometry.stride = {row.stride, row.stride};
+  geometry.pads.fill(1);
+  geometry.groups = row.c;
+  SeparableProblem problem;
+  ConvProblem &d = problem.depthwise, &p = problem.pointwise;
+  d = resolve_conv({n, row.c, row.size, row.size}, {row.c, 1, 3, 3}, geometry);
+  d.activation = {Activation::Kind::clip, 0, 6};
+  p = resolve_conv({n, row.c, d.p, d.q}, {row.k, row.c, 1, 1}, {});
+  p.residual = row.residual;
+  for (ConvProblem* half : {&d, &p}) half->bias = true, half->storage = half->x_storage = DType::f16;
+  return problem;
+}
+
+/// A kernel with what its runs take.
+struct Prepared {
+  Prepared(const Kernel& kernel, const Problem& problem, const Candidate& candidate, const DeviceProfile& device)
+      : bound(kernel.bind({problem, candidate, device})), workspace(bound->workspace_bytes() + 256) {
+    std::vector<std::byte> host(kernel.blob(problem, candidate).value().bytes);
+    kernel.prepare(problem, candidate, host);
+    blob = upload(host);
+  }
+  std::unique_ptr<const BoundKernel> bound;
+  DeviceBuffer<std::byte> blob, workspace;
+
+  KernelRun run(std::span<const Tensor> inputs, std::span<Tensor> outputs) const {
+    return {.inputs = inputs,
+            .outputs = outputs,
+            .workspace = {const_cast<std::byte*>(workspace.data()), bound->workspace_bytes()},
+            .blob = blob.data()};
+  }
+};
+
+/// Of both, one after the other.
+class Both final : public BoundKernel {
+ public:
+  Both(const BoundKernel& first, KernelRun of_first, const BoundKernel& second, KernelRun of_second)
+      : first_(first), second_(second), of_first_(of_first), of_second_(of_second) {}
+  void run(const KernelRun& run) const override {
+    KernelRun of_first = of_first_, of_second = of_second_;
+    of_first.cuda = of_second.cuda = run.cuda;
+    first_.run(of_first);
+    second_.run(of_second);
+  }
+
+ private:
+  const BoundKernel &first_, &second_;
+  KernelRun of_first_, of_second_;
+};
+
+DeviceBuffer<Float16> drawn_halves(std::int64_t count) {
+  std::vector<Float16> values(static_cast<std::size_t>(count));
+  const Tensor tensor = drawn({count});
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = narrowed<Float16>(tensor.values<float>()[i]);
+  return upload(values);
+}
+
+void measure(const Session& session, const SeparableProblem& problem) {
+  const ConvProblem &d = problem.depthwise, &p = problem.pointwise;
+  const DeviceProfile device = device_profile(0);
+  const Target target{.device = device, .numerics = parse_numerics("fp16")};
+  const Tensor depthwise_filter = drawn({d.c, 1, 3, 3}), depthwise_bias = drawn({d.c}),
+               filter = drawn({p.k, p.c, 1, 1});
+  const Kernel& kernel = *find_kernel("SeparableConv", DeviceKind::cuda, "separable");
+  const auto posed = pose(problem, depthwise_filter, depthwise_bias, filter);
+  const Offer offer = kernel.offer(*posed, target);
+  if (!offer.refusal.empty()) throw Error(ErrorKind::internal, offer.refusal);
+  Candidate candidate = offer.candidates.at(0);
+
+  const std::int64_t y_elements = p.n * p.k * p.p * p.q;
+  DeviceBuffer<Float16> x = drawn_halves(d.n * d.c * d.h * d.w), residual = drawn_halves(y_elements);
+  DeviceBuffer<Float16> between(static_cast<std::size_t>(p.n * p.c * p.p * p.q));
+  DeviceBuffer<Float16> y(static_cast<std::size_t>(y_elements)), y_of_both(static_cast<std::size_t>(y_elements));
+  DeviceBuffer<float> bias = upload(drawn({p.k}).values<float>());
+  DeviceBuffer<float> first_bias = upload(depthwise_bias.values<float>());
+  const auto view = [](const Shape& shape, DeviceBuffer<Float16>& at) {
+    return Tensor::view(DType::f16, shape, at.data(), formats::nhwc);
+  };
+  const Tensor x_view = view({d.n, d.c, d.h, d.w}, x), between_view = view({p.n, p.c, p.p, p.q}, between);
+  const Tensor residual_view = p.residual ? view({p.n, p.k, p.p, p.q}, residual) : Tensor();
+  const Tensor bias_view = Tensor::view(DType::f32, {p.k}, bias.data());
+  Tensor y_view[] = {view({p.n, p.k, p.p, p.q}, y)}, both_view[] = {view({p.n, p.k, p.p, p.q}, y_of_both)};
+
+  // The two.
+  const auto posed_first = pose(d, depthwise_filter), posed_second = pose(p, filter);
+  const Choice first = choose_kernel(*posed_first, target, d.str()),
+               second = choose_kernel(*posed_second, target, p.str());
+  const Prepared of_first(*first.kernel, *posed_first, first.candidate, device);
+  const Prepared of_second(*second.kernel, *posed_second, second.candidate, device);
+  const Tensor first_in[] = {x_view, Tensor(), Tensor::view(DType::f32, {d.c}, first_bias.data())};
+  Tensor first_out[] = {between_view};
+  const Tensor second_in[] = {between_view, Tensor(), bias_view, residual_view};
+  const Both both(*of_first.bound, of_first.run(first_in, first_out), *of_second.bound,
+                  of_second.run(second_in, both_view));
+  const double floor = problem.bytes() / 4.3e6;
+  fmt::print("{} and {},\"{}\",\"{}; {}\",{:.2f},{:.2f},{:.2f},\n", first.kernel->name(), second.kernel->name(),
+             problem.str(), first.candidate.config, second.candidate.config, measure_us(session, both, KernelRun{}),
+             first.candidate.estimated_us + second.candidate.estimated_us, floor);
+
+  const auto on_host = [&](const DeviceBuffer<Float16>& from) {
+    std::vector<Float16> host(static_cast<std::size_t>(y_elements));
+    CUDA_CHECK(cudaMemcpy(host.data(), from.data(), host.size() * 2, cudaMemcpyDeviceToHost));
+    return host;
+  };
+  const std::vector<Float16> wanted = on_host(y_of_both);
+  const SeparableCut planned = plan_separable(problem, device);
+  const double planned_us = estimate_separable_us(problem, planned, device);
+  const char* const hopeless = std::getenv("LENSLET_BENCH_HOPELESS");
+  for (const SeparableCut& cut : separable_cuts(problem, device)) {
+    const double estimated_us = estimate_separable_us(problem, cut, device);
+    if (estimated_us > (hopeless == nullptr ? 1.6 : std::atof(hopeless)) * planned_us) continue;
+    candidate.config = cut.str();
+    const Prepared prepared(kernel, *posed, candidate, device);
+    const Tensor inputs[] = {x_view, Tensor(), Tensor(), Tensor(), bias_view, residual_view};
+    CUDA_CHECK(cudaMemset(y.data(), 0xff, static_cast<std::size_t>(y_elements) * 2));
+    const double us = measure_us(session, *prepared.bound, prepared.run(inputs, y_view));
+    const std::vector<Float16> got = on_host(y);
+    double error = 0, square = 0;
+    for (std::size_t i = 0; i < got.size(); i += 1 + got.size() / 100000) {
+      const double a = static_cast<double>(widened(got[i])), b = static_cast<double>(widened(wanted[i]));
+      error = std::isnan(a) ? INFINITY : std::max(error, std::abs(a - b));
+      square = std::max(square, std::abs(b));
+    }
+    fmt::print("{}separable,\"{}\",{},{:.2f},{:.2f},{:.2f},{:.1e}\n", cut == planned ? "*" : "", problem.str(),
+               cut.str(), us, estimated_us, floor, error / square);
+    std::fflush(stdout);
+  }
+}
+
+int main(std::vector<std::int64_t> batches) {
+  const Session session(0);
+  if (batches.empty()) batches = {1, 8, 64};
+  fmt::print("algorithm,problem,config,us,estimated_us,floor_us,difference\n");
+  for (const std::int64_t n : batches)
+    for (const Row& row : rows) measure(session, problem_of(row, n));
+  return 0;
+}
+
+}  // namespace
+}  // namespace lenslet
+
+int main(int argc, char** argv) {
+  try {
+    std::vector<std::int64_t> batches;
+    for (int i = 1; i < argc; ++i) batches.push_back(std::atoll(argv[i]));
+    return lenslet::main(batches);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "lenslet-bench-separable: %s\n", error.what());
+    return 1;
+  }
+}
