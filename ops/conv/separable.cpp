@@ -63,7 +63,8 @@ SeparableProblem SeparableConvOp::problem(std::span<const InputInfo> inputs) con
   for (const std::size_t i : {input, depthwise_filter, filter})
     if (!at(i).present) throw Error(ErrorKind::invalid_model, "separable convolution: input or filter is left out");
   const InputInfo first[] = {at(input), at(depthwise_filter), at(depthwise_bias)};
-  SeparableProblem problem{.depthwise = depthwise_->problem(first)};
+  SeparableProblem problem;
+  problem.depthwise = depthwise_->problem(first);
   const ConvProblem &d = problem.depthwise, &p = problem.pointwise;
   const InputInfo between{.present = true, .type = {d.storage, {d.n, d.k, d.p, d.q}}};
   const InputInfo second[] = {between, at(filter), at(bias), at(residual)};

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/aligned_format.h"
+#include "base/convert.h"
 #include "base/cuda/session.h"
 #include "base/cuda/upload.h"
 #include "ops/conv/cuda/separable_plan.h"
@@ -87,11 +88,14 @@ class Both final : public BoundKernel {
   KernelRun of_first_, of_second_;
 };
 
+/// Drawn values, again and again.
 DeviceBuffer<Float16> drawn_halves(std::int64_t count) {
-  std::vector<Float16> values(static_cast<std::size_t>(count));
-  const Tensor tensor = drawn({count});
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = narrowed<Float16>(tensor.values<float>()[i]);
-  return upload(values);
+  static const Tensor tensor = drawn({1000003});
+  const std::span<const float> values = tensor.values<float>();
+  std::vector<Float16> halves(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < halves.size(); ++i)
+    halves[i] = i < values.size() ? narrowed<Float16>(values[i]) : halves[i - values.size()];
+  return upload(halves);
 }
 
 void measure(const Session& session, const SeparableProblem& problem) {
@@ -137,7 +141,7 @@ void measure(const Session& session, const SeparableProblem& problem) {
              first.candidate.estimated_us + second.candidate.estimated_us, floor);
 
   const auto on_host = [&](const DeviceBuffer<Float16>& from) {
-    std::vector<Float16> host(static_cast<std::size_t>(y_elements));
+    std::vector<Float16> host(static_cast<std::size_t>(std::min<std::int64_t>(y_elements, 1 << 21)));
     CUDA_CHECK(cudaMemcpy(host.data(), from.data(), host.size() * 2, cudaMemcpyDeviceToHost));
     return host;
   };
