@@ -1,15 +1,23 @@
 // separable: a depthwise convolution of 3x3 and the 1x1 convolution behind it in one kernel, NHWC of 16 bits, for
-// SeparableConv. What the first computes never leaves the registers: a lane sums in float, for rows l / 4 and l / 4 + 8
-// of an operand a (pixels), the channels 8t ... 8t + 7 of a chunk of 32, t = l % 4, activates and rounds them, and has
-// what two instructions of 16 terms want, because the filters of the second are numbered for that, as thin_mma's are.
+// SeparableConv. What the first computes never leaves the registers.
+//
+// Both halves go by mma.sync. Lane l loads, for the pixels of rows l / 4 and l / 4 + 8 of operands a, the channels
+// 8t ... 8t + 7 of a chunk of 32, t = l % 4: four words of two. Word j of a tap's pixel is, as it was loaded, a part of
+// an operand a of eight channels, the j-th two of each t; an operand b that has this tap's weights on its diagonal
+// multiplies each channel by its own, and an instruction of 16 terms has room for two taps. Seven of eight products are
+// of zeros: still two instructions of 8 cycles do what 32 of fma and conversion would. The sums stand where the operand
+// a of the 1x1 convolution wants its terms: they are activated, rounded, and multiplied by filters numbered for that,
+// as thin_mma's are. An infinity makes NaN of the channels beside it, too.
 //
 // The outputs of a lane stand one above the other, so that rows of inputs serve several. A block's filters and taps go
 // to shared memory before the kernel ahead has ended. Where pixels are few, the warps of a block and the blocks of a
 // cluster share the channels out; their sums are added in a fixed order.
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/aligned_format.h"
 #include "base/cuda/fast_divider.h"
@@ -27,11 +35,13 @@
 namespace lenslet::cuda {
 namespace {
 
-constexpr int size = 3, chunk_pairs = separable_chunk / 2;
-constexpr int taps_float4 = chunk_pairs * separable_taps / 4;  // of a chunk
+constexpr int size = 3, taps_of_size = size * size;
+/// Of a chunk and of one of its words, in 16 bytes.
+constexpr int word_taps = 8 * separable_taps / 4, chunk_taps = 4 * word_taps + separable_chunk / 4;
 
-/// filters [groups][chunks][2 of terms][tiles / 2][lanes] of uint4: two tiles' parts of an operand b. taps
-/// [chunks][4][t][separable_taps]: of channels 8t + 2j and the next, j the second index.
+/// filters [groups][chunks][2 of terms][tiles / 2][lanes] of uint4: two tiles' parts of an operand b. taps, of each
+/// chunk, [4 words][8 channels][separable_taps] of 32 bits: a tap's weight in the half that it has in an operand b;
+/// then the biases, [4 words][8 channels] of float.
 struct SeparableCall {
   int height, width, c, x_pixel;  ///< pixels: elements from one to the next
   int p, q, k, y_pixel, k_room;   ///< k_room: of the residual
@@ -43,7 +53,7 @@ struct SeparableCall {
   const float* bias = nullptr;
   void* y = nullptr;
   const uint4* filters = nullptr;
-  const float4* taps = nullptr;
+  const uint4* taps = nullptr;
 };
 
 /// Where an item lies.
@@ -60,16 +70,33 @@ struct Item {
   }
 };
 
-/// 4 * 4 bytes where `inside`, else what was there stays.
-__device__ inline void load_if(std::uint32_t (&to)[4], const void* from, unsigned inside) {
+/// 16 bytes at `from` + row * row_bytes + column * pixel_bytes where bit `bit` of `inside` is set, else zeros.
+/// Addresses and predicates are made here, by hand: outside, the compiler keeps all of them in registers.
+template <int row, int column, int bit>
+__device__ inline void load_if(std::uint32_t (&to)[4], const void* from, int row_bytes, int pixel_bytes,
+                               unsigned inside) {
   asm volatile(
       "{\n"
       "  .reg .pred inside;\n"
-      "  setp.ne.u32 inside, %5, 0;\n"
-      "  @inside ld.global.v4.b32 {%0, %1, %2, %3}, [%4];\n"
+      "  .reg .b32 masked;\n"
+      "  .reg .s64 at;\n"
+      "  and.b32 masked, %7, %10;\n"
+      "  setp.ne.u32 inside, masked, 0;\n"
+      "  mad.wide.s32 at, %5, %8, %4;\n"
+      "  mad.wide.s32 at, %6, %9, at;\n"
+      "  mov.b32 %0, 0;\n"
+      "  mov.b32 %1, 0;\n"
+      "  mov.b32 %2, 0;\n"
+      "  mov.b32 %3, 0;\n"
+      "  @inside ld.global.v4.b32 {%0, %1, %2, %3}, [at];\n"
       "}"
-      : "+r"(to[0]), "+r"(to[1]), "+r"(to[2]), "+r"(to[3])
-      : "l"(from), "r"(inside));
+      : "=&r"(to[0]), "=&r"(to[1]), "=&r"(to[2]), "=&r"(to[3])
+      : "l"(from), "r"(row_bytes), "r"(pixel_bytes), "r"(inside), "n"(row), "n"(column), "n"(1 << bit));
+}
+template <int rows, int... i>
+__device__ inline void load_window(std::uint32_t (&window)[rows][size][4], const void* from, int row_bytes,
+                                   int pixel_bytes, unsigned inside, std::integer_sequence<int, i...>) {
+  (load_if<i / size, i % size, i>(window[i / size][i % size], from, row_bytes, pixel_bytes, inside), ...);
 }
 
 /// The sums of four tiles for two rows of outputs, of which the lane has the filters 8t ... 8t + 7 of set `set`.
@@ -101,8 +128,17 @@ __device__ inline void finish(const SeparableCall& call, const PairClamp<T>& cla
     }
   }
   if (!call.activation.is_clamp()) {
-    call.activation.apply_for_halves(v[0]);
-    call.activation.apply_for_halves(v[1]);
+    // The others' code is long: once for both.
+#pragma unroll 1
+    for (int turn = 0; turn < 2; ++turn) {
+      call.activation.apply_for_halves(v[0]);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        const float done = v[0][j];
+        v[0][j] = v[1][j];
+        v[1][j] = done;
+      }
+    }
   }
   T* const y = static_cast<T*>(call.y) + pixel * call.y_pixel + filter;
 #pragma unroll
@@ -133,16 +169,23 @@ __global__ void __launch_bounds__(32 * separable_most_warps(rows, tiles), separa
   // The block's filters and taps.
   constexpr int chunk_filters = 2 * tiles / 2 * 32;  // uint4
   uint4* const filters = shared;
-  float4* const taps = reinterpret_cast<float4*>(shared + call.block_chunks * chunk_filters);
-  float4* const partial = taps + call.block_chunks * taps_float4;
+  uint4* const taps = shared + call.block_chunks * chunk_filters;
+  uint4* const zeros = taps + call.block_chunks * chunk_taps;
+  float4* const partial = reinterpret_cast<float4*>(zeros + 4 * word_taps);
   {
     const uint4* const from = call.filters + (std::int64_t{group} * call.chunks + first_chunk) * chunk_filters;
     for (int i = static_cast<int>(threadIdx.x); i < chunks * chunk_filters; i += static_cast<int>(blockDim.x))
       copy_async_16(filters + i, from + i, true);
-    const float4* const taps_from = call.taps + first_chunk * taps_float4;
-    for (int i = static_cast<int>(threadIdx.x); i < chunks * taps_float4; i += static_cast<int>(blockDim.x))
+    const uint4* const taps_from = call.taps + first_chunk * chunk_taps;
+    for (int i = static_cast<int>(threadIdx.x); i < chunks * chunk_taps; i += static_cast<int>(blockDim.x))
       copy_async_16(taps + i, taps_from + i, true);
+    for (int i = static_cast<int>(threadIdx.x); i < 4 * word_taps; i += static_cast<int>(blockDim.x))
+      zeros[i] = uint4{0, 0, 0, 0};
   }
+  // Lanes off the diagonal of an operand b have zeros.
+  const bool diagonal = lane / 8 == t;
+  const uint4* const lane_taps = diagonal ? taps + lane / 4 * (separable_taps / 4) : zeros;
+  const int lane_step = diagonal ? chunk_taps : 0;
   wait_for_previous();
   let_next_start();
 
@@ -155,10 +198,6 @@ __global__ void __launch_bounds__(32 * separable_most_warps(rows, tiles), separa
   std::uint32_t window[inputs][size][4];
   const T* x = nullptr;
   unsigned inside = 0;  // a bit for each of the window's pixels
-  const auto nothing = [&] {
-#pragma unroll
-    for (int i = 0; i < inputs * size * 4; ++i) window[i / 4 / size][i / 4 % size][i % 4] = 0;
-  };
   const auto go_to = [&](int turn) {
     const Item item = Item::at<rows>(call, (turn * call.pixel_warps + pixel_warp) * 8 + lane / 4);
     const int top = item.p * stride - call.pad_top, left = item.q * stride - call.pad_left;
@@ -170,15 +209,12 @@ __global__ void __launch_bounds__(32 * separable_most_warps(rows, tiles), separa
       if (item.exists && static_cast<unsigned>(top + i / size) < static_cast<unsigned>(call.height) &&
           static_cast<unsigned>(left + i % size) < static_cast<unsigned>(call.width))
         inside |= 1U << i;
-    nothing();
   };
-  const int row_step = call.width * call.x_pixel;
+  const int pixel_bytes = call.x_pixel * static_cast<int>(sizeof(T)), row_bytes = call.width * pixel_bytes;
   const auto load = [&](int chunk) {
-    if ((first_chunk + chunk) * separable_chunk + 8 * t >= call.c) return nothing();
-    const T* const from = x + chunk * separable_chunk;
-#pragma unroll
-    for (int i = 0; i < inputs * size; ++i)
-      load_if(window[i / size][i % size], from + (i / size * row_step + i % size * call.x_pixel), inside & 1U << i);
+    const bool channels = (first_chunk + chunk) * separable_chunk + 8 * t < call.c;
+    load_window(window, x + chunk * separable_chunk, row_bytes, pixel_bytes, channels ? inside : 0,
+                std::make_integer_sequence<int, inputs * size>());
   };
 
   int turn = static_cast<int>(blockIdx.x) / call.slices;
@@ -190,53 +226,49 @@ __global__ void __launch_bounds__(32 * separable_most_warps(rows, tiles), separa
   for (; turn < call.turns; turn += clusters) {
     float sums[operands][tiles][4] = {};
     for (int chunk = begin; chunk < end; ++chunk) {
-      if (const int channel = (first_chunk + chunk) * separable_chunk + 8 * t; channel < call.c && channel + 8 > call.c)
-      // What lies in the room is anything, and zeros in filters do not make zeros of it.
+      if (call.c % 8 != 0 && first_chunk + chunk == call.chunks - 1) {
+        // What lies in the room is anything, and zeros in filters do not make zeros of it.
+        const int channel = (call.chunks - 1) * separable_chunk + 8 * t;
 #pragma unroll
         for (int i = 0; i < inputs * size * 4; ++i) {
           const int at = channel + i % 4 * 2;
           window[i / 4 / size][i / 4 % size][i % 4] &= at + 1 < call.c ? 0xffffffffU : at < call.c ? 0xffffU : 0;
         }
+      }
 #pragma unroll
       for (int step = 0; step < 2; ++step) {
         std::uint32_t a[rows][2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int j = step * 2 + half;
-          float tap[separable_taps];
-          const float4* const from = taps + chunk * taps_float4 + (j * 4 + t) * (separable_taps / 4);
+          std::uint32_t tap[separable_taps];
 #pragma unroll
           for (int i = 0; i < separable_taps / 4; ++i) {
-            const float4 four = from[i];
+            const uint4 four = lane_taps[chunk * lane_step + j * word_taps + i];
             tap[4 * i] = four.x, tap[4 * i + 1] = four.y, tap[4 * i + 2] = four.z, tap[4 * i + 3] = four.w;
           }
-          float v[rows * 2];
+          const float2 bias = reinterpret_cast<const float2*>(taps + chunk * chunk_taps + 4 * word_taps)[j * 4 + t];
 #pragma unroll
-          for (int i = 0; i < rows * 2; ++i) v[i] = tap[i % 2];
+          for (int m = 0; m < operands; ++m) {
+            float v[4] = {bias.x, bias.y, bias.x, bias.y};
 #pragma unroll
-          for (int row = 0; row < inputs; ++row)
-#pragma unroll
-            for (int s = 0; s < size; ++s) {
-              const float2 value = widened_pair<T>(window[row][s][j]);
-#pragma unroll
-              for (int p = 0; p < rows; ++p) {
-                const int r = row - p * stride;
-                if (r < 0 || r >= size) continue;
-                v[2 * p] = fmaf(value.x, tap[2 + 2 * (r * size + s)], v[2 * p]);
-                v[2 * p + 1] = fmaf(value.y, tap[3 + 2 * (r * size + s)], v[2 * p + 1]);
-              }
+            for (int i = 0; i < taps_of_size; i += 2) {
+              const auto at = [&](int p, int of) -> std::uint32_t {
+                const int known = min(i + of, taps_of_size - 1);  // there is no tenth: its weight is zero
+                return window[(2 * m + p) * stride + known / size][known % size][j];
+              };
+              const std::uint32_t pixels[4] = {at(0, 0), at(1, 0), at(0, 1), at(1, 1)};
+              multiply_add<T>(v, pixels, uint2{tap[i], tap[i + 1]});
             }
-          if (!plain) call.depthwise_activation.apply_for_halves(v);
-#pragma unroll
-          for (int p = 0; p < rows; ++p) a[p][half] = depthwise_clamp(narrowed_pair<T>(v[2 * p], v[2 * p + 1]));
+            if (!plain) call.depthwise_activation.apply_for_halves(v);
+            a[2 * m][half] = depthwise_clamp(narrowed_pair<T>(v[0], v[1]));
+            a[2 * m + 1][half] = depthwise_clamp(narrowed_pair<T>(v[2], v[3]));
+          }
         }
         if (step == 1) {  // the window is free
-          if (chunk + 1 < end) {
-            load(chunk + 1);
-          } else if (turn + clusters < call.turns) {
-            go_to(turn + clusters);
-            load(begin);
-          }
+          const bool last = chunk + 1 == end;
+          if (last) go_to(turn + clusters);
+          load(last ? begin : chunk + 1);
         }
 #pragma unroll
         for (int pair = 0; pair < tiles / 2; ++pair) {
@@ -269,49 +301,45 @@ __global__ void __launch_bounds__(32 * separable_most_warps(rows, tiles), separa
     }
     // [channel_warp][pixel_warp][operand][tile][lane]
     const int of_channels = call.pixel_warps * operands * tiles * 32;
-    {
-      float4* const to = partial + channel_warp * of_channels + pixel_warp * operands * tiles * 32 + lane;
+    float4* const mine = partial + channel_warp * of_channels + pixel_warp * operands * tiles * 32 + lane;
 #pragma unroll
-      for (int i = 0; i < operands * tiles; ++i) {
-        const float(&sum)[4] = sums[i / tiles][i % tiles];
-        to[i * 32] = {sum[0], sum[1], sum[2], sum[3]};
-      }
+    for (int i = 0; i < operands * tiles; ++i) {
+      const float(&sum)[4] = sums[i / tiles][i % tiles];
+      mine[i * 32] = {sum[0], sum[1], sum[2], sum[3]};
     }
     __syncthreads();
-    const auto finish_job = [&](int job, const auto& sum_of) {
-      const int set = job % sets, m = job / sets % operands;
-      const Item item = item_of(job / sets / operands);
-      float of_set[4][4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float4 sum = sum_of((job / sets * tiles + set * 4 + i) * 32 + lane);
-        of_set[i][0] = sum.x, of_set[i][1] = sum.y, of_set[i][2] = sum.z, of_set[i][3] = sum.w;
-      }
-      if (item.p + 2 * m < call.p) finish<T>(call, clamp, item, item.p + 2 * m, group * sets + set, of_set);
-    };
-    const int jobs = call.pixel_warps * operands * sets;
-    const auto of_block = [&](int at) {
-      float4 sum = partial[at];
-      for (int i = 1; i < call.channel_warps; ++i) sum = sum + partial[i * of_channels + at];
-      return sum;
-    };
-    if (call.slices == 1) {
-      for (int job = warp; job < jobs; job += warps) finish_job(job, of_block);
-      if (turn + clusters < call.turns) __syncthreads();
-      continue;
+    if (call.slices > 1) {
+      if (call.channel_warps > 1)
+        for (int i = static_cast<int>(threadIdx.x); i < of_channels; i += static_cast<int>(blockDim.x)) {
+          float4 sum = partial[i];
+#pragma unroll 2
+          for (int other = 1; other < call.channel_warps; ++other) sum = sum + partial[other * of_channels + i];
+          partial[i] = sum;
+        }
+      sync_cluster();
     }
-    if (call.channel_warps > 1)
-      for (int i = static_cast<int>(threadIdx.x); i < of_channels; i += static_cast<int>(blockDim.x))
-        partial[i] = of_block(i);
-    sync_cluster();
-    for (int job = warp * call.slices + rank; job < jobs; job += warps * call.slices)
-      finish_job(job, [&](int at) {
-        float4 sum = *reinterpret_cast<const float4*>(in_block(0, reinterpret_cast<const float*>(partial + at)));
-        for (int i = 1; i < call.slices; ++i)
-          sum = sum + *reinterpret_cast<const float4*>(in_block(i, reinterpret_cast<const float*>(partial + at)));
-        return sum;
-      });
-    sync_cluster();
+    const int sources = call.slices > 1 ? call.slices : call.channel_warps;
+    for (int job = warp * call.slices + rank; job < call.pixel_warps * operands * sets; job += warps * call.slices) {
+      const int set = job % sets, m = job / sets % operands;
+      const float* const from = reinterpret_cast<const float*>(partial + (job / sets * tiles + set * 4) * 32 + lane);
+      float of_set[4][4] = {};
+#pragma unroll 2
+      for (int source = 0; source < sources; ++source) {
+        const auto* const theirs =
+            reinterpret_cast<const float4*>(call.slices > 1 ? in_block(source, from) : from + 4 * source * of_channels);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float4 sum = theirs[i * 32];
+          of_set[i][0] += sum.x, of_set[i][1] += sum.y, of_set[i][2] += sum.z, of_set[i][3] += sum.w;
+        }
+      }
+      const Item item = item_of(job / sets / operands);
+      if (item.p + 2 * m < call.p) finish<T>(call, clamp, item, item.p + 2 * m, group * sets + set, of_set);
+    }
+    if (call.slices > 1)
+      sync_cluster();
+    else
+      __syncthreads();
   }
 }
 
@@ -384,7 +412,7 @@ class BoundSeparable final : public BoundKernel {
     call.y = run.out<void>();
     call.y_pixel = static_cast<int>(y_pixel(call.k, run));
     call.filters = reinterpret_cast<const uint4*>(run.blob);
-    call.taps = reinterpret_cast<const float4*>(run.blob + filter_bytes_);
+    call.taps = reinterpret_cast<const uint4*>(run.blob + filter_bytes_);
     const auto slices = static_cast<unsigned>(cut_.slices);
     allow_shared_bytes(kernel_, shared_bytes_);
     launch_clusters(*run.cuda, kernel_, dim3(static_cast<unsigned>(cut_.clusters) * slices, groups_),
@@ -441,7 +469,7 @@ class Separable final : public Kernel {
     const SeparableSizes sizes(problem);
     BlobSpec spec;
     spec.bytes = static_cast<std::size_t>(sizes.groups(cut) * sizes.chunks * cut.tiles) * 512 +
-                 static_cast<std::size_t>(sizes.chunks * taps_float4) * sizeof(float4);
+                 static_cast<std::size_t>(sizes.chunks * chunk_taps) * sizeof(uint4);
     spec.key = std::string("separable ").append(to_string(problem.depthwise.storage)).append(" tiles=");
     spec.key.append(std::to_string(cut.tiles));
     const auto& op = node.as<SeparableConvOp>();
@@ -465,7 +493,7 @@ class Separable final : public Kernel {
                         .scale = scale.empty() ? nullptr : scale.data(),
                         .terms = terms};
     };
-    const ConvFilter depthwise = filter_of(op.depthwise(), Op::depthwise_filter, size * size);
+    const ConvFilter depthwise = filter_of(op.depthwise(), Op::depthwise_filter, taps_of_size);
     const ConvFilter pointwise = filter_of(op.pointwise(), Op::filter, sizes.c);
     std::byte* const end =
         dispatch(problem.depthwise.storage, Types<Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
@@ -485,18 +513,25 @@ class Separable final : public Kernel {
         });
     const Tensor* const bias =
         present(node.inputs(), Op::depthwise_bias) ? node.inputs()[Op::depthwise_bias].constant : nullptr;
-    auto* to = reinterpret_cast<float*>(end);
-    for (std::int64_t chunk = 0; chunk < sizes.chunks; ++chunk)
-      for (std::int64_t j = 0; j < 4; ++j)
-        for (std::int64_t t = 0; t < 4; ++t)
-          for (std::int64_t i = 0; i < separable_taps; ++i) {
-            const std::int64_t c = chunk * separable_chunk + 8 * t + 2 * j + i % 2;
-            const bool is_bias = i < 2;
-            *to++ = c >= sizes.c ? 0.0F
-                    : !is_bias   ? depthwise.weight(c, i / 2 - 1)
-                    : bias       ? bias->values<float>()[static_cast<std::size_t>(c)]
-                                 : 0.0F;
-          }
+    const auto channel = [](std::int64_t chunk, std::int64_t word, std::int64_t i) {
+      return chunk * separable_chunk + i / 2 * 8 + word * 2 + i % 2;
+    };
+    auto* to = reinterpret_cast<std::uint32_t*>(end);
+    for (std::int64_t chunk = 0; chunk < sizes.chunks; ++chunk) {
+      for (std::int64_t i = 0; i < 4 * 8 * separable_taps; ++i) {
+        const std::int64_t tap = i % separable_taps, n = i / separable_taps % 8;
+        const std::int64_t c = channel(chunk, i / separable_taps / 8, n);
+        const double weight = tap < taps_of_size && c < sizes.c ? depthwise.exact_weight(c, tap) : 0.0;
+        const std::uint16_t bits =
+            problem.depthwise.storage == DType::f16 ? narrowed<Float16>(weight).bits : narrowed<BFloat16>(weight).bits;
+        *to++ = std::uint32_t{bits} << (16 * (n % 2));
+      }
+      for (std::int64_t i = 0; i < separable_chunk; ++i) {
+        const std::int64_t c = channel(chunk, i / 8, i % 8);
+        const float value = bias && c < sizes.c ? bias->values<float>()[static_cast<std::size_t>(c)] : 0.0F;
+        *to++ = std::bit_cast<std::uint32_t>(value);
+      }
+    }
   }
 
   std::unique_ptr<const BoundKernel> bind(const Binding& binding) const override {
@@ -527,11 +562,10 @@ class Separable final : public Kernel {
     return std::nullopt;
   }
 
-  /// As half_sum_tolerance(), but both operands are rounded, the second's once it is computed: by 0.6 roundoffs rms of
-  /// a product. That sum's own error is of single precision.
+  /// As half_sum_tolerance(), of three roundings: of the taps, of what they sum to, and of the filters, together 0.73
+  /// roundoffs rms of a product.
   static double tolerance(const SeparableProblem& problem) {
-    return 9.5 * unit_roundoff(problem.depthwise.storage) + 2 * sum_tolerance(problem.pointwise.c) +
-           sum_tolerance(size * size);
+    return 11.7 * unit_roundoff(problem.depthwise.storage) + 2 * sum_tolerance(problem.pointwise.c + taps_of_size);
   }
 };
 

@@ -41,10 +41,11 @@ std::int64_t SeparableSizes::warp_chunks(const SeparableCut& cut) const {
 }
 
 std::size_t SeparableSizes::shared_bytes(const SeparableCut& cut) const {
-  constexpr std::int64_t tile_bytes = 512, taps_bytes = separable_chunk / 2 * separable_taps * 4;
+  constexpr std::int64_t tile_bytes = 512, zeros_bytes = separable_chunk * separable_taps * 4;
+  constexpr std::int64_t taps_bytes = zeros_bytes + separable_chunk * 4;
   const std::int64_t filters = block_chunks(cut) * (tile_bytes * cut.tiles + taps_bytes);
   const std::int64_t sums = cut.adds() ? cut.warps() * cut.rows / 2 * cut.tiles * tile_bytes : 0;
-  return static_cast<std::size_t>(filters + sums);
+  return static_cast<std::size_t>(filters + zeros_bytes + sums);
 }
 
 bool separable_has(int rows, int tiles, std::int64_t stride) {
@@ -60,8 +61,8 @@ int separable_resident(const SeparableCut& cut, std::size_t shared_bytes, const 
 
 double estimate_separable_us(const SeparableProblem& problem, const SeparableCut& cut, const DeviceProfile& device) {
   const SeparableSizes sizes(problem);
-  constexpr double start_us = 1.0, chunk_us = 0.25, add_us = 0.5, cluster_us = 0.5, memory_share = 0.8;
-  constexpr double chunk_instructions = 330, tile_instructions = 6, instruction_share = 0.6;
+  constexpr double start_us = 1.0, chunk_us = 0.2, add_us = 0.5, cluster_us = 0.5, memory_share = 0.8;
+  constexpr double chunk_instructions = 240, tile_instructions = 4, instruction_share = 0.7;
   const double groups = static_cast<double>(sizes.groups(cut)), m16 = cut.rows / 2;
   const double warp_turns = static_cast<double>(sizes.turns(cut)) * cut.pixel_warps * groups;
   const double instructions =

@@ -13,8 +13,8 @@ namespace lenslet::cuda {
 
 /// Channels that a warp takes at a time, and filters that are numbered together.
 inline constexpr int separable_chunk = 32, separable_set = 32;
-/// Floats of a pair of channels: two biases and nine pairs of taps.
-inline constexpr int separable_taps = 20;
+/// Words of a channel's nine taps, and room.
+inline constexpr int separable_taps = 12;
 
 /// Items are columns of `rows` outputs, one above the other; a warp has eight of them and 8 * tiles filters.
 struct SeparableCut {
@@ -50,9 +50,9 @@ struct SeparableSizes {
 /// Outputs of a thread and tiles of filters that there are kernels of.
 bool separable_has(int rows, int tiles, std::int64_t stride);
 /// Warps of a block that such a kernel can have, and blocks of so many that a multiprocessor holds at least: with them
-/// the compiler has 168 registers a thread, or 255 where that would not do.
-constexpr int separable_most_warps(int rows, int tiles) { return rows == 4 ? 4 : tiles <= 12 ? 6 : 8; }
-constexpr int separable_bound_blocks(int rows, int tiles) { return rows == 4 || tiles <= 12 ? 2 : 1; }
+/// the compiler has 128 registers a thread, 168, or 255.
+constexpr int separable_most_warps(int rows, int tiles) { return rows == 4 ? 4 : tiles == 4 ? 8 : 6; }
+constexpr int separable_bound_blocks(int rows, int tiles) { return rows == 4 && tiles == 4 ? 3 : 2; }
 /// Blocks of a multiprocessor.
 int separable_resident(const SeparableCut& cut, std::size_t shared_bytes, const DeviceProfile& device);
 
