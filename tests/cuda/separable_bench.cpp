@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +14,6 @@
 #include <vector>
 
 #include "base/aligned_format.h"
-#include "base/convert.h"
 #include "base/cuda/session.h"
 #include "base/cuda/upload.h"
 #include "ops/conv/cuda/separable_plan.h"
@@ -37,7 +37,7 @@ constexpr Row rows[] = {
     {64, 112, 2, 128},      {128, 56, 1, 128}, {256, 28, 1, 256},      {512, 14, 1, 512},
 };
 
-SeparableProblem problem_of(const Row& row, std::int64_t n) {
+SeparableProblem problem_of(const Row& row, std::int64_t n, DType storage) {
   ConvGeometry geometry;
   geometry.stride = {row.stride, row.stride};
   geometry.pads.fill(1);
@@ -48,7 +48,7 @@ SeparableProblem problem_of(const Row& row, std::int64_t n) {
   d.activation = {Activation::Kind::clip, 0, 6};
   p = resolve_conv({n, row.c, d.p, d.q}, {row.k, row.c, 1, 1}, {});
   p.residual = row.residual;
-  for (ConvProblem* half : {&d, &p}) half->bias = true, half->storage = half->x_storage = DType::f16;
+  for (ConvProblem* half : {&d, &p}) half->bias = true, half->storage = half->x_storage = storage;
   return problem;
 }
 
@@ -88,20 +88,21 @@ class Both final : public BoundKernel {
   KernelRun of_first_, of_second_;
 };
 
-/// Drawn values, again and again.
-DeviceBuffer<Float16> drawn_halves(std::int64_t count) {
-  static const Tensor tensor = drawn({1000003});
-  const std::span<const float> values = tensor.values<float>();
-  std::vector<Float16> halves(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < halves.size(); ++i)
-    halves[i] = i < values.size() ? narrowed<Float16>(values[i]) : halves[i - values.size()];
-  return upload(halves);
+/// Drawn values of a type, again and again.
+DeviceBuffer<std::byte> drawn_bytes(std::int64_t count, DType storage) {
+  static const Tensor values = drawn({1000003});
+  const Tensor once = values.to_dtype(storage);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(count) * dtype_bytes(storage));
+  const auto* const from = static_cast<const std::byte*>(once.data());
+  for (std::size_t i = 0; i < bytes.size(); i += once.bytes())
+    std::copy_n(from, std::min(once.bytes(), bytes.size() - i), bytes.begin() + static_cast<std::ptrdiff_t>(i));
+  return upload(bytes);
 }
 
-void measure(const Session& session, const SeparableProblem& problem) {
+void measure(const Session& session, const SeparableProblem& problem, const Numerics& numerics) {
   const ConvProblem &d = problem.depthwise, &p = problem.pointwise;
   const DeviceProfile device = device_profile(0);
-  const Target target{.device = device, .numerics = parse_numerics("fp16")};
+  const Target target{.device = device, .numerics = numerics};
   const Tensor depthwise_filter = drawn({d.c, 1, 3, 3}), depthwise_bias = drawn({d.c}),
                filter = drawn({p.k, p.c, 1, 1});
   const Kernel& kernel = *find_kernel("SeparableConv", DeviceKind::cuda, "separable");
@@ -111,13 +112,14 @@ void measure(const Session& session, const SeparableProblem& problem) {
   Candidate candidate = offer.candidates.at(0);
 
   const std::int64_t y_elements = p.n * p.k * p.p * p.q;
-  DeviceBuffer<Float16> x = drawn_halves(d.n * d.c * d.h * d.w), residual = drawn_halves(y_elements);
-  DeviceBuffer<Float16> between(static_cast<std::size_t>(p.n * p.c * p.p * p.q));
-  DeviceBuffer<Float16> y(static_cast<std::size_t>(y_elements)), y_of_both(static_cast<std::size_t>(y_elements));
+  const DType storage = numerics.storage;
+  DeviceBuffer<std::byte> x = drawn_bytes(d.n * d.c * d.h * d.w, storage), residual = drawn_bytes(y_elements, storage);
+  DeviceBuffer<std::byte> between(static_cast<std::size_t>(p.n * p.c * p.p * p.q) * dtype_bytes(storage));
+  DeviceBuffer<std::byte> y(residual.bytes()), y_of_both(residual.bytes());
   DeviceBuffer<float> bias = upload(drawn({p.k}).values<float>());
   DeviceBuffer<float> first_bias = upload(depthwise_bias.values<float>());
-  const auto view = [](const Shape& shape, DeviceBuffer<Float16>& at) {
-    return Tensor::view(DType::f16, shape, at.data(), formats::nhwc);
+  const auto view = [&](const Shape& shape, DeviceBuffer<std::byte>& at) {
+    return Tensor::view(storage, shape, at.data(), formats::nhwc);
   };
   const Tensor x_view = view({d.n, d.c, d.h, d.w}, x), between_view = view({p.n, p.c, p.p, p.q}, between);
   const Tensor residual_view = p.residual ? view({p.n, p.k, p.p, p.q}, residual) : Tensor();
@@ -140,12 +142,13 @@ void measure(const Session& session, const SeparableProblem& problem) {
              problem.str(), first.candidate.config, second.candidate.config, measure_us(session, both, KernelRun{}),
              first.candidate.estimated_us + second.candidate.estimated_us, floor);
 
-  const auto on_host = [&](const DeviceBuffer<Float16>& from) {
-    std::vector<Float16> host(static_cast<std::size_t>(std::min<std::int64_t>(y_elements, 1 << 21)));
-    CUDA_CHECK(cudaMemcpy(host.data(), from.data(), host.size() * 2, cudaMemcpyDeviceToHost));
-    return host;
+  // The first two million.
+  const auto on_host = [&](const DeviceBuffer<std::byte>& from) {
+    Tensor host(storage, {std::min<std::int64_t>(y_elements, 1 << 21)});
+    CUDA_CHECK(cudaMemcpy(host.data(), from.data(), host.bytes(), cudaMemcpyDeviceToHost));
+    return host.to_dtype(DType::f32);
   };
-  const std::vector<Float16> wanted = on_host(y_of_both);
+  const Tensor wanted = on_host(y_of_both);
   const SeparableCut planned = plan_separable(problem, device);
   const double planned_us = estimate_separable_us(problem, planned, device);
   const char* const hopeless = std::getenv("LENSLET_BENCH_HOPELESS");
@@ -155,27 +158,27 @@ void measure(const Session& session, const SeparableProblem& problem) {
     candidate.config = cut.str();
     const Prepared prepared(kernel, *posed, candidate, device);
     const Tensor inputs[] = {x_view, Tensor(), Tensor(), Tensor(), bias_view, residual_view};
-    CUDA_CHECK(cudaMemset(y.data(), 0xff, static_cast<std::size_t>(y_elements) * 2));
+    CUDA_CHECK(cudaMemset(y.data(), 0xff, y.bytes()));
     const double us = measure_us(session, *prepared.bound, prepared.run(inputs, y_view));
-    const std::vector<Float16> got = on_host(y);
-    double error = 0, square = 0;
-    for (std::size_t i = 0; i < got.size(); i += 1 + got.size() / 100000) {
-      const double a = static_cast<double>(widened(got[i])), b = static_cast<double>(widened(wanted[i]));
+    const Tensor got = on_host(y);
+    double error = 0, most = 0;
+    for (std::size_t i = 0; i < got.values<float>().size(); ++i) {
+      const double a = got.values<float>()[i], b = wanted.values<float>()[i];
       error = std::isnan(a) ? INFINITY : std::max(error, std::abs(a - b));
-      square = std::max(square, std::abs(b));
+      most = std::max(most, std::abs(b));
     }
     fmt::print("{}separable,\"{}\",{},{:.2f},{:.2f},{:.2f},{:.1e}\n", cut == planned ? "*" : "", problem.str(),
-               cut.str(), us, estimated_us, floor, error / square);
+               cut.str(), us, estimated_us, floor, error / most);
     std::fflush(stdout);
   }
 }
 
-int main(std::vector<std::int64_t> batches) {
+int main(const Numerics& numerics, std::vector<std::int64_t> batches) {
   const Session session(0);
   if (batches.empty()) batches = {1, 8, 64};
   fmt::print("algorithm,problem,config,us,estimated_us,floor_us,difference\n");
   for (const std::int64_t n : batches)
-    for (const Row& row : rows) measure(session, problem_of(row, n));
+    for (const Row& row : rows) measure(session, problem_of(row, n, numerics.storage), numerics);
   return 0;
 }
 
@@ -185,8 +188,8 @@ int main(std::vector<std::int64_t> batches) {
 int main(int argc, char** argv) {
   try {
     std::vector<std::int64_t> batches;
-    for (int i = 1; i < argc; ++i) batches.push_back(std::atoll(argv[i]));
-    return lenslet::main(batches);
+    for (int i = 2; i < argc; ++i) batches.push_back(std::atoll(argv[i]));
+    return lenslet::main(lenslet::parse_numerics(argc > 1 ? argv[1] : "fp16"), batches);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "lenslet-bench-separable: %s\n", error.what());
     return 1;

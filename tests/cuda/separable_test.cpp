@@ -130,12 +130,15 @@ SeparableProblem stored(SeparableProblem problem, DType storage) {
 }
 
 void check(const SeparableProblem& problem, unsigned seed, std::size_t most_cuts) {
+  const Numerics numerics = parse_numerics(problem.depthwise.storage == DType::f32   ? "tf32"
+                                           : problem.depthwise.storage == DType::f16 ? "fp16"
+                                                                                     : "bf16");
   std::mt19937 random(seed);
   const Drawn drawn = draw(problem, random);
   const DeviceProfile device = op_runner().profiles(1).at(0);
   const auto posed = pose(problem, drawn.inputs[Op::depthwise_filter], drawn.inputs[Op::depthwise_bias],
                           drawn.inputs[Op::filter], drawn.scales);
-  const Offer offer = separable().offer(*posed, {.device = device});
+  const Offer offer = separable().offer(*posed, {.device = device, .numerics = numerics});
   REQUIRE_MESSAGE(offer.refusal.empty(), problem.str(), ": ", offer.refusal);
   const auto run = [&](Candidate candidate, int in_place) {
     const Call call{
@@ -162,9 +165,9 @@ TEST_CASE("cuda/separable/drawn") {
   const unsigned seed = random_seed();
   std::mt19937 random(seed);
   const bool reduced = std::getenv("LENSLET_TEST_REDUCED") != nullptr;
-  for (int i = 0; i < (reduced ? 8 : 50); ++i)
-    check(stored(random_separable(random), i % 2 == 0 ? DType::f16 : DType::bf16), seed + static_cast<unsigned>(i),
-          reduced ? 3 : 10);
+  const DType types[] = {DType::f16, DType::bf16, DType::f32};
+  for (int i = 0; i < (reduced ? 9 : 60); ++i)
+    check(stored(random_separable(random), types[i % 3]), seed + static_cast<unsigned>(i), reduced ? 3 : 8);
 }
 
 // Those of MobileNetV2 that differ, at a batch at which clusters go on to other items.
@@ -191,7 +194,7 @@ TEST_CASE("cuda/separable/mobilenet_v2") {
     p = resolve_conv({row.n, row.c, d.p, d.q}, {row.k, row.c, 1, 1}, {});
     p.residual = row.residual;
     d.bias = p.bias = true;
-    check(stored(problem, DType::f16), seed, reduced ? 1 : 4);
+    for (const DType storage : {DType::f16, DType::f32}) check(stored(problem, storage), seed, reduced ? 1 : 3);
   }
 }
 

@@ -37,11 +37,14 @@ const SeparableProblem some_problems[] = {
     problem(1, 32, 112, 16),      problem(64, 96, 112, 24, 2), problem(8, 144, 56, 24), problem(1, 576, 14, 96),
     problem(64, 576, 14, 160, 2), problem(1, 960, 7, 320),     problem(3, 58, 28, 58),  problem(2, 8, 5, 1000)};
 
-std::string refusal(const SeparableProblem& of) {
+std::string refusal(const SeparableProblem& of, bool tf32 = true) {
   const Kernel& kernel = *find_kernel("SeparableConv", DeviceKind::cuda, "separable");
   const Tensor taps = random_f32({of.depthwise.c, 1, of.depthwise.r, of.depthwise.s}, 1);
   const Tensor bias = random_f32({of.depthwise.c}, 2), filter = random_f32({of.pointwise.k, of.pointwise.c, 1, 1}, 3);
-  return kernel.offer(*pose(of, taps, bias, filter), {.device = reference_gpu()}).refusal;
+  return kernel
+      .offer(*pose(of, taps, bias, filter),
+             {.device = reference_gpu(), .numerics = parse_numerics(tf32 ? "tf32" : "fp32")})
+      .refusal;
 }
 
 }  // namespace
@@ -59,7 +62,7 @@ TEST_CASE("separable_plan/cuts_cover_the_problem") {
       CHECK_MESSAGE(sizes.shared_bytes(cut) <= device.shared_bytes_per_block, where);
       CHECK_MESSAGE(sizes.items(cut) * cut.rows >= sizes.n * sizes.p * sizes.q, where);
       CHECK_MESSAGE(sizes.turns(cut) * cut.pixel_warps * 8 >= sizes.items(cut), where);
-      CHECK_MESSAGE(sizes.warp_chunks(cut) * cut.channel_warps * cut.slices * separable_chunk >= sizes.c, where);
+      CHECK_MESSAGE(sizes.warp_chunks(cut) * cut.channel_warps * cut.slices * sizes.chunk >= sizes.c, where);
       CHECK_MESSAGE(sizes.groups(cut) * cut.tiles * 8 >= sizes.k, where);
       CHECK_MESSAGE((cut.clusters >= 1 && cut.clusters <= sizes.turns(cut)), where);
       CHECK_MESSAGE((read_separable_cut(p, cut.str()) == cut), where);
@@ -84,7 +87,8 @@ TEST_CASE("separable_plan/refusals") {
   for (const SeparableProblem& p : some_problems) CHECK(refusal(p).empty());
   CHECK(refusal(problem(1, 96, 56, 24, 1, 5)) == "its depthwise filters are not 3x3");
   CHECK(refusal(problem(1, 96, 56, 24, 3)) == "its stride is not 1 or 2");
-  CHECK(refusal(problem(1, 96, 56, 24, 1, 3, DType::f32)) == "it is not of 16 bits from end to end");
+  CHECK(refusal(problem(1, 96, 56, 24, 1, 3, DType::f32)).empty());
+  CHECK(refusal(problem(1, 96, 56, 24, 1, 3, DType::f32), false) == "products of float32 are asked for as they are");
   CHECK(refusal(problem(1, 1 << 16, 3, 8)) == "its filters exceed shared memory");
   SeparableProblem dilated = problem(1, 96, 56, 24);
   dilated.depthwise.dilation_h = dilated.depthwise.dilation_w = 2;

@@ -25,12 +25,14 @@ std::string SeparableCut::str() const {
 }
 
 SeparableSizes::SeparableSizes(const SeparableProblem& problem)
-    : n(problem.depthwise.n),
+    : floats(problem.depthwise.storage == DType::f32),
+      chunk(floats ? 16 : 32),
+      n(problem.depthwise.n),
       p(problem.depthwise.p),
       q(problem.depthwise.q),
       c(problem.depthwise.c),
       k(problem.pointwise.k),
-      chunks(over(c, separable_chunk)) {}
+      chunks(over(c, chunk)) {}
 
 std::int64_t SeparableSizes::items(const SeparableCut& cut) const { return n * over(p, cut.rows) * q; }
 std::int64_t SeparableSizes::turns(const SeparableCut& cut) const { return over(items(cut), 8 * cut.pixel_warps); }
@@ -41,8 +43,9 @@ std::int64_t SeparableSizes::warp_chunks(const SeparableCut& cut) const {
 }
 
 std::size_t SeparableSizes::shared_bytes(const SeparableCut& cut) const {
-  constexpr std::int64_t tile_bytes = 512, zeros_bytes = separable_chunk * separable_taps * 4;
-  constexpr std::int64_t taps_bytes = zeros_bytes + separable_chunk * 4;
+  constexpr std::int64_t tile_bytes = 512;
+  const std::int64_t taps_bytes = 16 * chunk_taps();
+  const std::int64_t zeros_bytes = floats ? 0 : 64 * separable_word_taps<false>;
   const std::int64_t filters = block_chunks(cut) * (tile_bytes * cut.tiles + taps_bytes);
   const std::int64_t sums = cut.adds() ? cut.warps() * cut.rows / 2 * cut.tiles * tile_bytes : 0;
   return static_cast<std::size_t>(filters + zeros_bytes + sums);

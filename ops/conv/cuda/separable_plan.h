@@ -11,10 +11,13 @@
 
 namespace lenslet::cuda {
 
-/// Channels that a warp takes at a time, and filters that are numbered together.
-inline constexpr int separable_chunk = 32, separable_set = 32;
 /// Words of a channel's nine taps, and room.
 inline constexpr int separable_taps = 12;
+/// Of one of the four words of a chunk, and of a chunk (separable.h), in 16 bytes; `floats`: in float32.
+template <bool floats>
+inline constexpr int separable_word_taps = (floats ? 4 : 8) * separable_taps / 4;
+template <bool floats>
+inline constexpr int separable_chunk_taps = 4 * separable_word_taps<floats> + (floats ? 0 : 8);
 
 /// Items are columns of `rows` outputs, one above the other; a warp has eight of them and 8 * tiles filters.
 struct SeparableCut {
@@ -40,10 +43,13 @@ struct SeparableSizes {
   std::int64_t turns(const SeparableCut& cut) const;
   /// Of filters.
   std::int64_t groups(const SeparableCut& cut) const;
+  std::int64_t chunk_taps() const { return floats ? separable_chunk_taps<true> : separable_chunk_taps<false>; }
   std::int64_t block_chunks(const SeparableCut& cut) const;
   std::int64_t warp_chunks(const SeparableCut& cut) const;
   std::size_t shared_bytes(const SeparableCut& cut) const;
 
+  bool floats;
+  std::int64_t chunk;  ///< channels that a warp takes at a time: 64 bytes
   std::int64_t n, p, q, c, k, chunks;
 };
 
