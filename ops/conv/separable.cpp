@@ -91,7 +91,7 @@ std::optional<AxisMap> SeparableConvOp::axis_map(std::span<const InputInfo> inpu
 }
 
 std::unique_ptr<const Problem> pose(const SeparableProblem& problem, const Tensor& depthwise_filter,
-                                    const Tensor& depthwise_bias, const Tensor& filter,
+                                    const Tensor& depthwise_bias, const Tensor& filter, const Tensor& bias,
                                     const AttributeList& more_attributes) {
   const ConvProblem &d = problem.depthwise, &p = problem.pointwise;
   const auto given = [&](DType dtype, Shape shape, bool there, const Tensor* constant = nullptr) {
@@ -99,12 +99,10 @@ std::unique_ptr<const Problem> pose(const SeparableProblem& problem, const Tenso
         .present = there, .type = {dtype, there ? shape : Shape()}, .constant = there ? constant : nullptr};
   };
   const Shape y{p.n, p.k, p.p, p.q};
-  const InputInfo inputs[] = {given(d.storage, {d.n, d.c, d.h, d.w}, true),
-                              given(DType::f32, {d.c, 1, d.r, d.s}, true, &depthwise_filter),
-                              given(DType::f32, {d.c}, d.bias, &depthwise_bias),
-                              given(DType::f32, {p.k, p.c, 1, 1}, true, &filter),
-                              given(DType::f32, {p.k}, p.bias),
-                              given(p.storage, y, p.residual)};
+  const InputInfo inputs[] = {
+      given(d.storage, {d.n, d.c, d.h, d.w}, true),      given(DType::f32, {d.c, 1, d.r, d.s}, true, &depthwise_filter),
+      given(DType::f32, {d.c}, d.bias, &depthwise_bias), given(DType::f32, {p.k, p.c, 1, 1}, true, &filter),
+      given(DType::f32, {p.k}, p.bias, &bias),           given(p.storage, y, p.residual)};
   AttributeList attributes = separable_attributes(ConvOp(d), ConvOp(p));
   attributes.insert(attributes.end(), more_attributes.begin(), more_attributes.end());
   return std::make_unique<const Problem>(make_normalised_op("SeparableConv", attributes, std::size(inputs)), inputs,

@@ -51,10 +51,10 @@ class SeparableConvOp final : public Op {
 /// Attributes of the one step that a depthwise Conv and the 1x1 Conv behind it make.
 AttributeList separable_attributes(const Op& depthwise, const Op& pointwise);
 
-/// The node that poses such a problem, with both filters and the depthwise bias known (it has one if the problem says
-/// so): for tests and measurements. The tensors are shared.
+/// The node that poses such a problem, with filters and biases known (as many as the problem says): for tests and
+/// measurements. The tensors are shared.
 std::unique_ptr<const Problem> pose(const SeparableProblem& problem, const Tensor& depthwise_filter,
-                                    const Tensor& depthwise_bias, const Tensor& filter,
+                                    const Tensor& depthwise_bias, const Tensor& filter, const Tensor& bias,
                                     const AttributeList& more_attributes = {});
 
 }  // namespace lenslet

@@ -106,7 +106,8 @@ void measure(const Session& session, const SeparableProblem& problem, const Nume
   const Tensor depthwise_filter = drawn({d.c, 1, 3, 3}), depthwise_bias = drawn({d.c}),
                filter = drawn({p.k, p.c, 1, 1});
   const Kernel& kernel = *find_kernel("SeparableConv", DeviceKind::cuda, "separable");
-  const auto posed = pose(problem, depthwise_filter, depthwise_bias, filter);
+  const Tensor bias_values = drawn({p.k});
+  const auto posed = pose(problem, depthwise_filter, depthwise_bias, filter, bias_values);
   const Offer offer = kernel.offer(*posed, target);
   if (!offer.refusal.empty()) throw Error(ErrorKind::internal, offer.refusal);
   Candidate candidate = offer.candidates.at(0);
@@ -116,7 +117,7 @@ void measure(const Session& session, const SeparableProblem& problem, const Nume
   DeviceBuffer<std::byte> x = drawn_bytes(d.n * d.c * d.h * d.w, storage), residual = drawn_bytes(y_elements, storage);
   DeviceBuffer<std::byte> between(static_cast<std::size_t>(p.n * p.c * p.p * p.q) * dtype_bytes(storage));
   DeviceBuffer<std::byte> y(residual.bytes()), y_of_both(residual.bytes());
-  DeviceBuffer<float> bias = upload(drawn({p.k}).values<float>());
+  DeviceBuffer<float> bias = upload(bias_values.values<float>());
   DeviceBuffer<float> first_bias = upload(depthwise_bias.values<float>());
   const auto view = [&](const Shape& shape, DeviceBuffer<std::byte>& at) {
     return Tensor::view(storage, shape, at.data(), formats::nhwc);
@@ -157,7 +158,7 @@ void measure(const Session& session, const SeparableProblem& problem, const Nume
     if (estimated_us > (hopeless == nullptr ? 1.6 : std::atof(hopeless)) * planned_us) continue;
     candidate.config = cut.str();
     const Prepared prepared(kernel, *posed, candidate, device);
-    const Tensor inputs[] = {x_view, Tensor(), Tensor(), Tensor(), bias_view, residual_view};
+    const Tensor inputs[] = {x_view, Tensor(), Tensor(), Tensor(), Tensor(), residual_view};
     CUDA_CHECK(cudaMemset(y.data(), 0xff, y.bytes()));
     const double us = measure_us(session, *prepared.bound, prepared.run(inputs, y_view));
     const Tensor got = on_host(y);

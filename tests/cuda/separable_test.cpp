@@ -137,7 +137,7 @@ void check(const SeparableProblem& problem, unsigned seed, std::size_t most_cuts
   const Drawn drawn = draw(problem, random);
   const DeviceProfile device = op_runner().profiles(1).at(0);
   const auto posed = pose(problem, drawn.inputs[Op::depthwise_filter], drawn.inputs[Op::depthwise_bias],
-                          drawn.inputs[Op::filter], drawn.scales);
+                          drawn.inputs[Op::filter], drawn.inputs[Op::bias], drawn.scales);
   const Offer offer = separable().offer(*posed, {.device = device, .numerics = numerics});
   REQUIRE_MESSAGE(offer.refusal.empty(), problem.str(), ": ", offer.refusal);
   const auto run = [&](Candidate candidate, int in_place) {

@@ -41,8 +41,9 @@ std::string refusal(const SeparableProblem& of, bool tf32 = true) {
   const Kernel& kernel = *find_kernel("SeparableConv", DeviceKind::cuda, "separable");
   const Tensor taps = random_f32({of.depthwise.c, 1, of.depthwise.r, of.depthwise.s}, 1);
   const Tensor bias = random_f32({of.depthwise.c}, 2), filter = random_f32({of.pointwise.k, of.pointwise.c, 1, 1}, 3);
+  const Tensor filter_bias = random_f32({of.pointwise.k}, 4);
   return kernel
-      .offer(*pose(of, taps, bias, filter),
+      .offer(*pose(of, taps, bias, filter, filter_bias),
              {.device = reference_gpu(), .numerics = parse_numerics(tf32 ? "tf32" : "fp32")})
       .refusal;
 }
@@ -57,10 +58,10 @@ TEST_CASE("separable_plan/cuts_cover_the_problem") {
     const SeparableSizes sizes(p);
     for (const SeparableCut& cut : cuts) {
       const std::string where = p.str() + ", " + cut.str();
-      CHECK_MESSAGE(separable_has(cut.rows, cut.tiles, p.depthwise.stride_h), where);
-      CHECK_MESSAGE(cut.warps() <= separable_most_warps(cut.rows, cut.tiles), where);
+      CHECK_MESSAGE(separable_has(cut.columns, cut.tiles, p.depthwise.stride_h), where);
+      CHECK_MESSAGE(cut.warps() <= separable_most_warps(cut.columns, cut.tiles), where);
       CHECK_MESSAGE(sizes.shared_bytes(cut) <= device.shared_bytes_per_block, where);
-      CHECK_MESSAGE(sizes.items(cut) * cut.rows >= sizes.n * sizes.p * sizes.q, where);
+      CHECK_MESSAGE(sizes.items(cut) * 2 * cut.columns >= sizes.n * sizes.p * sizes.q, where);
       CHECK_MESSAGE(sizes.turns(cut) * cut.pixel_warps * 8 >= sizes.items(cut), where);
       CHECK_MESSAGE(sizes.warp_chunks(cut) * cut.channel_warps * cut.slices * sizes.chunk >= sizes.c, where);
       CHECK_MESSAGE(sizes.groups(cut) * cut.tiles * 8 >= sizes.k, where);
@@ -73,12 +74,12 @@ TEST_CASE("separable_plan/cuts_cover_the_problem") {
 
 TEST_CASE("separable_plan/configurations_that_cannot_be") {
   const SeparableProblem p = problem(1, 96, 56, 24, 2);
-  for (const char* const config : {"", "rows=2", "rows=4 tiles=4 pixels=1 channels=1 slices=1 clusters=1",
-                                   "rows=2 tiles=5 pixels=1 channels=1 slices=1 clusters=1",
-                                   "rows=2 tiles=4 pixels=8 channels=8 slices=1 clusters=1",
-                                   "rows=2 tiles=4 pixels=1 channels=4 slices=1 clusters=1",
-                                   "rows=2 tiles=4 pixels=1 channels=1 slices=4 clusters=1",
-                                   "rows=2 tiles=4 pixels=1 channels=1 slices=1 clusters=1 more=1"})
+  for (const char* const config : {"", "columns=1", "columns=3 tiles=4 pixels=1 channels=1 slices=1 clusters=1",
+                                   "columns=1 tiles=5 pixels=1 channels=1 slices=1 clusters=1",
+                                   "columns=1 tiles=4 pixels=8 channels=8 slices=1 clusters=1",
+                                   "columns=1 tiles=4 pixels=1 channels=4 slices=1 clusters=1",
+                                   "columns=1 tiles=4 pixels=1 channels=1 slices=4 clusters=1",
+                                   "columns=1 tiles=4 pixels=1 channels=1 slices=1 clusters=1 more=1"})
     CHECK_THROWS_AS((void)read_separable_cut(p, config), Error);
 }
 
@@ -102,13 +103,15 @@ TEST_CASE("separable_plan/what_is_prepared") {
   if constexpr (!cuda_built) return;
   const SeparableProblem p = problem(1, 40, 9, 20);
   const Kernel& kernel = *find_kernel("SeparableConv", DeviceKind::cuda, "separable");
-  Tensor taps(DType::f32, {40, 1, 3, 3}), bias(DType::f32, {40}), filter(DType::f32, {20, 40, 1, 1});
+  Tensor taps(DType::f32, {40, 1, 3, 3}), bias(DType::f32, {40}), filter_bias(DType::f32, {20}),
+      filter(DType::f32, {20, 40, 1, 1});
   double sum = 0;
   for (Tensor* tensor : {&taps, &filter})
     for (float& value : tensor->values<float>())
       sum += value = static_cast<float>(1 + (&value - tensor->values<float>().data()) % 64);
-  for (float& value : bias.values<float>()) value = 0;
-  const auto posed = pose(p, taps, bias, filter);
+  for (Tensor* tensor : {&bias, &filter_bias})
+    for (float& value : tensor->values<float>()) value = 0;
+  const auto posed = pose(p, taps, bias, filter, filter_bias);
   const Candidate candidate = kernel.offer(*posed, {.device = reference_gpu()}).candidates.at(0);
   const Tensor blob = prepared_blob(kernel, *posed, candidate);
   double found = 0;

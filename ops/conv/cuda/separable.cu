@@ -35,7 +35,8 @@ class BoundSeparable final : public BoundKernel {
     const ConvProblem &d = problem.depthwise, &p = problem.pointwise;
     shared_bytes_ = sizes.shared_bytes(cut);
     groups_ = static_cast<unsigned>(sizes.groups(cut));
-    filter_bytes_ = static_cast<std::size_t>(sizes.groups(cut) * sizes.chunks * cut.tiles) * 512;
+    taps_at_ = sizes.groups(cut) * sizes.chunks * cut.tiles * 32;
+    chunk_taps_ = sizes.chunk_taps();
     call_.height = static_cast<int>(d.h);
     call_.width = static_cast<int>(d.w);
     call_.c = static_cast<int>(d.c);
@@ -54,8 +55,8 @@ class BoundSeparable final : public BoundKernel {
     call_.pixel_warps = cut.pixel_warps;
     call_.channel_warps = cut.channel_warps;
     call_.slices = cut.slices;
-    call_.columns = FastDivider(d.q);
-    call_.strips = FastDivider((d.p + cut.rows - 1) / cut.rows);
+    call_.columns = FastDivider((d.q + cut.columns - 1) / cut.columns);
+    call_.strips = FastDivider((d.p + 1) / 2);
     call_.depthwise_activation = DeviceActivation(d.activation);
     call_.activation = DeviceActivation(p.activation);
   }
@@ -63,12 +64,12 @@ class BoundSeparable final : public BoundKernel {
   void run(const KernelRun& run) const override {
     SeparableCall call = call_;
     call.x = run.in<void>(SeparableConvOp::input);
-    call.bias = run.in<float>(SeparableConvOp::bias);
     call.residual = run.in<void>(SeparableConvOp::residual);
     call.y = run.out<void>();
     call.y_pixel = static_cast<int>(y_pixel(call.k, run));
     call.filters = reinterpret_cast<const uint4*>(run.blob);
-    call.taps = reinterpret_cast<const uint4*>(run.blob + filter_bytes_);
+    call.taps = call.filters + taps_at_;
+    call.biases = call.taps + call_.chunks * chunk_taps_;
     const auto slices = static_cast<unsigned>(cut_.slices);
     allow_shared_bytes(kernel_, shared_bytes_);
     launch_clusters(*run.cuda, kernel_, dim3(static_cast<unsigned>(cut_.clusters) * slices, groups_),
@@ -80,7 +81,8 @@ class BoundSeparable final : public BoundKernel {
   SeparableCut cut_;
   SeparableCall call_{};
   unsigned groups_ = 1;
-  std::size_t shared_bytes_ = 0, filter_bytes_ = 0;
+  std::size_t shared_bytes_ = 0;
+  std::int64_t taps_at_ = 0, chunk_taps_ = 0;  // in 16 bytes
 };
 
 class Separable final : public Kernel {
@@ -99,9 +101,9 @@ class Separable final : public Kernel {
       return Offer::refuse("products of float32 are asked for as they are");
     const SeparableProblem problem = problem_of(node);
     if (auto why = refuse(problem)) return Offer::refuse(*why);
-    for (const std::size_t i : {Op::depthwise_filter, Op::depthwise_bias, Op::filter})
+    for (const std::size_t i : {Op::depthwise_filter, Op::depthwise_bias, Op::filter, Op::bias})
       if (present(inputs, i) && inputs[i].constant == nullptr)
-        return Offer::refuse("its filters are computed by the network");
+        return Offer::refuse("its filters or biases are computed by the network");
     if (problem.pointwise.residual && (inputs[Op::residual].type.dtype != dtype || inputs[Op::residual].constant))
       return Offer::refuse("its residual is a constant, or of another type");
     if (separable_cuts(problem, target.device).empty()) return Offer::refuse("its filters exceed shared memory");
@@ -117,7 +119,7 @@ class Separable final : public Kernel {
     candidate.tolerance = tolerance(problem);
     candidate.in_place = input_bit(Op::residual);
     candidate.pitched_output = !problem.pointwise.residual;
-    candidate.reads = input_bit(Op::input) | input_bit(Op::bias) | input_bit(Op::residual);
+    candidate.reads = input_bit(Op::input) | input_bit(Op::residual);
     return candidate;
   }
 
@@ -126,8 +128,8 @@ class Separable final : public Kernel {
     const SeparableCut cut = read_separable_cut(problem, candidate.config);
     const SeparableSizes sizes(problem);
     BlobSpec spec;
-    spec.bytes = static_cast<std::size_t>(sizes.groups(cut) * sizes.chunks * cut.tiles) * 512 +
-                 static_cast<std::size_t>(sizes.chunks * sizes.chunk_taps()) * sizeof(uint4);
+    spec.bytes = static_cast<std::size_t>(
+        16 * (sizes.groups(cut) * cut.tiles * (32 * sizes.chunks + 2) + sizes.chunks * sizes.chunk_taps()));
     spec.key = std::string("separable ").append(to_string(problem.depthwise.storage)).append(" tiles=");
     spec.key.append(std::to_string(cut.tiles));
     const auto& op = node.as<SeparableConvOp>();
@@ -153,10 +155,10 @@ class Separable final : public Kernel {
     };
     const ConvFilter depthwise = filter_of(op.depthwise(), Op::depthwise_filter, taps_of_size);
     const ConvFilter pointwise = filter_of(op.pointwise(), Op::filter, sizes.c);
-    const Tensor* const bias =
-        present(node.inputs(), Op::depthwise_bias) ? node.inputs()[Op::depthwise_bias].constant : nullptr;
-    const auto bias_of = [&](std::int64_t c) {
-      return bias != nullptr && c < sizes.c ? bias->values<float>()[static_cast<std::size_t>(c)] : 0.0F;
+    const auto bias_of = [&](std::size_t input, std::int64_t i) {
+      const bool there = present(node.inputs(), input);
+      const Tensor* const list = there ? node.inputs()[input].constant : nullptr;
+      return list != nullptr && i < list->shape()[0] ? list->values<float>()[static_cast<std::size_t>(i)] : 0.0F;
     };
     dispatch(problem.depthwise.storage, Types<float, Float16, BFloat16>(), [&]<typename T>(std::type_identity<T>) {
       constexpr bool floats = std::is_same_v<T, float>;
@@ -182,27 +184,32 @@ class Separable final : public Kernel {
                 *element = rounded(k < sizes.k && c < sizes.c ? pointwise.exact_weight(k, c) : 0.0);
               }
       auto* to = reinterpret_cast<std::uint32_t*>(element);
-      const std::int64_t columns = 4 * word;  // channels of a word
-      const auto channel = [&](std::int64_t chunk, std::int64_t j, std::int64_t n) {
-        return chunk * sizes.chunk + n / word * elems + j * word + n % word;
-      };
-      for (std::int64_t chunk = 0; chunk < sizes.chunks; ++chunk) {
-        for (std::int64_t j = 0; j < 4; ++j)
-          for (std::int64_t n = 0; n < columns; ++n)
-            for (std::int64_t tap = 0; tap < separable_taps; ++tap) {
-              const std::int64_t c = channel(chunk, j, n);
-              const bool known = tap < taps_of_size && c < sizes.c;
-              if constexpr (floats)
-                *to++ = std::bit_cast<std::uint32_t>(tap == taps_of_size ? bias_of(c)
-                                                     : known             ? depthwise.weight(c, tap)
-                                                                         : 0.0F);
-              else
-                *to++ = std::uint32_t{rounded(known ? depthwise.exact_weight(c, tap) : 0.0).bits} << (16 * (n % 2));
-            }
-        if constexpr (!floats)
-          for (std::int64_t i = 0; i < sizes.chunk; ++i)
-            *to++ = std::bit_cast<std::uint32_t>(bias_of(channel(chunk, i / 8, i % 8)));
+      for (std::int64_t i = 0; i < sizes.chunks * 16 * word; ++i) {
+        const std::int64_t n = i % (4 * word), j = i / (4 * word) % 4;
+        const std::int64_t c = i / (16 * word) * sizes.chunk + n / word * elems + j * word + n % word;
+        const auto weight = [&](std::int64_t tap) {
+          return tap < taps_of_size && c < sizes.c ? depthwise.exact_weight(c, tap) : 0.0;
+        };
+        const float bias = c < sizes.c ? bias_of(Op::depthwise_bias, c) : 0.0F;
+        if constexpr (floats) {
+          for (std::int64_t tap = 0; tap < separable_taps<true>; ++tap)
+            *to++ = std::bit_cast<std::uint32_t>(tap == taps_of_size ? bias : static_cast<float>(weight(tap)));
+        } else {
+          const auto pair = [&](T low, T high) { return low.bits | std::uint32_t{high.bits} << 16; };
+          for (std::int64_t tap = 0; tap < 10; tap += 2) {
+            const T one = rounded(weight(tap)), two = rounded(weight(tap + 1));
+            *to++ = n % 2 == 0 ? pair(one, two) : pair(two, one);
+          }
+          // Two numbers beyond the largest one make one that is activated, and not NaN.
+          constexpr float most = std::is_same_v<T, Float16> ? 65504.0F : 3e38F;
+          const T most_of_it = rounded(static_cast<double>(std::clamp(bias, -most, most)));
+          const float rest = bias - widened(most_of_it);
+          *to++ = pair(most_of_it, rounded(static_cast<double>(std::clamp(rest, -most, most))));
+          to = std::fill_n(to, separable_taps<false> - 6, 0U);
+        }
       }
+      for (std::int64_t k = 0; k < sizes.groups(cut) * cut.tiles * 8; ++k)
+        *to++ = std::bit_cast<std::uint32_t>(bias_of(Op::bias, k));
     });
   }
 

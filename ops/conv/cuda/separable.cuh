@@ -24,7 +24,6 @@
 #include "ops/conv/cuda/cluster.cuh"
 #include "ops/conv/cuda/half_mma.cuh"
 #include "ops/conv/cuda/separable.h"
-#include "ops/conv/cuda/some_of.cuh"
 
 namespace lenslet::cuda {
 namespace {
@@ -41,17 +40,25 @@ inline constexpr int lane_elems = 4 * word_elems<T>;
 template <typename T>
 inline constexpr int set_tiles = lane_elems<T> / 2;
 
-/// Where an item lies.
+/// Where an item's outputs lie: two rows of `columns` beside each other.
 struct Item {
   int image, p, q;
   bool exists;
-  template <int rows>
+  template <int columns>
   __device__ static Item at(const SeparableCall& call, int item) {
     const bool exists = item < call.items;
     int rest = exists ? item : 0;
-    const int q = call.columns.split(rest);
-    const int p = call.strips.split(rest) * rows;
+    const int q = call.columns.split(rest) * columns;
+    const int p = call.strips.split(rest) * 2;
     return {rest, p, q, exists};
+  }
+  /// Pixel of y, counted over all images, of column `column` of the first row.
+  __device__ int pixel(const SeparableCall& call, int column) const {
+    return (image * call.p + p) * call.q + q + column;
+  }
+  /// How many of its rows there are in that column.
+  __device__ int rows(const SeparableCall& call, int column) const {
+    return !exists || q + column >= call.q ? 0 : p + 1 < call.p ? 2 : 1;
   }
 };
 
@@ -78,12 +85,10 @@ __device__ inline void load_if(std::uint32_t (&to)[4], const void* from, int row
       : "=&r"(to[0]), "=&r"(to[1]), "=&r"(to[2]), "=&r"(to[3])
       : "l"(from), "r"(row_bytes), "r"(pixel_bytes), "r"(inside), "n"(row), "n"(column), "n"(1 << bit));
 }
-template <int rows, int... i>
-__device__ inline void load_window(std::uint32_t (&window)[rows][separable_size][4], const void* from, int row_bytes,
+template <int height, int width, int... i>
+__device__ inline void load_window(std::uint32_t (&window)[height][width][4], const void* from, int row_bytes,
                                    int pixel_bytes, unsigned inside, std::integer_sequence<int, i...>) {
-  (load_if<i / separable_size, i % separable_size, i>(window[i / separable_size][i % separable_size], from, row_bytes,
-                                                      pixel_bytes, inside),
-   ...);
+  (load_if<i / width, i % width, i>(window[i / width][i % width], from, row_bytes, pixel_bytes, inside), ...);
 }
 
 /// sums += a * b in TF32, of 8 terms (mma.sync.m16n8k8): a lane has of a rows g, g + 8 of column t, then of t + 4, of b
@@ -134,32 +139,39 @@ struct Activator<float> {
   }
 };
 
-/// The sums of a set of tiles for two rows of outputs, of which the lane has lane_elems filters of set `set`.
+/// Where the lane's filters of set `set` begin.
 template <typename T>
-__device__ inline void finish(const SeparableCall& call, const Activator<T>& activator, const Item& item, int p,
-                              int set, const float (&sums)[set_tiles<T>][4]) {
+__device__ inline int first_filter(int set) {
+  return (set * 4 + static_cast<int>(threadIdx.x) % 4) * lane_elems<T>;
+}
+
+/// What is added to the sums of two rows of outputs, of which there are `rows`, for the lane's filters of a set, as it
+/// lies in memory.
+template <typename T>
+__device__ inline void load_residual(std::uint32_t (&added)[2][4], const SeparableCall& call, int pixel, int rows,
+                                     int filter) {
+  const bool exists = filter < call.k;
+  const T* const residual = static_cast<const T*>(call.residual) + std::int64_t{pixel} * call.k_room + filter;
+  load_or_zero(added[0], residual, exists && rows > 0);
+  load_or_zero(added[1], residual + std::int64_t{call.q} * call.k_room, exists && rows > 1);
+}
+
+/// The sums of a set of tiles for two rows of outputs, of which the lane has lane_elems filters; `bias` is theirs.
+template <typename T>
+__device__ inline void finish(const SeparableCall& call, const Activator<T>& activator, int pixel, int rows, int filter,
+                              const float* bias, const float (&sums)[set_tiles<T>][4],
+                              const std::uint32_t (&added)[2][4]) {
   constexpr int elems = lane_elems<T>;
-  const int filter = (set * 4 + static_cast<int>(threadIdx.x) % 4) * elems;
-  if (filter >= call.k || !item.exists) return;
-  const std::int64_t pixel = (std::int64_t{item.image} * call.p + p) * call.q + item.q;
+  if (filter >= call.k || rows == 0) return;
   float v[2][elems];
-  const bool two = p + 1 < call.p;
-  std::uint32_t added[2][4] = {};
-  if (call.residual != nullptr) {
-    const T* const residual = static_cast<const T*>(call.residual) + pixel * call.k_room + filter;
-    load_or_zero(added[0], residual, true);
-    load_or_zero(added[1], residual + std::int64_t{call.q} * call.k_room, two);
+#pragma unroll
+  for (int i = 0; i < elems; i += 4) {
+    const float4 four = *reinterpret_cast<const float4*>(bias + i);
+    v[0][i] = four.x, v[0][i + 1] = four.y, v[0][i + 2] = four.z, v[0][i + 3] = four.w;
   }
-  float bias[elems] = {};
-  if (call.bias != nullptr)
 #pragma unroll
-    for (int i = 0; i < elems; i += 4) {
-      const float4 four = four_of(call.bias, filter + i, call.k);
-      bias[i] = four.x, bias[i + 1] = four.y, bias[i + 2] = four.z, bias[i + 3] = four.w;
-    }
-#pragma unroll
-  for (int i = 0; i < 2 * elems; ++i)
-    v[i / elems][i % elems] = sums[i % elems / 2][i / elems * 2 + i % 2] + bias[i % elems];
+  for (int i = 2 * elems - 1; i >= 0; --i)
+    v[i / elems][i % elems] = sums[i % elems / 2][i / elems * 2 + i % 2] + v[0][i % elems];
   if (call.residual != nullptr) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -185,7 +197,7 @@ __device__ inline void finish(const SeparableCall& call, const Activator<T>& act
       }
     }
   }
-  T* const y = static_cast<T*>(call.y) + pixel * call.y_pixel + filter;
+  T* const y = static_cast<T*>(call.y) + std::int64_t{pixel} * call.y_pixel + filter;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     std::uint32_t words[4];
@@ -196,7 +208,7 @@ __device__ inline void finish(const SeparableCall& call, const Activator<T>& act
       else
         words[j] = activator.rounded(v[i][2 * j], v[i][2 * j + 1]);
     }
-    if (i == 0 || two)
+    if (i < rows)
       *reinterpret_cast<uint4*>(y + std::int64_t{i} * call.q * call.y_pixel) =
           uint4{words[0], words[1], words[2], words[3]};
   }
@@ -204,12 +216,28 @@ __device__ inline void finish(const SeparableCall& call, const Activator<T>& act
 
 __device__ inline float4 operator+(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 
-template <typename T, int stride, int rows, int tiles>
-__global__ void __launch_bounds__(32 * separable_most_warps(rows, tiles), separable_bound_blocks(rows, tiles))
+/// What a lane of an operand b that has weights on its diagonal makes of a channel's packed taps: there are two in a
+/// word, and they stand in the half that the lane's column has.
+struct Diagonal {
+  std::uint32_t all, even, odd;  ///< a mask for the bias, and what __byte_perm takes for taps of even and odd number
+  __device__ explicit Diagonal(int lane) {
+    const bool on = lane / 8 == lane % 4, high = lane / 4 % 2 != 0;
+    all = on ? 0xffffffffU : 0;
+    even = !on ? 0x4444U : high ? 0x3244U : 0x4410U;
+    odd = !on ? 0x4444U : high ? 0x1044U : 0x4432U;
+  }
+};
+
+/// 1 twice.
+template <typename T>
+inline constexpr std::uint32_t ones = std::is_same_v<T, BFloat16> ? 0x3f803f80U : 0x3c003c00U;
+
+template <typename T, int stride, int columns, int tiles>
+__global__ void __launch_bounds__(32 * separable_most_warps(columns, tiles), separable_bound_blocks(columns, tiles))
     separable_kernel(const __grid_constant__ SeparableCall call) {
-  constexpr int inputs = (rows - 1) * stride + separable_size, operands = rows / 2;
+  constexpr int height = stride + separable_size, width = (columns - 1) * stride + separable_size;
   constexpr int elems = lane_elems<T>, chunk_elems = 4 * elems, sets = tiles / set_tiles<T>;
-  constexpr int chunk_taps = separable_chunk_taps<is_float<T>>, word_taps = separable_word_taps<is_float<T>>;
+  constexpr int chunk_taps = separable_chunk_taps<is_float<T>>, word_taps = chunk_taps / 4;
   extern __shared__ uint4 shared[];
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32, t = lane % 4;
   const int warps = static_cast<int>(blockDim.x) / 32;
@@ -218,117 +246,145 @@ __global__ void __launch_bounds__(32 * separable_most_warps(rows, tiles), separa
   const int first_chunk = rank * call.block_chunks;
   const int chunks = max(0, min(call.block_chunks, call.chunks - first_chunk));
 
-  // The block's filters and taps.
-  constexpr int chunk_filters = 2 * tiles / 2 * 32;  // uint4
+  // The block's filters, taps and bias.
+  constexpr int chunk_filters = 2 * tiles / 2 * 32, group_bias = 2 * tiles;  // uint4
   uint4* const filters = shared;
-  uint4* const taps = shared + call.block_chunks * chunk_filters;
-  uint4* const zeros = taps + call.block_chunks * chunk_taps;
-  constexpr int zeros_taps = is_float<T> ? 0 : 4 * word_taps;
-  float4* const partial = reinterpret_cast<float4*>(zeros + zeros_taps);
-  {
-    const uint4* const from = call.filters + (std::int64_t{group} * call.chunks + first_chunk) * chunk_filters;
-    for (int i = static_cast<int>(threadIdx.x); i < chunks * chunk_filters; i += static_cast<int>(blockDim.x))
-      copy_async_16(filters + i, from + i, true);
-    const uint4* const taps_from = call.taps + first_chunk * chunk_taps;
-    for (int i = static_cast<int>(threadIdx.x); i < chunks * chunk_taps; i += static_cast<int>(blockDim.x))
-      copy_async_16(taps + i, taps_from + i, true);
-    for (int i = static_cast<int>(threadIdx.x); i < zeros_taps; i += static_cast<int>(blockDim.x))
-      zeros[i] = uint4{0, 0, 0, 0};
-  }
-  // Lanes off the diagonal of an operand b have zeros.
-  const bool diagonal = is_float<T> || lane / 8 == t;
-  const uint4* const lane_taps = diagonal ? taps + (is_float<T> ? t : lane / 4) * (separable_taps / 4) : zeros;
-  const int lane_step = diagonal ? chunk_taps : 0;
+  uint4* const taps = filters + call.block_chunks * chunk_filters;
+  uint4* const shared_bias = taps + call.block_chunks * chunk_taps;
+  uint4* const first_residual = shared_bias + group_bias;
+  const bool adds = call.channel_warps * call.slices > 1;
+  float4* const partial = reinterpret_cast<float4*>(first_residual + (adds ? 2 * blockDim.x : 0));
+  const auto copy = [&](uint4* to, const uint4* from, int count) {
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x))
+      copy_async_16(to + i, from + i, true);
+  };
+  copy(filters, call.filters + (std::int64_t{group} * call.chunks + first_chunk) * chunk_filters,
+       chunks * chunk_filters);
+  copy(taps, call.taps + first_chunk * chunk_taps, chunks * chunk_taps);
+  copy(shared_bias, call.biases + group * group_bias, group_bias);
   wait_for_previous();
   let_next_start();
 
   const int begin = channel_warp * call.warp_chunks, end = min(begin + call.warp_chunks, chunks);
   const int clusters = static_cast<int>(gridDim.x) / call.slices;
   const Activator<T> activator(call.activation), depthwise(call.depthwise_activation);
+  const Diagonal diagonal(lane);
 
-  std::uint32_t window[inputs][separable_size][4];
+  std::uint32_t window[height][width][4];
   const T* x = nullptr;
   unsigned inside = 0;  // a bit for each of the window's pixels
+  int next_pixel = 0, next_rows = 0;
+  const auto item_of = [&](int turn, int of_warp) {
+    return Item::at<columns>(call, (turn * call.pixel_warps + of_warp) * 8 + lane / 4);
+  };
   const auto go_to = [&](int turn) {
-    const Item item = Item::at<rows>(call, (turn * call.pixel_warps + pixel_warp) * 8 + lane / 4);
+    const Item item = item_of(turn, pixel_warp);
     const int top = item.p * stride - call.pad_top, left = item.q * stride - call.pad_left;
     x = static_cast<const T*>(call.x) + std::int64_t{item.image} * call.height * call.width * call.x_pixel +
         (top * call.width + left) * call.x_pixel + first_chunk * chunk_elems + elems * t;
+    unsigned in_width = 0;
+#pragma unroll
+    for (int i = 0; i < width; ++i)
+      if (static_cast<unsigned>(left + i) < static_cast<unsigned>(call.width)) in_width |= 1U << i;
+    if (!item.exists) in_width = 0;
     inside = 0;
 #pragma unroll
-    for (int i = 0; i < inputs * separable_size; ++i)
-      if (item.exists && static_cast<unsigned>(top + i / separable_size) < static_cast<unsigned>(call.height) &&
-          static_cast<unsigned>(left + i % separable_size) < static_cast<unsigned>(call.width))
-        inside |= 1U << i;
+    for (int i = 0; i < height; ++i)
+      if (static_cast<unsigned>(top + i) < static_cast<unsigned>(call.height)) inside |= in_width << i * width;
+    next_pixel = item.pixel(call, 0);
+    next_rows = item.rows(call, 0) | item.rows(call, columns - 1) << 2;
   };
   const int pixel_bytes = call.x_pixel * static_cast<int>(sizeof(T)), row_bytes = call.width * pixel_bytes;
   const auto load = [&](int chunk) {
     const bool channels = (first_chunk + chunk) * chunk_elems + elems * t < call.c;
     load_window(window, x + chunk * chunk_elems, row_bytes, pixel_bytes, channels ? inside : 0,
-                std::make_integer_sequence<int, inputs * separable_size>());
+                std::make_integer_sequence<int, height * width>());
   };
 
   int turn = static_cast<int>(blockIdx.x) / call.slices;
   go_to(turn);
   if (begin < end) load(begin);
-  wait_for_all_copies();
-  __syncthreads();
 
-  for (; turn < call.turns; turn += clusters) {
-    float sums[operands][tiles][4] = {};
+  for (bool first = true; turn < call.turns; turn += clusters, first = false) {
+    const int pixel = next_pixel, rows = next_rows;
+    // Sums that are added: a warp's first share of the outputs, whose residual comes meanwhile.
+    const int jobs = call.pixel_warps * columns * sets, first_job = warp * call.slices + rank;
+    if (adds && call.residual != nullptr && first_job < jobs) {
+      const Item item = item_of(turn, first_job / sets / columns);
+      const int column = first_job / sets % columns, filter = first_filter<T>(group * sets + first_job % sets);
+      const T* const from =
+          static_cast<const T*>(call.residual) + std::int64_t{item.pixel(call, column)} * call.k_room + filter;
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        if (i < item.rows(call, column) && filter < call.k)
+          copy_async_16(first_residual + 2 * threadIdx.x + i, from + std::int64_t{i} * call.q * call.k_room, true);
+    }
+    if (first) {
+      wait_for_all_copies();
+      __syncthreads();
+    }
+
+    float sums[columns][tiles][4] = {};
     for (int chunk = begin; chunk < end; ++chunk) {
       if (call.c % elems != 0 && first_chunk + chunk == call.chunks - 1) {
         // What lies in the room is anything, and zeros in filters do not make zeros of it.
         const int channel = (call.chunks - 1) * chunk_elems + elems * t;
 #pragma unroll
-        for (int i = 0; i < inputs * separable_size * 4; ++i) {
+        for (int i = 0; i < height * width * 4; ++i) {
           const int at = channel + i % 4 * word_elems<T>;
           const std::uint32_t kept = at + word_elems<T> <= call.c ? 0xffffffffU : at < call.c ? 0xffffU : 0;
-          window[i / 4 / separable_size][i / 4 % separable_size][i % 4] &= kept;
+          window[i / 4 / width][i / 4 % width][i % 4] &= kept;
         }
       }
 #pragma unroll
       for (int step = 0; step < 2; ++step) {
-        std::uint32_t a[rows][2];
+        std::uint32_t a[columns][2][2];  // [column][row][word]
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int j = step * 2 + half;
-          std::uint32_t tap[separable_taps];
-#pragma unroll
-          for (int i = 0; i < separable_taps / 4; ++i) {
-            const uint4 four = lane_taps[chunk * lane_step + j * word_taps + i];
-            tap[4 * i] = four.x, tap[4 * i + 1] = four.y, tap[4 * i + 2] = four.z, tap[4 * i + 3] = four.w;
-          }
+          const uint4* const lane_taps =
+              taps + chunk * chunk_taps + j * word_taps + (is_float<T> ? 3 * t : 2 * (lane / 4));
+          const auto pixel_at = [&](int row, int column, int tap) -> std::uint32_t {
+            return window[row * stride + tap / separable_size][column * stride + tap % separable_size][j];
+          };
           if constexpr (is_float<T>) {
-            float v[rows];
+            const uint4 first_taps = lane_taps[0], middle = lane_taps[1], last = lane_taps[2];
+            const std::uint32_t tap[taps_of_size] = {first_taps.x, first_taps.y, first_taps.z, first_taps.w, middle.x,
+                                                     middle.y,     middle.z,     middle.w,     last.x};
 #pragma unroll
-            for (int p = 0; p < rows; ++p) {
-              v[p] = __uint_as_float(tap[taps_of_size]);
+            for (int i = 0; i < 2 * columns; ++i) {
+              float v[1] = {__uint_as_float(last.y)};
 #pragma unroll
-              for (int i = 0; i < taps_of_size; ++i)
-                v[p] = fmaf(__uint_as_float(window[p * stride + i / separable_size][i % separable_size][j]),
-                            __uint_as_float(tap[i]), v[p]);
+              for (int k = 0; k < taps_of_size; ++k)
+                v[0] = fmaf(__uint_as_float(pixel_at(i % 2, i / 2, k)), __uint_as_float(tap[k]), v[0]);
+              depthwise.before_rounding(v);
+              asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(a[i / 2][i % 2][half]) : "f"(v[0]));
             }
-            depthwise.before_rounding(v);
-#pragma unroll
-            for (int p = 0; p < rows; ++p) asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(a[p][half]) : "f"(v[p]));
           } else {
-            const float2 bias = reinterpret_cast<const float2*>(taps + chunk * chunk_taps + 4 * word_taps)[j * 4 + t];
+            const uint4 packed = lane_taps[0];
+            const uint2 rest = *reinterpret_cast<const uint2*>(lane_taps + 1);
+            const std::uint32_t pairs[5] = {packed.x, packed.y, packed.z, packed.w, rest.x};
+            const std::uint32_t bias = rest.y & diagonal.all;
+            uint2 tap[5];
 #pragma unroll
-            for (int m = 0; m < operands; ++m) {
-              float v[4] = {bias.x, bias.y, bias.x, bias.y};
+            for (int i = 0; i < 5; ++i) {
+              tap[i].x = __byte_perm(pairs[i], 0, diagonal.even);
+              tap[i].y = i == 4 ? bias : __byte_perm(pairs[i], 0, diagonal.odd);
+            }
 #pragma unroll
-              for (int i = 0; i < taps_of_size; i += 2) {
-                const auto at = [&](int p, int of) -> std::uint32_t {
-                  const int known = min(i + of, taps_of_size - 1);  // there is no tenth: its weight is zero
-                  return window[(2 * m + p) * stride + known / separable_size][known % separable_size][j];
-                };
-                const std::uint32_t pixels[4] = {at(0, 0), at(1, 0), at(0, 1), at(1, 1)};
-                multiply_add<T>(v, pixels, uint2{tap[i], tap[i + 1]});
+            for (int column = 0; column < columns; ++column) {
+              float v[4] = {};
+#pragma unroll
+              for (int i = 0; i < 5; ++i) {
+                const int known = min(2 * i + 1, taps_of_size - 1);
+                const std::uint32_t pixels[4] = {pixel_at(0, column, 2 * i), pixel_at(1, column, 2 * i),
+                                                 i == 4 ? ones<T> : pixel_at(0, column, known),
+                                                 i == 4 ? ones<T> : pixel_at(1, column, known)};
+                multiply_add<T>(v, pixels, tap[i]);
               }
               depthwise.before_rounding(v);
-              a[2 * m][half] = depthwise.rounded(v[0], v[1]);
-              a[2 * m + 1][half] = depthwise.rounded(v[2], v[3]);
+              a[column][0][half] = depthwise.rounded(v[0], v[1]);
+              a[column][1][half] = depthwise.rounded(v[2], v[3]);
             }
           }
         }
@@ -341,36 +397,36 @@ __global__ void __launch_bounds__(32 * separable_most_warps(rows, tiles), separa
         for (int pair = 0; pair < tiles / 2; ++pair) {
           const uint4 b = filters[((chunk * 2 + step) * (tiles / 2) + pair) * 32 + lane];
 #pragma unroll
-          for (int m = 0; m < operands; ++m) {
-            const std::uint32_t left[4] = {a[2 * m][0], a[2 * m + 1][0], a[2 * m][1], a[2 * m + 1][1]};
-            multiply_terms<T>(sums[m][2 * pair], left, uint2{b.x, b.y});
-            multiply_terms<T>(sums[m][2 * pair + 1], left, uint2{b.z, b.w});
+          for (int column = 0; column < columns; ++column) {
+            const std::uint32_t left[4] = {a[column][0][0], a[column][1][0], a[column][0][1], a[column][1][1]};
+            multiply_terms<T>(sums[column][2 * pair], left, uint2{b.x, b.y});
+            multiply_terms<T>(sums[column][2 * pair + 1], left, uint2{b.z, b.w});
           }
         }
       }
     }
 
-    const auto item_of = [&](int of_warp) {
-      return Item::at<rows>(call, (turn * call.pixel_warps + of_warp) * 8 + lane / 4);
-    };
-    if (call.channel_warps * call.slices == 1) {
-      const Item item = item_of(pixel_warp);
+    const float* const bias = reinterpret_cast<const float*>(shared_bias);
+    if (!adds) {
 #pragma unroll
-      for (int m = 0; m < operands; ++m)
+      for (int i = 0; i < columns * sets; ++i) {
+        const int column = i / sets, set = i % sets, here = rows >> 2 * column & 3;
+        const int filter = first_filter<T>(group * sets + set);
+        float of_set[set_tiles<T>][4];
 #pragma unroll
-        for (int set = 0; set < sets; ++set) {
-          float of_set[set_tiles<T>][4];
-#pragma unroll
-          for (int i = 0; i < 4 * set_tiles<T>; ++i) of_set[i / 4][i % 4] = sums[m][set * set_tiles<T> + i / 4][i % 4];
-          if (item.p + 2 * m < call.p) finish<T>(call, activator, item, item.p + 2 * m, group * sets + set, of_set);
-        }
+        for (int k = 0; k < 4 * set_tiles<T>; ++k)
+          of_set[k / 4][k % 4] = sums[column][set * set_tiles<T> + k / 4][k % 4];
+        std::uint32_t added[2][4] = {};
+        if (call.residual != nullptr) load_residual<T>(added, call, pixel + column, here, filter);
+        finish<T>(call, activator, pixel + column, here, filter, bias + first_filter<T>(set), of_set, added);
+      }
       continue;
     }
-    // [channel_warp][pixel_warp][operand][tile][lane]
-    const int of_channels = call.pixel_warps * operands * tiles * 32;
-    float4* const mine = partial + channel_warp * of_channels + pixel_warp * operands * tiles * 32 + lane;
+    // [channel_warp][pixel_warp][column][tile][lane]
+    const int of_channels = call.pixel_warps * columns * tiles * 32;
+    float4* const mine = partial + channel_warp * of_channels + pixel_warp * columns * tiles * 32 + lane;
 #pragma unroll
-    for (int i = 0; i < operands * tiles; ++i) {
+    for (int i = 0; i < columns * tiles; ++i) {
       const float(&sum)[4] = sums[i / tiles][i % tiles];
       mine[i * 32] = {sum[0], sum[1], sum[2], sum[3]};
     }
@@ -386,8 +442,8 @@ __global__ void __launch_bounds__(32 * separable_most_warps(rows, tiles), separa
       sync_cluster();
     }
     const int sources = call.slices > 1 ? call.slices : call.channel_warps;
-    for (int job = warp * call.slices + rank; job < call.pixel_warps * operands * sets; job += warps * call.slices) {
-      const int set = job % sets, m = job / sets % operands;
+    for (int job = first_job; job < jobs; job += warps * call.slices) {
+      const int set = job % sets, column = job / sets % columns;
       const float* const from =
           reinterpret_cast<const float*>(partial + (job / sets * tiles + set * set_tiles<T>)*32 + lane);
       float of_set[set_tiles<T>][4] = {};
@@ -401,8 +457,23 @@ __global__ void __launch_bounds__(32 * separable_most_warps(rows, tiles), separa
           of_set[i][0] += sum.x, of_set[i][1] += sum.y, of_set[i][2] += sum.z, of_set[i][3] += sum.w;
         }
       }
-      const Item item = item_of(job / sets / operands);
-      if (item.p + 2 * m < call.p) finish<T>(call, activator, item, item.p + 2 * m, group * sets + set, of_set);
+      const Item item = item_of(turn, job / sets / columns);
+      const int at = item.pixel(call, column), here = item.rows(call, column);
+      const int filter = first_filter<T>(group * sets + set);
+      std::uint32_t added[2][4] = {};
+      if (call.residual != nullptr) {
+        if (job == first_job) {
+          wait_for_all_copies();
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            const uint4 four = first_residual[2 * threadIdx.x + i];
+            added[i][0] = four.x, added[i][1] = four.y, added[i][2] = four.z, added[i][3] = four.w;
+          }
+        } else {
+          load_residual<T>(added, call, at, here, filter);
+        }
+      }
+      finish<T>(call, activator, at, here, filter, bias + first_filter<T>(set), of_set, added);
     }
     if (call.slices > 1)
       sync_cluster();
@@ -414,21 +485,29 @@ __global__ void __launch_bounds__(32 * separable_most_warps(rows, tiles), separa
 /// The kernel that is instantiated for a cut.
 template <typename T, int stride>
 SeparableFunction separable_function(const SeparableCut& cut) {
-  if (cut.rows == 4) {
-    if constexpr (stride == 1)
-      return cut.tiles == 4 ? separable_kernel<T, stride, 4, 4> : separable_kernel<T, stride, 4, 8>;
+  if (cut.columns == 2) {
+    if constexpr (stride == 1) {
+      switch (cut.tiles) {
+        case 4:
+          return separable_kernel<T, stride, 2, 4>;
+        case 8:
+          return separable_kernel<T, stride, 2, 8>;
+        default:
+          return separable_kernel<T, stride, 2, 12>;
+      }
+    }
   }
   switch (cut.tiles) {
     case 4:
-      return separable_kernel<T, stride, 2, 4>;
+      return separable_kernel<T, stride, 1, 4>;
     case 8:
-      return separable_kernel<T, stride, 2, 8>;
+      return separable_kernel<T, stride, 1, 8>;
     case 12:
-      return separable_kernel<T, stride, 2, 12>;
+      return separable_kernel<T, stride, 1, 12>;
     case 16:
-      return separable_kernel<T, stride, 2, 16>;
+      return separable_kernel<T, stride, 1, 16>;
     default:
-      return separable_kernel<T, stride, 2, 20>;
+      return separable_kernel<T, stride, 1, 20>;
   }
 }
 

@@ -9,9 +9,10 @@ namespace lenslet::cuda {
 
 inline constexpr int taps_of_size = 9;
 
-/// filters [groups][chunks][2 of terms][tiles / 2][lanes] of 16 bytes: two tiles' parts of an operand b. Of each chunk
-/// taps [4 words][8 channels][separable_taps] of 32 bits, a tap's weight in the half that it has in an operand b, and
-/// the biases, [4 words][8 channels] of float; in float32 [4 words][4 channels][separable_taps], the tenth the bias.
+/// filters [groups][chunks][2 of terms][tiles / 2][lanes] of 16 bytes: two tiles' parts of an operand b. taps
+/// [chunks][4 words][channels of a word] of separable_taps words: in 16 bits two taps in each, of odd channels the
+/// first one in the upper half, and behind the ninth the bias, as the sum of two; in float32 nine taps and the bias.
+/// biases [groups][8 * tiles]: the 1x1 convolution's, in float.
 struct SeparableCall {
   int height, width, c, x_pixel;  ///< pixels: elements from one to the next
   int p, q, k, y_pixel, k_room;   ///< k_room: of the residual
@@ -20,10 +21,8 @@ struct SeparableCall {
   FastDivider columns, strips;
   DeviceActivation depthwise_activation, activation;
   const void *x = nullptr, *residual = nullptr;
-  const float* bias = nullptr;
   void* y = nullptr;
-  const uint4* filters = nullptr;
-  const uint4* taps = nullptr;
+  const uint4 *filters = nullptr, *taps = nullptr, *biases = nullptr;
 };
 
 using SeparableFunction = void (*)(SeparableCall);

@@ -11,17 +11,16 @@
 
 namespace lenslet::cuda {
 
-/// Words of a channel's nine taps, and room.
-inline constexpr int separable_taps = 12;
-/// Of one of the four words of a chunk, and of a chunk (separable.h), in 16 bytes; `floats`: in float32.
+/// Words of a channel's nine taps, its bias, and room; `floats`: in float32.
 template <bool floats>
-inline constexpr int separable_word_taps = (floats ? 4 : 8) * separable_taps / 4;
+inline constexpr int separable_taps = floats ? 12 : 8;
+/// Those of a chunk of 64 bytes (separable.h), in 16 bytes.
 template <bool floats>
-inline constexpr int separable_chunk_taps = 4 * separable_word_taps<floats> + (floats ? 0 : 8);
+inline constexpr int separable_chunk_taps = (floats ? 16 : 32) * separable_taps<floats> / 4;
 
-/// Items are columns of `rows` outputs, one above the other; a warp has eight of them and 8 * tiles filters.
+/// Items are `columns` outputs beside each other and those below them; a warp has eight items and 8 * tiles filters.
 struct SeparableCut {
-  int rows = 2;           ///< 2, or 4
+  int columns = 1;        ///< or 2
   int tiles = 4;          ///< of eight filters; the others are other blocks' (gridDim.y)
   int pixel_warps = 4;    ///< of a block, each with items of its own
   int channel_warps = 1;  ///< of a block, for each of those: they share out its channels, and their sums are added
@@ -53,12 +52,12 @@ struct SeparableSizes {
   std::int64_t n, p, q, c, k, chunks;
 };
 
-/// Outputs of a thread and tiles of filters that there are kernels of.
-bool separable_has(int rows, int tiles, std::int64_t stride);
+/// Columns and tiles of filters that there are kernels of.
+bool separable_has(int columns, int tiles, std::int64_t stride);
 /// Warps of a block that such a kernel can have, and blocks of so many that a multiprocessor holds at least: with them
 /// the compiler has 128 registers a thread, 168, or 255.
-constexpr int separable_most_warps(int rows, int tiles) { return rows == 4 ? 4 : tiles == 4 ? 8 : 6; }
-constexpr int separable_bound_blocks(int rows, int tiles) { return rows == 4 && tiles == 4 ? 3 : 2; }
+constexpr int separable_most_warps(int columns, int tiles) { return columns == 2 ? 4 : tiles == 4 ? 8 : 6; }
+constexpr int separable_bound_blocks(int columns, int tiles) { return columns == 2 && tiles == 4 ? 3 : 2; }
 /// Blocks of a multiprocessor.
 int separable_resident(const SeparableCut& cut, std::size_t shared_bytes, const DeviceProfile& device);
 
