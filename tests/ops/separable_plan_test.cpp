@@ -59,7 +59,7 @@ TEST_CASE("separable_plan/cuts_cover_the_problem") {
     for (const SeparableCut& cut : cuts) {
       const std::string where = p.str() + ", " + cut.str();
       CHECK_MESSAGE(separable_has(cut.columns, cut.tiles, p.depthwise.stride_h), where);
-      CHECK_MESSAGE(cut.warps() <= separable_most_warps(cut.columns, cut.tiles), where);
+      CHECK_MESSAGE(cut.warps() <= separable_most_warps(p.depthwise.stride_h, cut.columns, cut.tiles), where);
       CHECK_MESSAGE(sizes.shared_bytes(cut) <= device.shared_bytes_per_block, where);
       CHECK_MESSAGE(sizes.items(cut) * 2 * cut.columns >= sizes.n * sizes.p * sizes.q, where);
       CHECK_MESSAGE(sizes.turns(cut) * cut.pixel_warps * 8 >= sizes.items(cut), where);

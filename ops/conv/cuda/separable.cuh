@@ -233,7 +233,8 @@ template <typename T>
 inline constexpr std::uint32_t ones = std::is_same_v<T, BFloat16> ? 0x3f803f80U : 0x3c003c00U;
 
 template <typename T, int stride, int columns, int tiles>
-__global__ void __launch_bounds__(32 * separable_most_warps(columns, tiles), separable_bound_blocks(columns, tiles))
+__global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, tiles),
+                                  separable_bound_blocks(columns, tiles))
     separable_kernel(const __grid_constant__ SeparableCall call) {
   constexpr int height = stride + separable_size, width = (columns - 1) * stride + separable_size;
   constexpr int elems = lane_elems<T>, chunk_elems = 4 * elems, sets = tiles / set_tiles<T>;
@@ -262,8 +263,6 @@ __global__ void __launch_bounds__(32 * separable_most_warps(columns, tiles), sep
        chunks * chunk_filters);
   copy(taps, call.taps + first_chunk * chunk_taps, chunks * chunk_taps);
   copy(shared_bias, call.biases + group * group_bias, group_bias);
-  wait_for_previous();
-  let_next_start();
 
   const int begin = channel_warp * call.warp_chunks, end = min(begin + call.warp_chunks, chunks);
   const int clusters = static_cast<int>(gridDim.x) / call.slices;
@@ -303,6 +302,8 @@ __global__ void __launch_bounds__(32 * separable_most_warps(columns, tiles), sep
 
   int turn = static_cast<int>(blockIdx.x) / call.slices;
   go_to(turn);
+  wait_for_previous();
+  let_next_start();
   if (begin < end) load(begin);
 
   for (bool first = true; turn < call.turns; turn += clusters, first = false) {
@@ -447,7 +448,7 @@ __global__ void __launch_bounds__(32 * separable_most_warps(columns, tiles), sep
       const float* const from =
           reinterpret_cast<const float*>(partial + (job / sets * tiles + set * set_tiles<T>)*32 + lane);
       float of_set[set_tiles<T>][4] = {};
-#pragma unroll 2
+#pragma unroll 4
       for (int source = 0; source < sources; ++source) {
         const auto* const theirs =
             reinterpret_cast<const float4*>(call.slices > 1 ? in_block(source, from) : from + 4 * source * of_channels);

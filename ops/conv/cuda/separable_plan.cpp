@@ -55,8 +55,10 @@ bool separable_has(int columns, int tiles, std::int64_t stride) {
   return columns == 1 || (columns == 2 && tiles <= 12 && stride == 1);
 }
 
-int separable_resident(const SeparableCut& cut, std::size_t shared_bytes, const DeviceProfile& device) {
-  const int warps = separable_most_warps(cut.columns, cut.tiles) * separable_bound_blocks(cut.columns, cut.tiles);
+int separable_resident(std::int64_t stride, const SeparableCut& cut, std::size_t shared_bytes,
+                       const DeviceProfile& device) {
+  const int warps =
+      separable_most_warps(stride, cut.columns, cut.tiles) * separable_bound_blocks(cut.columns, cut.tiles);
   const std::size_t with_reserve = shared_bytes + 1024;
   return std::max(1, std::min(warps / cut.warps(), static_cast<int>(device.shared_bytes_per_unit / with_reserve)));
 }
@@ -87,15 +89,17 @@ std::vector<SeparableCut> separable_cuts(const SeparableProblem& problem, const 
       if (8 * tiles >= sizes.k + 64 || (tiles > 4 && 8 * tiles - 32 >= sizes.k)) continue;
       for (const int slices : {1, 2, 4, 8}) {
         if (slices > 1 && (!device.clusters || slices > sizes.chunks)) continue;
-        for (int channel_warps = 1; channel_warps <= separable_most_warps(columns, tiles); ++channel_warps)
+        for (int channel_warps = 1; channel_warps <= separable_most_warps(problem.depthwise.stride_h, columns, tiles);
+             ++channel_warps)
           for (const int pixel_warps : {1, 2, 4, 8}) {
             SeparableCut cut{columns, tiles, pixel_warps, channel_warps, slices, 1};
-            if (cut.warps() > separable_most_warps(columns, tiles)) continue;
+            if (cut.warps() > separable_most_warps(problem.depthwise.stride_h, columns, tiles)) continue;
             if (channel_warps > 1 && channel_warps > sizes.block_chunks(cut)) continue;
             const std::size_t shared = sizes.shared_bytes(cut);
             if (device.refuse_shared(shared)) continue;
-            const std::int64_t at_once =
-                std::int64_t{device.units} * separable_resident(cut, shared, device) / slices / sizes.groups(cut);
+            const std::int64_t at_once = std::int64_t{device.units} *
+                                         separable_resident(problem.depthwise.stride_h, cut, shared, device) / slices /
+                                         sizes.groups(cut);
             const std::int64_t turns = sizes.turns(cut);
             const std::int64_t rounds = over(turns, std::max<std::int64_t>(1, at_once));
             cut.clusters = static_cast<int>(over(turns, rounds));
@@ -126,7 +130,8 @@ SeparableCut read_separable_cut(const SeparableProblem& problem, std::string_vie
   reader.finish();
   const SeparableSizes sizes(problem);
   if (!separable_has(cut.columns, cut.tiles, problem.depthwise.stride_h)) reader.refuse("there is no such kernel");
-  if (cut.warps() > separable_most_warps(cut.columns, cut.tiles)) reader.refuse("a block has not so many warps");
+  if (cut.warps() > separable_most_warps(problem.depthwise.stride_h, cut.columns, cut.tiles))
+    reader.refuse("a block has not so many warps");
   if (cut.slices > sizes.chunks || cut.channel_warps > sizes.block_chunks(cut))
     reader.refuse("there are not so many channels");
   return cut;

@@ -56,10 +56,13 @@ struct SeparableSizes {
 bool separable_has(int columns, int tiles, std::int64_t stride);
 /// Warps of a block that such a kernel can have, and blocks of so many that a multiprocessor holds at least: with them
 /// the compiler has 128 registers a thread, 168, or 255.
-constexpr int separable_most_warps(int columns, int tiles) { return columns == 2 ? 4 : tiles == 4 ? 8 : 6; }
+constexpr int separable_most_warps(std::int64_t stride, int columns, int tiles) {
+  return columns == 2 ? 4 : tiles == 4 && stride == 1 ? 8 : 6;
+}
 constexpr int separable_bound_blocks(int columns, int tiles) { return columns == 2 && tiles == 4 ? 3 : 2; }
 /// Blocks of a multiprocessor.
-int separable_resident(const SeparableCut& cut, std::size_t shared_bytes, const DeviceProfile& device);
+int separable_resident(std::int64_t stride, const SeparableCut& cut, std::size_t shared_bytes,
+                       const DeviceProfile& device);
 
 /// Those worth looking at, with the clusters that the device holds at once.
 std::vector<SeparableCut> separable_cuts(const SeparableProblem& problem, const DeviceProfile& device);
