@@ -42,7 +42,7 @@ Drawn draw(const SeparableProblem& problem, std::mt19937& random) {
   const ConvProblem &d = problem.depthwise, &p = problem.pointwise;
   Drawn drawn;
   drawn.inputs[Op::input] = normal({d.n, d.c, d.h, d.w}, 1, random).to_dtype(d.storage);
-  drawn.inputs[Op::depthwise_filter] = normal({d.c, 1, d.r, d.s}, 1 / static_cast<double>(d.r), random);
+  drawn.inputs[Op::depthwise_filter] = normal({d.c, 1, 3, 3}, 1.0 / 3, random);
   if (d.bias) drawn.inputs[Op::depthwise_bias] = normal({d.c}, 0.5, random);
   drawn.inputs[Op::filter] = normal({p.k, p.c, 1, 1}, 1 / std::sqrt(static_cast<double>(p.c)), random);
   if (p.bias) drawn.inputs[Op::bias] = normal({p.k}, 0.5, random);
@@ -110,10 +110,9 @@ SeparableProblem random_separable(std::mt19937& random) {
   else
     geometry.pads.fill(1);
   geometry.groups = c;
-  const std::int64_t size = between(0, 2) == 0 ? 5 : 3;
   SeparableProblem problem;
   ConvProblem& d = problem.depthwise;
-  d = resolve_conv({between(1, 5), c, between(5, 20), between(5, 20)}, {c, 1, size, size}, geometry);
+  d = resolve_conv({between(1, 5), c, between(3, 20), between(3, 20)}, {c, 1, 3, 3}, geometry);
   d.bias = between(0, 3) != 0;
   d.activation = activations[between(0, 4)];
   const std::int64_t k = between(0, 2) == 0 ? between(1, 200) : 8 * between(1, 40);

@@ -87,7 +87,7 @@ TEST_CASE("fuse_separable/others_stay") {
     Block block;
     block.b.output(block.y);
     CHECK(joined(planned(block.b.build(1), "fp32")) == 0);
-    Block larger(384, 1, 7);
+    Block larger(384, 1, 5);
     larger.b.output(larger.y);
     CHECK(joined(planned(larger.b.build(1))) == 0);
   }

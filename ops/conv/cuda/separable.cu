@@ -1,5 +1,5 @@
-// separable: a depthwise convolution of 3x3 or 5x5 and the 1x1 convolution behind it in one kernel, NHWC of 16 bits or
-// of float32 in TF32, for SeparableConv. The kernels are in separable.cuh.
+// separable: a depthwise convolution of 3x3 and the 1x1 convolution behind it in one kernel, NHWC of 16 bits or of
+// float32 in TF32, for SeparableConv. The kernels are in separable.cuh.
 
 #include <algorithm>
 #include <bit>
@@ -24,7 +24,7 @@ SeparableFunction kernel_of(const SeparableProblem& problem, const SeparableCut&
   const auto of = storage == DType::f32   ? separable_of_tf32
                   : storage == DType::f16 ? separable_of_fp16
                                           : separable_of_bf16;
-  return of(problem.depthwise.r, problem.depthwise.stride_h, cut);
+  return of(problem.depthwise.stride_h, cut);
 }
 
 class BoundSeparable final : public BoundKernel {
@@ -153,8 +153,7 @@ class Separable final : public Kernel {
                         .scale = scale.empty() ? nullptr : scale.data(),
                         .terms = terms};
     };
-    const std::int64_t taps = problem.depthwise.r * problem.depthwise.s;
-    const ConvFilter depthwise = filter_of(op.depthwise(), Op::depthwise_filter, taps);
+    const ConvFilter depthwise = filter_of(op.depthwise(), Op::depthwise_filter, taps_of_size);
     const ConvFilter pointwise = filter_of(op.pointwise(), Op::filter, sizes.c);
     const auto bias_of = [&](std::size_t input, std::int64_t i) {
       const bool there = present(node.inputs(), input);
@@ -189,15 +188,15 @@ class Separable final : public Kernel {
         const std::int64_t n = i % (4 * word), j = i / (4 * word) % 4;
         const std::int64_t c = i / (16 * word) * sizes.chunk + n / word * elems + j * word + n % word;
         const auto weight = [&](std::int64_t tap) {
-          return tap < taps && c < sizes.c ? depthwise.exact_weight(c, tap) : 0.0;
+          return tap < taps_of_size && c < sizes.c ? depthwise.exact_weight(c, tap) : 0.0;
         };
         const float bias = c < sizes.c ? bias_of(Op::depthwise_bias, c) : 0.0F;
         if constexpr (floats) {
-          for (std::int64_t tap = 0; tap < sizes.channel_words(); ++tap)
-            *to++ = std::bit_cast<std::uint32_t>(tap == taps ? bias : static_cast<float>(weight(tap)));
+          for (std::int64_t tap = 0; tap < separable_taps<true>; ++tap)
+            *to++ = std::bit_cast<std::uint32_t>(tap == taps_of_size ? bias : static_cast<float>(weight(tap)));
         } else {
           const auto pair = [&](T low, T high) { return low.bits | std::uint32_t{high.bits} << 16; };
-          for (std::int64_t tap = 0; tap < taps; tap += 2) {
+          for (std::int64_t tap = 0; tap < 10; tap += 2) {
             const T one = rounded(weight(tap)), two = rounded(weight(tap + 1));
             *to++ = n % 2 == 0 ? pair(one, two) : pair(two, one);
           }
@@ -206,7 +205,7 @@ class Separable final : public Kernel {
           const T most_of_it = rounded(static_cast<double>(std::clamp(bias, -most, most)));
           const float rest = bias - widened(most_of_it);
           *to++ = pair(most_of_it, rounded(static_cast<double>(std::clamp(rest, -most, most))));
-          to = std::fill_n(to, sizes.channel_words() - (taps + 1) / 2 - 1, 0U);
+          to = std::fill_n(to, separable_taps<false> - 6, 0U);
         }
       }
       for (std::int64_t k = 0; k < sizes.groups(cut) * cut.tiles * 8; ++k)
@@ -224,7 +223,7 @@ class Separable final : public Kernel {
 
   static std::optional<std::string> refuse(const SeparableProblem& problem) {
     const ConvProblem &d = problem.depthwise, &p = problem.pointwise;
-    if (d.r != d.s || (d.r != 3 && d.r != 5)) return "its depthwise filters are not 3x3 or 5x5";
+    if (d.r != 3 || d.s != 3) return "its depthwise filters are not 3x3";
     if (d.stride_h != d.stride_w || d.stride_h > 2) return "its stride is not 1 or 2";
     if (d.dilation_h != 1 || d.dilation_w != 1) return "it is dilated";
     if (d.n == 0) return "it has no images";
@@ -245,7 +244,7 @@ class Separable final : public Kernel {
   /// In 16 bits as half_sum_tolerance(), of three roundings: of the taps, of what they sum to, and of the filters,
   /// together 0.73 roundoffs rms of a product.
   static double tolerance(const SeparableProblem& problem) {
-    const std::int64_t terms = problem.pointwise.c + problem.depthwise.r * problem.depthwise.s;
+    const std::int64_t terms = problem.pointwise.c + taps_of_size;
     if (problem.depthwise.storage == DType::f32) return tf32_sum_tolerance(terms);
     return 11.7 * unit_roundoff(problem.depthwise.storage) + 2 * sum_tolerance(terms);
   }

@@ -28,6 +28,7 @@
 namespace lenslet::cuda {
 namespace {
 
+constexpr int separable_size = 3;
 template <typename T>
 inline constexpr bool is_float = std::is_same_v<T, float>;
 /// Elements of a word, channels and filters that a lane has beside each other, and the tiles of eight filters that such
@@ -65,7 +66,7 @@ struct Item {
 /// Addresses and predicates are made here, by hand: outside, the compiler keeps all of them in registers.
 template <int row, int column, int bit>
 __device__ inline void load_if(std::uint32_t (&to)[4], const void* from, int row_bytes, int pixel_bytes,
-                               const unsigned (&inside)[2]) {
+                               unsigned inside) {
   asm volatile(
       "{\n"
       "  .reg .pred inside;\n"
@@ -82,11 +83,11 @@ __device__ inline void load_if(std::uint32_t (&to)[4], const void* from, int row
       "  @inside ld.global.v4.b32 {%0, %1, %2, %3}, [at];\n"
       "}"
       : "=&r"(to[0]), "=&r"(to[1]), "=&r"(to[2]), "=&r"(to[3])
-      : "l"(from), "r"(row_bytes), "r"(pixel_bytes), "r"(inside[bit / 32]), "n"(row), "n"(column), "n"(1 << bit % 32));
+      : "l"(from), "r"(row_bytes), "r"(pixel_bytes), "r"(inside), "n"(row), "n"(column), "n"(1 << bit));
 }
 template <int height, int width, int... i>
 __device__ inline void load_window(std::uint32_t (&window)[height][width][4], const void* from, int row_bytes,
-                                   int pixel_bytes, const unsigned (&inside)[2], std::integer_sequence<int, i...>) {
+                                   int pixel_bytes, unsigned inside, std::integer_sequence<int, i...>) {
   (load_if<i / width, i % width, i>(window[i / width][i % width], from, row_bytes, pixel_bytes, inside), ...);
 }
 
@@ -231,14 +232,13 @@ struct Diagonal {
 template <typename T>
 inline constexpr std::uint32_t ones = std::is_same_v<T, BFloat16> ? 0x3f803f80U : 0x3c003c00U;
 
-template <typename T, int size, int stride, int columns, int tiles>
-__global__ void __launch_bounds__(32 * separable_most_warps(size, stride, columns, tiles),
-                                  separable_bound_blocks(size, columns, tiles))
+template <typename T, int stride, int columns, int tiles>
+__global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, tiles),
+                                  separable_bound_blocks(columns, tiles))
     separable_kernel(const __grid_constant__ SeparableCall call) {
-  constexpr int height = stride + size, width = (columns - 1) * stride + size, all_taps = size * size;
+  constexpr int height = stride + separable_size, width = (columns - 1) * stride + separable_size;
   constexpr int elems = lane_elems<T>, chunk_elems = 4 * elems, sets = tiles / set_tiles<T>;
-  constexpr int channel_words = separable_taps<is_float<T>, size>, channel_taps = channel_words / 4;
-  constexpr int word_taps = (is_float<T> ? 4 : 8) * channel_taps, chunk_taps = 4 * word_taps;
+  constexpr int chunk_taps = separable_chunk_taps<is_float<T>>, word_taps = chunk_taps / 4;
   extern __shared__ uint4 shared[];
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32, t = lane % 4;
   const int warps = static_cast<int>(blockDim.x) / 32;
@@ -271,7 +271,7 @@ __global__ void __launch_bounds__(32 * separable_most_warps(size, stride, column
 
   std::uint32_t window[height][width][4];
   const T* x = nullptr;
-  unsigned inside[2] = {};  // a bit for each of the window's pixels
+  unsigned inside = 0;  // a bit for each of the window's pixels
   int next_pixel = 0, next_rows = 0;
   const auto item_of = [&](int turn, int of_warp) {
     return Item::at<columns>(call, (turn * call.pixel_warps + of_warp) * 8 + lane / 4);
@@ -286,22 +286,17 @@ __global__ void __launch_bounds__(32 * separable_most_warps(size, stride, column
     for (int i = 0; i < width; ++i)
       if (static_cast<unsigned>(left + i) < static_cast<unsigned>(call.width)) in_width |= 1U << i;
     if (!item.exists) in_width = 0;
-    inside[0] = inside[1] = 0;
+    inside = 0;
 #pragma unroll
     for (int i = 0; i < height; ++i)
-      if (static_cast<unsigned>(top + i) < static_cast<unsigned>(call.height)) {
-        if (i * width < 32) inside[0] |= in_width << i * width % 32;
-        if ((i + 1) * width > 32)
-          inside[1] |= i * width < 32 ? in_width >> (32 - i * width) : in_width << i * width % 32;
-      }
+      if (static_cast<unsigned>(top + i) < static_cast<unsigned>(call.height)) inside |= in_width << i * width;
     next_pixel = item.pixel(call, 0);
     next_rows = item.rows(call, 0) | item.rows(call, columns - 1) << 2;
   };
   const int pixel_bytes = call.x_pixel * static_cast<int>(sizeof(T)), row_bytes = call.width * pixel_bytes;
   const auto load = [&](int chunk) {
     const bool channels = (first_chunk + chunk) * chunk_elems + elems * t < call.c;
-    const unsigned read[2] = {channels ? inside[0] : 0, channels ? inside[1] : 0};
-    load_window(window, x + chunk * chunk_elems, row_bytes, pixel_bytes, read,
+    load_window(window, x + chunk * chunk_elems, row_bytes, pixel_bytes, channels ? inside : 0,
                 std::make_integer_sequence<int, height * width>());
   };
 
@@ -349,43 +344,43 @@ __global__ void __launch_bounds__(32 * separable_most_warps(size, stride, column
         for (int half = 0; half < 2; ++half) {
           const int j = step * 2 + half;
           const uint4* const lane_taps =
-              taps + chunk * chunk_taps + j * word_taps + (is_float<T> ? t : lane / 4) * channel_taps;
-          std::uint32_t known[channel_words];
-#pragma unroll
-          for (int i = 0; i < channel_taps; ++i) {
-            const uint4 four = lane_taps[i];
-            known[4 * i] = four.x, known[4 * i + 1] = four.y, known[4 * i + 2] = four.z, known[4 * i + 3] = four.w;
-          }
+              taps + chunk * chunk_taps + j * word_taps + (is_float<T> ? 3 * t : 2 * (lane / 4));
           const auto pixel_at = [&](int row, int column, int tap) -> std::uint32_t {
-            return window[row * stride + tap / size][column * stride + tap % size][j];
+            return window[row * stride + tap / separable_size][column * stride + tap % separable_size][j];
           };
           if constexpr (is_float<T>) {
+            const uint4 first_taps = lane_taps[0], middle = lane_taps[1], last = lane_taps[2];
+            const std::uint32_t tap[taps_of_size] = {first_taps.x, first_taps.y, first_taps.z, first_taps.w, middle.x,
+                                                     middle.y,     middle.z,     middle.w,     last.x};
 #pragma unroll
             for (int i = 0; i < 2 * columns; ++i) {
-              float v[1] = {__uint_as_float(known[all_taps])};
+              float v[1] = {__uint_as_float(last.y)};
 #pragma unroll
-              for (int k = 0; k < all_taps; ++k)
-                v[0] = fmaf(__uint_as_float(pixel_at(i % 2, i / 2, k)), __uint_as_float(known[k]), v[0]);
+              for (int k = 0; k < taps_of_size; ++k)
+                v[0] = fmaf(__uint_as_float(pixel_at(i % 2, i / 2, k)), __uint_as_float(tap[k]), v[0]);
               depthwise.before_rounding(v);
               asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(a[i / 2][i % 2][half]) : "f"(v[0]));
             }
           } else {
-            constexpr int pairs = (all_taps + 1) / 2, last = pairs - 1;  // the last of a tap and the bias
-            uint2 tap[pairs];
+            const uint4 packed = lane_taps[0];
+            const uint2 rest = *reinterpret_cast<const uint2*>(lane_taps + 1);
+            const std::uint32_t pairs[5] = {packed.x, packed.y, packed.z, packed.w, rest.x};
+            const std::uint32_t bias = rest.y & diagonal.all;
+            uint2 tap[5];
 #pragma unroll
-            for (int i = 0; i < pairs; ++i) {
-              tap[i].x = __byte_perm(known[i], 0, diagonal.even);
-              tap[i].y = i == last ? known[pairs] & diagonal.all : __byte_perm(known[i], 0, diagonal.odd);
+            for (int i = 0; i < 5; ++i) {
+              tap[i].x = __byte_perm(pairs[i], 0, diagonal.even);
+              tap[i].y = i == 4 ? bias : __byte_perm(pairs[i], 0, diagonal.odd);
             }
 #pragma unroll
             for (int column = 0; column < columns; ++column) {
               float v[4] = {};
 #pragma unroll
-              for (int i = 0; i < pairs; ++i) {
-                const int second = min(2 * i + 1, all_taps - 1);
+              for (int i = 0; i < 5; ++i) {
+                const int known = min(2 * i + 1, taps_of_size - 1);
                 const std::uint32_t pixels[4] = {pixel_at(0, column, 2 * i), pixel_at(1, column, 2 * i),
-                                                 i == last ? ones<T> : pixel_at(0, column, second),
-                                                 i == last ? ones<T> : pixel_at(1, column, second)};
+                                                 i == 4 ? ones<T> : pixel_at(0, column, known),
+                                                 i == 4 ? ones<T> : pixel_at(1, column, known)};
                 multiply_add<T>(v, pixels, tap[i]);
               }
               depthwise.before_rounding(v);
@@ -490,40 +485,30 @@ __global__ void __launch_bounds__(32 * separable_most_warps(size, stride, column
 
 /// The kernel that is instantiated for a cut.
 template <typename T, int stride>
-SeparableFunction separable_function(std::int64_t size, const SeparableCut& cut) {
-  if (size == 5) {
-    switch (cut.tiles) {
-      case 4:
-        return separable_kernel<T, 5, stride, 1, 4>;
-      case 8:
-        return separable_kernel<T, 5, stride, 1, 8>;
-      default:
-        return separable_kernel<T, 5, stride, 1, 12>;
-    }
-  }
+SeparableFunction separable_function(const SeparableCut& cut) {
   if (cut.columns == 2) {
     if constexpr (stride == 1) {
       switch (cut.tiles) {
         case 4:
-          return separable_kernel<T, 3, stride, 2, 4>;
+          return separable_kernel<T, stride, 2, 4>;
         case 8:
-          return separable_kernel<T, 3, stride, 2, 8>;
+          return separable_kernel<T, stride, 2, 8>;
         default:
-          return separable_kernel<T, 3, stride, 2, 12>;
+          return separable_kernel<T, stride, 2, 12>;
       }
     }
   }
   switch (cut.tiles) {
     case 4:
-      return separable_kernel<T, 3, stride, 1, 4>;
+      return separable_kernel<T, stride, 1, 4>;
     case 8:
-      return separable_kernel<T, 3, stride, 1, 8>;
+      return separable_kernel<T, stride, 1, 8>;
     case 12:
-      return separable_kernel<T, 3, stride, 1, 12>;
+      return separable_kernel<T, stride, 1, 12>;
     case 16:
-      return separable_kernel<T, 3, stride, 1, 16>;
+      return separable_kernel<T, stride, 1, 16>;
     default:
-      return separable_kernel<T, 3, stride, 1, 20>;
+      return separable_kernel<T, stride, 1, 20>;
   }
 }
 

@@ -7,9 +7,11 @@
 
 namespace lenslet::cuda {
 
+inline constexpr int taps_of_size = 9;
+
 /// filters [groups][chunks][2 of terms][tiles / 2][lanes] of 16 bytes: two tiles' parts of an operand b. taps
 /// [chunks][4 words][channels of a word] of separable_taps words: in 16 bits two taps in each, of odd channels the
-/// first one in the upper half, and behind the last the bias, as the sum of two; in float32 all taps and the bias.
+/// first one in the upper half, and behind the ninth the bias, as the sum of two; in float32 nine taps and the bias.
 /// biases [groups][8 * tiles]: the 1x1 convolution's, in float.
 struct SeparableCall {
   int height, width, c, x_pixel;  ///< pixels: elements from one to the next
@@ -24,8 +26,8 @@ struct SeparableCall {
 };
 
 using SeparableFunction = void (*)(SeparableCall);
-SeparableFunction separable_of_fp16(std::int64_t size, std::int64_t stride, const SeparableCut& cut);
-SeparableFunction separable_of_bf16(std::int64_t size, std::int64_t stride, const SeparableCut& cut);
-SeparableFunction separable_of_tf32(std::int64_t size, std::int64_t stride, const SeparableCut& cut);
+SeparableFunction separable_of_fp16(std::int64_t stride, const SeparableCut& cut);
+SeparableFunction separable_of_bf16(std::int64_t stride, const SeparableCut& cut);
+SeparableFunction separable_of_tf32(std::int64_t stride, const SeparableCut& cut);
 
 }  // namespace lenslet::cuda

@@ -4,8 +4,8 @@
 
 namespace lenslet::cuda {
 
-SeparableFunction separable_of_bf16(std::int64_t size, std::int64_t stride, const SeparableCut& cut) {
-  return stride == 1 ? separable_function<BFloat16, 1>(size, cut) : separable_function<BFloat16, 2>(size, cut);
+SeparableFunction separable_of_bf16(std::int64_t stride, const SeparableCut& cut) {
+  return stride == 1 ? separable_function<BFloat16, 1>(cut) : separable_function<BFloat16, 2>(cut);
 }
 
 }  // namespace lenslet::cuda

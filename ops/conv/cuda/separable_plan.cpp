@@ -27,8 +27,6 @@ std::string SeparableCut::str() const {
 SeparableSizes::SeparableSizes(const SeparableProblem& problem)
     : floats(problem.depthwise.storage == DType::f32),
       chunk(floats ? 16 : 32),
-      size(problem.depthwise.r),
-      stride(problem.depthwise.stride_h),
       n(problem.depthwise.n),
       p(problem.depthwise.p),
       q(problem.depthwise.q),
@@ -36,10 +34,6 @@ SeparableSizes::SeparableSizes(const SeparableProblem& problem)
       k(problem.pointwise.k),
       chunks(over(c, chunk)) {}
 
-std::int64_t SeparableSizes::channel_words() const {
-  if (size == 5) return floats ? separable_taps<true, 5> : separable_taps<false, 5>;
-  return floats ? separable_taps<true, 3> : separable_taps<false, 3>;
-}
 std::int64_t SeparableSizes::items(const SeparableCut& cut) const { return n * over(p, 2) * over(q, cut.columns); }
 std::int64_t SeparableSizes::turns(const SeparableCut& cut) const { return over(items(cut), 8 * cut.pixel_warps); }
 std::int64_t SeparableSizes::groups(const SeparableCut& cut) const { return over(k, 8 * cut.tiles); }
@@ -56,16 +50,15 @@ std::size_t SeparableSizes::shared_bytes(const SeparableCut& cut) const {
   return static_cast<std::size_t>(filters + bias + sums);
 }
 
-bool separable_has(std::int64_t size, std::int64_t stride, int columns, int tiles) {
+bool separable_has(int columns, int tiles, std::int64_t stride) {
   if (std::find(std::begin(tile_counts), std::end(tile_counts), tiles) == std::end(tile_counts)) return false;
-  if (size == 5) return columns == 1 && tiles <= 12;
   return columns == 1 || (columns == 2 && tiles <= 12 && stride == 1);
 }
 
-int separable_resident(std::int64_t size, std::int64_t stride, const SeparableCut& cut, std::size_t shared_bytes,
+int separable_resident(std::int64_t stride, const SeparableCut& cut, std::size_t shared_bytes,
                        const DeviceProfile& device) {
   const int warps =
-      separable_most_warps(size, stride, cut.columns, cut.tiles) * separable_bound_blocks(size, cut.columns, cut.tiles);
+      separable_most_warps(stride, cut.columns, cut.tiles) * separable_bound_blocks(cut.columns, cut.tiles);
   const std::size_t with_reserve = shared_bytes + 1024;
   return std::max(1, std::min(warps / cut.warps(), static_cast<int>(device.shared_bytes_per_unit / with_reserve)));
 }
@@ -91,21 +84,21 @@ std::vector<SeparableCut> separable_cuts(const SeparableProblem& problem, const 
   std::vector<SeparableCut> cuts;
   for (const int columns : {1, 2})
     for (const int tiles : tile_counts) {
-      if (!separable_has(sizes.size, sizes.stride, columns, tiles)) continue;
+      if (!separable_has(columns, tiles, problem.depthwise.stride_h)) continue;
       // Tiles that are not wanted are multiplied all the same.
       if (8 * tiles >= sizes.k + 64 || (tiles > 4 && 8 * tiles - 32 >= sizes.k)) continue;
       for (const int slices : {1, 2, 4, 8}) {
         if (slices > 1 && (!device.clusters || slices > sizes.chunks)) continue;
-        for (int channel_warps = 1; channel_warps <= separable_most_warps(sizes.size, sizes.stride, columns, tiles);
+        for (int channel_warps = 1; channel_warps <= separable_most_warps(problem.depthwise.stride_h, columns, tiles);
              ++channel_warps)
           for (const int pixel_warps : {1, 2, 4, 8}) {
             SeparableCut cut{columns, tiles, pixel_warps, channel_warps, slices, 1};
-            if (cut.warps() > separable_most_warps(sizes.size, sizes.stride, columns, tiles)) continue;
+            if (cut.warps() > separable_most_warps(problem.depthwise.stride_h, columns, tiles)) continue;
             if (channel_warps > 1 && channel_warps > sizes.block_chunks(cut)) continue;
             const std::size_t shared = sizes.shared_bytes(cut);
             if (device.refuse_shared(shared)) continue;
             const std::int64_t at_once = std::int64_t{device.units} *
-                                         separable_resident(sizes.size, sizes.stride, cut, shared, device) / slices /
+                                         separable_resident(problem.depthwise.stride_h, cut, shared, device) / slices /
                                          sizes.groups(cut);
             const std::int64_t turns = sizes.turns(cut);
             const std::int64_t rounds = over(turns, std::max<std::int64_t>(1, at_once));
@@ -136,8 +129,8 @@ SeparableCut read_separable_cut(const SeparableProblem& problem, std::string_vie
   cut.clusters = integer("clusters", 1 << 24);
   reader.finish();
   const SeparableSizes sizes(problem);
-  if (!separable_has(sizes.size, sizes.stride, cut.columns, cut.tiles)) reader.refuse("there is no such kernel");
-  if (cut.warps() > separable_most_warps(sizes.size, sizes.stride, cut.columns, cut.tiles))
+  if (!separable_has(cut.columns, cut.tiles, problem.depthwise.stride_h)) reader.refuse("there is no such kernel");
+  if (cut.warps() > separable_most_warps(problem.depthwise.stride_h, cut.columns, cut.tiles))
     reader.refuse("a block has not so many warps");
   if (cut.slices > sizes.chunks || cut.channel_warps > sizes.block_chunks(cut))
     reader.refuse("there are not so many channels");

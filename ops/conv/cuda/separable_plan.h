@@ -11,9 +11,12 @@
 
 namespace lenslet::cuda {
 
-/// Words of a channel's taps, its bias, and room (separable.h); `floats`: in float32.
-template <bool floats, int size>
-inline constexpr int separable_taps = (floats ? size * size + 4 : size * size / 2 + 5) / 4 * 4;
+/// Words of a channel's nine taps, its bias, and room; `floats`: in float32.
+template <bool floats>
+inline constexpr int separable_taps = floats ? 12 : 8;
+/// Those of a chunk of 64 bytes (separable.h), in 16 bytes.
+template <bool floats>
+inline constexpr int separable_chunk_taps = (floats ? 16 : 32) * separable_taps<floats> / 4;
 
 /// Items are `columns` outputs beside each other and those below them; a warp has eight items and 8 * tiles filters.
 struct SeparableCut {
@@ -39,31 +42,26 @@ struct SeparableSizes {
   std::int64_t turns(const SeparableCut& cut) const;
   /// Of filters.
   std::int64_t groups(const SeparableCut& cut) const;
-  /// Words of a channel's taps, and 16 bytes of a chunk's.
-  std::int64_t channel_words() const;
-  std::int64_t chunk_taps() const { return chunk * channel_words() / 4; }
+  std::int64_t chunk_taps() const { return floats ? separable_chunk_taps<true> : separable_chunk_taps<false>; }
   std::int64_t block_chunks(const SeparableCut& cut) const;
   std::int64_t warp_chunks(const SeparableCut& cut) const;
   std::size_t shared_bytes(const SeparableCut& cut) const;
 
   bool floats;
   std::int64_t chunk;  ///< channels that a warp takes at a time: 64 bytes
-  std::int64_t size, stride;
   std::int64_t n, p, q, c, k, chunks;
 };
 
 /// Columns and tiles of filters that there are kernels of.
-bool separable_has(std::int64_t size, std::int64_t stride, int columns, int tiles);
+bool separable_has(int columns, int tiles, std::int64_t stride);
 /// Warps of a block that such a kernel can have, and blocks of so many that a multiprocessor holds at least: with them
 /// the compiler has 128 registers a thread, 168, or 255.
-constexpr int separable_most_warps(std::int64_t size, std::int64_t stride, int columns, int tiles) {
-  return columns == 2 || size == 5 ? 4 : tiles == 4 && stride == 1 ? 8 : 6;
+constexpr int separable_most_warps(std::int64_t stride, int columns, int tiles) {
+  return columns == 2 ? 4 : tiles == 4 && stride == 1 ? 8 : 6;
 }
-constexpr int separable_bound_blocks(std::int64_t size, int columns, int tiles) {
-  return size == 3 && columns == 2 && tiles == 4 ? 3 : 2;
-}
+constexpr int separable_bound_blocks(int columns, int tiles) { return columns == 2 && tiles == 4 ? 3 : 2; }
 /// Blocks of a multiprocessor.
-int separable_resident(std::int64_t size, std::int64_t stride, const SeparableCut& cut, std::size_t shared_bytes,
+int separable_resident(std::int64_t stride, const SeparableCut& cut, std::size_t shared_bytes,
                        const DeviceProfile& device);
 
 /// Those worth looking at, with the clusters that the device holds at once.
