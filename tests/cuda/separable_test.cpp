@@ -153,7 +153,7 @@ void check(const SeparableProblem& problem, unsigned seed, std::size_t most_cuts
   std::shuffle(cuts.begin(), cuts.end(), random);
   for (std::size_t i = 0; i < std::min(cuts.size(), most_cuts); ++i) {
     // As many turns as there may be.
-    if (i % 3 == 0) cuts[i].clusters = (cuts[i].clusters + 2) / 3;
+    if (i % 3 == 0) cuts[i].blocks = (cuts[i].blocks + 2) / 3;
     candidate.config = cuts[i].str();
     run(candidate, -1);
   }
@@ -170,7 +170,7 @@ TEST_CASE("cuda/separable/drawn") {
     check(stored(random_separable(random), types[i % 3]), seed + static_cast<unsigned>(i), reduced ? 3 : 8);
 }
 
-// Those of MobileNetV2 that differ, at a batch at which clusters go on to other items.
+// Those of MobileNetV2 that differ, at a batch at which blocks go on to other items.
 TEST_CASE("cuda/separable/mobilenet_v2") {
   struct Row {
     std::int64_t n, c, size, stride, k;

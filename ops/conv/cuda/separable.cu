@@ -50,11 +50,9 @@ class BoundSeparable final : public BoundKernel {
     call_.items = static_cast<int>(sizes.items(cut));
     call_.turns = static_cast<int>(sizes.turns(cut));
     call_.chunks = static_cast<int>(sizes.chunks);
-    call_.block_chunks = static_cast<int>(sizes.block_chunks(cut));
     call_.warp_chunks = static_cast<int>(sizes.warp_chunks(cut));
     call_.pixel_warps = cut.pixel_warps;
     call_.channel_warps = cut.channel_warps;
-    call_.slices = cut.slices;
     call_.columns = FastDivider((d.q + cut.columns - 1) / cut.columns);
     call_.strips = FastDivider((d.p + 1) / 2);
     call_.depthwise_activation = DeviceActivation(d.activation);
@@ -70,10 +68,9 @@ class BoundSeparable final : public BoundKernel {
     call.filters = reinterpret_cast<const uint4*>(run.blob);
     call.taps = call.filters + taps_at_;
     call.biases = call.taps + call_.chunks * chunk_taps_;
-    const auto slices = static_cast<unsigned>(cut_.slices);
     allow_shared_bytes(kernel_, shared_bytes_);
-    launch_clusters(*run.cuda, kernel_, dim3(static_cast<unsigned>(cut_.clusters) * slices, groups_),
-                    static_cast<unsigned>(32 * cut_.warps()), dim3(slices), shared_bytes_, call);
+    launch(*run.cuda, kernel_, dim3(static_cast<unsigned>(cut_.blocks), groups_),
+           static_cast<unsigned>(32 * cut_.warps()), shared_bytes_, call);
   }
 
  private:

@@ -13,15 +13,14 @@
 // to TF32 as operands.
 //
 // The outputs of a lane stand one above the other, so that rows of inputs serve several. A block's filters and taps go
-// to shared memory before the kernel ahead has ended. Where pixels are few, the warps of a block and the blocks of a
-// cluster share the channels out; their sums are added in a fixed order.
+// to shared memory before the kernel ahead has ended. Where pixels are few, the warps of a block share the channels
+// out; their sums are added in a fixed order.
 
 #include <type_traits>
 #include <utility>
 
 #include "base/cuda/fast_divider.h"
 #include "base/cuda/launch.h"
-#include "ops/conv/cuda/cluster.cuh"
 #include "ops/conv/cuda/half_mma.cuh"
 #include "ops/conv/cuda/separable.h"
 
@@ -214,8 +213,6 @@ __device__ inline void finish(const SeparableCall& call, const Activator<T>& act
   }
 }
 
-__device__ inline float4 operator+(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
-
 /// What a lane of an operand b that has weights on its diagonal makes of a channel's packed taps: there are two in a
 /// word, and they stand in the half that the lane's column has.
 struct Diagonal {
@@ -233,8 +230,7 @@ template <typename T>
 inline constexpr std::uint32_t ones = std::is_same_v<T, BFloat16> ? 0x3f803f80U : 0x3c003c00U;
 
 template <typename T, int stride, int columns, int tiles>
-__global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, tiles),
-                                  separable_bound_blocks(columns, tiles))
+__global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, tiles), separable_bound_blocks(columns))
     separable_kernel(const __grid_constant__ SeparableCall call) {
   constexpr int height = stride + separable_size, width = (columns - 1) * stride + separable_size;
   constexpr int elems = lane_elems<T>, chunk_elems = 4 * elems, sets = tiles / set_tiles<T>;
@@ -242,30 +238,27 @@ __global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, til
   extern __shared__ uint4 shared[];
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32, t = lane % 4;
   const int warps = static_cast<int>(blockDim.x) / 32;
-  const int rank = static_cast<int>(blockIdx.x) % call.slices, group = static_cast<int>(blockIdx.y);
+  const int group = static_cast<int>(blockIdx.y);
   const int pixel_warp = warp % call.pixel_warps, channel_warp = warp / call.pixel_warps;
-  const int first_chunk = rank * call.block_chunks;
-  const int chunks = max(0, min(call.block_chunks, call.chunks - first_chunk));
 
   // The block's filters, taps and bias.
   constexpr int chunk_filters = 2 * tiles / 2 * 32, group_bias = 2 * tiles;  // uint4
   uint4* const filters = shared;
-  uint4* const taps = filters + call.block_chunks * chunk_filters;
-  uint4* const shared_bias = taps + call.block_chunks * chunk_taps;
+  uint4* const taps = filters + call.chunks * chunk_filters;
+  uint4* const shared_bias = taps + call.chunks * chunk_taps;
   uint4* const first_residual = shared_bias + group_bias;
-  const bool adds = call.channel_warps * call.slices > 1;
+  const bool adds = call.channel_warps > 1;
   float4* const partial = reinterpret_cast<float4*>(first_residual + (adds ? 2 * blockDim.x : 0));
   const auto copy = [&](uint4* to, const uint4* from, int count) {
     for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x))
       copy_async_16(to + i, from + i, true);
   };
-  copy(filters, call.filters + (std::int64_t{group} * call.chunks + first_chunk) * chunk_filters,
-       chunks * chunk_filters);
-  copy(taps, call.taps + first_chunk * chunk_taps, chunks * chunk_taps);
+  copy(filters, call.filters + std::int64_t{group} * call.chunks * chunk_filters, call.chunks * chunk_filters);
+  copy(taps, call.taps, call.chunks * chunk_taps);
   copy(shared_bias, call.biases + group * group_bias, group_bias);
 
-  const int begin = channel_warp * call.warp_chunks, end = min(begin + call.warp_chunks, chunks);
-  const int clusters = static_cast<int>(gridDim.x) / call.slices;
+  const int begin = channel_warp * call.warp_chunks, end = min(begin + call.warp_chunks, call.chunks);
+  const int blocks = static_cast<int>(gridDim.x);
   const Activator<T> activator(call.activation), depthwise(call.depthwise_activation);
   const Diagonal diagonal(lane);
 
@@ -280,7 +273,7 @@ __global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, til
     const Item item = item_of(turn, pixel_warp);
     const int top = item.p * stride - call.pad_top, left = item.q * stride - call.pad_left;
     x = static_cast<const T*>(call.x) + std::int64_t{item.image} * call.height * call.width * call.x_pixel +
-        (top * call.width + left) * call.x_pixel + first_chunk * chunk_elems + elems * t;
+        (top * call.width + left) * call.x_pixel + elems * t;
     unsigned in_width = 0;
 #pragma unroll
     for (int i = 0; i < width; ++i)
@@ -295,24 +288,24 @@ __global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, til
   };
   const int pixel_bytes = call.x_pixel * static_cast<int>(sizeof(T)), row_bytes = call.width * pixel_bytes;
   const auto load = [&](int chunk) {
-    const bool channels = (first_chunk + chunk) * chunk_elems + elems * t < call.c;
+    const bool channels = chunk * chunk_elems + elems * t < call.c;
     load_window(window, x + chunk * chunk_elems, row_bytes, pixel_bytes, channels ? inside : 0,
                 std::make_integer_sequence<int, height * width>());
   };
 
-  int turn = static_cast<int>(blockIdx.x) / call.slices;
+  int turn = static_cast<int>(blockIdx.x);
   go_to(turn);
   wait_for_previous();
   let_next_start();
   if (begin < end) load(begin);
 
-  for (bool first = true; turn < call.turns; turn += clusters, first = false) {
+  for (bool first = true; turn < call.turns; turn += blocks, first = false) {
     const int pixel = next_pixel, rows = next_rows;
     // Sums that are added: a warp's first share of the outputs, whose residual comes meanwhile.
-    const int jobs = call.pixel_warps * columns * sets, first_job = warp * call.slices + rank;
-    if (adds && call.residual != nullptr && first_job < jobs) {
-      const Item item = item_of(turn, first_job / sets / columns);
-      const int column = first_job / sets % columns, filter = first_filter<T>(group * sets + first_job % sets);
+    const int jobs = call.pixel_warps * columns * sets;
+    if (adds && call.residual != nullptr && warp < jobs) {
+      const Item item = item_of(turn, warp / sets / columns);
+      const int column = warp / sets % columns, filter = first_filter<T>(group * sets + warp % sets);
       const T* const from =
           static_cast<const T*>(call.residual) + std::int64_t{item.pixel(call, column)} * call.k_room + filter;
 #pragma unroll
@@ -327,7 +320,7 @@ __global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, til
 
     float sums[columns][tiles][4] = {};
     for (int chunk = begin; chunk < end; ++chunk) {
-      if (call.c % elems != 0 && first_chunk + chunk == call.chunks - 1) {
+      if (call.c % elems != 0 && chunk == call.chunks - 1) {
         // What lies in the room is anything, and zeros in filters do not make zeros of it.
         const int channel = (call.chunks - 1) * chunk_elems + elems * t;
 #pragma unroll
@@ -391,7 +384,7 @@ __global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, til
         }
         if (step == 1) {  // the window is free
           const bool last = chunk + 1 == end;
-          if (last) go_to(turn + clusters);
+          if (last) go_to(turn + blocks);
           load(last ? begin : chunk + 1);
         }
 #pragma unroll
@@ -432,38 +425,23 @@ __global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, til
       mine[i * 32] = {sum[0], sum[1], sum[2], sum[3]};
     }
     __syncthreads();
-    if (call.slices > 1) {
-      if (call.channel_warps > 1)
-        for (int i = static_cast<int>(threadIdx.x); i < of_channels; i += static_cast<int>(blockDim.x)) {
-          float4 sum = partial[i];
-#pragma unroll 2
-          for (int other = 1; other < call.channel_warps; ++other) sum = sum + partial[other * of_channels + i];
-          partial[i] = sum;
-        }
-      sync_cluster();
-    }
-    const int sources = call.slices > 1 ? call.slices : call.channel_warps;
-    for (int job = first_job; job < jobs; job += warps * call.slices) {
+    for (int job = warp; job < jobs; job += warps) {
       const int set = job % sets, column = job / sets % columns;
-      const float* const from =
-          reinterpret_cast<const float*>(partial + (job / sets * tiles + set * set_tiles<T>)*32 + lane);
+      const float4* const from = partial + (job / sets * tiles + set * set_tiles<T>)*32 + lane;
       float of_set[set_tiles<T>][4] = {};
 #pragma unroll 4
-      for (int source = 0; source < sources; ++source) {
-        const auto* const theirs =
-            reinterpret_cast<const float4*>(call.slices > 1 ? in_block(source, from) : from + 4 * source * of_channels);
+      for (int source = 0; source < call.channel_warps; ++source)
 #pragma unroll
         for (int i = 0; i < set_tiles<T>; ++i) {
-          const float4 sum = theirs[i * 32];
+          const float4 sum = from[source * of_channels + i * 32];
           of_set[i][0] += sum.x, of_set[i][1] += sum.y, of_set[i][2] += sum.z, of_set[i][3] += sum.w;
         }
-      }
       const Item item = item_of(turn, job / sets / columns);
       const int at = item.pixel(call, column), here = item.rows(call, column);
       const int filter = first_filter<T>(group * sets + set);
       std::uint32_t added[2][4] = {};
       if (call.residual != nullptr) {
-        if (job == first_job) {
+        if (job == warp) {
           wait_for_all_copies();
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
@@ -476,39 +454,22 @@ __global__ void __launch_bounds__(32 * separable_most_warps(stride, columns, til
       }
       finish<T>(call, activator, at, here, filter, bias + first_filter<T>(set), of_set, added);
     }
-    if (call.slices > 1)
-      sync_cluster();
-    else
-      __syncthreads();
+    __syncthreads();
   }
 }
 
 /// The kernel that is instantiated for a cut.
 template <typename T, int stride>
 SeparableFunction separable_function(const SeparableCut& cut) {
-  if (cut.columns == 2) {
-    if constexpr (stride == 1) {
-      switch (cut.tiles) {
-        case 4:
-          return separable_kernel<T, stride, 2, 4>;
-        case 8:
-          return separable_kernel<T, stride, 2, 8>;
-        default:
-          return separable_kernel<T, stride, 2, 12>;
-      }
-    }
-  }
+  if constexpr (stride == 1)
+    if (cut.columns == 2) return separable_kernel<T, stride, 2, 4>;
   switch (cut.tiles) {
     case 4:
       return separable_kernel<T, stride, 1, 4>;
     case 8:
       return separable_kernel<T, stride, 1, 8>;
-    case 12:
-      return separable_kernel<T, stride, 1, 12>;
-    case 16:
-      return separable_kernel<T, stride, 1, 16>;
     default:
-      return separable_kernel<T, stride, 1, 20>;
+      return separable_kernel<T, stride, 1, 12>;
   }
 }
 

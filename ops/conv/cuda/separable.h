@@ -17,7 +17,7 @@ struct SeparableCall {
   int height, width, c, x_pixel;  ///< pixels: elements from one to the next
   int p, q, k, y_pixel, k_room;   ///< k_room: of the residual
   int pad_top, pad_left;
-  int items, turns, chunks, block_chunks, warp_chunks, pixel_warps, channel_warps, slices;
+  int items, turns, chunks, warp_chunks, pixel_warps, channel_warps;
   FastDivider columns, strips;
   DeviceActivation depthwise_activation, activation;
   const void *x = nullptr, *residual = nullptr;
