@@ -150,7 +150,7 @@ void measure(const Session& session, const SeparableProblem& problem, const Nume
     return host.to_dtype(DType::f32);
   };
   const Tensor wanted = on_host(y_of_both);
-  const SeparableCut planned = plan_separable(problem, device);
+  const SeparableCut planned = plan_separable(problem, device).value();
   const double planned_us = estimate_separable_us(problem, planned, device);
   const char* const hopeless = std::getenv("LENSLET_BENCH_HOPELESS");
   for (const SeparableCut& cut : separable_cuts(problem, device)) {

@@ -94,10 +94,28 @@ TEST_CASE("separable_plan/estimates_and_times") {
                       {problem(64, 144, 56, 24, 1, 3, DType::f32), 87.1},
                       {problem(64, 192, 28, 32, 1, 3, DType::f32), 30.9}};
   for (const Row& row : rows) {
-    const SeparableCut cut = plan_separable(row.problem, reference_gpu());
+    const SeparableCut cut = plan_separable(row.problem, reference_gpu()).value();
     const double us = estimate_separable_us(row.problem, cut, reference_gpu());
     CHECK_MESSAGE((us > 0.7 * row.us && us < 1.4 * row.us), row.problem.str(), ", ", cut.str(), ": ", us,
                   " us, measured ", row.us);
+  }
+}
+
+// A sum has the same bits on every device that has room for the warps that share it.
+TEST_CASE("separable_plan/other_devices") {
+  DeviceProfile small = reference_gpu();
+  small.units = 40;
+  small.fp32_flops_per_us /= 3;
+  small.bytes_per_us /= 5;
+  DeviceProfile tight = small;
+  tight.shared_bytes_per_block = tight.shared_bytes_per_unit = 48 << 10;
+  for (const SeparableProblem& p : some_problems) {
+    const SeparableCut cut = plan_separable(p, reference_gpu()).value();
+    SeparableCut other = plan_separable(p, small).value();
+    other.blocks = cut.blocks;
+    CHECK((other == cut));
+    if (const auto fits = plan_separable(p, tight))
+      CHECK(SeparableSizes(p).shared_bytes(*fits) <= tight.shared_bytes_per_block);
   }
 }
 

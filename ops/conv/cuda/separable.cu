@@ -103,9 +103,10 @@ class Separable final : public Kernel {
         return Offer::refuse("its filters or biases are computed by the network");
     if (problem.pointwise.residual && (inputs[Op::residual].type.dtype != dtype || inputs[Op::residual].constant))
       return Offer::refuse("its residual is a constant, or of another type");
-    if (separable_cuts(problem, target.device).empty()) return Offer::refuse("its filters exceed shared memory");
+    const std::optional<SeparableCut> planned = plan_separable(problem, target.device);
+    if (!planned) return Offer::refuse("its filters exceed shared memory");
 
-    const SeparableCut cut = plan_separable(problem, target.device);
+    const SeparableCut& cut = *planned;
     Candidate candidate;
     candidate.config = cut.str();
     candidate.inputs.assign(inputs.size(), formats::nchw);

@@ -74,6 +74,19 @@ int separable_resident(std::int64_t stride, const SeparableCut& cut, std::size_t
   return std::max(1, std::min(warps / cut.warps(), static_cast<int>(device.shared_bytes_per_unit / with_reserve)));
 }
 
+namespace {
+
+/// As many as the device holds at once, or fewer that have as many turns.
+int blocks_of(const SeparableSizes& sizes, const SeparableCut& cut, const DeviceProfile& device) {
+  const std::int64_t at_once = std::int64_t{std::max(device.units, 1)} *
+                               separable_resident(sizes.stride, cut, sizes.shared_bytes(cut), device) /
+                               sizes.groups(cut);
+  const std::int64_t turns = sizes.turns(cut);
+  return static_cast<int>(over(turns, over(turns, std::max<std::int64_t>(1, at_once))));
+}
+
+}  // namespace
+
 double estimate_separable_us(const SeparableProblem& problem, const SeparableCut& cut, const DeviceProfile& device) {
   const SeparableSizes sizes(problem);
   const Costs& cost = sizes.floats ? cost_of_floats : cost_of_halves;
@@ -116,22 +129,27 @@ std::vector<SeparableCut> separable_cuts(const SeparableProblem& problem, const 
           if (channel_warps > 1 && channel_warps > sizes.chunks) continue;
           const std::size_t shared = sizes.shared_bytes(cut);
           if (device.refuse_shared(shared)) continue;
-          const std::int64_t at_once = std::int64_t{device.units} *
-                                       separable_resident(problem.depthwise.stride_h, cut, shared, device) /
-                                       sizes.groups(cut);
-          const std::int64_t turns = sizes.turns(cut);
-          cut.blocks = static_cast<int>(over(turns, over(turns, std::max<std::int64_t>(1, at_once))));
+          cut.blocks = blocks_of(sizes, cut, device);
           cuts.push_back(cut);
         }
     }
   return cuts;
 }
 
-SeparableCut plan_separable(const SeparableProblem& problem, const DeviceProfile& device) {
-  const std::vector<SeparableCut> cuts = separable_cuts(problem, device);
-  return *std::min_element(cuts.begin(), cuts.end(), [&](const SeparableCut& a, const SeparableCut& b) {
-    return estimate_separable_us(problem, a, device) < estimate_separable_us(problem, b, device);
-  });
+std::optional<SeparableCut> plan_separable(const SeparableProblem& problem, const DeviceProfile& device) {
+  // The order of a sum depends on the warps that share channels out: the same on every device that has room for them.
+  for (const DeviceProfile* const planned : {&reference_gpu(), &device}) {
+    const std::vector<SeparableCut> cuts = separable_cuts(problem, *planned);
+    const auto best = std::min_element(cuts.begin(), cuts.end(), [&](const SeparableCut& a, const SeparableCut& b) {
+      return estimate_separable_us(problem, a, *planned) < estimate_separable_us(problem, b, *planned);
+    });
+    const SeparableSizes sizes(problem);
+    if (best == cuts.end() || device.refuse_shared(sizes.shared_bytes(*best))) continue;
+    SeparableCut cut = *best;
+    cut.blocks = blocks_of(sizes, cut, device);
+    return cut;
+  }
+  return std::nullopt;
 }
 
 SeparableCut read_separable_cut(const SeparableProblem& problem, std::string_view config) {

@@ -2,6 +2,7 @@
 // How separable shares a problem out over warps and blocks, and what it estimates. Plain C++.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,8 +67,9 @@ int separable_resident(std::int64_t stride, const SeparableCut& cut, std::size_t
 std::vector<SeparableCut> separable_cuts(const SeparableProblem& problem, const DeviceProfile& device);
 /// In us, launch included.
 double estimate_separable_us(const SeparableProblem& problem, const SeparableCut& cut, const DeviceProfile& device);
-/// The one of the least estimate.
-SeparableCut plan_separable(const SeparableProblem& problem, const DeviceProfile& device);
+/// The one of the least estimate for an H200, with the device's blocks, or, where the device has no room for it, for
+/// the device. Nothing: filters exceed shared memory.
+std::optional<SeparableCut> plan_separable(const SeparableProblem& problem, const DeviceProfile& device);
 /// What str() wrote. Error(invalid_argument) where there is no such kernel.
 SeparableCut read_separable_cut(const SeparableProblem& problem, std::string_view config);
 
