@@ -274,7 +274,7 @@ class Grpc(Clients, unittest.TestCase):
             result, error = done.result(30)
             if number % 5 == 0:
                 self.assertEqual(error.status(), "StatusCode.INTERNAL")
-                self.assertIn("index 99 is outside", error.message())
+                self.assertRegex(error.message(), "index.* is outside axis 0")  # CUDA does not say which
                 continue
             self.assertIsNone(error)
             self.assertEqual(result.as_numpy("y").tolist(), [10.0 * (number % 4 + 1)])

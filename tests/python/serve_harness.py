@@ -124,7 +124,8 @@ class Server:
     """`lenslet serve` with `arguments`. What it prints is in `lines`, stderr in `errors`."""
 
     def __init__(self, *arguments):
-        ports = ("--http-port", "0", "--grpc-port", "0", "--device", "cpu")
+        device = os.environ.get("LENSLET_TEST_SERVE_DEVICE", "cpu")
+        ports = ("--http-port", "0", "--grpc-port", "0", "--device", device)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "lenslet", "serve", *map(str, arguments), *ports],
             stdout=subprocess.PIPE,

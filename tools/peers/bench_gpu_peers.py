@@ -2,9 +2,10 @@
 """lenslet beside PyTorch + cuDNN on one GPU: whole torchvision networks, one arithmetic, the same weights, in one run.
 
 PyTorch runs as a CUDA graph with cuDNN's exhaustive search (cudnn.benchmark), in NCHW and in channels_last, of which the
-faster counts; with --compile also what torch.compile makes of it (channels_last, reduce-overhead). Our time is `lenslet bench --device cuda`: the network on the device, without the copies of input and
-output, as PyTorch's is. Rounds alternate (ours, theirs, ours, theirs ...); the table shows medians, the spread of the
-rounds, the ratio ours / theirs (below 1: we are faster), and how far our outputs are from PyTorch's in double.
+faster counts; with --compile also what torch.compile makes of it (channels_last, reduce-overhead). Our time is `lenslet
+bench --device cuda`: the network on the device, without the copies of input and output, as PyTorch's is. Rounds
+alternate (ours, theirs, ours, theirs ...); the table shows medians, the spread of the rounds, the ratio ours / theirs
+(below 1: we are faster), and how far our outputs are from PyTorch's in double.
 
 usage: bench_gpu_peers.py LENSLET [--precision fp16] [--networks resnet50,...] [--batches 1,8] [--rounds 3]
                           [--compile] [--json FILE]
@@ -160,4 +161,5 @@ def main():
     return 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -51,7 +51,7 @@ def child(*arguments: object) -> dict:
 class Server:
     def __init__(self, *arguments: object) -> None:
         command = [sys.executable, "-m", "lenslet", "serve", *map(str, arguments)]
-        command += ["--http-port=0", "--grpc-port=0", "--device=cpu"]
+        command += ["--http-port=0", "--grpc-port=0"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         for line in self.process.stdout:
             found = re.search(r"ready: HTTP on .*:(\d+), gRPC on .*:(\d+)", line)
@@ -79,7 +79,7 @@ class Server:
 # ---- The bare runner ----
 
 
-def bare(model: str, runners: int, batch: int, seconds: float, picture: str) -> None:
+def bare(model: str, device: str, runners: int, batch: int, seconds: float, picture: str) -> None:
     """Says the images a second, and processor time an image, of threads that do nothing but run, and prepare the
     picture before each, if there is one."""
     import numpy as np
@@ -87,7 +87,7 @@ def bare(model: str, runners: int, batch: int, seconds: float, picture: str) -> 
     import lenslet
 
     loaded = lenslet.Model(model)
-    made = [loaded.runner(device="cpu", threads=1, batch=batch) for _ in range(runners)]
+    made = [loaded.runner(device=device, threads=1, batch=batch) for _ in range(runners)]
     port = made[0].inputs[0]
     counts = [0] * runners
     card = lenslet.Card.of(loaded) if picture else None
@@ -291,11 +291,12 @@ def throughput(arguments: argparse.Namespace) -> None:
             requests = {"http": http_request("net", input), "grpc": grpc_request("net", input)}
             for protocol, request in requests.items():
                 pathlib.Path(folder, protocol).write_bytes(request)
-            with Server(f"net={file}", f"--max-batch={arguments.batch}", *arguments.server) as server:
-                of_file(arguments, file, server, folder, cores)
+            options = (f"--max-batch={arguments.batch}", f"--device={arguments.device}", *arguments.server)
+            with Server(f"net={file}", *options) as server:
+                of_file(arguments, file, server, folder, cores if arguments.device == "cpu" else 2)
 
 
-def of_file(arguments: argparse.Namespace, file: str, server: Server, folder: str, cores: int) -> None:
+def of_file(arguments: argparse.Namespace, file: str, server: Server, folder: str, runners: int) -> None:
     print(
         f"{pathlib.Path(file).name}, {arguments.connections} connections, "
         f"{arguments.rounds} rounds of {arguments.seconds:g} s"
@@ -305,7 +306,7 @@ def of_file(arguments: argparse.Namespace, file: str, server: Server, folder: st
     for _ in range(arguments.rounds):
         rates = {}
         for batch in (1, arguments.batch):
-            said = child("bare", file, cores, batch, arguments.seconds, arguments.picture)
+            said = child("bare", file, arguments.device, runners, batch, arguments.seconds, arguments.picture)
             rates[batch] = said["rate"]
             seen[f"bare runners, batch {batch}", "rate"].append(said["rate"])
             seen[f"bare runners, batch {batch}", "processor ms an image"].append(said["processor_ms"])
@@ -384,7 +385,7 @@ def soak(arguments: argparse.Namespace) -> None:
         kinds += [("failing", failing, 500), ("broken picture", broken, 400), ("malformed", malformed, 400),
                   ("unknown", unknown, 404), ("leaves", good, 0), ("half a request", good, 0)]  # fmt: skip
         files = [f"{folder}/{name}.onnx" for name in ("lookup", "rgb")]
-        with Server(*files) as server:
+        with Server(*files, "--device=cpu") as server:
             asyncio.run(soak_all(arguments, server, kinds))
 
 
@@ -478,7 +479,8 @@ def of_library(library: str, folder: str, arguments: argparse.Namespace, seen: d
 
 def main() -> None:
     if sys.argv[1:2] == ["bare"]:
-        return bare(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]), sys.argv[6])
+        model, device, runners, batch, seconds, picture = sys.argv[2:]
+        return bare(model, device, int(runners), int(batch), float(seconds), picture)
     if sys.argv[1:2] == ["load"]:
         protocol, port, request, connections, seconds, rate = sys.argv[2:]
         return load(protocol, int(port), request, int(connections), float(seconds), float(rate))
@@ -486,6 +488,7 @@ def main() -> None:
     verbs = parser.add_subparsers(required=True, metavar="throughput|soak|libraries")
     verb = verbs.add_parser("throughput")
     verb.add_argument("models", nargs="+")
+    verb.add_argument("--device", default="cpu", help="cpu or cuda (two bare runners there); (%(default)s)")
     verb.add_argument("--picture", default="", help="send this file in place of a tensor")
     verb.add_argument("--batch", type=int, default=8)
     verb.add_argument("--connections", type=int, default=32)

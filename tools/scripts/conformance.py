@@ -136,6 +136,9 @@ def only_on_cuda(cpu, cuda):
     return text
 
 
+BACKEND_SECTIONS = {"backend": "CPU", "backend-cuda": "CUDA"}
+
+
 def backend(runs, checked):
     """Of the results of onnx_runner.py, and of the results of `check` on the CPU."""
     verdicts = {(case["suite"], case["case"]): case for result in checked for case in by_suite(result)}
@@ -207,6 +210,11 @@ values come only then, run. Older releases on which cases fail expect what ONNX 
 up to 1.21, l2normalization of zeros was NaN up to 1.20.
 
 <!-- backend -->
+<!-- end -->
+
+On CUDA (`onnx_runner.py --device CUDA`, from a machine with a GPU):
+
+<!-- backend-cuda -->
 <!-- end -->
 
 ## Cases that are not run on the CPU
@@ -299,8 +307,10 @@ def main():
     counts, groups = count(checked)
     new = put(old, "cpu", counts_table(counts, "CPU"))
     new = put(new, "not-run", not_run(groups))
-    if arguments.backend:
-        new = put(new, "backend", backend([json.loads(file.read_text()) for file in arguments.backend], checked))
+    runs = [json.loads(file.read_text()) for file in arguments.backend]
+    for section, device in BACKEND_SECTIONS.items():
+        if on_device := [run for run in runs if run["device"] == device]:
+            new = put(new, section, backend(on_device, checked))
     failed = [case for cases in groups.values() for case in cases if case["status"] == "failed"]
     for case in failed:
         print(f"failed: {case['case']}: {case['reason']}")
@@ -312,9 +322,10 @@ def main():
                 for line in sorted(lines):
                     print(f"{sign} {package}: {line}")
                     wrong += 1
-        if arguments.backend and (old_backend := section_of(old, "backend")) != (now := section_of(new, "backend")):
-            print(f"- {old_backend}\n+ {now}")
-            wrong += 1
+        for section in BACKEND_SECTIONS:
+            if (old_backend := section_of(old, section)) != (now := section_of(new, section)):
+                print(f"- {old_backend}\n+ {now}")
+                wrong += 1
         return 1 if wrong or failed else 0
     if arguments.cuda:
         cuda_counts, cuda_groups = count([json.loads(file.read_text()[file.read_text().index("{"):])
