@@ -159,6 +159,25 @@ std::vector<Array> conv(const AttributeList& attributes, Inputs inputs) {
   return {y};
 }
 
+/// A depthwise Conv, whose attributes are called "depthwise_...", and behind it a Conv of the others. What lies between
+/// is not rounded.
+std::vector<Array> separable_conv(const AttributeList& attributes, Inputs inputs) {
+  constexpr std::string_view prefix = "depthwise_";
+  AttributeList first, second;
+  for (const auto& [name, value] : attributes) {
+    const bool of_first = name.compare(0, prefix.size(), prefix) == 0;
+    (of_first ? first : second).emplace_back(of_first ? name.substr(prefix.size()) : name, value);
+  }
+  const auto input = [&](std::size_t i) {
+    Array left_out;
+    left_out.present = false;
+    return has(inputs, i) ? inputs[i] : left_out;
+  };
+  const Array of_first[] = {at(inputs, 0), at(inputs, 1), input(2)};
+  const Array of_second[] = {conv(first, of_first).at(0), at(inputs, 3), input(4), input(5)};
+  return conv(second, of_second);
+}
+
 /// One spatial axis of ConvTranspose: input i and tap r add to output i * stride + r * dilation - before.
 struct TransposedAxis {
   std::int64_t in = 1, taps = 1, stride = 1, dilation = 1, before = 0, out = 1;
@@ -276,8 +295,11 @@ std::vector<Array> deform_conv(const AttributeList& attributes, Inputs inputs) {
   return {y};
 }
 
-constexpr Entry entries[] = {
-    {"Conv", conv}, {"ConvTranspose", conv_transpose}, {"LayoutConvert", same_elements}, {"DeformConv", deform_conv}};
+constexpr Entry entries[] = {{"Conv", conv},
+                             {"ConvTranspose", conv_transpose},
+                             {"LayoutConvert", same_elements},
+                             {"DeformConv", deform_conv},
+                             {"SeparableConv", separable_conv}};
 
 }  // namespace
 

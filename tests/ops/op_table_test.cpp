@@ -70,7 +70,8 @@ TEST_CASE("op_table/kernels") {
         CHECK((kernel->device() == device));
         CHECK_FALSE(kernel->types().empty());
         // Callers ask the first kernel of the CPU which input is the typed one (infer_types).
-        CHECK(kernel->typed_input() == kernels_of(row.name, DeviceKind::cpu).front()->typed_input());
+        if (const auto on_cpu = kernels_of(row.name, DeviceKind::cpu); !on_cpu.empty())
+          CHECK(kernel->typed_input() == on_cpu.front()->typed_input());
         CHECK((find_kernel(row.name, device, kernel->name()) == kernel));
       }
     }

@@ -79,7 +79,8 @@ double error_against_terms(const LayerEvent& event, const std::vector<oracle::Ar
   const oracle::Array got = oracle::from_tensor(event.outputs[0]);
   const std::int64_t channels = exact.shape[1];
   const std::int64_t inner = exact.shape.rank() > 2 ? exact.shape.elems() / (exact.shape[0] * channels) : 1;
-  const double terms = static_cast<double>(inputs.at(1).shape.elems()) / static_cast<double>(channels);
+  const std::size_t filter = event.info->op == "SeparableConv" ? 3 : 1;
+  const double terms = static_cast<double>(inputs.at(filter).shape.elems()) / static_cast<double>(channels);
   const double output_rms = oracle::rms(exact.values);
   double worst = 0;
   for (std::int64_t c = 0; c < channels; ++c) {
@@ -101,7 +102,8 @@ double error_against_terms(const LayerEvent& event, const std::vector<oracle::Ar
 }
 
 bool sums_products(const LayerEvent& event) {
-  const bool of_two = event.info->op == "Conv" || event.info->op == "Gemm";
+  const std::string& op = event.info->op;
+  const bool of_two = op == "Conv" || op == "Gemm" || op == "SeparableConv";
   return of_two && event.outputs[0].shape().rank() >= 2 && event.outputs[0].elems() > 0;
 }
 

@@ -1,0 +1,33 @@
+#pragma once
+// What the kernels of separable take, and where they are: compiled by the types of their tensors.
+
+#include "base/cuda/fast_divider.h"
+#include "ops/conv/cuda/separable_plan.h"
+#include "ops/core/activation.cuh"
+
+namespace lenslet::cuda {
+
+inline constexpr int taps_of_size = 9;
+
+/// filters [groups][chunks][2 of terms][tiles / 2][lanes] of 16 bytes: two tiles' parts of an operand b. taps
+/// [chunks][4 words][channels of a word] of separable_taps words: in 16 bits two taps in each, of odd channels the
+/// first one in the upper half, and behind the ninth the bias, as the sum of two; in float32 nine taps and the bias.
+/// biases [groups][8 * tiles]: the 1x1 convolution's, in float.
+struct SeparableCall {
+  int height, width, c, x_pixel;  ///< pixels: elements from one to the next
+  int p, q, k, y_pixel, k_room;   ///< k_room: of the residual
+  int pad_top, pad_left;
+  int items, turns, chunks, warp_chunks, pixel_warps, channel_warps;
+  FastDivider columns, strips;
+  DeviceActivation depthwise_activation, activation;
+  const void *x = nullptr, *residual = nullptr;
+  void* y = nullptr;
+  const uint4 *filters = nullptr, *taps = nullptr, *biases = nullptr;
+};
+
+using SeparableFunction = void (*)(SeparableCall);
+SeparableFunction separable_of_fp16(std::int64_t stride, const SeparableCut& cut);
+SeparableFunction separable_of_bf16(std::int64_t stride, const SeparableCut& cut);
+SeparableFunction separable_of_tf32(std::int64_t stride, const SeparableCut& cut);
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,11 @@
+// The kernels of separable for float32, whose 1x1 half is multiplied in TF32.
+
+#include "ops/conv/cuda/separable.cuh"
+
+namespace lenslet::cuda {
+
+SeparableFunction separable_of_tf32(std::int64_t stride, const SeparableCut& cut) {
+  return stride == 1 ? separable_function<float, 1>(cut) : separable_function<float, 2>(cut);
+}
+
+}  // namespace lenslet::cuda

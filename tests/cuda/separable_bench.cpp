@@ -1,0 +1,198 @@
+// lenslet-bench-separable [BATCH ...]: MobileNetV2's depthwise convolutions with the 1x1 convolutions behind them,
+// fp16, as CSV: by the two kernels that the rule chooses, and by separable in all of its cuts that the estimate does
+// not call hopeless. What the constants in ops/conv/cuda/separable_plan.cpp are fitted to. Each row is a CUDA graph of
+// many runs on the same memory; one that starts with * is what the planner takes. floor_us: the bytes at 4.3 TB/s.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "base/aligned_format.h"
+#include "base/cuda/session.h"
+#include "base/cuda/upload.h"
+#include "ops/conv/cuda/separable_plan.h"
+#include "ops/core/choose.h"
+#include "tests/cuda/cut_timer.h"
+
+namespace lenslet {
+namespace {
+
+using namespace bench;
+using namespace cuda;
+
+struct Row {
+  std::int64_t c, size, stride, k;
+  bool residual = false;
+};
+constexpr Row rows[] = {
+    {32, 112, 1, 16},       {96, 112, 2, 24},  {144, 56, 1, 24, true}, {144, 56, 2, 32},
+    {192, 28, 1, 32, true}, {192, 28, 2, 64},  {384, 14, 1, 64, true}, {384, 14, 1, 96},
+    {576, 14, 1, 96, true}, {576, 14, 2, 160}, {960, 7, 1, 160, true}, {960, 7, 1, 320},
+    {64, 112, 2, 128},      {128, 56, 1, 128}, {256, 28, 1, 256},      {512, 14, 1, 512},
+};
+
+SeparableProblem problem_of(const Row& row, std::int64_t n, DType storage) {
+  ConvGeometry geometry;
+  geometry.stride = {row.stride, row.stride};
+  geometry.pads.fill(1);
+  geometry.groups = row.c;
+  SeparableProblem problem;
+  ConvProblem &d = problem.depthwise, &p = problem.pointwise;
+  d = resolve_conv({n, row.c, row.size, row.size}, {row.c, 1, 3, 3}, geometry);
+  d.activation = {Activation::Kind::clip, 0, 6};
+  p = resolve_conv({n, row.c, d.p, d.q}, {row.k, row.c, 1, 1}, {});
+  p.residual = row.residual;
+  for (ConvProblem* half : {&d, &p}) half->bias = true, half->storage = half->x_storage = storage;
+  return problem;
+}
+
+/// A kernel with what its runs take.
+struct Prepared {
+  Prepared(const Kernel& kernel, const Problem& problem, const Candidate& candidate, const DeviceProfile& device)
+      : bound(kernel.bind({problem, candidate, device})), workspace(bound->workspace_bytes() + 256) {
+    std::vector<std::byte> host(kernel.blob(problem, candidate).value().bytes);
+    kernel.prepare(problem, candidate, host);
+    blob = upload(host);
+  }
+  std::unique_ptr<const BoundKernel> bound;
+  DeviceBuffer<std::byte> blob, workspace;
+
+  KernelRun run(std::span<const Tensor> inputs, std::span<Tensor> outputs) const {
+    return {.inputs = inputs,
+            .outputs = outputs,
+            .workspace = {const_cast<std::byte*>(workspace.data()), bound->workspace_bytes()},
+            .blob = blob.data()};
+  }
+};
+
+/// Of both, one after the other.
+class Both final : public BoundKernel {
+ public:
+  Both(const BoundKernel& first, KernelRun of_first, const BoundKernel& second, KernelRun of_second)
+      : first_(first), second_(second), of_first_(of_first), of_second_(of_second) {}
+  void run(const KernelRun& run) const override {
+    KernelRun of_first = of_first_, of_second = of_second_;
+    of_first.cuda = of_second.cuda = run.cuda;
+    first_.run(of_first);
+    second_.run(of_second);
+  }
+
+ private:
+  const BoundKernel &first_, &second_;
+  KernelRun of_first_, of_second_;
+};
+
+/// Drawn values of a type, again and again.
+DeviceBuffer<std::byte> drawn_bytes(std::int64_t count, DType storage) {
+  static const Tensor values = drawn({1000003});
+  const Tensor once = values.to_dtype(storage);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(count) * dtype_bytes(storage));
+  const auto* const from = static_cast<const std::byte*>(once.data());
+  for (std::size_t i = 0; i < bytes.size(); i += once.bytes())
+    std::copy_n(from, std::min(once.bytes(), bytes.size() - i), bytes.begin() + static_cast<std::ptrdiff_t>(i));
+  return upload(bytes);
+}
+
+void measure(const Session& session, const SeparableProblem& problem, const Numerics& numerics) {
+  const ConvProblem &d = problem.depthwise, &p = problem.pointwise;
+  const DeviceProfile device = device_profile(0);
+  const Target target{.device = device, .numerics = numerics};
+  const Tensor depthwise_filter = drawn({d.c, 1, 3, 3}), depthwise_bias = drawn({d.c}),
+               filter = drawn({p.k, p.c, 1, 1});
+  const Kernel& kernel = *find_kernel("SeparableConv", DeviceKind::cuda, "separable");
+  const Tensor bias_values = drawn({p.k});
+  const auto posed = pose(problem, depthwise_filter, depthwise_bias, filter, bias_values);
+  const Offer offer = kernel.offer(*posed, target);
+  if (!offer.refusal.empty()) throw Error(ErrorKind::internal, offer.refusal);
+  Candidate candidate = offer.candidates.at(0);
+
+  const std::int64_t y_elements = p.n * p.k * p.p * p.q;
+  const DType storage = numerics.storage;
+  DeviceBuffer<std::byte> x = drawn_bytes(d.n * d.c * d.h * d.w, storage), residual = drawn_bytes(y_elements, storage);
+  DeviceBuffer<std::byte> between(static_cast<std::size_t>(p.n * p.c * p.p * p.q) * dtype_bytes(storage));
+  DeviceBuffer<std::byte> y(residual.bytes()), y_of_both(residual.bytes());
+  DeviceBuffer<float> bias = upload(bias_values.values<float>());
+  DeviceBuffer<float> first_bias = upload(depthwise_bias.values<float>());
+  const auto view = [&](const Shape& shape, DeviceBuffer<std::byte>& at) {
+    return Tensor::view(storage, shape, at.data(), formats::nhwc);
+  };
+  const Tensor x_view = view({d.n, d.c, d.h, d.w}, x), between_view = view({p.n, p.c, p.p, p.q}, between);
+  const Tensor residual_view = p.residual ? view({p.n, p.k, p.p, p.q}, residual) : Tensor();
+  const Tensor bias_view = Tensor::view(DType::f32, {p.k}, bias.data());
+  Tensor y_view[] = {view({p.n, p.k, p.p, p.q}, y)}, both_view[] = {view({p.n, p.k, p.p, p.q}, y_of_both)};
+
+  // The two.
+  const auto posed_first = pose(d, depthwise_filter), posed_second = pose(p, filter);
+  const Choice first = choose_kernel(*posed_first, target, d.str()),
+               second = choose_kernel(*posed_second, target, p.str());
+  const Prepared of_first(*first.kernel, *posed_first, first.candidate, device);
+  const Prepared of_second(*second.kernel, *posed_second, second.candidate, device);
+  const Tensor first_in[] = {x_view, Tensor(), Tensor::view(DType::f32, {d.c}, first_bias.data())};
+  Tensor first_out[] = {between_view};
+  const Tensor second_in[] = {between_view, Tensor(), bias_view, residual_view};
+  const Both both(*of_first.bound, of_first.run(first_in, first_out), *of_second.bound,
+                  of_second.run(second_in, both_view));
+  const double floor = problem.bytes() / 4.3e6;
+  fmt::print("{} and {},\"{}\",\"{}; {}\",{:.2f},{:.2f},{:.2f},\n", first.kernel->name(), second.kernel->name(),
+             problem.str(), first.candidate.config, second.candidate.config, measure_us(session, both, KernelRun{}),
+             first.candidate.estimated_us + second.candidate.estimated_us, floor);
+
+  // The first two million.
+  const auto on_host = [&](const DeviceBuffer<std::byte>& from) {
+    Tensor host(storage, {std::min<std::int64_t>(y_elements, 1 << 21)});
+    CUDA_CHECK(cudaMemcpy(host.data(), from.data(), host.bytes(), cudaMemcpyDeviceToHost));
+    return host.to_dtype(DType::f32);
+  };
+  const Tensor wanted = on_host(y_of_both);
+  const SeparableCut planned = plan_separable(problem, device).value();
+  const double planned_us = estimate_separable_us(problem, planned, device);
+  const char* const hopeless = std::getenv("LENSLET_BENCH_HOPELESS");
+  for (const SeparableCut& cut : separable_cuts(problem, device)) {
+    const double estimated_us = estimate_separable_us(problem, cut, device);
+    if (estimated_us > (hopeless == nullptr ? 1.6 : std::atof(hopeless)) * planned_us) continue;
+    candidate.config = cut.str();
+    const Prepared prepared(kernel, *posed, candidate, device);
+    const Tensor inputs[] = {x_view, Tensor(), Tensor(), Tensor(), Tensor(), residual_view};
+    CUDA_CHECK(cudaMemset(y.data(), 0xff, y.bytes()));
+    const double us = measure_us(session, *prepared.bound, prepared.run(inputs, y_view));
+    const Tensor got = on_host(y);
+    double error = 0, most = 0;
+    for (std::size_t i = 0; i < got.values<float>().size(); ++i) {
+      const double a = got.values<float>()[i], b = wanted.values<float>()[i];
+      error = std::isnan(a) ? INFINITY : std::max(error, std::abs(a - b));
+      most = std::max(most, std::abs(b));
+    }
+    fmt::print("{}separable,\"{}\",{},{:.2f},{:.2f},{:.2f},{:.1e}\n", cut == planned ? "*" : "", problem.str(),
+               cut.str(), us, estimated_us, floor, error / most);
+    std::fflush(stdout);
+  }
+}
+
+int main(const Numerics& numerics, std::vector<std::int64_t> batches) {
+  const Session session(0);
+  if (batches.empty()) batches = {1, 8, 64};
+  fmt::print("algorithm,problem,config,us,estimated_us,floor_us,difference\n");
+  for (const std::int64_t n : batches)
+    for (const Row& row : rows) measure(session, problem_of(row, n, numerics.storage), numerics);
+  return 0;
+}
+
+}  // namespace
+}  // namespace lenslet
+
+int main(int argc, char** argv) {
+  try {
+    std::vector<std::int64_t> batches;
+    for (int i = 2; i < argc; ++i) batches.push_back(std::atoll(argv[i]));
+    return lenslet::main(lenslet::parse_numerics(argc > 1 ? argv[1] : "fp16"), batches);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "lenslet-bench-separable: %s\n", error.what());
+    return 1;
+  }
+}

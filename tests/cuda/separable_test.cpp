@@ -1,0 +1,201 @@
+// separable cut in every way, on drawn problems, against the double-precision oracle: the planner takes one way a
+// problem.
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ops/conv/cuda/separable_plan.h"
+#include "tests/ops/conv_data.h"
+#include "tests/ops/op_runner.h"
+#include "tests/random_seed.h"
+
+namespace lenslet::test {
+namespace {
+
+using namespace lenslet::cuda;
+
+using Op = SeparableConvOp;
+
+const Kernel& separable() { return *find_kernel("SeparableConv", DeviceKind::cuda, "separable"); }
+
+struct Drawn {
+  Tensor inputs[6];
+  AttributeList scales;  ///< of filters, as fold_batch_norm leaves them
+  ConvData judged;       ///< exact and rms
+};
+
+Tensor normal(const Shape& shape, double deviation, std::mt19937& random) {
+  std::normal_distribution<double> draw(0, deviation);
+  Tensor tensor(DType::f32, shape);
+  for (float& value : tensor.values<float>()) value = static_cast<float>(draw(random));
+  return tensor;
+}
+
+Drawn draw(const SeparableProblem& problem, std::mt19937& random) {
+  const ConvProblem &d = problem.depthwise, &p = problem.pointwise;
+  Drawn drawn;
+  drawn.inputs[Op::input] = normal({d.n, d.c, d.h, d.w}, 1, random).to_dtype(d.storage);
+  drawn.inputs[Op::depthwise_filter] = normal({d.c, 1, 3, 3}, 1.0 / 3, random);
+  if (d.bias) drawn.inputs[Op::depthwise_bias] = normal({d.c}, 0.5, random);
+  drawn.inputs[Op::filter] = normal({p.k, p.c, 1, 1}, 1 / std::sqrt(static_cast<double>(p.c)), random);
+  if (p.bias) drawn.inputs[Op::bias] = normal({p.k}, 0.5, random);
+  if (p.residual) drawn.inputs[Op::residual] = normal({p.n, p.k, p.p, p.q}, 0.5, random).to_dtype(p.storage);
+  if (random() % 2 == 0) {
+    std::uniform_real_distribution<double> factor(0.5, 2);
+    std::vector<double> first(static_cast<std::size_t>(d.c)), second(static_cast<std::size_t>(p.k));
+    for (std::vector<double>* list : {&first, &second})
+      for (double& value : *list) value = static_cast<double>(static_cast<float>(factor(random)));
+    drawn.scales = {{"depthwise_weight_scale", first}, {"weight_scale", second}};
+  }
+
+  std::vector<oracle::Array> inputs;
+  for (const Tensor& input : drawn.inputs) inputs.push_back(oracle::from_tensor(input));
+  AttributeList attributes = separable_attributes(ConvOp(d), ConvOp(p));
+  attributes.insert(attributes.end(), drawn.scales.begin(), drawn.scales.end());
+  drawn.judged.exact = oracle::run("SeparableConv", attributes, inputs).value().at(0);
+  // What make_conv_data() measures by: outputs, or the terms that they are made of where those are larger.
+  SeparableProblem linear = problem;
+  linear.pointwise.activation = {};
+  AttributeList squared = separable_attributes(ConvOp(linear.depthwise), ConvOp(linear.pointwise));
+  squared.insert(squared.end(), drawn.scales.begin(), drawn.scales.end());
+  const std::vector<oracle::Array> first{inputs[Op::input], inputs[Op::depthwise_filter], inputs[Op::depthwise_bias]};
+  AttributeList of_first = ConvOp(d).attributes();
+  if (!drawn.scales.empty()) of_first.emplace_back("weight_scale", drawn.scales[0].second);
+  oracle::Array between = oracle::run("Conv", of_first, first).value().at(0);
+  std::vector<oracle::Array> second{between, inputs[Op::filter], inputs[Op::bias], inputs[Op::residual]};
+  for (oracle::Array& array : second)
+    for (double& value : array.values) value *= value;
+  AttributeList of_second = ConvOp(linear.pointwise).attributes();
+  if (!drawn.scales.empty()) {
+    auto scale = std::get<std::vector<double>>(drawn.scales[1].second);
+    for (double& value : scale) value *= value;
+    of_second.emplace_back("weight_scale", scale);
+  }
+  const oracle::Array variance = oracle::run("Conv", of_second, second).value().at(0);
+  const double of_all = oracle::rms(drawn.judged.exact.values);
+  const auto plane = static_cast<std::size_t>(p.p * p.q), channels = static_cast<std::size_t>(p.k);
+  drawn.judged.rms.assign(channels, of_all);
+  for (std::size_t k = 0; k < channels; ++k) {
+    double sum = 0;
+    for (std::size_t n = 0; n < static_cast<std::size_t>(p.n); ++n)
+      for (std::size_t i = 0; i < plane; ++i) sum += variance.values[(n * channels + k) * plane + i];
+    drawn.judged.rms[k] = std::max(of_all, std::sqrt(sum / static_cast<double>(plane * static_cast<std::size_t>(p.n))));
+  }
+  return drawn;
+}
+
+SeparableProblem random_separable(std::mt19937& random) {
+  const auto between = [&](std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+  };
+  const Activation activations[] = {
+      {},
+      {Activation::Kind::relu, 0, 0},
+      {Activation::Kind::clip, 0, 6},
+      {Activation::Kind::silu, 0, 0},
+      {Activation::Kind::hard_swish, 1.0F / 6, 0.5F},
+  };
+  ConvGeometry geometry;
+  const std::int64_t stride = between(1, 2), c = between(0, 3) == 0 ? between(1, 200) : 8 * between(1, 40);
+  geometry.stride = {stride, stride};
+  if (between(0, 3) == 0)
+    for (std::int64_t& pad : geometry.pads) pad = between(0, 3);
+  else
+    geometry.pads.fill(1);
+  geometry.groups = c;
+  SeparableProblem problem;
+  ConvProblem& d = problem.depthwise;
+  d = resolve_conv({between(1, 5), c, between(3, 20), between(3, 20)}, {c, 1, 3, 3}, geometry);
+  d.bias = between(0, 3) != 0;
+  d.activation = activations[between(0, 4)];
+  const std::int64_t k = between(0, 2) == 0 ? between(1, 200) : 8 * between(1, 40);
+  ConvProblem& p = problem.pointwise;
+  p = resolve_conv({d.n, c, d.p, d.q}, {k, c, 1, 1}, {});
+  p.bias = between(0, 3) != 0;
+  p.residual = between(0, 1) != 0;
+  p.activation = activations[between(0, 4)];
+  return problem;
+}
+
+SeparableProblem stored(SeparableProblem problem, DType storage) {
+  for (ConvProblem* half : {&problem.depthwise, &problem.pointwise}) half->storage = half->x_storage = storage;
+  return problem;
+}
+
+void check(const SeparableProblem& problem, unsigned seed, std::size_t most_cuts) {
+  const Numerics numerics = parse_numerics(problem.depthwise.storage == DType::f32   ? "tf32"
+                                           : problem.depthwise.storage == DType::f16 ? "fp16"
+                                                                                     : "bf16");
+  std::mt19937 random(seed);
+  const Drawn drawn = draw(problem, random);
+  const DeviceProfile device = op_runner().profiles(1).at(0);
+  const auto posed = pose(problem, drawn.inputs[Op::depthwise_filter], drawn.inputs[Op::depthwise_bias],
+                          drawn.inputs[Op::filter], drawn.inputs[Op::bias], drawn.scales);
+  const Offer offer = separable().offer(*posed, {.device = device, .numerics = numerics});
+  REQUIRE_MESSAGE(offer.refusal.empty(), problem.str(), ": ", offer.refusal);
+  const auto run = [&](Candidate candidate, int in_place) {
+    const Call call{
+        .problem = *posed, .kernel = separable(), .candidate = candidate, .device = device, .in_place = in_place};
+    const std::string where = fmt::format("{} on {} (seed {})", call.str(), problem.str(), seed);
+    compare(run_between_guards(op_runner(), call, drawn.inputs, where).at(0), drawn.judged, candidate.tolerance, where);
+  };
+  Candidate candidate = offer.candidates.at(0);
+  run(candidate, -1);
+  if (problem.pointwise.residual) run(candidate, static_cast<int>(Op::residual));
+  std::vector<SeparableCut> cuts = separable_cuts(problem, device);
+  std::shuffle(cuts.begin(), cuts.end(), random);
+  for (std::size_t i = 0; i < std::min(cuts.size(), most_cuts); ++i) {
+    // As many turns as there may be.
+    if (i % 3 == 0) cuts[i].blocks = (cuts[i].blocks + 2) / 3;
+    candidate.config = cuts[i].str();
+    run(candidate, -1);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("cuda/separable/drawn") {
+  const unsigned seed = random_seed();
+  std::mt19937 random(seed);
+  const bool reduced = std::getenv("LENSLET_TEST_REDUCED") != nullptr;
+  const DType types[] = {DType::f16, DType::bf16, DType::f32};
+  for (int i = 0; i < (reduced ? 9 : 60); ++i)
+    check(stored(random_separable(random), types[i % 3]), seed + static_cast<unsigned>(i), reduced ? 3 : 8);
+}
+
+// Those of MobileNetV2 that differ, at a batch at which blocks go on to other items.
+TEST_CASE("cuda/separable/mobilenet_v2") {
+  struct Row {
+    std::int64_t n, c, size, stride, k;
+    bool residual;
+  };
+  const Row rows[] = {{1, 32, 112, 1, 16, false},  {3, 96, 112, 2, 24, false}, {2, 144, 56, 1, 24, true},
+                      {1, 144, 56, 2, 32, false},  {5, 192, 28, 2, 64, false}, {1, 576, 14, 1, 96, true},
+                      {9, 576, 14, 2, 160, false}, {1, 960, 7, 1, 160, true},  {33, 960, 7, 1, 320, false}};
+  const unsigned seed = random_seed();
+  const bool reduced = std::getenv("LENSLET_TEST_REDUCED") != nullptr;
+  for (const Row& row : rows) {
+    if (reduced && row.n * row.c > 600) continue;
+    ConvGeometry geometry;
+    geometry.stride = {row.stride, row.stride};
+    geometry.pads.fill(1);
+    geometry.groups = row.c;
+    SeparableProblem problem;
+    ConvProblem &d = problem.depthwise, &p = problem.pointwise;
+    d = resolve_conv({row.n, row.c, row.size, row.size}, {row.c, 1, 3, 3}, geometry);
+    d.activation = {Activation::Kind::clip, 0, 6};
+    p = resolve_conv({row.n, row.c, d.p, d.q}, {row.k, row.c, 1, 1}, {});
+    p.residual = row.residual;
+    d.bias = p.bias = true;
+    for (const DType storage : {DType::f16, DType::f32}) check(stored(problem, storage), seed, reduced ? 1 : 3);
+  }
+}
+
+}  // namespace lenslet::test
