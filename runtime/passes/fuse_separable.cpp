@@ -39,7 +39,7 @@ bool is_pointwise(const Graph& graph, const Node& node) {
 ValueId input_of(const Node& node, std::size_t i) { return i < node.inputs.size() ? node.inputs[i] : no_id; }
 
 /// How far below the two halves' estimates that of both has to be. In 16 bits those count memory for what L2 holds:
-/// measured side by side, halves of MobileNetV2 took 0.55 to 1.07 of them (H200). At 0.78 of 42 problems 24 are joined,
+/// measured side by side, halves of MobileNetV2 took 0.55 to 1.07 of them (H100). At 0.78 of 42 problems 24 are joined,
 /// of which 2 take longer than before, by 7 % at most; at 1 it were 32 and 8. In TF32 they took 0.94 to 1.2, but at
 /// batch 1 a network gains less than its layers alone: at 0.95 it lost 0.3 %, where batch 64 gained 7 %.
 double share_of(DType dtype) { return dtype == DType::f32 ? 0.85 : 0.78; }

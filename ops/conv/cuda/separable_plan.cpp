@@ -11,7 +11,7 @@ namespace {
 std::int64_t over(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// What the parts of the estimate cost: cycles of a multiprocessor's scheduler, and what a warp takes alone. Fitted to
-/// 1500 cuts of MobileNetV2's layers at batch 1, 8 and 64 (lenslet-bench-separable, H200, 25 November 2026): 9 % in 16
+/// 1500 cuts of MobileNetV2's layers at batch 1, 8 and 64 (lenslet-bench-separable, H100, 25 November 2026): 9 % in 16
 /// bits, 10 % in TF32, where the cut taken is 2 % behind the best on average, 21 % at worst.
 struct Costs {
   double start_us;                      ///< beside the launch
