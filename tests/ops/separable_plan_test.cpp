@@ -72,7 +72,7 @@ TEST_CASE("separable_plan/cuts_cover_the_problem") {
   }
 }
 
-// The constants are the H200's.
+// The times are of an H100.
 TEST_CASE("separable_plan/estimates_and_times") {
   struct Row {
     SeparableProblem problem;
