@@ -8,6 +8,7 @@
 #include "base/cuda_built.h"
 #include "base/half.h"
 #include "ops/sparse/cuda/gathered_plan.h"
+#include "ops/sparse/cuda/neighbour_plan.h"
 #include "tests/ops/op_runner.h"
 #include "tests/ops/sparse_sites.h"
 
@@ -153,6 +154,104 @@ TEST_CASE("sparse/plan/filters") {
       CHECK(std::abs(got - exact) <= unit * std::abs(exact));
     }
   }
+}
+
+/// A number of an arithmetic, of its bytes.
+double number(SparseArithmetic arithmetic, const std::byte* at) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, at, static_cast<std::size_t>(element_bytes(arithmetic)));
+  const auto half = static_cast<std::uint16_t>(bits);
+  return arithmetic == SparseArithmetic::fp16   ? double{f32_from_f16(half)}
+         : arithmetic == SparseArithmetic::bf16 ? double{f32_from_bf16(half)}
+                                                : double{std::bit_cast<float>(bits)};
+}
+
+// What lanes of a warp read of a row of x and of the filters, multiplied as the instruction pairs them, is the sum of
+// products of channels, and stands where the lane stores it.
+TEST_CASE("sparse/neighbours/filters") {
+  for (const SparseArithmetic arithmetic : all)
+    for (const auto& [channels, filters, taps_of_axis] :
+         {std::tuple{16, 16, 3}, {21, 70, 3}, {64, 64, 3}, {100, 33, 1}, {4, 16, 3}, {48, 128, 2}}) {
+      const std::int64_t taps = taps_of_axis * taps_of_axis;
+      const SparseConvProblem p = problem(channels, filters, taps);
+      const Tensor w = random_f32({filters, channels, taps_of_axis, taps_of_axis}, 3);
+      const float* const weights = w.values<float>().data();
+      std::vector<double> scale(static_cast<std::size_t>(filters));
+      for (std::size_t k = 0; k < scale.size(); ++k) scale[k] = 0.5 + static_cast<double>(k % 3);
+      const auto op = make_normalised_op("SparseConv", {{"weight_scale", scale}}, 3);
+      for (const int width : {16, 32, 64})
+        for (const int terms : {1, 2, 4}) {
+          NeighbourPlan plan = plan_neighbours(p, arithmetic, reference_gpu());
+          plan.width = width;
+          plan.columns = 64;
+          if (!plan.fma) plan.terms = terms;
+          const std::int64_t bytes = element_bytes(arithmetic), chunks = plan.chunks(channels * bytes);
+          std::vector<std::byte> blob(neighbour_filter_bytes(p, plan, arithmetic), std::byte{0x5A});
+          pack_neighbour_filters(static_cast<const SparseConvOp&>(*op), p, weights, plan, arithmetic, blob);
+          std::vector<double> x(static_cast<std::size_t>(chunks * plan.step_bytes() / bytes));
+          for (std::size_t c = 0; c < static_cast<std::size_t>(channels); ++c) x[c] = 1 + 0.125 * static_cast<double>(c);
+          for (const std::int64_t tap : {std::int64_t{0}, taps - 1})
+            for (const std::int64_t k : {0, 1, 7, filters / 2, filters - 1}) {
+              double exact = 0, size = 0, got = 0;
+              for (std::int64_t c = 0; c < channels; ++c) {
+                const double term = double{weights[(k * channels + c) * taps + tap]} *
+                                    scale[static_cast<std::size_t>(k)] * x[static_cast<std::size_t>(c)];
+                exact += term;
+                size += std::abs(term);
+              }
+              for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+                const std::byte* const step =
+                    blob.data() + ((k / width * taps + tap) * chunks + chunk) * plan.step_bytes() * width;
+                const auto x_at = [&](std::int64_t byte) {
+                  return x[static_cast<std::size_t>((chunk * plan.step_bytes() + byte) / bytes)];
+                };
+                if (plan.fma) {
+                  for (std::int64_t c = 0; c < 16; ++c)
+                    got += x_at(c * 4) * number(arithmetic, step + (c * width + k % width) * 4);
+                  continue;
+                }
+                // Lane t of four stores filters t * width / 4 and on: of sums j columns 2t and 2t + 1.
+                const std::int64_t t_of = k % width / (width / 4), in_lane = k % width % (width / 4);
+                const std::int64_t j = in_lane / 2, g = 2 * t_of + in_lane % 2;
+                for (int term = 0; term < terms; ++term)
+                  for (int t = 0; t < 4; ++t)
+                    for (int word = 0; word < 2; ++word)
+                      for (std::int64_t e = 0; e < 4; e += bytes) {
+                        const int of_lane = terms == 1 ? t * 8 : term / 2 * 64 + t * 16 + term % 2 * 8;
+                        const std::byte* const lane = step + (term * (width / 16) + j / 2) * 512 + (g * 4 + t) * 16;
+                        got += x_at(of_lane + word * 4 + e) * number(arithmetic, lane + (j % 2 * 2 + word) * 4 + e);
+                      }
+              }
+              CHECK(std::abs(got - exact) <= size * (arithmetic == SparseArithmetic::bf16 ? 0x1p-8 : 0x1p-11));
+            }
+        }
+    }
+}
+
+// Any number of outputs finds blocks enough, whose tables have room.
+TEST_CASE("sparse/neighbours/cuts") {
+  for (const SparseArithmetic arithmetic : all)
+    for (const std::int64_t filters : {1, 16, 17, 32, 64, 100, 128, 300})
+      for (const std::int64_t channels : {1, 4, 16, 32, 64, 100, 128, 300})
+        for (const std::int64_t taps : {1, 3, 27, 125})
+          for (const std::int64_t bound : {1, 700, 30000, 1000000}) {
+            SparseConvProblem p = problem(channels, filters, taps);
+            p.max_outputs = bound;
+            const NeighbourPlan plan = plan_neighbours(p, arithmetic, reference_gpu());
+            CAPTURE(plan.str());
+            REQUIRE(plan.columns % plan.width == 0);
+            REQUIRE(plan.rows % plan.tile_rows() == 0);
+            REQUIRE(plan.tiles_n(p) * plan.columns >= filters);
+            REQUIRE(plan.shared_bytes(taps, plan.chunks(channels * element_bytes(arithmetic))) <= 227U * 1024);
+            REQUIRE(read_neighbour_plan(p, arithmetic, plan.str()).str() == plan.str());
+            for (std::int64_t outputs = 0; outputs <= bound; outputs += 1 + outputs / 9) {
+              const std::int64_t rows = plan.rows_of(outputs);
+              REQUIRE(rows >= 1);
+              REQUIRE(rows <= plan.rows);
+              REQUIRE(rows % plan.tile_rows() == 0);
+              REQUIRE((outputs + rows - 1) / rows <= plan.blocks(p));
+            }
+          }
 }
 
 TEST_CASE("sparse/plan/offers") {

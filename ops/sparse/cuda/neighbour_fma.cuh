@@ -1,0 +1,165 @@
+#pragma once
+// SparseConv in IEEE float32, each warp for itself: its outputs' sums stay in registers. A tap's rows of x, 64 bytes of
+// each, go through shared memory, on their way while those before are multiplied; of pieces of 4 or 8 outputs those are
+// multiplied that the tap meets.
+
+#include "ops/sparse/cuda/gathered_stage.cuh"
+#include "ops/sparse/cuda/neighbours.cuh"
+
+namespace lenslet::cuda {
+
+/// A warp's products. Lanes lie so that 16-byte reads of half a warp are served at once.
+template <int width, int pieces>
+class FmaRows {
+ public:
+  static constexpr int lanes_n = width == 16 ? 4 : 8, fours = width / (4 * lanes_n), piece_rows = 32 / lanes_n,
+                       rows = pieces * piece_rows, loads = rows / 8;
+  static_assert(rows % 8 == 0 && rows <= 32);
+
+  __device__ FmaRows(const NeighbourCall& call, char* memory)
+      : call_(call),
+        memory_(memory),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        row_(width == 16 ? lane_ >> 1 & 7 : lane_ >> 1 & 3),
+        four_(width == 16 ? (lane_ & 1) | lane_ >> 4 << 1 : (lane_ & 1) | lane_ >> 3 << 1) {}
+
+  /// Starts to read a step's rows: those of `of_tap` that are not -1.
+  __device__ void load(const int* of_tap, int chunk) {
+    const int floats = call_.channels, first = chunk * 16 + lane_ % 4 * 4;
+#pragma unroll
+    for (int i = 0; i < loads; ++i) {
+      const int in = of_tap[lane_ / 4 + i * 8];
+      const float* const from = static_cast<const float*>(call_.x) + static_cast<long long>(in) * floats + first;
+      if (call_.aligned) {
+        load_or_zero(loaded_[i], from, in >= 0 && first < floats);
+      } else {
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          loaded_[i][e] = in >= 0 && first + e < floats ? __float_as_uint(from[e]) : 0;
+      }
+    }
+  }
+  /// To where they are multiplied.
+  __device__ void put() const {
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < loads; ++i)
+      *reinterpret_cast<uint4*>(memory_ + stage_offset(lane_ / 4 + i * 8, lane_ % 4)) =
+          make_uint4(loaded_[i][0], loaded_[i][1], loaded_[i][2], loaded_[i][3]);
+    __syncwarp();
+  }
+  /// Pieces that a tap meets, as bits.
+  __device__ unsigned met(const int* of_tap) const {
+    const unsigned of_rows = __ballot_sync(0xffffffffU, lane_ < rows && of_tap[lane_ % rows] >= 0);
+    unsigned bits = 0;
+#pragma unroll
+    for (int p = 0; p < pieces; ++p)
+      if ((of_rows >> p * piece_rows & ((1U << piece_rows) - 1)) != 0) bits |= 1U << p;
+    return bits;
+  }
+  __device__ void clear() {
+#pragma unroll
+    for (auto& piece : sums_)
+#pragma unroll
+      for (auto& four : piece)
+#pragma unroll
+        for (float& sum : four) sum = 0;
+  }
+  /// `groups` times four channels of those pieces.
+  __device__ void multiply(const char* filters, int groups, unsigned met) {
+    const float* right = reinterpret_cast<const float*>(filters) + four_ * 4;
+    const int first_row = row_;
+#pragma unroll 1
+    for (int group = 0; group < groups; ++group, right += 4 * width) {
+      float b[4][fours][4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+#pragma unroll
+        for (int f = 0; f < fours; ++f) read_stored(b[k][f], right + k * width + f * 4 * lanes_n);
+#pragma unroll
+      for (int p = 0; p < pieces; ++p) {
+        if ((met >> p & 1) == 0) continue;
+        float a[4];
+        read_stored(a, reinterpret_cast<const float*>(memory_ + stage_offset(p * piece_rows + first_row, group)));
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+#pragma unroll
+          for (int f = 0; f < fours; ++f)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) sums_[p][f][e] = fmaf(a[k], b[k][f][e], sums_[p][f][e]);
+      }
+    }
+  }
+  /// `first`: the tile's first output, of which there are `count`.
+  __device__ void store(int first, int count, int first_k) {
+#pragma unroll
+    for (int p = 0; p < pieces; ++p) {
+      const int row = p * piece_rows + row_;
+      if (row >= count) continue;
+#pragma unroll
+      for (int f = 0; f < fours; ++f)
+        finish_four<float>(call_, sums_[p][f], first + row, first_k + (f * lanes_n + four_) * 4);
+    }
+  }
+
+ private:
+  const NeighbourCall& call_;
+  char* const memory_;
+  const int lane_, row_, four_;
+  std::uint32_t loaded_[loads][4];
+  float sums_[pieces][fours][4];
+};
+
+/// Grid: x the blocks of outputs, y the tiles of `columns` filters.
+template <int width, int pieces>
+__global__ void __launch_bounds__(width * pieces <= 128 ? 768 : 512, 1)
+    neighbour_fma(const __grid_constant__ NeighbourCall call) {
+  using Rows = FmaRows<width, pieces>;
+  extern __shared__ float4 memory[];
+  const NeighbourShared shared(reinterpret_cast<char*>(memory), call);
+  FilterStages<width> filters(call, shared.filters);
+  if (!call.plan.early) wait_for_previous();
+  const auto counts = call.rulebook.counts();
+  BlockOutputs block;
+  block.rows = call.plan.rows_of(counts.outputs);
+  block.first = static_cast<int>(blockIdx.x) * block.rows;
+  block.count = min(block.rows, counts.outputs - block.first);
+  const bool none = block.count <= 0 && block.first > 0;
+  filters.wait_for_first();  // before the barriers of make_table()
+  if (!none) make_table(call, shared, counts, block);
+  if (call.plan.early) wait_for_previous();
+  let_next_start();
+  clear_share<float>(call, counts.outputs);
+  if (none) {
+    wait_for_copies<0>();
+    return;
+  }
+
+  const int warp = static_cast<int>(threadIdx.x) / 32, warps = static_cast<int>(blockDim.x) / 32;
+  const int tiles_n = call.plan.columns / width, items = (block.count + Rows::rows - 1) / Rows::rows * tiles_n;
+  filters.set_rounds((items + warps - 1) / warps);
+  Rows rows(call, shared.rows + warp * (Rows::rows * 64));
+#pragma unroll 1
+  for (int first = 0; first < items; first += warps, filters.end_round()) {
+    const int item = first + warp;
+    if (item >= items) continue;
+    const int tile = item / tiles_n, tile_n = item - tile * tiles_n;
+    const int* const table = shared.table + tile * Rows::rows;
+    Steps steps(shared.has + tile * 4, call.chunks);
+    rows.clear();
+    bool more = steps.next();
+    if (more) rows.load(table + steps.tap * block.rows, steps.chunk());
+    while (more) {
+      const int tap = steps.tap, chunk = steps.chunk();
+      rows.put();
+      more = steps.next();
+      if (more) rows.load(table + steps.tap * block.rows, steps.chunk());
+      rows.multiply(filters.of(tap * call.chunks + chunk, tile_n), min(4, (call.channels - chunk * 16 + 3) / 4),
+                    rows.met(table + tap * block.rows));
+    }
+    rows.store(block.first + tile * Rows::rows, block.count - tile * Rows::rows,
+               (static_cast<int>(blockIdx.y) * tiles_n + tile_n) * width);
+  }
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,123 @@
+#pragma once
+// The host's half of neighbour_tiles and neighbour_mma: what they offer, prepare and launch.
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/cuda/vector.cuh"
+#include "ops/core/config_text.h"
+#include "ops/sparse/cuda/neighbours.cuh"
+#include "ops/sparse/cuda/sparse_conv_cuda.h"
+
+namespace lenslet::cuda {
+
+using NeighbourFunction = void (*)(NeighbourCall);
+
+class BoundNeighbours final : public BoundKernel {
+ public:
+  BoundNeighbours(const SparseConvProblem& p, std::int64_t length, const NeighbourPlan& plan,
+                  SparseArithmetic arithmetic, NeighbourFunction function)
+      : p_(p),
+        plan_(plan),
+        row_bytes_(row_bytes(p, arithmetic)),
+        function_(function),
+        call_(p, length, plan, arithmetic) {}
+
+  void run(const KernelRun& run) const override {
+    NeighbourCall call = call_;
+    call.rulebook.values = run.in<std::int32_t>(SparseConvOp::rulebook);
+    call.x = run.in<void>(SparseConvOp::input);
+    call.residual = run.in<void>(SparseConvOp::residual);
+    call.bias = run.in<float>(SparseConvOp::bias);
+    call.y = run.out<void>();
+    call.w = reinterpret_cast<const char*>(run.blob);
+    call.fault = run.cuda->fault;
+    call.aligned = row_bytes_ % plan_.lane_bytes() == 0 && quad_aligned(call.x);
+    call.store_fours = p_.filters % 4 == 0 && quad_aligned(call.y, call.residual);
+    const std::size_t shared_bytes = plan_.shared_bytes(p_.taps, call.chunks);
+    allow_shared_bytes(function_, shared_bytes);
+    launch(*run.cuda, function_,
+           dim3(static_cast<unsigned>(plan_.blocks(p_)), static_cast<unsigned>(plan_.tiles_n(p_))),
+           static_cast<unsigned>(32 * plan_.warps), shared_bytes, call);
+  }
+  std::string fault() const override { return rulebook_fault(p_); }
+
+ private:
+  SparseConvProblem p_;
+  NeighbourPlan plan_;
+  std::int64_t row_bytes_;
+  NeighbourFunction function_;
+  NeighbourCall call_;
+};
+
+/// What is multiplied with what follows from the node and from what was asked for.
+class NeighbourKernel : public Kernel {
+ public:
+  DeviceKind device() const final { return DeviceKind::cuda; }
+
+  Offer offer(const Problem& node, const Target& target) const final {
+    if (auto why = refuse_numerics(node, target)) return Offer::refuse(std::move(*why));
+    if (auto why = refuse_types(node, node.outputs()[0].dtype)) return Offer::refuse(std::move(*why));
+    const SparseConvProblem p = problem_of(node);
+    if (!p.weights_known) return Offer::refuse("its filters are computed by the network");
+    if (auto why = refuse_sizes(p, node)) return Offer::refuse(std::move(*why));
+    const SparseArithmetic arithmetic = arithmetic_of(node);
+    const NeighbourPlan plan = plan_neighbours(p, arithmetic, target.device);
+    if (plan.tiles_n(p) > 65535) return Offer::refuse("more than 65535 tiles of filters");
+    if (auto why = target.device.refuse_shared(plan.shared_bytes(p.taps, plan.chunks(row_bytes(p, arithmetic)))))
+      return Offer::refuse(std::move(*why));
+    Candidate candidate;
+    candidate.config = plan.str();
+    candidate.inputs.resize(node.inputs().size());
+    candidate.outputs.resize(1);
+    candidate.estimated_us = neighbour_us(p, plan, arithmetic, target.device);
+    candidate.tolerance = tolerance(arithmetic, p.channels * p.taps);
+    candidate.in_place = p.residual ? input_bit(SparseConvOp::residual) : no_inputs;
+    candidate.reads = all_inputs & ~input_bit(SparseConvOp::filter);
+    return candidate;
+  }
+
+  std::optional<BlobSpec> blob(const Problem& node, const Candidate& candidate) const final {
+    const SparseConvProblem p = problem_of(node);
+    const auto scale = node.as<SparseConvOp>().scale();
+    const NeighbourPlan plan = read_neighbour_plan(p, arithmetic_of(node), candidate.config);
+    BlobSpec spec;
+    spec.bytes = neighbour_filter_bytes(p, plan, arithmetic_of(node));
+    spec.key = ConfigWriter()
+                   .add("width", std::int64_t{plan.width})
+                   .add("columns", std::int64_t{plan.columns})
+                   .add("terms", std::int64_t{plan.terms})
+                   .str() +
+               " " + std::string(to_string(node.outputs()[0].dtype)) + " ";
+    spec.key.append(reinterpret_cast<const char*>(scale.data()), scale.size() * sizeof(float));
+    return spec;
+  }
+
+  void prepare(const Problem& node, const Candidate& candidate, std::span<std::byte> blob) const final {
+    const SparseConvProblem p = problem_of(node);
+    pack_neighbour_filters(node.as<SparseConvOp>(), p,
+                           node.inputs()[SparseConvOp::filter].constant->values<float>().data(),
+                           read_neighbour_plan(p, arithmetic_of(node), candidate.config), arithmetic_of(node), blob);
+  }
+
+  std::unique_ptr<const BoundKernel> bind(const Binding& binding) const final {
+    const SparseConvProblem p = problem_of(binding.problem);
+    const SparseArithmetic arithmetic = arithmetic_of(binding.problem);
+    const NeighbourPlan plan = read_neighbour_plan(p, arithmetic, binding.candidate.config);
+    const NeighbourFunction chosen = function(arithmetic, plan);
+    if (chosen == nullptr) throw Error(ErrorKind::invalid_argument, "no kernel cuts it so: " + plan.str());
+    return std::make_unique<BoundNeighbours>(p, binding.shape(SparseConvOp::rulebook)[0], plan, arithmetic, chosen);
+  }
+
+ private:
+  static SparseConvProblem problem_of(const Problem& node) { return node.as<SparseConvOp>().problem(node.inputs()); }
+  /// Why it would be less exact than asked for, or cannot be; or nothing.
+  virtual std::optional<std::string> refuse_numerics(const Problem& node, const Target& target) const = 0;
+  virtual SparseArithmetic arithmetic_of(const Problem& node) const = 0;
+  virtual double tolerance(SparseArithmetic arithmetic, std::int64_t terms) const = 0;
+  /// Null where there is none of that cut.
+  virtual NeighbourFunction function(SparseArithmetic arithmetic, const NeighbourPlan& plan) const = 0;
+};
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,126 @@
+#include "ops/sparse/cuda/neighbour_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/half.h"
+#include "base/tf32.h"
+#include "ops/core/config_text.h"
+
+namespace lenslet::cuda {
+
+std::string NeighbourPlan::str() const {
+  return ConfigWriter()
+      .add("width", std::int64_t{width})
+      .add("columns", std::int64_t{columns})
+      .add("pieces", std::int64_t{pieces})
+      .add("terms", std::int64_t{terms})
+      .add("warps", std::int64_t{warps})
+      .add("rows", std::int64_t{rows})
+      .add("stage", std::int64_t{stage})
+      .add("fill", std::int64_t{fill})
+      .add("early", std::int64_t{early ? 1 : 0})
+      .str();
+}
+
+std::size_t NeighbourPlan::shared_bytes(std::int64_t taps, std::int64_t chunks) const {
+  return static_cast<std::size_t>(filter_bytes(static_cast<int>(taps * chunks)) + row_bytes()) +
+         static_cast<std::size_t>(taps * rows + rows / tile_rows() * 4 + 2 * taps) * 4;
+}
+
+NeighbourPlan plan_neighbours(const SparseConvProblem& p, SparseArithmetic arithmetic, const DeviceProfile& device) {
+  const std::int64_t bytes = row_bytes(p, arithmetic);
+  const bool fma = arithmetic == SparseArithmetic::fma;
+  NeighbourPlan plan{};
+  plan.fma = fma;
+  plan.width = p.filters <= 16 ? 16 : 32;
+  plan.pieces = fma ? (p.filters <= 16 ? 4 : 8) : 1;
+  plan.terms = fma ? 2 : bytes <= 32 || bytes % 16 != 0 ? 1 : bytes <= 64 ? 2 : 4;
+  plan.warps = 8;
+  const auto steps = static_cast<int>(p.taps * plan.chunks(bytes));
+  plan.stage = steps;
+  // All filters of a block, or as many as lie in half of the shared memory.
+  constexpr int most_bytes = 112 << 10;
+  plan.columns = static_cast<int>(std::min<std::int64_t>(128, (p.filters + plan.width - 1) / plan.width * plan.width));
+  while (plan.columns > plan.width && plan.filter_bytes(steps) > most_bytes)
+    plan.columns = (plan.columns / plan.width + 1) / 2 * plan.width;
+  if (plan.filter_bytes(steps) > most_bytes) plan.stage = most_bytes / 2 / (plan.step_bytes() * plan.columns);
+  const int held = plan.filter_bytes(steps);
+  const int resident = held <= 40 << 10 ? 3 : held <= 70 << 10 ? 2 : 1;
+  if (resident == 1) plan.warps = 16;
+  plan.fill = static_cast<int>(std::max<std::int64_t>(1, resident * device.units / plan.tiles_n(p)));
+  // A table of at most so many bytes.
+  const int tile_rows = plan.tile_rows(), most_rows = static_cast<int>((48 << 10) / (4 * p.taps));
+  plan.rows = static_cast<int>(std::min<std::int64_t>(std::min(plan.warps * tile_rows, most_rows),
+                                                      (p.max_outputs + plan.fill - 1) / plan.fill));
+  plan.rows = std::max(1, plan.rows / tile_rows) * tile_rows;
+  return plan;
+}
+
+NeighbourPlan read_neighbour_plan(const SparseConvProblem& p, SparseArithmetic arithmetic, std::string_view config) {
+  ConfigReader reader(config);
+  const auto read = [&](const char* name, std::int64_t least, std::int64_t most) {
+    return static_cast<int>(reader.integer(name, least, most));
+  };
+  NeighbourPlan plan{};
+  plan.fma = arithmetic == SparseArithmetic::fma;
+  plan.width = read("width", 16, 64);
+  plan.columns = read("columns", 16, 1024);
+  plan.pieces = read("pieces", 1, 8);
+  plan.terms = read("terms", 1, 4);
+  plan.warps = read("warps", 1, 24);
+  plan.rows = read("rows", 1, 4096);
+  plan.stage = read("stage", 1, 1 << 20);
+  plan.fill = read("fill", 1, 1 << 16);
+  plan.early = read("early", 0, 1) != 0;
+  reader.finish();
+  if (plan.columns % plan.width != 0 || plan.rows % plan.tile_rows() != 0 || plan.stage > p.taps * plan.chunks(row_bytes(p, arithmetic)))
+    reader.refuse("there is no such cut of it");
+  return plan;
+}
+
+std::size_t neighbour_filter_bytes(const SparseConvProblem& p, const NeighbourPlan& plan, SparseArithmetic arithmetic) {
+  return static_cast<std::size_t>(plan.tiles_n(p) * plan.columns * p.taps * plan.chunks(row_bytes(p, arithmetic)) *
+                                  plan.step_bytes());
+}
+
+void pack_neighbour_filters(const SparseConvOp& op, const SparseConvProblem& p, const float* w,
+                            const NeighbourPlan& plan, SparseArithmetic arithmetic, std::span<std::byte> to) {
+  std::memset(to.data(), 0, to.size());
+  const std::int64_t bytes = element_bytes(arithmetic), step = plan.step_bytes(), width = plan.width,
+                     chunks = plan.chunks(row_bytes(p, arithmetic));
+  const auto scale = op.scale();
+  for (std::int64_t k = 0; k < p.filters; ++k)
+    for (std::int64_t c = 0; c < p.channels; ++c)
+      for (std::int64_t tap = 0; tap < p.taps; ++tap) {
+        const double exact = double{w[(k * p.channels + c) * p.taps + tap]} *
+                             (scale.empty() ? 1.0 : double{scale[static_cast<std::size_t>(k)]});
+        const std::int64_t column = k % width, in_row = c * bytes, in_step = in_row % step;
+        std::byte* const of_step = to.data() + ((k / width * p.taps + tap) * chunks + in_row / step) * step * width;
+        const auto put = [&](std::int64_t at, auto value) { std::memcpy(of_step + at, &value, sizeof(value)); };
+        if (arithmetic == SparseArithmetic::fma) {
+          put((in_step / bytes * width + column) * bytes, static_cast<float>(exact));
+          continue;
+        }
+        // Of 64 bytes a lane of four has 16, eight for each of two terms; of 32 it has eight.
+        const std::int64_t lane_bytes = plan.lane_bytes(), t = in_step % (4 * lane_bytes) / lane_bytes;
+        const std::int64_t term = in_step / (4 * lane_bytes) * 2 + in_step % lane_bytes / 8, word = in_step % 8 / 4;
+        // Filters of a lane's sums are neighbours: width / 4 of them, two of each eight that are multiplied together.
+        const std::int64_t of_lane = column % (width / 4), eight = of_lane / 2,
+                           g = column / (width / 4) * 2 + of_lane % 2;
+        const std::int64_t at = (term * (width / 16) + eight / 2) * 512 + (g * 4 + t) * 16 +
+                                (eight % 2 * 2 + word) * 4 + in_step % 4;
+        if (arithmetic == SparseArithmetic::tf32)
+          put(at, tf32_from_f64(exact));
+        else
+          put(at, arithmetic == SparseArithmetic::fp16 ? f16_from_f64(exact) : bf16_from_f64(exact));
+      }
+}
+
+double neighbour_us(const SparseConvProblem& p, const NeighbourPlan& plan, SparseArithmetic arithmetic,
+                    const DeviceProfile& device) {
+  return 0.5 * gathered_us(p, plan_gathered(p, arithmetic, device), arithmetic, device) + 0.0 * plan.rows;
+}
+
+}  // namespace lenslet::cuda

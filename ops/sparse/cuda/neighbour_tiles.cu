@@ -1,0 +1,41 @@
+// neighbour_tiles: SparseConv in IEEE float32. The kernel is in neighbour_fma.cuh; how it is cut in neighbour_plan.cpp.
+
+#include "ops/core/sum_tolerance.h"
+#include "ops/sparse/cuda/neighbour_fma.cuh"
+#include "ops/sparse/cuda/neighbour_kernel.cuh"
+
+namespace lenslet::cuda {
+namespace {
+
+class NeighbourTiles final : public NeighbourKernel {
+ public:
+  std::string_view name() const override { return "neighbour_tiles"; }
+  DTypeSet types() const override { return dtypes<Types<float>>; }
+
+ private:
+  std::optional<std::string> refuse_numerics(const Problem& node, const Target&) const override {
+    if (node.outputs()[0].dtype != DType::f32) return "it multiplies float32";
+    return std::nullopt;
+  }
+  SparseArithmetic arithmetic_of(const Problem&) const override { return SparseArithmetic::fma; }
+  double tolerance(SparseArithmetic, std::int64_t terms) const override { return sum_tolerance(terms); }
+  NeighbourFunction function(SparseArithmetic, const NeighbourPlan& plan) const override {
+    if (plan.terms != 2) return nullptr;
+    if (plan.width == 16 && plan.pieces == 2) return neighbour_fma<16, 2>;
+    if (plan.width == 16 && plan.pieces == 4) return neighbour_fma<16, 4>;
+    if (plan.width == 32 && plan.pieces == 4) return neighbour_fma<32, 4>;
+    if (plan.width == 32 && plan.pieces == 8) return neighbour_fma<32, 8>;
+    if (plan.width == 64 && plan.pieces == 4) return neighbour_fma<64, 4>;
+    if (plan.width == 64 && plan.pieces == 8) return neighbour_fma<64, 8>;
+    return nullptr;
+  }
+};
+
+}  // namespace
+
+const Kernel& sparse_conv_neighbour_tiles() {
+  static const NeighbourTiles kernel;
+  return kernel;
+}
+
+}  // namespace lenslet::cuda
