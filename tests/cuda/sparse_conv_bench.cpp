@@ -1,6 +1,6 @@
 // Times SparseConv's kernels on the sites of generated scans, layer by layer as SECOND's and CenterPoint's encoders
-// have them, cut as planned (*) and in other ways: what plan_neighbours() and the constants of neighbour_us() are fitted
-// to.
+// have them, cut as planned (*) and in other ways: what plan_neighbours() and the constants of neighbour_us() are
+// fitted to.
 //
 // usage: lenslet-bench-sparse-conv [precision...]   (fp32 tf32 fp16 bf16)
 //
@@ -23,6 +23,13 @@
 #include "ops/sparse/cuda/neighbour_plan.h"
 #include "tests/cuda/cut_timer.h"
 #include "tools/scans/lidar_scan.h"
+
+#ifdef NEIGHBOUR_CLOCKS
+namespace lenslet::cuda {
+void read_clocks_mma(long long* to);
+void read_clocks_fma(long long* to);
+}  // namespace lenslet::cuda
+#endif
 
 namespace lenslet::bench {
 namespace {
@@ -115,7 +122,7 @@ void add_cuts(std::vector<std::string>& cuts, const SparseConvProblem& p, Sparse
   const NeighbourPlan planned = read_neighbour_plan(p, arithmetic, cuts[0]);
   const std::int64_t chunks = planned.chunks(row_bytes(p, arithmetic));
   const auto steps = static_cast<int>(p.taps * chunks);
-  const std::pair<int, int> blocks[] = {{4, 4}, {8, 2}, {8, 3}, {16, 1}, {20, 1}};  // warps, resident
+  const std::pair<int, int> blocks[] = {{8, 2}, {8, 3}, {12, 2}, {16, 1}, {20, 1}};  // warps, resident
   for (const int width : {16, 32, 64})
     for (const int pieces : {1, 2, 4, 8})
       for (const auto& [warps, resident] : blocks)
@@ -135,8 +142,8 @@ void add_cuts(std::vector<std::string>& cuts, const SparseConvProblem& p, Sparse
             const int of = plan.tile_rows(), natural = ((sites + plan.fill - 1) / plan.fill + of - 1) / of * of;
             plan.rows = one_round ? std::min(natural, std::max(1, warps / times) * of) : natural;
             if (resident * (plan.shared_bytes(p.taps, chunks) + 1024) > device.shared_bytes_per_unit) continue;
-            for (const bool early : {false, true}) {
-              if (early && (one_round || times != 1)) continue;
+            for (const int early : {0, 1, 2}) {
+              if (early > 0 && (one_round || times != 1)) continue;
               plan.early = early;
               if (std::find(cuts.begin(), cuts.end(), plan.str()) == cuts.end()) cuts.push_back(plan.str());
             }
@@ -179,9 +186,9 @@ void measure(const Session& session, const std::string& layer, const Level& from
     if (!offer.refusal.empty()) continue;
     Candidate candidate = offer.candidates.at(0);
     const SparseArithmetic arithmetic = std::string_view(name).ends_with("tiles") ? SparseArithmetic::fma
-                                        : storage == DType::f32                    ? SparseArithmetic::tf32
-                                        : storage == DType::f16                    ? SparseArithmetic::fp16
-                                                                                   : SparseArithmetic::bf16;
+                                        : storage == DType::f32                   ? SparseArithmetic::tf32
+                                        : storage == DType::f16                   ? SparseArithmetic::fp16
+                                                                                  : SparseArithmetic::bf16;
     std::vector<std::string> cuts{candidate.config};
     if (std::string_view(name).starts_with("neighbour"))
       add_cuts(cuts, p, arithmetic, device, static_cast<int>(book.to.sites()));
@@ -210,6 +217,20 @@ void measure(const Session& session, const std::string& layer, const Level& from
       fmt::print("{}{},{},{},{},{},{},{},{},{:.1f},{:.1f},{:.2f},{:.1f}\n", &cut == &cuts.front() ? "*" : "",
                  to_string(numerics), layer, name, book.to.sites(), view.pair_count(), channels, filters, cut, us,
                  candidate.estimated_us, useful / us / 1e6, 100 * useful / us / device.flops_per_us(numerics.multiply));
+#ifdef NEIGHBOUR_CLOCKS
+      if (std::string_view(name).starts_with("neighbour")) {
+        long long clocks[64] = {};
+        if (std::string_view(name).ends_with("mma"))
+          cuda::read_clocks_mma(clocks);
+        else
+          cuda::read_clocks_fma(clocks);
+        for (int b = 0; b < 4; ++b) {
+          fmt::print("  clocks block {}:", b * 64 + 1);
+          for (int i = 1; i <= 10; ++i) fmt::print(" {}", clocks[b * 16 + i] - clocks[b * 16]);
+          fmt::print("\n");
+        }
+      }
+#endif
       std::fflush(stdout);
     }
   }
@@ -217,8 +238,7 @@ void measure(const Session& session, const std::string& layer, const Level& from
 
 int main(const std::vector<std::string>& precisions) {
   const Session session(0);
-  fmt::print(
-      "precision,layer,kernel,outputs,pairs,channels,filters,config,us,estimated_us,useful_tflops,percent\n");
+  fmt::print("precision,layer,kernel,outputs,pairs,channels,filters,config,us,estimated_us,useful_tflops,percent\n");
   const Ints cube{3, 3, 3}, two{2, 2, 2}, one{1, 1, 1};
   for (const auto& [sweeps, steps] : {std::pair{1, 1024}, {3, 2048}, {10, 2048}}) {
     const Level level1 = first_level(sweeps, steps);

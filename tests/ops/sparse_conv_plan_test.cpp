@@ -189,7 +189,8 @@ TEST_CASE("sparse/neighbours/filters") {
           std::vector<std::byte> blob(neighbour_filter_bytes(p, plan, arithmetic), std::byte{0x5A});
           pack_neighbour_filters(static_cast<const SparseConvOp&>(*op), p, weights, plan, arithmetic, blob);
           std::vector<double> x(static_cast<std::size_t>(chunks * plan.step_bytes() / bytes));
-          for (std::size_t c = 0; c < static_cast<std::size_t>(channels); ++c) x[c] = 1 + 0.125 * static_cast<double>(c);
+          for (std::size_t c = 0; c < static_cast<std::size_t>(channels); ++c)
+            x[c] = 1 + 0.125 * static_cast<double>(c);
           for (const std::int64_t tap : {std::int64_t{0}, taps - 1})
             for (const std::int64_t k : {0, 1, 7, filters / 2, filters - 1}) {
               double exact = 0, size = 0, got = 0;

@@ -9,7 +9,7 @@
 namespace lenslet::cuda {
 
 /// A warp's products. Lanes lie so that 16-byte reads of half a warp are served at once.
-template <int width, int pieces>
+template <int width, int pieces, bool aligned>
 class FmaRows {
  public:
   static constexpr int lanes_n = width == 16 ? 4 : 8, fours = width / (4 * lanes_n), piece_rows = 32 / lanes_n,
@@ -23,29 +23,34 @@ class FmaRows {
         row_(width == 16 ? lane_ >> 1 & 7 : lane_ >> 1 & 3),
         four_(width == 16 ? (lane_ & 1) | lane_ >> 4 << 1 : (lane_ & 1) | lane_ >> 3 << 1) {}
 
+  /// Rows of a step that are being read.
+  struct Loaded {
+    std::uint32_t at[loads][4];
+    int tap, chunk;  ///< tap < 0: there is none
+  };
+
   /// Starts to read a step's rows: those of `of_tap` that are not -1.
-  __device__ void load(const int* of_tap, int chunk) {
+  __device__ void load(Loaded& to, const int* of_tap, int chunk) const {
     const int floats = call_.channels, first = chunk * 16 + lane_ % 4 * 4;
 #pragma unroll
     for (int i = 0; i < loads; ++i) {
       const int in = of_tap[lane_ / 4 + i * 8];
       const float* const from = static_cast<const float*>(call_.x) + static_cast<long long>(in) * floats + first;
-      if (call_.aligned) {
-        load_or_zero(loaded_[i], from, in >= 0 && first < floats);
+      if constexpr (aligned) {
+        load_or_zero(to.at[i], from, in >= 0 && first < floats);
       } else {
 #pragma unroll
-        for (int e = 0; e < 4; ++e)
-          loaded_[i][e] = in >= 0 && first + e < floats ? __float_as_uint(from[e]) : 0;
+        for (int e = 0; e < 4; ++e) to.at[i][e] = in >= 0 && first + e < floats ? __float_as_uint(from[e]) : 0;
       }
     }
   }
   /// To where they are multiplied.
-  __device__ void put() const {
+  __device__ void put(const Loaded& from) const {
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < loads; ++i)
       *reinterpret_cast<uint4*>(memory_ + stage_offset(lane_ / 4 + i * 8, lane_ % 4)) =
-          make_uint4(loaded_[i][0], loaded_[i][1], loaded_[i][2], loaded_[i][3]);
+          make_uint4(from.at[i][0], from.at[i][1], from.at[i][2], from.at[i][3]);
     __syncwarp();
   }
   /// Pieces that a tap meets, as bits.
@@ -106,29 +111,35 @@ class FmaRows {
   const NeighbourCall& call_;
   char* const memory_;
   const int lane_, row_, four_;
-  std::uint32_t loaded_[loads][4];
   float sums_[pieces][fours][4];
 };
 
+/// Of a multiprocessor, too: registers are shared out by it.
+constexpr int most_fma_threads(int width, int pieces) { return width * pieces <= 128 ? 640 : 512; }
+
 /// Grid: x the blocks of outputs, y the tiles of `columns` filters.
-template <int width, int pieces>
-__global__ void __launch_bounds__(width * pieces <= 128 ? 768 : 512, 1)
+template <int width, int pieces, int ahead, bool aligned>
+__global__ void __launch_bounds__(most_fma_threads(width, pieces), 1)
     neighbour_fma(const __grid_constant__ NeighbourCall call) {
-  using Rows = FmaRows<width, pieces>;
+  using Rows = FmaRows<width, pieces, aligned>;
   extern __shared__ float4 memory[];
   const NeighbourShared shared(reinterpret_cast<char*>(memory), call);
+  CLOCK(0);
   FilterStages<width> filters(call, shared.filters);
-  if (!call.plan.early) wait_for_previous();
-  const auto counts = call.rulebook.counts();
-  BlockOutputs block;
-  block.rows = call.plan.rows_of(counts.outputs);
-  block.first = static_cast<int>(blockIdx.x) * block.rows;
-  block.count = min(block.rows, counts.outputs - block.first);
+  CLOCK(1);
+  if (call.plan.early == 0) wait_for_previous();
+  if (call.plan.early != 1) let_next_start();
+  CLOCK(2);
+  DeviceRulebook::Counts counts;
+  const BlockOutputs block = take_block(call, shared, counts);
   const bool none = block.count <= 0 && block.first > 0;
+  CLOCK(3);
   filters.wait_for_first();  // before the barriers of make_table()
-  if (!none) make_table(call, shared, counts, block);
-  if (call.plan.early) wait_for_previous();
-  let_next_start();
+  CLOCK(4);
+  if (!none) make_table<Rows::rows>(call, shared, counts, block);
+  CLOCK(7);
+  if (call.plan.early != 0) wait_for_previous();
+  if (call.plan.early == 1) let_next_start();
   clear_share<float>(call, counts.outputs);
   if (none) {
     wait_for_copies<0>();
@@ -145,21 +156,39 @@ __global__ void __launch_bounds__(width * pieces <= 128 ? 768 : 512, 1)
     if (item >= items) continue;
     const int tile = item / tiles_n, tile_n = item - tile * tiles_n;
     const int* const table = shared.table + tile * Rows::rows;
-    Steps steps(shared.has + tile * 4, call.chunks);
+    Steps steps(shared.has + tile * 4, shared.taps + warp * 128, call.chunks);
     rows.clear();
-    bool more = steps.next();
-    if (more) rows.load(table + steps.tap * block.rows, steps.chunk());
-    while (more) {
-      const int tap = steps.tap, chunk = steps.chunk();
-      rows.put();
-      more = steps.next();
-      if (more) rows.load(table + steps.tap * block.rows, steps.chunk());
-      rows.multiply(filters.of(tap * call.chunks + chunk, tile_n), min(4, (call.channels - chunk * 16 + 3) / 4),
-                    rows.met(table + tap * block.rows));
+    typename Rows::Loaded loaded[ahead];
+    const auto load = [&](typename Rows::Loaded& to) {
+      to.tap = -1;
+      if (!steps.there()) return;
+      to.tap = steps.tap();
+      to.chunk = steps.chunk();
+      rows.load(to, table + to.tap * block.rows, to.chunk);
+      steps.next();
+    };
+#pragma unroll
+    for (int i = 0; i < ahead; ++i) load(loaded[i]);
+    CLOCK(8);
+    for (bool more = true; more;) {
+#pragma unroll
+      for (int i = 0; i < ahead; ++i) {
+        const int tap = loaded[i].tap, chunk = loaded[i].chunk;
+        if (tap < 0) {
+          more = false;
+          break;
+        }
+        rows.put(loaded[i]);
+        load(loaded[i]);
+        rows.multiply(filters.of(tap * call.chunks + chunk, tile_n), min(4, (call.channels - chunk * 16 + 3) / 4),
+                      rows.met(table + tap * block.rows));
+      }
     }
+    CLOCK(9);
     rows.store(block.first + tile * Rows::rows, block.count - tile * Rows::rows,
                (static_cast<int>(blockIdx.y) * tiles_n + tile_n) * width);
   }
+  CLOCK(10);
 }
 
 }  // namespace lenslet::cuda

@@ -2,6 +2,7 @@
 // The host's half of neighbour_tiles and neighbour_mma: what they offer, prepare and launch.
 
 #include <algorithm>
+#include <cassert>
 #include <string>
 #include <utility>
 
@@ -20,7 +21,7 @@ class BoundNeighbours final : public BoundKernel {
                   SparseArithmetic arithmetic, NeighbourFunction function)
       : p_(p),
         plan_(plan),
-        row_bytes_(row_bytes(p, arithmetic)),
+        aligned_(plan.aligned(row_bytes(p, arithmetic))),
         function_(function),
         call_(p, length, plan, arithmetic) {}
 
@@ -33,8 +34,8 @@ class BoundNeighbours final : public BoundKernel {
     call.y = run.out<void>();
     call.w = reinterpret_cast<const char*>(run.blob);
     call.fault = run.cuda->fault;
-    call.aligned = row_bytes_ % plan_.lane_bytes() == 0 && quad_aligned(call.x);
-    call.store_fours = p_.filters % 4 == 0 && quad_aligned(call.y, call.residual);
+    assert(!aligned_ || quad_aligned(call.x));
+    call.store_fours = p_.filters % 4 == 0 && quad_aligned(call.y, call.residual, call.bias);
     const std::size_t shared_bytes = plan_.shared_bytes(p_.taps, call.chunks);
     allow_shared_bytes(function_, shared_bytes);
     launch(*run.cuda, function_,
@@ -46,7 +47,7 @@ class BoundNeighbours final : public BoundKernel {
  private:
   SparseConvProblem p_;
   NeighbourPlan plan_;
-  std::int64_t row_bytes_;
+  bool aligned_;
   NeighbourFunction function_;
   NeighbourCall call_;
 };
@@ -105,7 +106,7 @@ class NeighbourKernel : public Kernel {
     const SparseConvProblem p = problem_of(binding.problem);
     const SparseArithmetic arithmetic = arithmetic_of(binding.problem);
     const NeighbourPlan plan = read_neighbour_plan(p, arithmetic, binding.candidate.config);
-    const NeighbourFunction chosen = function(arithmetic, plan);
+    const NeighbourFunction chosen = function(arithmetic, plan, plan.aligned(row_bytes(p, arithmetic)));
     if (chosen == nullptr) throw Error(ErrorKind::invalid_argument, "no kernel cuts it so: " + plan.str());
     return std::make_unique<BoundNeighbours>(p, binding.shape(SparseConvOp::rulebook)[0], plan, arithmetic, chosen);
   }
@@ -117,7 +118,7 @@ class NeighbourKernel : public Kernel {
   virtual SparseArithmetic arithmetic_of(const Problem& node) const = 0;
   virtual double tolerance(SparseArithmetic arithmetic, std::int64_t terms) const = 0;
   /// Null where there is none of that cut.
-  virtual NeighbourFunction function(SparseArithmetic arithmetic, const NeighbourPlan& plan) const = 0;
+  virtual NeighbourFunction function(SparseArithmetic arithmetic, const NeighbourPlan& plan, bool aligned) const = 0;
 };
 
 }  // namespace lenslet::cuda

@@ -1,26 +1,31 @@
-// neighbour_mma: SparseConv on tensor cores, of 16-bit numbers, and of float32 as TF32 where it is asked for. The kernel
-// is in neighbour_mma.cuh; how it is cut in neighbour_plan.cpp.
+// neighbour_mma: SparseConv on tensor cores, of 16-bit numbers, and of float32 as TF32 where it is asked for. The
+// kernel is in neighbour_mma.cuh; how it is cut in neighbour_plan.cpp.
 
 #include "ops/core/sum_tolerance.h"
 #include "ops/sparse/cuda/neighbour_kernel.cuh"
 #include "ops/sparse/cuda/neighbour_mma.cuh"
 
 namespace lenslet::cuda {
+#ifdef NEIGHBOUR_CLOCKS
+void read_clocks_mma(long long* to) { cudaMemcpyFromSymbol(to, neighbour_clocks, sizeof(neighbour_clocks)); }
+#endif
 namespace {
 
 template <typename T, int width, int pieces>
-NeighbourFunction of_terms(int terms) {
-  return terms == 1   ? neighbour_mma<T, width, pieces, 1, 4>
-         : terms == 2 ? neighbour_mma<T, width, pieces, 2, 3>
-         : terms == 4 ? neighbour_mma<T, width, pieces, 4, 2>
+NeighbourFunction of_terms(int terms, bool aligned) {
+  if (!aligned) return terms == 1 && pieces == 1 ? neighbour_mma<T, width, 1, 1, 4, false> : nullptr;
+  return terms == 1   ? neighbour_mma<T, width, pieces, 1, 4, true>
+         : terms == 2 ? neighbour_mma<T, width, pieces, 2, 3, true>
+         : terms == 4 ? neighbour_mma<T, width, pieces, 4, 2, true>
                       : nullptr;
 }
 template <typename T>
-NeighbourFunction of_type(const NeighbourPlan& plan) {
-  if (plan.width == 16 && plan.pieces == 1) return of_terms<T, 16, 1>(plan.terms);
-  if (plan.width == 32 && plan.pieces == 1) return of_terms<T, 32, 1>(plan.terms);
-  if (plan.width == 16 && plan.pieces == 2) return of_terms<T, 16, 2>(plan.terms);
-  if (plan.width == 32 && plan.pieces == 2) return of_terms<T, 32, 2>(plan.terms);
+NeighbourFunction of_type(const NeighbourPlan& plan, bool aligned) {
+  if (32 * plan.warps > most_threads(plan.pieces, plan.terms)) return nullptr;
+  if (plan.width == 16 && plan.pieces == 1) return of_terms<T, 16, 1>(plan.terms, aligned);
+  if (plan.width == 32 && plan.pieces == 1) return of_terms<T, 32, 1>(plan.terms, aligned);
+  if (plan.width == 16 && plan.pieces == 2) return of_terms<T, 16, 2>(plan.terms, aligned);
+  if (plan.width == 32 && plan.pieces == 2) return of_terms<T, 32, 2>(plan.terms, aligned);
   return nullptr;
 }
 
@@ -48,10 +53,10 @@ class NeighbourMma final : public NeighbourKernel {
     if (arithmetic == SparseArithmetic::tf32) return tf32_sum_tolerance(terms) + sum_tolerance(terms);
     return half_sum_tolerance(arithmetic == SparseArithmetic::fp16 ? DType::f16 : DType::bf16, terms);
   }
-  NeighbourFunction function(SparseArithmetic arithmetic, const NeighbourPlan& plan) const override {
-    return arithmetic == SparseArithmetic::tf32   ? of_type<float>(plan)
-           : arithmetic == SparseArithmetic::fp16 ? of_type<Float16>(plan)
-                                                  : of_type<BFloat16>(plan);
+  NeighbourFunction function(SparseArithmetic arithmetic, const NeighbourPlan& plan, bool aligned) const override {
+    return arithmetic == SparseArithmetic::tf32   ? of_type<float>(plan, aligned)
+           : arithmetic == SparseArithmetic::fp16 ? of_type<Float16>(plan, aligned)
+                                                  : of_type<BFloat16>(plan, aligned);
   }
 };
 

@@ -1,7 +1,7 @@
 #pragma once
-// SparseConv on tensor cores (mma.sync), each warp for itself: 16 or 32 outputs and 16 or 32 filters, whose sums stay in
-// registers. A lane loads its share of a row of x as operand of the instruction, with nothing in between, and some taps'
-// rows are under way while one is multiplied.
+// SparseConv on tensor cores (mma.sync), each warp for itself: 16 or 32 outputs and 16 or 32 filters, whose sums stay
+// in registers. A lane loads its share of a row of x as operand of the instruction, with nothing in between, and some
+// taps' rows are under way while one is multiplied.
 
 #include "ops/sparse/cuda/mma_tile.cuh"
 #include "ops/sparse/cuda/neighbours.cuh"
@@ -9,16 +9,16 @@
 namespace lenslet::cuda {
 
 /// One step's rows of x as a lane has them: of each 16 rows, rows g and g + 8, with g = lane / 4.
-template <typename T, int pieces, int terms>
+template <typename T, int pieces, int terms, bool aligned>
 struct NeighbourRows {
   static constexpr int words = 2 * terms, lane_words = words < 4 ? words : 4;
   std::uint32_t at[pieces][2][words];
   int step;  ///< of all taps'; < 0: there is none
 
   /// Of a row each lane of four has `lane_words` words of each 64 bytes (32 where that is all).
-  __device__ void load(const NeighbourCall& call, const Steps& steps, const int* of_tap, int lane) {
+  __device__ void load(const NeighbourCall& call, int chunk, const int* of_tap, int lane) {
     const long long pitch = static_cast<long long>(call.channels) * static_cast<int>(sizeof(T));
-    const int first = steps.chunk() * 32 * terms + lane % 4 * (4 * lane_words);
+    const int first = chunk * 32 * terms + lane % 4 * (4 * lane_words);
 #pragma unroll
     for (int p = 0; p < pieces; ++p)
 #pragma unroll
@@ -29,26 +29,26 @@ struct NeighbourRows {
         for (int unit = 0; unit < words / lane_words; ++unit) {
           const int byte = first + unit * 64;
           std::uint32_t(&to)[lane_words] = *reinterpret_cast<std::uint32_t(*)[lane_words]>(&at[p][half][unit * 4]);
-          if (call.aligned)
+          if constexpr (aligned) {
             load_or_zero(to, row + byte, in >= 0 && byte < pitch);
-          else
-            load_elements(to, row, in >= 0 ? static_cast<int>(pitch) : 0, byte);
+          } else {
+#pragma unroll
+            for (int i = 0; i < lane_words; ++i)
+              to[i] = load_word(row, in >= 0 ? static_cast<int>(pitch) : 0, byte + 4 * i);
+          }
         }
       }
   }
 
  private:
-  /// What lies before `end`, element by element.
-  __device__ static void load_elements(std::uint32_t (&to)[lane_words], const char* row, int end, int byte) {
-#pragma unroll
-    for (int i = 0; i < lane_words; ++i, byte += 4) {
-      if constexpr (sizeof(T) == 2) {
-        const std::uint32_t low = byte < end ? *reinterpret_cast<const unsigned short*>(row + byte) : 0;
-        const std::uint32_t high = byte + 2 < end ? *reinterpret_cast<const unsigned short*>(row + byte + 2) : 0;
-        to[i] = low | high << 16;
-      } else {
-        to[i] = byte < end ? *reinterpret_cast<const std::uint32_t*>(row + byte) : 0;
-      }
+  /// Four bytes of a row, as far as they lie before `end`, element by element.
+  __device__ static std::uint32_t load_word(const char* row, int end, int byte) {
+    if constexpr (sizeof(T) == 2) {
+      const std::uint32_t low = byte < end ? *reinterpret_cast<const unsigned short*>(row + byte) : 0;
+      const std::uint32_t high = byte + 2 < end ? *reinterpret_cast<const unsigned short*>(row + byte + 2) : 0;
+      return low | high << 16;
+    } else {
+      return byte < end ? *reinterpret_cast<const std::uint32_t*>(row + byte) : 0;
     }
   }
 };
@@ -56,24 +56,29 @@ struct NeighbourRows {
 /// Of a multiprocessor, too: registers are shared out by it.
 constexpr int most_threads(int pieces, int terms) { return pieces == 1 ? (terms == 1 ? 768 : 640) : 512; }
 
-/// Grid: x the blocks of outputs, y the tiles of `columns` filters.
-template <typename T, int width, int pieces, int terms, int ahead>
+/// Grid: x the blocks of outputs, y the tiles of `columns` filters. `aligned`: a lane's share of a row of x can be read
+/// at once.
+template <typename T, int width, int pieces, int terms, int ahead, bool aligned>
 __global__ void __launch_bounds__(most_threads(pieces, terms), 1)
     neighbour_mma(const __grid_constant__ NeighbourCall call) {
   extern __shared__ float4 memory[];
   const NeighbourShared shared(reinterpret_cast<char*>(memory), call);
+  CLOCK(0);
   FilterStages<width> filters(call, shared.filters);
-  if (!call.plan.early) wait_for_previous();
-  const auto counts = call.rulebook.counts();
-  BlockOutputs block;
-  block.rows = call.plan.rows_of(counts.outputs);
-  block.first = static_cast<int>(blockIdx.x) * block.rows;
-  block.count = min(block.rows, counts.outputs - block.first);
+  CLOCK(1);
+  if (call.plan.early == 0) wait_for_previous();
+  if (call.plan.early != 1) let_next_start();
+  CLOCK(2);
+  DeviceRulebook::Counts counts;
+  const BlockOutputs block = take_block(call, shared, counts);
   const bool none = block.count <= 0 && block.first > 0;
+  CLOCK(3);
   filters.wait_for_first();  // before the barriers of make_table()
-  if (!none) make_table(call, shared, counts, block);
-  if (call.plan.early) wait_for_previous();
-  let_next_start();
+  CLOCK(4);
+  if (!none) make_table<16 * pieces>(call, shared, counts, block);
+  CLOCK(7);
+  if (call.plan.early != 0) wait_for_previous();
+  if (call.plan.early == 1) let_next_start();
   clear_share<T>(call, counts.outputs);
   if (none) {
     wait_for_copies<0>();
@@ -90,17 +95,19 @@ __global__ void __launch_bounds__(most_threads(pieces, terms), 1)
     if (item >= items) continue;
     const int tile = item / tiles_n, tile_n = item - tile * tiles_n;
     const int* const table = shared.table + tile * tile_rows;
-    Steps steps(shared.has + tile * 4, call.chunks);
-    NeighbourRows<T, pieces, terms> rows[ahead];
-    const auto load = [&](NeighbourRows<T, pieces, terms>& to) {
+    Steps steps(shared.has + tile * 4, shared.taps + threadIdx.x / 32 * 128, call.chunks);
+    NeighbourRows<T, pieces, terms, aligned> rows[ahead];
+    const auto load = [&](NeighbourRows<T, pieces, terms, aligned>& to) {
       to.step = -1;
-      if (!steps.next()) return;
-      to.step = steps.tap * call.chunks + steps.chunk();
-      to.load(call, steps, table + steps.tap * block.rows, lane);
+      if (!steps.there()) return;
+      to.step = steps.tap() * call.chunks + steps.chunk();
+      to.load(call, steps.chunk(), table + steps.tap() * block.rows, lane);
+      steps.next();
     };
 #pragma unroll
     for (int i = 0; i < ahead; ++i) load(rows[i]);
     float sums[pieces][width / 8][4] = {};
+    CLOCK(8);
     for (bool more = true; more;) {
 #pragma unroll
       for (int i = 0; i < ahead; ++i) {
@@ -134,6 +141,7 @@ __global__ void __launch_bounds__(most_threads(pieces, terms), 1)
         load(rows[i]);
       }
     }
+    CLOCK(9);
     const int first_k = (static_cast<int>(blockIdx.y) * tiles_n + tile_n) * width + lane % 4 * (width / 4);
 #pragma unroll
     for (int p = 0; p < pieces; ++p)
@@ -149,6 +157,7 @@ __global__ void __launch_bounds__(most_threads(pieces, terms), 1)
         }
       }
   }
+  CLOCK(10);
 }
 
 }  // namespace lenslet::cuda

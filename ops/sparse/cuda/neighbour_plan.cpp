@@ -20,13 +20,14 @@ std::string NeighbourPlan::str() const {
       .add("rows", std::int64_t{rows})
       .add("stage", std::int64_t{stage})
       .add("fill", std::int64_t{fill})
-      .add("early", std::int64_t{early ? 1 : 0})
+      .add("early", std::int64_t{early})
       .str();
 }
 
 std::size_t NeighbourPlan::shared_bytes(std::int64_t taps, std::int64_t chunks) const {
   return static_cast<std::size_t>(filter_bytes(static_cast<int>(taps * chunks)) + row_bytes()) +
-         static_cast<std::size_t>(taps * rows + rows / tile_rows() * 4 + 2 * taps) * 4;
+         static_cast<std::size_t>(taps * rows + rows / tile_rows() * 4 + 2 * taps + 3 + taps) * 4 +
+         static_cast<std::size_t>(warps * 128);
 }
 
 NeighbourPlan plan_neighbours(const SparseConvProblem& p, SparseArithmetic arithmetic, const DeviceProfile& device) {
@@ -35,7 +36,7 @@ NeighbourPlan plan_neighbours(const SparseConvProblem& p, SparseArithmetic arith
   NeighbourPlan plan{};
   plan.fma = fma;
   plan.width = p.filters <= 16 ? 16 : 32;
-  plan.pieces = fma ? (p.filters <= 16 ? 4 : 8) : 1;
+  plan.pieces = fma ? (p.filters <= 16 ? 2 : 4) : 1;
   plan.terms = fma ? 2 : bytes <= 32 || bytes % 16 != 0 ? 1 : bytes <= 64 ? 2 : 4;
   plan.warps = 8;
   const auto steps = static_cast<int>(p.taps * plan.chunks(bytes));
@@ -46,15 +47,14 @@ NeighbourPlan plan_neighbours(const SparseConvProblem& p, SparseArithmetic arith
   while (plan.columns > plan.width && plan.filter_bytes(steps) > most_bytes)
     plan.columns = (plan.columns / plan.width + 1) / 2 * plan.width;
   if (plan.filter_bytes(steps) > most_bytes) plan.stage = most_bytes / 2 / (plan.step_bytes() * plan.columns);
-  const int held = plan.filter_bytes(steps);
-  const int resident = held <= 40 << 10 ? 3 : held <= 70 << 10 ? 2 : 1;
-  if (resident == 1) plan.warps = 16;
+  const int held = plan.filter_bytes(steps), resident = held <= 60 << 10 ? 2 : 1;
+  plan.warps = resident == 2 && (fma || plan.terms > 1) ? 8 : resident == 2 ? 12 : 16;
   plan.fill = static_cast<int>(std::max<std::int64_t>(1, resident * device.units / plan.tiles_n(p)));
-  // A table of at most so many bytes.
-  const int tile_rows = plan.tile_rows(), most_rows = static_cast<int>((48 << 10) / (4 * p.taps));
-  plan.rows = static_cast<int>(std::min<std::int64_t>(std::min(plan.warps * tile_rows, most_rows),
-                                                      (p.max_outputs + plan.fill - 1) / plan.fill));
-  plan.rows = std::max(1, plan.rows / tile_rows) * tile_rows;
+  // Of 227 KiB, each block's last one its own. A row of the table is an int of each tap.
+  const int left = (227 << 10) / resident - 1024 - held - plan.row_bytes() - 8192, tile_rows = plan.tile_rows();
+  const std::int64_t most_rows = std::max<std::int64_t>(1, left / (4 * p.taps + 2));
+  const std::int64_t wanted = ((p.max_outputs + plan.fill - 1) / plan.fill + tile_rows - 1) / tile_rows * tile_rows;
+  plan.rows = static_cast<int>(std::max<std::int64_t>(1, std::min(most_rows, wanted) / tile_rows)) * tile_rows;
   return plan;
 }
 
@@ -73,9 +73,10 @@ NeighbourPlan read_neighbour_plan(const SparseConvProblem& p, SparseArithmetic a
   plan.rows = read("rows", 1, 4096);
   plan.stage = read("stage", 1, 1 << 20);
   plan.fill = read("fill", 1, 1 << 16);
-  plan.early = read("early", 0, 1) != 0;
+  plan.early = read("early", 0, 2);
   reader.finish();
-  if (plan.columns % plan.width != 0 || plan.rows % plan.tile_rows() != 0 || plan.stage > p.taps * plan.chunks(row_bytes(p, arithmetic)))
+  if (plan.columns % plan.width != 0 || plan.rows % plan.tile_rows() != 0 ||
+      plan.stage > p.taps * plan.chunks(row_bytes(p, arithmetic)))
     reader.refuse("there is no such cut of it");
   return plan;
 }
@@ -109,8 +110,8 @@ void pack_neighbour_filters(const SparseConvOp& op, const SparseConvProblem& p, 
         // Filters of a lane's sums are neighbours: width / 4 of them, two of each eight that are multiplied together.
         const std::int64_t of_lane = column % (width / 4), eight = of_lane / 2,
                            g = column / (width / 4) * 2 + of_lane % 2;
-        const std::int64_t at = (term * (width / 16) + eight / 2) * 512 + (g * 4 + t) * 16 +
-                                (eight % 2 * 2 + word) * 4 + in_step % 4;
+        const std::int64_t at =
+            (term * (width / 16) + eight / 2) * 512 + (g * 4 + t) * 16 + (eight % 2 * 2 + word) * 4 + in_step % 4;
         if (arithmetic == SparseArithmetic::tf32)
           put(at, tf32_from_f64(exact));
         else

@@ -1,6 +1,6 @@
 #pragma once
-// How neighbour_tiles and neighbour_mma cut a problem, how their filters lie, and what they are estimated to take. Plain
-// C++, tested without a device.
+// How neighbour_tiles and neighbour_mma cut a problem, how their filters lie, and what they are estimated to take.
+// Plain C++, tested without a device.
 //
 // A block has some outputs and a table of their neighbours, and `columns` filters. Its warps take tiles of it: a few
 // outputs and `width` filters, whose sums stay in registers. A warp walks the taps that its outputs have; a step of it
@@ -27,7 +27,7 @@ struct NeighbourPlan {
   int warps;    ///< of a block
   int rows;     ///< outputs of a block, at most: a multiple of tile_rows()
   int fill;     ///< blocks of outputs that fill the device
-  bool early;   ///< the rulebook is older than the step before
+  int early;    ///< the rulebook is older than the step before
   int stage;    ///< steps whose filters lie in shared memory together: those of all taps, or of two buffers each
 
   std::string str() const;
@@ -36,15 +36,16 @@ struct NeighbourPlan {
   LENSLET_HOST_DEVICE int step_bytes() const { return 32 * terms; }
   /// That a lane loads of a row at once.
   LENSLET_HOST_DEVICE int lane_bytes() const { return fma || terms > 1 ? 16 : 8; }
+  /// Can a lane read its share of such rows at once?
+  bool aligned(std::int64_t row_bytes) const { return row_bytes % lane_bytes() == 0; }
   /// Outputs of a block in a run that has so many: such that blocks fill the device once, or a whole number of times.
   LENSLET_HOST_DEVICE int rows_of(std::int64_t outputs) const {
-    const int times = turns(outputs), of = tile_rows(), all = fill * times;
-    const int each = static_cast<int>((outputs + all - 1) / all);
+    const int of = tile_rows(), all = fill * turns(outputs), each = (static_cast<int>(outputs) + all - 1) / all;
     return each < of ? of : (each + of - 1) / of * of;
   }
   LENSLET_HOST_DEVICE int turns(std::int64_t outputs) const {
     const std::int64_t full = std::int64_t{fill} * rows;
-    return outputs <= full ? 1 : static_cast<int>((outputs + full - 1) / full);
+    return outputs <= full ? 1 : (static_cast<int>(outputs) - 1) / static_cast<int>(full) + 1;
   }
   /// As many as any number of outputs fills that there may be.
   std::int64_t blocks(const SparseConvProblem& p) const {

@@ -5,6 +5,9 @@
 #include "ops/sparse/cuda/neighbour_kernel.cuh"
 
 namespace lenslet::cuda {
+#ifdef NEIGHBOUR_CLOCKS
+void read_clocks_fma(long long* to) { cudaMemcpyFromSymbol(to, neighbour_clocks, sizeof(neighbour_clocks)); }
+#endif
 namespace {
 
 class NeighbourTiles final : public NeighbourKernel {
@@ -19,14 +22,19 @@ class NeighbourTiles final : public NeighbourKernel {
   }
   SparseArithmetic arithmetic_of(const Problem&) const override { return SparseArithmetic::fma; }
   double tolerance(SparseArithmetic, std::int64_t terms) const override { return sum_tolerance(terms); }
-  NeighbourFunction function(SparseArithmetic, const NeighbourPlan& plan) const override {
-    if (plan.terms != 2) return nullptr;
-    if (plan.width == 16 && plan.pieces == 2) return neighbour_fma<16, 2>;
-    if (plan.width == 16 && plan.pieces == 4) return neighbour_fma<16, 4>;
-    if (plan.width == 32 && plan.pieces == 4) return neighbour_fma<32, 4>;
-    if (plan.width == 32 && plan.pieces == 8) return neighbour_fma<32, 8>;
-    if (plan.width == 64 && plan.pieces == 4) return neighbour_fma<64, 4>;
-    if (plan.width == 64 && plan.pieces == 8) return neighbour_fma<64, 8>;
+  NeighbourFunction function(SparseArithmetic, const NeighbourPlan& plan, bool aligned) const override {
+    return aligned ? cut<true>(plan) : cut<false>(plan);
+  }
+  template <bool aligned>
+  static NeighbourFunction cut(const NeighbourPlan& plan) {
+    if (plan.terms != 2 || 32 * plan.warps > most_fma_threads(plan.width, plan.pieces)) return nullptr;
+    if (plan.width == 16 && plan.pieces == 2) return neighbour_fma<16, 2, 4, aligned>;
+    if (plan.width == 16 && plan.pieces == 4) return neighbour_fma<16, 4, 2, aligned>;
+    if (plan.width == 32 && plan.pieces == 4) return neighbour_fma<32, 4, 3, aligned>;
+    if (plan.width == 32 && plan.pieces == 8) return neighbour_fma<32, 8, 2, aligned>;
+    if constexpr (aligned) {
+      if (plan.width == 64 && plan.pieces == 4) return neighbour_fma<64, 4, 2, aligned>;
+    }
     return nullptr;
   }
 };

@@ -16,6 +16,16 @@
 
 namespace lenslet::cuda {
 
+#ifdef NEIGHBOUR_CLOCKS
+__device__ long long neighbour_clocks[16 * 4];
+#define CLOCK(i)                                                                           \
+  do {                                                                                     \
+    if (threadIdx.x == 0 && blockIdx.y == 0 && (blockIdx.x % 64) == 1 && blockIdx.x < 256) \
+      neighbour_clocks[(blockIdx.x / 64) * 16 + i] = clock64();                            \
+  } while (0)
+#else
+#define CLOCK(i)
+#endif
 struct NeighbourCall {
   DeviceRulebook rulebook;
   DeviceActivation activation;
@@ -27,7 +37,6 @@ struct NeighbourCall {
   int* fault = nullptr;
   int channels, filters;
   int chunks;        ///< steps of a tap
-  bool aligned;      ///< a lane's share of a row of x can be read at once
   bool store_fours;  ///< four numbers of y at a time are aligned
 
   NeighbourCall(const SparseConvProblem& p, std::int64_t length, const NeighbourPlan& cut, SparseArithmetic arithmetic)
@@ -39,44 +48,52 @@ struct NeighbourCall {
         chunks(static_cast<int>(cut.chunks(cuda::row_bytes(p, arithmetic)))) {}
 };
 
-/// Finishes `width` sums of an output and stores them.
+/// Adds the residual to `width` sums of an output.
 template <typename T, int width>
-__device__ inline void finish(const NeighbourCall& call, float (&value)[width], long long at, int k) {
-  if (call.bias != nullptr)
+__device__ inline void add_residual(const NeighbourCall& call, float (&value)[width], long long at) {
+  if (call.residual == nullptr) return;
+  float added[width];
+  read_stored(added, static_cast<const T*>(call.residual) + at);
 #pragma unroll
-    for (int e = 0; e < width; ++e) value[e] += call.bias[k + e];
-  if (call.residual != nullptr) {
-    float added[width];
-    read_stored(added, static_cast<const T*>(call.residual) + at);
-#pragma unroll
-    for (int e = 0; e < width; ++e) value[e] += added[e];
-  }
-  if (call.activation.is_clamp()) {
-    const Clamp clamp = call.activation.clamp();
-#pragma unroll
-    for (int e = 0; e < width; ++e) value[e] = clamp(value[e]);
-  } else if constexpr (sizeof(T) == 2) {
-    call.activation.apply_for_halves(value);
-  } else {
-#pragma unroll
-    for (int e = 0; e < width; ++e) value[e] = call.activation(value[e]);
-  }
-  write_stored(static_cast<T*>(call.y) + at, value);
+  for (int e = 0; e < width; ++e) value[e] += added[e];
 }
 
-/// The same of four neighbouring filters from `k` on, as far as they exist, of output `row`.
+/// Finishes four sums, of neighbouring filters from `k` on as far as they exist, and stores them one by one; any
+/// activation. Apart, because inlined for each of a lane's sums it is nine tenths of a kernel's code.
+template <typename T>
+__device__ __noinline__ void finish_slowly(const NeighbourCall& call, float4 four, long long at, int k) {
+  const float values[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll 1
+  for (int e = 0; e < 4 && k + e < call.filters; ++e) {
+    float value[1] = {values[e]};
+    if (call.bias != nullptr) value[0] += call.bias[k + e];
+    add_residual<T>(call, value, at + e);
+    if constexpr (sizeof(T) == 2)
+      call.activation.apply_for_halves(value);
+    else
+      value[0] = call.activation(value[0]);
+    write_stored(static_cast<T*>(call.y) + at + e, value);
+  }
+}
+
+/// The same; at once where that can be.
 template <typename T>
 __device__ inline void finish_four(const NeighbourCall& call, float (&value)[4], int row, int k) {
   const long long at = static_cast<long long>(row) * call.filters + k;
-  if (call.store_fours) {
-    if (k < call.filters) finish<T>(call, value, at, k);
-    return;
-  }
+  if (!call.store_fours || !call.activation.is_clamp())
+    return finish_slowly<T>(call, make_float4(value[0], value[1], value[2], value[3]), at, k);
+  if (k >= call.filters) return;
+  if (call.bias != nullptr) {
+    float bias[4];
+    read_stored(bias, call.bias + k);
 #pragma unroll
-  for (int e = 0; e < 4; ++e) {
-    float one[1] = {value[e]};
-    if (k + e < call.filters) finish<T>(call, one, at + e, k + e);
+    for (int e = 0; e < 4; ++e) value[e] += bias[e];
   }
+  add_residual<T>(call, value, at);
+  const Clamp clamp = call.activation.clamp();
+#pragma unroll
+  for (float& v : value) v = clamp(v);
+  write_stored(static_cast<T*>(call.y) + at, value);
 }
 
 /// Zeros in this block's share of the rows from `first` on: those that no block computes.
@@ -97,11 +114,13 @@ __device__ inline void clear_share(const NeighbourCall& call, int first) {
 
 /// A block's shared memory, in this order.
 struct NeighbourShared {
-  char* filters;  ///< [1 or 2 buffers][columns / width][steps of a stage]
-  char* rows;     ///< of each warp: neighbour_tiles' rows of x
-  int* table;     ///< [taps][rows]
-  unsigned* has;  ///< [tiles][4]: bits of the taps that a tile has
-  int* ends;      ///< [taps][2]: where the block's pairs begin and end
+  char* filters;        ///< [1 or 2 buffers][columns / width][steps of a stage]
+  char* rows;           ///< of each warp: neighbour_tiles' rows of x
+  int* table;           ///< [taps][rows]
+  unsigned* has;        ///< [tiles][4]: bits of the taps that a tile has
+  int* ends;            ///< [taps][2]: where the block's pairs begin and end
+  int* header;          ///< of the rulebook
+  unsigned char* taps;  ///< [warps][128]: those of a warp's tile
 
   __device__ NeighbourShared(char* memory, const NeighbourCall& call) {
     filters = memory;
@@ -109,6 +128,8 @@ struct NeighbourShared {
     table = reinterpret_cast<int*>(rows + call.plan.row_bytes());
     has = reinterpret_cast<unsigned*>(table + call.rulebook.volume * call.plan.rows);
     ends = reinterpret_cast<int*>(has + call.plan.rows / call.plan.tile_rows() * 4);
+    header = ends + 2 * call.rulebook.volume;
+    taps = reinterpret_cast<unsigned char*>(header + 3 + call.rulebook.volume);
   }
 };
 
@@ -118,12 +139,12 @@ struct BlockOutputs {
   int rows;          ///< of its table
 };
 
-/// For each of `count` wanted numbers of outputs, the first pair of its list whose output is not below it: found by 16
-/// lanes each, several at a time, because each look waits for memory. Of lists that are out of order it is any place,
-/// but the same whoever asks.
+/// For each of `searches` lists, the first pair whose output is not below what is wanted: found by 16 lanes each,
+/// several at a time, because each look waits for memory. Of lists that are out of order it is any place, but the same
+/// whoever asks. list(search, values, count, wanted); put(search, place).
 template <typename List, typename Put>
 __device__ inline void bisect(int searches, const List& list, const Put& put) {
-  constexpr int lanes = 16, at_once = 2;
+  constexpr int lanes = 16, at_once = 4;
   const int group = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
   const int groups = static_cast<int>(blockDim.x) / lanes, shift = static_cast<int>(threadIdx.x) % 32 / lanes * lanes;
   for (int first = 0; first < searches; first += groups * at_once) {
@@ -138,14 +159,15 @@ __device__ inline void bisect(int searches, const List& list, const Put& put) {
     }
     while (true) {
       bool left = false;
+#pragma unroll
+      for (int j = 0; j < at_once; ++j) left = left || from[j] < to[j];
+      if (!__any_sync(0xffffffffU, left)) break;
       int found[at_once];
 #pragma unroll
       for (int j = 0; j < at_once; ++j) {
-        const int step = (to[j] - from[j]) / lanes + 1, at = from[j] + (lane + 1) * step - 1;
-        left = left || from[j] < to[j];
+        const int at = from[j] + (lane + 1) * ((to[j] - from[j]) / lanes + 1) - 1;
         found[j] = at < to[j] ? __ldcg(values[j] + at) : 0x7fffffff;
       }
-      if (!__any_sync(0xffffffffU, left)) break;
 #pragma unroll
       for (int j = 0; j < at_once; ++j) {
         const int step = (to[j] - from[j]) / lanes + 1;
@@ -163,92 +185,138 @@ __device__ inline void bisect(int searches, const List& list, const Put& put) {
   }
 }
 
+/// Takes the rulebook's header into shared memory; says which outputs the block has.
+__device__ inline BlockOutputs take_block(const NeighbourCall& call, const NeighbourShared& shared,
+                                          DeviceRulebook::Counts& counts) {
+  for (int i = static_cast<int>(threadIdx.x); i < 3 + call.rulebook.stored(); i += static_cast<int>(blockDim.x))
+    shared.header[i] = __ldcg(call.rulebook.values + i);
+  __syncthreads();
+  counts = call.rulebook.counts(shared.header);
+  BlockOutputs block;
+  block.rows = call.plan.rows_of(counts.outputs);
+  block.first = static_cast<int>(blockIdx.x) * block.rows;
+  block.count = min(block.rows, counts.outputs - block.first);
+  return block;
+}
+
 /// Fills a block's table. What it writes is there when it returns. Every pair of a list is looked at by the block that
 /// its place belongs to, so that lists which are out of order are found out by one of them.
+template <int tile_rows>
 __device__ inline void make_table(const NeighbourCall& call, const NeighbourShared& shared,
                                   DeviceRulebook::Counts counts, const BlockOutputs& block) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  const int taps = call.rulebook.volume, tile_rows = call.plan.tile_rows(), tiles = block.rows / tile_rows;
-  const int last = block.first + block.count;
+  const int warp = thread / 32, warps = threads / 32, lane = thread % 32;
+  const int taps = call.rulebook.volume, tiles = block.rows / tile_rows, last = block.first + block.count;
   bisect(
       2 * taps,
       [&](int search, const int*& values, int& count, int& wanted) {
-        const DevicePairs pairs = call.rulebook.pairs(search / 2, counts.outputs);
+        const DevicePairs pairs = call.rulebook.pairs(shared.header, search / 2, counts.outputs);
         if (pairs.out == nullptr) return;
         values = pairs.out;
         count = pairs.count;
         wanted = search % 2 == 0 ? block.first : last;
       },
       [&](int search, int place) { shared.ends[search] = place; });
+  CLOCK(5);
   const int centre = call.rulebook.submanifold ? taps / 2 : -1;
-  for (int i = thread; i < taps * block.rows; i += threads) {
-    const int tap = i / block.rows, row = i - tap * block.rows;
-    shared.table[i] = tap == centre && row < block.count ? block.first + row : -1;
-  }
+  for (int tap = warp; tap < taps; tap += warps)
+    for (int row = lane; row < block.rows; row += 32)
+      shared.table[tap * block.rows + row] = tap == centre && row < block.count ? block.first + row : -1;
   for (int i = thread; i < tiles * 4; i += threads)
     shared.has[i] = i % 4 == centre / 32 && centre >= 0 && i / 4 * tile_rows < block.count ? 1U << centre % 32 : 0;
   __syncthreads();
-  const int warps = threads / 32, lane = thread % 32;
+
+  CLOCK(6);
   bool wrong = !counts.valid;
-  for (int tap = thread / 32; tap < taps; tap += warps) {
-    const DevicePairs pairs = call.rulebook.pairs(tap, counts.outputs);
-    wrong = wrong || !pairs.valid;
-    if (pairs.out == nullptr) continue;
-    const int begin = shared.ends[2 * tap], end = shared.ends[2 * tap + 1];
-    if (end < begin || (block.first == 0 && begin != 0) || (last == counts.outputs && end != pairs.count)) wrong = true;
-    int* const to = shared.table + tap * block.rows;
-#pragma unroll 4
-    for (int i = begin + lane; i < end; i += 32) {
-      const int out = __ldcg(pairs.out + i), in = __ldcg(pairs.in + i);
-      const int before = i > begin ? __ldcg(pairs.out + i - 1) : block.first - 1;
-      if (before >= out || out < block.first || out >= last || in < 0 || in >= counts.inputs) {
+  constexpr int at_once = 4;  // taps of a warp whose pairs are read together
+  for (int first_tap = warp; first_tap < taps; first_tap += warps * at_once) {
+    const int *in[at_once], *out[at_once];
+    int at[at_once], end[at_once], before[at_once];
+    bool more = false;
+#pragma unroll
+    for (int j = 0; j < at_once; ++j) {
+      const int tap = first_tap + j * warps;
+      in[j] = out[j] = nullptr;
+      at[j] = end[j] = 0;
+      before[j] = block.first - 1;
+      if (tap >= taps) continue;
+      const DevicePairs pairs = call.rulebook.pairs(shared.header, tap, counts.outputs);
+      wrong = wrong || !pairs.valid;
+      if (pairs.out == nullptr) continue;
+      in[j] = pairs.in;
+      out[j] = pairs.out;
+      at[j] = shared.ends[2 * tap];
+      end[j] = shared.ends[2 * tap + 1];
+      if (end[j] < at[j] || (block.first == 0 && at[j] != 0) || (last == counts.outputs && end[j] != pairs.count))
         wrong = true;
-        continue;
+      more = more || at[j] < end[j];
+    }
+    while (more) {
+      int input[at_once], output[at_once];
+#pragma unroll
+      for (int j = 0; j < at_once; ++j) {
+        const int i = at[j] + lane;
+        output[j] = i < end[j] ? __ldcg(out[j] + i) : 0x7fffffff;
+        input[j] = i < end[j] ? __ldcg(in[j] + i) : 0;
       }
-      to[out - block.first] = in;
-      const int tile = (out - block.first) / tile_rows;
-      if (i == begin || lane == 0 || (before - block.first) / tile_rows != tile)
-        atomicOr(shared.has + tile * 4 + tap / 32, 1U << tap % 32);
+      more = false;
+#pragma unroll
+      for (int j = 0; j < at_once; ++j) {
+        const int left = __shfl_up_sync(0xffffffffU, output[j], 1), previous = lane == 0 ? before[j] : left;
+        before[j] = __shfl_sync(0xffffffffU, output[j], 31);
+        if (at[j] + lane < end[j]) {
+          const int tap = first_tap + j * warps, row = output[j] - block.first;
+          if (previous >= output[j] || row < 0 || row >= block.count || input[j] < 0 || input[j] >= counts.inputs) {
+            wrong = true;
+          } else {
+            shared.table[tap * block.rows + row] = input[j];
+            const int tile = row / tile_rows;
+            if (lane == 0 || previous < block.first + tile * tile_rows)
+              atomicOr(shared.has + tile * 4 + tap / 32, 1U << tap % 32);
+          }
+        }
+        at[j] += 32;
+        more = more || at[j] < end[j];
+      }
     }
   }
   if (wrong) report(call.fault);
   __syncthreads();
 }
 
-/// The block's filters: stages of some steps, of which the next is on its way while one is multiplied, again and again for
-/// as many rounds of tiles as the block has; or all steps, once. Each warp keeps its own count of where it is, and all go
-/// through as many stages, because between two of them they wait for each other.
+/// The block's filters: stages of some steps, of which the next is on its way while one is multiplied, again and again
+/// for as many rounds of tiles as the block has; or all steps, once. Each warp keeps its own count of where it is, and
+/// all go through as many stages, because between two of them they wait for each other.
 template <int width>
 class FilterStages {
  public:
   /// Ahead of wait_for_previous().
   __device__ FilterStages(const NeighbourCall& call, char* memory)
-      : call_(call),
-        memory_(memory),
-        step_bytes_(call.plan.step_bytes() * width),
-        tiles_n_(call.plan.columns / width),
-        steps_(call.rulebook.volume * call.chunks),
-        stages_(call.plan.stages(steps_)) {
-    start(0);
-    if (stages_ > 1) start(1);
+      : call_(call), memory_(memory), stage_(call.plan.stage), tiles_n_(call.plan.columns / width) {
+    const int stages = call.plan.stages(call.rulebook.volume * call.chunks);
+    start(call_, memory_, 0);
+    if (stages > 1) start(call_, memory_, 1);
   }
   /// Of this thread's copies those of stage 0: a barrier is to follow.
   __device__ void wait_for_first() const {
-    if (stages_ > 1)
+    if (stage_ < call_.rulebook.volume * call_.chunks)
       wait_for_copies<1>();
     else
       wait_for_copies<0>();
   }
-  __device__ void set_rounds(int rounds) { last_ = stages_ > 1 ? rounds * stages_ - 1 : 0; }
+  __device__ void set_rounds(int rounds) {
+    const int stages = call_.plan.stages(call_.rulebook.volume * call_.chunks);
+    last_ = stages > 1 ? rounds * stages - 1 : 0;
+  }
 
   /// By the whole warp: the filters of a step, which does not lie before the stage that the warp is in.
   __device__ const char* of(int step, int tile_n) {
-    while (step >= first_ + call_.plan.stage) advance();
-    return memory_ + (((at_ & 1) * tiles_n_ + tile_n) * call_.plan.stage + step - first_) * step_bytes_;
+    while (step >= first_ + stage_) advance();
+    return memory_ + (((at_ & 1) * tiles_n_ + tile_n) * stage_ + step - first_) * step_bytes();
   }
   /// To the first step of the next round, if there is one.
   __device__ void end_round() {
-    if (stages_ == 1) return;
+    if (last_ == 0) return;
     do
       if (at_ < last_)
         advance();
@@ -258,21 +326,24 @@ class FilterStages {
   }
 
  private:
+  __device__ int step_bytes() const { return call_.plan.step_bytes() * width; }
   __device__ void advance() {
+    ++at_;
+    first_ = first_ + stage_ >= call_.rulebook.volume * call_.chunks ? 0 : first_ + stage_;
     wait_for_copies<0>();
     __syncthreads();
-    ++at_;
-    first_ = first_ + call_.plan.stage >= steps_ ? 0 : first_ + call_.plan.stage;
-    if (at_ < last_) start(at_ + 1);
+    if (at_ < last_) start(call_, memory_, at_ + 1);
   }
-  __device__ void start(int number) const {
-    const int first = number % stages_ * call_.plan.stage;
-    const int bytes = min(call_.plan.stage, steps_ - first) * step_bytes_;
-    for (int n = 0; n < tiles_n_; ++n) {
-      char* const to = memory_ + ((number & 1) * tiles_n_ + n) * call_.plan.stage * step_bytes_;
+  __device__ static void start(const NeighbourCall& call, char* memory, int number) {
+    const int steps = call.rulebook.volume * call.chunks, stage = call.plan.stage, tiles_n = call.plan.columns / width;
+    const int first = number % call.plan.stages(steps) * stage, step_bytes = call.plan.step_bytes() * width;
+    const int bytes = min(stage, steps - first) * step_bytes;
+#pragma unroll 1
+    for (int n = 0; n < tiles_n; ++n) {
+      char* const to = memory + ((number & 1) * tiles_n + n) * stage * step_bytes;
       const char* const from =
-          call_.w + ((static_cast<long long>(blockIdx.y) * tiles_n_ + n) * steps_ + first) * step_bytes_;
-#pragma unroll 4
+          call.w + ((static_cast<long long>(blockIdx.y) * tiles_n + n) * steps + first) * step_bytes;
+#pragma unroll 1
       for (int i = static_cast<int>(threadIdx.x) * 16; i < bytes; i += static_cast<int>(blockDim.x) * 16)
         copy_async_16(to + i, from + i, true);
     }
@@ -281,39 +352,41 @@ class FilterStages {
 
   const NeighbourCall& call_;
   char* const memory_;
-  const int step_bytes_, tiles_n_, steps_, stages_;
+  const int stage_, tiles_n_;
   int at_ = 0, first_ = 0, last_ = 0;
 };
 
-/// The taps that a tile has, in ascending order, each in as many steps as its channels have.
+/// The taps that a tile has, in ascending order, each in as many steps as its channels have. By a whole warp.
 class Steps {
  public:
-  __device__ Steps(const unsigned* has, int chunks) : has_(has), left_(has[0]), chunk_(chunks), chunks_(chunks) {}
-
-  /// The next one, or no: then `tap` is -1.
-  __device__ bool next() {
-    if (++chunk_ < chunks_) return true;
-    while (left_ == 0) {
-      if (++word_ >= 4) {
-        tap = -1;
-        chunk_ = chunks_;
-        word_ = 3;
-        return false;
-      }
-      left_ = has_[word_];
+  /// `taps`: 128 bytes of the warp's.
+  __device__ Steps(const unsigned* has, unsigned char* taps, int chunks) : taps_(taps), chunks_(chunks) {
+    const unsigned lane = threadIdx.x % 32;
+    __syncwarp();
+#pragma unroll
+    for (unsigned word = 0; word < 4; ++word) {
+      const unsigned bits = has[word];
+      if ((bits >> lane & 1) != 0)
+        taps[count_ + __popc(bits & ((1U << lane) - 1))] = static_cast<unsigned char>(word * 32 + lane);
+      count_ += __popc(bits);
     }
-    tap = word_ * 32 + __ffs(static_cast<int>(left_)) - 1;
-    left_ &= left_ - 1;
-    chunk_ = 0;
-    return true;
+    __syncwarp();
+    if (count_ > 0) tap_ = taps_[0];
   }
+
+  __device__ bool there() const { return at_ < count_; }
+  __device__ int tap() const { return tap_; }
   __device__ int chunk() const { return chunk_; }
-  int tap = -1;
+  __device__ void next() {
+    if (++chunk_ < chunks_) return;
+    chunk_ = 0;
+    if (++at_ < count_) tap_ = taps_[at_];
+  }
 
  private:
-  const unsigned* has_;
-  unsigned left_;
-  int word_ = 0, chunk_, chunks_;
+  const unsigned char* const taps_;
+  const int chunks_;
+  int count_ = 0, at_ = 0, tap_ = 0, chunk_ = 0;
 };
 
 }  // namespace lenslet::cuda
