@@ -2,7 +2,9 @@
 // have them, cut as planned (*) and in other ways: what plan_neighbours() and the constants of neighbour_us() are
 // fitted to.
 //
-// usage: lenslet-bench-sparse-conv [precision...]   (fp32 tf32 fp16 bf16)
+// usage: lenslet-bench-sparse-conv [planned] [precision...]   (fp32 tf32 fp16 bf16)
+//
+// planned: no other cuts.
 //
 // useful: of the pairs that there are.
 
@@ -23,13 +25,6 @@
 #include "ops/sparse/cuda/neighbour_plan.h"
 #include "tests/cuda/cut_timer.h"
 #include "tools/scans/lidar_scan.h"
-
-#ifdef NEIGHBOUR_CLOCKS
-namespace lenslet::cuda {
-void read_clocks_mma(long long* to);
-void read_clocks_fma(long long* to);
-}  // namespace lenslet::cuda
-#endif
 
 namespace lenslet::bench {
 namespace {
@@ -142,16 +137,12 @@ void add_cuts(std::vector<std::string>& cuts, const SparseConvProblem& p, Sparse
             const int of = plan.tile_rows(), natural = ((sites + plan.fill - 1) / plan.fill + of - 1) / of * of;
             plan.rows = one_round ? std::min(natural, std::max(1, warps / times) * of) : natural;
             if (resident * (plan.shared_bytes(p.taps, chunks) + 1024) > device.shared_bytes_per_unit) continue;
-            for (const int early : {0, 1, 2}) {
-              if (early > 0 && (one_round || times != 1)) continue;
-              plan.early = early;
-              if (std::find(cuts.begin(), cuts.end(), plan.str()) == cuts.end()) cuts.push_back(plan.str());
-            }
+            if (std::find(cuts.begin(), cuts.end(), plan.str()) == cuts.end()) cuts.push_back(plan.str());
           }
 }
 
 void measure(const Session& session, const std::string& layer, const Level& from, const Book& book, const Ints& kernel,
-             std::int64_t channels, std::int64_t filters, const Numerics& numerics) {
+             std::int64_t channels, std::int64_t filters, const Numerics& numerics, bool planned) {
   const DType storage = numerics.storage;
   const Tensor w = drawn({filters, channels, kernel[0], kernel[1], kernel[2]}), bias = drawn({filters});
   const Tensor x = drawn({from.sites(), channels}).to_dtype(storage);
@@ -190,7 +181,7 @@ void measure(const Session& session, const std::string& layer, const Level& from
                                         : storage == DType::f16                   ? SparseArithmetic::fp16
                                                                                   : SparseArithmetic::bf16;
     std::vector<std::string> cuts{candidate.config};
-    if (std::string_view(name).starts_with("neighbour"))
+    if (!planned && std::string_view(name).starts_with("neighbour"))
       add_cuts(cuts, p, arithmetic, device, static_cast<int>(book.to.sites()));
     std::map<std::string, DeviceBuffer<std::byte>> blobs;
     for (const std::string& cut : cuts) {
@@ -217,26 +208,12 @@ void measure(const Session& session, const std::string& layer, const Level& from
       fmt::print("{}{},{},{},{},{},{},{},{},{:.1f},{:.1f},{:.2f},{:.1f}\n", &cut == &cuts.front() ? "*" : "",
                  to_string(numerics), layer, name, book.to.sites(), view.pair_count(), channels, filters, cut, us,
                  candidate.estimated_us, useful / us / 1e6, 100 * useful / us / device.flops_per_us(numerics.multiply));
-#ifdef NEIGHBOUR_CLOCKS
-      if (std::string_view(name).starts_with("neighbour")) {
-        long long clocks[64] = {};
-        if (std::string_view(name).ends_with("mma"))
-          cuda::read_clocks_mma(clocks);
-        else
-          cuda::read_clocks_fma(clocks);
-        for (int b = 0; b < 4; ++b) {
-          fmt::print("  clocks block {}:", b * 64 + 1);
-          for (int i = 1; i <= 10; ++i) fmt::print(" {}", clocks[b * 16 + i] - clocks[b * 16]);
-          fmt::print("\n");
-        }
-      }
-#endif
       std::fflush(stdout);
     }
   }
 }
 
-int main(const std::vector<std::string>& precisions) {
+int main(const std::vector<std::string>& precisions, bool planned) {
   const Session session(0);
   fmt::print("precision,layer,kernel,outputs,pairs,channels,filters,config,us,estimated_us,useful_tflops,percent\n");
   const Ints cube{3, 3, 3}, two{2, 2, 2}, one{1, 1, 1};
@@ -250,7 +227,7 @@ int main(const std::vector<std::string>& precisions) {
       const Numerics numerics = parse_numerics(precision);
       const auto layer = [&](const char* name, const Level& from, const Book& book, const Ints& kernel, std::int64_t c,
                              std::int64_t k) {
-        measure(session, fmt::format("{} {}", level1.sites(), name), from, book, kernel, c, k, numerics);
+        measure(session, fmt::format("{} {}", level1.sites(), name), from, book, kernel, c, k, numerics, planned);
       };
       layer("input", level1, sub1, cube, 4, 16);
       layer("conv1", level1, sub1, cube, 16, 16);
@@ -273,8 +250,9 @@ int main(const std::vector<std::string>& precisions) {
 int main(int argc, char** argv) {
   try {
     std::vector<std::string> precisions(argv + 1, argv + argc);
+    const bool planned = std::erase(precisions, "planned") > 0;
     if (precisions.empty()) precisions = {"fp32", "tf32", "fp16"};
-    return lenslet::bench::main(precisions);
+    return lenslet::bench::main(precisions, planned);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "lenslet-bench-sparse-conv: %s\n", error.what());
     return 1;

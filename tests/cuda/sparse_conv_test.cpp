@@ -79,7 +79,7 @@ std::vector<Candidate> cuts_of(const Call& call) {
   };
   const int sites = static_cast<int>(p.max_outputs);
   add([](NeighbourPlan&) {});
-  add([](NeighbourPlan& plan) { plan.warps = 1, plan.fill = 1 << 16, plan.early = 1; });
+  add([](NeighbourPlan& plan) { plan.warps = 1, plan.fill = 1 << 16; });
   add([](NeighbourPlan& plan) { plan.fill = 1, plan.rows = 256; });
   add([&](NeighbourPlan& plan) { plan.fill = sites / 70 + 1, plan.rows = 192, plan.stage = std::min(plan.stage, 2); });
   add([&](NeighbourPlan& plan) {

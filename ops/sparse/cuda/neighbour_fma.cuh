@@ -124,22 +124,15 @@ __global__ void __launch_bounds__(most_fma_threads(width, pieces), 1)
   using Rows = FmaRows<width, pieces, aligned>;
   extern __shared__ float4 memory[];
   const NeighbourShared shared(reinterpret_cast<char*>(memory), call);
-  CLOCK(0);
   FilterStages<width> filters(call, shared.filters);
-  CLOCK(1);
-  if (call.plan.early == 0) wait_for_previous();
-  if (call.plan.early != 1) let_next_start();
-  CLOCK(2);
+  clear_table(call, shared);
+  wait_for_previous();
+  let_next_start();
   DeviceRulebook::Counts counts;
   const BlockOutputs block = take_block(call, shared, counts);
   const bool none = block.count <= 0 && block.first > 0;
-  CLOCK(3);
   filters.wait_for_first();  // before the barriers of make_table()
-  CLOCK(4);
   if (!none) make_table<Rows::rows>(call, shared, counts, block);
-  CLOCK(7);
-  if (call.plan.early != 0) wait_for_previous();
-  if (call.plan.early == 1) let_next_start();
   clear_share<float>(call, counts.outputs);
   if (none) {
     wait_for_copies<0>();
@@ -164,12 +157,11 @@ __global__ void __launch_bounds__(most_fma_threads(width, pieces), 1)
       if (!steps.there()) return;
       to.tap = steps.tap();
       to.chunk = steps.chunk();
-      rows.load(to, table + to.tap * block.rows, to.chunk);
+      rows.load(to, table + to.tap * call.plan.rows, to.chunk);
       steps.next();
     };
 #pragma unroll
     for (int i = 0; i < ahead; ++i) load(loaded[i]);
-    CLOCK(8);
     for (bool more = true; more;) {
 #pragma unroll
       for (int i = 0; i < ahead; ++i) {
@@ -181,14 +173,12 @@ __global__ void __launch_bounds__(most_fma_threads(width, pieces), 1)
         rows.put(loaded[i]);
         load(loaded[i]);
         rows.multiply(filters.of(tap * call.chunks + chunk, tile_n), min(4, (call.channels - chunk * 16 + 3) / 4),
-                      rows.met(table + tap * block.rows));
+                      rows.met(table + tap * call.plan.rows));
       }
     }
-    CLOCK(9);
     rows.store(block.first + tile * Rows::rows, block.count - tile * Rows::rows,
                (static_cast<int>(blockIdx.y) * tiles_n + tile_n) * width);
   }
-  CLOCK(10);
 }
 
 }  // namespace lenslet::cuda

@@ -72,7 +72,7 @@ class NeighbourKernel : public Kernel {
     candidate.config = plan.str();
     candidate.inputs.resize(node.inputs().size());
     candidate.outputs.resize(1);
-    candidate.estimated_us = neighbour_us(p, plan, arithmetic, target.device);
+    candidate.estimated_us = neighbour_us(p, arithmetic, target.device);
     candidate.tolerance = tolerance(arithmetic, p.channels * p.taps);
     candidate.in_place = p.residual ? input_bit(SparseConvOp::residual) : no_inputs;
     candidate.reads = all_inputs & ~input_bit(SparseConvOp::filter);

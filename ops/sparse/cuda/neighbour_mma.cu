@@ -6,9 +6,6 @@
 #include "ops/sparse/cuda/neighbour_mma.cuh"
 
 namespace lenslet::cuda {
-#ifdef NEIGHBOUR_CLOCKS
-void read_clocks_mma(long long* to) { cudaMemcpyFromSymbol(to, neighbour_clocks, sizeof(neighbour_clocks)); }
-#endif
 namespace {
 
 template <typename T, int width, int pieces>

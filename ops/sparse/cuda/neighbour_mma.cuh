@@ -63,22 +63,15 @@ __global__ void __launch_bounds__(most_threads(pieces, terms), 1)
     neighbour_mma(const __grid_constant__ NeighbourCall call) {
   extern __shared__ float4 memory[];
   const NeighbourShared shared(reinterpret_cast<char*>(memory), call);
-  CLOCK(0);
   FilterStages<width> filters(call, shared.filters);
-  CLOCK(1);
-  if (call.plan.early == 0) wait_for_previous();
-  if (call.plan.early != 1) let_next_start();
-  CLOCK(2);
+  clear_table(call, shared);
+  wait_for_previous();
+  let_next_start();
   DeviceRulebook::Counts counts;
   const BlockOutputs block = take_block(call, shared, counts);
   const bool none = block.count <= 0 && block.first > 0;
-  CLOCK(3);
   filters.wait_for_first();  // before the barriers of make_table()
-  CLOCK(4);
   if (!none) make_table<16 * pieces>(call, shared, counts, block);
-  CLOCK(7);
-  if (call.plan.early != 0) wait_for_previous();
-  if (call.plan.early == 1) let_next_start();
   clear_share<T>(call, counts.outputs);
   if (none) {
     wait_for_copies<0>();
@@ -101,13 +94,12 @@ __global__ void __launch_bounds__(most_threads(pieces, terms), 1)
       to.step = -1;
       if (!steps.there()) return;
       to.step = steps.tap() * call.chunks + steps.chunk();
-      to.load(call, steps.chunk(), table + steps.tap() * block.rows, lane);
+      to.load(call, steps.chunk(), table + steps.tap() * call.plan.rows, lane);
       steps.next();
     };
 #pragma unroll
     for (int i = 0; i < ahead; ++i) load(rows[i]);
     float sums[pieces][width / 8][4] = {};
-    CLOCK(8);
     for (bool more = true; more;) {
 #pragma unroll
       for (int i = 0; i < ahead; ++i) {
@@ -141,7 +133,6 @@ __global__ void __launch_bounds__(most_threads(pieces, terms), 1)
         load(rows[i]);
       }
     }
-    CLOCK(9);
     const int first_k = (static_cast<int>(blockIdx.y) * tiles_n + tile_n) * width + lane % 4 * (width / 4);
 #pragma unroll
     for (int p = 0; p < pieces; ++p)
@@ -157,7 +148,6 @@ __global__ void __launch_bounds__(most_threads(pieces, terms), 1)
         }
       }
   }
-  CLOCK(10);
 }
 
 }  // namespace lenslet::cuda

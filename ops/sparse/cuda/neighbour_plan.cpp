@@ -20,7 +20,6 @@ std::string NeighbourPlan::str() const {
       .add("rows", std::int64_t{rows})
       .add("stage", std::int64_t{stage})
       .add("fill", std::int64_t{fill})
-      .add("early", std::int64_t{early})
       .str();
 }
 
@@ -30,28 +29,61 @@ std::size_t NeighbourPlan::shared_bytes(std::int64_t taps, std::int64_t chunks) 
          static_cast<std::size_t>(warps * 128);
 }
 
+// By times of an H200 on SECOND's layers, 24,000 to 101,000 sites (docs/sparse.md).
 NeighbourPlan plan_neighbours(const SparseConvProblem& p, SparseArithmetic arithmetic, const DeviceProfile& device) {
   const std::int64_t bytes = row_bytes(p, arithmetic);
-  const bool fma = arithmetic == SparseArithmetic::fma;
   NeighbourPlan plan{};
-  plan.fma = fma;
-  plan.width = p.filters <= 16 ? 16 : 32;
-  plan.pieces = fma ? (p.filters <= 16 ? 2 : 4) : 1;
-  plan.terms = fma ? 2 : bytes <= 32 || bytes % 16 != 0 ? 1 : bytes <= 64 ? 2 : 4;
-  plan.warps = 8;
+  plan.fma = arithmetic == SparseArithmetic::fma;
+  plan.terms = plan.fma ? 2 : bytes <= 32 || bytes % 16 != 0 ? 1 : bytes <= 64 ? 2 : 4;
   const auto steps = static_cast<int>(p.taps * plan.chunks(bytes));
   plan.stage = steps;
-  // All filters of a block, or as many as lie in half of the shared memory.
-  constexpr int most_bytes = 112 << 10;
-  plan.columns = static_cast<int>(std::min<std::int64_t>(128, (p.filters + plan.width - 1) / plan.width * plan.width));
-  while (plan.columns > plan.width && plan.filter_bytes(steps) > most_bytes)
-    plan.columns = (plan.columns / plan.width + 1) / 2 * plan.width;
-  if (plan.filter_bytes(steps) > most_bytes) plan.stage = most_bytes / 2 / (plan.step_bytes() * plan.columns);
-  const int held = plan.filter_bytes(steps), resident = held <= 60 << 10 ? 2 : 1;
-  plan.warps = resident == 2 && (fma || plan.terms > 1) ? 8 : resident == 2 ? 12 : 16;
-  plan.fill = static_cast<int>(std::max<std::int64_t>(1, resident * device.units / plan.tiles_n(p)));
-  // Of 227 KiB, each block's last one its own. A row of the table is an int of each tap.
-  const int left = (227 << 10) / resident - 1024 - held - plan.row_bytes() - 8192, tile_rows = plan.tile_rows();
+  constexpr int most_bytes = 112 << 10, shared_bytes = 60 << 10;
+  const auto outputs_of = [&](int resident) {
+    plan.fill = static_cast<int>(std::max<std::int64_t>(1, resident * device.units / plan.tiles_n(p)));
+    return (p.max_outputs + plan.fill - 1) / plan.fill;
+  };
+  const auto take = [&](int width, int pieces) {
+    plan.width = plan.columns = width;
+    plan.pieces = pieces;
+    plan.stage = steps;
+    if (plan.filter_bytes(steps) > most_bytes) plan.stage = most_bytes / 2 / (plan.step_bytes() * width);
+    return plan.filter_bytes(steps);
+  };
+  int resident = 1;
+  if (plan.fma) {
+    take(p.filters <= 16 ? 16 : 32, p.filters <= 16 ? 2 : 4);
+    plan.warps = 20;
+    outputs_of(1);
+  } else {
+    take(p.filters <= 16 ? 16 : 32, 1);
+    // Few outputs are shared out by narrow tiles; many, of few channels, by two or three blocks of a multiprocessor, of
+    // which one makes its table while another multiplies.
+    if (p.filters > 16 && plan.terms == 4 && p.taps > 8 && outputs_of(1) <= 96) {
+      plan.width = 16;
+      plan.columns = 32;
+    }
+    const bool few = plan.filter_bytes(steps) <= shared_bytes, aligned = plan.aligned(bytes);
+    plan.warps = 16;
+    if (few && outputs_of(1) > 320 && p.filters <= 16 && aligned) {
+      resident = 2;
+      plan.warps = 8;
+      plan.pieces = 2;
+    } else if (outputs_of(1) > 256) {
+      plan.warps = 20;
+      if (few && aligned && outputs_of(1) > 340) {
+        plan.warps = 16;
+        plan.pieces = 2;
+      }
+    }
+    if (p.taps <= 8 && few) {
+      resident = 2;
+      plan.warps = 8;
+    }
+    outputs_of(resident);
+  }
+  // Of 227 KiB, some for what is no table. A row of the table is an int of each tap.
+  const int left = (227 << 10) / resident - plan.filter_bytes(steps) - plan.row_bytes() - (9 << 10);
+  const int tile_rows = plan.tile_rows();
   const std::int64_t most_rows = std::max<std::int64_t>(1, left / (4 * p.taps + 2));
   const std::int64_t wanted = ((p.max_outputs + plan.fill - 1) / plan.fill + tile_rows - 1) / tile_rows * tile_rows;
   plan.rows = static_cast<int>(std::max<std::int64_t>(1, std::min(most_rows, wanted) / tile_rows)) * tile_rows;
@@ -73,7 +105,6 @@ NeighbourPlan read_neighbour_plan(const SparseConvProblem& p, SparseArithmetic a
   plan.rows = read("rows", 1, 4096);
   plan.stage = read("stage", 1, 1 << 20);
   plan.fill = read("fill", 1, 1 << 16);
-  plan.early = read("early", 0, 2);
   reader.finish();
   if (plan.columns % plan.width != 0 || plan.rows % plan.tile_rows() != 0 ||
       plan.stage > p.taps * plan.chunks(row_bytes(p, arithmetic)))
@@ -119,9 +150,17 @@ void pack_neighbour_filters(const SparseConvOp& op, const SparseConvProblem& p, 
       }
 }
 
-double neighbour_us(const SparseConvProblem& p, const NeighbourPlan& plan, SparseArithmetic arithmetic,
-                    const DeviceProfile& device) {
-  return 0.5 * gathered_us(p, plan_gathered(p, arithmetic, device), arithmetic, device) + 0.0 * plan.rows;
+double neighbour_us(const SparseConvProblem& p, SparseArithmetic arithmetic, const DeviceProfile& device) {
+  const double pairs = static_cast<double>(p.max_pairs) / 1000, terms = static_cast<double>(p.channels * p.filters);
+  if (arithmetic == SparseArithmetic::fma) {
+    // Of those of gathered_tiles on the same scans: 0.55 to 0.9 of them up to so many products a pair, then more.
+    const double gathered = gathered_us(p, plan_gathered(p, arithmetic, device), arithmetic, device);
+    return terms <= 512 ? 0.75 * gathered : 2 * gathered;
+  }
+  // Within a fifth of 9 us and what a thousand pairs take: 0.014 us to be found and read, and a seventh of the peak.
+  const double rate = arithmetic == SparseArithmetic::tf32 ? device.flops_per_us(Numerics::Multiply::tf32)
+                                                           : device.flops_per_us(Numerics::Multiply::fp16);
+  return 9 + pairs * (0.014 + 7 * 2000 * terms / rate);
 }
 
 }  // namespace lenslet::cuda

@@ -27,7 +27,6 @@ struct NeighbourPlan {
   int warps;    ///< of a block
   int rows;     ///< outputs of a block, at most: a multiple of tile_rows()
   int fill;     ///< blocks of outputs that fill the device
-  int early;    ///< the rulebook is older than the step before
   int stage;    ///< steps whose filters lie in shared memory together: those of all taps, or of two buffers each
 
   std::string str() const;
@@ -85,8 +84,7 @@ std::size_t neighbour_filter_bytes(const SparseConvProblem& p, const NeighbourPl
 void pack_neighbour_filters(const SparseConvOp& op, const SparseConvProblem& p, const float* w,
                             const NeighbourPlan& plan, SparseArithmetic arithmetic, std::span<std::byte> to);
 
-/// For the bound: all rows and pairs that there is room for.
-double neighbour_us(const SparseConvProblem& p, const NeighbourPlan& plan, SparseArithmetic arithmetic,
-                    const DeviceProfile& device);
+/// For the bound: all pairs that there is room for.
+double neighbour_us(const SparseConvProblem& p, SparseArithmetic arithmetic, const DeviceProfile& device);
 
 }  // namespace lenslet::cuda

@@ -5,9 +5,6 @@
 #include "ops/sparse/cuda/neighbour_kernel.cuh"
 
 namespace lenslet::cuda {
-#ifdef NEIGHBOUR_CLOCKS
-void read_clocks_fma(long long* to) { cudaMemcpyFromSymbol(to, neighbour_clocks, sizeof(neighbour_clocks)); }
-#endif
 namespace {
 
 class NeighbourTiles final : public NeighbourKernel {

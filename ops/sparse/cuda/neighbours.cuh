@@ -16,16 +16,6 @@
 
 namespace lenslet::cuda {
 
-#ifdef NEIGHBOUR_CLOCKS
-__device__ long long neighbour_clocks[16 * 4];
-#define CLOCK(i)                                                                           \
-  do {                                                                                     \
-    if (threadIdx.x == 0 && blockIdx.y == 0 && (blockIdx.x % 64) == 1 && blockIdx.x < 256) \
-      neighbour_clocks[(blockIdx.x / 64) * 16 + i] = clock64();                            \
-  } while (0)
-#else
-#define CLOCK(i)
-#endif
 struct NeighbourCall {
   DeviceRulebook rulebook;
   DeviceActivation activation;
@@ -136,53 +126,56 @@ struct NeighbourShared {
 /// The outputs of a block.
 struct BlockOutputs {
   int first, count;  ///< those that there are
-  int rows;          ///< of its table
 };
 
-/// For each of `searches` lists, the first pair whose output is not below what is wanted: found by 16 lanes each,
-/// several at a time, because each look waits for memory. Of lists that are out of order it is any place, but the same
-/// whoever asks. list(search, values, count, wanted); put(search, place).
+/// For each of `searches` lists, the first pair whose output is not below what is wanted: found by a warp each, several
+/// at a time, because each look waits for memory. Of lists that are out of order it is any place, but the same whoever
+/// asks. list(search, values, count, wanted); put(search, place).
 template <typename List, typename Put>
 __device__ inline void bisect(int searches, const List& list, const Put& put) {
-  constexpr int lanes = 16, at_once = 4;
-  const int group = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
-  const int groups = static_cast<int>(blockDim.x) / lanes, shift = static_cast<int>(threadIdx.x) % 32 / lanes * lanes;
-  for (int first = 0; first < searches; first += groups * at_once) {
+  constexpr int at_once = 8;
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  for (int first = warp; first < searches; first += warps * at_once) {
     const int* values[at_once];
     int from[at_once], to[at_once], wanted[at_once];
+    bool left = false;
 #pragma unroll
     for (int j = 0; j < at_once; ++j) {
-      const int search = first + j * groups + group;
       from[j] = to[j] = wanted[j] = 0;
       values[j] = nullptr;
-      if (search < searches) list(search, values[j], to[j], wanted[j]);
+      if (first + j * warps < searches) list(first + j * warps, values[j], to[j], wanted[j]);
+      left = left || to[j] > 0;
     }
-    while (true) {
-      bool left = false;
-#pragma unroll
-      for (int j = 0; j < at_once; ++j) left = left || from[j] < to[j];
-      if (!__any_sync(0xffffffffU, left)) break;
+    while (left) {
       int found[at_once];
 #pragma unroll
       for (int j = 0; j < at_once; ++j) {
-        const int at = from[j] + (lane + 1) * ((to[j] - from[j]) / lanes + 1) - 1;
+        const int at = from[j] + (lane + 1) * ((to[j] - from[j]) / 32 + 1) - 1;
         found[j] = at < to[j] ? __ldcg(values[j] + at) : 0x7fffffff;
       }
+      left = false;
 #pragma unroll
       for (int j = 0; j < at_once; ++j) {
-        const int step = (to[j] - from[j]) / lanes + 1;
-        const unsigned below = __ballot_sync(0xffffffffU, found[j] < wanted[j]) >> shift & 0xffffU;
-        const int passed = __ffs(static_cast<int>(~below)) - 1;  // those in front: at most 16
+        const int step = (to[j] - from[j]) / 32 + 1;
+        const unsigned above = ~__ballot_sync(0xffffffffU, found[j] < wanted[j]);
+        const int passed = above == 0 ? 32 : __ffs(static_cast<int>(above)) - 1;  // those in front
         from[j] += passed * step;
         to[j] = max(from[j], min(to[j], from[j] + step - 1));
+        left = left || from[j] < to[j];
       }
     }
 #pragma unroll
-    for (int j = 0; j < at_once; ++j) {
-      const int search = first + j * groups + group;
-      if (search < searches && lane == 0) put(search, from[j]);
-    }
+    for (int j = 0; j < at_once; ++j)
+      if (first + j * warps < searches && lane == 0) put(first + j * warps, from[j]);
   }
+}
+
+/// A table of no neighbours. Ahead of wait_for_previous().
+__device__ inline void clear_table(const NeighbourCall& call, const NeighbourShared& shared) {
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  for (int i = thread; i < call.rulebook.volume * call.plan.rows; i += threads) shared.table[i] = -1;
+  for (int i = thread; i < call.plan.rows / call.plan.tile_rows() * 4; i += threads) shared.has[i] = 0;
 }
 
 /// Takes the rulebook's header into shared memory; says which outputs the block has.
@@ -193,20 +186,20 @@ __device__ inline BlockOutputs take_block(const NeighbourCall& call, const Neigh
   __syncthreads();
   counts = call.rulebook.counts(shared.header);
   BlockOutputs block;
-  block.rows = call.plan.rows_of(counts.outputs);
-  block.first = static_cast<int>(blockIdx.x) * block.rows;
-  block.count = min(block.rows, counts.outputs - block.first);
+  const int rows = call.plan.rows_of(counts.outputs);
+  block.first = static_cast<int>(blockIdx.x) * rows;
+  block.count = min(rows, counts.outputs - block.first);
   return block;
 }
 
-/// Fills a block's table. What it writes is there when it returns. Every pair of a list is looked at by the block that
-/// its place belongs to, so that lists which are out of order are found out by one of them.
+/// Fills a block's table, which is clear. What it writes is there when it returns. Every pair of a list is looked at by
+/// the block that its place belongs to, so that lists which are out of order are found out by one of them.
 template <int tile_rows>
 __device__ inline void make_table(const NeighbourCall& call, const NeighbourShared& shared,
                                   DeviceRulebook::Counts counts, const BlockOutputs& block) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int warp = thread / 32, warps = threads / 32, lane = thread % 32;
-  const int taps = call.rulebook.volume, tiles = block.rows / tile_rows, last = block.first + block.count;
+  const int taps = call.rulebook.volume, last = block.first + block.count;
   bisect(
       2 * taps,
       [&](int search, const int*& values, int& count, int& wanted) {
@@ -217,16 +210,14 @@ __device__ inline void make_table(const NeighbourCall& call, const NeighbourShar
         wanted = search % 2 == 0 ? block.first : last;
       },
       [&](int search, int place) { shared.ends[search] = place; });
-  CLOCK(5);
-  const int centre = call.rulebook.submanifold ? taps / 2 : -1;
-  for (int tap = warp; tap < taps; tap += warps)
-    for (int row = lane; row < block.rows; row += 32)
-      shared.table[tap * block.rows + row] = tap == centre && row < block.count ? block.first + row : -1;
-  for (int i = thread; i < tiles * 4; i += threads)
-    shared.has[i] = i % 4 == centre / 32 && centre >= 0 && i / 4 * tile_rows < block.count ? 1U << centre % 32 : 0;
+  if (call.rulebook.submanifold)
+    for (int row = thread; row < block.count; row += threads) {
+      const int centre = taps / 2;
+      shared.table[centre * call.plan.rows + row] = block.first + row;
+      if (row % tile_rows == 0) atomicOr(shared.has + row / tile_rows * 4 + centre / 32, 1U << centre % 32);
+    }
   __syncthreads();
 
-  CLOCK(6);
   bool wrong = !counts.valid;
   constexpr int at_once = 4;  // taps of a warp whose pairs are read together
   for (int first_tap = warp; first_tap < taps; first_tap += warps * at_once) {
@@ -269,7 +260,7 @@ __device__ inline void make_table(const NeighbourCall& call, const NeighbourShar
           if (previous >= output[j] || row < 0 || row >= block.count || input[j] < 0 || input[j] >= counts.inputs) {
             wrong = true;
           } else {
-            shared.table[tap * block.rows + row] = input[j];
+            shared.table[tap * call.plan.rows + row] = input[j];
             const int tile = row / tile_rows;
             if (lane == 0 || previous < block.first + tile * tile_rows)
               atomicOr(shared.has + tile * 4 + tap / 32, 1U << tap % 32);
