@@ -102,7 +102,7 @@ NeighbourPlan read_neighbour_plan(const SparseConvProblem& p, SparseArithmetic a
   plan.pieces = read("pieces", 1, 8);
   plan.terms = read("terms", 1, 4);
   plan.warps = read("warps", 1, 24);
-  plan.rows = read("rows", 1, 4096);
+  plan.rows = read("rows", 1, 1 << 16);
   plan.stage = read("stage", 1, 1 << 20);
   plan.fill = read("fill", 1, 1 << 16);
   reader.finish();

@@ -219,7 +219,7 @@ __device__ inline void make_table(const NeighbourCall& call, const NeighbourShar
   __syncthreads();
 
   bool wrong = !counts.valid;
-  constexpr int at_once = 4;  // taps of a warp whose pairs are read together
+  constexpr int at_once = 2, deep = 2;  // taps of a warp, and runs of 32 of each, whose pairs are read together
   for (int first_tap = warp; first_tap < taps; first_tap += warps * at_once) {
     const int *in[at_once], *out[at_once];
     int at[at_once], end[at_once], before[at_once];
@@ -243,30 +243,36 @@ __device__ inline void make_table(const NeighbourCall& call, const NeighbourShar
       more = more || at[j] < end[j];
     }
     while (more) {
-      int input[at_once], output[at_once];
+      int input[at_once][deep], output[at_once][deep];
 #pragma unroll
-      for (int j = 0; j < at_once; ++j) {
-        const int i = at[j] + lane;
-        output[j] = i < end[j] ? __ldcg(out[j] + i) : 0x7fffffff;
-        input[j] = i < end[j] ? __ldcg(in[j] + i) : 0;
-      }
+      for (int j = 0; j < at_once; ++j)
+#pragma unroll
+        for (int d = 0; d < deep; ++d) {
+          const int i = at[j] + d * 32 + lane;
+          output[j][d] = i < end[j] ? __ldcg(out[j] + i) : 0x7fffffff;
+          input[j][d] = i < end[j] ? __ldcg(in[j] + i) : 0;
+        }
       more = false;
 #pragma unroll
       for (int j = 0; j < at_once; ++j) {
-        const int left = __shfl_up_sync(0xffffffffU, output[j], 1), previous = lane == 0 ? before[j] : left;
-        before[j] = __shfl_sync(0xffffffffU, output[j], 31);
-        if (at[j] + lane < end[j]) {
-          const int tap = first_tap + j * warps, row = output[j] - block.first;
-          if (previous >= output[j] || row < 0 || row >= block.count || input[j] < 0 || input[j] >= counts.inputs) {
+        const int tap = first_tap + j * warps;
+#pragma unroll
+        for (int d = 0; d < deep; ++d) {
+          const int left = __shfl_up_sync(0xffffffffU, output[j][d], 1), previous = lane == 0 ? before[j] : left;
+          before[j] = __shfl_sync(0xffffffffU, output[j][d], 31);
+          if (at[j] + d * 32 + lane >= end[j]) continue;
+          const int row = output[j][d] - block.first;
+          if (previous >= output[j][d] || row < 0 || row >= block.count || input[j][d] < 0 ||
+              input[j][d] >= counts.inputs) {
             wrong = true;
-          } else {
-            shared.table[tap * call.plan.rows + row] = input[j];
-            const int tile = row / tile_rows;
-            if (lane == 0 || previous < block.first + tile * tile_rows)
-              atomicOr(shared.has + tile * 4 + tap / 32, 1U << tap % 32);
+            continue;
           }
+          shared.table[tap * call.plan.rows + row] = input[j][d];
+          const int tile = row / tile_rows;
+          if (lane == 0 || previous < block.first + tile * tile_rows)
+            atomicOr(shared.has + tile * 4 + tap / 32, 1U << tap % 32);
         }
-        at[j] += 32;
+        at[j] += 32 * deep;
         more = more || at[j] < end[j];
       }
     }
