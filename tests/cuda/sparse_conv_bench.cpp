@@ -171,7 +171,7 @@ void measure(const Session& session, const std::string& layer, const Level& from
                            Tensor::view(DType::f32, bias.shape(), bias_on.data())};
   Tensor outputs[] = {Tensor::view(storage, {book.to.sites(), filters}, y.data())};
   const DeviceProfile device = device_profile(0);
-  for (const char* const name : {"neighbour_mma", "neighbour_tiles", "gathered_mma", "gathered_tiles"}) {
+  for (const char* const name : {"neighbour_mma", "neighbour_tiles", "gathered_tiles"}) {
     const Kernel& algorithm = *find_kernel("SparseConv", DeviceKind::cuda, name);
     const Offer offer = algorithm.offer(problem, {.device = device, .numerics = numerics});
     if (!offer.refusal.empty()) continue;

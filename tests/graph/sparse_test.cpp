@@ -87,8 +87,8 @@ TEST_CASE("sparse/precisions_on_cuda") {
   b.output(dense);
   const Graph before = b.build();
   for (const auto& [precision, kernel, type] :
-       {std::tuple{"fp32", "gathered_tiles", DType::f32}, std::tuple{"tf32", "gathered_tiles", DType::f32},
-        std::tuple{"fp16", "gathered_mma", DType::f16}, std::tuple{"bf16", "gathered_mma", DType::bf16}}) {
+       {std::tuple{"fp32", "neighbour_tiles", DType::f32}, std::tuple{"tf32", "neighbour_tiles", DType::f32},
+        std::tuple{"fp16", "neighbour_mma", DType::f16}, std::tuple{"bf16", "neighbour_mma", DType::bf16}}) {
     const Target target{reference_gpu(), parse_numerics(precision)};
     Graph graph = before;
     assign_types(graph, {.target = target, .device = "cuda:0"});

@@ -3,10 +3,24 @@
 // in registers. A lane loads its share of a row of x as operand of the instruction, with nothing in between, and some
 // taps' rows are under way while one is multiplied.
 
-#include "ops/sparse/cuda/mma_tile.cuh"
+#include "ops/conv/cuda/half_mma.cuh"
 #include "ops/sparse/cuda/neighbours.cuh"
 
 namespace lenslet::cuda {
+
+/// T: Float16, BFloat16, or float for TF32, whose instruction drops what lies below 10 mantissa bits: x is rounded to
+/// nearest first; filters were when they were prepared.
+template <typename T>
+__device__ inline void multiply_terms(float (&sums)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                                      std::uint32_t b1) {
+  if constexpr (std::is_same_v<T, float>)
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  else
+    multiply_add<T>(sums, a, uint2{b0, b1});
+}
 
 /// One step's rows of x as a lane has them: of each 16 rows, rows g and g + 8, with g = lane / 4.
 template <typename T, int pieces, int terms, bool aligned>

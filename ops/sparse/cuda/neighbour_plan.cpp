@@ -7,6 +7,7 @@
 #include "base/half.h"
 #include "base/tf32.h"
 #include "ops/core/config_text.h"
+#include "ops/sparse/cuda/gathered_plan.h"
 
 namespace lenslet::cuda {
 
@@ -154,7 +155,7 @@ double neighbour_us(const SparseConvProblem& p, SparseArithmetic arithmetic, con
   const double pairs = static_cast<double>(p.max_pairs) / 1000, terms = static_cast<double>(p.channels * p.filters);
   if (arithmetic == SparseArithmetic::fma) {
     // Of those of gathered_tiles on the same scans: 0.55 to 0.9 of them up to so many products a pair, then more.
-    const double gathered = gathered_us(p, plan_gathered(p, arithmetic, device), arithmetic, device);
+    const double gathered = gathered_us(p, plan_gathered(p, device), device);
     return terms <= 512 ? 0.75 * gathered : 2 * gathered;
   }
   // Within a fifth of 9 us and what a thousand pairs take: 0.014 us to be found and read, and a seventh of the peak.

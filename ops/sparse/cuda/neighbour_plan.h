@@ -13,10 +13,16 @@
 
 #include "base/cuda/host_device.h"
 #include "base/device_profile.h"
-#include "ops/sparse/cuda/gathered_plan.h"
 #include "ops/sparse/sparse_conv.h"
 
 namespace lenslet::cuda {
+
+/// What is multiplied, and by what.
+enum class SparseArithmetic { fma, tf32, fp16, bf16 };
+
+constexpr int element_bytes(SparseArithmetic arithmetic) {
+  return arithmetic == SparseArithmetic::fma || arithmetic == SparseArithmetic::tf32 ? 4 : 2;
+}
 
 struct NeighbourPlan {
   bool fma;     ///< multiply-adds of float32; or tensor cores
