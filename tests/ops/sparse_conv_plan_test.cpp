@@ -203,7 +203,7 @@ TEST_CASE("sparse/neighbours/filters") {
 TEST_CASE("sparse/neighbours/cuts") {
   for (const SparseArithmetic arithmetic : all)
     for (const std::int64_t filters : {1, 16, 17, 32, 64, 100, 128, 300})
-      for (const std::int64_t channels : {1, 4, 16, 32, 64, 100, 128, 300})
+      for (const std::int64_t channels : {1, 4, 16, 32, 64, 100, 128, 300, 1 << 22})
         for (const std::int64_t taps : {1, 3, 27, 125})
           for (const std::int64_t bound : {1, 700, 30000, 1000000}) {
             SparseConvProblem p = problem(channels, filters, taps);

@@ -83,7 +83,7 @@ NeighbourPlan plan_neighbours(const SparseConvProblem& p, SparseArithmetic arith
     outputs_of(resident);
   }
   // Of 227 KiB, some for what is no table. A row of the table is an int of each tap.
-  const int left = (227 << 10) / resident - plan.filter_bytes(steps) - plan.row_bytes() - (9 << 10);
+  const std::int64_t left = (227 << 10) / resident - plan.filter_bytes(steps) - plan.row_bytes() - (9 << 10);
   const int tile_rows = plan.tile_rows();
   const std::int64_t most_rows = std::max<std::int64_t>(1, left / (4 * p.taps + 2));
   const std::int64_t wanted = ((p.max_outputs + plan.fill - 1) / plan.fill + tile_rows - 1) / tile_rows * tile_rows;
@@ -104,7 +104,7 @@ NeighbourPlan read_neighbour_plan(const SparseConvProblem& p, SparseArithmetic a
   plan.terms = read("terms", 1, 4);
   plan.warps = read("warps", 1, 24);
   plan.rows = read("rows", 1, 1 << 16);
-  plan.stage = read("stage", 1, 1 << 20);
+  plan.stage = read("stage", 1, 1 << 26);
   plan.fill = read("fill", 1, 1 << 16);
   reader.finish();
   if (plan.columns % plan.width != 0 || plan.rows % plan.tile_rows() != 0 ||

@@ -64,8 +64,8 @@ struct NeighbourPlan {
   std::int64_t chunks(std::int64_t row_bytes) const { return (row_bytes + step_bytes() - 1) / step_bytes(); }
   /// Of so many steps: of all taps.
   LENSLET_HOST_DEVICE int stages(int steps) const { return (steps + stage - 1) / stage; }
-  LENSLET_HOST_DEVICE int filter_bytes(int steps) const {
-    return (stage < steps ? 2 : 1) * stage * step_bytes() * columns;
+  LENSLET_HOST_DEVICE std::int64_t filter_bytes(int steps) const {
+    return (stage < steps ? 2 : 1) * std::int64_t{stage} * step_bytes() * columns;
   }
   /// Of neighbour_tiles' rows of x: those of a step of each warp.
   LENSLET_HOST_DEVICE int row_bytes() const { return fma ? warps * tile_rows() * step_bytes() : 0; }
