@@ -74,8 +74,8 @@ std::vector<Candidate> cuts_of(const Call& call) {
     cut.config = plan.str();
     cuts.push_back(std::move(cut));
   };
-  const auto fewer = [&](const NeighbourPlan& plan) {
-    return plan.fma ? (plan.width == 16 ? 2 : 4) : plan.aligned(row_bytes(p, arithmetic)) ? 2 : 1;
+  const auto other = [&](const NeighbourPlan& plan) {
+    return plan.fma ? 4 : plan.aligned(row_bytes(p, arithmetic)) ? 2 : 1;
   };
   const int sites = static_cast<int>(p.max_outputs);
   add([](NeighbourPlan&) {});
@@ -83,9 +83,11 @@ std::vector<Candidate> cuts_of(const Call& call) {
   add([](NeighbourPlan& plan) { plan.fill = 1, plan.rows = 256; });
   add([&](NeighbourPlan& plan) { plan.fill = sites / 70 + 1, plan.rows = 192, plan.stage = std::min(plan.stage, 2); });
   add([&](NeighbourPlan& plan) {
-    plan.pieces = fewer(plan), plan.fill = sites / 300 + 1, plan.rows = 320, plan.warps = 3;
+    plan.pieces = other(plan), plan.fill = sites / 300 + 1, plan.rows = 320, plan.warps = 3;
   });
-  add([&](NeighbourPlan& plan) { plan.pieces = fewer(plan), plan.stage = std::min(plan.stage, 5), plan.rows = 64; });
+  add([&](NeighbourPlan& plan) {
+    plan.warps = 8, plan.pieces = other(plan), plan.stage = std::min(plan.stage, 5), plan.rows = 64;
+  });
   return cuts;
 }
 

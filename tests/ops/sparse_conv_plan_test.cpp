@@ -244,8 +244,8 @@ TEST_CASE("sparse/plan/offers") {
   CHECK(refusal("gathered_tiles", "tf32", DType::f32).empty());  // more exact than was asked for
   CHECK(refusal("gathered_tiles", "fp16", DType::f16) == "it multiplies float32");
   CHECK(refusal("gathered_tiles", "fp32", DType::f32, false) == "its filters are computed by the network");
-  CHECK(refusal("neighbour_tiles", "fp32", DType::f32).empty());
-  CHECK(refusal("neighbour_tiles", "fp32", DType::f32, false) == "its filters are computed by the network");
+  CHECK(refusal("neighbour_tiles", "fp32", DType::f32) ==
+        "more than 16 channels or filters: gathered_tiles takes less");
   CHECK(refusal("gather_scatter", "fp32", DType::f32, false).empty());
   CHECK(refusal("neighbour_mma", "fp32", DType::f32) ==
         "tensor cores would round float32 to TF32, which was not asked for");

@@ -1,6 +1,6 @@
 #pragma once
 // SparseConv in IEEE float32, each warp for itself: its outputs' sums stay in registers. A tap's rows of x, 64 bytes of
-// each, go through shared memory, on their way while those before are multiplied; of pieces of 4 or 8 outputs those are
+// each, go through shared memory, on their way while those before are multiplied; of pieces of 8 outputs those are
 // multiplied that the tap meets.
 
 #include "ops/sparse/cuda/gathered_stage.cuh"
@@ -9,19 +9,18 @@
 namespace lenslet::cuda {
 
 /// A warp's products. Lanes lie so that 16-byte reads of half a warp are served at once.
-template <int width, int pieces, bool aligned>
+template <int pieces, bool aligned>
 class FmaRows {
  public:
-  static constexpr int lanes_n = width == 16 ? 4 : 8, fours = width / (4 * lanes_n), piece_rows = 32 / lanes_n,
-                       rows = pieces * piece_rows, loads = rows / 8;
-  static_assert(rows % 8 == 0 && rows <= 32);
+  static constexpr int width = 16, piece_rows = 8, rows = pieces * piece_rows, loads = rows / 8;
+  static_assert(rows <= 32);
 
   __device__ FmaRows(const NeighbourCall& call, char* memory)
       : call_(call),
         memory_(memory),
         lane_(static_cast<int>(threadIdx.x) % 32),
-        row_(width == 16 ? lane_ >> 1 & 7 : lane_ >> 1 & 3),
-        four_(width == 16 ? (lane_ & 1) | lane_ >> 4 << 1 : (lane_ & 1) | lane_ >> 3 << 1) {}
+        row_(lane_ >> 1 & 7),
+        four_((lane_ & 1) | lane_ >> 4 << 1) {}
 
   /// Rows of a step that are being read.
   struct Loaded {
@@ -66,32 +65,25 @@ class FmaRows {
 #pragma unroll
     for (auto& piece : sums_)
 #pragma unroll
-      for (auto& four : piece)
-#pragma unroll
-        for (float& sum : four) sum = 0;
+      for (float& sum : piece) sum = 0;
   }
   /// `groups` times four channels of those pieces.
   __device__ void multiply(const char* filters, int groups, unsigned met) {
     const float* right = reinterpret_cast<const float*>(filters) + four_ * 4;
-    const int first_row = row_;
 #pragma unroll 1
     for (int group = 0; group < groups; ++group, right += 4 * width) {
-      float b[4][fours][4];
+      float b[4][4];
 #pragma unroll
-      for (int k = 0; k < 4; ++k)
-#pragma unroll
-        for (int f = 0; f < fours; ++f) read_stored(b[k][f], right + k * width + f * 4 * lanes_n);
+      for (int k = 0; k < 4; ++k) read_stored(b[k], right + k * width);
 #pragma unroll
       for (int p = 0; p < pieces; ++p) {
         if ((met >> p & 1) == 0) continue;
         float a[4];
-        read_stored(a, reinterpret_cast<const float*>(memory_ + stage_offset(p * piece_rows + first_row, group)));
+        read_stored(a, reinterpret_cast<const float*>(memory_ + stage_offset(p * piece_rows + row_, group)));
 #pragma unroll
         for (int k = 0; k < 4; ++k)
 #pragma unroll
-          for (int f = 0; f < fours; ++f)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) sums_[p][f][e] = fmaf(a[k], b[k][f][e], sums_[p][f][e]);
+          for (int e = 0; e < 4; ++e) sums_[p][e] = fmaf(a[k], b[k][e], sums_[p][e]);
       }
     }
   }
@@ -100,10 +92,7 @@ class FmaRows {
 #pragma unroll
     for (int p = 0; p < pieces; ++p) {
       const int row = p * piece_rows + row_;
-      if (row >= count) continue;
-#pragma unroll
-      for (int f = 0; f < fours; ++f)
-        finish_four<float>(call_, sums_[p][f], first + row, first_k + (f * lanes_n + four_) * 4);
+      if (row < count) finish_four<float>(call_, sums_[p], first + row, first_k + four_ * 4);
     }
   }
 
@@ -111,21 +100,19 @@ class FmaRows {
   const NeighbourCall& call_;
   char* const memory_;
   const int lane_, row_, four_;
-  float sums_[pieces][fours][4];
+  float sums_[pieces][4];
 };
 
 /// Of a multiprocessor, too: registers are shared out by it.
-constexpr int most_fma_threads(int width, int pieces) { return width * pieces <= 128 ? 640 : 512; }
+inline constexpr int most_fma_threads = 640;
 
-/// Grid: x the blocks of outputs, y the tiles of `columns` filters.
-template <int width, int pieces, int ahead, bool aligned>
-__global__ void __launch_bounds__(most_fma_threads(width, pieces), 1)
-    neighbour_fma(const __grid_constant__ NeighbourCall call) {
-  using Rows = FmaRows<width, pieces, aligned>;
+/// Grid: x the blocks of outputs, y the tiles of 16 filters.
+template <int pieces, int ahead, bool aligned>
+__global__ void __launch_bounds__(most_fma_threads, 1) neighbour_fma(const __grid_constant__ NeighbourCall call) {
+  using Rows = FmaRows<pieces, aligned>;
   extern __shared__ float4 memory[];
   const NeighbourShared shared(reinterpret_cast<char*>(memory), call);
-  FilterStages<width> filters(call, shared.filters);
-  clear_table(call, shared);
+  FilterStages<Rows::width> filters(call, shared.filters);
   wait_for_previous();
   let_next_start();
   DeviceRulebook::Counts counts;
@@ -140,7 +127,7 @@ __global__ void __launch_bounds__(most_fma_threads(width, pieces), 1)
   }
 
   const int warp = static_cast<int>(threadIdx.x) / 32, warps = static_cast<int>(blockDim.x) / 32;
-  const int tiles_n = call.plan.columns / width, items = (block.count + Rows::rows - 1) / Rows::rows * tiles_n;
+  const int tiles_n = call.plan.columns / Rows::width, items = (block.count + Rows::rows - 1) / Rows::rows * tiles_n;
   filters.set_rounds((items + warps - 1) / warps);
   Rows rows(call, shared.rows + warp * (Rows::rows * 64));
 #pragma unroll 1
@@ -157,7 +144,7 @@ __global__ void __launch_bounds__(most_fma_threads(width, pieces), 1)
       if (!steps.there()) return;
       to.tap = steps.tap();
       to.chunk = steps.chunk();
-      rows.load(to, table + to.tap * call.plan.rows, to.chunk);
+      rows.load(to, table + to.tap * block.rows, to.chunk);
       steps.next();
     };
 #pragma unroll
@@ -173,11 +160,11 @@ __global__ void __launch_bounds__(most_fma_threads(width, pieces), 1)
         rows.put(loaded[i]);
         load(loaded[i]);
         rows.multiply(filters.of(tap * call.chunks + chunk, tile_n), min(4, (call.channels - chunk * 16 + 3) / 4),
-                      rows.met(table + tap * call.plan.rows));
+                      rows.met(table + tap * block.rows));
       }
     }
     rows.store(block.first + tile * Rows::rows, block.count - tile * Rows::rows,
-               (static_cast<int>(blockIdx.y) * tiles_n + tile_n) * width);
+               (static_cast<int>(blockIdx.y) * tiles_n + tile_n) * Rows::width);
   }
 }
 

@@ -78,7 +78,6 @@ __global__ void __launch_bounds__(most_threads(pieces, terms), 1)
   extern __shared__ float4 memory[];
   const NeighbourShared shared(reinterpret_cast<char*>(memory), call);
   FilterStages<width> filters(call, shared.filters);
-  clear_table(call, shared);
   wait_for_previous();
   let_next_start();
   DeviceRulebook::Counts counts;
@@ -108,7 +107,7 @@ __global__ void __launch_bounds__(most_threads(pieces, terms), 1)
       to.step = -1;
       if (!steps.there()) return;
       to.step = steps.tap() * call.chunks + steps.chunk();
-      to.load(call, steps.chunk(), table + steps.tap() * call.plan.rows, lane);
+      to.load(call, steps.chunk(), table + steps.tap() * block.rows, lane);
       steps.next();
     };
 #pragma unroll

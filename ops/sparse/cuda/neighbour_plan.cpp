@@ -38,50 +38,27 @@ NeighbourPlan plan_neighbours(const SparseConvProblem& p, SparseArithmetic arith
   plan.terms = plan.fma ? 2 : bytes <= 32 || bytes % 16 != 0 ? 1 : bytes <= 64 ? 2 : 4;
   const auto steps = static_cast<int>(p.taps * plan.chunks(bytes));
   plan.stage = steps;
-  constexpr int most_bytes = 112 << 10, shared_bytes = 60 << 10;
-  const auto outputs_of = [&](int resident) {
-    plan.fill = static_cast<int>(std::max<std::int64_t>(1, resident * device.units / plan.tiles_n(p)));
-    return (p.max_outputs + plan.fill - 1) / plan.fill;
-  };
-  const auto take = [&](int width, int pieces) {
-    plan.width = plan.columns = width;
-    plan.pieces = pieces;
-    plan.stage = steps;
-    if (plan.filter_bytes(steps) > most_bytes) plan.stage = most_bytes / 2 / (plan.step_bytes() * width);
-    return plan.filter_bytes(steps);
-  };
+  constexpr int most_bytes = 112 << 10, few_bytes = 60 << 10;
+  plan.width = plan.columns = p.filters <= 16 ? 16 : 32;
+  if (plan.filter_bytes(steps) > most_bytes) plan.stage = most_bytes / 2 / (plan.step_bytes() * plan.columns);
+  const std::int64_t units = std::max<std::int64_t>(1, device.units / plan.tiles_n(p));
+  const std::int64_t outputs = (p.max_outputs + units - 1) / units;  // of a multiprocessor
   int resident = 1;
-  if (plan.fma) {
-    take(p.filters <= 16 ? 16 : 32, p.filters <= 16 ? 2 : 4);
-    plan.warps = 20;
-    outputs_of(1);
-  } else {
-    take(p.filters <= 16 ? 16 : 32, 1);
-    // Few outputs are shared out by narrow tiles; many, of few channels, by two or three blocks of a multiprocessor, of
-    // which one makes its table while another multiplies.
-    if (p.filters > 16 && plan.terms == 4 && p.taps > 8 && outputs_of(1) <= 96) {
-      plan.width = 16;
-      plan.columns = 32;
-    }
-    const bool few = plan.filter_bytes(steps) <= shared_bytes, aligned = plan.aligned(bytes);
-    plan.warps = 16;
-    if (few && outputs_of(1) > 320 && p.filters <= 16 && aligned) {
-      resident = 2;
-      plan.warps = 8;
-      plan.pieces = 2;
-    } else if (outputs_of(1) > 256) {
-      plan.warps = 20;
-      if (few && aligned && outputs_of(1) > 340) {
-        plan.warps = 16;
-        plan.pieces = 2;
-      }
-    }
-    if (p.taps <= 8 && few) {
-      resident = 2;
+  plan.pieces = plan.fma ? 2 : 1;
+  plan.warps = plan.fma || outputs > 256 ? 20 : 16;
+  if (!plan.fma && plan.filter_bytes(steps) <= few_bytes) {
+    const bool large = plan.aligned(bytes) && outputs > (plan.width == 16 ? 600 : 340);
+    if (large) plan.pieces = 2;
+    if (large || p.taps <= 8) plan.warps = plan.width == 16 || p.taps <= 8 ? 8 : 16;
+    if (plan.warps == 8) resident = 2;
+    if (plan.width == 16 && !large && outputs > 256) {
+      resident = 3;
       plan.warps = 8;
     }
-    outputs_of(resident);
+  } else if (!plan.fma && outputs <= 96) {
+    plan.width = 16;  // few outputs: twice as many tiles
   }
+  plan.fill = static_cast<int>(resident * units);
   // Of 227 KiB, some for what is no table. A row of the table is an int of each tap.
   const std::int64_t left = (227 << 10) / resident - plan.filter_bytes(steps) - plan.row_bytes() - (9 << 10);
   const int tile_rows = plan.tile_rows();
@@ -153,11 +130,8 @@ void pack_neighbour_filters(const SparseConvOp& op, const SparseConvProblem& p, 
 
 double neighbour_us(const SparseConvProblem& p, SparseArithmetic arithmetic, const DeviceProfile& device) {
   const double pairs = static_cast<double>(p.max_pairs) / 1000, terms = static_cast<double>(p.channels * p.filters);
-  if (arithmetic == SparseArithmetic::fma) {
-    // Of those of gathered_tiles on the same scans: 0.55 to 0.9 of them up to so many products a pair, then more.
-    const double gathered = gathered_us(p, plan_gathered(p, device), device);
-    return terms <= 512 ? 0.75 * gathered : 2 * gathered;
-  }
+  // Of gathered_tiles on the same scans: 0.57 to 0.9.
+  if (arithmetic == SparseArithmetic::fma) return 0.75 * gathered_us(p, plan_gathered(p, device), device);
   // Within a fifth of 9 us and what a thousand pairs take: 0.014 us to be found and read, and a seventh of the peak.
   const double rate = arithmetic == SparseArithmetic::tf32 ? device.flops_per_us(Numerics::Multiply::tf32)
                                                            : device.flops_per_us(Numerics::Multiply::fp16);

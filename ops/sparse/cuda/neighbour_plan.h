@@ -28,7 +28,7 @@ struct NeighbourPlan {
   bool fma;     ///< multiply-adds of float32; or tensor cores
   int width;    ///< filters of a warp's tile
   int columns;  ///< filters of a block: a multiple of that
-  int pieces;   ///< of a warp's outputs: of 16, or, where fma, of 8 (16 filters) or 4
+  int pieces;   ///< of a warp's outputs: of 16, or, where fma, of 8
   int terms;    ///< groups of 32 bytes of channels of a step: 1, 2 or 4
   int warps;    ///< of a block
   int rows;     ///< outputs of a block, at most: a multiple of tile_rows()
@@ -37,7 +37,7 @@ struct NeighbourPlan {
 
   std::string str() const;
 
-  LENSLET_HOST_DEVICE int tile_rows() const { return pieces * (!fma ? 16 : width == 16 ? 8 : 4); }
+  LENSLET_HOST_DEVICE int tile_rows() const { return pieces * (fma ? 8 : 16); }
   LENSLET_HOST_DEVICE int step_bytes() const { return 32 * terms; }
   /// That a lane loads of a row at once.
   LENSLET_HOST_DEVICE int lane_bytes() const { return fma || terms > 1 ? 16 : 8; }

@@ -3,7 +3,7 @@
 //
 // A block of outputs makes a table of them in shared memory: for each tap, the row of x that meets the output there, or
 // -1, and for each warp's tile the taps that some output of it has. It is made of the rulebook's lists, which are in
-// order: a bisection, 16 ways, finds where the block's pairs of each tap begin and end. After that no warp waits for
+// order: a bisection, 17 ways, finds where the block's pairs of each tap begin and end. After that no warp waits for
 // another: each walks the taps that its own tile has, in ascending order.
 
 #include "base/cuda/launch.h"
@@ -49,7 +49,7 @@ __device__ inline void add_residual(const NeighbourCall& call, float (&value)[wi
 }
 
 /// Finishes four sums, of neighbouring filters from `k` on as far as they exist, and stores them one by one; any
-/// activation. Apart, because inlined for each of a lane's sums it is nine tenths of a kernel's code.
+/// activation. Apart, because inlined for each of a lane's sums it is a fourth of a kernel's code.
 template <typename T>
 __device__ __noinline__ void finish_slowly(const NeighbourCall& call, float4 four, long long at, int k) {
   const float values[4] = {four.x, four.y, four.z, four.w};
@@ -126,56 +126,53 @@ struct NeighbourShared {
 /// The outputs of a block.
 struct BlockOutputs {
   int first, count;  ///< those that there are
+  int rows;          ///< of its table
 };
 
-/// For each of `searches` lists, the first pair whose output is not below what is wanted: found by a warp each, several
-/// at a time, because each look waits for memory. Of lists that are out of order it is any place, but the same whoever
-/// asks. list(search, values, count, wanted); put(search, place).
+/// For each of `searches` lists, the first pair whose output is not below what is wanted: found by 16 lanes each,
+/// several at a time, because each look waits for memory. Of lists that are out of order it is any place, but the same
+/// whoever asks. list(search, values, count, wanted); put(search, place).
 template <typename List, typename Put>
 __device__ inline void bisect(int searches, const List& list, const Put& put) {
-  constexpr int at_once = 8;
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int warps = static_cast<int>(blockDim.x) / 32;
-  for (int first = warp; first < searches; first += warps * at_once) {
+  constexpr int lanes = 16, at_once = 4;
+  const int group = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
+  const int groups = static_cast<int>(blockDim.x) / lanes, shift = static_cast<int>(threadIdx.x) % 32 / lanes * lanes;
+  for (int first = 0; first < searches; first += groups * at_once) {
     const int* values[at_once];
     int from[at_once], to[at_once], wanted[at_once];
-    bool left = false;
 #pragma unroll
     for (int j = 0; j < at_once; ++j) {
+      const int search = first + j * groups + group;
       from[j] = to[j] = wanted[j] = 0;
       values[j] = nullptr;
-      if (first + j * warps < searches) list(first + j * warps, values[j], to[j], wanted[j]);
-      left = left || to[j] > 0;
+      if (search < searches) list(search, values[j], to[j], wanted[j]);
     }
-    while (left) {
+    while (true) {
+      bool left = false;
+#pragma unroll
+      for (int j = 0; j < at_once; ++j) left = left || from[j] < to[j];
+      if (!__any_sync(0xffffffffU, left)) break;
       int found[at_once];
 #pragma unroll
       for (int j = 0; j < at_once; ++j) {
-        const int at = from[j] + (lane + 1) * ((to[j] - from[j]) / 32 + 1) - 1;
+        const int at = from[j] + (lane + 1) * ((to[j] - from[j]) / lanes + 1) - 1;
         found[j] = at < to[j] ? __ldcg(values[j] + at) : 0x7fffffff;
       }
-      left = false;
 #pragma unroll
       for (int j = 0; j < at_once; ++j) {
-        const int step = (to[j] - from[j]) / 32 + 1;
-        const unsigned above = ~__ballot_sync(0xffffffffU, found[j] < wanted[j]);
-        const int passed = above == 0 ? 32 : __ffs(static_cast<int>(above)) - 1;  // those in front
+        const int step = (to[j] - from[j]) / lanes + 1;
+        const unsigned below = __ballot_sync(0xffffffffU, found[j] < wanted[j]) >> shift & 0xffffU;
+        const int passed = __ffs(static_cast<int>(~below)) - 1;  // those in front: at most 16
         from[j] += passed * step;
         to[j] = max(from[j], min(to[j], from[j] + step - 1));
-        left = left || from[j] < to[j];
       }
     }
 #pragma unroll
-    for (int j = 0; j < at_once; ++j)
-      if (first + j * warps < searches && lane == 0) put(first + j * warps, from[j]);
+    for (int j = 0; j < at_once; ++j) {
+      const int search = first + j * groups + group;
+      if (search < searches && lane == 0) put(search, from[j]);
+    }
   }
-}
-
-/// A table of no neighbours. Ahead of wait_for_previous().
-__device__ inline void clear_table(const NeighbourCall& call, const NeighbourShared& shared) {
-  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  for (int i = thread; i < call.rulebook.volume * call.plan.rows; i += threads) shared.table[i] = -1;
-  for (int i = thread; i < call.plan.rows / call.plan.tile_rows() * 4; i += threads) shared.has[i] = 0;
 }
 
 /// Takes the rulebook's header into shared memory; says which outputs the block has.
@@ -186,20 +183,20 @@ __device__ inline BlockOutputs take_block(const NeighbourCall& call, const Neigh
   __syncthreads();
   counts = call.rulebook.counts(shared.header);
   BlockOutputs block;
-  const int rows = call.plan.rows_of(counts.outputs);
-  block.first = static_cast<int>(blockIdx.x) * rows;
-  block.count = min(rows, counts.outputs - block.first);
+  block.rows = call.plan.rows_of(counts.outputs);
+  block.first = static_cast<int>(blockIdx.x) * block.rows;
+  block.count = min(block.rows, counts.outputs - block.first);
   return block;
 }
 
-/// Fills a block's table, which is clear. What it writes is there when it returns. Every pair of a list is looked at by
-/// the block that its place belongs to, so that lists which are out of order are found out by one of them.
+/// Fills a block's table. What it writes is there when it returns. Every pair of a list is looked at by the block that
+/// its place belongs to, so that lists which are out of order are found out by one of them.
 template <int tile_rows>
 __device__ inline void make_table(const NeighbourCall& call, const NeighbourShared& shared,
                                   DeviceRulebook::Counts counts, const BlockOutputs& block) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int warp = thread / 32, warps = threads / 32, lane = thread % 32;
-  const int taps = call.rulebook.volume, last = block.first + block.count;
+  const int taps = call.rulebook.volume, tiles = block.rows / tile_rows, last = block.first + block.count;
   bisect(
       2 * taps,
       [&](int search, const int*& values, int& count, int& wanted) {
@@ -210,16 +207,16 @@ __device__ inline void make_table(const NeighbourCall& call, const NeighbourShar
         wanted = search % 2 == 0 ? block.first : last;
       },
       [&](int search, int place) { shared.ends[search] = place; });
-  if (call.rulebook.submanifold)
-    for (int row = thread; row < block.count; row += threads) {
-      const int centre = taps / 2;
-      shared.table[centre * call.plan.rows + row] = block.first + row;
-      if (row % tile_rows == 0) atomicOr(shared.has + row / tile_rows * 4 + centre / 32, 1U << centre % 32);
-    }
+  const int centre = call.rulebook.submanifold ? taps / 2 : -1;
+  for (int tap = warp; tap < taps; tap += warps)
+    for (int row = lane; row < block.rows; row += 32)
+      shared.table[tap * block.rows + row] = tap == centre && row < block.count ? block.first + row : -1;
+  for (int i = thread; i < tiles * 4; i += threads)
+    shared.has[i] = i % 4 == centre / 32 && centre >= 0 && i / 4 * tile_rows < block.count ? 1U << centre % 32 : 0;
   __syncthreads();
 
   bool wrong = !counts.valid;
-  constexpr int at_once = 2, deep = 2;  // taps of a warp, and runs of 32 of each, whose pairs are read together
+  constexpr int at_once = 4;  // taps of a warp whose pairs are read together
   for (int first_tap = warp; first_tap < taps; first_tap += warps * at_once) {
     const int *in[at_once], *out[at_once];
     int at[at_once], end[at_once], before[at_once];
@@ -243,36 +240,30 @@ __device__ inline void make_table(const NeighbourCall& call, const NeighbourShar
       more = more || at[j] < end[j];
     }
     while (more) {
-      int input[at_once][deep], output[at_once][deep];
+      int input[at_once], output[at_once];
 #pragma unroll
-      for (int j = 0; j < at_once; ++j)
-#pragma unroll
-        for (int d = 0; d < deep; ++d) {
-          const int i = at[j] + d * 32 + lane;
-          output[j][d] = i < end[j] ? __ldcg(out[j] + i) : 0x7fffffff;
-          input[j][d] = i < end[j] ? __ldcg(in[j] + i) : 0;
-        }
+      for (int j = 0; j < at_once; ++j) {
+        const int i = at[j] + lane;
+        output[j] = i < end[j] ? __ldcg(out[j] + i) : 0x7fffffff;
+        input[j] = i < end[j] ? __ldcg(in[j] + i) : 0;
+      }
       more = false;
 #pragma unroll
       for (int j = 0; j < at_once; ++j) {
-        const int tap = first_tap + j * warps;
-#pragma unroll
-        for (int d = 0; d < deep; ++d) {
-          const int left = __shfl_up_sync(0xffffffffU, output[j][d], 1), previous = lane == 0 ? before[j] : left;
-          before[j] = __shfl_sync(0xffffffffU, output[j][d], 31);
-          if (at[j] + d * 32 + lane >= end[j]) continue;
-          const int row = output[j][d] - block.first;
-          if (previous >= output[j][d] || row < 0 || row >= block.count || input[j][d] < 0 ||
-              input[j][d] >= counts.inputs) {
+        const int left = __shfl_up_sync(0xffffffffU, output[j], 1), previous = lane == 0 ? before[j] : left;
+        before[j] = __shfl_sync(0xffffffffU, output[j], 31);
+        if (at[j] + lane < end[j]) {
+          const int tap = first_tap + j * warps, row = output[j] - block.first;
+          if (previous >= output[j] || row < 0 || row >= block.count || input[j] < 0 || input[j] >= counts.inputs) {
             wrong = true;
-            continue;
+          } else {
+            shared.table[tap * block.rows + row] = input[j];
+            const int tile = row / tile_rows;
+            if (lane == 0 || previous < block.first + tile * tile_rows)
+              atomicOr(shared.has + tile * 4 + tap / 32, 1U << tap % 32);
           }
-          shared.table[tap * call.plan.rows + row] = input[j][d];
-          const int tile = row / tile_rows;
-          if (lane == 0 || previous < block.first + tile * tile_rows)
-            atomicOr(shared.has + tile * 4 + tap / 32, 1U << tap % 32);
         }
-        at[j] += 32 * deep;
+        at[j] += 32;
         more = more || at[j] < end[j];
       }
     }
