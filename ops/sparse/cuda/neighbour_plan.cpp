@@ -129,13 +129,17 @@ void pack_neighbour_filters(const SparseConvOp& op, const SparseConvProblem& p, 
 }
 
 double neighbour_us(const SparseConvProblem& p, SparseArithmetic arithmetic, const DeviceProfile& device) {
+  const bool fma = arithmetic == SparseArithmetic::fma, tf32 = arithmetic == SparseArithmetic::tf32;
+  // gathered_tiles in float32 is estimated too low for the bound: what is to be compared with it is a share of that. On
+  // SECOND's layers neighbour_tiles took 0.57 to 0.9 of it, TF32 0.3 to 0.7, and always less than neighbour_tiles.
+  const double gathered = fma || tf32 ? gathered_us(p, plan_gathered(p, device), device) : 0;
+  if (fma) return 0.75 * gathered;
+  // Within a fifth, for 27 taps: a block's table, and for a thousand pairs 0.02 us to be found and read, and a seventh
+  // of the peak.
   const double pairs = static_cast<double>(p.max_pairs) / 1000, terms = static_cast<double>(p.channels * p.filters);
-  // Of gathered_tiles on the same scans: 0.57 to 0.9.
-  if (arithmetic == SparseArithmetic::fma) return 0.75 * gathered_us(p, plan_gathered(p, device), device);
-  // Within a fifth of 9 us and what a thousand pairs take: 0.014 us to be found and read, and a seventh of the peak.
-  const double rate = arithmetic == SparseArithmetic::tf32 ? device.flops_per_us(Numerics::Multiply::tf32)
-                                                           : device.flops_per_us(Numerics::Multiply::fp16);
-  return 9 + pairs * (0.014 + 7 * 2000 * terms / rate);
+  const double rate = device.flops_per_us(tf32 ? Numerics::Multiply::tf32 : Numerics::Multiply::fp16);
+  const double us = 11.5 + pairs * (0.02 + 7 * 2000 * terms / rate);
+  return tf32 ? std::min(us, 0.7 * gathered) : us;
 }
 
 }  // namespace lenslet::cuda
