@@ -34,7 +34,8 @@ std::span<const KernelRow> sparse_kernels() {
         {"SparseConv", &sparse_conv_gather_scatter()},
     };
     if constexpr (cuda_built) {
-      list.push_back({"SparseConv", &cuda::sparse_conv_gathered_mma()});
+      list.push_back({"SparseConv", &cuda::sparse_conv_neighbour_mma()});
+      list.push_back({"SparseConv", &cuda::sparse_conv_neighbour_tiles()});
       list.push_back({"SparseConv", &cuda::sparse_conv_gathered_tiles()});
       list.push_back({"SparseConv", &cuda::sparse_conv_gather_scatter()});
     }

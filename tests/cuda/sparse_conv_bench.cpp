@@ -1,15 +1,18 @@
 // Times SparseConv's kernels on the sites of generated scans, layer by layer as SECOND's and CenterPoint's encoders
-// have them, cut as planned (*) and in other ways: what plan_gathered() and the constants of gathered_us() are fitted
-// to.
+// have them, cut as planned (*) and in other ways: what plan_neighbours() and the constants of neighbour_us() are
+// fitted to.
 //
-// usage: lenslet-bench-sparse-conv [precision...]   (fp32 tf32 fp16 bf16)
+// usage: lenslet-bench-sparse-conv [planned] [precision...]   (fp32 tf32 fp16 bf16)
 //
-// useful: of the pairs that there are. pairs_us: of the kernel that cuts the lists of pairs, which is part of us.
+// planned: no other cuts.
+//
+// useful: of the pairs that there are.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +22,7 @@
 #include "base/thread_pool.h"
 #include "lenslet/numerics.h"
 #include "ops/core/op.h"
-#include "ops/sparse/cuda/block_pairs.h"
+#include "ops/sparse/cuda/neighbour_plan.h"
 #include "tests/cuda/cut_timer.h"
 #include "tools/scans/lidar_scan.h"
 
@@ -71,8 +74,8 @@ std::int64_t count_of(const Tensor& indices) {
   return count;
 }
 
-Level first_level(int sweeps) {
-  const Tensor points = tool::lidar_scan({.sweeps = sweeps});
+Level first_level(int sweeps, int steps) {
+  const Tensor points = tool::lidar_scan({.steps = steps, .sweeps = sweeps});
   const Tensor indices = on_cpu("SparseVoxelize",
                                 {{"range_min", std::vector<double>{0, -40, -3}},
                                  {"range_max", std::vector<double>{70.4, 40, 1}},
@@ -108,8 +111,38 @@ Book strided_book(const Level& level, const Ints& kernel, const Ints& stride, co
   return {made[0], {rows_of(made[1], count_of(made[1])), size}, false};
 }
 
+/// Other cuts beside the planned one, cuts[0].
+void add_cuts(std::vector<std::string>& cuts, const SparseConvProblem& p, SparseArithmetic arithmetic,
+              const DeviceProfile& device, int sites) {
+  const NeighbourPlan planned = read_neighbour_plan(p, arithmetic, cuts[0]);
+  const std::int64_t chunks = planned.chunks(row_bytes(p, arithmetic));
+  const auto steps = static_cast<int>(p.taps * chunks);
+  const std::pair<int, int> blocks[] = {{8, 2}, {8, 3}, {12, 2}, {16, 1}, {20, 1}};  // warps, resident
+  for (const int width : {16, 32, 64})
+    for (const int pieces : {1, 2, 4, 8})
+      for (const auto& [warps, resident] : blocks)
+        for (const int times : {1, 2, 4})
+          for (const bool one_round : {false, true}) {
+            NeighbourPlan plan = planned;
+            plan.width = width;
+            if (width > 16 && width >= 2 * p.filters) continue;
+            plan.columns = width * times;
+            if (plan.columns >= p.filters + width) continue;
+            plan.pieces = pieces;
+            plan.warps = warps;
+            plan.stage = steps;
+            if (resident * plan.filter_bytes(steps) > 150 << 10)
+              plan.stage = std::max(1, (100 << 10) / resident / 2 / (plan.step_bytes() * plan.columns));
+            plan.fill = static_cast<int>(std::max<std::int64_t>(1, resident * device.units / plan.tiles_n(p)));
+            const int of = plan.tile_rows(), natural = ((sites + plan.fill - 1) / plan.fill + of - 1) / of * of;
+            plan.rows = one_round ? std::min(natural, std::max(1, warps / times) * of) : natural;
+            if (resident * (plan.shared_bytes(p.taps, chunks) + 1024) > device.shared_bytes_per_unit) continue;
+            if (std::find(cuts.begin(), cuts.end(), plan.str()) == cuts.end()) cuts.push_back(plan.str());
+          }
+}
+
 void measure(const Session& session, const std::string& layer, const Level& from, const Book& book, const Ints& kernel,
-             std::int64_t channels, std::int64_t filters, const Numerics& numerics) {
+             std::int64_t channels, std::int64_t filters, const Numerics& numerics, bool planned) {
   const DType storage = numerics.storage;
   const Tensor w = drawn({filters, channels, kernel[0], kernel[1], kernel[2]}), bias = drawn({filters});
   const Tensor x = drawn({from.sites(), channels}).to_dtype(storage);
@@ -138,74 +171,54 @@ void measure(const Session& session, const std::string& layer, const Level& from
                            Tensor::view(DType::f32, bias.shape(), bias_on.data())};
   Tensor outputs[] = {Tensor::view(storage, {book.to.sites(), filters}, y.data())};
   const DeviceProfile device = device_profile(0);
-  for (const char* const name : {"gathered_mma", "gathered_tiles"}) {
+  for (const char* const name : {"neighbour_mma", "neighbour_tiles", "gathered_tiles"}) {
     const Kernel& algorithm = *find_kernel("SparseConv", DeviceKind::cuda, name);
     const Offer offer = algorithm.offer(problem, {.device = device, .numerics = numerics});
     if (!offer.refusal.empty()) continue;
     Candidate candidate = offer.candidates.at(0);
-    std::vector<std::byte> host_blob(algorithm.blob(problem, candidate).value().bytes);
-    algorithm.prepare(problem, candidate, host_blob);
-    const DeviceBuffer<std::byte> blob = upload(host_blob);
-    const SparseArithmetic arithmetic = std::string_view(name) == "gathered_tiles" ? SparseArithmetic::fma
-                                        : storage == DType::f32                    ? SparseArithmetic::tf32
-                                        : storage == DType::f16                    ? SparseArithmetic::fp16
-                                                                                   : SparseArithmetic::bf16;
-    const GatheredPlan planned = read_gathered_plan(p, arithmetic, candidate.config);
-    std::vector<GatheredPlan> cuts{planned};
-    const auto add = [&](auto change) {
-      GatheredPlan plan = planned;
-      change(plan);
-      if (plan.shared_bytes(p.taps, gathered_units(p, arithmetic)) <= device.shared_bytes_per_block &&
-          std::none_of(cuts.begin(), cuts.end(), [&](const GatheredPlan& cut) { return cut.str() == plan.str(); }))
-        cuts.push_back(plan);
-    };
-    // Blocks of 128, 64 and 32, and slices.
-    const int sites = static_cast<int>(book.to.sites());
-    for (const int rows : {128, 96, 64, 48, 32})
-      add([&](GatheredPlan& plan) { plan.rows = std::max(rows, 64), plan.fill = (sites + rows - 1) / rows; });
-    for (const int slices : {1, 2, 4})
-      for (const int fill : {planned.fill, 2 * planned.fill})
-        add([&](GatheredPlan& plan) { plan.slices = slices, plan.fill = fill; });
-    for (const int units : {1, 2, 4})
-      for (const int ahead : {1, 2}) add([&](GatheredPlan& plan) { plan.units = units, plan.ahead = ahead; });
-    // Larger steps, as fewer blocks of a multiprocessor leave room for.
-    for (const int eighths : {6, 4})
-      add([&](GatheredPlan& plan) { plan.units = 4, plan.fill = planned.fill * eighths / 8; });
-    for (const GatheredPlan& plan : cuts) {
-      candidate.config = plan.str();
-      candidate.workspace_bytes = plan.workspace_bytes(p);
+    const SparseArithmetic arithmetic = std::string_view(name).ends_with("tiles") ? SparseArithmetic::fma
+                                        : storage == DType::f32                   ? SparseArithmetic::tf32
+                                        : storage == DType::f16                   ? SparseArithmetic::fp16
+                                                                                  : SparseArithmetic::bf16;
+    std::vector<std::string> cuts{candidate.config};
+    if (!planned && std::string_view(name).starts_with("neighbour"))
+      add_cuts(cuts, p, arithmetic, device, static_cast<int>(book.to.sites()));
+    std::map<std::string, DeviceBuffer<std::byte>> blobs;
+    for (const std::string& cut : cuts) {
+      candidate.config = cut;
+      const BlobSpec spec = algorithm.blob(problem, candidate).value();
+      DeviceBuffer<std::byte>& blob = blobs[spec.key];
+      if (blob.size() == 0) {
+        std::vector<std::byte> host_blob(spec.bytes);
+        algorithm.prepare(problem, candidate, host_blob);
+        blob = upload(host_blob);
+      }
       DeviceBuffer<std::byte> workspace(candidate.workspace_bytes);
       const KernelRun run{.inputs = inputs,
                           .outputs = outputs,
                           .workspace = {workspace.data(), workspace.bytes()},
                           .blob = blob.data()};
-      DeviceRulebook rulebook(p, book.book.shape()[0]);
-      rulebook.values = reinterpret_cast<const int*>(book_on.data());
-      const auto pairs = bound([&](const KernelRun& of) {
-        find_block_pairs(*of.cuda, rulebook, plan, static_cast<int>(plan.blocks(p)), plan.counters(plan.tiles_n(p)),
-                         reinterpret_cast<int*>(workspace.data()));
-      });
-      const double us = measure_us(session, *algorithm.bind({problem, candidate, device}), run);
-      fmt::print("{}{},{},{},{},{},{},{},{},{},{},{},{},{:.1f},{:.1f},{:.1f},{:.2f},{:.1f}\n",
-                 &plan == &cuts.front() ? "*" : "", to_string(numerics), layer, name, book.to.sites(),
-                 view.pair_count(), channels, filters, plan.rows_of(p.max_outputs),
-                 plan.slices_of(p.max_outputs, p.taps), plan.units, plan.ahead, plan.fill, us,
-                 measure_us(session, *pairs, run), candidate.estimated_us, useful / us / 1e6,
-                 100 * useful / us / device.flops_per_us(numerics.multiply));
+      double us = 0;
+      try {
+        us = measure_us(session, *algorithm.bind({problem, candidate, device}), run);
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::invalid_argument) throw;
+        continue;  // no kernel cuts it so
+      }
+      fmt::print("{}{},{},{},{},{},{},{},{},{:.1f},{:.1f},{:.2f},{:.1f}\n", &cut == &cuts.front() ? "*" : "",
+                 to_string(numerics), layer, name, book.to.sites(), view.pair_count(), channels, filters, cut, us,
+                 candidate.estimated_us, useful / us / 1e6, 100 * useful / us / device.flops_per_us(numerics.multiply));
       std::fflush(stdout);
     }
   }
 }
 
-int main(const std::vector<std::string>& precisions) {
+int main(const std::vector<std::string>& precisions, bool planned) {
   const Session session(0);
-  fmt::print(
-      "precision,layer,kernel,outputs,pairs,channels,filters,rows,slices,units,ahead,fill,us,pairs_us,estimated_us,"
-      "useful_"
-      "tflops,percent\n");
+  fmt::print("precision,layer,kernel,outputs,pairs,channels,filters,config,us,estimated_us,useful_tflops,percent\n");
   const Ints cube{3, 3, 3}, two{2, 2, 2}, one{1, 1, 1};
-  for (const int sweeps : {1, 3, 10}) {
-    const Level level1 = first_level(sweeps);
+  for (const auto& [sweeps, steps] : {std::pair{1, 1024}, {3, 2048}, {10, 2048}}) {
+    const Level level1 = first_level(sweeps, steps);
     const Book sub1 = submanifold_book(level1), down1 = strided_book(level1, cube, two, one);
     const Book sub2 = submanifold_book(down1.to), down2 = strided_book(down1.to, cube, two, one);
     const Book sub3 = submanifold_book(down2.to), down3 = strided_book(down2.to, cube, two, {0, 1, 1});
@@ -214,7 +227,7 @@ int main(const std::vector<std::string>& precisions) {
       const Numerics numerics = parse_numerics(precision);
       const auto layer = [&](const char* name, const Level& from, const Book& book, const Ints& kernel, std::int64_t c,
                              std::int64_t k) {
-        measure(session, fmt::format("{}x {}", sweeps, name), from, book, kernel, c, k, numerics);
+        measure(session, fmt::format("{} {}", level1.sites(), name), from, book, kernel, c, k, numerics, planned);
       };
       layer("input", level1, sub1, cube, 4, 16);
       layer("conv1", level1, sub1, cube, 16, 16);
@@ -237,8 +250,9 @@ int main(const std::vector<std::string>& precisions) {
 int main(int argc, char** argv) {
   try {
     std::vector<std::string> precisions(argv + 1, argv + argc);
+    const bool planned = std::erase(precisions, "planned") > 0;
     if (precisions.empty()) precisions = {"fp32", "tf32", "fp16"};
-    return lenslet::bench::main(precisions);
+    return lenslet::bench::main(precisions, planned);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "lenslet-bench-sparse-conv: %s\n", error.what());
     return 1;

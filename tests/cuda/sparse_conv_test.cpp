@@ -12,7 +12,7 @@
 
 #include "lenslet/numerics.h"
 #include "ops/core/kernel.h"
-#include "ops/sparse/cuda/gathered_plan.h"
+#include "ops/sparse/cuda/neighbour_plan.h"
 #include "oracle/oracle.h"
 #include "tests/ops/op_runner.h"
 #include "tests/ops/sparse_sites.h"
@@ -20,6 +20,8 @@
 
 namespace lenslet::test {
 namespace {
+
+using namespace cuda;
 
 constexpr const char* arithmetics[] = {"fp32", "tf32", "fp16", "bf16"};
 
@@ -46,36 +48,46 @@ Tensor in_type(const Tensor& tensor, DType dtype) {
   return oracle::to_tensor(array);
 }
 
-/// The call in its kernel's other cuts: of large, small and smallest blocks, with and without slices, in steps of every
-/// size. Itself where its kernel does not cut.
-std::vector<Candidate> cuts_of(const Call& call) {
-  using namespace cuda;
-  if (!call.kernel.name().starts_with("gathered")) return {call.candidate};
-  const SparseConvProblem p = call.problem.as<SparseConvOp>().problem(call.problem.inputs());
+SparseArithmetic arithmetic_of(const Call& call) {
   const DType dtype = call.problem.outputs()[0].dtype;
-  const SparseArithmetic arithmetic = call.kernel.name() == "gathered_tiles" ? SparseArithmetic::fma
-                                      : dtype == DType::f32                  ? SparseArithmetic::tf32
-                                      : dtype == DType::f16                  ? SparseArithmetic::fp16
-                                                                             : SparseArithmetic::bf16;
-  const GatheredPlan planned = read_gathered_plan(p, arithmetic, call.candidate.config);
+  return call.kernel.name().ends_with("tiles") ? SparseArithmetic::fma
+         : dtype == DType::f32                 ? SparseArithmetic::tf32
+         : dtype == DType::f16                 ? SparseArithmetic::fp16
+                                               : SparseArithmetic::bf16;
+}
+
+/// The call in its kernel's other cuts: of large and small blocks, of one warp and of many, with all filters at hand or
+/// two taps' at a time. Itself where its kernel does not cut.
+std::vector<Candidate> cuts_of(const Call& call) {
+  if (!call.kernel.name().starts_with("neighbour")) return {call.candidate};
+  const SparseConvProblem p = call.problem.as<SparseConvOp>().problem(call.problem.inputs());
+  const SparseArithmetic arithmetic = arithmetic_of(call);
+  const NeighbourPlan planned = read_neighbour_plan(p, arithmetic, call.candidate.config);
+  const std::int64_t chunks = planned.chunks(row_bytes(p, arithmetic));
   std::vector<Candidate> cuts;
   const auto add = [&](auto change) {
-    GatheredPlan plan = planned;
+    NeighbourPlan plan = planned;
     change(plan);
-    if (plan.shared_bytes(p.taps, gathered_units(p, arithmetic)) > call.device.shared_bytes_per_block) return;
+    plan.rows = std::max(1, plan.rows / plan.tile_rows()) * plan.tile_rows();
+    if (plan.shared_bytes(p.taps, chunks) > call.device.shared_bytes_per_block) return;
     Candidate cut = call.candidate;
     cut.config = plan.str();
-    cut.workspace_bytes = plan.workspace_bytes(p);
     cuts.push_back(std::move(cut));
   };
+  const auto other = [&](const NeighbourPlan& plan) {
+    return plan.fma ? 4 : plan.aligned(row_bytes(p, arithmetic)) ? 2 : 1;
+  };
   const int sites = static_cast<int>(p.max_outputs);
-  add([](GatheredPlan&) {});
-  add([](GatheredPlan& plan) { plan.fill = 1, plan.rows = 64; });
-  add([](GatheredPlan& plan) { plan.fill = 2, plan.rows = 128; });
-  add([&](GatheredPlan& plan) { plan.fill = sites / 70 + 1, plan.rows = 112; });
-  add([&](GatheredPlan& plan) { plan.slices = 1, plan.fill = 1 << 16, plan.units = 1, plan.ahead = 3; });
-  add([&](GatheredPlan& plan) { plan.fill = sites / 20 + 1, plan.units = 2, plan.ahead = 2; });
-  add([&](GatheredPlan& plan) { plan.fill = 1 << 16, plan.units = 4, plan.ahead = 1; });
+  add([](NeighbourPlan&) {});
+  add([](NeighbourPlan& plan) { plan.warps = 1, plan.fill = 1 << 16; });
+  add([](NeighbourPlan& plan) { plan.fill = 1, plan.rows = 256; });
+  add([&](NeighbourPlan& plan) { plan.fill = sites / 70 + 1, plan.rows = 192, plan.stage = std::min(plan.stage, 2); });
+  add([&](NeighbourPlan& plan) {
+    plan.pieces = other(plan), plan.fill = sites / 300 + 1, plan.rows = 320, plan.warps = 3;
+  });
+  add([&](NeighbourPlan& plan) {
+    plan.warps = 8, plan.pieces = other(plan), plan.stage = std::min(plan.stage, 5), plan.rows = 64;
+  });
   return cuts;
 }
 

@@ -76,8 +76,7 @@ TEST_CASE("sparse/algorithms_are_chosen_by_name") {
   CHECK(only(after_all(before), "SparseConv").choice->kernel->name() == "gathered_tiles");
 }
 
-// On CUDA, in each precision: what multiplies, and in which type. Rows of 8 floats are multiplied as soon without
-// tensor cores. The encoder's last convolution becomes images.
+// On CUDA, in each precision: what multiplies, and in which type. The encoder's last convolution becomes images.
 TEST_CASE("sparse/precisions_on_cuda") {
   if constexpr (!cuda_built) return;
   SparseNet b;
@@ -87,8 +86,8 @@ TEST_CASE("sparse/precisions_on_cuda") {
   b.output(dense);
   const Graph before = b.build();
   for (const auto& [precision, kernel, type] :
-       {std::tuple{"fp32", "gathered_tiles", DType::f32}, std::tuple{"tf32", "gathered_tiles", DType::f32},
-        std::tuple{"fp16", "gathered_mma", DType::f16}, std::tuple{"bf16", "gathered_mma", DType::bf16}}) {
+       {std::tuple{"fp32", "neighbour_tiles", DType::f32}, std::tuple{"tf32", "neighbour_mma", DType::f32},
+        std::tuple{"fp16", "neighbour_mma", DType::f16}, std::tuple{"bf16", "neighbour_mma", DType::bf16}}) {
     const Target target{reference_gpu(), parse_numerics(precision)};
     Graph graph = before;
     assign_types(graph, {.target = target, .device = "cuda:0"});

@@ -2,12 +2,16 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "base/cuda_built.h"
 #include "base/half.h"
 #include "ops/sparse/cuda/gathered_plan.h"
+#include "ops/sparse/cuda/neighbour_plan.h"
 #include "tests/ops/op_runner.h"
 #include "tests/ops/sparse_sites.h"
 
@@ -31,51 +35,42 @@ constexpr SparseArithmetic all[] = {SparseArithmetic::fma, SparseArithmetic::tf3
                                     SparseArithmetic::bf16};
 
 TEST_CASE("sparse/plan/cuts") {
-  for (const SparseArithmetic arithmetic : all)
-    for (const std::int64_t filters : {1, 16, 17, 32, 64, 65, 128, 129, 192, 200, 256, 1000}) {
-      const SparseConvProblem p = problem(16, filters);
-      const GatheredPlan plan = plan_gathered(p, arithmetic, reference_gpu());
-      CHECK(plan.columns <= most_columns(arithmetic));
-      CHECK(plan.tiles_n(p) * plan.columns >= filters);
-      CHECK((plan.tiles_n(p) - 1) * plan.columns < filters);
-      CHECK(plan.rows >= few_rows);
-      CHECK(plan.rows % 16 == 0);
-      CHECK(plan.rows_of(plan.fill * 64) == 64);
-      CHECK(plan.rows_of(plan.fill * 64 - 1) == few_rows);
-      CHECK(plan.slices_of(plan.fill * 64 - 1, 27) == 2);
-      CHECK(plan.slices_of(plan.fill * 64, 27) == 1);
-      const GatheredPlan of_a_line = plan_gathered(problem(16, filters, 3), arithmetic, reference_gpu());
-      CHECK(of_a_line.slices == 1);
-      CHECK(of_a_line.rows_of(of_a_line.fill * 32 - 1) == fewest_rows);
-      CHECK(plan.rows_of(plan.fill * 8 - 1) == fewest_rows);
-      CHECK(read_gathered_plan(p, arithmetic, plan.str()).str() == plan.str());
-      CHECK_THROWS_AS((void)read_gathered_plan(p, arithmetic, "rows=65 columns=16 units=1 ahead=1 fill=1 slices=1"),
-                      Error);
-    }
-  const auto columns = [](std::int64_t filters, SparseArithmetic arithmetic) {
-    return plan_gathered(problem(16, filters), arithmetic, reference_gpu()).columns;
-  };
-  CHECK(columns(192, SparseArithmetic::fp16) == 64);
-  CHECK(columns(256, SparseArithmetic::fp16) == 128);
-  CHECK(columns(256, SparseArithmetic::fma) == 64);
+  for (const std::int64_t filters : {1, 16, 17, 32, 64, 65, 128, 129, 192, 200, 256, 1000}) {
+    const SparseConvProblem p = problem(16, filters);
+    const GatheredPlan plan = plan_gathered(p, reference_gpu());
+    CHECK(plan.columns <= most_columns);
+    CHECK(plan.tiles_n(p) * plan.columns >= filters);
+    CHECK((plan.tiles_n(p) - 1) * plan.columns < filters);
+    CHECK(plan.rows >= few_rows);
+    CHECK(plan.rows % 16 == 0);
+    CHECK(plan.rows_of(plan.fill * 64) == 64);
+    CHECK(plan.rows_of(plan.fill * 64 - 1) == few_rows);
+    CHECK(plan.slices_of(plan.fill * 64 - 1, 27) == 2);
+    CHECK(plan.slices_of(plan.fill * 64, 27) == 1);
+    const GatheredPlan of_a_line = plan_gathered(problem(16, filters, 3), reference_gpu());
+    CHECK(of_a_line.slices == 1);
+    CHECK(of_a_line.rows_of(of_a_line.fill * 32 - 1) == fewest_rows);
+    CHECK(plan.rows_of(plan.fill * 8 - 1) == fewest_rows);
+    CHECK(read_gathered_plan(p, plan.str()).str() == plan.str());
+    CHECK_THROWS_AS((void)read_gathered_plan(p, "rows=65 columns=16 units=1 ahead=1 fill=1 slices=1"), Error);
+  }
 }
 
 // What the launch bounds of the kernels count on: blocks on a multiprocessor of 228 KiB, a KiB each its own.
 TEST_CASE("sparse/plan/shared") {
-  for (const SparseArithmetic arithmetic : all)
-    for (const std::int64_t filters : {16, 32, 64, 128})
-      for (const std::int64_t channels : {1, 16, 32, 64, 100, 128, 300})
-        for (const std::int64_t outputs : {1000, 1000000}) {
-          SparseConvProblem p = problem(channels, filters);
-          p.max_outputs = outputs;
-          const std::int64_t pair_units = gathered_units(p, arithmetic);
-          const GatheredPlan plan = plan_gathered(p, arithmetic, reference_gpu());
-          CAPTURE(plan.str());
-          const std::size_t resident = plan.columns == 128 ? 2 : 4;
-          CHECK(resident * (plan.shared_bytes(27, pair_units) + 1024) <= 228U * 1024);
-          CHECK(plan.shared_bytes(125, pair_units) <= 227U * 1024);
-          CHECK(plan.number_slots(pair_units) * 2 * batch_rows * 4 >= 125 * 16);  // taps are listed there
-        }
+  for (const std::int64_t filters : {16, 32, 64})
+    for (const std::int64_t channels : {1, 16, 32, 64, 100, 128, 300})
+      for (const std::int64_t outputs : {1000, 1000000}) {
+        SparseConvProblem p = problem(channels, filters);
+        p.max_outputs = outputs;
+        const std::int64_t pair_units = gathered_units(p);
+        const GatheredPlan plan = plan_gathered(p, reference_gpu());
+        CAPTURE(plan.str());
+        constexpr std::size_t resident = 4;
+        CHECK(resident * (plan.shared_bytes(27, pair_units) + 1024) <= 228U * 1024);
+        CHECK(plan.shared_bytes(125, pair_units) <= 227U * 1024);
+        CHECK(plan.number_slots(pair_units) * 2 * batch_rows * 4 >= 125 * 16);  // taps are listed there
+      }
 }
 
 // The grid has every block and slice of any run, and the workspace what they write.
@@ -88,7 +83,7 @@ TEST_CASE("sparse/plan/slices") {
           for (std::int64_t outputs = 0; outputs <= bound; outputs += 1 + outputs / 20) {
             SparseConvProblem p = problem(16, filters, taps);
             p.max_outputs = bound;
-            GatheredPlan plan = plan_gathered(p, SparseArithmetic::fp16, reference_gpu());
+            GatheredPlan plan = plan_gathered(p, reference_gpu());
             if (fill > 0) plan.fill = fill;
             const std::int64_t rows = plan.rows_of(outputs), blocks = (outputs + rows - 1) / rows,
                                slices = plan.slices_of(outputs, taps);
@@ -109,50 +104,125 @@ TEST_CASE("sparse/plan/slices") {
   CHECK(sliced > 100);
 }
 
-// Every weight stands where the kernels look for it, rounded once with its scale, and zeros everywhere else.
+// Every weight stands where the kernel looks for it, rounded once with its scale, and zeros everywhere else.
 TEST_CASE("sparse/plan/filters") {
-  for (const SparseArithmetic arithmetic : all) {
-    const SparseConvProblem p = problem(21, 70, 9);
-    const Tensor w = random_f32({70, 21, 3, 3}, 3);
-    const float* const weights = w.values<float>().data();
-    std::vector<double> scale(70);
-    for (std::size_t k = 0; k < scale.size(); ++k) scale[k] = 0.5 + static_cast<double>(k % 3);
-    const auto op = make_normalised_op("SparseConv", {{"weight_scale", scale}}, 3);
-    const auto& conv = static_cast<const SparseConvOp&>(*op);
-    const GatheredPlan plan = plan_gathered(p, arithmetic, reference_gpu());
-    std::vector<std::byte> blob(gathered_filter_bytes(p, plan, arithmetic), std::byte{0x5A});
-    pack_gathered_filters(conv, p, weights, plan, arithmetic, blob);
-    const std::int64_t units = gathered_units(p, arithmetic), bytes = element_bytes(arithmetic), of_unit = 64 / bytes;
-    std::int64_t filled = 0;
-    for (std::int64_t i = 0; i < static_cast<std::int64_t>(blob.size()); i += bytes)
-      for (std::int64_t b = 0; b < bytes; ++b)
-        if (blob[static_cast<std::size_t>(i + b)] != std::byte{0}) {
-          ++filled;
-          break;
-        }
-    CHECK(filled == 70 * 21 * 9);
-    for (const auto& [k, c, tap] : {std::tuple{0, 0, 0}, {69, 20, 8}, {64, 3, 4}, {37, 17, 5}, {12, 9, 1}}) {
-      const std::int64_t column = k % plan.columns, channel = c % of_unit;
-      const std::byte* at = blob.data() + ((k / plan.columns * 9 + tap) * units + c / of_unit) * plan.columns * 64;
-      if (arithmetic == SparseArithmetic::fma) {
-        at += (channel * plan.columns + column) * 4;
-      } else {
-        const std::int64_t group = channel * bytes / 32, chunk = channel * bytes % 32 / 16;
-        at += group * plan.columns * 32 + column * 32 + (chunk ^ (column / 4 % 2)) * 16 + channel * bytes % 16;
-      }
-      const double exact = double{weights[(k * 21 + c) * 9 + tap]} * scale[static_cast<std::size_t>(k)];
-      std::uint32_t found = 0;
-      std::memcpy(&found, at, static_cast<std::size_t>(bytes));
-      const auto half = static_cast<std::uint16_t>(found);
-      const double got = arithmetic == SparseArithmetic::fp16   ? double{f32_from_f16(half)}
-                         : arithmetic == SparseArithmetic::bf16 ? double{f32_from_bf16(half)}
-                                                                : double{std::bit_cast<float>(found)};
-      const double unit = arithmetic == SparseArithmetic::fma    ? 0x1p-24
-                          : arithmetic == SparseArithmetic::bf16 ? 0x1p-8
-                                                                 : 0x1p-11;
-      CHECK(std::abs(got - exact) <= unit * std::abs(exact));
-    }
+  const SparseConvProblem p = problem(21, 70, 9);
+  const Tensor w = random_f32({70, 21, 3, 3}, 3);
+  const float* const weights = w.values<float>().data();
+  std::vector<double> scale(70);
+  for (std::size_t k = 0; k < scale.size(); ++k) scale[k] = 0.5 + static_cast<double>(k % 3);
+  const auto op = make_normalised_op("SparseConv", {{"weight_scale", scale}}, 3);
+  const GatheredPlan plan = plan_gathered(p, reference_gpu());
+  std::vector<float> blob(gathered_filter_bytes(p, plan) / sizeof(float), -1);
+  pack_gathered_filters(static_cast<const SparseConvOp&>(*op), p, weights, plan,
+                        std::as_writable_bytes(std::span(blob)));
+  const std::int64_t units = gathered_units(p);
+  CHECK(std::count_if(blob.begin(), blob.end(), [](float value) { return value != 0; }) == 70 * 21 * 9);
+  for (const auto& [k, c, tap] : {std::tuple{0, 0, 0}, {69, 20, 8}, {64, 3, 4}, {37, 17, 5}, {12, 9, 1}}) {
+    const std::int64_t unit = (k / plan.columns * 9 + tap) * units + c / 16;
+    const double exact = double{weights[(k * 21 + c) * 9 + tap]} * scale[static_cast<std::size_t>(k)];
+    CHECK(blob[static_cast<std::size_t>((unit * 16 + c % 16) * plan.columns + k % plan.columns)] ==
+          static_cast<float>(exact));
   }
+}
+
+/// A number of an arithmetic, of its bytes.
+double number(SparseArithmetic arithmetic, const std::byte* at) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, at, static_cast<std::size_t>(element_bytes(arithmetic)));
+  const auto half = static_cast<std::uint16_t>(bits);
+  return arithmetic == SparseArithmetic::fp16   ? double{f32_from_f16(half)}
+         : arithmetic == SparseArithmetic::bf16 ? double{f32_from_bf16(half)}
+                                                : double{std::bit_cast<float>(bits)};
+}
+
+// What lanes of a warp read of a row of x and of the filters, multiplied as the instruction pairs them, is the sum of
+// products of channels, and stands where the lane stores it.
+TEST_CASE("sparse/neighbours/filters") {
+  for (const SparseArithmetic arithmetic : all)
+    for (const auto& [channels, filters, taps_of_axis] :
+         {std::tuple{16, 16, 3}, {21, 70, 3}, {64, 64, 3}, {100, 33, 1}, {4, 16, 3}, {48, 128, 2}}) {
+      const std::int64_t taps = taps_of_axis * taps_of_axis;
+      const SparseConvProblem p = problem(channels, filters, taps);
+      const Tensor w = random_f32({filters, channels, taps_of_axis, taps_of_axis}, 3);
+      const float* const weights = w.values<float>().data();
+      std::vector<double> scale(static_cast<std::size_t>(filters));
+      for (std::size_t k = 0; k < scale.size(); ++k) scale[k] = 0.5 + static_cast<double>(k % 3);
+      const auto op = make_normalised_op("SparseConv", {{"weight_scale", scale}}, 3);
+      for (const int width : {16, 32, 64})
+        for (const int terms : {1, 2, 4}) {
+          NeighbourPlan plan = plan_neighbours(p, arithmetic, reference_gpu());
+          plan.width = width;
+          plan.columns = 64;
+          if (!plan.fma) plan.terms = terms;
+          const std::int64_t bytes = element_bytes(arithmetic), chunks = plan.chunks(channels * bytes);
+          std::vector<std::byte> blob(neighbour_filter_bytes(p, plan, arithmetic), std::byte{0x5A});
+          pack_neighbour_filters(static_cast<const SparseConvOp&>(*op), p, weights, plan, arithmetic, blob);
+          std::vector<double> x(static_cast<std::size_t>(chunks * plan.step_bytes() / bytes));
+          for (std::size_t c = 0; c < static_cast<std::size_t>(channels); ++c)
+            x[c] = 1 + 0.125 * static_cast<double>(c);
+          for (const std::int64_t tap : {std::int64_t{0}, taps - 1})
+            for (const std::int64_t k : {0, 1, 7, filters / 2, filters - 1}) {
+              double exact = 0, size = 0, got = 0;
+              for (std::int64_t c = 0; c < channels; ++c) {
+                const double term = double{weights[(k * channels + c) * taps + tap]} *
+                                    scale[static_cast<std::size_t>(k)] * x[static_cast<std::size_t>(c)];
+                exact += term;
+                size += std::abs(term);
+              }
+              for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+                const std::byte* const step =
+                    blob.data() + ((k / width * taps + tap) * chunks + chunk) * plan.step_bytes() * width;
+                const auto x_at = [&](std::int64_t byte) {
+                  return x[static_cast<std::size_t>((chunk * plan.step_bytes() + byte) / bytes)];
+                };
+                if (plan.fma) {
+                  for (std::int64_t c = 0; c < 16; ++c)
+                    got += x_at(c * 4) * number(arithmetic, step + (c * width + k % width) * 4);
+                  continue;
+                }
+                // Lane t of four stores filters t * width / 4 and on: of sums j columns 2t and 2t + 1.
+                const std::int64_t t_of = k % width / (width / 4), in_lane = k % width % (width / 4);
+                const std::int64_t j = in_lane / 2, g = 2 * t_of + in_lane % 2;
+                for (int term = 0; term < terms; ++term)
+                  for (int t = 0; t < 4; ++t)
+                    for (int word = 0; word < 2; ++word)
+                      for (std::int64_t e = 0; e < 4; e += bytes) {
+                        const int of_lane = terms == 1 ? t * 8 : term / 2 * 64 + t * 16 + term % 2 * 8;
+                        const std::byte* const lane = step + (term * (width / 16) + j / 2) * 512 + (g * 4 + t) * 16;
+                        got += x_at(of_lane + word * 4 + e) * number(arithmetic, lane + (j % 2 * 2 + word) * 4 + e);
+                      }
+              }
+              CHECK(std::abs(got - exact) <= size * (arithmetic == SparseArithmetic::bf16 ? 0x1p-8 : 0x1p-11));
+            }
+        }
+    }
+}
+
+// Any number of outputs finds blocks enough, whose tables have room.
+TEST_CASE("sparse/neighbours/cuts") {
+  for (const SparseArithmetic arithmetic : all)
+    for (const std::int64_t filters : {1, 16, 17, 32, 64, 100, 128, 300})
+      for (const std::int64_t channels : {1, 4, 16, 32, 64, 100, 128, 300, 1 << 22})
+        for (const std::int64_t taps : {1, 3, 27, 125})
+          for (const std::int64_t bound : {1, 700, 30000, 1000000}) {
+            SparseConvProblem p = problem(channels, filters, taps);
+            p.max_outputs = bound;
+            const NeighbourPlan plan = plan_neighbours(p, arithmetic, reference_gpu());
+            CAPTURE(plan.str());
+            REQUIRE(plan.columns % plan.width == 0);
+            REQUIRE(plan.rows % plan.tile_rows() == 0);
+            REQUIRE(plan.tiles_n(p) * plan.columns >= filters);
+            REQUIRE(plan.shared_bytes(taps, plan.chunks(channels * element_bytes(arithmetic))) <= 227U * 1024);
+            REQUIRE(read_neighbour_plan(p, arithmetic, plan.str()).str() == plan.str());
+            for (std::int64_t outputs = 0; outputs <= bound; outputs += 1 + outputs / 9) {
+              const std::int64_t rows = plan.rows_of(outputs);
+              REQUIRE(rows >= 1);
+              REQUIRE(rows <= plan.rows);
+              REQUIRE(rows % plan.tile_rows() == 0);
+              REQUIRE((outputs + rows - 1) / rows <= plan.blocks(p));
+            }
+          }
 }
 
 TEST_CASE("sparse/plan/offers") {
@@ -174,13 +244,15 @@ TEST_CASE("sparse/plan/offers") {
   CHECK(refusal("gathered_tiles", "tf32", DType::f32).empty());  // more exact than was asked for
   CHECK(refusal("gathered_tiles", "fp16", DType::f16) == "it multiplies float32");
   CHECK(refusal("gathered_tiles", "fp32", DType::f32, false) == "its filters are computed by the network");
+  CHECK(refusal("neighbour_tiles", "fp32", DType::f32) ==
+        "more than 16 channels or filters: gathered_tiles takes less");
   CHECK(refusal("gather_scatter", "fp32", DType::f32, false).empty());
-  CHECK(refusal("gathered_mma", "fp32", DType::f32) ==
+  CHECK(refusal("neighbour_mma", "fp32", DType::f32) ==
         "tensor cores would round float32 to TF32, which was not asked for");
-  CHECK(refusal("gathered_mma", "tf32", DType::f32).empty());
-  CHECK(refusal("gathered_mma", "fp16", DType::f16).empty());
-  CHECK(refusal("gathered_mma", "bf16", DType::bf16).empty());
-  CHECK(refusal("gathered_mma", "fp16", DType::f16, true, DType::f16) ==
+  CHECK(refusal("neighbour_mma", "tf32", DType::f32).empty());
+  CHECK(refusal("neighbour_mma", "fp16", DType::f16).empty());
+  CHECK(refusal("neighbour_mma", "bf16", DType::bf16).empty());
+  CHECK(refusal("neighbour_mma", "fp16", DType::f16, true, DType::f16) ==
         "its filter is float16; kernels round float32");
 }
 

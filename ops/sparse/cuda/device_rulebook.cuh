@@ -38,8 +38,10 @@ struct DeviceRulebook {
     int inputs, outputs;  ///< both 0 unless `valid`
     bool valid;
   };
-  __device__ Counts counts() const {
-    const int inputs = values[inverse ? 1 : 0], outputs = values[inverse ? 0 : 1];
+  __device__ Counts counts() const { return counts(values); }
+  /// `header`: the first 3 + stored() of the values, or a copy of them.
+  __device__ Counts counts(const int* header) const {
+    const int inputs = header[inverse ? 1 : 0], outputs = header[inverse ? 0 : 1];
     const bool valid = inputs >= 0 && inputs <= most_inputs && outputs >= 0 && outputs <= most_outputs &&
                        (!submanifold || inputs == outputs);
     return {valid ? inputs : 0, valid ? outputs : 0, valid};
@@ -48,11 +50,12 @@ struct DeviceRulebook {
   __device__ bool is_centre(int tap) const { return submanifold && tap == volume / 2; }
 
   /// `outputs`: as counts() has them.
-  __device__ DevicePairs pairs(int tap, int outputs) const {
+  __device__ DevicePairs pairs(int tap, int outputs) const { return pairs(values, tap, outputs); }
+  __device__ DevicePairs pairs(const int* header, int tap, int outputs) const {
     if (is_centre(tap)) return {nullptr, nullptr, outputs, true};
     const bool mirrored = submanifold && tap > volume / 2;
     const int list = mirrored ? volume - 1 - tap : tap;
-    const int begin = values[2 + list], end = values[3 + list];
+    const int begin = header[2 + list], end = header[3 + list];
     const bool valid = begin >= 0 && begin <= end && end <= room && (list > 0 || begin == 0);
     const int* const first = values + 3 + stored() + (valid ? begin : 0);
     const bool swapped = mirrored != inverse;

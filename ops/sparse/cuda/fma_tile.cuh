@@ -10,8 +10,6 @@ namespace lenslet::cuda {
 template <int columns>
 class FmaTile {
  public:
-  using Stored = float;
-  static constexpr SparseArithmetic arithmetic = SparseArithmetic::fma;
   using Place = WarpPlace<columns>;
 
   __device__ void clear() {

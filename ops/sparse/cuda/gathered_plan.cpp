@@ -5,23 +5,16 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/half.h"
-#include "base/tf32.h"
 #include "ops/core/config_text.h"
 
 namespace lenslet::cuda {
 
 namespace {
 
-int columns_for(std::int64_t filters, SparseArithmetic arithmetic) {
-  for (const int columns : {16, 32, 64})
-    if (filters <= columns) return columns;
-  // 192 filters are three tiles of 64 rather than two of 128.
-  return most_columns(arithmetic) == 128 && (filters + 63) / 64 % 2 == 0 ? 128 : 64;
-}
+int columns_for(std::int64_t filters) { return filters <= 16 ? 16 : filters <= 32 ? 32 : most_columns; }
 
 /// Blocks that a multiprocessor is to have at a time.
-int resident(int columns) { return columns == 128 ? 2 : 4; }
+constexpr int resident = 4;
 
 }  // namespace
 
@@ -68,12 +61,12 @@ std::size_t GatheredPlan::workspace_bytes(const SparseConvProblem& p) const {
          (sliced ? static_cast<std::size_t>(std::min(filled, there) * tiles_n(p) * columns) * sizeof(float) : 0);
 }
 
-GatheredPlan plan_gathered(const SparseConvProblem& p, SparseArithmetic arithmetic, const DeviceProfile& device) {
-  const int columns = columns_for(p.filters, arithmetic), multiprocessors = std::clamp(device.units, 1, 1 << 14);
+GatheredPlan plan_gathered(const SparseConvProblem& p, const DeviceProfile& device) {
+  const int columns = columns_for(p.filters), multiprocessors = std::clamp(device.units, 1, 1 << 14);
   const int fill =
-      std::max<int>(1, static_cast<int>(resident(columns) * multiprocessors / ((p.filters + columns - 1) / columns)));
+      std::max<int>(1, static_cast<int>(resident * multiprocessors / ((p.filters + columns - 1) / columns)));
   // More rows share what is read of filters; of few filters their sums would take the room of larger steps.
-  const int many = columns == 128 ? 112 : columns == 64 ? few_rows : columns == 32 ? 128 : 96;
+  const int many = columns == 64 ? few_rows : columns == 32 ? 128 : 96;
   GatheredPlan plan{.columns = columns,
                     .rows = p.max_outputs <= std::int64_t{fill} * few_rows ? few_rows : many,
                     .units = 1,
@@ -85,8 +78,8 @@ GatheredPlan plan_gathered(const SparseConvProblem& p, SparseArithmetic arithmet
     GatheredPlan larger = plan;
     larger.units = units;
     larger.ahead = ahead;
-    const auto of_block = larger.shared_bytes(p.taps, gathered_units(p, arithmetic)) + 1024;
-    return static_cast<std::size_t>(resident(columns)) * of_block <= 228U * 1024;
+    const auto of_block = larger.shared_bytes(p.taps, gathered_units(p)) + 1024;
+    return static_cast<std::size_t>(resident) * of_block <= 228U * 1024;
   };
   for (const int units : {2, 4})
     if (fits(units, 1)) plan.units = units;
@@ -95,13 +88,13 @@ GatheredPlan plan_gathered(const SparseConvProblem& p, SparseArithmetic arithmet
   return plan;
 }
 
-GatheredPlan read_gathered_plan(const SparseConvProblem& p, SparseArithmetic arithmetic, std::string_view config) {
+GatheredPlan read_gathered_plan(const SparseConvProblem& p, std::string_view config) {
   ConfigReader reader(config);
   const std::int64_t rows = reader.integer("rows", few_rows, 256), columns = reader.integer("columns", 1, 1024),
                      units = reader.integer("units", 1, most_units), ahead = reader.integer("ahead", 1, most_ahead),
                      fill = reader.integer("fill", 1, 1 << 16), slices = reader.integer("slices", 1, most_slices);
   reader.finish();
-  const GatheredPlan plan{.columns = columns_for(p.filters, arithmetic),
+  const GatheredPlan plan{.columns = columns_for(p.filters),
                           .rows = static_cast<int>(rows),
                           .units = static_cast<int>(units),
                           .ahead = static_cast<int>(ahead),
@@ -111,71 +104,56 @@ GatheredPlan read_gathered_plan(const SparseConvProblem& p, SparseArithmetic ari
   return plan;
 }
 
-std::int64_t gathered_units(const SparseConvProblem& p, SparseArithmetic arithmetic) {
-  return (p.channels * element_bytes(arithmetic) + unit_bytes - 1) / unit_bytes;
+std::int64_t gathered_units(const SparseConvProblem& p) {
+  return (p.channels * int{sizeof(float)} + unit_bytes - 1) / unit_bytes;
 }
 
-std::size_t gathered_filter_bytes(const SparseConvProblem& p, const GatheredPlan& plan, SparseArithmetic arithmetic) {
-  return static_cast<std::size_t>(plan.tiles_n(p) * p.taps * gathered_units(p, arithmetic) * plan.columns * unit_bytes);
+std::size_t gathered_filter_bytes(const SparseConvProblem& p, const GatheredPlan& plan) {
+  return static_cast<std::size_t>(plan.tiles_n(p) * p.taps * gathered_units(p) * plan.columns * unit_bytes);
 }
 
 void pack_gathered_filters(const SparseConvOp& op, const SparseConvProblem& p, const float* w, const GatheredPlan& plan,
-                           SparseArithmetic arithmetic, std::span<std::byte> to) {
+                           std::span<std::byte> to) {
   std::memset(to.data(), 0, to.size());
-  const std::int64_t units = gathered_units(p, arithmetic), bytes = element_bytes(arithmetic),
-                     unit_channels = unit_bytes / bytes;
+  constexpr std::int64_t unit_channels = unit_bytes / int{sizeof(float)};
+  const std::int64_t units = gathered_units(p);
   const auto scale = op.scale();
   for (std::int64_t k = 0; k < p.filters; ++k)
     for (std::int64_t c = 0; c < p.channels; ++c)
       for (std::int64_t tap = 0; tap < p.taps; ++tap) {
         const double exact = double{w[(k * p.channels + c) * p.taps + tap]} *
                              (scale.empty() ? 1.0 : double{scale[static_cast<std::size_t>(k)]});
-        const std::int64_t column = k % plan.columns, in_unit = c % unit_channels;
-        std::byte* const stage =
-            to.data() + ((k / plan.columns * p.taps + tap) * units + c / unit_channels) * plan.columns * unit_bytes;
-        const auto put = [&](std::int64_t at, auto value) { std::memcpy(stage + at, &value, sizeof(value)); };
-        if (arithmetic == SparseArithmetic::fma) {
-          put((in_unit * plan.columns + column) * bytes, static_cast<float>(exact));
-          continue;
-        }
-        const std::int64_t byte = in_unit * bytes, half = byte / 16 % 2 ^ (column >> 2 & 1);
-        const std::int64_t at = (byte / 32 * plan.columns + column) * 32 + half * 16 + byte % 16;
-        if (arithmetic == SparseArithmetic::tf32)
-          put(at, tf32_from_f64(exact));
-        else
-          put(at, arithmetic == SparseArithmetic::fp16 ? f16_from_f64(exact) : bf16_from_f64(exact));
+        const std::int64_t unit = (k / plan.columns * p.taps + tap) * units + c / unit_channels;
+        const auto value = static_cast<float>(exact);
+        std::memcpy(to.data() + unit * plan.columns * unit_bytes +
+                        (c % unit_channels * plan.columns + k % plan.columns) * int{sizeof(float)},
+                    &value, sizeof(value));
       }
 }
 
 // Constants of steps by what an H100 took for those before steps had several units: not fitted.
-double gathered_us(const SparseConvProblem& p, const GatheredPlan& plan, SparseArithmetic arithmetic,
-                   const DeviceProfile& device) {
+double gathered_us(const SparseConvProblem& p, const GatheredPlan& plan, const DeviceProfile& device) {
   // Both launches' starts: reading counts, places and numbers of sites, one after the other.
   constexpr double start_us = 4;
   // Of the peak. Batches are filled up: a block of 64 outputs has 16 % more rows than pairs at multiples of 16, one of
   // 128 has 10 % (docs/sparse.md).
   constexpr double share = 0.65, slices_us = 3;
-  // Narrow rows are multiplied sooner without tensor cores.
-  const bool fma = arithmetic == SparseArithmetic::fma;
-  const double batch_us = fma ? 0.4 : 0.5, unit_us = fma ? 0.3 : 0.22;
+  constexpr double batch_us = 0.4, unit_us = 0.3;
   const int block_rows = plan.rows_of(p.max_outputs);
   const double filled = block_rows <= few_rows ? 1.16 : 1.1;
-  const std::int64_t bytes = element_bytes(arithmetic);
-  const double rate = arithmetic == SparseArithmetic::fma    ? device.fp32_flops_per_us
-                      : arithmetic == SparseArithmetic::tf32 ? device.flops_per_us(Numerics::Multiply::tf32)
-                                                             : device.flops_per_us(Numerics::Multiply::fp16);
-  const auto pair_units = static_cast<double>(gathered_units(p, arithmetic));
+  constexpr double bytes = sizeof(float);
+  const auto pair_units = static_cast<double>(gathered_units(p));
   const auto pairs = static_cast<double>(p.max_pairs), rows = static_cast<double>(p.max_outputs);
   const auto tiles_n = static_cast<double>(plan.tiles_n(p));
   const auto blocks = static_cast<double>((p.max_outputs + block_rows - 1) / block_rows),
              taps = static_cast<double>(p.taps);
-  const double multiplied = 2 * filled * pairs * pair_units * (unit_bytes / static_cast<double>(bytes)) *
-                            (tiles_n * plan.columns) / (share * rate);
+  const double multiplied = 2 * filled * pairs * pair_units * (unit_bytes / bytes) * (tiles_n * plan.columns) /
+                            (share * device.fp32_flops_per_us);
   // L2 gives some 1.3 times what memory does: rows of x a pair, filters a block and tap.
   const double gathered =
       tiles_n * pairs * pair_units * unit_bytes + tiles_n * blocks * taps * pair_units * plan.columns * 64;
-  const double stored = static_cast<double>(bytes) * rows * static_cast<double>(p.filters) * (p.residual ? 2 : 1) +
-                        8 * pairs + static_cast<double>(p.max_inputs * p.channels * bytes);
+  const double stored = bytes * rows * static_cast<double>(p.filters) * (p.residual ? 2 : 1) + 8 * pairs +
+                        bytes * static_cast<double>(p.max_inputs * p.channels);
   const double moved = gathered / (1.3 * device.bytes_per_us) + stored / device.bytes_per_us;
   // What one block's steps take one after the other, as often as blocks follow one another.
   const int slices = plan.slices_of(p.max_outputs, p.taps);

@@ -1,5 +1,5 @@
 #pragma once
-// How gathered_tiles and gathered_mma cut a problem, how their filters lie, and what they are estimated to take. Plain
+// How gathered_tiles cuts a problem, how its filters lie, and what it is estimated to take. Plain
 // C++, tested without a device.
 //
 // A block has the sums of some outputs and a tile of the filters in shared memory. Tap after tap, the pairs that lead
@@ -23,19 +23,11 @@ namespace lenslet::cuda {
 inline constexpr int batch_rows = 64, unit_bytes = 64;
 inline constexpr int most_units = 4, most_ahead = 3, most_slices = 8;
 
-/// What is multiplied, and by what.
-enum class SparseArithmetic { fma, tf32, fp16, bf16 };
+/// Bytes of channels that are multiplied at once.
+inline constexpr int group_bytes = 16;
 
-constexpr int element_bytes(SparseArithmetic arithmetic) {
-  return arithmetic == SparseArithmetic::fma || arithmetic == SparseArithmetic::tf32 ? 4 : 2;
-}
-/// Bytes of channels that are multiplied at once: 4 floats; a tensor core's terms.
-LENSLET_HOST_DEVICE constexpr int group_bytes(SparseArithmetic arithmetic) {
-  return arithmetic == SparseArithmetic::fma ? 16 : 32;
-}
-
-/// Filters of a tile. In float32 of 128 the sums of two blocks do not fit the registers.
-constexpr int most_columns(SparseArithmetic arithmetic) { return arithmetic == SparseArithmetic::fma ? 64 : 128; }
+/// Filters of a tile. Of 128 the sums of two blocks do not fit the registers.
+inline constexpr int most_columns = 64;
 
 /// Threads of a block whose tile has so many filters: a warp has 32 of them, or all 16.
 LENSLET_HOST_DEVICE constexpr int warps_n(int columns) { return columns <= 32 ? 1 : columns / 32; }
@@ -46,7 +38,7 @@ LENSLET_HOST_DEVICE constexpr int block_threads(int columns) { return 32 * warps
 inline constexpr int few_rows = 64, fewest_rows = 32;
 
 struct GatheredPlan {
-  int columns;  ///< filters of a tile: 16, 32, 64 or 128
+  int columns;  ///< filters of a tile: 16, 32 or 64
   int rows;     ///< outputs of a block, at most: few_rows or more, a multiple of 16
   int units;    ///< of a step: 1, 2 or 4
   int ahead;    ///< steps that are under way while one is multiplied
@@ -97,22 +89,19 @@ struct GatheredPlan {
 };
 
 /// Of large blocks only where there are outputs for them.
-GatheredPlan plan_gathered(const SparseConvProblem& p, SparseArithmetic arithmetic, const DeviceProfile& device);
+GatheredPlan plan_gathered(const SparseConvProblem& p, const DeviceProfile& device);
 /// Any but the columns may be others than plan_gathered()'s. Error(invalid_argument) where `config` is no plan of this
 /// problem otherwise.
-GatheredPlan read_gathered_plan(const SparseConvProblem& p, SparseArithmetic arithmetic, std::string_view config);
+GatheredPlan read_gathered_plan(const SparseConvProblem& p, std::string_view config);
 
 /// Units of a pair's channels.
-std::int64_t gathered_units(const SparseConvProblem& p, SparseArithmetic arithmetic);
-/// Filters, [tiles_n][taps][units][64 * columns bytes], as they lie in shared memory while they are multiplied:
-/// fma: 16 channels of `columns` filters; others: two groups of 32 bytes of channels, [columns][32 bytes], whose halves
-/// are swapped in every second four filters, so that eight rows lie in different banks.
-std::size_t gathered_filter_bytes(const SparseConvProblem& p, const GatheredPlan& plan, SparseArithmetic arithmetic);
+std::int64_t gathered_units(const SparseConvProblem& p);
+/// Filters, [tiles_n][taps][units][16 channels][columns], as they lie in shared memory while they are multiplied.
+std::size_t gathered_filter_bytes(const SparseConvProblem& p, const GatheredPlan& plan);
 void pack_gathered_filters(const SparseConvOp& op, const SparseConvProblem& p, const float* w, const GatheredPlan& plan,
-                           SparseArithmetic arithmetic, std::span<std::byte> to);
+                           std::span<std::byte> to);
 
 /// For the bound: all rows and pairs that there is room for.
-double gathered_us(const SparseConvProblem& p, const GatheredPlan& plan, SparseArithmetic arithmetic,
-                   const DeviceProfile& device);
+double gathered_us(const SparseConvProblem& p, const GatheredPlan& plan, const DeviceProfile& device);
 
 }  // namespace lenslet::cuda

@@ -1,5 +1,5 @@
 #pragma once
-// The kernel of gathered_tiles and gathered_mma. A block keeps the sums of some outputs in shared memory and goes
+// The kernel of gathered_tiles. A block keeps the sums of some outputs in shared memory and goes
 // through the taps: the pairs of a tap that lead to its outputs lie next to one another in the rulebook, so that their
 // rows of x are gathered into a full tile, multiplied with the tap's filters and added to the sums where they belong.
 // Nothing is multiplied that is not there, and no neighbours are looked up. Each output meets its taps in their order
@@ -35,17 +35,17 @@ struct GatheredCall {
   int units;         ///< of a pair
   int numbers_mask;  ///< batches whose numbers are there, less one: slots in turn
   int lead;          ///< batches that numbers are loaded before their rows
-  int access;        ///< bytes by which rows of x are read: 16, 4 or 2
+  int access;        ///< bytes by which rows of x are read: 16 or 4
   bool store_fours;  ///< four numbers of y at a time are aligned
 
-  GatheredCall(const SparseConvProblem& p, std::int64_t length, const GatheredPlan& cut, SparseArithmetic arithmetic)
+  GatheredCall(const SparseConvProblem& p, std::int64_t length, const GatheredPlan& cut)
       : rulebook(p, length),
         activation(p.activation),
         plan(cut),
         channels(static_cast<int>(p.channels)),
         filters(static_cast<int>(p.filters)),
         blocks(static_cast<int>(cut.blocks(p))),
-        units(static_cast<int>(gathered_units(p, arithmetic))),
+        units(static_cast<int>(gathered_units(p))),
         numbers_mask(cut.number_slots(units) - 1),
         lead(cut.ahead * cut.step_batches(units)) {}
 };
@@ -57,14 +57,14 @@ struct alignas(16) Batch {
 };
 
 /// Finishes `width` sums of an output and stores them.
-template <typename T, int width>
+template <int width>
 __device__ inline void finish(const GatheredCall& call, float (&value)[width], long long at, int k) {
   if (call.bias != nullptr)
 #pragma unroll
     for (int e = 0; e < width; ++e) value[e] += call.bias[k + e];
   if (call.residual != nullptr) {
     float added[width];
-    read_stored(added, static_cast<const T*>(call.residual) + at);
+    read_stored(added, static_cast<const float*>(call.residual) + at);
 #pragma unroll
     for (int e = 0; e < width; ++e) value[e] += added[e];
   }
@@ -72,17 +72,15 @@ __device__ inline void finish(const GatheredCall& call, float (&value)[width], l
     const Clamp clamp = call.activation.clamp();
 #pragma unroll
     for (int e = 0; e < width; ++e) value[e] = clamp(value[e]);
-  } else if constexpr (sizeof(T) == 2) {
-    call.activation.apply_for_halves(value);
   } else {
 #pragma unroll
     for (int e = 0; e < width; ++e) value[e] = call.activation(value[e]);
   }
-  write_stored(static_cast<T*>(call.y) + at, value);
+  write_stored(static_cast<float*>(call.y) + at, value);
 }
 
 /// y of the block's rows, `there` in all, out of their sums; zeros from row `rows` on.
-template <typename T, int columns, int width>
+template <int columns, int width>
 __device__ inline void store_rows(const GatheredCall& call, const float* sums, int first_row, int there, int rows,
                                   int first_k) {
   constexpr int of_row = columns / width;
@@ -95,23 +93,23 @@ __device__ inline void store_rows(const GatheredCall& call, const float* sums, i
     if (row < rows) {
       const float* const from = sums + sums_offset<columns>(row, column / 4) + column % 4;
       read_stored(value, from);
-      finish<T>(call, value, at, k);
+      finish(call, value, at, k);
     } else {
-      write_stored(static_cast<T*>(call.y) + at, value);
+      write_stored(static_cast<float*>(call.y) + at, value);
     }
   }
 }
-template <typename T, int columns>
+template <int columns>
 __device__ inline void store_rows(const GatheredCall& call, const float* sums, int first_row, int there, int rows,
                                   int first_k) {
   if (call.store_fours)
-    store_rows<T, columns, 4>(call, sums, first_row, there, rows, first_k);
+    store_rows<columns, 4>(call, sums, first_row, there, rows, first_k);
   else
-    store_rows<T, columns, 1>(call, sums, first_row, there, rows, first_k);
+    store_rows<columns, 1>(call, sums, first_row, there, rows, first_k);
 }
 
 /// Zeros in this block's share of the rows from `first` on: those that no block computes.
-template <typename T, int columns>
+template <int columns>
 __device__ inline void clear_share(const GatheredCall& call, int first, int first_k) {
   const int all = call.rulebook.most_outputs - first, blocks = static_cast<int>(gridDim.x);
   if (all <= 0) return;
@@ -119,8 +117,8 @@ __device__ inline void clear_share(const GatheredCall& call, int first, int firs
   const long long mine = first + static_cast<long long>(blockIdx.x) * share;
   const long long left = call.rulebook.most_outputs - mine;
   if (left > 0)
-    store_rows<T, columns>(call, nullptr, static_cast<int>(mine),
-                           static_cast<int>(min(left, static_cast<long long>(share))), 0, first_k);
+    store_rows<columns>(call, nullptr, static_cast<int>(mine),
+                        static_cast<int>(min(left, static_cast<long long>(share))), 0, first_k);
 }
 
 /// A block's shared memory, in this order.
@@ -185,9 +183,9 @@ __device__ inline int list_batches(const GatheredCall& call, const GatheredShare
 }
 
 /// Fills shared memory for one block.
-template <typename T, SparseArithmetic arithmetic, int columns>
+template <int columns>
 class GatheredLoader {
-  static constexpr int threads = block_threads(columns), unit_elems = unit_bytes / static_cast<int>(sizeof(T));
+  static constexpr int threads = block_threads(columns), unit_elems = unit_bytes / static_cast<int>(sizeof(float));
   /// Taps that follow one another along x want nearly the same rows. Not measured.
   static constexpr bool rows_in_l1 = true;
 
@@ -198,7 +196,7 @@ class GatheredLoader {
 
   /// Groups of terms in unit `unit` of a pair.
   __device__ static int groups(const GatheredCall& call, int unit) {
-    constexpr int elems = group_bytes(arithmetic) / static_cast<int>(sizeof(T)), most = unit_elems / elems;
+    constexpr int elems = group_bytes / static_cast<int>(sizeof(float)), most = unit_elems / elems;
     return min(most, (call.channels - unit * unit_elems + elems - 1) / elems);
   }
 
@@ -229,8 +227,8 @@ class GatheredLoader {
     using Shared = GatheredShared<columns>;
     const Batch batch = shared_.batches[number];
     char* const stage = shared_.stages + slot * shared_.stage_bytes();
-    constexpr int of_group = group_bytes(arithmetic);
-    const int there = (call_.channels - unit * unit_elems) * static_cast<int>(sizeof(T));  // of a row, from here on
+    constexpr int of_group = group_bytes;
+    const int there = (call_.channels - unit * unit_elems) * static_cast<int>(sizeof(float));  // of a row, from here on
     const int bytes = min(count * unit_bytes, (there + of_group - 1) / of_group * of_group);
     load_rows(inputs_of(number), batch.rows, unit, there, bytes, stage + place * Shared::a_bytes);
     const long long from_unit =
@@ -246,7 +244,7 @@ class GatheredLoader {
   /// `bytes` of each row, of which x has the first `there`: zeros behind.
   __device__ void load_rows(const int* inputs, int rows, int unit, int there, int bytes, char* a) const {
     const char* const x = static_cast<const char*>(call_.x) + unit * unit_bytes;
-    const long long pitch = static_cast<long long>(call_.channels) * static_cast<int>(sizeof(T));
+    const long long pitch = static_cast<long long>(call_.channels) * static_cast<int>(sizeof(float));
     const auto row_at = [&](int row, bool& exists) {
       const int in = inputs[row];
       exists = static_cast<unsigned>(in) < static_cast<unsigned>(counts_.inputs);
@@ -269,7 +267,7 @@ class GatheredLoader {
           copy_async<4, rows_in_l1>(reinterpret_cast<float*>(place(row, chunk)),
                                     reinterpret_cast<const float*>(exists ? x + at + chunk * 16 : call_.w), exists);
       }
-    } else if (call_.access == 4) {
+    } else {
       const int shift = chunks_log + 2;
       for (int item = static_cast<int>(threadIdx.x); item < rows << shift; item += threads) {
         const int row = item >> shift, word = item & ((1 << shift) - 1);
@@ -279,17 +277,6 @@ class GatheredLoader {
         if (word * 4 < bytes)
           copy_async<1>(reinterpret_cast<float*>(place(row, word / 4) + word % 4 * 4),
                         reinterpret_cast<const float*>(exists ? x + at + word * 4 : call_.w), exists);
-      }
-    } else if constexpr (sizeof(T) == 2) {
-      const int shift = chunks_log + 3;
-      for (int item = static_cast<int>(threadIdx.x); item < rows << shift; item += threads) {
-        const int row = item >> shift, half = item & ((1 << shift) - 1);
-        bool exists;
-        const long long at = row_at(row, exists);
-        exists = exists && half * 2 < there;
-        if (half * 2 < bytes)
-          *reinterpret_cast<unsigned short*>(place(row, half / 8) + half % 8 * 2) =
-              exists ? *reinterpret_cast<const unsigned short*>(x + at + half * 2) : 0;
       }
     }
   }
@@ -352,8 +339,7 @@ __device__ inline bool add_slices(const GatheredCall& call, float* sums, int par
 template <typename Tile, int columns, int resident>
 __global__ void __launch_bounds__(block_threads(columns), resident)
     gathered_kernel(const __grid_constant__ GatheredCall call) {
-  using T = typename Tile::Stored;
-  using Loader = GatheredLoader<T, Tile::arithmetic, columns>;
+  using Loader = GatheredLoader<columns>;
   constexpr int threads = block_threads(columns);
   extern __shared__ float4 memory[];
   wait_for_previous();
@@ -368,7 +354,7 @@ __global__ void __launch_bounds__(block_threads(columns), resident)
   const int block = static_cast<int>(blockIdx.x) / slices, slice = static_cast<int>(blockIdx.x) % slices;
   const int first_row = block * rows_a_block;
   const int computed = (counts.outputs + rows_a_block - 1) / rows_a_block * rows_a_block;
-  clear_share<T, columns>(call, computed, first_k);
+  clear_share<columns>(call, computed, first_k);
   if (first_row >= counts.outputs) return;
   const int there = min(rows_a_block, call.rulebook.most_outputs - first_row);
   const int block_rows = min(rows_a_block, counts.outputs - first_row);
@@ -435,7 +421,7 @@ __global__ void __launch_bounds__(block_threads(columns), resident)
   if (slices > 1 &&
       !add_slices<columns>(call, shared.sums, block * tiles_n + tile_n, slice, slices, rows_a_block, block_rows))
     return;
-  store_rows<T, columns>(call, shared.sums, first_row, there, block_rows, first_k);
+  store_rows<columns>(call, shared.sums, first_row, there, block_rows, first_k);
 }
 
 }  // namespace lenslet::cuda

@@ -14,6 +14,7 @@ std::optional<std::string> refuse_sizes(const SparseConvProblem& p, const Proble
 std::string rulebook_fault(const SparseConvProblem& p);
 
 /// The kernels, in the files of their names.
-const Kernel &sparse_conv_gathered_tiles(), &sparse_conv_gathered_mma(), &sparse_conv_gather_scatter();
+const Kernel &sparse_conv_neighbour_tiles(), &sparse_conv_neighbour_mma(), &sparse_conv_gathered_tiles(),
+    &sparse_conv_gather_scatter();
 
 }  // namespace lenslet::cuda
