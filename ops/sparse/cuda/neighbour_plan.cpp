@@ -30,7 +30,7 @@ std::size_t NeighbourPlan::shared_bytes(std::int64_t taps, std::int64_t chunks) 
          static_cast<std::size_t>(warps * 128);
 }
 
-// By times of an H200 on SECOND's layers, 24,000 to 101,000 sites (docs/sparse.md).
+// By times of an H100 on SECOND's layers, 24,000 to 101,000 sites (docs/sparse.md).
 NeighbourPlan plan_neighbours(const SparseConvProblem& p, SparseArithmetic arithmetic, const DeviceProfile& device) {
   const std::int64_t bytes = row_bytes(p, arithmetic);
   NeighbourPlan plan{};

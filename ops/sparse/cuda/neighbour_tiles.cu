@@ -16,7 +16,7 @@ class NeighbourTiles final : public NeighbourKernel {
   std::optional<std::string> refuse_numerics(const Problem& node, const Target&) const override {
     if (node.outputs()[0].dtype != DType::f32) return "it multiplies float32";
     const SparseConvProblem p = node.as<SparseConvOp>().problem(node.inputs());
-    // 16 -> 32 took 0.92 to 1.15 of gathered_tiles' time on SECOND's scans, 64 -> 64 1.6 to 2.6 of it (H200).
+    // 16 -> 32 took 0.92 to 1.15 of gathered_tiles' time on SECOND's scans, 64 -> 64 1.6 to 2.6 of it (H100).
     if (p.channels > 16 || p.filters > 16) return "more than 16 channels or filters: gathered_tiles takes less";
     return std::nullopt;
   }
