@@ -213,4 +213,17 @@ __global__ void __launch_bounds__(32 * few_rows_warps)
   if (i < m && j < n) y[static_cast<std::int64_t>(i) * n + j] = Y(epilogue(sum, i, j));
 }
 
+/// launch_rows.template operator()<rows>() with the fewest rows that there is a kernel for and that hold m.
+template <typename Launch>
+void with_few_rows(std::int64_t m, const Launch& launch_rows) {
+  if (m == 1)
+    launch_rows.template operator()<1>();
+  else if (m == 2)
+    launch_rows.template operator()<2>();
+  else if (m <= 4)
+    launch_rows.template operator()<4>();
+  else
+    launch_rows.template operator()<most_few_rows>();
+}
+
 }  // namespace lenslet::cuda

@@ -22,12 +22,7 @@ void launch_rows(const Context& context, const CuteCall& call, int slices) {
 
 template <typename T, typename Y>
 void launch_types(const Context& context, const CuteCall& call, int slices) {
-  const std::int64_t m = call.problem.m;
-  const auto launch_them = m == 1   ? launch_rows<1, T, Y>
-                           : m == 2 ? launch_rows<2, T, Y>
-                           : m <= 4 ? launch_rows<4, T, Y>
-                                    : launch_rows<8, T, Y>;
-  launch_them(context, call, slices);
+  with_few_rows(call.problem.m, [&]<int rows>() { launch_rows<rows, T, Y>(context, call, slices); });
 }
 
 template <typename T, typename Y, int halves>

@@ -110,32 +110,19 @@ __global__ void __launch_bounds__(256)
 }  // namespace
 
 void gemm_few_rows(const Context& context, const GemmCall& call, int slices, bool vectors) {
-  const std::int64_t m = call.problem.gemm_m;
-  const auto launch_rows = m == 1   ? launch_few_rows<1>
-                           : m == 2 ? launch_few_rows<2>
-                           : m <= 4 ? launch_few_rows<4>
-                                    : launch_few_rows<8>;
-  launch_rows(context, call, slices, vectors);
+  with_few_rows(call.problem.gemm_m, [&]<int rows>() { launch_few_rows<rows>(context, call, slices, vectors); });
 }
 
 void gemm_few_rows_by_floats(const Context& context, const GemmCall& call, DType a_type, const void* a, int slices) {
-  const std::int64_t m = call.problem.gemm_m;
-  const bool ieee = a_type == DType::f16;
-  const auto launch_rows = m == 1   ? ieee ? launch_few_rows_of<1, __half> : launch_few_rows_of<1, __nv_bfloat16>
-                             : m == 2 ? ieee ? launch_few_rows_of<2, __half> : launch_few_rows_of<2, __nv_bfloat16>
-                             : m <= 4 ? ieee ? launch_few_rows_of<4, __half> : launch_few_rows_of<4, __nv_bfloat16>
-                             : ieee ? launch_few_rows_of<8, __half>
-                                    : launch_few_rows_of<8, __nv_bfloat16>;
-  launch_rows(context, call, a, slices);
+  with_few_rows(call.problem.gemm_m, [&]<int rows>() {
+    const auto launch_them =
+        a_type == DType::f16 ? launch_few_rows_of<rows, __half> : launch_few_rows_of<rows, __nv_bfloat16>;
+    launch_them(context, call, a, slices);
+  });
 }
 
 void gemm_few_rows_packed(const Context& context, const GemmCall& call, const std::byte* b, int slices) {
-  const std::int64_t m = call.problem.gemm_m;
-  const auto launch_rows = m == 1   ? launch_few_rows_packed<1>
-                           : m == 2 ? launch_few_rows_packed<2>
-                           : m <= 4 ? launch_few_rows_packed<4>
-                                    : launch_few_rows_packed<8>;
-  launch_rows(context, call, b, slices);
+  with_few_rows(call.problem.gemm_m, [&]<int rows>() { launch_few_rows_packed<rows>(context, call, b, slices); });
 }
 
 void gemm_cublas(const Context& context, const GemmCall& call, Numerics::Multiply multiply) {

@@ -46,11 +46,12 @@ class SparseConvOp final : public Op {
 
   /// The problem that these inputs pose, fused parts included. Error(invalid_model).
   SparseConvProblem problem(std::span<const InputInfo> inputs) const;
-  /// The weight of filter `k` times the scale of its channel, rounded once.
-  float scaled(float weight, std::int64_t k) const {
-    if (epilogue_.scale.empty()) return weight;
-    return static_cast<float>(double{weight} * double{epilogue_.scale[static_cast<std::size_t>(k)]});
+  /// The weight of filter `k` times the scale of its channel.
+  double exact(float weight, std::int64_t k) const {
+    return double{weight} * (epilogue_.scale.empty() ? 1.0 : double{epilogue_.scale[static_cast<std::size_t>(k)]});
   }
+  /// The same, rounded once.
+  float scaled(float weight, std::int64_t k) const { return static_cast<float>(exact(weight, k)); }
   std::span<const float> scale() const { return epilogue_.scale; }
 
  private:

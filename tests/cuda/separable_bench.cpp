@@ -19,6 +19,7 @@
 #include "ops/conv/cuda/separable_plan.h"
 #include "ops/core/choose.h"
 #include "tests/cuda/cut_timer.h"
+#include "tests/cuda/separable_layer.h"
 
 namespace lenslet {
 namespace {
@@ -26,31 +27,12 @@ namespace {
 using namespace bench;
 using namespace cuda;
 
-struct Row {
-  std::int64_t c, size, stride, k;
-  bool residual = false;
-};
-constexpr Row rows[] = {
+constexpr SeparableLayer layers[] = {
     {32, 112, 1, 16},       {96, 112, 2, 24},  {144, 56, 1, 24, true}, {144, 56, 2, 32},
     {192, 28, 1, 32, true}, {192, 28, 2, 64},  {384, 14, 1, 64, true}, {384, 14, 1, 96},
     {576, 14, 1, 96, true}, {576, 14, 2, 160}, {960, 7, 1, 160, true}, {960, 7, 1, 320},
     {64, 112, 2, 128},      {128, 56, 1, 128}, {256, 28, 1, 256},      {512, 14, 1, 512},
 };
-
-SeparableProblem problem_of(const Row& row, std::int64_t n, DType storage) {
-  ConvGeometry geometry;
-  geometry.stride = {row.stride, row.stride};
-  geometry.pads.fill(1);
-  geometry.groups = row.c;
-  SeparableProblem problem;
-  ConvProblem &d = problem.depthwise, &p = problem.pointwise;
-  d = resolve_conv({n, row.c, row.size, row.size}, {row.c, 1, 3, 3}, geometry);
-  d.activation = {Activation::Kind::clip, 0, 6};
-  p = resolve_conv({n, row.c, d.p, d.q}, {row.k, row.c, 1, 1}, {});
-  p.residual = row.residual;
-  for (ConvProblem* half : {&d, &p}) half->bias = true, half->storage = half->x_storage = storage;
-  return problem;
-}
 
 /// A kernel with what its runs take.
 struct Prepared {
@@ -179,7 +161,7 @@ int main(const Numerics& numerics, std::vector<std::int64_t> batches) {
   if (batches.empty()) batches = {1, 8, 64};
   fmt::print("algorithm,problem,config,us,estimated_us,floor_us,difference\n");
   for (const std::int64_t n : batches)
-    for (const Row& row : rows) measure(session, problem_of(row, n, numerics.storage), numerics);
+    for (const SeparableLayer& layer : layers) measure(session, stored(layer.problem(n), numerics.storage), numerics);
   return 0;
 }
 

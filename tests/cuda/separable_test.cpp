@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ops/conv/cuda/separable_plan.h"
+#include "tests/cuda/separable_layer.h"
 #include "tests/ops/conv_data.h"
 #include "tests/ops/op_runner.h"
 #include "tests/random_seed.h"
@@ -124,11 +125,6 @@ SeparableProblem random_separable(std::mt19937& random) {
   return problem;
 }
 
-SeparableProblem stored(SeparableProblem problem, DType storage) {
-  for (ConvProblem* half : {&problem.depthwise, &problem.pointwise}) half->storage = half->x_storage = storage;
-  return problem;
-}
-
 void check(const SeparableProblem& problem, unsigned seed, std::size_t most_cuts) {
   const Numerics numerics = parse_numerics(problem.depthwise.storage == DType::f32   ? "tf32"
                                            : problem.depthwise.storage == DType::f16 ? "fp16"
@@ -173,28 +169,18 @@ TEST_CASE("cuda/separable/drawn") {
 // Those of MobileNetV2 that differ, at a batch at which blocks go on to other items.
 TEST_CASE("cuda/separable/mobilenet_v2") {
   struct Row {
-    std::int64_t n, c, size, stride, k;
-    bool residual;
+    std::int64_t n;
+    SeparableLayer layer;
   };
-  const Row rows[] = {{1, 32, 112, 1, 16, false},  {3, 96, 112, 2, 24, false}, {2, 144, 56, 1, 24, true},
-                      {1, 144, 56, 2, 32, false},  {5, 192, 28, 2, 64, false}, {1, 576, 14, 1, 96, true},
-                      {9, 576, 14, 2, 160, false}, {1, 960, 7, 1, 160, true},  {33, 960, 7, 1, 320, false}};
+  const Row rows[] = {{1, {32, 112, 1, 16}},  {3, {96, 112, 2, 24}},       {2, {144, 56, 1, 24, true}},
+                      {1, {144, 56, 2, 32}},  {5, {192, 28, 2, 64}},       {1, {576, 14, 1, 96, true}},
+                      {9, {576, 14, 2, 160}}, {1, {960, 7, 1, 160, true}}, {33, {960, 7, 1, 320}}};
   const unsigned seed = random_seed();
   const bool reduced = std::getenv("LENSLET_TEST_REDUCED") != nullptr;
   for (const Row& row : rows) {
-    if (reduced && row.n * row.c > 600) continue;
-    ConvGeometry geometry;
-    geometry.stride = {row.stride, row.stride};
-    geometry.pads.fill(1);
-    geometry.groups = row.c;
-    SeparableProblem problem;
-    ConvProblem &d = problem.depthwise, &p = problem.pointwise;
-    d = resolve_conv({row.n, row.c, row.size, row.size}, {row.c, 1, 3, 3}, geometry);
-    d.activation = {Activation::Kind::clip, 0, 6};
-    p = resolve_conv({row.n, row.c, d.p, d.q}, {row.k, row.c, 1, 1}, {});
-    p.residual = row.residual;
-    d.bias = p.bias = true;
-    for (const DType storage : {DType::f16, DType::f32}) check(stored(problem, storage), seed, reduced ? 1 : 3);
+    if (reduced && row.n * row.layer.c > 600) continue;
+    for (const DType storage : {DType::f16, DType::f32})
+      check(stored(row.layer.problem(row.n), storage), seed, reduced ? 1 : 3);
   }
 }
 

@@ -4,6 +4,8 @@
 
 #include <cuda_runtime.h>
 
+#include "base/cuda/context.h"
+#include "ops/core/kernel.h"
 #include "ops/sparse/sparse_conv.h"
 
 namespace lenslet::cuda {
@@ -70,5 +72,17 @@ __device__ inline void report(int* fault) {
   if (fault != nullptr) *fault = 1;
 }
 #endif
+
+/// Addresses of a SparseConv in a run, in what its kernel is given.
+template <typename Call>
+void set_addresses(Call& call, const KernelRun& run) {
+  call.rulebook.values = run.in<std::int32_t>(SparseConvOp::rulebook);
+  call.x = run.in<void>(SparseConvOp::input);
+  call.residual = run.in<void>(SparseConvOp::residual);
+  call.bias = run.in<float>(SparseConvOp::bias);
+  call.y = run.out<void>();
+  call.w = reinterpret_cast<const char*>(run.blob);
+  call.fault = run.cuda->fault;
+}
 
 }  // namespace lenslet::cuda

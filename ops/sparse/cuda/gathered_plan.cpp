@@ -117,14 +117,11 @@ void pack_gathered_filters(const SparseConvOp& op, const SparseConvProblem& p, c
   std::memset(to.data(), 0, to.size());
   constexpr std::int64_t unit_channels = unit_bytes / int{sizeof(float)};
   const std::int64_t units = gathered_units(p);
-  const auto scale = op.scale();
   for (std::int64_t k = 0; k < p.filters; ++k)
     for (std::int64_t c = 0; c < p.channels; ++c)
       for (std::int64_t tap = 0; tap < p.taps; ++tap) {
-        const double exact = double{w[(k * p.channels + c) * p.taps + tap]} *
-                             (scale.empty() ? 1.0 : double{scale[static_cast<std::size_t>(k)]});
         const std::int64_t unit = (k / plan.columns * p.taps + tap) * units + c / unit_channels;
-        const auto value = static_cast<float>(exact);
+        const float value = op.scaled(w[(k * p.channels + c) * p.taps + tap], k);
         std::memcpy(to.data() + unit * plan.columns * unit_bytes +
                         (c % unit_channels * plan.columns + k % plan.columns) * int{sizeof(float)},
                     &value, sizeof(value));

@@ -32,13 +32,7 @@ class BoundGathered final : public BoundKernel {
 
   void run(const KernelRun& run) const override {
     GatheredCall call = call_;
-    call.rulebook.values = run.in<std::int32_t>(SparseConvOp::rulebook);
-    call.x = run.in<void>(SparseConvOp::input);
-    call.residual = run.in<void>(SparseConvOp::residual);
-    call.bias = run.in<float>(SparseConvOp::bias);
-    call.y = run.out<void>();
-    call.w = reinterpret_cast<const char*>(run.blob);
-    call.fault = run.cuda->fault;
+    set_addresses(call, run);
     call.access = p_.channels % 4 == 0 && quad_aligned(call.x) ? 16 : 4;
     call.store_fours = p_.filters % 4 == 0 && quad_aligned(call.y, call.residual);
     auto* const begins = reinterpret_cast<int*>(run.workspace.data());
@@ -77,26 +71,19 @@ class GatheredTiles final : public Kernel {
     if (plan.tiles_n(p) > 65535) return Offer::refuse("more than 65535 tiles of filters");
     if (auto why = target.device.refuse_shared(plan.shared_bytes(p.taps, gathered_units(p))))
       return Offer::refuse(std::move(*why));
-    Candidate candidate;
-    candidate.config = plan.str();
-    candidate.inputs.resize(node.inputs().size());
-    candidate.outputs.resize(1);
+    Candidate candidate = prepared_candidate(node, p, plan.str());
     candidate.workspace_bytes = plan.workspace_bytes(p);
     candidate.estimated_us = gathered_us(p, plan, target.device);
     candidate.tolerance = sum_tolerance(p.channels * p.taps);
-    candidate.in_place = p.residual ? input_bit(SparseConvOp::residual) : no_inputs;
-    candidate.reads = all_inputs & ~input_bit(SparseConvOp::filter);
     return candidate;
   }
 
   std::optional<BlobSpec> blob(const Problem& node, const Candidate& candidate) const override {
     const SparseConvProblem p = problem_of(node);
-    const auto scale = node.as<SparseConvOp>().scale();
     const GatheredPlan plan = read_gathered_plan(p, candidate.config);
     BlobSpec spec;
     spec.bytes = gathered_filter_bytes(p, plan);
-    spec.key = "columns=" + std::to_string(plan.columns) + " ";
-    spec.key.append(reinterpret_cast<const char*>(scale.data()), scale.size() * sizeof(float));
+    spec.key = prepared_key(node.as<SparseConvOp>(), "columns=" + std::to_string(plan.columns));
     return spec;
   }
 

@@ -27,13 +27,7 @@ class BoundNeighbours final : public BoundKernel {
 
   void run(const KernelRun& run) const override {
     NeighbourCall call = call_;
-    call.rulebook.values = run.in<std::int32_t>(SparseConvOp::rulebook);
-    call.x = run.in<void>(SparseConvOp::input);
-    call.residual = run.in<void>(SparseConvOp::residual);
-    call.bias = run.in<float>(SparseConvOp::bias);
-    call.y = run.out<void>();
-    call.w = reinterpret_cast<const char*>(run.blob);
-    call.fault = run.cuda->fault;
+    set_addresses(call, run);
     assert(!aligned_ || quad_aligned(call.x));
     call.store_fours = p_.filters % 4 == 0 && quad_aligned(call.y, call.residual, call.bias);
     const std::size_t shared_bytes = plan_.shared_bytes(p_.taps, call.chunks);
@@ -68,30 +62,23 @@ class NeighbourKernel : public Kernel {
     if (plan.tiles_n(p) > 65535) return Offer::refuse("more than 65535 tiles of filters");
     if (auto why = target.device.refuse_shared(plan.shared_bytes(p.taps, plan.chunks(row_bytes(p, arithmetic)))))
       return Offer::refuse(std::move(*why));
-    Candidate candidate;
-    candidate.config = plan.str();
-    candidate.inputs.resize(node.inputs().size());
-    candidate.outputs.resize(1);
+    Candidate candidate = prepared_candidate(node, p, plan.str());
     candidate.estimated_us = neighbour_us(p, arithmetic, target.device);
     candidate.tolerance = tolerance(arithmetic, p.channels * p.taps);
-    candidate.in_place = p.residual ? input_bit(SparseConvOp::residual) : no_inputs;
-    candidate.reads = all_inputs & ~input_bit(SparseConvOp::filter);
     return candidate;
   }
 
   std::optional<BlobSpec> blob(const Problem& node, const Candidate& candidate) const final {
     const SparseConvProblem p = problem_of(node);
-    const auto scale = node.as<SparseConvOp>().scale();
     const NeighbourPlan plan = read_neighbour_plan(p, arithmetic_of(node), candidate.config);
     BlobSpec spec;
     spec.bytes = neighbour_filter_bytes(p, plan, arithmetic_of(node));
-    spec.key = ConfigWriter()
-                   .add("width", std::int64_t{plan.width})
-                   .add("columns", std::int64_t{plan.columns})
-                   .add("terms", std::int64_t{plan.terms})
-                   .str() +
-               " " + std::string(to_string(node.outputs()[0].dtype)) + " ";
-    spec.key.append(reinterpret_cast<const char*>(scale.data()), scale.size() * sizeof(float));
+    const std::string form = ConfigWriter()
+                                 .add("width", std::int64_t{plan.width})
+                                 .add("columns", std::int64_t{plan.columns})
+                                 .add("terms", std::int64_t{plan.terms})
+                                 .str();
+    spec.key = prepared_key(node.as<SparseConvOp>(), form + " " + std::string(to_string(node.outputs()[0].dtype)));
     return spec;
   }
 

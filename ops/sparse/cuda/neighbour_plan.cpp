@@ -100,12 +100,10 @@ void pack_neighbour_filters(const SparseConvOp& op, const SparseConvProblem& p, 
   std::memset(to.data(), 0, to.size());
   const std::int64_t bytes = element_bytes(arithmetic), step = plan.step_bytes(), width = plan.width,
                      chunks = plan.chunks(row_bytes(p, arithmetic));
-  const auto scale = op.scale();
   for (std::int64_t k = 0; k < p.filters; ++k)
     for (std::int64_t c = 0; c < p.channels; ++c)
       for (std::int64_t tap = 0; tap < p.taps; ++tap) {
-        const double exact = double{w[(k * p.channels + c) * p.taps + tap]} *
-                             (scale.empty() ? 1.0 : double{scale[static_cast<std::size_t>(k)]});
+        const double exact = op.exact(w[(k * p.channels + c) * p.taps + tap], k);
         const std::int64_t column = k % width, in_row = c * bytes, in_step = in_row % step;
         std::byte* const of_step = to.data() + ((k / width * p.taps + tap) * chunks + in_row / step) * step * width;
         const auto put = [&](std::int64_t at, auto value) { std::memcpy(of_step + at, &value, sizeof(value)); };

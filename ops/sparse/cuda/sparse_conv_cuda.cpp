@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace lenslet::cuda {
 
 std::optional<std::string> refuse_sizes(const SparseConvProblem& p, const Problem& node) {
@@ -18,6 +20,21 @@ std::string rulebook_fault(const SparseConvProblem& p) {
       "the rulebook is none of {} taps that leads from at most {} sites to at most {}, or has pairs that are out of "
       "order, or of sites that are not",
       p.taps, p.max_inputs, p.max_outputs);
+}
+
+Candidate prepared_candidate(const Problem& node, const SparseConvProblem& p, std::string config) {
+  Candidate candidate;
+  candidate.config = std::move(config);
+  candidate.inputs.resize(node.inputs().size());
+  candidate.outputs.resize(1);
+  candidate.in_place = p.residual ? input_bit(SparseConvOp::residual) : no_inputs;
+  candidate.reads = all_inputs & ~input_bit(SparseConvOp::filter);
+  return candidate;
+}
+
+std::string prepared_key(const SparseConvOp& op, std::string form) {
+  const auto scale = op.scale();
+  return form.append(1, ' ').append(reinterpret_cast<const char*>(scale.data()), scale.size() * sizeof(float));
 }
 
 }  // namespace lenslet::cuda

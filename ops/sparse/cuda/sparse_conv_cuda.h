@@ -1,9 +1,11 @@
 #pragma once
-// What CUDA's kernels of SparseConv refuse, and say of a rulebook that lies. Plain C++.
+// What CUDA's kernels of SparseConv have in common: what they refuse, say of a rulebook that lies, and of themselves.
+// Plain C++.
 
 #include <optional>
 #include <string>
 
+#include "ops/core/kernel.h"
 #include "ops/sparse/sparse_conv.h"
 
 namespace lenslet::cuda {
@@ -12,6 +14,11 @@ namespace lenslet::cuda {
 std::optional<std::string> refuse_sizes(const SparseConvProblem& p, const Problem& node);
 /// BoundKernel::fault.
 std::string rulebook_fault(const SparseConvProblem& p);
+
+/// Of a kernel that prepares filters that are known: all but workspace, estimate and tolerance.
+Candidate prepared_candidate(const Problem& node, const SparseConvProblem& p, std::string config);
+/// How such filters lie, as `form` says, and what they are scaled by.
+std::string prepared_key(const SparseConvOp& op, std::string form);
 
 /// The kernels, in the files of their names.
 const Kernel &sparse_conv_neighbour_tiles(), &sparse_conv_neighbour_mma(), &sparse_conv_gathered_tiles(),
