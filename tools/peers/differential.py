@@ -12,7 +12,7 @@ What the two may disagree on is not drawn (EXCLUSIONS says what and why), and a 
 itself when values that are rounded move by a few units of the last place is none; nor is one where onnx's own reference
 implementation sides with lenslet.
 
-Exit code 1 where a difference is left, 77 where onnx or onnxruntime is not installed. `differential_ops.py` has the
+Exit code 1 where a difference is left, 77 where onnx or onnxruntime is not installed. `differential_ops/` has the
 operators; the list of those that must be drawn is docs/ops.md.
 """
 
