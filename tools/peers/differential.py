@@ -572,7 +572,7 @@ def main():
                 (_, reason), = check(arguments.lenslet, [small], folder)
                 found.append((case, describe(small), reason))
                 print(f"DIFFERENT {case}\n  {found[-1][1]}\n  {reason}", flush=True)
-    print(f"\ngraphs each operator was computed in:\n  " + ", ".join(f"{op} {n}" for op, n in sorted(drawn.items())))
+    print("\ngraphs each operator was computed in:\n  " + ", ".join(f"{op} {n}" for op, n in sorted(drawn.items())))
     never = [op for op in table if op not in drawn and re.search(arguments.only, op)]
     print("in none: " + (", ".join(never) or "-"))
     print("\nonnx's reference agrees with lenslet, not with ONNX Runtime:")
