@@ -40,10 +40,22 @@ __device__ void for_each_tap(const DeviceGeometry& g, const DeviceGrid& out, con
 struct Inputs {
   DeviceGrid grid, out;
   DeviceGeometry geometry;
-  std::int64_t rows = 0, warps = 0;
-  const std::int32_t* indices = nullptr;
-  std::uint32_t* counts = nullptr;  ///< [taps + 1, warps]
-  std::uint64_t* faults = nullptr;  ///< [warps]
+  std::int64_t rows, warps;
+  const std::int32_t* indices;
+  std::uint32_t* counts;  ///< [taps + 1, warps]
+  std::uint64_t* faults;  ///< [warps]
+
+  /// `out`: the geometry's output grid.
+  Inputs(const RulebookPlan& plan, const SparseGrid& out, const std::int32_t* indices, std::uint32_t* counts,
+         std::uint64_t* faults)
+      : grid(plan.grid),
+        out(out),
+        geometry(plan.geometry, out),
+        rows(plan.max_inputs),
+        warps((plan.max_inputs + warp_threads - 1) / warp_threads),
+        indices(indices),
+        counts(counts),
+        faults(faults) {}
 
   /// Row of this thread, and whether its warp has any.
   __device__ std::int64_t row(std::int64_t block) const { return block * site_threads + threadIdx.x; }

@@ -125,8 +125,9 @@ struct NeighbourShared {
 
 /// The outputs of a block.
 struct BlockOutputs {
-  int first, count;  ///< those that there are
-  int rows;          ///< of its table
+  int first, count;    ///< those that there are; none where count <= 0
+  int rows;            ///< of its table
+  int tiles_n, items;  ///< tiles of filters, and of filters and outputs
 };
 
 /// For each of `searches` lists, the first pair whose output is not below what is wanted: found by 16 lanes each,
@@ -319,7 +320,8 @@ class FilterStages {
     ++at_;
     first_ = first_ + stage_ >= call_.rulebook.volume * call_.chunks ? 0 : first_ + stage_;
     wait_for_copies<0>();
-    __syncthreads();
+    // All threads, as often; not __syncthreads(), because warps come here from several places of the code.
+    asm volatile("bar.sync 1, %0;" ::"r"(blockDim.x) : "memory");
     if (at_ < last_) start(call_, memory_, at_ + 1);
   }
   __device__ static void start(const NeighbourCall& call, char* memory, int number) {
@@ -343,6 +345,26 @@ class FilterStages {
   const int stage_, tiles_n_;
   int at_ = 0, first_ = 0, last_ = 0;
 };
+
+/// What a block does ahead of its products: its outputs, of which the table and the first filters are there. Rows that
+/// no block computes are cleared.
+template <typename T, int tile_rows, int width>
+__device__ inline BlockOutputs begin_block(const NeighbourCall& call, const NeighbourShared& shared,
+                                           FilterStages<width>& filters) {
+  wait_for_previous();
+  let_next_start();
+  DeviceRulebook::Counts counts;
+  BlockOutputs block = take_block(call, shared, counts);
+  filters.wait_for_first();  // before the barriers of make_table()
+  if (block.count > 0 || block.first == 0) make_table<tile_rows>(call, shared, counts, block);
+  clear_share<T>(call, counts.outputs);
+  if (block.count <= 0) wait_for_copies<0>();
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  block.tiles_n = call.plan.columns / width;
+  block.items = (max(block.count, 0) + tile_rows - 1) / tile_rows * block.tiles_n;
+  filters.set_rounds((block.items + warps - 1) / warps);
+  return block;
+}
 
 /// The taps that a tile has, in ascending order, each in as many steps as its channels have. By a whole warp.
 class Steps {

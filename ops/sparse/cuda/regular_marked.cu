@@ -136,17 +136,8 @@ std::size_t marked_workspace_bytes(const RulebookPlan& plan) { return Memory(pla
 void make_marked(const Context& context, const RulebookPlan& plan, const std::int32_t* indices, std::int32_t* rulebook,
                  std::int32_t* out_indices, std::byte* workspace) {
   const Memory memory(plan, workspace);
-  const SparseGrid out = plan.geometry.output(plan.grid);
   const int taps = static_cast<int>(plan.geometry.volume());
-  const std::int64_t warps = Memory::warps_of(plan);
-  const Inputs in{.grid = DeviceGrid(plan.grid),
-                  .out = DeviceGrid(out),
-                  .geometry = DeviceGeometry(plan.geometry, out),
-                  .rows = plan.max_inputs,
-                  .warps = warps,
-                  .indices = indices,
-                  .counts = memory.counts,
-                  .faults = memory.faults};
+  const Inputs in(plan, plan.geometry.output(plan.grid), indices, memory.counts, memory.faults);
   const unsigned site_blocks = blocks_for(plan.max_inputs, threads);
   const unsigned clearing_blocks = blocks_for(memory.cells.words, words_of_clearing_block);
   launch(context, count_kernel, site_blocks > clearing_blocks ? site_blocks : clearing_blocks, threads, 0, in,
@@ -154,12 +145,12 @@ void make_marked(const Context& context, const RulebookPlan& plan, const std::in
   launch(context, mark_kernel, site_blocks, threads, 0, in, memory.cells.bits);
   number_cells(context, memory.cells);
   make_totals(context, {.counts = memory.counts,
-                        .length = warps,
+                        .length = in.warps,
                         .rows = taps + 1,
                         .chunks = memory.cells.chunks,
                         .chunk_count = memory.cells.chunk_count,
                         .faults = memory.faults,
-                        .fault_count = warps,
+                        .fault_count = in.warps,
                         .totals = memory.totals});
   launch(context, write_kernel, site_blocks + blocks_for(memory.cells.words, threads), threads, 0,
          WriteCall{.in = in,

@@ -134,25 +134,17 @@ std::size_t sorted_workspace_bytes(const RulebookPlan& plan) { return Memory(pla
 void make_sorted(const Context& context, const RulebookPlan& plan, const std::int32_t* indices, std::int32_t* rulebook,
                  std::int32_t* out_indices, std::byte* workspace) {
   const Memory memory(plan, workspace);
-  const SparseGrid out = plan.geometry.output(plan.grid);
   const int taps = static_cast<int>(plan.geometry.volume());
-  const std::int64_t warps = warps_of(plan.max_inputs), room = plan.max_pairs;
-  const Inputs in{.grid = DeviceGrid(plan.grid),
-                  .out = DeviceGrid(out),
-                  .geometry = DeviceGeometry(plan.geometry, out),
-                  .rows = plan.max_inputs,
-                  .warps = warps,
-                  .indices = indices,
-                  .counts = memory.counts,
-                  .faults = memory.faults};
+  const std::int64_t room = plan.max_pairs;
+  const Inputs in(plan, plan.geometry.output(plan.grid), indices, memory.counts, memory.faults);
   const Book book{.rulebook = rulebook, .taps = taps, .room = room};
   const unsigned site_blocks = blocks_for(plan.max_inputs, threads);
   launch(context, count_kernel, site_blocks, threads, 0, in);
   make_totals(context, {.counts = memory.counts,
-                        .length = warps,
+                        .length = in.warps,
                         .rows = taps + 1,
                         .faults = memory.faults,
-                        .fault_count = warps,
+                        .fault_count = in.warps,
                         .totals = memory.totals});
   launch(context, keys_kernel, site_blocks, threads, 0, in, book, memory.totals, memory.keys);
   const Entry* const sorted =
