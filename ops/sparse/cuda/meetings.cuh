@@ -45,24 +45,25 @@ struct Inputs {
   std::uint32_t* counts;  ///< [taps + 1, warps]
   std::uint64_t* faults;  ///< [warps]
 
-  /// `out`: the geometry's output grid.
-  Inputs(const RulebookPlan& plan, const SparseGrid& out, const std::int32_t* indices, std::uint32_t* counts,
-         std::uint64_t* faults)
-      : grid(plan.grid),
-        out(out),
-        geometry(plan.geometry, out),
-        rows(plan.max_inputs),
-        warps((plan.max_inputs + warp_threads - 1) / warp_threads),
-        indices(indices),
-        counts(counts),
-        faults(faults) {}
-
   /// Row of this thread, and whether its warp has any.
   __device__ std::int64_t row(std::int64_t block) const { return block * site_threads + threadIdx.x; }
   __device__ Site site(std::int64_t row) const {
     return row < rows ? site_at(indices, grid.dims, row) : Site{-1, 0, 0, 0};
   }
 };
+
+inline Inputs inputs_of(const RulebookPlan& plan, const std::int32_t* indices, std::uint32_t* counts,
+                        std::uint64_t* faults) {
+  const SparseGrid out = plan.geometry.output(plan.grid);
+  return {.grid = DeviceGrid(plan.grid),
+          .out = DeviceGrid(out),
+          .geometry = DeviceGeometry(plan.geometry, out),
+          .rows = plan.max_inputs,
+          .warps = (plan.max_inputs + warp_threads - 1) / warp_threads,
+          .indices = indices,
+          .counts = counts,
+          .faults = faults};
+}
 
 /// Pairs of each tap, sites and the first fault of the warp whose rows begin with `row` of its first lane.
 __device__ inline void count_pairs(const Inputs& in, std::int64_t row) {

@@ -28,6 +28,7 @@ class BoundNeighbours final : public BoundKernel {
   void run(const KernelRun& run) const override {
     NeighbourCall call = call_;
     set_addresses(call, run);
+    call.table = run.in<std::int32_t>(SparseConvOp::neighbours);
     assert(!aligned_ || quad_aligned(call.x));
     call.store_fours = p_.filters % 4 == 0 && quad_aligned(call.y, call.residual, call.bias);
     const std::size_t shared_bytes = plan_.shared_bytes(p_.taps, call.chunks);
