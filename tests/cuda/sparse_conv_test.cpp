@@ -249,6 +249,7 @@ TEST_CASE("cuda/sparse_conv/sizes") {
     check_all({.size = {8, 8, 8}, .channels = 16, .filters = 16, .fill = 1, .numerics = numerics}, 2);
     check_all(
         {.size = {6, 6, 6}, .kernel = {1, 1, 1}, .channels = 32, .filters = 40, .fill = 0.5, .numerics = numerics}, 3);
+    if (reduced() && std::string_view(numerics) == "fp32") continue;  // by nothing that the others don't run
     check_all(
         {.size = {9, 9, 9}, .kernel = {5, 5, 5}, .channels = 12, .filters = 20, .fill = 0.5, .numerics = numerics}, 4);
   }

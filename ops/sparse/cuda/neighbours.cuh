@@ -29,8 +29,9 @@ struct NeighbourCall {
   int* fault = nullptr;
   int table_rows;
   int channels, filters;
-  int chunks;        ///< steps of a tap
-  bool store_fours;  ///< four numbers of y at a time are aligned
+  int chunks;          ///< steps of a tap
+  bool early = false;  ///< the rulebook and its table are known: read ahead of wait_for_previous()
+  bool store_fours;    ///< four numbers of y at a time are aligned
 
   NeighbourCall(const SparseConvProblem& p, std::int64_t length, const NeighbourPlan& cut, SparseArithmetic arithmetic)
       : rulebook(p, length),
@@ -362,8 +363,9 @@ class FilterStages {
     ++at_;
     first_ = first_ + stage_ >= call_.rulebook.volume * call_.chunks ? 0 : first_ + stage_;
     wait_for_copies<0>();
-    // All threads, as often; not __syncthreads(), because warps come here from several places of the code.
-    asm volatile("bar.sync 1, %0;" ::"r"(blockDim.x) : "memory");
+    // All threads, as often; not __syncthreads(), which is "aligned": all are to execute the same instruction, and
+    // warps come here from several places of the code.
+    asm volatile("barrier.sync 1, %0;" ::"r"(blockDim.x) : "memory");
     if (at_ < last_) start(call_, memory_, at_ + 1);
   }
   __device__ static void start(const NeighbourCall& call, char* memory, int number) {
@@ -393,8 +395,10 @@ class FilterStages {
 template <typename T, int tile_rows, int width>
 __device__ inline BlockOutputs begin_block(const NeighbourCall& call, const NeighbourShared& shared,
                                            FilterStages<width>& filters) {
-  wait_for_previous();
-  let_next_start();
+  if (!call.early) {
+    wait_for_previous();
+    let_next_start();
+  }
   DeviceRulebook::Counts counts;
   BlockOutputs block = take_block(call, shared, counts);
   filters.wait_for_first();  // before the barriers of the table
@@ -403,6 +407,10 @@ __device__ inline BlockOutputs begin_block(const NeighbourCall& call, const Neig
       copy_table<tile_rows>(call, shared, counts, block);
     else
       make_table<tile_rows>(call, shared, counts, block);
+  }
+  if (call.early) {
+    wait_for_previous();
+    let_next_start();
   }
   clear_share<T>(call, counts.outputs);
   if (block.count <= 0) wait_for_copies<0>();
