@@ -43,7 +43,7 @@ constexpr std::int64_t rulebook_length(std::int64_t stored_taps, std::int64_t ma
 }
 
 /// Rows of a rulebook's table of neighbours, [taps, rows]: for each tap and output the input that meets it there, or
-/// -1. Rows behind the outputs that there are hold anything. Four are read at a time.
+/// -1, as behind the outputs that there are. Four are read at a time.
 constexpr std::int64_t neighbour_rows(std::int64_t max_outputs) { return (max_outputs + 3) / 4 * 4; }
 
 /// Pairs of one tap, in ascending order of outputs.

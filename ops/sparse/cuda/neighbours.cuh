@@ -278,7 +278,7 @@ __device__ inline void make_table(const NeighbourCall& call, const NeighbourShar
   __syncthreads();
 }
 
-/// The same out of the table that is given, which the rulebook's step made, in which rows behind the outputs are any.
+/// The same out of the table that is given, which the rulebook's step made.
 template <int tile_rows>
 __device__ inline void copy_table(const NeighbourCall& call, const NeighbourShared& shared,
                                   DeviceRulebook::Counts counts, const BlockOutputs& block) {

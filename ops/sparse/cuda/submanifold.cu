@@ -68,6 +68,8 @@ __global__ void __launch_bounds__(threads) find_kernel(const __grid_constant__ F
   if (count == 0 || first_key == no_key || last_key == no_key) {
     for (int t = 0; t < c.taps; ++t)
       if (counts_here) c.counts[t * c.warps + of_all] = 0;
+    if (c.with_table && row < c.pitch)
+      for (int t = 0; t <= 2 * c.taps; ++t) c.found[t * c.pitch + row] = -1;
     return;  // all threads: `found` is read where there are sites
   }
   for (int search = warp; search < 2 * c.line_count; search += warps_of_block) {
@@ -80,7 +82,7 @@ __global__ void __launch_bounds__(threads) find_kernel(const __grid_constant__ F
   }
   __syncthreads();
 
-  if (c.with_table && row < c.rows) c.found[c.taps * c.pitch + row] = static_cast<std::int32_t>(row);
+  if (c.with_table && row < c.pitch) c.found[c.taps * c.pitch + row] = is_site ? static_cast<std::int32_t>(row) : -1;
   for (int l = 0; l < c.line_count; ++l) {
     const Line& line = c.lines[l];
     const std::int64_t begin = ends[2 * l], end = ends[2 * l + 1] > begin ? ends[2 * l + 1] : begin;
@@ -106,7 +108,7 @@ __global__ void __launch_bounds__(threads) find_kernel(const __grid_constant__ F
         if (x >= 0 && x < c.grid.width && at < end && key_at(at) == wanted) input = at;
       }
       const int tap = line.first + j;
-      if (row < c.rows) {
+      if (row < c.pitch) {
         c.found[tap * c.pitch + row] = static_cast<std::int32_t>(input);
         if (c.with_table) c.found[(2 * c.taps - tap) * c.pitch + row] = -1;
       }
