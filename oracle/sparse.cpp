@@ -83,6 +83,38 @@ struct Window {
   }
 };
 
+/// f(tap, input, output) for every pair of a rulebook, those included that a submanifold's leaves out.
+template <typename F>
+std::int64_t for_each_pair(const Array& book, std::int64_t taps, const std::string& kind, const F& f) {
+  const bool submanifold = kind == "submanifold", inverse = kind == "inverse";
+  const std::int64_t stored = submanifold ? taps / 2 : taps, room = (book.shape[0] - 3 - stored) / 2;
+  const auto value = [&](std::int64_t i) {
+    return static_cast<std::int64_t>(book.values[static_cast<std::size_t>(i)]);
+  };
+  const std::int64_t outputs = value(inverse ? 0 : 1);
+  for (std::int64_t t = 0; t < stored; ++t)
+    for (std::int64_t p = value(2 + t); p < value(3 + t); ++p) {
+      const std::int64_t in = value(3 + stored + p), out = value(3 + stored + room + p);
+      if (inverse)
+        f(t, out, in);
+      else
+        f(t, in, out);
+      if (submanifold) f(taps - 1 - t, out, in);
+    }
+  if (submanifold)
+    for (std::int64_t i = 0; i < outputs; ++i) f(taps / 2, i, i);
+  return outputs;
+}
+
+/// For each tap and output the input that meets it, or -1, in rows of a multiple of four.
+Array table_of(const Array& book, std::int64_t taps, std::int64_t max_sites, const std::string& kind) {
+  Array table = none({taps, (max_sites + 3) / 4 * 4});
+  for_each_pair(book, taps, kind, [&](std::int64_t tap, std::int64_t in, std::int64_t out) {
+    table.values[static_cast<std::size_t>(tap * table.shape[1] + out)] = static_cast<double>(in);
+  });
+  return table;
+}
+
 std::vector<Array> rulebook(const AttributeList& attributes, Inputs inputs) {
   const Window window(attributes);
   const std::vector<Site> sites = sites_of(at(inputs, 0));
@@ -140,31 +172,11 @@ std::vector<Array> rulebook(const AttributeList& attributes, Inputs inputs) {
   put(2, begins);
   put(3 + stored, ins);
   put(3 + stored + max_pairs, outs);
-  if (submanifold) return {book};
-  return {book, indices_of(out_sites, max_sites, at(inputs, 0).shape[1])};
-}
-
-/// f(tap, input, output) for every pair of a rulebook, those included that a submanifold's leaves out.
-template <typename F>
-std::int64_t for_each_pair(const Array& book, std::int64_t taps, const std::string& kind, const F& f) {
-  const bool submanifold = kind == "submanifold", inverse = kind == "inverse";
-  const std::int64_t stored = submanifold ? taps / 2 : taps, room = (book.shape[0] - 3 - stored) / 2;
-  const auto value = [&](std::int64_t i) {
-    return static_cast<std::int64_t>(book.values[static_cast<std::size_t>(i)]);
-  };
-  const std::int64_t outputs = value(inverse ? 0 : 1);
-  for (std::int64_t t = 0; t < stored; ++t)
-    for (std::int64_t p = value(2 + t); p < value(3 + t); ++p) {
-      const std::int64_t in = value(3 + stored + p), out = value(3 + stored + room + p);
-      if (inverse)
-        f(t, out, in);
-      else
-        f(t, in, out);
-      if (submanifold) f(taps - 1 - t, out, in);
-    }
-  if (submanifold)
-    for (std::int64_t i = 0; i < outputs; ++i) f(taps / 2, i, i);
-  return outputs;
+  std::vector<Array> made{std::move(book)};
+  if (!submanifold) made.push_back(indices_of(out_sites, max_sites, at(inputs, 0).shape[1]));
+  if (integer(attributes, "neighbours", 0) != 0)
+    made.push_back(table_of(made[0], taps.elems(), max_sites, window.kind));
+  return made;
 }
 
 std::vector<Array> conv(const AttributeList& attributes, Inputs inputs) {

@@ -20,6 +20,7 @@ struct RulebookPlan {
   std::int64_t max_inputs = 0;  ///< rows of the indices
   std::int64_t max_outputs = 0;
   std::int64_t max_pairs = 0;  ///< that the value has room for
+  bool neighbours = false;     ///< with a table of them
 };
 
 /// Pairs of a submanifold convolution.

@@ -68,6 +68,22 @@ std::int64_t RulebookView::pair_count() const {
   return submanifold_ ? 2 * std::int64_t{begins_[stored]} + outputs_ : begins_[stored];
 }
 
+void write_neighbours(const RulebookView& book, std::int64_t volume, std::int64_t rows, std::int32_t* table) {
+  std::fill_n(table, volume * rows, -1);
+  for (std::int64_t tap = 0; tap < volume; ++tap) {
+    const TapPairs pairs = book.pairs(tap);
+    std::int32_t* const of_tap = table + tap * rows;
+    if (pairs.identity) {
+      std::iota(of_tap, of_tap + pairs.count, 0);
+      continue;
+    }
+    if (end_of_pairs(pairs, 0, 0, book.outputs(), book.inputs()) != pairs.count)
+      throw Error(ErrorKind::invalid_argument,
+                  "the rulebook has pairs that are out of order, or of sites that are not");
+    for (std::int64_t i = 0; i < pairs.count; ++i) of_tap[pairs.out[i]] = pairs.in[i];
+  }
+}
+
 std::int64_t first_pair(const TapPairs& pairs, std::int64_t first) {
   if (pairs.identity) return std::min(first, pairs.count);
   return std::lower_bound(pairs.out, pairs.out + pairs.count, first) - pairs.out;

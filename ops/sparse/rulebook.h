@@ -42,6 +42,10 @@ constexpr std::int64_t rulebook_length(std::int64_t stored_taps, std::int64_t ma
   return rulebook_header(stored_taps) + 2 * max_pairs;
 }
 
+/// Rows of a rulebook's table of neighbours, [taps, rows]: for each tap and output the input that meets it there, or
+/// -1, as behind the outputs that there are. Four are read at a time.
+constexpr std::int64_t neighbour_rows(std::int64_t max_outputs) { return (max_outputs + 3) / 4 * 4; }
+
 /// Pairs of one tap, in ascending order of outputs.
 struct TapPairs {
   bool identity = false;  ///< each site with itself; no lists
@@ -70,6 +74,10 @@ class RulebookView {
   std::int64_t volume_, inputs_, outputs_;
   bool submanifold_;
 };
+
+/// The table of neighbours, of all taps; `table` [volume, rows]. Error(invalid_argument) where a pair is none of the
+/// sites that there are.
+void write_neighbours(const RulebookView& book, std::int64_t volume, std::int64_t rows, std::int32_t* table);
 
 /// Pairs [begin, end) of a tap: those whose outputs lie in [first, last). `begin` is where to look from.
 struct PairRange {

@@ -71,6 +71,11 @@ SparseConvProblem SparseConvOp::problem(std::span<const InputInfo> inputs) const
   } else if (!p.submanifold) {
     throw Error(ErrorKind::invalid_model, "input 3 (sites) is left out: it says how many outputs there may be");
   }
+  if (present(inputs, neighbours)) {
+    const TensorType& table = inputs[neighbours].type;
+    require_shape("neighbours", table.shape, {p.taps, neighbour_rows(table.shape[1])});
+    p.table_rows = table.shape[1];
+  }
   p.max_pairs = p.submanifold ? 2 * pairs + p.max_outputs : pairs;
   return p;
 }
@@ -88,6 +93,7 @@ std::vector<TensorType> SparseConvOp::infer(std::span<const InputInfo> inputs) c
     require_like_x(bias, "bias");
     require_shape("bias", inputs[bias].type.shape, {p.filters});
   }
+  if (p.table_rows > 0) require_dtype("neighbours", inputs[neighbours].type.dtype, {DType::i32});
   if (p.residual) {
     require_like_x(residual, "residual");
     require_shape("residual", inputs[residual].type.shape, y);

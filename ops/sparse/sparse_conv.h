@@ -19,6 +19,7 @@ struct SparseConvProblem {
   std::int64_t max_pairs = 0;  ///< that the rulebook may hold, identities included
   bool submanifold = false, inverse = false;
   bool weights_known = false, bias = false, residual = false;
+  std::int64_t table_rows = 0;  ///< of the table of neighbours that is given; 0: none is
   Activation activation = {};
 
   /// When all pairs are there that may be.
@@ -28,11 +29,12 @@ struct SparseConvProblem {
 };
 
 /// Inputs: x [sites,C], rulebook, w [K,C,spatial axes], sites (optional: indices of the outputs, whose number of rows
-/// is that of y; left out: that of x), bias [K] (optional), residual (optional: added before the activation).
+/// is that of y; left out: that of x), bias [K] (optional), residual (optional: added before the activation), and what
+/// the pass share_neighbours adds: the rulebook's table of neighbours [taps, rows].
 /// attributes(): kind, and the epilogue's.
 class SparseConvOp final : public Op {
  public:
-  static constexpr std::size_t input = 0, rulebook = 1, filter = 2, sites = 3, bias = 4, residual = 5;
+  static constexpr std::size_t input = 0, rulebook = 1, filter = 2, sites = 3, bias = 4, residual = 5, neighbours = 6;
 
   explicit SparseConvOp(const NodeSpec& spec);
 

@@ -26,7 +26,8 @@ Kind parse_kind(std::string_view text) {
               fmt::format("attribute kind is '{}'; there are {}", text, fmt::join(kind_names, ", ")));
 }
 
-/// Input: indices. Outputs: rulebook; of all but submanifold ones also the indices of the output sites.
+/// Input: indices. Outputs: rulebook; of all but submanifold ones also the indices of the output sites; and, where the
+/// attribute neighbours says so, which no file does but the pass share_neighbours, the table of neighbours.
 class SparseRulebook final : public Op {
  public:
   explicit SparseRulebook(const NodeSpec& spec) : outputs_(spec.outputs) {
@@ -51,10 +52,11 @@ class SparseRulebook final : public Op {
       max_sites_ = read_bound(reader, "max_sites");
     }
     max_pairs_ = read_bound(reader, "max_pairs");
+    if (spec.normalised) neighbours_ = reader.integer("neighbours", 0) != 0;
     reader.finish();
     require_countable(grid_, {4 * most_step, 4 * most_step, 4 * most_step});
     require_countable(geometry_.output(grid_), {0, 0, 0});
-    if (submanifold && outputs_ != 1)
+    if (neighbours_ ? outputs_ != table_output() + 1 : submanifold && outputs_ != 1)
       throw Error(ErrorKind::invalid_model,
                   "a submanifold convolution has the sites of its input: there is one output");
   }
@@ -77,11 +79,15 @@ class SparseRulebook final : public Op {
       if (max_sites_) list.emplace_back("max_sites", *max_sites_);
     }
     if (max_pairs_) list.emplace_back("max_pairs", *max_pairs_);
+    if (neighbours_) list.emplace_back("neighbours", std::int64_t{1});
     return list;
   }
 
+  /// Of the table of neighbours, where there is one.
+  std::size_t table_output() const { return geometry_.kind == Kind::submanifold ? 1 : 2; }
+
   RulebookPlan plan(const Shape& indices) const {
-    RulebookPlan plan{.geometry = geometry_, .grid = grid_, .max_inputs = indices[0]};
+    RulebookPlan plan{.geometry = geometry_, .grid = grid_, .max_inputs = indices[0], .neighbours = neighbours_};
     // Bounds that nothing can exceed are products of what a file says: they saturate.
     const auto times = [](std::int64_t a, std::int64_t b) {
       std::int64_t product = 0;
@@ -113,7 +119,8 @@ class SparseRulebook final : public Op {
     const RulebookPlan plan = this->plan(indices.shape);
     std::vector<TensorType> types{{DType::i32, Shape{rulebook_length(geometry_.stored_taps(), plan.max_pairs)}},
                                   {DType::i32, Shape{plan.max_outputs, 1 + grid_.dims}}};
-    types.resize(outputs_);
+    types.resize(neighbours_ ? table_output() : outputs_);
+    if (neighbours_) types.push_back({DType::i32, Shape{geometry_.volume(), neighbour_rows(plan.max_outputs)}});
     return types;
   }
 
@@ -142,36 +149,52 @@ class SparseRulebook final : public Op {
   SparseGeometry geometry_;
   std::optional<std::int64_t> max_sites_, max_pairs_;
   std::size_t outputs_;
+  bool neighbours_ = false;
 };
 
+/// The table of neighbours of a rulebook that was made before it.
+void write_table(const SparseRulebook& op, const RulebookPlan& plan, const KernelRun& run) {
+  if (!plan.neighbours) return;
+  const std::int64_t volume = plan.geometry.volume();
+  const RulebookView book(run.outputs[0], volume, plan.geometry.kind == Kind::submanifold, false, plan.max_inputs,
+                          plan.max_outputs);
+  write_neighbours(book, volume, neighbour_rows(plan.max_outputs), run.out<std::int32_t>(op.table_output()));
+}
+
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
-  const RulebookPlan plan = binding.op<SparseRulebook>().plan(binding.shape(0));
-  if (plan.geometry.kind == Kind::submanifold) {
-    SubmanifoldBuilder builder(plan);
+  const auto& op = binding.op<SparseRulebook>();
+  const RulebookPlan plan = op.plan(binding.shape(0));
+  const auto bind = [&](auto builder, auto build) {
     const std::size_t bytes = builder.workspace_bytes();
     return bound(
-        [builder = std::move(builder)](const KernelRun& run) {
-          builder.build(run.in<std::int32_t>(0), run.out<std::int32_t>(0), run.workspace, *run.pool);
+        [op = binding.problem.shared_op(), plan, builder = std::move(builder), build](const KernelRun& run) {
+          build(builder, run);
+          write_table(static_cast<const SparseRulebook&>(*op), plan, run);
         },
         bytes);
-  }
-  RegularBuilder builder(plan);
-  const std::size_t bytes = builder.workspace_bytes();
-  return bound(
-      [builder = std::move(builder)](const KernelRun& run) {
-        builder.build(run.in<std::int32_t>(0), run.out<std::int32_t>(0), run.out<std::int32_t>(1), run.workspace,
-                      *run.pool);
-      },
-      bytes);
+  };
+  if (plan.geometry.kind == Kind::submanifold)
+    return bind(SubmanifoldBuilder(plan), [](const SubmanifoldBuilder& builder, const KernelRun& run) {
+      builder.build(run.in<std::int32_t>(0), run.out<std::int32_t>(0), run.workspace, *run.pool);
+    });
+  return bind(RegularBuilder(plan), [](const RegularBuilder& builder, const KernelRun& run) {
+    builder.build(run.in<std::int32_t>(0), run.out<std::int32_t>(0), run.out<std::int32_t>(1), run.workspace,
+                  *run.pool);
+  });
 }
 
 std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   if constexpr (cuda_built) {
-    const RulebookPlan plan = binding.op<SparseRulebook>().plan(binding.shape(0));
+    const auto& op = binding.op<SparseRulebook>();
+    const RulebookPlan plan = op.plan(binding.shape(0));
+    const bool submanifold = plan.geometry.kind == Kind::submanifold;
     return bound_checking(
-        [plan](const KernelRun& run) {
-          cuda::make_rulebook(*run.cuda, plan, run.in<std::int32_t>(0), run.out<std::int32_t>(0),
-                              run.out<std::int32_t>(1), run.workspace.data());
+        [plan, submanifold, table = op.table_output()](const KernelRun& run) {
+          const cuda::RulebookMemory to{.rulebook = run.out<std::int32_t>(0),
+                                        .out_indices = submanifold ? nullptr : run.out<std::int32_t>(1),
+                                        .table = plan.neighbours ? run.out<std::int32_t>(table) : nullptr,
+                                        .workspace = run.workspace.data()};
+          cuda::make_rulebook(*run.cuda, plan, run.in<std::int32_t>(0), to);
         },
         cuda::rulebook_workspace_bytes(plan),
         {.grid = plan.grid, .max_sites = plan.max_outputs, .max_pairs = plan.max_pairs});

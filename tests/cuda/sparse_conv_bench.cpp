@@ -4,7 +4,7 @@
 //
 // usage: lenslet-bench-sparse-conv [planned] [precision...]   (fp32 tf32 fp16 bf16)
 //
-// planned: no other cuts.
+// planned: no other cuts. "with a table": the rulebook's step has made its table of neighbours (share_neighbours).
 //
 // useful: of the pairs that there are.
 
@@ -154,34 +154,46 @@ void measure(const Session& session, const std::string& layer, const Level& from
                                      {true, {DType::f32, w.shape()}, &w},
                                      {true, {DType::i32, book.to.indices.shape()}, nullptr},
                                      {true, {DType::f32, bias.shape()}, nullptr}};
-  const Problem problem(op, infos, {{storage, {book.to.sites(), filters}}});
-  const SparseConvProblem p = problem.as<SparseConvOp>().problem(infos);
+  const std::vector<TensorType> types{{storage, {book.to.sites(), filters}}};
+  const Problem without_table(op, infos, types);
+  const SparseConvProblem p = without_table.as<SparseConvOp>().problem(infos);
   const RulebookView view(book.book, p.taps, p.submanifold, false, p.max_inputs, p.max_outputs);
   const double useful = 2.0 * static_cast<double>(view.pair_count()) * static_cast<double>(channels * filters);
+
+  Tensor table(DType::i32, {p.taps, neighbour_rows(p.max_outputs)});
+  write_neighbours(view, p.taps, table.shape()[1], table.values<std::int32_t>().data());
+  std::vector<InputInfo> infos_and_table = infos;
+  infos_and_table.push_back({});
+  infos_and_table.push_back({true, {DType::i32, table.shape()}, nullptr});
+  const Problem with_table(op, infos_and_table, types);
 
   const auto uploaded = [](const Tensor& tensor) {
     return upload(std::span(static_cast<const std::byte*>(tensor.data()), tensor.bytes()));
   };
   DeviceBuffer<std::byte> x_on = uploaded(x), book_on = uploaded(book.book), bias_on = uploaded(bias),
-                          sites_on = uploaded(book.to.indices);
+                          sites_on = uploaded(book.to.indices), table_on = uploaded(table);
   DeviceBuffer<std::byte> y(static_cast<std::size_t>(book.to.sites() * filters) * dtype_bytes(storage));
   const Tensor inputs[] = {Tensor::view(storage, x.shape(), x_on.data()),
-                           Tensor::view(DType::i32, book.book.shape(), book_on.data()), Tensor(),
+                           Tensor::view(DType::i32, book.book.shape(), book_on.data()),
+                           Tensor(),
                            Tensor::view(DType::i32, book.to.indices.shape(), sites_on.data()),
-                           Tensor::view(DType::f32, bias.shape(), bias_on.data())};
+                           Tensor::view(DType::f32, bias.shape(), bias_on.data()),
+                           Tensor(),
+                           Tensor::view(DType::i32, table.shape(), table_on.data())};
   Tensor outputs[] = {Tensor::view(storage, {book.to.sites(), filters}, y.data())};
   const DeviceProfile device = device_profile(0);
-  for (const char* const name : {"neighbour_mma", "neighbour_tiles", "gathered_tiles"}) {
+  const auto measure_one = [&](const std::string& name, const Problem& problem) {
+    const bool tabled = &problem == &with_table;
     const Kernel& algorithm = *find_kernel("SparseConv", DeviceKind::cuda, name);
     const Offer offer = algorithm.offer(problem, {.device = device, .numerics = numerics});
-    if (!offer.refusal.empty()) continue;
+    if (!offer.refusal.empty()) return;
     Candidate candidate = offer.candidates.at(0);
-    const SparseArithmetic arithmetic = std::string_view(name).ends_with("tiles") ? SparseArithmetic::fma
-                                        : storage == DType::f32                   ? SparseArithmetic::tf32
-                                        : storage == DType::f16                   ? SparseArithmetic::fp16
-                                                                                  : SparseArithmetic::bf16;
+    const SparseArithmetic arithmetic = name.ends_with("tiles") ? SparseArithmetic::fma
+                                        : storage == DType::f32 ? SparseArithmetic::tf32
+                                        : storage == DType::f16 ? SparseArithmetic::fp16
+                                                                : SparseArithmetic::bf16;
     std::vector<std::string> cuts{candidate.config};
-    if (!planned && std::string_view(name).starts_with("neighbour"))
+    if (!planned && name.starts_with("neighbour"))
       add_cuts(cuts, p, arithmetic, device, static_cast<int>(book.to.sites()));
     std::map<std::string, DeviceBuffer<std::byte>> blobs;
     for (const std::string& cut : cuts) {
@@ -194,7 +206,7 @@ void measure(const Session& session, const std::string& layer, const Level& from
         blob = upload(host_blob);
       }
       DeviceBuffer<std::byte> workspace(candidate.workspace_bytes);
-      const KernelRun run{.inputs = inputs,
+      const KernelRun run{.inputs = std::span(inputs).first(problem.inputs().size()),
                           .outputs = outputs,
                           .workspace = {workspace.data(), workspace.bytes()},
                           .blob = blob.data()};
@@ -206,10 +218,15 @@ void measure(const Session& session, const std::string& layer, const Level& from
         continue;  // no kernel cuts it so
       }
       fmt::print("{}{},{},{},{},{},{},{},{},{:.1f},{:.1f},{:.2f},{:.1f}\n", &cut == &cuts.front() ? "*" : "",
-                 to_string(numerics), layer, name, book.to.sites(), view.pair_count(), channels, filters, cut, us,
-                 candidate.estimated_us, useful / us / 1e6, 100 * useful / us / device.flops_per_us(numerics.multiply));
+                 to_string(numerics), layer, tabled ? name + " with a table" : name, book.to.sites(), view.pair_count(),
+                 channels, filters, cut, us, candidate.estimated_us, useful / us / 1e6,
+                 100 * useful / us / device.flops_per_us(numerics.multiply));
       std::fflush(stdout);
     }
+  };
+  for (const char* const name : {"neighbour_mma", "neighbour_tiles", "gathered_tiles"}) {
+    measure_one(name, without_table);
+    if (std::string_view(name).starts_with("neighbour")) measure_one(name, with_table);
   }
 }
 

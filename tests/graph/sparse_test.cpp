@@ -29,8 +29,10 @@ Tensor indices() {
 
 struct SparseNet : GraphBuilder {
   ValueId x = input("x", {sites, channels});
-  ValueId book = node("SparseRulebook", {constant(indices())},
-                      {{"spatial_shape", Ints{6, 7}}, {"kernel_shape", Ints{3, 3}}}, 1, 1, "lenslet");
+  ValueId book = rulebook(constant(indices()));
+  ValueId rulebook(ValueId of) {
+    return node("SparseRulebook", {of}, {{"spatial_shape", Ints{6, 7}}, {"kernel_shape", Ints{3, 3}}}, 1, 1, "lenslet");
+  }
   ValueId sparse_conv(ValueId from) {
     return node("SparseConv", {from, book, weights({channels, channels, 3, 3}, 0, 0.2)}, {}, 1, 1, "lenslet");
   }
@@ -105,4 +107,50 @@ TEST_CASE("sparse/precisions_on_cuda") {
     }
     CHECK(convolutions == 2);
   }
+}
+
+// On CUDA the step that makes a rulebook makes its table of neighbours for both convolutions; of known sites it is
+// known.
+TEST_CASE("sparse/a_table_of_neighbours_a_rulebook") {
+  if constexpr (!cuda_built) return;
+  const auto planned = [](bool known, const char* precision, std::string_view without = {}, bool cuda = true) {
+    SparseNet b;
+    if (!known) b.book = b.rulebook(b.input("indices", {sites, 3}, DType::i32));
+    b.output(b.sparse_conv(b.node("Relu", {b.sparse_conv(b.x)})));
+    Graph graph = b.build();
+    const PassContext context =
+        cuda ? PassContext{.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"} : pass_context();
+    for (const Pass& pass : passes().subspan(passes_before_inference)) {
+      if (pass.name == without) continue;
+      pass.run(graph, context);
+      graph.check();
+    }
+    return graph;
+  };
+  const auto tables = [](const Graph& graph) {
+    std::vector<ValueId> ids;
+    for (const Node& node : graph.nodes)
+      if (node.type() == "SparseConv") ids.push_back(node.inputs.size() > 6 ? node.inputs[6] : no_id);
+    return ids;
+  };
+  for (const char* const precision : {"fp32", "tf32", "fp16"}) {
+    const Graph made = planned(false, precision);
+    INFO(made.dump());
+    const Node& maker = only(made, "SparseRulebook");
+    REQUIRE(maker.outputs.size() == 2);
+    CHECK(tables(made) == std::vector<ValueId>(2, maker.outputs[1]));
+    CHECK(made.value(maker.outputs[1]).shape == Shape{9, 16});
+    CHECK(maker.choice->candidate.outputs.size() == 2);
+
+    const Graph known = planned(true, precision);
+    const std::vector<ValueId> of_known = tables(known);
+    REQUIRE(of_known.size() == 2);
+    REQUIRE(of_known[0] != no_id);
+    CHECK(of_known[0] == of_known[1]);
+    const auto values = known.value(of_known[0]).constant.values<std::int32_t>();
+    for (std::int64_t i = 0; i < 16; ++i)  // the centre's
+      CHECK(values[static_cast<std::size_t>(4 * 16 + i)] == (i < sites ? i : -1));
+  }
+  CHECK(tables(planned(false, "fp16", "share_neighbours")) == std::vector<ValueId>(2, no_id));
+  CHECK(tables(planned(false, "fp32", {}, false)) == std::vector<ValueId>(2, no_id));
 }

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/cuda_built.h"
@@ -254,6 +256,31 @@ TEST_CASE("sparse/plan/offers") {
   CHECK(refusal("neighbour_mma", "bf16", DType::bf16).empty());
   CHECK(refusal("neighbour_mma", "fp16", DType::f16, true, DType::f16) ==
         "its filter is float16; kernels round float32");
+}
+
+// Runners of one Model share blobs by their keys: filters that lie otherwise have others.
+TEST_CASE("sparse/plan/keys") {
+  if constexpr (!cuda_built) return;
+  const Tensor w = random_f32({16, 16, 3, 3, 3}, 3);
+  const auto op = make_normalised_op("SparseConv", {}, 3);
+  std::map<std::string, Tensor> blobs;
+  for (const char* const numerics : {"fp32", "tf32", "fp16", "bf16"})
+    for (const char* const name : {"neighbour_mma", "neighbour_tiles", "gathered_tiles"}) {
+      const Numerics asked = parse_numerics(numerics);
+      const std::vector<InputInfo> inputs{{.present = true, .type = {asked.storage, {1000, 16}}},
+                                          {.present = true, .type = {DType::i32, {rulebook_length(13, 13000)}}},
+                                          {.present = true, .type = {DType::f32, w.shape()}, .constant = &w}};
+      const Problem posed(op, inputs, {{asked.storage, {1000, 16}}});
+      const Kernel& kernel = *find_kernel("SparseConv", DeviceKind::cuda, name);
+      const Offer offer = kernel.offer(posed, {reference_gpu(), asked});
+      if (!offer.refusal.empty()) continue;
+      const Tensor blob = prepared_blob(kernel, posed, offer.candidates[0]);
+      const auto [found, is_new] = blobs.emplace(kernel.blob(posed, offer.candidates[0])->key, blob);
+      if (is_new) continue;
+      REQUIRE(found->second.bytes() == blob.bytes());
+      CHECK(std::memcmp(found->second.data(), blob.data(), blob.bytes()) == 0);
+    }
+  CHECK(blobs.size() == 5);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "ops/core/kernel.h"
+#include "oracle/oracle.h"
 #include "tests/ops/op_harness.h"
 #include "tests/ops/op_runner.h"
 #include "tests/ops/sparse_sites.h"
@@ -66,6 +67,50 @@ TEST_CASE("sparse/rulebook/far_apart") {
   const auto count = static_cast<std::int64_t>(wide.size());
   check_op(rulebook_case("submanifold", {3, 300, 300}, {3, 3, 3}, indices_of(wide, count, 3)));
   check_op(rulebook_case("regular", {3, 300, 300}, {3, 3, 3}, indices_of(wide, count, 3), 1, strides({1, 2, 2})));
+}
+
+// The table that the pass share_neighbours asks for, in every way in which a rulebook is made.
+TEST_CASE("sparse/rulebook/neighbours") {
+  std::mt19937 random(9);
+  const auto check = [](const char* kind, const Ints& size, const Ints& kernel, const std::vector<Site>& sites,
+                        const Attributes& more = {}, std::int64_t images = 1) {
+    for (const std::int64_t empty : {0, 5, 600}) {
+      const std::vector<Tensor> inputs{indices_of(sites, static_cast<std::int64_t>(sites.size()) + empty, size.size())};
+      Attributes attributes = rulebook_case(kind, size, kernel, inputs[0], images, more).attributes;
+      attributes.emplace_back("neighbours", std::int64_t{1});
+      const std::size_t outputs = std::string_view(kind) == "submanifold" ? 2 : 3;
+      const auto op = make_normalised_op("SparseRulebook", attributes, 1, outputs);
+      const auto again = make_normalised_op("SparseRulebook", op->attributes(), 1, outputs);
+      CHECK(to_string(again->attributes()) == to_string(op->attributes()));
+      const std::vector<oracle::Array> arrays{oracle::from_tensor(inputs[0])};
+      const std::vector<oracle::Array> exact = oracle::run("SparseRulebook", op->attributes(), arrays).value();
+      const Problem problem(op, infos_of(inputs, {}));
+      REQUIRE(exact.size() == outputs);
+      REQUIRE(problem.outputs().size() == outputs);
+      for (const Kernel* kernel_of : kernels_of("SparseRulebook", op_runner().device()))
+        for_each_call(op_runner(), problem, *kernel_of, 2, [&](const Call& call) {
+          const std::vector<Tensor> made = run_between_guards(op_runner(), call, inputs, call.str());
+          for (std::size_t i = 0; i < outputs; ++i)
+            CHECK_MESSAGE(oracle::from_tensor(made[i]).values == exact[i].values, kind, ", output ", i);
+        });
+    }
+  };
+  const auto drawn = [&](const Ints& size, double fill, std::int64_t images = 1) {
+    return draw_sites(random, images, size, fill);
+  };
+  const Attributes halved{{"strides", Ints{2, 2, 2}}, {"pads", Ints{1, 1, 1, 1, 1, 1}}};
+  check("submanifold", {5, 6, 7}, {3, 3, 3}, drawn({5, 6, 7}, 0.3, 2), {}, 2);
+  check("submanifold", {5, 6, 7}, {1, 1, 1}, drawn({5, 6, 7}, 0.3));
+  check("submanifold", {40, 50}, {5, 3}, drawn({40, 50}, 0.5), {{"dilations", Ints{1, 2}}});
+  check("submanifold", {3, 3, 3}, {3, 3, 3}, {});
+  check("submanifold", {4, 20, 20}, {3, 3, 3}, drawn({4, 20, 20}, 1.0));
+  check("regular", {5, 6, 7}, {3, 3, 3}, drawn({5, 6, 7}, 0.2, 2), halved, 2);
+  check("regular", {8, 9}, {2, 4}, drawn({8, 9}, 0.3), {{"strides", Ints{3, 1}}, {"dilations", Ints{2, 2}}});
+  check("regular", {6, 6}, {3, 3}, {});
+  check("transposed", {3, 4, 5}, {3, 3, 3}, drawn({3, 4, 5}, 0.3), halved);
+  // Of more cells than are marked.
+  const std::int64_t far = std::int64_t{1} << 20;
+  check("regular", {8, far, far}, {3, 3, 3}, {{0, 0, 0, 0}, {0, 0, 0, 1}, {0, 7, 5, far - 1}}, halved);
 }
 
 // A file may leave the indices of the outputs off.

@@ -7,7 +7,7 @@
 namespace lenslet::tool {
 
 std::optional<SparseWork> sparse_work(const LayerEvent& event) {
-  constexpr std::size_t x_input = 0, book_input = 1, filter_input = 2, residual_input = 5;
+  constexpr std::size_t x_input = 0, book_input = 1, filter_input = 2, residual_input = 5, table_input = 6;
   const auto inputs = event.inputs;
   if (event.info->op != "SparseConv" || inputs.size() <= filter_input || event.outputs.empty()) return std::nullopt;
   const Tensor &x = inputs[x_input], &book = inputs[book_input], &w = inputs[filter_input], &y = event.outputs[0];
@@ -25,7 +25,9 @@ std::optional<SparseWork> sparse_work(const LayerEvent& event) {
   if (from < 0 || to < 0 || pairs < 0 || from > INT32_MAX || pairs > static_cast<std::int64_t>(values.size()))
     return std::nullopt;
   if (kind == "inverse") std::swap(from, to);
-  const std::int64_t listed = 2 * pairs * static_cast<std::int64_t>(sizeof(std::int32_t));
+  const bool has_table = inputs.size() > table_input && !inputs[table_input].empty();
+  const std::int64_t listed =
+      (has_table ? taps * to : 2 * pairs) * static_cast<std::int64_t>(sizeof(std::int32_t));  // read of the rulebook
   if (submanifold) pairs = 2 * pairs + to;
   const auto bytes_of = [](const Tensor& tensor, std::int64_t rows) {
     return rows * tensor.shape()[1] * static_cast<std::int64_t>(dtype_bytes(tensor.dtype()));

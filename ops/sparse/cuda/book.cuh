@@ -1,6 +1,7 @@
 #pragma once
 // What the kernels share that write a rulebook.
 
+#include "ops/sparse/build_rulebook.h"
 #include "ops/sparse/cuda/sites.cuh"
 #include "ops/sparse/cuda/totals_cuda.h"
 
@@ -14,6 +15,20 @@ struct Book {
 
   __device__ std::int32_t* in() const { return rulebook + 3 + taps; }
   __device__ std::int32_t* out() const { return in() + room; }
+};
+
+/// A table of neighbours that is made along with it, or none.
+struct NeighbourTable {
+  std::int32_t* table = nullptr;  ///< [taps, rows], or null
+  std::int64_t rows = 0, length = 0;
+
+  NeighbourTable(const RulebookPlan& plan, std::int32_t* memory)
+      : table(memory),
+        rows(neighbour_rows(plan.max_outputs)),
+        length(memory != nullptr ? plan.geometry.volume() * rows : 0) {}
+  __device__ void put(int tap, std::int64_t output, std::int32_t input) const {
+    if (table != nullptr) table[tap * rows + output] = input;
+  }
 };
 
 inline constexpr int most_stored_taps = 125;

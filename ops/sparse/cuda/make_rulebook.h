@@ -6,16 +6,11 @@
 
 namespace lenslet::cuda {
 
-std::size_t submanifold_workspace_bytes(const RulebookPlan& plan);
-void make_submanifold(const Context& context, const RulebookPlan& plan, const std::int32_t* indices,
-                      std::int32_t* rulebook, std::byte* workspace);
+std::size_t submanifold_workspace_bytes(const RulebookPlan&plan), marked_workspace_bytes(const RulebookPlan&plan),
+    sorted_workspace_bytes(const RulebookPlan&plan);
 
-std::size_t marked_workspace_bytes(const RulebookPlan& plan);
-void make_marked(const Context& context, const RulebookPlan& plan, const std::int32_t* indices, std::int32_t* rulebook,
-                 std::int32_t* out_indices, std::byte* workspace);
-
-std::size_t sorted_workspace_bytes(const RulebookPlan& plan);
-void make_sorted(const Context& context, const RulebookPlan& plan, const std::int32_t* indices, std::int32_t* rulebook,
-                 std::int32_t* out_indices, std::byte* workspace);
+using MakeRulebook = void(const Context& context, const RulebookPlan& plan, const std::int32_t* indices,
+                          const RulebookMemory& to);
+MakeRulebook make_submanifold, make_marked, make_sorted;
 
 }  // namespace lenslet::cuda

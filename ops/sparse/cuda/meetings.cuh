@@ -40,10 +40,10 @@ __device__ void for_each_tap(const DeviceGeometry& g, const DeviceGrid& out, con
 struct Inputs {
   DeviceGrid grid, out;
   DeviceGeometry geometry;
-  std::int64_t rows = 0, warps = 0;
-  const std::int32_t* indices = nullptr;
-  std::uint32_t* counts = nullptr;  ///< [taps + 1, warps]
-  std::uint64_t* faults = nullptr;  ///< [warps]
+  std::int64_t rows, warps;
+  const std::int32_t* indices;
+  std::uint32_t* counts;  ///< [taps + 1, warps]
+  std::uint64_t* faults;  ///< [warps]
 
   /// Row of this thread, and whether its warp has any.
   __device__ std::int64_t row(std::int64_t block) const { return block * site_threads + threadIdx.x; }
@@ -51,6 +51,19 @@ struct Inputs {
     return row < rows ? site_at(indices, grid.dims, row) : Site{-1, 0, 0, 0};
   }
 };
+
+inline Inputs inputs_of(const RulebookPlan& plan, const std::int32_t* indices, std::uint32_t* counts,
+                        std::uint64_t* faults) {
+  const SparseGrid out = plan.geometry.output(plan.grid);
+  return {.grid = DeviceGrid(plan.grid),
+          .out = DeviceGrid(out),
+          .geometry = DeviceGeometry(plan.geometry, out),
+          .rows = plan.max_inputs,
+          .warps = (plan.max_inputs + warp_threads - 1) / warp_threads,
+          .indices = indices,
+          .counts = counts,
+          .faults = faults};
+}
 
 /// Pairs of each tap, sites and the first fault of the warp whose rows begin with `row` of its first lane.
 __device__ inline void count_pairs(const Inputs& in, std::int64_t row) {

@@ -113,28 +113,14 @@ __global__ void __launch_bounds__(most_fma_threads, 1) neighbour_fma(const __gri
   extern __shared__ float4 memory[];
   const NeighbourShared shared(reinterpret_cast<char*>(memory), call);
   FilterStages<Rows::width> filters(call, shared.filters);
-  wait_for_previous();
-  let_next_start();
-  DeviceRulebook::Counts counts;
-  const BlockOutputs block = take_block(call, shared, counts);
-  const bool none = block.count <= 0 && block.first > 0;
-  filters.wait_for_first();  // before the barriers of make_table()
-  if (!none) make_table<Rows::rows>(call, shared, counts, block);
-  clear_share<float>(call, counts.outputs);
-  if (none) {
-    wait_for_copies<0>();
-    return;
-  }
-
+  const BlockOutputs block = begin_block<float, Rows::rows>(call, shared, filters);
   const int warp = static_cast<int>(threadIdx.x) / 32, warps = static_cast<int>(blockDim.x) / 32;
-  const int tiles_n = call.plan.columns / Rows::width, items = (block.count + Rows::rows - 1) / Rows::rows * tiles_n;
-  filters.set_rounds((items + warps - 1) / warps);
   Rows rows(call, shared.rows + warp * (Rows::rows * 64));
 #pragma unroll 1
-  for (int first = 0; first < items; first += warps, filters.end_round()) {
+  for (int first = 0; first < block.items; first += warps, filters.end_round()) {
     const int item = first + warp;
-    if (item >= items) continue;
-    const int tile = item / tiles_n, tile_n = item - tile * tiles_n;
+    if (item >= block.items) continue;
+    const int tile = item / block.tiles_n, tile_n = item - tile * block.tiles_n;
     const int* const table = shared.table + tile * Rows::rows;
     Steps steps(shared.has + tile * 4, shared.taps + warp * 128, call.chunks);
     rows.clear();
@@ -164,7 +150,7 @@ __global__ void __launch_bounds__(most_fma_threads, 1) neighbour_fma(const __gri
       }
     }
     rows.store(block.first + tile * Rows::rows, block.count - tile * Rows::rows,
-               (static_cast<int>(blockIdx.y) * tiles_n + tile_n) * Rows::width);
+               (static_cast<int>(blockIdx.y) * block.tiles_n + tile_n) * Rows::width);
   }
 }
 

@@ -17,17 +17,21 @@ using NeighbourFunction = void (*)(NeighbourCall);
 
 class BoundNeighbours final : public BoundKernel {
  public:
-  BoundNeighbours(const SparseConvProblem& p, std::int64_t length, const NeighbourPlan& plan,
+  /// `known`: the rulebook, and its table if there is one, were on the device before the network ran.
+  BoundNeighbours(const SparseConvProblem& p, std::int64_t length, bool known, const NeighbourPlan& plan,
                   SparseArithmetic arithmetic, NeighbourFunction function)
       : p_(p),
         plan_(plan),
         aligned_(plan.aligned(row_bytes(p, arithmetic))),
         function_(function),
-        call_(p, length, plan, arithmetic) {}
+        call_(p, length, plan, arithmetic) {
+    call_.early = known;
+  }
 
   void run(const KernelRun& run) const override {
     NeighbourCall call = call_;
     set_addresses(call, run);
+    call.table = run.in<std::int32_t>(SparseConvOp::neighbours);
     assert(!aligned_ || quad_aligned(call.x));
     call.store_fours = p_.filters % 4 == 0 && quad_aligned(call.y, call.residual, call.bias);
     const std::size_t shared_bytes = plan_.shared_bytes(p_.taps, call.chunks);
@@ -78,7 +82,9 @@ class NeighbourKernel : public Kernel {
                                  .add("columns", std::int64_t{plan.columns})
                                  .add("terms", std::int64_t{plan.terms})
                                  .str();
-    spec.key = prepared_key(node.as<SparseConvOp>(), form + " " + std::string(to_string(node.outputs()[0].dtype)));
+    // With the name: in float32 and as TF32 they lie otherwise.
+    spec.key = prepared_key(node.as<SparseConvOp>(),
+                            std::string(name()) + " " + form + " " + std::string(to_string(node.outputs()[0].dtype)));
     return spec;
   }
 
@@ -95,7 +101,10 @@ class NeighbourKernel : public Kernel {
     const NeighbourPlan plan = read_neighbour_plan(p, arithmetic, binding.candidate.config);
     const NeighbourFunction chosen = function(arithmetic, plan, plan.aligned(row_bytes(p, arithmetic)));
     if (chosen == nullptr) throw Error(ErrorKind::invalid_argument, "no kernel cuts it so: " + plan.str());
-    return std::make_unique<BoundNeighbours>(p, binding.shape(SparseConvOp::rulebook)[0], plan, arithmetic, chosen);
+    const bool known = binding.constant(SparseConvOp::rulebook) != nullptr &&
+                       (p.table_rows == 0 || binding.constant(SparseConvOp::neighbours) != nullptr);
+    return std::make_unique<BoundNeighbours>(p, binding.shape(SparseConvOp::rulebook)[0], known, plan, arithmetic,
+                                             chosen);
   }
 
  private:

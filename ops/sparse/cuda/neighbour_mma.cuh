@@ -78,28 +78,14 @@ __global__ void __launch_bounds__(most_threads(pieces, terms), 1)
   extern __shared__ float4 memory[];
   const NeighbourShared shared(reinterpret_cast<char*>(memory), call);
   FilterStages<width> filters(call, shared.filters);
-  wait_for_previous();
-  let_next_start();
-  DeviceRulebook::Counts counts;
-  const BlockOutputs block = take_block(call, shared, counts);
-  const bool none = block.count <= 0 && block.first > 0;
-  filters.wait_for_first();  // before the barriers of make_table()
-  if (!none) make_table<16 * pieces>(call, shared, counts, block);
-  clear_share<T>(call, counts.outputs);
-  if (none) {
-    wait_for_copies<0>();
-    return;
-  }
-
-  const int lane = static_cast<int>(threadIdx.x) % 32, warps = static_cast<int>(blockDim.x) / 32;
   constexpr int tile_rows = 16 * pieces;
-  const int tiles_n = call.plan.columns / width, items = (block.count + tile_rows - 1) / tile_rows * tiles_n;
-  filters.set_rounds((items + warps - 1) / warps);
+  const BlockOutputs block = begin_block<T, tile_rows>(call, shared, filters);
+  const int lane = static_cast<int>(threadIdx.x) % 32, warps = static_cast<int>(blockDim.x) / 32;
 #pragma unroll 1
-  for (int first = 0; first < items; first += warps, filters.end_round()) {
+  for (int first = 0; first < block.items; first += warps, filters.end_round()) {
     const int item = first + static_cast<int>(threadIdx.x) / 32;
-    if (item >= items) continue;
-    const int tile = item / tiles_n, tile_n = item - tile * tiles_n;
+    if (item >= block.items) continue;
+    const int tile = item / block.tiles_n, tile_n = item - tile * block.tiles_n;
     const int* const table = shared.table + tile * tile_rows;
     Steps steps(shared.has + tile * 4, shared.taps + threadIdx.x / 32 * 128, call.chunks);
     NeighbourRows<T, pieces, terms, aligned> rows[ahead];
@@ -146,7 +132,7 @@ __global__ void __launch_bounds__(most_threads(pieces, terms), 1)
         load(rows[i]);
       }
     }
-    const int first_k = (static_cast<int>(blockIdx.y) * tiles_n + tile_n) * width + lane % 4 * (width / 4);
+    const int first_k = (static_cast<int>(blockIdx.y) * block.tiles_n + tile_n) * width + lane % 4 * (width / 4);
 #pragma unroll
     for (int p = 0; p < pieces; ++p)
 #pragma unroll

@@ -131,13 +131,14 @@ double neighbour_us(const SparseConvProblem& p, SparseArithmetic arithmetic, con
   // gathered_tiles in float32 is estimated too low for the bound: what is to be compared with it is a share of that. On
   // SECOND's layers neighbour_tiles took 0.57 to 0.9 of it, TF32 0.3 to 0.7, and always less than neighbour_tiles.
   const double gathered = fma || tf32 ? gathered_us(p, plan_gathered(p, device), device) : 0;
-  if (fma) return 0.75 * gathered;
+  const bool given = p.table_rows > 0;
+  if (fma) return (given ? 0.65 : 0.75) * gathered;
   // Within a fifth, for 27 taps: a block's table, and for a thousand pairs 0.02 us to be found and read, and a seventh
   // of the peak.
   const double pairs = static_cast<double>(p.max_pairs) / 1000, terms = static_cast<double>(p.channels * p.filters);
   const double rate = device.flops_per_us(tf32 ? Numerics::Multiply::tf32 : Numerics::Multiply::fp16);
-  const double us = 11.5 + pairs * (0.02 + 7 * 2000 * terms / rate);
-  return tf32 ? std::min(us, 0.7 * gathered) : us;
+  const double us = (given ? 8 : 11.5) + pairs * ((given ? 0.014 : 0.02) + 7 * 2000 * terms / rate);
+  return tf32 ? std::min(us, (given ? 0.6 : 0.7) * gathered) : us;
 }
 
 }  // namespace lenslet::cuda

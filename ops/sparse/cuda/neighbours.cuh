@@ -1,10 +1,11 @@
 #pragma once
 // What neighbour_mma and neighbour_tiles share: a block's table of neighbours, and how its outputs are stored.
 //
-// A block of outputs makes a table of them in shared memory: for each tap, the row of x that meets the output there, or
-// -1, and for each warp's tile the taps that some output of it has. It is made of the rulebook's lists, which are in
-// order: a bisection, 17 ways, finds where the block's pairs of each tap begin and end. After that no warp waits for
-// another: each walks the taps that its own tile has, in ascending order.
+// A block of outputs has a table of them in shared memory: for each tap, the row of x that meets the output there, or
+// -1, and for each warp's tile the taps that some output of it has. It is copied from the table that the rulebook's
+// step made for all layers, where there is one; else it is made of the rulebook's lists, which are in order: a
+// bisection, 17 ways, finds where the block's pairs of each tap begin and end. After that no warp waits for another:
+// each walks the taps that its own tile has, in ascending order.
 
 #include "base/cuda/launch.h"
 #include "ops/conv/cuda/copy_async.cuh"
@@ -24,15 +25,19 @@ struct NeighbourCall {
   const char* w = nullptr;                       ///< pack_neighbour_filters()
   const float* bias = nullptr;                   ///< [K] or null
   void* y = nullptr;
+  const int* table = nullptr;  ///< [taps][table_rows], or null
   int* fault = nullptr;
+  int table_rows;
   int channels, filters;
-  int chunks;        ///< steps of a tap
-  bool store_fours;  ///< four numbers of y at a time are aligned
+  int chunks;          ///< steps of a tap
+  bool early = false;  ///< the rulebook and its table are known: read ahead of wait_for_previous()
+  bool store_fours;    ///< four numbers of y at a time are aligned
 
   NeighbourCall(const SparseConvProblem& p, std::int64_t length, const NeighbourPlan& cut, SparseArithmetic arithmetic)
       : rulebook(p, length),
         activation(p.activation),
         plan(cut),
+        table_rows(static_cast<int>(p.table_rows)),
         channels(static_cast<int>(p.channels)),
         filters(static_cast<int>(p.filters)),
         chunks(static_cast<int>(cut.chunks(cuda::row_bytes(p, arithmetic)))) {}
@@ -125,8 +130,9 @@ struct NeighbourShared {
 
 /// The outputs of a block.
 struct BlockOutputs {
-  int first, count;  ///< those that there are
-  int rows;          ///< of its table
+  int first, count;    ///< those that there are; none where count <= 0
+  int rows;            ///< of its table
+  int tiles_n, items;  ///< tiles of filters, and of filters and outputs
 };
 
 /// For each of `searches` lists, the first pair whose output is not below what is wanted: found by 16 lanes each,
@@ -272,6 +278,44 @@ __device__ inline void make_table(const NeighbourCall& call, const NeighbourShar
   __syncthreads();
 }
 
+/// The same out of the table that is given, which the rulebook's step made.
+template <int tile_rows>
+__device__ inline void copy_table(const NeighbourCall& call, const NeighbourShared& shared,
+                                  DeviceRulebook::Counts counts, const BlockOutputs& block) {
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x), lane = thread % 32;
+  const int fours = block.rows / 4, all = call.rulebook.volume * fours;
+  const int count = min(block.count, call.table_rows - block.first);
+  for (int i = thread; i < block.rows / tile_rows * 4; i += threads) shared.has[i] = 0;
+  if (!counts.valid) report(call.fault);
+  __syncthreads();
+  constexpr int at_once = 4;
+  for (int first = 0; first < all; first += threads * at_once) {
+    int4 inputs[at_once];
+#pragma unroll
+    for (int j = 0; j < at_once; ++j) {
+      const int i = first + j * threads + thread, tap = i / fours, row = (i - tap * fours) * 4;
+      const int left = i < all ? count - row : 0;
+      inputs[j] = make_int4(-1, -1, -1, -1);
+      if (left > 0)
+        inputs[j] = __ldcg(reinterpret_cast<const int4*>(call.table + static_cast<long long>(tap) * call.table_rows +
+                                                         block.first + row));
+      if (left < 2) inputs[j].y = -1;
+      if (left < 3) inputs[j].z = -1;
+      if (left < 4) inputs[j].w = -1;
+    }
+#pragma unroll
+    for (int j = 0; j < at_once; ++j) {
+      const int i = first + j * threads + thread, tap = i / fours, row = (i - tap * fours) * 4;
+      if (i < all) reinterpret_cast<int4*>(shared.table)[i] = inputs[j];
+      // Rows of a tile are those of 4 or 8 lanes: 16 at least.
+      const bool some = (inputs[j].x & inputs[j].y & inputs[j].z & inputs[j].w) >= 0;
+      const unsigned of_lanes = __ballot_sync(0xffffffffU, some) >> (lane & ~3) & 15U;
+      if (lane % 4 == 0 && of_lanes != 0) atomicOr(shared.has + row / tile_rows * 4 + tap / 32, 1U << tap % 32);
+    }
+  }
+  __syncthreads();
+}
+
 /// The block's filters: stages of some steps, of which the next is on its way while one is multiplied, again and again
 /// for as many rounds of tiles as the block has; or all steps, once. Each warp keeps its own count of where it is, and
 /// all go through as many stages, because between two of them they wait for each other.
@@ -319,7 +363,9 @@ class FilterStages {
     ++at_;
     first_ = first_ + stage_ >= call_.rulebook.volume * call_.chunks ? 0 : first_ + stage_;
     wait_for_copies<0>();
-    __syncthreads();
+    // All threads, as often; not __syncthreads(), which is "aligned": all are to execute the same instruction, and
+    // warps come here from several places of the code.
+    asm volatile("barrier.sync 1, %0;" ::"r"(blockDim.x) : "memory");
     if (at_ < last_) start(call_, memory_, at_ + 1);
   }
   __device__ static void start(const NeighbourCall& call, char* memory, int number) {
@@ -343,6 +389,37 @@ class FilterStages {
   const int stage_, tiles_n_;
   int at_ = 0, first_ = 0, last_ = 0;
 };
+
+/// What a block does ahead of its products: its outputs, of which the table and the first filters are there. Rows that
+/// no block computes are cleared.
+template <typename T, int tile_rows, int width>
+__device__ inline BlockOutputs begin_block(const NeighbourCall& call, const NeighbourShared& shared,
+                                           FilterStages<width>& filters) {
+  if (!call.early) {
+    wait_for_previous();
+    let_next_start();
+  }
+  DeviceRulebook::Counts counts;
+  BlockOutputs block = take_block(call, shared, counts);
+  filters.wait_for_first();  // before the barriers of the table
+  if (block.count > 0 || block.first == 0) {
+    if (call.table != nullptr)
+      copy_table<tile_rows>(call, shared, counts, block);
+    else
+      make_table<tile_rows>(call, shared, counts, block);
+  }
+  if (call.early) {
+    wait_for_previous();
+    let_next_start();
+  }
+  clear_share<T>(call, counts.outputs);
+  if (block.count <= 0) wait_for_copies<0>();
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  block.tiles_n = call.plan.columns / width;
+  block.items = (max(block.count, 0) + tile_rows - 1) / tile_rows * block.tiles_n;
+  filters.set_rounds((block.items + warps - 1) / warps);
+  return block;
+}
 
 /// The taps that a tile has, in ascending order, each in as many steps as its channels have. By a whole warp.
 class Steps {

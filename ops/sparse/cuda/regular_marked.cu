@@ -12,10 +12,11 @@ constexpr int threads = site_threads;
 constexpr std::int64_t words_of_clearing_block = threads * 8;
 
 __global__ void __launch_bounds__(threads)
-    count_kernel(const __grid_constant__ Inputs in, std::uint64_t* bits, std::int64_t words) {
+    count_kernel(const __grid_constant__ Inputs in, std::uint64_t* bits, std::int64_t words, NeighbourTable table) {
   wait_for_previous();
   let_next_start();
   fill_with_zeros(bits, 0, words);
+  fill_with_none(table.table, 0, table.length);
   const std::int64_t row = in.row(blockIdx.x);
   if (row - threadIdx.x < in.rows) count_pairs(in, row);
 }
@@ -48,6 +49,7 @@ struct WriteCall {
   Inputs in;
   Book book;
   Cells cells;
+  NeighbourTable table;
   std::int64_t most_outputs = 0;
   std::int64_t site_blocks = 0;  ///< the first ones; the others are for words of cells
   const std::int64_t* totals = nullptr;
@@ -67,7 +69,9 @@ __device__ void write_pairs(const WriteCall& c, const Begins& begins, std::int64
     if (key < 0) return;
     const std::int64_t to = place + rank_in_warp(which);
     in[to] = static_cast<std::int32_t>(row);
-    out[to] = static_cast<std::int32_t>(c.cells.number(key));
+    const std::int64_t output = c.cells.number(key);
+    out[to] = static_cast<std::int32_t>(output);
+    c.table.put(tap, output, static_cast<std::int32_t>(row));
   });
 }
 
@@ -133,42 +137,35 @@ struct Memory {
 
 std::size_t marked_workspace_bytes(const RulebookPlan& plan) { return Memory(plan, nullptr).parts.bytes(); }
 
-void make_marked(const Context& context, const RulebookPlan& plan, const std::int32_t* indices, std::int32_t* rulebook,
-                 std::int32_t* out_indices, std::byte* workspace) {
-  const Memory memory(plan, workspace);
-  const SparseGrid out = plan.geometry.output(plan.grid);
+void make_marked(const Context& context, const RulebookPlan& plan, const std::int32_t* indices,
+                 const RulebookMemory& to) {
+  const Memory memory(plan, to.workspace);
+  const NeighbourTable table(plan, to.table);
   const int taps = static_cast<int>(plan.geometry.volume());
-  const std::int64_t warps = Memory::warps_of(plan);
-  const Inputs in{.grid = DeviceGrid(plan.grid),
-                  .out = DeviceGrid(out),
-                  .geometry = DeviceGeometry(plan.geometry, out),
-                  .rows = plan.max_inputs,
-                  .warps = warps,
-                  .indices = indices,
-                  .counts = memory.counts,
-                  .faults = memory.faults};
+  const Inputs in = inputs_of(plan, indices, memory.counts, memory.faults);
   const unsigned site_blocks = blocks_for(plan.max_inputs, threads);
-  const unsigned clearing_blocks = blocks_for(memory.cells.words, words_of_clearing_block);
+  const unsigned clearing_blocks = blocks_for(memory.cells.words + table.length / 2, words_of_clearing_block);
   launch(context, count_kernel, site_blocks > clearing_blocks ? site_blocks : clearing_blocks, threads, 0, in,
-         memory.cells.bits, memory.cells.words);
+         memory.cells.bits, memory.cells.words, table);
   launch(context, mark_kernel, site_blocks, threads, 0, in, memory.cells.bits);
   number_cells(context, memory.cells);
   make_totals(context, {.counts = memory.counts,
-                        .length = warps,
+                        .length = in.warps,
                         .rows = taps + 1,
                         .chunks = memory.cells.chunks,
                         .chunk_count = memory.cells.chunk_count,
                         .faults = memory.faults,
-                        .fault_count = warps,
+                        .fault_count = in.warps,
                         .totals = memory.totals});
   launch(context, write_kernel, site_blocks + blocks_for(memory.cells.words, threads), threads, 0,
          WriteCall{.in = in,
-                   .book = {.rulebook = rulebook, .taps = taps, .room = plan.max_pairs},
+                   .book = {.rulebook = to.rulebook, .taps = taps, .room = plan.max_pairs},
                    .cells = memory.cells,
+                   .table = table,
                    .most_outputs = plan.max_outputs,
                    .site_blocks = site_blocks,
                    .totals = memory.totals,
-                   .out_indices = out_indices,
+                   .out_indices = to.out_indices,
                    .fault = context.fault});
 }
 

@@ -8,9 +8,10 @@ namespace {
 
 constexpr int threads = site_threads;
 
-__global__ void __launch_bounds__(threads) count_kernel(const __grid_constant__ Inputs in) {
+__global__ void __launch_bounds__(threads) count_kernel(const __grid_constant__ Inputs in, NeighbourTable table) {
   wait_for_previous();
   let_next_start();
+  fill_with_none(table.table, 0, table.length);
   count_pairs(in, in.row(blockIdx.x));
 }
 
@@ -65,6 +66,7 @@ struct PairEntries {
 struct WriteCall {
   Inputs in;
   Book book;
+  NeighbourTable table;
   const Entry* sorted = nullptr;
   const std::uint32_t* heads = nullptr;
   const std::int64_t *totals = nullptr, *output_totals = nullptr;
@@ -106,6 +108,10 @@ __global__ void __launch_bounds__(threads) write_kernel(const __grid_constant__ 
   // Of an entry that is no head, that of the last head before it.
   const std::int64_t output = std::int64_t{c.heads[warp]} + rank_in_warp(which) + (is_head ? 1 : 0) - 1;
   c.book.out()[entry.row] = static_cast<std::int32_t>(output);
+  if (c.table.table != nullptr) {
+    const int behind = first_not_below(1, c.book.taps, entry.row + 1, [&](int t) { return begins.at[t]; });
+    c.table.put(behind - 1, output, c.book.in()[entry.row]);
+  }
   if (is_head && c.out_indices != nullptr) put_site(c.out_indices, c.in.out.dims, output, c.in.out.site(entry.key));
 }
 
@@ -131,28 +137,21 @@ struct Memory {
 
 std::size_t sorted_workspace_bytes(const RulebookPlan& plan) { return Memory(plan, nullptr).parts.bytes(); }
 
-void make_sorted(const Context& context, const RulebookPlan& plan, const std::int32_t* indices, std::int32_t* rulebook,
-                 std::int32_t* out_indices, std::byte* workspace) {
-  const Memory memory(plan, workspace);
-  const SparseGrid out = plan.geometry.output(plan.grid);
+void make_sorted(const Context& context, const RulebookPlan& plan, const std::int32_t* indices,
+                 const RulebookMemory& to) {
+  const Memory memory(plan, to.workspace);
+  const NeighbourTable table(plan, to.table);
   const int taps = static_cast<int>(plan.geometry.volume());
-  const std::int64_t warps = warps_of(plan.max_inputs), room = plan.max_pairs;
-  const Inputs in{.grid = DeviceGrid(plan.grid),
-                  .out = DeviceGrid(out),
-                  .geometry = DeviceGeometry(plan.geometry, out),
-                  .rows = plan.max_inputs,
-                  .warps = warps,
-                  .indices = indices,
-                  .counts = memory.counts,
-                  .faults = memory.faults};
-  const Book book{.rulebook = rulebook, .taps = taps, .room = room};
+  const std::int64_t room = plan.max_pairs;
+  const Inputs in = inputs_of(plan, indices, memory.counts, memory.faults);
+  const Book book{.rulebook = to.rulebook, .taps = taps, .room = room};
   const unsigned site_blocks = blocks_for(plan.max_inputs, threads);
-  launch(context, count_kernel, site_blocks, threads, 0, in);
+  launch(context, count_kernel, site_blocks, threads, 0, in, table);
   make_totals(context, {.counts = memory.counts,
-                        .length = warps,
+                        .length = in.warps,
                         .rows = taps + 1,
                         .faults = memory.faults,
-                        .fault_count = warps,
+                        .fault_count = in.warps,
                         .totals = memory.totals});
   launch(context, keys_kernel, site_blocks, threads, 0, in, book, memory.totals, memory.keys);
   const Entry* const sorted =
@@ -163,12 +162,13 @@ void make_sorted(const Context& context, const RulebookPlan& plan, const std::in
   launch(context, write_kernel, pair_blocks > 0 ? pair_blocks : 1, threads, 0,
          WriteCall{.in = in,
                    .book = book,
+                   .table = table,
                    .sorted = sorted,
                    .heads = memory.heads,
                    .totals = memory.totals,
                    .output_totals = memory.output_totals,
                    .most_outputs = plan.max_outputs,
-                   .out_indices = out_indices,
+                   .out_indices = to.out_indices,
                    .fault = context.fault});
 }
 

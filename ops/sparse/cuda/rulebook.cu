@@ -16,11 +16,11 @@ std::size_t rulebook_workspace_bytes(const RulebookPlan& plan) {
 }
 
 void make_rulebook(const Context& context, const RulebookPlan& plan, const std::int32_t* indices,
-                   std::int32_t* rulebook, std::int32_t* out_indices, std::byte* workspace) {
-  if (plan.geometry.kind == SparseGeometry::Kind::submanifold)
-    return make_submanifold(context, plan, indices, rulebook, workspace);
-  const auto make = marks_cells(plan) ? make_marked : make_sorted;
-  make(context, plan, indices, rulebook, out_indices, workspace);
+                   const RulebookMemory& to) {
+  const auto make = plan.geometry.kind == SparseGeometry::Kind::submanifold ? make_submanifold
+                    : marks_cells(plan)                                     ? make_marked
+                                                                            : make_sorted;
+  make(context, plan, indices, to);
 }
 
 }  // namespace lenslet::cuda

@@ -25,7 +25,11 @@ struct FindCall {
   std::int32_t dilation = 1;  ///< along x
   std::int64_t rows = 0, warps = 0;
   const std::int32_t* indices = nullptr;
-  std::int32_t* found = nullptr;    ///< [taps, rows]: the input that a tap gives an output, or -1
+  /// [taps, pitch]: the input that a tap gives an output, or -1. Where `with_table` it is the first half of a table of
+  /// neighbours: the centre follows, and the other taps, of which write_kernel knows the inputs.
+  std::int32_t* found = nullptr;
+  std::int64_t pitch = 0;
+  bool with_table = false;
   std::uint32_t* counts = nullptr;  ///< [taps + 1, warps]
   std::uint64_t* faults = nullptr;  ///< [warps]
 
@@ -64,6 +68,8 @@ __global__ void __launch_bounds__(threads) find_kernel(const __grid_constant__ F
   if (count == 0 || first_key == no_key || last_key == no_key) {
     for (int t = 0; t < c.taps; ++t)
       if (counts_here) c.counts[t * c.warps + of_all] = 0;
+    if (c.with_table && row < c.pitch)
+      for (int t = 0; t <= 2 * c.taps; ++t) c.found[t * c.pitch + row] = -1;
     return;  // all threads: `found` is read where there are sites
   }
   for (int search = warp; search < 2 * c.line_count; search += warps_of_block) {
@@ -76,6 +82,7 @@ __global__ void __launch_bounds__(threads) find_kernel(const __grid_constant__ F
   }
   __syncthreads();
 
+  if (c.with_table && row < c.pitch) c.found[c.taps * c.pitch + row] = is_site ? static_cast<std::int32_t>(row) : -1;
   for (int l = 0; l < c.line_count; ++l) {
     const Line& line = c.lines[l];
     const std::int64_t begin = ends[2 * l], end = ends[2 * l + 1] > begin ? ends[2 * l + 1] : begin;
@@ -101,7 +108,10 @@ __global__ void __launch_bounds__(threads) find_kernel(const __grid_constant__ F
         if (x >= 0 && x < c.grid.width && at < end && key_at(at) == wanted) input = at;
       }
       const int tap = line.first + j;
-      if (row < c.rows) c.found[tap * c.rows + row] = static_cast<std::int32_t>(input);
+      if (row < c.pitch) {
+        c.found[tap * c.pitch + row] = static_cast<std::int32_t>(input);
+        if (c.with_table) c.found[(2 * c.taps - tap) * c.pitch + row] = -1;
+      }
       const unsigned pairs = __ballot_sync(whole_warp, input >= 0);
       if (counts_here) c.counts[tap * c.warps + of_all] = static_cast<std::uint32_t>(__popc(pairs));
     }
@@ -112,14 +122,15 @@ __global__ void __launch_bounds__(threads) find_kernel(const __grid_constant__ F
 struct WriteCall {
   DeviceGrid grid;
   Book book;
-  std::int64_t rows = 0, warps = 0;
+  NeighbourTable table;
+  std::int64_t pitch = 0, warps = 0;  ///< pitch: of `found`
   const std::int32_t *indices = nullptr, *found = nullptr;
   const std::uint32_t* counts = nullptr;
   const std::int64_t* totals = nullptr;
   int* fault = nullptr;
 };
 
-__global__ void __launch_bounds__(threads) write_kernel(WriteCall c) {
+__global__ void __launch_bounds__(threads) write_kernel(const __grid_constant__ WriteCall c) {
   wait_for_previous();
   let_next_start();
   __shared__ Begins begins;
@@ -143,7 +154,7 @@ __global__ void __launch_bounds__(threads) write_kernel(WriteCall c) {
     std::int32_t inputs[taps_at_once];
 #pragma unroll
     for (int j = 0; j < taps_at_once; ++j)
-      inputs[j] = row < sites && first + j < taps ? c.found[(first + j) * c.rows + row] : -1;
+      inputs[j] = row < sites && first + j < taps ? c.found[(first + j) * c.pitch + row] : -1;
 #pragma unroll
     for (int j = 0; j < taps_at_once; ++j) {
       if (first + j >= taps) break;
@@ -153,6 +164,7 @@ __global__ void __launch_bounds__(threads) write_kernel(WriteCall c) {
       const std::int64_t to = place + rank_in_warp(which);
       in[to] = inputs[j];
       out[to] = static_cast<std::int32_t>(row);
+      c.table.put(2 * taps - (first + j), inputs[j], static_cast<std::int32_t>(row));
     }
   }
 }
@@ -167,7 +179,7 @@ struct Memory {
 
   Memory(const RulebookPlan& plan, std::byte* memory) : parts(memory) {
     const std::int64_t taps = plan.geometry.stored_taps(), warps = warps_of(plan);
-    found = parts.take<std::int32_t>(taps * plan.max_inputs);
+    found = parts.take<std::int32_t>(plan.neighbours ? 0 : taps * plan.max_inputs);
     counts = parts.take<std::uint32_t>((taps + 1) * warps);
     faults = parts.take<std::uint64_t>(warps);
     totals = parts.take<std::int64_t>(taps + 1 + Totals::extra);
@@ -180,8 +192,12 @@ struct Memory {
 std::size_t submanifold_workspace_bytes(const RulebookPlan& plan) { return Memory(plan, nullptr).parts.bytes(); }
 
 void make_submanifold(const Context& context, const RulebookPlan& plan, const std::int32_t* indices,
-                      std::int32_t* rulebook, std::byte* workspace) {
-  const Memory memory(plan, workspace);
+                      const RulebookMemory& to) {
+  const Memory memory(plan, to.workspace);
+  const NeighbourTable table(plan, to.table);
+  const bool with_table = table.table != nullptr;
+  std::int32_t* const found = with_table ? table.table : memory.found;
+  const std::int64_t pitch = with_table ? table.rows : plan.max_inputs;
   const SparseGeometry& g = plan.geometry;
   const DeviceGrid grid(plan.grid);
   const int taps = static_cast<int>(g.stored_taps()), taps_of_line = static_cast<int>(g.kernel[2]);
@@ -195,7 +211,9 @@ void make_submanifold(const Context& context, const RulebookPlan& plan, const st
                 .rows = rows,
                 .warps = warps,
                 .indices = indices,
-                .found = memory.found,
+                .found = found,
+                .pitch = pitch,
+                .with_table = with_table,
                 .counts = memory.counts,
                 .faults = memory.faults};
   for (int first = 0; first < taps; first += taps_of_line) {
@@ -213,11 +231,12 @@ void make_submanifold(const Context& context, const RulebookPlan& plan, const st
                         .totals = memory.totals});
   launch(context, write_kernel, blocks > 0 ? blocks : 1, threads, 0,
          WriteCall{.grid = grid,
-                   .book = {.rulebook = rulebook, .taps = taps, .room = plan.max_pairs},
-                   .rows = rows,
+                   .book = {.rulebook = to.rulebook, .taps = taps, .room = plan.max_pairs},
+                   .table = table,
+                   .pitch = pitch,
                    .warps = warps,
                    .indices = indices,
-                   .found = memory.found,
+                   .found = found,
                    .counts = memory.counts,
                    .totals = memory.totals,
                    .fault = context.fault});
