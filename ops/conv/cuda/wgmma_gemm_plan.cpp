@@ -155,6 +155,7 @@ WindowWalk::WindowWalk(const ConvProblem& problem) : p(problem.p), q(problem.q) 
 std::string WgmmaGemmPlan::str() const {
   ConfigWriter text;
   text.add("tile", fmt::format("{}x{}", m(), n()));
+  if (slices == 0 && consumers() != (m() == 192 ? 3 : 2)) text.add("consumers", std::int64_t{consumers()});
   if (slices != 0) text.add("slices", std::int64_t{slices});
   if (width != wgmma_step) text.add("width", std::int64_t{width});
   return text.str();

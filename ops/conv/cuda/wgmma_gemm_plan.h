@@ -30,17 +30,37 @@ inline constexpr int wgmma_step = 64;
 /// Channels of a group: a row of 128, 64 or 32 bytes in the tensor cores' swizzled layout.
 inline constexpr std::array<int, 3> wgmma_widths{64, 32, 16};
 
+/// Warpgroups of most persistent blocks that multiply.
+inline constexpr int wgmma_consumers = 2;
+
 /// Tile shapes of persistent blocks, in the order of `wgmma_tiles`.
-enum class WgmmaTile { t128x256, t256x128, t128x128, t256x96, t128x96, t256x64, t128x64, t256x32 };
+enum class WgmmaTile {
+  t128x256,
+  t256x128,
+  t128x128,
+  t256x96,
+  t128x96,
+  t256x64,
+  t128x64,
+  t256x32,
+  t128x208,
+  t128x224,
+  t192x128,
+  t192x64,
+  t256x128c4,
+  t256x64c4,
+  t192x192,
+};
 
 struct WgmmaTileShape {
   int m = 0, n = 0;
-  double efficiency = 0;  ///< share that steps reach of what large products reach
+  double efficiency = 0;            ///< share that steps reach of what large products reach
+  int consumers = wgmma_consumers;  ///< warpgroups that share its pixels
 };
 
 // Fitted with the rest of the model (wgmma_gemm_plan.cpp). Above 1: what a large product reaches is held by the power
 // that it draws, which short ones do not; narrow tiles read more shared memory and L2 for a product.
-inline constexpr std::array<WgmmaTileShape, 8> wgmma_tiles{{
+inline constexpr std::array<WgmmaTileShape, 15> wgmma_tiles{{
     {128, 256, 1.37},
     {256, 128, 1.37},
     {128, 128, 1.25},
@@ -49,14 +69,21 @@ inline constexpr std::array<WgmmaTileShape, 8> wgmma_tiles{{
     {256, 64, 1.05},
     {128, 64, 0.79},
     {256, 32, 0.60},
+    {128, 208, 1.34},
+    {128, 224, 1.35},
+    {192, 128, 1.33, 3},
+    {192, 64, 0.95, 3},
+    {256, 128, 1.37, 4},
+    {256, 64, 1.05, 4},
+    {192, 192, 1.37, 3},
 }};
 
 constexpr const WgmmaTileShape& shape_of(WgmmaTile tile) { return wgmma_tiles[static_cast<std::size_t>(tile)]; }
 
 /// Kernels of narrow groups, which are for few channels, exist of these.
 constexpr bool has_width(WgmmaTile tile, int width) {
-  return width == wgmma_step ||
-         (tile != WgmmaTile::t128x256 && tile != WgmmaTile::t256x128 && tile != WgmmaTile::t128x96);
+  return width == wgmma_step || tile == WgmmaTile::t128x128 || tile == WgmmaTile::t256x96 ||
+         tile == WgmmaTile::t256x64 || tile == WgmmaTile::t128x64 || tile == WgmmaTile::t256x32;
 }
 
 /// Tile shapes of clusters, in the order of `slices_tiles`.
@@ -92,7 +119,7 @@ inline constexpr std::array<int, 4> slice_counts{1, 2, 4, 8};
 /// wide as a tile of n filters has whole ones; 64 filters, since wider ones have no permutation (below), and 96 all the
 /// same: their rows meet in two of four groups of banks, which is less than three boxes cost.
 LENSLET_HOST_DEVICE constexpr int staged_filters(int n) {
-  return n % 64 == 0 ? 64 : n % 96 == 0 ? 96 : n % 32 == 0 ? 32 : 16;
+  return n % 64 == 0 ? 64 : n % 96 == 0 ? 96 : n % 104 == 0 ? 104 : n % 32 == 0 ? 32 : 16;
 }
 inline constexpr int staged_rows = 16;
 LENSLET_HOST_DEVICE constexpr int staged_box_bytes(int n) { return staged_rows * staged_filters(n) * 2; }
@@ -107,12 +134,12 @@ LENSLET_HOST_DEVICE constexpr int wide_boxes(int n, int slots) {
 /// them, 16-byte units permuted so that those of eight rows lie in different banks; of 96 filters as they come.
 LENSLET_HOST_DEVICE constexpr int staged_offset(int row, int eight, int filters) {
   const int dense = row * filters * 2 + eight * 16;
-  return filters == 96 ? dense : dense ^ ((dense >> 7 & (filters / 8 - 1)) << 4);
+  return filters >= 96 ? dense : dense ^ ((dense >> 7 & (filters / 8 - 1)) << 4);
 }
 /// The same of (row, 8 * (eight + 2 * pairs) ...), `offset` being that of (row, 8 * eight ...), of a box that begins at
 /// a multiple of its bytes.
 LENSLET_HOST_DEVICE constexpr int staged_behind(int offset, int pairs, int filters) {
-  return filters == 96 ? offset + pairs * 32 : offset ^ (pairs * 32);
+  return filters >= 96 ? offset + pairs * 32 : offset ^ (pairs * 32);
 }
 
 /// Bytes of shared memory: stages of both operands, boxes on their way, and barriers.
@@ -126,11 +153,11 @@ struct WgmmaShared {
 
   bool operator==(const WgmmaShared&) const = default;
 };
-inline constexpr int wgmma_consumers = 2;
 /// With a residual, whose boxes come as well as leave, slots are worth more than a fourth stage: in TF32
 /// 64x64x56x56 -> 256, 1x1, takes 80 us without one, and 174 where parts come one by one, of which its bytes are 49.
 constexpr WgmmaShared shared_of(const WgmmaTileShape& tile, bool residual) {
-  constexpr int all = 224 << 10, warps = wgmma_consumers * 4, most_stages = 8, most_slots = 8;
+  constexpr int all = 224 << 10, most_stages = 8, most_slots = 8;
+  const int warps = tile.consumers * 4;
   const int least_stages = residual ? 3 : 4, box = staged_box_bytes(tile.n);
   WgmmaShared shared;
   shared.pixels = tile.m * wgmma_step * 2;
@@ -302,6 +329,7 @@ struct WgmmaGemmPlan {
 
   int m() const { return slices == 0 ? shape_of(tile).m : shape_of(slices_tile).m; }
   int n() const { return slices == 0 ? shape_of(tile).n : shape_of(slices_tile).n; }
+  int consumers() const { return slices == 0 ? shape_of(tile).consumers : 2; }
   /// The configuration, from which the rest follows: "tile=128x256" of persistent blocks, "tile=64x64 slices=4" of
   /// clusters; then " width=32" where it is not 64.
   std::string str() const;

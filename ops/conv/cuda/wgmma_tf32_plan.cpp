@@ -70,6 +70,7 @@ double persistent_us(const ConvProblem& p, const WgmmaTf32Plan& plan, const Devi
 std::string WgmmaTf32Plan::str() const {
   ConfigWriter text;
   text.add("tile", fmt::format("{}x{}", m(), n()));
+  if (slices == 0 && consumers() != (m() == 192 ? 3 : 2)) text.add("consumers", std::int64_t{consumers()});
   if (slices != 0) text.add("slices", std::int64_t{slices});
   return text.str();
 }
@@ -89,7 +90,8 @@ WgmmaTf32Plan cut_wgmma_tf32(const ConvProblem& p, SlicesTile tile, int slices) 
 
 std::vector<WgmmaTf32Plan> wgmma_tf32_cuts(const ConvProblem& p) {
   std::vector<WgmmaTf32Plan> cuts;
-  for (std::size_t i = 0; i < wgmma_tiles.size(); ++i) cuts.push_back(cut_wgmma_tf32(p, static_cast<WgmmaTile>(i)));
+  for (std::size_t i = 0; i < wgmma_tiles.size(); ++i)
+    if (wgmma_tiles[i].n % tf32_staged_filters == 0) cuts.push_back(cut_wgmma_tf32(p, static_cast<WgmmaTile>(i)));
   for (std::size_t i = 0; i < slices_tiles.size(); ++i)
     for (const int slices : slice_counts) {
       const WgmmaTf32Plan plan = cut_wgmma_tf32(p, static_cast<SlicesTile>(i), slices);

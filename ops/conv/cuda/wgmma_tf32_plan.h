@@ -50,7 +50,8 @@ struct WgmmaTf32Shared {
   bool operator==(const WgmmaTf32Shared&) const = default;
 };
 constexpr WgmmaTf32Shared tf32_shared_of(const WgmmaTileShape& tile, bool residual) {
-  constexpr int all = 224 << 10, warps = wgmma_consumers * 4, most_stages = 8;
+  constexpr int all = 224 << 10, most_stages = 8;
+  const int warps = tile.consumers * 4;
   const int least_stages = residual ? 3 : 4;  // as wgmma_gemm's
   WgmmaTf32Shared shared;
   shared.pixels = tile.m * wgmma_tf32_step * 4;
@@ -79,6 +80,7 @@ struct WgmmaTf32Plan {
 
   int m() const { return slices == 0 ? shape_of(tile).m : shape_of(slices_tile).m; }
   int n() const { return slices == 0 ? shape_of(tile).n : shape_of(slices_tile).n; }
+  int consumers() const { return slices == 0 ? shape_of(tile).consumers : 2; }
   /// The configuration, from which the rest follows: "tile=128x256" of persistent blocks, "tile=64x64 slices=4" of
   /// clusters.
   std::string str() const;
