@@ -214,8 +214,8 @@ TEST_CASE("conv/wgmma_gemm_plan/shared_memory") {
       CHECK(tile.n / staged_filters(tile.n) % wide == 0);
       CHECK(shared.staging == shared.stages * (shared.pixels + shared.filters));
       CHECK(shared.staging % 1024 == 0);
-      CHECK(shared.barriers == shared.staging + 8 * shared.slots * box);
-      CHECK(shared.total == shared.barriers + 16 * shared.stages + 64 * shared.slots);
+      CHECK(shared.barriers == shared.staging + 4 * tile.consumers * shared.slots * box);
+      CHECK(shared.total == shared.barriers + 16 * shared.stages + 32 * tile.consumers * shared.slots);
       CHECK(static_cast<std::size_t>(shared.total) <= reference_gpu().shared_bytes_per_block);
     }
 }

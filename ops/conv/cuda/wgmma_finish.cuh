@@ -83,10 +83,12 @@ class Finisher {
   static constexpr int boxes_n = n / box, boxes = rows64 * boxes_n;
   static constexpr int slots = Block::slots;
   static constexpr bool odd = box % 16 != 0;  // an eight of filters behind the pairs of them
+  /// Registers are those of a consumer of two.
+  static constexpr bool ample = Block::shape.consumers <= wgmma_consumers;
   /// Boxes of a part; of one where a residual comes.
-  static constexpr int wide = Block::for_residual ? 1 : wide_boxes(n, slots);
+  static constexpr int wide = Block::for_residual || !ample ? 1 : wide_boxes(n, slots);
   /// Where registers are left a thread keeps a tile's biases, those of the next one often being the same.
-  static constexpr bool holds_bias = rows64 * n / 2 + n / 4 <= 128;
+  static constexpr bool holds_bias = rows64 * n / 2 + n / 4 <= (ample ? 128 : 48);
   static constexpr int held = holds_bias ? n / 8 : 1;
   /// So many boxes ahead a residual is under way, into all slots but that of the box which left last, also where those
   /// are the next tile's.
@@ -218,9 +220,11 @@ class Finisher {
     float v[count * box / 2];
     take_sums<count>(at, d, bias, v);
     if constexpr (at + count < boxes) {
+      constexpr bool meanwhile = box <= 96;  // or registers run out
       float2 next[count * box / 8];
-      find_bias<count>(at + count, next);
+      if constexpr (meanwhile) find_bias<count>(at + count, next);
       finish_part<count, false>(at, v);
+      if constexpr (!meanwhile) find_bias<count>(at + count, next);
       finish_clamped<count, at + count>(d, next);
     } else {
       finish_part<count, false>(at, v);
