@@ -68,10 +68,6 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
   "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
   "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, "   \
   "%103"
-#define LENSLET_WGMMA_64_96                                                                              \
-  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
-  "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define LENSLET_WGMMA_104_112 "%104, %105, %106, %107, %108, %109, %110, %111"
 #define LENSLET_WGMMA_8(i)                                                                                    \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
       "+f"(d[i + 7])
@@ -79,9 +75,7 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
 #define LENSLET_WGMMA_32(i) LENSLET_WGMMA_8(i), LENSLET_WGMMA_8(i + 8), LENSLET_WGMMA_8(i + 16), LENSLET_WGMMA_8(i + 24)
 #define LENSLET_WGMMA_64(i) LENSLET_WGMMA_32(i), LENSLET_WGMMA_32(i + 32)
 #define LENSLET_WGMMA_96 LENSLET_WGMMA_32(0), LENSLET_WGMMA_16(32)
-#define LENSLET_WGMMA_192 LENSLET_WGMMA_64(0), LENSLET_WGMMA_32(64)
-#define LENSLET_WGMMA_208 LENSLET_WGMMA_192, LENSLET_WGMMA_8(96)
-#define LENSLET_WGMMA_224 LENSLET_WGMMA_208, LENSLET_WGMMA_8(104)
+#define LENSLET_WGMMA_208 LENSLET_WGMMA_64(0), LENSLET_WGMMA_32(64), LENSLET_WGMMA_8(96)
 #define LENSLET_WGMMA_128 LENSLET_WGMMA_64(0), LENSLET_WGMMA_64(64)
 #define LENSLET_WGMMA(n, form, transposed, names, registers, a_at, b_at, add_at)               \
   asm volatile("{\n\t.reg .pred add;\n\tsetp.ne.b32 add, %" #add_at                            \
@@ -102,16 +96,9 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
   else if constexpr (n == 128)                                                                                      \
     LENSLET_WGMMA(128, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64, LENSLET_WGMMA_64(0), 64, 65,  \
                   66);                                                                                              \
-  else if constexpr (n == 192)                                                                                      \
-    LENSLET_WGMMA(192, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64 ", " LENSLET_WGMMA_64_96,      \
-                  LENSLET_WGMMA_192, 96, 97, 98);                                                                   \
   else if constexpr (n == 208)                                                                                      \
     LENSLET_WGMMA(208, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64 ", " LENSLET_WGMMA_64_104,     \
                   LENSLET_WGMMA_208, 104, 105, 106);                                                                \
-  else if constexpr (n == 224)                                                                                      \
-    LENSLET_WGMMA(224, form, transposed,                                                                            \
-                  LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64 ", " LENSLET_WGMMA_64_104 ", " LENSLET_WGMMA_104_112, \
-                  LENSLET_WGMMA_224, 112, 113, 114);                                                                \
   else                                                                                                              \
     LENSLET_WGMMA(256, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64 ", " LENSLET_WGMMA_64_128,     \
                   LENSLET_WGMMA_128, 128, 129, 130)
@@ -121,7 +108,7 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
 /// way until wgmma_wait().
 template <typename T, int n>
 __device__ inline void wgmma(float (&d)[n / 2], std::uint64_t a, std::uint64_t b, int add) {
-  static_assert(n == 16 || n == 32 || n == 64 || n == 96 || n == 128 || n == 192 || n == 208 || n == 224 || n == 256);
+  static_assert(n == 16 || n == 32 || n == 64 || n == 96 || n == 128 || n == 208 || n == 256);
   if constexpr (std::is_same_v<T, Float16>) {
     LENSLET_WGMMA_OF("k16.f32.f16.f16", ", 0, 0");
   } else if constexpr (std::is_same_v<T, BFloat16>) {
@@ -164,16 +151,12 @@ __device__ inline void wgmma_of_registers(float (&d)[n / 2], const std::uint32_t
 #undef LENSLET_WGMMA_OF
 #undef LENSLET_WGMMA
 #undef LENSLET_WGMMA_128
-#undef LENSLET_WGMMA_224
 #undef LENSLET_WGMMA_208
-#undef LENSLET_WGMMA_192
 #undef LENSLET_WGMMA_96
 #undef LENSLET_WGMMA_64
 #undef LENSLET_WGMMA_32
 #undef LENSLET_WGMMA_16
 #undef LENSLET_WGMMA_8
-#undef LENSLET_WGMMA_104_112
-#undef LENSLET_WGMMA_64_96
 #undef LENSLET_WGMMA_64_104
 #undef LENSLET_WGMMA_64_128
 #undef LENSLET_WGMMA_32_64

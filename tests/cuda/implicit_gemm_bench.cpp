@@ -183,15 +183,14 @@ std::vector<Cut> wgmma_gemm_cuts(const ConvProblem& p, const DeviceProfile& devi
   for (const WgmmaGemmPlan& plan : wgmma_cuts(p)) {
     // Persistent blocks are 0 slices here.
     const std::int64_t slices = std::max(plan.slices, 1);
-    cuts.push_back(
-        {.config = plan.str(),
-         .tile = fmt::format("{}x{}{}/{}", plan.m(), plan.n(), plan.consumers() == 4 ? "c4" : "", plan.width),
-         .slices = plan.slices,
-         .cluster = slices,
-         .steps_a_slice = (plan.steps + slices - 1) / slices,
-         .blocks = plan.tiles_m * plan.tiles_n * slices,
-         .estimated_us = wgmma_plan_us(p, plan, device),
-         .taken = plan.str() == planned.str()});
+    cuts.push_back({.config = plan.str(),
+                    .tile = fmt::format("{}x{}/{}", plan.m(), plan.n(), plan.width),
+                    .slices = plan.slices,
+                    .cluster = slices,
+                    .steps_a_slice = (plan.steps + slices - 1) / slices,
+                    .blocks = plan.tiles_m * plan.tiles_n * slices,
+                    .estimated_us = wgmma_plan_us(p, plan, device),
+                    .taken = plan.str() == planned.str()});
   }
   return cuts;
 }
@@ -202,7 +201,7 @@ std::vector<Cut> wgmma_tf32_cuts_of(const ConvProblem& p, const DeviceProfile& d
   for (const WgmmaTf32Plan& plan : wgmma_tf32_cuts(p)) {
     const std::int64_t slices = std::max(plan.slices, 1);
     cuts.push_back({.config = plan.str(),
-                    .tile = fmt::format("{}x{}{}", plan.m(), plan.n(), plan.consumers() == 4 ? "c4" : ""),
+                    .tile = fmt::format("{}x{}", plan.m(), plan.n()),
                     .slices = plan.slices,
                     .cluster = slices,
                     .steps_a_slice = (plan.steps + slices - 1) / slices,

@@ -197,6 +197,16 @@ TEST_CASE("conv/wgmma_gemm_plan/results_lie_as_copies_take_them") {
   for (const WgmmaTileShape& tile : wgmma_tiles) CHECK(tile.n % staged_filters(tile.n) == 0);
 }
 
+TEST_CASE("conv/wgmma_gemm_plan/sums_have_room_in_registers") {
+  for (const WgmmaTileShape& tile : wgmma_tiles) {
+    CAPTURE(tile.m);
+    CAPTURE(tile.n);
+    CHECK(tile.m % (64 * tile.consumers) == 0);
+    // Of 232 registers of a thread of two consumers, of 160 of three.
+    CHECK(tile.m / 64 / tile.consumers * tile.n / 2 <= (tile.consumers == 2 ? 128 : 64));
+  }
+}
+
 TEST_CASE("conv/wgmma_gemm_plan/shared_memory") {
   for (const WgmmaTileShape& tile : wgmma_tiles)
     for (const bool residual : {false, true}) {

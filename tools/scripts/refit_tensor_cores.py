@@ -64,6 +64,8 @@ class Cut:
         self.moved_with_room = element * (p.n * c * p.h * p.w + k * c * p.r * p.s + p.n * k * p.p * p.q)
         self.moved_with_room += 4 * k if "+bias" in row["problem"] else 0
         self.moved += 4 * p.k if "+bias" in row["problem"] else 0
+        self.residual_bytes = element * p.n * k * p.p * p.q if "+residual" in row["problem"] else 0
+        self.moved_with_room += self.residual_bytes
 
 
 class MmaGemm:
@@ -155,7 +157,7 @@ def wgmma_tiles(constants):
     """Of persistent blocks; their efficiencies go to `constants`."""
     text = (CONV / "wgmma_gemm_plan.h").read_text().split("wgmma_tiles{{", 1)[1].split("}};", 1)[0]
     tiles = {}
-    for m, n, efficiency in re.findall(rf"\{{(\d+), (\d+), {NUMBER}\}}", text):
+    for m, n, efficiency in re.findall(rf"\{{(\d+), (\d+), {NUMBER}(?:, \d+)?\}}", text):
         tiles[f"{m}x{n}"] = (int(m), int(n))
         constants[f"efficiency {m}x{n}"] = float(efficiency)
     return tiles
@@ -165,7 +167,7 @@ class WgmmaGemm:
     """wgmma_plan_us(). A tile is MxN/WIDTH, 0 slices are persistent blocks."""
 
     def __init__(self):
-        self.constants = constants_of("wgmma_gemm_plan.cpp", ("start_us", "epilogue_us", "unhidden", "sustained") + SLICES)
+        self.constants = constants_of("wgmma_gemm_plan.cpp", ("start_us", "epilogue_us", "unhidden", "sustained", "again") + SLICES)
         text = (CONV / "wgmma_gemm_plan.cpp").read_text()
         self.constants["narrow_epilogue_us"] = float(re.search(rf", narrow_epilogue_us = {NUMBER};", text)[1])
         self.tiles = wgmma_tiles(self.constants)
@@ -189,6 +191,7 @@ class WgmmaGemm:
             tile_us = cut.steps * step_us + ragged_us(cut, width) + out_us * outputs / 128 ** 2
             tiles_us = ceil_div(cut.blocks, units) * tile_us
             tiles_us = max(tiles_us, cut.flops / (x["sustained"] * device["half_flops_per_us"]))
+            memory_us += x["again"] * outputs / 128 ** 2 * cut.residual_bytes / device["bytes_per_us"]
             return x["start_us"] + max(tiles_us, memory_us) + x["unhidden"] * min(tiles_us, memory_us)
         rate = x["sliced " + tile] * device["half_flops_per_us"] / units
         return slices_us(cut, x, m, n, self.slices_tiles[tile], 2 * outputs * terms / rate, (m + n) * terms * 2,
@@ -200,7 +203,7 @@ class WgmmaTf32:
 
     def __init__(self):
         self.constants = constants_of("wgmma_tf32_plan.cpp", (
-            "start_us", "epilogue_us", "unhidden", "sustained", "share", "slices_share") + SLICES)
+            "start_us", "epilogue_us", "unhidden", "sustained", "again", "share", "slices_share") + SLICES)
         self.efficiencies = {}  # fitted as wgmma_gemm's
         self.tiles, self.slices_tiles = wgmma_tiles(self.efficiencies), slices_tiles(self.efficiencies, "sliced")
         self.device, self.clusters = device(), multiprocessors_of_clusters()
@@ -216,7 +219,7 @@ class WgmmaTf32:
         rate = x["share"] * self.efficiencies["efficiency " + cut.tile_name] * device["tf32_flops_per_us"] / device["units"]
         tile_us = cut.steps * 2.0 * m * n * 32 / rate + ragged_us(cut, 32) + x["epilogue_us"] * m * n / 128 ** 2
         tiles_us = ceil_div(cut.blocks, int(device["units"])) * tile_us
-        memory_us = cut.moved_with_room / device["bytes_per_us"]
+        memory_us = (cut.moved_with_room + x["again"] * m * n / 128 ** 2 * cut.residual_bytes) / device["bytes_per_us"]
         tiles_us = max(tiles_us, cut.flops / (x["sustained"] * device["tf32_flops_per_us"]))
         return x["start_us"] + max(tiles_us, memory_us) + x["unhidden"] * min(tiles_us, memory_us)
 

@@ -31,6 +31,8 @@ struct WgmmaGemm {
   int tiles = 0, tiles_n = 0;   ///< of all blocks, and those side by side
   const float* bias = nullptr;  ///< may be null
   int adds_residual = 0;
+  std::uint64_t hint_r = 0x1000000000000000, hint_y = 0x1000000000000000, hint_p = 0x1000000000000000;
+  int prefetches = 1, no_touch = 0;
 };
 
 /// The consumers', and those of the warpgroup that copies.
@@ -106,7 +108,7 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
     const int tile_m = index / g.tiles_n, first_k = (index - tile_m * g.tiles_n) * Block::shape.n;
     const int first_pixel = tile_m * Block::shape.m;
     const WindowStart start = g.walk.start(first_pixel);
-    if (g.adds_residual != 0) prefetch_residual<Block>(g, first_pixel, first_k);
+    if (g.adds_residual != 0 && g.prefetches != 0) prefetch_residual<Block>(g, first_pixel, first_k);
     TermWalk terms;
     for (int step = 0; step < g.steps; ++step) {
       std::uint64_t* const full = block.full(at.stage);

@@ -20,6 +20,10 @@ constexpr double epilogue_us = 1.22, narrow_epilogue_us = 1.65;
 /// Of products beside what memory takes, or the other way round: what the longer one does not hide.
 constexpr double unhidden = 0.42;
 
+/// What of a residual's bytes is read twice, of tiles of 128x128 outputs: what has come to L2 ahead of so many tiles is
+/// not all there any more.
+constexpr double again = 0.12;
+
 /// Of what large products reach: what a long one does here, whatever its tiles.
 constexpr double sustained = 1.00;
 
@@ -88,7 +92,9 @@ double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Devi
   // Each multiprocessor's share of tiles, one after the other; or what memory takes.
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
   const double least_us = p.flops() / (sustained * device.flops_per_us(Numerics::Multiply::fp16));
-  const double tiles_us = std::max(rounds * tile_us, least_us), memory_us = bytes_with_room(p) / device.bytes_per_us;
+  const double again_bytes = again * shape.m * shape.n / (128.0 * 128.0) * residual_bytes(p);
+  const double memory_us = (bytes_with_room(p) + again_bytes) / device.bytes_per_us;
+  const double tiles_us = std::max(rounds * tile_us, least_us);
   return start_us + std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);
 }
 
@@ -155,7 +161,6 @@ WindowWalk::WindowWalk(const ConvProblem& problem) : p(problem.p), q(problem.q) 
 std::string WgmmaGemmPlan::str() const {
   ConfigWriter text;
   text.add("tile", fmt::format("{}x{}", m(), n()));
-  if (slices == 0 && consumers() != (m() == 192 ? 3 : 2)) text.add("consumers", std::int64_t{consumers()});
   if (slices != 0) text.add("slices", std::int64_t{slices});
   if (width != wgmma_step) text.add("width", std::int64_t{width});
   return text.str();

@@ -37,19 +37,15 @@ inline constexpr int wgmma_consumers = 2;
 enum class WgmmaTile {
   t128x256,
   t256x128,
+  t128x208,
+  t192x128,
   t128x128,
   t256x96,
   t128x96,
   t256x64,
-  t128x64,
-  t256x32,
-  t128x208,
-  t128x224,
-  t192x128,
   t192x64,
-  t256x128c4,
-  t256x64c4,
-  t192x192,
+  t128x64,
+  t256x32
 };
 
 struct WgmmaTileShape {
@@ -60,22 +56,18 @@ struct WgmmaTileShape {
 
 // Fitted with the rest of the model (wgmma_gemm_plan.cpp). Above 1: what a large product reaches is held by the power
 // that it draws, which short ones do not; narrow tiles read more shared memory and L2 for a product.
-inline constexpr std::array<WgmmaTileShape, 15> wgmma_tiles{{
+inline constexpr std::array<WgmmaTileShape, 11> wgmma_tiles{{
     {128, 256, 1.37},
     {256, 128, 1.37},
+    {128, 208, 1.34},
+    {192, 128, 1.37, 3},
     {128, 128, 1.25},
     {256, 96, 1.12},
     {128, 96, 1.00},
     {256, 64, 1.05},
+    {192, 64, 0.97, 3},
     {128, 64, 0.79},
     {256, 32, 0.60},
-    {128, 208, 1.34},
-    {128, 224, 1.35},
-    {192, 128, 1.33, 3},
-    {192, 64, 0.95, 3},
-    {256, 128, 1.37, 4},
-    {256, 64, 1.05, 4},
-    {192, 192, 1.37, 3},
 }};
 
 constexpr const WgmmaTileShape& shape_of(WgmmaTile tile) { return wgmma_tiles[static_cast<std::size_t>(tile)]; }
@@ -329,7 +321,6 @@ struct WgmmaGemmPlan {
 
   int m() const { return slices == 0 ? shape_of(tile).m : shape_of(slices_tile).m; }
   int n() const { return slices == 0 ? shape_of(tile).n : shape_of(slices_tile).n; }
-  int consumers() const { return slices == 0 ? shape_of(tile).consumers : 2; }
   /// The configuration, from which the rest follows: "tile=128x256" of persistent blocks, "tile=64x64 slices=4" of
   /// clusters; then " width=32" where it is not 64.
   std::string str() const;

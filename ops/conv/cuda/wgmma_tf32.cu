@@ -6,6 +6,7 @@
 #include "ops/conv/cuda/wgmma_tf32.cuh"
 
 #include <algorithm>
+#include <cstdlib>
 #include <string_view>
 
 #include "base/aligned_format.h"
@@ -49,18 +50,10 @@ Tf32Kernel kernel_for(WgmmaTile tile, bool residual) {
       return kernel_of<WgmmaTile::t128x64>(residual);
     case WgmmaTile::t256x32:
       return kernel_of<WgmmaTile::t256x32>(residual);
-    case WgmmaTile::t128x224:
-      return kernel_of<WgmmaTile::t128x224>(residual);
     case WgmmaTile::t192x128:
       return kernel_of<WgmmaTile::t192x128>(residual);
     case WgmmaTile::t192x64:
       return kernel_of<WgmmaTile::t192x64>(residual);
-    case WgmmaTile::t256x128c4:
-      return kernel_of<WgmmaTile::t256x128c4>(residual);
-    case WgmmaTile::t256x64c4:
-      return kernel_of<WgmmaTile::t256x64c4>(residual);
-    case WgmmaTile::t192x192:
-      return kernel_of<WgmmaTile::t192x192>(residual);
     case WgmmaTile::t128x208:
       return nullptr;
   }
@@ -91,6 +84,14 @@ class BoundWgmmaTf32 final : public BoundKernel {
                                   MapElement::tf32);
     call.bias = run.in<float>(ConvOp::bias);
     call.results = results(run.out<void>(), y_pixel(call.k, run));
+    const char* const hints = std::getenv("TRY");
+    if (hints != nullptr) {
+      if (hints[0] == 'n') call.prefetches = 0;
+      if (hints[0] == 'f') call.hint_p = 0x12F0000000000000;
+      if (hints[1] == 'f') call.hint_r = 0x12F0000000000000;
+      if (hints[3] == 'n') call.no_touch = 1;
+      if (hints[2] == 'f') call.hint_y = 0x12F0000000000000;
+    }
     if (const void* residual = run.in<void>(ConvOp::residual); residual != nullptr) {
       call.residuals = results(residual, call.k);
       call.adds_residual = 1;

@@ -51,6 +51,7 @@ class Tf32Finisher {
     const bool under_way = first_k_ >= 0;
     first_ = first;
     first_k_ = first_k;
+    touch_bias(g_, first_k, n, lane_);
     next_ = next;
     next_k_ = next_k;
     if (g_.adds_residual == 0 || under_way) return;

@@ -19,6 +19,8 @@ constexpr double start_us = 1.75;
 /// numbers.
 constexpr double epilogue_us = 1.13;
 
+/// What of a residual's bytes is read twice, as wgmma_gemm's.
+constexpr double again = 0.12;
 /// Of products beside what memory takes, or the other way round: what the longer one does not hide.
 constexpr double unhidden = 0.47;
 /// Of what large products reach: what a long one does here, whatever its tiles.
@@ -61,7 +63,9 @@ double persistent_us(const ConvProblem& p, const WgmmaTf32Plan& plan, const Devi
   // Each multiprocessor's share of tiles, one after the other; or what memory takes.
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
   const double least_us = p.flops() / (sustained * device.flops_per_us(Numerics::Multiply::tf32));
-  const double tiles_us = std::max(rounds * tile_us, least_us), memory_us = bytes_with_room(p) / device.bytes_per_us;
+  const double again_bytes = again * shape.m * shape.n / (128.0 * 128.0) * residual_bytes(p);
+  const double memory_us = (bytes_with_room(p) + again_bytes) / device.bytes_per_us;
+  const double tiles_us = std::max(rounds * tile_us, least_us);
   return start_us + std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);
 }
 
@@ -70,7 +74,6 @@ double persistent_us(const ConvProblem& p, const WgmmaTf32Plan& plan, const Devi
 std::string WgmmaTf32Plan::str() const {
   ConfigWriter text;
   text.add("tile", fmt::format("{}x{}", m(), n()));
-  if (slices == 0 && consumers() != (m() == 192 ? 3 : 2)) text.add("consumers", std::int64_t{consumers()});
   if (slices != 0) text.add("slices", std::int64_t{slices});
   return text.str();
 }

@@ -80,7 +80,6 @@ struct WgmmaTf32Plan {
 
   int m() const { return slices == 0 ? shape_of(tile).m : shape_of(slices_tile).m; }
   int n() const { return slices == 0 ? shape_of(tile).n : shape_of(slices_tile).n; }
-  int consumers() const { return slices == 0 ? shape_of(tile).consumers : 2; }
   /// The configuration, from which the rest follows: "tile=128x256" of persistent blocks, "tile=64x64 slices=4" of
   /// clusters.
   std::string str() const;
