@@ -25,23 +25,6 @@ __device__ inline void init_residual_barriers(const Block& block) {
   for (int i = 0; i < Block::shape.consumers * 4 * Block::slots; ++i) init_barrier(block.residuals(0) + i, 1);
 }
 
-__device__ inline void copy_tile_hinted(void* to, const CUtensorMap& map, std::uint64_t* barrier, int x, int y, std::uint64_t policy) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5;" ::
-          "r"(shared_address(to)),
-      "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "l"(policy)
-      : "memory");
-}
-__device__ inline void store_tile_hinted(const CUtensorMap& map, const void* from, int x, int y, std::uint64_t policy) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group.L2::cache_hint [%0, {%2, %3}], [%1], %4;" ::"l"(&map),
-               "r"(shared_address(from)), "r"(x), "r"(y), "l"(policy)
-               : "memory");
-}
-__device__ inline void prefetch_tile_hinted(const CUtensorMap& map, int x, int y, std::uint64_t policy) {
-  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile.L2::cache_hint [%0, {%1, %2}], %3;" ::"l"(&map), "r"(x), "r"(y), "l"(policy)
-               : "memory");
-}
-
 /// Where a part lies in [pixels][k]: 16 pixels, one after the other.
 struct PixelPlace {
   int pixel;
@@ -56,21 +39,13 @@ struct PixelPlace {
   }
   template <typename Call>
   __device__ void load(const Call& g, void* to, std::uint64_t* barrier, int k) const {
-    copy_tile_hinted(to, g.residuals, barrier, k, pixel, g.hint_r);
+    copy_tile(to, g.residuals, barrier, k, pixel);
   }
   template <typename Call>
   __device__ void store(const Call& g, const void* from, int k) const {
-    store_tile_hinted(g.results, from, k, pixel, g.hint_y);
+    store_tile(g.results, from, k, pixel);
   }
 };
-
-/// One thread, ahead of the consumers: a tile's residual comes to L2.
-template <typename Block, typename Call>
-__device__ inline void prefetch_residual(const Call& g, int first_pixel, int first_k) {
-  for (int row = 0; row < Block::shape.m && first_pixel + row < g.pixels; row += staged_rows)
-    for (int k = 0; k < Block::shape.n && first_k + k < g.k; k += staged_filters(Block::shape.n))
-      prefetch_tile_hinted(g.residuals, first_k + k, first_pixel + row, g.hint_p);
-}
 
 /// Two matrices of 8 rows of 16 bytes, as load_matrices and store_matrices (half_mma.cuh) have four of them: lanes 0 to
 /// 15 say where rows lie.
@@ -84,15 +59,6 @@ __device__ inline void store_two_matrices(void* row, const std::uint32_t (&a)[2]
   asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(shared_address(row)), "r"(a[0]),
                "r"(a[1])
                : "memory");
-}
-
-/// A warp: the biases of `count` filters from `first` on, which are wanted when the tile's sums are there, come near.
-template <typename Call>
-__device__ inline void touch_bias(const Call& g, int first, int count, int lane) {
-  const int k = first + lane * 16;
-  if (g.no_touch != 0 || g.bias == nullptr || lane * 16 >= count || k >= g.biases) return;
-  float unused;
-  asm volatile("ld.global.ca.f32 %0, [%1];" : "=f"(unused) : "l"(g.bias + k) : "memory");
 }
 
 /// What a consumer warp does with its sums. They leave by boxes of 16 pixels of `box` filters, which go round through
@@ -109,15 +75,17 @@ class Finisher {
   static constexpr int boxes_n = n / box, boxes = rows64 * boxes_n;
   static constexpr int slots = Block::slots;
   static constexpr bool odd = box % 16 != 0;  // an eight of filters behind the pairs of them
-  /// Registers are those of a consumer of two.
+  /// A thread has the registers of one of two consumers.
   static constexpr bool ample = Block::shape.consumers <= wgmma_consumers;
   /// Boxes of a part; of one where a residual comes.
   static constexpr int wide = Block::for_residual || !ample ? 1 : wide_boxes(n, slots);
   /// Where registers are left a thread keeps a tile's biases, those of the next one often being the same.
-  static constexpr bool holds_bias = rows64 * n / 2 + n / 4 <= (ample ? 128 : 48);
+  static constexpr bool holds_bias = holds_biases(Block::shape);
   static constexpr int held = holds_bias ? n / 8 : 1;
-  /// So many boxes ahead a residual is under way, into all slots but that of the box which left last, also where those
-  /// are the next tile's.
+  /// So many boxes ahead a residual is under way, into all slots but that of the box which left last, the next tile's
+  /// where this one has no more. It comes from memory: what was brought to L2 a tile ahead, 17 MB by all blocks in
+  /// tiles of 128x256 floats, was gone again when it was wanted (64x64x56x56 -> 256, 1x1, in TF32: 230 us, and 172
+  /// without).
   static constexpr int ahead = slots - 1 < boxes ? slots - 1 : boxes;
 
  public:
@@ -146,7 +114,6 @@ class Finisher {
     next_k_ = next_k;
     if constexpr (holds_bias)
       if (first_k != first_k_) load_bias<n>(first_k, bias_);
-    if constexpr (!holds_bias) touch_bias(g_, first_k, n, lane_);
     first_k_ = first_k;
     if (g_.adds_residual == 0 || under_way) return;
     if (lane_ == 0)

@@ -6,7 +6,6 @@
 #include "ops/conv/cuda/wgmma_gemm.cuh"
 
 #include <algorithm>
-#include <cstdlib>
 #include <string_view>
 
 #include "base/aligned_format.h"
@@ -105,14 +104,6 @@ class BoundWgmmaGemm final : public BoundKernel {
     call.filters = filter_operand(problem_, run.blob, shape_.n, width_);
     call.bias = run.in<float>(ConvOp::bias);
     call.results = results(run.out<void>(), y_pixel(call.k, run));
-    const char* const hints = std::getenv("TRY");
-    if (hints != nullptr) {
-      if (hints[0] == 'n') call.prefetches = 0;
-      if (hints[0] == 'f') call.hint_p = 0x12F0000000000000;
-      if (hints[1] == 'f') call.hint_r = 0x12F0000000000000;
-      if (hints[3] == 'n') call.no_touch = 1;
-      if (hints[2] == 'f') call.hint_y = 0x12F0000000000000;
-    }
     if (const void* residual = run.in<void>(ConvOp::residual); residual != nullptr) {
       call.residuals = results(residual, call.k);
       call.adds_residual = 1;

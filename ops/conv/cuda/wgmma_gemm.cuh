@@ -1,8 +1,8 @@
 #pragma once
-// The wgmma_gemm kernel: persistent blocks of three warpgroups. One thread of the first has the copy engine fill stages
-// of shared memory with windows and filters, the other two multiply them, each half of a tile's pixels, and finish what
-// they have. Stages go round through all tiles of a block: while sums leave, the next tile's operands arrive. Nothing
-// else holds the two consumers together, so that one may multiply while the other stores.
+// The wgmma_gemm kernel: persistent blocks of three or four warpgroups. One thread of the first has the copy engine
+// fill stages of shared memory with windows and filters, the others multiply them, each its share of a tile's pixels,
+// and finish what they have. Stages go round through all tiles of a block: while sums leave, the next tile's operands
+// arrive. Nothing else holds the consumers together, so that one may multiply while the other stores.
 
 #include "base/cuda/launch.h"
 #include "base/cuda/wgmma.cuh"
@@ -31,8 +31,6 @@ struct WgmmaGemm {
   int tiles = 0, tiles_n = 0;   ///< of all blocks, and those side by side
   const float* bias = nullptr;  ///< may be null
   int adds_residual = 0;
-  std::uint64_t hint_r = 0x1000000000000000, hint_y = 0x1000000000000000, hint_p = 0x1000000000000000;
-  int prefetches = 1, no_touch = 0;
 };
 
 /// The consumers', and those of the warpgroup that copies.
@@ -108,7 +106,6 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
     const int tile_m = index / g.tiles_n, first_k = (index - tile_m * g.tiles_n) * Block::shape.n;
     const int first_pixel = tile_m * Block::shape.m;
     const WindowStart start = g.walk.start(first_pixel);
-    if (g.adds_residual != 0 && g.prefetches != 0) prefetch_residual<Block>(g, first_pixel, first_k);
     TermWalk terms;
     for (int step = 0; step < g.steps; ++step) {
       std::uint64_t* const full = block.full(at.stage);

@@ -5,9 +5,9 @@
 // channels of one tap, 64, 32 or 16; the last channels of a tap may be fewer, and zeros then. A step multiplies as many
 // groups as have 64 terms, the last of which may be zeros, too; or the only one of a problem.
 //
-// There are two kernels. In wgmma_gemm.cuh a block of three warpgroups walks through tiles of [m x n] outputs, filters
-// fastest, so that the blocks at work share pixels and filters in L2. In wgmma_slices.cuh the blocks of a cluster
-// multiply a slice of one tile's steps each and add up: for problems of few tiles.
+// There are two kernels. In wgmma_gemm.cuh a block of three or four warpgroups walks through tiles of [m x n] outputs,
+// filters fastest, so that the blocks at work share pixels and filters in L2. In wgmma_slices.cuh the blocks of a
+// cluster multiply a slice of one tile's steps each and add up: for problems of few tiles.
 
 #include <array>
 #include <cstddef>
@@ -33,7 +33,9 @@ inline constexpr std::array<int, 3> wgmma_widths{64, 32, 16};
 /// Warpgroups of most persistent blocks that multiply.
 inline constexpr int wgmma_consumers = 2;
 
-/// Tile shapes of persistent blocks, in the order of `wgmma_tiles`.
+/// Tile shapes of persistent blocks, in the order of `wgmma_tiles`: fine enough that the last round of tiles leaves few
+/// multiprocessors without one. 14x14 pixels of 64 images and 256 filters are 98 tiles of 128x256, three quarters of a
+/// round, and 132 of 192x128; 7x7 and 2048 filters 400 of 128x128, 3.03 rounds, and 250 of 128x208.
 enum class WgmmaTile {
   t128x256,
   t256x128,
@@ -65,10 +67,16 @@ inline constexpr std::array<WgmmaTileShape, 11> wgmma_tiles{{
     {256, 96, 1.12},
     {128, 96, 1.00},
     {256, 64, 1.05},
-    {192, 64, 0.97, 3},
+    {192, 64, 0.95, 3},
     {128, 64, 0.79},
     {256, 32, 0.60},
 }};
+
+/// Has a consumer's thread registers for a tile's biases, beside its sums and what leaves? It has 232 of two consumers,
+/// 160 of three.
+LENSLET_HOST_DEVICE constexpr bool holds_biases(const WgmmaTileShape& tile) {
+  return tile.m / 64 / tile.consumers * tile.n / 2 + tile.n / 4 <= (tile.consumers <= wgmma_consumers ? 128 : 48);
+}
 
 constexpr const WgmmaTileShape& shape_of(WgmmaTile tile) { return wgmma_tiles[static_cast<std::size_t>(tile)]; }
 

@@ -35,7 +35,6 @@ struct WgmmaPatch {
   int filters_at = 0, staging_at = 0, barriers_at = 0;
   const float* bias = nullptr;  ///< may be null
   int adds_residual = 0;
-  int no_touch = 0;
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

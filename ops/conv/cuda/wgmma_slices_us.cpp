@@ -19,12 +19,6 @@ double bytes_with_room(const ConvProblem& p) {
   return stored.bytes();
 }
 
-double residual_bytes(const ConvProblem& p) {
-  if (!p.residual) return 0;
-  return static_cast<double>(p.n * p.p * p.q * aligned_channels(p.k, p.storage)) *
-         static_cast<double>(dtype_bytes(p.storage));
-}
-
 double ragged_us(const ConvProblem& p, int width) {
   if (is_pointwise(p) || aligned_channels(p.c, p.storage) == p.c) return 0;
   constexpr double outside_us = 0.0125;  // a byte

@@ -33,8 +33,6 @@ struct SlicesWork {
 
 /// As ConvProblem::bytes(), with what lies between pixels (aligned_nhwc).
 double bytes_with_room(const ConvProblem& problem);
-/// Of these the residual's, or none.
-double residual_bytes(const ConvProblem& problem);
 /// What copies of a tile's windows take longer where the last channels of a tap do not fill a group of `width`, in us:
 /// 0.8 a tap where 64 bytes lie outside of x (64x100x28x28 -> 100, 3x3, in fp16: 46 us for 23 without that;
 /// 64x33x28x28 -> 65: 32 for 14). Boxes of 1x1 take no longer, nor, it seems, those that end at 16 bytes: 1x48x13x13 ->

@@ -35,8 +35,6 @@ struct WgmmaTf32 {
   int tiles = 0, tiles_n = 0;   ///< of all blocks, and those side by side
   const float* bias = nullptr;  ///< may be null
   int adds_residual = 0;
-  std::uint64_t hint_r = 0x1000000000000000, hint_y = 0x1000000000000000, hint_p = 0x1000000000000000;
-  int prefetches = 1, no_touch = 0;
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -93,11 +91,6 @@ __device__ inline void produce_tf32(const WgmmaTf32& g, const Block& block) {
     const int tile_m = index / g.tiles_n, first_k = (index - tile_m * g.tiles_n) * Block::shape.n;
     const int first_pixel = tile_m * Block::shape.m;
     const WindowStart start = g.walk.start(first_pixel);
-    // The tile's residual comes to L2, ahead of the consumers.
-    if (g.adds_residual != 0 && g.prefetches != 0)
-      for (int row = 0; row < Block::shape.m && first_pixel + row < g.pixels; row += tf32_staged_rows)
-        for (int k = 0; k < Block::shape.n && first_k + k < g.k; k += tf32_staged_filters)
-          prefetch_tile_hinted(g.residuals, first_k + k, first_pixel + row, g.hint_p);
     TermWalk terms;
     for (int step = 0; step < g.steps; ++step) {
       if (early > 0) {

@@ -26,8 +26,8 @@ class Tf32Finisher {
   static constexpr int parts_n = n / tf32_staged_filters, parts = rows64 * parts_n;
   static constexpr int sums = tf32_staged_filters / 2;  // of a part, a thread's: eight filters of two pixels
   static constexpr int buffers = Block::buffers;
-  /// So many parts ahead a residual is under way, into all buffers but that of the part which left last, also where
-  /// those are the next tile's.
+  /// So many parts ahead a residual is under way, into all buffers but that of the part which left last, the next
+  /// tile's where this one has no more. It comes from memory (wgmma_finish.cuh).
   static constexpr int ahead = buffers - 1 < parts ? buffers - 1 : parts;
 
  public:
@@ -51,7 +51,6 @@ class Tf32Finisher {
     const bool under_way = first_k_ >= 0;
     first_ = first;
     first_k_ = first_k;
-    touch_bias(g_, first_k, n, lane_);
     next_ = next;
     next_k_ = next_k;
     if (g_.adds_residual == 0 || under_way) return;
