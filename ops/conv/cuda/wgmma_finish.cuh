@@ -84,7 +84,7 @@ class Finisher {
   static constexpr int held = holds_bias ? n / 8 : 1;
   /// So many boxes ahead a residual is under way, into all slots but that of the box which left last, the next tile's
   /// where this one has no more. It comes from memory: what was brought to L2 a tile ahead, 17 MB by all blocks in
-  /// tiles of 128x256 floats, was gone again when it was wanted (64x64x56x56 -> 256, 1x1, in TF32: 230 us, and 172
+  /// tiles of 128x256 floats, seems to be gone when it is wanted (64x64x56x56 -> 256, 1x1, in TF32: 230 us, and 172
   /// without).
   static constexpr int ahead = slots - 1 < boxes ? slots - 1 : boxes;
 
