@@ -28,6 +28,7 @@ CUtensorMapSwizzle swizzle_of(std::uint32_t row_bytes) {
     case 32:
       return CU_TENSOR_MAP_SWIZZLE_32B;
     case 192:
+    case 208:
       return CU_TENSOR_MAP_SWIZZLE_NONE;
     default:
       throw Error(ErrorKind::internal, fmt::format("a tensor map's box with rows of {} bytes", row_bytes));

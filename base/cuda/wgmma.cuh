@@ -64,6 +64,10 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
   "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, "   \
   "%103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, "     \
   "%119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define LENSLET_WGMMA_64_104                                                                             \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
+  "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, "   \
+  "%103"
 #define LENSLET_WGMMA_8(i)                                                                                    \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
       "+f"(d[i + 7])
@@ -71,6 +75,7 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
 #define LENSLET_WGMMA_32(i) LENSLET_WGMMA_8(i), LENSLET_WGMMA_8(i + 8), LENSLET_WGMMA_8(i + 16), LENSLET_WGMMA_8(i + 24)
 #define LENSLET_WGMMA_64(i) LENSLET_WGMMA_32(i), LENSLET_WGMMA_32(i + 32)
 #define LENSLET_WGMMA_96 LENSLET_WGMMA_32(0), LENSLET_WGMMA_16(32)
+#define LENSLET_WGMMA_208 LENSLET_WGMMA_64(0), LENSLET_WGMMA_32(64), LENSLET_WGMMA_8(96)
 #define LENSLET_WGMMA_128 LENSLET_WGMMA_64(0), LENSLET_WGMMA_64(64)
 #define LENSLET_WGMMA(n, form, transposed, names, registers, a_at, b_at, add_at)               \
   asm volatile("{\n\t.reg .pred add;\n\tsetp.ne.b32 add, %" #add_at                            \
@@ -91,6 +96,9 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
   else if constexpr (n == 128)                                                                                      \
     LENSLET_WGMMA(128, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64, LENSLET_WGMMA_64(0), 64, 65,  \
                   66);                                                                                              \
+  else if constexpr (n == 208)                                                                                      \
+    LENSLET_WGMMA(208, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64 ", " LENSLET_WGMMA_64_104,     \
+                  LENSLET_WGMMA_208, 104, 105, 106);                                                                \
   else                                                                                                              \
     LENSLET_WGMMA(256, form, transposed, LENSLET_WGMMA_0_32 ", " LENSLET_WGMMA_32_64 ", " LENSLET_WGMMA_64_128,     \
                   LENSLET_WGMMA_128, 128, 129, 130)
@@ -100,7 +108,7 @@ __device__ inline void wgmma_hold(float (&d)[count]) {
 /// way until wgmma_wait().
 template <typename T, int n>
 __device__ inline void wgmma(float (&d)[n / 2], std::uint64_t a, std::uint64_t b, int add) {
-  static_assert(n == 16 || n == 32 || n == 64 || n == 96 || n == 128 || n == 256);
+  static_assert(n == 16 || n == 32 || n == 64 || n == 96 || n == 128 || n == 208 || n == 256);
   if constexpr (std::is_same_v<T, Float16>) {
     LENSLET_WGMMA_OF("k16.f32.f16.f16", ", 0, 0");
   } else if constexpr (std::is_same_v<T, BFloat16>) {
@@ -143,11 +151,13 @@ __device__ inline void wgmma_of_registers(float (&d)[n / 2], const std::uint32_t
 #undef LENSLET_WGMMA_OF
 #undef LENSLET_WGMMA
 #undef LENSLET_WGMMA_128
+#undef LENSLET_WGMMA_208
 #undef LENSLET_WGMMA_96
 #undef LENSLET_WGMMA_64
 #undef LENSLET_WGMMA_32
 #undef LENSLET_WGMMA_16
 #undef LENSLET_WGMMA_8
+#undef LENSLET_WGMMA_64_104
 #undef LENSLET_WGMMA_64_128
 #undef LENSLET_WGMMA_32_64
 #undef LENSLET_WGMMA_32_48

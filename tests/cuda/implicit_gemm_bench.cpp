@@ -2,10 +2,10 @@
 // precision than fp32, of mma_gemm, wgmma_gemm, wgmma_tf32, wgmma_patch and grouped_tf32, or the one that is
 // named, on problems of known networks, as CSV: what the constants in ops/conv/cuda/implicit_gemm_plan.cpp are
 // fitted to, and on others, which they are held to (tools/scripts/refit_conv.py); or on the problems that are named,
-// N,C,SIZE,K,FILTER,STRIDE[,GROUPS]. Cuts that the model puts beyond three times the best are left out. Each cut is a
-// CUDA graph of many runs on the same memory, so weights up to the size of L2 come from there; blocks are spread evenly
-// as the planner has it. A row that starts with * is what the planner takes. Cuts into slices that a cluster can add up
-// are measured in both forms: with clusters, and added up by a second kernel.
+// N,C,SIZE,K,FILTER,STRIDE[,GROUPS[,1 with a residual]]. Cuts that the model puts beyond three times the best are left
+// out. Each cut is a CUDA graph of many runs on the same memory, so weights up to the size of L2 come from there;
+// blocks are spread evenly as the planner has it. A row that starts with * is what the planner takes. Cuts into slices
+// that a cluster can add up are measured in both forms: with clusters, and added up by a second kernel.
 
 #include <fmt/format.h>
 
@@ -42,6 +42,7 @@ constexpr std::size_t workspace_bytes = std::size_t{64} << 20;
 struct Row {
   std::int64_t n, c, size, k, filter, stride;
   std::int64_t groups = 1;
+  bool residual = false;
 };
 
 // ResNet-50 and the first layers' kin, VGG-16, MobileNetV2, SqueezeNet; a few at larger batch.
@@ -249,6 +250,7 @@ void measure(const Session& session, std::string_view name, std::string_view set
   ConvProblem p =
       resolve_conv({row.n, row.c, row.size, row.size}, {row.k, row.c / row.groups, row.filter, row.filter}, geometry);
   p.bias = true;
+  p.residual = row.residual;
   p.activation.kind = Activation::Kind::relu;
   p.storage = p.x_storage = numerics.storage;
   const DeviceProfile device = device_profile(0);
@@ -264,10 +266,14 @@ void measure(const Session& session, std::string_view name, std::string_view set
   const Tensor host_x = drawn({p.n, p.c, p.h, p.w}).to_dtype(p.x_storage);
   DeviceBuffer<std::byte> x = upload(std::span(static_cast<const std::byte*>(host_x.data()), host_x.bytes()));
   DeviceBuffer<float> bias = upload(drawn({p.k}).values<float>());
-  DeviceBuffer<std::byte> y(static_cast<std::size_t>(p.n * p.k * p.p * p.q) * dtype_bytes(p.storage));
+  const std::size_t y_bytes = static_cast<std::size_t>(p.n * p.k * p.p * p.q) * dtype_bytes(p.storage);
+  DeviceBuffer<std::byte> y(y_bytes);
+  DeviceBuffer<std::byte> residual = upload(std::vector<std::byte>(p.residual ? y_bytes : 1));
   DeviceBuffer<std::byte> workspace(workspace_bytes);
-  const Tensor inputs[] = {Tensor::view(p.x_storage, {p.n, p.c, p.h, p.w}, x.data(), format), Tensor(),
-                           Tensor::view(DType::f32, {p.k}, bias.data())};
+  const Tensor inputs[] = {
+      Tensor::view(p.x_storage, {p.n, p.c, p.h, p.w}, x.data(), format), Tensor(),
+      Tensor::view(DType::f32, {p.k}, bias.data()),
+      p.residual ? Tensor::view(p.storage, {p.n, p.k, p.p, p.q}, residual.data(), format) : Tensor()};
   Tensor outputs[] = {Tensor::view(p.storage, {p.n, p.k, p.p, p.q}, y.data(), format)};
   const KernelRun run{
       .inputs = inputs, .outputs = outputs, .workspace = {workspace.data(), workspace.bytes()}, .blob = blob.data()};
@@ -294,11 +300,11 @@ void measure(const Session& session, std::string_view name, std::string_view set
 
 /// "64,144,56,144,3,1,144"
 Row read_row(const std::string& text) {
-  long long n = 0, c = 0, size = 0, k = 0, filter = 0, stride = 0, groups = 1;
-  const int read =
-      std::sscanf(text.c_str(), "%lld,%lld,%lld,%lld,%lld,%lld,%lld", &n, &c, &size, &k, &filter, &stride, &groups);
-  if (read < 6) throw Error(ErrorKind::invalid_argument, text + ": not N,C,SIZE,K,FILTER,STRIDE[,GROUPS]");
-  return {n, c, size, k, filter, stride, groups};
+  long long n = 0, c = 0, size = 0, k = 0, filter = 0, stride = 0, groups = 1, residual = 0;
+  const int read = std::sscanf(text.c_str(), "%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld", &n, &c, &size, &k, &filter,
+                               &stride, &groups, &residual);
+  if (read < 6) throw Error(ErrorKind::invalid_argument, text + ": not N,C,SIZE,K,FILTER,STRIDE[,GROUPS[,1]]");
+  return {n, c, size, k, filter, stride, groups, residual != 0};
 }
 
 int main(std::string_view precision, std::string_view only, std::span<char*> problems) {

@@ -169,14 +169,14 @@ TEST_CASE("conv/wgmma_gemm_plan/steps_add_up_to_the_convolution") {
 }
 
 TEST_CASE("conv/wgmma_gemm_plan/results_lie_as_copies_take_them") {
-  for (const int filters : {96, 64, 32, 16}) {
+  for (const int filters : {104, 96, 64, 32, 16}) {
     std::set<int> places;
     for (int row = 0; row < staged_rows; ++row)
       for (int eight = 0; eight < filters / 8; ++eight) {
         // PTX ISA, "Swizzling modes": of rows of 128 bytes bits 4 to 6 of an address change with bits 7 to 9, of rows
         // of 64 bytes bits 4 and 5 with bits 7 and 8, of rows of 32 bytes bit 4 with bit 7. Wider ones have none.
         const int dense = (row * filters + eight * 8) * 2;
-        const int bits = filters == 96 ? 0 : filters == 64 ? 7 : filters == 32 ? 3 : 1;
+        const int bits = filters >= 96 ? 0 : filters == 64 ? 7 : filters == 32 ? 3 : 1;
         CHECK(staged_offset(row, eight, filters) == (dense ^ ((dense >> 7 & bits) << 4)));
         CHECK(staged_behind(staged_offset(row, eight % 2, filters), eight / 2, filters) ==
               staged_offset(row, eight, filters));
@@ -197,6 +197,16 @@ TEST_CASE("conv/wgmma_gemm_plan/results_lie_as_copies_take_them") {
   for (const WgmmaTileShape& tile : wgmma_tiles) CHECK(tile.n % staged_filters(tile.n) == 0);
 }
 
+TEST_CASE("conv/wgmma_gemm_plan/sums_have_room_in_registers") {
+  for (const WgmmaTileShape& tile : wgmma_tiles) {
+    CAPTURE(tile.m);
+    CAPTURE(tile.n);
+    CHECK(tile.m % (64 * tile.consumers) == 0);
+    // Of 232 registers of a thread of two consumers, of 160 of three.
+    CHECK(tile.m / 64 / tile.consumers * tile.n / 2 <= (tile.consumers == 2 ? 128 : 64));
+  }
+}
+
 TEST_CASE("conv/wgmma_gemm_plan/shared_memory") {
   for (const WgmmaTileShape& tile : wgmma_tiles)
     for (const bool residual : {false, true}) {
@@ -214,8 +224,8 @@ TEST_CASE("conv/wgmma_gemm_plan/shared_memory") {
       CHECK(tile.n / staged_filters(tile.n) % wide == 0);
       CHECK(shared.staging == shared.stages * (shared.pixels + shared.filters));
       CHECK(shared.staging % 1024 == 0);
-      CHECK(shared.barriers == shared.staging + 8 * shared.slots * box);
-      CHECK(shared.total == shared.barriers + 16 * shared.stages + 64 * shared.slots);
+      CHECK(shared.barriers == shared.staging + 4 * tile.consumers * shared.slots * box);
+      CHECK(shared.total == shared.barriers + 16 * shared.stages + 32 * tile.consumers * shared.slots);
       CHECK(static_cast<std::size_t>(shared.total) <= reference_gpu().shared_bytes_per_block);
     }
 }

@@ -64,6 +64,8 @@ class Cut:
         self.moved_with_room = element * (p.n * c * p.h * p.w + k * c * p.r * p.s + p.n * k * p.p * p.q)
         self.moved_with_room += 4 * k if "+bias" in row["problem"] else 0
         self.moved += 4 * p.k if "+bias" in row["problem"] else 0
+        self.residual_bytes = element * p.n * k * p.p * p.q if "+residual" in row["problem"] else 0
+        self.moved_with_room += self.residual_bytes
 
 
 class MmaGemm:
@@ -155,10 +157,22 @@ def wgmma_tiles(constants):
     """Of persistent blocks; their efficiencies go to `constants`."""
     text = (CONV / "wgmma_gemm_plan.h").read_text().split("wgmma_tiles{{", 1)[1].split("}};", 1)[0]
     tiles = {}
-    for m, n, efficiency in re.findall(rf"\{{(\d+), (\d+), {NUMBER}\}}", text):
-        tiles[f"{m}x{n}"] = (int(m), int(n))
+    for m, n, efficiency, consumers in re.findall(rf"\{{(\d+), (\d+), {NUMBER}(?:, (\d+))?\}}", text):
+        tiles[f"{m}x{n}"] = (int(m), int(n), int(consumers or 2))
         constants[f"efficiency {m}x{n}"] = float(efficiency)
     return tiles
+
+
+def holds_biases(m, n, consumers):
+    """holds_biases(): registers beside a tile's sums."""
+    return m // 64 // consumers * n // 2 + n // 4 <= (128 if consumers <= 2 else 48)
+
+
+def slots_of_residuals(m, n, consumers):
+    """shared_of(tile, true).slots"""
+    box = 32 * next(filters for filters in (64, 96, 104, 32, 16) if n % filters == 0)
+    ample = min(8192 // box, 8)
+    return ample if ample == 2 or 3 * (m + n) * 128 + consumers * 4 * ample * box <= 224 << 10 else ample // 2
 
 
 class WgmmaGemm:
@@ -168,6 +182,8 @@ class WgmmaGemm:
         self.constants = constants_of("wgmma_gemm_plan.cpp", ("start_us", "epilogue_us", "unhidden", "sustained") + SLICES)
         text = (CONV / "wgmma_gemm_plan.cpp").read_text()
         self.constants["narrow_epilogue_us"] = float(re.search(rf", narrow_epilogue_us = {NUMBER};", text)[1])
+        found = re.search(rf" unheld = {NUMBER}, crowded = {NUMBER};", text)
+        self.constants |= {"unheld": float(found[1]), "crowded": float(found[2])}
         self.tiles = wgmma_tiles(self.constants)
         self.slices_tiles = slices_tiles(self.constants, "sliced")
         self.device, self.clusters = device(), multiprocessors_of_clusters()
@@ -186,6 +202,9 @@ class WgmmaGemm:
             rate = x["efficiency " + tile] * device["half_flops_per_us"] / units
             step_us = max(2.0 * outputs * terms / rate, copies)
             out_us = x["epilogue_us" if n % 64 == 0 else "narrow_epilogue_us"]
+            out_us *= 1 if holds_biases(*self.tiles[tile]) else x["unheld"]
+            if cut.residual_bytes and slots_of_residuals(*self.tiles[tile]) == 2:
+                out_us *= x["crowded"]
             tile_us = cut.steps * step_us + ragged_us(cut, width) + out_us * outputs / 128 ** 2
             tiles_us = ceil_div(cut.blocks, units) * tile_us
             tiles_us = max(tiles_us, cut.flops / (x["sustained"] * device["half_flops_per_us"]))
@@ -200,7 +219,7 @@ class WgmmaTf32:
 
     def __init__(self):
         self.constants = constants_of("wgmma_tf32_plan.cpp", (
-            "start_us", "epilogue_us", "unhidden", "sustained", "share", "slices_share") + SLICES)
+            "start_us", "epilogue_us", "unhidden", "sustained", "unheld", "share", "slices_share") + SLICES)
         self.efficiencies = {}  # fitted as wgmma_gemm's
         self.tiles, self.slices_tiles = wgmma_tiles(self.efficiencies), slices_tiles(self.efficiencies, "sliced")
         self.device, self.clusters = device(), multiprocessors_of_clusters()
@@ -214,7 +233,8 @@ class WgmmaTf32:
             return slices_us(cut, x, m, n, self.slices_tiles[cut.tile_name], 2.0 * m * n * 32 / rate, (m + n) * 128,
                              m + n, ragged_us(cut, 32), device, self.clusters)
         rate = x["share"] * self.efficiencies["efficiency " + cut.tile_name] * device["tf32_flops_per_us"] / device["units"]
-        tile_us = cut.steps * 2.0 * m * n * 32 / rate + ragged_us(cut, 32) + x["epilogue_us"] * m * n / 128 ** 2
+        out_us = x["epilogue_us"] * (1 if holds_biases(*self.tiles[cut.tile_name]) else x["unheld"])
+        tile_us = cut.steps * 2.0 * m * n * 32 / rate + ragged_us(cut, 32) + out_us * m * n / 128 ** 2
         tiles_us = ceil_div(cut.blocks, int(device["units"])) * tile_us
         memory_us = cut.moved_with_room / device["bytes_per_us"]
         tiles_us = max(tiles_us, cut.flops / (x["sustained"] * device["tf32_flops_per_us"]))

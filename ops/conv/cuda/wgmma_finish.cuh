@@ -22,7 +22,7 @@ namespace lenslet::cuda {
 /// One thread, with the block's other barriers.
 template <typename Block>
 __device__ inline void init_residual_barriers(const Block& block) {
-  for (int i = 0; i < wgmma_consumers * 4 * Block::slots; ++i) init_barrier(block.residuals(0) + i, 1);
+  for (int i = 0; i < Block::shape.consumers * 4 * Block::slots; ++i) init_barrier(block.residuals(0) + i, 1);
 }
 
 /// Where a part lies in [pixels][k]: 16 pixels, one after the other.
@@ -47,12 +47,18 @@ struct PixelPlace {
   }
 };
 
-/// One thread, ahead of the consumers: a tile's residual comes to L2.
-template <typename Block, typename Call>
-__device__ inline void prefetch_residual(const Call& g, int first_pixel, int first_k) {
-  for (int row = 0; row < Block::shape.m && first_pixel + row < g.pixels; row += staged_rows)
-    for (int k = 0; k < Block::shape.n && first_k + k < g.k; k += staged_filters(Block::shape.n))
-      prefetch_tile(g.residuals, first_k + k, first_pixel + row);
+/// Two matrices of 8 rows of 16 bytes, as load_matrices and store_matrices (half_mma.cuh) have four of them: lanes 0 to
+/// 15 say where rows lie.
+__device__ inline void load_two_matrices(std::uint32_t (&a)[2], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(a[0]), "=r"(a[1])
+               : "r"(shared_address(row))
+               : "memory");
+}
+__device__ inline void store_two_matrices(void* row, const std::uint32_t (&a)[2]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(shared_address(row)), "r"(a[0]),
+               "r"(a[1])
+               : "memory");
 }
 
 /// What a consumer warp does with its sums. They leave by boxes of 16 pixels of `box` filters, which go round through
@@ -64,17 +70,23 @@ __device__ inline void prefetch_residual(const Call& g, int first_pixel, int fir
 /// 64x16x112x112 -> 96, 1x1: 75.6 us by parts of a box in a loop with guarded biases.
 template <typename T, typename Block, typename Call, typename Place = PixelPlace>
 class Finisher {
-  static constexpr int n = Block::shape.n, rows64 = Block::shape.m / 64 / wgmma_consumers;
+  static constexpr int n = Block::shape.n, rows64 = Block::shape.m / 64 / Block::shape.consumers;
   static constexpr int box = staged_filters(n), box_bytes = staged_rows * box * 2;
   static constexpr int boxes_n = n / box, boxes = rows64 * boxes_n;
   static constexpr int slots = Block::slots;
+  static constexpr bool odd = box % 16 != 0;  // an eight of filters behind the pairs of them
+  /// A thread has the registers of one of two consumers.
+  static constexpr bool ample = Block::shape.consumers <= wgmma_consumers;
   /// Boxes of a part; of one where a residual comes.
-  static constexpr int wide = Block::for_residual ? 1 : wide_boxes(n, slots);
+  static constexpr int wide = Block::for_residual || !ample ? 1 : wide_boxes(n, slots);
   /// Where registers are left a thread keeps a tile's biases, those of the next one often being the same.
-  static constexpr bool holds_bias = rows64 * n / 2 + n / 4 <= 128;
+  static constexpr bool holds_bias = holds_biases(Block::shape);
   static constexpr int held = holds_bias ? n / 8 : 1;
-  /// So many boxes ahead a residual is under way, into all slots but that of the box which left last.
-  static constexpr int ahead = slots - 1;
+  /// So many boxes ahead a residual is under way, into all slots but that of the box which left last, the next tile's
+  /// where this one has no more. It comes from memory: what was brought to L2 a tile ahead, 17 MB by all blocks in
+  /// tiles of 128x256 floats, seems to be gone when it is wanted (64x64x56x56 -> 256, 1x1, in TF32: 230 us, and 172
+  /// without).
+  static constexpr int ahead = slots - 1 < boxes ? slots - 1 : boxes;
 
  public:
   /// After wait_for_previous().
@@ -93,14 +105,17 @@ class Finisher {
     __syncwarp();
   }
 
-  /// The tile's sums begin here for this warp. Its biases, and its first residuals, are on their way while it
-  /// multiplies.
-  __device__ void begin(const Place& first, int first_k) {
+  /// The tile's sums begin here for this warp; there those of its next one, if such a place exists. Biases, and first
+  /// residuals, are on their way while it multiplies.
+  __device__ void begin(const Place& first, int first_k, const Place& next, int next_k) {
+    const bool under_way = first_k_ >= 0;
     first_ = first;
+    next_ = next;
+    next_k_ = next_k;
     if constexpr (holds_bias)
       if (first_k != first_k_) load_bias<n>(first_k, bias_);
     first_k_ = first_k;
-    if (g_.adds_residual == 0) return;
+    if (g_.adds_residual == 0 || under_way) return;
     if (lane_ == 0)
       for (int at = 0; at < ahead; ++at) load_residual(at, at);
     __syncwarp();
@@ -150,11 +165,13 @@ class Finisher {
   /// By the first lane, when the box `ahead` of it, or an earlier one of another tile, was committed last. `behind`:
   /// that many boxes after that which is finished next.
   __device__ void load_residual(int at, int behind) const {
-    if (!exists(at)) return;
+    const Place from = at < boxes ? place(at) : next_.behind(g_, (at - boxes) / boxes_n);
+    const int k = at < boxes ? filter(at) : next_k_ + (at - boxes) % boxes_n * box;
+    if (k >= g_.k || !from.exists(g_)) return;
     wait_until_read<1>();  // what left from the slot before
     const int slot = slot_behind(behind);
     arrive_expecting(barriers_ + slot, box_bytes);
-    place(at).load(g_, staging_ + slot * box_bytes, barriers_ + slot, filter(at));
+    from.load(g_, staging_ + slot * box_bytes, barriers_ + slot, k);
   }
   /// Of the `count` filters from `first` on, of whose eights the thread has two of each.
   template <int count>
@@ -197,9 +214,11 @@ class Finisher {
     float v[count * box / 2];
     take_sums<count>(at, d, bias, v);
     if constexpr (at + count < boxes) {
+      constexpr bool meanwhile = box <= 96;  // or registers run out
       float2 next[count * box / 8];
-      find_bias<count>(at + count, next);
+      if constexpr (meanwhile) find_bias<count>(at + count, next);
       finish_part<count, false>(at, v);
+      if constexpr (!meanwhile) find_bias<count>(at + count, next);
       finish_clamped<count, at + count>(d, next);
     } else {
       finish_part<count, false>(at, v);
@@ -220,7 +239,8 @@ class Finisher {
       unsigned char* const staged = staging_ + slot_ * box_bytes;
       // Of a pair of eights of a box.
       const auto row = [&](int pair) {
-        return staged + pair / (box / 16) * box_bytes + staged_behind(lane_offset_, pair % (box / 16), box);
+        return odd ? staged + staged_behind(lane_offset_, pair, box)
+                   : staged + pair / (box / 16) * box_bytes + staged_behind(lane_offset_, pair % (box / 16), box);
       };
       if (count == 1 && g_.adds_residual != 0) {
         wait_for_phase(barriers_ + slot_, phases_ >> slot_ & 1);
@@ -237,6 +257,16 @@ class Finisher {
             v[pair * 8 + i * 2 + 1] += residual.y;
           }
         }
+        if constexpr (odd) {
+          std::uint32_t words[2];
+          load_two_matrices(words, row(box / 16));
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            const float2 residual = widened_pair<T>(words[i]);
+            v[box / 16 * 8 + i * 2] += residual.x;
+            v[box / 16 * 8 + i * 2 + 1] += residual.y;
+          }
+        }
       } else if (lane_ == 0) {
         wait_until_read<slots / count - 1>();
       }
@@ -249,6 +279,12 @@ class Finisher {
 #pragma unroll
         for (int i = 0; i < 4; ++i) words[i] = clamp_(narrowed_pair<T>(v[pair * 8 + i * 2], v[pair * 8 + i * 2 + 1]));
         store_matrices(row(pair), words);
+      }
+      if constexpr (odd) {
+        constexpr int last = box / 16 * 8;
+        const std::uint32_t words[2]{clamp_(narrowed_pair<T>(v[last], v[last + 1])),
+                                     clamp_(narrowed_pair<T>(v[last + 2], v[last + 3]))};
+        store_two_matrices(row(box / 16), words);
       }
       order_copies_after_shared_stores();
       __syncwarp();
@@ -271,8 +307,8 @@ class Finisher {
   int lane_;
   int lane_offset_;
   PairClamp<T> clamp_;
-  Place first_{};
-  int first_k_ = -1;
+  Place first_{}, next_{};
+  int first_k_ = -1, next_k_ = 0;
   float2 bias_[held];    // of the tile, where they are held
   int slot_ = 0;         // of the box that is finished next
   unsigned phases_ = 0;  // of barriers_, one bit each

@@ -63,6 +63,12 @@ WgmmaKernel kernel_for_tile(const WgmmaGemmPlan& plan, bool residual) {
       return kernel_for<T, WgmmaTile::t128x64>(plan, residual);
     case WgmmaTile::t256x32:
       return kernel_for<T, WgmmaTile::t256x32>(plan, residual);
+    case WgmmaTile::t128x208:
+      return kernel_for<T, WgmmaTile::t128x208>(plan, residual);
+    case WgmmaTile::t192x128:
+      return kernel_for<T, WgmmaTile::t192x128>(plan, residual);
+    case WgmmaTile::t192x64:
+      return kernel_for<T, WgmmaTile::t192x64>(plan, residual);
   }
   return nullptr;
 }
@@ -110,8 +116,8 @@ class BoundWgmmaGemm final : public BoundKernel {
     call.filters_last = lasts ? 1 : 0;
     call.stages = lasts ? lasting_ : shared.stages;
     allow_shared_bytes(kernel_, shared_bytes);
-    launch(*run.cuda, kernel_, static_cast<unsigned>(std::min(call.tiles, lasts ? even : units)), wgmma_threads,
-           shared_bytes, call);
+    launch(*run.cuda, kernel_, static_cast<unsigned>(std::min(call.tiles, lasts ? even : units)),
+           wgmma_threads(shape_.consumers), shared_bytes, call);
   }
 
  private:

@@ -1,8 +1,8 @@
 #pragma once
-// The wgmma_gemm kernel: persistent blocks of three warpgroups. One thread of the first has the copy engine fill stages
-// of shared memory with windows and filters, the other two multiply them, each half of a tile's pixels, and finish what
-// they have. Stages go round through all tiles of a block: while sums leave, the next tile's operands arrive. Nothing
-// else holds the two consumers together, so that one may multiply while the other stores.
+// The wgmma_gemm kernel: persistent blocks of three or four warpgroups. One thread of the first has the copy engine
+// fill stages of shared memory with windows and filters, the others multiply them, each its share of a tile's pixels,
+// and finish what they have. Stages go round through all tiles of a block: while sums leave, the next tile's operands
+// arrive. Nothing else holds the consumers together, so that one may multiply while the other stores.
 
 #include "base/cuda/launch.h"
 #include "base/cuda/wgmma.cuh"
@@ -33,7 +33,19 @@ struct WgmmaGemm {
   int adds_residual = 0;
 };
 
-inline constexpr int wgmma_threads = 128 * (1 + wgmma_consumers);
+/// The consumers', and those of the warpgroup that copies.
+constexpr int wgmma_threads(int consumers) { return 128 * (1 + consumers); }
+
+/// Registers of a thread: what each has at the start, in eights, of all that a multiprocessor has; of those a producer
+/// keeps, and a consumer gets.
+struct WgmmaRegisters {
+  int producer, consumer;
+};
+constexpr WgmmaRegisters registers_of(int consumers) {
+  const int all = 65536 / 128 / (1 + consumers) / 8 * 8 * (1 + consumers), producer = consumers == 2 ? 40 : 32;
+  return {producer, (all - producer) / consumers / 8 * 8};
+}
+static_assert(registers_of(2).consumer == 232);
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
@@ -41,6 +53,7 @@ inline constexpr int wgmma_threads = 128 * (1 + wgmma_consumers);
 template <WgmmaTile tile, int width, int groups, bool residual>
 struct WgmmaBlock {
   static constexpr WgmmaTileShape shape = shape_of(tile);
+  static constexpr WgmmaRegisters registers = registers_of(shape.consumers);
   static constexpr WgmmaShared layout = shared_of(shape, residual);
   static constexpr int stage_bytes = layout.pixels + layout.filters, slots = layout.slots;
   static constexpr bool for_residual = residual;
@@ -93,7 +106,6 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
     const int tile_m = index / g.tiles_n, first_k = (index - tile_m * g.tiles_n) * Block::shape.n;
     const int first_pixel = tile_m * Block::shape.m;
     const WindowStart start = g.walk.start(first_pixel);
-    if (g.adds_residual != 0) prefetch_residual<Block>(g, first_pixel, first_k);
     TermWalk terms;
     for (int step = 0; step < g.steps; ++step) {
       std::uint64_t* const full = block.full(at.stage);
@@ -114,15 +126,15 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
   let_next_start();
 }
 
-/// A warpgroup: its half of every tile's pixels.
+/// A warpgroup: its share of every tile's pixels.
 template <typename T, typename Block>
 __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
   using Stage = typename Block::Stage;
-  constexpr int n = Block::shape.n, rows64 = Block::shape.m / 64 / wgmma_consumers;
+  constexpr int n = Block::shape.n, rows64 = Block::shape.m / 64 / Block::shape.consumers;
   // The same for all threads of a warp, and known to be.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32 - 4, 0), consumer = warp / 4;
   const unsigned lane = threadIdx.x % 32;
-  const int half_m = consumer * (rows64 * 64);
+  const int share_m = consumer * (rows64 * 64), own_m = share_m + warp % 4 * 16;
 
   const auto release = [&](int stage) {
     if (lane == 0) arrive(block.empty(stage));
@@ -133,12 +145,13 @@ __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
   StageRing at{g.stages};
   float d[rows64][n / 2];
   for (int index = Block::first(); index < g.tiles; index += Block::step()) {
-    const int tile_m = index / g.tiles_n;
-    finisher.begin({tile_m * Block::shape.m + half_m + warp % 4 * 16}, (index - tile_m * g.tiles_n) * n);
+    const int tile_m = index / g.tiles_n, next = index + Block::step(), next_m = next / g.tiles_n;
+    finisher.begin({tile_m * Block::shape.m + own_m}, (index - tile_m * g.tiles_n) * n,
+                   {next_m * Block::shape.m + own_m}, (next - next_m * g.tiles_n) * n);
     int last = 0;
     for (int step = 0; step < g.steps; ++step) {
       wait_for_phase(block.full(at.stage), at.phase);
-      Stage::template multiply<T>(d, block.pixels(at.stage), block.filters(at.stage), half_m, step > 0);
+      Stage::template multiply<T>(d, block.pixels(at.stage), block.filters(at.stage), share_m, step > 0);
       // The step before this one is done: its stage is free, as far as this warp is concerned.
       wgmma_wait<1>();
       if (step > 0) release(last);
@@ -156,10 +169,10 @@ __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
 
 #endif
 
-/// Registers of a thread: 168 at the start, of which the producer keeps 40 and a consumer gets 232.
 /// `residual`: its layout, of which others make no use.
 template <typename T, WgmmaTile tile, int width, int groups, bool residual>
-__global__ void __launch_bounds__(wgmma_threads, 1) wgmma_gemm_kernel(const __grid_constant__ WgmmaGemm g) {
+__global__ void __launch_bounds__(wgmma_threads(shape_of(tile).consumers), 1)
+    wgmma_gemm_kernel(const __grid_constant__ WgmmaGemm g) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
   using Block = WgmmaBlock<tile, width, groups, residual>;
@@ -167,20 +180,20 @@ __global__ void __launch_bounds__(wgmma_threads, 1) wgmma_gemm_kernel(const __gr
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < Block::layout.stages; ++stage) {
       init_barrier(block.full(stage), 1);
-      init_barrier(block.empty(stage), wgmma_consumers * 4);
+      init_barrier(block.empty(stage), Block::shape.consumers * 4);
     }
     init_residual_barriers(block);
     publish_barriers();
   }
   __syncthreads();
   if (threadIdx.x < 128) {
-    give_up_registers<40>();
+    give_up_registers<Block::registers.producer>();
     if (threadIdx.x == 0)
       produce(g, block);
     else
       wait_for_previous();
   } else {
-    take_registers<232>();
+    take_registers<Block::registers.consumer>();
     consume<T>(g, block);
   }
 #endif

@@ -17,6 +17,8 @@ namespace {
 constexpr double start_us = 1.32;
 /// A tile's way out where the other consumer's products do not hide it, of 128x128 outputs; and in parts of 32 filters.
 constexpr double epilogue_us = 1.22, narrow_epilogue_us = 1.65;
+/// So many times that where registers do not hold biases; and with a residual that has two slots a warp.
+constexpr double unheld = 1.2, crowded = 1.5;
 /// Of products beside what memory takes, or the other way round: what the longer one does not hide.
 constexpr double unhidden = 0.42;
 
@@ -82,7 +84,9 @@ double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Devi
   const WgmmaTileShape& shape = shape_of(plan.tile);
   const double rate = shape.efficiency * device.flops_per_us(Numerics::Multiply::fp16) / device.units;
   const double step_us = std::max(2.0 * shape.m * shape.n * terms_a_step(plan) / rate, copies_us(plan));
-  const double out_us = staged_filters(shape.n) == 64 ? epilogue_us : narrow_epilogue_us;
+  double out_us = staged_filters(shape.n) == 64 ? epilogue_us : narrow_epilogue_us;
+  if (!holds_biases(shape)) out_us *= unheld;
+  if (p.residual && shared_of(shape, true).slots == 2) out_us *= crowded;
   const double tile_us = static_cast<double>(plan.steps) * step_us + ragged_us(p, plan.width) +
                          out_us * shape.m * shape.n / (128.0 * 128.0);
   // Each multiprocessor's share of tiles, one after the other; or what memory takes.

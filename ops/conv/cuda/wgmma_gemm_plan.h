@@ -5,9 +5,9 @@
 // channels of one tap, 64, 32 or 16; the last channels of a tap may be fewer, and zeros then. A step multiplies as many
 // groups as have 64 terms, the last of which may be zeros, too; or the only one of a problem.
 //
-// There are two kernels. In wgmma_gemm.cuh a block of three warpgroups walks through tiles of [m x n] outputs, filters
-// fastest, so that the blocks at work share pixels and filters in L2. In wgmma_slices.cuh the blocks of a cluster
-// multiply a slice of one tile's steps each and add up: for problems of few tiles.
+// There are two kernels. In wgmma_gemm.cuh a block of three or four warpgroups walks through tiles of [m x n] outputs,
+// filters fastest, so that the blocks at work share pixels and filters in L2. In wgmma_slices.cuh the blocks of a
+// cluster multiply a slice of one tile's steps each and add up: for problems of few tiles.
 
 #include <array>
 #include <cstddef>
@@ -30,33 +30,60 @@ inline constexpr int wgmma_step = 64;
 /// Channels of a group: a row of 128, 64 or 32 bytes in the tensor cores' swizzled layout.
 inline constexpr std::array<int, 3> wgmma_widths{64, 32, 16};
 
-/// Tile shapes of persistent blocks, in the order of `wgmma_tiles`.
-enum class WgmmaTile { t128x256, t256x128, t128x128, t256x96, t128x96, t256x64, t128x64, t256x32 };
+/// Warpgroups of most persistent blocks that multiply.
+inline constexpr int wgmma_consumers = 2;
+
+/// Tile shapes of persistent blocks, in the order of `wgmma_tiles`: fine enough that the last round of tiles leaves few
+/// multiprocessors without one. 14x14 pixels of 64 images and 256 filters are 98 tiles of 128x256, three quarters of a
+/// round, and 132 of 192x128; 7x7 and 2048 filters 400 of 128x128, 3.03 rounds, and 250 of 128x208.
+enum class WgmmaTile {
+  t128x256,
+  t256x128,
+  t128x208,
+  t192x128,
+  t128x128,
+  t256x96,
+  t128x96,
+  t256x64,
+  t192x64,
+  t128x64,
+  t256x32
+};
 
 struct WgmmaTileShape {
   int m = 0, n = 0;
-  double efficiency = 0;  ///< share that steps reach of what large products reach
+  double efficiency = 0;            ///< share that steps reach of what large products reach
+  int consumers = wgmma_consumers;  ///< warpgroups that share its pixels
 };
 
 // Fitted with the rest of the model (wgmma_gemm_plan.cpp). Above 1: what a large product reaches is held by the power
 // that it draws, which short ones do not; narrow tiles read more shared memory and L2 for a product.
-inline constexpr std::array<WgmmaTileShape, 8> wgmma_tiles{{
+inline constexpr std::array<WgmmaTileShape, 11> wgmma_tiles{{
     {128, 256, 1.37},
     {256, 128, 1.37},
+    {128, 208, 1.34},
+    {192, 128, 1.37, 3},
     {128, 128, 1.25},
     {256, 96, 1.12},
     {128, 96, 1.00},
     {256, 64, 1.05},
+    {192, 64, 0.95, 3},
     {128, 64, 0.79},
     {256, 32, 0.60},
 }};
+
+/// Has a consumer's thread registers for a tile's biases, beside its sums and what leaves? It has 232 of two consumers,
+/// 160 of three.
+LENSLET_HOST_DEVICE constexpr bool holds_biases(const WgmmaTileShape& tile) {
+  return tile.m / 64 / tile.consumers * tile.n / 2 + tile.n / 4 <= (tile.consumers <= wgmma_consumers ? 128 : 48);
+}
 
 constexpr const WgmmaTileShape& shape_of(WgmmaTile tile) { return wgmma_tiles[static_cast<std::size_t>(tile)]; }
 
 /// Kernels of narrow groups, which are for few channels, exist of these.
 constexpr bool has_width(WgmmaTile tile, int width) {
-  return width == wgmma_step ||
-         (tile != WgmmaTile::t128x256 && tile != WgmmaTile::t256x128 && tile != WgmmaTile::t128x96);
+  return width == wgmma_step || tile == WgmmaTile::t128x128 || tile == WgmmaTile::t256x96 ||
+         tile == WgmmaTile::t256x64 || tile == WgmmaTile::t128x64 || tile == WgmmaTile::t256x32;
 }
 
 /// Tile shapes of clusters, in the order of `slices_tiles`.
@@ -92,7 +119,7 @@ inline constexpr std::array<int, 4> slice_counts{1, 2, 4, 8};
 /// wide as a tile of n filters has whole ones; 64 filters, since wider ones have no permutation (below), and 96 all the
 /// same: their rows meet in two of four groups of banks, which is less than three boxes cost.
 LENSLET_HOST_DEVICE constexpr int staged_filters(int n) {
-  return n % 64 == 0 ? 64 : n % 96 == 0 ? 96 : n % 32 == 0 ? 32 : 16;
+  return n % 64 == 0 ? 64 : n % 96 == 0 ? 96 : n % 104 == 0 ? 104 : n % 32 == 0 ? 32 : 16;
 }
 inline constexpr int staged_rows = 16;
 LENSLET_HOST_DEVICE constexpr int staged_box_bytes(int n) { return staged_rows * staged_filters(n) * 2; }
@@ -107,12 +134,12 @@ LENSLET_HOST_DEVICE constexpr int wide_boxes(int n, int slots) {
 /// them, 16-byte units permuted so that those of eight rows lie in different banks; of 96 filters as they come.
 LENSLET_HOST_DEVICE constexpr int staged_offset(int row, int eight, int filters) {
   const int dense = row * filters * 2 + eight * 16;
-  return filters == 96 ? dense : dense ^ ((dense >> 7 & (filters / 8 - 1)) << 4);
+  return filters >= 96 ? dense : dense ^ ((dense >> 7 & (filters / 8 - 1)) << 4);
 }
 /// The same of (row, 8 * (eight + 2 * pairs) ...), `offset` being that of (row, 8 * eight ...), of a box that begins at
 /// a multiple of its bytes.
 LENSLET_HOST_DEVICE constexpr int staged_behind(int offset, int pairs, int filters) {
-  return filters == 96 ? offset + pairs * 32 : offset ^ (pairs * 32);
+  return filters >= 96 ? offset + pairs * 32 : offset ^ (pairs * 32);
 }
 
 /// Bytes of shared memory: stages of both operands, boxes on their way, and barriers.
@@ -126,11 +153,11 @@ struct WgmmaShared {
 
   bool operator==(const WgmmaShared&) const = default;
 };
-inline constexpr int wgmma_consumers = 2;
 /// With a residual, whose boxes come as well as leave, slots are worth more than a fourth stage: in TF32
 /// 64x64x56x56 -> 256, 1x1, takes 80 us without one, and 174 where parts come one by one, of which its bytes are 49.
 constexpr WgmmaShared shared_of(const WgmmaTileShape& tile, bool residual) {
-  constexpr int all = 224 << 10, warps = wgmma_consumers * 4, most_stages = 8, most_slots = 8;
+  constexpr int all = 224 << 10, most_stages = 8, most_slots = 8;
+  const int warps = tile.consumers * 4;
   const int least_stages = residual ? 3 : 4, box = staged_box_bytes(tile.n);
   WgmmaShared shared;
   shared.pixels = tile.m * wgmma_step * 2;

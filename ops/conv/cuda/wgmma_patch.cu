@@ -89,8 +89,8 @@ class BoundWgmmaPatch final : public BoundKernel {
     }
     const auto shared_bytes = static_cast<std::size_t>(plan_.total);
     allow_shared_bytes(kernel_, shared_bytes);
-    launch(*run.cuda, kernel_, static_cast<unsigned>(std::min(call.tiles, run.cuda->multiprocessors)), wgmma_threads,
-           shared_bytes, call);
+    launch(*run.cuda, kernel_, static_cast<unsigned>(std::min(call.tiles, run.cuda->multiprocessors)),
+           wgmma_threads(wgmma_consumers), shared_bytes, call);
   }
 
  private:

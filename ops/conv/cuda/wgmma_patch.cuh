@@ -205,8 +205,9 @@ __device__ inline void consume_patches(const WgmmaPatch& g, const PatchBlock<uni
   };
   bool first_tile = true;
   for (int index = static_cast<int>(blockIdx.x); index < g.tiles; index += static_cast<int>(gridDim.x)) {
-    const int tile_m = index / g.tiles_n;
-    finisher.begin({tile_m * units + consumer * rows64, warp % 4 * part_lines}, (index - tile_m * g.tiles_n) * n);
+    const int next = index + static_cast<int>(gridDim.x), tile_m = index / g.tiles_n, next_m = next / g.tiles_n;
+    finisher.begin({tile_m * units + consumer * rows64, warp % 4 * part_lines}, (index - tile_m * g.tiles_n) * n,
+                   {next_m * units + consumer * rows64, warp % 4 * part_lines}, (next - next_m * g.tiles_n) * n);
     if (g.resident != 0 && first_tile)
       for (int stage = 0; stage < g.filter_stages; ++stage) wait_for_phase(block.full(stage), 0);
     first_tile = false;
@@ -264,7 +265,8 @@ __device__ inline void consume_patches(const WgmmaPatch& g, const PatchBlock<uni
 
 /// Registers of a thread: 168 at the start, of which the producer keeps 40 and a consumer gets 232.
 template <typename T, int units, int n, int row_bytes>
-__global__ void __launch_bounds__(wgmma_threads, 1) wgmma_patch_kernel(const __grid_constant__ WgmmaPatch g) {
+__global__ void __launch_bounds__(wgmma_threads(wgmma_consumers), 1)
+    wgmma_patch_kernel(const __grid_constant__ WgmmaPatch g) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
   using Block = PatchBlock<units, n, row_bytes>;

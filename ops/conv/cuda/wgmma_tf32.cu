@@ -49,6 +49,12 @@ Tf32Kernel kernel_for(WgmmaTile tile, bool residual) {
       return kernel_of<WgmmaTile::t128x64>(residual);
     case WgmmaTile::t256x32:
       return kernel_of<WgmmaTile::t256x32>(residual);
+    case WgmmaTile::t192x128:
+      return kernel_of<WgmmaTile::t192x128>(residual);
+    case WgmmaTile::t192x64:
+      return kernel_of<WgmmaTile::t192x64>(residual);
+    case WgmmaTile::t128x208:
+      return nullptr;
   }
   return nullptr;
 }
@@ -84,7 +90,7 @@ class BoundWgmmaTf32 final : public BoundKernel {
     const auto shared_bytes = static_cast<std::size_t>(tf32_shared_of(shape_, problem_.residual).total);
     allow_shared_bytes(kernel_, shared_bytes);
     const int blocks = std::min(call.tiles, run.cuda->multiprocessors);
-    launch(*run.cuda, kernel_, static_cast<unsigned>(blocks), wgmma_threads, shared_bytes, call);
+    launch(*run.cuda, kernel_, static_cast<unsigned>(blocks), wgmma_threads(shape_.consumers), shared_bytes, call);
   }
 
  private:

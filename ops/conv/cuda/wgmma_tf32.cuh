@@ -43,6 +43,7 @@ struct WgmmaTf32 {
 template <WgmmaTile tile, bool residual>
 struct Tf32Block {
   static constexpr WgmmaTileShape shape = shape_of(tile);
+  static constexpr WgmmaRegisters registers = registers_of(shape.consumers);
   static constexpr WgmmaTf32Shared layout = tf32_shared_of(shape, residual);
   static constexpr int stage_bytes = layout.pixels + layout.filters, buffers = layout.buffers;
   static_assert(layout.pixels % 1024 == 0 && layout.filters % 1024 == 0 && layout.barriers % 8 == 0);
@@ -90,11 +91,6 @@ __device__ inline void produce_tf32(const WgmmaTf32& g, const Block& block) {
     const int tile_m = index / g.tiles_n, first_k = (index - tile_m * g.tiles_n) * Block::shape.n;
     const int first_pixel = tile_m * Block::shape.m;
     const WindowStart start = g.walk.start(first_pixel);
-    // The tile's residual comes to L2, ahead of the consumers.
-    if (g.adds_residual != 0)
-      for (int row = 0; row < Block::shape.m && first_pixel + row < g.pixels; row += tf32_staged_rows)
-        for (int k = 0; k < Block::shape.n && first_k + k < g.k; k += tf32_staged_filters)
-          prefetch_tile(g.residuals, first_k + k, first_pixel + row);
     TermWalk terms;
     for (int step = 0; step < g.steps; ++step) {
       if (early > 0) {
@@ -115,15 +111,16 @@ __device__ inline void produce_tf32(const WgmmaTf32& g, const Block& block) {
   let_next_start();
 }
 
-/// A warpgroup: its half of every tile's pixels.
+/// A warpgroup: its share of every tile's pixels.
 template <typename Block>
 __device__ inline void consume_tf32(const WgmmaTf32& g, const Block& block) {
-  constexpr int stages = Block::layout.stages, n = Block::shape.n, rows64 = Block::shape.m / 64 / wgmma_consumers;
+  constexpr int stages = Block::layout.stages, n = Block::shape.n,
+                rows64 = Block::shape.m / 64 / Block::shape.consumers;
   constexpr int rows64_bytes = 64 * wgmma_tf32_step * 4, terms_bytes = wgmma_tf32_terms * 4;
   // The same for all threads of a warp, and known to be.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32 - 4, 0), consumer = warp / 4;
   const unsigned lane = threadIdx.x % 32;
-  const int half_m = consumer * (rows64 * 64);
+  const int own_m = consumer * (rows64 * 64) + warp % 4 * 16;
   const auto release = [&](int stage) {
     if (lane == 0) arrive(block.empty(stage));
   };
@@ -133,8 +130,9 @@ __device__ inline void consume_tf32(const WgmmaTf32& g, const Block& block) {
   StageWalk<stages> at;
   float d[rows64][n / 2];
   for (int index = static_cast<int>(blockIdx.x); index < g.tiles; index += static_cast<int>(gridDim.x)) {
-    const int tile_m = index / g.tiles_n;
-    finisher.begin({tile_m * Block::shape.m + half_m + warp % 4 * 16}, (index - tile_m * g.tiles_n) * n);
+    const int next = index + static_cast<int>(gridDim.x), tile_m = index / g.tiles_n, next_m = next / g.tiles_n;
+    finisher.begin({tile_m * Block::shape.m + own_m}, (index - tile_m * g.tiles_n) * n,
+                   {next_m * Block::shape.m + own_m}, (next - next_m * g.tiles_n) * n);
     int last = 0;
     for (int step = 0; step < g.steps; ++step) {
       wait_for_phase(block.full(at.stage), at.phase);
@@ -165,10 +163,10 @@ __device__ inline void consume_tf32(const WgmmaTf32& g, const Block& block) {
 
 #endif
 
-/// Registers of a thread: 168 at the start, of which the producer keeps 40 and a consumer gets 232.
 /// `residual`: its layout, of which others make no use.
 template <WgmmaTile tile, bool residual>
-__global__ void __launch_bounds__(wgmma_threads, 1) wgmma_tf32_kernel(const __grid_constant__ WgmmaTf32 g) {
+__global__ void __launch_bounds__(wgmma_threads(shape_of(tile).consumers), 1)
+    wgmma_tf32_kernel(const __grid_constant__ WgmmaTf32 g) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
   using Block = Tf32Block<tile, residual>;
@@ -176,20 +174,21 @@ __global__ void __launch_bounds__(wgmma_threads, 1) wgmma_tf32_kernel(const __gr
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < Block::layout.stages; ++stage) {
       init_barrier(block.full(stage), 1);
-      init_barrier(block.empty(stage), wgmma_consumers * 4);
+      init_barrier(block.empty(stage), Block::shape.consumers * 4);
     }
-    for (int i = 0; i < wgmma_consumers * 4 * Block::layout.buffers; ++i) init_barrier(block.residuals(0) + i, 1);
+    for (int i = 0; i < Block::shape.consumers * 4 * Block::layout.buffers; ++i)
+      init_barrier(block.residuals(0) + i, 1);
     publish_barriers();
   }
   __syncthreads();
   if (threadIdx.x < 128) {
-    give_up_registers<40>();
+    give_up_registers<Block::registers.producer>();
     if (threadIdx.x == 0)
       produce_tf32(g, block);
     else
       wait_for_previous();
   } else {
-    take_registers<232>();
+    take_registers<Block::registers.consumer>();
     consume_tf32(g, block);
   }
 #endif

@@ -22,12 +22,13 @@ namespace lenslet::cuda {
 /// lane's stores, also where it lies outside of y.
 template <typename Block, typename Call, typename Place = PixelPlace>
 class Tf32Finisher {
-  static constexpr int n = Block::shape.n, rows64 = Block::shape.m / 64 / wgmma_consumers;
+  static constexpr int n = Block::shape.n, rows64 = Block::shape.m / 64 / Block::shape.consumers;
   static constexpr int parts_n = n / tf32_staged_filters, parts = rows64 * parts_n;
   static constexpr int sums = tf32_staged_filters / 2;  // of a part, a thread's: eight filters of two pixels
   static constexpr int buffers = Block::buffers;
-  /// So many parts ahead a residual is under way, into all buffers but that of the part which left last.
-  static constexpr int ahead = buffers - 1;
+  /// So many parts ahead a residual is under way, into all buffers but that of the part which left last, the next
+  /// tile's where this one has no more. It comes from memory (wgmma_finish.cuh).
+  static constexpr int ahead = buffers - 1 < parts ? buffers - 1 : parts;
 
  public:
   /// After wait_for_previous().
@@ -44,11 +45,15 @@ class Tf32Finisher {
     __syncwarp();
   }
 
-  /// The tile's sums begin here for this warp. Its first residuals are on their way while it multiplies.
-  __device__ void begin(const Place& first, int first_k) {
+  /// The tile's sums begin here for this warp; there those of its next one, if such a place exists. First residuals are
+  /// on their way while it multiplies.
+  __device__ void begin(const Place& first, int first_k, const Place& next, int next_k) {
+    const bool under_way = first_k_ >= 0;
     first_ = first;
     first_k_ = first_k;
-    if (g_.adds_residual == 0) return;
+    next_ = next;
+    next_k_ = next_k;
+    if (g_.adds_residual == 0 || under_way) return;
     if (lane_ == 0)
       for (int part = 0; part < ahead; ++part) load_residual(part);
     __syncwarp();
@@ -83,11 +88,13 @@ class Tf32Finisher {
 
   /// By the first lane, when the part `ahead` of it, or an earlier one of another tile, was committed last.
   __device__ void load_residual(int part) const {
-    if (!exists(part)) return;
+    const Place from = part < parts ? place(part) : next_.behind(g_, (part - parts) / parts_n);
+    const int k = part < parts ? filter(part) : next_k_ + (part - parts) % parts_n * tf32_staged_filters;
+    if (k >= g_.k || !from.exists(g_)) return;
     wait_until_read<1>();  // what left from the buffer before
     const int at = buffer(part);
     arrive_expecting(barriers_ + at, tf32_staged_bytes);
-    place(part).load(g_, staging_ + at * tf32_staged_bytes, barriers_ + at, filter(part));
+    from.load(g_, staging_ + at * tf32_staged_bytes, barriers_ + at, k);
   }
 
   /// Of the thread's eight filters, four and four.
@@ -158,8 +165,8 @@ class Tf32Finisher {
   std::uint64_t* barriers_;  // a buffer each
   int lane_;
   Clamp clamp_;
-  Place first_{};
-  int first_k_ = 0;
+  Place first_{}, next_{};
+  int first_k_ = -1, next_k_ = 0;
   unsigned turn_ = 0;    // parts before this tile
   unsigned phases_ = 0;  // of barriers_, one bit each
 };

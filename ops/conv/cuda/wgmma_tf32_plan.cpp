@@ -18,6 +18,8 @@ constexpr double start_us = 1.75;
 /// A tile's way out where the other consumer's products do not hide it, of 128x128 outputs: twice the bytes of 16-bit
 /// numbers.
 constexpr double epilogue_us = 1.13;
+/// So many times that of the tiles whose registers hold no biases in 16 bits: they are the large ones.
+constexpr double unheld = 1.2;
 
 /// Of products beside what memory takes, or the other way round: what the longer one does not hide.
 constexpr double unhidden = 0.47;
@@ -57,7 +59,7 @@ double persistent_us(const ConvProblem& p, const WgmmaTf32Plan& plan, const Devi
   const double rate = share * shape.efficiency * device.flops_per_us(Numerics::Multiply::tf32) / device.units;
   const double step_us = 2.0 * shape.m * shape.n * wgmma_tf32_step / rate;
   const double tile_us = static_cast<double>(plan.steps) * step_us + ragged_us(p, wgmma_tf32_step) +
-                         epilogue_us * shape.m * shape.n / (128.0 * 128.0);
+                         epilogue_us * (holds_biases(shape) ? 1 : unheld) * shape.m * shape.n / (128.0 * 128.0);
   // Each multiprocessor's share of tiles, one after the other; or what memory takes.
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
   const double least_us = p.flops() / (sustained * device.flops_per_us(Numerics::Multiply::tf32));
@@ -89,7 +91,8 @@ WgmmaTf32Plan cut_wgmma_tf32(const ConvProblem& p, SlicesTile tile, int slices) 
 
 std::vector<WgmmaTf32Plan> wgmma_tf32_cuts(const ConvProblem& p) {
   std::vector<WgmmaTf32Plan> cuts;
-  for (std::size_t i = 0; i < wgmma_tiles.size(); ++i) cuts.push_back(cut_wgmma_tf32(p, static_cast<WgmmaTile>(i)));
+  for (std::size_t i = 0; i < wgmma_tiles.size(); ++i)
+    if (wgmma_tiles[i].n % tf32_staged_filters == 0) cuts.push_back(cut_wgmma_tf32(p, static_cast<WgmmaTile>(i)));
   for (std::size_t i = 0; i < slices_tiles.size(); ++i)
     for (const int slices : slice_counts) {
       const WgmmaTf32Plan plan = cut_wgmma_tf32(p, static_cast<SlicesTile>(i), slices);

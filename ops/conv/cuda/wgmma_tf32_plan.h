@@ -50,7 +50,8 @@ struct WgmmaTf32Shared {
   bool operator==(const WgmmaTf32Shared&) const = default;
 };
 constexpr WgmmaTf32Shared tf32_shared_of(const WgmmaTileShape& tile, bool residual) {
-  constexpr int all = 224 << 10, warps = wgmma_consumers * 4, most_stages = 8;
+  constexpr int all = 224 << 10, most_stages = 8;
+  const int warps = tile.consumers * 4;
   const int least_stages = residual ? 3 : 4;  // as wgmma_gemm's
   WgmmaTf32Shared shared;
   shared.pixels = tile.m * wgmma_tf32_step * 4;
