@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <string>
+#include <utility>
 #include <vector>
 
 using namespace lenslet;
@@ -23,7 +26,40 @@ tool::LayerCheck doubled(const std::vector<float>& x, DType dtype) {
   return tool::check_layer({.info = &info, .inputs = inputs, .outputs = outputs});
 }
 
+/// A sparse 1x1x1 convolution of three channels at 400 sites, the first a thousand times the others, whose output there
+/// is off by `error` of its terms' sum over the root of their number.
+tool::LayerCheck one_strong_site(double error) {
+  constexpr std::int64_t sites = 400;
+  const Shape kernel{1, 3, 1, 1, 1};
+  Tensor x(DType::f32, {sites, 3}), book(DType::i32, {3}), w(DType::f32, kernel), y(DType::f32, {sites, 1});
+  book.values<std::int32_t>()[0] = book.values<std::int32_t>()[1] = sites;
+  book.values<std::int32_t>()[2] = 0;
+  for (std::size_t c = 0; c < 3; ++c) w.values<float>()[c] = c == 1 ? -1.F : 1.F;
+  for (std::size_t i = 0; i < sites; ++i) {
+    const float size = i == 0 ? 1000 : 1;
+    for (std::size_t c = 0; c < 3; ++c) x.values<float>()[3 * i + c] = size;
+    y.values<float>()[i] = size + (i == 0 ? static_cast<float>(error * 3000 / std::sqrt(3.0)) : 0);
+  }
+  StepInfo info;
+  info.name = "sparse";
+  info.op = "SparseConv";
+  info.attributes = {{"kind", std::string("submanifold")}};
+  info.tolerance = 1e-3;
+  const Tensor inputs[] = {std::move(x), std::move(book), std::move(w)};
+  const Tensor outputs[] = {std::move(y)};
+  return tool::check_layer({.info = &info, .inputs = inputs, .outputs = outputs});
+}
+
 }  // namespace
+
+// The rms of all outputs says little of a site that is twenty times it.
+TEST_CASE("layer_check/sites_of_a_scan_differ") {
+  const tool::LayerCheck good = one_strong_site(0.9e-3), bad = one_strong_site(1.1e-3);
+  CHECK(good.passed());
+  CHECK(good.against_terms);
+  CHECK(good.error > 0.8e-3);
+  CHECK_FALSE(bad.passed());
+}
 
 TEST_CASE("layer_check/values_beyond_the_range_of_what_stores_them") {
   const std::vector<float> large{1, -4e4F, 3.5e4F, 2};
