@@ -13,8 +13,8 @@
 namespace lenslet::tool {
 namespace {
 
-/// What a layer of ResNet-50 at batch 64 asks for, ten times; a draw beyond it is drawn again.
-constexpr double most_flops = 3e11, most_elements = 1e8;
+/// A draw beyond what most layers of networks at batch 64 take is drawn again.
+constexpr double most_flops = 1e11, most_elements = 3e7, most_weights = 5e6;
 
 /// The high bits of an engine, so that the same seed draws the same with every standard library.
 class Draws {
@@ -40,7 +40,7 @@ using Window = std::array<std::int64_t, 2>;
 
 /// Of every residue as often as of 8 and 16.
 std::int64_t draw_channels(Draws& draws) {
-  const std::int64_t channels = draws.octaves(1, 1024), unit = draws.of(std::array<std::int64_t, 4>{1, 1, 8, 16});
+  const std::int64_t channels = draws.octaves(3, 1024), unit = draws.of(std::array<std::int64_t, 4>{1, 1, 8, 16});
   return std::max(unit, channels / unit * unit);
 }
 
@@ -79,7 +79,7 @@ bool moderate(const ConvProblem& p) {
     return static_cast<double>(a) * static_cast<double>(b) * static_cast<double>(c) * static_cast<double>(d);
   };
   return p.flops() <= most_flops && elements(p.n, p.c, p.h, p.w) <= most_elements &&
-         elements(p.n, p.k, p.p, p.q) <= most_elements;
+         elements(p.n, p.k, p.p, p.q) <= most_elements && elements(p.k, p.group_c(), p.r, p.s) <= most_weights;
 }
 
 }  // namespace

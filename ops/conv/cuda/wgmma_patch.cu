@@ -1,5 +1,5 @@
 // wgmma_patch: convolutions whose windows overlap, stride 1, on Hopper's tensor cores: of 16-bit numbers, and of
-// float32 as TF32 where that was asked for. What the windows of 8x8 outputs read is brought to shared memory once
+// float32 as TF32 where that was asked for. What the windows of 64 outputs read is brought to shared memory once
 // instead of once a tap. Sums are float32, in the order r, s, c by groups of channels, whatever the tile. The kernel is
 // in wgmma_patch.cuh; tiles are chosen in wgmma_patch_plan.cpp.
 
@@ -43,7 +43,7 @@ class BoundWgmmaPatch final : public BoundKernel {
           return wgmma_patch_kernel_for<T>(plan);
         })) {
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
-    call_.walk = UnitWalk(p);
+    call_.walk = UnitWalk(p, plan.unit);
     call_.activation = DeviceActivation(p.activation);
     call_.units = narrow(plan.units);
     call_.p = narrow(p.p);
@@ -58,7 +58,8 @@ class BoundWgmmaPatch final : public BoundKernel {
     call_.s = narrow(p.s);
     call_.line_offset = narrow(p.dilation_h) * plan.columns * plan.row_bytes;
     call_.tap_offset = narrow(p.dilation_w) * plan.row_bytes;
-    call_.columns = plan.columns;
+    call_.wide = plan.unit.wide;
+    call_.eights = plan.unit.eights();
     call_.patch_box = plan.lines * plan.columns * plan.row_bytes;
     call_.patch_bytes = plan.patch_bytes;
     call_.patch_stages = plan.patch_stages;
@@ -82,9 +83,10 @@ class BoundWgmmaPatch final : public BoundKernel {
     call.filters = filter_operand(p, run.blob, is_tf32(p) ? tf32_prepared_filters(p.k) : p.k, plan_.tile.filters,
                                   channels, element);
     call.bias = run.in<float>(ConvOp::bias);
-    call.results = results(run.out<void>(), y_pixel(call.k, run));
+    call.results = parts(run.out<void>(), y_pixel(call.k, run), plan_.unit.part_columns());
     if (const void* residual = run.in<void>(ConvOp::residual); residual != nullptr) {
-      call.residuals = results(residual, call.k);
+      // As many pixels as a box has room for: it is waited for by its bytes.
+      call.residuals = parts(residual, call.k, staged_rows / plan_.unit.part_lines());
       call.adds_residual = 1;
     }
     const auto shared_bytes = static_cast<std::size_t>(plan_.total);
@@ -94,14 +96,14 @@ class BoundWgmmaPatch final : public BoundKernel {
   }
 
  private:
-  /// `pitch`: elements from one pixel to the next.
-  CUtensorMap results(const void* y, std::int64_t pitch) const {
+  /// `pitch`: elements from one pixel to the next. So many columns of a part.
+  CUtensorMap parts(const void* y, std::int64_t pitch, int columns) const {
     const ConvProblem& p = problem_;
     const auto size = [](auto value) { return static_cast<std::uint64_t>(value); };
     const int filters = is_tf32(p) ? tf32_staged_filters : staged_filters(plan_.tile.filters);
     return tiled_map(y, std::array{size(call_.k), size(p.q), size(p.p), size(p.n)},
-                     std::array{static_cast<std::uint32_t>(filters), static_cast<std::uint32_t>(unit_side),
-                                static_cast<std::uint32_t>(part_lines), 1U},
+                     std::array{static_cast<std::uint32_t>(filters), static_cast<std::uint32_t>(columns),
+                                static_cast<std::uint32_t>(plan_.unit.part_lines()), 1U},
                      size(pitch), is_tf32(p) ? MapElement::f32 : MapElement::half);
   }
 
@@ -128,7 +130,7 @@ class WgmmaPatchConv final : public ConvAlgorithm {
     if (p.n > limit / p.p / p.q || p.n > limit / p.h / p.w) return "more than 2^28 pixels";
     if (p.c > limit / p.h / p.w || p.k > limit / p.r / p.s || p.c > limit / p.r / p.s)
       return "an image or the filters have more than 2^28 elements";
-    if (p.n * ((p.p + 7) / 8) * ((p.q + 7) / 8) > limit / ((p.k + 31) / 32)) return "more than 2^28 tiles";
+    if (UnitShape().units(p) > limit / ((p.k + 31) / 32)) return "more than 2^28 tiles";
     if (auto reason = refuse_wgmma_patch(p)) return reason;
     return target.device.refuse_shared(static_cast<std::size_t>(plan_wgmma_patch(p).total));
   }

@@ -35,17 +35,18 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b 
 std::int64_t element_bytes(const ConvProblem& p) { return static_cast<std::int64_t>(dtype_bytes(p.storage)); }
 
 /// Without what must fit.
-WgmmaPatchPlan cut(const ConvProblem& p, const PatchTile& tile, int row_bytes) {
+WgmmaPatchPlan cut(const ConvProblem& p, const PatchTile& tile, const UnitShape& unit, int row_bytes) {
   WgmmaPatchPlan plan;
   plan.tile = tile;
+  plan.unit = unit;
   plan.row_bytes = row_bytes;
-  plan.units = p.n * ceil_div(p.p, unit_side) * ceil_div(p.q, unit_side);
+  plan.units = unit.units(p);
   plan.tiles_m = ceil_div(plan.units, tile.units);
   plan.tiles_n = ceil_div(p.k, tile.filters);
   plan.groups = ceil_div(p.c * element_bytes(p), row_bytes);
   plan.taps = p.r * p.s;
-  plan.lines = static_cast<int>(unit_side + (p.r - 1) * p.dilation_h);
-  plan.columns = static_cast<int>(unit_side + (p.s - 1) * p.dilation_w);
+  plan.lines = static_cast<int>(unit.lines + (p.r - 1) * p.dilation_h);
+  plan.columns = unit.pitch();
   plan.patch_bytes = static_cast<int>(ceil_div(std::int64_t{plan.lines} * plan.columns * row_bytes, 1024) * 1024);
   plan.filter_bytes = tile.filters * row_bytes;
   return plan;
@@ -53,7 +54,7 @@ WgmmaPatchPlan cut(const ConvProblem& p, const PatchTile& tile, int row_bytes) {
 
 /// Fills shared memory; false where it is too small.
 bool lay_out(WgmmaPatchPlan& plan) {
-  constexpr int staging = consumer_warps * patch_slots * patch_slot_bytes, barrier_bytes = 1 << 10;
+  constexpr int staging = consumer_warps * patch_staging_bytes, barrier_bytes = 1 << 10;
   const int tile_bytes = plan.tile.units * plan.patch_bytes;
   const int all = shared_bytes - staging - barrier_bytes;
   const std::int64_t steps = plan.groups * plan.taps;
@@ -72,7 +73,8 @@ bool lay_out(WgmmaPatchPlan& plan) {
   plan.staging_at = static_cast<int>(
       ceil_div(plan.filters_at + std::int64_t{plan.filter_stages} * plan.filter_bytes, alignment) * alignment);
   plan.barriers_at = plan.staging_at + staging;
-  plan.total = plan.barriers_at + 8 * (2 * (plan.patch_stages + plan.filter_stages) + consumer_warps * patch_slots);
+  plan.total =
+      plan.barriers_at + 8 * (2 * (plan.patch_stages + plan.filter_stages) + consumer_warps * most_patch_slots);
   return true;
 }
 
@@ -88,28 +90,56 @@ std::vector<int> useful_rows(const ConvProblem& p) {
   return rows;
 }
 
+/// 8x8, and what covers the output by fewer units.
+std::vector<UnitShape> useful_units(const ConvProblem& p) {
+  std::vector<UnitShape> shapes;
+  std::int64_t units = std::numeric_limits<std::int64_t>::max();
+  for (const int wide : {8, 16, 32, 64}) {
+    const UnitShape shape(p, wide);
+    if (!shape.fits(p) || shape.units(p) >= units) continue;
+    units = shape.units(p);
+    shapes.push_back(shape);
+  }
+  return shapes;
+}
+
 }  // namespace
+
+UnitShape::UnitShape(const ConvProblem& problem, int pixels)
+    : wide(pixels), lines(64 / pixels), halo(static_cast<int>((problem.s - 1) * problem.dilation_w)) {
+  columns = wide == 16 || wide == 32 ? wide - halo : wide;
+}
+
+std::int64_t UnitShape::units(const ConvProblem& problem) const {
+  return problem.n * ceil_div(problem.p, lines) * ceil_div(problem.q, columns);
+}
 
 std::string WgmmaPatchPlan::str() const {
   ConfigWriter text;
   text.add("units", std::int64_t{tile.units}).add("filters", std::int64_t{tile.filters});
   if (row_bytes != 128) text.add("row", std::int64_t{row_bytes});
+  if (unit.wide != 8) text.add("wide", std::int64_t{unit.wide});
   return text.str();
 }
 
-UnitWalk::UnitWalk(const ConvProblem& problem)
-    : columns(ceil_div(problem.q, unit_side)), lines(ceil_div(problem.p, unit_side)) {}
+UnitWalk::UnitWalk(const ConvProblem& problem, const UnitShape& unit)
+    : columns(ceil_div(problem.q, unit.columns)),
+      lines(ceil_div(problem.p, unit.lines)),
+      unit_columns(unit.columns),
+      unit_lines(unit.lines) {}
 
 std::vector<WgmmaPatchPlan> wgmma_patch_cuts(const ConvProblem& p) {
   std::vector<WgmmaPatchPlan> cuts;
+  const std::vector<UnitShape> units = useful_units(p);
   for (const int row_bytes : useful_rows(p))
-    for (const PatchTile& tile : patch_tiles) {
-      WgmmaPatchPlan plan = cut(p, tile, row_bytes);
-      // Half a tile of filters is the next narrower one's, and the narrowest one is for no more than it has.
-      if (tile.filters > 32 && p.k <= tile.filters / 2) continue;
-      if (tile.filters < 32 && (p.k > tile.filters || p.storage == DType::f32)) continue;
-      if (lay_out(plan)) cuts.push_back(plan);
-    }
+    for (const UnitShape& unit : units)
+      for (const PatchTile& tile : patch_tiles) {
+        // Half a tile of filters is the next narrower one's, and the narrowest one is for no more than it has.
+        if (tile.filters > 32 && p.k <= tile.filters / 2) continue;
+        if (tile.filters < 32 && (p.k > tile.filters || p.storage == DType::f32)) continue;
+        WgmmaPatchPlan plan = cut(p, tile, unit, row_bytes);
+        if (lay_out(plan)) cuts.push_back(plan);
+      }
   return cuts;
 }
 

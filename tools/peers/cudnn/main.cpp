@@ -41,10 +41,10 @@ struct Ours {
   double us = 0;
 };
 
-/// Of those that would not take three times as long as what the rule chooses, the fastest.
+/// Of those that the model has at less than twice of what the rule chooses, the fastest.
 Ours fastest(tool::KernelTimer& timer, const tool::PosedConv& posed, const Choice& choice, const Ours& chosen,
              double seconds) {
-  constexpr double hopeless = 3;
+  constexpr double hopeless = 2;
   Ours best = chosen;
   for (const Choice::Row& row : choice.rows) {
     if (!row.refusal.empty() || row.kernel == choice.kernel) continue;
