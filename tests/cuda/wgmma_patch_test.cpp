@@ -166,6 +166,28 @@ TEST_CASE("cuda/wgmma_patch/room") {
   for (const ConvProblem& p : problems) check_cuts(p, seed);
 }
 
+// Units of lines of 16, 32 and 64 pixels, which are taken where they are fewer than those of 8x8; a residual, that is
+// read where nothing is stored; tiles of 96 filters.
+TEST_CASE("cuda/wgmma_patch/units_of_other_shapes") {
+  if (!can_run()) return;
+  const unsigned seed = random_seed();
+  const ConvGeometry pad{.pads = {1, 1, 1, 1}}, pad2{.pads = {2, 2, 2, 2}};
+  const ConvProblem problems[] = {
+      resolve_conv({1, 64, 4, 14}, {64, 64, 3, 3}, pad),
+      fused(resolve_conv({3, 40, 28, 42}, {96, 40, 3, 3}, pad), relu),
+      fused(resolve_conv({3, 72, 11, 10}, {80, 72, 5, 5}, pad2), silu),
+      fused(resolve_conv({2, 24, 12, 9}, {190, 24, 7, 7}, {.pads = {3, 3, 3, 3}}), clip),
+      resolve_conv({1, 64, 2, 30}, {64, 64, 3, 3}, pad),
+      fused(resolve_conv({2, 32, 28, 28}, {96, 32, 5, 5}, pad2), relu),
+      fused(resolve_conv({3, 72, 13, 26}, {50, 72, 3, 7}, {.pads = {1, 3, 1, 3}}), hard_swish),
+      fused(resolve_conv({2, 100, 27, 30}, {21, 100, 3, 3}, pad), relu),
+      resolve_conv({1, 64, 1, 64}, {64, 64, 1, 3}, {.pads = {0, 1, 0, 1}}),
+      fused(resolve_conv({3, 48, 3, 125}, {288, 48, 3, 7}, {.pads = {1, 3, 1, 3}}), relu),
+      fused(resolve_conv({40, 64, 28, 28}, {96, 64, 3, 3}, pad), relu),
+  };
+  for (const ConvProblem& p : problems) check_cuts(p, seed);
+}
+
 // A unit reads what its windows need and nothing else: infinities of x stay where they are, also beside the image.
 TEST_CASE("cuda/wgmma_patch/infinities_stay_where_they_are") {
   if (!can_run()) return;
