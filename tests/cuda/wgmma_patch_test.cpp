@@ -59,8 +59,9 @@ void check_cuts(ConvProblem p, unsigned seed) {
     // 5 rms large.
     const bool half = p.storage != DType::f32;
     const double tolerance = half ? 2 * candidate.tolerance + 10 * unit_roundoff(p.storage) : candidate.tolerance;
-    // Bits depend on where the channels are cut: on the rows, where there are several of them.
-    std::map<int, std::pair<std::string, Tensor>> first_of;
+    // Bits depend on where the channels are cut: on the rows, where there are several of them, and on the groups that
+    // are taken together.
+    std::map<std::pair<std::int64_t, int>, std::pair<std::string, Tensor>> first_of;
     int checked = 0;
     for (const WgmmaPatchPlan& plan : wgmma_patch_cuts(p)) {
       candidate.config = plan.str();
@@ -71,7 +72,8 @@ void check_cuts(ConvProblem p, unsigned seed) {
       const Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
       compare(y.to_dtype(DType::f32), data, tolerance, where);
       const std::pair<std::string, Tensor>& first =
-          first_of.try_emplace(plan.groups == 1 ? 0 : plan.row_bytes, candidate.config, y).first->second;
+          first_of.try_emplace({plan.together, plan.groups == 1 ? 0 : plan.row_bytes}, candidate.config, y)
+              .first->second;
       CHECK_MESSAGE(std::memcmp(first.second.data(), y.data(), y.bytes()) == 0, where, ": other bits than ",
                     first.first);
       ++checked;
@@ -184,6 +186,30 @@ TEST_CASE("cuda/wgmma_patch/units_of_other_shapes") {
       resolve_conv({1, 64, 1, 64}, {64, 64, 1, 3}, {.pads = {0, 1, 0, 1}}),
       fused(resolve_conv({3, 48, 3, 125}, {288, 48, 3, 7}, {.pads = {1, 3, 1, 3}}), relu),
       fused(resolve_conv({40, 64, 28, 28}, {96, 64, 3, 3}, pad), relu),
+  };
+  for (const ConvProblem& p : problems) check_cuts(p, seed);
+}
+
+// Groups, by themselves and several together; windows of one tap, whose pixels are one line; filters that stay, and
+// that do not.
+TEST_CASE("cuda/wgmma_patch/several_groups") {
+  if (!can_run()) return;
+  const unsigned seed = random_seed();
+  const auto grouped = [](std::int64_t groups, std::int64_t pad) {
+    return ConvGeometry{.pads = {pad, pad, pad, pad}, .groups = groups};
+  };
+  const ConvProblem problems[] = {
+      resolve_conv({1, 32, 8, 8}, {32, 16, 3, 3}, grouped(2, 1)),
+      resolve_conv({1, 128, 8, 8}, {64, 64, 3, 3}, grouped(2, 1)),
+      fused(resolve_conv({3, 144, 13, 21}, {48, 72, 3, 3}, grouped(2, 1)), relu),
+      fused(resolve_conv({2, 48, 28, 29}, {528, 16, 5, 5}, grouped(3, 2)), silu),
+      activated(resolve_conv({5, 80, 14, 14}, {320, 8, 3, 3}, grouped(10, 1)), relu),
+      fused(resolve_conv({2, 64, 15, 17}, {96, 2, 3, 5}, grouped(32, 2)), clip),
+      activated(resolve_conv({2, 32, 20, 20}, {96, 1, 7, 7}, grouped(32, 3)), hard_swish),
+      fused(resolve_conv({3, 120, 9, 11}, {240, 40, 1, 1}, grouped(3, 0)), relu),
+      activated(resolve_conv({2, 48, 33, 31}, {24, 2, 1, 1}, grouped(24, 0)), relu),
+      fused(resolve_conv({9, 256, 30, 28}, {256, 64, 3, 3}, grouped(4, 1)), relu),
+      activated(resolve_conv({40, 64, 28, 28}, {128, 8, 3, 3}, grouped(8, 1)), clip),
   };
   for (const ConvProblem& p : problems) check_cuts(p, seed);
 }

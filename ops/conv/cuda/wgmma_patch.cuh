@@ -27,6 +27,9 @@ struct WgmmaPatch {
   DeviceActivation activation;
   int units = 0, p = 0, k = 0;  ///< k: K, and the room behind it, which is written, too
   int biases = 0;               ///< K
+  // Of a set of groups: its filters, those that were prepared, its tiles side by side, and where it begins in maps.
+  int set_k = 0, set_filters = 0, set_tiles = 0, x_set = 0, y_set = 0;
+  int x_image = 1, y_image = 1;  ///< places of the maps' last axes from an image to the next
   int pad_top = 0, pad_left = 0;
   int tiles = 0, tiles_n = 0;           ///< of all blocks, and those side by side
   int groups = 0, r = 0, s = 0;         ///< of channels; of taps
@@ -41,25 +44,43 @@ struct WgmmaPatch {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// A part of a unit: 16 rows of it.
+/// A part of a unit: 16 rows of it, a warp's. Few registers, and more arithmetic.
 struct UnitPlace {
-  int unit, line, column;
-  __device__ static UnitPlace of(const WgmmaPatch& g, int unit, int part) {
-    return {unit, UnitShape::part_line(part, g.walk.unit_lines), UnitShape::part_column(part, g.wide)};
-  }
-  __device__ UnitPlace behind(const WgmmaPatch&, int rows64) const { return {unit + rows64, line, column}; }
-  __device__ bool exists(const WgmmaPatch& g) const { return unit < g.units && g.walk.start(unit).p + line < g.p; }
+  int unit, part, set;
+  __device__ UnitPlace behind(const WgmmaPatch&, int rows64) const { return {unit + rows64, part, set}; }
+  /// Filters up to here are the set's.
+  __device__ int filters_end(const WgmmaPatch& g) const { return (set + 1) * g.set_k; }
+  __device__ bool exists(const WgmmaPatch& g) const { return unit < g.units && g.walk.start(unit).p + line(g) < g.p; }
   __device__ void load(const WgmmaPatch& g, void* to, std::uint64_t* barrier, int k) const {
-    const UnitStart at = g.walk.start(unit);
-    copy_tile(to, g.residuals, barrier, k, at.q + column, at.p + line, at.n);
+    const UnitStart at = start(g);
+    copy_tile(to, g.residuals, barrier, k - set * g.set_k, at.q, at.p, at.n);
   }
   __device__ void prefetch(const WgmmaPatch& g, int k) const {
-    const UnitStart at = g.walk.start(unit);
-    prefetch_tile(g.residuals, k, at.q + column, at.p + line, at.n);
+    const UnitStart at = start(g);
+    prefetch_tile(g.residuals, k - set * g.set_k, at.q, at.p, at.n);
   }
   __device__ void store(const WgmmaPatch& g, const void* from, int k) const {
+    const UnitStart at = start(g);
+    store_tile(g.results, from, k - set * g.set_k, at.q, at.p, at.n);
+  }
+
+ private:
+  __device__ int line(const WgmmaPatch& g) const { return UnitShape::part_line(part, g.walk.unit_lines); }
+  /// In the maps of y and of a residual.
+  __device__ UnitStart start(const WgmmaPatch& g) const {
     const UnitStart at = g.walk.start(unit);
-    store_tile(g.results, from, k, at.q + column, at.p + line, at.n);
+    return {at.q + UnitShape::part_column(part, g.wide), at.p + line(g), at.n * g.y_image + set * g.y_set};
+  }
+};
+
+/// Where a tile begins: its first unit, its set, and its first filter there.
+struct PatchTileStart {
+  int unit, set, filter;
+  __device__ PatchTileStart(const WgmmaPatch& g, int index, int units, int n) {
+    const int tile_m = index / g.tiles_n, beside = index - tile_m * g.tiles_n;
+    unit = tile_m * units;
+    set = g.set_tiles == g.tiles_n ? 0 : beside / g.set_tiles;
+    filter = (beside - set * g.set_tiles) * n;
   }
 };
 
@@ -116,17 +137,18 @@ __device__ inline void produce_patches(const WgmmaPatch& g, const PatchBlock<T, 
   prefetch_map(g.filters);
   prefetch_map(g.patches);
   const int steps = g.groups * g.r * g.s;
-  const auto bring_filters = [&](int stage, int first_k, const PatchTerms& terms) {
+  const auto bring_filters = [&](int stage, const PatchTileStart& tile, const PatchTerms& terms) {
     arrive_expecting(block.full(stage), Block::filter_bytes);
-    copy_tile(block.filters(stage), g.filters, block.full(stage), terms.group * channels, terms.tap, first_k);
+    copy_tile(block.filters(stage), g.filters, block.full(stage), terms.group * channels, terms.tap,
+              tile.set * g.set_filters + tile.filter);
   };
   // Filters do not wait for what other kernels compute.
   int early = steps < g.filter_stages ? steps : g.filter_stages;
   {
-    const int first_k = static_cast<int>(blockIdx.x) % g.tiles_n * n;
+    const PatchTileStart tile(g, static_cast<int>(blockIdx.x), units, n);
     PatchTerms terms;
     for (int stage = 0; stage < early; ++stage) {
-      bring_filters(stage, first_k, terms);
+      bring_filters(stage, tile, terms);
       terms.next(g);
     }
   }
@@ -134,24 +156,25 @@ __device__ inline void produce_patches(const WgmmaPatch& g, const PatchBlock<T, 
   order_copies_after_stores();
   PatchStageWalk patch, filter;
   for (int index = static_cast<int>(blockIdx.x); index < g.tiles; index += static_cast<int>(gridDim.x)) {
-    const int tile_m = index / g.tiles_n, first_k = (index - tile_m * g.tiles_n) * n, first_unit = tile_m * units;
+    const PatchTileStart tile(g, index, units, n);
     PatchTerms terms;
     for (int group = 0; group < g.groups; ++group) {
       wait_for_phase(block.patch_empty(patch.stage), patch.phase ^ 1);  // the first time round all are
       std::uint64_t* const full = block.patch_full(patch.stage);
       arrive_expecting(full, static_cast<unsigned>(units * g.patch_box));
       for (int unit = 0; unit < units; ++unit) {
-        const UnitStart at = g.walk.start(first_unit + unit);
+        const UnitStart at = g.walk.start(tile.unit + unit);
         copy_tile(block.patch(patch.stage, unit), g.patches, full, group * channels, at.q - g.pad_left,
-                  at.p - g.pad_top, at.n);
+                  at.p - g.pad_top, at.n * g.x_image + tile.set * g.x_set);
       }
       patch.next(g.patch_stages);
       if (group == 0 && g.adds_residual != 0)
         for (int unit = 0; unit < units; ++unit)
           for (int part = 0; part < 4; ++part) {
-            const UnitPlace place = UnitPlace::of(g, first_unit + unit, part);
+            const UnitPlace place{tile.unit + unit, part, tile.set};
             if (!place.exists(g)) break;
-            for (int k = first_k; k < first_k + n && k < g.k; k += part_filters) place.prefetch(g, k);
+            const int first_k = tile.set * g.set_k + tile.filter;
+            for (int k = first_k; k < first_k + n && k < place.filters_end(g); k += part_filters) place.prefetch(g, k);
           }
       for (int tap = 0; tap < g.r * g.s; ++tap, terms.next(g)) {
         if (early > 0) {
@@ -159,7 +182,7 @@ __device__ inline void produce_patches(const WgmmaPatch& g, const PatchBlock<T, 
         } else {
           if (g.resident != 0) continue;
           wait_for_phase(block.empty(filter.stage), filter.phase ^ 1);
-          bring_filters(filter.stage, first_k, terms);
+          bring_filters(filter.stage, tile, terms);
         }
         filter.next(g.filter_stages);
       }
@@ -208,8 +231,8 @@ __device__ inline void consume_patches(const WgmmaPatch& g, const PatchBlock<T, 
   };
   bool first_tile = true;
   for (int index = static_cast<int>(blockIdx.x); index < g.tiles; index += static_cast<int>(gridDim.x)) {
-    const int tile_m = index / g.tiles_n;
-    finisher.begin(UnitPlace::of(g, tile_m * units + consumer * rows64, warp % 4), (index - tile_m * g.tiles_n) * n);
+    const PatchTileStart tile(g, index, units, n);
+    finisher.begin({tile.unit + consumer * rows64, warp % 4, tile.set}, tile.set * g.set_k + tile.filter);
     if (g.resident != 0 && first_tile)
       for (int stage = 0; stage < g.filter_stages; ++stage) wait_for_phase(block.full(stage), 0);
     first_tile = false;

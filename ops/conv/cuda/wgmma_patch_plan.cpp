@@ -34,9 +34,12 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b 
 
 std::int64_t element_bytes(const ConvProblem& p) { return static_cast<std::int64_t>(dtype_bytes(p.storage)); }
 
-/// Without what must fit.
-WgmmaPatchPlan cut(const ConvProblem& p, const PatchTile& tile, const UnitShape& unit, int row_bytes) {
+/// Without what must fit. Of a set.
+WgmmaPatchPlan cut(const ConvProblem& p, const PatchTile& tile, const UnitShape& unit, int row_bytes,
+                   std::int64_t together, std::int64_t sets) {
   WgmmaPatchPlan plan;
+  plan.together = together;
+  plan.sets = sets;
   plan.tile = tile;
   plan.unit = unit;
   plan.row_bytes = row_bytes;
@@ -52,6 +55,13 @@ WgmmaPatchPlan cut(const ConvProblem& p, const PatchTile& tile, const UnitShape&
   return plan;
 }
 
+/// Do blocks keep their filters where so many tiles are of the same pixels? By as many blocks as are a multiple of it,
+/// which leaves a few multiprocessors idle.
+bool lasts(std::int64_t beside) {
+  const std::int64_t units = reference_gpu().units;
+  return units / beside * beside > units - units / 16;
+}
+
 /// Fills shared memory; false where it is too small.
 bool lay_out(WgmmaPatchPlan& plan) {
   constexpr int staging = consumer_warps * patch_staging_bytes, barrier_bytes = 1 << 10;
@@ -63,7 +73,7 @@ bool lay_out(WgmmaPatchPlan& plan) {
   constexpr int least = 3;
   plan.patch_stages = fitting(2) >= least ? 2 : 1;
   if (fitting(plan.patch_stages) < least) return false;
-  plan.resident = plan.tiles_n == 1 && steps <= std::min(most_resident, fitting(plan.patch_stages));
+  plan.resident = lasts(plan.beside()) && steps <= std::min(most_resident, fitting(plan.patch_stages));
   plan.filter_stages = plan.resident ? static_cast<int>(steps) : std::min(most_stages, fitting(plan.patch_stages));
   while (plan.patch_stages < 4 && plan.patch_stages > 1 &&
          plan.filter_stages * plan.filter_bytes + (plan.patch_stages + 1) * tile_bytes <= all)
@@ -90,6 +100,22 @@ std::vector<int> useful_rows(const ConvProblem& p) {
   return rows;
 }
 
+/// As many groups together as a set may have: those of whole vectors of 16 bytes, the fewest, and up to 128 channels
+/// and filters.
+std::vector<std::int64_t> useful_sets(const ConvProblem& p) {
+  if (p.groups == 1) return {1};
+  constexpr std::int64_t vector = 16, most = 128;
+  std::vector<std::int64_t> counts;
+  for (std::int64_t count = 1; count <= p.groups; ++count) {
+    if (p.groups % count != 0) continue;
+    const std::int64_t c = count * p.group_c(), k = count * p.group_k();
+    if (c * element_bytes(p) % vector != 0 || k * element_bytes(p) % vector != 0) continue;
+    if (!counts.empty() && (c > most || k > most)) break;
+    counts.push_back(count);
+  }
+  return counts;
+}
+
 /// 8x8, and what covers the output by fewer units.
 std::vector<UnitShape> useful_units(const ConvProblem& p) {
   std::vector<UnitShape> shapes;
@@ -105,6 +131,19 @@ std::vector<UnitShape> useful_units(const ConvProblem& p) {
 
 }  // namespace
 
+ConvProblem patch_set(const ConvProblem& problem, std::int64_t groups) {
+  if (problem.groups == 1) return problem;
+  ConvProblem set = problem;
+  set.groups = 1;
+  set.c = groups * problem.group_c();
+  set.k = groups * problem.group_k();
+  if (is_pointwise(problem)) {
+    set.w = set.q = problem.n * problem.h * problem.w;
+    set.n = set.h = set.p = 1;
+  }
+  return set;
+}
+
 UnitShape::UnitShape(const ConvProblem& problem, int pixels)
     : wide(pixels), lines(64 / pixels), halo(static_cast<int>((problem.s - 1) * problem.dilation_w)) {
   columns = wide == 16 || wide == 32 ? wide - halo : wide;
@@ -119,6 +158,7 @@ std::string WgmmaPatchPlan::str() const {
   text.add("units", std::int64_t{tile.units}).add("filters", std::int64_t{tile.filters});
   if (row_bytes != 128) text.add("row", std::int64_t{row_bytes});
   if (unit.wide != 8) text.add("wide", std::int64_t{unit.wide});
+  if (together != 1) text.add("together", together);
   return text.str();
 }
 
@@ -128,23 +168,27 @@ UnitWalk::UnitWalk(const ConvProblem& problem, const UnitShape& unit)
       unit_columns(unit.columns),
       unit_lines(unit.lines) {}
 
-std::vector<WgmmaPatchPlan> wgmma_patch_cuts(const ConvProblem& p) {
+std::vector<WgmmaPatchPlan> wgmma_patch_cuts(const ConvProblem& problem) {
   std::vector<WgmmaPatchPlan> cuts;
-  const std::vector<UnitShape> units = useful_units(p);
-  for (const int row_bytes : useful_rows(p))
-    for (const UnitShape& unit : units)
-      for (const PatchTile& tile : patch_tiles) {
-        // Half a tile of filters is the next narrower one's, and the narrowest one is for no more than it has.
-        if (tile.filters > 32 && p.k <= tile.filters / 2) continue;
-        if (tile.filters < 32 && (p.k > tile.filters || p.storage == DType::f32)) continue;
-        WgmmaPatchPlan plan = cut(p, tile, unit, row_bytes);
-        if (lay_out(plan)) cuts.push_back(plan);
-      }
+  for (const std::int64_t together : useful_sets(problem)) {
+    const ConvProblem p = patch_set(problem, together);
+    const std::vector<UnitShape> units = useful_units(p);
+    for (const int row_bytes : useful_rows(p))
+      for (const UnitShape& unit : units)
+        for (const PatchTile& tile : patch_tiles) {
+          // Half a tile of filters is the next narrower one's, and the narrowest one is for no more than it has.
+          if (tile.filters > 32 && p.k <= tile.filters / 2) continue;
+          if (tile.filters < 32 && (p.k > tile.filters || p.storage == DType::f32)) continue;
+          WgmmaPatchPlan plan = cut(p, tile, unit, row_bytes, together, problem.groups / together);
+          if (lay_out(plan)) cuts.push_back(plan);
+        }
+  }
   return cuts;
 }
 
 std::optional<std::string> refuse_wgmma_patch(const ConvProblem& p) {
-  if (p.r * p.s == 1) return "one tap: its windows share nothing";
+  if (p.r * p.s == 1 && (p.groups == 1 || !is_pointwise(p))) return "one tap: its windows share nothing";
+  if (useful_sets(p).empty()) return "groups whose channels or filters fill no 16 bytes";
   if (p.stride_h != 1 || p.stride_w != 1) return "a stride";
   // Coordinates of a box, and its sides.
   constexpr std::int64_t most_side = 64;
@@ -170,7 +214,9 @@ double wgmma_patch_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const De
   const double narrow_us = tile.filters <= 32 && p.storage != DType::f32 ? narrow_tile_us : 0;
   const double groups_us = plan.resident ? resident_group_us * static_cast<double>(plan.groups - 1) : 0;
   const double tile_us = std::max(steps * step_us + out_us + narrow_us + groups_us, copied / l2_bytes_per_us);
-  const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
+  const std::int64_t blocks =
+      plan.resident ? std::max<std::int64_t>(device.units / plan.beside(), 1) * plan.beside() : device.units;
+  const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.beside(), blocks));
   const double tiles_us = rounds * tile_us, memory_us = bytes_with_room(p) / device.bytes_per_us;
   return start_us + std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);
 }

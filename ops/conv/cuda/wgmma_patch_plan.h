@@ -20,6 +20,10 @@
 
 namespace lenslet::cuda {
 
+/// What is computed at once of a problem with several groups: so many of them as a dense convolution, with zeros across
+/// them, a set. Sets are computed apart. Windows of one tap have all pixels in one line.
+ConvProblem patch_set(const ConvProblem& problem, std::int64_t groups);
+
 /// How a unit lies in an image: its 64 rows are 64 / wide lines of so many pixels. Eights of rows have one distance: a
 /// line of the patch where `wide` is 8, so that a unit is 8x8 outputs whatever the window; else 8 pixels, so that lines
 /// follow each other, and the pixels between them, which windows of 16 or 32 columns reach into, are outputs of
@@ -61,20 +65,23 @@ inline constexpr PatchTile patch_tiles[] = {{4, 128, 1.30}, {4, 96, 1.25}, {4, 6
                                             {2, 128, 1.15}, {2, 96, 1.00}, {2, 64, 0.80}, {2, 32, 0.45}};
 
 struct WgmmaPatchPlan {
+  std::int64_t together = 1, sets = 1;  ///< groups of the convolution in a set (patch_set), and how many sets
   PatchTile tile;
   UnitShape unit;
-  int row_bytes = 128;     ///< of channels of a pixel: 128, 64 or 32
-  std::int64_t units = 0;  ///< of the output
-  std::int64_t tiles_m = 0, tiles_n = 0;
-  std::int64_t groups = 0, taps = 0;  ///< of channels; R*S
-  int lines = 0, columns = 0;         ///< of a patch
+  int row_bytes = 128;                    ///< of channels of a pixel: 128, 64 or 32
+  std::int64_t units = 0;                 ///< of the output
+  std::int64_t tiles_m = 0, tiles_n = 0;  ///< of a set
+  std::int64_t groups = 0, taps = 0;      ///< of channels; R*S
+  int lines = 0, columns = 0;             ///< of a patch
   // Shared memory, in bytes from its begin: patches of a tile, filters of a tap, parts on their way, barriers.
   int patch_bytes = 0, filter_bytes = 0;  ///< of a unit and of a stage
   int patch_stages = 0, filter_stages = 0;
-  bool resident = false;  ///< all filters have a stage, and stay
+  bool resident = false;  ///< all filters of a tile have a stage, and stay: a block's tiles are of the same ones
   int filters_at = 0, staging_at = 0, barriers_at = 0, total = 0;
 
-  /// "units=4 filters=64", then " row=32" where it is not 128, and " wide=16" where it is not 8.
+  /// Tiles of the same pixels.
+  std::int64_t beside() const { return sets * tiles_n; }
+  /// "units=4 filters=64", then " row=32" where it is not 128, " wide=16" where it is not 8, and " together=4".
   std::string str() const;
 };
 
@@ -96,13 +103,14 @@ struct UnitWalk {
 };
 
 /// Every cut there is a kernel for and room: in rows of 128 bytes, and narrower ones that leave fewer zeros; in units
-/// of 8x8, and others of which there are fewer.
+/// of 8x8, and others of which there are fewer; by as few groups together as fill 16 bytes, and more.
 std::vector<WgmmaPatchPlan> wgmma_patch_cuts(const ConvProblem& problem);
 /// Why there is none, or nothing.
 std::optional<std::string> refuse_wgmma_patch(const ConvProblem& problem);
 /// Time in us, launch included.
 double wgmma_patch_us(const ConvProblem& problem, const WgmmaPatchPlan& plan, const DeviceProfile& device);
-/// The fastest by wgmma_patch_us() on reference_gpu(). Bits depend on row_bytes alone, and not where C fits a row.
+/// The fastest by wgmma_patch_us() on reference_gpu(). Bits depend on row_bytes and `together`
+/// alone, and on row_bytes not where C fits a row.
 WgmmaPatchPlan plan_wgmma_patch(const ConvProblem& problem);
 /// What str() wrote. Error(invalid_argument).
 WgmmaPatchPlan read_wgmma_patch_plan(const ConvProblem& problem, std::string_view config);

@@ -78,7 +78,9 @@ class Tf32Finisher {
  private:
   __device__ Place place(int part) const { return first_.behind(g_, part / parts_n); }
   __device__ int filter(int part) const { return first_k_ + part % parts_n * tf32_staged_filters; }
-  __device__ bool exists(int part) const { return part < parts && filter(part) < g_.k && place(part).exists(g_); }
+  __device__ bool exists(int part) const {
+    return part < parts && filter(part) < first_.filters_end(g_) && place(part).exists(g_);
+  }
   __device__ int buffer(int part) const { return static_cast<int>((turn_ + static_cast<unsigned>(part)) % buffers); }
 
   /// By the first lane, when the part `ahead` of it, or an earlier one of another tile, was committed last.
