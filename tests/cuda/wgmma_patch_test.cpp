@@ -76,8 +76,7 @@ void check_cuts(ConvProblem p, unsigned seed) {
               .first->second;
       CHECK_MESSAGE(std::memcmp(first.second.data(), y.data(), y.bytes()) == 0, where, ": other bits than ",
                     first.first);
-      ++checked;
-      if (!candidate.pitched_output) continue;
+      if (++checked % 4 != 1 || !candidate.pitched_output) continue;
       const Format stated = candidate.outputs[0];
       candidate.outputs[0].pixel_pitch = aligned_channels(p.k, p.storage) + 16;
       const Tensor among_others = run_between_guards(op_runner(), call, inputs, where).at(0);
@@ -208,6 +207,7 @@ TEST_CASE("cuda/wgmma_patch/several_groups") {
       activated(resolve_conv({2, 32, 20, 20}, {96, 1, 7, 7}, grouped(32, 3)), hard_swish),
       fused(resolve_conv({3, 120, 9, 11}, {240, 40, 1, 1}, grouped(3, 0)), relu),
       activated(resolve_conv({2, 48, 33, 31}, {24, 2, 1, 1}, grouped(24, 0)), relu),
+      fused(resolve_conv({2, 26, 19, 18}, {34, 13, 3, 3}, grouped(2, 1)), relu),
       fused(resolve_conv({9, 256, 30, 28}, {256, 64, 3, 3}, grouped(4, 1)), relu),
       activated(resolve_conv({40, 64, 28, 28}, {128, 8, 3, 3}, grouped(8, 1)), clip),
   };

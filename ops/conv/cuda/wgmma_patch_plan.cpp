@@ -100,16 +100,16 @@ std::vector<int> useful_rows(const ConvProblem& p) {
   return rows;
 }
 
-/// As many groups together as a set may have: those of whole vectors of 16 bytes, the fewest, and up to 128 channels
-/// and filters.
+/// As many groups together as a set may have: those of whole vectors of 16 bytes, or all; the fewest, and up to 128
+/// channels and filters.
 std::vector<std::int64_t> useful_sets(const ConvProblem& p) {
-  if (p.groups == 1) return {1};
   constexpr std::int64_t vector = 16, most = 128;
   std::vector<std::int64_t> counts;
   for (std::int64_t count = 1; count <= p.groups; ++count) {
     if (p.groups % count != 0) continue;
     const std::int64_t c = count * p.group_c(), k = count * p.group_k();
-    if (c * element_bytes(p) % vector != 0 || k * element_bytes(p) % vector != 0) continue;
+    const bool vectors = c * element_bytes(p) % vector == 0 && k * element_bytes(p) % vector == 0;
+    if (!vectors && count < p.groups) continue;
     if (!counts.empty() && (c > most || k > most)) break;
     counts.push_back(count);
   }
@@ -188,7 +188,6 @@ std::vector<WgmmaPatchPlan> wgmma_patch_cuts(const ConvProblem& problem) {
 
 std::optional<std::string> refuse_wgmma_patch(const ConvProblem& p) {
   if (p.r * p.s == 1 && (p.groups == 1 || !is_pointwise(p))) return "one tap: its windows share nothing";
-  if (useful_sets(p).empty()) return "groups whose channels or filters fill no 16 bytes";
   if (p.stride_h != 1 || p.stride_w != 1) return "a stride";
   // Coordinates of a box, and its sides.
   constexpr std::int64_t most_side = 64;
