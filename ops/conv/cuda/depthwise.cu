@@ -349,6 +349,10 @@ class Depthwise final : public ConvAlgorithm {
     const auto taps = static_cast<double>(p.r * p.s);
     const double memory = p.bytes() / device.bytes_per_us;
     const double any_us = variant.size == 0 ? any_us_a_tap * taps + any_loads * taps * memory : 0;
+    // Windows of 7x7 have more to multiply than to read. First guesses.
+    constexpr double large_us_a_tap = 0.03, large_rate = 0.6;
+    const double products = variant.size < 7 ? 0 : p.flops() / (large_rate * device.fp32_flops_per_us);
+    const double large_us = variant.size < 7 ? 0 : large_us_a_tap * taps + std::max(products - memory, 0.0);
     // Small problems in small blocks, so that every multiprocessor gets one; 16 bit always but in strips, because of up
     // to 255 registers a thread five small blocks fit where two large ones do.
     const bool small = (p.storage != DType::f32 && !strips) ||
@@ -359,12 +363,12 @@ class Depthwise final : public ConvAlgorithm {
     if (strips) config.add("rows", rows);
     config.add("threads", threads);
     if (room > 0) config.add("room", room);
-    return {
-        .format = room > 0 ? aligned_nhwc(given.k, p.storage) : formats::nhwc,
-        .pitched = true,
-        .config = config.str(),
-        .estimated_us = device.launch_us + (strips ? strips_us(p, variant, rows, device) : start_us + memory + any_us),
-        .tolerance = p.storage == DType::f32 ? sum_tolerance(p.r * p.s) : half_sum_tolerance(p.storage, p.r * p.s)};
+    return {.format = room > 0 ? aligned_nhwc(given.k, p.storage) : formats::nhwc,
+            .pitched = true,
+            .config = config.str(),
+            .estimated_us = device.launch_us +
+                            (strips ? strips_us(p, variant, rows, device) : start_us + memory + any_us + large_us),
+            .tolerance = p.storage == DType::f32 ? sum_tolerance(p.r * p.s) : half_sum_tolerance(p.storage, p.r * p.s)};
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
