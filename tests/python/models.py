@@ -5,6 +5,9 @@ import subprocess
 import sys
 import tempfile
 
+import lenslet
+import numpy as np
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "install"))
 from tiny_model import field, node  # noqa: E402
@@ -44,3 +47,18 @@ def shared_data():
         if folder.is_dir():
             return folder
     return None
+
+
+class InFolder:
+    """rgb.onnx and segment.onnx in a folder of the class's own, a picture, and what rgb.onnx makes of it in double."""
+
+    @classmethod
+    def setUpClass(cls):
+        temporary, cls.folder = tiny_models()
+        cls.addClassCleanup(temporary.cleanup)
+        cls.model = lenslet.Model(cls.folder / "rgb.onnx")
+        cls.segment = lenslet.Model(cls.folder / "segment.onnx")
+
+    def setUp(self):
+        self.x = np.random.default_rng().random((1, 3, 224, 224), np.float32)
+        self.exact = 10 * self.x.astype(np.float64).mean((2, 3))

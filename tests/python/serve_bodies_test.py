@@ -15,8 +15,7 @@ import threading
 import time
 import unittest
 
-from serve_harness import WANTED, binary_body, entry, is_there, ppm, skip_without
-from serve_limits_test import Served, answer_of
+from serve_harness import WANTED, Served, answer_of, binary_body, entry, is_there, ppm, skip_without
 
 if all(map(is_there, WANTED)):
     import numpy as np

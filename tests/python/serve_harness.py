@@ -3,6 +3,7 @@
 Models are written field by field with the writer of the install tests.
 """
 
+import contextlib
 import http.client
 import importlib.util
 import json
@@ -12,10 +13,13 @@ import pathlib
 import queue
 import re
 import signal
+import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -224,3 +228,72 @@ def slow_body(rows=1):
 
 
 __all__ = [name for name in dir() if not name.startswith("_")]
+
+
+class Served:
+    """`arguments` after the models' files, for one server a class."""
+
+    names = ("sums", "lookup", "rgb", "segment")
+    arguments = ()
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="lenslet-serve-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        write_models(cls.folder)
+        cls.server = cls.made(*cls.arguments)
+        cls.addClassCleanup(cls.server.end)
+
+    @classmethod
+    def made(cls, *arguments):
+        return Server(*(cls.folder / f"{name}.onnx" for name in cls.names), *arguments)
+
+    def lookup(self, *indices, timeout=30):
+        return self.server.infer("lookup", [entry("x", "INT64", [len(indices)], list(indices))], timeout=timeout)
+
+    def still_answers(self):
+        self.assertEqual(self.lookup(2), (200, {
+            "model_name": "lookup", "model_version": "1",
+            "outputs": [{"name": "y", "datatype": "FP32", "shape": [1], "data": [30.0]}],
+        }))  # fmt: skip
+
+    def eventually(self, holds, seconds=10):
+        until = time.monotonic() + seconds
+        while not holds():
+            self.assertLess(time.monotonic(), until, "it does not come to hold")
+            time.sleep(0.02)
+
+    def raw(self, data, timeout=10, *, close=False):
+        """What comes back for `data` until the server closes the connection, or sends nothing for a while."""
+        with socket.create_connection((self.server.host, self.server.http_port), timeout) as connection:
+            with contextlib.suppress(ConnectionError):
+                connection.sendall(data)
+            if close:
+                return b""
+            found = b""
+            with contextlib.suppress(ConnectionError, socket.timeout):
+                while True:
+                    part = connection.recv(65536)
+                    if not part:
+                        break
+                    found += part
+            return found
+
+
+def answer_of(connection):
+    """(status, body) of one answer with a Content-Length."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        part = connection.recv(65536)
+        if not part:
+            raise ConnectionError(f"no answer: {data!r}")
+        data += part
+    head, _, body = data.partition(b"\r\n\r\n")
+    length = int(re.search(rb"(?i)\ncontent-length: (\d+)", head)[1])
+    while len(body) < length:
+        part = connection.recv(65536)
+        if not part:
+            raise ConnectionError("half an answer")
+        body += part
+    return int(head.split()[1]), body

@@ -29,7 +29,7 @@ library=$("$work/venv/bin/python" -c 'import lenslet, pathlib; print(pathlib.Pat
 others=$(nm -D --defined-only "$library" | grep -v ' T lenslet_' || true)
 [ -z "$others" ] || fail "it exports what is not lenslet's: $others"
 "$work/venv/bin/lenslet" --version
-(cd "$here" && LENSLET_DEVICE=cpu "$work/venv/bin/python" -B -m unittest runner_test pictures_test)
+(cd "$here" && LENSLET_DEVICE=cpu "$work/venv/bin/python" -B -m unittest models_test runner_test pickling_test package_test pictures_test)
 
 tar xf "${sdists[0]}" -C "$work"
 # All that is compiled is there: the build's own list of objects, without compiling them.

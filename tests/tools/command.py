@@ -20,7 +20,6 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "install"))
-from read_png import read_png  # noqa: E402, F401
 from tiny_model import field, initializer, node  # noqa: E402
 
 COMMAND = os.environ["LENSLET_COMMAND"]

@@ -8,7 +8,6 @@ options, paths and tests that are named anywhere must exist.
 import fnmatch
 import json
 import os
-import pathlib
 import re
 import shlex
 import shutil
@@ -16,7 +15,7 @@ import subprocess
 import sys
 import unittest
 
-from command import COMMAND, FLOAT, ROOT, Verb, lenslet, model, node, options_by_verb, port, tensor_pb, write_npy
+from command import COMMAND, FLOAT, ROOT, Verb, model, node, options_by_verb, port, tensor_pb, write_npy
 
 # (what the command begins with, why it is not run). What else is said of it is checked all the same.
 not_run = (

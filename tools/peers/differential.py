@@ -12,7 +12,7 @@ What the two may disagree on is not drawn (EXCLUSIONS says what and why), and a 
 itself when values that are rounded move by a few units of the last place is none; nor is one where onnx's own reference
 implementation sides with lenslet.
 
-Exit code 1 where a difference is left, 77 where onnx or onnxruntime is not installed. `differential_ops.py` has the
+Exit code 1 where a difference is left, 77 where onnx or onnxruntime is not installed. `differential_ops/` has the
 operators; the list of those that must be drawn is docs/ops.md.
 """
 
@@ -572,7 +572,7 @@ def main():
                 (_, reason), = check(arguments.lenslet, [small], folder)
                 found.append((case, describe(small), reason))
                 print(f"DIFFERENT {case}\n  {found[-1][1]}\n  {reason}", flush=True)
-    print(f"\ngraphs each operator was computed in:\n  " + ", ".join(f"{op} {n}" for op, n in sorted(drawn.items())))
+    print("\ngraphs each operator was computed in:\n  " + ", ".join(f"{op} {n}" for op, n in sorted(drawn.items())))
     never = [op for op in table if op not in drawn and re.search(arguments.only, op)]
     print("in none: " + (", ".join(never) or "-"))
     print("\nonnx's reference agrees with lenslet, not with ONNX Runtime:")

@@ -136,7 +136,7 @@ if wants tests; then
   library=$(realpath "$build/python/liblenslet_python.so")
   if [ -f "$library" ] && python3 -c 'import numpy, torch' 2>/dev/null; then
     step python env PYTHONPATH="$PWD/python:$PWD/tests/python" LENSLET_LIBRARY="$library" \
-      python3 -B -m unittest -v torch_test runner_test
+      python3 -B -m unittest -v torch_test models_test runner_test
   else
     note skipped python "no PyTorch, or no $library"
   fi

@@ -1,0 +1,189 @@
+"""Models and their plans: what is read, which options they take, what is refused."""
+
+import os
+import pathlib
+import pickle
+import tempfile
+import unittest
+
+import lenslet
+import numpy as np
+from models import InFolder, named, written
+
+
+class Models(InFolder, unittest.TestCase):
+    def test_ports(self):
+        self.assertEqual(self.model.inputs, (lenslet.Port("image", "float32", ("N", 3, 224, 224)),))
+        self.assertEqual(self.model.outputs, (lenslet.Port("scores", "float32", ("N", 3)),))
+        runner = self.model.runner(device="cpu", batch=4)
+        self.assertEqual(runner.inputs[0].shape, (4, 3, 224, 224))
+        self.assertEqual(runner.outputs[0].shape, (4, 3))
+        self.assertEqual(runner.device, "cpu")
+
+    def test_bytes_and_paths_are_the_same(self):
+        data = (self.folder / "rgb.onnx").read_bytes()
+        for source in (data, bytearray(data), memoryview(data), str(self.folder / "rgb.onnx")):
+            np.testing.assert_array_equal(
+                lenslet.Model(source).runner(device="cpu")(self.x), self.model.runner(device="cpu")(self.x)
+            )
+
+    def test_names_of_any_kind(self):
+        data = (self.folder / "rgb.onnx").read_bytes()
+        expected = self.model.runner(device="cpu", threads=1)(self.x)
+        for name in ("模型 ü.onnx", "a b.onnx", "-dash.onnx", "=x=.onnx", "new\nline.onnx", os.fsdecode(b"\xff.onnx")):
+            with self.subTest(ascii(name)), tempfile.TemporaryDirectory() as folder:
+                file = pathlib.Path(folder, name)
+                file.write_bytes(data)
+                model = lenslet.Model(file)
+                np.testing.assert_array_equal(model.runner(device="cpu", threads=1)(self.x), expected)
+                self.assertEqual(model.inspect(device="cpu")["inputs"][0]["name"], "image")
+                self.assertEqual(pickle.loads(pickle.dumps(model)).path, str(file))
+                self.assertEqual(lenslet.Card.of(model).found_by, "assumed")
+                self.assertIn("image float32[N,3,224,224] -> scores float32[N,3]", repr(model))
+                file.unlink()
+                with self.assertRaises(lenslet.FileError):
+                    lenslet.Model(file)
+
+    def test_errors_are_of_their_kinds(self):
+        missing = self.folder / "none.onnx"
+        with self.assertRaisesRegex(lenslet.FileError, "none.onnx.*No such file"):
+            lenslet.Model(missing)
+        self.assertTrue(issubclass(lenslet.FileError, OSError))
+        with self.assertRaisesRegex(lenslet.InvalidModelError, "^mine"):
+            lenslet.Model(b"no model at all", name="mine")
+        with self.assertRaises(lenslet.InvalidModelError) as caught:
+            lenslet.Model((self.folder / "rgb.onnx").read_bytes()[:-40])
+        self.assertEqual(caught.exception.kind, "invalid model")
+        for wrong in (3, None, 2.5, ["a"]):
+            with self.assertRaises(lenslet.InvalidArgumentError):
+                lenslet.Model(wrong)
+        with self.assertRaises(lenslet.InvalidArgumentError):
+            lenslet.Model("a\0b")
+
+    def test_plan_allocates_nothing_and_is_the_runners(self):
+        plan = self.model.plan(device="cpu", threads=1)
+        self.assertEqual([step["op"] for step in plan["steps"]][-1], "Gemm")
+        runner = self.model.runner(device="cpu", threads=1).plan
+        for each in (plan, runner):
+            each.pop("memory")
+        self.assertEqual(plan, runner)
+
+    def test_options_are_checked(self):
+        for how in (
+            {"threads": -1},
+            {"threads": 4096},
+            {"threads": "two"},
+            {"batch": 0},
+            {"device": "gpu"},
+            {"device": "cpu\0"},
+            {"precision": "fp7"},
+            {"shapes": {"image": (1,) * 9}},
+            {"shapes": {"photo": (1, 3, 224, 224)}},
+            {"shapes": [("image", (1, 3, 224, 224))]},
+            {"shapes": {"image": "1x3x224x224"}},
+            {"shapes": {"image": None}},
+            {"shapes": {"image": (1, 3, -1, 224)}},
+            {"shapes": {"image": (1, 3, 2.5, 224)}},
+            {"layer_algorithms": ["direct"]},
+            {"input_values": [1]},
+            {"batch": 10**30},
+            {"batch": 2.0},
+            {"device": None},
+            {"other_shapes": -1},
+        ):
+            with self.subTest(how), self.assertRaises(lenslet.InvalidArgumentError):
+                self.model.runner(**{"device": "cpu", **how})
+        with self.assertRaises(lenslet.Error):
+            self.model.runner(device="cpu", algorithm="no such thing")
+        with self.assertRaises(TypeError):
+            self.model.runner(colour="red")
+
+    def test_ports_are_read_once(self):
+        self.assertIs(self.model.inputs, self.model.inputs)
+
+    def test_layers_and_passes(self):
+        """The plan follows; a layer that refuses keeps the rule's choice, or is an error."""
+        how = {"device": "cpu", "threads": 1, "shapes": {"image": (1, 3, 16, 16)}}
+
+        def planned(**more):
+            return next(step for step in self.segment.plan(**how, **more)["steps"] if step["op"] == "Conv")
+
+        conv = planned()
+        accepted = [each["algorithm"] for each in conv["candidates"] if not each.get("refusal")]
+        refusing = next(each["algorithm"] for each in conv["candidates"] if each.get("refusal"))
+        self.assertGreater(len(accepted), 1)
+        for algorithm in accepted:
+            step = planned(layer_algorithms={conv["name"]: algorithm}, algorithm="direct")
+            self.assertEqual(step["algorithm"], algorithm)
+        step = planned(layer_algorithms={conv["name"]: ""}, algorithm=accepted[-1])
+        self.assertEqual(step["algorithm"], conv["algorithm"])
+        step = planned(layer_algorithms={conv["name"]: refusing})
+        self.assertEqual(step["algorithm"], conv["algorithm"])
+        for forced in ({"layer_algorithms": {conv["name"]: refusing}}, {"algorithm": refusing}):
+            with self.subTest(forced), self.assertRaisesRegex(lenslet.UnsupportedError, refusing):
+                self.segment.runner(**how, strict=True, **forced)
+        runner = self.segment.runner(**how, layer_algorithms={conv["name"]: accepted[-1]}, disabled_passes=["fold_pad"])
+        x = self.x[:, :, :16, :16]
+        np.testing.assert_allclose(runner(x), 10 * x, rtol=2e-6)
+        verified = self.segment.verify(**how, layer_algorithms={conv["name"]: accepted[-1]})
+        self.assertEqual(verified["exceeded"], 0)
+        self.assertIn(accepted[-1], [layer.get("algorithm") for layer in verified["layers"]])
+        for wrong in (
+            {"layer_algorithms": {"nowhere": "direct"}},
+            {"layer_algorithms": {conv["name"]: "magic"}},
+            {"layer_algorithms": {conv["name"]: 3}},
+            {"layer_algorithms": {"a\0": "direct"}},
+            {"disabled_passes": ["no_such_pass"]},
+            {"disabled_passes": ["choose_kernels"]},
+            {"disabled_passes": "fold_pad"},
+            {"disabled_passes": [3]},
+        ):
+            with self.subTest(wrong), self.assertRaises(lenslet.InvalidArgumentError):
+                self.segment.runner(**how, **wrong)
+        with self.assertRaisesRegex(lenslet.InvalidArgumentError, "fuse_residual"):  # it says what there is
+            self.segment.runner(**how, disabled_passes=["no_such_pass"])
+
+    def test_calibration(self):
+        """The value of float16 has the name that a Cast of lenslet's gives: the CPU looks at its input, too."""
+        cast = named("Cast", ["x"], "x:float16", to=10)
+        model = lenslet.Model(written([cast], {"x": (1, [4])}, {"x:float16": (10, [4])}))
+        x = np.array([1, -2, 3e4, 4], np.float32)
+        for good in (x, [x], (x,), {"x": x}, x[::-1], [[1, 2, 3, 4]]):
+            y = model.runner(device="cpu", calibration=good)(x)
+        self.assertEqual(y.dtype, np.float16)
+        x[2] = -70000
+        for beyond in (x, {"x": x}):
+            with self.assertRaisesRegex(lenslet.UnsupportedError, "input 'x' reaches 7e.04 on the calibration inputs"):
+                model.runner(device="cpu", calibration=beyond)
+        for wrong in ([x, x], {"y": x}, x.astype(np.float64), x[:2], "x", object()):
+            with self.subTest(type(wrong)), self.assertRaises(lenslet.Error):
+                model.runner(device="cpu", calibration=wrong)
+
+    def test_input_values(self):
+        nodes = [named("Reshape", ["x", "shape"], "y")]
+        model = lenslet.Model(written(nodes, {"x": (1, [6]), "shape": (7, [2])}, {"y": (1, ["H", "W"])}))
+        x, shape = np.arange(6, dtype=np.float32), np.array([3, 2])
+        runner = model.runner(device="cpu", input_values={"shape": shape})
+        shape[:] = 2, 3
+        self.assertEqual(runner.outputs[0].shape, (3, 2))
+        with self.assertRaisesRegex(lenslet.InvalidArgumentError, "another value"):
+            runner(x, shape)
+        np.testing.assert_array_equal(runner(x, np.array([3, 2])), x.reshape(3, 2))
+        self.assertEqual(model.plan(device="cpu", input_values={"shape": [1, 6]})["outputs"][0]["shape"], [1, 6])
+        for wrong in ({"z": shape}, {"shape": np.array([2.0, 3.0])}, {"shape": "2x3"}, {"shape": np.array([4, 4])}):
+            with self.subTest(wrong), self.assertRaises(lenslet.Error):
+                model.runner(device="cpu", input_values=wrong)
+
+    def test_verbs(self):
+        verified = self.model.verify(device="cpu", threads=1, inputs={"image": self.x})
+        self.assertEqual(verified["exceeded"], 0)
+        self.assertTrue(all(layer["passed"] for layer in verified["layers"]))
+        self.assertEqual(self.model.inspect(device="cpu")["inputs"][0]["name"], "image")
+        timed = lenslet.Model((self.folder / "rgb.onnx").read_bytes()).bench(device="cpu", seconds=0.01, threads=[1])
+        self.assertGreater(timed["results"][0]["ms"]["median"], 0)
+        with self.assertRaisesRegex(lenslet.InvalidArgumentError, "nothing"):
+            self.model.verify(shapes={"nothing": (1, 2)})
+
+
+if __name__ == "__main__":
+    unittest.main()

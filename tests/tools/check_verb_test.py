@@ -1,0 +1,80 @@
+"""lenslet check, from outside."""
+
+import ctypes
+import pathlib
+import subprocess
+import sys
+import unittest
+
+from command import FLOAT, Verb, model, node, port, tensor_pb
+
+
+class Check(Verb):
+    def case(self, name, op="Relu", expected=(0, 2, 0)):
+        folder = pathlib.Path("cases") / name
+        nodes = [node(op, ["x"], "y")]
+        self.write(folder / "model.onnx", model(nodes, [port("x", FLOAT, [3])], [port("y", FLOAT, [3])]))
+        self.write(folder / "test_data_set_0" / "input_0.pb", tensor_pb("x", [3], [-1, 2, -3]))
+        self.write(folder / "test_data_set_0" / "output_0.pb", tensor_pb("y", [3], expected))
+        return self.folder / folder
+
+    def test_counts_and_exit_codes(self):
+        good, unknown = self.case("good"), self.case("unknown", op="Wibble")
+        text = self.passes("check", good)
+        self.assertEqual(text, f"passed      {good}\n1 passed, 0 failed, 0 unsupported\n")
+        text = self.passes("check", good, unknown)
+        self.assertIn("Wibble", text)
+        self.assertTrue(text.endswith("1 passed, 0 failed, 1 unsupported\n"), text)
+
+        bad = self.case("bad", expected=(0, 2.01, 0))
+        document = self.json_of("check", self.folder / "cases", code=1)
+        self.assertEqual((document["passed"], document["failed"], document["unsupported"]), (1, 1, 1))
+        by_case = {entry["case"]: entry for entry in document["cases"]}
+        self.assertEqual(by_case[str(good)]["status"], "passed")
+        # Equal bits, equal digests: of outputs, not of what was expected.
+        (digest,) = by_case[str(good)]["digests"]
+        self.assertRegex(digest, "^[0-9a-f]{16}$")
+        self.assertEqual(by_case[str(bad)]["digests"], [digest])
+        self.assertEqual(by_case[str(bad)]["status"], "failed")
+        self.assertIn("[1]: 2 where 2.0", by_case[str(bad)]["reason"])
+        self.assertEqual(by_case[str(unknown)]["status"], "unsupported")
+        # The tolerance is the caller's.
+        self.passes("check", bad, "--rtol", "0.01")
+        self.passes("check", bad, code=1)
+
+    def test_what_is_no_case(self):
+        (self.folder / "empty").mkdir()
+        self.fails(2, "no model.onnx", "check", self.folder / "empty")
+        self.fails(4, "is not a folder", "check", self.folder / "nowhere")
+        case = self.case("no_data")
+        (case / "test_data_set_0" / "output_0.pb").unlink()
+        self.passes("check", case, code=1)
+
+    def test_folders_that_cannot_be_read_count(self):
+        good = self.case("good")
+        (self.folder / "cases" / "link").mkdir()
+        (self.folder / "cases" / "link" / "model.onnx").symlink_to("model.onnx")
+        text = self.passes("check", self.folder / "cases", code=1)
+        self.assertIn(f"passed      {good}\nfailed      {self.folder}/cases/link: ", text)
+        self.assertIn("1 passed, 1 failed, 0 unsupported", text)
+
+    def test_folders_without_permission_count(self):
+        closed = self.case("good").parent / "closed" / "inner"
+        closed.mkdir(parents=True)
+        closed.chmod(0)
+        self.addCleanup(closed.chmod, 0o700)
+
+        def without_capabilities():  # root may read everything
+            for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+                ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP, before exec
+
+        probe = [sys.executable, "-c", "import os, sys; os.listdir(sys.argv[1])", closed]
+        if subprocess.run(probe, stderr=subprocess.DEVNULL, preexec_fn=without_capabilities).returncode == 0:
+            self.skipTest("this user may read everything")
+        text = self.passes("check", self.folder / "cases", code=1, before=without_capabilities)
+        self.assertIn(f"failed      {closed}: inner cannot be read: Permission denied\n", text)
+        self.assertIn("1 passed, 1 failed, 0 unsupported", text)
+
+
+if __name__ == "__main__":
+    unittest.main()

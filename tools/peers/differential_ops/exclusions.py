@@ -1,0 +1,163 @@
+"""What lenslet and ONNX Runtime may disagree on, and why; and which operators round nothing."""
+
+import numpy
+from onnx import helper
+
+from .drawing import F32, F64, I32, I64, U32, U64
+
+# Nodes that round nothing: a graph of these alone must agree to the last element.
+EXACT = set("""Relu Abs Neg Sign BitwiseNot Not IsNaN IsInf BitwiseAnd BitwiseOr BitwiseXor BitShift And Or Xor Equal Less
+LessOrEqual Greater GreaterOrEqual Where Clip Max Min ArgMax ArgMin TopK MaxPool GlobalMaxPool Pad Transpose Concat Split Slice
+Gather GatherElements GatherND OneHot Compress Trilu EyeLike CenterCropPad Expand Tile DepthToSpace SpaceToDepth
+ReverseSequence Reshape Flatten Squeeze Unsqueeze Identity Dropout Shape Size Constant ConstantOfShape Range NonZero Floor Ceil
+Round ThresholdedRelu Hardmax ReduceMax ReduceMin Scatter""".split())
+
+# Their inputs after the first are floats that decide shapes.
+SHAPED_BY_FLOATS = ("Resize", "Upsample", "Range")
+
+
+def attribute(node, name, default=None):
+    return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
+
+
+def arrays_of(graph, node):
+    return [graph.arrays[name] for name in [*node.input, *node.output] if name]
+
+
+def has_nan(graph, node):
+    return any(array.dtype.kind == "f" and numpy.isnan(array).any() for array in arrays_of(graph, node))
+
+
+def not_finite(graph, node):
+    return any(array.dtype.kind == "f" and not numpy.isfinite(array).all() for array in arrays_of(graph, node))
+
+
+def overflows(graph, node):
+    """Arithmetic of integers of 32 and 64 bits far from 0."""
+    arithmetic = node.op_type.startswith("Reduce") or node.op_type in ("Add", "Sub", "Mul", "Pow", "CumSum", "Neg", "Abs", "Mod", "Div")
+    return arithmetic and any(array.dtype in (I32, I64, U32, U64) and array.size and float(numpy.abs(array.astype(F64)).max()) > 2**15
+                              for array in (graph.arrays[name] for name in node.input if name))  # fmt: skip
+
+
+def crop_keeps_size(graph, node):
+    """tf_crop_and_resize along an axis that keeps its size."""
+    if node.op_type != "Resize" or attribute(node, "coordinate_transformation_mode") != b"tf_crop_and_resize":
+        return False
+    given, made = (graph.arrays[name] for name in (node.input[0], node.output[0]))
+    return any(a == b for a, b in list(zip(given.shape, made.shape))[2:])
+
+
+def crop_rounds_length(graph, node):
+    """tf_crop_and_resize by scales, of which one makes a length that is rounded."""
+    if node.op_type != "Resize" or attribute(node, "coordinate_transformation_mode") != b"tf_crop_and_resize":
+        return False
+    scales = graph.arrays[node.input[2]] if len(node.input) > 2 and node.input[2] else ()
+    axes = attribute(node, "axes", range(len(scales)))
+    shape = graph.arrays[node.input[0]].shape
+    return any(shape[axis] * float(scale) % 1 != 0 for axis, scale in zip(axes, scales))
+
+
+def rounds_ties(graph, node):
+    """Resize, nearest, by a scale, or of a region, that float32 does not have exactly."""
+    if node.op_type not in ("Resize", "Upsample") or attribute(node, "mode", b"nearest") != b"nearest":
+        return False
+    scales = [graph.arrays[name] for name in node.input[1:] if name and graph.arrays[name].dtype == F32][-1:]
+    given, made = (numpy.asarray(graph.arrays[name].shape) for name in (node.input[0], node.output[0]))
+    by_size = not scales or len(scales[0]) in (0, 2 * len(given)) or len(node.input) > 3 and node.input[3]
+    scale = made / given if by_size else scales[0].astype(F64)
+    crops = attribute(node, "coordinate_transformation_mode") == b"tf_crop_and_resize"
+    region = graph.arrays[node.input[1]].astype(F64) if crops else numpy.zeros(0)
+    return bool((scale * 8 % 1).any() or (region * 8 % 1).any())
+
+
+def by_zero(graph, node):
+    return {"Div": 1, "Mod": 1, "Reciprocal": 0}.get(node.op_type) is not None and any(
+        array.dtype.kind == "f" and (array == 0).any() for array in [graph.arrays[node.input[-1]]])
+
+
+def same_skips(graph, node):
+    """SAME windows whose strides leave elements out at the ends: the pads come out negative."""
+    if b"SAME" not in attribute(node, "auto_pad", b"") or "Transpose" in node.op_type:
+        return False
+    weights = graph.arrays[node.input[1]].shape[2:] if "Conv" in node.op_type else ()
+    kernel, spatial = attribute(node, "kernel_shape", weights), graph.arrays[node.input[0]].shape[2:]
+    ones = [1] * len(spatial)
+    return any((-(-size // s) - 1) * s + (k - 1) * d + 1 < size - 1 for size, s, k, d in
+               zip(spatial, attribute(node, "strides", ones), kernel, attribute(node, "dilations", ones)))  # fmt: skip
+
+
+def beyond_float32(graph, node):
+    """Or too near to 0 for its 24 bits."""
+    def some(array):
+        size = numpy.abs(array[numpy.isfinite(array)].astype(F64))
+        return array.dtype.kind == "f" and bool((size > 3.4e38).any() or ((size > 0) & (size < 1.2e-38)).any())
+    return any(some(array) for array in arrays_of(graph, node) if array.dtype.kind == "f")
+
+
+def same_leaves_gaps(graph, node):
+    """ConvTranspose, SAME: strides times input is more than input and kernel reach, so that pads would be negative."""
+    spatial = graph.arrays[node.input[0]].shape[2:]
+    kernel = graph.arrays[node.input[1]].shape[2:]
+    ones = [1] * len(spatial)
+    strides, dilations, more = (attribute(node, name, rest) for name, rest in
+                                (("strides", ones), ("dilations", ones), ("output_padding", [0] * len(spatial))))  # fmt: skip
+    return any((size - 1) * s + o + (k - 1) * d + 1 < size * s for size, s, o, k, d in zip(spatial, strides, more, kernel, dilations))
+
+
+def window_fits(graph, node):
+    """With pads; ONNX Runtime gives an output of 1 where ONNX's formula gives none."""
+    kernel, spatial = attribute(node, "kernel_shape"), graph.arrays[node.input[0]].shape[2:]
+    pads, dilations = attribute(node, "pads", [0] * 2 * len(spatial)), attribute(node, "dilations", [1] * len(spatial))
+    return attribute(node, "auto_pad", b"") in (b"SAME_UPPER", b"SAME_LOWER") or all(
+        size + low + high > dilation * (k - 1)
+        for size, low, high, dilation, k in zip(spatial, pads, pads[len(spatial):], dilations, kernel))
+
+
+# What the two may disagree on, and why it is not drawn: what a node and its arrays must not be. The texts stand in
+# docs/conformance.md.
+EXCLUSIONS = (
+    ("ThresholdedRelu and Shrink of NaN: ONNX Runtime gives 0, lenslet NaN, as of every activation",
+     lambda g, n: n.op_type in ("ThresholdedRelu", "Shrink") and has_nan(g, n)),
+    ("Resize, Upsample and LRN of NaN and infinities: ONNX Runtime counts pixels of weight 0, and spreads a NaN to the channels "
+     "after it", lambda g, n: n.op_type in ("Resize", "Upsample", "LRN") and not_finite(g, n)),
+    ("tf_crop_and_resize along an axis that keeps its size: ONNX Runtime does not crop it", crop_keeps_size),
+    ("nearest Resize by scales, or of regions, that are no multiples of 1/8: where a tie falls, their rounding decides", rounds_ties),
+    ("convolutions with NaN or infinite weights: over padding one makes NaN of them, the other leaves them out",
+     lambda g, n: "Conv" in n.op_type and not numpy.isfinite(g.arrays[n.input[1]].astype(F64)).all()),
+    ("integers that may overflow, which ONNX leaves open: ONNX Runtime sums some of them in floats", overflows),
+    ("floats divided by 0: the sign of a zero, which ONNX does not speak of, decides which infinity comes out", by_zero),
+    ("auto_pad SAME with strides of kernel + 2 and more: ONNX Runtime's pads are then negative, lenslet's 0, as TensorFlow's",
+     lambda g, n: same_skips(g, n)),
+    ("pools with auto_pad SAME and dilations: ONNX Runtime's pads leave the dilations out, ONNX's formula has them",
+     lambda g, n: n.op_type in ("MaxPool", "AveragePool", "LpPool") and b"SAME" in attribute(n, "auto_pad", b"")
+     and any(d > 1 for d in attribute(n, "dilations", []))),
+    ("numbers beyond float32, in which lenslet computes float64, or below its normal range", beyond_float32),
+    ("ConvTranspose with auto_pad SAME whose output is larger than the kernel reaches: ONNX's negative pads are split either way",
+     lambda g, n: n.op_type == "ConvTranspose" and b"SAME" in attribute(n, "auto_pad", b"") and same_leaves_gaps(g, n)),
+    ("cubic GridSample beyond the border, padded by border or reflection: ONNX's reference moves the point, as lenslet does, "
+     "ONNX Runtime each pixel around it, as PyTorch does",
+     lambda g, n: n.op_type == "GridSample" and b"cubic" in attribute(n, "mode", b"") and attribute(n, "padding_mode", b"zeros") != b"zeros"),
+    ("reductions of NaN: ONNX Runtime's extrema drop it or not by where it stands, ONNX's reference keeps it, as lenslet does",
+     lambda g, n: n.op_type in ("ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "MaxPool", "GlobalMaxPool", "TopK", "Hardmax", "RoiAlign",
+                              "ScatterElements", "ScatterND") and has_nan(g, n)),
+    ("pools whose window is larger than the padded input: ONNX Runtime gives an element where ONNX's formula gives none",
+     lambda g, n: n.op_type in ("MaxPool", "AveragePool", "LpPool") and not window_fits(g, n)),
+    ("the mask of Dropout before opset 12, which ONNX leaves open at inference",
+     lambda g, n: n.op_type == "Dropout" and len(n.output) > 1 and g.opset < 12),
+    ("Col2Im of 3 axes: ONNX Runtime's result is not that of ONNX's reference",
+     lambda g, n: n.op_type == "Col2Im" and len(g.arrays[n.input[1]]) > 2),
+    ("AffineGrid with align_corners over a size of 1: ONNX Runtime takes another point than ONNX's reference",
+     lambda g, n: n.op_type == "AffineGrid" and attribute(n, "align_corners") and 1 in g.arrays[n.input[1]][2:]),
+    ("tf_crop_and_resize by scales whose lengths are no integers: ONNX Runtime divides by the rounded length, ONNX's reference, as "
+     "lenslet, by the scale times the size", crop_rounds_length),
+    ("DynamicQuantizeLinear of nothing but zeros: the scale is ONNX's formula's 0 in lenslet, 1 in ONNX Runtime, 1/255 in ONNX's "
+     "reference, and 0 is what dequantising gives in all; and of NaN and infinities, for which there is no scale",
+     lambda g, n: n.op_type == "DynamicQuantizeLinear" and (not_finite(g, n) or not g.arrays[n.input[0]].any())),
+    ("ArgMax and ArgMin over an axis of no elements: there is no index to give, and lenslet refuses",
+     lambda g, n: n.op_type in ("ArgMax", "ArgMin") and g.arrays[n.input[0]].shape[attribute(n, "axis", 0)] == 0),
+)  # fmt: skip
+
+
+def excluded(graph, node):
+    """Why a node is not drawn, or None. It sees all values."""
+    return next((why for why, is_so in EXCLUSIONS if is_so(graph, node)), None)

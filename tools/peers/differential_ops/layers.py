@@ -1,0 +1,219 @@
+"""Normalisations, products and windows, quantised ones too."""
+
+import numpy
+
+from .drawing import F32, F64, I32, I8, U8, Redraw, axis_of, broadcast_to, operator, since
+
+
+# Normalisation.
+def channel_parameters(d, dims, count, kind=None):
+    return [d.add(d.random.uniform(0.4, 1.6, dims).astype(kind or d.float_type()), d.chance(0.8)) for _ in range(count)]
+
+
+@operator("BatchNormalization")
+def batch_norm(d, op):
+    a = d.value(rank=(2, 4))
+    d.emit(op, [a, *channel_parameters(d, [d[a].shape[1]], 4)], epsilon=d.pick([None, 1e-3]), momentum=d.pick([None, 0.5]))
+
+
+@operator("InstanceNormalization")
+def instance_norm(d, op):
+    a = d.value(rank=(3, 4))
+    d.emit(op, [a, *channel_parameters(d, [d[a].shape[1]], 2)], epsilon=d.pick([None, 1e-3]))
+
+
+@operator("LayerNormalization", "RMSNormalization")
+def layer_norm(d, op):
+    a = d.value(rank=(1, 4))
+    axis = axis_of(d, d[a].ndim)
+    scale, bias = channel_parameters(d, d[a].shape[axis % d[a].ndim:], 2)
+    inputs = [a, scale] + ([bias] if op == "LayerNormalization" and d.chance(0.7) else [])
+    d.emit(op, inputs, d.pick([1, 1, 3]) if op == "LayerNormalization" else 1, axis=axis, epsilon=d.pick([None, 1e-3]))
+
+
+@operator("GroupNormalization")
+def group_norm(d, op):
+    groups, each = d.integer(1, 4), d.integer(1, 3)
+    a = d.value(dims=[d.integer(1, 2), groups * each, *d.dims(1, 2)])
+    d.emit(op, [a, *channel_parameters(d, [groups * each if since(d, op) >= 21 else groups], 2)], num_groups=groups)
+
+
+@operator("LpNormalization")
+def lp_norm(d, op):
+    a = d.value(rank=(1, 4))
+    d.emit(op, [a], axis=axis_of(d, d[a].ndim), p=d.pick([None, 1, 2]))
+
+
+@operator("MeanVarianceNormalization")
+def mean_variance(d, op):
+    a = d.value(rank=(4, 4))
+    d.emit(op, [a], axes=d.pick([None, [0, 2, 3], [2, 3], [1]]))
+
+
+@operator("LRN")
+def lrn(d, op):
+    a = d.value(rank=(3, 4))
+    d.emit(op, [a], size=d.pick([1, 3, 5]), alpha=d.pick([None, 0.01, 0.5]), beta=d.pick([None, 0.5]), bias=d.pick([None, 2.0]))
+
+
+# Products.
+def window(d, spatial, kernel=None, pads=True, dilation=True):
+    rank = len(spatial)
+    if 0 in spatial:
+        raise Redraw
+    kernel = kernel or [d.integer(1, min(size, 4)) for size in spatial]
+    given = {"kernel_shape": kernel}
+    if d.chance(0.6):
+        given["strides"] = [d.integer(1, 3) for _ in range(rank)]
+    if dilation and d.chance(0.3):
+        given["dilations"] = [d.integer(1, 2) for _ in range(rank)]
+    if d.chance(0.2):
+        given["auto_pad"] = d.pick(["SAME_UPPER", "SAME_LOWER", "VALID"])
+    elif pads and d.chance(0.6):
+        given["pads"] = [d.integer(0, size - 1) for size in kernel * 2]
+    return given
+
+
+def spatial_dims(d):
+    rank = d.pick([2, 2, 2, 2, 1, 3])
+    return [d.integer(1, 14 if rank < 3 else 5) for _ in range(rank)]
+
+
+@operator("Conv", "ConvTranspose")
+def convolution(d, op):
+    group = d.pick([1, 1, 1, 2, 3])
+    each, filters = d.pick([1, 2, 3, 5, 8, 16]), d.pick([1, 1, 2, 4, 7, 8, 16])
+    if d.chance(0.15):
+        each, filters, group = 1, 1, d.integer(2, 17)
+    a = d.value(dims=[d.integer(1, 2), each * group, *spatial_dims(d)]) if d.chance(0.7) else d.value(rank=(3, 5))
+    if d[a].shape[1] != each * group:
+        group, each = 1, d[a].shape[1]
+    spatial = list(d[a].shape[2:])
+    given = window(d, spatial)
+    kernel = given["kernel_shape"]
+    dims = [group * filters, each, *kernel] if op == "Conv" else [group * each, filters, *kernel]
+    weights = d.add((d.array(d.float_type(), dims) / numpy.sqrt(each * numpy.prod(kernel))).astype(d.float_type()), d.chance(0.9))
+    bias = [d.add(d.array(d.float_type(), [group * filters]), d.chance(0.9))] if d.chance(0.6) else []
+    if op == "ConvTranspose":
+        if d.chance(0.3):
+            strides = given.setdefault("strides", [2] * len(kernel))
+            given["output_padding"] = [d.integer(0, stride - 1) for stride in strides]
+        elif d.chance(0.15):
+            given.pop("pads", None)
+            strides, dilations = given.get("strides", [1] * 9), given.get("dilations", [1] * 9)
+            given["output_shape"] = [max(1, (size - 1) * s + (k - 1) * di + 1 - d.integer(0, k - 1))
+                                     for size, s, di, k in zip(spatial, strides, dilations, kernel)]  # fmt: skip
+    if d.chance(0.2):
+        given.pop("kernel_shape")
+    d.emit(op, [a, weights, *bias], **given, group=group if group > 1 or d.chance(0.5) else None)
+
+
+@operator("Gemm")
+def gemm(d, op):
+    m, n, k = (d.pick([1, 2, 3, 5, 8, 17]) for _ in range(3))
+    trans_a, trans_b = d.pick([None, 0, 1]), d.pick([None, 0, 1])
+    a = d.value(dims=[k, m] if trans_a else [m, k])
+    b = d.new(d.array(d[a].dtype, [n, k] if trans_b else [k, n]))
+    bias = [d.new(d.array(d[a].dtype, d.pick([[], [n], [m, n], [1, n], [m, 1]])))] if d.chance(0.7) else []
+    if not bias and since(d, op) < 11:
+        raise Redraw
+    d.emit(op, [a, b, *bias], transA=trans_a, transB=trans_b, alpha=d.pick([None, 0.5]), beta=d.pick([None, 2.0]))
+
+
+@operator("MatMul")
+def matmul(d, op):
+    a = d.value(rank=(1, 4))
+    k, n = d[a].shape[-1], d.pick([1, 2, 3, 8, 17])
+    batch = broadcast_to(d, d[a].shape[:-2]) if d[a].ndim > 2 or d.chance(0.2) else []
+    d.emit(op, [a, d.new(d.array(d[a].dtype, [*batch, k, n] if d.chance(0.85) else [k]))])
+
+
+@operator("Einsum")
+def einsum(d, op):
+    equation, dims = d.pick([("ij,jk->ik", "ij jk"), ("bij,bjk->bik", "bij bjk"), ("ij->ji", "ij"), ("ii->i", "ii"),
+                             ("bhwc,hkc->bhwk", "bhwc hkc"), ("i,i->", "i i"), ("ijk->ik", "ijk"), ("ij,kj", "ij kj"),
+                             ("...ij,...jk->...ik", "bij bjk")])  # fmt: skip
+    sizes = {letter: d.integer(1, 5) for letter in "bijkhwc"}
+    d.emit(op, [d.value(dims=[sizes[letter] for letter in term]) for term in dims.split()], equation=equation)
+
+
+# Quantised products.
+def quantised(d, dims, kinds=(U8, I8)):
+    kind = d.pick(kinds)
+    return d.new(d.random.integers(0 if kind == U8 else -90, 200 if kind == U8 else 91, dims).astype(kind))
+
+
+def factors(d, count=1, kind=U8, constant=True):
+    scale = d.add(numpy.asarray(d.random.uniform(0.01, 0.1), F32), constant)
+    return scale, d.add(numpy.asarray(d.integer(0, 9)).astype(kind), constant)
+
+
+@operator("QLinearConv")
+def qlinear_conv(d, op):
+    channels, filters = d.integer(1, 8), d.integer(1, 8)
+    a = quantised(d, [d.integer(1, 2), channels, d.integer(2, 9), d.integer(2, 9)])
+    given = window(d, d[a].shape[2:])
+    w = d.add(d.random.integers(-60, 61, [filters, channels, *given["kernel_shape"]]).astype(I8), True)
+    scales = d.add(d.random.uniform(0.01, 0.1, [filters] if d.chance(0.5) else []).astype(F32), True)
+    zero = d.add(numpy.zeros(d[scales].shape, I8), True)
+    bias = [d.add(d.random.integers(-300, 300, [filters]).astype(I32), True)] if d.chance(0.5) else []
+    kind = d[a].dtype.type
+    d.emit(op, [a, *factors(d, kind=kind), w, scales, zero, *factors(d, kind=kind), *bias], **given)
+
+
+@operator("ConvInteger")
+def conv_integer(d, op):
+    channels, filters = d.integer(1, 8), d.integer(1, 8)
+    a = quantised(d, [d.integer(1, 2), channels, d.integer(2, 9), d.integer(2, 9)])
+    given = window(d, d[a].shape[2:])
+    w = d.add(d.random.integers(0, 61, [filters, channels, *given["kernel_shape"]]).astype(d[a].dtype), True)
+    zeros = [d.add(numpy.asarray(3).astype(d[a].dtype), True)] if d.chance(0.6) else []
+    d.emit(op, [a, w, *zeros], **given)
+
+
+@operator("MatMulInteger", "QLinearMatMul")
+def matmul_integer(d, op):
+    a = quantised(d, d.dims(2, 3))
+    b = quantised(d, [d[a].shape[-1], d.integer(1, 7)], [d[a].dtype.type])
+    kind = d[a].dtype.type
+    if op == "QLinearMatMul":
+        d.emit(op, [a, *factors(d, kind=kind), b, *factors(d, kind=kind), *factors(d, kind=kind)])
+    else:
+        d.emit(op, [a, b] + [d.add(numpy.asarray(d.integer(0, 5)).astype(kind), True) for _ in range(d.integer(0, 2))])
+
+
+@operator("DynamicQuantizeLinear")
+def dynamic_quantize(d, op):
+    d.emit(op, [d.value([F32])], 3)
+
+
+# Pools.
+@operator("MaxPool", "AveragePool", "LpPool")
+def pool(d, op):
+    a = d.value((F32, F32, F32, F64) + ((I8, U8) if op == "MaxPool" and since(d, op) >= 12 else ()),
+                dims=[d.integer(1, 2), d.pick([1, 2, 3, 8, 17]), *spatial_dims(d)])  # fmt: skip
+    given = window(d, d[a].shape[2:], dilation=op != "AveragePool" or since(d, op) >= 19)
+    if "auto_pad" not in given and d.chance(0.3):
+        given["ceil_mode"] = 1
+    given["count_include_pad"] = d.pick([None, 0, 1])
+    given["p"] = d.pick([None, 1, 2, 3])
+    d.emit(op, [a], d.pick([1, 1, 2]) if op == "MaxPool" and since(d, op) >= 8 else 1, **given)
+
+
+@operator("GlobalAveragePool", "GlobalMaxPool")
+def global_pool(d, op):
+    d.emit(op, [d.value(rank=(3, 5))])
+
+
+@operator("Col2Im")
+def col2im(d, op):
+    image = [d.integer(3, 8) for _ in range(d.pick([2, 2, 1, 3]))]
+    block = [d.integer(1, 3) for _ in image]
+    given = {"strides": [d.integer(1, 2) for _ in image], "pads": [d.integer(0, 1) for _ in image * 2],
+             "dilations": [d.integer(1, 2) if size > 4 else 1 for size in image]}  # fmt: skip
+    columns = 1
+    for i, size in enumerate(image):
+        columns *= max(0, (size + given["pads"][i] + given["pads"][i + len(image)] - given["dilations"][i] * (block[i] - 1) - 1)
+                       // given["strides"][i] + 1)  # fmt: skip
+    a = d.value(dims=[d.integer(1, 2), d.integer(1, 3) * int(numpy.prod(block)), columns])
+    d.emit(op, [a, d.known(image), d.known(block)], **given)
