@@ -184,7 +184,7 @@ TEST_CASE("cuda/wgmma_patch/units_of_other_shapes") {
       fused(resolve_conv({2, 100, 27, 30}, {21, 100, 3, 3}, pad), relu),
       resolve_conv({1, 64, 1, 64}, {64, 64, 1, 3}, {.pads = {0, 1, 0, 1}}),
       fused(resolve_conv({3, 48, 3, 125}, {288, 48, 3, 7}, {.pads = {1, 3, 1, 3}}), relu),
-      fused(resolve_conv({40, 64, 28, 28}, {96, 64, 3, 3}, pad), relu),
+      fused(resolve_conv({20, 64, 28, 28}, {96, 64, 3, 3}, pad), relu),
   };
   for (const ConvProblem& p : problems) check_cuts(p, seed);
 }
@@ -201,15 +201,15 @@ TEST_CASE("cuda/wgmma_patch/several_groups") {
       resolve_conv({1, 32, 8, 8}, {32, 16, 3, 3}, grouped(2, 1)),
       resolve_conv({1, 128, 8, 8}, {64, 64, 3, 3}, grouped(2, 1)),
       fused(resolve_conv({3, 144, 13, 21}, {48, 72, 3, 3}, grouped(2, 1)), relu),
-      fused(resolve_conv({2, 48, 28, 29}, {528, 16, 5, 5}, grouped(3, 2)), silu),
-      activated(resolve_conv({5, 80, 14, 14}, {320, 8, 3, 3}, grouped(10, 1)), relu),
+      fused(resolve_conv({1, 48, 28, 29}, {264, 16, 5, 5}, grouped(3, 2)), silu),
+      activated(resolve_conv({3, 80, 14, 14}, {320, 8, 3, 3}, grouped(10, 1)), relu),
       fused(resolve_conv({2, 64, 15, 17}, {96, 2, 3, 5}, grouped(32, 2)), clip),
       activated(resolve_conv({2, 32, 20, 20}, {96, 1, 7, 7}, grouped(32, 3)), hard_swish),
       fused(resolve_conv({3, 120, 9, 11}, {240, 40, 1, 1}, grouped(3, 0)), relu),
       activated(resolve_conv({2, 48, 33, 31}, {24, 2, 1, 1}, grouped(24, 0)), relu),
       fused(resolve_conv({2, 26, 19, 18}, {34, 13, 3, 3}, grouped(2, 1)), relu),
-      fused(resolve_conv({9, 256, 30, 28}, {256, 64, 3, 3}, grouped(4, 1)), relu),
-      activated(resolve_conv({40, 64, 28, 28}, {128, 8, 3, 3}, grouped(8, 1)), clip),
+      fused(resolve_conv({2, 256, 22, 28}, {256, 64, 3, 3}, grouped(4, 1)), relu),
+      activated(resolve_conv({12, 64, 28, 28}, {128, 8, 3, 3}, grouped(8, 1)), clip),
   };
   for (const ConvProblem& p : problems) check_cuts(p, seed);
 }

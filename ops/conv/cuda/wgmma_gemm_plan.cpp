@@ -83,7 +83,7 @@ double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Devi
   const double rate = shape.efficiency * device.flops_per_us(Numerics::Multiply::fp16) / device.units;
   const double step_us = std::max(2.0 * shape.m * shape.n * terms_a_step(plan) / rate, copies_us(plan));
   const double out_us = staged_filters(shape.n) == 64 ? epilogue_us : narrow_epilogue_us;
-  const double tile_us = static_cast<double>(plan.steps) * step_us + ragged_us(p, plan.width) +
+  const double tile_us = static_cast<double>(plan.steps) * step_us + ragged_us(p, plan.width, true) +
                          out_us * shape.m * shape.n / (128.0 * 128.0);
   // Each multiprocessor's share of tiles, one after the other; or what memory takes.
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));

@@ -43,8 +43,8 @@ struct UnitShape {
   int pitch() const { return wide == 8 || wide == 64 ? wide + halo : wide; }
   int eights() const { return wide == 8 ? pitch() : 8; }
   /// Of the 16 rows of a warp, its part: where it lies, and what it stores.
-  LENSLET_HOST_DEVICE static int part_line(int warp, int lines) { return warp * lines / 4; }
-  LENSLET_HOST_DEVICE static int part_column(int warp, int wide) { return warp * staged_rows % wide; }
+  LENSLET_HOST_DEVICE static int part_line(int warp, int lines) { return warp * lines >> 2; }
+  LENSLET_HOST_DEVICE static int part_column(int warp, int wide) { return warp * staged_rows & (wide - 1); }
   int part_columns() const { return wide == 8 ? 8 : std::min(columns, staged_rows); }
   int part_lines() const { return wide == 8 ? 2 : 1; }
 };
@@ -61,8 +61,8 @@ struct PatchTile {
   int units = 0, filters = 0;
   double efficiency = 0;  ///< share that long sums reach of what large products reach
 };
-inline constexpr PatchTile patch_tiles[] = {{4, 128, 1.30}, {4, 96, 1.25}, {4, 64, 1.15}, {4, 32, 0.60}, {4, 16, 0.35},
-                                            {2, 128, 1.15}, {2, 96, 1.00}, {2, 64, 0.80}, {2, 32, 0.45}};
+inline constexpr PatchTile patch_tiles[] = {{4, 128, 1.27}, {4, 96, 1.35}, {4, 64, 1.18}, {4, 32, 0.74}, {4, 16, 0.40},
+                                            {2, 128, 1.15}, {2, 96, 1.12}, {2, 64, 0.85}, {2, 32, 0.58}};
 
 struct WgmmaPatchPlan {
   std::int64_t together = 1, sets = 1;  ///< groups of the convolution in a set (patch_set), and how many sets
