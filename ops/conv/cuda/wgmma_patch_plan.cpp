@@ -219,7 +219,10 @@ double wgmma_patch_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const De
                         outputs / (128.0 * 128.0);
   const double narrow_us = tile.filters <= 32 && p.storage != DType::f32 ? narrow_tile_us : 0;
   const double groups_us = plan.resident ? resident_group_us * static_cast<double>(plan.groups - 1) : 0;
-  const double tile_us = std::max(steps * step_us + out_us + narrow_us + groups_us, copied / l2_bytes_per_us);
+  // Sets in float32: 64x208x14x14 -> 208, 3x3 in 26 groups, 22.1 us for 17.9 without, other layers up to 8 % more.
+  const double sets_factor = plan.sets > 1 && p.storage == DType::f32 ? 1.08 : 1.0;
+  const double tile_us =
+      sets_factor * std::max(steps * step_us + out_us + narrow_us + groups_us, copied / l2_bytes_per_us);
   const std::int64_t blocks =
       plan.resident ? std::max<std::int64_t>(device.units / plan.beside(), 1) * plan.beside() : device.units;
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.beside(), blocks));
