@@ -63,7 +63,7 @@ std::array<cuuint64_t, most> strides_of(std::span<const std::uint64_t> sizes, st
 }  // namespace
 
 CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, std::span<const std::uint32_t> box,
-                      std::uint64_t pitch, MapElement element) {
+                      std::uint64_t pitch, MapElement element, std::uint64_t last_stride) {
   static const auto encode = driver_entry<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
   constexpr std::size_t most = 4;
   if (sizes.size() < 2 || sizes.size() > most || box.size() != sizes.size())
@@ -74,7 +74,8 @@ CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, 
     lengths[axis] = sizes[axis];
     lines[axis] = box[axis];
   }
-  const auto strides = strides_of<most>(sizes, pitch, element);
+  auto strides = strides_of<most>(sizes, pitch, element);
+  if (last_stride != 0) strides[sizes.size() - 2] = last_stride;
   CUtensorMap map{};
   check(encode(&map, type_of(element), static_cast<cuuint32_t>(sizes.size()), const_cast<void*>(tensor), lengths.data(),
                strides.data(), lines.data(), ones.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,

@@ -16,10 +16,11 @@ namespace lenslet::cuda {
 enum class MapElement { half, tf32, f32 };
 
 /// `sizes` from the innermost axis, four at most, densely one in the other, but for `pitch`: elements from one place of
-/// axis 1 to the next, a multiple of 16 bytes; 0: as many as axis 0 has. `box` is what one copy brings: 128, 64 or 32
-/// bytes, or 192 without a swizzle, then 256 each at most. Error(device), also where the driver makes no tensor maps.
+/// axis 1 to the next, a multiple of 16 bytes; 0: as many as axis 0 has. `last_stride`: bytes from one place of the
+/// last axis to the next, if it is not dense; places may overlap. `box` is what one copy brings: 128, 64 or 32 bytes,
+/// or 192 without a swizzle, then 256 each at most. Error(device), also where the driver makes no tensor maps.
 CUtensorMap tiled_map(const void* tensor, std::span<const std::uint64_t> sizes, std::span<const std::uint32_t> box,
-                      std::uint64_t pitch = 0, MapElement element = MapElement::half);
+                      std::uint64_t pitch = 0, MapElement element = MapElement::half, std::uint64_t last_stride = 0);
 
 /// Of images [N][H][W][C] in im2col mode: a copy brings `channels` of `pixels` windows: 128, 64 or 32 bytes. Windows
 /// begin at the lower corner and `stride` apart, up to the upper corner, which counts from the last column and line.

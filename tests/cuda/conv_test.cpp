@@ -180,4 +180,36 @@ TEST_CASE("cuda/conv_depthwise/strips_of_any_height") {
         }
 }
 
+// Large windows in float32: every tile, of which the plan takes one a problem.
+TEST_CASE("cuda/conv_depthwise/tiles_of_7x7") {
+  const Kernel* algorithm = find_kernel("Conv", DeviceKind::cuda, "depthwise");
+  REQUIRE(algorithm != nullptr);
+  const unsigned seed = random_seed();
+  std::mt19937 random(seed);
+  const Activation activations[] = {{}, {Activation::Kind::relu, 0, 0}, {Activation::Kind::silu, 0, 0}};
+  for (const auto& [stride, tile] :
+       {std::pair(1, "2x4"), std::pair(1, "1x2"), std::pair(1, "1x1"), std::pair(2, "1x2"), std::pair(2, "1x1")})
+    for (const std::int64_t side : {1, 6, 17}) {
+      ConvGeometry geometry;
+      geometry.pads = {3, 2, 3, 4};
+      geometry.stride = {stride, stride};
+      geometry.groups = 20;
+      ConvProblem p = resolve_conv({3, 20, side, side + 3}, {20, 1, 7, 7}, geometry);
+      p.bias = side > 1;
+      p.residual = side > 6;
+      p.activation = activations[side % 3];
+      const ConvData data = make_conv_data(p, random);
+      const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};
+      const auto problem = pose(p, data.w, data.scale);
+      const DeviceProfile device = op_runner().profiles(1).at(0);
+      const Offer offer = algorithm->offer(*problem, {.device = device});
+      REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
+      Candidate candidate = offer.candidates.at(0);
+      candidate.config = fmt::format("tile={} threads=64", tile);
+      const Call call{.problem = *problem, .kernel = *algorithm, .candidate = candidate, .device = device};
+      const std::string where = fmt::format("{} on {} (seed {})", call.str(), p.str(), seed);
+      compare(run_between_guards(op_runner(), call, inputs, where).at(0), data, candidate.tolerance, where);
+    }
+}
+
 }  // namespace lenslet::test

@@ -37,6 +37,28 @@ TEST_CASE("tools/conv_sets/named") {
   CHECK_THROWS_WITH_AS(conv_set("resnet", {1}), doctest::Contains("mobilenet_v2"), Error);
 }
 
+TEST_CASE("tools/conv_sets/drawn") {
+  const std::vector<NamedConv> few = drawn_convs(20, 3), many = drawn_convs(300, 3);
+  REQUIRE(many.size() == 300);
+  for (std::size_t i = 0; i < few.size(); ++i) CHECK(few[i].problem == many[i].problem);
+  CHECK(many[7].name == "drawn.3.7");
+  std::set<std::string> texts;
+  for (const NamedConv& conv : many) texts.insert(conv.problem.str());
+  CHECK(texts.size() > 290);
+  CHECK(drawn_convs(20, 4)[0].problem.str() != few[0].problem.str());
+  const auto has = [&](auto what) {
+    return std::ranges::any_of(many, [&](const NamedConv& conv) { return what(conv.problem); });
+  };
+  CHECK(has([](const ConvProblem& p) { return p.groups > 1 && p.groups == p.c && p.k == p.c; }));
+  CHECK(has([](const ConvProblem& p) { return p.groups > 1 && p.groups == p.c && p.k > p.c; }));
+  CHECK(has([](const ConvProblem& p) { return p.groups > 1 && p.groups < p.c; }));
+  CHECK(has([](const ConvProblem& p) { return p.c % 2 == 1 && p.k % 2 == 1; }));
+  CHECK(has([](const ConvProblem& p) { return p.dilation_h == 2 && p.r == 3; }));
+  CHECK(has([](const ConvProblem& p) { return p.r == 7 && p.s == 1; }));
+  // The same with every library and on every machine.
+  CHECK(drawn_convs(1, 1)[0].problem.str() == "1x384x7x14 -> 409, 1x1 s1 p0 g1");
+}
+
 TEST_CASE("tools/conv_sets/parsed") {
   CHECK(parse_conv("1,64,56,57,128,3,5").problem.str() == "1x64x56x57 -> 128, 3x5 s1 p0 g1");
   const ConvProblem all = parse_conv("2,8,9,9,16,3,3,2,1,2,4").problem;

@@ -28,6 +28,8 @@ struct Options {
   std::optional<std::string> config;
   PlanOptions plan;
   double seconds = 0.1;
+  int drawn = 0;
+  std::uint64_t seed = 1;
   bool all_algorithms = false, plain = false, same_buffers = false, json = false;
 };
 
@@ -49,8 +51,9 @@ struct Result {
 };
 
 void check(const Options& options) {
-  if (options.problems.empty() && options.sets.empty())
-    throw Error(ErrorKind::invalid_argument, "bench conv: name problems (--problem) or sets (--set)");
+  if (options.problems.empty() && options.sets.empty() && options.drawn == 0)
+    throw Error(ErrorKind::invalid_argument,
+                "bench conv: name problems (--problem), sets (--set) or draw some (--drawn)");
   if (options.config && options.algorithms.size() != 1)
     throw Error(ErrorKind::invalid_argument, "--config is for one --algorithm");
 }
@@ -60,6 +63,7 @@ std::vector<NamedConv> problems_of(const Options& options) {
   for (const std::string& text : options.problems) list.push_back(parse_conv(text));
   for (const std::string& set : options.sets)
     std::ranges::move(conv_set(set, options.batches), std::back_inserter(list));
+  std::ranges::move(drawn_convs(options.drawn, options.seed), std::back_inserter(list));
   for (NamedConv& conv : list) conv.problem.storage = conv.problem.x_storage = numerics_of(options).storage;
   if (!options.plain)
     for (NamedConv& conv : list) {
@@ -231,6 +235,8 @@ void add_bench_conv(CLI::App& bench, ExitCode& result) {
       ->delimiter(',')
       ->transform(whole_number<std::int64_t>(1, max_batch))
       ->capture_default_str();
+  verb->add_option("--drawn", options->drawn, "So many problems drawn at random")->check(CLI::Range(0, 100000));
+  verb->add_option("--seed", options->seed, "Of --drawn: the same problems each time")->capture_default_str();
   CLI::Option* const algorithms =
       verb->add_option("--algorithm", options->algorithms, "These, separated by commas, not what the rule chooses")
           ->delimiter(',');

@@ -1,10 +1,11 @@
-// Depthwise convolution in NHWC: every output channel reads one input channel. 3x3 and 5x5 with stride 1 or 2 go by
-// four channels and a few neighbouring outputs a thread, which share the columns and rows that they read; everything
+// Depthwise convolution in NHWC: every output channel reads one input channel. 3x3, 5x5 and 7x7 with stride 1 or 2 go
+// by four channels and a few neighbouring outputs a thread, which share the columns and rows that they read; everything
 // else goes an output at a time. Here are the kernels for floats; those for 16 bit are in depthwise_half.cu.
 
 #include <algorithm>
 #include <iterator>
 #include <string>
+#include <type_traits>
 
 #include "base/aligned_format.h"
 #include "base/convert.h"
@@ -125,6 +126,60 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_tile(const
         finish(call, sums[p][q], place.image, ((place.p + p) * call.q + place.q + q) * call.y_pixel + place.channel);
 }
 
+/// tile_p x tile_q outputs of four channels by larger filters, of whose windows a row is in registers at a time, and
+/// `ahead` rows are under way.
+template <int size, int stride, int tile_p, int tile_q, int ahead>
+__global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_rows(const __grid_constant__ DepthwiseCall call) {
+  wait_for_previous();
+  constexpr int rows = (tile_p - 1) * stride + size, columns = (tile_q - 1) * stride + size;
+  static_assert(ahead <= rows);
+  const int item = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (item >= call.items) return;
+  const DepthwisePlace place(call, item, 4, tile_p, tile_q);
+  const int top = place.p * stride - call.pad_top, left = place.q * stride - call.pad_left;
+  const float* x = static_cast<const float*>(call.x) +
+                   static_cast<std::int64_t>(place.image) * call.height * call.width * call.c + place.channel;
+  const float* w = static_cast<const float*>(call.w) + place.channel;
+  float4 window[ahead][columns];
+  const auto load_row = [&](float4(&to)[columns], int row) {
+    const int h = top + row;
+    const bool row_inside = h >= 0 && h < call.height;
+#pragma unroll
+    for (int column = 0; column < columns; ++column) {
+      const int width = left + column;
+      to[column] = load_or_zero(x + (h * call.width + width) * call.c, row_inside && width >= 0 && width < call.width);
+    }
+  };
+#pragma unroll
+  for (int row = 0; row < ahead; ++row) load_row(window[row], row);
+  let_next_start();
+  float4 sums[tile_p][tile_q];
+  start(sums[0][0], call, place.channel);
+#pragma unroll
+  for (int i = 1; i < tile_p * tile_q; ++i) sums[i / tile_q][i % tile_q] = sums[0][0];
+#pragma unroll
+  for (int row = 0; row < rows; ++row) {
+#pragma unroll
+    for (int p = 0; p < tile_p; ++p) {
+      const int r = row - p * stride;
+      if (r < 0 || r >= size) continue;
+#pragma unroll
+      for (int s = 0; s < size; ++s) {
+        const float4 tap = __ldg(reinterpret_cast<const float4*>(w + (r * size + s) * call.k));
+#pragma unroll
+        for (int q = 0; q < tile_q; ++q) multiply_add(sums[p][q], window[row % ahead][q * stride + s], tap);
+      }
+    }
+    if (row + ahead < rows) load_row(window[row % ahead], row + ahead);
+  }
+#pragma unroll
+  for (int p = 0; p < tile_p; ++p)
+#pragma unroll
+    for (int q = 0; q < tile_q; ++q)
+      if (place.p + p < call.p && place.q + q < call.q)
+        finish(call, sums[p][q], place.image, ((place.p + p) * call.q + place.q + q) * call.y_pixel + place.channel);
+}
+
 /// Any filter, stride, dilation and multiplier; Vector is float4 only for multiplier 1.
 template <typename Vector>
 __global__ void __launch_bounds__(max_depthwise_threads) depthwise_any(const __grid_constant__ DepthwiseCall call) {
@@ -146,8 +201,13 @@ __global__ void __launch_bounds__(max_depthwise_threads) depthwise_any(const __g
 #pragma unroll 4
     for (int s = 0; s < call.s; ++s) {
       const int width = left + s * call.dilation_w;
+      const bool inside = width >= 0 && width < call.width;
+      const float* const from = x + (h * call.width + width) * call.c;
       Vector value{};
-      if (width >= 0 && width < call.width) value = vector_at<Vector>(x + (h * call.width + width) * call.c);
+      if constexpr (std::is_same_v<Vector, float4>)
+        value = load_or_zero(from, inside);
+      else if (inside)
+        value = *from;
       multiply_add(sum, value, vector_at<Vector>(w + (r * call.s + s) * call.k));
     }
   }
@@ -157,6 +217,10 @@ __global__ void __launch_bounds__(max_depthwise_threads) depthwise_any(const __g
 template <int size, int stride, int tile_p, int tile_q>
 constexpr DepthwiseVariant tile(std::string_view name) {
   return {name, depthwise_tile<size, stride, tile_p, tile_q>, size, stride, 4, tile_p, tile_q};
+}
+template <int size, int stride, int tile_p, int tile_q, int ahead>
+constexpr DepthwiseVariant rows(std::string_view name) {
+  return {name, depthwise_rows<size, stride, tile_p, tile_q, ahead>, size, stride, 4, tile_p, tile_q};
 }
 /// Of those for one filter the largest first; of 5x5 with stride 2 a wider one would no longer fit into the registers.
 constexpr DepthwiseVariant variants[] = {
@@ -171,6 +235,11 @@ constexpr DepthwiseVariant variants[] = {
     tile<5, 1, 1, 1>("1x1"),
     tile<5, 2, 1, 2>("1x2"),
     tile<5, 2, 1, 1>("1x1"),
+    rows<7, 1, 2, 4, 2>("2x4"),
+    rows<7, 1, 1, 2, 4>("1x2"),
+    rows<7, 1, 1, 1, 5>("1x1"),
+    rows<7, 2, 1, 2, 3>("1x2"),
+    rows<7, 2, 1, 1, 5>("1x1"),
     {"any4", depthwise_any<float4>, 0, 0, 4, 1, 1},
     {"any1", depthwise_any<float>, 0, 0, 1, 1, 1},
 };
@@ -280,6 +349,10 @@ class Depthwise final : public ConvAlgorithm {
     const auto taps = static_cast<double>(p.r * p.s);
     const double memory = p.bytes() / device.bytes_per_us;
     const double any_us = variant.size == 0 ? any_us_a_tap * taps + any_loads * taps * memory : 0;
+    // Windows of 7x7 have more to multiply than to read. First guesses.
+    constexpr double large_us_a_tap = 0.03, large_rate = 0.6;
+    const double products = variant.size < 7 ? 0 : p.flops() / (large_rate * device.fp32_flops_per_us);
+    const double large_us = variant.size < 7 ? 0 : large_us_a_tap * taps + std::max(products - memory, 0.0);
     // Small problems in small blocks, so that every multiprocessor gets one; 16 bit always but in strips, because of up
     // to 255 registers a thread five small blocks fit where two large ones do.
     const bool small = (p.storage != DType::f32 && !strips) ||
@@ -290,12 +363,12 @@ class Depthwise final : public ConvAlgorithm {
     if (strips) config.add("rows", rows);
     config.add("threads", threads);
     if (room > 0) config.add("room", room);
-    return {
-        .format = room > 0 ? aligned_nhwc(given.k, p.storage) : formats::nhwc,
-        .pitched = true,
-        .config = config.str(),
-        .estimated_us = device.launch_us + (strips ? strips_us(p, variant, rows, device) : start_us + memory + any_us),
-        .tolerance = p.storage == DType::f32 ? sum_tolerance(p.r * p.s) : half_sum_tolerance(p.storage, p.r * p.s)};
+    return {.format = room > 0 ? aligned_nhwc(given.k, p.storage) : formats::nhwc,
+            .pitched = true,
+            .config = config.str(),
+            .estimated_us = device.launch_us +
+                            (strips ? strips_us(p, variant, rows, device) : start_us + memory + any_us + large_us),
+            .tolerance = p.storage == DType::f32 ? sum_tolerance(p.r * p.s) : half_sum_tolerance(p.storage, p.r * p.s)};
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {

@@ -37,6 +37,11 @@ struct PixelPlace {
   __device__ bool exists(const Call& g) const {
     return pixel < g.pixels;
   }
+  /// There are no filters beyond.
+  template <typename Call>
+  __device__ int filters_end(const Call& g) const {
+    return g.k;
+  }
   template <typename Call>
   __device__ void load(const Call& g, void* to, std::uint64_t* barrier, int k) const {
     copy_tile(to, g.residuals, barrier, k, pixel);
@@ -155,7 +160,9 @@ class Finisher {
  private:
   __device__ Place place(int at) const { return first_.behind(g_, at / boxes_n); }
   __device__ int filter(int at) const { return first_k_ + at % boxes_n * box; }
-  __device__ bool exists(int at) const { return at < boxes && filter(at) < g_.k && place(at).exists(g_); }
+  __device__ bool exists(int at) const {
+    return at < boxes && filter(at) < first_.filters_end(g_) && place(at).exists(g_);
+  }
   /// The slot of the box so many after that which is finished next.
   __device__ int slot_behind(int count) const {
     const int slot = slot_ + count;
@@ -167,7 +174,7 @@ class Finisher {
   __device__ void load_residual(int at, int behind) const {
     const Place from = at < boxes ? place(at) : next_.behind(g_, (at - boxes) / boxes_n);
     const int k = at < boxes ? filter(at) : next_k_ + (at - boxes) % boxes_n * box;
-    if (k >= g_.k || !from.exists(g_)) return;
+    if (k >= from.filters_end(g_) || !from.exists(g_)) return;
     wait_until_read<1>();  // what left from the slot before
     const int slot = slot_behind(behind);
     arrive_expecting(barriers_ + slot, box_bytes);
@@ -293,7 +300,8 @@ class Finisher {
       if (there)
 #pragma unroll
         for (int i = 0; i < count; ++i)
-          if (filter(at + i) < g_.k) place(at).store(g_, staging_ + (slot_ + i) * box_bytes, filter(at + i));
+          if (filter(at + i) < first_.filters_end(g_))
+            place(at).store(g_, staging_ + (slot_ + i) * box_bytes, filter(at + i));
       commit_stores();
       if (count == 1 && g_.adds_residual != 0) load_residual(at + ahead, ahead);
     }

@@ -1,11 +1,12 @@
 // wgmma_patch: convolutions whose windows overlap, stride 1, on Hopper's tensor cores: of 16-bit numbers, and of
-// float32 as TF32 where that was asked for. What the windows of 8x8 outputs read is brought to shared memory once
+// float32 as TF32 where that was asked for. What the windows of 64 outputs read is brought to shared memory once
 // instead of once a tap. Sums are float32, in the order r, s, c by groups of channels, whatever the tile. The kernel is
 // in wgmma_patch.cuh; tiles are chosen in wgmma_patch_plan.cpp.
 
 #include "ops/conv/cuda/wgmma_patch.cuh"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "base/aligned_format.h"
@@ -35,30 +36,42 @@ using HalfTypes = Types<Float16, BFloat16>;
 using PatchTypes = Types<Float16, BFloat16, float>;
 
 bool is_tf32(const ConvProblem& p) { return p.storage == DType::f32; }
+/// Of a set, as they are prepared.
+std::int64_t prepared_filters(const ConvProblem& set) { return is_tf32(set) ? tf32_prepared_filters(set.k) : set.k; }
+/// Bytes at a multiple of which a map's places may lie.
+constexpr std::int64_t map_vector = 16;
 
 class BoundWgmmaPatch final : public BoundKernel {
  public:
   BoundWgmmaPatch(const ConvProblem& p, const WgmmaPatchPlan& plan)
-      : problem_(p), plan_(plan), kernel_(dispatch(p.storage, PatchTypes(), [&]<typename T>(std::type_identity<T>) {
-          return wgmma_patch_kernel_for<T>(plan);
-        })) {
+      : problem_(p),
+        set_(patch_set(p, plan.together)),
+        plan_(plan),
+        kernel_(dispatch(p.storage, PatchTypes(),
+                         [&]<typename T>(std::type_identity<T>) { return wgmma_patch_kernel_for<T>(plan); })) {
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
-    call_.walk = UnitWalk(p);
+    call_.walk = UnitWalk(set_, plan.unit);
     call_.activation = DeviceActivation(p.activation);
     call_.units = narrow(plan.units);
-    call_.p = narrow(p.p);
+    call_.p = narrow(set_.p);
     call_.k = narrow(aligned_channels(p.k, p.storage));
     call_.biases = narrow(p.k);
     call_.pad_top = narrow(p.pad_top);
     call_.pad_left = narrow(p.pad_left);
-    call_.tiles = narrow(plan.tiles_m * plan.tiles_n);
-    call_.tiles_n = narrow(plan.tiles_n);
+    call_.tiles = narrow(plan.tiles_m * plan.beside());
+    call_.tiles_n = narrow(plan.beside());
+    call_.set_tiles = narrow(plan.tiles_n);
+    call_.set_k = narrow(plan.sets == 1 ? aligned_channels(p.k, p.storage) : set_.k);
+    call_.set_filters = narrow(prepared_filters(set_));
+    call_.x_set = narrow(vectors(set_.c));
+    call_.y_set = narrow(vectors(set_.k));
     call_.groups = narrow(plan.groups);
     call_.r = narrow(p.r);
     call_.s = narrow(p.s);
     call_.line_offset = narrow(p.dilation_h) * plan.columns * plan.row_bytes;
     call_.tap_offset = narrow(p.dilation_w) * plan.row_bytes;
-    call_.columns = plan.columns;
+    call_.wide = plan.unit.wide;
+    call_.eights = plan.unit.eights();
     call_.patch_box = plan.lines * plan.columns * plan.row_bytes;
     call_.patch_bytes = plan.patch_bytes;
     call_.patch_stages = plan.patch_stages;
@@ -70,42 +83,61 @@ class BoundWgmmaPatch final : public BoundKernel {
   }
 
   void run(const KernelRun& run) const override {
-    const ConvProblem& p = problem_;
-    const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
+    const ConvProblem& p = set_;
     const auto side = [](int value) { return static_cast<std::uint32_t>(value); };
     const MapElement element = is_tf32(p) ? MapElement::tf32 : MapElement::half;
     const int channels = plan_.row_bytes / static_cast<int>(dtype_bytes(p.storage));
+    const std::int64_t x_pixel = map_pitch(problem_.c, element), y = y_pixel(call_.k, run);
     WgmmaPatch call = call_;
-    call.patches = tiled_map(run.in<void>(ConvOp::input), std::array{size(p.c), size(p.w), size(p.h), size(p.n)},
-                             std::array{side(channels), side(plan_.columns), side(plan_.lines), 1U},
-                             size(map_pitch(p.c, element)), element);
-    call.filters = filter_operand(p, run.blob, is_tf32(p) ? tf32_prepared_filters(p.k) : p.k, plan_.tile.filters,
-                                  channels, element);
+    call.patches = set_map(run.in<void>(ConvOp::input), {p.c, p.w, p.h}, x_pixel,
+                           {side(channels), side(plan_.columns), side(plan_.lines), 1U}, element);
+    call.filters = filter_operand(p, run.blob, plan_.sets * prepared_filters(p), plan_.tile.filters, channels, element);
     call.bias = run.in<float>(ConvOp::bias);
-    call.results = results(run.out<void>(), y_pixel(call.k, run));
+    call.results = parts(run.out<void>(), y, plan_.unit.part_columns());
     if (const void* residual = run.in<void>(ConvOp::residual); residual != nullptr) {
-      call.residuals = results(residual, call.k);
+      // As many pixels as a box has room for: it is waited for by its bytes.
+      call.residuals = parts(residual, call.k, staged_rows / plan_.unit.part_lines());
       call.adds_residual = 1;
     }
+    if (plan_.sets > 1) {
+      call.x_image = static_cast<int>(vectors(p.h * p.w * x_pixel));
+      call.y_image = static_cast<int>(vectors(p.p * p.q * y));
+    }
     const auto shared_bytes = static_cast<std::size_t>(plan_.total);
+    // Blocks that keep their filters meet no others.
+    const int units = run.cuda->multiprocessors, even = std::max(units / call.tiles_n, 1) * call.tiles_n;
     allow_shared_bytes(kernel_, shared_bytes);
-    launch(*run.cuda, kernel_, static_cast<unsigned>(std::min(call.tiles, run.cuda->multiprocessors)),
+    launch(*run.cuda, kernel_, static_cast<unsigned>(std::min(call.tiles, plan_.resident ? even : units)),
            wgmma_threads(wgmma_consumers), shared_bytes, call);
   }
 
  private:
-  /// `pitch`: elements from one pixel to the next.
-  CUtensorMap results(const void* y, std::int64_t pitch) const {
-    const ConvProblem& p = problem_;
-    const auto size = [](auto value) { return static_cast<std::uint64_t>(value); };
-    const int filters = is_tf32(p) ? tf32_staged_filters : staged_filters(plan_.tile.filters);
-    return tiled_map(y, std::array{size(call_.k), size(p.q), size(p.p), size(p.n)},
-                     std::array{static_cast<std::uint32_t>(filters), static_cast<std::uint32_t>(unit_side),
-                                static_cast<std::uint32_t>(part_lines), 1U},
-                     size(pitch), is_tf32(p) ? MapElement::f32 : MapElement::half);
+  /// Of so many elements.
+  std::int64_t vectors(std::int64_t elements) const {
+    return elements * static_cast<std::int64_t>(dtype_bytes(problem_.storage)) / map_vector;
+  }
+  /// Of channels, columns and lines of a set, `pitch` elements from one pixel to the next. The last axis are images,
+  /// or, of several sets, vectors, so that what is copied begins in any image at any set.
+  CUtensorMap set_map(const void* tensor, const std::array<std::int64_t, 3>& sizes, std::int64_t pitch,
+                      const std::array<std::uint32_t, 4>& box, MapElement element) const {
+    const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
+    const auto& [channels, columns, lines] = sizes;
+    const std::int64_t last =
+        plan_.sets == 1 ? set_.n
+                        : (set_.n - 1) * vectors(lines * columns * pitch) + (plan_.sets - 1) * vectors(channels) + 1;
+    return tiled_map(tensor, std::array{size(channels), size(columns), size(lines), size(last)}, box, size(pitch),
+                     element, plan_.sets == 1 ? 0 : map_vector);
+  }
+  /// So many columns of a part.
+  CUtensorMap parts(const void* y, std::int64_t pitch, int columns) const {
+    const int filters = is_tf32(set_) ? tf32_staged_filters : staged_filters(plan_.tile.filters);
+    return set_map(y, {call_.set_k, set_.q, set_.p}, pitch,
+                   {static_cast<std::uint32_t>(filters), static_cast<std::uint32_t>(columns),
+                    static_cast<std::uint32_t>(plan_.unit.part_lines()), 1U},
+                   is_tf32(set_) ? MapElement::f32 : MapElement::half);
   }
 
-  ConvProblem problem_;
+  ConvProblem problem_, set_;
   WgmmaPatchPlan plan_;
   WgmmaPatchKernel kernel_;
   WgmmaPatch call_;  // but for what depends on addresses
@@ -122,20 +154,21 @@ class WgmmaPatchConv final : public ConvAlgorithm {
     if (is_tf32(p) && target.numerics.multiply != Numerics::Multiply::tf32)
       return "tensor cores would round float32 to TF32, which was not asked for";
     if (!has_wgmma(target.device)) return "it needs the tensor cores of compute capability 9.0, and code for them";
-    if (p.groups > 1) return "several groups";
     // The kernel counts units in 32 bits, tensor maps coordinates.
     constexpr std::int64_t limit = 1 << 28;
     if (p.n > limit / p.p / p.q || p.n > limit / p.h / p.w) return "more than 2^28 pixels";
     if (p.c > limit / p.h / p.w || p.k > limit / p.r / p.s || p.c > limit / p.r / p.s)
       return "an image or the filters have more than 2^28 elements";
-    if (p.n * ((p.p + 7) / 8) * ((p.q + 7) / 8) > limit / ((p.k + 31) / 32)) return "more than 2^28 tiles";
+    if (UnitShape().units(p) > limit / ((p.k + 31) / 32)) return "more than 2^28 tiles";
+    if (p.groups > 1 && std::max(p.n * p.h * p.w * p.c, p.n * p.p * p.q * p.k) > limit)
+      return "several groups, and a tensor of more than 2^28 elements";
     if (auto reason = refuse_wgmma_patch(p)) return reason;
     return target.device.refuse_shared(static_cast<std::size_t>(plan_wgmma_patch(p).total));
   }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
     const WgmmaPatchPlan cut = plan_wgmma_patch(p);
-    const std::int64_t terms = p.c * p.r * p.s;
+    const std::int64_t terms = p.group_c() * p.r * p.s;
     return {.format = aligned_nhwc(p.k, p.storage),
             .x_format = aligned_nhwc(p.c, p.storage),
             .pitched = true,
@@ -145,26 +178,32 @@ class WgmmaPatchConv final : public ConvAlgorithm {
                 is_tf32(p) ? tf32_sum_tolerance(terms) + sum_tolerance(terms) : half_sum_tolerance(p.storage, terms)};
   }
 
-  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    const std::int64_t filters = is_tf32(p) ? tf32_prepared_filters(p.k) : p.k;
-    return {.floats = filters * p.r * p.s * prepared_channels(p),
-            .form = is_tf32(p) ? "tf32" : std::string(to_string(p.storage)),
-            .element_bytes = dtype_bytes(p.storage)};
+  FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
+    const std::int64_t together = read_wgmma_patch_plan(p, config).together;
+    const ConvProblem set = patch_set(p, together);
+    return {
+        .floats = p.groups / together * prepared_filters(set) * p.r * p.s * prepared_channels(set),
+        .form = ConfigWriter().add("together", together).add("as", is_tf32(p) ? "tf32" : to_string(p.storage)).str(),
+        .element_bytes = dtype_bytes(p.storage)};
   }
-  /// [K][R*S][prepared_channels]; of TF32 the filters of a part in the order of their places, zeros for those that are
-  /// missing.
-  void transform_bytes(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+  /// [sets][filters of a set][R*S][prepared_channels]; of TF32 the filters of a part in the order of their places,
+  /// zeros for those that are missing.
+  void transform_bytes(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
                        std::span<std::byte> to) const override {
+    const std::int64_t together = read_wgmma_patch_plan(p, config).together, group_c = p.group_c();
+    const ConvProblem set = patch_set(p, together);
     dispatch(p.storage, PatchTypes(), [&]<typename T>(std::type_identity<T>) {
       T* next = reinterpret_cast<T*>(to.data());
-      const std::int64_t taps = p.r * p.s, filters = is_tf32(p) ? tf32_prepared_filters(p.k) : p.k;
-      const std::int64_t with_room = prepared_channels(p);
-      for (std::int64_t place = 0; place < filters; ++place) {
-        const auto in_part = static_cast<int>(place % tf32_staged_filters);
-        const std::int64_t k = is_tf32(p) ? place - in_part + tf32_filter_at(in_part) : place;
+      const std::int64_t taps = p.r * p.s, filters = prepared_filters(set), with_room = prepared_channels(set);
+      for (std::int64_t place = 0; place < p.groups / together * filters; ++place) {
+        const std::int64_t first_k = place / filters * set.k, in_set = place % filters;
+        const auto in_part = static_cast<int>(in_set % tf32_staged_filters);
+        const std::int64_t k = is_tf32(p) ? in_set - in_part + tf32_filter_at(in_part) : in_set;
+        const std::int64_t first_c = k / p.group_k() * group_c;  // of its group in the set
         for (std::int64_t tap = 0; tap < taps; ++tap)
           for (std::int64_t c = 0; c < with_room; ++c) {
-            const double weight = k < p.k && c < p.c ? filter.exact_weight(k, c * taps + tap) : 0.0;
+            const bool meets = k < set.k && c >= first_c && c < first_c + group_c;
+            const double weight = meets ? filter.exact_weight(first_k + k, (c - first_c) * taps + tap) : 0.0;
             if constexpr (std::is_same_v<T, float>)
               *next++ = tf32_from_f64(weight);
             else

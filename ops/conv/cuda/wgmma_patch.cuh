@@ -1,9 +1,10 @@
 #pragma once
 // The wgmma_patch kernel: wgmma_gemm's persistent blocks (wgmma_gemm.cuh) where windows overlap. There the copy engine
 // brings every tap's windows anew, nine times the input for 3x3, which keeps L2 and shared memory busier than the
-// tensor cores are. Here it brings the patch that 8x8 windows read, once for some channels, and a tap's operand is a
-// part of it: 8 lines of 8 pixels, further on by the tap. Units of a row are permuted by their address, so that such an
-// operand may begin at any pixel. Filters of a tap come in stages of their own, and stay where all of them have one.
+// tensor cores are. Here it brings the patch that 64 windows read, once for some channels, and a tap's operand is a
+// part of it: eights of pixels (UnitShape), further on by the tap. Units of a row are permuted by their address, so
+// that such an operand may begin at any pixel. Filters of a tap come in stages of their own, and stay where all of them
+// have one.
 
 #include <type_traits>
 
@@ -26,11 +27,15 @@ struct WgmmaPatch {
   DeviceActivation activation;
   int units = 0, p = 0, k = 0;  ///< k: K, and the room behind it, which is written, too
   int biases = 0;               ///< K
+  // Of a set of groups: its filters, those that were prepared, its tiles side by side, and where it begins in maps.
+  int set_k = 0, set_filters = 0, set_tiles = 0, x_set = 0, y_set = 0;
+  int x_image = 1, y_image = 1;  ///< places of the maps' last axes from an image to the next
   int pad_top = 0, pad_left = 0;
   int tiles = 0, tiles_n = 0;           ///< of all blocks, and those side by side
   int groups = 0, r = 0, s = 0;         ///< of channels; of taps
   int line_offset = 0, tap_offset = 0;  ///< from a tap's operand to that of the next line and column, in bytes
-  int columns = 0, patch_box = 0, patch_bytes = 0;  ///< of a patch: its width, what a copy brings, and room for it
+  int wide = 0, eights = 0;             ///< of UnitShape
+  int patch_box = 0, patch_bytes = 0;   ///< of a patch: what a copy brings, and room for it
   int patch_stages = 0, filter_stages = 0, resident = 0;
   int filters_at = 0, staging_at = 0, barriers_at = 0;
   const float* bias = nullptr;  ///< may be null
@@ -39,22 +44,43 @@ struct WgmmaPatch {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// 16 pixels of a unit, two lines of it.
+/// A part of a unit: 16 rows of it, a warp's. Few registers, and more arithmetic.
 struct UnitPlace {
-  int unit, line;
-  __device__ UnitPlace behind(const WgmmaPatch&, int rows64) const { return {unit + rows64, line}; }
-  __device__ bool exists(const WgmmaPatch& g) const { return unit < g.units && g.walk.start(unit).p + line < g.p; }
+  int unit, part, set;
+  __device__ UnitPlace behind(const WgmmaPatch&, int rows64) const { return {unit + rows64, part, set}; }
+  /// Filters up to here are the set's.
+  __device__ int filters_end(const WgmmaPatch& g) const { return (set + 1) * g.set_k; }
+  __device__ bool exists(const WgmmaPatch& g) const { return unit < g.units && g.walk.start(unit).p + line(g) < g.p; }
   __device__ void load(const WgmmaPatch& g, void* to, std::uint64_t* barrier, int k) const {
-    const UnitStart at = g.walk.start(unit);
-    copy_tile(to, g.residuals, barrier, k, at.q, at.p + line, at.n);
+    const UnitStart at = start(g);
+    copy_tile(to, g.residuals, barrier, k - set * g.set_k, at.q, at.p, at.n);
   }
   __device__ void prefetch(const WgmmaPatch& g, int k) const {
-    const UnitStart at = g.walk.start(unit);
-    prefetch_tile(g.residuals, k, at.q, at.p + line, at.n);
+    const UnitStart at = start(g);
+    prefetch_tile(g.residuals, k - set * g.set_k, at.q, at.p, at.n);
   }
   __device__ void store(const WgmmaPatch& g, const void* from, int k) const {
+    const UnitStart at = start(g);
+    store_tile(g.results, from, k - set * g.set_k, at.q, at.p, at.n);
+  }
+
+ private:
+  __device__ int line(const WgmmaPatch& g) const { return UnitShape::part_line(part, g.walk.unit_lines); }
+  /// In the maps of y and of a residual.
+  __device__ UnitStart start(const WgmmaPatch& g) const {
     const UnitStart at = g.walk.start(unit);
-    store_tile(g.results, from, k, at.q, at.p + line, at.n);
+    return {at.q + UnitShape::part_column(part, g.wide), at.p + line(g), at.n * g.y_image + set * g.y_set};
+  }
+};
+
+/// Where a tile begins: its first unit, its set, and its first filter there.
+struct PatchTileStart {
+  int unit, set, filter;
+  __device__ PatchTileStart(const WgmmaPatch& g, int index, int units, int n) {
+    const int tile_m = index / g.tiles_n, beside = index - tile_m * g.tiles_n;
+    unit = tile_m * units;
+    set = g.set_tiles == g.tiles_n ? 0 : beside / g.set_tiles;
+    filter = (beside - set * g.set_tiles) * n;
   }
 };
 
@@ -70,11 +96,11 @@ struct PatchStageWalk {
 };
 
 /// A block: its shared memory, and its tiles.
-template <int units, int n, int row_bytes>
+template <typename T, int units, int n, int row_bytes>
 struct PatchBlock {
   static constexpr WgmmaTileShape shape{64 * units, n, 0};
   static constexpr bool for_residual = false;
-  static constexpr int slots = patch_slots, buffers = slots, filter_bytes = n * row_bytes;
+  static constexpr int slots = patch_slots(n, sizeof(T)), buffers = slots, filter_bytes = n * row_bytes;
   static_assert(filter_bytes % (8 * row_bytes) == 0);
 
   const WgmmaPatch& g;
@@ -88,9 +114,7 @@ struct PatchBlock {
   __device__ std::uint64_t* patch_empty(int stage) const { return barriers() + g.patch_stages + stage; }
   __device__ std::uint64_t* full(int stage) const { return barriers() + 2 * g.patch_stages + stage; }
   __device__ std::uint64_t* empty(int stage) const { return full(stage) + g.filter_stages; }
-  __device__ unsigned char* staging(int warp) const {
-    return shared + g.staging_at + warp * (slots * patch_slot_bytes);
-  }
+  __device__ unsigned char* staging(int warp) const { return shared + g.staging_at + warp * patch_staging_bytes; }
   __device__ std::uint64_t* residuals(int warp) const { return full(0) + 2 * g.filter_stages + warp * slots; }
 };
 
@@ -106,24 +130,25 @@ struct PatchTerms {
 
 /// One thread: all copies of a block.
 template <typename T, int units, int n, int row_bytes>
-__device__ inline void produce_patches(const WgmmaPatch& g, const PatchBlock<units, n, row_bytes>& block) {
-  using Block = PatchBlock<units, n, row_bytes>;
+__device__ inline void produce_patches(const WgmmaPatch& g, const PatchBlock<T, units, n, row_bytes>& block) {
+  using Block = PatchBlock<T, units, n, row_bytes>;
   constexpr int channels = row_bytes / static_cast<int>(sizeof(T));
   constexpr int part_filters = std::is_same_v<T, float> ? tf32_staged_filters : staged_filters(n);
   prefetch_map(g.filters);
   prefetch_map(g.patches);
   const int steps = g.groups * g.r * g.s;
-  const auto bring_filters = [&](int stage, int first_k, const PatchTerms& terms) {
+  const auto bring_filters = [&](int stage, const PatchTileStart& tile, const PatchTerms& terms) {
     arrive_expecting(block.full(stage), Block::filter_bytes);
-    copy_tile(block.filters(stage), g.filters, block.full(stage), terms.group * channels, terms.tap, first_k);
+    copy_tile(block.filters(stage), g.filters, block.full(stage), terms.group * channels, terms.tap,
+              tile.set * g.set_filters + tile.filter);
   };
   // Filters do not wait for what other kernels compute.
   int early = steps < g.filter_stages ? steps : g.filter_stages;
   {
-    const int first_k = static_cast<int>(blockIdx.x) % g.tiles_n * n;
+    const PatchTileStart tile(g, static_cast<int>(blockIdx.x), units, n);
     PatchTerms terms;
     for (int stage = 0; stage < early; ++stage) {
-      bring_filters(stage, first_k, terms);
+      bring_filters(stage, tile, terms);
       terms.next(g);
     }
   }
@@ -131,24 +156,25 @@ __device__ inline void produce_patches(const WgmmaPatch& g, const PatchBlock<uni
   order_copies_after_stores();
   PatchStageWalk patch, filter;
   for (int index = static_cast<int>(blockIdx.x); index < g.tiles; index += static_cast<int>(gridDim.x)) {
-    const int tile_m = index / g.tiles_n, first_k = (index - tile_m * g.tiles_n) * n, first_unit = tile_m * units;
+    const PatchTileStart tile(g, index, units, n);
     PatchTerms terms;
     for (int group = 0; group < g.groups; ++group) {
       wait_for_phase(block.patch_empty(patch.stage), patch.phase ^ 1);  // the first time round all are
       std::uint64_t* const full = block.patch_full(patch.stage);
       arrive_expecting(full, static_cast<unsigned>(units * g.patch_box));
       for (int unit = 0; unit < units; ++unit) {
-        const UnitStart at = g.walk.start(first_unit + unit);
+        const UnitStart at = g.walk.start(tile.unit + unit);
         copy_tile(block.patch(patch.stage, unit), g.patches, full, group * channels, at.q - g.pad_left,
-                  at.p - g.pad_top, at.n);
+                  at.p - g.pad_top, at.n * g.x_image + tile.set * g.x_set);
       }
       patch.next(g.patch_stages);
       if (group == 0 && g.adds_residual != 0)
         for (int unit = 0; unit < units; ++unit)
-          for (int line = 0; line < unit_side; line += part_lines) {
-            const UnitPlace place{first_unit + unit, line};
+          for (int part = 0; part < 4; ++part) {
+            const UnitPlace place{tile.unit + unit, part, tile.set};
             if (!place.exists(g)) break;
-            for (int k = first_k; k < first_k + n && k < g.k; k += part_filters) place.prefetch(g, k);
+            const int first_k = tile.set * g.set_k + tile.filter;
+            for (int k = first_k; k < first_k + n && k < place.filters_end(g); k += part_filters) place.prefetch(g, k);
           }
       for (int tap = 0; tap < g.r * g.s; ++tap, terms.next(g)) {
         if (early > 0) {
@@ -156,7 +182,7 @@ __device__ inline void produce_patches(const WgmmaPatch& g, const PatchBlock<uni
         } else {
           if (g.resident != 0) continue;
           wait_for_phase(block.empty(filter.stage), filter.phase ^ 1);
-          bring_filters(filter.stage, first_k, terms);
+          bring_filters(filter.stage, tile, terms);
         }
         filter.next(g.filter_stages);
       }
@@ -167,8 +193,8 @@ __device__ inline void produce_patches(const WgmmaPatch& g, const PatchBlock<uni
 
 /// A warpgroup: its half of every tile's units.
 template <typename T, int units, int n, int row_bytes>
-__device__ inline void consume_patches(const WgmmaPatch& g, const PatchBlock<units, n, row_bytes>& block) {
-  using Block = PatchBlock<units, n, row_bytes>;
+__device__ inline void consume_patches(const WgmmaPatch& g, const PatchBlock<T, units, n, row_bytes>& block) {
+  using Block = PatchBlock<T, units, n, row_bytes>;
   using Out = std::conditional_t<std::is_same_v<T, float>, Tf32Finisher<Block, WgmmaPatch, UnitPlace>,
                                  Finisher<T, Block, WgmmaPatch, UnitPlace>>;
   constexpr int rows64 = units / wgmma_consumers, terms_bytes = wgmma_terms * 2;  // of one instruction, whatever T
@@ -205,9 +231,10 @@ __device__ inline void consume_patches(const WgmmaPatch& g, const PatchBlock<uni
   };
   bool first_tile = true;
   for (int index = static_cast<int>(blockIdx.x); index < g.tiles; index += static_cast<int>(gridDim.x)) {
-    const int next = index + static_cast<int>(gridDim.x), tile_m = index / g.tiles_n, next_m = next / g.tiles_n;
-    finisher.begin({tile_m * units + consumer * rows64, warp % 4 * part_lines}, (index - tile_m * g.tiles_n) * n,
-                   {next_m * units + consumer * rows64, warp % 4 * part_lines}, (next - next_m * g.tiles_n) * n);
+    const PatchTileStart tile(g, index, units, n), next(g, index + static_cast<int>(gridDim.x), units, n);
+    const int unit = consumer * rows64, part = warp % 4;
+    finisher.begin({tile.unit + unit, part, tile.set}, tile.set * g.set_k + tile.filter,
+                   {next.unit + unit, part, next.set}, next.set * g.set_k + next.filter);
     if (g.resident != 0 && first_tile)
       for (int stage = 0; stage < g.filter_stages; ++stage) wait_for_phase(block.full(stage), 0);
     first_tile = false;
@@ -219,7 +246,7 @@ __device__ inline void consume_patches(const WgmmaPatch& g, const PatchBlock<uni
       wait_for_phase(block.patch_full(patch.stage), patch.phase);
 #pragma unroll
       for (int row = 0; row < rows64; ++row)
-        a[row] = wgmma_operand<row_bytes>(block.patch(patch.stage, consumer * rows64 + row), g.columns);
+        a[row] = wgmma_operand<row_bytes>(block.patch(patch.stage, consumer * rows64 + row), g.eights);
       if (g.resident != 0) {
         // All taps at once: with a barrier and a wait each they take 0.2 us, however few terms they have.
         int stage = group * taps;
@@ -269,7 +296,7 @@ __global__ void __launch_bounds__(wgmma_threads(wgmma_consumers), 1)
     wgmma_patch_kernel(const __grid_constant__ WgmmaPatch g) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char shared[];
-  using Block = PatchBlock<units, n, row_bytes>;
+  using Block = PatchBlock<T, units, n, row_bytes>;
   const Block block{g, shared};
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < g.patch_stages; ++stage) {
@@ -316,6 +343,7 @@ WgmmaPatchKernel find_wgmma_patch_kernel(const WgmmaPatchPlan& plan) {
   };
   const auto of_filters = [&]<int units>() -> WgmmaPatchKernel {
     return plan.tile.filters == 128  ? of_rows.template operator()<units, 128>()
+           : plan.tile.filters == 96 ? of_rows.template operator()<units, 96>()
            : plan.tile.filters == 64 ? of_rows.template operator()<units, 64>()
            : plan.tile.filters == 32 ? of_rows.template operator()<units, 32>()
                                      : few_filters.template operator()<units>();

@@ -19,9 +19,10 @@ double bytes_with_room(const ConvProblem& p) {
   return stored.bytes();
 }
 
-double ragged_us(const ConvProblem& p, int width) {
-  if (is_pointwise(p) || aligned_channels(p.c, p.storage) == p.c) return 0;
-  constexpr double outside_us = 0.0125;  // a byte
+double ragged_us(const ConvProblem& p, int width, bool persistent) {
+  const bool aligned = aligned_channels(p.c, p.storage) == p.c;
+  if (is_pointwise(p) || (aligned && !persistent)) return 0;
+  const double outside_us = aligned ? 0.004 : 0.0125;  // a byte
   const auto bytes =
       static_cast<double>((ceil_div(p.c, width) * width - p.c) * static_cast<std::int64_t>(dtype_bytes(p.storage)));
   return static_cast<double>(p.r * p.s) * outside_us * bytes;

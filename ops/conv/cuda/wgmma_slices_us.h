@@ -35,9 +35,10 @@ struct SlicesWork {
 double bytes_with_room(const ConvProblem& problem);
 /// What copies of a tile's windows take longer where the last channels of a tap do not fill a group of `width`, in us:
 /// 0.8 a tap where 64 bytes lie outside of x (64x100x28x28 -> 100, 3x3, in fp16: 46 us for 23 without that;
-/// 64x33x28x28 -> 65: 32 for 14). Boxes of 1x1 take no longer, nor, it seems, those that end at 16 bytes: 1x48x13x13 ->
-/// 192, 3x3, takes as long as 64 channels.
-double ragged_us(const ConvProblem& problem, int width);
+/// 64x33x28x28 -> 65: 32 for 14). Boxes of 1x1 take no longer. Those that end at 16 bytes do not by clusters, it
+/// seems (1x48x13x13 -> 192, 3x3, takes as long as 64 channels), but by `persistent` blocks, a third or half of that
+/// (32x96x17x17 -> 192, 5x5, 29.9 us for 20.7 by the model without, 16x48x38x38 -> 32 15.7 for 10.3).
+double ragged_us(const ConvProblem& problem, int width, bool persistent = false);
 /// Time in us, launch included.
 double slices_us(const ConvProblem& problem, const SlicesWork& work, const SlicesCosts& costs,
                  const DeviceProfile& device);

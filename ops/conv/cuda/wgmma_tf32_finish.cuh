@@ -83,14 +83,16 @@ class Tf32Finisher {
  private:
   __device__ Place place(int part) const { return first_.behind(g_, part / parts_n); }
   __device__ int filter(int part) const { return first_k_ + part % parts_n * tf32_staged_filters; }
-  __device__ bool exists(int part) const { return part < parts && filter(part) < g_.k && place(part).exists(g_); }
+  __device__ bool exists(int part) const {
+    return part < parts && filter(part) < first_.filters_end(g_) && place(part).exists(g_);
+  }
   __device__ int buffer(int part) const { return static_cast<int>((turn_ + static_cast<unsigned>(part)) % buffers); }
 
   /// By the first lane, when the part `ahead` of it, or an earlier one of another tile, was committed last.
   __device__ void load_residual(int part) const {
     const Place from = part < parts ? place(part) : next_.behind(g_, (part - parts) / parts_n);
     const int k = part < parts ? filter(part) : next_k_ + (part - parts) % parts_n * tf32_staged_filters;
-    if (k >= g_.k || !from.exists(g_)) return;
+    if (k >= from.filters_end(g_) || !from.exists(g_)) return;
     wait_until_read<1>();  // what left from the buffer before
     const int at = buffer(part);
     arrive_expecting(barriers_ + at, tf32_staged_bytes);

@@ -26,6 +26,9 @@ struct Options {
   int device = 0;
   Numerics numerics;
   double seconds = 0.05;
+  int drawn = 0;
+  std::uint64_t seed = 1;
+  bool all_algorithms = false;
 };
 
 /// cuDNN pads both sides of an axis alike.
@@ -33,11 +36,31 @@ bool comparable(const ConvProblem& p) { return p.pad_top == p.pad_bottom && p.pa
 
 double entry(const PeerTime& time) { return time.fused_us > 0 ? time.fused_us : time.conv_us; }
 
+struct Ours {
+  std::string_view name;
+  double us = 0;
+};
+
+/// Of those that the model has at less than twice of what the rule chooses, the fastest.
+Ours fastest(tool::KernelTimer& timer, const tool::PosedConv& posed, const Choice& choice, const Ours& chosen,
+             double seconds) {
+  constexpr double hopeless = 2;
+  Ours best = chosen;
+  for (const Choice::Row& row : choice.rows) {
+    if (!row.refusal.empty() || row.kernel == choice.kernel) continue;
+    if (row.candidate.estimated_us > hopeless * choice.candidate.estimated_us) continue;
+    const double us = timer.measure(*row.kernel, *posed.node, row.candidate, posed.inputs, seconds).us.median;
+    if (us < best.us) best = {row.kernel->name(), us};
+  }
+  return best;
+}
+
 void compare(const Options& options) {
   std::vector<tool::NamedConv> problems;
   for (const std::string& text : options.problems) problems.push_back(tool::parse_conv(text));
   for (const std::string& set : options.sets)
     for (const tool::NamedConv& conv : tool::conv_set(set, options.batches)) problems.push_back(conv);
+  for (const tool::NamedConv& conv : tool::drawn_convs(options.drawn, options.seed)) problems.push_back(conv);
 
   const cuda::CurrentDevice current(options.device);
   const cuda::Stream stream;
@@ -59,14 +82,21 @@ void compare(const Options& options) {
     const Choice ours = choose_kernel(*posed.node, {timer->device(), options.numerics}, conv.problem.str());
     const double us =
         timer->measure(*ours.kernel, *posed.node, ours.candidate, posed.inputs, options.seconds).us.median;
+    const Ours chosen{ours.kernel->name(), us};
     const PeerTime theirs = peer.best(conv.problem, options.numerics.multiply, options.seconds);
     const double ratio = entry(theirs) > 0 ? us / entry(theirs) : 0;
     if (ratio > 0) {
       logs += std::log(ratio);
       ++rows;
     }
-    fmt::print("{:<20} {:>4} {:<46} {:<20} {:>10.2f} {:>10.2f} {:>10.2f} {:>7.2f}  {}\n", conv.name, conv.problem.n,
-               conv.problem.str(), ours.kernel->name(), us, theirs.conv_us, theirs.fused_us, ratio, theirs.what);
+    fmt::print("{:<20} {:>4} {:<46} {:<20} {:>10.2f} {:>10.2f} {:>10.2f} {:>7.2f}  {}", conv.name, conv.problem.n,
+               conv.problem.str(), chosen.name, us, theirs.conv_us, theirs.fused_us, ratio, theirs.what);
+    if (options.all_algorithms) {
+      const Ours best = fastest(*timer, posed, ours, chosen, options.seconds);
+      fmt::print("  [{} estimated {:.2f}; fastest {} {:.2f}]", ours.candidate.config, ours.candidate.estimated_us,
+                 best.name, best.us);
+    }
+    fmt::print("\n");
     std::fflush(stdout);
   }
   if (rows > 0)
@@ -82,7 +112,10 @@ int main(int argc, char** argv) {
   CLI::App app{"Our convolutions beside cuDNN's", "bench-cudnn"};
   app.add_option("--problem", options.problems, "N,C,H,W,K,R,S[,stride[,pad[,dilation[,groups]]]]");
   app.add_option("--set", options.sets, "Layers of networks; without problems, all that are known")->delimiter(',');
-  app.add_option("--batch", options.batches, "Batch sizes")->delimiter(',');
+  app.add_option("--batch", options.batches, "Batch sizes of --set")->delimiter(',');
+  app.add_option("--drawn", options.drawn, "So many problems drawn at random")->check(CLI::Range(0, 100000));
+  app.add_option("--seed", options.seed, "Of --drawn");
+  app.add_flag("--all-algorithms", options.all_algorithms, "Say which of ours is the fastest, too");
   app.add_option_function<std::string>(
          "--precision", [&](const std::string& name) { options.numerics = lenslet::parse_numerics(name); },
          "Arithmetic of both sides")
@@ -90,7 +123,7 @@ int main(int argc, char** argv) {
   app.add_option("--device", options.device, "Index of the CUDA device");
   app.add_option("--seconds", options.seconds, "Time to spend on each measurement");
   CLI11_PARSE(app, argc, argv);
-  if (options.problems.empty() && options.sets.empty())
+  if (options.problems.empty() && options.sets.empty() && options.drawn == 0)
     options.sets = {"resnet50", "vgg16", "mobilenet_v2", "squeezenet", "seeds"};
   try {
     lenslet::bench::compare(options);
