@@ -199,7 +199,7 @@ class Stem final : public ConvAlgorithm {
   /// How long walks are, and what all of them take.
   static double plan_walks(const ConvProblem& p, const DeviceProfile& device, double blocks_of_k, double products_us,
                            StemPlan& cut) {
-    constexpr double alone_us = 2, share = 0.3, above_tiles = 0.7;
+    constexpr double alone_us = 0.8, share = 0.7, above_tiles = 0.7;
     cut.resident = std::clamp<std::int64_t>(
         static_cast<std::int64_t>(device.shared_bytes_per_unit) / (shared_bytes(p, cut.filters) + 1024), 1,
         cut.resident);
