@@ -45,7 +45,8 @@ Tensor maxima(const Tensor& x, const ConvProblem& p) {
 /// As planned, with walks of other lengths, and by mma.sync; `data` may have numbers that are none.
 void check(const ConvProblem& p, const ConvData& data, unsigned seed, bool exact) {
   const Kernel& stem = *find_kernel("Conv", DeviceKind::cuda, "stem");
-  const Target target{.device = op_runner().profiles(1).at(0), .numerics = numerics_of(p.storage)};
+  const DeviceProfile device = op_runner().profiles(1).at(0);
+  const Target target{.device = device, .numerics = numerics_of(p.storage)};
   ConvProblem apart = p;
   apart.max_pool = {};
   const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};

@@ -21,30 +21,29 @@ namespace {
 
 /// Blocks stay and take tile after tile: their filters are fetched once, before the kernel ahead has ended.
 template <typename X, typename T, int tiles_n, bool wgmma_reads>
-__global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 5)
-    stem_kernel(const __grid_constant__ StemCall call) {
+__global__ void __launch_bounds__(block_threads, 4) stem_kernel(const __grid_constant__ StemCall call) {
   const StemShared<tiles_n> shared(call);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, g = thread % 32 / 4;
   const int first_k = static_cast<int>(blockIdx.y) * 8 * tiles_n;
 
   shared.template begin<wgmma_reads>(call, first_k);
   const WordClamp<T> clamp(call.activation.clamp());  // of activations that are none it does nothing
-  int window[warp_rows][2];                           // where those of pixels g and g + 8 begin
+  std::uint32_t window[warp_rows][2];                 // where those of pixels g and g + 8 begin
 #pragma unroll
   for (int i = 0; i < warp_rows; ++i)
 #pragma unroll
-    for (int half = 0; half < 2; ++half) window[i][half] = window_at<T>(call, warp * warp_rows + i, g + 8 * half);
+    for (int half = 0; half < 2; ++half)
+      window[i][half] = window_at<T>(call, shared.patch, warp * warp_rows + i, g + 8 * half);
 
   for (int tile = static_cast<int>(blockIdx.x); tile < call.tiles; tile += static_cast<int>(gridDim.x)) {
     int image = tile;
     const int first_q = call.tiles_q.split(image) * tile_q, first_p = call.tiles_p.split(image) * tile_p;
-    __syncthreads();
-    load_patch<T>(call, static_cast<const X*>(call.x), image, first_p, first_q, shared.patch);
+    load_patch<T>(call, shared.lines, static_cast<const X*>(call.x), image, first_p, first_q, shared.patch);
     __syncthreads();
 
     float sums[warp_rows][tiles_n][4];
     begin_sums<T>(shared.bias, sums);
-    multiply_windows<wgmma_reads, T>(call, shared.filters, shared.offsets, shared.patch, window, sums);
+    multiply_windows<wgmma_reads, T>(call, shared.filters, shared.offsets, window, sums);
 
     if (!call.activation.is_clamp()) activate<T>(call.activation, sums);
 #pragma unroll
@@ -73,14 +72,16 @@ struct Patch {
         columns((tile_q - 1) * p.stride_w + p.s),
         word(word_elems_of(p)),
         pitch(word == 1 ? columns * p.c : (columns * p.c + 2) / 2 * 2),
-        copies(word == 1 ? 1 : p.stride_w * p.c % 2 + 1) {}
+        copies(word == 1 ? 1 : p.stride_w * p.c % 2 + 1) {
+    if (p.max_pool) pitch = (pitch + 4 * word - 1) / (4 * word) * (4 * word);  // rows are kept in 16 bytes
+  }
   std::int64_t words() const { return rows * pitch / word; }
 };
 
 std::int64_t shared_bytes(const ConvProblem& p, std::int64_t filters) {
   const Patch patch(p);
-  const std::int64_t bytes =
-      step_count(p) * (filters * 32 + 4 * step_words) + 4 * filters + 4 * patch.copies * patch.words();
+  const std::int64_t bytes = step_count(p) * (filters * 32 + 4 * step_words) + 4 * step_words + 4 * filters +
+                             16 * p.c * patch.rows + 4 * patch.copies * patch.words();
   if (!p.max_pool) return bytes;
   // Rows that warps leave to others: words of a lane's filters of a pixel.
   return (bytes + 15) / 16 * 16 + (warps + 1) * 128 * filters / 4 / patch.word;
@@ -141,7 +142,9 @@ void fill(StemCall& call, const ConvProblem& p) {
   call.pitch = narrow(patch.pitch);
   call.patch_words = narrow(patch.words());
   call.copies = narrow(patch.copies);
-  call.rows = FastDivider(patch.rows);
+  call.rows = narrow(patch.rows);
+  call.columns_divider = FastDivider(patch.columns);
+  call.lines_a_pass = block_threads / call.columns;
 }
 
 class Stem final : public ConvAlgorithm {
@@ -175,7 +178,7 @@ class Stem final : public ConvAlgorithm {
   Plan plan(const ConvProblem& p, const Target& target) const override {
     constexpr double start_us = 2, memory_share = 0.8, product_share = 0.4;
     const DeviceProfile& device = target.device;
-    StemPlan cut{p.k <= 32 ? 32 : 64, p.k <= 32 ? 5 : 4, has_wgmma(device)};
+    StemPlan cut{p.k <= 32 ? 32 : 64, 4, has_wgmma(device)};
     const double tile_flops = 2.0 * static_cast<double>(tile_p * tile_q) * static_cast<double>(cut.filters) *
                               static_cast<double>(step_count(p) * step_words * word_elems_of(p));
     const double blocks_of_k = static_cast<double>(blocks_over(p.k, cut.filters));
@@ -287,6 +290,11 @@ class Stem final : public ConvAlgorithm {
       call.pooled_p = narrow(p.stored_p());
       call.pooled_q = narrow(p.stored_q());
       call.walk_rows = narrow(plan.tiles * pooled_rows);
+      const Patch patch(p);
+      const std::int64_t kept_rows = p.r - p.stride_h, kept = kept_rows * patch.pitch / patch.word / 4;
+      const bool keeps = kept_rows > 0 && kept_rows <= tile_p * p.stride_h && kept <= 2 * block_threads;
+      call.kept_lines = keeps && patch.copies == 1 ? narrow(kept_rows * p.c) : 0;
+      call.kept = call.kept_lines > 0 ? narrow(kept) : 0;
       call.walks = FastDivider(walks);
       call.strips = FastDivider(strips);
       call.tiles = narrow(p.n * strips * walks);

@@ -41,12 +41,14 @@ struct StemCall : UntypedConvCall {
   using UntypedConvCall::UntypedConvCall;
   int steps, words_a_row;
   int columns, lines;  ///< of the patch; lines: C times its rows
+  int lines_a_pass;    ///< that the threads of a block have columns for
   int word;            ///< elements of one
   int pitch;           ///< elements of a row: whole words, of pairs one element more than columns * C at least
   int patch_words;     ///< of a copy
   int copies;          ///< 1, or 2 where windows begin at odd elements
   int tiles;
-  FastDivider tiles_q, tiles_p, rows;
+  int rows;  ///< of the patch
+  FastDivider tiles_q, tiles_p, columns_divider;
 };
 
 /// With maxima of 3x3 outputs, stride 2, as ConvProblem::max_pool has them. A block walks down a strip of the image.
@@ -55,6 +57,7 @@ struct StemPoolCall : StemCall {
   int pool_top, pool_left;  ///< pads
   int pooled_p, pooled_q;
   int walk_rows;              ///< of y, that a walk makes
+  int kept_lines, kept;       ///< of the patch, that are the next one's, too; in 16 bytes
   FastDivider strips, walks;  ///< beside each other, and below each other; `tiles`: all of them
 };
 /// Columns and rows of y that a tile makes.
@@ -78,60 +81,78 @@ __device__ T as_multiplied(X x) {
   }
 }
 
-/// Lays the patch whose first element is (top, left) of the image at x into `patch`, zeros where there is no image.
-/// Eight lanes take neighbouring columns, for some lines at a time and five times eight columns: ten loads under way,
-/// or twenty of large patches, so that there is no second trip to memory. `whole`: there is image everywhere.
-template <bool whole, int line_loads, typename X, typename T>
-__device__ void load_patch(const StemCall& call, const X* x, int top, int left, T* patch) {
-  constexpr int lanes = 8, groups = block_threads / lanes, column_loads = 5;
-  const int group = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
-  for (int line = group; line < call.lines; line += groups * line_loads)
-    for (int first = lane; first < call.columns; first += lanes * column_loads) {
-      X value[line_loads][column_loads];
-      int to[line_loads];
+/// A line of the patch, of one channel and row: where it begins in an image and in the patch, in elements.
+struct alignas(16) StemLine {
+  int from, to, row;
+};
+
+/// Lays lines of the patch whose first element is (top, left) of the image at x, zeros where there is no image. A
+/// thread has a column, and every so many lines; its loads are all under way before the barrier within, at which
+/// everybody is done with what `patch` holds. `kept` elements from `kept_from` on come to its beginning; then lines
+/// begin with first_line. `whole`: there is image everywhere.
+template <bool whole, int loads, typename X, typename T>
+__device__ void load_lines(const StemCall& call, const StemLine* lines, const X* x, int top, int left, T* patch,
+                           int first_line, int kept, int kept_from) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int line_in_pass = static_cast<int>(call.columns_divider.divide(threadIdx.x));
+  const int column = thread - line_in_pass * call.columns;
+  const bool column_inside = line_in_pass < call.lines_a_pass &&
+                             (whole || static_cast<unsigned>(left + column) < static_cast<unsigned>(call.width));
+  const bool writes = line_in_pass < call.lines_a_pass;
+  x += top * call.width + left + column;
+  constexpr int copies = 2;
+  uint4 old[copies];
+  const uint4* const old_at = reinterpret_cast<const uint4*>(patch + kept_from);
 #pragma unroll
-      for (int i = 0; i < line_loads; ++i) {
-        int channel = line + i * groups;
-        const bool line_exists = channel < call.lines;
-        const int row = call.rows.split(channel), h = top + row;
-        to[i] = line_exists ? row * call.pitch + channel : -1;
-        const bool line_inside =
-            line_exists && (whole || static_cast<unsigned>(h) < static_cast<unsigned>(call.height));
-        const X* const from = x + (channel * call.height + h) * call.width + left;
+  for (int i = 0; i < copies; ++i)
+    if (thread + i * block_threads < kept) old[i] = old_at[thread + i * block_threads];
+
+  bool first = true;
+  for (int begin = first_line + line_in_pass;; begin += loads * call.lines_a_pass) {
+    X value[loads];
+    int to[loads];
 #pragma unroll
-        for (int j = 0; j < column_loads; ++j) {
-          const int column = first + j * lanes;
-          const bool inside = line_inside && column < call.columns &&
-                              (whole || static_cast<unsigned>(left + column) < static_cast<unsigned>(call.width));
-          value[i][j] = inside ? from[column] : X{};
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < line_loads; ++i)
-#pragma unroll
-        for (int j = 0; j < column_loads; ++j) {
-          const int column = first + j * lanes, at = to[i] + column * call.c;
-          if (to[i] < 0 || column >= call.columns) continue;
-          const T rounded = as_multiplied<T>(value[i][j]);
-          patch[at] = rounded;
-          if constexpr (word_elems<T> == 2)
-            if (call.copies == 2 && at > 0) patch[2 * call.patch_words + at - 1] = rounded;
-        }
+    for (int i = 0; i < loads; ++i) {
+      const int line = begin + i * call.lines_a_pass;
+      const StemLine at = lines[min(line, call.lines - 1)];
+      const bool inside = line < call.lines && column_inside &&
+                          (whole || static_cast<unsigned>(top + at.row) < static_cast<unsigned>(call.height));
+      to[i] = at.to + column * call.c;
+      value[i] = inside ? x[at.from] : X{};
     }
+    if (first) {
+      __syncthreads();
+#pragma unroll
+      for (int i = 0; i < copies; ++i)
+        if (thread + i * block_threads < kept) reinterpret_cast<uint4*>(patch)[thread + i * block_threads] = old[i];
+      first = false;
+    }
+#pragma unroll
+    for (int i = 0; i < loads; ++i) {
+      if (!writes || begin + i * call.lines_a_pass >= call.lines) continue;
+      const T rounded = as_multiplied<T>(value[i]);
+      patch[to[i]] = rounded;
+      if constexpr (word_elems<T> == 2)
+        if (call.copies == 2 && to[i] > 0) patch[2 * call.patch_words + to[i] - 1] = rounded;
+    }
+    if (begin - line_in_pass + loads * call.lines_a_pass >= call.lines) break;
+  }
 }
 
-/// The patch of outputs from row p and column q on, of `rows` rows of the image.
+/// The patch of outputs from row p and column q on. Begins with what waits for all threads' work on the one before.
 template <typename T, typename X>
-__device__ void load_patch(const StemCall& call, const X* images, int image, int p, int q, std::uint32_t* words) {
+__device__ void load_patch(const StemCall& call, const StemLine* lines, const X* images, int image, int p, int q,
+                           std::uint32_t* words, int first_line = 0, int kept = 0) {
   const X* const x = images + static_cast<std::int64_t>(image) * call.c * call.height * call.width;
   const int top = p * call.stride_h - call.pad_top, left = q * call.stride_w - call.pad_left;
-  const int rows = static_cast<int>(call.rows.divisor());
-  const bool whole = top >= 0 && left >= 0 && top + rows <= call.height && left + call.columns <= call.width;
+  const bool whole = top >= 0 && left >= 0 && top + call.rows <= call.height && left + call.columns <= call.width;
   T* const patch = reinterpret_cast<T*>(words);
-  if (call.lines > 2 * block_threads / 8)
-    whole ? load_patch<true, 4>(call, x, top, left, patch) : load_patch<false, 4>(call, x, top, left, patch);
+  const int kept_from = tile_p * call.stride_h * call.pitch;
+  constexpr int loads = 16;
+  if (whole)
+    load_lines<true, loads>(call, lines, x, top, left, patch, first_line, kept, kept_from);
   else
-    whole ? load_patch<true, 2>(call, x, top, left, patch) : load_patch<false, 2>(call, x, top, left, patch);
+    load_lines<false, loads>(call, lines, x, top, left, patch, first_line, kept, kept_from);
 }
 
 template <typename T>
@@ -268,33 +289,39 @@ __device__ std::uint64_t step_operand(const uint4* filters) {
 }
 #endif
 
-/// sums += windows * filters, all steps. `window`: where those of pixels g and g + 8 of a row begin in the patch.
+__device__ inline std::uint32_t shared_word(std::uint32_t address) {
+  std::uint32_t word;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(address));
+  return word;
+}
+
+/// sums += windows * filters, all steps. `window`: where those of a lane's pixels begin, as addresses in shared memory;
+/// offsets[step][t]: how far behind its words t and t + 4 of a step are, in bytes.
 template <bool wgmma_reads, typename T, int rows, int tiles_n>
-__device__ void multiply_windows(const StemCall& call, const uint4* filters, const int* offsets,
-                                 const std::uint32_t* patch, const int (&window)[rows][2],
-                                 float (&sums)[rows][tiles_n][4]) {
+__device__ void multiply_windows(const StemCall& call, const uint4* filters, const int2* offsets,
+                                 const std::uint32_t (&window)[rows][2], float (&sums)[rows][tiles_n][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32, t = lane % 4;
   constexpr int step_vectors = tiles_n * 16;
+  int2 next = offsets[t];
   const auto load = [&](int step, std::uint32_t(&a)[rows][4]) {
-    const int low = offsets[step * step_words + t], high = offsets[step * step_words + t + 4];
+    const int2 behind = next;
+    next = offsets[(step + 1) * 4 + t];  // there is room behind the last step
 #pragma unroll
-    for (int i = 0; i < rows; ++i) {
-      a[i][0] = patch[window[i][0] + low];
-      a[i][1] = patch[window[i][1] + low];
-      a[i][2] = patch[window[i][0] + high];
-      a[i][3] = patch[window[i][1] + high];
-    }
+    for (int i = 0; i < rows; ++i)
+#pragma unroll
+      for (int word = 0; word < 4; ++word)
+        a[i][word] = shared_word(window[i][word % 2] + static_cast<std::uint32_t>(word / 2 == 0 ? behind.x : behind.y));
   };
   if constexpr (wgmma_reads) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     // Two steps' operands a, so that one is fetched while the other is multiplied. Steps are even in number.
     std::uint32_t a[2][rows][4];
+    std::uint64_t b = step_operand<tiles_n>(filters);
     for (int step = 0; step < call.steps; step += 2)
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
+      for (int half = 0; half < 2; ++half, b += step_vectors) {
         wgmma_wait<1>();
         load(step + half, a[half]);
-        const std::uint64_t b = step_operand<tiles_n>(filters + (step + half) * step_vectors);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < rows; ++i)
@@ -323,11 +350,12 @@ __device__ void multiply_windows(const StemCall& call, const uint4* filters, con
   }
 }
 
-/// Where the window of a pixel of the tile begins in the patch.
+/// Where the window of a pixel of the tile begins, as an address in shared memory.
 template <typename T>
-__device__ int window_at(const StemCall& call, int row, int column) {
+__device__ std::uint32_t window_at(const StemCall& call, const std::uint32_t* patch, int row, int column) {
   const int at = row * call.stride_h * call.pitch + column * call.stride_w * call.c;
-  return word_elems<T> == 2 ? at / 2 + (at % 2) * call.patch_words : at;
+  const std::uint32_t* const word = patch + (word_elems<T> == 2 ? at / 2 + (at % 2) * call.patch_words : at);
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(word));
 }
 
 template <typename T, int rows, int tiles_n>
@@ -350,20 +378,22 @@ __device__ void begin_sums(const float* bias, float (&sums)[rows][tiles_n][4]) {
 template <int tiles_n>
 struct StemShared {
   uint4* filters;
-  int* offsets;  ///< of the words of a window
+  int2* offsets;  ///< of the words of a window (multiply_windows)
   float* bias;
+  StemLine* lines;
   std::uint32_t* patch;
 
   __device__ explicit StemShared(const StemCall& call) {
     extern __shared__ uint4 shared[];
     filters = shared;
-    offsets = reinterpret_cast<int*>(filters + filter_vectors(call));
-    bias = reinterpret_cast<float*>(offsets + call.steps * step_words);
-    patch = reinterpret_cast<std::uint32_t*>(bias + 8 * tiles_n);
+    offsets = reinterpret_cast<int2*>(filters + filter_vectors(call));
+    bias = reinterpret_cast<float*>(offsets + (call.steps + 1) * 4);
+    lines = reinterpret_cast<StemLine*>(bias + 8 * tiles_n);
+    patch = reinterpret_cast<std::uint32_t*>(lines + call.lines);
   }
   __device__ static int filter_vectors(const StemCall& call) { return call.steps * tiles_n / 2 * 32; }
 
-  /// Fetches filters, before the kernel ahead has ended, and bias. Ends without a barrier.
+  /// Fetches filters, before the kernel ahead has ended, and bias.
   template <bool wgmma_reads>
   __device__ void begin(const StemCall& call, int first_k) const {
     const int thread = static_cast<int>(threadIdx.x), vectors = filter_vectors(call);
@@ -372,9 +402,14 @@ struct StemShared {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     if constexpr (wgmma_reads) order_copies_after_shared_stores();  // products read as copies do
 #endif
-    for (int word = thread; word < call.steps * step_words; word += block_threads) {
-      const int r = word / call.words_a_row;
-      offsets[word] = r < call.r ? r * (call.pitch / call.word) + word % call.words_a_row : 0;
+    for (int i = thread; i < (call.steps + 1) * step_words; i += block_threads) {
+      const int word = i / step_words * step_words + i % 8 / 2 + i % 2 * 4, r = word / call.words_a_row;
+      reinterpret_cast<int*>(offsets)[i] =
+          r < call.r ? 4 * (r * (call.pitch / call.word) + word % call.words_a_row) : 0;
+    }
+    for (int i = thread; i < call.lines; i += block_threads) {
+      const int row = i / call.c, channel = i - row * call.c;
+      lines[i] = {(channel * call.height + row) * call.width, row * call.pitch + channel, row};
     }
     // The ends of rows, which no patch reaches.
     for (int i = thread; i < call.copies * call.patch_words; i += block_threads) patch[i] = 0;
@@ -382,6 +417,7 @@ struct StemShared {
     let_next_start();
     for (int k = thread; k < 8 * tiles_n; k += block_threads)
       bias[k] = call.bias != nullptr && first_k + k < call.k ? call.bias[first_k + k] : 0.0F;
+    __syncthreads();
   }
 };
 

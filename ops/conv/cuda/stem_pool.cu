@@ -41,8 +41,7 @@ __device__ std::uint32_t widest(const float (&sums)[tiles_n][4], int word, const
 }
 
 template <typename X, typename T, int tiles_n, bool wgmma_reads>
-__global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 5)
-    stem_pool_kernel(const __grid_constant__ StemPoolCall call) {
+__global__ void __launch_bounds__(block_threads, 4) stem_pool_kernel(const __grid_constant__ StemPoolCall call) {
   constexpr int words = pixel_words<T, tiles_n>, vectors = words / 4;
   const StemShared<tiles_n> shared(call);
   // Rows that warps leave to those below them [warps + 1][vectors][lanes]: the last warp's are the next tile's, which
@@ -53,21 +52,22 @@ __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 5)
   shared.template begin<wgmma_reads>(call, first_k);
   const WordClamp<T> clamp(call.activation.clamp());  // does not change which one is the greatest
 
-  int window[warp_rows][2], window_above[1][2];
+  std::uint32_t window[warp_rows][2], window_above[1][2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
 #pragma unroll
-    for (int i = 0; i < warp_rows; ++i) window[i][half] = window_at<T>(call, warp * warp_rows + i, 2 * g + half);
-    window_above[0][half] = window_at<T>(call, 0, 2 * g + half);
+    for (int i = 0; i < warp_rows; ++i)
+      window[i][half] = window_at<T>(call, shared.patch, warp * warp_rows + i, 2 * g + half);
+    window_above[0][half] = window_at<T>(call, shared.patch, 0, 2 * g + half);
   }
   const auto vector_at = [&](int place, int vector) -> uint4& { return left[(place * vectors + vector) * 32 + lane]; };
-  const auto load = [&](int image, int p, int q) {
-    load_patch<T>(call, static_cast<const X*>(call.x), image, p, q, shared.patch);
+  const auto load = [&](int image, int p, int q, bool keeps) {
+    load_patch<T>(call, shared.lines, static_cast<const X*>(call.x), image, p, q, shared.patch,
+                  keeps ? call.kept_lines : 0, keeps ? call.kept : 0);
     __syncthreads();
   };
 
   int kept = 0;  // where the row above the tile is, behind those within it
-  __syncthreads();
   for (int walk = static_cast<int>(blockIdx.x); walk < call.tiles; walk += static_cast<int>(gridDim.x)) {
     int image = walk;
     const int column = call.strips.split(image) * pooled_columns, begin = call.walks.split(image) * call.walk_rows;
@@ -76,10 +76,10 @@ __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 5)
     const bool column_there[2] = {static_cast<unsigned>(first_q + 2 * g) < static_cast<unsigned>(call.q),
                                   static_cast<unsigned>(first_q + 2 * g + 1) < static_cast<unsigned>(call.q)};
     if (const int above = 2 * begin - call.pool_top; above >= 0) {
-      load(image, above, first_q);
+      load(image, above, first_q, false);
       float sums[1][tiles_n][4];
       begin_sums<T>(shared.bias, sums);
-      multiply_windows<wgmma_reads, T>(call, shared.filters, shared.offsets, shared.patch, window_above, sums);
+      multiply_windows<wgmma_reads, T>(call, shared.filters, shared.offsets, window_above, sums);
       if (!call.activation.is_clamp()) activate<T>(call.activation, sums);
 #pragma unroll
       for (int v = 0; v < vectors; ++v) {
@@ -88,7 +88,6 @@ __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 5)
         for (int i = 0; i < 4; ++i) word[i] = widest<T>(sums[0], 4 * v + i, column_there);
         if (warp == 0) vector_at(warps - 1 + kept, v) = {word[0], word[1], word[2], word[3]};
       }
-      __syncthreads();
     } else if (warp == 0) {
 #pragma unroll
       for (int v = 0; v < vectors; ++v)
@@ -97,10 +96,10 @@ __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 5)
 
     for (int row = begin; row < end; row += pooled_rows, kept ^= 1) {
       const int first_p = 2 * row - call.pool_top + 1;
-      load(image, first_p, first_q);
+      load(image, first_p, first_q, row > begin);
       float sums[warp_rows][tiles_n][4];
       begin_sums<T>(shared.bias, sums);
-      multiply_windows<wgmma_reads, T>(call, shared.filters, shared.offsets, shared.patch, window, sums);
+      multiply_windows<wgmma_reads, T>(call, shared.filters, shared.offsets, window, sums);
       if (!call.activation.is_clamp()) activate<T>(call.activation, sums);
 
       bool there[warp_rows][2];
