@@ -73,7 +73,9 @@ struct Patch {
         word(word_elems_of(p)),
         pitch(word == 1 ? columns * p.c : (columns * p.c + 2) / 2 * 2),
         copies(word == 1 ? 1 : p.stride_w * p.c % 2 + 1) {
-    if (p.max_pool) pitch = (pitch + 4 * word - 1) / (4 * word) * (4 * word);  // rows are kept in 16 bytes
+    if (!p.max_pool) return;
+    rows += p.stride_h;                                        // the row of outputs above the tile
+    pitch = (pitch + 4 * word - 1) / (4 * word) * (4 * word);  // rows are kept in 16 bytes
   }
   std::int64_t words() const { return rows * pitch / word; }
 };
@@ -293,7 +295,7 @@ class Stem final : public ConvAlgorithm {
       const Patch patch(p);
       const std::int64_t kept_rows = p.r - p.stride_h, kept = kept_rows * patch.pitch / patch.word / 4;
       const bool keeps = kept_rows > 0 && kept_rows <= tile_p * p.stride_h && kept <= 2 * block_threads;
-      call.kept_lines = keeps && patch.copies == 1 ? narrow(kept_rows * p.c) : 0;
+      call.kept_lines = keeps && patch.copies == 1 ? narrow(p.r * p.c) : 0;
       call.kept = call.kept_lines > 0 ? narrow(kept) : 0;
       call.walks = FastDivider(walks);
       call.strips = FastDivider(strips);

@@ -57,7 +57,8 @@ struct StemPoolCall : StemCall {
   int pool_top, pool_left;  ///< pads
   int pooled_p, pooled_q;
   int walk_rows;              ///< of y, that a walk makes
-  int kept_lines, kept;       ///< of the patch, that are the next one's, too; in 16 bytes
+  int kept;                   ///< 16 bytes of the patch that are in the next one, too, and
+  int kept_lines;             ///< what then need not be loaded
   FastDivider strips, walks;  ///< beside each other, and below each other; `tiles`: all of them
 };
 /// Columns and rows of y that a tile makes.
@@ -88,11 +89,11 @@ struct alignas(16) StemLine {
 
 /// Lays lines of the patch whose first element is (top, left) of the image at x, zeros where there is no image. A
 /// thread has a column, and every so many lines; its loads are all under way before the barrier within, at which
-/// everybody is done with what `patch` holds. `kept` elements from `kept_from` on come to its beginning; then lines
-/// begin with first_line. `whole`: there is image everywhere.
+/// everybody is done with what `patch` holds. Then `kept` vectors of 16 bytes from element kept_from on come to
+/// kept_to, and first_line follows them. `whole`: there is image everywhere.
 template <bool whole, int loads, typename X, typename T>
 __device__ void load_lines(const StemCall& call, const StemLine* lines, const X* x, int top, int left, T* patch,
-                           int first_line, int kept, int kept_from) {
+                           int first_line, int kept, int kept_from, int kept_to) {
   const int thread = static_cast<int>(threadIdx.x);
   const int line_in_pass = static_cast<int>(call.columns_divider.divide(threadIdx.x));
   const int column = thread - line_in_pass * call.columns;
@@ -124,7 +125,8 @@ __device__ void load_lines(const StemCall& call, const StemLine* lines, const X*
       __syncthreads();
 #pragma unroll
       for (int i = 0; i < copies; ++i)
-        if (thread + i * block_threads < kept) reinterpret_cast<uint4*>(patch)[thread + i * block_threads] = old[i];
+        if (thread + i * block_threads < kept)
+          reinterpret_cast<uint4*>(patch + kept_to)[thread + i * block_threads] = old[i];
       first = false;
     }
 #pragma unroll
@@ -147,12 +149,13 @@ __device__ void load_patch(const StemCall& call, const StemLine* lines, const X*
   const int top = p * call.stride_h - call.pad_top, left = q * call.stride_w - call.pad_left;
   const bool whole = top >= 0 && left >= 0 && top + call.rows <= call.height && left + call.columns <= call.width;
   T* const patch = reinterpret_cast<T*>(words);
-  const int kept_from = tile_p * call.stride_h * call.pitch;
+  // Behind the row of outputs above a tile, of the next tile from this one's.
+  const int kept_to = call.stride_h * call.pitch, kept_from = (tile_p + 1) * kept_to;
   constexpr int loads = 16;
   if (whole)
-    load_lines<true, loads>(call, lines, x, top, left, patch, first_line, kept, kept_from);
+    load_lines<true, loads>(call, lines, x, top, left, patch, first_line, kept, kept_from, kept_to);
   else
-    load_lines<false, loads>(call, lines, x, top, left, patch, first_line, kept, kept_from);
+    load_lines<false, loads>(call, lines, x, top, left, patch, first_line, kept, kept_from, kept_to);
 }
 
 template <typename T>

@@ -57,12 +57,12 @@ __global__ void __launch_bounds__(block_threads, 4) stem_pool_kernel(const __gri
   for (int half = 0; half < 2; ++half) {
 #pragma unroll
     for (int i = 0; i < warp_rows; ++i)
-      window[i][half] = window_at<T>(call, shared.patch, warp * warp_rows + i, 2 * g + half);
+      window[i][half] = window_at<T>(call, shared.patch, 1 + warp * warp_rows + i, 2 * g + half);
     window_above[0][half] = window_at<T>(call, shared.patch, 0, 2 * g + half);
   }
   const auto vector_at = [&](int place, int vector) -> uint4& { return left[(place * vectors + vector) * 32 + lane]; };
-  const auto load = [&](int image, int p, int q, bool keeps) {
-    load_patch<T>(call, shared.lines, static_cast<const X*>(call.x), image, p, q, shared.patch,
+  const auto load = [&](int image, int above, int q, bool keeps) {
+    load_patch<T>(call, shared.lines, static_cast<const X*>(call.x), image, above, q, shared.patch,
                   keeps ? call.kept_lines : 0, keeps ? call.kept : 0);
     __syncthreads();
   };
@@ -75,8 +75,9 @@ __global__ void __launch_bounds__(block_threads, 4) stem_pool_kernel(const __gri
     const int first_q = 2 * column - call.pool_left;
     const bool column_there[2] = {static_cast<unsigned>(first_q + 2 * g) < static_cast<unsigned>(call.q),
                                   static_cast<unsigned>(first_q + 2 * g + 1) < static_cast<unsigned>(call.q)};
-    if (const int above = 2 * begin - call.pool_top; above >= 0) {
-      load(image, above, first_q, false);
+    const int above = 2 * begin - call.pool_top;
+    load(image, above, first_q, false);
+    if (above >= 0) {
       float sums[1][tiles_n][4];
       begin_sums<T>(shared.bias, sums);
       multiply_windows<wgmma_reads, T>(call, shared.filters, shared.offsets, window_above, sums);
@@ -96,7 +97,7 @@ __global__ void __launch_bounds__(block_threads, 4) stem_pool_kernel(const __gri
 
     for (int row = begin; row < end; row += pooled_rows, kept ^= 1) {
       const int first_p = 2 * row - call.pool_top + 1;
-      load(image, first_p, first_q, row > begin);
+      if (row > begin) load(image, first_p - 1, first_q, true);
       float sums[warp_rows][tiles_n][4];
       begin_sums<T>(shared.bias, sums);
       multiply_windows<wgmma_reads, T>(call, shared.filters, shared.offsets, window, sums);
