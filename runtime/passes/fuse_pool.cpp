@@ -1,6 +1,7 @@
-// fuse_pool: a MaxPool of 2x2 with stride 2 that alone reads a convolution goes into it, where the kernel chosen for
-// that one can store maxima: three quarters of its output are then never written. It comes after the choice, which it
-// does not change: what a kernel offers for the convolution with the pool is asked for again.
+// fuse_pool: a MaxPool that alone reads a convolution goes into it, where the kernel chosen for that one can store
+// maxima, and is estimated to take no longer than both: of stride 2 three quarters of its output are then never
+// written. It comes after the choice, which it does not change: what a kernel offers for the convolution with the pool
+// is asked for again.
 #include <algorithm>
 #include <memory>
 #include <optional>
