@@ -83,7 +83,8 @@ struct Patch {
 std::int64_t shared_bytes(const ConvProblem& p, std::int64_t filters) {
   const Patch patch(p);
   const std::int64_t bytes = step_count(p) * (filters * 32 + 4 * step_words) + 4 * step_words + 4 * filters +
-                             16 * p.c * patch.rows + 4 * patch.copies * patch.words();
+                             16 * (p.c * patch.rows + most_loads * (block_threads / patch.columns)) +
+                             4 * patch.copies * patch.words();
   if (!p.max_pool) return bytes;
   // Rows that warps leave to others: words of a lane's filters of a pixel.
   return (bytes + 15) / 16 * 16 + (warps + 1) * 128 * filters / 4 / patch.word;
@@ -176,55 +177,67 @@ class Stem final : public ConvAlgorithm {
     return target.device.refuse_shared(static_cast<std::size_t>(shared_bytes(p, 64)));
   }
 
-  /// Memory or tensor cores, whichever takes longer, of whole tiles. First guesses, to be fitted.
+  /// Memory, or tensor cores, or rounds of tiles where there are several, whichever takes longer.
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    constexpr double start_us = 2, memory_share = 0.8, product_share = 0.4;
+    constexpr double start_us = 2, memory_share = 0.8, l2_share = 1.25, product_share = 0.4;
     const DeviceProfile& device = target.device;
     StemPlan cut{p.k <= 32 ? 32 : 64, 4, has_wgmma(device)};
-    double work_us = 0;
+    double tiles_us = 0;
     if (p.max_pool) {
-      work_us = plan_walks(p, device, cut);
+      tiles_us = plan_walks(p, device, cut);
     } else {
       const double products = 2.0 * static_cast<double>(tile_count(p) * tile_p * tile_q) *
                               static_cast<double>(blocks_over(p.k, cut.filters) * cut.filters) *
                               static_cast<double>(step_count(p) * step_words * word_elems_of(p));
-      const double rate =
-          device.flops_per_us(p.storage == DType::f32 ? Numerics::Multiply::tf32 : Numerics::Multiply::fp16);
-      work_us = products / (product_share * rate);
+      const bool tf32 = p.storage == DType::f32;
+      tiles_us =
+          products / (product_share * device.flops_per_us(tf32 ? Numerics::Multiply::tf32 : Numerics::Multiply::fp16));
+      if (tile_count(p) > device.units * cut.resident)
+        tiles_us = std::max(tiles_us, rounds_us(p, device, cut, tile_count(p), 1));
     }
     ConfigWriter config;
     config.add("filters", cut.filters).add("resident", cut.resident);
     if (p.max_pool) config.add("tiles", cut.tiles);
     if (cut.wgmma) config.add("by", std::string_view("wgmma"));
+    const double share = p.bytes() < 0.5 * static_cast<double>(device.l2_bytes) ? l2_share : memory_share;
     return {.format = formats::nhwc,
             .x_format = formats::nchw,
             .pitched = true,
             .config = config.str(),
-            .estimated_us =
-                device.launch_us + start_us + std::max(p.bytes() / (memory_share * device.bytes_per_us), work_us),
+            .estimated_us = device.launch_us + start_us + std::max(p.bytes() / (share * device.bytes_per_us), tiles_us),
             .tolerance = tolerance(p)};
   }
 
-  /// How long walks are, and what all of them take, in us: a tile has a time of its own, and one that the blocks of a
-  /// multiprocessor take in turn. Of both a part grows with the steps of products. Fitted to an H100's times
-  /// (lenslet-bench-stem-pool).
+  /// What `items` of so many tiles take, blocks of `cut` one round after the other: a tile has a time of its own, and
+  /// one that the blocks of a multiprocessor take in turn; of both a part grows with the steps of products. Fitted by
+  /// hand to an H100's times (lenslet-bench-stem-pool).
+  static double rounds_us(const ConvProblem& p, const DeviceProfile& device, const StemPlan& cut, std::int64_t items,
+                          double tiles) {
+    struct Cost {
+      double alone_us, alone_step_us, shared_us, shared_step_us;
+    };
+    static constexpr Cost costs[2][2] = {{{0.24, 0.056, 0.66, 0.057}, {0, 0.08, 1.1, 0.045}},
+                                         {{1.9, 0.05, 0.51, 0.036}, {1.1, 0.035, 0.88, 0.043}}};
+    const Cost& cost = costs[p.max_pool ? 1 : 0][p.storage == DType::f32 ? 1 : 0];
+    const auto steps = static_cast<double>(step_count(p)),
+               blocks = static_cast<double>(items) * static_cast<double>(blocks_over(p.k, cut.filters));
+    const double on_unit = std::min(static_cast<double>(cut.resident), std::ceil(blocks / device.units));
+    return std::ceil(blocks / (device.units * on_unit)) * tiles *
+           (cost.alone_us + cost.alone_step_us * steps + on_unit * (cost.shared_us + cost.shared_step_us * steps));
+  }
+
+  /// How long walks are, and what all of them take.
   static double plan_walks(const ConvProblem& p, const DeviceProfile& device, StemPlan& cut) {
-    constexpr double alone_us = 1.8, alone_step_us = 0.07, shared_us = 0.53, shared_step_us = 0.042, above_tiles = 0.5;
+    constexpr double above_tiles = 0.3;
     cut.resident = std::clamp<std::int64_t>(
         static_cast<std::int64_t>(device.shared_bytes_per_unit) / (shared_bytes(p, cut.filters) + 1024), 1,
         cut.resident);
-    const auto steps = static_cast<double>(step_count(p));
     double least = 0;
     for (std::int64_t walks = 1; walks <= walk_tiles(p); ++walks) {
       const std::int64_t tiles = blocks_over(walk_tiles(p), walks);
-      if (tiles == cut.tiles) continue;
-      const auto items =
-          static_cast<double>(p.n * strip_count(p) * blocks_over(walk_tiles(p), tiles) * blocks_over(p.k, cut.filters));
-      const double on_unit = std::min(static_cast<double>(cut.resident), std::ceil(items / device.units));
-      const double rounds = std::ceil(items / (device.units * on_unit));
       const double above = walks > 1 || p.max_pool.pad_top == 0 ? above_tiles : 0;
-      const double us = rounds * (static_cast<double>(tiles) + above) *
-                        (alone_us + alone_step_us * steps + on_unit * (shared_us + shared_step_us * steps));
+      const double us = rounds_us(p, device, cut, p.n * strip_count(p) * blocks_over(walk_tiles(p), tiles),
+                                  static_cast<double>(tiles) + above);
       if (cut.tiles == 0 || us < least) cut.tiles = tiles, least = us;
     }
     return least;
