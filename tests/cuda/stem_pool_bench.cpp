@@ -78,13 +78,11 @@ void measure(const Session& session, const Layer& layer, const Numerics& numeric
   run(apart, "");
   const std::string planned = run(p, "");
   const bool wgmma = planned.find("wgmma") != std::string::npos;
-  const std::int64_t filters = p.k <= 32 ? 32 : 64;
-  for (const std::int64_t resident : {3, 4})
-    for (const std::int64_t tiles : {1, 2, 3, 4, 5, 7, 14}) {
-      const std::string config =
-          fmt::format("filters={} resident={} tiles={}{}", filters, resident, tiles, wgmma ? " by=wgmma" : "");
-      if (config != planned && (n > 8 || resident == 4) && (n > 1 || tiles < 5)) run(p, config);
-    }
+  for (const std::int64_t tiles : {1, 2, 3, 4, 5, 7, 14}) {
+    const std::string config =
+        fmt::format("{} tiles={}{}", planned.substr(0, planned.find(" tiles=")), tiles, wgmma ? " by=wgmma" : "");
+    if (config != planned) run(p, config);
+  }
 }
 
 int main(const Numerics& numerics, std::vector<std::int64_t> batches) {
