@@ -19,9 +19,64 @@
 namespace lenslet::cuda {
 namespace {
 
+/// Lays the patch whose first element is (top, left) of the image at x into `patch`, zeros where there is no image.
+/// Eight lanes take neighbouring columns, for some lines at a time and five times eight columns: ten loads under way,
+/// or twenty of large patches, so that there is no second trip to memory. `whole`: there is image everywhere.
+template <bool whole, int line_loads, typename X, typename T>
+__device__ void load_apart(const StemCall& call, const X* x, int top, int left, T* patch) {
+  constexpr int lanes = 8, groups = block_threads / lanes, column_loads = 5;
+  const int group = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
+  for (int line = group; line < call.lines; line += groups * line_loads)
+    for (int first = lane; first < call.columns; first += lanes * column_loads) {
+      X value[line_loads][column_loads];
+      int to[line_loads];
+#pragma unroll
+      for (int i = 0; i < line_loads; ++i) {
+        int channel = line + i * groups;
+        const bool line_exists = channel < call.lines;
+        const int row = call.rows_divider.split(channel), h = top + row;
+        to[i] = line_exists ? row * call.pitch + channel : -1;
+        const bool line_inside =
+            line_exists && (whole || static_cast<unsigned>(h) < static_cast<unsigned>(call.height));
+        const X* const from = x + (channel * call.height + h) * call.width + left;
+#pragma unroll
+        for (int j = 0; j < column_loads; ++j) {
+          const int column = first + j * lanes;
+          const bool inside = line_inside && column < call.columns &&
+                              (whole || static_cast<unsigned>(left + column) < static_cast<unsigned>(call.width));
+          value[i][j] = inside ? from[column] : X{};
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < line_loads; ++i)
+#pragma unroll
+        for (int j = 0; j < column_loads; ++j) {
+          const int column = first + j * lanes, at = to[i] + column * call.c;
+          if (to[i] < 0 || column >= call.columns) continue;
+          const T rounded = as_multiplied<T>(value[i][j]);
+          patch[at] = rounded;
+          if constexpr (word_elems<T> == 2)
+            if (call.copies == 2 && at > 0) patch[2 * call.patch_words + at - 1] = rounded;
+        }
+    }
+}
+
+/// The patch of outputs from row p and column q on.
+template <typename T, typename X>
+__device__ void load_apart(const StemCall& call, const X* images, int image, int p, int q, std::uint32_t* words) {
+  const X* const x = images + static_cast<std::int64_t>(image) * call.c * call.height * call.width;
+  const int top = p * call.stride_h - call.pad_top, left = q * call.stride_w - call.pad_left;
+  const bool whole = top >= 0 && left >= 0 && top + call.rows <= call.height && left + call.columns <= call.width;
+  T* const patch = reinterpret_cast<T*>(words);
+  if (call.lines > 2 * block_threads / 8)
+    whole ? load_apart<true, 4>(call, x, top, left, patch) : load_apart<false, 4>(call, x, top, left, patch);
+  else
+    whole ? load_apart<true, 2>(call, x, top, left, patch) : load_apart<false, 2>(call, x, top, left, patch);
+}
+
 /// Blocks stay and take tile after tile: their filters are fetched once, before the kernel ahead has ended.
 template <typename X, typename T, int tiles_n, bool wgmma_reads>
-__global__ void __launch_bounds__(block_threads, 4) stem_kernel(const __grid_constant__ StemCall call) {
+__global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 5) stem_kernel(const __grid_constant__ StemCall call) {
   const StemShared<tiles_n> shared(call);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, g = thread % 32 / 4;
   const int first_k = static_cast<int>(blockIdx.y) * 8 * tiles_n;
@@ -38,7 +93,8 @@ __global__ void __launch_bounds__(block_threads, 4) stem_kernel(const __grid_con
   for (int tile = static_cast<int>(blockIdx.x); tile < call.tiles; tile += static_cast<int>(gridDim.x)) {
     int image = tile;
     const int first_q = call.tiles_q.split(image) * tile_q, first_p = call.tiles_p.split(image) * tile_p;
-    load_patch<T>(call, shared.lines, static_cast<const X*>(call.x), image, first_p, first_q, shared.patch);
+    __syncthreads();
+    load_apart<T>(call, static_cast<const X*>(call.x), image, first_p, first_q, shared.patch);
     __syncthreads();
 
     float sums[warp_rows][tiles_n][4];
@@ -146,8 +202,7 @@ void fill(StemCall& call, const ConvProblem& p) {
   call.patch_words = narrow(patch.words());
   call.copies = narrow(patch.copies);
   call.rows = narrow(patch.rows);
-  call.columns_divider = FastDivider(patch.columns);
-  call.lines_a_pass = block_threads / call.columns;
+  call.rows_divider = FastDivider(patch.rows);
 }
 
 class Stem final : public ConvAlgorithm {
@@ -181,7 +236,7 @@ class Stem final : public ConvAlgorithm {
   Plan plan(const ConvProblem& p, const Target& target) const override {
     constexpr double start_us = 2, memory_share = 0.8, l2_share = 1.25, product_share = 0.4;
     const DeviceProfile& device = target.device;
-    StemPlan cut{p.k <= 32 ? 32 : 64, 4, has_wgmma(device)};
+    StemPlan cut{p.k <= 32 ? 32 : 64, p.k <= 32 && !p.max_pool ? 5 : 4, has_wgmma(device)};
     double tiles_us = 0;
     if (p.max_pool) {
       tiles_us = plan_walks(p, device, cut);
@@ -306,6 +361,8 @@ class Stem final : public ConvAlgorithm {
     if (p.max_pool) {
       StemPoolCall call(p);
       fill(call, p);
+      call.columns_divider = FastDivider(call.columns);
+      call.lines_a_pass = block_threads / call.columns;
       const std::int64_t walks = blocks_over(walk_tiles(p), plan.tiles), strips = strip_count(p);
       call.pool_top = narrow(p.max_pool.pad_top);
       call.pool_left = narrow(p.max_pool.pad_left);

@@ -40,15 +40,15 @@ constexpr std::int64_t filter_at(std::int64_t place) {
 struct StemCall : UntypedConvCall {
   using UntypedConvCall::UntypedConvCall;
   int steps, words_a_row;
-  int columns, lines;  ///< of the patch; lines: C times its rows
-  int lines_a_pass;    ///< that the threads of a block have columns for
-  int word;            ///< elements of one
-  int pitch;           ///< elements of a row: whole words, of pairs one element more than columns * C at least
-  int patch_words;     ///< of a copy
-  int copies;          ///< 1, or 2 where windows begin at odd elements
+  int columns, lines;    ///< of the patch; lines: C times its rows
+  int lines_a_pass = 0;  ///< that the threads of a block have columns for, where there is a table of lines
+  int word;              ///< elements of one
+  int pitch;             ///< elements of a row: whole words, of pairs one element more than columns * C at least
+  int patch_words;       ///< of a copy
+  int copies;            ///< 1, or 2 where windows begin at odd elements
   int tiles;
   int rows;  ///< of the patch
-  FastDivider tiles_q, tiles_p, columns_divider;
+  FastDivider tiles_q, tiles_p, rows_divider, columns_divider;
 };
 
 /// With maxima of 3x3 outputs, stride 2, as ConvProblem::max_pool has them. A block walks down a strip of the image.
@@ -399,7 +399,8 @@ struct StemShared {
     offsets = reinterpret_cast<int2*>(filters + filter_vectors(call));
     bias = reinterpret_cast<float*>(offsets + (call.steps + 1) * 4);
     lines = reinterpret_cast<StemLine*>(bias + 8 * tiles_n);
-    patch = reinterpret_cast<std::uint32_t*>(lines + call.lines + most_loads * call.lines_a_pass);
+    patch = reinterpret_cast<std::uint32_t*>(
+        call.lines_a_pass == 0 ? lines : lines + call.lines + most_loads * call.lines_a_pass);
   }
   __device__ static int filter_vectors(const StemCall& call) { return call.steps * tiles_n / 2 * 32; }
 
@@ -417,7 +418,7 @@ struct StemShared {
       reinterpret_cast<int*>(offsets)[i] =
           r < call.r ? 4 * (r * (call.pitch / call.word) + word % call.words_a_row) : 0;
     }
-    for (int row = thread; row < call.rows; row += block_threads)
+    for (int row = thread; row < call.rows && call.lines_a_pass != 0; row += block_threads)
       for (int channel = 0; channel < call.c; ++channel)
         lines[row * call.c + channel] = {(channel * call.height + row) * call.width, row * call.pitch + channel, row};
     for (int i = thread; i < most_loads * call.lines_a_pass; i += block_threads)
