@@ -76,7 +76,8 @@ __device__ void load_apart(const StemCall& call, const X* images, int image, int
 
 /// Blocks stay and take tile after tile: their filters are fetched once, before the kernel ahead has ended.
 template <typename X, typename T, int tiles_n, bool wgmma_reads>
-__global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 5) stem_kernel(const __grid_constant__ StemCall call) {
+__global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 5)
+    stem_kernel(const __grid_constant__ StemCall call) {
   const StemShared<tiles_n> shared(call);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, g = thread % 32 / 4;
   const int first_k = static_cast<int>(blockIdx.y) * 8 * tiles_n;
@@ -232,9 +233,9 @@ class Stem final : public ConvAlgorithm {
     return target.device.refuse_shared(static_cast<std::size_t>(shared_bytes(p, 64)));
   }
 
-  /// Memory, or tensor cores, or rounds of tiles where there are several, whichever takes longer.
+  /// Memory or tensor cores, whichever takes longer, of whole tiles: first guesses. With maxima, rounds of walks.
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    constexpr double start_us = 2, memory_share = 0.8, l2_share = 1.25, product_share = 0.4;
+    constexpr double start_us = 2, memory_share = 0.8, product_share = 0.4;
     const DeviceProfile& device = target.device;
     StemPlan cut{p.k <= 32 ? 32 : 64, p.k <= 32 && !p.max_pool ? 5 : 4, has_wgmma(device)};
     double tiles_us = 0;
@@ -247,19 +248,17 @@ class Stem final : public ConvAlgorithm {
       const bool tf32 = p.storage == DType::f32;
       tiles_us =
           products / (product_share * device.flops_per_us(tf32 ? Numerics::Multiply::tf32 : Numerics::Multiply::fp16));
-      if (tile_count(p) > device.units * cut.resident)
-        tiles_us = std::max(tiles_us, rounds_us(p, device, cut, tile_count(p), 1));
     }
     ConfigWriter config;
     config.add("filters", cut.filters).add("resident", cut.resident);
     if (p.max_pool) config.add("tiles", cut.tiles);
     if (cut.wgmma) config.add("by", std::string_view("wgmma"));
-    const double share = p.bytes() < 0.5 * static_cast<double>(device.l2_bytes) ? l2_share : memory_share;
     return {.format = formats::nhwc,
             .x_format = formats::nchw,
             .pitched = true,
             .config = config.str(),
-            .estimated_us = device.launch_us + start_us + std::max(p.bytes() / (share * device.bytes_per_us), tiles_us),
+            .estimated_us =
+                device.launch_us + start_us + std::max(p.bytes() / (memory_share * device.bytes_per_us), tiles_us),
             .tolerance = tolerance(p)};
   }
 
@@ -271,9 +270,7 @@ class Stem final : public ConvAlgorithm {
     struct Cost {
       double alone_us, alone_step_us, shared_us, shared_step_us;
     };
-    static constexpr Cost costs[2][2] = {{{0.24, 0.056, 0.66, 0.057}, {0, 0.08, 1.1, 0.045}},
-                                         {{1.9, 0.05, 0.51, 0.036}, {1.1, 0.035, 0.88, 0.043}}};
-    const Cost& cost = costs[p.max_pool ? 1 : 0][p.storage == DType::f32 ? 1 : 0];
+    const Cost cost = p.storage == DType::f32 ? Cost{1.1, 0.035, 0.88, 0.043} : Cost{1.7, 0.05, 0.51, 0.036};
     const auto steps = static_cast<double>(step_count(p)),
                blocks = static_cast<double>(items) * static_cast<double>(blocks_over(p.k, cut.filters));
     const double on_unit = std::min(static_cast<double>(cut.resident), std::ceil(blocks / device.units));
