@@ -280,7 +280,7 @@ class Stem final : public ConvAlgorithm {
 
   /// How long walks are, and what all of them take.
   static double plan_walks(const ConvProblem& p, const DeviceProfile& device, StemPlan& cut) {
-    constexpr double above_tiles = 0.3;
+    constexpr double above_tiles = 0.6;  // so that ties stay apart: of one image none was measured to pay
     cut.resident = std::clamp<std::int64_t>(
         static_cast<std::int64_t>(device.shared_bytes_per_unit) / (shared_bytes(p, cut.filters) + 1024), 1,
         cut.resident);
