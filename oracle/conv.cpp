@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "lenslet/error.h"
 #include "oracle/families.h"
@@ -89,20 +90,26 @@ Array result(const Shape& like, std::int64_t filters, std::int64_t depth, std::i
   return zeros(shape, DType::f32);
 }
 
-/// Of 2x2 elements of each plane, with stride 2; NaN where one is.
-Array maxima_of_four(const Array& x) {
-  const Shape& shape = x.shape;
-  Array y = zeros(shape.with(2, shape[2] / 2).with(3, shape[3] / 2), DType::f32);
+/// Over windows of each plane, of which what exists counts; NaN where one is. `pool`: size, stride, and pads as those
+/// of MaxPool.
+Array maxima(const Array& x, const std::vector<std::int64_t>& pool) {
+  const std::int64_t size = pool.at(0), stride = pool.at(1), top = pool.at(2), left = pool.at(3);
+  const std::int64_t height = x.shape[2], width = x.shape[3];
+  Array y = zeros(x.shape.with(2, (height + top + pool.at(4) - size) / stride + 1)
+                      .with(3, (width + left + pool.at(5) - size) / stride + 1),
+                  DType::f32);
   auto to = y.values.begin();
-  for (std::int64_t plane = 0; plane < shape[0] * shape[1]; ++plane)
-    for (std::int64_t h = 0; h < y.shape[2]; ++h)
-      for (std::int64_t w = 0; w < y.shape[3]; ++w) {
-        const std::int64_t first = (plane * shape[2] + 2 * h) * shape[3] + 2 * w;
-        double top = x.values[static_cast<std::size_t>(first)];
-        for (const std::int64_t at : {first + 1, first + shape[3], first + shape[3] + 1})
-          if (const double value = x.values[static_cast<std::size_t>(at)]; value > top || std::isnan(value))
-            top = value;
-        *to++ = top;
+  for (std::int64_t plane = 0; plane < x.shape[0] * x.shape[1]; ++plane)
+    for (std::int64_t p = 0; p < y.shape[2]; ++p)
+      for (std::int64_t q = 0; q < y.shape[3]; ++q) {
+        double most = -std::numeric_limits<double>::infinity();
+        for (std::int64_t h = p * stride - top; h < p * stride - top + size; ++h)
+          for (std::int64_t w = q * stride - left; w < q * stride - left + size; ++w) {
+            if (h < 0 || h >= height || w < 0 || w >= width) continue;
+            const double value = x.values[static_cast<std::size_t>((plane * height + h) * width + w)];
+            if (value > most || std::isnan(value)) most = value;
+          }
+        *to++ = most;
       }
   return y;
 }
@@ -155,7 +162,7 @@ std::vector<Array> conv(const AttributeList& attributes, Inputs inputs) {
           row[q] = activation(value);
         }
       }
-  if (integer(attributes, "max_pool", 0) == 2) return {maxima_of_four(y)};
+  if (const std::vector<std::int64_t> pool = integers(attributes, "max_pool"); !pool.empty()) return {maxima(y, pool)};
   return {y};
 }
 

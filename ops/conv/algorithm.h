@@ -113,7 +113,7 @@ class ConvAlgorithm : public Kernel {
   /// Why this problem cannot be done, or nothing. Gets the problem with implicit pads, as plan() does.
   virtual std::optional<std::string> refuse(const ConvProblem& problem, const Target& target) const = 0;
   virtual Plan plan(const ConvProblem& problem, const Target& target) const = 0;
-  /// Can it store maxima instead of what it computes (ConvProblem::max_pool)? Where it can, with which activations.
+  /// Can it store these maxima instead of what it computes (ConvProblem::max_pool), with this activation?
   virtual bool pools(const ConvProblem&) const { return false; }
   /// Does it read float32 where y is of its own types?
   virtual bool reads_float32() const { return false; }

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -71,13 +73,27 @@ Shape plane_images(const Shape& x, const DepthAxis& depth) {
 }
 Shape plane_filters(const Shape& w) { return {w[0], multiply_dims(w[1], w[2]), w[3], w[4]}; }
 
+namespace {
+
+void read_max_pool(const std::vector<std::int64_t>& list, MaxWindows& windows) {
+  std::int8_t* const fields[] = {&windows.size,     &windows.stride,     &windows.pad_top,
+                                 &windows.pad_left, &windows.pad_bottom, &windows.pad_right};
+  for (std::size_t i = 0; i < std::min(list.size(), std::size(fields)); ++i) {
+    if (list[i] < 0 || list[i] > INT8_MAX)
+      throw Error(ErrorKind::internal, fmt::format("convolution: maxima of [{}]", fmt::join(list, ",")));
+    *fields[i] = static_cast<std::int8_t>(list[i]);
+  }
+}
+
+}  // namespace
+
 ConvOp::ConvOp(const NodeSpec& spec) {
   AttributeReader reader(spec);
   read_geometry(reader, geometry_, kernel_shape_, spatial_rank_);
   if (spec.normalised) {
     if (!geometry_.volume) spatial_rank_ = 0;  // two entries a list, whatever the rank
     read_epilogue(reader, epilogue_);
-    max_pool_ = reader.integer("max_pool", 0) == 2;
+    read_max_pool(reader.integers("max_pool"), max_pool_);
   }
   reader.finish();
 }
@@ -96,7 +112,9 @@ AttributeList ConvOp::attributes() const {
   AttributeList list;
   append_geometry(list, geometry_);
   append_attributes(list, epilogue_);
-  if (max_pool_) list.emplace_back("max_pool", std::int64_t{2});
+  if (const MaxWindows& m = max_pool_)
+    list.emplace_back("max_pool",
+                      std::vector<std::int64_t>{m.size, m.stride, m.pad_top, m.pad_left, m.pad_bottom, m.pad_right});
   return list;
 }
 
@@ -149,10 +167,9 @@ std::vector<TensorType> ConvOp::infer(std::span<const InputInfo> inputs) const {
   const Shape& x = inputs[input].type.shape;
   if (problem.max_pool && (x.rank() != 4 || problem.residual))
     throw Error(ErrorKind::internal, "convolution: only 2-D ones without residual are pooled");
-  const Shape y = problem.max_pool ? Shape{problem.n, problem.k, problem.p / 2, problem.q / 2}
-                  : x.rank() == 3  ? Shape{problem.n, problem.k, problem.q}
-                  : x.rank() == 4  ? Shape{problem.n, problem.k, problem.p, problem.q}
-                                   : Shape{x[0], problem.k, depth(inputs).out, problem.p, problem.q};
+  const Shape y = x.rank() == 3   ? Shape{problem.n, problem.k, problem.q}
+                  : x.rank() == 4 ? Shape{problem.n, problem.k, problem.stored_p(), problem.stored_q()}
+                                  : Shape{x[0], problem.k, depth(inputs).out, problem.p, problem.q};
   if (problem.bias && inputs[bias].type.shape != Shape{problem.k})
     throw Error(ErrorKind::invalid_model,
                 fmt::format("convolution: bias {} for {} output channels", inputs[bias].type.shape.str(), problem.k));
@@ -244,18 +261,18 @@ std::unique_ptr<const Problem> pose(const ConvProblem& p, const Tensor& w, std::
   const auto known = [&](DType dtype, Shape shape, bool there) {
     return InputInfo{.present = there, .type = {dtype, there ? shape : Shape()}};
   };
-  const Shape y{p.n, p.k, p.p, p.q}, pooled{p.n, p.k, p.p / 2, p.q / 2};
+  const Shape y{p.n, p.k, p.stored_p(), p.stored_q()};
   std::vector<InputInfo> inputs{known(p.x_storage, {p.n, p.c, p.h, p.w}, true),
                                 known(DType::f32, {p.k, p.group_c(), p.r, p.s}, true), known(DType::f32, {p.k}, p.bias),
                                 known(p.storage, y, p.residual)};
   if (!w.empty()) inputs[ConvOp::filter].constant = &w;
   return std::make_unique<const Problem>(std::make_shared<ConvOp>(p, std::move(scale)), inputs,
-                                         std::vector<TensorType>{{p.storage, p.max_pool ? pooled : y}});
+                                         std::vector<TensorType>{{p.storage, y}});
 }
 
 std::string ConvOp::describe(std::span<const InputInfo> inputs) const {
   ConvProblem without_pool = problem(inputs);
-  without_pool.max_pool = false;
+  without_pool.max_pool = {};
   std::string text = without_pool.str();
   if (inputs[input].type.shape.rank() != 5) return text;
   const DepthAxis d = depth(inputs);

@@ -48,7 +48,8 @@ Shape plane_filters(const Shape& w);
 /// Inputs: x, w, bias (optional), residual (optional: added before the activation).
 /// attributes(): strides, dilations (two entries, also for 1-D, where the second counts; 3-D three), pads (top, left,
 /// bottom, right; 3-D front, top, left, back, bottom, right), auto_pad (only SAME_*/VALID, where the pads follow from
-/// the sizes), group, and the epilogue's; max_pool (2) where maxima of 2x2 outputs are stored (ConvProblem::max_pool).
+/// the sizes), group, and the epilogue's; max_pool where maxima are stored (size, stride and the four pads of
+/// MaxWindows).
 class ConvOp final : public Op {
  public:
   static constexpr std::size_t input = 0, filter = 1, bias = 2, residual = 3;
@@ -82,7 +83,7 @@ class ConvOp final : public Op {
   std::vector<std::int64_t> kernel_shape_;  ///< as the file says it; empty: from w. Checked against w
   int spatial_rank_ = 0;                    ///< number of axes the attribute lists speak of; 0: none was given
   Epilogue epilogue_{.residual_input = static_cast<int>(residual)};
-  bool max_pool_ = false;
+  MaxWindows max_pool_;
 };
 
 /// Of a node whose op is a Conv.

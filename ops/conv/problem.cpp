@@ -78,8 +78,8 @@ double ConvProblem::flops() const {
 
 double ConvProblem::bytes() const {
   const double in = static_cast<double>(n) * static_cast<double>(c) * static_cast<double>(h) * static_cast<double>(w);
-  const double out = static_cast<double>(n) * static_cast<double>(k) * static_cast<double>(max_pool ? p / 2 : p) *
-                     static_cast<double>(max_pool ? q / 2 : q);
+  const double out = static_cast<double>(n) * static_cast<double>(k) * static_cast<double>(stored_p()) *
+                     static_cast<double>(stored_q());
   const double filters =
       static_cast<double>(k) * static_cast<double>(group_c()) * static_cast<double>(r) * static_cast<double>(s);
   return static_cast<double>(dtype_bytes(x_storage)) * in +
@@ -98,7 +98,7 @@ std::string ConvProblem::str() const {
   if (bias) text += " +bias";
   if (residual) text += " +residual";
   if (activation.kind != Activation::Kind::none) text += " +" + to_string(activation);
-  if (max_pool) text += " +max_pool";
+  if (max_pool) text += fmt::format(" +max {0}x{0} s{1}", max_pool.size, max_pool.stride);
   return text;
 }
 

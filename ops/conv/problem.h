@@ -13,6 +13,19 @@
 
 namespace lenslet {
 
+/// Maxima over windows of a convolution's outputs, as MaxPool has them: of a window those count that exist, and one
+/// does at least.
+struct MaxWindows {
+  std::int8_t size = 0;  ///< of both axes; 0: there are none
+  std::int8_t stride = 1;
+  std::int8_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
+
+  explicit operator bool() const { return size != 0; }
+  friend bool operator==(const MaxWindows&, const MaxWindows&) = default;
+};
+/// Those of 2x2 with stride 2, without padding.
+inline constexpr MaxWindows maxima_of_four{.size = 2, .stride = 2};
+
 /// Pads resolved and output size computed; everything in elements.
 struct ConvProblem {
   std::int64_t n = 1, c = 1, h = 1, w = 1;  ///< input [n,c,h,w]
@@ -27,11 +40,13 @@ struct ConvProblem {
   Activation activation;
   DType storage = DType::f32;    ///< of residual and y; bias and what filters are made from are float32
   DType x_storage = DType::f32;  ///< of x: the same, or float32 where a network's input is read as it comes
-  bool max_pool = false;  ///< stored are the maxima of 2x2 outputs, with stride 2: [n,k,p/2,q/2]; then no residual
+  MaxWindows max_pool;           ///< what is stored, [n,k,stored_p,stored_q], where there are any; then no residual
 
   std::int64_t group_c() const { return c / groups; }
   std::int64_t group_k() const { return k / groups; }
   bool padded() const { return pad_top != 0 || pad_left != 0 || pad_bottom != 0 || pad_right != 0; }
+  std::int64_t stored_p() const { return max_pool ? windows(p + max_pool.pad_top + max_pool.pad_bottom) : p; }
+  std::int64_t stored_q() const { return max_pool ? windows(q + max_pool.pad_left + max_pool.pad_right) : q; }
   double flops() const;  ///< 2*n*k*p*q*(c/groups)*r*s
   double bytes() const;  ///< input + filters + output (+ residual), each once, as stored
   /// "1x64x56x56 -> 64, 3x3 s1 p1 g1 +bias +relu"
@@ -40,6 +55,9 @@ struct ConvProblem {
   ConvProblem with_explicit_padding() const;
 
   friend bool operator==(const ConvProblem&, const ConvProblem&) = default;
+
+ private:
+  std::int64_t windows(std::int64_t length) const { return (length - max_pool.size) / max_pool.stride + 1; }
 };
 
 /// Attributes of Conv as ONNX has them, before the input size is known; lists of spatial rank 1 or 2 (1-D: the w ones).

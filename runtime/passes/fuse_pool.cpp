@@ -1,9 +1,11 @@
-// fuse_pool: a MaxPool of 2x2 with stride 2 that alone reads a convolution goes into it, where the kernel chosen for
-// that one can store maxima: three quarters of its output are then never written. It comes after the choice, which it
-// does not change: what a kernel offers for the convolution with the pool is asked for again.
+// fuse_pool: a MaxPool that alone reads a convolution goes into it, where the kernel chosen for that one can store
+// maxima, and is estimated to take no longer than both: of stride 2 three quarters of its output are then never
+// written. It comes after the choice, which it does not change: what a kernel offers for the convolution with the pool
+// is asked for again.
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,32 +17,50 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-bool is_max_of_four(const Graph& graph, const Node& node) {
-  if (node.type() != "MaxPool" || node.outputs.size() != 1) return false;
-  const Shape& x = graph.value(node.inputs[0]).shape;
-  return x.rank() == 4 && integers_attribute(*node.op, "kernel_shape") == Ints{2, 2} &&
-         integers_attribute(*node.op, "strides") == Ints{2, 2} &&
-         integers_attribute(*node.op, "dilations") == Ints{1, 1} &&
-         integers_attribute(*node.op, "pads") == Ints{0, 0, 0, 0} &&
-         graph.value(node.outputs[0]).shape == x.with(2, x[2] / 2).with(3, x[3] / 2);
+/// What the attribute max_pool of a Conv says of a MaxPool: size, stride, and the four pads that its output's size
+/// comes from, of which what ceil_mode adds is one.
+std::optional<Ints> windows_of(const Graph& graph, const Node& node) {
+  if (node.type() != "MaxPool" || node.outputs.size() != 1) return std::nullopt;
+  const Shape &x = graph.value(node.inputs[0]).shape, &y = graph.value(node.outputs[0]).shape;
+  const auto size = integers_attribute(*node.op, "kernel_shape"), strides = integers_attribute(*node.op, "strides"),
+             pads = integers_attribute(*node.op, "pads");
+  if (x.rank() != 4 || !size || !strides || !pads || integers_attribute(*node.op, "dilations") != Ints{1, 1})
+    return std::nullopt;
+  constexpr std::int64_t most = 16;  // larger ones no kernel takes
+  const bool pads_follow = attribute<std::string>(*node.op, "auto_pad").value_or("NOTSET") != "NOTSET";
+  const std::int64_t window = (*size)[0], stride = (*strides)[0];
+  Ints windows{window, stride, (*pads)[0], (*pads)[1]};
+  if (*size != Ints{window, window} || *strides != Ints{stride, stride} || std::max(window, stride) > most)
+    return std::nullopt;
+  for (const int axis : {2, 3}) {
+    const std::int64_t before = windows[static_cast<std::size_t>(axis)];
+    const std::int64_t behind = (y[axis] - 1) * stride + window - x[axis] - before;
+    // Where auto_pad says SAME, the pads are not in the list: those of an image that needs none are none.
+    if (pads_follow && (before != 0 || behind > 0)) return std::nullopt;
+    windows.push_back(std::max<std::int64_t>(0, behind));
+  }
+  return windows;
 }
 
-/// The node's operator with the pool, and its kernel's candidate for that, which is configured as the chosen one; or
-/// nothing.
+/// The node's operator with the pool, and its kernel's candidate for that in the formats that there are, if it is
+/// estimated to take no more time than both.
 struct Pooled {
   std::shared_ptr<const Op> op;
   Candidate candidate;
 };
-std::optional<Pooled> pooled(const Graph& graph, const Node& node, const Node& pool, const Target& target) {
-  if (node.type() != "Conv" || node.choice == nullptr || (node.inputs.size() > 3 && node.inputs[3] != no_id))
+std::optional<Pooled> pooled(const Graph& graph, const Node& node, const Node& pool, const Ints& windows,
+                             const Target& target) {
+  if (node.type() != "Conv" || node.choice == nullptr || (node.inputs.size() > 3 && node.inputs[3] != no_id) ||
+      integers_attribute(*node.op, "max_pool"))
     return std::nullopt;
   const Candidate& chosen = node.choice->candidate;
-  auto op = with_attributes(*node.op, {{"max_pool", std::int64_t{2}}}, node.inputs.size());
+  auto op = with_attributes(*node.op, {{"max_pool", windows}}, node.inputs.size());
   const Offer offer =
       node.choice->kernel->offer(Problem(op, graph.input_infos(node), graph.output_types(pool)), target);
+  const double pool_us = pool.choice == nullptr ? 0 : pool.choice->candidate.estimated_us;
   const auto same = std::find_if(offer.candidates.begin(), offer.candidates.end(), [&](const Candidate& candidate) {
-    return candidate.config == chosen.config && candidate.inputs == chosen.inputs &&
-           candidate.outputs == chosen.outputs;
+    return candidate.inputs == chosen.inputs && candidate.outputs == chosen.outputs &&
+           candidate.estimated_us <= chosen.estimated_us + pool_us;
   });
   if (same == offer.candidates.end()) return std::nullopt;
   return Pooled{std::move(op), *same};
@@ -52,9 +72,10 @@ void fuse_pool(Graph& graph, const PassContext& context) {
   GraphEdit edit(graph);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& pool = graph.nodes[n];
-    if (!is_max_of_four(graph, pool) || !edit.merges(pool.inputs[0])) continue;
+    const std::optional<Ints> windows = windows_of(graph, pool);
+    if (!windows || !edit.merges(pool.inputs[0])) continue;
     const NodeId maker = edit.producer(pool.inputs[0]);
-    auto with_pool = pooled(graph, graph.node(maker), pool, context.target);
+    auto with_pool = pooled(graph, graph.node(maker), pool, *windows, context.target);
     if (!with_pool || graph.value(pool.outputs[0]).format != graph.value(pool.inputs[0]).format) continue;
     Node& conv = graph.node(maker);
     conv.op = std::move(with_pool->op);

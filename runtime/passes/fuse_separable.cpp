@@ -19,7 +19,7 @@ using Ints = std::vector<std::int64_t>;
 /// A Conv whose kernel was not asked for by name.
 bool chosen_conv(const Node& node) {
   return node.op != nullptr && node.type() == "Conv" && node.choice != nullptr && node.choice->reason != "forced" &&
-         !integer_attribute(*node.op, "max_pool");
+         !integers_attribute(*node.op, "max_pool");
 }
 
 /// x and y of as many channels, each filter of one.

@@ -24,7 +24,7 @@ constexpr Pass list[] = {
     {"assign_types", assign_types, needed, "at fp16 and bf16: what is stored in 16 bit, Casts where it meets float32"},
     {"choose_kernels", choose_kernels, needed, "a kernel and its configuration for each node"},
     {"assign_formats", assign_formats, needed, "a memory format for each value, conversions where two do not meet"},
-    {"fuse_pool", fuse_pool, optional, "2x2 maxima into the convolution before them, where its kernel can"},
+    {"fuse_pool", fuse_pool, optional, "a MaxPool into the convolution before it, where its kernel can"},
     {"fuse_separable", fuse_separable, optional, "CUDA: a depthwise convolution and the 1x1 after it, in one"},
     {"share_neighbours", share_neighbours, optional, "CUDA: tables of neighbours of sparse layers, once a rulebook"},
     {"place_parts", place_parts, optional, "what a Concat joins is written where it belongs"},

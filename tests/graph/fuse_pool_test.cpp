@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cuda_built.h"
 #include "graph_builder.h"
 
 using namespace lenslet;
@@ -63,6 +64,47 @@ TEST_CASE("fuse_pool/a_nan_stays") {
       const float* const plane = values.data() + (image * 64 + k) * 64;
       for (const std::int64_t at : {2 * 8 + 2, 3 * 8 + 3, 2 * 8 + 3}) CHECK((plane[at] != plane[at]) == (image == 0));
     }
+}
+
+// On CUDA the first layer of a network stores 3x3 maxima, where that pays: of one image it does not.
+TEST_CASE("fuse_pool/into_stem") {
+  if constexpr (!cuda_built) return;
+  struct Row {
+    std::int64_t window, pad;
+    Ints pool_pads;
+    std::int64_t ceil_mode;
+    Ints stored;  ///< the attribute: size, stride, pads
+  };
+  const Row rows[] = {{7, 3, {1, 1, 1, 1}, 0, {3, 2, 1, 1, 0, 0}},
+                      {3, 0, {0, 0, 0, 0}, 1, {3, 2, 0, 0, 0, 0}},
+                      {3, 1, {0, 0, 0, 0}, 1, {3, 2, 0, 0, 1, 1}}};
+  for (const Row& row : rows) {
+    GraphBuilder b;
+    const ValueId x = b.input("x", {-1, 3, 224, 224});
+    const ValueId first = b.node("Conv", {x, b.weights({64, 3, row.window, row.window}), b.weights({64})},
+                                 {{"pads", Ints(4, row.pad)}, {"strides", Ints{2, 2}}});
+    const ValueId pool = b.node(
+        "MaxPool", {b.node("Relu", {first})},
+        {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", row.pool_pads}, {"ceil_mode", row.ceil_mode}});
+    b.output(b.conv(pool, 64, 16, 1));
+    for (const std::string precision : {"fp32", "fp16", "bf16", "tf32"})
+      for (const std::int64_t batch : {1, 64}) {
+        Graph graph = b.build(batch);
+        const PassContext context{.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"};
+        for (const Pass& pass : passes().subspan(passes_before_inference)) {
+          pass.run(graph, context);
+          graph.check();
+        }
+        INFO(precision, ", ", graph.dump());
+        const bool joined = precision != "fp32" && batch == 64;
+        CHECK(count(graph, "MaxPool") == (joined ? 0 : 1));
+        for (const Node& node : graph.nodes)
+          if (joined && node.type() == "Conv" && graph.value(node.outputs[0]).shape[1] == 64) {
+            CHECK((integers_attribute(*node.op, "max_pool") == row.stored));
+            CHECK(node.choice->kernel->name() == "stem");
+          }
+      }
+  }
 }
 
 TEST_CASE("fuse_pool/others_stay") {

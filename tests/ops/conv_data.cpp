@@ -71,7 +71,7 @@ ConvData make_conv_data(const ConvProblem& p, std::mt19937& random) {
   for (float& factor : squared_scale) factor *= factor;
   ConvProblem linear = p;
   linear.activation = {};
-  linear.max_pool = false;
+  linear.max_pool = {};
   const oracle::Array variance = oracle::run("Conv", ConvOp(linear, squared_scale).attributes(), inputs).value().at(0);
   oracle::Array squares = data.exact;
   for (double& value : squares.values) value *= value;

@@ -96,7 +96,7 @@ TEST_CASE("conv/max_pool") {
             ConvProblem p = resolve_conv({n, c, h, w}, {k, c, 3, 3}, {.pads = {1, 1, 1, 1}});
             p.bias = posed++ % 2 == 0;
             p.activation = activation;
-            p.max_pool = true;
+            p.max_pool = maxima_of_four;
             check_conv(*algorithm, p, seed, threads);
             taken += accepts(*algorithm, p) ? 1 : 0;
           }
@@ -104,7 +104,7 @@ TEST_CASE("conv/max_pool") {
     CHECK((taken > 0) == algorithm->name().starts_with("winograd"));
   }
   ConvProblem silu = resolve_conv({1, 16, 8, 8}, {16, 16, 3, 3}, {.pads = {1, 1, 1, 1}});
-  silu.max_pool = true;
+  silu.max_pool = maxima_of_four;
   silu.activation.kind = Activation::Kind::silu;  // has no order: the largest sum need not give the largest value
   for (const Kernel* algorithm : planar_algorithms()) CHECK_FALSE(accepts(*algorithm, silu));
 }

@@ -134,7 +134,7 @@ void BoundWinograd::transform_out(const ConvRun& run, std::int64_t first, std::i
     out.rows = std::min(t.m, (p.p - row + p.dilation_h - 1) / p.dilation_h);
     out.columns = std::min(t.m, (p.q - column + p.dilation_w - 1) / p.dilation_w);
     out.bias = run.bias;
-    out.max_pool = p.max_pool;
+    out.max_pool = static_cast<bool>(p.max_pool);
     if (p.max_pool) {
       out.y = run.y + ((n * (p.p / 2) + row / 2) * (p.q / 2) + column / 2) * run.y_pixel;
       out.line = p.q / 2 * run.y_pixel;
@@ -264,7 +264,7 @@ class Winograd final : public ConvAlgorithm {
 
  private:
   bool pools(const ConvProblem& p) const override {
-    return p.dilation_h == 1 && p.dilation_w == 1 && !FusedClamp(p.activation).after;
+    return p.max_pool == maxima_of_four && p.dilation_h == 1 && p.dilation_w == 1 && !FusedClamp(p.activation).after;
   }
   std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override {
     if (auto why = refuse_winograd_form(p)) return why;

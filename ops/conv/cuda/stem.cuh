@@ -1,0 +1,436 @@
+#pragma once
+// What the kernels of stem share, of which stem.cu says how they compute.
+
+#include <type_traits>
+
+#include "base/cuda/fast_divider.h"
+#include "base/cuda/wgmma.cuh"
+#include "ops/conv/cuda/half_mma.cuh"
+#include "ops/conv/cuda/mma.cuh"
+#include "ops/conv/cuda/one_launch.cuh"
+
+namespace lenslet::cuda {
+
+constexpr int tile_p = 8, tile_q = 16, warps = 4, block_threads = 32 * warps;
+constexpr int warp_rows = tile_p / warps;  ///< of outputs: 16 pixels each
+constexpr int step_words = 8;              ///< of terms that one instruction multiplies
+
+/// Elements of a word.
+template <typename T>
+constexpr int word_elems = 4 / static_cast<int>(sizeof(T));
+
+/// Filters that a thread stores of a pixel: 16 bytes.
+template <typename T>
+constexpr int thread_filters = 16 / static_cast<int>(sizeof(T));
+/// Words of a pixel that a thread has.
+template <typename T, int tiles_n>
+constexpr int pixel_words = tiles_n * 2 / word_elems<T>;
+/// The filter that operand b has at `place`: products leave places 8*j + 2*t and the next to thread t of four, which in
+/// this order are thread_filters side by side.
+template <typename T>
+constexpr std::int64_t filter_at(std::int64_t place) {
+  constexpr std::int64_t each = thread_filters<T>, group = 4 * each;
+  const std::int64_t in_group = place % group;
+  return place - in_group + in_group % 8 / 2 * each + in_group / 8 * 2 + in_group % 2;
+}
+
+/// w [blocks of 8 * tiles_n filters][steps][bytes_a_step]. For mma.sync a step is [tiles_n / 2][lanes] of four words: a
+/// lane's part of operands b of two tiles of eight filters. For wgmma it is [2][tiles_n][8 filters][4 words]: matrices
+/// of 128 bytes. Filters are in the order of filter_at().
+struct StemCall : UntypedConvCall {
+  using UntypedConvCall::UntypedConvCall;
+  int steps, words_a_row;
+  int columns, lines;    ///< of the patch; lines: C times its rows
+  int lines_a_pass = 0;  ///< that the threads of a block have columns for, where there is a table of lines
+  int word;              ///< elements of one
+  int pitch;             ///< elements of a row: whole words, of pairs one element more than columns * C at least
+  int patch_words;       ///< of a copy
+  int copies;            ///< 1, or 2 where windows begin at odd elements
+  int tiles;
+  int rows;  ///< of the patch
+  FastDivider tiles_q, tiles_p, rows_divider, columns_divider;
+};
+
+/// With maxima of 3x3 outputs, stride 2, as ConvProblem::max_pool has them. A block walks down a strip of the image.
+struct StemPoolCall : StemCall {
+  using StemCall::StemCall;
+  int pool_top, pool_left;  ///< pads
+  int pooled_p, pooled_q;
+  int walk_rows;              ///< of y, that a walk makes
+  int kept;                   ///< 16 bytes of the patch that are in the next one, too, and
+  int kept_lines;             ///< what then need not be loaded
+  FastDivider strips, walks;  ///< beside each other, and below each other; `tiles`: all of them
+};
+/// Columns and rows of y that a tile makes.
+inline constexpr int pooled_columns = tile_q / 2 - 1, pooled_rows = tile_p / 2;
+
+using StemPoolFunction = void (*)(StemPoolCall);
+/// The kernel for x and y of these types, `filters` a block (32 or 64).
+StemPoolFunction stem_pool_of(DType x, DType y, int filters, bool wgmma_reads);
+
+/// Rounded to nearest.
+template <typename T, typename X>
+__device__ T as_multiplied(X x) {
+  if constexpr (std::is_same_v<T, float>) {
+    std::uint32_t bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return __uint_as_float(bits);
+  } else if constexpr (std::is_same_v<X, T>) {
+    return x;
+  } else {
+    return narrowed<T>(x);
+  }
+}
+
+/// A line of the patch, of one channel and row: where it begins in an image and in the patch, in elements. Behind the
+/// last one there are some that are nowhere.
+struct alignas(16) StemLine {
+  int from, to, row;
+};
+constexpr int nowhere = -(1 << 28), most_loads = 24;
+
+/// Lays lines of the patch whose first element is (top, left) of the image at x, zeros where there is no image. A
+/// thread has a column, and every so many lines; its loads are all under way before the barrier within, at which
+/// everybody is done with what `patch` holds. Then `kept` vectors of 16 bytes from element kept_from on come to
+/// kept_to, and first_line follows them. `whole`: there is image everywhere.
+template <bool whole, int loads, typename X, typename T>
+__device__ void load_lines(const StemCall& call, const StemLine* lines, const X* x, int top, int left, T* patch,
+                           int first_line, int kept, int kept_from, int kept_to) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int line_in_pass = static_cast<int>(call.columns_divider.divide(threadIdx.x));
+  const int column = thread - line_in_pass * call.columns, column_at = column * call.c;
+  const bool column_inside = whole || static_cast<unsigned>(left + column) < static_cast<unsigned>(call.width);
+  x += top * call.width + left + column;
+  constexpr int copies = 2;
+  uint4 old[copies];
+  const uint4* const old_at = reinterpret_cast<const uint4*>(patch + kept_from);
+#pragma unroll
+  for (int i = 0; i < copies; ++i)
+    if (thread + i * block_threads < kept) old[i] = old_at[thread + i * block_threads];
+
+  bool first = true;
+  for (int begin = first_line; begin < call.lines; begin += loads * call.lines_a_pass) {
+    const int own = begin + line_in_pass;
+    const StemLine* line = lines + (line_in_pass < call.lines_a_pass && own < call.lines ? own : call.lines);
+    X value[loads];
+    int to[loads];
+#pragma unroll
+    for (int i = 0; i < loads; ++i, line += call.lines_a_pass) {
+      const StemLine at = *line;
+      const bool inside =
+          column_inside &&
+          (whole ? at.row >= 0 : static_cast<unsigned>(top + at.row) < static_cast<unsigned>(call.height));
+      to[i] = at.to + column_at;
+      value[i] = X{};
+      if (inside) value[i] = x[at.from];
+    }
+    if (first) {
+      __syncthreads();
+#pragma unroll
+      for (int i = 0; i < copies; ++i)
+        if (thread + i * block_threads < kept)
+          reinterpret_cast<uint4*>(patch + kept_to)[thread + i * block_threads] = old[i];
+      first = false;
+    }
+#pragma unroll
+    for (int i = 0; i < loads; ++i)
+      if (to[i] >= 0) patch[to[i]] = as_multiplied<T>(value[i]);
+    if constexpr (word_elems<T> == 2)
+      if (call.copies == 2) {
+#pragma unroll
+        for (int i = 0; i < loads; ++i)
+          if (to[i] > 0) patch[2 * call.patch_words + to[i] - 1] = as_multiplied<T>(value[i]);
+      }
+  }
+}
+
+/// The patch of outputs from row p and column q on. Begins with what waits for all threads' work on the one before.
+template <typename T, typename X>
+__device__ void load_patch(const StemCall& call, const StemLine* lines, const X* images, int image, int p, int q,
+                           std::uint32_t* words, int first_line = 0, int kept = 0) {
+  const X* const x = images + static_cast<std::int64_t>(image) * call.c * call.height * call.width;
+  const int top = p * call.stride_h - call.pad_top, left = q * call.stride_w - call.pad_left;
+  const bool whole = top >= 0 && left >= 0 && top + call.rows <= call.height && left + call.columns <= call.width;
+  T* const patch = reinterpret_cast<T*>(words);
+  // Behind the row of outputs above a tile, of the next tile from this one's.
+  const int kept_to = call.stride_h * call.pitch, kept_from = (tile_p + 1) * kept_to;
+  const auto load = [&](auto is_whole, auto loads) {
+    load_lines<is_whole.value, loads.value>(call, lines, x, top, left, patch, first_line, kept, kept_from, kept_to);
+  };
+  const auto load_so_many = [&](auto loads) { whole ? load(std::true_type(), loads) : load(std::false_type(), loads); };
+  // One trip to memory, if it can be.
+  if (call.lines - first_line <= 16 * call.lines_a_pass)
+    load_so_many(std::integral_constant<int, 16>());
+  else
+    load_so_many(std::integral_constant<int, most_loads>());
+}
+
+template <typename T>
+__device__ void multiply(float (&sums)[4], const std::uint32_t (&a)[4], uint2 b) {
+  if constexpr (std::is_same_v<T, float>)
+    Mma<float>::multiply(sums, a, b.x, b.y);
+  else
+    multiply_add<T>(sums, a, b);
+}
+
+/// Exactly. In a loop and its body once, because the functions are long; registers are indexed by what is known here.
+template <int rows, int tiles_n>
+__device__ void activate_floats(const DeviceActivation& activation, float (&sums)[rows][tiles_n][4]) {
+#pragma unroll 1
+  for (int tile = 0; tile < rows * tiles_n; ++tile) {
+    float4 value{};
+#pragma unroll
+    for (int known = 0; known < rows * tiles_n; ++known)
+      if (tile == known) {
+        const float(&of)[4] = sums[known / tiles_n][known % tiles_n];
+        value = {of[0], of[1], of[2], of[3]};
+      }
+    value = activation(value);
+#pragma unroll
+    for (int known = 0; known < rows * tiles_n; ++known)
+      if (tile == known) {
+        float(&of)[4] = sums[known / tiles_n][known % tiles_n];
+        of[0] = value.x, of[1] = value.y, of[2] = value.z, of[3] = value.w;
+      }
+  }
+}
+
+/// Of all pixels of a row at once: one branch a row.
+template <int rows, int tiles_n>
+__device__ void activate_halves(const DeviceActivation& activation, float (&sums)[rows][tiles_n][4]) {
+#pragma unroll
+  for (int i = 0; i < rows; ++i) {
+    float flat[tiles_n * 4];
+#pragma unroll
+    for (int j = 0; j < tiles_n * 4; ++j) flat[j] = sums[i][j / 4][j % 4];
+    activation.apply_for_halves(flat);
+#pragma unroll
+    for (int j = 0; j < tiles_n * 4; ++j) sums[i][j / 4][j % 4] = flat[j];
+  }
+}
+
+/// In any of its ways.
+template <typename T, int rows, int tiles_n>
+__device__ void activate(const DeviceActivation& activation, float (&sums)[rows][tiles_n][4]) {
+  if constexpr (std::is_same_v<T, float>)
+    activate_floats(activation, sums);
+  else
+    activate_halves(activation, sums);
+}
+
+/// 16 bytes of a pixel from filter k on.
+template <typename T>
+__device__ void store_words(const StemCall& call, T* y, int k, const std::uint32_t (&word)[4]) {
+  if (call.k % thread_filters<T> == 0) {
+    *reinterpret_cast<uint4*>(y) = {word[0], word[1], word[2], word[3]};
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < thread_filters<T>; ++i)
+    if (k + i < call.k) {
+      if constexpr (std::is_same_v<T, float>)
+        y[i] = __uint_as_float(word[i]);
+      else
+        y[i] = {static_cast<std::uint16_t>(word[i / 2] >> 16 * (i % 2))};
+    }
+}
+
+/// A word of sums of a pixel as it is stored: `pair` counts pairs of sums; of 16 bits word n are those of tile n.
+template <typename T, int tiles_n>
+__device__ std::uint32_t stored_word(const float (&sums)[tiles_n][4], int n, int pair) {
+  if constexpr (std::is_same_v<T, float>)
+    return __float_as_uint(sums[n / 2][2 * pair + n % 2]);
+  else
+    return narrowed_pair<T>(sums[n][2 * pair], sums[n][2 * pair + 1]);
+}
+
+/// Limits what a word has.
+template <typename T>
+class WordClamp {
+ public:
+  __device__ explicit WordClamp(const Clamp& clamp) : clamp_(made(clamp)) {}
+  __device__ std::uint32_t operator()(std::uint32_t word) const {
+    if constexpr (std::is_same_v<T, float>)
+      return __float_as_uint(clamp_(__uint_as_float(word)));
+    else
+      return clamp_(word);
+  }
+
+ private:
+  using Of = std::conditional_t<std::is_same_v<T, float>, Clamp, PairClamp<T>>;
+  __device__ static Of made(const Clamp& clamp) {
+    if constexpr (std::is_same_v<T, float>)
+      return clamp;
+    else
+      return Of(clamp.low, clamp.high);
+  }
+  Of clamp_;
+};
+
+/// What a warp has of a row of outputs, `tiles_n` eights of filters from first_k on, to pixels first_q + g and 8
+/// behind: four lanes fill 64 bytes of a pixel.
+template <typename T, int tiles_n>
+__device__ void store_row(const StemCall& call, T* row, int first_q, int first_k, const WordClamp<T>& clamp,
+                          const float (&sums)[tiles_n][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int pair = 0; pair < 2; ++pair) {
+    const int q = first_q + g + 8 * pair;
+    if (q >= call.q) continue;
+    T* const y = row + q * call.y_pixel;
+#pragma unroll
+    for (int n = 0; n < pixel_words<T, tiles_n>; n += 4) {
+      const int k = first_k + n / 4 * (4 * thread_filters<T>)+t * thread_filters<T>;
+      if (k >= call.k) continue;
+      std::uint32_t word[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) word[i] = clamp(stored_word<T>(sums, n + i, pair));
+      store_words(call, y + k, k, word);
+    }
+  }
+}
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+/// Describes a step's filters: matrices of eight filters and 16 bytes, those of the same terms one after the other.
+template <int tiles_n>
+__device__ std::uint64_t step_operand(const uint4* filters) {
+  constexpr std::uint64_t terms = tiles_n * 128 / 16, eights = 128 / 16;
+  return ((shared_address(filters) & 0x3FFFFU) >> 4) | terms << 16 | eights << 32;
+}
+#endif
+
+__device__ inline std::uint32_t shared_word(std::uint32_t address) {
+  std::uint32_t word;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(address));
+  return word;
+}
+
+/// sums += windows * filters, all steps. `window`: where those of a lane's pixels begin, as addresses in shared memory;
+/// offsets[step][t]: how far behind its words t and t + 4 of a step are, in bytes.
+template <bool wgmma_reads, typename T, int rows, int tiles_n>
+__device__ void multiply_windows(const StemCall& call, const uint4* filters, const int2* offsets,
+                                 const std::uint32_t (&window)[rows][2], float (&sums)[rows][tiles_n][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, t = lane % 4;
+  constexpr int step_vectors = tiles_n * 16;
+  int2 next = offsets[t];
+  const auto load = [&](int step, std::uint32_t(&a)[rows][4]) {
+    const int2 behind = next;
+    next = offsets[(step + 1) * 4 + t];  // there is room behind the last step
+#pragma unroll
+    for (int i = 0; i < rows; ++i)
+#pragma unroll
+      for (int word = 0; word < 4; ++word)
+        a[i][word] = shared_word(window[i][word % 2] + static_cast<std::uint32_t>(word / 2 == 0 ? behind.x : behind.y));
+  };
+  if constexpr (wgmma_reads) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    // Two steps' operands a, so that one is fetched while the other is multiplied. Steps are even in number.
+    std::uint32_t a[2][rows][4];
+    std::uint64_t b = step_operand<tiles_n>(filters);
+    for (int step = 0; step < call.steps; step += 2)
+#pragma unroll
+      for (int half = 0; half < 2; ++half, b += step_vectors) {
+        wgmma_wait<1>();
+        load(step + half, a[half]);
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < rows; ++i)
+          wgmma_of_registers<T, 8 * tiles_n>(reinterpret_cast<float(&)[4 * tiles_n]>(sums[i]), a[half][i], b);
+        wgmma_commit();
+      }
+    wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < rows; ++i) wgmma_hold(reinterpret_cast<float(&)[4 * tiles_n]>(sums[i]));
+#endif
+  } else {
+#pragma unroll 1
+    for (int step = 0; step < call.steps; ++step) {
+      std::uint32_t a[rows][4];
+      load(step, a);
+#pragma unroll
+      for (int n = 0; n < tiles_n; n += 2) {
+        const uint4 b = filters[step * step_vectors + n * 16 + lane];
+#pragma unroll
+        for (int i = 0; i < rows; ++i) {
+          multiply<T>(sums[i][n], a[i], {b.x, b.y});
+          multiply<T>(sums[i][n + 1], a[i], {b.z, b.w});
+        }
+      }
+    }
+  }
+}
+
+/// Where the window of a pixel of the tile begins, as an address in shared memory.
+template <typename T>
+__device__ std::uint32_t window_at(const StemCall& call, const std::uint32_t* patch, int row, int column) {
+  const int at = row * call.stride_h * call.pitch + column * call.stride_w * call.c;
+  const std::uint32_t* const word = patch + (word_elems<T> == 2 ? at / 2 + (at % 2) * call.patch_words : at);
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(word));
+}
+
+template <typename T, int rows, int tiles_n>
+__device__ void begin_sums(const float* bias, float (&sums)[rows][tiles_n][4]) {
+  const int t = static_cast<int>(threadIdx.x) % 4;
+  constexpr int tiles_a_group = thread_filters<T> / 2;
+#pragma unroll
+  for (int n = 0; n < tiles_n; ++n) {
+    const float2 begin = *reinterpret_cast<const float2*>(bias + n / tiles_a_group * tiles_a_group * 8 +
+                                                          thread_filters<T> * t + n % tiles_a_group * 2);
+#pragma unroll
+    for (int i = 0; i < rows; ++i) {
+      sums[i][n][0] = sums[i][n][2] = begin.x;
+      sums[i][n][1] = sums[i][n][3] = begin.y;
+    }
+  }
+}
+
+/// What a block has in shared memory.
+template <int tiles_n>
+struct StemShared {
+  uint4* filters;
+  int2* offsets;  ///< of the words of a window (multiply_windows)
+  float* bias;
+  StemLine* lines;
+  std::uint32_t* patch;
+
+  __device__ explicit StemShared(const StemCall& call) {
+    extern __shared__ uint4 shared[];
+    filters = shared;
+    offsets = reinterpret_cast<int2*>(filters + filter_vectors(call));
+    bias = reinterpret_cast<float*>(offsets + (call.steps + 1) * 4);
+    lines = reinterpret_cast<StemLine*>(bias + 8 * tiles_n);
+    patch = reinterpret_cast<std::uint32_t*>(
+        call.lines_a_pass == 0 ? lines : lines + call.lines + most_loads * call.lines_a_pass);
+  }
+  __device__ static int filter_vectors(const StemCall& call) { return call.steps * tiles_n / 2 * 32; }
+
+  /// Fetches filters, before the kernel ahead has ended, and bias.
+  template <bool wgmma_reads>
+  __device__ void begin(const StemCall& call, int first_k) const {
+    const int thread = static_cast<int>(threadIdx.x), vectors = filter_vectors(call);
+    const uint4* const w = static_cast<const uint4*>(call.w) + static_cast<int>(blockIdx.y) * vectors;
+    for (int i = thread; i < vectors; i += block_threads) filters[i] = __ldg(w + i);
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    if constexpr (wgmma_reads) order_copies_after_shared_stores();  // products read as copies do
+#endif
+    for (int i = thread; i < (call.steps + 1) * step_words; i += block_threads) {
+      const int word = i / step_words * step_words + i % 8 / 2 + i % 2 * 4, r = word / call.words_a_row;
+      reinterpret_cast<int*>(offsets)[i] =
+          r < call.r ? 4 * (r * (call.pitch / call.word) + word % call.words_a_row) : 0;
+    }
+    for (int row = thread; row < call.rows && call.lines_a_pass != 0; row += block_threads)
+      for (int channel = 0; channel < call.c; ++channel)
+        lines[row * call.c + channel] = {(channel * call.height + row) * call.width, row * call.pitch + channel, row};
+    for (int i = thread; i < most_loads * call.lines_a_pass; i += block_threads)
+      lines[call.lines + i] = {0, nowhere, nowhere};
+    // The ends of rows, which no patch reaches.
+    for (int i = thread; i < call.copies * call.patch_words; i += block_threads) patch[i] = 0;
+    wait_for_previous();
+    let_next_start();
+    for (int k = thread; k < 8 * tiles_n; k += block_threads)
+      bias[k] = call.bias != nullptr && first_k + k < call.k ? call.bias[first_k + k] : 0.0F;
+    __syncthreads();
+  }
+};
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,161 @@
+// stem's kernel where maxima of 3x3 outputs with stride 2 are stored (ConvProblem::max_pool): what lies between is
+// never written.
+//
+// A block walks down a strip of 16 columns of outputs, eight rows at a time, and makes four rows of seven maxima of
+// them: windows overlap by a column, which two strips compute, and by a row, which the block keeps. A lane has 2x2
+// outputs beside and below each other, of which its maximum is: what else belongs to the window is its neighbour's to
+// the right, by shuffles, and the row above, which the warp above leaves in shared memory, for the same lane. Where a
+// walk begins within the image it computes that row first. Outputs are rounded before they are compared: the order of
+// numbers stays, and so do the bits that a pool of stored outputs gives.
+
+#include "ops/conv/cuda/stem.cuh"
+
+namespace lenslet::cuda {
+namespace {
+
+/// Of both numbers of a word, or of one: NaN where either is.
+template <typename T>
+__device__ std::uint32_t greater(std::uint32_t a, std::uint32_t b) {
+  if constexpr (std::is_same_v<T, float>)
+    asm("{\n\t.reg .f32 a, b;\n\tmov.b32 a, %0;\n\tmov.b32 b, %1;\n\tmax.NaN.f32 a, a, b;\n\tmov.b32 %0, a;\n\t}"
+        : "+r"(a)
+        : "r"(b));
+  else if constexpr (std::is_same_v<T, Float16>)
+    asm("max.NaN.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+  else
+    asm("max.NaN.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+  return a;
+}
+/// What any number is greater than.
+template <typename T>
+constexpr std::uint32_t least_word = std::is_same_v<T, float>     ? 0xff800000U
+                                     : std::is_same_v<T, Float16> ? 0xfc00fc00U
+                                                                  : 0xff80ff80U;
+
+/// The window of a row, from the outputs of pixels 2g and 2g + 1; `there`: which exist.
+template <typename T, int tiles_n>
+__device__ std::uint32_t widest(const float (&sums)[tiles_n][4], int word, const bool (&there)[2]) {
+  const std::uint32_t one = there[0] ? stored_word<T>(sums, word, 0) : least_word<T>;
+  const std::uint32_t two = there[1] ? stored_word<T>(sums, word, 1) : least_word<T>;
+  return greater<T>(greater<T>(one, two), __shfl_down_sync(~0U, one, 4));
+}
+
+template <typename X, typename T, int tiles_n, bool wgmma_reads>
+__global__ void __launch_bounds__(block_threads, 4) stem_pool_kernel(const __grid_constant__ StemPoolCall call) {
+  constexpr int words = pixel_words<T, tiles_n>, vectors = words / 4;
+  const StemShared<tiles_n> shared(call);
+  // Rows that warps leave to those below them [warps + 1][vectors][lanes]: the last warp's are the next tile's, which
+  // has two places for them in turn.
+  uint4* const left = reinterpret_cast<uint4*>(shared.patch + (call.copies * call.patch_words + 3) / 4 * 4);
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
+  const int first_k = static_cast<int>(blockIdx.y) * 8 * tiles_n;
+  shared.template begin<wgmma_reads>(call, first_k);
+  const WordClamp<T> clamp(call.activation.clamp());  // does not change which one is the greatest
+
+  std::uint32_t window[warp_rows][2], window_above[1][2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+#pragma unroll
+    for (int i = 0; i < warp_rows; ++i)
+      window[i][half] = window_at<T>(call, shared.patch, 1 + warp * warp_rows + i, 2 * g + half);
+    window_above[0][half] = window_at<T>(call, shared.patch, 0, 2 * g + half);
+  }
+  const auto vector_at = [&](int place, int vector) -> uint4& { return left[(place * vectors + vector) * 32 + lane]; };
+  const auto load = [&](int image, int above, int q, bool keeps) {
+    load_patch<T>(call, shared.lines, static_cast<const X*>(call.x), image, above, q, shared.patch,
+                  keeps ? call.kept_lines : 0, keeps ? call.kept : 0);
+    __syncthreads();
+  };
+
+  int kept = 0;  // where the row above the tile is, behind those within it
+  for (int walk = static_cast<int>(blockIdx.x); walk < call.tiles; walk += static_cast<int>(gridDim.x)) {
+    int image = walk;
+    const int column = call.strips.split(image) * pooled_columns, begin = call.walks.split(image) * call.walk_rows;
+    const int end = min(begin + call.walk_rows, call.pooled_p);
+    const int first_q = 2 * column - call.pool_left;
+    const bool column_there[2] = {static_cast<unsigned>(first_q + 2 * g) < static_cast<unsigned>(call.q),
+                                  static_cast<unsigned>(first_q + 2 * g + 1) < static_cast<unsigned>(call.q)};
+    const int above = 2 * begin - call.pool_top;
+    load(image, above, first_q, false);
+    if (above >= 0) {
+      float sums[1][tiles_n][4];
+      begin_sums<T>(shared.bias, sums);
+      multiply_windows<wgmma_reads, T>(call, shared.filters, shared.offsets, window_above, sums);
+      if (!call.activation.is_clamp()) activate<T>(call.activation, sums);
+#pragma unroll
+      for (int v = 0; v < vectors; ++v) {
+        std::uint32_t word[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) word[i] = widest<T>(sums[0], 4 * v + i, column_there);
+        if (warp == 0) vector_at(warps - 1 + kept, v) = {word[0], word[1], word[2], word[3]};
+      }
+    } else if (warp == 0) {
+#pragma unroll
+      for (int v = 0; v < vectors; ++v)
+        vector_at(warps - 1 + kept, v) = make_uint4(least_word<T>, least_word<T>, least_word<T>, least_word<T>);
+    }
+
+    for (int row = begin; row < end; row += pooled_rows, kept ^= 1) {
+      const int first_p = 2 * row - call.pool_top + 1;
+      if (row > begin) load(image, first_p - 1, first_q, true);
+      float sums[warp_rows][tiles_n][4];
+      begin_sums<T>(shared.bias, sums);
+      multiply_windows<wgmma_reads, T>(call, shared.filters, shared.offsets, window, sums);
+      if (!call.activation.is_clamp()) activate<T>(call.activation, sums);
+
+      bool there[warp_rows][2];
+#pragma unroll
+      for (int i = 0; i < warp_rows; ++i)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          there[i][half] = column_there[half] &&
+                           static_cast<unsigned>(first_p + warp * warp_rows + i) < static_cast<unsigned>(call.p);
+      std::uint32_t most[words];
+#pragma unroll
+      for (int v = 0; v < vectors; ++v) {
+        std::uint32_t last[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          last[i] = widest<T>(sums[1], 4 * v + i, there[1]);
+          most[4 * v + i] = greater<T>(widest<T>(sums[0], 4 * v + i, there[0]), last[i]);
+        }
+        vector_at(warp < warps - 1 ? warp : warps - 1 + (kept ^ 1), v) = {last[0], last[1], last[2], last[3]};
+      }
+      __syncthreads();
+      const int p = row + warp, q = column + g;
+      if (p < end && g < pooled_columns && q < call.pooled_q) {
+        T* const y = static_cast<T*>(call.y) +
+                     ((static_cast<std::int64_t>(image) * call.pooled_p + p) * call.pooled_q + q) * call.y_pixel;
+#pragma unroll
+        for (int v = 0; v < vectors; ++v) {
+          const int k = first_k + v * (4 * thread_filters<T>)+t * thread_filters<T>;
+          if (k >= call.k) continue;
+          const uint4 above = vector_at(warp > 0 ? warp - 1 : warps - 1 + kept, v);
+          std::uint32_t word[4];
+#pragma unroll
+          for (int i = 0; i < 4; ++i) word[i] = clamp(greater<T>(most[4 * v + i], word_of(above, i)));
+          store_words(call, y + k, k, word);
+        }
+      }
+    }
+  }
+}
+
+template <typename X, typename T>
+StemPoolFunction kernel_of(int filters, bool wgmma_reads) {
+  if (wgmma_reads) return filters == 32 ? stem_pool_kernel<X, T, 4, true> : stem_pool_kernel<X, T, 8, true>;
+  return filters == 32 ? stem_pool_kernel<X, T, 4, false> : stem_pool_kernel<X, T, 8, false>;
+}
+
+}  // namespace
+
+StemPoolFunction stem_pool_of(DType x, DType y, int filters, bool wgmma_reads) {
+  if (y == DType::f32) return kernel_of<float, float>(filters, wgmma_reads);
+  const bool floats = x == DType::f32;
+  if (y == DType::f16)
+    return floats ? kernel_of<float, Float16>(filters, wgmma_reads) : kernel_of<Float16, Float16>(filters, wgmma_reads);
+  return floats ? kernel_of<float, BFloat16>(filters, wgmma_reads)
+                : kernel_of<BFloat16, BFloat16>(filters, wgmma_reads);
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,166 @@
+// stem with maxima of 3x3 outputs: against the oracle, and the same bits as a pool of what stem stores.
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+
+#include "ops/conv/conv.h"
+#include "tests/ops/conv_data.h"
+#include "tests/ops/op_runner.h"
+#include "tests/random_seed.h"
+
+namespace lenslet::test {
+namespace {
+
+Numerics numerics_of(DType storage) {
+  return parse_numerics(storage == DType::f32 ? "tf32" : storage == DType::f16 ? "fp16" : "bf16");
+}
+
+/// Of stored outputs, NCHW.
+Tensor maxima(const Tensor& x, const ConvProblem& p) {
+  Tensor y(DType::f32, {p.n, p.k, p.stored_p(), p.stored_q()});
+  float* to = y.values<float>().data();
+  for (std::int64_t plane = 0; plane < p.n * p.k; ++plane)
+    for (std::int64_t row = 0; row < p.stored_p(); ++row)
+      for (std::int64_t column = 0; column < p.stored_q(); ++column) {
+        float most = -std::numeric_limits<float>::infinity();
+        const std::int64_t top = 2 * row - p.max_pool.pad_top, left = 2 * column - p.max_pool.pad_left;
+        for (std::int64_t h = std::max<std::int64_t>(0, top); h < std::min(top + 3, p.p); ++h)
+          for (std::int64_t w = std::max<std::int64_t>(0, left); w < std::min(left + 3, p.q); ++w) {
+            const float value = x.values<float>()[static_cast<std::size_t>((plane * p.p + h) * p.q + w)];
+            if (value > most || std::isnan(value)) most = value;
+          }
+        *to++ = most;
+      }
+  return y;
+}
+
+/// As planned, with walks of other lengths, and by mma.sync; `data` may have numbers that are none.
+void check(const ConvProblem& p, const ConvData& data, unsigned seed, bool exact) {
+  const Kernel& stem = *find_kernel("Conv", DeviceKind::cuda, "stem");
+  const DeviceProfile device = op_runner().profiles(1).at(0);
+  const Target target{.device = device, .numerics = numerics_of(p.storage)};
+  ConvProblem apart = p;
+  apart.max_pool = {};
+  const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};
+  const auto run = [&](const ConvProblem& problem, const std::string& config) {
+    const auto posed = pose(problem, data.w, data.scale);
+    const Offer offer = stem.offer(*posed, target);
+    REQUIRE_MESSAGE(offer.refusal.empty(), problem.str(), ": ", offer.refusal);
+    Candidate candidate = offer.candidates.at(0);
+    if (!config.empty()) candidate.config = config;
+    const Call call{.problem = *posed, .kernel = stem, .candidate = candidate, .device = target.device};
+    const std::string where = fmt::format("{} on {} (seed {})", call.str(), problem.str(), seed);
+    Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
+    if (exact && problem.max_pool) compare(y, data, candidate.tolerance, where);
+    return y.to_format(formats::nchw).to_dtype(DType::f32);
+  };
+  for (const char* const by : {"", " by=wgmma"}) {
+    const std::int64_t filters = p.k <= 32 ? 32 : 64;
+    const Tensor wanted = maxima(run(apart, fmt::format("filters={} resident=4{}", filters, by)), p);
+    for (const std::int64_t tiles : {0, 1, 2, 3, 100}) {
+      const std::string config =
+          tiles == 0 ? "" : fmt::format("filters={} resident={} tiles={}{}", filters, tiles % 3 + 1, tiles, by);
+      if (config.empty() && *by == 0) continue;
+      const Tensor got = run(p, config);
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < got.values<float>().size(); ++i) {
+        const float a = got.values<float>()[i], b = wanted.values<float>()[i];
+        wrong += a == b || (std::isnan(a) && std::isnan(b)) ? 0 : 1;
+      }
+      CHECK_MESSAGE(wrong == 0, p.str(), ", ", config, ", seed ", seed, ": ", wrong, " of ",
+                    got.values<float>().size());
+    }
+  }
+}
+
+ConvProblem problem(std::int64_t n, std::int64_t size, std::int64_t k, std::int64_t window, std::int64_t stride,
+                    std::int64_t pad, std::int8_t pool_pad, std::int8_t pool_end) {
+  ConvProblem p = resolve_conv({n, 3, size, size + 3}, {k, 3, window, window},
+                               {.stride = {stride, stride}, .pads = {pad, pad, pad, pad}});
+  p.bias = true;
+  p.activation = {Activation::Kind::relu, 0, 0};
+  p.max_pool = {3, 2, pool_pad, pool_pad, pool_end, pool_end};
+  return p;
+}
+
+const DType types[] = {DType::f16, DType::bf16, DType::f32};
+
+ConvProblem stored(ConvProblem p, DType storage, bool floats) {
+  p.storage = storage;
+  p.x_storage = floats ? DType::f32 : storage;
+  return p;
+}
+
+}  // namespace
+
+// First layers of networks.
+TEST_CASE("cuda/stem_pool/networks") {
+  const unsigned seed = random_seed();
+  std::mt19937 random(seed);
+  const bool reduced = std::getenv("LENSLET_TEST_REDUCED") != nullptr;
+  const std::int64_t size = reduced ? 61 : 224;
+  for (const ConvProblem& of :
+       {problem(2, size, 64, 7, 2, 3, 1, 1), problem(1, size, 64, 3, 2, 0, 0, 1), problem(3, size, 24, 3, 2, 1, 1, 1)})
+    for (const DType type : types)
+      for (const bool floats : {false, true}) {
+        if (floats && (type == DType::f32 || reduced)) continue;
+        const ConvProblem p = stored(of, type, floats);
+        check(p, make_conv_data(p, random), seed, true);
+      }
+}
+
+TEST_CASE("cuda/stem_pool/drawn") {
+  const unsigned seed = random_seed();
+  std::mt19937 random(seed);
+  const bool reduced = std::getenv("LENSLET_TEST_REDUCED") != nullptr;
+  const auto between = [&](std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+  };
+  const Activation activations[] = {
+      {}, {Activation::Kind::relu, 0, 0}, {Activation::Kind::clip, -0.5F, 6}, {Activation::Kind::silu, 0, 0}};
+  for (int i = 0; i < (reduced ? 9 : 90); ++i) {
+    ConvGeometry geometry;
+    geometry.stride = {between(1, 3), between(1, 3)};
+    for (std::int64_t& pad : geometry.pads) pad = between(0, 2);
+    const std::int64_t r = between(1, 7), s = between(1, 7), c = between(1, 4);
+    const std::int64_t k = between(0, 2) == 0 ? between(1, 100) : 8 * between(1, 16);
+    ConvProblem p = resolve_conv({between(1, 4), c, between(7, 60), between(7, 60)}, {k, c, r, s}, geometry);
+    p.bias = between(0, 3) != 0;
+    p.activation = activations[between(0, 3)];
+    const auto pad = [&] { return static_cast<std::int8_t>(between(0, 2)); };
+    p.max_pool = {3, 2, pad(), pad(), pad(), pad()};
+    if (p.p + p.max_pool.pad_top + p.max_pool.pad_bottom < 3 || p.q + p.max_pool.pad_left + p.max_pool.pad_right < 3)
+      continue;
+    p = stored(p, types[i % 3], i % 2 == 0);
+    check(p, make_conv_data(p, random), seed, true);
+  }
+}
+
+// A NaN is in all maxima that it belongs to. Of channels beside the first alone: of that one an element beside a window
+// may be multiplied by zero, which depends on where tiles end.
+TEST_CASE("cuda/stem_pool/nan_and_infinity") {
+  const unsigned seed = random_seed();
+  std::mt19937 random(seed);
+  for (const DType type : types) {
+    const ConvProblem p = stored(problem(2, 61, 64, 7, 2, 3, 1, 1), type, true);
+    ConvData data = make_conv_data(p, random);
+    auto values = data.x.values<float>();
+    const auto plane = static_cast<std::size_t>(p.h * p.w);
+    const auto place = [&] { return (random() % 2 * 3 + 1 + random() % 2) * plane + random() % plane; };
+    for (int i = 0; i < 5; ++i) {
+      values[place()] = std::numeric_limits<float>::quiet_NaN();
+      values[place()] = std::numeric_limits<float>::infinity();
+    }
+    check(p, data, seed, false);
+  }
+}
+
+}  // namespace lenslet::test
