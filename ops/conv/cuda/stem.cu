@@ -139,10 +139,10 @@ struct Patch {
 
 std::int64_t shared_bytes(const ConvProblem& p, std::int64_t filters) {
   const Patch patch(p);
-  const std::int64_t bytes = step_count(p) * (filters * 32 + 4 * step_words) + 4 * step_words + 4 * filters +
-                             16 * (p.c * patch.rows + most_loads * (block_threads / patch.columns)) +
-                             4 * patch.copies * patch.words();
+  std::int64_t bytes =
+      step_count(p) * (filters * 32 + 4 * step_words) + 4 * step_words + 4 * filters + 4 * patch.copies * patch.words();
   if (!p.max_pool) return bytes;
+  bytes += 16 * p.c * patch.rows;  // the table of lines
   // Rows that warps leave to others: words of a lane's filters of a pixel.
   return (bytes + 15) / 16 * 16 + (warps + 1) * 128 * filters / 4 / patch.word;
 }

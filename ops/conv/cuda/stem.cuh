@@ -82,12 +82,10 @@ __device__ T as_multiplied(X x) {
   }
 }
 
-/// A line of the patch, of one channel and row: where it begins in an image and in the patch, in elements. Behind the
-/// last one there are some that are nowhere.
+/// A line of the patch, of one channel and row: where it begins in an image and in the patch, in elements.
 struct alignas(16) StemLine {
   int from, to, row;
 };
-constexpr int nowhere = -(1 << 28), most_loads = 24;
 
 /// Lays lines of the patch whose first element is (top, left) of the image at x, zeros where there is no image. A
 /// thread has a column, and every so many lines; its loads are all under way before the barrier within, at which
@@ -98,8 +96,10 @@ __device__ void load_lines(const StemCall& call, const StemLine* lines, const X*
                            int first_line, int kept, int kept_from, int kept_to) {
   const int thread = static_cast<int>(threadIdx.x);
   const int line_in_pass = static_cast<int>(call.columns_divider.divide(threadIdx.x));
-  const int column = thread - line_in_pass * call.columns, column_at = column * call.c;
-  const bool column_inside = whole || static_cast<unsigned>(left + column) < static_cast<unsigned>(call.width);
+  const int column = thread - line_in_pass * call.columns;
+  const bool column_inside = line_in_pass < call.lines_a_pass &&
+                             (whole || static_cast<unsigned>(left + column) < static_cast<unsigned>(call.width));
+  const bool writes = line_in_pass < call.lines_a_pass;
   x += top * call.width + left + column;
   constexpr int copies = 2;
   uint4 old[copies];
@@ -109,20 +109,17 @@ __device__ void load_lines(const StemCall& call, const StemLine* lines, const X*
     if (thread + i * block_threads < kept) old[i] = old_at[thread + i * block_threads];
 
   bool first = true;
-  for (int begin = first_line; begin < call.lines; begin += loads * call.lines_a_pass) {
-    const int own = begin + line_in_pass;
-    const StemLine* line = lines + (line_in_pass < call.lines_a_pass && own < call.lines ? own : call.lines);
+  for (int begin = first_line + line_in_pass;; begin += loads * call.lines_a_pass) {
     X value[loads];
     int to[loads];
 #pragma unroll
-    for (int i = 0; i < loads; ++i, line += call.lines_a_pass) {
-      const StemLine at = *line;
-      const bool inside =
-          column_inside &&
-          (whole ? at.row >= 0 : static_cast<unsigned>(top + at.row) < static_cast<unsigned>(call.height));
-      to[i] = at.to + column_at;
-      value[i] = X{};
-      if (inside) value[i] = x[at.from];
+    for (int i = 0; i < loads; ++i) {
+      const int line = begin + i * call.lines_a_pass;
+      const StemLine at = lines[min(line, call.lines - 1)];
+      const bool inside = line < call.lines && column_inside &&
+                          (whole || static_cast<unsigned>(top + at.row) < static_cast<unsigned>(call.height));
+      to[i] = at.to + column * call.c;
+      value[i] = inside ? x[at.from] : X{};
     }
     if (first) {
       __syncthreads();
@@ -133,14 +130,14 @@ __device__ void load_lines(const StemCall& call, const StemLine* lines, const X*
       first = false;
     }
 #pragma unroll
-    for (int i = 0; i < loads; ++i)
-      if (to[i] >= 0) patch[to[i]] = as_multiplied<T>(value[i]);
-    if constexpr (word_elems<T> == 2)
-      if (call.copies == 2) {
-#pragma unroll
-        for (int i = 0; i < loads; ++i)
-          if (to[i] > 0) patch[2 * call.patch_words + to[i] - 1] = as_multiplied<T>(value[i]);
-      }
+    for (int i = 0; i < loads; ++i) {
+      if (!writes || begin + i * call.lines_a_pass >= call.lines) continue;
+      const T rounded = as_multiplied<T>(value[i]);
+      patch[to[i]] = rounded;
+      if constexpr (word_elems<T> == 2)
+        if (call.copies == 2 && to[i] > 0) patch[2 * call.patch_words + to[i] - 1] = rounded;
+    }
+    if (begin - line_in_pass + loads * call.lines_a_pass >= call.lines) break;
   }
 }
 
@@ -154,15 +151,11 @@ __device__ void load_patch(const StemCall& call, const StemLine* lines, const X*
   T* const patch = reinterpret_cast<T*>(words);
   // Behind the row of outputs above a tile, of the next tile from this one's.
   const int kept_to = call.stride_h * call.pitch, kept_from = (tile_p + 1) * kept_to;
-  const auto load = [&](auto is_whole, auto loads) {
-    load_lines<is_whole.value, loads.value>(call, lines, x, top, left, patch, first_line, kept, kept_from, kept_to);
-  };
-  const auto load_so_many = [&](auto loads) { whole ? load(std::true_type(), loads) : load(std::false_type(), loads); };
-  // One trip to memory, if it can be.
-  if (call.lines - first_line <= 16 * call.lines_a_pass)
-    load_so_many(std::integral_constant<int, 16>());
+  constexpr int loads = 16;
+  if (whole)
+    load_lines<true, loads>(call, lines, x, top, left, patch, first_line, kept, kept_from, kept_to);
   else
-    load_so_many(std::integral_constant<int, most_loads>());
+    load_lines<false, loads>(call, lines, x, top, left, patch, first_line, kept, kept_from, kept_to);
 }
 
 template <typename T>
@@ -399,8 +392,7 @@ struct StemShared {
     offsets = reinterpret_cast<int2*>(filters + filter_vectors(call));
     bias = reinterpret_cast<float*>(offsets + (call.steps + 1) * 4);
     lines = reinterpret_cast<StemLine*>(bias + 8 * tiles_n);
-    patch = reinterpret_cast<std::uint32_t*>(
-        call.lines_a_pass == 0 ? lines : lines + call.lines + most_loads * call.lines_a_pass);
+    patch = reinterpret_cast<std::uint32_t*>(call.lines_a_pass == 0 ? lines : lines + call.lines);
   }
   __device__ static int filter_vectors(const StemCall& call) { return call.steps * tiles_n / 2 * 32; }
 
@@ -421,8 +413,6 @@ struct StemShared {
     for (int row = thread; row < call.rows && call.lines_a_pass != 0; row += block_threads)
       for (int channel = 0; channel < call.c; ++channel)
         lines[row * call.c + channel] = {(channel * call.height + row) * call.width, row * call.pitch + channel, row};
-    for (int i = thread; i < most_loads * call.lines_a_pass; i += block_threads)
-      lines[call.lines + i] = {0, nowhere, nowhere};
     // The ends of rows, which no patch reaches.
     for (int i = thread; i < call.copies * call.patch_words; i += block_threads) patch[i] = 0;
     wait_for_previous();
