@@ -142,6 +142,15 @@ TEST_CASE("cuda/wgmma_patch/windows") {
       fused(resolve_conv({2, 80, 31, 18}, {264, 80, 5, 5}, {.dilation = {2, 2}, .pads = {4, 4, 4, 4}}), relu),
       activated(resolve_conv({1, 64, 17, 17}, {192, 64, 1, 7}, {.pads = {0, 3, 0, 3}}), relu),
       activated(resolve_conv({1, 64, 17, 17}, {192, 64, 7, 1}, {.pads = {3, 0, 3, 0}}), relu),
+  };
+  for (const ConvProblem& p : problems) check_cuts(p, seed);
+}
+
+// More tiles than multiprocessors: a block has several, and residuals of the next one come while this one leaves.
+TEST_CASE("cuda/wgmma_patch/many_tiles") {
+  if (!can_run()) return;
+  const unsigned seed = random_seed();
+  const ConvProblem problems[] = {
       fused(resolve_conv({12, 64, 60, 60}, {128, 64, 3, 3}, {.pads = {1, 1, 1, 1}}), relu),
       fused(resolve_conv({24, 16, 61, 60}, {64, 16, 3, 3}, {.pads = {1, 1, 1, 1}}), clip),
       fused(resolve_conv({16, 64, 56, 56}, {64, 64, 3, 3}, {.pads = {1, 1, 1, 1}}), hard_swish),
