@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/cuda/has_wgmma.h"
 #include "base/tf32.h"
 #include "ops/conv/cuda/stem.cuh"
 #include "ops/core/sum_tolerance.h"
@@ -169,11 +170,6 @@ void (*kernel_for(const StemPlan& plan))(StemCall) {
 template <typename T>
 void (*kernel_for(DType x, const StemPlan& plan))(StemCall) {
   return std::is_same_v<T, float> || x == DType::f32 ? kernel_for<float, T>(plan) : kernel_for<T, T>(plan);
-}
-
-/// Instructions of one architecture alone, which newer ones do not run.
-bool has_wgmma(const DeviceProfile& device) {
-  return device.capability == 90 && std::string_view(LENSLET_CUDA_ARCHITECTURES).find("90a") != std::string_view::npos;
 }
 
 StemPlan read_plan(const ConvProblem& p, std::string_view config) {

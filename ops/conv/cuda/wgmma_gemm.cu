@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/aligned_format.h"
+#include "base/cuda/has_wgmma.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/wgmma_maps.cuh"
 #include "ops/conv/cuda/wgmma_slices.h"
@@ -18,12 +19,6 @@ namespace lenslet::cuda {
 namespace {
 
 using HalfTypes = Types<Float16, BFloat16>;
-
-/// Instructions of one architecture alone, which newer ones do not run.
-bool has_wgmma(const DeviceProfile& device) {
-  return device.capability == 90 && device.clusters &&
-         std::string_view(LENSLET_CUDA_ARCHITECTURES).find("90a") != std::string_view::npos;
-}
 
 using WgmmaKernel = void (*)(WgmmaGemm);
 template <typename T, WgmmaTile tile, bool residual>
@@ -146,7 +141,7 @@ class WgmmaGemmConv final : public ConvAlgorithm {
 
  private:
   std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
-    if (!has_wgmma(target.device)) return "it needs the tensor cores of compute capability 9.0, and code for them";
+    if (!has_wgmma(target.device) || !target.device.clusters) return wgmma_refusal;
     if (p.groups > 1) return "several groups";
     std::size_t shared_bytes = 0;
     for (const WgmmaTileShape& shape : wgmma_tiles)

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/aligned_format.h"
+#include "base/cuda/has_wgmma.h"
 #include "base/tf32.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/wgmma_maps.cuh"
@@ -25,12 +26,6 @@ template <>
 WgmmaPatchKernel wgmma_patch_kernel_for<float>(const WgmmaPatchPlan& plan);
 
 namespace {
-
-/// Instructions of one architecture alone, which newer ones do not run.
-bool has_wgmma(const DeviceProfile& device) {
-  return device.capability == 90 && device.clusters &&
-         std::string_view(LENSLET_CUDA_ARCHITECTURES).find("90a") != std::string_view::npos;
-}
 
 using HalfTypes = Types<Float16, BFloat16>;
 using PatchTypes = Types<Float16, BFloat16, float>;
@@ -153,7 +148,7 @@ class WgmmaPatchConv final : public ConvAlgorithm {
   std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
     if (is_tf32(p) && target.numerics.multiply != Numerics::Multiply::tf32)
       return "tensor cores would round float32 to TF32, which was not asked for";
-    if (!has_wgmma(target.device)) return "it needs the tensor cores of compute capability 9.0, and code for them";
+    if (!has_wgmma(target.device) || !target.device.clusters) return wgmma_refusal;
     // The kernel counts units in 32 bits, tensor maps coordinates.
     constexpr std::int64_t limit = 1 << 28;
     if (p.n > limit / p.p / p.q || p.n > limit / p.h / p.w) return "more than 2^28 pixels";

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/aligned_format.h"
+#include "base/cuda/has_wgmma.h"
 #include "base/tf32.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/wgmma_maps.cuh"
@@ -17,12 +18,6 @@
 
 namespace lenslet::cuda {
 namespace {
-
-/// Instructions of one architecture alone, which newer ones do not run.
-bool has_wgmma(const DeviceProfile& device) {
-  return device.capability == 90 && device.clusters &&
-         std::string_view(LENSLET_CUDA_ARCHITECTURES).find("90a") != std::string_view::npos;
-}
 
 using Tf32Kernel = void (*)(WgmmaTf32);
 template <WgmmaTile tile>
@@ -118,7 +113,7 @@ class WgmmaTf32Conv final : public ConvAlgorithm {
   std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
     if (target.numerics.multiply != Numerics::Multiply::tf32)
       return "tensor cores would round float32 to TF32, which was not asked for";
-    if (!has_wgmma(target.device)) return "it needs the tensor cores of compute capability 9.0, and code for them";
+    if (!has_wgmma(target.device) || !target.device.clusters) return wgmma_refusal;
     if (p.groups > 1) return "several groups";
     std::size_t shared_bytes = 0;
     for (const WgmmaTileShape& shape : wgmma_tiles)

@@ -7,13 +7,10 @@
 #include <cmath>
 #include <string_view>
 
+#include "base/cuda/has_wgmma.h"
 #include "ops/core/config_text.h"
 #include "ops/gemm/cute/gemm_cute.h"
 #include "ops/gemm/cute/tile_order.h"
-
-#ifndef LENSLET_CUDA_ARCHITECTURES
-#define LENSLET_CUDA_ARCHITECTURES ""
-#endif
 
 namespace lenslet::cuda {
 namespace {
@@ -77,12 +74,6 @@ bool can_join(const CutePlan& cut) { return cut.core == Core::wgmma && cute_join
 
 bool fits(const CuteProblem& p, const CutePlan& plan) { return tiles_of(p, plan) * plan.slices <= most_tiles; }
 
-/// wgmma is of sm_90a alone: no PTX of it runs anywhere else.
-bool has_wgmma(const DeviceProfile& device) {
-  return device.capability == 90 && device.clusters &&
-         std::string_view(LENSLET_CUDA_ARCHITECTURES).find("90a") != std::string_view::npos;
-}
-
 bool has_shared(const CutePlan& plan, const DeviceProfile& device) {
   const std::size_t bytes = (plan.tile_m == 128 ? std::size_t{96} : std::size_t{64}) << 10;
   return plan.core == Core::wgmma || !device.refuse_shared(bytes);
@@ -143,7 +134,7 @@ std::vector<CutePlan> cute_plans(const CuteProblem& p, const DeviceProfile& devi
   std::vector<CutePlan> plans;
   if (!cute_refusal(p, device).empty()) return plans;
   for (CutePlan plan : cuts_for(p)) {
-    if (plan.core == Core::wgmma && !has_wgmma(device)) continue;
+    if (plan.core == Core::wgmma && !(has_wgmma(device) && device.clusters)) continue;
     if (!has_shared(plan, device)) continue;
     if (plan.cluster > 1) {
       if (fits(p, plan)) plans.push_back(plan);
