@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <exception>
 #include <string>
 #include <vector>
 
@@ -18,6 +16,7 @@
 #include "base/cuda/upload.h"
 #include "ops/conv/cuda/separable_plan.h"
 #include "ops/core/choose.h"
+#include "tests/cuda/bench_batches.h"
 #include "tests/cuda/cut_timer.h"
 #include "tests/cuda/separable_layer.h"
 
@@ -156,25 +155,15 @@ void measure(const Session& session, const SeparableProblem& problem, const Nume
   }
 }
 
-int main(const Numerics& numerics, std::vector<std::int64_t> batches) {
-  const Session session(0);
-  if (batches.empty()) batches = {1, 8, 64};
-  fmt::print("algorithm,problem,config,us,estimated_us,floor_us,difference\n");
-  for (const std::int64_t n : batches)
-    for (const SeparableLayer& layer : layers) measure(session, stored(layer.problem(n), numerics.storage), numerics);
-  return 0;
-}
-
 }  // namespace
 }  // namespace lenslet
 
 int main(int argc, char** argv) {
-  try {
-    std::vector<std::int64_t> batches;
-    for (int i = 2; i < argc; ++i) batches.push_back(std::atoll(argv[i]));
-    return lenslet::main(lenslet::parse_numerics(argc > 1 ? argv[1] : "fp16"), batches);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "lenslet-bench-separable: %s\n", error.what());
-    return 1;
-  }
+  using namespace lenslet;
+  return bench_batches(argc, argv, "lenslet-bench-separable",
+                       "algorithm,problem,config,us,estimated_us,floor_us,difference",
+                       [](const cuda::Session& session, const Numerics& numerics, std::int64_t n) {
+                         for (const SeparableLayer& layer : layers)
+                           measure(session, stored(layer.problem(n), numerics.storage), numerics);
+                       });
 }

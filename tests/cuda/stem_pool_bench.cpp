@@ -6,14 +6,13 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <cstdlib>
-#include <exception>
 #include <string>
 #include <vector>
 
 #include "base/cuda/session.h"
 #include "base/cuda/upload.h"
 #include "ops/conv/conv.h"
+#include "tests/cuda/bench_batches.h"
 #include "tests/cuda/cut_timer.h"
 
 namespace lenslet {
@@ -85,25 +84,13 @@ void measure(const Session& session, const Layer& layer, const Numerics& numeric
   }
 }
 
-int main(const Numerics& numerics, std::vector<std::int64_t> batches) {
-  const Session session(0);
-  if (batches.empty()) batches = {1, 8, 64};
-  fmt::print("network,y,n,config,us,estimated_us,floor_us\n");
-  for (const std::int64_t n : batches)
-    for (const Layer& layer : layers) measure(session, layer, numerics, n);
-  return 0;
-}
-
 }  // namespace
 }  // namespace lenslet
 
 int main(int argc, char** argv) {
-  try {
-    std::vector<std::int64_t> batches;
-    for (int i = 2; i < argc; ++i) batches.push_back(std::atoll(argv[i]));
-    return lenslet::main(lenslet::parse_numerics(argc > 1 ? argv[1] : "fp16"), batches);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "lenslet-bench-stem-pool: %s\n", error.what());
-    return 1;
-  }
+  using namespace lenslet;
+  return bench_batches(argc, argv, "lenslet-bench-stem-pool", "network,y,n,config,us,estimated_us,floor_us",
+                       [](const cuda::Session& session, const Numerics& numerics, std::int64_t n) {
+                         for (const Layer& layer : layers) measure(session, layer, numerics, n);
+                       });
 }
