@@ -105,9 +105,9 @@ class BoundWgmmaGemm final : public BoundKernel {
     }
     const WgmmaShared shared = shared_of(shape_, problem_.residual);
     const auto shared_bytes = static_cast<std::size_t>(shared.total);
-    // A block's tiles are all of the same filters where blocks are a multiple of the tiles side by side.
-    const int units = run.cuda->multiprocessors, even = units / call.tiles_n * call.tiles_n;
-    const bool lasts = lasting_ > 0 && even > units - units / 16;
+    const int units = run.cuda->multiprocessors;
+    const auto even = static_cast<int>(blocks_of_same_filters(units, call.tiles_n));
+    const bool lasts = lasting_ > 0 && even > 0;
     call.filters_last = lasts ? 1 : 0;
     call.stages = lasts ? lasting_ : shared.stages;
     allow_shared_bytes(kernel_, shared_bytes);

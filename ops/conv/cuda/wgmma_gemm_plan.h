@@ -118,6 +118,13 @@ constexpr bool has_width(SlicesTile tile, int width) {
 /// Channels of prepared filters, zeros behind those of x: whole rows, so that they begin at multiples of their length.
 std::int64_t prepared_channels(const ConvProblem& problem);
 
+/// Blocks of so many multiprocessors whose tiles are all of the same filters, where so many tiles are of the same
+/// pixels: a multiple of these; 0 where a sixteenth of the multiprocessors, or more, had none.
+constexpr std::int64_t blocks_of_same_filters(std::int64_t units, std::int64_t beside) {
+  const std::int64_t even = units / beside * beside;
+  return even > units - units / 16 ? even : 0;
+}
+
 /// Blocks of a cluster: powers of 2, so that their shares of a tile are even.
 inline constexpr std::array<int, 4> slice_counts{1, 2, 4, 8};
 

@@ -60,13 +60,6 @@ WgmmaPatchPlan cut(const ConvProblem& p, const PatchTile& tile, const UnitShape&
   return plan;
 }
 
-/// Do blocks keep their filters where so many tiles are of the same pixels? By as many blocks as are a multiple of it,
-/// which leaves a few multiprocessors idle.
-bool lasts(std::int64_t beside) {
-  const std::int64_t units = reference_gpu().units;
-  return units / beside * beside > units - units / 16;
-}
-
 /// Fills shared memory; false where it is too small.
 bool lay_out(WgmmaPatchPlan& plan) {
   constexpr int staging = consumer_warps * patch_staging_bytes, barrier_bytes = 1 << 10;
@@ -78,7 +71,8 @@ bool lay_out(WgmmaPatchPlan& plan) {
   constexpr int least = 3;
   plan.patch_stages = fitting(2) >= least ? 2 : 1;
   if (fitting(plan.patch_stages) < least) return false;
-  plan.resident = lasts(plan.beside()) && steps <= std::min(most_resident, fitting(plan.patch_stages));
+  plan.resident = blocks_of_same_filters(reference_gpu().units, plan.beside()) > 0 &&
+                  steps <= std::min(most_resident, fitting(plan.patch_stages));
   plan.filter_stages = plan.resident ? static_cast<int>(steps) : std::min(most_stages, fitting(plan.patch_stages));
   while (plan.patch_stages < 4 && plan.patch_stages > 1 &&
          plan.filter_stages * plan.filter_bytes + (plan.patch_stages + 1) * tile_bytes <= all)
