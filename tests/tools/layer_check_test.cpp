@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -26,19 +28,25 @@ tool::LayerCheck doubled(const std::vector<float>& x, DType dtype) {
   return tool::check_layer({.info = &info, .inputs = inputs, .outputs = outputs});
 }
 
-/// A sparse 1x1x1 convolution of three channels at 400 sites, the first a thousand times the others, whose output there
-/// is off by `error` of its terms' sum over the root of their number.
-tool::LayerCheck one_strong_site(double error) {
+/// A sparse 1x1x1 convolution of three channels at 400 sites. At the first the channels are `strong`, at the others 1;
+/// its output there is off by `error` of the root of its terms' squares.
+tool::LayerCheck one_strong_site(const std::array<float, 3>& strong, double error) {
   constexpr std::int64_t sites = 400;
   const Shape kernel{1, 3, 1, 1, 1};
   Tensor x(DType::f32, {sites, 3}), book(DType::i32, {3}), w(DType::f32, kernel), y(DType::f32, {sites, 1});
   book.values<std::int32_t>()[0] = book.values<std::int32_t>()[1] = sites;
   book.values<std::int32_t>()[2] = 0;
-  for (std::size_t c = 0; c < 3; ++c) w.values<float>()[c] = c == 1 ? -1.F : 1.F;
+  const std::array<float, 3> filter{1, -1, 1};
+  std::ranges::copy(filter, w.values<float>().begin());
   for (std::size_t i = 0; i < sites; ++i) {
-    const float size = i == 0 ? 1000 : 1;
-    for (std::size_t c = 0; c < 3; ++c) x.values<float>()[3 * i + c] = size;
-    y.values<float>()[i] = size + (i == 0 ? static_cast<float>(error * 3000 / std::sqrt(3.0)) : 0);
+    double sum = 0, squares = 0;
+    for (std::size_t c = 0; c < 3; ++c) {
+      const double value = i == 0 ? strong[c] : 1;
+      x.values<float>()[3 * i + c] = static_cast<float>(value);
+      sum += filter[c] * value;
+      squares += value * value;
+    }
+    y.values<float>()[i] = static_cast<float>(sum + (i == 0 ? error * std::sqrt(squares) : 0));
   }
   StepInfo info;
   info.name = "sparse";
@@ -52,13 +60,15 @@ tool::LayerCheck one_strong_site(double error) {
 
 }  // namespace
 
-// The rms of all outputs says little of a site that is twenty times it.
+// The rms of all outputs says little of a site that is twenty times it, nor does the number of terms where one is all.
 TEST_CASE("layer_check/sites_of_a_scan_differ") {
-  const tool::LayerCheck good = one_strong_site(0.9e-3), bad = one_strong_site(1.1e-3);
-  CHECK(good.passed());
-  CHECK(good.against_terms);
-  CHECK(good.error > 0.8e-3);
-  CHECK_FALSE(bad.passed());
+  for (const std::array<float, 3> strong : {std::array{1000.F, 1000.F, 1000.F}, std::array{1000.F, 0.F, 0.F}}) {
+    const tool::LayerCheck good = one_strong_site(strong, 0.9e-3), bad = one_strong_site(strong, 1.1e-3);
+    CHECK(good.passed());
+    CHECK(good.against_terms);
+    CHECK(good.error > 0.8e-3);
+    CHECK_FALSE(bad.passed());
+  }
 }
 
 TEST_CASE("layer_check/values_beyond_the_range_of_what_stores_them") {

@@ -55,51 +55,51 @@ class Judge {
   bool spreads_;
 };
 
-// The same sum with every term positive and no activation: what rounding errors are proportional to.
-std::vector<oracle::Array> sum_of_magnitudes(const LayerEvent& event, std::vector<oracle::Array> inputs) {
+// The same sum of its terms' squares, without activations: the output's variance, were the terms of random sign.
+std::vector<oracle::Array> sum_of_squares(const LayerEvent& event, std::vector<oracle::Array> inputs) {
   AttributeList attributes = event.info->attributes;
   for (auto& [name, value] : attributes) {
-    if (name == "activation") value = std::string("none");
+    if (name == "activation" || name == "depthwise_activation") value = std::string("none");
     if (auto* factors = std::get_if<std::vector<double>>(&value))
-      for (double& factor : *factors) factor = std::abs(factor);
-    if (auto* factor = std::get_if<double>(&value)) *factor = std::abs(*factor);
+      for (double& factor : *factors) factor *= factor;
+    if (auto* factor = std::get_if<double>(&value)) *factor *= *factor;
   }
   for (oracle::Array& input : inputs)
     if (input.dtype != DType::i32)  // a rulebook's -1 are no numbers
-      for (double& value : input.values) value = std::abs(value);
+      for (double& value : input.values) value *= value;
   return oracle::run(event.info->op, attributes, inputs).value();
 }
 
-// Tolerances of sums of products are stated for terms of random sign, where rms(y) is about rms(sum
-// |terms|) / sqrt(terms). In a trained layer a channel's terms may cancel (against its bias, too) or an activation may
-// clip most of them away; the rounding error does not cancel with them. There the channel's rms of sum |terms| /
-// sqrt(terms) stands in for the output's rms, and an element's own where that is larger: sites of a scan differ more
-// than pixels do (SECOND in fp16: errors of up to 2.6 of what the rms of all sites allows). Only ever asked for layers
-// that exceed the plain measure.
+// Tolerances of sums of products are stated for terms of random sign, where the output's rms is that of sqrt(sum
+// terms^2), and so are rounding errors. In a trained layer a channel's terms may cancel (against its bias, too) or an
+// activation may clip most of them away; the rounding error does not cancel with them. There the channel's rms of
+// sqrt(sum terms^2) stands in for the output's rms, and an element's own where that is larger: sites of a scan differ
+// more than pixels do, by their places (metres) and by how many neighbours they have (SECOND in fp16: errors of up to
+// 2.6 of what the rms of all sites allows). The sum of |terms| over the root of their number was too little there: of
+// 108 terms of SECOND's first layer a lone site has 4, of which its places are nearly all (TF32: 1.64 of the
+// tolerance). Only ever asked for layers that exceed the plain measure.
 double error_against_terms(const LayerEvent& event, const std::vector<oracle::Array>& inputs,
                            const oracle::Array& exact) {
-  const oracle::Array magnitudes = sum_of_magnitudes(event, inputs).at(0);
+  const oracle::Array squares = sum_of_squares(event, inputs).at(0);
   const oracle::Array got = oracle::from_tensor(event.outputs[0]);
   const std::int64_t channels = exact.shape[1];
   const std::int64_t inner = exact.shape.rank() > 2 ? exact.shape.elems() / (exact.shape[0] * channels) : 1;
-  const std::size_t filter = event.info->op == "SeparableConv" ? 3 : event.info->op == "SparseConv" ? 2 : 1;
-  const double terms = static_cast<double>(inputs.at(filter).shape.elems()) / static_cast<double>(channels);
   const double output_rms = oracle::rms(exact.values);
   double worst = 0;
   for (std::int64_t c = 0; c < channels; ++c) {
-    std::vector<double> of_channel;
-    for (std::int64_t n = 0; n < exact.shape[0]; ++n)
-      for (std::int64_t i = 0; i < inner; ++i)
-        of_channel.push_back(magnitudes.values[static_cast<std::size_t>((n * channels + c) * inner + i)]);
-    const double scale = std::max(output_rms, oracle::rms(of_channel) / std::sqrt(terms));
-    for (std::int64_t n = 0; n < exact.shape[0]; ++n)
-      for (std::int64_t i = 0; i < inner; ++i) {
-        const auto at = static_cast<std::size_t>((n * channels + c) * inner + i);
-        if (!Judge::comparable(got.values[at], exact.values[at])) continue;
-        const double error = oracle::error_beyond_rounding(got.values[at], exact.values[at], got.dtype);
-        const double of_terms = magnitudes.values[at] / std::sqrt(terms);
-        worst = std::max(worst, error / (std::isfinite(of_terms) ? std::max(scale, of_terms) : scale));
-      }
+    std::vector<double> terms;
+    const auto each = [&](auto visit) {
+      for (std::int64_t n = 0; n < exact.shape[0]; ++n)
+        for (std::int64_t i = 0; i < inner; ++i) visit(static_cast<std::size_t>((n * channels + c) * inner + i));
+    };
+    each([&](std::size_t at) { terms.push_back(std::sqrt(squares.values[at])); });
+    const double scale = std::max(output_rms, oracle::rms(terms));
+    each([&](std::size_t at) {
+      if (!Judge::comparable(got.values[at], exact.values[at])) return;
+      const double error = oracle::error_beyond_rounding(got.values[at], exact.values[at], got.dtype);
+      const double own = std::sqrt(squares.values[at]);
+      worst = std::max(worst, error / (std::isfinite(own) ? std::max(scale, own) : scale));
+    });
   }
   return worst;
 }
