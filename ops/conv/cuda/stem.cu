@@ -79,7 +79,7 @@ __device__ void load_apart(const StemCall& call, const X* images, int image, int
 template <typename X, typename T, int tiles_n, bool wgmma_reads>
 __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 5)
     stem_kernel(const __grid_constant__ StemCall call) {
-  const StemShared<tiles_n> shared(call);
+  const StemShared<tiles_n, StemCall> shared(call);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, g = thread % 32 / 4;
   const int first_k = static_cast<int>(blockIdx.y) * 8 * tiles_n;
 
