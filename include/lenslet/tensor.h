@@ -15,7 +15,7 @@
 
 namespace lenslet {
 
-/// Element types. Arithmetic is done in f32; the others are carried, converted by Cast, or used for shapes. Those from
+/// Element types. Floats are computed in f32 or, where Numerics lets them, in 16 bits; integers as they are. Those from
 /// f8e4m3fn on are moved and converted, never computed with. Of fewer than 8 bits each element takes a byte of its own:
 /// i4 and i2 lie as int8, u4 and u2 as uint8, of f4e2m1 the low 4 bits count and the others are 0; files pack them.
 // clang-format off
@@ -171,7 +171,7 @@ class LENSLET_API Tensor {
   template <typename T>
   std::span<const T> values() const;
 
-  /// The same memory under another shape of equally many elements. Only meaningful for nchw.
+  /// The same memory under another shape of as many elements, else Error(invalid_argument). Only meaningful for nchw.
   Tensor reshaped(Shape shape) const;
   /// The same memory labelled with another format (the caller knows that the bytes agree).
   Tensor relabelled(const Format& format) const;

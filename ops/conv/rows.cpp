@@ -85,7 +85,7 @@ std::span<const KernelRow> conv_kernels() {
           {"ConvTranspose", &cuda::conv_transpose_phases_nchw()},
           {"Conv", &cuda::conv_planes()},
           {"ConvTranspose", &cuda::conv_planes()},
-          {"SeparableConv", &cuda::separable_conv()},  // NHWC, 16 bit, 3x3: both halves in one kernel
+          {"SeparableConv", &cuda::separable_conv()},  // NHWC, 16 bit and TF32, 3x3: both in one kernel
       };
       list.insert(list.end(), std::begin(on_gpu), std::end(on_gpu));
     }

@@ -101,6 +101,16 @@ void require_indices(const TensorType& type, int dims) {
                             1 + dims, dims));
 }
 
+const TensorType& require_features(std::span<const InputInfo> inputs, int dims) {
+  const TensorType& indices = required_input(inputs, 0, "indices");
+  const TensorType& x = required_input(inputs, 1, "features");
+  require_indices(indices, dims);
+  require_rank("features", x.shape, 2, 2);
+  if (x.shape[0] != indices.shape[0])
+    throw Error(ErrorKind::invalid_model, fmt::format("features {} of indices {}", x.shape.str(), indices.shape.str()));
+  return x;
+}
+
 std::string site_text(const std::int32_t* indices, int dims, std::int64_t i) {
   std::string text = "(";
   for (int a = 0; a <= dims; ++a) text += fmt::format("{}{}", a == 0 ? "" : ", ", indices[i * (1 + dims) + a]);

@@ -46,6 +46,8 @@ std::vector<std::int64_t> last_axes(const PerAxis& values, int dims);
 
 /// Of a value of indices: int32 [bound, 1 + dims]; Error(invalid_model).
 void require_indices(const TensorType& type, int dims);
+/// Of an operator whose inputs are indices and features [bound, C], a row for each: the latter; Error(invalid_model).
+const TensorType& require_features(std::span<const InputInfo> inputs, int dims);
 
 /// Numbers of cells in row-major order, with `room` cells behind the end of each axis that no site lies in: a step by
 /// up to that many cells along an axis is the addition of a constant, and never meets a site of another line.

@@ -36,13 +36,7 @@ class SparseToDense final : public Op {
   }
 
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
-    const TensorType& indices = required_input(inputs, 0, "indices");
-    const TensorType& x = required_input(inputs, 1, "features");
-    require_indices(indices, grid_.dims);
-    require_rank("features", x.shape, 2, 2);
-    if (x.shape[0] != indices.shape[0])
-      throw Error(ErrorKind::invalid_model,
-                  fmt::format("features {} of indices {}", x.shape.str(), indices.shape.str()));
+    const TensorType& x = require_features(inputs, grid_.dims);
     std::vector<std::int64_t> dims{grid_.images, x.shape[1]};
     for (const std::int64_t size : last_axes(grid_.size, grid_.dims)) dims.push_back(size);
     return {{x.dtype, Shape(std::span<const std::int64_t>(dims))}};

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/cuda_built.h"
-#include "ops/core/checks.h"
 #include "ops/core/grain.h"
 #include "ops/core/kernel.h"
 #include "ops/sparse/bound_checking.h"
@@ -40,13 +39,7 @@ class SparseSort final : public Op {
   }
 
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
-    const TensorType& indices = required_input(inputs, 0, "indices");
-    const TensorType& x = required_input(inputs, 1, "features");
-    require_indices(indices, grid_.dims);
-    require_rank("features", x.shape, 2, 2);
-    if (x.shape[0] != indices.shape[0])
-      throw Error(ErrorKind::invalid_model,
-                  fmt::format("features {} of indices {}", x.shape.str(), indices.shape.str()));
+    const TensorType& x = require_features(inputs, grid_.dims);
     const std::int64_t most = max_sites_.value_or(x.shape[0]);
     if (most > INT32_MAX || x.shape[0] > INT32_MAX)
       throw Error(ErrorKind::unsupported, fmt::format("{} sites are more than 31 bits number", x.shape[0]));

@@ -3,11 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
+#include <stdexcept>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "base/cuda/session.h"
@@ -21,7 +23,12 @@ int bench_batches(int argc, char** argv, std::string_view name, std::string_view
   try {
     const Numerics numerics = parse_numerics(argc > 1 ? argv[1] : "fp16");
     std::vector<std::int64_t> batches;
-    for (int i = 2; i < argc; ++i) batches.push_back(std::atoll(argv[i]));
+    for (int i = 2; i < argc; ++i) {
+      const std::string_view text = argv[i];
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), batches.emplace_back());
+      if (error != std::errc{} || end != text.data() + text.size() || batches.back() < 1)
+        throw std::invalid_argument(fmt::format("'{}' is no batch", text));
+    }
     if (batches.empty()) batches = {1, 8, 64};
     const cuda::Session session(0);
     fmt::print("{}\n", columns);

@@ -68,7 +68,10 @@ __device__ void load_apart(const StemCall& call, const X* images, int image, int
   const X* const x = images + static_cast<std::int64_t>(image) * call.c * call.height * call.width;
   const int top = p * call.stride_h - call.pad_top, left = q * call.stride_w - call.pad_left;
   const bool whole = top >= 0 && left >= 0 && top + call.rows <= call.height && left + call.columns <= call.width;
-  T* const patch = reinterpret_cast<T*>(words);
+  T* patch = reinterpret_cast<T*>(words);
+  // Its address in a register, not computed anew for each store: 0.955 of the time in TF32, 1.016 in 16 bits (H100 80GB
+  // HBM3, first layers of three networks at batch 1, 8 and 64).
+  if constexpr (std::is_same_v<T, float>) asm("" : "+l"(patch));
   if (call.lines > 2 * block_threads / 8)
     whole ? load_apart<true, 4>(call, x, top, left, patch) : load_apart<false, 4>(call, x, top, left, patch);
   else
@@ -79,7 +82,7 @@ __device__ void load_apart(const StemCall& call, const X* images, int image, int
 template <typename X, typename T, int tiles_n, bool wgmma_reads>
 __global__ void __launch_bounds__(block_threads, tiles_n == 8 ? 4 : 5)
     stem_kernel(const __grid_constant__ StemCall call) {
-  const StemShared<tiles_n> shared(call);
+  const StemShared<tiles_n, StemCall> shared(call);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, g = thread % 32 / 4;
   const int first_k = static_cast<int>(blockIdx.y) * 8 * tiles_n;
 

@@ -40,15 +40,14 @@ constexpr std::int64_t filter_at(std::int64_t place) {
 struct StemCall : UntypedConvCall {
   using UntypedConvCall::UntypedConvCall;
   int steps, words_a_row;
-  int columns, lines;    ///< of the patch; lines: C times its rows
-  int lines_a_pass = 0;  ///< that the threads of a block have columns for, where there is a table of lines
-  int word;              ///< elements of one
-  int pitch;             ///< elements of a row: whole words, of pairs one element more than columns * C at least
-  int patch_words;       ///< of a copy
-  int copies;            ///< 1, or 2 where windows begin at odd elements
+  int columns, lines;  ///< of the patch; lines: C times its rows
+  int word;            ///< elements of one
+  int pitch;           ///< elements of a row: whole words, of pairs one element more than columns * C at least
+  int patch_words;     ///< of a copy
+  int copies;          ///< 1, or 2 where windows begin at odd elements
   int tiles;
   int rows;  ///< of the patch
-  FastDivider tiles_q, tiles_p, rows_divider, columns_divider;
+  FastDivider tiles_q, tiles_p, rows_divider;
 };
 
 /// With maxima of 3x3 outputs, stride 2, as ConvProblem::max_pool has them. A block walks down a strip of the image.
@@ -56,9 +55,11 @@ struct StemPoolCall : StemCall {
   using StemCall::StemCall;
   int pool_top, pool_left;  ///< pads
   int pooled_p, pooled_q;
-  int walk_rows;              ///< of y, that a walk makes
-  int kept;                   ///< 16 bytes of the patch that are in the next one, too, and
-  int kept_lines;             ///< what then need not be loaded
+  int walk_rows;     ///< of y, that a walk makes
+  int kept;          ///< 16 bytes of the patch that are in the next one, too, and
+  int kept_lines;    ///< what then need not be loaded
+  int lines_a_pass;  ///< that the threads of a block have columns for
+  FastDivider columns_divider;
   FastDivider strips, walks;  ///< beside each other, and below each other; `tiles`: all of them
 };
 /// Columns and rows of y that a tile makes.
@@ -86,77 +87,6 @@ __device__ T as_multiplied(X x) {
 struct alignas(16) StemLine {
   int from, to, row;
 };
-
-/// Lays lines of the patch whose first element is (top, left) of the image at x, zeros where there is no image. A
-/// thread has a column, and every so many lines; its loads are all under way before the barrier within, at which
-/// everybody is done with what `patch` holds. Then `kept` vectors of 16 bytes from element kept_from on come to
-/// kept_to, and first_line follows them. `whole`: there is image everywhere.
-template <bool whole, int loads, typename X, typename T>
-__device__ void load_lines(const StemCall& call, const StemLine* lines, const X* x, int top, int left, T* patch,
-                           int first_line, int kept, int kept_from, int kept_to) {
-  const int thread = static_cast<int>(threadIdx.x);
-  const int line_in_pass = static_cast<int>(call.columns_divider.divide(threadIdx.x));
-  const int column = thread - line_in_pass * call.columns;
-  const bool column_inside = line_in_pass < call.lines_a_pass &&
-                             (whole || static_cast<unsigned>(left + column) < static_cast<unsigned>(call.width));
-  const bool writes = line_in_pass < call.lines_a_pass;
-  x += top * call.width + left + column;
-  constexpr int copies = 2;
-  uint4 old[copies];
-  const uint4* const old_at = reinterpret_cast<const uint4*>(patch + kept_from);
-#pragma unroll
-  for (int i = 0; i < copies; ++i)
-    if (thread + i * block_threads < kept) old[i] = old_at[thread + i * block_threads];
-
-  bool first = true;
-  for (int begin = first_line + line_in_pass;; begin += loads * call.lines_a_pass) {
-    X value[loads];
-    int to[loads];
-#pragma unroll
-    for (int i = 0; i < loads; ++i) {
-      const int line = begin + i * call.lines_a_pass;
-      const StemLine at = lines[min(line, call.lines - 1)];
-      const bool inside = line < call.lines && column_inside &&
-                          (whole || static_cast<unsigned>(top + at.row) < static_cast<unsigned>(call.height));
-      to[i] = at.to + column * call.c;
-      value[i] = inside ? x[at.from] : X{};
-    }
-    if (first) {
-      __syncthreads();
-#pragma unroll
-      for (int i = 0; i < copies; ++i)
-        if (thread + i * block_threads < kept)
-          reinterpret_cast<uint4*>(patch + kept_to)[thread + i * block_threads] = old[i];
-      first = false;
-    }
-#pragma unroll
-    for (int i = 0; i < loads; ++i) {
-      if (!writes || begin + i * call.lines_a_pass >= call.lines) continue;
-      const T rounded = as_multiplied<T>(value[i]);
-      patch[to[i]] = rounded;
-      if constexpr (word_elems<T> == 2)
-        if (call.copies == 2 && to[i] > 0) patch[2 * call.patch_words + to[i] - 1] = rounded;
-    }
-    if (begin - line_in_pass + loads * call.lines_a_pass >= call.lines) break;
-  }
-}
-
-/// The patch of outputs from row p and column q on. Begins with what waits for all threads' work on the one before.
-template <typename T, typename X>
-__device__ void load_patch(const StemCall& call, const StemLine* lines, const X* images, int image, int p, int q,
-                           std::uint32_t* words, int first_line = 0, int kept = 0) {
-  const X* const x = images + static_cast<std::int64_t>(image) * call.c * call.height * call.width;
-  const int top = p * call.stride_h - call.pad_top, left = q * call.stride_w - call.pad_left;
-  const bool whole = top >= 0 && left >= 0 && top + call.rows <= call.height && left + call.columns <= call.width;
-  T* const patch = reinterpret_cast<T*>(words);
-  // Behind the row of outputs above a tile, of the next tile from this one's.
-  const int kept_to = call.stride_h * call.pitch, kept_from = (tile_p + 1) * kept_to;
-  constexpr int loads = 16;
-  if (whole)
-    load_lines<true, loads>(call, lines, x, top, left, patch, first_line, kept, kept_from, kept_to);
-  else
-    load_lines<false, loads>(call, lines, x, top, left, patch, first_line, kept, kept_from, kept_to);
-}
 
 template <typename T>
 __device__ void multiply(float (&sums)[4], const std::uint32_t (&a)[4], uint2 b) {
@@ -377,28 +307,29 @@ __device__ void begin_sums(const float* bias, float (&sums)[rows][tiles_n][4]) {
   }
 }
 
-/// What a block has in shared memory.
-template <int tiles_n>
+/// What a block has in shared memory; the table of lines where it is called with a StemPoolCall.
+template <int tiles_n, typename Call>
 struct StemShared {
+  static constexpr bool has_lines = std::is_same_v<Call, StemPoolCall>;
   uint4* filters;
   int2* offsets;  ///< of the words of a window (multiply_windows)
   float* bias;
   StemLine* lines;
   std::uint32_t* patch;
 
-  __device__ explicit StemShared(const StemCall& call) {
+  __device__ explicit StemShared(const Call& call) {
     extern __shared__ uint4 shared[];
     filters = shared;
     offsets = reinterpret_cast<int2*>(filters + filter_vectors(call));
     bias = reinterpret_cast<float*>(offsets + (call.steps + 1) * 4);
     lines = reinterpret_cast<StemLine*>(bias + 8 * tiles_n);
-    patch = reinterpret_cast<std::uint32_t*>(call.lines_a_pass == 0 ? lines : lines + call.lines);
+    patch = reinterpret_cast<std::uint32_t*>(has_lines ? lines + call.lines : lines);
   }
-  __device__ static int filter_vectors(const StemCall& call) { return call.steps * tiles_n / 2 * 32; }
+  __device__ static int filter_vectors(const Call& call) { return call.steps * tiles_n / 2 * 32; }
 
   /// Fetches filters, before the kernel ahead has ended, and bias.
   template <bool wgmma_reads>
-  __device__ void begin(const StemCall& call, int first_k) const {
+  __device__ void begin(const Call& call, int first_k) const {
     const int thread = static_cast<int>(threadIdx.x), vectors = filter_vectors(call);
     const uint4* const w = static_cast<const uint4*>(call.w) + static_cast<int>(blockIdx.y) * vectors;
     for (int i = thread; i < vectors; i += block_threads) filters[i] = __ldg(w + i);
@@ -410,7 +341,7 @@ struct StemShared {
       reinterpret_cast<int*>(offsets)[i] =
           r < call.r ? 4 * (r * (call.pitch / call.word) + word % call.words_a_row) : 0;
     }
-    for (int row = thread; row < call.rows && call.lines_a_pass != 0; row += block_threads)
+    for (int row = thread; has_lines && row < call.rows; row += block_threads)
       for (int channel = 0; channel < call.c; ++channel)
         lines[row * call.c + channel] = {(channel * call.height + row) * call.width, row * call.pitch + channel, row};
     // The ends of rows, which no patch reaches.

@@ -13,6 +13,77 @@
 namespace lenslet::cuda {
 namespace {
 
+/// Lays lines of the patch whose first element is (top, left) of the image at x, zeros where there is no image. A
+/// thread has a column, and every so many lines; its loads are all under way before the barrier within, at which
+/// everybody is done with what `patch` holds. Then `kept` vectors of 16 bytes from element kept_from on come to
+/// kept_to, and first_line follows them. `whole`: there is image everywhere.
+template <bool whole, int loads, typename X, typename T>
+__device__ void load_lines(const StemPoolCall& call, const StemLine* lines, const X* x, int top, int left, T* patch,
+                           int first_line, int kept, int kept_from, int kept_to) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int line_in_pass = static_cast<int>(call.columns_divider.divide(threadIdx.x));
+  const int column = thread - line_in_pass * call.columns;
+  const bool column_inside = line_in_pass < call.lines_a_pass &&
+                             (whole || static_cast<unsigned>(left + column) < static_cast<unsigned>(call.width));
+  const bool writes = line_in_pass < call.lines_a_pass;
+  x += top * call.width + left + column;
+  constexpr int copies = 2;
+  uint4 old[copies];
+  const uint4* const old_at = reinterpret_cast<const uint4*>(patch + kept_from);
+#pragma unroll
+  for (int i = 0; i < copies; ++i)
+    if (thread + i * block_threads < kept) old[i] = old_at[thread + i * block_threads];
+
+  bool first = true;
+  for (int begin = first_line + line_in_pass;; begin += loads * call.lines_a_pass) {
+    X value[loads];
+    int to[loads];
+#pragma unroll
+    for (int i = 0; i < loads; ++i) {
+      const int line = begin + i * call.lines_a_pass;
+      const StemLine at = lines[min(line, call.lines - 1)];
+      const bool inside = line < call.lines && column_inside &&
+                          (whole || static_cast<unsigned>(top + at.row) < static_cast<unsigned>(call.height));
+      to[i] = at.to + column * call.c;
+      value[i] = inside ? x[at.from] : X{};
+    }
+    if (first) {
+      __syncthreads();
+#pragma unroll
+      for (int i = 0; i < copies; ++i)
+        if (thread + i * block_threads < kept)
+          reinterpret_cast<uint4*>(patch + kept_to)[thread + i * block_threads] = old[i];
+      first = false;
+    }
+#pragma unroll
+    for (int i = 0; i < loads; ++i) {
+      if (!writes || begin + i * call.lines_a_pass >= call.lines) continue;
+      const T rounded = as_multiplied<T>(value[i]);
+      patch[to[i]] = rounded;
+      if constexpr (word_elems<T> == 2)
+        if (call.copies == 2 && to[i] > 0) patch[2 * call.patch_words + to[i] - 1] = rounded;
+    }
+    if (begin - line_in_pass + loads * call.lines_a_pass >= call.lines) break;
+  }
+}
+
+/// The patch of outputs from row p and column q on. Begins with what waits for all threads' work on the one before.
+template <typename T, typename X>
+__device__ void load_patch(const StemPoolCall& call, const StemLine* lines, const X* images, int image, int p, int q,
+                           std::uint32_t* words, int first_line, int kept) {
+  const X* const x = images + static_cast<std::int64_t>(image) * call.c * call.height * call.width;
+  const int top = p * call.stride_h - call.pad_top, left = q * call.stride_w - call.pad_left;
+  const bool whole = top >= 0 && left >= 0 && top + call.rows <= call.height && left + call.columns <= call.width;
+  T* const patch = reinterpret_cast<T*>(words);
+  // Behind the row of outputs above a tile, of the next tile from this one's.
+  const int kept_to = call.stride_h * call.pitch, kept_from = (tile_p + 1) * kept_to;
+  constexpr int loads = 16;
+  if (whole)
+    load_lines<true, loads>(call, lines, x, top, left, patch, first_line, kept, kept_from, kept_to);
+  else
+    load_lines<false, loads>(call, lines, x, top, left, patch, first_line, kept, kept_from, kept_to);
+}
+
 /// Of both numbers of a word, or of one: NaN where either is.
 template <typename T>
 __device__ std::uint32_t greater(std::uint32_t a, std::uint32_t b) {
@@ -43,7 +114,7 @@ __device__ std::uint32_t widest(const float (&sums)[tiles_n][4], int word, const
 template <typename X, typename T, int tiles_n, bool wgmma_reads>
 __global__ void __launch_bounds__(block_threads, 4) stem_pool_kernel(const __grid_constant__ StemPoolCall call) {
   constexpr int words = pixel_words<T, tiles_n>, vectors = words / 4;
-  const StemShared<tiles_n> shared(call);
+  const StemShared<tiles_n, StemPoolCall> shared(call);
   // Rows that warps leave to those below them [warps + 1][vectors][lanes]: the last warp's are the next tile's, which
   // has two places for them in turn.
   uint4* const left = reinterpret_cast<uint4*>(shared.patch + (call.copies * call.patch_words + 3) / 4 * 4);

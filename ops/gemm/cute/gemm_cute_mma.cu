@@ -1,6 +1,6 @@
 // gemm_cute with what every GPU since Ampere has: cp.async fills shared memory, ldmatrix takes it to registers,
 // mma.sync multiplies. Any sizes; fp16, bf16, tf32 and fp32. This file explains CuTe's words as it goes;
-// gemm_cute_sm90.cu is the same product with Hopper's means.
+// gemm_cute_sm90.cuh is the same product with Hopper's means.
 //
 // The layout algebra. A Layout is a function from coordinates to an offset, a shape with a stride each:
 // (4,8):(8,1) takes (i,j) to 8 * i + j, a row-major 4x8 matrix. Modes nest: ((2,2),8):((1,16),2) is a layout, too.

@@ -1,9 +1,13 @@
-"""The operators that differential.py draws (drawing.py says how), and what it leaves out (exclusions.py)."""
+"""The graphs that differential.py draws (drawer.py), of which operators (drawing.py says how they are drawn), and what is
+left out (exclusions.py)."""
 
 from . import elementwise, layers, moves
-from .drawing import OPERATORS, Redraw
+from .drawer import OPSETS, Drawer
+from .drawing import OPERATORS
 from .exclusions import EXACT, EXCLUSIONS, SHAPED_BY_FLOATS, excluded
+from .graph import Refused, compute
 
 PARTS = (elementwise, layers, moves)  # importing them fills OPERATORS
 
-__all__ = ["EXACT", "EXCLUSIONS", "OPERATORS", "PARTS", "Redraw", "SHAPED_BY_FLOATS", "excluded"]
+__all__ = ["EXACT", "EXCLUSIONS", "OPERATORS", "OPSETS", "PARTS", "SHAPED_BY_FLOATS", "Drawer", "Refused", "compute",
+           "excluded"]  # fmt: skip
