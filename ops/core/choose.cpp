@@ -10,14 +10,14 @@
 namespace lenslet {
 namespace {
 
-Choice::Row ask(const Kernel& kernel, const Problem& problem, const Target& target) {
+Choice::Row ask(const Kernel& kernel, const Problem& problem, const Target& target, InputMask given) {
   Choice::Row row;
   row.kernel = &kernel;
   Offer offer = kernel.offer(problem, target);
   row.refusal = std::move(offer.refusal);
   double best = std::numeric_limits<double>::infinity();
   for (Candidate& candidate : offer.candidates) {
-    const double neighbours = neighbours_us(problem, candidate, target);
+    const double neighbours = neighbours_us(problem, candidate, target, given);
     if (candidate.estimated_us + neighbours >= best) continue;
     best = candidate.estimated_us + neighbours;
     row.neighbours_us = neighbours;
@@ -48,15 +48,17 @@ double conversion_us(const Format& from, const Format& to, const TensorType& typ
   return offer.candidates.front().estimated_us;
 }
 
-double neighbours_us(const Problem& problem, const Candidate& candidate, const Target& target) {
+double neighbours_us(const Problem& problem, const Candidate& candidate, const Target& target, InputMask given) {
   // On the CPU only tiny layers are cheapest in nchw, and what stands around them is as often nchw: looking at one node
   // cannot tell. Counting two conversions there would move 32 layers of the shared models and cases away from direct,
   // 31 of them alone in their model (2026-11-21).
   const bool at_home = target.device.kind == DeviceKind::cuda;
   double us = 0;
-  const auto convert = [&](const Format& format, const TensorType& type) {
+  const auto convert = [&](const Format& format, const TensorType& type, bool is_given) {
     if (type.shape.rank() != 4) return;
-    const Format home = home_format(type, target);
+    // With a conversion of network inputs from nhwc stem had 3 us more, and wgmma_patch one to nhwc less: VGG-16's
+    // first layer at batch 1 in TF32 went to that, in 10.3 us for stem's 7.7.
+    const Format home = at_home && is_given ? formats::nchw : home_format(type, target);
     if (format == home) return;
     Format plain = format;  // a halo is a step of its own
     plain.halo = {};
@@ -65,21 +67,21 @@ double neighbours_us(const Problem& problem, const Candidate& candidate, const T
   };
   for (std::size_t i = 0; i < problem.inputs().size(); ++i)
     if (const InputInfo& input = problem.inputs()[i]; input.present && input.constant == nullptr)
-      convert(candidate.inputs[i], input.type);
-  for (std::size_t i = 0; i < problem.outputs().size(); ++i) convert(candidate.outputs[i], problem.outputs()[i]);
+      convert(candidate.inputs[i], input.type, (given & input_bit(i)) != 0);
+  for (std::size_t i = 0; i < problem.outputs().size(); ++i) convert(candidate.outputs[i], problem.outputs()[i], false);
   return us;
 }
 
 Choice choose_kernel(const Problem& problem, const Target& target, std::string_view what, std::string_view forced,
-                     bool forced_where_accepted) {
+                     bool forced_where_accepted, InputMask given) {
   return choose_among(kernels_of(problem.op().type(), target.device.kind), problem, target, what, forced,
-                      forced_where_accepted);
+                      forced_where_accepted, given);
 }
 
 Choice choose_among(std::span<const Kernel* const> kernels, const Problem& problem, const Target& target,
-                    std::string_view what, std::string_view forced, bool forced_where_accepted) {
+                    std::string_view what, std::string_view forced, bool forced_where_accepted, InputMask given) {
   Choice choice;
-  for (const Kernel* kernel : kernels) choice.rows.push_back(ask(*kernel, problem, target));
+  for (const Kernel* kernel : kernels) choice.rows.push_back(ask(*kernel, problem, target, given));
 
   const Choice::Row* best = nullptr;
   const Choice::Row* next = nullptr;

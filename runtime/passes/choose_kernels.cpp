@@ -68,8 +68,11 @@ void choose_kernels(Graph& graph, const PassContext& context) {
     const std::vector<InputInfo> inputs = graph.input_infos(node);
     try {
       const Problem problem(node.op, inputs, graph.output_types(node));
-      node.choice = std::make_shared<const Choice>(choose_kernel(problem, context.target, node.op->describe(inputs),
-                                                                 forced.of(node), context.forced_where_accepted));
+      InputMask given = no_inputs;
+      for (std::size_t i = 0; i < node.inputs.size(); ++i)
+        if (graph.is_input(node.inputs[i])) given |= input_bit(i);
+      node.choice = std::make_shared<const Choice>(choose_kernel(
+          problem, context.target, node.op->describe(inputs), forced.of(node), context.forced_where_accepted, given));
     } catch (const Error& error) {
       if (!any) kind = error.kind();
       refusals += fmt::format("{}{}: {}", any ? "\n  " : "", node.label(), error.what());

@@ -98,17 +98,20 @@ TEST_CASE("choose/conversions_cost_where_bytes_move") {
 
   Format padded = nhwc;
   padded.halo = {1, 1, 1, 1};
-  const auto neighbours = [&](const Format& input, const Format& output) {
+  const auto neighbours = [&](const Format& input, const Format& output, InputMask given = no_inputs) {
     Candidate candidate;
     candidate.inputs = {input};
     candidate.outputs = {output};
-    return neighbours_us(node(), candidate, target);
+    return neighbours_us(node(), candidate, target, given);
   };
   CHECK(neighbours(nhwc, nhwc) == 0);
   CHECK(neighbours(nchw, nhwc) == conversion_us(nhwc, nchw, image, target));
   CHECK(neighbours(nchw, nchw) == doctest::Approx(both_conversions_us()));
   CHECK(neighbours(padded, nhwc) == conversion_us(nhwc, padded, image, target));
   CHECK(neighbours(padded, nhwc) > 0);
+  CHECK(neighbours(nchw, nhwc, input_bit(0)) == 0);
+  CHECK(neighbours(nhwc, nhwc, input_bit(0)) == conversion_us(nchw, nhwc, image, target));
+  CHECK(neighbours(nhwc, nchw, input_bit(0)) == doctest::Approx(both_conversions_us()));
   padded.order = Format::Order::row_major;
   CHECK(neighbours(padded, nhwc) > neighbours(nchw, nhwc));  // the halo is a step of its own
 }
