@@ -71,7 +71,10 @@ void check_cuts(ConvProblem p, unsigned seed, const std::function<bool(const Wgm
       const Call call{.problem = *problem, .kernel = algorithm, .candidate = candidate, .device = device};
       const Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
       compare(as(DType::f32, y), data, tolerance, where);
-      const std::pair<int, int> order = plan.slices <= 1 ? std::pair(1, 0) : std::pair(plan.slices, plan.width);
+      const bool by_channels = plan.slices == 0 && plan.groups_a_step == 1 && goes_by_channels(p);
+      const std::pair<int, int> order = by_channels        ? std::pair(0, 0)
+                                        : plan.slices <= 1 ? std::pair(1, 0)
+                                                           : std::pair(plan.slices, plan.width);
       const std::pair<std::string, Tensor>& first = first_of.try_emplace(order, candidate.config, y).first->second;
       CHECK_MESSAGE(std::memcmp(first.second.data(), y.data(), y.bytes()) == 0, where, ": other bits than ",
                     first.first);
@@ -153,6 +156,18 @@ TEST_CASE("cuda/wgmma_gemm/persistent") {
   if (!has_wgmma()) return;
   const unsigned seed = random_seed();
   for (const ConvProblem& p : problems()) check_cuts(p, seed, persistent);
+}
+
+// Channels in several groups, taps inside of them; then more tiles than multiprocessors.
+TEST_CASE("cuda/wgmma_gemm/by_channels") {
+  if (!has_wgmma()) return;
+  const unsigned seed = random_seed();
+  const ConvProblem strided[] = {
+      fused(
+          resolve_conv({3, 136, 21, 18}, {72, 136, 3, 2}, {.stride = {2, 1}, .dilation = {1, 2}, .pads = {1, 0, 2, 1}}),
+          silu),
+      activated(resolve_conv({40, 72, 29, 30}, {136, 72, 3, 3}, {.stride = {2, 2}, .pads = {1, 1, 1, 1}}), relu)};
+  for (const ConvProblem& p : strided) check_cuts(p, seed, persistent);
 }
 
 TEST_CASE("cuda/wgmma_gemm/slices") {

@@ -70,7 +70,8 @@ void check_cuts(const ConvProblem& p, unsigned seed, const std::function<bool(co
     const Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
     compare(y, data, candidate.tolerance, where);
     const std::pair<std::string, Tensor>& first =
-        first_of.try_emplace(std::max(plan.slices, 1), candidate.config, y).first->second;
+        first_of.try_emplace(goes_by_channels(p) ? plan.slices : std::max(plan.slices, 1), candidate.config, y)
+            .first->second;
     CHECK_MESSAGE(std::memcmp(first.second.data(), y.data(), y.bytes()) == 0, where, ": other bits than ", first.first);
     ++checked;
     if (!candidate.pitched_output) continue;
@@ -134,6 +135,17 @@ TEST_CASE("cuda/wgmma_tf32/persistent") {
   if (!can_run()) return;
   const unsigned seed = random_seed();
   for (const ConvProblem& p : problems()) check_cuts(p, seed, persistent);
+}
+
+// Channels in several groups, taps inside of them; then more tiles than multiprocessors.
+TEST_CASE("cuda/wgmma_tf32/by_channels") {
+  if (!can_run()) return;
+  const unsigned seed = random_seed();
+  const ConvProblem several[] = {
+      fused(resolve_conv({3, 72, 21, 18}, {72, 72, 3, 2}, {.stride = {2, 1}, .dilation = {1, 2}, .pads = {1, 0, 2, 1}}),
+            silu),
+      activated(resolve_conv({40, 40, 29, 30}, {136, 40, 3, 3}, {.stride = {2, 2}, .pads = {1, 1, 1, 1}}), relu)};
+  for (const ConvProblem& p : several) check_cuts(p, seed, persistent);
 }
 
 // Channels and filters that fill no 16 bytes: pixels with room, which holds NaN.

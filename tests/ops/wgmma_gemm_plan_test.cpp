@@ -168,6 +168,27 @@ TEST_CASE("conv/wgmma_gemm_plan/steps_add_up_to_the_convolution") {
     }
 }
 
+// By channels first or last, the same groups come, each once, and taps of some channels one after the other.
+TEST_CASE("conv/wgmma_gemm_plan/steps_by_channels") {
+  const ConvProblem p = problem(2, 136, 16, 13, 8, 3, 2, {.stride = {2, 2}, .dilation = {2, 3}, .pads = {2, 0, 1, 0}});
+  CHECK(goes_by_channels(p));
+  CHECK(!goes_by_channels(problem(2, 136, 16, 13, 8, 3, 3)));                      // no stride
+  CHECK(!goes_by_channels(problem(2, 136, 16, 13, 8, 1, 1, {.stride = {2, 2}})));  // one tap
+  CHECK(!goes_by_channels(problem(2, 64, 16, 13, 8, 3, 3, {.stride = {2, 2}})));   // one group of channels
+  const TermOrder order(p);
+  const auto of = [](const TermWalk& walk) { return std::array{walk.c, walk.tap, walk.tap_w, walk.tap_h}; };
+  std::set<std::array<int, 4>> expected, found;
+  TermWalk by_taps, by_channels;
+  for (int group = 0; group < 3 * 6; ++group, by_taps.next(order), by_channels.next<true>(order)) {
+    expected.insert(of(by_taps));
+    found.insert(of(by_channels));
+    CHECK(by_channels.c == group / 6 * wgmma_step);
+    CHECK(by_channels.tap == group % 6);
+  }
+  CHECK(found.size() == 3 * 6);
+  CHECK(found == expected);
+}
+
 TEST_CASE("conv/wgmma_gemm_plan/results_lie_as_copies_take_them") {
   for (const int filters : {104, 96, 64, 32, 16}) {
     std::set<int> places;

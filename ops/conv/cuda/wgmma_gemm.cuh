@@ -25,6 +25,7 @@ struct WgmmaGemm {
   int pixels = 0, k = 0;  ///< pixels: N*P*Q; k: K, and the room behind it, which is written, too
   int biases = 0;         ///< K
   TermOrder terms;
+  int by_channels = 0;          ///< goes_by_channels()
   int steps = 0;                ///< of a tile
   int stages = 0;               ///< that are used
   int filters_last = 0;         ///< what a stage has of them is right whenever its turn comes
@@ -80,7 +81,7 @@ struct WgmmaBlock {
 };
 
 /// One thread: all copies of a block.
-template <typename Block>
+template <bool by_channels, typename Block>
 __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
   using Stage = typename Block::Stage;
   prefetch_map(g.filters);
@@ -93,7 +94,7 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
     const int first_k = Block::first() % g.tiles_n * Block::shape.n;
     TermWalk terms;
     for (int stage = 0, step = 0; stage < early; ++stage) {
-      Stage::bring_filters(g, block.filters(stage), block.full(stage), first_k, terms);
+      Stage::template bring_filters<by_channels>(g, block.filters(stage), block.full(stage), first_k, terms);
       if (++step < g.steps) continue;
       step = 0;
       terms = {};
@@ -117,9 +118,9 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
         if (g.filters_last != 0)
           Stage::announce_windows(full);
         else
-          Stage::bring_filters(g, block.filters(at.stage), full, first_k, same);
+          Stage::template bring_filters<by_channels>(g, block.filters(at.stage), full, first_k, same);
       }
-      Stage::bring_windows(g, block.pixels(at.stage), full, first_pixel, start, terms);
+      Stage::template bring_windows<by_channels>(g, block.pixels(at.stage), full, first_pixel, start, terms);
       at.next();
     }
   }
@@ -188,10 +189,12 @@ __global__ void __launch_bounds__(wgmma_threads(shape_of(tile).consumers), 1)
   __syncthreads();
   if (threadIdx.x < 128) {
     give_up_registers<Block::registers.producer>();
-    if (threadIdx.x == 0)
-      produce(g, block);
-    else
+    if (threadIdx.x != 0)
       wait_for_previous();
+    else if (width == wgmma_step && groups == 1 && g.by_channels != 0)
+      produce<width == wgmma_step && groups == 1>(g, block);
+    else
+      produce<false>(g, block);
   } else {
     take_registers<Block::registers.consumer>();
     consume<T>(g, block);

@@ -145,6 +145,11 @@ std::optional<std::string> refuse_im2col(const ConvProblem& p) {
   return std::nullopt;
 }
 
+bool goes_by_channels(const ConvProblem& p) {
+  const bool several = p.r * p.s > 1 && p.c * static_cast<std::int64_t>(dtype_bytes(p.storage)) > 128;
+  return several && (p.storage == DType::f32 || p.stride_h > 1 || p.stride_w > 1);
+}
+
 bool is_pointwise(const ConvProblem& p) {
   return p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && !p.padded();
 }

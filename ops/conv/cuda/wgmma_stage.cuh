@@ -49,8 +49,9 @@ struct WgmmaStage {
 
   /// One thread: windows come to a stage whose filters are there.
   __device__ static void announce_windows(std::uint64_t* full) { arrive_expecting(full, groups * pixels_bytes); }
-  /// One thread: announces what comes to the stage, and has the filters from first_k on come. `terms` goes on.
-  template <typename Call>
+  /// One thread: announces what comes to the stage, and has the filters from first_k on come. `terms` goes on, by
+  /// channels where a step is one group.
+  template <bool by_channels = false, typename Call>
   __device__ static void bring_filters(const Call& g, unsigned char* to, std::uint64_t* full, int first_k,
                                        TermWalk& terms) {
     arrive_expecting(full, groups * (pixels_bytes + filters_bytes));
@@ -58,11 +59,11 @@ struct WgmmaStage {
     for (int group = 0; group < groups; ++group) {
       const TermWalk at = groups == 1 ? terms : terms.or_zeros(g.terms);
       copy_tile(to + group * filters_bytes, g.filters, full, at.c, at.tap, first_k);
-      terms.next(g.terms, width);
+      terms.template next<by_channels>(g.terms, width);
     }
   }
   /// The same of windows, `start` that of the first pixel.
-  template <typename Call>
+  template <bool by_channels = false, typename Call>
   __device__ static void bring_windows(const Call& g, unsigned char* to, std::uint64_t* full, int first_pixel,
                                        const WindowStart& start, TermWalk& terms) {
 #pragma unroll
@@ -73,7 +74,7 @@ struct WgmmaStage {
         copy_tile(into, g.windows, full, at.c, first_pixel);
       else
         copy_windows(into, g.windows, full, at.c, start.w, start.h, start.n, at.tap_w, at.tap_h);
-      terms.next(g.terms, width);
+      terms.template next<by_channels>(g.terms, width);
     }
   }
 

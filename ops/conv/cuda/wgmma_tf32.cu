@@ -61,6 +61,7 @@ class BoundWgmmaTf32 final : public BoundKernel {
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
     call_.walk = WindowWalk(p);
     call_.terms = TermOrder(p);
+    call_.by_channels = goes_by_channels(p) ? 1 : 0;
     call_.activation = DeviceActivation(p.activation);
     call_.pointwise = is_pointwise(p) ? 1 : 0;
     call_.pixels = narrow(p.n * p.p * p.q);

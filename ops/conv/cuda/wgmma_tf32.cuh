@@ -31,6 +31,7 @@ struct WgmmaTf32 {
   int pixels = 0, k = 0;  ///< pixels: N*P*Q; k: K, and the room behind it, which is written, too
   int biases = 0;         ///< K
   TermOrder terms;
+  int by_channels = 0;          ///< goes_by_channels()
   int steps = 0;                ///< of a tile
   int tiles = 0, tiles_n = 0;   ///< of all blocks, and those side by side
   const float* bias = nullptr;  ///< may be null
@@ -65,7 +66,7 @@ struct Tf32Block {
 };
 
 /// One thread: all copies of a block.
-template <typename Block>
+template <bool by_channels, typename Block>
 __device__ inline void produce_tf32(const WgmmaTf32& g, const Block& block) {
   constexpr int stages = Block::layout.stages;
   prefetch_map(g.filters);
@@ -81,7 +82,7 @@ __device__ inline void produce_tf32(const WgmmaTf32& g, const Block& block) {
     TermWalk terms;
     for (int stage = 0; stage < early; ++stage) {
       bring_filters(stage, first_k, terms);
-      terms.next(g.terms, wgmma_tf32_step);
+      terms.template next<by_channels>(g.terms, wgmma_tf32_step);
     }
   }
   wait_for_previous();
@@ -105,7 +106,7 @@ __device__ inline void produce_tf32(const WgmmaTf32& g, const Block& block) {
         copy_windows(block.pixels(at.stage), g.windows, block.full(at.stage), terms.c, start.w, start.h, start.n,
                      terms.tap_w, terms.tap_h);
       at.next();
-      terms.next(g.terms, wgmma_tf32_step);
+      terms.template next<by_channels>(g.terms, wgmma_tf32_step);
     }
   }
   let_next_start();
@@ -183,10 +184,12 @@ __global__ void __launch_bounds__(wgmma_threads(shape_of(tile).consumers), 1)
   __syncthreads();
   if (threadIdx.x < 128) {
     give_up_registers<Block::registers.producer>();
-    if (threadIdx.x == 0)
-      produce_tf32(g, block);
-    else
+    if (threadIdx.x != 0)
       wait_for_previous();
+    else if (g.by_channels != 0)
+      produce_tf32<true>(g, block);
+    else
+      produce_tf32<false>(g, block);
   } else {
     take_registers<Block::registers.consumer>();
     consume_tf32(g, block);
