@@ -25,6 +25,10 @@ constexpr double epilogue_us = 1.22, narrow_epilogue_us = 1.65;
 constexpr double tap_us = 0.20, resident_tap_us = 0.07;
 /// Tiles of 32 filters and fewer, in 16 bits, take so much longer each; groups behind the first do where filters stay.
 constexpr double narrow_tile_us = 0.75, resident_group_us = 1.0;
+/// Tiles in TF32 of rows of 64 and 32 bytes: 24 cuts of 1 and 8x16x55x55 -> 64 and 1x3x224x224 -> 64, 3x3, took 0.3 to
+/// 1.5 us a tile longer than without it (an H100), the one taken of the first 3.6 us for 2.6, where wgmma_tf32
+/// takes 3.5.
+constexpr double narrow_rows_us = 0.75;
 /// Of products beside what memory takes, or the other way round: what the longer one does not hide.
 constexpr double unhidden = 0.42;
 /// What a multiprocessor gets from L2.
@@ -211,7 +215,9 @@ double wgmma_patch_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const De
                         (plan.resident ? 0.0 : steps * plan.filter_bytes);
   const double out_us = (tile.filters % 64 == 0 && p.storage != DType::f32 ? epilogue_us : narrow_epilogue_us) *
                         outputs / (128.0 * 128.0);
-  const double narrow_us = tile.filters <= 32 && p.storage != DType::f32 ? narrow_tile_us : 0;
+  const double narrow_us = p.storage == DType::f32 ? (plan.row_bytes < 128 ? narrow_rows_us : 0)
+                           : tile.filters <= 32    ? narrow_tile_us
+                                                   : 0;
   const double groups_us = plan.resident ? resident_group_us * static_cast<double>(plan.groups - 1) : 0;
   // Sets in float32: 64x208x14x14 -> 208, 3x3 in 26 groups, 22.1 us for 17.9 without, other layers up to 8 % more.
   const double sets_factor = plan.sets > 1 && p.storage == DType::f32 ? 1.08 : 1.0;
