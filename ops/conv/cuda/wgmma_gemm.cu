@@ -1,7 +1,7 @@
 // wgmma_gemm: large convolutions of 16-bit numbers on Hopper's tensor cores, as one matrix product whose left side, the
-// windows, the copy engine finds in the input by itself. Sums are float32, in the order r, s, c whatever the tile. The
-// kernel is in wgmma_gemm.cuh; that for few tiles, whose sums are cut into slices, in wgmma_slices.cu. Tiles are chosen
-// in wgmma_gemm_plan.cpp.
+// windows, the copy engine finds in the input by itself. Sums are float32, in the order r, s, c, or c, r, s by
+// groups of channels (goes_by_channels), whatever the tile. The kernel is in wgmma_gemm.cuh; that for few tiles, whose
+// sums are cut into slices, in wgmma_slices.cu. Tiles are chosen in wgmma_gemm_plan.cpp.
 
 #include "ops/conv/cuda/wgmma_gemm.cuh"
 

@@ -1,7 +1,8 @@
 // wgmma_tf32: large convolutions of float32 as TF32 products of Hopper's tensor cores, where that was asked for: one
 // matrix product whose left side, the windows, the copy engine finds in the input and rounds by itself. Sums are
-// float32, in the order r, s, c whatever the tile. The kernel is in wgmma_tf32.cuh; that for few tiles, whose sums are
-// cut into slices, in wgmma_tf32_slices.cu. Tiles are chosen in wgmma_tf32_plan.cpp.
+// float32, in the order c, r, s by groups of channels, whatever the tile (goes_by_channels). The kernel is in
+// wgmma_tf32.cuh; that for few tiles, whose sums are cut into slices, in the order r, s, c, in wgmma_tf32_slices.cu.
+// Tiles are chosen in wgmma_tf32_plan.cpp.
 
 #include "ops/conv/cuda/wgmma_tf32.cuh"
 
