@@ -6,6 +6,7 @@
 #include "ops/conv/cuda/wgmma_gemm.cuh"
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 
 #include "base/aligned_format.h"
@@ -97,7 +98,8 @@ class BoundWgmmaGemm final : public BoundKernel {
   void run(const KernelRun& run) const override {
     WgmmaGemm call = call_;
     call.windows = window_operand(problem_, run.in<void>(ConvOp::input), shape_.m, width_);
-    call.filters = filter_operand(problem_, run.blob, shape_.n, width_);
+    call.filters =
+        filter_operand(problem_, run.blob, whole_tiles(problem_.k, shape_.n), shape_.n, width_, MapElement::half);
     call.bias = run.in<float>(ConvOp::bias);
     call.results = results(run.out<void>(), y_pixel(call.k, run));
     if (const void* residual = run.in<void>(ConvOp::residual); residual != nullptr) {
@@ -170,21 +172,25 @@ class WgmmaGemmConv final : public ConvAlgorithm {
             .tolerance = half_sum_tolerance(p.storage, p.c * p.r * p.s)};
   }
 
-  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = p.k * p.r * p.s * prepared_channels(p),
-            .form = std::string(to_string(p.storage)),
+  static std::int64_t prepared_filters(const ConvProblem& p, std::string_view config) {
+    return whole_tiles(p.k, read_wgmma_gemm_plan(p, config).n());
+  }
+  FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
+    const std::int64_t filters = prepared_filters(p, config);
+    return {.floats = filters * p.r * p.s * prepared_channels(p),
+            .form = std::string(to_string(p.storage)).append(" filters=").append(std::to_string(filters)),
             .element_bytes = 2};
   }
-  /// [K][R*S][prepared_channels]
-  void transform_bytes(const ConvProblem& p, std::string_view, const ConvFilter& filter,
+  /// [prepared_filters][R*S][prepared_channels]
+  void transform_bytes(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
                        std::span<std::byte> to) const override {
-    const std::int64_t taps = p.r * p.s, with_room = prepared_channels(p);
+    const std::int64_t taps = p.r * p.s, with_room = prepared_channels(p), filters = prepared_filters(p, config);
     dispatch(p.storage, HalfTypes(), [&]<typename T>(std::type_identity<T>) {
       T* next = reinterpret_cast<T*>(to.data());
-      for (std::int64_t k = 0; k < p.k; ++k)
+      for (std::int64_t k = 0; k < filters; ++k)
         for (std::int64_t tap = 0; tap < taps; ++tap)
           for (std::int64_t c = 0; c < with_room; ++c)
-            *next++ = narrowed<T>(c < p.c ? filter.exact_weight(k, c * taps + tap) : 0.0);
+            *next++ = narrowed<T>(k < p.k && c < p.c ? filter.exact_weight(k, c * taps + tap) : 0.0);
     });
   }
 

@@ -25,6 +25,8 @@ constexpr double epilogue_us = 1.22, narrow_epilogue_us = 1.65;
 constexpr double tap_us = 0.20, resident_tap_us = 0.07;
 /// Tiles of 32 filters and fewer, in 16 bits, take so much longer each; groups behind the first do where filters stay.
 constexpr double narrow_tile_us = 0.75, resident_group_us = 1.0;
+/// Of several sets, in 16 bits and in float32: 1x192x35x35 -> 192, 1x1 in 6 groups, took 3.1 us for 2.3.
+constexpr double sets_us = 0.6, float_sets_us = 0.38;
 /// Tiles in TF32 of rows of 64 and 32 bytes: 24 cuts of 1 and 8x16x55x55 -> 64 and 1x3x224x224 -> 64, 3x3, took 0.3 to
 /// 1.5 us a tile longer than without it (an H100), the one taken of the first 3.6 us for 2.6, where wgmma_tf32
 /// takes 3.5.
@@ -220,9 +222,16 @@ double wgmma_patch_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const De
                                                    : 0;
   const double groups_us = plan.resident ? resident_group_us * static_cast<double>(plan.groups - 1) : 0;
   // Sets in float32: 64x208x14x14 -> 208, 3x3 in 26 groups, 22.1 us for 17.9 without, other layers up to 8 % more.
-  const double sets_factor = plan.sets > 1 && p.storage == DType::f32 ? 1.08 : 1.0;
-  const double tile_us =
-      sets_factor * std::max(steps * step_us + out_us + narrow_us + groups_us, copied / l2_bytes_per_us);
+  // Windows with holes in every type: in TF32 16x512x33x33 -> 512 by 4 457 us for 335, 64x112x24x24 -> 512 by 6 178 for
+  // 121.
+  const bool sets_in_f32 = plan.sets > 1 && p.storage == DType::f32;
+  // 1x512x64x64 -> 256, 3x3, in TF32 39.5 us for 35.3, five others as much more.
+  const bool small_in_f32 = tile.units == 2 && tile.filters == 64 && p.storage == DType::f32;
+  const double factor = (sets_in_f32    ? 1.08
+                         : small_in_f32 ? 1.1
+                                        : 1.0) *
+                        (p.dilation_h > 1 || p.dilation_w > 1 ? 1.2 : 1.0);
+  const double tile_us = factor * std::max(steps * step_us + out_us + narrow_us + groups_us, copied / l2_bytes_per_us);
   const std::int64_t blocks =
       plan.resident ? std::max<std::int64_t>(device.units / plan.beside(), 1) * plan.beside() : device.units;
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.beside(), blocks));
@@ -230,7 +239,11 @@ double wgmma_patch_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const De
   // Filters that stay come once, before the first product, and partly before the kernel ahead has ended.
   constexpr double seen = 0.2;
   const double filters_us = plan.resident ? seen * steps * plan.filter_bytes / l2_bytes_per_us : 0;
-  return start_us + filters_us + std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);
+  return start_us + filters_us +
+         (plan.sets == 1            ? 0
+          : p.storage == DType::f32 ? float_sets_us
+                                    : sets_us) +
+         std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);
 }
 
 WgmmaPatchPlan plan_wgmma_patch(const ConvProblem& p) {

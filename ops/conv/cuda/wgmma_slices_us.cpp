@@ -16,6 +16,9 @@ double bytes_with_room(const ConvProblem& p) {
   ConvProblem stored = p;
   stored.c = aligned_channels(p.c, p.storage);
   stored.k = aligned_channels(p.k, p.storage);
+  // Between the pixels that 1x1 with a stride reads nothing comes: 64x256x56x56 -> 512, s2, in TF32 took 68 us, with
+  // all of the input estimated at 126.
+  if (p.r == 1 && p.s == 1) stored.h = p.p, stored.w = p.q;
   return stored.bytes();
 }
 

@@ -7,6 +7,7 @@
 #include "ops/conv/cuda/wgmma_tf32.cuh"
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 
 #include "base/aligned_format.h"
@@ -76,7 +77,7 @@ class BoundWgmmaTf32 final : public BoundKernel {
   void run(const KernelRun& run) const override {
     WgmmaTf32 call = call_;
     call.windows = window_operand(problem_, run.in<void>(ConvOp::input), shape_.m, wgmma_tf32_step, MapElement::tf32);
-    call.filters = filter_operand(problem_, run.blob, tf32_prepared_filters(problem_.k), shape_.n, wgmma_tf32_step,
+    call.filters = filter_operand(problem_, run.blob, whole_tiles(problem_.k, shape_.n), shape_.n, wgmma_tf32_step,
                                   MapElement::tf32);
     call.bias = run.in<float>(ConvOp::bias);
     call.results = results(run.out<void>(), y_pixel(call.k, run));
@@ -144,14 +145,22 @@ class WgmmaTf32Conv final : public ConvAlgorithm {
             .tolerance = tf32_sum_tolerance(terms) + sum_tolerance(terms)};
   }
 
-  FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = tf32_prepared_filters(p.k) * p.r * p.s * prepared_channels(p), .form = "tf32"};
+  static std::int64_t prepared_filters(const ConvProblem& p, std::string_view config) {
+    return whole_tiles(p.k, read_wgmma_tf32_plan(p, config).n());
   }
-  /// [K][R*S][prepared_channels], the filters of a part in the order of their places, zeros for those that are missing.
-  void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
+  FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
+    const std::int64_t filters = prepared_filters(p, config);
+    return {.floats = filters * p.r * p.s * prepared_channels(p),
+            .form = std::string("tf32 filters=").append(std::to_string(filters))};
+  }
+  /// [prepared_filters][R*S][prepared_channels], the filters of a part in the order of their places, zeros for those
+  /// that are missing.
+  void transform(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
+                 std::span<float> to) const override {
     const std::int64_t taps = p.r * p.s, with_room = prepared_channels(p);
+    const std::int64_t filters = prepared_filters(p, config);
     float* next = to.data();
-    for (std::int64_t place = 0; place < tf32_prepared_filters(p.k); ++place) {
+    for (std::int64_t place = 0; place < filters; ++place) {
       const auto in_part = static_cast<int>(place % tf32_staged_filters);
       const std::int64_t k = place - in_part + tf32_filter_at(in_part);
       for (std::int64_t tap = 0; tap < taps; ++tap)
