@@ -8,6 +8,7 @@
 // Winograd.
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/cuda/fast_divider.h"
@@ -44,10 +45,17 @@ struct WarpTile {
   static constexpr int rows = tile_p / row_groups;
 };
 
+/// Blocks of a multiprocessor that there are registers for. Strides read much and multiply little, so that they wait
+/// for memory: 8x512x28x28 -> 512, 3x3 s2, in 32 groups took 5.9 us for 7.2 by two blocks, of batch 64 39.4 for 42.5.
+/// Three blocks of three and four eights are slower: 8x1512x14x14, s2, in 63 groups 10.2 us for 8.4.
+constexpr int resident_blocks(int eights, int stride) {
+  return stride == 1 ? (eights == 1 ? 3 : 2) : eights <= 2 ? 4 : 2;
+}
+
 /// `rows_together` rows of taps are multiplied at once: 3, of filters of that height, for which `stride` is known, or
 /// 1 of any filter. Then `stride` is 2 and stands for any.
 template <typename T, int eights, int rows_together, int stride>
-__global__ void __launch_bounds__(block_threads, eights == 1 ? 3 : 2)
+__global__ void __launch_bounds__(block_threads, resident_blocks(eights, rows_together == 1 ? 1 : stride))
     grouped_kernel(const __grid_constant__ GroupedCall call) {
   using Warp = WarpTile<eights, stride>;
   extern __shared__ uint4 shared[];
@@ -224,14 +232,20 @@ double block_count(const ConvProblem& p, int rows) {
          static_cast<double>(blocks_over(p.c, chunk_of(p, rows)));
 }
 
-/// Of what a tile reads.
+/// Of what a tile reads; of images narrower than a tile what they need, 9 columns of 18 for 7x7.
 struct Patch {
   std::int64_t rows, columns, pixel_vectors;
+  std::int64_t
+      beyond;  ///< pixels behind the last one that the columns of a tile without outputs read, whatever is there
   Patch(const ConvProblem& p, int rows_at_once)
       : rows((tile_p - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1),
-        columns((tile_q - 1) * p.stride_w + (p.s - 1) * p.dilation_w + 1),
-        pixel_vectors(chunk_of(p, rows_at_once) / 8 + 1) {}
-  std::int64_t bytes() const { return 16 * rows * columns * pixel_vectors; }
+        columns((std::min<std::int64_t>(tile_q, p.q) - 1) * p.stride_w + (p.s - 1) * p.dilation_w + 1),
+        pixel_vectors(chunk_of(p, rows_at_once) / 8 + 1),
+        beyond((tile_q - std::min<std::int64_t>(tile_q, p.q)) * p.stride_w) {}
+  /// The tile's results lie there afterwards.
+  std::int64_t bytes() const {
+    return 16 * pixel_vectors * std::max<std::int64_t>(rows * columns + beyond, tile_p * tile_q);
+  }
 };
 
 class GroupedMma final : public ConvAlgorithm {
@@ -254,21 +268,25 @@ class GroupedMma final : public ConvAlgorithm {
     return target.device.refuse_shared(static_cast<std::size_t>(Patch(p, rows_together(p)).bytes()));
   }
 
-  /// Memory or tensor cores, whichever takes longer, of whole tiles. Memory by five layers of ResNeXt-50 and RegNet (an
-  /// H100), which took 1.3 to 1.56 times of what three fourths of its rate would; the rest are first guesses.
+  /// Memory and tensor cores, whose blocks have whole tiles and a multiprocessor each; what the longer of both does not
+  /// hide comes on top. By hand, beside 10 drawn layers and 31 of ResNeXts and RegNets (an H100, 25
+  /// November 2026).
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    constexpr double start_us = 1.5, memory_share = 0.52, product_share = 0.3;
+    constexpr double start_us = 2.1, product_share = 0.3, unhidden = 0.35;
+    const double memory_share = p.stride_h > 1 ? 0.75 : 0.58;
     const DeviceProfile& device = target.device;
     const int rows = rows_together(p);
-    const double products = 2 * block_count(p, rows) * tile_p * tile_q * static_cast<double>(chunk_of(p, rows)) *
-                            static_cast<double>(step_count(p) * p.r * 16);
-    const double rate = device.flops_per_us(Numerics::Multiply::fp16);
-    return {
-        .pitched = true,
-        .config = ConfigWriter().add("rows", std::int64_t{rows}).str(),
-        .estimated_us = device.launch_us + start_us +
-                        std::max(p.bytes() / (memory_share * device.bytes_per_us), products / (product_share * rate)),
-        .tolerance = half_sum_tolerance(p.storage, p.group_c() * p.r * p.s)};
+    const double block =
+        2.0 * tile_p * tile_q * static_cast<double>(chunk_of(p, rows)) * static_cast<double>(step_count(p) * p.r * 16);
+    const double rounds = std::ceil(block_count(p, rows) / device.units);
+    const double products_us =
+        rounds * block * device.units / (product_share * device.flops_per_us(Numerics::Multiply::fp16));
+    const double memory_us = p.bytes() / (memory_share * device.bytes_per_us);
+    return {.pitched = true,
+            .config = ConfigWriter().add("rows", std::int64_t{rows}).str(),
+            .estimated_us = device.launch_us + start_us + std::max(memory_us, products_us) +
+                            unhidden * std::min(memory_us, products_us),
+            .tolerance = half_sum_tolerance(p.storage, p.group_c() * p.r * p.s)};
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {

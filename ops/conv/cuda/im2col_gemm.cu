@@ -216,7 +216,7 @@ class Im2colGemm final : public ConvAlgorithm {
   /// tiles are few, for which a second kernel sums; the columns written, and read where L2 does not keep them; the
   /// epilogue's pass. Within 25 % of most of 55 layers measured on an H200 in fp32, 5 to 390 us.
   static double estimate_us(const ConvProblem& p, const Chunks& chunks, const Target& target) {
-    constexpr double share_of_peak = 0.74, product_start_us = 1.0, unfold_start_us = 1.6, split_us = 3.6;
+    constexpr double product_start_us = 1.0, unfold_start_us = 1.6, split_us = 3.6;
     constexpr double least_terms = 64;       // of a split sum
     constexpr double cached_columns = 0.72;  // written and read within L2, beside a pass over memory
     constexpr double finish_rate = 0.67;     // of memory's
@@ -228,9 +228,20 @@ class Im2colGemm final : public ConvAlgorithm {
     const double terms = static_cast<double>(p.group_c() * p.r * p.s);
     const double cells =
         covered(p.group_k(), tile_filters) * covered(p.p * p.q, tile_pixels) * static_cast<double>(p.n * p.groups);
-    const double tiles = cells / (64 * 64);
-    const double splits = std::min(std::max(1.0, terms / least_terms), std::max(1.0, device.units / tiles));
+    // Of a call of cuBLAS, which splits none of several images or groups: 2x512x32x32 -> 96, 9x9 s4, in TF32 took 222
+    // us, with splits estimated at 20.
+    const double calls = input_is_columns(p)
+                             ? 1
+                             : std::ceil(static_cast<double>(p.n) / static_cast<double>(chunks.images)) *
+                                   std::ceil(static_cast<double>(p.p) / static_cast<double>(chunks.rows));
+    const double tiles = cells / (64 * 64) / calls;
+    const double splits =
+        p.n * p.groups > 1 ? 1 : std::min(std::max(1.0, terms / least_terms), std::max(1.0, device.units / tiles));
     const double busy = std::min(1.0, tiles * splits / device.units);
+    // TF32 needs rows of columns that begin at 16 bytes: 8x1024x7x7 -> 1024, 3x3, took 187 us, and 1x1024x16x16 49.
+    const bool tf32 = target.numerics.multiply == Numerics::Multiply::tf32;
+    const bool aligned = chunks.rows * p.q % 4 == 0;
+    const double share_of_peak = !tf32 ? 0.74 : aligned ? 0.45 : 0.15;
     const double peak = device.flops_per_us(target.numerics.multiply);
     double us = device.launch_us + product_start_us + 2 * cells * terms / (share_of_peak * peak * busy);
     if (splits > 1) us += split_us;

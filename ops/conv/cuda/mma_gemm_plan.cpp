@@ -17,7 +17,7 @@ constexpr double block_us = 0, tile_us = 1.97;
 constexpr double l2_bytes_per_us = 7.8e6;
 /// Blocks of a cluster wait for each other, longer the more there are of them on a multiprocessor, and read each
 /// other's sums.
-constexpr double cluster_us = 0.26, slice_us = 0.019, cluster_bytes_per_us = 14e6;
+constexpr double cluster_us = 0.6, slice_us = 0.019, cluster_bytes_per_us = 14e6;
 /// Copies of 4 bytes, and loads of 2: what a step takes longer.
 constexpr double word_factor = 2.42, half_factor = 7.8;
 /// Of products beside what memory takes, or the other way round: what the longer one does not hide.

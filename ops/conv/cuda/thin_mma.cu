@@ -201,7 +201,7 @@ class ThinMma final : public ConvAlgorithm {
   /// us, 15.6 by this; to 96 55.8 (57.3); 64x24x56x56 -> 144 23.0 (22.6); 1x24x56x56 -> 24: 2.0 (2.25). A set's time is
   /// that of few pixels: 1x16x112x112 -> 96, three sets, takes 0.7 us longer than by wgmma_gemm.
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    constexpr double start_us = 0.9, held_share = 0.95, shared_share = 0.77, set_us = 0.5;
+    constexpr double start_us = 0.55, held_share = 0.95, shared_share = 0.77, set_us = 0.6;
     ConvProblem stored = p;
     stored.c = aligned_channels(p.c, p.storage);
     stored.k = aligned_channels(p.k, p.storage);
