@@ -16,6 +16,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ops/conv/conv.h"
@@ -222,6 +223,46 @@ TEST_CASE("conv/cuda_choice/only_long_products_are_held_to_an_even_share") {
   };
   CHECK(config({8, 256, 56, 56}, 64).ends_with(" resident=3"));
   CHECK(config({1, 24, 56, 56}, 144).find("resident") == std::string::npos);
+}
+
+TEST_CASE("conv/cuda_choice/drawn_convolutions") {
+  // Measured on an H100 on 25 November 2026; in brackets what was taken before, us.
+  struct Row {
+    std::string_view numerics;
+    std::int64_t n, c, h, k, window, stride, groups;
+    std::string_view kernel, config;
+  };
+  constexpr Row rows[] = {
+      {"fp16", 1, 576, 14, 576, 3, 1, 24, "mma_gemm", "tile=32x32 slices=1"},          // 3.1 (grouped_mma 6.9)
+      {"fp16", 1, 192, 35, 192, 1, 1, 6, "mma_gemm", "tile=32x32 slices=1"},           // 2.1 (wgmma_patch 3.1)
+      {"fp16", 8, 576, 28, 576, 3, 2, 24, "grouped_mma", "rows=3"},                    // 8.4 (mma_gemm 11.2)
+      {"fp16", 64, 72, 112, 72, 3, 2, 3, "grouped_mma", "rows=3"},                     // 101 (mma_gemm 141)
+      {"fp16", 1, 32, 16, 32, 3, 1, 1, "wgmma_gemm", "tile=64x64 slices=4 width=32"},  // 2.6 (mma_gemm 3.3)
+      {"fp16", 1, 1024, 14, 2048, 1, 1, 1, "wgmma_gemm", "tile=128x64"},               // 5.7 (64x64 slices=1 6.5)
+      {"fp16", 64, 1280, 8, 384, 1, 1, 1, "wgmma_gemm", "tile=128x96"},                // 8.7 (192x64 10.0)
+      {"fp16", 64, 16, 20, 16, 1, 1, 1, "thin_mma", "sets=1"},                         // 2.1 (wgmma_gemm 2.7)
+      {"tf32", 8, 1024, 7, 1024, 3, 1, 1, "wgmma_tf32", "tile=128x64 slices=2"},       // 74 (im2col_gemm 187)
+      {"tf32", 1, 1024, 16, 1024, 3, 1, 1, "wgmma_tf32", "tile=64x64 slices=2"},       // 35 (im2col_gemm 49)
+      {"tf32", 1, 208, 14, 208, 3, 1, 26, "mma_gemm", "tile=32x32 slices=1"},          // 2.9 (wgmma_patch 3.5)
+      {"tf32", 1, 32, 112, 48, 1, 1, 1, "wgmma_tf32", "tile=128x64"},                  // 3.4 (128x64 slices=1 4.5)
+      {"tf32", 8, 1280, 8, 384, 1, 1, 1, "wgmma_tf32", "tile=128x64 slices=4"},        // 6.2 (128x128 slices=8 7.4)
+      {"tf32", 8, 512, 7, 512, 3, 1, 1, "wgmma_tf32", "tile=64x64 slices=2"},          // 18.4 (128x128 slices=4 22.9)
+  };
+  for (const Row& row : rows) {
+    const Numerics numerics = parse_numerics(row.numerics);
+    const std::int64_t pad = row.window / 2;
+    ConvProblem p =
+        resolve_conv({row.n, row.c, row.h, row.h}, {row.k, row.c / row.groups, row.window, row.window},
+                     {.stride = {row.stride, row.stride}, .pads = {pad, pad, pad, pad}, .groups = row.groups});
+    p.bias = true;
+    p.activation.kind = Activation::Kind::relu;
+    p.storage = p.x_storage = numerics.storage;
+    const auto problem = pose(p, Tensor(DType::f32, {p.k, p.group_c(), p.r, p.s}));
+    const Choice choice = choose_kernel(*problem, {.device = h200(true), .numerics = numerics}, p.str());
+    INFO(std::string(row.numerics), " ", p.str());
+    CHECK(choice.kernel->name() == row.kernel);
+    CHECK(choice.candidate.config == row.config);
+  }
 }
 
 TEST_CASE("conv/cuda_choice/sixteen_bits_always_have_a_kernel") {
