@@ -87,11 +87,11 @@ double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Devi
   double out_us = staged_filters(shape.n) == 64 ? epilogue_us : narrow_epilogue_us;
   if (!holds_biases(shape)) out_us *= unheld;
   if (p.residual && shared_of(shape, true).slots == 2) out_us *= crowded;
-  const double tile_us =
-      windows_cost(shape, p.r * p.s) * (static_cast<double>(plan.steps) * step_us + ragged_us(p, plan.width, true) +
-                                        out_us * shape.m * shape.n / (128.0 * 128.0));
   // Each multiprocessor's share of tiles, one after the other; or what memory takes.
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
+  const double tile_us = windows_cost(shape, p.r * p.s, rounds) *
+                         (static_cast<double>(plan.steps) * step_us + ragged_us(p, plan.width, true) +
+                          out_us * shape.m * shape.n / (128.0 * 128.0));
   const double least_us = p.flops() / (sustained * device.flops_per_us(Numerics::Multiply::fp16));
   const double tiles_us = std::max(rounds * tile_us, least_us), memory_us = bytes_with_room(p) / device.bytes_per_us;
   return start_us + std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);

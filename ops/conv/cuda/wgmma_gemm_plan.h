@@ -78,11 +78,13 @@ LENSLET_HOST_DEVICE constexpr bool holds_biases(const WgmmaTileShape& tile) {
   return tile.m / 64 / tile.consumers * tile.n / 2 + tile.n / 4 <= (tile.consumers <= wgmma_consumers ? 128 : 48);
 }
 
-/// What a tile of 192x64 takes of windows of several taps, beside what it takes of 1x1: 3x3 of an H100, nine cuts in
-/// each arithmetic, took 0.98 to 1.33 of what was estimated without it, most where there is one round. At 8x64x56x56 ->
-/// 64 it came before wgmma_patch by that: ResNet-18 took 0.171 ms in 16 bits for 0.167, and 0.280 in TF32 for 0.273.
-constexpr double windows_cost(const WgmmaTileShape& tile, std::int64_t taps) {
-  return taps > 1 && tile.m == 192 && tile.n == 64 ? 1.3 : 1;
+/// What a tile of 192x64 or 256x64 takes of windows of several taps where every block has one tile, beside what it
+/// takes of 1x1 and where there are more: 256x64 took 1.24 of what was estimated without it, 1.32 in TF32 (11 cuts of
+/// an H100; 1.0 to 1.1 in several rounds), 192x64 0.98 to 1.33. At 8x64x56x56 -> 64 they came before wgmma_patch by
+/// that, 8.5 and 7.3 us for 6.8, in TF32 12.3 for 11.0: ResNet-18 took 0.171 ms in 16 bits for 0.167, and 0.280 in TF32
+/// for 0.273.
+constexpr double windows_cost(const WgmmaTileShape& tile, std::int64_t taps, double rounds) {
+  return taps > 1 && rounds <= 1 && tile.m >= 192 && tile.n == 64 ? 1.25 : 1;
 }
 
 constexpr const WgmmaTileShape& shape_of(WgmmaTile tile) { return wgmma_tiles[static_cast<std::size_t>(tile)]; }

@@ -225,11 +225,13 @@ double wgmma_patch_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const De
   // Windows with holes in every type: in TF32 16x512x33x33 -> 512 by 4 457 us for 335, 64x112x24x24 -> 512 by 6 178 for
   // 121.
   const bool sets_in_f32 = plan.sets > 1 && p.storage == DType::f32;
-  // 1x512x64x64 -> 256, 3x3, in TF32 39.5 us for 35.3, five others as much more.
-  const bool small_in_f32 = tile.units == 2 && tile.filters == 64 && p.storage == DType::f32;
-  const double factor = (sets_in_f32    ? 1.08
-                         : small_in_f32 ? 1.1
-                                        : 1.0) *
+  // 1x512x64x64 -> 256, 3x3, in TF32 39.5 us for 35.3, five others as much more. In fp16 38 layers of one round
+  // took 1.12 of what was estimated, 8x512x14x14 -> 512 20.6 us for 18.1, but by as much others took wgmma_gemm's
+  // slower tiles.
+  const bool small = tile.units == 2 && tile.filters == 64, in_f32 = p.storage == DType::f32;
+  const double factor = (sets_in_f32 ? 1.08
+                         : small     ? (in_f32 ? 1.1 : 1.05)
+                                     : 1.0) *
                         (p.dilation_h > 1 || p.dilation_w > 1 ? 1.2 : 1.0);
   const double tile_us = factor * std::max(steps * step_us + out_us + narrow_us + groups_us, copied / l2_bytes_per_us);
   const std::int64_t blocks =

@@ -59,10 +59,11 @@ double persistent_us(const ConvProblem& p, const WgmmaTf32Plan& plan, const Devi
   const WgmmaTileShape& shape = shape_of(plan.tile);
   const double rate = share * shape.efficiency * device.flops_per_us(Numerics::Multiply::tf32) / device.units;
   const double step_us = 2.0 * shape.m * shape.n * wgmma_tf32_step / rate;
-  const double tile_us = static_cast<double>(plan.steps) * step_us + ragged_us(p, wgmma_tf32_step) +
-                         epilogue_us * (holds_biases(shape) ? 1 : unheld) * shape.m * shape.n / (128.0 * 128.0);
   // Each multiprocessor's share of tiles, one after the other; or what memory takes.
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
+  const double tile_us = windows_cost(shape, p.r * p.s, rounds) *
+                         (static_cast<double>(plan.steps) * step_us + ragged_us(p, wgmma_tf32_step) +
+                          epilogue_us * (holds_biases(shape) ? 1 : unheld) * shape.m * shape.n / (128.0 * 128.0));
   const double least_us = p.flops() / (sustained * device.flops_per_us(Numerics::Multiply::tf32));
   const double tiles_us = std::max(rounds * tile_us, least_us), memory_us = bytes_with_room(p) / device.bytes_per_us;
   return start_us + std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);
