@@ -89,7 +89,7 @@ double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Devi
   if (p.residual && shared_of(shape, true).slots == 2) out_us *= crowded;
   // Each multiprocessor's share of tiles, one after the other; or what memory takes.
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
-  const double tile_us = windows_cost(shape, p.r * p.s, rounds) *
+  const double tile_us = windows_cost(shape, p.k, p.r * p.s, rounds) *
                          (static_cast<double>(plan.steps) * step_us + ragged_us(p, plan.width, true) +
                           out_us * shape.m * shape.n / (128.0 * 128.0));
   const double least_us = p.flops() / (sustained * device.flops_per_us(Numerics::Multiply::fp16));

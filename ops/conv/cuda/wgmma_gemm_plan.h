@@ -83,8 +83,14 @@ LENSLET_HOST_DEVICE constexpr bool holds_biases(const WgmmaTileShape& tile) {
 /// an H100; 1.0 to 1.1 in several rounds), 192x64 0.98 to 1.33. At 8x64x56x56 -> 64 they came before wgmma_patch by
 /// that, 8.5 and 7.3 us for 6.8, in TF32 12.3 for 11.0: ResNet-18 took 0.171 ms in 16 bits for 0.167, and 0.280 in TF32
 /// for 0.273.
-constexpr double windows_cost(const WgmmaTileShape& tile, std::int64_t taps, double rounds) {
-  return taps > 1 && rounds <= 1 && tile.m >= 192 && tile.n == 64 ? 1.25 : 1;
+/// 256x32 waits for its windows in any number of rounds: DenseNet's 64x128x56x56 -> 32, 3x3, took 71.1 us for 48.0 and
+/// 64x128x28x28 -> 32 23.1 for 16.0, where wgmma_patch takes as long in TF32. Tiles that are half empty of filters
+/// wait, too: 64x128x14x14 -> 32 took 7.9 us by 128x64 for 6.5, and 5.9 by wgmma_patch.
+constexpr double windows_cost(const WgmmaTileShape& tile, std::int64_t filters, std::int64_t taps, double rounds) {
+  if (taps == 1) return 1;
+  if (tile.n == 32) return 1.35;
+  if (2 * filters <= tile.n) return 1.2;
+  return rounds <= 1 && tile.m >= 192 && tile.n == 64 ? 1.25 : 1;
 }
 
 constexpr const WgmmaTileShape& shape_of(WgmmaTile tile) { return wgmma_tiles[static_cast<std::size_t>(tile)]; }
