@@ -2,7 +2,9 @@
 // --same-buffers`, with bias and ReLU, on 22 November 2026 (Winograd of 5x5 on the 24th, by lenslet-bench-winograd):
 // data/h200_conv_batch1.csv, 52 layers at batch 1 that the constants of the estimates were fitted on, and
 // data/h200_conv_unseen.csv, 96 that they were not. What a table has no time of is left out, and counted, but for what
-// is chosen. No device needed.
+// is chosen. In 16 bits and TF32 against an H100, of 25 November 2026: data/h100_tensor_cores.csv, cuts of 260 drawn
+// convolutions and networks' layers (bench-cudnn --drawn, lenslet-bench-implicit-gemm), beside which constants were
+// adjusted. No device needed.
 
 #include <doctest/doctest.h>
 
@@ -152,6 +154,56 @@ TEST_CASE("conv/cuda_choice/all_that_was_measured_is_there") {
 TEST_CASE("conv/cuda_choice/chosen_is_near_the_fastest_on_layers_it_was_fitted_on") { check_choices(fitted); }
 
 TEST_CASE("conv/cuda_choice/chosen_is_near_the_fastest_on_layers_it_was_not_fitted_on") { check_choices(unseen); }
+
+TEST_CASE("conv/cuda_choice/chosen_is_near_the_fastest_of_tensor_cores") {
+  // As it was measured there.
+  DeviceProfile h100 = h200(true);
+  h100.tf32_flops_per_us = 381.4e6;
+  h100.half_flops_per_us = 762.8e6;
+  h100.bytes_per_us = 2.933e6;
+  h100.cluster_units = {0, 0, 132, 117, 120, 110, 102, 105, 120};
+  constexpr double worst = 1.35, mean = 1.015;
+
+  std::ifstream file(LENSLET_SOURCE_DIR "/tests/ops/data/h100_tensor_cores.csv");
+  REQUIRE(file);
+  std::string line;
+  std::getline(file, line);
+  REQUIRE(line == "arithmetic,n,c,h,w,k,r,s,stride,pad_h,pad_w,groups,algorithm,config,us");
+  std::map<std::string, std::map<std::string, double>> times;  // us of an algorithm's cut, by arithmetic and problem
+  while (std::getline(file, line)) {
+    const std::size_t us = line.rfind(','), config = line.rfind(',', us - 1), algorithm = line.rfind(',', config - 1);
+    REQUIRE(config != std::string::npos);
+    std::string cut = line.substr(algorithm + 1, us - algorithm - 1);
+    times[line.substr(0, algorithm)][cut] = std::stod(line.substr(us + 1));
+  }
+  CHECK(times.size() == 260);
+  double log_ratios = 0;
+  for (auto& [problem, cuts] : times) {
+    std::string spaced = problem;
+    std::replace(spaced.begin(), spaced.end(), ',', ' ');
+    std::istringstream fields(spaced);
+    std::string arithmetic;
+    std::int64_t n = 0, c = 0, h = 0, w = 0, k = 0, r = 0, s = 0, stride = 0, pad_h = 0, pad_w = 0, groups = 0;
+    fields >> arithmetic >> n >> c >> h >> w >> k >> r >> s >> stride >> pad_h >> pad_w >> groups;
+    REQUIRE(fields);
+    const Numerics numerics = parse_numerics(arithmetic);
+    ConvProblem p = resolve_conv({n, c, h, w}, {k, c / groups, r, s},
+                                 {.stride = {stride, stride}, .pads = {pad_h, pad_w, pad_h, pad_w}, .groups = groups});
+    p.bias = true;
+    p.activation.kind = Activation::Kind::relu;
+    p.storage = p.x_storage = numerics.storage;
+    const auto node = pose(p, Tensor(DType::f32, {p.k, p.group_c(), p.r, p.s}));
+    const Choice choice = choose_kernel(*node, {.device = h100, .numerics = numerics}, p.str());
+    const std::string chosen = std::string(choice.kernel->name()) + "," + choice.candidate.config;
+    CHECK_MESSAGE(cuts.contains(chosen), problem, ": ", chosen, " is not measured");
+    if (!cuts.contains(chosen)) continue;
+    const auto fastest = std::ranges::min_element(cuts, {}, [](const auto& cut) { return cut.second; });
+    INFO(problem, ": ", chosen, " ", cuts[chosen], " us, fastest ", fastest->first, " ", fastest->second);
+    CHECK(cuts[chosen] <= worst * fastest->second);
+    log_ratios += std::log(cuts[chosen] / fastest->second);
+  }
+  CHECK(std::exp(log_ratios / static_cast<double>(times.size())) <= mean);
+}
 
 TEST_CASE("conv/cuda_choice/estimates_are_near_what_was_measured") {
   // An algorithm far from the fastest may be off by more: only what can win decides.
