@@ -30,13 +30,17 @@ Graph on_gpu(GraphBuilder& b, const DeviceProfile& device, std::string_view prec
   return graph;
 }
 
-/// Conversions that are none between nchw, as which networks begin and end, and something else.
+/// Conversions that are none between nchw, as which networks begin and end, and something else, nor of single pixels,
+/// which have no room at home: there the rule weighs one against an algorithm that reads them as they are.
 int conversions_inside(const Graph& graph) {
   int conversions = 0;
-  for (const Node& node : graph.nodes)
-    if (node.type() == "LayoutConvert" && graph.value(node.inputs[0]).format != formats::nchw &&
-        graph.value(node.outputs[0]).format != formats::nchw)
-      ++conversions;
+  for (const Node& node : graph.nodes) {
+    if (node.type() != "LayoutConvert") continue;
+    const Value &from = graph.value(node.inputs[0]), &to = graph.value(node.outputs[0]);
+    const bool at_an_end = from.format == formats::nchw || to.format == formats::nchw;
+    const bool one_pixel = from.shape[2] * from.shape[3] == 1;
+    if (!at_an_end && !one_pixel) ++conversions;
+  }
   return conversions;
 }
 int with_pitch(const Graph& graph) {
