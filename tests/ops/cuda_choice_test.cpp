@@ -42,6 +42,21 @@ struct Layer {
   std::map<std::string, double, std::less<>> us;  ///< of an algorithm by name, without conversions of formats
 };
 
+/// "n c h w k r s stride pad_h pad_w groups" of a table's line, with bias and ReLU as all were measured.
+ConvProblem read_problem(std::istream& fields) {
+  std::int64_t n = 0, c = 0, h = 0, w = 0, k = 0, r = 0, s = 0, stride = 0, pad_h = 0, pad_w = 0, groups = 0;
+  fields >> n >> c >> h >> w >> k >> r >> s >> stride >> pad_h >> pad_w >> groups;
+  REQUIRE(fields);
+  ConvGeometry geometry;
+  geometry.stride = {stride, stride};
+  geometry.pads = {pad_h, pad_w, pad_h, pad_w};
+  geometry.groups = groups;
+  ConvProblem problem = resolve_conv({n, c, h, w}, {k, c / groups, r, s}, geometry);
+  problem.bias = true;
+  problem.activation.kind = Activation::Kind::relu;
+  return problem;
+}
+
 std::vector<Layer> read_layers(const Table& table) {
   std::ifstream file(std::string(LENSLET_SOURCE_DIR "/tests/ops/data/") + table.file);
   REQUIRE(file);
@@ -53,19 +68,13 @@ std::vector<Layer> read_layers(const Table& table) {
     std::replace(line.begin(), line.end(), ',', ' ');
     std::istringstream fields(line);
     std::string name, algorithm;
-    std::int64_t n = 0, c = 0, h = 0, w = 0, k = 0, r = 0, s = 0, stride = 0, pad_h = 0, pad_w = 0, groups = 0;
     double us = 0;
-    fields >> name >> n >> c >> h >> w >> k >> r >> s >> stride >> pad_h >> pad_w >> groups >> algorithm >> us;
+    fields >> name;
+    const ConvProblem problem = read_problem(fields);
+    fields >> algorithm >> us;
     REQUIRE(fields);
-    if (layers.empty() || layers.back().name != name || layers.back().problem.n != n) {
-      ConvGeometry geometry;
-      geometry.stride = {stride, stride};
-      geometry.pads = {pad_h, pad_w, pad_h, pad_w};
-      geometry.groups = groups;
-      layers.push_back({name, resolve_conv({n, c, h, w}, {k, c / groups, r, s}, geometry), {}});
-      layers.back().problem.bias = true;
-      layers.back().problem.activation.kind = Activation::Kind::relu;
-    }
+    if (layers.empty() || layers.back().name != name || layers.back().problem.n != problem.n)
+      layers.push_back({name, problem, {}});
     CAPTURE(line);
     REQUIRE(find_kernel("Conv", DeviceKind::cuda, algorithm) != nullptr);
     layers.back().us[algorithm] = us;
@@ -183,14 +192,9 @@ TEST_CASE("conv/cuda_choice/chosen_is_near_the_fastest_of_tensor_cores") {
     std::replace(spaced.begin(), spaced.end(), ',', ' ');
     std::istringstream fields(spaced);
     std::string arithmetic;
-    std::int64_t n = 0, c = 0, h = 0, w = 0, k = 0, r = 0, s = 0, stride = 0, pad_h = 0, pad_w = 0, groups = 0;
-    fields >> arithmetic >> n >> c >> h >> w >> k >> r >> s >> stride >> pad_h >> pad_w >> groups;
-    REQUIRE(fields);
+    fields >> arithmetic;
     const Numerics numerics = parse_numerics(arithmetic);
-    ConvProblem p = resolve_conv({n, c, h, w}, {k, c / groups, r, s},
-                                 {.stride = {stride, stride}, .pads = {pad_h, pad_w, pad_h, pad_w}, .groups = groups});
-    p.bias = true;
-    p.activation.kind = Activation::Kind::relu;
+    ConvProblem p = read_problem(fields);
     p.storage = p.x_storage = numerics.storage;
     const auto node = pose(p, Tensor(DType::f32, {p.k, p.group_c(), p.r, p.s}));
     const Choice choice = choose_kernel(*node, {.device = h100, .numerics = numerics}, p.str());

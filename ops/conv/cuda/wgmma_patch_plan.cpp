@@ -205,9 +205,9 @@ std::optional<std::string> refuse_wgmma_patch(const ConvProblem& p) {
 
 double wgmma_patch_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const DeviceProfile& device) {
   const PatchTile& tile = plan.tile;
-  const double rate =
-      tile.efficiency / device.units *
-      device.flops_per_us(p.storage == DType::f32 ? Numerics::Multiply::tf32 : Numerics::Multiply::fp16);
+  const bool in_f32 = p.storage == DType::f32;
+  const double rate = tile.efficiency / device.units *
+                      device.flops_per_us(in_f32 ? Numerics::Multiply::tf32 : Numerics::Multiply::fp16);
   const double terms = static_cast<double>(plan.row_bytes) / static_cast<double>(element_bytes(p));
   const double outputs = 64.0 * tile.units * tile.filters;
   const double products_us = (plan.unit.wide == 8 ? 1.0 : lines_factor) * 2.0 * outputs * terms / rate;
@@ -215,23 +215,22 @@ double wgmma_patch_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const De
   const auto steps = static_cast<double>(plan.groups * plan.taps);
   const double copied = static_cast<double>(plan.groups) * tile.units * plan.patch_bytes +
                         (plan.resident ? 0.0 : steps * plan.filter_bytes);
-  const double out_us = (tile.filters % 64 == 0 && p.storage != DType::f32 ? epilogue_us : narrow_epilogue_us) *
-                        outputs / (128.0 * 128.0);
-  const double narrow_us = p.storage == DType::f32 ? (plan.row_bytes < 128 ? narrow_rows_us : 0)
-                           : tile.filters <= 32    ? narrow_tile_us
-                                                   : 0;
+  const double out_us =
+      (tile.filters % 64 == 0 && !in_f32 ? epilogue_us : narrow_epilogue_us) * outputs / (128.0 * 128.0);
+  const double narrow_us = in_f32               ? (plan.row_bytes < 128 ? narrow_rows_us : 0)
+                           : tile.filters <= 32 ? narrow_tile_us
+                                                : 0;
   const double groups_us = plan.resident ? resident_group_us * static_cast<double>(plan.groups - 1) : 0;
   // Sets in float32: 64x208x14x14 -> 208, 3x3 in 26 groups, 22.1 us for 17.9 without, other layers up to 8 % more.
   // Windows with holes in every type: in TF32 16x512x33x33 -> 512 by 4 457 us for 335, 64x112x24x24 -> 512 by 6 178 for
   // 121.
-  const bool sets_in_f32 = plan.sets > 1 && p.storage == DType::f32;
   // 1x512x64x64 -> 256, 3x3, in TF32 39.5 us for 35.3, five others as much more. In fp16 38 layers of one round
   // took 1.12 of what was estimated, 8x512x14x14 -> 512 20.6 us for 18.1, but by as much others took wgmma_gemm's
   // slower tiles.
-  const bool small = tile.units == 2 && tile.filters == 64, in_f32 = p.storage == DType::f32;
-  const double factor = (sets_in_f32 ? 1.08
-                         : small     ? (in_f32 ? 1.1 : 1.05)
-                                     : 1.0) *
+  const bool small = tile.units == 2 && tile.filters == 64;
+  const double factor = (in_f32 && plan.sets > 1 ? 1.08
+                         : small                 ? (in_f32 ? 1.1 : 1.05)
+                                                 : 1.0) *
                         (p.dilation_h > 1 || p.dilation_w > 1 ? 1.2 : 1.0);
   const double tile_us = factor * std::max(steps * step_us + out_us + narrow_us + groups_us, copied / l2_bytes_per_us);
   const std::int64_t blocks =
@@ -241,11 +240,8 @@ double wgmma_patch_us(const ConvProblem& p, const WgmmaPatchPlan& plan, const De
   // Filters that stay come once, before the first product, and partly before the kernel ahead has ended.
   constexpr double seen = 0.2;
   const double filters_us = plan.resident ? seen * steps * plan.filter_bytes / l2_bytes_per_us : 0;
-  return start_us + filters_us +
-         (plan.sets == 1            ? 0
-          : p.storage == DType::f32 ? float_sets_us
-                                    : sets_us) +
-         std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);
+  const double several_us = plan.sets == 1 ? 0 : in_f32 ? float_sets_us : sets_us;
+  return start_us + filters_us + several_us + std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);
 }
 
 WgmmaPatchPlan plan_wgmma_patch(const ConvProblem& p) {
