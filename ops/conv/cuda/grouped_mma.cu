@@ -235,8 +235,8 @@ double block_count(const ConvProblem& p, int rows) {
 /// Of what a tile reads; of images narrower than a tile what they need, 9 columns of 18 for 7x7.
 struct Patch {
   std::int64_t rows, columns, pixel_vectors;
-  std::int64_t
-      beyond;  ///< pixels behind the last one that the columns of a tile without outputs read, whatever is there
+  /// Pixels behind the last one that the columns of a tile without outputs read, whatever is there.
+  std::int64_t beyond;
   Patch(const ConvProblem& p, int rows_at_once)
       : rows((tile_p - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1),
         columns((std::min<std::int64_t>(tile_q, p.q) - 1) * p.stride_w + (p.s - 1) * p.dilation_w + 1),

@@ -6,7 +6,6 @@
 #include "ops/conv/cuda/wgmma_gemm.cuh"
 
 #include <algorithm>
-#include <string>
 #include <string_view>
 
 #include "base/aligned_format.h"
@@ -178,7 +177,7 @@ class WgmmaGemmConv final : public ConvAlgorithm {
   FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
     const std::int64_t filters = prepared_filters(p, config);
     return {.floats = filters * p.r * p.s * prepared_channels(p),
-            .form = std::string(to_string(p.storage)).append(" filters=").append(std::to_string(filters)),
+            .form = ConfigWriter().add("filters", filters).add("as", to_string(p.storage)).str(),
             .element_bytes = 2};
   }
   /// [prepared_filters][R*S][prepared_channels]

@@ -7,7 +7,6 @@
 #include "ops/conv/cuda/wgmma_tf32.cuh"
 
 #include <algorithm>
-#include <string>
 #include <string_view>
 
 #include "base/aligned_format.h"
@@ -151,7 +150,7 @@ class WgmmaTf32Conv final : public ConvAlgorithm {
   FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
     const std::int64_t filters = prepared_filters(p, config);
     return {.floats = filters * p.r * p.s * prepared_channels(p),
-            .form = std::string("tf32 filters=").append(std::to_string(filters))};
+            .form = ConfigWriter().add("filters", filters).add("as", "tf32").str()};
   }
   /// [prepared_filters][R*S][prepared_channels], the filters of a part in the order of their places, zeros for those
   /// that are missing.
