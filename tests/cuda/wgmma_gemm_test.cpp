@@ -13,12 +13,14 @@
 #include <map>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/aligned_format.h"
 #include "base/convert.h"
 #include "ops/conv/conv.h"
+#include "ops/conv/cuda/group_sets.h"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 #include "ops/core/sum_tolerance.h"
 #include "tests/ops/conv_data.h"
@@ -59,8 +61,9 @@ void check_cuts(ConvProblem p, unsigned seed, const std::function<bool(const Wgm
     // What is stated, once more because x is rounded here, too, and what residual and y lose where they are 5 rms
     // large.
     const double tolerance = 2 * candidate.tolerance + 10 * unit_roundoff(storage);
-    // Bits depend on where sums are cut: on the number of slices, and on what their steps are.
-    std::map<std::pair<int, int>, std::pair<std::string, Tensor>> first_of;
+    // Bits depend on where sums are cut: on the number of slices, and on what their steps are; and on the set of
+    // groups, in which the same channels lie elsewhere.
+    std::map<std::tuple<int, int, std::int64_t>, std::pair<std::string, Tensor>> first_of;
     int checked = 0;
     for (const WgmmaGemmPlan& plan : wgmma_cuts(p)) {
       candidate.config = plan.str();
@@ -71,10 +74,12 @@ void check_cuts(ConvProblem p, unsigned seed, const std::function<bool(const Wgm
       const Call call{.problem = *problem, .kernel = algorithm, .candidate = candidate, .device = device};
       const Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
       compare(as(DType::f32, y), data, tolerance, where);
-      const bool by_channels = plan.slices == 0 && plan.groups_a_step == 1 && goes_by_channels(p);
-      const std::pair<int, int> order = by_channels        ? std::pair(0, 0)
-                                        : plan.slices <= 1 ? std::pair(1, 0)
-                                                           : std::pair(plan.slices, plan.width);
+      const bool by_channels =
+          plan.slices == 0 && plan.groups_a_step == 1 && goes_by_channels(group_set(p, plan.together));
+      const std::tuple<int, int, std::int64_t> order = by_channels ? std::tuple(0, 0, plan.together)
+                                                       : plan.slices <= 1
+                                                           ? std::tuple(1, 0, plan.together)
+                                                           : std::tuple(plan.slices, plan.width, std::int64_t{1});
       const std::pair<std::string, Tensor>& first = first_of.try_emplace(order, candidate.config, y).first->second;
       CHECK_MESSAGE(std::memcmp(first.second.data(), y.data(), y.bytes()) == 0, where, ": other bits than ",
                     first.first);
@@ -150,7 +155,32 @@ std::vector<ConvProblem> problems_with_room() {
   };
 }
 
+// Sets of groups: one of them, several; as many filters as channels and more; groups that end within a row of channels,
+// whose set's row reaches into the next one; then more tiles than multiprocessors.
+std::vector<ConvProblem> problems_with_groups() {
+  return {
+      resolve_conv({1, 64, 9, 9}, {64, 32, 3, 3}, {.pads = {1, 1, 1, 1}, .groups = 2}),
+      fused(resolve_conv({3, 256, 21, 18}, {256, 16, 3, 3}, {.stride = {2, 2}, .pads = {1, 1, 1, 1}, .groups = 16}),
+            relu),
+      fused(resolve_conv({2, 96, 13, 11}, {192, 12, 3, 2}, {.stride = {1, 2}, .pads = {1, 0, 2, 1}, .groups = 8}),
+            silu),
+      activated(
+          resolve_conv({2, 144, 14, 15}, {288, 48, 2, 3}, {.dilation = {2, 3}, .pads = {1, 2, 0, 3}, .groups = 3}),
+          clip),
+      fused(resolve_conv({2, 512, 14, 13}, {256, 128, 1, 1}, {.groups = 4}), hard_swish),
+      fused(resolve_conv({3, 64, 15, 17}, {64, 1, 3, 3}, {.stride = {2, 1}, .pads = {1, 1, 1, 1}, .groups = 64}), relu),
+      activated(resolve_conv({24, 128, 61, 60}, {128, 8, 3, 3}, {.stride = {2, 2}, .pads = {1, 1, 1, 1}, .groups = 16}),
+                relu),
+  };
+}
+
 }  // namespace
+
+TEST_CASE("cuda/wgmma_gemm/sets") {
+  if (!has_wgmma()) return;
+  const unsigned seed = random_seed();
+  for (const ConvProblem& p : problems_with_groups()) check_cuts(p, seed, [](const WgmmaGemmPlan&) { return true; });
+}
 
 TEST_CASE("cuda/wgmma_gemm/persistent") {
   if (!has_wgmma()) return;

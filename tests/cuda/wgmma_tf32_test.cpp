@@ -19,6 +19,7 @@
 
 #include "base/aligned_format.h"
 #include "ops/conv/conv.h"
+#include "ops/conv/cuda/group_sets.h"
 #include "ops/conv/cuda/wgmma_tf32_plan.h"
 #include "tests/ops/conv_data.h"
 #include "tests/ops/op_runner.h"
@@ -58,8 +59,8 @@ void check_cuts(const ConvProblem& p, unsigned seed, const std::function<bool(co
   const Offer offer = wgmma_tf32().offer(*problem, {.device = device, .numerics = tf32});
   REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
   Candidate candidate = offer.candidates.at(0);
-  // Bits depend on the number of slices alone.
-  std::map<int, std::pair<std::string, Tensor>> first_of;
+  // Bits depend on the number of slices, and on the set of groups, in which the same channels lie elsewhere.
+  std::map<std::pair<int, std::int64_t>, std::pair<std::string, Tensor>> first_of;
   int checked = 0;
   for (const WgmmaTf32Plan& plan : wgmma_tf32_cuts(p)) {
     candidate.config = plan.str();
@@ -69,9 +70,9 @@ void check_cuts(const ConvProblem& p, unsigned seed, const std::function<bool(co
     const Call call{.problem = *problem, .kernel = wgmma_tf32(), .candidate = candidate, .device = device};
     const Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
     compare(y, data, candidate.tolerance, where);
+    const int order = goes_by_channels(group_set(p, plan.together)) ? plan.slices : std::max(plan.slices, 1);
     const std::pair<std::string, Tensor>& first =
-        first_of.try_emplace(goes_by_channels(p) ? plan.slices : std::max(plan.slices, 1), candidate.config, y)
-            .first->second;
+        first_of.try_emplace(std::pair(order, plan.together), candidate.config, y).first->second;
     CHECK_MESSAGE(std::memcmp(first.second.data(), y.data(), y.bytes()) == 0, where, ": other bits than ", first.first);
     ++checked;
     if (!candidate.pitched_output) continue;
@@ -114,6 +115,25 @@ std::vector<ConvProblem> problems() {
   };
 }
 
+// Sets of groups: one of them, several; as many filters as channels and more; groups that end within a row of channels,
+// whose set's row reaches into the next one; then more tiles than multiprocessors.
+std::vector<ConvProblem> problems_with_groups() {
+  return {
+      resolve_conv({1, 64, 9, 9}, {64, 32, 3, 3}, {.pads = {1, 1, 1, 1}, .groups = 2}),
+      fused(resolve_conv({3, 256, 21, 18}, {256, 16, 3, 3}, {.stride = {2, 2}, .pads = {1, 1, 1, 1}, .groups = 16}),
+            relu),
+      fused(resolve_conv({2, 96, 13, 11}, {192, 12, 3, 2}, {.stride = {1, 2}, .pads = {1, 0, 2, 1}, .groups = 8}),
+            silu),
+      activated(
+          resolve_conv({2, 144, 14, 15}, {288, 48, 2, 3}, {.dilation = {2, 3}, .pads = {1, 2, 0, 3}, .groups = 3}),
+          clip),
+      fused(resolve_conv({2, 512, 14, 13}, {256, 128, 1, 1}, {.groups = 4}), hard_swish),
+      fused(resolve_conv({3, 64, 15, 17}, {64, 1, 3, 3}, {.stride = {2, 1}, .pads = {1, 1, 1, 1}, .groups = 64}), relu),
+      activated(resolve_conv({24, 128, 61, 60}, {128, 8, 3, 3}, {.stride = {2, 2}, .pads = {1, 1, 1, 1}, .groups = 16}),
+                relu),
+  };
+}
+
 /// y of filters that are ones on the diagonal of their middle tap: x as it was multiplied.
 Tensor copied(const ConvProblem& p, const Tensor& x) {
   Tensor w(DType::f32, {p.k, p.c, p.r, p.s});
@@ -130,6 +150,12 @@ Tensor copied(const ConvProblem& p, const Tensor& x) {
 }
 
 }  // namespace
+
+TEST_CASE("cuda/wgmma_tf32/sets") {
+  if (!can_run()) return;
+  const unsigned seed = random_seed();
+  for (const ConvProblem& p : problems_with_groups()) check_cuts(p, seed, persistent);
+}
 
 TEST_CASE("cuda/wgmma_tf32/persistent") {
   if (!can_run()) return;

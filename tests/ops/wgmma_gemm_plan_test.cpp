@@ -341,6 +341,50 @@ TEST_CASE("conv/wgmma_gemm_plan/every_cut_reads_back_as_itself") {
   CHECK(!has(problem(1, 24, 56, 56, 144, 1, 1), "tile=128x128 width=16"));  // as many zeros
 }
 
+// A tile's filters are of one set, and it reads the channels of all of their groups.
+TEST_CASE("conv/wgmma_gemm_plan/sets_of_groups") {
+  const auto half = [](ConvProblem p) {
+    p.storage = p.x_storage = DType::f16;
+    return p;
+  };
+  const ConvGeometry strided{.stride = {2, 2}, .pads = {1, 1, 1, 1}, .groups = 32};
+  int read_back = 0;
+  for (const ConvProblem& p :
+       {half(problem(8, 256, 28, 28, 512, 3, 3, strided)), half(problem(2, 128, 9, 9, 128, 3, 3, {.groups = 2})),
+        half(problem(1, 384, 7, 7, 192, 1, 1, {.groups = 4})), half(problem(1, 64, 9, 9, 64, 3, 3, {.groups = 64}))}) {
+    CAPTURE(p.str());
+    const std::vector<WgmmaGemmPlan> cuts = wgmma_cuts(p);
+    REQUIRE(!cuts.empty());
+    for (const WgmmaGemmPlan& cut : cuts) {
+      CAPTURE(cut.str());
+      CHECK(cut.slices == 0);
+      CHECK(cut.together * cut.sets == p.groups);
+      CHECK(cut.tiles_n * cut.n() == p.k);
+      CHECK(cut.tiles_n % cut.sets == 0);
+      const std::int64_t set_c = cut.together * p.group_c();
+      CHECK(set_c * 2 % 16 == 0);  // where copies may begin
+      CHECK(cut.groups * cut.width >= p.r * p.s * set_c);
+      const SetTiles sets{static_cast<int>(cut.tiles_n / cut.sets), static_cast<int>(set_c)};
+      bool right = true;
+      for (int tile = 0; tile < cut.tiles_n; ++tile)
+        for (std::int64_t k = tile * cut.n(); k < (tile + 1) * cut.n(); ++k) {
+          const std::int64_t first = sets.first_channel(tile), group = k / p.group_k();
+          right = right && first <= group * p.group_c() && (group + 1) * p.group_c() <= first + set_c;
+        }
+      CHECK(right);
+      const WgmmaGemmPlan read = read_wgmma_gemm_plan(p, cut.str());
+      CHECK(read.together == cut.together);
+      CHECK(read.tiles_n == cut.tiles_n);
+      ++read_back;
+    }
+  }
+  CHECK(read_back > 20);
+  // 80 filters fill no tile, alone or with others.
+  CHECK(wgmma_cuts(half(problem(1, 240, 14, 14, 240, 1, 1, {.groups = 3}))).empty());
+  CHECK_THROWS_AS((void)read_wgmma_gemm_plan(half(problem(8, 256, 28, 28, 512, 3, 3, strided)), "tile=128x64"), Error);
+  CHECK(SetTiles{}.first_channel(5) == 0);
+}
+
 TEST_CASE("conv/wgmma_gemm_plan/slices_have_every_step_once") {
   for (const int steps : {1, 2, 7, 8, 9, 18, 72, 1000003})
     for (int log2 = 0; log2 <= 3; ++log2) {

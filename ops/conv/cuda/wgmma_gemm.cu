@@ -11,6 +11,7 @@
 #include "base/aligned_format.h"
 #include "base/cuda/has_wgmma.h"
 #include "ops/conv/conv.h"
+#include "ops/conv/cuda/group_sets.h"
 #include "ops/conv/cuda/wgmma_maps.cuh"
 #include "ops/conv/cuda/wgmma_slices.h"
 #include "ops/core/sum_tolerance.h"
@@ -78,12 +79,14 @@ class BoundWgmmaGemm final : public BoundKernel {
       : problem_(p),
         shape_(shape_of(plan.tile)),
         width_(plan.width),
+        filters_(in_whole_tiles(p, plan.together, plan.n())),
         lasting_(plan.lasting_stages(shared_of(shape_, p.residual).stages)),
         kernel_(kernel_for(p, plan)) {
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
     call_.walk = WindowWalk(p);
-    call_.terms = TermOrder(p);
-    call_.by_channels = plan.groups_a_step == 1 && goes_by_channels(p) ? 1 : 0;
+    const ConvProblem set = group_set(p, plan.together);
+    call_.terms = TermOrder(set);
+    call_.by_channels = plan.groups_a_step == 1 && goes_by_channels(set) ? 1 : 0;
     call_.activation = DeviceActivation(p.activation);
     call_.pointwise = is_pointwise(p) ? 1 : 0;
     call_.pixels = narrow(p.n * p.p * p.q);
@@ -92,13 +95,13 @@ class BoundWgmmaGemm final : public BoundKernel {
     call_.steps = narrow(plan.steps);
     call_.tiles = narrow(plan.tiles_m * plan.tiles_n);
     call_.tiles_n = narrow(plan.tiles_n);
+    if (plan.sets > 1) call_.sets = {narrow(plan.tiles_n / plan.sets), narrow(set.c)};
   }
 
   void run(const KernelRun& run) const override {
     WgmmaGemm call = call_;
     call.windows = window_operand(problem_, run.in<void>(ConvOp::input), shape_.m, width_);
-    call.filters =
-        filter_operand(problem_, run.blob, whole_tiles(problem_.k, shape_.n), shape_.n, width_, MapElement::half);
+    call.filters = filter_operand(problem_, filters_, run.blob, shape_.n, width_, MapElement::half);
     call.bias = run.in<float>(ConvOp::bias);
     call.results = results(run.out<void>(), y_pixel(call.k, run));
     if (const void* residual = run.in<void>(ConvOp::residual); residual != nullptr) {
@@ -130,12 +133,13 @@ class BoundWgmmaGemm final : public BoundKernel {
   ConvProblem problem_;
   WgmmaTileShape shape_;
   int width_;
+  WgmmaFilters filters_;
   int lasting_;
   WgmmaKernel kernel_;
   WgmmaGemm call_;  // but for what depends on addresses
 };
 
-class WgmmaGemmConv final : public ConvAlgorithm {
+class WgmmaGemmConv final : public WgmmaConv {
  public:
   std::string_view name() const override { return "wgmma_gemm"; }
   DeviceKind device() const override { return DeviceKind::cuda; }
@@ -144,7 +148,7 @@ class WgmmaGemmConv final : public ConvAlgorithm {
  private:
   std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
     if (!has_wgmma(target.device) || !target.device.clusters) return wgmma_refusal;
-    if (p.groups > 1) return "several groups";
+    if (wgmma_cuts(p).empty()) return wgmma_sets_refusal;
     std::size_t shared_bytes = 0;
     for (const WgmmaTileShape& shape : wgmma_tiles)
       shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(shared_of(shape, p.residual).total));
@@ -168,29 +172,12 @@ class WgmmaGemmConv final : public ConvAlgorithm {
             .pitched = true,
             .config = cut.str(),
             .estimated_us = wgmma_plan_us(p, cut, target.device),
-            .tolerance = half_sum_tolerance(p.storage, p.c * p.r * p.s)};
+            .tolerance = half_sum_tolerance(p.storage, p.group_c() * p.r * p.s)};
   }
 
-  static std::int64_t prepared_filters(const ConvProblem& p, std::string_view config) {
-    return whole_tiles(p.k, read_wgmma_gemm_plan(p, config).n());
-  }
-  FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
-    const std::int64_t filters = prepared_filters(p, config);
-    return {.floats = filters * p.r * p.s * prepared_channels(p),
-            .form = ConfigWriter().add("filters", filters).add("as", to_string(p.storage)).str(),
-            .element_bytes = 2};
-  }
-  /// [prepared_filters][R*S][prepared_channels]
-  void transform_bytes(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
-                       std::span<std::byte> to) const override {
-    const std::int64_t taps = p.r * p.s, with_room = prepared_channels(p), filters = prepared_filters(p, config);
-    dispatch(p.storage, HalfTypes(), [&]<typename T>(std::type_identity<T>) {
-      T* next = reinterpret_cast<T*>(to.data());
-      for (std::int64_t k = 0; k < filters; ++k)
-        for (std::int64_t tap = 0; tap < taps; ++tap)
-          for (std::int64_t c = 0; c < with_room; ++c)
-            *next++ = narrowed<T>(k < p.k && c < p.c ? filter.exact_weight(k, c * taps + tap) : 0.0);
-    });
+  WgmmaFilters filters_of(const ConvProblem& p, std::string_view config) const override {
+    const WgmmaGemmPlan plan = read_wgmma_gemm_plan(p, config);
+    return in_whole_tiles(p, plan.together, plan.n());
   }
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,

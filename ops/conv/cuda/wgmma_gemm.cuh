@@ -13,26 +13,28 @@
 
 namespace lenslet::cuda {
 
-/// What the kernel takes. x, residual and y are NHWC, their pixels at multiples of 16 bytes (aligned_nhwc).
+/// What the kernel takes. x, residual and y are NHWC, their pixels at multiples of 16 bytes (aligned_nhwc). No more
+/// than 640 bytes: parameters cost launches (WgmmaSlices), and would be 768, as they are aligned.
 struct WgmmaGemm {
   CUtensorMap windows{};  ///< of x: in im2col mode, or pointwise [pixels][C]
-  CUtensorMap filters{};  ///< [K][R*S][C]
+  CUtensorMap filters{};  ///< [K][R*S][C], C of a set
   /// Of y and of the residual, which may be y or missing: [pixels][k], boxes of a part.
   CUtensorMap results{}, residuals{};
   WindowWalk walk;
   DeviceActivation activation;
-  int pointwise = 0;
-  int pixels = 0, k = 0;  ///< pixels: N*P*Q; k: K, and the room behind it, which is written, too
-  int biases = 0;         ///< K
+  std::int16_t pointwise = 0, adds_residual = 0;
+  std::int16_t by_channels = 0;   ///< goes_by_channels()
+  std::int16_t filters_last = 0;  ///< what a stage has of them is right whenever its turn comes
+  int pixels = 0, k = 0;          ///< pixels: N*P*Q; k: K, and the room behind it, which is written, too
+  int biases = 0;                 ///< K
   TermOrder terms;
-  int by_channels = 0;          ///< goes_by_channels()
   int steps = 0;                ///< of a tile
   int stages = 0;               ///< that are used
-  int filters_last = 0;         ///< what a stage has of them is right whenever its turn comes
   int tiles = 0, tiles_n = 0;   ///< of all blocks, and those side by side
+  SetTiles sets;                ///< of those side by side
   const float* bias = nullptr;  ///< may be null
-  int adds_residual = 0;
 };
+static_assert(sizeof(WgmmaGemm) <= 640);
 
 /// The consumers', and those of the warpgroup that copies.
 constexpr int wgmma_threads(int consumers) { return 128 * (1 + consumers); }
@@ -104,8 +106,8 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
   order_copies_after_stores();
   StageRing at{g.stages};
   for (int index = Block::first(); index < g.tiles; index += Block::step()) {
-    const int tile_m = index / g.tiles_n, first_k = (index - tile_m * g.tiles_n) * Block::shape.n;
-    const int first_pixel = tile_m * Block::shape.m;
+    const int tile_m = index / g.tiles_n, tile_n = index - tile_m * g.tiles_n, first_k = tile_n * Block::shape.n;
+    const int first_pixel = tile_m * Block::shape.m, first_c = g.sets.first_channel(tile_n);
     const WindowStart start = g.walk.start(first_pixel);
     TermWalk terms;
     for (int step = 0; step < g.steps; ++step) {
@@ -120,7 +122,7 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
         else
           Stage::template bring_filters<by_channels>(g, block.filters(at.stage), full, first_k, same);
       }
-      Stage::template bring_windows<by_channels>(g, block.pixels(at.stage), full, first_pixel, start, terms);
+      Stage::template bring_windows<by_channels>(g, block.pixels(at.stage), full, first_pixel, start, terms, first_c);
       at.next();
     }
   }

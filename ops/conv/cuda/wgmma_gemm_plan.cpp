@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/conv/cuda/group_sets.h"
 #include "ops/conv/cuda/wgmma_slices_us.h"
 
 namespace lenslet::cuda {
@@ -81,6 +82,7 @@ double copies_us(const WgmmaGemmPlan& plan) {
 }
 
 double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DeviceProfile& device) {
+  const ConvProblem set = group_set(p, plan.together);
   const WgmmaTileShape& shape = shape_of(plan.tile);
   const double rate = shape.efficiency * device.flops_per_us(Numerics::Multiply::fp16) / device.units;
   const double step_us = std::max(2.0 * shape.m * shape.n * terms_a_step(plan) / rate, copies_us(plan));
@@ -89,8 +91,8 @@ double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Devi
   if (p.residual && shared_of(shape, true).slots == 2) out_us *= crowded;
   // Each multiprocessor's share of tiles, one after the other; or what memory takes.
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
-  const double tile_us = windows_cost(shape, p.k, p.r * p.s, rounds) *
-                         (static_cast<double>(plan.steps) * step_us + ragged_us(p, plan.width, true) +
+  const double tile_us = windows_cost(shape, set.k, p.r * p.s, rounds) *
+                         (static_cast<double>(plan.steps) * step_us + ragged_us(set, plan.width, true) +
                           out_us * shape.m * shape.n / (128.0 * 128.0));
   const double least_us = p.flops() / (sustained * device.flops_per_us(Numerics::Multiply::fp16));
   const double tiles_us = std::max(rounds * tile_us, least_us), memory_us = bytes_with_room(p) / device.bytes_per_us;
@@ -167,6 +169,7 @@ std::string WgmmaGemmPlan::str() const {
   text.add("tile", fmt::format("{}x{}", m(), n()));
   if (slices != 0) text.add("slices", std::int64_t{slices});
   if (width != wgmma_step) text.add("width", std::int64_t{width});
+  if (together != 1) text.add("together", together);
   return text.str();
 }
 
@@ -174,6 +177,14 @@ WgmmaGemmPlan cut_wgmma(const ConvProblem& p, WgmmaTile tile, int width) {
   WgmmaGemmPlan plan = cut(p, width);
   plan.tile = tile;
   return tiled(p, plan);
+}
+
+WgmmaGemmPlan cut_wgmma_sets(const ConvProblem& p, WgmmaTile tile, int width, std::int64_t together) {
+  WgmmaGemmPlan plan = cut_wgmma(group_set(p, together), tile, width);
+  plan.together = together;
+  plan.sets = p.groups / together;
+  plan.tiles_n *= plan.sets;
+  return plan;
 }
 
 WgmmaGemmPlan cut_wgmma(const ConvProblem& p, SlicesTile tile, int slices, int width) {
@@ -185,6 +196,18 @@ WgmmaGemmPlan cut_wgmma(const ConvProblem& p, SlicesTile tile, int slices, int w
 
 std::vector<WgmmaGemmPlan> wgmma_cuts(const ConvProblem& p) {
   std::vector<WgmmaGemmPlan> cuts;
+  if (p.groups > 1) {
+    for (const std::int64_t together : useful_sets(p)) {
+      const ConvProblem set = group_set(p, together);
+      for (const int width : useful_widths(set))
+        for (std::size_t i = 0; i < wgmma_tiles.size(); ++i) {
+          const auto tile = static_cast<WgmmaTile>(i);
+          if (set.k % shape_of(tile).n == 0 && has_width(tile, width))
+            cuts.push_back(cut_wgmma_sets(p, tile, width, together));
+        }
+    }
+    return cuts;
+  }
   for (const int width : useful_widths(p)) {
     for (std::size_t i = 0; i < wgmma_tiles.size(); ++i) {
       const auto tile = static_cast<WgmmaTile>(i);

@@ -1,9 +1,10 @@
 #pragma once
 // How wgmma_gemm cuts a convolution, and all index arithmetic of its that does not need a device. Plain C++.
 //
-// gemm_m = N*P*Q output pixels, gemm_n = K filters, gemm_k = R*S*C terms of one group. Terms come in groups of `width`
-// channels of one tap, 64, 32 or 16; the last channels of a tap may be fewer, and zeros then. A step multiplies as many
-// groups as have 64 terms, the last of which may be zeros, too; or the only one of a problem.
+// gemm_m = N*P*Q output pixels, gemm_n = K filters, gemm_k = R*S*C terms. Terms come in groups of `width` channels of
+// one tap, 64, 32 or 16; the last channels of a tap may be fewer, and zeros then. A step multiplies as many groups as
+// have 64 terms, the last of which may be zeros, too; or the only one of a problem. A convolution that has groups
+// itself is computed by sets of them (group_sets.h): a tile's filters are of one set, whose channels alone it reads.
 //
 // There are two kernels. In wgmma_gemm.cuh a block of three or four warpgroups walks through tiles of [m x n] outputs,
 // filters fastest, so that the blocks at work share pixels and filters in L2. In wgmma_slices.cuh the blocks of a
@@ -352,15 +353,23 @@ struct TermWalk {
   }
 };
 
+/// The channels of a tile, of a convolution of several groups.
+struct SetTiles {
+  int tiles = 0, channels = 0;  ///< of a set; no tiles: there is one set
+
+  LENSLET_HOST_DEVICE int first_channel(int tile_n) const { return tiles == 0 ? 0 : tile_n / tiles * channels; }
+};
+
 struct WgmmaGemmPlan {
+  std::int64_t together = 1, sets = 1;            ///< groups of the convolution in a set, and how many sets
   WgmmaTile tile = WgmmaTile::t128x128;           ///< of persistent blocks
   SlicesTile slices_tile = SlicesTile::t128x128;  ///< of clusters
   int slices = 0;                                 ///< a tile's, added up by a cluster; 0: persistent blocks
   int width = wgmma_step;                         ///< channels of a group
-  std::int64_t tiles_m = 0, tiles_n = 0;
-  std::int64_t groups = 0;  ///< R*S times C/width rounded up
-  std::int64_t steps = 0;   ///< of a tile, all slices
-  int groups_a_step = 1;    ///< 64 / width, or 1 where there is one group
+  std::int64_t tiles_m = 0, tiles_n = 0;          ///< tiles_n: those of all sets
+  std::int64_t groups = 0;                        ///< R*S times C/width rounded up
+  std::int64_t steps = 0;                         ///< of a tile, all slices
+  int groups_a_step = 1;                          ///< 64 / width, or 1 where there is one group
 
   /// Stages of which each has the same filters whenever its turn comes, if a block's tiles are all of the same filters:
   /// they need to come once. 0 where a tile has more steps than there are stages.
@@ -371,14 +380,17 @@ struct WgmmaGemmPlan {
   int m() const { return slices == 0 ? shape_of(tile).m : shape_of(slices_tile).m; }
   int n() const { return slices == 0 ? shape_of(tile).n : shape_of(slices_tile).n; }
   /// The configuration, from which the rest follows: "tile=128x256" of persistent blocks, "tile=64x64 slices=4" of
-  /// clusters; then " width=32" where it is not 64.
+  /// clusters; then " width=32" where it is not 64, and " together=4".
   std::string str() const;
 };
 
 WgmmaGemmPlan cut_wgmma(const ConvProblem& problem, WgmmaTile tile, int width = wgmma_step);
+/// `together` groups in a set, whose filters fill whole tiles.
+WgmmaGemmPlan cut_wgmma_sets(const ConvProblem& problem, WgmmaTile tile, int width, std::int64_t together);
 /// `slices` is one of slice_counts, and no more than there are steps.
 WgmmaGemmPlan cut_wgmma(const ConvProblem& problem, SlicesTile tile, int slices, int width = wgmma_step);
-/// Every cut there is a kernel for: narrow ones where they have fewer terms to multiply than wider ones.
+/// Every cut there is a kernel for: narrow ones where they have fewer terms to multiply than wider ones. Of several
+/// groups persistent ones of whole tiles alone, which there may be none of.
 std::vector<WgmmaGemmPlan> wgmma_cuts(const ConvProblem& problem);
 /// Time in us, launch included.
 double wgmma_plan_us(const ConvProblem& problem, const WgmmaGemmPlan& plan, const DeviceProfile& device);

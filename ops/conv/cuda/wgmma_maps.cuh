@@ -1,11 +1,13 @@
 #pragma once
-// The tensor maps of the operands of wgmma_gemm and wgmma_tf32. Made on the host.
+// The tensor maps of the operands of wgmma_gemm, wgmma_tf32 and wgmma_patch. Made on the host.
 
 #include <array>
 #include <cstdint>
 
 #include "base/aligned_format.h"
 #include "base/cuda/tensor_map.h"
+#include "ops/conv/cuda/group_sets.h"
+#include "ops/conv/cuda/wgmma_filters.h"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 
 namespace lenslet::cuda {
@@ -36,17 +38,15 @@ inline CUtensorMap window_operand(const ConvProblem& p, const void* x, int pixel
                     element);
 }
 
-/// Filters as they are prepared for tiles of n, zeros behind the last one: copies that reach beyond it can take longer
-/// than products (64x256x28x28 -> 72, 3x3, by 128x128: 77 us for 46 in fp16 and 136 for 95 in TF32).
-constexpr std::int64_t whole_tiles(std::int64_t filters, int n) { return (filters + n - 1) / n * n; }
-
-/// A group of `filters` filters of the `prepared_filters` that there are, [K][R*S][prepared_channels]. One tap a copy:
-/// those of several in one would lie together filter by filter.
-inline CUtensorMap filter_operand(const ConvProblem& p, const void* prepared, std::int64_t prepared_filters,
-                                  int filters, int width, MapElement element) {
+/// A group of n of the filters that were prepared. One tap a copy: those of several in one would lie together filter by
+/// filter.
+inline CUtensorMap filter_operand(const ConvProblem& p, const WgmmaFilters& filters, const void* prepared, int n,
+                                  int width, MapElement element) {
   const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
-  return tiled_map(prepared, std::array{size(prepared_channels(p)), size(p.r * p.s), size(prepared_filters)},
-                   std::array{static_cast<std::uint32_t>(width), 1U, static_cast<std::uint32_t>(filters)}, 0, element);
+  return tiled_map(
+      prepared,
+      std::array{size(prepared_channels(group_set(p, filters.together))), size(p.r * p.s), size(filters.all(p))},
+      std::array{static_cast<std::uint32_t>(width), 1U, static_cast<std::uint32_t>(n)}, 0, element);
 }
 
 }  // namespace lenslet::cuda

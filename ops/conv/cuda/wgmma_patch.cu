@@ -11,7 +11,6 @@
 
 #include "base/aligned_format.h"
 #include "base/cuda/has_wgmma.h"
-#include "base/tf32.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/wgmma_maps.cuh"
 #include "ops/core/sum_tolerance.h"
@@ -31,8 +30,9 @@ using HalfTypes = Types<Float16, BFloat16>;
 using PatchTypes = Types<Float16, BFloat16, float>;
 
 bool is_tf32(const ConvProblem& p) { return p.storage == DType::f32; }
-/// Of a set, as they are prepared.
-std::int64_t prepared_filters(const ConvProblem& set) { return is_tf32(set) ? tf32_prepared_filters(set.k) : set.k; }
+WgmmaFilters prepared_filters(const ConvProblem& p, const WgmmaPatchPlan& plan) {
+  return in_whole_tiles(p, plan.together, is_tf32(p) ? tf32_staged_filters : 1);
+}
 /// Bytes at a multiple of which a map's places may lie.
 constexpr std::int64_t map_vector = 16;
 
@@ -42,6 +42,7 @@ class BoundWgmmaPatch final : public BoundKernel {
       : problem_(p),
         set_(patch_set(p, plan.together)),
         plan_(plan),
+        filters_(prepared_filters(p, plan)),
         kernel_(dispatch(p.storage, PatchTypes(),
                          [&]<typename T>(std::type_identity<T>) { return wgmma_patch_kernel_for<T>(plan); })) {
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
@@ -57,7 +58,7 @@ class BoundWgmmaPatch final : public BoundKernel {
     call_.tiles_n = narrow(plan.beside());
     call_.set_tiles = narrow(plan.tiles_n);
     call_.set_k = narrow(plan.sets == 1 ? aligned_channels(p.k, p.storage) : set_.k);
-    call_.set_filters = narrow(prepared_filters(set_));
+    call_.set_filters = narrow(filters_.filters);
     call_.x_set = narrow(vectors(set_.c));
     call_.y_set = narrow(vectors(set_.k));
     call_.groups = narrow(plan.groups);
@@ -86,7 +87,7 @@ class BoundWgmmaPatch final : public BoundKernel {
     WgmmaPatch call = call_;
     call.patches = set_map(run.in<void>(ConvOp::input), {p.c, p.w, p.h}, x_pixel,
                            {side(channels), side(plan_.columns), side(plan_.lines), 1U}, element);
-    call.filters = filter_operand(p, run.blob, plan_.sets * prepared_filters(p), plan_.tile.filters, channels, element);
+    call.filters = filter_operand(problem_, filters_, run.blob, plan_.tile.filters, channels, element);
     call.bias = run.in<float>(ConvOp::bias);
     call.results = parts(run.out<void>(), y, plan_.unit.part_columns());
     if (const void* residual = run.in<void>(ConvOp::residual); residual != nullptr) {
@@ -134,11 +135,12 @@ class BoundWgmmaPatch final : public BoundKernel {
 
   ConvProblem problem_, set_;
   WgmmaPatchPlan plan_;
+  WgmmaFilters filters_;
   WgmmaPatchKernel kernel_;
   WgmmaPatch call_;  // but for what depends on addresses
 };
 
-class WgmmaPatchConv final : public ConvAlgorithm {
+class WgmmaPatchConv final : public WgmmaConv {
  public:
   std::string_view name() const override { return "wgmma_patch"; }
   DeviceKind device() const override { return DeviceKind::cuda; }
@@ -173,39 +175,8 @@ class WgmmaPatchConv final : public ConvAlgorithm {
                 is_tf32(p) ? tf32_sum_tolerance(terms) + sum_tolerance(terms) : half_sum_tolerance(p.storage, terms)};
   }
 
-  FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
-    const std::int64_t together = read_wgmma_patch_plan(p, config).together;
-    const ConvProblem set = patch_set(p, together);
-    return {
-        .floats = p.groups / together * prepared_filters(set) * p.r * p.s * prepared_channels(set),
-        .form = ConfigWriter().add("together", together).add("as", is_tf32(p) ? "tf32" : to_string(p.storage)).str(),
-        .element_bytes = dtype_bytes(p.storage)};
-  }
-  /// [sets][filters of a set][R*S][prepared_channels]; of TF32 the filters of a part in the order of their places,
-  /// zeros for those that are missing.
-  void transform_bytes(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
-                       std::span<std::byte> to) const override {
-    const std::int64_t together = read_wgmma_patch_plan(p, config).together, group_c = p.group_c();
-    const ConvProblem set = patch_set(p, together);
-    dispatch(p.storage, PatchTypes(), [&]<typename T>(std::type_identity<T>) {
-      T* next = reinterpret_cast<T*>(to.data());
-      const std::int64_t taps = p.r * p.s, filters = prepared_filters(set), with_room = prepared_channels(set);
-      for (std::int64_t place = 0; place < p.groups / together * filters; ++place) {
-        const std::int64_t first_k = place / filters * set.k, in_set = place % filters;
-        const auto in_part = static_cast<int>(in_set % tf32_staged_filters);
-        const std::int64_t k = is_tf32(p) ? in_set - in_part + tf32_filter_at(in_part) : in_set;
-        const std::int64_t first_c = k / p.group_k() * group_c;  // of its group in the set
-        for (std::int64_t tap = 0; tap < taps; ++tap)
-          for (std::int64_t c = 0; c < with_room; ++c) {
-            const bool meets = k < set.k && c >= first_c && c < first_c + group_c;
-            const double weight = meets ? filter.exact_weight(first_k + k, (c - first_c) * taps + tap) : 0.0;
-            if constexpr (std::is_same_v<T, float>)
-              *next++ = tf32_from_f64(weight);
-            else
-              *next++ = narrowed<T>(weight);
-          }
-      }
-    });
+  WgmmaFilters filters_of(const ConvProblem& p, std::string_view config) const override {
+    return prepared_filters(p, read_wgmma_patch_plan(p, config));
   }
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,

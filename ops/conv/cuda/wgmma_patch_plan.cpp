@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/conv/cuda/group_sets.h"
 #include "ops/conv/cuda/wgmma_slices_us.h"
 
 namespace lenslet::cuda {
@@ -105,22 +106,6 @@ std::vector<int> useful_rows(const ConvProblem& p) {
   return rows;
 }
 
-/// As many groups together as a set may have: those of whole vectors of 16 bytes, or all; the fewest, and up to 128
-/// channels and filters.
-std::vector<std::int64_t> useful_sets(const ConvProblem& p) {
-  constexpr std::int64_t vector = 16, most = 128;
-  std::vector<std::int64_t> counts;
-  for (std::int64_t count = 1; count <= p.groups; ++count) {
-    if (p.groups % count != 0) continue;
-    const std::int64_t c = count * p.group_c(), k = count * p.group_k();
-    const bool vectors = c * element_bytes(p) % vector == 0 && k * element_bytes(p) % vector == 0;
-    if (!vectors && count < p.groups) continue;
-    if (!counts.empty() && (c > most || k > most)) break;
-    counts.push_back(count);
-  }
-  return counts;
-}
-
 /// 8x8, and what covers the output by fewer units.
 std::vector<UnitShape> useful_units(const ConvProblem& p) {
   std::vector<UnitShape> shapes;
@@ -137,12 +122,8 @@ std::vector<UnitShape> useful_units(const ConvProblem& p) {
 }  // namespace
 
 ConvProblem patch_set(const ConvProblem& problem, std::int64_t groups) {
-  if (problem.groups == 1) return problem;
-  ConvProblem set = problem;
-  set.groups = 1;
-  set.c = groups * problem.group_c();
-  set.k = groups * problem.group_k();
-  if (is_pointwise(problem)) {
+  ConvProblem set = group_set(problem, groups);
+  if (problem.groups > 1 && is_pointwise(problem)) {
     set.w = set.q = problem.n * problem.h * problem.w;
     set.n = set.h = set.p = 1;
   }

@@ -20,8 +20,8 @@
 
 namespace lenslet::cuda {
 
-/// What is computed at once of a problem with several groups: so many of them as a dense convolution, with zeros across
-/// them, a set. Sets are computed apart. Windows of one tap have all pixels in one line.
+/// What is computed at once of a problem with several groups, group_set(). Windows of one tap have all pixels in one
+/// line.
 ConvProblem patch_set(const ConvProblem& problem, std::int64_t groups);
 
 /// How a unit lies in an image: its 64 rows are 64 / wide lines of so many pixels. Eights of rows have one distance: a

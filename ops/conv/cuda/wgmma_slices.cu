@@ -47,7 +47,7 @@ std::unique_ptr<const BoundKernel> bind_wgmma_slices(const ConvProblem& p, const
       .tiles_n = plan.tiles_n,
       .steps = plan.steps,
       .width = plan.width,
-      .prepared_filters = whole_tiles(p.k, plan.n()),
+      .filters = in_whole_tiles(p, 1, plan.n()),
       .element = MapElement::half};
   return std::make_unique<BoundWgmmaSlices>(p, launch);
 }

@@ -14,7 +14,7 @@ namespace lenslet::cuda {
 
 using SlicesKernel = void (*)(WgmmaSlices);
 
-/// Of a plan and of prepared filters.
+/// Of a plan.
 struct SlicesLaunch {
   SlicesKernel kernel = nullptr;
   SlicesTile tile = SlicesTile::t128x128;
@@ -22,7 +22,7 @@ struct SlicesLaunch {
   std::int64_t tiles_m = 0, tiles_n = 0;
   std::int64_t steps = 0;  ///< of a tile, all slices
   int width = 0;           ///< channels of a group
-  std::int64_t prepared_filters = 0;
+  WgmmaFilters filters;
   MapElement element = MapElement::half;
 };
 
@@ -47,7 +47,7 @@ class BoundWgmmaSlices final : public BoundKernel {
     const SlicesTileShape& shape = shape_of(l.tile);
     WgmmaSlices call = call_;
     call.windows = window_operand(problem_, run.in<void>(ConvOp::input), shape.m, l.width, l.element);
-    call.filters = filter_operand(problem_, run.blob, l.prepared_filters, shape.n, l.width, l.element);
+    call.filters = filter_operand(problem_, l.filters, run.blob, shape.n, l.width, l.element);
     call.bias = run.in<float>(ConvOp::bias);
     call.residual = run.in<void>(ConvOp::residual);
     call.y = run.out<void>();

@@ -62,18 +62,18 @@ struct WgmmaStage {
       terms.template next<by_channels>(g.terms, width);
     }
   }
-  /// The same of windows, `start` that of the first pixel.
+  /// The same of windows, `start` that of the first pixel, their channels from first_c on.
   template <bool by_channels = false, typename Call>
   __device__ static void bring_windows(const Call& g, unsigned char* to, std::uint64_t* full, int first_pixel,
-                                       const WindowStart& start, TermWalk& terms) {
+                                       const WindowStart& start, TermWalk& terms, int first_c = 0) {
 #pragma unroll
     for (int group = 0; group < groups; ++group) {
       const TermWalk at = groups == 1 ? terms : terms.or_zeros(g.terms);
       unsigned char* const into = to + group * pixels_bytes;
       if (g.pointwise != 0)
-        copy_tile(into, g.windows, full, at.c, first_pixel);
+        copy_tile(into, g.windows, full, first_c + at.c, first_pixel);
       else
-        copy_windows(into, g.windows, full, at.c, start.w, start.h, start.n, at.tap_w, at.tap_h);
+        copy_windows(into, g.windows, full, first_c + at.c, start.w, start.h, start.n, at.tap_w, at.tap_h);
       terms.template next<by_channels>(g.terms, width);
     }
   }

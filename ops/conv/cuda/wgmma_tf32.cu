@@ -11,7 +11,6 @@
 
 #include "base/aligned_format.h"
 #include "base/cuda/has_wgmma.h"
-#include "base/tf32.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/wgmma_maps.cuh"
 #include "ops/conv/cuda/wgmma_tf32_slices.h"
@@ -58,11 +57,15 @@ Tf32Kernel kernel_for(WgmmaTile tile, bool residual) {
 class BoundWgmmaTf32 final : public BoundKernel {
  public:
   BoundWgmmaTf32(const ConvProblem& p, const WgmmaTf32Plan& plan)
-      : problem_(p), shape_(shape_of(plan.tile)), kernel_(kernel_for(plan.tile, p.residual)) {
+      : problem_(p),
+        shape_(shape_of(plan.tile)),
+        filters_(in_whole_tiles(p, plan.together, plan.n())),
+        kernel_(kernel_for(plan.tile, p.residual)) {
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
     call_.walk = WindowWalk(p);
-    call_.terms = TermOrder(p);
-    call_.by_channels = goes_by_channels(p) ? 1 : 0;
+    const ConvProblem set = group_set(p, plan.together);
+    call_.terms = TermOrder(set);
+    call_.by_channels = goes_by_channels(set) ? 1 : 0;
     call_.activation = DeviceActivation(p.activation);
     call_.pointwise = is_pointwise(p) ? 1 : 0;
     call_.pixels = narrow(p.n * p.p * p.q);
@@ -71,13 +74,13 @@ class BoundWgmmaTf32 final : public BoundKernel {
     call_.steps = narrow(plan.steps);
     call_.tiles = narrow(plan.tiles_m * plan.tiles_n);
     call_.tiles_n = narrow(plan.tiles_n);
+    if (plan.sets > 1) call_.sets = {narrow(plan.tiles_n / plan.sets), narrow(set.c)};
   }
 
   void run(const KernelRun& run) const override {
     WgmmaTf32 call = call_;
     call.windows = window_operand(problem_, run.in<void>(ConvOp::input), shape_.m, wgmma_tf32_step, MapElement::tf32);
-    call.filters = filter_operand(problem_, run.blob, whole_tiles(problem_.k, shape_.n), shape_.n, wgmma_tf32_step,
-                                  MapElement::tf32);
+    call.filters = filter_operand(problem_, filters_, run.blob, shape_.n, wgmma_tf32_step, MapElement::tf32);
     call.bias = run.in<float>(ConvOp::bias);
     call.results = results(run.out<void>(), y_pixel(call.k, run));
     if (const void* residual = run.in<void>(ConvOp::residual); residual != nullptr) {
@@ -102,11 +105,12 @@ class BoundWgmmaTf32 final : public BoundKernel {
 
   ConvProblem problem_;
   WgmmaTileShape shape_;
+  WgmmaFilters filters_;
   Tf32Kernel kernel_;
   WgmmaTf32 call_;  // but for what depends on addresses
 };
 
-class WgmmaTf32Conv final : public ConvAlgorithm {
+class WgmmaTf32Conv final : public WgmmaConv {
  public:
   std::string_view name() const override { return "wgmma_tf32"; }
   DeviceKind device() const override { return DeviceKind::cuda; }
@@ -116,7 +120,7 @@ class WgmmaTf32Conv final : public ConvAlgorithm {
     if (target.numerics.multiply != Numerics::Multiply::tf32)
       return "tensor cores would round float32 to TF32, which was not asked for";
     if (!has_wgmma(target.device) || !target.device.clusters) return wgmma_refusal;
-    if (p.groups > 1) return "several groups";
+    if (wgmma_tf32_cuts(p).empty()) return wgmma_sets_refusal;
     std::size_t shared_bytes = 0;
     for (const WgmmaTileShape& shape : wgmma_tiles)
       shared_bytes = std::max(shared_bytes, static_cast<std::size_t>(tf32_shared_of(shape, p.residual).total));
@@ -135,7 +139,7 @@ class WgmmaTf32Conv final : public ConvAlgorithm {
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
     const WgmmaTf32Plan cut = plan_wgmma_tf32(p);
-    const std::int64_t terms = p.c * p.r * p.s;
+    const std::int64_t terms = p.group_c() * p.r * p.s;
     return {.format = aligned_nhwc(p.k, p.storage),
             .x_format = aligned_nhwc(p.c, p.storage),
             .pitched = true,
@@ -144,28 +148,9 @@ class WgmmaTf32Conv final : public ConvAlgorithm {
             .tolerance = tf32_sum_tolerance(terms) + sum_tolerance(terms)};
   }
 
-  static std::int64_t prepared_filters(const ConvProblem& p, std::string_view config) {
-    return whole_tiles(p.k, read_wgmma_tf32_plan(p, config).n());
-  }
-  FilterForm filter_form(const ConvProblem& p, std::string_view config) const override {
-    const std::int64_t filters = prepared_filters(p, config);
-    return {.floats = filters * p.r * p.s * prepared_channels(p),
-            .form = ConfigWriter().add("filters", filters).add("as", "tf32").str()};
-  }
-  /// [prepared_filters][R*S][prepared_channels], the filters of a part in the order of their places, zeros for those
-  /// that are missing.
-  void transform(const ConvProblem& p, std::string_view config, const ConvFilter& filter,
-                 std::span<float> to) const override {
-    const std::int64_t taps = p.r * p.s, with_room = prepared_channels(p);
-    const std::int64_t filters = prepared_filters(p, config);
-    float* next = to.data();
-    for (std::int64_t place = 0; place < filters; ++place) {
-      const auto in_part = static_cast<int>(place % tf32_staged_filters);
-      const std::int64_t k = place - in_part + tf32_filter_at(in_part);
-      for (std::int64_t tap = 0; tap < taps; ++tap)
-        for (std::int64_t c = 0; c < with_room; ++c)
-          *next++ = k < p.k && c < p.c ? tf32_from_f64(filter.exact_weight(k, c * taps + tap)) : 0.0F;
-    }
+  WgmmaFilters filters_of(const ConvProblem& p, std::string_view config) const override {
+    const WgmmaTf32Plan plan = read_wgmma_tf32_plan(p, config);
+    return in_whole_tiles(p, plan.together, plan.n());
   }
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,

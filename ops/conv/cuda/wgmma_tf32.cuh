@@ -19,24 +19,26 @@
 
 namespace lenslet::cuda {
 
-/// What the kernel takes. x, residual and y are NHWC, their pixels at multiples of 16 bytes (aligned_nhwc).
+/// What the kernel takes. x, residual and y are NHWC, their pixels at multiples of 16 bytes (aligned_nhwc). No more
+/// than 640 bytes, as WgmmaGemm.
 struct WgmmaTf32 {
   CUtensorMap windows{};  ///< of x: in im2col mode, or pointwise [pixels][C]; rounds
-  CUtensorMap filters{};  ///< [K in whole parts][R*S][C]
+  CUtensorMap filters{};  ///< [K in whole parts][R*S][C], C of a set
   /// Of y and of the residual, which may be y or missing: [pixels][k], boxes of a part.
   CUtensorMap results{}, residuals{};
   WindowWalk walk;
   DeviceActivation activation;
-  int pointwise = 0;
-  int pixels = 0, k = 0;  ///< pixels: N*P*Q; k: K, and the room behind it, which is written, too
-  int biases = 0;         ///< K
+  std::int16_t pointwise = 0, adds_residual = 0;
+  std::int16_t by_channels = 0;  ///< goes_by_channels()
+  int pixels = 0, k = 0;         ///< pixels: N*P*Q; k: K, and the room behind it, which is written, too
+  int biases = 0;                ///< K
   TermOrder terms;
-  int by_channels = 0;          ///< goes_by_channels()
   int steps = 0;                ///< of a tile
   int tiles = 0, tiles_n = 0;   ///< of all blocks, and those side by side
+  SetTiles sets;                ///< of those side by side
   const float* bias = nullptr;  ///< may be null
-  int adds_residual = 0;
 };
+static_assert(sizeof(WgmmaTf32) <= 640);
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
@@ -89,8 +91,8 @@ __device__ inline void produce_tf32(const WgmmaTf32& g, const Block& block) {
   order_copies_after_stores();
   StageWalk<stages> at;
   for (int index = static_cast<int>(blockIdx.x); index < g.tiles; index += static_cast<int>(gridDim.x)) {
-    const int tile_m = index / g.tiles_n, first_k = (index - tile_m * g.tiles_n) * Block::shape.n;
-    const int first_pixel = tile_m * Block::shape.m;
+    const int tile_m = index / g.tiles_n, tile_n = index - tile_m * g.tiles_n, first_k = tile_n * Block::shape.n;
+    const int first_pixel = tile_m * Block::shape.m, first_c = g.sets.first_channel(tile_n);
     const WindowStart start = g.walk.start(first_pixel);
     TermWalk terms;
     for (int step = 0; step < g.steps; ++step) {
@@ -101,10 +103,10 @@ __device__ inline void produce_tf32(const WgmmaTf32& g, const Block& block) {
         bring_filters(at.stage, first_k, terms);
       }
       if (g.pointwise != 0)
-        copy_tile(block.pixels(at.stage), g.windows, block.full(at.stage), terms.c, first_pixel);
+        copy_tile(block.pixels(at.stage), g.windows, block.full(at.stage), first_c + terms.c, first_pixel);
       else
-        copy_windows(block.pixels(at.stage), g.windows, block.full(at.stage), terms.c, start.w, start.h, start.n,
-                     terms.tap_w, terms.tap_h);
+        copy_windows(block.pixels(at.stage), g.windows, block.full(at.stage), first_c + terms.c, start.w, start.h,
+                     start.n, terms.tap_w, terms.tap_h);
       at.next();
       terms.template next<by_channels>(g.terms, wgmma_tf32_step);
     }

@@ -6,6 +6,7 @@
 #include <array>
 #include <limits>
 
+#include "ops/conv/cuda/group_sets.h"
 #include "ops/conv/cuda/wgmma_slices_us.h"
 
 namespace lenslet::cuda {
@@ -56,13 +57,14 @@ WgmmaTf32Plan tiled(const ConvProblem& p, WgmmaTf32Plan plan) {
 }
 
 double persistent_us(const ConvProblem& p, const WgmmaTf32Plan& plan, const DeviceProfile& device) {
+  const ConvProblem set = group_set(p, plan.together);
   const WgmmaTileShape& shape = shape_of(plan.tile);
   const double rate = share * shape.efficiency * device.flops_per_us(Numerics::Multiply::tf32) / device.units;
   const double step_us = 2.0 * shape.m * shape.n * wgmma_tf32_step / rate;
   // Each multiprocessor's share of tiles, one after the other; or what memory takes.
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
-  const double tile_us = windows_cost(shape, p.k, p.r * p.s, rounds) *
-                         (static_cast<double>(plan.steps) * step_us + ragged_us(p, wgmma_tf32_step) +
+  const double tile_us = windows_cost(shape, set.k, p.r * p.s, rounds) *
+                         (static_cast<double>(plan.steps) * step_us + ragged_us(set, wgmma_tf32_step) +
                           epilogue_us * (holds_biases(shape) ? 1 : unheld) * shape.m * shape.n / (128.0 * 128.0));
   const double least_us = p.flops() / (sustained * device.flops_per_us(Numerics::Multiply::tf32));
   const double tiles_us = std::max(rounds * tile_us, least_us), memory_us = bytes_with_room(p) / device.bytes_per_us;
@@ -75,6 +77,7 @@ std::string WgmmaTf32Plan::str() const {
   ConfigWriter text;
   text.add("tile", fmt::format("{}x{}", m(), n()));
   if (slices != 0) text.add("slices", std::int64_t{slices});
+  if (together != 1) text.add("together", together);
   return text.str();
 }
 
@@ -82,6 +85,14 @@ WgmmaTf32Plan cut_wgmma_tf32(const ConvProblem& p, WgmmaTile tile) {
   WgmmaTf32Plan plan;
   plan.tile = tile;
   return tiled(p, plan);
+}
+
+WgmmaTf32Plan cut_wgmma_tf32_sets(const ConvProblem& p, WgmmaTile tile, std::int64_t together) {
+  WgmmaTf32Plan plan = cut_wgmma_tf32(group_set(p, together), tile);
+  plan.together = together;
+  plan.sets = p.groups / together;
+  plan.tiles_n *= plan.sets;
+  return plan;
 }
 
 WgmmaTf32Plan cut_wgmma_tf32(const ConvProblem& p, SlicesTile tile, int slices) {
@@ -93,8 +104,17 @@ WgmmaTf32Plan cut_wgmma_tf32(const ConvProblem& p, SlicesTile tile, int slices) 
 
 std::vector<WgmmaTf32Plan> wgmma_tf32_cuts(const ConvProblem& p) {
   std::vector<WgmmaTf32Plan> cuts;
-  for (std::size_t i = 0; i < wgmma_tiles.size(); ++i)
-    if (wgmma_tiles[i].n % tf32_staged_filters == 0) cuts.push_back(cut_wgmma_tf32(p, static_cast<WgmmaTile>(i)));
+  for (std::size_t i = 0; i < wgmma_tiles.size(); ++i) {
+    const auto tile = static_cast<WgmmaTile>(i);
+    if (wgmma_tiles[i].n % tf32_staged_filters != 0) continue;
+    if (p.groups == 1) {
+      cuts.push_back(cut_wgmma_tf32(p, tile));
+      continue;
+    }
+    for (const std::int64_t together : useful_sets(p))
+      if (group_set(p, together).k % wgmma_tiles[i].n == 0) cuts.push_back(cut_wgmma_tf32_sets(p, tile, together));
+  }
+  if (p.groups > 1) return cuts;
   for (std::size_t i = 0; i < slices_tiles.size(); ++i)
     for (const int slices : slice_counts) {
       const WgmmaTf32Plan plan = cut_wgmma_tf32(p, static_cast<SlicesTile>(i), slices);

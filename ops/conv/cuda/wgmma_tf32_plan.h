@@ -33,11 +33,6 @@ LENSLET_HOST_DEVICE constexpr int tf32_filter_at(int place) { return place % 8 /
 LENSLET_HOST_DEVICE constexpr int tf32_unit_filter(int unit, int t) {
   return unit / 2 * tf32_staged_filters + t * 8 + unit % 2 * 4;
 }
-/// Filters as they are prepared: whole parts.
-constexpr std::int64_t tf32_prepared_filters(std::int64_t k) {
-  return (k + tf32_staged_filters - 1) / tf32_staged_filters * tf32_staged_filters;
-}
-
 /// Bytes of shared memory: stages of both operands, parts on their way, and barriers.
 struct WgmmaTf32Shared {
   int pixels = 0, filters = 0;  ///< of a stage's operands
@@ -72,23 +67,26 @@ constexpr bool tf32_has_residual_layout(const WgmmaTileShape& tile) {
 }
 
 struct WgmmaTf32Plan {
+  std::int64_t together = 1, sets = 1;            ///< as WgmmaGemmPlan's
   WgmmaTile tile = WgmmaTile::t128x128;           ///< of persistent blocks
   SlicesTile slices_tile = SlicesTile::t128x128;  ///< of clusters
   int slices = 0;                                 ///< a tile's, added up by a cluster; 0: persistent blocks
-  std::int64_t tiles_m = 0, tiles_n = 0;
-  std::int64_t steps = 0;  ///< R*S times C/32 rounded up: of a tile, all slices
+  std::int64_t tiles_m = 0, tiles_n = 0;          ///< tiles_n: those of all sets
+  std::int64_t steps = 0;                         ///< R*S times C/32 rounded up: of a tile, all slices
 
   int m() const { return slices == 0 ? shape_of(tile).m : shape_of(slices_tile).m; }
   int n() const { return slices == 0 ? shape_of(tile).n : shape_of(slices_tile).n; }
   /// The configuration, from which the rest follows: "tile=128x256" of persistent blocks, "tile=64x64 slices=4" of
-  /// clusters.
+  /// clusters; then " together=4".
   std::string str() const;
 };
 
 WgmmaTf32Plan cut_wgmma_tf32(const ConvProblem& problem, WgmmaTile tile);
+/// `together` groups in a set, whose filters fill whole tiles.
+WgmmaTf32Plan cut_wgmma_tf32_sets(const ConvProblem& problem, WgmmaTile tile, std::int64_t together);
 /// `slices` is one of slice_counts, and no more than there are steps.
 WgmmaTf32Plan cut_wgmma_tf32(const ConvProblem& problem, SlicesTile tile, int slices);
-/// Every cut there is a kernel for.
+/// Every cut there is a kernel for; of several groups persistent ones of whole tiles alone, which there may be none of.
 std::vector<WgmmaTf32Plan> wgmma_tf32_cuts(const ConvProblem& problem);
 /// Time in us, launch included.
 double wgmma_tf32_us(const ConvProblem& problem, const WgmmaTf32Plan& plan, const DeviceProfile& device);

@@ -31,7 +31,7 @@ std::unique_ptr<const BoundKernel> bind_wgmma_tf32_slices(const ConvProblem& p, 
                             .tiles_n = plan.tiles_n,
                             .steps = plan.steps,
                             .width = wgmma_tf32_step,
-                            .prepared_filters = whole_tiles(p.k, plan.n()),
+                            .filters = in_whole_tiles(p, 1, plan.n()),
                             .element = MapElement::tf32};
   return std::make_unique<BoundWgmmaSlices>(p, launch);
 }
