@@ -37,7 +37,7 @@ struct alignas(16) PixelOrigin {
 
 template <typename Tile>
 constexpr std::size_t implicit_gemm_shared_bytes() {
-  return Tile::shared_bytes + Tile::m * sizeof(PixelOrigin);
+  return Tile::shared_bytes + Tile::m * sizeof(PixelOrigin) + Tile::n * sizeof(float);
 }
 
 __device__ inline PixelOrigin pixel_origin(const ImplicitGemm& g, int pixel, int group) {
@@ -139,74 +139,100 @@ class FilterLoader {
 template <typename Tile, GemmAccess access>
 inline constexpr int sums_pitch = Tile::n + (access == GemmAccess::nchw ? 1 : 4);
 
+/// Four filters' sums of a pixel; pixels of NCHW are not aligned to them.
+template <GemmAccess access>
+__device__ inline void read_four(float (&to)[4], const float* from) {
+  if constexpr (access != GemmAccess::nchw)
+    read_vector(to, from);
+  else
+    for (int e = 0; e < 4; ++e) to[e] = from[e];
+}
+
 /// value = what the cluster's blocks have at `mine`, added up in their order.
-template <int width>
-__device__ inline void sum_cluster(const float* mine, int cluster, float (&value)[width]) {
-  float theirs[max_cluster][width];  // all under way at once
+template <GemmAccess access>
+__device__ inline void sum_cluster(const float* mine, int cluster, float (&value)[4]) {
+  float theirs[max_cluster][4];  // all under way at once
 #pragma unroll
   for (int rank = 0; rank < max_cluster; ++rank)
-    if (rank < cluster) read_vector(theirs[rank], in_block(rank, mine));
-  for (int e = 0; e < width; ++e) value[e] = 0;
+    if (rank < cluster) read_four<access>(theirs[rank], in_block(rank, mine));
+  for (int e = 0; e < 4; ++e) value[e] = 0;
 #pragma unroll
   for (int rank = 0; rank < max_cluster; ++rank)
     if (rank < cluster)
-      for (int e = 0; e < width; ++e) value[e] += theirs[rank][e];
+      for (int e = 0; e < 4; ++e) value[e] += theirs[rank][e];
 }
 
-/// Finishes the tile `sums`, [m][sums_pitch] in shared memory, and writes it, or writes it as a partial sum: `width` (1
-/// or 4) adjacent outputs at a time. In a cluster, the sum of its blocks' tiles: each block finishes and writes a part.
-template <typename Tile, GemmAccess access, int width>
-__device__ inline void store_tile(const ImplicitGemm& g, const float* sums, int first_pixel, int first_k, int group) {
+/// Finishes the tile `sums`, [m][sums_pitch] in shared memory, and writes it, or writes it as a partial sum: four
+/// filters of a pixel at a time. `bias`, in shared memory, is that of the tile's filters. In a cluster, the sum of its
+/// blocks' tiles: each block finishes and writes a part.
+///
+/// Lanes follow what is adjacent in y: threads of NHWC keep their filters and go down the pixels, those of NCHW keep
+/// their pixel and go through the filters. Fours even where they are stored one by one: with an activation for each,
+/// and biases from memory between the batches, 8x16x6x6 -> 14, 1x1, took 9.0 us.
+template <typename Tile, GemmAccess access>
+__device__ inline void store_tile(const ImplicitGemm& g, const float* sums, const float* bias, int first_pixel,
+                                  int first_k, int group) {
   constexpr bool nchw = access == GemmAccess::nchw;
-  constexpr int row_items = Tile::n / width, items = Tile::m * row_items;
-  constexpr int batch = 4;  // so that reads of the residual overlap
-  static_assert(items % (batch * Tile::threads) == 0);
-  const bool finish = g.partial == nullptr;
+  constexpr int lines = nchw ? Tile::m : Tile::n / 4, walked = nchw ? Tile::n / 4 : Tile::m;
+  constexpr int steps_a_pass = Tile::threads / lines;
+  constexpr int batch = 4;  // so that reads of sums and of the residual overlap
+  static_assert(Tile::threads % lines == 0);
+  const bool whole = g.partial == nullptr, vectors = !nchw && g.store_vectors;
+  const int thread = static_cast<int>(threadIdx.x), line = thread % lines;
   const int slice = static_cast<int>(blockIdx.y), rank = g.cluster > 1 ? slice : 0;
-  float* const to = finish ? g.y : g.partial + slice * g.elems;
-  const int pitch = finish ? g.y_pixel : g.k;
-  const int stride = g.cluster * Tile::threads;
+  const int filters = g.group_k - first_k, pixels = g.pixels - first_pixel;  // from the tile's first on
+  const int own_row = nchw ? line : 0, own_col = nchw ? 0 : 4 * line;
+  if (own_row >= pixels || own_col >= filters) return;
+  const int steps = min(walked, nchw ? (filters + 3) / 4 : pixels), stride = g.cluster * steps_a_pass;
+
+  float* const to = whole ? g.y : g.partial + slice * g.elems;
+  const int pitch = whole ? g.y_pixel : g.k, k_elems = nchw ? g.pq : 1;
+  const int pixel = first_pixel + own_row, k = group * g.group_k + first_k + own_col;
+  const long long own_at = nchw ? (static_cast<long long>(pixel / g.pq) * g.k + k) * g.pq + pixel % g.pq
+                                : static_cast<long long>(pixel) * pitch + k;
+  const long long step_elems = nchw ? 4LL * g.pq : pitch;
 #pragma unroll 1
-  for (int first = rank * Tile::threads + static_cast<int>(threadIdx.x); first < items; first += batch * stride) {
-    float value[batch][width];
-    long long at[batch];
+  for (int first = rank * steps_a_pass + thread / lines; first < steps; first += batch * stride) {
+    float value[batch][4], residual[batch][4] = {};
 #pragma unroll
     for (int i = 0; i < batch; ++i) {
-      const int item = first + i * stride;
-      // Lanes follow what is adjacent in y.
-      const int row = nchw ? item % Tile::m : item / row_items;
-      const int col = nchw ? item / Tile::m : item % row_items * width;
-      const int pixel = first_pixel + row, in_group = first_k + col, k = group * g.group_k + in_group;
-      at[i] = -1;
-      if (item >= items || pixel >= g.pixels || in_group >= g.group_k) continue;
-      if constexpr (nchw)
-        at[i] = (static_cast<long long>(pixel / g.pq) * g.k + k) * g.pq + pixel % g.pq;
-      else
-        at[i] = static_cast<long long>(pixel) * pitch + k;
+      const int step = first + i * stride;
+      if (step >= steps) continue;
+      const int row = own_row + (nchw ? 0 : step), col = own_col + (nchw ? 4 * step : 0);
       const float* const from = sums + row * sums_pitch<Tile, access> + col;
       if (g.cluster > 1)
-        sum_cluster(from, g.cluster, value[i]);
+        sum_cluster<access>(from, g.cluster, value[i]);
       else
-        read_vector(value[i], from);
-      if (!finish) continue;
-      if (g.bias != nullptr)
-        for (int e = 0; e < width; ++e) value[i][e] += g.bias[k + e];
-      if (g.residual != nullptr) {
-        float residual[width];
-        read_vector(residual, g.residual + at[i]);
-        for (int e = 0; e < width; ++e) value[i][e] += residual[e];
-      }
+        read_four<access>(value[i], from);
+      if (!whole || g.residual == nullptr) continue;
+      const float* const theirs = g.residual + own_at + step * step_elems;
+      if (vectors)
+        read_vector(residual[i], theirs);
+      else
+        for (int e = 0; e < 4; ++e)
+          if (col + e < filters) residual[i][e] = theirs[e * k_elems];
     }
 #pragma unroll
     for (int i = 0; i < batch; ++i) {
-      if (at[i] < 0) continue;
-      if constexpr (width == 4) {
-        float4 v{value[i][0], value[i][1], value[i][2], value[i][3]};
-        if (finish) v = g.activation(v);
-        *reinterpret_cast<float4*>(to + at[i]) = v;
-      } else {
-        to[at[i]] = finish ? g.activation(value[i][0]) : value[i][0];
+      const int step = first + i * stride;
+      if (step >= steps) continue;
+      const int col = own_col + (nchw ? 4 * step : 0);
+      if (whole) {
+        float biases[4];
+        read_vector(biases, bias + col);
+        if (g.bias != nullptr)
+          for (int e = 0; e < 4; ++e) value[i][e] += biases[e];
+        if (g.residual != nullptr)
+          for (int e = 0; e < 4; ++e) value[i][e] += residual[i][e];
+        const float4 v = g.activation(float4{value[i][0], value[i][1], value[i][2], value[i][3]});
+        value[i][0] = v.x, value[i][1] = v.y, value[i][2] = v.z, value[i][3] = v.w;
       }
+      float* const at = to + own_at + step * step_elems;
+      if (vectors)
+        *reinterpret_cast<float4*>(at) = {value[i][0], value[i][1], value[i][2], value[i][3]};
+      else
+        for (int e = 0; e < 4; ++e)
+          if (col + e < filters) at[e * k_elems] = value[i][e];
     }
   }
 }
@@ -234,6 +260,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
   extern __shared__ float4 shared[];
   float* const stage = reinterpret_cast<float*>(shared);
   auto* const origins = reinterpret_cast<PixelOrigin*>(stage + Tile::stages * Tile::stage_floats);
+  auto* const bias = reinterpret_cast<float*>(origins + Tile::m);
 
   const int group = static_cast<int>(blockIdx.z);
   const int first_pixel = static_cast<int>(blockIdx.x / static_cast<unsigned>(g.tiles_n)) * Tile::m;
@@ -254,6 +281,11 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
   __syncthreads();
   wait_for_previous();
   let_next_start();
+  // The tile's biases come with the first of them.
+  if (const int k = static_cast<int>(threadIdx.x); k < Tile::n) {
+    const bool exists = g.bias != nullptr && first_k + k < g.group_k;
+    copy_async<1>(bias + k, exists ? g.bias + group * g.group_k + first_k + k : g.x, exists);
+  }
 #pragma unroll
   for (int ahead = 0; ahead < Tile::stages - 1; ++ahead) {
     if (ahead < steps) input.load(g, origins, stage + ahead * Tile::stage_floats);
@@ -273,10 +305,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
     sync_cluster();
   else
     __syncthreads();
-  if (access != GemmAccess::nchw && g.store_vectors)
-    store_tile<Tile, access, access == GemmAccess::nchw ? 1 : 4>(g, stage, first_pixel, first_k, group);
-  else
-    store_tile<Tile, access, 1>(g, stage, first_pixel, first_k, group);
+  store_tile<Tile, access>(g, stage, bias, first_pixel, first_k, group);
   if (g.cluster > 1) {
     // Others may still be reading this block's shared memory, which ends with it.
     leave_cluster();

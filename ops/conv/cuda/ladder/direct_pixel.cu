@@ -8,6 +8,8 @@
 // 91 (64x56x56 -> 64, 1x1). But windows of neighbouring pixels overlap, and every thread still reads all of its own
 // through the caches. direct_tile_padded.cu ends that.
 
+#include <algorithm>
+
 #include "base/cuda/fast_divider.h"
 #include "ops/conv/cuda/direct_mappings.h"
 #include "ops/conv/cuda/one_launch.cuh"
@@ -92,18 +94,21 @@ class DirectPixel final : public ConvAlgorithm {
   std::optional<std::string> refuse(const ConvProblem& p, const Target&) const override { return refuse_direct(p); }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    // Share of the peak, what follows one another in a thread, and the wait for the first inputs: 13.9 us measured on
-    // an H200 (16 by this) for 64x56x56 -> 64, 1x1, by direct_block; 91 (106) by direct_pixel. Within 40 % of most
-    // layers.
-    constexpr double share = 0.2, us_a_term = 0.13, start_us = 6;
+    // Share of the peak, or what follows one another in a thread; the wait for the first inputs; and numbers that a
+    // thread of several groups stores by themselves. By direct_pixel, us on an H100 and by this: 8x320x320 -> 1,
+    // 1x1, 3.4 and 5.5, 64x256x256 -> 2, 1x1, 13.5 and 14; on an H200 6x768x512 -> 6, 6x6, 127 and 135; by direct_block
+    // 64x56x56 -> 64, 1x1, 13.9 and 15, on an H100 8x8x77x77 -> 432, 1x1, 467 and 510.
+    constexpr double share = 0.2, us_a_term = 0.1, start_us = 2.5, stores_a_us = 44e3;
     const DeviceProfile& device = target.device;
     const auto groups = static_cast<double>(group_count(p.k, group_floats));
     const auto pixels = static_cast<double>(p.n * p.p * p.q), terms = static_cast<double>(p.c * p.r * p.s);
     const double busy = 2 * pixels * groups * group_floats * terms / (share * device.fp32_flops_per_us);
     const double serial = us_a_term * terms * (all_filters_ ? groups : 1);
-    return {.config = ConfigWriter().add("quads", p.c % 4 == 0).str(),
-            .estimated_us = device.launch_us + start_us + busy + serial + p.bytes() / device.bytes_per_us,
-            .tolerance = direct_tolerance(p)};
+    const double stores = groups > 1 ? pixels * static_cast<double>(p.k) / stores_a_us : 0;
+    return {
+        .config = ConfigWriter().add("quads", p.c % 4 == 0).str(),
+        .estimated_us = device.launch_us + start_us + std::max(busy, serial) + stores + p.bytes() / device.bytes_per_us,
+        .tolerance = direct_tolerance(p)};
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
