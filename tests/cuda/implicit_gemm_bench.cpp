@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -177,6 +178,9 @@ std::vector<Cut> mma_gemm_cuts(const ConvProblem& problem, const DeviceProfile& 
   return cuts;
 }
 
+/// " together=4" behind a tile.
+std::string together(std::int64_t groups) { return groups == 1 ? "" : fmt::format(" together={}", groups); }
+
 std::vector<Cut> wgmma_gemm_cuts(const ConvProblem& p, const DeviceProfile& device) {
   std::vector<Cut> cuts;
   const WgmmaGemmPlan planned = plan_wgmma_gemm(p);
@@ -184,7 +188,7 @@ std::vector<Cut> wgmma_gemm_cuts(const ConvProblem& p, const DeviceProfile& devi
     // Persistent blocks are 0 slices here.
     const std::int64_t slices = std::max(plan.slices, 1);
     cuts.push_back({.config = plan.str(),
-                    .tile = fmt::format("{}x{}/{}", plan.m(), plan.n(), plan.width),
+                    .tile = fmt::format("{}x{}/{}{}", plan.m(), plan.n(), plan.width, together(plan.together)),
                     .slices = plan.slices,
                     .cluster = slices,
                     .steps_a_slice = (plan.steps + slices - 1) / slices,
@@ -201,7 +205,7 @@ std::vector<Cut> wgmma_tf32_cuts_of(const ConvProblem& p, const DeviceProfile& d
   for (const WgmmaTf32Plan& plan : wgmma_tf32_cuts(p)) {
     const std::int64_t slices = std::max(plan.slices, 1);
     cuts.push_back({.config = plan.str(),
-                    .tile = fmt::format("{}x{}", plan.m(), plan.n()),
+                    .tile = fmt::format("{}x{}{}", plan.m(), plan.n(), together(plan.together)),
                     .slices = plan.slices,
                     .cluster = slices,
                     .steps_a_slice = (plan.steps + slices - 1) / slices,
@@ -260,9 +264,6 @@ void measure(const Session& session, std::string_view name, std::string_view set
   Candidate candidate = offer.candidates.at(0);
   const Format format = candidate.outputs[0];
 
-  std::vector<std::byte> host_blob(algorithm.blob(*problem, candidate).value().bytes);
-  algorithm.prepare(*problem, candidate, host_blob);
-  const DeviceBuffer<std::byte> blob = upload(host_blob);
   const Tensor host_x = drawn({p.n, p.c, p.h, p.w}).to_dtype(p.x_storage);
   DeviceBuffer<std::byte> x = upload(std::span(static_cast<const std::byte*>(host_x.data()), host_x.bytes()));
   DeviceBuffer<float> bias = upload(drawn({p.k}).values<float>());
@@ -275,8 +276,6 @@ void measure(const Session& session, std::string_view name, std::string_view set
       Tensor::view(DType::f32, {p.k}, bias.data()),
       p.residual ? Tensor::view(p.storage, {p.n, p.k, p.p, p.q}, residual.data(), format) : Tensor()};
   Tensor outputs[] = {Tensor::view(p.storage, {p.n, p.k, p.p, p.q}, y.data(), format)};
-  const KernelRun run{
-      .inputs = inputs, .outputs = outputs, .workspace = {workspace.data(), workspace.bytes()}, .blob = blob.data()};
 
   const std::vector<Cut> cuts = name == "mma_gemm"       ? mma_gemm_cuts(p, device)
                                 : name == "wgmma_gemm"   ? wgmma_gemm_cuts(p, device)
@@ -287,10 +286,22 @@ void measure(const Session& session, std::string_view name, std::string_view set
   double planned_us = candidate.estimated_us;
   for (const Cut& cut : cuts)
     if (cut.taken) planned_us = cut.estimated_us;
+  std::map<std::string, DeviceBuffer<std::byte>> blobs;  // cuts differ in how filters are prepared
   for (const Cut& cut : cuts) {
     if (cut.estimated_us > hopeless * planned_us) continue;
     candidate.config = cut.config;
     const auto bound = algorithm.bind({*problem, candidate, device});
+    const BlobSpec spec = algorithm.blob(*problem, candidate).value();
+    auto blob = blobs.find(spec.key);
+    if (blob == blobs.end()) {
+      std::vector<std::byte> prepared(spec.bytes);
+      algorithm.prepare(*problem, candidate, prepared);
+      blob = blobs.emplace(spec.key, upload(prepared)).first;
+    }
+    const KernelRun run{.inputs = inputs,
+                        .outputs = outputs,
+                        .workspace = {workspace.data(), workspace.bytes()},
+                        .blob = blob->second.data()};
     fmt::print("{}{},{},\"{}\",{},{},{},{},{},{:.2f},{:.2f},{:.2f},{:.2f}\n", cut.taken ? "*" : "", set,
                algorithm.name(), p.str(), cut.tile, cut.slices, cut.cluster, cut.steps_a_slice, cut.blocks,
                measure_us(session, *bound, run), cut.estimated_us, p.flops() / device.flops_per_us(numerics.multiply),

@@ -351,7 +351,7 @@ TEST_CASE("conv/wgmma_gemm_plan/sets_of_groups") {
   int read_back = 0;
   for (const ConvProblem& p :
        {half(problem(8, 256, 28, 28, 512, 3, 3, strided)), half(problem(2, 128, 9, 9, 128, 3, 3, {.groups = 2})),
-        half(problem(1, 384, 7, 7, 192, 1, 1, {.groups = 4})), half(problem(1, 64, 9, 9, 64, 3, 3, {.groups = 64}))}) {
+        half(problem(1, 384, 7, 7, 256, 1, 1, {.groups = 4})), half(problem(1, 64, 9, 9, 64, 3, 3, {.groups = 64}))}) {
     CAPTURE(p.str());
     const std::vector<WgmmaGemmPlan> cuts = wgmma_cuts(p);
     REQUIRE(!cuts.empty());

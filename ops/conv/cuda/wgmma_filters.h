@@ -30,7 +30,7 @@ struct WgmmaFilters {
 /// by 128x128: 77 us for 46 in fp16 and 136 for 95 in TF32).
 WgmmaFilters in_whole_tiles(const ConvProblem& problem, std::int64_t together, int n);
 
-inline constexpr std::string_view wgmma_sets_refusal = "several groups, whose filters fill no whole tiles";
+inline constexpr const char* wgmma_sets_refusal = "several groups, whose filters fill no whole tiles";
 
 /// An algorithm that has them.
 class WgmmaConv : public ConvAlgorithm {

@@ -20,6 +20,8 @@ constexpr double start_us = 1.15;
 constexpr double epilogue_us = 1.22, narrow_epilogue_us = 1.65;
 /// So many times that where registers do not hold biases; and with a residual that has two slots a warp.
 constexpr double unheld = 1.2, crowded = 1.5;
+/// Several sets of groups: 1x192x35x35 -> 192, 1x1 in 6 groups, takes 2.20 us for 2.13 without, mma_gemm 2.10.
+constexpr double sets_us = 0.1;
 /// Of products beside what memory takes, or the other way round: what the longer one does not hide.
 constexpr double unhidden = 0.42;
 
@@ -91,12 +93,13 @@ double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Devi
   if (p.residual && shared_of(shape, true).slots == 2) out_us *= crowded;
   // Each multiprocessor's share of tiles, one after the other; or what memory takes.
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
-  const double tile_us = windows_cost(shape, set.k, p.r * p.s, rounds) *
+  const double tile_us = windows_cost(p, plan.together, shape, rounds) *
                          (static_cast<double>(plan.steps) * step_us + ragged_us(set, plan.width, true) +
                           out_us * shape.m * shape.n / (128.0 * 128.0));
   const double least_us = p.flops() / (sustained * device.flops_per_us(Numerics::Multiply::fp16));
   const double tiles_us = std::max(rounds * tile_us, least_us), memory_us = bytes_with_room(p) / device.bytes_per_us;
-  return start_us + std::max(tiles_us, memory_us) + unhidden * std::min(tiles_us, memory_us);
+  return start_us + (plan.sets > 1 ? sets_us : 0) + std::max(tiles_us, memory_us) +
+         unhidden * std::min(tiles_us, memory_us);
 }
 
 double clusters_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DeviceProfile& device) {
@@ -114,6 +117,17 @@ double clusters_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Device
 }
 
 }  // namespace
+
+double windows_cost(const ConvProblem& p, std::int64_t together, const WgmmaTileShape& tile, double rounds) {
+  if (p.r * p.s == 1) return 1;
+  if (p.groups > 1) {
+    const bool strided = p.stride_h > 1 || p.stride_w > 1, f32 = p.storage == DType::f32;
+    return strided ? 1 : f32 || together * p.group_c() <= wgmma_step ? 1.35 : 1.05;
+  }
+  if (tile.n == 32) return 1.35;
+  if (2 * p.group_k() <= tile.n) return 1.2;
+  return rounds <= 1 && tile.m >= 192 && tile.n == 64 ? 1.25 : 1;
+}
 
 std::int64_t prepared_channels(const ConvProblem& p) {
   const auto bytes = static_cast<std::int64_t>(dtype_bytes(p.storage));
@@ -158,10 +172,11 @@ bool is_pointwise(const ConvProblem& p) {
 
 WindowWalk::WindowWalk(const ConvProblem& problem) : p(problem.p), q(problem.q) {
   const Im2colBox box = im2col_box(problem);
-  lower_w = box.lower_w;
-  lower_h = box.lower_h;
-  stride_w = box.stride_w;
-  stride_h = box.stride_h;
+  const auto narrow = [](int value) { return static_cast<std::int16_t>(value); };
+  lower_w = narrow(box.lower_w);
+  lower_h = narrow(box.lower_h);
+  stride_w = narrow(box.stride_w);
+  stride_h = narrow(box.stride_h);
 }
 
 std::string WgmmaGemmPlan::str() const {

@@ -79,20 +79,18 @@ LENSLET_HOST_DEVICE constexpr bool holds_biases(const WgmmaTileShape& tile) {
   return tile.m / 64 / tile.consumers * tile.n / 2 + tile.n / 4 <= (tile.consumers <= wgmma_consumers ? 128 : 48);
 }
 
-/// What a tile of 192x64 or 256x64 takes of windows of several taps where every block has one tile, beside what it
-/// takes of 1x1 and where there are more: 256x64 took 1.24 of what was estimated without it, 1.32 in TF32 (11 cuts of
-/// an H100; 1.0 to 1.1 in several rounds), 192x64 0.98 to 1.33. At 8x64x56x56 -> 64 they came before wgmma_patch by
-/// that, 8.5 and 7.3 us for 6.8, in TF32 12.3 for 11.0: ResNet-18 took 0.171 ms in 16 bits for 0.167, and 0.280 in TF32
-/// for 0.273.
-/// 256x32 waits for its windows in any number of rounds: DenseNet's 64x128x56x56 -> 32, 3x3, took 71.1 us for 48.0 and
+/// What a tile takes of windows of several taps beside what it takes of 1x1. One of 192x64 or 256x64 waits where every
+/// block has one tile: 256x64 took 1.24 of what was estimated without it, 1.32 in TF32 (11 cuts of an H100; 1.0 to 1.1
+/// in several rounds), 192x64 0.98 to 1.33. At 8x64x56x56 -> 64 they came before wgmma_patch by that, 8.5 and 7.3 us
+/// for 6.8, in TF32 12.3 for 11.0: ResNet-18 took 0.171 ms in 16 bits for 0.167, and 0.280 in TF32 for 0.273. 256x32
+/// waits for its windows in any number of rounds: DenseNet's 64x128x56x56 -> 32, 3x3, took 71.1 us for 48.0 and
 /// 64x128x28x28 -> 32 23.1 for 16.0, where wgmma_patch takes as long in TF32. Tiles that are half empty of filters
 /// wait, too: 64x128x14x14 -> 32 took 7.9 us by 128x64 for 6.5, and 5.9 by wgmma_patch.
-constexpr double windows_cost(const WgmmaTileShape& tile, std::int64_t filters, std::int64_t taps, double rounds) {
-  if (taps == 1) return 1;
-  if (tile.n == 32) return 1.35;
-  if (2 * filters <= tile.n) return 1.2;
-  return rounds <= 1 && tile.m >= 192 && tile.n == 64 ? 1.25 : 1;
-}
+/// Sets of groups, `together` in each, have few channels, each of which L2 brings once a tap: without a stride they
+/// wait for that, whatever the tile (us, H100, estimated without it and taken: 64x512x14x14 -> 512, 3x3 in 32
+/// groups, 17.8 and 21.0, 64x1024x7x7 11.7 and 14.4, 64x256x28x28 in 4 groups 34.5 and 40.1; 64x384x13x13 in 2 24.8
+/// and 25.8, but 47.8 and 62.1 in TF32; by 2, 64x512x28x28 in 32 28.6 and 27.1).
+double windows_cost(const ConvProblem& problem, std::int64_t together, const WgmmaTileShape& tile, double rounds);
 
 constexpr const WgmmaTileShape& shape_of(WgmmaTile tile) { return wgmma_tiles[static_cast<std::size_t>(tile)]; }
 
@@ -284,7 +282,7 @@ struct WindowStart {
 /// Finds it.
 struct WindowWalk {
   FastDivider p, q;
-  int lower_w = 0, lower_h = 0, stride_w = 1, stride_h = 1;
+  std::int16_t lower_w = 0, lower_h = 0, stride_w = 1, stride_h = 1;  ///< the kernels' parameters are short of room
 
   WindowWalk() = default;
   explicit WindowWalk(const ConvProblem& problem);

@@ -28,15 +28,16 @@ struct WgmmaTf32 {
   CUtensorMap results{}, residuals{};
   WindowWalk walk;
   DeviceActivation activation;
-  std::int16_t pointwise = 0, adds_residual = 0;
-  std::int16_t by_channels = 0;  ///< goes_by_channels()
-  int pixels = 0, k = 0;         ///< pixels: N*P*Q; k: K, and the room behind it, which is written, too
-  int biases = 0;                ///< K
+  int pointwise = 0;
+  int pixels = 0, k = 0;  ///< pixels: N*P*Q; k: K, and the room behind it, which is written, too
+  int biases = 0;         ///< K
   TermOrder terms;
+  int by_channels = 0;          ///< goes_by_channels()
   int steps = 0;                ///< of a tile
   int tiles = 0, tiles_n = 0;   ///< of all blocks, and those side by side
   SetTiles sets;                ///< of those side by side
   const float* bias = nullptr;  ///< may be null
+  int adds_residual = 0;
 };
 static_assert(sizeof(WgmmaTf32) <= 640);
 

@@ -63,7 +63,7 @@ double persistent_us(const ConvProblem& p, const WgmmaTf32Plan& plan, const Devi
   const double step_us = 2.0 * shape.m * shape.n * wgmma_tf32_step / rate;
   // Each multiprocessor's share of tiles, one after the other; or what memory takes.
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
-  const double tile_us = windows_cost(shape, set.k, p.r * p.s, rounds) *
+  const double tile_us = windows_cost(p, plan.together, shape, rounds) *
                          (static_cast<double>(plan.steps) * step_us + ragged_us(set, wgmma_tf32_step) +
                           epilogue_us * (holds_biases(shape) ? 1 : unheld) * shape.m * shape.n / (128.0 * 128.0));
   const double least_us = p.flops() / (sustained * device.flops_per_us(Numerics::Multiply::tf32));
