@@ -108,6 +108,10 @@ bool has_wgmma() {
 const Activation relu{Activation::Kind::relu, 0, 0}, silu{Activation::Kind::silu, 0, 0};
 const Activation clip{Activation::Kind::clip, -0.5F, 0.75F}, hard_swish{Activation::Kind::hard_swish, 1.0F / 6, 0.5F};
 
+ConvProblem as_halves(ConvProblem problem) {
+  problem.storage = problem.x_storage = DType::f16;
+  return problem;
+}
 ConvProblem activated(ConvProblem problem, Activation activation) {
   problem.bias = true;
   problem.activation = activation;
@@ -198,6 +202,31 @@ TEST_CASE("cuda/wgmma_gemm/by_channels") {
           silu),
       activated(resolve_conv({40, 72, 29, 30}, {136, 72, 3, 3}, {.stride = {2, 2}, .pads = {1, 1, 1, 1}}), relu)};
   for (const ConvProblem& p : strided) check_cuts(p, seed, persistent);
+}
+
+// A tap's last channels by one and two instructions (TermTail), in every tile: full and not, by channels, with filters
+// that come once to their stages and that come anew, with room; and of sets, whose neighbours lie behind.
+TEST_CASE("cuda/wgmma_gemm/tails") {
+  if (!has_wgmma()) return;
+  const unsigned seed = random_seed();
+  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
+  const ConvProblem tails[] = {
+      resolve_conv({1, 80, 8, 8}, {64, 80, 1, 2}, {}),
+      activated(resolve_conv({2, 96, 15, 17}, {136, 96, 7, 1}, {.pads = {3, 0, 3, 0}}), relu),
+      activated(resolve_conv({2, 160, 17, 15}, {200, 160, 1, 7}, {.pads = {0, 3, 0, 3}}), silu),
+      activated(
+          resolve_conv({3, 90, 21, 18}, {104, 90, 3, 2}, {.stride = {2, 2}, .dilation = {1, 2}, .pads = {1, 0, 2, 1}}),
+          clip),
+      activated(resolve_conv({2, 141, 14, 13}, {65, 141, 2, 2}, pad), hard_swish),
+      activated(resolve_conv({12, 72, 61, 60}, {24, 72, 2, 1}, {}), relu),
+      activated(resolve_conv({9, 80, 61, 60}, {24, 80, 2, 2}, pad), relu),
+      activated(resolve_conv({2, 144, 15, 13}, {192, 72, 3, 3}, {.stride = {2, 1}, .pads = {1, 1, 1, 1}, .groups = 2}),
+                relu),
+  };
+  for (const ConvProblem& p : tails) {
+    CHECK(TermTail(as_halves(group_set(p, 1)), wgmma_step).exists());
+    check_cuts(p, seed, persistent);
+  }
 }
 
 TEST_CASE("cuda/wgmma_gemm/slices") {

@@ -174,6 +174,28 @@ TEST_CASE("cuda/wgmma_tf32/by_channels") {
   for (const ConvProblem& p : several) check_cuts(p, seed, persistent);
 }
 
+// A tap's last channels by one and two instructions (TermTail), in every tile: full and not, by channels or not, with
+// room; and of sets, whose neighbours lie behind.
+TEST_CASE("cuda/wgmma_tf32/tails") {
+  if (!can_run()) return;
+  const unsigned seed = random_seed();
+  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
+  const ConvProblem tails[] = {
+      resolve_conv({1, 16, 8, 8}, {64, 16, 1, 2}, {}),
+      activated(resolve_conv({2, 48, 15, 17}, {136, 48, 7, 1}, {.pads = {3, 0, 3, 0}}), relu),
+      activated(resolve_conv({2, 80, 17, 15}, {200, 80, 1, 7}, {.pads = {0, 3, 0, 3}}), silu),
+      activated(resolve_conv({2, 72, 23, 22}, {72, 72, 3, 3}, {.stride = {2, 1}, .pads = {1, 0, 2, 1}}), relu),
+      activated(resolve_conv({2, 77, 14, 13}, {65, 77, 2, 2}, pad), hard_swish),
+      activated(resolve_conv({9, 3, 61, 60}, {40, 3, 3, 3}, pad), relu),
+      activated(resolve_conv({2, 88, 15, 13}, {192, 44, 3, 3}, {.stride = {2, 1}, .pads = {1, 1, 1, 1}, .groups = 2}),
+                relu),
+  };
+  for (const ConvProblem& p : tails) {
+    CHECK(TermTail(group_set(p, 1), wgmma_tf32_step).exists());
+    check_cuts(p, seed, persistent);
+  }
+}
+
 // Channels and filters that fill no 16 bytes: pixels with room, which holds NaN.
 TEST_CASE("cuda/wgmma_tf32/room") {
   if (!can_run()) return;

@@ -196,6 +196,54 @@ TEST_CASE("conv/wgmma_gemm_plan/steps_by_channels") {
   CHECK(found == expected);
 }
 
+// Consumers come to tails when the producer brings them, and tails have the last terms of each tap.
+TEST_CASE("conv/wgmma_gemm_plan/tails") {
+  for (const DType storage : {DType::f16, DType::f32})
+    for (const std::int64_t c : {1, 8, 16, 17, 31, 32, 33, 48, 64, 65, 72, 80, 81, 96, 97, 128, 160, 176})
+      for (const std::int64_t r : {1, 3})
+        for (const bool by_channels : {false, true}) {
+          CAPTURE(c);
+          CAPTURE(r);
+          CAPTURE(by_channels);
+          ConvProblem p = problem(1, c, 9, 9, 8, r, 2);
+          p.storage = p.x_storage = storage;
+          const int width = 128 / static_cast<int>(dtype_bytes(storage)), left = static_cast<int>(c) % width;
+          const TermTail tail(p, width);
+          CHECK(tail.exists() == (left > 0 && left <= width / 2));
+          if (!tail.exists()) continue;
+          CHECK(tail.first == c - left);
+          const TermOrder terms(p);
+          CHECK(tail.instructions(terms, width) == (left + width / 4 - 1) / (width / 4));
+          const TailOrder order(terms, tail, width, by_channels);
+          TermWalk walk;
+          const auto go = [&](int steps, bool in_tail) {
+            for (int step = 0; step < steps; ++step) {
+              CHECK((walk.c >= tail.first) == in_tail);
+              if (by_channels)
+                walk.next<true>(terms, width);
+              else
+                walk.next(terms, width);
+            }
+          };
+          for (int time = 0; time < order.times; ++time) {
+            go(order.whole, false);
+            go(order.tails, true);
+          }
+          CHECK(order.times * (order.whole + order.tails) == (c + width - 1) / width * r * 2);
+          CHECK(walk.tap == (by_channels ? 0 : r * 2));
+        }
+  // One tap, a residual, narrower groups.
+  ConvProblem p = problem(1, 80, 9, 9, 8, 3, 3);
+  p.storage = p.x_storage = DType::f16;
+  CHECK(TermTail(p, 64).exists());
+  CHECK(!TermTail(p, 32).exists());
+  p.residual = true;
+  CHECK(!TermTail(p, 64).exists());
+  ConvProblem single = problem(1, 80, 9, 9, 8, 1, 1);
+  single.storage = single.x_storage = DType::f16;
+  CHECK(!TermTail(single, 64).exists());
+}
+
 TEST_CASE("conv/wgmma_gemm_plan/results_lie_as_copies_take_them") {
   for (const int filters : {104, 96, 64, 32, 16}) {
     std::set<int> places;

@@ -44,7 +44,7 @@ struct PixelPlace {
   }
   template <typename Call>
   __device__ void load(const Call& g, void* to, std::uint64_t* barrier, int k) const {
-    copy_tile(to, g.residuals, barrier, k, pixel);
+    copy_tile(to, g.residuals_or_tails, barrier, k, pixel);
   }
   template <typename Call>
   __device__ void store(const Call& g, const void* from, int k) const {

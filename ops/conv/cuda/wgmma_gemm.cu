@@ -87,6 +87,7 @@ class BoundWgmmaGemm final : public BoundKernel {
     const ConvProblem set = group_set(p, plan.together);
     call_.terms = TermOrder(set);
     call_.by_channels = plan.groups_a_step == 1 && goes_by_channels(set) ? 1 : 0;
+    call_.tail = TermTail(set, plan.width);
     call_.activation = DeviceActivation(p.activation);
     call_.pointwise = is_pointwise(p) ? 1 : 0;
     call_.pixels = narrow(p.n * p.p * p.q);
@@ -105,9 +106,12 @@ class BoundWgmmaGemm final : public BoundKernel {
     call.bias = run.in<float>(ConvOp::bias);
     call.results = results(run.out<void>(), y_pixel(call.k, run));
     if (const void* residual = run.in<void>(ConvOp::residual); residual != nullptr) {
-      call.residuals = results(residual, call.k);
+      call.residuals_or_tails = results(residual, call.k);
       call.adds_residual = 1;
     }
+    if (call.tail.exists())
+      call.residuals_or_tails = window_operand(problem_, run.in<void>(ConvOp::input), shape_.m,
+                                               call.tail.instructions(call.terms, width_) * width_ / 4);
     const WgmmaShared shared = shared_of(shape_, problem_.residual);
     const auto shared_bytes = static_cast<std::size_t>(shared.total);
     const int units = run.cuda->multiprocessors;

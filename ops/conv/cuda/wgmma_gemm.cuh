@@ -18,8 +18,9 @@ namespace lenslet::cuda {
 struct WgmmaGemm {
   CUtensorMap windows{};  ///< of x: in im2col mode, or pointwise [pixels][C]
   CUtensorMap filters{};  ///< [K][R*S][C], C of a set
-  /// Of y and of the residual, which may be y or missing: [pixels][k], boxes of a part.
-  CUtensorMap results{}, residuals{};
+  CUtensorMap results{};  ///< of y: [pixels][k], boxes of a part
+  /// That of the residual, which may be y; or, of problems that have tails instead, of x for their windows.
+  CUtensorMap residuals_or_tails{};
   WindowWalk walk;
   DeviceActivation activation;
   int pointwise = 0;
@@ -34,6 +35,7 @@ struct WgmmaGemm {
   SetTiles sets;                ///< of those side by side
   const float* bias = nullptr;  ///< may be null
   int adds_residual = 0;
+  TermTail tail;
 };
 static_assert(sizeof(WgmmaGemm) <= 640);
 
@@ -61,6 +63,8 @@ struct WgmmaBlock {
   static constexpr WgmmaShared layout = shared_of(shape, residual);
   static constexpr int stage_bytes = layout.pixels + layout.filters, slots = layout.slots;
   static constexpr bool for_residual = residual;
+  static constexpr bool goes_one_by_one = width == wgmma_step && groups == 1;  ///< whole groups, each a step
+  static constexpr bool may_have_tails = goes_one_by_one && !residual;
   using Stage = WgmmaStage<shape.m, shape.n, width, groups>;
   static_assert(layout.pixels % 1024 == 0 && layout.filters % 1024 == 0 && layout.barriers % 8 == 0);
 
@@ -84,11 +88,12 @@ struct WgmmaBlock {
 };
 
 /// One thread: all copies of a block.
-template <bool by_channels, typename Block>
+template <bool by_channels, bool tails, typename Block>
 __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
   using Stage = typename Block::Stage;
   prefetch_map(g.filters);
   prefetch_map(g.windows);
+  if constexpr (tails) prefetch_map(g.residuals_or_tails);
   // Filters do not wait for what other kernels compute.
   const int own_tiles = (g.tiles - Block::first() + Block::step() - 1) / Block::step();
   int early = g.filters_last != 0 ? g.steps * own_tiles : g.steps;
@@ -97,7 +102,7 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
     const int first_k = Block::first() % g.tiles_n * Block::shape.n;
     TermWalk terms;
     for (int stage = 0, step = 0; stage < early; ++stage) {
-      Stage::template bring_filters<by_channels>(g, block.filters(stage), block.full(stage), first_k, terms);
+      Stage::template bring_filters<by_channels, tails>(g, block.filters(stage), block.full(stage), first_k, terms);
       if (++step < g.steps) continue;
       step = 0;
       terms = {};
@@ -119,11 +124,12 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
         wait_for_phase(block.empty(at.stage), at.phase ^ 1);  // the first time round all are
         TermWalk same = terms;
         if (g.filters_last != 0)
-          Stage::announce_windows(full);
+          Stage::template announce_windows<tails>(g, full, terms);
         else
-          Stage::template bring_filters<by_channels>(g, block.filters(at.stage), full, first_k, same);
+          Stage::template bring_filters<by_channels, tails>(g, block.filters(at.stage), full, first_k, same);
       }
-      Stage::template bring_windows<by_channels>(g, block.pixels(at.stage), full, first_pixel, start, terms, first_c);
+      Stage::template bring_windows<by_channels, tails>(g, block.pixels(at.stage), full, first_pixel, start, terms,
+                                                        first_c);
       at.next();
     }
   }
@@ -133,16 +139,11 @@ __device__ inline void produce(const WgmmaGemm& g, const Block& block) {
 /// A warpgroup: its share of every tile's pixels.
 template <typename T, typename Block>
 __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
-  using Stage = typename Block::Stage;
   constexpr int n = Block::shape.n, rows64 = Block::shape.m / 64 / Block::shape.consumers;
   // The same for all threads of a warp, and known to be.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32 - 4, 0), consumer = warp / 4;
   const unsigned lane = threadIdx.x % 32;
   const int share_m = consumer * (rows64 * 64), own_m = share_m + warp % 4 * 16;
-
-  const auto release = [&](int stage) {
-    if (lane == 0) arrive(block.empty(stage));
-  };
 
   wait_for_previous();
   Finisher<T, Block, WgmmaGemm> finisher(g, block, warp);
@@ -152,20 +153,7 @@ __device__ inline void consume(const WgmmaGemm& g, const Block& block) {
     const int tile_m = index / g.tiles_n, next = index + Block::step(), next_m = next / g.tiles_n;
     finisher.begin({tile_m * Block::shape.m + own_m}, (index - tile_m * g.tiles_n) * n,
                    {next_m * Block::shape.m + own_m}, (next - next_m * g.tiles_n) * n);
-    int last = 0;
-    for (int step = 0; step < g.steps; ++step) {
-      wait_for_phase(block.full(at.stage), at.phase);
-      Stage::template multiply<T>(d, block.pixels(at.stage), block.filters(at.stage), share_m, step > 0);
-      // The step before this one is done: its stage is free, as far as this warp is concerned.
-      wgmma_wait<1>();
-      if (step > 0) release(last);
-      last = at.stage;
-      at.next();
-    }
-    wgmma_wait<0>();
-    release(last);
-#pragma unroll
-    for (int row = 0; row < rows64; ++row) wgmma_hold(d[row]);
+    multiply_tile<T>(g, block, at, share_m, lane, d);
     finisher.finish(d);
   }
   finisher.end();
@@ -194,10 +182,15 @@ __global__ void __launch_bounds__(wgmma_threads(shape_of(tile).consumers), 1)
     give_up_registers<Block::registers.producer>();
     if (threadIdx.x != 0)
       wait_for_previous();
-    else if (width == wgmma_step && groups == 1 && g.by_channels != 0)
-      produce<width == wgmma_step && groups == 1>(g, block);
+    else if (Block::may_have_tails && g.tail.exists())
+      if (g.by_channels != 0)
+        produce<Block::may_have_tails, Block::may_have_tails>(g, block);
+      else
+        produce<false, Block::may_have_tails>(g, block);
+    else if (Block::goes_one_by_one && g.by_channels != 0)
+      produce<Block::goes_one_by_one, false>(g, block);
     else
-      produce<false>(g, block);
+      produce<false, false>(g, block);
   } else {
     take_registers<Block::registers.consumer>();
     consume<T>(g, block);

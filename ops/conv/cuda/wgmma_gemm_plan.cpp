@@ -22,6 +22,10 @@ constexpr double epilogue_us = 1.22, narrow_epilogue_us = 1.65;
 constexpr double unheld = 1.2, crowded = 1.5;
 /// Several sets of groups: 1x192x35x35 -> 192, 1x1 in 6 groups, takes 2.20 us for 2.13 without, mma_gemm 2.10.
 constexpr double sets_us = 0.1;
+/// A tail (TermTail) besides its share of a step; by hand, beside 60 cuts of 9 problems on an H100: 64x96x35x35 -> 96,
+/// 3x3, takes 33.0 us by 128x96 and 32.3 by 256x96.
+constexpr double tail_us = 0.1;
+
 /// Of products beside what memory takes, or the other way round: what the longer one does not hide.
 constexpr double unhidden = 0.42;
 
@@ -87,15 +91,17 @@ double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Devi
   const ConvProblem set = group_set(p, plan.together);
   const WgmmaTileShape& shape = shape_of(plan.tile);
   const double rate = shape.efficiency * device.flops_per_us(Numerics::Multiply::fp16) / device.units;
-  const double step_us = std::max(2.0 * shape.m * shape.n * terms_a_step(plan) / rate, copies_us(plan));
+  const double products_us = 2.0 * shape.m * shape.n * terms_a_step(plan) / rate;
+  const TailSteps tails(set, plan.width);
+  const double steps_us = (static_cast<double>(plan.steps) - tails.count) * std::max(products_us, copies_us(plan)) +
+                          tails.us(products_us, copies_us(plan), tail_us);
   double out_us = staged_filters(shape.n) == 64 ? epilogue_us : narrow_epilogue_us;
   if (!holds_biases(shape)) out_us *= unheld;
   if (p.residual && shared_of(shape, true).slots == 2) out_us *= crowded;
   // Each multiprocessor's share of tiles, one after the other; or what memory takes.
   const auto rounds = static_cast<double>(ceil_div(plan.tiles_m * plan.tiles_n, device.units));
   const double tile_us = windows_cost(p, plan.together, shape, rounds) *
-                         (static_cast<double>(plan.steps) * step_us + ragged_us(set, plan.width, true) +
-                          out_us * shape.m * shape.n / (128.0 * 128.0));
+                         (steps_us + ragged_us(set, tails.width, true) + out_us * shape.m * shape.n / (128.0 * 128.0));
   const double least_us = p.flops() / (sustained * device.flops_per_us(Numerics::Multiply::fp16));
   const double tiles_us = std::max(rounds * tile_us, least_us), memory_us = bytes_with_room(p) / device.bytes_per_us;
   return start_us + (plan.sets > 1 ? sets_us : 0) + std::max(tiles_us, memory_us) +
@@ -177,6 +183,12 @@ WindowWalk::WindowWalk(const ConvProblem& problem) : p(problem.p), q(problem.q) 
   lower_h = narrow(box.lower_h);
   stride_w = narrow(box.stride_w);
   stride_h = narrow(box.stride_h);
+}
+
+TermTail::TermTail(const ConvProblem& p, int width) {
+  const std::int64_t left = p.c % width;
+  const bool whole = width * static_cast<int>(dtype_bytes(p.storage)) == 128;
+  if (whole && left > 0 && left <= width / 2 && p.r * p.s > 1 && !p.residual) first = static_cast<int>(p.c - left);
 }
 
 std::string WgmmaGemmPlan::str() const {

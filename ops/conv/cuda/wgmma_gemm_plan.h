@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -349,6 +350,35 @@ struct TermWalk {
     tap_w = 0;
     tap_h += order.dilation_h;
   }
+};
+
+/// The last channels of a tap, where they fill half of a group of 128 bytes or less: a step of one or two instructions
+/// of four, whose windows come by a map with a box of their own; the other products would be of zeros, and boxes that
+/// reach beyond the channels take long (ragged_us). Filters come as ever. Of persistent blocks, of several taps and
+/// without a residual: the map takes the place of the residual's. us, H100, before and after: 64x96x35x35 -> 96, 3x3,
+/// by 256x96 39.5 and 32.3; 64x160x17x17 -> 160, 1x7, by 256x64 23.2 and 19.7; in TF32 64x48x35x35 -> 96, 3x3, by
+/// 128x96 42.4 and 37.1. Three instructions' boxes would be as wide as whole ones, and 1x1 gains nothing.
+struct TermTail {
+  static constexpr int none = std::numeric_limits<int>::max();
+  int first = none;  ///< its first channel
+
+  TermTail() = default;
+  /// Of groups of so many channels, four instructions. The problem may be that of a set of groups.
+  TermTail(const ConvProblem& problem, int width);
+  LENSLET_HOST_DEVICE bool exists() const { return first != none; }
+  /// The last one has zeros behind the channels, or, of a set, what meets zeros of the filters.
+  LENSLET_HOST_DEVICE int instructions(const TermOrder& terms, int width) const {
+    return terms.c - first > width / 4 ? 2 : 1;
+  }
+};
+/// The steps of a tile with tails: so many times `whole` ones, then `tails`.
+struct TailOrder {
+  int times = 0, whole = 0, tails = 0;
+
+  LENSLET_HOST_DEVICE TailOrder(const TermOrder& terms, const TermTail& tail, int width, bool by_channels)
+      : times(by_channels ? 1 : terms.taps),
+        whole(tail.first / width * (by_channels ? terms.taps : 1)),
+        tails(by_channels ? terms.taps : 1) {}
 };
 
 /// The channels of a tile, of a convolution of several groups.

@@ -31,6 +31,14 @@ double ragged_us(const ConvProblem& p, int width, bool persistent) {
   return static_cast<double>(p.r * p.s) * outside_us * bytes;
 }
 
+TailSteps::TailSteps(const ConvProblem& p, int group) : width(group) {
+  const TermTail tail(p, group);
+  if (!tail.exists()) return;
+  count = static_cast<double>(p.r * p.s);
+  width = tail.instructions(TermOrder(p), group) * group / 4;
+  share = static_cast<double>(width) / group;
+}
+
 double slices_us(const ConvProblem& p, const SlicesWork& work, const SlicesCosts& costs, const DeviceProfile& device) {
   const SlicesTileShape& shape = shape_of(work.tile);
   const double rate = shape.efficiency * work.flops_per_us / device.units;

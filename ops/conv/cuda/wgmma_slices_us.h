@@ -1,6 +1,7 @@
 #pragma once
 // What clusters that share a tile's steps take: the model that wgmma_gemm and wgmma_tf32 have in common. Plain C++.
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
@@ -39,6 +40,17 @@ double bytes_with_room(const ConvProblem& problem);
 /// seems (1x48x13x13 -> 192, 3x3, takes as long as 64 channels), but by `persistent` blocks, a third or half of that
 /// (32x96x17x17 -> 192, 5x5, 29.9 us for 20.7 by the model without, 16x48x38x38 -> 32 15.7 for 10.3).
 double ragged_us(const ConvProblem& problem, int width, bool persistent = false);
+/// The steps of a tile, of persistent blocks, that are tails (TermTail).
+struct TailSteps {
+  double count = 0, share = 1;  ///< of a whole step's products
+  int width = 0;                ///< of the last channels' boxes
+
+  TailSteps(const ConvProblem& problem, int width);
+  /// In us, where a whole step's products take so long, and copies of its rows, and each `more_us` besides.
+  double us(double products_us, double copies_us, double more_us) const {
+    return count * (std::max(share * products_us, copies_us) + more_us);
+  }
+};
 /// Time in us, launch included.
 double slices_us(const ConvProblem& problem, const SlicesWork& work, const SlicesCosts& costs,
                  const DeviceProfile& device);

@@ -66,6 +66,7 @@ class BoundWgmmaTf32 final : public BoundKernel {
     const ConvProblem set = group_set(p, plan.together);
     call_.terms = TermOrder(set);
     call_.by_channels = goes_by_channels(set) ? 1 : 0;
+    call_.tail = TermTail(set, wgmma_tf32_step);
     call_.activation = DeviceActivation(p.activation);
     call_.pointwise = is_pointwise(p) ? 1 : 0;
     call_.pixels = narrow(p.n * p.p * p.q);
@@ -84,9 +85,13 @@ class BoundWgmmaTf32 final : public BoundKernel {
     call.bias = run.in<float>(ConvOp::bias);
     call.results = results(run.out<void>(), y_pixel(call.k, run));
     if (const void* residual = run.in<void>(ConvOp::residual); residual != nullptr) {
-      call.residuals = results(residual, call.k);
+      call.residuals_or_tails = results(residual, call.k);
       call.adds_residual = 1;
     }
+    if (call.tail.exists())
+      call.residuals_or_tails =
+          window_operand(problem_, run.in<void>(ConvOp::input), shape_.m,
+                         call.tail.instructions(call.terms, wgmma_tf32_step) * wgmma_tf32_step / 4, MapElement::tf32);
     const auto shared_bytes = static_cast<std::size_t>(tf32_shared_of(shape_, problem_.residual).total);
     allow_shared_bytes(kernel_, shared_bytes);
     const int blocks = std::min(call.tiles, run.cuda->multiprocessors);

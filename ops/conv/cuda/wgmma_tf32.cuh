@@ -22,10 +22,9 @@ namespace lenslet::cuda {
 /// What the kernel takes. x, residual and y are NHWC, their pixels at multiples of 16 bytes (aligned_nhwc). No more
 /// than 640 bytes, as WgmmaGemm.
 struct WgmmaTf32 {
-  CUtensorMap windows{};  ///< of x: in im2col mode, or pointwise [pixels][C]; rounds
-  CUtensorMap filters{};  ///< [K in whole parts][R*S][C], C of a set
-  /// Of y and of the residual, which may be y or missing: [pixels][k], boxes of a part.
-  CUtensorMap results{}, residuals{};
+  CUtensorMap windows{};                        ///< of x: in im2col mode, or pointwise [pixels][C]; rounds
+  CUtensorMap filters{};                        ///< [K in whole parts][R*S][C], C of a set
+  CUtensorMap results{}, residuals_or_tails{};  ///< as WgmmaGemm's
   WindowWalk walk;
   DeviceActivation activation;
   int pointwise = 0;
@@ -38,6 +37,7 @@ struct WgmmaTf32 {
   SetTiles sets;                ///< of those side by side
   const float* bias = nullptr;  ///< may be null
   int adds_residual = 0;
+  TermTail tail;
 };
 static_assert(sizeof(WgmmaTf32) <= 640);
 
@@ -50,6 +50,8 @@ struct Tf32Block {
   static constexpr WgmmaRegisters registers = registers_of(shape.consumers);
   static constexpr WgmmaTf32Shared layout = tf32_shared_of(shape, residual);
   static constexpr int stage_bytes = layout.pixels + layout.filters, buffers = layout.buffers;
+  static constexpr bool may_have_tails = !residual;
+  using Stage = WgmmaStage<shape.m, shape.n, wgmma_tf32_step, 1, 4>;
   static_assert(layout.pixels % 1024 == 0 && layout.filters % 1024 == 0 && layout.barriers % 8 == 0);
 
   unsigned char* shared;
@@ -69,24 +71,20 @@ struct Tf32Block {
 };
 
 /// One thread: all copies of a block.
-template <bool by_channels, typename Block>
+template <bool by_channels, bool tails, typename Block>
 __device__ inline void produce_tf32(const WgmmaTf32& g, const Block& block) {
+  using Stage = typename Block::Stage;
   constexpr int stages = Block::layout.stages;
   prefetch_map(g.filters);
   prefetch_map(g.windows);
-  const auto bring_filters = [&](int stage, int first_k, const TermWalk& terms) {
-    arrive_expecting(block.full(stage), Block::stage_bytes);
-    copy_tile(block.filters(stage), g.filters, block.full(stage), terms.c, terms.tap, first_k);
-  };
+  if constexpr (tails) prefetch_map(g.residuals_or_tails);
   // Filters do not wait for what other kernels compute.
   int early = g.steps < stages ? g.steps : stages;
   {
     const int first_k = static_cast<int>(blockIdx.x) % g.tiles_n * Block::shape.n;
     TermWalk terms;
-    for (int stage = 0; stage < early; ++stage) {
-      bring_filters(stage, first_k, terms);
-      terms.template next<by_channels>(g.terms, wgmma_tf32_step);
-    }
+    for (int stage = 0; stage < early; ++stage)
+      Stage::template bring_filters<by_channels, tails>(g, block.filters(stage), block.full(stage), first_k, terms);
   }
   wait_for_previous();
   order_copies_after_stores();
@@ -97,19 +95,17 @@ __device__ inline void produce_tf32(const WgmmaTf32& g, const Block& block) {
     const WindowStart start = g.walk.start(first_pixel);
     TermWalk terms;
     for (int step = 0; step < g.steps; ++step) {
+      std::uint64_t* const full = block.full(at.stage);
       if (early > 0) {
         --early;
       } else {
         wait_for_phase(block.empty(at.stage), at.phase ^ 1);  // the first time round all are
-        bring_filters(at.stage, first_k, terms);
+        TermWalk same = terms;
+        Stage::template bring_filters<by_channels, tails>(g, block.filters(at.stage), full, first_k, same);
       }
-      if (g.pointwise != 0)
-        copy_tile(block.pixels(at.stage), g.windows, block.full(at.stage), first_c + terms.c, first_pixel);
-      else
-        copy_windows(block.pixels(at.stage), g.windows, block.full(at.stage), first_c + terms.c, start.w, start.h,
-                     start.n, terms.tap_w, terms.tap_h);
+      Stage::template bring_windows<by_channels, tails>(g, block.pixels(at.stage), full, first_pixel, start, terms,
+                                                        first_c);
       at.next();
-      terms.template next<by_channels>(g.terms, wgmma_tf32_step);
     }
   }
   let_next_start();
@@ -120,14 +116,10 @@ template <typename Block>
 __device__ inline void consume_tf32(const WgmmaTf32& g, const Block& block) {
   constexpr int stages = Block::layout.stages, n = Block::shape.n,
                 rows64 = Block::shape.m / 64 / Block::shape.consumers;
-  constexpr int rows64_bytes = 64 * wgmma_tf32_step * 4, terms_bytes = wgmma_tf32_terms * 4;
   // The same for all threads of a warp, and known to be.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32 - 4, 0), consumer = warp / 4;
   const unsigned lane = threadIdx.x % 32;
-  const int own_m = consumer * (rows64 * 64) + warp % 4 * 16;
-  const auto release = [&](int stage) {
-    if (lane == 0) arrive(block.empty(stage));
-  };
+  const int share_m = consumer * (rows64 * 64), own_m = share_m + warp % 4 * 16;
 
   wait_for_previous();
   Tf32Finisher<Block, WgmmaTf32> finisher(g, block, warp);
@@ -137,29 +129,7 @@ __device__ inline void consume_tf32(const WgmmaTf32& g, const Block& block) {
     const int next = index + static_cast<int>(gridDim.x), tile_m = index / g.tiles_n, next_m = next / g.tiles_n;
     finisher.begin({tile_m * Block::shape.m + own_m}, (index - tile_m * g.tiles_n) * n,
                    {next_m * Block::shape.m + own_m}, (next - next_m * g.tiles_n) * n);
-    int last = 0;
-    for (int step = 0; step < g.steps; ++step) {
-      wait_for_phase(block.full(at.stage), at.phase);
-      const std::uint64_t a = wgmma_operand(block.pixels(at.stage)) + wgmma_behind(consumer * rows64 * rows64_bytes);
-      const std::uint64_t b = wgmma_operand(block.filters(at.stage));
-      wgmma_fence();
-#pragma unroll
-      for (int i = 0; i < wgmma_tf32_step / wgmma_tf32_terms; ++i)
-#pragma unroll
-        for (int row = 0; row < rows64; ++row)
-          wgmma<float, n>(d[row], a + wgmma_behind(row * rows64_bytes + i * terms_bytes),
-                          b + wgmma_behind(i * terms_bytes), step > 0 || i > 0);
-      wgmma_commit();
-      // The step before this one is done: its stage is free, as far as this warp is concerned.
-      wgmma_wait<1>();
-      if (step > 0) release(last);
-      last = at.stage;
-      at.next();
-    }
-    wgmma_wait<0>();
-    release(last);
-#pragma unroll
-    for (int row = 0; row < rows64; ++row) wgmma_hold(d[row]);
+    multiply_tile<float>(g, block, at, share_m, lane, d);
     finisher.finish(d);
   }
   finisher.end();
@@ -189,10 +159,15 @@ __global__ void __launch_bounds__(wgmma_threads(shape_of(tile).consumers), 1)
     give_up_registers<Block::registers.producer>();
     if (threadIdx.x != 0)
       wait_for_previous();
+    else if (Block::may_have_tails && g.tail.exists())
+      if (g.by_channels != 0)
+        produce_tf32<true, Block::may_have_tails>(g, block);
+      else
+        produce_tf32<false, Block::may_have_tails>(g, block);
     else if (g.by_channels != 0)
-      produce_tf32<true>(g, block);
+      produce_tf32<true, false>(g, block);
     else
-      produce_tf32<false>(g, block);
+      produce_tf32<false, false>(g, block);
   } else {
     take_registers<Block::registers.consumer>();
     consume_tf32(g, block);
