@@ -28,6 +28,7 @@
 #include "ops/conv/cuda/mma_gemm_plan.h"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 #include "ops/conv/cuda/wgmma_patch_plan.h"
+#include "ops/conv/cuda/wgmma_patch_slices_plan.h"
 #include "ops/conv/cuda/wgmma_tf32_plan.h"
 #include "tests/cuda/cut_timer.h"
 
@@ -216,16 +217,25 @@ std::vector<Cut> wgmma_tf32_cuts_of(const ConvProblem& p, const DeviceProfile& d
   return cuts;
 }
 
-std::vector<Cut> wgmma_patch_cuts_of(const ConvProblem& p, const DeviceProfile& device) {
+/// `taken`: the configuration that the algorithm offers.
+std::vector<Cut> wgmma_patch_cuts_of(const ConvProblem& p, const DeviceProfile& device, const std::string& taken) {
   std::vector<Cut> cuts;
-  const WgmmaPatchPlan planned = plan_wgmma_patch(p);
   for (const WgmmaPatchPlan& plan : wgmma_patch_cuts(p))
     cuts.push_back({.config = plan.str(),
                     .tile = plan.str(),
                     .steps_a_slice = plan.groups * plan.taps,
                     .blocks = plan.tiles_m * plan.tiles_n,
                     .estimated_us = wgmma_patch_us(p, plan, device),
-                    .taken = plan.str() == planned.str()});
+                    .taken = plan.str() == taken});
+  for (const PatchSlicesPlan& plan : patch_slices_cuts(p))
+    cuts.push_back({.config = plan.str(),
+                    .tile = plan.str(),
+                    .slices = plan.slices,
+                    .cluster = plan.slices,
+                    .steps_a_slice = plan.slice_groups() * plan.taps,
+                    .blocks = plan.units * plan.tiles_n * plan.slices,
+                    .estimated_us = patch_slices_us(p, plan, device),
+                    .taken = plan.str() == taken});
   return cuts;
 }
 
@@ -280,7 +290,7 @@ void measure(const Session& session, std::string_view name, std::string_view set
   const std::vector<Cut> cuts = name == "mma_gemm"       ? mma_gemm_cuts(p, device)
                                 : name == "wgmma_gemm"   ? wgmma_gemm_cuts(p, device)
                                 : name == "wgmma_tf32"   ? wgmma_tf32_cuts_of(p, device)
-                                : name == "wgmma_patch"  ? wgmma_patch_cuts_of(p, device)
+                                : name == "wgmma_patch"  ? wgmma_patch_cuts_of(p, device, candidate.config)
                                 : name == "grouped_tf32" ? grouped_tf32_cuts_of(p, device)
                                                          : implicit_gemm_cuts(p, format, device);
   double planned_us = candidate.estimated_us;

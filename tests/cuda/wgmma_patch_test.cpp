@@ -16,6 +16,7 @@
 #include "base/aligned_format.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/wgmma_patch_plan.h"
+#include "ops/conv/cuda/wgmma_patch_slices_plan.h"
 #include "ops/core/sum_tolerance.h"
 #include "tests/ops/conv_data.h"
 #include "tests/ops/op_runner.h"
@@ -41,6 +42,20 @@ Offer offer_of(const Problem& problem, const DeviceProfile& device, const Numeri
   return find_kernel("Conv", DeviceKind::cuda, "wgmma_patch")->offer(problem, {.device = device, .numerics = numerics});
 }
 
+/// Of both kernels, and what their bits depend on: where channels are cut, on the rows, where there are several of
+/// them, on the groups that are taken together, and on the slices.
+struct Cut {
+  std::string config, bits;
+};
+std::vector<Cut> cuts_of(const ConvProblem& p) {
+  std::vector<Cut> cuts;
+  for (const WgmmaPatchPlan& plan : wgmma_patch_cuts(p))
+    cuts.push_back({plan.str(), fmt::format("{} {}", plan.together, plan.groups == 1 ? 0 : plan.row_bytes)});
+  for (const PatchSlicesPlan& plan : patch_slices_cuts(p))
+    cuts.push_back({plan.str(), fmt::format("slices {}", plan.slices)});
+  return cuts;
+}
+
 void check_cuts(ConvProblem p, unsigned seed) {
   const Kernel& algorithm = *find_kernel("Conv", DeviceKind::cuda, "wgmma_patch");
   const DeviceProfile device = op_runner().profiles(1).at(0);
@@ -59,21 +74,17 @@ void check_cuts(ConvProblem p, unsigned seed) {
     // 5 rms large.
     const bool half = p.storage != DType::f32;
     const double tolerance = half ? 2 * candidate.tolerance + 10 * unit_roundoff(p.storage) : candidate.tolerance;
-    // Bits depend on where the channels are cut: on the rows, where there are several of them, and on the groups that
-    // are taken together.
-    std::map<std::pair<std::int64_t, int>, std::pair<std::string, Tensor>> first_of;
+    std::map<std::string, std::pair<std::string, Tensor>> first_of;
     int checked = 0;
-    for (const WgmmaPatchPlan& plan : wgmma_patch_cuts(p)) {
-      candidate.config = plan.str();
+    for (const Cut& cut : cuts_of(p)) {
+      candidate.config = cut.config;
       if (!asked_for(candidate.config)) continue;
       const std::string where = fmt::format("{} in {} (seed {}, {})", p.str(), precision, seed, candidate.config);
       INFO(where);
       const Call call{.problem = *problem, .kernel = algorithm, .candidate = candidate, .device = device};
       const Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
       compare(y.to_dtype(DType::f32), data, tolerance, where);
-      const std::pair<std::string, Tensor>& first =
-          first_of.try_emplace({plan.together, plan.groups == 1 ? 0 : plan.row_bytes}, candidate.config, y)
-              .first->second;
+      const std::pair<std::string, Tensor>& first = first_of.try_emplace(cut.bits, candidate.config, y).first->second;
       CHECK_MESSAGE(std::memcmp(first.second.data(), y.data(), y.bytes()) == 0, where, ": other bits than ",
                     first.first);
       if (++checked % 4 != 1 || !candidate.pitched_output) continue;
@@ -144,6 +155,27 @@ TEST_CASE("cuda/wgmma_patch/windows") {
       activated(resolve_conv({1, 64, 17, 17}, {192, 64, 7, 1}, {.pads = {3, 0, 3, 0}}), relu),
   };
   for (const ConvProblem& p : problems) check_cuts(p, seed);
+}
+
+// Slices of one group and of several, even and not, of one unit and of many, which lie partly outside; windows of whole
+// lines of taps and others; filters that fill no tile.
+TEST_CASE("cuda/wgmma_patch/slices") {
+  if (!can_run()) return;
+  const unsigned seed = random_seed();
+  const ConvGeometry pad{.pads = {1, 1, 1, 1}};
+  const ConvProblem problems[] = {
+      resolve_conv({1, 64, 14, 8}, {64, 64, 1, 3}, {.pads = {0, 1, 0, 1}}),
+      resolve_conv({1, 128, 16, 10}, {128, 128, 3, 3}, {}),
+      fused(resolve_conv({1, 512, 7, 7}, {136, 512, 3, 3}, pad), relu),
+      fused(resolve_conv({2, 256, 15, 17}, {72, 256, 3, 3}, pad), hard_swish),
+      fused(resolve_conv({1, 600, 14, 13}, {72, 600, 3, 3}, pad), silu),
+      activated(resolve_conv({3, 328, 9, 20}, {72, 328, 2, 3}, {.dilation = {1, 2}, .pads = {1, 2, 0, 2}}), clip),
+      activated(resolve_conv({2, 130, 15, 9}, {70, 130, 5, 5}, {.pads = {2, 2, 2, 2}}), relu),
+  };
+  for (const ConvProblem& p : problems) {
+    REQUIRE(!patch_slices_cuts(p).empty());
+    check_cuts(p, seed);
+  }
 }
 
 // More tiles than multiprocessors: a block has several, and residuals of the next one come while this one leaves.
@@ -229,17 +261,18 @@ TEST_CASE("cuda/wgmma_patch/infinities_stay_where_they_are") {
   constexpr float inf = std::numeric_limits<float>::infinity();
   const Kernel& algorithm = *find_kernel("Conv", DeviceKind::cuda, "wgmma_patch");
   const DeviceProfile device = op_runner().profiles(1).at(0);
-  ConvProblem p = resolve_conv({1, 24, 12, 12}, {8, 24, 3, 3}, {});
+  constexpr std::int64_t c = 136;  // three groups
+  ConvProblem p = resolve_conv({1, c, 12, 12}, {8, c, 3, 3}, {});
   p.storage = p.x_storage = DType::f16;
-  Tensor x(DType::f32, {1, 24, 12, 12}), w(DType::f32, {8, 24, 3, 3});
+  Tensor x(DType::f32, {1, c, 12, 12}), w(DType::f32, {8, c, 3, 3});
   std::ranges::fill(x.values<float>(), 1.0F);
   std::ranges::fill(w.values<float>(), 0.5F);
   x.values<float>()[0] = inf;  // of the first window alone
   const Tensor inputs[] = {x.to_dtype(DType::f16), w, Tensor(), Tensor()};
   const auto problem = pose(p, w);
   Candidate candidate = offer_of(*problem, device, {}).candidates.at(0);
-  for (const WgmmaPatchPlan& plan : wgmma_patch_cuts(p)) {
-    candidate.config = plan.str();
+  for (const Cut& cut : cuts_of(p)) {
+    candidate.config = cut.config;
     if (!asked_for(candidate.config)) continue;
     CAPTURE(candidate.config);
     const Call call{.problem = *problem, .kernel = algorithm, .candidate = candidate, .device = device};
@@ -248,7 +281,7 @@ TEST_CASE("cuda/wgmma_patch/infinities_stay_where_they_are") {
     REQUIRE(got.size() == 8 * 100);
     bool right = true;
     for (std::size_t i = 0; i < got.size(); ++i)
-      right = right && (i % 100 == 0 ? got[i] == double{inf} : got[i] == 108);
+      right = right && (i % 100 == 0 ? got[i] == double{inf} : got[i] == c * 9 / 2.0);
     CHECK(right);
   }
 }

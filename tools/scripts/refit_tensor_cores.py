@@ -3,6 +3,7 @@
 
     refit_tensor_cores.py mma_gemm CUTS.csv... [--near 1.5] [--fix NAME]
     refit_tensor_cores.py wgmma_gemm CUTS.csv... ...
+    refit_tensor_cores.py wgmma_patch CUTS.csv... ...      (its slices alone)
     refit_tensor_cores.py wgmma_tf32 CUTS.csv... ...
     refit_tensor_cores.py grouped_tf32 CUTS.csv... ...
 
@@ -241,6 +242,27 @@ class WgmmaTf32:
         return x["start_us"] + max(tiles_us, memory_us) + x["unhidden"] * min(tiles_us, memory_us)
 
 
+class WgmmaPatch:
+    """patch_slices_us(). A tile is a configuration."""
+
+    def __init__(self):
+        self.constants = constants_of("wgmma_patch_slices_plan.cpp", SLICES + (
+            "unhidden", "efficiency_by_lines", "efficiency_by_taps", "crowd_us", "float_us"))
+        self.device, self.clusters = device(), multiprocessors_of_clusters()
+
+    def us(self, cut, x):
+        of, p, device = dict(pair.split("=") for pair in cut.tile_name.split()), cut.p, self.device
+        lines, n = int(of["lines"]), int(of["filters"])
+        terms, patch_rows = 64 if cut.half else 32, (lines + p.r - 1) * (8 + p.s - 1)
+        rate = x["efficiency_by_lines" if "taps" in of else "efficiency_by_taps"]
+        rate *= device["half_flops_per_us" if cut.half else "tf32_flops_per_us"] / device["units"]
+        rows, first_us = n + patch_rows / (p.r * p.s), patch_rows * 128 * device["units"] / x["l2_bytes_per_us"]
+        units = max(1, int(device["units"]) * self.clusters[cut.slices] // self.clusters[0])
+        crowded_us = ceil_div(cut.blocks, units) * x["crowd_us"] if 2 * cut.blocks > device["units"] else 0
+        return first_us + crowded_us + (0 if cut.half else x["float_us"]) + slices_us(
+            cut, x, 8 * lines, n, 1, 2.0 * 8 * lines * n * terms / rate, rows * 128, rows, 0, device, self.clusters)
+
+
 class GroupedTf32:
     """grouped_tf32_us(). A tile is a configuration."""
 
@@ -284,7 +306,8 @@ class GroupedTf32:
             ceil_div(blocks, max(1, min(32, resident))) * lone)
 
 
-MODELS = {"grouped_tf32": GroupedTf32, "mma_gemm": MmaGemm, "wgmma_gemm": WgmmaGemm, "wgmma_tf32": WgmmaTf32}
+MODELS = {"grouped_tf32": GroupedTf32, "mma_gemm": MmaGemm, "wgmma_gemm": WgmmaGemm, "wgmma_patch": WgmmaPatch,
+          "wgmma_tf32": WgmmaTf32}
 
 
 class Bound:
@@ -310,7 +333,8 @@ def main():
     cuts = []
     for name in arguments.cuts:
         with open(name, newline="") as file:
-            cuts += [Bound(Cut(row), model) for row in csv.DictReader(file) if row["algorithm"] == arguments.algorithm]
+            cuts += [Bound(Cut(row), model) for row in csv.DictReader(file) if row["algorithm"] == arguments.algorithm
+                     and (arguments.algorithm != "wgmma_patch" or int(row["slices"]) > 0)]
     if not cuts:
         sys.exit(f"no cut of {arguments.algorithm} in {', '.join(arguments.cuts)}")
     for cut in cuts:

@@ -110,12 +110,12 @@ double persistent_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const Devi
 
 double clusters_us(const ConvProblem& p, const WgmmaGemmPlan& plan, const DeviceProfile& device) {
   return slices_us(p,
-                   {.tile = plan.slices_tile,
+                   {.tile = shape_of(plan.slices_tile),
                     .slices = plan.slices,
                     .tiles = plan.tiles_m * plan.tiles_n,
                     .steps = plan.steps,
                     .terms = terms_a_step(plan),
-                    .groups = static_cast<double>(plan.groups_a_step),
+                    .rows = static_cast<double>((plan.m() + plan.n()) * plan.groups_a_step),
                     .row_bytes = plan.width * 2.0,
                     .ragged_us = ragged_us(p, plan.width),
                     .flops_per_us = device.flops_per_us(Numerics::Multiply::fp16)},
@@ -132,6 +132,8 @@ double windows_cost(const ConvProblem& p, std::int64_t together, const WgmmaTile
   }
   if (tile.n == 32) return 1.35;
   if (2 * p.group_k() <= tile.n) return 1.2;
+  if (tile.m == 192 && tile.n == 64 && rounds == 2) return 1.12;
+  if (tile.m == 128 && tile.n == 128 && rounds <= 1) return 1.07;
   return rounds <= 1 && tile.m >= 192 && tile.n == 64 ? 1.25 : 1;
 }
 

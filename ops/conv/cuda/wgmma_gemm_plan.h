@@ -86,7 +86,9 @@ LENSLET_HOST_DEVICE constexpr bool holds_biases(const WgmmaTileShape& tile) {
 /// for 6.8, in TF32 12.3 for 11.0: ResNet-18 took 0.171 ms in 16 bits for 0.167, and 0.280 in TF32 for 0.273. 256x32
 /// waits for its windows in any number of rounds: DenseNet's 64x128x56x56 -> 32, 3x3, took 71.1 us for 48.0 and
 /// 64x128x28x28 -> 32 23.1 for 16.0, where wgmma_patch takes as long in TF32. Tiles that are half empty of filters
-/// wait, too: 64x128x14x14 -> 32 took 7.9 us by 128x64 for 6.5, and 5.9 by wgmma_patch.
+/// wait, too: 64x128x14x14 -> 32 took 7.9 us by 128x64 for 6.5, and 5.9 by wgmma_patch. 192x64 in two rounds took 1.12
+/// and, in TF32, 1.17 (1x64x224x224 -> 64), 128x128 in one 1.03 to 1.09 (1x64x112x112 -> 128, 128x112x112,
+/// 128x128x128), so that wgmma_patch was not taken, which was faster by 6 to 30 %.
 /// Sets of groups, `together` in each, have few channels, each of which L2 brings once a tap: without a stride they
 /// wait for that, whatever the tile (us, H100, estimated without it and taken: 64x512x14x14 -> 512, 3x3 in 32
 /// groups, 17.8 and 21.0, 64x1024x7x7 11.7 and 14.4, 64x256x28x28 in 4 groups 34.5 and 40.1; 64x384x13x13 in 2 24.8

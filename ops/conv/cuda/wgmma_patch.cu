@@ -1,19 +1,23 @@
 // wgmma_patch: convolutions whose windows overlap, stride 1, on Hopper's tensor cores: of 16-bit numbers, and of
 // float32 as TF32 where that was asked for. What the windows of 64 outputs read is brought to shared memory once
 // instead of once a tap. Sums are float32, in the order r, s, c by groups of channels, whatever the tile. The kernel is
-// in wgmma_patch.cuh; tiles are chosen in wgmma_patch_plan.cpp.
+// in wgmma_patch.cuh, that for few tiles, whose sums are cut into slices, in wgmma_patch_slices.cuh; tiles are chosen
+// in wgmma_patch_plan.cpp and wgmma_patch_slices_plan.cpp.
 
 #include "ops/conv/cuda/wgmma_patch.cuh"
 
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "base/aligned_format.h"
 #include "base/cuda/has_wgmma.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/wgmma_maps.cuh"
+#include "ops/conv/cuda/wgmma_patch_slices.h"
 #include "ops/core/sum_tolerance.h"
+#include "ops/core/waits_for_weights.h"
 
 namespace lenslet::cuda {
 
@@ -30,9 +34,6 @@ using HalfTypes = Types<Float16, BFloat16>;
 using PatchTypes = Types<Float16, BFloat16, float>;
 
 bool is_tf32(const ConvProblem& p) { return p.storage == DType::f32; }
-WgmmaFilters prepared_filters(const ConvProblem& p, const WgmmaPatchPlan& plan) {
-  return in_whole_tiles(p, plan.together, is_tf32(p) ? tf32_staged_filters : 1);
-}
 /// Bytes at a multiple of which a map's places may lie.
 constexpr std::int64_t map_vector = 16;
 
@@ -42,7 +43,7 @@ class BoundWgmmaPatch final : public BoundKernel {
       : problem_(p),
         set_(patch_set(p, plan.together)),
         plan_(plan),
-        filters_(prepared_filters(p, plan)),
+        filters_(patch_filters(p, plan.together)),
         kernel_(dispatch(p.storage, PatchTypes(),
                          [&]<typename T>(std::type_identity<T>) { return wgmma_patch_kernel_for<T>(plan); })) {
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
@@ -140,11 +141,13 @@ class BoundWgmmaPatch final : public BoundKernel {
   WgmmaPatch call_;  // but for what depends on addresses
 };
 
-class WgmmaPatchConv final : public WgmmaConv {
+class WgmmaPatchConv final : public WgmmaConv, public WaitsForWeights {
  public:
   std::string_view name() const override { return "wgmma_patch"; }
   DeviceKind device() const override { return DeviceKind::cuda; }
   DTypeSet types() const override { return dtypes<PatchTypes>; }
+  /// Slices do: blocks of one tile each, for few pixels.
+  bool waits_for_weights(const Candidate& candidate) const override { return is_patch_slices(candidate.config); }
 
  private:
   std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
@@ -164,23 +167,34 @@ class WgmmaPatchConv final : public WgmmaConv {
   }
 
   Plan plan(const ConvProblem& p, const Target& target) const override {
-    const WgmmaPatchPlan cut = plan_wgmma_patch(p);
+    const auto [config, us] = cut_of(p, target.device);
     const std::int64_t terms = p.group_c() * p.r * p.s;
     return {.format = aligned_nhwc(p.k, p.storage),
             .x_format = aligned_nhwc(p.c, p.storage),
             .pitched = true,
-            .config = cut.str(),
-            .estimated_us = wgmma_patch_us(p, cut, target.device),
+            .config = config,
+            .estimated_us = us,
             .tolerance =
                 is_tf32(p) ? tf32_sum_tolerance(terms) + sum_tolerance(terms) : half_sum_tolerance(p.storage, terms)};
   }
 
+  /// Persistent blocks or slices, by the estimates on the reference GPU; and what it takes on this one.
+  static std::pair<std::string, double> cut_of(const ConvProblem& p, const DeviceProfile& device) {
+    const WgmmaPatchPlan cut = plan_wgmma_patch(p);
+    const std::optional<PatchSlicesPlan> slices = plan_patch_slices(p);
+    const DeviceProfile& reference = reference_gpu();
+    if (slices && patch_slices_us(p, *slices, reference) < wgmma_patch_us(p, cut, reference))
+      return {slices->str(), patch_slices_us(p, *slices, device)};
+    return {cut.str(), wgmma_patch_us(p, cut, device)};
+  }
+
   WgmmaFilters filters_of(const ConvProblem& p, std::string_view config) const override {
-    return prepared_filters(p, read_wgmma_patch_plan(p, config));
+    return is_patch_slices(config) ? patch_filters(p, 1) : patch_filters(p, read_wgmma_patch_plan(p, config).together);
   }
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
                                                const DeviceProfile&) const override {
+    if (is_patch_slices(config)) return bind_patch_slices(p, read_patch_slices_plan(p, config));
     return std::make_unique<BoundWgmmaPatch>(p, read_wgmma_patch_plan(p, config));
   }
 };

@@ -59,6 +59,7 @@ struct SlicesBlock {
 
   unsigned char* shared;
 
+  __device__ unsigned char* sums() const { return shared + layout.sums; }
   __device__ unsigned char* pixels(int stage) const { return shared + stage * stage_bytes; }
   __device__ unsigned char* filters(int stage) const { return pixels(stage) + layout.pixels; }
   /// A stage's operands have arrived; its last readers are done.

@@ -1,11 +1,11 @@
 #pragma once
-// The way out of wgmma_slices. The blocks of a cluster have sums of the same outputs. Each owns an even share of them,
-// in units of 16 pixels and 16 filters, and every block stores what it has of a unit into its owner's shared memory, as
-// registers lie: 16 bytes a thread, next to each other. After one barrier the owner adds them up in the order of the
-// ranks, from its own memory, so that no block waits for another at its end. A warp then has a unit as the tensor cores
-// have it, finishes it there, and turns it through shared memory into 16 bytes a thread of y. Of floats a thread has 16
-// bytes of two pixels as it is, because wgmma_tf32's filters are in an order for that (tf32_filter_at): a unit's
-// filters are then fours of a part of 32, and two units fill its sectors of memory.
+// The way out of wgmma_slices and of wgmma_patch's slices. The blocks of a cluster have sums of the same outputs. Each
+// owns an even share of them, in units of 16 pixels and 16 filters, and every block stores what it has of a unit into
+// its owner's shared memory, as registers lie: 16 bytes a thread, next to each other. After one barrier the owner adds
+// them up in the order of the ranks, from its own memory, so that no block waits for another at its end. A warp then
+// has a unit as the tensor cores have it, finishes it there, and turns it through shared memory into 16 bytes a thread
+// of y. Of floats a thread has 16 bytes of two pixels as it is, because wgmma_tf32's filters are in an order for that
+// (tf32_filter_at): a unit's filters are then fours of a part of 32, and two units fill its sectors of memory.
 //
 // Stores, one way, instead of loads, there and back: nothing but the barrier waits for the way between two blocks.
 
@@ -27,13 +27,48 @@ namespace lenslet::cuda {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// What a consumer warp does with its sums.
-template <typename T, typename Block, typename Call>
+/// load_matrices() of rows that are columns of a: lanes 0 to 15 say where its columns 0 to 7 lie, of rows 0 to 7 and
+/// then 8 to 15, lanes 16 to 31 the same of columns 8 to 15.
+__device__ inline void load_matrices_turned(std::uint32_t (&a)[4], const void* column) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(column)))
+               : "memory");
+}
+/// The reverse.
+__device__ inline void store_matrices_turned(void* column, const std::uint32_t (&a)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                   static_cast<unsigned>(__cvta_generic_to_shared(column))),
+               "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
+               : "memory");
+}
+
+/// 16 pixels of sums, one after the other. Turned: sums are rows of filters and columns of pixels.
+struct PixelRows {
+  static constexpr bool turned = false;
+  using Begin = int;  // of a tile
+  int pixel;
+  __device__ static PixelRows at(int tile, int row) { return {tile + row}; }
+  template <typename Call>
+  __device__ bool exists(const Call& g, int row) const {
+    return pixel + row < g.pixels;
+  }
+  template <typename Call>
+  __device__ int index(const Call&, int row) const {
+    return pixel + row;
+  }
+  __device__ static SlicesShare share(int m, int n, int slices_log2) { return share_of(m, n, slices_log2); }
+};
+
+/// What a consumer warp does with its sums. `Rows`: which pixels 16 rows of sums are, or 16 columns where they are
+/// turned, and who of a cluster finishes what.
+template <typename T, typename Block, typename Call, typename Rows = PixelRows>
 class SlicesFinisher {
   static constexpr int n = Block::shape.n, m = Block::shape.m;
   static constexpr int units_n = n / unit_filters;  ///< of 16 pixels: those of a warp's sums, and the most it finishes
   static constexpr int sums_a_unit = 8;             ///< a thread's
   static constexpr bool halves = is_half<T>;
+  static constexpr bool turned = Rows::turned;
   /// What a thread stores of a unit: 8 filters of a pixel, or of floats 4 of each of two pixels.
   using Stored = std::conditional_t<halves, uint4, Eight>;
   /// Units whose residuals are on their way early: of 128x128 floats there are registers for half of them.
@@ -41,17 +76,18 @@ class SlicesFinisher {
 
  public:
   /// After wait_for_previous(). Biases and residuals are on their way while the warp multiplies.
-  __device__ SlicesFinisher(const Call& g, const Block& block, int warp, int rank, int first_pixel, int first_k)
+  __device__ SlicesFinisher(const Call& g, const Block& block, int warp, int rank, typename Rows::Begin begin,
+                            int first_k)
       : g_(g),
-        sums_(block.shared + Block::layout.sums),
-        share_(share_of(m, n, g.slices_log2)),
+        sums_(block.sums()),
+        share_(Rows::share(m, n, g.slices_log2)),
         clamp_{g.activation.clamp().low, g.activation.clamp().high},
         warp_(warp),
         lane_(static_cast<int>(threadIdx.x) % 32),
         rank_(rank),
         first_slot_(share_.first(warp)),
         slots_(min(share_.of_warp(), share_.each() - first_slot_)),
-        first_pixel_(first_pixel),
+        begin_(begin),
         first_k_(first_k) {
 #pragma unroll
     for (int i = 0; i < units_n; ++i) {
@@ -68,7 +104,10 @@ class SlicesFinisher {
 
   /// All sums of this block are there. Meanwhile the warps of the cluster that have none are in wait_for_sums().
   __device__ void finish(const float (&d)[n / 2]) {
-    if (g_.slices_log2 > 0) give_to_owners(d);
+    if (g_.slices_log2 > 0)
+      give_to_owners(d);
+    else if constexpr (turned)
+      keep(d);
       // A loop, and its body once, for the sake of the code's size; registers are indexed by what is known here.
 #pragma unroll 1
     for (int i = 0; i < slots_; ++i) {
@@ -82,45 +121,49 @@ class SlicesFinisher {
           bias = bias_[known];
           if (known < early) residual = residual_[known];
 #pragma unroll
-          for (int j = 0; j < sums_a_unit; ++j) v[j] = d[known * sums_a_unit + j];
+          for (int j = 0; j < sums_a_unit && !turned; ++j) v[j] = d[known * sums_a_unit + j];
         }
       if (early < units_n && i >= early && g_.residual != nullptr) load_residual(place_of(first_slot_ + i), residual);
-      if (g_.slices_log2 > 0) add_up(first_slot_ + i, v);
+      if (turned || g_.slices_log2 > 0) add_up(first_slot_ + i, v);
       finish_unit(first_slot_ + i, v, bias, residual);
     }
   }
 
  private:
-  /// A unit's pixels and filters begin here, in y.
+  /// A unit's pixels, and where its filters begin, in y.
   struct Place {
-    int pixel, k;
+    Rows rows;
+    int k;
   };
   __device__ Place begin_of(int unit) const {
-    const int of_row = unit % units_n;
-    return {first_pixel_ + unit / units_n * unit_rows,
-            first_k_ + (halves ? of_row * unit_filters : tf32_unit_filter(of_row, 0))};
+    const int row = turned ? unit % units_n : unit / units_n, filters = turned ? unit / units_n : unit % units_n;
+    return {Rows::at(begin_, row * unit_rows),
+            first_k_ + (halves ? filters * unit_filters : tf32_unit_filter(filters, 0))};
   }
   __device__ Place place_of(int slot) const { return begin_of(share_.unit(rank_, slot)); }
   /// Is something of a unit inside of y? The others are neither given nor finished: a 7x7 image has 49 of 64 pixels.
   __device__ bool exists(int unit) const {
     const Place begin = begin_of(unit);
-    return begin.pixel < g_.pixels && begin.k < g_.k;
+    return begin.rows.exists(g_, 0) && begin.k < g_.k;
   }
   /// Of a unit a thread stores 8 filters of a pixel, or of floats 4 of this one and of that 8 below.
-  __device__ int row() const { return halves ? lane_ / 2 : lane_ / 4; }
-  __device__ int eight() const { return halves ? lane_ % 2 : lane_ % 4; }
+  __device__ int row() const { return halves ? lane_ / 2 : turned ? lane_ % 4 * 2 + lane_ / 4 % 2 : lane_ / 4; }
+  __device__ int eight() const { return halves ? lane_ % 2 : turned ? lane_ / 8 : lane_ % 4; }
   __device__ bool exists(const Place& place, int rows_below = 0) const {
-    return place.pixel + row() + rows_below < g_.pixels && place.k + eight() * 8 < g_.k;
+    return place.rows.exists(g_, row() + rows_below) && place.k + eight() * 8 < g_.k;
   }
   __device__ std::size_t offset(const Place& place, int pitch, int rows_below = 0) const {
-    return static_cast<std::size_t>(place.pixel + row() + rows_below) * static_cast<std::size_t>(pitch) +
+    return static_cast<std::size_t>(place.rows.index(g_, row() + rows_below)) * static_cast<std::size_t>(pitch) +
            static_cast<std::size_t>(place.k + eight() * 8);
   }
 
-  /// Of the filters that a thread has sums of. `whole`: K fills the vectors.
+  /// Of the filters that a thread has sums of, turned halves two. `whole`: K fills the vectors.
   template <bool whole>
   __device__ float4 load_bias(const Place& place) const {
-    if constexpr (halves) {
+    if constexpr (halves && turned) {
+      const auto of_row = [&](int k) { return k < g_.k - g_.room ? g_.bias[k] : 0.0F; };
+      return {of_row(place.k + lane_ / 4), of_row(place.k + lane_ / 4 + 8), 0, 0};
+    } else if constexpr (halves) {
       const int k = place.k + lane_ % 4 * 2;
       float2 low{}, high{};
       if constexpr (whole) {
@@ -154,7 +197,7 @@ class SlicesFinisher {
   }
   /// A thread's part of what `source` has of the unit in this slot: 16 bytes, and 16 more 512 bytes behind.
   __device__ float4* part(int source, int slot) const {
-    const int unit = source << share_.each_log2 | slot;
+    const int unit = share_.unit(source, slot);
     return reinterpret_cast<float4*>(sums_ + unit * unit_bytes) + lane_;
   }
 
@@ -173,10 +216,22 @@ class SlicesFinisher {
     sync_cluster();
   }
 
+  /// Of one slice, sums that are turned go to shared memory, too: choosing among seven units' registers is slower.
+  __device__ void keep(const float (&d)[n / 2]) const {
+#pragma unroll
+    for (int i = 0; i < units_n; ++i) {
+      float4* const to = part(0, first_slot_ + i);
+      const float* const v = d + i * sums_a_unit;
+      to[0] = {v[0], v[1], v[2], v[3]};
+      to[32] = {v[4], v[5], v[6], v[7]};
+    }
+  }
+
   __device__ void add_up(int slot, float (&v)[sums_a_unit]) const {
     const float4 low = part(0, slot)[0], high = part(0, slot)[32];
     v[0] = low.x, v[1] = low.y, v[2] = low.z, v[3] = low.w;
     v[4] = high.x, v[5] = high.y, v[6] = high.z, v[7] = high.w;
+    if (turned && g_.slices_log2 == 0) return;
 #pragma unroll 1
     for (int pair = 0; pair < 1 << g_.slices_log2; pair += 2) {
 #pragma unroll
@@ -192,23 +247,32 @@ class SlicesFinisher {
 
   /// The unit's first bytes among the sums, which only this warp has read, turn it.
   __device__ void finish_unit(int slot, float (&v)[sums_a_unit], const float4& bias, const uint4& residual) const {
-    unsigned char* const turned = sums_ + slot * unit_bytes;
-    auto* const mine = reinterpret_cast<uint4*>(turned + unit_offset(row(), eight()));
-    // As matrices go: rows 0-7 and 8-15 of the first eight filters, then of the second.
-    unsigned char* const matrix_row = turned + unit_offset(lane_ % 16, lane_ / 16);
+    unsigned char* const in_order = sums_ + slot * unit_bytes;
+    auto* const mine = reinterpret_cast<uint4*>(in_order + unit_offset(row(), eight()));
+    // As matrices go: rows 0-7 and 8-15 of the first eight filters, then of the second; turned both eights of filters
+    // of rows 0-7, then of 8-15.
+    unsigned char* const matrix_row = in_order + (turned ? unit_offset(lane_ / 16 * 8 + lane_ % 8, lane_ / 8 % 2)
+                                                         : unit_offset(lane_ % 16, lane_ / 16));
     const Place place = place_of(slot);
 
 #pragma unroll
     for (int j = 0; j < sums_a_unit; j += 4) {
-      const float even = j == 0 ? bias.x : bias.z, odd = j == 0 ? bias.y : bias.w;
-      v[j] += even, v[j + 1] += odd, v[j + 2] += even, v[j + 3] += odd;
+      if constexpr (turned) {
+        v[j] += bias.x, v[j + 1] += bias.x, v[j + 2] += bias.y, v[j + 3] += bias.y;
+      } else {
+        const float even = j == 0 ? bias.x : bias.z, odd = j == 0 ? bias.y : bias.w;
+        v[j] += even, v[j + 1] += odd, v[j + 2] += even, v[j + 3] += odd;
+      }
     }
     __syncwarp();
     if (g_.residual != nullptr) {
       *mine = residual;
       __syncwarp();
       std::uint32_t words[4];
-      load_matrices(words, matrix_row);
+      if constexpr (turned)
+        load_matrices_turned(words, matrix_row);
+      else
+        load_matrices(words, matrix_row);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float2 added = widened_pair<T>(words[i]);
@@ -221,7 +285,10 @@ class SlicesFinisher {
     std::uint32_t words[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) words[i] = clamp_(narrowed_pair<T>(v[i * 2], v[i * 2 + 1]));
-    store_matrices(matrix_row, words);
+    if constexpr (turned)
+      store_matrices_turned(matrix_row, words);
+    else
+      store_matrices(matrix_row, words);
     __syncwarp();
     if (exists(place)) *reinterpret_cast<uint4*>(static_cast<T*>(g_.y) + offset(place, g_.y_pixel)) = *mine;
   }
@@ -229,6 +296,20 @@ class SlicesFinisher {
   /// Of floats, in the order of wgmma_tf32's way out: its bits are those of one slice.
   __device__ void finish_unit(int slot, float (&v)[sums_a_unit], const float4& bias, const Eight& residual) const {
     const Place place = place_of(slot);
+    if constexpr (turned) {
+      // A thread has two filters of two pixels and two of those 8 on, the one 4 lanes on the filters between them: one
+      // takes all four of the even pixels, the other of the odd ones.
+      const bool odd = lane_ / 4 % 2 != 0;
+      float other[sums_a_unit / 2];
+#pragma unroll
+      for (int i = 0; i < sums_a_unit; i += 2) other[i / 2] = __shfl_xor_sync(0xFFFFFFFFU, odd ? v[i] : v[i + 1], 4);
+      // The k-th and the one behind it are v[0], v[1], then v[4], v[5] of a pixel; v[2], v[3], v[6], v[7] of that 8 on.
+      const float first[] = {odd ? v[1] : v[0], odd ? v[3] : v[2], odd ? v[5] : v[4], odd ? v[7] : v[6]};
+      v[0] = odd ? other[0] : first[0], v[1] = odd ? first[0] : other[0];
+      v[4] = odd ? other[1] : first[1], v[5] = odd ? first[1] : other[1];
+      v[2] = odd ? other[2] : first[2], v[3] = odd ? first[2] : other[2];
+      v[6] = odd ? other[3] : first[3], v[7] = odd ? first[3] : other[3];
+    }
     float4 low = float4{v[0], v[1], v[4], v[5]} + bias, high = float4{v[2], v[3], v[6], v[7]} + bias;
     if (g_.residual != nullptr) {
       low = low + residual.low;
@@ -253,11 +334,12 @@ class SlicesFinisher {
 
   const Call& g_;
   unsigned char* sums_;
-  SlicesShare share_;
+  decltype(Rows::share(0, 0, 0)) share_;
   std::conditional_t<halves, PairClamp<T>, Clamp> clamp_;
   int warp_, lane_, rank_;
   int first_slot_, slots_;  // that the warp finishes
-  int first_pixel_, first_k_;
+  typename Rows::Begin begin_;
+  int first_k_;
   float4 bias_[units_n];    // of the filters that a thread has sums of
   Stored residual_[early];  // of what it stores
 };

@@ -40,14 +40,15 @@ TailSteps::TailSteps(const ConvProblem& p, int group) : width(group) {
 }
 
 double slices_us(const ConvProblem& p, const SlicesWork& work, const SlicesCosts& costs, const DeviceProfile& device) {
-  const SlicesTileShape& shape = shape_of(work.tile);
+  const SlicesTileShape& shape = work.tile;
   const double rate = shape.efficiency * work.flops_per_us / device.units;
   const std::int64_t blocks = work.tiles * work.slices;
   const std::int64_t units = filled_multiprocessors(work.slices, device);
-  const double outputs = shape.m * shape.n, rows = (shape.m + shape.n) * work.groups;
+  const double outputs = shape.m * shape.n;
   const auto at_work = static_cast<double>(std::min(blocks, units));
-  const double step_us = std::max({2 * outputs * work.terms / rate,
-                                   rows * work.row_bytes * at_work / costs.l2_bytes_per_us, rows / costs.rows_per_us});
+  const double step_us =
+      std::max({2 * outputs * work.terms / rate, work.rows * work.row_bytes * at_work / costs.l2_bytes_per_us,
+                work.rows / costs.rows_per_us});
   const auto steps = static_cast<double>(ceil_div(work.steps, work.slices));
   // What so many blocks on a multiprocessor at once take.
   const auto round_us = [&](std::int64_t blocks_together) {

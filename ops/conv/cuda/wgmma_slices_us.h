@@ -1,5 +1,6 @@
 #pragma once
-// What clusters that share a tile's steps take: the model that wgmma_gemm and wgmma_tf32 have in common. Plain C++.
+// What clusters that share a tile's steps take: the model that wgmma_gemm, wgmma_tf32 and wgmma_patch have in common.
+// Plain C++.
 
 #include <algorithm>
 #include <cstdint>
@@ -24,12 +25,12 @@ struct SlicesCosts {
 
 /// What is timed.
 struct SlicesWork {
-  SlicesTile tile = SlicesTile::t128x128;
+  SlicesTileShape tile;
   int slices = 1;
-  std::int64_t tiles = 0, steps = 0;            ///< of a tile, all slices
-  double terms = 0, groups = 1, row_bytes = 0;  ///< of a step; a group's rows
-  double ragged_us = 0;                         ///< of a tile, all slices: copies of what lies partly outside
-  double flops_per_us = 0;                      ///< of the device, in full tiles of efficiency 1
+  std::int64_t tiles = 0, steps = 0;          ///< of a tile, all slices
+  double terms = 0, rows = 0, row_bytes = 0;  ///< of a step: terms of an output; rows that come to a block
+  double ragged_us = 0;                       ///< of a tile, all slices: copies of what lies partly outside
+  double flops_per_us = 0;                    ///< of the device, in full tiles of efficiency 1
 };
 
 /// As ConvProblem::bytes(), with what lies between pixels (aligned_nhwc).

@@ -133,12 +133,12 @@ std::vector<WgmmaTf32Plan> wgmma_tf32_cuts(const ConvProblem& p) {
 double wgmma_tf32_us(const ConvProblem& p, const WgmmaTf32Plan& plan, const DeviceProfile& device) {
   if (plan.slices == 0) return persistent_us(p, plan, device);
   return slices_us(p,
-                   {.tile = plan.slices_tile,
+                   {.tile = shape_of(plan.slices_tile),
                     .slices = plan.slices,
                     .tiles = plan.tiles_m * plan.tiles_n,
                     .steps = plan.steps,
                     .terms = wgmma_tf32_step,
-                    .groups = 1,
+                    .rows = static_cast<double>(plan.m() + plan.n()),
                     .row_bytes = wgmma_tf32_step * 4,
                     .ragged_us = ragged_us(p, wgmma_tf32_step),
                     .flops_per_us = slices_share[static_cast<std::size_t>(plan.slices_tile)] *

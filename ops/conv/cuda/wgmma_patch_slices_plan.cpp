@@ -1,0 +1,148 @@
+#include "ops/conv/cuda/wgmma_patch_slices_plan.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "ops/conv/cuda/implicit_gemm_plan.h"
+#include "ops/conv/cuda/wgmma_slices_us.h"
+
+namespace lenslet::cuda {
+namespace {
+
+// As wgmma_gemm's (wgmma_slices_us.h), fitted by tools/scripts/refit_tensor_cores.py to 262 cuts of 94 problems in fp16
+// and TF32 (an H100, 25 November 2026): root mean square error 6 %, the cut taken 0.4 % behind the best on average, 22
+// % at worst.
+constexpr double slices_block_us = 1.45, slices_epilogue_us = 2.25;
+constexpr double l2_bytes_per_us = 9.3e6;
+constexpr double exchange_us = 0.17, exchange_bytes_per_us = 38.6e3;
+constexpr double rows_per_us = 1150;
+constexpr double unhidden = 0.42;
+constexpr SlicesCosts costs{.block_us = slices_block_us,
+                            .epilogue_us = slices_epilogue_us,
+                            .l2_bytes_per_us = l2_bytes_per_us,
+                            .exchange_us = exchange_us,
+                            .exchange_bytes_per_us = exchange_bytes_per_us,
+                            .rows_per_us = rows_per_us,
+                            .unhidden = unhidden};
+/// Share that long sums reach of what large products reach, by stages of three taps and of one.
+constexpr double efficiency_by_lines = 1.27, efficiency_by_taps = 0.94;
+/// A round of blocks on more than half of the multiprocessors, which leave the next kernel's none to begin on.
+constexpr double crowd_us = 0.98;
+/// Of float32, whose sums are sorted on their way out.
+constexpr double float_us = 0.48;
+/// Of more blocks there are none: wgmma_patch's persistent ones are for them.
+constexpr std::int64_t most_blocks = 1024;
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Fills shared memory; false where it is too small. More than half of a multiprocessor's, so that it has one block:
+/// where the next kernel's began beside it, layers by themselves were faster, by up to a tenth (256x56x56 -> 256, 8.0
+/// us for 8.7), but VGG-16 took 0.2264 ms for 0.2183 in fp16, and 0.3377 for 0.3028 in TF32.
+bool lay_out(PatchSlicesPlan& plan) {
+  constexpr int half = 114 << 10, all = 227 << 10;
+  const int most_stages = plan.stage_taps == 1 ? 16 : 8;
+  // A slice of several groups multiplies one while the next comes.
+  plan.patch_stages = plan.slice_groups() > 1 ? 2 : 1;
+  const int filters_at = patches_at(log2_of(plan.slices)) + plan.patch_stages * plan.patch_bytes;
+  const std::int64_t stages = plan.slice_groups() * plan.taps / plan.stage_taps;
+  const std::int64_t fitting = std::max(0, all - filters_at) / plan.filter_bytes;
+  plan.filter_stages = static_cast<int>(std::min({stages, fitting, std::int64_t{most_stages}}));
+  plan.total = std::max(filters_at + plan.filter_stages * plan.filter_bytes, half);
+  return plan.filter_stages >= std::min<std::int64_t>(stages, 3);
+}
+
+}  // namespace
+
+UnitShape patch_slices_unit(const ConvProblem& p) {
+  UnitShape unit(p, patch_slices_columns);
+  unit.lines = patch_slices_lines;
+  return unit;
+}
+
+std::string PatchSlicesPlan::str() const {
+  ConfigWriter text;
+  text.add("lines", std::int64_t{patch_slices_lines})
+      .add("filters", std::int64_t{patch_slices_filters})
+      .add("slices", std::int64_t{slices});
+  if (stage_taps != 1) text.add("taps", std::int64_t{stage_taps});
+  return text.str();
+}
+
+std::vector<PatchSlicesPlan> patch_slices_cuts(const ConvProblem& p) {
+  std::vector<PatchSlicesPlan> cuts;
+  const auto element_bytes = static_cast<std::int64_t>(dtype_bytes(p.storage));
+  // What a call has room for (PatchSlices).
+  constexpr std::int64_t most_taps = 255, most_pad = 32767;
+  if (std::max(p.r, p.s) > most_taps || std::max(p.pad_top, p.pad_left) > most_pad) return {};
+  if (p.groups > 1 || p.c * element_bytes <= patch_slices_row_bytes / 2) return {};
+  const UnitShape unit = patch_slices_unit(p);
+  for (const int slices : slice_counts)
+    for (const int stage_taps : {3, 1}) {
+      PatchSlicesPlan plan;
+      plan.slices = slices;
+      plan.stage_taps = stage_taps;
+      plan.units = unit.units(p);
+      plan.tiles_n = ceil_div(p.k, patch_slices_filters);
+      plan.groups = ceil_div(p.c * element_bytes, patch_slices_row_bytes);
+      plan.taps = p.r * p.s;
+      plan.lines = static_cast<int>(unit.lines + (p.r - 1) * p.dilation_h);
+      plan.columns = unit.pitch();
+      plan.patch_bytes =
+          static_cast<int>(ceil_div(std::int64_t{plan.lines} * plan.columns * patch_slices_row_bytes, 1024) * 1024);
+      plan.filter_bytes = stage_taps * patch_slices_filters * patch_slices_row_bytes;
+      // Each rank owns whole rows of units.
+      if (patch_slices_filters / unit_filters % slices != 0) continue;
+      if (p.s % stage_taps != 0 || slices > plan.groups) continue;
+      // In its three layers of 8x512x14x14 -> 512, 3x3, VGG-16 in fp16 took 0.578 ms for 0.562 with them, thrice,
+      // though by themselves they take 14.4 us for 17.9; why is not known. TF32 gains there.
+      constexpr std::int64_t most_steps = 36;
+      if (slices == 1 && p.storage != DType::f32 && plan.groups * plan.taps > most_steps) continue;
+      if (plan.units * plan.tiles_n * slices > most_blocks) continue;
+      if (lay_out(plan)) cuts.push_back(plan);
+    }
+  return cuts;
+}
+
+double patch_slices_us(const ConvProblem& p, const PatchSlicesPlan& plan, const DeviceProfile& device) {
+  const double patch_rows = static_cast<double>(plan.lines) * plan.columns;
+  const double first_us = patch_rows * patch_slices_row_bytes * device.units / l2_bytes_per_us;
+  const bool tf32 = p.storage == DType::f32;
+  const std::int64_t tiles = plan.units * plan.tiles_n, blocks = tiles * plan.slices;
+  const auto rounds = static_cast<double>(ceil_div(blocks, filled_multiprocessors(plan.slices, device)));
+  const double crowded_us = 2 * blocks > device.units ? rounds * crowd_us : 0;
+  return first_us + crowded_us + (tf32 ? float_us : 0) +
+         slices_us(p,
+                   {.tile = {patch_slices_filters, patch_slices_pixels,
+                             plan.stage_taps == 1 ? efficiency_by_taps : efficiency_by_lines, 1},
+                    .slices = plan.slices,
+                    .tiles = tiles,
+                    .steps = plan.slice_groups() * plan.slices * plan.taps,
+                    .terms = patch_slices_row_bytes / static_cast<double>(dtype_bytes(p.storage)),
+                    .rows = patch_slices_filters + patch_rows / static_cast<double>(plan.taps),
+                    .row_bytes = patch_slices_row_bytes,
+                    .flops_per_us = device.flops_per_us(tf32 ? Numerics::Multiply::tf32 : Numerics::Multiply::fp16)},
+                   costs, device);
+}
+
+std::optional<PatchSlicesPlan> plan_patch_slices(const ConvProblem& p) {
+  std::optional<PatchSlicesPlan> best;
+  double best_us = std::numeric_limits<double>::infinity();
+  for (const PatchSlicesPlan& plan : patch_slices_cuts(p)) {
+    const double us = patch_slices_us(p, plan, reference_gpu());
+    if (us >= best_us) continue;
+    best_us = us;
+    best = plan;
+  }
+  return best;
+}
+
+bool is_patch_slices(std::string_view config) { return config.find("slices=") != std::string_view::npos; }
+
+PatchSlicesPlan read_patch_slices_plan(const ConvProblem& p, std::string_view config) {
+  ConfigReader reader(config);
+  for (const PatchSlicesPlan& plan : patch_slices_cuts(p))
+    if (plan.str() == config) return plan;
+  reader.refuse("there is no kernel for such a cut of this problem");
+}
+
+}  // namespace lenslet::cuda

@@ -1,0 +1,126 @@
+// How wgmma_patch cuts convolutions over clusters: plain arithmetic, no device needed.
+
+#include "ops/conv/cuda/wgmma_patch_slices_plan.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "lenslet/error.h"
+
+namespace lenslet::cuda {
+namespace {
+
+ConvProblem halves(ConvProblem p) {
+  p.storage = p.x_storage = DType::f16;
+  return p;
+}
+
+const ConvGeometry pad1{.pads = {1, 1, 1, 1}};
+
+TEST_CASE("conv/wgmma_patch_slices_plan/units_cover_every_pixel_once") {
+  for (const auto& [h, w] : {std::pair(8, 8), std::pair(1, 1), std::pair(56, 55), std::pair(15, 17)}) {
+    const ConvProblem p = halves(resolve_conv({3, 128, h, w}, {16, 128, 3, 3}, pad1));
+    const UnitShape unit = patch_slices_unit(p);
+    const UnitWalk walk(p, unit);
+    std::vector<int> times(static_cast<std::size_t>(p.n * p.p * p.q));
+    for (int i = 0; i < unit.units(p); ++i) {
+      const UnitStart at = walk.start(i);
+      REQUIRE(at.n < p.n);
+      for (std::int64_t y = at.p; y < std::min<std::int64_t>(at.p + patch_slices_lines, p.p); ++y)
+        for (std::int64_t x = at.q; x < std::min<std::int64_t>(at.q + patch_slices_columns, p.q); ++x)
+          ++times[static_cast<std::size_t>((at.n * p.p + y) * p.q + x)];
+    }
+    CHECK(std::ranges::all_of(times, [](int n) { return n == 1; }));
+  }
+}
+
+// What began as 224x224 has lines in fourteens.
+TEST_CASE("conv/wgmma_patch_slices_plan/no_line_is_empty") {
+  for (const std::int64_t side : {14, 28, 56, 112})
+    for (const PatchSlicesPlan& plan :
+         patch_slices_cuts(halves(resolve_conv({1, 128, side, side}, {64, 128, 3, 3}, pad1)))) {
+      CHECK(plan.units == side / 14 * ((side + 7) / 8));
+      CHECK(plan.lines == 16);
+      CHECK(plan.columns == 10);
+    }
+}
+
+TEST_CASE("conv/wgmma_patch_slices_plan/shared_memory") {
+  constexpr int multiprocessor = 228 << 10, of_a_block = 1 << 10;
+  for (const std::int64_t window : {2, 3, 5, 7})
+    for (const std::int64_t c : {40, 64, 100, 512})
+      for (const std::int64_t k : {8, 64, 200, 512}) {
+        const ConvProblem p = halves(resolve_conv({1, c, 30, 30}, {k, c, window, window}, pad1));
+        const std::vector<PatchSlicesPlan> cuts = patch_slices_cuts(p);
+        if (window < 7) CHECK(!cuts.empty());
+        for (const PatchSlicesPlan& plan : cuts) {
+          CAPTURE(p.str());
+          CAPTURE(plan.str());
+          // One block, and no second one, of whatever kernel.
+          CHECK(plan.total + of_a_block <= multiprocessor);
+          CHECK(2 * (plan.total + of_a_block) > multiprocessor);
+          CHECK(plan.slices <= plan.groups);
+          CHECK(plan.taps % plan.stage_taps == 0);
+          CHECK(plan.groups * patch_slices_row_bytes >= p.c * 2);
+          CHECK(plan.lines * plan.columns * patch_slices_row_bytes <= plan.patch_bytes);
+          // Where swizzles begin.
+          const int first = patches_at(log2_of(plan.slices));
+          CHECK(first % 1024 == 0);
+          CHECK(plan.patch_bytes % 1024 == 0);
+          CHECK(plan.filter_bytes % 1024 == 0);
+          CHECK(2 * (plan.patch_stages + plan.filter_stages) * 8 <= patch_slices_barrier_bytes);
+          CHECK(plan.total >= first + plan.patch_stages * plan.patch_bytes + plan.filter_stages * plan.filter_bytes);
+          CHECK(plan.total >= patch_slices_barrier_bytes + patch_slices_sums_bytes);
+          // One multiplies while the other comes.
+          CHECK((plan.slice_groups() == 1 || plan.patch_stages == 2));
+          CHECK((plan.filter_stages >= 3 || plan.slice_groups() * plan.taps <= plan.filter_stages * plan.stage_taps));
+          CHECK(is_patch_slices(plan.str()));
+          CHECK(read_patch_slices_plan(p, plan.str()).total == plan.total);
+        }
+      }
+}
+
+TEST_CASE("conv/wgmma_patch_slices_plan/every_unit_is_finished_once") {
+  constexpr int units = patch_slices_filters / unit_filters * (patch_slices_pixels / unit_rows);
+  for (int slices_log2 = 0; patch_slices_filters / unit_filters >> slices_log2 > 0; ++slices_log2) {
+    CAPTURE(slices_log2);
+    const PatchSlicesShare share = patch_slices_share(slices_log2);
+    const int slices = 1 << slices_log2;
+    CHECK(share.each() * slices == units);
+    std::set<std::pair<int, int>> places;
+    for (int unit = 0; unit < units; ++unit) {
+      CHECK(share.owner(unit) < slices);
+      CHECK(share.slot(unit) >= 0);
+      CHECK(share.slot(unit) < share.each());
+      CHECK(share.unit(share.owner(unit), share.slot(unit)) == unit);
+      CHECK(places.insert({share.owner(unit), share.slot(unit)}).second);
+    }
+    std::set<int> slots;
+    CHECK(share.of_warp() <= patch_slices_pixels / unit_rows);  // what it has registers for
+    for (int warp = 0; warp < share.warps; ++warp)
+      for (int i = 0; i < share.of_warp() && share.first(warp) + i < share.each(); ++i)
+        CHECK(slots.insert(share.first(warp) + i).second);
+    CHECK(static_cast<int>(slots.size()) == share.each());
+  }
+}
+
+TEST_CASE("conv/wgmma_patch_slices_plan/where_there_are_none") {
+  const auto none = [](const ConvProblem& p) { return patch_slices_cuts(halves(p)).empty(); };
+  CHECK(!none(resolve_conv({1, 64, 56, 56}, {64, 64, 3, 3}, pad1)));
+  // No group of channels, several groups of the convolution, many tiles.
+  CHECK(none(resolve_conv({1, 32, 56, 56}, {64, 32, 3, 3}, pad1)));
+  CHECK(none(resolve_conv({1, 128, 56, 56}, {64, 64, 3, 3}, {.pads = {1, 1, 1, 1}, .groups = 2})));
+  CHECK(none(resolve_conv({64, 64, 56, 56}, {64, 64, 3, 3}, pad1)));
+  const ConvProblem p = halves(resolve_conv({1, 64, 56, 56}, {64, 64, 3, 3}, pad1));
+  CHECK_THROWS_AS(read_patch_slices_plan(p, "lines=14 filters=64 slices=2"), Error);
+  CHECK(!is_patch_slices("units=4 filters=64"));
+}
+
+}  // namespace
+}  // namespace lenslet::cuda
