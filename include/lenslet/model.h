@@ -121,7 +121,7 @@ struct StepInfo {
   std::string op;         ///< "Conv", "LayoutConvert" ...
   std::string algorithm;  ///< of a step with several candidates: the chosen one; else empty
   std::string config;     ///< how it is run; empty when there is nothing to say
-  std::string reason;     ///< why that algorithm
+  std::string reason;     ///< why that algorithm; which of its weights come to L2 while an earlier step runs
   AttributeList attributes;
   std::vector<std::string> inputs, outputs;  ///< value names; "" for an omitted optional input
   std::vector<Shape> output_shapes;

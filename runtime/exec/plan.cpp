@@ -11,6 +11,7 @@
 
 #include "base/cuda_built.h"
 #include "base/float_environment.h"
+#include "ops/core/waits_for_weights.h"
 #include "runtime/exec/cuda/device_memory.h"
 #include "runtime/exec/describe_step.h"
 #include "runtime/exec/lower.h"
@@ -101,6 +102,7 @@ class PlanBuilder {
           prepare();
           place();
           upload();
+          choose_early_weights();
         });
     } else {
       prepare();
@@ -182,6 +184,7 @@ class PlanBuilder {
     plan_->needs_cublas = plan_->needs_cublas || candidate.needs_cublas;
     const auto spec = kernel.blob(*step.problem, candidate);
     if (!spec) return;
+    step.blob_bytes = spec->bytes;
     BlobOfStep wanted{step.node, key_of(fmt::format("{}|{}", node.type(), spec->key)), spec->bytes};
     add_prepared(wanted.key, *step.problem, candidate, *model_.lasting);
     count(wanted.key, spec->bytes, plan_->info.memory.prepared_bytes);
@@ -298,6 +301,24 @@ class PlanBuilder {
     }
   }
 
+  void choose_early_weights() {
+    std::vector<StepWeights> steps;
+    for (const PlanStep& step : plan_->steps) {
+      StepWeights& weights = steps.emplace_back();
+      if (!step.runs) continue;
+      const Node& node = graph().node(step.node);
+      const auto* const waiting = dynamic_cast<const WaitsForWeights*>(node.choice->kernel);
+      weights.waits = waiting != nullptr && waiting->waits_for_weights(node.choice->candidate);
+      weights.bytes = step.blob_bytes;
+      if (weights.bytes == 0)
+        if (const ValueId largest = plan_->largest_constant(step); largest != no_id)
+          weights.bytes = graph().value(largest).bytes();
+      weights.product = node.type() == "Gemm" || node.type() == "MatMul";
+    }
+    const MemoryReport& memory = plan_->info.memory;
+    plan_->early_weights = early_weights(steps, memory.prepared_bytes + memory.uploaded_bytes, plan_->profile);
+  }
+
   void describe() {
     PlanInfo& info = plan_->info;
     info.device = device().id;
@@ -318,6 +339,16 @@ class PlanBuilder {
       if (node.type() != "LayoutConvert") continue;
       const bool pads = graph().value(node.outputs[0]).format.halo != Format::Halo();
       ++(pads ? info.explicit_paddings : info.layout_conversions);
+    }
+    describe_early_weights();
+  }
+
+  void describe_early_weights() {
+    for (const EarlyWeights& early : plan_->early_weights) {
+      std::string& reason = plan_->info.steps[early.step].reason;
+      constexpr double mb = 1e6;
+      reason += fmt::format("{}{:.1f} MB of its weights come to L2 while {} runs", reason.empty() ? "" : "; ",
+                            static_cast<double>(early.bytes) / mb, plan_->info.steps[early.beside].name);
     }
   }
 
@@ -392,6 +423,18 @@ std::shared_ptr<Plan> build_plan(ModelImpl& model, const PlanOptions& options, s
 }
 
 }  // namespace
+
+ValueId Plan::largest_constant(const PlanStep& step) const {
+  const Node& node = graph.node(step.node);
+  ValueId largest = no_id;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const ValueId id = node.inputs[i];
+    if (id == no_id || (node.choice->candidate.reads & input_bit(i)) == 0) continue;
+    if (constants[static_cast<std::size_t>(id)] == nullptr) continue;
+    if (largest == no_id || graph.value(id).bytes() > graph.value(largest).bytes()) largest = id;
+  }
+  return largest;
+}
 
 std::shared_ptr<const Plan> make_plan(ModelImpl& model, const PlanOptions& options, std::shared_ptr<ThreadPool>& pool) {
   std::shared_ptr<const Plan> plan = build_plan(model, options, pool, true);

@@ -10,6 +10,7 @@
 #include "lenslet/device.h"
 #include "lenslet/model.h"
 #include "runtime/exec/band_run.h"
+#include "runtime/exec/early_weights.h"
 #include "runtime/exec/model_impl.h"
 #include "runtime/graph/graph.h"
 #include "runtime/graph/late.h"
@@ -22,6 +23,7 @@ struct PlanStep {
   std::shared_ptr<const Problem> problem;
   std::shared_ptr<const BoundKernel> kernel;  ///< null: it does not run
   std::shared_ptr<const void> blob;           ///< prepared weights on the plan's device, or null
+  std::size_t blob_bytes = 0;
   std::size_t workspace_offset = 0, workspace_bytes = 0;
   /// Of the first step of a band: runs this and the following ones, up to `band_last`.
   std::shared_ptr<const BandRun> band;
@@ -37,6 +39,7 @@ struct Plan {
   std::vector<Tensor> input_values;      ///< by input: PlanOptions::input_values, owned; empty() where it is free
   /// Of a CUDA plan, by ValueId: device address of the constant behind it. Null where no step reads it there.
   std::vector<std::shared_ptr<const void>> device_constants;
+  std::vector<EarlyWeights> early_weights;  ///< of a CUDA plan
   DeviceChoice device;
   DeviceProfile profile;
   bool needs_cublas = false, sync_each_step = false, flush_denormals = false;
@@ -48,6 +51,9 @@ struct Plan {
   PlanOptions late_options;
   std::vector<bool> stays_on_device;
   PlanInfo info;
+
+  /// That a step which runs reads; no_id: none.
+  ValueId largest_constant(const PlanStep& step) const;
 };
 
 /// Kinds: invalid_argument, invalid_model, unsupported, device. Thread-safe for one `model`. `pool` prepares weights

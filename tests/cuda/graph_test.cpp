@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/cuda/buffer.h"
+#include "base/cuda/prefetch.h"
 #include "base/cuda/session.h"
 #include "lenslet/error.h"
 #include "tests/cuda/skip.h"
@@ -39,6 +40,34 @@ TEST_CASE("cuda/graph/captured_work_between_events") {
   CHECK(stop.ms_since(start) > 0);
   CHECK(host.data()[0] == 42);
   CHECK(host.data()[count - 1] == 42);
+}
+
+// Beside a chain of three nodes: from each of their ends on, of bytes that fill no piece; and nothing is changed.
+TEST_CASE("cuda/graph/prefetches_are_branches") {
+  if (!test::have_device("cuda/graph/prefetches_are_branches")) return;
+  const cuda::Stream stream;
+  cuda::DeviceBuffer<std::uint8_t> device(count), weights(count);
+  CUDA_CHECK(cudaMemsetAsync(weights.data(), 5, count, stream.get()));
+  cuda::GraphRecorder recorder;
+  CHECK(cuda::recorded_nodes(recorder) == 0);
+  for (int value = 1; value <= 3; ++value)
+    recorder.capture(stream, [&] { CUDA_CHECK(cudaMemsetAsync(device.data(), value, count, stream.get())); });
+  CHECK(cuda::recorded_nodes(recorder) == 3);
+  cuda::Prefetches prefetches(recorder);
+  for (std::size_t nodes = 1; nodes <= 3; ++nodes)
+    prefetches.add(nodes, weights.data() + 16 * nodes, count - 8 * 16 - 8);
+  CHECK(cuda::recorded_nodes(recorder) == 6);
+  std::size_t roots = 0;
+  CUDA_CHECK(cudaGraphGetRootNodes(recorder.graph(), nullptr, &roots));
+  CHECK(roots == 1);
+  const cuda::GraphExec graph(recorder);
+  graph.launch(stream);
+  std::uint8_t last = 0, weight = 0;
+  CUDA_CHECK(cudaMemcpyAsync(&last, device.data() + count - 1, 1, cudaMemcpyDeviceToHost, stream.get()));
+  CUDA_CHECK(cudaMemcpyAsync(&weight, weights.data() + count - 1, 1, cudaMemcpyDeviceToHost, stream.get()));
+  stream.synchronize();
+  CHECK(last == 3);
+  CHECK(weight == 5);
 }
 
 TEST_CASE("cuda/graph/failed_capture_leaves_stream_usable") {

@@ -20,6 +20,7 @@
 
 #include "base/cuda/check.h"
 #include "base/cuda/context.h"
+#include "base/device_profile.h"
 #include "lenslet/device.h"
 #include "runtime/exec/cuda/network.h"
 #include "runtime/exec/model_impl.h"
@@ -108,6 +109,35 @@ TEST_CASE("cuda/runner/graph_and_plain_launches_agree_to_the_bit") {
   CHECK(same_bits(bits(again.run(x)[0]), expected));
   CHECK(!same_bits(bits(recorded.run(other)[0]), expected));  // nothing of the first run was kept
   CHECK(same_bits(bits(recorded.run(x)[0]), expected));
+}
+
+// Weights beyond twice L2, of which the product's begin to come two layers before: no bit changes.
+TEST_CASE("cuda/runner/weights_that_come_early") {
+  if (!have_device("cuda/runner/weights_that_come_early")) return;
+  Graph graph;
+  ValueId x = add_input(graph, {8, 56, 56});
+  for (const char* const name : {"a", "b", "c"})
+    x = add_node(graph, "Conv", {x, add_weights(graph, name, {8, 8, 3, 3}, 0.3F, 7)},
+                 {{"pads", std::vector<std::int64_t>{1, 1, 1, 1}}});
+  x = add_node(graph, "Flatten", {x});
+  const std::int64_t terms = 8 * 56 * 56;
+  const std::int64_t columns = static_cast<std::int64_t>(reference_gpu().l2_bytes) * 9 / 4 / 4 / terms;
+  add_output(graph, add_node(graph, "Gemm", {x, add_weights(graph, "many", {terms, columns}, 0.01F, 9)}));
+  const Model model = make_model(graph);
+  PlanOptions plain_options = on_cuda();
+  plain_options.sync_each_step = true;
+  Runner recorded(model, on_cuda()), plain(model, plain_options);
+  const auto early = [&](const Runner& runner) {
+    return std::ranges::count_if(runner.plan().steps, [](const StepInfo& step) {
+      return step.reason.find("of its weights come to L2 while") != std::string::npos;
+    });
+  };
+  if (cuda::device_profile(0).clusters) CHECK(early(recorded) == 1);
+  const Tensor image = random_tensor({1, 8, 56, 56}, 42);
+  const std::vector<float> expected = bits(plain.run(image)[0]);
+  for (int run = 0; run < 2; ++run) CHECK(same_bits(bits(recorded.run(image)[0]), expected));
+  Runner small(make_model(small_net()), on_cuda());
+  CHECK(early(small) == 0);
 }
 
 TEST_CASE("cuda/runner/keeping_all_values_changes_no_bit") {

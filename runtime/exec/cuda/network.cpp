@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/app_memory.h"
+#include "base/cuda/prefetch.h"
 #include "ops/core/fault.h"
 #include "runtime/exec/cuda/observation.h"
 #include "runtime/exec/place.h"
@@ -164,14 +165,28 @@ void Network::check_faults() {
 
 GraphExec Network::record(std::span<const Event> boundaries) {
   GraphRecorder recorder;
+  std::vector<std::size_t> nodes;  // up to the end of each step
   session_->record(recorder, [&](const Context& context) {
     for (std::size_t i = 0; i < steps_.size(); ++i) {
       if (!boundaries.empty()) recorder.add(boundaries[i]);
       if (steps_[i].plan->runs) launch(steps_[i], context);
+      nodes.push_back(recorded_nodes(recorder));
     }
     if (!boundaries.empty()) recorder.add(boundaries[steps_.size()]);
   });
+  // They change no bit, and would come while others are timed.
+  if (boundaries.empty() && !plan_.early_weights.empty()) {
+    Prefetches prefetches(recorder);
+    for (const EarlyWeights& early : plan_.early_weights)
+      if (nodes[early.behind] > 0) prefetches.add(nodes[early.behind], weights_of(early.step), early.bytes);
+  }
   return GraphExec(recorder);
+}
+
+const void* Network::weights_of(std::size_t step) const {
+  const PlanStep& planned = plan_.steps[step];
+  if (planned.blob != nullptr) return planned.blob.get();
+  return plan_.device_constants[static_cast<std::size_t>(plan_.largest_constant(planned))].get();
 }
 
 void Network::launch_all() {

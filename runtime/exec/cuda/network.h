@@ -88,6 +88,8 @@ class Network {
   void launch_all();
   /// With an event before each step and after the last, where there are `boundaries`.
   GraphExec record(std::span<const Event> boundaries);
+  /// EarlyWeights'.
+  const void* weights_of(std::size_t step) const;
   void launch_each_and_wait(const BeforeStep& before);
   /// Waits for the stream. What failed is a kernel of some step.
   void wait() const;
