@@ -90,7 +90,7 @@ TEST_CASE("conv/wgmma_gemm_plan/boxes_have_the_windows_of_the_problem") {
     CHECK(same(box.upper_w, p.pad_right, p.s, p.dilation_w, p.stride_w));
     CHECK(same(box.upper_h, p.pad_bottom, p.r, p.dilation_h, p.stride_h));
 
-    const WindowWalk walk(p);
+    const WindowWalk<> walk(p);
     BoxWalk engine{p, box, walk.start(0)};
     bool right = true;
     int pixel = 0;
@@ -133,7 +133,7 @@ TEST_CASE("conv/wgmma_gemm_plan/steps_add_up_to_the_convolution") {
       CAPTURE(p.str());
       CAPTURE(width);
       const WgmmaGemmPlan plan = cut_wgmma(p, WgmmaTile::t128x64, width);
-      const WindowWalk walk(p);
+      const WindowWalk<> walk(p);
       const TermOrder order(p);
       bool right = true;
       for (std::int64_t tile = 0; tile < plan.tiles_m; ++tile) {

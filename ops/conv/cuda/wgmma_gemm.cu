@@ -83,7 +83,7 @@ class BoundWgmmaGemm final : public BoundKernel {
         lasting_(plan.lasting_stages(shared_of(shape_, p.residual).stages)),
         kernel_(kernel_for(p, plan)) {
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
-    call_.walk = WindowWalk(p);
+    call_.walk = WindowWalk<std::int16_t>(p);
     const ConvProblem set = group_set(p, plan.together);
     call_.terms = TermOrder(set);
     call_.by_channels = plan.groups_a_step == 1 && goes_by_channels(set) ? 1 : 0;

@@ -21,7 +21,7 @@ struct WgmmaGemm {
   CUtensorMap results{};  ///< of y: [pixels][k], boxes of a part
   /// That of the residual, which may be y; or, of problems that have tails instead, of x for their windows.
   CUtensorMap residuals_or_tails{};
-  WindowWalk walk;
+  WindowWalk<std::int16_t> walk;
   DeviceActivation activation;
   int pointwise = 0;
   int pixels = 0, k = 0;  ///< pixels: N*P*Q; k: K, and the room behind it, which is written, too

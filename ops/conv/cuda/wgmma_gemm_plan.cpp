@@ -178,15 +178,6 @@ bool is_pointwise(const ConvProblem& p) {
   return p.r == 1 && p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && !p.padded();
 }
 
-WindowWalk::WindowWalk(const ConvProblem& problem) : p(problem.p), q(problem.q) {
-  const Im2colBox box = im2col_box(problem);
-  const auto narrow = [](int value) { return static_cast<std::int16_t>(value); };
-  lower_w = narrow(box.lower_w);
-  lower_h = narrow(box.lower_h);
-  stride_w = narrow(box.stride_w);
-  stride_h = narrow(box.stride_h);
-}
-
 TermTail::TermTail(const ConvProblem& p, int width) {
   const std::int64_t left = p.c % width;
   const bool whole = width * static_cast<int>(dtype_bytes(p.storage)) == 128;

@@ -282,13 +282,21 @@ bool is_pointwise(const ConvProblem& problem);
 struct WindowStart {
   int w = 0, h = 0, n = 0;
 };
-/// Finds it.
+/// Finds it. Places are of 16 bits where a kernel's parameters are short of room, and it has several tiles a block to
+/// find it for: in wgmma_slices they cost 0.06 us a kernel, ResNet-50 in fp16 at batch 1 0.1973 ms for 0.1941.
+template <typename Place = int>
 struct WindowWalk {
   FastDivider p, q;
-  std::int16_t lower_w = 0, lower_h = 0, stride_w = 1, stride_h = 1;  ///< the kernels' parameters are short of room
+  Place lower_w = 0, lower_h = 0, stride_w = 1, stride_h = 1;
 
   WindowWalk() = default;
-  explicit WindowWalk(const ConvProblem& problem);
+  explicit WindowWalk(const ConvProblem& problem) : p(problem.p), q(problem.q) {
+    const Im2colBox box = im2col_box(problem);
+    lower_w = static_cast<Place>(box.lower_w);
+    lower_h = static_cast<Place>(box.lower_h);
+    stride_w = static_cast<Place>(box.stride_w);
+    stride_h = static_cast<Place>(box.stride_h);
+  }
   LENSLET_HOST_DEVICE WindowStart start(int pixel) const {
     const int column = q.split(pixel), line = p.split(pixel);
     return {column * stride_w + lower_w, line * stride_h + lower_h, pixel};

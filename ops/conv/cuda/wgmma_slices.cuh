@@ -23,7 +23,7 @@ namespace lenslet::cuda {
 struct WgmmaSlices {
   CUtensorMap windows{};  ///< of x: in im2col mode, or pointwise [pixels][C]; of floats one that rounds
   CUtensorMap filters{};  ///< [K][R*S][C], of floats in the order that wgmma_tf32 prepares
-  WindowWalk walk;
+  WindowWalk<> walk;
   DeviceActivation activation;
   std::int16_t pointwise = 0;
   std::int16_t room = 0;  ///< of k, behind K

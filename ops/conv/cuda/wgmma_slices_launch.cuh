@@ -30,7 +30,7 @@ class BoundWgmmaSlices final : public BoundKernel {
  public:
   BoundWgmmaSlices(const ConvProblem& p, const SlicesLaunch& launch) : problem_(p), launch_(launch) {
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
-    call_.walk = WindowWalk(p);
+    call_.walk = WindowWalk<>(p);
     call_.terms = TermOrder(p);
     call_.activation = DeviceActivation(p.activation);
     call_.pointwise = is_pointwise(p) ? 1 : 0;

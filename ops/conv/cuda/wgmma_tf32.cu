@@ -62,7 +62,7 @@ class BoundWgmmaTf32 final : public BoundKernel {
         filters_(in_whole_tiles(p, plan.together, plan.n())),
         kernel_(kernel_for(plan.tile, p.residual)) {
     const auto narrow = [](std::int64_t value) { return static_cast<int>(value); };
-    call_.walk = WindowWalk(p);
+    call_.walk = WindowWalk<std::int16_t>(p);
     const ConvProblem set = group_set(p, plan.together);
     call_.terms = TermOrder(set);
     call_.by_channels = goes_by_channels(set) ? 1 : 0;

@@ -25,7 +25,7 @@ struct WgmmaTf32 {
   CUtensorMap windows{};                        ///< of x: in im2col mode, or pointwise [pixels][C]; rounds
   CUtensorMap filters{};                        ///< [K in whole parts][R*S][C], C of a set
   CUtensorMap results{}, residuals_or_tails{};  ///< as WgmmaGemm's
-  WindowWalk walk;
+  WindowWalk<std::int16_t> walk;
   DeviceActivation activation;
   int pointwise = 0;
   int pixels = 0, k = 0;  ///< pixels: N*P*Q; k: K, and the room behind it, which is written, too
