@@ -30,7 +30,18 @@ from gpu_time import time_run
 NETWORKS = "resnet50,mobilenet_v2,squeezenet1_1,vgg16,resnet18"
 
 
-def calibrate(network):
+def size_of(name):
+    """Its images' side."""
+    return 299 if name == "inception_v3" else 224
+
+
+def make(name):
+    """torchvision's network with random weights, without what only training has."""
+    plain = {"aux_logits": False, "init_weights": False} if name in ("inception_v3", "googlenet") else {}
+    return torchvision.models.get_model(name, weights=None, **plain).cuda()
+
+
+def calibrate(network, size):
     """Statistics of the BatchNormalizations from data: without them random weights let activations grow without end."""
     generator = torch.Generator().manual_seed(3)
     for module in network.modules():
@@ -42,17 +53,17 @@ def calibrate(network):
         for module in network.modules():
             if isinstance(module, torch.nn.Dropout):
                 module.eval()
-        network(torch.randn(16, 3, 224, 224, generator=generator).to(next(network.parameters()).device))
+        network(torch.randn(16, 3, size, size, generator=generator).to(next(network.parameters()).device))
     return network.eval()
 
 
 TYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
-def compiled(network, batch):
+def compiled(network, batch, size):
     """What runs the network as torch.compile makes it, or None where it cannot."""
     network = copy.deepcopy(network).to(memory_format=torch.channels_last)
-    image = torch.randn(batch, 3, 224, 224, device="cuda", dtype=next(network.parameters()).dtype)
+    image = torch.randn(batch, 3, size, size, device="cuda", dtype=next(network.parameters()).dtype)
     image = image.contiguous(memory_format=torch.channels_last)
     torch._dynamo.reset()
     made = torch.compile(network, mode="reduce-overhead")
@@ -70,10 +81,10 @@ def compiled(network, batch):
     return run
 
 
-def captured(network, batch, memory_format):
+def captured(network, batch, size, memory_format):
     """A CUDA graph of the network in this format, and what it reads: a graph keeps no memory alive."""
     network = copy.deepcopy(network).to(memory_format=memory_format)
-    image = torch.randn(batch, 3, 224, 224, device="cuda", dtype=next(network.parameters()).dtype)
+    image = torch.randn(batch, 3, size, size, device="cuda", dtype=next(network.parameters()).dtype)
     image = image.contiguous(memory_format=memory_format)
     side = torch.cuda.Stream()
     with torch.cuda.stream(side), torch.inference_mode():
@@ -124,24 +135,25 @@ def main():
     rows = []
     for name in options.networks.split(","):
         torch.manual_seed(1)
-        network = calibrate(torchvision.models.get_model(name, weights=None).cuda())
+        size = size_of(name)
+        network = calibrate(make(name), size)
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
             model = folder / f"{name}.onnx"
             network.cpu()
-            torch.onnx.export(network, (torch.randn(1, 3, 224, 224),), str(model), dynamo=False, opset_version=13,
+            torch.onnx.export(network, (torch.randn(1, 3, size, size),), str(model), dynamo=False, opset_version=13,
                               input_names=["input"], output_names=["output"],
                               dynamic_axes={"input": {0: "N"}, "output": {0: "N"}})
-            image = torch.randn(1, 3, 224, 224)
+            image = torch.randn(1, 3, size, size)
             with torch.inference_mode():
                 exact = network.double()(image.double()).numpy()
             network.to(TYPES[options.precision]).cuda()
             error = our_error(options.lenslet, model, image, exact, folder, options.precision)
             for batch in map(int, options.batches.split(",")):
-                graphs = [captured(network, batch, memory_format)
+                graphs = [captured(network, batch, size, memory_format)
                           for memory_format in (torch.contiguous_format, torch.channels_last)]
                 runs = [graph.replay for graph, _ in graphs]
-                if options.compile and (made := compiled(network, batch)) is not None:
+                if options.compile and (made := compiled(network, batch, size)) is not None:
                     runs.append(made)
                 ours, theirs = [], []
                 for _ in range(options.rounds):
