@@ -23,6 +23,7 @@
 #include "ops/conv/cuda/group_sets.h"
 #include "ops/conv/cuda/wgmma_gemm_plan.h"
 #include "ops/core/sum_tolerance.h"
+#include "tests/cuda/wgmma_problems.h"
 #include "tests/ops/conv_data.h"
 #include "tests/ops/op_runner.h"
 #include "tests/random_seed.h"
@@ -105,21 +106,9 @@ bool has_wgmma() {
   return device.capability == 90 && device.clusters;
 }
 
-const Activation relu{Activation::Kind::relu, 0, 0}, silu{Activation::Kind::silu, 0, 0};
-const Activation clip{Activation::Kind::clip, -0.5F, 0.75F}, hard_swish{Activation::Kind::hard_swish, 1.0F / 6, 0.5F};
-
 ConvProblem as_halves(ConvProblem problem) {
   problem.storage = problem.x_storage = DType::f16;
   return problem;
-}
-ConvProblem activated(ConvProblem problem, Activation activation) {
-  problem.bias = true;
-  problem.activation = activation;
-  return problem;
-}
-ConvProblem fused(ConvProblem problem, Activation activation) {
-  problem.residual = true;
-  return activated(problem, activation);
 }
 
 // One step, pointwise; several tiles both ways, none full at the end, and an odd number of them; channels that end
@@ -156,25 +145,6 @@ std::vector<ConvProblem> problems_with_room() {
       activated(resolve_conv({3, 3, 9, 9}, {1, 3, 3, 3}, pad), relu),
       fused(resolve_conv({9, 20, 61, 60}, {13, 20, 1, 1}, {}), relu),
       fused(resolve_conv({1, 270, 7, 7}, {131, 270, 3, 3}, pad), relu),
-  };
-}
-
-// Sets of groups: one of them, several; as many filters as channels and more; groups that end within a row of channels,
-// whose set's row reaches into the next one; then more tiles than multiprocessors.
-std::vector<ConvProblem> problems_with_groups() {
-  return {
-      resolve_conv({1, 64, 9, 9}, {64, 32, 3, 3}, {.pads = {1, 1, 1, 1}, .groups = 2}),
-      fused(resolve_conv({3, 256, 21, 18}, {256, 16, 3, 3}, {.stride = {2, 2}, .pads = {1, 1, 1, 1}, .groups = 16}),
-            relu),
-      fused(resolve_conv({2, 96, 13, 11}, {192, 12, 3, 2}, {.stride = {1, 2}, .pads = {1, 0, 2, 1}, .groups = 8}),
-            silu),
-      activated(
-          resolve_conv({2, 144, 14, 15}, {288, 48, 2, 3}, {.dilation = {2, 3}, .pads = {1, 2, 0, 3}, .groups = 3}),
-          clip),
-      fused(resolve_conv({2, 512, 14, 13}, {256, 128, 1, 1}, {.groups = 4}), hard_swish),
-      fused(resolve_conv({3, 64, 15, 17}, {64, 1, 3, 3}, {.stride = {2, 1}, .pads = {1, 1, 1, 1}, .groups = 64}), relu),
-      activated(resolve_conv({24, 128, 61, 60}, {128, 8, 3, 3}, {.stride = {2, 2}, .pads = {1, 1, 1, 1}, .groups = 16}),
-                relu),
   };
 }
 

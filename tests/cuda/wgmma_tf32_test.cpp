@@ -21,6 +21,7 @@
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/group_sets.h"
 #include "ops/conv/cuda/wgmma_tf32_plan.h"
+#include "tests/cuda/wgmma_problems.h"
 #include "tests/ops/conv_data.h"
 #include "tests/ops/op_runner.h"
 #include "tests/random_seed.h"
@@ -86,19 +87,6 @@ void check_cuts(const ConvProblem& p, unsigned seed, const std::function<bool(co
   CHECK_MESSAGE((checked > 0 || std::getenv("LENSLET_TEST_WGMMA") != nullptr), p.str(), ": no cut was checked");
 }
 
-const Activation relu{Activation::Kind::relu, 0, 0}, silu{Activation::Kind::silu, 0, 0};
-const Activation clip{Activation::Kind::clip, -0.5F, 0.75F}, hard_swish{Activation::Kind::hard_swish, 1.0F / 6, 0.5F};
-
-ConvProblem activated(ConvProblem problem, Activation activation) {
-  problem.bias = true;
-  problem.activation = activation;
-  return problem;
-}
-ConvProblem fused(ConvProblem problem, Activation activation) {
-  problem.residual = true;
-  return activated(problem, activation);
-}
-
 // One step, pointwise; several tiles both ways, none full at the end, and an odd number of them; channels that end
 // within a step; strides, dilations and pads of different width; more tiles than multiprocessors, so that stages go
 // round through several.
@@ -112,25 +100,6 @@ std::vector<ConvProblem> problems() {
       fused(resolve_conv({5, 20, 17, 19}, {260, 20, 3, 2}, {.dilation = {2, 3}, .pads = {2, 1, 1, 3}}), relu),
       fused(resolve_conv({2, 100, 14, 14}, {68, 100, 1, 1}, {.stride = {2, 2}}), {}),
       fused(resolve_conv({12, 32, 60, 60}, {128, 32, 3, 3}, {.pads = {1, 1, 1, 1}}), relu),
-  };
-}
-
-// Sets of groups: one of them, several; as many filters as channels and more; groups that end within a row of channels,
-// whose set's row reaches into the next one; then more tiles than multiprocessors.
-std::vector<ConvProblem> problems_with_groups() {
-  return {
-      resolve_conv({1, 64, 9, 9}, {64, 32, 3, 3}, {.pads = {1, 1, 1, 1}, .groups = 2}),
-      fused(resolve_conv({3, 256, 21, 18}, {256, 16, 3, 3}, {.stride = {2, 2}, .pads = {1, 1, 1, 1}, .groups = 16}),
-            relu),
-      fused(resolve_conv({2, 96, 13, 11}, {192, 12, 3, 2}, {.stride = {1, 2}, .pads = {1, 0, 2, 1}, .groups = 8}),
-            silu),
-      activated(
-          resolve_conv({2, 144, 14, 15}, {288, 48, 2, 3}, {.dilation = {2, 3}, .pads = {1, 2, 0, 3}, .groups = 3}),
-          clip),
-      fused(resolve_conv({2, 512, 14, 13}, {256, 128, 1, 1}, {.groups = 4}), hard_swish),
-      fused(resolve_conv({3, 64, 15, 17}, {64, 1, 3, 3}, {.stride = {2, 1}, .pads = {1, 1, 1, 1}, .groups = 64}), relu),
-      activated(resolve_conv({24, 128, 61, 60}, {128, 8, 3, 3}, {.stride = {2, 2}, .pads = {1, 1, 1, 1}, .groups = 16}),
-                relu),
   };
 }
 
