@@ -10,13 +10,12 @@ namespace lenslet::cuda {
 namespace {
 
 constexpr unsigned blocks = 32, threads = 32;
-/// Of one instruction; whole ones of 16 bytes.
-constexpr std::size_t piece_bytes = 4 << 10;
 
 /// Thread by thread a piece each, and the next ones behind them.
-__global__ void prefetch_kernel(const std::uint8_t* data, std::size_t bytes) {
+__global__ void prefetch_kernel([[maybe_unused]] const std::uint8_t* data, [[maybe_unused]] std::size_t bytes) {
   wait_for_previous();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  constexpr std::size_t piece_bytes = 4 << 10;  // of one instruction; whole ones of 16 bytes
   const std::size_t first = blockIdx.x * threads + threadIdx.x;
   for (std::size_t at = first * piece_bytes; at < bytes; at += blocks * threads * piece_bytes) {
     const std::size_t left = bytes - at;
