@@ -86,6 +86,7 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
   candidate.pitched_output = plan.pitched && may_have_pitch(format) && !p.residual;
   if (!computed) candidate.reads = all_inputs & ~input_bit(ConvOp::filter);
   candidate.needs_cublas = plan.needs_cublas;
+  candidate.waits_for_weights = plan.waits_for_weights;
   candidate.workspace_bytes = bind({node, candidate, target.device})->workspace_bytes();
   return candidate;
 }

@@ -100,6 +100,7 @@ class ConvAlgorithm : public Kernel {
     double estimated_us = 0;  ///< of the algorithm alone
     double tolerance = 0;
     bool needs_cublas = false;
+    bool waits_for_weights = false;  ///< as Candidate's
   };
 
   /// Of residual and y (ConvProblem::storage), and of x unless reads_float32(); filters and bias come in float32.

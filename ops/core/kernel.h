@@ -84,6 +84,9 @@ struct Candidate {
   /// Of the constant inputs, those that run() reads. The others are in the blob, or were read by bind().
   InputMask reads = all_inputs;
   bool needs_cublas = false;
+  /// CUDA: it waits for what prepare() made where that comes from memory instead of L2, so that bringing it to L2 while
+  /// an earlier step runs pays (runtime/exec/early_weights.h).
+  bool waits_for_weights = false;
 };
 
 struct Offer {

@@ -18,7 +18,7 @@ namespace lenslet {
 /// What a step reads that no step writes: what it prepared, or else the largest constant.
 struct StepWeights {
   std::size_t bytes = 0;  ///< 0: it has none, or does not run
-  bool waits = false;     ///< its kernel does for them (WaitsForWeights)
+  bool waits = false;     ///< its kernel does for them (Candidate::waits_for_weights)
   bool product = false;   ///< of matrices: all of them stream through it once
 };
 

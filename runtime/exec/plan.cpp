@@ -11,7 +11,6 @@
 
 #include "base/cuda_built.h"
 #include "base/float_environment.h"
-#include "ops/core/waits_for_weights.h"
 #include "runtime/exec/cuda/device_memory.h"
 #include "runtime/exec/describe_step.h"
 #include "runtime/exec/lower.h"
@@ -307,8 +306,7 @@ class PlanBuilder {
       StepWeights& weights = steps.emplace_back();
       if (!step.runs) continue;
       const Node& node = graph().node(step.node);
-      const auto* const waiting = dynamic_cast<const WaitsForWeights*>(node.choice->kernel);
-      weights.waits = waiting != nullptr && waiting->waits_for_weights(node.choice->candidate);
+      weights.waits = node.choice->candidate.waits_for_weights;
       weights.bytes = step.blob_bytes;
       if (weights.bytes == 0)
         if (const ValueId largest = plan_->largest_constant(step); largest != no_id)

@@ -17,7 +17,6 @@
 #include "ops/conv/cuda/wgmma_maps.cuh"
 #include "ops/conv/cuda/wgmma_patch_slices.h"
 #include "ops/core/sum_tolerance.h"
-#include "ops/core/waits_for_weights.h"
 
 namespace lenslet::cuda {
 
@@ -141,13 +140,11 @@ class BoundWgmmaPatch final : public BoundKernel {
   WgmmaPatch call_;  // but for what depends on addresses
 };
 
-class WgmmaPatchConv final : public WgmmaConv, public WaitsForWeights {
+class WgmmaPatchConv final : public WgmmaConv {
  public:
   std::string_view name() const override { return "wgmma_patch"; }
   DeviceKind device() const override { return DeviceKind::cuda; }
   DTypeSet types() const override { return dtypes<PatchTypes>; }
-  /// Slices do: blocks of one tile each, for few pixels.
-  bool waits_for_weights(const Candidate& candidate) const override { return is_patch_slices(candidate.config); }
 
  private:
   std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
@@ -175,7 +172,9 @@ class WgmmaPatchConv final : public WgmmaConv, public WaitsForWeights {
             .config = config,
             .estimated_us = us,
             .tolerance =
-                is_tf32(p) ? tf32_sum_tolerance(terms) + sum_tolerance(terms) : half_sum_tolerance(p.storage, terms)};
+                is_tf32(p) ? tf32_sum_tolerance(terms) + sum_tolerance(terms) : half_sum_tolerance(p.storage, terms),
+            // Slices do: blocks of one tile each, for few pixels.
+            .waits_for_weights = is_patch_slices(config)};
   }
 
   /// Persistent blocks or slices, by the estimates on the reference GPU; and what it takes on this one.
