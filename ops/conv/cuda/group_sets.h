@@ -16,4 +16,14 @@ ConvProblem group_set(const ConvProblem& problem, std::int64_t together);
 /// channels and filters.
 std::vector<std::int64_t> useful_sets(const ConvProblem& problem);
 
+/// The plan of sets of `together` groups, whose filters fill whole tiles: of all what cut(set) says of one.
+template <typename Cut>
+auto cut_sets(const ConvProblem& problem, std::int64_t together, const Cut& cut) {
+  auto plan = cut(group_set(problem, together));
+  plan.together = together;
+  plan.sets = problem.groups / together;
+  plan.tiles_n *= plan.sets;
+  return plan;
+}
+
 }  // namespace lenslet::cuda

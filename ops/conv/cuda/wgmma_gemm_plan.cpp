@@ -199,14 +199,6 @@ WgmmaGemmPlan cut_wgmma(const ConvProblem& p, WgmmaTile tile, int width) {
   return tiled(p, plan);
 }
 
-WgmmaGemmPlan cut_wgmma_sets(const ConvProblem& p, WgmmaTile tile, int width, std::int64_t together) {
-  WgmmaGemmPlan plan = cut_wgmma(group_set(p, together), tile, width);
-  plan.together = together;
-  plan.sets = p.groups / together;
-  plan.tiles_n *= plan.sets;
-  return plan;
-}
-
 WgmmaGemmPlan cut_wgmma(const ConvProblem& p, SlicesTile tile, int slices, int width) {
   WgmmaGemmPlan plan = cut(p, width);
   plan.slices_tile = tile;
@@ -223,7 +215,7 @@ std::vector<WgmmaGemmPlan> wgmma_cuts(const ConvProblem& p) {
         for (std::size_t i = 0; i < wgmma_tiles.size(); ++i) {
           const auto tile = static_cast<WgmmaTile>(i);
           if (set.k % shape_of(tile).n == 0 && has_width(tile, width))
-            cuts.push_back(cut_wgmma_sets(p, tile, width, together));
+            cuts.push_back(cut_sets(p, together, [&](const ConvProblem& one) { return cut_wgmma(one, tile, width); }));
         }
     }
     return cuts;

@@ -423,8 +423,6 @@ struct WgmmaGemmPlan {
 };
 
 WgmmaGemmPlan cut_wgmma(const ConvProblem& problem, WgmmaTile tile, int width = wgmma_step);
-/// `together` groups in a set, whose filters fill whole tiles.
-WgmmaGemmPlan cut_wgmma_sets(const ConvProblem& problem, WgmmaTile tile, int width, std::int64_t together);
 /// `slices` is one of slice_counts, and no more than there are steps.
 WgmmaGemmPlan cut_wgmma(const ConvProblem& problem, SlicesTile tile, int slices, int width = wgmma_step);
 /// Every cut there is a kernel for: narrow ones where they have fewer terms to multiply than wider ones. Of several

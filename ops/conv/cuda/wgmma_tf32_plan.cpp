@@ -94,14 +94,6 @@ WgmmaTf32Plan cut_wgmma_tf32(const ConvProblem& p, WgmmaTile tile) {
   return tiled(p, plan);
 }
 
-WgmmaTf32Plan cut_wgmma_tf32_sets(const ConvProblem& p, WgmmaTile tile, std::int64_t together) {
-  WgmmaTf32Plan plan = cut_wgmma_tf32(group_set(p, together), tile);
-  plan.together = together;
-  plan.sets = p.groups / together;
-  plan.tiles_n *= plan.sets;
-  return plan;
-}
-
 WgmmaTf32Plan cut_wgmma_tf32(const ConvProblem& p, SlicesTile tile, int slices) {
   WgmmaTf32Plan plan;
   plan.slices_tile = tile;
@@ -119,7 +111,8 @@ std::vector<WgmmaTf32Plan> wgmma_tf32_cuts(const ConvProblem& p) {
       continue;
     }
     for (const std::int64_t together : useful_sets(p))
-      if (group_set(p, together).k % wgmma_tiles[i].n == 0) cuts.push_back(cut_wgmma_tf32_sets(p, tile, together));
+      if (group_set(p, together).k % wgmma_tiles[i].n == 0)
+        cuts.push_back(cut_sets(p, together, [&](const ConvProblem& one) { return cut_wgmma_tf32(one, tile); }));
   }
   if (p.groups > 1) return cuts;
   for (std::size_t i = 0; i < slices_tiles.size(); ++i)

@@ -82,8 +82,6 @@ struct WgmmaTf32Plan {
 };
 
 WgmmaTf32Plan cut_wgmma_tf32(const ConvProblem& problem, WgmmaTile tile);
-/// `together` groups in a set, whose filters fill whole tiles.
-WgmmaTf32Plan cut_wgmma_tf32_sets(const ConvProblem& problem, WgmmaTile tile, std::int64_t together);
 /// `slices` is one of slice_counts, and no more than there are steps.
 WgmmaTf32Plan cut_wgmma_tf32(const ConvProblem& problem, SlicesTile tile, int slices);
 /// Every cut there is a kernel for; of several groups persistent ones of whole tiles alone, which there may be none of.
