@@ -9,8 +9,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <random>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "ops/conv/conv.h"
 #include "tests/ops/conv_cases.h"
@@ -143,14 +146,43 @@ TEST_CASE("cuda/conv_numerics/tf32_rounds_to_nearest") {
   }
 }
 
-// Small problems alone would get low strips only.
-TEST_CASE("cuda/conv_depthwise/strips_of_any_height") {
+namespace {
+
+/// depthwise of a drawn problem, with each of these configurations, which are made of the plan's own: judged, and of
+/// the same bits.
+void check_depthwise(ConvProblem p, const char* precision, std::mt19937& random, unsigned seed,
+                     const std::function<std::vector<std::string>(const std::string&)>& configs_of) {
   const Kernel* algorithm = find_kernel("Conv", DeviceKind::cuda, "depthwise");
   REQUIRE(algorithm != nullptr);
+  const Numerics numerics = parse_numerics(precision);
+  p.storage = p.x_storage = numerics.storage;
+  const ConvData data = make_conv_data(p, random);
+  const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};
+  const auto problem = pose(p, data.w, data.scale);
+  const DeviceProfile device = op_runner().profiles(1).at(0);
+  const Offer offer = algorithm->offer(*problem, {.device = device, .numerics = numerics});
+  REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
+  Candidate candidate = offer.candidates.at(0);
+  Tensor first;
+  for (const std::string& config : configs_of(std::string(candidate.config))) {
+    candidate.config = config;
+    const Call call{.problem = *problem, .kernel = *algorithm, .candidate = candidate, .device = device};
+    const std::string where = fmt::format("{} on {} (seed {})", call.str(), p.str(), seed);
+    const Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
+    compare(y, data, candidate.tolerance, where);
+    if (first.empty()) first = y;
+    CHECK_MESSAGE(std::memcmp(first.data(), y.data(), y.bytes()) == 0, where, ": other bits");
+  }
+}
+
+}  // namespace
+
+// Small problems alone would get low strips only.
+TEST_CASE("cuda/conv_depthwise/strips_of_any_height") {
   const unsigned seed = random_seed();
   std::mt19937 random(seed);
   const Activation activations[] = {{}, {Activation::Kind::clip, 0, 6}, {Activation::Kind::silu, 0, 0}};
-  for (const char* name : {"fp16", "bf16"})
+  for (const char* precision : {"fp16", "bf16"})
     for (const std::int64_t stride : {1, 2})
       // One chunk of vectors of channels and several; vectors of four and of two.
       for (const std::int64_t c : {24, 192, 10})
@@ -163,52 +195,69 @@ TEST_CASE("cuda/conv_depthwise/strips_of_any_height") {
           p.bias = rows % 2 == 0;
           p.residual = rows % 3 == 0;
           p.activation = activations[rows % 3];
-          const Numerics numerics = parse_numerics(name);
-          p.storage = p.x_storage = numerics.storage;
-          const ConvData data = make_conv_data(p, random);
-          const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};
-          const auto problem = pose(p, data.w, data.scale);
-          const DeviceProfile device = op_runner().profiles(1).at(0);
-          const Offer offer = algorithm->offer(*problem, {.device = device, .numerics = numerics});
-          REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
-          Candidate candidate = offer.candidates.at(0);
-          const std::size_t at = candidate.config.find("rows=") + 5;
-          candidate.config.replace(at, candidate.config.find(' ', at) - at, fmt::format("{}", rows));
-          const Call call{.problem = *problem, .kernel = *algorithm, .candidate = candidate, .device = device};
-          const std::string where = fmt::format("{} on {} (seed {})", call.str(), p.str(), seed);
-          compare(run_between_guards(op_runner(), call, inputs, where).at(0), data, candidate.tolerance, where);
+          check_depthwise(p, precision, random, seed, [&](std::string config) {
+            const std::size_t at = config.find("rows=") + 5;
+            return std::vector{config.replace(at, config.find(' ', at) - at, fmt::format("{}", rows))};
+          });
         }
 }
 
-// Large windows in float32: every tile, of which the plan takes one a problem.
-TEST_CASE("cuda/conv_depthwise/tiles_of_7x7") {
-  const Kernel* algorithm = find_kernel("Conv", DeviceKind::cuda, "depthwise");
-  REQUIRE(algorithm != nullptr);
+// Several filters a channel: a thread's are of one channel, of two, of which the second begins anywhere, or of more;
+// and as many as no thread of several divides.
+TEST_CASE("cuda/conv_depthwise/several_filters_a_channel") {
   const unsigned seed = random_seed();
   std::mt19937 random(seed);
   const Activation activations[] = {{}, {Activation::Kind::relu, 0, 0}, {Activation::Kind::silu, 0, 0}};
-  for (const auto& [stride, tile] :
-       {std::pair(1, "2x4"), std::pair(1, "1x2"), std::pair(1, "1x1"), std::pair(2, "1x2"), std::pair(2, "1x1")})
+  for (const char* const precision : {"fp32", "fp16", "bf16"})
+    for (const std::int64_t filters : {2, 3, 4, 5, 8, 11, 16, 22})
+      for (const std::int64_t c : {1, 8, 16}) {
+        ConvGeometry geometry;
+        geometry.pads = {1, 0, 2, 1};
+        geometry.stride = {filters % 2 + 1, 2};
+        geometry.dilation = {1, filters % 3 + 1};
+        geometry.groups = c;
+        ConvProblem p = resolve_conv({2, c, 9, 13}, {c * filters, 1, 3, 4}, geometry);
+        p.bias = c != 8;
+        p.residual = filters % 3 == 0;
+        p.activation = activations[filters % 3];
+        const std::int64_t lanes = std::string_view(precision) == "fp32" ? 4 : 8;
+        check_depthwise(p, precision, random, seed, [&](const std::string& own) {
+          std::vector<std::string> configs{own, "tile=any1 threads=64"};
+          for (const std::int64_t channels : {std::int64_t{2}, lanes})
+            if (p.k % lanes == 0 && (channels == lanes || filters >= lanes))
+              configs.push_back(fmt::format("tile=any{}of{} threads=64", lanes, channels));
+          return configs;
+        });
+      }
+}
+
+// Large windows: every tile, of which the plan takes one a problem.
+TEST_CASE("cuda/conv_depthwise/tiles_of_7x7") {
+  const unsigned seed = random_seed();
+  std::mt19937 random(seed);
+  const Activation activations[] = {{}, {Activation::Kind::relu, 0, 0}, {Activation::Kind::silu, 0, 0}};
+  struct Tiles {
+    const char* precision;
+    std::int64_t stride;
+    std::vector<const char*> names;
+  };
+  for (const auto& [precision, stride, names] :
+       {Tiles{"fp32", 1, {"2x4", "1x2", "1x1"}}, Tiles{"fp32", 2, {"1x2", "1x1"}}, Tiles{"fp16", 1, {"2x4", "1x1"}},
+        Tiles{"fp16", 2, {"1x2", "1x1"}}, Tiles{"bf16", 1, {"2x4", "1x1"}}, Tiles{"bf16", 2, {"1x2", "1x1"}}})
     for (const std::int64_t side : {1, 6, 17}) {
       ConvGeometry geometry;
       geometry.pads = {3, 2, 3, 4};
       geometry.stride = {stride, stride};
-      geometry.groups = 20;
-      ConvProblem p = resolve_conv({3, 20, side, side + 3}, {20, 1, 7, 7}, geometry);
+      geometry.groups = 24;
+      ConvProblem p = resolve_conv({3, 24, side, side + 3}, {24, 1, 7, 7}, geometry);
       p.bias = side > 1;
       p.residual = side > 6;
       p.activation = activations[side % 3];
-      const ConvData data = make_conv_data(p, random);
-      const Tensor inputs[] = {data.x, data.w, data.bias, data.residual};
-      const auto problem = pose(p, data.w, data.scale);
-      const DeviceProfile device = op_runner().profiles(1).at(0);
-      const Offer offer = algorithm->offer(*problem, {.device = device});
-      REQUIRE_MESSAGE(offer.refusal.empty(), offer.refusal);
-      Candidate candidate = offer.candidates.at(0);
-      candidate.config = fmt::format("tile={} threads=64", tile);
-      const Call call{.problem = *problem, .kernel = *algorithm, .candidate = candidate, .device = device};
-      const std::string where = fmt::format("{} on {} (seed {})", call.str(), p.str(), seed);
-      compare(run_between_guards(op_runner(), call, inputs, where).at(0), data, candidate.tolerance, where);
+      check_depthwise(p, precision, random, seed, [&names = names](const std::string&) {
+        std::vector<std::string> configs;
+        for (const char* const name : names) configs.push_back(fmt::format("tile={} threads=64", name));
+        return configs;
+      });
     }
 }
 

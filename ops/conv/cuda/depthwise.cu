@@ -1,6 +1,7 @@
 // Depthwise convolution in NHWC: every output channel reads one input channel. 3x3, 5x5 and 7x7 with stride 1 or 2 go
 // by four channels and a few neighbouring outputs a thread, which share the columns and rows that they read; everything
-// else goes an output at a time. Here are the kernels for floats; those for 16 bit are in depthwise_half.cu.
+// else goes a pixel at a time, by several filters a thread where their number allows it. Here are the kernels for
+// floats; those for 16 bit are in depthwise_half.cu.
 
 #include <algorithm>
 #include <iterator>
@@ -9,7 +10,7 @@
 
 #include "base/aligned_format.h"
 #include "base/convert.h"
-#include "ops/conv/cuda/depthwise.h"
+#include "ops/conv/cuda/depthwise.cuh"
 #include "ops/core/choose.h"
 #include "ops/core/sum_tolerance.h"
 
@@ -180,37 +181,44 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_rows(const
         finish(call, sums[p][q], place.image, ((place.p + p) * call.q + place.q + q) * call.y_pixel + place.channel);
 }
 
-/// Any filter, stride, dilation and multiplier; Vector is float4 only for multiplier 1.
-template <typename Vector>
+/// Any filter, stride and dilation: a pixel's filters by Vector. They read a channel each, or, where each channel has
+/// several filters, `channels` (FilterChannels); sums are the same by float and by float4.
+template <typename Vector, int channels = 0>
 __global__ void __launch_bounds__(max_depthwise_threads) depthwise_any(const __grid_constant__ DepthwiseCall call) {
+  constexpr int lanes = sizeof(Vector) / sizeof(float);
   wait_for_previous();
   let_next_start();
   const int item = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (item >= call.items) return;
-  const DepthwisePlace place(call, item, sizeof(Vector) / sizeof(float), 1, 1);
+  const DepthwisePlace place(call, item, lanes, 1, 1);
+  const FilterChannels<lanes, channels> reads(call, place.channel);
   const int top = place.p * call.stride_h - call.pad_top, left = place.q * call.stride_w - call.pad_left;
   const float* x = static_cast<const float*>(call.x) +
-                   static_cast<std::int64_t>(place.image) * call.height * call.width * call.c +
-                   static_cast<int>(call.multiplier.divide(static_cast<unsigned>(place.channel)));
+                   static_cast<std::int64_t>(place.image) * call.height * call.width * call.c + reads.first;
   const float* w = static_cast<const float*>(call.w) + place.channel;
   Vector sum;
   start(sum, call, place.channel);
-  for (int r = 0; r < call.r; ++r) {
-    const int h = top + r * call.dilation_h;
-    if (h < 0 || h >= call.height) continue;
-#pragma unroll 4
-    for (int s = 0; s < call.s; ++s) {
-      const int width = left + s * call.dilation_w;
-      const bool inside = width >= 0 && width < call.width;
-      const float* const from = x + (h * call.width + width) * call.c;
-      Vector value{};
-      if constexpr (std::is_same_v<Vector, float4>)
-        value = load_or_zero(from, inside);
-      else if (inside)
-        value = *from;
-      multiply_add(sum, value, vector_at<Vector>(w + (r * call.s + s) * call.k));
+  for_each_tap(call, top, left, [&](int tap, int h, int width, bool inside) {
+    const float* const from = x + (h * call.width + width) * call.c;
+    Vector value;
+    if constexpr (channels == 0) {
+      value = load_or_zero(from, inside);
+    } else {
+      // Outside, too, something is read: an `if` here can become a branch, which ends the run of loads under way.
+      const float* const pixel = inside ? from : x;
+      float of_channel[channels];
+#pragma unroll
+      for (int i = 0; i < channels; ++i) {
+        const float read = pixel[reads.further[i]];
+        of_channel[i] = inside ? read : 0.0F;
+      }
+      if constexpr (lanes == 1)
+        value = of_channel[0];
+      else
+        value = {reads(of_channel, 0), reads(of_channel, 1), reads(of_channel, 2), reads(of_channel, 3)};
     }
-  }
+    multiply_add(sum, value, vector_at<Vector>(w + tap * call.k));
+  });
   finish(call, sum, place.image, (place.p * call.q + place.q) * call.y_pixel + place.channel);
 }
 
@@ -241,7 +249,9 @@ constexpr DepthwiseVariant variants[] = {
     rows<7, 2, 1, 2, 3>("1x2"),
     rows<7, 2, 1, 1, 5>("1x1"),
     {"any4", depthwise_any<float4>, 0, 0, 4, 1, 1},
-    {"any1", depthwise_any<float>, 0, 0, 1, 1, 1},
+    {"any4of2", depthwise_any<float4, 2>, 0, 0, 4, 1, 1, 2},
+    {"any4of4", depthwise_any<float4, 4>, 0, 0, 4, 1, 1, 4},
+    {"any1", depthwise_any<float, 1>, 0, 0, 1, 1, 1, 1},
 };
 
 std::span<const DepthwiseVariant> variants_of(DType storage) {
@@ -249,7 +259,10 @@ std::span<const DepthwiseVariant> variants_of(DType storage) {
 }
 
 bool computes(const DepthwiseVariant& variant, const ConvProblem& p) {
-  if (variant.lanes > 1 && (p.c != p.k || p.c % variant.lanes != 0)) return false;
+  if (p.k % variant.lanes != 0) return false;
+  if (variant.channels == 0 && p.c != p.k) return false;
+  // Two channels at most: a channel's filters are no fewer than a thread's.
+  if (variant.channels == 2 && p.k / p.c < variant.lanes) return false;
   if (variant.size == 0) return true;
   return p.r == variant.size && p.s == variant.size && p.stride_h == variant.stride && p.stride_w == variant.stride &&
          p.dilation_h == 1 && p.dilation_w == 1;
@@ -303,7 +316,7 @@ std::int64_t chunk_groups(std::int64_t groups) {
 const DepthwiseVariant& choose_variant(const ConvProblem& p, int multiprocessors) {
   const auto known = variants_of(p.storage);
   return *std::find_if(known.begin(), known.end(), [&](const DepthwiseVariant& variant) {
-    const bool any = variant.tile_p == any_height || variant.tile_p * variant.tile_q == 1;
+    const bool any = variant.tile_p == any_height || (variant.tile_p * variant.tile_q == 1 && variant.channels <= 1);
     return computes(variant, p) && (any || item_count(p, variant, variant.tile_p) >= 128.0 * multiprocessors);
   });
 }
@@ -336,19 +349,30 @@ class Depthwise final : public ConvAlgorithm {
     return std::nullopt;
   }
 
-  /// Each tensor once at the rate of memory, which L2 does not exceed for so few bytes; `any` loads every tap of every
-  /// output. Of MobileNetV2's layers on an H200, batch 1 and 8, within 25 %: 2.4 us (2.3 by this) for 32x112x112.
+  /// Each tensor once at the rate of memory, which L2 does not exceed for so few bytes. Of MobileNetV2's layers on an
+  /// H200, batch 1 and 8, within 25 %: 2.4 us (2.3 by this) for 32x112x112.
   Plan plan(const ConvProblem& given, const Target& target) const override {
     const std::int64_t room = room_of(given, target);
     const ConvProblem p = with_room(given, room);
-    constexpr double start_us = 0.5, any_us_a_tap = 0.02, any_loads = 0.25;
+    constexpr double start_us = 0.5;
     const DeviceProfile& device = target.device;
     const DepthwiseVariant& variant = choose_variant(p, device.units);
     const bool strips = variant.tile_p == any_height;
     const std::int64_t rows = strips ? choose_rows(p, variant, device) : variant.tile_p;
     const auto taps = static_cast<double>(p.r * p.s);
     const double memory = p.bytes() / device.bytes_per_us;
-    const double any_us = variant.size == 0 ? any_us_a_tap * taps + any_loads * taps * memory : 0;
+    // Of `any`: us that a million outputs take of 132 multiprocessors, and a tap where they are fewer than those fill.
+    // Within 15 % of most of 45 problems on an H100, of 1.7 to 37 us; windows of 11x11 and more take up to 1.7 times
+    // that.
+    double any_us = 0;
+    if (variant.size == 0) {
+      const bool one = variant.lanes == 1, half = p.storage != DType::f32;
+      const double an_output = one ? 6.8 : half ? 0.3 : 0.0;
+      const double a_tap = one ? 1.24 : variant.channels == 0 ? 0.25 : half ? 0.37 : 0.47;
+      const double alone_us_a_tap = p.s >= long_row ? 0.14 : one ? 0.07 : 0.1, alone_us = 0.4;
+      const double outputs = 1e-6 * static_cast<double>(p.n * p.k * p.p * p.q) * 132 / device.units;
+      any_us = std::max(outputs * (an_output + a_tap * taps), alone_us + alone_us_a_tap * taps);
+    }
     // Windows of 7x7 have more to multiply than to read. First guesses.
     constexpr double large_us_a_tap = 0.03, large_rate = 0.6;
     const double products = variant.size < 7 ? 0 : p.flops() / (large_rate * device.fp32_flops_per_us);

@@ -1,7 +1,7 @@
 // The kernels of depthwise for tensors of 16 bit, with sums in float. Filters are of 16 bit, too, and widened: that is
 // exact.
 
-#include "ops/conv/cuda/depthwise.h"
+#include "ops/conv/cuda/depthwise.cuh"
 #include "ops/conv/cuda/half_mma.cuh"
 
 namespace lenslet::cuda {
@@ -290,44 +290,51 @@ __global__ void __launch_bounds__(max_depthwise_threads, 1) depthwise_rows(const
   finish_tile<T>(call, place, sums);
 }
 
-/// Any filter, stride and dilation; one lane: any multiplier.
-template <typename T, int lanes>
+/// Any filter, stride and dilation: `lanes` filters of one pixel. They read a channel each, or, where each channel has
+/// several filters, `channels` (FilterChannels); sums are the same however many lanes there are.
+template <typename T, int lanes, int channels = 0>
 __global__ void __launch_bounds__(max_depthwise_threads) depthwise_any(const __grid_constant__ DepthwiseCall call) {
   wait_for_previous();
   let_next_start();
   const int item = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (item >= call.items) return;
   const DepthwisePlace place(call, item, lanes, 1, 1);
+  const FilterChannels<lanes, channels> reads(call, place.channel);
   const int top = place.p * call.stride_h - call.pad_top, left = place.q * call.stride_w - call.pad_left;
-  const T* x = image_of<T>(call.x, place.image, call.height, call.width, call.c) +
-               static_cast<int>(call.multiplier.divide(static_cast<unsigned>(place.channel)));
+  const T* x = image_of<T>(call.x, place.image, call.height, call.width, call.c) + reads.first;
   const T* w = static_cast<const T*>(call.w) + place.channel;
   float sum[lanes];
   start(sum, call, place.channel);
-  for (int r = 0; r < call.r; ++r) {
-    const int h = top + r * call.dilation_h;
-    if (h < 0 || h >= call.height) continue;
-#pragma unroll 4
-    for (int s = 0; s < call.s; ++s) {
-      const int width = left + s * call.dilation_w;
-      const bool inside = width >= 0 && width < call.width;
-      const T* const from = x + (h * call.width + width) * call.c;
-      const T* const tap_from = w + (r * call.s + s) * call.k;
-      if constexpr (lanes == 1) {
-        sum[0] = fmaf(inside ? widened(*from) : 0.0F, widened(*tap_from), sum[0]);
-      } else {
-        std::uint32_t value[lanes / 2], tap[lanes / 2];
-        load_or_zero(value, from, inside);
-        load_constant(tap, tap_from);
+  for_each_tap(call, top, left, [&](int tap, int h, int width, bool inside) {
+    const T* const from = x + (h * call.width + width) * call.c;
+    const T* const weights = w + tap * call.k;
+    float value[lanes], weight[lanes];
+    if constexpr (channels == 0) {
+      std::uint32_t pairs[lanes / 2];
+      load_or_zero(pairs, from, inside);
+      widen<T>(value, pairs);
+    } else {
+      // Outside, too, something is read: an `if` here can become a branch, which ends the run of loads under way.
+      const T* const pixel = inside ? from : x;
+      float of_channel[channels];
 #pragma unroll
-        for (int j = 0; j < lanes / 2; ++j) {
-          const float2 v = widened_pair<T>(value[j]), t = widened_pair<T>(tap[j]);
-          sum[2 * j] = fmaf(v.x, t.x, sum[2 * j]);
-          sum[2 * j + 1] = fmaf(v.y, t.y, sum[2 * j + 1]);
-        }
+      for (int i = 0; i < channels; ++i) {
+        const float read = widened(pixel[reads.further[i]]);
+        of_channel[i] = inside ? read : 0.0F;
       }
+#pragma unroll
+      for (int i = 0; i < lanes; ++i) value[i] = reads(of_channel, i);
     }
-  }
+    if constexpr (lanes == 1) {
+      weight[0] = widened(*weights);
+    } else {
+      std::uint32_t pairs[lanes / 2];
+      load_constant(pairs, weights);
+      widen<T>(weight, pairs);
+    }
+#pragma unroll
+    for (int i = 0; i < lanes; ++i) sum[i] = fmaf(value[i], weight[i], sum[i]);
+  });
   const Finisher<T> finish(call);
   finish(sum, static_cast<std::int64_t>(place.image) * call.p * call.q * call.y_pixel +
                   (place.p * call.q + place.q) * call.y_pixel + place.channel);
@@ -357,9 +364,13 @@ constexpr DepthwiseVariant variants[] = {
     rows<T, 5, 2, 1, 1, 5>("1x1"),
     rows<T, 7, 1, 2, 4, 2>("2x4"),
     rows<T, 7, 1, 1, 1, 4>("1x1"),
+    rows<T, 7, 2, 1, 2, 3>("1x2"),
+    rows<T, 7, 2, 1, 1, 5>("1x1"),
     {"any8", depthwise_any<T, 8>, 0, 0, 8, 1, 1},
     {"any2", depthwise_any<T, 2>, 0, 0, 2, 1, 1},
-    {"any1", depthwise_any<T, 1>, 0, 0, 1, 1, 1},
+    {"any8of2", depthwise_any<T, 8, 2>, 0, 0, 8, 1, 1, 2},
+    {"any8of8", depthwise_any<T, 8, 8>, 0, 0, 8, 1, 1, 8},
+    {"any1", depthwise_any<T, 1, 1>, 0, 0, 1, 1, 1, 1},
 };
 
 }  // namespace

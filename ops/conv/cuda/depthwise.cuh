@@ -1,0 +1,105 @@
+#pragma once
+// What the kernels of depthwise have in common, whatever the type of their tensors.
+
+#include <span>
+#include <string_view>
+
+#include "base/cuda/fast_divider.h"
+#include "ops/conv/cuda/one_launch.cuh"
+
+namespace lenslet::cuda {
+
+inline constexpr int max_depthwise_threads = 128;
+/// Rows of so many taps have a loop of their own, by fours; of shorter ones what is left over of four would wait for
+/// memory tap by tap, and all taps are one loop: 1x64x56x56 -> 128, 3x3 s2, 3.0 us for 3.6, 9x9 27.5 for 31.
+inline constexpr int long_row = 8;
+
+/// w [R][S][K] of the type of x. C and K count room (aligned_nhwc), which is computed like channels. An item is what
+/// one thread computes; items count channels first, then tiles along q, chunks of channels, tiles along p, images.
+/// There is one chunk, but of strips.
+struct DepthwiseCall : UntypedConvCall {
+  int items, rows, biases;                                           ///< rows: of a strip; biases: K without room
+  FastDivider channel_groups, tiles_q, chunks, tiles_p, multiplier;  ///< channel_groups: of a chunk
+};
+
+/// Where an item lies that is no strip.
+struct DepthwisePlace {
+  int channel, q, p, image;
+  LENSLET_HOST_DEVICE DepthwisePlace(const DepthwiseCall& call, int item, int lanes, int tile_p, int tile_q) {
+    channel = call.channel_groups.split(item) * lanes;
+    q = call.tiles_q.split(item) * tile_q;
+    p = call.tiles_p.split(item) * tile_p;
+    image = item;
+  }
+};
+
+/// The channels that neighbouring filters of one pixel read where each channel has several: two at most, or as many as
+/// there are filters. channels 0: each filter has its own.
+template <int filters, int channels>
+struct FilterChannels {
+  static_assert(channels == 2 || channels == filters);
+  int first;              ///< of x
+  int further[channels];  ///< from the first on
+  int of_first;           ///< filters, where there are two channels at most
+
+  LENSLET_HOST_DEVICE FilterChannels(const DepthwiseCall& call, int filter) {
+    const auto channel = [&](int k) { return static_cast<int>(call.multiplier.divide(static_cast<unsigned>(k))); };
+    first = channel(filter);
+    of_first = (first + 1) * static_cast<int>(call.multiplier.divisor()) - filter;
+    for (int i = 0; i < channels; ++i) {
+      const int at = channels == filters ? i : i * (filters - 1);
+      further[i] = channel(filter + at) - first;
+    }
+  }
+  /// What filter i multiplies.
+  LENSLET_HOST_DEVICE float operator()(const float (&values)[channels], int i) const {
+    return channels == filters ? values[i % channels] : i < of_first ? values[0] : values[1 % channels];
+  }
+};
+template <int filters>
+struct FilterChannels<filters, 0> {
+  int first;
+  LENSLET_HOST_DEVICE FilterChannels(const DepthwiseCall&, int filter) : first(filter) {}
+};
+
+/// multiply(tap, h, width, inside) for all taps of the window at (top, left), in order.
+template <typename Multiply>
+__device__ __forceinline__ void for_each_tap(const DepthwiseCall& call, int top, int left, const Multiply& multiply) {
+  if (call.s >= long_row) {
+    for (int r = 0; r < call.r; ++r) {
+      const int h = top + r * call.dilation_h;
+      if (h < 0 || h >= call.height) continue;
+#pragma unroll 4
+      for (int s = 0; s < call.s; ++s) {
+        const int width = left + s * call.dilation_w;
+        multiply(r * call.s + s, h, width, width >= 0 && width < call.width);
+      }
+    }
+  } else {
+    const int taps = call.r * call.s;
+    int r = 0, s = 0;
+#pragma unroll 4
+    for (int tap = 0; tap < taps; ++tap) {
+      const int h = top + r * call.dilation_h, width = left + s * call.dilation_w;
+      multiply(tap, h, width, h >= 0 && h < call.height && width >= 0 && width < call.width);
+      if (++s == call.s) s = 0, ++r;
+    }
+  }
+}
+
+/// The height of tiles that are strips: the plan says how many rows they have.
+inline constexpr int any_height = 0;
+
+/// A kernel with the filters that it is for and what a thread of it computes.
+struct DepthwiseVariant {
+  std::string_view name;
+  void (*kernel)(DepthwiseCall);
+  int size, stride;           ///< 0: any
+  int lanes, tile_p, tile_q;  ///< tile_p: or any_height
+  int channels = 0;           ///< that FilterChannels reads; 0: each filter its own
+};
+
+/// Those for tensors of 16 bit, in the order in which they are preferred. depthwise_half.cu.
+std::span<const DepthwiseVariant> half_depthwise_variants(DType storage);
+
+}  // namespace lenslet::cuda
