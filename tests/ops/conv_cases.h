@@ -57,6 +57,15 @@ inline std::vector<ConvCase> conv_cases() {
   const std::array<std::int64_t, 4> pad1{1, 1, 1, 1}, pad2{2, 2, 2, 2}, pad3{3, 3, 3, 3};
 
   std::vector<ConvRow> rows = {
+      // 1x1 with few filters (few_filters): threads of a pixel that all have channels and not, and several turns each.
+      {.n = 3, .c = 4, .h = 9, .w = 7, .k = 1},
+      {.c = 12, .h = 31, .w = 17, .k = 3, .bias = true, .activation = relu},
+      {.c = 24, .h = 13, .w = 10, .k = 6, .residual = true},
+      {.c = 64, .h = 40, .w = 41, .k = 2, .bias = true, .activation = silu},
+      {.c = 100, .h = 11, .w = 13, .k = 5, .bias = true, .residual = true, .activation = relu},
+      {.c = 128, .h = 33, .w = 20, .k = 4, .bias = true, .activation = hard_swish},
+      {.n = 2, .c = 256, .h = 10, .w = 9, .k = 8, .bias = true},
+      {.c = 516, .h = 5, .w = 7, .k = 7, .bias = true, .residual = true, .activation = silu},
       // 1x1: images down to one pixel, every channel count, strides.
       {.n = 1, .c = 1, .h = 1, .w = 1, .k = 1},
       {.n = 1, .c = 3, .h = 1, .w = 1, .k = 7, .bias = true},
