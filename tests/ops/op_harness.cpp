@@ -137,11 +137,17 @@ void check_kernels(const OpCase& c, std::optional<DType> half = {}) {
   if (half) shapes += fmt::format(" in {}", to_string(*half));
   const std::string name = fmt::format("{}-{} {}{}", c.op, c.opset, to_string(op->attributes()), shapes);
 
-  std::vector<oracle::Array> arrays;
-  for (const Tensor& input : c.inputs) arrays.push_back(oracle::from_tensor(input));
-  const std::optional<std::vector<oracle::Array>> exact = oracle::run(op->type(), op->attributes(), arrays);
-  REQUIRE_MESSAGE(exact.has_value(), name, ": the oracle does not know ", std::string(op->type()));
-  REQUIRE_MESSAGE(exact->size() >= c.outputs, name);
+  // When a kernel asks for it: of 16-bit types few of the CPU's do, and the oracle is slow.
+  std::optional<std::vector<oracle::Array>> known;
+  const auto exact = [&]() -> const std::vector<oracle::Array>& {
+    if (known) return *known;
+    std::vector<oracle::Array> arrays;
+    for (const Tensor& input : c.inputs) arrays.push_back(oracle::from_tensor(input));
+    known = oracle::run(op->type(), op->attributes(), arrays);
+    REQUIRE_MESSAGE(known.has_value(), name, ": the oracle does not know ", std::string(op->type()));
+    REQUIRE_MESSAGE(known->size() >= c.outputs, name);
+    return *known;
+  };
 
   const OpRunner& runner = op_runner();
   std::vector<std::vector<int>> constant_sets{c.constant};
@@ -161,7 +167,7 @@ void check_kernels(const OpCase& c, std::optional<DType> half = {}) {
              const std::string where = fmt::format("{} ({})", name, call.str());
              const std::vector<Tensor> outputs = run_between_guards(runner, call, c.inputs, where);
              for (std::size_t i = 0; i < outputs.size(); ++i)
-               compare(outputs[i], (*exact)[i], c.tolerance, fmt::format("{}, output {}", where, i));
+               compare(outputs[i], exact()[i], c.tolerance, fmt::format("{}, output {}", where, i));
            }))
         refusals += " " + refusal + ";";
     if (half && runner.device() == DeviceKind::cpu)
