@@ -25,9 +25,9 @@ namespace {
 using Ints = std::vector<std::int64_t>;
 constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
 
-/// Sanitizers look at memory and threads, for which a value does as well as its negative.
+/// Sanitizers look at memory and threads, for which one value does as well as another.
 std::vector<float> values() {
-  if (std::getenv("LENSLET_TEST_REDUCED") != nullptr) return {nan, inf};
+  if (std::getenv("LENSLET_TEST_REDUCED") != nullptr) return {nan};
   return {nan, -nan, inf, -inf};
 }
 

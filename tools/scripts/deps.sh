@@ -210,6 +210,7 @@ configure() {
   shift
   if command -v ccache >/dev/null; then
     export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
+    export CCACHE_SLOPPINESS=pch_defines,time_macros # what ccache asks for where headers are precompiled
   fi
   cmake -G Ninja -S . -B "$folder" "$@" || die "cmake could not configure $folder"
 }
