@@ -205,7 +205,7 @@ __global__ void __launch_bounds__(block_threads, 4) stem_pool_kernel(const __gri
           std::uint32_t word[4];
 #pragma unroll
           for (int i = 0; i < 4; ++i) word[i] = clamp(greater<T>(most[4 * v + i], word_of(above, i)));
-          store_words(call, y + k, k, word);
+          store_words(y + k, word);
         }
       }
     }
