@@ -3,7 +3,7 @@
 // many times what is wanted: 22.6 us for that layer, where memory takes 5.8.
 //
 // A pixel's channels lie side by side, so neighbouring threads read them by four: all 32 of a warp those of one pixel
-// from 128 channels on, 4 to 16 of them below. Each thread multiplies what it read by every filter; sums of a pixel's
+// from 68 channels on, 1 to 16 of them below. Each thread multiplies what it read by every filter; sums of a pixel's
 // threads then go from thread to thread (shuffles), in a fixed order. A warp has several pixels' loads under way.
 // By shuffles of all sums to all threads, which one then finishes, two filters took 7.4 us for 4.6, eight 26.7 for 7.9.
 
