@@ -90,7 +90,35 @@ bool convert_floats_kernel(DType from, const void* source, DType to, void* targe
     });
     return true;
   }
+  const hn::Rebind<std::int32_t, D> whole;
+  const hn::Rebind<std::uint8_t, D> bytes;
+  if (from == DType::boolean && to == DType::f32) {  // a byte that is not 0 is true
+    const auto* x = static_cast<const std::uint8_t*>(source);
+    auto* y = static_cast<float*>(target);
+    const Convert<float, bool> one_by_one;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    std::int64_t i = 0;
+    for (; i + lanes <= count; i += lanes) {
+      const auto known = hn::Ne(hn::PromoteTo(whole, hn::LoadU(bytes, x + i)), hn::Zero(whole));
+      hn::StoreU(hn::IfThenElseZero(hn::RebindMask(d, known), hn::Set(d, 1.0F)), d, y + i);
+    }
+    for (; i < count; ++i) y[i] = one_by_one(x[i]);
+    return true;
+  }
   if (from != DType::f32) return false;
+  if (to == DType::boolean) {
+    const auto* x = static_cast<const float*>(source);
+    auto* y = static_cast<std::uint8_t*>(target);
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    std::int64_t i = 0;
+    for (; i + lanes <= count; i += lanes) {
+      // Ne is false of NaN.
+      const auto known = hn::RebindMask(whole, hn::Not(hn::Eq(hn::LoadU(d, x + i), hn::Zero(d))));
+      hn::StoreU(hn::DemoteTo(bytes, hn::IfThenElseZero(known, hn::Set(whole, 1))), bytes, y + i);
+    }
+    for (; i < count; ++i) y[i] = x[i] != 0 ? 1 : 0;
+    return true;
+  }
   if (to == DType::i32) return integers(static_cast<std::int32_t*>(target));
   if (to == DType::i64) {
     to_i64(static_cast<const float*>(source), static_cast<std::int64_t*>(target), count);

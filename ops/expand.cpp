@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "lenslet/error.h"
-#include "ops/gemm/equation.h"
 
 namespace lenslet {
 namespace {
@@ -186,82 +185,12 @@ void dynamic_quantize(const NodeSpec&, Expander& e) {
   e.add("QuantizeLinear", {e.input(0), scale, zero_point}, {}, e.output());
 }
 
-/// x with its axes in another order: those of `from` as `to` has them.
-int ordered(Expander& e, int x, const std::string& from, const std::string& to, int result = none) {
-  if (from == to && result == none) return x;
-  std::vector<std::int64_t> perm;
-  for (const char label : to) perm.push_back(static_cast<std::int64_t>(from.find(label)));
-  return e.add("Transpose", {x}, {{"perm", std::move(perm)}}, result);
-}
-
-// Sums of one operand along axes, and products of two with an axis of its own for each, one that is summed, and others
-// that all have. Ranks are not known, so an ellipsis is for products that lie as MatMul's do.
-void einsum(const NodeSpec&, Expander& e) {
-  const Equation equation = parse_equation(e.attributes.text("equation", ""));
-  const std::string& y = equation.result;
-  const auto has = [](const std::string& term, char label) { return term.find(label) != std::string::npos; };
-  const bool hides = has(y, Equation::ellipsis);
-  for (const std::string& term : equation.operands)
-    for (const char label : term)
-      if ((label == Equation::ellipsis && !hides) || std::count(term.begin(), term.end(), label) > 1) return;
-  for (const char label : y)
-    if (std::none_of(equation.operands.begin(), equation.operands.end(),
-                     [&](const auto& term) { return has(term, label); }))
-      return;
-  if (equation.operands.size() != static_cast<std::size_t>(e.inputs()) || e.input(0) == none) return;
-  if (hides && e.inputs() == 1) return;
-  if (e.inputs() == 1) {
-    const std::string& x = equation.operands[0];
-    std::string kept;
-    std::vector<std::int64_t> summed;
-    for (std::size_t d = 0; d < x.size(); ++d)
-      if (has(y, x[d]))
-        kept += x[d];
-      else
-        summed.push_back(static_cast<std::int64_t>(d));
-    if (summed.empty()) {
-      ordered(e, e.input(0), x, y, e.output());
-      return;
-    }
-    Tensor axes(DType::i64, {static_cast<std::int64_t>(summed.size())});
-    std::copy(summed.begin(), summed.end(), axes.values<std::int64_t>().begin());
-    const int sum = e.add("ReduceSum", {e.input(0), e.constant(std::move(axes))}, {{"keepdims", std::int64_t{0}}},
-                          kept == y ? e.output() : none);
-    if (kept != y) ordered(e, sum, kept, y, e.output());
-    return;
-  }
-  if (e.inputs() != 2 || e.input(1) == none) return;
-  std::string a = equation.operands[0], b = equation.operands[1], batch, summed, rows, columns;
-  for (const char label : y) (has(a, label) && has(b, label) ? batch : has(a, label) ? rows : columns) += label;
-  for (const char label : a)
-    if (!has(y, label)) summed += label;
-  for (const char label : b)
-    if (!has(y, label) && !has(a, label)) return;
-  if (summed.size() != 1 || !has(b, summed[0]) || rows.size() != 1 || columns.size() != 1) return;
-  int left = e.input(0), right = e.input(1);
-  if (y.find(columns) < y.find(rows)) {
-    std::swap(left, right);
-    std::swap(a, b);
-    std::swap(rows, columns);
-  }
-  const std::string product = batch + rows + columns;
-  // Shapes that an ellipsis stands for broadcast from their last axis on: in front of all others only.
-  if (hides &&
-      (batch[0] != Equation::ellipsis || a != batch + rows + summed || b != batch + summed + columns || product != y))
-    return;
-  const int result =
-      e.add("MatMul", {ordered(e, left, a, batch + rows + summed), ordered(e, right, b, batch + summed + columns)}, {},
-            product == y ? e.output() : none);
-  if (product != y) ordered(e, result, product, y, e.output());
-}
-
 struct Row : ExpansionRow {
   Expand expand = nullptr;
 };
 
 constexpr Row rows[] = {
     {{"DynamicQuantizeLinear", "", 1, 1, 3, "its function body in ONNX"}, dynamic_quantize},
-    {{"Einsum", "", 1, -1, 1, "MatMul, Transpose, ReduceSum where it is these"}, einsum},
     {{"FusedConv", microsoft, 2, 4, 1, "Conv, Add, the activation"}, fused_conv},
     {{"Gelu", microsoft, 1, 1, 1, "ONNX's"}, gelu_of_sum},
     {{"BiasGelu", microsoft, 2, 2, 1, "Add, Gelu"}, gelu_of_sum},

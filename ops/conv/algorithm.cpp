@@ -21,7 +21,44 @@ ConvProblem seen_problem(const Problem& node, const Candidate& candidate) {
   return candidate.inputs[ConvOp::input].halo == no_halo ? p : p.with_explicit_padding();
 }
 
+constexpr std::size_t alignment = 256;
+
+std::int64_t filter_terms(const ConvProblem& p) { return p.group_c() * p.r * p.s; }
+
 }  // namespace
+
+/// Packs filters that the network computes, then runs the algorithm on them. The workspace: the algorithm's own, the
+/// packed filters, scratch.
+class BoundPacking final : public BoundKernel {
+ public:
+  BoundPacking(const ConvAlgorithm& algorithm, const ConvProblem& problem, std::string_view config,
+               const DeviceProfile& device)
+      : algorithm_(algorithm),
+        problem_(problem),
+        inner_(algorithm.bind_conv(problem, config, device)),
+        filters_at_((inner_->workspace_bytes() + alignment - 1) / alignment * alignment),
+        filter_floats_(static_cast<std::size_t>(algorithm.filter_form(problem, config).floats)),
+        scratch_floats_(static_cast<std::size_t>(algorithm.packing_floats(problem, device.units))) {}
+
+  std::size_t workspace_bytes() const override {
+    return filters_at_ + (filter_floats_ + scratch_floats_) * sizeof(float);
+  }
+  void run(const KernelRun& run) const override {
+    auto* const filters = reinterpret_cast<float*>(run.workspace.data() + filters_at_);
+    const ConvRun filter{.filter = run.in<float>(ConvOp::filter), .pool = run.pool, .cuda = run.cuda};
+    algorithm_.pack(problem_, filter, {filters, filter_floats_}, filters + filter_floats_);
+    KernelRun packed = run;
+    packed.workspace = run.workspace.first(inner_->workspace_bytes());
+    packed.blob = reinterpret_cast<const std::byte*>(filters);
+    inner_->run(packed);
+  }
+
+ private:
+  const ConvAlgorithm& algorithm_;
+  const ConvProblem problem_;
+  const std::unique_ptr<const BoundKernel> inner_;
+  const std::size_t filters_at_, filter_floats_, scratch_floats_;
+};
 
 ConvRun BoundConv::conv_run(const KernelRun& run) const {
   return {.x = run.in<float>(ConvOp::input),
@@ -59,10 +96,9 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
     return Offer::refuse("its residual is of another type than its output");
   if (node.shape(ConvOp::input).rank() == 5) return Offer::refuse("it is 3-D");
   const bool computed = node.inputs()[ConvOp::filter].constant == nullptr;
-  if (!takes_anything()) {
-    if (computed) return Offer::refuse("its filters are computed by the network");
-    if (node.shape(ConvOp::input).rank() != 4) return Offer::refuse("it is 1-D");
-  }
+  if (computed && computed_filters() == ComputedFilters::refused)
+    return Offer::refuse("its filters are computed by the network");
+  if (!takes_anything() && node.shape(ConvOp::input).rank() != 4) return Offer::refuse("it is 1-D");
   if (computed && !node.op().epilogue()->scale.empty())
     return Offer::refuse("its filters are computed by the network and scaled");
   const ConvProblem p = conv_problem(node);
@@ -81,6 +117,9 @@ Offer ConvAlgorithm::offer(const Problem& node, const Target& target) const {
   candidate.outputs = {format};
   candidate.config = std::move(plan.config);
   candidate.estimated_us = plan.estimated_us;
+  if (computed && computed_filters() == ComputedFilters::packed)  // filters are read once more, and written
+    candidate.estimated_us +=
+        target.device.launch_us + 8 * static_cast<double>(p.k * filter_terms(p)) / target.device.bytes_per_us;
   candidate.tolerance = plan.tolerance;
   candidate.in_place = input_bit(ConvOp::residual);
   candidate.pitched_output = plan.pitched && may_have_pitch(format) && !p.residual;
@@ -107,6 +146,12 @@ void ConvAlgorithm::transform_bytes(const ConvProblem& p, std::string_view confi
   transform(p, config, filter, {reinterpret_cast<float*>(to.data()), to.size() / sizeof(float)});
 }
 
+std::int64_t ConvAlgorithm::packing_floats(const ConvProblem&, int) const { return 0; }
+
+void ConvAlgorithm::pack(const ConvProblem& p, const ConvRun& run, std::span<float> to, float*) const {
+  transform(p, {}, {.w = run.filter, .terms = filter_terms(p)}, to);
+}
+
 std::optional<BlobSpec> ConvAlgorithm::blob(const Problem& node, const Candidate& candidate) const {
   if (node.inputs()[ConvOp::filter].constant == nullptr) return std::nullopt;
   const ConvProblem p = seen_problem(node, candidate);
@@ -125,12 +170,16 @@ void ConvAlgorithm::prepare(const Problem& node, const Candidate& candidate, std
   const ConvProblem p = seen_problem(node, candidate);
   const ConvFilter filter{.w = node.inputs()[ConvOp::filter].constant->values<float>().data(),
                           .scale = scale.empty() ? nullptr : scale.data(),
-                          .terms = p.group_c() * p.r * p.s};
+                          .terms = filter_terms(p)};
   transform_bytes(p, candidate.config, filter, blob);
 }
 
 std::unique_ptr<const BoundKernel> ConvAlgorithm::bind(const Binding& binding) const {
-  return bind_conv(seen_problem(binding.problem, binding.candidate), binding.candidate.config, binding.device);
+  const ConvProblem p = seen_problem(binding.problem, binding.candidate);
+  const bool computed = binding.problem.inputs()[ConvOp::filter].constant == nullptr;
+  if (computed && computed_filters() == ComputedFilters::packed)
+    return std::make_unique<BoundPacking>(*this, p, binding.candidate.config, binding.device);
+  return bind_conv(p, binding.candidate.config, binding.device);
 }
 
 }  // namespace lenslet

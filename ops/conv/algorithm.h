@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -87,7 +88,11 @@ class BoundRowConv : public BoundConv, private RowKernel {
   void run_rows(const KernelRun& run, const ImageRows& rows) const final { compute_rows(conv_run(run), rows); }
 };
 
-/// Stateless; one static instance each. Filters known before the run, 4-D input: others are `direct`'s.
+/// What becomes of filters that the network computes: refused; read as they lie, [K][C/groups][R][S]; or packed in each
+/// run as known ones are before it.
+enum class ComputedFilters : std::uint8_t { refused, as_loaded, packed };
+
+/// Stateless; one static instance each. 4-D input, and filters known before the run where nothing else is said.
 class ConvAlgorithm : public Kernel {
  public:
   /// What an algorithm says of a problem that it does not refuse.
@@ -120,6 +125,9 @@ class ConvAlgorithm : public Kernel {
   virtual bool reads_float32() const { return false; }
   /// Does it take filters that the network computes, and 1-D inputs?
   virtual bool takes_anything() const { return false; }
+  virtual ComputedFilters computed_filters() const {
+    return takes_anything() ? ComputedFilters::as_loaded : ComputedFilters::refused;
+  }
 
   /// The transformed filters (as loaded, when nobody says otherwise): how many of what, and everything that decides
   /// them besides kernel, problem and constants (a vector width, a padded row).
@@ -134,9 +142,16 @@ class ConvAlgorithm : public Kernel {
   /// The same of other elements than floats: whoever names their bytes writes them.
   virtual void transform_bytes(const ConvProblem& problem, std::string_view config, const ConvFilter& filter,
                                std::span<std::byte> to) const;
+  /// ComputedFilters::packed: floats of scratch that pack() wants, with so many threads.
+  virtual std::int64_t packing_floats(const ConvProblem& problem, int threads) const;
+  /// ComputedFilters::packed: what transform() makes, out of run.filter, by run.pool or on run.cuda. Allocates nothing.
+  virtual void pack(const ConvProblem& problem, const ConvRun& run, std::span<float> to, float* scratch) const;
   /// `problem` as BoundConv holds it.
   virtual std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& problem, std::string_view config,
                                                        const DeviceProfile& device) const = 0;
+
+ private:
+  friend class BoundPacking;
 };
 
 }  // namespace lenslet

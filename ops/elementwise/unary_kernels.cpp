@@ -78,6 +78,12 @@ struct UnaryMath : VectorMath<D> {
   HWY_INLINE V cos(V x) const {
     return small(x) ? hn::Cos(D(), x) : each(x, [](float v) { return std::cos(v); });
   }
+  /// Highway's, for positive finite numbers at most 0.87 ulp off (each 61st float).
+  HWY_INLINE V log(V x) const {
+    const V zero = hn::Zero(D()), inf = hn::Inf(D()), y = hn::Log(D(), x);
+    const V odd = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(inf), hn::IfThenElse(hn::Lt(x, zero), hn::NaN(D()), x));
+    return hn::IfThenElse(hn::And(hn::Gt(x, zero), hn::Lt(x, inf)), y, odd);
+  }
   HWY_INLINE V asin(V x) const { return hn::Asin(D(), x); }
   HWY_INLINE V acos(V x) const { return hn::Acos(D(), x); }
   HWY_INLINE V atan(V x) const { return hn::Atan(D(), x); }
@@ -86,7 +92,6 @@ struct UnaryMath : VectorMath<D> {
   HWY_INLINE V NAME(V x) const {                         \
     return each(x, [](float v) { return FUNCTION(v); }); \
   }
-  LENSLET_EACH(log, std::log)
   LENSLET_EACH(tan, std::tan)
   LENSLET_EACH(sinh, std::sinh)
   LENSLET_EACH(cosh, std::cosh)
@@ -111,8 +116,7 @@ LENSLET_DEFINE_UNARY(HWY_INLINE)
 
 template <UnaryKind kind>
 HWY_INLINE void apply(float a, float b, const float* x, float* y, std::int64_t n) {
-  // Taking vectors apart for log, and putting them together again, costs a fifth of it.
-  using D = std::conditional_t<kind == UnaryKind::Log, hn::CappedTag<float, 1>, hn::ScalableTag<float>>;
+  using D = hn::ScalableTag<float>;
   map_f32(
       D(), [a, b](D, auto v) HWY_ATTR { return unary<kind>(UnaryMath<D>(), v, a, b); }, x, y, n);
 }

@@ -16,6 +16,7 @@
 #include <hwy/highway.h>
 
 #include "ops/core/simd/activation-inl.h"
+#include "ops/core/simd/over_channels-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lenslet::HWY_NAMESPACE {
@@ -93,12 +94,57 @@ void multiply_rows(const DotRows& call, std::int64_t begin, std::int64_t end) {
   while (j < end) multiply(std::integral_constant<int, 1>());
 }
 
+// B [k,n]: sums of `Vectors` vectors of columns in registers, while its rows pass.
+template <int Rows, int Vectors, class D>
+HWY_INLINE void sum_columns(D d, const DotRows& call, std::int64_t j) {
+  using V = hn::Vec<D>;
+  const std::int64_t k = call.problem.gemm_k, n = call.problem.gemm_n;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const float* b = call.b + j;
+  for (std::int64_t l = 0; l == 0 || l < k; l += partial_terms) {
+    V sum[Rows][Vectors];
+    for (int i = 0; i < Rows; ++i)
+      for (int v = 0; v < Vectors; ++v) sum[i][v] = hn::Zero(d);
+    for (const float* const end = call.b + j + std::min(k, l + partial_terms) * n; b < end; b += n) {
+      const float* const a = call.a + (b - call.b) / n;
+      V row[Vectors];
+      for (int v = 0; v < Vectors; ++v) row[v] = hn::LoadU(d, b + v * lanes);
+      for (int i = 0; i < Rows; ++i)
+        for (int v = 0; v < Vectors; ++v) sum[i][v] = hn::MulAdd(hn::Set(d, a[i * k]), row[v], sum[i][v]);
+    }
+    for (int i = 0; i < Rows; ++i)
+      for (int v = 0; v < Vectors; ++v) {
+        float* const y = call.y + i * n + j + v * lanes;
+        hn::StoreU(l == 0 ? sum[i][v] : hn::Add(hn::LoadU(d, y), sum[i][v]), d, y);
+      }
+  }
+}
+
+template <int Rows>
+void multiply_columns(const DotRows& call, std::int64_t begin, std::int64_t end) {
+  const hn::ScalableTag<float> d;
+  constexpr int vectors = Rows == 1 ? 8 : Rows == 2 ? 4 : 2;
+  const std::int64_t step = vectors * static_cast<std::int64_t>(hn::Lanes(d));
+  for (; begin + step <= end; begin += step) sum_columns<Rows, vectors>(d, call, begin);
+  over_channels(d, begin, end, [&](auto tag, std::int64_t j) HWY_ATTR { sum_columns<Rows, 1>(tag, call, j); });
+}
+
 void multiply(const DotRows& call, std::int64_t begin, std::int64_t end) {
   const MatrixProblem& p = call.problem;
-  if (p.gemm_m == 1) multiply_rows<1, 4, 2>(call, begin, end);
-  if (p.gemm_m == 2) multiply_rows<2, 4, 1>(call, begin, end);
-  if (p.gemm_m == 3) multiply_rows<3, 4, 1>(call, begin, end);
-  if (p.gemm_m == 4) multiply_rows<4, 2, 1>(call, begin, end);
+  if (!p.trans_b) {
+    if (p.gemm_m == 1) multiply_columns<1>(call, begin, end);
+    if (p.gemm_m == 2) multiply_columns<2>(call, begin, end);
+    if (p.gemm_m == 3) multiply_columns<3>(call, begin, end);
+    if (p.gemm_m == 4) multiply_columns<4>(call, begin, end);
+  } else if (p.gemm_m == 1) {
+    multiply_rows<1, 4, 2>(call, begin, end);
+  } else if (p.gemm_m == 2) {
+    multiply_rows<2, 4, 1>(call, begin, end);
+  } else if (p.gemm_m == 3) {
+    multiply_rows<3, 4, 1>(call, begin, end);
+  } else if (p.gemm_m == 4) {
+    multiply_rows<4, 2, 1>(call, begin, end);
+  }
   for (std::int64_t i = 0; i < p.gemm_m; ++i) {
     float* const y = call.y + i * p.gemm_n;
     if (p.scales())

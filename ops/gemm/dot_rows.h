@@ -9,7 +9,7 @@ namespace lenslet {
 
 constexpr std::int64_t most_dot_rows = 4;
 
-/// One product of few rows (gemm_m <= most_dot_rows), whose B lies transposed.
+/// One product of few rows (gemm_m <= most_dot_rows).
 struct DotRows {
   const MatrixProblem& problem;
   const float* a = nullptr;
@@ -18,8 +18,8 @@ struct DotRows {
   float* y = nullptr;
 };
 
-/// Columns [begin, end) of y. Reads their rows of b once. The bits of y[i,j] depend on a's row i, b's row j, whether
-/// gemm_m is 1, and the instruction set alone.
+/// Columns [begin, end) of y. Reads what b has of them once. The bits of y[i,j] depend on a's row i, b's column j,
+/// whether gemm_m is 1, how B lies, and the instruction set alone.
 void dot_rows(const DotRows& call, std::int64_t begin, std::int64_t end);
 
 }  // namespace lenslet

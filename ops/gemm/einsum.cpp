@@ -1,5 +1,5 @@
-// Einsum: products of any operands, summed along the axes whose labels the result has not. What is a plain product of
-// two matrices or a permutation is read as MatMul, Transpose and ReduceSum (ops/expand.cpp); the rest walks indices.
+// Einsum: products of any operands, summed along the axes whose labels the result has not, by walking indices. Of
+// float32 the pass expand_einsum makes Transposes and MatMuls of nearly all, which is faster.
 
 #include "ops/gemm/einsum.h"
 
@@ -19,9 +19,6 @@
 
 namespace lenslet {
 namespace {
-
-/// Labels of axes: letters, and for the axes of an ellipsis numbers from the last one down, all negative.
-using Labels = std::vector<int>;
 
 class EinsumOp final : public Op {
  public:
@@ -52,7 +49,7 @@ class EinsumOp final : public Op {
     AxisMap map;
     map.broadcasts = true;
     map.inputs.resize(inputs.size());
-    const std::vector<Labels> labels = this->labels(inputs);
+    const std::vector<AxisLabels> labels = this->labels(inputs);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       map.inputs[i].parameter = false;
       for (std::size_t d = 0; d < labels.back().size(); ++d) {
@@ -67,7 +64,7 @@ class EinsumOp final : public Op {
   }
 
   EinsumWalk walk(std::span<const InputInfo> inputs) const {
-    const std::vector<Labels> labels = this->labels(inputs);
+    const std::vector<AxisLabels> labels = this->labels(inputs);
     std::map<int, std::int64_t> dims;
     for (std::size_t i = 0; i < inputs.size(); ++i)
       for (std::size_t d = 0; d < labels[i].size(); ++d) {
@@ -111,32 +108,15 @@ class EinsumOp final : public Op {
   }
 
  private:
-  /// Of the axes of each input, and of the result.
-  std::vector<Labels> labels(std::span<const InputInfo> inputs) const {
-    std::vector<Labels> all;
-    int most = 0;
-    const auto add = [&](const std::string& term, int hidden) {
-      Labels labels;
-      for (const char label : term)
-        if (label != Equation::ellipsis)
-          labels.push_back(label);
-        else
-          for (int d = hidden; d > 0; --d) labels.push_back(-d);
-      all.push_back(std::move(labels));
-    };
-    for (std::size_t i = 0; i < equation_.operands.size(); ++i) {
-      const std::string& term = equation_.operands[i];
-      const int rank = required_input(inputs, i, "operand").shape.rank();
-      const bool hides = term.find(Equation::ellipsis) != std::string::npos;
-      const int hidden = rank - static_cast<int>(term.size()) + (hides ? 1 : 0);
-      if (hidden < 0 || (hidden > 0 && !hides))
-        throw Error(ErrorKind::invalid_model,
-                    fmt::format("equation '{}': input {} is {}", text_, i, inputs[i].type.shape.str()));
-      most = std::max(most, hidden);
-      add(term, hidden);
+  std::vector<AxisLabels> labels(std::span<const InputInfo> inputs) const {
+    std::vector<int> ranks;
+    for (std::size_t i = 0; i < equation_.operands.size(); ++i)
+      ranks.push_back(required_input(inputs, i, "operand").shape.rank());
+    try {
+      return axis_labels(equation_, ranks);
+    } catch (const Error& error) {
+      throw error.within(fmt::format("equation '{}'", text_));
     }
-    add(equation_.result, most);
-    return all;
   }
 
   std::string text_;

@@ -44,4 +44,29 @@ Equation parse_equation(std::string_view text) {
   return equation;
 }
 
+std::vector<AxisLabels> axis_labels(const Equation& equation, std::span<const int> ranks) {
+  std::vector<AxisLabels> all;
+  int most = 0;
+  const auto add = [&](const std::string& term, int hidden) {
+    AxisLabels labels;
+    for (const char label : term)
+      if (label != Equation::ellipsis)
+        labels.push_back(label);
+      else
+        for (int d = hidden; d > 0; --d) labels.push_back(-d);
+    all.push_back(std::move(labels));
+  };
+  for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+    const std::string& term = equation.operands[i];
+    const bool hides = term.find(Equation::ellipsis) != std::string::npos;
+    const int hidden = ranks[i] - static_cast<int>(term.size()) + (hides ? 1 : 0);
+    if (hidden < 0 || (hidden > 0 && !hides))
+      throw Error(ErrorKind::invalid_model, fmt::format("operand {} has rank {} for '{}'", i, ranks[i], term));
+    most = std::max(most, hidden);
+    add(term, hidden);
+  }
+  add(equation.result, most);
+  return all;
+}
+
 }  // namespace lenslet

@@ -1,5 +1,6 @@
-// Matrix products with few rows on the CPU, of a B that lies transposed, as fully connected layers have it: read as it
-// is, nothing prepared. The inner loops are in dot_rows.cpp.
+// Matrix products with few rows on the CPU, whose B is read as it lies, nothing prepared: of a B that lies transposed,
+// as fully connected layers have it, and of one that the network computes. A product with a single column is one of a
+// single row. The inner loops are in dot_rows.cpp.
 
 #include <fmt/format.h>
 
@@ -13,19 +14,33 @@
 namespace lenslet {
 namespace {
 
+bool is_column(const MatrixProblem& p) { return p.gemm_n == 1 && p.gemm_m > most_dot_rows; }
+
+/// y = A b as y^T = b^T A^T.
+MatrixProblem as_row(MatrixProblem p) {
+  std::swap(p.gemm_m, p.gemm_n);
+  std::swap(p.c_row, p.c_col);
+  for (const float factor : std::exchange(p.scale, {})) p.alpha *= factor;
+  p.trans_b = true;
+  return p;
+}
+
 class BoundFewRows final : public BoundKernel {
  public:
-  explicit BoundFewRows(MatrixProblem problem) : p_(std::move(problem)) {}
+  explicit BoundFewRows(MatrixProblem problem) : column_(is_column(problem)), p_(std::move(problem)) {
+    if (column_) p_ = as_row(std::move(p_));
+  }
 
   void run(const KernelRun& run) const override {
     if (p_.y.elems() == 0) return;
     const DotRows call{.problem = p_,
-                       .a = run.in<float>(MatrixOp::a),
-                       .b = run.in<float>(MatrixOp::b),
+                       .a = run.in<float>(column_ ? MatrixOp::b : MatrixOp::a),
+                       .b = run.in<float>(column_ ? MatrixOp::a : MatrixOp::b),
                        .c = run.in<float>(MatrixOp::c),
                        .y = run.out<float>()};
     // A piece is worth its hand-over, and of a whole number of the kernel's tiles.
-    constexpr std::int64_t floats_a_piece = 64 << 10, tile = 8;
+    constexpr std::int64_t floats_a_piece = 64 << 10;
+    const std::int64_t tile = p_.trans_b ? 8 : 64;
     const std::int64_t tiles = (p_.gemm_n + tile - 1) / tile;
     run.pool->parallel_for(tiles, 1 + floats_a_piece / (tile * p_.gemm_k + 1),
                            [&](std::int64_t begin, std::int64_t end, int) {
@@ -34,7 +49,8 @@ class BoundFewRows final : public BoundKernel {
   }
 
  private:
-  const MatrixProblem p_;
+  bool column_;
+  MatrixProblem p_;
 };
 
 /// Where B is known, packing costs memory and time before the first run (VGG-16: 494 MB), and gains what a cache gives:
@@ -54,9 +70,11 @@ class FewRows final : public MatrixKernel {
  private:
   Offer plan(const Problem&, const MatrixProblem& p, const Target&) const override {
     if (p.batch.elems() != 1) return Offer::refuse("more than one product");
-    if (p.trans_a || !p.trans_b) return Offer::refuse("not rows of A with rows of B");
-    if (p.gemm_m > most_dot_rows) return Offer::refuse(fmt::format("more than {} rows", most_dot_rows));
-    if (p.b_known && p.b_floats() < least_known_floats)
+    if (p.trans_a) return Offer::refuse("A lies transposed");
+    if (p.gemm_m > most_dot_rows && !is_column(p))
+      return Offer::refuse(fmt::format("more than {} rows", most_dot_rows));
+    if (p.b_known && !p.trans_b && !is_column(p)) return Offer::refuse("B is known, and not rows for rows of A");
+    if (p.b_known && !is_column(p) && p.b_floats() < least_known_floats)
       return Offer::refuse(
           fmt::format("B has less than {} MiB: packed, it comes from a cache", least_known_floats >> 18));
     Candidate candidate;

@@ -7,6 +7,7 @@
 #include "ops/core/config_text.h"
 #include "ops/core/grain.h"
 #include "ops/core/sum_tolerance.h"
+#include "ops/core/transpose_block.h"
 #include "ops/gemm/gemm.h"
 #include "ops/gemm/problem.h"
 
@@ -50,12 +51,16 @@ class BoundPacked final : public BoundKernel {
       : p_(std::move(problem)), runs_(product_runs(p_)), packed_floats_(packed_b_floats(p_.gemm_k, p_.gemm_n)) {
     for (const ProductRun& run : runs_) products_ += run.count;
     apart_ = threads > 1 && products_ >= 4 * threads;
+    // Where A stays in a cache, some panels of B at a time are packed and multiplied while they are in one, too.
+    const std::int64_t panel = gemm_tile_cols(), panels = (p_.gemm_n + panel - 1) / panel;
+    if (!p_.b_known && !p_.scales() && !apart_ && p_.a_floats() <= cached_floats && panels >= 2 * threads)
+      group_ = panel * std::clamp<std::int64_t>(cached_floats / (p_.gemm_k * panel + 1), 1, panels / (2 * threads) + 1);
     bias_floats_ = one_row_of_c() ? lines(p_.gemm_n) : 0;
     const auto piece = [&](bool wanted, std::int64_t floats) {
       return std::exchange(own_floats_, own_floats_ + (wanted ? lines(floats) : 0));
     };
     rows_ = piece(p_.trans_a, p_.a_floats());
-    packed_ = piece(!p_.b_known, packed_floats_);
+    packed_ = piece(!p_.b_known, group_ == 0 ? packed_floats_ : threads * group_floats());
     scaled_ = piece(!p_.b_known && p_.scales(), p_.gemm_k * copied_columns(p_));
     workspace_floats_ = bias_floats_ + own_floats_ * (apart_ ? threads : 1);
   }
@@ -77,7 +82,10 @@ class BoundPacked final : public BoundKernel {
   }
 
  private:
+  static constexpr std::int64_t cached_floats = 32 << 10;
+
   static std::int64_t lines(std::int64_t floats) { return (floats + 15) / 16 * 16; }
+  std::int64_t group_floats() const { return lines(packed_b_floats(p_.gemm_k, group_)); }
   /// C is added as gemm()'s bias. Otherwise it is spread over y first.
   bool one_row_of_c() const { return p_.c && p_.c_row == 0; }
 
@@ -96,16 +104,15 @@ class BoundPacked final : public BoundKernel {
            ++i) {
         const std::int64_t b = products.b + i * products.b_step;
         call.a.base = run.in<float>(MatrixOp::a) + (products.a + i * products.a_step) * p_.a_floats();
-        if (p_.trans_a) call.a.base = transposed(call.a.base, own + rows_);
-        if (!p_.b_known && b != std::exchange(last_packed, b)) pack(run, b, own);
+        if (p_.trans_a) call.a.base = transposed(call.a.base, own + rows_, *run.pool);
+        if (!p_.b_known && group_ == 0 && b != std::exchange(last_packed, b)) pack(run, b, own);
         call.b = p_.b_known ? reinterpret_cast<const float*>(run.blob) + b * packed_floats_ : own + packed_;
         call.c = run.out<float>() + (products.y + i) * p_.y_floats();
-        if (p_.c && !one_row_of_c()) {
-          spread_c(run.in<float>(MatrixOp::c), call.c);
-          call.residual = call.c;
-        }
+        if (p_.c && !one_row_of_c()) call.residual = spread_c(run.in<float>(MatrixOp::c), call.c, *run.pool);
         if (apart_)
           gemm_serial(call);
+        else if (group_ != 0)
+          multiply_groups(run, b, call, own + packed_);
         else
           gemm(call, *run.pool);
       }
@@ -123,14 +130,59 @@ class BoundPacked final : public BoundKernel {
                            });
   }
 
-  void spread_c(const float* c, float* y) const {
-    for (std::int64_t row = 0; row < p_.gemm_m; ++row)
-      for (std::int64_t j = 0; j < p_.gemm_n; ++j) y[row * p_.gemm_n + j] = p_.beta * c[row * p_.c_row + j * p_.c_col];
+  /// Each thread packs panels of B of its own and multiplies by them.
+  void multiply_groups(const KernelRun& run, std::int64_t matrix, const Gemm& whole, float* packed) const {
+    const float* const b = run.in<float>(MatrixOp::b) + matrix * p_.b_floats();
+    const std::int64_t groups = (p_.gemm_n + group_ - 1) / group_;
+    const double flops = 2.0 * static_cast<double>(p_.gemm_m * group_) * static_cast<double>(p_.gemm_k);
+    const auto grain = static_cast<std::int64_t>(1 + 2e5 / (flops + 1));
+    run.pool->parallel_for(groups, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
+      float* const own = packed + worker * group_floats();
+      for (std::int64_t j = begin * group_; j < std::min(end * group_, p_.gemm_n); j += group_) {
+        Gemm call = whole;
+        call.n = std::min(group_, p_.gemm_n - j);
+        const std::int64_t row = p_.trans_b ? 1 : p_.gemm_n, col = p_.trans_b ? p_.gemm_k : 1;
+        pack_b(b + j * col, row, col, p_.gemm_k, call.n, own);
+        call.b = own;
+        call.c += j;
+        if (call.bias != nullptr) call.bias += j;
+        if (call.residual != nullptr) call.residual += j;
+        gemm_serial(call);
+      }
+    });
   }
 
-  const float* transposed(const float* a, float* rows) const {
-    for (std::int64_t i = 0; i < p_.gemm_m; ++i)
-      for (std::int64_t l = 0; l < p_.gemm_k; ++l) rows[i * p_.gemm_k + l] = a[l * p_.gemm_m + i];
+  /// f of parts of the rows of a product: by all threads, or in the calling one where it multiplies apart.
+  template <typename F>
+  void over_rows(ThreadPool& pool, std::int64_t floats_a_row, const F& f) const {
+    if (apart_) return f(0, p_.gemm_m, 0);
+    pool.parallel_for(p_.gemm_m, 1 + elementwise_grain / (floats_a_row + 1), f);
+  }
+
+  /// beta * C with the rows of y: C itself, or written to y.
+  const float* spread_c(const float* c, float* y, ThreadPool& pool) const {
+    if (p_.beta == 1 && p_.c_col == 1 && p_.c_row == p_.gemm_n) return c;
+    over_rows(pool, p_.gemm_n, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        float* const to = y + row * p_.gemm_n;
+        const float* const from = c + row * p_.c_row;
+        if (p_.c_col == 0)
+          std::fill(to, to + p_.gemm_n, p_.beta * *from);
+        else
+          for (std::int64_t j = 0; j < p_.gemm_n; ++j) to[j] = p_.beta * from[j * p_.c_col];
+      }
+    });
+    return y;
+  }
+
+  const float* transposed(const float* a, float* rows, ThreadPool& pool) const {
+    over_rows(pool, p_.gemm_k, [&](std::int64_t begin, std::int64_t end, int) {
+      constexpr std::int64_t block = 16;  // whole cache lines of what is read, and of what is written
+      for (std::int64_t i = begin; i < end; i += block)
+        for (std::int64_t l = 0; l < p_.gemm_k; l += block)
+          transpose_block(sizeof(float), a + l * p_.gemm_m + i, p_.gemm_m, rows + i * p_.gemm_k + l, p_.gemm_k,
+                          std::min(block, p_.gemm_k - l), std::min(block, end - i));
+    });
     return rows;
   }
 
@@ -139,6 +191,7 @@ class BoundPacked final : public BoundKernel {
   const std::int64_t packed_floats_;
   std::int64_t products_ = 0;
   bool apart_ = false;
+  std::int64_t group_ = 0;  ///< columns that are packed and multiplied at a time; 0: all are packed first
   /// The workspace: C's row, then of each thread that works apart its pieces, each on 64 bytes: where, and in all.
   std::int64_t bias_floats_ = 0, rows_ = 0, packed_ = 0, scaled_ = 0, own_floats_ = 0, workspace_floats_ = 0;
 };

@@ -13,7 +13,7 @@ std::span<const OpRow> gemm_rows() {
       {"Gemm", "", 7, 2, 3, 1, 1, gemm_op()},
       {"MatMul", "", 1, 2, 2, 1, 1, matmul_op()},
       {"Einsum", "", 12, 1, EinsumWalk::most_operands, 1, 1, einsum(),
-       "up to 4 operands; a product of two matrices or a permutation is read as MatMul, Transpose, ReduceSum"},
+       "up to 4 operands; of float32 mostly Transpose, Reshape and MatMul (the pass expand_einsum)"},
   };
   return rows;
 }

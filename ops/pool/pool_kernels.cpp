@@ -168,6 +168,26 @@ HWY_INLINE void fold_columns(const Fold& fold, const PoolProblem& p, const float
   });
 }
 
+/// A line of 2x2 windows with stride 2 that lie within the image, `top` the first of its two lines.
+template <class Fold>
+HWY_INLINE void line_of_pairs(const Fold& fold, const PoolLines& plan, const float* top, float* y) {
+  const PoolAxis& w = plan.problem.axes[2];
+  over_line(D(), w.out, [&](auto tag, std::int64_t i) HWY_ATTR {
+    const auto columns = [&](const float* at) HWY_ATTR {
+      return fold(Fold::first(tag, term(fold, hn::LoadU(tag, at))), term(fold, hn::LoadU(tag, at + w.in)));
+    };
+    auto even = columns(top + 2 * i), odd = columns(top + 2 * i + static_cast<std::int64_t>(hn::Lanes(tag)));
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (!is_one<decltype(tag)>) {
+      const auto low = even;
+      even = hn::ConcatEven(tag, odd, low);
+      odd = hn::ConcatOdd(tag, odd, low);
+    }
+#endif
+    hn::StoreU(finish_line(tag, fold, fold(even, odd), 2, plan.counts.data() + i), tag, y + i);
+  });
+}
+
 template <class Fold>
 HWY_INLINE void lines_nchw(const Fold& fold, const PoolLines& plan, const float* x, std::int64_t begin,
                            std::int64_t end, float* scratch, float* y) {
@@ -179,6 +199,10 @@ HWY_INLINE void lines_nchw(const Fold& fold, const PoolLines& plan, const float*
     const bool padded = plan.kind == PoolKind::average_with_pads;
     const auto counted = static_cast<float>(padded ? deep.padded * high.padded : deep.count * high.count);
     float* const out = y + line * w.out;
+    if (plan.pairs) {
+      line_of_pairs(fold, plan, plane + high.first * w.in, out);
+      continue;
+    }
     if (plan.block == 0) {
       const hn::CappedTag<float, 1> one;
       fold_columns(fold, p, plane, deep, high, 0, w.in, scratch);
@@ -257,6 +281,13 @@ PoolLines::PoolLines(PoolKind of, const PoolProblem& resolved) : kind(of), probl
     block = std::min(wide.out, (most_columns - extent) / wide.stride / least_outputs * least_outputs);
     scratch_floats = (block - 1) * wide.stride + extent + 2 * most_lanes;
   }
+  // Of longer lines the memory takes the time, which is fetched ahead elsewhere.
+  constexpr std::int64_t longest_pairs = 64;
+  const auto pair = [](const PoolAxis& axis) {
+    return axis.kernel == 2 && axis.stride == 2 && axis.dilation == 1 && axis.pad_begin == 0 && 2 * axis.out <= axis.in;
+  };
+  pairs = pair(problem.axes[1]) && pair(wide) && problem.axes[0].in == 1 && problem.axes[0].out == 1 &&
+          wide.out <= longest_pairs;
   // Whole cache lines, so that threads do not share one.
   scratch_floats = (scratch_floats + 15) / 16 * 16;
   for (std::int64_t q = 0; q < wide.out; ++q) {

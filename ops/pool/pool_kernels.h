@@ -31,6 +31,7 @@ struct PoolLines {
   PoolProblem problem;
   std::int64_t block = 0;           ///< outputs of a line that are made together; 0: one by one, out of whole lines
   std::int64_t scratch_floats = 0;  ///< a thread
+  bool pairs = false;               ///< 2x2 windows, stride 2, without pads, and short lines
   std::vector<float> counts;        ///< of an average: taps along a line, by output
 
   PoolLines(PoolKind of, const PoolProblem& resolved);

@@ -116,6 +116,11 @@ void along_input(const Loops& loops, typename Fold::Rule rule, const T* from, ty
   constexpr std::int64_t chains = chains_of<Fold>;
   const ReducedRows rows(loops.reduced);
   const auto fold = [&](const T* x, auto stride) {
+    if (rows.count == rows.row.dim && rows.count < chains) {
+      Fold one;
+      for (std::int64_t i = 0; i < rows.count; ++i) one.add(x[i * stride], 0, rule);
+      return one.result(rows.count, rule);
+    }
     std::array<Fold, chains> folds;
     rows.for_each([&](std::int64_t first) {
       std::int64_t i = 0;

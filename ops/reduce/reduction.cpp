@@ -89,6 +89,58 @@ bool sums_floats(ReduceKind kind) {
   return is;
 }
 
+template <typename Fold>
+inline constexpr bool is_float_extreme = false;
+template <bool largest>
+inline constexpr bool is_float_extreme<ExtremeFold<float, largest>> = true;
+
+/// Short rows of float32, one behind the other, are what is reduced: several at a time.
+class BoundShortRows final : public BoundKernel {
+ public:
+  static bool serves(ReduceKind kind, DType dtype, const Loops& loops) {
+    constexpr std::int64_t longest = 64;
+    const ReducedRows rows(loops.reduced);
+    const bool dense = loops.kept.rank() == 1 && loops.kept[0].from == rows.count && loops.kept[0].to == 1;
+    return dtype == DType::f32 && (sums_floats(kind) || kind == ReduceKind::max || kind == ReduceKind::min) && dense &&
+           rows.count == rows.row.dim && rows.row.from == 1 && rows.count > 1 && rows.count <= longest;
+  }
+  BoundShortRows(ReduceKind kind, const Loops& loops)
+      : kind_(kind), rows_(loops.kept.count()), length_(loops.reduced.count()) {}
+
+  void run(const KernelRun& run) const override {
+    with_fold<float, double>(kind_, [&]<typename Fold>(std::type_identity<Fold>, typename Fold::Rule rule) {
+      run.pool->parallel_for(rows_, std::max<std::int64_t>(1, elementwise_grain / length_),
+                             [&](std::int64_t begin, std::int64_t end, int) {
+                               const float* const x = run.in<float>(0) + begin * length_;
+                               fold_rows<Fold>(x, end - begin, rule, run.out<float>() + begin);
+                             });
+    });
+  }
+
+ private:
+  template <typename Fold>
+  void fold_rows(const float* x, std::int64_t rows, typename Fold::Rule rule, float* y) const {
+    if constexpr (is_float_extreme<Fold>) {
+      short_row_extremes(x, length_, rows, kind_ == ReduceKind::max, y);
+    } else if constexpr (is_float_sum<Fold>) {
+      constexpr std::int64_t at_once = 256;
+      std::array<double, at_once> sums;
+      for (std::int64_t first = 0; first < rows; first += at_once) {
+        const std::int64_t count = std::min(at_once, rows - first);
+        short_row_sums(x + first * length_, length_, count, Fold::summed, sums.data());
+        Fold fold;
+        for (std::int64_t i = 0; i < count; ++i) {
+          fold.sum = sums[static_cast<std::size_t>(i)];
+          y[first + i] = fold.result(length_, rule);
+        }
+      }
+    }
+  }
+
+  ReduceKind kind_;
+  std::int64_t rows_, length_;
+};
+
 /// What is reduced lies side by side in float32. A row is cut where its length says, so that results do not depend on
 /// the threads that share it.
 class BoundRows final : public BoundKernel {
@@ -247,6 +299,7 @@ class BoundColumnSums final : public BoundKernel {
 }  // namespace
 
 std::unique_ptr<const BoundKernel> on_cpu(ReduceKind kind, DType dtype, const Loops& loops) {
+  if (BoundShortRows::serves(kind, dtype, loops)) return std::make_unique<BoundShortRows>(kind, loops);
   if (BoundRows::serves(kind, dtype, loops)) return std::make_unique<BoundRows>(kind, loops);
   if (BoundColumnSums::serves(kind, dtype, loops)) return std::make_unique<BoundColumnSums>(kind, loops);
   return bound([=](const KernelRun& run) {

@@ -11,6 +11,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "ops/core/simd/activation-inl.h"
+#include "ops/core/simd/bounds-inl.h"
 #include "ops/core/simd/sum-inl.h"
 // clang-format on
 
@@ -121,6 +122,96 @@ float extreme_of(const float* x, std::int64_t n) {
 float largest_kernel(const float* x, std::int64_t n) { return extreme_of<true>(x, n); }
 float least_kernel(const float* x, std::int64_t n) { return extreme_of<false>(x, n); }
 
+// Short rows, four at a time by vectors of four, which end as one vector of a result each. The terms of a row that fill
+// no vector stand in one of their own, behind which `nothing` does not count.
+constexpr std::int64_t four = 4;
+using Four = hn::CappedTag<float, four>;
+
+HWY_INLINE hn::Vec<Four> load_end(const float* x, std::int64_t count, float nothing) {
+  HWY_ALIGN float end[four] = {nothing, nothing, nothing, nothing};
+  for (std::int64_t i = 0; i < count; ++i) end[i] = x[i];
+  return hn::Load(Four(), end);
+}
+
+/// f(rows, first, count): `rows` start at x[first * n]; the last of the four repeat where there are fewer.
+template <class F>
+HWY_INLINE void by_four_rows(const float* x, std::int64_t n, std::int64_t rows, const F& f) {
+  for (std::int64_t first = 0; first < rows; first += four) {
+    const std::int64_t count = std::min(four, rows - first);
+    const float* of_rows[four];
+    for (std::int64_t i = 0; i < four; ++i) of_rows[i] = x + (first + std::min(i, count - 1)) * n;
+    f(of_rows, first, count);
+  }
+}
+
+template <bool largest>
+void short_extremes(const float* x, std::int64_t n, std::int64_t rows, float* y) {
+#if HWY_TARGET == HWY_SCALAR
+  for (std::int64_t i = 0; i < rows; ++i) y[i] = extreme_of<largest>(x + i * n, n);
+#else
+  const Four d;
+  // The least is the largest of what is negated, as `larger` keeps NaN.
+  const auto signed_ = [](auto v) HWY_ATTR { return largest ? v : hn::Neg(v); };
+  constexpr float nothing = largest ? reduce::least_value<float> : reduce::greatest_value<float>;
+  by_four_rows(x, n, rows, [&](const float* const* at, std::int64_t first, std::int64_t count) HWY_ATTR {
+    hn::Vec<Four> best[four];
+    for (std::int64_t i = 0; i < four; ++i) {
+      std::int64_t j = four;
+      best[i] = signed_(n < four ? load_end(at[i], n, nothing) : hn::LoadU(d, at[i]));
+      for (; j + four <= n; j += four) best[i] = larger(best[i], signed_(hn::LoadU(d, at[i] + j)));
+      if (j < n) best[i] = larger(best[i], signed_(load_end(at[i] + j, n - j, nothing)));
+    }
+    const auto joined = [&](auto a, auto b)
+                            HWY_ATTR { return larger(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)); };
+    const auto all = signed_(joined(joined(best[0], best[2]), joined(best[1], best[3])));
+    if (count == four) return hn::StoreU(all, d, y + first);
+    HWY_ALIGN float values[four];
+    hn::Store(all, d, values);
+    for (std::int64_t i = 0; i < count; ++i) y[first + i] = values[i];
+  });
+#endif
+}
+
+template <reduce::Term term>
+void short_sums(const float* x, std::int64_t n, std::int64_t rows, double* sums) {
+#if HWY_TARGET != HWY_SCALAR
+  const hn::CappedTag<double, four> d;
+  if constexpr (hn::MaxLanes(decltype(d)()) == four) {
+    by_four_rows(x, n, rows, [&](const float* const* at, std::int64_t first, std::int64_t count) HWY_ATTR {
+      hn::Vec<decltype(d)> sum[four];
+      for (std::int64_t i = 0; i < four; ++i) {
+        std::int64_t j = 0;
+        sum[i] = hn::Zero(d);
+        for (; j + four <= n; j += four) sum[i] = add_term<term>(d, sum[i], at[i] + j);
+        if (j == n) continue;
+        HWY_ALIGN float end[four];
+        hn::Store(load_end(at[i] + j, n - j, 0), Four(), end);
+        sum[i] = add_term<term>(d, sum[i], end);
+      }
+      const auto pairs = [&](auto a, auto b)
+                             HWY_ATTR { return hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)); };
+      const auto low = pairs(sum[0], sum[1]), high = pairs(sum[2], sum[3]);
+      const auto all = hn::Add(hn::ConcatLowerLower(d, high, low), hn::ConcatUpperUpper(d, high, low));
+      if (count == four) return hn::StoreU(all, d, sums + first);
+      HWY_ALIGN double values[four];
+      hn::Store(all, d, values);
+      for (std::int64_t i = 0; i < count; ++i) sums[first + i] = values[i];
+    });
+    return;
+  }
+#endif
+  for (std::int64_t i = 0; i < rows; ++i) sums[i] = sum_of<term>(x + i * n, n);
+}
+
+void short_extremes_kernel(const float* x, std::int64_t n, std::int64_t rows, bool largest, float* y) {
+  largest ? short_extremes<true>(x, n, rows, y) : short_extremes<false>(x, n, rows, y);
+}
+void short_sums_kernel(const float* x, std::int64_t n, std::int64_t rows, reduce::Term term, double* sums) {
+  if (term == reduce::Term::square) return short_sums<reduce::Term::square>(x, n, rows, sums);
+  if (term == reduce::Term::value) return short_sums<reduce::Term::value>(x, n, rows, sums);
+  short_sums<reduce::Term::magnitude>(x, n, rows, sums);
+}
+
 double exp_sum_kernel(const float* x, std::int64_t n, float top) {
   return sum_f32(hn::ScalableTag<float>(), x, n, [top](auto tag, auto v, std::int64_t) HWY_ATTR {
     return exp_f32(tag, hn::Sub(v, hn::Set(tag, top)));
@@ -149,6 +240,8 @@ HWY_EXPORT(sum_kernel);
 HWY_EXPORT(add_rows_kernel);
 HWY_EXPORT(largest_kernel);
 HWY_EXPORT(least_kernel);
+HWY_EXPORT(short_extremes_kernel);
+HWY_EXPORT(short_sums_kernel);
 HWY_EXPORT(exp_sum_kernel);
 HWY_EXPORT(place_kernel);
 
@@ -161,6 +254,12 @@ void reduce::add_rows(const float* x, std::int64_t stride, std::int64_t rows, st
 }
 float reduce::row_extreme(const float* x, std::int64_t n, bool largest) {
   return largest ? HWY_DYNAMIC_DISPATCH(largest_kernel)(x, n) : HWY_DYNAMIC_DISPATCH(least_kernel)(x, n);
+}
+void reduce::short_row_extremes(const float* x, std::int64_t n, std::int64_t rows, bool largest, float* y) {
+  HWY_DYNAMIC_DISPATCH(short_extremes_kernel)(x, n, rows, largest, y);
+}
+void reduce::short_row_sums(const float* x, std::int64_t n, std::int64_t rows, Term term, double* sums) {
+  HWY_DYNAMIC_DISPATCH(short_sums_kernel)(x, n, rows, term, sums);
 }
 double reduce::row_exp_sum(const float* x, std::int64_t n, float top) {
   return HWY_DYNAMIC_DISPATCH(exp_sum_kernel)(x, n, top);

@@ -13,6 +13,10 @@ double row_sum(const float* x, std::int64_t n, Term term);
 void add_rows(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t width, double* sums, Term term);
 /// The largest or the least of x[0, n), n > 0; NaN if one is.
 float row_extreme(const float* x, std::int64_t n, bool largest);
+/// y[i] = the largest or the least of x[i * n + j], j in [0, n), i in [0, rows), n > 0; NaN if one is. For short rows.
+void short_row_extremes(const float* x, std::int64_t n, std::int64_t rows, bool largest, float* y);
+/// sums[i] = the sum of a term of each of x[i * n + j], likewise.
+void short_row_sums(const float* x, std::int64_t n, std::int64_t rows, Term term, double* sums);
 /// Where that stands first.
 std::int64_t row_arg_extreme(const float* x, std::int64_t n, bool largest);
 /// The sum of e^(x - top) over x[0, n), each power in float.

@@ -10,6 +10,7 @@ constexpr bool optional = true, needed = false;
 // physical decisions, each of which needs the ones before.
 constexpr Pass list[] = {
     {"widen", widen, needed, "16-bit and double floats become float32"},
+    {"expand_einsum", expand_einsum, optional, "Einsum as Transposes, Reshapes and products"},
     {"fold_constants", fold_constants, optional, "compute nodes whose inputs are all known"},
     {"drop_identity", drop_identity, optional, "remove nodes that do nothing at inference"},
     {"cancel_transposes", cancel_transposes, optional, "move the Transposes of NHWC exports until they cancel"},

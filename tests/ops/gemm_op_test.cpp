@@ -132,6 +132,34 @@ TEST_CASE("gemm/few_rows") {
     }
 }
 
+// B [k,n] is read as it lies when the network computes it, a single column as a row; panels of it are packed and
+// multiplied by the group where A is small.
+TEST_CASE("gemm/computed_b") {
+  unsigned seed = 50;
+  for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{{1, 333, 600},
+                                                                        {2, 70, 257},
+                                                                        {3, 129, 40},
+                                                                        {4, 67, 513},
+                                                                        {4, 3, 1},
+                                                                        {60, 1, 300},
+                                                                        {20, 700, 90},
+                                                                        {33, 515, 37}})
+    for (const double alpha : {1.0, 0.5}) {
+      const Tensor a = random_f32({m, k}, seed++), b = random_f32({k, n}, seed++);
+      for (const Shape& c : {Shape{n}, Shape{m, 1}, Shape{m, n}})
+        check_op({.op = "Gemm",
+                  .attributes = {{"alpha", alpha}, {"beta", 1 / alpha}},
+                  .inputs = {a, b, random_f32(c, seed++)},
+                  .maybe_constant = {1},
+                  .tolerance = sum_tolerance(k)});
+      check_op({.op = "MatMul", .inputs = {a, b}, .maybe_constant = {1}, .tolerance = sum_tolerance(k)});
+    }
+  check_op({.op = "MatMul",
+            .inputs = {random_f32({60, 300}, 1), random_f32({300}, 2)},
+            .maybe_constant = {1},
+            .tolerance = sum_tolerance(300)});
+}
+
 TEST_CASE("gemm/few_rows_where_packing_gains_nothing") {
   const DeviceProfile cpu = cpu_profile(1);
   const AttributeList trans_b{{"transB", std::int64_t{1}}};

@@ -33,6 +33,10 @@ struct PoolCase {
 const PoolCase cases[] = {
     {{2, 3, 13, 9}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {}},
     {{1, 16, 15, 15}, {2, 2}, {2, 2}, {}, {}},
+    // Pairs of short lines: vectors of each width and single outputs, and columns and lines that no window reads.
+    {{2, 3, 14, 14}, {2, 2}, {2, 2}, {}, {}},
+    {{1, 2, 5, 67}, {2, 2}, {2, 2}, {}, {}},
+    {{1, 2, 4, 7}, {2, 2}, {2, 2}, {}, {}},
     {{1, 17, 7, 61}, {3, 5}, {1, 3}, {0, 2, 1, 1}, {}},
     {{3, 64, 8, 8}, {3, 3}, {2, 2}, {}, {}, "NOTSET", true},
     {{1, 5, 6, 6}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {}, "NOTSET", true},

@@ -155,6 +155,8 @@ TEST_CASE("reduce/neighbours") {
          {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceLogSumExp"}) {
       for (const std::int64_t length : {7, 8, 9, 31, 32, 33, 63, 64, 65, 127, 128, 300})
         check_op(reduce(op, random_f32({3, length}, 1), {1}, 0, 18));
+      for (const std::int64_t length : {2, 3, 4, 5, 16, 49, 64})
+        check_op(reduce(op, random_f32({261, length}, 8), {1}, 0, 18));
       check_op(reduce(op, random_f32({2, 5, 3, 70}, 2), {1, 3}, 1, 18));
       for (const std::int64_t length : {65536, 65537, 200000})
         check_op(reduce(op, random_f32({2, length}, 3), {1}, 0, 18));

@@ -125,6 +125,16 @@ TEST_CASE("cast/wide_values") {
               .inputs = {random_of(DType::f64, {997}, 10, -1e39, 1e39)}});
 }
 
+TEST_CASE("cast/what_is_true") {
+  std::vector<float> values;
+  for (int i = 0; i < 11; ++i)
+    for (const float value : {0.0F, -0.0F, std::nanf(""), 1e-42F, -std::numeric_limits<float>::infinity()})
+      values.push_back(value);
+  const Tensor x = Tensor::of<float>(Shape{55}, std::span<const float>(values));
+  const Tensor y = run_op({.op = "Cast", .attributes = {{"to", dtype_to_onnx(DType::boolean)}}, .inputs = {x}})[0];
+  for (std::size_t i = 0; i < values.size(); ++i) CHECK(y.values<bool>()[i] == !(values[i] == 0));
+}
+
 TEST_CASE("cast/like_another_tensor") {
   for (const DType from : {DType::f32, DType::f16, DType::i64, DType::boolean})
     for (const DType to : all_types)

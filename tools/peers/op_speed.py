@@ -131,6 +131,10 @@ def elementwise():
     for kind, name in ((I32, "int32"), (I64, "int64"), (U8, "uint8"), (numpy.float64, "float64"), (numpy.float16, "float16")):
         yield Case("Cast", f"to {name}", (Drawn(IMAGE, 0, 99),), 1, {"to": helper.np_dtype_to_tensor_dtype(numpy.dtype(kind))})
     yield Case("Cast", "from int64", (Drawn(IMAGE, 0, 99, I64),), 1, {"to": 1})
+    yield Case("Cast", "to bool", (Drawn(IMAGE),), 1, {"to": 9})
+    yield Case("Cast", "from bool", (Drawn(IMAGE, kind=BOOL),), 1, {"to": 1})
+    yield Case("Cast", "int64 to bool", (Drawn(IMAGE, 0, 2, I64),), 1, {"to": 9})
+    yield Case("Cast", "bool to int64", (Drawn(IMAGE, kind=BOOL),), 1, {"to": 7})
     yield Case("CastLike", "to int32", (Drawn(IMAGE, 0, 99), ints(0).astype(I32)))
     zero = numpy.asarray(128, U8)
     yield Case("QuantizeLinear", "uint8", (Drawn(IMAGE), numpy.asarray(0.01, F32), zero))
@@ -147,6 +151,9 @@ def reductions():
         low = 0.9 if op in ("ReduceProd", "ReduceLogSum") else -1
         for label, shape, axes in shapes[: 5 if op in ("ReduceMean", "ReduceMax") else 4]:
             yield Case(op, label, (Drawn(shape, low, 1.1), ints(*numpy.atleast_1d(axes))))
+    for op in ("ReduceMin", "ReduceMax", "ReduceSum"):
+        for size in (3, 16, 49):
+            yield Case(op, f"rows of {size}", (Drawn((2**22 // size, size)), ints(1)))
     for op in ("ArgMax", "ArgMin", "Softmax", "LogSoftmax", "Hardmax"):
         for label, shape, axis in (("rows", ROWS, 1), ("channels", IMAGE, 1)):
             yield Case(op, label, (Drawn(shape),), 1, {"axis": axis})
@@ -185,9 +192,26 @@ def products():
     yield Case("ConvTranspose", "64->32, 4x4, stride 2", (Drawn((1, 64, 256, 256)), weights(64, 32, 4, 4)), 1, {"strides": [2, 2], "pads": [1] * 4})
     yield Case("ConvTranspose", "64->64, 3x3", (Drawn((1, 64, 256, 256)), weights(64, 64, 3, 3)), 1, {"pads": [1] * 4})
     yield Case("ConvTranspose", "depthwise, 4x4, stride 2", (Drawn((1, 64, 256, 256)), weights(64, 1, 4, 4)), 1, {"strides": [2, 2], "pads": [1] * 4, "group": 64})
+    for label, shape, attributes in (("3x3", (64, 64, 3, 3), spatial), ("1x1", (64, 64, 1, 1), {}), ("depthwise 3x3", (64, 1, 3, 3), {**spatial, "group": 64})):
+        yield Case("Conv", f"computed weights, {label}", (Drawn((1, 64, 128, 128)), Drawn(shape)), 1, attributes)
+    yield Case("Conv", "computed weights, 512->512, 3x3 of 7x7", (Drawn((1, 512, 7, 7)), Drawn((512, 512, 3, 3))), 1, spatial)
+    yield Case("ConvTranspose", "computed weights, 64->32, 4x4, stride 2", (Drawn((1, 64, 128, 128)), Drawn((64, 32, 4, 4))), 1, {"strides": [2, 2], "pads": [1] * 4})
     yield Case("DeformConv", "64->64, 3x3", (Drawn((1, 64, 128, 128)), weights(64, 64, 3, 3), Drawn((1, 18, 128, 128))), 1, spatial)
     yield Case("Gemm", "4096x1024 by 1024x256", (Drawn(ROWS), weights(1024, 256), weights(256)))
     yield Case("MatMul", "64 of 256x256", (Drawn((64, 256, 256)), Drawn((64, 256, 256))))
+    for m, k, n in ((1, 1024, 1024), (4, 1024, 1024), (32, 512, 512), (1024, 64, 64), (197, 64, 197), (4096, 16, 16), (8, 8, 100000), (25, 25, 25)):
+        yield Case("MatMul", f"computed B, {m}x{k}x{n}", (Drawn((m, k)), Drawn((k, n))))
+    yield Case("MatMul", "computed B, 1024 of 16x32x16", (Drawn((1024, 16, 32)), Drawn((1024, 32, 16))))
+    yield Case("MatMul", "computed B, 12 of 197x64x197", (Drawn((12, 197, 64)), Drawn((12, 64, 197))))
+    for given in ({}, {"transA": 1}, {"transB": 1}, {"transA": 1, "transB": 1}):
+        yield Case("Gemm", f"computed B and C, 256x512x384 {' '.join(given)}".strip(),
+                   (Drawn((512, 256) if "transA" in given else (256, 512)), Drawn((384, 512) if "transB" in given else (512, 384)), Drawn((256, 384))), 1, given)  # fmt: skip
+    yield Case("Gemm", "computed B, 1x1024x1024", (Drawn((1, 1024)), Drawn((1024, 1024)), Drawn((1024,))))
+    for equation, a, b in (("nctv,vw->nctw", (1, 64, 300, 25), (25, 25)), ("nkctv,kvw->nctw", (1, 3, 64, 300, 25), (3, 25, 25)),
+                           ("bhqd,bhkd->bhqk", (1, 12, 197, 64), (1, 12, 197, 64)), ("bhqk,bkhd->bqhd", (1, 12, 197, 197), (1, 197, 12, 64)),
+                           ("bchw,bkhw->bck", (1, 64, 56, 56), (1, 32, 56, 56)), ("ij,j->i", (2048, 1024), (1024,)), ("i,j->ij", (2048,), (2048,)),
+                           ("bij,bij->bi", (8, 512, 512), (8, 512, 512)), ("bhwc,hkc->bhwk", (8, 14, 14, 64), (14, 14, 64))):  # fmt: skip
+        yield Case("Einsum", equation, (Drawn(a), Drawn(b)), 1, {"equation": equation})
     yield Case("Einsum", "bij,bkj->bik", (Drawn((64, 256, 256)), Drawn((64, 256, 256))), 1, {"equation": "bij,bkj->bik"})
     one, zero = numpy.asarray(0.02, F32), numpy.asarray(120, U8)
     for label, channels, filters, size, kernel, group in (("64->64, 3x3", 64, 64, 128, 3, 1), ("256->256, 1x1", 256, 256, 64, 1, 1),
@@ -209,6 +233,8 @@ def pools():
                              ("3x3, stride 2", {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1] * 4}),
                              ("3x3", {"kernel_shape": [3, 3], "pads": [1] * 4})):  # fmt: skip
             yield Case(op, label, (Drawn(IMAGE),), 1, given)
+    for op, shape in (("AveragePool", (1, 256, 14, 14)), ("AveragePool", (8, 64, 28, 28)), ("MaxPool", (1, 256, 14, 14))):
+        yield Case(op, f"2x2 of {'x'.join(map(str, shape))}", (Drawn(shape),), 1, {"kernel_shape": [2, 2], "strides": [2, 2]})
     yield Case("MaxPool", "2x2, with indices", (Drawn(IMAGE),), 2, {"kernel_shape": [2, 2], "strides": [2, 2]})
     yield Case("MaxPool", "3-D, 2x2x2", (Drawn(VOLUME),), 1, {"kernel_shape": [2] * 3, "strides": [2] * 3})
     yield Case("MaxPool", "1-D, 3, stride 2", (Drawn((4, 64, 16384)),), 1, {"kernel_shape": [3], "strides": [2]})

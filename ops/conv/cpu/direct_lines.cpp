@@ -106,6 +106,7 @@ class DirectLines final : public ConvAlgorithm {
   void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
     transform_lines(p, filter, to);
   }
+  ComputedFilters computed_filters() const override { return ComputedFilters::packed; }
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,
                                                const DeviceProfile& device) const override {
     return std::make_unique<BoundLines>(p, line_kernel(p), device);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ops/core/grain.h"
 #include "ops/core/sum_tolerance.h"
 #include "ops/core/transpose_block.h"
 
@@ -25,30 +26,52 @@ PackedFilter::PackedFilter(const ConvProblem& p, std::int64_t parts)
 
 std::string PackedFilter::form() const { return fmt::format("packed for {} columns", gemm_tile_cols()); }
 
-void PackedFilter::pack(const ConvProblem& p, const ConvFilter& filter, float* to) const {
+std::int64_t PackedFilter::pieces(const ConvProblem& p) const {
+  return p.groups * ((p.group_k() + gemm_tile_cols() - 1) / gemm_tile_cols());
+}
+
+std::int64_t PackedFilter::scratch_floats(const ConvProblem& p) {
+  const std::int64_t taps = p.r * p.s;
+  return taps == 1 ? 0 : std::min(gemm_tile_cols(), p.group_k()) * p.group_c() * taps;
+}
+
+/// A panel of a group's filters.
+void PackedFilter::pack_piece(const ConvProblem& p, const ConvFilter& filter, std::int64_t piece, float* to,
+                              float* scratch) const {
   const std::int64_t c = p.group_c(), k = p.group_k(), taps = p.r * p.s, terms = c * taps, of_part = terms / parts_;
-  const std::int64_t panel = gemm_tile_cols();
-  std::vector<float> by_tap(static_cast<std::size_t>(taps == 1 ? 0 : std::min(panel, k) * terms));
-  for (std::int64_t g = 0; g < p.groups; ++g) {
-    float* const of_group = to + g * parts_ * part_floats_;
-    for (std::int64_t first = 0; first < k; first += panel) {
-      const std::int64_t out = g * k + first, cols = std::min(panel, k - first), width = packed_b_floats(1, cols);
-      const float* rows = filter.w + out * terms;
-      if (taps > 1) {
-        for (std::int64_t i = 0; i < cols; ++i)
-          transpose_block(sizeof(float), rows + i * terms, taps, by_tap.data() + i * terms, c, c, taps);
-        rows = by_tap.data();
-      }
-      for (std::int64_t part = 0; part < parts_; ++part) {
-        float* const packed = of_group + part * part_floats_ + first * of_part;
-        pack_b(rows + part * of_part, 1, terms, of_part, cols, packed);
-        if (filter.scale != nullptr) scale_columns(filter.scale + out, cols, packed, of_part, width);
-      }
-    }
-    for (std::int64_t part = 0; part < parts_; ++part)
-      std::fill(of_group + part * part_floats_ + packed_b_floats(of_part, k), of_group + (part + 1) * part_floats_,
-                0.0F);
+  const std::int64_t panel = gemm_tile_cols(), panels = (k + panel - 1) / panel;
+  const std::int64_t g = piece / panels, first = piece % panels * panel;
+  float* const of_group = to + g * parts_ * part_floats_;
+  const std::int64_t out = g * k + first, cols = std::min(panel, k - first), width = packed_b_floats(1, cols);
+  const float* rows = filter.w + out * terms;
+  if (taps > 1) {
+    for (std::int64_t i = 0; i < cols; ++i)
+      transpose_block(sizeof(float), rows + i * terms, taps, scratch + i * terms, c, c, taps);
+    rows = scratch;
   }
+  for (std::int64_t part = 0; part < parts_; ++part) {
+    float* const of_this = of_group + part * part_floats_;
+    float* const packed = of_this + first * of_part;
+    pack_b(rows + part * of_part, 1, terms, of_part, cols, packed);
+    if (filter.scale != nullptr) scale_columns(filter.scale + out, cols, packed, of_part, width);
+    if (first + panel >= k) std::fill(of_this + packed_b_floats(of_part, k), of_this + part_floats_, 0.0F);
+  }
+}
+
+void PackedFilter::pack(const ConvProblem& p, const ConvFilter& filter, float* to) const {
+  std::vector<float> scratch(static_cast<std::size_t>(scratch_floats(p)));
+  for (std::int64_t piece = 0; piece < pieces(p); ++piece) pack_piece(p, filter, piece, to, scratch.data());
+}
+
+void PackedConv::pack(const ConvProblem& p, const ConvRun& run, std::span<float> to, float* scratch) const {
+  const PackedFilter packed(p);
+  const ConvFilter filter{.w = run.filter, .terms = p.group_c() * p.r * p.s};
+  const std::int64_t floats = filter.terms * std::min(gemm_tile_cols(), p.group_k());
+  run.pool->parallel_for(
+      packed.pieces(p), 1 + elementwise_grain / (floats + 1), [&](std::int64_t begin, std::int64_t end, int worker) {
+        for (std::int64_t piece = begin; piece < end; ++piece)
+          packed.pack_piece(p, filter, piece, to.data(), scratch + worker * PackedFilter::scratch_floats(p));
+      });
 }
 
 std::vector<std::int64_t> window_segments(const ConvProblem& p) {

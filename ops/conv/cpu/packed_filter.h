@@ -19,6 +19,11 @@ class PackedFilter {
   /// What gemm() reads differs with the CPU's vectors.
   std::string form() const;
   void pack(const ConvProblem& problem, const ConvFilter& filter, float* to) const;
+  /// The same in pieces, whose order does not matter; each with scratch of so many floats.
+  std::int64_t pieces(const ConvProblem& problem) const;
+  static std::int64_t scratch_floats(const ConvProblem& problem);
+  void pack_piece(const ConvProblem& problem, const ConvFilter& filter, std::int64_t piece, float* to,
+                  float* scratch) const;
   const float* group(const float* packed, std::int64_t g, std::int64_t part = 0) const {
     return packed + (g * parts_ + part) * part_floats_;
   }
@@ -56,6 +61,11 @@ class PackedConv : public ConvAlgorithm {
   void transform(const ConvProblem& p, std::string_view, const ConvFilter& from, std::span<float> to) const override {
     PackedFilter(p).pack(p, from, to.data());
   }
+  ComputedFilters computed_filters() const override { return ComputedFilters::packed; }
+  std::int64_t packing_floats(const ConvProblem& p, int threads) const override {
+    return threads * PackedFilter::scratch_floats(p);
+  }
+  void pack(const ConvProblem& p, const ConvRun& run, std::span<float> to, float* scratch) const override;
 };
 
 /// sum_tolerance of C/groups*R*S products.

@@ -187,6 +187,7 @@ class Im2colGemm final : public ConvAlgorithm {
   DeviceKind device() const override { return DeviceKind::cuda; }
 
  private:
+  ComputedFilters computed_filters() const override { return ComputedFilters::as_loaded; }
   std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
     if (const std::string& reason = target.device.cublas_reason; !reason.empty()) return reason;
     constexpr std::int64_t most = std::numeric_limits<int>::max() / 2;

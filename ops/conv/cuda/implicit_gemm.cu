@@ -6,6 +6,8 @@
 
 #include "ops/conv/cuda/sum_slices.h"
 #include "ops/core/sum_tolerance.h"
+#include "ops/movement/fill_cuda.h"
+#include "ops/movement/strided_copy_cuda.h"
 
 namespace lenslet::cuda {
 namespace {
@@ -148,6 +150,17 @@ class ImplicitGemmConv final : public ConvAlgorithm {
         for (std::int64_t tap = 0; tap < taps; ++tap)
           column[(tap * c + in) * pitch] = filter.weight(out, in * taps + tap);
     }
+  }
+  ComputedFilters computed_filters() const override { return ComputedFilters::packed; }
+  void pack(const ConvProblem& p, const ConvRun& run, std::span<float> to, float*) const override {
+    const std::int64_t taps = p.r * p.s, c = p.group_c(), k = p.group_k(), pitch = filter_pitch(p);
+    if (pitch != k) fill(*run.cuda, sizeof(float), static_cast<std::int64_t>(to.size()), 0, to.data());
+    StridedLoops loops;
+    loops.add(p.groups, k * c * taps, taps * c * pitch);
+    loops.add(taps, 1, c * pitch);
+    loops.add(c, taps, pitch);
+    loops.add(k, c * taps, 1);
+    strided_copy(*run.cuda, sizeof(float), loops, run.filter, to.data());
   }
 
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view config,
