@@ -193,16 +193,23 @@ HWY_INLINE void lines_nchw(const Fold& fold, const PoolLines& plan, const float*
                            std::int64_t end, float* scratch, float* y) {
   const PoolProblem& p = plan.problem;
   const PoolAxis &d = p.axes[0], &h = p.axes[1], &w = p.axes[2];
+  if (plan.pairs) {
+    std::int64_t row = begin % h.out;
+    const float* plane = x + begin / h.out * p.in();
+    for (std::int64_t line = begin; line < end; ++line) {
+      line_of_pairs(fold, plan, plane + 2 * row * w.in, y + line * w.out);
+      if (++row < h.out) continue;
+      row = 0;
+      plane += p.in();
+    }
+    return;
+  }
   for (std::int64_t line = begin; line < end; ++line) {
     const float* const plane = x + line / h.out / d.out * p.in();
     const PoolTaps deep = d.taps(line / h.out % d.out), high = h.taps(line % h.out);
     const bool padded = plan.kind == PoolKind::average_with_pads;
     const auto counted = static_cast<float>(padded ? deep.padded * high.padded : deep.count * high.count);
     float* const out = y + line * w.out;
-    if (plan.pairs) {
-      line_of_pairs(fold, plan, plane + high.first * w.in, out);
-      continue;
-    }
     if (plan.block == 0) {
       const hn::CappedTag<float, 1> one;
       fold_columns(fold, p, plane, deep, high, 0, w.in, scratch);

@@ -122,16 +122,9 @@ float extreme_of(const float* x, std::int64_t n) {
 float largest_kernel(const float* x, std::int64_t n) { return extreme_of<true>(x, n); }
 float least_kernel(const float* x, std::int64_t n) { return extreme_of<false>(x, n); }
 
-// Short rows, four at a time by vectors of four, which end as one vector of a result each. The terms of a row that fill
-// no vector stand in one of their own, behind which `nothing` does not count.
+// Short rows, four at a time: each by whole vectors into one of four, and these into one that has a result of each row.
+// The last terms come with some before them, which are left out of a sum and do not matter to an extreme.
 constexpr std::int64_t four = 4;
-using Four = hn::CappedTag<float, four>;
-
-HWY_INLINE hn::Vec<Four> load_end(const float* x, std::int64_t count, float nothing) {
-  HWY_ALIGN float end[four] = {nothing, nothing, nothing, nothing};
-  for (std::int64_t i = 0; i < count; ++i) end[i] = x[i];
-  return hn::Load(Four(), end);
-}
 
 /// f(rows, first, count): `rows` start at x[first * n]; the last of the four repeat where there are fewer.
 template <class F>
@@ -144,58 +137,114 @@ HWY_INLINE void by_four_rows(const float* x, std::int64_t n, std::int64_t rows, 
   }
 }
 
+#if HWY_TARGET != HWY_SCALAR
+/// A vector's halves folded until it has four lanes.
+template <class D, class V, class F>
+HWY_INLINE auto folded_to_four(D d, V v, const F& f) {
+  if constexpr (hn::MaxLanes(D()) == four) {
+    return v;
+  } else {
+    const hn::Half<D> half;
+    return folded_to_four(half, f(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), f);
+  }
+}
+/// Stores the first `count` of four results.
+template <class D, class V, typename T>
+HWY_INLINE void store_some(D d, V all, std::int64_t count, T* to) {
+  if (count == four) {
+    hn::StoreU(all, d, to);
+    return;
+  }
+  HWY_ALIGN T values[four];
+  hn::Store(all, d, values);
+  for (std::int64_t i = 0; i < count; ++i) to[i] = values[i];
+}
+#endif
+
+template <bool largest, std::int64_t n>
+void tiny_extremes(const float* x, std::int64_t rows, float* y) {
+  for (std::int64_t i = 0; i < rows; ++i, x += n) {
+    reduce::ExtremeFold<float, largest> fold;
+    for (std::int64_t j = 0; j < n; ++j) fold.add(x[j], 0, {});
+    y[i] = fold.best;
+  }
+}
+
 template <bool largest>
 void short_extremes(const float* x, std::int64_t n, std::int64_t rows, float* y) {
+  if (n == 2) return tiny_extremes<largest, 2>(x, rows, y);
+  if (n == 3) return tiny_extremes<largest, 3>(x, rows, y);
 #if HWY_TARGET == HWY_SCALAR
   for (std::int64_t i = 0; i < rows; ++i) y[i] = extreme_of<largest>(x + i * n, n);
 #else
-  const Four d;
+  const hn::ScalableTag<float> wide;
+  const hn::CappedTag<float, four> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(wide));
   // The least is the largest of what is negated, as `larger` keeps NaN.
   const auto signed_ = [](auto v) HWY_ATTR { return largest ? v : hn::Neg(v); };
-  constexpr float nothing = largest ? reduce::least_value<float> : reduce::greatest_value<float>;
+  const auto fold = [](auto a, auto b) HWY_ATTR { return larger(a, b); };
   by_four_rows(x, n, rows, [&](const float* const* at, std::int64_t first, std::int64_t count) HWY_ATTR {
-    hn::Vec<Four> best[four];
+    hn::Vec<decltype(d)> best[four];
     for (std::int64_t i = 0; i < four; ++i) {
-      std::int64_t j = four;
-      best[i] = signed_(n < four ? load_end(at[i], n, nothing) : hn::LoadU(d, at[i]));
-      for (; j + four <= n; j += four) best[i] = larger(best[i], signed_(hn::LoadU(d, at[i] + j)));
-      if (j < n) best[i] = larger(best[i], signed_(load_end(at[i] + j, n - j, nothing)));
+      if (n >= 2 * lanes) {
+        auto most = signed_(hn::LoadU(wide, at[i]));
+        for (std::int64_t j = lanes; j + lanes <= n; j += lanes)
+          most = larger(most, signed_(hn::LoadU(wide, at[i] + j)));
+        if (n % lanes != 0) most = larger(most, signed_(hn::LoadU(wide, at[i] + n - lanes)));
+        best[i] = folded_to_four(wide, most, fold);
+      } else {
+        best[i] = signed_(hn::LoadU(d, at[i]));
+        for (std::int64_t j = four; j + four <= n; j += four)
+          best[i] = larger(best[i], signed_(hn::LoadU(d, at[i] + j)));
+        if (n % four != 0) best[i] = larger(best[i], signed_(hn::LoadU(d, at[i] + n - four)));
+      }
     }
     const auto joined = [&](auto a, auto b)
                             HWY_ATTR { return larger(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)); };
-    const auto all = signed_(joined(joined(best[0], best[2]), joined(best[1], best[3])));
-    if (count == four) return hn::StoreU(all, d, y + first);
-    HWY_ALIGN float values[four];
-    hn::Store(all, d, values);
-    for (std::int64_t i = 0; i < count; ++i) y[first + i] = values[i];
+    store_some(d, signed_(joined(joined(best[0], best[2]), joined(best[1], best[3]))), count, y + first);
   });
 #endif
 }
 
+template <reduce::Term term, std::int64_t n>
+void tiny_sums(const float* x, std::int64_t rows, double* sums) {
+  for (std::int64_t i = 0; i < rows; ++i, x += n) {
+    reduce::SumFold<float, term> fold;
+    for (std::int64_t j = 0; j < n; ++j) fold.add(x[j], 0, {});
+    sums[i] = fold.sum;
+  }
+}
+
 template <reduce::Term term>
 void short_sums(const float* x, std::int64_t n, std::int64_t rows, double* sums) {
+  if (n == 2) return tiny_sums<term, 2>(x, rows, sums);
+  if (n == 3) return tiny_sums<term, 3>(x, rows, sums);
 #if HWY_TARGET != HWY_SCALAR
+  const hn::ScalableTag<double> wide;
   const hn::CappedTag<double, four> d;
   if constexpr (hn::MaxLanes(decltype(d)()) == four) {
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(wide));
+    const auto add = [](auto a, auto b) HWY_ATTR { return hn::Add(a, b); };
+    const hn::Rebind<float, decltype(d)> narrow;
+    const auto behind = hn::Ge(hn::Iota(narrow, 0), hn::Set(narrow, static_cast<float>(four - n % four)));
     by_four_rows(x, n, rows, [&](const float* const* at, std::int64_t first, std::int64_t count) HWY_ATTR {
       hn::Vec<decltype(d)> sum[four];
       for (std::int64_t i = 0; i < four; ++i) {
+        auto many = hn::Zero(wide);
         std::int64_t j = 0;
-        sum[i] = hn::Zero(d);
+        for (; j + lanes <= n; j += lanes) many = add_term<term>(wide, many, at[i] + j);
+        sum[i] = folded_to_four(wide, many, add);
         for (; j + four <= n; j += four) sum[i] = add_term<term>(d, sum[i], at[i] + j);
         if (j == n) continue;
         HWY_ALIGN float end[four];
-        hn::Store(load_end(at[i] + j, n - j, 0), Four(), end);
+        hn::Store(hn::IfThenElseZero(behind, hn::LoadU(narrow, at[i] + n - four)), narrow, end);
         sum[i] = add_term<term>(d, sum[i], end);
       }
       const auto pairs = [&](auto a, auto b)
                              HWY_ATTR { return hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)); };
       const auto low = pairs(sum[0], sum[1]), high = pairs(sum[2], sum[3]);
       const auto all = hn::Add(hn::ConcatLowerLower(d, high, low), hn::ConcatUpperUpper(d, high, low));
-      if (count == four) return hn::StoreU(all, d, sums + first);
-      HWY_ALIGN double values[four];
-      hn::Store(all, d, values);
-      for (std::int64_t i = 0; i < count; ++i) sums[first + i] = values[i];
+      store_some(d, all, count, sums + first);
     });
     return;
   }
