@@ -1,6 +1,7 @@
 """Cards, classifiers and the command."""
 
 import copy
+import io
 import json
 import pathlib
 import pickle
@@ -81,6 +82,50 @@ class Pictures(unittest.TestCase):
                 card = lenslet.Card(SPEC | {"labels": ""})
                 np.testing.assert_array_equal(card.prepare(opened), card.prepare(np.rot90(pixels, -1)))
 
+    def test_a_file_and_what_pil_reads_of_it(self):
+        """The same bits, but for JPEG, whose decoders round differently (docs/python.md)."""
+        try:
+            from PIL import Image
+        except ImportError:
+            self.skipTest("PIL is not installed")
+        random = np.random.default_rng()
+        pixels = random.integers(0, 256, (61, 83, 3), np.uint8)
+        alpha = random.integers(0, 256, (61, 83, 1), np.uint8)
+        wide = random.integers(0, 65536, (61, 83)).astype(np.uint16)
+        kinds = {
+            "RGB": Image.fromarray(pixels),
+            "RGBA": Image.fromarray(np.concatenate([pixels, alpha], 2)),
+            "L": Image.fromarray(pixels[:, :, 0]),
+            "LA": Image.merge("LA", [Image.fromarray(pixels[:, :, 0]), Image.fromarray(alpha[:, :, 0])]),
+            "P": Image.fromarray(pixels).quantize(200),
+            "1": Image.fromarray(pixels[:, :, 0]).convert("1"),
+            "I;16": Image.fromarray(wide),
+        }
+        card = lenslet.Card({"input": {"size": [61, 83], "layout": "NHWC"}})
+        for kind, formats in (
+            ("RGB", ("PNG", "BMP", "PPM", "WEBP", "JPEG")),
+            ("RGBA", ("PNG", "WEBP")),
+            ("L", ("PNG", "BMP", "PPM", "JPEG")),
+            *((kind, ("PNG",)) for kind in ("LA", "P", "1", "I;16")),
+        ):
+            for file_format in formats:
+                with self.subTest(kind, format=file_format):
+                    file = io.BytesIO()
+                    kinds[kind].save(file, file_format, quality=90)
+                    try:
+                        ours = card.prepare(file.getvalue())
+                    except lenslet.InvalidImageError as error:
+                        self.assertIn("WebP", str(error))  # built without it
+                        continue
+                    with Image.open(file) as opened:
+                        theirs = card.prepare(opened)
+                        if opened.mode in ("RGB", "L"):
+                            np.testing.assert_array_equal(card.prepare(np.asarray(opened)), theirs)
+                    np.testing.assert_allclose(theirs, ours, rtol=0, atol=4 if file_format == "JPEG" else 0)
+        for mode in ("I", "F"):
+            with self.assertRaisesRegex(lenslet.InvalidArgumentError, f"mode {mode}: 8-bit pixels"):
+                card.prepare(kinds["L"].convert(mode))
+
     def test_resizes_as_pillow_does(self):
         """The columns first. Which Pillow does so of which shapes is what docs/model-card.md says."""
         try:
@@ -96,7 +141,8 @@ class Pictures(unittest.TestCase):
             name = random.choice(list(filters))
             height, width, new_height, new_width = (int(2 ** random.uniform(0, 8)) for _ in range(4))
             if random.integers(4) == 0:
-                height, width = 150 * width, width // 16 + 1
+                width = width // 16 + 1
+                height = 150 * width
             picture = Image.fromarray(random.integers(0, 2, (height, width, 3), np.uint8) * np.uint8(255))
 
             def resized(*sizes):
