@@ -84,12 +84,12 @@ def _torch_number(dtype: Any) -> int:
 def _as_stored(array: Any, what: str, writable: bool) -> Any:
     """PyTorch negates and conjugates by a bit beside the memory, which nobody sees who reads the memory, DLPack's readers
     included."""
-    for bit in ("conj", "neg"):
-        is_set = getattr(array, f"is_{bit}", None)
+    for bit, asked, resolve in (("conj", "is_conj", "resolve_conj"), ("neg", "is_neg", "resolve_neg")):
+        is_set = getattr(array, asked, None)
         if callable(is_set) and is_set():
             if writable:
                 raise InvalidArgumentError(f"{what} is a view with the {bit} bit set: its memory is not what it shows")
-            array = getattr(array, f"resolve_{bit}")()
+            array = getattr(array, resolve)()
     return array
 
 
