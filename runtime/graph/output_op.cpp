@@ -51,7 +51,8 @@ class Origins {
     if (const std::size_t count = passed_on(node); count > 0) {
       std::vector<std::string_view> found;  // constants stand for bounds and padding
       for (std::size_t i = 0; i < count; ++i)
-        if (const ValueId id = node.inputs[i]; id == no_id || !graph_.value(id).is_constant()) found.push_back(of(node.inputs[i]));
+        if (const ValueId id = node.inputs[i]; id == no_id || !graph_.value(id).is_constant())
+          found.push_back(of(node.inputs[i]));
       return found.empty() || std::ranges::count(found, found[0]) != std::ssize(found) ? "" : found[0];
     }
     // Softmax as exporters spell it (PyTorch's for any axis but the last, before opset 13).

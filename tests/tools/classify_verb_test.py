@@ -232,6 +232,13 @@ class Classify(WithPhotos):
         self.assertEqual(done.returncode, 3)
         self.assertIn("[1,3,4,4] is no list of classes", done.stderr)
 
+        whole = self.write("whole.onnx", model([node("Cast", ["x"], "y") + field(5, field(1, "to") + field(3, 2) + field(20, 2))],
+                                               [port("x", FLOAT, [1, 3, 1, 1])], [port("y", 2, [1, 3, 1, 1])]))  # fmt: skip
+        for words in (("classify", "--model", whole, self.folder / "red.ppm"), ("card", whole)):
+            done = lenslet(*words)
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn("error: whole.onnx: the output y is uint8; classify reads float outputs", done.stderr)
+
     def test_scores_that_are_no_probabilities(self):
         card = {"input": {"size": [4, 4]}, "output": {"softmax": False}}
         nodes = [node("GlobalAveragePool", ["x"], "y")]

@@ -27,6 +27,9 @@ PlanOptions with_shape(const Model& model, const Card& card, const BoundCard& bo
 
 void check_output(const Model& model, const PlanInfo& plan, const BoundCard& bound, std::int64_t batch) {
   const auto& [name, result] = plan.outputs.at(bound.output);
+  if (const DType dtype = model.outputs()[bound.output].dtype; !is_float(dtype))
+    throw Error(ErrorKind::unsupported,
+                fmt::format("the output {} is {}; classify reads float outputs", name, to_string(dtype)), model.name());
   if (result.rank() < 1 || result[0] != batch || result.elems() < batch)
     throw Error(ErrorKind::unsupported,
                 fmt::format("the output {} of a batch of {} holds no classes for each image", result.str(), batch),

@@ -94,8 +94,7 @@ std::optional<FoundCard> find_known(const fs::path& folder, const std::string& n
         if (sum.empty()) sum = read();
         if (sum == known.sha256) return FoundCard{card, file, FoundBy::checksum};
       }
-      if (!by_name && !name.empty() && comparable(known.name) == name)
-        by_name = FoundCard{card, file, FoundBy::name};
+      if (!by_name && !name.empty() && comparable(known.name) == name) by_name = FoundCard{card, file, FoundBy::name};
     }
   }
   return by_name;
