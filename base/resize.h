@@ -30,8 +30,8 @@ struct Taps {
 Taps resize_taps(std::int64_t old_size, std::int64_t new_size, std::int64_t begin, std::int64_t size,
                  ImageSpec::Filter filter, bool antialias, bool same_size);
 
-/// The reference is Pillow 9.4: columns first, then rows. (Pillow 13 takes the rows first in some odd shapes, which
-/// moves single pixels by a rounding.)
+/// Columns first, then rows, as Pillow to 12.1 does: what networks were trained with. From 12.2 on it takes the rows
+/// first of some tall pictures, which changes what is rounded in between (docs/model-card.md).
 ///
 /// The pixels of `window` out of `image` resized to new_height x new_width: [window.height, window.width, C], C as in
 /// the image. Each result pixel depends on its own source pixels only, so a window equals a crop of the whole, and a

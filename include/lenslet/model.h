@@ -207,6 +207,10 @@ class LENSLET_API Model {
   const std::vector<PortInfo>& inputs() const;
   /// What the file leaves undeclared is filled in where it follows from the inputs; else -1, and float32 for a type.
   const std::vector<PortInfo>& outputs() const;
+  /// Type of the operator that the numbers of output `index` come from, behind what only moves, picks, converts, cuts
+  /// off or averages them (Reshape, Slice, Cast, QuantizeLinear, Clip ...): "Softmax", "Sigmoid", "Gemm". Softmax and
+  /// LogSoftmax count where a file spells them out. "" of none, as an input's, and of several.
+  std::string output_op(std::size_t index) const;
   std::int64_t parameter_elems() const;  ///< of all constants but int64 ones, which hold shapes
 
   /// What a Runner with these options will do and need; nothing of it is allocated or prepared. Kinds: invalid_argument

@@ -17,6 +17,7 @@ from .card import Card, Prediction, read_labels
 from .classifier import Classifier, classify, default_model
 from .errors import (
     CancelledError,
+    CardWarning,
     DeviceError,
     Error,
     FileError,
@@ -37,6 +38,7 @@ __all__ = [
     "Cancel",
     "CancelledError",
     "Card",
+    "CardWarning",
     "Classifier",
     "DeviceError",
     "Error",

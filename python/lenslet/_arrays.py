@@ -65,7 +65,13 @@ def _clean(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def library_of(array: Any) -> Optional[str]:
     """ "torch", "cupy" or None; neither is imported."""
     root = type(array).__module__.partition(".")[0]
-    return root if root in ("torch", "cupy") else None
+    if root in ("torch", "cupy"):
+        return root
+    if root != "numpy" and "torch" in sys.modules:  # a subclass of somebody's
+        tensor = getattr(sys.modules["torch"], "Tensor", None)
+        if isinstance(tensor, type) and isinstance(array, tensor):
+            return "torch"
+    return None
 
 
 def _torch_number(dtype: Any) -> int:
@@ -75,13 +81,30 @@ def _torch_number(dtype: Any) -> int:
     return NUMBERS[name]
 
 
+def _as_stored(array: Any, what: str, writable: bool) -> Any:
+    """PyTorch negates and conjugates by a bit beside the memory, which nobody sees who reads the memory, DLPack's readers
+    included."""
+    for bit, asked, resolve in (("conj", "is_conj", "resolve_conj"), ("neg", "is_neg", "resolve_neg")):
+        is_set = getattr(array, asked, None)
+        if callable(is_set) and is_set():
+            if writable:
+                raise InvalidArgumentError(f"{what} is a view with the {bit} bit set: its memory is not what it shows")
+            array = getattr(array, resolve)()
+    return array
+
+
 def _describe_torch(tensor: structs.Tensor, array: Any, what: str, writable: bool) -> Any:
+    array = _as_stored(array, what, writable)
     if array.device.type not in ("cpu", "cuda"):
         raise UnsupportedError(f"{what} lies on {array.device}: it has to be on the CPU or on a CUDA device")
     if not array.is_contiguous():
         if writable:
             raise InvalidArgumentError(f"{what} is not contiguous")
         array = array.contiguous()
+    if array.numel() and not array.data_ptr():  # zeros without memory
+        if writable:
+            raise InvalidArgumentError(f"{what} has no memory")
+        array = array.clone()
     memory = structs.ON_HOST if array.device.type == "cpu" else structs.ON_CUDA
     describe(tensor, array.data_ptr(), _torch_number(array.dtype), array.shape, array.element_size(), memory, what)
     return array
@@ -134,7 +157,7 @@ def describe_any(
 def _from_dlpack(array: Any, what: str) -> np.ndarray[Any, Any]:
     """A view of it. NumPy takes what lies on the host."""
     try:
-        return np.from_dlpack(array)
+        return np.from_dlpack(_as_stored(array, what, False))
     except (TypeError, ValueError, RuntimeError, BufferError, AttributeError) as error:
         raise UnsupportedError(f"{what}: NumPy does not take it by DLPack: {error}") from None
 

@@ -34,9 +34,12 @@ def _pixels(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _from_pil(image: Any) -> np.ndarray[Any, Any]:
     """Turned upright as its EXIF orientation says, as a file's picture is."""
+    sixteen = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))  # of old Pillows
+    if image.mode in ("I", "F") and not sixteen:  # convert() would cut off what is above 255
+        raise InvalidArgumentError(f"an image of PIL's mode {image.mode}: 8-bit pixels are wanted")
     try:
         upright = importlib.import_module("PIL.ImageOps").exif_transpose(image)
-        if upright.mode.startswith("I;16"):
+        if sixteen:
             return (np.asarray(upright) >> 8).astype(np.uint8)  # the upper 8 bits
         gray = upright.mode in ("1", "L", "LA", "La")
         return np.asarray(upright.convert("L" if gray else "RGB"))
@@ -58,7 +61,10 @@ def picture_of(image: Image) -> Tuple[structs.Picture, Any]:
         if type(image).__module__.startswith("PIL."):
             image = _from_pil(image)
         elif hasattr(image, "__array__") or hasattr(image, "__array_interface__"):
-            image = np.asarray(image)
+            try:
+                image = np.asarray(image)
+            except (TypeError, ValueError, RuntimeError) as error:
+                raise InvalidArgumentError(f"a picture that NumPy does not take: {error}") from None
         else:
             raise InvalidArgumentError(f"a picture is a path, bytes, an array or PIL's image, no {type(image).__name__}")
     held = _pixels(image)

@@ -58,7 +58,7 @@ class TensorRows:
                 if value.shape != slots.shape[1:]:
                     raise InvalidArgumentError(f"{name}: {list(value.shape)} instead of {list(slots.shape[1:])}")
                 np.copyto(slots[slot], value, casting="same_kind")
-        except (Error, TypeError, ValueError) as error:
+        except (Error, TypeError, ValueError, RuntimeError) as error:  # PyTorch's are RuntimeErrors
             for slots in self._slots.values():
                 slots[slot] = 0
             return described(error if isinstance(error, Error) else InvalidArgumentError(str(error)))

@@ -6,6 +6,8 @@ import ctypes
 import itertools
 import json
 import os
+import sys
+import warnings
 from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
 import numpy as np
@@ -14,7 +16,7 @@ from . import _arrays as arrays
 from ._library import Handle, check, library, taken_json
 from ._options import encoded, whole
 from ._pictures import Image, picture_of
-from .errors import InvalidArgumentError
+from .errors import CardWarning, InvalidArgumentError
 from .model import Model
 
 
@@ -31,7 +33,8 @@ class Card:
 
     `found_by` says where it comes from: "given", or of `Card.of` "beside the model", "checksum" or "name" (a card that
     ships with lenslet and knows the model's file by that), or "assumed" (of what the model's input shows). `path` is its
-    file, None where there is none. `labels` are class names, None without.
+    file, None where there is none. `labels` are class names, None without. `softmax`: whether the output is logits and
+    wants a softmax; None leaves that to the model's graph, which bound() and Card.of() ask.
 
     InvalidArgumentError names a field that is wrong. A Card is pickled with all that it says, labels included: it needs
     no file where it arrives.
@@ -66,24 +69,40 @@ class Card:
 
     @classmethod
     def of(cls, model: Model) -> Card:
-        """The card that the command takes: beside the model's file, else one that ships with lenslet, else what the
-        model's input lets assume; `found_by` says which."""
+        """The card that the command takes: beside the model's file, else one that ships with lenslet, which knows the
+        file, or the bytes, by its SHA-256 or a file by its name, else what the model's input lets assume. `found_by` says
+        which; what is a guess ("name", "assumed") is a CardWarning, too."""
+        card = cls._of(model)
+        if card.found_by in ("name", "assumed"):
+            warn(card._words)
+        return card
+
+    @classmethod
+    def _of(cls, model: Model) -> Card:
+        """Without a word."""
         handle = Handle()
         file = None if model._file is None else encoded(model._file, "the path")
-        check(library.lenslet_card_of(model._handle, file, ctypes.byref(handle)))
+        size = 0 if model._bytes is None else len(model._bytes)
+        check(library.lenslet_card_of(model._handle, file, model._bytes, size, ctypes.byref(handle)))
         card = cls.__new__(cls)
-        card._take(handle, model)
+        card._take(handle, None)
         return card
 
     def bound(self, model: Model) -> Card:
-        """The same card with what it leaves to the model filled in. InvalidArgumentError where they do not fit."""
+        """The same card with what it leaves to the model filled in. InvalidArgumentError where they do not fit;
+        CardWarning for a `softmax` that the graph contradicts."""
+        handle = Handle()
+        check(library.lenslet_card_bound(self._handle, model._handle, ctypes.byref(handle)))
         card = type(self).__new__(type(self))
-        card._handle, card._owner, card._names = self._handle, self, self._names
-        card._describe(model)
+        card._take(handle, self._names)
+        card.found_by, card.path = self.found_by, self.path
+        card._labels_assumed |= self._labels_assumed
+        if card._remark:
+            warn(card._remark)
         return card
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        own = {"_handle", "_owner", "_json", "_labels_file"}
+        own = {"_handle", "_json", "_labels_file"}
         state = {name: value for name, value in vars(self).items() if name not in own}
         return _restored, (type(self), self._json, {**state, "_names": self.labels})
 
@@ -118,11 +137,11 @@ class Card:
         return out
 
     def top(self, scores: Any, count: int = 5) -> List[Prediction]:
-        """The best classes of one image's output, best first: probabilities, by a softmax where card and values ask.
-        InvalidArgumentError for a batch of several."""
+        """The best classes of one image's output, best first: by a softmax where `softmax` is true, else as they are.
+        InvalidArgumentError for a batch of several, and where `softmax` is None: bound() asks the model."""
         try:
             values = np.ascontiguousarray(scores, np.float32)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RuntimeError) as error:  # PyTorch's are RuntimeErrors
             raise InvalidArgumentError(f"scores are no numbers: {error}") from None
         if sum(dim > 1 for dim in values.shape) > 1:
             raise InvalidArgumentError(f"scores of shape {list(values.shape)}: those of one image are wanted")
@@ -136,15 +155,10 @@ class Card:
         )
         return predictions(classes, probs, found.value, self.labels)
 
-    def _take(self, handle: Handle, model: Optional[Model]) -> None:
-        self._handle = handle
-        self._owner: Optional[Card] = None
-        self._names: Optional[Tuple[str, ...]] = None  # labels that came with a pickle
-        self._describe(model)
-
-    def _describe(self, model: Optional[Model]) -> None:
-        of = None if model is None else model._handle
-        fields: Mapping[str, Any] = taken_json(lambda text: library.lenslet_card_describe(self._handle, of, text))
+    def _take(self, handle: Handle, names: Optional[Tuple[str, ...]]) -> None:
+        """`names`: labels that came with a pickle."""
+        self._handle, self._names = handle, names
+        fields: Mapping[str, Any] = taken_json(lambda text: library.lenslet_card_describe(handle, text))
         self.name, self.input, self.output = fields["name"], fields["input"], fields["output"]
         self.softmax, self.preparation = fields["softmax"], fields["preparation"]
         self.height, self.width, self.channels = fields["height"], fields["width"], fields["channels"]
@@ -152,7 +166,10 @@ class Card:
         self.found_by = {"": "assumed", "option": "given"}.get(fields["found_by"], fields["found_by"])
         self._json: str = fields["json"]
         self._class_offset: int = fields["class_offset"]
+        self._words: str = fields["words"]
+        self._remark: str = fields["remark"]
         self._labels_file: Optional[str] = fields["labels_file"]
+        self._labels_assumed: bool = fields["labels_assumed"] and names is None
         self.labels = self._names
         if self._names is None and self._labels_file is not None:
             self.labels = read_labels(self._labels_file)
@@ -161,7 +178,7 @@ class Card:
         return f"<lenslet.Card {self.name!r}: {self.preparation} ({self.found_by})>"
 
     def __del__(self) -> None:
-        if getattr(self, "_owner", None) is None and getattr(self, "_handle", None):
+        if getattr(self, "_handle", None):
             library.lenslet_card_free(self._handle)
 
 
@@ -173,6 +190,14 @@ def _restored(kind: Type[Card], text: str, state: Mapping[str, Any]) -> Card:
     card._take(handle, None)
     vars(card).update(state)
     return card
+
+
+def warn(words: str) -> None:
+    """A CardWarning at the line outside of the package that called."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(words, CardWarning, level)
 
 
 def read_labels(file: Union[str, "os.PathLike[str]"], classes: int = -1) -> Tuple[str, ...]:

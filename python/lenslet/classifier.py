@@ -11,7 +11,7 @@ from typing import Iterable, Iterator, List, Mapping, NoReturn, Optional, Tuple,
 from . import _options as options
 from ._library import Handle, check, library, taken_json, taken_text
 from ._pictures import Image, picture_of
-from .card import Card, Prediction, predictions, read_labels
+from .card import Card, Prediction, predictions, read_labels, warn
 from .errors import DeviceError, Error, InvalidArgumentError, stays_here
 from .model import Model
 
@@ -27,8 +27,9 @@ def default_model() -> str:
 class Classifier:
     """A model with its card and labels, planned for `batch` pictures at once. Threads wait for each other.
 
-    `model`: a Model, a path or bytes; None: the default model. `card`: None finds the model's, as the command does.
-    `labels`: a file with a class name a line, or the names; None: the card's. `device`, `threads`, `batch`, `precision`:
+    `model`: a Model, a path or bytes; None: the default model. `card`: None finds the model's, as the command does, and
+    with its words (CardWarning) where that is a guess. `labels`: a file with a class name a line, or the names; None: the
+    card's. `device`, `threads`, `batch`, `precision`:
     as of Model.runner(). A batch that the model's file fixes stays.
     """
 
@@ -52,6 +53,8 @@ class Classifier:
         self.card = found.bound(self.model)
         made = options.plan_options(device=device, threads=threads, batch=batch, precision=precision)
         names = self.card.labels
+        if labels is None and self.card._labels_assumed:
+            warn(f"{len(names or ())} classes without names: assuming ImageNet's (labels= names others)")
         file: Optional[bytes] = None
         if isinstance(labels, (str, os.PathLike)):
             names = read_labels(labels)

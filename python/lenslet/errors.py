@@ -80,6 +80,10 @@ class CancelledError(Error):
     kind = "cancelled"
 
 
+class CardWarning(UserWarning):
+    """A model card that was guessed, or that contradicts the model's graph; in the command's words."""
+
+
 # By lenslet_status (lenslet/lenslet.h).
 BY_STATUS: dict[int, type[Error]] = {
     1: InvalidArgumentError,

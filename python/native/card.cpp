@@ -29,30 +29,34 @@ char* text_of(const Json& json) {
   return c_api::text_for_app(json.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-Json describe(const CardObject& object, const Model* model) {
+/// With what it leaves to the model filled in.
+std::shared_ptr<CardObject> bound_object(const CardObject& object, const Model& model) {
+  const tool::BoundCard bound = tool::bind_card(object.card, model);
+  return std::make_shared<CardObject>(CardObject{tool::bound_to(model, object.card), object.found_by, object.file,
+                                                 object.words, tool::assumed_labels(object.card, bound), bound.remark});
+}
+
+Json describe(const CardObject& object) {
   const tool::Card& card = object.card;
+  const auto& labels = card.labels ? card.labels : object.assumed_labels;
   const ImageSpec& spec = card.spec;
-  Json json{{"name", card.name},
-            {"input", card.input},
-            {"output", card.output},
-            {"labels_file", card.labels ? Json(card.labels->string()) : Json()},
-            {"softmax", card.softmax ? Json(*card.softmax) : Json()},
-            {"class_offset", card.class_offset},
-            {"height", spec.height},
-            {"width", spec.width},
-            {"channels", spec.channels == ImageSpec::Channels::gray ? 1 : 3},
-            {"nhwc", spec.nhwc},
-            {"preparation", tool::describe(spec)},
-            {"found_by", tool::to_string(object.found_by)},
-            {"file", object.file.empty() ? Json() : Json(object.file.string())},
-            {"json", tool::card_json(card)}};
-  if (model == nullptr) return json;
-  const tool::BoundCard bound = tool::bind_card(card, *model);
-  json["input"] = model->inputs()[bound.input].name;
-  json["output"] = model->outputs()[bound.output].name;
-  if (const auto labels = card.labels ? card.labels : tool::assumed_labels(card, bound))
-    json["labels_file"] = labels->string();
-  return json;
+  return {{"name", card.name},
+          {"input", card.input},
+          {"output", card.output},
+          {"labels_file", labels ? Json(labels->string()) : Json()},
+          {"labels_assumed", object.assumed_labels.has_value()},
+          {"softmax", card.softmax ? Json(*card.softmax) : Json()},
+          {"class_offset", card.class_offset},
+          {"height", spec.height},
+          {"width", spec.width},
+          {"channels", spec.channels == ImageSpec::Channels::gray ? 1 : 3},
+          {"nhwc", spec.nhwc},
+          {"preparation", tool::describe(spec)},
+          {"found_by", tool::to_string(object.found_by)},
+          {"file", object.file.empty() ? Json() : Json(object.file.string())},
+          {"words", object.words},
+          {"remark", object.remark},
+          {"json", tool::card_json(card)}};
 }
 
 }  // namespace
@@ -69,17 +73,28 @@ lenslet_status lenslet_card_read(const char* file, const char* json, lenslet_car
   });
 }
 
-lenslet_status lenslet_card_of(lenslet_model* model, const char* model_file, lenslet_card** card) {
+lenslet_status lenslet_card_of(lenslet_model* model, const char* model_file, const void* bytes, size_t size,
+                               lenslet_card** card) {
   return c_api::guarded([&] {
     c_api::check_given(card, "card");
     *card = nullptr;
     const auto of = c_api::Handles<c_api::ModelObject>::get(model);
-    tool::FoundCard found;
-    if (model_file == nullptr)
-      found.card = tool::assumed_card(of->model);
-    else
-      found = tool::card_of(of->model, model_file);
-    *card = Cards::add(std::make_shared<CardObject>(CardObject{found.card, found.found_by, found.file}));
+    if (model_file == nullptr) c_api::check_given(bytes, "the model's bytes");
+    const std::filesystem::path file = model_file == nullptr ? "" : model_file;
+    const tool::FoundCard found = model_file != nullptr
+                                      ? tool::card_of(of->model, file)
+                                      : tool::card_of(of->model, {static_cast<const std::byte*>(bytes), size});
+    *card =
+        Cards::add(bound_object({found.card, found.found_by, found.file, tool::source_words(found, file)}, of->model));
+  });
+}
+
+lenslet_status lenslet_card_bound(lenslet_card* card, lenslet_model* model, lenslet_card** bound) {
+  return c_api::guarded([&] {
+    c_api::check_given(bound, "bound");
+    *bound = nullptr;
+    const auto object = Cards::get(card);
+    *bound = Cards::add(bound_object(*object, c_api::Handles<c_api::ModelObject>::get(model)->model));
   });
 }
 
@@ -87,13 +102,11 @@ lenslet_status lenslet_card_free(lenslet_card* card) {
   return c_api::guarded([&] { Cards::free(card); });
 }
 
-lenslet_status lenslet_card_describe(lenslet_card* card, lenslet_model* model, char** json) {
+lenslet_status lenslet_card_describe(lenslet_card* card, char** json) {
   return c_api::guarded([&] {
     c_api::check_given(json, "json");
     *json = nullptr;
-    const auto object = Cards::get(card);
-    const auto of = model == nullptr ? nullptr : c_api::Handles<c_api::ModelObject>::get(model);
-    *json = text_of(describe(*object, of == nullptr ? nullptr : &of->model));
+    *json = text_of(describe(*Cards::get(card)));
   });
 }
 

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <mutex>
+#include <optional>
+#include <string>
 
 #include "c_api/handles.h"
 #include "python/native/python.h"
@@ -18,6 +20,10 @@ struct CardObject {
   const tool::Card card;
   const tool::FoundBy found_by;
   const std::filesystem::path file;  // empty: of no file
+  const std::string words = {};      // of where it comes from, for people
+  // Of a card that was bound to a model:
+  const std::optional<std::filesystem::path> assumed_labels = {};
+  const std::string remark = {};
 };
 
 struct ClassifierObject {

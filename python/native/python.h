@@ -41,14 +41,18 @@ typedef struct lenslet_card lenslet_card;
 
 /* From a file, or, `json` not NULL, from that text, whose files lie beside `file`. */
 LENSLET_C_API lenslet_status lenslet_card_read(const char* file, const char* json, lenslet_card** card);
-/* The card that `lenslet classify` takes for the model in `model_file`; NULL: of a model from memory, assumed. */
-LENSLET_C_API lenslet_status lenslet_card_of(lenslet_model* model, const char* model_file, lenslet_card** card);
+/* The card that `lenslet classify` takes for the model in `model_file`, or else, that being NULL, for the one in
+ * `bytes`; bound to it. */
+LENSLET_C_API lenslet_status lenslet_card_of(lenslet_model* model, const char* model_file, const void* bytes,
+                                             size_t size, lenslet_card** card);
+/* The same card with what it leaves to the model filled in. LENSLET_INVALID_ARGUMENT where they do not fit. */
+LENSLET_C_API lenslet_status lenslet_card_bound(lenslet_card* card, lenslet_model* model, lenslet_card** bound);
 LENSLET_C_API lenslet_status lenslet_card_free(lenslet_card* card);
-/* {"name", "input", "output", "labels_file", "softmax", "class_offset", "height", "width", "channels", "nhwc",
- * "preparation", "found_by" (tool::FoundBy, "" where it is assumed), "file" or null, "json" (the card without its
- * files, which lenslet_card_read() takes)} as JSON. With a model the card is compared with it, its ports stand in place
- * of "", and so do the labels that the command assumes. */
-LENSLET_C_API lenslet_status lenslet_card_describe(lenslet_card* card, lenslet_model* model, char** json);
+/* {"name", "input", "output", "labels_file" or null, "labels_assumed", "softmax" or null, "class_offset", "height",
+ * "width", "channels", "nhwc", "preparation", "found_by" (tool::FoundBy, "" where it is assumed), "file" or null,
+ * "words" and "remark" (what the command says of where it comes from, and of its output.softmax; "": nothing), "json"
+ * (the card without its files, which lenslet_card_read() takes)} as JSON. */
+LENSLET_C_API lenslet_status lenslet_card_describe(lenslet_card* card, char** json);
 /* `count` floats [C,H,W], or [H,W,C] of an nhwc card. */
 LENSLET_C_API lenslet_status lenslet_card_prepare(lenslet_card* card, const lenslet_picture* picture, float* input,
                                                   size_t count);

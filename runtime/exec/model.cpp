@@ -8,6 +8,7 @@
 #include "runtime/exec/model_impl.h"
 #include "runtime/exec/plan.h"
 #include "runtime/graph/infer_shapes.h"
+#include "runtime/graph/output_op.h"
 #include "runtime/passes/passes.h"
 
 namespace lenslet {
@@ -157,6 +158,15 @@ const std::shared_ptr<ModelImpl>& Model::impl() const {
 const std::string& Model::name() const { return impl()->source.name; }
 const std::vector<PortInfo>& Model::inputs() const { return impl()->source.input_ports; }
 const std::vector<PortInfo>& Model::outputs() const { return impl()->source.output_ports; }
+
+std::string Model::output_op(std::size_t index) const {
+  return at_boundary([&] {
+    if (index >= outputs().size())
+      throw Error(ErrorKind::invalid_argument,
+                  fmt::format("there is no output {}: the model has {}", index, outputs().size()), name());
+    return lenslet::output_op(impl()->source, index);
+  });
+}
 
 std::int64_t Model::parameter_elems() const {
   std::int64_t elems = 0;

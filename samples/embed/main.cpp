@@ -29,7 +29,7 @@ int main(int argc, char** argv) try {
   lenslet::Tensor input(lenslet::DType::f32, runner.plan().inputs.at(0).second);
   lenslet::to_input({pixels.get(), height, width, 3}, spec, input);
   lenslet::Tensor scores = runner.run(input)[0].clone();
-  lenslet::softmax(scores.values<float>());
+  if (model.output_op(0) != "Softmax") lenslet::softmax(scores.values<float>());
 
   std::ifstream label_file(argc > 3 ? argv[3] : "");
   std::vector<std::string> labels;

@@ -1,6 +1,7 @@
 """Cards, classifiers and the command."""
 
 import copy
+import io
 import json
 import pathlib
 import pickle
@@ -12,10 +13,11 @@ import tempfile
 import threading
 import time
 import unittest
+import warnings
 
 import lenslet
 import numpy as np
-from models import ROOT, shared_data, tiny_models
+from models import ROOT, named, shared_data, tiny_models, written
 
 SPEC = {
     "name": "colours",
@@ -79,6 +81,94 @@ class Pictures(unittest.TestCase):
             with Image.open(file.name) as opened:
                 card = lenslet.Card(SPEC | {"labels": ""})
                 np.testing.assert_array_equal(card.prepare(opened), card.prepare(np.rot90(pixels, -1)))
+
+    def test_a_file_and_what_pil_reads_of_it(self):
+        """The same bits, but for JPEG, whose decoders round differently (docs/python.md)."""
+        try:
+            from PIL import Image
+        except ImportError:
+            self.skipTest("PIL is not installed")
+        random = np.random.default_rng()
+        pixels = random.integers(0, 256, (61, 83, 3), np.uint8)
+        alpha = random.integers(0, 256, (61, 83, 1), np.uint8)
+        wide = random.integers(0, 65536, (61, 83)).astype(np.uint16)
+        kinds = {
+            "RGB": Image.fromarray(pixels),
+            "RGBA": Image.fromarray(np.concatenate([pixels, alpha], 2)),
+            "L": Image.fromarray(pixels[:, :, 0]),
+            "LA": Image.merge("LA", [Image.fromarray(pixels[:, :, 0]), Image.fromarray(alpha[:, :, 0])]),
+            "P": Image.fromarray(pixels).quantize(200),
+            "1": Image.fromarray(pixels[:, :, 0]).convert("1"),
+            "I;16": Image.fromarray(wide),
+        }
+        card = lenslet.Card({"input": {"size": [61, 83], "layout": "NHWC"}})
+        for kind, formats in (
+            ("RGB", ("PNG", "BMP", "PPM", "WEBP", "JPEG")),
+            ("RGBA", ("PNG", "WEBP")),
+            ("L", ("PNG", "BMP", "PPM", "JPEG")),
+            *((kind, ("PNG",)) for kind in ("LA", "P", "1", "I;16")),
+        ):
+            for file_format in formats:
+                with self.subTest(kind, format=file_format):
+                    file = io.BytesIO()
+                    kinds[kind].save(file, file_format, quality=90)
+                    try:
+                        ours = card.prepare(file.getvalue())
+                    except lenslet.InvalidImageError as error:
+                        self.assertIn("WebP", str(error))  # built without it
+                        continue
+                    with Image.open(file) as opened:
+                        theirs = card.prepare(opened)
+                        if opened.mode in ("RGB", "L"):
+                            np.testing.assert_array_equal(card.prepare(np.asarray(opened)), theirs)
+                    np.testing.assert_allclose(theirs, ours, rtol=0, atol=4 if file_format == "JPEG" else 0)
+        for mode in ("I", "F"):
+            with self.assertRaisesRegex(lenslet.InvalidArgumentError, f"mode {mode}: 8-bit pixels"):
+                card.prepare(kinds["L"].convert(mode))
+
+    def test_resizes_as_pillow_does(self):
+        """The columns first. Which Pillow does so of which shapes is what docs/model-card.md says."""
+        try:
+            import PIL
+            from PIL import Image
+        except ImportError:
+            self.skipTest("PIL is not installed")
+        version = tuple(int(part) for part in PIL.__version__.split(".")[:2])
+        random = np.random.default_rng()
+        filters = {"bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC}
+        orders = set()
+        for _ in range(60):
+            name = random.choice(list(filters))
+            height, width, new_height, new_width = (int(2 ** random.uniform(0, 8)) for _ in range(4))
+            if random.integers(4) == 0:
+                width = width // 16 + 1
+                height = 150 * width
+            picture = Image.fromarray(random.integers(0, 2, (height, width, 3), np.uint8) * np.uint8(255))
+
+            def resized(*sizes):
+                image = picture
+                for size in sizes:
+                    image = image.resize(size, filters[name])
+                return np.asarray(image)
+
+            columns_first = resized((new_width, height), (new_width, new_height))
+            card = lenslet.Card(
+                {
+                    "input": {"size": [new_height, new_width], "layout": "NHWC"},
+                    "resize": {"mode": "stretch", "filter": name},
+                    "crop": "none",
+                }
+            )
+            shape = (height, width, new_height, new_width, name)
+            np.testing.assert_array_equal(card.prepare(picture), columns_first, str(shape))
+            shrinks = height - new_height
+            rows_first = shrinks > 0 and (
+                shrinks > 2 * (width - new_width) if version >= (13, 0) else version >= (12, 2) and height > 100 * width
+            )
+            orders.add(rows_first)
+            at_once = resized((width, new_height), (new_width, new_height)) if rows_first else columns_first
+            np.testing.assert_array_equal(resized((new_width, new_height)), at_once, str(shape))
+        self.assertEqual(orders, {False, True} if version >= (12, 2) else {False})
 
     def test_batches_are_as_one_by_one(self):
         random = np.random.default_rng()
@@ -197,16 +287,81 @@ class Pictures(unittest.TestCase):
         self.assertEqual((given.found_by, given.path), ("given", str(self.card)))
         told = lenslet.Card(SPEC | {"labels": ""})
         self.assertEqual((told.found_by, told.path), ("given", None))
-        assumed = lenslet.Card.of(lenslet.Model(self.model.read_bytes()))
-        self.assertEqual((assumed.found_by, assumed.path, assumed.softmax), ("assumed", None, None))
+        with self.assertWarnsRegex(lenslet.CardWarning, "^no card knows the model's checksum: assuming RGB 224x224"):
+            assumed = lenslet.Card.of(lenslet.Model(self.model.read_bytes()))
+        self.assertEqual((assumed.found_by, assumed.path, assumed.softmax), ("assumed", None, True))
         self.assertEqual(beside.bound(lenslet.Model(self.model)).found_by, "beside the model")
         with tempfile.TemporaryDirectory() as folder:
             known = pathlib.Path(folder, "resnet-18.onnx")  # a name that a card that ships knows
             known.write_bytes(self.model.read_bytes())
-            card = lenslet.Card.of(lenslet.Model(known))
-            said = json.loads(command("classify", "--json", "--model", known, self.folder / "red.ppm").stdout)
-            self.assertEqual(said["card"] and said["card"]["found_by"], card.found_by if card.path else None)
-            self.assertEqual(said["assumed"], card.found_by == "assumed")
+            other = known.rename(known.with_name("other.onnx"))
+            known.write_bytes(other.read_bytes())
+            for file, found_by in ((known, "name"), (other, "assumed")):
+                done = command("classify", "--json", "--model", file, self.folder / "red.ppm")
+                said = json.loads(done.stdout)
+                for source in (file, lenslet.Model(file)):  # the command's words, at the line that asked
+                    with self.assertWarns(lenslet.CardWarning) as warned:
+                        card = lenslet.Classifier(source, device="cpu").card
+                    self.assertIn(str(warned.warning), done.stderr)
+                    self.assertEqual(warned.filename, __file__)
+                self.assertEqual(card.found_by, found_by)
+                self.assertEqual(said["card"] and said["card"]["found_by"], card.found_by if card.path else None)
+                self.assertEqual(said["assumed"], card.found_by == "assumed")
+        with warnings.catch_warnings():  # nothing is guessed of these
+            warnings.simplefilter("error")
+            for card in (None, self.card, beside):
+                lenslet.Classifier(self.model, card, device="cpu")
+            pickle.loads(pickle.dumps(assumed)).bound(lenslet.Model(self.model))
+        scores = SPEC | {"labels": "", "output": {"softmax": False}}
+        with self.assertWarnsRegex(lenslet.CardWarning, "output.softmax is false, but the model makes no probabilities"):
+            lenslet.Classifier(self.model, scores, device="cpu")
+
+    def test_a_model_from_memory_is_known_by_its_checksum(self):
+        data = shared_data()
+        if data is None:
+            self.skipTest("shared/data is not there")
+        photo = data / "images" / "photos" / "zebra.jpg"
+        for name in ("squeezenet1.1", "mnist-cntk", "cifar10-cnn4", "mobilenetv2-nhwc"):
+            with self.subTest(name), warnings.catch_warnings():
+                warnings.simplefilter("error")
+                file = data / "models" / f"{name}.onnx"
+                by_path = lenslet.Classifier(file, device="cpu", threads=1)
+                with tempfile.TemporaryDirectory() as folder:  # no name to go by
+                    other = pathlib.Path(folder, "other.onnx")
+                    other.write_bytes(file.read_bytes())
+                    by_sum = lenslet.Card.of(lenslet.Model(other))
+                by_bytes = lenslet.Classifier(memoryview(file.read_bytes()), device="cpu", threads=1)
+                for card in (by_path.card, by_sum, by_bytes.card):
+                    self.assertEqual((card.found_by, card.path), ("checksum", by_sum.path))
+                self.assertEqual(by_bytes(photo), by_path(photo))
+
+    def test_softmax_is_asked_of_the_graph(self):
+        def network(*tail):
+            nodes = [named("GlobalAveragePool", ["x"], "p"), named("Flatten", ["p"], "l"), *tail]
+            return lenslet.Model(written(nodes, {"x": (1, [1, 3, 8, 8])}, {"y": (1, [1, 3])}))
+
+        image = np.random.default_rng().integers(0, 256, (8, 8, 3), np.uint8)
+        spec = {"input": {"size": [8, 8]}, "normalize": {"scale": 1 / 255}, "output": {"softmax": None}}
+        logits = image.mean((0, 1), dtype=np.float64) / 255
+        soft = np.exp(logits) / np.exp(logits).sum()
+        for tail, softmax, wanted in (
+            ([named("Identity", ["l"], "y")], True, soft),
+            ([named("Softmax", ["l"], "s", axis=1), named("Cast", ["s"], "y", to=1)], False, soft),
+            ([named("Sigmoid", ["l"], "y")], False, 1 / (1 + np.exp(-logits))),
+            ([named("LogSoftmax", ["l"], "y", axis=1)], True, soft),
+        ):
+            with self.subTest(tail[0]):
+                model = network(*tail)
+                open_card = lenslet.Card(spec)
+                card = open_card.bound(model)
+                self.assertEqual((open_card.softmax, card.softmax), (None, softmax))
+                scores = model.runner(device="cpu", threads=1)(card.prepare(image)[None])
+                again = pickle.loads(pickle.dumps(card))
+                for top in (card.top(scores), again.top(scores), lenslet.Classifier(model, spec, device="cpu")(image)):
+                    found = [p.prob for p in sorted(top)]
+                    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+                with self.assertRaisesRegex(lenslet.InvalidArgumentError, "output.softmax"):
+                    open_card.top(scores)
 
     def test_cards_are_pickled_whole(self):
         """They need no file where they arrive, and say and do the same there."""
@@ -292,15 +447,19 @@ class Pictures(unittest.TestCase):
         self.assertEqual([[p.label for p in top] for top in classifier.classify_each(sorted(photos.iterdir()))], theirs)
 
     def test_shared_photos_are_prepared_as_by_the_command(self):
+        for name in ("squeezenet1.1", "mobilenetv2-int8-qdq"):
+            self.check_shared_photos(name)
+
+    def check_shared_photos(self, name):
         data = shared_data()
         if data is None:
             self.skipTest("shared/data is not there")
-        model = lenslet.Model(data / "models" / "squeezenet1.1.onnx")
+        model = lenslet.Model(data / "models" / f"{name}.onnx")
         photos = sorted(p for p in (data / "images" / "photos").iterdir() if p.suffix in (".jpg", ".jpeg", ".png", ".webp"))[:8]
         done = command("classify", "--json", "--device", "cpu", "--model", model.path, *photos)
         theirs = {photo["file"]: photo.get("top") for photo in json.loads(done.stdout)["results"]}
         for photo, top in zip(photos, lenslet.Classifier(model, device="cpu").classify_each(photos)):
-            with self.subTest(photo.name):
+            with self.subTest(photo.name, model=name):
                 wanted = theirs[str(photo)]
                 if wanted is None:
                     self.assertIsInstance(top, lenslet.Error)

@@ -51,6 +51,15 @@ class Runs(InFolder, unittest.TestCase):
 
         self.check(self.model.runner(device="cpu")(Foreign(self.x)))
 
+        class Negated(Foreign):  # as PyTorch's are, whose memory is the opposite of what they show
+            def is_neg(self):
+                return True
+
+            def resolve_neg(self):
+                return Foreign(-self.array)
+
+        self.check(self.model.runner(device="cpu")(Negated(-self.x)))
+
         class Elsewhere(Foreign):
             def __dlpack_device__(self):
                 return (2, 0)

@@ -45,7 +45,7 @@ def skip_without(*names):
     """A decorator of test classes: they skip where a library is missing, and say which. (Test files have no class with
     bases that is no test: tests/python/CMakeLists.txt takes each for one.)"""
     missing = [name for name in (*WANTED, *names) if not is_there(name)]
-    return unittest.skipIf(missing, f"no {', '.join(missing)} here (pip install 'lenslet[serve]' tritonclient[all])")
+    return unittest.skipIf(missing, f"no {', '.join(missing)} here (pip install 'lenslet-runtime[serve]' tritonclient[all])")
 
 
 # ---- Models ----

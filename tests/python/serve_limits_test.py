@@ -238,7 +238,7 @@ class Life(Served, unittest.TestCase):
     def test_libraries_that_are_missing_are_named(self):
         for name in WANTED[1:]:
             with self.subTest(name), unittest.mock.patch.dict(sys.modules, {name: None}):
-                said = f"lenslet serve: error: no {name} here: pip install 'lenslet[serve]'"
+                said = f"lenslet serve: error: no {name} here: pip install 'lenslet-runtime[serve]'"
                 self.assertEqual(self.failed("x.onnx"), (2, said))
 
 

@@ -41,6 +41,28 @@ class Torch(unittest.TestCase):
         np.testing.assert_array_equal(runner(x.numpy()), y.numpy())
         torch.testing.assert_close(runner(x.requires_grad_()), y)
 
+    def test_what_memory_does_not_show(self):
+        """Negated and conjugated views, and zeros without memory: as PyTorch means them, subclasses included."""
+        runner = self.runner("cpu")
+        kind = type("Image", (torch.Tensor,), {})
+        x = torch.rand(2, 3, 64, 96) - 0.3
+        conjugated = torch.complex(x, x).conj().imag
+        self.assertTrue(conjugated.is_neg())
+        zeros = torch._efficientzerotensor((2, 3, 64, 96)) if hasattr(torch, "_efficientzerotensor") else 0 * x
+        for name, given in (("neg", torch._neg_view(x)), ("conj", conjugated), ("zeros", zeros)):
+            for tensor in (given, given.as_subclass(kind)):
+                with self.subTest(name, of=type(tensor).__name__):
+                    y = runner(tensor)
+                    self.assertIs(type(y), torch.Tensor)
+                    torch.testing.assert_close(y, 10 * (0 * x if name == "zeros" else -x), rtol=2e-6, atol=1e-6)
+        out = torch.full((2, 3, 64, 96), 7.0)
+        with self.assertRaisesRegex(lenslet.InvalidArgumentError, "neg bit"):
+            runner(x, out=torch._neg_view(out))
+        self.assertTrue(bool((out == 7).all()))
+        card = lenslet.Card({"input": {"size": [2, 2]}, "output": {"softmax": True}})
+        with self.assertRaisesRegex(lenslet.InvalidArgumentError, "negative bit"):
+            card.top(torch._neg_view(torch.rand(3)))
+
     def test_on_cuda(self):
         if not torch.cuda.is_available():
             self.skipTest("no CUDA device")
@@ -54,6 +76,7 @@ class Torch(unittest.TestCase):
         out = torch.full((2, 3, 64, 96), float("nan"), device="cuda")
         self.assertIs(runner(x, out=out), out)
         self.assertTrue(torch.equal(out, y))
+        torch.testing.assert_close(runner(torch._neg_view(x)), -y, rtol=0, atol=0)
 
     def test_cuda_runs_behind_its_stream(self):
         """What is still being written on PyTorch's current stream when the call comes is read as it will be."""

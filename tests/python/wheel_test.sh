@@ -10,7 +10,7 @@ trap 'rm -rf "$work"' EXIT
 wheels=("$folder"/*.whl) sdists=("$folder"/*.tar.gz)
 [ ${#wheels[@]} = 1 ] && [ ${#sdists[@]} = 1 ] || fail "one wheel and one sdist were expected in $folder"
 
-[[ ${wheels[0]} == *-py3-none-manylinux_2_28_x86_64.whl ]] || fail "of what Python and system is ${wheels[0]}?"
+[[ ${wheels[0]} == */lenslet_runtime-*-py3-none-manylinux_2_28_x86_64.whl ]] || fail "of what Python and system is ${wheels[0]}?"
 bytes=$(stat -c %s "${wheels[0]}")
 [ "$bytes" -lt 40000000 ] || fail "the wheel has $bytes bytes; one for both halves has to stay below 40 MB"
 python3 -m zipfile -l "${wheels[0]}" >"$work/contents"
@@ -29,11 +29,17 @@ library=$("$work/venv/bin/python" -c 'import lenslet, pathlib; print(pathlib.Pat
 others=$(nm -D --defined-only "$library" | grep -v ' T lenslet_' || true)
 [ -z "$others" ] || fail "it exports what is not lenslet's: $others"
 "$work/venv/bin/lenslet" --version
+"$work/venv/bin/python" - <<'END' || fail "what pip knows of it is not lenslet-runtime"
+import importlib.metadata as installed, lenslet
+of = installed.metadata("lenslet-runtime")
+assert of["Version"] == lenslet.__version__ and len(of.get_all("Project-URL")) >= 4, of
+assert not [name for name in installed.packages_distributions()["lenslet"] if name != "lenslet-runtime"]
+END
 (cd "$here" && LENSLET_DEVICE=cpu "$work/venv/bin/python" -B -m unittest models_test runner_test pickling_test package_test pictures_test)
 
 tar xf "${sdists[0]}" -C "$work"
 # All that is compiled is there: the build's own list of objects, without compiling them.
-cmake -G Ninja -S "$work"/lenslet-*/ -B "$work/build" -DLENSLET_CUDA=OFF -DLENSLET_TESTS=OFF -DLENSLET_INSTALL=OFF >"$work/log" ||
+cmake -G Ninja -S "$work"/lenslet_runtime-*/ -B "$work/build" -DLENSLET_CUDA=OFF -DLENSLET_TESTS=OFF -DLENSLET_INSTALL=OFF >"$work/log" ||
   fail "the sdist cannot be configured: $(tail -n 5 "$work/log")"
 ninja -C "$work/build" -n lenslet_python >/dev/null || fail "the sdist is not whole"
 echo "wheel_test: passed"

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 #include <string>
 
 #include "lenslet/error.h"
@@ -169,6 +170,8 @@ TEST_CASE("card/the cards of models/cards are right") {
     for (const KnownFile& known : card.files) {
       if (!known.sha256.empty()) CHECK(names.insert(known.sha256).second);
       if (!known.name.empty()) CHECK(names.insert(known.name).second);
+      // Of a file that only its name tells, the graph has to say whether there is a Softmax.
+      if (!known.name.empty()) CHECK(!card.softmax);
     }
     if (card.labels) CHECK(read_labels(*card.labels, 10).size() == 10);
     ++seen;
@@ -207,6 +210,14 @@ TEST_CASE("card/known files: by checksum, else by name, whatever their names loo
   CHECK(found(write("other.onnx", "abcd")) == "b.card.json name");
   CHECK(found(write("squeezenet1.1.1.onnx", "abcd")) == "");
   CHECK(found(folder / "missing.onnx") == "");
+  // In memory, where there is no name.
+  const auto found_by = [&](const std::string& model) {
+    const auto known = find_known_card(std::as_bytes(std::span(model)), folder / "cards");
+    return known ? known->file.filename().string() + " " + std::string(to_string(known->found_by)) : "";
+  };
+  CHECK(found_by("abc") == "b.card.json checksum");
+  CHECK(found_by("abd") == "");
+  CHECK(found_by("") == "");
   CHECK(!find_known_card(folder / "any.onnx", folder / "nowhere"));
   write("cards/c.card.json", "{");
   CHECK_THROWS_AS(find_known_card(folder / "any", folder / "cards"), Error);

@@ -56,16 +56,14 @@ std::vector<std::vector<ClassResult>> classify_all(const std::string& model, con
   Card card = read_card(card_file(model));
   if (prepared) card.spec.resize = ImageSpec::Resize::none;
   Classifier classifier(Model::load(model_file(model)), card, std::nullopt, plan);
+  CHECK(classifier.bound().remark == "");
   std::vector<std::vector<ClassResult>> results;
   for (std::size_t begin = 0; begin < files.size(); begin += static_cast<std::size_t>(batch)) {
     const std::size_t count = std::min(static_cast<std::size_t>(batch), files.size() - begin);
     for (std::size_t i = 0; i < count; ++i)
       classifier.prepare(read_image(files[begin + i]), static_cast<std::int64_t>(i));
     classifier.run();
-    for (std::size_t i = 0; i < count; ++i) {
-      results.push_back(classifier.top(static_cast<std::int64_t>(i), 1000));
-      CHECK(classifier.remark(static_cast<std::int64_t>(i)) == "");
-    }
+    for (std::size_t i = 0; i < count; ++i) results.push_back(classifier.top(static_cast<std::int64_t>(i), 1000));
   }
   return results;
 }

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -11,7 +12,8 @@ import unittest
 import unittest.mock
 
 from command import (
-    ADDRESS_SPACE, COMMAND, FLOAT, SHARED, WithPhotos, at_terminal, field, lenslet, model, node, port,
+    ADDRESS_SPACE, COMMAND, FLOAT, INT64, SHARED, WithPhotos, at_terminal, field, initializer, lenslet, model, node, port,
+    tensor_pb, write_ppm,
 )
 
 
@@ -230,6 +232,13 @@ class Classify(WithPhotos):
         self.assertEqual(done.returncode, 3)
         self.assertIn("[1,3,4,4] is no list of classes", done.stderr)
 
+        whole = self.write("whole.onnx", model([node("Cast", ["x"], "y") + field(5, field(1, "to") + field(3, 2) + field(20, 2))],
+                                               [port("x", FLOAT, [1, 3, 1, 1])], [port("y", 2, [1, 3, 1, 1])]))  # fmt: skip
+        for words in (("classify", "--model", whole, self.folder / "red.ppm"), ("card", whole)):
+            done = lenslet(*words)
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn("error: whole.onnx: the output y is uint8; classify reads float outputs", done.stderr)
+
     def test_scores_that_are_no_probabilities(self):
         card = {"input": {"size": [4, 4]}, "output": {"softmax": False}}
         nodes = [node("GlobalAveragePool", ["x"], "y")]
@@ -241,6 +250,76 @@ class Classify(WithPhotos):
         self.assertRegex(done.stdout, r"score +\d+")
         top = json.loads(lenslet(*options, "--json").stdout)["results"][0]["top"][0]
         self.assertEqual(set(top), {"index", "label", "score"})
+
+    def test_the_graph_says_what_scores_are(self):
+        """Not their sum: a Softmax in few steps, one whose background class is cut off, a Sigmoid. The card decides where
+        it says something."""
+        axis, to = (field(5, field(1, name) + field(3, 1) + field(20, 2)) for name in ("axis", "to"))
+        card = {"input": {"size": [4, 4]}, "normalize": {"scale": 1 / 255}, "output": {"softmax": None}}
+        write_ppm(self.folder / "one.ppm", 4, 4, [230, 26, 77] * 16)
+        logits = [4 * value / 255 for value in (230, 26, 77)]
+        total = sum(map(math.exp, logits))
+        soft = [math.exp(value) / total for value in logits]
+        steps = [round(value / 0.3) * 0.3 for value in soft]  # 0.9, 0, 0
+        sigmoid = [1 / (1 + math.exp(-value)) for value in logits]
+        floats = [initializer("four", [], [4.0]), initializer("step", [], [0.3])]
+        tails = {
+            "Gemm": ([node("Identity", ["l"], "y")], soft, True),
+            "Softmax": ([node("Softmax", ["l"], "y") + axis], soft, False),
+            "quantised": ([node("Softmax", ["l"], "s") + axis, node("QuantizeLinear", ["s", "step"], "q"),
+                           node("DequantizeLinear", ["q", "step"], "d"), node("Cast", ["d"], "y") + to], steps, False),
+            "spelled": ([node("Exp", ["l"], "e"), node("ReduceSum", ["e", "axes"], "s"), node("Div", ["e", "s"], "y")],
+                        soft, False),
+            "Sigmoid": ([node("Sigmoid", ["l"], "s"), node("Flatten", ["s"], "y")], sigmoid, False),
+            "LogSoftmax": ([node("LogSoftmax", ["l"], "y") + axis], soft, True),
+        }  # fmt: skip
+        head = [node("GlobalAveragePool", ["x"], "p"), node("Flatten", ["p"], "f"), node("Mul", ["f", "four"], "l")]
+        for name, (tail, probabilities, wants) in tails.items():
+            with self.subTest(name):
+                net = model(head + tail, [port("x", FLOAT, [1, 3, 4, 4])], [port("y", FLOAT, [1, 3])],
+                            [*floats, tensor_pb("axes", [1], [1], INT64)])  # fmt: skip
+                file = self.write(f"{name}.onnx", net)
+                said = json.loads(lenslet("card", file).stdout)["output"]["softmax"]
+                self.assertEqual(said, wants)
+
+                def prob(softmax):
+                    self.write(f"{name}.card.json", json.dumps({**card, "output": {"softmax": softmax}}).encode())
+                    done = lenslet("classify", "--model", file, "--json", self.folder / "one.ppm")
+                    top = json.loads(done.stdout)["results"][0]["top"]
+                    return {t["index"]: t.get("prob", t.get("score")) for t in top}, "prob" in top[0], done.stderr
+
+                found, percent, notes = prob(None)
+                self.assertEqual((percent, notes), (True, ""))
+                for index, value in enumerate(probabilities):
+                    self.assertAlmostEqual(found[index], value, places=5)
+                found, percent, notes = prob(wants)
+                self.assertEqual((found, percent, notes), prob(None))
+                found, percent, notes = prob(not wants)
+                self.assertNotAlmostEqual(found[0], probabilities[0], places=3)
+                self.assertEqual(percent, not wants)
+                said = "followed by a softmax all the same" if not wants else "scores are shown as they are"
+                self.assertIn(said, notes)
+
+    @unittest.skipUnless((SHARED / "models" / "mobilenetv2-int8-qdq.onnx").is_file(), "shared/data is not there")
+    def test_a_quantised_network_with_a_softmax_of_its_own(self):
+        """Its 1000 probabilities of 1/256 each sum to anything from 0.5 on."""
+        expected = json.loads((SHARED / "expected" / "mobilenetv2-int8-qdq.json").read_text())["images"]
+        photos = {name.rpartition("/")[2]: of["top5"] for name, of in expected.items() if "/photos/" in name}
+        crops = [SHARED / "images" / "prepared-224" / f"{name}.ppm" for name in photos]
+        card = {"input": {"size": [224, 224], "layout": "NHWC"}, "output": {"softmax": None}}
+        card = self.write("as_it_is.json", json.dumps(card).encode())
+        file = SHARED / "models" / "mobilenetv2-int8-qdq.onnx"
+        done = lenslet("classify", "--model", file, "--card", card, "--json", "--top", "1000", *crops)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(lenslet("card", file).stdout)["output"]["softmax"], False)
+        results = json.loads(done.stdout)["results"]
+        sums = [sum(top["prob"] for top in result["top"]) for result in results]
+        self.assertLess(min(sums), 0.85)  # what looks like no probabilities
+        for result, top5 in zip(results, photos.values()):
+            found = {top["index"]: top["prob"] for top in result["top"]}
+            self.assertTrue(all((256 * prob).is_integer() for prob in found.values()))  # the network's own
+            for top in top5:  # another rounding in the middle moves it by some of its steps
+                self.assertAlmostEqual(found[top["index"]], top["prob"], delta=0.05, msg=result["file"])
 
     def test_names_of_imagenet_are_assumed(self):
         axis = field(5, field(1, "axis") + field(3, 1) + field(20, 2))  # an INT attribute

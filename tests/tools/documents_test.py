@@ -267,6 +267,7 @@ class Documents(Verb):
         targets = set(re.findall(r"add_(?:executable|library|custom_target)\(([\w-]+)", lists))
         targets |= {f"lenslet-test-{name}" for name in re.findall(r"lenslet_test\((\w+)", lists)}
         targets |= {re.sub(r".*/", "", name) for name in self.files if name.endswith(".py")}
+        targets |= set(re.findall(r'^name = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
         for where, text in [*commands(), *spans()]:
             for program, build, preset in re.findall(r"\b(cmake|ctest)( --build)? --preset (\w+)", text):
                 kind = "test" if program == "ctest" else "build" if build else "configure"
@@ -279,6 +280,50 @@ class Documents(Verb):
             for folder in re.findall(r"(?<!\S)build/(\w+)", text):
                 made = names["configure"] | {"quickstart", "test", "packages", "peers", "cutlass", "dist", "python"}
                 self.must(folder in made, where, f"nothing builds into build/{folder}")
+
+
+class Distribution(unittest.TestCase):
+    """What is installed is called lenslet-runtime: "lenslet" on the package index is a stranger's program."""
+
+    old_forms = re.compile(
+        r"\b(?:pip[0-9.]*|pipx|uvx?|poetry|conda|mamba)\b[^\n`|&;]*\b(?:install|add|run|download|wheel)\b"  # with options
+        r"""(?:[ \t][^\n`|&;]*?)?[ \t'"=]lenslet(?![\w./-])"""
+        r"|(?<![\w.-])lenslet\[[a-z]"  # extras
+        r"|(?<![\w.-])lenslet[ ]?(?:[=~]=|>=|@ )[ ]?[\w(]"  # a requirement
+        r"|\blenslet-[\w.*]+(?:-[\w.]+)*[.]whl"
+        r"""|"pip":[ ]*\[[^\]]*["']lenslet["']"""
+        r"""|(?:metadata|version|distribution|requires|files)\(["']lenslet["']\)"""
+    )
+
+    def test_the_old_form_is_found(self):
+        name = "lens" + "let"
+        for wrong in (f"pip install {name}", f"pip install -U {name}", f"pip3 install '{name}[serve]'", f'"{name}[ray]"',
+                      f"venv/bin/pip install --upgrade {name} numpy", f"{name}>=0.1", f"{name} @ file", f"uv add {name}",
+                      f"{name}-0.1.0-py3-none-any.whl", f'{{"pip": ["numpy", "{name}"]}}', f"`{name}[serve]` brings",
+                      f'importlib.metadata.version("{name}")', f"python3 -m pip install {name}"):  # fmt: skip
+            self.assertRegex(wrong, self.old_forms)
+        for right in (f"pip install '{name}-runtime[serve]'", f"{name} serve resnet50.onnx", f"import {name}", f"{name}.ray",
+                      f"venv/bin/pip install build/dist/*.whl && venv/bin/{name}", f"{name}_runtime-0.1.0-py3.whl",
+                      f"pip install . # {name} of this machine; {name} runs", f"{name} classify"):  # fmt: skip
+            self.assertNotRegex(right.partition("#")[0], self.old_forms)
+
+    def test_nothing_says_the_old_form(self):
+        said = []
+        for name in tree():
+            file = ROOT / name
+            if name == "CHANGELOG.md" or not file.is_file() or file.stat().st_size > 10_000_000:
+                continue
+            for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+                if self.old_forms.search(line):
+                    said.append(f"{name}:{number}: {line.strip()}")
+        self.assertEqual(said, [])
+
+    def test_the_name(self):
+        project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+        self.assertIn('[project]\nname = "lenslet-runtime"\n', project)
+        self.assertIn('\n[project.scripts]\nlenslet = "lenslet.__main__:main"\n', project)
+        urls = re.search(r"^\[project[.]urls\]\n((?:\w+ = \"https://.+\n)+)", project, re.MULTILINE)
+        self.assertLessEqual({"Source", "Issues", "Changelog"}, set(re.findall(r"^\w+", urls[1], re.MULTILINE)))
 
 
 class Conformance(unittest.TestCase):

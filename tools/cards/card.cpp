@@ -245,6 +245,19 @@ BoundCard bind(const Card& card, const Model& model) {
   if (bound.classes >= 0 && (card.class_offset >= bound.classes || card.class_offset < -1'000'000))
     mismatch(fmt::format("the card's output.class_offset {} contradicts the model's output {}", card.class_offset,
                          output.str()));
+
+  const std::string op = model.output_op(bound.output);
+  const bool made = op == "Softmax" || op == "Sigmoid" || op == "HardSigmoid";
+  bound.softmax = card.softmax.value_or(!made);  // which makes of a LogSoftmax what Softmax would have been
+  bound.probabilities = bound.softmax || made;
+  if (bound.softmax && made)
+    bound.remark = fmt::format(
+        "the card's output.softmax is true, but a {} of the model makes the output: it is "
+        "followed by a softmax all the same",
+        op);
+  if (!bound.probabilities)
+    bound.remark =
+        "the card's output.softmax is false, but the model makes no probabilities: scores are shown as they are";
   return bound;
 }
 
@@ -256,6 +269,14 @@ BoundCard bind_card(const Card& card, const Model& model) {
   } catch (const Error& error) {
     throw error.within(model.name());
   }
+}
+
+Card bound_to(const Model& model, Card card) {
+  const BoundCard bound = bind_card(card, model);
+  card.input = model.inputs()[bound.input].name;
+  card.output = model.outputs()[bound.output].name;
+  card.softmax = bound.softmax;
+  return card;
 }
 
 std::vector<std::string> read_labels(const std::filesystem::path& file, std::int64_t classes) {

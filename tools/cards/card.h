@@ -26,7 +26,7 @@ struct Card {
   std::string input;                            ///< name of the graph input; empty: the only one
   ImageSpec spec;
   std::string output;             ///< name of the graph output; empty: the first one
-  std::optional<bool> softmax;    ///< the output is logits and wants a softmax; unset (no card): look at the values
+  std::optional<bool> softmax;    ///< the output is logits and wants a softmax; unset: as the model's graph says
   std::int64_t class_offset = 0;  ///< class = index in the output - class_offset
   std::vector<KnownFile> files;
 };
@@ -50,9 +50,15 @@ std::string describe(const ImageSpec& spec);
 struct BoundCard {
   std::size_t input = 0, output = 0;  ///< positions in Model::inputs() and outputs()
   std::int64_t classes = 0;           ///< elements of one image's output; -1 while the model leaves it free
+  bool softmax = false;               ///< as the card says, or else the graph: no Softmax or Sigmoid made the output
+  bool probabilities = false;         ///< what there is then, and not scores of another range
+  /// What is odd about the card's output.softmax, given the graph; "" when nothing is.
+  std::string remark;
 };
 /// Finds the ports and compares their shapes with the card: Error(invalid_argument) naming the field that does not fit.
 BoundCard bind_card(const Card& card, const Model& model);
+/// The card with what it leaves to the model filled in: names of ports, and softmax.
+Card bound_to(const Model& model, Card card);
 
 /// One class name a line, UTF-8; Error(invalid_argument) when there are not exactly `classes` (any number when < 0).
 std::vector<std::string> read_labels(const std::filesystem::path& file, std::int64_t classes);

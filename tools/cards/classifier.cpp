@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 
 #include "lenslet/error.h"
 #include "tools/verbs/dtype_convert.h"
@@ -27,18 +25,40 @@ PlanOptions with_shape(const Model& model, const Card& card, const BoundCard& bo
   return plan;
 }
 
+void check_output(const Model& model, const PlanInfo& plan, const BoundCard& bound, std::int64_t batch) {
+  const auto& [name, result] = plan.outputs.at(bound.output);
+  if (const DType dtype = model.outputs()[bound.output].dtype; !is_float(dtype))
+    throw Error(ErrorKind::unsupported,
+                fmt::format("the output {} is {}; classify reads float outputs", name, to_string(dtype)), model.name());
+  if (result.rank() < 1 || result[0] != batch || result.elems() < batch)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("the output {} of a batch of {} holds no classes for each image", result.str(), batch),
+                model.name());
+  const auto dims = result.dims().subspan(1);
+  if (std::count_if(dims.begin(), dims.end(), [](std::int64_t dim) { return dim > 1; }) > 1)
+    throw Error(ErrorKind::unsupported,
+                fmt::format("the output {} {} is no list of classes: this network classifies nothing ('lenslet run' "
+                            "gives its outputs as they are)",
+                            name, result.str()),
+                model.name());
+}
+
 }  // namespace
 
-bool are_probabilities(std::span<const float> scores) {
-  const bool inside = std::all_of(scores.begin(), scores.end(), [](float s) { return s >= 0.0f && s <= 1.0f; });
-  // float16 outputs of a thousand classes miss 1 by some thousandths, a softmax in 8-bit steps by its tail: a tenth of
-  // mobilenetv2-int8-qdq's. Logits that all lie between 0 and 1 hardly ever come so near.
-  return inside && std::abs(std::accumulate(scores.begin(), scores.end(), 0.0) - 1.0) < 0.15;
+void check_classifies(const Model& model, const Card& card) {
+  const BoundCard bound = bind_card(card, model);
+  PlanOptions plan;
+  plan.device = "cpu";
+  plan.batch = std::max<std::int64_t>(model.inputs()[bound.input].dims[0], 1);
+  const std::int64_t batch = plan.batch;
+  check_output(model, model.plan(with_shape(model, card, bound, std::move(plan))), bound, batch);
 }
 
 std::vector<ClassResult> best_classes(const Card& card, std::vector<float> scores, std::size_t count) {
-  // A second softmax would flatten probabilities to almost nothing; logits do not sum to 1 by chance. remark() tells.
-  if (card.softmax.value_or(true) && !are_probabilities(scores)) softmax(scores);
+  if (!card.softmax)
+    throw Error(ErrorKind::invalid_argument,
+                "the card leaves output.softmax to the model's graph, and was bound to no model");
+  if (*card.softmax) softmax(scores);
   // Outputs below the offset (a background class, as some exports have) are no classes of the labels.
   const auto skipped = static_cast<std::size_t>(std::max<std::int64_t>(card.class_offset, 0));
   const std::int64_t shift = static_cast<std::int64_t>(skipped) - card.class_offset;
@@ -50,29 +70,18 @@ std::vector<ClassResult> best_classes(const Card& card, std::vector<float> score
 
 Classifier::Classifier(const Model& model, const Card& card, const std::optional<std::filesystem::path>& labels,
                        PlanOptions plan)
-    : card_(card),
+    : card_(bound_to(model, card)),
       bound_(bind_card(card, model)),
       batch_(plan.batch),
       input_dtype_(model.inputs()[bound_.input].dtype),
       runner_(model, with_shape(model, card, bound_, std::move(plan))) {
   const Shape& shape = runner_.plan().inputs.at(bound_.input).second;
-  const Shape& result = runner_.plan().outputs.at(bound_.output).second;
-  if (result.rank() < 1 || result[0] != batch_ || result.elems() < batch_)
-    throw Error(ErrorKind::unsupported,
-                fmt::format("the output {} of a batch of {} holds no classes for each image", result.str(), batch_),
-                model.name());
-  const auto dims = result.dims().subspan(1);
-  if (std::count_if(dims.begin(), dims.end(), [](std::int64_t dim) { return dim > 1; }) > 1)
-    throw Error(ErrorKind::unsupported,
-                fmt::format("the output {} {} is no list of classes: this network classifies nothing ('lenslet run' "
-                            "gives its outputs as they are)",
-                            runner_.plan().outputs.at(bound_.output).first, result.str()),
-                model.name());
+  check_output(model, runner_.plan(), bound_, batch_);
   if (!is_float(input_dtype_) && input_dtype_ != DType::u8)
     throw Error(ErrorKind::unsupported,
                 fmt::format("the input is {}; classify fills float and uint8 inputs", to_string(input_dtype_)),
                 model.name());
-  output_elems_ = result.elems() / batch_;
+  output_elems_ = runner_.plan().outputs.at(bound_.output).second.elems() / batch_;
   if (!is_float(input_dtype_)) {
     input_ = Tensor(DType::f32, shape);
     for (float& value : input_.values<float>()) value = 0;
@@ -93,33 +102,15 @@ void Classifier::run() {
   output_ = outputs[bound_.output];
 }
 
-std::vector<float> Classifier::raw_scores(std::int64_t slot) const {
+std::vector<ClassResult> Classifier::top(std::int64_t slot, std::size_t count) const {
   const Tensor scores = convert_float(output_, DType::f32);
   const auto values = scores.values<float>().subspan(static_cast<std::size_t>(slot * output_elems_),
                                                      static_cast<std::size_t>(output_elems_));
-  return {values.begin(), values.end()};
-}
-
-std::vector<ClassResult> Classifier::top(std::int64_t slot, std::size_t count) const {
-  std::vector<ClassResult> best = best_classes(card_, raw_scores(slot), count);
+  std::vector<ClassResult> best = best_classes(card_, {values.begin(), values.end()}, count);
   for (ClassResult& result : best)
     if (result.index < static_cast<std::int64_t>(labels_.size()))
       result.label = labels_[static_cast<std::size_t>(result.index)];
   return best;
-}
-
-bool Classifier::gives_probabilities(std::int64_t slot) const {
-  return card_.softmax.value_or(true) || are_probabilities(raw_scores(slot));
-}
-
-std::string Classifier::remark(std::int64_t slot) const {
-  if (!card_.softmax) return {};
-  const std::vector<float> scores = raw_scores(slot);
-  if (*card_.softmax && are_probabilities(scores))
-    return "the card's output.softmax is true, but the output already is probabilities: they are left as they are";
-  if (!*card_.softmax && !are_probabilities(scores))
-    return "the card's output.softmax is false, but the output is no probabilities: scores are shown as they are";
-  return {};
 }
 
 }  // namespace lenslet::tool

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -21,12 +20,13 @@ struct ClassResult {
   float prob = 0;
 };
 
-/// Does the output look like probabilities: nothing outside [0, 1], and a sum of 1?
-bool are_probabilities(std::span<const float> scores);
-
-/// The `count` best classes of one image's output, best first, without labels: probabilities, unless card and values
-/// say that these are scores of another kind. The card's class_offset is less than the number of scores.
+/// The `count` best classes of one image's output, best first, without labels: behind a softmax where the card wants
+/// one. Error(invalid_argument) for a card that leaves that to a model: bound_to() asks it. The card's class_offset is
+/// less than the number of scores.
 std::vector<ClassResult> best_classes(const Card& card, std::vector<float> scores, std::size_t count);
+
+/// Error(unsupported) where the model's output is no list of classes for each picture.
+void check_classifies(const Model& model, const Card& card);
 
 /// A model, its card and its labels, planned for up to `plan.batch` photos at once. Not thread-safe.
 class Classifier {
@@ -38,21 +38,16 @@ class Classifier {
   std::int64_t batch() const { return batch_; }
   std::int64_t classes() const { return output_elems_ - card_.class_offset; }  ///< labels have to be as many
   const PlanInfo& plan() const { return runner_.plan(); }
+  const BoundCard& bound() const { return bound_; }
   /// Resizes, crops and normalises into `slot` of the next batch, 0 <= slot < batch(). On CUDA this is queued for the
   /// GPU where the model's input is f32, and waited for by run().
   void prepare(const Picture& picture, std::int64_t slot);
   /// Runs the batch, in which at least one slot was prepared; the results of the others mean nothing.
   void run();
-  /// The `count` best classes of a slot, best first. As remark(), between run() and the next prepare().
+  /// The `count` best classes of a slot, best first. Between run() and the next prepare().
   std::vector<ClassResult> top(std::int64_t slot, std::size_t count) const;
-  /// Whether top() gives probabilities of that slot, and not scores of another range.
-  bool gives_probabilities(std::int64_t slot) const;
-  /// What is odd about the output of a slot, given the card's output.softmax; "" when nothing is.
-  std::string remark(std::int64_t slot) const;
 
  private:
-  std::vector<float> raw_scores(std::int64_t slot) const;
-
   Card card_;
   BoundCard bound_;
   std::int64_t batch_;

@@ -1,10 +1,12 @@
 #include "tools/cards/known_cards.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <link.h>
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -78,24 +80,37 @@ fs::path known_cards_folder() {
   return binary.parent_path().parent_path() / "share" / "lenslet" / "cards";
 }
 
-std::optional<FoundCard> find_known_card(const fs::path& model_file, const fs::path& folder) {
-  std::error_code error;
-  const std::uintmax_t bytes = fs::file_size(model_file, error);
-  const std::string name = comparable(model_file.stem().string());
+namespace {
+
+/// `name`: comparable(); none goes by "". `read` sums the model's bytes, of which there are `bytes`.
+std::optional<FoundCard> find_known(const fs::path& folder, const std::string& name,
+                                    std::optional<std::uintmax_t> bytes, const std::function<std::string()>& read) {
   std::string sum;
   std::optional<FoundCard> by_name;
   for (const fs::path& file : cards_in(folder)) {
     const Card card = read_card(file);
     for (const KnownFile& known : card.files) {
-      if (!error && !known.sha256.empty() && known.bytes == bytes) {
-        if (sum.empty()) sum = sha256_of(model_file);
+      if (!known.sha256.empty() && known.bytes == bytes) {
+        if (sum.empty()) sum = read();
         if (sum == known.sha256) return FoundCard{card, file, FoundBy::checksum};
       }
-      if (!by_name && !known.name.empty() && comparable(known.name) == name)
-        by_name = FoundCard{card, file, FoundBy::name};
+      if (!by_name && !name.empty() && comparable(known.name) == name) by_name = FoundCard{card, file, FoundBy::name};
     }
   }
   return by_name;
+}
+
+}  // namespace
+
+std::optional<FoundCard> find_known_card(const fs::path& model_file, const fs::path& folder) {
+  std::error_code error;
+  const std::uintmax_t bytes = fs::file_size(model_file, error);
+  return find_known(folder, comparable(model_file.stem().string()), error ? std::nullopt : std::optional(bytes),
+                    [&] { return sha256_of(model_file); });
+}
+
+std::optional<FoundCard> find_known_card(std::span<const std::byte> model, const fs::path& folder) {
+  return find_known(folder, {}, model.size(), [&] { return sha256_of(model); });
 }
 
 std::optional<FoundCard> find_card_of(const Model& model, const fs::path& model_file) {
@@ -108,6 +123,29 @@ std::optional<FoundCard> find_card_of(const Model& model, const fs::path& model_
 FoundCard card_of(const Model& model, const fs::path& model_file) {
   if (auto found = find_card_of(model, model_file)) return *std::move(found);
   return {assumed_card(model), {}, FoundBy::nothing};
+}
+
+FoundCard card_of(const Model& model, std::span<const std::byte> bytes) {
+  if (auto found = find_known_card(bytes)) return *std::move(found);
+  return {assumed_card(model), {}, FoundBy::nothing};
+}
+
+std::string source_words(const FoundCard& found, const fs::path& model_file) {
+  const std::string words = describe(found.card.spec), card = found.file.filename().string();
+  switch (found.found_by) {
+    case FoundBy::option:
+    case FoundBy::beside:
+      return {};
+    case FoundBy::checksum:
+      return fmt::format("the card {}, by the model's checksum: {}", card, words);
+    case FoundBy::name:
+      return fmt::format("the card {}, by the model's name only: {}", card, words);
+    case FoundBy::nothing:
+      break;
+  }
+  if (model_file.empty()) return fmt::format("no card knows the model's checksum: assuming {}", words);
+  return fmt::format("no card {} beside the model: assuming {}",
+                     fs::path(model_file).replace_extension(".card.json").filename().string(), words);
 }
 
 }  // namespace lenslet::tool

@@ -1,8 +1,11 @@
 #pragma once
 // Which card a model gets: the one beside it, one of those that ship with the tool, or what is assumed.
 
+#include <cstddef>
 #include <filesystem>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "tools/cards/card.h"
@@ -19,6 +22,10 @@ struct FoundCard {
   FoundBy found_by = FoundBy::nothing;
 };
 
+/// What people are told of where a card comes from: "the card x.card.json, by the model's name only: RGB ...". Empty
+/// where they named it or put it beside the model. `model_file` is empty for a model from memory.
+std::string source_words(const FoundCard& found, const std::filesystem::path& model_file);
+
 /// share/lenslet/cards beside the folder of the running program (or of the shared library
 /// that this is in): models/cards, as installed or in a build folder.
 std::filesystem::path known_cards_folder();
@@ -29,9 +36,15 @@ std::filesystem::path known_cards_folder();
 std::optional<FoundCard> find_known_card(const std::filesystem::path& model_file,
                                          const std::filesystem::path& folder = known_cards_folder());
 
+/// The same of a model in memory, by its contents alone.
+std::optional<FoundCard> find_known_card(std::span<const std::byte> model,
+                                         const std::filesystem::path& folder = known_cards_folder());
+
 /// Beside the model, else known. A card that goes by the name only is taken where it fits the model.
 std::optional<FoundCard> find_card_of(const Model& model, const std::filesystem::path& model_file);
 /// That, else what is assumed.
 FoundCard card_of(const Model& model, const std::filesystem::path& model_file);
+/// The same of a model that was loaded from `bytes`.
+FoundCard card_of(const Model& model, std::span<const std::byte> bytes);
 
 }  // namespace lenslet::tool

@@ -32,12 +32,13 @@ std::string line(const Json& value) {
   return text;
 }
 
-Json to_json(const ImageSpec& spec, const std::string& input) {
+Json to_json(const Card& card) {
+  const ImageSpec& spec = card.spec;
   using Channels = ImageSpec::Channels;
   using Resize = ImageSpec::Resize;
   using Filter = ImageSpec::Filter;
   Json json;
-  json["input"] = {{"name", input},
+  json["input"] = {{"name", card.input},
                    {"layout", spec.nhwc ? "NHWC" : "NCHW"},
                    {"channels", spec.channels == Channels::rgb   ? "RGB"
                                 : spec.channels == Channels::bgr ? "BGR"
@@ -53,21 +54,20 @@ Json to_json(const ImageSpec& spec, const std::string& input) {
   }
   json["crop"] = spec.crop == ImageSpec::Crop::center ? "center" : "none";
   json["normalize"] = {{"scale", spec.scale}, {"mean", spec.mean}, {"std", spec.std}};
+  json["output"] = {{"name", card.output},
+                    {"softmax", card.softmax ? Json(*card.softmax) : Json()},
+                    {"class_offset", card.class_offset}};
   return json;
 }
 
 }  // namespace
 
-std::string card_text(const Card& card, const Model& model, const fs::path& model_file, bool softmax,
-                      const fs::path& folder) {
-  const BoundCard bound = bind_card(card, model);
+std::string card_text(const Card& open, const Model& model, const fs::path& model_file, const fs::path& folder) {
+  const Card card = bound_to(model, open);
   Json json{{"name", card.name.empty() ? model_file.stem().string() : card.name},
             {"model", named_from(folder, model_file)},
             {"labels", card.labels ? named_from(folder, *card.labels) : ""}};
-  json.update(to_json(card.spec, model.inputs()[bound.input].name));
-  json["output"] = {{"name", model.outputs()[bound.output].name},
-                    {"softmax", card.softmax.value_or(softmax)},
-                    {"class_offset", card.class_offset}};
+  json.update(to_json(card));
   std::string text;
   for (const auto& [field, value] : json.items())
     text += fmt::format("{}\n  \"{}\": {}", text.empty() ? "{" : ",", field, line(value));
@@ -76,10 +76,7 @@ std::string card_text(const Card& card, const Model& model, const fs::path& mode
 
 std::string card_json(const Card& card) {
   Json json{{"name", card.name}};
-  json.update(to_json(card.spec, card.input));
-  json["output"] = {{"name", card.output},
-                    {"softmax", card.softmax ? Json(*card.softmax) : Json()},
-                    {"class_offset", card.class_offset}};
+  json.update(to_json(card));
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

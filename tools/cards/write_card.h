@@ -9,9 +9,8 @@
 namespace lenslet::tool {
 
 /// JSON that parse_card() reads back, for a card in `folder`: files in it are named relative to that. `model_file` is
-/// what it is for. What a card leaves to the model (names of ports) is filled in; `softmax` where the card leaves it
-/// open.
-std::string card_text(const Card& card, const Model& model, const std::filesystem::path& model_file, bool softmax,
+/// what it is for. What a card leaves to the model is filled in.
+std::string card_text(const Card& card, const Model& model, const std::filesystem::path& model_file,
                       const std::filesystem::path& folder);
 
 /// JSON that parse_card() makes the same card of anywhere: without the files that it names.

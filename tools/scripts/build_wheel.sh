@@ -39,7 +39,7 @@ build/wheel-tools/bin/python -m build --outdir build/wheel-raw --no-isolation --
   -Ccmake.define.LENSLET_STATIC="$PWD/build/static" . >build/wheel.log 2>&1 ||
   { tail -n 30 build/wheel.log >&2; die "the build failed (log: build/wheel.log)"; }
 mkdir -p "$folder"
-rm -f "$folder"/lenslet-*
+rm -f "$folder"/lenslet{-,_runtime-}*
 cp build/wheel-raw/*.tar.gz "$folder"
 # Names the platform, and refuses what would need a newer system or another library.
 PATH=$PWD/build/wheel-tools/bin:$PATH auditwheel repair --plat manylinux_2_28_x86_64 \

@@ -30,21 +30,6 @@ struct Options {
   bool force = false;
 };
 
-/// Whether the output are logits: nobody says so, but a photo shows it, even an empty one.
-bool gives_logits(const Model& model, const Card& card) {
-  PlanOptions plan;
-  plan.device = "cpu";
-  Card bare = card;
-  bare.labels.reset();
-  bare.softmax = false;
-  Classifier classifier(model, bare, std::nullopt, plan);
-  Picture gray{{}, card.spec.height, card.spec.width, 1};
-  gray.pixels.assign(static_cast<std::size_t>(gray.height * gray.width), 128);
-  classifier.prepare(gray, 0);
-  classifier.run();
-  return !classifier.gives_probabilities(0);
-}
-
 void write_new_file(const std::string& file, const std::string& text, bool force) {
   const auto fail = [&](int code) {
     throw Error(ErrorKind::io,
@@ -72,9 +57,9 @@ void write_new_file(const std::string& file, const std::string& text, bool force
 void card(const Options& options) {
   const Model model = Model::load(options.model);
   const FoundCard found = card_of(model, options.model);
-  const bool softmax = found.card.softmax ? *found.card.softmax : gives_logits(model, found.card);
+  if (found.found_by == FoundBy::nothing) check_classifies(model, found.card);
   const fs::path beside = options.output.empty() ? options.model : options.output;
-  const std::string text = card_text(found.card, model, options.model, softmax, beside.parent_path());
+  const std::string text = card_text(found.card, model, options.model, beside.parent_path());
   if (options.output.empty())
     fmt::print("{}", text);
   else

@@ -90,23 +90,19 @@ class Run {
     const Stopwatch running;
     classifier_.run();
     const double ms = running.ms() / static_cast<double>(slots_.size());
-    if (remark_.empty()) remark_ = classifier_.remark(0);
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
       slots_[slot]->inference_ms = ms;
       slots_[slot]->done = true;
       slots_[slot]->top = classifier_.top(static_cast<std::int64_t>(slot), top_);
-      slots_[slot]->probabilities = classifier_.gives_probabilities(static_cast<std::int64_t>(slot));
+      slots_[slot]->probabilities = classifier_.bound().probabilities;
     }
     slots_.clear();
   }
-
-  const std::string& remark() const { return remark_; }
 
  private:
   Classifier& classifier_;
   std::size_t top_;
   std::vector<PhotoResult*> slots_;
-  std::string remark_;
 };
 
 nlohmann::ordered_json header(const std::filesystem::path& model_file, const FoundCard& found,
@@ -146,6 +142,7 @@ ExitCode classify(const Options& options) {
   print_device_note(plan);
   Classifier classifier(model, found.card, labels, plan);
   note_refused_algorithms(classifier.plan(), plan);
+  if (const std::string& remark = classifier.bound().remark; !remark.empty()) note(remark);
   const std::string device = classifier.plan().device;
   const auto printer = make_result_printer(options.format, header(setup.model_file, found, device, plan), device);
 
@@ -172,7 +169,6 @@ ExitCode classify(const Options& options) {
     }
     run.flush();
   }
-  if (!run.remark().empty()) note(run.remark());
   print_done();
   printer->finish();
   return failed ? exit_failed : exit_ok;

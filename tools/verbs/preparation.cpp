@@ -166,14 +166,7 @@ void apply(const PreparationOptions& options, ImageSpec& spec) {
 }
 
 void say_source(const FoundCard& found, const fs::path& model_file) {
-  const std::string words = describe(found.card.spec);
-  if (found.found_by == FoundBy::nothing)
-    note(fmt::format("no card {} beside the model: assuming {}",
-                     fs::path(model_file).replace_extension(".card.json").filename().string(), words));
-  else if (found.found_by == FoundBy::checksum)
-    note(fmt::format("the card {}, by the model's checksum: {}", found.file.filename().string(), words));
-  else if (found.found_by == FoundBy::name)
-    note(fmt::format("the card {}, by the model's name only: {}", found.file.filename().string(), words));
+  if (const std::string words = source_words(found, model_file); !words.empty()) note(words);
 }
 
 std::vector<Tensor> read_pictures_or_tensors(const Model& model, const fs::path& model_file,

@@ -1,4 +1,4 @@
-"""`lenslet serve MODEL...`: models over the Open Inference Protocol. `pip install lenslet[serve]`.
+"""`lenslet serve MODEL...`: models over the Open Inference Protocol. `pip install 'lenslet-runtime[serve]'`.
 
 Nothing here is imported by lenslet itself.
 """
@@ -9,7 +9,7 @@ import importlib.util
 import sys
 from typing import List
 
-#: What `lenslet[serve]` brings, by the name it is imported by.
+#: What `lenslet-runtime[serve]` brings, by the name it is imported by.
 WANTED = ("uvicorn", "httptools", "uvloop", "grpc", "google.protobuf", "prometheus_client")
 
 
@@ -32,7 +32,7 @@ def main(arguments: List[str]) -> int:
     options = parsed(arguments)
     missing = _missing()
     if missing:
-        print(f"lenslet serve: error: no {', '.join(missing)} here: pip install 'lenslet[serve]'", file=sys.stderr)
+        print(f"lenslet serve: error: no {', '.join(missing)} here: pip install 'lenslet-runtime[serve]'", file=sys.stderr)
         return 2
     from .start import start
 

@@ -79,7 +79,7 @@ class ServedModel:
         self.dtypes = [np.dtype(port.dtype) for port in self.inputs]
         self._plan()
         self.image_bytes = self._image_bytes()
-        self.assumed = False  # the card: from the input's shape alone
+        self.guess = ""  # how the card was found, where that is a guess
         self.card = self._card_of(card)
         #: The number of the input that pictures may be given for, or None.
         self.picture_input = None if self.card is None else self._picture_index(self.card)
@@ -153,12 +153,13 @@ class ServedModel:
                 raise lenslet.InvalidArgumentError(f"{file}: does not fit the inputs of {self.path}")
             return card
         try:
-            card = lenslet.Card.of(self.model)
+            card = lenslet.Card._of(self.model)
         except lenslet.Error:  # no classifier, as far as one can see
             return None
-        self.assumed = card.found_by == "assumed"
+        assumed = card.found_by == "assumed"
+        self.guess = "assumed" if assumed else "by the model's name only" if card.found_by == "name" else ""
         # Nothing is assumed of a network that takes pictures of any size: it hardly is a classifier.
-        return card if (self.fixed or not self.assumed) and self._picture_index(card) is not None else None
+        return card if (self.fixed or not assumed) and self._picture_index(card) is not None else None
 
     def _picture_index(self, card: lenslet.Card) -> Optional[int]:
         """The input that its pictures go to, if that has the card's size."""

@@ -71,6 +71,6 @@ def _about(served: ServedModel) -> str:
         batches = f"batches of up to {served.sizes[0]}" if served.batchable else "a request at a time"
         parts.append(f"{served.device}, {batches}")
     if served.card is not None:
-        how = " (assumed: --card says otherwise)" if served.assumed else ""
+        how = f" ({served.guess}: --card says otherwise)" if served.guess else ""
         parts.append(f"pictures: {served.card.preparation}{how}")
     return "; ".join(parts)

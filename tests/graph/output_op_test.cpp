@@ -1,0 +1,161 @@
+#include "runtime/graph/output_op.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+
+#include "graph_builder.h"
+#include "runtime/graph/if_op.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+
+namespace {
+
+using Build = std::function<ValueId(GraphBuilder&, ValueId)>;
+
+std::string op_of(const Build& build) {
+  GraphBuilder b;
+  b.output(build(b, b.input("x", {-1, 6, 1, 1})));
+  return output_op(b.source(), 0);
+}
+
+ValueId softmax(GraphBuilder& b, ValueId x) { return b.node("Softmax", {x}, {{"axis", std::int64_t{1}}}); }
+
+}  // namespace
+
+TEST_CASE("output_op/behind what moves, converts or averages") {
+  using Ints = std::vector<std::int64_t>;
+  const std::pair<const char*, Build> kept[] = {
+      {"nothing", [](GraphBuilder&, ValueId y) { return y; }},
+      {"Identity", [](GraphBuilder& b, ValueId y) { return b.node("Identity", {y}); }},
+      {"Reshape",
+       [](GraphBuilder& b, ValueId y) {
+         return b.node("Reshape", {y, b.int64s({0, -1})});
+       }},
+      {"Flatten", [](GraphBuilder& b, ValueId y) { return b.node("Flatten", {y}); }},
+      {"Squeeze",
+       [](GraphBuilder& b, ValueId y) {
+         return b.node("Squeeze", {y, b.int64s({2, 3})});
+       }},
+      {"Unsqueeze",
+       [](GraphBuilder& b, ValueId y) {
+         return b.node("Unsqueeze", {y, b.int64s({0})});
+       }},
+      {"Transpose",
+       [](GraphBuilder& b, ValueId y) {
+         return b.node("Transpose", {y}, {{"perm", Ints{0, 2, 3, 1}}});
+       }},
+      {"Cast and back",
+       [](GraphBuilder& b, ValueId y) {
+         const ValueId half = b.node("Cast", {y}, {{"to", std::int64_t{10}}});
+         return b.node("Cast", {half}, {{"to", std::int64_t{1}}});
+       }},
+      {"Q and DQ",
+       [](GraphBuilder& b, ValueId y) {
+         const ValueId zero = b.constant(Tensor::of<std::uint8_t>(Shape{}, {0})), scale = b.scalar(1.0F / 256);
+         return b.node("DequantizeLinear", {b.node("QuantizeLinear", {y, scale, zero}), scale, zero});
+       }},
+      {"Slice",
+       [](GraphBuilder& b, ValueId y) {
+         return b.node("Slice", {y, b.int64s({1}), b.int64s({9}), b.int64s({1})});
+       }},
+      {"Gather",
+       [](GraphBuilder& b, ValueId y) {
+         return b.node("Gather", {y, b.int64s({2, 0})}, {{"axis", std::int64_t{1}}});
+       }},
+      {"Split",
+       [](GraphBuilder& b, ValueId y) {
+         return b.node("Split", {y, b.int64s({2, 4})}, {{"axis", std::int64_t{1}}}, 13, 2) + 1;
+       }},
+      {"Clip",
+       [](GraphBuilder& b, ValueId y) {
+         return b.node("Clip", {y, b.scalar(1e-7F), b.scalar(1)});
+       }},
+      {"Max with a constant",
+       [](GraphBuilder& b, ValueId y) {
+         return b.node("Max", {b.scalar(1e-7F), y});
+       }},
+      {"GlobalAveragePool", [](GraphBuilder& b, ValueId y) { return b.node("GlobalAveragePool", {y}); }},
+      {"ReduceMean",
+       [](GraphBuilder& b, ValueId y) {
+         return b.node("ReduceMean", {y}, {{"axes", Ints{2, 3}}});
+       }},
+      {"Concat and Mean",
+       [](GraphBuilder& b, ValueId y) {
+         const ValueId two = b.node("Concat", {y, y}, {{"axis", std::int64_t{1}}});
+         return b.node("Mean", {two, b.node("Identity", {two})});
+       }},
+  };
+  for (const auto& [name, after] : kept) {
+    CAPTURE(name);
+    CHECK(op_of([&](GraphBuilder& b, ValueId x) { return after(b, softmax(b, x)); }) == "Softmax");
+    CHECK(op_of([&](GraphBuilder& b, ValueId x) { return after(b, b.node("Sigmoid", {x})); }) == "Sigmoid");
+    CHECK(op_of([&](GraphBuilder& b, ValueId x) { return after(b, b.node("Add", {x, b.scalar(1)})); }) == "Add");
+    CHECK(op_of([&](GraphBuilder& b, ValueId x) { return after(b, x); }) == "");
+  }
+}
+
+TEST_CASE("output_op/what makes other numbers of a Softmax") {
+  CHECK(op_of([](GraphBuilder& b, ValueId x) { return b.node("Mul", {softmax(b, x), x}); }) == "Mul");
+  CHECK(op_of([](GraphBuilder& b, ValueId x) { return b.node("Log", {softmax(b, x)}); }) == "LogSoftmax");
+  CHECK(op_of([](GraphBuilder& b, ValueId x) {
+          return b.node("Concat", {softmax(b, x), x}, {{"axis", std::int64_t{1}}});
+        }) == "");
+  CHECK(op_of([](GraphBuilder& b, ValueId x) {  // Swish
+          return b.node("Mul", {x, b.node("Sigmoid", {x})});
+        }) == "Mul");
+  CHECK(op_of([](GraphBuilder& b, ValueId) { return b.node("Identity", {b.scalar(1)}); }) == "");
+}
+
+TEST_CASE("output_op/a Softmax spelled out") {
+  const auto spelled = [](const char* sum, bool of_other) {
+    return op_of([&](GraphBuilder& b, ValueId x) {
+      const std::vector<std::int64_t> axes{1};
+      const ValueId most = b.node("ReduceMax", {x}, {{"axes", axes}});
+      const ValueId power = b.node("Exp", {b.node("Sub", {x, most})});
+      const ValueId over = of_other ? b.node("Exp", {x}) : power;
+      const ValueId total =
+          sum == std::string("ReduceSum") ? b.node(sum, {over, b.int64s({1})}) : b.node(sum, {over}, {{"axes", axes}});
+      return b.node("Flatten", {b.node("Div", {power, total})});
+    });
+  };
+  CHECK(spelled("ReduceSum", false) == "Softmax");
+  CHECK(spelled("ReduceL1", false) == "Softmax");
+  CHECK(spelled("ReduceMax", false) == "Div");
+  CHECK(spelled("ReduceSum", true) == "Div");
+  CHECK(op_of([](GraphBuilder& b, ValueId x) {
+          return b.node("Exp", {b.node("LogSoftmax", {x}, {{"axis", std::int64_t{1}}})});
+        }) == "Softmax");
+}
+
+TEST_CASE("output_op/branches of an If") {
+  const auto branch = [](std::string_view op) {
+    GraphBuilder b;
+    const ValueId x = b.input("x", {-1, 6, 1, 1});
+    b.output(op.empty() ? x : b.node(op, {x}));
+    return IfOp::Branch{std::make_shared<const Graph>(b.source())};
+  };
+  const auto of = [&](IfOp::Branch then, IfOp::Branch other) {
+    GraphBuilder b;
+    const ValueId x = b.input("x", {-1, 6, 1, 1});
+    b.output(b.node("Identity", {softmax(b, x)}));
+    Graph graph = b.source();
+    Node& node = graph.nodes.back();
+    node.op = std::make_shared<IfOp>(std::move(then), std::move(other));
+    node.inputs = {x, node.inputs[0]};
+    return output_op(graph, 0);
+  };
+  CHECK(of(branch("Flatten"), branch("")) == "Softmax");
+  CHECK(of(branch("Flatten"), branch("Sigmoid")) == "");
+  CHECK(of(branch("Sigmoid"), branch("Sigmoid")) == "Sigmoid");
+  CHECK(of(branch("Flatten"), {nullptr, Error(ErrorKind::unsupported, "no")}) == "Softmax");
+}
+
+TEST_CASE("output_op/a chain and a doubling chain of any length") {
+  CHECK(op_of([](GraphBuilder& b, ValueId x) {
+          ValueId y = softmax(b, x);
+          for (int i = 0; i < 5000; ++i) y = b.node("Mean", {y, y});
+          return y;
+        }) == "Softmax");
+}
