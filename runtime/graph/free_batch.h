@@ -14,10 +14,10 @@ struct FreedInput {
 };
 
 /// `graph` has its inputs bound to the wanted shapes; its other values need no types. Follows the batch from the freed
-/// inputs through every node, images outermost in dimension 0. Where a literal says 1 image (the target of a Reshape,
-/// a constant that a Concat joins to the image), the node gets a literal of its own for `batch`.
-/// What would mix images, or is not known to keep them apart, is refused: one Error(unsupported) lists each such node,
-/// "node fc (Reshape): bakes in batch 1 ...".
+/// inputs through every node, whatever dimension holds the images, outermost. Where a literal says 1 image (the target
+/// of a Reshape, a constant that a Concat joins to the image), the node gets a literal of its own for `batch`. What
+/// would mix images, or is not known to keep them apart, is refused: one Error(unsupported) lists each such node, "node
+/// fc (Reshape): bakes in batch 1 ...".
 void free_batch(Graph& graph, std::span<const FreedInput> freed, std::int64_t batch);
 
 }  // namespace lenslet

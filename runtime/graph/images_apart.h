@@ -8,15 +8,22 @@
 
 namespace lenslet {
 
+inline constexpr int no_images = -1;
+
 /// An input of a node in a run with one image.
 struct BatchInput {
   InputInfo info;
-  bool batched = false;  ///< dimension 0 holds the images, outermost
+  int images = no_images;  ///< the axis that holds them, outermost in it
 };
 
-/// Why the node would mix images, or is not known to keep them apart, if dimension 0 of the batched inputs held more:
-/// "" when output dimension 0 holds them again and each image gets what it would get alone. `output` is the type of
-/// output 0 for one image. At least one input is batched.
-std::string mixes_images(const Op& op, std::span<const BatchInput> inputs, const TensorType& output);
+/// Of an output in such a run.
+struct ImagesApart {
+  std::string why;  ///< why they would be mixed, or are not known to be kept apart; "": each gets what it would alone
+  int axis = 0;     ///< then: the axis that holds them, outermost in it
+};
+
+/// What becomes of an output of type `output` if those axes of the inputs held more images. At least one input has
+/// some.
+ImagesApart keep_images_apart(const Op& op, std::span<const BatchInput> inputs, const TensorType& output);
 
 }  // namespace lenslet
