@@ -207,14 +207,13 @@ std::optional<AxisMap> RecurrentOp::axis_map(std::span<const InputInfo> inputs, 
   return map;
 }
 
-// A step's roundings are those of its two sums and of some ten operations after them, 16 roundings are allowed for
-// those. They go into the state, which gates of at most 1 carry on without making it larger, and those of different
-// steps are independent: in 100 steps that is 10 times as much at most, and hidden units forget sooner. Recurrent
-// weights that make differences grow (spectral radius beyond 1 and no saturation) make any computation's roundings
-// grow, too; no bound holds for those.
+// A step rounds its two sums and, counted together, 16 times after them. That goes into the state, where gates below 1
+// let it fade: what the last 16 steps have rounded, independently, adds up to 4 times as much. (Measured against double
+// over 100 and 400 steps, 16 to 256 hidden units, the worst is a tenth of this.) Recurrent weights that make
+// differences grow, without a gate or a bound, make any computation's roundings grow: no bound holds for those.
 double recurrent_tolerance(const RecurrentProblem& q, double excess) {
   const double step = sum_tolerance(q.input + q.hidden) + excess + 16 * 0x1p-24;
-  return step * std::sqrt(static_cast<double>(std::clamp<std::int64_t>(q.seq, 1, 1 << 20)));
+  return step * std::sqrt(static_cast<double>(std::clamp<std::int64_t>(q.seq, 1, 16)));
 }
 
 void check_lengths(const RecurrentProblem& q, const Tensor& lengths, ErrorKind kind) {
