@@ -106,6 +106,8 @@ def of_keras(op, seed, **attributes):
             y, y_h = net.node(op, [net.last, net.weights(1, gates * HIDDEN, size), net.weights(1, gates * HIDDEN, HIDDEN),
                                    net.weights(1, 2 * gates * HIDDEN, scale=0.2), lengths], 2, hidden_size=HIDDEN,
                               direction=direction, **attributes)  # fmt: skip
+            if not sequences:
+                net.nodes[-1].output[0] = ""
             parts.append(net.node("Squeeze", [y, net.ints(1)] if sequences else [y_h, net.ints(0)]))
         net.last = net.node("Concat", parts, axis=2 if sequences else 1)
         if sequences:
