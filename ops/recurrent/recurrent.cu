@@ -116,6 +116,7 @@ __global__ void __launch_bounds__(32 * warps)
     recurrent_step(const __grid_constant__ RecurrentProblem q, const __grid_constant__ RecurrentCall call,
                    const __grid_constant__ Step step, int first_gate, int gates, bool resets) {
   wait_for_previous();
+  let_next_start();  // steps are short
   const int lane = static_cast<int>(threadIdx.x) % 32, hidden = static_cast<int>(q.hidden);
   const int j = static_cast<int>(blockIdx.y) * warps + static_cast<int>(threadIdx.x) / 32;
   const int direction = static_cast<int>(blockIdx.x) % q.directions;
@@ -124,6 +125,7 @@ __global__ void __launch_bounds__(32 * warps)
   const float* const from = step.scaled != nullptr && !resets ? step.scaled : step.h;
   const float* const r = call.r + (direction * q.columns() + first_gate * q.hidden + j) * q.hidden;
   float sums[4][entries] = {};
+#pragma unroll 4
   for (int k = lane; k < hidden; k += 32) {
     float h[entries];
 #pragma unroll

@@ -217,6 +217,39 @@ TEST_CASE("recurrent/nan_and_infinity") {
     }
 }
 
+// What CUDA offers, which needs no device: Gemm's kernel for X times W, in TF32 where the build has that, and refusals.
+TEST_CASE("recurrent/cuda_offers") {
+  const auto offer = [](const Shape& x, std::int64_t hidden, bool known, const Numerics& numerics = {}) {
+    Tensor weights[3];
+    const std::vector<Shape> shapes{x, {1, hidden, x[2]}, {1, hidden, hidden}};
+    std::vector<InputInfo> infos;
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      infos.push_back({.present = true, .type = {DType::f32, shapes[i]}});
+      if (known && i > 0) infos[i].constant = &(weights[i] = random_f32(shapes[i], 7));
+    }
+    const Problem problem(lenslet::make_op("RNN", "", {}, 3), infos);
+    Target target{.device = reference_gpu()};
+    target.numerics = numerics;
+    const Kernel& kernel = *kernels_of("RNN", DeviceKind::cuda).front();
+    Offer made = kernel.offer(problem, target);
+    for (const Candidate& candidate : made.candidates) {
+      CHECK(kernel.bind({problem, candidate, target.device})->workspace_bytes() == candidate.workspace_bytes);
+      CHECK(candidate.estimated_us > static_cast<double>(x[0]) * target.device.launch_us);
+    }
+    return made;
+  };
+  const Offer few = offer({4, 2, 32}, 16, true), many = offer({100, 8, 32}, 16, false);
+  CHECK(few.candidates.at(0).config == "way=few_rows slices=8");
+  CHECK(few.candidates[0].workspace_bytes < many.candidates.at(0).workspace_bytes);
+  const Numerics tf32{.multiply = Numerics::Multiply::tf32};
+  const Candidate rounded = offer({100, 8, 32}, 16, false, tf32).candidates.at(0);
+  CHECK((rounded.config.find("tf32=yes") != std::string::npos) ==
+        (rounded.tolerance > 4 * many.candidates[0].tolerance));
+  CHECK(offer({4, 2, 8}, (1 << 18) + 1, false).refusal == "hidden_size 262145 exceeds 2^18");
+  CHECK(offer({std::int64_t{1} << 16, std::int64_t{1} << 15, 1}, 1, false).refusal.find("too large") !=
+        std::string::npos);
+}
+
 TEST_CASE("recurrent/refused") {
   const OpCase good = recurrent("LSTM", {}, "forward", false, 1800);
   CHECK(refusal(good).empty());
