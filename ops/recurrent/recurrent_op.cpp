@@ -78,7 +78,9 @@ RecurrentOp::RecurrentOp(const NodeSpec& spec) : outputs_(spec.outputs) {
     throw Error(ErrorKind::invalid_model, fmt::format("attribute 'direction' is '{}'", direction));
   form_.directions = direction == "bidirectional" ? 2 : 1;
   form_.reverse = direction == "reverse";
-  if (!spec.before(14)) {
+  if (spec.before(14)) {
+    reader.ignore("output_sequence");  // until opset 7, and which outputs there are says it as well
+  } else {
     const std::int64_t layout = reader.integer("layout", 0);
     if (layout != 0 && layout != 1)
       throw Error(ErrorKind::invalid_model, fmt::format("attribute 'layout' is {}", layout));

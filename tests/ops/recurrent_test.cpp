@@ -115,6 +115,8 @@ TEST_CASE("recurrent/forms") {
   c.opset = 7;
   c.attributes.erase(c.attributes.begin() + 2);  // there was no layout
   check_op(c);
+  c.attributes.emplace_back("output_sequence", std::int64_t{1});
+  check_op(c);
 }
 
 TEST_CASE("recurrent/activations") {
