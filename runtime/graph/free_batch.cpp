@@ -22,10 +22,10 @@ constexpr std::size_t listed_faults = 100;
 class BatchTracer {
  public:
   BatchTracer(Graph& graph, std::span<const FreedInput> freed, std::int64_t batch)
-      : graph_(graph), batch_(batch), one_(graph), many_(graph), images_(graph.values.size(), no_images) {
+      : graph_(graph), batch_(batch), one_(graph), many_(graph), images_(graph.values.size()) {
     for (const FreedInput& input : freed) {
       one_.value(input.id).shape = input.declared;
-      images_[at(input.id)] = 0;
+      images_[at(input.id)].axis = 0;
     }
   }
 
@@ -53,6 +53,7 @@ class BatchTracer {
   }
 
  private:
+  using Places = std::vector<ImagesAt>;
   static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
   static bool typed(const Graph& graph, const Node& node) {
     for (const ValueId id : node.inputs)
@@ -64,13 +65,13 @@ class BatchTracer {
   std::string trace(std::size_t n, bool known_for_one, NodeInference& infer_many) {
     const Node& node = graph_.nodes[n];
     const bool batched = any_batched(node), scales = batched && !node.op->reads_only_types();
-    std::vector<int> axes(node.outputs.size(), no_images);  // that must hold the images
+    std::vector<Places> places(node.outputs.size());  // that may hold the images
     // What is computed from shapes alone was asked for, not baked in.
-    for (std::size_t o = 0; scales && !known_for_one && o < axes.size(); ++o) {
+    for (std::size_t o = 0; scales && !known_for_one && o < places.size(); ++o) {
       if (node.outputs[o] == no_id && o > 0) continue;
       ImagesApart apart = keep_images_apart(*node.op, batch_inputs(node), one_.output_types(node)[o]);
       if (!apart.why.empty()) return std::move(apart.why);
-      axes[o] = apart.axis;
+      places[o] = std::move(apart.places);
     }
     std::string failure;
     for (int attempt = 0; attempt < 2; ++attempt) {
@@ -80,11 +81,11 @@ class BatchTracer {
       } catch (const Error& error) {
         failure = error.what();
       }
-      if (failure.empty() && shapes_agree(node, scales, axes)) {
+      if (failure.empty() && shapes_agree(node, scales, places)) {
         infer_many.evaluate(many_.nodes[n]);
         return {};
       }
-      if (attempt == 1 || !batched || !rewrite(n, axes)) break;
+      if (attempt == 1 || !batched || !rewrite(n, places[0])) break;
     }
     if (!failure.empty()) return failure;
     const Value& got = many_.value(first_output(node));
@@ -100,7 +101,7 @@ class BatchTracer {
 
   bool any_batched(const Node& node) const {
     for (const ValueId id : node.inputs)
-      if (id != no_id && images_[at(id)] != no_images) return true;
+      if (id != no_id && images_[at(id)]) return true;
     return false;
   }
 
@@ -108,25 +109,26 @@ class BatchTracer {
     std::vector<BatchInput> inputs;
     const std::vector<InputInfo> infos = one_.input_infos(node);
     for (std::size_t i = 0; i < infos.size(); ++i)
-      inputs.push_back({infos[i], node.inputs[i] == no_id ? no_images : images_[at(node.inputs[i])]});
+      inputs.push_back({infos[i], node.inputs[i] == no_id ? ImagesAt{} : images_[at(node.inputs[i])]});
     return inputs;
   }
 
-  /// Outputs either have the images in these dimensions (in any, where `axes` does not say it) or, of a node that sees
-  /// none of them, do not depend on the batch. Constants made from the batch's shape (zeros to concatenate, states of
-  /// an LSTM) hold images too.
-  bool shapes_agree(const Node& node, bool must_scale, std::span<const int> axes) {
-    for (std::size_t o = 0; o < axes.size(); ++o) {
+  /// Outputs either have the images in one of these places (in any dimension, where none is said) or, of a node that
+  /// sees none of them, do not depend on the batch. Constants made from the batch's shape (zeros to concatenate, states
+  /// of an LSTM) hold images too.
+  bool shapes_agree(const Node& node, bool must_scale, std::span<const Places> places) {
+    for (std::size_t o = 0; o < places.size(); ++o) {
       const ValueId id = node.outputs[o];
       if (id == no_id) continue;
       const Shape &one = one_.value(id).shape, &many = many_.value(id).shape;
       const auto scaled = [&](int axis) { return axis < one.rank() && many == one.with(axis, one[axis] * batch_); };
-      int axis = axes[o];
-      if (axis == no_images && (must_scale || !(one == many)))
-        while (!scaled(++axis))
-          if (axis >= one.rank()) return false;
-      if (axis != no_images && !scaled(axis)) return false;
-      images_[at(id)] = axis;
+      ImagesAt& images = images_[at(id)] = {};
+      if (!must_scale && one == many) continue;
+      for (int axis = 0; places[o].empty() && axis < one.rank() && !images; ++axis)
+        if (scaled(axis)) images.axis = axis;
+      for (const ImagesAt& place : places[o])
+        if (!images && scaled(place.axis)) images = place;
+      if (!images) return false;
     }
     return true;
   }
@@ -151,7 +153,7 @@ class BatchTracer {
       if (graph != &one_) graph->nodes[n].inputs[i] = id;
     }
     assert(graph_.values.size() == many_.values.size() && graph_.values.size() == one_.values.size());
-    images_.push_back(no_images);
+    images_.emplace_back();
   }
 
   /// What is laid out along the images as operands are (parts of a Concat, states and lengths of an LSTM).
@@ -162,7 +164,7 @@ class BatchTracer {
     for (std::size_t i = 0; map && !map->broadcasts && i < graph_.nodes[n].inputs.size(); ++i) {
       const ValueId id = graph_.nodes[n].inputs[i];
       const int own = map->inputs[i].axis[static_cast<std::size_t>(axis)];
-      if (id == no_id || images_[at(id)] != no_images || map->inputs[i].parameter || own == AxisMap::none) continue;
+      if (id == no_id || images_[at(id)] || map->inputs[i].parameter || own == AxisMap::none) continue;
       const Value& input = one_.value(id);
       if (!input.is_constant() || input.shape[own] != 1) continue;
       replace_input(n, i, repeated(Tensor(input.constant), own));
@@ -172,11 +174,11 @@ class BatchTracer {
   }
 
   /// Gives node `n` a literal for `batch_` where it has one for 1 image; false when it has no such literal.
-  bool rewrite(std::size_t n, std::span<const int> axes) {
+  bool rewrite(std::size_t n, const Places& places) {
     const Node& node = graph_.nodes[n];
     const Value& result = one_.value(first_output(node));
     constexpr std::size_t literal = 1;  // the input with the shape
-    const int axis = std::max(axes[0], 0);
+    const int axis = places.empty() ? 0 : places[0].axis;
     if (node.type() != "Reshape") return repeat_constants(n, axis);
     if (result.shape.rank() == 0) return false;
     const Shape wanted = result.shape.with(axis, result.shape[axis] * batch_);
@@ -198,8 +200,8 @@ class BatchTracer {
 
   Graph& graph_;
   std::int64_t batch_;
-  Graph one_, many_;         ///< the graph for one image and for the batch; node ids and value ids as in graph_
-  std::vector<int> images_;  ///< by value: the axis that holds the images, outermost, or no_images
+  Graph one_, many_;              ///< the graph for one image and for the batch; node ids and value ids as in graph_
+  std::vector<ImagesAt> images_;  ///< by value
   std::vector<std::string> faults_;
   bool broken_ = false;
 };

@@ -287,6 +287,27 @@ TEST_CASE("free_batch/images_in_another_dimension") {
     b.output(b.node("Transpose", {last}, {{"perm", Ints{1, 2, 0}}}));
     check_freed(b);
   }
+  // A literal may mean rows of steps and images, or images side by side in a row; another literal says which.
+  for (const Ints& rows : {Ints{4, 10}, Ints{-1, 10}})
+    SUBCASE(rows[0] > 0 ? "rows of steps and images" : "rows without a literal") {
+      GraphBuilder b;
+      const ValueId x = b.node("Transpose", {b.input("x", {1, 4, 10})}, {{"perm", Ints{1, 0, 2}}});
+      const ValueId flat = b.node("Reshape", {x, b.constant(Tensor::of<std::int64_t>({2}, rows))});
+      const ValueId scores = b.node("Add", {b.node("MatMul", {flat, b.weights({10, 6})}), b.weights({6})});
+      const ValueId steps = b.node("Reshape", {scores, b.int64s({4, 1, 6})});
+      b.output(b.node("Transpose", {steps}, {{"perm", Ints{1, 0, 2}}}));
+      CHECK(b.build(5).value(flat).shape == Shape{20, 10});
+      check_freed(b);
+    }
+  SUBCASE("images side by side") {
+    GraphBuilder b;
+    const ValueId x = b.node("Transpose", {b.input("x", {1, 4, 10})}, {{"perm", Ints{1, 0, 2}}});
+    const ValueId flat = b.node("Relu", {b.node("Reshape", {x, b.int64s({4, -1})})});
+    const ValueId apart = b.node("Reshape", {flat, b.int64s({4, 1, 10})});
+    b.output(b.node("Transpose", {apart}, {{"perm", Ints{1, 0, 2}}}));
+    CHECK(b.build(5).value(flat).shape == Shape{4, 50});
+    check_freed(b);
+  }
   SUBCASE("images first") {
     GraphBuilder b;
     b.output(recurrent(b, b.input("x", {1, 4, 3}), 1));
@@ -313,8 +334,8 @@ TEST_CASE("free_batch/images_in_another_dimension") {
       CHECK(mentions(refusal(b), "(LSTM): bakes in batch 1: it works along dimension 0, which holds the images"));
     }
     const ValueId turned = b.node("Transpose", {x}, {{"perm", Ints{1, 0, 2}}});
-    SUBCASE("merged into one") {
-      b.output(b.node("Reshape", {turned, b.int64s({12})}));
+    SUBCASE("cut apart") {
+      b.output(b.node("Reshape", {turned, b.int64s({3, 4})}));
       CHECK(mentions(refusal(b), "(Reshape): bakes in batch 1: it merges dimension 1, which holds the images"));
     }
     SUBCASE("in two dimensions") {

@@ -82,8 +82,13 @@ def of_pytorch(op, baked, seed, **attributes):
                             direction="bidirectional", **attributes)[0]  # fmt: skip
         net.then("Transpose", perm=[0, 2, 1, 3])
         net.then("Reshape", net.ints(0, 0, -1))
-    net.then("MatMul", net.weights(2 * HIDDEN, CLASSES))
-    net.then("Add", net.weights(CLASSES))
+    if baked:  # y.view(steps * batch, -1) before nn.Linear
+        net.then("Reshape", net.ints(8, 2 * HIDDEN))
+        net.then("Gemm", net.weights(CLASSES, 2 * HIDDEN), net.weights(CLASSES), transB=1)
+        net.then("Reshape", net.ints(8, 1, CLASSES))
+    else:
+        net.then("MatMul", net.weights(2 * HIDDEN, CLASSES))
+        net.then("Add", net.weights(CLASSES))
     net.then("Softmax", axis=2)
     return net.model()
 
