@@ -168,5 +168,15 @@ class Readers(unittest.TestCase):
         self.check(of_keras("GRU", 8), (16, 32, 1))
 
 
+    def test_shared_case(self):
+        root = pathlib.Path(__file__).resolve().parents[2]
+        folders = [place / "shared" / "data" / "faults" / "lstm_bidirectional" for place in (root, root.parent)]
+        folder = next((folder for folder in folders if folder.exists()), None)
+        if folder is None:
+            self.skipTest("shared/data/faults/lstm_bidirectional is not on this machine")
+        done = subprocess.run([LENSLET, "check", folder, "--device", "cpu"], text=True, capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+
 if __name__ == "__main__":
     unittest.main()
