@@ -236,13 +236,18 @@ class BoundRecurrent final : public BoundKernel {
       float* const y = run_.out<float>(RecurrentOp::y);
       for_each_entry([&](std::int64_t i) {
         float *const h = h_ + i * q_.hidden, *const to = y + q_.y_row(t, direction_, first_ + i) * q_.hidden;
-        if (t >= length(first_ + i)) return std::fill_n(to, q_.hidden, 0.0F), void();
-        if (q_.cell == Cell::lstm)
+        if (t >= length(first_ + i)) {
+          std::fill_n(to, q_.hidden, 0.0F);
+          return;
+        }
+        if (q_.cell == Cell::lstm) {
           lstm(gates + i * row, h, c_ + i * q_.hidden);
-        else if (q_.cell == Cell::gru)
+        } else if (q_.cell == Cell::gru) {
           gru(gates + i * row, h);
-        else
-          activate(0, gates + i * row, q_.hidden), std::memcpy(h, gates + i * row, row_bytes());
+        } else {
+          activate(0, gates + i * row, q_.hidden);
+          std::memcpy(h, gates + i * row, row_bytes());
+        }
         std::memcpy(to, h, row_bytes());
       });
     }
