@@ -19,6 +19,7 @@ std::span<const OpRow> movement_rows();
 std::span<const OpRow> normalization_rows();
 std::span<const OpRow> pool_rows();
 std::span<const OpRow> quantized_rows();
+std::span<const OpRow> recurrent_rows();
 std::span<const OpRow> reduce_rows();
 std::span<const OpRow> resample_rows();
 std::span<const OpRow> shape_rows();

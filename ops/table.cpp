@@ -18,8 +18,8 @@ std::vector<Row> joined(std::initializer_list<std::span<const Row>> families) {
 
 std::span<const OpRow> op_table() {
   static const std::vector<OpRow> rows =
-      joined<OpRow>({conv_rows(), gemm_rows(), quantized_rows(), pool_rows(), normalization_rows(), elementwise_rows(),
-                     reduce_rows(), movement_rows(), resample_rows(), shape_rows(), sparse_rows()});
+      joined<OpRow>({conv_rows(), gemm_rows(), quantized_rows(), pool_rows(), normalization_rows(), recurrent_rows(),
+                     elementwise_rows(), reduce_rows(), movement_rows(), resample_rows(), shape_rows(), sparse_rows()});
   return rows;
 }
 

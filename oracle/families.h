@@ -34,6 +34,7 @@ std::span<const Entry> quantized_entries();      // quantized.cpp
 std::span<const Entry> resize_entries();         // resize.cpp
 std::span<const Entry> grid_entries();           // grids.cpp
 std::span<const Entry> sparse_entries();         // sparse.cpp
+std::span<const Entry> recurrent_entries();      // recurrent.cpp
 
 /// The activation that the attributes activation, activation_alpha and activation_beta name; conv.cpp.
 std::function<double(double)> fused_activation(const AttributeList& attributes);

@@ -32,6 +32,7 @@ constexpr std::span<const Entry> (*families[])() = {
     resize_entries,
     grid_entries,
     sparse_entries,
+    recurrent_entries,
 };
 // clang-format on
 

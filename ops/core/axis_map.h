@@ -14,7 +14,7 @@ namespace lenslet {
 struct InputInfo;
 
 /// Output axis `a` follows axis `b` of an input when what lies at position p along `a` depends on position p along `b`
-/// and on no other. Axes that an operator mixes, moves or makes are followed by none. The same for all outputs.
+/// and on no other. Axes that an operator mixes, moves or makes are followed by none. Of one shape, all outputs alike.
 struct AxisMap {
   static constexpr std::int8_t none = -1;
 

@@ -89,7 +89,7 @@ class Op {
   /// g1 +bias +relu". Empty: the types say it all.
   virtual std::string describe(std::span<const InputInfo> inputs) const;
 
-  /// Which axes of the outputs follow which axes of the inputs; nothing when that cannot be said in axes.
+  /// Which axes of an output of this shape follow which axes of the inputs; nothing when that cannot be said in axes.
   virtual std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& output) const;
   /// The same where axis `i` of input 0, and of every other input that is laid out like it, is axis to[i] now. Nothing
   /// when the operator cannot be written so. Elementwise operators need not answer: their axis_map() says it.

@@ -22,10 +22,10 @@ constexpr std::size_t listed_faults = 100;
 class BatchTracer {
  public:
   BatchTracer(Graph& graph, std::span<const FreedInput> freed, std::int64_t batch)
-      : graph_(graph), batch_(batch), one_(graph), many_(graph), batched_(graph.values.size(), false) {
+      : graph_(graph), batch_(batch), one_(graph), many_(graph), images_(graph.values.size()) {
     for (const FreedInput& input : freed) {
       one_.value(input.id).shape = input.declared;
-      batched_[at(input.id)] = true;
+      images_[at(input.id)].axis = 0;
     }
   }
 
@@ -53,6 +53,7 @@ class BatchTracer {
   }
 
  private:
+  using Places = std::vector<ImagesAt>;
   static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
   static bool typed(const Graph& graph, const Node& node) {
     for (const ValueId id : node.inputs)
@@ -63,11 +64,14 @@ class BatchTracer {
   /// Follows the batch through node `n`; returns why it cannot.
   std::string trace(std::size_t n, bool known_for_one, NodeInference& infer_many) {
     const Node& node = graph_.nodes[n];
-    const bool batched = any_batched(node);
+    const bool batched = any_batched(node), scales = batched && !node.op->reads_only_types();
+    std::vector<Places> places(node.outputs.size());  // that may hold the images
     // What is computed from shapes alone was asked for, not baked in.
-    if (batched && !known_for_one && !node.op->reads_only_types()) {
-      if (std::string why = mixes_images(*node.op, batch_inputs(node), one_.output_types(node)[0]); !why.empty())
-        return why;
+    for (std::size_t o = 0; scales && !known_for_one && o < places.size(); ++o) {
+      if (node.outputs[o] == no_id && o > 0) continue;
+      ImagesApart apart = keep_images_apart(*node.op, batch_inputs(node), one_.output_types(node)[o]);
+      if (!apart.why.empty()) return std::move(apart.why);
+      places[o] = std::move(apart.places);
     }
     std::string failure;
     for (int attempt = 0; attempt < 2; ++attempt) {
@@ -77,11 +81,11 @@ class BatchTracer {
       } catch (const Error& error) {
         failure = error.what();
       }
-      if (failure.empty() && shapes_agree(node, batched && !node.op->reads_only_types())) {
+      if (failure.empty() && shapes_agree(node, scales, places)) {
         infer_many.evaluate(many_.nodes[n]);
         return {};
       }
-      if (attempt == 1 || !batched || !rewrite(n)) break;
+      if (attempt == 1 || !batched || !rewrite(n, places[0])) break;
     }
     if (!failure.empty()) return failure;
     const Value& got = many_.value(first_output(node));
@@ -97,7 +101,7 @@ class BatchTracer {
 
   bool any_batched(const Node& node) const {
     for (const ValueId id : node.inputs)
-      if (id != no_id && batched_[at(id)]) return true;
+      if (id != no_id && images_[at(id)]) return true;
     return false;
   }
 
@@ -105,29 +109,40 @@ class BatchTracer {
     std::vector<BatchInput> inputs;
     const std::vector<InputInfo> infos = one_.input_infos(node);
     for (std::size_t i = 0; i < infos.size(); ++i)
-      inputs.push_back({infos[i], node.inputs[i] != no_id && batched_[at(node.inputs[i])]});
+      inputs.push_back({infos[i], node.inputs[i] == no_id ? ImagesAt{} : images_[at(node.inputs[i])]});
     return inputs;
   }
 
-  /// Outputs either have the images in dimension 0 or, of a node that sees none of them, do not depend on the batch.
-  /// Constants made from the batch's shape (zeros to concatenate) hold images too.
-  bool shapes_agree(const Node& node, bool must_scale) {
-    for (const ValueId id : node.outputs) {
+  /// Outputs either have the images in one of these places (in any dimension, where none is said) or, of a node that
+  /// sees none of them, do not depend on the batch. Constants made from the batch's shape (zeros to concatenate, states
+  /// of an LSTM) hold images too.
+  bool shapes_agree(const Node& node, bool must_scale, std::span<const Places> places) {
+    for (std::size_t o = 0; o < places.size(); ++o) {
+      const ValueId id = node.outputs[o];
       if (id == no_id) continue;
       const Shape &one = one_.value(id).shape, &many = many_.value(id).shape;
-      const bool scaled = one.rank() > 0 && many == one.with(0, one[0] * batch_);
-      if (!scaled && (must_scale || !(one == many))) return false;
-      batched_[at(id)] = must_scale || !(one == many);
+      const auto scaled = [&](int axis) { return axis < one.rank() && many == one.with(axis, one[axis] * batch_); };
+      ImagesAt& images = images_[at(id)] = {};
+      if (!must_scale && one == many) continue;
+      for (int axis = 0; places[o].empty() && axis < one.rank() && !images; ++axis)
+        if (scaled(axis)) images.axis = axis;
+      for (const ImagesAt& place : places[o])
+        if (!images && scaled(place.axis)) images = place;
+      if (!images) return false;
     }
     return true;
   }
 
-  /// Constant `tensor` [1,...] once for each image.
-  Tensor repeated(const Tensor& tensor) const {
-    Tensor all(tensor.dtype(), tensor.shape().with(0, batch_));
-    for (std::int64_t image = 0; image < batch_; ++image)
-      std::memcpy(static_cast<std::byte*>(all.data()) + static_cast<std::size_t>(image) * tensor.bytes(), tensor.data(),
-                  tensor.bytes());
+  /// Constant `tensor`, whose axis `axis` is 1, once for each image.
+  Tensor repeated(const Tensor& tensor, int axis) const {
+    Tensor all(tensor.dtype(), tensor.shape().with(axis, batch_));
+    std::size_t parts = 1;
+    for (int i = 0; i < axis; ++i) parts *= static_cast<std::size_t>(tensor.shape()[i]);
+    const std::size_t bytes = parts == 0 ? 0 : tensor.bytes() / parts;
+    const auto* from = static_cast<const std::byte*>(tensor.data());
+    auto* to = static_cast<std::byte*>(all.data());
+    for (std::size_t part = 0; bytes > 0 && part < parts; ++part, from += bytes)
+      for (std::int64_t image = 0; image < batch_; ++image, to += bytes) std::memcpy(to, from, bytes);
     return all;
   }
 
@@ -138,29 +153,35 @@ class BatchTracer {
       if (graph != &one_) graph->nodes[n].inputs[i] = id;
     }
     assert(graph_.values.size() == many_.values.size() && graph_.values.size() == one_.values.size());
-    batched_.push_back(false);
+    images_.emplace_back();
   }
 
-  bool repeat_constants(std::size_t n) {
+  /// What is laid out along the images as operands are (parts of a Concat, states and lengths of an LSTM).
+  bool repeat_constants(std::size_t n, int axis) {
+    const auto map =
+        graph_.nodes[n].op->axis_map(one_.input_infos(graph_.nodes[n]), one_.output_types(graph_.nodes[n])[0].shape);
     bool any = false;
-    for (std::size_t i = 0; i < graph_.nodes[n].inputs.size(); ++i) {
+    for (std::size_t i = 0; map && !map->broadcasts && i < graph_.nodes[n].inputs.size(); ++i) {
       const ValueId id = graph_.nodes[n].inputs[i];
+      const int own = map->inputs[i].axis[static_cast<std::size_t>(axis)];
+      if (id == no_id || images_[at(id)] || map->inputs[i].parameter || own == AxisMap::none) continue;
       const Value& input = one_.value(id);
-      if (batched_[at(id)] || !input.is_constant() || input.shape.rank() == 0 || input.shape[0] != 1) continue;
-      replace_input(n, i, repeated(Tensor(input.constant)));
+      if (!input.is_constant() || input.shape[own] != 1) continue;
+      replace_input(n, i, repeated(Tensor(input.constant), own));
       any = true;
     }
     return any;
   }
 
   /// Gives node `n` a literal for `batch_` where it has one for 1 image; false when it has no such literal.
-  bool rewrite(std::size_t n) {
+  bool rewrite(std::size_t n, const Places& places) {
     const Node& node = graph_.nodes[n];
     const Value& result = one_.value(first_output(node));
-    if (node.type() == "Concat") return repeat_constants(n);
     constexpr std::size_t literal = 1;  // the input with the shape
-    if (node.type() != "Reshape" || result.shape.rank() == 0) return false;
-    const Shape wanted = result.shape.with(0, result.shape[0] * batch_);
+    const int axis = places.empty() ? 0 : places[0].axis;
+    if (node.type() != "Reshape") return repeat_constants(n, axis);
+    if (result.shape.rank() == 0) return false;
+    const Shape wanted = result.shape.with(axis, result.shape[axis] * batch_);
     replace_input(n, literal, Tensor::of<std::int64_t>(Shape{wanted.rank()}, wanted.dims()));
     return true;
   }
@@ -179,8 +200,8 @@ class BatchTracer {
 
   Graph& graph_;
   std::int64_t batch_;
-  Graph one_, many_;           ///< the graph for one image and for the batch; node ids and value ids as in graph_
-  std::vector<bool> batched_;  ///< by value: dimension 0 holds the images, outermost
+  Graph one_, many_;              ///< the graph for one image and for the batch; node ids and value ids as in graph_
+  std::vector<ImagesAt> images_;  ///< by value
   std::vector<std::string> faults_;
   bool broken_ = false;
 };

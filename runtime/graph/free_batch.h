@@ -13,11 +13,11 @@ struct FreedInput {
   Shape declared;
 };
 
-/// `graph` has its inputs bound to the wanted shapes; its other values need no types. Follows the batch from the freed
-/// inputs through every node, images outermost in dimension 0. Where a literal says 1 image (the target of a Reshape,
-/// a constant that a Concat joins to the image), the node gets a literal of its own for `batch`.
-/// What would mix images, or is not known to keep them apart, is refused: one Error(unsupported) lists each such node,
-/// "node fc (Reshape): bakes in batch 1 ...".
+/// `graph` has its inputs bound to the wanted shapes; its other values need no types. Follows the images from
+/// the freed inputs through every node, in whatever dimension they lie. Where a literal says 1 image (the target of a
+/// Reshape, a constant that a Concat joins to the image, the state of an LSTM), the node gets a literal of its own for
+/// `batch`. What would mix images, or is not known to keep them apart, is refused: one Error(unsupported) lists each
+/// such node, "node fc (Reshape): bakes in batch 1 ...".
 void free_batch(Graph& graph, std::span<const FreedInput> freed, std::int64_t batch);
 
 }  // namespace lenslet

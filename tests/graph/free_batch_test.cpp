@@ -163,9 +163,10 @@ TEST_CASE("free_batch/refused_by_name") {
     b.output(b.node("Flatten", {x}, {{"axis", std::int64_t{0}}}));
     CHECK(mentions(refusal(b), "(Flatten): bakes in batch 1"));
   }
-  SUBCASE("transpose of images") {
-    b.output(b.node("Transpose", {x}, {{"perm", Ints{1, 0, 2, 3}}}));
-    CHECK(mentions(refusal(b), "(Transpose): bakes in batch 1"));
+  SUBCASE("softmax over transposed images") {
+    const ValueId turned = b.node("Transpose", {x}, {{"perm", Ints{1, 0, 2, 3}}});
+    b.output(b.node("Softmax", {turned}, {{"axis", std::int64_t{1}}}));
+    CHECK(mentions(refusal(b), "(Softmax): bakes in batch 1: it works along dimension 1"));
   }
   SUBCASE("concat along images") {
     b.output(b.node("Concat", {x, x}, {{"axis", std::int64_t{0}}}));
@@ -258,6 +259,96 @@ TEST_CASE("free_batch/refused_by_name") {
     CHECK(mentions(message, "(Softmax): "));
     CHECK(mentions(message, "(Flatten): "));
     CHECK(!mentions(message, "Relu"));
+  }
+}
+
+// Images second, as recurrent layers of exporters have them: W, R, states and lengths of one image each.
+TEST_CASE("free_batch/images_in_another_dimension") {
+  const auto recurrent = [](GraphBuilder& b, ValueId x, std::int64_t batch_first) {
+    const Shape state = batch_first == 1 ? Shape{1, 2, 5} : Shape{2, 1, 5};
+    const ValueId lengths = b.constant(Tensor::of<std::int32_t>({1}, {3}));
+    return b.node(
+        "LSTM",
+        {x, b.weights({2, 20, 3}), b.weights({2, 20, 5}), b.weights({2, 40}), lengths, b.weights(state),
+         b.weights(state)},
+        {{"hidden_size", std::int64_t{5}}, {"direction", std::string("bidirectional")}, {"layout", batch_first}}, 14,
+        3);
+  };
+  SUBCASE("steps first") {
+    GraphBuilder b;
+    const ValueId x = b.node("Reshape", {b.input("x", {1, 3, 2, 2}), b.int64s({1, 3, 4})});
+    const ValueId y = recurrent(b, b.node("Transpose", {x}, {{"perm", Ints{2, 0, 1}}}), 0);
+    const ValueId last = b.source().nodes.back().outputs[1];
+    const ValueId turned = b.node("Transpose", {y}, {{"perm", Ints{0, 2, 1, 3}}});
+    // A literal of its own in dimension 1; what adds up is fixed in others.
+    const ValueId joined = b.node("Reshape", {turned, b.int64s({4, 1, 10})});
+    const ValueId shifted = b.node("Add", {joined, b.weights({4, 1, 10})});
+    b.output(b.node("Transpose", {shifted}, {{"perm", Ints{1, 0, 2}}}));
+    b.output(b.node("Transpose", {last}, {{"perm", Ints{1, 2, 0}}}));
+    check_freed(b);
+  }
+  // A literal may mean rows of steps and images, or images side by side in a row; another literal says which.
+  for (const Ints& rows : {Ints{4, 10}, Ints{-1, 10}})
+    SUBCASE(rows[0] > 0 ? "rows of steps and images" : "rows without a literal") {
+      GraphBuilder b;
+      const ValueId x = b.node("Transpose", {b.input("x", {1, 4, 10})}, {{"perm", Ints{1, 0, 2}}});
+      const ValueId flat = b.node("Reshape", {x, b.constant(Tensor::of<std::int64_t>({2}, rows))});
+      const ValueId scores = b.node("Add", {b.node("MatMul", {flat, b.weights({10, 6})}), b.weights({6})});
+      const ValueId steps = b.node("Reshape", {scores, b.int64s({4, 1, 6})});
+      b.output(b.node("Transpose", {steps}, {{"perm", Ints{1, 0, 2}}}));
+      CHECK(b.build(5).value(flat).shape == Shape{20, 10});
+      check_freed(b);
+    }
+  SUBCASE("images side by side") {
+    GraphBuilder b;
+    const ValueId x = b.node("Transpose", {b.input("x", {1, 4, 10})}, {{"perm", Ints{1, 0, 2}}});
+    const ValueId flat = b.node("Relu", {b.node("Reshape", {x, b.int64s({4, -1})})});
+    const ValueId apart = b.node("Reshape", {flat, b.int64s({4, 1, 10})});
+    b.output(b.node("Transpose", {apart}, {{"perm", Ints{1, 0, 2}}}));
+    CHECK(b.build(5).value(flat).shape == Shape{4, 50});
+    check_freed(b);
+  }
+  SUBCASE("images first") {
+    GraphBuilder b;
+    b.output(recurrent(b, b.input("x", {1, 4, 3}), 1));
+    b.output(b.source().nodes.back().outputs[2]);
+    check_freed(b);
+  }
+  SUBCASE("states made from the batch") {
+    GraphBuilder b;
+    const ValueId x = b.node("Transpose", {b.input("x", {1, 4, 3})}, {{"perm", Ints{1, 0, 2}}});
+    const ValueId n = b.node("Gather", {b.node("Shape", {x}), b.int64s({1})}, {{"axis", std::int64_t{0}}});
+    const ValueId dims = b.node("Concat", {b.int64s({1}), n, b.int64s({5})}, {{"axis", std::int64_t{0}}});
+    const ValueId y = b.node("RNN",
+                             {x, b.weights({1, 5, 3}), b.weights({1, 5, 5}), no_id, no_id,
+                              b.node("Neg", {b.node("ConstantOfShape", {dims})})},
+                             {{"hidden_size", std::int64_t{5}}}, 14, 1);
+    b.output(b.node("Transpose", {b.node("Squeeze", {y, b.int64s({1})})}, {{"perm", Ints{1, 0, 2}}}));
+    check_freed(b);
+  }
+  SUBCASE("refused") {
+    GraphBuilder b;
+    const ValueId x = b.input("x", {1, 4, 3});
+    SUBCASE("images as steps") {
+      b.output(b.node("LSTM", {x, b.weights({1, 20, 3}), b.weights({1, 20, 5})}));
+      CHECK(mentions(refusal(b), "(LSTM): bakes in batch 1: it works along dimension 0, which holds the images"));
+    }
+    const ValueId turned = b.node("Transpose", {x}, {{"perm", Ints{1, 0, 2}}});
+    SUBCASE("cut apart") {
+      b.output(b.node("Reshape", {turned, b.int64s({3, 4})}));
+      CHECK(mentions(refusal(b), "(Reshape): bakes in batch 1: it merges dimension 1, which holds the images"));
+    }
+    SUBCASE("in two dimensions") {
+      const auto first = [&](ValueId of, std::int64_t axis) {
+        return b.node("Slice", {of, b.int64s({0}), b.int64s({1}), b.int64s({axis})});
+      };
+      b.output(b.node("Add", {first(x, 1), first(turned, 0)}));
+      CHECK(mentions(refusal(b), "(Add): bakes in batch 1: its operands hold the images in different dimensions"));
+    }
+    SUBCASE("fixed in the second") {
+      b.output(b.node("Concat", {turned, b.weights({4, 2, 3})}, {{"axis", std::int64_t{1}}}));
+      CHECK(mentions(refusal(b), "(Concat): bakes in batch 1"));
+    }
   }
 }
 

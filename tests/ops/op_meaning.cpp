@@ -144,22 +144,25 @@ void check_round_trip(const OpCase& c, const std::shared_ptr<const Op>& op, cons
 void check_axis_map(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where) {
   const PlainOp plain(c, op);
   const Problem& problem = plain.problem();
-  const std::optional<AxisMap> map = op->axis_map(problem.inputs(), problem.output_shape());
-  if (!map) return;
-  REQUIRE_MESSAGE(map->inputs.size() == c.inputs.size(), where, ": axis map of other inputs");
+  std::vector<AxisMap> maps;  // of the outputs
+  for (const TensorType& output : problem.outputs()) {
+    std::optional<AxisMap> map = op->axis_map(problem.inputs(), output.shape);
+    if (!map) return;
+    REQUIRE_MESSAGE(map->inputs.size() == c.inputs.size(), where, ": axis map of other inputs");
+    maps.push_back(std::move(*map));
+  }
   const std::vector<Tensor> before = plain.run(c.inputs);
   std::mt19937 random(1);
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
     const Tensor& input = c.inputs[i];
-    const AxisMap::Followed& followed = map->inputs[i];
     const bool is_float = input.dtype() == DType::f32 || input.dtype() == DType::f64;
-    if (input.empty() || followed.parameter || contains(c.constant, i)) continue;
-    for (const Tensor& output : before)
+    if (input.empty() || maps[0].inputs[i].parameter || contains(c.constant, i)) continue;
+    for (std::size_t o = 0; o < before.size(); ++o)
       for (int axis = 0; axis < Shape::max_rank; ++axis)
-        if (const int of_input = followed.axis[static_cast<std::size_t>(axis)]; of_input != AxisMap::none)
-          REQUIRE_MESSAGE((of_input < input.shape().rank() && axis < output.shape().rank() &&
-                           input.shape()[of_input] == output.shape()[axis]),
-                          where, ": axis ", axis, " of ", output.shape().str(), " cannot follow axis ", of_input,
+        if (const int of_input = maps[o].inputs[i].axis[static_cast<std::size_t>(axis)]; of_input != AxisMap::none)
+          REQUIRE_MESSAGE((of_input < input.shape().rank() && axis < before[o].shape().rank() &&
+                           input.shape()[of_input] == before[o].shape()[axis]),
+                          where, ": axis ", axis, " of ", before[o].shape().str(), " cannot follow axis ", of_input,
                           " of input ", i);
     if (!is_float || input.elems() == 0) continue;
     for (int repeat = 0; repeat < 2; ++repeat) {
@@ -171,10 +174,10 @@ void check_axis_map(const OpCase& c, const std::shared_ptr<const Op>& op, const 
       for (std::size_t o = 0; o < before.size(); ++o) {
         const Shape& shape = before[o].shape();
         const auto wrong = wrong_change(before[o], after[o], [&](std::int64_t element) {
-          if (map->keeps_order && i == 0 && element != at) return false;
+          if (maps[o].keeps_order && i == 0 && element != at) return false;
           const std::vector<std::int64_t> to = index_of(element, shape);
           for (std::size_t axis = 0; axis < to.size(); ++axis)
-            if (const int of_input = followed.axis[axis]; of_input != AxisMap::none)
+            if (const int of_input = maps[o].inputs[i].axis[axis]; of_input != AxisMap::none)
               if (to[axis] != from[static_cast<std::size_t>(of_input)]) return false;
           return true;
         });

@@ -311,8 +311,21 @@ def images():
     yield Case("NonMaxSuppression", "", (Drawn((1, 4096, 4), 0, 1), Drawn((1, 8, 4096), 0, 1), ints(100), numpy.asarray([0.5], F32), numpy.asarray([0.3], F32)))
 
 
+def recurrent():
+    """As large as in readers of text, whose input is both directions of the layer before."""
+    for op, gates, given in (("LSTM", 4, {}), ("GRU", 3, {"linear_before_reset": 1}), ("GRU", 3, {}), ("RNN", 1, {})):
+        for hidden in (48, 96, 256, 512):
+            for seq, batch in ((20, 1), (100, 1), (40, 8)):
+                for direction, d in (("bidirectional", 2), ("forward", 1)):
+                    if (op, seq, d) != ("LSTM", seq, 2) and (seq, hidden) not in ((100, 96), (40, 256)):
+                        continue
+                    sizes = (weights(d, gates * hidden, 2 * hidden), weights(d, gates * hidden, hidden), weights(d, 2 * gates * hidden))
+                    label = f"{hidden}, {seq} x {batch}, {direction}{', before reset' if given else ''}"
+                    yield Case(op, label, (Drawn((seq, batch, 2 * hidden)), *sizes), 2, {"hidden_size": hidden, "direction": direction, **given})
+
+
 def cases():
-    for family in (elementwise, reductions, normalisations, products, pools, movement, images):
+    for family in (elementwise, reductions, normalisations, products, pools, movement, images, recurrent):
         yield from family()
 
 

@@ -32,7 +32,6 @@ OUT_OF_SCOPE = (
     ("sequences and optionals", r"Sequence(?!_lens)\w*[_ ]|Optional|is not a tensor"),
     ("training", r"Loss[_ ]|Adagrad|Adam|Momentum|Gradient|training_mode"),
     ("control flow", r"\b(If|Loop|Scan)[_ ]"),
-    ("recurrent", r"\b(GRU|LSTM|RNN)_"),
     ("signal", r"\b(DFT|STFT|\w+Window|MelWeightMatrix)_"),
     ("attention", r"Attention|RotaryEmbedding|CausalConvWithState|TensorScatter"),
     ("random", r"\b(Bernoulli|Multinomial|Random\w+)_"),

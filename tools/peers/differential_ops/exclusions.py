@@ -12,6 +12,8 @@ Gather GatherElements GatherND OneHot Compress Trilu EyeLike CenterCropPad Expan
 ReverseSequence Reshape Flatten Squeeze Unsqueeze Identity Dropout Shape Size Constant ConstantOfShape Range NonZero Floor Ceil
 Round ThresholdedRelu Hardmax ReduceMax ReduceMin Scatter""".split())
 
+RECURRENT = ("LSTM", "GRU", "RNN")
+
 # Their inputs after the first are floats that decide shapes.
 SHAPED_BY_FLOATS = ("Resize", "Upsample", "Range")
 
@@ -113,6 +115,13 @@ def window_fits(graph, node):
         for size, low, high, dilation, k in zip(spatial, pads, pads[len(spatial):], dilations, kernel))
 
 
+def lacks_numbers(graph, node):
+    """A recurrent operator without the alpha or beta of one of its functions."""
+    names, of_both = attribute(node, "activations", []), (b"Affine", b"ScaledTanh")
+    lists = (("activation_alpha", (*of_both, b"ThresholdedRelu")), ("activation_beta", of_both))
+    return node.op_type in RECURRENT and any(name in takers and not attribute(node, key) for key, takers in lists for name in names)
+
+
 # What the two may disagree on, and why it is not drawn: what a node and its arrays must not be. The texts stand in
 # docs/conformance.md.
 EXCLUSIONS = (
@@ -150,6 +159,13 @@ EXCLUSIONS = (
      lambda g, n: n.op_type == "AffineGrid" and attribute(n, "align_corners") and 1 in g.arrays[n.input[1]][2:]),
     ("tf_crop_and_resize by scales whose lengths are no integers: ONNX Runtime divides by the rounded length, ONNX's reference, as "
      "lenslet, by the scale times the size", crop_rounds_length),
+    ("LSTM, GRU and RNN of NaN and infinities: ONNX Runtime's Sigmoid and Tanh of NaN are numbers, lenslet's NaN",
+     lambda g, n: n.op_type in RECURRENT and not_finite(g, n)),
+    ("LSTM, GRU and RNN whose states are below 0.001, where ONNX Runtime errs by 1e-8",
+     lambda g, n: n.op_type in RECURRENT and 0 < max(abs(g.arrays[name]).max(initial=0) for name in n.output if name) < 1e-3),
+    ("LSTM, GRU and RNN with Affine, ScaledTanh or ThresholdedRelu without alpha and beta: ONNX Runtime takes 0, lenslet what "
+     "operators of these names take",
+     lacks_numbers),
     ("DynamicQuantizeLinear of nothing but zeros: the scale is ONNX's formula's 0 in lenslet, 1 in ONNX Runtime, 1/255 in ONNX's "
      "reference, and 0 is what dequantising gives in all; and of NaN and infinities, for which there is no scale",
      lambda g, n: n.op_type == "DynamicQuantizeLinear" and (not_finite(g, n) or not g.arrays[n.input[0]].any())),

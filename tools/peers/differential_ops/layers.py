@@ -187,6 +187,46 @@ def dynamic_quantize(d, op):
     d.emit(op, [d.value([F32])], 3)
 
 
+# Recurrent layers. ONNX Runtime has no layout 1.
+ACTIVATIONS = {"Relu": (0, 0), "Tanh": (0, 0), "Sigmoid": (0, 0), "Affine": (1, 1), "LeakyRelu": (1, 0), "ThresholdedRelu": (1, 0),
+               "ScaledTanh": (1, 1), "HardSigmoid": (1, 1), "Elu": (1, 0), "Softsign": (0, 0), "Softplus": (0, 0)}  # fmt: skip
+
+
+@operator("LSTM", "GRU", "RNN")
+def recurrent(d, op):
+    seq, batch, size, hidden = d.integer(1, 9), d.integer(1, 4), d.integer(1, 20), d.pick([1, 3, 8, 16, 17, 40])
+    direction = d.pick(["forward", "reverse", "bidirectional", None])
+    gates, functions = {"LSTM": (4, 3), "GRU": (3, 2), "RNN": (1, 1)}[op]
+    directions = 2 if direction == "bidirectional" else 1
+    a = d.value(rank=(3, 3)) if d.chance(0.3) else d.value(dims=[seq, batch, size])
+    seq, batch, size = d[a].shape
+
+    def some(*dims, constant=0.9):
+        return d.add((d.random.uniform(-1, 1, dims) / numpy.sqrt(hidden)).astype(d[a].dtype), d.chance(constant))
+
+    def maybe(make):
+        return make() if d.chance(0.5) else ""
+
+    inputs = [a, some(directions, gates * hidden, size), some(directions, gates * hidden, hidden),
+              maybe(lambda: some(directions, 2 * gates * hidden)),
+              maybe(lambda: d.known(d.random.integers(0, seq + 1, [batch]), I32)),
+              maybe(lambda: some(directions, batch, hidden, constant=0.3))]  # fmt: skip
+    given = {"direction": direction, "hidden_size": hidden, "clip": d.pick([None, None, 0.3, 2.0]),
+             "linear_before_reset": d.pick([None, 0, 1]), "input_forget": d.pick([None, 0, 1])}  # fmt: skip
+    if op == "LSTM":
+        inputs += [maybe(lambda: some(directions, batch, hidden, constant=0.3)), maybe(lambda: some(directions, 3 * hidden))]
+    if d.chance(0.6):
+        # Gates that are 0 at 0 make products of roundings.
+        names = [d.pick(list(ACTIVATIONS) if i % functions or functions == 1 else ["Sigmoid", "HardSigmoid", "Affine", "Softplus"])
+                 for i in range(directions * functions)]
+        given["activations"] = names
+        for i, key in enumerate(("activation_alpha", "activation_beta")):
+            # Where it is left out ONNX Runtime has other defaults for some.
+            count = sum(ACTIVATIONS[name][i] for name in names)
+            given[key] = [float(value) for value in d.random.uniform(0.1, 0.9, count)] or None
+    d.emit(op, inputs, d.integer(1, 3 if op == "LSTM" else 2), **given)
+
+
 # Pools.
 @operator("MaxPool", "AveragePool", "LpPool")
 def pool(d, op):

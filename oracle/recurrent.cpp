@@ -1,0 +1,152 @@
+// References of LSTM, GRU and RNN: the equations of the ONNX specification, step by step.
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "lenslet/error.h"
+#include "oracle/families.h"
+
+namespace lenslet::oracle {
+
+namespace {
+
+using Function = std::function<double(double)>;
+
+// The activations of all directions. Normalised attributes name each and give every alpha and beta that one takes.
+std::vector<Function> functions_of(const AttributeList& attributes) {
+  const std::vector<double> alphas = reals(attributes, "activation_alpha"),
+                            betas = reals(attributes, "activation_beta");
+  std::size_t next_alpha = 0, next_beta = 0;
+  std::vector<Function> all;
+  const auto add = [&](const std::string& name) -> Function {
+    const auto alpha = [&] { return alphas.at(next_alpha++); };
+    const auto beta = [&] { return betas.at(next_beta++); };
+    if (name == "Relu") return [](double x) { return x < 0 ? 0 : x; };
+    if (name == "Tanh") return [](double x) { return std::tanh(x); };
+    if (name == "Sigmoid") return [](double x) { return 1 / (1 + std::exp(-x)); };
+    if (name == "Affine") return [a = alpha(), b = beta()](double x) { return a * x + b; };
+    if (name == "LeakyRelu") return [a = alpha()](double x) { return x < 0 ? a * x : x; };
+    if (name == "ThresholdedRelu") return [a = alpha()](double x) { return x <= a ? 0 : x; };
+    if (name == "ScaledTanh") return [a = alpha(), b = beta()](double x) { return a * std::tanh(b * x); };
+    if (name == "HardSigmoid")
+      return [a = alpha(), b = beta()](double x) {
+        const double line = a * x + b;
+        return line < 0 ? 0 : line > 1 ? 1 : line;
+      };
+    if (name == "Elu") return [a = alpha()](double x) { return x < 0 ? a * std::expm1(x) : x; };
+    if (name == "Softsign") return [](double x) { return x / (1 + std::abs(x)); };
+    if (name == "Softplus") return [](double x) { return std::log1p(std::exp(-std::abs(x))) + (x < 0 ? 0 : x); };
+    throw Error(ErrorKind::invalid_argument, "oracle: activation " + name);
+  };
+  for (const auto& [key, value] : attributes)
+    if (key == "activations")
+      for (const std::string& name : std::get<std::vector<std::string>>(value)) all.push_back(add(name));
+  return all;
+}
+
+enum class Kind { lstm, gru, rnn };
+
+std::vector<Array> recurrent(Kind kind, const AttributeList& attributes, Inputs inputs) {
+  const Array &x = at(inputs, 0), &w = at(inputs, 1), &r = at(inputs, 2);
+  const bool by_batch = integer(attributes, "layout", 0) == 1;
+  const std::int64_t seq = x.shape[by_batch ? 1 : 0], batch = x.shape[by_batch ? 0 : 1], size = x.shape[2];
+  const std::int64_t directions = w.shape[0], hidden = r.shape[2], rows = w.shape[1];  // gates * hidden
+  const bool reverse = text(attributes, "direction", "forward") == "reverse";
+  const bool coupled = integer(attributes, "input_forget", 0) != 0;
+  const bool before_reset = integer(attributes, "linear_before_reset", 0) != 0;
+  const double bound = real(attributes, "clip", std::numeric_limits<double>::infinity());
+  const auto clip = [&](double v) { return v < -bound ? -bound : v > bound ? bound : v; };
+  const std::vector<Function> functions = functions_of(attributes);
+  const std::size_t each = functions.size() / static_cast<std::size_t>(directions);
+
+  const Shape states = by_batch ? Shape{batch, directions, hidden} : Shape{directions, batch, hidden};
+  Array y = zeros(by_batch ? Shape{batch, seq, directions, hidden} : Shape{seq, directions, batch, hidden}, x.dtype);
+  Array y_h = zeros(states, x.dtype), y_c = zeros(states, x.dtype);
+  const auto element = [](const Array& of, std::int64_t i) { return of.values[static_cast<std::size_t>(i)]; };
+
+  for (std::int64_t d = 0; d < directions; ++d)
+    for (std::int64_t b = 0; b < batch; ++b) {
+      const std::int64_t length = has(inputs, 4) ? as_integers(inputs[4]).at(static_cast<std::size_t>(b)) : seq;
+      const std::int64_t state = (by_batch ? b * directions + d : d * batch + b) * hidden;
+      std::vector<double> h(static_cast<std::size_t>(hidden)), c = h;
+      for (std::size_t j = 0; j < h.size(); ++j) {
+        if (has(inputs, 5)) h[j] = element(inputs[5], state + static_cast<std::int64_t>(j));
+        if (has(inputs, 6)) c[j] = element(inputs[6], state + static_cast<std::int64_t>(j));
+      }
+      const auto f = [&](std::size_t i, double v) { return functions[static_cast<std::size_t>(d) * each + i](v); };
+      const auto bias = [&](std::int64_t row, bool of_r) {
+        return has(inputs, 3) ? element(inputs[3], 2 * d * rows + (of_r ? rows : 0) + row) : 0;
+      };
+      const auto peephole = [&](int gate, std::int64_t j, double of_c) {
+        return has(inputs, 7) ? element(inputs[7], (d * 3 + gate) * hidden + j) * of_c : 0;
+      };
+      for (std::int64_t i = 0; i < length; ++i) {
+        const std::int64_t t = reverse || d == 1 ? length - 1 - i : i;
+        const std::int64_t from = (by_batch ? b * seq + t : t * batch + b) * size;
+        // Row `row` of X W^T, and of v R^T.
+        const auto of_x = [&](std::int64_t row) {
+          double sum = bias(row, false);
+          for (std::int64_t k = 0; k < size; ++k) sum += element(x, from + k) * element(w, (d * rows + row) * size + k);
+          return sum;
+        };
+        const auto of_state = [&](std::int64_t row, const std::vector<double>& v) {
+          double sum = bias(row, true);
+          for (std::int64_t k = 0; k < hidden; ++k)
+            sum += v[static_cast<std::size_t>(k)] * element(r, (d * rows + row) * hidden + k);
+          return sum;
+        };
+        std::vector<double> next = h, scaled = h;
+        if (kind == Kind::gru)
+          for (std::int64_t j = 0; j < hidden; ++j)
+            scaled[static_cast<std::size_t>(j)] *= f(0, clip(of_x(hidden + j) + of_state(hidden + j, h)));
+        for (std::int64_t j = 0; j < hidden; ++j) {
+          const auto at_j = static_cast<std::size_t>(j);
+          const auto gate = [&](int g) { return of_x(g * hidden + j) + of_state(g * hidden + j, h); };
+          if (kind == Kind::lstm) {
+            const double in = f(0, clip(gate(0) + peephole(0, j, c[at_j])));
+            const double forget = coupled ? 1 - in : f(0, clip(gate(2) + peephole(2, j, c[at_j])));
+            c[at_j] = forget * c[at_j] + in * f(1, clip(gate(3)));
+            next[at_j] = f(0, clip(gate(1) + peephole(1, j, c[at_j]))) * f(2, c[at_j]);
+          } else if (kind == Kind::gru) {
+            const double update = f(0, clip(gate(0))), reset = f(0, clip(gate(1)));
+            const std::int64_t row = 2 * hidden + j;
+            const double candidate =
+                f(1, clip(of_x(row) + (before_reset ? reset * of_state(row, h) : of_state(row, scaled))));
+            next[at_j] = (1 - update) * candidate + update * h[at_j];
+          } else {
+            next[at_j] = f(0, clip(gate(0)));
+          }
+        }
+        h = next;
+        const std::int64_t to = (by_batch ? (b * seq + t) * directions + d : (t * directions + d) * batch + b) * hidden;
+        std::copy(h.begin(), h.end(), y.values.begin() + to);
+      }
+      if (length == 0) continue;
+      std::copy(h.begin(), h.end(), y_h.values.begin() + state);
+      std::copy(c.begin(), c.end(), y_c.values.begin() + state);
+    }
+  if (kind == Kind::lstm) return {y, y_h, y_c};
+  return {y, y_h};
+}
+
+std::vector<Array> lstm(const AttributeList& attributes, Inputs inputs) {
+  return recurrent(Kind::lstm, attributes, inputs);
+}
+std::vector<Array> gru(const AttributeList& attributes, Inputs inputs) {
+  return recurrent(Kind::gru, attributes, inputs);
+}
+std::vector<Array> rnn(const AttributeList& attributes, Inputs inputs) {
+  return recurrent(Kind::rnn, attributes, inputs);
+}
+
+constexpr Entry entries[] = {{"LSTM", lstm}, {"GRU", gru}, {"RNN", rnn}};
+
+}  // namespace
+
+std::span<const Entry> recurrent_entries() { return entries; }
+
+}  // namespace lenslet::oracle
