@@ -50,6 +50,7 @@ class BoundPacking final : public BoundKernel {
     KernelRun packed = run;
     packed.workspace = run.workspace.first(inner_->workspace_bytes());
     packed.blob = reinterpret_cast<const std::byte*>(filters);
+    packed.blob_made_now = true;
     inner_->run(packed);
   }
 
@@ -63,6 +64,7 @@ class BoundPacking final : public BoundKernel {
 ConvRun BoundConv::conv_run(const KernelRun& run) const {
   return {.x = run.in<float>(ConvOp::input),
           .filter = run.blob != nullptr ? reinterpret_cast<const float*>(run.blob) : run.in<float>(ConvOp::filter),
+          .filter_made_now = run.blob_made_now,
           .bias = run.in<float>(ConvOp::bias),
           .residual = run.in<float>(ConvOp::residual),
           .y = run.out<float>(),

@@ -38,6 +38,7 @@ struct ConvFilter {
 struct ConvRun {
   const float* x = nullptr;         ///< with its pads where the algorithm wants them
   const float* filter = nullptr;    ///< as transform() made them; of computed filters, [K][C/groups][R][S]
+  bool filter_made_now = false;     ///< CUDA: packed by an earlier kernel of this run; wait_for_previous() first
   const float* bias = nullptr;      ///< [K]; null when !problem.bias
   const float* residual = nullptr;  ///< like y; null when !problem.residual; may be y itself (in place)
   float* y = nullptr;

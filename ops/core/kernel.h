@@ -119,6 +119,7 @@ struct KernelRun {
   std::span<Tensor> outputs;
   std::span<std::byte> workspace;   ///< the candidate's workspace_bytes, 64-byte (CUDA: 256-byte) aligned, arbitrary
   const std::byte* blob = nullptr;  ///< what prepare() made, where run() works
+  bool blob_made_now = false;       ///< CUDA: an earlier kernel of this run writes the blob; wait_for_previous() first
   ThreadPool* pool = nullptr;       ///< CPU kernels
   const cuda::Context* cuda = nullptr;  ///< CUDA kernels
 

@@ -9,6 +9,7 @@
 
 #include "base/cuda_built.h"
 #include "ops/core/checks.h"
+#include "ops/core/config_text.h"
 #include "ops/core/sum_tolerance.h"
 #include "ops/gemm/problem.h"
 
@@ -42,7 +43,10 @@ class BoundOnCuda final : public BoundKernel {
     x_ = product.shape(MatrixOp::a);
     w_ = product.shape(MatrixOp::b);
     gates_ = product.output_shape();
-    if (gates_.elems() > 0) product_ = cuda_product().bind({product, of_product(binding.candidate), binding.device});
+    if (gates_.elems() > 0)
+      product_ = cuda_product().bind({product, of_product(binding.candidate), binding.device});
+    else
+      ConfigReader(binding.candidate.config).finish();
     states_at_ = aligned(gates_.elems());
     product_at_ = states_at_ + aligned(cuda::recurrent_state_floats(q_));
     const std::size_t i = RecurrentOp::lengths;
@@ -110,6 +114,7 @@ Offer offer_recurrent_cuda(const Problem& node, const Target& target) {
     const bool reads_w = (candidate.reads & input_bit(RecurrentOp::w)) != 0;
     candidate.reads = reads_w ? all_inputs : all_inputs & ~input_bit(RecurrentOp::w);
     candidate.tolerance = recurrent_tolerance(q, excess);
+    if (product.output_shape().elems() == 0) candidate.config.clear();  // nothing is multiplied
     candidate.estimated_us += static_cast<double>(q.seq) * target.device.launch_us;
     candidate.workspace_bytes = BoundOnCuda({node, candidate, target.device}).workspace_bytes();
   }
@@ -117,7 +122,9 @@ Offer offer_recurrent_cuda(const Problem& node, const Target& target) {
 }
 
 std::optional<BlobSpec> recurrent_cuda_blob(const Problem& node, const Candidate& candidate) {
-  return cuda_product().blob(input_product(node), of_product(candidate));
+  const Problem product = input_product(node);
+  if (product.output_shape().elems() == 0) return std::nullopt;
+  return cuda_product().blob(product, of_product(candidate));
 }
 void prepare_recurrent_cuda(const Problem& node, const Candidate& candidate, std::span<std::byte> blob) {
   cuda_product().prepare(input_product(node), of_product(candidate), blob);

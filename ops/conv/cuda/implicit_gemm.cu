@@ -77,6 +77,7 @@ class BoundImplicitGemm final : public BoundConv {
     const bool second = plan_.slices > 1 && plan_.cluster == 1;
     ImplicitGemm call = call_;
     call.point_at(run);
+    call.await_filters = run.filter_made_now;
     if (second) call.partial = reinterpret_cast<float*>(run.workspace.data());
     allow_shared_bytes(kernel_.kernel, kernel_.shared_bytes);
     const dim3 grid(static_cast<unsigned>(plan_.tiles_m * plan_.tiles_n), static_cast<unsigned>(plan_.slices),

@@ -22,11 +22,12 @@ struct ImplicitGemm : ConvCall<> {
   int pixels;   ///< N*P*Q
   int pq;
   int group_c, group_k, filter_pitch;
-  int window_h, window_w;  ///< R*dilation_h, S*dilation_w
-  int x_c, x_h, x_w;       ///< steps in x from a channel, line, column to the next
-  long long x_image;       ///< and from an image
-  long long elems;         ///< N*K*P*Q
-  bool store_vectors;      ///< NHWC, groups of four output channels are 16-byte aligned
+  int window_h, window_w;      ///< R*dilation_h, S*dilation_w
+  int x_c, x_h, x_w;           ///< steps in x from a channel, line, column to the next
+  long long x_image;           ///< and from an image
+  long long elems;             ///< N*K*P*Q
+  bool store_vectors;          ///< NHWC, groups of four output channels are 16-byte aligned
+  bool await_filters = false;  ///< they come from an earlier kernel of this run
 };
 
 /// Where a pixel's window begins: `offset` in x of its first tap, which may lie outside of the image at (h, w).
@@ -274,7 +275,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::shape.blocks)
   FilterLoader<Tile> filter(g, group, first_k, first_term);
   const ThreadPlace<Tile> place;
 
-  // Filters do not come from the previous kernel. They belong to the first group of copies.
+  // Known filters do not come from the previous kernel. They belong to the first group of copies.
+  if (g.await_filters) wait_for_previous();
 #pragma unroll
   for (int ahead = 0; ahead < Tile::stages - 1; ++ahead)
     if (ahead < steps) filter.load(g, stage + ahead * Tile::stage_floats + Tile::a_floats);
