@@ -22,7 +22,7 @@ std::string mixes_images(const Op& op, std::span<const BatchInput> inputs, const
       if (follower != 0) return "it moves the images out of dimension 0";
     } else if (infos[i].present && !followed.parameter && followed.axis[0] != AxisMap::none) {
       // What is fixed can serve every image only where it is stretched, or repeated as a constant of one.
-      const bool repeats = map->broadcasts || infos[i].constant != nullptr;
+      const bool repeats = followed.stretched[0] || infos[i].constant != nullptr;
       if (shape[followed.axis[0]] != 1 || !repeats)
         return fmt::format("operand {} is fixed in dimension 0", shape.str());
     }

@@ -12,6 +12,7 @@
 
 #include "runtime/graph/evaluate.h"
 #include "runtime/graph/infer_shapes.h"
+#include "runtime/passes/checked_passes.h"
 
 namespace lenslet::test {
 
@@ -213,9 +214,13 @@ PassContext pass_context() {
 
 Graph after(const Graph& graph, std::string_view pass) {
   Graph changed = graph;
+  const PassContext context = pass_context();
   for (const Pass& candidate : passes()) {
     if (candidate.name != pass) continue;
-    candidate.run(changed, pass_context());
+    if (pass == passes()[0].name)  // before there are types
+      candidate.run(changed, context);
+    else
+      CheckedPasses(changed, context).run(candidate);
     changed.check();
     return changed;
   }
@@ -225,9 +230,11 @@ Graph after(const Graph& graph, std::string_view pass) {
 
 Graph after_all(const Graph& graph, const std::vector<std::string>& disabled) {
   Graph changed = graph;
+  const PassContext context = pass_context();
+  CheckedPasses checked(changed, context);
   for (const Pass& pass : passes().subspan(passes_before_inference)) {
     if (std::find(disabled.begin(), disabled.end(), pass.name) != disabled.end()) continue;
-    pass.run(changed, pass_context());
+    checked.run(pass);
     INFO(std::string(pass.name));
     changed.check();
   }
