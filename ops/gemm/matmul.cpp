@@ -36,12 +36,12 @@ std::optional<PermutedOp> MatMulOp::permuted(std::span<const int> to, std::span<
   if (!images || known == nullptr || known->dtype() != DType::f32 || w.rank() < 2 || w.rank() > 4 || w.elems() == 0 ||
       inputs[a].type.dtype != DType::f32 || batch_of(w).elems() != 1)
     return std::nullopt;
-  const std::int64_t c = w[w.rank() - 2], k = w[w.rank() - 1];
-  Tensor filters(DType::f32, Shape{k, c, 1, 1});
+  const std::int64_t channels = w[w.rank() - 2], count = w[w.rank() - 1];
+  Tensor filters(DType::f32, Shape{count, channels, 1, 1});
   const float* const from = known->values<float>().data();
   float* const into = filters.values<float>().data();
-  for (std::int64_t i = 0; i < c; ++i)
-    for (std::int64_t j = 0; j < k; ++j) into[j * c + i] = from[i * k + j];
+  for (std::int64_t i = 0; i < channels; ++i)
+    for (std::int64_t j = 0; j < count; ++j) into[j * channels + i] = from[i * count + j];
   return PermutedOp{.op = make_op("Conv", "", {}, 2),
                     .inputs = {{.number = a}, {.number = b, .permuted = false, .instead = std::move(filters)}}};
 }

@@ -44,7 +44,8 @@ class Concat final : public Op {
   }
   std::optional<PermutedOp> permuted(std::span<const int> to, std::span<const InputInfo> inputs) const override {
     const int joined = axis(static_cast<int>(to.size()));
-    PermutedOp result{.op = std::make_shared<Concat>(to[static_cast<std::size_t>(joined)])};
+    PermutedOp result;
+    result.op = std::make_shared<Concat>(to[static_cast<std::size_t>(joined)]);
     for (std::size_t i = 0; i < inputs.size(); ++i) result.inputs.push_back({.number = i});
     return result;
   }

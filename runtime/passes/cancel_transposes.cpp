@@ -159,7 +159,7 @@ void tidy(Graph& graph) {
       const auto dims = graph.value(to).shape.dims();
       const Shape count{static_cast<std::int64_t>(dims.size())};
       const ValueId shape = edit.add_constant(graph.nodes[n].name + ":shape", Tensor::of<std::int64_t>(count, dims));
-      edit.replace(id, make_op("Reshape", "", {}, 2), {from, shape});
+      edit.replace(id, make_reshape_op(), {from, shape});
     }
   }
   edit.finish();

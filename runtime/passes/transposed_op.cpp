@@ -42,7 +42,7 @@ ValueId reshaped(Graph& graph, ValueId id, const Shape& shape, std::vector<Node>
   graph.value(made).dtype = type.dtype;
   graph.value(made).shape = type.shape;
   graph.value(made).typed = true;
-  before.push_back({.name = name, .op = make_op("Reshape", "", {}, 2), .inputs = {id, dims}, .outputs = {made}});
+  before.push_back({.name = name, .op = make_reshape_op(), .inputs = {id, dims}, .outputs = {made}});
   return made;
 }
 
@@ -58,6 +58,10 @@ ValueId in_new_order(Graph& graph, ValueId id, std::vector<Node>& before) {
 }
 
 }  // namespace
+
+std::shared_ptr<const Op> make_reshape_op() {
+  return make_op("Reshape", "", {{"allowzero", std::int64_t{1}}}, 2, 1, 14);
+}
 
 std::optional<ChannelsFirstNode> to_channels_first_node(Graph& graph, const Node& node,
                                                         const std::vector<ValueId>& twins) {

@@ -11,6 +11,9 @@ namespace lenslet {
 /// Output axis i of a Transpose is input axis perm[i].
 inline const std::vector<std::int64_t> to_channels_first{0, 3, 1, 2}, to_channels_last{0, 2, 3, 1};
 
+/// The same bytes under the shape that input 1 names, in which a 0 is a size.
+std::shared_ptr<const Op> make_reshape_op();
+
 /// A node rewritten to read [N,C,H,W] where it read [N,H,W,C].
 struct ChannelsFirstNode {
   std::shared_ptr<const Op> op;

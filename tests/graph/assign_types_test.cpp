@@ -12,10 +12,7 @@ using namespace lenslet::test;
 namespace {
 
 Graph assigned(const Graph& graph, std::string_view precision) {
-  Graph changed = graph;
-  assign_types(changed, {.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"});
-  changed.check();
-  return changed;
+  return after(graph, "assign_types", {.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"});
 }
 
 std::ptrdiff_t casts(const Graph& graph) {
@@ -144,9 +141,8 @@ TEST_CASE("assign_types/what_follows_chooses_kernels") {
   b.output(b.node("Gemm", {b.node("Relu", {hidden}), b.weights({64, 10}), b.weights({10})}));
   for (const std::int64_t batch : {1, 64})
     for (const char* const precision : {"fp16", "bf16"}) {
-      Graph graph = b.build(batch);
-      const PassContext context{.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"};
-      for (const Pass& pass : passes().subspan(passes_before_inference)) pass.run(graph, context);
+      const Graph graph =
+          after_all(b.build(batch), {.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"});
       INFO(graph.dump());
       for (const Node& node : graph.nodes) {
         if (node.op->alias_input() >= 0) continue;

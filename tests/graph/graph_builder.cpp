@@ -212,9 +212,10 @@ PassContext pass_context() {
   return {.target = {one_thread}};
 }
 
-Graph after(const Graph& graph, std::string_view pass) {
+Graph after(const Graph& graph, std::string_view pass) { return after(graph, pass, pass_context()); }
+
+Graph after(const Graph& graph, std::string_view pass, const PassContext& context) {
   Graph changed = graph;
-  const PassContext context = pass_context();
   for (const Pass& candidate : passes()) {
     if (candidate.name != pass) continue;
     if (pass == passes()[0].name)  // before there are types
@@ -229,8 +230,11 @@ Graph after(const Graph& graph, std::string_view pass) {
 }
 
 Graph after_all(const Graph& graph, const std::vector<std::string>& disabled) {
+  return after_all(graph, pass_context(), disabled);
+}
+
+Graph after_all(const Graph& graph, const PassContext& context, const std::vector<std::string>& disabled) {
   Graph changed = graph;
-  const PassContext context = pass_context();
   CheckedPasses checked(changed, context);
   for (const Pass& pass : passes().subspan(passes_before_inference)) {
     if (std::find(disabled.begin(), disabled.end(), pass.name) != disabled.end()) continue;

@@ -207,11 +207,10 @@ TEST_CASE("assign_formats/nhwc_input_costs_nothing") {
 
 // All passes with that algorithm wherever it is taken.
 void check_forced(const Graph& before, const Kernel& algorithm) {
-  Graph all = before;
   PassContext context = pass_context();
   context.forced_algorithm = algorithm.name();
   context.forced_where_accepted = true;
-  for (const Pass& pass : passes().subspan(passes_before_inference)) pass.run(all, context);
+  const Graph all = after_all(before, context);
   INFO(all.dump());
   CHECK(worst_difference(before, all) < 1e-4);
 }
@@ -276,10 +275,9 @@ TEST_CASE("assign_formats/explicit_padding_is_a_conversion_made_once") {
   const ValueId y = b.node("Relu", {b.conv(x, 4, 8, 3, 1)});
   b.output(b.node("Concat", {b.conv(y, 8, 8, 3, 1), b.conv(y, 8, 8, 3, 1)}, {{"axis", std::int64_t{1}}}));
   const Graph before = b.build();
-  Graph all = before;
   PassContext context = pass_context();
   context.forced_algorithm = "direct_packed";
-  for (const Pass& pass : passes().subspan(passes_before_inference)) pass.run(all, context);
+  const Graph all = after_all(before, context);
   INFO(all.dump());
   int padded = 0;
   for (const Node& node : all.nodes)

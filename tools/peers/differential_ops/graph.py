@@ -114,7 +114,9 @@ def compute(graph, node):
     try:
         outputs = session(model).run(None, {name: graph.arrays[name] for name in single.inputs})
     except Exception as error:
-        if "NOT_IMPLEMENTED" not in str(error) and "No Op registered" not in str(error):
+        # Of types that it has no kernel for onnx's reference is no better witness: it has one arithmetic for all of them.
+        other = any(graph.arrays[name].dtype in (numpy.float16, numpy.float64) for name in read)
+        if other or not ("NOT_IMPLEMENTED" in str(error) or "No Op registered" in str(error)):
             raise Refused(error_text(error)) from error
         outputs = by_reference(model, {name: graph.arrays[name] for name in single.inputs})
     return [numpy.asarray(output) for output in outputs]

@@ -14,6 +14,9 @@ USUAL = {
     5: [(0, 2, 3, 4, 1), (0, 4, 1, 2, 3), (0, 2, 1, 3, 4)],
 }
 
+# What exports have next to most operators.
+AROUND = ("MatMul", "Einsum", "MatMulInteger", "QLinearMatMul", "Gemm", "Conv", "Add", "Mul", "Relu", "ReduceMean", "Reshape", "Concat")
+
 
 def has(op, opset):
     try:
@@ -80,7 +83,10 @@ class PermutedDrawer(Drawer):
         return made
 
     def next_operator(self, drawn):
-        return self.pick(self.operators) if drawn else self.first
+        if not drawn:
+            return self.first
+        around = [op for op in AROUND if op in self.operators]
+        return self.pick(around if around and self.chance(0.35) else self.operators)
 
     def wanted(self):
         return self.integer(1, 3)
