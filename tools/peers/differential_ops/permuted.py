@@ -10,7 +10,7 @@ from .drawer import OPSETS, Drawer
 USUAL = {
     2: [(1, 0)],
     3: [(0, 2, 1), (1, 0, 2)],
-    4: [(0, 2, 3, 1), (0, 2, 3, 1), (0, 3, 1, 2), (0, 2, 1, 3), (0, 1, 3, 2)],
+    4: [(0, 2, 3, 1), (0, 2, 3, 1), (0, 2, 3, 1), (0, 3, 1, 2), (0, 2, 1, 3), (0, 1, 3, 2)],
     5: [(0, 2, 3, 4, 1), (0, 4, 1, 2, 3), (0, 2, 1, 3, 4)],
 }
 
@@ -36,7 +36,7 @@ class PermutedDrawer(Drawer):
 
     def dims(self, low, high, largest=5):
         if (low, high) == (1, 4):  # any: as often as not images
-            low, high = self.pick([(4, 4), (4, 4), (3, 3), (2, 2), (1, 5)])
+            low, high = self.pick([(4, 4), (4, 4), (4, 4), (3, 3), (2, 2), (1, 5)])
         return [1 if self.chance(0.2) else self.integer(1, largest) for _ in range(self.integer(low, high))]
 
     def array(self, dtype, dims):
@@ -49,7 +49,7 @@ class PermutedDrawer(Drawer):
 
     def add(self, array, constant):
         """At times behind a Transpose of its own."""
-        if numpy.ndim(array) < 2 or not self.chance(0.05 if constant else 0.4):
+        if numpy.ndim(array) < 2 or not self.chance(0.05 if constant else 0.5):
             return super().add(array, constant)
         perm = self.permutation(array.ndim)
         return self.transpose(super().add(numpy.transpose(array, numpy.argsort(perm)), constant), perm)
@@ -86,7 +86,7 @@ class PermutedDrawer(Drawer):
         if not drawn:
             return self.first
         around = [op for op in AROUND if op in self.operators]
-        return self.pick(around if around and self.chance(0.35) else self.operators)
+        return self.pick(around if around and self.chance(0.5) else self.operators)
 
     def wanted(self):
         return self.integer(1, 3)
