@@ -11,17 +11,18 @@ std::int8_t AxisMap::Followed::follower(int input_axis) const {
   return found == axis.end() ? none : static_cast<std::int8_t>(found - axis.begin());
 }
 
-AxisMap elementwise_axes(std::span<const InputInfo> inputs, const Shape& output, std::size_t parameters) {
+AxisMap elementwise_axes(std::span<const InputInfo> inputs, const Shape& output, std::size_t along) {
   AxisMap map;
-  map.broadcasts = true;
   map.inputs.resize(inputs.size());
-  for (std::size_t i = 0; i < std::min(inputs.size(), parameters); ++i) {
+  for (std::size_t i = 0; i < std::min(inputs.size(), along); ++i) {
     if (!inputs[i].present) continue;
     const Shape& shape = inputs[i].type.shape;
     map.inputs[i].parameter = false;
-    for (int axis = 0; axis < shape.rank(); ++axis) {
-      const int to = axis + output.rank() - shape.rank();
-      if (shape[axis] == output[to]) map.inputs[i].axis[static_cast<std::size_t>(to)] = static_cast<std::int8_t>(axis);
+    for (int to = 0; to < output.rank(); ++to) {
+      const int axis = to - output.rank() + shape.rank();
+      const auto at = static_cast<std::size_t>(to);
+      map.inputs[i].stretched[at] = axis < 0 || shape[axis] == 1;
+      if (axis >= 0 && shape[axis] == output[to]) map.inputs[i].axis[at] = static_cast<std::int8_t>(axis);
     }
   }
   return map;

@@ -23,6 +23,9 @@ struct AxisMap {
     /// Weights, scales, bounds, axes: an input that is not laid out along the output.
     bool parameter = true;
     std::array<std::int8_t, Shape::max_rank> axis = filled();  ///< by axis of the output: an axis of the input, or none
+    /// By axis of the output: every position along it reads the same of the input, which has size 1 there or no such
+    /// axis, and so it would at any other size of the output.
+    std::array<bool, Shape::max_rank> stretched{};
 
     /// The axis of the output that follows `input_axis`, or none.
     std::int8_t follower(int input_axis) const;
@@ -36,16 +39,14 @@ struct AxisMap {
   };
 
   std::vector<Followed> inputs;
-  /// Inputs are stretched along axes where they have size 1.
-  bool broadcasts = false;
   /// All outputs hold the elements of input 0 in their order (Reshape): whatever becomes of the axes, what is outermost
   /// before is outermost after.
   bool keeps_order = false;
 };
 
-/// Every output element from the input elements at its own place: inputs broadcast to `output`, but those from
-/// `parameters` on.
-AxisMap elementwise_axes(std::span<const InputInfo> inputs, const Shape& output, std::size_t parameters = 99);
+/// Every output element from the input elements at its own place: the first `along` inputs broadcast to `output`, those
+/// that follow are parameters (Op::elementwise_inputs).
+AxisMap elementwise_axes(std::span<const InputInfo> inputs, const Shape& output, std::size_t along);
 
 /// Input 0 is followed along `axes`, which keep their number; everything else is mixed or a parameter.
 AxisMap axes_kept(std::size_t inputs, std::initializer_list<int> axes);

@@ -65,7 +65,7 @@ class WithRoom {
       if (!input.present || input.type.shape.elems() == 1) continue;
       const AxisMap::Followed& followed = map->inputs[i];
       if (followed.parameter || !moves(input)) return std::nullopt;
-      const bool stretched = map->broadcasts && input.type.shape[1] == 1;
+      const bool stretched = followed.stretched[1] && input.type.shape[1] == 1;
       if (!stretched && (followed.axis[1] != 1 || !with_room.has(input.type.shape))) return std::nullopt;
     }
     return with_room;

@@ -12,8 +12,21 @@ AttributeReader::AttributeReader(const NodeSpec& spec) : AttributeReader(spec.at
 
 double Op::flops(std::span<const InputInfo>, std::span<const TensorType>) const { return 0; }
 std::string Op::describe(std::span<const InputInfo>) const { return {}; }
-std::optional<AxisMap> Op::axis_map(std::span<const InputInfo>, const Shape&) const { return std::nullopt; }
-std::optional<PermutedOp> Op::permuted(std::span<const int>, std::span<const InputInfo>) const { return std::nullopt; }
+std::optional<AxisMap> Op::axis_map(std::span<const InputInfo> inputs, const Shape& output) const {
+  if (elementwise_inputs() == 0) return std::nullopt;
+  return elementwise_axes(inputs, output, elementwise_inputs());
+}
+std::optional<PermutedOp> Op::permuted(std::span<const int> to, std::span<const InputInfo> inputs) const {
+  PermutedOp same;
+  int rank = -1;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const bool along = i < elementwise_inputs() && inputs[i].present;
+    if (along) rank = std::max(rank, inputs[i].type.shape.rank());
+    same.inputs.push_back({.number = i, .permuted = along});
+  }
+  if (rank != static_cast<int>(to.size())) return std::nullopt;
+  return same;
+}
 bool Op::gives_input_back(std::span<const InputInfo> inputs) const {
   if (alias_input() != 0) return false;
   const std::vector<TensorType> types = infer(inputs);

@@ -56,10 +56,16 @@ struct ChannelAffine {
   std::vector<double> factor, offset;
 };
 
-/// An operator on an input 0 whose axes stand in another order.
+/// An operator on inputs whose axes stand in another order.
 struct PermutedOp {
-  std::shared_ptr<const Op> op;
-  std::vector<int> inputs;   ///< the old inputs that it reads, by number; the first ones are the permuted ones
+  /// One that it reads.
+  struct Input {
+    std::size_t number = 0;  ///< among the old inputs
+    bool permuted = true;    ///< in the new order, axes that it lacks put in front with size 1; else as it was
+    Tensor instead = {};     ///< not empty(): these values
+  };
+  std::shared_ptr<const Op> op;  ///< null: the operator as it is
+  std::vector<Input> inputs;
   bool same_result = false;  ///< its output is what it was; else it is in the new order, too
 };
 
@@ -89,10 +95,15 @@ class Op {
   /// g1 +bias +relu". Empty: the types say it all.
   virtual std::string describe(std::span<const InputInfo> inputs) const;
 
+  /// Elementwise: each element of the outputs is the same function of the elements at its own place of the first so
+  /// many inputs, which broadcast against each other, wherever that place is; inputs that follow are parameters, and
+  /// lie along no axis. 0: it is not. axis_map() and permuted() need no answer of their own then.
+  virtual std::size_t elementwise_inputs() const { return 0; }
+  static constexpr std::size_t any_number = ~std::size_t{0};
   /// Which axes of an output of this shape follow which axes of the inputs; nothing when that cannot be said in axes.
   virtual std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& output) const;
-  /// The same where axis `i` of input 0, and of every other input that is laid out like it, is axis to[i] now. Nothing
-  /// when the operator cannot be written so. Elementwise operators need not answer: their axis_map() says it.
+  /// The same where axis `i` of input 0, and of every other input that is laid out like it, is axis to[i] now; of
+  /// elementwise operators, axis `i` of the output. Nothing when the operator cannot be written so.
   virtual std::optional<PermutedOp> permuted(std::span<const int> to, std::span<const InputInfo> inputs) const;
 
   /// Output 0 holds the bytes of this input as they lie, under another shape or format (Reshape, Identity, Relabel

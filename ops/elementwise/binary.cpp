@@ -99,9 +99,7 @@ class BinaryOp final : public Op {
     const double elems = static_cast<double>(outputs[0].shape.elems());
     return elems * (static_cast<double>(inputs.size()) - (row.mean ? 0 : 1));
   }
-  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
-    return elementwise_axes(inputs, y);
-  }
+  std::size_t elementwise_inputs() const override { return any_number; }
   bool gives_input_back(std::span<const InputInfo> inputs) const override { return inputs.size() == 1; }
 
   std::optional<ChannelAffine> as_channel_affine(std::span<const InputInfo> inputs, std::size_t side,

@@ -54,9 +54,7 @@ class CastOp final : public RoundingOp {
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     return {{to_, required_input(inputs, 0, "input").shape}};
   }
-  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
-    return elementwise_axes(inputs, y);
-  }
+  std::size_t elementwise_inputs() const override { return any_number; }
   bool gives_input_back(std::span<const InputInfo> inputs) const override { return inputs[0].type.dtype == to_; }
 
  private:
@@ -69,9 +67,7 @@ class CastLikeOp final : public RoundingOp {
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     return {{required_input(inputs, 1, "target_type").dtype, required_input(inputs, 0, "input").shape}};
   }
-  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
-    return elementwise_axes(inputs, y, 1);
-  }
+  std::size_t elementwise_inputs() const override { return 1; }
   bool gives_input_back(std::span<const InputInfo> inputs) const override {
     return inputs[0].type.dtype == inputs[1].type.dtype;
   }

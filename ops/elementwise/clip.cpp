@@ -47,9 +47,7 @@ class ClipOp final : public Op {
   double flops(std::span<const InputInfo>, std::span<const TensorType> outputs) const override {
     return 2.0 * static_cast<double>(outputs[0].shape.elems());
   }
-  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
-    return elementwise_axes(inputs, y, 1);
-  }
+  std::size_t elementwise_inputs() const override { return 1; }
 
   std::optional<Activation> as_activation(std::span<const InputInfo> inputs) const override {
     if (inputs[0].type.dtype != DType::f32) return std::nullopt;

@@ -48,9 +48,7 @@ class LogicOp final : public Op {
       y.shape = broadcast_shapes(y.shape, required_input(inputs, i, "B").shape);
     return {y};
   }
-  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
-    return elementwise_axes(inputs, y);
-  }
+  std::size_t elementwise_inputs() const override { return any_number; }
 
  private:
   const Row& row_;
@@ -96,9 +94,7 @@ class WhereOp final : public Op {
                   fmt::format("input X is {}, but input Y is {}", to_string(x.dtype), to_string(y.dtype)));
     return {{x.dtype, broadcast_shapes(broadcast_shapes(condition.shape, x.shape), y.shape)}};
   }
-  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
-    return elementwise_axes(inputs, y);
-  }
+  std::size_t elementwise_inputs() const override { return any_number; }
 };
 
 class BoundWhere final : public BoundKernel {

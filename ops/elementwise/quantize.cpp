@@ -32,6 +32,16 @@ class LinearOp : public Op {
     if (block != 0) return std::nullopt;
     return axes_kept_if(inputs.size(), y.rank(), [](int) { return true; });
   }
+  std::optional<PermutedOp> permuted(std::span<const int> to, std::span<const InputInfo> inputs) const override {
+    const int rank = inputs[0].type.shape.rank();
+    if (block != 0 || rank != static_cast<int>(to.size())) return std::nullopt;
+    PermutedOp moved;
+    for (std::size_t i = 0; i < inputs.size(); ++i) moved.inputs.push_back({.number = i, .permuted = i == 0});
+    if (inputs[1].type.shape.elems() == 1) return moved;  // for all elements alike
+    const std::int64_t along = to[static_cast<std::size_t>(resolve_axis(axis, rank))];
+    moved.op = with_attributes(*this, {{"axis", along}}, inputs.size());
+    return moved;
+  }
   double flops(std::span<const InputInfo>, std::span<const TensorType> outputs) const override {
     return 2 * static_cast<double>(outputs[0].shape.elems());
   }

@@ -33,9 +33,7 @@ class SwiGlu final : public Op {
   double flops(std::span<const InputInfo>, std::span<const TensorType> outputs) const override {
     return 5.0 * static_cast<double>(outputs[0].shape.elems());
   }
-  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
-    return elementwise_axes(inputs, y);
-  }
+  std::size_t elementwise_inputs() const override { return any_number; }
 };
 
 /// A and B lie alike; a constant is nchw.

@@ -43,9 +43,7 @@ class UnaryOp final : public Op {
   double flops(std::span<const InputInfo>, std::span<const TensorType> outputs) const override {
     return static_cast<double>(outputs[0].shape.elems());
   }
-  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
-    return elementwise_axes(inputs, y);
-  }
+  std::size_t elementwise_inputs() const override { return any_number; }
   std::optional<Activation> as_activation(std::span<const InputInfo> inputs) const override {
     if (row().activation == Activation::Kind::none || inputs[0].type.dtype != DType::f32) return std::nullopt;
     return Activation{row().activation, function.a, function.b};

@@ -47,16 +47,20 @@ class EinsumOp final : public Op {
   }
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
     AxisMap map;
-    map.broadcasts = true;
     map.inputs.resize(inputs.size());
     const std::vector<AxisLabels> labels = this->labels(inputs);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       map.inputs[i].parameter = false;
       for (std::size_t d = 0; d < labels.back().size(); ++d) {
-        const auto first = std::find(labels[i].begin(), labels[i].end(), labels.back()[d]);
-        if (first == labels[i].end() || std::count(first, labels[i].end(), *first) > 1) continue;
-        const auto axis = static_cast<int>(first - labels[i].begin());
-        if (inputs[i].type.shape[axis] == y[static_cast<int>(d)])
+        int axis = AxisMap::none, times = 0;
+        map.inputs[i].stretched[d] = true;
+        for (std::size_t from = 0; from < labels[i].size(); ++from) {
+          if (labels[i][from] != labels.back()[d]) continue;
+          axis = static_cast<int>(from);
+          ++times;
+          if (inputs[i].type.shape[axis] != 1) map.inputs[i].stretched[d] = false;
+        }
+        if (times == 1 && inputs[i].type.shape[axis] == y[static_cast<int>(d)])
           map.inputs[i].axis[d] = static_cast<std::int8_t>(axis);
       }
     }

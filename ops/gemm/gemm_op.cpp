@@ -49,15 +49,11 @@ class GemmOp final : public MatrixOp {
     return op;
   }
 
-  /// Rows follow those of A, and of a C that has as many. A known C of one row is added to however many there are.
+  /// Rows follow those of A, and of a C that has as many.
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
     AxisMap map = axes_kept(inputs.size(), {});
     map.inputs[a].axis[0] = trans_a_ ? 1 : 0;
-    if (present(inputs, c)) {
-      AxisMap::Followed& of_c = map.inputs[c] = elementwise_axes(inputs.subspan(c, 1), y).inputs[0];
-      if (inputs[c].constant != nullptr && inputs[c].type.shape.rank() == 2 && inputs[c].type.shape[0] == 1)
-        of_c.axis[0] = AxisMap::none;
-    }
+    if (present(inputs, c)) map.inputs[c] = elementwise_axes(inputs.subspan(c, 1), y, 1).inputs[0];
     return map;
   }
 

@@ -20,6 +20,7 @@ class MatMulOp final : public MatrixOp {
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
     return matmul_axes(inputs, a, b, y);
   }
+  std::optional<PermutedOp> permuted(std::span<const int> to, std::span<const InputInfo> inputs) const override;
   MatrixProblem problem(std::span<const InputInfo> inputs) const override {
     MatrixProblem p = matmul_problem(required_input(inputs, a, "A").shape, required_input(inputs, b, "B").shape);
     p.b_known = inputs[b].constant != nullptr;
@@ -27,22 +28,45 @@ class MatMulOp final : public MatrixOp {
   }
 };
 
+/// Images in [N,H,W,C] times one known matrix are a convolution of 1x1 over [N,C,H,W].
+std::optional<PermutedOp> MatMulOp::permuted(std::span<const int> to, std::span<const InputInfo> inputs) const {
+  const Tensor* const known = inputs[b].constant;
+  const Shape &x = inputs[a].type.shape, &w = inputs[b].type.shape;
+  const bool images = to.size() == 4 && x.rank() == 4 && to[0] == 0 && to[3] == 1;
+  if (!images || known == nullptr || known->dtype() != DType::f32 || w.rank() < 2 || w.rank() > 4 || w.elems() == 0 ||
+      inputs[a].type.dtype != DType::f32 || batch_of(w).elems() != 1)
+    return std::nullopt;
+  const std::int64_t channels = w[w.rank() - 2], count = w[w.rank() - 1];
+  Tensor filters(DType::f32, Shape{count, channels, 1, 1});
+  const float* const from = known->values<float>().data();
+  float* const into = filters.values<float>().data();
+  for (std::int64_t i = 0; i < channels; ++i)
+    for (std::int64_t j = 0; j < count; ++j) into[j * channels + i] = from[i * count + j];
+  return PermutedOp{.op = make_op("Conv", "", {}, 2),
+                    .inputs = {{.number = a}, {.number = b, .permuted = false, .instead = std::move(filters)}}};
+}
+
 }  // namespace
 
 AxisMap matmul_axes(std::span<const InputInfo> inputs, std::size_t a, std::size_t b, const Shape& y) {
   AxisMap map;
-  map.broadcasts = true;
   map.inputs.resize(inputs.size());
   const int batch = std::max(batch_rank(inputs[a].type.shape), batch_rank(inputs[b].type.shape));
   for (const std::size_t i : {a, b}) {
     const Shape& shape = inputs[i].type.shape;
-    const auto follow = [&](int to, int axis) {
-      map.inputs[i].axis[static_cast<std::size_t>(to)] = static_cast<std::int8_t>(axis);
-    };
-    map.inputs[i].parameter = false;
-    for (int axis = 0, to = batch - batch_rank(shape); axis < batch_rank(shape); ++axis, ++to)
-      if (shape[axis] == y[to]) follow(to, axis);
-    if (shape.rank() > 1) follow(i == a ? batch : y.rank() - 1, i == a ? shape.rank() - 2 : shape.rank() - 1);
+    AxisMap::Followed& followed = map.inputs[i];
+    followed.parameter = false;
+    for (int to = 0; to < y.rank(); ++to) {
+      // Of A its rows, of B its columns: the other's are read by all of them.
+      int axis = to - batch + batch_rank(shape);
+      if (to >= batch) {
+        const bool own = shape.rank() > 1 && to == (i == a ? batch : y.rank() - 1);
+        axis = !own ? AxisMap::none : i == a ? shape.rank() - 2 : shape.rank() - 1;
+      }
+      const auto at = static_cast<std::size_t>(to);
+      followed.stretched[at] = axis < 0 || (to < batch && shape[axis] == 1);
+      if (axis >= 0 && shape[axis] == y[to]) followed.axis[at] = static_cast<std::int8_t>(axis);
+    }
   }
   return map;
 }

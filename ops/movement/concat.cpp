@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "ops/core/checks.h"
 #include "ops/core/shape_args.h"
@@ -44,10 +43,11 @@ class Concat final : public Op {
     return map;
   }
   std::optional<PermutedOp> permuted(std::span<const int> to, std::span<const InputInfo> inputs) const override {
-    std::vector<int> all(inputs.size());
-    std::iota(all.begin(), all.end(), 0);
     const int joined = axis(static_cast<int>(to.size()));
-    return PermutedOp{.op = std::make_shared<Concat>(to[static_cast<std::size_t>(joined)]), .inputs = std::move(all)};
+    PermutedOp result;
+    result.op = std::make_shared<Concat>(to[static_cast<std::size_t>(joined)]);
+    for (std::size_t i = 0; i < inputs.size(); ++i) result.inputs.push_back({.number = i});
+    return result;
   }
   bool gives_input_back(std::span<const InputInfo> inputs) const override { return inputs.size() == 1; }
 

@@ -25,7 +25,7 @@ class Expand final : public Op {
   }
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
     AxisMap map = elementwise_axes(inputs, y, 1);
-    map.broadcasts = false;  // to a shape of its own, which names every axis
+    map.inputs[0].stretched = {};  // not at any other size of the output: the shape names it
     return map;
   }
 };

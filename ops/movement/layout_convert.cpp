@@ -29,9 +29,7 @@ class LayoutConvert final : public Op {
       throw Error(ErrorKind::invalid_model, "LayoutConvert: input is no 4-D tensor");
     return {inputs[0].type};
   }
-  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
-    return elementwise_axes(inputs, y);
-  }
+  std::size_t elementwise_inputs() const override { return any_number; }
   bool gives_input_back(std::span<const InputInfo>) const override { return from == to; }
 };
 

@@ -105,7 +105,7 @@ class Pad final : public Op {
     for (std::size_t axis = 0; axis < to.size(); ++axis)
       for (const std::size_t side : {std::size_t{0}, to.size()})
         (*op->pads_)[static_cast<std::size_t>(to[axis]) + side] = old[axis + side];
-    return PermutedOp{.op = std::move(op), .inputs = {0}};
+    return PermutedOp{.op = std::move(op), .inputs = {{.number = 0}}};
   }
   bool gives_input_back(std::span<const InputInfo> inputs) const override {
     const Integers list = pads(inputs);  // equal shapes do not tell: one side may grow, one be cut

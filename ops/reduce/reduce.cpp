@@ -54,7 +54,7 @@ class ReduceOp final : public Op {
     std::sort(moved.begin(), moved.end());
     auto op = std::make_shared<ReduceOp>(*this);
     op->axes = AxisInts(moved, "axes");
-    return PermutedOp{std::move(op), {0}, !keep_dims};
+    return PermutedOp{.op = std::move(op), .inputs = {{.number = 0}}, .same_result = !keep_dims};
   }
 
   reduce::Axes resolve(std::span<const InputInfo> inputs) const {

@@ -32,9 +32,7 @@ class BitCast final : public Op {
       throw Error(ErrorKind::unsupported, fmt::format("the bits of {} as {}", to_string(x.dtype), to_string(to_)));
     return {{to_, x.shape}};
   }
-  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
-    return elementwise_axes(inputs, y);
-  }
+  std::size_t elementwise_inputs() const override { return any_number; }
   bool gives_input_back(std::span<const InputInfo> inputs) const override { return inputs[0].type.dtype == to_; }
 
  private:

@@ -35,9 +35,7 @@ class Dropout final : public Op {
     }
     return types;
   }
-  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
-    return elementwise_axes(inputs, y, 1);
-  }
+  std::size_t elementwise_inputs() const override { return 1; }
   // The mask has to be written, so with it there is a step to run.
   int alias_input() const override { return has_mask_ ? -1 : 0; }
   bool gives_input_back(std::span<const InputInfo>) const override { return true; }

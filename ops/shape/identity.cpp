@@ -13,9 +13,7 @@ class Identity final : public ViewOp {
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     return {required_input(inputs, 0, "input")};
   }
-  std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
-    return elementwise_axes(inputs, y);
-  }
+  std::size_t elementwise_inputs() const override { return any_number; }
 };
 
 constexpr auto kernels = on_either({.formats = nchw_or_nhwc, .in_place = input_bit(0), .bind = bind_run<run_view>});

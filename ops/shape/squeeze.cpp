@@ -69,7 +69,7 @@ class Squeeze final : public AxesOp {
     for (std::size_t i = 0; i < to.size(); ++i) (drops[i] ? moved : left).push_back(to[i]);
     if (!std::is_sorted(left.begin(), left.end())) return std::nullopt;
     std::sort(moved.begin(), moved.end());
-    return PermutedOp{.op = std::make_shared<Squeeze>(moved), .inputs = {0}, .same_result = true};
+    return PermutedOp{.op = std::make_shared<Squeeze>(moved), .inputs = {{.number = 0}}, .same_result = true};
   }
 
  private:

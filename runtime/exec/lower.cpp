@@ -8,7 +8,7 @@
 #include "base/cuda_built.h"
 #include "base/thread_pool.h"
 #include "runtime/graph/infer_shapes.h"
-#include "runtime/passes/passes.h"
+#include "runtime/passes/checked_passes.h"
 
 namespace lenslet {
 
@@ -108,10 +108,11 @@ Lowered lower(ModelImpl& model, const PlanOptions& options, const DeviceChoice& 
                       .layer_algorithms = options.layer_algorithms};
   if (made.late != nullptr)
     std::erase_if(context.layer_algorithms, [&](const auto& layer) { return made.late->plans(layer.first); });
+  CheckedPasses checked(graph, context);
   for (const Pass& pass : passes().subspan(passes_before_inference)) {
     const bool off = std::find(options.disabled_passes.begin(), options.disabled_passes.end(), pass.name) !=
                      options.disabled_passes.end();
-    if (!off) pass.run(graph, context);
+    if (!off) checked.run(pass);
     if (pass.name == stage) return made;
   }
   graph.check();

@@ -161,10 +161,12 @@ class BatchTracer {
     const auto map =
         graph_.nodes[n].op->axis_map(one_.input_infos(graph_.nodes[n]), one_.output_types(graph_.nodes[n])[0].shape);
     bool any = false;
-    for (std::size_t i = 0; map && !map->broadcasts && i < graph_.nodes[n].inputs.size(); ++i) {
+    for (std::size_t i = 0; map && i < graph_.nodes[n].inputs.size(); ++i) {
       const ValueId id = graph_.nodes[n].inputs[i];
       const int own = map->inputs[i].axis[static_cast<std::size_t>(axis)];
-      if (id == no_id || images_[at(id)] || map->inputs[i].parameter || own == AxisMap::none) continue;
+      if (id == no_id || images_[at(id)] || map->inputs[i].parameter || own == AxisMap::none ||
+          map->inputs[i].stretched[static_cast<std::size_t>(axis)])
+        continue;
       const Value& input = one_.value(id);
       if (!input.is_constant() || input.shape[own] != 1) continue;
       replace_input(n, i, repeated(Tensor(input.constant), own));

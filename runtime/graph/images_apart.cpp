@@ -67,7 +67,7 @@ ImagesApart keep_images_apart(const Op& op, std::span<const BatchInput> inputs, 
     if (inputs[i].images || !infos[i].present || followed.parameter || own == AxisMap::none) continue;
     // What is fixed can serve every image only where it is stretched, or repeated as a constant of one.
     const Shape& shape = infos[i].type.shape;
-    const bool repeats = map->broadcasts || infos[i].constant != nullptr;
+    const bool repeats = followed.stretched[axis] || infos[i].constant != nullptr;
     if (shape[own] != 1 || !repeats)
       return refuse(fmt::format("operand {} is fixed in dimension {}", shape.str(), int{own}));
   }

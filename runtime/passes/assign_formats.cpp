@@ -122,11 +122,8 @@ class FormatAssigner {
 
   /// One matrix to another, element by element.
   bool is_elementwise(const Node& node) const {
-    if (node.inputs.size() != 1 || node.outputs.size() != 1) return false;
-    const std::vector<InputInfo> inputs = graph_.input_infos(node);
-    const Shape& y = graph_.value(node.outputs[0]).shape;
-    const auto map = node.op->axis_map(inputs, y);
-    return map && y == inputs[0].type.shape && map->inputs[0].axis[0] == 0 && map->inputs[0].axis[1] == 1;
+    return node.inputs.size() == 1 && node.outputs.size() == 1 && node.op->elementwise_inputs() > 0 &&
+           graph_.value(node.outputs[0]).shape == graph_.value(node.inputs[0]).shape;
   }
 
   /// The same value stored in that format, if there is one already; else no_id.

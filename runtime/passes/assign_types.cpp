@@ -41,13 +41,16 @@ class TypeAssigner {
 
   void run() {
     find_last_products();
+    std::vector<DType> declared;  // of outputs: those that the model has in 16 bit stay so
+    for (const ValueId id : graph_.outputs) declared.push_back(graph_.value(id).dtype);
     std::vector<Node> nodes = std::move(graph_.nodes);
     graph_.nodes.clear();
     for (std::size_t n = 0; n < nodes.size(); ++n) {
       assign(nodes[n], last_[n]);
       graph_.nodes.push_back(std::move(nodes[n]));
     }
-    for (ValueId& output : graph_.outputs) output = as_output(output);
+    for (std::size_t i = 0; i < declared.size(); ++i)
+      if (declared[i] == DType::f32) graph_.outputs[i] = as_output(graph_.outputs[i]);
   }
 
  private:

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 #include <vector>
@@ -82,6 +83,7 @@ class Sinker {
     if (!any) return false;
     auto moved = to_channels_first_node(graph_, node, twins);
     if (!moved) return false;
+    std::move(moved->before.begin(), moved->before.end(), std::back_inserter(graph_.nodes));
     Node above;
     above.name = node.name;
     above.op = std::move(moved->op);
@@ -130,7 +132,7 @@ void raise_through_pads(Graph& graph) {
     std::vector<ValueId> twins(graph.node(pad).inputs.size(), no_id);
     twins[0] = twin;
     auto moved = to_channels_first_node(graph, graph.node(pad), twins);
-    if (!moved) continue;
+    if (!moved || !moved->before.empty()) continue;
     // The Pad's place takes the Transpose, and the Transpose's place the Pad: what both read is made by then.
     Node& above = graph.node(pad);
     Node& below = graph.nodes[n];
@@ -157,7 +159,7 @@ void tidy(Graph& graph) {
       const auto dims = graph.value(to).shape.dims();
       const Shape count{static_cast<std::int64_t>(dims.size())};
       const ValueId shape = edit.add_constant(graph.nodes[n].name + ":shape", Tensor::of<std::int64_t>(count, dims));
-      edit.replace(id, make_op("Reshape", "", {}, 2), {from, shape});
+      edit.replace(id, make_reshape_op(), {from, shape});
     }
   }
   edit.finish();

@@ -16,15 +16,16 @@ constexpr std::array<int, 4> moved{0, 2, 3, 1};
 
 Shape channels_first(const Shape& s) { return {s[0], s[3], s[1], s[2]}; }
 
-/// A constant that broadcasts against [N,H,W,C], as one that broadcasts against [N,C,H,W]; no_id when it cannot.
-ValueId transposed_constant(Graph& graph, ValueId id) {
-  if (id == no_id) return no_id;
-  const Value& value = graph.value(id);
-  if (!value.is_constant() || value.format != formats::nchw || value.shape.rank() > 4) return no_id;
-  if (value.constant.elems() == 1 && value.shape.rank() <= 1) return id;
+/// Axes that are not there are put in front, with size 1.
+Shape with_four_axes(const Shape& s) {
   Shape four{1, 1, 1, 1};
-  for (int axis = 0; axis < value.shape.rank(); ++axis)
-    four = four.with(axis + 4 - value.shape.rank(), value.shape[axis]);
+  for (int axis = 0; axis < s.rank(); ++axis) four = four.with(axis + 4 - s.rank(), s[axis]);
+  return four;
+}
+
+ValueId transposed_constant(Graph& graph, ValueId id) {
+  const Value& value = graph.value(id);
+  const Shape four = with_four_axes(value.shape);
   const Tensor input = value.constant.reshaped(four);
   const TensorType type{input.dtype(), channels_first(four)};
   const auto transpose = make_normalised_op("Transpose", {{"perm", to_channels_first}}, 1);
@@ -32,61 +33,60 @@ ValueId transposed_constant(Graph& graph, ValueId id) {
   return graph.add_constant(value.name + ":channels_first", evaluate(transpose, {&input, 1}, {&type, 1}, pool)[0]);
 }
 
-/// Elementwise operators: the same on every axis, so only constants need to be moved; parameters (bounds) stay.
-std::optional<ChannelsFirstNode> elementwise(Graph& graph, const Node& node, const AxisMap& map,
-                                             const std::vector<ValueId>& twins) {
-  ChannelsFirstNode result{node.op, {}, {}, false};
-  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-    const bool stays = map.inputs[i].parameter;
-    const ValueId input = stays               ? node.inputs[i]
-                          : twins[i] != no_id ? twins[i]
-                                              : transposed_constant(graph, node.inputs[i]);
-    if (input == no_id && !stays) return std::nullopt;
-    result.inputs.push_back(input);
-  }
-  return result;
+/// The same bytes under another shape.
+ValueId reshaped(Graph& graph, ValueId id, const Shape& shape, std::vector<Node>& before) {
+  const TensorType type{graph.value(id).dtype, shape};
+  const std::string name = graph.value(id).name + ":channels_first";
+  const ValueId dims = graph.add_constant(name + ":shape", Tensor::of<std::int64_t>(Shape{shape.rank()}, shape.dims()));
+  const ValueId made = graph.add_value(name);
+  graph.value(made).dtype = type.dtype;
+  graph.value(made).shape = type.shape;
+  graph.value(made).typed = true;
+  before.push_back({.name = name, .op = make_reshape_op(), .inputs = {id, dims}, .outputs = {made}});
+  return made;
 }
 
-/// Others say themselves what they are on the moved axes.
-std::optional<ChannelsFirstNode> permuted(Graph& graph, const Node& node, const std::vector<InputInfo>& infos,
-                                          const std::vector<ValueId>& twins) {
-  const auto op = node.op->permuted(moved, infos);
-  if (!op) return std::nullopt;
-  ChannelsFirstNode result{op->op, {}, {}, op->same_result};
-  for (const int input : op->inputs) {
-    const auto i = static_cast<std::size_t>(input);
-    const bool images = node.inputs[i] != no_id && infos[i].type.shape.rank() == 4;
-    ValueId id = node.inputs[i];
-    if (twins[i] != no_id)
-      id = twins[i];
-    else if (images)
-      id = transposed_constant(graph, id);
-    if (images && (id == no_id || graph.value(id).shape.rank() != 4)) return std::nullopt;
-    result.inputs.push_back(id);
-  }
-  return result;
-}
-
-std::optional<ChannelsFirstNode> rewrite(Graph& graph, const Node& node, const std::vector<ValueId>& twins) {
-  const std::vector<InputInfo> infos = graph.input_infos(node);
-  const Shape y = graph.value(node.outputs[0]).shape;
-  const auto map = node.op->axis_map(infos, y);
-  if (map && map->broadcasts && y.rank() == 4) return elementwise(graph, node, *map, twins);
-  if (twins[0] == no_id && infos[0].constant == nullptr) return std::nullopt;
-  return permuted(graph, node, infos, twins);
+/// What broadcasts against [N,H,W,C], as what broadcasts against [N,C,H,W]; no_id when bytes would have to move in the
+/// run.
+ValueId in_new_order(Graph& graph, ValueId id, std::vector<Node>& before) {
+  if (id == no_id || graph.value(id).format != formats::nchw || graph.value(id).shape.rank() > 4) return no_id;
+  const Shape shape = graph.value(id).shape, four = with_four_axes(shape);
+  if (shape.rank() <= 1 && shape.elems() == 1) return id;
+  if (graph.value(id).is_constant()) return transposed_constant(graph, id);
+  if (!keeps_order(to_channels_first, four)) return no_id;
+  return channels_first(four) == shape ? id : reshaped(graph, id, channels_first(four), before);
 }
 
 }  // namespace
 
+std::shared_ptr<const Op> make_reshape_op() {
+  return make_op("Reshape", "", {{"allowzero", std::int64_t{1}}}, 2, 1, 14);
+}
+
 std::optional<ChannelsFirstNode> to_channels_first_node(Graph& graph, const Node& node,
                                                         const std::vector<ValueId>& twins) {
-  if (node.outputs.size() != 1 || std::all_of(twins.begin(), twins.end(), [](ValueId id) { return id == no_id; }))
-    return std::nullopt;
-  const Node copy = node;  // constants are added to the graph meanwhile, never nodes; the node may be moved from
-  auto result = rewrite(graph, copy, twins);
-  if (!result) return std::nullopt;
+  if (node.outputs.size() != 1) return std::nullopt;
+  const auto op = node.op->permuted(moved, graph.input_infos(node));
+  if (!op) return std::nullopt;
+  const bool any = std::any_of(op->inputs.begin(), op->inputs.end(), [&](const PermutedOp::Input& input) {
+    return input.permuted && twins[input.number] != no_id;
+  });
+  if (!any) return std::nullopt;
+  const Node copy = node;  // constants and values are added to the graph meanwhile, never nodes; the node may be moved
+  ChannelsFirstNode result{.op = op->op != nullptr ? op->op : copy.op, .inputs = {}, .same_result = op->same_result};
+  for (const PermutedOp::Input& input : op->inputs) {
+    ValueId id = copy.inputs[input.number];
+    if (!input.instead.empty()) {
+      id = graph.add_constant(graph.value(id).name + ":channels_first", input.instead);
+    } else if (input.permuted) {
+      const ValueId twin = twins[input.number];
+      id = twin != no_id ? twin : in_new_order(graph, id, result.before);
+      if (id == no_id) return std::nullopt;
+    }
+    result.inputs.push_back(id);
+  }
   const Shape& old = graph.value(copy.outputs[0]).shape;
-  result->output = result->same_result ? old : channels_first(old);
+  result.output = result.same_result ? old : channels_first(old);
   return result;
 }
 

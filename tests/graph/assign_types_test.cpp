@@ -5,6 +5,7 @@
 
 #include "base/cuda_built.h"
 #include "graph_builder.h"
+#include "ops/core/onnx_types.h"
 
 using namespace lenslet;
 using namespace lenslet::test;
@@ -12,10 +13,7 @@ using namespace lenslet::test;
 namespace {
 
 Graph assigned(const Graph& graph, std::string_view precision) {
-  Graph changed = graph;
-  assign_types(changed, {.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"});
-  changed.check();
-  return changed;
+  return after(graph, "assign_types", {.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"});
 }
 
 std::ptrdiff_t casts(const Graph& graph) {
@@ -50,6 +48,19 @@ TEST_CASE("assign_types/fp32_changes_nothing") {
   const Graph before = classifier();
   CHECK(assigned(before, "fp32").dump() == before.dump());
   CHECK(assigned(before, "tf32").dump() == before.dump());
+}
+
+// What a model declares in float16 (widen puts a Cast before it) is given in float16, what it declares in float32 is
+// not.
+TEST_CASE("assign_types/outputs_keep_the_type_that_the_model_declares") {
+  GraphBuilder b;
+  const ValueId x = b.conv(b.input("x", {-1, 16, 8, 8}), 16, 16, 3, 1);
+  b.output(b.node("Cast", {x}, {{"to", dtype_to_onnx(DType::f16)}}));
+  b.output(b.conv(x, 16, 16, 1));
+  const Graph before = b.build(), graph = assigned(before, "fp16");
+  INFO(graph.dump());
+  CHECK(type_of(graph, graph.outputs[0]) == DType::f16);
+  CHECK(type_of(graph, graph.outputs[1]) == DType::f32);
 }
 
 TEST_CASE("assign_types/a_classifier") {
@@ -144,9 +155,8 @@ TEST_CASE("assign_types/what_follows_chooses_kernels") {
   b.output(b.node("Gemm", {b.node("Relu", {hidden}), b.weights({64, 10}), b.weights({10})}));
   for (const std::int64_t batch : {1, 64})
     for (const char* const precision : {"fp16", "bf16"}) {
-      Graph graph = b.build(batch);
-      const PassContext context{.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"};
-      for (const Pass& pass : passes().subspan(passes_before_inference)) pass.run(graph, context);
+      const Graph graph =
+          after_all(b.build(batch), {.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"});
       INFO(graph.dump());
       for (const Node& node : graph.nodes) {
         if (node.op->alias_input() >= 0) continue;

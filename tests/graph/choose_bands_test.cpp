@@ -14,11 +14,8 @@ Graph with_bands(const Graph& graph, std::size_t l2_bytes, int threads = 1, cons
   device.units = threads;
   PassContext context{.target = {.device = device}, .forced_algorithm = forced, .forced_where_accepted = true};
   Graph changed = after(graph, "fuse_activation");
-  changed = after(changed, "fuse_residual");
-  for (const Pass& pass : passes())
-    if (pass.name == "choose_kernels" || pass.name == "assign_formats" || pass.name == "choose_bands")
-      pass.run(changed, context);
-  changed.check();
+  for (const char* const pass : {"fuse_residual", "choose_kernels", "assign_formats", "choose_bands"})
+    changed = after(changed, pass, context);
   return changed;
 }
 

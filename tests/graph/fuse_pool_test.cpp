@@ -89,12 +89,8 @@ TEST_CASE("fuse_pool/into_stem") {
     b.output(b.conv(pool, 64, 16, 1));
     for (const std::string precision : {"fp32", "fp16", "bf16", "tf32"})
       for (const std::int64_t batch : {1, 64}) {
-        Graph graph = b.build(batch);
-        const PassContext context{.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"};
-        for (const Pass& pass : passes().subspan(passes_before_inference)) {
-          pass.run(graph, context);
-          graph.check();
-        }
+        const Graph graph =
+            after_all(b.build(batch), {.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"});
         INFO(precision, ", ", graph.dump());
         const bool joined = precision != "fp32" && batch == 64;
         CHECK(count(graph, "MaxPool") == (joined ? 0 : 1));

@@ -18,17 +18,11 @@ using Ints = std::vector<std::int64_t>;
 
 Graph planned(const Graph& before, std::string_view precision = "fp16", std::string_view without = {},
               std::string_view forced = {}) {
-  Graph graph = before;
   const PassContext context{.target = {reference_gpu(), parse_numerics(precision)},
                             .device = "cuda:0",
                             .forced_algorithm = std::string(forced),
                             .forced_where_accepted = true};
-  for (const Pass& pass : passes().subspan(passes_before_inference)) {
-    if (pass.name == without) continue;
-    pass.run(graph, context);
-    graph.check();
-  }
-  return graph;
+  return after_all(before, context, {std::string(without)});
 }
 
 ValueId clip(GraphBuilder& b, ValueId x) { return b.node("Clip", {x, b.scalar(0), b.scalar(6)}); }

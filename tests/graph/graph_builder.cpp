@@ -12,6 +12,7 @@
 
 #include "runtime/graph/evaluate.h"
 #include "runtime/graph/infer_shapes.h"
+#include "runtime/passes/checked_passes.h"
 
 namespace lenslet::test {
 
@@ -211,11 +212,16 @@ PassContext pass_context() {
   return {.target = {one_thread}};
 }
 
-Graph after(const Graph& graph, std::string_view pass) {
+Graph after(const Graph& graph, std::string_view pass) { return after(graph, pass, pass_context()); }
+
+Graph after(const Graph& graph, std::string_view pass, const PassContext& context) {
   Graph changed = graph;
   for (const Pass& candidate : passes()) {
     if (candidate.name != pass) continue;
-    candidate.run(changed, pass_context());
+    if (pass == passes()[0].name)  // before there are types
+      candidate.run(changed, context);
+    else
+      CheckedPasses(changed, context).run(candidate);
     changed.check();
     return changed;
   }
@@ -224,10 +230,15 @@ Graph after(const Graph& graph, std::string_view pass) {
 }
 
 Graph after_all(const Graph& graph, const std::vector<std::string>& disabled) {
+  return after_all(graph, pass_context(), disabled);
+}
+
+Graph after_all(const Graph& graph, const PassContext& context, const std::vector<std::string>& disabled) {
   Graph changed = graph;
+  CheckedPasses checked(changed, context);
   for (const Pass& pass : passes().subspan(passes_before_inference)) {
     if (std::find(disabled.begin(), disabled.end(), pass.name) != disabled.end()) continue;
-    pass.run(changed, pass_context());
+    checked.run(pass);
     INFO(std::string(pass.name));
     changed.check();
   }

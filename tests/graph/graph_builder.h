@@ -54,7 +54,9 @@ double relative_error(const Tensor& a, const Tensor& b);
 
 /// The graph after one pass, or after all; checked. Options as a plan would have them for one CPU thread.
 Graph after(const Graph& graph, std::string_view pass);
+Graph after(const Graph& graph, std::string_view pass, const PassContext& context);
 Graph after_all(const Graph& graph, const std::vector<std::string>& disabled = {});
+Graph after_all(const Graph& graph, const PassContext& context, const std::vector<std::string>& disabled = {});
 PassContext pass_context();
 
 /// Runs both on the same random inputs; the worst relative error over all outputs.

@@ -47,11 +47,7 @@ int by_pixels(const Graph& graph) {
 
 Graph on_gpu(const GraphBuilder& b, std::string_view precision, std::int64_t batch) {
   GraphBuilder copy = b;
-  Graph graph = copy.build(batch);
-  const PassContext context{.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"};
-  for (const Pass& pass : passes().subspan(passes_before_inference)) pass.run(graph, context);
-  graph.check();
-  return graph;
+  return after_all(copy.build(batch), {.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"});
 }
 
 /// On the CPU, at batch 1 and 3: so many products read pixels, nothing or all is converted, and results are the same.

@@ -31,17 +31,11 @@ std::vector<Ints> placed(const Graph& graph) {
 
 /// After all passes for a GPU, all convolutions by one algorithm.
 Graph on_gpu(GraphBuilder& b, std::string_view precision, const std::string& algorithm) {
-  Graph graph = b.build(2);
   const PassContext context{.target = {reference_gpu(), parse_numerics(precision)},
                             .device = "cuda:0",
                             .forced_algorithm = algorithm,
                             .forced_where_accepted = true};
-  for (const Pass& pass : passes().subspan(passes_before_inference)) {
-    pass.run(graph, context);
-    INFO(std::string(pass.name));
-    graph.check();
-  }
-  return graph;
+  return after_all(b.build(2), context);
 }
 
 struct OnGpu {

@@ -20,14 +20,7 @@ using Ints = std::vector<std::int64_t>;
 ValueId relu(GraphBuilder& b, ValueId x) { return b.node("Relu", {x}); }
 
 Graph on_gpu(GraphBuilder& b, const DeviceProfile& device, std::string_view precision, std::int64_t batch) {
-  Graph graph = b.build(batch);
-  const PassContext context{.target = {device, parse_numerics(precision)}, .device = "cuda:0"};
-  for (const Pass& pass : passes().subspan(passes_before_inference)) {
-    pass.run(graph, context);
-    INFO(std::string(pass.name));
-    graph.check();
-  }
-  return graph;
+  return after_all(b.build(batch), {.target = {device, parse_numerics(precision)}, .device = "cuda:0"});
 }
 
 /// Conversions that are none between nchw, as which networks begin and end, and something else; of images, or of single

@@ -91,8 +91,7 @@ TEST_CASE("sparse/precisions_on_cuda") {
        {std::tuple{"fp32", "neighbour_tiles", DType::f32}, std::tuple{"tf32", "neighbour_mma", DType::f32},
         std::tuple{"fp16", "neighbour_mma", DType::f16}, std::tuple{"bf16", "neighbour_mma", DType::bf16}}) {
     const Target target{reference_gpu(), parse_numerics(precision)};
-    Graph graph = before;
-    assign_types(graph, {.target = target, .device = "cuda:0"});
+    const Graph graph = after(before, "assign_types", {.target = target, .device = "cuda:0"});
     INFO(graph.dump());
     int convolutions = 0;
     for (const Node& node : graph.nodes) {
@@ -117,15 +116,9 @@ TEST_CASE("sparse/a_table_of_neighbours_a_rulebook") {
     SparseNet b;
     if (!known) b.book = b.rulebook(b.input("indices", {sites, 3}, DType::i32));
     b.output(b.sparse_conv(b.node("Relu", {b.sparse_conv(b.x)})));
-    Graph graph = b.build();
     const PassContext context =
         cuda ? PassContext{.target = {reference_gpu(), parse_numerics(precision)}, .device = "cuda:0"} : pass_context();
-    for (const Pass& pass : passes().subspan(passes_before_inference)) {
-      if (pass.name == without) continue;
-      pass.run(graph, context);
-      graph.check();
-    }
-    return graph;
+    return after_all(b.build(), context, {std::string(without)});
   };
   const auto tables = [](const Graph& graph) {
     std::vector<ValueId> ids;

@@ -83,6 +83,90 @@ TEST_CASE("cancel_transposes/other_readers_still_see_nhwc") {
   CHECK(worst_difference(before, after(before, "cancel_transposes")) < 1e-6);
 }
 
+// A "Dense" on images is a convolution of 1x1, and what is around it fuses as with any other.
+TEST_CASE("cancel_transposes/dense_between_convolutions") {
+  GraphBuilder b;
+  const ValueId x = b.conv(b.input("x", {2, 3, 9, 7}), 3, 8, 3, 1);
+  const ValueId dense = b.node("MatMul", {channels_last(b, x), b.weights({8, 6})});
+  const ValueId active = b.node("Relu", {b.node("Add", {dense, b.weights({6})})});
+  b.output(b.conv(channels_first(b, active), 6, 4, 3, 1));
+  const Graph before = b.build(), sunk = after(before, "cancel_transposes");
+  INFO(sunk.dump());
+  CHECK(count(sunk, "Transpose") == 0);
+  CHECK(count(sunk, "Conv") == 3);
+  CHECK(worst_difference(before, sunk) < 1e-5);
+  const Graph all = after_all(before);
+  INFO(all.dump());
+  CHECK(moves(all) <= 2);
+  CHECK(count(all, "Add") + count(all, "Relu") == 0);
+  CHECK(worst_difference(before, all) < 1e-5);
+}
+
+// Squeeze and excitation as Keras writes it: the means have lost their axes, and get them back by a Reshape.
+TEST_CASE("cancel_transposes/squeeze_and_excitation_in_nhwc") {
+  GraphBuilder b;
+  const ValueId x = channels_last(b, b.conv(b.input("x", {2, 3, 9, 7}), 3, 8, 3, 1));
+  const ValueId means = b.node("ReduceMean", {x}, {{"axes", Ints{1, 2}}, {"keepdims", std::int64_t{0}}});
+  const ValueId inner = b.node("Relu", {b.node("MatMul", {means, b.weights({8, 2})})});
+  const ValueId scores = b.node("Sigmoid", {b.node("MatMul", {inner, b.weights({2, 8})})});
+  const ValueId factors = b.node("Reshape", {scores, b.int64s({2, 1, 1, 8})});
+  b.output(b.conv(channels_first(b, b.node("Mul", {x, factors})), 8, 4, 1));
+  const Graph before = b.build(), sunk = after(before, "cancel_transposes");
+  INFO(sunk.dump());
+  CHECK(count(sunk, "Transpose") == 0);
+  CHECK(worst_difference(before, sunk) < 1e-5);
+  CHECK(worst_difference(before, after_all(before)) < 1e-5);
+}
+
+// Operators that broadcast and are not elementwise: rows and columns of products are not channels and pixels.
+TEST_CASE("cancel_transposes/products_behind_a_transpose") {
+  struct Case {
+    Shape x, other;
+    bool known = true, transposed = false;  // the other operand: a constant; [N,C,H,W] behind a Transpose
+  };
+  const Case cases[] = {{{1, 8, 1, 1}, {8, 8}},
+                        {{1, 8, 6, 5}, {8, 16}},
+                        {{2, 8, 6, 5}, {8}},
+                        {{2, 8, 6, 5}, {1, 8, 3}},
+                        {{2, 8, 6, 5}, {1, 1, 8, 3}},
+                        {{1, 8, 8, 8}, {8, 8, 8}},
+                        {{2, 8, 8, 8}, {2, 1, 8, 8}},
+                        {{1, 8, 1, 1}, {3, 1, 8, 8}},
+                        {{2, 8, 6, 5}, {8, 16}, false},
+                        {{2, 8, 6, 8}, {2, 8, 1, 8}, false, true},
+                        {{1, 8, 8, 8}, {1, 8, 8, 8}, false, true}};
+  for (const Case& c : cases)
+    for (const bool other_first : {false, true}) {
+      if (other_first && (c.x[1] != c.x[3] || !(c.x[1] == c.x[2])) && !c.transposed) continue;
+      GraphBuilder b;
+      const ValueId x = channels_last(b, b.input("x", {c.x[0], c.x[1], c.x[2], c.x[3]}));
+      const std::vector<std::int64_t> dims(c.other.dims().begin(), c.other.dims().end());
+      ValueId other = c.known ? b.weights(c.other) : b.input("other", dims);
+      if (c.transposed) other = channels_last(b, other);
+      if (other_first && (c.transposed ? c.x[1] != c.x[3] : c.other.rank() < 2)) continue;
+      const ValueId y = other_first ? b.node("MatMul", {other, x}) : b.node("MatMul", {x, other});
+      b.output(b.node("Relu", {y}));
+      const Graph before = b.build(), sunk = after(before, "cancel_transposes"), all = after_all(before);
+      INFO(sunk.dump());
+      CHECK(worst_difference(before, sunk) < 1e-5);
+      CHECK(worst_difference(before, all) < 1e-5);
+    }
+  for (const std::string equation : {"bhwc,cd->bhwd", "bhwc,cd->bdhw", "abcd,d->abc", "abcd,abcd->abcd"}) {
+    GraphBuilder b;
+    const ValueId x = channels_last(b, b.input("x", {2, 6, 4, 6}));
+    const Shape other = equation.starts_with("bhwc") ? Shape{6, 6}
+                        : equation.size() < 12       ? Shape{6}
+                                                     : Shape{2, 4, 6, 6};
+    const ValueId y = b.node("Einsum", {x, b.weights(other)}, {{"equation", equation}});
+    b.output(y);
+    if (other.rank() < 4) b.output(b.node("Relu", {y}));
+    const Graph before = b.build(), sunk = after(before, "cancel_transposes");
+    INFO(sunk.dump());
+    CHECK(worst_difference(before, sunk) < 1e-5);
+    CHECK(worst_difference(before, after_all(before)) < 1e-5);
+  }
+}
+
 TEST_CASE("cancel_transposes/pad_above") {
   GraphBuilder b;
   const ValueId padded = b.node("Pad", {b.input("x", {2, 7, 5, 3}), b.int64s({0, 0, 1, 0, 0, 2, 3, 0})});
@@ -123,11 +207,10 @@ TEST_CASE("assign_formats/nhwc_input_costs_nothing") {
 
 // All passes with that algorithm wherever it is taken.
 void check_forced(const Graph& before, const Kernel& algorithm) {
-  Graph all = before;
   PassContext context = pass_context();
   context.forced_algorithm = algorithm.name();
   context.forced_where_accepted = true;
-  for (const Pass& pass : passes().subspan(passes_before_inference)) pass.run(all, context);
+  const Graph all = after_all(before, context);
   INFO(all.dump());
   CHECK(worst_difference(before, all) < 1e-4);
 }
@@ -192,10 +275,9 @@ TEST_CASE("assign_formats/explicit_padding_is_a_conversion_made_once") {
   const ValueId y = b.node("Relu", {b.conv(x, 4, 8, 3, 1)});
   b.output(b.node("Concat", {b.conv(y, 8, 8, 3, 1), b.conv(y, 8, 8, 3, 1)}, {{"axis", std::int64_t{1}}}));
   const Graph before = b.build();
-  Graph all = before;
   PassContext context = pass_context();
   context.forced_algorithm = "direct_packed";
-  for (const Pass& pass : passes().subspan(passes_before_inference)) pass.run(all, context);
+  const Graph all = after_all(before, context);
   INFO(all.dump());
   int padded = 0;
   for (const Node& node : all.nodes)

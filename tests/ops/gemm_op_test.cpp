@@ -436,7 +436,9 @@ TEST_CASE("gemm/axes_that_follow") {
   CHECK(followed("Gemm", {}, {{4, 6}, {6, 5}, {4, 5}}, 2, 0) == 0);
   CHECK(followed("Gemm", {}, {{4, 6}, {6, 5}, {5}}, 2, 1) == 0);
   CHECK(followed("Gemm", {}, {{1, 6}, {6, 5}, {1, 5}}, 2, 0) == 0);
-  CHECK(followed("Gemm", {}, {{1, 6}, {6, 5}, {1, 5}}, 2, 0, {{}, {}, random_f32({1, 5}, 1)}) == AxisMap::none);
+  // However many rows there are, a C of one is added to each.
+  const auto one_row = pose("Gemm", {}, {{1, 6}, {6, 5}, {1, 5}});
+  CHECK(one_row->op().axis_map(one_row->inputs(), one_row->output_shape())->inputs[2].stretched[0]);
   CHECK(followed("MatMul", {}, {{4, 6}, {6, 5}}, 0, 0) == 0);
   CHECK(followed("MatMul", {}, {{4, 6}, {6, 5}}, 1, 0) == AxisMap::none);
   CHECK(followed("MatMul", {}, {{4, 6}, {3, 6, 5}}, 0, 0) == AxisMap::none);

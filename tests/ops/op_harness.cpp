@@ -183,6 +183,7 @@ void check_kernels(const OpCase& c, std::optional<DType> half = {}) {
   if (runner.device() == DeviceKind::cpu && !half) {
     check_round_trip(c, op, name);
     check_axis_map(c, op, name);
+    check_permuted(c, op, name);
     check_copies(c, op, name);
   }
 }

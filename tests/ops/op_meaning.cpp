@@ -2,10 +2,13 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <deque>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <type_traits>
@@ -124,6 +127,64 @@ std::optional<std::int64_t> wrong_change(const Tensor& before, const Tensor& aft
   return std::nullopt;
 }
 
+/// Axis `i` is axis to[i] now; axes that `x` lacks are put in front, with size 1.
+Tensor permute(const Tensor& x, const std::vector<int>& to) {
+  const int rank = static_cast<int>(to.size());
+  std::vector<std::int64_t> dims(to.size(), 1);
+  std::copy(x.shape().dims().begin(), x.shape().dims().end(), dims.end() - x.shape().rank());
+  const Shape full(dims);
+  for (int axis = 0; axis < rank; ++axis)
+    dims[static_cast<std::size_t>(to[static_cast<std::size_t>(axis)])] = full[axis];
+  Tensor y(x.dtype(), Shape(dims));
+  const std::size_t bytes = dtype_bytes(x.dtype());
+  for (std::int64_t i = 0; i < x.elems(); ++i) {
+    const std::vector<std::int64_t> from = index_of(i, full);
+    std::vector<std::int64_t> into(from.size());
+    for (std::size_t axis = 0; axis < from.size(); ++axis) into[static_cast<std::size_t>(to[axis])] = from[axis];
+    std::int64_t at = 0;
+    for (int axis = 0; axis < rank; ++axis) at = at * y.shape()[axis] + into[static_cast<std::size_t>(axis)];
+    std::memcpy(static_cast<std::byte*>(y.data()) + static_cast<std::size_t>(at) * bytes,
+                static_cast<const std::byte*>(x.data()) + static_cast<std::size_t>(i) * bytes, bytes);
+  }
+  return y;
+}
+
+/// But for the order of sums.
+bool nearly_same(const Tensor& a, const Tensor& b) {
+  if (same_bits(a, b)) return true;
+  if (a.dtype() != b.dtype() || !(a.shape() == b.shape()) || a.dtype() != DType::f32) return false;
+  const auto x = a.values<float>(), y = b.values<float>();
+  double squares = 0;
+  for (const float value : x) squares += std::isfinite(value) ? double{value} * double{value} : 0;
+  const double allowed = 1e-5 * std::sqrt(squares / static_cast<double>(x.size()));
+  for (std::size_t i = 0; i < x.size(); ++i)
+    if (!(std::abs(double{x[i]} - double{y[i]}) <= allowed) && !(std::isnan(x[i]) && std::isnan(y[i])) && x[i] != y[i])
+      return false;
+  return true;
+}
+
+/// Orders of so many axes: channels first and last, all turned round, and two drawn ones.
+std::vector<std::vector<int>> orders(int rank) {
+  std::vector<int> order(static_cast<std::size_t>(rank));
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<std::vector<int>> all;
+  if (rank > 2) {
+    std::rotate(order.begin() + 1, order.begin() + 2, order.end());
+    all.push_back(order);  // [0,2,3,1]
+    std::sort(order.begin(), order.end());
+    std::rotate(order.begin() + 1, order.end() - 1, order.end());
+    all.push_back(order);  // [0,3,1,2]
+  }
+  std::sort(order.rbegin(), order.rend());
+  all.push_back(order);
+  std::mt19937 random(1);
+  for (int i = 0; i < 2; ++i) {
+    std::shuffle(order.begin(), order.end(), random);
+    all.push_back(order);
+  }
+  return all;
+}
+
 }  // namespace
 
 void check_round_trip(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where) {
@@ -185,6 +246,38 @@ void check_axis_map(const OpCase& c, const std::shared_ptr<const Op>& op, const 
                                           wrong.value_or(-1), o));
       }
     }
+  }
+}
+
+void check_permuted(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where) {
+  if (c.outputs != 1 || c.inputs.empty()) return;
+  int most = 0;
+  for (const Tensor& input : c.inputs)
+    if (!input.empty()) most = std::max(most, input.shape().rank());
+  std::vector<int> known = c.constant;
+  known.insert(known.end(), c.maybe_constant.begin(), c.maybe_constant.end());
+  std::optional<Tensor> plain;
+  for (const std::vector<int>& constant : {c.constant, known}) {
+    const std::vector<InputInfo> infos = infos_of(c.inputs, constant);
+    for (int rank = 2; rank <= most; ++rank)
+      for (const std::vector<int>& to : orders(rank)) {
+        // Of operators that are not elementwise the axes are those of input 0.
+        if (op->elementwise_inputs() == 0 && (c.inputs[0].empty() || c.inputs[0].shape().rank() != rank)) continue;
+        const std::optional<PermutedOp> permuted = op->permuted(to, infos);
+        if (!permuted) continue;
+        OpCase other{.op = c.op, .outputs = 1};
+        for (const PermutedOp::Input& input : permuted->inputs) {
+          const Tensor& x = c.inputs.at(input.number);
+          const bool is_known = !input.instead.empty() || contains(constant, input.number);
+          if (is_known) other.constant.push_back(static_cast<int>(other.inputs.size()));
+          other.inputs.push_back(!input.instead.empty() ? input.instead.clone() : input.permuted ? permute(x, to) : x);
+        }
+        if (!plain) plain = PlainOp(c, op).run(c.inputs)[0];
+        const Tensor expected = permuted->same_result ? *plain : permute(*plain, to);
+        const Tensor got = PlainOp(other, permuted->op != nullptr ? permuted->op : op).run(other.inputs)[0];
+        CHECK_MESSAGE(nearly_same(expected, got), where, " on permuted axes [", fmt::format("{}", fmt::join(to, ",")),
+                      "] gives ", got.shape().str(), " or other values");
+      }
   }
 }
 

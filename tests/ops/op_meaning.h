@@ -15,6 +15,10 @@ void check_round_trip(const OpCase& c, const std::shared_ptr<const Op>& op, cons
 /// follow. Fails the current check otherwise.
 void check_axis_map(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where);
 
+/// What permuted() says, elementwise operators included, is what comes of inputs whose axes stand in another order: at
+/// every rank, with weights known and not. Fails the current check otherwise.
+void check_permuted(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where);
+
 /// Output 0 holds the bytes of the input that alias_input() names, and is input 0 where gives_input_back() says so.
 /// Fails the current check otherwise.
 void check_copies(const OpCase& c, const std::shared_ptr<const Op>& op, const std::string& where);

@@ -2,6 +2,7 @@
 
 import ctypes
 import pathlib
+import struct
 import subprocess
 import sys
 import unittest
@@ -41,6 +42,29 @@ class Check(Verb):
         # The tolerance is the caller's.
         self.passes("check", bad, "--rtol", "0.01")
         self.passes("check", bad, code=1)
+
+    def test_each_pass_left_out(self):
+        def single(value):
+            return struct.unpack("<f", struct.pack("<f", value))[0]
+
+        # Folded into the weight a factor is rounded otherwise than behind the product.
+        weight, factor = single(0.7), single(0.3)
+        for k in range(1, 100):
+            x = single(k / 7)
+            folded = single(x * single(weight * factor))
+            if folded != single(single(x * weight) * factor):
+                break
+        folder = pathlib.Path("cases") / "folded"
+        nodes = [node("Gemm", ["x", "w"], "product"), node("Mul", ["product", "factor"], "y")]
+        constants = [tensor_pb("w", [1, 1], [weight]), tensor_pb("factor", [], [factor])]
+        self.write(folder / "model.onnx", model(nodes, [port("x", FLOAT, [1, 1])], [port("y", FLOAT, [1, 1])], constants))
+        self.write(folder / "test_data_set_0" / "input_0.pb", tensor_pb("x", [1, 1], [x]))
+        self.write(folder / "test_data_set_0" / "output_0.pb", tensor_pb("y", [1, 1], [folded]))
+        exactly = ("check", self.folder / folder, "--rtol", "0", "--atol", "0")
+        self.passes(*exactly)
+        self.assertIn("failed      ", text := self.passes(*exactly, "--each-pass", code=1))
+        self.assertIn("without fold_scale: test_data_set_0: output y: 1 of 1 elements differ", text)
+        self.passes("check", self.folder / folder, "--each-pass")
 
     def test_what_is_no_case(self):
         (self.folder / "empty").mkdir()

@@ -2,11 +2,19 @@
 """Small random graphs of lenslet's operators, through lenslet and ONNX Runtime.
 
     differential.py LENSLET [--count N] [--seed S] [--minutes M] [--keep FOLDER] [--only REGEX] [--section FILE]
+    differential.py LENSLET --permuted [...]
+    differential.py LENSLET --permuted --pack FILE.tar.xz [...]
 
 Graph i of seed S is the same in every run. Each has 1 to 6 nodes, built one by one: ONNX Runtime computes a node when it
 is drawn, so that shapes are right, values are known to the generator and a node that it refuses is drawn again. The
 outputs become the expected ones of a case folder, and `lenslet check` runs the folders in batches. A case that differs
 is cut down, node by node, then attribute by attribute and input by input, to one that still does, and kept in FOLDER.
+
+With --permuted graph i has operator i of the table and few others, with permutations before, between and behind them, and
+is run with all graph passes, without each optional one in turn, and without any. --pack runs nothing: it writes the case
+folders into an archive, as KIND/THOUSAND/NUMBER, KIND being the narrowest float type, which says how they are judged
+(docs/check.md has the commands): for machines without ONNX Runtime. A number that differs there is shrunk here by
+--first NUMBER --count 1.
 
 What the two may disagree on is not drawn (EXCLUSIONS says what and why), and a difference that ONNX Runtime shows of
 itself when values that are rounded move by a few units of the last place is none; nor is one where onnx's own reference
@@ -24,6 +32,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 
@@ -39,7 +48,7 @@ except ImportError as missing:
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import differential_ops  # noqa: E402
-from differential_ops import OPSETS, Drawer, Refused, compute  # noqa: E402
+from differential_ops import OPSETS, Drawer, PermutedDrawer, Refused, compute  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # rtol and atol of `lenslet check` by the narrowest float type in a graph; lenslet computes in float32 throughout, ONNX
@@ -48,7 +57,7 @@ TOLERANCE = {"float32": (1e-3, 1e-5), "float16": (2e-2, 1e-2)}
 
 
 def check(lenslet, graphs, folder):
-    """[(status, reason)] of graphs, by `lenslet check` on all at once."""
+    """[(status, reason)] of graphs, by `lenslet check` on all at once. `lenslet`: the command and more of its options."""
     verdicts = [None] * len(graphs)
     for width, (rtol, atol) in TOLERANCE.items():
         mine = [i for i, graph in enumerate(graphs) if width == width_of(graph)]
@@ -57,7 +66,7 @@ def check(lenslet, graphs, folder):
         batch = pathlib.Path(tempfile.mkdtemp(dir=folder))
         for i in mine:
             graphs[i].write(batch / f"{i:06}")
-        command = [lenslet, "check", "--json", "--device", "cpu", "--threads", "2", "--rtol", str(rtol), "--atol", str(atol)]
+        command = [lenslet[0], "check", *lenslet[1:], "--json", "--device", "cpu", "--threads", "2", "--rtol", str(rtol), "--atol", str(atol)]
         done = subprocess.run([*command, batch], capture_output=True, text=True)
         if done.returncode in (0, 1):
             listed = json.loads(done.stdout)["cases"]
@@ -228,6 +237,25 @@ def describe(graph):
     return " | ".join(text)
 
 
+def pack(arguments, operators, drawer):
+    """Case folders of the graphs, one archive."""
+    count = collections.Counter()
+    with tempfile.TemporaryDirectory() as folder, tarfile.open(arguments.pack, f"w:{arguments.pack.suffix[1:]}") as archive:
+        for number in range(arguments.first, arguments.first + arguments.count):
+            graph = drawer(arguments.seed, number, operators, collections.Counter()).draw()
+            if graph is None:
+                continue
+            case = pathlib.Path(folder) / "case"
+            graph.write(case)
+            archive.add(case, f"{width_of(graph)}/{number // 1000:03}/{number:06}")
+            shutil.rmtree(case)
+            count[width_of(graph)] += 1
+            if number % 500 == 0:
+                print(f"{number} of {arguments.count}", end="\r", file=sys.stderr, flush=True)
+    print(f"{arguments.pack}: {dict(count)}, {arguments.pack.stat().st_size / 1e6:.1f} MB")
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lenslet")
@@ -237,8 +265,11 @@ def main():
     parser.add_argument("--minutes", type=float, default=1e9)
     parser.add_argument("--keep", type=pathlib.Path, default=ROOT / "results" / "differential")
     parser.add_argument("--only", default="", metavar="REGEX", help="operators to draw")
+    parser.add_argument("--permuted", action="store_true", help="with permutations around each operator, and each pass left out")
+    parser.add_argument("--pack", type=pathlib.Path, metavar="FILE", help="writes the graphs into an archive, and runs none")
     parser.add_argument("--section", type=pathlib.Path, help="writes the section of docs/conformance.md")
     arguments = parser.parse_args()
+    lenslet = [arguments.lenslet] + (["--each-pass"] if arguments.permuted else [])
     version = subprocess.run([arguments.lenslet, "--version"], capture_output=True, text=True).stdout.strip()
     print(f"{version}, ONNX Runtime {onnxruntime.__version__}, onnx {onnx.__version__}, seed {arguments.seed}")
 
@@ -247,6 +278,9 @@ def main():
     operators = [op for op in differential_ops.OPERATORS if op in table and re.search(arguments.only, op)]
     if missing:
         print("no generator for", ", ".join(missing))
+    drawer = PermutedDrawer if arguments.permuted else Drawer
+    if arguments.pack:
+        return pack(arguments, operators, drawer)
     drawn, refused, theirs = collections.Counter(), collections.Counter(), collections.Counter()
     sided = collections.defaultdict(list)
     state, found = collections.Counter(), []
@@ -256,7 +290,7 @@ def main():
         while number < last and time.monotonic() < end:
             graphs, numbers = [], []
             for number in range(number, min(number + 500, last)):
-                graph = Drawer(arguments.seed, number, operators, theirs).draw()
+                graph = drawer(arguments.seed, number, operators, theirs).draw()
                 if graph is None:
                     state["not drawn"] += 1
                     continue
@@ -264,7 +298,7 @@ def main():
                 numbers.append(number)
             number += 1
             print(f"{number} of {last}", end="\r", file=sys.stderr, flush=True)
-            for graph, at, (status, reason) in zip(graphs, numbers, check(arguments.lenslet, graphs, folder)):
+            for graph, at, (status, reason) in zip(graphs, numbers, check(lenslet, graphs, folder)):
                 ops = {node.op_type for node in graph.nodes}
                 if status == "unsupported":
                     named = re.search(r"node \S+ \((\w+)", reason)
@@ -272,13 +306,13 @@ def main():
                     refused[f"{named[1] if named else 'any'}: {why}"] += 1
                 else:
                     drawn.update(ops)
-                if status == "failed" and (unstable(graph) or as_float32(arguments.lenslet, graph, folder)):
+                if status == "failed" and (unstable(graph) or as_float32(lenslet, graph, folder)):
                     status = "rounding decides"
                 if status != "failed":
                     state[status] += 1
                     continue
-                small = shrink(arguments.lenslet, graph, folder, reason)
-                if as_reference(arguments.lenslet, small, folder):
+                small = shrink(lenslet, graph, folder, reason)
+                if as_reference(lenslet, small, folder):
                     state["onnx agrees"] += 1
                     sided[" and ".join(node.op_type for node in small.nodes)].append(describe(small))
                     continue
@@ -286,7 +320,7 @@ def main():
                 case = arguments.keep / f"seed{arguments.seed}_{at}"
                 shutil.rmtree(case, ignore_errors=True)
                 small.write(case)
-                (_, reason), = check(arguments.lenslet, [small], folder)
+                (_, reason), = check(lenslet, [small], folder)
                 found.append((case, describe(small), reason))
                 print(f"DIFFERENT {case}\n  {found[-1][1]}\n  {reason}", flush=True)
     print("\ngraphs each operator was computed in:\n  " + ", ".join(f"{op} {n}" for op, n in sorted(drawn.items())))

@@ -24,7 +24,7 @@ namespace {
 struct Options {
   std::vector<std::string> folders;
   Tolerance tolerance;
-  bool json = false;
+  bool json = false, each_pass = false;
   PlanOptions plan;
 };
 
@@ -40,7 +40,7 @@ ExitCode check(const Options& options) {
   std::array<int, 3> counts{};
   auto listed = nlohmann::json::array();
   for (const auto& folder : cases) {
-    const CaseResult result = run_case(folder, options.plan, options.tolerance);
+    const CaseResult result = run_case(folder, options.plan, options.tolerance, options.each_pass);
     ++counts.at(static_cast<std::size_t>(result.status));
     if (options.json) {
       auto entry = nlohmann::json{{"case", folder.string()}, {"status", to_string(result.status)}};
@@ -80,6 +80,8 @@ void add_check(CLI::App& app, ExitCode& result) {
                    "Allowed error relative to the rms of each expected output (integers must be equal)")
       ->check(number_up_to(std::numeric_limits<double>::max()))
       ->capture_default_str();
+  verb->add_flag("--each-pass", options->each_pass,
+                 "Run each case again without each optional graph pass in turn, and without all of them");
   add_plan_options(*verb, options->plan);
   add_json_option(*verb, options->json);
   add_examples(*verb,

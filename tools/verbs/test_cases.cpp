@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <span>
 #include <system_error>
 
 #include "lenslet/error.h"
@@ -93,9 +94,31 @@ void refuse_contradiction(const PortInfo& port, const Tensor& tensor) {
       refuse("holds values beyond float32, in which lenslet computes");
 }
 
+using Passes = std::vector<std::string>;
+
+// Each optional pass alone, and all of them: planning refuses to leave out the others.
+std::vector<Passes> left_out(const Model& model) {
+  std::vector<Passes> each;
+  Passes all;
+  for (const std::string& pass : pass_names()) {
+    try {
+      PlanOptions options;
+      options.disabled_passes = {pass};
+      static_cast<void>(model.dump("load", options));
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::invalid_argument) continue;
+      throw;
+    }
+    each.push_back({pass});
+    all.push_back(pass);
+  }
+  each.push_back(std::move(all));
+  return each;
+}
+
 // Empty when the data set's outputs come out.
-std::string run_set(const Model& model, const fs::path& set, PlanOptions options, const Tolerance& tolerance,
-                    std::vector<std::string>& digests) {
+std::string run_set(const Model& model, const fs::path& set, const PlanOptions& options, const Tolerance& tolerance,
+                    std::span<const Passes> without, std::vector<std::string>& digests) {
   const auto inputs = read_tensors(set, "input");
   const auto expected = read_tensors(set, "output");
   const std::string where = set.filename().string();
@@ -109,17 +132,33 @@ std::string run_set(const Model& model, const fs::path& set, PlanOptions options
     refuse_contradiction(port, inputs[i].tensor);
     ordered.push_back(as_declared(inputs[i].tensor, port.dtype));
   }
-  Runner runner = runner_for(model, ordered, options);
-  const auto outputs = runner.run(ordered);
-  for (const Tensor& output : outputs) digests.push_back(digest(output));
-  const auto positions =
-      expected.size() == outputs.size() ? match(model.outputs(), expected) : std::vector<std::size_t>();
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const NamedTensor& wanted = expected[positions.empty() ? i : positions[i]];
-    const std::string wrong = difference(outputs[i], as_declared(wanted.tensor, outputs[i].dtype()), tolerance);
-    if (!wrong.empty()) return fmt::format("{}: output {}: {}", where, model.outputs()[i].name, wrong);
+  const auto run = [&](PlanOptions plan, std::vector<std::string>* seen) -> std::string {
+    Runner runner = runner_for(model, ordered, plan);
+    const auto outputs = runner.run(ordered);
+    if (seen != nullptr)
+      for (const Tensor& output : outputs) seen->push_back(digest(output));
+    const auto positions =
+        expected.size() == outputs.size() ? match(model.outputs(), expected) : std::vector<std::size_t>();
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const NamedTensor& wanted = expected[positions.empty() ? i : positions[i]];
+      const std::string wrong = difference(outputs[i], as_declared(wanted.tensor, outputs[i].dtype()), tolerance);
+      if (!wrong.empty()) return fmt::format("{}: output {}: {}", where, model.outputs()[i].name, wrong);
+    }
+    return {};
+  };
+  std::string reason = run(options, &digests);
+  for (std::size_t i = 0; i < without.size() && reason.empty(); ++i) {
+    PlanOptions plan = options;
+    plan.disabled_passes.insert(plan.disabled_passes.end(), without[i].begin(), without[i].end());
+    const std::string which = without[i].size() == 1 ? "without " + without[i][0] : "without passes";
+    try {
+      reason = run(std::move(plan), nullptr);
+      if (!reason.empty()) reason = which + ": " + reason;
+    } catch (const Error& error) {
+      reason = which + ": " + first_line(error);
+    }
   }
-  return {};
+  return reason;
 }
 
 // A folder that cannot be looked into, and one whose model.onnx is a link to nowhere, count: running them says why.
@@ -154,15 +193,16 @@ std::vector<fs::path> find_cases(const fs::path& root) {
   return cases;
 }
 
-CaseResult run_case(const fs::path& folder, PlanOptions options, const Tolerance& tolerance) {
+CaseResult run_case(const fs::path& folder, PlanOptions options, const Tolerance& tolerance, bool each_pass) {
   using Status = CaseResult::Status;
   try {
     const auto sets = data_sets(folder);
     if (sets.empty()) return {Status::failed, "there is no test_data_set_0", {}};
     const Model model = Model::load(folder / "model.onnx");
+    const std::vector<Passes> without = each_pass ? left_out(model) : std::vector<Passes>();
     CaseResult result;
     for (const fs::path& set : sets) {
-      result.reason = run_set(model, set, options, tolerance, result.digests);
+      result.reason = run_set(model, set, options, tolerance, without, result.digests);
       if (result.reason.empty()) continue;
       result.status = Status::failed;
       break;

@@ -26,6 +26,8 @@ std::string_view to_string(CaseResult::Status status);
 
 /// Runs every data set of one case. The plan is made for the inputs (runner_for). Errors of kind unsupported or limit
 /// make the case unsupported, all others failed; nothing is thrown but bad_alloc.
-CaseResult run_case(const std::filesystem::path& folder, PlanOptions options, const Tolerance& tolerance);
+/// `each_pass`: more plans have to give the outputs, each without one of the optional passes, and one without any.
+CaseResult run_case(const std::filesystem::path& folder, PlanOptions options, const Tolerance& tolerance,
+                    bool each_pass = false);
 
 }  // namespace lenslet::tool

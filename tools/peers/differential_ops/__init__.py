@@ -5,9 +5,10 @@ from . import elementwise, layers, moves
 from .drawer import OPSETS, Drawer
 from .drawing import OPERATORS
 from .exclusions import EXACT, EXCLUSIONS, SHAPED_BY_FLOATS, excluded
-from .graph import Refused, compute
+from .graph import Graph, Refused, compute
+from .permuted import PermutedDrawer
 
 PARTS = (elementwise, layers, moves)  # importing them fills OPERATORS
 
-__all__ = ["EXACT", "EXCLUSIONS", "OPERATORS", "OPSETS", "PARTS", "SHAPED_BY_FLOATS", "Drawer", "Refused", "compute",
-           "excluded"]  # fmt: skip
+__all__ = ["EXACT", "EXCLUSIONS", "OPERATORS", "OPSETS", "PARTS", "SHAPED_BY_FLOATS", "Drawer", "Graph", "PermutedDrawer",
+           "Refused", "compute", "excluded"]  # fmt: skip

@@ -14,10 +14,10 @@ OPSETS = range(7, 29)
 class Drawer:
     """Draws one graph. Operators see it as `d`."""
 
-    def __init__(self, seed, number, operators, refused):
+    def __init__(self, seed, number, operators, refused, opsets=OPSETS):
         self.random = numpy.random.default_rng([seed, number])
         self.refused = refused
-        opset = int(self.random.choice(OPSETS))
+        opset = int(self.random.choice(opsets))
         lowest = helper.find_min_ir_version_for([helper.make_opsetid("", opset)])
         self.graph = Graph(opset, int(self.random.choice([lowest, 10, 14])))
         self.graph.ir = max(self.graph.ir, lowest)
@@ -149,18 +149,27 @@ class Drawer:
             return False
         return True
 
+    def wanted(self):
+        return self.integer(1, 6) if self.chance(0.6) else 1
+
+    def next_operator(self, drawn):
+        """After so many."""
+        return self.pick(self.operators)
+
     def draw(self):
-        wanted = self.integer(1, 6) if self.chance(0.6) else 1
+        wanted, drawn = self.wanted(), 0
         for _ in range(50):
-            if len(self.graph.nodes) >= wanted:
+            if drawn >= wanted:
                 break
-            op = self.pick(self.operators)
+            op = self.next_operator(drawn)
             before = self.graph.copy()
             try:
                 OPERATORS[op](self, op)
-                if reason := excluded(self.graph, self.graph.nodes[-1]):
-                    self.refused["excluded", reason] += 1
-                    raise Redraw
+                for node in self.graph.nodes[len(before.nodes):]:
+                    if reason := excluded(self.graph, node):
+                        self.refused["excluded", reason] += 1
+                        raise Redraw
+                drawn += 1
             except Redraw:
                 self.graph = before
         if not self.graph.nodes:

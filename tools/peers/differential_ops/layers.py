@@ -132,7 +132,9 @@ def matmul(d, op):
 def einsum(d, op):
     equation, dims = d.pick([("ij,jk->ik", "ij jk"), ("bij,bjk->bik", "bij bjk"), ("ij->ji", "ij"), ("ii->i", "ii"),
                              ("bhwc,hkc->bhwk", "bhwc hkc"), ("i,i->", "i i"), ("ijk->ik", "ijk"), ("ij,kj", "ij kj"),
-                             ("...ij,...jk->...ik", "bij bjk")])  # fmt: skip
+                             ("...ij,...jk->...ik", "bij bjk"), ("bhwc,ck->bhwk", "bhwc ck"), ("bchw,ck->bkhw", "bchw ck"),
+                             ("bchw,jw->bchj", "bchw jw"), ("bhwc,bhwc->bhwc", "bhwc bhwc"), ("bhwc,c->bhw", "bhwc c"),
+                             ("bhwc,b->bhwc", "bhwc b"), ("bhwi,bhwj->bhij", "bhwi bhwj")])  # fmt: skip
     sizes = {letter: d.integer(1, 5) for letter in "bijkhwc"}
     d.emit(op, [d.value(dims=[sizes[letter] for letter in term]) for term in dims.split()], equation=equation)
 
@@ -243,6 +245,33 @@ def pool(d, op):
 @operator("GlobalAveragePool", "GlobalMaxPool")
 def global_pool(d, op):
     d.emit(op, [d.value(rank=(3, 5))])
+
+
+@operator("GlobalLpPool")
+def global_lp_pool(d, op):
+    d.emit(op, [d.value(rank=(3, 5))], p=d.pick([None, 1, 2, 3]))
+
+
+@operator("MaxUnpool")
+def max_unpool(d, op):
+    a = d.value(dims=[d.integer(1, 2), d.integer(1, 4), *[d.integer(2, 9) for _ in range(d.pick([1, 2, 2, 3]))]])
+    size = d.integer(1, 2)
+    given = {"kernel_shape": [size] * (d[a].ndim - 2), "strides": [size] * (d[a].ndim - 2)}
+    d.emit(op, d.emit("MaxPool", [a], 2, **given), **given)
+
+
+@operator("DeformConv")
+def deformed(d, op):
+    groups, offsets = d.pick([1, 1, 2]), d.pick([1, 1, 2])
+    channels, filters = 2 * d.integer(1, 3), 2 * d.integer(1, 3)
+    a = d.value([F32], dims=[d.integer(1, 2), channels, d.integer(3, 8), d.integer(3, 8)])
+    kernel, pads = [d.integer(1, 3), d.integer(1, 3)], [d.integer(0, 1) for _ in range(4)]
+    made = [size + pads[i] + pads[i + 2] - k + 1 for i, (size, k) in enumerate(zip(d[a].shape[2:], kernel))]
+    w = d.add(d.array(F32, [filters, channels // groups, *kernel]), d.chance(0.9))
+    offset = d.new(d.array(F32, [d[a].shape[0], 2 * offsets * kernel[0] * kernel[1], *made]))
+    bias = d.add(d.array(F32, [filters]), True) if d.chance(0.5) else ""
+    mask = d.new(d.array(F32, [d[a].shape[0], offsets * kernel[0] * kernel[1], *made])) if d.chance(0.5) else ""
+    d.emit(op, [a, w, offset, bias, mask], kernel_shape=kernel, pads=pads, group=groups, offset_group=offsets)
 
 
 @operator("Col2Im")

@@ -2,8 +2,9 @@
 
 import numpy
 import onnx
+from onnx import helper
 
-from .drawing import ANY, BOOL, F32, F64, I32, I64, I8, U8, Redraw, axis_of, operator, same_type, since, split_off
+from .drawing import ANY, BOOL, F32, F64, I32, I64, I8, U32, U64, U8, Redraw, axis_of, operator, same_type, since, split_off
 
 
 @operator("Pad")
@@ -398,5 +399,18 @@ def ranged(d, op):
 
 @operator("SwiGLU")
 def swiglu(d, op):
-    a = d.value(rank=(1, 4), fits=lambda array: array.shape[-1] % 2 == 0)
-    d.emit(op, [a])
+    a = d.value(rank=(1, 4))
+    d.emit(op, [a, same_type(d, a, d[a].shape)], alpha=d.pick([None, 0.5, 2.0]))
+
+
+@operator("Unique")
+def unique(d, op):
+    a = d.value((F32, I64), rank=(1, 4), fits=lambda array: array.size > 0)
+    d.emit(op, [a], d.integer(1, 4), axis=d.pick([None, axis_of(d, d[a].ndim)]), sorted=d.pick([None, 0, 1]))
+
+
+@operator("BitCast")
+def bit_cast(d, op):
+    to = {F32: I32, I32: U32, I64: U64, U8: I8, I8: U8}
+    a = d.value(list(to)[d.half:])
+    d.emit(op, [a], to=int(helper.np_dtype_to_tensor_dtype(numpy.dtype(to[d[a].dtype.type]))))
