@@ -1,0 +1,120 @@
+#include "runtime/graph/file_types.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lenslet/error.h"
+#include "ops/core/onnx_types.h"
+
+namespace lenslet {
+namespace {
+
+std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
+
+bool stands_for_16_bits(const Graph& graph, ValueId id) {
+  return id != no_id && graph.value(id).dtype == DType::f32 && is_16_bit(graph.value(id).file_type);
+}
+
+/// The 16-bit type of all that the node reads and that is no constant, if it is one.
+std::optional<DType> type_of_data(const Graph& graph, const Node& node) {
+  std::optional<DType> common;
+  for (const ValueId id : node.inputs) {
+    if (id == no_id || graph.value(id).dtype != DType::f32 || graph.value(id).is_constant()) continue;
+    const DType dtype = graph.value(id).file_type;
+    if (!is_16_bit(dtype) || (common && *common != dtype)) return std::nullopt;
+    common = dtype;
+  }
+  return common;
+}
+
+/// `constants`: what float32 constants are; nothing: what the file says.
+std::optional<std::vector<TensorType>> types_in_file(const Graph& graph, const Node& node,
+                                                     std::optional<DType> constants) {
+  std::vector<InputInfo> inputs = graph.input_infos(node);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].present) continue;
+    const Value& value = graph.value(node.inputs[i]);
+    const bool follows = constants && value.dtype == DType::f32 && value.is_constant();
+    inputs[i].type.dtype = follows ? *constants : type_in_file(value);
+  }
+  try {
+    return node.op->infer(inputs);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+void infer_file_types(Graph& graph, const Node& node) {
+  const auto reads_16_bits = [&](ValueId id) { return stands_for_16_bits(graph, id); };
+  if (std::none_of(node.inputs.begin(), node.inputs.end(), reads_16_bits)) return;
+  std::optional<std::vector<TensorType>> types = types_in_file(graph, node, std::nullopt);
+  // Of an operator that the loader took apart (ops/expand.cpp), constants are float32 whatever its type.
+  if (!types)
+    if (const std::optional<DType> data = type_of_data(graph, node)) types = types_in_file(graph, node, data);
+  if (!types) return;
+  for (std::size_t i = 0; i < std::min(node.outputs.size(), types->size()); ++i) {
+    if (node.outputs[i] == no_id) continue;
+    Value& output = graph.value(node.outputs[i]);
+    if (output.dtype == DType::f32 && is_16_bit((*types)[i].dtype)) output.file_type = (*types)[i].dtype;
+  }
+}
+
+std::vector<Node> with_rounding(Graph& graph, const Node& node, std::vector<bool>& rounded) {
+  const bool like = node.type() == "CastLike";
+  if ((!like && node.type() != "Cast") || node.outputs[0] == no_id) return {};
+  const ValueId x = node.inputs[0], y = node.outputs[0];
+  const DType from = type_in_file(graph.value(x));
+  const DType to =
+      like ? type_in_file(graph.value(node.inputs[1])) : dtype_from_onnx(*integer_attribute(*node.op, "to"));
+  rounded.resize(graph.values.size());
+  if (is_16_bit(graph.value(x).dtype) && to == DType::f32) rounded[at(y)] = true;
+  if (from == to) {
+    if (rounded[at(x)]) rounded[at(y)] = true;
+    return {};
+  }
+
+  std::vector<Node> nodes;
+  Node last = node;
+  const auto add = [&](ValueId of, DType dtype) {
+    const std::string name = fmt::format("{}:{}", graph.value(of).name, to_string(dtype));
+    const ValueId made = graph.add_value(name);
+    nodes.push_back(cast_node(name, of, made, dtype));
+    return made;
+  };
+  if (stands_for_16_bits(graph, x) && !rounded[at(x)]) last.inputs[0] = add(x, from);
+  if (like && is_16_bit(to)) {
+    last = cast_node(node.name, add(last.inputs[0], to), y, DType::f32);
+    graph.value(y).file_type = to;
+  }
+  if (nodes.empty()) return {};
+  nodes.push_back(std::move(last));
+  return nodes;
+}
+
+Numerics numerics_in_file(const Graph& graph) {
+  double singles = 0, halves = 0, brains = 0;
+  for (const Node& node : graph.nodes) {
+    if (node.op->epilogue() == nullptr || node.outputs[0] == no_id) continue;
+    const Value& made = graph.value(node.outputs[0]);
+    if (!made.typed) continue;
+    const DType dtype = type_in_file(made);
+    (dtype == DType::f16 ? halves : dtype == DType::bf16 ? brains : singles) += static_cast<double>(made.shape.elems());
+  }
+  if (halves > 0 && halves >= brains) return parse_numerics("fp16");
+  return brains > 0 ? parse_numerics("bf16") : Numerics();
+}
+
+Node cast_node(std::string name, ValueId from, ValueId to, DType dtype) {
+  Node node;
+  node.name = std::move(name);
+  node.op = make_normalised_op("Cast", {{"to", dtype_to_onnx(dtype)}}, 1);
+  node.inputs = {from};
+  node.outputs = {to};
+  return node;
+}
+
+}  // namespace lenslet
