@@ -96,13 +96,14 @@ std::vector<Node> with_rounding(Graph& graph, const Node& node, std::vector<bool
 }
 
 Numerics numerics_in_file(const Graph& graph) {
-  double singles = 0, halves = 0, brains = 0;
+  double halves = 0, brains = 0;
   for (const Node& node : graph.nodes) {
-    if (node.op->epilogue() == nullptr || node.outputs[0] == no_id) continue;
-    const Value& made = graph.value(node.outputs[0]);
-    if (!made.typed) continue;
-    const DType dtype = type_in_file(made);
-    (dtype == DType::f16 ? halves : dtype == DType::bf16 ? brains : singles) += static_cast<double>(made.shape.elems());
+    if (node.outputs.empty() || !stands_for_16_bits(graph, node.outputs[0])) continue;
+    const bool typed = std::ranges::all_of(
+        node.inputs, [&](ValueId id) { return id == no_id || graph.value(id).typed || graph.value(id).is_constant(); });
+    if (!typed || !graph.value(node.outputs[0]).typed) continue;
+    const double flops = node.op->flops(graph.input_infos(node), graph.output_types(node));
+    (graph.value(node.outputs[0]).file_type == DType::f16 ? halves : brains) += flops;
   }
   if (halves > 0 && halves >= brains) return parse_numerics("fp16");
   return brains > 0 ? parse_numerics("bf16") : Numerics();

@@ -24,8 +24,7 @@ void infer_file_types(Graph& graph, const Node& node);
 /// them; empty: the node needs none. `rounded`: by value, whether it holds numbers of its file type alone.
 std::vector<Node> with_rounding(Graph& graph, const Node& node, std::vector<bool>& rounded);
 
-/// fp16 or bf16 where that is what the file's products are computed in, most of what they make; else fp32. `graph` is
-/// inferred.
+/// fp16 or bf16 where nodes of the file are computed in that, in the one of more FLOPs; else fp32. `graph` is inferred.
 Numerics numerics_in_file(const Graph& graph);
 
 /// A node that converts `from` to `to`, of type `dtype`.

@@ -73,6 +73,7 @@ class TypeAssigner {
   struct Forms {
     ValueId single = no_id, half = no_id;
     ValueId unrounded = no_id;  ///< in float32, of which `half` is what a Cast made
+    bool exact = false;         ///< `single` is what a Cast made of `half`
   };
 
   static bool is_product(const Node& node) { return node.op->epilogue() != nullptr; }
@@ -149,6 +150,7 @@ class TypeAssigner {
       Forms& made = forms(to);
       made.half = from;
       made.unrounded = known.unrounded;
+      made.exact = true;
     } else if (known.half == no_id) {
       forms(to).unrounded = from;
       forms(from).half = to;
@@ -222,12 +224,12 @@ class TypeAssigner {
     return any || std::none_of(node.inputs.begin(), node.inputs.end(), is_other);
   }
 
-  bool wants_halves(const Node& node) const {
+  bool wants_halves(const Node& node) {
     if (is_product(node)) return is_single(node.inputs[0]) || is_half(node.inputs[0]);
     std::int64_t halves = 0, singles = 0;
     for (const ValueId id : node.inputs) {
-      if (is_half(id)) halves += graph_.value(id).shape.elems();
-      if (is_single(id)) singles += graph_.value(id).shape.elems();
+      if (!is_half(id) && !is_single(id)) continue;
+      (is_half(id) || forms(id).exact ? halves : singles) += graph_.value(id).shape.elems();
     }
     return halves > singles;
   }
@@ -280,13 +282,18 @@ class TypeAssigner {
       // Best without a Cast, where the kernel rounds what it reads.
       const ValueId x = node.inputs[0];
       const Forms known = x == no_id ? Forms() : forms(x);
-      if (const ValueId single = known.half == no_id ? known.single : known.unrounded; single != no_id) {
+      const auto takes_single = [&](ValueId single) {
+        if (single == no_id) return false;
         inputs[0].type.dtype = halved.inputs[0] = DType::f32;
         halved.product_of = single;
-        if (takes(node, inputs, halved.outputs)) return halved;
+        if (takes(node, inputs, halved.outputs)) return true;
         inputs[0].type.dtype = halved.inputs[0] = half_;
         halved.product_of = no_id;
-      }
+        return false;
+      };
+      if (takes_single(known.half == no_id ? known.single : known.unrounded)) return halved;
+      if (takes(node, inputs, halved.outputs) || takes_single(known.single)) return halved;
+      return std::nullopt;
     } else {
       try {
         halved.outputs = infer_types(*node.op, inputs);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -73,6 +74,43 @@ TEST_CASE("cuda/runner/agrees_with_the_cpu") {
       CHECK(difference(bits(cuda.run(x)[0]), bits(cpu.run(x)[0])) < 1e-4);
     }
   }
+}
+
+// Three convolutions with weights in float16, which the file computes in float32, in float16, or by turns.
+TEST_CASE("cuda/runner/computes_in_the_types_of_the_file") {
+  if (!have_device("cuda/runner/computes_in_the_types_of_the_file")) return;
+  const auto net = [](const std::array<bool, 3>& in_half) {
+    Graph graph;
+    graph.name = "typed";
+    const auto cast = [&](ValueId id, bool half) {
+      return add_node(graph, "Cast", {id}, {{"to", std::int64_t{half ? 10 : 1}}});
+    };
+    ValueId y = add_input(graph, {16, 12, 12});
+    bool was_half = false;
+    for (std::size_t i = 0; i < in_half.size(); ++i) {
+      Tensor weights = random_tensor({16, 16, 3, 3}, 30 + i);
+      for (float& weight : weights.values<float>()) weight *= 0.2F;
+      const ValueId stored = graph.add_constant(fmt::format("w{}", i), weights.to_dtype(DType::f16));
+      if (in_half[i] != was_half) y = cast(y, in_half[i]);
+      was_half = in_half[i];
+      y = add_node(graph, "Conv", {y, was_half ? stored : cast(stored, false)},
+                   {{"pads", std::vector<std::int64_t>{1, 1, 1, 1}}});
+      y = add_node(graph, "Relu", {y});
+    }
+    add_output(graph, was_half ? cast(y, false) : y);
+    return make_model(std::move(graph));
+  };
+  const Tensor x = random_tensor({1, 16, 12, 12}, 4);
+  const auto compare = [&](const std::array<bool, 3>& in_half, const char* precision, double within) {
+    const Model model = net(in_half);
+    Runner cpu(model, on_cpu()), cuda(model, on_cuda());
+    CHECK(std::string(to_string(cuda.plan().numerics)) == precision);
+    CHECK(difference(bits(cuda.run(x)[0]), bits(cpu.run(x)[0])) < within);
+  };
+  compare({false, false, false}, "fp32", 1e-5);
+  compare({true, true, true}, "fp16", 3e-2);
+  compare({false, true, false}, "fp16", 3e-2);
+  compare({true, false, true}, "fp16", 3e-2);
 }
 
 TEST_CASE("cuda/runner/every_convolution_algorithm_agrees") {
