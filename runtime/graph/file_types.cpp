@@ -29,16 +29,12 @@ std::optional<DType> type_of_data(const Graph& graph, const Node& node) {
   return common;
 }
 
-/// `constants`: what float32 constants are; nothing: what the file says.
-std::optional<std::vector<TensorType>> types_in_file(const Graph& graph, const Node& node,
-                                                     std::optional<DType> constants) {
+/// With the inputs' types as `type_of(value, number)` has them; nothing where the operator does not take them.
+template <typename TypeOf>
+std::optional<std::vector<TensorType>> types_of(const Graph& graph, const Node& node, const TypeOf& type_of) {
   std::vector<InputInfo> inputs = graph.input_infos(node);
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i].present) continue;
-    const Value& value = graph.value(node.inputs[i]);
-    const bool follows = constants && value.dtype == DType::f32 && value.is_constant();
-    inputs[i].type.dtype = follows ? *constants : type_in_file(value);
-  }
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].present) inputs[i].type.dtype = type_of(graph.value(node.inputs[i]), i);
   try {
     return node.op->infer(inputs);
   } catch (const Error&) {
@@ -51,10 +47,19 @@ std::optional<std::vector<TensorType>> types_in_file(const Graph& graph, const N
 void infer_file_types(Graph& graph, const Node& node) {
   const auto reads_16_bits = [&](ValueId id) { return stands_for_16_bits(graph, id); };
   if (std::none_of(node.inputs.begin(), node.inputs.end(), reads_16_bits)) return;
-  std::optional<std::vector<TensorType>> types = types_in_file(graph, node, std::nullopt);
-  // Of an operator that the loader took apart (ops/expand.cpp), constants are float32 whatever its type.
-  if (!types)
-    if (const std::optional<DType> data = type_of_data(graph, node)) types = types_in_file(graph, node, data);
+  auto types = types_of(graph, node, [](const Value& value, std::size_t) { return type_in_file(value); });
+  if (!types) {
+    const std::optional<DType> data = type_of_data(graph, node);
+    if (!data) return;
+    // Of an operator that the loader took apart (ops/expand.cpp), constants are float32 whatever its type; and some of
+    // ours take float32 alone behind input 0.
+    types = types_of(graph, node, [&](const Value& value, std::size_t) {
+      return value.dtype == DType::f32 && value.is_constant() ? *data : type_in_file(value);
+    });
+    if (!types)
+      types = types_of(graph, node,
+                       [](const Value& value, std::size_t i) { return i == 0 ? type_in_file(value) : value.dtype; });
+  }
   if (!types) return;
   for (std::size_t i = 0; i < std::min(node.outputs.size(), types->size()); ++i) {
     if (node.outputs[i] == no_id) continue;

@@ -193,6 +193,7 @@ TEST_CASE("file_types/a_file_of_16_bits") {
     for (ValueId& product : products) {
       product = b.node("Gemm", {y, weights({64, 64})});
       y = b.node("Add", {product, weights({64})});
+      y = b.node("Clip", {y, b.scalar(-50), b.scalar(50)});  // of an operator that the loader took apart
     }
     b.output(y);
     const Graph graph = typed_for_gpu(b);
@@ -233,6 +234,29 @@ TEST_CASE("file_types/a_mixed_file") {
     CHECK(made == std::vector<DType>{half, half, half, half, DType::f32});
     CHECK(!any_in(typed_for_gpu(b, "tf32"), DType::f64));
   }
+}
+
+TEST_CASE("file_types/types_of_outputs") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 2, 4, 4}, DType::f16), grid = b.input("grid", {1, 3, 3, 2}, DType::f16);
+  const ValueId bytes = b.input("bytes", {4}, DType::i8), wide = b.input("wide", {1, 2, 4, 4});
+  const ValueId scale = b.constant(Tensor::of<float>(Shape{}, {0.5F}).to_dtype(DType::bf16));
+  const ValueId sampled = b.node("GridSample", {x, grid}, {}, 16);
+  const ValueId dequantised = b.node("DequantizeLinear", {bytes, scale}, {}, 19);
+  const ValueId stated =
+      b.node("DequantizeLinear", {bytes, b.scalar(0.5F)}, {{"output_dtype", dtype_to_onnx(DType::f16)}}, 23);
+  const ValueId compared = b.node("Greater", {x, x}), averaged = b.node("GlobalAveragePool", {x});
+  const ValueId mixed = b.node("Mul", {x, wide});  // which the operator does not let mix
+  for (const ValueId id : {sampled, dequantised, stated, compared, averaged, mixed}) b.output(id);
+  const Graph graph = inferred(b);
+  INFO(graph.dump());
+  CHECK(type_in_file(graph.value(sampled)) == DType::f16);
+  CHECK(type_in_file(graph.value(dequantised)) == DType::bf16);
+  CHECK(type_in_file(graph.value(stated)) == DType::f16);
+  CHECK(type_in_file(graph.value(compared)) == DType::boolean);
+  CHECK(type_in_file(graph.value(averaged)) == DType::f16);
+  CHECK(type_in_file(graph.value(mixed)) == DType::f32);
+  for (const ValueId id : {sampled, dequantised, stated, averaged, mixed}) CHECK(graph.value(id).dtype == DType::f32);
 }
 
 TEST_CASE("file_types/casts_round") {
