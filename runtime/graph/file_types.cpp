@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "lenslet/error.h"
@@ -68,17 +69,25 @@ void infer_file_types(Graph& graph, const Node& node) {
   }
 }
 
-std::vector<Node> with_rounding(Graph& graph, const Node& node, std::vector<bool>& rounded) {
+std::vector<Node> with_rounding(Graph& graph, const Node& node, RoundedValues& values) {
   const bool like = node.type() == "CastLike";
   if ((!like && node.type() != "Cast") || node.outputs[0] == no_id) return {};
   const ValueId x = node.inputs[0], y = node.outputs[0];
   const DType from = type_in_file(graph.value(x));
   const DType to =
       like ? type_in_file(graph.value(node.inputs[1])) : dtype_from_onnx(*integer_attribute(*node.op, "to"));
-  rounded.resize(graph.values.size());
-  if (is_16_bit(graph.value(x).dtype) && to == DType::f32) rounded[at(y)] = true;
+  values.rounded.resize(graph.values.size());
+  if (const auto same = values.unrounded.find(x); same != values.unrounded.end() && to == DType::f32) {
+    values.rounded[at(y)] = values.rounded[at(same->second)];
+    Node back = node;
+    back.op = make_normalised_op("Identity", {}, 1);
+    back.inputs = {same->second};
+    return {std::move(back)};
+  }
+  if (is_16_bit(graph.value(x).dtype) && to == DType::f32) values.rounded[at(y)] = true;
   if (from == to) {
-    if (rounded[at(x)]) rounded[at(y)] = true;
+    if (stands_for_16_bits(graph, x) && !like) values.unrounded.emplace(y, x);
+    values.rounded[at(y)] = values.rounded[at(x)];
     return {};
   }
 
@@ -90,7 +99,7 @@ std::vector<Node> with_rounding(Graph& graph, const Node& node, std::vector<bool
     nodes.push_back(cast_node(name, of, made, dtype));
     return made;
   };
-  if (stands_for_16_bits(graph, x) && !rounded[at(x)]) last.inputs[0] = add(x, from);
+  if (stands_for_16_bits(graph, x) && !values.rounded[at(x)]) last.inputs[0] = add(x, from);
   if (like && is_16_bit(to)) {
     last = cast_node(node.name, add(last.inputs[0], to), y, DType::f32);
     graph.value(y).file_type = to;

@@ -53,7 +53,7 @@ std::vector<WaitingNode> infer_known_shapes(Graph& graph) {
   NodeInference inference(graph, inference_node_bytes);
   std::vector<Fault> faults;
   std::vector<WaitingNode> waiting;
-  std::vector<bool> rounded;
+  RoundedValues rounded;
   std::vector<Node> kept;
   kept.reserve(graph.nodes.size());
   const auto leave_untyped = [&](const Node& node) {

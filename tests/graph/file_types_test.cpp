@@ -298,6 +298,20 @@ TEST_CASE("file_types/casts_round") {
   }
 }
 
+// From float16 to float16, as ONNX's expanded functions have it, a Cast does nothing in the file.
+TEST_CASE("file_types/casts_to_the_type_that_is_there") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {8, 64}, DType::f16);
+  const ValueId sum = b.node("Add", {x, b.constant(Tensor::of<float>(Shape{}, {0.7F}).to_dtype(DType::f16))});
+  b.output(b.node("Neg", {cast(b, sum, DType::f16)}));
+  b.output(b.node("Neg", {sum}));
+  const Graph graph = after_all(inferred(b));
+  INFO(graph.dump());
+  CHECK(count(graph, "Cast") == 1);
+  const auto outputs = interpret(graph, {random_f32({8, 64}, 12, 0, 100).to_dtype(DType::f16)});
+  CHECK(same(outputs[0], outputs[1]));
+}
+
 TEST_CASE("file_types/casts_that_are_needed_once") {
   GraphBuilder b;
   const ValueId x = b.input("x", {8, 64});

@@ -64,7 +64,7 @@ class Inspect(Verb):
 
     def test_inputs_that_nothing_reads_and_first_dimensions_that_are_no_batch(self):
         """A net for four images, whose first dimension is free, beside a label."""
-        weights = initializer("w", [4, 2], noise(8))
+        weights = initializer("w", [4, 2], noise(8, 1))
         ports = [port("label", FLOAT, [2]), port("x", FLOAT, ["frames", 6])]
         nodes = [node("Transpose", ["x"], "t"), node("MatMul", ["t", "w"], "y")]
         net = self.write("four.onnx", model(nodes, ports, [port("y", FLOAT, [6, 2])], [weights]))
@@ -75,7 +75,7 @@ class Inspect(Verb):
                 done = lenslet(verb, net, *options, "--device", "cpu")
                 self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("label float32 [2], planned [2]; no node reads it", self.passes("inspect", net, "--batch", "4"))
-        write_npy(self.folder / "x.npy", [4, 6], noise(24))
+        write_npy(self.folder / "x.npy", [4, 6], noise(24, 2))
         self.passes("run", net, "--input", self.folder / "x.npy", "--output-dir", self.folder)
         self.assertEqual(read_npy(self.folder / "y.npy")[0], (6, 2))
 
