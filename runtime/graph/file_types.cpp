@@ -86,6 +86,7 @@ std::vector<Node> with_rounding(Graph& graph, const Node& node, RoundedValues& v
   }
   if (is_16_bit(graph.value(x).dtype) && to == DType::f32) values.rounded[at(y)] = true;
   if (from == to) {
+    if (values.rounded[at(y)]) return {};  // a Cast that was put there to round
     if (stands_for_16_bits(graph, x) && !like) values.unrounded.emplace(y, x);
     values.rounded[at(y)] = values.rounded[at(x)];
     return {};
@@ -96,6 +97,8 @@ std::vector<Node> with_rounding(Graph& graph, const Node& node, RoundedValues& v
   const auto add = [&](ValueId of, DType dtype) {
     const std::string name = fmt::format("{}:{}", graph.value(of).name, to_string(dtype));
     const ValueId made = graph.add_value(name);
+    values.rounded.resize(graph.values.size());
+    values.rounded[at(made)] = true;
     nodes.push_back(cast_node(name, of, made, dtype));
     return made;
   };
