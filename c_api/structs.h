@@ -16,6 +16,8 @@ template <typename T>
 inline constexpr std::size_t first_size = sizeof(T);
 template <>
 inline constexpr std::size_t first_size<lenslet_plan_options> = offsetof(lenslet_plan_options, layer_algorithms);
+template <>
+inline constexpr std::size_t first_size<lenslet_port> = offsetof(lenslet_port, unread);
 
 /// `struct_size`, by which all begin. Error(invalid_argument) below `least` and above what any struct will have.
 std::size_t checked_size(const void* given, std::size_t least, const char* name);

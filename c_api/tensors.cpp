@@ -38,7 +38,8 @@ bool is_dtype(std::int32_t number) { return number >= LENSLET_F32 && number <= L
 IoTensor io_tensor(const lenslet_tensor& given, bool optional, const char* name) {
   if (given.memory != LENSLET_ON_HOST && given.memory != LENSLET_ON_CUDA)
     refuse(name, fmt::format("memory is {}", given.memory));
-  if (given.data == nullptr && optional) return {};
+  const bool nothing = given.data == nullptr && given.bytes == 0 && given.rank == 0 && given.dtype == 0;
+  if (nothing || (given.data == nullptr && optional)) return {};
   if (!is_dtype(given.dtype)) refuse(name, fmt::format("dtype is {}", given.dtype));
   const auto dtype = static_cast<DType>(given.dtype);
   const Shape shape = shape_of(given.dims, given.rank, name);
@@ -65,6 +66,7 @@ void take_tensors(const lenslet_tensor* given, std::size_t count, bool optional,
 
 Tensor host_copy(const lenslet_tensor& given, const char* name) {
   const IoTensor tensor = io_tensor(given, false, name);
+  if (tensor.tensor.empty()) refuse(name, "data is NULL");
   if (tensor.on_cuda) refuse(name, "lies on a CUDA device, and is read on the host");
   Tensor copy(tensor.tensor.dtype(), tensor.tensor.shape());
   if (copy.bytes() > 0) std::memcpy(copy.data(), tensor.tensor.data(), copy.bytes());
@@ -92,6 +94,7 @@ lenslet_port as_c(const PortInfo& port) {
   if (port.dims.size() > LENSLET_MAX_RANK)
     throw Error(ErrorKind::limit, fmt::format("'{}' has {} dimensions", port.name, port.dims.size()));
   made.rank = static_cast<std::int32_t>(port.dims.size());
+  made.unread = port.unread ? 1 : 0;
   for (std::size_t i = 0; i < LENSLET_MAX_RANK; ++i) {
     made.dims[i] = i < port.dims.size() ? port.dims[i] : 0;
     made.dim_names[i] = i < port.dims.size() && i < port.dim_names.size() ? port.dim_names[i].c_str() : "";

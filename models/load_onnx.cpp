@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <deque>
 #include <map>
 #include <string_view>
@@ -99,6 +100,17 @@ void check_count(std::string_view what, std::size_t count, int least, int most) 
   }
 }
 
+// Names that exporters write for a size that they do not know: equal ones are not one size. So is what no name could
+// be, having no letter: "?", "-1", "*".
+bool says_unknown(std::string_view name) {
+  constexpr std::string_view words[] = {"none", "null", "nan", "unk", "unknown", "undefined", "any", "dynamic"};
+  std::string lower(name);
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return c < 0x80 ? std::tolower(c) : c; });
+  const bool letters = std::ranges::any_of(lower, [](unsigned char c) { return c >= 0x80 || std::isalpha(c) != 0; });
+  return !letters || std::ranges::find(words, lower) != std::end(words) || lower.starts_with("unk__") ||
+         lower.starts_with("unknown_");
+}
+
 // Fills `port` from a declaration; false when values of that type cannot be carried (then it is a problem already).
 bool GraphBuilder::describe_port(const OnnxValueInfo& info, std::string_view direction, PortInfo& port) {
   const std::string where = fmt::format("{} '{}'", direction, info.name);
@@ -119,7 +131,7 @@ bool GraphBuilder::describe_port(const OnnxValueInfo& info, std::string_view dir
   for (const OnnxDimension& dim : info.dims) {
     const bool fixed = dim.value && *dim.value >= 0;
     port.dims.push_back(fixed ? *dim.value : -1);
-    port.dim_names.emplace_back(fixed ? std::string_view() : dim.name);
+    port.dim_names.emplace_back(fixed || says_unknown(dim.name) ? std::string_view() : dim.name);
   }
   return true;
 }

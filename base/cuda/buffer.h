@@ -1,6 +1,7 @@
 #pragma once
 // Memory that frees itself: on the current CUDA device, and pinned on the host.
 
+#include <atomic>
 #include <cstddef>
 #include <new>
 #include <utility>
@@ -13,9 +14,15 @@ struct DeviceAllocator {
   static void* allocate(std::size_t bytes) {
     void* data = nullptr;
     CUDA_CHECK(cudaMalloc(&data, bytes));
+    held += bytes;
     return data;
   }
-  static void free(void* data) noexcept { CUDA_LOG(cudaFree(data)); }
+  static void free(void* data, std::size_t bytes) noexcept {
+    CUDA_LOG(cudaFree(data));
+    held -= bytes;
+  }
+  /// Bytes that this process has on all devices: what a device has free is other processes' business, too.
+  static inline std::atomic<std::size_t> held = 0;
 };
 
 struct PinnedAllocator {
@@ -24,7 +31,7 @@ struct PinnedAllocator {
     CUDA_CHECK(cudaMallocHost(&data, bytes));
     return data;
   }
-  static void free(void* data) noexcept { CUDA_LOG(cudaFreeHost(data)); }
+  static void free(void* data, std::size_t) noexcept { CUDA_LOG(cudaFreeHost(data)); }
 };
 
 /// `count` elements of T, contents arbitrary, aligned to at least 256 bytes. Move-only; a moved-from buffer is empty.
@@ -46,7 +53,7 @@ class Buffer {
     return *this;
   }
   ~Buffer() {
-    if (data_ != nullptr) Allocator::free(data_);
+    if (data_ != nullptr) Allocator::free(data_, bytes());
   }
 
   T* data() noexcept { return data_; }

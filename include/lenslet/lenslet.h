@@ -111,6 +111,8 @@ typedef struct lenslet_port {
   int32_t rank;                            /* -1: not known before a run */
   int64_t dims[LENSLET_MAX_RANK];          /* -1: free */
   const char* dim_names[LENSLET_MAX_RANK]; /* of free dimensions ("N"), else "" */
+  int32_t unread;                          /* 1: an input that no node reads, which need not be given */
+  int32_t reserved;
 } lenslet_port;
 
 /* ---- Models: immutable, used by any number of threads and runners ---- */
@@ -196,8 +198,8 @@ typedef struct lenslet_allocator {
 /* lenslet::PlanOptions (lenslet/model.h) says more of each. Strings are copied. */
 typedef struct lenslet_plan_options {
   size_t struct_size;
-  const char* device;    /* "cpu", "cuda", "cuda:1", "auto"; NULL: "auto" */
-  const char* precision; /* "fp32"; on CUDA "tf32", "fp16", "bf16" as well; NULL: fp32, or what the weights are of */
+  const char* device;         /* "cpu", "cuda", "cuda:1", "auto"; NULL: "auto" */
+  const char* precision;      /* "fp32"; on CUDA "tf32", "fp16", "bf16" as well; NULL: fp32, or the file's own types */
   const char* conv_algorithm; /* one for all convolutions; NULL: the rule chooses */
   int64_t batch;              /* images at once; 0: 1 */
   int32_t threads;            /* the caller's included; 0: as many as this process has cores */
@@ -261,7 +263,8 @@ typedef struct lenslet_run_options {
   void* cuda_stream;
 } lenslet_run_options;
 
-/* Inputs in the model's order, of dtype and shape as planned. `outputs` NULL and 0, or one for each of the model's:
+/* Inputs in the model's order, of dtype and shape as planned. One that no node reads may be left out: a struct that is
+ * 0 but for struct_size, or none, at the end. `outputs` NULL and 0, or one for each of the model's:
  * where results go; apart from each other. The CPU reads and writes them where they lie when `data` is 16-byte aligned,
  * inputs and outputs do not overlap, and the plan neither overwrites the input nor gives it back; else it copies, as
  * CUDA does: pinned and device memory at once, other memory by way of pinned memory. After an error outputs hold

@@ -21,12 +21,14 @@
 namespace lenslet {
 
 /// A graph input or output as the model declares it. A dimension that is free is -1 and has its name in `dim_names`
-/// ("N"; empty when the file gives none); a fixed one has an empty name.
+/// ("N"; empty when the file gives none, or one that exporters write for none, as "?" and "None"); a fixed one has an
+/// empty name.
 struct LENSLET_API PortInfo {
   std::string name;
   DType dtype = DType::f32;
   std::vector<std::int64_t> dims;
   std::vector<std::string> dim_names;
+  bool unread = false;  ///< of an input: no node reads it (a leftover label), and it need not be given
   /// "[N,3,224,224]"
   std::string str() const;
 };
@@ -43,7 +45,8 @@ struct LoadOptions {
 struct PlanOptions {
   /// Images at once: replaces dimension 0 of every 4-D (or free-batch) input. >= 1.
   std::int64_t batch = 1;
-  /// Concrete shapes by input name, for models with free dimensions besides the batch; they override `batch`.
+  /// Concrete shapes by input name, for models with free dimensions besides the batch; they override `batch`. A free
+  /// dimension of an input without a shape here has the size that its name has in the others, where they agree.
   std::vector<std::pair<std::string, Shape>> input_shapes;
   /// Whole inputs by name, for models whose shapes depend on what an input holds (the target of a Reshape, the axes of
   /// a reduction): the plan is made for these values. A Runner still takes each such input in its place, and refuses
@@ -60,8 +63,8 @@ struct PlanOptions {
   std::string device = "auto";
   /// Arithmetic that kernels may use: parse_numerics("tf32") lets products round their operands, "fp16" and "bf16"
   /// store what lies between them in 16 bit, too (on CUDA; Error(unsupported) on the CPU). A step states the tolerance
-  /// of what it does. Unset: fp32, but for models whose weights are mostly of a 16-bit type, which CUDA computes in
-  /// that.
+  /// of what it does. Unset: fp32; on CUDA what the file computes in float16 or bfloat16 (the type of most of its
+  /// products) may run in that, node by node, and what it computes in float32 does not.
   std::optional<Numerics> numerics;
   /// Inputs in the order of Model::inputs(), such as are to come. Where values are stored in float16, a Runner first
   /// computes the network on them in float32, on the CPU, and refuses what float16 would not hold: Error(unsupported)

@@ -66,7 +66,7 @@ class LENSLET_API Runner {
   /// otherwise, unless PlanOptions::other_shapes; nothing has run then). The outputs, layout nchw, stay valid until the
   /// next run or load_image or the end of the Runner, whose memory they are: an app may write over them, and may give
   /// them back as inputs (such inputs are copied apart first; that copy's memory is taken once, in the first run that
-  /// needs it).
+  /// needs it). Inputs that nothing reads (PortInfo::unread) may be empty(), or missing at the end.
   std::span<const Tensor> run(std::span<const Tensor> inputs);
   std::span<const Tensor> run(const Tensor& input) { return run({&input, 1}); }
   /// The same on the app's memory, which must stay as it is during the call. The CPU reads inputs and writes outputs

@@ -50,7 +50,7 @@ class LinearOp : public Op {
   void check_parameters(std::span<const InputInfo> inputs) const {
     const Shape& x = required_input(inputs, 0, "x").shape;
     const TensorType& scale = required_input(inputs, 1, "scale");
-    require_dtype("input scale", scale.dtype, {DType::f32});
+    require_dtype("input scale", scale.dtype, {DType::f32, DType::f16, DType::bf16});
     if (block != 0)
       check_blocks(x, scale.shape);
     else if (scale.shape.elems() != 1 || scale.shape.rank() > 1)
@@ -98,16 +98,32 @@ class QuantizeOp final : public LinearOp {
 
 class DequantizeOp final : public LinearOp {
  public:
+  std::optional<DType> to;  ///< nothing: the scale's type
+
   std::string_view type() const override { return "DequantizeLinear"; }
+  AttributeList attributes() const override {
+    AttributeList list = LinearOp::attributes();
+    if (to) list.emplace_back("output_dtype", dtype_to_onnx(*to));
+    return list;
+  }
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     check_parameters(inputs);
     if (present(inputs, 2) && inputs[2].type.dtype != inputs[0].type.dtype)
       throw Error(ErrorKind::invalid_model,
                   fmt::format("input zero_point is {}, but input x is {}", to_string(inputs[2].type.dtype),
                               to_string(inputs[0].type.dtype)));
-    return {{DType::f32, inputs[0].type.shape}};
+    return {{to.value_or(inputs[1].type.dtype), inputs[0].type.shape}};
   }
 };
+
+/// Kernels read scales, and give back, float32; files of 16 bits are held in it (widen).
+std::optional<std::string> refuse_other_floats(const Problem& problem) {
+  if (problem.inputs()[1].type.dtype != DType::f32)
+    return fmt::format("input scale is {}", to_string(problem.inputs()[1].type.dtype));
+  if (dtypes<HalfTypes>.contains(problem.outputs()[0].dtype))
+    return fmt::format("the output is {}", to_string(problem.outputs()[0].dtype));
+  return std::nullopt;
+}
 
 /// y, x, scale and, if there is one, the zero point.
 BroadcastLoops linear_loops(const Binding& binding) {
@@ -192,10 +208,11 @@ constexpr DTypeSet dequantized_types() {
 }
 
 constexpr auto quantize_kernels =
-    on_both({.types = dtypes<Types<float>>, .formats_for = formats_of_linear}, bind_quantize, bind_quantize);
-constexpr auto dequantize_kernels =
-    on_both({.types = dequantized_types(), .formats_for = formats_of_linear, .tolerance = 2e-6}, bind_dequantize,
-            bind_dequantize);
+    on_both({.types = dtypes<Types<float>>, .formats_for = formats_of_linear, .refuse = refuse_other_floats},
+            bind_quantize, bind_quantize);
+constexpr auto dequantize_kernels = on_both(
+    {.types = dequantized_types(), .formats_for = formats_of_linear, .tolerance = 2e-6, .refuse = refuse_other_floats},
+    bind_dequantize, bind_dequantize);
 
 // Before opset 13 there is no axis: the parameters are scalars.
 template <typename LinearOp>
@@ -224,11 +241,12 @@ std::shared_ptr<const Op> make_dequantize(const NodeSpec& spec) {
   AttributeReader reader(spec);
   auto op = make_common<DequantizeOp>(spec, reader);
   if (!spec.before(19)) reader.ignore("saturate");
-  // Floats of 16 bits are held in float32.
-  if (const std::int64_t to = reader.integer("output_dtype", 0);
-      to != 0 && !dtypes<Types<float, Float16, BFloat16>>.contains(dtype_from_onnx(to)))
-    throw Error(ErrorKind::unsupported,
-                fmt::format("attribute 'output_dtype' is {}: float32 is done", to_string(dtype_from_onnx(to))));
+  if (const std::int64_t to = reader.integer("output_dtype", 0); to != 0) {
+    op->to = dtype_from_onnx(to);
+    if (!dtypes<Types<float, Float16, BFloat16>>.contains(*op->to))
+      throw Error(ErrorKind::unsupported,
+                  fmt::format("attribute 'output_dtype' is {}: float32 is done", to_string(*op->to)));
+  }
   reader.finish();
   return op;
 }

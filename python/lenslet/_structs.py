@@ -46,6 +46,8 @@ class Port(ctypes.Structure):
         ("rank", c_int32),
         ("dims", c_int64 * MAX_RANK),
         ("dim_names", c_char_p * MAX_RANK),
+        ("unread", c_int32),
+        ("reserved", c_int32),
     ]
 
 

@@ -25,15 +25,16 @@ class TensorRows:
 
     def __init__(self, model: Model, inputs: Mapping[str, str], **how: Any) -> None:
         self._runner = model.runner(**how)
-        names = [port.name for port in self._runner.inputs]
+        read = [port for port in self._runner.inputs if not port.unread]
+        names = [port.name for port in read]
         if set(names) != set(inputs):
             raise InvalidArgumentError(f"inputs names {sorted(inputs)}; the model's inputs are {sorted(names)}")
         self.columns = [inputs[name] for name in names]
-        ports = (*self._runner.inputs, *self._runner.outputs)
+        ports = (*read, *self._runner.outputs)
         for port in ports:
             if not port.shape or not ports[0].shape or port.shape[0] != ports[0].shape[0]:
                 raise InvalidArgumentError(f"{port.name} {port.shape}: its first axis is not the batch's")
-        self._slots = {port.name: np.empty(_dims(port.shape), _dtype(port.dtype)) for port in self._runner.inputs}
+        self._slots = {port.name: np.empty(_dims(port.shape), _dtype(port.dtype)) for port in read}
         self._size = len(self._slots[names[0]])
 
     def __call__(self, columns: Sequence[Sequence[Any]]) -> Tuple[Dict[str, Array], List[Optional[str]]]:

@@ -99,7 +99,7 @@ class Model:
 
         `device`: "cpu", "cuda", "cuda:1", or "auto": cuda:0 where it can be used, else the CPU (LENSLET_DEVICE names
         another default). `threads`: the caller's included; 0: as many as this process has cores. `batch`: images at
-        once. `precision`: "fp32", on CUDA also "tf32", "fp16", "bf16"; None: fp32, or what the weights are of. `shapes`:
+        once. `precision`: "fp32", on CUDA also "tf32", "fp16", "bf16"; None: fp32, or the file's own types. `shapes`:
         {"x": (1, 3, 48, 192)} for inputs with free dimensions besides the batch. `algorithm`: one for all convolutions
         that accept it. `other_shapes`: how many further sets of input shapes a plan is made and kept for, as they come;
         0: other shapes are refused. `flush_denormals`: on the CPU denormal numbers count as zero.

@@ -14,12 +14,13 @@ class Port(NamedTuple):
 
     ``dtype`` is NumPy's name of it ("float32"; "bfloat16" and smaller ones as ml_dtypes calls them). ``shape`` has a
     string for a dimension that is free, its name ("" where it has none), and is None where the rank is not known before
-    a run.
+    a run. ``unread``: an input that no node reads, which need not be given.
     """
 
     name: str
     dtype: str
     shape: Optional[Tuple[Union[int, str], ...]]
+    unread: bool = False
 
 
 def ports_of(ask: Callable[[Any, int, Any], int], handle: Any, count: int) -> Tuple[Port, ...]:
@@ -35,7 +36,7 @@ def _port_of(ask: Callable[[Any, int, Any], int], handle: Any, number: int) -> P
         shape = tuple(
             int(given.dims[i]) if given.dims[i] >= 0 else text_of(given.dim_names[i]) for i in range(given.rank)
         )
-    return Port(text_of(given.name), NAMES[given.dtype], shape)
+    return Port(text_of(given.name), NAMES[given.dtype], shape, bool(given.unread))
 
 
 def shown(ports: Tuple[Port, ...]) -> str:

@@ -43,7 +43,7 @@ class _Planned:
     """A port as planned: what an array is compared with, in the form that takes the least time."""
 
     def __init__(self, port: Port) -> None:
-        self.name = port.name
+        self.name, self.unread = port.name, port.unread
         self.number = NUMBERS[port.dtype]
         known = port.shape is not None and all(isinstance(dim, int) for dim in port.shape)
         self.shape: Optional[Tuple[int, ...]] = tuple(int(dim) for dim in port.shape or ()) if known else None
@@ -138,7 +138,7 @@ class Runner:
         """Runs the network.
 
         Inputs are arrays of the planned type and shape, in the model's order, or one mapping from names: of NumPy,
-        PyTorch, CuPy, or whatever NumPy takes by DLPack. The CPU reads them where they lie if they are aligned to 16
+        PyTorch, CuPy, or whatever NumPy takes by DLPack. Those that no node reads may be left out, or None. The CPU reads them where they lie if they are aligned to 16
         bytes, as all but slices are, else copies them; CUDA copies them on the device. Outputs are fresh arrays of the
         kind of the first input, or `out`, which is filled in place.
 
@@ -159,7 +159,7 @@ class Runner:
             named = len(inputs) == 1 and type(inputs[0]) is not np.ndarray and isinstance(inputs[0], Mapping)
             given = self._by_name(inputs[0]) if named else inputs
             if len(given) != len(self._in):
-                raise InvalidArgumentError(f"{len(given)} inputs where the model has {len(self._in)}")
+                given = self._of_those_read(given)
             kept: List[Array] = []  # what has to live until the run is over
             like = self._describe_inputs(given, kept)
             if like is not None and stream is None:
@@ -231,10 +231,21 @@ class Runner:
         return self._handle
 
     def _by_name(self, given: Mapping[str, Array]) -> List[Array]:
-        if set(given) != {planned.name for planned in self._in}:
+        wanted = {planned.name for planned in self._in if not planned.unread}
+        if not wanted <= set(given) <= {planned.name for planned in self._in}:
             names = ", ".join(planned.name for planned in self._in)
             raise InvalidArgumentError(f"inputs {', '.join(map(str, given))} where the model has {names}")
-        return [given[planned.name] for planned in self._in]
+        return [given.get(planned.name) for planned in self._in]
+
+    def _of_those_read(self, given: Sequence[Array]) -> List[Array]:
+        """None in place of the others."""
+        read = [number for number, planned in enumerate(self._in) if not planned.unread]
+        if len(given) != len(read):
+            raise InvalidArgumentError(f"{len(given)} inputs where the model has {len(self._in)}")
+        arrays_of_all: List[Array] = [None] * len(self._in)
+        for number, array in zip(read, given):
+            arrays_of_all[number] = array
+        return arrays_of_all
 
     def _describe_inputs(self, given: Sequence[Array], kept: List[Array]) -> Optional[Array]:
         """The first of them that is PyTorch's or CuPy's."""
@@ -254,6 +265,8 @@ class Runner:
                     self._ins[i].data = data
                     kept.append(array)
                     continue
+            if array is None and planned.unread:
+                array = np.empty(planned.shape or (), planned.dtype)  # of which nothing is read
             if like is None and arrays.library_of(array) is not None:
                 like = array
             self._exact[i] = False

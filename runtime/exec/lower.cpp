@@ -7,6 +7,7 @@
 
 #include "base/cuda_built.h"
 #include "base/thread_pool.h"
+#include "runtime/graph/file_types.h"
 #include "runtime/graph/infer_shapes.h"
 #include "runtime/passes/checked_passes.h"
 
@@ -61,6 +62,27 @@ void check_stage(const std::string& stage) {
               fmt::format("there is no stage '{}'; stages: load, infer, {}, plan", stage, fmt::join(known, ", ")));
 }
 
+// A free first dimension that nobody gave was taken for the batch: where that does not fit, the error says so.
+std::vector<WaitingNode> infer_bound(Graph& graph, const PlanOptions& options) {
+  try {
+    return infer_known_shapes(graph);
+  } catch (const Error& error) {
+    const auto given = [&](const PortInfo& port) {
+      const auto names = [&](const auto& named) { return named.first == port.name; };
+      return std::ranges::any_of(options.input_shapes, names) || std::ranges::any_of(options.input_values, names);
+    };
+    const auto assumed = std::ranges::find_if(graph.input_ports, [&](const PortInfo& port) {
+      return !port.unread && !port.dims.empty() && port.dims[0] < 0 && !given(port);
+    });
+    if (assumed == graph.input_ports.end()) throw;
+    throw Error(error.kind(),
+                fmt::format("{} (input {} {} was taken for a batch of {}: --batch or --shape say another; "
+                            "PlanOptions::batch and input_shapes, in Python batch= and shapes=)",
+                            error.message(), assumed->name, assumed->str(), options.batch),
+                error.context());
+  }
+}
+
 }  // namespace
 
 int resolve_threads(int threads) {
@@ -76,10 +98,6 @@ DeviceProfile profile_of(const DeviceChoice& device, const PlanOptions& options)
   return cpu_profile(resolve_threads(options.threads));
 }
 
-Numerics numerics_of(const ModelImpl& model, const PlanOptions& options, const DeviceChoice& device) {
-  return options.numerics ? *options.numerics : device.is_cuda() ? model.own_numerics : Numerics();
-}
-
 void apply_early_passes(Graph& graph) {
   const DeviceProfile none;
   for (const Pass& pass : passes().first(passes_before_inference)) pass.run(graph, {.target = {none}});
@@ -90,19 +108,20 @@ Lowered lower(ModelImpl& model, const PlanOptions& options, const DeviceChoice& 
   check_disabled(options.disabled_passes);
   check_stage(stage);
   check_algorithm(device_kind(device), options.conv_algorithm);
-  const Numerics numerics = numerics_of(model, options, device);
-  check_numerics(device, numerics);
+  if (options.numerics) check_numerics(device, *options.numerics);
   if (stage == "load") return {model.source};
   Lowered made{model.typed};
   Graph& graph = made.graph;
   for (const Pass& early : passes().first(passes_before_inference))
     if (early.name == stage) return made;
   bind_inputs(graph, options.batch, options.input_shapes, options.input_values);
-  if (const std::vector<WaitingNode> waiting = infer_known_shapes(graph); !waiting.empty())
+  if (const std::vector<WaitingNode> waiting = infer_bound(graph, options); !waiting.empty())
     made.late = std::make_shared<const LatePart>(split_late(graph, waiting));
   if (stage == "infer") return made;
-  PassContext context{.target = {profile, numerics},
+  made.numerics = options.numerics ? *options.numerics : device.is_cuda() ? numerics_in_file(graph) : Numerics();
+  PassContext context{.target = {profile, made.numerics},
                       .device = device.id,
+                      .types_of_file = !options.numerics,
                       .forced_algorithm = options.conv_algorithm,
                       .forced_where_accepted = options.conv_algorithm_where_accepted,
                       .layer_algorithms = options.layer_algorithms};

@@ -23,9 +23,6 @@ int resolve_threads(int threads);
 /// What kernels know of `device`, with as many threads as `options` ask for. Error(device).
 DeviceProfile profile_of(const DeviceChoice& device, const PlanOptions& options);
 
-/// What `options` ask for, or what the model's weights suggest where nothing is asked for.
-Numerics numerics_of(const ModelImpl& model, const PlanOptions& options, const DeviceChoice& device);
-
 /// `graph` after the passes that come before inference.
 void apply_early_passes(Graph& graph);
 
@@ -35,6 +32,7 @@ void apply_early_passes(Graph& graph);
 struct Lowered {
   Graph graph;
   std::shared_ptr<const LatePart> late = {};
+  Numerics numerics = {};  ///< what `options` ask for; else, on CUDA, what the file computes in
 };
 Lowered lower(ModelImpl& model, const PlanOptions& options, const DeviceChoice& device, const DeviceProfile& profile,
               const std::string& stage = {});

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+
 #include "base/boundary.h"
 #include "runtime/exec/device_name.h"
 #include "runtime/exec/lower.h"
@@ -29,19 +31,6 @@ std::shared_ptr<const std::unordered_set<const void*>> constant_memory(const Gra
   for (const Value& value : graph.values)
     if (value.is_constant()) memory->insert(value.constant.data());
   return memory;
-}
-
-Numerics numerics_of_weights(const Graph& graph) {
-  double singles = 0, halves = 0, brains = 0;
-  for (const Value& value : graph.values) {
-    if (!value.is_constant()) continue;
-    const auto elems = static_cast<double>(value.constant.elems());
-    singles += value.dtype == DType::f32 ? elems : 0;
-    halves += value.dtype == DType::f16 ? elems : 0;
-    brains += value.dtype == DType::bf16 ? elems : 0;
-  }
-  if (halves > singles + brains) return parse_numerics("fp16");
-  return brains > singles + halves ? parse_numerics("bf16") : Numerics();
 }
 
 // A port whose only free dimension is the batch can be checked before anybody says how the model will be run.
@@ -116,12 +105,44 @@ void complete_outputs(Graph& graph, const Graph& one) {
   }
 }
 
+// Ports of inputs that nothing reads say so.
+void find_unread(Graph& graph) {
+  const auto readers = graph.readers();
+  for (std::size_t i = 0; i < graph.inputs.size(); ++i)
+    graph.input_ports[i].unread =
+        readers[static_cast<std::size_t>(graph.inputs[i])].empty() && !graph.is_output(graph.inputs[i]);
+}
+
+// What can be checked and completed before anybody says how the model will be run: as for one image, where only the
+// batch is free. A first dimension that is no batch, or only some batches, may not fit 1: then the error is not the
+// same for 2, and is left to whoever plans for what is given.
+void check_declared(Graph& graph) {
+  bool free = false;
+  for (const PortInfo& port : graph.input_ports) {
+    if (port.unread) continue;
+    if (!known_but_for_batch(port)) return;
+    free = free || (!port.dims.empty() && port.dims[0] < 0);
+  }
+  Graph one;
+  try {
+    one = inferred_copy(graph, 1);
+  } catch (const Error& error) {
+    if (!free) throw;
+    try {
+      static_cast<void>(inferred_copy(graph, 2));
+    } catch (const Error& of_two) {
+      if (std::string_view(of_two.what()) == error.what()) throw;
+    }
+    return;
+  }
+  complete_outputs(graph, one);
+}
+
 }  // namespace
 
 ModelImpl::ModelImpl(Graph loaded, Graph after_early_passes, std::function<void()> let_go)
     : source(std::move(loaded)),
       typed(std::move(after_early_passes)),
-      own_numerics(numerics_of_weights(source)),
       let_pages_go(std::move(let_go)),
       prepared(std::make_shared<PreparedCache>(unused_prepared_bytes(typed))),
       lasting(constant_memory(typed)) {}
@@ -129,7 +150,6 @@ ModelImpl::ModelImpl(Graph loaded, Graph after_early_passes, std::function<void(
 ModelImpl::ModelImpl(Graph part, std::shared_ptr<const ModelImpl> whole)
     : source(part),
       typed(std::move(part)),
-      own_numerics(whole->own_numerics),
       let_pages_go(whole->let_pages_go),
       prepared(whole->prepared),
       lasting(whole->lasting),
@@ -137,12 +157,11 @@ ModelImpl::ModelImpl(Graph part, std::shared_ptr<const ModelImpl> whole)
 
 Model make_model(Graph graph, std::function<void()> let_pages_go) {
   graph.check();
+  find_unread(graph);
   try {
     Graph typed = graph;
     apply_early_passes(typed);
-    bool checkable = true;
-    for (const PortInfo& port : typed.input_ports) checkable = checkable && known_but_for_batch(port);
-    if (checkable) complete_outputs(typed, inferred_copy(typed, 1));
+    check_declared(typed);
     graph.output_ports = typed.output_ports;
     return Model(std::make_shared<ModelImpl>(std::move(graph), std::move(typed), std::move(let_pages_go)));
   } catch (const Error& error) {

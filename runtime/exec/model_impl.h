@@ -21,8 +21,6 @@ class ModelImpl {
   const Graph source;  ///< as loaded: the file's own types; shapes of inputs as declared
   /// After the passes that come before inference: what plans are made from. What is in `source` has the same ValueIds.
   const Graph typed;
-  /// What most of its weights are in the file, where that is a 16-bit type; else fp32.
-  const Numerics own_numerics;
   const std::function<void()> let_pages_go;
   const std::shared_ptr<PreparedCache> prepared;
   /// Memory of the loaded graph's constants: it lasts as long as any part of the network, so that an address tells what

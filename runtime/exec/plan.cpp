@@ -91,6 +91,7 @@ class PlanBuilder {
     Lowered lowered = lower(model_, options_, device(), plan_->profile);
     plan_->graph = std::move(lowered.graph);
     plan_->late = std::move(lowered.late);
+    plan_->info.numerics = lowered.numerics;
     plan_->sync_each_step = options_.sync_each_step;
     plan_->flush_denormals = options_.flush_denormals;
     plan_->allocator = options_.allocator;
@@ -321,7 +322,6 @@ class PlanBuilder {
     PlanInfo& info = plan_->info;
     info.device = device().id;
     info.device_note = device().note;
-    info.numerics = numerics_of(model_, options_, device());
     for (const ValueId id : graph().inputs) {
       info.inputs.emplace_back(graph().value(id).name, graph().value(id).shape);
       Tensor& fixed = plan_->input_values.emplace_back();

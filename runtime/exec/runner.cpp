@@ -71,13 +71,17 @@ void RunnerImpl::check_inputs(std::span<const Tensor> inputs) const {
   for (std::size_t i = 0; i < inputs.size(); ++i) check_input(i, inputs[i]);
 }
 
+// Those at the end may be missing that no node reads.
 void RunnerImpl::check_count(std::size_t inputs) const {
-  if (inputs != plan_->graph.inputs.size())
+  bool enough = inputs <= plan_->graph.inputs.size();
+  for (std::size_t i = inputs; i < plan_->graph.inputs.size(); ++i) enough = enough && is_unread(i);
+  if (!enough)
     throw Error(ErrorKind::invalid_argument,
                 fmt::format("{} inputs given, the model takes {}", inputs, plan_->graph.inputs.size()), model_.name());
 }
 
 void RunnerImpl::check_input(std::size_t input, const Tensor& given, bool on_cuda) const {
+  if (is_unread(input)) return;
   const Value& wanted = plan_->graph.value(plan_->graph.inputs[input]);
   const std::string& name = plan_->info.inputs[input].first;
   if (given.empty() || given.dtype() != wanted.dtype || !(given.shape() == wanted.shape))
@@ -132,8 +136,10 @@ std::span<const Tensor> RunnerImpl::run(std::span<const Tensor> inputs) {
   check_inputs(inputs);
   place_at_home();
   for (std::vector<bool>& images : loaded_) images.clear();
-  for (std::size_t i = 0; i < inputs.size(); ++i) set_apart(i, inputs[i]);
-  for (std::size_t i = 0; i < inputs.size(); ++i) write_input(i, is_own(inputs[i]) ? apart_[i] : inputs[i]);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (!is_unread(i)) set_apart(i, inputs[i]);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (!is_unread(i)) write_input(i, is_own(inputs[i]) ? apart_[i] : inputs[i]);
   return run_steps();
 }
 
@@ -162,7 +168,7 @@ std::span<const Tensor> RunnerImpl::run_loaded() {
 
 void RunnerImpl::check_loaded() const {
   for (std::size_t i = 0; i < loaded_.size(); ++i)
-    if (loaded_[i].empty() && plan_->input_values[i].empty())
+    if (loaded_[i].empty() && plan_->input_values[i].empty() && !is_unread(i))
       throw Error(ErrorKind::invalid_argument,
                   fmt::format("no image was loaded into input '{}' since the last run", plan_->info.inputs[i].first),
                   model_.name());
@@ -174,7 +180,7 @@ void RunnerImpl::write_missing() {
     for (std::size_t n = 0; n < images.size(); ++n)
       if (!images[n]) write_blank(i, static_cast<std::int64_t>(n));
     images.clear();
-    if (const Tensor& fixed = plan_->input_values[i]; !fixed.empty()) write_input(i, fixed);
+    if (const Tensor& fixed = plan_->input_values[i]; !fixed.empty() && !is_unread(i)) write_input(i, fixed);
   }
 }
 

@@ -121,8 +121,9 @@ std::span<const Tensor> RunnerImpl::run(std::span<const IoTensor> inputs, const 
   return run_on_app_memory(options, any_on_cuda(inputs) || any_on_cuda(options.outputs), [&] {
     for (std::vector<bool>& images : loaded_) images.clear();
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (!inputs[i].on_cuda) set_apart(i, inputs[i].tensor);
-    for (std::size_t i = 0; i < inputs.size(); ++i) give(i, inputs[i], options.outputs);
+      if (!inputs[i].on_cuda && !is_unread(i)) set_apart(i, inputs[i].tensor);
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (!is_unread(i)) give(i, inputs[i], options.outputs);
   });
 }
 

@@ -97,6 +97,8 @@ class RunnerImpl {
   void check_input(std::size_t input, const Tensor& given, bool on_cuda = false) const;
   void check_outputs(std::span<const IoTensor> outputs) const;
   void check_loaded() const;
+  /// PortInfo::unread: it may be missing, is not looked at where it is there, and is not written.
+  bool is_unread(std::size_t input) const { return plan_->graph.input_ports[input].unread; }
   void write_missing();
   bool is_own(const Tensor& given) const;
   void set_apart(std::size_t input, const Tensor& given);

@@ -23,7 +23,8 @@ class ShapesRunner final : public RunnerImpl {
         share_(std::move(share)),
         runners_(1 + options_.other_shapes) {
     std::string key;
-    for (const auto& [name, shape] : plan().info.inputs) key += shape.str();
+    for (std::size_t i = 0; i < plan().info.inputs.size(); ++i)
+      key += plan().graph.input_ports[i].unread ? "" : plan().info.inputs[i].second.str();
     runners_.add(std::move(key), std::move(first));
     options_.calibration.clear();  // of the first plan
     options_.batch = 1;
@@ -52,17 +53,18 @@ class ShapesRunner final : public RunnerImpl {
   // What is no set of inputs is refused by the last one used.
   template <typename Input>
   RunnerImpl& planned_for(std::span<const Input> inputs) {
-    const auto& names = plan().info.inputs;
-    if (inputs.size() != names.size()) return *runners_.last();
+    const auto& ports = plan().graph.input_ports;
     std::string key;
-    for (const Input& input : inputs) {
-      if (tensor_of(input).empty()) return *runners_.last();
-      key += tensor_of(input).shape().str();
+    std::vector<std::pair<std::string, Shape>> shapes;
+    for (std::size_t i = 0; i < ports.size(); ++i) {
+      if (ports[i].unread) continue;
+      if (i >= inputs.size() || tensor_of(inputs[i]).empty()) return *runners_.last();
+      shapes.emplace_back(plan().info.inputs[i].first, tensor_of(inputs[i]).shape());
+      key += shapes.back().second.str();
     }
+    if (inputs.size() > ports.size()) return *runners_.last();
     if (RunnerImpl* const known = runners_.use(key)) return *known;
-    options_.input_shapes.clear();
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      options_.input_shapes.emplace_back(names[i].first, tensor_of(inputs[i]).shape());
+    options_.input_shapes = std::move(shapes);
     std::shared_ptr<RunnerImpl> made = make_runner(model(), options_, share_);
     if (observer_) made->set_observer(observer_);
     runners_.make_room();

@@ -15,24 +15,22 @@ namespace {
 
 [[noreturn]] void refuse(std::string message) { throw Error(ErrorKind::invalid_argument, std::move(message)); }
 
-/// Concrete sizes of the symbolic dimensions seen so far.
+/// Sizes of the symbolic dimensions seen so far. As for ONNX Runtime, one name may have several sizes where they are
+/// given; then it says nothing of inputs without a shape. Unnamed dimensions are free of each other.
 class Symbols {
  public:
   std::optional<std::int64_t> find(const std::string& symbol) const {
     const auto it = sizes_.find(symbol);
-    if (it == sizes_.end()) return std::nullopt;
-    return it->second;
+    return it == sizes_.end() ? std::nullopt : it->second;
   }
-  /// Unnamed dimensions are free of each other.
-  void solve(const std::string& symbol, std::int64_t size, const std::string& input) {
+  void solve(const std::string& symbol, std::int64_t size) {
     if (symbol.empty()) return;
     const auto [it, added] = sizes_.emplace(symbol, size);
-    if (!added && it->second != size)
-      refuse(fmt::format("input {}: dimension {} is {}, but {} in another input", input, symbol, size, it->second));
+    if (!added && it->second != size) it->second = std::nullopt;
   }
 
  private:
-  std::map<std::string, std::int64_t> sizes_;
+  std::map<std::string, std::optional<std::int64_t>> sizes_;
 };
 
 std::string symbol_of(const PortInfo& port, std::size_t axis) {
@@ -55,7 +53,7 @@ void check_given(const PortInfo& port, const Shape& shape, Symbols& symbols) {
   for (int axis = 0; axis < shape.rank(); ++axis) {
     const auto at = static_cast<std::size_t>(axis);
     if (port.dims[at] < 0) {
-      symbols.solve(symbol_of(port, at), shape[axis], port.name);
+      symbols.solve(symbol_of(port, at), shape[axis]);
     } else if (port.dims[at] != shape[axis]) {
       const bool batch_of_one = axis == 0 && port.dims[0] == 1 && shape.rank() >= 2;
       if (!batch_of_one) contradicts();
@@ -104,7 +102,7 @@ void bind_inputs(Graph& graph, std::int64_t batch, const std::vector<std::pair<s
 
   for (const auto& [name, shape] : input_shapes) {
     const std::size_t i = find_input(graph, name);
-    check_given(graph.input_ports[i], shape, symbols);
+    if (!graph.input_ports[i].unread) check_given(graph.input_ports[i], shape, symbols);
     bound[i] = shape;
   }
   for (const auto& [name, value] : input_values) {
@@ -114,7 +112,7 @@ void bind_inputs(Graph& graph, std::int64_t batch, const std::vector<std::pair<s
     if (bound[i] && !(*bound[i] == value.shape()))
       refuse(fmt::format("input {}: shape {} is asked for, but its value has {}", name, bound[i]->str(),
                          value.shape().str()));
-    check_given(graph.input_ports[i], value.shape(), symbols);
+    if (!graph.input_ports[i].unread) check_given(graph.input_ports[i], value.shape(), symbols);
     bound[i] = value.shape();
     graph.replace_uses(graph.inputs[i], graph.add_constant(name + ":value", value.relabelled(formats::nchw)));
     fixed[i] = true;
@@ -122,15 +120,15 @@ void bind_inputs(Graph& graph, std::int64_t batch, const std::vector<std::pair<s
 
   // Images are rank 4. Only a model without such an input may have its batch in one of lower rank ([1,784]).
   const bool any_images = std::any_of(graph.input_ports.begin(), graph.input_ports.end(),
-                                      [](const PortInfo& port) { return port.dims.size() == 4; });
+                                      [](const PortInfo& port) { return !port.unread && port.dims.size() == 4; });
   const auto has_batch = [&](const PortInfo& port) {
     return any_images ? port.dims.size() == 4 : port.dims.size() >= 2;
   };
   for (std::size_t i = 0; i < bound.size(); ++i) {  // dimension 0 first: it may name the batch for other inputs
     const PortInfo& port = graph.input_ports[i];
-    if (bound[i] || port.dims.empty()) continue;
+    if (bound[i] || port.unread || port.dims.empty()) continue;
     if (port.dims[0] < 0) {
-      if (!symbols.find(symbol_of(port, 0))) symbols.solve(symbol_of(port, 0), batch, port.name);
+      if (!symbols.find(symbol_of(port, 0))) symbols.solve(symbol_of(port, 0), batch);
     } else if (has_batch(port) && port.dims[0] != 1 && batch != 1 && port.dims[0] != batch) {
       refuse(
           fmt::format("input {}: batch {} was asked for, but the model has a fixed batch of {}: ask for no "
@@ -152,6 +150,8 @@ void bind_inputs(Graph& graph, std::int64_t batch, const std::vector<std::pair<s
         dims[axis] = *size;
       } else if (axis == 0) {
         dims[axis] = batch;
+      } else if (port.unread) {
+        dims[axis] = 1;
       } else {
         solved = false;
       }
@@ -179,7 +179,7 @@ void bind_inputs(Graph& graph, std::int64_t batch, const std::vector<std::pair<s
     input.dtype = port.dtype;
     input.shape = *bound[i];
     input.typed = true;
-    if (fixed[i] || port.dims.empty() || port.dims[0] != 1 || input.shape[0] == 1) continue;
+    if (fixed[i] || port.unread || port.dims.empty() || port.dims[0] != 1 || input.shape[0] == 1) continue;
     if (!freed.empty() && input.shape[0] != freed_batch)
       refuse(fmt::format("input {}: batch {}, but {} in another input", port.name, input.shape[0], freed_batch));
     freed_batch = input.shape[0];

@@ -23,6 +23,8 @@ struct Value {
   DType dtype = DType::f32;
   Shape shape;  ///< meaningful once `typed`
   bool typed = false;
+  /// float16 or bfloat16 where the file has the value in that, and it is float32 here (widen); else float32.
+  DType file_type = DType::f32;
   Format format;    ///< nchw until formats are assigned
   Tensor constant;  ///< not empty(): the value is known (then it has no producer)
   /// Where it lies among the channels of another value, which has memory of its own; `format` has that one's pixel

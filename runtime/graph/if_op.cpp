@@ -35,6 +35,7 @@ std::vector<Node> taken_branch(Graph& graph, const Node& node) {
       const Value& value = inner.value(id);
       const std::string name = fmt::format("{}/{}", node.name, value.name);
       known = value.is_constant() ? graph.add_constant(name, value.constant) : graph.add_value(name);
+      graph.value(known).file_type = value.file_type;
     }
     return known;
   };

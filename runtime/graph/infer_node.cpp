@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/graph/evaluate.h"
+#include "runtime/graph/file_types.h"
 
 namespace lenslet {
 namespace {
@@ -29,6 +30,7 @@ void NodeInference::infer(const Node& node) {
     output.format = formats::nchw;
     output.typed = true;
   }
+  infer_file_types(graph_, node);
 }
 
 bool NodeInference::fits(const Node& node, std::size_t result_bytes) const {

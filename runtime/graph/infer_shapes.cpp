@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "runtime/graph/file_types.h"
 #include "runtime/graph/if_op.h"
 #include "runtime/graph/infer_node.h"
 
@@ -52,6 +53,7 @@ std::vector<WaitingNode> infer_known_shapes(Graph& graph) {
   NodeInference inference(graph, inference_node_bytes);
   std::vector<Fault> faults;
   std::vector<WaitingNode> waiting;
+  RoundedValues rounded;
   std::vector<Node> kept;
   kept.reserve(graph.nodes.size());
   const auto leave_untyped = [&](const Node& node) {
@@ -77,6 +79,10 @@ std::vector<WaitingNode> infer_known_shapes(Graph& graph) {
                                        [&](ValueId id) { return id == no_id || graph.value(id).typed; });
     bool known = false;
     if (reachable) {
+      if (std::vector<Node> rounding = with_rounding(graph, node, rounded); !rounding.empty()) {
+        std::move(rounding.rbegin(), rounding.rend(), std::back_inserter(next));
+        continue;
+      }
       try {
         inference.infer(node);
         known = inference.evaluate(node);

@@ -1,21 +1,26 @@
-// assign_types: where a 16-bit precision is asked for, each float32 value is stored in 16 bit or stays as it is, and
-// Casts stand where the two meet. Products (what has an epilogue) ask for 16 bit wherever a kernel of the device takes
-// it; everything else runs in what most of its elements arrive in. Weights, and what is added per channel, stay float32
-// here: kernels round weights themselves, once, with the scales that were folded into them, and add in float32.
+// assign_types: where a 16-bit precision is asked for, or is the file's own, each float32 value is stored in 16 bit or
+// stays as it is, and Casts stand where the two meet. Products (what has an epilogue) ask for 16 bit wherever a kernel
+// of the device takes it; everything else runs in what most of its elements arrive in. Weights, and what is added per
+// channel, stay float32 here: kernels round weights themselves, once, with the scales that were folded into them, and
+// add in float32.
 //
 // float32 stay: what no kernel takes in 16 bit (Softmax); the last product of a network if it makes no images, whose
 // scores are often near each other (it may read what it multiplies in 16 bit, where that loses nothing); what has a
-// constant that 16 bits cannot hold; inputs and outputs of the network.
+// constant that 16 bits cannot hold; inputs and outputs of the network; and, where nobody asked for 16 bit, what the
+// file computes in float32. A Cast to 16 bit that the file states rounds, and need not where its input is stored so
+// already.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "ops/core/onnx_types.h"
+#include "runtime/passes/edit.h"
 #include "runtime/passes/passes.h"
 
 namespace lenslet {
@@ -36,8 +41,12 @@ std::optional<Tensor> in_halves(const Tensor& constant, DType half) {
 
 class TypeAssigner {
  public:
-  TypeAssigner(Graph& graph, const Target& target)
-      : graph_(graph), target_(target), half_(target.numerics.storage), forms_(graph.values.size()) {}
+  TypeAssigner(Graph& graph, const PassContext& context)
+      : graph_(graph),
+        target_(context.target),
+        half_(target_.numerics.storage),
+        types_of_file_(context.types_of_file),
+        forms_(graph.values.size()) {}
 
   void run() {
     find_last_products();
@@ -46,17 +55,25 @@ class TypeAssigner {
     std::vector<Node> nodes = std::move(graph_.nodes);
     graph_.nodes.clear();
     for (std::size_t n = 0; n < nodes.size(); ++n) {
-      assign(nodes[n], last_[n]);
+      for (ValueId& id : nodes[n].inputs)
+        if (const auto same = same_as_.find(id); same != same_as_.end()) id = same->second;
+      if (!converts(nodes[n]))
+        assign(nodes[n], last_[n]);
+      else if (!meets_cast(nodes[n]))
+        continue;
       graph_.nodes.push_back(std::move(nodes[n]));
     }
     for (std::size_t i = 0; i < declared.size(); ++i)
       if (declared[i] == DType::f32) graph_.outputs[i] = as_output(graph_.outputs[i]);
+    drop_unread_casts();
   }
 
  private:
   /// The same value as float32 and in 16 bit, as far as there is one.
   struct Forms {
     ValueId single = no_id, half = no_id;
+    ValueId unrounded = no_id;  ///< in float32, of which `half` is what a Cast made
+    bool exact = false;         ///< `single` is what a Cast made of `half`
   };
 
   static bool is_product(const Node& node) { return node.op->epilogue() != nullptr; }
@@ -118,12 +135,53 @@ class TypeAssigner {
     return made;
   }
 
+  /// A Cast that is there already, of float32 and 16 bit.
+  bool converts(const Node& node) const {
+    if (node.type() != "Cast" || node.outputs[0] == no_id) return false;
+    const ValueId from = node.inputs[0], to = node.outputs[0];
+    return (is_single(from) || is_half(from)) && (is_half(to) || (is_single(to) && is_half(from)));
+  }
+
+  /// What it gives is known in both forms then; false where it need not run.
+  bool meets_cast(const Node& node) {
+    const ValueId from = node.inputs[0], to = node.outputs[0];
+    const Forms known = forms(from);
+    if (is_single(to)) {  // it holds what was rounded: not what the other had before
+      Forms& made = forms(to);
+      made.half = from;
+      made.unrounded = known.unrounded;
+      made.exact = true;
+    } else if (known.half == no_id) {
+      forms(to).unrounded = from;
+      forms(from).half = to;
+    } else if (!graph_.is_output(to)) {
+      same_as_.emplace(to, known.half);
+      return false;
+    }
+    return true;
+  }
+
+  void drop_unread_casts() {
+    std::vector<bool> read(graph_.values.size(), false);
+    for (const ValueId id : graph_.outputs) read[static_cast<std::size_t>(id)] = true;
+    for (std::size_t n = graph_.nodes.size(); n-- > 0;) {
+      Node& node = graph_.nodes[n];
+      if (node.type() == "Cast" && node.outputs[0] != no_id && !read[static_cast<std::size_t>(node.outputs[0])]) {
+        node.op = nullptr;
+        continue;
+      }
+      for (const ValueId id : node.inputs)
+        if (id != no_id) read[static_cast<std::size_t>(id)] = true;
+    }
+    remove_erased(graph_);
+  }
+
   void assign(Node& node, bool last) {
     if (const int alias = node.op->alias_input(); alias >= 0) {
       // The same bytes under another name.
       const ValueId from = node.inputs[static_cast<std::size_t>(alias)];
       if (is_half(from) && is_single(node.outputs[0])) graph_.value(node.outputs[0]).dtype = half_;
-    } else if (!last && wants_halves(node) && assign_halves(node)) {
+    } else if (!last && may_halve(node) && wants_halves(node) && assign_halves(node)) {
       return;
     }
     if (node.op->alias_input() >= 0) return;
@@ -153,12 +211,25 @@ class TypeAssigner {
     return least;
   }
 
-  bool wants_halves(const Node& node) const {
+  /// Was 16 bit asked for, or does the file compute the node in it? What makes no floats does so if it reads no others.
+  bool may_halve(const Node& node) const {
+    if (!types_of_file_) return true;
+    bool any = false;
+    const auto is_other = [&](ValueId id) {
+      if (id == no_id || graph_.value(id).dtype != DType::f32) return false;
+      any = true;
+      return graph_.value(id).file_type != half_;
+    };
+    if (std::any_of(node.outputs.begin(), node.outputs.end(), is_other)) return false;
+    return any || std::none_of(node.inputs.begin(), node.inputs.end(), is_other);
+  }
+
+  bool wants_halves(const Node& node) {
     if (is_product(node)) return is_single(node.inputs[0]) || is_half(node.inputs[0]);
     std::int64_t halves = 0, singles = 0;
     for (const ValueId id : node.inputs) {
-      if (is_half(id)) halves += graph_.value(id).shape.elems();
-      if (is_single(id)) singles += graph_.value(id).shape.elems();
+      if (!is_half(id) && !is_single(id)) continue;
+      (is_half(id) || forms(id).exact ? halves : singles) += graph_.value(id).shape.elems();
     }
     return halves > singles;
   }
@@ -174,6 +245,7 @@ class TypeAssigner {
 
   /// What a node would be in 16 bit.
   struct Halved {
+    ValueId product_of = no_id;                    ///< what stands in for input 0
     std::vector<DType> inputs;                     ///< what they have to be
     std::vector<std::optional<Tensor>> constants;  ///< where one has to be rounded
     std::vector<TensorType> outputs;
@@ -208,11 +280,20 @@ class TypeAssigner {
       for (TensorType& output : halved.outputs)
         if (output.dtype == DType::f32) output.dtype = half_;
       // Best without a Cast, where the kernel rounds what it reads.
-      if (is_single(node.inputs[0]) && forms(node.inputs[0]).half == no_id) {
+      const ValueId x = node.inputs[0];
+      const Forms known = x == no_id ? Forms() : forms(x);
+      const auto takes_single = [&](ValueId single) {
+        if (single == no_id) return false;
         inputs[0].type.dtype = halved.inputs[0] = DType::f32;
-        if (takes(node, inputs, halved.outputs)) return halved;
+        halved.product_of = single;
+        if (takes(node, inputs, halved.outputs)) return true;
         inputs[0].type.dtype = halved.inputs[0] = half_;
-      }
+        halved.product_of = no_id;
+        return false;
+      };
+      if (takes_single(known.half == no_id ? known.single : known.unrounded)) return halved;
+      if (takes(node, inputs, halved.outputs) || takes_single(known.single)) return halved;
+      return std::nullopt;
     } else {
       try {
         halved.outputs = infer_types(*node.op, inputs);
@@ -230,7 +311,9 @@ class TypeAssigner {
     if (!made) return false;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       ValueId& id = node.inputs[i];
-      if (made->constants[i])
+      if (i == 0 && made->product_of != no_id)
+        id = made->product_of;
+      else if (made->constants[i])
         id = graph_.add_constant(fmt::format("{}:{}", graph_.value(id).name, to_string(half_)), *made->constants[i]);
       else if (is_single(id) || is_half(id))
         id = in_type(id, made->inputs[i]);
@@ -251,15 +334,17 @@ class TypeAssigner {
   Graph& graph_;
   const Target& target_;
   const DType half_;
-  std::vector<bool> last_;    // by node
-  std::vector<Forms> forms_;  // by value
+  const bool types_of_file_;
+  std::unordered_map<ValueId, ValueId> same_as_;  // of Casts that are not needed
+  std::vector<bool> last_;                        // by node
+  std::vector<Forms> forms_;                      // by value
 };
 
 }  // namespace
 
 void assign_types(Graph& graph, const PassContext& context) {
   const DType storage = context.target.numerics.storage;
-  if (storage == DType::f16 || storage == DType::bf16) TypeAssigner(graph, context.target).run();
+  if (storage == DType::f16 || storage == DType::bf16) TypeAssigner(graph, context).run();
 }
 
 }  // namespace lenslet

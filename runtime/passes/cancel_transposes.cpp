@@ -97,6 +97,7 @@ class Sinker {
     graph_.value(result).dtype = graph_.value(node.outputs[0]).dtype;
     graph_.value(result).shape = moved->output;
     graph_.value(result).typed = true;
+    graph_.value(result).file_type = graph_.value(node.outputs[0]).file_type;
     above.outputs = {result};
     graph_.nodes.push_back(std::move(above));
     Node below;

@@ -3,6 +3,7 @@
 // assign_formats says.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -55,6 +56,15 @@ class LayerAlgorithms {
   std::map<std::string, std::pair<std::string, bool>, std::less<>> wanted_;
 };
 
+// What is float32 in the file is computed and estimated so, whatever the other nodes are.
+Target target_of(const Problem& problem, const PassContext& context) {
+  const DType half = context.target.numerics.storage;
+  const auto is_half = [&](const auto& type) { return type.dtype == half; };
+  const bool halves = std::ranges::any_of(problem.outputs(), is_half) ||
+                      std::ranges::any_of(problem.inputs(), is_half, &InputInfo::type);
+  return {context.target.device, context.types_of_file && !halves ? Numerics() : context.target.numerics};
+}
+
 }  // namespace
 
 void choose_kernels(Graph& graph, const PassContext& context) {
@@ -71,8 +81,9 @@ void choose_kernels(Graph& graph, const PassContext& context) {
       InputMask given = no_inputs;
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
         if (graph.is_input(node.inputs[i])) given |= input_bit(i);
-      node.choice = std::make_shared<const Choice>(choose_kernel(
-          problem, context.target, node.op->describe(inputs), forced.of(node), context.forced_where_accepted, given));
+      node.choice =
+          std::make_shared<const Choice>(choose_kernel(problem, target_of(problem, context), node.op->describe(inputs),
+                                                       forced.of(node), context.forced_where_accepted, given));
     } catch (const Error& error) {
       if (!any) kind = error.kind();
       refusals += fmt::format("{}{}: {}", any ? "\n  " : "", node.label(), error.what());

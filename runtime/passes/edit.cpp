@@ -71,10 +71,12 @@ ValueId GraphEdit::add_constant(std::string name, Tensor tensor) {
 
 ValueId GraphEdit::add_value_like(std::string name, const Value& model) {
   const TensorType type{model.dtype, model.shape};  // `model` may move when the value is added
+  const DType file_type = model.file_type;
   const ValueId id = graph_.add_value(std::move(name));
   graph_.value(id).dtype = type.dtype;
   graph_.value(id).shape = type.shape;
   graph_.value(id).typed = true;
+  graph_.value(id).file_type = file_type;
   grow();
   return id;
 }

@@ -15,6 +15,8 @@ namespace lenslet {
 struct PassContext {
   Target target;
   std::string device = "cpu";  ///< as messages call it: "cuda:0"
+  /// A 16-bit precision was not asked for: it is the file's, of those values that the file has in it.
+  bool types_of_file = false;
   /// PlanOptions::conv_algorithm, conv_algorithm_where_accepted and layer_algorithms.
   std::string forced_algorithm = {};
   bool forced_where_accepted = false;

@@ -1,12 +1,18 @@
 // widen: floats of 16 and 64 bits become float32, as constants, as attributes and between nodes; ports keep the type
-// that the model declares, with a Cast behind or before them. It runs once a model, before anything is known of a plan;
-// values keep their numbers, so that ModelImpl::source still tells a pass of the plan what the file's types were.
+// that the model declares, with a Cast behind or before them. What is computed in 16 bits is not rounded to them, but a
+// Cast to them that the file states is: it stays, with a Cast back behind it. Value::file_type keeps what the file says
+// where it is known here; shape inference follows it on (runtime/graph/file_types.h). It runs once a model, before
+// anything is known of a plan; values keep their numbers.
 #include <fmt/format.h>
 
+#include <optional>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/dtypes.h"
 #include "ops/core/onnx_types.h"
+#include "runtime/graph/file_types.h"
 #include "runtime/graph/if_op.h"
 #include "runtime/passes/passes.h"
 
@@ -22,21 +28,31 @@ Tensor widened(const Tensor& tensor) {
 }
 
 /// The attributes that hold such tensors or ask for such types, changed.
-AttributeList changed_attributes(const Op& op) {
-  AttributeList changed;
+struct Changed {
+  AttributeList attributes;
+  DType dtype = DType::f32;  ///< of what they said
+};
+
+Changed changed_attributes(const Op& op) {
+  Changed changed;
   for (const auto& [name, value] : op.attributes()) {
     if (const auto* tensor = std::get_if<Tensor>(&value)) {
-      if (widened(tensor->dtype()) != tensor->dtype()) changed.emplace_back(name, widened(*tensor));
+      if (widened(tensor->dtype()) == tensor->dtype()) continue;
+      changed.attributes.emplace_back(name, widened(*tensor));
+      changed.dtype = tensor->dtype();
     } else if (const auto* number = std::get_if<std::int64_t>(&value);
-               number != nullptr && (name == "dtype" || (op.type() == "Cast" && name == "to"))) {
+               number != nullptr &&
+               (name == "dtype" || name == "output_dtype" || (op.type() == "Cast" && name == "to"))) {
       const DType dtype = dtype_from_onnx(*number);
-      if (widened(dtype) != dtype) changed.emplace_back(name, dtype_to_onnx(widened(dtype)));
+      if (widened(dtype) == dtype) continue;
+      changed.attributes.emplace_back(name, dtype_to_onnx(widened(dtype)));
+      changed.dtype = dtype;
     }
   }
   return changed;
 }
 
-void widen_inside(Graph& graph);
+std::unordered_map<ValueId, ValueId> widen_inside(Graph& graph);
 
 std::shared_ptr<const Op> widened(const IfOp& op) {
   const auto branch = [](IfOp::Branch changed) {
@@ -49,19 +65,57 @@ std::shared_ptr<const Op> widened(const IfOp& op) {
   return std::make_shared<IfOp>(branch(op.branch(true)), branch(op.branch(false)));
 }
 
-/// Constants and attributes, branches included.
-void widen_inside(Graph& graph) {
-  for (Value& value : graph.values) {
-    if (!value.is_constant()) continue;
+/// By value: constants that a Cast converts, and nobody else reads, need not be float32 first.
+std::vector<bool> only_cast(const Graph& graph) {
+  std::vector<bool> cast(graph.values.size()), otherwise(graph.values.size());
+  for (const Node& node : graph.nodes)
+    for (const ValueId id : node.inputs)
+      if (id != no_id) (node.type() == "Cast" ? cast : otherwise)[static_cast<std::size_t>(id)] = true;
+  for (const ValueId id : graph.outputs) otherwise[static_cast<std::size_t>(id)] = true;
+  for (std::size_t id = 0; id < cast.size(); ++id) cast[id] = cast[id] && !otherwise[id];
+  return cast;
+}
+
+/// The file's type, where that is a 16-bit one, of what is float32 from now on.
+void note(Value& value, DType dtype) {
+  if (is_16_bit(dtype)) value.file_type = dtype;
+}
+
+/// Constants, attributes and Casts, branches included. What a Cast to 16 bits gives, by the float32 value that now
+/// stands for it.
+std::unordered_map<ValueId, ValueId> widen_inside(Graph& graph) {
+  std::unordered_map<ValueId, ValueId> narrow;
+  const std::vector<bool> stay = only_cast(graph);
+  for (std::size_t id = 0; id < graph.values.size(); ++id) {
+    Value& value = graph.values[id];
+    if (!value.is_constant() || stay[id]) continue;
+    note(value, value.dtype);
     value.constant = widened(value.constant);
     value.dtype = value.constant.dtype();
   }
-  for (Node& node : graph.nodes) {
-    if (const auto* choice = dynamic_cast<const IfOp*>(node.op.get()))
+  std::vector<Node> nodes = std::move(graph.nodes);
+  graph.nodes.clear();
+  for (Node& node : nodes) {
+    std::optional<Node> back;
+    if (const auto* choice = dynamic_cast<const IfOp*>(node.op.get())) {
       node.op = widened(*choice);
-    else if (const AttributeList changed = changed_attributes(*node.op); !changed.empty())
-      node.op = with_attributes(*node.op, changed, node.inputs.size(), node.outputs.size());
+    } else if (const Changed changed = changed_attributes(*node.op); !changed.attributes.empty()) {
+      for (const ValueId id : node.outputs)
+        if (id != no_id) note(graph.value(id), changed.dtype);
+      if (node.type() == "Cast" && is_16_bit(changed.dtype) && node.outputs[0] != no_id) {
+        const std::string name = fmt::format("{}:{}", graph.value(node.outputs[0]).name, to_string(changed.dtype));
+        const ValueId made = graph.add_value(name);
+        back = cast_node(node.name + ":to_float32", made, node.outputs[0], DType::f32);
+        narrow.emplace(node.outputs[0], made);
+        node.outputs[0] = made;
+      } else {
+        node.op = with_attributes(*node.op, changed.attributes, node.inputs.size(), node.outputs.size());
+      }
+    }
+    graph.nodes.push_back(std::move(node));
+    if (back) graph.nodes.push_back(std::move(*back));
   }
+  return narrow;
 }
 
 class Widener {
@@ -69,7 +123,7 @@ class Widener {
   explicit Widener(Graph& graph) : graph_(graph) {}
 
   void run() {
-    widen_inside(graph_);
+    narrow_ = widen_inside(graph_);
     widen_inputs();
     widen_outputs();
   }
@@ -82,8 +136,9 @@ class Widener {
       const DType declared = graph_.input_ports[i].dtype;
       if (widened(declared) == declared) continue;
       const ValueId inside = graph_.add_value(name + ":float32");
+      note(graph_.value(inside), declared);
       graph_.replace_uses(graph_.inputs[i], inside);
-      casts.push_back(cast(name + ":to_float32", graph_.inputs[i], inside, DType::f32));
+      casts.push_back(cast_node(name + ":to_float32", graph_.inputs[i], inside, DType::f32));
     }
     graph_.nodes.insert(graph_.nodes.begin(), std::make_move_iterator(casts.begin()),
                         std::make_move_iterator(casts.end()));
@@ -96,22 +151,20 @@ class Widener {
       if (widened(declared) == declared) continue;
       const ValueId inside = graph_.outputs[i];
       if (!graph_.is_input(inside)) graph_.value(inside).name = name + ":float32";
+      // What a Cast gave last is the output, once.
+      if (const auto made = narrow_.extract(inside); !made.empty() && graph_.value(inside).file_type == declared) {
+        graph_.value(made.mapped()).name = name;
+        graph_.outputs[i] = made.mapped();
+        continue;
+      }
       const ValueId outside = graph_.add_value(name);
-      graph_.nodes.push_back(cast(name + ":from_float32", inside, outside, declared));
+      graph_.nodes.push_back(cast_node(name + ":from_float32", inside, outside, declared));
       graph_.outputs[i] = outside;
     }
   }
 
-  static Node cast(std::string name, ValueId from, ValueId to, DType dtype) {
-    Node node;
-    node.name = std::move(name);
-    node.op = make_normalised_op("Cast", {{"to", dtype_to_onnx(dtype)}}, 1);
-    node.inputs = {from};
-    node.outputs = {to};
-    return node;
-  }
-
   Graph& graph_;
+  std::unordered_map<ValueId, ValueId> narrow_;
 };
 
 }  // namespace

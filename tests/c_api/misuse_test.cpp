@@ -116,12 +116,18 @@ TEST_CASE("c_api/misuse/sizes_of_structs") {
   CRunner c;
   lenslet_port port{};
   for (const std::size_t wrong :
-       {std::size_t{0}, std::size_t{8}, sizeof(port) - 1, std::numeric_limits<std::size_t>::max()}) {
+       {std::size_t{0}, std::size_t{8}, offsetof(lenslet_port, unread) - 1, std::numeric_limits<std::size_t>::max()}) {
     port.struct_size = wrong;
     CHECK(lenslet_model_input(c.model.handle, 0, &port) == LENSLET_INVALID_ARGUMENT);
     CHECK(port.name == nullptr);
   }
   CHECK(last_error_says("struct_size is"));
+  // Of an older header: what it does not have stays as it is.
+  port.struct_size = offsetof(lenslet_port, unread);
+  port.unread = 77;
+  CHECK(lenslet_model_input(c.model.handle, 0, &port) == LENSLET_OK);
+  CHECK(std::string(port.name) == "x");
+  CHECK(port.unread == 77);
   // Of a newer header: what is behind is 0, or refused; what comes back fills it.
   struct Newer {
     lenslet_plan_options known;

@@ -71,6 +71,41 @@ TEST_CASE("c_api/use/ports") {
   CHECK(port.dims[1] == 4);
 }
 
+TEST_CASE("c_api/use/an_input_that_no_node_reads") {
+  ModelText text;
+  text.nodes = {node("Relu", {"x"}, {"y"})};
+  text.inputs = {port("x", f32, {3}), port("label", i64, {1})};
+  text.outputs = {port("y", f32, {3})};
+  const std::string bytes = text.bytes();
+  lenslet_model* model = nullptr;
+  REQUIRE(lenslet_model_load_bytes(bytes.data(), bytes.size(), nullptr, &model) == LENSLET_OK);
+  lenslet_port port = sized<lenslet_port>();
+  REQUIRE(lenslet_model_input(model, 0, &port) == LENSLET_OK);
+  CHECK(port.unread == 0);
+  REQUIRE(lenslet_model_input(model, 1, &port) == LENSLET_OK);
+  CHECK(port.unread == 1);
+  lenslet_plan_options options = sized<lenslet_plan_options>();
+  options.device = "cpu";
+  lenslet_runner* runner = nullptr;
+  REQUIRE(lenslet_runner_create(model, &options, &runner) == LENSLET_OK);
+  Floats x(3);
+  x.data[0] = -1, x.data[1] = 2, x.data[2] = 3;
+  const lenslet_tensor inputs[] = {tensor_of(x, {3}), sized<lenslet_tensor>()};
+  for (const std::size_t count : {2U, 1U}) {
+    REQUIRE(lenslet_runner_run(runner, inputs, count, nullptr, 0, nullptr) == LENSLET_OK);
+    lenslet_tensor result = sized<lenslet_tensor>();
+    REQUIRE(lenslet_runner_result(runner, 0, &result) == LENSLET_OK);
+    const auto* const y = static_cast<const float*>(result.data);
+    CHECK((y[0] == 0 && y[1] == 2 && y[2] == 3));
+  }
+  const lenslet_tensor none[] = {sized<lenslet_tensor>(), sized<lenslet_tensor>()};
+  CHECK(lenslet_runner_run(runner, none, 2, nullptr, 0, nullptr) == LENSLET_INVALID_ARGUMENT);
+  CHECK(std::string(lenslet_last_error()).find("input 'x' is missing") != std::string::npos);
+  CHECK(lenslet_runner_run(runner, nullptr, 0, nullptr, 0, nullptr) == LENSLET_INVALID_ARGUMENT);
+  CHECK(lenslet_runner_free(runner) == LENSLET_OK);
+  CHECK(lenslet_model_free(model) == LENSLET_OK);
+}
+
 TEST_CASE("c_api/use/run_on_memory_of_the_apps") {
   CRunner c;
   const std::vector<float> expected = expected_of(c);

@@ -52,9 +52,13 @@ ValueId GraphBuilder::node(std::string_view op, std::vector<ValueId> inputs, Att
                            std::int64_t opset, std::size_t outputs, std::string_view domain) {
   const OpRow* row = find_op(op, domain);
   REQUIRE_MESSAGE(row != nullptr, std::string(op));
+  return node_of(make_op(op, domain, attributes, inputs.size(), outputs, opset), inputs, outputs);
+}
+
+ValueId GraphBuilder::node_of(std::shared_ptr<const Op> op, std::vector<ValueId> inputs, std::size_t outputs) {
   Node node;
-  node.name = fmt::format("{}_{}", op, count_++);
-  node.op = make_op(op, domain, attributes, inputs.size(), outputs, opset);
+  node.name = fmt::format("{}_{}", op->type(), count_++);
+  node.op = std::move(op);
   node.inputs = std::move(inputs);
   for (std::size_t i = 0; i < outputs; ++i)
     node.outputs.push_back(graph_.add_value(i == 0 ? node.name + ":0" : fmt::format("{}:{}", node.name, i)));

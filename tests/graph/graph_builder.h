@@ -2,6 +2,7 @@
 // Small graphs in code, run plainly: what the pass tests compare before and after.
 
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,8 @@ class GraphBuilder {
   /// Output 0 of a new node; `inputs` may hold no_id.
   ValueId node(std::string_view op, std::vector<ValueId> inputs, AttributeList attributes = {}, std::int64_t opset = 13,
                std::size_t outputs = 1, std::string_view domain = "");
+  /// The same of an operator that is no row of the table.
+  ValueId node_of(std::shared_ptr<const Op> op, std::vector<ValueId> inputs, std::size_t outputs = 1);
   ValueId conv(ValueId x, std::int64_t c, std::int64_t k, std::int64_t kernel, std::int64_t pad = 0,
                std::int64_t stride = 1);
   ValueId batch_norm(ValueId x, std::int64_t c);

@@ -10,6 +10,7 @@
 
 #include "base/half.h"
 #include "ops/core/onnx_types.h"
+#include "runtime/graph/file_types.h"
 #include "runtime/graph/infer_shapes.h"
 #include "tests/graph/graph_builder.h"
 
@@ -49,7 +50,9 @@ TEST_CASE("widen/constants_attributes_and_ports") {
     const Graph before = half_graph(c.dtype, filled(c.dtype, c.two), filled(c.dtype, c.one));
     Graph graph = after(before, "widen");
     INFO(graph.dump());
-    CHECK(count(graph, "Cast") == 3);
+    // The file's own Cast to 16 bits rounds, and so needs one back.
+    const bool rounds = is_16_bit(c.dtype);
+    CHECK(count(graph, "Cast") == (rounds ? 4 : 3));
     CHECK(graph.nodes.front().type() == "Cast");
     CHECK(graph.nodes.back().type() == "Cast");
     CHECK(graph.value(graph.inputs[0]).name == "x");
@@ -57,9 +60,10 @@ TEST_CASE("widen/constants_attributes_and_ports") {
     for (const Value& value : graph.values)
       if (value.is_constant() && value.dtype != DType::i64) CHECK(value.dtype == DType::f32);
     // Numbers of values hold across the pass: nodes are the same, between the casts.
-    for (std::size_t n = 0; n < before.nodes.size(); ++n) {
-      CHECK(graph.nodes[n + 1].name == before.nodes[n].name);
-      CHECK(graph.nodes[n + 1].outputs == before.nodes[n].outputs);
+    for (std::size_t n = 0, at = 1; n < before.nodes.size(); ++n, ++at) {
+      CHECK(graph.nodes[at].name == before.nodes[n].name);
+      at += rounds && before.nodes[n].type() == "Cast" ? 1 : 0;
+      CHECK(graph.nodes[at].outputs == before.nodes[n].outputs);
     }
 
     bind_inputs(graph, 1, {});

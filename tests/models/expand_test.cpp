@@ -289,7 +289,6 @@ TEST_CASE("expand/dynamic_quantize") {
   CHECK(run(model, inputs) == std::vector<double>{0, 64, 64 + std::nearbyint(1 / scale), 255});
 }
 
-
 TEST_CASE("expand/linear_conv_of_channels_last") {
   // Two filters of 1x1, of which the second takes the difference of the channels.
   const std::vector<Given> inputs{byte("x", {1, 2, 2, 2}, {0, 100, 4, 104, 8, 108, 12, 116}),

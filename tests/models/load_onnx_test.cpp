@@ -54,6 +54,23 @@ TEST_CASE("load_onnx/ports") {
   CHECK(graph.name == "test");
 }
 
+// What exporters write for a size that they do not know names nothing; other names stay.
+TEST_CASE("load_onnx/names_of_unknown_dimensions") {
+  for (const char* const unknown : {"?", "??", "-1", "*", "0", "", "None", "none", "NONE", "null", "Unknown", "unknown",
+                                    "unk", "unk__123", "unknown_7", "undefined", "any", "dynamic"}) {
+    CAPTURE(unknown);
+    ModelText model = relu_model();
+    model.inputs = {port("x", f32, {-1, 3, -1, -1}, unknown)};
+    CHECK(load(model).input_ports.front().dim_names == Names{"", "", "", ""});
+    CHECK(load(model).input_ports.front().dims == std::vector<std::int64_t>{-1, 3, -1, -1});
+  }
+  for (const char* const name : {"N", "batch", "unknowns", "nonempty", "s0", "dynamic_axes_1", "anything", "é"}) {
+    ModelText model = relu_model();
+    model.inputs = {port("x", f32, {-1, 3, -1, 5}, name)};
+    CHECK(load(model).input_ports.front().dim_names == Names{name, "", name, ""});
+  }
+}
+
 TEST_CASE("load_onnx/initializers_listed_as_inputs_are_not_inputs") {
   ModelText model = relu_model();
   model.ir_version = 3;

@@ -31,8 +31,9 @@ inline std::string message(const std::function<void(pbf_writer&)>& fill) {
   return data;
 }
 
-/// A ValueInfoProto. A dimension of -1 is free and called "N".
-inline std::string port(std::string_view name, int type, const std::vector<std::int64_t>& dims) {
+/// A ValueInfoProto. A dimension of -1 is free and called `free`.
+inline std::string port(std::string_view name, int type, const std::vector<std::int64_t>& dims,
+                        const std::string& free = "N") {
   return message([&](pbf_writer& info) {
     info.add_string(1, name.data(), name.size());
     pbf_writer type_proto(info, 2);
@@ -44,7 +45,7 @@ inline std::string port(std::string_view name, int type, const std::vector<std::
       if (dim >= 0)
         dimension.add_int64(1, dim);
       else
-        dimension.add_string(2, "N");
+        dimension.add_string(2, free);
     }
   });
 }

@@ -11,7 +11,7 @@ import unittest
 
 import lenslet
 import numpy as np
-from models import InFolder
+from models import InFolder, named, written
 
 
 class Runs(InFolder, unittest.TestCase):
@@ -30,6 +30,38 @@ class Runs(InFolder, unittest.TestCase):
         frozen = self.x.copy()
         frozen.flags.writeable = False
         np.testing.assert_array_equal(runner(frozen), runner(self.x))
+
+    def test_inputs_that_nothing_reads(self):
+        for first in (False, True):
+            ports = {"x": (1, ["N", 3]), "label": (7, ["N"])}
+            ports = dict(reversed(ports.items())) if first else ports
+            model = lenslet.Model(written([named("Relu", ["x"], "y")], ports, {"y": (1, ["N", 3])}))
+            self.assertEqual([port.name for port in model.inputs if port.unread], ["label"])
+            x, label = np.float32([[-1, 2, 3]] * 2), np.int64([4, 5])
+            exact = np.maximum(x, 0)
+            runner = model.runner(device="cpu", batch=2)
+            for _ in range(2):
+                self.check(runner(x), exact)
+                self.check(runner(*((label, x) if first else (x, label))), exact)
+                self.check(runner(*((None, x) if first else (x, None))), exact)
+                self.check(runner({"x": x})["y"], exact)
+                self.check(runner({"x": x, "label": label})["y"], exact)
+            for wrong in ({"label": label}, {"x": x, "labels": label}):
+                with self.assertRaises(lenslet.InvalidArgumentError):
+                    runner(wrong)
+            with self.assertRaises(lenslet.InvalidArgumentError):
+                runner()
+            self.check(model.runner(device="cpu", other_shapes=1)(x), exact)
+
+    def test_first_dimensions_that_are_no_batch(self):
+        rows = [named("Transpose", ["x"], "t"), named("MatMul", ["t", "w"], "y")]  # [6,frames] times [4,2]
+        ports = {"x": (1, ["frames", 6]), "w": (1, [4, 2])}
+        model = lenslet.Model(written(rows, ports, {"y": (1, [6, 2])}))
+        x, w = np.random.default_rng(3).random((4, 6), np.float32), np.random.default_rng(4).random((4, 2), np.float32)
+        for how in ({"batch": 4}, {"shapes": {"x": (4, 6)}}):
+            self.check(model.runner(device="cpu", **how)(x, w), x.T @ w)
+        with self.assertRaisesRegex(lenslet.InvalidModelError, r"x \[frames,6\] was taken for a batch of 1"):
+            model.runner(device="cpu")
 
     def test_other_layouts_are_copied(self):
         runner = self.model.runner(device="cpu")

@@ -73,8 +73,8 @@ def named(kind, inputs, output, number):
 
 def write_models(folder):
     """rgb.onnx (the main colour of a picture, with a card), segment.onnx (the same by pixels, of any size), lookup.onnx
-    (fails on numbers beyond 3), slow.onnx (some 30 ms a row), sums.onnx (two inputs, two outputs), half.onnx, and
-    types.onnx (every datatype, given back)."""
+    (fails on numbers beyond 3), slow.onnx (some 30 ms a row), sums.onnx (two inputs, two outputs), half.onnx, types.onnx
+    (every datatype, given back), label.onnx (an input that nothing reads), and four.onnx (takes 4 frames, no others)."""
     subprocess.run([sys.executable, str(ROOT / "tests" / "install" / "tiny_model.py"), str(folder)], check=True)
     card = {
         "labels": "rgb.txt",
@@ -115,6 +115,19 @@ def write_models(folder):
         [port(f"out_{name}", name, pair) for name in ONNX_TYPES],
     )
     (folder / "types.onnx").write_bytes(types)
+    label = model(
+        [node("Relu", ["x"], "y")],
+        [port("label", "INT64", ["N"]), port("x", "FP32", ["N", 2])],
+        [port("y", "FP32", ["N", 2])],
+    )
+    (folder / "label.onnx").write_bytes(label)
+    four = model(
+        [node("Transpose", ["x"], "t"), node("MatMul", ["t", "w"], "y")],
+        [port("x", "FP32", ["frames", 2])],
+        [port("y", "FP32", [2, 1])],
+        [initializer("w", [4, 1], [1, 10, 100, 1000])],
+    )
+    (folder / "four.onnx").write_bytes(four)
 
 
 def ppm(red, green, blue, width=8, height=6):

@@ -252,5 +252,33 @@ class Malformed(Served, unittest.TestCase):
         self.assertEqual(self.server.metrics()['lenslet_failures_total{kind="run",model="lookup",protocol="http"}'], 30)
 
 
+@skip_without()
+class Ports(Served, unittest.TestCase):
+    names = ("label", "four", "lookup")
+
+    def outputs(self, name, *inputs):
+        status, said = self.server.infer(name, inputs)
+        self.assertEqual(status, 200, said)
+        return said["outputs"][0]["data"]
+
+    def test_an_input_that_nothing_reads(self):
+        x, label = entry("x", "FP32", [2, 2], [1, -2, -3, 4]), entry("label", "INT64", [1], [7])
+        for inputs in ([x], [x, label], [label, x]):
+            self.assertEqual(self.outputs("label", *inputs), [1, 0, 0, 4])
+        status, said = self.server.infer("label", [label])
+        self.assertEqual((status, said), (400, {"error": "model 'label' wants input 'x'"}))
+        _, _, body = self.server.request("GET", "/v2/models/label")
+        self.assertEqual([port["name"] for port in json.loads(body)["inputs"]], ["x"])
+
+    def test_a_first_dimension_that_cannot_be_1(self):
+        for start in (1, 2):
+            frames = [start + i for i in range(8)]
+            wanted = [sum(frames[2 * i + k] * 10**i for i in range(4)) for k in range(2)]
+            self.assertEqual(self.outputs("four", entry("x", "FP32", [4, 2], frames)), wanted)
+        status, said = self.server.infer("four", [entry("x", "FP32", [3, 2], [1] * 6)])
+        self.assertEqual(status, 400, said)
+        self.still_answers()
+
+
 if __name__ == "__main__":
     unittest.main()

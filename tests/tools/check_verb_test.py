@@ -7,7 +7,7 @@ import subprocess
 import sys
 import unittest
 
-from command import FLOAT, Verb, model, node, port, tensor_pb
+from command import FLOAT, SHARED, Verb, model, node, port, tensor_pb
 
 
 class Check(Verb):
@@ -81,6 +81,27 @@ class Check(Verb):
         self.passes("check", folder)
         self.write(data / "input_1.pb", tensor_pb("square", [2], [3, -5]))
         self.assertIn("has 2 inputs, the model 1", self.passes("check", folder, code=1))
+
+    def test_inputs_that_nothing_reads(self):
+        for given in ({"x"}, {"x", "label"}):
+            folder = pathlib.Path("cases") / "-".join(sorted(given))
+            inputs = [port("label", FLOAT, [1]), port("x", FLOAT, [3])]
+            self.write(folder / "model.onnx", model([node("Relu", ["x"], "y")], inputs, [port("y", FLOAT, [3])]))
+            data = folder / "test_data_set_0"
+            for number, name in enumerate(sorted(given)):
+                values = [-1, 2, -3] if name == "x" else [5]
+                self.write(data / f"input_{number}.pb", tensor_pb(name, [len(values)], values))
+            self.write(data / "output_0.pb", tensor_pb("y", [3], [0, 2, 0]))
+        self.assertIn("2 passed, 0 failed", self.passes("check", self.folder / "cases"))
+
+    def test_shared_faults(self):
+        """Small files that were refused, or computed in float16 (shared/data/faults)."""
+        folder = SHARED / "faults"
+        if not folder.is_dir():
+            self.skipTest("shared/data/faults is not on this machine")
+        names = ("question_mark_dims", "unknown_named_dims_of_two_inputs", "baked_batch4", "leftover_label")
+        names += ("fp16_weights_cast_to_fp32_conv", "fp16_weights_cast_to_fp32_gemm")
+        self.assertIn("6 passed, 0 failed, 0 unsupported", self.passes("check", *(folder / name for name in names)))
 
     def test_what_is_no_case(self):
         (self.folder / "empty").mkdir()

@@ -49,6 +49,17 @@ class Classify(WithPhotos):
             self.assertEqual([result["top"][0]["label"] for result in json.loads(done.stdout)["results"]], colours)
         self.fails(2, "give it by --model", "classify", file, self.folder / "red.ppm")
 
+    def test_a_leftover_label(self):
+        nodes = [node("GlobalAveragePool", ["x"], "mean"), node("Flatten", ["mean"], "y")]
+        inputs = [port("softmax_label", FLOAT, ["N"]), port("x", FLOAT, ["N", 3, 8, 8])]
+        file = self.write("label.onnx", model(nodes, inputs, [port("y", FLOAT, ["N", 3])]))
+        photos = [self.folder / f"{colour}.ppm" for colour in ("red", "blue", "red")]
+        for options in ((), ("--batch", "2")):
+            done = lenslet("classify", "--model", file, "--labels", self.folder / "rgb.txt", "--json", *options, *photos)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            results = json.loads(done.stdout)["results"]
+            self.assertEqual([result["top"][0]["label"] for result in results], ["red", "blue", "red"])
+
     def test_where_the_card_comes_from(self):
         def found(*options, name="rgb"):
             file = self.folder / f"{name}.onnx"

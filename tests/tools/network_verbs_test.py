@@ -62,6 +62,23 @@ class Inspect(Verb):
         self.assertNotIn("  steps        value", text)
         self.assertIn("  steps        value", self.passes("inspect", self.net, "--memory-map"))
 
+    def test_inputs_that_nothing_reads_and_first_dimensions_that_are_no_batch(self):
+        """A net for four images, whose first dimension is free, beside a label."""
+        weights = initializer("w", [4, 2], noise(8, 1))
+        ports = [port("label", FLOAT, [2]), port("x", FLOAT, ["frames", 6])]
+        nodes = [node("Transpose", ["x"], "t"), node("MatMul", ["t", "w"], "y")]
+        net = self.write("four.onnx", model(nodes, ports, [port("y", FLOAT, [6, 2])], [weights]))
+        hint = "input x [frames,6] was taken for a batch of 1: --batch or --shape"
+        for verb in ("inspect", "verify", "bench", "layers"):
+            self.fails(3, hint, verb, net)
+            for options in (("--batch", "4"), ("--shape", "x=4x6")):
+                done = lenslet(verb, net, *options, "--device", "cpu")
+                self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("label float32 [2], planned [2]; no node reads it", self.passes("inspect", net, "--batch", "4"))
+        write_npy(self.folder / "x.npy", [4, 6], noise(24, 2))
+        self.passes("run", net, "--input", self.folder / "x.npy", "--output-dir", self.folder)
+        self.assertEqual(read_npy(self.folder / "y.npy")[0], (6, 2))
+
     def test_every_stage(self):
         done = lenslet("inspect", self.net, "--after", "nonsense")
         self.assertEqual(done.returncode, 2)

@@ -94,6 +94,14 @@ class Run(Verb):
             self.assertEqual(done.returncode, 2, wrong)
         self.assertFalse(pathlib.Path("x.bin").exists())
 
+    def test_one_name_of_two_sizes(self):
+        """The nodes say whether that can be, as in ONNX Runtime."""
+        one = self.folder / "one.npy"
+        write_npy(one, (1, 2), [1, 2])
+        self.run_sub(self.a, one)
+        values = read_npy(self.a)[1]
+        self.assertEqual(read_npy(self.out / "a_b_0.npy")[1], [v - 1 - i % 2 for i, v in enumerate(values)])
+
     def test_doubles_are_converted(self):
         write_npy(self.b, (3, 2), [1, 2, 3, 4, 5, 7], "<f8")
         self.run_sub(self.a, self.b)
@@ -107,9 +115,9 @@ class Run(Verb):
         wide = self.folder / "wide.npy"
         write_npy(wide, (3, 4), range(12))
         refused(2, "input b: shape [3,4] does not fit the declared [N,2]", self.a, wide)
-        one = self.folder / "one.npy"
-        write_npy(one, (1, 2), range(2))
-        refused(2, "dimension N is", self.a, one)
+        two = self.folder / "two.npy"
+        write_npy(two, (2, 2), range(4))
+        refused(3, "[3,2]", self.a, two)  # one name of two sizes: the node says whether it takes them
         integers = self.folder / "integers.npy"
         write_npy(integers, (3, 2), range(6), "<i8")
         refused(2, "int64", self.a, integers)

@@ -155,14 +155,26 @@ std::optional<std::filesystem::path> find_card(const std::filesystem::path& mode
 
 namespace {
 
+/// The one that is read, where that is one.
+std::optional<std::size_t> only_input(const Model& model) {
+  std::optional<std::size_t> only;
+  for (std::size_t i = 0; i < model.inputs().size(); ++i) {
+    if (model.inputs()[i].unread) continue;
+    if (only) return std::nullopt;
+    only = i;
+  }
+  return only;
+}
+
 Card assume(const Model& model) {
   Card card;
-  if (model.inputs().size() != 1) mismatch("the model has several inputs: a card has to say which one takes the photo");
+  const std::optional<std::size_t> only = only_input(model);
+  if (!only) mismatch("the model has several inputs: a card has to say which one takes the photo");
   if (model.outputs().size() > 1)
     mismatch(fmt::format(
         "the model has {} outputs, so it is hardly a classifier: a card has to say which one holds the classes",
         model.outputs().size()));
-  const PortInfo& input = model.inputs().front();
+  const PortInfo& input = model.inputs()[*only];
   if (input.dims.size() != 4) mismatch(fmt::format("the model's input {} is no image: a card is needed", input.str()));
   const auto is_channels = [](std::int64_t dim) { return dim == 1 || dim == 3; };
   ImageSpec& spec = card.spec;
@@ -219,9 +231,13 @@ namespace {
 
 BoundCard bind(const Card& card, const Model& model) {
   BoundCard bound;
-  if (card.input.empty() && model.inputs().size() != 1)
-    mismatch("the card's input.name is missing, and the model has several inputs");
-  if (!card.input.empty()) bound.input = find_port(model.inputs(), card.input, "input.name");
+  if (card.input.empty()) {
+    const std::optional<std::size_t> only = only_input(model);
+    if (!only) mismatch("the card's input.name is missing, and the model has several inputs");
+    bound.input = *only;
+  } else {
+    bound.input = find_port(model.inputs(), card.input, "input.name");
+  }
   const PortInfo& input = model.inputs()[bound.input];
   if (input.dims.size() != 4) mismatch(fmt::format("the model's input {} {} is no image", input.name, input.str()));
   const std::int64_t channels = card.spec.channels == Channels::gray ? 1 : 3;

@@ -13,9 +13,9 @@ namespace {
 
 /// The plan for images of the card's size: a model that leaves height or width free gets them here.
 PlanOptions with_shape(const Model& model, const Card& card, const BoundCard& bound, PlanOptions plan) {
-  if (model.inputs().size() != 1)
-    throw Error(ErrorKind::unsupported,
-                fmt::format("classify feeds one input, the model has {}", model.inputs().size()), model.name());
+  if (const auto read = std::ranges::count(model.inputs(), false, &PortInfo::unread); read != 1)
+    throw Error(ErrorKind::unsupported, fmt::format("classify feeds one input, the model reads {}", read),
+                model.name());
   const PortInfo& port = model.inputs()[bound.input];
   const std::int64_t channels = card.spec.channels == ImageSpec::Channels::gray ? 1 : 3;
   const bool free_size = std::any_of(port.dims.begin() + 1, port.dims.end(), [](std::int64_t dim) { return dim < 0; });
@@ -98,7 +98,14 @@ void Classifier::prepare(const Picture& picture, std::int64_t slot) {
 }
 
 void Classifier::run() {
-  const auto outputs = is_float(input_dtype_) ? runner_.run_loaded() : runner_.run(to_bytes(input_));
+  std::span<const Tensor> outputs;
+  if (is_float(input_dtype_)) {
+    outputs = runner_.run_loaded();
+  } else {
+    std::vector<Tensor> inputs(bound_.input + 1);  // the others are not read
+    inputs.back() = to_bytes(input_);
+    outputs = runner_.run(inputs);
+  }
   output_ = outputs[bound_.output];
 }
 

@@ -13,13 +13,13 @@ constexpr std::int64_t short_list = 1024;
 
 Runner runner_for(const Model& model, std::span<const Tensor> inputs, PlanOptions options) {
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    options.input_shapes.emplace_back(model.inputs()[i].name, inputs[i].shape());
+    if (!inputs[i].empty()) options.input_shapes.emplace_back(model.inputs()[i].name, inputs[i].shape());
   try {
     return Runner(model, options);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::unsupported) throw;
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (inputs[i].shape().rank() <= 1 && inputs[i].elems() <= short_list)
+      if (!inputs[i].empty() && inputs[i].shape().rank() <= 1 && inputs[i].elems() <= short_list)
         options.input_values.emplace_back(model.inputs()[i].name, inputs[i]);
     if (options.input_values.empty()) throw;
   }

@@ -138,6 +138,10 @@ std::vector<Tensor> inputs_of(const Model& model, const Options& options, Folder
   std::vector<Tensor> inputs;
   for (const PortInfo& port : model.inputs()) {
     const std::optional<Tensor> input = folder->read(port.name);
+    if (!input && port.unread) {
+      inputs.emplace_back();
+      continue;
+    }
     if (!input)
       throw Error(ErrorKind::invalid_argument,
                   fmt::format("there is no {}.npy of the model's input: give it by --input", port.name),
@@ -155,9 +159,12 @@ std::vector<Tensor> inputs_for(const Model& other, const Model& model, const std
                 fmt::format("the models have different inputs: {} against {}", described(ours), described(theirs)));
   std::vector<Tensor> named, ordered;
   for (std::size_t i = 0; i < theirs.size(); ++i) {
-    ordered.push_back(convert_float(inputs[i], theirs[i].dtype));
+    const auto given = [&](std::size_t j) {
+      return inputs[j].empty() ? Tensor() : convert_float(inputs[j], theirs[i].dtype);
+    };
+    ordered.push_back(given(i));
     for (std::size_t j = 0; j < ours.size(); ++j)
-      if (theirs[i].name == ours[j].name) named.push_back(convert_float(inputs[j], theirs[i].dtype));
+      if (theirs[i].name == ours[j].name) named.push_back(given(j));
   }
   return named.size() == theirs.size() ? named : ordered;
 }

@@ -43,8 +43,9 @@ double total_flops(const PlanInfo& plan) {
   return flops;
 }
 
-/// "; free: N (--batch), H, W (--shape)", of an input.
+/// "; free: N (--batch), H, W (--shape)", of an input; "; no node reads it".
 std::string free_dimensions(const PortInfo& port) {
+  if (port.unread) return "; no node reads it";
   std::string batch, others;
   for (std::size_t axis = 0; axis < port.dims.size(); ++axis) {
     if (port.dims[axis] >= 0) continue;

@@ -133,7 +133,7 @@ std::vector<Tensor> given_inputs(const Model& model, const InputOptions& options
   std::vector<Tensor> inputs;
   if (!options.files.empty()) inputs = read_named_inputs(model, options.files);
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    plan.input_shapes.emplace_back(model.inputs()[i].name, inputs[i].shape());
+    if (!inputs[i].empty()) plan.input_shapes.emplace_back(model.inputs()[i].name, inputs[i].shape());
   return inputs;
 }
 
@@ -161,15 +161,20 @@ std::vector<Tensor> read_named_inputs(const Model& model, const std::vector<std:
       tensors[*port] = read_for(text.substr(ports[*port].name.size() + 1), *port);
     }
   }
-  std::size_t next = 0;
+  // Those that no node reads come in the order, too, where there are files for them.
+  const auto wanted = [&](std::size_t i) { return tensors[i].empty() && !ports[i].unread; };
+  std::size_t read_ones = 0, next = 0;
+  for (std::size_t i = 0; i < ports.size(); ++i) read_ones += wanted(i) ? 1 : 0;
+  const bool skip = unnamed.size() <= read_ones;
   for (const std::string& file : unnamed) {
-    while (next < tensors.size() && !tensors[next].empty()) ++next;
+    while (next < tensors.size() && (skip ? !wanted(next) : !tensors[next].empty())) ++next;
     if (next == tensors.size())
       throw Error(ErrorKind::invalid_argument,
                   fmt::format("'{}' is one input too many: the model has {}", file, described(ports)));
     tensors[next] = read_for(file, next);
   }
   for (std::size_t i = 0; i < ports.size(); ++i) {
+    if (tensors[i].empty() && ports[i].unread) continue;
     if (tensors[i].empty())
       throw Error(ErrorKind::invalid_argument,
                   fmt::format("no --input for {} {} {}", ports[i].name, to_string(ports[i].dtype), ports[i].str()));

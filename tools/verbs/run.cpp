@@ -106,7 +106,8 @@ ExitCode run(const Options& options) {
     outputs = runner.run(inputs);
   } else {
     NpyFolder values(options.all_values);
-    for (std::size_t i = 0; i < inputs.size(); ++i) values.write(model.inputs()[i].name, inputs[i]);
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (!inputs[i].empty()) values.write(model.inputs()[i].name, inputs[i]);
     outputs = observe_values(runner, model, inputs,
                              [&](const ObservedValue& value) { values.write(value.name, value.tensor); });
   }

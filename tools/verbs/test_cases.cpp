@@ -131,22 +131,31 @@ Model overridden(const Model& model, const fs::path& file, const std::vector<Nam
 }
 
 // Empty when the data set's outputs come out.
-std::string run_set(const Model& as_loaded, const fs::path& set, const PlanOptions& options,
-                    const Tolerance& tolerance, std::span<const Passes> without, std::vector<std::string>& digests) {
+std::string run_set(const Model& as_loaded, const fs::path& set, const PlanOptions& options, const Tolerance& tolerance,
+                    std::span<const Passes> without, std::vector<std::string>& digests) {
   const auto inputs = read_tensors(set, "input");
   const bool more = inputs.size() > as_loaded.inputs().size();
   const Model model = more ? overridden(as_loaded, set.parent_path() / "model.onnx", inputs) : as_loaded;
   const auto expected = read_tensors(set, "output");
   const std::string where = set.filename().string();
-  if (inputs.size() != model.inputs().size())
+  const auto unread = std::ranges::count_if(model.inputs(), &PortInfo::unread);
+  if (inputs.size() > model.inputs().size() || inputs.size() + static_cast<std::size_t>(unread) < model.inputs().size())
     return fmt::format("{} has {} inputs, the model {}", where, inputs.size(), model.inputs().size());
   if (expected.empty() || expected.size() > model.outputs().size())
     return fmt::format("{} has {} outputs, the model {}", where, expected.size(), model.outputs().size());
+  const bool all = inputs.size() == model.inputs().size();
+  std::vector<PortInfo> ports;
+  for (const PortInfo& port : model.inputs())
+    if (all || !port.unread) ports.push_back(port);
+  const std::vector<std::size_t> places = match(ports, inputs);
   std::vector<Tensor> ordered;
-  for (const std::size_t i : match(model.inputs(), inputs)) {
-    const PortInfo& port = model.inputs()[ordered.size()];
-    refuse_contradiction(port, inputs[i].tensor);
-    ordered.push_back(as_declared(inputs[i].tensor, port.dtype));
+  for (const PortInfo& port : model.inputs()) {
+    Tensor& given = ordered.emplace_back();
+    if (port.unread) continue;
+    const auto at = std::ranges::find(ports, port.name, &PortInfo::name) - ports.begin();
+    const Tensor& tensor = inputs[places[static_cast<std::size_t>(at)]].tensor;
+    refuse_contradiction(port, tensor);
+    given = as_declared(tensor, port.dtype);
   }
   const auto run = [&](PlanOptions plan, std::vector<std::string>* seen) -> std::string {
     Runner runner = runner_for(model, ordered, plan);

@@ -251,7 +251,9 @@ class _Runners:
             if self._of_any_shape is None:
                 self._of_any_shape = self.served.make_runner(1, shapes)
             return list(outputs_of(self._of_any_shape(*own)))
-        except (lenslet.InvalidArgumentError, lenslet.UnsupportedError, lenslet.LimitError) as error:
+        except (
+            lenslet.InvalidArgumentError, lenslet.InvalidModelError, lenslet.UnsupportedError, lenslet.LimitError,
+        ) as error:  # fmt: skip
             # The shapes are the client's, and the model's nodes do not take them.
             raise RequestError("malformed", str(error)) from None
 

@@ -65,7 +65,10 @@ class ServedModel:
     ) -> None:
         self.name, self.path, self.options = name, path, options
         self.model = lenslet.Model(path)
-        self.inputs, self.outputs = self.model.inputs, self.model.outputs
+        #: Those that are read; a client may send the others, which nobody looks at.
+        self.inputs = tuple(port for port in self.model.inputs if not port.unread)
+        self._unread = {port.name for port in self.model.inputs if port.unread}
+        self.outputs = self.model.outputs
         self._numbers = {port.name: number for number, port in enumerate(self.inputs)}
         self._names = [port.name for port in self.outputs]
         self.shapes = dict(shapes)
@@ -102,17 +105,23 @@ class ServedModel:
         self.output_shapes = [_free_as_minus_one(port) for port in self.outputs]
         if not self.fixed:
             return
-        one = self.make_runner(1)
+        try:
+            one = self.make_runner(1)
+        except (lenslet.InvalidModelError, lenslet.UnsupportedError):
+            self.fixed = not any(-1 in shape[:1] for shape in self.input_shapes)
+            if self.fixed:
+                raise
+            return  # a free first dimension that cannot be 1: planned for what requests have
         self.device = one.device
-        self.input_shapes = [tuple(map(int, port.shape or ())) for port in one.inputs]
+        self.input_shapes = [tuple(map(int, port.shape or ())) for port in _read(one.inputs)]
         self.output_shapes = [_free_as_minus_one(port) for port in one.outputs]
-        ones = [port.shape for port in (*one.inputs, *one.outputs)]
+        ones = [port.shape for port in (*_read(one.inputs), *one.outputs)]
         if all(shape and shape[0] == 1 for shape in ones):
             try:
                 two = self.make_runner(2)
             except lenslet.Error:
                 return  # a model that was exported for a batch of 1, and hangs on it
-            twos = [port.shape for port in (*two.inputs, *two.outputs)]
+            twos = [port.shape for port in (*_read(two.inputs), *two.outputs)]
             two.close()
             self.batchable = all(a and b and b == (2, *a[1:]) for a, b in zip(ones, twos))
         if self.batchable:
@@ -211,6 +220,8 @@ class ServedModel:
                     index = self.picture_input
                 if index != self.picture_input:
                     raise malformed(f"input {quoted(tensor.name)}: pictures are for '{self.picture_name}'")
+            if index is None and tensor.name in self._unread:
+                continue
             if index is None:
                 raise malformed(f"model '{self.name}' has no input {quoted(tensor.name)}")
             if index in given:
@@ -280,6 +291,10 @@ class ServedModel:
             order = np.argsort(-row.astype(np.float64), kind="stable")[:count]
             found += [f"{float(row[best]):f}:{best}".encode() for best in order]
         return found
+
+
+def _read(ports: Sequence[lenslet.Port]) -> List[lenslet.Port]:
+    return [port for port in ports if not port.unread]
 
 
 def _free_as_minus_one(port: lenslet.Port) -> Shape:

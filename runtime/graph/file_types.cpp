@@ -1,0 +1,138 @@
+#include "runtime/graph/file_types.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "lenslet/error.h"
+#include "ops/core/onnx_types.h"
+
+namespace lenslet {
+namespace {
+
+std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
+
+bool stands_for_16_bits(const Graph& graph, ValueId id) {
+  return id != no_id && graph.value(id).dtype == DType::f32 && is_16_bit(graph.value(id).file_type);
+}
+
+/// The 16-bit type of all that the node reads and that is no constant, if it is one.
+std::optional<DType> type_of_data(const Graph& graph, const Node& node) {
+  std::optional<DType> common;
+  for (const ValueId id : node.inputs) {
+    if (id == no_id || graph.value(id).dtype != DType::f32 || graph.value(id).is_constant()) continue;
+    const DType dtype = graph.value(id).file_type;
+    if (!is_16_bit(dtype) || (common && *common != dtype)) return std::nullopt;
+    common = dtype;
+  }
+  return common;
+}
+
+/// With the inputs' types as `type_of(value, number)` has them; nothing where the operator does not take them.
+template <typename TypeOf>
+std::optional<std::vector<TensorType>> types_of(const Graph& graph, const Node& node, const TypeOf& type_of) {
+  std::vector<InputInfo> inputs = graph.input_infos(node);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].present) inputs[i].type.dtype = type_of(graph.value(node.inputs[i]), i);
+  try {
+    return node.op->infer(inputs);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+void infer_file_types(Graph& graph, const Node& node) {
+  const auto reads_16_bits = [&](ValueId id) { return stands_for_16_bits(graph, id); };
+  if (std::none_of(node.inputs.begin(), node.inputs.end(), reads_16_bits)) return;
+  auto types = types_of(graph, node, [](const Value& value, std::size_t) { return type_in_file(value); });
+  if (!types) {
+    const std::optional<DType> data = type_of_data(graph, node);
+    if (!data) return;
+    // Of an operator that the loader took apart (ops/expand.cpp), constants are float32 whatever its type; and some of
+    // ours take float32 alone behind input 0.
+    types = types_of(graph, node, [&](const Value& value, std::size_t) {
+      return value.dtype == DType::f32 && value.is_constant() ? *data : type_in_file(value);
+    });
+    if (!types)
+      types = types_of(graph, node,
+                       [](const Value& value, std::size_t i) { return i == 0 ? type_in_file(value) : value.dtype; });
+  }
+  if (!types) return;
+  for (std::size_t i = 0; i < std::min(node.outputs.size(), types->size()); ++i) {
+    if (node.outputs[i] == no_id) continue;
+    Value& output = graph.value(node.outputs[i]);
+    if (output.dtype == DType::f32 && is_16_bit((*types)[i].dtype)) output.file_type = (*types)[i].dtype;
+  }
+}
+
+std::vector<Node> with_rounding(Graph& graph, const Node& node, RoundedValues& values) {
+  const bool like = node.type() == "CastLike";
+  if ((!like && node.type() != "Cast") || node.outputs[0] == no_id) return {};
+  const ValueId x = node.inputs[0], y = node.outputs[0];
+  const DType from = type_in_file(graph.value(x));
+  const DType to =
+      like ? type_in_file(graph.value(node.inputs[1])) : dtype_from_onnx(*integer_attribute(*node.op, "to"));
+  values.rounded.resize(graph.values.size());
+  if (const auto same = values.unrounded.find(x); same != values.unrounded.end() && to == DType::f32) {
+    values.rounded[at(y)] = values.rounded[at(same->second)];
+    Node back = node;
+    back.op = make_normalised_op("Identity", {}, 1);
+    back.inputs = {same->second};
+    return {std::move(back)};
+  }
+  if (is_16_bit(graph.value(x).dtype) && to == DType::f32) values.rounded[at(y)] = true;
+  if (from == to) {
+    if (values.rounded[at(y)]) return {};  // a Cast that was put there to round
+    if (stands_for_16_bits(graph, x) && !like) values.unrounded.emplace(y, x);
+    values.rounded[at(y)] = values.rounded[at(x)];
+    return {};
+  }
+
+  std::vector<Node> nodes;
+  Node last = node;
+  const auto add = [&](ValueId of, DType dtype) {
+    const std::string name = fmt::format("{}:{}", graph.value(of).name, to_string(dtype));
+    const ValueId made = graph.add_value(name);
+    values.rounded.resize(graph.values.size());
+    values.rounded[at(made)] = true;
+    nodes.push_back(cast_node(name, of, made, dtype));
+    return made;
+  };
+  if (stands_for_16_bits(graph, x) && !values.rounded[at(x)]) last.inputs[0] = add(x, from);
+  if (like && is_16_bit(to)) {
+    last = cast_node(node.name, add(last.inputs[0], to), y, DType::f32);
+    graph.value(y).file_type = to;
+  }
+  if (nodes.empty()) return {};
+  nodes.push_back(std::move(last));
+  return nodes;
+}
+
+Numerics numerics_in_file(const Graph& graph) {
+  double halves = 0, brains = 0;
+  for (const Node& node : graph.nodes) {
+    if (node.outputs.empty() || !stands_for_16_bits(graph, node.outputs[0])) continue;
+    const bool typed = std::ranges::all_of(
+        node.inputs, [&](ValueId id) { return id == no_id || graph.value(id).typed || graph.value(id).is_constant(); });
+    if (!typed || !graph.value(node.outputs[0]).typed) continue;
+    const double flops = node.op->flops(graph.input_infos(node), graph.output_types(node));
+    (graph.value(node.outputs[0]).file_type == DType::f16 ? halves : brains) += flops;
+  }
+  if (halves > 0 && halves >= brains) return parse_numerics("fp16");
+  return brains > 0 ? parse_numerics("bf16") : Numerics();
+}
+
+Node cast_node(std::string name, ValueId from, ValueId to, DType dtype) {
+  Node node;
+  node.name = std::move(name);
+  node.op = make_normalised_op("Cast", {{"to", dtype_to_onnx(dtype)}}, 1);
+  node.inputs = {from};
+  node.outputs = {to};
+  return node;
+}
+
+}  // namespace lenslet

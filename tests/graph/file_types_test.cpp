@@ -1,0 +1,342 @@
+// What is computed in 16 bits follows the file's types, node by node, and a Cast that the file states rounds.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/core/onnx_types.h"
+#include "runtime/graph/file_types.h"
+#include "runtime/graph/if_op.h"
+#include "runtime/graph/infer_shapes.h"
+#include "tests/graph/graph_builder.h"
+
+namespace lenslet::test {
+
+namespace {
+
+constexpr DType halves[] = {DType::f16, DType::bf16};
+
+/// Widened and inferred.
+Graph inferred(const GraphBuilder& b) {
+  Graph graph = after(b.raw(), "widen");
+  bind_inputs(graph, 1, {});
+  infer_shapes(graph);
+  graph.check();
+  return graph;
+}
+
+/// As a GPU's plan has it where no precision is asked for, or that one.
+Graph typed_for_gpu(const GraphBuilder& b, const char* asked = nullptr) {
+  Graph graph = inferred(b);
+  const PassContext context{
+      .target = {reference_gpu(), asked == nullptr ? numerics_in_file(graph) : parse_numerics(asked)},
+      .device = "cuda:0",
+      .types_of_file = asked == nullptr};
+  for (const Pass& pass : passes().subspan(passes_before_inference)) {
+    pass.run(graph, context);
+    graph.check();
+    if (pass.name == "assign_types") break;
+  }
+  return graph;
+}
+
+ValueId cast(GraphBuilder& b, ValueId id, DType to) { return b.node("Cast", {id}, {{"to", dtype_to_onnx(to)}}); }
+
+Tensor rounded(const Tensor& tensor, DType half) { return tensor.to_dtype(half).to_dtype(DType::f32); }
+
+bool same(const Tensor& a, const Tensor& b) {
+  const auto x = a.values<float>(), y = b.values<float>();
+  return a.shape() == b.shape() && std::equal(x.begin(), x.end(), y.begin());
+}
+
+/// y = (x W w1) w2: three products, of which the last would stay float32 whatever is asked for.
+void products(GraphBuilder& b, ValueId x, ValueId w) {
+  ValueId y = b.node("Relu", {b.node("Gemm", {x, w})});
+  y = b.node("Relu", {b.node("Gemm", {y, b.weights({64, 64})})});
+  b.output(b.node("Gemm", {y, b.weights({64, 8})}));
+}
+
+bool any_in(const Graph& graph, DType dtype) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+    return std::any_of(node.outputs.begin(), node.outputs.end(),
+                       [&](ValueId id) { return id != no_id && graph.value(id).dtype == dtype; });
+  });
+}
+
+/// A branch: the captured value's Cast to float32.
+ValueId cast_by_branch(GraphBuilder& b, ValueId id) {
+  GraphBuilder inner;
+  const ValueId inside = inner.input("inside", {64, 64}, DType::f16);
+  inner.output(cast(inner, inside, DType::f32));
+  const auto branch = std::make_shared<const Graph>(inner.source());
+  Tensor taken(DType::boolean, Shape{});
+  taken.values<bool>()[0] = true;
+  return b.node_of(std::make_shared<IfOp>(IfOp::Branch{branch}, IfOp::Branch{branch}), {b.constant(taken), id});
+}
+
+struct Way {
+  const char* name;
+  std::function<ValueId(GraphBuilder&, DType half, Tensor& w)> make;  // float32 in the file, of the value w
+};
+
+Tensor matrix(DType half) { return random_f32({64, 64}, 5, 0, 0.1).to_dtype(half); }
+
+const Way ways[] = {
+    {"Cast",
+     [](GraphBuilder& b, DType half, Tensor& w) {
+       w = matrix(half).to_dtype(DType::f32);
+       return cast(b, b.constant(matrix(half)), DType::f32);
+     }},
+    {"Identity, Cast, Identity",
+     [](GraphBuilder& b, DType half, Tensor& w) {
+       w = matrix(half).to_dtype(DType::f32);
+       return b.node("Identity", {cast(b, b.node("Identity", {b.constant(matrix(half))}), DType::f32)});
+     }},
+    {"Reshape, Cast, Reshape",
+     [](GraphBuilder& b, DType half, Tensor& w) {
+       w = matrix(half).to_dtype(DType::f32);
+       const ValueId flat = b.node("Reshape", {b.constant(matrix(half)), b.int64s({4096})});
+       return b.node("Reshape", {cast(b, flat, DType::f32), b.int64s({64, 64})});
+     }},
+    {"Transpose, Cast, Transpose",
+     [](GraphBuilder& b, DType half, Tensor& w) {
+       w = matrix(half).to_dtype(DType::f32);
+       return b.node("Transpose", {cast(b, b.node("Transpose", {b.constant(matrix(half))}), DType::f32)});
+     }},
+    {"two readers",
+     [](GraphBuilder& b, DType half, Tensor& w) {
+       w = matrix(half).to_dtype(DType::f32);
+       const ValueId constant = b.constant(matrix(half));
+       b.output(b.node("Neg", {constant}));
+       return cast(b, constant, DType::f32);
+     }},
+    {"CastLike",
+     [](GraphBuilder& b, DType half, Tensor& w) {
+       w = matrix(half).to_dtype(DType::f32);
+       return b.node("CastLike", {b.constant(matrix(half)), b.scalar(1)}, {}, 15);
+     }},
+    {"Mul in 16 bits, Cast",
+     [](GraphBuilder& b, DType half, Tensor& w) {
+       w = matrix(half).to_dtype(DType::f32);
+       const Tensor by = Tensor::of<float>(Shape{}, {0.7F}).to_dtype(half);
+       for (float& value : w.values<float>()) value *= by.to_dtype(DType::f32).values<float>()[0];  // exact
+       w = rounded(w, half);
+       return cast(b, b.node("Mul", {b.constant(matrix(half)), b.constant(by)}), DType::f32);
+     }},
+    {"DequantizeLinear of a scale in 16 bits, Cast",
+     [](GraphBuilder& b, DType half, Tensor& w) {
+       const Tensor scale = Tensor::of<float>(Shape{}, {0.0123F}).to_dtype(half);
+       Tensor bytes(DType::i8, Shape{64, 64});
+       w = Tensor(DType::f32, Shape{64, 64});
+       for (std::size_t i = 0; i < 4096; ++i) {
+         bytes.values<std::int8_t>()[i] = static_cast<std::int8_t>(i * 37 % 251 - 125);
+         w.values<float>()[i] =
+             static_cast<float>(bytes.values<std::int8_t>()[i]) * scale.to_dtype(DType::f32).values<float>()[0];
+       }
+       w = rounded(w, half);
+       return cast(b, b.node("DequantizeLinear", {b.constant(bytes), b.constant(scale)}, {}, 19), DType::f32);
+     }},
+    {"ConstantOfShape of 16 bits, Cast",
+     [](GraphBuilder& b, DType half, Tensor& w) {
+       const Tensor value = Tensor::of<float>(Shape{1}, {0.3F}).to_dtype(half);
+       w = Tensor(DType::f32, Shape{64, 64});
+       std::ranges::fill(w.values<float>(), value.to_dtype(DType::f32).values<float>()[0]);
+       return cast(b, b.node("ConstantOfShape", {b.int64s({64, 64})}, {{"value", value}}), DType::f32);
+     }},
+    {"Cast in a branch of an If",
+     [](GraphBuilder& b, DType half, Tensor& w) {
+       w = matrix(half).to_dtype(DType::f32);
+       return cast_by_branch(b, b.constant(matrix(half)));
+     }},
+    {"Cast from float32 to 16 bits and back",
+     [](GraphBuilder& b, DType half, Tensor& w) {
+       const Tensor wide = random_f32({64, 64}, 6, 0, 0.1);
+       w = rounded(wide, half);
+       return cast(b, cast(b, b.constant(wide), half), DType::f32);
+     }},
+};
+
+}  // namespace
+
+TEST_CASE("file_types/weights_of_16_bits_in_float32_products") {
+  for (const DType half : halves)
+    for (const Way& way : ways) {
+      CAPTURE(std::string(to_string(half)));
+      CAPTURE(way.name);
+      GraphBuilder b, plain;
+      Tensor w;
+      const ValueId x = b.input("x", {8, 64});
+      products(b, x, way.make(b, half, w));
+      const ValueId same_x = plain.input("x", {8, 64});
+      products(plain, same_x, plain.constant(w));
+      const Graph graph = inferred(b);
+      INFO(graph.dump());
+      CHECK(numerics_in_file(graph) == Numerics());
+      CHECK(!any_in(typed_for_gpu(b), half));
+      const Tensor in = random_f32({8, 64}, 9);
+      const auto got = interpret(after_all(graph), {in});
+      CHECK(relative_error(interpret(after_all(inferred(plain)), {in})[0], got.back()) < 1e-6);
+    }
+}
+
+TEST_CASE("file_types/a_file_of_16_bits") {
+  for (const DType half : halves) {
+    GraphBuilder b;
+    const auto weights = [&](Shape shape) { return b.constant(random_f32(shape, 3).to_dtype(half)); };
+    ValueId y = b.input("x", {8, 64}, half);
+    ValueId products[3];
+    for (ValueId& product : products) {
+      product = b.node("Gemm", {y, weights({64, 64})});
+      y = b.node("Add", {product, weights({64})});
+      y = b.node("Clip", {y, b.scalar(-50), b.scalar(50)});  // of an operator that the loader took apart
+    }
+    b.output(y);
+    const Graph graph = typed_for_gpu(b);
+    INFO(graph.dump());
+    CHECK(numerics_in_file(inferred(b)).storage == half);
+    int in_half = 0;
+    for (const Node& node : graph.nodes)
+      if (node.op->epilogue() != nullptr) in_half += graph.value(node.outputs[0]).dtype == half ? 1 : 0;
+    CHECK(in_half == 2);  // the last one stays float32
+  }
+}
+
+// float16, float32, float16: each node in the types that the file gives it.
+TEST_CASE("file_types/a_mixed_file") {
+  for (const DType half : halves) {
+    GraphBuilder b;
+    const auto product = [&](ValueId x, DType dtype) {
+      return b.node("Gemm", {x, b.constant(random_f32({64, 64}, 3).to_dtype(dtype))});
+    };
+    const ValueId x = b.input("x", {8, 64});
+    const ValueId first = product(cast(b, x, half), half);
+    const ValueId second = product(cast(b, first, DType::f32), DType::f32);
+    const ValueId third = product(b.node("Relu", {second}), DType::f32);
+    const ValueId fourth = product(cast(b, third, half), half);
+    const ValueId bias = b.constant(random_f32({64}, 4).to_dtype(half));
+    b.output(product(b.node("Add", {fourth, bias}), half));
+    const Graph graph = typed_for_gpu(b);
+    INFO(graph.dump());
+    std::vector<DType> made;
+    for (const Node& node : graph.nodes)
+      if (node.op->epilogue() != nullptr) made.push_back(graph.value(node.outputs[0]).dtype);
+    CHECK(made == std::vector<DType>{half, DType::f32, DType::f32, half, DType::f32});
+    // Asked for, all but the last.
+    const Graph asked = typed_for_gpu(b, half == DType::f16 ? "fp16" : "bf16");
+    made.clear();
+    for (const Node& node : asked.nodes)
+      if (node.op->epilogue() != nullptr) made.push_back(asked.value(node.outputs[0]).dtype);
+    CHECK(made == std::vector<DType>{half, half, half, half, DType::f32});
+    CHECK(!any_in(typed_for_gpu(b, "tf32"), DType::f64));
+  }
+}
+
+TEST_CASE("file_types/types_of_outputs") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {1, 2, 4, 4}, DType::f16), grid = b.input("grid", {1, 3, 3, 2}, DType::f16);
+  const ValueId bytes = b.input("bytes", {4}, DType::i8), wide = b.input("wide", {1, 2, 4, 4});
+  const ValueId scale = b.constant(Tensor::of<float>(Shape{}, {0.5F}).to_dtype(DType::bf16));
+  const ValueId sampled = b.node("GridSample", {x, grid}, {}, 16);
+  const ValueId dequantised = b.node("DequantizeLinear", {bytes, scale}, {}, 19);
+  const ValueId stated =
+      b.node("DequantizeLinear", {bytes, b.scalar(0.5F)}, {{"output_dtype", dtype_to_onnx(DType::f16)}}, 23);
+  const ValueId compared = b.node("Greater", {x, x}), averaged = b.node("GlobalAveragePool", {x});
+  const ValueId mixed = b.node("Mul", {x, wide});  // which the operator does not let mix
+  for (const ValueId id : {sampled, dequantised, stated, compared, averaged, mixed}) b.output(id);
+  const Graph graph = inferred(b);
+  INFO(graph.dump());
+  CHECK(type_in_file(graph.value(sampled)) == DType::f16);
+  CHECK(type_in_file(graph.value(dequantised)) == DType::bf16);
+  CHECK(type_in_file(graph.value(stated)) == DType::f16);
+  CHECK(type_in_file(graph.value(compared)) == DType::boolean);
+  CHECK(type_in_file(graph.value(averaged)) == DType::f16);
+  CHECK(type_in_file(graph.value(mixed)) == DType::f32);
+  for (const ValueId id : {sampled, dequantised, stated, averaged, mixed}) CHECK(graph.value(id).dtype == DType::f32);
+}
+
+TEST_CASE("file_types/casts_round") {
+  const Tensor x = random_f32({8, 64}, 11, 0, 100);
+  for (const DType half : halves) {
+    CAPTURE(std::string(to_string(half)));
+    {
+      GraphBuilder b;
+      b.output(b.node("Neg", {cast(b, cast(b, b.node("Neg", {b.input("x", {8, 64})}), half), DType::f32)}));
+      for (const Graph& graph : {inferred(b), after_all(inferred(b)), typed_for_gpu(b, "fp32"), typed_for_gpu(b)})
+        CHECK(same(interpret(graph, {x})[0], rounded(x, half)));
+    }
+    {  // to the type of another tensor, which is known when shapes are
+      GraphBuilder b;
+      const ValueId like = b.input("like", {1}, half);
+      const ValueId small = b.node("CastLike", {b.input("x", {8, 64}), like}, {}, 15);
+      b.output(b.node("CastLike", {small, b.scalar(1)}, {}, 15));
+      for (const Graph& graph : {inferred(b), after_all(inferred(b))})
+        CHECK(same(interpret(graph, {Tensor::of<float>(Shape{1}, {0}).to_dtype(half), x})[0], rounded(x, half)));
+    }
+    {  // a sum in 16 bits that becomes float32, or an integer
+      GraphBuilder b;
+      const ValueId wide = b.input("x", {8, 64}, half);
+      const ValueId sum = b.node("Add", {wide, b.constant(Tensor::of<float>(Shape{}, {0.7F}).to_dtype(half))});
+      b.output(cast(b, sum, DType::f32));
+      b.output(cast(b, sum, DType::i32));
+      const Tensor given = x.to_dtype(half);
+      Tensor expected = given.to_dtype(DType::f32);
+      const float by = rounded(Tensor::of<float>(Shape{}, {0.7F}), half).values<float>()[0];
+      for (float& value : expected.values<float>()) value += by;
+      expected = rounded(expected, half);
+      for (const Graph& graph : {inferred(b), after_all(inferred(b))}) {
+        const auto outputs = interpret(graph, {given});
+        CHECK(same(outputs[0], expected));
+        const Tensor integers = expected.to_dtype(DType::i32);
+        CHECK(std::ranges::equal(outputs[1].values<std::int32_t>(), integers.values<std::int32_t>()));
+      }
+    }
+  }
+}
+
+// From float16 to float16, as ONNX's expanded functions have it, a Cast does nothing in the file.
+TEST_CASE("file_types/casts_to_the_type_that_is_there") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {8, 64}, DType::f16);
+  const ValueId sum = b.node("Add", {x, b.constant(Tensor::of<float>(Shape{}, {0.7F}).to_dtype(DType::f16))});
+  b.output(b.node("Neg", {cast(b, sum, DType::f16)}));
+  b.output(b.node("Neg", {sum}));
+  const Graph graph = after_all(inferred(b));
+  INFO(graph.dump());
+  CHECK(count(graph, "Cast") == 1);
+  const auto outputs = interpret(graph, {random_f32({8, 64}, 12, 0, 100).to_dtype(DType::f16)});
+  CHECK(same(outputs[0], outputs[1]));
+}
+
+TEST_CASE("file_types/casts_that_are_needed_once") {
+  GraphBuilder b;
+  const ValueId x = b.input("x", {8, 64});
+  b.output(cast(b, x, DType::f16));
+  Graph raw = b.raw();
+  raw.output_ports[0].dtype = DType::f16;
+  Graph graph = after(raw, "widen");
+  bind_inputs(graph, 1, {});
+  infer_shapes(graph);
+  graph = after(graph, "drop_dead");
+  INFO(graph.dump());
+  CHECK(count(graph, "Cast") == 1);
+  CHECK(graph.value(graph.outputs[0]).dtype == DType::f16);
+  CHECK(graph.value(graph.outputs[0]).name == raw.value(raw.outputs[0]).name);
+
+  // Between products that are stored in 16 bits anyway there is nothing to do.
+  GraphBuilder two;
+  ValueId y = two.node("Gemm", {two.input("x", {8, 64}), two.weights({64, 64})});
+  y = cast(two, cast(two, y, DType::f16), DType::f32);
+  y = two.node("Gemm", {y, two.weights({64, 64})});
+  two.output(two.node("Gemm", {y, two.weights({64, 64})}));
+  const Graph asked = typed_for_gpu(two, "fp16");
+  INFO(asked.dump());
+  CHECK(count(asked, "Cast") <= 2);
+  CHECK(asked.value(asked.nodes[1].outputs[0]).dtype == DType::f16);
+}
+
+}  // namespace lenslet::test
