@@ -336,8 +336,8 @@ void check_magic(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-Graph load_onnx(std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner, const LoadOptions& options,
-                const std::string& name, std::vector<MappedFile>* external_files) {
+Graph load_onnx(std::span<const std::byte> bytes, ModelFile* file, const LoadOptions& options,
+                const std::string& name) {
   if (bytes.size() > limits::model_file_bytes)
     throw Error(ErrorKind::limit,
                 fmt::format("the model has {} bytes; at most {} are allowed", bytes.size(), limits::model_file_bytes));
@@ -349,9 +349,7 @@ Graph load_onnx(std::span<const std::byte> bytes, const std::shared_ptr<const vo
   std::deque<std::string> names;
   inline_functions(model, names);
   ExternalData external(options.external_data_dir);
-  Graph graph = GraphBuilder(model, {.owner = owner, .external = &external}, name).build();
-  if (external_files != nullptr) *external_files = external.files();
-  return graph;
+  return GraphBuilder(model, {.file = file, .external = &external}, name).build();
 }
 
 }  // namespace lenslet

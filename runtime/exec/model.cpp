@@ -118,11 +118,10 @@ void complete_outputs(Graph& graph, const Graph& one) {
 
 }  // namespace
 
-ModelImpl::ModelImpl(Graph loaded, Graph after_early_passes, std::function<void()> let_go)
+ModelImpl::ModelImpl(Graph loaded, Graph after_early_passes)
     : source(std::move(loaded)),
       typed(std::move(after_early_passes)),
       own_numerics(numerics_of_weights(source)),
-      let_pages_go(std::move(let_go)),
       prepared(std::make_shared<PreparedCache>(unused_prepared_bytes(typed))),
       lasting(constant_memory(typed)) {}
 
@@ -130,12 +129,11 @@ ModelImpl::ModelImpl(Graph part, std::shared_ptr<const ModelImpl> whole)
     : source(part),
       typed(std::move(part)),
       own_numerics(whole->own_numerics),
-      let_pages_go(whole->let_pages_go),
       prepared(whole->prepared),
       lasting(whole->lasting),
       whole_(std::move(whole)) {}
 
-Model make_model(Graph graph, std::function<void()> let_pages_go) {
+Model make_model(Graph graph) {
   graph.check();
   try {
     Graph typed = graph;
@@ -144,7 +142,7 @@ Model make_model(Graph graph, std::function<void()> let_pages_go) {
     for (const PortInfo& port : typed.input_ports) checkable = checkable && known_but_for_batch(port);
     if (checkable) complete_outputs(typed, inferred_copy(typed, 1));
     graph.output_ports = typed.output_ports;
-    return Model(std::make_shared<ModelImpl>(std::move(graph), std::move(typed), std::move(let_pages_go)));
+    return Model(std::make_shared<ModelImpl>(std::move(graph), std::move(typed)));
   } catch (const Error& error) {
     throw error.within(graph.name);
   }

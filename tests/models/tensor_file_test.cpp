@@ -13,7 +13,7 @@
 #include <string>
 
 #include "lenslet/model.h"
-#include "models/mapped_file.h"
+#include "models/input_file.h"
 #include "models/npy_header.h"
 #include "tests/models/expect_error.h"
 #include "tests/models/onnx_writer.h"
@@ -67,14 +67,14 @@ TEST_CASE("tensor_file/npy_takes_the_place_of_what_was_there") {
   write_npy(folder / "t.npy", Tensor::of<float>(Shape{1}, {1}));
   fs::permissions(folder / "t.npy", fs::perms::owner_all);
   fs::create_symlink("t.npy", folder / "link.npy");
-  const MappedFile before = map_file(folder / "t.npy", 1000);
+  const InputFile before(folder / "t.npy", 1000);
   write_npy(folder / "link.npy", Tensor::of<float>(Shape{1}, {2}));
   only("link.npy t.npy");
   CHECK(fs::is_symlink(folder / "link.npy"));
   CHECK(fs::status(folder / "t.npy").permissions() == fs::perms::owner_all);
   CHECK(read_npy(folder / "t.npy").values<float>()[0] == 2);
   float kept = 0;  // whoever had opened the old file still has it whole
-  std::memcpy(&kept, before.bytes.data() + before.bytes.size() - sizeof kept, sizeof kept);
+  before.read(before.bytes() - sizeof kept, std::as_writable_bytes(std::span(&kept, 1)));
   CHECK(kept == 1);
 
   fs::create_directory(folder / "folder.npy");
