@@ -1,6 +1,7 @@
 #include "models/external_data.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <charconv>
@@ -49,33 +50,44 @@ bool lies_in(const fs::path& file, const fs::path& folder) {
 
 }  // namespace
 
-const MappedFile& ExternalData::open(const std::string& location) {
-  if (const auto found = files_.find(location); found != files_.end()) return found->second;
+const InputFile& ExternalData::open(const std::string& location) {
   check_location(location);
+  if (file_ && location == location_) return *file_;
   if (folder_.empty())
     throw Error(ErrorKind::io, fmt::format("external data '{}': the model has no folder; set "
                                            "LoadOptions::external_data_dir",
                                            location));
-  if (files_.size() == limits::external_files)
+  const bool first = !seen_.contains(location);
+  if (first && seen_.size() == limits::external_files)
     throw Error(ErrorKind::limit, fmt::format("more than {} external data files", limits::external_files));
   std::error_code error;
   const fs::path folder = fs::canonical(folder_, error);
   if (error) throw Error(ErrorKind::io, fmt::format("external data folder: {}", error.message()), folder_.string());
-  const fs::path file = fs::canonical(folder / location, error);
+  const fs::path name = folder / location;
+  const fs::path inner = fs::canonical(name.parent_path(), error);
+  const fs::path file = error ? fs::path() : fs::canonical(name, error);
   if (error) throw Error(ErrorKind::io, fmt::format("external data '{}': {}", location, error.message()));
-  if (!lies_in(file, folder))
+  if (!lies_in(inner, folder))
     throw Error(ErrorKind::invalid_model,
                 fmt::format("external data location '{}' leads out of the model's folder through a symlink", location));
-  return files_.emplace(location, map_file(file, limits::external_file_bytes)).first->second;
+  const bool outside = !lies_in(file, folder);
+  if (outside && !fs::is_regular_file(file, error))  // to open a device may do something
+    throw Error(ErrorKind::io, fmt::format("external data '{}' is a symlink to what is not a regular file", location));
+  location_.clear();
+  file_.emplace(file, limits::external_file_bytes);
+  struct stat link {};
+  if (outside && (::lstat(name.c_str(), &link) != 0 || link.st_uid != file_->owner()))
+    throw Error(ErrorKind::invalid_model,
+                fmt::format("external data location '{}' is a symlink out of the model's folder, to a file of another "
+                            "owner",
+                            location));
+  if (seen_.try_emplace(location, file_->identity()).first->second != file_->identity())
+    throw Error(ErrorKind::io, "was changed while it was read", fmt::format("external data '{}'", location));
+  location_ = location;
+  return *file_;
 }
 
-std::vector<MappedFile> ExternalData::files() const {
-  std::vector<MappedFile> files;
-  for (const auto& [location, file] : files_) files.push_back(file);
-  return files;
-}
-
-MappedFile ExternalData::read(const OnnxTensor& tensor, std::uint64_t bytes) {
+WeightMemory::Part ExternalData::read(const OnnxTensor& tensor, std::uint64_t bytes) {
   std::optional<std::string_view> location, offset_text, length_text;
   const auto take = [](std::optional<std::string_view>& slot, std::string_view key, std::string_view value) {
     if (slot) throw Error(ErrorKind::invalid_model, fmt::format("external data: a second {}", key));
@@ -88,9 +100,9 @@ MappedFile ExternalData::read(const OnnxTensor& tensor, std::uint64_t bytes) {
     // Others (checksum, basepath of old exporters) do not say where the data lies.
   }
   if (!location) throw Error(ErrorKind::invalid_model, "external data without a location");
-  const MappedFile& file = open(std::string(*location));
+  const InputFile& file = open(std::string(*location));
   const std::uint64_t offset = offset_text ? parse_count("offset", *offset_text) : 0;
-  const std::uint64_t size = file.bytes.size();
+  const std::uint64_t size = file.bytes();
   if (offset > size)
     throw Error(ErrorKind::invalid_model,
                 fmt::format("external data '{}': offset {} lies behind the file's {} bytes", *location, offset, size));
@@ -102,7 +114,23 @@ MappedFile ExternalData::read(const OnnxTensor& tensor, std::uint64_t bytes) {
     throw Error(ErrorKind::invalid_model,
                 fmt::format("external data '{}': offset {} and length {} reach beyond the file's {} bytes", *location,
                             offset, length, size));
-  return {file.bytes.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(length)), file.owner};
+  const auto [device, number] = std::pair(file.identity().device, file.identity().number);
+  WeightMemory::Part& part = parts_[{device, number, offset, length}];
+  if (part.owner) return part;
+  // Tensors may share what they point at, but a small file must not become large memory.
+  std::uint64_t& taken = taken_[{device, number}];
+  if (taken + length > limits::external_reads * size)
+    throw Error(ErrorKind::limit,
+                fmt::format("external data '{}': tensors that overlap in it need more than {} times its {} bytes",
+                            *location, limits::external_reads, size));
+  taken += length;
+  const WeightMemory::Part read = weights_.take(length, size + 64);
+  try {
+    file.read(offset, read.bytes);
+  } catch (const Error& error) {
+    throw error.within(fmt::format("external data '{}'", *location));
+  }
+  return part = read;
 }
 
 }  // namespace lenslet

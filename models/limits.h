@@ -40,6 +40,8 @@ inline constexpr std::size_t external_location_bytes = 1024;
 inline constexpr std::uint64_t external_file_bytes = std::uint64_t{1} << 38;
 /// Different external files of one model.
 inline constexpr std::size_t external_files = 4096;
+/// What is read of one external file, by its size: tensors may overlap in it.
+inline constexpr std::uint64_t external_reads = 4;
 
 inline constexpr std::int64_t min_ir_version = 3;
 inline constexpr std::int64_t max_ir_version = 14;

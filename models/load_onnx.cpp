@@ -362,8 +362,8 @@ void check_overridden(const OnnxGraph& graph, std::span<const std::string> overr
 
 }  // namespace
 
-Graph load_onnx(std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner, const LoadOptions& options,
-                const std::string& name, std::vector<MappedFile>* external_files) {
+Graph load_onnx(std::span<const std::byte> bytes, ModelFile* file, const LoadOptions& options,
+                const std::string& name) {
   if (bytes.size() > limits::model_file_bytes)
     throw Error(ErrorKind::limit,
                 fmt::format("the model has {} bytes; at most {} are allowed", bytes.size(), limits::model_file_bytes));
@@ -376,9 +376,7 @@ Graph load_onnx(std::span<const std::byte> bytes, const std::shared_ptr<const vo
   inline_functions(model, names);
   ExternalData external(options.external_data_dir);
   check_overridden(*model.graph, options.overridden);
-  Graph graph = GraphBuilder(model, {.owner = owner, .external = &external}, name, options.overridden).build();
-  if (external_files != nullptr) *external_files = external.files();
-  return graph;
+  return GraphBuilder(model, {.file = file, .external = &external}, name, options.overridden).build();
 }
 
 }  // namespace lenslet

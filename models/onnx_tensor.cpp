@@ -149,12 +149,11 @@ Tensor decode_varints(const OnnxTensor& tensor, DType dtype, const Shape& shape)
   return result;
 }
 
-// Shared when its bytes live on, hold an element each at least and are aligned for it, else copied.
+// Shared when its bytes live on (and are aligned then) and hold an element each at least, else copied.
 Tensor from_bytes(DType dtype, const Shape& shape, std::span<const std::byte> bytes,
                   const std::shared_ptr<const void>& owner) {
   if (dtype_bits(dtype) < 8) return unpack(dtype, shape, bytes);
-  const bool aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % dtype_bytes(dtype) == 0;
-  if (owner && aligned && !bytes.empty()) return Tensor::share(dtype, shape, owner, bytes.data());
+  if (owner && !bytes.empty()) return Tensor::share(dtype, shape, owner, bytes.data());
   Tensor result(dtype, shape);
   if (!bytes.empty()) std::memcpy(result.data(), bytes.data(), bytes.size());
   return result;
@@ -172,7 +171,7 @@ Tensor read_elements(const OnnxTensor& tensor, DType dtype, const Shape& shape, 
     if (tensor.has_raw_data || tensor.typed_fields != 0)
       throw Error(ErrorKind::invalid_model, "a tensor with both external data and data of its own");
     if (source.external == nullptr) throw Error(ErrorKind::unsupported, "external data is not read here");
-    const MappedFile part = source.external->read(tensor, bytes);
+    const WeightMemory::Part part = source.external->read(tensor, bytes);
     return from_bytes(dtype, shape, part.bytes, part.owner);
   }
   if (tensor.has_raw_data) {
@@ -180,7 +179,10 @@ Tensor read_elements(const OnnxTensor& tensor, DType dtype, const Shape& shape, 
     if (tensor.raw_data.size() != bytes)
       throw Error(ErrorKind::invalid_model, fmt::format("a {} tensor of shape {} needs {} bytes, raw_data has {}",
                                                         to_string(dtype), shape.str(), bytes, tensor.raw_data.size()));
-    return from_bytes(dtype, shape, tensor.raw_data, source.owner);
+    if (source.file != nullptr)
+      if (const WeightMemory::Part part = source.file->read(tensor.raw_data); part.owner)
+        return from_bytes(dtype, shape, part.bytes, part.owner);
+    return from_bytes(dtype, shape, tensor.raw_data, nullptr);
   }
   if ((tensor.typed_fields & ~(1U << typed_field(dtype))) != 0)
     throw Error(ErrorKind::invalid_model,

@@ -1,18 +1,15 @@
 #pragma once
 // A TensorProto's elements, from whichever field they sit in, as a Tensor.
 
-#include <memory>
-
 #include "lenslet/tensor.h"
 #include "models/external_data.h"
+#include "models/model_file.h"
 #include "models/onnx_reader.h"
 
 namespace lenslet {
 
 struct TensorSource {
-  /// Keeps the file's bytes alive: raw data that is aligned for its type is then shared, not copied. Null: always
-  /// copied.
-  std::shared_ptr<const void> owner;
+  ModelFile* file = nullptr;         ///< that the tensor's bytes are of; null: they are all there, and are copied
   ExternalData* external = nullptr;  ///< null: external data is refused
 };
 

@@ -2,13 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <vector>
 
 #include "base/boundary.h"
 #include "lenslet/error.h"
+#include "models/input_file.h"
 #include "models/limits.h"
-#include "models/mapped_file.h"
 #include "models/npy_header.h"
 #include "models/onnx_reader.h"
 #include "models/onnx_tensor.h"
@@ -42,36 +44,39 @@ void from_fortran_order(const std::byte* from, Tensor& tensor) {
   }
 }
 
-Tensor parse_npy(std::span<const std::byte> file) {
-  const NpyHeader header = parse_npy_header(file);
+Tensor read_npy(const InputFile& file) {
+  constexpr std::uint64_t most = limits::npy_header_bytes + 12;  // and magic, version and length
+  std::vector<std::byte> begin(static_cast<std::size_t>(std::min(file.bytes(), most)));
+  file.read(0, begin);
+  const NpyHeader header = parse_npy_header(begin);
   const std::int64_t elems = header.shape.elems();
   if (elems > limits::tensor_elems)
     throw Error(ErrorKind::limit, fmt::format("a tensor of shape {} has more elements than the {} allowed",
                                               header.shape.str(), limits::tensor_elems));
-  const std::span<const std::byte> data = file.subspan(header.data_offset);
+  const std::uint64_t there = file.bytes() - header.data_offset;
   const std::uint64_t needed = static_cast<std::uint64_t>(elems) * dtype_bytes(header.dtype);
-  if (data.size() != needed)
+  if (there != needed)
     throw Error(ErrorKind::io, fmt::format("not a readable .npy file: {} elements of shape {} need {} bytes, it has {}",
-                                           to_string(header.dtype), header.shape.str(), needed, data.size()));
+                                           to_string(header.dtype), header.shape.str(), needed, there));
+  Tensor tensor(header.dtype, header.shape);
+  const std::span<std::byte> data{static_cast<std::byte*>(tensor.data()), tensor.bytes()};
+  file.read(header.data_offset, data);
   if (header.dtype == DType::boolean)
     for (const std::byte b : data)
       if (b > std::byte{1}) throw Error(ErrorKind::io, "not a readable .npy file: a bool that is neither 0 nor 1");
-  Tensor tensor(header.dtype, header.shape);
-  if (data.empty()) return tensor;
-  if (header.fortran_order)
-    from_fortran_order(data.data(), tensor);
-  else
-    std::memcpy(tensor.data(), data.data(), data.size());
-  return tensor;
+  if (!header.fortran_order || data.empty()) return tensor;
+  Tensor rows(header.dtype, header.shape);
+  from_fortran_order(data.data(), rows);
+  return rows;
 }
 
 }  // namespace
 
 Tensor read_npy(const std::filesystem::path& file) {
   return at_boundary([&] {
-    const MappedFile mapped = map_file(file, limits::tensor_file_bytes);
+    const InputFile input(file, limits::tensor_file_bytes);
     try {
-      return parse_npy(mapped.bytes);
+      return read_npy(input);
     } catch (const Error& error) {
       throw error.within(file.string());
     }
@@ -94,9 +99,9 @@ void write_npy(const std::filesystem::path& file, const Tensor& tensor) {
 
 Tensor read_tensor_pb(const std::filesystem::path& file, std::string* name) {
   return at_boundary([&] {
-    const MappedFile mapped = map_file(file, limits::tensor_file_bytes);
+    const Tensor bytes = read_file(file, limits::tensor_file_bytes);
     try {
-      const OnnxTensor tensor = read_onnx_tensor(mapped.bytes);
+      const OnnxTensor tensor = read_onnx_tensor({static_cast<const std::byte*>(bytes.data()), bytes.bytes()});
       if (name != nullptr) *name = std::string(tensor.name);
       return to_tensor(tensor, {});
     } catch (const Error& error) {

@@ -10,7 +10,9 @@
 #include <cstring>
 #include <system_error>
 
+#include "base/boundary.h"
 #include "lenslet/error.h"
+#include "lenslet/tensor_file.h"
 
 namespace lenslet {
 
@@ -42,6 +44,17 @@ std::FILE* create_in(const fs::path& folder, fs::path& name) {
   return stream;
 }
 
+/// Where a file of that name lies or will lie; empty where links go round.
+fs::path behind_links(fs::path file) {
+  constexpr int most_links = 40;  // as Linux has it
+  std::error_code ignored;
+  for (int i = 0; i < most_links; ++i) {
+    if (!fs::is_symlink(fs::symlink_status(file, ignored))) return file;
+    file = file.parent_path() / fs::read_symlink(file, ignored);  // which replaces the folder where it is absolute
+  }
+  return {};
+}
+
 }  // namespace
 
 void write_file(const fs::path& file, std::initializer_list<std::span<const std::byte>> parts) {
@@ -53,17 +66,24 @@ void write_file(const fs::path& file, std::initializer_list<std::span<const std:
     return;
   }
   if (replaces && ::access(file.c_str(), W_OK) != 0) fail(errno, file);
-  std::error_code ignored;
-  const fs::path place = replaces ? fs::canonical(file, ignored) : file;
+  const fs::path place = behind_links(file);
+  if (place.empty()) fail(ELOOP, file);
   fs::path name;
   std::FILE* const stream = create_in(place.parent_path(), name);
   if (stream == nullptr) fail(errno, file);
-  if (replaces) ::fchmod(::fileno(stream), old.st_mode & 07777U);
+  if (replaces) {  // the owner first, where we may: it takes set-user-ID away, which another owner must not get
+    const bool same = ::fchown(::fileno(stream), old.st_uid, old.st_gid) == 0;
+    ::fchmod(::fileno(stream), old.st_mode & (same ? 07777U : 0777U));
+  }
   int why = write_and_close(stream, parts);
   if (why == 0 && ::rename(name.c_str(), place.c_str()) != 0) why = errno;
   if (why == 0) return;
   ::unlink(name.c_str());
   fail(why, file);
+}
+
+void write_file(const fs::path& file, std::span<const std::byte> bytes) {
+  at_boundary([&] { write_file(file, {bytes}); });
 }
 
 }  // namespace lenslet

@@ -8,9 +8,7 @@
 
 namespace lenslet {
 
-/// Writes `parts` one after another: into a new file in the same folder, which takes the name `file` (through symlinks)
-/// when it is complete, with the permissions of the file that had it; so nobody reads half of it, and an error leaves
-/// everything as it was. What is no regular file (a pipe, a device) is written to directly. Error(io).
+/// As write_file of lenslet/tensor_file.h, with `parts` one after another.
 void write_file(const std::filesystem::path& file, std::initializer_list<std::span<const std::byte>> parts);
 
 }  // namespace lenslet

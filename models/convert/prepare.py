@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import sys
+import tempfile
 import zipfile
 
 import efficientnet_lite0
@@ -60,14 +61,18 @@ def read_member(folder, pattern, member, sha256):
 
 
 def write_atomically(path, content):
-    """A reader sees the old file or the whole new one."""
+    """A reader sees the old file or the whole new one, and of two writers one is the last."""
+    path = pathlib.Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    with open(partial, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    with tempfile.TemporaryDirectory(prefix=".partial-", dir=path.parent) as own:
+        partial = pathlib.Path(own) / path.name
+        with open(partial, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            partial.chmod(path.stat().st_mode & 0o777)
+        os.replace(partial, path)
 
 
 def class_names(synsets, lemmas):

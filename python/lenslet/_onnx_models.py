@@ -21,7 +21,7 @@ def load(model: ModelProto, external_data_dir: str | os.PathLike[str] | None) ->
     whole = _serialized(model)
     if whole is not None:
         return Model(whole, name=name, external_data_dir=external_data_dir)
-    # The library maps the file of weights, which may go from the folder then.
+    # The library has read the file of weights when the folder goes.
     with tempfile.TemporaryDirectory(prefix="lenslet-backend-") as folder:
         whole = _serialized(with_weights_in(model, pathlib.Path(folder) / "weights"))
         if whole is None:

@@ -140,22 +140,20 @@ void check_declared(Graph& graph) {
 
 }  // namespace
 
-ModelImpl::ModelImpl(Graph loaded, Graph after_early_passes, std::function<void()> let_go)
+ModelImpl::ModelImpl(Graph loaded, Graph after_early_passes)
     : source(std::move(loaded)),
       typed(std::move(after_early_passes)),
-      let_pages_go(std::move(let_go)),
       prepared(std::make_shared<PreparedCache>(unused_prepared_bytes(typed))),
       lasting(constant_memory(typed)) {}
 
 ModelImpl::ModelImpl(Graph part, std::shared_ptr<const ModelImpl> whole)
     : source(part),
       typed(std::move(part)),
-      let_pages_go(whole->let_pages_go),
       prepared(whole->prepared),
       lasting(whole->lasting),
       whole_(std::move(whole)) {}
 
-Model make_model(Graph graph, std::function<void()> let_pages_go) {
+Model make_model(Graph graph) {
   graph.check();
   find_unread(graph);
   try {
@@ -163,7 +161,7 @@ Model make_model(Graph graph, std::function<void()> let_pages_go) {
     apply_early_passes(typed);
     check_declared(typed);
     graph.output_ports = typed.output_ports;
-    return Model(std::make_shared<ModelImpl>(std::move(graph), std::move(typed), std::move(let_pages_go)));
+    return Model(std::make_shared<ModelImpl>(std::move(graph), std::move(typed)));
   } catch (const Error& error) {
     throw error.within(graph.name);
   }

@@ -1,7 +1,6 @@
 #pragma once
 // What a Model holds: the graph as loaded, and the caches its Runners share.
 
-#include <functional>
 #include <memory>
 #include <unordered_set>
 
@@ -13,15 +12,13 @@ namespace lenslet {
 
 class ModelImpl {
  public:
-  /// `let_pages_go` drops the mapped files' pages from this process's memory until they are read again; may be empty.
-  ModelImpl(Graph loaded, Graph after_early_passes, std::function<void()> let_pages_go);
+  ModelImpl(Graph loaded, Graph after_early_passes);
   /// A part of `whole`'s network, out of its `typed`: prepared weights are shared.
   ModelImpl(Graph part, std::shared_ptr<const ModelImpl> whole);
 
   const Graph source;  ///< as loaded: the file's own types; shapes of inputs as declared
   /// After the passes that come before inference: what plans are made from. What is in `source` has the same ValueIds.
   const Graph typed;
-  const std::function<void()> let_pages_go;
   const std::shared_ptr<PreparedCache> prepared;
   /// Memory of the loaded graph's constants: it lasts as long as any part of the network, so that an address tells what
   /// is there.
@@ -32,6 +29,6 @@ class ModelImpl {
 };
 
 /// Checks the loaded graph as far as its declared shapes allow (batch 1 for a free batch) and wraps it in a Model.
-Model make_model(Graph graph, std::function<void()> let_pages_go = {});
+Model make_model(Graph graph);
 
 }  // namespace lenslet

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <functional>
 #include <string_view>
@@ -224,19 +223,10 @@ class PlanBuilder {
   std::shared_ptr<const void> blob_of(const Node& node, const PlanStep& step) {
     const FloatEnvironment ours;
     Tensor host = prepared_blob(*node.choice->kernel, *step.problem, node.choice->candidate);
-    let_pages_go(host.bytes());
     if constexpr (cuda_built)
       if (device().is_cuda()) return cuda::upload(host);
     const auto owner = std::make_shared<const Tensor>(std::move(host));
     return std::shared_ptr<const void>(owner, owner->data());
-  }
-
-  /// After each few blobs, what they were made from leaves memory: of a large network not all weights are there twice.
-  void let_pages_go(std::size_t bytes_made) {
-    constexpr std::size_t bytes_kept = 16 << 20;
-    if ((bytes_made_ += bytes_made) < bytes_kept || !model_.let_pages_go) return;
-    bytes_made_ = 0;
-    model_.let_pages_go();
   }
 
   void place() {
@@ -407,7 +397,6 @@ class PlanBuilder {
   const bool runnable_;
   std::vector<BlobOfStep> blobs_;
   std::unordered_set<std::string> counted_;  // prepared weights that are in the report, by key
-  std::atomic<std::size_t> bytes_made_ = 0;  // since pages were let go
   std::shared_ptr<Plan> plan_ = std::make_shared<Plan>();
 };
 
@@ -435,9 +424,7 @@ ValueId Plan::largest_constant(const PlanStep& step) const {
 }
 
 std::shared_ptr<const Plan> make_plan(ModelImpl& model, const PlanOptions& options, std::shared_ptr<ThreadPool>& pool) {
-  std::shared_ptr<const Plan> plan = build_plan(model, options, pool, true);
-  if (model.let_pages_go) model.let_pages_go();
-  return plan;
+  return build_plan(model, options, pool, true);
 }
 
 PlanInfo describe_plan(ModelImpl& model, const PlanOptions& options) {

@@ -3,7 +3,9 @@
 #include "models/external_data.h"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
+#include "lenslet/model.h"
 #include "models/limits.h"
 #include "models/load_onnx.h"
 #include "tests/models/expect_error.h"
@@ -21,6 +23,8 @@ using Entries = std::vector<std::pair<std::string, std::string>>;
 // Adds a weight of four floats, which the entries locate, to x.
 std::string external_model(const Entries& entries) {
   ModelText model = relu_model();
+  model.inputs = {port("x", f32, {2, 4})};
+  model.outputs = {port("y", f32, {2, 4})};
   model.nodes = {node("Add", {"x", "w"}, {"y"}, "add")};
   model.initializers = {tensor("w", f32, {4}, [&](pbf_writer& writer) {
     for (const auto& pair : entries)  // clang 14 captures no structured bindings
@@ -59,7 +63,7 @@ TEST_CASE("external_data/read") {
   CHECK(weight(folder.path(), {{"location", "w.bin"}}) == first);
   CHECK(weight(folder.path(), {{"location", "./w.bin"}, {"offset", "0"}, {"length", "16"}, {"checksum", "?"}}) ==
         first);
-  // Offset 3: unaligned in the mapped file, so the weight is copied.
+  // Offset 3: not aligned in the file.
   CHECK(weight(folder.path(), {{"location", "sub/w.bin"}, {"offset", "3"}, {"length", "16"}}) == second);
   fs::create_symlink(folder / "w.bin", folder / "inside.bin");
   CHECK(weight(folder.path(), {{"location", "inside.bin"}}) == first);
@@ -72,17 +76,114 @@ TEST_CASE("external_data/stays_in_the_folder") {
   fs::create_directory(folder);
   fs::create_directory(outer / "model2");
   outer.write("model2/secret.bin", floats({9, 9, 9, 9}));
-  fs::create_symlink(outer / "secret.bin", folder / "link.bin");
   fs::create_symlink("../model2", folder / "linked_folder");
   for (const std::string location : {"../secret.bin", "sub/../../secret.bin", "..", "a/.."})
     CHECK_ERROR(weight(folder, {{"location", location}}), invalid_model, "'..'");
   CHECK_ERROR(weight(folder, {{"location", (outer / "secret.bin").string()}}), invalid_model, "absolute");
-  CHECK_ERROR(weight(folder, {{"location", "link.bin"}}), invalid_model, "symlink");
   CHECK_ERROR(weight(folder, {{"location", "linked_folder/secret.bin"}}), invalid_model, "symlink");
   CHECK_ERROR(weight(folder, {{"location", "..\\secret.bin"}}), invalid_model, "backslash");
   CHECK_ERROR(weight(folder, {{"location", "C:secret.bin"}}), invalid_model, "drive letter");
   CHECK_ERROR(weight(folder, {{"location", ""}}), invalid_model, "empty");
   CHECK_ERROR(weight(folder, {{"location", std::string("a\0b", 3)}}), invalid_model, "control character");
+}
+
+// As a hub's cache has it: snapshots hold links to files that are named by their sums.
+TEST_CASE("external_data/links_of_a_download_cache") {
+  const TempDir cache;
+  fs::create_directories(cache / "blobs");
+  fs::create_directories(cache / "snapshots/1234/onnx");
+  const std::vector<float> first{1, 2, 3, 4}, second{5, 6, 7, 8};
+  const Entries beside{{"location", "model.onnx_data"}};
+  cache.write("blobs/5678", external_model(beside));
+  cache.write("blobs/9abc", floats({1, 2, 3, 4}));
+  cache.write("blobs/model.onnx_data", floats({9, 9, 9, 9}));  // beside the link's target: not what is meant
+  for (const std::string folder : {"snapshots/1234", "snapshots/1234/onnx"}) {
+    const std::string up = folder.ends_with("onnx") ? "../../../blobs/" : "../../blobs/";
+    fs::create_symlink(up + "5678", cache / (folder + "/model.onnx"));
+    fs::create_symlink(up + "9abc", cache / (folder + "/model.onnx_data"));
+    CHECK(weight(cache / folder, beside) == first);
+    CHECK_NOTHROW(Model::load(cache / (folder + "/model.onnx")));
+  }
+  const fs::path snapshot = cache / "snapshots/1234";
+  CHECK(weight(snapshot, {{"location", "onnx/model.onnx_data"}}) == first);
+  // Links to links, and out of the cache.
+  cache.write("elsewhere", floats({5, 6, 7, 8}));
+  fs::create_symlink(cache / "elsewhere", cache / "blobs/link");
+  fs::create_symlink("../../blobs/link", snapshot / "far");
+  CHECK(weight(snapshot, {{"location", "far"}}) == second);
+  // What is no regular file, or not there.
+  fs::create_symlink("../../blobs", snapshot / "folder");
+  CHECK_ERROR(weight(snapshot, {{"location", "folder"}}), io, "folder");
+  CHECK_ERROR(weight(snapshot, {{"location", "folder/9abc"}}), invalid_model, "symlink");
+  fs::create_symlink("../../blobs/none", snapshot / "broken");
+  CHECK_ERROR(weight(snapshot, {{"location", "broken"}}), io, "No such file");
+  fs::create_symlink("round", snapshot / "round");
+  CHECK_ERROR(weight(snapshot, {{"location", "round"}}), io, "round");
+  fs::create_symlink("/dev/zero", snapshot / "device");
+  CHECK_ERROR(weight(snapshot, {{"location", "device"}}), io, "not a regular file");
+  CHECK_ERROR(weight(snapshot, {{"location", "../../blobs/9abc"}}), invalid_model, "'..'");
+}
+
+TEST_CASE("external_data/links_to_files_of_others") {
+  const TempDir outer;
+  const fs::path folder = outer / "model";
+  fs::create_directory(folder);
+  const fs::path theirs = outer.write("theirs", floats({9, 9, 9, 9}));
+  fs::create_symlink("../theirs", folder / "link");
+  const Entries link{{"location", "link"}};
+  CHECK(weight(folder, link) == std::vector<float>(4, 9));
+  constexpr uid_t nobody = 65534;
+  if (::chown(theirs.c_str(), nobody, static_cast<gid_t>(-1)) != 0) {
+    MESSAGE("not tried: only root can give files away");
+    return;
+  }
+  CHECK_ERROR(weight(folder, link), invalid_model, "of another owner");
+  REQUIRE(::lchown((folder / "link").c_str(), nobody, static_cast<gid_t>(-1)) == 0);
+  CHECK(weight(folder, link) == std::vector<float>(4, 9));
+}
+
+// A hard link is a name of the file like any other, and nothing is promised about other names.
+TEST_CASE("external_data/hard_links") {
+  const TempDir outer;
+  const fs::path folder = outer / "model";
+  fs::create_directory(folder);
+  fs::create_hard_link(outer.write("outside", floats({1, 2, 3, 4})), folder / "inside");
+  CHECK(weight(folder, {{"location", "inside"}}) == std::vector<float>{1, 2, 3, 4});
+}
+
+TEST_CASE("external_data/tensors_that_overlap") {
+  const TempDir folder;
+  folder.write("w.bin", floats({1, 2, 3, 4, 5, 6, 7, 8}));
+  ExternalData data(folder.path());
+  const auto read = [&](std::size_t offset, std::size_t bytes, const char* location = "w.bin") {
+    const std::string text = std::to_string(offset);
+    OnnxTensor tensor;
+    tensor.external_data = {{"location", location}, {"offset", text}};
+    return data.read(tensor, bytes).bytes;
+  };
+  const std::span<const std::byte> all = read(0, 32);
+  for (int i = 0; i < 100; ++i) REQUIRE(read(0, 32).data() == all.data());  // tied weights are there once
+  fs::create_symlink("w.bin", folder / "link");
+  CHECK(read(0, 32, "link").data() == all.data());
+  for (std::size_t offset = 1; offset < 4; ++offset) CHECK(read(offset, 28)[0] == all[offset]);
+  CHECK_ERROR(read(4, 28), limit, "more than 4 times");
+  CHECK(read(4, 8)[0] == all[4]);
+}
+
+TEST_CASE("external_data/a_file_that_changes_meanwhile") {
+  const TempDir folder;
+  folder.write("a", floats({1, 2, 3, 4}));
+  folder.write("b", floats({5, 6, 7, 8}));
+  ExternalData data(folder.path());
+  const auto read = [&](const char* location, const char* offset) {
+    OnnxTensor tensor;
+    tensor.external_data = {{"location", location}, {"offset", offset}};
+    return data.read(tensor, 4);
+  };
+  read("a", "0");
+  read("b", "0");
+  fs::rename(folder / "b", folder / "a");
+  CHECK_ERROR(read("a", "4"), io, "'a': was changed while it was read");
 }
 
 TEST_CASE("external_data/offsets_and_lengths") {

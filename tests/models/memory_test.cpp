@@ -9,7 +9,6 @@
 
 #include "lenslet/model.h"
 #include "lenslet/tensor_file.h"
-#include "models/mapped_file.h"
 #include "tests/models/onnx_writer.h"
 #include "tests/models/temp_dir.h"
 #include "tests/refused_memory.h"
@@ -81,16 +80,4 @@ TEST_CASE("memory/tensor_files") {
                                                    }));
   std::string name;
   check_refused_memory([&] { static_cast<void>(read_tensor_pb(proto, &name)); });
-}
-
-TEST_CASE("memory/pages_of_a_mapped_file_come_back") {
-  const TempDir folder;
-  std::string content(1 << 20, 'a');
-  for (std::size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * 31);
-  const MappedFile mapped = map_file(folder.write("data", content), content.size());
-  for (int round = 0; round < 2; ++round) {
-    CHECK(std::memcmp(mapped.bytes.data(), content.data(), content.size()) == 0);
-    let_pages_go(mapped);
-  }
-  let_pages_go({});
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/small_types.h"
-#include "models/mapped_file.h"
+#include "models/input_file.h"
 #include "models/onnx.pb.h"
 #include "models/onnx_reader.h"
 #include "models/onnx_tensor.h"
@@ -120,16 +120,17 @@ TEST_CASE("protobuf/our_reader_agrees_with_google_s") {
     for (const auto& entry : fs::recursive_directory_iterator(root.parent_path() / folder)) {
       if (entry.path().extension() != ".onnx" && entry.path().extension() != ".pb") continue;
       CAPTURE(entry.path().string());
-      const MappedFile file = map_file(entry.path(), std::uint64_t{1} << 31);
-      const int bytes = static_cast<int>(file.bytes.size());
+      const Tensor whole = read_file(entry.path(), std::uint64_t{1} << 31);
+      const std::span<const std::byte> file{static_cast<const std::byte*>(whole.data()), whole.bytes()};
+      const int bytes = static_cast<int>(file.size());
       if (entry.path().extension() == ".pb") {
         onnx::TensorProto theirs;
-        REQUIRE(theirs.ParseFromArray(file.bytes.data(), bytes));
-        compare(read_onnx_tensor(file.bytes), theirs);
+        REQUIRE(theirs.ParseFromArray(file.data(), bytes));
+        compare(read_onnx_tensor(file), theirs);
       } else {
         onnx::ModelProto theirs;
-        REQUIRE(theirs.ParseFromArray(file.bytes.data(), bytes));
-        compare(read_onnx_model(file.bytes), theirs);
+        REQUIRE(theirs.ParseFromArray(file.data(), bytes));
+        compare(read_onnx_model(file), theirs);
       }
       ++count;
     }

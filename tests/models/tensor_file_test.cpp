@@ -5,15 +5,23 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <random>
 #include <set>
+#include <span>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "lenslet/model.h"
-#include "models/mapped_file.h"
+#include "models/input_file.h"
 #include "models/npy_header.h"
 #include "tests/models/expect_error.h"
 #include "tests/models/onnx_writer.h"
@@ -67,14 +75,14 @@ TEST_CASE("tensor_file/npy_takes_the_place_of_what_was_there") {
   write_npy(folder / "t.npy", Tensor::of<float>(Shape{1}, {1}));
   fs::permissions(folder / "t.npy", fs::perms::owner_all);
   fs::create_symlink("t.npy", folder / "link.npy");
-  const MappedFile before = map_file(folder / "t.npy", 1000);
+  const InputFile before(folder / "t.npy", 1000);
   write_npy(folder / "link.npy", Tensor::of<float>(Shape{1}, {2}));
   only("link.npy t.npy");
   CHECK(fs::is_symlink(folder / "link.npy"));
   CHECK(fs::status(folder / "t.npy").permissions() == fs::perms::owner_all);
   CHECK(read_npy(folder / "t.npy").values<float>()[0] == 2);
   float kept = 0;  // whoever had opened the old file still has it whole
-  std::memcpy(&kept, before.bytes.data() + before.bytes.size() - sizeof kept, sizeof kept);
+  before.read(before.bytes() - sizeof kept, std::as_writable_bytes(std::span(&kept, 1)));
   CHECK(kept == 1);
 
   fs::create_directory(folder / "folder.npy");
@@ -83,6 +91,91 @@ TEST_CASE("tensor_file/npy_takes_the_place_of_what_was_there") {
   if (!fs::exists("/dev/full")) return;
   CHECK_ERROR(write_npy("/dev/full", Tensor(DType::f32, Shape{1})), io, "No space left");
   CHECK(fs::is_character_file("/dev/full"));
+}
+
+TEST_CASE("tensor_file/write_file_follows_links_and_keeps_what_files_have") {
+  namespace fs = std::filesystem;
+  const TempDir folder;
+  const auto bytes = [](const std::string& text) { return std::as_bytes(std::span(text)); };
+  const auto text = [](const fs::path& file) {
+    std::ifstream stream(file, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(stream), {});
+  };
+  fs::create_directories(folder / "there/deep");
+  // To a file that is not there yet, by a link to a link: both stay.
+  fs::create_symlink("deep/new", folder / "there/second");
+  fs::create_symlink("there/second", folder / "first");
+  for (const std::string words : {"one", "another"}) {
+    write_file(folder / "first", bytes(words));
+    CHECK(text(folder / "there/deep/new") == words);
+    CHECK(fs::is_symlink(folder / "first"));
+    CHECK(fs::is_symlink(folder / "there/second"));
+  }
+  fs::create_symlink(folder / "there/deep/new", folder / "absolute");
+  fs::permissions(folder / "there/deep/new", fs::perms(0640));
+  fs::create_hard_link(folder / "there/deep/new", folder / "old");
+  write_file(folder / "absolute", bytes("third"));
+  CHECK(text(folder / "first") == "third");
+  CHECK(text(folder / "old") == "another");
+  CHECK(fs::status(folder / "first").permissions() == fs::perms(0640));
+  fs::create_symlink("round", folder / "round");
+  CHECK_ERROR(write_file(folder / "round", bytes("x")), io, "round: cannot be written: Too many levels");
+  fs::create_symlink("none/file", folder / "nowhere");
+  CHECK_ERROR(write_file(folder / "nowhere", bytes("x")), io, "nowhere: cannot be written: No such file");
+  write_file(folder / "empty", {});
+  CHECK(fs::file_size(folder / "empty") == 0);
+  constexpr uid_t nobody = 65534;
+  if (::chown((folder / "empty").c_str(), nobody, nobody) == 0) {
+    write_file(folder / "empty", bytes("full"));
+    struct stat status {};
+    REQUIRE(::stat((folder / "empty").c_str(), &status) == 0);
+    CHECK(status.st_uid == nobody);
+  }
+  for (const auto& entry : fs::recursive_directory_iterator(folder / "."))
+    CHECK_FALSE(entry.path().filename().string().starts_with(".lenslet"));
+}
+
+TEST_CASE("tensor_file/writers_of_one_file_do_not_meet") {
+  // Processes and threads write the same file, of different lengths; who reads it finds one of them whole.
+  const TempDir folder;
+  const std::filesystem::path file = folder / "shared";
+  constexpr int writers = 4, rounds = 50;
+  const auto write = [&](int writer) {
+    const std::string text(static_cast<std::size_t>(30000 * (writer + 1)), static_cast<char>('a' + writer));
+    for (int i = 0; i < rounds; ++i) write_file(file, std::as_bytes(std::span(text)));
+  };
+  write(0);
+  std::vector<pid_t> children;
+  for (int writer = 1; writer < writers; ++writer) {
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      int failed = 0;
+      try {
+        write(writer);
+      } catch (...) {
+        failed = 1;
+      }
+      ::_exit(failed);
+    }
+    children.push_back(child);
+  }
+  std::thread other([&] { write(0); });
+  bool whole = true;
+  for (int i = 0; i < 200; ++i) {
+    std::ifstream stream(file, std::ios::binary);
+    const std::string found(std::istreambuf_iterator<char>(stream), {});
+    whole = whole && !found.empty() && found.size() == static_cast<std::size_t>(30000 * (found[0] - 'a' + 1)) &&
+            found.find_first_not_of(found[0]) == std::string::npos;
+  }
+  other.join();
+  CHECK(whole);
+  for (const pid_t child : children) {
+    int status = -1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+  }
+  CHECK(std::distance(std::filesystem::directory_iterator(folder / "."), {}) == 1);
 }
 
 TEST_CASE("tensor_file/npy_as_numpy_writes_it") {

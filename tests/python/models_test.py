@@ -8,7 +8,7 @@ import unittest
 
 import lenslet
 import numpy as np
-from models import InFolder, named, written
+from models import InFolder, field, named, node, written
 
 
 class Models(InFolder, unittest.TestCase):
@@ -43,6 +43,41 @@ class Models(InFolder, unittest.TestCase):
                 file.unlink()
                 with self.assertRaises(lenslet.FileError):
                     lenslet.Model(file)
+
+    def test_a_model_stays_what_its_file_was(self):
+        random = np.random.default_rng(7)
+        weight = random.standard_normal(2500).astype(np.float32)
+
+        def net(remark):
+            tensor = field(1, weight.size) + field(2, 1) + field(12, "r" * remark) + field(9, weight.tobytes())
+            constant = node("Constant", [], "w") + field(5, field(1, "value") + field(20, 4) + field(5, tensor))
+            nodes = [constant, node("Add", ["x", "w"], "y")]
+            return written(nodes, {"x": (1, ["N", 2500])}, {"y": (1, ["N", 2500])})
+
+        # Where it is aligned in the file it could be read there, were that mapped.
+        data = next(data for data in map(net, range(4)) if data.index(weight.tobytes()) % 4 == 0)
+        x = random.standard_normal((3, 2500)).astype(np.float32)
+        expected = x + weight
+        other = random.bytes(len(data))
+
+        def overwrite(file):
+            with open(file, "r+b") as stream:
+                stream.write(other)
+
+        def replace(file):
+            file.with_suffix(".new").write_bytes(other)
+            file.with_suffix(".new").replace(file)
+
+        for change in (overwrite, replace, pathlib.Path.unlink, lambda file: os.truncate(file, 0)):
+            with self.subTest(change), tempfile.TemporaryDirectory() as folder:
+                file = pathlib.Path(folder, "net.onnx")
+                file.write_bytes(data)
+                model = lenslet.Model(file)
+                before = model.runner(device="cpu", threads=1)
+                change(file)
+                np.testing.assert_array_equal(before(x[:1]), expected[:1])
+                np.testing.assert_array_equal(model.runner(device="cpu", threads=1)(x[:1]), expected[:1])
+                np.testing.assert_array_equal(model.runner(device="cpu", batch=3)(x), expected)
 
     def test_errors_are_of_their_kinds(self):
         missing = self.folder / "none.onnx"

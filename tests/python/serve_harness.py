@@ -84,10 +84,15 @@ def write_models(folder):
         "output": {"name": "scores", "softmax": True},
     }
     (folder / "rgb.card.json").write_text(json.dumps(card))
-    table = initializer("table", [4], [10, 20, 30, 40])
-    gather = model(
-        [node("Gather", ["table", "x"], "y")], [port("x", "INT64", ["N"])], [port("y", "FP32", ["N"])], [table]
-    )
+    numbers = struct.pack("<4f", 10, 20, 30, 40)
+    table = field(1, 4) + field(2, 1) + field(8, "table")
+    ports = [port("x", "INT64", ["N"])], [port("y", "FP32", ["N"])]
+    gathers = [
+        model([node("Gather", ["table", "x"], "y")], *ports, [table + field(12, "r" * remark) + field(9, numbers)])
+        for remark in range(4)
+    ]
+    # Where its weights are aligned in the file they could be read there, were that mapped.
+    gather = next(gather for gather in gathers if gather.index(numbers) % 4 == 0)
     (folder / "lookup.onnx").write_bytes(gather)
     channels = 128
     widen = initializer("widen", [channels, 1, 1, 1], [1 / channels] * channels)

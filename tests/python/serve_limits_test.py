@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import io
 import json
+import os
 import re
 import signal
 import socket
@@ -134,6 +135,16 @@ class Limits(Served, unittest.TestCase):
         self.still_answers()
         after = self.server.metrics()
         self.assertEqual((after[gone] - before.get(gone, 0), after[ran] - before.get(ran, 0)), (5, 24))
+
+    def test_models_stay_what_their_files_were(self):
+        file = self.folder / "lookup.onnx"
+        with open(file, "r+b") as stream:
+            stream.write(os.urandom(file.stat().st_size))
+        self.still_answers()
+        os.truncate(file, 0)
+        self.assertEqual(self.lookup(3, 0)[1]["outputs"][0]["data"], [40.0, 10.0])
+        file.unlink()
+        self.still_answers()
 
     def test_a_body_that_ends_early(self):
         gone = 'lenslet_failures_total{kind="disconnected",model="lookup",protocol="http"}'

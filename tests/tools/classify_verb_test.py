@@ -119,6 +119,13 @@ class Classify(WithPhotos):
         card.unlink()
         self.assertEqual(lenslet("card", self.folder / "rgb.onnx", "-o", other, "--force").returncode, 0)
         self.assertEqual(other.read_text(), printed.stdout)
+        link = self.folder / "link.card.json"
+        link.symlink_to(other)
+        other.chmod(0o640)
+        self.fails(4, "is there already", "card", self.folder / "rgb.onnx", "-o", link)
+        self.assertEqual(lenslet("card", self.folder / "rgb.onnx", "-o", link, "--force").returncode, 0)
+        self.assertTrue(link.is_symlink())
+        self.assertEqual((other.read_text(), other.stat().st_mode & 0o777), (printed.stdout, 0o640))
         self.fails(4, "cannot be written: No such file", "card", self.folder / "rgb.onnx", "-o", self.folder / "a/b")
         self.fails(2, "requires", "card", self.folder / "rgb.onnx", "--force")
 

@@ -1,8 +1,11 @@
 """PYTHONPATH=models/convert python3 tests/tools/legacy_checkpoint_test.py. What needs numpy or onnx is skipped
 without them; every refusal needs neither."""
 
+import os
+import pathlib
 import pickle
 import struct
+import tempfile
 import unittest
 
 try:
@@ -147,6 +150,28 @@ class Graph(unittest.TestCase):
             efficientnet_lite0.build({})
         with self.assertRaisesRegex(ValueError, "_conv_stem.weight"):
             efficientnet_lite0.build({"_conv_stem.weight": np.zeros((32, 3, 3, 4), np.float32)})
+
+
+class WriteAtomically(unittest.TestCase):
+    def test_what_is_there_is_replaced(self):
+        try:
+            from prepare import write_atomically
+        except ImportError as error:
+            self.skipTest(str(error))
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            file, link, stale = folder / "deep" / "file", folder / "link", folder / "deep" / "file.partial"
+            write_atomically(file, b"one")
+            file.chmod(0o640)
+            stale.write_bytes(b"of another writer")
+            link.symlink_to(file)
+            with file.open("rb") as old:
+                write_atomically(link, b"two")
+                self.assertEqual(old.read(), b"one")
+            self.assertTrue(link.is_symlink())
+            self.assertEqual((file.read_bytes(), file.stat().st_mode & 0o777), (b"two", 0o640))
+            self.assertEqual(stale.read_bytes(), b"of another writer")
+            self.assertEqual(sorted(os.listdir(folder / "deep")), ["file", "file.partial"])
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import os
 import struct
 import unittest
 
@@ -344,6 +345,12 @@ class Layers(Verb):
         for before, after in zip(slices, slices[1:]):
             self.assertAlmostEqual(before["ts"] + before["dur"], after["ts"])
         self.fails(4, "cannot be written", "layers", self.net, "--trace", self.folder / "none" / "t.json", *self.short)
+        # Who has the old one open still reads it whole.
+        with file.open() as old:
+            before = os.fstat(old.fileno()).st_ino
+            self.passes("layers", self.net, "--no-errors", "--trace", file, *self.short)
+            self.assertEqual(json.load(old)["traceEvents"], events)
+            self.assertNotEqual(file.stat().st_ino, before)
 
 
 class Bench(Verb):

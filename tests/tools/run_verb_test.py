@@ -203,6 +203,16 @@ class Pictures(Verb):
         self.run_picture(file, "--output", self.png, photo=named)
         self.assertEqual(read_png(self.png)[1], self.pixels)
 
+    def test_files_that_are_written_over(self):
+        file = self.one_node("free.onnx", ["N", 3, "H", "W"])
+        target, mine = self.write("there.png", b"old"), self.write("out.png.part", b"mine")
+        target.chmod(0o640)
+        self.png.symlink_to(target)
+        self.run_picture(file, "--output", self.png)
+        self.assertTrue(self.png.is_symlink())
+        self.assertEqual(read_png(target), ((5, 4, 3), self.pixels))
+        self.assertEqual((target.stat().st_mode & 0o777, mine.read_bytes()), (0o640, b"mine"))
+
     def test_preparation(self):
         file = self.one_node("fixed.onnx", [1, 3, 5, 4])
         said = ("--scale", "0.5", "--mean", "1,2,3", "--std", "4", "--bgr")

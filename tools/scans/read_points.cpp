@@ -5,11 +5,10 @@
 #include <cstddef>
 #include <cstring>
 #include <string>
-#include <string_view>
 
 #include "lenslet/error.h"
+#include "lenslet/tensor_file.h"
 #include "tools/pictures/read_file.h"
-#include "tools/pictures/write_file.h"
 
 namespace lenslet::tool {
 
@@ -26,7 +25,7 @@ Tensor read_points(const std::filesystem::path& file, std::int64_t columns) {
 }
 
 void write_points(const std::filesystem::path& file, const Tensor& points) {
-  write_file(file, {static_cast<const char*>(points.data()), points.bytes()});
+  write_file(file, {static_cast<const std::byte*>(points.data()), points.bytes()});
 }
 
 }  // namespace lenslet::tool

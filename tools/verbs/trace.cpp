@@ -1,11 +1,10 @@
 #include "tools/verbs/trace.h"
 
-#include <cerrno>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <system_error>
+#include <span>
+#include <string>
 
-#include "lenslet/error.h"
+#include "lenslet/tensor_file.h"
 
 namespace lenslet::tool {
 
@@ -31,14 +30,8 @@ void write_trace(const std::filesystem::path& file, const std::string& model, co
     at_us += time.us.median;
   }
   const Json document = {{"displayTimeUnit", "ns"}, {"traceEvents", std::move(events)}};
-  std::ofstream stream(file, std::ios::binary);
-  stream << document.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
-  stream.close();
-  if (stream) return;
-  const std::error_code why(errno, std::generic_category());
-  std::error_code ignored;
-  if (std::filesystem::is_regular_file(file, ignored)) std::filesystem::remove(file, ignored);
-  throw Error(ErrorKind::io, "cannot be written: " + why.message(), file.string());
+  const std::string text = document.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
+  write_file(file, std::as_bytes(std::span(text)));
 }
 
 }  // namespace lenslet::tool

@@ -1,0 +1,246 @@
+// A Model is its own: whatever becomes of the files that it was read from, it computes what they held.
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lenslet/runner.h"
+#include "models/input_file.h"
+#include "models/load_onnx.h"
+#include "models/model_file.h"
+#include "tests/models/expect_error.h"
+#include "tests/models/onnx_writer.h"
+#include "tests/models/temp_dir.h"
+
+using namespace lenslet;
+using namespace lenslet::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<float> drawn(std::size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<float> values(count);
+  for (float& value : values) value = uniform(random);
+  return values;
+}
+
+/// x [N,8,16,16] -> Conv 3x3, bias, Relu -> Flatten -> MatMul -> y [N,10]: weights that kernels prepare, and others
+/// that they read as they are. `external`, where given, gets the two large ones.
+std::string network(std::string* external) {
+  const auto weight = [&](const char* name, const std::vector<std::int64_t>& dims, std::size_t count, unsigned seed) {
+    const std::vector<float> values = drawn(count, seed);
+    if (external == nullptr) return raw_tensor(name, f32, dims, values);
+    const std::size_t offset = external->size();
+    external->append(reinterpret_cast<const char*>(values.data()), count * sizeof(float));
+    return tensor(name, f32, dims, [&](pbf_writer& writer) {
+      for (const auto& [key, value] : {std::pair<const char*, std::string>("location", "net.onnx_data"),
+                                       {"offset", std::to_string(offset)},
+                                       {"length", std::to_string(count * sizeof(float))}}) {
+        pbf_writer entry(writer, 13);
+        entry.add_string(1, key);
+        entry.add_string(2, value);
+      }
+      writer.add_enum(14, 1);
+    });
+  };
+  ModelText model;
+  model.inputs = {port("x", f32, {-1, 8, 16, 16})};
+  model.outputs = {port("y", f32, {-1, 10})};
+  model.nodes = {node("Conv", {"x", "w", "b"}, {"c"}, "conv",
+                      [](pbf_writer& writer) {
+                        attribute(writer, "pads", 7, [](pbf_writer& value) {
+                          const std::int64_t pads[] = {1, 1, 1, 1};
+                          value.add_packed_int64(8, std::begin(pads), std::end(pads));
+                        });
+                      }),
+                 node("Relu", {"c"}, {"r"}, "relu"), node("Flatten", {"r"}, {"f"}, "flatten"),
+                 node("MatMul", {"f", "m"}, {"y"}, "product")};
+  model.initializers = {weight("w", {16, 8, 3, 3}, 1152, 1), raw_tensor("b", f32, {16}, drawn(16, 2)),
+                        weight("m", {4096, 10}, 40960, 3)};
+  return model.bytes();
+}
+
+using Bits = std::vector<std::byte>;
+
+Bits result(Runner& runner, std::int64_t batch) {
+  const Tensor y = runner
+                       .run(Tensor::of<float>(Shape{batch, 8, 16, 16},
+                                              std::span<const float>(drawn(static_cast<std::size_t>(batch) * 2048, 4))))
+                       .front();
+  const auto* const bytes = static_cast<const std::byte*>(y.data());
+  return {bytes, bytes + y.bytes()};
+}
+
+std::vector<PlanOptions> ways() {
+  std::vector<PlanOptions> options(4);
+  for (PlanOptions& way : options) {
+    way.device = "cpu";
+    way.threads = 2;
+  }
+  options[1].batch = 3;
+  options[2].conv_algorithm = "im2col";
+  options[3].conv_algorithm = "direct";
+  return options;
+}
+
+void overwrite(const fs::path& file) {
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  const std::vector<float> other = drawn(fs::file_size(file) / sizeof(float), 5);
+  stream.write(reinterpret_cast<const char*>(other.data()), static_cast<std::streamsize>(other.size() * sizeof(float)));
+}
+
+void replace(const fs::path& file) {
+  const fs::path other = file.string() + ".new";
+  fs::copy_file(file, other);
+  overwrite(other);
+  fs::rename(other, file);
+}
+
+}  // namespace
+
+TEST_CASE("changed_file/a_model_stays_what_it_was") {
+  using Change = std::pair<const char*, std::function<void(const fs::path&)>>;
+  for (const bool external : {false, true})
+    for (const Change& change :
+         {Change("overwritten", overwrite), Change("emptied", [](const fs::path& f) { fs::resize_file(f, 0); }),
+          Change("cut", [](const fs::path& f) { fs::resize_file(f, 5000); }),
+          Change("removed", [](const fs::path& f) { fs::remove(f); }), Change("replaced", replace)}) {
+      CAPTURE(external);
+      CAPTURE(change.first);
+      const TempDir folder;
+      std::string data;
+      const fs::path file = folder.write("net.onnx", network(external ? &data : nullptr));
+      if (external) folder.write("net.onnx_data", data);
+      std::vector<Bits> expected;
+      const Model another = Model::load(file);
+      for (const PlanOptions& way : ways()) {
+        Runner runner(another, way);
+        expected.push_back(result(runner, way.batch));
+      }
+      const Model model = Model::load(file);
+      Runner before(model, ways()[0]);
+      CHECK(result(before, 1) == expected[0]);
+      change.second(file);
+      if (external) change.second(folder / "net.onnx_data");
+      CHECK(result(before, 1) == expected[0]);
+      for (std::size_t i = 0; i < expected.size(); ++i) {  // the first finds what `before` has prepared
+        Runner after(model, ways()[i]);
+        CHECK(result(after, ways()[i].batch) == expected[i]);
+      }
+    }
+}
+
+TEST_CASE("changed_file/while_it_is_read") {
+  const TempDir folder;
+  const fs::path path = folder.write("data", std::string(100000, 'a'));
+  std::vector<std::byte> bytes(50000);
+  const InputFile cut(path, 100000);
+  cut.read(50000, bytes);
+  CHECK(bytes.back() == std::byte{'a'});
+  fs::resize_file(path, 60000);
+  CHECK_ERROR(cut.read(50000, bytes), io, "was changed while it was read");
+  const InputFile same_length(path, 100000);
+  fs::last_write_time(path, fs::last_write_time(path) - std::chrono::seconds(1));
+  CHECK_ERROR(same_length.read(0, bytes), io, "was changed while it was read");
+}
+
+// By several threads, where there are cores.
+TEST_CASE("changed_file/large_reads") {
+  const TempDir folder;
+  std::mt19937 random(8);
+  std::string content((std::size_t{20} << 20) + 77, '\0');
+  for (std::size_t i = 0; i + 4 <= content.size(); i += 4) {
+    const auto word = static_cast<std::uint32_t>(random());
+    std::memcpy(content.data() + i, &word, sizeof word);
+  }
+  const fs::path path = folder.write("data", content);
+  const InputFile file(path, content.size());
+  std::string found(content.size() - 3, '\0');
+  file.read(3, std::as_writable_bytes(std::span(found)));
+  CHECK((found == content.substr(3)));
+  fs::resize_file(path, std::size_t{5} << 20);  // what lies behind is the other threads'
+  CHECK_ERROR(file.read(3, std::as_writable_bytes(std::span(found))), io, "was changed while it was read");
+}
+
+// Large ones are read apart from the rest: as initializers and in Constant nodes, of every type, at every address, with
+// their fields in any order, and also where a damaged file ends among them.
+TEST_CASE("changed_file/weights_are_those_of_the_file") {
+  const TempDir folder;
+  std::mt19937 random(6);
+  ModelText model = relu_model();
+  for (const auto& [type, bytes] :
+       {std::pair<int, std::size_t>(f32, 4), {f16, 2}, {i64, 8}, {f64, 8}, {i32, 4}, {u8, 1}, {i4, 1}})
+    for (const std::size_t elems : {std::size_t{1}, std::size_t{33}, std::size_t{5000}, std::size_t{40000}})
+      for (std::size_t length = 1; length <= 4; ++length) {
+        std::vector<std::uint8_t> values(elems * bytes);
+        for (std::uint8_t& value : values) value = static_cast<std::uint8_t>(random());
+        const std::int64_t dim = static_cast<std::int64_t>(type == i4 ? 2 * elems : elems);
+        const std::string name = std::to_string(type) + "_" + std::to_string(elems) + std::string(length, '_');
+        const std::string weight = length == 4 ? message([&](pbf_writer& writer) {
+          writer.add_string(12, "a remark before the data");
+          writer.add_bytes(9, reinterpret_cast<const char*>(values.data()), values.size());
+          writer.add_int32(2, type);
+          writer.add_int64(1, dim);
+          writer.add_string(8, name);
+        })
+                                               : raw_tensor(name, type, {dim}, values);
+        std::string source = name;
+        if (length == 3) {
+          source += "c";
+          model.nodes.push_back(node("Constant", {}, {source}, {}, [&](pbf_writer& writer) {
+            attribute(writer, "value", 4, [&](pbf_writer& value) { value.add_message(5, weight); });
+          }));
+        } else {
+          model.initializers.push_back(weight);
+        }
+        model.nodes.push_back(node("Identity", {source}, {"of_" + name}));
+      }
+  const std::string text = model.bytes();
+  const fs::path path = folder.write("net.onnx", text);
+  const Graph copied = load_onnx(bytes_of(text), nullptr, {}, "test");
+  ModelFile file(path);
+  const Graph read = load_onnx(file.bytes(), &file, {}, "test");
+  REQUIRE(read.values.size() == copied.values.size());
+  int constants = 0;
+  for (std::size_t i = 0; i < read.values.size(); ++i) {
+    const Value &a = read.values[i], &b = copied.values[i];
+    CAPTURE(a.name);
+    REQUIRE(a.name == b.name);
+    if (!a.is_constant()) continue;
+    ++constants;
+    REQUIRE(a.constant.bytes() == b.constant.bytes());
+    CHECK(std::memcmp(a.constant.data(), b.constant.data(), a.constant.bytes()) == 0);
+    CHECK(reinterpret_cast<std::uintptr_t>(a.constant.data()) % dtype_bytes(a.dtype) == 0);
+  }
+  CHECK(constants == 7 * 4 * 4);
+  // Damage at any place is the same Error, whether the file is in memory or read in parts.
+  for (int i = 0; i < 200; ++i) {
+    std::string damaged = text.substr(0, i % 2 == 0 ? text.size() : random() % text.size());
+    for (auto changes = i % 2 == 0 ? 1 + random() % 3 : 0; changes > 0; --changes)
+      damaged[i % 4 == 0 ? random() % damaged.size() : random() % 200] = static_cast<char>(random());
+    const auto message_of = [](const std::function<void()>& load) {
+      try {
+        load();
+      } catch (const Error& error) {
+        return std::string(error.message());
+      }
+      return std::string();
+    };
+    folder.write("net.onnx", damaged);
+    CHECK(message_of([&] { load_onnx(bytes_of(damaged), nullptr, {}, "test"); }) == message_of([&] {
+            ModelFile part(path);
+            load_onnx(part.bytes(), &part, {}, "test");
+          }));
+  }
+}
