@@ -12,9 +12,8 @@ namespace lenslet::tool {
 
 struct LayerCheck {
   std::string name, op, algorithm;
-  double error = 0;  ///< max |got - exact| / oracle::rms(exact), worst output
+  double error = 0;  ///< largest oracle::error_at(), of all outputs
   double tolerance = 0;
-  bool against_terms = false;    ///< the error is relative to the channel's terms: they cancel, see error_against_terms
   std::size_t not_finite = 0;    ///< elements that are infinite or NaN by the reference
   std::size_t made_nan = 0;      ///< elements that the algorithm made NaN for their neighbours' sake, see Judge
   std::size_t beyond_range = 0;  ///< elements whose value is finite, but infinite in the type they are stored in
