@@ -24,7 +24,6 @@ struct ImageHeader {
 /// decoder would show wrongly. The sizes are what the file claims: the caller compares them with the limits.
 ImageHeader read_jpeg_header(std::span<const std::byte> file);
 ImageHeader read_png_header(std::span<const std::byte> file);
-ImageHeader read_bmp_header(std::span<const std::byte> file);
 ImageHeader read_webp_header(std::span<const std::byte> file);
 
 /// Orientation (tag 274) of the first directory of a TIFF structure, as an APP1 segment holds it after "Exif\0\0":

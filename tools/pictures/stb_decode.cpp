@@ -29,7 +29,6 @@ void* limited_realloc(void* memory, std::size_t bytes) {
 #define STB_IMAGE_STATIC
 #define STBI_ONLY_JPEG
 #define STBI_ONLY_PNG
-#define STBI_ONLY_BMP
 #define STBI_NO_STDIO
 #define STBI_MAX_DIMENSIONS 32768
 #define STBI_MALLOC(size) limited_malloc(size)
