@@ -40,6 +40,15 @@ std::vector<Array> over_axes(const Array& x, const std::vector<bool>& reduced, b
   return {y};
 }
 
+double lowest(DType dtype) {
+  const IntegerType type = integer_type(dtype);
+  return dtype == DType::boolean || !type.is_signed ? 0 : -std::ldexp(1.0, type.bits - 1);
+}
+double highest(DType dtype) {
+  const IntegerType type = integer_type(dtype);
+  return dtype == DType::boolean ? 1 : std::ldexp(1.0, type.is_signed ? type.bits - 1 : type.bits) - 1;
+}
+
 template <auto f>
 std::vector<Array> reduce(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
@@ -56,7 +65,8 @@ std::vector<Array> reduce(const AttributeList& attributes, Inputs inputs) {
           return Scaled{f(values), 0};
       });
   if (is_integer(x.dtype))
-    for (double& value : y.front().values) value = std::trunc(value);
+    for (double& value : y.front().values)  // an extreme of nothing is the type's own
+      value = std::clamp(std::trunc(value), lowest(x.dtype), highest(x.dtype));
   return y;
 }
 

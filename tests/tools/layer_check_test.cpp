@@ -182,7 +182,7 @@ TEST_CASE("layer_check/a_small_error_in_a_large_result_is_found") {
       {"CumSum", {}, {rows, Tensor::of<std::int64_t>(Shape{}, {1})}, 2e-6},
       {"BatchNormalization",
        {},
-       {dim, drawn({4}, 5), Tensor(DType::f32, {4}), Tensor(DType::f32, {4}), drawn({4}, 6, 9)},
+       {dim, drawn({4}, 5), dim_at_first(drawn({4}, 6), 1), dim_at_first(drawn({4}, 7), 1), drawn({4}, 8, 4, 0.1)},
        2e-6},
       {"LRN", {{"size", std::int64_t{3}}}, {dim}, 2e-6},
       {"Resize", {{"mode", std::string("linear")}}, {dim, Tensor(), Tensor(), sizes}, 5e-6},

@@ -51,6 +51,7 @@ Header header_of(Bytes& file) {
   const std::uint32_t known[] = {1, 4, 8, 16, 24, 32};
   if (std::ranges::find(known, header.bits) == std::end(known))
     throw BadImage(fmt::format("BMP of {} bits per pixel is not read", header.bits));
+  if (header.has_palette() && header.compression != raw) throw BadImage("BMP with such colour masks is not read");
   if (header.has_palette() && header.colors == 0) header.colors = 1U << header.bits;
   if (header.has_palette() && header.colors > 256)
     throw BadImage(fmt::format("BMP with a palette of {} colours is not read", header.colors));
@@ -91,13 +92,13 @@ Channels channels_of(Bytes& file, const Header& header) {
   throw BadImage("BMP with such colour masks is not read");
 }
 
-/// Red, green and blue of each index; grays beyond those that the file has, as Pillow has them.
+/// Red, green and blue of each index; black beyond those that the file has, as Pillow has it.
 std::vector<std::uint8_t> palette_of(Bytes& file, const Header& header) {
   std::vector<std::uint8_t> palette;
   for (std::size_t i = 0; i < 256; ++i)
     for (std::size_t c = 0; c < 3; ++c)
       palette.push_back(static_cast<std::uint8_t>(
-          i < header.colors ? file.u8(header.end() + i * header.palette_entry() + 2 - c) : i));
+          i < header.colors ? file.u8(header.end() + i * header.palette_entry() + 2 - c) : 0));
   return palette;
 }
 

@@ -18,6 +18,7 @@ struct NetworkRun {
   PlanInfo plan;
   std::vector<Tensor> outputs;  ///< copies, as of Model::outputs()
   bool made_nan = false;        ///< a convolution spread a NaN among its pixels (LayerCheck::made_nan)
+  bool large_integers = false;  ///< such as double rounds (LayerCheck::large_integers)
 };
 
 struct OutputCheck {
@@ -42,8 +43,8 @@ class NetworkReference {
  private:
   struct Output {
     oracle::Array exact;
-    std::vector<double> off;  ///< by element, what the draws differ by at most
-    bool shaped = true;       ///< false: they differ in shape
+    std::vector<double> own, off;  ///< by element: what its step may be off by, what the draws differ by at most
+    bool shaped = true;            ///< false: they differ in shape
   };
   std::map<std::string, Output> outputs_;
 };
