@@ -57,7 +57,7 @@ std::vector<std::byte> with_empty_huffman_tables(std::span<const std::byte> jpeg
 }
 
 /// An index beyond a PNG's palette is black, and stb reads what its memory holds: so the palette becomes one of all
-/// 256.
+/// 256. Empty: it is, or there is none.
 std::vector<std::byte> with_whole_palette(std::span<const std::byte> png) {
   constexpr std::size_t signature = 8, head = 8, crc = 4, whole = 3 * 256;
   const auto number = [&](std::size_t at) {
@@ -75,7 +75,7 @@ std::vector<std::byte> with_whole_palette(std::span<const std::byte> png) {
     file[at + 3] = std::byte{whole & 255};
     return file;
   }
-  return {png.begin(), png.end()};
+  return {};
 }
 
 bool is_jpeg(std::span<const std::byte> file) {
@@ -88,8 +88,8 @@ DecodedPixels stb_decode(std::span<const std::byte> file, int channels, std::siz
   allocation_limit = max_bytes;
   out_of_memory = false;
   DecodedPixels result;
-  const std::vector<std::byte> whole = is_jpeg(file) ? with_empty_huffman_tables(file) : with_whole_palette(file);
-  file = whole;
+  const std::vector<std::byte> changed = is_jpeg(file) ? with_empty_huffman_tables(file) : with_whole_palette(file);
+  if (!changed.empty()) file = changed;
   int in_file = 0;
   auto* pixels = stbi_load_from_memory(reinterpret_cast<const stbi_uc*>(file.data()), static_cast<int>(file.size()),
                                        &result.width, &result.height, &in_file, channels);
