@@ -253,8 +253,9 @@ template <bool mean>
 std::vector<Array> sum_of(const AttributeList&, Inputs inputs) {
   return {combine(inputs, at(inputs, 0).dtype, [](const std::vector<double>& v) {
     Sum sum;
-    for (const double value : v) sum.add(mean ? value / static_cast<double>(v.size()) : value);
-    return sum;
+    for (const double value : v) sum.add(value);
+    const auto count = mean ? static_cast<double>(v.size()) : 1;
+    return Sum{sum.value / count, sum.squares / (count * count)};
   })};
 }
 

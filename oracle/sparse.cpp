@@ -323,9 +323,9 @@ std::vector<Array> voxelize(const AttributeList& attributes, Inputs inputs) {
     if (to >= bound) continue;
     for (std::int64_t c = 0; c < columns; ++c) {
       Sum sum;
-      for (const std::int64_t i : members)
-        sum.add(points.values[static_cast<std::size_t>(i * columns + c)] / static_cast<double>(members.size()));
-      put(y, static_cast<std::size_t>(to * columns + c), sum);
+      for (const std::int64_t i : members) sum.add(points.values[static_cast<std::size_t>(i * columns + c)]);
+      const auto count = static_cast<double>(members.size());
+      put(y, static_cast<std::size_t>(to * columns + c), Scaled{sum.value / count, sum.scale() / count});
     }
   }
   return {indices_of(sites, bound, 4), y};
