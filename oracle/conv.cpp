@@ -172,16 +172,19 @@ void add_epilogue(Array& y, std::int64_t filters, const AttributeList& attribute
     const std::size_t filter = i / area % static_cast<std::size_t>(filters);
     const double factor = factors.empty() ? 1 : factors.at(filter);
     Sum sum;
-    sum.add(y.values[i] * factor, y.scale[i] * factor);
+    sum.add(y.values[i] * factor, y.scale.empty() ? 0 : y.scale[i] * factor);
     if (bias != nullptr) sum.add(bias->values.at(filter));
     if (residual != nullptr) sum.add(residual->values.at(i));
-    put(y, i, activation ? through(activation, sum.value, sum.scale()) : Scaled{sum.value, sum.scale()});
+    if (y.scale.empty())
+      y.values[i] = activation ? activation(sum.value) : sum.value;
+    else
+      put(y, i, activation ? through(activation, sum.value, sum.scale()) : Scaled{sum.value, sum.scale()});
   }
 }
 
 /// Outputs whose errors come together (run()), in outputs: phases and dilated parts are computed apart.
 std::int64_t reach_of(const AttributeList& attributes) {
-  std::int64_t reach = integer(attributes, "reach", 0), apart = 1;
+  std::int64_t reach = std::max<std::int64_t>(0, integer(attributes, "reach", 0)), apart = 1;
   for (const char* const name : {"strides", "dilations"})
     for (const std::int64_t step : integers(attributes, name)) apart = std::max(apart, step);
   return reach * apart;
@@ -206,6 +209,7 @@ std::vector<Array> conv(const AttributeList& attributes, Inputs inputs) {
   const std::int64_t p_count = rows.out(), q_count = columns.out();
   Array y = result(x.shape, filters, depths.out(), p_count, q_count);
   const std::int64_t planes = images * channels * of_x.d, reach = reach_of(attributes);
+  const bool scaled = integer(attributes, "reach", 0) != no_scale || has(attributes, "max_pool");
   const std::vector<double> padded = pad_planes(x.values, planes, rows, columns),
                             padded_sizes = pad_planes(sizes_of(x, false), planes, rows, columns),
                             weight_sizes = sizes_of(w, reach > 0);
@@ -230,13 +234,14 @@ std::vector<Array> conv(const AttributeList& attributes, Inputs inputs) {
                 const double weight = w.values[static_cast<std::size_t>(weight_at)];
                 const double weight_size = weight_sizes[static_cast<std::size_t>(weight_at)];
                 for (std::int64_t q = 0; q < q_count; ++q) row[q] += weight * tap[q * columns.stride];
-                for (std::int64_t q = 0; q < q_count; ++q) {
+                for (std::int64_t q = 0; scaled && q < q_count; ++q) {
                   const double term = weight_size * size[q * columns.stride];
                   squares[q] += term * term;
                 }
               }
       }
   take_roots(y, reach);
+  if (!scaled) y.scale.clear();
   add_epilogue(y, filters, attributes, given(inputs, 2), given(inputs, 3));
   if (const std::vector<std::int64_t> pool = integers(attributes, "max_pool"); !pool.empty()) return {maxima(y, pool)};
   return {y};

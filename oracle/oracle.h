@@ -53,6 +53,8 @@ double error_at(double got, const Array& exact, std::size_t i, DType stored);
 std::optional<std::vector<Array>> run(std::string_view op, const AttributeList& attributes,
                                       std::span<const Array> inputs, std::int64_t reach = 0);
 
+/// As a reach: of results whose scale nobody asks for. Convolutions then leave it out, which is half of their work.
+inline constexpr std::int64_t no_scale = -1;
 /// The reach of a convolution algorithm, by its name, or its configuration where that names another: Winograd's tiles
 /// have 8 pixels in a row at most, and an FFT's 40. 0: each output is a sum of its own terms.
 std::int64_t tile_reach(std::string_view algorithm);

@@ -4,12 +4,13 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <exception>
+#include <future>
 #include <numeric>
 #include <random>
 #include <string_view>
 #include <utility>
 
-#include "lenslet/error.h"
 #include "oracle/oracle.h"
 #include "tools/verbs/dtype_convert.h"
 #include "tools/verbs/layer_check.h"
@@ -58,13 +59,13 @@ class Evaluation {
  public:
   /// The results of a step whose inputs are taken from here, or, constants and the network's inputs, from the run; as
   /// the run made them where there is no oracle.
-  std::vector<oracle::Array> evaluate(const LayerEvent& event) {
+  std::vector<oracle::Array> evaluate(const LayerEvent& event, std::int64_t reach = 0) const {
     std::vector<oracle::Array> inputs;
     for (std::size_t i = 0; i < event.inputs.size(); ++i) {
       const auto known = values_.find(event.info->inputs[i]);
       inputs.push_back(known != values_.end() ? known->second : oracle::from_tensor(event.inputs[i]));
     }
-    auto results = oracle::run(event.info->op, event.info->attributes, inputs);
+    auto results = oracle::run(event.info->op, event.info->attributes, inputs, reach);
     return results ? std::move(*results) : arrays_of(event.outputs);
   }
   void keep(const LayerEvent& event, std::vector<oracle::Array> results) {
@@ -126,15 +127,17 @@ NetworkReference::NetworkReference(const Model& model, PlanOptions plan, std::sp
     return std::ranges::any_of(model.outputs(), [&](const PortInfo& port) { return port.name == name; });
   };
   runner.set_observer([&](const LayerEvent& event) {
+    std::array<std::future<std::vector<oracle::Array>>, draws> off;
+    for (std::size_t d = 0; d < draws; ++d)
+      off[d] = std::async([&, d] { return drawn[d].evaluate(event, oracle::no_scale); });
     std::vector<oracle::Array> results = exact.evaluate(event);
     const double tolerance = allowed.of(*event.info);
     for (std::size_t d = 0; d < draws; ++d) {
-      if (!comparable[d]) continue;
       try {
-        std::vector<oracle::Array> off = drawn[d].evaluate(event);
-        if (event.info->tolerance > 0) draw_off(off, results, tolerance, random);
-        drawn[d].keep(event, std::move(off));
-      } catch (const Error&) {
+        std::vector<oracle::Array> drawn_results = off[d].get();
+        if (event.info->tolerance > 0) draw_off(drawn_results, results, tolerance, random);
+        drawn[d].keep(event, std::move(drawn_results));
+      } catch (const std::exception&) {
         comparable[d] = false;  // it chose other elements than the run, whose shapes the steps are planned for
       }
     }
