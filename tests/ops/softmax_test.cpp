@@ -1,11 +1,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
-#include "oracle/oracle.h"
 #include "tests/ops/op_harness.h"
 
 using namespace lenslet;
