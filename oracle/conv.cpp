@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "lenslet/error.h"
 #include "oracle/families.h"
@@ -87,32 +89,108 @@ Array result(const Shape& like, std::int64_t filters, std::int64_t depth, std::i
   Shape shape = like.with(1, filters).with(like.rank() - 1, width);
   if (like.rank() > 3) shape = shape.with(like.rank() - 2, height);
   if (like.rank() > 4) shape = shape.with(2, depth);
-  return zeros(shape, DType::f32);
+  return sums(shape, DType::f32);
 }
 
-/// Over windows of each plane, of which what exists counts; NaN where one is. `pool`: size, stride, and pads as those
-/// of MaxPool.
+/// Over windows of each plane, of which what exists counts; NaN where one is. The scale is the window's largest.
+/// `pool`: size, stride, and pads as those of MaxPool.
 Array maxima(const Array& x, const std::vector<std::int64_t>& pool) {
   const std::int64_t size = pool.at(0), stride = pool.at(1), top = pool.at(2), left = pool.at(3);
   const std::int64_t height = x.shape[2], width = x.shape[3];
-  Array y = zeros(x.shape.with(2, (height + top + pool.at(4) - size) / stride + 1)
-                      .with(3, (width + left + pool.at(5) - size) / stride + 1),
-                  DType::f32);
-  auto to = y.values.begin();
+  Array y = sums(x.shape.with(2, (height + top + pool.at(4) - size) / stride + 1)
+                     .with(3, (width + left + pool.at(5) - size) / stride + 1),
+                 DType::f32);
+  std::size_t to = 0;
   for (std::int64_t plane = 0; plane < x.shape[0] * x.shape[1]; ++plane)
     for (std::int64_t p = 0; p < y.shape[2]; ++p)
       for (std::int64_t q = 0; q < y.shape[3]; ++q) {
-        double most = -std::numeric_limits<double>::infinity();
+        Scaled most{-std::numeric_limits<double>::infinity(), 0};
         for (std::int64_t h = p * stride - top; h < p * stride - top + size; ++h)
           for (std::int64_t w = q * stride - left; w < q * stride - left + size; ++w) {
             if (h < 0 || h >= height || w < 0 || w >= width) continue;
-            const double value = x.values[static_cast<std::size_t>((plane * height + h) * width + w)];
-            if (value > most || std::isnan(value)) most = value;
+            const auto from = static_cast<std::size_t>((plane * height + h) * width + w);
+            if (x.values[from] > most.value || std::isnan(x.values[from])) most.value = x.values[from];
+            most.scale = std::max(most.scale, x.scale[from]);
           }
-        *to++ = most;
+        put(y, to++, most);
       }
   return y;
 }
+
+/// What a convolution's operands are as large as: their scale, if they have one, or themselves; of filters whose taps a
+/// kernel rounds together, the root of the mean of the squares of all.
+std::vector<double> sizes_of(const Array& operand, bool of_all_taps) {
+  std::vector<double> sizes = operand.scale.empty() ? operand.values : operand.scale;
+  if (!of_all_taps) return sizes;
+  const auto filters = static_cast<std::size_t>(operand.shape[0] * operand.shape[1]);
+  const std::size_t taps = filters == 0 ? 0 : sizes.size() / filters;
+  for (std::size_t first = 0; taps > 0 && first < sizes.size(); first += taps) {
+    double squares = 0;
+    for (std::size_t i = first; i < first + taps; ++i) squares += sizes[i] * sizes[i];
+    std::fill_n(sizes.begin() + static_cast<std::ptrdiff_t>(first), taps,
+                std::sqrt(squares / static_cast<double>(taps)));
+  }
+  return sizes;
+}
+
+/// The largest of the finite ones at most `reach` away, along lines of `length` elements that lie `stride` apart.
+void widen_line(double* line, std::int64_t length, std::int64_t stride, std::int64_t reach) {
+  std::deque<std::pair<std::int64_t, double>> falling;  // what may still be a largest, with its place
+  std::vector<double> widened(static_cast<std::size_t>(length));
+  for (std::int64_t i = 0, next = 0; i < length; ++i) {
+    for (; next < length && next <= i + reach; ++next) {
+      const double value = std::isfinite(line[next * stride]) ? line[next * stride] : 0;
+      while (!falling.empty() && falling.back().second <= value) falling.pop_back();
+      falling.emplace_back(next, value);
+    }
+    while (falling.front().first < i - reach) falling.pop_front();
+    widened[static_cast<std::size_t>(i)] = falling.front().second;
+  }
+  for (std::int64_t i = 0; i < length; ++i) line[i * stride] = widened[static_cast<std::size_t>(i)];
+}
+
+/// Of sums, whose scale holds the squares of their terms: the root of these, within reach in rows and columns.
+void take_roots(Array& y, std::int64_t reach) {
+  for (double& square : y.scale) square = std::sqrt(square);
+  if (reach == 0) return;
+  const std::int64_t width = y.shape[y.shape.rank() - 1], height = y.shape.rank() > 3 ? y.shape[y.shape.rank() - 2] : 1;
+  const std::int64_t area = width * height, planes = area == 0 ? 0 : y.shape.elems() / area;
+  for (std::int64_t plane = 0; plane < planes; ++plane) {
+    double* const first = y.scale.data() + plane * area;
+    for (std::int64_t row = 0; row < height; ++row) widen_line(first + row * width, width, 1, reach);
+    for (std::int64_t column = 0; column < width; ++column) widen_line(first + column, height, width, reach);
+  }
+}
+
+/// The scale of the sum of products, bias, residual and activation.
+void add_epilogue(Array& y, std::int64_t filters, const AttributeList& attributes, const Array* bias,
+                  const Array* residual) {
+  const std::vector<double> factors = scales(attributes);
+  const std::function<double(double)> activation = fused_activation(attributes);
+  const auto area = static_cast<std::size_t>(y.shape.elems() / std::max<std::int64_t>(1, y.shape[0] * filters));
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const std::size_t filter = i / area % static_cast<std::size_t>(filters);
+    const double factor = factors.empty() ? 1 : factors.at(filter);
+    Sum sum;
+    sum.add(y.values[i] * factor, y.scale.empty() ? 0 : y.scale[i] * factor);
+    if (bias != nullptr) sum.add(bias->values.at(filter));
+    if (residual != nullptr) sum.add(residual->values.at(i));
+    if (y.scale.empty())
+      y.values[i] = activation ? activation(sum.value) : sum.value;
+    else
+      put(y, i, activation ? through(activation, sum.value, sum.scale()) : Scaled{sum.value, sum.scale()});
+  }
+}
+
+/// Outputs whose errors come together (run()), in outputs: phases and dilated parts are computed apart.
+std::int64_t reach_of(const AttributeList& attributes) {
+  std::int64_t reach = std::max<std::int64_t>(0, integer(attributes, "reach", 0)), apart = 1;
+  for (const char* const name : {"strides", "dilations"})
+    for (const std::int64_t step : integers(attributes, name)) apart = std::max(apart, step);
+  return reach * apart;
+}
+
+const Array* given(Inputs inputs, std::size_t i) { return has(inputs, i) ? &inputs[i] : nullptr; }
 
 std::vector<Array> conv(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
@@ -130,14 +208,16 @@ std::vector<Array> conv(const AttributeList& attributes, Inputs inputs) {
 
   const std::int64_t p_count = rows.out(), q_count = columns.out();
   Array y = result(x.shape, filters, depths.out(), p_count, q_count);
-  const std::vector<double> padded = pad_planes(x.values, images * channels * of_x.d, rows, columns);
-  const std::vector<double> scale = scales(attributes);
-  const std::function<double(double)> activation = fused_activation(attributes);
+  const std::int64_t planes = images * channels * of_x.d, reach = reach_of(attributes);
+  const bool scaled = integer(attributes, "reach", 0) != no_scale || has(attributes, "max_pool");
+  const std::vector<double> padded = pad_planes(x.values, planes, rows, columns),
+                            padded_sizes = pad_planes(sizes_of(x, false), planes, rows, columns),
+                            weight_sizes = sizes_of(w, reach > 0);
 
-  double* row = y.values.data();  // of y, in memory order
+  double *row = y.values.data(), *squares = y.scale.data();  // of y, in memory order
   for (std::int64_t n = 0; n < images; ++n)
     for (std::int64_t k = 0; k < filters; ++k)
-      for (std::int64_t line = 0; line < depths.out() * p_count; ++line, row += q_count) {
+      for (std::int64_t line = 0; line < depths.out() * p_count; ++line, row += q_count, squares += q_count) {
         const std::int64_t o = line / p_count, p = line % p_count;
         for (std::int64_t c = 0; c < group_channels; ++c)
           for (std::int64_t t = 0; t < depths.taps; ++t)
@@ -147,21 +227,22 @@ std::vector<Array> conv(const AttributeList& attributes, Inputs inputs) {
                 if (d < 0 || d >= of_x.d) continue;
                 const std::int64_t channel = n * channels + k / (filters / groups) * group_channels + c;
                 const std::int64_t from = (channel * of_x.d + d) * rows.padded() + p * rows.stride + r * rows.dilation;
-                const double* tap = padded.data() + from * columns.padded() + s * columns.dilation;
+                const std::int64_t first = from * columns.padded() + s * columns.dilation;
+                const double *tap = padded.data() + first, *size = padded_sizes.data() + first;
                 const auto weight_at =
                     (((k * group_channels + c) * depths.taps + t) * rows.taps + r) * columns.taps + s;
                 const double weight = w.values[static_cast<std::size_t>(weight_at)];
+                const double weight_size = weight_sizes[static_cast<std::size_t>(weight_at)];
                 for (std::int64_t q = 0; q < q_count; ++q) row[q] += weight * tap[q * columns.stride];
+                for (std::int64_t q = 0; scaled && q < q_count; ++q) {
+                  const double term = weight_size * size[q * columns.stride];
+                  squares[q] += term * term;
+                }
               }
-        const auto filter = static_cast<std::size_t>(k);
-        for (std::int64_t q = 0; q < q_count; ++q) {
-          double value = row[q];
-          if (!scale.empty()) value *= scale.at(filter);
-          if (has(inputs, 2)) value += inputs[2].values.at(filter);
-          if (has(inputs, 3)) value += inputs[3].values.at(static_cast<std::size_t>(row - y.values.data() + q));
-          row[q] = activation(value);
-        }
       }
+  take_roots(y, reach);
+  if (!scaled) y.scale.clear();
+  add_epilogue(y, filters, attributes, given(inputs, 2), given(inputs, 3));
   if (const std::vector<std::int64_t> pool = integers(attributes, "max_pool"); !pool.empty()) return {maxima(y, pool)};
   return {y};
 }
@@ -220,8 +301,10 @@ std::vector<Array> conv_transpose(const AttributeList& attributes, Inputs inputs
   const TransposedAxis rows = x.shape.rank() < 4 ? TransposedAxis{} : transposed_axis(attributes, 1, of_x.h, of_w.h);
   const TransposedAxis columns = transposed_axis(attributes, 0, of_x.w, of_w.w);
   const std::int64_t images = of_x.n, channels = of_x.c, groups = integer(attributes, "group", 1);
-  const std::int64_t group_k = of_w.c, filters = group_k * groups, area = depths.out * rows.out * columns.out;
+  const std::int64_t group_k = of_w.c, filters = group_k * groups;
   Array y = result(x.shape, filters, depths.out, rows.out, columns.out);
+  const std::int64_t reach = reach_of(attributes);
+  const std::vector<double> weight_sizes = sizes_of(w, reach > 0);
 
   const double* from = x.values.data();  // in memory order
   for (std::int64_t plane = 0; plane < images * channels * depths.in; ++plane)
@@ -240,65 +323,78 @@ std::vector<Array> conv_transpose(const AttributeList& attributes, Inputs inputs
                 const auto weight_at = (((c * group_k + k) * depths.taps + t) * rows.taps + r) * columns.taps + s;
                 const auto y_at = (((n * filters + filter) * depths.out + o) * rows.out + p) * columns.out + q;
                 y.values[static_cast<std::size_t>(y_at)] += *from * w.values[static_cast<std::size_t>(weight_at)];
+                const double term = *from * weight_sizes[static_cast<std::size_t>(weight_at)];
+                y.scale[static_cast<std::size_t>(y_at)] += term * term;
               }
-
-  const std::vector<double> scale = scales(attributes);
-  const std::function<double(double)> activation = fused_activation(attributes);
-  for (std::size_t i = 0; i < y.values.size(); ++i) {
-    const auto filter = static_cast<std::size_t>(static_cast<std::int64_t>(i) / area % filters);
-    double value = y.values[i];
-    if (!scale.empty()) value *= scale.at(filter);
-    if (has(inputs, 2)) value += inputs[2].values.at(filter);
-    y.values[i] = activation(value);
-  }
+  take_roots(y, reach);
+  add_epilogue(y, filters, attributes, given(inputs, 2), nullptr);
   return {y};
 }
 
 // Arrays are in N C H W order whatever the layout was.
 std::vector<Array> same_elements(const AttributeList&, Inputs inputs) { return {at(inputs, 0)}; }
 
-// Each tap at its place plus its offset, between the four elements around it; zeros lie outside.
+/// An element of a plane; zeros lie outside.
+double value_at(const double* plane, std::int64_t height, std::int64_t width, std::int64_t h, std::int64_t w) {
+  return h < 0 || h >= height || w < 0 || w >= width ? 0 : plane[h * width + w];
+}
+
+/// Between the four elements around a place, and beside it what the roundings of the place make of that: a rounding is
+/// an eighth of what tolerances of sums allow for (ops/core/sum_tolerance.h).
+Scaled bilinear(const double* plane, std::int64_t height, std::int64_t width, double h, double v) {
+  if (std::isnan(h) || std::isnan(v)) return {h + v, 0};
+  const double top = std::floor(h), left = std::floor(v);
+  if (std::abs(top) >= 1e9 || std::abs(left) >= 1e9) return {};  // far away there are zeros only
+  const auto at = [&](int down, int right) {
+    return value_at(plane, height, width, static_cast<std::int64_t>(top) + down,
+                    static_cast<std::int64_t>(left) + right);
+  };
+  const double a = at(0, 0), b = at(0, 1), c = at(1, 0), d = at(1, 1), down = h - top, right = v - left;
+  const double value = (1 - down) * ((1 - right) * a + right * b) + down * ((1 - right) * c + right * d);
+  const double along_h = std::max(std::abs(c - a), std::abs(d - b)),
+               along_w = std::max(std::abs(b - a), std::abs(d - c));
+  return {value, std::hypot(value, std::abs(h) * along_h / 8, std::abs(v) * along_w / 8)};
+}
+
+// Each tap at its place plus its offset.
 std::vector<Array> deform_conv(const AttributeList& attributes, Inputs inputs) {
   const Array &x = at(inputs, 0), &w = at(inputs, 1), &offset = at(inputs, 2);
   const auto strides = integers(attributes, "strides", {1, 1}), dilations = integers(attributes, "dilations", {1, 1}),
              pads = integers(attributes, "pads", {0, 0, 0, 0});
   const std::int64_t groups = integer(attributes, "group", 1), offset_groups = integer(attributes, "offset_group", 1);
-  const std::int64_t channels = x.shape[1], filters = w.shape[0], taps_h = w.shape[2], taps_w = w.shape[3];
-  Array y = zeros({x.shape[0], filters, offset.shape[2], offset.shape[3]}, x.dtype);
-  const auto value = [](const Array& of, std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) {
-    if (c < 0 || c >= of.shape[2] || d < 0 || d >= of.shape[3]) return 0.0;
-    return of.values[static_cast<std::size_t>(((a * of.shape[1] + b) * of.shape[2] + c) * of.shape[3] + d)];
-  };
-  for (std::size_t i = 0; i < y.values.size(); ++i) {
-    const auto to = index_of(y.shape, static_cast<std::int64_t>(i));
-    const std::int64_t n = to[0], filter = to[1], row = to[2], column = to[3];
-    double sum = has(inputs, 3) ? inputs[3].values[static_cast<std::size_t>(filter)] : 0;
-    for (std::int64_t c = 0; c < channels / groups; ++c)
-      for (std::int64_t r = 0; r < taps_h; ++r)
-        for (std::int64_t s = 0; s < taps_w; ++s) {
-          const std::int64_t channel = filter / (filters / groups) * (channels / groups) + c;
-          const std::int64_t tap = (channel / (channels / offset_groups) * taps_h + r) * taps_w + s;
-          const double h = static_cast<double>(row * strides[0] - pads[0] + r * dilations[0]) +
-                           value(offset, n, 2 * tap, row, column);
-          const double v = static_cast<double>(column * strides[1] - pads[1] + s * dilations[1]) +
-                           value(offset, n, 2 * tap + 1, row, column);
-          double sample = h + v;  // where that is no number
-          if (!std::isnan(h) && !std::isnan(v)) {
-            sample = 0;
-            const double top = std::floor(h), left = std::floor(v);
-            // Far away there are zeros only.
-            if (std::abs(top) < 1e9 && std::abs(left) < 1e9)
-              for (const std::int64_t dh : {0, 1})
-                for (const std::int64_t dv : {0, 1})
-                  sample +=
-                      (dh == 0 ? 1 - (h - top) : h - top) * (dv == 0 ? 1 - (v - left) : v - left) *
-                      value(x, n, channel, static_cast<std::int64_t>(top) + dh, static_cast<std::int64_t>(left) + dv);
-          }
-          if (has(inputs, 4)) sample *= value(inputs[4], n, tap, row, column);
-          sum += sample * value(w, filter, c, r, s);
-        }
-    y.values[i] = sum;
-  }
+  const std::int64_t channels = x.shape[1], filters = w.shape[0], taps_w = w.shape[3], taps = w.shape[2] * taps_w;
+  Array y = sums({x.shape[0], filters, offset.shape[2], offset.shape[3]}, x.dtype);
+  const std::int64_t area = y.shape[2] * y.shape[3], terms = channels / groups * taps;
+  std::vector<Scaled> samples(static_cast<std::size_t>(channels * taps));
+  for (std::int64_t n = 0; n < x.shape[0]; ++n)
+    for (std::int64_t pixel = 0; pixel < area; ++pixel) {
+      const std::int64_t row = pixel / y.shape[3], column = pixel % y.shape[3];
+      for (std::int64_t i = 0; i < channels * taps; ++i) {
+        const std::int64_t channel = i / taps, r = i % taps / taps_w, s = i % taps_w;
+        const std::int64_t tap = channel / (channels / offset_groups) * taps + i % taps;
+        const auto of_tap = [&](const Array& array, std::int64_t plane) {
+          return array.values[static_cast<std::size_t>((n * array.shape[1] + plane) * area + pixel)];
+        };
+        const double h = static_cast<double>(row * strides[0] - pads[0] + r * dilations[0]) + of_tap(offset, 2 * tap);
+        const double v =
+            static_cast<double>(column * strides[1] - pads[1] + s * dilations[1]) + of_tap(offset, 2 * tap + 1);
+        const double* const plane = x.values.data() + (n * channels + channel) * x.shape[2] * x.shape[3];
+        Scaled& sample = samples[static_cast<std::size_t>(i)];
+        sample = bilinear(plane, x.shape[2], x.shape[3], h, v);
+        if (!has(inputs, 4)) continue;
+        const double mask = of_tap(inputs[4], tap);
+        sample = {sample.value * mask, sample.scale * mask};
+      }
+      for (std::int64_t filter = 0; filter < filters; ++filter) {
+        Sum sum;
+        if (has(inputs, 3)) sum.add(inputs[3].values[static_cast<std::size_t>(filter)]);
+        const double* const weights = w.values.data() + filter * terms;
+        const Scaled* const of_group = samples.data() + filter / (filters / groups) * terms;
+        for (std::int64_t i = 0; i < terms; ++i)
+          sum.add(of_group[i].value * weights[i], of_group[i].scale * weights[i]);
+        put(y, static_cast<std::size_t>((n * filters + filter) * area + pixel), sum);
+      }
+    }
   return {y};
 }
 
@@ -317,7 +413,7 @@ std::function<double(double)> fused_activation(const AttributeList& attributes) 
   const double alpha = real(attributes, "activation_alpha", 0);
   const double beta = real(attributes, "activation_beta", 0);
   const auto between = [](double low, double v, double high) { return v < low ? low : v > high ? high : v; };
-  if (kind == "none") return [](double x) { return x; };
+  if (kind == "none") return {};
   if (kind == "relu") return [](double x) { return x < 0 ? 0 : x; };
   if (kind == "clip") return [=](double x) { return between(alpha, x, beta); };
   if (kind == "leaky_relu") return [=](double x) { return x < 0 ? alpha * x : x; };

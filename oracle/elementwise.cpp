@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <numbers>
+#include <type_traits>
 
 #include "lenslet/error.h"
 #include "oracle/families.h"
@@ -17,6 +18,13 @@ namespace {
 Array map(const Array& x, const std::function<double(double)>& f) {
   Array y = x;
   for (double& value : y.values) value = f(value);
+  return y;
+}
+
+// Of functions that have intermediate results.
+Array map_scaled(const Array& x, const std::function<Scaled(double)>& f) {
+  Array y = sums(x.shape, x.dtype);
+  for (std::size_t i = 0; i < y.values.size(); ++i) put(y, i, f(x.values[i]));
   return y;
 }
 
@@ -60,11 +68,23 @@ double silu_of(double x) { return x * sigmoid_of(x); }
 double softplus_of(double x) { return x > 700 ? x : std::log1p(std::exp(x)); }
 double mish_of(double x) { return x * std::tanh(softplus_of(x)); }
 double unit(double x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
-double hard_swish_of(double x) { return x * unit(x / 6 + 0.5); }
+Scaled hard_sigmoid_of(double alpha, double x, double beta) {
+  Sum line;
+  line.add(alpha * x);
+  line.add(beta);
+  return through(unit, line.value, line.scale());
+}
 
 std::vector<Array> hard_sigmoid(const AttributeList& attributes, Inputs inputs) {
   const double alpha = real(attributes, "alpha", 0.2), beta = real(attributes, "beta", 0.5);
-  return {map(at(inputs, 0), [=](double x) { return unit(alpha * x + beta); })};
+  return {map_scaled(at(inputs, 0), [=](double x) { return hard_sigmoid_of(alpha, x, beta); })};
+}
+
+std::vector<Array> hard_swish(const AttributeList&, Inputs inputs) {
+  return {map_scaled(at(inputs, 0), [](double x) {
+    const Scaled gate = hard_sigmoid_of(1.0 / 6, x, 0.5);
+    return Scaled{x * gate.value, std::fabs(x) * gate.scale};
+  })};
 }
 
 std::vector<Array> leaky_relu(const AttributeList& attributes, Inputs inputs) {
@@ -74,9 +94,15 @@ std::vector<Array> leaky_relu(const AttributeList& attributes, Inputs inputs) {
 
 std::vector<Array> celu(const AttributeList& attributes, Inputs inputs) {
   const double alpha = real(attributes, "alpha", 1);
-  return {map(at(inputs, 0), [=](double x) {
-    const double low = alpha * (std::exp(x / alpha) - 1);
-    return (x < 0 ? 0 : x) + (low > 0 ? 0 : low);
+  return {map_scaled(at(inputs, 0), [=](double x) {
+    const double ratio = x / alpha;
+    const auto negative = [=](double r) {
+      const double low = alpha * std::expm1(r);
+      return low > 0 ? 0 : low;
+    };
+    const Scaled low = through(negative, ratio, ratio);
+    const double value = (x < 0 ? 0 : x) + low.value;
+    return Scaled{value, std::max(std::fabs(value), low.scale)};
   })};
 }
 
@@ -87,12 +113,18 @@ std::vector<Array> shrink(const AttributeList& attributes, Inputs inputs) {
 
 std::vector<Array> swish(const AttributeList& attributes, Inputs inputs) {
   const double alpha = real(attributes, "alpha", 1);
-  return {map(at(inputs, 0), [=](double x) { return x * sigmoid_of(alpha * x); })};
+  return {map_scaled(at(inputs, 0), [=](double x) {
+    const Scaled gate = through(sigmoid_of, alpha * x, std::fabs(alpha * x));
+    return Scaled{x * gate.value, std::fabs(x) * gate.scale};
+  })};
 }
 
 std::vector<Array> swiglu(const AttributeList& attributes, Inputs inputs) {
   Array y = std::move(swish(attributes, inputs)[0]);
-  for (std::size_t i = 0; i < y.values.size(); ++i) y.values[i] *= at(inputs, 1).values[i];
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    y.values[i] *= at(inputs, 1).values[i];
+    y.scale[i] *= std::fabs(at(inputs, 1).values[i]);
+  }
   return {y};
 }
 
@@ -114,10 +146,12 @@ std::vector<Array> selu(const AttributeList& attributes, Inputs inputs) {
 
 std::vector<Array> gelu(const AttributeList& attributes, Inputs inputs) {
   const bool tanh = text(attributes, "approximate", "none") == "tanh";
-  return {map(at(inputs, 0), [=](double x) {
-    const double f = tanh ? std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x))
-                          : std::erf(x / std::numbers::sqrt2);
-    return 0.5 * x * (1 + f);
+  return {map_scaled(at(inputs, 0), [=](double x) {
+    Sum sum;
+    sum.add(1);
+    sum.add(tanh ? std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x))
+                 : std::erf(x / std::numbers::sqrt2));
+    return Scaled{0.5 * x * sum.value, 0.5 * std::fabs(x) * sum.scale()};
   })};
 }
 
@@ -157,14 +191,20 @@ Shape common_shape(Inputs inputs) {
   return Shape(dims);
 }
 
-// The result at each index is f(one value of each input).
-Array combine(Inputs inputs, DType dtype, const std::function<double(const std::vector<double>&)>& f) {
-  Array y = zeros(common_shape(inputs), dtype);
+// The result at each index is f(one value of each input), a number or a Sum.
+template <typename F>
+Array combine(Inputs inputs, DType dtype, const F& f) {
+  constexpr bool scaled = std::is_same_v<std::invoke_result_t<F, const std::vector<double>&>, Sum>;
+  const Shape shape = common_shape(inputs);
+  Array y = scaled ? sums(shape, dtype) : zeros(shape, dtype);
   std::vector<double> values(inputs.size());
   for (std::size_t i = 0; i < y.values.size(); ++i) {
     const std::vector<std::int64_t> index = index_of(y.shape, static_cast<std::int64_t>(i));
     for (std::size_t k = 0; k < inputs.size(); ++k) values[k] = repeated(inputs[k], index);
-    y.values[i] = f(values);
+    if constexpr (scaled)
+      put(y, i, f(values));
+    else
+      y.values[i] = f(values);
   }
   return y;
 }
@@ -197,20 +237,25 @@ std::vector<Array> pow(const AttributeList&, Inputs inputs) {
   })};
 }
 
-enum class Fold { sum, mean, max, min };
-
-template <Fold fold>
-std::vector<Array> variadic(const AttributeList&, Inputs inputs) {
+template <bool max>
+std::vector<Array> extreme(const AttributeList&, Inputs inputs) {
   return {combine(inputs, at(inputs, 0).dtype, [](const std::vector<double>& v) {
     double result = v[0];
     for (std::size_t i = 1; i < v.size(); ++i) {
       if (std::isnan(result)) break;
-      if (fold == Fold::sum || fold == Fold::mean)
-        result += v[i];
-      else if (std::isnan(v[i]) || (fold == Fold::max ? v[i] > result : v[i] < result))
-        result = v[i];
+      if (std::isnan(v[i]) || (max ? v[i] > result : v[i] < result)) result = v[i];
     }
-    return fold == Fold::mean ? result / static_cast<double>(v.size()) : result;
+    return result;
+  })};
+}
+
+template <bool mean>
+std::vector<Array> sum_of(const AttributeList&, Inputs inputs) {
+  return {combine(inputs, at(inputs, 0).dtype, [](const std::vector<double>& v) {
+    Sum sum;
+    for (const double value : v) sum.add(value);
+    const auto count = mean ? static_cast<double>(v.size()) : 1;
+    return Sum{sum.value / count, sum.squares / (count * count)};
   })};
 }
 
@@ -325,11 +370,13 @@ std::vector<Array> quantize(const AttributeList& attributes, Inputs inputs) {
 
 std::vector<Array> dequantize(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
-  Array y = x;
-  y.dtype = DType::f32;
+  Array y = sums(x.shape, DType::f32);
   for (std::size_t i = 0; i < y.values.size(); ++i) {
-    const double zero = has(inputs, 2) ? parameter(attributes, x, at(inputs, 2), i) : 0;
-    y.values[i] = (x.values[i] - zero) * parameter(attributes, x, at(inputs, 1), i);
+    const double scale = parameter(attributes, x, at(inputs, 1), i);
+    Sum sum;
+    sum.add(x.values[i] * scale);
+    if (has(inputs, 2)) sum.add(-parameter(attributes, x, at(inputs, 2), i) * scale);
+    put(y, i, sum);
   }
   return {y};
 }
@@ -345,7 +392,7 @@ constexpr Entry entries[] = {
     {"SiLU", plain<silu_of>},
     {"Tanh", plain<tanh_of>},
     {"HardSigmoid", hard_sigmoid},
-    {"HardSwish", plain<hard_swish_of>},
+    {"HardSwish", hard_swish},
     {"Elu", elu},
     {"Selu", selu},
     {"Softplus", plain<softplus_of>},
@@ -385,10 +432,10 @@ constexpr Entry entries[] = {
     {"Mul", binary<mul_of>},
     {"Div", div},
     {"Pow", pow},
-    {"Max", variadic<Fold::max>},
-    {"Min", variadic<Fold::min>},
-    {"Sum", variadic<Fold::sum>},
-    {"Mean", variadic<Fold::mean>},
+    {"Max", extreme<true>},
+    {"Min", extreme<false>},
+    {"Sum", sum_of<false>},
+    {"Mean", sum_of<true>},
     {"Equal", predicate<equal_of>},
     {"Less", predicate<less_of>},
     {"LessOrEqual", predicate<less_equal_of>},

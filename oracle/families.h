@@ -1,6 +1,8 @@
 #pragma once
 // What the files of this folder share: the table entries of each family, and access to attributes and inputs.
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -36,7 +38,30 @@ std::span<const Entry> grid_entries();           // grids.cpp
 std::span<const Entry> sparse_entries();         // sparse.cpp
 std::span<const Entry> recurrent_entries();      // recurrent.cpp
 
-/// The activation that the attributes activation, activation_alpha and activation_beta name; conv.cpp.
+/// A sum as it grows, and the squares of its terms, which are as large as `size`.
+struct Sum {
+  double value = 0, squares = 0;
+  void add(double term, double size) {
+    value += term;
+    squares += size * size;
+  }
+  void add(double term) { add(term, term); }
+  double scale() const { return std::max(std::fabs(value), std::sqrt(squares)); }
+};
+/// A result and its Array::scale.
+struct Scaled {
+  double value = 0, scale = 0;
+};
+/// f(value), where errors of `value` are measured by `scale`: those of the result by its magnitude, or by what the
+/// function's steepest slope nearby makes of `scale`.
+Scaled through(const std::function<double(double)>& f, double value, double scale);
+/// zeros() with a scale of zeros.
+Array sums(const Shape& shape, DType dtype);
+/// Element i and its scale.
+void put(Array& y, std::size_t i, const Scaled& result);
+inline void put(Array& y, std::size_t i, const Sum& sum) { put(y, i, Scaled{sum.value, sum.scale()}); }
+
+/// The activation that the attributes activation, activation_alpha and activation_beta name, none: empty; conv.cpp.
 std::function<double(double)> fused_activation(const AttributeList& attributes);
 
 /// A missing attribute gives the fallback; a wrong kind throws Error(invalid_argument).

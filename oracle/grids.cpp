@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,22 @@ namespace lenslet::oracle {
 
 namespace {
 
+/// An element of an axis and its weight in a sample; beyond the image: none.
+struct Tap {
+  std::int64_t place;
+  double weight;
+};
+using Taps = std::vector<Tap>;
+
+/// f(place of a pixel, its weight) of the products of one tap of each axis, `sizes` long.
+template <typename F>
+void for_each_product(std::span<const Taps> axes, std::span<const std::int64_t> sizes, const F& f,
+                      std::int64_t place = 0, double weight = 1) {
+  if (axes.empty()) return f(place, weight);
+  for (const Tap& tap : axes[0])
+    for_each_product(axes.subspan(1), sizes.subspan(1), f, place * sizes[0] + tap.place, weight * tap.weight);
+}
+
 /// An axis of the images, and how a coordinate of the grid lies on it.
 class GridAxis {
  public:
@@ -24,17 +41,17 @@ class GridAxis {
         size_(size),
         align_(integer(attributes, "align_corners", 0) != 0) {}
 
-  /// What each element of the axis contributes at `coordinate`.
-  std::vector<double> weights(double coordinate) const {
+  /// What elements of the axis contribute at `coordinate`; where that is no number, neither is what one of them does.
+  Taps weights(double coordinate) const {
     const auto length = static_cast<double>(size_);
     double x = align_ ? (coordinate + 1) / 2 * (length - 1) : ((coordinate + 1) * length - 1) / 2;
-    if (std::isnan(x)) return std::vector<double>(static_cast<std::size_t>(size_), x);
+    if (std::isnan(x)) return {{0, x}};
     if (mode_ == "nearest") x = std::rint(x);
     if (x < low() || x > high()) {
       if (padding_ == "border") x = std::clamp(x, 0.0, length - 1);
       if (padding_ == "reflection") x = reflect(x);
     }
-    std::vector<double> line(static_cast<std::size_t>(size_));
+    Taps line;
     const double below = std::floor(x);
     if (mode_ == "nearest") add(line, x, 1);
     if (mode_ == "linear") add(line, below, 1 - (x - below)), add(line, below + 1, x - below);
@@ -42,6 +59,8 @@ class GridAxis {
       for (double i = below - 1; i <= below + 2; ++i) add(line, i, cubic(std::abs(x - i)));
     return line;
   }
+  /// How much of the coordinate one element is, of which float32 rounds the place on the axis.
+  double elements(double coordinate) const { return (std::abs(coordinate) + 1) * static_cast<double>(size_) / 2; }
 
  private:
   double low() const { return align_ ? 0 : -0.5; }
@@ -65,13 +84,14 @@ class GridAxis {
     if (d <= 1) return (a + 2) * d * d * d - (a + 3) * d * d + 1;
     return d < 2 ? a * d * d * d - 5 * a * d * d + 8 * a * d - 4 * a : 0;
   }
-  void add(std::vector<double>& line, double i, double weight) const {
+  void add(Taps& line, double i, double weight) const {
+    if (weight == 0) return;
     const double last = static_cast<double>(size_ - 1);
     if (i < 0 || i > last) {
       if (padding_ == "zeros") return;
       i = padding_ == "border" ? std::clamp(i, 0.0, last) : reflect(i);
     }
-    line[static_cast<std::size_t>(i)] += weight;
+    line.push_back({static_cast<std::int64_t>(i), weight});
   }
 
   std::string mode_, padding_;
@@ -84,30 +104,47 @@ std::vector<Array> grid_sample(const AttributeList& attributes, Inputs inputs) {
   const int axes = x.shape.rank() - 2;
   Shape image = x.shape, points = x.shape;  // [1,1,...] of either
   for (int i = 0; i < axes; ++i) points = points.with(2 + i, grid.shape[1 + i]);
-  Array y = zeros(points, x.dtype);
-  image = image.with(0, 1).with(1, 1);
-  points = points.with(0, 1).with(1, 1);
-  const std::int64_t channels = x.shape[1], pixels = image.elems(), area = points.elems();
+  Array y = sums(points, x.dtype);
+  const std::int64_t channels = x.shape[1], pixels = image.with(0, 1).with(1, 1).elems(),
+                     area = points.with(0, 1).with(1, 1).elems();
+  const std::span<const std::int64_t> sizes = image.dims().subspan(2);
+  std::vector<GridAxis> lines;
+  for (const std::int64_t size : sizes) lines.emplace_back(attributes, size);
   for (std::int64_t n = 0; n < x.shape[0]; ++n)
     for (std::int64_t point = 0; point < area; ++point) {
       // The grid names the last axis first.
-      std::vector<std::vector<double>> weights;
+      const auto coordinate = [&](int i) {
+        return grid.values[static_cast<std::size_t>((n * area + point) * axes + axes - 1 - i)];
+      };
+      std::vector<Taps> weights;
+      for (int i = 0; i < axes; ++i) weights.push_back(lines[static_cast<std::size_t>(i)].weights(coordinate(i)));
+      // Beside it, the samples a little to both sides along each axis: what a rounding of the place makes of it.
+      constexpr double aside = 0x1p-16;
+      struct Beside {
+        std::vector<Taps> weights;
+        double elements;
+      };
+      std::vector<Beside> besides;
       for (int i = 0; i < axes; ++i)
-        weights.push_back(
-            GridAxis(attributes, image[2 + i])
-                .weights(grid.values[static_cast<std::size_t>((n * area + point) * axes + axes - 1 - i)]));
-      for (std::int64_t c = 0; c < channels; ++c) {
-        double sum = 0;
-        for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
-          double weight = 1;
-          std::int64_t rest = pixel;
-          for (int i = axes - 1; i >= 0; --i) {
-            weight *= weights[static_cast<std::size_t>(i)][static_cast<std::size_t>(rest % image[2 + i])];
-            rest /= image[2 + i];
-          }
-          if (weight != 0) sum += weight * x.values[static_cast<std::size_t>((n * channels + c) * pixels + pixel)];
+        for (const double step : {-aside, aside}) {
+          const GridAxis& line = lines[static_cast<std::size_t>(i)];
+          const double length = static_cast<double>(sizes[static_cast<std::size_t>(i)]);
+          besides.push_back({weights, line.elements(coordinate(i)) / aside});
+          besides.back().weights[static_cast<std::size_t>(i)] = line.weights(coordinate(i) + step * 2 / length);
         }
-        y.values[static_cast<std::size_t>((n * channels + c) * area + point)] = sum;
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const double* const plane = x.values.data() + (n * channels + c) * pixels;
+        const auto sample = [&](const std::vector<Taps>& of) {
+          Sum sum;
+          for_each_product(of, sizes, [&](std::int64_t pixel, double weight) { sum.add(weight * plane[pixel]); });
+          return sum;
+        };
+        const Sum sum = sample(weights);
+        double slopes = 0;
+        for (const Beside& beside : besides)
+          slopes = std::max(slopes, std::abs(sample(beside.weights).value - sum.value) * beside.elements);
+        const double scale = std::isfinite(slopes) ? std::hypot(sum.scale(), slopes) : sum.scale();
+        put(y, static_cast<std::size_t>((n * channels + c) * area + point), Scaled{sum.value, scale});
       }
     }
   return {y};
@@ -126,73 +163,95 @@ std::vector<Array> affine_grid(const AttributeList& attributes, Inputs inputs) {
   const std::size_t axes = size.size() - 2;
   size.erase(size.begin() + 1);  // the channels
   size.push_back(static_cast<std::int64_t>(axes));
-  Array grid = zeros(Shape(size), theta.dtype);
+  Array grid = sums(Shape(size), theta.dtype);
   for (std::size_t i = 0; i < grid.values.size(); ++i) {
     const std::vector<std::int64_t> index = index_of(grid.shape, static_cast<std::int64_t>(i));
     const auto row = static_cast<std::size_t>(index[0]) * axes + static_cast<std::size_t>(index.back());
     const double* factors = theta.values.data() + row * (axes + 1);
-    double sum = factors[axes];
-    for (std::size_t a = 0; a < axes; ++a)  // x belongs to the last axis
-      sum += factors[a] * position(attributes, index[axes - a], size[axes - a]);
-    grid.values[i] = sum;
+    Sum sum;
+    sum.add(factors[axes]);
+    for (std::size_t a = 0; a < axes; ++a)  // x belongs to the last axis; a position is a sum of numbers up to 1
+      sum.add(factors[a] * position(attributes, index[axes - a], size[axes - a]), factors[a]);
+    put(grid, i, sum);
   }
   return {grid};
 }
 
-/// What elements of an axis contribute to each sample of a bin of a box; beyond the image: nothing.
-std::vector<std::vector<double>> bin_samples(const AttributeList& attributes, double low, double high,
-                                             std::int64_t bins, std::int64_t bin, std::int64_t size) {
+/// A bin of a box along an axis.
+struct Bin {
+  std::vector<Taps> samples;  ///< what elements of the axis contribute to each; beyond the image: nothing
+  double elements = 0;        ///< the largest coordinate, which float32 rounds
+};
+
+Bin bin_of(const AttributeList& attributes, double low, double high, std::int64_t bins, std::int64_t bin,
+           std::int64_t size) {
   const bool half_pixel = text(attributes, "coordinate_transformation_mode", "half_pixel") == "half_pixel";
   const double scale = real(attributes, "spatial_scale", 1), offset = half_pixel ? 0.5 : 0;
   const double start = low * scale - offset, end = high * scale - offset;
   const double length = half_pixel ? end - start : std::max(end - start, 1.0), bin_size = length / double(bins);
   const std::int64_t ratio = integer(attributes, "sampling_ratio", 0);
   const auto count = ratio > 0 ? ratio : static_cast<std::int64_t>(std::max(0.0, std::ceil(bin_size)));
-  std::vector<std::vector<double>> samples;
+  Bin result;
+  result.elements = std::max({1.0, std::abs(start), std::abs(end)});
   for (std::int64_t i = 0; i < count; ++i) {
     double x = start + double(bin) * bin_size + (double(i) + 0.5) * bin_size / double(count);
-    std::vector<double>& line = samples.emplace_back(static_cast<std::size_t>(size));
+    Taps& line = result.samples.emplace_back();
     if (x < -1 || x > double(size)) continue;
     x = std::clamp(x, 0.0, double(size - 1));
-    const auto below = static_cast<std::size_t>(x);
-    line[below] = 1 - (x - double(below));
-    if (below + 1 < line.size()) line[below + 1] = x - double(below);
+    const auto below = static_cast<std::int64_t>(x);
+    const double rest = x - double(below);
+    line.push_back({below, 1 - rest});
+    if (rest > 0) line.push_back({below + 1, rest});
   }
-  return samples;
+  return result;
 }
 
 std::vector<Array> roi_align(const AttributeList& attributes, Inputs inputs) {
   const Array &x = at(inputs, 0), &boxes = at(inputs, 1), &images = at(inputs, 2);
-  const std::int64_t height = x.shape[2], width = x.shape[3];
-  Array y = zeros(
-      {boxes.shape[0], x.shape[1], integer(attributes, "output_height", 1), integer(attributes, "output_width", 1)},
-      x.dtype);
-  for (std::size_t at_y = 0; at_y < y.values.size(); ++at_y) {
-    const std::vector<std::int64_t> i = index_of(y.shape, static_cast<std::int64_t>(at_y));
-    const double* box = boxes.values.data() + 4 * i[0];
-    const auto image = static_cast<std::int64_t>(images.values[static_cast<std::size_t>(i[0])]);
-    const double* plane = x.values.data() + (image * x.shape[1] + i[1]) * height * width;
-    const auto down = bin_samples(attributes, box[1], box[3], y.shape[2], i[2], height);
-    const auto along = bin_samples(attributes, box[0], box[2], y.shape[3], i[3], width);
-    double sum = 0, most = down.empty() || along.empty() ? 0 : -std::numeric_limits<double>::infinity();
-    for (const std::vector<double>& row : down)
-      for (const std::vector<double>& column : along) {
-        // The largest is that of the products, four a sample, some of which may be 0; beyond the image all are.
-        double largest = -std::numeric_limits<double>::infinity();
-        int products = 0;
-        for (std::int64_t h = 0; h < height; ++h)
-          for (std::int64_t w = 0; w < width; ++w) {
-            const double weight = row[static_cast<std::size_t>(h)] * column[static_cast<std::size_t>(w)];
-            if (weight == 0) continue;
-            sum += weight * plane[h * width + w];
-            largest = std::max(largest, weight * plane[h * width + w]);
-            ++products;
+  const std::int64_t channels = x.shape[1], sizes[] = {x.shape[2], x.shape[3]};
+  const std::int64_t rows = integer(attributes, "output_height", 1), columns = integer(attributes, "output_width", 1);
+  const bool max = text(attributes, "mode", "avg") == "max";
+  Array y = sums({boxes.shape[0], channels, rows, columns}, x.dtype);
+  for (std::int64_t box = 0; box < boxes.shape[0]; ++box)
+    for (std::int64_t bin = 0; bin < rows * columns; ++bin) {
+      const double* corners = boxes.values.data() + 4 * box;
+      const auto image = static_cast<std::int64_t>(images.values[static_cast<std::size_t>(box)]);
+      const Bin down = bin_of(attributes, corners[1], corners[3], rows, bin / columns, sizes[0]);
+      const Bin along = bin_of(attributes, corners[0], corners[2], columns, bin % columns, sizes[1]);
+      const double count = std::max(1.0, double(down.samples.size()) * double(along.samples.size()));
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const double* plane = x.values.data() + (image * channels + c) * sizes[0] * sizes[1];
+        Sum sum;
+        double most = down.samples.empty() || along.samples.empty() ? 0 : -std::numeric_limits<double>::infinity();
+        double slopes = 0, steepest = 0;
+        for (const Taps& row : down.samples)
+          for (const Taps& column : along.samples) {
+            // The largest is that of the products, four a sample, some of which may be 0; beyond the image all are.
+            double largest = -std::numeric_limits<double>::infinity(), high = largest, low = -largest;
+            int products = 0;
+            const Taps taps[] = {row, column};
+            for_each_product(taps, sizes, [&](std::int64_t pixel, double weight) {
+              if (weight == 0) return;
+              sum.add(weight * plane[pixel]);
+              largest = std::max(largest, weight * plane[pixel]);
+              high = std::max(high, plane[pixel]);
+              low = std::min(low, plane[pixel]);
+              ++products;
+            });
+            most = std::max({most, largest, products < 4 ? 0.0 : largest});
+            if (products == 0) continue;
+            // What a rounding of the place makes of it: a mean of differences, of products also of the pixels.
+            const double slope = max ? std::max(std::abs(high), std::abs(low)) : high - low;
+            slopes += slope;
+            steepest = std::max(steepest, slope);
           }
-        most = std::max({most, largest, products < 4 ? 0.0 : largest});
+        const double elements = std::max(down.elements, along.elements);
+        const auto to = static_cast<std::size_t>((box * channels + c) * rows * columns + bin);
+        put(y, to,
+            max ? Scaled{most, std::hypot(most, steepest * elements)}
+                : Scaled{sum.value / count, std::hypot(sum.scale(), slopes * elements) / count});
       }
-    const double count = std::max(1.0, double(down.size()) * double(along.size()));
-    y.values[at_y] = text(attributes, "mode", "avg") == "max" ? most : sum / count;
-  }
+    }
   return {y};
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "lenslet/error.h"
 #include "oracle/families.h"
@@ -79,30 +80,44 @@ double joined(const std::string& reduction, double y, double update) {
   return reduction == "max" ? std::max(y, update) : std::min(y, update);
 }
 
+// As joined(), at one element of a result that has a scale: of a sum, which becomes one with its first update, that of
+// its terms.
+void join(Array& y, const Index& index, const std::string& reduction, double update) {
+  const auto to = static_cast<std::size_t>(flat_of(y.shape, index));
+  const double before = y.values[to], scale = y.scale[to] == 0 ? before : y.scale[to];
+  y.values[to] = joined(reduction, before, update);
+  if (reduction == "add") y.scale[to] = std::hypot(scale, update);
+}
+
+Array to_scatter(const Array& x) {
+  Array y = sums(x.shape, x.dtype);
+  y.values = x.values;
+  return y;
+}
+
 // Updates in their order along the indices.
 std::vector<Array> scatter_elements(const AttributeList& attributes, Inputs inputs) {
-  Array y = at(inputs, 0);
+  Array y = to_scatter(at(inputs, 0));
   const Array &indices = at(inputs, 1), &updates = at(inputs, 2);
   const auto axis = static_cast<std::size_t>(axis_of(integer(attributes, "axis", 0), y.shape.rank()));
   const std::string reduction = text(attributes, "reduction", "none");
   for (std::size_t i = 0; i < updates.values.size(); ++i) {
     Index index = index_of(updates.shape, static_cast<std::int64_t>(i));
     index[axis] = from_front(indices.values[i], y.shape[static_cast<int>(axis)]);
-    element(y, index) = joined(reduction, element(y, index), updates.values[i]);
+    join(y, index, reduction, updates.values[i]);
   }
   return {y};
 }
 
 std::vector<Array> scatter_nd(const AttributeList& attributes, Inputs inputs) {
-  Array y = at(inputs, 0);
+  Array y = to_scatter(at(inputs, 0));
   const Array &indices = at(inputs, 1), &updates = at(inputs, 2);
   const std::string reduction = text(attributes, "reduction", "none");
   const auto tuple_rank = static_cast<std::ptrdiff_t>(indices.shape.rank()) - 1;
   for (std::size_t i = 0; i < updates.values.size(); ++i) {
     const Index index = index_of(updates.shape, static_cast<std::int64_t>(i));
     const Index place(index.begin(), index.begin() + tuple_rank), rest(index.begin() + tuple_rank, index.end());
-    double& changed = element(y, named(y, indices, place, 0, rest));
-    changed = joined(reduction, changed, updates.values[i]);
+    join(y, named(y, indices, place, 0, rest), reduction, updates.values[i]);
   }
   return {y};
 }
@@ -216,12 +231,20 @@ std::vector<Array> unique(const AttributeList& attributes, Inputs inputs) {
   const auto less = [&](const auto& a, const auto& b) {
     return std::ranges::lexicographical_compare(a, b, number_less);
   };
-  std::vector<std::size_t> kept;  // the first of those that are equal
-  for (std::size_t i = 0; i < slices.size(); ++i)
-    if (std::ranges::none_of(kept, [&](auto k) { return !less(slices[k], slices[i]) && !less(slices[i], slices[k]); }))
-      kept.push_back(i);
-  if (integer(attributes, "sorted", 1) != 0)
-    std::ranges::sort(kept, [&](auto a, auto b) { return less(slices[a], slices[b]); });
+  std::vector<std::size_t> order(slices.size()), kept, group(slices.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, [&](auto a, auto b) { return less(slices[a], slices[b]); });
+  for (const std::size_t i : order) {  // equal ones lie side by side, the first of them first
+    if (kept.empty() || less(slices[kept.back()], slices[i])) kept.push_back(i);
+    group[i] = kept.size() - 1;
+  }
+  if (integer(attributes, "sorted", 1) == 0) {
+    std::vector<std::size_t> firsts = kept, number(slices.size());
+    std::ranges::sort(firsts);
+    for (std::size_t k = 0; k < firsts.size(); ++k) number[firsts[k]] = k;
+    for (std::size_t& g : group) g = number[kept[g]];
+    kept = firsts;
+  }
   const auto count = static_cast<std::int64_t>(kept.size());
   Array y = zeros(x.shape.with(axis, count), x.dtype), firsts = zeros({count}, DType::i64),
         inverse = zeros({x.shape[axis]}, DType::i64), counts = zeros({count}, DType::i64);
@@ -231,13 +254,10 @@ std::vector<Array> unique(const AttributeList& attributes, Inputs inputs) {
     place = static_cast<std::int64_t>(kept[static_cast<std::size_t>(place)]);
     y.values[i] = element(x, index);
   }
-  for (std::size_t k = 0; k < kept.size(); ++k) {
-    firsts.values[k] = static_cast<double>(kept[k]);
-    for (std::size_t i = 0; i < slices.size(); ++i) {
-      if (less(slices[kept[k]], slices[i]) || less(slices[i], slices[kept[k]])) continue;
-      inverse.values[i] = static_cast<double>(k);
-      ++counts.values[k];
-    }
+  std::ranges::copy(kept, firsts.values.begin());
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    inverse.values[i] = static_cast<double>(group[i]);
+    ++counts.values[group[i]];
   }
   return {y, firsts, inverse, counts};
 }

@@ -25,22 +25,24 @@ std::vector<Array> gemm(const AttributeList& attributes, Inputs inputs) {
   const auto row_of_b = [&](std::int64_t l) {
     return channels == 0 ? l : l % channels * (k / channels) + l / channels;
   };
-  Array y = zeros(Shape{m, n}, a.dtype);
+  Array y = sums(Shape{m, n}, a.dtype);
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t j = 0; j < n; ++j) {
-      double sum = 0;
+      double factor = alpha;
+      if (scales != nullptr) factor *= std::get<std::vector<double>>(*scales)[static_cast<std::size_t>(j)];
+      Sum sum;
       for (std::int64_t l = 0; l < k; ++l)
-        sum += a.values[static_cast<std::size_t>(trans_a ? l * m + i : i * k + l)] *
-               b.values[static_cast<std::size_t>(trans_b ? j * k + row_of_b(l) : row_of_b(l) * n + j)];
-      sum *= alpha;
-      if (scales != nullptr) sum *= std::get<std::vector<double>>(*scales)[static_cast<std::size_t>(j)];
+        sum.add(a.values[static_cast<std::size_t>(trans_a ? l * m + i : i * k + l)] *
+                b.values[static_cast<std::size_t>(trans_b ? j * k + row_of_b(l) : row_of_b(l) * n + j)]);
+      sum = {sum.value * factor, sum.squares * factor * factor};
       if (has(inputs, 2)) {
         const Shape& c = inputs[2].shape;
         const std::int64_t columns = c.rank() > 0 ? c[c.rank() - 1] : 1;
         const std::int64_t row = c.rank() == 2 && c[0] != 1 ? i : 0, column = columns != 1 ? j : 0;
-        sum += beta * inputs[2].values[static_cast<std::size_t>(row * columns + column)];
+        sum.add(beta * inputs[2].values[static_cast<std::size_t>(row * columns + column)]);
       }
-      y.values[static_cast<std::size_t>(i * n + j)] = activation(sum);
+      put(y, static_cast<std::size_t>(i * n + j),
+          activation ? through(activation, sum.value, sum.scale()) : Scaled{sum.value, sum.scale()});
     }
   return {y};
 }
@@ -77,7 +79,7 @@ std::vector<Array> matmul(const AttributeList&, Inputs inputs) {
   const std::int64_t m = dim(da, rank - 2), k = dim(da, rank - 1), n = dim(db, rank - 1);
   full.push_back(m);
   full.push_back(n);
-  Array y = zeros(Shape(full), a.dtype);
+  Array y = sums(Shape(full), a.dtype);
   for (std::size_t i = 0; i < y.values.size(); ++i) {
     const std::vector<std::int64_t> index = index_of(y.shape, static_cast<std::int64_t>(i));
     std::int64_t batch_a = 0, batch_b = 0;
@@ -86,9 +88,11 @@ std::vector<Array> matmul(const AttributeList&, Inputs inputs) {
       batch_b = batch_b * dim(db, d) + (dim(db, d) == 1 ? 0 : index[d]);
     }
     const std::int64_t row = index[rank - 2], column = index[rank - 1];
+    Sum sum;
     for (std::int64_t l = 0; l < k; ++l)
-      y.values[i] += a.values[static_cast<std::size_t>((batch_a * m + row) * k + l)] *
-                     b.values[static_cast<std::size_t>((batch_b * k + l) * n + column)];
+      sum.add(a.values[static_cast<std::size_t>((batch_a * m + row) * k + l)] *
+              b.values[static_cast<std::size_t>((batch_b * k + l) * n + column)]);
+    put(y, i, sum);
   }
   // A vector's own dimension is not in the result.
   if (b.shape.rank() == 1) full.pop_back();
@@ -151,7 +155,7 @@ std::vector<Array> einsum(const AttributeList& attributes, Inputs inputs) {
       std::int64_t& dim = dims[labels.find(terms[i][d])];
       dim = dim == 1 ? inputs[i].shape[static_cast<int>(d)] : dim;
     }
-  Array y = zeros(Shape(std::span(dims).first(terms.back().size())), at(inputs, 0).dtype);
+  Array y = sums(Shape(std::span(dims).first(terms.back().size())), at(inputs, 0).dtype);
   std::int64_t all = 1;
   for (const std::int64_t dim : dims) all *= dim;
   const std::int64_t in_sum = y.values.empty() ? 1 : all / static_cast<std::int64_t>(y.values.size());
@@ -168,8 +172,11 @@ std::vector<Array> einsum(const AttributeList& attributes, Inputs inputs) {
       }
       product *= inputs[i].values[static_cast<std::size_t>(flat)];
     }
-    y.values[static_cast<std::size_t>(place / in_sum)] += product;
+    const auto to = static_cast<std::size_t>(place / in_sum);
+    y.values[to] += product;
+    y.scale[to] += product * product;
   }
+  for (std::size_t i = 0; i < y.values.size(); ++i) put(y, i, Sum{y.values[i], y.scale[i]});
   return {y};
 }
 

@@ -19,38 +19,62 @@ std::vector<Array> batch_norm(const AttributeList& attributes, Inputs inputs) {
   const double epsilon = real(attributes, "epsilon", 1e-5);
   const auto &scale = at(inputs, 1).values, &bias = at(inputs, 2).values, &mean = at(inputs, 3).values,
              &var = at(inputs, 4).values;
-  Array y = at(inputs, 0);
+  const Array& x = at(inputs, 0);
+  Array y = sums(x.shape, x.dtype);
   for (std::size_t i = 0; i < y.values.size(); ++i) {
     const std::size_t c = channel_of(y.shape, i);
-    y.values[i] = (y.values[i] - mean[c]) / std::sqrt(var[c] + epsilon) * scale[c] + bias[c];
+    const double factor = scale[c] / std::sqrt(var[c] + epsilon);
+    Sum sum;
+    sum.add(x.values[i] * factor);
+    sum.add(-mean[c] * factor);
+    sum.add(bias[c]);
+    put(y, i, sum);
   }
   return {y};
 }
 
 struct Statistics {
-  double mean = 0, inverse_deviation = 0;
+  double mean = 0, inverse_deviation = 0, size = 0;  ///< size: the root of the values' mean square
 };
-// Of `count` values, which become (value - mean) * inverse_deviation.
-Statistics standardise(double* values, std::size_t count, double epsilon) {
-  double sum = 0, squares = 0;
-  for (std::size_t i = 0; i < count; ++i) sum += values[i];
-  const double mean = sum / static_cast<double>(count);
+// Of `count` values, which become (value - mean) * inverse_deviation; their scale: the value's own, and that of the
+// mean, whose terms are as large as the values are.
+Statistics standardise(Array& y, std::size_t first, std::size_t count, double epsilon) {
+  double* const values = y.values.data() + first;
+  double sum = 0, squares = 0, of_size = 0;
+  for (std::size_t i = 0; i < count; ++i) sum += values[i], of_size += values[i] * values[i];
+  const double mean = sum / static_cast<double>(count), size = std::sqrt(of_size / static_cast<double>(count));
   for (std::size_t i = 0; i < count; ++i) squares += (values[i] - mean) * (values[i] - mean);
   const double inverse = 1 / std::sqrt(squares / static_cast<double>(count) + epsilon);
-  for (std::size_t i = 0; i < count; ++i) values[i] = (values[i] - mean) * inverse;
-  return {mean, inverse};
+  for (std::size_t i = 0; i < count; ++i)
+    put(y, first + i, Scaled{(values[i] - mean) * inverse, std::hypot(values[i], size) * inverse});
+  return {mean, inverse, size};
+}
+
+// Standardised element i times `factor`, and `bias`.
+void put_affine(Array& y, std::size_t i, double factor, double bias) {
+  Sum sum;
+  sum.add(y.values[i] * factor, y.scale[i] * factor);
+  sum.add(bias);
+  put(y, i, sum);
+}
+
+// A copy with room for a scale.
+Array to_scale(const Array& x) {
+  Array y = sums(x.shape, x.dtype);
+  y.values = x.values;
+  return y;
 }
 
 std::vector<Array> instance_norm(const AttributeList& attributes, Inputs inputs) {
   const double epsilon = real(attributes, "epsilon", 1e-5);
-  Array y = at(inputs, 0);
+  Array y = to_scale(at(inputs, 0));
   const std::int64_t planes = y.shape[0] * y.shape[1];
   const std::size_t area = planes == 0 ? 0 : y.values.size() / static_cast<std::size_t>(planes);
   for (std::size_t first = 0; area > 0 && first < y.values.size(); first += area) {
-    standardise(&y.values[first], area, epsilon);
+    standardise(y, first, area, epsilon);
     const std::size_t c = channel_of(y.shape, first);
     for (std::size_t i = first; i < first + area; ++i)
-      y.values[i] = y.values[i] * at(inputs, 1).values[c] + at(inputs, 2).values[c];
+      put_affine(y, i, at(inputs, 1).values[c], at(inputs, 2).values[c]);
   }
   return {y};
 }
@@ -59,14 +83,14 @@ std::vector<Array> group_norm(const AttributeList& attributes, Inputs inputs) {
   const double epsilon = real(attributes, "epsilon", 1e-5);
   const auto groups = static_cast<std::size_t>(integer(attributes, "num_groups", 1));
   const bool of_group = integer(attributes, "affine_of_group", 0) != 0;
-  Array y = at(inputs, 0);
+  Array y = to_scale(at(inputs, 0));
   const std::size_t per_group = static_cast<std::size_t>(y.shape[1]) / groups;
   const std::size_t rows = static_cast<std::size_t>(y.shape[0]) * groups;
   const std::size_t length = rows == 0 ? 0 : y.values.size() / rows;
-  for (std::size_t row = 0; length > 0 && row < rows; ++row) standardise(&y.values[row * length], length, epsilon);
+  for (std::size_t row = 0; length > 0 && row < rows; ++row) standardise(y, row * length, length, epsilon);
   for (std::size_t i = 0; i < y.values.size(); ++i) {
     const std::size_t c = channel_of(y.shape, i), k = of_group ? c / per_group : c;
-    y.values[i] = y.values[i] * at(inputs, 1).values[k] + at(inputs, 2).values[k];
+    put_affine(y, i, at(inputs, 1).values[k], at(inputs, 2).values[k]);
   }
   return {y};
 }
@@ -107,55 +131,55 @@ Array of_axes(const Array& x, const std::vector<std::int64_t>& axes, const F& f)
     for (const std::int64_t axis : axes) index[static_cast<std::size_t>(axis_of(axis, x.shape.rank()))] = 0;
     groups[static_cast<std::size_t>(flat_of(x.shape, index))].push_back(i);
   }
-  Array y = x;
+  Array y = sums(x.shape, x.dtype);
   for (const auto& group : groups) {
-    std::vector<double> values;
-    for (const std::size_t i : group) values.push_back(x.values[i]);
+    std::vector<Scaled> values;
+    for (const std::size_t i : group) values.push_back({x.values[i], 0});
     f(values);
-    for (std::size_t i = 0; i < group.size(); ++i) y.values[group[i]] = values[i];
+    for (std::size_t i = 0; i < group.size(); ++i) put(y, group[i], values[i]);
   }
   return y;
 }
 
 std::vector<Array> mean_variance(const AttributeList& attributes, Inputs inputs) {
-  return {of_axes(at(inputs, 0), integers(attributes, "axes", {0, 2, 3}), [](std::vector<double>& values) {
-    double sum = 0, squares = 0;
-    for (const double value : values) sum += value;
+  return {of_axes(at(inputs, 0), integers(attributes, "axes", {0, 2, 3}), [](std::vector<Scaled>& values) {
+    double sum = 0, squares = 0, of_size = 0;
+    for (const auto& [value, scale] : values) sum += value, of_size += value * value;
     const auto count = static_cast<double>(values.size());
-    const double mean = sum / count;
-    for (const double value : values) squares += (value - mean) * (value - mean);
-    for (double& value : values) value = (value - mean) / (std::sqrt(squares / count) + 1e-9);
+    const double mean = sum / count, size = std::sqrt(of_size / count);
+    for (const auto& [value, scale] : values) squares += (value - mean) * (value - mean);
+    const double deviation = std::sqrt(squares / count) + 1e-9;
+    for (auto& [value, scale] : values) scale = std::hypot(value, size) / deviation, value = (value - mean) / deviation;
   })};
 }
 
 std::vector<Array> lp_normalization(const AttributeList& attributes, Inputs inputs) {
   const bool first = integer(attributes, "p", 2) == 1;
-  return {of_axes(at(inputs, 0), {integer(attributes, "axis", -1)}, [first](std::vector<double>& values) {
+  return {of_axes(at(inputs, 0), {integer(attributes, "axis", -1)}, [first](std::vector<Scaled>& values) {
     double sum = 0;
-    for (const double value : values) sum += first ? std::fabs(value) : value * value;
+    for (const auto& [value, scale] : values) sum += first ? std::fabs(value) : value * value;
     const double norm = first ? sum : std::sqrt(sum);
-    for (double& value : values) value = norm == 0 ? 0 : value / norm;
+    for (auto& [value, scale] : values) value = norm == 0 ? 0 : value / norm, scale = std::fabs(value);
   })};
 }
 
 std::vector<Array> layer_norm(const AttributeList& attributes, Inputs inputs) {
   const double epsilon = real(attributes, "epsilon", 1e-5);
-  Array y = at(inputs, 0);
+  Array y = to_scale(at(inputs, 0));
   Shape per_row = y.shape;
   std::size_t length = 1;
   for (int d = axis_of(integer(attributes, "axis", -1), y.shape.rank()); d < y.shape.rank(); ++d) {
     length *= static_cast<std::size_t>(y.shape[d]);
     per_row = per_row.with(d, 1);
   }
-  Array mean = zeros(per_row, DType::f32), inverse = mean;
+  Array mean = sums(per_row, DType::f32), inverse = zeros(per_row, DType::f32);
   for (std::size_t row = 0; row < mean.values.size(); ++row) {
-    double* values = y.values.data() + row * length;
-    const Statistics statistics = standardise(values, length, epsilon);
-    mean.values[row] = statistics.mean;
+    const Statistics statistics = standardise(y, row * length, length, epsilon);
+    put(mean, row, Scaled{statistics.mean, statistics.size});
     inverse.values[row] = statistics.inverse_deviation;
     for (std::size_t i = 0; i < length; ++i)
-      values[i] = values[i] * broadcast_to(at(inputs, 1), y.shape, row * length + i) +
-                  (has(inputs, 2) ? broadcast_to(inputs[2], y.shape, row * length + i) : 0);
+      put_affine(y, row * length + i, broadcast_to(at(inputs, 1), y.shape, row * length + i),
+                 has(inputs, 2) ? broadcast_to(inputs[2], y.shape, row * length + i) : 0);
   }
   return {y, mean, inverse};
 }
@@ -178,11 +202,17 @@ std::vector<Array> softmax(const AttributeList& attributes, Inputs inputs) {
   };
   for (std::size_t i = 0; i < x.values.size(); ++i) top[group(i)] = std::max(top[group(i)], x.values[i]);
   for (std::size_t i = 0; i < x.values.size(); ++i) sum[group(i)] += std::exp(x.values[i] - top[group(i)]);
-  Array y = x;
+  Array y = sums(x.shape, x.dtype);
   for (std::size_t i = 0; i < x.values.size(); ++i) {
     const std::size_t g = group(i);
-    const double value = x.values[i] - top[g];
-    y.values[i] = log ? value - std::log(sum[g]) : std::exp(value) / sum[g];
+    const double value = x.values[i] - top[g];  // rounded, as the sum is
+    if (log) {
+      const double of_sum = std::log(sum[g]);
+      put(y, i, Scaled{value - of_sum, std::hypot(value, of_sum, 1)});
+    } else {
+      const double result = std::exp(value) / sum[g];
+      put(y, i, Scaled{result, result == 0 ? 0 : result * std::hypot(value, 1)});
+    }
   }
   return {y};
 }

@@ -234,10 +234,41 @@ Tensor to_tensor(const Array& array) {
   return tensor;
 }
 
-std::optional<std::vector<Array>> run(std::string_view op, const AttributeList& attributes, Inputs inputs) {
+std::optional<std::vector<Array>> run(std::string_view op, const AttributeList& attributes, Inputs inputs,
+                                      std::int64_t reach) {
   const Entry* entry = find(op);
   if (entry == nullptr) return std::nullopt;
-  return entry->run(attributes, inputs);
+  if (reach == 0) return entry->run(attributes, inputs);
+  AttributeList with_reach = attributes;
+  with_reach.emplace_back("reach", reach);
+  return entry->run(with_reach, inputs);
+}
+
+std::int64_t tile_reach(std::string_view algorithm) {
+  if (algorithm.find("fft") != std::string_view::npos) return 40;
+  return algorithm.find("winograd") != std::string_view::npos ? 7 : 0;
+}
+
+Scaled through(const std::function<double(double)>& f, double value, double scale) {
+  const double y = f(value);
+  if (!std::isfinite(y) || !std::isfinite(scale)) return {y, std::fabs(y)};
+  // Chords of lengths between those of float32's errors and of 16 bits'.
+  double slope = 0;
+  for (const double length : {0x1p-20, 0x1p-12, 0x1p-5})
+    for (const double step : {-length, length})
+      slope = std::max(slope, std::fabs(f(value + step * scale) - y) / length);
+  return {y, std::max(std::fabs(y), slope)};
+}
+
+Array sums(const Shape& shape, DType dtype) {
+  Array array = zeros(shape, dtype);
+  array.scale = array.values;
+  return array;
+}
+
+void put(Array& y, std::size_t i, const Scaled& result) {
+  y.values[i] = result.value;
+  y.scale[i] = result.scale;
 }
 
 std::int64_t integer(const AttributeList& attributes, std::string_view name, std::int64_t fallback) {
@@ -448,6 +479,17 @@ double rms(std::span<const double> values) {
     ++count;
   }
   return count > 0 ? std::sqrt(squares / count) : 0;
+}
+
+double scale_at(const Array& exact, std::size_t i) {
+  const double own = std::fabs(exact.values[i]), scale = exact.scale.empty() ? own : exact.scale[i];
+  return std::max({std::isfinite(scale) ? scale : 0, std::isfinite(own) ? own : 0, 0x1p-100});
+}
+
+double error_at(double got, const Array& exact, std::size_t i, DType stored) {
+  const double error = error_beyond_rounding(got, exact.values[i], stored);
+  if (error > 0 && is_integer(exact.dtype)) return std::numeric_limits<double>::infinity();
+  return error / scale_at(exact, i);
 }
 
 double error_beyond_rounding(double got, double exact, DType stored) {

@@ -21,6 +21,7 @@ std::vector<std::int64_t> positions(std::int64_t dim, std::int64_t before, std::
   if (before < 0) kept.erase(kept.begin(), kept.begin() - before);
   if (after < 0) kept.erase(kept.end() + after, kept.end());
   const std::vector<std::int64_t> middle = kept;
+  std::vector<std::int64_t> in_front;  // from the middle outwards
   // One element further at a time: reflect bounces between the ends, wrap starts over.
   const auto grow = [&](bool front) {
     const auto n = static_cast<std::int64_t>(middle.size());
@@ -39,11 +40,12 @@ std::vector<std::int64_t> positions(std::int64_t dim, std::int64_t before, std::
         }
         value = middle.at(static_cast<std::size_t>(at));
       }
-      kept.insert(front ? kept.begin() : kept.end(), value);
+      (front ? in_front : kept).push_back(value);
     }
   };
   grow(true);
   grow(false);
+  kept.insert(kept.begin(), in_front.rbegin(), in_front.rend());
   return kept;
 }
 

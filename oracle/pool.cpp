@@ -64,10 +64,11 @@ std::vector<Array> pool(const AttributeList& attributes, Inputs inputs, Kind kin
     window = window.with(static_cast<int>(2 + i), axes.back().kernel);
   }
   window = window.with(0, 1).with(1, 1);
-  Array y = zeros(out, x.dtype), indices = zeros(out, DType::i64);
+  Array y = sums(out, x.dtype), indices = zeros(out, DType::i64);
   for (std::size_t o = 0; o < y.values.size(); ++o) {
     const std::vector<std::int64_t> to = index_of(out, static_cast<std::int64_t>(o));
-    double best = -std::numeric_limits<double>::infinity(), sum = 0;
+    double best = -std::numeric_limits<double>::infinity();
+    Sum sum;
     std::int64_t inside = 0, padded = 0;
     for (std::int64_t t = 0; t < window.elems(); ++t) {
       const std::vector<std::int64_t> tap = index_of(window, t);
@@ -83,7 +84,7 @@ std::vector<Array> pool(const AttributeList& attributes, Inputs inputs, Kind kin
       if (!on_image) continue;
       const std::int64_t flat = flat_of(x.shape, from);
       const double value = x.values[static_cast<std::size_t>(flat)];
-      sum += kind == Kind::lp ? std::pow(std::fabs(value), p) : value;
+      sum.add(kind == Kind::lp ? std::pow(std::fabs(value), p) : value);
       if (inside++ == 0 || value > best || (std::isnan(value) && !std::isnan(best))) {
         best = value;
         std::int64_t number = 0;
@@ -96,10 +97,11 @@ std::vector<Array> pool(const AttributeList& attributes, Inputs inputs, Kind kin
       }
     }
     const std::int64_t count = with_pads ? padded : inside;
-    y.values[o] = max                ? best
-                  : kind == Kind::lp ? std::pow(sum, 1 / p)
-                  : count == 0       ? 0
-                                     : sum / static_cast<double>(count);
+    put(y, o,
+        max                ? Scaled{best, std::fabs(best)}
+        : kind == Kind::lp ? Scaled{std::pow(sum.value, 1 / p), std::pow(sum.value, 1 / p)}
+        : count == 0       ? Scaled{}
+                           : Scaled{sum.value / static_cast<double>(count), sum.scale() / static_cast<double>(count)});
   }
   return {y, indices};
 }
@@ -120,15 +122,20 @@ std::vector<Array> global_pool(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
   Shape out = x.shape;
   for (int d = 2; d < x.shape.rank(); ++d) out = out.with(d, 1);
-  Array y = zeros(out, x.dtype);
+  Array y = sums(out, x.dtype);
   const std::size_t area = y.values.empty() ? 0 : x.values.size() / y.values.size();
   for (std::size_t o = 0; o < y.values.size(); ++o) {
-    double best = -std::numeric_limits<double>::infinity(), sum = 0;
+    double best = -std::numeric_limits<double>::infinity();
+    Sum sum;
     for (std::size_t i = o * area; i < (o + 1) * area; ++i) {
       if (x.values[i] > best || std::isnan(x.values[i])) best = x.values[i];
-      sum += kind == Kind::lp ? std::pow(std::fabs(x.values[i]), p) : x.values[i];
+      sum.add(kind == Kind::lp ? std::pow(std::fabs(x.values[i]), p) : x.values[i]);
     }
-    y.values[o] = kind == Kind::max ? best : kind == Kind::lp ? std::pow(sum, 1 / p) : sum / static_cast<double>(area);
+    const auto count = static_cast<double>(area);
+    put(y, o,
+        kind == Kind::max  ? Scaled{best, std::fabs(best)}
+        : kind == Kind::lp ? Scaled{std::pow(sum.value, 1 / p), std::pow(sum.value, 1 / p)}
+                           : Scaled{sum.value / count, sum.scale() / count});
   }
   return {y};
 }
@@ -169,7 +176,7 @@ std::vector<Array> col2im(const AttributeList& attributes, Inputs inputs) {
     places.push_back(count);
   }
   dims.insert(dims.end(), image.begin(), image.end());
-  Array y = zeros(Shape(dims), x.dtype);
+  Array y = sums(Shape(dims), x.dtype);
   for (std::size_t e = 0; e < x.values.size(); ++e) {
     const auto index = index_of(x.shape, static_cast<std::int64_t>(e));
     const auto tap = index_of(taps, index[1] % taps.elems()), place = index_of(Shape(places), index[2]);
@@ -179,8 +186,12 @@ std::vector<Array> col2im(const AttributeList& attributes, Inputs inputs) {
       pixel.push_back(place[i] * strides[i] + tap[i] * dilations[i] - pads[i]);
       inside = inside && pixel.back() >= 0 && pixel.back() < image[i];
     }
-    if (inside) y.values[static_cast<std::size_t>(flat_of(y.shape, pixel))] += x.values[e];
+    if (!inside) continue;
+    const auto to = static_cast<std::size_t>(flat_of(y.shape, pixel));
+    y.values[to] += x.values[e];
+    y.scale[to] += x.values[e] * x.values[e];
   }
+  for (std::size_t i = 0; i < y.values.size(); ++i) put(y, i, Sum{y.values[i], y.scale[i]});
   return {y};
 }
 

@@ -38,6 +38,7 @@ Array without_zero(const Array& x, Inputs inputs, std::size_t zero, int axis) {
 
 Array as_int32(Array sums) {
   sums.dtype = DType::i32;
+  sums.scale.clear();
   for (double& value : sums.values)
     value =
         static_cast<double>(static_cast<std::int32_t>(static_cast<std::uint32_t>(static_cast<std::int64_t>(value))));

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <type_traits>
 
 #include "lenslet/error.h"
 #include "oracle/families.h"
@@ -19,7 +20,7 @@ using Values = std::vector<double>;
 
 // The elements that each output element is made of, in order of their index, handed to `f` as one list.
 std::vector<Array> over_axes(const Array& x, const std::vector<bool>& reduced, bool keep_dims, DType dtype,
-                             const std::function<double(const Values&)>& f) {
+                             const std::function<Scaled(const Values&)>& f) {
   Index kept_dims, out_dims;
   for (int i = 0; i < x.shape.rank(); ++i) {
     const bool gone = reduced[static_cast<std::size_t>(i)];
@@ -34,12 +35,21 @@ std::vector<Array> over_axes(const Array& x, const std::vector<bool>& reduced, b
       if (reduced[axis]) index[axis] = 0;
     groups[static_cast<std::size_t>(flat_of(kept, index))].push_back(x.values[static_cast<std::size_t>(i)]);
   }
-  Array y = zeros(Shape(out_dims), dtype);
-  std::ranges::transform(groups, y.values.begin(), f);
+  Array y = sums(Shape(out_dims), dtype);
+  for (std::size_t i = 0; i < groups.size(); ++i) put(y, i, f(groups[i]));
   return {y};
 }
 
-template <double (*f)(const Values&)>
+double lowest(DType dtype) {
+  const IntegerType type = integer_type(dtype);
+  return dtype == DType::boolean || !type.is_signed ? 0 : -std::ldexp(1.0, type.bits - 1);
+}
+double highest(DType dtype) {
+  const IntegerType type = integer_type(dtype);
+  return dtype == DType::boolean ? 1 : std::ldexp(1.0, type.is_signed ? type.bits - 1 : type.bits) - 1;
+}
+
+template <auto f>
 std::vector<Array> reduce(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
   const auto rank = static_cast<std::size_t>(x.shape.rank());
@@ -47,18 +57,29 @@ std::vector<Array> reduce(const AttributeList& attributes, Inputs inputs) {
   if (!has(attributes, "axes") && has(inputs, 1)) axes = as_integers(inputs[1]);
   std::vector<bool> reduced(rank, axes.empty() && integer(attributes, "noop_with_empty_axes", 0) == 0);
   for (const std::int64_t axis : axes) reduced[static_cast<std::size_t>(axis_of(axis, x.shape.rank()))] = true;
-  std::vector<Array> y = over_axes(x, reduced, integer(attributes, "keepdims", 1) != 0, x.dtype, f);
+  std::vector<Array> y =
+      over_axes(x, reduced, integer(attributes, "keepdims", 1) != 0, x.dtype, [](const Values& values) {
+        if constexpr (std::is_same_v<decltype(f(values)), Scaled>)
+          return f(values);
+        else
+          return Scaled{f(values), 0};
+      });
   if (is_integer(x.dtype))
-    for (double& value : y.front().values) value = std::trunc(value);
+    for (double& value : y.front().values)  // an extreme of nothing is the type's own
+      value = std::clamp(std::trunc(value), lowest(x.dtype), highest(x.dtype));
   return y;
 }
 
-double sum(const Values& values) {
-  double total = 0;
-  for (const double value : values) total += value;
-  return total;
+Scaled sum(const Values& values) {
+  Sum total;
+  for (const double value : values) total.add(value);
+  return {total.value, total.scale()};
 }
-double mean(const Values& values) { return sum(values) / static_cast<double>(values.size()); }
+Scaled mean(const Values& values) {
+  const Scaled total = sum(values);
+  const auto count = static_cast<double>(values.size());
+  return {total.value / count, total.scale / count};
+}
 // The first NaN if there is one, as NumPy has it; else the first element that is `better` than all before it.
 std::size_t extreme_at(const Values& values, bool (*better)(double, double), bool last) {
   std::size_t where = 0;
@@ -94,13 +115,18 @@ double l1(const Values& values) {
   return total;
 }
 double l2(const Values& values) { return std::sqrt(sum_square(values)); }
-double log_sum(const Values& values) { return std::log(sum(values)); }
-double log_sum_exp(const Values& values) {
+// The sum's error is relative to it, and so its logarithm's is not.
+Scaled log_sum(const Values& values) {
+  const Scaled total = sum(values);
+  const double value = std::log(total.value);
+  return {value, std::max(std::fabs(value), total.scale / total.value)};
+}
+Scaled log_sum_exp(const Values& values) {
   const double most = greatest(values);
-  if (std::isinf(most)) return most;  // inf - inf says nothing; there is no NaN
+  if (std::isinf(most)) return {most, 0};  // inf - inf says nothing; there is no NaN
   double total = 0;
   for (const double value : values) total += std::exp(value - most);
-  return std::log(total) + most;
+  return {std::log(total) + most, std::hypot(std::log(total), most, 1)};
 }
 
 template <bool largest>
@@ -110,7 +136,7 @@ std::vector<Array> arg_extreme(const AttributeList& attributes, Inputs inputs) {
   reduced[static_cast<std::size_t>(axis_of(integer(attributes, "axis", 0), x.shape.rank()))] = true;
   const bool last = integer(attributes, "select_last_index", 0) != 0;
   return over_axes(x, reduced, integer(attributes, "keepdims", 1) != 0, DType::i64, [last](const Values& values) {
-    return static_cast<double>(extreme_at(values, largest ? above : below, last));
+    return Scaled{static_cast<double>(extreme_at(values, largest ? above : below, last)), 0};
   });
 }
 
@@ -135,16 +161,20 @@ template <bool product>
 std::vector<Array> cumulative(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
   const bool exclusive = integer(attributes, "exclusive", 0) != 0, reverse = integer(attributes, "reverse", 0) != 0;
-  Array y = zeros(x.shape, x.dtype);
+  Array y = sums(x.shape, x.dtype);
   for_each_line(x, axis_of(as_integers(at(inputs, 1)).at(0), x.shape.rank()), [&](Values values, auto places) {
     if (reverse) {
       std::ranges::reverse(values);
       std::ranges::reverse(places);
     }
-    double total = product ? 1 : 0;
+    Sum total{product ? 1.0 : 0.0, 0};
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const double with = product ? total * values[i] : total + values[i];
-      y.values[places[i]] = exclusive ? total : with;
+      Sum with = total;
+      if (product)
+        with.value *= values[i];
+      else
+        with.add(values[i]);
+      put(y, places[i], exclusive ? total : with);
       total = with;
     }
   });
@@ -158,19 +188,19 @@ std::vector<Array> top_k(const AttributeList& attributes, Inputs inputs) {
   const auto better = integer(attributes, "largest", 1) != 0 ? above : below;
   Array y = zeros(x.shape.with(axis, k), x.dtype), where = zeros(y.shape, DType::i64);
   for_each_line(x, axis, [&](const Values& values, const std::vector<std::size_t>& places) {
-    // k times the extreme of what is left.
-    std::vector<std::size_t> left(values.size());
-    std::iota(left.begin(), left.end(), std::size_t{0});
+    // NaN before all numbers, as extreme_at() has it; what is equal in its order.
+    std::vector<std::size_t> order(values.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
+      return !std::isnan(values[b]) && (std::isnan(values[a]) ? true : better(values[a], values[b]));
+    });
     for (std::int64_t rank = 0; rank < k; ++rank) {
-      Values rest;
-      for (const std::size_t position : left) rest.push_back(values[position]);
-      const auto taken = left.begin() + static_cast<std::ptrdiff_t>(extreme_at(rest, better, false));
-      Index index = index_of(x.shape, static_cast<std::int64_t>(places[*taken]));
+      const std::size_t taken = order.at(static_cast<std::size_t>(rank));
+      Index index = index_of(x.shape, static_cast<std::int64_t>(places[taken]));
       index[static_cast<std::size_t>(axis)] = rank;
       const auto to = static_cast<std::size_t>(flat_of(y.shape, index));
-      y.values[to] = values[*taken];
-      where.values[to] = static_cast<double>(*taken);
-      left.erase(taken);
+      y.values[to] = values[taken];
+      where.values[to] = static_cast<double>(taken);
     }
   });
   return {y, where};
@@ -234,8 +264,13 @@ std::vector<Array> range(const AttributeList&, Inputs inputs) {
   const double start = at(inputs, 0).values.at(0), limit = at(inputs, 1).values.at(0);
   const double delta = at(inputs, 2).values.at(0);
   const double count = std::max(0.0, std::ceil((limit - start) / delta));
-  Array y = zeros(Shape{static_cast<std::int64_t>(count)}, at(inputs, 0).dtype);
-  for (std::size_t i = 0; i < y.values.size(); ++i) y.values[i] = start + static_cast<double>(i) * delta;
+  Array y = sums(Shape{static_cast<std::int64_t>(count)}, at(inputs, 0).dtype);
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    Sum sum;
+    sum.add(start);
+    sum.add(static_cast<double>(i) * delta);
+    put(y, i, sum);
+  }
   return {y};
 }
 

@@ -46,20 +46,21 @@ double nearest(const std::string& mode, const Axis& a, double x) {
   return x - down < 0.5 ? down : down + 1;
 }
 
-/// Weights of a line of the input for element x of the output; none: it lies beyond the input.
-std::vector<double> weights(const AttributeList& attributes, const Axis& a, double x) {
+struct Tap {
+  std::int64_t place;
+  double weight;
+};
+
+/// What elements of a line of the input weigh for element x of the output; none: it lies beyond the input.
+std::vector<Tap> weights(const AttributeList& attributes, const Axis& a, double x) {
   const std::string mode = text(attributes, "mode", "nearest");
   const std::string coordinates = text(attributes, "coordinate_transformation_mode", "half_pixel");
   const double at = original(coordinates, a, x);
   if (coordinates == "tf_crop_and_resize" && (at < 0 || at > static_cast<double>(a.in - 1))) return {};
-  std::vector<double> line(static_cast<std::size_t>(a.in));
-  const auto place = [&](double i) -> double& {
-    return line[static_cast<std::size_t>(std::clamp(i, 0.0, static_cast<double>(a.in - 1)))];
+  const auto place = [&](double i) {
+    return static_cast<std::int64_t>(std::clamp(i, 0.0, static_cast<double>(a.in - 1)));
   };
-  if (mode == "nearest") {
-    place(nearest(text(attributes, "nearest_mode", "round_prefer_floor"), a, at)) = 1;
-    return line;
-  }
+  if (mode == "nearest") return {{place(nearest(text(attributes, "nearest_mode", "round_prefer_floor"), a, at)), 1}};
   const double alpha = real(attributes, "cubic_coeff_a", -0.75);
   const auto kernel = [&](double d) {
     d = std::abs(d);
@@ -69,15 +70,17 @@ std::vector<double> weights(const AttributeList& attributes, const Axis& a, doub
   };
   const double squeeze = integer(attributes, "antialias", 0) != 0 && a.scale < 1 ? a.scale : 1;
   const double far = std::ceil((mode == "linear" ? 1 : 2) / squeeze) + 1;
+  std::vector<Tap> taps;
   double sum = 0;
   for (double i = std::floor(at) - far; i <= std::floor(at) + far; ++i) {
     if (integer(attributes, "exclude_outside", 0) != 0 && (i < 0 || i >= static_cast<double>(a.in))) continue;
     const double weight = kernel(squeeze * (i - at));
+    if (weight == 0) continue;
     sum += weight;
-    place(i) += weight;
+    taps.push_back({place(i), weight});
   }
-  for (double& weight : line) weight /= sum;
-  return line;
+  for (Tap& tap : taps) tap.weight /= sum;
+  return taps;
 }
 
 std::vector<Axis> axes_of(const AttributeList& attributes, Inputs inputs) {
@@ -182,24 +185,20 @@ std::vector<Array> resize(const AttributeList& attributes, Inputs inputs) {
   for (int d = 0; d < x.shape.rank(); ++d) {
     const Axis& a = axes[static_cast<std::size_t>(d)];
     if (a.in == a.out && a.scale == 1 && a.start == 0 && a.end == 1) continue;  // stays as it is, whatever the formula
-    Array y = zeros(x.shape.with(d, a.out), x.dtype);
-    // By output element, the elements of the line that have a weight, few of many.
-    std::vector<std::vector<std::pair<std::int64_t, double>>> taps(static_cast<std::size_t>(a.out));
-    std::vector<bool> outside;
-    for (std::int64_t j = 0; j < a.out; ++j) {
-      const std::vector<double> line = weights(attributes, a, static_cast<double>(j));
-      outside.push_back(line.empty());
-      for (std::size_t k = 0; k < line.size(); ++k)
-        if (line[k] != 0) taps[static_cast<std::size_t>(j)].emplace_back(static_cast<std::int64_t>(k), line[k]);
-    }
+    Array y = sums(x.shape.with(d, a.out), x.dtype);
+    std::vector<std::vector<Tap>> taps;  // by output element
+    for (std::int64_t j = 0; j < a.out; ++j) taps.push_back(weights(attributes, a, static_cast<double>(j)));
     for (std::size_t i = 0; i < y.values.size(); ++i) {
       std::vector<std::int64_t> index = index_of(y.shape, static_cast<std::int64_t>(i));
       const auto at_axis = static_cast<std::size_t>(d), j = static_cast<std::size_t>(index[at_axis]);
-      if (outside[j]) y.values[i] = beyond;
-      for (const auto& [k, weight] : taps[j]) {
-        index[at_axis] = k;
-        y.values[i] += weight * x.values[static_cast<std::size_t>(flat_of(x.shape, index))];
+      Sum sum;
+      if (taps[j].empty()) sum.add(beyond);
+      for (const auto& [place, weight] : taps[j]) {
+        index[at_axis] = place;
+        const auto from = static_cast<std::size_t>(flat_of(x.shape, index));
+        sum.add(weight * x.values[from], weight * (x.scale.empty() ? x.values[from] : x.scale[from]));
       }
+      put(y, i, sum);
     }
     x = std::move(y);
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "lenslet/error.h"
 #include "oracle/families.h"
@@ -117,12 +118,15 @@ std::vector<Array> concat(const AttributeList& attributes, Inputs inputs) {
   const int axis = axis_of(integer(attributes, "axis", 0), first.shape.rank());
   std::int64_t total = 0;
   for (const Array& x : inputs) total += x.shape[axis];
+  std::vector<std::pair<std::size_t, std::int64_t>> sources;  // by position along the axis: an input, and where in it
+  for (std::size_t k = 0; k < inputs.size(); ++k)
+    for (std::int64_t i = 0; i < inputs[k].shape[axis]; ++i) sources.emplace_back(k, i);
   Array y = zeros(first.shape.with(axis, total), first.dtype);
   for (std::int64_t i = 0; i < y.shape.elems(); ++i) {
     Index index = index_of(y.shape, i);
-    std::size_t k = 0;
     std::int64_t& along = index[static_cast<std::size_t>(axis)];
-    while (along >= inputs[k].shape[axis]) along -= inputs[k++].shape[axis];
+    const auto [k, place] = sources[static_cast<std::size_t>(along)];
+    along = place;
     y.values[static_cast<std::size_t>(i)] = inputs[k].values[static_cast<std::size_t>(flat_of(inputs[k].shape, index))];
   }
   return {y};
@@ -199,10 +203,10 @@ std::vector<Array> gather(const AttributeList& attributes, Inputs inputs) {
   Index dims = dims_of(x);
   dims.erase(dims.begin() + axis);
   dims.insert(dims.begin() + axis, indices.shape.dims().begin(), indices.shape.dims().end());
+  const std::vector<std::int64_t> wanted = as_integers(indices);
   return pick(x, dims, [&](const Index& index) {
     const auto first = index.begin() + axis, last = first + indices.shape.rank();
-    const std::int64_t position =
-        as_integers(indices)[static_cast<std::size_t>(flat_of(indices.shape, Index(first, last)))];
+    const std::int64_t position = wanted[static_cast<std::size_t>(flat_of(indices.shape, Index(first, last)))];
     Index source(index.begin(), first);
     source.push_back(position < 0 ? position + x.shape[axis] : position);
     source.insert(source.end(), last, index.end());

@@ -186,21 +186,25 @@ std::vector<Array> conv(const AttributeList& attributes, Inputs inputs) {
   std::vector<double> scale(static_cast<std::size_t>(filters), 1.0);
   for (const auto& [name, value] : attributes)
     if (name == "weight_scale") scale = std::get<std::vector<double>>(value);
-  Array y = zeros({rows, filters}, x.dtype);
+  Array y = sums({rows, filters}, x.dtype);
   const std::int64_t outputs = for_each_pair(
       book, taps, text(attributes, "kind", "submanifold"), [&](std::int64_t tap, std::int64_t in, std::int64_t out) {
         for (std::int64_t k = 0; k < filters; ++k)
-          for (std::int64_t c = 0; c < channels; ++c)
-            y.values[static_cast<std::size_t>(out * filters + k)] +=
-                x.values[static_cast<std::size_t>(in * channels + c)] * scale[static_cast<std::size_t>(k)] *
-                w.values[static_cast<std::size_t>((k * channels + c) * taps + tap)];
+          for (std::int64_t c = 0; c < channels; ++c) {
+            const double term = x.values[static_cast<std::size_t>(in * channels + c)] *
+                                scale[static_cast<std::size_t>(k)] *
+                                w.values[static_cast<std::size_t>((k * channels + c) * taps + tap)];
+            y.values[static_cast<std::size_t>(out * filters + k)] += term;
+            y.scale[static_cast<std::size_t>(out * filters + k)] += term * term;
+          }
       });
   const auto activation = fused_activation(attributes);
   for (std::int64_t i = 0; i < outputs * filters; ++i) {
-    double& value = y.values[static_cast<std::size_t>(i)];
-    if (has(inputs, 4)) value += at(inputs, 4).values[static_cast<std::size_t>(i % filters)];
-    if (has(inputs, 5)) value += at(inputs, 5).values[static_cast<std::size_t>(i)];
-    value = activation(value);
+    const auto to = static_cast<std::size_t>(i);
+    Sum sum{y.values[to], y.scale[to]};
+    if (has(inputs, 4)) sum.add(at(inputs, 4).values[static_cast<std::size_t>(i % filters)]);
+    if (has(inputs, 5)) sum.add(at(inputs, 5).values[to]);
+    put(y, to, activation ? through(activation, sum.value, sum.scale()) : Scaled{sum.value, sum.scale()});
   }
   return {y};
 }
@@ -311,16 +315,17 @@ std::vector<Array> voxelize(const AttributeList& attributes, Inputs inputs) {
   }
   const auto most = static_cast<std::int64_t>(std::min(static_cast<double>(images * rows), all));
   const std::int64_t bound = integer(attributes, "max_sites", most);
-  Array y = zeros({bound, columns}, points.dtype);
+  Array y = sums({bound, columns}, points.dtype);
   std::vector<Site> sites;
   for (const auto& [site, members] : cells) {
     const auto to = static_cast<std::int64_t>(sites.size());
     sites.push_back(site);
     if (to >= bound) continue;
     for (std::int64_t c = 0; c < columns; ++c) {
-      double sum = 0;
-      for (const std::int64_t i : members) sum += points.values[static_cast<std::size_t>(i * columns + c)];
-      y.values[static_cast<std::size_t>(to * columns + c)] = sum / static_cast<double>(members.size());
+      Sum sum;
+      for (const std::int64_t i : members) sum.add(points.values[static_cast<std::size_t>(i * columns + c)]);
+      const auto count = static_cast<double>(members.size());
+      put(y, static_cast<std::size_t>(to * columns + c), Scaled{sum.value / count, sum.scale() / count});
     }
   }
   return {indices_of(sites, bound, 4), y};

@@ -428,8 +428,6 @@ class TransposedPhases final : public Kernel {
     if (!phases.whole())
       whole.estimated_us +=
           target.device.launch_us * static_cast<double>(phases.parts.size()) + 2 * z_bytes / target.device.bytes_per_us;
-    // Errors are measured by the rms of all parts, of which one may have that much more.
-    whole.tolerance *= std::sqrt(static_cast<double>(phases.parts.size()));
     whole.config = written(plans);
     whole.inputs.assign(node.inputs().size(), formats::nchw);
     whole.inputs[ConvTransposeOp::input] = format_;

@@ -70,19 +70,9 @@ std::span<const Format> formats_for(const Problem& problem) {
   return nchw_only;
 }
 
-/// A peaked row holds one value near 1, good to a few of its last bits, and has an rms of 1 / sqrt(length). Logarithms
-/// are no smaller than log(length).
-double tolerance_for(const Problem& problem) {
-  const auto& op = problem.as<SoftmaxOp>();
-  const auto length = static_cast<double>(SoftmaxExtents(op, problem.shape(0), formats::nchw).length);
-  return is_log(op) ? 2e-6 : std::max(2e-6, 3e-7 * std::sqrt(length));
-}
-
-constexpr auto kernels = on_both({.types = dtypes<Types<float>>,
-                                  .formats_for = formats_for,
-                                  .tolerance_for = tolerance_for,
-                                  .in_place = input_bit(0)},
-                                 bind_cpu, bind_cuda);
+constexpr auto kernels =
+    on_both({.types = dtypes<Types<float>>, .formats_for = formats_for, .tolerance = 2e-6, .in_place = input_bit(0)},
+            bind_cpu, bind_cuda);
 
 }  // namespace
 

@@ -142,7 +142,8 @@ class Model:
 
     def verify(self, **how: Any) -> Dict[str, Any]:
         """Each layer against double precision: ``lenslet verify --json``, whose "layers" is a list of dicts. "exceeded" is
-        how many are beyond their tolerance. Inputs are random, or `inputs`, a mapping from names to arrays."""
+        how many are beyond their tolerance, "different" how many of "outputs" are not the file's network's. Inputs are
+        random, or `inputs`, a mapping from names to arrays."""
         return verbs.run("verify", self._bytes, self._file, self._external, how)
 
     def layers(self, **how: Any) -> Dict[str, Any]:

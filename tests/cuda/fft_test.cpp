@@ -54,12 +54,12 @@ void check_every_cut(const ConvProblem& p, unsigned seed) {
         ++cuts;
         if (first.bytes() == 0) {
           first = y;
-          compare(y, data, candidate.tolerance, where);
+          compare(y, data, candidate.tolerance, where, "fft");
           continue;
         }
         const bool same = std::memcmp(first.data(), y.data(), y.bytes()) == 0;
         CHECK_MESSAGE(same, where, ": other bits than the first cut's");
-        if (!same) compare(y, data, candidate.tolerance, where);  // how far off
+        if (!same) compare(y, data, candidate.tolerance, where, "fft");  // how far off
       }
     }
   }

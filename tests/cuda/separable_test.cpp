@@ -29,7 +29,7 @@ const Kernel& separable() { return *find_kernel("SeparableConv", DeviceKind::cud
 struct Drawn {
   Tensor inputs[6];
   AttributeList scales;  ///< of filters, as fold_batch_norm leaves them
-  ConvData judged;       ///< exact and rms
+  ConvData judged;       ///< exact
 };
 
 Tensor normal(const Shape& shape, double deviation, std::mt19937& random) {
@@ -61,34 +61,6 @@ Drawn draw(const SeparableProblem& problem, std::mt19937& random) {
   AttributeList attributes = separable_attributes(ConvOp(d), ConvOp(p));
   attributes.insert(attributes.end(), drawn.scales.begin(), drawn.scales.end());
   drawn.judged.exact = oracle::run("SeparableConv", attributes, inputs).value().at(0);
-  // What make_conv_data() measures by: outputs, or the terms that they are made of where those are larger.
-  SeparableProblem linear = problem;
-  linear.pointwise.activation = {};
-  AttributeList squared = separable_attributes(ConvOp(linear.depthwise), ConvOp(linear.pointwise));
-  squared.insert(squared.end(), drawn.scales.begin(), drawn.scales.end());
-  const std::vector<oracle::Array> first{inputs[Op::input], inputs[Op::depthwise_filter], inputs[Op::depthwise_bias]};
-  AttributeList of_first = ConvOp(d).attributes();
-  if (!drawn.scales.empty()) of_first.emplace_back("weight_scale", drawn.scales[0].second);
-  oracle::Array between = oracle::run("Conv", of_first, first).value().at(0);
-  std::vector<oracle::Array> second{between, inputs[Op::filter], inputs[Op::bias], inputs[Op::residual]};
-  for (oracle::Array& array : second)
-    for (double& value : array.values) value *= value;
-  AttributeList of_second = ConvOp(linear.pointwise).attributes();
-  if (!drawn.scales.empty()) {
-    auto scale = std::get<std::vector<double>>(drawn.scales[1].second);
-    for (double& value : scale) value *= value;
-    of_second.emplace_back("weight_scale", scale);
-  }
-  const oracle::Array variance = oracle::run("Conv", of_second, second).value().at(0);
-  const double of_all = oracle::rms(drawn.judged.exact.values);
-  const auto plane = static_cast<std::size_t>(p.p * p.q), channels = static_cast<std::size_t>(p.k);
-  drawn.judged.rms.assign(channels, of_all);
-  for (std::size_t k = 0; k < channels; ++k) {
-    double sum = 0;
-    for (std::size_t n = 0; n < static_cast<std::size_t>(p.n); ++n)
-      for (std::size_t i = 0; i < plane; ++i) sum += variance.values[(n * channels + k) * plane + i];
-    drawn.judged.rms[k] = std::max(of_all, std::sqrt(sum / static_cast<double>(plane * static_cast<std::size_t>(p.n))));
-  }
   return drawn;
 }
 

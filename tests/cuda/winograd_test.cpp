@@ -68,12 +68,12 @@ class EveryCut {
     const Tensor y = run_between_guards(op_runner(), call, inputs, where).at(0);
     if (++cuts_ == 1) {
       first_ = y;
-      compare(y, data_, candidate_.tolerance, where);
+      compare(y, data_, candidate_.tolerance, where, "winograd");
       return;
     }
     const bool same = std::memcmp(first_.data(), y.data(), y.bytes()) == 0;
     CHECK_MESSAGE(same, where, ": other bits than the first cut's");
-    if (!same) compare(y, data_, candidate_.tolerance, where);  // how far off
+    if (!same) compare(y, data_, candidate_.tolerance, where, "winograd");  // how far off
   }
 
   const Kernel& algorithm_;

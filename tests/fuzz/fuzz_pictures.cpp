@@ -19,8 +19,7 @@ constexpr std::int64_t most_pixels = 1 << 20;
 
 /// By its header: a few bytes may claim 100 million pixels, which decode for seconds.
 bool large(std::span<const std::byte> bytes) {
-  for (const auto read : {tool::read_jpeg_header, tool::read_png_header, tool::read_bmp_header, tool::read_webp_header})
-    try {
+  for (const auto read : {tool::read_jpeg_header, tool::read_png_header, tool::read_webp_header}) try {
       const tool::ImageHeader header = read(bytes);
       if (header.height * header.width > most_pixels) return true;
     } catch (const tool::BadImage&) {

@@ -25,15 +25,6 @@ Tensor random_tensor(const Shape& shape, double deviation, bool rectified, std::
   return tensor;
 }
 
-/// The mean of each channel's values.
-std::vector<double> channel_means(const oracle::Array& y) {
-  const auto channels = static_cast<std::size_t>(y.shape[1]), plane = static_cast<std::size_t>(y.shape[2] * y.shape[3]);
-  std::vector<double> means(channels);
-  for (std::size_t i = 0; i < y.values.size(); ++i) means[i / plane % channels] += y.values[i];
-  for (double& mean : means) mean /= static_cast<double>(std::max<std::size_t>(y.values.size() / channels, 1));
-  return means;
-}
-
 }  // namespace
 
 ConvData make_conv_data(const ConvProblem& p, std::mt19937& random) {
@@ -52,60 +43,37 @@ ConvData make_conv_data(const ConvProblem& p, std::mt19937& random) {
   }
   oracle::Array inputs[] = {oracle::from_tensor(data.x), oracle::from_tensor(data.w), oracle::from_tensor(data.bias),
                             oracle::from_tensor(data.residual)};
-  data.exact = oracle::run("Conv", ConvOp(p, data.scale).attributes(), inputs).value().at(0);
-  // A stated tolerance speaks of outputs as random data give them, and those of a filter are alike: roundings are of
-  // partial sums that grow to the rms of its own outputs (sum_tolerance.h). With few taps these may be well above the
-  // rms of all (of 29 filters of three taps one gave an output of 14 times that): then a channel's own counts. lenslet
-  // verify takes the larger of both, too (tools/verbs/layer_check.cpp). Where an activation clips nearly all outputs
-  // away, or the few there are happen to cancel, what is left is smaller than the terms that were rounded: then the rms
-  // that independent terms of these sizes sum to counts, the root of the same convolution of all squares. Of a filter's
-  // taps their mean square: an output of one term, whose tap happens to be small, is rounded with all taps in
-  // Winograd's filters.
-  for (oracle::Array& input : inputs)
-    for (double& value : input.values) value *= value;
-  std::vector<double>& taps = inputs[ConvOp::filter].values;
-  const auto filter_taps = static_cast<std::ptrdiff_t>(p.group_c() * p.r * p.s);
-  for (auto from = taps.begin(); from != taps.end(); from += filter_taps)
-    std::fill_n(from, filter_taps, std::reduce(from, from + filter_taps) / static_cast<double>(filter_taps));
-  std::vector<float> squared_scale = data.scale;
-  for (float& factor : squared_scale) factor *= factor;
-  ConvProblem linear = p;
-  linear.activation = {};
-  linear.max_pool = {};
-  const oracle::Array variance = oracle::run("Conv", ConvOp(linear, squared_scale).attributes(), inputs).value().at(0);
-  oracle::Array squares = data.exact;
-  for (double& value : squares.values) value *= value;
-  const std::vector<double> of_outputs = channel_means(squares), of_terms = channel_means(variance);
-  const auto mean = [](const std::vector<double>& values) {
-    return std::reduce(values.begin(), values.end()) / static_cast<double>(values.size());
+  // Winograd's and FFT's tiles are judged by all that is in them.
+  const auto run = [&](std::int64_t reach) {
+    return oracle::run("Conv", ConvOp(p, data.scale).attributes(), inputs, reach).value().at(0);
   };
-  const double of_all = std::max(mean(of_outputs), mean(of_terms));
-  for (std::size_t k = 0; k < of_outputs.size(); ++k)
-    data.rms.push_back(std::sqrt(std::max({of_all, of_outputs[k], of_terms[k]})));
+  data.exact = run(0);
+  if (p.r * p.s > 1 && p.stride_h == 1 && p.stride_w == 1)
+    for (const char* const algorithm : {"winograd", "fft"}) {
+      if (algorithm == std::string_view("fft") && p.r * p.s < 16) continue;
+      const std::int64_t reach = oracle::tile_reach(algorithm);
+      data.scales_by_reach[reach] = run(reach).scale;
+    }
   return data;
 }
 
-void compare(const Tensor& y, const ConvData& data, double tolerance, const std::string& where) {
+void compare(const Tensor& y, const ConvData& data, double tolerance, const std::string& where,
+             std::string_view algorithm) {
   const std::vector<double> got = oracle::from_tensor(y.to_format(formats::nchw)).values;
   REQUIRE(y.shape() == data.exact.shape);
-  const auto channels = static_cast<std::size_t>(y.shape()[1]);
-  const auto plane = static_cast<std::size_t>(y.shape()[2] * y.shape()[3]);
-  double worst = -1, error_there = 0;
+  oracle::Array exact = data.exact;
+  if (const std::int64_t reach = oracle::tile_reach(algorithm); reach > 0) exact.scale = data.scales_by_reach.at(reach);
+  double worst = 0;
   std::size_t at = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    const double error = oracle::error_beyond_rounding(got[i], data.exact.values[i], y.dtype());
-    if (const double relative = error / data.rms[i / plane % channels]; relative > worst) {
-      worst = relative;
-      error_there = error;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    if (const double error = oracle::error_at(got[i], exact, i, y.dtype()); error > worst) {
+      worst = error;
       at = i;
     }
-  }
-  if (worst > tolerance) {
-    const std::size_t k = at / plane % channels, width = static_cast<std::size_t>(y.shape()[3]);
-    FAIL_CHECK(fmt::format("{}: y[n={},k={},p={},q={}] is {:.9g} instead of {:.9g}: error {:.3g}, allowed {:.3g}",
-                           where, at / (channels * plane), k, at % plane / width, at % width, got[at],
-                           data.exact.values[at], error_there, tolerance * data.rms[k]));
-  }
+  if (worst > tolerance)
+    FAIL_CHECK(fmt::format("{}: element {} of {} is {:.9g} instead of {:.9g}: error {:.3g} of {:.3g}, allowed {:.3g}",
+                           where, at, y.shape().str(), got[at], exact.values[at], worst, oracle::scale_at(exact, at),
+                           tolerance));
 }
 
 bool accepts(const Kernel& algorithm, const ConvProblem& p, const Numerics& numerics) {
@@ -122,7 +90,8 @@ void check_conv(const Kernel& algorithm, const ConvProblem& p, unsigned seed, in
     const auto run_call = [&](const Call& call) {
       const std::string where =
           fmt::format("{} on {} (seed {}{})", call.str(), p.str(), seed, data.scale.empty() ? "" : ", scaled");
-      compare(run_between_guards(op_runner(), call, inputs, where).at(0), data, call.candidate.tolerance, where);
+      compare(run_between_guards(op_runner(), call, inputs, where).at(0), data, call.candidate.tolerance, where,
+              call.str());
     };
     for_each_call(op_runner(), *problem, algorithm, threads, run_call, numerics);
   }

@@ -2,8 +2,11 @@
 // Random data for a convolution with its exact result, and the judgement of what an algorithm made of it: shared by the
 // tests of the CPU and the CUDA algorithms.
 
+#include <cstdint>
+#include <map>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ops/conv/algorithm.h"
@@ -15,13 +18,15 @@ struct ConvData {
   Tensor x, w, bias, residual;  ///< NCHW; left empty where the problem has none
   std::vector<float> scale;     ///< one a filter, or none
   oracle::Array exact;
-  std::vector<double> rms;  ///< by channel, what the tolerance is relative to: of all outputs, or its own if larger
+  std::map<std::int64_t, std::vector<double>> scales_by_reach;  ///< of algorithms with an oracle::tile_reach()
 };
 
 ConvData make_conv_data(const ConvProblem& problem, std::mt19937& random);
 
-/// Fails the current check when `y`, in any format, is further from data.exact than `tolerance` states.
-void compare(const Tensor& y, const ConvData& data, double tolerance, const std::string& where);
+/// Fails the current check when `y`, in any format, is further from data.exact than `tolerance` states. `algorithm`:
+/// the name of one with tiles.
+void compare(const Tensor& y, const ConvData& data, double tolerance, const std::string& where,
+             std::string_view algorithm = {});
 
 /// Does the algorithm take a problem with known filters, for the least of the runner's profiles?
 bool accepts(const Kernel& algorithm, const ConvProblem& problem, const Numerics& numerics = {});

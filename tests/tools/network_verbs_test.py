@@ -119,6 +119,28 @@ class Verify(Verb):
         self.assertLessEqual({"direct", "im2col", "winograd_f2", "winograd_f4", "winograd_f6"}, algorithms)
         self.assertTrue(all(layer["passed"] and layer["error"] <= layer["tolerance"] for layer in document["layers"]))
         self.assertIn("0 exceeded", self.passes("verify", self.net))
+        # The outputs of all, for each algorithm and the rest.
+        outputs = document["outputs"]
+        self.assertEqual(document["different"], 0)
+        self.assertLessEqual(algorithms, {output.get("conv_algorithm") for output in outputs} | {"packed", "few_rows"})
+        for output in outputs:
+            self.assertEqual((output["name"], output["passed"]), ("y", True))
+            self.assertLess(0, output["error"])
+            self.assertLess(output["error"], output["tolerance"])
+            self.assertLess(output["tolerance"], 0.1)
+        self.assertIn("1 outputs compared with the file's network in double precision, 0 differ", self.passes("verify", self.net))
+
+    def test_sparse_results(self):
+        # A detector's head: one score near 1 among a hundred thousand of 1e-9, each right to float32's last places.
+        count = 100000
+        ports = [port("x", FLOAT, [count])]
+        file = self.write("scores.onnx", model([node("Sigmoid", ["x"], "y")], ports, [port("y", FLOAT, [count])]))
+        x = self.folder / "x.npy"
+        values = [-20 + value for value in noise(count, 9)]
+        values[777], values[4242] = 1.3, 0.4
+        write_npy(x, (count,), values)
+        layer = self.json_of("verify", file, "--input", x)["layers"][0]
+        self.assertLess(layer["error"], 1e-6)
 
     def test_one_algorithm(self):
         self.fails(3, "winograd_f4 refuses", "verify", self.net, "--conv-algorithm", "winograd_f4", "--strict")
@@ -136,7 +158,7 @@ class Verify(Verb):
         x = self.folder / "x.npy"
         write_npy(x, (4,), [1, 2, 3, 1e30])
         document = self.json_of("verify", file, "--input", x, code=1)
-        self.assertEqual((document["checked"], document["exceeded"]), (1, 1))
+        self.assertEqual((document["checked"], document["exceeded"], document["different"]), (1, 1, 1))
         self.assertEqual((document["layers"][0]["error"], document["layers"][0]["passed"]), ("infinite", False))
         self.assertIn("EXCEEDED", self.passes("verify", file, "--input", x, code=1))
         write_npy(x, (4,), [1, 2, 3, 4])

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "tools/pictures/bytes.h"
 #include "tools/pictures/image_header.h"
 
@@ -39,7 +41,7 @@ class HeaderReader {
   void skip_blanks() {
     for (;; ++at_) {
       if (peek() == '#')
-        while (peek() != '\n' && peek() != -1) ++at_;
+        while (peek() != '\n' && peek() != '\r' && peek() != -1) ++at_;
       if (!is_blank(peek())) return;
     }
   }
@@ -70,9 +72,8 @@ Picture decode_pnm(std::span<const std::byte> file, void (*check_size)(std::int6
   for (std::size_t i = 0; i < elems; ++i) {
     const std::uint32_t sample = sample_bytes == 2 ? bytes.u16(2 * i) : bytes.u8(i);
     if (sample > maximum) throw BadImage("the PNM file holds a value above its own maximum");
-    picture.pixels[i] = static_cast<std::uint8_t>(maximum == 255     ? sample
-                                                  : maximum == 65535 ? sample >> 8
-                                                                     : (sample * 255 + maximum / 2) / maximum);
+    // In double and halves to even, as Pillow does it.
+    picture.pixels[i] = static_cast<std::uint8_t>(std::nearbyint(static_cast<double>(sample) / maximum * 255));
   }
   return picture;
 }

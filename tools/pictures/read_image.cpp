@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lenslet/error.h"
+#include "tools/pictures/bmp.h"
 #include "tools/pictures/image_header.h"
 #include "tools/pictures/pnm.h"
 #include "tools/pictures/read_file.h"
@@ -101,7 +102,7 @@ Picture decode_any(std::span<const std::byte> file) {
     case Kind::png:
       return decode(file, read_png_header(file));
     case Kind::bmp:
-      return decode(file, read_bmp_header(file));
+      return decode_bmp(file, check_size);
     case Kind::webp:
       return decode_webp(file);
     case Kind::pnm:

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <vector>
 
@@ -29,7 +30,6 @@ void* limited_realloc(void* memory, std::size_t bytes) {
 #define STB_IMAGE_STATIC
 #define STBI_ONLY_JPEG
 #define STBI_ONLY_PNG
-#define STBI_ONLY_BMP
 #define STBI_NO_STDIO
 #define STBI_MAX_DIMENSIONS 32768
 #define STBI_MALLOC(size) limited_malloc(size)
@@ -56,6 +56,28 @@ std::vector<std::byte> with_empty_huffman_tables(std::span<const std::byte> jpeg
   return file;
 }
 
+/// An index beyond a PNG's palette is black, and stb reads what its memory holds: so the palette becomes one of all
+/// 256. Empty: it is, or there is none.
+std::vector<std::byte> with_whole_palette(std::span<const std::byte> png) {
+  constexpr std::size_t signature = 8, head = 8, crc = 4, whole = 3 * 256;
+  const auto number = [&](std::size_t at) {
+    std::size_t value = 0;
+    for (std::size_t i = at; i < at + 4; ++i) value = value << 8 | std::to_integer<std::size_t>(png[i]);
+    return value;
+  };
+  // Its chunks are whole: read_png_header() saw them.
+  for (std::size_t at = signature; at + head + crc <= png.size(); at += head + number(at) + crc) {
+    const std::size_t length = number(at);
+    if (std::memcmp(png.data() + at + 4, "PLTE", 4) != 0 || length >= whole) continue;
+    std::vector<std::byte> file(png.begin(), png.end());
+    file.insert(file.begin() + static_cast<std::ptrdiff_t>(at + head + length), whole - length, std::byte{0});
+    file[at + 2] = std::byte{whole >> 8};
+    file[at + 3] = std::byte{whole & 255};
+    return file;
+  }
+  return {};
+}
+
 bool is_jpeg(std::span<const std::byte> file) {
   return file.size() >= 2 && file[0] == std::byte{0xFF} && file[1] == std::byte{0xD8};
 }
@@ -66,8 +88,8 @@ DecodedPixels stb_decode(std::span<const std::byte> file, int channels, std::siz
   allocation_limit = max_bytes;
   out_of_memory = false;
   DecodedPixels result;
-  std::vector<std::byte> jpeg;
-  if (is_jpeg(file)) file = jpeg = with_empty_huffman_tables(file);
+  const std::vector<std::byte> changed = is_jpeg(file) ? with_empty_huffman_tables(file) : with_whole_palette(file);
+  if (!changed.empty()) file = changed;
   int in_file = 0;
   auto* pixels = stbi_load_from_memory(reinterpret_cast<const stbi_uc*>(file.data()), static_cast<int>(file.size()),
                                        &result.width, &result.height, &in_file, channels);

@@ -1,5 +1,5 @@
 #pragma once
-// stb_image behind one function: JPEG, PNG and BMP.
+// stb_image behind one function: JPEG and PNG.
 
 #include <cstddef>
 #include <cstdint>

@@ -173,7 +173,7 @@ void print_in_full(const LayerRow& row, const std::string& device) {
   line("bytes", fmt::format("{} in and out, workspace {}", step.bytes, step.workspace_bytes));
   if (row.check) {
     if (row.check->skipped.empty())
-      line("error", fmt::format("{:.2e} of the output's rms, tolerance {:.2e}: {}", row.check->error,
+      line("error", fmt::format("{:.2e} of an element's terms, tolerance {:.2e}: {}", row.check->error,
                                 row.check->tolerance, verdict(*row.check)));
     else
       line("error", "not checked: " + row.check->skipped);

@@ -1,0 +1,227 @@
+"""Files of every format that is read, their headers drawn, beside Pillow: the same pixels, or a refusal on both sides.
+What differs on purpose stands in docs/limits.md, and is not drawn."""
+
+import io
+import random
+import struct
+import unittest
+import zlib
+
+import lenslet
+import numpy as np
+from models import shared_data
+
+try:
+    import PIL
+    from PIL import Image, ImageOps
+except ImportError:
+    PIL = None
+
+SEED, EACH = 38, 300
+
+
+def as_read(file, height, width):
+    """By lenslet, [H,W,3]; None where it is refused."""
+    card = {
+        "name": "pixels",
+        "model": "any.onnx",
+        "input": {"name": "image", "layout": "NHWC", "channels": "RGB", "size": [height, width]},
+        "resize": {"mode": "stretch", "filter": "bilinear", "antialias": True},
+        "crop": "none",
+        "normalize": {"scale": 1.0, "mean": [0.0, 0.0, 0.0], "std": [1.0, 1.0, 1.0]},
+        "output": {"name": "scores", "softmax": False, "class_offset": 0},
+    }
+    try:
+        return lenslet.Card(card).prepare(file)
+    except (lenslet.InvalidImageError, lenslet.LimitError):
+        return None
+
+
+def as_pillow_reads(file):
+    try:
+        with Image.open(io.BytesIO(file)) as image:
+            return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+    except (OSError, SyntaxError, ValueError, IndexError):
+        return None
+
+
+def noise(draw, count):
+    return bytes(draw.getrandbits(8) for _ in range(count))
+
+
+def drawn_bmp(draw):
+    size = draw.choice((12, 40, 40, 52, 56, 64, 108, 124, draw.choice((16, 41, 128))))
+    bits = draw.choice((1, 4, 8, 16, 24, 32, draw.choice((2, 16, 48))))
+    width, height = draw.randint(1, 20), draw.randint(1, 20)
+    top_down = size != 12 and draw.random() < 0.4
+    compression, masks = 0, b""
+    if size != 12 and draw.random() < (0.5 if bits in (16, 32) else 0.1):
+        compression = 3
+        r, g, b = draw.choice(
+            ((0xF800, 0x7E0, 0x1F), (0x7C00, 0x3E0, 0x1F), (0xF00, 0xF0, 0xF))
+            if bits == 16
+            else ((0xFF0000, 0xFF00, 0xFF), (0xFF, 0xFF00, 0xFF0000), (0xFF000000, 0xFF0000, 0xFF00), (0xFF000000, 0xFF00, 0xFF), (0, 0, 0))
+        )
+        alpha = draw.choice((0, 0, 0xFF, 0xFF0000, 0xFF000000))
+        masks = struct.pack("<IIII", r, g, b, alpha)
+    # Of one or two colours, and of grays in their order, Pillow makes modes that do not fit the rows.
+    colors = draw.choice((0, 0, draw.randint(3, 1 << bits))) if bits in (4, 8) else 0
+    entries = 1 << bits if colors == 0 and bits <= 8 else colors
+    if size == 12:
+        header = struct.pack("<IHHHH", size, width, height, 1, bits)
+        colors, entries = 0, (1 << bits if bits <= 8 else 0)
+    else:
+        header = struct.pack("<IiiHHIIiiII", size, width, -height if top_down else height, 1, bits, compression, 0, 0, 0, colors, 0)
+        header = (header + (masks if masks and size > 40 else b""))[:size]
+        header += bytes(max(0, size - len(header)))
+        if size == 40 and masks:
+            header += masks[:12]
+    palette = noise(draw, entries * (3 if size == 12 else 4)) if bits <= 8 else b""
+    gap = draw.choice((0, 0, 0, draw.randint(1, 9)))
+    at = 14 + len(header) + len(palette) + gap
+    offset = draw.choice((at, at, at, 0 if gap == 0 else at, 14 + size if gap == 0 and bits <= 8 else at))
+    rows = noise(draw, (width * bits + 31) // 32 * 4 * height)
+    if draw.random() < 0.15:
+        rows = rows[: -draw.randint(1, 6)]
+    file = b"BM" + struct.pack("<IHHI", at + len(rows), 0, 0, offset) + header + palette + bytes(gap) + rows
+    return file, height, width, f"BMP header={size} bits={bits} {width}x{height} masks={masks.hex()} colors={colors} offset={offset} of {at} top_down={top_down}"
+
+
+def chunk(name, body):
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
+def drawn_png(draw):
+    color = draw.choice((0, 2, 3, 4, 6))
+    # Pillow makes white of most grays of 16 bits.
+    depth = draw.choice({0: (1, 2, 4, 8), 3: (1, 2, 4, 8), 4: (8,)}.get(color, (8, 16)))
+    channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[color]
+    width, height, interlaced = draw.randint(1, 20), draw.randint(1, 20), draw.random() < 0.4
+    passes = ((0, 0, 1, 1),)
+    if interlaced:
+        passes = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+    data = b""
+    for x, y, step_x, step_y in passes:
+        columns, rows = (width - x + step_x - 1) // step_x, (height - y + step_y - 1) // step_y
+        for _ in range(rows if columns > 0 else 0):
+            data += bytes([draw.randint(0, 4)]) + noise(draw, (columns * channels * depth + 7) // 8)
+    entries = draw.choice((1 << depth, draw.randint(1, 1 << depth))) if color == 3 else 0
+    file = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, int(interlaced)))
+    if color == 3:
+        file += chunk(b"PLTE", noise(draw, 3 * entries))
+        if draw.random() < 0.3:
+            file += chunk(b"tRNS", noise(draw, draw.randint(1, entries)))
+    elif color in (0, 2) and draw.random() < 0.2:
+        file += chunk(b"tRNS", struct.pack(">H", draw.randint(0, (1 << depth) - 1)) * channels)
+    file += chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
+    return file, height, width, f"PNG color={color} depth={depth} {width}x{height} interlaced={interlaced} entries={entries}"
+
+
+def drawn_pnm(draw):
+    kind = draw.choice((5, 6))
+    # Pillow makes white of most grays of 16 bits.
+    maximum = draw.choice((1, 31, 100, 254, 255, draw.randint(1, 255)) + ((256, 1023, 65535, draw.randint(256, 65535)) if kind == 6 else ()))
+    width, height = draw.randint(1, 20), draw.randint(1, 20)
+    def blank():
+        return draw.choice((" ", "\n", "\t", "\r\n", " # of 5\n", "\n# a\n#b\n", "  "))
+    header = f"P{kind}{draw.choice(' ' + chr(10))}{blank().strip(' ') if draw.random() < 0.3 else ''}{width}{blank()}{height}{blank()}{maximum}"
+    samples = [draw.randint(0, maximum) for _ in range(width * height * (3 if kind == 6 else 1))]
+    pixels = b"".join(struct.pack(">H" if maximum > 255 else "B", sample) for sample in samples)
+    if draw.random() < 0.1:
+        pixels = pixels[:-1]
+    file = header.encode() + draw.choice((b"\n", b" ")) + pixels
+    return file, height, width, repr(header)
+
+
+def drawn_tiff(draw):
+    order = draw.choice("<>")
+    # Pillow turns by a float, too.
+    kind, count = draw.choice((1, 2, 3, 3, 3, 4, 4, 4, 5, 6, 7, 8, 9, 10)), draw.choice((1, 1, 1, 1, 0, 2))
+    value = draw.randint(0, 9)
+    code = {1: "B", 2: "B", 3: "H", 4: "I", 5: "I", 6: "b", 7: "B", 8: "h", 9: "i", 10: "i"}[kind]
+    entries = [struct.pack(order + "HHI", 274, kind, count) + struct.pack(order + code, value).ljust(4, b"\0")]
+    for tag in draw.sample((256, 271, 282, 300), draw.randint(0, 2)):
+        entries.insert(draw.randint(0, len(entries)), struct.pack(order + "HHIHH", tag, 3, 1, 7, 0))
+    body = {"<": b"II*\0", ">": b"MM\0*"}[order] + struct.pack(order + "IH", 8, len(entries)) + b"".join(entries) + bytes(4)
+    return body, f"EXIF {order} type={kind} count={count} value={value}"
+
+
+@unittest.skipIf(PIL is None or int(PIL.__version__.split(".")[0]) < 13, "Pillow 13 is not here")
+class DrawnPictures(unittest.TestCase):
+    def compare(self, file, height, width, what):
+        theirs = as_pillow_reads(file)
+        ours = as_read(file, *((height, width) if theirs is None else theirs.shape[:2]))
+        if theirs is None or ours is None:
+            self.assertTrue(theirs is None and ours is None, f"{what}: refused by {'Pillow' if theirs is None else 'us'} alone")
+            return False
+        self.assertTrue(np.array_equal(ours, theirs), f"{what}: {np.abs(ours - theirs).max()} of 255 off")
+        return True
+
+    def draw(self, drawn):
+        draw = random.Random(SEED)
+        same = sum(self.compare(*drawn(draw)) for _ in range(EACH))
+        self.assertGreater(same, EACH // 4)
+        self.assertLessEqual(same, EACH)
+
+    def test_bmp(self):
+        self.draw(drawn_bmp)
+
+    def test_png(self):
+        self.draw(drawn_png)
+
+    def test_pnm(self):
+        self.draw(drawn_pnm)
+
+    def test_exif(self):
+        draw = random.Random(SEED)
+        turned = 0
+        for _ in range(EACH):
+            body, what = drawn_tiff(draw)
+            pixels = np.frombuffer(noise(draw, 60), np.uint8).reshape(4, 5, 3)
+            for kind in ("png", "webp"):
+                plain = io.BytesIO()
+                Image.fromarray(pixels).save(plain, kind, lossless=True, exif=b"Exif\0\0" + body)
+                theirs = as_pillow_reads(plain.getvalue())
+                turned += theirs.shape[:2] != (4, 5)
+                self.compare(plain.getvalue(), 4, 5, what + " in " + kind)
+        self.assertGreater(turned, EACH // 10)
+
+    def test_webp_and_jpeg(self):
+        draw = random.Random(SEED)
+        for _ in range(60):
+            height, width = draw.randint(8, 40), draw.randint(8, 40)
+            x, y = np.meshgrid(np.arange(width), np.arange(height))
+            waves = [(np.sin(x / draw.uniform(3, 9) + draw.uniform(0, 6)) * np.cos(y / draw.uniform(3, 9)) + 1) * 127 for _ in range(4)]
+            image = Image.fromarray(np.stack(waves, 2).astype(np.uint8))
+            image = image.convert(draw.choice(("RGB", "RGBA")))
+            file = io.BytesIO()
+            image.save(file, "webp", lossless=draw.random() < 0.5, quality=draw.randint(20, 95), exact=True)
+            self.compare(file.getvalue(), height, width, "WebP")
+            # Another decoder than Pillow's rounds otherwise, and of colours of half the width (4:2:2) mixes the last pair of
+            # columns another way.
+            file = io.BytesIO()
+            gray, progressive = draw.random() < 0.3, draw.random() < 0.5
+            how = {"quality": draw.randint(40, 95), "progressive": progressive, "subsampling": draw.choice((0, 1, 2))}
+            image.convert("L" if gray else "RGB").save(file, "jpeg", **how)
+            theirs = as_pillow_reads(file.getvalue())
+            ours = as_read(file.getvalue(), height, width)
+            off = np.abs(ours - theirs)
+            if how["subsampling"] == 1:
+                off = np.delete(off, (width - 1) // 2 * 2, axis=1)
+            self.assertLess(off.max(), 5, how)
+
+    def test_shared(self):
+        if shared_data() is None or not (folder := shared_data() / "faults/pictures").is_dir():
+            self.skipTest("shared/data/faults is not here")
+        files = [file for file in sorted(folder.iterdir()) if not file.name.endswith(".expected.ppm")]
+        self.assertGreater(len(files), 15)
+        for file in files:
+            with self.subTest(file.name):
+                theirs = np.asarray(Image.open(str(file) + ".expected.ppm").convert("RGB"))
+                ours = as_read(file, *theirs.shape[:2])
+                self.assertIsNotNone(ours)
+                self.assertLessEqual(np.abs(ours - theirs).max(), 2 if file.suffix == ".jpg" else 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

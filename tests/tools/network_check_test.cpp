@@ -1,0 +1,108 @@
+#include "tools/verbs/network_check.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/models/onnx_writer.h"
+
+namespace lenslet::tool {
+namespace {
+
+using test::bytes_of;
+using test::node;
+using test::port;
+using test::raw_tensor;
+
+std::vector<float> drawn(std::size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0, 0.3F);
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+/// Conv, Relu, Conv, and of its result the values and where they are largest.
+Model small_network() {
+  test::ModelText text;
+  text.nodes = {node("Conv", {"x", "w"}, {"c"}, "first"), node("Relu", {"c"}, {"r"}, "relu"),
+                node("Conv", {"r", "v"}, {"y"}, "second"), node("ArgMax", {"y"}, {"most"}, "most", [](auto& writer) {
+                  test::attribute(writer, "axis", 2, [](auto& value) { value.add_int64(3, 1); });
+                })};
+  text.inputs = {port("x", test::f32, {1, 3, 24, 20})};
+  text.outputs = {port("y", test::f32, {1, 4, 20, 16}), port("most", test::i64, {1, 1, 20, 16})};
+  text.initializers = {raw_tensor("w", test::f32, {8, 3, 3, 3}, drawn(216, 1)),
+                       raw_tensor("v", test::f32, {4, 8, 3, 3}, drawn(288, 2))};
+  return Model::load_bytes(bytes_of(text.bytes()));
+}
+
+PlanOptions on_cpu() {
+  PlanOptions options;
+  options.device = "cpu";
+  return options;
+}
+
+struct Run {
+  Model model = small_network();
+  Tensor x = Tensor(DType::f32, {1, 3, 24, 20});
+  NetworkRun made;
+
+  Run() {
+    const std::vector<float> values = drawn(static_cast<std::size_t>(x.elems()), 3);
+    std::copy(values.begin(), values.end(), x.values<float>().begin());
+    Runner runner(model, on_cpu());
+    for (const Tensor& output : runner.run(x)) made.outputs.push_back(output.clone());
+    made.plan = runner.plan();
+  }
+  std::vector<OutputCheck> check(const NetworkRun& run) const {
+    return NetworkReference(model, on_cpu(), {&x, 1}, {&made, 1}).check(run);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("network_check/a_right_run") {
+  const Run run;
+  const std::vector<OutputCheck> checks = run.check(run.made);
+  REQUIRE(checks.size() == 2);
+  for (const OutputCheck& check : checks) {
+    CHECK(check.skipped.empty());
+    CHECK(check.passed());
+  }
+  CHECK(checks[0].name == "y");
+  CHECK(checks[0].error > 0);
+  CHECK(checks[0].tolerance < 1e-3);
+  CHECK(checks[1].error == 0);
+}
+
+// As a pass that takes one network for another leaves it: every step is right by itself.
+TEST_CASE("network_check/outputs_of_another_network") {
+  const Run run;
+  const auto falsified = [&](const std::function<void(std::span<float>)>& change) {
+    NetworkRun other = run.made;
+    other.outputs[0] = run.made.outputs[0].clone();
+    change(other.outputs[0].values<float>());
+    return run.check(other).at(0);
+  };
+  const OutputCheck turned = falsified([](std::span<float> y) { std::reverse(y.begin(), y.end()); });
+  CHECK_FALSE(turned.passed());
+  CHECK(turned.error > 100 * turned.tolerance);
+  CHECK_FALSE(falsified([](std::span<float> y) { std::swap(y[40], y[41]); }).passed());
+  CHECK_FALSE(falsified([](std::span<float> y) { y[77] += 2e-3F; }).passed());
+  CHECK_FALSE(falsified([](std::span<float> y) { y[5] = std::numeric_limits<float>::quiet_NaN(); }).passed());
+  NetworkRun other = run.made;
+  other.outputs[1] = run.made.outputs[1].clone();
+  other.outputs[1].values<std::int64_t>()[3] ^= 1;
+  CHECK(run.check(other).at(0).passed());
+  CHECK_FALSE(run.check(other).at(1).passed());
+  other.outputs[1] = Tensor(DType::i64, {1, 1, 16, 20});
+  CHECK_FALSE(run.check(other).at(1).passed());
+}
+
+}  // namespace lenslet::tool

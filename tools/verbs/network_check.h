@@ -1,0 +1,52 @@
+#pragma once
+// The outputs of a whole run against the network as its file has it, in double precision: what no check of single steps
+// sees is a graph that a pass made another one.
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lenslet/model.h"
+#include "lenslet/runner.h"
+#include "oracle/oracle.h"
+
+namespace lenslet::tool {
+
+/// What one run of a plan made.
+struct NetworkRun {
+  PlanInfo plan;
+  std::vector<Tensor> outputs;  ///< copies, as of Model::outputs()
+  bool made_nan = false;        ///< a convolution spread a NaN among its pixels (LayerCheck::made_nan)
+  bool large_integers = false;  ///< such as double rounds (LayerCheck::large_integers)
+};
+
+struct OutputCheck {
+  std::string name;
+  double error = 0;      ///< |got - exact| of the element that is worst by what is allowed there
+  double tolerance = 0;  ///< what is allowed there
+  std::string skipped;   ///< why it was not compared; empty: it was
+  bool passed() const { return !skipped.empty() || error <= tolerance; }
+};
+
+/// The network in double precision: the graph with no pass that may be left out, each operator by its oracle, fed with
+/// what the oracles before it made. Beside it, the same with every result off by as much as the runs' steps may be, at
+/// random sign: how far that takes an output is what a run's may be off by.
+class NetworkReference {
+ public:
+  /// `plan` as the runs were planned, but for what decides how they compute.
+  NetworkReference(const Model& model, PlanOptions plan, std::span<const Tensor> inputs,
+                   std::span<const NetworkRun> runs);
+  /// By output.
+  std::vector<OutputCheck> check(const NetworkRun& run) const;
+
+ private:
+  struct Output {
+    oracle::Array exact;
+    std::vector<double> own, off;  ///< by element: what its step may be off by, what the draws differ by at most
+    bool shaped = true;            ///< false: they differ in shape
+  };
+  std::map<std::string, Output> outputs_;
+};
+
+}  // namespace lenslet::tool
