@@ -16,8 +16,10 @@ class CpuTimer final : public KernelTimer {
   Measured measure(const Kernel& kernel, const Problem& problem, const Candidate& candidate,
                    std::span<const Tensor> inputs, double seconds) override {
     BoundCall call(kernel, problem, candidate, device_, inputs);
+    const Stopwatch first;
     call.run(pool_);
-    const Quantiles us = quantiles(sample(seconds, 7, [&] {
+    const std::size_t least = first.seconds() > seconds ? 3 : 7;  // of hopeless ones three are enough
+    const Quantiles us = quantiles(sample(seconds, least, [&] {
       const Stopwatch watch;
       call.run(pool_);
       return watch.us();
