@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "ops/conv/cpu/lines.h"
 #include "ops/core/fused_clamp.h"
@@ -48,6 +49,8 @@ constexpr int most_of_two_rows = 4;
 constexpr int most_of_two_rows = 7;
 #endif
 constexpr int most = 7, few = 4;
+/// Of filters of any width: as many as multiply-adds are under way at once.
+constexpr int any_pixels = 8;
 
 // Vectors of which only the first lanes count are loaded and stored through a mask where that touches nothing else.
 constexpr bool masked = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;
@@ -67,6 +70,13 @@ HWY_INLINE void store(D d, hn::Mask<D> lanes, hn::Vec<D> value, float* to) {
 /// line's other numbers together.
 HWY_INLINE std::int64_t parts(std::int64_t count, std::int64_t step) {
   return step == 1 ? count : (count + step - 1) / step;
+}
+
+/// f(std::integral_constant<int, i>()) for i in [0, Count).
+template <int Count, class F>
+HWY_INLINE void each_of(const F& f) {
+  [&]<int... i>(std::integer_sequence<int, i...>) HWY_ATTR { (f(std::integral_constant<int, i>()), ...); }
+  (std::make_integer_sequence<int, Count>());
 }
 
 // Where a vector of output channels finds its inputs. A Reader gives, at a pixel, input i of the group of each lane.
@@ -262,28 +272,74 @@ HWY_INLINE void sweep_line(D d, const Sweep<D>& sweep, const ConvProblem& proble
   }
 }
 
-/// Any filter, one row, pixel by pixel: taps [first, last) of a row lie inside the image.
-template <class Inputs, bool part, class D>
-HWY_INLINE void sweep_any_line(D d, const Sweep<D>& sweep, const ConvProblem& problem) {
-  const std::int64_t dilation = problem.dilation_w;
-  for (std::int64_t q = 0; q < problem.q; ++q) {
-    const std::int64_t left = q * problem.stride_w - problem.pad_left;
-    const std::int64_t first = left >= 0 ? 0 : std::min(problem.s, (-left + dilation - 1) / dilation);
-    const std::int64_t last = left >= problem.w ? first : std::min(problem.s, (problem.w - 1 - left) / dilation + 1);
-    auto acc = Inputs::several ? hn::Zero(d) : sweep.bias;
-    const float* HWY_RESTRICT w = sweep.w + sweep.first * sweep.group_c * problem.s * sweep.block;
-    for (std::int64_t i = 0; i < sweep.x_rows; ++i) {
-      for (std::int64_t c = 0; c < sweep.group_c; ++c, w += problem.s * sweep.block) {
-        const typename Inputs::template Reader<part, D> input(d, c, sweep.group_c);
-        for (std::int64_t s = first; s < last; ++s)
-          acc = hn::MulAdd(input(d, sweep.lanes, sweep.x + (i * sweep.x_row + (left + s * dilation) * sweep.x_pixel)),
-                           load<part>(d, sweep.lanes, w + s * sweep.block), acc);
+/// Taps [begin, end) of a row lie inside the image for the output whose window begins at column `left`.
+struct TapsInside {
+  std::int64_t begin, end;
+  TapsInside(const ConvProblem& problem, std::int64_t left) {
+    const std::int64_t dilation = problem.dilation_w;
+    begin = left >= 0 ? 0 : std::min(problem.s, parts(-left, dilation));
+    end = left >= problem.w ? begin : std::min(problem.s, (problem.w - 1 - left) / dilation + 1);
+  }
+};
+
+/// Px pixels of one row, from pixel `q` on, of any filter: a tap is loaded once for all of them where it lies inside
+/// the image for all. An element's products are added in the order of r, c, s.
+template <class Inputs, int Px, bool part, class D>
+LENSLET_BLOCK_INLINE void any_block(D d, const Sweep<D>& sweep, const ConvProblem& problem, std::int64_t q) {
+  const std::int64_t left = q * problem.stride_w - problem.pad_left, group_c = sweep.group_c;
+  const std::int64_t pixel = problem.stride_w * sweep.x_pixel, x_tap = problem.dilation_w * sweep.x_pixel;
+  const TapsInside of_first(problem, left), of_last(problem, left + (Px - 1) * problem.stride_w);
+  // [of_first.begin, of_last.end) for all.
+  const std::int64_t begin = of_first.begin, end = std::max(begin, of_last.end);
+  hn::Vec<D> acc[Px];
+  HWY_UNROLL(8)
+  for (int i = 0; i < Px; ++i) acc[i] = Inputs::several ? hn::Zero(d) : sweep.bias;
+  const float* HWY_RESTRICT w = sweep.w + sweep.first * group_c * problem.s * sweep.block;
+  for (std::int64_t row = 0; row < sweep.x_rows; ++row) {
+    const float* const x = sweep.x + row * sweep.x_row + left * sweep.x_pixel;
+    for (std::int64_t c = 0; c < group_c; ++c, w += problem.s * sweep.block) {
+      const typename Inputs::template Reader<part, D> input(d, c, group_c);
+      const auto add_alone = [&](auto i, std::int64_t from, std::int64_t to) HWY_ATTR {
+        for (std::int64_t s = from; s < to; ++s)
+          acc[i] = hn::MulAdd(input(d, sweep.lanes, x + i * pixel + s * x_tap),
+                              load<part>(d, sweep.lanes, w + s * sweep.block), acc[i]);
+      };
+      if constexpr (Px > 1) {
+        if (of_first.begin > 0)
+          each_of<Px>([&](auto i) HWY_ATTR {
+            const TapsInside inside(problem, left + i * problem.stride_w);
+            add_alone(i, inside.begin, std::min(begin, inside.end));
+          });
+      }
+      for (std::int64_t s = begin; s < end; ++s) {
+        const auto tap = load<part>(d, sweep.lanes, w + s * sweep.block);
+        const float* const at = x + s * x_tap;
+        HWY_UNROLL(8)
+        for (int i = 0; i < Px; ++i) acc[i] = hn::MulAdd(input(d, sweep.lanes, at + i * pixel), tap, acc[i]);
+      }
+      if constexpr (Px > 1) {
+        if (end < problem.s)
+          each_of<Px>([&](auto i)
+                          HWY_ATTR { add_alone(i, end, TapsInside(problem, left + i * problem.stride_w).end); });
       }
     }
-    if (Inputs::several) acc = hn::Add(acc, sweep.bias);
-    if (sweep.residual != nullptr) acc = hn::Add(acc, load<part>(d, sweep.lanes, sweep.residual + q * sweep.k));
-    store<part>(d, sweep.lanes, at_most(sweep.high, at_least(sweep.low, acc)), sweep.y + q * sweep.k);
   }
+  const float* const residual = sweep.residual == nullptr ? nullptr : sweep.residual + q * sweep.k;
+  HWY_UNROLL(8)
+  for (int i = 0; i < Px; ++i) {
+    if (Inputs::several) acc[i] = hn::Add(acc[i], sweep.bias);
+    if (residual != nullptr) acc[i] = hn::Add(acc[i], load<part>(d, sweep.lanes, residual + i * sweep.k));
+    store<part>(d, sweep.lanes, at_most(sweep.high, at_least(sweep.low, acc[i])), sweep.y + (q + i) * sweep.k);
+  }
+}
+
+/// Any filter, one row.
+template <class Inputs, bool part, class D>
+HWY_INLINE void sweep_any_line(D d, const Sweep<D>& sweep, const ConvProblem& problem) {
+  std::int64_t q = 0;
+  for (; q + any_pixels <= problem.q; q += any_pixels) any_block<Inputs, any_pixels, part>(d, sweep, problem, q);
+  for (; q + 2 <= problem.q; q += 2) any_block<Inputs, 2, part>(d, sweep, problem, q);
+  if (q < problem.q) any_block<Inputs, 1, part>(d, sweep, problem, q);
 }
 
 /// Filters S columns wide; with dilation the stride is 1.
