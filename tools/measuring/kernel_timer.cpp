@@ -18,7 +18,8 @@ class CpuTimer final : public KernelTimer {
     BoundCall call(kernel, problem, candidate, device_, inputs);
     const Stopwatch first;
     call.run(pool_);
-    const std::size_t least = first.seconds() > seconds ? 3 : 7;  // of hopeless ones three are enough
+    // Of hopeless ones few are enough.
+    const std::size_t least = first.seconds() <= seconds ? 7 : first.seconds() < 0.2 ? 3 : 1;
     const Quantiles us = quantiles(sample(seconds, least, [&] {
       const Stopwatch watch;
       call.run(pool_);

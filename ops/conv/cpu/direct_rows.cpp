@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/simd/targets.h"
 #include "ops/conv/algorithm.h"
+#include "ops/conv/taps_inside.h"
 #include "ops/core/fused_clamp.h"
 #include "ops/core/transpose_block.h"
 
@@ -35,25 +37,20 @@ constexpr std::int64_t most_filters = 4;
 
 std::int64_t round_up(std::int64_t count, std::int64_t to) { return (count + to - 1) / to * to; }
 
-struct Range {
-  std::int64_t begin, end;
-  std::int64_t count() const { return end - begin; }
-};
+/// Are the image's columns longer than its rows, so that vectors go along them? Then everything below sees the problem
+/// with height and width exchanged.
+bool upright(const ConvProblem& p) { return p.q < most_lanes && p.p > p.q; }
 
-/// Which of `taps` lie in the image for any of the outputs [first, last].
-Range taps_inside(std::int64_t first, std::int64_t last, std::int64_t stride, std::int64_t pad, std::int64_t dilation,
-                  std::int64_t taps, std::int64_t size) {
-  const std::int64_t low = first * stride - pad, high = last * stride - pad;
-  const std::int64_t begin = high >= 0 ? 0 : std::min(taps, (-high + dilation - 1) / dilation);
-  const std::int64_t end = low >= size ? begin : std::clamp((size - 1 - low) / dilation + 1, begin, taps);
-  return {begin, end};
-}
-
-Range rows_inside(const ConvProblem& p, std::int64_t first, std::int64_t last) {
-  return taps_inside(first, last, p.stride_h, p.pad_top, p.dilation_h, p.r, p.h);
-}
-Range columns_inside(const ConvProblem& p, std::int64_t first, std::int64_t last) {
-  return taps_inside(first, last, p.stride_w, p.pad_left, p.dilation_w, p.s, p.w);
+ConvProblem lying(ConvProblem p) {
+  if (!upright(p)) return p;
+  std::swap(p.h, p.w);
+  std::swap(p.r, p.s);
+  std::swap(p.p, p.q);
+  std::swap(p.stride_h, p.stride_w);
+  std::swap(p.dilation_h, p.dilation_w);
+  std::swap(p.pad_top, p.pad_left);
+  std::swap(p.pad_bottom, p.pad_right);
+  return p;
 }
 
 /// The next filters of a group that are computed together: 4, 2 or 1 of those left.
@@ -242,28 +239,26 @@ void activate(const Activation& activation, float* sums, std::int64_t count) {
   });
 }
 
-/// Multiply-adds of vectors that a group's filters take over an image, or what waits for them: a tile of fewer than 8
-/// sums takes as long as one of 8.
+/// Multiply-adds of vectors that a group's filters take over an image, or what takes as long: a tile of fewer than 8
+/// sums, which wait for each other; loads of x, of two cache lines each where a vector is as long as one; and the start
+/// of a row of taps.
 double issued_vectors(const ConvProblem& p, std::int64_t rows, std::int64_t columns) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>()));
   const std::int64_t vectors = (columns + lanes - 1) / lanes;
-  double taps_h = 0, taps_w = 0;  // that lie in the image, on average
-  for (std::int64_t i = 0; i < p.p; ++i) taps_h += static_cast<double>(rows_inside(p, i, i).count());
-  std::int64_t parts = 0;
-  for (std::int64_t q = 0; q < p.q; q += lanes, ++parts)
-    taps_w += static_cast<double>(columns_inside(p, q, std::min(p.q, q + lanes) - 1).count());
-  const double terms =
-      taps_h / static_cast<double>(p.p) * taps_w / static_cast<double>(parts) * static_cast<double>(p.group_c());
-  double sums = 0;  // of a strip
+  const double taps_w = mean_columns_inside(p, lanes);
+  const double terms = mean_rows_inside(p) * taps_w * static_cast<double>(p.group_c());
+  double tap = 0;  // of all of a strip's tiles
   for (std::int64_t k = 0, filters = 0; k < p.group_k(); k += filters) {
     filters = filters_at_once(p.group_k() - k);
     const std::int64_t tiles =
         goes_along(rows, vectors, filters) ? rows * tiles_of(vectors, filters) : vectors * tiles_of(rows, filters);
-    sums += static_cast<double>(std::max(rows * vectors * filters, tiles * 8));
+    const std::int64_t loads = (lanes == most_lanes ? 2 : 1) * rows * vectors + tiles * filters;
+    tap += static_cast<double>(std::max({rows * vectors * filters, tiles * 8, loads})) +
+           static_cast<double>(tiles) * 8 / (taps_w + 1);
   }
   const double strips = std::ceil(static_cast<double>(p.p) / static_cast<double>(rows)) *
                         std::ceil(static_cast<double>(p.q) / static_cast<double>(columns));
-  return strips * sums * terms;
+  return strips * tap * terms;
 }
 
 std::int64_t vector_lanes() { return static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>())); }
@@ -319,7 +314,7 @@ Cut cut_of(const ConvProblem& p, const DeviceProfile& device) {
     if (std::ranges::find(cut.phases, phase) == cut.phases.end()) cut.phases.push_back(phase);
   }
   cut.span = (p.s - 1) * p.dilation_w / p.stride_w;
-  const double most = static_cast<double>(device.l2_bytes) / sizeof(float) / 4;
+  const double most = static_cast<double>(device.l2_bytes) / sizeof(float) / 2;
   while (cut.rows > 8 && cut.floats(p) > most) cut.rows = half(cut.rows);
   while (cut.columns > 256 && cut.floats(p) > most) cut.columns = round_up(half(cut.columns), most_lanes);
   while (cut.rows > 1 && cut.floats(p) > most) cut.rows = half(cut.rows);
@@ -336,9 +331,13 @@ Cut cut_of(const ConvProblem& p, const DeviceProfile& device) {
 
 class BoundDirectRows final : public BoundConv {
  public:
-  BoundDirectRows(const ConvProblem& p, const Cut& cut, int threads)
-      : BoundConv(p, static_cast<std::size_t>(threads * (cut.x_floats(p) + cut.y_floats(p))) * sizeof(float)),
-        cut_(cut) {
+  /// `p` is lying(whole).
+  BoundDirectRows(const ConvProblem& whole, const ConvProblem& p, const Cut& cut, int threads)
+      : BoundConv(whole, static_cast<std::size_t>(threads * (cut.x_floats(p) + cut.y_floats(p))) * sizeof(float)),
+        lying_(p),
+        cut_(cut),
+        x_steps_(steps(whole.w)),
+        y_steps_(steps(whole.q)) {
     for (std::int64_t s = 0; s < p.s; ++s) {
       const std::int64_t column = s * p.dilation_w;
       const auto phase = std::ranges::find(cut.phases, column % p.stride_w) - cut.phases.begin();
@@ -353,18 +352,24 @@ class BoundDirectRows final : public BoundConv {
     Range groups, rows, columns;
   };
 
+  /// In pixels of a tensor: from a row of the lying image to the next, from a column to the next.
+  struct Steps {
+    std::int64_t row, column;
+  };
+  Steps steps(std::int64_t width) const { return upright(problem) ? Steps{1, width} : Steps{width, 1}; }
+
   void compute(const ConvRun& run) const override {
-    const std::int64_t items = cut_.items(problem), floats = cut_.x_floats(problem) + cut_.y_floats(problem);
+    const std::int64_t items = cut_.items(lying_), floats = cut_.x_floats(lying_) + cut_.y_floats(lying_);
     auto* const workspace = reinterpret_cast<float*>(run.workspace.data());
     run.pool->parallel_for(items, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
       float* const x = workspace + worker * floats;
-      float* const sums = x + cut_.x_floats(problem);
+      float* const sums = x + cut_.x_floats(lying_);
       for (std::int64_t i = begin; i < end; ++i) compute(run, item_of(i), x, sums);
     });
   }
 
   Item item_of(std::int64_t i) const {
-    const ConvProblem& p = problem;
+    const ConvProblem& p = lying_;
     const std::int64_t parts = cut_.parts(p), strips = cut_.strips(p), sets = cut_.sets(p);
     const auto part = [](std::int64_t number, std::int64_t length, std::int64_t all) {
       return Range{number * length, std::min(all, (number + 1) * length)};
@@ -374,7 +379,7 @@ class BoundDirectRows final : public BoundConv {
   }
 
   void compute(const ConvRun& run, const Item& item, float* x, float* sums) const {
-    const ConvProblem& p = problem;
+    const ConvProblem& p = lying_;
     const std::int64_t k = p.group_k(), y_row = cut_.y_row(), y_plane = item.rows.count() * y_row;
     copy_planes(run, item, x);
     for (std::int64_t g = item.groups.begin; g < item.groups.end; ++g)
@@ -398,7 +403,7 @@ class BoundDirectRows final : public BoundConv {
 
   /// What the item reads: [channel][image row][phase][column], zeros beside the image.
   void copy_planes(const ConvRun& run, const Item& item, float* x) const {
-    const ConvProblem& p = problem;
+    const ConvProblem& p = lying_;
     const std::int64_t channels = item.groups.count() * p.group_c(), plane = cut_.plane_floats(p);
     const std::int64_t top = item.rows.begin * p.stride_h - p.pad_top;
     const std::int64_t rows = (item.rows.count() - 1) * p.stride_h + (p.r - 1) * p.dilation_h + 1;
@@ -406,8 +411,8 @@ class BoundDirectRows final : public BoundConv {
       if (p.dilation_h == 1 && row % p.stride_h >= p.r) continue;  // no window reads it
       float* const to = x + row * cut_.row_floats();
       const std::int64_t h = top + row;
-      const float* const line = run.x + ((item.image * p.h + std::clamp<std::int64_t>(h, 0, p.h - 1)) * p.w) * p.c +
-                                item.groups.begin * p.group_c();
+      const std::int64_t pixel = item.image * p.h * p.w + std::clamp<std::int64_t>(h, 0, p.h - 1) * x_steps_.row;
+      const float* const line = run.x + pixel * p.c + item.groups.begin * p.group_c();
       for (std::size_t i = 0; i < cut_.phases.size(); ++i)
         copy_line(line, h >= 0 && h < p.h, item.columns.begin * p.stride_w - p.pad_left + cut_.phases[i], channels,
                   to + static_cast<std::int64_t>(i) * cut_.line(), plane);
@@ -417,7 +422,8 @@ class BoundDirectRows final : public BoundConv {
   /// Columns first, first + stride_w, ... of an image row.
   void copy_line(const float* line, bool inside, std::int64_t first, std::int64_t channels, float* to,
                  std::int64_t plane) const {
-    const std::int64_t count = cut_.line(), step = problem.stride_w, w = problem.w, pixel = step * problem.c;
+    const std::int64_t count = cut_.line(), step = lying_.stride_w, w = lying_.w;
+    const std::int64_t column = x_steps_.column * problem.c, pixel = step * column;
     const std::int64_t begin = !inside ? count : first >= 0 ? 0 : std::min(count, (-first + step - 1) / step);
     const std::int64_t end = !inside || first >= w ? begin : std::clamp((w - 1 - first) / step + 1, begin, count);
     for (std::int64_t c = 0; c < channels; ++c) {
@@ -425,7 +431,7 @@ class BoundDirectRows final : public BoundConv {
       std::fill(to + c * plane + end, to + c * plane + count, 0.0F);
     }
     if (begin == end) return;
-    const float* const from = line + (first + begin * step) * problem.c;
+    const float* const from = line + (first + begin * step) * column;
     if (pixel == 1)
       std::memcpy(to + begin, from, static_cast<std::size_t>(end - begin) * sizeof(float));
     else
@@ -433,30 +439,33 @@ class BoundDirectRows final : public BoundConv {
   }
 
   void store(const ConvRun& run, const Item& item, float* sums, std::int64_t y_plane) const {
-    const ConvProblem& p = problem;
+    const ConvProblem& p = lying_;
     const std::int64_t filters = item.groups.count() * p.group_k(), first = item.groups.begin * p.group_k();
     const std::int64_t count = item.columns.count(), y_row = cut_.y_row();
     const auto pixel_of = [&](std::int64_t row) {
-      return (item.image * p.p + item.rows.begin + row) * p.q + item.columns.begin;
+      return item.image * p.p * p.q + (item.rows.begin + row) * y_steps_.row + item.columns.begin * y_steps_.column;
     };
     if (run.residual != nullptr)
       for (std::int64_t row = 0; row < item.rows.count(); ++row)
         for (std::int64_t k = 0; k < filters; ++k) {
           const float* const from = run.residual + pixel_of(row) * p.k + first + k;
           float* const to = sums + k * y_plane + row * y_row;
-          for (std::int64_t q = 0; q < count; ++q) to[q] += from[q * p.k];
+          for (std::int64_t q = 0; q < count; ++q) to[q] += from[q * y_steps_.column * p.k];
         }
     HWY_DYNAMIC_DISPATCH(activate)(p.activation, sums, filters * y_plane);
+    const std::int64_t step = y_steps_.column * run.y_pixel;
     for (std::int64_t row = 0; row < item.rows.count(); ++row) {
       float* const to = run.y + pixel_of(row) * run.y_pixel + first;
-      if (run.y_pixel == 1)
+      if (step == 1)
         std::memcpy(to, sums + row * y_row, static_cast<std::size_t>(count) * sizeof(float));
       else
-        transpose_block(sizeof(float), sums + row * y_row, y_plane, to, run.y_pixel, filters, count);
+        transpose_block(sizeof(float), sums + row * y_row, y_plane, to, step, filters, count);
     }
   }
 
+  const ConvProblem lying_;
   const Cut cut_;
+  const Steps x_steps_, y_steps_;
   std::vector<std::int64_t> taps_;  ///< of a row: floats from an output's place to what a tap reads
 };
 
@@ -469,46 +478,58 @@ class DirectRows final : public ConvAlgorithm {
   static constexpr double most_floats = 16 << 20;
 
   std::optional<std::string> refuse(const ConvProblem& p, const Target& target) const override {
-    if (cut_of(p, target.device).floats(p) > most_floats) return "what a thread copies at a time exceeds 64 MiB";
+    if (cut_of(lying(p), target.device).floats(lying(p)) > most_floats)
+      return "what a thread copies at a time exceeds 64 MiB";
     return std::nullopt;
   }
 
-  Plan plan(const ConvProblem& p, const Target& target) const override {
+  Plan plan(const ConvProblem& problem, const Target& target) const override {
     const DeviceProfile& rates = target.device;
+    const ConvProblem p = lying(problem);
     const Cut cut = cut_of(p, rates);
     Plan plan;
     plan.pitched = true;
     plan.tolerance = 3e-6 + 4e-7 * std::sqrt(static_cast<double>(p.group_c() * p.r * p.s));
-    // A float that is copied, transposed where channels or columns lie apart, and a sum that is stored so.
-    const double copy_us = p.c == 1 && p.stride_w == 1 ? 0.00005 : 0.0003, store_us = p.k == 1 ? 0.0001 : 0.0004;
+    // A float that is copied, and a sum that is stored: transposed, unless nothing lies between neighbours.
+    constexpr double float_us = 0.0002, adjacent_us = 0.00004;
+    const double copy_us =
+        p.c == 1 && p.stride_w == 1 && (!upright(problem) || problem.w == 1) ? adjacent_us : float_us;
+    const double store_us = p.k == 1 && (!upright(problem) || problem.q == 1) ? adjacent_us : float_us;
     const auto items = static_cast<double>(cut.items(p)), threads = static_cast<double>(rates.units);
-    const double copied = items * static_cast<double>(cut.x_floats(p)) * copy_us;
-    const double stored = items * static_cast<double>(cut.y_floats(p)) * store_us;
     const auto lanes = static_cast<double>(HWY_DYNAMIC_DISPATCH(vector_lanes)());
     const double vectors = static_cast<double>(p.n * p.groups) *
                            HWY_DYNAMIC_DISPATCH(issued_vectors)(p, cut.rows, std::min(cut.columns, p.q));
-    const double sums = 2 * lanes * vectors / (0.8 * rates.fp32_flops_per_us / threads);
-    plan.estimated_us = 1 + 0.3 * items / threads + std::ceil(items / threads) / items * (copied + stored + sums) +
-                        4.0 * static_cast<double>(p.k * p.group_c() * p.r * p.s) / rates.bytes_per_us;
+    const double calls = static_cast<double>(p.groups) * std::ceil(static_cast<double>(p.group_k()) / most_filters) *
+                         items / static_cast<double>(cut.sets(p));
+    const double of_items =
+        0.2 * items + 0.03 * calls +
+        items * (static_cast<double>(cut.x_floats(p)) * copy_us + static_cast<double>(cut.y_floats(p)) * store_us) +
+        2 * lanes * vectors / (0.75 * rates.fp32_flops_per_us / threads);
+    plan.estimated_us = 1 + std::ceil(items / threads) / items * of_items + p.bytes() / (4 * rates.bytes_per_us);
     return plan;
   }
 
   FilterForm filter_form(const ConvProblem& p, std::string_view) const override {
-    return {.floats = p.k * p.group_c() * p.r * p.s};
+    return {.floats = p.k * p.group_c() * p.r * p.s, .form = upright(p) ? "columns" : "rows"};
   }
   void transform(const ConvProblem& p, std::string_view, const ConvFilter& filter, std::span<float> to) const override {
+    const std::int64_t taps = p.r * p.s, rows = upright(p) ? p.s : p.r, columns = taps / rows;
     std::size_t at = 0;
     for (std::int64_t g = 0; g < p.groups; ++g)
       for (std::int64_t i = 0, filters = 0; i < p.group_k(); i += filters) {
         filters = filters_at_once(p.group_k() - i);
-        for (std::int64_t term = 0; term < filter.terms; ++term)
+        for (std::int64_t term = 0; term < filter.terms; ++term) {
+          const std::int64_t row = term % taps / columns, column = term % columns;
+          const std::int64_t from = upright(p) ? term / taps * taps + column * p.s + row : term;
           for (std::int64_t k = g * p.group_k() + i; k < g * p.group_k() + i + filters; ++k)
-            to[at++] = filter.weight(k, term);
+            to[at++] = filter.weight(k, from);
+        }
       }
   }
-  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,
+  std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& whole, std::string_view,
                                                const DeviceProfile& device) const override {
-    return std::make_unique<BoundDirectRows>(p, cut_of(p, device), device.units);
+    const ConvProblem p = lying(whole);
+    return std::make_unique<BoundDirectRows>(whole, p, cut_of(p, device), device.units);
   }
 };
 
