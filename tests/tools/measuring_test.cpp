@@ -59,6 +59,22 @@ TEST_CASE("tools/conv_sets/drawn") {
   CHECK(drawn_convs(1, 1)[0].problem.str() == "1x384x7x14 -> 409, 1x1 s1 p0 g1");
 }
 
+TEST_CASE("tools/conv_sets/drawn_odd_shapes") {
+  const std::vector<NamedConv> list = drawn_convs(300, 3, Shapes::odd);
+  CHECK(list[7].name == "odd.3.7");
+  const auto has = [&](auto what) {
+    return std::ranges::any_of(list, [&](const NamedConv& conv) { return what(conv.problem); });
+  };
+  CHECK(has([](const ConvProblem& p) { return p.c == 1 && p.h == 1 && p.s > 200 && p.stride_w > 1; }));
+  CHECK(has([](const ConvProblem& p) { return p.w == 1 && p.r > 30 && p.groups == p.c && p.c > 1; }));
+  CHECK(has([](const ConvProblem& p) { return p.h == 1 && p.dilation_w > 16 && p.groups == 1 && p.c > 30; }));
+  CHECK(has([](const ConvProblem& p) { return p.groups == p.c && p.k > p.c && p.c > 1 && p.s > 8; }));
+  CHECK(has([](const ConvProblem& p) { return p.r > p.h && p.s > p.w; }));
+  CHECK(has([](const ConvProblem& p) { return p.c > 1000 && p.h * p.w < 10; }));
+  CHECK(has([](const ConvProblem& p) { return p.n == 5; }));
+  for (const NamedConv& conv : list) CHECK(conv.problem.flops() <= 3e9);
+}
+
 TEST_CASE("tools/conv_sets/parsed") {
   CHECK(parse_conv("1,64,56,57,128,3,5").problem.str() == "1x64x56x57 -> 128, 3x5 s1 p0 g1");
   const ConvProblem all = parse_conv("2,8,9,9,16,3,3,2,1,2,4").problem;

@@ -23,11 +23,15 @@ std::vector<std::string> conv_set_names();
 /// ("r50.2.3x3"), so that rows join by name and N. Error(invalid_argument) for an unknown set.
 std::vector<NamedConv> conv_set(std::string_view set, const std::vector<std::int64_t>& batches);
 
+enum class Shapes { usual, odd };
+
 /// `count` convolutions drawn at random, the same of a seed everywhere, the first ones of more being those of fewer: 1
 /// to 64 images, 1 to 1024 channels and filters, sides of 5 to 160, windows of 1x1 to 9x9, strides, dilations and
-/// groups, depthwise ones among them; none much larger than layers of networks are. Without bias and activation, named
-/// "drawn.SEED.INDEX". In drawn_convs.cpp.
-std::vector<NamedConv> drawn_convs(int count, std::uint64_t seed);
+/// groups, depthwise ones among them; none much larger than layers of networks are. Odd shapes are those that networks
+/// of photographs have not: lines (waveforms, 1-D networks), long depthwise filters, thin images, windows as large as
+/// the image, tiny images of many channels, few channels; 1 to 5 images, 0.1 million to 3 billion operations. Without
+/// bias and activation, named "drawn.SEED.INDEX" or "odd.SEED.INDEX". In drawn_convs.cpp.
+std::vector<NamedConv> drawn_convs(int count, std::uint64_t seed, Shapes shapes = Shapes::usual);
 
 /// What ConvProblem::str() prints, with its epilogue ("1x64x56x56 -> 64, 3x3 s1 p1 g1 +bias +relu"), or the shorter
 /// "N,C,H,W,K,R,S[,stride[,pad[,dilation[,groups]]]]", without one and with one stride, pad and dilation for all sides.

@@ -16,8 +16,11 @@ class CpuTimer final : public KernelTimer {
   Measured measure(const Kernel& kernel, const Problem& problem, const Candidate& candidate,
                    std::span<const Tensor> inputs, double seconds) override {
     BoundCall call(kernel, problem, candidate, device_, inputs);
+    const Stopwatch first;
     call.run(pool_);
-    const Quantiles us = quantiles(sample(seconds, 7, [&] {
+    // Of hopeless ones few are enough.
+    const std::size_t least = first.seconds() <= seconds ? 7 : first.seconds() < 0.2 ? 3 : 1;
+    const Quantiles us = quantiles(sample(seconds, least, [&] {
       const Stopwatch watch;
       call.run(pool_);
       return watch.us();

@@ -29,14 +29,18 @@ std::vector<double> sample(double seconds, std::size_t least, const Measure& mea
 }
 
 struct Quantiles {
-  double median = 0, p10 = 0, p90 = 0;
+  double median = 0, p10 = 0, p90 = 0, least = 0;
   std::size_t count = 0;
 };
 /// Of at least one sample.
 inline Quantiles quantiles(std::vector<double> samples) {
   std::sort(samples.begin(), samples.end());
   const std::size_t n = samples.size();
-  return {.median = samples[n / 2], .p10 = samples[n / 10], .p90 = samples[std::min(n - 1, n * 9 / 10)], .count = n};
+  return {.median = samples[n / 2],
+          .p10 = samples[n / 10],
+          .p90 = samples[std::min(n - 1, n * 9 / 10)],
+          .least = samples[0],
+          .count = n};
 }
 
 }  // namespace lenslet::tool

@@ -2,11 +2,15 @@
 """From measurements of convolutions on a GPU to the files and constants of the rule that chooses among them.
 
     refit_conv.py layers RECORD.json... > tests/ops/data/h200_conv_batch1.csv
+    refit_conv.py odd RECORD.json... > tests/ops/data/h100_conv_odd.csv
     refit_conv.py fit CUTS.csv [--near 1.5] [--fix NAME]
 
 `layers` turns records of `lenslet bench conv --all-algorithms --device cuda --same-buffers --json` into a table that
 tests/ops/cuda_choice_test.cpp holds the rule to: every algorithm's time on every layer, without conversions.
 Where records have the same layer and algorithm, the last one counts.
+
+`odd` does the same with records of `--drawn N --odd`, on a GPU or a CPU, for tests/ops/odd_choice_test.cpp: the least
+times, of those up to three times and 3 us above a problem's fastest; where several records have one, the least.
 
 `fit` reads what lenslet-bench-implicit-gemm prints and fits the constants of ops/conv/cuda/implicit_gemm_plan.cpp
 (start values, tiles and the device are read from the sources) to its rows "fitted": least squares of the logarithm of
@@ -244,12 +248,39 @@ def layers(arguments):
             print(",".join([name, *map(str, problem), algorithm, f"{us:.2f}"]))
 
 
+def odd(arguments):
+    table, by = {}, set()
+    for path in arguments.records:
+        record = json.loads(pathlib.Path(path).read_text())
+        on_cpu = record["device"] == "cpu"
+        by.add("threads" if on_cpu else "precision")
+        for entry in record["problems"]:
+            text = entry["problem"]
+            dilation = re.search(r" d(\d+(?:x\d+)?)", text)
+            p = read_problem(text.replace(dilation[0], "") if dilation else text)
+            key = (record["machine"]["threads"] if on_cpu else record["precision"], p.n, p.c, p.h, p.w, p.k, p.r, p.s,
+                   *p.stride, *p.pads, *pair(dilation[1] if dilation else "1"), p.groups)
+            rows = table.setdefault(key, {})
+            for row in entry["algorithms"]:
+                if "refused" not in row:
+                    us = row["least_us"] if on_cpu else row["us"]
+                    rows[row["algorithm"]] = min(us, rows.get(row["algorithm"], us))
+    print(",".join(by) + ",n,c,h,w,k,r,s,stride_h,stride_w,pad_h,pad_w,dilation_h,dilation_w,groups,algorithm,us")
+    for key, rows in table.items():
+        for algorithm, us in rows.items():
+            if us <= 3 * min(rows.values()) + 3:
+                print(",".join([*map(str, key), algorithm, f"{us:.2f}"]))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(required=True)
     verb = verbs.add_parser("layers")
     verb.add_argument("records", nargs="+")
     verb.set_defaults(run=layers)
+    verb = verbs.add_parser("odd")
+    verb.add_argument("records", nargs="+")
+    verb.set_defaults(run=odd)
     verb = verbs.add_parser("fit")
     verb.add_argument("cuts")
     verb.add_argument("--near", type=float, default=1.5)

@@ -30,7 +30,7 @@ struct Options {
   double seconds = 0.1;
   int drawn = 0;
   std::uint64_t seed = 1;
-  bool all_algorithms = false, plain = false, same_buffers = false, json = false;
+  bool odd = false, all_algorithms = false, plain = false, same_buffers = false, json = false;
 };
 
 Numerics numerics_of(const Options& options) { return options.plan.numerics.value_or(Numerics()); }
@@ -63,7 +63,8 @@ std::vector<NamedConv> problems_of(const Options& options) {
   for (const std::string& text : options.problems) list.push_back(parse_conv(text));
   for (const std::string& set : options.sets)
     std::ranges::move(conv_set(set, options.batches), std::back_inserter(list));
-  std::ranges::move(drawn_convs(options.drawn, options.seed), std::back_inserter(list));
+  std::ranges::move(drawn_convs(options.drawn, options.seed, options.odd ? Shapes::odd : Shapes::usual),
+                    std::back_inserter(list));
   for (NamedConv& conv : list) conv.problem.storage = conv.problem.x_storage = numerics_of(options).storage;
   if (!options.plain)
     for (NamedConv& conv : list) {
@@ -164,6 +165,7 @@ nlohmann::json to_json(const Result& result) {
     } else {
       entry.update({{"config", row.config},
                     {"us", row.us.median},
+                    {"least_us", row.us.least},
                     {"p10_us", row.us.p10},
                     {"p90_us", row.us.p90},
                     {"samples", row.us.count},
@@ -235,7 +237,11 @@ void add_bench_conv(CLI::App& bench, ExitCode& result) {
       ->delimiter(',')
       ->transform(whole_number<std::int64_t>(1, max_batch))
       ->capture_default_str();
-  verb->add_option("--drawn", options->drawn, "So many problems drawn at random")->check(CLI::Range(0, 100000));
+  CLI::Option* const drawn =
+      verb->add_option("--drawn", options->drawn, "So many problems drawn at random")->check(CLI::Range(0, 100000));
+  verb->add_flag("--odd", options->odd,
+                 "Of --drawn: lines, long filters, thin images and others that networks of photographs have not")
+      ->needs(drawn);
   verb->add_option("--seed", options->seed, "Of --drawn: the same problems each time")->capture_default_str();
   CLI::Option* const algorithms =
       verb->add_option("--algorithm", options->algorithms, "These, separated by commas, not what the rule chooses")

@@ -6,6 +6,7 @@
 #include "base/simd/targets.h"
 #include "ops/conv/algorithm.h"
 #include "ops/conv/cpu/lines.h"
+#include "ops/conv/taps_inside.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/conv/cpu/depthwise.cpp"
@@ -36,6 +37,8 @@ void depthwise_lines(const ConvLines& lines, const ConvProblem& problem) {
     over_vectors<OwnChannel, AnyLines>(lines, problem);
 }
 
+std::int64_t vector_lanes() { return static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>())); }
+
 }  // namespace
 }  // namespace lenslet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -45,6 +48,8 @@ namespace lenslet {
 namespace {
 
 HWY_EXPORT(depthwise_lines);
+HWY_EXPORT(vector_lanes);
+HWY_EXPORT(busy_share);
 
 LineKernel line_kernel(const ConvProblem& p) {
   const bool undilated = p.dilation_h == 1 && p.dilation_w == 1;
@@ -78,11 +83,20 @@ class Depthwise final : public ConvAlgorithm {
     const DeviceProfile& rates = target.device;
     const bool blocked = (p.stride_w == 1 && (p.s == 3 || p.s == 5 || p.s == 7)) ||
                          (p.stride_w == 2 && p.dilation_w == 1 && (p.s == 3 || p.s == 5));
-    const double repeated = p.k == p.c ? 1 : 1.5;
+    const auto k = static_cast<double>(p.k), lanes = static_cast<double>(HWY_DYNAMIC_DISPATCH(vector_lanes)());
+    // Lanes beyond the channels are computed, too; taps beside the image are not. Where pixels are no whole vectors, a
+    // vector of a whole cache line is mostly loaded from two.
+    const double idle = std::ceil(k / lanes) * lanes / k;
+    const double any_share = lanes < 16 || p.k % 16 == 0 ? 0.8 : 0.4;
+    const double columns =
+        blocked ? mean_columns_inside(p) / HWY_DYNAMIC_DISPATCH(busy_share)(p.stride_w) : any_taps(p) / any_share;
+    const double flops = 2 * static_cast<double>(p.n * p.p * p.q) * k * mean_rows_inside(p) * columns;
+    // Rows of which each channel is repeated, for each row of outputs anew.
+    const double repeated = p.k == p.c ? 0 : static_cast<double>(p.n * p.p * p.r * p.w) * k;
     Plan plan;
     // As for direct sums of r * s terms.
     plan.tolerance = 3e-6 + 4e-7 * std::sqrt(static_cast<double>(p.r * p.s));
-    plan.estimated_us = 1 + repeated * p.flops() / ((blocked ? 0.35 : 0.15) * rates.fp32_flops_per_us) +
+    plan.estimated_us = 1 + idle * flops / rates.fp32_flops_per_us + 0.00027 * repeated / rates.units +
                         p.bytes() / (4 * rates.bytes_per_us);
     return plan;
   }

@@ -148,9 +148,10 @@ class Direct final : public ConvAlgorithm {
     plan.tolerance = 3e-6 + 5e-7 * std::sqrt(static_cast<double>(problem.group_c() * problem.r * problem.s));
     // Bound by reading and writing the row of sums: 1/10 of the FMA peak at best; short rows pay for the loop around.
     const double strided = problem.stride_w == 1 ? 1 : 3;
+    const bool from_l2 = problem.bytes() < static_cast<double>(rates.l2_bytes);
     plan.estimated_us =
         strided * (1 + 24 / static_cast<double>(problem.q)) * problem.flops() / (0.1 * rates.fp32_flops_per_us) +
-        problem.bytes() / rates.bytes_per_us;
+        problem.bytes() / ((from_l2 ? 4 : 1) * rates.bytes_per_us);
     return plan;
   }
   std::unique_ptr<const BoundKernel> bind_conv(const ConvProblem& p, std::string_view,

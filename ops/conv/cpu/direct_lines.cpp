@@ -41,12 +41,6 @@ void direct_lines(const ConvLines& lines, const ConvProblem& problem) {
 
 std::int64_t vector_lanes() { return static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>())); }
 
-/// Of the multiply-adds' peak, for filters 3 wide (measured on Zen 5; with 16 registers a block is 4 pixels).
-double busy_share(std::int64_t stride) {
-  const bool narrow = most_of_two_rows < most;
-  return stride == 1 ? (narrow ? 0.65 : 0.9) : (narrow ? 0.5 : 0.75);
-}
-
 }  // namespace
 }  // namespace lenslet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -89,7 +83,8 @@ class DirectLines final : public ConvAlgorithm {
                lanes = static_cast<double>(HWY_DYNAMIC_DISPATCH(vector_lanes)());
     const bool within = p.k == p.c && group < lanes && std::fmod(lanes, group) == 0;
     const double idle = within ? 1 : std::ceil(group / lanes) * lanes / group;
-    const double share = blocked ? HWY_DYNAMIC_DISPATCH(busy_share)(p.stride_w) : 0.12;
+    const double share =
+        blocked ? HWY_DYNAMIC_DISPATCH(busy_share)(p.stride_w) : 0.6 * static_cast<double>(p.s) / any_taps(p);
     const double filter_bytes = 4 * static_cast<double>(line_filter_floats(p));
     Plan plan;
     plan.pitched = true;

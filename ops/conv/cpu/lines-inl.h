@@ -16,8 +16,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "ops/conv/cpu/lines.h"
+#include "ops/conv/taps_inside.h"
 #include "ops/core/fused_clamp.h"
 #include "ops/core/simd/activation-inl.h"
 #include "ops/core/simd/over_channels-inl.h"
@@ -48,6 +50,8 @@ constexpr int most_of_two_rows = 4;
 constexpr int most_of_two_rows = 7;
 #endif
 constexpr int most = 7, few = 4;
+/// Of filters of any width: as many as multiply-adds are under way at once.
+constexpr int any_pixels = 8;
 
 // Vectors of which only the first lanes count are loaded and stored through a mask where that touches nothing else.
 constexpr bool masked = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;
@@ -67,6 +71,20 @@ HWY_INLINE void store(D d, hn::Mask<D> lanes, hn::Vec<D> value, float* to) {
 /// line's other numbers together.
 HWY_INLINE std::int64_t parts(std::int64_t count, std::int64_t step) {
   return step == 1 ? count : (count + step - 1) / step;
+}
+
+/// Of the multiply-adds' peak that lines of filters 3, 5 and 7 wide reach (measured on Zen 5; with 16 registers a block
+/// is 4 pixels).
+inline double busy_share(std::int64_t stride) {
+  const bool narrow = most_of_two_rows < most;
+  return stride == 1 ? (narrow ? 0.65 : 0.9) : (narrow ? 0.5 : 0.75);
+}
+
+/// f(std::integral_constant<int, i>()) for i in [0, Count).
+template <int Count, class F>
+HWY_INLINE void each_of(const F& f) {
+  [&]<int... i>(std::integer_sequence<int, i...>) HWY_ATTR { (f(std::integral_constant<int, i>()), ...); }
+  (std::make_integer_sequence<int, Count>());
 }
 
 // Where a vector of output channels finds its inputs. A Reader gives, at a pixel, input i of the group of each lane.
@@ -120,6 +138,7 @@ struct Sweep {
   const float* w;
   std::int64_t k, block;        ///< floats from output pixel to pixel, from tap to tap
   std::int64_t x_row, x_pixel;  ///< floats from one image row that is read to the next, from pixel to pixel
+  Rows columns;                 ///< to compute
   std::int64_t group_c, y_row;  ///< y_row: floats from one output row to the next, of the residual, too
   const float* x = nullptr;     ///< pixel 0 of the first image row that is read
   std::int64_t first = 0;       ///< the tap of (the first) output row that reads x; of the second: stride_h less
@@ -229,8 +248,9 @@ template <class Inputs, int S, int Stride, int Rows, bool part, class D>
 HWY_INLINE void sweep_line(D d, const Sweep<D>& sweep, const ConvProblem& problem) {
   constexpr int wide = Rows == 1 ? most : most_of_two_rows;
   const std::int64_t step = problem.dilation_w;
-  for (std::int64_t begin = 0; begin < std::min(step, problem.q); ++begin) {
-    const std::int64_t count = parts(problem.q - begin, step);
+  const std::int64_t end = sweep.columns.end;
+  for (std::int64_t begin = sweep.columns.begin; begin < std::min(sweep.columns.begin + step, end); ++begin) {
+    const std::int64_t count = parts(end - begin, step);
     for (std::int64_t done = 0; done < count;) {
       const std::int64_t rest = count - done;
       // Not where the residual may be y itself: it would be added twice.
@@ -262,28 +282,64 @@ HWY_INLINE void sweep_line(D d, const Sweep<D>& sweep, const ConvProblem& proble
   }
 }
 
-/// Any filter, one row, pixel by pixel: taps [first, last) of a row lie inside the image.
-template <class Inputs, bool part, class D>
-HWY_INLINE void sweep_any_line(D d, const Sweep<D>& sweep, const ConvProblem& problem) {
-  const std::int64_t dilation = problem.dilation_w;
-  for (std::int64_t q = 0; q < problem.q; ++q) {
-    const std::int64_t left = q * problem.stride_w - problem.pad_left;
-    const std::int64_t first = left >= 0 ? 0 : std::min(problem.s, (-left + dilation - 1) / dilation);
-    const std::int64_t last = left >= problem.w ? first : std::min(problem.s, (problem.w - 1 - left) / dilation + 1);
-    auto acc = Inputs::several ? hn::Zero(d) : sweep.bias;
-    const float* HWY_RESTRICT w = sweep.w + sweep.first * sweep.group_c * problem.s * sweep.block;
-    for (std::int64_t i = 0; i < sweep.x_rows; ++i) {
-      for (std::int64_t c = 0; c < sweep.group_c; ++c, w += problem.s * sweep.block) {
-        const typename Inputs::template Reader<part, D> input(d, c, sweep.group_c);
-        for (std::int64_t s = first; s < last; ++s)
-          acc = hn::MulAdd(input(d, sweep.lanes, sweep.x + (i * sweep.x_row + (left + s * dilation) * sweep.x_pixel)),
-                           load<part>(d, sweep.lanes, w + s * sweep.block), acc);
+/// Px pixels of one row, from pixel `q` on, of any filter: a tap is loaded once for all of them where it lies inside
+/// the image for all. An element's products are added in the order of r, c, s.
+template <class Inputs, int Px, bool part, class D>
+LENSLET_BLOCK_INLINE void any_block(D d, const Sweep<D>& sweep, const ConvProblem& problem, std::int64_t q) {
+  const std::int64_t left = q * problem.stride_w - problem.pad_left, group_c = sweep.group_c;
+  const std::int64_t pixel = problem.stride_w * sweep.x_pixel, x_tap = problem.dilation_w * sweep.x_pixel;
+  // Taps [begin, end) lie inside the image for all.
+  const std::int64_t begin = columns_inside(problem, q, q).begin;
+  const std::int64_t end = std::max(begin, columns_inside(problem, q + Px - 1, q + Px - 1).end);
+  hn::Vec<D> acc[Px];
+  HWY_UNROLL(8)
+  for (int i = 0; i < Px; ++i) acc[i] = Inputs::several ? hn::Zero(d) : sweep.bias;
+  const float* HWY_RESTRICT w = sweep.w + sweep.first * group_c * problem.s * sweep.block;
+  for (std::int64_t row = 0; row < sweep.x_rows; ++row) {
+    const float* const x = sweep.x + row * sweep.x_row + left * sweep.x_pixel;
+    for (std::int64_t c = 0; c < group_c; ++c, w += problem.s * sweep.block) {
+      const typename Inputs::template Reader<part, D> input(d, c, group_c);
+      const auto add_alone = [&](auto i, std::int64_t from, std::int64_t to) HWY_ATTR {
+        for (std::int64_t s = from; s < to; ++s)
+          acc[i] = hn::MulAdd(input(d, sweep.lanes, x + i * pixel + s * x_tap),
+                              load<part>(d, sweep.lanes, w + s * sweep.block), acc[i]);
+      };
+      if constexpr (Px > 1) {
+        if (begin > 0)
+          each_of<Px>([&](auto i) HWY_ATTR {
+            const Range inside = columns_inside(problem, q + i, q + i);
+            add_alone(i, inside.begin, std::min(begin, inside.end));
+          });
+      }
+      for (std::int64_t s = begin; s < end; ++s) {
+        const auto tap = load<part>(d, sweep.lanes, w + s * sweep.block);
+        const float* const at = x + s * x_tap;
+        HWY_UNROLL(8)
+        for (int i = 0; i < Px; ++i) acc[i] = hn::MulAdd(input(d, sweep.lanes, at + i * pixel), tap, acc[i]);
+      }
+      if constexpr (Px > 1) {
+        if (end < problem.s)
+          each_of<Px>([&](auto i) HWY_ATTR { add_alone(i, end, columns_inside(problem, q + i, q + i).end); });
       }
     }
-    if (Inputs::several) acc = hn::Add(acc, sweep.bias);
-    if (sweep.residual != nullptr) acc = hn::Add(acc, load<part>(d, sweep.lanes, sweep.residual + q * sweep.k));
-    store<part>(d, sweep.lanes, at_most(sweep.high, at_least(sweep.low, acc)), sweep.y + q * sweep.k);
   }
+  const float* const residual = sweep.residual == nullptr ? nullptr : sweep.residual + q * sweep.k;
+  HWY_UNROLL(8)
+  for (int i = 0; i < Px; ++i) {
+    if (Inputs::several) acc[i] = hn::Add(acc[i], sweep.bias);
+    if (residual != nullptr) acc[i] = hn::Add(acc[i], load<part>(d, sweep.lanes, residual + i * sweep.k));
+    store<part>(d, sweep.lanes, at_most(sweep.high, at_least(sweep.low, acc[i])), sweep.y + (q + i) * sweep.k);
+  }
+}
+
+/// Any filter, one row.
+template <class Inputs, bool part, class D>
+HWY_INLINE void sweep_any_line(D d, const Sweep<D>& sweep, const ConvProblem& problem) {
+  std::int64_t q = sweep.columns.begin;
+  const std::int64_t end = sweep.columns.end;
+  for (; q + any_pixels <= end; q += any_pixels) any_block<Inputs, any_pixels, part>(d, sweep, problem, q);
+  for (; q + 2 <= end; q += 2) any_block<Inputs, 2, part>(d, sweep, problem, q);
+  if (q < end) any_block<Inputs, 1, part>(d, sweep, problem, q);
 }
 
 /// Filters S columns wide; with dilation the stride is 1.
@@ -309,8 +365,8 @@ template <bool part, class D>
 HWY_NOINLINE void activate_line(D d, const Sweep<D>& sweep, const ConvProblem& problem, std::int64_t rows) {
   with_activation(problem.activation, [&](auto act) HWY_ATTR {
     for (std::int64_t o = 0; o < rows; ++o) {
-      float* at = sweep.y + o * sweep.y_row;
-      for (std::int64_t q = 0; q < problem.q; ++q, at += sweep.k)
+      float* at = sweep.y + o * sweep.y_row + sweep.columns.begin * sweep.k;
+      for (std::int64_t q = sweep.columns.begin; q < sweep.columns.end; ++q, at += sweep.k)
         store<part>(d, sweep.lanes, act(d, load<part>(d, sweep.lanes, at)), at);
     }
   });
@@ -330,6 +386,7 @@ void sweep_vector(D d, const ConvLines& lines, const ConvProblem& problem, std::
                  .block = lines.block,
                  .x_row = lines.x_row,
                  .x_pixel = lines.x_pixel,
+                 .columns = lines.columns,
                  .group_c = lines.group_c,
                  .y_row = problem.q * lines.y_pixel};
   const std::int64_t x_k = Inputs::one_group ? k / lines.group_k * lines.group_c : k;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/conv/taps_inside.h"
+
 namespace lenslet {
 namespace {
 
@@ -32,12 +34,24 @@ void fetch(const float* filters, std::int64_t floats) {
 /// channel: each channel repeated.
 std::int64_t repeated_floats(const ConvProblem& p) { return repeats(p) ? (p.r * p.w * p.k + 15) / 16 * 16 : 0; }
 
+std::int64_t l2_floats(const DeviceProfile& device) {
+  return static_cast<std::int64_t>(device.l2_bytes / sizeof(float));
+}
+
+/// Pixels of a row of which a vector of channels is computed before the next one, where two whole rows and what they
+/// read of a block of channels leave L2: whole blocks of 7 and 8.
+std::int64_t columns_at_once(const ConvProblem& p, std::int64_t block, const DeviceProfile& device) {
+  const std::int64_t of_pixel = block * (std::min(p.r + p.stride_h, p.h) * p.stride_w + 2);
+  const std::int64_t columns = l2_floats(device) / 2 / of_pixel;
+  return columns >= p.q ? p.q : std::max<std::int64_t>(1, columns / 56) * 56;
+}
+
 /// Rows of output of which a vector of channels is computed before the next one: what they read and write of a block
 /// of channels stays in L2 until the last vector.
-std::int64_t strip_rows(const ConvProblem& p, std::int64_t block, const DeviceProfile& device) {
-  const std::int64_t row_floats = block * (std::min(p.stride_h, p.h) * p.w + p.q);
-  const auto l2_floats = static_cast<std::int64_t>(device.l2_bytes / sizeof(float));
-  return std::max<std::int64_t>(1, l2_floats / 2 / row_floats / 2) * 2;
+std::int64_t strip_rows(const ConvProblem& p, std::int64_t block, std::int64_t columns, const DeviceProfile& device) {
+  const std::int64_t width = columns == p.q ? p.w : columns * p.stride_w;
+  const std::int64_t row_floats = block * (std::min(p.stride_h, p.h) * width + columns);
+  return std::max<std::int64_t>(1, l2_floats(device) / 2 / row_floats / 2) * 2;
 }
 
 void repeat_channels(const float* from, float* to, std::int64_t count, std::int64_t times) {
@@ -60,11 +74,25 @@ void transform_lines(const ConvProblem& p, const ConvFilter& filter, std::span<f
   }
 }
 
+double any_taps(const ConvProblem& p) {
+  std::int64_t taps = 0;
+  for (std::int64_t q = 0, pixels = 0; q < p.q; q += pixels) {
+    pixels = p.q - q >= 8 ? 8 : std::min<std::int64_t>(p.q - q, 2);
+    const std::int64_t begin = columns_inside(p, q, q).begin, last = q + pixels - 1;
+    const std::int64_t together = std::max<std::int64_t>(0, columns_inside(p, last, last).end - begin);
+    taps += 8 * together;
+    for (std::int64_t i = q; i <= last; ++i) taps += 4 * (columns_inside(p, i, i).count() - together);
+  }
+  // A row costs a tap more.
+  return static_cast<double>(taps) / static_cast<double>(p.q) * (1 + 1 / static_cast<double>(p.s));
+}
+
 BoundLines::BoundLines(const ConvProblem& p, LineKernel kernel, const DeviceProfile& device)
     : BoundRowConv(p, static_cast<std::size_t>(repeated_floats(p) * device.units) * sizeof(float)),
       kernel_(kernel),
       block_(channel_block(p)),
-      strip_rows_(strip_rows(p, block_, device)) {}
+      columns_(columns_at_once(p, block_, device)),
+      strip_rows_(strip_rows(p, block_, columns_, device)) {}
 
 bool BoundLines::has_rows() const { return !repeats(problem); }
 
@@ -115,10 +143,12 @@ void BoundLines::compute_lines(const ConvRun& run, const ImageRows& at, Rows row
   const std::int64_t terms = problem.r * problem.s * problem.group_c();
   fetch(lines.w + lines.block * terms, std::min(block_, problem.k - k - lines.block) * terms);
   lines.pairs = kernel_.pairs;
-  for (std::int64_t p = rows.begin; p < rows.end; p += strip_rows_) {
-    lines.rows = {p, std::min(p + strip_rows_, rows.end)};
-    kernel_.compute(lines, problem);
-  }
+  for (std::int64_t q = 0; q < problem.q; q += columns_)
+    for (std::int64_t p = rows.begin; p < rows.end; p += strip_rows_) {
+      lines.columns = {q, std::min(q + columns_, problem.q)};
+      lines.rows = {p, std::min(p + strip_rows_, rows.end)};
+      kernel_.compute(lines, problem);
+    }
 }
 
 /// Row p of the output of a depthwise filter with several outputs a channel.
@@ -135,6 +165,7 @@ void BoundLines::compute_repeated(const ConvRun& run, const ImageRows& at, std::
   lines.x_row = row_floats;
   lines.x_pixel = problem.k;
   lines.rows = {p, p + 1};
+  lines.columns = {0, problem.q};
   kernel_.compute(lines, problem);
 }
 

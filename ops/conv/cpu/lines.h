@@ -22,7 +22,7 @@ struct ConvLines {
   const float* residual = nullptr;  ///< row 0 of the image, or null
   RowMemory<float> y;
   std::int64_t y_pixel = 0;  ///< floats from pixel to pixel, of the residual, too; of depthwise inputs as well
-  Rows rows;                 ///< to compute
+  Rows rows, columns;        ///< to compute
   bool pairs = false;        ///< two of them at a time, so that their inputs are loaded once
 };
 
@@ -36,6 +36,10 @@ struct LineKernel {
 std::int64_t line_filter_floats(const ConvProblem& problem);
 /// A block of channels after the other, each [R][C/groups][S][block].
 void transform_lines(const ConvProblem& problem, const ConvFilter& filter, std::span<float> to);
+
+/// Columns of taps that lines of any filter take for an output, on average, and what waits as long: a block of two
+/// pixels or one takes as long as one of eight, taps that lie in the image for some of them only half as long.
+double any_taps(const ConvProblem& problem);
 
 class BoundLines final : public BoundRowConv {
  public:
@@ -51,6 +55,7 @@ class BoundLines final : public BoundRowConv {
 
   const LineKernel kernel_;
   const std::int64_t block_;       ///< channels at a time
+  const std::int64_t columns_;     ///< pixels of a row at a time
   const std::int64_t strip_rows_;  ///< rows at a time
 };
 

@@ -131,9 +131,9 @@ double gemm_estimate_us(std::int64_t m, std::int64_t n, std::int64_t k, std::int
   const bool shared = gemm_pieces(m, n, k, rates.units) > 1;
   const double flops_per_us = shared ? rates.fp32_flops_per_us : rates.fp32_flops_per_us / rates.units;
   double compute = gemm_issued_flops(m, n, k) * overhead * static_cast<double>(groups) / (0.93 * flops_per_us);
-  // A tile whose columns are no whole vectors goes through a buffer (not with AVX-512 any more, for which this was not
-  // fitted anew).
-  if (n % (gemm_tile_cols() / 2) != 0) {
+  // A tile whose columns are no whole vectors goes through a buffer, but with AVX-512.
+  const std::int64_t lanes = gemm_tile_cols() / 2;
+  if (lanes < 16 && n % lanes != 0) {
     const std::int64_t tiles = (m + gemm_tile_rows() - 1) / gemm_tile_rows() * groups;
     compute += 0.06 * static_cast<double>(tiles) / rates.units;
   }

@@ -4,6 +4,7 @@
 // floats; those for 16 bit are in depthwise_half.cu.
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <string>
 #include <type_traits>
@@ -11,6 +12,7 @@
 #include "base/aligned_format.h"
 #include "base/convert.h"
 #include "ops/conv/cuda/depthwise.cuh"
+#include "ops/conv/taps_inside.h"
 #include "ops/core/choose.h"
 #include "ops/core/sum_tolerance.h"
 
@@ -362,16 +364,21 @@ class Depthwise final : public ConvAlgorithm {
     const auto taps = static_cast<double>(p.r * p.s);
     const double memory = p.bytes() / device.bytes_per_us;
     // Of `any`: us that a million outputs take of 132 multiprocessors, and a tap where they are fewer than those fill.
-    // Within 15 % of most of 45 problems on an H100, of 1.7 to 37 us; windows of 11x11 and more take up to 1.7 times
-    // that.
+    // Within 15 % of most of 45 problems on an H100, of 1.7 to 37 us. Of rows of `long_row` taps, whose rows beside the
+    // image are left out, by 45 others of 3 to 430 us, which were estimated at 1.6 times their time: neighbours' loads
+    // of one channel lie side by side.
     double any_us = 0;
     if (variant.size == 0) {
-      const bool one = variant.lanes == 1, half = p.storage != DType::f32;
+      const bool one = variant.lanes == 1, half = p.storage != DType::f32, long_rows = p.s >= long_row;
       const double an_output = one ? 6.8 : half ? 0.3 : 0.0;
-      const double a_tap = one ? 1.24 : variant.channels == 0 ? 0.25 : half ? 0.37 : 0.47;
-      const double alone_us_a_tap = p.s >= long_row ? 0.14 : one ? 0.07 : 0.1, alone_us = 0.4;
+      const double a_tap = one ? (long_rows ? 0.85 : 1.24) : variant.channels == 0 ? 0.25 : half ? 0.37 : 0.47;
+      const double of_long_row = one || variant.lanes == 2 ? (p.c == 1 || half ? 0.055 : 0.09) : 0.12;
+      const double alone_us_a_tap = long_rows ? of_long_row : one ? (half ? 0.05 : 0.07) : 0.1, alone_us = 0.4;
       const double outputs = 1e-6 * static_cast<double>(p.n * p.k * p.p * p.q) * 132 / device.units;
-      any_us = std::max(outputs * (an_output + a_tap * taps), alone_us + alone_us_a_tap * taps);
+      const double rows = mean_rows_inside(p), inside = long_rows ? rows * static_cast<double>(p.s) : taps;
+      const double together = outputs * (an_output + a_tap * inside);
+      const double alone = alone_us + alone_us_a_tap * inside + (long_rows ? 0.4 * (rows - 1) : 0);
+      any_us = long_rows ? std::hypot(together, alone) : std::max(together, alone);
     }
     // Windows of 7x7 have more to multiply than to read. First guesses.
     constexpr double large_us_a_tap = 0.03, large_rate = 0.6;

@@ -20,6 +20,9 @@ constexpr double l2_bytes_per_us = 7.8e6;
 constexpr double cluster_us = 0.6, slice_us = 0.019, cluster_bytes_per_us = 14e6;
 /// Copies of 4 bytes, and loads of 2: what a step takes longer.
 constexpr double word_factor = 2.42, half_factor = 7.8;
+/// Of few channels a step has many taps, each with an address of its own (H100, 26 November 2026, fp16 and TF32: 124
+/// drawn ones take 1.5 times as long, those of more channels and these loads 1.05).
+constexpr double few_channels_factor = 1.45;
 /// Of products beside what memory takes, or the other way round: what the longer one does not hide.
 constexpr double unhidden = 0.61;
 /// A residual is read when the sums are there, and hidden by nothing: of 64x64x56x56 -> 256, 1x1, 128x128 in TF32 takes
@@ -125,8 +128,9 @@ double mma_gemm_us(const ConvProblem& p, const MmaGemmPlan& plan, const DevicePr
   const double residual_us =
       p.residual ? elements(p) * static_cast<double>(dtype_bytes(p.storage)) / device.bytes_per_us : 0;
   const double memory_us = p.bytes() / device.bytes_per_us - residual_us;
-  return device.launch_us + std::max(us, memory_us + start) + unhidden * std::min(us - start, memory_us) +
-         residual_factor * residual_us;
+  const bool few = p.group_c() <= 4 || (p.group_c() <= 16 && access != MmaAccess::vectors);
+  return (few ? few_channels_factor : 1) * (device.launch_us + std::max(us, memory_us + start) +
+                                            unhidden * std::min(us - start, memory_us) + residual_factor * residual_us);
 }
 
 MmaGemmPlan plan_mma_gemm(const ConvProblem& p, bool clusters) {
