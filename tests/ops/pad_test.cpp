@@ -137,7 +137,7 @@ TEST_CASE("pad/on_moved_axes") {
   const auto moved = [](const OpCase& c) {
     const auto op = make_op(c)->permuted(std::vector<int>{0, 2, 3, 1}, infos_of(c.inputs, c.constant));
     if (!op) return std::string();
-    CHECK(op->inputs == std::vector<int>{0});
+    CHECK(op->inputs.size() == 1);
     CHECK_FALSE(op->same_result);
     return to_string(op->op->attributes());
   };
