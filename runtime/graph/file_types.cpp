@@ -12,8 +12,6 @@
 namespace lenslet {
 namespace {
 
-std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
-
 bool stands_for_16_bits(const Graph& graph, ValueId id) {
   return id != no_id && graph.value(id).dtype == DType::f32 && is_16_bit(graph.value(id).file_type);
 }
@@ -43,6 +41,9 @@ std::optional<std::vector<TensorType>> types_of(const Graph& graph, const Node& 
   }
 }
 
+DType cast_to(const Node& node) { return dtype_from_onnx(*integer_attribute(*node.op, "to")); }
+bool widens(const Node& node) { return cast_to(node) == DType::f32; }
+
 }  // namespace
 
 void infer_file_types(Graph& graph, const Node& node) {
@@ -70,45 +71,39 @@ void infer_file_types(Graph& graph, const Node& node) {
 }
 
 std::vector<Node> with_rounding(Graph& graph, const Node& node, RoundedValues& values) {
-  const bool like = node.type() == "CastLike";
-  if ((!like && node.type() != "Cast") || node.outputs[0] == no_id) return {};
+  if (node.outputs.empty() || node.outputs[0] == no_id) return {};
   const ValueId x = node.inputs[0], y = node.outputs[0];
-  const DType from = type_in_file(graph.value(x));
-  const DType to =
-      like ? type_in_file(graph.value(node.inputs[1])) : dtype_from_onnx(*integer_attribute(*node.op, "to"));
-  values.rounded.resize(graph.values.size());
-  if (const auto same = values.unrounded.find(x); same != values.unrounded.end() && to == DType::f32) {
-    values.rounded[at(y)] = values.rounded[at(same->second)];
-    Node back = node;
-    back.op = make_normalised_op("Identity", {}, 1);
-    back.inputs = {same->second};
-    return {std::move(back)};
-  }
-  if (is_16_bit(graph.value(x).dtype) && to == DType::f32) values.rounded[at(y)] = true;
-  if (from == to) {
-    if (values.rounded[at(y)]) return {};  // a Cast that was put there to round
-    if (stands_for_16_bits(graph, x) && !like) values.unrounded.emplace(y, x);
-    values.rounded[at(y)] = values.rounded[at(x)];
-    return {};
-  }
-
   std::vector<Node> nodes;
-  Node last = node;
-  const auto add = [&](ValueId of, DType dtype) {
-    const std::string name = fmt::format("{}:{}", graph.value(of).name, to_string(dtype));
+  const auto rounding = [&](ValueId from, DType to, const std::string& last) {
+    const std::string name = fmt::format("{}:{}", graph.value(y).name, to_string(to));
     const ValueId made = graph.add_value(name);
-    values.rounded.resize(graph.values.size());
-    values.rounded[at(made)] = true;
-    nodes.push_back(cast_node(name, of, made, dtype));
-    return made;
-  };
-  if (stands_for_16_bits(graph, x) && !values.rounded[at(x)]) last.inputs[0] = add(x, from);
-  if (like && is_16_bit(to)) {
-    last = cast_node(node.name, add(last.inputs[0], to), y, DType::f32);
+    nodes.push_back(cast_node(name, from, made, to));
+    nodes.push_back(cast_node(last, made, y, DType::f32));
     graph.value(y).file_type = to;
+  };
+  if (node.type() == "Cast") {
+    if (const auto same = values.unrounded.find(x); same != values.unrounded.end() && widens(node)) {
+      nodes.push_back(node);
+      nodes.back().op = make_normalised_op("Identity", {}, 1);
+      nodes.back().inputs = {same->second};
+    } else if (stands_for_16_bits(graph, x) && cast_to(node) == graph.value(x).file_type &&
+               !values.to_round.contains(x)) {
+      values.unrounded.emplace(y, x);
+    }
+  } else if (node.type() == "CastLike") {
+    const DType to = type_in_file(graph.value(node.inputs[1]));
+    if (is_16_bit(to) && to != type_in_file(graph.value(x))) rounding(x, to, node.name);
+  } else if (node.type() == "DequantizeLinear" && !values.to_round.contains(y)) {
+    const DType stated = graph.value(y).file_type;  // as output_dtype was before `widen`
+    const bool by_scale = !is_16_bit(stated) && !integer_attribute(*node.op, "output_dtype");
+    if (const DType to = by_scale ? type_in_file(graph.value(node.inputs[1])) : stated; is_16_bit(to)) {
+      const ValueId exact = graph.add_value(graph.value(y).name + ":exact");
+      values.to_round.insert(exact);
+      nodes.push_back(node);
+      nodes.back().outputs[0] = exact;
+      rounding(exact, to, node.name + ":to_float32");
+    }
   }
-  if (nodes.empty()) return {};
-  nodes.push_back(std::move(last));
   return nodes;
 }
 

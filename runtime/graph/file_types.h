@@ -3,6 +3,7 @@
 // what may run in 16 bits, and where a Cast rounds.
 
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "lenslet/numerics.h"
@@ -20,14 +21,15 @@ inline DType type_in_file(const Value& value) { return value.dtype == DType::f32
 /// stays so. Where a file mixes types that its operator does not let mix: float32, which holds all of them.
 void infer_file_types(Graph& graph, const Node& node);
 
-/// What is known of values on the way through a graph.
+/// What with_rounding() knows of values on the way through a graph.
 struct RoundedValues {
-  std::vector<bool> rounded;                       ///< by value: does it hold numbers of its file type alone?
   std::unordered_map<ValueId, ValueId> unrounded;  ///< of what a Cast to the type that was there made, what it read
+  std::unordered_set<ValueId> to_round;            ///< rounded by a node that comes next
 };
 
-/// A Cast or CastLike that reads or makes 16 bits in the file, where float32 stands for them, as nodes that round to
-/// them, or that do not where the file has the same type before and behind; empty: as it is.
+/// A conversion into 16 bits in the file where float32 stands for them, CastLike and DequantizeLinear, as nodes that
+/// round to them; and a Cast to the type that is there in the file (widen cannot tell) as one that does not. Empty: as
+/// it is. Sums and products are not rounded.
 std::vector<Node> with_rounding(Graph& graph, const Node& node, RoundedValues& values);
 
 /// fp16 or bf16 where nodes of the file are computed in that, in the one of more FLOPs; else fp32. `graph` is inferred.
