@@ -22,21 +22,23 @@ namespace {
 constexpr DType halves[] = {DType::f16, DType::bf16};
 
 /// Widened and inferred.
-Graph inferred(const GraphBuilder& b) {
-  Graph graph = after(b.raw(), "widen");
+Graph inferred(const Graph& raw) {
+  Graph graph = after(raw, "widen");
   bind_inputs(graph, 1, {});
   infer_shapes(graph);
   graph.check();
   return graph;
 }
 
+Graph inferred(const GraphBuilder& b) { return inferred(b.raw()); }
+
 /// As a GPU's plan has it where no precision is asked for, or that one.
-Graph typed_for_gpu(const GraphBuilder& b, const char* asked = nullptr) {
-  Graph graph = inferred(b);
+Graph typed_for_gpu(const Graph& raw, const char* asked = nullptr, bool of_file = false) {
+  Graph graph = inferred(raw);
   const PassContext context{
       .target = {reference_gpu(), asked == nullptr ? numerics_in_file(graph) : parse_numerics(asked)},
       .device = "cuda:0",
-      .types_of_file = asked == nullptr};
+      .types_of_file = asked == nullptr || of_file};
   for (const Pass& pass : passes().subspan(passes_before_inference)) {
     pass.run(graph, context);
     graph.check();
@@ -44,6 +46,8 @@ Graph typed_for_gpu(const GraphBuilder& b, const char* asked = nullptr) {
   }
   return graph;
 }
+
+Graph typed_for_gpu(const GraphBuilder& b, const char* asked = nullptr) { return typed_for_gpu(b.raw(), asked); }
 
 ValueId cast(GraphBuilder& b, ValueId id, DType to) { return b.node("Cast", {id}, {{"to", dtype_to_onnx(to)}}); }
 
@@ -178,6 +182,8 @@ TEST_CASE("file_types/weights_of_16_bits_in_float32_products") {
       INFO(graph.dump());
       CHECK(numerics_in_file(graph) == Numerics());
       CHECK(!any_in(typed_for_gpu(b), half));
+      // Nor were the plan's type a 16-bit one for other nodes' sake.
+      CHECK(!any_in(typed_for_gpu(b.raw(), half == DType::f16 ? "fp16" : "bf16", true), half));
       const Tensor in = random_f32({8, 64}, 9);
       const auto got = interpret(after_all(graph), {in});
       CHECK(relative_error(interpret(after_all(inferred(plain)), {in})[0], got.back()) < 1e-6);
@@ -203,6 +209,12 @@ TEST_CASE("file_types/a_file_of_16_bits") {
     for (const Node& node : graph.nodes)
       if (node.op->epilogue() != nullptr) in_half += graph.value(node.outputs[0]).dtype == half ? 1 : 0;
     CHECK(in_half == 2);  // the last one stays float32
+    Graph declared = b.raw();
+    declared.output_ports[0].dtype = half;
+    const Graph as_declared = typed_for_gpu(declared);
+    CHECK(as_declared.value(as_declared.outputs[0]).dtype == half);
+    CHECK(as_declared.value(as_declared.inputs[0]).dtype == half);
+    CHECK(graph.value(graph.outputs[0]).dtype == DType::f32);
   }
 }
 
