@@ -49,6 +49,7 @@ class LensletRep(BackendRep):
         held = {tensor.name for tensor in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
         self._ports = [port.name for port in graph.input]
         self._needed = [name for name in self._ports if name not in held]
+        self._read = _read_names(graph)
         types = {port.name: port.type.tensor_type for port in graph.input if port.type.HasField("tensor_type")}
         self._rankless = {name for name, type_ in types.items() if not type_.HasField("shape")}
         self._outputs = namedtupledict("Outputs", [port.name for port in graph.output])
@@ -71,8 +72,9 @@ class LensletRep(BackendRep):
         """The outputs, by number and by name, as arrays of their own.
 
         `inputs`: arrays for the model's inputs in order, of those without initializers or of all; or by name in a
-        mapping; or one array alone. None keeps an initializer. Types and shapes must be the model's, else
-        `lenslet.InvalidArgumentError`. Shapes that were not seen before are planned, which may be Refused.
+        mapping; or one array alone. None keeps an initializer; inputs that no node reads may be left
+        out. Types and shapes must be the model's, else `lenslet.InvalidArgumentError`. Shapes that were not seen before
+        are planned, which may be Refused.
         """
         if kwargs:
             raise TypeError(f"run() takes no option {', '.join(kwargs)}")
@@ -120,7 +122,7 @@ class LensletRep(BackendRep):
         else:
             raise InvalidArgumentError(f"inputs are a {type(inputs).__name__}, not arrays in a list or by name")
         feeds = {name: _array(name, value) for name, value in given.items() if value is not None}
-        if missing := [name for name in self._needed if name not in feeds]:
+        if missing := [name for name in self._needed if name not in feeds and name in self._read]:
             raise InvalidArgumentError(f"no value was given for input {', '.join(missing)}")
         if unknown := [str(name) for name in feeds if name not in self._ports]:
             raise InvalidArgumentError(f"the model has no input {', '.join(unknown)}")
@@ -140,13 +142,16 @@ class _Variant:
         return self._runner
 
     def arrays(self, feeds: Mapping[str, Any]) -> list[Any]:
-        arrays = [feeds[port.name] for port in self._model.inputs]
+        arrays = [feeds.get(port.name) for port in self._model.inputs]
         for port, array in zip(self._model.inputs, arrays):
-            _check(port, array)
+            if not port.unread:
+                _check(port, array)
         return arrays
 
     def run(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        runner = self._runner or self.plan({port.name: x.shape for port, x in zip(self._model.inputs, arrays)})
+        runner = self._runner or self.plan(
+            {port.name: x.shape for port, x in zip(self._model.inputs, arrays) if x is not None}
+        )
         outputs = _or_refused(runner, *arrays)
         return outputs if isinstance(outputs, tuple) else (outputs,)
 
@@ -250,6 +255,17 @@ def _array(name: str, value: Any) -> Any:
         bits = array.view(np.int8 if array.dtype.name.startswith("int") else np.uint8)
         array = np.asarray(np.right_shift(np.left_shift(bits, free), free)).view(array.dtype)
     return array
+
+
+def _read_names(graph: Any) -> set[str]:
+    """Of the values that nodes read, those of branches included, and of the outputs."""
+    read = {port.name for port in graph.output}
+    for node in graph.node:
+        read.update(node.input)
+        for attribute in node.attribute:
+            for branch in (attribute.g, *attribute.graphs):
+                read |= _read_names(branch)
+    return read
 
 
 def _check(port: Port, array: Any) -> None:

@@ -180,6 +180,17 @@ class Run(_Case):
             np.testing.assert_array_equal(outputs["0"], [4, 4])
         self.assertEqual(backend.prepare(relu()).run(np.zeros([2, 3], np.float32)).y.shape, (2, 3))
 
+    def test_an_input_that_nothing_reads(self):
+        nodes = [helper.make_node("Relu", ["x"], ["y"])]
+        for shape in ([2], ["N"]):
+            ports = [floats("label", [1]), floats("x", shape)]
+            rep = backend.prepare(model_of(nodes, ports, [floats("y", shape)]))
+            x, label = np.float32([-1, 2]), np.float32([3])
+            for inputs in ({"x": x}, [label, x], [None, x], {"label": label, "x": x}):
+                np.testing.assert_array_equal(rep.run(inputs)[0], [0, 2])
+            with self.assertRaises(lenslet.InvalidArgumentError):
+                rep.run({"label": label})
+
     def test_outputs_are_the_callers(self):
         rep = backend.prepare(relu([2]))
         (first,) = rep.run([np.float32([1, 2])])
