@@ -118,7 +118,7 @@ struct StepCandidate {
   double estimated_us = 0;   ///< by the cost model, for the plan's device and threads
   double neighbours_us = 0;  ///< of the conversions around it, were its neighbours in the usual format
   std::size_t workspace_bytes = 0;
-  double tolerance = 0;  ///< stated max |error| relative to the output's rms
+  double tolerance = 0;  ///< stated max |error| relative to an element's terms
 };
 
 /// One step of a plan, in execution order.
@@ -138,7 +138,7 @@ struct StepInfo {
   std::vector<StepCandidate> candidates;  ///< where there are several, in the rule's order
   std::string problem;                    ///< of such a step, in words
   std::size_t workspace_bytes = 0;
-  double tolerance = 0;  ///< stated max |error| relative to the output's rms
+  double tolerance = 0;  ///< stated max |error| relative to an element's terms
   bool no_op = false;    ///< only renames bytes; costs nothing
 };
 

@@ -73,7 +73,7 @@ struct Candidate {
   std::vector<Format> inputs, outputs;  ///< constants and what is not 4-D: nchw
   std::size_t workspace_bytes = 0;
   double estimated_us = 0;  ///< of the kernel alone: what brings its inputs into their formats is a step of its own
-  double tolerance = 0;     ///< stated bound on max |y - exact| / rms(exact), for random data of one scale
+  double tolerance = 0;     ///< stated bound on |y - exact| by what an element is made of (oracle::Array::scale)
   /// Output 0 may be written over one of these while it is read: same element index read before written, equal type.
   InputMask in_place = no_inputs;
   /// May these inputs, may output 0, where they are nhwc, get a pixel pitch instead? bind() sees it. On CUDA the pitch
