@@ -19,17 +19,21 @@ struct Axis {
   double scale, start = 0, end = 1;
 };
 
-double original(const std::string& mode, const Axis& a, double x) {
-  const auto in = static_cast<double>(a.in), out = static_cast<double>(a.out), resized = a.scale * in;
-  if (mode == "half_pixel") return (x + 0.5) / a.scale - 0.5;
-  if (mode == "half_pixel_symmetric") return in / 2 * (1 - out / resized) + (x + 0.5) / a.scale - 0.5;
-  if (mode == "pytorch_half_pixel") return a.out > 1 ? (x + 0.5) / a.scale - 0.5 : 0;
+template <typename Real>
+Real original(const std::string& mode, const Axis& a, Real x) {
+  const auto in = static_cast<Real>(a.in), out = static_cast<Real>(a.out), scale = static_cast<Real>(a.scale);
+  const Real resized = scale * in, half = Real{1} / 2;
+  if (mode == "half_pixel") return (x + half) / scale - half;
+  if (mode == "half_pixel_symmetric") return in / 2 * (1 - out / resized) + (x + half) / scale - half;
+  if (mode == "pytorch_half_pixel") return a.out > 1 ? (x + half) / scale - half : 0;
   if (mode == "align_corners") return resized == 1 ? 0 : x * (in - 1) / (resized - 1);
-  if (mode == "asymmetric") return x / a.scale;
-  if (mode == "tf_half_pixel_for_nn") return (x + 0.5) / a.scale;
-  if (mode == "tf_crop_and_resize")
-    return resized == 1 ? 0.5 * (a.start + a.end) * (in - 1)
-                        : a.start * (in - 1) + x * (a.end - a.start) * (in - 1) / (resized - 1);
+  if (mode == "asymmetric") return x / scale;
+  if (mode == "tf_half_pixel_for_nn") return (x + half) / scale;
+  if (mode == "tf_crop_and_resize") {
+    const auto start = static_cast<Real>(a.start), end = static_cast<Real>(a.end);
+    return resized == 1 ? half * (start + end) * (in - 1)
+                        : start * (in - 1) + x * (end - start) * (in - 1) / (resized - 1);
+  }
   throw Error(ErrorKind::invalid_argument, "oracle: coordinates " + mode);
 }
 
@@ -110,10 +114,71 @@ std::vector<Axis> axes_of(const AttributeList& attributes, Inputs inputs) {
   return all;
 }
 
+/// Of integers ONNX leaves open how a blend is rounded: this is ONNX Runtime's float32, truncated. An element is the
+/// sum over the corners of a cell, the last axis fastest, of the corner times the product of its weights.
+Array linear_integers(const AttributeList& attributes, const Array& x, const std::vector<Axis>& axes) {
+  struct Cell {
+    std::int64_t low, high;
+    float of_low, of_high;
+  };
+  const std::string coordinates = text(attributes, "coordinate_transformation_mode", "half_pixel");
+  const auto stays = [](const Axis& a) { return a.in == a.out && a.scale == 1; };
+  const auto from = [&](const Axis& a, std::int64_t j) {
+    if (stays(a)) return static_cast<float>(j);
+    if (coordinates != "half_pixel_symmetric") return original(coordinates, a, static_cast<float>(j));
+    const auto scale = static_cast<float>(a.scale);  // everything after the first quotient is in double there
+    const auto part = static_cast<double>(static_cast<float>(a.out) / (scale * static_cast<float>(a.in)));
+    return static_cast<float>(static_cast<double>(a.in) / 2 * (1 - part) +
+                              (static_cast<double>(j) + 0.5) / static_cast<double>(scale) - 0.5);
+  };
+  // All axes of an image or a volume go into the sum, unless axes before them change.
+  const int rank = x.shape.rank(), own = rank == 2 || rank == 4 ? 2 : rank == 3 || rank == 5 ? 3 : 0;
+  const bool before = std::any_of(axes.begin(), axes.end() - own, [&](const Axis& a) { return !stays(a); });
+  Shape shape = x.shape;
+  std::vector<std::vector<Cell>> cells;  // by axis; empty: it stays as it is
+  for (int d = 0; d < rank; ++d) {
+    const Axis& a = axes[static_cast<std::size_t>(d)];
+    shape = shape.with(d, a.out);
+    cells.emplace_back();
+    if (stays(a) && (before || d < rank - own)) continue;
+    for (std::int64_t j = 0; j < a.out; ++j) {
+      const auto last = static_cast<float>(a.in - 1);
+      const float at = std::min(last, std::max(0.0F, from(a, j)));
+      const float low = std::min(last, std::floor(at)), high = std::min(last, low + 1);
+      cells.back().push_back({static_cast<std::int64_t>(low), static_cast<std::int64_t>(high),
+                              low == high ? 0.5F : high - at, low == high ? 0.5F : at - low});
+    }
+  }
+  Array y = zeros(shape, x.dtype);
+  std::vector<std::int64_t> index;
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const std::vector<std::int64_t> at = index_of(shape, static_cast<std::int64_t>(i));
+    index = at;
+    float sum = 0;
+    const auto corners = [&](const auto& self, std::size_t d, float weight) -> void {
+      if (d == cells.size()) {
+        sum += weight * static_cast<float>(x.values[static_cast<std::size_t>(flat_of(x.shape, index))]);
+        return;
+      }
+      if (cells[d].empty()) return self(self, d + 1, weight);
+      const Cell& cell = cells[d][static_cast<std::size_t>(at[d])];
+      index[d] = cell.low;
+      self(self, d + 1, weight * cell.of_low);
+      index[d] = cell.high;
+      self(self, d + 1, weight * cell.of_high);
+    };
+    corners(corners, 0, 1.0F);
+    y.values[i] = std::trunc(static_cast<double>(sum));
+  }
+  return y;
+}
+
 std::vector<Array> resize(const AttributeList& attributes, Inputs inputs) {
   Array x = at(inputs, 0);
   const double beyond = real(attributes, "extrapolation_value", 0);
   const std::vector<Axis> axes = axes_of(attributes, inputs);
+  if (is_integer(x.dtype) && text(attributes, "mode", "nearest") == "linear" && !x.values.empty())
+    return {linear_integers(attributes, x, axes)};
   for (int d = 0; d < x.shape.rank(); ++d) {
     const Axis& a = axes[static_cast<std::size_t>(d)];
     if (a.in == a.out && a.scale == 1 && a.start == 0 && a.end == 1) continue;  // stays as it is, whatever the formula

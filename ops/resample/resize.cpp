@@ -12,6 +12,7 @@
 #include "ops/core/kernel.h"
 #include "ops/core/needs_value.h"
 #include "ops/core/shape_args.h"
+#include "ops/resample/resize_integers.h"
 #include "ops/resample/resize_passes.h"
 
 namespace lenslet {
@@ -355,11 +356,25 @@ class BoundResize final : public BoundKernel {
   std::size_t between_ = 0;   ///< bytes of the largest result that is not the last
 };
 
+/// Two of the input's integers are blended along an axis, as float32.
+bool blends_integers(const Problem& problem) {
+  const ResizeRule& rule = problem.as<ResizeOp>().rule;
+  return dtypes<Types<std::int8_t, std::uint8_t>>.contains(problem.inputs()[0].type.dtype) &&
+         rule.mode == ResizeRule::Mode::linear && !rule.antialias &&
+         rule.coordinates != ResizeRule::Coordinates::tf_crop_and_resize;
+}
+
+IntegerResize integers_of(const Problem& problem, const Candidate& candidate) {
+  if (problem.output_shape().elems() == 0) return {{}, {}, formats::nchw};
+  const auto& op = problem.as<ResizeOp>();
+  return {op.rule, op.axes(problem.inputs()), candidate.inputs[0]};
+}
+
 /// A sum rounds once a tap, and its weights are rounded too; terms may be larger than the sum by what cubic filters
 /// subtract.
 double tolerance(const Problem& problem) {
   const auto& op = problem.as<ResizeOp>();
-  if (op.rule.mode == ResizeRule::Mode::nearest) return 0;
+  if (op.rule.mode == ResizeRule::Mode::nearest || blends_integers(problem)) return 0;
   double roundings = 0;
   for (const ResizedAxis& axis : op.axes(problem.inputs()))
     if (axis.changes && axis.in > 0) roundings += static_cast<double>(AxisTaps(op.rule, axis).most() + 1);
@@ -371,8 +386,9 @@ std::optional<std::string> refuse(const Problem& problem) {
   const DType dtype = problem.inputs()[0].type.dtype;
   const bool blends = op.rule.mode != ResizeRule::Mode::nearest;
   const bool invents = op.rule.coordinates == ResizeRule::Coordinates::tf_crop_and_resize;
-  if (dtype == DType::f32 || !(blends || invents)) return std::nullopt;
-  return fmt::format("mode {} with {} of {} (supported: float32)", resize_modes[static_cast<std::size_t>(op.rule.mode)],
+  if (dtype == DType::f32 || !(blends || invents) || blends_integers(problem)) return std::nullopt;
+  return fmt::format("mode {}{} with {} of {} (supported: float32)",
+                     resize_modes[static_cast<std::size_t>(op.rule.mode)], op.rule.antialias ? ", antialias," : "",
                      resize_coordinates[static_cast<std::size_t>(op.rule.coordinates)], to_string(dtype));
 }
 
@@ -398,15 +414,25 @@ std::optional<std::string> refuse_cuda(const Problem& problem) {
   return std::nullopt;
 }
 
+std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
+  if (blends_integers(binding.problem))
+    return bind_resize_integers(integers_of(binding.problem, binding.candidate), binding);
+  return bind<BoundResize>(binding);
+}
+
 std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
+  if (blends_integers(binding.problem))
+    return bind_resize_integers_cuda(integers_of(binding.problem, binding.candidate), binding);
   return bind_resize_cuda(passes_of(binding.problem, binding.candidate), binding,
                           static_cast<float>(binding.op<ResizeOp>().extrapolation));
 }
 
 std::optional<BlobSpec> table_spec(const Problem& problem, const Candidate& candidate) {
-  const std::size_t bytes = resize_table_bytes(passes_of(problem, candidate));
+  const std::size_t bytes = blends_integers(problem) ? integer_taps_bytes(integers_of(problem, candidate))
+                                                     : resize_table_bytes(passes_of(problem, candidate));
   if (bytes == 0) return std::nullopt;
-  BlobSpec spec{.key = fmt::format("{} {}", to_string(candidate.inputs[0]), to_string(problem.op().attributes())),
+  BlobSpec spec{.key = fmt::format("{} {} {}", to_string(candidate.inputs[0]), to_string(problem.op().attributes()),
+                                   blends_integers(problem) ? "integers" : "floats"),
                 .bytes = bytes};
   for (const ResizedAxis& a : problem.as<ResizeOp>().axes(problem.inputs()))
     spec.key += fmt::format(" {}:{}:{:a}:{:a}:{:a}", a.in, a.out, a.scale, a.begin, a.end);
@@ -414,22 +440,26 @@ std::optional<BlobSpec> table_spec(const Problem& problem, const Candidate& cand
 }
 
 void fill_table(const Problem& problem, const Candidate& candidate, std::span<std::byte> blob) {
+  if (blends_integers(problem)) return fill_integer_taps(integers_of(problem, candidate), blob);
   fill_resize_table(passes_of(problem, candidate), blob);
 }
 
-constexpr SimpleKernel kernels[] = {{.formats = nchw_or_nhwc,
-                                     .tolerance_for = tolerance,
-                                     .reads = input_bit(0),
-                                     .refuse = refuse,
-                                     .bind = bind<BoundResize>},
-                                    {.device = DeviceKind::cuda,
-                                     .formats = nchw_or_nhwc,
-                                     .tolerance_for = tolerance,
-                                     .reads = input_bit(0),
-                                     .refuse = refuse_cuda,
-                                     .bind = bind_cuda,
-                                     .blob = table_spec,
-                                     .prepare = fill_table}};
+/// Integers are summed in the order of X's axes.
+std::span<const Format> formats_of(const Problem& problem) {
+  const bool channels_change = problem.shape(0).rank() == 4 && problem.as<ResizeOp>().axes(problem.inputs())[1].changes;
+  return blends_integers(problem) && channels_change ? std::span<const Format>(nchw_only) : nchw_or_nhwc;
+}
+
+constexpr SimpleKernel kernels[] = {
+    {.formats_for = formats_of, .tolerance_for = tolerance, .reads = input_bit(0), .refuse = refuse, .bind = bind_cpu},
+    {.device = DeviceKind::cuda,
+     .formats_for = formats_of,
+     .tolerance_for = tolerance,
+     .reads = input_bit(0),
+     .refuse = refuse_cuda,
+     .bind = bind_cuda,
+     .blob = table_spec,
+     .prepare = fill_table}};
 
 }  // namespace
 

@@ -9,27 +9,30 @@ namespace {
 using Coordinates = ResizeRule::Coordinates;
 
 /// Where element j of the output lies in the input.
-double position(Coordinates coordinates, const ResizedAxis& axis, std::int64_t j) {
-  const auto x = static_cast<double>(j), last = static_cast<double>(axis.in - 1);
-  const double out = axis.scale * static_cast<double>(axis.in);  // before it was rounded
+template <typename Real>
+Real position(Coordinates coordinates, const ResizedAxis& axis, std::int64_t j) {
+  constexpr Real half = Real{1} / 2;
+  const auto x = static_cast<Real>(j), last = static_cast<Real>(axis.in - 1), scale = static_cast<Real>(axis.scale);
+  const Real out = scale * static_cast<Real>(axis.in);  // before it was rounded
   switch (coordinates) {
     case Coordinates::half_pixel:
-      return (x + 0.5) / axis.scale - 0.5;
+      return (x + half) / scale - half;
     case Coordinates::half_pixel_symmetric: {
-      const double moved = static_cast<double>(axis.in) / 2 * (1 - static_cast<double>(axis.out) / out);
-      return moved + (x + 0.5) / axis.scale - 0.5;
+      const Real moved = static_cast<Real>(axis.in) / 2 * (1 - static_cast<Real>(axis.out) / out);
+      return moved + (x + half) / scale - half;
     }
     case Coordinates::pytorch_half_pixel:
-      return axis.out > 1 ? (x + 0.5) / axis.scale - 0.5 : 0;
+      return axis.out > 1 ? (x + half) / scale - half : 0;
     case Coordinates::align_corners:
       return out == 1 ? 0 : x * last / (out - 1);
     case Coordinates::asymmetric:
-      return x / axis.scale;
+      return x / scale;
     case Coordinates::tf_half_pixel_for_nn:
-      return (x + 0.5) / axis.scale;
-    case Coordinates::tf_crop_and_resize:
-      return out == 1 ? (axis.begin + axis.end) / 2 * last
-                      : axis.begin * last + x * (axis.end - axis.begin) * last / (out - 1);
+      return (x + half) / scale;
+    case Coordinates::tf_crop_and_resize: {
+      const auto begin = static_cast<Real>(axis.begin), end = static_cast<Real>(axis.end);
+      return out == 1 ? (begin + end) / 2 * last : begin * last + x * (end - begin) * last / (out - 1);
+    }
   }
   return 0;
 }
@@ -72,7 +75,7 @@ AxisTaps::AxisTaps(const ResizeRule& rule, const ResizedAxis& axis) {
   first.reserve(static_cast<std::size_t>(axis.out) + 1);
   first.push_back(0);
   for (std::int64_t j = 0; j < axis.out; ++j, first.push_back(static_cast<std::int64_t>(index.size()))) {
-    const double x = position(rule.coordinates, axis, j);
+    const auto x = position<double>(rule.coordinates, axis, j);
     if (rule.coordinates == Coordinates::tf_crop_and_resize && (x < 0 || x > static_cast<double>(axis.in - 1)))
       continue;
     if (rule.mode == ResizeRule::Mode::nearest) {
@@ -92,6 +95,33 @@ AxisTaps::AxisTaps(const ResizeRule& rule, const ResizedAxis& axis) {
     }
     for (const double w : weights) weight.push_back(static_cast<float>(w / sum));
   }
+}
+
+std::vector<LinearTap> linear_taps(const ResizeRule& rule, const ResizedAxis& axis, bool blended) {
+  const auto float_position = [&](std::int64_t j) -> float {
+    if (!axis.changes) return static_cast<float>(j);
+    if (rule.coordinates != Coordinates::half_pixel_symmetric) return position<float>(rule.coordinates, axis, j);
+    const auto in = static_cast<float>(axis.in), scale = static_cast<float>(axis.scale);  // the rest in double
+    const double adjusted = static_cast<double>(static_cast<float>(axis.out) / (scale * in));
+    const double moved = static_cast<double>(axis.in) / 2 * (1 - adjusted);
+    return static_cast<float>(moved + (static_cast<double>(j) + 0.5) / static_cast<double>(scale) - 0.5);
+  };
+  std::vector<LinearTap> taps;
+  const std::int64_t last = axis.in - 1;
+  for (std::int64_t j = 0; j < axis.out; ++j) {
+    if (!blended) {
+      taps.push_back({.low = j, .high = j, .of_low = 1, .of_high = 0});
+      continue;
+    }
+    const float x = std::clamp(float_position(j), 0.0F, static_cast<float>(last));
+    const std::int64_t low = std::min(static_cast<std::int64_t>(x), last), high = std::min(low + 1, last);
+    if (low == high)
+      taps.push_back({.low = low, .high = high, .of_low = 0.5F, .of_high = 0.5F});
+    else
+      taps.push_back(
+          {.low = low, .high = high, .of_low = static_cast<float>(high) - x, .of_high = x - static_cast<float>(low)});
+  }
+  return taps;
 }
 
 std::int64_t AxisTaps::most() const {

@@ -58,4 +58,13 @@ struct AxisTaps {
   std::int64_t most() const;  ///< taps of an element
 };
 
+/// Of an element that two are blended to: of_low * x[low] + of_high * x[high].
+struct LinearTap {
+  std::int64_t low = 0, high = 0;
+  float of_low = 0, of_high = 0;
+};
+/// One for each element of the output, by ONNX Runtime's float32 arithmetic: which way a sum of integers is truncated
+/// depends on its last bit. Of an axis that is blended without a change, too, the last element is two halves of itself.
+std::vector<LinearTap> linear_taps(const ResizeRule& rule, const ResizedAxis& axis, bool blended);
+
 }  // namespace lenslet

@@ -82,6 +82,35 @@ TEST_CASE("resize/every_way_to_the_nearest") {
     check_op(by_scales(random_of(dtype, {1, 4, 3, 5}, 2, 0, 2), {1, 1, 3, 2}, {}));
 }
 
+// To the bits of ONNX Runtime's float32, which the oracle repeats.
+TEST_CASE("resize/linear_of_integers") {
+  unsigned seed = 1;
+  for (const DType dtype : {DType::u8, DType::i8}) {
+    const auto drawn = [&](const Shape& shape) {
+      return random_of(dtype, shape, seed++, dtype == DType::u8 ? 0 : -128, dtype == DType::u8 ? 255 : 127);
+    };
+    const auto exact = [](OpCase c) {
+      c.tolerance = 0;
+      check_op(c);
+    };
+    for (const char* from : coordinates) {
+      const AttributeList attributes{{"mode", Text("linear")}, {"coordinate_transformation_mode", Text(from)}};
+      exact(by_scales(drawn({2, 3, 7, 10}), {1, 1, 2, 2}, attributes));
+      exact(by_scales(drawn({2, 3, 7, 10}), {1, 1, 1.7F, 0.6F}, attributes, 13));
+      exact(by_sizes(drawn({1, 5, 6, 9}), {1, 5, 13, 1}, attributes, 11));
+    }
+    const AttributeList linear{{"mode", Text("linear")}};
+    exact(by_scales(drawn({9}), {2.5F}, linear));
+    exact(by_scales(drawn({2, 5, 9}), {1, 3, 1}, linear));
+    exact(by_scales(drawn({1, 2, 3, 4, 5}), {1, 1, 3, 2, 1.5F}, linear));
+    exact(by_scales(drawn({2, 3, 2, 4, 2, 3}), {1, 3, 1, 1.5F, 1, 3}, linear));
+    exact(by_scales(drawn({2, 3, 4, 5}), {2, 3, 0.5F, 3}, linear));
+    exact(by_scales(drawn({1, 300, 5, 6}), {1, 1, 3, 3}, linear));
+    exact(by_scales(drawn({1, 3, 4, 4}), {1, 1, 1, 1}, linear));
+    exact(by_scales(drawn({0, 3, 4, 4}), {1, 1, 2, 2}, linear));
+  }
+}
+
 TEST_CASE("resize/shapes") {
   const AttributeList linear{{"mode", Text("linear")}};
   check_op(by_scales(random_f32({7}, 1), {2.5F}, linear));
@@ -202,9 +231,21 @@ TEST_CASE("resize/refusals") {
   CHECK_THROWS_AS(make_op(by_scales(x, {1}, {{"antialias", std::int64_t{1}}}, 13)), Error);
   CHECK_THROWS_AS(make_op({.op = "Resize", .opset = 10, .attributes = {{"mode", Text("cubic")}}, .inputs = {x, x}}),
                   Error);
-  // Integers are not blended.
-  const OpCase bytes = by_scales(Tensor(DType::u8, {1, 1, 2, 2}), {1, 1, 2, 2}, {{"mode", Text("linear")}});
-  const Problem problem(make_op(bytes), infos_of(bytes.inputs, bytes.constant));
-  CHECK(kernels_of("Resize", DeviceKind::cpu).front()->offer(problem, {cpu_profile(1)}).refusal ==
-        "mode linear with half_pixel of uint8 (supported: float32)");
+  // Integers are blended linearly alone, and without a wider filter.
+  const auto refused = [](const OpCase& c, DeviceKind device) {
+    const Problem problem(make_op(c), infos_of(c.inputs, c.constant));
+    return kernels_of("Resize", device)
+        .front()
+        ->offer(problem, {device == DeviceKind::cpu ? cpu_profile(1) : reference_gpu()})
+        .refusal;
+  };
+  const Tensor bytes(DType::u8, {1, 1, 2, 2});
+  for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::cuda}) {
+    CHECK(refused(by_scales(bytes, {1, 1, 2, 2}, {{"mode", Text("cubic")}}), device) ==
+          "mode cubic with half_pixel of uint8 (supported: float32)");
+    CHECK(refused(by_scales(bytes, {1, 1, 2, 2}, {{"mode", Text("linear")}, {"antialias", std::int64_t{1}}}), device) ==
+          "mode linear, antialias, with half_pixel of uint8 (supported: float32)");
+    CHECK(refused(by_scales(Tensor(DType::i32, {1, 1, 2, 2}), {1, 1, 2, 2}, {{"mode", Text("linear")}}), device) ==
+          "mode linear with half_pixel of int32 (supported: float32)");
+  }
 }
