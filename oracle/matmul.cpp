@@ -52,6 +52,19 @@ std::vector<std::int64_t> as_matrices(const Shape& shape, bool left) {
   return dims;
 }
 
+// With its last two axes swapped, if there are two.
+Array with_last_swapped(const Array& x) {
+  const int last = x.shape.rank() - 1;
+  if (last < 1) return x;
+  Array y = zeros(x.shape.with(last - 1, x.shape[last]).with(last, x.shape[last - 1]), x.dtype);
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    std::vector<std::int64_t> index = index_of(y.shape, static_cast<std::int64_t>(i));
+    std::swap(index[index.size() - 1], index[index.size() - 2]);
+    y.values[i] = x.values[static_cast<std::size_t>(flat_of(x.shape, index))];
+  }
+  return y;
+}
+
 std::vector<Array> matmul(const AttributeList&, Inputs inputs) {
   const Array &a = at(inputs, 0), &b = at(inputs, 1);
   const std::vector<std::int64_t> da = as_matrices(a.shape, true), db = as_matrices(b.shape, false);
@@ -82,6 +95,16 @@ std::vector<Array> matmul(const AttributeList&, Inputs inputs) {
   if (a.shape.rank() == 1) full.erase(full.end() - (b.shape.rank() == 1 ? 1 : 2));
   y.shape = Shape(full);
   return {y};
+}
+
+// ONNX Runtime's contrib operators, docs/ContribOperators.md.
+std::vector<Array> fused_matmul(const AttributeList& attributes, Inputs inputs) {
+  std::vector<Array> operands{at(inputs, 0), at(inputs, 1)};
+  if (integer(attributes, "transA", 0) != 0) operands[0] = with_last_swapped(operands[0]);
+  if (integer(attributes, "transB", 0) != 0) operands[1] = with_last_swapped(operands[1]);
+  std::vector<Array> y = matmul({}, operands);
+  for (double& value : y[0].values) value *= real(attributes, "alpha", 1);
+  return y;
 }
 
 // By one loop over all labels. An ellipsis stands for digits, the last axis 0.
@@ -150,7 +173,7 @@ std::vector<Array> einsum(const AttributeList& attributes, Inputs inputs) {
   return {y};
 }
 
-constexpr Entry entries[] = {{"Gemm", gemm}, {"MatMul", matmul}, {"Einsum", einsum}};
+constexpr Entry entries[] = {{"Gemm", gemm}, {"MatMul", matmul}, {"FusedMatMul", fused_matmul}, {"Einsum", einsum}};
 
 }  // namespace
 

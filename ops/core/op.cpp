@@ -72,8 +72,9 @@ std::shared_ptr<const Op> make_op(std::string_view name, std::string_view domain
 
 std::shared_ptr<const Op> make_normalised_op(std::string_view name, const AttributeList& attributes, std::size_t inputs,
                                              std::size_t outputs) {
-  const OpRow* row = find_op(name, "");
-  if (row == nullptr) row = find_op(name, "lenslet");
+  const OpRow* row = nullptr;
+  for (const std::string_view domain : {"", "lenslet", "com.microsoft"})
+    if (row == nullptr) row = find_op(name, domain);
   if (row == nullptr) throw Error(ErrorKind::internal, fmt::format("no operator {} in the table", name));
   return row->parts.make(
       {.attributes = attributes, .inputs = inputs, .outputs = outputs, .name = row->name, .normalised = true});

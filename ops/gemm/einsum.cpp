@@ -128,7 +128,21 @@ class EinsumOp final : public Op {
 };
 
 std::unique_ptr<const BoundKernel> bind_einsum(const Binding& binding) {
-  return bound([walk = binding.op<EinsumOp>().walk(binding.problem.inputs())](const KernelRun& run) {
+  return bind_walk(binding.op<EinsumOp>().walk(binding.problem.inputs()));
+}
+
+double tolerance_for(const Problem& problem) {
+  const EinsumWalk walk = problem.as<EinsumOp>().walk(problem.inputs());
+  return sum_tolerance(walk.terms);
+}
+
+constexpr auto kernels =
+    on_both({.types = dtypes<EinsumTypes>, .tolerance_for = tolerance_for}, bind_einsum, bind_einsum);
+
+}  // namespace
+
+std::unique_ptr<const BoundKernel> bind_walk(const EinsumWalk& walk) {
+  return bound([walk](const KernelRun& run) {
     const void* inputs[EinsumWalk::most_operands] = {};
     for (std::size_t i = 0; i < run.inputs.size(); ++i) inputs[i] = run.inputs[i].data();
     Tensor& y = run.outputs[0];
@@ -146,16 +160,6 @@ std::unique_ptr<const BoundKernel> bind_einsum(const Binding& binding) {
     });
   });
 }
-
-double tolerance_for(const Problem& problem) {
-  const EinsumWalk walk = problem.as<EinsumOp>().walk(problem.inputs());
-  return sum_tolerance(walk.terms);
-}
-
-constexpr auto kernels =
-    on_both({.types = dtypes<EinsumTypes>, .tolerance_for = tolerance_for}, bind_einsum, bind_einsum);
-
-}  // namespace
 
 OpParts einsum() { return {make_from<EinsumOp>, kernels}; }
 

@@ -2,6 +2,7 @@
 // A sum of products along labelled axes in numbers, its elements, and the launcher.
 
 #include <cstdint>
+#include <memory>
 #include <type_traits>
 
 #include "base/cuda/host_device.h"
@@ -9,7 +10,9 @@
 
 namespace lenslet {
 
-using EinsumTypes = Types<float, double, std::int32_t, std::int64_t>;
+class BoundKernel;
+
+using EinsumTypes = Types<float, double, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t>;
 
 /// y[i...] = sum over the summed axes of the product of the operands, each of which steps through both by strides: 0
 /// along axes that it has not, the sum of two along a diagonal.
@@ -57,6 +60,9 @@ struct EinsumWalk {
     }
   }
 };
+
+/// The kernel of a walk, on either device; elements have the output's type.
+std::unique_ptr<const BoundKernel> bind_walk(const EinsumWalk& walk);
 
 namespace cuda {
 

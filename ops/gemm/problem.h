@@ -57,8 +57,9 @@ struct ProductRun {
 /// where the result is empty.
 std::vector<ProductRun> product_runs(const MatrixProblem& problem);
 
-/// The product that MatMul makes of A and B. Error(invalid_model) where they do not multiply.
-MatrixProblem matmul_problem(const Shape& a, const Shape& b);
+/// The product that MatMul makes of A and B, or of one whose last two axes are swapped. Error(invalid_model) where they
+/// do not multiply.
+MatrixProblem matmul_problem(const Shape& a, const Shape& b, bool trans_a = false, bool trans_b = false);
 /// Which axes of MatMul's result follow those of input `a` and input `b`; the others are parameters.
 AxisMap matmul_axes(std::span<const InputInfo> inputs, std::size_t a, std::size_t b, const Shape& y);
 

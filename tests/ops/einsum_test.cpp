@@ -27,10 +27,11 @@ TEST_CASE("einsum/kernel") {
                                          {"zA,Ab", {{2, 3}, {3, 4}}},
                                          {"ij,jk->ik", {{0, 3}, {3, 4}}},
                                          {"ij,jk->ik", {{2, 0}, {0, 4}}}})
-    for (const DType dtype : {DType::f32, DType::f64, DType::i32, DType::i64}) {
+    for (const DType dtype : {DType::f32, DType::f64, DType::i32, DType::u32, DType::i64, DType::u64}) {
       OpCase einsum{.op = "Einsum", .attributes = {{"equation", std::string(c.equation)}}, .tolerance = 4e-6};
       unsigned seed = 1;
-      for (const Shape& shape : c.shapes) einsum.inputs.push_back(random_of(dtype, shape, seed++, -50, 50));
+      for (const Shape& shape : c.shapes)
+        einsum.inputs.push_back(random_of(dtype, shape, seed++, is_unsigned(dtype) ? 0 : -50, 50));
       check_op(einsum);
     }
 }

@@ -440,6 +440,8 @@ TEST_CASE("gemm/axes_that_follow") {
   const auto one_row = pose("Gemm", {}, {{1, 6}, {6, 5}, {1, 5}});
   CHECK(one_row->op().axis_map(one_row->inputs(), one_row->output_shape())->inputs[2].stretched[0]);
   CHECK(followed("MatMul", {}, {{4, 6}, {6, 5}}, 0, 0) == 0);
+  CHECK(followed("FusedMatMul", {{"transA", std::int64_t{1}}}, {{3, 6, 4}, {6, 5}}, 0, 1) == 2);
+  CHECK(followed("FusedMatMul", {{"transB", std::int64_t{1}}}, {{3, 4, 6}, {5, 6}}, 1, 2) == 0);
   CHECK(followed("MatMul", {}, {{4, 6}, {6, 5}}, 1, 0) == AxisMap::none);
   CHECK(followed("MatMul", {}, {{4, 6}, {3, 6, 5}}, 0, 0) == AxisMap::none);
   CHECK(followed("MatMul", {}, {{4, 6}, {3, 6, 5}}, 0, 1) == 0);
@@ -463,6 +465,67 @@ TEST_CASE("matmul/numpy_semantics") {
               .inputs = {random_f32(s.a, seed++), random_f32(s.b, seed++)},
               .maybe_constant = {1},
               .tolerance = 5e-6});
+}
+
+TEST_CASE("matmul/integers_and_doubles") {
+  unsigned seed = 1;
+  for (const DType dtype : {DType::i32, DType::u32, DType::i64, DType::u64, DType::f64})
+    for (const auto& [a, b] : std::vector<std::pair<Shape, Shape>>{{{3, 5}, {5, 7}},
+                                                                   {{5}, {4, 5, 7}},
+                                                                   {{4, 3, 5}, {5}},
+                                                                   {{2, 1, 3, 5}, {4, 5, 7}},
+                                                                   {{2, 4, 3, 5}, {2, 1, 5, 7}},
+                                                                   {{3, 0}, {0, 2}}}) {
+      const double low = is_unsigned(dtype) ? 0 : -90;
+      OpCase c{.op = "MatMul", .inputs = {random_of(dtype, a, seed, low, 90), random_of(dtype, b, seed + 1, low, 90)}};
+      if (dtype == DType::f64) c.tolerance = 1e-6;
+      check_op(c);
+      seed += 2;
+    }
+  // Beyond 2^53, and wrapped.
+  const std::int64_t large = std::int64_t{1} << 62;
+  const Tensor product = run_op(
+      {.op = "MatMul",
+       .inputs = {Tensor::of<std::int64_t>({1, 2}, {large + 1, 3}), Tensor::of<std::int64_t>({2, 1}, {5, 7})}})[0];
+  CHECK(product.values<std::int64_t>()[0] == large + 26);
+}
+
+TEST_CASE("matmul/fused") {
+  unsigned seed = 1;
+  for (const std::int64_t trans_a : {0, 1})
+    for (const std::int64_t trans_b : {0, 1})
+      for (const double alpha : {1.0, -0.375})
+        for (const auto& [a, b] : std::vector<std::pair<Shape, Shape>>{{{3, 5}, {5, 7}},
+                                                                       {{2, 3, 5}, {5, 7}},
+                                                                       {{2, 3, 5}, {2, 5, 7}},
+                                                                       {{2, 1, 9, 33}, {4, 33, 20}},
+                                                                       {{3, 5}, {4, 5, 1}},
+                                                                       {{65, 130}, {130, 70}},
+                                                                       {{5}, {5}}}) {
+          const auto swapped = [](const Shape& shape, std::int64_t swap) {
+            const int last = shape.rank() - 1;
+            return swap == 0 || last < 1 ? shape : shape.with(last, shape[last - 1]).with(last - 1, shape[last]);
+          };
+          for (const DType dtype : {DType::f32, DType::i32}) {
+            if (dtype == DType::i32 && alpha != 1) continue;
+            const auto operand = [&](const Shape& shape) {
+              return dtype == DType::f32 ? random_f32(shape, seed++) : random_of(dtype, shape, seed++, -9, 9);
+            };
+            check_op({.op = "FusedMatMul",
+                      .domain = "com.microsoft",
+                      .opset = 1,
+                      .attributes = {{"transA", trans_a}, {"transB", trans_b}, {"alpha", alpha}},
+                      .inputs = {operand(swapped(a, trans_a)), operand(swapped(b, trans_b))},
+                      .maybe_constant = {1},
+                      .tolerance = 5e-6});
+          }
+        }
+  CHECK_THROWS_WITH_AS(make_op(OpCase{.op = "FusedMatMul",
+                                      .domain = "com.microsoft",
+                                      .opset = 1,
+                                      .attributes = {{"transBatchA", std::int64_t{1}}},
+                                      .inputs = {random_f32({2, 2}, 1), random_f32({2, 2}, 1)}}),
+                       "attribute 'transBatchA' is not supported", Error);
 }
 
 TEST_CASE("gemm/long_sums_stay_within_what_is_stated") {
