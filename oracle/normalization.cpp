@@ -71,6 +71,17 @@ std::vector<Array> group_norm(const AttributeList& attributes, Inputs inputs) {
   return {y};
 }
 
+// The element of a parameter, broadcast, that belongs to element `i` of a shape.
+double broadcast_to(const Array& parameter, const Shape& shape, std::size_t i) {
+  const std::vector<std::int64_t> index = index_of(shape, static_cast<std::int64_t>(i));
+  std::int64_t flat = 0;
+  for (int d = 0; d < parameter.shape.rank(); ++d) {
+    const auto own = static_cast<std::size_t>(shape.rank() - parameter.shape.rank() + d);
+    flat = flat * parameter.shape[d] + (parameter.shape[d] == 1 ? 0 : index[own]);
+  }
+  return parameter.values[static_cast<std::size_t>(flat)];
+}
+
 std::vector<Array> rms_norm(const AttributeList& attributes, Inputs inputs) {
   const double epsilon = real(attributes, "epsilon", 1e-5);
   Array y = at(inputs, 0);
@@ -81,7 +92,8 @@ std::vector<Array> rms_norm(const AttributeList& attributes, Inputs inputs) {
     double squares = 0;
     for (std::size_t i = 0; i < length; ++i) squares += y.values[first + i] * y.values[first + i];
     for (std::size_t i = 0; i < length; ++i)
-      y.values[first + i] *= at(inputs, 1).values[i] / std::sqrt(squares / static_cast<double>(length) + epsilon);
+      y.values[first + i] *=
+          broadcast_to(at(inputs, 1), y.shape, first + i) / std::sqrt(squares / static_cast<double>(length) + epsilon);
   }
   return {y};
 }
@@ -142,7 +154,8 @@ std::vector<Array> layer_norm(const AttributeList& attributes, Inputs inputs) {
     mean.values[row] = statistics.mean;
     inverse.values[row] = statistics.inverse_deviation;
     for (std::size_t i = 0; i < length; ++i)
-      values[i] = values[i] * at(inputs, 1).values[i] + (has(inputs, 2) ? inputs[2].values[i] : 0);
+      values[i] = values[i] * broadcast_to(at(inputs, 1), y.shape, row * length + i) +
+                  (has(inputs, 2) ? broadcast_to(inputs[2], y.shape, row * length + i) : 0);
   }
   return {y, mean, inverse};
 }

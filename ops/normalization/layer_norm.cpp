@@ -3,15 +3,19 @@
 
 #include <fmt/format.h>
 
+#include "ops/core/broadcast.h"
 #include "ops/core/checks.h"
+#include "ops/elementwise/binary_cuda.h"
+#include "ops/elementwise/binary_kernels.h"
 #include "ops/normalization/row_kernels.h"
 
 namespace lenslet {
 
 namespace {
 
-/// Inputs: X of rank 1 and more; Scale and optionally B, of the shape of a row. Outputs: Y and, where they are wanted,
-/// Mean and InvStdDev = 1 / sqrt(variance + epsilon). RMSNormalization has neither B nor statistics.
+/// Inputs: X of rank 1 and more; Scale and optionally B, of the shape of a row mostly, broadcast to X. Outputs: Y and,
+/// where they are wanted, Mean and InvStdDev = 1 / sqrt(variance + epsilon). RMSNormalization has neither B nor
+/// statistics.
 class LayerNormOp final : public Op {
  public:
   bool centered = true;    ///< else RMSNormalization
@@ -25,8 +29,9 @@ class LayerNormOp final : public Op {
   std::vector<TensorType> infer(std::span<const InputInfo> inputs) const override {
     const TensorType& x = required_input(inputs, 0, "X");
     require_equal_dtypes(inputs);
-    require_row("Scale", required_input(inputs, 1, "Scale").shape, row(x.shape));
-    if (present(inputs, 2)) require_row("B", inputs[2].type.shape, row(x.shape));
+    first_axis(x.shape);  // there is one
+    require_broadcast("Scale", required_input(inputs, 1, "Scale").shape, x.shape);
+    if (present(inputs, 2)) require_broadcast("B", inputs[2].type.shape, x.shape);
     std::vector<TensorType> types(outputs, {DType::f32, statistics(x.shape)});
     types[0] = x;
     return types;
@@ -35,7 +40,10 @@ class LayerNormOp final : public Op {
     return 8.0 * static_cast<double>(types[0].shape.elems());
   }
   std::optional<AxisMap> axis_map(std::span<const InputInfo> inputs, const Shape& y) const override {
-    return axes_kept_if(inputs.size(), y.rank(), [first = first_axis(y)](int i) { return i < first; });
+    const int first = first_axis(y);
+    for (std::size_t i = 1; i < inputs.size(); ++i)
+      if (present(inputs, i) && without_ones(inputs[i].type.shape).rank() > y.rank() - first) return std::nullopt;
+    return axes_kept_if(inputs.size(), y.rank(), [first](int i) { return i < first; });
   }
 
   Shape row(const Shape& x) const { return Shape(x.dims().subspan(static_cast<std::size_t>(first_axis(x)))); }
@@ -48,11 +56,25 @@ class LayerNormOp final : public Op {
 
  private:
   int first_axis(const Shape& x) const { return resolve_axis(axis, x.rank()); }
-  // ONNX lets Scale and B broadcast to X, too.
-  static void require_row(std::string_view name, const Shape& shape, const Shape& row) {
-    if (!(shape == row))
-      throw Error(ErrorKind::unsupported,
-                  fmt::format("input {} has shape {} (supported: {}, that of a row)", name, shape.str(), row.str()));
+  static void require_broadcast(std::string_view name, const Shape& shape, const Shape& x) {
+    if (shape.rank() > x.rank() || !(broadcast_shapes(shape, x) == x))
+      throw Error(ErrorKind::invalid_model,
+                  fmt::format("input {} has shape {}, which does not broadcast to {}", name, shape.str(), x.str()));
+  }
+  /// Without those in front.
+  static Shape without_ones(const Shape& shape) {
+    const auto dims = shape.dims();
+    const auto first = std::ranges::find_if(dims, [](std::int64_t dim) { return dim != 1; });
+    return Shape(dims.subspan(static_cast<std::size_t>(first - dims.begin())));
+  }
+
+ public:
+  /// Have Scale and B an element for each of a row, and no more?
+  bool lie_as_rows(std::span<const InputInfo> inputs) const {
+    const Shape own = without_ones(row(inputs[0].type.shape));
+    for (std::size_t i = 1; i < inputs.size(); ++i)
+      if (present(inputs, i) && !(without_ones(inputs[i].type.shape) == own)) return false;
+    return true;
   }
 };
 
@@ -74,11 +96,86 @@ struct RmsRows : Rows {
   RmsAffineOfElement affine(const KernelRun& run) const { return {Rows::affine(run)}; }
 };
 
+bool lie_as_rows(const Problem& problem) { return problem.as<LayerNormOp>().lie_as_rows(problem.inputs()); }
+
+/// Scale and B of other shapes follow when the rows are done, whose own scale is a list of ones.
+template <typename Rows>
+class BoundBroadcast final : public BoundKernel {
+ public:
+  explicit BoundBroadcast(const Binding& binding) : rows_(binding) {
+    if constexpr (cuda_built)
+      if (binding.device.kind == DeviceKind::cuda)
+        workspace_bytes_ = cuda::normalize_rows_workspace_bytes<Affine>(rows_.count, rows_.length);
+    for (std::size_t i = 1; i < binding.problem.inputs().size(); ++i) {
+      const Shape &x = binding.shape(0), &parameter = binding.shape(i);
+      const BroadcastLoops::Operand operands[] = {{&x}, {&x}, {&parameter}};
+      if (binding.problem.inputs()[i].present) steps_.push_back({i, {x, formats::nchw, operands}});
+    }
+  }
+  std::size_t workspace_bytes() const override { return workspace_bytes_; }
+
+  void run(const KernelRun& run) const override {
+    Affine affine = rows_.affine(run);
+    affine.scale = reinterpret_cast<const float*>(run.blob);
+    affine.bias = nullptr;
+    float* const y = run.out<float>();
+    if (run.cuda != nullptr) {
+      if constexpr (cuda_built) {
+        cuda::normalize_rows(*run.cuda, affine, rows_.epsilon, rows_.count, rows_.length, run.in<float>(0), y,
+                             run.workspace.data());
+        for (const Step& step : steps_)
+          cuda::binary(*run.cuda, step.kind(), DType::f32, step.loops, y, run.inputs[step.input].data(), y);
+      }
+      return;
+    }
+    normalize_rows(affine, rows_.epsilon, rows_.count, rows_.length, run.in<float>(0), y, *run.pool);
+    for (const Step& step : steps_)
+      for_each_run(step.loops, *run.pool, elementwise_grain, [&](const auto& at, std::int64_t n) {
+        apply_binary(step.kind(), {y + at[1]}, {run.in<float>(step.input) + at[2], 0, step.loops.inner_stride(2)},
+                     y + at[0], 0, 1, n);
+      });
+  }
+
+ private:
+  using Affine = decltype(std::declval<Rows>().affine(std::declval<KernelRun>()));
+  struct Step {
+    std::size_t input;
+    BroadcastLoops loops;
+    BinaryKind kind() const { return input == 1 ? BinaryKind::Mul : BinaryKind::Add; }
+  };
+
+  Rows rows_;
+  std::vector<Step> steps_;
+  std::size_t workspace_bytes_ = 0;
+};
+
+template <typename Rows>
+std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
+  return lie_as_rows(binding.problem) ? bind_rows<Rows>(binding) : bind<BoundBroadcast<Rows>>(binding);
+}
+template <typename Rows>
+std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
+  return lie_as_rows(binding.problem) ? bind_rows_cuda<Rows>(binding) : bind<BoundBroadcast<Rows>>(binding);
+}
+
+std::optional<BlobSpec> ones_spec(const Problem& problem, const Candidate&) {
+  const std::int64_t length = problem.as<LayerNormOp>().row(problem.shape(0)).elems();
+  if (lie_as_rows(problem) || length == 0) return std::nullopt;
+  return BlobSpec{.key = fmt::format("{} ones", length), .bytes = static_cast<std::size_t>(length) * sizeof(float)};
+}
+void fill_ones(const Problem&, const Candidate&, std::span<std::byte> blob) {
+  std::fill_n(reinterpret_cast<float*>(blob.data()), blob.size() / sizeof(float), 1.0F);
+}
+
 /// An element is rounded seven times on its way (distance, deviation, gain, product, rest, scale, bias), each time by
 /// at most 2^-24 of what is seldom more than 5 times the rms: 35 * 2^-24.
 template <typename Rows>
-constexpr auto kernels = on_both({.types = dtypes<Types<float>>, .tolerance = 2.1e-6, .in_place = input_bit(0)},
-                                 bind_rows<Rows>, bind_rows_cuda<Rows>);
+constexpr auto kernels = on_both({.types = dtypes<Types<float>>,
+                                  .tolerance = 2.1e-6,
+                                  .in_place = input_bit(0),
+                                  .blob = ones_spec,
+                                  .prepare = fill_ones},
+                                 bind_cpu<Rows>, bind_cuda<Rows>);
 
 std::shared_ptr<const Op> make(const NodeSpec& spec) {
   auto op = std::make_shared<LayerNormOp>();
