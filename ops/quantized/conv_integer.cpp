@@ -1,4 +1,5 @@
-// ConvInteger, whose int32 sums are the result, and QLinearConv, which quantises them again: 1-D and 2-D.
+// ConvInteger, whose int32 sums are the result, and QLinearConv, which quantises them again. A 3-D one is computed as a
+// 2-D one of images that hold all that one output depth reads (plane_images).
 
 #include <fmt/format.h>
 
@@ -7,6 +8,9 @@
 #include "base/cuda_built.h"
 #include "ops/conv/conv.h"
 #include "ops/core/grain.h"
+#include "ops/core/strided_copy.h"
+#include "ops/movement/moves.h"
+#include "ops/movement/strided_copy_cuda.h"
 #include "ops/quantized/apart.h"
 #include "ops/quantized/integer_depthwise.h"
 #include "ops/quantized/integer_product_cuda.h"
@@ -23,8 +27,7 @@ class IntegerConvOp final : public Op {
   explicit IntegerConvOp(const NodeSpec& spec) : quantizes_(spec.name == "QLinearConv") {
     AttributeReader reader(spec);
     read_geometry(reader, geometry_, kernel_shape_, spatial_rank_);
-    if (geometry_.volume) throw Error(ErrorKind::unsupported, "3-D convolution of integers; 1-D and 2-D are done");
-    if (spec.normalised) spatial_rank_ = 0;  // two entries a list, whatever the rank
+    if (spec.normalised && !geometry_.volume) spatial_rank_ = 0;  // two entries a list, whatever the rank
     reader.finish();
   }
 
@@ -39,8 +42,9 @@ class IntegerConvOp final : public Op {
     const ConvProblem p = problem(inputs);
     lines(inputs);
     if (present(inputs, this->inputs().bias)) require_shape("input B", inputs[8].type.shape, Shape{p.k});
-    const bool flat = inputs[0].type.shape.rank() == 3;
-    return {{dtype, flat ? Shape{p.n, p.k, p.q} : Shape{p.n, p.k, p.p, p.q}}};
+    const Shape& x = inputs[0].type.shape;
+    if (x.rank() == 5) return {{dtype, {x[0], p.k, depth(inputs).out, p.p, p.q}}};
+    return {{dtype, x.rank() == 3 ? Shape{p.n, p.k, p.q} : Shape{p.n, p.k, p.p, p.q}}};
   }
   double flops(std::span<const InputInfo> inputs, std::span<const TensorType>) const override {
     return problem(inputs).flops();
@@ -64,19 +68,30 @@ class IntegerConvOp final : public Op {
             .bias = 8};
   }
 
+  /// Of a 3-D one, that of its images.
   ConvProblem problem(std::span<const InputInfo> inputs) const {
     const Shape &x = inputs[0].type.shape, &w = inputs[this->inputs().left].type.shape;
     const int rank = x.rank() - 2;
-    if ((spatial_rank_ != 0 && spatial_rank_ != rank && rank >= 1 && rank <= 2))
+    if ((spatial_rank_ != 0 && spatial_rank_ != rank && rank >= 1 && rank <= 3))
       throw Error(ErrorKind::invalid_model,
                   fmt::format("convolution: attributes for {} spatial axes, input {}", spatial_rank_, x.str()));
-    ConvProblem p = resolve_conv(x, w, geometry_);
+    if (x.rank() == 5 && w.rank() != 5)
+      throw Error(ErrorKind::invalid_model,
+                  fmt::format("convolution: input {} and filter {} differ in rank", x.str(), w.str()));
+    ConvProblem p = x.rank() == 5 ? resolve_conv(plane_images(x, depth(inputs)), plane_filters(w), geometry_)
+                                  : resolve_conv(x, w, geometry_);
     for (std::size_t i = 0; i < kernel_shape_.size(); ++i)
       if (kernel_shape_[i] != w[static_cast<int>(i) + 2])
         throw Error(ErrorKind::invalid_model, fmt::format("convolution: kernel_shape [{}] contradicts filter {}",
                                                           fmt::join(kernel_shape_, ","), w.str()));
     p.bias = present(inputs, this->inputs().bias);
     return p;
+  }
+
+  DepthAxis depth(std::span<const InputInfo> inputs) const {
+    const Shape &x = inputs[0].type.shape, &w = inputs[this->inputs().left].type.shape;
+    const ConvProblem p = resolve_conv({x[0], x[1], x[2], 1}, {w[0], w[1], w[2], 1}, geometry_.of_depth());
+    return {.in = p.h, .taps = p.r, .stride = p.stride_h, .dilation = p.dilation_h, .pad = p.pad_top, .out = p.p};
   }
 
   IntegerLines lines(std::span<const InputInfo> inputs) const {
@@ -308,6 +323,103 @@ class BoundDepthwise final : public BoundKernel {
   std::int64_t block_, scratch_;
 };
 
+/// The images of a 3-D one are put together, and their results taken to where they belong.
+class BoundVolume final : public BoundKernel {
+ public:
+  BoundVolume(const Binding& binding, std::unique_ptr<const BoundKernel> planes)
+      : planes_(std::move(planes)), zero_(binding.op<IntegerConvOp>().inputs().right_zero) {
+    const auto& op = binding.op<IntegerConvOp>();
+    const DepthAxis depth = op.depth(binding.problem.inputs());
+    const ConvProblem p = op.problem(binding.problem.inputs());
+    images_ = {p.n, p.c, p.h, p.w};
+    results_ = {p.n, p.k, p.p, p.q};
+    const std::int64_t images = p.h * p.w, channels = binding.shape(0)[1], n = binding.shape(0)[0];
+    std::int64_t written = 0;
+    for (std::int64_t tap = 0; tap < depth.taps; ++tap) {
+      const std::int64_t shift = tap * depth.dilation - depth.pad;
+      const std::int64_t first = shift < 0 ? (-shift + depth.stride - 1) / depth.stride : 0;
+      const std::int64_t last = shift >= depth.in ? 0 : std::min(depth.out, (depth.in - 1 - shift) / depth.stride + 1);
+      if (first >= last) continue;
+      Copy copy{.from = (first * depth.stride + shift) * images, .to = (first * p.c + tap) * images};
+      copy.loops.add(n, channels * depth.in * images, depth.out * p.c * images);
+      copy.loops.add(last - first, depth.stride * images, p.c * images);
+      copy.loops.add(channels, depth.in * images, depth.taps * images);
+      copy.loops.add(images, 1, 1);
+      written += copy.loops.count();
+      gather_.push_back(copy);
+    }
+    fills_ = written != images_.elems();
+    everywhere_.loops.add(images_.elems(), 0, 1);
+    const std::int64_t pixels = p.p * p.q;
+    scatter_.loops.add(n, depth.out * p.k * pixels, depth.out * p.k * pixels);
+    scatter_.loops.add(p.k, pixels, depth.out * pixels);
+    scatter_.loops.add(depth.out, p.k * pixels, pixels);
+    scatter_.loops.add(pixels, 1, 1);
+  }
+  std::size_t workspace_bytes() const override {
+    return aligned(images_.elems()) + aligned(results_.elems() * 4) + planes_->workspace_bytes();
+  }
+
+  void run(const KernelRun& run) const override {
+    const DType of_y = run.outputs[0].dtype();
+    std::byte *const x = run.workspace.data(), *const y = x + aligned(images_.elems());
+    Tensor images = Tensor::view(run.inputs[0].dtype(), images_, x, formats::nchw);
+    std::array<Tensor, 1> results{Tensor::view(of_y, results_, y, formats::nchw)};
+    if (fills_) {
+      if (run.in<std::byte>(zero_) == nullptr)
+        fill(run, 0, images);
+      else
+        copy(run, 1, {&everywhere_, 1}, run.inputs[zero_].data(), x);
+    }
+    copy(run, 1, gather_, run.inputs[0].data(), x);
+    std::array<Tensor, most_inputs> inputs;
+    std::copy(run.inputs.begin(), run.inputs.end(), inputs.begin());
+    inputs[0] = std::move(images);
+    const std::size_t used = aligned(images_.elems()) + aligned(results_.elems() * 4);
+    planes_->run({.inputs = std::span(inputs).first(run.inputs.size()),
+                  .outputs = results,
+                  .workspace = run.workspace.subspan(used),
+                  .blob = run.blob,
+                  .pool = run.pool,
+                  .cuda = run.cuda});
+    copy(run, dtype_bytes(of_y), {&scatter_, 1}, y, run.outputs[0].data());
+  }
+
+ private:
+  static constexpr std::size_t most_inputs = 9;
+  struct Copy {
+    StridedLoops loops = {};
+    std::int64_t from = 0, to = 0;  ///< elements
+  };
+
+  static std::size_t aligned(std::int64_t bytes) { return (static_cast<std::size_t>(bytes) + 255) / 256 * 256; }
+
+  static void copy(const KernelRun& run, std::size_t bytes, std::span<const Copy> copies, const void* from, void* to) {
+    const auto step = static_cast<std::int64_t>(bytes);
+    const auto source = [&](const Copy& one) { return static_cast<const std::byte*>(from) + one.from * step; };
+    const auto target = [&](const Copy& one) { return static_cast<std::byte*>(to) + one.to * step; };
+    if constexpr (cuda_built)
+      if (run.cuda != nullptr) {
+        cuda::CopyBatch batch(*run.cuda, bytes);
+        for (const Copy& one : copies) batch.add(one.loops, source(one), target(one));
+        return batch.flush();
+      }
+    for (const Copy& one : copies) strided_copy(bytes, one.loops, source(one), target(one), *run.pool);
+  }
+
+  std::unique_ptr<const BoundKernel> planes_;
+  std::size_t zero_;
+  Shape images_, results_;
+  std::vector<Copy> gather_;
+  Copy everywhere_, scatter_;
+  bool fills_ = false;
+};
+
+std::unique_ptr<const BoundKernel> as_volume(const Binding& binding, std::unique_ptr<const BoundKernel> planes) {
+  if (binding.shape(0).rank() != 5) return planes;
+  return std::make_unique<BoundVolume>(binding, std::move(planes));
+}
+
 /// Are the filters multiplied out of the blob?
 bool is_prepared(const Problem& node) {
   const auto& op = node.as<IntegerConvOp>();
@@ -317,8 +429,8 @@ bool is_prepared(const Problem& node) {
 
 std::unique_ptr<const BoundKernel> bind_cpu(const Binding& binding) {
   if (BoundDepthwise::takes(binding.op<IntegerConvOp>().problem(binding.problem.inputs())))
-    return std::make_unique<BoundDepthwise>(binding);
-  return std::make_unique<BoundProduct>(binding);
+    return as_volume(binding, std::make_unique<BoundDepthwise>(binding));
+  return as_volume(binding, std::make_unique<BoundProduct>(binding));
 }
 
 Offer offer(const Problem& node, const Target& target) {
@@ -344,12 +456,13 @@ void prepare(const Problem& node, const Candidate&, std::span<std::byte> blob) {
 
 std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   const auto& op = binding.op<IntegerConvOp>();
-  return bound([p = op.problem(binding.problem.inputs()), lines = op.lines(binding.problem.inputs()),
-                inputs = op.inputs()](const KernelRun& run) {
+  const auto run_on = [p = op.problem(binding.problem.inputs()), lines = op.lines(binding.problem.inputs()),
+                       inputs = op.inputs()](const KernelRun& run) {
     IntegerRun of(run, inputs, lines);
     of.result.bias_lines = {.step = 1, .matrix = p.group_k()};
     if constexpr (cuda_built) cuda::convolve_integers(*run.cuda, p, of.left, of.right, of.result);
-  });
+  };
+  return as_volume(binding, bound(run_on));
 }
 
 std::optional<std::string> refuse_cuda(const Problem& node) {

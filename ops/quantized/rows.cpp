@@ -9,8 +9,8 @@ OpParts conv_integer(), matmul_integer();  // in the files of their names
 std::span<const OpRow> quantized_rows() {
   // name, domain, first version read, inputs min..max, outputs min..max, parts, notes
   static const OpRow rows[] = {
-      {"ConvInteger", "", 10, 2, 4, 1, 1, conv_integer(), "1-D and 2-D; zero points for all or by output channel"},
-      {"QLinearConv", "", 10, 8, 9, 1, 1, conv_integer(), "1-D and 2-D; scales of w for all or by output channel"},
+      {"ConvInteger", "", 10, 2, 4, 1, 1, conv_integer(), "1-D to 3-D; zero points for all or by output channel"},
+      {"QLinearConv", "", 10, 8, 9, 1, 1, conv_integer(), "1-D to 3-D; scales of w for all or by output channel"},
       {"MatMulInteger", "", 10, 2, 4, 1, 1, matmul_integer(), "zero points for all, by row of A or column of B"},
       {"QLinearMatMul", "", 10, 8, 8, 1, 1, matmul_integer(), "scales for all, by row of A or column of B; one of y"},
   };

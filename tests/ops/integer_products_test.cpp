@@ -184,6 +184,40 @@ TEST_CASE("integer_products/qlinear_conv") {
       }
 }
 
+TEST_CASE("integer_products/volumes") {
+  unsigned seed = 1;
+  for (const auto& [of_x, of_w] : pairs) {
+    const auto x = [&, type = of_x](const Shape& shape) { return integers(type, shape, seed++); };
+    const auto w = [&, type = of_w](const Shape& shape) { return integers(type, shape, seed++); };
+    const AttributeList odd{{"strides", Ints{2, 1, 2}}, {"pads", Ints{1, 0, 2, 2, 1, 0}}, {"dilations", Ints{2, 1, 1}}};
+    check_op({.op = "ConvInteger", .inputs = {x({2, 3, 4, 5, 6}), w({5, 3, 2, 3, 2})}, .maybe_constant = {1}});
+    check_op({.op = "ConvInteger",
+              .attributes = {{"pads", Ints{1, 1, 1, 1, 1, 1}}},
+              .inputs = {x({1, 2, 3, 4, 4}), w({3, 2, 3, 3, 3})},
+              .maybe_constant = {1}});
+    check_op(
+        {.op = "ConvInteger",
+         .attributes = odd,
+         .inputs = {x({2, 3, 5, 6, 7}), w({5, 3, 3, 3, 2}), integers(of_x, {1}, seed++), integers(of_w, {5}, seed++)},
+         .maybe_constant = {1, 3}});
+    for (const bool by_channel : {false, true}) {
+      check_op(qlinear_conv(of_x, x({2, 4, 5, 6, 7}), w({6, 2, 3, 3, 2}),
+                            {{"group", std::int64_t{2}}, {"pads", Ints{0, 1, 0, 3, 1, 1}}}, by_channel, true));
+      check_op(qlinear_conv(of_x, x({1, 6, 4, 5, 5}), w({6, 1, 1, 3, 3}),
+                            {{"group", std::int64_t{6}}, {"auto_pad", std::string("SAME_LOWER")}}, by_channel, false));
+      check_op(qlinear_conv(of_x, x({1, 6, 4, 5, 5}), w({6, 1, 3, 3, 3}),
+                            {{"group", std::int64_t{6}}, {"auto_pad", std::string("SAME_UPPER")}}, by_channel, false));
+      check_op(qlinear_conv(of_x, x({2, 5, 3, 1, 1}), w({4, 5, 1, 1, 1}), {}, by_channel, true));
+    }
+  }
+  CHECK(infer_op({.op = "ConvInteger",
+                  .inputs = {Tensor(DType::u8, {0, 3, 4, 5, 6}), Tensor(DType::u8, {5, 3, 2, 3, 2})}})[0]
+            .shape == Shape{0, 5, 3, 3, 5});
+  CHECK(infer_error(
+            {.op = "ConvInteger", .inputs = {Tensor(DType::u8, {1, 3, 4, 5, 6}), Tensor(DType::u8, {5, 3, 3, 2})}}) ==
+        ErrorKind::invalid_model);
+}
+
 // Bytes and pairs of 16 bits are packed and multiplied apart; each with panels, tiles and words that are not full.
 TEST_CASE("integer_products/instruction_sets") {
   if (op_runner().device() != DeviceKind::cpu) return;
