@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <unordered_set>
 
@@ -9,10 +10,12 @@
 
 namespace lenslet {
 
-GraphNames::GraphNames(const OnnxGraph& graph, Problems& problems) : graph_(graph) {
+GraphNames::GraphNames(const OnnxGraph& graph, Problems& problems, std::span<const std::string> overridden)
+    : graph_(graph) {
   name_nodes();
   for (std::size_t i = 0; i < graph.initializers.size(); ++i)
-    define(graph.initializers[i].name, {Origin::Kind::initializer, i}, problems);
+    if (std::ranges::find(overridden, graph.initializers[i].name) == overridden.end())
+      define(graph.initializers[i].name, {Origin::Kind::initializer, i}, problems);
   for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
     const Origin* known = find(graph.inputs[i].name);
     if (known == nullptr || known->kind != Origin::Kind::initializer)

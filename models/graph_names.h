@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -14,7 +15,7 @@
 namespace lenslet {
 
 /// Where a value comes from. An initializer that is also listed as an input (the rule up to IR 3, a default value
-/// since) is an initializer.
+/// since) is an initializer, unless it is overridden.
 struct Origin {
   enum class Kind { initializer, input, node };
   Kind kind = Kind::node;
@@ -23,8 +24,8 @@ struct Origin {
 
 class GraphNames {
  public:
-  /// Adds doubly defined and nameless values to `problems`.
-  GraphNames(const OnnxGraph& graph, Problems& problems);
+  /// Adds doubly defined and nameless values to `problems`. `overridden`: initializers that do not count.
+  GraphNames(const OnnxGraph& graph, Problems& problems, std::span<const std::string> overridden = {});
 
   const Origin* find(std::string_view value) const;
   /// Never empty, and unique: nodes without a name are called "Conv_12" after operator and index.

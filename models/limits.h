@@ -43,7 +43,6 @@ inline constexpr std::size_t external_files = 4096;
 
 inline constexpr std::int64_t min_ir_version = 3;
 inline constexpr std::int64_t max_ir_version = 14;
-inline constexpr std::int64_t min_opset = 7;
 inline constexpr std::int64_t max_opset = 28;
 
 }  // namespace lenslet::limits

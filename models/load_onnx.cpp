@@ -30,11 +30,15 @@ namespace lenslet {
 
 namespace {
 
+/// Nodes of ai.onnx of older opsets mean what they do in this one, where ops/old_opsets.cpp does not say otherwise.
+constexpr std::int64_t oldest_form = 7;
+
 /// Builds the Graph of one file; lives for one call of load_onnx.
 class GraphBuilder {
  public:
-  GraphBuilder(const OnnxModel& model, TensorSource source, const std::string& name)
-      : GraphBuilder(*model.graph, Opsets(model.opset_imports), std::move(source), name, false) {}
+  GraphBuilder(const OnnxModel& model, TensorSource source, const std::string& name,
+               std::span<const std::string> overridden)
+      : GraphBuilder(*model.graph, Opsets(model.opset_imports), std::move(source), name, false, overridden) {}
 
   Graph build() {
     for (const std::string_view name : onnx_.sparse_initializers)
@@ -48,12 +52,13 @@ class GraphBuilder {
 
  private:
   /// Of a branch the inputs are values of the graph around it: their types are unknown here.
-  GraphBuilder(const OnnxGraph& graph, Opsets opsets, TensorSource source, const std::string& name, bool branch)
+  GraphBuilder(const OnnxGraph& graph, Opsets opsets, TensorSource source, const std::string& name, bool branch,
+               std::span<const std::string> overridden = {})
       : onnx_(graph),
         opsets_(std::move(opsets)),
         source_(std::move(source)),
         branch_(branch),
-        names_(onnx_, problems_) {
+        names_(onnx_, problems_, overridden) {
     graph_.name = name;
   }
 
@@ -162,10 +167,7 @@ std::shared_ptr<const Op> GraphBuilder::make_op(const OnnxNode& node, AttributeL
   const std::string_view domain = canonical_domain(node.domain);
   const OpRow* row = find_op(node.op_type, domain);
   if (row == nullptr || row->min_opset == never) throw Error(ErrorKind::unsupported, "the operator is not supported");
-  if (domain.empty() && opset < limits::min_opset) {
-    upgrade_from_opset_6(node.op_type, attributes);
-    opset = limits::min_opset;
-  }
+  if (domain.empty()) opset = std::max(opset, oldest_form);
   if (opset < row->min_opset)
     throw Error(ErrorKind::unsupported, fmt::format("the operator is supported from opset {} on", row->min_opset));
   const std::size_t inputs = without_trailing_empty(node.inputs), outputs = without_trailing_empty(node.outputs);
@@ -206,7 +208,7 @@ const Opsets& GraphBuilder::opsets_of(const OnnxNode& node) {
 // Adds the nodes that this one is read as, if any.
 bool GraphBuilder::add_expanded(std::size_t index, const AttributeList& attributes, std::int64_t opset) {
   const OnnxNode& node = onnx_.nodes[index];
-  const ExpansionRow* row = find_expansion(node.op_type, canonical_domain(node.domain));
+  const ExpansionRow* row = find_expansion(node.op_type, canonical_domain(node.domain), opset);
   if (row == nullptr) return false;
   const std::size_t inputs = without_trailing_empty(node.inputs), outputs = without_trailing_empty(node.outputs);
   check_count("inputs", inputs, row->min_inputs, row->max_inputs);
@@ -244,10 +246,13 @@ void GraphBuilder::add_node(std::size_t index) {
   const std::string_view domain = canonical_domain(node.domain);
   std::string where = fmt::format("node {} ({}, {})", names_.node_name(index), node.op_type, domain_name(domain));
   try {
-    const std::int64_t opset = opsets_of(node).version(domain, node.op_type);
+    const std::int64_t opset = opsets_of(node).version(domain);
     where.back() = ' ';
     where += fmt::format("opset {})", opset);
     AttributeList attributes = is_if(node) ? AttributeList() : to_attributes(node, source_);
+    // A hint for memory, until opset 6.
+    if (domain.empty() && opset < 6)
+      std::erase_if(attributes, [](const auto& attribute) { return attribute.first == "consumed_inputs"; });
     if (node.op_type == "Constant" && domain.empty()) {
       check_count("inputs", without_trailing_empty(node.inputs), 0, 0);
       check_count("outputs", without_trailing_empty(node.outputs), 1, 1);
@@ -334,6 +339,15 @@ void check_magic(std::span<const std::byte> bytes) {
       throw Error(ErrorKind::invalid_model, kind.words);
 }
 
+// Each names an input that has an initializer.
+void check_overridden(const OnnxGraph& graph, std::span<const std::string> overridden) {
+  for (const std::string& name : overridden) {
+    const auto is_it = [&](const auto& one) { return one.name == name; };
+    if (std::ranges::none_of(graph.inputs, is_it) || std::ranges::none_of(graph.initializers, is_it))
+      throw Error(ErrorKind::invalid_argument, fmt::format("'{}' is no input that has an initializer", name));
+  }
+}
+
 }  // namespace
 
 Graph load_onnx(std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner, const LoadOptions& options,
@@ -349,7 +363,8 @@ Graph load_onnx(std::span<const std::byte> bytes, const std::shared_ptr<const vo
   std::deque<std::string> names;
   inline_functions(model, names);
   ExternalData external(options.external_data_dir);
-  Graph graph = GraphBuilder(model, {.owner = owner, .external = &external}, name).build();
+  check_overridden(*model.graph, options.overridden);
+  Graph graph = GraphBuilder(model, {.owner = owner, .external = &external}, name, options.overridden).build();
   if (external_files != nullptr) *external_files = external.files();
   return graph;
 }

@@ -22,18 +22,12 @@ class Opsets {
   /// Error(invalid_model) when a domain is imported twice in different versions, or in a version below 1.
   explicit Opsets(const OnnxImports& imports);
 
-  /// The version imported for a domain; Error(invalid_model) when there is none, Error(unsupported) for versions of
-  /// ai.onnx that lenslet does not know: below 6, or above limits::max_opset. Operators that never changed are read
-  /// from opset 1 on, as of limits::min_opset.
-  std::int64_t version(std::string_view domain, std::string_view op_type) const;
+  /// The version imported for a domain; Error(invalid_model) when there is none, Error(unsupported) for a version of
+  /// ai.onnx above limits::max_opset.
+  std::int64_t version(std::string_view domain) const;
 
  private:
   std::map<std::string, std::int64_t, std::less<>> versions_;
 };
-
-/// Opset 6 is read by writing its nodes as of opset 7, where that is possible without knowing shapes: most operators
-/// did not change, the others lost attributes such as is_test and broadcast. Error(unsupported) names the attribute of
-/// a node that means something else since.
-void upgrade_from_opset_6(std::string_view op_type, AttributeList& attributes);
 
 }  // namespace lenslet

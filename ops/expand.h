@@ -1,5 +1,6 @@
 #pragma once
-// Operators that are read as several others: those that ONNX or ONNX Runtime define by them.
+// Operators that are read as several others: those that ONNX or ONNX Runtime define by them, and those of
+// old opsets whose form is another one today.
 
 #include <memory>
 #include <string>
@@ -30,11 +31,12 @@ struct ExpansionRow {
   std::string_view name, domain;
   int min_inputs, max_inputs, max_outputs;  ///< max -1: any number
   std::string_view as;                      ///< in words, for docs/ops.md
+  int before = 0;                           ///< not 0: nodes of opsets below it only
 };
 /// "| operator | domain | read as |": all of them.
 std::string expansion_table();
 /// Null for others.
-const ExpansionRow* find_expansion(std::string_view name, std::string_view domain);
+const ExpansionRow* find_expansion(std::string_view name, std::string_view domain, std::int64_t opset);
 
 /// What a node of that row means; no steps: it stays the operator of its name. `given` tells which of its inputs are
 /// there. Errors as of an operator's maker.

@@ -34,6 +34,9 @@ struct LENSLET_API PortInfo {
 struct LoadOptions {
   /// Folder external weight files are relative to; empty: the model file's own folder (none for load_bytes).
   std::filesystem::path external_data_dir;
+  /// Inputs for which the file has values of its own (initializers that are graph inputs, too): these become inputs
+  /// that a run must be given, the others stay constants. Error(invalid_argument) for a name that is no such input.
+  std::vector<std::string> overridden = {};
 };
 
 /// How a model is to be run. Equal options on an equal model give an equal plan.

@@ -49,8 +49,9 @@ std::string initializer(const Given& given) {
 
 /// One node whose inputs "x" and "z" are the network's.
 ModelText model_of(std::string_view op, const std::string& domain, const std::vector<Given>& inputs, int y_type,
-                   std::size_t y_rank, const Fill& attributes = {}) {
+                   std::size_t y_rank, const Fill& attributes = {}, std::int64_t opset = 13) {
   ModelText model;
+  model.opsets = {{"", opset}};
   if (!domain.empty()) model.opsets.emplace_back(domain, 1);
   Names names;
   for (const Given& given : inputs) {
@@ -190,8 +191,17 @@ TEST_CASE("expand/linear_pools_and_concat") {
     });
   };
   CHECK(run(model_of("QLinearAveragePool", microsoft, inputs, u8, 4, window), inputs) == mean);
-  const ModelText last = model_of("QLinearGlobalAveragePool", microsoft, inputs, u8, 4, integer("channels_last", 1));
-  CHECK_ERROR(Model::load_bytes(bytes_of(last.bytes())), unsupported, "channels_last");
+  // The same pixels with their channels last.
+  std::vector<Given> last = inputs;
+  last[0].values = {0, 100, 4, 104, 8, 108, 12, 116};
+  CHECK(run(model_of("QLinearGlobalAveragePool", microsoft, last, u8, 4, integer("channels_last", 1)), last) == mean);
+  CHECK(run(model_of("QLinearAveragePool", microsoft, last, u8, 4,
+                     [&](pbf_writer& writer) {
+                       integer("channels_last", 1)(writer);
+                       window(writer);
+                     }),
+            last) == mean);
+  CHECK(run(model_of("NhwcMaxPool", microsoft, {last[0]}, u8, 4, window), {last[0]}) == std::vector<double>{12, 116});
 
   const std::vector<Given> joined{real("ys", {}, {0.25}), byte("yz", {}, {1}),   x,
                                   real("xs", {}, {0.5}),  byte("xz", {}, {100}), byte("b", {2, 1}, {9, 30}),
@@ -262,6 +272,11 @@ TEST_CASE("expand/gelus") {
   check("FastGelu", one, fast);
   check("FastGelu", two, fast);
   check("QuickGelu", one, [](double v) { return v / (1 + std::exp(-1.702 * v)); });
+  const std::vector<Given> product{real("x", {1, 2}, {1, 2}), real("w", {2, 2}, {1, 0, -1, 0.5}),
+                                   real("b", {2}, {0.5, 1})};
+  const std::vector<double> y = run(model_of("GemmFastGelu", microsoft, product, f32, 2), product);
+  CHECK(y[0] == doctest::Approx(fast(-0.5)));
+  CHECK(y[1] == doctest::Approx(fast(2)));
   check(
       "QuickGelu", one, [](double v) { return v / (1 + std::exp(-v)); }, number("alpha", 1));
 }
@@ -272,4 +287,187 @@ TEST_CASE("expand/dynamic_quantize") {
   const ModelText model = model_of("DynamicQuantizeLinear", "", inputs, u8, 1);
   const double scale = static_cast<double>(8.0F / 255.0F);
   CHECK(run(model, inputs) == std::vector<double>{0, 64, 64 + std::nearbyint(1 / scale), 255});
+}
+
+TEST_CASE("expand/linear_conv_of_channels_last") {
+  // Two filters of 1x1, of which the second takes the difference of the channels.
+  const std::vector<Given> inputs{byte("x", {1, 2, 2, 2}, {0, 100, 4, 104, 8, 108, 12, 116}),
+                                  real("xs", {}, {0.5}),
+                                  byte("xz", {}, {4}),
+                                  Given{"w", i8, {2, 2, 1, 1}, {2, 0, -1, 1}},
+                                  real("ws", {2}, {0.25, 0.5}),
+                                  Given{"wz", i8, {2}, {0, 0}},
+                                  real("ys", {}, {0.5}),
+                                  byte("yz", {}, {10}),
+                                  Given{"b", i32, {2}, {4, -8}}};
+  std::vector<double> expected;
+  for (std::size_t i = 0; i < 4; ++i) {
+    const double first = inputs[0].values[2 * i] - 4, second = inputs[0].values[2 * i + 1] - 4;
+    expected.push_back(quantized(0.125 * (2 * first + 4), 0.5, 10));
+    expected.push_back(quantized(0.25 * (second - first - 8), 0.5, 10));
+  }
+  const ModelText model = model_of("QLinearConv", microsoft, inputs, u8, 4, integer("channels_last", 1));
+  CHECK(read_as(model) == Names{"Transpose", "QLinearConv", "Transpose"});
+  CHECK(run(model, inputs) == expected);
+  CHECK(read_as(model_of("QLinearConv", microsoft, inputs, u8, 4)) == Names{"QLinearConv"});
+}
+
+TEST_CASE("expand/fused_gemm") {
+  const std::vector<Given> inputs{real("x", {2, 2}, {1, -2, 3, 4}), real("w", {2, 2}, {1, 2, -3, 1}),
+                                  real("c", {2}, {2, -40})};
+  const std::vector<double> sums{2 * 7 + 2, 2 * 0 - 40, -2 * 9 + 2, 2 * 10 - 40};
+  const auto activated = [&](const char* activation, const char* name, double value) {
+    return run(model_of("FusedGemm", microsoft, inputs, f32, 2,
+                        [&](pbf_writer& writer) {
+                          number("alpha", 2)(writer);
+                          words("activation", activation)(writer);
+                          if (name != nullptr) number(name, value)(writer);
+                        }),
+               inputs);
+  };
+  const std::vector<double> relu = activated("Relu", nullptr, 0),
+                            leaky = activated("LeakyRelu", "activation_alpha", 0.25);
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(relu[i] == std::max(0.0, sums[i]));
+    CHECK(leaky[i] == (sums[i] < 0 ? sums[i] / 4 : sums[i]));
+  }
+  const ModelText unknown = model_of("FusedGemm", microsoft, inputs, f32, 2, words("activation", "Swirl"));
+  CHECK_ERROR(Model::load_bytes(bytes_of(unknown.bytes())), unsupported, "Swirl");
+  CHECK(read_as(model_of("TransposeMatMul", microsoft, {inputs[0], inputs[1]}, f32, 2)) == Names{"FusedMatMul"});
+}
+
+TEST_CASE("expand/skip_normalization") {
+  const std::vector<Given> inputs{real("x", {1, 4}, {1, 0, 2, 3}), real("s", {4}, {0, 1, 1, 2}),
+                                  real("g", {4}, {1, 2, 1, 2}), real("b", {4}, {0, 0, 1, 1}),
+                                  real("c", {4}, {0, 1, 0, 1})};
+  // (1, 2, 3, 6) has mean 3; an epsilon of 0.5 makes its deviation 2.
+  CHECK(run(model_of("SkipLayerNormalization", microsoft, inputs, f32, 2, number("epsilon", 0.5)), inputs) ==
+        std::vector<double>{-1, -1, 1, 4});
+  // (1, 7, 5, 5) has the root mean square 5.
+  const std::vector<Given> rms{real("x", {1, 4}, {1, 6, 5, 5}), real("s", {1, 4}, {0, 1, 0, 0}),
+                               real("g", {4}, {5, 10, 1, -1})};
+  CHECK(run(model_of("SkipSimplifiedLayerNormalization", microsoft, rms, f32, 2, number("epsilon", 0)), rms) ==
+        std::vector<double>{1, 14, 1, -1});
+  const std::vector<Given> plain{real("x", {1, 4}, {1, 7, 5, 5}), rms[2]};
+  CHECK(run(model_of("SimplifiedLayerNormalization", "", plain, f32, 2, number("epsilon", 0)), plain) ==
+        std::vector<double>{1, 14, 1, -1});
+}
+
+TEST_CASE("expand/products_to_float") {
+  const std::vector<Given> inputs{byte("x", {1, 2}, {10, 200}), Given{"w", i8, {2, 2}, {1, -2, 3, 4}},
+                                  real("xs", {}, {0.5}),        real("ws", {2}, {0.25, 2}),
+                                  byte("xz", {}, {100}),        Given{"wz", i8, {2}, {1, 0}},
+                                  real("b", {2}, {1, -1})};
+  CHECK(run(model_of("MatMulIntegerToFloat", microsoft, inputs, f32, 2), inputs) ==
+        std::vector<double>{0.125 * (-90 * 0 + 100 * 2) + 1, 1.0 * (-90 * -2 + 100 * 4) - 1});
+  // From -2 to 6: 64 is 0, at 8/255 each.
+  const std::vector<Given> reals{real("x", {1, 2}, {-2, 6}), Given{"w", i8, {2, 1}, {3, 1}}, real("ws", {}, {0.5})};
+  const double scale = static_cast<double>(8.0F / 255.0F);
+  const std::vector<double> y = run(model_of("DynamicQuantizeMatMul", microsoft, reals, f32, 2), reals);
+  CHECK(y[0] == doctest::Approx(0.5 * scale * (3 * (0 - 64) + (255 - 64))));
+}
+
+// Nodes as files of opsets before 7 have them, and what ONNX had for a while.
+TEST_CASE("expand/old_opsets") {
+  const Given image = real("x", {2, 3, 1, 2}, ramp(12, -4, 1.25));
+  const auto ints = [](std::string_view name, std::vector<std::int64_t> values) {
+    return [=](pbf_writer& writer) {
+      attribute(writer, name, 7, [&](pbf_writer& a) {
+        for (const std::int64_t value : values) a.add_int64(8, value);
+      });
+    };
+  };
+  const auto several = [](std::vector<Fill> fills) {
+    return [=](pbf_writer& writer) {
+      for (const Fill& fill : fills) fill(writer);
+    };
+  };
+  const auto channel = [](std::size_t i) { return i / 2 % 3; };
+
+  // An operand that begins at an axis: of the channels, or of the images and channels.
+  const std::vector<Given> by_channel{image, real("b", {3}, {1, -2, 4})},
+      by_image{image, real("b", {2, 3}, ramp(6, -2, 1.5))};
+  const Fill from_1 = several({integer("broadcast", 1), integer("axis", 1), ints("consumed_inputs", {0, 0})});
+  const Fill from_0 = several({integer("broadcast", 1), integer("axis", 0)});
+  const std::vector<double> sum = run(model_of("Add", "", by_channel, f32, 4, from_1, 1), by_channel);
+  const std::vector<double> product = run(model_of("Mul", "", by_image, f32, 4, from_0, 6), by_image);
+  const std::vector<double> prelu =
+      run(model_of("PRelu", "", by_channel, f32, 4, ints("consumed_inputs", {0, 0}), 1), by_channel);
+  for (std::size_t i = 0; i < 12; ++i) {
+    const double x = image.values[i], b = by_channel[1].values[channel(i)];
+    CHECK(sum[i] == x + b);
+    CHECK(product[i] == x * by_image[1].values[i / 2]);
+    CHECK(prelu[i] == (x < 0 ? b * x : x));
+  }
+  const std::vector<Given> at_end{image, real("b", {2}, {3, 5})};
+  const std::vector<double> difference = run(model_of("Sub", "", at_end, f32, 4, integer("broadcast", 1), 6), at_end);
+  for (std::size_t i = 0; i < 12; ++i) CHECK(difference[i] == image.values[i] - at_end[1].values[i % 2]);
+
+  // Statistics by channel, by element of an image, and by channel where the file says by element.
+  const auto normalised = [&](std::vector<std::int64_t> dims, std::int64_t spatial, std::int64_t opset) {
+    const auto count = static_cast<int>(Shape(dims).elems());
+    std::vector<double> variance = ramp(count, 1, 2);
+    for (double& v : variance) v = v * v - 0.5;
+    const std::vector<Given> inputs{image, real("s", dims, ramp(count, 1, 0.5)), real("b", dims, ramp(count, -1, 1)),
+                                    real("m", dims, ramp(count, 0, 0.25)), real("v", dims, variance)};
+    std::vector<Fill> fills{number("epsilon", 0.5), integer("spatial", spatial)};
+    if (opset < 7) fills.push_back(integer("is_test", 1));
+    const std::vector<double> y =
+        run(model_of("BatchNormalization", "", inputs, f32, 4, several(fills), opset), inputs);
+    for (std::size_t i = 0; i < 12; ++i) {
+      const std::size_t p = count == 3 ? channel(i) : i % 6;
+      const double want =
+          (image.values[i] - inputs[3].values[p]) / (1 + 2.0 * static_cast<double>(p)) * inputs[1].values[p] +
+          inputs[2].values[p];
+      CHECK(std::abs(y[i] - want) < 2e-6);
+    }
+  };
+  for (const std::int64_t opset : {1, 6, 8}) {
+    normalised({3}, 1, opset);
+    normalised({3}, 0, opset);
+    normalised({3, 1, 2}, 0, opset);
+  }
+  const std::vector<Given> five{image, real("s", {3}, {1, 1, 1}), real("b", {3}, {1, 1, 1}), real("m", {3}, {1, 1, 1}),
+                                real("v", {3}, {1, 1, 1})};
+  CHECK_ERROR(Model::load_bytes(bytes_of(model_of("BatchNormalization", "", five, f32, 4, {}, 6).bytes())), unsupported,
+              "is_test");
+
+  const std::vector<Given> one{image};
+  const auto of_one = [&](const char* op, std::size_t rank, const Fill& attributes, std::int64_t opset) {
+    return run(model_of(op, "", one, f32, rank, attributes, opset), one);
+  };
+  CHECK(of_one("Dropout", 4, integer("is_test", 1), 6) == image.values);
+  CHECK(of_one("Reshape", 2, ints("shape", {2, -1}), 1) == image.values);
+  CHECK(of_one("Relu", 4, ints("consumed_inputs", {0}), 1)[0] == 0);
+  CHECK(of_one("Concat", 4, {}, 1) == image.values);
+  CHECK(of_one("Pad", 4, several({ints("paddings", {0, 0, 0, 1, 0, 0, 0, 0}), number("value", 9)}), 1)[0] == 9);
+  CHECK(of_one("Upsample", 4, several({number("height_scale", 1), number("width_scale", 2)}), 1)[3] == image.values[1]);
+  CHECK(run(model_of("Cast", "", one, i32, 4, words("to", "INT32"), 1), one)[1] == -2);
+  CHECK_ERROR(Model::load_bytes(bytes_of(model_of("Cast", "", one, i32, 4, words("to", "INT33"), 1).bytes())),
+              invalid_model, "INT33");
+  const std::vector<double> selu = of_one("Selu", 4, {}, 1),
+                            affine = of_one("Affine", 4, several({number("alpha", 3), number("beta", 2)}), 1);
+  CHECK(selu[0] == doctest::Approx(1.0507 * 1.6732 * (std::exp(-4.0) - 1)).epsilon(1e-6));
+  CHECK(affine[2] == 3 * image.values[2] + 2);
+  const std::vector<double> centred = of_one("MeanVarianceNormalization", 4, integer("normalize_variance", 0), 1);
+  CHECK(centred[0] == -4.375);  // channel 0 is (-4, -2.75) and (3.5, 4.75)
+  const Fill bias = [](pbf_writer& writer) {
+    attribute(writer, "bias", 6, [](pbf_writer& a) {
+      for (const float value : {1.0F, 2.0F, 3.0F}) a.add_float(7, value);
+    });
+  };
+  const std::vector<double> scaled = of_one("ImageScaler", 4, several({number("scale", 2), bias}), 1);
+  CHECK(scaled[2] == 2 * image.values[2] + 2);
+  CHECK(of_one("ScaledTanh", 4, several({number("alpha", 2), number("beta", 3)}), 1)[0] ==
+        doctest::Approx(2 * std::tanh(-12.0)));
+
+  const std::vector<Given> repeated{image, real("n", {}, {2}), real("a", {}, {3})};
+  const std::vector<double> tiled = run(model_of("Tile", "", repeated, f32, 4, {}, 1), repeated);
+  REQUIRE(tiled.size() == 24);
+  CHECK(tiled[2] == image.values[0]);
+  CHECK(tiled[5] == image.values[3]);
+  const std::vector<Given> product_of{real("x", {2, 2}, {1, 2, 3, 4}), real("w", {2, 2}, {1, 0, 0, 1}),
+                                      real("c", {2}, {10, 20})};
+  CHECK(run(model_of("Gemm", "", product_of, f32, 2, integer("broadcast", 1), 6), product_of) ==
+        std::vector<double>{11, 22, 13, 24});
 }

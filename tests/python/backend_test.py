@@ -29,7 +29,7 @@ needs_onnx = unittest.skipUnless(HAS_ONNX, "onnx is not installed")
 # Expected results that ONNX has mended since: {the first release that has them right: cases}.
 MENDED = {(1, 21): "test_l2normalization_axis_0", (1, 22): r"test_qlinearmatmul_[23]D_int8_float\d+"}
 # Passed of onnx 1.23.2, on the CPU (docs/conformance.md); later releases have more.
-AT_LEAST = {"node": 1492, "light": 9, "simple": 7, "pytorch-converted": 76, "pytorch-operator": 30}
+AT_LEAST = {"node": 1492, "light": 9, "simple": 7, "pytorch-converted": 82, "pytorch-operator": 31}
 
 
 def floats(name, shape, dtype=1):

@@ -66,6 +66,22 @@ class Check(Verb):
         self.assertIn("without fold_scale: test_data_set_0: output y: 1 of 1 elements differ", text)
         self.passes("check", self.folder / folder, "--each-pass")
 
+    def test_a_value_of_the_file_that_the_data_override(self):
+        nodes = [node("Mul", ["w", "w"], "square"), node("Add", ["x", "square"], "y")]
+        ports = [port("x", FLOAT, [2]), port("w", FLOAT, [2])]
+        folder = self.folder / "overridden"
+        self.write(folder / "model.onnx", model(nodes, ports, [port("y", FLOAT, [2])], [tensor_pb("w", [2], [1, 2])]))
+        data = folder / "test_data_set_0"
+        self.write(data / "input_0.pb", tensor_pb("x", [2], [10, 20]))
+        self.write(data / "output_0.pb", tensor_pb("y", [2], [11, 24]))
+        self.passes("check", folder)
+        self.write(data / "input_1.pb", tensor_pb("w", [2], [3, -5]))
+        self.passes("check", folder, code=1)
+        self.write(data / "output_0.pb", tensor_pb("y", [2], [19, 45]))
+        self.passes("check", folder)
+        self.write(data / "input_1.pb", tensor_pb("square", [2], [3, -5]))
+        self.assertIn("has 2 inputs, the model 1", self.passes("check", folder, code=1))
+
     def test_what_is_no_case(self):
         (self.folder / "empty").mkdir()
         self.fails(2, "no model.onnx", "check", self.folder / "empty")

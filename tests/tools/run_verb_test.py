@@ -30,6 +30,16 @@ class Run(Verb):
         listed = [text for name in inputs for text in ("--input", name)]
         return self.json_of("run", self.sub, *listed, "--output-dir", self.out)
 
+    def test_a_value_of_the_file_is_overridden_by_name(self):
+        ports, nodes = [port("x", FLOAT, [2]), port("w", FLOAT, [2])], [node("Sub", ["x", "w"], "y")]
+        file = self.write("with_value.onnx", model(nodes, ports, [port("y", FLOAT, [2])], [tensor_pb("w", [2], [1, 2])]))
+        x, w = self.write("x.pb", tensor_pb("x", [2], [10, 20])), self.write("w.pb", tensor_pb("w", [2], [3, 5]))
+        for inputs, expected in (([x], [9, 18]), ([f"w={w}", f"x={x}"], [7, 15])):
+            listed = [text for name in inputs for text in ("--input", name)]
+            self.passes("run", file, *listed, "--output-dir", self.out)
+            self.assertEqual(read_npy(self.out / "y.npy"), ((2,), expected))
+        self.fails(2, "no input is called 'v'", "run", file, "--input", f"v={w}", "--input", x)
+
     def test_npy_pb_and_names(self):
         pb = self.write("b.pb", tensor_pb("whatever", [3, 2], [1, 2, 3, 4, 5, 7]))
         expected = ((3, 2), [4, 4, 4, 4, 4, 3])

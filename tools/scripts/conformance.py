@@ -37,7 +37,6 @@ OUT_OF_SCOPE = (
     ("random", r"\b(Bernoulli|Multinomial|Random\w+)_"),
     ("tables and trees (ai.onnx.ml)", r"ai\.onnx\.ml opset"),
     ("pictures inside the model", r"ImageDecoder"),
-    ("opsets before 7", r"opset [1-6] of|of opset 6|an opset 6"),
     ("data that contradict the case's own model, or exceed float32", r"contradicts the model|beyond float32"),
 )
 ELEMENTS = (

@@ -174,7 +174,7 @@ ExitCode bench(const Options& options) {
   print_device_note(options.plan);
   for (const std::string& file : options.models) {
     try {
-      const Model model = Model::load(file);
+      const Model model = load_for(file, options.inputs.files);
       PlanOptions plan = options.plan;
       const std::vector<Tensor> given = given_inputs(model, options.inputs, plan);
       for (const std::int64_t batch : options.batches)

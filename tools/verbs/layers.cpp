@@ -83,7 +83,7 @@ struct Report {
 };
 
 Report measure(const Options& options) {
-  const Model model = Model::load(options.model);
+  const Model model = load_for(options.model, options.inputs.files);
   PlanOptions plan = options.plan;
   const std::vector<Tensor> given = given_inputs(model, options.inputs, plan);
   print_device_note(plan);

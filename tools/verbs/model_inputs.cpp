@@ -110,6 +110,24 @@ void add_input_options(CLI::App& verb, InputOptions& options) {
   add_shape_option(verb, options.shapes);
 }
 
+Model load_for(const fs::path& file, const std::vector<std::string>& texts) {
+  Model model = Model::load(file);
+  LoadOptions options;
+  for (const std::string& text : texts) {
+    const std::size_t equals = text.find('=');
+    std::error_code ignored;
+    if (equals != text.npos && !named_port(model.inputs(), text) && !fs::exists(text, ignored))
+      options.overridden.push_back(text.substr(0, equals));
+  }
+  if (options.overridden.empty()) return model;
+  try {
+    return Model::load(file, options);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::invalid_argument) throw;
+    return model;  // where they are read they are refused with the names that there are
+  }
+}
+
 std::vector<Tensor> given_inputs(const Model& model, const InputOptions& options, PlanOptions& plan) {
   plan.input_shapes = parse_shapes(options.shapes);
   std::vector<Tensor> inputs;

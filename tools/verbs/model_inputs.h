@@ -25,6 +25,8 @@ struct InputOptions {
   std::uint64_t seed = 1;
 };
 void add_input_options(CLI::App& verb, InputOptions& options);
+/// A model whose inputs are those that `texts` (--input) name: NAME=FILE may name one that the file has values for.
+Model load_for(const std::filesystem::path& file, const std::vector<std::string>& texts);
 /// The tensors of --input, none without; their shapes and those of --shape go into `plan`. Errors as of
 /// read_named_inputs() and parse_shapes().
 std::vector<Tensor> given_inputs(const Model& model, const InputOptions& options, PlanOptions& plan);

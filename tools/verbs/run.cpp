@@ -92,7 +92,7 @@ class NpyFolder {
 };
 
 ExitCode run(const Options& options) {
-  const Model model = Model::load(options.model);
+  const Model model = load_for(options.model, options.inputs);
   std::vector<PictureOutput> pictures = picture_outputs(model, options.pictures);
   const std::vector<Tensor> inputs =
       read_pictures_or_tensors(model, options.model, options.inputs, options.preparation);

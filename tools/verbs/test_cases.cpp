@@ -116,10 +116,26 @@ std::vector<Passes> left_out(const Model& model) {
   return each;
 }
 
+// The same model with those of a data set's inputs that override values of the file.
+Model overridden(const Model& model, const fs::path& file, const std::vector<NamedTensor>& inputs) {
+  LoadOptions options;
+  for (const NamedTensor& input : inputs)
+    if (std::ranges::none_of(model.inputs(), [&](const PortInfo& port) { return port.name == input.name; }))
+      options.overridden.push_back(input.name);
+  try {
+    return Model::load(file, options);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::invalid_argument) throw;
+    return model;
+  }
+}
+
 // Empty when the data set's outputs come out.
-std::string run_set(const Model& model, const fs::path& set, const PlanOptions& options, const Tolerance& tolerance,
+std::string run_set(const Model& as_loaded, const fs::path& set, const PlanOptions& options, const Tolerance& tolerance,
                     std::span<const Passes> without, std::vector<std::string>& digests) {
   const auto inputs = read_tensors(set, "input");
+  const bool more = inputs.size() > as_loaded.inputs().size();
+  const Model model = more ? overridden(as_loaded, set.parent_path() / "model.onnx", inputs) : as_loaded;
   const auto expected = read_tensors(set, "output");
   const std::string where = set.filename().string();
   if (inputs.size() != model.inputs().size())

@@ -101,7 +101,7 @@ void print_report(const Report& report) {
 }
 
 bool verify(const Options& options) {
-  const Model model = Model::load(options.model);
+  const Model model = load_for(options.model, options.inputs.files);
   const Subject subject{model, options.inputs, options.plan};
   print_device_note(options.plan);
   const std::vector<Report> reports = verify_all(subject);
