@@ -273,7 +273,7 @@ def main():
     version = subprocess.run([arguments.lenslet, "--version"], capture_output=True, text=True).stdout.strip()
     print(f"{version}, ONNX Runtime {onnxruntime.__version__}, onnx {onnx.__version__}, seed {arguments.seed}")
 
-    table = re.findall(r"^\| (\w+) \| ai\.onnx \|", (ROOT / "docs" / "ops.md").read_text(), re.MULTILINE)
+    table = re.findall(r"^\| (\w+) \| (?:ai\.onnx|com\.microsoft) \|", (ROOT / "docs" / "ops.md").read_text(), re.MULTILINE)
     missing = [op for op in table if op not in differential_ops.OPERATORS]
     operators = [op for op in differential_ops.OPERATORS if op in table and re.search(arguments.only, op)]
     if missing:

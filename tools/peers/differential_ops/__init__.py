@@ -1,14 +1,14 @@
 """The graphs that differential.py draws (drawer.py), of which operators (drawing.py says how they are drawn), and what is
 left out (exclusions.py)."""
 
-from . import elementwise, layers, moves
+from . import contrib, elementwise, layers, moves
 from .drawer import OPSETS, Drawer
 from .drawing import OPERATORS
 from .exclusions import EXACT, EXCLUSIONS, SHAPED_BY_FLOATS, excluded
 from .graph import Graph, Refused, compute
 from .permuted import PermutedDrawer
 
-PARTS = (elementwise, layers, moves)  # importing them fills OPERATORS
+PARTS = (contrib, elementwise, layers, moves)  # importing them fills OPERATORS
 
 __all__ = ["EXACT", "EXCLUSIONS", "OPERATORS", "OPSETS", "PARTS", "SHAPED_BY_FLOATS", "Drawer", "Graph", "PermutedDrawer",
            "Refused", "compute", "excluded"]  # fmt: skip

@@ -110,21 +110,23 @@ class Drawer:
             raise Redraw
         return self.new(array)
 
-    def emit(self, op, inputs, outputs=1, **attributes):
+    def emit(self, op, inputs, outputs=1, domain="", **attributes):
         """A node; its outputs are computed and become values. Attributes that the opset does not have are left out, and
         None is not given. The names of its outputs; Redraw where ONNX or ONNX Runtime refuse the node."""
-        try:
-            schema = onnx.defs.get_schema(op, self.graph.opset)
-        except Exception as error:
-            raise Redraw from error
-        attributes = {key: value for key, value in attributes.items() if key in schema.attributes and value is not None}
+        attributes = {key: value for key, value in attributes.items() if value is not None}
         inputs = list(inputs)
         while inputs and not inputs[-1]:
             inputs.pop()
-        if len(inputs) > schema.max_input or schema.deprecated:
-            raise Redraw
+        if not domain:
+            try:
+                schema = onnx.defs.get_schema(op, self.graph.opset)
+            except Exception as error:
+                raise Redraw from error
+            attributes = {key: value for key, value in attributes.items() if key in schema.attributes}
+            if len(inputs) > schema.max_input or schema.deprecated:
+                raise Redraw
         names = [f"{self.pick(['v', 'v', 'v', 'out'])}{len(self.graph.arrays)}_{i}" for i in range(outputs)]
-        node = helper.make_node(op, inputs, names, **attributes)
+        node = helper.make_node(op, inputs, names, domain=domain, **attributes)
         try:
             arrays = compute(self.graph, node)
         except Refused as error:

@@ -9,7 +9,7 @@ from .drawing import F32, F64, I32, I64, U32, U64
 EXACT = set("""Relu Abs Neg Sign BitwiseNot Not IsNaN IsInf BitwiseAnd BitwiseOr BitwiseXor BitShift And Or Xor Equal Less
 LessOrEqual Greater GreaterOrEqual Where Clip Max Min ArgMax ArgMin TopK MaxPool GlobalMaxPool Pad Transpose Concat Split Slice
 Gather GatherElements GatherND OneHot Compress Trilu EyeLike CenterCropPad Expand Tile DepthToSpace SpaceToDepth
-ReverseSequence Reshape Flatten Squeeze Unsqueeze Identity Dropout Shape Size Constant ConstantOfShape Range NonZero Floor Ceil
+NhwcMaxPool ReverseSequence Reshape Flatten Squeeze Unsqueeze Identity Dropout Shape Size Constant ConstantOfShape Range NonZero Floor Ceil
 Round ThresholdedRelu Hardmax ReduceMax ReduceMin Scatter""".split())
 
 RECURRENT = ("LSTM", "GRU", "RNN")
@@ -59,6 +59,16 @@ def crop_rounds_length(graph, node):
     return any(shape[axis] * float(scale) % 1 != 0 for axis, scale in zip(axes, scales))
 
 
+def corners_of_integers(graph, node):
+    """The same of align_corners and integers, which are truncated: no reference can side with lenslet there."""
+    if node.op_type != "Resize" or attribute(node, "coordinate_transformation_mode") != b"align_corners" or attribute(node, "mode") != b"linear":
+        return False
+    scales = graph.arrays[node.input[2]] if len(node.input) > 2 and node.input[2] else ()
+    axes = attribute(node, "axes", range(len(scales)))
+    array = graph.arrays[node.input[0]]
+    return array.dtype.kind in "iu" and any(array.shape[axis] * float(scale) % 1 != 0 for axis, scale in zip(axes, scales))
+
+
 def rounds_ties(graph, node):
     """Resize, nearest, by a scale, or of a region, that float32 does not have exactly."""
     if node.op_type not in ("Resize", "Upsample") or attribute(node, "mode", b"nearest") != b"nearest":
@@ -77,12 +87,17 @@ def by_zero(graph, node):
         array.dtype.kind == "f" and (array == 0).any() for array in [graph.arrays[node.input[-1]]])
 
 
+def spatial_of(graph, node):
+    shape = graph.arrays[node.input[0]].shape
+    return shape[1:-1] if node.op_type.startswith("Nhwc") or attribute(node, "channels_last") else shape[2:]
+
+
 def same_skips(graph, node):
     """SAME windows whose strides leave elements out at the ends: the pads come out negative."""
     if b"SAME" not in attribute(node, "auto_pad", b"") or "Transpose" in node.op_type:
         return False
     weights = graph.arrays[node.input[1]].shape[2:] if "Conv" in node.op_type else ()
-    kernel, spatial = attribute(node, "kernel_shape", weights), graph.arrays[node.input[0]].shape[2:]
+    kernel, spatial = attribute(node, "kernel_shape", weights), spatial_of(graph, node)
     ones = [1] * len(spatial)
     return any((-(-size // s) - 1) * s + (k - 1) * d + 1 < size - 1 for size, s, k, d in
                zip(spatial, attribute(node, "strides", ones), kernel, attribute(node, "dilations", ones)))  # fmt: skip
@@ -108,7 +123,7 @@ def same_leaves_gaps(graph, node):
 
 def window_fits(graph, node):
     """With pads; ONNX Runtime gives an output of 1 where ONNX's formula gives none."""
-    kernel, spatial = attribute(node, "kernel_shape"), graph.arrays[node.input[0]].shape[2:]
+    kernel, spatial = attribute(node, "kernel_shape"), spatial_of(graph, node)
     pads, dilations = attribute(node, "pads", [0] * 2 * len(spatial)), attribute(node, "dilations", [1] * len(spatial))
     return attribute(node, "auto_pad", b"") in (b"SAME_UPPER", b"SAME_LOWER") or all(
         size + low + high > dilation * (k - 1)
@@ -138,7 +153,7 @@ EXCLUSIONS = (
     ("auto_pad SAME with strides of kernel + 2 and more: ONNX Runtime's pads are then negative, lenslet's 0, as TensorFlow's",
      lambda g, n: same_skips(g, n)),
     ("pools with auto_pad SAME and dilations: ONNX Runtime's pads leave the dilations out, ONNX's formula has them",
-     lambda g, n: n.op_type in ("MaxPool", "AveragePool", "LpPool") and b"SAME" in attribute(n, "auto_pad", b"")
+     lambda g, n: n.op_type in ("MaxPool", "AveragePool", "LpPool", "NhwcMaxPool") and b"SAME" in attribute(n, "auto_pad", b"")
      and any(d > 1 for d in attribute(n, "dilations", []))),
     ("numbers beyond float32, in which lenslet computes float64, or below its normal range", beyond_float32),
     ("ConvTranspose with auto_pad SAME whose output is larger than the kernel reaches: ONNX's negative pads are split either way",
@@ -150,7 +165,7 @@ EXCLUSIONS = (
      lambda g, n: n.op_type in ("ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "MaxPool", "GlobalMaxPool", "TopK", "Hardmax", "RoiAlign",
                               "ScatterElements", "ScatterND") and has_nan(g, n)),
     ("pools whose window is larger than the padded input: ONNX Runtime gives an element where ONNX's formula gives none",
-     lambda g, n: n.op_type in ("MaxPool", "AveragePool", "LpPool") and not window_fits(g, n)),
+     lambda g, n: n.op_type in ("MaxPool", "AveragePool", "LpPool", "NhwcMaxPool", "QLinearAveragePool") and not window_fits(g, n)),
     ("the mask of Dropout before opset 12, which ONNX leaves open at inference",
      lambda g, n: n.op_type == "Dropout" and len(n.output) > 1 and g.opset < 12),
     ("Col2Im of 3 axes: ONNX Runtime's result is not that of ONNX's reference",
@@ -166,6 +181,7 @@ EXCLUSIONS = (
     ("LSTM, GRU and RNN with Affine, ScaledTanh or ThresholdedRelu without alpha and beta: ONNX Runtime takes 0, lenslet what "
      "operators of these names take",
      lacks_numbers),
+    ("align_corners of integers by such scales, likewise", corners_of_integers),
     ("DynamicQuantizeLinear of nothing but zeros: the scale is ONNX's formula's 0 in lenslet, 1 in ONNX Runtime, 1/255 in ONNX's "
      "reference, and 0 is what dequantising gives in all; and of NaN and infinities, for which there is no scale",
      lambda g, n: n.op_type == "DynamicQuantizeLinear" and (not_finite(g, n) or not g.arrays[n.input[0]].any())),

@@ -8,6 +8,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 onnxruntime.set_default_logger_severity(4)
+MICROSOFT = "com.microsoft"  # ONNX Runtime's own operators
 
 
 def session(model):
@@ -60,7 +61,7 @@ class Graph:
             [numpy_helper.from_array(self.arrays[name], name) for name in constants])  # fmt: skip
         if self.ir < 4:
             graph.input.extend(info(name) for name in constants)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=self.ir)
+        return helper.make_model(graph, opset_imports=imports(self), ir_version=self.ir)
 
     def feeds(self):
         read = self.readers()
@@ -97,6 +98,11 @@ class Graph:
         return other
 
 
+def imports(graph):
+    own = {node.domain for node in graph.nodes} - {""}
+    return [helper.make_opsetid("", graph.opset)] + [helper.make_opsetid(domain, 1) for domain in sorted(own)]
+
+
 def compute(graph, node):
     """One node on the graph's arrays, by ONNX Runtime."""
     single = Graph(graph.opset, graph.ir)
@@ -110,7 +116,7 @@ def compute(graph, node):
             name, helper.np_dtype_to_tensor_dtype(graph.arrays[name].dtype), graph.arrays[name].shape)
             for name in single.inputs], [helper.make_empty_tensor_value_info(name) for name in names],
             [numpy_helper.from_array(graph.arrays[name], name) for name in single.constants]),
-        opset_imports=[helper.make_opsetid("", graph.opset)], ir_version=max(4, graph.ir))  # fmt: skip
+        opset_imports=imports(single), ir_version=max(4, graph.ir))  # fmt: skip
     try:
         outputs = session(model).run(None, {name: graph.arrays[name] for name in single.inputs})
     except Exception as error:

@@ -2,7 +2,8 @@
 
 import numpy
 
-from .drawing import F32, F64, I32, I8, U8, Redraw, axis_of, broadcast_to, operator, since
+from .drawing import F32, F64, I32, I64, I8, U32, U64, U8, Redraw, axis_of, broadcast_to, operator, since
+from .graph import MICROSOFT
 
 
 # Normalisation.
@@ -26,7 +27,8 @@ def instance_norm(d, op):
 def layer_norm(d, op):
     a = d.value(rank=(1, 4))
     axis = axis_of(d, d[a].ndim)
-    scale, bias = channel_parameters(d, d[a].shape[axis % d[a].ndim:], 2)
+    row = list(d[a].shape[axis % d[a].ndim:])
+    scale, bias = (channel_parameters(d, broadcast_to(d, row) if d.chance(0.3) else row, 1)[0] for _ in range(2))
     inputs = [a, scale] + ([bias] if op == "LayerNormalization" and d.chance(0.7) else [])
     d.emit(op, inputs, d.pick([1, 1, 3]) if op == "LayerNormalization" else 1, axis=axis, epsilon=d.pick([None, 1e-3]))
 
@@ -122,7 +124,7 @@ def gemm(d, op):
 
 @operator("MatMul")
 def matmul(d, op):
-    a = d.value(rank=(1, 4))
+    a = d.value((F32, F32, F32, F64, I32, I64, U32, U64), rank=(1, 4))
     k, n = d[a].shape[-1], d.pick([1, 2, 3, 8, 17])
     batch = broadcast_to(d, d[a].shape[:-2]) if d[a].ndim > 2 or d.chance(0.2) else []
     d.emit(op, [a, d.new(d.array(d[a].dtype, [*batch, k, n] if d.chance(0.85) else [k]))])
@@ -136,7 +138,8 @@ def einsum(d, op):
                              ("bchw,jw->bchj", "bchw jw"), ("bhwc,bhwc->bhwc", "bhwc bhwc"), ("bhwc,c->bhw", "bhwc c"),
                              ("bhwc,b->bhwc", "bhwc b"), ("bhwi,bhwj->bhij", "bhwi bhwj")])  # fmt: skip
     sizes = {letter: d.integer(1, 5) for letter in "bijkhwc"}
-    d.emit(op, [d.value(dims=[sizes[letter] for letter in term]) for term in dims.split()], equation=equation)
+    kind = [d.pick((F32, F32, F64, I32, I64))]
+    d.emit(op, [d.value(kind, dims=[sizes[letter] for letter in term]) for term in dims.split()], equation=equation)
 
 
 # Quantised products.
@@ -153,20 +156,25 @@ def factors(d, count=1, kind=U8, constant=True):
 @operator("QLinearConv")
 def qlinear_conv(d, op):
     channels, filters = d.integer(1, 8), d.integer(1, 8)
-    a = quantised(d, [d.integer(1, 2), channels, d.integer(2, 9), d.integer(2, 9)])
+    a = quantised(d, [d.integer(1, 2), channels, *spatial_dims(d)])
     given = window(d, d[a].shape[2:])
     w = d.add(d.random.integers(-60, 61, [filters, channels, *given["kernel_shape"]]).astype(I8), True)
     scales = d.add(d.random.uniform(0.01, 0.1, [filters] if d.chance(0.5) else []).astype(F32), True)
     zero = d.add(numpy.zeros(d[scales].shape, I8), True)
     bias = [d.add(d.random.integers(-300, 300, [filters]).astype(I32), True)] if d.chance(0.5) else []
     kind = d[a].dtype.type
-    d.emit(op, [a, *factors(d, kind=kind), w, scales, zero, *factors(d, kind=kind), *bias], **given)
+    inputs = [*factors(d, kind=kind), w, scales, zero, *factors(d, kind=kind), *bias]
+    if d.chance(0.3):
+        last = d.new(numpy.ascontiguousarray(numpy.moveaxis(d[a], 1, -1)))
+        d.emit(op, [last, *inputs], domain=MICROSOFT, channels_last=1, **given)
+    else:
+        d.emit(op, [a, *inputs], **given)
 
 
 @operator("ConvInteger")
 def conv_integer(d, op):
     channels, filters = d.integer(1, 8), d.integer(1, 8)
-    a = quantised(d, [d.integer(1, 2), channels, d.integer(2, 9), d.integer(2, 9)])
+    a = quantised(d, [d.integer(1, 2), channels, *spatial_dims(d)])
     given = window(d, d[a].shape[2:])
     w = d.add(d.random.integers(0, 61, [filters, channels, *given["kernel_shape"]]).astype(d[a].dtype), True)
     zeros = [d.add(numpy.asarray(3).astype(d[a].dtype), True)] if d.chance(0.6) else []
