@@ -354,16 +354,20 @@ TEST_CASE("load_onnx/an_input_with_a_value_is_overridden") {
   text.nodes = {node("Mul", {"w", "c"}, {"factor"}), node("Add", {"x", "factor"}, {"y"})};
   const std::string bytes = text.bytes();
   CHECK(Model::load_bytes(bytes_of(bytes)).inputs().size() == 1);
-  const Model model = Model::load_bytes(bytes_of(bytes), {.overridden = {"w"}});
+  LoadOptions options;
+  options.overridden = {"w"};
+  const Model model = Model::load_bytes(bytes_of(bytes), options);
   REQUIRE(model.inputs().size() == 2);
   CHECK(model.inputs()[1].name == "w");
   Tensor x(DType::f32, {2, 3});
   std::fill(x.values<float>().begin(), x.values<float>().end(), 10.0F);
-  Runner runner(model, {.threads = 1});
+  Runner runner(model);
   const auto y = runner.run(std::vector<Tensor>{x, Tensor::of<float>({3}, {5, 6, 7})})[0].values<float>();
   CHECK(std::vector<float>(y.begin(), y.end()) == std::vector<float>{15, 16, 17, 15, 16, 17});
-  for (const char* name : {"x", "c", "none"})
-    CHECK_ERROR(Model::load_bytes(bytes_of(bytes), {.overridden = {name}}), invalid_argument, "is no input that has");
+  for (const char* name : {"x", "c", "none"}) {
+    options.overridden = {name};
+    CHECK_ERROR(Model::load_bytes(bytes_of(bytes), options), invalid_argument, "is no input that has");
+  }
 }
 
 TEST_CASE("load_onnx/versions") {
