@@ -87,7 +87,8 @@ class Depthwise final : public ConvAlgorithm {
     // Lanes beyond the channels are computed, too; taps beside the image are not. Where pixels are no whole vectors, a
     // vector of a whole cache line is mostly loaded from two.
     const double idle = std::ceil(k / lanes) * lanes / k;
-    const double any_share = lanes < 16 || p.k % 16 == 0 ? 0.8 : 0.4;
+    const bool whole = lanes < 16 || p.k % 16 == 0;
+    const double any_share = whole ? 0.8 : 0.4;
     const double columns =
         blocked ? mean_columns_inside(p) / HWY_DYNAMIC_DISPATCH(busy_share)(p.stride_w) : any_taps(p) / any_share;
     const double flops = 2 * static_cast<double>(p.n * p.p * p.q) * k * mean_rows_inside(p) * columns;
@@ -96,8 +97,10 @@ class Depthwise final : public ConvAlgorithm {
     Plan plan;
     // As for direct sums of r * s terms.
     plan.tolerance = 3e-6 + 4e-7 * std::sqrt(static_cast<double>(p.r * p.s));
+    // Such lines come from beyond L2 one by one: 3x115x7x1220, 1x4, 4.5 ms.
+    const bool apart = !blocked && !whole && p.bytes() > static_cast<double>(rates.l2_bytes);
     plan.estimated_us = 1 + idle * flops / rates.fp32_flops_per_us + 0.00027 * repeated / rates.units +
-                        p.bytes() / (4 * rates.bytes_per_us);
+                        p.bytes() / ((apart ? 0.5 : 4) * rates.bytes_per_us);
     return plan;
   }
 

@@ -301,6 +301,13 @@ struct Cut {
   std::int64_t sets(const ConvProblem& p) const { return (p.groups + groups - 1) / groups; }
   std::int64_t strips(const ConvProblem& p) const { return (p.p + rows - 1) / rows; }
   std::int64_t parts(const ConvProblem& p) const { return (p.q + columns - 1) / columns; }
+  /// How much of an item there is, on average: the last ones may be smaller.
+  double filled(const ConvProblem& p) const {
+    const auto share = [](std::int64_t all, std::int64_t parts, std::int64_t part) {
+      return static_cast<double>(all) / static_cast<double>(parts * part);
+    };
+    return share(p.groups, sets(p), groups) * share(p.p, strips(p), rows) * share(p.q, parts(p), columns);
+  }
   std::int64_t items(const ConvProblem& p) const { return p.n * sets(p) * strips(p) * parts(p); }
 };
 
@@ -491,7 +498,7 @@ class DirectRows final : public ConvAlgorithm {
     plan.pitched = true;
     plan.tolerance = 3e-6 + 4e-7 * std::sqrt(static_cast<double>(p.group_c() * p.r * p.s));
     // A float that is copied, and a sum that is stored: transposed, unless nothing lies between neighbours.
-    constexpr double float_us = 0.0002, adjacent_us = 0.00004;
+    constexpr double float_us = 0.00013, adjacent_us = 0.00004;
     const double copy_us =
         p.c == 1 && p.stride_w == 1 && (!upright(problem) || problem.w == 1) ? adjacent_us : float_us;
     const double store_us = p.k == 1 && (!upright(problem) || problem.q == 1) ? adjacent_us : float_us;
@@ -501,11 +508,13 @@ class DirectRows final : public ConvAlgorithm {
                            HWY_DYNAMIC_DISPATCH(issued_vectors)(p, cut.rows, std::min(cut.columns, p.q));
     const double calls = static_cast<double>(p.groups) * std::ceil(static_cast<double>(p.group_k()) / most_filters) *
                          items / static_cast<double>(cut.sets(p));
-    const double of_items =
-        0.2 * items + 0.03 * calls +
-        items * (static_cast<double>(cut.x_floats(p)) * copy_us + static_cast<double>(cut.y_floats(p)) * store_us) +
-        2 * lanes * vectors / (0.75 * rates.fp32_flops_per_us / threads);
-    plan.estimated_us = 1 + std::ceil(items / threads) / items * of_items + p.bytes() / (4 * rates.bytes_per_us);
+    const double copied = static_cast<double>(cut.x_floats(p)) * copy_us,
+                 stored = static_cast<double>(cut.y_floats(p)) * store_us;
+    const double of_items = 0.2 * items + 0.03 * calls + cut.filled(p) * items * (copied + stored) +
+                            2 * lanes * vectors / (0.7 * rates.fp32_flops_per_us / threads);
+    const bool from_l2 = p.bytes() < static_cast<double>(rates.l2_bytes);
+    plan.estimated_us =
+        1 + std::ceil(items / threads) / items * of_items + p.bytes() / ((from_l2 ? 4 : 1) * rates.bytes_per_us);
     return plan;
   }
 

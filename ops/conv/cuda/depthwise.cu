@@ -375,9 +375,9 @@ class Depthwise final : public ConvAlgorithm {
       const double of_long_row = one || variant.lanes == 2 ? (p.c == 1 || half ? 0.055 : 0.09) : 0.12;
       const double alone_us_a_tap = long_rows ? of_long_row : one ? (half ? 0.05 : 0.07) : 0.1, alone_us = 0.4;
       const double outputs = 1e-6 * static_cast<double>(p.n * p.k * p.p * p.q) * 132 / device.units;
-      const double rows = mean_rows_inside(p), inside = long_rows ? rows * static_cast<double>(p.s) : taps;
+      const double tap_rows = mean_rows_inside(p), inside = long_rows ? tap_rows * static_cast<double>(p.s) : taps;
       const double together = outputs * (an_output + a_tap * inside);
-      const double alone = alone_us + alone_us_a_tap * inside + (long_rows ? 0.4 * (rows - 1) : 0);
+      const double alone = alone_us + alone_us_a_tap * inside + (long_rows ? 0.4 * (tap_rows - 1) : 0);
       any_us = long_rows ? std::hypot(together, alone) : std::max(together, alone);
     }
     // Windows of 7x7 have more to multiply than to read. First guesses.
