@@ -97,9 +97,12 @@ class Depthwise final : public ConvAlgorithm {
     Plan plan;
     // As for direct sums of r * s terms.
     plan.tolerance = 3e-6 + 4e-7 * std::sqrt(static_cast<double>(p.r * p.s));
-    // Such lines come from beyond L2 one by one: 3x115x7x1220, 1x4, 4.5 ms.
-    const bool apart = !blocked && !whole && p.bytes() > static_cast<double>(rates.l2_bytes);
-    plan.estimated_us = 1 + idle * flops / rates.fp32_flops_per_us + 0.00027 * repeated / rates.units +
+    // The repeated rows are read by one vector after the other, from beyond L2 where they do not fit.
+    const auto l2_bytes = static_cast<double>(rates.l2_bytes);
+    const double repeat_us = 4 * static_cast<double>(p.r * p.w) * k < l2_bytes ? 0.00027 : 0.001;
+    // Pixels of no whole vectors come from memory line by line: 3x115x7x1220, 1x4, 4.5 ms.
+    const bool apart = !blocked && !whole && p.bytes() > 8 * l2_bytes;
+    plan.estimated_us = 1 + idle * flops / rates.fp32_flops_per_us + repeat_us * repeated / rates.units +
                         p.bytes() / ((apart ? 0.5 : 4) * rates.bytes_per_us);
     return plan;
   }

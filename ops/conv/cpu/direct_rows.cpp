@@ -512,9 +512,9 @@ class DirectRows final : public ConvAlgorithm {
                  stored = static_cast<double>(cut.y_floats(p)) * store_us;
     const double of_items = 0.2 * items + 0.03 * calls + cut.filled(p) * items * (copied + stored) +
                             2 * lanes * vectors / (0.7 * rates.fp32_flops_per_us / threads);
-    const bool from_l2 = p.bytes() < static_cast<double>(rates.l2_bytes);
+    const bool cached = p.bytes() < 8 * static_cast<double>(rates.l2_bytes);  // in L3
     plan.estimated_us =
-        1 + std::ceil(items / threads) / items * of_items + p.bytes() / ((from_l2 ? 4 : 1) * rates.bytes_per_us);
+        1 + std::ceil(items / threads) / items * of_items + p.bytes() / ((cached ? 4 : 1) * rates.bytes_per_us);
     return plan;
   }
 
