@@ -122,7 +122,7 @@ TEST_CASE("conv/odd_choice/cpu") {
     device.l2_bytes = 1 << 20;  // as it was measured there
     return std::pair(device, Numerics());
   };
-  check_choices({"zen5_conv_odd.csv", 120, 2.0, 1.05, 6}, threads);
+  check_choices({"zen5_conv_odd.csv", 120, 1.8, 1.04, 4}, threads);
 }
 
 TEST_CASE("conv/odd_choice/long_depthwise") {
