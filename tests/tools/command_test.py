@@ -113,16 +113,19 @@ class CommandLine(Verb):
         self.fails(4, "as in /proc", "inspect", "/proc/version")
 
     def test_batches(self):
-        def fixed(batch, op):
+        def fixed(batch, *ops):
             ports = [port("x", FLOAT, [batch, 3, 4, 4])], [port("y", FLOAT, ["A", "B"])]
-            nodes = [node("Flatten", ["x"], "a"), node(op, ["a"], "y")]
-            return self.write(f"{op}{batch}.onnx", model(nodes, *ports))
+            names = ["x", *(f"v{i}" for i in range(len(ops))), "y"]
+            nodes = [node(op, [names[i]], names[i + 1]) for i, op in enumerate(("Flatten", *ops))]
+            return self.write(f"{'-'.join(ops)}{batch}.onnx", model(nodes, *ports))
 
         self.fails(2, "fixed batch of 2: ask for no other", "inspect", fixed(2, "Relu"), "--batch", "4")
         self.passes("inspect", fixed(2, "Relu"))
-        why = "cannot run with a batch of 4: node transpose (Transpose): bakes in batch 1"
-        self.fails(3, why, "inspect", fixed(1, "Transpose"), "--batch", "4")
-        self.fails(3, "ask for a batch of 1", "inspect", fixed(1, "Transpose"), "--batch", "4")
+        self.passes("inspect", fixed(1, "Transpose"), "--batch", "4")
+        mixing = fixed(1, "Transpose", "Softmax")
+        why = "cannot run with a batch of 4: node softmax (Softmax): bakes in batch 1"
+        self.fails(3, why, "inspect", mixing, "--batch", "4")
+        self.fails(3, "ask for a batch of 1", "inspect", mixing, "--batch", "4")
 
     def test_help(self):
         top = self.passes("--help")

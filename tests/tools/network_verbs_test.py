@@ -325,7 +325,7 @@ class Layers(Verb):
         names = [row["name"] for row in self.layers("--no-errors")]
         text = self.passes("layers", self.net, "--layer", names[-1], *self.short)
         self.assertTrue(text.startswith(f"{names[-1]}: "), text)
-        self.assertIn("of the output's rms, tolerance", text)
+        self.assertIn("of an element's terms, tolerance", text)
         self.assertEqual([row["name"] for row in self.layers("--layer", names[1], "--layer", names[0])],
                          [names[1], names[0]])
         self.fails(2, "no layer is called 'nobody'", "layers", self.net, "--layer", "nobody", *self.short)

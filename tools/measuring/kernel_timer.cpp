@@ -19,7 +19,7 @@ class CpuTimer final : public KernelTimer {
     const Stopwatch first;
     call.run(pool_);
     // Of hopeless ones few are enough.
-    const std::size_t least = first.seconds() <= seconds ? 7 : first.seconds() < 0.2 ? 3 : 1;
+    const std::size_t least = first.seconds() < 0.02 ? 7 : first.seconds() < 0.2 ? 3 : 1;
     const Quantiles us = quantiles(sample(seconds, least, [&] {
       const Stopwatch watch;
       call.run(pool_);

@@ -49,6 +49,7 @@ except ImportError as missing:
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import differential_ops  # noqa: E402
 from differential_ops import OPSETS, Drawer, PermutedDrawer, Refused, compute  # noqa: E402
+from differential_ops.permuted import has  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # rtol and atol of `lenslet check` by the narrowest float type in a graph; lenslet computes in float32 throughout, ONNX
@@ -276,6 +277,8 @@ def main():
     table = re.findall(r"^\| (\w+) \| (?:ai\.onnx|com\.microsoft) \|", (ROOT / "docs" / "ops.md").read_text(), re.MULTILINE)
     missing = [op for op in table if op not in differential_ops.OPERATORS]
     operators = [op for op in differential_ops.OPERATORS if op in table and re.search(arguments.only, op)]
+    if arguments.permuted:  # their opset is looked up in ONNX's own
+        operators = [op for op in operators if any(has(op, opset) for opset in OPSETS)]
     if missing:
         print("no generator for", ", ".join(missing))
     drawer = PermutedDrawer if arguments.permuted else Drawer
