@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <string>
 #include <system_error>
 
 #include "base/boundary.h"
@@ -44,12 +45,20 @@ std::FILE* create_in(const fs::path& folder, fs::path& name) {
   return stream;
 }
 
-/// Where a file of that name lies or will lie; empty where links go round.
+/// The descriptor of this process that a link of /proc stands for (/dev/stdout leads there), or -1.
+int open_descriptor(const fs::path& link) {
+  const std::string folder = link.parent_path().string(), name = link.filename().string();
+  if (folder != "/proc/self/fd" && folder != fmt::format("/proc/{}/fd", ::getpid()) && folder != "/dev/fd") return -1;
+  if (name.empty() || name.size() > 6 || name.find_first_not_of("0123456789") != std::string::npos) return -1;
+  return std::stoi(name);
+}
+
+/// Where a file of that name lies or will lie; empty where links go round. At a descriptor's link it ends.
 fs::path behind_links(fs::path file) {
   constexpr int most_links = 40;  // as Linux has it
   std::error_code ignored;
   for (int i = 0; i < most_links; ++i) {
-    if (!fs::is_symlink(fs::symlink_status(file, ignored))) return file;
+    if (!fs::is_symlink(fs::symlink_status(file, ignored)) || open_descriptor(file) >= 0) return file;
     file = file.parent_path() / fs::read_symlink(file, ignored);  // which replaces the folder where it is absolute
   }
   return {};
@@ -68,17 +77,31 @@ void write_file(const fs::path& file, std::initializer_list<std::span<const std:
   if (replaces && ::access(file.c_str(), W_OK) != 0) fail(errno, file);
   const fs::path place = behind_links(file);
   if (place.empty()) fail(ELOOP, file);
+  if (const int descriptor = open_descriptor(place); descriptor >= 0) {  // behind what others wrote there
+    const int own = ::dup(descriptor);
+    std::FILE* const stream = own < 0 ? nullptr : ::fdopen(own, "w");
+    if (const int why = stream == nullptr ? errno : write_and_close(stream, parts)) fail(why, file);
+    return;
+  }
+  // A file that may be written where none may be made or renamed: a folder of others, a mounted file.
+  const auto in_place = [&](int why) {
+    if (!replaces || (why != EACCES && why != EPERM && why != EBUSY && why != EROFS && why != EXDEV)) fail(why, file);
+    std::FILE* const stream = std::fopen(place.c_str(), "we");
+    if (const int again = stream == nullptr ? errno : write_and_close(stream, parts)) fail(again, file);
+  };
   fs::path name;
   std::FILE* const stream = create_in(place.parent_path(), name);
-  if (stream == nullptr) fail(errno, file);
+  if (stream == nullptr) return in_place(errno);
   if (replaces) {  // the owner first, where we may: it takes set-user-ID away, which another owner must not get
     const bool same = ::fchown(::fileno(stream), old.st_uid, old.st_gid) == 0;
     ::fchmod(::fileno(stream), old.st_mode & (same ? 07777U : 0777U));
   }
   int why = write_and_close(stream, parts);
-  if (why == 0 && ::rename(name.c_str(), place.c_str()) != 0) why = errno;
+  const bool complete = why == 0;
+  if (complete && ::rename(name.c_str(), place.c_str()) != 0) why = errno;
   if (why == 0) return;
   ::unlink(name.c_str());
+  if (complete) return in_place(why);
   fail(why, file);
 }
 

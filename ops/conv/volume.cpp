@@ -129,8 +129,11 @@ class Volume {
   bool reads_each_place(const Problem& node) const {
     if (transposed_ || depth_.taps != 1 || depth_.stride != 1 || depth_.pad != 0 || depth_.out != depth_.in)
       return false;
+    // As the operator has them: of a single output conv_problem() gives 1, and a line of images has more.
+    const auto strides = integers_attribute(node.op(), "strides");
+    if (!strides || std::ranges::any_of(*strides, [](std::int64_t stride) { return stride != 1; })) return false;
     const ConvProblem p = conv_problem(node);
-    return p.r * p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && !p.padded();
+    return p.r * p.s == 1 && !p.padded();
   }
 
   static StridedLoops plane_loops(const Step& depth, std::int64_t channels, std::array<std::int64_t, 3> from,

@@ -140,7 +140,7 @@ HWY_INLINE void by_four_rows(const float* x, std::int64_t n, std::int64_t rows, 
 #if HWY_TARGET != HWY_SCALAR
 /// A vector's halves folded until it has four lanes.
 template <class D, class V, class F>
-HWY_INLINE auto folded_to_four(D d, V v, const F& f) {
+HWY_INLINE auto folded_to_four([[maybe_unused]] D d, V v, [[maybe_unused]] const F& f) {
   if constexpr (hn::MaxLanes(D()) == four) {
     return v;
   } else {

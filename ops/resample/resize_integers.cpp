@@ -142,7 +142,8 @@ std::unique_ptr<const BoundKernel> bind_resize_integers_cuda(const IntegerResize
     launch.in[launch.axes] = axis.in;
     launch.out[launch.axes++] = axis.out;
   }
-  return bound([launch, dtype = binding.problem.inputs()[0].type.dtype](const KernelRun& run) {
+  const DType dtype = binding.problem.inputs()[0].type.dtype;
+  return bound([=]([[maybe_unused]] const KernelRun& run) {
     if constexpr (cuda_built)
       cuda::resize_integers(*run.cuda, launch, dtype, reinterpret_cast<const LinearTap*>(run.blob),
                             run.inputs[0].data(), run.outputs[0].data());

@@ -81,7 +81,8 @@ class Card:
     def _of(cls, model: Model) -> Card:
         """Without a word."""
         handle = Handle()
-        file = None if model._file is None else encoded(model._file, "the path")
+        # Another file at its place is not the model: no card by that one's checksum.
+        file = None if model._file is None or model._is_another() else encoded(model._file, "the path")
         size = 0 if model._bytes is None else len(model._bytes)
         check(library.lenslet_card_of(model._handle, file, model._bytes, size, ctypes.byref(handle)))
         card = cls.__new__(cls)

@@ -51,12 +51,14 @@ class Model:
         self._name = name
         self._external = None if external_data_dir is None else os.path.abspath(external_data_dir)
         self._file: Optional[str] = None  # the path for good, wherever the process goes
+        self._loaded_file: Optional[Tuple[int, ...]] = None
         if isinstance(source, (bytes, bytearray, memoryview)):
             self._bytes = bytes(source)
             check(library.lenslet_model_load_bytes(self._bytes, len(self._bytes), load, ctypes.byref(self._handle)))
         elif isinstance(source, (str, os.PathLike)):
             self.path = os.fspath(source)
             self._file = os.path.abspath(self.path)
+            self._loaded_file = _identity(self._file)
             check(library.lenslet_model_load(options.encoded(self.path, "the path"), load, ctypes.byref(self._handle)))
         else:
             raise InvalidArgumentError(f"a model is a path or bytes, no {type(source).__name__}")
@@ -69,7 +71,7 @@ class Model:
         return f"<lenslet.Model {self.path or self._name or 'of bytes'}: {shown(self.inputs)} -> {shown(self.outputs)}>"
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        source = self._bytes if self._file is None else self._file
+        source = self._bytes if self._file is None else self._same_file()
         return _loaded, (type(self), source, self._name, self._external)
 
     def __copy__(self) -> Model:
@@ -138,26 +140,46 @@ class Model:
 
     def inspect(self, **how: Any) -> Dict[str, Any]:
         """Ports, operators, FLOPs, each convolution's candidates, memory: ``lenslet inspect --json``."""
-        return verbs.run("inspect", self._bytes, self._file, self._external, how)
+        return verbs.run("inspect", self._bytes, self._same_file(), self._external, how)
 
     def verify(self, **how: Any) -> Dict[str, Any]:
         """Each layer against double precision: ``lenslet verify --json``, whose "layers" is a list of dicts. "exceeded" is
         how many are beyond their tolerance, "different" how many of "outputs" are not the file's network's. Inputs are
         random, or `inputs`, a mapping from names to arrays."""
-        return verbs.run("verify", self._bytes, self._file, self._external, how)
+        return verbs.run("verify", self._bytes, self._same_file(), self._external, how)
 
     def layers(self, **how: Any) -> Dict[str, Any]:
         """Each layer's algorithm, why, time, floor and error: ``lenslet layers --json``."""
-        return verbs.run("layers", self._bytes, self._file, self._external, how)
+        return verbs.run("layers", self._bytes, self._same_file(), self._external, how)
 
     def bench(self, **how: Any) -> Dict[str, Any]:
         """Times of whole runs, in milliseconds: ``lenslet bench --json``, whose "results" is a list of dicts. `seconds`
         to spend on it, `per_layer` for each layer's."""
-        return verbs.run("bench", self._bytes, self._file, self._external, how)
+        return verbs.run("bench", self._bytes, self._same_file(), self._external, how)
+
+    def _is_another(self) -> bool:
+        """Does another file lie where it was loaded from?"""
+        now = None if self._file is None else _identity(self._file)
+        return now is not None and now != self._loaded_file
+
+    def _same_file(self) -> Optional[str]:
+        """For what reads the file again."""
+        if self._is_another():
+            raise InvalidArgumentError(f"{self.path} has changed since the model was loaded; load it again")
+        return self._file
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             library.lenslet_model_free(self._handle)
+
+
+def _identity(file: str) -> Optional[Tuple[int, ...]]:
+    """What changes when a file is written or replaced; None: there is none."""
+    try:
+        status = os.stat(file)
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _loaded(kind: Type[Model], source: Source, name: Optional[str], external: Optional[str]) -> Model:

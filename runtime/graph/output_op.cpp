@@ -1,8 +1,12 @@
 #include "runtime/graph/output_op.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "runtime/graph/if_op.h"
@@ -11,14 +15,41 @@ namespace lenslet {
 
 namespace {
 
+// Exporters write probabilities in more ways than one: a head of one class as [1-p,p], a mean of several networks, what
+// is divided by its own sum once more.
+
 /// How many of its first inputs the numbers of an operator's outputs come from: each is one of theirs, in another type
 /// or cut off, or a mean of some. 0: it makes new ones.
 std::size_t passed_on(const Node& node) {
-  static const std::unordered_set<std::string_view> first{
-      "AveragePool",       "Cast",          "CastLike",     "Clip",           "Compress",       "DepthToSpace",
-      "DequantizeLinear",  "Dropout",       "Expand",       "Gather",         "GatherElements", "GatherND",
-      "GlobalAveragePool", "GlobalMaxPool", "MaxPool",      "QuantizeLinear", "ReduceMax",      "ReduceMean",
-      "ReverseSequence",   "Slice",         "SpaceToDepth", "Split",          "Tile",           "Transpose"};
+  static const std::unordered_set<std::string_view> first{"Abs",
+                                                          "AveragePool",
+                                                          "Cast",
+                                                          "CastLike",
+                                                          "Clip",
+                                                          "Compress",
+                                                          "DepthToSpace",
+                                                          "DequantizeLinear",
+                                                          "Dropout",
+                                                          "Expand",
+                                                          "Gather",
+                                                          "GatherElements",
+                                                          "GatherND",
+                                                          "GlobalAveragePool",
+                                                          "GlobalMaxPool",
+                                                          "MaxPool",
+                                                          "Pad",
+                                                          "QuantizeLinear",
+                                                          "ReduceMax",
+                                                          "ReduceMean",
+                                                          "Relu",
+                                                          "Resize",
+                                                          "ReverseSequence",
+                                                          "Slice",
+                                                          "SpaceToDepth",
+                                                          "Split",
+                                                          "Tile",
+                                                          "TopK",
+                                                          "Transpose"};
   static const std::unordered_set<std::string_view> all{"Concat", "Max", "Mean", "Min"};
   if (node.op->alias_input() == 0 || first.contains(node.type())) return 1;
   return all.contains(node.type()) ? node.inputs.size() : 0;
@@ -28,6 +59,9 @@ std::size_t passed_on(const Node& node) {
 /// order, so that one walk does it, however long a chain is.
 class Origins {
  public:
+  /// Of what several shares add up to, before it is divided by their number.
+  static constexpr std::string_view total = "sum of shares";
+
   Origins(const Graph& graph, const std::vector<std::string_view>& of_inputs)
       : graph_(graph), producers_(graph.producers()), origins_(graph.values.size()) {
     for (std::size_t i = 0; i < of_inputs.size(); ++i) at(graph.inputs[i]) = of_inputs[i];
@@ -55,19 +89,89 @@ class Origins {
           found.push_back(of(node.inputs[i]));
       return found.empty() || std::ranges::count(found, found[0]) != std::ssize(found) ? "" : found[0];
     }
-    // Softmax as exporters spell it (PyTorch's for any axis but the last, before opset 13).
-    if (node.type() == "Div" && of(node.inputs[0]) == "Exp" && is_sum_of(node.inputs[1], node.inputs[0]))
-      return "Softmax";
+    if (node.type() == "Where") {
+      const std::string_view a = of(node.inputs[1]), b = of(node.inputs[2]);
+      return is_constant(node.inputs[1]) ? b : is_constant(node.inputs[2]) || a == b ? a : "";
+    }
     if (node.type() == "Exp" && of(node.inputs[0]) == "LogSoftmax") return "Softmax";
     if (node.type() == "Log" && of(node.inputs[0]) == "Softmax") return "LogSoftmax";
+    // Softmax as exporters spell it (PyTorch's for any axis but the last, before opset 13), and what is divided by its
+    // own sum in another way.
+    if (node.type() == "Div" && is_positive(of(node.inputs[0])) && is_sum_of(node.inputs[1], node.inputs[0]))
+      return "Softmax";
+    if (node.type() == "Mul")
+      for (const auto& [x, factor] : both_ways(node))
+        if (const Node* inverse = maker(factor); inverse != nullptr && inverse->type() == "Reciprocal" &&
+                                                 is_positive(of(x)) && is_sum_of(inverse->inputs[0], x))
+          return "Softmax";
+    if (node.type() == "LpNormalization" && is_positive(of(node.inputs[0])) && integer_attribute(*node.op, "p") == 1)
+      return "Softmax";
+    if (node.type() == "Sub" && maker(node.inputs[1]) != nullptr && reduces(node.inputs[1], node.inputs[0], log_sums))
+      return "LogSoftmax";
+    return scaled(node);
+  }
+
+  /// What constants add to numbers or multiply them with, where that leaves them what they are.
+  std::string_view scaled(const Node& node) const {
+    constexpr double nothing = 1e-3;
+    const auto all = [&](ValueId id, double value) {
+      if (!is_constant(id) || graph_.value(id).dtype != DType::f32) return false;
+      const auto values = graph_.value(id).constant.values<float>();
+      return std::ranges::all_of(values, [&](float v) { return std::abs(double{v} - value) <= nothing; });
+    };
+    const bool sums = node.type() == "Add" || node.type() == "Sum";
+    if ((node.type() == "Div" && all(node.inputs[0], 1)) || node.type() == "Reciprocal") {  // 1 / (1 + e^-x)
+      const Node* sum = maker(node.inputs.back());
+      if (sum != nullptr && sum->type() == "Add")
+        for (const auto& [x, one] : both_ways(*sum))
+          if (all(one, 1) && of(x) == "Exp") return "Sigmoid";
+    }
+    if (node.type() == "Sub" && all(node.inputs[0], 1) && is_share(of(node.inputs[1]))) return of(node.inputs[1]);
+    if (sums && node.inputs.size() > 1 &&
+        std::ranges::all_of(node.inputs, [&](ValueId id) { return is_share(of(id)); }))
+      return total;
+    if (node.inputs.size() == 2 && (sums || node.type() == "Mul"))
+      for (const auto& [x, constant] : both_ways(node))
+        if (all(constant, sums ? 0 : 1)) return of(x);
+    if (node.inputs.size() == 2 &&
+        ((node.type() == "Sub" && all(node.inputs[1], 0)) || (node.type() == "Div" && all(node.inputs[1], 1))))
+      return of(node.inputs[0]);
+    if (node.type() == "Mul" || node.type() == "Div")
+      for (const auto& [x, constant] : both_ways(node))
+        if (of(x) == total && is_constant(constant)) return "Softmax";
     return node.type();
   }
 
-  bool is_sum_of(ValueId sum, ValueId terms) const {
-    const NodeId maker = sum == no_id ? no_id : producers_[static_cast<std::size_t>(sum)];
-    if (maker == no_id) return false;
-    const Node& node = graph_.node(maker);
-    return (node.type() == "ReduceSum" || node.type() == "ReduceL1") && node.inputs[0] == terms;
+  static constexpr std::string_view log_sums[] = {"ReduceLogSumExp"}, sums_of[] = {"ReduceSum", "ReduceL1"};
+
+  static bool is_share(std::string_view origin) {
+    return origin == "Softmax" || origin == "Sigmoid" || origin == "HardSigmoid" || origin == "Hardmax";
+  }
+  static bool is_positive(std::string_view origin) {
+    return is_share(origin) || origin == "Exp" || origin == "Softplus" || origin == total;
+  }
+  bool is_constant(ValueId id) const { return id != no_id && graph_.value(id).is_constant(); }
+  const Node* maker(ValueId id) const {
+    const NodeId node = id == no_id ? no_id : producers_[static_cast<std::size_t>(id)];
+    return node == no_id ? nullptr : &graph_.node(node);
+  }
+  static std::array<std::pair<ValueId, ValueId>, 2> both_ways(const Node& node) {
+    return {std::pair{node.inputs[0], node.inputs.back()}, std::pair{node.inputs.back(), node.inputs[0]}};
+  }
+
+  bool is_sum_of(ValueId sum, ValueId terms) const { return reduces(sum, terms, sums_of); }
+  /// Is it a reduction of `terms`, perhaps in another shape, or with a little added?
+  bool reduces(ValueId sum, ValueId terms, std::span<const std::string_view> kinds) const {
+    constexpr int most_steps = 4;
+    for (int step = 0; step < most_steps; ++step) {
+      const Node* node = maker(sum);
+      if (node == nullptr) return false;
+      if (std::ranges::find(kinds, node->type()) != kinds.end()) return node->inputs[0] == terms;
+      const bool little = node->type() == "Add" || node->type() == "Max" || node->type() == "Clip";
+      if (!little && node->op->alias_input() != 0 && node->type() != "Expand") return false;
+      sum = is_constant(node->inputs[0]) ? node->inputs.back() : node->inputs[0];
+    }
+    return false;
   }
 
   /// What both branches agree on, of those that can run.
@@ -75,7 +179,10 @@ class Origins {
     std::vector<std::string_view> inputs, made;
     for (std::size_t i = 1; i < node.inputs.size(); ++i) inputs.push_back(of(node.inputs[i]));
     bool first = true;
+    const bool known = is_constant(node.inputs[0]) && graph_.value(node.inputs[0]).dtype == DType::boolean &&
+                       graph_.value(node.inputs[0]).constant.elems() == 1;
     for (const bool condition : {true, false}) {
+      if (known && graph_.value(node.inputs[0]).constant.values<bool>()[0] != condition) continue;
       const Graph* branch = choice.branch(condition).graph.get();
       if (branch == nullptr) continue;
       const Origins origins(*branch, inputs);
@@ -98,7 +205,8 @@ class Origins {
 }  // namespace
 
 std::string output_op(const Graph& graph, std::size_t index) {
-  return std::string(Origins(graph, {}).of(graph.outputs[index]));
+  const std::string_view origin = Origins(graph, {}).of(graph.outputs[index]);
+  return origin == Origins::total ? "Sum" : std::string(origin);
 }
 
 }  // namespace lenslet

@@ -87,7 +87,9 @@ TEST_CASE("output_op/behind what moves, converts or averages") {
          return b.node("Mean", {two, b.node("Identity", {two})});
        }},
   };
-  for (const auto& [name, after] : kept) {
+  for (const auto& one : kept) {
+    const auto& name = one.first;  // no structured binding: clang 14 does not capture those
+    const auto& after = one.second;
     CAPTURE(name);
     CHECK(op_of([&](GraphBuilder& b, ValueId x) { return after(b, softmax(b, x)); }) == "Softmax");
     CHECK(op_of([&](GraphBuilder& b, ValueId x) { return after(b, b.node("Sigmoid", {x})); }) == "Sigmoid");
@@ -127,6 +129,57 @@ TEST_CASE("output_op/a Softmax spelled out") {
   CHECK(op_of([](GraphBuilder& b, ValueId x) {
           return b.node("Exp", {b.node("LogSoftmax", {x}, {{"axis", std::int64_t{1}}})});
         }) == "Softmax");
+}
+
+TEST_CASE("output_op/probabilities that exporters write otherwise") {
+  using B = GraphBuilder;
+  const auto sigmoid = [](B& b, ValueId x) { return b.node("Sigmoid", {x}); };
+  const auto sum = [](B& b, ValueId x) { return b.node("ReduceSum", {x, b.int64s({1})}); };
+  // A head of one class.
+  CHECK(op_of([&](B& b, ValueId x) {
+          const ValueId p = sigmoid(b, x);
+          return b.node("Concat", {b.node("Sub", {b.scalar(1), p}), p}, {{"axis", std::int64_t{1}}});
+        }) == "Sigmoid");
+  // Several networks' mean.
+  for (const char* op : {"Add", "Sum"}) {
+    CHECK(op_of([&](B& b, ValueId x) {
+            return b.node("Mul", {b.scalar(0.5F), b.node(op, {softmax(b, x), softmax(b, b.node("Neg", {x}))})});
+          }) == "Softmax");
+    CHECK(op_of([&](B& b, ValueId x) {
+            return b.node("Div", {b.node(op, {softmax(b, x), softmax(b, b.node("Neg", {x}))}), b.scalar(2)});
+          }) == "Softmax");
+    CHECK(op_of([&](B& b, ValueId x) { return b.node(op, {softmax(b, x), x}); }) == op);
+  }
+  CHECK(op_of([&](B& b, ValueId x) { return b.node("Add", {softmax(b, x), sigmoid(b, x)}); }) == "Sum");
+  // Divided by the own sum once more, in another shape, with a little added, or multiplied by its inverse.
+  CHECK(op_of([&](B& b, ValueId x) {
+          const ValueId y = b.node("Softplus", {x});
+          return b.node("Div", {y, b.node("Add", {b.node("Unsqueeze", {sum(b, y), b.int64s({1})}), b.scalar(1e-7F)})});
+        }) == "Softmax");
+  CHECK(op_of([&](B& b, ValueId x) {
+          const ValueId y = b.node("Exp", {x});
+          return b.node("Mul", {b.node("Reciprocal", {sum(b, y)}), y});
+        }) == "Softmax");
+  CHECK(op_of([&](B& b, ValueId x) {
+          return b.node("LpNormalization", {sigmoid(b, x)}, {{"p", std::int64_t{1}}, {"axis", std::int64_t{1}}});
+        }) == "Softmax");
+  CHECK(op_of([&](B& b, ValueId x) { return b.node("Div", {x, sum(b, x)}); }) == "Div");
+  // Spelled by other functions.
+  CHECK(op_of([&](B& b, ValueId x) {
+          const ValueId log = b.node("ReduceLogSumExp", {x}, {{"axes", std::vector<std::int64_t>{1}}});
+          return b.node("Exp", {b.node("Sub", {x, log})});
+        }) == "Softmax");
+  for (const char* op : {"Div", "Reciprocal"})
+    CHECK(op_of([&](B& b, ValueId x) {
+            const ValueId y = b.node("Add", {b.node("Exp", {b.node("Neg", {x})}), b.scalar(1)});
+            return op == std::string("Div") ? b.node(op, {b.scalar(1), y}) : b.node(op, {y});
+          }) == "Sigmoid");
+  // What changes nothing.
+  CHECK(op_of([&](B& b, ValueId x) {
+          const ValueId y = b.node("Add", {b.node("Mul", {softmax(b, x), b.scalar(1)}), b.scalar(1e-9F)});
+          return b.node("Sub", {b.node("Div", {y, b.scalar(1)}), b.scalar(0)});
+        }) == "Softmax");
+  CHECK(op_of([&](B& b, ValueId x) { return b.node("Mul", {softmax(b, x), b.scalar(3)}); }) == "Mul");
 }
 
 TEST_CASE("output_op/branches of an If") {

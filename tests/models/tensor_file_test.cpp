@@ -130,7 +130,32 @@ TEST_CASE("tensor_file/write_file_follows_links_and_keeps_what_files_have") {
     struct stat status {};
     REQUIRE(::stat((folder / "empty").c_str(), &status) == 0);
     CHECK(status.st_uid == nobody);
+    // A file of everybody's in a folder that is ours alone is written where it is.
+    fs::permissions(folder / "there/deep/new", fs::perms(0666));
+    fs::permissions(folder / ".", fs::perms(0755));
+    REQUIRE(::seteuid(nobody) == 0);
+    bool refused = false;
+    try {
+      write_file(folder / "there/deep/new", bytes("in place"));
+      write_file(folder / "there/deep/newer", bytes("x"));
+    } catch (const Error&) {
+      refused = true;
+    }
+    REQUIRE(::seteuid(0) == 0);
+    CHECK(refused);
+    CHECK(text(folder / "there/deep/new") == "in place");
+    CHECK_FALSE(fs::exists(folder / "there/deep/newer"));
   }
+  // Standard output that leads to a file: behind what is there, and what comes later stays.
+  std::FILE* const output = std::fopen((folder / "output").c_str(), "w");
+  REQUIRE(output != nullptr);
+  std::fputs("before ", output);
+  std::fflush(output);
+  fs::create_symlink(fmt::format("/proc/self/fd/{}", ::fileno(output)), folder / "stdout");
+  write_file(folder / "stdout", bytes("written"));
+  std::fputs(" after", output);
+  std::fclose(output);
+  CHECK(text(folder / "output") == "before written after");
   for (const auto& entry : fs::recursive_directory_iterator(folder / "."))
     CHECK_FALSE(entry.path().filename().string().starts_with(".lenslet"));
 }

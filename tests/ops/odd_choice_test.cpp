@@ -72,7 +72,9 @@ template <typename TargetOf>
 void check_choices(const Table& table, const TargetOf& target_of) {
   double log_ratios = 0;
   std::size_t problems = 0, beyond = 0;
-  for (const auto& [by, list] : read(table)) {
+  for (const auto& entry : read(table)) {
+    const auto& by = entry.first;  // no structured binding: clang 14 does not capture those
+    const auto& list = entry.second;
     const auto [device, numerics] = target_of(by);
     const Target target{.device = device, .numerics = numerics};
     for (const auto& [problem, us] : list) {

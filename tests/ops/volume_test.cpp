@@ -51,6 +51,10 @@ TEST_CASE("volume/conv") {
   check_op(volume("Conv", {2, 6, 5, 6, 7}, {4, 3, 1, 1, 1}, {{"group", std::int64_t{2}}}));
   check_op(volume("Conv", {1, 3, 2, 3, 4}, {2, 3, 1, 1, 1}, {{"pads", Ints{1, 0, 0, 0, 0, 0}}}));
   check_op(volume("Conv", {1, 3, 5, 3, 4}, {2, 3, 1, 1, 1}, {{"strides", Ints{2, 1, 1}}}, false));
+  // Strides where there is nothing to step over.
+  check_op(
+      volume("Conv", {1, 15, 2, 1, 1}, {15, 1, 1, 1, 1}, {{"strides", Ints{1, 2, 2}}, {"group", std::int64_t{15}}}));
+  check_op(volume("Conv", {2, 3, 1, 1, 4}, {2, 3, 1, 1, 1}, {{"strides", Ints{2, 3, 1}}}));
   // Whole depths of padding, and taps that see nothing else.
   check_op(volume("Conv", {1, 2, 1, 3, 3}, {3, 2, 3, 1, 1}, {{"pads", Ints{4, 0, 0, 3, 0, 0}}}));
 }

@@ -74,7 +74,12 @@ class Models(InFolder, unittest.TestCase):
                 file.write_bytes(data)
                 model = lenslet.Model(file)
                 before = model.runner(device="cpu", threads=1)
+                model.inspect()
                 change(file)
+                if file.exists():  # what reads the file again says that it is another
+                    for again in (model.inspect, lambda: pickle.dumps(model)):  # noqa: B023
+                        with self.assertRaisesRegex(lenslet.InvalidArgumentError, "has changed since"):
+                            again()
                 np.testing.assert_array_equal(before(x[:1]), expected[:1])
                 np.testing.assert_array_equal(model.runner(device="cpu", threads=1)(x[:1]), expected[:1])
                 np.testing.assert_array_equal(model.runner(device="cpu", batch=3)(x), expected)

@@ -263,7 +263,7 @@ BoundCard bind(const Card& card, const Model& model) {
                          output.str()));
 
   const std::string op = model.output_op(bound.output);
-  const bool made = op == "Softmax" || op == "Sigmoid" || op == "HardSigmoid";
+  const bool made = op == "Softmax" || op == "Sigmoid" || op == "HardSigmoid" || op == "Hardmax";
   bound.softmax = card.softmax.value_or(!made);  // which makes of a LogSoftmax what Softmax would have been
   bound.probabilities = bound.softmax || made;
   if (bound.softmax && made)
