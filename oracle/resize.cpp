@@ -118,7 +118,8 @@ std::vector<Axis> axes_of(const AttributeList& attributes, Inputs inputs) {
 }
 
 /// Of integers ONNX leaves open how a blend is rounded: this is ONNX Runtime's float32, truncated. An element is the
-/// sum over the corners of a cell, the last axis fastest, of the corner times the product of its weights.
+/// sum over the corners of a cell, the last axis fastest, of the corner times the product of its weights, from that of
+/// the last axis on.
 Array linear_integers(const AttributeList& attributes, const Array& x, const std::vector<Axis>& axes) {
   struct Cell {
     std::int64_t low, high;
@@ -158,19 +159,24 @@ Array linear_integers(const AttributeList& attributes, const Array& x, const std
     const std::vector<std::int64_t> at = index_of(shape, static_cast<std::int64_t>(i));
     index = at;
     float sum = 0;
-    const auto corners = [&](const auto& self, std::size_t d, float weight) -> void {
+    std::vector<float> weights(cells.size(), 1.0F);
+    const auto corners = [&](const auto& self, std::size_t d) -> void {
       if (d == cells.size()) {
+        float weight = 1;
+        for (std::size_t axis = d; axis-- > 0;) weight *= weights[axis];
         sum += weight * static_cast<float>(x.values[static_cast<std::size_t>(flat_of(x.shape, index))]);
         return;
       }
-      if (cells[d].empty()) return self(self, d + 1, weight);
+      if (cells[d].empty()) return self(self, d + 1);
       const Cell& cell = cells[d][static_cast<std::size_t>(at[d])];
       index[d] = cell.low;
-      self(self, d + 1, weight * cell.of_low);
+      weights[d] = cell.of_low;
+      self(self, d + 1);
       index[d] = cell.high;
-      self(self, d + 1, weight * cell.of_high);
+      weights[d] = cell.of_high;
+      self(self, d + 1);
     };
-    corners(corners, 0, 1.0F);
+    corners(corners, 0);
     y.values[i] = std::trunc(static_cast<double>(sum));
   }
   return y;

@@ -52,7 +52,7 @@
        return m.at_least(0, x) + m.at_most(0, m(a) * m.any_expm1(x / m(a))))                                           \
   KIND(Softsign, "", 1, FloatTypes, (), none, return x / (m(1) + m.abs(x)))                                            \
   /* 0 but for NaN, where neither side is it. */                                                                       \
-  KIND(ThresholdedRelu, "", 10, FloatTypes, ({"alpha", 1}), none,                                                      \
+  KIND(ThresholdedRelu, "", 1, FloatTypes, ({"alpha", 1}), none,                                                      \
        return m.if_negative(m(a) - x, x, m.at_most(0, m.at_least(0, x))))                                              \
   KIND(Shrink, "", 9, FloatTypes, ({"lambd", 0.5}, {"bias", 0}), none,                                                 \
        const V rest = m.if_negative(m(a) - x, x - m(b), m.at_most(0, m.at_least(0, x)));                               \

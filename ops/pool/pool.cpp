@@ -65,7 +65,8 @@ PoolProblem resolve_pool(const Shape& x, const PoolGeometry& geometry) {
       throw Error(ErrorKind::invalid_model, fmt::format("pads {} and {} are not smaller than the window of {}",
                                                         axis.pad_begin, axis.pad_end, extent));
     const std::int64_t room = axis.in + axis.pad_begin + axis.pad_end - extent;
-    if (room < 0)
+    // With ceil_mode a window may be larger than all there is, by less than a stride.
+    if (room < 0 && (!geometry.ceil_mode || room <= -axis.stride))
       throw Error(ErrorKind::invalid_model,
                   fmt::format("a window of {} does not fit into {} with its pads", extent, axis.in));
     axis.out = (geometry.ceil_mode ? room + axis.stride - 1 : room) / axis.stride + 1;

@@ -18,7 +18,7 @@ constexpr std::int64_t chunk = 256;
 /// A line of x that a row of y is made of.
 struct Line {
   std::int64_t at = 0;
-  float weight = 1;
+  std::array<float, Shape::max_rank> weights{};  ///< of the axes above
 };
 
 class BoundIntegers final : public BoundKernel {
@@ -48,20 +48,31 @@ class BoundIntegers final : public BoundKernel {
     std::array<const LinearTap*, Shape::max_rank> taps{};
     for (std::size_t a = above; a-- > 0; row /= p_.axes[a].out)
       taps[a] = &p_.axes[a].taps[static_cast<std::size_t>(row % p_.axes[a].out)];
-    lines[0] = {.at = row, .weight = 1};
+    lines[0] = {.at = row};
     std::size_t count = 1;
     for (std::size_t a = 0; a < above; ++a) {
       const LinearTap& tap = *taps[a];
       const std::int64_t in = p_.axes[a].in;
       const bool two = tap.of_high != 0;
       for (std::size_t l = count; l-- > 0;) {
-        const Line line = lines[l];
-        if (two) lines[2 * l + 1] = {line.at * in + tap.high, line.weight * tap.of_high};
-        lines[two ? 2 * l : l] = {line.at * in + tap.low, line.weight * tap.of_low};
+        Line line = lines[l];
+        const std::int64_t first = line.at * in;
+        line.weights[a] = tap.of_high;
+        line.at = first + tap.high;
+        if (two) lines[2 * l + 1] = line;
+        line.weights[a] = tap.of_low;
+        line.at = first + tap.low;
+        lines[two ? 2 * l : l] = line;
       }
       if (two) count *= 2;
     }
     return count;
+  }
+
+  /// From the innermost axis outwards, as ONNX Runtime multiplies.
+  float weight_of(const Line& line, float innermost) const {
+    for (std::size_t a = p_.axes.size() - 1; a-- > 0;) innermost *= line.weights[a];
+    return innermost;
   }
 
   template <typename T>
@@ -75,8 +86,8 @@ class BoundIntegers final : public BoundKernel {
         float sum = 0;
         for (std::size_t l = 0; l < count; ++l) {
           const T* const line = x + lines[l].at;
-          sum += lines[l].weight * tap.of_low * static_cast<float>(line[tap.low]);
-          if (tap.of_high != 0) sum += lines[l].weight * tap.of_high * static_cast<float>(line[tap.high]);
+          sum += weight_of(lines[l], tap.of_low) * static_cast<float>(line[tap.low]);
+          if (tap.of_high != 0) sum += weight_of(lines[l], tap.of_high) * static_cast<float>(line[tap.high]);
         }
         *y++ = static_cast<T>(static_cast<int>(sum));
       }
@@ -92,8 +103,8 @@ class BoundIntegers final : public BoundKernel {
         };
         for (std::size_t l = 0; l < count; ++l) {
           const T* const line = x + lines[l].at + done;
-          add(line + tap.low * p_.inner, lines[l].weight * tap.of_low);
-          if (tap.of_high != 0) add(line + tap.high * p_.inner, lines[l].weight * tap.of_high);
+          add(line + tap.low * p_.inner, weight_of(lines[l], tap.of_low));
+          if (tap.of_high != 0) add(line + tap.high * p_.inner, weight_of(lines[l], tap.of_high));
         }
         for (std::int64_t i = 0; i < length; ++i)
           *y++ = static_cast<T>(static_cast<int>(sums[static_cast<std::size_t>(i)]));

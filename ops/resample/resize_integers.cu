@@ -46,6 +46,11 @@ __global__ void __launch_bounds__(threads)
     for (int a = 0; a < axes; ++a) {
       const bool high = (corner >> (axes - 1 - a) & 1) != 0;
       at = at * p.in[a] + (high ? taps[a].high : taps[a].low);
+    }
+    // From the innermost axis outwards, as ONNX Runtime multiplies.
+#pragma unroll
+    for (int a = axes - 1; a >= 0; --a) {
+      const bool high = (corner >> (axes - 1 - a) & 1) != 0;
       weight = __fmul_rn(weight, high ? taps[a].of_high : taps[a].of_low);
     }
     if (weight != 0) sum = __fadd_rn(sum, __fmul_rn(weight, static_cast<float>(x[at * p.inner.value + inside])));

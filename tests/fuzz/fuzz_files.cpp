@@ -48,8 +48,7 @@ void load_plan_run(std::span<const std::byte> bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
   test::expect_result_or_error([bytes] { load_plan_run(bytes); });
-  test::expect_result_or_error(
-      [bytes] { to_tensor(read_onnx_tensor(bytes), {.owner = nullptr, .external = nullptr}); });
+  test::expect_result_or_error([bytes] { to_tensor(read_onnx_tensor(bytes), {}); });
   test::expect_result_or_error([bytes] { parse_npy_header(bytes); });
   return 0;
 }

@@ -179,8 +179,10 @@ TEST_CASE("changed_file/weights_are_those_of_the_file") {
   const TempDir folder;
   std::mt19937 random(6);
   ModelText model = relu_model();
-  for (const auto& [type, bytes] :
-       {std::pair<int, std::size_t>(f32, 4), {f16, 2}, {i64, 8}, {f64, 8}, {i32, 4}, {u8, 1}, {i4, 1}})
+  for (const std::pair<int, std::size_t>& each :
+       {std::pair<int, std::size_t>(f32, 4), {f16, 2}, {i64, 8}, {f64, 8}, {i32, 4}, {u8, 1}, {i4, 1}}) {
+    const int type = each.first;  // no structured binding: clang 14 does not capture those
+    const std::size_t bytes = each.second;
     for (const std::size_t elems : {std::size_t{1}, std::size_t{33}, std::size_t{5000}, std::size_t{40000}})
       for (std::size_t length = 1; length <= 4; ++length) {
         std::vector<std::uint8_t> values(elems * bytes);
@@ -206,6 +208,7 @@ TEST_CASE("changed_file/weights_are_those_of_the_file") {
         }
         model.nodes.push_back(node("Identity", {source}, {"of_" + name}));
       }
+  }
   const std::string text = model.bytes();
   const fs::path path = folder.write("net.onnx", text);
   const Graph copied = load_onnx(bytes_of(text), nullptr, {}, "test");

@@ -394,10 +394,10 @@ TEST_CASE("expand/old_opsets") {
   const std::vector<double> prelu =
       run(model_of("PRelu", "", by_channel, f32, 4, ints("consumed_inputs", {0, 0}), 1), by_channel);
   for (std::size_t i = 0; i < 12; ++i) {
-    const double x = image.values[i], b = by_channel[1].values[channel(i)];
-    CHECK(sum[i] == x + b);
-    CHECK(product[i] == x * by_image[1].values[i / 2]);
-    CHECK(prelu[i] == (x < 0 ? b * x : x));
+    const double v = image.values[i], b = by_channel[1].values[channel(i)];
+    CHECK(sum[i] == v + b);
+    CHECK(product[i] == v * by_image[1].values[i / 2]);
+    CHECK(prelu[i] == (v < 0 ? b * v : v));
   }
   const std::vector<Given> at_end{image, real("b", {2}, {3, 5})};
   const std::vector<double> difference = run(model_of("Sub", "", at_end, f32, 4, integer("broadcast", 1), 6), at_end);

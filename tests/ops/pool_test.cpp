@@ -33,6 +33,10 @@ struct PoolCase {
 const PoolCase cases[] = {
     {{2, 3, 13, 9}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {}},
     {{1, 16, 15, 15}, {2, 2}, {2, 2}, {}, {}},
+    // A window larger than the image, which ceil_mode lets stick out.
+    {{1, 2, 1, 2}, {2, 2}, {2, 2}, {}, {}, "NOTSET", true},
+    {{2, 3, 6, 1}, {2, 2}, {3, 2}, {}, {}, "NOTSET", true},
+    {{1, 2, 2, 3, 1}, {3, 2, 2}, {2, 2, 2}, {}, {}, "NOTSET", true},
     // Pairs of short lines: vectors of each width and single outputs, and columns and lines that no window reads.
     {{2, 3, 14, 14}, {2, 2}, {2, 2}, {}, {}},
     {{1, 2, 5, 67}, {2, 2}, {2, 2}, {}, {}},

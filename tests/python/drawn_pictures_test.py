@@ -140,9 +140,12 @@ def drawn_tiff(draw):
     value = draw.randint(0, 9)
     code = {1: "B", 2: "B", 3: "H", 4: "I", 5: "I", 6: "b", 7: "B", 8: "h", 9: "i", 10: "i"}[kind]
     entries = [struct.pack(order + "HHI", 274, kind, count) + struct.pack(order + code, value).ljust(4, b"\0")]
+    if draw.random() < 0.2:  # a second one does not count
+        entries.append(struct.pack(order + "HHIHH", 274, 3, 1, draw.randint(1, 8), 0))
     for tag in draw.sample((256, 271, 282, 300), draw.randint(0, 2)):
         entries.insert(draw.randint(0, len(entries)), struct.pack(order + "HHIHH", tag, 3, 1, 7, 0))
     body = {"<": b"II*\0", ">": b"MM\0*"}[order] + struct.pack(order + "IH", 8, len(entries)) + b"".join(entries) + bytes(4)
+    body = b"Exif\0\0" * draw.choice((0, 0, 0, 1)) + body
     return body, f"EXIF {order} type={kind} count={count} value={value}"
 
 

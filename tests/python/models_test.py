@@ -77,7 +77,7 @@ class Models(InFolder, unittest.TestCase):
                 model.inspect()
                 change(file)
                 if file.exists():  # what reads the file again says that it is another
-                    for again in (model.inspect, lambda: pickle.dumps(model)):  # noqa: B023
+                    for again in (model.inspect, lambda: pickle.dumps(model)):
                         with self.assertRaisesRegex(lenslet.InvalidArgumentError, "has changed since"):
                             again()
                 np.testing.assert_array_equal(before(x[:1]), expected[:1])

@@ -26,9 +26,9 @@ ImageHeader read_jpeg_header(std::span<const std::byte> file);
 ImageHeader read_png_header(std::span<const std::byte> file);
 ImageHeader read_webp_header(std::span<const std::byte> file);
 
-/// Orientation (tag 274) of the first directory of a TIFF structure, as an APP1 segment holds it after "Exif\0\0":
-/// 1 (upright) to 8, in any type of whole numbers but BYTE, which Pillow does not read either. 1 when it is absent or
-/// the structure makes no sense: EXIF is an ornament, the picture is not refused for it.
-int exif_orientation(std::span<const std::byte> tiff);
+/// Orientation (tag 274) of the first directory of a TIFF structure, perhaps behind the head "Exif\0\0" of an APP1
+/// segment: 1 (upright) to 8, in any type of whole numbers but BYTE, which Pillow does not read either. The first entry
+/// counts. 1 when it is absent or the structure makes no sense: EXIF is an ornament, the picture is not refused for it.
+int exif_orientation(std::span<const std::byte> exif);
 
 }  // namespace lenslet::tool

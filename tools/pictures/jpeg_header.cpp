@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <vector>
 
 #include "tools/pictures/bytes.h"
 #include "tools/pictures/image_header.h"
@@ -62,7 +63,8 @@ ImageHeader read_jpeg_header(std::span<const std::byte> file) {
   ImageHeader header;
   Bytes bytes(file);
   std::uint32_t components = 0;
-  bool adobe = false, exif = false;
+  bool adobe = false;
+  std::vector<std::byte> exif;  // of several segments before the first scan, as Pillow joins them
   int scans = 0;
   if (bytes.u16(0) != (0xFF00 | soi)) throw BadImage("this is no JPEG file");
   for (std::size_t at = next_marker(file, 2);;) {
@@ -88,9 +90,8 @@ ImageHeader read_jpeg_header(std::span<const std::byte> file) {
       check_huffman_tables(segment);
     } else if (marker == app14 && starts_with(segment, "Adobe", 5)) {
       adobe = true;
-    } else if (marker == app1 && !exif && starts_with(segment, "Exif\0\0", 6)) {
-      exif = true;
-      header.orientation = exif_orientation(segment.subspan(6));
+    } else if (marker == app1 && scans == 0 && starts_with(segment, "Exif\0\0", 6)) {
+      exif.insert(exif.end(), segment.begin() + 6, segment.end());
     } else if (marker == sos && ++scans > max_scans) {
       throw BadImage(fmt::format("the JPEG file has more than {} scans", max_scans));
     }
@@ -102,6 +103,7 @@ ImageHeader read_jpeg_header(std::span<const std::byte> file) {
   // Without Adobe's marker nobody says whether the inks are inverted, nor whether they are CMYK at all.
   if (components == 4 && !adobe) throw BadImage("JPEG of 4 components without Adobe's marker is not read");
   header.gray = components == 1;
+  header.orientation = exif_orientation(exif);
   return header;
 }
 

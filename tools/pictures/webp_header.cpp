@@ -40,7 +40,7 @@ ImageHeader read_webp_header(std::span<const std::byte> file) {
   if (whole.overrun() || end < 12 || end > file.size()) throw BadImage("the WebP file is cut short");
   ImageHeader header;
   std::int64_t canvas_width = 0, canvas_height = 0;
-  bool picture = false;
+  bool picture = false, has_exif = false;
   for (std::size_t at = 12; at + chunk_head <= end;) {
     const std::uint32_t name = whole.u32(at);
     const std::size_t length = whole.u32(at + 4);
@@ -49,16 +49,16 @@ ImageHeader read_webp_header(std::span<const std::byte> file) {
     Bytes bytes(body, false);
     if (name == fourcc("VP8X")) {
       if ((bytes.u8(0) & 2) != 0) throw BadImage("animated WebP is not read");
+      has_exif = (bytes.u8(0) & 8) != 0;
       canvas_width = (bytes.u16(4) | bytes.u8(6) << 16) + 1;
       canvas_height = (bytes.u16(7) | bytes.u8(9) << 16) + 1;
       if (bytes.overrun()) throw BadImage("the WebP file is cut short (inside its header)");
     } else if (!picture && (name == fourcc("VP8 ") || name == fourcc("VP8L"))) {
       picture = true;
       read_size(body, name == fourcc("VP8L"), header);
-    } else if (name == fourcc("EXIF")) {
-      // Some writers leave the head of JPEG's segment: "Exif" and two zeros.
-      const bool headed = length > 6 && bytes.u32(0) == fourcc("Exif") && bytes.u16(4) == 0;
-      header.orientation = exif_orientation(body.subspan(headed ? 6 : 0));
+    } else if (name == fourcc("EXIF") && has_exif) {
+      has_exif = false;  // the first one counts
+      header.orientation = exif_orientation(body);
     }
     at += chunk_head + length + length % 2;
   }
