@@ -128,7 +128,7 @@ class BoundRecurrent final : public BoundKernel {
   void add_biases(const float* b, float* workspace) const {
     const std::int64_t columns = q_.columns(), both = q_.linear_before_reset ? 2 * q_.hidden : columns;
     for (int d = 0; d < q_.directions; ++d) {
-      const float* const of_w = b + 2 * d * columns;
+      const float* const of_w = b == nullptr ? nullptr : b + 2 * d * columns;
       for (std::int64_t j = 0; j < columns; ++j)
         workspace[bias_ + d * columns + j] = b == nullptr ? 0.0F : j < both ? of_w[j] + of_w[columns + j] : of_w[j];
       for (std::int64_t j = both; j < columns; ++j)

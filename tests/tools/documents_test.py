@@ -26,6 +26,7 @@ not_run = (
     (r"tools/scripts/gpu_check[.]sh|build/cuda/", "needs a GPU"),
     (r"lenslet .*--device cuda\b", "needs a GPU"),
     (r"tools/peers/differential[.]py .*--pack |mkdir permuted$|tar xf permuted|ls -d permuted/|cat permuted/", "draws for an hour"),
+    (r"lenslet bench conv --drawn .*--odd ", "times hundreds of convolutions, for minutes"),
     (r"tools/peers/(bench_peers|op_speed)[.]py ", "needs ONNX Runtime, and takes minutes"),
     (r"tools/peers/bench_(cpu_peers|start)[.]py ", "installs GB of peers, and takes a quarter of an hour"),
     (r"tools/peers/bench_(gpu|sparse)_peers[.]py ", "needs a GPU and PyTorch"),
