@@ -21,8 +21,8 @@ struct Function {
   double low, high;  // of the inputs
 };
 
-// What the rows of unary_kinds.h do not say; an operator that does not stand here gets the cases of by_default(). Of each
-// element: CUDA documents up to 4 units of its last place (Tan, Acosh), of which one is 1.2e-7.
+// What the rows of unary_kinds.h do not say; an operator that does not stand here gets the cases of by_default(). Of
+// each element: CUDA documents up to 4 units of its last place (Tan, Acosh), of which one is 1.2e-7.
 const Function functions[] = {
     {"Relu", 13, {}, 0, -4, 4},
     {"LeakyRelu", 13, {}, 1e-7, -4, 4},
