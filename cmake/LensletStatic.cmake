@@ -6,7 +6,7 @@
 # Functions that newer glibcs gave a second version, or moved from libpthread, libdl and librt into libc, which counts as
 # one, too: their old versions are still in every glibc. By the version that x86-64 began with, if it is another.
 set(_at_2_2_5
-  exp exp2 log pow
+  exp exp2 hypot log log2 pow
   dladdr dlclose dlerror dlopen dlsym dlvsym
   __pthread_key_create pthread_condattr_setpshared pthread_create pthread_detach pthread_getspecific pthread_join
   pthread_key_create pthread_key_delete pthread_kill pthread_mutex_trylock pthread_mutexattr_destroy
