@@ -143,7 +143,7 @@ class ConvAlgorithm : public Kernel {
   /// The same of other elements than floats: whoever names their bytes writes them.
   virtual void transform_bytes(const ConvProblem& problem, std::string_view config, const ConvFilter& filter,
                                std::span<std::byte> to) const;
-  /// ComputedFilters::packed: floats of scratch that pack() wants, with so many threads.
+  /// ComputedFilters::packed: floats of scratch that pack() needs with `threads` threads.
   virtual std::int64_t packing_floats(const ConvProblem& problem, int threads) const;
   /// ComputedFilters::packed: what transform() makes, out of run.filter, by run.pool or on run.cuda. Allocates nothing.
   virtual void pack(const ConvProblem& problem, const ConvRun& run, std::span<float> to, float* scratch) const;

@@ -19,7 +19,7 @@ class PackedFilter {
   /// What gemm() reads differs with the CPU's vectors.
   std::string form() const;
   void pack(const ConvProblem& problem, const ConvFilter& filter, float* to) const;
-  /// The same in pieces, whose order does not matter; each with scratch of so many floats.
+  /// The same in pieces, whose order does not matter; each needs scratch_floats() of its own.
   std::int64_t pieces(const ConvProblem& problem) const;
   static std::int64_t scratch_floats(const ConvProblem& problem);
   void pack_piece(const ConvProblem& problem, const ConvFilter& filter, std::int64_t piece, float* to,
