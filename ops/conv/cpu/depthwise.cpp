@@ -37,8 +37,6 @@ void depthwise_lines(const ConvLines& lines, const ConvProblem& problem) {
     over_vectors<OwnChannel, AnyLines>(lines, problem);
 }
 
-std::int64_t vector_lanes() { return static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>())); }
-
 }  // namespace
 }  // namespace lenslet::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -32,14 +32,12 @@ void lines_from(const ConvLines& lines, const ConvProblem& problem) {
 
 /// Masks are needed where a block ends with a part of a vector that still has several groups.
 void direct_lines(const ConvLines& lines, const ConvProblem& problem) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>()));
+  const std::int64_t lanes = vector_lanes();
   if (masked && lines.group_c == lines.group_k && lines.group_c < lanes && lanes % lines.group_c == 0)
     lines_from<WithinVector>(lines, problem);
   else
     lines_from<OneGroup>(lines, problem);
 }
-
-std::int64_t vector_lanes() { return static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>())); }
 
 }  // namespace
 }  // namespace lenslet::HWY_NAMESPACE

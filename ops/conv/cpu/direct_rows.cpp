@@ -22,6 +22,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 #include "ops/core/simd/activation-inl.h"
+#include "ops/core/simd/tile-inl.h"
 // clang-format on
 
 #ifndef LENSLET_OPS_CONV_CPU_DIRECT_ROWS_ONCE
@@ -71,17 +72,6 @@ struct RowStrip {
 
 }  // namespace
 }  // namespace lenslet
-#endif
-
-#undef LENSLET_TILE_INLINE
-#define LENSLET_TILE_INLINE HWY_INLINE
-#ifdef __has_feature
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#undef HWY_UNROLL
-#define HWY_UNROLL(factor)
-#undef LENSLET_TILE_INLINE
-#define LENSLET_TILE_INLINE HWY_NOINLINE
-#endif
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -184,7 +174,7 @@ bool goes_along(std::int64_t rows, std::int64_t columns, std::int64_t filters) {
 
 template <int Filters>
 void sum_filters(const RowStrip& strip, const ConvProblem& problem) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>()));
+  const std::int64_t lanes = vector_lanes();
   const std::int64_t rows = strip.rows.count(), width = strip.columns.count(), columns = (width + lanes - 1) / lanes;
   const std::int64_t x_row = problem.stride_h * strip.row;
   const auto columns_of = [&](std::int64_t first, std::int64_t vectors) {
@@ -226,7 +216,7 @@ void sum_rows(const RowStrip& strip, const ConvProblem& problem, std::int64_t fi
 /// Of whole vectors of sums.
 void activate(const Activation& activation, float* sums, std::int64_t count) {
   const hn::ScalableTag<float> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t lanes = vector_lanes();
   const FusedClamp clamp(activation);
   const auto low = hn::Set(d, clamp.low), high = hn::Set(d, clamp.high);
   if (!clamp.after) {
@@ -243,7 +233,7 @@ void activate(const Activation& activation, float* sums, std::int64_t count) {
 /// sums, which wait for each other; loads of x, of two cache lines each where a vector is as long as one; and the start
 /// of a row of taps.
 double issued_vectors(const ConvProblem& p, std::int64_t rows, std::int64_t columns) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>()));
+  const std::int64_t lanes = vector_lanes();
   const std::int64_t vectors = (columns + lanes - 1) / lanes;
   const double taps_w = mean_columns_inside(p, lanes);
   const double terms = mean_rows_inside(p) * taps_w * static_cast<double>(p.group_c());
@@ -260,8 +250,6 @@ double issued_vectors(const ConvProblem& p, std::int64_t rows, std::int64_t colu
                         std::ceil(static_cast<double>(p.q) / static_cast<double>(columns));
   return strips * tap * terms;
 }
-
-std::int64_t vector_lanes() { return static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>())); }
 
 }  // namespace
 }  // namespace lenslet::HWY_NAMESPACE

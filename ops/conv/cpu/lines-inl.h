@@ -23,19 +23,7 @@
 #include "ops/core/fused_clamp.h"
 #include "ops/core/simd/activation-inl.h"
 #include "ops/core/simd/over_channels-inl.h"
-
-// Sanitizers want the code, not its speed: with unrolled loops, in one function, clang instruments these files for more
-// than ten minutes.
-#undef LENSLET_BLOCK_INLINE
-#define LENSLET_BLOCK_INLINE HWY_INLINE
-#ifdef __has_feature
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#undef HWY_UNROLL
-#define HWY_UNROLL(factor)
-#undef LENSLET_BLOCK_INLINE
-#define LENSLET_BLOCK_INLINE HWY_NOINLINE
-#endif
-#endif
+#include "ops/core/simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lenslet::HWY_NAMESPACE {
@@ -159,8 +147,8 @@ struct Outside {
 /// input vector is loaded once and used for up to S pixels of each row. The window of the first begins at image column
 /// `left`. An element's products are added in the order of r, c, s, whatever block it falls into.
 template <class Inputs, int S, int Stride, int Px, int Rows, class Out, bool part, class D>
-LENSLET_BLOCK_INLINE void pixel_block(D d, const Sweep<D>& sweep, const ConvProblem& problem, std::int64_t q,
-                                      std::int64_t left, std::int64_t step) {
+LENSLET_TILE_INLINE void pixel_block(D d, const Sweep<D>& sweep, const ConvProblem& problem, std::int64_t q,
+                                     std::int64_t left, std::int64_t step) {
   using V = hn::Vec<D>;
   constexpr int columns = (Px - 1) * Stride + S;
   // Copies: a store of floats could change what a reference shows, for all that the compiler knows.
@@ -285,7 +273,7 @@ HWY_INLINE void sweep_line(D d, const Sweep<D>& sweep, const ConvProblem& proble
 /// Px pixels of one row, from pixel `q` on, of any filter: a tap is loaded once for all of them where it lies inside
 /// the image for all. An element's products are added in the order of r, c, s.
 template <class Inputs, int Px, bool part, class D>
-LENSLET_BLOCK_INLINE void any_block(D d, const Sweep<D>& sweep, const ConvProblem& problem, std::int64_t q) {
+LENSLET_TILE_INLINE void any_block(D d, const Sweep<D>& sweep, const ConvProblem& problem, std::int64_t q) {
   const std::int64_t left = q * problem.stride_w - problem.pad_left, group_c = sweep.group_c;
   const std::int64_t pixel = problem.stride_w * sweep.x_pixel, x_tap = problem.dilation_w * sweep.x_pixel;
   // Taps [begin, end) lie inside the image for all.
