@@ -28,15 +28,15 @@ configure_and_build() {
 run_embed() {
   expect_top1 red "$1" "$work/rgb.onnx" "$work/red.ppm" "$work/rgb.txt"
   expect_top1 blue "$1" "$work/rgb.onnx" "$work/blue.ppm" "$work/rgb.txt"
-  if "$1" "$work/rgb.txt" "$work/red.ppm" 2>"$work/error.txt"; then fail "a text file was accepted as a model"; fi
-  grep -q "rgb.txt" "$work/error.txt" || fail "the error does not name the file: $(cat "$work/error.txt")"
+  if "$1" "$work/rgb.txt" "$work/red.ppm" 2>"$work/$part.error.txt"; then fail "a text file was accepted as a model"; fi
+  grep -q "rgb.txt" "$work/$part.error.txt" || fail "the error does not name the file: $(cat "$work/$part.error.txt")"
 }
 
 # build_sample NAME: one that reads and writes pictures.
 build_sample() {
   configure_and_build "$source/samples/$1" "$1"
-  if "$work/$1/$1" "$work/rgb.onnx" "$work/rgb.txt" "$work/$1.png" 2>"$work/error.txt"; then fail "text is no photo"; fi
-  grep -q "rgb.txt" "$work/error.txt" || fail "the error does not name the file: $(cat "$work/error.txt")"
+  if "$work/$1/$1" "$work/rgb.onnx" "$work/rgb.txt" "$work/$1.png" 2>"$work/$part.error.txt"; then fail "text is no photo"; fi
+  grep -q "rgb.txt" "$work/$part.error.txt" || fail "the error does not name the file: $(cat "$work/$part.error.txt")"
 }
 
 # The acceptance data, in the repository or beside it.
