@@ -62,6 +62,8 @@ LineKernel line_kernel(const ConvProblem& p) {
           .pairs = p.s == 3 && p.r > p.stride_h && (even || halved)};
 }
 
+constexpr double cached_bytes = 4 << 20;
+
 class DirectLines final : public ConvAlgorithm {
  public:
   std::string_view name() const override { return "direct_lines"; }
@@ -84,12 +86,16 @@ class DirectLines final : public ConvAlgorithm {
     const double share =
         blocked ? HWY_DYNAMIC_DISPATCH(busy_share)(p.stride_w) : 0.6 * static_cast<double>(p.s) / any_taps(p);
     const double filter_bytes = 4 * static_cast<double>(line_filter_floats(p));
+    // Outputs that leave the caches are awaited; four times as long where each block of channels writes a part of a
+    // pixel.
+    const double y_bytes = 4 * static_cast<double>(p.n * p.p * p.q * p.k);
+    const double stores = y_bytes <= cached_bytes ? 0 : line_block(p) < p.k ? 4 : 1;
     Plan plan;
     plan.pitched = true;
     plan.tolerance = 3e-6 + 4e-7 * std::sqrt(static_cast<double>(p.r * p.s * p.group_c()));
     // A vector's filters are awaited, from memory.
-    plan.estimated_us =
-        1 + idle * p.flops() / (share * rates.fp32_flops_per_us) + (p.bytes() / 4 + filter_bytes) / rates.bytes_per_us;
+    plan.estimated_us = 1 + idle * p.flops() / (share * rates.fp32_flops_per_us) +
+                        (p.bytes() / 4 + filter_bytes + stores * y_bytes) / rates.bytes_per_us;
     return plan;
   }
 

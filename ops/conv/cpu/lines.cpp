@@ -15,16 +15,6 @@ bool repeats(const ConvProblem& p) { return p.group_c() == 1 && p.k != p.c; }
 /// Of one group, as the lines see it; a depthwise filter's repeated inputs are channels of their own.
 std::int64_t group_k(const ConvProblem& p) { return repeats(p) ? 1 : p.k / p.groups; }
 
-/// Channels computed at a time: whole groups and, where it can be, whole vectors, whose filters stay in L1 while a line
-/// of pixels passes.
-std::int64_t channel_block(const ConvProblem& p) {
-  if (repeats(p)) return p.k;
-  const std::int64_t l1_floats = p.group_c() == 1 ? 2048 : 4096, whole = 16 % group_k(p) == 0 ? 16 : group_k(p);
-  const std::int64_t most = std::max(whole, l1_floats / (p.r * p.s * p.group_c()));
-  const std::int64_t blocks = (p.k + most - 1) / most;
-  return ((p.k + blocks - 1) / blocks + whole - 1) / whole * whole;
-}
-
 /// The next block's filters, which come from memory, meanwhile.
 void fetch(const float* filters, std::int64_t floats) {
   for (std::int64_t i = 0; i < floats; i += 16) __builtin_prefetch(filters + i, 0, 2);
@@ -60,10 +50,18 @@ void repeat_channels(const float* from, float* to, std::int64_t count, std::int6
 
 }  // namespace
 
+std::int64_t line_block(const ConvProblem& p) {
+  if (repeats(p)) return p.k;
+  const std::int64_t l1_floats = p.group_c() == 1 ? 2048 : 4096, whole = 16 % group_k(p) == 0 ? 16 : group_k(p);
+  const std::int64_t most = std::max(whole, l1_floats / (p.r * p.s * p.group_c()));
+  const std::int64_t blocks = (p.k + most - 1) / most;
+  return ((p.k + blocks - 1) / blocks + whole - 1) / whole * whole;
+}
+
 std::int64_t line_filter_floats(const ConvProblem& p) { return p.k * p.group_c() * p.r * p.s; }
 
 void transform_lines(const ConvProblem& p, const ConvFilter& filter, std::span<float> to) {
-  const std::int64_t most = channel_block(p), taps = p.r * p.s;
+  const std::int64_t most = line_block(p), taps = p.r * p.s;
   std::size_t at = 0;
   for (std::int64_t begin = 0; begin < p.k; begin += most) {
     const std::int64_t end = std::min(p.k, begin + most);
@@ -90,7 +88,7 @@ double any_taps(const ConvProblem& p) {
 BoundLines::BoundLines(const ConvProblem& p, LineKernel kernel, const DeviceProfile& device)
     : BoundRowConv(p, static_cast<std::size_t>(repeated_floats(p) * device.units) * sizeof(float)),
       kernel_(kernel),
-      block_(channel_block(p)),
+      block_(line_block(p)),
       columns_(columns_at_once(p, block_, device)),
       strip_rows_(strip_rows(p, block_, columns_, device)) {}
 

@@ -32,6 +32,9 @@ struct LineKernel {
   bool pairs = false;  ///< can it do two rows at a time?
 };
 
+/// Output channels computed at a time: whole groups and, where it can be, whole vectors, whose filters stay in L1 while
+/// a line of pixels passes.
+std::int64_t line_block(const ConvProblem& problem);
 /// Floats of the filters as transform_lines() makes them.
 std::int64_t line_filter_floats(const ConvProblem& problem);
 /// A block of channels after the other, each [R][C/groups][S][block].
