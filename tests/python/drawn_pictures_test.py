@@ -2,6 +2,7 @@
 What differs on purpose stands in docs/limits.md, and is not drawn."""
 
 import io
+import itertools
 import random
 import struct
 import unittest
@@ -149,6 +150,30 @@ def drawn_tiff(draw):
     return body, f"EXIF {order} type={kind} count={count} value={value}"
 
 
+def with_markers(file, markers, ids, where):
+    """A JPEG of Pillow's whose own APP0 and APP14 segments are replaced by `markers` and whose components' ids by `ids`."""
+    parts, at = [], 2  # (marker, all of it)
+    while file[at + 1] != 0xD9:
+        marker, end = file[at + 1], at + 2 + struct.unpack_from(">H", file, at + 2)[0]
+        segment = bytearray(file[at:end])
+        if marker in (0xC0, 0xC2):
+            old = segment[10::3]
+            segment[10::3] = ids
+        elif marker == 0xDA:
+            for place in range(5, 5 + 2 * segment[4], 2):
+                segment[place] = ids[old.index(segment[place])]
+            while file[end] != 0xFF or file[end + 1] == 0:
+                end += 1
+            segment += file[at + len(segment) : end]
+        if marker not in (0xE0, 0xEE):
+            parts.append((marker, bytes(segment)))
+        at = end
+    kinds = [marker for marker, _ in parts]
+    place = {"in front": 0, "behind the frame": kinds.index(0xDA), "behind a scan": kinds.index(0xDA) + 1}[where]
+    parts[place:place] = [(kind, struct.pack(">BBH", 0xFF, kind, 2 + len(body)) + body) for kind, body in markers]
+    return file[:2] + b"".join(part for _, part in parts) + file[at:]
+
+
 @unittest.skipIf(PIL is None or int(PIL.__version__.split(".")[0]) < 13, "Pillow 13 is not here")
 class DrawnPictures(unittest.TestCase):
     def compare(self, file, height, width, what):
@@ -212,6 +237,34 @@ class DrawnPictures(unittest.TestCase):
             if how["subsampling"] == 1:
                 off = np.delete(off, (width - 1) // 2 * 2, axis=1)
             self.assertLess(off.max(), 5, how)
+
+    def test_colors_of_jpeg(self):
+        """Which colours a JPEG's components are: JFIF's marker, Adobe's and their ids, in every combination."""
+        draw = random.Random(SEED)
+        x, y = np.meshgrid(np.arange(24), np.arange(16))
+        waves = [(np.sin(x / draw.uniform(4, 9) + draw.uniform(0, 6)) * np.cos(y / draw.uniform(4, 9)) + 1) * 127 for _ in range(4)]
+        image = Image.fromarray(np.stack(waves, 2).astype(np.uint8))
+        jfif = {"": b"", "JFIF": b"JFIF\0\1\1\0\0\1\0\1\0\0", "short JFIF": b"JFIF\0\1\1"}
+        adobe = {"": b"", "short Adobe": b"Adobe\0\x64\0\0\0\0"}
+        for version, transform in ((100, 0), (100, 1), (100, 2), (100, 7), (256, 0), (256, 1)):
+            adobe[f"Adobe {version} {transform}"] = struct.pack(">5sHHHB", b"Adobe", version, 0, 0, transform)
+        for mode, progressive in itertools.product(("RGB", "CMYK"), (False, True)):
+            plain = io.BytesIO()
+            pixels = image.convert("RGB") if mode == "RGB" else Image.frombytes("CMYK", image.size, image.tobytes())
+            pixels.save(plain, "jpeg", quality=95, subsampling=0, progressive=progressive)
+            ids = ("\1\2\3", "RGB", "rgb", "\0\1\2", "BGR") if mode == "RGB" else ("\1\2\3\4", "RGBA", "CMYK")
+            for (a, first), (b, second), letters in itertools.product(jfif.items(), adobe.items(), ids):
+                where = draw.choice(("in front", "in front", "behind the frame", "behind a scan"))
+                markers = [(kind, body) for kind, body in ((0xE0, first), (0xEE, second)) if body]
+                draw.shuffle(markers)
+                file = with_markers(plain.getvalue(), markers, letters.encode("latin-1"), where)
+                with self.subTest(f"{mode}, progressive={progressive}, {a}, {b}, {letters!r}, {where}"):
+                    theirs = as_pillow_reads(file)
+                    ours = as_read(file, 16, 24)
+                    # Four components are read with Adobe's marker only (docs/limits.md).
+                    self.assertEqual(ours is None, mode == "CMYK" and (len(second) < 12 or where == "behind a scan"))
+                    if ours is not None:
+                        self.assertLess(np.abs(ours - theirs).max(), 5)
 
     def test_shared(self):
         if shared_data() is None or not (folder := shared_data() / "faults/pictures").is_dir():

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <stdexcept>
+#include <vector>
 
 namespace lenslet::tool {
 
@@ -18,6 +19,8 @@ struct ImageHeader {
   std::int64_t height = 0, width = 0;
   int orientation = 1;  ///< EXIF, 1 to 8
   bool gray = false;    ///< one channel of colour, with or without alpha
+  /// The file as the decoder is to be given it; empty: as it is.
+  std::vector<std::byte> decoded_as;
 };
 
 /// Each walks the whole file of its format and throws BadImage when it is damaged, cut short or of a kind that the

@@ -9,6 +9,8 @@ namespace lenslet::tool {
 
 namespace {
 
+constexpr std::size_t palette_bytes = 3 * 256;
+
 constexpr std::array<std::uint32_t, 256> make_crc_table() {
   std::array<std::uint32_t, 256> table{};
   for (std::uint32_t i = 0; i < 256; ++i) {
@@ -55,6 +57,14 @@ ImageHeader read_png_header(std::span<const std::byte> file) {
       header.height = bytes.u32(at + 12);
       const std::uint32_t color_type = bytes.u8(at + 17);
       header.gray = color_type == 0 || color_type == 4;
+    } else if (name == chunk("PLTE") && length < palette_bytes && header.decoded_as.empty()) {
+      // An index beyond the palette is black, and stb reads what its memory holds: so the palette becomes one of all
+      // 256.
+      header.decoded_as.assign(file.begin(), file.end());
+      const auto place = header.decoded_as.begin() + static_cast<std::ptrdiff_t>(at);
+      place[2] = std::byte{palette_bytes >> 8};
+      place[3] = std::byte{palette_bytes & 255};
+      header.decoded_as.insert(place + static_cast<std::ptrdiff_t>(8 + length), palette_bytes - length, std::byte{0});
     } else if (name == chunk("IDAT")) {
       data = true;
     } else if (name == chunk("eXIf")) {

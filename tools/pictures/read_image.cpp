@@ -51,7 +51,8 @@ Picture decode(std::span<const std::byte> file, const ImageHeader& header) {
   picture.channels = header.gray ? 1 : 3;
   // 8 bytes a pixel are four channels of 16 bits; the decoder's buffers double, and interlaced rows have one byte more.
   const auto max_bytes = static_cast<std::size_t>(header.width * header.height) * 8 * 4 + (std::size_t{1} << 20);
-  const DecodedPixels decoded = stb_decode(file, static_cast<int>(picture.channels), max_bytes);
+  const DecodedPixels decoded = stb_decode(header.decoded_as.empty() ? file : std::span(header.decoded_as),
+                                           static_cast<int>(picture.channels), max_bytes);
   if (decoded.pixels == nullptr)
     throw BadImage(fmt::format("the picture cannot be decoded ({})", decoded.error ? decoded.error : "no reason"));
   picture.height = decoded.height;
