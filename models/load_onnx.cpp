@@ -72,7 +72,6 @@ class GraphBuilder {
   bool add_expanded(std::size_t index, const AttributeList& attributes, std::int64_t opset);
   const Opsets& opsets_of(const OnnxNode& node);
   ValueId find_value(std::string_view name);
-  bool describe_port(const OnnxValueInfo& info, std::string_view direction, PortInfo& port);
 
   const OnnxGraph& onnx_;
   Problems problems_;
@@ -82,7 +81,8 @@ class GraphBuilder {
   bool branch_;
   GraphNames names_;
   Graph graph_;
-  std::unordered_map<std::string_view, ValueId> values_;  // of the names resolved so far
+  std::unordered_map<std::string_view, ValueId> values_;       // of the names resolved so far
+  std::unordered_map<std::string_view, std::string> refused_;  // inputs that cannot be read, and why
 };
 
 std::size_t without_trailing_empty(const std::vector<std::string_view>& names) {
@@ -111,21 +111,14 @@ bool says_unknown(std::string_view name) {
          lower.starts_with("unknown_");
 }
 
-// Fills `port` from a declaration; false when values of that type cannot be carried (then it is a problem already).
-bool GraphBuilder::describe_port(const OnnxValueInfo& info, std::string_view direction, PortInfo& port) {
-  const std::string where = fmt::format("{} '{}'", direction, info.name);
+// Fills `port` from a declaration. Not empty: why values of that type cannot be carried.
+std::string describe_port(const OnnxValueInfo& info, PortInfo& port) {
   port.name = info.name;
-  if (info.kind != OnnxValueInfo::Kind::tensor && info.kind != OnnxValueInfo::Kind::none) {
-    problems_.add(ErrorKind::unsupported, where, "is not a tensor; sequences, maps and optionals are not supported");
-    return false;
-  }
+  if (info.kind != OnnxValueInfo::Kind::tensor && info.kind != OnnxValueInfo::Kind::none)
+    return "is not a tensor; sequences, maps and optionals are not supported";
   if (info.type != 0) {
     const auto dtype = dtype_of_onnx(info.type);
-    if (!dtype) {
-      problems_.add(ErrorKind::unsupported, where,
-                    fmt::format("tensors of {} are not supported", onnx_type_name(info.type)));
-      return false;
-    }
+    if (!dtype) return fmt::format("tensors of {} are not supported", onnx_type_name(info.type));
     port.dtype = *dtype;
   }
   for (const OnnxDimension& dim : info.dims) {
@@ -133,26 +126,27 @@ bool GraphBuilder::describe_port(const OnnxValueInfo& info, std::string_view dir
     port.dims.push_back(fixed ? *dim.value : -1);
     port.dim_names.emplace_back(fixed || says_unknown(dim.name) ? std::string_view() : dim.name);
   }
-  return true;
+  return {};
 }
 
+// What keeps an input from being read matters only where it is read. Without a shape it is a port all the same.
 void GraphBuilder::add_inputs() {
   for (const OnnxValueInfo& info : onnx_.inputs) {
     const Origin* origin = names_.find(info.name);
     if (origin == nullptr || origin->kind != Origin::Kind::input) continue;  // has an initializer, or no name
     if (&onnx_.inputs[origin->index] != &info) continue;                     // doubled, a problem already
     PortInfo port;
-    if (!describe_port(info, "input", port)) continue;
-    if (!branch_ && (info.type == 0 || !info.has_shape)) {
-      problems_.add(ErrorKind::unsupported, fmt::format("input '{}'", info.name),
-                    info.has_shape ? "declares no element type" : "declares no shape: its rank is unknown");
-      continue;
-    }
+    std::string refusal = describe_port(info, port);
+    if (refusal.empty() && !branch_ && info.type == 0) refusal = "declares no element type";
+    const bool listed = refusal.empty();
+    if (listed && !branch_ && !info.has_shape) refusal = "declares no shape: its rank is unknown";
+    if (!refusal.empty()) refused_[info.name] = std::move(refusal);
+    if (!listed) continue;
     const ValueId id = graph_.add_value(port.name);
     graph_.value(id).dtype = port.dtype;
     graph_.inputs.push_back(id);
     graph_.input_ports.push_back(port);
-    values_[info.name] = id;
+    if (!refused_.contains(info.name)) values_[info.name] = id;
   }
 }
 
@@ -169,6 +163,8 @@ ValueId GraphBuilder::find_value(std::string_view name) {
     }
   } else if (origin != nullptr && origin->kind == Origin::Kind::node) {
     id = graph_.add_value(std::string(name));
+  } else if (const auto refused = refused_.find(name); refused != refused_.end()) {
+    problems_.add(ErrorKind::unsupported, fmt::format("input '{}'", name), refused->second);
   }
   values_[name] = id;
   return id;
@@ -294,7 +290,10 @@ void GraphBuilder::add_outputs() {
       problems_.add(ErrorKind::invalid_model, fmt::format("output '{}'", info.name), std::move(reason));
     };
     PortInfo port;
-    if (!describe_port(info, "output", port)) continue;
+    if (std::string refusal = describe_port(info, port); !refusal.empty()) {
+      problems_.add(ErrorKind::unsupported, fmt::format("output '{}'", info.name), std::move(refusal));
+      continue;
+    }
     if (!seen.insert(info.name).second) {
       fail("stands twice");
       continue;

@@ -240,6 +240,31 @@ TEST_CASE("load_onnx/damaged_graphs") {
               invalid_model, "'a' stands twice");
 }
 
+TEST_CASE("load_onnx/inputs_that_nothing_reads_may_be_what_no_tensor_is") {
+  const auto with = [](const std::string& type) {
+    ModelText text = relu_model();
+    text.inputs.insert(text.inputs.begin(), message([&](pbf_writer& w) {
+                         w.add_string(1, "label");
+                         w.add_message(2, type);
+                       }));
+    return load(text);
+  };
+  const auto field = [](int number, const std::string& body) {
+    return message([&](pbf_writer& w) { w.add_message(static_cast<protozero::pbf_tag_type>(number), body); });
+  };
+  const std::string strings = "\x08\x08", floats = "\x08\x01";
+  // Strings, a sequence, neither: not listed.
+  for (const std::string& type : {field(1, strings), field(4, field(1, field(1, floats))), std::string()}) {
+    const Graph graph = with(type);
+    REQUIRE(graph.input_ports.size() == 1);
+    CHECK(graph.input_ports[0].name == "x");
+  }
+  const Graph graph = with(field(1, floats));
+  REQUIRE(graph.input_ports.size() == 2);
+  CHECK(graph.input_ports[0].name == "label");
+  CHECK(graph.input_ports[0].dims.empty());
+}
+
 namespace {
 
 std::string branch(const std::vector<std::string>& nodes, const std::vector<std::string>& outputs,

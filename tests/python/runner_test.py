@@ -53,6 +53,15 @@ class Runs(InFolder, unittest.TestCase):
                 runner()
             self.check(model.runner(device="cpu", other_shapes=1)(x), exact)
 
+    def test_inputs_that_nothing_reads_of_strings(self):
+        """Not listed: no tensor holds them. Any other that is given is still an error."""
+        ports = {"label": (8, ["N"]), "x": (1, ["N", 3])}
+        model = lenslet.Model(written([named("Relu", ["x"], "y")], ports, {"y": (1, ["N", 3])}))
+        self.assertEqual([port.name for port in model.inputs], ["x"])
+        x = np.float32([[-1, 2, 3]])
+        self.check(model.runner(device="cpu")(x), np.maximum(x, 0))
+        self.check(model.runner(device="cpu")({"x": x})["y"], np.maximum(x, 0))
+
     def test_first_dimensions_that_are_no_batch(self):
         rows = [named("Transpose", ["x"], "t"), named("MatMul", ["t", "w"], "y")]  # [6,frames] times [4,2]
         ports = {"x": (1, ["frames", 6]), "w": (1, [4, 2])}

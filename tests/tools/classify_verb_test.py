@@ -51,10 +51,10 @@ class Classify(WithPhotos):
 
     def test_a_leftover_label(self):
         nodes = [node("GlobalAveragePool", ["x"], "mean"), node("Flatten", ["mean"], "y")]
-        inputs = [port("softmax_label", FLOAT, ["N"]), port("x", FLOAT, ["N", 3, 8, 8])]
-        file = self.write("label.onnx", model(nodes, inputs, [port("y", FLOAT, ["N", 3])]))
         photos = [self.folder / f"{colour}.ppm" for colour in ("red", "blue", "red")]
-        for options in ((), ("--batch", "2")):
+        untyped = field(1, "label") + field(2, b"")
+        for label, options in ((port("softmax_label", FLOAT, ["N"]), ()), (port("text", 8, ["N"]), ("--batch", "2")), (untyped, ())):
+            file = self.write("label.onnx", model(nodes, [label, port("x", FLOAT, ["N", 3, 8, 8])], [port("y", FLOAT, ["N", 3])]))
             done = lenslet("classify", "--model", file, "--labels", self.folder / "rgb.txt", "--json", *options, *photos)
             self.assertEqual(done.returncode, 0, done.stderr)
             results = json.loads(done.stdout)["results"]

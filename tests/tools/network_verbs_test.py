@@ -7,7 +7,7 @@ import os
 import struct
 import unittest
 
-from command import FLOAT, Verb, initializer, lenslet, model, node, noise, port, read_npy, write_npy
+from command import FLOAT, Verb, field, initializer, lenslet, model, node, noise, port, read_npy, write_npy
 
 
 class Inspect(Verb):
@@ -79,6 +79,36 @@ class Inspect(Verb):
         write_npy(self.folder / "x.npy", [4, 6], noise(24, 2))
         self.passes("run", net, "--input", self.folder / "x.npy", "--output-dir", self.folder)
         self.assertEqual(read_npy(self.folder / "y.npy")[0], (6, 2))
+
+    def test_inputs_that_nothing_reads_of_types_that_no_tensor_has(self):
+        """Strings, a sequence, no type at all: not listed. Without a shape: listed, and need not be given."""
+        types = {
+            "strings": field(1, field(1, 8) + field(2, field(1, field(2, "N")))),
+            "a sequence": field(4, field(1, field(1, field(1, 1)))),
+            "untyped": b"",
+            "of any element": field(1, field(2, field(1, field(2, "N")))),
+            "without a shape": field(1, field(1, FLOAT)),
+        }
+        nodes = [node("GlobalAveragePool", ["x"], "mean"), node("Flatten", ["mean"], "y")]
+        write_npy(self.folder / "image.npy", [1, 3, 4, 4], noise(48, 3))
+        write_npy(self.folder / "label.npy", [2], [1, 2])
+        for what, kind in types.items():
+            label = field(1, "label") + field(2, kind)
+            for inputs in ([label, port("x", FLOAT, ["N", 3, 4, 4])], [port("x", FLOAT, ["N", 3, 4, 4]), label]):
+                net = self.write("label.onnx", model(nodes, inputs, [port("y", FLOAT, ["N", 3])]))
+                with self.subTest(what):
+                    seen = self.passes("inspect", net, "--batch", "2")
+                    self.assertEqual("label float32 [], planned []; no node reads it" in seen, what == "without a shape")
+                    self.passes("verify", net)
+                    both = [f"--input={name}={self.folder / file}.npy" for name, file in (("x", "image"), ("label", "label"))]
+                    for given in ([both[:1], both] if what == "without a shape" else [both[:1]]):
+                        self.passes("run", net, *given, "--output-dir", self.folder)
+                        means = [sum(noise(48, 3)[16 * c : 16 * c + 16]) / 16 for c in range(3)]
+                        for mean, y in zip(means, read_npy(self.folder / "y.npy")[1], strict=True):
+                            self.assertAlmostEqual(mean, y, delta=1e-6)
+            nodes_of_it = [*nodes, node("Identity", ["label"], "z")]
+            net = self.write("read.onnx", model(nodes_of_it, [port("x", FLOAT, [1, 3, 4, 4]), label], [port("z", FLOAT, [])]))
+            self.fails(3, "input 'label'", "inspect", net)
 
     def test_every_stage(self):
         done = lenslet("inspect", self.net, "--after", "nonsense")
