@@ -65,24 +65,25 @@ void linear_softmax(const NodeSpec& spec, Expander& e) {
   e.quantize(e.add("Softmax", {e.dequantize(0)}, e.taken(spec, {"axis"}), none, opset), 3, 4);
 }
 
-template <typename Pool>
-void linear_pool(Expander& e, int rank, const Pool& pool) {
-  const ChannelsLast layout(e, rank, e.attributes.flag("channels_last", false));
+void linear_average_pool(const NodeSpec& spec, Expander& e) {
+  const ChannelsLast layout(e, rank_of_window(e), e.attributes.flag("channels_last", false));
   const int x = e.add("DequantizeLinear", {layout.first(e.input(0)), e.input(1), e.input(2)});
+  const int mean =
+      e.add("AveragePool", {x},
+            e.taken(spec, {"auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides"}));
   const int y = layout.before(e.output());
-  e.add("QuantizeLinear", {pool(x), e.input(3), e.input(4)}, {}, y);
+  e.add("QuantizeLinear", {mean, e.input(3), e.input(4)}, {}, y);
   layout.after(y, e.output());
 }
 
-void linear_average_pool(const NodeSpec& spec, Expander& e) {
-  linear_pool(e, rank_of_window(e), [&](int x) {
-    return e.add("AveragePool", {x},
-                 e.taken(spec, {"auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides"}));
-  });
-}
-
 void linear_global_average_pool(const NodeSpec&, Expander& e) {
-  linear_pool(e, 4, [&](int x) { return e.add("GlobalAveragePool", {x}); });
+  const int x = e.dequantize(0);
+  if (!e.attributes.flag("channels_last", false)) return e.quantize(e.add("GlobalAveragePool", {x}), 3, 4);
+  // Over all axes but the first and the last, of any rank.
+  const int others = e.add("Size", {e.add("Shape", {e.input(0)}, {{"start", std::int64_t{1}}}, none, 15)});
+  const int one = e.constant(Tensor::of<std::int64_t>(Shape{}, {1}));
+  const int axes = e.add("Range", {one, others, one});
+  e.quantize(e.add("ReduceMean", {x, axes}, {{"noop_with_empty_axes", std::int64_t{1}}}, none, 18), 3, 4);
 }
 
 void linear_conv(const NodeSpec& spec, Expander& e) {
@@ -288,7 +289,8 @@ constexpr ExpansionCode rows[] = {
     {{"QLinearAveragePool", microsoft, 4, 5, 1,
       "AveragePool, likewise, and between Transposes where channels are last"},
      linear_average_pool},
-    {{"QLinearGlobalAveragePool", microsoft, 5, 5, 1, "GlobalAveragePool, likewise"}, linear_global_average_pool},
+    {{"QLinearGlobalAveragePool", microsoft, 5, 5, 1, "GlobalAveragePool, or ReduceMean, likewise"},
+     linear_global_average_pool},
     {{"QLinearConcat", microsoft, 5, -1, 1, "Concat, likewise"}, linear_concat},
     {{"QLinearLeakyRelu", microsoft, 4, 5, 1, "LeakyRelu, likewise"}, linear_leaky_relu},
     {{"QLinearSigmoid", microsoft, 4, 5, 1, "Sigmoid, likewise"}, linear_sigmoid},

@@ -194,7 +194,18 @@ TEST_CASE("expand/linear_pools_and_concat") {
   // The same pixels with their channels last.
   std::vector<Given> last = inputs;
   last[0].values = {0, 100, 4, 104, 8, 108, 12, 116};
-  CHECK(run(model_of("QLinearGlobalAveragePool", microsoft, last, u8, 4, integer("channels_last", 1)), last) == mean);
+  for (const std::vector<std::int64_t>& dims :
+       std::vector<std::vector<std::int64_t>>{{1, 2, 2, 2}, {1, 4, 2}, {1, 1, 2, 2, 2}}) {
+    last[0].dims = dims;
+    const int rank = static_cast<int>(dims.size());
+    CHECK(run(model_of("QLinearGlobalAveragePool", microsoft, last, u8, rank, integer("channels_last", 1)), last) ==
+          mean);
+  }
+  last[0].dims = {4, 2};  // one pixel an image
+  std::vector<double> same;
+  for (const double value : last[0].values) same.push_back(quantized(0.5 * (value - 4), 0.25, 1));
+  CHECK(run(model_of("QLinearGlobalAveragePool", microsoft, last, u8, 2, integer("channels_last", 1)), last) == same);
+  last[0].dims = {1, 2, 2, 2};
   CHECK(run(model_of("QLinearAveragePool", microsoft, last, u8, 4,
                      [&](pbf_writer& writer) {
                        integer("channels_last", 1)(writer);

@@ -90,7 +90,7 @@ def nhwc_max_pool(d, op):
 @operator("QLinearAveragePool", "QLinearGlobalAveragePool")
 def quantised_average(d, op):
     last, channels = d.chance(0.5), d.pick([1, 3, 8, 17])
-    spatial = [d.integer(1, 12), d.integer(1, 12)]
+    spatial = [d.integer(1, 12) for _ in range(d.pick([1, 2, 2, 3]) if "Global" in op else 2)]
     a = quantised(d, [d.integer(1, 2), *([*spatial, channels] if last else [channels, *spatial])])
     kind = d[a].dtype.type
     given = {} if "Global" in op else window(d, spatial, dilation=False)
