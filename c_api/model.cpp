@@ -22,6 +22,7 @@ using Models = Handles<ModelObject>;
 LoadOptions load_options(const lenslet_load_options& given) {
   LoadOptions options;
   if (given.external_data_dir != nullptr) options.external_data_dir = given.external_data_dir;
+  take_names(given.overridden, given.overridden_count, "overridden inputs", options.overridden);
   return options;
 }
 

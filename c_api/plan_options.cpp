@@ -49,11 +49,7 @@ PlanOptions plan_options(const lenslet_plan_options& given) {
     check_given(layer.layer, "the name of a layer");
     options.layer_algorithms.emplace_back(layer.layer, layer.algorithm == nullptr ? "" : layer.algorithm);
   }
-  if (given.disabled_pass_count > 0) check_given(given.disabled_passes, "disabled passes");
-  for (std::size_t i = 0; i < given.disabled_pass_count; ++i) {
-    check_given(given.disabled_passes[i], "the name of a disabled pass");
-    options.disabled_passes.emplace_back(given.disabled_passes[i]);
-  }
+  take_names(given.disabled_passes, given.disabled_pass_count, "disabled passes", options.disabled_passes);
   if (given.calibration_count > 0) check_given(given.calibration, calibration_name);
   for (std::size_t i = 0; i < given.calibration_count; ++i)
     options.calibration.push_back(host_copy(taken_from(given.calibration, i, calibration_name), calibration_name));

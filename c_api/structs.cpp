@@ -36,4 +36,12 @@ void check_given(const void* given, const char* name) {
   if (given == nullptr) throw Error(ErrorKind::invalid_argument, fmt::format("{} is NULL", name));
 }
 
+void take_names(const char* const* given, std::size_t count, const char* name, std::vector<std::string>& to) {
+  if (count > 0) check_given(given, name);
+  for (std::size_t i = 0; i < count; ++i) {
+    check_given(given[i], name);
+    to.emplace_back(given[i]);
+  }
+}
+
 }  // namespace lenslet::c_api

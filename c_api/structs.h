@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <string>
 #include <type_traits>
+#include <vector>
 
 #include "lenslet/lenslet.h"
 
@@ -16,6 +18,8 @@ template <typename T>
 inline constexpr std::size_t first_size = sizeof(T);
 template <>
 inline constexpr std::size_t first_size<lenslet_plan_options> = offsetof(lenslet_plan_options, layer_algorithms);
+template <>
+inline constexpr std::size_t first_size<lenslet_load_options> = offsetof(lenslet_load_options, overridden);
 template <>
 inline constexpr std::size_t first_size<lenslet_port> = offsetof(lenslet_port, unread);
 
@@ -48,6 +52,9 @@ T taken_from(const T* array, std::size_t index, const char* name) {
   check_same_size(checked_size(element, first_size<T>, name), stride, name);
   return taken(element, name);
 }
+
+/// `count` strings in place of `to`. Error(invalid_argument) for null, also for one of them.
+void take_names(const char* const* given, std::size_t count, const char* name, std::vector<std::string>& to);
 
 /// `made` for an app that may know less of it, or more, which is 0. Error(invalid_argument) for null.
 template <typename T>

@@ -123,6 +123,10 @@ typedef struct lenslet_load_options {
   size_t struct_size;
   const char* external_data_dir; /* of files with weights; NULL: the model file's own folder, none for bytes */
   const char* name;              /* of bytes, in messages; NULL: "model" */
+  /* Since 1.1. Inputs for which the file has values of its own (initializers): these become inputs that a run must be
+   * given, the others stay constants. */
+  const char* const* overridden;
+  size_t overridden_count;
 } lenslet_load_options;
 
 /* Reads and checks an ONNX file wholly. `options` may be NULL here and in every function. */

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any, List, Mapping, Optional, Sequence
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from . import _arrays as arrays
 from . import _structs as structs
@@ -21,6 +21,14 @@ def encoded(text: str, what: str) -> bytes:
     if "\0" in text:
         raise InvalidArgumentError(f"{what} has a zero character")
     return text.encode("utf-8", "surrogateescape")
+
+
+def names(value: Sequence[str], what: str) -> Tuple[Any, int]:
+    """As C takes them, and how many."""
+    if isinstance(value, str):
+        raise InvalidArgumentError(f"{what} is a string, no list of names")
+    listed = [encoded(name, f"a name in {what}") for name in value]
+    return (ctypes.c_char_p * len(listed))(*listed), len(listed)
 
 
 def mapping(value: Optional[Mapping[str, Any]], what: str) -> Mapping[str, Any]:
@@ -88,12 +96,7 @@ def plan_options(
         options.shapes = named
         options.shape_count = len(named)
     _set_layers(options, mapping(layer_algorithms, "layer_algorithms"))
-    if isinstance(disabled_passes, str):
-        raise InvalidArgumentError("disabled_passes is a string, no list of names")
-    passes = [encoded(name, "a name in disabled_passes") for name in disabled_passes]
-    if passes:
-        options.disabled_passes = (ctypes.c_char_p * len(passes))(*passes)
-        options.disabled_pass_count = len(passes)
+    options.disabled_passes, options.disabled_pass_count = names(disabled_passes, "disabled_passes")
     _set_arrays(options, calibration, mapping(input_values, "input_values"), ports)
     return options
 

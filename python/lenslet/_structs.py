@@ -63,7 +63,13 @@ class Call(ctypes.Structure):
 
 
 class LoadOptions(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t), ("external_data_dir", c_char_p), ("name", c_char_p)]
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("external_data_dir", c_char_p),
+        ("name", c_char_p),
+        ("overridden", ctypes.POINTER(c_char_p)),
+        ("overridden_count", c_size_t),
+    ]
 
 
 class NamedShape(ctypes.Structure):

@@ -10,7 +10,7 @@ from . import _options as options
 from . import _structs as structs
 from . import verbs
 from ._library import Handle, check, library, taken_json
-from .errors import InvalidArgumentError
+from .errors import InvalidArgumentError, UnsupportedError
 from .ports import Port, ports_of, shown
 from .runner import Runner
 
@@ -22,7 +22,8 @@ class Model:
 
     `source` is the path of an ONNX file, or its bytes. It is read and checked wholly: FileError, InvalidModelError, and
     UnsupportedError, which lists every node that cannot run. `external_data_dir` is where files with weights lie, by
-    default the model file's own folder; `name` stands for bytes in messages.
+    default the model file's own folder; `name` stands for bytes in messages. `overridden` names inputs for which the
+    file has values of its own (initializers): they become inputs that a run must be given.
 
     `inputs` and `outputs` are as the file declares them, outputs filled in where that follows from the inputs.
 
@@ -39,12 +40,15 @@ class Model:
         *,
         name: Optional[str] = None,
         external_data_dir: Union[str, "os.PathLike[str]", None] = None,
+        overridden: Sequence[str] = (),
     ) -> None:
         load = structs.made(structs.LoadOptions)
         if external_data_dir is not None:
             load.external_data_dir = options.encoded(os.fspath(external_data_dir), "external_data_dir")
         if name is not None:
             load.name = options.encoded(name, "name")
+        load.overridden, load.overridden_count = options.names(overridden, "overridden")
+        self._overridden = tuple(overridden)
         self._handle = Handle()
         self._bytes: Optional[bytes] = None
         self.path = None
@@ -72,7 +76,7 @@ class Model:
 
     def __reduce__(self) -> Tuple[Any, ...]:
         source = self._bytes if self._file is None else self._same_file()
-        return _loaded, (type(self), source, self._name, self._external)
+        return _loaded, (type(self), source, self._name, self._external, self._overridden)
 
     def __copy__(self) -> Model:
         return self
@@ -140,22 +144,27 @@ class Model:
 
     def inspect(self, **how: Any) -> Dict[str, Any]:
         """Ports, operators, FLOPs, each convolution's candidates, memory: ``lenslet inspect --json``."""
-        return verbs.run("inspect", self._bytes, self._same_file(), self._external, how)
+        return self._verb("inspect", how)
 
     def verify(self, **how: Any) -> Dict[str, Any]:
         """Each layer against double precision: ``lenslet verify --json``, whose "layers" is a list of dicts. "exceeded" is
         how many are beyond their tolerance, "different" how many of "outputs" are not the file's network's. Inputs are
         random, or `inputs`, a mapping from names to arrays."""
-        return verbs.run("verify", self._bytes, self._same_file(), self._external, how)
+        return self._verb("verify", how)
 
     def layers(self, **how: Any) -> Dict[str, Any]:
         """Each layer's algorithm, why, time, floor and error: ``lenslet layers --json``."""
-        return verbs.run("layers", self._bytes, self._same_file(), self._external, how)
+        return self._verb("layers", how)
 
     def bench(self, **how: Any) -> Dict[str, Any]:
         """Times of whole runs, in milliseconds: ``lenslet bench --json``, whose "results" is a list of dicts. `seconds`
         to spend on it, `per_layer` for each layer's."""
-        return verbs.run("bench", self._bytes, self._same_file(), self._external, how)
+        return self._verb("bench", how)
+
+    def _verb(self, verb: str, how: Mapping[str, Any]) -> Dict[str, Any]:
+        if missing := [name for name in self._overridden if name not in (how.get("inputs") or ())]:
+            raise UnsupportedError(f"{verb} takes the file's own value of {', '.join(missing)} unless inputs has it")
+        return verbs.run(verb, self._bytes, self._same_file(), self._external, how)
 
     def _is_another(self) -> bool:
         """Does another file lie where it was loaded from?"""
@@ -182,6 +191,8 @@ def _identity(file: str) -> Optional[Tuple[int, ...]]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _loaded(kind: Type[Model], source: Source, name: Optional[str], external: Optional[str]) -> Model:
+def _loaded(
+    kind: Type[Model], source: Source, name: Optional[str], external: Optional[str], overridden: Sequence[str] = ()
+) -> Model:
     """A Model out of a pickle."""
-    return kind(source, name=name, external_data_dir=external)
+    return kind(source, name=name, external_data_dir=external, overridden=overridden)

@@ -71,6 +71,44 @@ TEST_CASE("c_api/use/ports") {
   CHECK(port.dims[1] == 4);
 }
 
+TEST_CASE("c_api/use/an_input_with_a_value_is_overridden") {
+  ModelText text;
+  text.nodes = {node("Sub", {"x", "w"}, {"y"})};
+  text.inputs = {port("x", f32, {3}), port("w", f32, {3})};
+  text.outputs = {port("y", f32, {3})};
+  text.initializers = {raw_tensor<float>("w", f32, {3}, {1, -2, 3})};
+  const std::string bytes = text.bytes();
+  lenslet_load_options options = sized<lenslet_load_options>();
+  const char* names[] = {"w", "x"};
+  options.overridden = names;
+  lenslet_model* model = nullptr;
+  for (const std::size_t inputs : {std::size_t{1}, std::size_t{2}}) {
+    options.overridden_count = inputs - 1;
+    REQUIRE(lenslet_model_load_bytes(bytes.data(), bytes.size(), &options, &model) == LENSLET_OK);
+    std::size_t count = 0;
+    CHECK(lenslet_model_count(model, &count, nullptr) == LENSLET_OK);
+    CHECK(count == inputs);
+    const lenslet_plan_options plan = on_one_thread();
+    lenslet_runner* runner = nullptr;
+    REQUIRE(lenslet_runner_create(model, &plan, &runner) == LENSLET_OK);
+    Floats x(3), w(3), y(3);
+    for (std::size_t i = 0; i < 3; ++i) x.data[i] = 10, w.data[i] = static_cast<float>(i);
+    const lenslet_tensor in[] = {tensor_of(x, {3}), tensor_of(w, {3})}, out = tensor_of(y, {3});
+    REQUIRE(lenslet_runner_run(runner, in, inputs, &out, 1, nullptr) == LENSLET_OK);
+    CHECK(std::vector<float>(y.data, y.data + 3) ==
+          (inputs == 1 ? std::vector<float>{9, 12, 7} : std::vector<float>{10, 9, 8}));
+    CHECK(lenslet_runner_free(runner) == LENSLET_OK);
+    CHECK(lenslet_model_free(model) == LENSLET_OK);
+  }
+  options.overridden_count = 2;
+  CHECK(lenslet_model_load_bytes(bytes.data(), bytes.size(), &options, &model) == LENSLET_INVALID_ARGUMENT);
+  CHECK(std::string(lenslet_last_error()).find("'x' is no input that has an initializer") != std::string::npos);
+  names[0] = nullptr;
+  CHECK(lenslet_model_load_bytes(bytes.data(), bytes.size(), &options, &model) == LENSLET_INVALID_ARGUMENT);
+  options.overridden = nullptr;
+  CHECK(lenslet_model_load_bytes(bytes.data(), bytes.size(), &options, &model) == LENSLET_INVALID_ARGUMENT);
+}
+
 TEST_CASE("c_api/use/an_input_that_no_node_reads") {
   ModelText text;
   text.nodes = {node("Relu", {"x"}, {"y"})};

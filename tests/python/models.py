@@ -28,7 +28,7 @@ def named(kind, inputs, output, **integers):
     return node(kind, inputs, output) + b"".join(field(5, attribute) for attribute in attributes)
 
 
-def written(nodes, inputs, outputs):
+def written(nodes, inputs, outputs, initializers=()):
     """A model's bytes. Ports: {name: (ONNX's number of the element type, dimensions)}."""
 
     def port(name, kind, dims):
@@ -36,6 +36,7 @@ def written(nodes, inputs, outputs):
         return field(1, name) + field(2, field(1, field(1, kind) + field(2, shape)))
 
     graph = b"".join(field(1, each) for each in nodes) + field(2, "graph")
+    graph += b"".join(field(5, each) for each in initializers)
     graph += b"".join(field(11, port(name, *of)) for name, of in inputs.items())
     graph += b"".join(field(12, port(name, *of)) for name, of in outputs.items())
     return field(1, 8) + field(7, graph) + field(8, field(2, 13))  # IR 8, opset 13

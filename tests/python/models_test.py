@@ -44,6 +44,25 @@ class Models(InFolder, unittest.TestCase):
                 with self.assertRaises(lenslet.FileError):
                     lenslet.Model(file)
 
+    def test_an_input_with_a_value_is_overridden(self):
+        w = np.float32([1, -2, 3])
+        ports = {"x": (1, ["N", 3]), "w": (1, [3])}
+        value = field(1, 3) + field(2, 1) + field(8, "w") + field(9, w.tobytes())
+        data = written([named("Sub", ["x", "w"], "y")], ports, {"y": (1, ["N", 3])}, [value])
+        x, other = np.random.default_rng(5).random((2, 3), np.float32), np.float32([4, 5, 6])
+        np.testing.assert_array_equal(lenslet.Model(data).runner(device="cpu", batch=2)(x), x - w)
+        model = lenslet.Model(data, overridden=["w"])
+        self.assertEqual([port.name for port in model.inputs], ["x", "w"])
+        for same in (model, pickle.loads(pickle.dumps(model))):
+            np.testing.assert_array_equal(same.runner(device="cpu", batch=2)(x, other), x - other)
+        self.assertEqual(model.verify(device="cpu", inputs={"x": x, "w": other})["exceeded"], 0)
+        for verb in (model.inspect, model.verify, model.layers, model.bench):
+            with self.assertRaisesRegex(lenslet.UnsupportedError, "w"):
+                verb(device="cpu")
+        for wrong in (["x"], ["none"], "w", [3]):
+            with self.assertRaises(lenslet.InvalidArgumentError):
+                lenslet.Model(data, overridden=wrong)
+
     def test_a_model_stays_what_its_file_was(self):
         random = np.random.default_rng(7)
         weight = random.standard_normal(2500).astype(np.float32)
