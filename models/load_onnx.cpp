@@ -253,6 +253,8 @@ void GraphBuilder::add_node(std::size_t index) {
   const OnnxNode& node = onnx_.nodes[index];
   const std::string_view domain = canonical_domain(node.domain);
   std::string where = fmt::format("node {} ({}, {})", names_.node_name(index), node.op_type, domain_name(domain));
+  for (const std::string_view input : node.inputs)
+    if (refused_.contains(input)) find_value(input);
   try {
     const std::int64_t opset = opsets_of(node).version(domain);
     where.back() = ' ';

@@ -44,7 +44,7 @@ class Pickling(InFolder, unittest.TestCase):
 
     def test_what_a_model_was_loaded_with(self):
         with self.assertRaisesRegex(lenslet.InvalidModelError, "^mine"):
-            kind, (loaded, source, name, external) = lenslet.Model(
+            kind, (loaded, source, name, external, _) = lenslet.Model(
                 (self.folder / "rgb.onnx").read_bytes(), name="mine", external_data_dir=self.folder
             ).__reduce__()
             self.assertEqual((loaded, external), (lenslet.Model, str(self.folder)))
