@@ -6,7 +6,7 @@ import ctypes
 import itertools
 import os
 import threading
-from typing import Iterable, Iterator, List, Mapping, NoReturn, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NoReturn, Optional, Tuple, Union
 
 from . import _options as options
 from ._library import Handle, check, library, taken_json, taken_text
@@ -70,12 +70,18 @@ class Classifier:
                 self.model._handle, self.card._handle, file, made, ctypes.byref(self._handle)
             )
         )
-        fields = taken_json(lambda text: library.lenslet_classifier_describe(self._handle, text))
-        self.batch, self.device = fields["batch"], fields["device"]
-        self._classes: int = fields["classes"]
         self.labels = names
-        if file is None and names is not None and len(names) != self._classes:
-            raise InvalidArgumentError(f"{len(names)} labels for {self._classes} classes")
+        self._labels_given = file is None and names is not None
+        fields = self._described()
+        self.batch, self.device = fields["batch"], fields["device"]
+        self._classes: int = fields["classes"]  # -1: as many as a run gives
+
+    def _described(self) -> Dict[str, Any]:
+        fields: Dict[str, Any] = taken_json(lambda text: library.lenslet_classifier_describe(self._handle, text))
+        count = fields["classes"]
+        if self._labels_given and count >= 0 and len(self.labels or ()) != count:
+            raise InvalidArgumentError(f"{len(self.labels or ())} labels for {count} classes")
+        return fields
 
     def __call__(self, image: Image, top: int = 5) -> List[Prediction]:
         """The `top` best classes of one picture, best first. InvalidImageError, FileError, LimitError."""
@@ -101,8 +107,6 @@ class Classifier:
 
     def _classified(self, images: List[Image], count: int) -> List[Union[List[Prediction], Error]]:
         """Of a batch at most."""
-        room = min(count, self._classes)
-        classes, probs, found = (ctypes.c_int64 * room)(), (ctypes.c_float * room)(), ctypes.c_size_t()
         results: List[Union[List[Prediction], Error]] = []
         with self._lock:
             errors: List[Optional[Error]] = []  # None: in a slot
@@ -110,6 +114,8 @@ class Classifier:
                 errors.append(self._prepare(image, errors.count(None)))
             if None in errors:
                 check(library.lenslet_classifier_run(self._handle))
+            room = min(count, max(0, self._described()["classes"] if self._classes < 0 else self._classes))
+            classes, probs, found = (ctypes.c_int64 * room)(), (ctypes.c_float * room)(), ctypes.c_size_t()
             slot = 0
             for error in errors:
                 if error is not None:

@@ -54,6 +54,7 @@ lenslet_status lenslet_classifier_describe(lenslet_classifier* classifier, char*
     c_api::check_given(json, "json");
     *json = nullptr;
     const auto object = Classifiers::get(classifier);
+    const std::lock_guard lock(object->mutex);
     const nlohmann::ordered_json made{{"batch", object->classifier.batch()},
                                       {"classes", object->classifier.classes()},
                                       {"device", object->classifier.plan().device}};

@@ -17,7 +17,7 @@ import warnings
 
 import lenslet
 import numpy as np
-from models import ROOT, named, shared_data, tiny_models, written
+from models import ROOT, field, named, shared_data, tiny_models, written
 
 SPEC = {
     "name": "colours",
@@ -179,6 +179,30 @@ class Pictures(unittest.TestCase):
             many = lenslet.Classifier(self.model, device="cpu", threads=1, batch=batch)
             self.assertEqual(many.classify_each(images), alone)
         self.assertEqual(one.classify_each([]), [])
+
+    def test_an_output_that_a_run_gives_its_shape(self):
+        """A Reshape to `target` times 1 of the pixels: its shape is known when they are."""
+        nodes = [named("GlobalAveragePool", ["x"], "mean"), named("Flatten", ["mean"], "flat"), named("ReduceMax", ["x"], "max", keepdims=0)]
+        nodes += [named("Less", ["max", "large"], "is_less"), named("Cast", ["is_less"], "one", to=7)]
+        nodes += [named("Mul", ["one", "target"], "shape"), named("Reshape", ["flat", "shape"], "y")]
+        large = field(2, 1) + field(8, "large") + field(9, np.float32(1e9).tobytes())
+
+        def net(*target):
+            given = field(1, len(target)) + field(2, 7) + field(8, "target") + field(9, np.int64(target).tobytes())
+            return written(nodes, {"x": (1, ["N", 3, 8, 8])}, {"y": (1, ["N", "classes"])}, [large, given])
+
+        red, blue = ((self.folder / name).read_bytes() for name in ("red.ppm", "blue.ppm"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", lenslet.CardWarning)
+            for labels in (["red", "green", "blue"], self.folder / "rgb.txt"):
+                classify = lenslet.Classifier(net(-1, 3), labels=labels, device="cpu", batch=2)
+                self.assertIsInstance(classify.classify_each([b""])[0], lenslet.InvalidImageError)
+                results = classify.classify_each([red, b"", blue, blue])
+                self.assertEqual([(result[0].label, len(result)) for result in results if isinstance(result, list)], [("red", 3), ("blue", 3), ("blue", 3)])
+            with self.assertRaisesRegex(lenslet.InvalidArgumentError, "2 labels for 3 classes"):
+                lenslet.Classifier(net(-1, 3), labels=["a", "b"], device="cpu")(red)
+            with self.assertRaisesRegex(lenslet.UnsupportedError, "holds no classes for each image"):
+                lenslet.Classifier(net(3, -1), device="cpu")(red)
 
     def test_a_broken_picture_is_an_error_in_its_place(self):
         classify = lenslet.Classifier(self.model, device="cpu", batch=3)
@@ -382,8 +406,8 @@ class Pictures(unittest.TestCase):
                 back = pickle.loads(pickle.dumps(card))
                 again = pickle.loads(pickle.dumps(back))
                 for other in (back, again):
-                    for field in ("name", "input", "output", "labels", "softmax", "preparation", "found_by", "path", "nhwc"):
-                        self.assertEqual(getattr(other, field), getattr(card, field), field)
+                    for place in ("name", "input", "output", "labels", "softmax", "preparation", "found_by", "path", "nhwc"):
+                        self.assertEqual(getattr(other, place), getattr(card, place), place)
                     np.testing.assert_array_equal(other.prepare(image), card.prepare(image))
                     self.assertEqual(lenslet.Classifier(model, other, device="cpu", threads=1)(image), classes)
         labelled = pickle.loads(pickle.dumps(cards[0]))

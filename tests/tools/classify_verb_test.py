@@ -60,6 +60,51 @@ class Classify(WithPhotos):
             results = json.loads(done.stdout)["results"]
             self.assertEqual([result["top"][0]["label"] for result in results], ["red", "blue", "red"])
 
+    def test_an_output_that_a_run_gives_its_shape(self):
+        """A Reshape to `target` times 1 of the pixels: its shape is known when they are."""
+        to_int64 = field(5, field(1, "to") + field(20, 2) + field(3, INT64))
+        whole = field(5, field(1, "keepdims") + field(20, 2) + field(3, 0))
+        nodes = [node("GlobalAveragePool", ["x"], "mean"), node("Flatten", ["mean"], "flat"), node("ReduceMax", ["x"], "max") + whole]
+        nodes += [node("Less", ["max", "large"], "is_less"), node("Cast", ["is_less"], "one") + to_int64]
+        nodes += [node("Mul", ["one", "target"], "shape"), node("Reshape", ["flat", "shape"], "y")]
+
+        def net(*target):
+            given = [initializer("large", [], [1e9]), tensor_pb("target", [len(target)], target, INT64)]
+            data = model(nodes, [port("x", FLOAT, ["N", 3, 8, 8])], [field(1, "y") + field(2, field(1, field(1, FLOAT)))], given)
+            return self.write("late.onnx", data)
+
+        colours = ("red", "blue", "red")
+        photos = [self.folder / f"{colour}.ppm" for colour in colours]
+        for target in ((-1, 3), (-1, 3, 1, 1)):
+            for options in ((), ("--batch", "2")):
+                done = lenslet("classify", "--model", net(*target), "--labels", self.folder / "rgb.txt", "--json", *options, *photos)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                tops = [result["top"] for result in json.loads(done.stdout)["results"]]
+                self.assertEqual([top[0]["label"] for top in tops], list(colours))
+                self.assertEqual([len(top) for top in tops], [3, 3, 3])
+        self.assertEqual(lenslet("card", net(-1, 3)).returncode, 0)
+        classify = ("classify", "--labels", self.folder / "rgb.txt", "--model")
+        self.fails_at_last(3, "the output [3,1] of a batch of 1 holds no classes for each image", *classify, net(3, -1), photos[0])
+        self.write("two.txt", b"red\nblue\n")
+        self.fails_at_last(2, "two.txt: the labels file has 2 lines for 3 classes", *classify[:1], "--labels", self.folder / "two.txt", "--model", net(-1, 3), photos[0])
+        self.fails_at_last(4, "none.txt", "classify", "--labels", self.folder / "none.txt", "--model", net(-1, 3), photos[0])
+
+    def fails_at_last(self, code, text, *arguments):
+        """Behind notes on what is assumed."""
+        done = lenslet(*arguments)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertTrue(done.stderr.splitlines()[-1].startswith("lenslet: error: "), done.stderr)
+        self.assertIn(text, done.stderr.splitlines()[-1])
+        self.assertEqual(done.stdout, "")
+
+    def test_a_class_offset_beyond_the_classes_of_a_free_output(self):
+        nodes = [node("GlobalAveragePool", ["x"], "mean"), node("Flatten", ["mean"], "y")]
+        file = self.write("free.onnx", model(nodes, [port("x", FLOAT, ["N", 3, 8, 8])], [port("y", FLOAT, ["N", "classes"])]))
+        card = json.loads(lenslet("card", file).stdout)
+        card["output"]["class_offset"] = 3
+        self.write("free.card.json", json.dumps(card).encode())
+        self.fails_at_last(2, "output.class_offset 3", "classify", "--model", file, self.folder / "red.ppm")
+
     def test_where_the_card_comes_from(self):
         def found(*options, name="rgb"):
             file = self.folder / f"{name}.onnx"

@@ -25,11 +25,14 @@ PlanOptions with_shape(const Model& model, const Card& card, const BoundCard& bo
   return plan;
 }
 
-void check_output(const Model& model, const PlanInfo& plan, const BoundCard& bound, std::int64_t batch) {
-  const auto& [name, result] = plan.outputs.at(bound.output);
+/// `late`: its shape is that of a run, and not looked at.
+void check_output(const Model& model, const Card& card, const BoundCard& bound, const Shape& result, bool late,
+                  std::int64_t batch) {
+  const std::string& name = model.outputs()[bound.output].name;
   if (const DType dtype = model.outputs()[bound.output].dtype; !is_float(dtype))
     throw Error(ErrorKind::unsupported,
                 fmt::format("the output {} is {}; classify reads float outputs", name, to_string(dtype)), model.name());
+  if (late) return;
   if (result.rank() < 1 || result[0] != batch || result.elems() < batch)
     throw Error(ErrorKind::unsupported,
                 fmt::format("the output {} of a batch of {} holds no classes for each image", result.str(), batch),
@@ -41,6 +44,16 @@ void check_output(const Model& model, const PlanInfo& plan, const BoundCard& bou
                             "gives its outputs as they are)",
                             name, result.str()),
                 model.name());
+  if (card.class_offset >= result.elems() / batch)
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("the card's output.class_offset {} contradicts the output {} {}", card.class_offset, name,
+                            result.str()),
+                model.name());
+}
+
+/// Is its shape known in a run only?
+bool is_late(const PlanInfo& plan, std::size_t output) {
+  return std::ranges::find(plan.late_outputs, output) != plan.late_outputs.end();
 }
 
 }  // namespace
@@ -51,7 +64,8 @@ void check_classifies(const Model& model, const Card& card) {
   plan.device = "cpu";
   plan.batch = std::max<std::int64_t>(model.inputs()[bound.input].dims[0], 1);
   const std::int64_t batch = plan.batch;
-  check_output(model, model.plan(with_shape(model, card, bound, std::move(plan))), bound, batch);
+  const PlanInfo planned = model.plan(with_shape(model, card, bound, std::move(plan)));
+  check_output(model, card, bound, planned.outputs[bound.output].second, is_late(planned, bound.output), batch);
 }
 
 std::vector<ClassResult> best_classes(const Card& card, std::vector<float> scores, std::size_t count) {
@@ -70,25 +84,30 @@ std::vector<ClassResult> best_classes(const Card& card, std::vector<float> score
 
 Classifier::Classifier(const Model& model, const Card& card, const std::optional<std::filesystem::path>& labels,
                        PlanOptions plan)
-    : card_(bound_to(model, card)),
+    : model_(model),
+      card_(bound_to(model, card)),
       bound_(bind_card(card, model)),
       batch_(plan.batch),
       input_dtype_(model.inputs()[bound_.input].dtype),
-      runner_(model, with_shape(model, card, bound_, std::move(plan))) {
+      runner_(model, with_shape(model, card, bound_, std::move(plan))),
+      late_(is_late(runner_.plan(), bound_.output)),
+      labels_file_(labels ? labels : card.labels) {
   const Shape& shape = runner_.plan().inputs.at(bound_.input).second;
-  check_output(model, runner_.plan(), bound_, batch_);
+  const Shape& result = runner_.plan().outputs[bound_.output].second;
+  check_output(model, card_, bound_, result, late_, batch_);
   if (!is_float(input_dtype_) && input_dtype_ != DType::u8)
     throw Error(ErrorKind::unsupported,
                 fmt::format("the input is {}; classify fills float and uint8 inputs", to_string(input_dtype_)),
                 model.name());
-  output_elems_ = runner_.plan().outputs.at(bound_.output).second.elems() / batch_;
+  if (!late_) output_elems_ = result.elems() / batch_;
   if (!is_float(input_dtype_)) {
     input_ = Tensor(DType::f32, shape);
     for (float& value : input_.values<float>()) value = 0;
   }
-  const auto& file = labels ? labels : card.labels;
-  if (file) labels_ = read_labels(*file, classes());
+  if (labels_file_) labels_ = read_labels(*labels_file_, classes());
 }
+
+std::int64_t Classifier::classes() const { return output_elems_ > 0 ? output_elems_ - card_.class_offset : -1; }
 
 void Classifier::prepare(const Picture& picture, std::int64_t slot) {
   if (is_float(input_dtype_))
@@ -106,7 +125,12 @@ void Classifier::run() {
     inputs.back() = to_bytes(input_);
     outputs = runner_.run(inputs);
   }
+  if (late_) check_output(model_, card_, bound_, outputs[bound_.output].shape(), false, batch_);
   output_ = outputs[bound_.output];
+  if (!late_) return;
+  output_elems_ = output_.shape().elems() / batch_;
+  if (labels_file_ && static_cast<std::int64_t>(labels_.size()) != classes())
+    labels_ = read_labels(*labels_file_, classes());
 }
 
 std::vector<ClassResult> Classifier::top(std::int64_t slot, std::size_t count) const {

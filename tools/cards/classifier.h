@@ -36,25 +36,30 @@ class Classifier {
              PlanOptions plan);
 
   std::int64_t batch() const { return batch_; }
-  std::int64_t classes() const { return output_elems_ - card_.class_offset; }  ///< labels have to be as many
+  /// Labels have to be as many. -1 before the first run of a model whose output has the shape that a run gives it.
+  std::int64_t classes() const;
   const PlanInfo& plan() const { return runner_.plan(); }
   const BoundCard& bound() const { return bound_; }
   /// Resizes, crops and normalises into `slot` of the next batch, 0 <= slot < batch(). On CUDA this is queued for the
   /// GPU where the model's input is f32, and waited for by run().
   void prepare(const Picture& picture, std::int64_t slot);
-  /// Runs the batch, in which at least one slot was prepared; the results of the others mean nothing.
+  /// Runs the batch, in which at least one slot was prepared; the results of the others mean nothing. Errors about the
+  /// output and the labels come here where a run gives the output its shape.
   void run();
   /// The `count` best classes of a slot, best first. Between run() and the next prepare().
   std::vector<ClassResult> top(std::int64_t slot, std::size_t count) const;
 
  private:
+  Model model_;
   Card card_;
   BoundCard bound_;
   std::int64_t batch_;
   DType input_dtype_;
   Runner runner_;
+  bool late_;  // a run gives the output its shape
+  std::optional<std::filesystem::path> labels_file_;
   Tensor input_, output_;          // input: f32, for a model that takes bytes; else the Runner's is used
-  std::int64_t output_elems_ = 0;  // of one photo
+  std::int64_t output_elems_ = 0;  // of one photo; 0: not known yet
   std::vector<std::string> labels_;
 };
 
