@@ -197,7 +197,7 @@ TEST_CASE("expand/linear_pools_and_concat") {
   for (const std::vector<std::int64_t>& dims :
        std::vector<std::vector<std::int64_t>>{{1, 2, 2, 2}, {1, 4, 2}, {1, 1, 2, 2, 2}}) {
     last[0].dims = dims;
-    const int rank = static_cast<int>(dims.size());
+    const std::size_t rank = dims.size();
     CHECK(run(model_of("QLinearGlobalAveragePool", microsoft, last, u8, rank, integer("channels_last", 1)), last) ==
           mean);
   }
