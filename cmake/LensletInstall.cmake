@@ -15,14 +15,37 @@ set_target_properties(lenslet_shared PROPERTIES
   EXPORT_NAME lenslet OUTPUT_NAME lenslet
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 
-# Two export sets: an app that uses the shared library needs none of our dependencies' development files.
+# What checks layers (check/) goes with either library: lenslet::check with the shared one, lenslet::check_static. Both
+# are names for one archive.
+if(LENSLET_CHECK)
+  set_target_properties(lenslet_check PROPERTIES EXPORT_NAME check_archive)
+  foreach(_kind "check=lenslet_shared" "check_static=lenslet")
+    string(REGEX MATCH "(.*)=(.*)" _kind ${_kind})
+    add_library(lenslet_${CMAKE_MATCH_1}_with INTERFACE)
+    target_link_libraries(lenslet_${CMAKE_MATCH_1}_with INTERFACE lenslet_check ${CMAKE_MATCH_2})
+    set_target_properties(lenslet_${CMAKE_MATCH_1}_with PROPERTIES EXPORT_NAME ${CMAKE_MATCH_1})
+  endforeach()
+  install(TARGETS lenslet_check lenslet_check_with EXPORT lensletCheckTargets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
+  install(TARGETS lenslet_check_static_with EXPORT lensletStaticTargets)
+endif()
+
+# Export sets: an app that uses the shared library needs none of our dependencies' development files.
 set(_package ${CMAKE_INSTALL_LIBDIR}/cmake/lenslet)
-install(DIRECTORY include/lenslet DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev FILES_MATCHING PATTERN "*.h")
+set(_without)
+if(NOT LENSLET_CHECK)
+  set(_without PATTERN check.h EXCLUDE)
+endif()
+install(DIRECTORY include/lenslet DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev
+  FILES_MATCHING PATTERN "*.h" ${_without})
 install(TARGETS lenslet_shared EXPORT lensletSharedTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT dev)
 install(TARGETS lenslet EXPORT lensletStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
 install(EXPORT lensletSharedTargets NAMESPACE lenslet:: DESTINATION ${_package} COMPONENT dev)
 install(EXPORT lensletStaticTargets NAMESPACE lenslet:: DESTINATION ${_package} COMPONENT dev)
+if(LENSLET_CHECK)
+  install(EXPORT lensletCheckTargets NAMESPACE lenslet:: DESTINATION ${_package} COMPONENT dev)
+endif()
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/lensletConfig.cmake.in lensletConfig.cmake
   INSTALL_DESTINATION ${_package} NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(lensletConfigVersion.cmake COMPATIBILITY SameMinorVersion)
@@ -45,6 +68,10 @@ if(LENSLET_HAVE_CUDA)
   string(APPEND LENSLET_PC_LIBS_PRIVATE " ${CUDA_cudart_static_LIBRARY} -ldl -lrt")
 endif()
 configure_file(${CMAKE_CURRENT_LIST_DIR}/lenslet.pc.in lenslet.pc @ONLY)
+if(LENSLET_CHECK)
+  configure_file(${CMAKE_CURRENT_LIST_DIR}/lenslet-check.pc.in lenslet-check.pc @ONLY)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lenslet-check.pc DESTINATION ${_pkgconfig} COMPONENT dev)
+endif()
 
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lensletConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/lensletConfigVersion.cmake
   DESTINATION ${_package} COMPONENT dev)

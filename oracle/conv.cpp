@@ -1,8 +1,6 @@
 // References of Conv, which zero-pads a copy, then multiplies and adds as the ONNX specification defines it, and of
 // ConvTranspose, which adds each input's products where they belong; with their fused parts.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <deque>
@@ -79,7 +77,7 @@ struct Sizes {
   std::int64_t n, c, d = 1, h = 1, w = 1;
   explicit Sizes(const Shape& shape) : n(shape[0]), c(shape[1]), w(shape[shape.rank() - 1]) {
     if (shape.rank() < 3 || shape.rank() > 5)
-      throw Error(ErrorKind::invalid_argument, fmt::format("oracle: convolution of {}", shape.str()));
+      throw Error(ErrorKind::invalid_argument, "oracle: convolution of " + shape.str());
     if (shape.rank() > 3) h = shape[shape.rank() - 2];
     if (shape.rank() > 4) d = shape[2];
   }
@@ -196,7 +194,7 @@ std::vector<Array> conv(const AttributeList& attributes, Inputs inputs) {
   const Array& x = at(inputs, 0);
   const Array& w = at(inputs, 1);
   if (x.shape.rank() != w.shape.rank())
-    throw Error(ErrorKind::invalid_argument, fmt::format("oracle: Conv of {} and {}", x.shape.str(), w.shape.str()));
+    throw Error(ErrorKind::invalid_argument, "oracle: Conv of " + x.shape.str() + " and " + w.shape.str());
   const Sizes of_x(x.shape), of_w(w.shape);
   const Axis depths = x.shape.rank() < 5 ? Axis{} : axis_from(attributes, 2, of_x.d, of_w.d);
   const Axis rows = x.shape.rank() < 4 ? Axis{} : axis_from(attributes, 1, of_x.h, of_w.h);
@@ -421,7 +419,7 @@ std::function<double(double)> fused_activation(const AttributeList& attributes) 
   if (kind == "silu") return [](double x) { return x / (1 + std::exp(-x)); };
   if (kind == "hard_swish") return [=](double x) { return x * between(0, alpha * x + beta, 1); };
   if (kind == "hard_sigmoid") return [=](double x) { return between(0, alpha * x + beta, 1); };
-  throw Error(ErrorKind::invalid_argument, fmt::format("oracle: activation '{}'", kind));
+  throw Error(ErrorKind::invalid_argument, "oracle: activation '" + std::string(kind) + "'");
 }
 
 }  // namespace lenslet::oracle

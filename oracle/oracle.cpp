@@ -1,7 +1,5 @@
 #include "oracle/oracle.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -194,7 +192,7 @@ T attribute(const AttributeList& attributes, std::string_view name, T fallback) 
   const AttributeValue* value = find(attributes, name);
   if (value == nullptr) return fallback;
   if (const auto* typed = std::get_if<T>(value)) return *typed;
-  throw Error(ErrorKind::invalid_argument, fmt::format("oracle: attribute '{}' has another type", name));
+  throw Error(ErrorKind::invalid_argument, "oracle: attribute '" + std::string(name) + "' has another type");
 }
 
 }  // namespace
@@ -292,7 +290,7 @@ bool has(const AttributeList& attributes, std::string_view name) { return find(a
 bool has(Inputs inputs, std::size_t i) { return i < inputs.size() && inputs[i].present; }
 
 const Array& at(Inputs inputs, std::size_t i) {
-  if (!has(inputs, i)) throw Error(ErrorKind::invalid_argument, fmt::format("oracle: input {} is missing", i));
+  if (!has(inputs, i)) throw Error(ErrorKind::invalid_argument, "oracle: input " + std::to_string(i) + " is missing");
   return inputs[i];
 }
 
@@ -467,7 +465,8 @@ std::int64_t flat_of(const Shape& shape, std::span<const std::int64_t> index) {
 
 int axis_of(std::int64_t axis, int rank) {
   if (axis < -rank || axis >= rank)
-    throw Error(ErrorKind::invalid_argument, fmt::format("oracle: axis {} of rank {}", axis, rank));
+    throw Error(ErrorKind::invalid_argument,
+                "oracle: axis " + std::to_string(axis) + " of rank " + std::to_string(rank));
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 

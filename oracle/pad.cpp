@@ -1,7 +1,5 @@
 // Reference of Pad, element by element, one axis after the other as the ONNX specification's table has it.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 #include <vector>

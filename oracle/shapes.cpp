@@ -1,7 +1,5 @@
 // References of operators that reshape, reorder and copy: output element by element, from its index.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <functional>
 #include <utility>

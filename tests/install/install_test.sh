@@ -127,6 +127,33 @@ case $part in
     grep -q '^layer .*rms$' <<<"$output" || fail "no heading"
     grep -qE ' Gemm .*\[1,3\]' <<<"$output" || fail "no line for the Gemm with its [1,3] output"
     ;;
+  layer_test)
+    # run_layer_test PROGRAM: three cases, which fail where there is no such model.
+    run_layer_test() {
+      LAYER_TEST_MODEL=$work/rgb.onnx "$1" | tee "$work/$part.txt"
+      grep -q 'test cases: *3 | *3 passed' "$work/$part.txt" || fail "not all cases of $1 passed"
+      grep -qE 'Conv by im2col on cpu, .*\): error .* allowed: ok \(.* ms\)' "$work/$part.txt" || fail "no row of a kernel"
+      if LAYER_TEST_MODEL=$work/rgb.txt "$1" >"$work/$part.error.txt"; then fail "a text file was accepted as a model"; fi
+      grep -q "rgb.txt" "$work/$part.error.txt" || fail "the error does not name the file"
+    }
+    configure_and_build "$source/samples/layer_test" layer_test
+    readelf -d "$work/layer_test/layer_test" | grep -q 'NEEDED.*liblenslet\.so' || fail "it is not linked to the .so"
+    run_layer_test "$work/layer_test/layer_test"
+    configure_and_build "$source/samples/layer_test" layer_test_static -DLAYER_TEST_STATIC=ON
+    ! readelf -d "$work/layer_test_static/layer_test" | grep -q 'NEEDED.*liblenslet' || fail "it needs liblenslet.so"
+    run_layer_test "$work/layer_test_static/layer_test"
+    # The header and the archive are of lenslet alone.
+    export PKG_CONFIG_LIBDIR=$lib/pkgconfig
+    # shellcheck disable=SC2046  # the flags are words
+    echo '#include <lenslet/check.h>
+      int main() { return lenslet::check_layer("Relu", {}, {lenslet::random_tensor(lenslet::DType::f32, {3})},
+        {.device = "cpu"}).at(0).passed() ? 0 : 1; }' |
+      "$CXX" -std=c++20 -Wall -Wextra -Werror -x c++ - -x none $(pkg-config --cflags --libs lenslet-check) \
+        -Wl,-rpath,"$lib" -o "$work/layer_test/one_layer"
+    "$work/layer_test/one_layer"
+    if grep -nE '#include *<[^>]*/' "$prefix/include/lenslet/check.h"; then fail "the header is not lenslet's alone"; fi
+    if nm -C "$lib/liblenslet_check.a" | grep -E ' U (fmt|nlohmann|doctest)::'; then fail "the archive needs more than lenslet"; fi
+    ;;
   detect)
     build_sample detect
     shared_data

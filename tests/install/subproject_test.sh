@@ -19,7 +19,7 @@ if grep -E -e ' -(W|O|f|D)' <<<"$app"; then fail "flags of lenslet's reached the
 [[ $(commands "$source/base/format.cpp") = *" -O3 "*" -ffp-contract=off "* ]] || fail "lenslet lost its own flags"
 
 targets=$(cmake --build "$folder" --target help)
-if grep -E '^(lenslet-|lenslet_(shared|oracle|tool))' <<<"$targets"; then fail "more than the library is built"; fi
+if grep -E '^(lenslet-|lenslet_(shared|oracle|check|tool))' <<<"$targets"; then fail "more than the library is built"; fi
 if grep -E '^(CMAKE_BUILD_TYPE:.*=.|CMAKE_INSTALL_BINDIR|CMAKE_CUDA_)' "$folder/CMakeCache.txt"; then
   fail "settings of lenslet's are in the app's cache"
 fi

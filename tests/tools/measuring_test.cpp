@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "lenslet/error.h"
+#include "oracle/draw.h"
 #include "oracle/oracle.h"
 #include "tools/measuring/conv_data.h"
 #include "tools/measuring/conv_sets.h"
-#include "tools/measuring/draw.h"
 #include "tools/measuring/kernel_timer.h"
 #include "tools/verbs/dtype_convert.h"
 
@@ -160,8 +160,8 @@ TEST_CASE("tools/kernel_timer/any_operator") {
 TEST_CASE("tools/draw/every_type") {
   for (unsigned type = 0; type < dtype_count; ++type) {
     Tensor tensor(static_cast<DType>(type), {512});
-    FastEngine engine(1);
-    draw(tensor, engine);
+    oracle::FastEngine engine(1);
+    oracle::draw(tensor, engine);
     const std::vector<double> drawn = oracle::from_tensor(tensor).values;
     const std::set<double> values(drawn.begin(), drawn.end());
     CAPTURE(type);

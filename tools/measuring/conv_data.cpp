@@ -7,8 +7,8 @@
 
 #include "base/format.h"
 #include "ops/conv/conv.h"
+#include "oracle/draw.h"
 #include "oracle/oracle.h"
-#include "tools/measuring/draw.h"
 #include "tools/measuring/kernel_timer.h"
 
 namespace lenslet::tool {
@@ -19,8 +19,8 @@ constexpr std::int64_t most_places = 2048;
 // A uniform value in [-1,1] has variance 1/3, and so does a product of two divided by the scale of one.
 Tensor drawn_filters(const ConvProblem& p) {
   Tensor w(DType::f32, {p.k, p.group_c(), p.r, p.s});
-  FastEngine engine(2);
-  draw(w, engine);
+  oracle::FastEngine engine(2);
+  oracle::draw(w, engine);
   const auto scale = static_cast<float>(3 / std::sqrt(static_cast<double>(p.group_c() * p.r * p.s)));
   for (float& value : w.values<float>()) value *= scale;
   return w;

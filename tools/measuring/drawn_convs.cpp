@@ -7,8 +7,8 @@
 #include <cmath>
 #include <span>
 
+#include "oracle/draw.h"
 #include "tools/measuring/conv_sets.h"
-#include "tools/measuring/draw.h"
 
 namespace lenslet::tool {
 namespace {
@@ -35,7 +35,7 @@ class Draws {
   }
 
  private:
-  FastEngine engine_;
+  oracle::FastEngine engine_;
 };
 
 using Window = std::array<std::int64_t, 2>;

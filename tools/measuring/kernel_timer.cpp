@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tools/measuring/draw.h"
+#include "oracle/draw.h"
 
 namespace lenslet::tool {
 namespace {
@@ -36,7 +36,7 @@ class CpuTimer final : public KernelTimer {
 }  // namespace
 
 std::vector<Tensor> drawn_inputs(const Problem& problem) {
-  FastEngine engine(1);
+  oracle::FastEngine engine(1);
   std::vector<Tensor> tensors;
   for (const InputInfo& input : problem.inputs()) {
     Tensor& tensor = tensors.emplace_back();
@@ -46,7 +46,7 @@ std::vector<Tensor> drawn_inputs(const Problem& problem) {
       continue;
     }
     tensor = Tensor(input.type.dtype, input.type.shape);
-    draw(tensor, engine);
+    oracle::draw(tensor, engine);
   }
   return tensors;
 }

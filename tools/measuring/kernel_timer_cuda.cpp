@@ -7,7 +7,7 @@
 #include "base/cuda/session.h"
 #include "base/cuda/upload.h"
 #include "lenslet/error.h"
-#include "tools/measuring/draw.h"
+#include "oracle/draw.h"
 #include "tools/measuring/kernel_timer.h"
 #include "tools/measuring/replays.h"
 
@@ -96,8 +96,8 @@ class CudaTimer final : public KernelTimer {
     cuda::DeviceBuffer<std::byte> from(bytes), to(bytes);
     // Nothing that can be compressed, and no zeros.
     Tensor matrix(numerics.storage, {size, size});
-    FastEngine engine(1);
-    draw(matrix, engine);
+    oracle::FastEngine engine(1);
+    oracle::draw(matrix, engine);
     for (std::size_t at = 0; at < bytes; at += matrix.bytes())
       cuda::copy_to_device(from.data() + at, matrix.data(), matrix.bytes());
     const double copy_us = least_us([&] {

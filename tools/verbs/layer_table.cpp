@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "tools/verbs/check_rows.h"
 #include "tools/verbs/csv.h"
 #include "tools/verbs/terminal.h"
 
@@ -60,7 +61,7 @@ std::string error_text(const LayerRow& row) {
 std::string why(const LayerRow& row) {
   std::string text = row.time.step.reason;
   if (row.check && (!row.check->passed() || row.check->not_finite > 0))
-    text += (text.empty() ? "" : "; ") + verdict(*row.check);
+    text += (text.empty() ? "" : "; ") + row.check->verdict();
   return text;
 }
 
@@ -174,7 +175,7 @@ void print_in_full(const LayerRow& row, const std::string& device) {
   if (row.check) {
     if (row.check->skipped.empty())
       line("error", fmt::format("{:.2e} of an element's terms, tolerance {:.2e}: {}", row.check->error,
-                                row.check->tolerance, verdict(*row.check)));
+                                row.check->tolerance, row.check->verdict()));
     else
       line("error", "not checked: " + row.check->skipped);
   }
@@ -196,7 +197,7 @@ nlohmann::ordered_json to_json(const LayerRow& row) {
     json["error"] = number_or_infinite(row.check->error);
   else
     json["unchecked_because"] = row.check->skipped;
-  json["verdict"] = verdict(*row.check);
+  json["verdict"] = row.check->verdict();
   return json;
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/verbs/layer_check.h"
+#include "lenslet/check.h"
 #include "tools/verbs/layer_times.h"
 
 namespace lenslet::tool {

@@ -107,7 +107,7 @@ Report measure(const Options& options) {
   std::size_t next = 0;  // both plans have the same steps in the same order
   runner.set_observer([&](const LayerEvent& event) {
     if (next < report.rows.size() && report.rows[next].time.step.name == event.info->name)
-      report.rows[next++].check = check_layer(event);
+      report.rows[next++].check = check_step(event);
   });
   runner.run(given_or_random(model, runner.plan(), given, options.inputs));
   return report;

@@ -10,7 +10,6 @@
 
 #include "lenslet/error.h"
 #include "lenslet/tensor_file.h"
-#include "tools/measuring/draw.h"
 #include "tools/scans/read_points.h"
 #include "tools/verbs/common_options.h"
 #include "tools/verbs/dtype_convert.h"
@@ -89,14 +88,6 @@ std::vector<std::pair<std::string, Shape>> parse_shapes(const std::vector<std::s
     shapes.emplace_back(text.substr(0, equals), Shape(dims));
   }
   return shapes;
-}
-
-std::vector<Tensor> random_inputs(const Model& model, const PlanInfo& plan, std::uint64_t seed) {
-  std::mt19937_64 engine(seed);
-  std::vector<Tensor> tensors;
-  for (std::size_t i = 0; i < plan.inputs.size(); ++i)
-    draw(tensors.emplace_back(model.inputs().at(i).dtype, plan.inputs[i].second), engine);
-  return tensors;
 }
 
 void add_input_options(CLI::App& verb, InputOptions& options) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "check/random_inputs.h"
 #include "lenslet/model.h"
 
 namespace lenslet::tool {
@@ -34,8 +35,7 @@ std::vector<Tensor> given_inputs(const Model& model, const InputOptions& options
 std::vector<Tensor> given_or_random(const Model& model, const PlanInfo& plan, const std::vector<Tensor>& given,
                                     const InputOptions& options);
 
-/// Fresh pseudo-random tensors for the planned inputs (draw.h). The same `seed` gives the same values on every machine.
-std::vector<Tensor> random_inputs(const Model& model, const PlanInfo& plan, std::uint64_t seed);
+using check::random_inputs;
 
 /// A tensor for `port` out of a file that ends in .npy, .pb, or .bin: points, float32 rows as long as those of the
 /// input. Error(invalid_argument) for any other.

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "tools/measuring/draw.h"
+#include "oracle/draw.h"
 #include "tools/measuring/kernel_timer.h"
 
 namespace lenslet::bench {
@@ -27,8 +27,8 @@ constexpr Size sizes[] = {{12544, 64, 147}, {3136, 64, 64},   {3136, 256, 64}, {
 /// The product as a network poses it: A [m,k] given, B [k,n] known.
 struct Operands {
   explicit Operands(const Size& s) : b(DType::f32, {s.k, s.n}), c(DType::f32, {s.m, s.n}) {
-    tool::FastEngine engine(1);
-    tool::draw(b, engine);
+    oracle::FastEngine engine(1);
+    oracle::draw(b, engine);
     const InputInfo infos[] = {{.present = true, .type = {DType::f32, {s.m, s.k}}},
                                {.present = true, .type = {DType::f32, b.shape()}, .constant = &b}};
     problem = std::make_unique<const Problem>(make_op("Gemm", "", {}, 2), infos);

@@ -10,7 +10,7 @@
 
 #include "base/cuda/upload.h"
 #include "lenslet/error.h"
-#include "tools/measuring/draw.h"
+#include "oracle/draw.h"
 #include "tools/measuring/replays.h"
 
 namespace lenslet::bench {
@@ -65,8 +65,8 @@ std::string_view name_of(cudnnConvolutionFwdAlgo_t algorithm) {
 
 cuda::DeviceBuffer<std::byte> drawn(std::int64_t elems, DType type) {
   Tensor host(type, {elems});
-  tool::FastEngine engine(1);
-  tool::draw(host, engine);
+  oracle::FastEngine engine(1);
+  oracle::draw(host, engine);
   return cuda::upload(std::span(static_cast<const std::byte*>(host.data()), host.bytes()));
 }
 

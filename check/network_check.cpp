@@ -1,4 +1,4 @@
-#include "tools/verbs/network_check.h"
+#include "check/network_check.h"
 
 #include <algorithm>
 #include <array>
@@ -11,11 +11,10 @@
 #include <string_view>
 #include <utility>
 
+#include "check/layer_check.h"
 #include "oracle/oracle.h"
-#include "tools/verbs/dtype_convert.h"
-#include "tools/verbs/layer_check.h"
 
-namespace lenslet::tool {
+namespace lenslet::check {
 
 namespace {
 
@@ -89,7 +88,7 @@ void draw_off(std::vector<oracle::Array>& results, const std::vector<oracle::Arr
   // Of sizes that do not cancel each other over a few steps.
   std::uniform_real_distribution<double> size(0.5, 1);
   for (std::size_t i = 0; i < results.size() && i < exact.size(); ++i) {
-    if (!is_float(results[i].dtype) || results[i].values.size() != exact[i].values.size()) continue;
+    if (!is_real(results[i].dtype) || results[i].values.size() != exact[i].values.size()) continue;
     for (std::size_t j = 0; j < results[i].values.size(); ++j)
       results[i].values[j] +=
           ((random() & 1U) != 0 ? tolerance : -tolerance) * size(random) * oracle::scale_at(exact[i], j);
@@ -97,6 +96,12 @@ void draw_off(std::vector<oracle::Array>& results, const std::vector<oracle::Arr
 }
 
 }  // namespace
+
+std::vector<std::string> optional_passes() {
+  std::vector<std::string> names = pass_names();
+  std::erase_if(names, [](const std::string& name) { return std::ranges::find(needed, name) != needed.end(); });
+  return names;
+}
 
 NetworkReference::NetworkReference(const Model& model, PlanOptions plan, std::span<const Tensor> inputs,
                                    std::span<const NetworkRun> runs) {
@@ -106,9 +111,7 @@ NetworkReference::NetworkReference(const Model& model, PlanOptions plan, std::sp
   plan.layer_algorithms.clear();
   plan.calibration.clear();
   plan.keep_all_values = true;
-  plan.disabled_passes.clear();
-  for (const std::string& name : pass_names())
-    if (std::ranges::find(needed, name) == needed.end()) plan.disabled_passes.push_back(name);
+  plan.disabled_passes = optional_passes();
 
   const Allowed allowed(runs);
   Evaluation exact;
@@ -142,7 +145,7 @@ NetworkReference::NetworkReference(const Model& model, PlanOptions plan, std::sp
       }
     }
     for (std::size_t i = 0; i < results.size() && i < event.info->outputs.size(); ++i)
-      if (is_output(event.info->outputs[i]) && is_float(results[i].dtype))
+      if (is_output(event.info->outputs[i]) && is_real(results[i].dtype))
         for (std::size_t j = 0; j < results[i].values.size(); ++j)
           own[event.info->outputs[i]].push_back(event.info->tolerance > 0 ? tolerance * oracle::scale_at(results[i], j)
                                                                           : 0);
@@ -176,10 +179,14 @@ NetworkReference::NetworkReference(const Model& model, PlanOptions plan, std::sp
   }
 }
 
-std::vector<OutputCheck> NetworkReference::check(const NetworkRun& run) const {
-  std::vector<OutputCheck> checks;
+std::vector<LayerCheck> NetworkReference::check(const NetworkRun& run) const {
+  std::vector<LayerCheck> checks;
   for (std::size_t port = 0; port < run.outputs.size(); ++port) {
-    OutputCheck& check = checks.emplace_back();
+    LayerCheck& check = checks.emplace_back();
+    check.kind = LayerCheck::Kind::output;
+    check.device = run.plan.device;
+    check.precision = to_string(run.plan.numerics);
+    check.output_shapes = {run.outputs[port].shape()};
     check.name = run.plan.outputs.at(port).first;
     const auto found = outputs_.find(check.name);
     if (found == outputs_.end()) {
@@ -219,9 +226,13 @@ std::vector<OutputCheck> NetworkReference::check(const NetworkRun& run) const {
       worst = error / bound;
       check.error = error;
       check.tolerance = bound;
+      check.worst_output = port;
+      check.worst_element = at;
+      check.got = got.values[at];
+      check.exact = exact[at];
     }
   }
   return checks;
 }
 
-}  // namespace lenslet::tool
+}  // namespace lenslet::check

@@ -1,4 +1,4 @@
-#include "tools/verbs/network_check.h"
+#include "check/network_check.h"
 
 #include <doctest/doctest.h>
 
@@ -12,7 +12,7 @@
 
 #include "tests/models/onnx_writer.h"
 
-namespace lenslet::tool {
+namespace lenslet::check {
 namespace {
 
 using test::bytes_of;
@@ -60,7 +60,7 @@ struct Run {
     for (const Tensor& output : runner.run(x)) made.outputs.push_back(output.clone());
     made.plan = runner.plan();
   }
-  std::vector<OutputCheck> check(const NetworkRun& run) const {
+  std::vector<LayerCheck> check(const NetworkRun& run) const {
     return NetworkReference(model, on_cpu(), {&x, 1}, {&made, 1}).check(run);
   }
 };
@@ -69,9 +69,9 @@ struct Run {
 
 TEST_CASE("network_check/a_right_run") {
   const Run run;
-  const std::vector<OutputCheck> checks = run.check(run.made);
+  const std::vector<LayerCheck> checks = run.check(run.made);
   REQUIRE(checks.size() == 2);
-  for (const OutputCheck& check : checks) {
+  for (const LayerCheck& check : checks) {
     CHECK(check.skipped.empty());
     CHECK(check.passed());
   }
@@ -90,7 +90,7 @@ TEST_CASE("network_check/outputs_of_another_network") {
     change(other.outputs[0].values<float>());
     return run.check(other).at(0);
   };
-  const OutputCheck turned = falsified([](std::span<float> y) { std::reverse(y.begin(), y.end()); });
+  const LayerCheck turned = falsified([](std::span<float> y) { std::reverse(y.begin(), y.end()); });
   CHECK_FALSE(turned.passed());
   CHECK(turned.error > 100 * turned.tolerance);
   CHECK_FALSE(falsified([](std::span<float> y) { std::swap(y[40], y[41]); }).passed());
@@ -105,4 +105,4 @@ TEST_CASE("network_check/outputs_of_another_network") {
   CHECK_FALSE(run.check(other).at(1).passed());
 }
 
-}  // namespace lenslet::tool
+}  // namespace lenslet::check

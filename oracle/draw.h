@@ -5,10 +5,11 @@
 #include <cstdint>
 #include <cstring>
 #include <random>
+#include <type_traits>
 
-#include "base/dtypes.h"
+#include "lenslet/tensor.h"
 
-namespace lenslet::tool {
+namespace lenslet::oracle {
 
 /// Two operations a value, for large tensors: the high bits are good.
 using FastEngine =
@@ -30,7 +31,7 @@ void draw(Tensor& tensor, Engine& engine) {
       elements[i] = static_cast<std::uint16_t>(exponent | mantissa | bit() << 15U);
     }
   };
-  if (!dtypes<AllTypes>.contains(tensor.dtype())) {
+  if (tensor.dtype() >= DType::f8e4m3fn) {
     Tensor bytes(DType::u8, tensor.shape(), tensor.format());
     draw(bytes, engine);
     std::memcpy(tensor.data(), bytes.to_dtype(tensor.dtype()).data(), tensor.bytes());
@@ -38,9 +39,8 @@ void draw(Tensor& tensor, Engine& engine) {
   }
   if (tensor.dtype() == DType::f16) return fill_halves(0x3800, 10);
   if (tensor.dtype() == DType::bf16) return fill_halves(0x3F00, 7);
-  using Others = Types<float, double, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t,
-                       std::uint32_t, std::int64_t, std::uint64_t, bool>;
-  dispatch(tensor.dtype(), Others(), [&]<typename T>(std::type_identity<T>) {
+  const auto fill = [&]<typename T>(std::type_identity<T>) {
+    if (tensor.dtype() != dtype_of<T>::value) return;
     constexpr bool any_byte = sizeof(T) == 1 && !std::is_same_v<T, bool>;
     for (T& element : tensor.values<T>()) {
       if constexpr (std::is_floating_point_v<T>)
@@ -48,7 +48,12 @@ void draw(Tensor& tensor, Engine& engine) {
       else
         element = static_cast<T>(any_byte ? engine() >> 56U : bit());
     }
-  });
+  };
+  [&]<typename... T>(std::type_identity<T>... types) { (fill(types), ...); }(
+      std::type_identity<float>(), std::type_identity<double>(), std::type_identity<std::int8_t>(),
+      std::type_identity<std::uint8_t>(), std::type_identity<std::int16_t>(), std::type_identity<std::uint16_t>(),
+      std::type_identity<std::int32_t>(), std::type_identity<std::uint32_t>(), std::type_identity<std::int64_t>(),
+      std::type_identity<std::uint64_t>(), std::type_identity<bool>());
 }
 
-}  // namespace lenslet::tool
+}  // namespace lenslet::oracle

@@ -7,11 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "lenslet/model.h"
-#include "lenslet/runner.h"
+#include "lenslet/check.h"
 #include "oracle/oracle.h"
 
-namespace lenslet::tool {
+namespace lenslet::check {
 
 /// What one run of a plan made.
 struct NetworkRun {
@@ -21,13 +20,8 @@ struct NetworkRun {
   bool large_integers = false;  ///< such as double rounds (LayerCheck::large_integers)
 };
 
-struct OutputCheck {
-  std::string name;
-  double error = 0;      ///< |got - exact| of the element that is worst by what is allowed there
-  double tolerance = 0;  ///< what is allowed there
-  std::string skipped;   ///< why it was not compared; empty: it was
-  bool passed() const { return !skipped.empty() || error <= tolerance; }
-};
+/// Names of the passes that may be left out.
+std::vector<std::string> optional_passes();
 
 /// The network in double precision: the graph with no pass that may be left out, each operator by its oracle, fed with
 /// what the oracles before it made. Beside it, the same with every result off by as much as the runs' steps may be, at
@@ -37,8 +31,8 @@ class NetworkReference {
   /// `plan` as the runs were planned, but for what decides how they compute.
   NetworkReference(const Model& model, PlanOptions plan, std::span<const Tensor> inputs,
                    std::span<const NetworkRun> runs);
-  /// By output.
-  std::vector<OutputCheck> check(const NetworkRun& run) const;
+  /// A row for each output.
+  std::vector<LayerCheck> check(const NetworkRun& run) const;
 
  private:
   struct Output {
@@ -49,4 +43,4 @@ class NetworkReference {
   std::map<std::string, Output> outputs_;
 };
 
-}  // namespace lenslet::tool
+}  // namespace lenslet::check

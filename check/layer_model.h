@@ -1,0 +1,15 @@
+#pragma once
+// A layer as an ONNX file in memory.
+
+#include <string>
+
+#include "lenslet/check.h"
+
+namespace lenslet::check {
+
+/// One node, called as its operator is, whose inputs from `options.run_inputs` on are initializers. Error(unsupported)
+/// for what a file cannot hold.
+std::string layer_model(std::string_view op, const AttributeList& attributes, const std::vector<Tensor>& inputs,
+                        const LayerOptions& options);
+
+}  // namespace lenslet::check
