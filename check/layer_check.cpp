@@ -88,10 +88,11 @@ std::string LayerCheck::verdict() const {
 
 std::string LayerCheck::str() const {
   std::string text = kind == Kind::output ? "output " : "";
-  text += name + " (" + op;
-  if (!algorithm.empty()) text += " by " + algorithm;
-  if (kind == Kind::output) text += forced.empty() ? "of the network" : "of the network with " + forced;
-  if (!device.empty()) text += " on " + device;
+  text += name + " (";
+  if (kind == Kind::output) text += forced.empty() ? "of the network" : "of the network by " + forced;
+  if (op != name) text += op;
+  if (!algorithm.empty()) text += (op != name ? " by " : "by ") + algorithm;
+  if (!device.empty()) text += (text.back() == '(' ? "on " : " on ") + device;
   if (!precision.empty() && precision != "fp32") text += " in " + precision;
   if (!input_shapes.empty()) text += ", " + shapes_of(input_shapes) + " ->";
   if (!output_shapes.empty()) text += (input_shapes.empty() ? ", " : " ") + shapes_of(output_shapes);

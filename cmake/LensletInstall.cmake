@@ -1,5 +1,5 @@
-# The shared library, and what `cmake --install` gives: components runtime (the shared library), dev, and, where they are
-# built, tools (CMakeLists.txt).
+# The shared library, and what `cmake --install` gives: components runtime (the shared library), dev (what checks layers
+# included, check/), and, where they are built, tools (CMakeLists.txt).
 include(CMakePackageConfigHelpers)
 
 lenslet_library(lenslet_shared SHARED)

@@ -30,6 +30,6 @@ set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME lenslet)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION science)
 set(CPACK_COMPONENT_TOOLS_DEPENDS runtime) # for the licence: the command itself has the library in it
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "shared library")
-set(CPACK_COMPONENT_DEV_DESCRIPTION "headers, static library, CMake and pkg-config files")
+set(CPACK_COMPONENT_DEV_DESCRIPTION "headers, static library, layer checks, CMake and pkg-config files")
 set(CPACK_COMPONENT_TOOLS_DESCRIPTION "the lenslet command")
 include(CPack)

@@ -172,7 +172,8 @@ std::unique_ptr<const BoundKernel> bind_cuda(const Binding& binding) {
   return nullptr;
 }
 
-constexpr auto kernels = on_both({.types = dtypes<Types<float>>}, bind_cpu, bind_cuda);
+// Means are summed in double and rounded once.
+constexpr auto kernels = on_both({.types = dtypes<Types<float>>, .tolerance = 0x1.01p-24}, bind_cpu, bind_cuda);
 
 }  // namespace
 

@@ -14,6 +14,7 @@ from ._library import library as _native
 from ._library import text_of as _text_of
 from .cancel import Cancel
 from .card import Card, Prediction, read_labels
+from .check import LayerCheck, check_layer
 from .classifier import Classifier, classify, default_model
 from .errors import (
     CancelledError,
@@ -47,6 +48,7 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidImageError",
     "InvalidModelError",
+    "LayerCheck",
     "LayerEvent",
     "LimitError",
     "Model",
@@ -55,6 +57,7 @@ __all__ = [
     "Runner",
     "UnsupportedError",
     "__version__",
+    "check_layer",
     "classify",
     "default_model",
     "read_labels",

@@ -41,6 +41,8 @@ _FUNCTIONS: dict[str, list[Any]] = {
     "lenslet_python_observe": [Handle, structs.Observer],
     "lenslet_event_input": [Handle, c_size_t, Tensors],
     "lenslet_event_output": [Handle, c_size_t, Tensors],
+    "lenslet_python_check_layers": [Handle, POINTER(structs.PlanOptions), Tensors, c_size_t, c_char_p, Text],
+    "lenslet_python_check_layer": [POINTER(structs.PlanOptions), Tensors, c_size_t, c_char_p, Text],
     "lenslet_cancel_create": [Out],
     "lenslet_cancel_request": [Handle],
     "lenslet_cancel_free": [Handle],

@@ -67,6 +67,7 @@ def plan_options(
 ) -> structs.PlanOptions:
     """The arguments of Model.runner(), of a model with these inputs. What they mean to it is the library's to judge."""
     options = structs.made(structs.PlanOptions)
+    options.kept = []
     # As the command: LENSLET_DEVICE stands in for what nobody named.
     options.device = encoded(os.environ.get("LENSLET_DEVICE") or "auto" if device == "auto" else device, "device")
     if precision is not None:
@@ -116,12 +117,11 @@ def _set_layers(options: structs.PlanOptions, algorithms: Mapping[str, str]) -> 
 def _set_arrays(
     options: structs.PlanOptions, calibration: Any, values: Mapping[str, Any], ports: Sequence[Port]
 ) -> None:
-    options.kept = []
     if calibration is not None:
-        listed = _in_order(calibration, ports)
+        listed = in_order(calibration, ports, "calibration")
         tensors = (structs.Tensor * len(listed))()
         for number, array in enumerate(listed):
-            _describe(options, tensors[number], array, ports[number] if number < len(ports) else None, "calibration")
+            describe(options, tensors[number], array, ports[number] if number < len(ports) else None, "calibration")
         options.calibration = tensors
         options.calibration_count = len(tensors)
     if values:
@@ -131,24 +131,24 @@ def _set_arrays(
             struct.struct_size = ctypes.sizeof(structs.NamedTensor)
             struct.name = encoded(name, "a name in input_values")
             tensor = structs.made(structs.Tensor)
-            _describe(options, tensor, array, known.get(name), f"input_values: {name}")
+            describe(options, tensor, array, known.get(name), f"input_values: {name}")
             struct.tensor = ctypes.pointer(tensor)
         options.input_values = named
         options.input_value_count = len(named)
 
 
-def _in_order(calibration: Any, ports: Sequence[Port]) -> List[Any]:
+def in_order(arrays_of: Any, ports: Sequence[Port], what: str) -> List[Any]:
     """An array for each input: given by name, as a list or tuple in the model's order, or as the only one."""
-    if not isinstance(calibration, Mapping):
-        return list(calibration) if isinstance(calibration, (list, tuple)) else [calibration]
+    if not isinstance(arrays_of, Mapping):
+        return list(arrays_of) if isinstance(arrays_of, (list, tuple)) else [arrays_of]
     names = [port.name for port in ports]
-    if set(calibration) != set(names):
-        given = ", ".join(map(str, calibration))
-        raise InvalidArgumentError(f"calibration names {given}; the inputs are {', '.join(names)}")
-    return [calibration[name] for name in names]
+    if set(arrays_of) != set(names):
+        given = ", ".join(map(str, arrays_of))
+        raise InvalidArgumentError(f"{what} names {given}; the inputs are {', '.join(names)}")
+    return [arrays_of[name] for name in names]
 
 
-def _describe(
+def describe(
     options: structs.PlanOptions, tensor: structs.Tensor, array: Any, port: Optional[Port], what: str
 ) -> None:
     tensor.struct_size = ctypes.sizeof(structs.Tensor)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from . import _options as options
 from . import _structs as structs
+from . import check as layer_checks
 from . import verbs
 from ._library import Handle, check, library, taken_json
+from .check import LayerCheck
 from .errors import InvalidArgumentError, UnsupportedError
 from .ports import Port, ports_of, shown
 from .runner import Runner
@@ -151,6 +153,25 @@ class Model:
         how many are beyond their tolerance, "different" how many of "outputs" are not the file's network's. Inputs are
         random, or `inputs`, a mapping from names to arrays."""
         return self._verb("verify", how)
+
+    def check_layers(
+        self,
+        *,
+        inputs: Any = None,
+        seed: int = 1,
+        outputs: bool = True,
+        seconds: float = 0,
+        **how: Any,
+    ) -> List[LayerCheck]:
+        """Each layer, and the outputs of all, against double precision, as rows: what verify() says, in this process.
+
+        `inputs` are one array, a list in the model's order, or a mapping; None: random ones by `seed`. `outputs`: compare
+        those of the whole network as well. `seconds` to spend on measuring each layer; 0: no times. `how` are the
+        arguments of runner(); `algorithm` may be "all": each in turn, and a row for each layer that refuses it.
+        """
+        return layer_checks.check_layers(
+            self._handle, self.inputs, inputs=inputs, seed=seed, outputs=outputs, seconds=seconds, **how
+        )
 
     def layers(self, **how: Any) -> Dict[str, Any]:
         """Each layer's algorithm, why, time, floor and error: ``lenslet layers --json``."""

@@ -24,6 +24,17 @@ LENSLET_C_API lenslet_status lenslet_python_run(const lenslet_call* call);
 typedef int32_t (*lenslet_python_observer)(const lenslet_event* event);
 LENSLET_C_API lenslet_status lenslet_python_observe(lenslet_runner* runner, lenslet_python_observer observer);
 
+/* lenslet/check.h: rows as JSON, a number that is not finite as text. `how` is JSON, {"seed", "outputs", "seconds"}. */
+LENSLET_C_API lenslet_status lenslet_python_check_layers(lenslet_model* model, const lenslet_plan_options* options,
+                                                         const lenslet_tensor* inputs, size_t input_count,
+                                                         const char* how, char** json);
+/* Of `options` device, precision, algorithm and threads count. `how` is {"op", "attributes", "inputs", "domain",
+ * "opset", "run_inputs", "outputs", "seconds"}; an attribute may be {"tensor": i}, one of `inputs` behind the layer's
+ * own. */
+LENSLET_C_API lenslet_status lenslet_python_check_layer(const lenslet_plan_options* options,
+                                                        const lenslet_tensor* inputs, size_t input_count,
+                                                        const char* how, char** json);
+
 /* A picture: a file, an encoded one in memory, or pixels. */
 typedef struct lenslet_picture {
   size_t struct_size;

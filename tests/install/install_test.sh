@@ -132,7 +132,7 @@ case $part in
     run_layer_test() {
       LAYER_TEST_MODEL=$work/rgb.onnx "$1" | tee "$work/$part.txt"
       grep -q 'test cases: *3 | *3 passed' "$work/$part.txt" || fail "not all cases of $1 passed"
-      grep -qE 'Conv by im2col on cpu, .*\): error .* allowed: ok \(.* ms\)' "$work/$part.txt" || fail "no row of a kernel"
+      grep -qE 'by im2col on cpu, .*\): error .* allowed: ok \(.* ms\)' "$work/$part.txt" || fail "no row of a kernel"
       if LAYER_TEST_MODEL=$work/rgb.txt "$1" >"$work/$part.error.txt"; then fail "a text file was accepted as a model"; fi
       grep -q "rgb.txt" "$work/$part.error.txt" || fail "the error does not name the file"
     }
@@ -218,6 +218,7 @@ END
     dpkg-deb -f packages/liblenslet0.1_*.deb Depends | grep -q libfmt || fail "dependencies were not looked for"
     dpkg-deb -f packages/lenslet_*.deb Maintainer | grep -qE '^[^<]+ <[^<@]+@[^@>]+>$' || fail "no maintainer"
     ! dpkg-deb -f packages/lenslet_*.deb Maintainer | grep -q 'invalid' || fail "a maintainer who cannot be reached"
+    grep -q '/liblenslet_check.a$' liblenslet-dev.txt || fail "-dev without lenslet::check"
     "$root/usr/bin/lenslet" devices
     prefix=$root/usr configure_and_build "$source/samples/per_layer" packages_app
     "$work/packages_app/per_layer" "$work/rgb.onnx" | grep -q '^layer .*rms$' || fail "the app does not run"
