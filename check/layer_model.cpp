@@ -38,7 +38,7 @@ std::string raw_bytes(const Tensor& tensor) {
   return packed;
 }
 
-void add_tensor(pbf_writer& parent, int field, const std::string& name, const Tensor& tensor) {
+void add_tensor(pbf_writer& parent, protozero::pbf_tag_type field, const std::string& name, const Tensor& tensor) {
   pbf_writer writer(parent, field);
   const auto dims = tensor.shape().dims();
   writer.add_packed_int64(1, dims.begin(), dims.end());

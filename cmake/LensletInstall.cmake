@@ -69,8 +69,8 @@ if(LENSLET_HAVE_CUDA)
 endif()
 configure_file(${CMAKE_CURRENT_LIST_DIR}/lenslet.pc.in lenslet.pc @ONLY)
 if(LENSLET_CHECK)
-  configure_file(${CMAKE_CURRENT_LIST_DIR}/lenslet-check.pc.in lenslet-check.pc @ONLY)
-  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lenslet-check.pc DESTINATION ${_pkgconfig} COMPONENT dev)
+  configure_file(${CMAKE_CURRENT_LIST_DIR}/lenslet_check.pc.in lenslet_check.pc @ONLY)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lenslet_check.pc DESTINATION ${_pkgconfig} COMPONENT dev)
 endif()
 
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lensletConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/lensletConfigVersion.cmake

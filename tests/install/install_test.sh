@@ -148,7 +148,7 @@ case $part in
     echo '#include <lenslet/check.h>
       int main() { return lenslet::check_layer("Relu", {}, {lenslet::random_tensor(lenslet::DType::f32, {3})},
         {.device = "cpu"}).at(0).passed() ? 0 : 1; }' |
-      "$CXX" -std=c++20 -Wall -Wextra -Werror -x c++ - -x none $(pkg-config --cflags --libs lenslet-check) \
+      "$CXX" -std=c++20 -Wall -Wextra -Werror -x c++ - -x none $(pkg-config --cflags --libs lenslet_check) \
         -Wl,-rpath,"$lib" -o "$work/layer_test/one_layer"
     "$work/layer_test/one_layer"
     if grep -nE '#include *<[^>]*/' "$prefix/include/lenslet/check.h"; then fail "the header is not lenslet's alone"; fi
