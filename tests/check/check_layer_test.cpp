@@ -9,6 +9,7 @@
 
 #include "lenslet/check.h"
 #include "lenslet/error.h"
+#include "tests/usable_device.h"
 
 using namespace lenslet;
 
@@ -180,5 +181,28 @@ TEST_CASE("check_layer/other_operators") {
       CHECK((check.judged() || check.kind == LayerCheck::Kind::refusal));
     }
     CHECK(judged > 0);
+  }
+}
+
+TEST_CASE("check_layer/on_a_cuda_device") {
+  if (!test::device_is_here("cuda")) return;
+  for (const char* precision : {"fp32", "tf32", "fp16", "bf16"}) {
+    LayerOptions options{.device = "cuda", .precision = precision, .seconds = 1e-3};
+    const auto judged = [&](const std::vector<LayerCheck>& rows) {
+      std::ptrdiff_t count = 0;
+      for (const LayerCheck& row : rows) {
+        CAPTURE(row.str());
+        CHECK(row.passed());
+        CHECK(row.device == "cuda:0");
+        CHECK(row.precision == precision);
+        if (row.judged()) CHECK(row.ms > 0);
+        count += row.judged() ? 1 : 0;
+      }
+      return count;
+    };
+    CHECK(judged(conv(options)) >= 3);
+    CHECK(judged(conv(options, {{"pads", Ints{1, 1, 1, 1}}}, {f32({2, 64, 28, 28}), f32({64, 64, 3, 3}, 2)})) >= 3);
+    CHECK(judged(check_layer("Gemm", {}, {f32({32, 64}), f32({64, 128}, 2)}, options)) >= 1);
+    CHECK(judged(check_layer("Softmax", {}, {f32({32, 64})}, options)) == 1);
   }
 }

@@ -12,6 +12,7 @@
 #include "lenslet/error.h"
 #include "oracle/oracle.h"
 #include "tests/models/onnx_writer.h"
+#include "tests/usable_device.h"
 
 using namespace lenslet;
 
@@ -70,8 +71,10 @@ Model large_factor() {
 
 }  // namespace
 
-TEST_CASE("check_layers/every_layer_and_both_outputs") {
-  const std::vector<LayerCheck> rows = check_layers(network(), {.device = "cpu", .seconds = 1e-3});
+namespace {
+
+void check_every_layer(const std::string& device) {
+  const std::vector<LayerCheck> rows = check_layers(network(), {.device = device, .seconds = 1e-3});
   std::vector<std::string> ops, outputs;
   for (const LayerCheck& row : rows) {
     CAPTURE(row.str());
@@ -86,11 +89,11 @@ TEST_CASE("check_layers/every_layer_and_both_outputs") {
     CHECK(std::ranges::count(ops, op) == (op == std::string("Conv") ? 2 : 1));
 }
 
-TEST_CASE("check_layers/each_algorithm_in_turn") {
-  CheckOptions options{.device = "cpu", .algorithm = "all"};
+void check_each_algorithm(const std::string& device) {
+  CheckOptions options{.device = device, .algorithm = "all"};
   options.outputs = false;
   const std::vector<LayerCheck> rows = check_layers(network(), options);
-  const std::vector<std::string> names = conv_algorithm_names("cpu");
+  const std::vector<std::string> names = conv_algorithm_names(device);
   for (const std::string layer : {"dense", "depthwise"}) {
     std::vector<std::string> seen;
     for (const LayerCheck& row : rows)
@@ -107,6 +110,18 @@ TEST_CASE("check_layers/each_algorithm_in_turn") {
   }
   CHECK(std::ranges::count(rows, "gemm", &LayerCheck::name) == 1);
   CHECK(std::ranges::count(rows, LayerCheck::Kind::output, &LayerCheck::kind) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("check_layers/every_layer_and_both_outputs") { check_every_layer("cpu"); }
+
+TEST_CASE("check_layers/each_algorithm_in_turn") { check_each_algorithm("cpu"); }
+
+TEST_CASE("check_layers/on_a_cuda_device") {
+  if (!test::device_is_here("cuda")) return;
+  check_every_layer("cuda");
+  check_each_algorithm("cuda");
 }
 
 TEST_CASE("check_layers/own_inputs_and_what_makes_no_sense") {

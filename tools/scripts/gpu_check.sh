@@ -44,14 +44,15 @@ lenslet=$build/tools/lenslet
 tests=$build/tests/cuda/lenslet-test-cuda
 op_tests=$build/tests/cuda/lenslet-test-cuda-ops
 tool_tests=$build/tests/tools/lenslet-test-tools
+check_tests=$build/tests/check/lenslet-test-check
 bench=$build/tests/cuda/lenslet-bench-cuda
-for program in "$lenslet" "$tests" "$op_tests" "$tool_tests" "$bench"; do
+for program in "$lenslet" "$tests" "$op_tests" "$tool_tests" "$check_tests" "$bench"; do
   [ -x "$program" ] || fail "$program is not there: build with 'cmake --preset cuda && cmake --build --preset cuda'"
 done
 
 if [ -n "$pack" ]; then
   [ -d "$build/portable" ] || fail "$build/portable is not there: configure with LENSLET_PORTABLE=ON (preset cuda)"
-  programs=("$lenslet" "$tests" "$op_tests" "$tool_tests" "$bench")
+  programs=("$lenslet" "$tests" "$op_tests" "$tool_tests" "$check_tests" "$bench")
   for extra in tests/cuda/lenslet-bench-{implicit-gemm,winograd,fft,gemm-cute,sparse-conv} tools/peers/cudnn/bench-cudnn; do
     [ ! -x "$build/$extra" ] || programs+=("$build/$extra")
   done
@@ -131,6 +132,7 @@ fi
 
 if wants tests; then
   step device-tests "$tests"
+  step layer-checks "$check_tests"
   sharded op-tests "$op_tests" "$op_tests"
   # The Python package with tensors of PyTorch's on the device.
   library=$(realpath "$build/python/liblenslet_python.so")
