@@ -16,6 +16,7 @@ using namespace lenslet;
 namespace {
 
 using Ints = std::vector<std::int64_t>;
+using Reals = std::vector<double>;
 
 Tensor f32(const Shape& shape, std::uint64_t seed = 1) { return random_tensor(DType::f32, shape, seed); }
 
@@ -138,6 +139,7 @@ TEST_CASE("check_layer/other_operators") {
     return options;
   };
   const auto two_run = with([](LayerOptions& options) { options.run_inputs = 2; });
+  const auto packed = [](DType dtype, std::int64_t rows) { return random_tensor(dtype, {rows, 5}); };
   const Tensor image = f32({2, 4, 9, 7}), rows = f32({6, 40});
   Tensor sizes(DType::i64, {4});
   std::ranges::copy(Ints{2, 4, 13, 11}, sizes.values<std::int64_t>().begin());
@@ -160,6 +162,19 @@ TEST_CASE("check_layer/other_operators") {
       {"ReduceMean", {}, {image, Tensor::of<std::int64_t>({1}, {1})}},
       {"ReduceMean", {{"axes", Ints{1}}}, {image}, with([](LayerOptions& options) { options.opset = 13; })},
       {"GRU", {{"hidden_size", std::int64_t{5}}}, {f32({7, 2, 6}), f32({1, 15, 6}, 2), f32({1, 15, 5}, 3)}},
+      {"RNN",
+       {{"hidden_size", std::int64_t{5}}, {"activations", std::vector<std::string>{"Relu"}}},
+       {f32({7, 2, 6}), f32({1, 5, 6}, 2), f32({1, 5, 5}, 3)}},
+      {"ConstantOfShape", {{"value", f32({1})}}, {Tensor::of<std::int64_t>({2}, {3, 4})}},
+      {"Concat", {{"axis", std::int64_t{0}}}, {packed(DType::u2, 3), packed(DType::u2, 2)}},
+      {"Concat", {{"axis", std::int64_t{0}}}, {packed(DType::i4, 3), packed(DType::i4, 2)}},
+      {"SparseVoxelize",
+       {{"voxel_size", Reals{0.5, 0.5, 0.5}}, {"range_min", Reals{-1, -1, -1}}, {"range_max", Reals{1, 1, 1}}},
+       {f32({90, 4})},
+       with([](LayerOptions& options) {
+         options.domain = "lenslet";
+         options.outputs = 2;
+       })},
       {"Gelu", {}, {image}},
       {"Relu", {}, {random_tensor(DType::f16, {3, 50})}},
       {"SparseToDense",
